@@ -1,0 +1,118 @@
+// Package model turns model names into providers and defines what a provider
+// must do.
+//
+// An adapter translates one request to its provider's wire, streams what comes
+// back as deltas, and returns one checked response: complete, with its finish
+// reason and its usage, or an error. A stream that was cut short is an error,
+// never a short success. Adapters own no retries.
+//
+// The common form of content is that of google.golang.org/genai, the one the
+// engine stores. What a provider needs back verbatim travels in the parts, see
+// Response. This package and its adapters import genai, the providers' official
+// SDKs and the standard library; they know neither sessions, nor ADK, nor the
+// protocol.
+package model
+
+import (
+	"context"
+
+	"google.golang.org/genai"
+)
+
+// Request is one model call.
+type Request struct {
+	// Contents is the conversation: roles "user" and "model", tool calls as
+	// FunctionCall parts of the model, their results as FunctionResponse parts
+	// of the user, matched by id. It ends on a user turn. Adapters must not
+	// change it: it is shared between calls.
+	Contents []*genai.Content
+	// Config holds the system instruction, the function declarations
+	// (ParametersJsonSchema), provider-run tools, output schema and sampling
+	// settings. Never nil. Adapters must not change it.
+	Config *genai.GenerateContentConfig
+}
+
+// Delta is a piece of the answer's text or of the model's thinking.
+type Delta struct {
+	// Text is never empty.
+	Text string
+	// Thought is true for thinking.
+	Thought bool
+}
+
+// Response is a complete answer.
+type Response struct {
+	// Content has role "model" and the parts in the order the model produced
+	// them: thoughts (Thought set), text, function calls, provider-run tool
+	// parts. Neighbouring text of one kind is one part, unless a signature
+	// separates it. Joined, the deltas of a kind equal the parts' text of that
+	// kind.
+	//
+	// A function call's Args is the decoded object (numbers as json.Number), and
+	// Part.PartMetadata[MetaArgs] its JSON text as the model wrote it; when that
+	// text is no JSON object, Args is empty, and MetaArgsError says why.
+	// FunctionCall.ID is the provider's, or "".
+	//
+	// Signatures of thoughts are in Part.ThoughtSignature, with
+	// PartMetadata[MetaProvider] naming the provider that must get them back.
+	// An adapter sends back only its own and drops those of others.
+	//
+	// Nil or without parts when the model answered nothing.
+	Content *genai.Content
+	// FinishReason is never empty.
+	FinishReason genai.FinishReason
+	// Usage is as the provider reported it at the end of the stream.
+	Usage Usage
+	// Model is the name the provider says it served.
+	Model string
+}
+
+// Keys of Part.PartMetadata. All of them are ours; adapters do not send them.
+const (
+	// MetaArgs is the JSON text of a function call's arguments.
+	MetaArgs = "agentd.args"
+	// MetaArgsError says why the arguments are no JSON object.
+	MetaArgsError = "agentd.args_error"
+	// MetaProvider names the provider whose opaque data the part holds.
+	MetaProvider = "agentd.provider"
+	// MetaOpaque is data that the named provider wants back with this part, such
+	// as a redacted thought or an item id; a JSON value of the adapter's own.
+	MetaOpaque = "agentd.opaque"
+	// MetaCallID is the provider's own id of a function call whose
+	// FunctionCall.ID the engine has rewritten to be unique.
+	MetaCallID = "agentd.call_id"
+)
+
+// Usage counts tokens as the provider reported them. Providers differ in
+// whether Completion includes Thoughts, and Prompt includes Cached; Total is the
+// provider's own total where it gives one, else Prompt plus Completion.
+type Usage struct {
+	Prompt, Completion, Cached, Thoughts, Total int64
+}
+
+// LLM is one model of one provider, with a key.
+type LLM interface {
+	// Generate makes one model call. It calls emit for each piece of text as it
+	// arrives, on the calling goroutine, never after it has returned. It returns
+	// when the provider has finished, with a response that is complete, or with
+	// an error: an *Error, or the context's.
+	//
+	// When ctx ends, Generate aborts the provider's request and returns promptly.
+	// It may be called from many goroutines at once.
+	Generate(ctx context.Context, req *Request, emit func(Delta)) (*Response, error)
+}
+
+// Provider serves models by name.
+type Provider interface {
+	// Name is what stands before the slash in "provider/model", and the name of
+	// the provider's key in the caller's keys.
+	Name() string
+	// Open returns the model. key is the caller's own key, or "" for the
+	// server's. It makes no network call. Its errors are of type *Error: a
+	// missing key is KindAuth and names the environment variable and the header
+	// that would hold it.
+	Open(model, key string) (LLM, error)
+	// Builtins are the builtin tool names that the provider itself runs, such as
+	// "google_search"; Config then asks for them with genai's own tool fields.
+	Builtins() []string
+}

@@ -1,0 +1,157 @@
+package session
+
+import (
+	"encoding/json"
+	"log/slog"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+// Spec is what a turn runs: it is pinned in the log when the turn starts.
+type Spec struct {
+	// Prompt is what the user says.
+	Prompt string
+	// Agent is the tree.
+	Agent *agentdv1.Agent
+	// Tools are what the client offers.
+	Tools []*agentdv1.Tool
+}
+
+// TurnStarted is the first record of a turn.
+type TurnStarted struct {
+	// Prompt is what the user says.
+	Prompt string `json:"prompt"`
+	// Agent is the tree, protobuf JSON.
+	Agent json.RawMessage `json:"agent"`
+	// Tools are protobuf JSON, one each.
+	Tools []json.RawMessage `json:"tools,omitempty"`
+	// State are the keys the client set, without those of scope temp.
+	State map[string]any `json:"state,omitempty"`
+	// OwnKeys names the providers whose keys the caller brought. The keys
+	// themselves are nowhere in the log.
+	OwnKeys []string `json:"own_keys,omitempty"`
+}
+
+// ToolCall is a call that the client has to answer.
+type ToolCall struct {
+	// ID is unique within the session.
+	ID string `json:"id"`
+	// Name is one of the tools of the turn.
+	Name string `json:"name"`
+	// Input is a JSON object in the model's own text.
+	Input json.RawMessage `json:"input"`
+	// Path runs from the root to the agent that called.
+	Path []string `json:"path"`
+}
+
+// Outcome says how a tool call was settled.
+type Outcome string
+
+// The outcomes of a tool call.
+const (
+	Answered  Outcome = "answered"  // the client answered, with output or error
+	Cancelled Outcome = "cancelled" // a client cancelled the call
+	TimedOut  Outcome = "timed_out" // no answer in time
+	Abandoned Outcome = "abandoned" // nobody is left who could answer
+)
+
+// ToolResult settles one tool call; the first one stands.
+type ToolResult struct {
+	// CallID is the call.
+	CallID string `json:"call_id"`
+	// Outcome says how the call was settled.
+	Outcome Outcome `json:"outcome"`
+	// Output is the client's text, if it answered with output.
+	Output *string `json:"output,omitempty"`
+	// Error is what the model sees otherwise.
+	Error string `json:"error,omitempty"`
+	// State are keys to write with the result; temp keys are kept here too,
+	// the engine decides their scope.
+	State map[string]any `json:"state,omitempty"`
+}
+
+// Usage counts what model calls took, as the providers reported it.
+type Usage struct {
+	Prompt     int64   `json:"prompt"`
+	Completion int64   `json:"completion"`
+	Cached     int64   `json:"cached,omitempty"`
+	Thoughts   int64   `json:"thoughts,omitempty"`
+	Total      int64   `json:"total"`
+	Calls      int64   `json:"calls"`
+	CostUSD    float64 `json:"cost_usd,omitempty"`
+}
+
+// Add returns the sum.
+func (u Usage) Add(v Usage) Usage {
+	return Usage{
+		Prompt:     u.Prompt + v.Prompt,
+		Completion: u.Completion + v.Completion,
+		Cached:     u.Cached + v.Cached,
+		Thoughts:   u.Thoughts + v.Thoughts,
+		Total:      u.Total + v.Total,
+		Calls:      u.Calls + v.Calls,
+		CostUSD:    u.CostUSD + v.CostUSD,
+	}
+}
+
+// TurnEnded is the last record of a turn.
+type TurnEnded struct {
+	// Completed is true only when the tree finished naturally.
+	Completed bool `json:"completed"`
+	// Reason says why the turn ended otherwise.
+	Reason string `json:"reason,omitempty"`
+	// Code and Message are the error that ended the turn, if one did.
+	Code    agentdv1.ErrorCode `json:"code,omitempty"`
+	Message string             `json:"message,omitempty"`
+}
+
+// Event is what an engine event means to a session; see Runner.Decode.
+type Event struct {
+	// MessageID ties the event to the deltas that came before it. Empty for an
+	// event that is not a model's answer.
+	MessageID string
+	// Path runs from the root to the agent the event is of.
+	Path []string
+	// Text and Thoughts are the whole of what the model said: joined deltas of
+	// the message are a prefix of them.
+	Text, Thoughts string
+	// Last is true when this agent will not speak again in this turn.
+	Last bool
+	// Calls are the tool calls for the client, in the model's order.
+	Calls []ToolCall
+	// State are the keys that changed. Keys of scope temp are not among them.
+	State map[string]any
+	// Usage is what the model call took; nil for an event that is none.
+	Usage *Usage
+}
+
+// Delta is a piece of a message on its way.
+type Delta struct {
+	// MessageID is the one of the event that will complete the message.
+	MessageID string
+	// Path runs from the root to the agent that speaks.
+	Path []string
+	// Text is never empty.
+	Text string
+	// Thought is true for thinking.
+	Thought bool
+}
+
+// Secret is a provider key. It prints as *** and does not marshal.
+type Secret string
+
+// String hides the value.
+func (Secret) String() string { return "***" }
+
+// GoString hides the value.
+func (Secret) GoString() string { return "***" }
+
+// LogValue hides the value.
+func (Secret) LogValue() slog.Value { return slog.StringValue("***") }
+
+// MarshalText hides the value.
+func (Secret) MarshalText() ([]byte, error) { return []byte("***"), nil }
+
+// Keys are a caller's own provider keys by provider name. They live in memory,
+// for one turn.
+type Keys map[string]Secret

@@ -1,0 +1,25 @@
+package session
+
+import "context"
+
+// Runner is the agent engine. Its methods may be called from any goroutine.
+type Runner interface {
+	// Check refuses a spec that cannot run (a malformed tree, an unknown tool, a
+	// model that cannot be served, a missing key) before a token is spent. Its
+	// errors are of type *Error.
+	Check(ctx context.Context, spec *Spec, keys Keys) error
+
+	// Decode says what an event that this runner has appended means. It is a
+	// pure function of data.
+	Decode(data []byte) (*Event, error)
+
+	// Run drives a turn to its end and returns nil when the tree has finished
+	// naturally. When ctx ends it aborts what is under way and returns the
+	// context's cause. Before it returns, whatever the outcome, every tool call
+	// in the history has its result, so that the session can go on; to that end
+	// it may still append after ctx has ended, with a context of its own.
+	//
+	// An error of type *Error reaches the client; any other is internal. Run
+	// must not panic and must leave no goroutine behind.
+	Run(ctx context.Context, run *Run) error
+}

@@ -1,0 +1,115 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+)
+
+// Kind says what a record is about; it decides the form of Record.Data.
+type Kind string
+
+// The kinds of record. Data is JSON of the type named.
+const (
+	KindTurnStarted Kind = "turn_started" // TurnStarted
+	KindEvent       Kind = "event"        // the engine's own form, see Runner.Decode
+	KindToolCall    Kind = "tool_call"    // ToolCall that no event holds
+	KindToolResult  Kind = "tool_result"  // ToolResult
+	KindTurnEnded   Kind = "turn_ended"   // TurnEnded
+)
+
+// Record is one entry of a session's log. A record is immutable once appended;
+// nobody may change Data.
+type Record struct {
+	// Seq is 1 for the first record of a session and rises by one.
+	Seq int64
+	// TurnID is the turn the record belongs to.
+	TurnID string
+	// Kind says how to read Data.
+	Kind Kind
+	// Time is when the record was appended, in UTC, to the microsecond.
+	Time time.Time
+	// Data is what happened.
+	Data []byte
+}
+
+// Head is what a store knows of a session without reading its log.
+type Head struct {
+	// ID is the session's id.
+	ID string
+	// CreatedAt is in UTC, to the microsecond.
+	CreatedAt time.Time
+	// LastSeq is the sequence number of the last record, 0 for none.
+	LastSeq int64
+	// OpenTurn is the id of the turn that has started and not ended, or "".
+	OpenTurn string
+}
+
+// Batch is what one append writes, whole or not at all.
+type Batch struct {
+	// SessionID names an existing session.
+	SessionID string
+	// After is the last sequence number the writer knows of.
+	After int64
+	// Records have the sequence numbers After+1, After+2, …; at least one.
+	Records []Record
+	// Shared are keys of state that sessions have in common, written together
+	// with the records. The last write of a key stands.
+	Shared []SharedValue
+}
+
+// SharedValue is one key of state that is not a session's own.
+type SharedValue struct {
+	// Scope is "app" or "user:" and the user's id.
+	Scope string
+	// Key is without the scope's prefix.
+	Key string
+	// Value is JSON.
+	Value json.RawMessage
+}
+
+// Errors of a Store. Implementations return them so that errors.Is finds them.
+var (
+	// ErrNoSession means that there is no session of that id.
+	ErrNoSession = errors.New("session: no such session")
+	// ErrSessionExists means that the id is taken.
+	ErrSessionExists = errors.New("session: session exists")
+	// ErrConflict means that the log does not end at Batch.After: another
+	// writer was there. Nothing was written.
+	ErrConflict = errors.New("session: log has moved on")
+)
+
+// Store keeps the logs. All methods may be called from any goroutine. A method
+// whose context ends returns its error; an Append that returns any error but
+// ErrConflict and ErrNoSession may or may not have happened, and the caller has
+// to read the log to know.
+//
+// Package storetest is the definition of what an implementation must do.
+type Store interface {
+	// Create makes an empty session. It returns ErrSessionExists if the id is
+	// taken.
+	Create(ctx context.Context, id string, at time.Time) error
+	// Head returns ErrNoSession for an unknown id.
+	Head(ctx context.Context, id string) (Head, error)
+	// Append writes the batch durably before it returns. It returns ErrConflict
+	// when the log's last sequence number is not Batch.After, except that
+	// repeating an append that has happened (same sequence numbers, same
+	// content) succeeds; ErrNoSession for an unknown id; another error when a
+	// batch is malformed (sequence numbers that do not follow After, no
+	// records, a kind that is not known).
+	Append(ctx context.Context, b Batch) error
+	// Read returns at most limit records with a sequence number above after, in
+	// order. It returns none past the end and ErrNoSession for an unknown id.
+	// limit must be positive.
+	Read(ctx context.Context, id string, after int64, limit int) ([]Record, error)
+	// Shared returns all keys of a scope; none for an unknown scope.
+	Shared(ctx context.Context, scope string) (map[string]json.RawMessage, error)
+	// OpenTurns returns the heads of at most limit sessions whose OpenTurn is
+	// set and whose id is above after, in order of id.
+	OpenTurns(ctx context.Context, after string, limit int) ([]Head, error)
+	// Ping reports whether the store can take writes.
+	Ping(ctx context.Context) error
+	// Close waits for appends under way. No method may be called after it.
+	Close() error
+}
