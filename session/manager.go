@@ -1,0 +1,647 @@
+package session
+
+import (
+	"container/list"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+// Limits bound what one client can make the server hold. A zero field means
+// its default.
+type Limits struct {
+	// MaxTurns is how many turns may run at once. Default 1,000.
+	MaxTurns int
+	// MaxIdleSessions is how many sessions without a running turn stay in
+	// memory. Default 256.
+	MaxIdleSessions int
+	// TurnTimeout bounds a turn. Default 1 h.
+	TurnTimeout time.Duration
+	// ToolTimeout is how long a client may take to answer one tool call; then
+	// the model sees a tool error. Default 10 min.
+	ToolTimeout time.Duration
+	// MaxCalls is how many tool calls one model answer may ask for. Default 128.
+	MaxCalls int
+	// MaxPromptBytes bounds the prompt. Default 1 MiB.
+	MaxPromptBytes int
+	// MaxResultBytes bounds one tool answer with its state, as JSON. Default
+	// 1 MiB.
+	MaxResultBytes int
+	// MaxStateBytes bounds the state a client may begin with, as JSON. Default
+	// 1 MiB.
+	MaxStateBytes int
+	// WatchItems and WatchBytes bound what waits for one watcher. Defaults
+	// 1,024 and 1 MiB.
+	WatchItems, WatchBytes int
+	// StopGrace is how long turns may take to end after they were told to when
+	// the server stops. Default 5 s.
+	StopGrace time.Duration
+}
+
+// WithDefaults fills in the zero fields.
+func (l Limits) WithDefaults() Limits {
+	set := func(p *int, v int) {
+		if *p == 0 {
+			*p = v
+		}
+	}
+	span := func(p *time.Duration, v time.Duration) {
+		if *p == 0 {
+			*p = v
+		}
+	}
+	set(&l.MaxTurns, 1000)
+	set(&l.MaxIdleSessions, 256)
+	set(&l.MaxCalls, 128)
+	set(&l.MaxPromptBytes, 1<<20)
+	set(&l.MaxResultBytes, 1<<20)
+	set(&l.MaxStateBytes, 1<<20)
+	set(&l.WatchItems, 1024)
+	set(&l.WatchBytes, 1<<20)
+	span(&l.TurnTimeout, time.Hour)
+	span(&l.ToolTimeout, 10*time.Minute)
+	span(&l.StopGrace, 5*time.Second)
+	return l
+}
+
+// Config is what a Manager works with.
+type Config struct {
+	// Store keeps the logs; required. The manager does not close it.
+	Store Store
+	// Runner is the agent engine; required.
+	Runner Runner
+	// Logger takes one line per turn. Default: none.
+	Logger *slog.Logger
+	// Limits bound the manager.
+	Limits Limits
+}
+
+// Validate says what is missing or out of range.
+func (c Config) Validate() error {
+	l := c.Limits.WithDefaults()
+	switch {
+	case c.Store == nil:
+		return errors.New("session: Config.Store is missing")
+	case c.Runner == nil:
+		return errors.New("session: Config.Runner is missing")
+	case min(l.MaxTurns, l.MaxIdleSessions, l.MaxCalls, l.MaxPromptBytes, l.MaxResultBytes, l.MaxStateBytes, l.WatchItems, l.WatchBytes) < 0,
+		min(l.TurnTimeout, l.ToolTimeout, l.StopGrace) < 0:
+		return errors.New("session: Config.Limits has a negative field")
+	}
+	return nil
+}
+
+// Manager holds the sessions of one server and is their only writer. Its
+// methods may be called from any goroutine.
+type Manager struct {
+	store  Store
+	runner Runner
+	log    *slog.Logger
+	limits Limits
+	turns  sync.WaitGroup // the goroutines that run turns
+
+	mu       sync.Mutex // protects the fields below
+	sessions map[string]*held
+	idle     *list.List // of *held without users, the longest idle first
+	running  map[*Turn]struct{}
+	starting int
+	draining bool // no new turns
+	stopping bool // turns are told to stop
+}
+
+// held is a session in memory. ready is closed when s or err is set.
+type held struct {
+	id    string
+	ready chan struct{}
+	s     *Session
+	err   error
+	users int           // protected by Manager.mu
+	idle  *list.Element // its place in Manager.idle while users is 0
+}
+
+// NewManager returns a manager without sessions; they are read from the store
+// when a client asks for them.
+func NewManager(cfg Config) (*Manager, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Manager{
+		store:    cfg.Store,
+		runner:   cfg.Runner,
+		log:      cfg.Logger,
+		limits:   cfg.Limits.WithDefaults(),
+		sessions: map[string]*held{},
+		idle:     list.New(),
+		running:  map[*Turn]struct{}{},
+	}, nil
+}
+
+// Request asks for a turn.
+type Request struct {
+	// SessionID names an existing session; "" starts a new one.
+	SessionID string
+	// Agent is the tree. Nil on an existing session: its last tree and tools.
+	Agent *agentdv1.Agent
+	// Tools are what the client offers.
+	Tools []*agentdv1.Tool
+	// Prompt is what the user says; not empty.
+	Prompt string
+	// InitialState are keys to set before the turn runs.
+	InitialState map[string]any
+	// Keys are the caller's own provider keys.
+	Keys Keys
+}
+
+// Start checks the request, records the turn and has it run in the background;
+// the turn does not depend on ctx. An error that a client may see is of type
+// *Error; then nothing has been recorded.
+func (m *Manager) Start(ctx context.Context, req Request) (*Turn, error) {
+	if err := m.checkRequest(req); err != nil {
+		return nil, err
+	}
+	if err := m.admit(); err != nil {
+		return nil, err
+	}
+	t, err := m.start(ctx, req)
+	m.mu.Lock()
+	m.starting--
+	m.mu.Unlock()
+	return t, err
+}
+
+func (m *Manager) checkRequest(req Request) error {
+	switch {
+	case strings.TrimSpace(req.Prompt) == "":
+		return Errorf(codeInvalid, "user_prompt is empty: a turn needs something to answer")
+	case len(req.Prompt) > m.limits.MaxPromptBytes:
+		return Errorf(codeLimit, "user_prompt has %d bytes, at most %d are allowed", len(req.Prompt), m.limits.MaxPromptBytes)
+	case req.Agent == nil && req.SessionID == "":
+		return Errorf(codeInvalid, "agent is missing: a new session needs an agent tree")
+	case req.Agent == nil && len(req.Tools) > 0:
+		return Errorf(codeInvalid, "tools without agent: send the agent tree too, or neither to run the session's last ones again")
+	}
+	if len(req.InitialState) > 0 {
+		data, err := marshal(req.InitialState)
+		if err != nil {
+			return Errorf(codeInvalid, "initial_state: %v", err)
+		}
+		if n := len(data); n > m.limits.MaxStateBytes {
+			return Errorf(codeLimit, "initial_state takes %d bytes as JSON, at most %d are allowed", n, m.limits.MaxStateBytes)
+		}
+	}
+	return nil
+}
+
+// admit counts a turn that is about to start.
+func (m *Manager) admit() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.draining {
+		return Errorf(codeUnavailable, "the server is stopping")
+	}
+	if n := len(m.running) + m.starting; n >= m.limits.MaxTurns {
+		return Errorf(codeUnavailable, "the server runs %d turns, its limit is %d", n, m.limits.MaxTurns)
+	}
+	m.starting++
+	m.turns.Add(1)
+	return nil
+}
+
+// start has m.turns counted up; whoever ends the turn counts it down.
+func (m *Manager) start(ctx context.Context, req Request) (_ *Turn, err error) {
+	var h *held
+	defer func() {
+		if err != nil {
+			if h != nil {
+				m.release(h)
+			}
+			m.turns.Done()
+		}
+	}()
+	if h, err = m.acquire(ctx, req.SessionID); err != nil {
+		return nil, err
+	}
+	s := h.s
+	spec := &Spec{Prompt: req.Prompt, Agent: req.Agent, Tools: req.Tools}
+	if req.Agent == nil {
+		if spec, err = s.repeatSpec(req.Prompt); err != nil {
+			return nil, err
+		}
+	}
+	if err := m.runner.Check(ctx, spec, req.Keys); err != nil {
+		return nil, err
+	}
+	if err := s.reserve(); err != nil {
+		return nil, err
+	}
+	defer s.unreserve()
+	if err := m.closeInterrupted(ctx, s); err != nil {
+		return nil, err
+	}
+	if req.SessionID == "" {
+		if err := m.store.Create(ctx, s.id, time.Now().UTC()); err != nil {
+			return nil, fmt.Errorf("session %s: create: %w", s.id, err)
+		}
+	}
+	t, run, err := s.begin(ctx, spec, req)
+	if err != nil {
+		return nil, err
+	}
+	runCtx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	t.cancel = stop
+	m.mu.Lock()
+	m.running[t] = struct{}{}
+	if m.stopping {
+		stop(errStopping)
+	}
+	m.mu.Unlock()
+	go func() {
+		defer m.turns.Done()
+		m.drive(runCtx, run)
+		m.mu.Lock()
+		delete(m.running, t)
+		m.mu.Unlock()
+		m.release(h)
+		close(t.done)
+	}()
+	return t, nil
+}
+
+// errStopping is the cause with which turns end when the server stops.
+var errStopping = Errorf(codeUnavailable, "the server is stopping")
+
+// drive runs a turn to its end and records it. It runs on the turn's own
+// goroutine.
+func (m *Manager) drive(ctx context.Context, run *Run) {
+	t, s := run.t, run.s
+	defer t.cancel(nil)
+	ctx, cancel := context.WithTimeoutCause(ctx, m.limits.TurnTimeout,
+		Errorf(codeTimeout, "the turn took longer than %v", m.limits.TurnTimeout))
+	defer cancel()
+	err := m.run(ctx, run)
+	t.keys = nil
+	end := &TurnEnded{Completed: err == nil}
+	if err != nil {
+		// What made the context end says more than what the runner made of it.
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		if stop, ok := errors.AsType[*stopped](err); ok {
+			end.Reason = stop.reason
+			err = nil
+		} else {
+			e := AsError(err)
+			end.Code, end.Message, end.Reason = e.Code, e.Message, e.Message
+		}
+	}
+	data, merr := marshal(end)
+	if merr == nil {
+		_, merr = s.commit(context.Background(), &entry{turn: t, kind: KindTurnEnded, data: data, fact: end})
+	}
+	if merr != nil {
+		s.mu.Lock()
+		s.failLocked(AsError(merr))
+		s.mu.Unlock()
+		err = errors.Join(err, merr)
+	}
+	m.logTurn(t, end, err)
+}
+
+// run contains a panic of the engine.
+func (m *Manager) run(ctx context.Context, run *Run) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the engine panicked: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return m.runner.Run(ctx, run)
+}
+
+func (m *Manager) logTurn(t *Turn, end *TurnEnded, err error) {
+	t.s.mu.Lock()
+	u := t.usage
+	t.s.mu.Unlock()
+	attrs := []slog.Attr{
+		slog.String("session", t.s.id),
+		slog.String("turn", t.id),
+		slog.String("agent", t.spec.Agent.GetName()),
+		slog.Bool("completed", end.Completed),
+		slog.Int64("model_calls", u.Calls),
+		slog.Int64("tokens", u.Total),
+		slog.Float64("cost_usd", u.CostUSD),
+		slog.Duration("took", time.Since(t.started)),
+	}
+	level := slog.LevelInfo
+	if end.Code != 0 {
+		attrs = append(attrs, slog.String("code", end.Code.String()))
+	} else if !end.Completed {
+		attrs = append(attrs, slog.String("reason", "stopped by the client"))
+	}
+	if err != nil {
+		level = slog.LevelWarn
+		cause := err
+		if e, ok := errors.AsType[*Error](err); ok && e.Err != nil {
+			cause = e.Err
+		}
+		if end.Code == codeInternal || end.Code == 0 {
+			level = slog.LevelError
+		}
+		attrs = append(attrs, slog.String("error", cause.Error()))
+	}
+	m.log.LogAttrs(context.Background(), level, "turn ended", attrs...)
+}
+
+// closeInterrupted ends a turn that the log has open and nobody runs: the
+// server that ran it is gone.
+func (m *Manager) closeInterrupted(ctx context.Context, s *Session) error {
+	s.mu.Lock()
+	t := s.turn
+	open := t != nil && t.ended == nil
+	last := s.lastSpec
+	s.mu.Unlock()
+	if !open {
+		return nil
+	}
+	spec, err := last.spec()
+	if err != nil {
+		return fmt.Errorf("session %s: turn %s: %w", s.id, t.id, err)
+	}
+	t.spec = spec
+	state, err := s.wholeState(ctx)
+	if err != nil {
+		return err
+	}
+	// A run whose context has ended only makes the history valid.
+	ended, cancel := context.WithCancelCause(ctx)
+	cancel(&stopped{reason: "interrupted"})
+	if err := m.runner.Run(ended, &Run{s: s, t: t, state: state}); err == nil {
+		return fmt.Errorf("session %s: turn %s ran although it was interrupted", s.id, t.id)
+	}
+	end := &TurnEnded{Reason: "interrupted: the server stopped while the turn ran"}
+	data, err := marshal(end)
+	if err != nil {
+		return err
+	}
+	_, err = s.commit(ctx, &entry{turn: t, kind: KindTurnEnded, data: data, fact: end})
+	return err
+}
+
+// acquire returns a session in memory and counts its user; "" makes a new one.
+func (m *Manager) acquire(ctx context.Context, id string) (*held, error) {
+	m.mu.Lock()
+	fresh := id == ""
+	if fresh {
+		id = strings.ToLower(rand.Text())
+	}
+	h := m.sessions[id]
+	if h != nil {
+		h.users++
+		if h.idle != nil {
+			m.idle.Remove(h.idle)
+			h.idle = nil
+		}
+		m.mu.Unlock()
+		select {
+		case <-h.ready:
+		case <-ctx.Done():
+			m.release(h)
+			return nil, context.Cause(ctx)
+		}
+		if h.err != nil {
+			m.release(h)
+			return nil, h.err
+		}
+		return h, nil
+	}
+	h = &held{id: id, ready: make(chan struct{}), users: 1}
+	m.sessions[id] = h
+	m.mu.Unlock()
+	if fresh {
+		h.s = newSession(m.store, m.runner, m.limits, id)
+	} else {
+		// Others may wait for this read, so it does not end with this caller.
+		readCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+		h.s, h.err = load(readCtx, m.store, m.runner, m.limits, id)
+		cancel()
+		if errors.Is(h.err, ErrNoSession) {
+			h.err = Errorf(codeNotFound, "session %q does not exist", id)
+		}
+	}
+	close(h.ready)
+	if h.err != nil {
+		m.release(h)
+		return nil, h.err
+	}
+	return h, nil
+}
+
+// release counts a user down. An unused session stays for a while, unless it
+// is of no use.
+func (m *Manager) release(h *held) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h.users--
+	if h.users > 0 {
+		return
+	}
+	if h.err != nil || h.s.useless() {
+		delete(m.sessions, h.id)
+		return
+	}
+	h.idle = m.idle.PushBack(h)
+	for m.idle.Len() > m.limits.MaxIdleSessions {
+		oldest := m.idle.Remove(m.idle.Front()).(*held)
+		oldest.idle = nil
+		delete(m.sessions, oldest.id)
+	}
+}
+
+// useless tells whether the session must not be kept: its log has to be read
+// again, or was never begun.
+func (s *Session) useless() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.broken != nil || s.seq == 0
+}
+
+// reserve keeps a second turn from starting.
+func (s *Session) reserve() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.broken != nil:
+		return s.broken
+	case s.starting, s.turn != nil && s.turn.ended == nil && s.turn.done != closedChan:
+		return Errorf(codeBusy, "session %q already runs a turn; wait for its end, or cancel it", s.id)
+	}
+	s.starting = true
+	return nil
+}
+
+func (s *Session) unreserve() {
+	s.mu.Lock()
+	s.starting = false
+	s.mu.Unlock()
+}
+
+// repeatSpec is the session's last tree and tools with a new prompt.
+func (s *Session) repeatSpec(prompt string) (*Spec, error) {
+	s.mu.Lock()
+	last := s.lastSpec
+	s.mu.Unlock()
+	if last == nil {
+		return nil, Errorf(codeInvalid, "agent is missing: session %q has not run a tree yet", s.id)
+	}
+	spec, err := last.spec()
+	if err != nil {
+		return nil, fmt.Errorf("session %s: last agent tree: %w", s.id, err)
+	}
+	spec.Prompt = prompt
+	return spec, nil
+}
+
+// begin records the turn's start. The caller has reserved the session.
+func (s *Session) begin(ctx context.Context, spec *Spec, req Request) (*Turn, *Run, error) {
+	whole, err := s.wholeState(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	started, err := newTurnStarted(spec, req)
+	if err != nil {
+		return nil, nil, err
+	}
+	maps.Copy(whole, started.State)
+	t := &Turn{
+		s:        s,
+		id:       "e-" + strings.ToLower(rand.Text()),
+		spec:     spec,
+		keys:     req.Keys,
+		snapshot: maps.Clone(whole),
+		started:  time.Now(),
+		done:     make(chan struct{}),
+		cancel:   func(error) {},
+	}
+	t.resetLocked()
+	data, err := marshal(started)
+	if err != nil {
+		return nil, nil, fmt.Errorf("session %s: %w", s.id, err)
+	}
+	s.mu.Lock()
+	before := s.turn
+	s.turn = t
+	s.mu.Unlock()
+	if _, err := s.commit(ctx, &entry{turn: t, kind: KindTurnStarted, data: data, fact: started, shared: sharedValues(started.State)}); err != nil {
+		s.mu.Lock()
+		s.turn = before
+		s.mu.Unlock()
+		return nil, nil, err
+	}
+	state := maps.Clone(whole)
+	for k, v := range req.InitialState {
+		if scopeOf(k) == scopeTemp {
+			state[k] = v
+		}
+	}
+	return t, &Run{s: s, t: t, state: state}, nil
+}
+
+func newTurnStarted(spec *Spec, req Request) (*TurnStarted, error) {
+	agent, err := protojson.Marshal(spec.Agent)
+	if err != nil {
+		return nil, Errorf(codeInvalid, "agent: %v", err)
+	}
+	started := &TurnStarted{
+		Prompt:  spec.Prompt,
+		Agent:   agent,
+		OwnKeys: slices.Sorted(maps.Keys(req.Keys)),
+	}
+	for _, tool := range spec.Tools {
+		data, err := protojson.Marshal(tool)
+		if err != nil {
+			return nil, Errorf(codeInvalid, "tool %q: %v", tool.GetName(), err)
+		}
+		started.Tools = append(started.Tools, json.RawMessage(data))
+	}
+	for k, v := range req.InitialState {
+		if scopeOf(k) != scopeTemp {
+			if started.State == nil {
+				started.State = map[string]any{}
+			}
+			started.State[k] = v
+		}
+	}
+	return started, nil
+}
+
+// spec reads back what newTurnStarted has written.
+func (f *TurnStarted) spec() (*Spec, error) {
+	spec := &Spec{Prompt: f.Prompt, Agent: &agentdv1.Agent{}}
+	opts := protojson.UnmarshalOptions{DiscardUnknown: true}
+	if err := opts.Unmarshal(f.Agent, spec.Agent); err != nil {
+		return nil, err
+	}
+	for _, data := range f.Tools {
+		tool := &agentdv1.Tool{}
+		if err := opts.Unmarshal(data, tool); err != nil {
+			return nil, err
+		}
+		spec.Tools = append(spec.Tools, tool)
+	}
+	return spec, nil
+}
+
+// Shutdown refuses new turns, waits for those that run until ctx ends, then
+// tells them to stop and waits a little longer. It may be called again. The
+// error names the turns that are still running.
+func (m *Manager) Shutdown(ctx context.Context) error {
+	m.mu.Lock()
+	m.draining = true
+	m.mu.Unlock()
+	idle := make(chan struct{})
+	go func() { // ends with the last turn
+		m.turns.Wait()
+		close(idle)
+	}()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+	}
+	m.mu.Lock()
+	m.stopping = true
+	for t := range m.running {
+		t.cancel(errStopping)
+	}
+	m.mu.Unlock()
+	grace := time.NewTimer(m.limits.StopGrace)
+	defer grace.Stop()
+	select {
+	case <-idle:
+		return nil
+	case <-grace.C:
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var names []string
+	for t := range m.running {
+		names = append(names, t.s.id+"/"+t.id)
+	}
+	slices.Sort(names)
+	return fmt.Errorf("session: %d turns did not stop within %v: %s", len(names), m.limits.StopGrace, strings.Join(names, ", "))
+}

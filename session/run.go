@@ -1,0 +1,104 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"maps"
+)
+
+// readPage is how many records one read of the log asks for.
+const readPage = 512
+
+// Run is the hold that a Runner has on the turn it drives. Its methods may be
+// called from any goroutine until Runner.Run returns.
+type Run struct {
+	s     *Session
+	t     *Turn
+	state map[string]any // owned by the run; handed out as copies
+}
+
+// SessionID returns the session's id.
+func (r *Run) SessionID() string { return r.s.id }
+
+// TurnID returns the turn's id: "e-" and a random text.
+func (r *Run) TurnID() string { return r.t.id }
+
+// Spec returns what the turn runs. It must not be changed.
+func (r *Run) Spec() *Spec { return r.t.spec }
+
+// Keys returns the caller's own provider keys. It must not be changed.
+func (r *Run) Keys() Keys { return r.t.keys }
+
+// State returns a copy of the state at the turn's start: the session's keys,
+// the shared ones as "app:…" and "user:…", and the turn's own "temp:…".
+func (r *Run) State() map[string]any { return maps.Clone(r.state) }
+
+// StartSeq returns the sequence number of the turn's first record.
+func (r *Run) StartSeq() int64 { return r.t.startSeq }
+
+// Records yields the session's records after a sequence number, in order, up
+// to the last one that is durable when it gets there. After an error it yields
+// no more.
+func (r *Run) Records(ctx context.Context, after int64) iter.Seq2[Record, error] {
+	return r.s.records(ctx, after)
+}
+
+// Append makes an event durable, then visible. data is the runner's own form of
+// ev: Runner.Decode(data) must give ev. It returns the record, and refuses when
+// ctx has ended; once it has begun, ctx no longer matters.
+func (r *Run) Append(ctx context.Context, data []byte, ev *Event) (Record, error) {
+	if n := len(ev.Calls); n > r.s.limits.MaxCalls {
+		return Record{}, Errorf(codeLimit, "one answer asks for %d tool calls, at most %d are allowed", n, r.s.limits.MaxCalls)
+	}
+	return r.s.commit(ctx, &entry{
+		turn:   r.t,
+		kind:   KindEvent,
+		data:   data,
+		fact:   ev,
+		shared: sharedValues(ev.State),
+	})
+}
+
+// Delta shows a piece of a message at once. It does not block, and nothing is
+// stored.
+func (r *Run) Delta(d Delta) { r.s.publishDelta(r.t, d) }
+
+// Await blocks until a call of an appended event is settled, and returns how.
+// When ctx ends first it returns the context's cause.
+func (r *Run) Await(ctx context.Context, callID string) (ToolResult, error) {
+	p, res, ok := r.s.lookup(r.t, callID)
+	if !ok {
+		return ToolResult{}, fmt.Errorf("session %s: await of call %q, which no record of turn %s holds", r.s.id, callID, r.t.id)
+	}
+	if p == nil {
+		return res, nil
+	}
+	select {
+	case <-p.done:
+		return *p.result, nil
+	case <-ctx.Done():
+		return ToolResult{}, context.Cause(ctx)
+	}
+}
+
+// Ask records a call that no event holds, and awaits it. Asking again under the
+// same id only awaits.
+func (r *Run) Ask(ctx context.Context, call ToolCall) (ToolResult, error) {
+	if _, _, ok := r.s.lookup(r.t, call.ID); !ok {
+		data, err := marshal(call)
+		if err != nil {
+			return ToolResult{}, err
+		}
+		if _, err := r.s.commit(ctx, &entry{turn: r.t, kind: KindToolCall, data: data, fact: &call}); err != nil {
+			return ToolResult{}, err
+		}
+	}
+	return r.Await(ctx, call.ID)
+}
+
+// Result returns the recorded result of a call of this turn.
+func (r *Run) Result(callID string) (ToolResult, bool) {
+	p, res, ok := r.s.lookup(r.t, callID)
+	return res, ok && p == nil
+}

@@ -1,0 +1,473 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"strings"
+	"sync"
+	"time"
+)
+
+// storeTimeout bounds one call of the store that no caller waits to cancel.
+const storeTimeout = 30 * time.Second
+
+// Session is one durable conversation. All of its state is what applying its
+// records in order gives: see apply, the one function that changes it.
+type Session struct {
+	id     string
+	store  Store
+	runner Runner
+	limits Limits
+
+	mu       sync.Mutex // protects the fields below
+	seq      int64      // of the last durable record
+	state    map[string]any
+	usage    Usage
+	lastSpec *TurnStarted
+	turn     *Turn // the last turn, running or over; nil before the first
+	starting bool  // a turn is being started
+	broken   error // an append's outcome is unknown: the log must be read again
+	queue    []*entry
+	flushing bool // some goroutine is in flush
+	watchers map[*Watcher]struct{}
+}
+
+// entry is a record on its way into the log.
+type entry struct {
+	turn   *Turn
+	kind   Kind
+	data   []byte
+	fact   any // what data says: *TurnStarted, *Event, *ToolCall, *ToolResult or *TurnEnded
+	shared []SharedValue
+	rec    Record        // set before done is closed
+	err    error         // set before done is closed
+	done   chan struct{} // closed when the entry is durable or has failed
+}
+
+// load reads a session's log.
+func load(ctx context.Context, store Store, runner Runner, limits Limits, id string) (*Session, error) {
+	s := newSession(store, runner, limits, id)
+	for rec, err := range s.records(ctx, 0) {
+		if err != nil {
+			return nil, err
+		}
+		fact, err := s.decode(rec)
+		if err != nil {
+			return nil, err
+		}
+		if rec.Kind == KindTurnStarted {
+			s.turn = &Turn{s: s, id: rec.TurnID, started: rec.Time, done: closedChan}
+			s.turn.resetLocked()
+		}
+		s.applyLocked(rec, fact)
+	}
+	return s, nil
+}
+
+func newSession(store Store, runner Runner, limits Limits, id string) *Session {
+	return &Session{
+		id:       id,
+		store:    store,
+		runner:   runner,
+		limits:   limits,
+		state:    map[string]any{},
+		watchers: map[*Watcher]struct{}{},
+	}
+}
+
+// closedChan is the done channel of a turn that does not run here.
+var closedChan = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
+
+// records yields the records after a sequence number, page by page.
+func (s *Session) records(ctx context.Context, after int64) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		for {
+			page, err := s.store.Read(ctx, s.id, after, readPage)
+			if err != nil {
+				yield(Record{}, fmt.Errorf("session %s: read after %d: %w", s.id, after, err))
+				return
+			}
+			for _, rec := range page {
+				if rec.Seq != after+1 {
+					yield(Record{}, fmt.Errorf("session %s: record %d follows %d", s.id, rec.Seq, after))
+					return
+				}
+				after = rec.Seq
+				if !yield(rec, nil) {
+					return
+				}
+			}
+			if len(page) < readPage {
+				return
+			}
+		}
+	}
+}
+
+// decode reads what a record says.
+func (s *Session) decode(rec Record) (any, error) {
+	var fact any
+	switch rec.Kind {
+	case KindTurnStarted:
+		fact = &TurnStarted{}
+	case KindEvent:
+		ev, err := s.runner.Decode(rec.Data)
+		if err != nil {
+			return nil, fmt.Errorf("session %s: record %d: %w", s.id, rec.Seq, err)
+		}
+		return ev, nil
+	case KindToolCall:
+		fact = &ToolCall{}
+	case KindToolResult:
+		fact = &ToolResult{}
+	case KindTurnEnded:
+		fact = &TurnEnded{}
+	default:
+		return nil, fmt.Errorf("session %s: record %d has unknown kind %q", s.id, rec.Seq, rec.Kind)
+	}
+	if err := unmarshal(rec.Data, fact); err != nil {
+		return nil, fmt.Errorf("session %s: record %d (%s): %w", s.id, rec.Seq, rec.Kind, err)
+	}
+	return fact, nil
+}
+
+// applyLocked is the one function that changes what a session knows. It runs
+// for each durable record, in order, when the record is written and when the
+// log is read.
+func (s *Session) applyLocked(rec Record, fact any) {
+	s.seq = rec.Seq
+	t := s.turn
+	switch f := fact.(type) {
+	case *TurnStarted:
+		t.startSeq = rec.Seq
+		s.lastSpec = f
+		s.mergeStateLocked(f.State)
+	case *Event:
+		s.mergeStateLocked(f.State)
+		if f.Usage != nil {
+			t.usage = t.usage.Add(*f.Usage)
+			s.usage = s.usage.Add(*f.Usage)
+		}
+		delete(t.streamed, f.MessageID)
+		for _, call := range f.Calls {
+			s.openCallLocked(t, call)
+		}
+	case *ToolCall:
+		s.openCallLocked(t, *f)
+	case *ToolResult:
+		t.results[f.CallID] = *f
+		if p := t.pending[f.CallID]; p != nil {
+			delete(t.pending, f.CallID)
+			p.timer.Stop()
+			p.result = f
+			close(p.done)
+		}
+	case *TurnEnded:
+		t.ended = f
+		for _, p := range t.pending {
+			p.timer.Stop()
+		}
+		clear(t.pending)
+		clear(t.streamed)
+	}
+}
+
+// resetLocked empties what a turn knows.
+func (t *Turn) resetLocked() {
+	t.pending = map[string]*pending{}
+	t.results = map[string]ToolResult{}
+	t.streamed = map[string]*streamed{}
+}
+
+// mergeStateLocked writes the session's own keys; those of other scopes are
+// in the store's shared values.
+func (s *Session) mergeStateLocked(delta map[string]any) {
+	for k, v := range delta {
+		if scopeOf(k) == "" {
+			s.state[k] = v
+		}
+	}
+}
+
+func (s *Session) openCallLocked(t *Turn, call ToolCall) {
+	p := &pending{call: call, done: make(chan struct{})}
+	t.pending[call.ID] = p
+	s.scheduleLocked(t, p)
+}
+
+// scheduleLocked arms the timer that settles a call nobody answers. On a turn
+// that does not run here it stays unarmed.
+func (s *Session) scheduleLocked(t *Turn, p *pending) {
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	outcome, after := TimedOut, s.limits.ToolTimeout
+	text := fmt.Sprintf("no answer within %v", after)
+	if t.unattended != "" {
+		outcome, after, text = Abandoned, 0, t.unattended
+	}
+	p.timer = time.AfterFunc(after, func() {
+		// An error here means that the call is settled, or that the store has
+		// failed, which the turn itself meets.
+		_ = s.settleAs(context.Background(), t, p.call.ID, outcome, text)
+	})
+	if t.done == closedChan {
+		p.timer.Stop()
+	}
+}
+
+// lookup finds a call of a turn: pending, or with its result.
+func (s *Session) lookup(t *Turn, callID string) (p *pending, res ToolResult, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := t.pending[callID]; p != nil {
+		return p, ToolResult{}, true
+	}
+	res, ok = t.results[callID]
+	return nil, res, ok
+}
+
+// settleAs settles a call without an answer of the client.
+func (s *Session) settleAs(ctx context.Context, t *Turn, callID string, o Outcome, text string) error {
+	res := ToolResult{CallID: callID, Outcome: o, Error: text}
+	data, err := marshal(res)
+	if err != nil {
+		return err
+	}
+	return s.settle(ctx, t, res, data)
+}
+
+// settle records the result of a call. See Turn.Answer for what it refuses.
+func (s *Session) settle(ctx context.Context, t *Turn, res ToolResult, data []byte) error {
+	s.mu.Lock()
+	p := t.pending[res.CallID]
+	first, settled := t.results[res.CallID]
+	if p != nil && p.answering != nil {
+		first, settled = *p.answering, true
+	}
+	switch {
+	case settled && first.equal(res):
+		s.mu.Unlock()
+		return nil
+	case settled:
+		s.mu.Unlock()
+		return Errorf(codeInvalid, "tool call %q: this answer came too late, the call is already settled (%s)", res.CallID, first.Outcome)
+	case p == nil:
+		s.mu.Unlock()
+		return Errorf(codeInvalid, "tool call %q: no such call is open in this turn", res.CallID)
+	}
+	p.answering = &res
+	s.mu.Unlock()
+	_, err := s.commit(ctx, &entry{turn: t, kind: KindToolResult, data: data, fact: &res})
+	if err != nil && ctx.Err() != nil {
+		s.mu.Lock()
+		p.answering = nil // not written: somebody else may answer
+		s.mu.Unlock()
+	}
+	return err
+}
+
+// commit makes an entry durable, applies it and shows it. Entries of several
+// goroutines that wait at the same time become one append. It refuses when ctx
+// has ended; once the entry is in the queue ctx no longer matters.
+func (s *Session) commit(ctx context.Context, e *entry) (Record, error) {
+	e.done = make(chan struct{})
+	s.mu.Lock()
+	switch {
+	case ctx.Err() != nil:
+		s.mu.Unlock()
+		return Record{}, context.Cause(ctx)
+	case s.broken != nil:
+		s.mu.Unlock()
+		return Record{}, s.broken
+	case e.turn != s.turn || e.turn.ended != nil:
+		s.mu.Unlock()
+		return Record{}, Errorf(codeInvalid, "turn %s is over", e.turn.id)
+	}
+	s.queue = append(s.queue, e)
+	if s.flushing {
+		s.mu.Unlock()
+		<-e.done
+		return e.rec, e.err
+	}
+	s.flushing = true
+	for len(s.queue) > 0 {
+		s.flushLocked()
+	}
+	s.flushing = false
+	s.mu.Unlock()
+	return e.rec, e.err
+}
+
+// flushLocked writes the queue in one append. It gives the lock up while the
+// store works; the flushing flag keeps other writers out.
+func (s *Session) flushLocked() {
+	batch := s.queue
+	s.queue = nil
+	b := Batch{SessionID: s.id, After: s.seq}
+	now := time.Now().UTC().Truncate(time.Microsecond)
+	for i, e := range batch {
+		e.rec = Record{Seq: s.seq + int64(i) + 1, TurnID: e.turn.id, Kind: e.kind, Time: now, Data: e.data}
+		b.Records = append(b.Records, e.rec)
+		b.Shared = append(b.Shared, e.shared...)
+	}
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
+	err := s.store.Append(ctx, b)
+	cancel()
+	s.mu.Lock()
+	if err != nil {
+		s.broken = &Error{
+			Code:    codeUnavailable,
+			Message: "the session's log cannot be written",
+			Err:     fmt.Errorf("session %s: append after %d: %w", s.id, b.After, err),
+		}
+		batch = append(batch, s.queue...)
+		s.queue = nil
+		for _, e := range batch {
+			e.err = s.broken
+			close(e.done)
+		}
+		return
+	}
+	for _, e := range batch {
+		s.applyLocked(e.rec, e.fact)
+		s.publishLocked(item{seq: e.rec.Seq, fact: e.fact, size: len(e.data)})
+		close(e.done)
+	}
+}
+
+// watch returns a watcher that begins with a turn's first record.
+func (s *Session) watch(t *Turn) *Watcher {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := newWatcher(s, t)
+	s.watchers[w] = struct{}{}
+	w.wake()
+	return w
+}
+
+func (s *Session) publishLocked(it item) {
+	for w := range s.watchers {
+		w.push(it)
+	}
+}
+
+// publishDelta shows a piece of a message to whoever watches.
+func (s *Session) publishDelta(t *Turn, d Delta) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t != s.turn || t.ended != nil {
+		return
+	}
+	m := t.streamed[d.MessageID]
+	if m == nil {
+		m = &streamed{}
+		t.streamed[d.MessageID] = m
+	}
+	offset := &m.text
+	if d.Thought {
+		offset = &m.thoughts
+	}
+	it := item{seq: s.seq, delta: &d, offset: *offset, size: len(d.Text)}
+	*offset += len(d.Text)
+	s.publishLocked(it)
+}
+
+// failLocked tells the watchers that the turn's end could not be recorded.
+func (s *Session) failLocked(err *Error) {
+	for w := range s.watchers {
+		w.fail(err)
+	}
+}
+
+// The scopes of state keys.
+const (
+	scopeApp  = "app:"
+	scopeUser = "user:"
+	scopeTemp = "temp:"
+)
+
+// sharedUser is the one user there is while nobody is authenticated.
+const sharedUser = "user:local"
+
+func scopeOf(key string) string {
+	for _, p := range []string{scopeApp, scopeUser, scopeTemp} {
+		if strings.HasPrefix(key, p) {
+			return p
+		}
+	}
+	return ""
+}
+
+// sharedValues picks the keys that sessions have in common.
+func sharedValues(state map[string]any) []SharedValue {
+	var out []SharedValue
+	for k, v := range state {
+		scope := ""
+		switch scopeOf(k) {
+		case scopeApp:
+			scope = "app"
+		case scopeUser:
+			scope = sharedUser
+		default:
+			continue
+		}
+		value, err := marshal(v)
+		if err != nil {
+			continue // the record that holds the same value does not marshal either
+		}
+		_, key, _ := strings.Cut(k, ":")
+		out = append(out, SharedValue{Scope: scope, Key: key, Value: value})
+	}
+	return out
+}
+
+// wholeState returns the session's keys together with the shared ones.
+func (s *Session) wholeState(ctx context.Context) (map[string]any, error) {
+	s.mu.Lock()
+	out := maps.Clone(s.state)
+	s.mu.Unlock()
+	for scope, prefix := range map[string]string{"app": scopeApp, sharedUser: scopeUser} {
+		values, err := s.store.Shared(ctx, scope)
+		if err != nil {
+			return nil, fmt.Errorf("session %s: shared state %q: %w", s.id, scope, err)
+		}
+		for k, raw := range values {
+			var v any
+			if err := unmarshal(raw, &v); err != nil {
+				return nil, fmt.Errorf("session %s: shared state %s%s: %w", s.id, prefix, k, err)
+			}
+			out[prefix+k] = v
+		}
+	}
+	return out, nil
+}
+
+// marshal is JSON without HTML escapes.
+func marshal(v any) (json.RawMessage, error) {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return json.RawMessage(strings.TrimSuffix(b.String(), "\n")), nil
+}
+
+// unmarshal keeps numbers as they are written.
+func unmarshal(data []byte, v any) error {
+	dec := json.NewDecoder(strings.NewReader(string(data)))
+	dec.UseNumber()
+	if err := dec.Decode(v); err != nil {
+		return err
+	}
+	if dec.More() {
+		return errors.New("data after the JSON value")
+	}
+	return nil
+}
