@@ -1,0 +1,254 @@
+package model
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+)
+
+// abortGrace is how long a guard waits for an adapter to return after its
+// context has ended, before it leaves the adapter behind.
+const abortGrace = 250 * time.Millisecond
+
+// Limits bound one model call. Zero fields take the defaults.
+type Limits struct {
+	// Provider names the provider in errors; default "model".
+	Provider string
+	// Idle is how long a call may go without a delta or a result; default 5 min,
+	// since a model may think in silence. Negative means without limit.
+	Idle time.Duration
+	// Total is how long a call may take; default 10 min. Negative means without
+	// limit.
+	Total time.Duration
+	// AnswerBytes bounds an answer: text, thoughts, arguments, signatures and
+	// inline data together; default 16 MiB.
+	AnswerBytes int
+	// Calls bounds the function calls of one answer; default 128.
+	Calls int
+	// Counters, when not nil, counts what the guard had to contain.
+	Counters *Counters
+}
+
+// Counters counts what guards had to contain; safe for concurrent use.
+type Counters struct {
+	// Abandoned is the number of adapter goroutines that have not returned
+	// although their call is over. It falls when they do.
+	Abandoned atomic.Int64
+	// LateDeltas is the number of deltas that came after their call was over.
+	LateDeltas atomic.Int64
+	// Panics is the number of adapter panics.
+	Panics atomic.Int64
+}
+
+// PanicError is the cause of an Error about an adapter that panicked. It is
+// for logs only.
+type PanicError struct {
+	// Value is what the adapter panicked with.
+	Value any
+	// Stack is the adapter's stack.
+	Stack []byte
+}
+
+// Error does not tell the value, which may hold anything.
+func (e *PanicError) Error() string { return "adapter panicked" }
+
+// Guard returns llm with its contract enforced: panics become errors, silence
+// and endless answers end, a response that breaks the contract is an error
+// (KindUnavailable), and text that an adapter returned but did not emit is
+// emitted. Generate returns promptly when ctx ends even if the adapter hangs;
+// the adapter is then left behind, what it still emits is dropped.
+func Guard(llm LLM, limits Limits) LLM {
+	limits.Provider = cmp.Or(limits.Provider, "model")
+	limits.Idle = cmp.Or(limits.Idle, 5*time.Minute)
+	limits.Total = cmp.Or(limits.Total, 10*time.Minute)
+	limits.AnswerBytes = cmp.Or(limits.AnswerBytes, 16<<20)
+	limits.Calls = cmp.Or(limits.Calls, 128)
+	if limits.Counters == nil {
+		limits.Counters = new(Counters)
+	}
+	return &guard{llm: llm, limits: limits}
+}
+
+// guard is immutable.
+type guard struct {
+	llm    LLM
+	limits Limits
+}
+
+// outcome is what an adapter returned.
+type outcome struct {
+	resp *Response
+	err  error
+}
+
+// Generate implements LLM. The adapter runs on a goroutine of its own, owned by
+// this call and ended by its context; deltas come back over an unbuffered
+// channel, so that emit runs on the caller's goroutine and nothing piles up.
+func (g *guard) Generate(ctx context.Context, req *Request, emit func(Delta)) (*Response, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	callCtx, cancel := context.WithCancel(ctx)
+	over := make(chan struct{})
+	deltas := make(chan Delta)
+	done := make(chan outcome, 1)
+	running := new(atomic.Int32) // 0 running, 1 returned, 2 abandoned
+	defer cancel()
+	defer close(over)
+
+	go func() {
+		var out outcome
+		defer func() {
+			if v := recover(); v != nil {
+				g.limits.Counters.Panics.Add(1)
+				out = outcome{err: &Error{
+					Kind: KindUnavailable, Provider: g.limits.Provider, Message: "the adapter panicked",
+					Err: &PanicError{Value: v, Stack: debug.Stack()},
+				}}
+			}
+			done <- out
+			if !running.CompareAndSwap(0, 1) {
+				g.limits.Counters.Abandoned.Add(-1)
+			}
+		}()
+		out.resp, out.err = g.llm.Generate(callCtx, req, func(d Delta) {
+			select {
+			case <-over:
+				g.limits.Counters.LateDeltas.Add(1)
+				return
+			default:
+			}
+			select {
+			case deltas <- d:
+			case <-over:
+				g.limits.Counters.LateDeltas.Add(1)
+			}
+		})
+	}()
+
+	check := newChecker(g.limits)
+	out, err := g.drive(ctx, deltas, done, func(d Delta) error {
+		if d.Text == "" {
+			return nil
+		}
+		if err := check.delta(d); err != nil {
+			return err
+		}
+		emit(d)
+		return nil
+	})
+	if err != nil {
+		cancel()
+		g.abandon(deltas, done, running)
+		return nil, err
+	}
+	if out.err != nil {
+		return nil, g.adapterError(ctx, out.err)
+	}
+	rest, err := check.response(out.resp)
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range rest {
+		emit(d)
+	}
+	return out.resp, nil
+}
+
+// drive passes deltas to emit until the adapter returns, or until the call has
+// to be given up, which is its error.
+func (g *guard) drive(ctx context.Context, deltas <-chan Delta, done <-chan outcome, emit func(Delta) error) (outcome, error) {
+	idle, total := newTimer(g.limits.Idle), newTimer(g.limits.Total)
+	defer idle.stop()
+	defer total.stop()
+	for {
+		select {
+		case d := <-deltas:
+			if err := emit(d); err != nil {
+				return outcome{}, err
+			}
+			idle.reset()
+		case out := <-done:
+			return out, nil
+		case <-ctx.Done():
+			return outcome{}, ctx.Err()
+		case <-idle.c:
+			return outcome{}, g.errorf(KindTimeout, "the model sent nothing for %v", g.limits.Idle)
+		case <-total.c:
+			return outcome{}, g.errorf(KindTimeout, "the model did not finish within %v", g.limits.Total)
+		}
+	}
+}
+
+// abandon gives an adapter whose context has ended a moment to return, and
+// counts it as abandoned when it does not.
+func (g *guard) abandon(deltas <-chan Delta, done <-chan outcome, running *atomic.Int32) {
+	grace := time.NewTimer(abortGrace)
+	defer grace.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case <-deltas:
+			g.limits.Counters.LateDeltas.Add(1)
+		case <-grace.C:
+			g.limits.Counters.Abandoned.Add(1)
+			if !running.CompareAndSwap(0, 2) {
+				g.limits.Counters.Abandoned.Add(-1)
+			}
+			return
+		}
+	}
+}
+
+// adapterError makes an adapter's error one that the contract allows.
+func (g *guard) adapterError(ctx context.Context, err error) error {
+	if ctxErr := ctx.Err(); ctxErr != nil {
+		return ctxErr
+	}
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e
+	}
+	return &Error{Kind: KindUnavailable, Provider: g.limits.Provider, Message: "the model call failed", Err: err}
+}
+
+// errorf returns an Error of this guard's provider.
+func (g *guard) errorf(kind Kind, format string, args ...any) *Error {
+	return &Error{Kind: kind, Provider: g.limits.Provider, Message: fmt.Sprintf(format, args...)}
+}
+
+// timer is a timer that never fires when its duration is negative.
+type timer struct {
+	t *time.Timer
+	d time.Duration
+	c <-chan time.Time
+}
+
+func newTimer(d time.Duration) *timer {
+	if d < 0 {
+		return &timer{}
+	}
+	t := time.NewTimer(d)
+	return &timer{t: t, d: d, c: t.C}
+}
+
+func (t *timer) reset() {
+	if t.t != nil {
+		t.t.Reset(t.d)
+	}
+}
+
+func (t *timer) stop() {
+	if t.t != nil {
+		t.t.Stop()
+	}
+}
+
+// validText tells whether s may enter the log and the wire, which take UTF-8
+// only.
+func validText(s string) bool { return utf8.ValidString(s) }

@@ -1,0 +1,285 @@
+package model
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+const (
+	// MaxLine bounds a line of a provider's stream, in bytes.
+	MaxLine = 1 << 20
+	// maxErrorBody bounds what is kept of a provider's error text, in bytes.
+	maxErrorBody = 1 << 10
+	// maxRetryAfter bounds what a provider may ask to wait.
+	maxRetryAfter = time.Hour
+)
+
+// ErrLineTooLong is the error of reading a stream line longer than the limit.
+var ErrLineTooLong = errors.New("a line of the stream is too long")
+
+// HTTPClient returns a client for provider calls: it follows no redirect, since
+// the key would travel along in a header of the provider's own, bounds lines of
+// the answer to MaxLine, and sets no timeout, since Guard does. base may be nil
+// for a transport of its own with the default settings.
+func HTTPClient(base http.RoundTripper) *http.Client {
+	if base == nil {
+		base = http.DefaultTransport.(*http.Transport).Clone()
+	}
+	return &http.Client{
+		Transport:     lineLimitTransport{base},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// lineLimitTransport bounds the lines of each answer.
+type lineLimitTransport struct{ base http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (t lineLimitTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := t.base.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	resp.Body = LimitLines(resp.Body, MaxLine)
+	return resp, nil
+}
+
+// LimitLines returns body with ErrLineTooLong in place of a line longer than
+// limit bytes.
+func LimitLines(body io.ReadCloser, limit int) io.ReadCloser {
+	return &lineLimiter{body: body, limit: limit}
+}
+
+// lineLimiter counts the bytes since the last line end. Owned by its reader.
+type lineLimiter struct {
+	body  io.ReadCloser
+	limit int
+	n     int
+}
+
+// Read implements io.Reader.
+func (l *lineLimiter) Read(p []byte) (int, error) {
+	if l.n > l.limit {
+		return 0, ErrLineTooLong
+	}
+	n, err := l.body.Read(p)
+	for rest := p[:n]; ; {
+		i := bytes.IndexByte(rest, '\n')
+		if i < 0 {
+			l.n += len(rest)
+			break
+		}
+		if l.n+i > l.limit {
+			l.n = l.limit + 1
+			return 0, ErrLineTooLong
+		}
+		l.n, rest = 0, rest[i+1:]
+	}
+	if l.n > l.limit {
+		return 0, ErrLineTooLong
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (l *lineLimiter) Close() error { return l.body.Close() }
+
+// Failure is what an adapter knows of a refused call.
+type Failure struct {
+	// Provider is the provider's name.
+	Provider string
+	// Status is the HTTP status, 0 if there was none.
+	Status int
+	// Header is the answer's header; may be nil.
+	Header http.Header
+	// Code is the provider's own error code or type, "" if there was none.
+	Code string
+	// Message is the provider's text, not yet redacted.
+	Message string
+	// Secrets are the keys that must not show.
+	Secrets []string
+	// Err is the cause; it must not hold a key. May be nil.
+	Err error
+}
+
+// Error makes an *Error of f: its kind from status, code and message, its
+// message redacted and cut.
+func (f Failure) Error() *Error {
+	msg := Redact(f.Message, f.Secrets...)
+	if msg == "" {
+		msg = http.StatusText(f.Status)
+	}
+	if msg == "" {
+		msg = "the provider refused the request without saying why"
+	}
+	if f.Code != "" && !strings.Contains(msg, f.Code) {
+		msg = Redact(f.Code, f.Secrets...) + ": " + msg
+	}
+	return &Error{
+		Kind: f.kind(), Provider: f.Provider, Status: f.Status, Message: msg,
+		RetryAfter: RetryAfter(f.Header, time.Now()), Err: f.Err,
+	}
+}
+
+// kind maps status, code and message to a kind.
+func (f Failure) kind() Kind {
+	text := strings.ToLower(f.Code + " " + f.Message)
+	kind := KindOfStatus(f.Status)
+	if kind != KindInvalid {
+		return kind
+	}
+	switch {
+	case containsAny(text, "context_length_exceeded", "context length", "context window", "prompt is too long", "exceeds the maximum number of tokens", "too many input tokens", "maximum context"):
+		return KindContextTooLong
+	case containsAny(text, "content_filter", "content_policy", "content policy", "responsibleaipolicy", "moderation_blocked", "safety system", "content filtering policy"):
+		return KindBlocked
+	case containsAny(text, "api key not valid", "api_key_invalid", "invalid_api_key", "api key expired", "api key not found"):
+		return KindAuth
+	default:
+		return KindInvalid
+	}
+}
+
+func containsAny(s string, subs ...string) bool {
+	for _, sub := range subs {
+		if strings.Contains(s, sub) {
+			return true
+		}
+	}
+	return false
+}
+
+// KindOfStatus maps an HTTP status to a kind. A status that is none (0, 2xx,
+// 3xx) is KindUnavailable.
+func KindOfStatus(status int) Kind {
+	switch {
+	case status == http.StatusTooManyRequests, status == 529:
+		return KindRateLimited
+	case status == http.StatusUnauthorized, status == http.StatusForbidden, status == http.StatusPaymentRequired:
+		return KindAuth
+	case status == http.StatusNotFound:
+		return KindUnavailable
+	case status == http.StatusRequestTimeout:
+		return KindTimeout
+	case status == http.StatusRequestEntityTooLarge:
+		return KindContextTooLong
+	case status >= 400 && status < 500:
+		return KindInvalid
+	default:
+		return KindUnavailable
+	}
+}
+
+// RetryAfter returns what the header asks to wait, in seconds, in milliseconds
+// ("Retry-After-Ms") or until a date, at most an hour; 0 if it does not say.
+func RetryAfter(h http.Header, now time.Time) time.Duration {
+	d := time.Duration(0)
+	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil {
+		d = seconds(ms / 1000)
+	} else if s := h.Get("Retry-After"); s != "" {
+		if sec, err := strconv.ParseFloat(s, 64); err == nil {
+			d = seconds(sec)
+		} else if at, err := http.ParseTime(s); err == nil {
+			d = at.Sub(now)
+		}
+	}
+	return min(max(d, 0), maxRetryAfter)
+}
+
+// seconds is s as a duration, at most maxRetryAfter; what is no number is 0.
+func seconds(s float64) time.Duration {
+	if !(s > 0) {
+		return 0
+	}
+	return time.Duration(min(s, maxRetryAfter.Seconds()) * float64(time.Second))
+}
+
+// TransportError makes an *Error of a call that failed without an answer, or
+// whose stream broke. When ctx has ended it is the context's error instead.
+func TransportError(ctx context.Context, provider string, err error, secrets ...string) error {
+	if ctxErr := ctx.Err(); ctxErr != nil {
+		return ctxErr
+	}
+	kind := KindUnavailable
+	var timeout interface{ Timeout() bool }
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		kind = KindTimeout
+	}
+	return &Error{Kind: kind, Provider: provider, Message: Redact(fmt.Sprintf("the call failed: %v", err), secrets...)}
+}
+
+// Truncated is the error of a stream that ended before the answer was complete.
+func Truncated(provider string) *Error {
+	return &Error{Kind: KindUnavailable, Provider: provider, Message: "the stream ended before the answer was complete"}
+}
+
+// MissingKey is the error of Open when there is no key: env and header would
+// hold it.
+func MissingKey(provider, env, header string) *Error {
+	return &Error{
+		Kind: KindAuth, Provider: provider,
+		Message: fmt.Sprintf("no API key: set %s on the server or send the header %s", env, header),
+	}
+}
+
+// Redact returns text fit for an error message: the secrets and everything
+// that looks like a provider's key replaced, control characters and line ends
+// turned into spaces, cut to 1 KiB.
+func Redact(text string, secrets ...string) string {
+	for _, s := range secrets {
+		if s != "" {
+			text = strings.ReplaceAll(text, s, "[redacted]")
+		}
+	}
+	fields := strings.FieldsFunc(strings.ToValidUTF8(text, "\uFFFD"), func(r rune) bool {
+		return unicode.IsSpace(r) || unicode.IsControl(r)
+	})
+	for i, f := range fields {
+		fields[i] = redactKeys(f)
+	}
+	text = strings.Join(fields, " ")
+	if len(text) > maxErrorBody {
+		cut := maxErrorBody
+		for cut > 0 && !utf8.RuneStart(text[cut]) {
+			cut--
+		}
+		text = text[:cut] + "…"
+	}
+	return text
+}
+
+// keyPrefixes is how providers' keys begin.
+var keyPrefixes = []string{"sk-", "AIza", "ya29.", "AQ."}
+
+// redactKeys replaces each run of key characters in word that begins like a
+// key. Providers repeat a wrong key in their answer, in part or whole.
+func redactKeys(word string) string {
+	for _, prefix := range keyPrefixes {
+		i := strings.Index(word, prefix)
+		if i < 0 || i > 0 && isKeyChar(word[i-1]) {
+			continue
+		}
+		end := i + len(prefix)
+		for end < len(word) && isKeyChar(word[end]) {
+			end++
+		}
+		if end-i >= len(prefix)+8 {
+			word = word[:i] + "[redacted]" + redactKeys(word[end:])
+		}
+	}
+	return word
+}
+
+// isKeyChar tells whether c occurs in keys, or stands for hidden parts of one.
+func isKeyChar(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.' || c == '*'
+}

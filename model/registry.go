@@ -1,0 +1,202 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// maxNameLen bounds a model name, in bytes.
+const maxNameLen = 256
+
+// routes sends model names without a provider to the provider that serves
+// them; the first prefix that fits wins, and "" fits all.
+var routes = []struct{ prefix, provider string }{
+	{"claude-", "anthropic"},
+	{"gpt-", "openai"},
+	{"o1", "openai"},
+	{"o3", "openai"},
+	{"o4", "openai"},
+	{"chatgpt-", "openai"},
+	{"", "gemini"},
+}
+
+// Keyless is a Provider that needs no key at all.
+type Keyless interface {
+	Provider
+	// Keyless marks the provider; it does nothing.
+	Keyless()
+}
+
+// Lister is a Provider that knows the names of its models without asking a
+// network.
+type Lister interface {
+	Provider
+	// Models are names that Open accepts, sorted.
+	Models() []string
+}
+
+// Registry finds the provider of a model name. It is immutable and safe for
+// concurrent use.
+type Registry struct {
+	providers map[string]Provider
+}
+
+// NewRegistry returns a registry of the given providers. Their names must be
+// unique, not empty and without a slash.
+func NewRegistry(providers ...Provider) (*Registry, error) {
+	r := &Registry{providers: make(map[string]Provider, len(providers))}
+	for _, p := range providers {
+		name := p.Name()
+		if name == "" || strings.Contains(name, "/") {
+			return nil, fmt.Errorf("model: provider name %q: must be non-empty and without a slash", name)
+		}
+		if _, ok := r.providers[name]; ok {
+			return nil, fmt.Errorf("model: provider %q is registered twice", name)
+		}
+		r.providers[name] = p
+	}
+	return r, nil
+}
+
+// Ref is a model name resolved: who serves it, under which name, and the open
+// model.
+type Ref struct {
+	// Provider is the provider's name.
+	Provider string
+	// Model is the name without the provider.
+	Model string
+	// Builtins are the tools that the provider itself runs.
+	Builtins []string
+	// LLM is the open model, not yet guarded.
+	LLM LLM
+	// OwnKey is true when the key is the caller's, not the server's.
+	OwnKey bool
+}
+
+// Guarded returns the model behind a Guard that names this provider.
+func (r Ref) Guarded(limits Limits) LLM {
+	limits.Provider = r.Provider
+	return Guard(r.LLM, limits)
+}
+
+// Resolve opens the model that name stands for. keys holds the caller's own
+// keys by provider name; an empty value counts as none. It makes no network
+// call. Its errors are of type *Error: KindUnavailable when no provider serves
+// the name, KindAuth when the key is missing.
+func (r *Registry) Resolve(name string, keys map[string]string) (Ref, error) {
+	provider, model, err := r.Route(name)
+	if err != nil {
+		return Ref{}, err
+	}
+	p := r.providers[provider]
+	key := keys[provider]
+	llm, err := p.Open(model, key)
+	if err != nil {
+		if _, ok := errors.AsType[*Error](err); !ok {
+			err = &Error{Kind: KindUnavailable, Provider: provider, Message: fmt.Sprintf("cannot open model %q", model), Err: err}
+		}
+		return Ref{}, err
+	}
+	return Ref{Provider: provider, Model: model, Builtins: p.Builtins(), LLM: llm, OwnKey: key != ""}, nil
+}
+
+// Route splits a model name into the provider that serves it and the name that
+// the provider knows. "provider/model" names a registered provider outright and
+// is split at the first slash; any other name goes by its prefix, and what no
+// prefix claims goes to Gemini. Its errors are of type *Error.
+func (r *Registry) Route(name string) (provider, model string, err error) {
+	if msg := checkName(name); msg != "" {
+		return "", "", &Error{Kind: KindUnavailable, Provider: "model", Message: msg}
+	}
+	if before, after, ok := strings.Cut(name, "/"); ok && r.providers[before] != nil {
+		if after == "" {
+			return "", "", &Error{Kind: KindUnavailable, Provider: before, Message: fmt.Sprintf("model name %q: nothing follows the slash", name)}
+		}
+		return before, after, nil
+	}
+	provider = "echo"
+	if name != "echo" {
+		i := slices.IndexFunc(routes, func(rt struct{ prefix, provider string }) bool {
+			return strings.HasPrefix(name, rt.prefix)
+		})
+		provider = routes[i].provider
+	}
+	if before, _, ok := strings.Cut(name, "/"); ok && (before == "scripted" || before == "echo") {
+		provider = before
+	}
+	if r.providers[provider] == nil {
+		return "", "", &Error{
+			Kind: KindUnavailable, Provider: provider,
+			Message: fmt.Sprintf("model %q belongs to provider %q, which this server does not have; it has: %s", name, provider, strings.Join(r.names(), ", ")),
+		}
+	}
+	return provider, name, nil
+}
+
+// Status is what the server can do with one provider.
+type Status struct {
+	// Provider is the provider's name.
+	Provider string
+	// NeedsKey is false for providers such as "echo".
+	NeedsKey bool
+	// HasKey is true when the server holds a key of its own.
+	HasKey bool
+	// Builtins are the tools that the provider itself runs.
+	Builtins []string
+	// Models are names that are known to exist, in the form that Resolve takes;
+	// the provider may serve others.
+	Models []string
+}
+
+// Providers tells what the server can do with each provider, by name. Whether
+// it holds a key is found by opening a model without a caller's key.
+func (r *Registry) Providers() []Status {
+	var out []Status
+	for _, name := range r.names() {
+		p := r.providers[name]
+		st := Status{Provider: name, NeedsKey: true, HasKey: true, Builtins: p.Builtins(), Models: knownModels(name)}
+		if l, ok := p.(Lister); ok {
+			for _, m := range l.Models() {
+				st.Models = append(st.Models, name+"/"+m)
+			}
+		}
+		if _, ok := p.(Keyless); ok {
+			st.NeedsKey, st.HasKey = false, false
+		} else if _, err := p.Open("any", ""); err != nil {
+			e, ok := errors.AsType[*Error](err)
+			st.HasKey = !ok || e.Kind != KindAuth
+		}
+		out = append(out, st)
+	}
+	return out
+}
+
+// names are the names of the registered providers, sorted.
+func (r *Registry) names() []string { return slices.Sorted(maps.Keys(r.providers)) }
+
+// checkName says what is wrong with a model name, or "". Names end up in URL
+// paths that carry the server's key, so nothing that could change the path is
+// let through.
+func checkName(name string) string {
+	switch {
+	case name == "":
+		return "the model name is empty"
+	case len(name) > maxNameLen:
+		return fmt.Sprintf("the model name has %d bytes, at most %d are allowed", len(name), maxNameLen)
+	}
+	for seg := range strings.SplitSeq(name, "/") {
+		if seg == "." || seg == ".." {
+			return fmt.Sprintf("model name %q: a segment must not be %q", name, seg)
+		}
+	}
+	for _, c := range name {
+		ok := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("-._:/@+", c)
+		if !ok {
+			return fmt.Sprintf("model name %q: character %q is not allowed, only letters, digits and -._:/@+", name, c)
+		}
+	}
+	return ""
+}
