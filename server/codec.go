@@ -1,0 +1,127 @@
+package server
+
+import (
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+)
+
+// maxDepth is how deeply the messages of a request may be nested. Protobuf's
+// own limit of 10,000 lets 34 KB make a tree that costs seconds to walk.
+const maxDepth = 100
+
+// compressMinBytes keeps small replies uncompressed: most events are a few
+// dozen bytes, which compression only makes larger and later.
+const compressMinBytes = 1 << 10
+
+// handlerOptions bound what connect decodes.
+func handlerOptions(maxMessageBytes int) []connect.HandlerOption {
+	return []connect.HandlerOption{
+		connect.WithReadMaxBytes(maxMessageBytes),
+		connect.WithCodec(binaryCodec{}),
+		connect.WithCodec(jsonCodec{name: "json"}),
+		connect.WithCodec(jsonCodec{name: "json; charset=utf-8"}),
+		connect.WithCompression("gzip",
+			func() connect.Decompressor { return refuseCompressed{} },
+			func() connect.Compressor { return gzip.NewWriter(io.Discard) }),
+		connect.WithCompressMinBytes(compressMinBytes),
+	}
+}
+
+// errCompressed is what a compressed request gets.
+var errCompressed = errors.New("compressed requests are not accepted; send them as they are (compressed replies are fine)")
+
+// refuseCompressed refuses before a byte is inflated: connect would inflate a
+// bomb to its end, only to report its size.
+type refuseCompressed struct{}
+
+func (refuseCompressed) Read([]byte) (int, error) { return 0, errCompressed }
+func (refuseCompressed) Close() error             { return nil }
+func (refuseCompressed) Reset(io.Reader) error    { return errCompressed }
+
+// decodeError is a message that was received whole and could not be decoded:
+// the stream is still in step.
+type decodeError struct {
+	err     error
+	tooDeep bool
+}
+
+func (e *decodeError) Error() string { return e.err.Error() }
+func (e *decodeError) Unwrap() error { return e.err }
+
+func newDecodeError(err error) *decodeError {
+	// Protobuf exports no error for this; a test holds the text.
+	return &decodeError{err: err, tooDeep: strings.Contains(err.Error(), "recursion depth")}
+}
+
+func asProto(message any) (proto.Message, error) {
+	m, ok := message.(proto.Message)
+	if !ok {
+		return nil, fmt.Errorf("server: %T is no protobuf message", message)
+	}
+	return m, nil
+}
+
+// binaryCodec is protobuf's wire form with a bounded depth.
+type binaryCodec struct{}
+
+func (binaryCodec) Name() string { return "proto" }
+
+func (binaryCodec) Marshal(message any) ([]byte, error) {
+	m, err := asProto(message)
+	if err != nil {
+		return nil, err
+	}
+	return proto.Marshal(m)
+}
+
+func (binaryCodec) MarshalAppend(b []byte, message any) ([]byte, error) {
+	m, err := asProto(message)
+	if err != nil {
+		return nil, err
+	}
+	return proto.MarshalOptions{}.MarshalAppend(b, m)
+}
+
+func (binaryCodec) Unmarshal(data []byte, message any) error {
+	m, err := asProto(message)
+	if err != nil {
+		return err
+	}
+	if err := (proto.UnmarshalOptions{RecursionLimit: maxDepth}).Unmarshal(data, m); err != nil {
+		return newDecodeError(err)
+	}
+	return nil
+}
+
+// jsonCodec is protobuf's JSON form with a bounded depth. Fields it does not
+// know are skipped, as in the binary form, so that newer clients are served.
+type jsonCodec struct{ name string }
+
+func (c jsonCodec) Name() string { return c.name }
+
+func (jsonCodec) Marshal(message any) ([]byte, error) {
+	m, err := asProto(message)
+	if err != nil {
+		return nil, err
+	}
+	return protojson.Marshal(m)
+}
+
+func (jsonCodec) Unmarshal(data []byte, message any) error {
+	m, err := asProto(message)
+	if err != nil {
+		return err
+	}
+	opts := protojson.UnmarshalOptions{DiscardUnknown: true, RecursionLimit: maxDepth}
+	if err := opts.Unmarshal(data, m); err != nil {
+		return newDecodeError(err)
+	}
+	return nil
+}

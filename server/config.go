@@ -1,0 +1,117 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/apzuk3/agentd/session"
+)
+
+// Sessions starts turns; *session.Manager is one.
+type Sessions interface {
+	Start(ctx context.Context, req session.Request) (*session.Turn, error)
+}
+
+// Config is what a Server needs. Zero values of all but Sessions stand for the
+// defaults named.
+type Config struct {
+	// Sessions starts the turns. Required.
+	Sessions Sessions
+	// Ready reports whether turns can be served; nil means they always can.
+	Ready func(context.Context) error
+	// Logger receives one line per turn; no prompts, payloads or keys. Default:
+	// discard.
+	Logger *slog.Logger
+	// NoReflection leaves out the gRPC reflection service.
+	NoReflection bool
+
+	// MaxStreams is how many Run streams may be open at once. Default 4096.
+	MaxStreams int
+	// MaxMessageBytes is the size of the largest request message. Default 4 MiB.
+	MaxMessageBytes int
+	// MessagesPerSecond is how fast one stream's messages are taken; faster ones
+	// wait in the connection's flow control. Default 200.
+	MessagesPerSecond int
+	// MaxRefused is how many messages in a row may be refused before the turn is
+	// stopped. Default 256.
+	MaxRefused int
+
+	// FirstMessageTimeout bounds the wait for ExecuteRequest. Default 10 s.
+	FirstMessageTimeout time.Duration
+	// IdleTimeout stops a turn when no message went either way for so long.
+	// Default 10 min.
+	IdleTimeout time.Duration
+	// StreamTimeout stops a turn whose stream is open for so long. Default 24 h.
+	StreamTimeout time.Duration
+	// WriteTimeout is how long one message may wait for the client to read.
+	// Default 10 s.
+	WriteTimeout time.Duration
+	// LingerTimeout is how long the end of a stream waits for the client to close
+	// its side. Default 2 s.
+	LingerTimeout time.Duration
+	// StopTimeout is how long a stopped turn may take to end before its stream
+	// ends without it. Default 30 s.
+	StopTimeout time.Duration
+}
+
+// WithDefaults returns the config with its zero values replaced.
+func (c Config) WithDefaults() Config {
+	if c.Ready == nil {
+		c.Ready = func(context.Context) error { return nil }
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	c.MaxStreams = cmp.Or(c.MaxStreams, 4096)
+	c.MaxMessageBytes = cmp.Or(c.MaxMessageBytes, 4<<20)
+	c.MessagesPerSecond = cmp.Or(c.MessagesPerSecond, 200)
+	c.MaxRefused = cmp.Or(c.MaxRefused, 256)
+	c.FirstMessageTimeout = cmp.Or(c.FirstMessageTimeout, 10*time.Second)
+	c.IdleTimeout = cmp.Or(c.IdleTimeout, 10*time.Minute)
+	c.StreamTimeout = cmp.Or(c.StreamTimeout, 24*time.Hour)
+	c.WriteTimeout = cmp.Or(c.WriteTimeout, 10*time.Second)
+	c.LingerTimeout = cmp.Or(c.LingerTimeout, 2*time.Second)
+	c.StopTimeout = cmp.Or(c.StopTimeout, 30*time.Second)
+	return c
+}
+
+// Validate names what is wrong with the config, all of it at once.
+func (c Config) Validate() error {
+	var errs []error
+	if c.Sessions == nil {
+		errs = append(errs, errors.New("server: Sessions is required"))
+	}
+	for _, n := range []struct {
+		name  string
+		value int
+	}{
+		{"MaxStreams", c.MaxStreams},
+		{"MaxMessageBytes", c.MaxMessageBytes},
+		{"MessagesPerSecond", c.MessagesPerSecond},
+		{"MaxRefused", c.MaxRefused},
+	} {
+		if n.value < 1 {
+			errs = append(errs, fmt.Errorf("server: %s is %d, must be at least 1", n.name, n.value))
+		}
+	}
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"FirstMessageTimeout", c.FirstMessageTimeout},
+		{"IdleTimeout", c.IdleTimeout},
+		{"StreamTimeout", c.StreamTimeout},
+		{"WriteTimeout", c.WriteTimeout},
+		{"LingerTimeout", c.LingerTimeout},
+		{"StopTimeout", c.StopTimeout},
+	} {
+		if d.value <= 0 {
+			errs = append(errs, fmt.Errorf("server: %s is %s, must be above 0", d.name, d.value))
+		}
+	}
+	return errors.Join(errs...)
+}

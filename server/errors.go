@@ -1,0 +1,80 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session"
+)
+
+const (
+	codeInternal    = agentdv1.ErrorCode_ERROR_CODE_INTERNAL
+	codeInvalidTree = agentdv1.ErrorCode_ERROR_CODE_INVALID_AGENT_TREE
+	codeTimeout     = agentdv1.ErrorCode_ERROR_CODE_TIMEOUT
+	codeInvalid     = agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST
+	codeLimit       = agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED
+	codeUnavailable = agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE
+)
+
+// maxErrorBytes bounds the text of an error: it may quote what a client sent.
+const maxErrorBytes = 4 << 10
+
+// errorResponse is the wire form of an error.
+func errorResponse(sessionID string, e *session.Error) *agentdv1.RunResponse {
+	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_Error{Error: &agentdv1.RunResponse_ErrorResponse{
+		SessionId: sessionID,
+		Code:      e.Code,
+		Message:   wireText(e.Message),
+		Retryable: e.Retryable(),
+	}}}
+}
+
+// wireText bounds a text and makes it one that protobuf accepts.
+func wireText(s string) string {
+	if len(s) > maxErrorBytes {
+		s = s[:maxErrorBytes] + "…"
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}
+
+// inStep tells whether the next message can be received after this error: the
+// refused one was taken off the stream as a whole. Where connect could not skip
+// it, the next Receive says so.
+func inStep(err error) bool {
+	if _, ok := errors.AsType[*decodeError](err); ok {
+		return true
+	}
+	return !errors.Is(err, errSlowMessage) &&
+		(errors.Is(err, errCompressed) || connect.CodeOf(err) == connect.CodeResourceExhausted)
+}
+
+// receiveError says what was wrong with a message that could not be received.
+func receiveError(err error, limit int) *session.Error {
+	if d, ok := errors.AsType[*decodeError](err); ok {
+		if d.tooDeep {
+			return session.Errorf(codeLimit, "the message is nested too deeply: at most %d levels are allowed", maxDepth)
+		}
+		return session.Errorf(codeInvalid, "the message is no RunRequest: %v", d)
+	}
+	switch {
+	case errors.Is(err, errCompressed):
+		return session.Errorf(codeInvalid, "%v", errCompressed)
+	case errors.Is(err, errSlowMessage):
+		return session.Errorf(codeLimit, "a message was given up after %d bytes: at most %d are allowed", skipFactor*limit, limit)
+	case connect.CodeOf(err) == connect.CodeResourceExhausted:
+		return session.Errorf(codeLimit, "the message is too large: %s; at most %d bytes are allowed", connectText(err), limit)
+	}
+	return session.Errorf(codeInvalid, "the stream cannot be read: %s", connectText(err))
+}
+
+// connectText is an error's text without connect's code in front.
+func connectText(err error) string {
+	if ce, ok := errors.AsType[*connect.Error](err); ok {
+		return ce.Message()
+	}
+	return fmt.Sprint(err)
+}

@@ -1,0 +1,148 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"golang.org/x/time/rate"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session"
+)
+
+// receive is the one goroutine that receives. It takes the client's messages in
+// order, at a bounded rate: what comes faster waits in the connection's flow
+// control. Once the stream is over it only discards, so that the client can
+// close its side. It ends when the client's side is closed or cannot be read,
+// which the handler sees to before it returns.
+func (st *stream) receive() {
+	defer close(st.received)
+	defer func() {
+		if p := recover(); p != nil {
+			st.srv.panicked("receiver", p)
+			st.stopTurn(session.AsError(errors.New("panic")))
+		}
+	}()
+	cfg := st.srv.cfg
+	pace := rate.NewLimiter(rate.Limit(cfg.MessagesPerSecond), 2*cfg.MessagesPerSecond)
+	msg, err := st.bidi.Receive()
+	st.first <- received{msg, err}
+	select {
+	case <-st.begun:
+	case <-st.over:
+	}
+	for refused := 0; err == nil || inStep(err); {
+		if pace.Wait(st.t.ctx) != nil {
+			return
+		}
+		st.t.body.next()
+		msg, err = st.bidi.Receive()
+		if st.isOver() {
+			continue
+		}
+		e := st.take(msg, err)
+		if e == nil {
+			refused = 0
+			continue
+		}
+		st.refuse(e)
+		if refused++; refused >= cfg.MaxRefused {
+			st.stopTurn(session.Errorf(codeLimit, "%d messages in a row were refused, the limit", refused))
+			refused = 0
+		}
+	}
+}
+
+// take handles what Receive gave, or says why not.
+func (st *stream) take(msg *agentdv1.RunRequest, err error) *session.Error {
+	switch {
+	case err == nil:
+		st.touch()
+		return st.handle(msg)
+	case errors.Is(err, io.EOF):
+		st.turn.Unattended("the client has closed its side of the stream")
+		return nil
+	case st.t.ctx.Err() != nil:
+		return nil
+	case !inStep(err):
+		st.turn.Unattended("the client's messages cannot be read any more")
+	}
+	return receiveError(err, st.srv.cfg.MaxMessageBytes)
+}
+
+// handle does what a message asks for, or says why not.
+func (st *stream) handle(msg *agentdv1.RunRequest) *session.Error {
+	if e := st.srv.validate.check(msg); e != nil {
+		return e
+	}
+	if id := sessionIDOf(msg); id != "" && id != st.turn.SessionID() {
+		return session.Errorf(codeInvalid, "%s names session %s, this stream belongs to session %q", nameOf(msg), quote(id), st.turn.SessionID())
+	}
+	// What a client has sent counts, also when it goes away right after.
+	ctx := context.WithoutCancel(st.t.ctx)
+	switch r := msg.GetRequest().(type) {
+	case *agentdv1.RunRequest_Execute:
+		st.stopTurn(session.Errorf(codeInvalid, "a second ExecuteRequest: a stream carries one turn, open another one"))
+	case *agentdv1.RunRequest_Heartbeat:
+		st.reply(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_Heartbeat{
+			Heartbeat: &agentdv1.RunResponse_HeartbeatResponse{SessionId: st.turn.SessionID()},
+		}})
+	case *agentdv1.RunRequest_ToolCallResponse_:
+		answer, e := answerOf(r.ToolCallResponse)
+		if e != nil {
+			return e
+		}
+		return st.outcomeOf("record answer", st.turn.Answer(ctx, answer))
+	case *agentdv1.RunRequest_End:
+		reason := r.End.GetReason()
+		if reason == "" {
+			reason = "ended by the client"
+		}
+		st.turn.End(reason)
+	case *agentdv1.RunRequest_Cancel:
+		if r.Cancel.ToolCallId != nil {
+			return st.outcomeOf("cancel call", st.turn.CancelCall(ctx, r.Cancel.GetToolCallId()))
+		}
+		st.turn.Cancel("cancelled by the client")
+	}
+	return nil
+}
+
+func (st *stream) outcomeOf(where string, err error) *session.Error {
+	if err == nil {
+		return nil
+	}
+	return st.srv.internal(where, err)
+}
+
+// stopTurn says what was wrong and stops the turn; its end comes through the
+// watcher.
+func (st *stream) stopTurn(e *session.Error) {
+	if st.turn == nil {
+		return
+	}
+	st.refuse(e)
+	st.turn.Cancel(e.Message)
+}
+
+func (st *stream) refuse(e *session.Error) {
+	st.reply(errorResponse(st.turn.SessionID(), e))
+}
+
+// reply hands a message to the sender.
+func (st *stream) reply(msg *agentdv1.RunResponse) {
+	select {
+	case st.replies <- msg:
+	case <-st.over:
+	}
+}
+
+func (st *stream) isOver() bool {
+	select {
+	case <-st.over:
+		return true
+	default:
+		return false
+	}
+}

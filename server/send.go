@@ -1,0 +1,147 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/proto"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session"
+)
+
+// maxChunkBytes is the largest piece of text in one message: many gRPC clients
+// refuse messages above 4 MiB.
+const maxChunkBytes = 1 << 20
+
+// attend sends what the turn's watcher gives, and the replies to the client's
+// own messages, until the turn is over or the client is gone.
+func (st *stream) attend(ctx context.Context) {
+	w := st.turn.Watch()
+	defer w.Close()
+	cfg := st.srv.cfg
+	idle := time.NewTimer(cfg.IdleTimeout)
+	defer idle.Stop()
+	age := time.NewTimer(cfg.StreamTimeout)
+	defer age.Stop()
+	// Armed when the turn has been told to stop: it may take only so long.
+	giveUp := time.NewTimer(time.Hour)
+	giveUp.Stop()
+	defer giveUp.Stop()
+	deadline := ctx.Done() // the client's own deadline, or its disconnect
+
+	stop := func(code agentdv1.ErrorCode, format string, args ...any) {
+		e := session.Errorf(code, format, args...)
+		st.send(errorResponse(st.turn.SessionID(), e))
+		st.turn.Cancel(e.Message)
+		giveUp.Reset(cfg.StopTimeout)
+	}
+	for !st.gone {
+		var replies <-chan *agentdv1.RunResponse
+		if st.sent {
+			replies = st.replies
+		}
+		select {
+		case <-w.Ready():
+			if st.forward(w) {
+				return
+			}
+		case msg := <-replies:
+			st.send(msg)
+		case <-st.t.ctx.Done():
+			st.gone = true
+		case <-deadline:
+			deadline = nil
+			if st.t.ctx.Err() == nil {
+				stop(codeTimeout, "the deadline of the request has passed")
+			}
+		case <-age.C:
+			stop(codeTimeout, "the stream was open for %v, its limit", cfg.StreamTimeout)
+		case <-idle.C:
+			if left := cfg.IdleTimeout - time.Since(time.Unix(0, st.active.Load())); left > 0 {
+				idle.Reset(left)
+				continue
+			}
+			stop(codeTimeout, "no message for %v, the limit; send heartbeats to keep a quiet stream open", cfg.IdleTimeout)
+		case <-giveUp.C:
+			st.srv.internal("stop turn", errors.New("session "+st.turn.SessionID()+": the turn did not end in time"))
+			return
+		}
+	}
+}
+
+// forward sends what the watcher has and reports whether that was the end.
+func (st *stream) forward(w *session.Watcher) (over bool) {
+	msgs, err := w.Next(st.t.ctx)
+	for _, msg := range msgs {
+		if st.gone {
+			return true
+		}
+		st.sendPieces(msg)
+		st.sent = true
+	}
+	switch {
+	case err == nil:
+		return st.gone
+	case errors.Is(err, io.EOF):
+		return true
+	case st.t.ctx.Err() != nil:
+		st.gone = true
+		return true
+	}
+	// The log cannot be read, so the client cannot be told how the turn ends.
+	e := st.srv.internal("read turn", err)
+	st.code = e.Code
+	st.send(errorResponse(st.turn.SessionID(), e))
+	st.turn.Cancel("internal error")
+	return true
+}
+
+// sendPieces sends a message of the turn, text in pieces of bounded size.
+func (st *stream) sendPieces(msg *agentdv1.RunResponse) {
+	switch r := msg.GetResponse().(type) {
+	case *agentdv1.RunResponse_OutputChunk_:
+		c := r.OutputChunk
+		if !utf8.ValidString(c.GetContent()) {
+			c.Content = strings.ToValidUTF8(c.GetContent(), "\uFFFD")
+		}
+		for len(c.GetContent()) > maxChunkBytes {
+			n := maxChunkBytes
+			for !utf8.RuneStart(c.GetContent()[n]) {
+				n--
+			}
+			head := proto.CloneOf(c)
+			head.Content, head.Last = c.GetContent()[:n], false
+			st.send(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_OutputChunk_{OutputChunk: head}})
+			c.Content = c.GetContent()[n:]
+		}
+	case *agentdv1.RunResponse_Error:
+		st.code = r.Error.GetCode()
+		r.Error.Message = wireText(r.Error.GetMessage())
+	case *agentdv1.RunResponse_End:
+		st.end = r.End
+		if r.End.Reason != nil {
+			r.End.Reason = new(wireText(r.End.GetReason()))
+		}
+	}
+	st.send(msg)
+}
+
+// send sends one message. A client that does not read it in time is gone.
+func (st *stream) send(msg *agentdv1.RunResponse) {
+	if st.gone {
+		return
+	}
+	st.writing.Reset(st.srv.cfg.WriteTimeout)
+	err := st.bidi.Send(msg)
+	st.writing.Stop()
+	if err != nil {
+		st.gone = true
+		return
+	}
+	st.touch()
+}

@@ -1,0 +1,157 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"sync"
+
+	"connectrpc.com/connect"
+	"connectrpc.com/grpchealth"
+	"connectrpc.com/grpcreflect"
+
+	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
+	"github.com/apzuk3/agentd/session"
+)
+
+// Server serves the protocol. Its methods may be called from any goroutine.
+type Server struct {
+	cfg      Config
+	log      *slog.Logger
+	validate *validator
+	handler  http.Handler
+	drain    context.Context //nolint:containedctx // ends when Drain is called
+	stop     context.CancelFunc
+
+	mu      sync.Mutex
+	open    int           // Run streams; protected by mu
+	drained chan struct{} // closed when draining and open is 0; protected by mu
+}
+
+// New returns a server that accepts streams.
+func New(cfg Config) (*Server, error) {
+	cfg = cfg.WithDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	v, err := newValidator()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{cfg: cfg, log: cfg.Logger, validate: v, drained: make(chan struct{})}
+	s.drain, s.stop = context.WithCancel(context.Background())
+	s.handler = s.routes()
+	return s, nil
+}
+
+// Handler serves every route of the server. It needs HTTP/2 for Run.
+func (s *Server) Handler() http.Handler { return s.handler }
+
+func (s *Server) routes() http.Handler {
+	mux := http.NewServeMux()
+	opts := handlerOptions(s.cfg.MaxMessageBytes)
+	path, run := agentdv1connect.NewAgentdHandler(s, opts...)
+	mux.Handle(path, withTransport(s.cfg.MaxMessageBytes, run))
+
+	opts = handlerOptions(smallMessageBytes)
+	path, health := grpchealth.NewHandler(healthChecker{s}, opts...)
+	mux.Handle(path, short(health))
+	if !s.cfg.NoReflection {
+		reflector := grpcreflect.NewStaticReflector(agentdv1connect.AgentdName, grpchealth.HealthV1ServiceName)
+		path, reflection := grpcreflect.NewHandlerV1(reflector, opts...)
+		mux.Handle(path, short(reflection))
+		path, reflection = grpcreflect.NewHandlerV1Alpha(reflector, opts...)
+		mux.Handle(path, short(reflection))
+	}
+	mux.Handle("GET /healthz", short(http.HandlerFunc(s.healthz)))
+	mux.Handle("GET /readyz", short(http.HandlerFunc(s.readyz)))
+	return mux
+}
+
+// Drain refuses new streams from now on and makes the server not ready. Turns
+// that run are not touched. It may be called again.
+func (s *Server) Drain() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.drain.Err() != nil {
+		return
+	}
+	s.stop()
+	if s.open == 0 {
+		close(s.drained)
+	}
+}
+
+// Drained is closed when Drain has been called and no Run stream is left.
+func (s *Server) Drained() <-chan struct{} { return s.drained }
+
+// Streams is how many Run streams are open.
+func (s *Server) Streams() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open
+}
+
+// enter counts a stream in; every one is counted, also one that is refused.
+func (s *Server) enter() *session.Error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open++
+	switch {
+	case s.drain.Err() != nil:
+		return errDraining
+	case s.open > s.cfg.MaxStreams:
+		return session.Errorf(codeUnavailable, "the server has %d open streams, its limit; try again later", s.cfg.MaxStreams)
+	}
+	return nil
+}
+
+func (s *Server) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open--
+	if s.open == 0 && s.drain.Err() != nil {
+		select {
+		case <-s.drained:
+		default:
+			close(s.drained)
+		}
+	}
+}
+
+var errDraining = session.Errorf(codeUnavailable, "the server is stopping; try again later")
+
+// Run implements agentd.v1.Agentd.
+func (s *Server) Run(ctx context.Context, bidi *bidiStream) (err error) {
+	t, ok := ctx.Value(transportKey{}).(*transport)
+	if !ok {
+		return connect.NewError(connect.CodeInternal, errors.New("server: Run is served without Handler"))
+	}
+	st := newStream(s, t, bidi)
+	defer func() {
+		if p := recover(); p != nil {
+			s.panicked("handler", p)
+			st.abandon()
+			err = connect.NewError(connect.CodeInternal, errors.New("internal error"))
+		}
+	}()
+	refused := s.enter()
+	defer s.leave()
+	st.serve(ctx, refused)
+	return nil
+}
+
+// internal turns an error into one a client may see. What the client may not
+// see is logged.
+func (s *Server) internal(where string, err error) *session.Error {
+	e := session.AsError(err)
+	level := slog.LevelDebug
+	if e.Code == codeInternal {
+		level = slog.LevelError
+	}
+	if e.Err != nil {
+		s.log.Log(context.Background(), level, where, slog.String("error", e.Err.Error()))
+	}
+	return e
+}

@@ -1,0 +1,205 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"connectrpc.com/connect"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session"
+)
+
+// maxReplies is how many replies may wait for the sender.
+const maxReplies = 16
+
+type bidiStream = connect.BidiStream[agentdv1.RunRequest, agentdv1.RunResponse]
+
+// stream is one Run call. Its fields are owned by the handler goroutine, which
+// is the only one to send, unless they say otherwise.
+type stream struct {
+	srv  *Server
+	t    *transport
+	bidi *bidiStream
+
+	first    chan received              // the first message, from the receiver
+	begun    chan struct{}              // closed when turn is set
+	turn     *session.Turn              // written before begun is closed
+	replies  chan *agentdv1.RunResponse // from the receiver to the sender
+	over     chan struct{}              // closed when nobody takes replies any more
+	received chan struct{}              // closed when the receiver has ended
+	active   atomic.Int64               // when a message last went either way, Unix nanoseconds
+
+	writing *time.Timer // resets the stream when a write takes too long
+	sent    bool        // the watcher's first message is out: replies may follow
+	gone    bool        // the client cannot be reached any more
+	end     *agentdv1.RunResponse_EndResponse
+	code    agentdv1.ErrorCode // of the last error sent that no reply was
+	started time.Time
+}
+
+// received is what one Receive gave.
+type received struct {
+	msg *agentdv1.RunRequest
+	err error
+}
+
+func newStream(s *Server, t *transport, bidi *bidiStream) *stream {
+	st := &stream{
+		srv:      s,
+		t:        t,
+		bidi:     bidi,
+		first:    make(chan received, 1),
+		begun:    make(chan struct{}),
+		replies:  make(chan *agentdv1.RunResponse, maxReplies),
+		over:     make(chan struct{}),
+		received: make(chan struct{}),
+		started:  time.Now(),
+	}
+	st.writing = time.AfterFunc(time.Hour, t.abortWrite)
+	st.writing.Stop()
+	st.touch()
+	return st
+}
+
+func (st *stream) touch() { st.active.Store(time.Now().UnixNano()) }
+
+// serve carries the stream to its end. refused is why it must not run.
+func (st *stream) serve(ctx context.Context, refused *session.Error) {
+	go st.receive()
+	defer st.close()
+	if refused == nil {
+		refused = st.begin(ctx)
+	}
+	if refused != nil {
+		st.code = refused.Code
+		st.send(errorResponse("", refused))
+	} else {
+		close(st.begun)
+		st.attend(ctx)
+	}
+	close(st.over)
+	if !st.gone {
+		st.linger()
+	}
+	st.logEnd()
+}
+
+// begin waits for the first message and starts the turn.
+func (st *stream) begin(ctx context.Context) *session.Error {
+	timeout := st.srv.cfg.FirstMessageTimeout
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	var first received
+	select {
+	case first = <-st.first:
+	case <-timer.C:
+		return session.Errorf(codeTimeout, "no ExecuteRequest within %v", timeout)
+	case <-st.srv.drain.Done():
+		return errDraining
+	case <-st.t.ctx.Done():
+		st.gone = true
+		return session.Errorf(codeInvalid, "the client is gone")
+	}
+	switch {
+	case errors.Is(first.err, io.EOF):
+		return session.Errorf(codeInvalid, "the stream ended before an ExecuteRequest")
+	case first.err != nil:
+		return receiveError(first.err, st.srv.cfg.MaxMessageBytes)
+	}
+	if e := st.srv.validate.check(first.msg); e != nil {
+		return e
+	}
+	ex := first.msg.GetExecute()
+	if ex == nil {
+		return session.Errorf(codeInvalid, "the first message must be an ExecuteRequest, received %s", nameOf(first.msg))
+	}
+	req, e := requestOf(ex, st.bidi.RequestHeader())
+	if e != nil {
+		return e
+	}
+	turn, err := st.srv.cfg.Sessions.Start(ctx, req)
+	if err != nil {
+		return st.srv.internal("start turn", err)
+	}
+	st.turn = turn
+	return nil
+}
+
+// linger waits for the client to close its side. A server that returns earlier
+// resets the stream, and some clients then lose what was sent last.
+func (st *stream) linger() {
+	timer := time.NewTimer(st.srv.cfg.LingerTimeout)
+	defer timer.Stop()
+	select {
+	case <-st.received:
+	case <-st.t.ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// close ends what belongs to the stream: the receiver, the timers, and the
+// turn if it still runs.
+func (st *stream) close() {
+	if st.turn != nil {
+		st.turn.Cancel("client disconnected") // without effect on a turn that is over
+	}
+	st.writing.Stop()
+	st.t.abortRead()
+	<-st.received
+	st.t.lastWrite(st.srv.cfg.WriteTimeout)
+}
+
+// abandon is close for a stream whose handler has panicked: it does not wait.
+func (st *stream) abandon() {
+	if st.turn != nil {
+		st.turn.Cancel("internal error")
+	}
+	st.t.abortRead()
+}
+
+// logEnd writes one line: what came of a request that started no turn. About a
+// turn the manager writes one; the stream's own is for debugging.
+func (st *stream) logEnd() {
+	level := slog.LevelDebug
+	if st.turn == nil {
+		level = slog.LevelInfo
+	}
+	attrs := []slog.Attr{
+		slog.Duration("took", time.Since(st.started)),
+		slog.Int64("bytes_in", st.t.body.total.Load()),
+		slog.Int64("bytes_out", st.t.out.total),
+	}
+	if st.turn != nil {
+		attrs = append(attrs, slog.String("session", st.turn.SessionID()), slog.String("turn", st.turn.ID()))
+	}
+	if st.code != 0 {
+		attrs = append(attrs, slog.String("code", st.code.String()))
+	}
+	if st.end != nil {
+		attrs = append(attrs,
+			slog.Int64("model_calls", int64(st.end.GetUsageSummary().GetLlmCalls())),
+			slog.Int64("tokens", int64(st.end.GetUsageSummary().GetTotalUsage().GetTotalTokens())))
+	}
+	attrs = append(attrs, slog.String("outcome", st.outcome()))
+	st.srv.log.LogAttrs(context.Background(), level, "stream ended", attrs...)
+}
+
+func (st *stream) outcome() string {
+	switch {
+	case st.gone:
+		return "disconnected"
+	case st.turn == nil:
+		return "refused"
+	case st.end.GetCompleted():
+		return "completed"
+	case st.code != 0:
+		return "failed"
+	default:
+		return "stopped"
+	}
+}

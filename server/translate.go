@@ -1,0 +1,133 @@
+package server
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"strings"
+
+	"google.golang.org/protobuf/types/known/structpb"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session"
+)
+
+// keyHeaders hold a caller's own keys, by provider name.
+var keyHeaders = map[string]string{
+	"gemini":    "X-Agentd-Gemini-Api-Key",
+	"anthropic": "X-Agentd-Anthropic-Api-Key",
+	"openai":    "X-Agentd-Openai-Api-Key",
+}
+
+// keysOf takes the caller's own keys out of the request's headers.
+func keysOf(h http.Header) session.Keys {
+	keys := session.Keys{}
+	for provider, header := range keyHeaders {
+		if key := strings.TrimSpace(h.Get(header)); key != "" {
+			keys[provider] = session.Secret(key)
+		}
+	}
+	return keys
+}
+
+// requestOf translates the message that starts a turn.
+func requestOf(ex *agentdv1.RunRequest_ExecuteRequest, h http.Header) (session.Request, *session.Error) {
+	state, err := stateOf("execute.initial_state", ex.GetInitialState())
+	if err != nil {
+		return session.Request{}, err
+	}
+	return session.Request{
+		SessionID:    ex.GetSessionId(),
+		Agent:        ex.GetAgent(),
+		Tools:        ex.GetTools(),
+		Prompt:       ex.GetUserPrompt(),
+		InitialState: state,
+		Keys:         keysOf(h),
+	}, nil
+}
+
+// answerOf translates the answer to a tool call.
+func answerOf(r *agentdv1.RunRequest_ToolCallResponse) (session.Answer, *session.Error) {
+	state, err := stateOf("tool_call_response.state_delta", r.GetStateDelta())
+	if err != nil {
+		return session.Answer{}, err
+	}
+	a := session.Answer{CallID: r.GetToolCallId(), State: state}
+	switch result := r.GetResult().(type) {
+	case *agentdv1.RunRequest_ToolCallResponse_Output:
+		a.Output = &result.Output
+	case *agentdv1.RunRequest_ToolCallResponse_Error:
+		a.Error = &result.Error
+	}
+	return a, nil
+}
+
+// stateOf translates state; nil for none. The binary form can hold numbers that
+// JSON, and so the log, cannot.
+func stateOf(field string, s *structpb.Struct) (map[string]any, *session.Error) {
+	if len(s.GetFields()) == 0 {
+		return nil, nil
+	}
+	state := s.AsMap()
+	if where := notFinite(state); where != "" {
+		return nil, session.Errorf(codeInvalid, "%s%s is not a finite number, which JSON cannot hold", field, where)
+	}
+	return state, nil
+}
+
+// notFinite returns the path of a number that is not finite, or "".
+func notFinite(v any) string {
+	switch v := v.(type) {
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return " "
+		}
+	case map[string]any:
+		for k, e := range v {
+			if where := notFinite(e); where != "" {
+				return fmt.Sprintf("[%q]%s", k, strings.TrimSpace(where))
+			}
+		}
+	case []any:
+		for i, e := range v {
+			if where := notFinite(e); where != "" {
+				return fmt.Sprintf("[%d]%s", i, strings.TrimSpace(where))
+			}
+		}
+	}
+	return ""
+}
+
+// sessionIDOf is the session a message names, "" for none.
+func sessionIDOf(msg *agentdv1.RunRequest) string {
+	switch r := msg.GetRequest().(type) {
+	case *agentdv1.RunRequest_Heartbeat:
+		return r.Heartbeat.GetSessionId()
+	case *agentdv1.RunRequest_ToolCallResponse_:
+		return r.ToolCallResponse.GetSessionId()
+	case *agentdv1.RunRequest_End:
+		return r.End.GetSessionId()
+	case *agentdv1.RunRequest_Cancel:
+		return r.Cancel.GetSessionId()
+	default:
+		return ""
+	}
+}
+
+// nameOf is a message's kind as the protocol calls it.
+func nameOf(msg *agentdv1.RunRequest) string {
+	switch msg.GetRequest().(type) {
+	case *agentdv1.RunRequest_Execute:
+		return "ExecuteRequest"
+	case *agentdv1.RunRequest_Heartbeat:
+		return "HeartbeatRequest"
+	case *agentdv1.RunRequest_ToolCallResponse_:
+		return "ToolCallResponse"
+	case *agentdv1.RunRequest_End:
+		return "EndRequest"
+	case *agentdv1.RunRequest_Cancel:
+		return "CancelRequest"
+	default:
+		return "a message without a request"
+	}
+}

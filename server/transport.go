@@ -1,0 +1,132 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// skipFactor times the largest message is what one message may take off the
+// wire. Connect skips a message that is too large up to the 4 GiB it may claim.
+const skipFactor = 4
+
+// errSlowMessage ends a stream whose message is not worth skipping.
+var errSlowMessage = errors.New("server: too many bytes for one message")
+
+// past is a deadline that has passed.
+var past = time.Unix(1, 0)
+
+// transport is what a stream needs of its HTTP exchange and connect does not
+// hand out.
+type transport struct {
+	ctx  context.Context //nolint:containedctx // the request's own: ends when the client is gone, has no deadline of the client's
+	body *meteredBody
+	out  *countingWriter
+
+	mu sync.Mutex
+	rc *http.ResponseController // nil once the handler has returned; protected by mu
+}
+
+type transportKey struct{}
+
+// withTransport hands each request's transport to the handler.
+func withTransport(maxMessageBytes int, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		t := &transport{
+			ctx:  r.Context(),
+			body: &meteredBody{ReadCloser: r.Body, perMessage: skipFactor * int64(maxMessageBytes)},
+			out:  &countingWriter{ResponseWriter: w},
+			rc:   http.NewResponseController(w),
+		}
+		t.body.next()
+		defer t.close()
+		r = r.WithContext(context.WithValue(r.Context(), transportKey{}, t))
+		r.Body = t.body
+		next.ServeHTTP(t.out, r)
+	})
+}
+
+// close makes the deadlines of no effect: a ResponseController must not be used
+// after its handler has returned, and timers may still fire.
+func (t *transport) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.rc = nil
+}
+
+// abortRead makes the read that is waiting, and all that follow, fail.
+func (t *transport) abortRead() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.rc != nil {
+		_ = t.rc.SetReadDeadline(past)
+	}
+}
+
+// abortWrite resets the stream: the write that is waiting, and all that follow,
+// fail.
+func (t *transport) abortWrite() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.rc != nil {
+		_ = t.rc.SetWriteDeadline(past)
+	}
+}
+
+// lastWrite bounds what is still written after the handler has returned.
+func (t *transport) lastWrite(d time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.rc != nil {
+		_ = t.rc.SetWriteDeadline(time.Now().Add(d))
+	}
+}
+
+// meteredBody bounds the bytes that one message may take. All but total is
+// owned by the goroutine that receives.
+type meteredBody struct {
+	io.ReadCloser
+	perMessage int64
+	left       int64
+	total      atomic.Int64
+}
+
+// next begins a message.
+func (b *meteredBody) next() { b.left = b.perMessage }
+
+func (b *meteredBody) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, errSlowMessage
+	}
+	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left)])
+	b.left -= int64(n)
+	b.total.Add(int64(n))
+	return n, err
+}
+
+// countingWriter counts the bytes of the reply. It is owned by the handler
+// goroutine.
+type countingWriter struct {
+	http.ResponseWriter
+	total int64
+}
+
+func (w *countingWriter) Write(p []byte) (int, error) {
+	n, err := w.ResponseWriter.Write(p)
+	w.total += int64(n)
+	return n, err
+}
+
+// Flush is what connect looks for.
+func (w *countingWriter) Flush() {
+	if f, ok := w.ResponseWriter.(http.Flusher); ok {
+		f.Flush()
+	}
+}
+
+// Unwrap is what http.ResponseController looks for.
+func (w *countingWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -1,0 +1,61 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"buf.build/go/protovalidate"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session"
+)
+
+// maxQuoted bounds how much of a refused value an error quotes.
+const maxQuoted = 80
+
+// validator checks messages against the rules in the protocol's own text.
+type validator struct{ rules protovalidate.Validator }
+
+func newValidator() (*validator, error) {
+	rules, err := protovalidate.New(protovalidate.WithMessages(&agentdv1.RunRequest{}))
+	if err != nil {
+		return nil, fmt.Errorf("server: compile the protocol's rules: %w", err)
+	}
+	return &validator{rules: rules}, nil
+}
+
+// check returns the first rule that the message breaks, nil for none.
+func (v *validator) check(msg *agentdv1.RunRequest) *session.Error {
+	err := v.rules.Validate(msg, protovalidate.WithFailFast())
+	if err == nil {
+		return nil
+	}
+	broken, ok := errors.AsType[*protovalidate.ValidationError](err)
+	if !ok || len(broken.Violations) == 0 {
+		return session.AsError(fmt.Errorf("validate request: %w", err))
+	}
+	first := broken.Violations[0]
+	path := protovalidate.FieldPathString(first.Proto.GetField())
+	code := codeInvalid
+	if strings.HasPrefix(path, "execute.agent") || strings.HasPrefix(path, "execute.tools") {
+		code = codeInvalidTree
+	}
+	rule := first.Proto.GetMessage()
+	if rule == "" {
+		rule = first.Proto.GetRuleId()
+	}
+	text := path + ": " + rule
+	if value, ok := first.FieldValue.Interface().(string); ok {
+		text += fmt.Sprintf(" (received %s)", quote(value))
+	}
+	return session.Errorf(code, "%s", text)
+}
+
+// quote shows the beginning of a value and how long it is.
+func quote(s string) string {
+	if len(s) <= maxQuoted {
+		return fmt.Sprintf("%q", s)
+	}
+	return fmt.Sprintf("%q… of %d bytes", s[:maxQuoted], len(s))
+}
