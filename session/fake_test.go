@@ -1,0 +1,253 @@
+package session_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/sqlitestore"
+)
+
+// engine is a Runner whose turns are Go functions.
+type engine struct {
+	mu  sync.Mutex // protects run
+	run func(ctx context.Context, r *session.Run) error
+	// check, if set, decides Check.
+	check func(*session.Spec) error
+	seen  atomic.Int64 // message ids handed out
+}
+
+func (e *engine) Check(_ context.Context, spec *session.Spec, _ session.Keys) error {
+	if e.check != nil {
+		return e.check(spec)
+	}
+	return nil
+}
+
+func (e *engine) Decode(data []byte) (*session.Event, error) {
+	ev := &session.Event{}
+	return ev, json.Unmarshal(data, ev)
+}
+
+func (e *engine) Run(ctx context.Context, r *session.Run) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	e.mu.Lock()
+	run := e.run
+	e.mu.Unlock()
+	return run(ctx, r)
+}
+
+// on sets what the next turns do.
+func (e *engine) on(run func(ctx context.Context, r *session.Run) error) {
+	e.mu.Lock()
+	e.run = run
+	e.mu.Unlock()
+}
+
+// add appends an event.
+func add(ctx context.Context, r *session.Run, ev *session.Event) error {
+	data, err := json.Marshal(ev)
+	if err != nil {
+		return err
+	}
+	_, err = r.Append(ctx, data, ev)
+	return err
+}
+
+// say streams a text in pieces and appends the event that completes it.
+func say(ctx context.Context, r *session.Run, id string, path []string, pieces ...string) error {
+	for _, p := range pieces {
+		r.Delta(session.Delta{MessageID: id, Path: path, Text: p})
+	}
+	return add(ctx, r, &session.Event{
+		MessageID: id, Path: path, Text: strings.Join(pieces, ""),
+		Usage: &session.Usage{Prompt: 3, Completion: 2, Total: 5, Calls: 1},
+	})
+}
+
+// call appends an event with tool calls and awaits them all.
+func call(ctx context.Context, r *session.Run, ids ...string) (map[string]session.ToolResult, error) {
+	ev := &session.Event{Path: []string{"root"}}
+	for _, id := range ids {
+		ev.Calls = append(ev.Calls, session.ToolCall{ID: id, Name: "tool", Input: json.RawMessage(`{"b":1,"a":2}`), Path: ev.Path})
+	}
+	if err := add(ctx, r, ev); err != nil {
+		return nil, err
+	}
+	out := map[string]session.ToolResult{}
+	for _, id := range ids {
+		res, err := r.Await(ctx, id)
+		if err != nil {
+			return out, err
+		}
+		out[id] = res
+	}
+	return out, nil
+}
+
+var root = []string{"root"}
+
+func tree() *agentdv1.Agent {
+	return &agentdv1.Agent{Name: "root", AgentType: &agentdv1.Agent_Llm{Llm: &agentdv1.LlmAgent{Model: "echo"}}}
+}
+
+type fixture struct {
+	*engine
+	t     *testing.T
+	store session.Store
+	m     *session.Manager
+}
+
+func newFixture(t *testing.T, store session.Store, limits session.Limits) *fixture {
+	t.Helper()
+	e := &engine{}
+	m, err := session.NewManager(session.Config{Store: store, Runner: e, Limits: limits})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		if err := m.Shutdown(ctx); err != nil {
+			t.Errorf("shutdown: %v", err)
+		}
+	})
+	return &fixture{engine: e, t: t, store: store, m: m}
+}
+
+func (f *fixture) start(req session.Request) *session.Turn {
+	f.t.Helper()
+	if req.Prompt == "" {
+		req.Prompt = "hello"
+	}
+	if req.Agent == nil && req.SessionID == "" {
+		req.Agent = tree()
+	}
+	turn, err := f.m.Start(f.t.Context(), req)
+	if err != nil {
+		f.t.Fatalf("start: %v", err)
+	}
+	return turn
+}
+
+// follow reads a watcher to its end.
+func follow(t *testing.T, w *session.Watcher) []*agentdv1.RunResponse {
+	t.Helper()
+	var out []*agentdv1.RunResponse
+	for {
+		msgs, err := w.Next(t.Context())
+		out = append(out, msgs...)
+		if errors.Is(err, io.EOF) {
+			return out
+		}
+		if err != nil {
+			t.Fatalf("next: %v", err)
+		}
+		if len(msgs) == 0 {
+			<-w.Ready()
+		}
+	}
+}
+
+// await reads a watcher until a message satisfies want.
+func await(t *testing.T, w *session.Watcher, want func(*agentdv1.RunResponse) bool) []*agentdv1.RunResponse {
+	t.Helper()
+	var out []*agentdv1.RunResponse
+	for {
+		msgs, err := w.Next(t.Context())
+		out = append(out, msgs...)
+		for _, m := range msgs {
+			if want(m) {
+				return out
+			}
+		}
+		if err != nil {
+			t.Fatalf("next: %v after %v", err, out)
+		}
+		<-w.Ready()
+	}
+}
+
+func isCall(m *agentdv1.RunResponse) bool { return m.GetToolCall() != nil }
+
+// texts joins what each agent said.
+func texts(msgs []*agentdv1.RunResponse) map[string]string {
+	out := map[string]string{}
+	for _, m := range msgs {
+		if c := m.GetOutputChunk(); c != nil && !c.IsThought {
+			out[strings.Join(c.AgentPath, "/")] += c.Content
+		}
+	}
+	return out
+}
+
+func end(t *testing.T, msgs []*agentdv1.RunResponse) *agentdv1.RunResponse_EndResponse {
+	t.Helper()
+	var found *agentdv1.RunResponse_EndResponse
+	for i, m := range msgs {
+		if e := m.GetEnd(); e != nil {
+			if found != nil || i != len(msgs)-1 {
+				t.Fatalf("EndResponse is not the one last message: %v", msgs)
+			}
+			found = e
+		}
+	}
+	if found == nil {
+		t.Fatalf("no EndResponse in %v", msgs)
+	}
+	return found
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func code(err error) agentdv1.ErrorCode {
+	e, ok := errors.AsType[*session.Error](err)
+	if !ok {
+		return 0
+	}
+	return e.Code
+}
+
+// faulty is a store whose appends fail on demand.
+type faulty struct {
+	session.Store
+	// before fails an append that is not done, after one that is.
+	before, after atomic.Bool
+	appends       atomic.Int64
+}
+
+func (s *faulty) Append(ctx context.Context, b session.Batch) error {
+	s.appends.Add(1)
+	if s.before.Load() {
+		return errors.New("disk on fire")
+	}
+	err := s.Store.Append(ctx, b)
+	if s.after.Load() {
+		return errors.New("disk on fire, maybe")
+	}
+	return err
+}
+
+// memory opens a store that keeps everything in memory.
+func memory(t *testing.T) session.Store {
+	t.Helper()
+	s, err := sqlitestore.Open(t.Context(), ":memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("close the store: %v", err)
+		}
+	})
+	return s
+}

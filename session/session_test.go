@@ -1,0 +1,645 @@
+package session_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestTextArrivesOnce(t *testing.T) {
+	f := newFixture(t, memory(t), session.Limits{})
+	f.on(func(ctx context.Context, r *session.Run) error {
+		r.Delta(session.Delta{MessageID: "m", Path: root, Text: "hm", Thought: true})
+		return add(ctx, r, func() *session.Event {
+			r.Delta(session.Delta{MessageID: "m", Path: root, Text: "Hello, "})
+			return &session.Event{MessageID: "m", Path: root, Text: "Hello, world", Thoughts: "hmm", Last: true,
+				Usage: &session.Usage{Prompt: 1, Completion: 2, Total: 3, Calls: 1, CostUSD: 0.5}}
+		}())
+	})
+	turn := f.start(session.Request{InitialState: map[string]any{"k": "v"}})
+	got := follow(t, turn.Watch())
+	if got[0].GetExecute().GetSessionId() != turn.SessionID() {
+		t.Errorf("first message is %v", got[0])
+	}
+	if v := got[1].GetStateUpdate().GetStateDelta().AsMap()["k"]; v != "v" {
+		t.Errorf("second message is %v, want the state", got[1])
+	}
+	var text, thoughts string
+	last := 0
+	for _, m := range got {
+		c := m.GetOutputChunk()
+		if c.GetIsThought() {
+			thoughts += c.GetContent()
+		} else {
+			text += c.GetContent()
+		}
+		if c.GetLast() {
+			last++
+		}
+	}
+	if text != "Hello, world" || thoughts != "hmm" || last != 1 {
+		t.Errorf("text %q, thoughts %q, %d last chunks", text, thoughts, last)
+	}
+	e := end(t, got)
+	if u := e.UsageSummary; !e.Completed || e.Reason != nil || u.LlmCalls != 1 || u.TotalUsage.TotalTokens != 3 || u.EstimatedCost != 0.5 {
+		t.Errorf("end is %v", e)
+	}
+	if again := follow(t, turn.Watch()); texts(again)["root"] != "Hello, world" {
+		t.Errorf("read again, the turn is %v", again)
+	}
+}
+
+func TestLastComesWithTheEndOfTheTurn(t *testing.T) {
+	f := newFixture(t, memory(t), session.Limits{})
+	f.on(func(ctx context.Context, r *session.Run) error {
+		return errors.Join(say(ctx, r, "1", []string{"root", "a"}, "one"), say(ctx, r, "2", []string{"root", "b"}, "two"),
+			say(ctx, r, "3", []string{"root", "a"}, "three"))
+	})
+	got := follow(t, f.start(session.Request{}).Watch())
+	last := map[string]int{}
+	for i, m := range got {
+		if c := m.GetOutputChunk(); c.GetLast() {
+			last[strings.Join(c.AgentPath, "/")]++
+			for _, later := range got[i+1:] {
+				if l := later.GetOutputChunk(); l != nil && strings.Join(l.AgentPath, "/") == strings.Join(c.AgentPath, "/") {
+					t.Errorf("%v follows the last chunk of its agent", l)
+				}
+			}
+		}
+	}
+	if last["root/a"] != 1 || last["root/b"] != 1 || len(last) != 2 {
+		t.Errorf("last chunks: %v", last)
+	}
+}
+
+func TestWatcherThatDoesNotKeepUp(t *testing.T) {
+	f := newFixture(t, memory(t), session.Limits{WatchItems: 4})
+	var want strings.Builder
+	told := make(chan struct{})
+	f.on(func(ctx context.Context, r *session.Run) error {
+		defer close(told)
+		for i := range 50 {
+			pieces := []string{fmt.Sprintf("<%d", i), "-", fmt.Sprintf("%d>", i)}
+			want.WriteString(strings.Join(pieces, ""))
+			if err := say(ctx, r, fmt.Sprint(i), root, pieces...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	turn := f.start(session.Request{})
+	w := turn.Watch()
+	<-told
+	if got := texts(follow(t, w))["root"]; got != want.String() {
+		t.Errorf("slow watcher read %q\nwant %q", got, want.String())
+	}
+}
+
+func TestToolCallsAndAnswers(t *testing.T) {
+	f := newFixture(t, memory(t), session.Limits{MaxResultBytes: 1000})
+	var results map[string]session.ToolResult
+	f.on(func(ctx context.Context, r *session.Run) (err error) {
+		results, err = call(ctx, r, "c1", "c2", "c3")
+		return err
+	})
+	turn := f.start(session.Request{})
+	w := turn.Watch()
+	got := await(t, w, isCall)
+	calls := 0
+	for _, m := range got {
+		if c := m.GetToolCall(); c != nil {
+			calls++
+			if c.ToolInput != `{"b":1,"a":2}` {
+				t.Errorf("tool input is %s, want the model's own text", c.ToolInput)
+			}
+		}
+	}
+	if calls != 3 {
+		t.Fatalf("%d calls came together, want 3", calls)
+	}
+	ctx := t.Context()
+	answer := func(id, out string) error { return turn.Answer(ctx, session.Answer{CallID: id, Output: &out}) }
+	for _, step := range []struct {
+		what string
+		err  error
+		want agentdv1.ErrorCode
+	}{
+		{"last call first", answer("c3", "three"), 0},
+		{"the same again", answer("c3", "three"), 0},
+		{"another answer", answer("c3", "drei"), agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST},
+		{"unknown call", answer("c9", "x"), agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST},
+		{"too large", answer("c2", strings.Repeat("x", 1000)), agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED},
+		{"too large did not settle", answer("c2", "two"), 0},
+		{"neither output nor error", turn.Answer(ctx, session.Answer{CallID: "c1"}), 0},
+	} {
+		if got := code(step.err); got != step.want || (step.err != nil) != (step.want != 0) {
+			t.Errorf("%s: %v (%v), want %v", step.what, step.err, got, step.want)
+		}
+	}
+	if e := end(t, follow(t, w)); !e.Completed {
+		t.Errorf("end is %v", e)
+	}
+	if *results["c3"].Output != "three" || *results["c2"].Output != "two" || !strings.Contains(results["c1"].Error, "without output") {
+		t.Errorf("results: %v", results)
+	}
+	if err := answer("c1", "late"); code(err) != agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST {
+		t.Errorf("answer after the end: %v", err)
+	}
+}
+
+func TestCallsThatNobodyAnswers(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		act     func(*session.Turn) error
+		outcome session.Outcome
+	}{
+		{"cancelled", func(turn *session.Turn) error { return turn.CancelCall(context.Background(), "c1") }, session.Cancelled},
+		{"timed out", func(*session.Turn) error { return nil }, session.TimedOut},
+		{"abandoned", func(turn *session.Turn) error { turn.Unattended("the client has left"); return nil }, session.Abandoned},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, memory(t), session.Limits{ToolTimeout: time.Minute})
+				var first, second map[string]session.ToolResult
+				f.on(func(ctx context.Context, r *session.Run) (err error) {
+					if first, err = call(ctx, r, "c1"); err != nil {
+						return err
+					}
+					if tc.outcome == session.Abandoned { // also what comes later
+						second, err = call(ctx, r, "c2")
+					}
+					return err
+				})
+				turn := f.start(session.Request{})
+				w := turn.Watch()
+				await(t, w, isCall)
+				if err := tc.act(turn); err != nil {
+					t.Fatal(err)
+				}
+				rest := follow(t, w)
+				if first["c1"].Outcome != tc.outcome || (tc.outcome == session.Abandoned && second["c2"].Outcome != tc.outcome) {
+					t.Errorf("results %v %v", first, second)
+				}
+				told := 0
+				for _, m := range rest {
+					if m.GetToolCancelled().GetToolCallId() == "c1" {
+						told++
+					}
+				}
+				if told != 1 || !end(t, rest).Completed {
+					t.Errorf("client was told %d times that c1 is cancelled; %v", told, rest)
+				}
+				if tc.outcome == session.Cancelled {
+					if err := turn.CancelCall(t.Context(), "c1"); err != nil {
+						t.Errorf("cancelling the call again: %v", err)
+					}
+					if err := turn.Answer(t.Context(), session.Answer{CallID: "c1", Output: ptr("late")}); code(err) != agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST {
+						t.Errorf("answering the cancelled call: %v", err)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestAskIsACallOfItsOwn(t *testing.T) {
+	f := newFixture(t, memory(t), session.Limits{})
+	f.on(func(ctx context.Context, r *session.Run) error {
+		c := session.ToolCall{ID: "loop1", Name: "loop_continue", Input: []byte(`{"iteration":1}`), Path: root}
+		if _, err := r.Ask(ctx, c); err != nil {
+			return err
+		}
+		res, err := r.Ask(ctx, c) // settled: no second call
+		if err == nil && *res.Output != "yes" {
+			err = fmt.Errorf("result is %v", res)
+		}
+		return err
+	})
+	turn := f.start(session.Request{})
+	w := turn.Watch()
+	await(t, w, isCall)
+	if err := turn.Answer(t.Context(), session.Answer{CallID: "loop1", Output: ptr("yes")}); err != nil {
+		t.Fatal(err)
+	}
+	rest := follow(t, w)
+	for _, m := range rest {
+		if isCall(m) {
+			t.Error("asked twice")
+		}
+	}
+	if !end(t, rest).Completed {
+		t.Errorf("end: %v", rest)
+	}
+}
+
+func TestEveryOutcomeAndThenAnotherTurn(t *testing.T) {
+	const reasonTimeout = "the turn took longer than 1m0s"
+	for _, tc := range []struct {
+		name   string
+		run    func(ctx context.Context, r *session.Run) error
+		act    func(*session.Turn)
+		code   agentdv1.ErrorCode
+		reason string
+		done   bool
+	}{
+		{name: "completed", run: func(ctx context.Context, r *session.Run) error { return say(ctx, r, "m", root, "x") }, done: true},
+		{name: "cancelled", act: func(turn *session.Turn) { turn.Cancel("") }, reason: "cancelled by the client"},
+		{name: "ended", act: func(turn *session.Turn) { turn.End("enough") }, reason: "enough"},
+		{name: "cancelled, then ended", act: func(turn *session.Turn) { turn.Cancel("first"); turn.End("second") }, reason: "first"},
+		{name: "timed out", code: agentdv1.ErrorCode_ERROR_CODE_TIMEOUT, reason: reasonTimeout},
+		{
+			name: "failed", run: func(context.Context, *session.Run) error {
+				return session.Errorf(agentdv1.ErrorCode_ERROR_CODE_RATE_LIMITED, "root: slow down")
+			},
+			code: agentdv1.ErrorCode_ERROR_CODE_RATE_LIMITED, reason: "root: slow down",
+		},
+		{
+			name: "broken", run: func(context.Context, *session.Run) error { return errors.New("secret detail") },
+			code: agentdv1.ErrorCode_ERROR_CODE_INTERNAL, reason: "internal error",
+		},
+		{
+			name: "panicked", run: func(context.Context, *session.Run) error { panic("secret detail") },
+			code: agentdv1.ErrorCode_ERROR_CODE_INTERNAL, reason: "internal error",
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := memory(t)
+				f := newFixture(t, store, session.Limits{TurnTimeout: time.Minute, ToolTimeout: time.Hour})
+				f.on(func(ctx context.Context, r *session.Run) error {
+					if err := say(ctx, r, "m0", root, "a"); err != nil {
+						return err
+					}
+					if tc.run != nil {
+						return tc.run(ctx, r)
+					}
+					_, err := call(ctx, r, "c1")
+					return err
+				})
+				turn := f.start(session.Request{})
+				w := turn.Watch()
+				if tc.run == nil {
+					await(t, w, isCall)
+				}
+				if tc.act != nil {
+					tc.act(turn)
+				}
+				got := follow(t, w)
+				e := end(t, got)
+				var failed *agentdv1.RunResponse_ErrorResponse
+				for _, m := range got {
+					if m.GetError() != nil {
+						failed = m.GetError()
+					}
+				}
+				if e.Completed != tc.done || e.GetReason() != tc.reason || failed.GetCode() != tc.code {
+					t.Fatalf("end is %v, error %v", e, failed)
+				}
+				if failed != nil && (failed.Message != tc.reason || failed.Retryable != session.Retryable(tc.code)) {
+					t.Errorf("error is %v", failed)
+				}
+				if e.UsageSummary.GetLlmCalls() < 1 {
+					t.Errorf("usage is %v", e.UsageSummary)
+				}
+				<-turn.Done()
+				f.on(func(ctx context.Context, r *session.Run) error { return say(ctx, r, "m1", root, "again") })
+				next := f.start(session.Request{SessionID: turn.SessionID(), Prompt: "go on"})
+				if got := follow(t, next.Watch()); texts(got)["root"] != "again" || end(t, got).UsageSummary.LlmCalls != 1 {
+					t.Errorf("next turn: %v", got)
+				}
+			})
+		})
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	f := newFixture(t, memory(t), session.Limits{MaxTurns: 1, MaxPromptBytes: 100, MaxStateBytes: 100})
+	release := make(chan struct{})
+	f.on(func(context.Context, *session.Run) error { <-release; return nil })
+	f.check = func(spec *session.Spec) error {
+		if spec.Prompt == "bad tree" {
+			return session.Errorf(agentdv1.ErrorCode_ERROR_CODE_INVALID_AGENT_TREE, "root: bad")
+		}
+		return nil
+	}
+	big := strings.Repeat("x", 101)
+	for _, tc := range []struct {
+		name string
+		req  session.Request
+		code agentdv1.ErrorCode
+	}{
+		{"no prompt", session.Request{Agent: tree(), Prompt: " "}, agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST},
+		{"long prompt", session.Request{Agent: tree(), Prompt: big}, agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED},
+		{"no agent", session.Request{Prompt: "x"}, agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST},
+		{"tools alone", session.Request{SessionID: "s", Prompt: "x", Tools: []*agentdv1.Tool{{Name: "t"}}}, agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST},
+		{"unknown session", session.Request{SessionID: "nope", Prompt: "x"}, agentdv1.ErrorCode_ERROR_CODE_SESSION_NOT_FOUND},
+		{"large state", session.Request{Agent: tree(), Prompt: "x", InitialState: map[string]any{"k": big}}, agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED},
+		{"bad tree", session.Request{Agent: tree(), Prompt: "bad tree"}, agentdv1.ErrorCode_ERROR_CODE_INVALID_AGENT_TREE},
+	} {
+		if _, err := f.m.Start(t.Context(), tc.req); code(err) != tc.code {
+			t.Errorf("%s: %v, want %v", tc.name, err, tc.code)
+		}
+	}
+	turn := f.start(session.Request{})
+	if _, err := f.m.Start(t.Context(), session.Request{Agent: tree(), Prompt: "x"}); code(err) != agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE {
+		t.Errorf("one turn too many: %v", err)
+	}
+	close(release)
+	<-turn.Done()
+	if !end(t, follow(t, f.start(session.Request{}).Watch())).Completed {
+		t.Error("no turn after the refusals")
+	}
+}
+
+func TestOneTurnAtATime(t *testing.T) {
+	f := newFixture(t, memory(t), session.Limits{})
+	release := make(chan struct{})
+	f.on(func(context.Context, *session.Run) error { <-release; return nil })
+	turn := f.start(session.Request{})
+	if _, err := f.m.Start(t.Context(), session.Request{SessionID: turn.SessionID(), Prompt: "x"}); code(err) != agentdv1.ErrorCode_ERROR_CODE_SESSION_BUSY {
+		t.Errorf("second turn: %v", err)
+	}
+	close(release)
+	<-turn.Done()
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	won := 0
+	hold := make(chan struct{})
+	f.on(func(context.Context, *session.Run) error { <-hold; return nil })
+	for range 8 {
+		wg.Go(func() {
+			_, err := f.m.Start(t.Context(), session.Request{SessionID: turn.SessionID(), Prompt: "x"})
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				won++
+			} else if code(err) != agentdv1.ErrorCode_ERROR_CODE_SESSION_BUSY {
+				t.Errorf("start: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	close(hold)
+	if won != 1 {
+		t.Errorf("%d turns started at once", won)
+	}
+}
+
+func TestStateAndItsScopes(t *testing.T) {
+	store := memory(t)
+	f := newFixture(t, store, session.Limits{MaxIdleSessions: 1})
+	var seen []map[string]any
+	f.on(func(ctx context.Context, r *session.Run) error {
+		seen = append(seen, r.State())
+		return add(ctx, r, &session.Event{Path: root, State: map[string]any{"own": "1", "app:a": "2", "user:u": "3"}})
+	})
+	first := f.start(session.Request{InitialState: map[string]any{"init": true, "temp:t": "gone", "app:b": "4"}})
+	got := follow(t, first.Watch())
+	<-first.Done()
+	if snap := got[1].GetStateUpdate().GetStateDelta().AsMap(); len(snap) != 2 || snap["init"] != true || snap["app:b"] != "4" {
+		t.Errorf("snapshot %v", snap)
+	}
+	if delta := got[2].GetStateUpdate().GetStateDelta().AsMap(); len(delta) != 3 || delta["own"] != "1" {
+		t.Errorf("delta %v", delta)
+	}
+	other := f.start(session.Request{})
+	<-other.Done()
+	again := f.start(session.Request{SessionID: first.SessionID()})
+	<-again.Done()
+	if s := seen[0]; s["temp:t"] != "gone" || s["init"] != true {
+		t.Errorf("first turn saw %v", s)
+	}
+	if s := seen[1]; s["app:a"] != "2" || s["user:u"] != "3" || s["app:b"] != "4" || len(s) != 3 {
+		t.Errorf("another session saw %v, want the shared keys alone", s)
+	}
+	if s := seen[2]; s["own"] != "1" || s["init"] != true || s["temp:t"] != nil {
+		t.Errorf("the session's next turn saw %v", s)
+	}
+}
+
+func TestSessionIsWhatItsLogSays(t *testing.T) {
+	store := memory(t)
+	f := newFixture(t, store, session.Limits{})
+	f.on(func(ctx context.Context, r *session.Run) error {
+		return errors.Join(say(ctx, r, "m", root, "x"), add(ctx, r, &session.Event{Path: root, State: map[string]any{"n": 1}}))
+	})
+	turn := f.start(session.Request{Tools: []*agentdv1.Tool{{Name: "t", Description: "d"}}})
+	<-turn.Done()
+	// Another server on the same store.
+	g := newFixture(t, store, session.Limits{})
+	g.on(func(ctx context.Context, r *session.Run) error {
+		if fmt.Sprint(r.State()["n"]) != "1" || r.Spec().Agent.GetName() != "root" || r.Spec().Tools[0].GetName() != "t" {
+			return fmt.Errorf("state %v, spec %v", r.State(), r.Spec())
+		}
+		n := 0
+		for rec, err := range r.Records(ctx, 0) {
+			if err != nil {
+				return err
+			}
+			if n++; rec.Seq != int64(n) {
+				return fmt.Errorf("record %d is number %d", rec.Seq, n)
+			}
+		}
+		if int64(n) != r.StartSeq() {
+			return fmt.Errorf("%d records, turn starts at %d", n, r.StartSeq())
+		}
+		return nil
+	})
+	if e := end(t, follow(t, g.start(session.Request{SessionID: turn.SessionID()}).Watch())); !e.Completed {
+		t.Errorf("end is %v", e)
+	}
+}
+
+func TestInterruptedTurnIsClosed(t *testing.T) {
+	store := &faulty{Store: memory(t)}
+	f := newFixture(t, store, session.Limits{})
+	stop := make(chan struct{})
+	f.on(func(ctx context.Context, r *session.Run) error {
+		defer close(stop)
+		if err := add(ctx, r, &session.Event{Path: root, Calls: []session.ToolCall{{ID: "c", Name: "t", Input: []byte("{}")}}}); err != nil {
+			return err
+		}
+		store.before.Store(true) // from here on nothing is written, as if the process were gone
+		return errors.New("gone")
+	})
+	turn := f.start(session.Request{})
+	got := follow(t, turn.Watch())
+	<-stop
+	<-turn.Done()
+	if e := end(t, got); e.Completed {
+		t.Errorf("end is %v", e)
+	}
+	store.before.Store(false)
+	g := newFixture(t, store, session.Limits{})
+	g.on(func(ctx context.Context, r *session.Run) error { return say(ctx, r, "m", root, "fine") })
+	if got := follow(t, g.start(session.Request{SessionID: turn.SessionID()}).Watch()); texts(got)["root"] != "fine" {
+		t.Errorf("turn after the interruption: %v", got)
+	}
+	recs, err := store.Read(t.Context(), turn.SessionID(), 0, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kinds []string
+	for _, r := range recs {
+		kinds = append(kinds, string(r.Kind))
+	}
+	if got := strings.Join(kinds, " "); got != "turn_started event turn_ended turn_started event turn_ended" {
+		t.Errorf("log is %s", got)
+	}
+}
+
+func TestStoreThatFails(t *testing.T) {
+	for _, persisted := range []bool{false, true} {
+		t.Run(fmt.Sprintf("persisted=%v", persisted), func(t *testing.T) {
+			store := &faulty{Store: memory(t)}
+			f := newFixture(t, store, session.Limits{})
+			fault := &store.before
+			if persisted {
+				fault = &store.after
+			}
+			f.on(func(ctx context.Context, r *session.Run) error {
+				if err := say(ctx, r, "m", root, "shown"); err != nil {
+					return err
+				}
+				fault.Store(true)
+				return say(ctx, r, "m2", root, "not sure")
+			})
+			turn := f.start(session.Request{})
+			got := follow(t, turn.Watch())
+			<-turn.Done()
+			failed := got[len(got)-2].GetError()
+			if end(t, got).Completed || failed.GetCode() != agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE {
+				t.Errorf("the turn ended with %v", got)
+			}
+			if _, err := f.m.Start(t.Context(), session.Request{Agent: tree(), Prompt: "x"}); err == nil {
+				t.Error("a turn started on a store that fails")
+			}
+			fault.Store(false)
+			f.on(func(ctx context.Context, r *session.Run) error { return say(ctx, r, "m3", root, "fine") })
+			next := f.start(session.Request{SessionID: turn.SessionID()})
+			if got := follow(t, next.Watch()); texts(got)["root"] != "fine" {
+				t.Errorf("turn after the failure: %v", got)
+			}
+			recs, err := store.Read(t.Context(), turn.SessionID(), 0, 100)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := map[bool]int{false: 6, true: 7}[persisted] // what is in the log counts
+			if len(recs) != want {
+				t.Errorf("log has %d records, want %d", len(recs), want)
+			}
+		})
+	}
+}
+
+func TestShutdown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, memory(t), session.Limits{})
+		f.on(func(ctx context.Context, r *session.Run) error {
+			select {
+			case <-time.After(time.Second):
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		})
+		soft := f.start(session.Request{})
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		if err := f.m.Shutdown(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if !end(t, follow(t, soft.Watch())).Completed {
+			t.Error("a soft stop cut a turn short")
+		}
+		if _, err := f.m.Start(t.Context(), session.Request{Agent: tree(), Prompt: "x"}); code(err) != agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE {
+			t.Errorf("start while stopping: %v", err)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, memory(t), session.Limits{})
+		release := make(chan struct{})
+		f.on(func(ctx context.Context, r *session.Run) error {
+			<-ctx.Done()
+			<-release
+			return errors.New("whatever")
+		})
+		hard := f.start(session.Request{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := f.m.Shutdown(ctx); err == nil || !strings.Contains(err.Error(), hard.ID()) {
+			t.Errorf("shutdown with a turn that hangs: %v", err)
+		}
+		close(release)
+		got := follow(t, hard.Watch())
+		if e := got[len(got)-2].GetError(); e.GetCode() != agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE {
+			t.Errorf("end is %v", got)
+		}
+	})
+}
+
+func TestAnswersShareAppends(t *testing.T) {
+	store := &faulty{Store: memory(t)}
+	f := newFixture(t, store, session.Limits{})
+	var ids []string
+	for i := range 64 {
+		ids = append(ids, fmt.Sprint("c", i))
+	}
+	f.on(func(ctx context.Context, r *session.Run) error {
+		res, err := call(ctx, r, ids...)
+		if err == nil && len(res) != len(ids) {
+			err = fmt.Errorf("%d results", len(res))
+		}
+		return err
+	})
+	turn := f.start(session.Request{})
+	w := turn.Watch()
+	await(t, w, isCall)
+	var wg sync.WaitGroup
+	for _, id := range ids {
+		for range 2 { // each answer comes twice
+			wg.Go(func() {
+				if err := turn.Answer(t.Context(), session.Answer{CallID: id, Output: &id}); err != nil {
+					t.Errorf("answer %s: %v", id, err)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	if !end(t, follow(t, w)).Completed {
+		t.Error("not completed")
+	}
+	recs, err := store.Read(t.Context(), turn.SessionID(), 0, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(recs) != 64+3 {
+		t.Errorf("%d records, want one result for each call", len(recs))
+	}
+	t.Logf("%d records in %d appends", len(recs), store.appends.Load())
+}
+
+func TestSecretsDoNotPrint(t *testing.T) {
+	s := session.Secret("sk-canary")
+	data, err := s.MarshalText()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{fmt.Sprint(s), fmt.Sprintf("%v %s %q %#v %x", s, s, s, s, s), string(data), fmt.Sprint(session.Keys{"p": s}), s.LogValue().String()} {
+		if strings.Contains(text, "canary") || strings.Contains(text, fmt.Sprintf("%x", "canary")) {
+			t.Errorf("printed %q", text)
+		}
+	}
+}

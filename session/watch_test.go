@@ -1,0 +1,194 @@
+package session_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session"
+)
+
+// line is one model answer of an agent in a random turn.
+type line struct {
+	pieces   []string // streamed, a prefix of the text
+	thoughts []string
+	rest     string // of the text, not streamed
+	calls    int
+	last     bool
+}
+
+// TestEveryWatcherReadsTheSame has agents speak at the same time, in any order,
+// to watchers of any speed, and compares what each has read.
+func TestEveryWatcherReadsTheSame(t *testing.T) {
+	store := memory(t)
+	rapid.Check(t, func(rt *rapid.T) {
+		items := rapid.IntRange(1, 20).Draw(rt, "items")
+		f := newFixture(t, store, session.Limits{WatchItems: items, WatchBytes: 64})
+		agents := rapid.IntRange(1, 4).Draw(rt, "agents")
+		scripts := make([][]line, agents)
+		text := rapid.StringMatching(`[a-zä ]{1,6}`)
+		for a := range scripts {
+			n := rapid.IntRange(1, 5).Draw(rt, "lines")
+			for i := range n {
+				scripts[a] = append(scripts[a], line{
+					pieces:   rapid.SliceOfN(text, 0, 6).Draw(rt, "pieces"),
+					thoughts: rapid.SliceOfN(text, 0, 3).Draw(rt, "thoughts"),
+					rest:     rapid.SampledFrom([]string{"", "!"}).Draw(rt, "rest"),
+					calls:    rapid.IntRange(0, 3).Draw(rt, "calls"),
+					last:     i == n-1 && rapid.Bool().Draw(rt, "last"),
+				})
+			}
+		}
+		f.on(func(ctx context.Context, r *session.Run) error {
+			var wg sync.WaitGroup
+			errs := make([]error, agents)
+			for a := range scripts {
+				wg.Go(func() { errs[a] = speak(ctx, r, a, scripts[a]) })
+			}
+			wg.Wait()
+			return errors.Join(errs...)
+		})
+		turn := f.start(session.Request{})
+		pauses := rapid.SliceOfN(rapid.IntRange(0, 3), 1, 4).Draw(rt, "watchers")
+		reads := make([][]*agentdv1.RunResponse, len(pauses))
+		var wg sync.WaitGroup
+		for i, pause := range pauses {
+			w := turn.Watch()
+			wg.Go(func() { reads[i] = readSlowly(w, pause) })
+		}
+		w := turn.Watch()
+		answerAll(t, turn, w)
+		wg.Wait()
+		<-turn.Done()
+		reads = append(reads, follow(t, turn.Watch()))
+		want := facts(reads[0])
+		for i, got := range reads {
+			if facts(got) != want {
+				rt.Errorf("watcher %d read the facts\n%s\nwatcher 0 read\n%s", i, facts(got), want)
+			}
+			said := texts(got)
+			for a := range scripts {
+				name, all := fmt.Sprintf("root/a%d", a), ""
+				for _, l := range scripts[a] {
+					all += strings.Join(l.pieces, "") + l.rest
+				}
+				if said[name] != all {
+					rt.Errorf("watcher %d: %s said %q, want %q", i, name, said[name], all)
+				}
+			}
+			checkLast(rt, got)
+		}
+	})
+}
+
+func speak(ctx context.Context, r *session.Run, a int, script []line) error {
+	path := []string{"root", fmt.Sprint("a", a)}
+	for i, l := range script {
+		id := fmt.Sprintf("%d/%d", a, i)
+		for _, p := range l.thoughts {
+			r.Delta(session.Delta{MessageID: id, Path: path, Text: p, Thought: true})
+		}
+		for _, p := range l.pieces {
+			r.Delta(session.Delta{MessageID: id, Path: path, Text: p})
+		}
+		ev := &session.Event{
+			MessageID: id, Path: path, Last: l.last,
+			Text: strings.Join(l.pieces, "") + l.rest, Thoughts: strings.Join(l.thoughts, ""),
+			Usage: &session.Usage{Calls: 1, Total: 1},
+		}
+		for c := range l.calls {
+			ev.Calls = append(ev.Calls, session.ToolCall{ID: fmt.Sprintf("%s/%d", id, c), Name: "t", Input: []byte("{}"), Path: path})
+		}
+		if err := add(ctx, r, ev); err != nil {
+			return err
+		}
+		for _, c := range ev.Calls {
+			if _, err := r.Await(ctx, c.ID); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func readSlowly(w *session.Watcher, pause int) (out []*agentdv1.RunResponse) {
+	for {
+		if pause > 0 {
+			<-w.Ready()
+			for range pause {
+				runtime.Gosched() // let the queue fill
+			}
+		}
+		msgs, err := w.Next(context.Background())
+		out = append(out, msgs...)
+		if errors.Is(err, io.EOF) {
+			return out
+		}
+		if len(msgs) == 0 && pause == 0 {
+			<-w.Ready()
+		}
+	}
+}
+
+func answerAll(t *testing.T, turn *session.Turn, w *session.Watcher) {
+	for {
+		msgs, err := w.Next(t.Context())
+		for _, m := range msgs {
+			if c := m.GetToolCall(); c != nil {
+				if err := turn.Answer(t.Context(), session.Answer{CallID: c.ToolCallId, Output: ptr("ok")}); err != nil {
+					t.Errorf("answer: %v", err)
+				}
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if len(msgs) == 0 {
+			<-w.Ready()
+		}
+	}
+}
+
+// facts is what was read without the text and its cuts.
+func facts(msgs []*agentdv1.RunResponse) string {
+	var b strings.Builder
+	for _, m := range msgs {
+		switch {
+		case m.GetToolCall() != nil:
+			fmt.Fprintln(&b, "call", m.GetToolCall().ToolCallId)
+		case m.GetOutputChunk() == nil:
+			fmt.Fprintf(&b, "%T %v\n", m.Response, m.GetEnd().GetUsageSummary().GetLlmCalls())
+		}
+	}
+	return b.String()
+}
+
+func checkLast(t *rapid.T, msgs []*agentdv1.RunResponse) {
+	closed := map[string]bool{}
+	spoke := map[string]bool{}
+	for _, m := range msgs {
+		c := m.GetOutputChunk()
+		if c == nil {
+			continue
+		}
+		key := strings.Join(c.AgentPath, "/")
+		spoke[key] = true
+		if closed[key] {
+			t.Errorf("%v comes after the last chunk of its agent", c)
+		}
+		closed[key] = c.Last
+	}
+	for key := range spoke {
+		if !closed[key] {
+			t.Errorf("%s has no last chunk", key)
+		}
+	}
+}
