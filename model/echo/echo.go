@@ -1,0 +1,81 @@
+// Package echo is a model that needs no key and no network: it streams the
+// user's words back. It is for trying agentd out and for load tests.
+//
+// It imports model and genai, and knows nothing of sessions, ADK or the
+// protocol.
+package echo
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/genai"
+
+	"github.com/apzuk3/agentd/model"
+)
+
+// Config configures the provider; the zero value works.
+type Config struct {
+	// Delay is waited before each word; default none.
+	Delay time.Duration
+}
+
+// Provider serves the one model "echo". It is immutable.
+type Provider struct{ cfg Config }
+
+var _ model.Keyless = (*Provider)(nil)
+
+// New returns the provider.
+func New(cfg Config) *Provider { return &Provider{cfg: cfg} }
+
+// Name returns "echo".
+func (*Provider) Name() string { return "echo" }
+
+// Keyless marks the provider as one without a key.
+func (*Provider) Keyless() {}
+
+// Builtins returns none.
+func (*Provider) Builtins() []string { return nil }
+
+// Open returns the model, which is called "echo" only. The key is ignored.
+func (p *Provider) Open(name, _ string) (model.LLM, error) {
+	if name != "echo" {
+		return nil, &model.Error{Kind: model.KindUnavailable, Provider: "echo", Message: fmt.Sprintf("no model %q, there is only \"echo\"", name)}
+	}
+	return llm(*p), nil
+}
+
+type llm Provider
+
+// Generate streams the last thing the user said, word by word. Usage counts a
+// word as a token.
+func (l llm) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
+	b := model.NewBuilder("echo", emit)
+	_, text := req.LastUser()
+	for word := range model.Words(text) {
+		if err := wait(ctx, l.cfg.Delay); err != nil {
+			return nil, err
+		}
+		b.Text(word)
+	}
+	u := model.Usage{Prompt: req.CountWords(), Completion: int64(len(strings.Fields(text)))}
+	u.Total = u.Prompt + u.Completion
+	return &model.Response{Content: b.Content(), FinishReason: genai.FinishReasonStop, Usage: u, Model: "echo"}, nil
+}
+
+// wait waits for d, or for the end of ctx, which is its error.
+func wait(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}

@@ -1,0 +1,320 @@
+package scripted
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"text/template"
+	"time"
+
+	"google.golang.org/genai"
+
+	"github.com/apzuk3/agentd/model"
+)
+
+// player is an open script. It is immutable.
+type player struct {
+	name   string
+	script *Script
+	delay  time.Duration
+}
+
+// Generate plays the answer that applies to the request.
+func (p *player) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
+	s := look(req)
+	a, err := p.choose(s)
+	if err != nil {
+		return nil, err
+	}
+	if err := wait(ctx, a.Delay); err != nil {
+		return nil, err
+	}
+	b := model.NewBuilder(name, emit)
+	sent := 0
+	send := func(chunks Chunks, add func(string)) error {
+		for _, c := range chunks {
+			if a.Error != nil && sent >= a.Error.After {
+				return a.Error.happen(ctx, s)
+			}
+			if err := wait(ctx, cmp.Or(a.ChunkDelay, p.delay)); err != nil {
+				return err
+			}
+			text, err := s.expand(c)
+			if err != nil {
+				return err
+			}
+			add(text)
+			sent++
+		}
+		return nil
+	}
+	if err := send(a.Thoughts, b.Thought); err != nil {
+		return nil, err
+	}
+	if err := send(a.Text, b.Text); err != nil {
+		return nil, err
+	}
+	if a.Error != nil {
+		return nil, a.Error.happen(ctx, s)
+	}
+	for _, c := range a.Calls {
+		part, err := c.part(s)
+		if err != nil {
+			return nil, err
+		}
+		b.Part(part)
+	}
+	content := b.Content()
+	return &model.Response{
+		Content:      content,
+		FinishReason: cmp.Or(a.Finish, genai.FinishReasonStop),
+		Usage:        a.Usage.orCounted(req, content),
+		Model:        p.name,
+	}, nil
+}
+
+// choose returns the answer that applies.
+func (p *player) choose(s *scene) (*Answer, error) {
+	place := 0
+	for i := range p.script.Answers {
+		a := &p.script.Answers[i]
+		if a.When == nil {
+			place++
+			if place == s.call {
+				return a, nil
+			}
+		} else if a.When.holds(s) {
+			return a, nil
+		}
+	}
+	return nil, errorf(model.KindInvalid, "script %q has no answer for call %d (step %d): it has %d answers by place", p.name, s.call, s.step, place)
+}
+
+// holds tells whether all that w says is true of s.
+func (w *When) holds(s *scene) bool {
+	return (w.Call == 0 || w.Call == s.call) &&
+		(w.Step == 0 || w.Step == s.step) &&
+		(w.user == nil || w.user.MatchString(s.user)) &&
+		(w.system == nil || w.system.MatchString(s.req.SystemText())) &&
+		(w.AfterTool == "" || slices.ContainsFunc(s.results, func(r *genai.FunctionResponse) bool { return r.Name == w.AfterTool })) &&
+		(w.HasTool == "" || slices.ContainsFunc(s.req.Functions(), func(f *genai.FunctionDeclaration) bool { return f.Name == w.HasTool }))
+}
+
+// happen is how the answer fails.
+func (f *Failure) happen(ctx context.Context, s *scene) error {
+	switch f.Kind {
+	case "panic":
+		panic("scripted: panic, as the script says")
+	case "hang":
+		<-ctx.Done()
+		return ctx.Err()
+	case "truncate":
+		return model.Truncated(name)
+	}
+	message, err := s.expand(cmp.Or(f.Message, "an error, as the script says"))
+	if err != nil {
+		return err
+	}
+	return &model.Error{Kind: model.Kind(f.Kind), Provider: name, Status: f.Status, Message: message, RetryAfter: f.RetryAfter}
+}
+
+// part is the call as a part of the answer.
+func (c *Call) part(s *scene) (*genai.Part, error) {
+	id, err := s.expand(c.ID)
+	if err != nil {
+		return nil, err
+	}
+	text, err := s.expand(c.ArgsText)
+	if err != nil {
+		return nil, err
+	}
+	if c.ArgsText == "" {
+		args, err := s.expandAll(c.Args)
+		if err != nil {
+			return nil, err
+		}
+		data, err := model.MarshalJSON(args)
+		if err != nil {
+			return nil, errorf(model.KindInvalid, "arguments of %s: %v", c.Name, err)
+		}
+		text = string(data)
+	}
+	return model.NewCall(id, c.Name, text), nil
+}
+
+// orCounted returns u as model.Usage, or words counted as tokens when u is nil.
+func (u *Usage) orCounted(req *model.Request, answer *genai.Content) model.Usage {
+	if u != nil {
+		out := model.Usage(*u)
+		out.Total = cmp.Or(out.Total, out.Prompt+out.Completion)
+		return out
+	}
+	out := model.Usage{Prompt: req.CountWords()}
+	if answer != nil {
+		for _, p := range answer.Parts {
+			n := int64(len(strings.Fields(p.Text)))
+			if p.Thought {
+				out.Thoughts += n
+			}
+			out.Completion += n
+			if p.FunctionCall != nil {
+				out.Completion += int64(len(strings.Fields(model.ArgsText(p)))) + 1
+			}
+		}
+	}
+	out.Total = out.Prompt + out.Completion
+	return out
+}
+
+// scene is what a request looks like to a script.
+type scene struct {
+	req *model.Request
+	// user is the newest thing the user said.
+	user string
+	// call and step count as in When.
+	call, step int
+	// results are the tool results since the user last said something.
+	results []*genai.FunctionResponse
+	// all are all tool results.
+	all []*genai.FunctionResponse
+}
+
+// look reads the request.
+func look(req *model.Request) *scene {
+	s := &scene{req: req, call: 1, step: 1}
+	var last int
+	last, s.user = req.LastUser()
+	for i, c := range req.Contents {
+		if c.Role == genai.RoleModel {
+			s.call++
+			if i > last {
+				s.step++
+			}
+		}
+		for _, p := range c.Parts {
+			if p.FunctionResponse != nil {
+				s.all = append(s.all, p.FunctionResponse)
+				if i >= last {
+					s.results = append(s.results, p.FunctionResponse)
+				}
+			}
+		}
+	}
+	return s
+}
+
+// funcs are the functions of templates, for the scene they are about.
+func (s *scene) funcs() template.FuncMap {
+	return template.FuncMap{
+		"last_user": func() string { return s.user },
+		"last_word": func() string { return lastWord(s.user) },
+		"system":    func() string { return s.req.SystemText() },
+		"call":      func() int { return s.call },
+		"step":      func() int { return s.step },
+		"tool_result": func(tool string) string {
+			for _, r := range slices.Backward(s.all) {
+				if r.Name == tool {
+					return resultText(r.Response)
+				}
+			}
+			return ""
+		},
+	}
+}
+
+// parseTemplate parses text as a template over an empty scene.
+func parseTemplate(text string) (*template.Template, error) {
+	return template.New("text").Funcs((&scene{req: &model.Request{}}).funcs()).Parse(text)
+}
+
+// expand executes the template actions in text.
+func (s *scene) expand(text string) (string, error) {
+	if !strings.Contains(text, "{{") {
+		return text, nil
+	}
+	t, err := parseTemplate(text)
+	if err != nil {
+		return "", errorf(model.KindInvalid, "%v", err)
+	}
+	var b strings.Builder
+	if err := t.Funcs(s.funcs()).Execute(&b, nil); err != nil {
+		return "", errorf(model.KindInvalid, "%v", err)
+	}
+	return b.String(), nil
+}
+
+// expandAll returns a copy of args with all strings in it expanded.
+func (s *scene) expandAll(args map[string]any) (map[string]any, error) {
+	out := make(map[string]any, len(args))
+	for k, v := range args {
+		e, err := s.expandValue(v)
+		if err != nil {
+			return nil, err
+		}
+		out[k] = e
+	}
+	return out, nil
+}
+
+func (s *scene) expandValue(v any) (any, error) {
+	switch v := v.(type) {
+	case string:
+		return s.expand(v)
+	case map[string]any:
+		return s.expandAll(v)
+	case []any:
+		out := make([]any, len(v))
+		var errs []error
+		for i := range v {
+			var err error
+			out[i], err = s.expandValue(v[i])
+			errs = append(errs, err)
+		}
+		return out, errors.Join(errs...)
+	default:
+		return v, nil
+	}
+}
+
+// resultText is a tool's result in words: the one string in it under a usual
+// name, else its JSON.
+func resultText(r map[string]any) string {
+	for _, key := range []string{"output", "result", "error"} {
+		if text, ok := r[key].(string); ok && len(r) == 1 {
+			return text
+		}
+	}
+	data, err := model.MarshalJSON(r)
+	if err != nil {
+		return fmt.Sprint(r)
+	}
+	return string(data)
+}
+
+// lastWord is the last word of text without punctuation around it.
+func lastWord(text string) string {
+	for _, w := range slices.Backward(strings.Fields(text)) {
+		if w = strings.Trim(w, ".,;:!?\"'()[]{}<>`“”‘’…"); w != "" {
+			return w
+		}
+	}
+	return ""
+}
+
+// wait waits for d, or for the end of ctx, which is its error.
+func wait(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
