@@ -68,34 +68,31 @@ func stateOf(field string, s *structpb.Struct) (map[string]any, *session.Error) 
 	if len(s.GetFields()) == 0 {
 		return nil, nil
 	}
-	state := s.AsMap()
-	if where := notFinite(state); where != "" {
+	if where, bad := notFinite(structpb.NewStructValue(s)); bad {
 		return nil, session.Errorf(codeInvalid, "%s%s is not a finite number, which JSON cannot hold", field, where)
 	}
-	return state, nil
+	return s.AsMap(), nil
 }
 
-// notFinite returns the path of a number that is not finite, or "".
-func notFinite(v any) string {
-	switch v := v.(type) {
-	case float64:
-		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return " "
-		}
-	case map[string]any:
-		for k, e := range v {
-			if where := notFinite(e); where != "" {
-				return fmt.Sprintf("[%q]%s", k, strings.TrimSpace(where))
+// notFinite returns the path of a number that is not finite.
+func notFinite(v *structpb.Value) (where string, bad bool) {
+	switch k := v.GetKind().(type) {
+	case *structpb.Value_NumberValue:
+		return "", math.IsNaN(k.NumberValue) || math.IsInf(k.NumberValue, 0)
+	case *structpb.Value_StructValue:
+		for name, e := range k.StructValue.GetFields() {
+			if where, bad := notFinite(e); bad {
+				return fmt.Sprintf("[%q]%s", name, where), true
 			}
 		}
-	case []any:
-		for i, e := range v {
-			if where := notFinite(e); where != "" {
-				return fmt.Sprintf("[%d]%s", i, strings.TrimSpace(where))
+	case *structpb.Value_ListValue:
+		for i, e := range k.ListValue.GetValues() {
+			if where, bad := notFinite(e); bad {
+				return fmt.Sprintf("[%d]%s", i, where), true
 			}
 		}
 	}
-	return ""
+	return "", false
 }
 
 // sessionIDOf is the session a message names, "" for none.

@@ -1,0 +1,416 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/server"
+	"github.com/apzuk3/agentd/session"
+)
+
+// wires are the protocols and forms that existing clients speak.
+var wires = map[string][]connect.ClientOption{
+	"connect":       nil,
+	"connect-json":  {connect.WithProtoJSON()},
+	"grpc":          {connect.WithGRPC()},
+	"grpc-json":     {connect.WithGRPC(), connect.WithProtoJSON()},
+	"grpc-web":      {connect.WithGRPCWeb()},
+	"grpc-web-json": {connect.WithGRPCWeb(), connect.WithProtoJSON()},
+}
+
+func onEachWire(t *testing.T, test func(t *testing.T, opts []connect.ClientOption)) {
+	for name, opts := range wires {
+		t.Run(name, func(t *testing.T) { test(t, opts) })
+	}
+}
+
+// joined is the agent's text without thoughts.
+func joined(msgs []*agentdv1.RunResponse) string {
+	var b strings.Builder
+	for _, m := range msgs {
+		if c := m.GetOutputChunk(); c != nil && !c.GetIsThought() {
+			b.WriteString(c.GetContent())
+		}
+	}
+	return b.String()
+}
+
+func lastOf(t *testing.T, msgs []*agentdv1.RunResponse) *agentdv1.RunResponse_EndResponse {
+	t.Helper()
+	if len(msgs) == 0 || msgs[len(msgs)-1].GetEnd() == nil {
+		t.Fatalf("the last message must be EndResponse: %s", show(msgs))
+	}
+	if n := slices.IndexFunc(msgs, isEnd); n != len(msgs)-1 {
+		t.Fatalf("EndResponse must come once: %s", show(msgs))
+	}
+	return msgs[len(msgs)-1].GetEnd()
+}
+
+func TestTurnOnEachWire(t *testing.T) {
+	results := make(chan []session.ToolResult, 1)
+	f := serve(t, engine{run: func(ctx context.Context, run *session.Run) error {
+		if err := say(ctx, run, "m1", "he", "llo"); err != nil {
+			return err
+		}
+		res, err := ask(ctx, run, "a", "b")
+		if err != nil {
+			return err
+		}
+		results <- res
+		return say(ctx, run, "m2", " there")
+	}}, server.Config{})
+	onEachWire(t, func(t *testing.T, opts []connect.ClientOption) {
+		c := f.open(t.Context(), t, opts...)
+		req := execute()
+		state, err := structpb.NewStruct(map[string]any{"k": "v"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.GetExecute().InitialState = state
+		c.send(req)
+		id := c.next().GetExecute().GetSessionId()
+		if id == "" {
+			t.Fatal("the first message must be ExecuteResponse with the session's id")
+		}
+		if got := c.next().GetStateUpdate().GetStateDelta().AsMap()["k"]; got != "v" {
+			t.Fatalf("the second message must be the state, got k=%v", got)
+		}
+		before := c.until(isCall)
+		if got := c.next().GetToolCall(); got.GetToolCallId() != "b" || got.GetToolInput() != `{"n":1}` || !slices.Equal(got.GetAgentPath(), root) {
+			t.Fatalf("the calls of one answer must go out together, got %v", got)
+		}
+		c.send(answer("b", "two"), answer("a", "one"))
+		after := c.toEnd()
+		if got := joined(append(before, after...)); got != "hello there" {
+			t.Errorf("text %q, want each piece once", got)
+		}
+		res := <-results
+		if *res[0].Output != "one" || *res[1].Output != "two" {
+			t.Errorf("answers %v, want one and two", res)
+		}
+		e := lastOf(t, after)
+		if !e.GetCompleted() || e.GetSessionId() != id || e.GetUsageSummary().GetLlmCalls() != 2 || e.GetUsageSummary().GetTotalUsage().GetTotalTokens() != 10 {
+			t.Errorf("end %v, want completed with two calls and ten tokens", e)
+		}
+	})
+}
+
+// A client that closes its side at once still receives all of the turn.
+func TestHalfClose(t *testing.T) {
+	outcome := make(chan session.Outcome, 1)
+	f := serve(t, engine{run: func(ctx context.Context, run *session.Run) error {
+		if err := say(ctx, run, "m1", "a"); err != nil {
+			return err
+		}
+		res, err := ask(ctx, run, "call")
+		if err != nil {
+			return err
+		}
+		outcome <- res[0].Outcome
+		return say(ctx, run, "m2", "b")
+	}}, server.Config{})
+	onEachWire(t, func(t *testing.T, opts []connect.ClientOption) {
+		c := f.run(t, opts...)
+		msgs := c.rest()
+		if !lastOf(t, msgs).GetCompleted() || joined(msgs) != "ab" {
+			t.Errorf("want the whole turn, got %s", show(msgs))
+		}
+		if got := <-outcome; got != session.Abandoned {
+			t.Errorf("a call that nobody can answer is %q, want abandoned", got)
+		}
+	})
+}
+
+func TestRefusedStreams(t *testing.T) {
+	ran := make(chan struct{}, 100)
+	f := serve(t, engine{
+		check: func(spec *session.Spec, _ session.Keys) error {
+			if spec.Agent.GetName() == "bad" {
+				return session.Errorf(agentdv1.ErrorCode_ERROR_CODE_INVALID_AGENT_TREE, "agent \"bad\": no such name \xff")
+			}
+			return nil
+		},
+		run: func(context.Context, *session.Run) error { ran <- struct{}{}; return nil },
+	}, server.Config{})
+	change := func(edit func(*agentdv1.RunRequest_ExecuteRequest)) *agentdv1.RunRequest {
+		m := execute()
+		edit(m.GetExecute())
+		return m
+	}
+	id := "nobody"
+	long := strings.Repeat("x", 200)
+	cases := map[string]struct {
+		msg  *agentdv1.RunRequest
+		code agentdv1.ErrorCode
+		text []string
+	}{
+		"heartbeat first":    {heartbeat(), codeInvalid, []string{"ExecuteRequest", "HeartbeatRequest"}},
+		"answer first":       {answer("a", "x"), codeInvalid, []string{"ToolCallResponse"}},
+		"end first":          {end("x"), codeInvalid, []string{"EndRequest"}},
+		"cancel first":       {cancelTurn(), codeInvalid, []string{"CancelRequest"}},
+		"empty message":      {&agentdv1.RunRequest{}, codeInvalid, []string{"request"}},
+		"bad tool name":      {change(func(e *agentdv1.RunRequest_ExecuteRequest) { e.Tools[0].Name = "no spaces" }), codeTree, []string{"execute.tools[0].name", `"no spaces"`}},
+		"no description":     {change(func(e *agentdv1.RunRequest_ExecuteRequest) { e.Tools[0].Description = "" }), codeTree, []string{"execute.tools[0].description"}},
+		"long session id":    {change(func(e *agentdv1.RunRequest_ExecuteRequest) { e.SessionId = &long }), codeInvalid, []string{"execute.session_id", "200 bytes"}},
+		"unknown session":    {change(func(e *agentdv1.RunRequest_ExecuteRequest) { e.SessionId = &id }), agentdv1.ErrorCode_ERROR_CODE_SESSION_NOT_FOUND, []string{"nobody"}},
+		"no agent":           {change(func(e *agentdv1.RunRequest_ExecuteRequest) { e.Agent = nil }), codeInvalid, []string{"agent"}},
+		"no prompt":          {change(func(e *agentdv1.RunRequest_ExecuteRequest) { e.UserPrompt = " " }), codeInvalid, []string{"prompt"}},
+		"refused by engine":  {change(func(e *agentdv1.RunRequest_ExecuteRequest) { e.Agent.Name = "bad" }), codeTree, []string{"bad", "\uFFFD"}},
+		"mcp without a name": {change(func(e *agentdv1.RunRequest_ExecuteRequest) { e.Agent.GetLlm().McpAttachments = []*agentdv1.McpAttachment{{}} }), codeTree, []string{"execute.agent.llm.mcp_attachments[0].mcp_name"}},
+		"infinite state": {change(func(e *agentdv1.RunRequest_ExecuteRequest) {
+			e.InitialState = &structpb.Struct{Fields: map[string]*structpb.Value{"k": structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{structpb.NewNumberValue(inf)}})}}
+		}), codeInvalid, []string{`initial_state["k"][0]`}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			for wire, opts := range map[string][]connect.ClientOption{"connect": nil, "grpc": {connect.WithGRPC()}, "grpc-web": {connect.WithGRPCWeb()}} {
+				c := f.open(t.Context(), t, opts...)
+				c.send(tc.msg)
+				msgs := c.rest()
+				if len(msgs) != 1 || msgs[0].GetError() == nil {
+					t.Fatalf("%s: want one ErrorResponse and a clean end, got %s", wire, show(msgs))
+				}
+				e := msgs[0].GetError()
+				if e.GetCode() != tc.code {
+					t.Errorf("%s: code %v, want %v: %s", wire, e.GetCode(), tc.code, e.GetMessage())
+				}
+				for _, want := range tc.text {
+					if !strings.Contains(e.GetMessage(), want) {
+						t.Errorf("%s: message %q does not name %q", wire, e.GetMessage(), want)
+					}
+				}
+			}
+		})
+	}
+	if len(ran) > 0 {
+		t.Error("a refused request has run")
+	}
+	c := f.run(t)
+	if !lastOf(t, c.toEnd()).GetCompleted() {
+		t.Error("the next call must be served")
+	}
+}
+
+func TestMessagesOfATurn(t *testing.T) {
+	answers := make(chan session.ToolResult, 1)
+	one := engine{run: func(ctx context.Context, run *session.Run) error {
+		res, err := ask(ctx, run, "call")
+		if err != nil {
+			return err
+		}
+		answers <- res[0]
+		return nil
+	}}
+	f := serve(t, one, server.Config{MaxRefused: 5})
+	start := func(t *testing.T) *conversation {
+		c := f.run(t)
+		c.until(isCall)
+		return c
+	}
+	refused := func(t *testing.T, c *conversation, text string) {
+		t.Helper()
+		e := c.next().GetError()
+		if e.GetCode() != codeInvalid || !strings.Contains(e.GetMessage(), text) {
+			t.Errorf("got %v, want INVALID_REQUEST with %q", e, text)
+		}
+	}
+	t.Run("heartbeat", func(t *testing.T) {
+		c := start(t)
+		c.send(heartbeat())
+		if c.next().GetHeartbeat().GetSessionId() == "" {
+			t.Error("want a HeartbeatResponse with the session's id")
+		}
+		c.send(answer("call", "x"))
+		if got := <-answers; !lastOf(t, c.toEnd()).GetCompleted() || *got.Output != "x" {
+			t.Errorf("got %v", got)
+		}
+	})
+	t.Run("foreign session", func(t *testing.T) {
+		c := start(t)
+		m := answer("call", "x")
+		m.GetToolCallResponse().SessionId = "other"
+		c.send(m)
+		refused(t, c, `"other"`)
+		c.send(answer("call", "y"))
+		if got := <-answers; !lastOf(t, c.toEnd()).GetCompleted() || *got.Output != "y" {
+			t.Errorf("got %v, want the second answer", got)
+		}
+	})
+	t.Run("unknown call", func(t *testing.T) {
+		c := start(t)
+		c.send(answer("nothing", "x"))
+		refused(t, c, `"nothing"`)
+		c.send(cancelCall("nothing"))
+		refused(t, c, `"nothing"`)
+		c.send(answer("call", "x"))
+		<-answers
+		if !lastOf(t, c.toEnd()).GetCompleted() {
+			t.Error("the turn must go on")
+		}
+	})
+	t.Run("empty answer", func(t *testing.T) {
+		c := start(t)
+		c.send(noAnswer("call"))
+		if got := <-answers; !strings.Contains(got.Error, "without output") {
+			t.Errorf("got %v, want a tool error that says so", got)
+		}
+		lastOf(t, c.toEnd())
+	})
+	t.Run("answer without id", func(t *testing.T) {
+		c := start(t)
+		c.send(answer("", "x"))
+		refused(t, c, "tool_call_response.tool_call_id")
+		c.send(answer("call", "x"))
+		<-answers
+		lastOf(t, c.toEnd())
+	})
+	t.Run("cancel one call", func(t *testing.T) {
+		c := start(t)
+		c.send(cancelCall("call"))
+		if got := <-answers; got.Outcome != session.Cancelled {
+			t.Errorf("outcome %q, want cancelled", got.Outcome)
+		}
+		msgs := c.toEnd()
+		if !lastOf(t, msgs).GetCompleted() || !slices.ContainsFunc(msgs, func(m *agentdv1.RunResponse) bool { return m.GetToolCancelled().GetToolCallId() == "call" }) {
+			t.Errorf("want ToolCancelled and a completed turn, got %s", show(msgs))
+		}
+	})
+	t.Run("cancel the turn", func(t *testing.T) {
+		c := start(t)
+		c.send(cancelTurn())
+		if e := lastOf(t, c.toEnd()); e.GetCompleted() || e.Reason == nil {
+			t.Errorf("got %v, want a reason and not completed", e)
+		}
+	})
+	t.Run("end", func(t *testing.T) {
+		c := start(t)
+		c.send(end("enough"))
+		if e := lastOf(t, c.toEnd()); e.GetCompleted() || e.GetReason() != "enough" {
+			t.Errorf("got %v, want the reason echoed", e)
+		}
+	})
+	t.Run("second execute", func(t *testing.T) {
+		c := start(t)
+		c.send(execute())
+		msgs := c.toEnd()
+		if e := lastOf(t, msgs); e.GetCompleted() {
+			t.Errorf("got %v, want not completed", e)
+		}
+		if n := len(slices.DeleteFunc(slices.Clone(msgs), func(m *agentdv1.RunResponse) bool { return !isError(m) })); n != 1 {
+			t.Errorf("got %d errors, want one: %s", n, show(msgs))
+		}
+	})
+	t.Run("too many refused", func(t *testing.T) {
+		c := start(t)
+		for range 5 {
+			c.send(answer("nothing", "x"))
+		}
+		msgs := c.toEnd()
+		if e := lastOf(t, msgs); e.GetCompleted() || !strings.Contains(e.GetReason(), "5 messages in a row") {
+			t.Errorf("got %v, want the turn stopped", e)
+		}
+	})
+}
+
+// A client that goes away takes its turn with it.
+func TestDisconnect(t *testing.T) {
+	cause := make(chan error, 1)
+	f := serve(t, engine{run: func(ctx context.Context, run *session.Run) error {
+		err := hold(ctx, run)
+		cause <- err
+		return err
+	}}, server.Config{})
+	onEachWire(t, func(t *testing.T, opts []connect.ClientOption) {
+		ctx, cancel := context.WithCancel(t.Context())
+		c := f.open(ctx, t, opts...)
+		c.send(execute())
+		c.until(isText)
+		cancel()
+		_ = c.CloseRequest()
+		_ = c.CloseResponse()
+		if got := <-cause; got.Error() != "client disconnected" {
+			t.Errorf("the turn ended with %v, want client disconnected", got)
+		}
+	})
+}
+
+// The deadline that a client sends along is an error of the application.
+func TestClientDeadline(t *testing.T) {
+	f := serve(t, engine{run: hold}, server.Config{})
+	c := f.open(t.Context(), t)
+	c.RequestHeader().Set("Connect-Timeout-Ms", "200")
+	c.send(execute())
+	msgs := c.toEnd()
+	if lastOf(t, msgs).GetCompleted() {
+		t.Error("the turn must be stopped")
+	}
+	i := slices.IndexFunc(msgs, isError)
+	if i < 0 || msgs[i].GetError().GetCode() != agentdv1.ErrorCode_ERROR_CODE_TIMEOUT || !msgs[i].GetError().GetRetryable() {
+		t.Errorf("want ErrorResponse TIMEOUT, got %s", show(msgs))
+	}
+}
+
+// Large text goes out in pieces that any client accepts.
+func TestLargeText(t *testing.T) {
+	text := strings.Repeat("日本", 1<<19) // 3 MiB
+	f := serve(t, engine{run: func(ctx context.Context, run *session.Run) error {
+		return emit(ctx, run, &session.Event{MessageID: "m", Path: root, Text: text, Last: true})
+	}}, server.Config{})
+	msgs := f.run(t).toEnd()
+	if joined(msgs) != text {
+		t.Error("the text is not the model's")
+	}
+	var last int
+	for _, m := range msgs {
+		if n := len(m.GetOutputChunk().GetContent()); n > 1<<20 {
+			t.Errorf("a chunk of %d bytes", n)
+		}
+		if m.GetOutputChunk().GetLast() {
+			last++
+		}
+	}
+	if last != 1 {
+		t.Errorf("last is set %d times, want once", last)
+	}
+}
+
+// A caller's keys reach the engine and nothing else.
+func TestKeys(t *testing.T) {
+	got := make(chan session.Keys, 1)
+	f := serve(t, engine{
+		check: func(_ *session.Spec, keys session.Keys) error { got <- keys; return nil },
+		run:   func(ctx context.Context, run *session.Run) error { panic("engine fault") },
+	}, server.Config{})
+	c := f.open(t.Context(), t)
+	c.RequestHeader().Set("X-Agentd-Gemini-Api-Key", "canary-gemini")
+	c.RequestHeader().Set("X-Agentd-Openai-Api-Key", " canary-openai ")
+	c.RequestHeader().Set("X-Agentd-Anthropic-Api-Key", "")
+	m := execute()
+	m.GetExecute().UserPrompt = "canary-prompt"
+	c.send(m)
+	keys := <-got
+	if len(keys) != 2 || keys["gemini"] != "canary-gemini" || keys["openai"] != "canary-openai" {
+		t.Errorf("got %d keys", len(keys))
+	}
+	c.send(answer("canary-call", "canary-output"))
+	msgs := c.toEnd()
+	if lastOf(t, msgs).GetCompleted() {
+		t.Error("a panic is no completion")
+	}
+	f.stop()
+	for _, secret := range []string{"canary-gemini", "canary-openai", "canary-prompt", "canary-output"} {
+		if bytes.Contains(f.log.Bytes(), []byte(secret)) {
+			t.Errorf("the log holds %s", secret)
+		}
+	}
+	if !bytes.Contains(f.log.Bytes(), []byte("engine fault")) {
+		t.Error("the log must hold the fault")
+	}
+}
