@@ -1,0 +1,285 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+// maxWaiting bounds the calls of a run that wait for a free handler.
+const maxWaiting = 1024
+
+// toolRunner runs the tool calls of one run: each on its own goroutine, at
+// most limit at a time. It owns those goroutines until stop has returned;
+// handlers that ignore their contexts for longer than the grace outlive it.
+type toolRunner struct {
+	ctx    context.Context         // parent of all handlers' contexts
+	cancel context.CancelCauseFunc // ends ctx
+	run    *run
+	state  *stateView
+
+	mu      sync.Mutex       // protects the fields below
+	calls   map[string]*call // running and waiting ones by id; at most limit+maxWaiting
+	waiting []*call
+	running int
+	stopped bool
+	idle    chan struct{} // closed once stopped and running is 0
+}
+
+// call is one tool call on its way.
+type call struct {
+	req    *agentdv1.RunResponse_ToolCallRequest
+	tool   *tool // nil: this client has none of that name
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	over   atomic.Bool // somebody has answered, or decided that nobody does
+}
+
+func newToolRunner(ctx context.Context, r *run) *toolRunner {
+	t := &toolRunner{run: r, state: newStateView(), calls: make(map[string]*call), idle: make(chan struct{})}
+	t.ctx, t.cancel = context.WithCancelCause(ctx)
+	return t
+}
+
+// start takes a call. It is called by the receiver alone and does not block,
+// except to refuse a call when far too many wait.
+func (t *toolRunner) start(req *agentdv1.RunResponse_ToolCallRequest) {
+	c := &call{req: req, tool: t.run.rc.available[req.GetToolName()]}
+	t.mu.Lock()
+	if t.stopped || t.calls[req.GetToolCallId()] != nil {
+		t.mu.Unlock() // a repeat of what already runs: one answer will do
+		return
+	}
+	if len(t.waiting) >= maxWaiting {
+		t.mu.Unlock()
+		_ = t.run.enqueue(toolRequest(failure(req, fmt.Errorf("the client already has %d tool calls waiting; call fewer at a time", maxWaiting))))
+		return
+	}
+	c.ctx, c.cancel = context.WithCancelCause(t.ctx)
+	t.calls[req.GetToolCallId()] = c
+	t.mu.Unlock()
+
+	if !t.run.client.answers.known(t.key(req)) {
+		t.run.deliver(toolCallEvent(req))
+	}
+
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.stopped {
+		return
+	}
+	t.waiting = append(t.waiting, c)
+	t.launch()
+}
+
+// launch starts waiting calls while there is room. mu is held.
+func (t *toolRunner) launch() {
+	for !t.stopped && t.running < t.run.rc.concurrency && len(t.waiting) > 0 {
+		c := t.waiting[0]
+		t.waiting[0] = nil
+		t.waiting = t.waiting[1:]
+		t.running++
+		go t.perform(c)
+	}
+}
+
+// cancelCall ends a call that the server no longer wants.
+func (t *toolRunner) cancelCall(id, reason string) {
+	t.mu.Lock()
+	c := t.calls[id]
+	t.mu.Unlock()
+	if c == nil {
+		return
+	}
+	cause := ErrToolCancelled
+	if reason != "" {
+		cause = fmt.Errorf("%w: %s", ErrToolCancelled, reason)
+	}
+	c.cancel(cause)
+}
+
+// stop cancels all calls and lets no new one start.
+func (t *toolRunner) stop() {
+	t.cancel(ErrRunEnded)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.stopped {
+		return
+	}
+	t.stopped = true
+	t.waiting = nil
+	if t.running == 0 {
+		close(t.idle)
+	}
+}
+
+// wait waits until the handlers have returned, at most for the grace. stop
+// must have been called.
+func (t *toolRunner) wait(grace time.Duration) {
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case <-t.idle:
+	case <-timer.C:
+	}
+}
+
+// release frees the place of a call and starts the next one.
+func (t *toolRunner) release(c *call) {
+	c.cancel(nil)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.calls, c.req.GetToolCallId())
+	t.running--
+	if t.stopped && t.running == 0 {
+		close(t.idle)
+	}
+	t.launch()
+}
+
+// perform answers one call; it is the body of the call's goroutine.
+func (t *toolRunner) perform(c *call) {
+	defer t.release(c)
+	memory := t.run.client.answers
+	entry, mine, err := memory.claim(c.ctx, t.key(c.req))
+	if err != nil {
+		return // cancelled while another run works on it
+	}
+	if !mine {
+		_ = t.run.enqueue(toolRequest(entry.msg))
+		return
+	}
+	if timeout := t.timeout(c); timeout > 0 {
+		var cancel context.CancelFunc
+		c.ctx, cancel = context.WithTimeoutCause(c.ctx, timeout, ErrToolTimeout)
+		defer cancel()
+	}
+	// When the context ends before the handler does, the answer is given at
+	// once; the handler keeps its place until it returns.
+	watched := make(chan struct{})
+	stopWatch := context.AfterFunc(c.ctx, func() {
+		defer close(watched)
+		if cause := context.Cause(c.ctx); isVerdict(cause) {
+			t.finish(c, entry, failure(c.req, cause))
+		}
+	})
+	// Overwritten unless the handler ends its goroutine by runtime.Goexit.
+	msg := failure(c.req, errors.New("the tool's handler exited without a result"))
+	defer func() {
+		if !stopWatch() {
+			<-watched
+		}
+		if c.ctx.Err() == nil || msg.GetError() == "" {
+			t.finish(c, entry, msg)
+		}
+		// It failed because its context ended, and that settles nothing.
+		if c.over.CompareAndSwap(false, true) {
+			memory.abandon(entry)
+		}
+	}()
+	if c.ctx.Err() == nil {
+		msg = t.invoke(c)
+	}
+}
+
+// isVerdict tells whether the end of a handler's context settles its call. The
+// end of the run does not: the call may be asked again.
+func isVerdict(cause error) bool {
+	return errors.Is(cause, ErrToolTimeout) || errors.Is(cause, ErrToolCancelled)
+}
+
+// finish stores and sends the answer to a call, once.
+func (t *toolRunner) finish(c *call, entry *answer, msg *agentdv1.RunRequest_ToolCallResponse) {
+	if !c.over.CompareAndSwap(false, true) {
+		return
+	}
+	t.run.client.answers.settle(entry, msg)
+	t.run.emit(toolResultEvent(msg))
+	if errors.Is(context.Cause(c.ctx), ErrToolCancelled) {
+		return // nobody waits for it
+	}
+	_ = t.run.enqueue(toolRequest(msg))
+}
+
+// invoke calls the handler and returns its answer, whatever it does.
+func (t *toolRunner) invoke(c *call) (msg *agentdv1.RunRequest_ToolCallResponse) {
+	if c.tool == nil {
+		return failure(c.req, fmt.Errorf("this client has no tool named %q; it has: %s", c.req.GetToolName(), nameList(t.run.rc.available)))
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			msg = failure(c.req, fmt.Errorf("the tool panicked: %v", v))
+			t.run.client.cfg.logger.LogAttrs(context.WithoutCancel(c.ctx), slog.LevelDebug, "tool handler panicked",
+				slog.String("tool", c.req.GetToolName()), slog.String("tool_call_id", c.req.GetToolCallId()),
+				slog.String("stack", string(debug.Stack())))
+		}
+	}()
+	ctx := &ToolContext{Context: c.ctx, req: c.req, seen: t.state}
+	result, err := c.tool.invoke(ctx, c.req.GetToolInput())
+	if err != nil {
+		return failure(c.req, err)
+	}
+	output, err := encodeResult(result)
+	if err != nil {
+		return failure(c.req, err)
+	}
+	delta, err := ctx.takeDelta()
+	if err != nil {
+		return failure(c.req, err)
+	}
+	answer := response(c.req)
+	answer.StateDelta = delta
+	answer.Result = &agentdv1.RunRequest_ToolCallResponse_Output{Output: output}
+	if n := proto.Size(toolRequest(answer)); n > t.run.client.cfg.maxMessage {
+		return failure(c.req, fmt.Errorf("the tool's result has %d bytes, at most %d are allowed", n, t.run.client.cfg.maxMessage))
+	}
+	return answer
+}
+
+func (t *toolRunner) timeout(c *call) time.Duration {
+	if c.tool != nil && c.tool.timeout > 0 {
+		return c.tool.timeout
+	}
+	return t.run.client.cfg.toolTimeout
+}
+
+func (t *toolRunner) key(req *agentdv1.RunResponse_ToolCallRequest) callKey {
+	return callKey{session: req.GetSessionId(), call: req.GetToolCallId()}
+}
+
+func response(req *agentdv1.RunResponse_ToolCallRequest) *agentdv1.RunRequest_ToolCallResponse {
+	return &agentdv1.RunRequest_ToolCallResponse{
+		SessionId:  req.GetSessionId(),
+		ToolCallId: req.GetToolCallId(),
+		ToolName:   req.GetToolName(),
+	}
+}
+
+// maxErrorText bounds what a tool error tells the model.
+const maxErrorText = 16 << 10
+
+func failure(req *agentdv1.RunResponse_ToolCallRequest, err error) *agentdv1.RunRequest_ToolCallResponse {
+	text := err.Error()
+	if len(text) > maxErrorText {
+		text = text[:maxErrorText] + " [cut]"
+	}
+	if text == "" {
+		text = fmt.Sprintf("the tool failed with an error of type %T that has no text", err)
+	}
+	answer := response(req)
+	answer.Result = &agentdv1.RunRequest_ToolCallResponse_Error{Error: validUTF8(text)}
+	return answer
+}
+
+func toolRequest(msg *agentdv1.RunRequest_ToolCallResponse) *agentdv1.RunRequest {
+	return &agentdv1.RunRequest{Request: &agentdv1.RunRequest_ToolCallResponse_{ToolCallResponse: msg}}
+}

@@ -1,0 +1,144 @@
+package client
+
+import (
+	"context"
+	"iter"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
+)
+
+// Client runs agent trees on one agentd server with tools of this process. It
+// is made by [New], holds no goroutine between runs, and all its methods may
+// be called concurrently.
+type Client struct {
+	cfg     config                       // immutable after New
+	stub    agentdv1connect.AgentdClient // immutable after New
+	http    connect.HTTPClient           // immutable after New
+	err     error                        // what is wrong with New's arguments; each Run reports it
+	tools   *ToolSet                     // guards itself
+	answers *answers                     // guards itself
+}
+
+// New returns a client of the server at baseURL, such as
+// "http://localhost:8080" (HTTP/2 without TLS) or "https://agents.example.com".
+// It does not connect. A wrong argument is reported by the first run.
+func New(baseURL string, opts ...Option) *Client {
+	cfg := defaultConfig()
+	for _, opt := range opts {
+		opt(&cfg)
+	}
+	c := &Client{
+		cfg:     cfg,
+		tools:   NewToolSet(),
+		answers: newAnswers(),
+		err:     checkBaseURL(baseURL),
+	}
+	c.http = httpClient(cfg.httpClient)
+	c.stub = agentdv1connect.NewAgentdClient(c.http, strings.TrimSpace(baseURL), cfg.connectOptions()...)
+	return c
+}
+
+// Run starts a turn and yields what happens until it ends. With a nil agent
+// the session of [WithSessionID] goes on with its last tree and tools.
+//
+// The turn begins when the sequence is ranged over; ranging again starts
+// another turn. A turn that fails yields a nil event and an [*Error] last; one
+// that was ended or cancelled yields [Event].End with Completed false. When
+// ctx ends, the error matches it by errors.Is. Breaking out of the loop, like
+// the end of ctx, cancels the turn on the server.
+//
+// The tools that the tree names must be registered; otherwise nothing is sent
+// and the error says which agent names which tool. They are called on
+// goroutines of their own. When the run is over their contexts are cancelled
+// and Run waits for them for the time of [WithGrace]; a handler that still has
+// not returned is left behind and its result is dropped.
+func (c *Client) Run(ctx context.Context, agent *agentdv1.Agent, prompt string, opts ...RunOption) iter.Seq2[*Event, error] {
+	return func(yield func(*Event, error) bool) {
+		req, rc, err := c.prepare(agent, prompt, opts)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		if rc.timeout > 0 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, rc.timeout)
+			defer cancel()
+		}
+		if ctx.Err() != nil {
+			yield(nil, fromContext(ctx))
+			return
+		}
+		r := c.startRun(ctx, req, rc)
+		defer r.close()
+		for {
+			event, ok := r.next()
+			if !ok {
+				break
+			}
+			if !yield(event, nil) {
+				return
+			}
+		}
+		r.close()
+		if err := r.outcome(); err != nil {
+			yield(nil, err)
+		}
+	}
+}
+
+// CloseIdleConnections closes connections that carry no run. The client stays
+// usable.
+func (c *Client) CloseIdleConnections() {
+	if closer, ok := c.http.(interface{ CloseIdleConnections() }); ok {
+		closer.CloseIdleConnections()
+	}
+}
+
+// toolSet makes a Client a [ToolHolder].
+func (c *Client) toolSet() *ToolSet { return c.tools }
+
+func checkBaseURL(baseURL string) error {
+	u, err := url.Parse(strings.TrimSpace(baseURL))
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+		return errorf(ErrInvalidRequest, "client.New: the server's address must be http://host:port or https://host, got %q", redactURL(u, baseURL))
+	}
+	return nil
+}
+
+// redactURL keeps a password in the address out of error texts.
+func redactURL(u *url.URL, raw string) string {
+	if u != nil {
+		return u.Redacted()
+	}
+	if strings.Contains(raw, "@") {
+		return "(not shown)"
+	}
+	return raw
+}
+
+// httpClient returns the client to use: the default one, or given without the
+// habit of following redirects, because those would carry the caller's
+// provider keys to another host.
+func httpClient(given connect.HTTPClient) connect.HTTPClient {
+	switch hc := given.(type) {
+	case nil:
+		return &http.Client{Transport: newTransport(), CheckRedirect: refuseRedirect}
+	case *http.Client:
+		if hc.CheckRedirect != nil {
+			return hc
+		}
+		clone := *hc
+		clone.CheckRedirect = refuseRedirect
+		return &clone
+	default:
+		return given
+	}
+}
+
+func refuseRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

@@ -1,0 +1,30 @@
+// Package client is the Go SDK of agentd: the server runs trees of agents, this
+// package runs their tools next to the caller's own data.
+//
+//	clnt := client.New("http://localhost:8080")
+//	err := client.AddTool(clnt, "greet", "Returns a greeting", greet)
+//	for event, err := range clnt.Run(ctx, agent, "Say hi to Alice") { … }
+//
+// [Client.Run] yields what happens in a turn while it happens, [Client.Do]
+// returns the whole of it. Both fail with an [*Error], whose code errors.Is
+// compares.
+//
+// # Delivery
+//
+// Events come in the order of the server and exactly once per run; a caller who
+// is slow to take them slows the reading of the stream, never its heartbeats.
+// Tools of one turn run concurrently. A client remembers, within bounds, how it
+// answered, so a call that the server asks again under the same id, also in a
+// later run, is answered from memory and its tool runs once per process. A call
+// that was interrupted by the end of its run has no answer; it runs again when
+// it is asked again.
+//
+// A run never outlives its range loop, except for tool handlers that ignore the
+// end of their context for longer than [WithGrace].
+//
+// # What it must not know
+//
+// The package speaks the protocol and knows nothing of how a server keeps its
+// promises. It may import the generated protocol, Connect, protobuf and
+// jsonschema-go, and nothing else of this module.
+package client

@@ -1,0 +1,157 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+// Code is a kind of error to compare with: errors.Is(err, client.ErrSessionBusy).
+type Code agentdv1.ErrorCode
+
+// The codes of the protocol.
+const (
+	ErrInternal         = Code(agentdv1.ErrorCode_ERROR_CODE_INTERNAL)
+	ErrInvalidAgentTree = Code(agentdv1.ErrorCode_ERROR_CODE_INVALID_AGENT_TREE)
+	ErrRateLimited      = Code(agentdv1.ErrorCode_ERROR_CODE_RATE_LIMITED)
+	ErrAuthFailed       = Code(agentdv1.ErrorCode_ERROR_CODE_AUTH_FAILED)
+	ErrSessionNotFound  = Code(agentdv1.ErrorCode_ERROR_CODE_SESSION_NOT_FOUND)
+	ErrModelUnavailable = Code(agentdv1.ErrorCode_ERROR_CODE_MODEL_UNAVAILABLE)
+	ErrTimeout          = Code(agentdv1.ErrorCode_ERROR_CODE_TIMEOUT)
+	ErrSessionBusy      = Code(agentdv1.ErrorCode_ERROR_CODE_SESSION_BUSY)
+	ErrInvalidRequest   = Code(agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST)
+	ErrBudgetExhausted  = Code(agentdv1.ErrorCode_ERROR_CODE_BUDGET_EXHAUSTED)
+	ErrLimitExceeded    = Code(agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED)
+	ErrPermissionDenied = Code(agentdv1.ErrorCode_ERROR_CODE_PERMISSION_DENIED)
+	ErrHistoryPurged    = Code(agentdv1.ErrorCode_ERROR_CODE_HISTORY_PURGED)
+	ErrContentBlocked   = Code(agentdv1.ErrorCode_ERROR_CODE_CONTENT_BLOCKED)
+	ErrContextTooLong   = Code(agentdv1.ErrorCode_ERROR_CODE_CONTEXT_TOO_LONG)
+	ErrUnavailable      = Code(agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE)
+)
+
+// Error returns the code's name without its prefix, such as SESSION_BUSY.
+func (c Code) Error() string {
+	return strings.TrimPrefix(agentdv1.ErrorCode(c).String(), "ERROR_CODE_")
+}
+
+// retryable is what the protocol fixes for each code.
+func (c Code) retryable() bool {
+	switch c {
+	case ErrRateLimited, ErrModelUnavailable, ErrTimeout, ErrSessionBusy, ErrUnavailable:
+		return true
+	default:
+		return false
+	}
+}
+
+// Error is why a run failed, or in [Event].Error what the server refused
+// without ending the turn. Every error that [Client.Run] yields is one.
+type Error struct {
+	// Code is the kind of error. It is ERROR_CODE_UNSPECIFIED when the caller's
+	// own context was cancelled.
+	Code agentdv1.ErrorCode
+	// Message says what was wrong and what would be right.
+	Message string
+	// Retryable tells whether the same request may succeed later.
+	Retryable bool
+	// SessionID is the session, once it is known.
+	SessionID string
+	// Usage is what the turn used; nil if the server did not come to say it.
+	Usage *agentdv1.UsageSummary
+	// Err is the cause on this side of the wire (a connect error, a context
+	// error); nil for an error that the server reported.
+	Err error
+}
+
+// Error returns the code and the message.
+func (e *Error) Error() string {
+	if e.Code == agentdv1.ErrorCode_ERROR_CODE_UNSPECIFIED {
+		return "agentd: " + e.Message
+	}
+	return "agentd: " + Code(e.Code).Error() + ": " + e.Message
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Is tells whether target is the [Code] of this error.
+func (e *Error) Is(target error) bool {
+	code, ok := target.(Code)
+	return ok && Code(e.Code) == code
+}
+
+// errorf returns an Error of the given code; a %w in the format becomes its
+// cause.
+func errorf(code Code, format string, args ...any) *Error {
+	err := fmt.Errorf(format, args...)
+	return &Error{
+		Code:      agentdv1.ErrorCode(code),
+		Message:   err.Error(),
+		Retryable: code.retryable(),
+		Err:       errors.Unwrap(err),
+	}
+}
+
+// fromResponse translates the server's ErrorResponse.
+func fromResponse(resp *agentdv1.RunResponse_ErrorResponse) *Error {
+	return &Error{
+		Code:      resp.GetCode(),
+		Message:   resp.GetMessage(),
+		Retryable: resp.GetRetryable(),
+		SessionID: resp.GetSessionId(),
+	}
+}
+
+// fromContext translates the end of the caller's context. Both the context's
+// error and its cause are found by errors.Is.
+func fromContext(ctx context.Context) *Error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	joined := err
+	if !errors.Is(cause, err) {
+		joined = errors.Join(err, cause)
+	} else {
+		joined = cause
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return &Error{
+			Code:      agentdv1.ErrorCode_ERROR_CODE_TIMEOUT,
+			Message:   "the run's deadline passed: " + cause.Error(),
+			Retryable: true,
+			Err:       joined,
+		}
+	}
+	return &Error{Message: "the run was cancelled: " + cause.Error(), Err: joined}
+}
+
+// fromTransport translates a failed stream. The codes of a connection that
+// broke are not reliable, so what is not plainly an answer of the server is
+// UNAVAILABLE.
+func fromTransport(err error) *Error {
+	code := ErrUnavailable
+	switch connect.CodeOf(err) {
+	case connect.CodeDeadlineExceeded:
+		code = ErrTimeout
+	case connect.CodeUnauthenticated:
+		code = ErrAuthFailed
+	case connect.CodePermissionDenied:
+		code = ErrPermissionDenied
+	case connect.CodeResourceExhausted:
+		code = ErrLimitExceeded
+	case connect.CodeInvalidArgument, connect.CodeFailedPrecondition, connect.CodeOutOfRange:
+		code = ErrInvalidRequest
+	case connect.CodeNotFound:
+		code = ErrSessionNotFound
+	case connect.CodeUnimplemented:
+		return errorf(ErrInvalidRequest, "the server does not serve agentd.v1.Agentd over HTTP/2 at this address: %w", err)
+	case connect.CodeInternal, connect.CodeUnknown, connect.CodeDataLoss:
+		if connect.IsWireError(err) {
+			code = ErrInternal
+		}
+	}
+	return errorf(code, "the stream failed: %w", err)
+}

@@ -1,0 +1,234 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/types/known/structpb"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+// Limits of a tool's declaration; the server has the same.
+const (
+	maxDescription = 16384
+	maxSchema      = 32768
+)
+
+var toolName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.:-]{0,63}$`)
+
+// Causes with which a tool handler's context ends; see context.Cause.
+var (
+	// ErrToolCancelled: the server no longer wants the call.
+	ErrToolCancelled = errors.New("the tool call was cancelled")
+	// ErrToolTimeout: the call took longer than its tool timeout.
+	ErrToolTimeout = errors.New("the tool call timed out")
+	// ErrRunEnded: the run that asked for the call is over.
+	ErrRunEnded = errors.New("the run is over")
+)
+
+// ToolHolder is what tools are added to: a [Client] or a [ToolSet].
+type ToolHolder interface {
+	toolSet() *ToolSet
+}
+
+// ToolSet is a set of tools, for [WithTools] and [WithAttachment]. It may be
+// used concurrently. A run sees the tools that are in it when the run starts.
+type ToolSet struct {
+	mu     sync.Mutex       // protects the fields below
+	byName map[string]*tool // the tools themselves are immutable
+	err    error            // why an Add failed; runs report it, in case nobody else did
+}
+
+// NewToolSet returns an empty set.
+func NewToolSet() *ToolSet { return &ToolSet{byName: make(map[string]*tool)} }
+
+func (s *ToolSet) toolSet() *ToolSet { return s }
+
+// add puts t into the set, or records why not.
+func (s *ToolSet) add(t *tool, err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil && s.byName[t.proto.GetName()] != nil {
+		err = fmt.Errorf("tool %q is added twice", t.proto.GetName())
+	}
+	if err != nil {
+		s.err = errors.Join(s.err, err)
+		return err
+	}
+	s.byName[t.proto.GetName()] = t
+	return nil
+}
+
+// copyTo adds the set's tools to dst and returns why an Add failed, if one did.
+func (s *ToolSet) copyTo(dst map[string]*tool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.Copy(dst, s.byName)
+	return s.err
+}
+
+// tool is one tool; immutable.
+type tool struct {
+	proto   *agentdv1.Tool
+	timeout time.Duration // 0: the client's
+	invoke  func(*ToolContext, string) (any, error)
+}
+
+// ToolOption configures one tool.
+type ToolOption func(*toolConfig)
+
+type toolConfig struct {
+	timeout time.Duration
+	schema  string
+}
+
+// ToolTimeout bounds each call of the tool; see [WithToolTimeout].
+func ToolTimeout(d time.Duration) ToolOption {
+	return func(c *toolConfig) { c.timeout = max(d, 0) }
+}
+
+// ToolSchema declares the arguments by a JSON Schema (an object) in place of
+// the one derived from the argument type. Arguments are checked against it;
+// its references must be local.
+func ToolSchema(schema string) ToolOption {
+	return func(c *toolConfig) { c.schema = schema }
+}
+
+// AddTool offers fn to agents that list name in their tool_names.
+//
+// The JSON Schema of the arguments comes from T, a struct or a map with string
+// keys: json tags name the properties, omitempty or omitzero makes one
+// optional, a jsonschema tag describes it. Arguments that do not fit are
+// answered with an error that tells the model which property is wrong; fn is
+// not called. Numbers decode exactly; in a field of type any they are
+// json.Number.
+//
+// fn's result may be a string, []byte or json.RawMessage, sent as they are, a
+// proto.Message, sent as its JSON form, or anything that encoding/json
+// encodes. An error becomes a tool error that the model sees, with its text.
+// So does a panic, without its stack. fn is called on its own goroutine,
+// concurrently with other calls and with itself; it should return soon after
+// its context ends. The cause of that is one of [ErrToolCancelled],
+// [ErrToolTimeout] and [ErrRunEnded], or the caller's own.
+//
+// AddTool fails for a name that does not match
+// [A-Za-z_][A-Za-z0-9_.:-]{0,63} or is taken, for a description that is empty
+// or longer than 16,384 bytes, and for a type without a schema, or with one of
+// more than 32,768 bytes. If the error is ignored, each run that could use the
+// tools fails with it.
+func AddTool[T any](to ToolHolder, name, description string, fn func(context.Context, T) (any, error), opts ...ToolOption) error {
+	if fn == nil {
+		return to.toolSet().add(nil, fmt.Errorf("tool %q has no function", name))
+	}
+	return AddStatefulTool(to, name, description, func(ctx *ToolContext, in T) (any, error) {
+		return fn(ctx, in)
+	}, opts...)
+}
+
+// AddStatefulTool is [AddTool] for a handler that wants to know its call, or
+// to read or set session state.
+func AddStatefulTool[T any](to ToolHolder, name, description string, fn func(*ToolContext, T) (any, error), opts ...ToolOption) error {
+	t, err := newTypedTool(name, description, fn, opts)
+	return to.toolSet().add(t, err)
+}
+
+// AddRawTool offers a tool whose declaration is written by hand. fn receives
+// the arguments as the model wrote them; that they are a JSON object is all
+// that was checked. The declaration is copied. Otherwise see [AddTool].
+func AddRawTool(to ToolHolder, declaration *agentdv1.Tool, fn func(context.Context, json.RawMessage) (any, error), opts ...ToolOption) error {
+	t, err := newRawTool(declaration, fn, opts)
+	return to.toolSet().add(t, err)
+}
+
+// checkTool checks a declaration by the protocol's rules.
+func checkTool(t *agentdv1.Tool) error {
+	name := t.GetName()
+	switch {
+	case !toolName.MatchString(name):
+		return fmt.Errorf("tool name %.80q must match %s", name, toolName)
+	case t.GetDescription() == "":
+		return fmt.Errorf("tool %q needs a description: the model chooses by it", name)
+	case len(t.GetDescription()) > maxDescription:
+		return fmt.Errorf("tool %q: the description has %d bytes, at most %d are allowed", name, len(t.GetDescription()), maxDescription)
+	case len(t.GetInputSchema()) > maxSchema:
+		return fmt.Errorf("tool %q: the input schema has %d bytes, at most %d are allowed", name, len(t.GetInputSchema()), maxSchema)
+	default:
+		return nil
+	}
+}
+
+// ToolContext is the context of one tool call. It must not be used after the
+// handler returned. Its methods may be called concurrently.
+type ToolContext struct {
+	context.Context
+	req  *agentdv1.RunResponse_ToolCallRequest // immutable
+	seen *stateView                            // guards itself
+
+	mu    sync.Mutex // protects the fields below
+	delta map[string]*structpb.Value
+	err   error // the first SetState that failed
+}
+
+// CallID returns the id of the call, unique within the session.
+func (c *ToolContext) CallID() string { return c.req.GetToolCallId() }
+
+// SessionID returns the session that asks.
+func (c *ToolContext) SessionID() string { return c.req.GetSessionId() }
+
+// AgentPath returns the names from the root of the tree to the agent that
+// calls.
+func (c *ToolContext) AgentPath() []string { return slices.Clone(c.req.GetAgentPath()) }
+
+// State returns the value of a key of the session's state, as this handler set
+// it or as the run last saw it; numbers are float64. What other agents do at
+// the same time may not have arrived yet.
+func (c *ToolContext) State(key string) (any, bool) {
+	c.mu.Lock()
+	value, ok := c.delta[key]
+	c.mu.Unlock()
+	if ok {
+		return value.AsInterface(), true
+	}
+	return c.seen.get(key)
+}
+
+// SetState sets a key of the session's state. The server writes it together
+// with this call's result, and not at all if the handler fails. The value is
+// encoded as encoding/json does; one that cannot be encoded, or holds an
+// integer beyond ±2^53, which state cannot hold exactly, is an error. If that
+// is ignored, the call fails with it.
+func (c *ToolContext) SetState(key string, value any) error {
+	encoded, err := stateValue(value)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil {
+		err = fmt.Errorf("state key %q: %w", key, err)
+		if c.err == nil {
+			c.err = err
+		}
+		return err
+	}
+	if c.delta == nil {
+		c.delta = make(map[string]*structpb.Value)
+	}
+	c.delta[key] = encoded
+	return nil
+}
+
+// takeDelta returns what the handler set, nil if nothing.
+func (c *ToolContext) takeDelta() (*structpb.Struct, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil || len(c.delta) == 0 {
+		return nil, c.err
+	}
+	return &structpb.Struct{Fields: maps.Clone(c.delta)}, nil
+}

@@ -1,0 +1,135 @@
+package client
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// encodeResult turns a handler's result into the text that the model sees.
+func encodeResult(result any) (string, error) {
+	var text string
+	switch v := result.(type) {
+	case string:
+		text = v
+	case []byte:
+		text = string(v)
+	case json.RawMessage:
+		text = string(v)
+	case error:
+		return "", v
+	case proto.Message:
+		encoded, err := protojson.Marshal(v)
+		if err != nil {
+			return "", fmt.Errorf("the tool's result of type %T cannot be encoded as JSON: %w", result, err)
+		}
+		text = string(encoded)
+	default:
+		encoded, err := marshalJSON(v)
+		if err != nil {
+			return "", fmt.Errorf("the tool's result of type %T cannot be encoded as JSON: %w", result, err)
+		}
+		text = encoded
+	}
+	return validUTF8(text), nil
+}
+
+// validUTF8 replaces what a protobuf string cannot carry.
+func validUTF8(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}
+
+// marshalJSON encodes v on one line without HTML escapes: the reader is a
+// model, for which they are noise.
+func marshalJSON(v any) (string, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return "", err
+	}
+	return strings.TrimSuffix(buf.String(), "\n"), nil
+}
+
+// maxExactInt is the largest integer up to which a float64 holds each one.
+const maxExactInt = 1 << 53
+
+// stateValue encodes v as a value of session state.
+func stateValue(v any) (*structpb.Value, error) {
+	text, err := marshalJSON(v)
+	if err != nil {
+		return nil, err
+	}
+	decoded, err := decodeNumbers([]byte(text))
+	if err != nil {
+		return nil, err
+	}
+	if err := checkExact(decoded); err != nil {
+		return nil, err
+	}
+	return structpb.NewValue(plainNumbers(decoded))
+}
+
+// checkExact finds numbers that state, whose numbers are float64, cannot hold.
+func checkExact(v any) error {
+	switch v := v.(type) {
+	case map[string]any:
+		for key, value := range v {
+			if err := checkExact(value); err != nil {
+				return fmt.Errorf("%s: %w", key, err)
+			}
+		}
+	case []any:
+		for i, value := range v {
+			if err := checkExact(value); err != nil {
+				return fmt.Errorf("[%d]: %w", i, err)
+			}
+		}
+	case json.Number:
+		f, err := v.Float64()
+		isInteger := !strings.ContainsAny(v.String(), ".eE")
+		if err != nil || (isInteger && math.Abs(f) > maxExactInt) {
+			return errors.New("the number " + v.String() + " cannot be held exactly; use a string")
+		}
+	}
+	return nil
+}
+
+// stateView is the session state as a run has seen it.
+type stateView struct {
+	mu     sync.Mutex // protects values
+	values map[string]*structpb.Value
+}
+
+func newStateView() *stateView {
+	return &stateView{values: make(map[string]*structpb.Value)}
+}
+
+// apply takes over a delta and returns it decoded.
+func (s *stateView) apply(delta *structpb.Struct) map[string]any {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, value := range delta.GetFields() {
+		s.values[key] = value
+	}
+	return delta.AsMap()
+}
+
+func (s *stateView) get(key string) (any, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	value, ok := s.values[key]
+	return value.AsInterface(), ok
+}
