@@ -1,0 +1,222 @@
+package modeltest
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+
+	"google.golang.org/genai"
+
+	"github.com/apzuk3/agentd/model"
+)
+
+// answerCase is an answer and what the provider's wire must be able to say.
+type answerCase struct {
+	name   string
+	answer Answer
+	skip   bool
+}
+
+// usage is what answers report, as far as the wire can say it.
+func (h Harness) usage() model.Usage {
+	u := model.Usage{Prompt: 120, Completion: 34, Total: 154}
+	if h.Can.CachedUsage {
+		u.Cached = 64
+	}
+	if h.Can.ThoughtsUsage {
+		u.Thoughts = 7
+	}
+	return u
+}
+
+// cases are the answers that every adapter must translate.
+func (h Harness) cases() []answerCase {
+	id := func(s string) string {
+		if h.Can.CallIDs {
+			return s
+		}
+		return ""
+	}
+	text := func(pieces ...string) []Piece {
+		var out []Piece
+		for _, p := range pieces {
+			out = append(out, Piece{Text: p})
+		}
+		return out
+	}
+	return []answerCase{
+		{name: "text", answer: Answer{Pieces: text("Hel", "lo, ", "wörld ", "\n", "<&>\u2028", `"q"`, "😀")}},
+		{name: "max tokens", answer: Answer{Pieces: text("cut he"), Finish: genai.FinishReasonMaxTokens}},
+		{name: "empty", answer: Answer{}},
+		{
+			name: "thoughts", skip: !h.Can.Thoughts,
+			answer: Answer{Pieces: []Piece{{Thought: "let me "}, {Thought: "think"}, {Text: "done"}, {Text: "!"}}},
+		},
+		{
+			name: "one call", skip: !h.Can.CallIDs,
+			answer: Answer{Pieces: []Piece{{Text: "calling"}, {Call: &Call{ID: "call_1", Name: "greet", Args: `{"name":"Ann"}`}}}},
+		},
+		{
+			name: "parallel calls",
+			answer: Answer{Pieces: []Piece{
+				{Call: &Call{ID: id("call_1"), Name: "greet", Args: `{"name":"Ann"}`}},
+				{Call: &Call{ID: id("call_2"), Name: "greet", Args: `{"name":"Bob"}`}},
+				{Call: &Call{ID: id("call_3"), Name: "add", Args: `{"z":1,"a":{"y":[1,2.50,9007199254740993],"b":null}}`}},
+			}},
+		},
+		{
+			name: "parallel calls without ids", skip: !h.Can.CallsWithoutID,
+			answer: Answer{Pieces: []Piece{
+				{Call: &Call{Name: "greet", Args: `{"name":"Ann"}`}},
+				{Call: &Call{Name: "greet", Args: `{"name":"Bob"}`}},
+			}},
+		},
+		{name: "no arguments", answer: Answer{Pieces: []Piece{{Call: &Call{ID: id("call_1"), Name: "now", Args: `{}`}}}}},
+		{
+			name: "bad arguments", skip: !h.Can.BadArgs,
+			answer: Answer{Pieces: []Piece{
+				{Call: &Call{ID: id("call_1"), Name: "greet", Args: `{"name":"Ann`}},
+				{Call: &Call{ID: id("call_2"), Name: "greet", Args: `["Ann"]`}},
+				{Call: &Call{ID: id("call_3"), Name: "greet", Args: `{"name":"Bob"}`}},
+			}},
+		},
+	}
+}
+
+// answers checks that complete answers arrive whole.
+func (h Harness) answers(t *testing.T) {
+	for _, c := range h.cases() {
+		if c.skip {
+			continue
+		}
+		t.Run(c.name, func(t *testing.T) {
+			c.answer.Usage = h.usage()
+			w := h.Encode(c.answer)
+			r := h.ask(t, w)
+			if r.err != nil {
+				t.Fatal(r.err)
+			}
+			h.checkAnswer(t, c.answer, r)
+
+			// Comments, as proxies send them to keep a connection open, change nothing.
+			var commented []string
+			for _, f := range w.Frames {
+				commented = append(commented, ": keep-alive\n\n", f)
+			}
+			again := h.ask(t, Wire{Status: w.Status, Header: w.Header, Frames: commented})
+			if again.err != nil {
+				t.Fatalf("with comments in the stream: %v", again.err)
+			}
+			h.checkAnswer(t, c.answer, again)
+		})
+	}
+	t.Run("concurrently", h.concurrently)
+}
+
+// checkAnswer holds a result against the answer that was served.
+func (h Harness) checkAnswer(t testing.TB, a Answer, r result) {
+	t.Helper()
+	var texts [2]strings.Builder
+	var calls []*Call
+	for _, p := range a.Pieces {
+		texts[0].WriteString(p.Text)
+		texts[1].WriteString(p.Thought)
+		if p.Call != nil {
+			calls = append(calls, p.Call)
+		}
+	}
+	for i, kind := range []string{"text", "thoughts"} {
+		want := texts[i].String()
+		if got := r.text(i == 1); got != want {
+			t.Errorf("%s of the deltas %q, want %q", kind, got, want)
+		}
+		if got := partsText(r.resp, i == 1); got != want {
+			t.Errorf("%s of the response %q, want %q", kind, got, want)
+		}
+	}
+	want := a.Finish
+	if want == "" {
+		want = genai.FinishReasonStop
+	}
+	if r.resp.FinishReason != want {
+		t.Errorf("finish reason %q, want %q", r.resp.FinishReason, want)
+	}
+	if r.resp.Usage != a.Usage {
+		t.Errorf("usage %+v, want %+v", r.resp.Usage, a.Usage)
+	}
+	if r.resp.Model == "" {
+		t.Error("the response names no model")
+	}
+	h.checkCalls(t, r.resp, calls)
+}
+
+// checkCalls holds the calls of a response against those that were served.
+func (h Harness) checkCalls(t testing.TB, resp *model.Response, want []*Call) {
+	t.Helper()
+	var got []*genai.Part
+	if resp.Content != nil {
+		for _, p := range resp.Content.Parts {
+			if p.FunctionCall != nil {
+				got = append(got, p)
+			}
+		}
+	}
+	if len(got) != len(want) {
+		t.Fatalf("%d calls, want %d", len(got), len(want))
+	}
+	for i, w := range want {
+		fc := got[i].FunctionCall
+		if fc.Name != w.Name || fc.ID != w.ID {
+			t.Errorf("call %d is %s with id %q, want %s with id %q", i, fc.Name, fc.ID, w.Name, w.ID)
+		}
+		args, err := model.ParseArgs(w.Args)
+		if !reflect.DeepEqual(fc.Args, args) {
+			t.Errorf("arguments of call %d: %#v, want %#v", i, fc.Args, args)
+		}
+		meta := got[i].PartMetadata
+		text, _ := meta[model.MetaArgs].(string)
+		if h.Can.ArgsText && text != w.Args {
+			t.Errorf("text of the arguments of call %d: %q, want %q", i, text, w.Args)
+		}
+		if problem, bad := meta[model.MetaArgsError]; bad != (err != nil) {
+			t.Errorf("call %d: arguments %q, error noted: %v", i, w.Args, problem)
+		}
+		if err == nil && !json.Valid([]byte(text)) {
+			t.Errorf("text of the arguments of call %d is no JSON: %q", i, text)
+		}
+	}
+}
+
+// partsText joins the text of a response's parts of one kind.
+func partsText(resp *model.Response, thought bool) string {
+	var b strings.Builder
+	if resp.Content != nil {
+		for _, p := range resp.Content.Parts {
+			if p.Thought == thought {
+				b.WriteString(p.Text)
+			}
+		}
+	}
+	return b.String()
+}
+
+// concurrently makes calls that share one model and one request.
+func (h Harness) concurrently(t *testing.T) {
+	a := Answer{Pieces: []Piece{{Text: "one "}, {Text: "two"}}, Usage: h.usage()}
+	s := serve(t, h.Encode(a).handler())
+	llm, req := h.open(t, s.URL), Prompt("hello")
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			r := call(t.Context(), llm, req)
+			if r.err != nil {
+				t.Error(r.err)
+				return
+			}
+			h.checkAnswer(t, a, r)
+		})
+	}
+	wg.Wait()
+}
