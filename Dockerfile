@@ -1,0 +1,23 @@
+# agentd as a static binary in an empty image: no shell, no package, an unprivileged user. scripts/image-smoke runs the
+# same thing without Docker.
+FROM golang:1.26 AS build
+WORKDIR /src
+COPY go.mod go.sum ./
+RUN go mod download
+COPY . .
+ARG VERSION=dev
+RUN VERSION="$VERSION" scripts/build /out/agentd && mkdir /out/data /out/tmp
+
+FROM scratch
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
+# SQLite spills large sorts into /tmp.
+COPY --from=build --chown=65532:65532 /out/tmp /tmp
+COPY --from=build --chown=65532:65532 /out/data /data
+COPY --from=build /out/agentd /agentd
+USER 65532:65532
+ENV AGENTD_DATA=/data AGENTD_ADDR=:8080
+VOLUME /data
+EXPOSE 8080
+HEALTHCHECK --interval=10s --timeout=3s --start-period=10s --retries=3 CMD ["/agentd", "healthcheck"]
+ENTRYPOINT ["/agentd"]
+CMD ["serve"]

@@ -1,0 +1,72 @@
+# The usual commands; each is a script or a go command that can be run by itself. `make help` lists them.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+export FUZZTIME ?= 10s
+BENCHTIME ?= 1s
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+
+.PHONY: help build test race cover bench fuzz examples lint fmt generate generate-check breaking house vuln \
+	image-smoke docker check ci clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## build the static binary ./agentd
+	scripts/build agentd
+
+test: ## run the tests
+	go test ./...
+
+race: ## run the tests with the race detector
+	go test -race ./...
+
+cover: ## measure what the tests cover; writes .cache/cover.html
+	@mkdir -p .cache
+	go test -coverpkg=./... -coverprofile=.cache/cover.out ./...
+	go tool cover -func=.cache/cover.out | tail -n 1
+	go tool cover -html=.cache/cover.out -o .cache/cover.html
+
+bench: ## run the benchmarks, BENCHTIME each
+	go test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./...
+
+fuzz: ## fuzz each target for FUZZTIME
+	scripts/fuzz
+
+examples: ## run every example
+	scripts/examples
+
+lint: ## run the linters
+	scripts/lint
+
+fmt: ## format the code
+	. scripts/tools && linter && "$$TOOLBIN/golangci-lint" fmt
+
+generate: ## regenerate gen/ from proto/
+	scripts/generate
+
+generate-check: ## fail if gen/ is not what proto/ gives
+	scripts/generate --check
+
+breaking: ## fail if proto/ breaks deployed clients
+	scripts/breaking
+
+house: ## check the rules about files
+	scripts/house
+
+vuln: ## look for known vulnerabilities
+	scripts/vuln
+
+image-smoke: ## run the binary as the image would, without Docker
+	scripts/image-smoke
+
+docker: ## build the image agentd:VERSION
+	docker build --build-arg VERSION=$(VERSION) --tag agentd:$(VERSION) .
+
+check: generate-check breaking house lint race ## what to run before a commit
+
+ci: ## everything that CI runs
+	.ci/run
+
+clean: ## remove what was built
+	rm -rf .cache agentd

@@ -1,0 +1,153 @@
+// Package importrules keeps the import graph: which room may import what, and
+// why some things have one home only. It reads the import declarations of every
+// Go file, whatever its build tags, and imports the standard library alone.
+//
+// To add a package, add a room. To let a room import more, think first whether
+// the thing belongs there, then add it to the room's list.
+package importrules_test
+
+const module = "github.com/apzuk3/agentd"
+
+// Generated packages and modules that stand in several rooms' lists. A module
+// stands for all its packages.
+const (
+	gen        = "gen/proto/go/agentd/v1"
+	genConnect = "gen/proto/go/agentd/v1/agentdv1connect"
+
+	connect    = "connectrpc.com/connect"
+	genai      = "google.golang.org/genai"
+	jsonschema = "github.com/google/jsonschema-go"
+	protobuf   = "google.golang.org/protobuf"
+)
+
+// room is a package and what its files may import beyond the standard library.
+type room struct {
+	// path is relative to the module; "x/..." is every package below x.
+	path string
+	// floor: imports point down. Tests may import every room on their own floor
+	// and below, see testRoom.
+	floor int
+	// may are rooms (by path) and modules.
+	may []string
+	// tests is what its tests may import besides: rooms above, where the real
+	// thing beats a fake.
+	tests []string
+	// kit marks a room made for tests: it may import "testing", tests of every
+	// room may import it, and no other code may.
+	kit bool
+	// knows is what the room is about; it is printed when a rule is broken.
+	knows string
+}
+
+var rooms = []room{
+	{path: gen, floor: 0, may: []string{protobuf, "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go"},
+		knows: "messages, generated"},
+	{path: genConnect, floor: 0, may: []string{gen, connect},
+		knows: "handlers and clients of the protocol, generated"},
+
+	{path: "session", floor: 1, may: []string{gen, protobuf}, tests: []string{"session/sqlitestore", "session/memstore"},
+		knows: "conversations; neither engine, nor database, nor transport"},
+	{path: "model", floor: 1, may: []string{genai},
+		knows: "what a provider must do; neither sessions, nor the engine, nor the protocol"},
+	{path: "client", floor: 1, may: []string{gen, genConnect, connect, jsonschema, protobuf},
+		knows: "the protocol from the caller's side; nothing of the server"},
+
+	{path: "session/memstore", floor: 2, may: []string{"session"},
+		knows: "a session.Store in memory"},
+	{path: "session/sqlitestore", floor: 2,
+		may:   []string{"session", "modernc.org/sqlite", "github.com/pressly/goose/v3", "golang.org/x/sys"},
+		knows: "a session.Store in SQLite"},
+	{path: "session/storetest", floor: 2, kit: true, may: []string{"session", "pgregory.net/rapid"},
+		knows: "what every session.Store must do"},
+
+	{path: "model/internal/wire", floor: 2, may: []string{"model", genai},
+		knows: "what the providers' wires have in common"},
+	{path: "model/gemini", floor: 2, may: []string{"model", "model/internal/wire", genai, "cloud.google.com/go/auth"},
+		knows: "Gemini's wire"},
+	{path: "model/anthropic", floor: 2, may: []string{"model", "model/internal/wire", genai, "github.com/anthropics/anthropic-sdk-go"},
+		knows: "Anthropic's wire"},
+	{path: "model/openai", floor: 2, may: []string{"model", "model/internal/wire", genai, "github.com/openai/openai-go/v3"},
+		knows: "OpenAI's wires"},
+	{path: "model/scripted", floor: 2, may: []string{"model", genai, "github.com/goccy/go-yaml"},
+		knows: "answers from a script"},
+	{path: "model/echo", floor: 2, may: []string{"model", genai},
+		knows: "a model that repeats"},
+	{path: "model/modeltest", floor: 2, kit: true, may: []string{"model", genai},
+		knows: "what every model.Provider must do"},
+
+	{path: "adkbridge", floor: 2,
+		may: []string{"session", "model", gen, protobuf, genai, jsonschema, "google.golang.org/adk/v2",
+			"github.com/google/uuid"},
+		knows: "the engine; neither database nor transport"},
+	{path: "server", floor: 2,
+		may: []string{"session", gen, genConnect, connect, protobuf, "buf.build/go/protovalidate",
+			"connectrpc.com/cors", "connectrpc.com/grpchealth", "connectrpc.com/grpcreflect", "golang.org/x/time"},
+		knows: "the wire; neither engine, nor models, nor database"},
+
+	{path: "internal/daemon", floor: 3,
+		may: []string{"session", "session/memstore", "session/sqlitestore", "model", "model/gemini", "model/anthropic",
+			"model/openai", "model/scripted", "model/echo", "adkbridge", "server", gen, genConnect, connect,
+			"connectrpc.com/grpchealth", "connectrpc.com/grpcreflect", "golang.org/x/net"},
+		knows: "how the rooms are wired together, and nothing else"},
+
+	{path: "cmd/agentd", floor: 4, may: []string{"internal/daemon", "client", "github.com/alecthomas/kong"},
+		knows: "flags, environment, signals, exit codes"},
+	{path: "agentdtest", floor: 4, kit: true, may: []string{"internal/daemon", "client", "model", "model/scripted", "session"},
+		knows: "a real daemon for tests"},
+
+	{path: "examples/...", floor: 5, may: []string{"client", gen, "agentdtest"},
+		knows: "what a user of agentd can import"},
+
+	{path: "internal/providertest", floor: 2, kit: true,
+		knows: "recorded traffic of providers, told apart from our adapters"},
+	{path: "internal/contract", floor: 0, knows: "the part of the protocol that may never change"},
+	{path: "internal/importrules", floor: 0, knows: "this table"},
+}
+
+// ban is an import that has few homes, or none, in code that is not a test.
+type ban struct {
+	// path is a package or everything below it.
+	path string
+	// but are the rooms it is for; "x/..." is every package below x.
+	but []string
+	// because is printed when the ban is broken.
+	because string
+}
+
+var bans = []ban{
+	{path: "google.golang.org/adk", but: []string{"adkbridge"},
+		because: "adkbridge is the only room that knows the engine, so that it can be replaced"},
+	{path: "database/sql", but: []string{"session/sqlitestore"},
+		because: "storage stands behind session.Store"},
+	{path: "net/http", but: []string{"server", "client", "model/...", "model", "internal/daemon", "internal/providertest",
+		"cmd/agentd", "agentdtest", "examples/...", genConnect},
+		because: "a turn belongs to its session and not to a connection: the domain, the engine and the stores know no transport"},
+	{path: "os/exec", because: "agentd never runs a tool; tools run on the client"},
+	{path: "plugin", because: "agentd is one static binary"},
+	{path: "net/http/pprof", because: "it registers itself on the process's default mux"},
+	{path: "expvar", because: "it registers itself on the process's default mux"},
+	{path: "log", because: "logging is log/slog, on a logger that was handed in"},
+	{path: "log/syslog", because: "logging is log/slog, on a logger that was handed in"},
+	{path: "math/rand", because: "use math/rand/v2, or crypto/rand where it guards something"},
+	{path: "unsafe", but: []string{gen}, because: "nothing here is worth it"},
+	{path: "testing", because: "only test kits take a testing.TB"},
+	{path: "C", because: "agentd builds with CGO_ENABLED=0"},
+}
+
+// bansBelow lists the packages beneath a banned one that have a rule, or a
+// reason, of their own.
+var bansBelow = map[string][]string{
+	"log":       {"log/slog", "log/syslog"},
+	"net/http":  {"net/http/pprof"},
+	"math/rand": {"math/rand/v2"},
+}
+
+// testModules may be imported by tests besides the modules of all rooms.
+var testModules = []string{
+	"go.uber.org/goleak",
+	"pgregory.net/rapid",
+	"github.com/google/go-cmp",
+	"golang.org/x/sync",
+	"golang.org/x/net",
+	"google.golang.org/grpc",
+}
