@@ -3,9 +3,11 @@ package sqlitestore
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/apzuk3/agentd/session"
 )
@@ -14,7 +16,10 @@ import (
 // gone when it is closed.
 const Memory = ":memory:"
 
-var errClosed = errors.New("sqlitestore: store is closed")
+// ErrLocked means that the database is open elsewhere.
+var ErrLocked = errors.New("database is in use")
+
+var errClosed = errors.New("store is closed")
 
 // Store is a session.Store in a SQLite database. It owns one goroutine, which
 // ends with Close.
@@ -25,11 +30,11 @@ type Store struct {
 	closed bool
 
 	writer *writer
-	// readers is nil for a store in memory: its only connection is the
+	// readers is nil for a store in memory, whose only connection is the
 	// writer's.
 	readers *sql.DB
-	// reads are prepared on readers, or on the writer's connection, and then
-	// only the writer goroutine may use them.
+	// reads is prepared on readers. In memory it is prepared on the writer's
+	// connection and belongs to the writer goroutine.
 	reads *reads
 	lock  *fileLock // nil for a store in memory
 }
@@ -41,20 +46,20 @@ type Option func(*options)
 
 type options struct {
 	maxBytes int64
-	// commit stands between the writer and COMMIT; tests fail it.
+	// commit stands between the writer and COMMIT; tests make it fail.
 	commit func(commit func() error) error
 }
 
 // WithMaxBytes caps the size of the database file, in bytes, rounded down to
-// whole pages. An append that would exceed it fails as on a full disk: nothing
-// is written and the store goes on. A cap below the present size lets the file
-// grow no further. Zero means no cap.
+// whole pages of 4096. An append that would exceed it fails as on a full disk:
+// nothing is written and the store goes on. A cap below the present size lets
+// the file grow no further. Zero means no cap.
 func WithMaxBytes(n int64) Option {
 	return func(o *options) { o.maxBytes = n }
 }
 
-// Open opens the database at path, and makes it with the directory it is in if
-// there is none; files are for the owner alone. It brings the schema up to date,
+// Open opens the database at path, and makes it, and the directory it is in, if
+// there is none; they are for the owner alone. It brings the schema up to date
 // and refuses a database that a newer version has written. It fails when another
 // process, or another Store of this one, has the database open. ctx bounds Open
 // only.
@@ -75,8 +80,100 @@ func Open(ctx context.Context, path string, opts ...Option) (*Store, error) {
 	return s, nil
 }
 
-// Create makes an empty session.
-func (s *Store) Create(ctx context.Context, id string, at timeT) error {
+// Create makes an empty session. It returns session.ErrSessionExists if the id
+// is taken.
+func (s *Store) Create(ctx context.Context, id string, at time.Time) error {
+	if id == "" {
+		return errors.New("sqlitestore: create session: id is empty")
+	}
+	err := s.write(ctx, 0, func(tx *tx) (error, error) { return tx.create(id, at) })
+	if err != nil {
+		return fmt.Errorf("sqlitestore: create session %q: %w", id, err)
+	}
+	return nil
+}
+
+// Append writes the batch durably before it returns; see session.Store. It may
+// wait for a place in the writer's queue. After an error other than
+// session.ErrConflict and session.ErrNoSession the batch may have been written.
+func (s *Store) Append(ctx context.Context, b session.Batch) error {
+	err := check(&b)
+	if err == nil {
+		b.Records = append([]session.Record(nil), b.Records...)
+		b.Shared = append([]session.SharedValue(nil), b.Shared...)
+		err = s.write(ctx, size(&b), func(tx *tx) (error, error) { return tx.append(&b) })
+	}
+	if err != nil {
+		return fmt.Errorf("sqlitestore: append to session %q after %d: %w", b.SessionID, b.After, err)
+	}
+	return nil
+}
+
+// Head returns what is known of a session without its log, or
+// session.ErrNoSession.
+func (s *Store) Head(ctx context.Context, id string) (session.Head, error) {
+	head, err := view(ctx, s, func(ctx context.Context, r *reads) (session.Head, error) {
+		return r.head(ctx, id)
+	})
+	if err != nil {
+		return session.Head{}, fmt.Errorf("sqlitestore: head of session %q: %w", id, err)
+	}
+	return head, nil
+}
+
+// Read returns at most limit records with a sequence number above after, in
+// order; see session.Store. The caller owns the result.
+func (s *Store) Read(ctx context.Context, id string, after int64, limit int) ([]session.Record, error) {
+	recs, err := view(ctx, s, func(ctx context.Context, r *reads) ([]session.Record, error) {
+		return r.log(ctx, id, after, limit)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("sqlitestore: read session %q after %d: %w", id, after, err)
+	}
+	return recs, nil
+}
+
+// Shared returns all keys of a scope. The caller owns the result.
+func (s *Store) Shared(ctx context.Context, scope string) (map[string]json.RawMessage, error) {
+	values, err := view(ctx, s, func(ctx context.Context, r *reads) (map[string]json.RawMessage, error) {
+		return r.shared(ctx, scope)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("sqlitestore: shared values of %q: %w", scope, err)
+	}
+	return values, nil
+}
+
+// OpenTurns returns the heads of at most limit sessions that have an open turn
+// and an id above after, in order of the bytes of the id.
+func (s *Store) OpenTurns(ctx context.Context, after string, limit int) ([]session.Head, error) {
+	heads, err := view(ctx, s, func(ctx context.Context, r *reads) ([]session.Head, error) {
+		return r.openTurns(ctx, after, limit)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("sqlitestore: open turns after %q: %w", after, err)
+	}
+	return heads, nil
+}
+
+// Ping writes and commits a few bytes, so it costs an fsync. While the last
+// write has failed for want of space it writes as much as a usual append takes,
+// to see whether there is space again.
+func (s *Store) Ping(ctx context.Context) error {
+	padding := 0
+	if s.writer.full.Load() {
+		padding = probeBytes
+	}
+	probe := func(n int) error {
+		return s.write(ctx, n, func(tx *tx) (error, error) { return nil, tx.probe(n) })
+	}
+	err := probe(padding)
+	if err == nil && padding > 0 {
+		err = probe(0)
+	}
+	if err != nil {
+		return fmt.Errorf("sqlitestore: ping: %w", err)
+	}
 	return nil
 }
 
@@ -90,18 +187,63 @@ func (s *Store) Close() error {
 	}
 	s.closed = true
 	s.writer.stop()
-
-	// The readers go first: the last connection folds the WAL into the database.
-	var errs []error
-	if s.readers != nil {
-		errs = append(errs, s.reads.close(), s.readers.Close())
-	}
-	errs = append(errs, s.writer.close())
-	if s.lock != nil {
-		errs = append(errs, s.lock.release())
-	}
-	if err := errors.Join(errs...); err != nil {
+	if err := s.release(); err != nil {
 		return fmt.Errorf("sqlitestore: close: %w", err)
 	}
 	return nil
+}
+
+// release gives back what Open took. The readers go first: the last connection
+// to close folds the WAL into the database.
+func (s *Store) release() error {
+	var errs []error
+	if s.readers != nil {
+		errs = append(errs, s.readers.Close())
+	}
+	if s.writer != nil {
+		errs = append(errs, s.writer.close())
+	}
+	if s.lock != nil {
+		errs = append(errs, s.lock.release())
+	}
+	return errors.Join(errs...)
+}
+
+// write has the writer goroutine call f in a transaction and returns once that
+// is committed. f answers with a refusal, having written nothing, or fails; it
+// may be called twice, the first transaction having been undone.
+func (s *Store) write(ctx context.Context, size int, f func(*tx) (refusal, fault error)) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return errClosed
+	}
+	return s.writer.do(ctx, size, f)
+}
+
+// view runs a read where the store's reads may run.
+func view[T any](ctx context.Context, s *Store, f func(context.Context, *reads) (T, error)) (T, error) {
+	var zero T
+	if s.readers == nil {
+		var out T
+		// The writer's connection must not be interrupted, hence not ctx.
+		err := s.write(ctx, 0, func(*tx) (refusal, fault error) {
+			out, refusal = f(context.Background(), s.reads)
+			return refusal, nil
+		})
+		if err != nil {
+			return zero, err // out may still be written to
+		}
+		return out, nil
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return zero, errClosed
+	}
+	out, err := f(ctx, s.reads)
+	if err != nil && ctx.Err() != nil {
+		return zero, ctx.Err()
+	}
+	return out, err
 }

@@ -1,0 +1,39 @@
+//go:build unix
+
+package sqlitestore
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+)
+
+// fileLock is held by the process that has a database open. The kernel gives
+// it back when the process dies.
+type fileLock struct{ f *os.File }
+
+func lockFile(path string) (*fileLock, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err != syscall.EINTR {
+			break
+		}
+	}
+	switch err {
+	case nil:
+		return &fileLock{f}, nil
+	case syscall.EWOULDBLOCK:
+		err = fmt.Errorf("%w: another agentd holds %s; stop it or choose another path", ErrLocked, path)
+	default:
+		err = fmt.Errorf("lock %s: %w", path, err)
+	}
+	return nil, errors.Join(err, f.Close())
+}
+
+// release leaves the file: removing it could let two processes in.
+func (l *fileLock) release() error { return l.f.Close() }

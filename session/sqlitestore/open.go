@@ -1,0 +1,160 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/pressly/goose/v3"
+	_ "modernc.org/sqlite" // the driver "sqlite"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// busyMillis is how long a statement waits for a lock. Only a foreign program
+// (a backup, say) can hold one against the writer.
+const busyMillis = 5000
+
+// pageBytes is SQLite's default page size, which the database is made with.
+const pageBytes = 4096
+
+func openMemory(ctx context.Context, _ string, o *options) (*Store, error) {
+	db, err := sql.Open("sqlite", Memory+"?"+writerPragmas(o).Encode())
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{}
+	if s.writer, err = newDatabase(ctx, db, "", o); err != nil {
+		return nil, err
+	}
+	if s.reads, err = prepareReads(ctx, s.writer.conn); err != nil {
+		return nil, errors.Join(err, s.release())
+	}
+	return s, nil
+}
+
+func openFile(ctx context.Context, path string, o *options) (_ *Store, err error) {
+	path, err = filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, err
+	}
+	s := &Store{}
+	if s.lock, err = lockFile(path + ".lock"); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.release())
+		}
+	}()
+	// SQLite would make the file readable by others, and its other files like it.
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.Close(); err != nil {
+		return nil, err
+	}
+
+	db, err := sql.Open("sqlite", dsn(path, writerPragmas(o)))
+	if err != nil {
+		return nil, err
+	}
+	if s.writer, err = newDatabase(ctx, db, path+"-wal", o); err != nil {
+		return nil, err
+	}
+	ro := pragmas("query_only(1)")
+	ro.Set("mode", "ro")
+	if s.readers, err = sql.Open("sqlite", dsn(path, ro)); err != nil {
+		return nil, err
+	}
+	n := max(4, runtime.GOMAXPROCS(0))
+	s.readers.SetMaxOpenConns(n)
+	s.readers.SetMaxIdleConns(n)
+	if s.reads, err = prepareReads(ctx, s.readers); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// newDatabase takes over db and brings its schema up to date.
+func newDatabase(ctx context.Context, db *sql.DB, wal string, o *options) (*writer, error) {
+	// One connection, kept: it holds the pragmas, and in memory the data.
+	db.SetMaxOpenConns(1)
+	db.SetMaxIdleConns(1)
+	if err := migrate(ctx, db, wal != ""); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return newWriter(ctx, db, wal, o)
+}
+
+func migrate(ctx context.Context, db *sql.DB, durable bool) error {
+	var mode string
+	if err := db.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err != nil {
+		return fmt.Errorf("read the journal mode: %w", err)
+	}
+	if durable && mode != "wal" {
+		return fmt.Errorf("journal mode is %q, want wal: the file system must have shared memory, which those on a network lack", mode)
+	}
+	dir, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return err
+	}
+	p, err := goose.NewProvider(goose.DialectSQLite3, db, dir,
+		goose.WithDisableGlobalRegistry(true), goose.WithSlog(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		return fmt.Errorf("migrations: %w", err)
+	}
+	have, want, err := p.GetVersions(ctx)
+	if err != nil {
+		return fmt.Errorf("read the schema version: %w", err)
+	}
+	if have > want {
+		return fmt.Errorf("schema version is %d, this program knows %d: a newer agentd has written the database", have, want)
+	}
+	if _, err := p.Up(ctx); err != nil {
+		return fmt.Errorf("bring the schema from version %d to %d: %w", have, want, err)
+	}
+	return nil
+}
+
+func writerPragmas(o *options) url.Values {
+	list := []string{
+		"journal_mode(WAL)",
+		"synchronous(FULL)",
+		"fullfsync(1)", // where fsync alone does not reach the disk
+		"foreign_keys(1)",
+		fmt.Sprintf("journal_size_limit(%d)", walBytes),
+	}
+	if o.maxBytes > 0 {
+		list = append(list, fmt.Sprintf("max_page_count(%d)", max(1, o.maxBytes/pageBytes)))
+	}
+	return pragmas(list...)
+}
+
+// pragmas returns driver parameters that run the pragmas on each connection.
+func pragmas(list ...string) url.Values {
+	return url.Values{"_pragma": append([]string{fmt.Sprintf("busy_timeout(%d)", busyMillis)}, list...)}
+}
+
+// dsn returns the URI of an absolute path, in which no character is special.
+func dsn(path string, params url.Values) string {
+	path = filepath.ToSlash(path)
+	if !strings.HasPrefix(path, "/") {
+		path = "/" + path // a drive letter
+	}
+	return (&url.URL{Scheme: "file", Path: path, RawQuery: params.Encode()}).String()
+}

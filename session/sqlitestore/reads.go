@@ -1,0 +1,104 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/apzuk3/agentd/session"
+)
+
+// reads is what can be asked. Its methods may be called from any goroutine if
+// it was prepared on a pool.
+type reads struct {
+	getHead, getLog, getShared, getOpenTurns *sql.Stmt
+}
+
+func prepareReads(ctx context.Context, p preparer) (*reads, error) {
+	r := new(reads)
+	return r, prepare(ctx, p, map[**sql.Stmt]string{
+		&r.getHead:   `SELECT id, created_at, last_seq, open_turn FROM sessions WHERE id = ?`,
+		&r.getLog:    `SELECT seq, turn_id, kind, time, data FROM records WHERE session_id = ? AND seq > ? ORDER BY seq LIMIT ?`,
+		&r.getShared: `SELECT key, value FROM shared WHERE scope = ?`,
+		&r.getOpenTurns: `SELECT id, created_at, last_seq, open_turn FROM sessions
+			WHERE open_turn <> '' AND id > ? ORDER BY id LIMIT ?`,
+	})
+}
+
+func (r *reads) head(ctx context.Context, id string) (session.Head, error) {
+	heads, err := query(ctx, r.getHead, scanHead, id)
+	if err != nil {
+		return session.Head{}, err
+	}
+	if len(heads) == 0 {
+		return session.Head{}, session.ErrNoSession
+	}
+	return heads[0], nil
+}
+
+func (r *reads) log(ctx context.Context, id string, after int64, limit int) ([]session.Record, error) {
+	if limit <= 0 {
+		return nil, fmt.Errorf("limit is %d, want at least 1", limit)
+	}
+	recs, err := query(ctx, r.getLog, scanRecord, id, after, limit)
+	if err != nil || len(recs) > 0 {
+		return recs, err
+	}
+	_, err = r.head(ctx, id)
+	return nil, err
+}
+
+func (r *reads) shared(ctx context.Context, scope string) (map[string]json.RawMessage, error) {
+	values, err := query(ctx, r.getShared, func(rows *sql.Rows) (v session.SharedValue, err error) {
+		return v, rows.Scan(&v.Key, (*[]byte)(&v.Value))
+	}, scope)
+	if err != nil {
+		return nil, err
+	}
+	m := make(map[string]json.RawMessage, len(values))
+	for _, v := range values {
+		m[v.Key] = v.Value
+	}
+	return m, nil
+}
+
+func (r *reads) openTurns(ctx context.Context, after string, limit int) ([]session.Head, error) {
+	if limit <= 0 {
+		return nil, fmt.Errorf("limit is %d, want at least 1", limit)
+	}
+	return query(ctx, r.getOpenTurns, scanHead, after, limit)
+}
+
+// query returns all rows.
+func query[T any](ctx context.Context, stmt *sql.Stmt, scan func(*sql.Rows) (T, error), args ...any) (all []T, err error) {
+	rows, err := stmt.QueryContext(ctx, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		v, err := scan(rows)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, v)
+	}
+	return all, rows.Err()
+}
+
+func scanHead(rows *sql.Rows) (h session.Head, err error) {
+	var created int64
+	err = rows.Scan(&h.ID, &created, &h.LastSeq, &h.OpenTurn)
+	h.CreatedAt = time.UnixMicro(created).UTC()
+	return h, err
+}
+
+func scanRecord(rows *sql.Rows) (r session.Record, err error) {
+	var at int64
+	err = rows.Scan(&r.Seq, &r.TurnID, &r.Kind, &at, &r.Data)
+	r.Time = time.UnixMicro(at).UTC()
+	return r, err
+}

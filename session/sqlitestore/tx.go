@@ -1,0 +1,135 @@
+package sqlitestore
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/apzuk3/agentd/session"
+)
+
+// tx is what can be written in a transaction. Its methods answer with a
+// refusal before they have written anything; a fault undoes the transaction.
+// Owned by the writer goroutine.
+type tx struct {
+	state, known, insertSession, insertRecord, setState, setShared, setProbe *sql.Stmt
+}
+
+// preparer is a *sql.DB or a *sql.Conn.
+type preparer interface {
+	PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
+}
+
+// prepare prepares each query into the place it is the key of. The statements
+// live as long as their connections.
+func prepare(ctx context.Context, p preparer, queries map[**sql.Stmt]string) error {
+	for dst, query := range queries {
+		stmt, err := p.PrepareContext(ctx, query)
+		if err != nil {
+			return fmt.Errorf("prepare %q: %w", query, err)
+		}
+		*dst = stmt
+	}
+	return nil
+}
+
+func prepareTx(ctx context.Context, p preparer) (*tx, error) {
+	t := new(tx)
+	return t, prepare(ctx, p, map[**sql.Stmt]string{
+		&t.state:         `SELECT last_seq, open_turn FROM sessions WHERE id = ?`,
+		&t.known:         `SELECT turn_id, kind, time, data FROM records WHERE session_id = ? AND seq = ?`,
+		&t.insertSession: `INSERT INTO sessions (id, created_at) VALUES (?, ?)`,
+		&t.insertRecord:  `INSERT INTO records (session_id, seq, turn_id, kind, time, data) VALUES (?, ?, ?, ?, ?, ?)`,
+		&t.setState:      `UPDATE sessions SET last_seq = ?, open_turn = ? WHERE id = ?`,
+		&t.setShared: `INSERT INTO shared (scope, key, value) VALUES (?, ?, ?)
+			ON CONFLICT (scope, key) DO UPDATE SET value = excluded.value`,
+		&t.setProbe: `UPDATE probe SET counter = counter + 1, padding = zeroblob(?)`,
+	})
+}
+
+func (t *tx) create(id string, at time.Time) (refusal, fault error) {
+	var seq int64
+	var turn string
+	switch err := t.state.QueryRow(id).Scan(&seq, &turn); {
+	case err == nil:
+		return session.ErrSessionExists, nil
+	case !errors.Is(err, sql.ErrNoRows):
+		return nil, err
+	}
+	_, err := t.insertSession.Exec(id, at.UnixMicro())
+	return nil, err
+}
+
+func (t *tx) append(b *session.Batch) (refusal, fault error) {
+	var last int64
+	var turn string
+	err := t.state.QueryRow(b.SessionID).Scan(&last, &turn)
+	if errors.Is(err, sql.ErrNoRows) {
+		return session.ErrNoSession, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if last != b.After {
+		return t.repeated(b, last)
+	}
+	if turn, err = turnAfter(turn, b.Records); err != nil {
+		return err, nil
+	}
+	for i := range b.Records {
+		r := &b.Records[i]
+		_, err := t.insertRecord.Exec(b.SessionID, r.Seq, r.TurnID, string(r.Kind), r.Time.UnixMicro(), blob(r.Data))
+		if err != nil {
+			return nil, fmt.Errorf("record %d: %w", r.Seq, err)
+		}
+	}
+	if _, err := t.setState.Exec(b.After+int64(len(b.Records)), turn, b.SessionID); err != nil {
+		return nil, err
+	}
+	for i := range b.Shared {
+		v := &b.Shared[i]
+		if _, err := t.setShared.Exec(v.Scope, v.Key, blob(v.Value)); err != nil {
+			return nil, fmt.Errorf("shared value %q of %q: %w", v.Key, v.Scope, err)
+		}
+	}
+	return nil, nil
+}
+
+// repeated answers an append to a log that ends elsewhere: it is no refusal if
+// the log holds these very records. Shared values are left alone, for others
+// may have written them since.
+func (t *tx) repeated(b *session.Batch, last int64) (refusal, fault error) {
+	if b.After+int64(len(b.Records)) > last {
+		return fmt.Errorf("%w: it ends at %d", session.ErrConflict, last), nil
+	}
+	for i := range b.Records {
+		r := &b.Records[i]
+		var turn, kind string
+		var at int64
+		var data []byte
+		if err := t.known.QueryRow(b.SessionID, r.Seq).Scan(&turn, &kind, &at, &data); err != nil {
+			return nil, fmt.Errorf("record %d: %w", r.Seq, err)
+		}
+		if turn != r.TurnID || kind != string(r.Kind) || at != r.Time.UnixMicro() || !bytes.Equal(data, r.Data) {
+			return fmt.Errorf("%w: it ends at %d and its record %d is another", session.ErrConflict, last, r.Seq), nil
+		}
+	}
+	return nil, nil
+}
+
+// probe writes padding bytes in place of those of the last probe.
+func (t *tx) probe(padding int) error {
+	_, err := t.setProbe.Exec(padding)
+	return err
+}
+
+// blob returns b, or an empty blob where SQLite would see NULL.
+func blob(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}

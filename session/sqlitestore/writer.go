@@ -1,0 +1,214 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+const (
+	queueLen   = 256      // operations that wait before callers do
+	groupLen   = 128      // operations in one transaction
+	groupBytes = 4 << 20  // of payload in one transaction, after which it is closed
+	walBytes   = 64 << 20 // size of the WAL at which the writer empties it itself
+	probeBytes = 64 << 10 // that Ping writes to see whether there is space again
+)
+
+// op is one thing to write. It belongs to the caller until it is in the queue
+// and to the writer goroutine from then on.
+type op struct {
+	ctx  context.Context // of the caller; an op whose context has ended is not begun
+	size int             // bytes of payload
+	f    func(*tx) (refusal, fault error)
+	// answer has room for the one error, or nil, that the writer sends.
+	answer chan error
+	// result is what f said, kept until the commit.
+	result error
+}
+
+// writer owns the only connection that writes.
+type writer struct {
+	db      *sql.DB   // of one connection
+	conn    *sql.Conn // owned by the goroutine of run
+	tx      *tx       // owned by the goroutine of run
+	wal     string    // path of the WAL, "" in memory
+	walNext int64     // owned by the goroutine of run: WAL size to act on
+	commit  func(commit func() error) error
+
+	queue chan *op // closed by stop
+	done  chan struct{}
+
+	// full is set while the last write has failed for want of space.
+	full atomic.Bool
+	// dead is why there are no more writes; owned by the goroutine of run.
+	dead error
+}
+
+// newWriter takes over db, whose schema is up to date.
+func newWriter(ctx context.Context, db *sql.DB, wal string, o *options) (*writer, error) {
+	w := &writer{
+		db: db, wal: wal, walNext: walBytes, commit: o.commit,
+		queue: make(chan *op, queueLen), done: make(chan struct{}),
+	}
+	var err error
+	if w.conn, err = db.Conn(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("connect: %w", err), db.Close())
+	}
+	if w.tx, err = prepareTx(ctx, w.conn); err != nil {
+		return nil, errors.Join(err, w.close())
+	}
+	return w, nil
+}
+
+// do queues an operation and waits for its answer. The caller sees to it that
+// stop has not been called.
+func (w *writer) do(ctx context.Context, size int, f func(*tx) (refusal, fault error)) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	o := &op{ctx: ctx, size: size, f: f, answer: make(chan error, 1)}
+	select {
+	case w.queue <- o:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case err := <-o.answer:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// stop has run finish what is queued and waits for it.
+func (w *writer) stop() {
+	close(w.queue)
+	<-w.done
+}
+
+// close closes the connection; run must have ended or never have begun.
+func (w *writer) close() error {
+	return errors.Join(w.conn.Close(), w.db.Close())
+}
+
+// run writes until stop.
+func (w *writer) run() {
+	defer close(w.done)
+	for o := range w.queue {
+		group, bytes := []*op{o}, o.size
+	collect:
+		for len(group) < groupLen && bytes < groupBytes {
+			select {
+			case o, ok := <-w.queue:
+				if !ok {
+					break collect
+				}
+				group, bytes = append(group, o), bytes+o.size
+			default:
+				break collect
+			}
+		}
+		w.write(group)
+		w.trim()
+	}
+}
+
+// write answers every operation of the group.
+func (w *writer) write(group []*op) {
+	err := w.dead
+	if err == nil {
+		err = w.transact(group)
+	}
+	if err != nil && w.dead == nil && len(group) > 1 && code(err) != sqlite3.SQLITE_BUSY {
+		for i := range group {
+			w.write(group[i : i+1])
+		}
+		return
+	}
+	for _, o := range group {
+		if err != nil {
+			o.result = err
+		}
+		o.answer <- o.result
+	}
+}
+
+// transact runs the group in one transaction. When it returns an error, nothing
+// has been written, or dead is set.
+func (w *writer) transact(group []*op) error {
+	if err := w.exec("BEGIN IMMEDIATE"); err != nil {
+		return w.failed("begin", err)
+	}
+	for _, o := range group {
+		var fault error
+		if o.result = o.ctx.Err(); o.result == nil {
+			o.result, fault = o.f(w.tx)
+		}
+		if fault != nil {
+			return w.failed("write", fault)
+		}
+	}
+	if err := w.commit(func() error { return w.exec("COMMIT") }); err != nil {
+		return w.failed("commit", err)
+	}
+	w.full.Store(false)
+	return nil
+}
+
+// failed undoes the transaction. Unless SQLite says that the failure has left
+// nothing behind, it also ends all writing.
+func (w *writer) failed(where string, err error) error {
+	err = fmt.Errorf("%s: %w", where, err)
+	// ROLLBACK fails where SQLite has rolled back by itself. Should a transaction
+	// remain in spite of it, the next BEGIN fails and ends all writing.
+	_ = w.exec("ROLLBACK")
+	switch code(err) {
+	case sqlite3.SQLITE_FULL:
+		w.full.Store(true)
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_CONSTRAINT:
+	default:
+		w.dead = fmt.Errorf("the store takes no more writes since one failed and it is not known what is on disk; open it anew: %w", err)
+		return w.dead
+	}
+	return err
+}
+
+// trim empties a WAL that has grown because there was always a reader, which
+// keeps SQLite from starting it over. Failing that, it waits for another
+// walBytes: what is in the WAL is safe.
+func (w *writer) trim() {
+	if w.wal == "" || w.dead != nil {
+		return
+	}
+	info, err := os.Stat(w.wal)
+	if err != nil || info.Size() < w.walNext {
+		return
+	}
+	w.walNext = info.Size() + walBytes
+	if err := w.exec("PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
+		return
+	}
+	if info, err := os.Stat(w.wal); err == nil {
+		w.walNext = info.Size() + walBytes
+	}
+}
+
+// exec runs a statement to its end: nothing may interrupt the writer.
+func (w *writer) exec(query string) error {
+	_, err := w.conn.ExecContext(context.Background(), query)
+	return err
+}
+
+// code returns SQLite's primary result code, or 0 for another's error.
+func code(err error) int {
+	if e, ok := errors.AsType[*sqlite.Error](err); ok {
+		return e.Code() & 0xff
+	}
+	return 0
+}

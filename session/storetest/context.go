@@ -1,0 +1,77 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/apzuk3/agentd/session"
+)
+
+var contextTests = []test{
+	{"Context/HasEnded", func(t *testing.T, s session.Store) {
+		create(t, s, "a")
+		add(t, s, batch("a", started(1, "turn")))
+		cancelled, cancel := context.WithCancel(t.Context())
+		cancel()
+		late, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
+		defer cancel()
+		for _, ctx := range []context.Context{cancelled, late} {
+			for what, call := range calls("b", "a", events(1, 1)) {
+				wantErr(t, what, call(ctx, s), ctx.Err())
+			}
+		}
+		// Nothing stays behind that would keep the next from being done.
+		if _, err := s.Head(t.Context(), "b"); err != nil && !errors.Is(err, session.ErrNoSession) {
+			t.Fatalf("Head: %v", err)
+		}
+		create(t, s, "c")
+		add(t, s, batch("a", events(1, 1)...)) // it may have happened: a repeat
+		wantLog(t, s, "a", append([]session.Record{started(1, "turn")}, events(1, 1)...))
+	}},
+	{"Context/EndsMeanwhile", func(t *testing.T, s session.Store) {
+		// Wherever the end of the context hits, the append has happened or not.
+		create(t, s, "a")
+		var n int64
+		for i := range 200 {
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Duration(i)*2*time.Microsecond, cancel)
+			for what, call := range calls("", "a", events(n, 2)) {
+				if err := call(ctx, s); what != "Create" && err != nil && !errors.Is(err, context.Canceled) {
+					t.Fatalf("%s: error is %v, want %v or none", what, err, context.Canceled)
+				}
+			}
+			cancel()
+			add(t, s, batch("a", events(n, 2)...))
+			n += 2
+		}
+		wantLog(t, s, "a", events(0, int(n)))
+	}},
+}
+
+// calls are all methods that take a context. Create is of fresh, Append of recs
+// to id.
+func calls(fresh, id string, recs []session.Record) map[string]func(context.Context, session.Store) error {
+	return map[string]func(context.Context, session.Store) error{
+		"Create": func(ctx context.Context, s session.Store) error { return s.Create(ctx, fresh, epoch) },
+		"Append": func(ctx context.Context, s session.Store) error { return s.Append(ctx, batch(id, recs...)) },
+		"Ping":   func(ctx context.Context, s session.Store) error { return s.Ping(ctx) },
+		"Head": func(ctx context.Context, s session.Store) error {
+			_, err := s.Head(ctx, id)
+			return err
+		},
+		"Read": func(ctx context.Context, s session.Store) error {
+			_, err := s.Read(ctx, id, 0, 10)
+			return err
+		},
+		"Shared": func(ctx context.Context, s session.Store) error {
+			_, err := s.Shared(ctx, "app")
+			return err
+		},
+		"OpenTurns": func(ctx context.Context, s session.Store) error {
+			_, err := s.OpenTurns(ctx, "", 10)
+			return err
+		},
+	}
+}

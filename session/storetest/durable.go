@@ -1,0 +1,67 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/apzuk3/agentd/session"
+)
+
+// durableTests open the store as often as they like, one at a time.
+var durableTests = []struct {
+	name string
+	run  func(t *testing.T, open func() session.Store)
+}{
+	{"Reopen/KeepsEverything", func(t *testing.T, open func() session.Store) {
+		var log []session.Record
+		for round := range 4 {
+			s := open()
+			if round == 0 {
+				create(t, s, "a", "empty")
+			}
+			wantLog(t, s, "a", log)
+			more := events(int64(len(log)), 50)
+			more[0] = started(more[0].Seq, fmt.Sprintf("t%d", round))
+			more[1].Data = []byte{0, 0xff, byte(round)}
+			if round < 3 {
+				more[49] = ended(more[49].Seq, fmt.Sprintf("t%d", round))
+			}
+			b := batch("a", more...)
+			b.Shared = []session.SharedValue{{Scope: "app", Key: "round", Value: fmt.Append(nil, round)}}
+			add(t, s, b)
+			log = append(log, more...)
+			closeStore(t, s)
+		}
+		s := open()
+		defer closeStore(t, s)
+		wantLog(t, s, "a", log)
+		wantLog(t, s, "empty", nil)
+		wantShared(t, s, "app", map[string]string{"round": "3"})
+		wantOpen(t, s, "", 10, session.Head{ID: "a", CreatedAt: epoch, LastSeq: 200, OpenTurn: "t3"})
+		wantErr(t, "Create of a session from before", s.Create(t.Context(), "a", epoch), session.ErrSessionExists)
+	}},
+	{"Reopen/RepeatAndConflict", func(t *testing.T, open func() session.Store) {
+		s := open()
+		create(t, s, "a")
+		add(t, s, batch("a", started(1, "turn"), events(1, 1)[0]))
+		closeStore(t, s)
+
+		s = open()
+		defer closeStore(t, s)
+		add(t, s, batch("a", started(1, "turn"), events(1, 1)[0]))
+		other := events(1, 1)
+		other[0].Data = []byte(`"another"`)
+		wantErr(t, "Append of another record 2", s.Append(t.Context(), batch("a", other...)), session.ErrConflict)
+		wantRefused(t, "start of a second turn", s.Append(t.Context(), batch("a", started(3, "t2"))))
+		add(t, s, batch("a", ended(3, "turn")))
+		wantLog(t, s, "a", slices.Concat([]session.Record{started(1, "turn")}, events(1, 1), []session.Record{ended(3, "turn")}))
+	}},
+}
+
+func closeStore(t testing.TB, s session.Store) {
+	t.Helper()
+	if err := s.Close(); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+}

@@ -1,0 +1,146 @@
+package storetest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/apzuk3/agentd/session"
+)
+
+// epoch is when the suite's sessions were made.
+var epoch = time.Date(2031, 2, 3, 4, 5, 6, 789012000, time.UTC)
+
+// pageSize is how many records all reads at a time, so that it pages.
+const pageSize = 777
+
+func create(t testing.TB, s session.Store, ids ...string) {
+	t.Helper()
+	for _, id := range ids {
+		if err := s.Create(t.Context(), id, epoch); err != nil {
+			t.Fatalf("Create(%q): %v", id, err)
+		}
+	}
+}
+
+// events returns n records that follow after.
+func events(after int64, n int) []session.Record {
+	recs := make([]session.Record, n)
+	for i := range recs {
+		seq := after + int64(i) + 1
+		recs[i] = session.Record{
+			Seq: seq, TurnID: "turn", Kind: session.KindEvent,
+			Time: epoch.Add(time.Duration(seq) * time.Millisecond),
+			Data: fmt.Appendf(nil, `{"n":%d}`, seq),
+		}
+	}
+	return recs
+}
+
+// batch returns an append of recs, which tell where the log ends.
+func batch(id string, recs ...session.Record) session.Batch {
+	return session.Batch{SessionID: id, After: recs[0].Seq - 1, Records: recs}
+}
+
+func started(seq int64, turn string) session.Record {
+	return session.Record{Seq: seq, TurnID: turn, Kind: session.KindTurnStarted, Time: epoch, Data: []byte(`{}`)}
+}
+
+func ended(seq int64, turn string) session.Record {
+	return session.Record{Seq: seq, TurnID: turn, Kind: session.KindTurnEnded, Time: epoch, Data: []byte(`{}`)}
+}
+
+func add(t testing.TB, s session.Store, b session.Batch) {
+	t.Helper()
+	if err := s.Append(t.Context(), b); err != nil {
+		t.Fatalf("Append(%q after %d): %v", b.SessionID, b.After, err)
+	}
+}
+
+// all reads a whole log in pages and checks that each is full but the last.
+func all(t testing.TB, s session.Store, id string) []session.Record {
+	t.Helper()
+	var log []session.Record
+	for {
+		page, err := s.Read(t.Context(), id, int64(len(log)), pageSize)
+		if err != nil {
+			t.Fatalf("Read(%q after %d): %v", id, len(log), err)
+		}
+		if len(page) > pageSize {
+			t.Fatalf("Read(%q after %d) returned %d records, the limit is %d", id, len(log), len(page), pageSize)
+		}
+		log = append(log, page...)
+		if len(page) < pageSize {
+			return log
+		}
+	}
+}
+
+// wantLog checks the whole log of a session and that its head agrees.
+func wantLog(t testing.TB, s session.Store, id string, want []session.Record) {
+	t.Helper()
+	wantRecords(t, all(t, s, id), want)
+	open := ""
+	for _, r := range want {
+		switch r.Kind {
+		case session.KindTurnStarted:
+			open = r.TurnID
+		case session.KindTurnEnded:
+			open = ""
+		}
+	}
+	wantHead(t, s, session.Head{ID: id, CreatedAt: epoch, LastSeq: int64(len(want)), OpenTurn: open})
+}
+
+func wantHead(t testing.TB, s session.Store, want session.Head) {
+	t.Helper()
+	got, err := s.Head(t.Context(), want.ID)
+	if err != nil || got != want {
+		t.Fatalf("Head(%q) = %+v, %v, want %+v", want.ID, got, err, want)
+	}
+}
+
+// wantRecords compares up to the precision that is promised.
+func wantRecords(t testing.TB, got, want []session.Record) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("got %d records, want %d", len(got), len(want))
+	}
+	for i := range want {
+		if !same(got[i], want[i]) {
+			t.Fatalf("record at place %d is\n%s, want\n%s", i, show(got[i]), show(want[i]))
+		}
+	}
+}
+
+// same tells whether got is what a store returns for want. A time is in UTC and
+// cut to the microsecond, not rounded.
+func same(got, want session.Record) bool {
+	return got.Seq == want.Seq && got.TurnID == want.TurnID && got.Kind == want.Kind &&
+		got.Time == want.Time.UTC().Truncate(time.Microsecond) && bytes.Equal(got.Data, want.Data)
+}
+
+// show cuts long data.
+func show(r session.Record) string {
+	data := r.Data[:min(len(r.Data), 64)]
+	return fmt.Sprintf("{seq %d, turn %q, kind %q, time %v, %d bytes of data %q}", r.Seq, r.TurnID, r.Kind, r.Time, len(r.Data), data)
+}
+
+func wantErr(t testing.TB, what string, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Fatalf("%s: error is %v, want %v", what, err, want)
+	}
+}
+
+// wantRefused checks an error that is none of those with a name.
+func wantRefused(t testing.TB, what string, err error) {
+	t.Helper()
+	if err == nil || slices.ContainsFunc([]error{session.ErrConflict, session.ErrNoSession, session.ErrSessionExists},
+		func(named error) bool { return errors.Is(err, named) }) {
+		t.Fatalf("%s: error is %v, want one that says what is malformed", what, err)
+	}
+}

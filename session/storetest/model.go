@@ -1,0 +1,174 @@
+package storetest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/apzuk3/agentd/session"
+)
+
+// model is the contract in its plainest form: what a store is compared with.
+type model struct {
+	mu       sync.Mutex // protects the fields below
+	sessions map[string]*modelSession
+	values   map[string]map[string]json.RawMessage
+}
+
+type modelSession struct {
+	created time.Time
+	open    string
+	log     []session.Record
+}
+
+func newModel() *model {
+	return &model{sessions: map[string]*modelSession{}, values: map[string]map[string]json.RawMessage{}}
+}
+
+var errMalformed = errors.New("storetest: malformed")
+
+func (m *model) Create(ctx context.Context, id string, at time.Time) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case id == "":
+		return errMalformed
+	case m.sessions[id] != nil:
+		return session.ErrSessionExists
+	}
+	m.sessions[id] = &modelSession{created: at.UTC().Truncate(time.Microsecond)}
+	return nil
+}
+
+func (m *model) Append(ctx context.Context, b session.Batch) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if !wellFormed(b) {
+		return errMalformed
+	}
+	s := m.sessions[b.SessionID]
+	if s == nil {
+		return session.ErrNoSession
+	}
+	if b.After != int64(len(s.log)) {
+		end := b.After + int64(len(b.Records))
+		if end <= int64(len(s.log)) && slices.EqualFunc(s.log[b.After:end], b.Records, same) {
+			return nil
+		}
+		return session.ErrConflict
+	}
+	open := s.open
+	for _, r := range b.Records {
+		switch {
+		case r.Kind == session.KindTurnStarted && open == "":
+			open = r.TurnID
+		case r.Kind == session.KindTurnEnded && open == r.TurnID:
+			open = ""
+		case r.Kind == session.KindTurnStarted, r.Kind == session.KindTurnEnded:
+			return errMalformed
+		}
+	}
+	s.open = open
+	for _, r := range b.Records {
+		r.Time = r.Time.UTC().Truncate(time.Microsecond)
+		r.Data = bytes.Clone(r.Data)
+		s.log = append(s.log, r)
+	}
+	for _, v := range b.Shared {
+		if m.values[v.Scope] == nil {
+			m.values[v.Scope] = map[string]json.RawMessage{}
+		}
+		m.values[v.Scope][v.Key] = slices.Clone(v.Value)
+	}
+	return nil
+}
+
+// wellFormed checks what does not depend on the log.
+func wellFormed(b session.Batch) bool {
+	ok := b.After >= 0 && len(b.Records) > 0
+	for i, r := range b.Records {
+		ok = ok && r.Seq == b.After+int64(i)+1
+		switch r.Kind {
+		case session.KindTurnStarted, session.KindTurnEnded:
+			ok = ok && r.TurnID != ""
+		case session.KindEvent, session.KindToolCall, session.KindToolResult:
+		default:
+			return false
+		}
+	}
+	for _, v := range b.Shared {
+		ok = ok && v.Scope != "" && json.Valid(v.Value)
+	}
+	return ok
+}
+
+func (m *model) Head(ctx context.Context, id string) (session.Head, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.sessions[id]
+	switch {
+	case ctx.Err() != nil:
+		return session.Head{}, ctx.Err()
+	case s == nil:
+		return session.Head{}, session.ErrNoSession
+	}
+	return s.head(id), nil
+}
+
+func (s *modelSession) head(id string) session.Head {
+	return session.Head{ID: id, CreatedAt: s.created, LastSeq: int64(len(s.log)), OpenTurn: s.open}
+}
+
+func (m *model) Read(ctx context.Context, id string, after int64, limit int) ([]session.Record, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.sessions[id]
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case limit <= 0:
+		return nil, errMalformed
+	case s == nil:
+		return nil, session.ErrNoSession
+	}
+	rest := s.log[min(after, int64(len(s.log))):]
+	return slices.Clone(rest[:min(limit, len(rest))]), nil
+}
+
+func (m *model) Shared(ctx context.Context, scope string) (map[string]json.RawMessage, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.values[scope]), ctx.Err()
+}
+
+func (m *model) OpenTurns(ctx context.Context, after string, limit int) ([]session.Head, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case limit <= 0:
+		return nil, errMalformed
+	}
+	var heads []session.Head
+	for _, id := range slices.Sorted(maps.Keys(m.sessions)) {
+		if s := m.sessions[id]; s.open != "" && id > after && len(heads) < limit {
+			heads = append(heads, s.head(id))
+		}
+	}
+	return heads, nil
+}
+
+func (*model) Ping(ctx context.Context) error { return ctx.Err() }
+
+func (*model) Close() error { return nil }

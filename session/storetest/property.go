@@ -1,0 +1,171 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/apzuk3/agentd/session"
+	"pgregory.net/rapid"
+)
+
+var modelTests = []test{
+	{"Model", func(t *testing.T, s session.Store) {
+		run := 0
+		rapid.Check(t, func(rt *rapid.T) {
+			// One store serves all runs: each has ids, above those of the runs before,
+			// and scopes of its own.
+			run++
+			c := &comparison{t: rt, store: s, model: newModel(), prefix: fmt.Sprintf("run%06d-", run)}
+			rt.Repeat(map[string]func(*rapid.T){
+				"":          func(*rapid.T) {},
+				"create":    c.create,
+				"append":    c.append,
+				"repeat":    c.repeat,
+				"head":      c.head,
+				"read":      c.read,
+				"shared":    c.shared,
+				"openTurns": c.openTurns,
+			})
+			c.everything()
+		})
+	}},
+}
+
+// comparison does the same to a store and to the model.
+type comparison struct {
+	t      *rapid.T
+	store  session.Store
+	model  *model
+	prefix string
+	tried  []session.Batch // for repeat
+}
+
+func (c *comparison) id(t *rapid.T) string {
+	return c.prefix + rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "id")
+}
+
+func (c *comparison) scope(t *rapid.T) string {
+	return c.prefix + rapid.SampledFrom([]string{"app", "user:u"}).Draw(t, "scope")
+}
+
+func (c *comparison) create(t *rapid.T) {
+	id := c.id(t)
+	at := epoch.Add(time.Duration(rapid.IntRange(0, 5000).Draw(t, "nanoseconds")))
+	c.agree("Create", c.store.Create(c.t.Context(), id, at), c.model.Create(c.t.Context(), id, at))
+}
+
+// append draws a batch that mostly fits: now and then it is after another
+// record, numbered wrongly, or of a turn that cannot start or end.
+func (c *comparison) append(t *rapid.T) {
+	b := session.Batch{SessionID: c.id(t)}
+	if head, err := c.model.Head(c.t.Context(), b.SessionID); err == nil {
+		b.After = max(0, head.LastSeq+rapid.SampledFrom([]int64{0, 0, 0, 0, 0, 0, -1, -2, 1}).Draw(t, "off"))
+	}
+	kinds := []session.Kind{session.KindEvent, session.KindToolResult, session.KindTurnStarted, session.KindTurnEnded, session.KindTurnEnded}
+	for i := range rapid.IntRange(1, 4).Draw(t, "records") {
+		b.Records = append(b.Records, session.Record{
+			Seq:    b.After + int64(i) + 1,
+			TurnID: rapid.SampledFrom([]string{"t", "t", "t", "u"}).Draw(t, "turn"),
+			Kind:   rapid.SampledFrom(kinds).Draw(t, "kind"),
+			Time:   epoch.Add(time.Duration(rapid.IntRange(0, 1500).Draw(t, "nanoseconds"))),
+			Data:   rapid.SliceOfN(rapid.Byte(), 0, 3).Draw(t, "data"),
+		})
+	}
+	if rapid.IntRange(0, 9).Draw(t, "spoil") == 0 {
+		b.Records[len(b.Records)-1].Seq++
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "values") {
+		b.Shared = append(b.Shared, session.SharedValue{
+			Scope: c.scope(t),
+			Key:   rapid.SampledFrom([]string{"k", "l"}).Draw(t, "key"),
+			Value: fmt.Append(nil, rapid.IntRange(0, 99).Draw(t, "value")),
+		})
+	}
+	c.tried = append(c.tried, b)
+	c.agree("Append", c.store.Append(c.t.Context(), b), c.model.Append(c.t.Context(), b))
+}
+
+// repeat does an earlier append again, perhaps a part of it.
+func (c *comparison) repeat(t *rapid.T) {
+	if len(c.tried) == 0 {
+		t.Skip("nothing to repeat")
+	}
+	b := rapid.SampledFrom(c.tried).Draw(t, "batch")
+	from := rapid.IntRange(0, len(b.Records)-1).Draw(t, "from")
+	b.After += int64(from)
+	b.Records = b.Records[from:]
+	c.agree("repeated Append", c.store.Append(c.t.Context(), b), c.model.Append(c.t.Context(), b))
+}
+
+func (c *comparison) head(t *rapid.T) {
+	id := c.id(t)
+	got, err := c.store.Head(c.t.Context(), id)
+	want, wantErr := c.model.Head(c.t.Context(), id)
+	c.agree("Head", err, wantErr)
+	if got != want {
+		c.t.Fatalf("Head(%q) = %+v, want %+v", id, got, want)
+	}
+}
+
+func (c *comparison) read(t *rapid.T) {
+	c.compareLog(c.id(t), rapid.Int64Range(0, 20).Draw(t, "after"), rapid.IntRange(0, 20).Draw(t, "limit"))
+}
+
+func (c *comparison) compareLog(id string, after int64, limit int) {
+	got, err := c.store.Read(c.t.Context(), id, after, limit)
+	want, wantErr := c.model.Read(c.t.Context(), id, after, limit)
+	c.agree("Read", err, wantErr)
+	if !slices.EqualFunc(got, want, same) {
+		c.t.Fatalf("Read(%q after %d, limit %d) = %v, want %v", id, after, limit, got, want)
+	}
+}
+
+func (c *comparison) shared(t *rapid.T) { c.compareShared(c.scope(t)) }
+
+func (c *comparison) compareShared(scope string) {
+	got, err := c.store.Shared(c.t.Context(), scope)
+	want, wantErr := c.model.Shared(c.t.Context(), scope)
+	c.agree("Shared", err, wantErr)
+	if fmt.Sprintf("%s", got) != fmt.Sprintf("%s", want) { // fmt sorts the keys
+		c.t.Fatalf("Shared(%q) = %s, want %s", scope, got, want)
+	}
+}
+
+func (c *comparison) openTurns(t *rapid.T) {
+	c.compareOpenTurns(c.prefix+rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "after"), rapid.IntRange(1, 4).Draw(t, "limit"))
+}
+
+func (c *comparison) compareOpenTurns(after string, limit int) {
+	got, err := c.store.OpenTurns(c.t.Context(), after, limit)
+	want, wantErr := c.model.OpenTurns(c.t.Context(), after, limit)
+	c.agree("OpenTurns", err, wantErr)
+	if !slices.Equal(got, want) {
+		c.t.Fatalf("OpenTurns(%q, %d) = %+v, want %+v", after, limit, got, want)
+	}
+}
+
+// everything compares all that can be seen.
+func (c *comparison) everything() {
+	for _, name := range []string{"a", "b", "c"} {
+		c.compareLog(c.prefix+name, 0, 1000)
+	}
+	c.compareShared(c.prefix + "app")
+	c.compareShared(c.prefix + "user:u")
+	c.compareOpenTurns(c.prefix, 10)
+}
+
+// agree compares errors: both none, both the same of those that have a name, or
+// both without one.
+func (c *comparison) agree(what string, got, want error) {
+	for _, named := range []error{session.ErrConflict, session.ErrNoSession, session.ErrSessionExists} {
+		if errors.Is(got, named) != errors.Is(want, named) {
+			c.t.Fatalf("%s: error is %v, want %v", what, got, want)
+		}
+	}
+	if (got == nil) != (want == nil) {
+		c.t.Fatalf("%s: error is %v, want %v", what, got, want)
+	}
+}

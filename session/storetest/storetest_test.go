@@ -1,0 +1,246 @@
+package storetest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/apzuk3/agentd/session"
+)
+
+func TestModel(t *testing.T) {
+	Run(t, func(*testing.T) session.Store { return newModel() })
+}
+
+func TestModelDurable(t *testing.T) {
+	RunDurable(t, keepModels())
+}
+
+// keepModels opens the same model for the same directory.
+func keepModels() func(*testing.T, string) session.Store {
+	kept := map[string]*model{}
+	return func(_ *testing.T, dir string) session.Store {
+		if kept[dir] == nil {
+			kept[dir] = newModel()
+		}
+		return kept[dir]
+	}
+}
+
+// faulty is a store that breaks one promise.
+type faulty struct {
+	*model
+	appended func(m *model, b session.Batch) error
+	read     func([]session.Record) []session.Record
+	head     func(session.Head) session.Head
+	shared   func(map[string]json.RawMessage) map[string]json.RawMessage
+	opened   func([]session.Head) []session.Head
+	create   func(err error) error
+	refused  func(err error) error
+	deaf     bool // to contexts
+}
+
+func (f faulty) ctx(ctx context.Context) context.Context {
+	if f.deaf {
+		return context.WithoutCancel(ctx)
+	}
+	return ctx
+}
+
+func (f faulty) Create(ctx context.Context, id string, at time.Time) error {
+	err := f.model.Create(f.ctx(ctx), id, at)
+	if f.create != nil {
+		err = f.create(err)
+	}
+	return err
+}
+
+func (f faulty) Append(ctx context.Context, b session.Batch) error {
+	if f.appended != nil {
+		if err := f.appended(f.model, b); !errors.Is(err, errors.ErrUnsupported) {
+			return err
+		}
+	}
+	err := f.model.Append(f.ctx(ctx), b)
+	if err != nil && f.refused != nil {
+		err = f.refused(err)
+	}
+	return err
+}
+
+func (f faulty) Read(ctx context.Context, id string, after int64, limit int) ([]session.Record, error) {
+	recs, err := f.model.Read(f.ctx(ctx), id, after, limit)
+	if f.read != nil {
+		recs = f.read(recs)
+	}
+	return recs, err
+}
+
+func (f faulty) Head(ctx context.Context, id string) (session.Head, error) {
+	h, err := f.model.Head(f.ctx(ctx), id)
+	if err == nil && f.head != nil {
+		h = f.head(h)
+	}
+	return h, err
+}
+
+func (f faulty) Shared(ctx context.Context, scope string) (map[string]json.RawMessage, error) {
+	m, err := f.model.Shared(f.ctx(ctx), scope)
+	if f.shared != nil {
+		m = f.shared(m)
+	}
+	return m, err
+}
+
+func (f faulty) OpenTurns(ctx context.Context, after string, limit int) ([]session.Head, error) {
+	heads, err := f.model.OpenTurns(f.ctx(ctx), after, limit)
+	if f.opened != nil {
+		heads = f.opened(heads)
+	}
+	return heads, err
+}
+
+// faults are promises broken one at a time; the suite has to notice each.
+var faults = map[string]faulty{
+	"append overwrites": {appended: func(m *model, b session.Batch) error {
+		m.mu.Lock()
+		if s := m.sessions[b.SessionID]; s != nil && b.After < int64(len(s.log)) && b.After >= 0 {
+			s.log = s.log[:b.After]
+		}
+		m.mu.Unlock()
+		return errors.ErrUnsupported
+	}},
+	"part of a batch": {appended: func(m *model, b session.Batch) error {
+		if len(b.Records) > 400 {
+			b.Records = b.Records[:400]
+		}
+		return m.Append(context.Background(), b)
+	}},
+	"conflict writes shared": {appended: func(m *model, b session.Batch) error {
+		err := m.Append(context.Background(), b)
+		if errors.Is(err, session.ErrConflict) {
+			m.mu.Lock()
+			for _, v := range b.Shared {
+				m.values[v.Scope] = map[string]json.RawMessage{v.Key: v.Value}
+			}
+			m.mu.Unlock()
+		}
+		return err
+	}},
+	"repeat refused": {appended: func(m *model, b session.Batch) error {
+		head, err := m.Head(context.Background(), b.SessionID)
+		if err == nil && len(b.Records) > 0 && b.After >= 0 && b.After < head.LastSeq && wellFormed(b) {
+			return session.ErrConflict
+		}
+		return errors.ErrUnsupported
+	}},
+	"every repeat accepted": {refused: func(err error) error {
+		if errors.Is(err, session.ErrConflict) {
+			return nil
+		}
+		return err
+	}},
+	"malformed is conflict":  {refused: func(error) error { return session.ErrConflict }},
+	"malformed is accepted":  {refused: func(err error) error { return ignore(err, errMalformed) }},
+	"unknown is conflict":    {refused: func(err error) error { return swap(err, session.ErrNoSession, session.ErrConflict) }},
+	"create twice":           {create: func(err error) error { return ignore(err, session.ErrSessionExists) }},
+	"limit ignored":          {read: func(r []session.Record) []session.Record { return append(r, r...) }},
+	"record lost":            {read: func(r []session.Record) []session.Record { return slices.Delete(r, min(len(r), 8), min(len(r), 9)) }},
+	"last of many lost":      {read: func(r []session.Record) []session.Record { return r[:min(len(r), 700)] }},
+	"order":                  {read: func(r []session.Record) []session.Record { slices.Reverse(r); return r }},
+	"data cut at NUL":        {read: eachRecord(func(r *session.Record) { r.Data = cutNUL(r.Data) })},
+	"large data cut":         {read: eachRecord(func(r *session.Record) { r.Data = r.Data[:min(len(r.Data), 1<<20)] })},
+	"time in seconds":        {read: eachRecord(func(r *session.Record) { r.Time = r.Time.Truncate(time.Second) })},
+	"time in milliseconds":   {read: eachRecord(func(r *session.Record) { r.Time = r.Time.Truncate(time.Millisecond) })},
+	"time local":             {read: eachRecord(func(r *session.Record) { r.Time = r.Time.In(time.FixedZone("x", 60)) })},
+	"kind lost":              {read: eachRecord(func(r *session.Record) { r.Kind = session.KindEvent })},
+	"turn lost":              {read: eachRecord(func(r *session.Record) { r.TurnID = "turn" })},
+	"open turn never set":    {head: func(h session.Head) session.Head { h.OpenTurn = ""; return h }},
+	"creation time lost":     {head: func(h session.Head) session.Head { h.CreatedAt = epoch; return h }},
+	"last seq behind":        {head: func(h session.Head) session.Head { h.LastSeq = min(h.LastSeq, 5); return h }},
+	"shared lost":            {shared: func(map[string]json.RawMessage) map[string]json.RawMessage { return nil }},
+	"open turns unordered":   {opened: func(h []session.Head) []session.Head { slices.Reverse(h); return h }},
+	"open turns incomplete":  {opened: func(h []session.Head) []session.Head { return h[:min(len(h), 3)] }},
+	"contexts not respected": {deaf: true},
+}
+
+func eachRecord(f func(*session.Record)) func([]session.Record) []session.Record {
+	return func(recs []session.Record) []session.Record {
+		for i := range recs {
+			f(&recs[i])
+		}
+		return recs
+	}
+}
+
+func cutNUL(b []byte) []byte {
+	if i := slices.Index(b, 0); i >= 0 {
+		return b[:i]
+	}
+	return b
+}
+
+func ignore(err, target error) error {
+	if errors.Is(err, target) {
+		return nil
+	}
+	return err
+}
+
+func swap(err, from, to error) error {
+	if errors.Is(err, from) {
+		return to
+	}
+	return err
+}
+
+const faultEnv = "STORETEST_FAULT"
+
+// TestSuiteNoticesFaults runs the suite on each faulty store in a process of
+// its own, where it must fail.
+func TestSuiteNoticesFaults(t *testing.T) {
+	for name := range faults {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFaulty$", "-rapid.nofailfile", "-test.failfast")
+			cmd.Env = append(os.Environ(), faultEnv+"="+name)
+			out, err := cmd.CombinedOutput()
+			if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 1 {
+				t.Errorf("the suite ends with %v, want exit status 1; it said:\n%s", err, out)
+			}
+		})
+	}
+}
+
+// TestFaulty is the child of TestSuiteNoticesFaults.
+func TestFaulty(t *testing.T) {
+	name, ok := os.LookupEnv(faultEnv)
+	if !ok {
+		return
+	}
+	Run(t, func(*testing.T) session.Store {
+		f := faults[name]
+		f.model = newModel()
+		return f
+	})
+}
+
+// TestDurableSuiteNoticesLoss is like TestSuiteNoticesFaults for a store that
+// forgets.
+func TestDurableSuiteNoticesLoss(t *testing.T) {
+	if os.Getenv(faultEnv) != "" {
+		RunDurable(t, func(*testing.T, string) session.Store { return newModel() })
+		return
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDurableSuiteNoticesLoss$")
+	cmd.Env = append(os.Environ(), faultEnv+"=loss")
+	out, err := cmd.CombinedOutput()
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 1 {
+		t.Errorf("the suite ends with %v, want exit status 1; it said:\n%s", err, out)
+	}
+}
