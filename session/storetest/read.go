@@ -43,8 +43,8 @@ var readTests = []test{
 		log := events(0, 10_000)
 		for part := range slices.Chunk(log, 500) {
 			add(t, s, batch("a", part...))
-			add(t, s, batch("b", part...))
 		}
+		add(t, s, batch("b", events(0, 1000)...))
 		wantLog(t, s, "a", log)
 	}},
 	{"Read/SeesWhatWasAcknowledged", func(t *testing.T, s session.Store) {
