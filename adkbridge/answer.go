@@ -1,0 +1,315 @@
+package adkbridge
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"html"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+
+	"google.golang.org/adk/v2/agent"
+	adkmodel "google.golang.org/adk/v2/model"
+	"google.golang.org/genai"
+
+	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/session"
+)
+
+// answer is a complete answer of a model.
+type answer struct {
+	author, branch string
+	content        *genai.Content // not nil
+	finish         genai.FinishReason
+	model          string
+	meta           *meta
+}
+
+// agentModel is the model of one agent as ADK calls it.
+type agentModel struct {
+	t *turn
+	n *node
+}
+
+// Name is the model's name.
+func (m *agentModel) Name() string { return m.n.modelName }
+
+// GenerateContent makes one model call and yields its complete answer. ADK runs
+// the answer's tool calls, and the agent it transfers to, within that yield, so
+// nothing is held by then.
+func (m *agentModel) GenerateContent(ctx context.Context, req *adkmodel.LLMRequest, _ bool) iter.Seq2[*adkmodel.LLMResponse, error] {
+	return func(yield func(*adkmodel.LLMResponse, error) bool) {
+		a, err := m.answer(ctx, req)
+		if err != nil {
+			m.t.stop(err)
+			yield(nil, err)
+			return
+		}
+		yield(&adkmodel.LLMResponse{
+			Content:        a.content,
+			FinishReason:   a.finish,
+			ModelVersion:   a.model,
+			TurnComplete:   true,
+			UsageMetadata:  usageMetadata(a.meta.Usage),
+			CustomMetadata: map[string]any{metaKey: a.meta},
+		}, nil)
+	}
+}
+
+// answer gets the next answer, from the log if it holds it.
+func (m *agentModel) answer(ctx context.Context, req *adkmodel.LLMRequest) (*answer, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	ic, ok := ctx.(agent.InvocationContext)
+	if !ok {
+		return nil, fmt.Errorf("%s: model called outside of a run (%T)", m.n.at(), ctx)
+	}
+	t, branch := m.t, ic.Branch()
+	key, logged, err := t.nextCall(m.n, branch)
+	if err != nil {
+		return nil, err
+	}
+	if logged != nil {
+		a := &answer{
+			author: m.n.name, branch: branch, content: logged.Content,
+			finish: logged.FinishReason, model: logged.ModelVersion,
+			meta: &logged.CustomMetadata.Agentd,
+		}
+		if a.content == nil {
+			a.content = &genai.Content{Role: genai.RoleModel}
+		}
+		m.judge(a, req)
+		return a, m.count(a)
+	}
+	m.prepare(req.Config)
+	resp, err := m.generate(ctx, &model.Request{
+		Contents: t.hist.prompt(m.n.name, branch),
+		Config:   req.Config,
+	}, messageID(t.run.TurnID(), key))
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return nil, modelError(m.n, err)
+	}
+	a := m.mint(resp, key, branch)
+	a.meta.Calls = m.judge(a, req)
+	a.meta.Last = len(callsOf(a.content)) == 0 && !onlyThoughts(a.content) && m.n.speaksOnce()
+	t.mu.Lock()
+	t.made = append(t.made, a)
+	t.mu.Unlock()
+	return a, m.count(a)
+}
+
+// nextCall numbers a model call, and returns its answer if the log holds it.
+func (t *turn) nextCall(n *node, branch string) (key string, logged *stored, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.stopped {
+		return "", nil, errStopped
+	}
+	if t.calls++; t.calls > t.limits.ModelCalls {
+		return "", nil, session.Errorf(codeLimit, "%s: the turn has made %d model calls, more are not allowed", n.at(), t.limits.ModelCalls)
+	}
+	at := n.name + "|" + branch
+	key = fmt.Sprintf("%s#%d", at, t.step[at])
+	t.step[at]++
+	return key, t.answers[key], nil
+}
+
+// prepare completes a request's configuration. It is this call's own.
+func (m *agentModel) prepare(cfg *genai.GenerateContentConfig) {
+	cfg.Tools = append(cfg.Tools, m.n.builtins...)
+	// ADK renders the list of agents to transfer to as HTML.
+	if cfg.SystemInstruction == nil {
+		return
+	}
+	for _, p := range cfg.SystemInstruction.Parts {
+		if at := strings.LastIndex(p.Text, transferMarker); at >= 0 && len(m.n.targets()) > 0 {
+			p.Text = p.Text[:at] + html.UnescapeString(p.Text[at:])
+		}
+	}
+}
+
+// transferMarker begins ADK's list of agents to transfer to.
+const transferMarker = "\nYou have a list of other agents to transfer to:\n"
+
+// generate calls the model; a panic of it becomes an error.
+func (m *agentModel) generate(ctx context.Context, req *model.Request, messageID string) (resp *model.Response, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			resp, err = nil, panicError("the model", p)
+		}
+	}()
+	resp, err = m.n.model.LLM.Generate(ctx, req, func(d model.Delta) {
+		m.t.run.Delta(session.Delta{MessageID: messageID, Path: m.n.path, Text: d.Text, Thought: d.Thought})
+	})
+	if err == nil && resp == nil {
+		err = fmt.Errorf("the model returned neither an answer nor an error")
+	}
+	return resp, err
+}
+
+// mint makes an answer of a response. Every call gets an id that is unique in
+// the session. What the adapter returned is not changed.
+func (m *agentModel) mint(resp *model.Response, key, branch string) *answer {
+	usage := &session.Usage{
+		Prompt:     resp.Usage.Prompt,
+		Completion: resp.Usage.Completion,
+		Cached:     resp.Usage.Cached,
+		Thoughts:   resp.Usage.Thoughts,
+		Total:      resp.Usage.Total,
+		Calls:      1,
+	}
+	if m.n.model.Cost != nil {
+		usage.CostUSD = m.n.model.Cost(resp.Usage)
+	}
+	a := &answer{
+		author: m.n.name, branch: branch,
+		content: &genai.Content{Role: genai.RoleModel},
+		finish:  resp.FinishReason, model: resp.Model,
+		meta: &meta{LLM: key, Path: m.n.path, Usage: usage},
+	}
+	if resp.Content == nil {
+		return a
+	}
+	for _, p := range resp.Content.Parts {
+		if emptyPart(p) {
+			continue
+		}
+		if p.FunctionCall != nil {
+			p = ownCall(p)
+		}
+		a.content.Parts = append(a.content.Parts, p)
+	}
+	return a
+}
+
+// ownCall is a function call under an id of ours. The provider's id stays with
+// it for the adapter.
+func ownCall(p *genai.Part) *genai.Part {
+	part, call := *p, *p.FunctionCall
+	if call.ID != "" {
+		part.PartMetadata = maps.Clone(part.PartMetadata)
+		if part.PartMetadata == nil {
+			part.PartMetadata = map[string]any{}
+		}
+		part.PartMetadata[model.MetaCallID] = call.ID
+	}
+	call.ID = "call_" + strings.ToLower(rand.Text())
+	if call.Args == nil {
+		call.Args = map[string]any{}
+	}
+	// ADK acts on these names by itself, whether or not such a tool exists.
+	if call.Name == modelResultTool || call.Name == stopStreamTool {
+		call.Name = "unknown_" + call.Name
+	}
+	part.FunctionCall = &call
+	return &part
+}
+
+// judge decides for each call of an answer who runs it, and returns the ids of
+// those that are for the client. A call that cannot be run is refused: its
+// result tells the model why. It depends on nothing but the answer, the tree
+// and the limits.
+func (m *agentModel) judge(a *answer, req *adkmodel.LLMRequest) []string {
+	if req.Tools == nil {
+		req.Tools = map[string]any{}
+	}
+	offered := slices.Sorted(maps.Keys(req.Tools))
+	if _, ok := req.Tools[transferTool]; ok {
+		req.Tools[transferTool] = &handover{t: m.t}
+	}
+	var ours []string
+	handed := false
+	refused := map[string]string{}
+	for i, p := range callsOf(a.content) {
+		call := p.FunctionCall
+		reason := ""
+		switch bad, _ := p.PartMetadata[model.MetaArgsError].(string); {
+		case i >= m.t.limits.AnswerCalls:
+			reason = fmt.Sprintf("not run: an answer may have at most %d tool calls", m.t.limits.AnswerCalls)
+		case !slices.Contains(offered, call.Name):
+			reason = fmt.Sprintf("there is no tool %q; available: %s", cut(call.Name, maxName), quoteAll(offered))
+			req.Tools[call.Name] = &unknownTool{base{t: m.t, name: call.Name}}
+		case call.Name == exitLoopTool: // whatever its arguments
+		case bad != "":
+			reason = "the arguments are no JSON object: " + cut(bad, 512)
+		case call.Name == transferTool:
+			target, _ := call.Args["agent_name"].(string)
+			switch targets := m.n.targets(); {
+			case handed:
+				reason = "not run: an answer can transfer only once"
+			case !slices.Contains(targets, target):
+				reason = fmt.Sprintf("there is no agent %q to transfer to; available: %s", cut(target, maxName), quoteAll(targets))
+			default:
+				handed = true
+			}
+		default:
+			ours = append(ours, call.ID)
+		}
+		if reason != "" {
+			refused[call.ID] = reason
+		}
+	}
+	m.t.mu.Lock()
+	maps.Copy(m.t.refused, refused)
+	if handed {
+		m.t.handed++
+	}
+	m.t.mu.Unlock()
+	return ours
+}
+
+// count checks an answer against what a turn may do.
+func (m *agentModel) count(a *answer) error {
+	t, at := m.t, m.n.name+"|"+a.branch
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.handed > t.limits.Transfers {
+		return session.Errorf(codeLimit, "%s: the turn has made %d transfers between agents, more are not allowed", m.n.at(), t.limits.Transfers)
+	}
+	if !onlyThoughts(a.content) {
+		t.thinking[at] = 0
+		return nil
+	}
+	if t.thinking[at]++; t.thinking[at] > t.limits.ThoughtRounds {
+		return session.Errorf(codeLimit, "%s: model %q answered %d times in a row with thoughts alone", m.n.at(), m.n.modelName, t.thinking[at])
+	}
+	return nil
+}
+
+// callsOf are the parts of a content that are function calls.
+func callsOf(c *genai.Content) []*genai.Part {
+	var out []*genai.Part
+	for _, p := range c.Parts {
+		if p.FunctionCall != nil {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// onlyThoughts tells whether an answer thinks and says nothing; ADK then calls
+// the model again.
+func onlyThoughts(c *genai.Content) bool {
+	return len(c.Parts) > 0 && !slices.ContainsFunc(c.Parts, func(p *genai.Part) bool { return !p.Thought })
+}
+
+// usageMetadata is usage for ADK's telemetry.
+func usageMetadata(u *session.Usage) *genai.GenerateContentResponseUsageMetadata {
+	if u == nil {
+		return nil
+	}
+	n := func(v int64) int32 { return int32(min(v, 1<<31-1)) }
+	return &genai.GenerateContentResponseUsageMetadata{
+		PromptTokenCount:        n(u.Prompt),
+		CandidatesTokenCount:    n(u.Completion),
+		CachedContentTokenCount: n(u.Cached),
+		ThoughtsTokenCount:      n(u.Thoughts),
+		TotalTokenCount:         n(u.Total),
+	}
+}

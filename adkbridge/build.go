@@ -1,0 +1,121 @@
+package adkbridge
+
+import (
+	"fmt"
+	"iter"
+
+	"google.golang.org/adk/v2/agent"
+	"google.golang.org/adk/v2/agent/llmagent"
+	"google.golang.org/adk/v2/agent/workflowagents/parallelagent"
+	"google.golang.org/adk/v2/agent/workflowagents/sequentialagent"
+	adksession "google.golang.org/adk/v2/session"
+	"google.golang.org/adk/v2/tool"
+	"google.golang.org/genai"
+)
+
+// entryName is the name of the agent above the root. No agent of a tree can
+// have it.
+const entryName = "agentd.entry"
+
+// exitDecl declares exit_loop.
+var exitDecl = &genai.FunctionDeclaration{
+	Name:                 exitLoopTool,
+	Description:          "Exits the loop. Call this function only when you are instructed to do so.",
+	ParametersJsonSchema: map[string]any{"type": "object", "properties": map[string]any{}},
+}
+
+// build makes the ADK tree of a turn. Its root is an agent of ours above the
+// client's root, which starts the turn where the last one has left off; with an
+// LLM agent as root ADK would run the tree as a workflow node, on goroutines and
+// with scans of the history that serve features we do not use.
+func (t *turn) build() (agent.Agent, error) {
+	built := map[string]agent.Agent{}
+	root, err := t.buildNode(t.tree.root, built)
+	if err != nil {
+		return nil, err
+	}
+	start := root
+	if name := t.startName(); name != "" {
+		start = built[name]
+	}
+	return agent.New(agent.Config{
+		Name:      entryName,
+		SubAgents: []agent.Agent{root},
+		Run: func(ctx agent.InvocationContext) iter.Seq2[*adksession.Event, error] {
+			return start.Run(ctx)
+		},
+	})
+}
+
+// startName is the agent a turn begins with: below an LLM root the one that
+// spoke last, if only LLM agents are above it.
+func (t *turn) startName() string {
+	return t.hist.lastAuthor(func(name string) bool {
+		n := t.tree.byName[name]
+		return n != nil && n.mayStart()
+	})
+}
+
+func (t *turn) buildNode(n *node, built map[string]agent.Agent) (agent.Agent, error) {
+	kids := make([]agent.Agent, 0, len(n.kids))
+	for _, kid := range n.kids {
+		a, err := t.buildNode(kid, built)
+		if err != nil {
+			return nil, err
+		}
+		kids = append(kids, a)
+	}
+	cfg := agent.Config{Name: n.name, Description: n.description, SubAgents: kids}
+	var a agent.Agent
+	var err error
+	switch n.kind {
+	case llmKind:
+		a, err = t.buildLLM(n, kids)
+	case sequentialKind:
+		a, err = sequentialagent.New(sequentialagent.Config{AgentConfig: cfg})
+	case parallelKind:
+		a, err = parallelagent.New(parallelagent.Config{AgentConfig: cfg})
+	case loopKind:
+		cfg.Run = (&loop{t: t, n: n, kids: kids}).run
+		a, err = agent.New(cfg)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", n.at(), err)
+	}
+	built[n.name] = a
+	return a, nil
+}
+
+func (t *turn) buildLLM(n *node, kids []agent.Agent) (agent.Agent, error) {
+	var tools []tool.Tool
+	for _, d := range n.tools {
+		tools = append(tools, &remoteTool{base{t: t, name: d.name, decl: d.decl}})
+	}
+	if n.exitLoop {
+		tools = append(tools, &exitTool{base: base{t: t, name: exitLoopTool, decl: exitDecl}, loop: n.loop})
+	}
+	alone := n.parent == nil || n.parent.kind != llmKind
+	cfg := llmagent.Config{
+		Name:        n.name,
+		Description: n.description,
+		SubAgents:   kids,
+		Model:       &agentModel{t: t, n: n},
+		Tools:       tools,
+		// Left unset, ADK writes it while the tree runs, which is a data race.
+		Mode: llmagent.ModeChat,
+		// Without an LLM agent above there is nobody to transfer to, but ADK would
+		// tell the model otherwise.
+		DisallowTransferToParent: alone,
+		DisallowTransferToPeers:  alone,
+	}
+	if len(n.instruction) > 0 {
+		cfg.InstructionProvider = func(agent.ReadonlyContext) (string, error) {
+			text, err := t.instruct(n)
+			if err != nil {
+				t.stop(err)
+			}
+			return text, err
+		}
+	}
+	return llmagent.New(cfg)
+}

@@ -1,0 +1,153 @@
+package adkbridge
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	adksession "google.golang.org/adk/v2/session"
+	"google.golang.org/genai"
+
+	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/session"
+)
+
+// metaKey is where an ADK event carries our meta.
+const metaKey = "agentd"
+
+// meta is what we add to an ADK event.
+type meta struct {
+	// LLM is the key of the model call that the event is the answer of:
+	// "agent|branch#n", n counting from 0 within the turn. Empty for other events.
+	LLM string `json:"llm,omitempty"`
+	// Path runs from the root to the event's agent.
+	Path []string `json:"path"`
+	// Calls are the ids of the calls that the client has to answer.
+	Calls []string `json:"calls,omitempty"`
+	// Last is true when the agent cannot speak again in this turn.
+	Last bool `json:"last,omitempty"`
+	// Usage is what the model call took.
+	Usage *session.Usage `json:"usage,omitempty"`
+}
+
+// event is an ADK event without its methods: ADK's own decoder would turn
+// numbers into floating point.
+type event adksession.Event
+
+// stored is the form in which an event is in the log: ADK's JSON, with our meta
+// below customMetadata.
+type stored struct {
+	event
+	CustomMetadata struct {
+		Agentd meta `json:"agentd"`
+	} `json:"customMetadata"`
+}
+
+// encode returns the stored form. It does not change ev.
+func encode(ev *adksession.Event, m *meta) ([]byte, error) {
+	s := stored{event: event(*ev)}
+	s.CustomMetadata.Agentd = *m
+	s.LLMResponse.CustomMetadata = nil
+	s.UsageMetadata = nil // meta holds it
+	s.Timestamp = ev.Timestamp.UTC()
+	// ADK shares this map among the events of one model call.
+	s.Actions.StateDelta = durable(ev.Actions.StateDelta)
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(&s); err != nil {
+		return nil, fmt.Errorf("encode event of %s: %w", ev.Author, err)
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// decode reads the stored form. The result shares nothing with data.
+func decode(data []byte) (*stored, error) {
+	s := &stored{}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	if err := dec.Decode(s); err != nil {
+		return nil, fmt.Errorf("decode event: %w", err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("decode event: data after the JSON value")
+	}
+	if s.Content == nil {
+		return s, nil
+	}
+	s.Content.Parts = slices.DeleteFunc(s.Content.Parts, emptyPart)
+	for _, p := range s.Content.Parts {
+		// JSON loses the difference between no object and an empty one.
+		if p.FunctionCall != nil && p.FunctionCall.Args == nil {
+			p.FunctionCall.Args = map[string]any{}
+		}
+		if p.FunctionResponse != nil && p.FunctionResponse.Response == nil {
+			p.FunctionResponse.Response = map[string]any{}
+		}
+	}
+	return s, nil
+}
+
+// emptyPart tells whether a part says nothing at all.
+func emptyPart(p *genai.Part) bool {
+	return p == nil || reflect.ValueOf(*p).IsZero()
+}
+
+// durable are the keys of a state delta that outlive the turn; a copy.
+func durable(delta map[string]any) map[string]any {
+	var out map[string]any
+	for k, v := range delta {
+		if !strings.HasPrefix(k, adksession.KeyPrefixTemp) {
+			if out == nil {
+				out = make(map[string]any, len(delta))
+			}
+			out[k] = v
+		}
+	}
+	return out
+}
+
+// meaning is what the event says to a session.
+func (s *stored) meaning() *session.Event {
+	m := &s.CustomMetadata.Agentd
+	ev := &session.Event{
+		Path:  m.Path,
+		Last:  m.Last,
+		State: maps.Clone(durable(s.Actions.StateDelta)),
+		Usage: m.Usage,
+	}
+	if m.LLM == "" {
+		return ev
+	}
+	ev.MessageID = messageID(s.InvocationID, m.LLM)
+	if s.Content == nil {
+		return ev
+	}
+	var text, thoughts strings.Builder
+	for _, p := range s.Content.Parts {
+		if p.Thought {
+			thoughts.WriteString(p.Text)
+		} else {
+			text.WriteString(p.Text)
+		}
+		if fc := p.FunctionCall; fc != nil && slices.Contains(m.Calls, fc.ID) {
+			ev.Calls = append(ev.Calls, session.ToolCall{
+				ID:    fc.ID,
+				Name:  fc.Name,
+				Input: json.RawMessage(model.ArgsText(p)),
+				Path:  m.Path,
+			})
+		}
+	}
+	ev.Text, ev.Thoughts = text.String(), thoughts.String()
+	return ev
+}
+
+// messageID ties deltas to the event that completes them.
+func messageID(turnID, llmKey string) string { return turnID + "/" + llmKey }

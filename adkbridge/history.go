@@ -1,0 +1,176 @@
+package adkbridge
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"google.golang.org/genai"
+
+	"github.com/apzuk3/agentd/session"
+)
+
+// user is the author of what the user says.
+const user = "user"
+
+// item is one event of a session as prompts need it. It is immutable, apart
+// from the converted form, which is made on first use.
+type item struct {
+	seq            int64
+	author, branch string
+	content        *genai.Content // without parts if it says nothing
+	converted      *genai.Content // content as other agents see it
+}
+
+// history is what has happened in a session, and the prompts that were built
+// from it. Its methods may be called from any goroutine.
+type history struct {
+	mu      sync.Mutex // protects all fields
+	items   []*item    // in order of seq
+	upto    int64      // seq of the last record read
+	bytes   int        // stored size of the items
+	prompts map[promptKey]*prompt
+}
+
+func newHistory() *history {
+	return &history{prompts: map[promptKey]*prompt{}}
+}
+
+// add puts an event in its place, which is the end unless a replayed turn meets
+// its events in another order than the log's.
+func (h *history) add(it *item, size int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.bytes += size
+	n := len(h.items)
+	if n == 0 || h.items[n-1].seq < it.seq {
+		h.items = append(h.items, it)
+		return
+	}
+	at, _ := slices.BinarySearchFunc(h.items, it.seq, func(e *item, seq int64) int { return int(e.seq - seq) })
+	h.items = slices.Insert(h.items, at, it)
+	for k, p := range h.prompts {
+		if p.next > at {
+			delete(h.prompts, k) // rebuilt when it is asked for
+		}
+	}
+}
+
+// addStored adds a decoded event.
+func (h *history) addStored(seq int64, s *stored, size int) {
+	h.add(&item{seq: seq, author: s.Author, branch: s.Branch, content: s.Content}, size)
+}
+
+// load reads the session's records after those it knows. Events of the turn
+// that started at startSeq are not added but returned: whether they are part of
+// the history yet is for the turn to decide.
+func (h *history) load(ctx context.Context, run handle) ([]loggedEvent, error) {
+	var open []loggedEvent
+	startSeq := run.StartSeq()
+	for rec, err := range run.Records(ctx, h.upto) {
+		if err != nil {
+			return nil, fmt.Errorf("read the history: %w", err)
+		}
+		switch rec.Kind {
+		case session.KindTurnStarted:
+			var f struct {
+				Prompt string `json:"prompt"`
+			}
+			if err := json.Unmarshal(rec.Data, &f); err != nil {
+				return nil, fmt.Errorf("record %d: %w", rec.Seq, err)
+			}
+			h.add(&item{seq: rec.Seq, author: user, content: genai.NewContentFromText(f.Prompt, genai.RoleUser)}, len(rec.Data))
+		case session.KindEvent:
+			s, err := decode(rec.Data)
+			if err != nil {
+				return nil, fmt.Errorf("record %d: %w", rec.Seq, err)
+			}
+			if rec.Seq > startSeq {
+				open = append(open, loggedEvent{seq: rec.Seq, size: len(rec.Data), ev: s})
+				continue
+			}
+			h.addStored(rec.Seq, s, len(rec.Data))
+		}
+		if rec.Seq <= startSeq {
+			h.upto = rec.Seq
+		}
+	}
+	return open, nil
+}
+
+// loggedEvent is an event of the running turn that the log already holds.
+type loggedEvent struct {
+	seq  int64
+	size int
+	ev   *stored
+}
+
+// lastAuthor returns the newest agent that spoke and that ok accepts, or "".
+func (h *history) lastAuthor(ok func(name string) bool) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, it := range slices.Backward(h.items) {
+		if it.author != user && ok(it.author) {
+			return it.author
+		}
+	}
+	return ""
+}
+
+// prune drops the prompts of agents that keep rejects.
+func (h *history) prune(keep func(name string) bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for k := range h.prompts {
+		if !keep(k.agent) {
+			delete(h.prompts, k)
+		}
+	}
+}
+
+// visible tells whether an agent on one branch sees an event of another: the
+// branches of parallel siblings are hidden from each other.
+func visible(mine, other string) bool {
+	return mine == "" || other == "" || mine == other || strings.HasPrefix(mine, other+".")
+}
+
+// foreign is an event as agents other than its author see it: as something the
+// user tells them. Thoughts, and parts that hold only a provider's opaque data,
+// are left out; nil when nothing is left.
+func (it *item) foreign() *genai.Content {
+	if it.converted != nil || it.content == nil {
+		return it.converted
+	}
+	c := &genai.Content{Role: genai.RoleUser, Parts: []*genai.Part{{Text: "For context:"}}}
+	say := func(format string, args ...any) {
+		c.Parts = append(c.Parts, &genai.Part{Text: fmt.Sprintf(format, args...)})
+	}
+	for _, p := range it.content.Parts {
+		switch {
+		case p.Thought:
+		case p.Text != "":
+			say("[%s] said: %s", it.author, p.Text)
+		case p.FunctionCall != nil:
+			say("[%s] called tool `%s` with parameters: %s", it.author, p.FunctionCall.Name, jsonText(p.FunctionCall.Args))
+		case p.FunctionResponse != nil:
+			say("[%s] `%s` tool returned result: %s", it.author, p.FunctionResponse.Name, jsonText(p.FunctionResponse.Response))
+		case p.InlineData != nil, p.FileData != nil, p.ExecutableCode != nil, p.CodeExecutionResult != nil:
+			c.Parts = append(c.Parts, p)
+		}
+	}
+	if len(c.Parts) > 1 {
+		it.converted = c
+	}
+	return it.converted
+}
+
+func jsonText(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return "null"
+	}
+	return string(b)
+}

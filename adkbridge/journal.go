@@ -1,0 +1,307 @@
+package adkbridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	adksession "google.golang.org/adk/v2/session"
+	"google.golang.org/genai"
+
+	"github.com/apzuk3/agentd/session"
+)
+
+// journal is ADK's session service for one turn. What ADK appends goes into the
+// session's log; of the history ADK sees nothing, prompts are built elsewhere.
+type journal struct{ t *turn }
+
+var _ adksession.Service = (*journal)(nil)
+
+func (j *journal) Get(context.Context, *adksession.GetRequest) (*adksession.GetResponse, error) {
+	return &adksession.GetResponse{Session: &adkSession{t: j.t}}, nil
+}
+
+func (*journal) Create(context.Context, *adksession.CreateRequest) (*adksession.CreateResponse, error) {
+	return nil, errors.ErrUnsupported
+}
+
+func (*journal) List(context.Context, *adksession.ListRequest) (*adksession.ListResponse, error) {
+	return nil, errors.ErrUnsupported
+}
+
+func (*journal) Delete(context.Context, *adksession.DeleteRequest) error {
+	return errors.ErrUnsupported
+}
+
+// AppendEvent makes an event durable; ADK goes on only when it has returned. An
+// event that the log already holds is taken from there. It refuses when ctx has
+// ended or the turn has failed: what ADK would append then is made of errors.
+func (j *journal) AppendEvent(ctx context.Context, _ adksession.Session, ev *adksession.Event) error {
+	if ev.Partial {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	m, ok := j.t.metaOf(ev)
+	if !ok {
+		return nil // ADK's own bookkeeping; nothing in it is part of the history
+	}
+	l, ok, err := j.t.nextLogged(ev, m)
+	if err != nil {
+		return err
+	}
+	temp := tempKeys(ev.Actions.StateDelta)
+	if ok {
+		ev.ID, ev.Timestamp = l.ev.ID, l.ev.Timestamp
+		j.t.admit(l.seq, l.ev, l.size, temp)
+		return nil
+	}
+	return j.t.commit(ctx, ev, m)
+}
+
+// metaOf returns what we add to an event, and whether it is to be kept: a
+// model's answer, the results of its calls, or a change of state.
+func (t *turn) metaOf(ev *adksession.Event) (*meta, bool) {
+	if m, ok := ev.CustomMetadata[metaKey].(*meta); ok {
+		return m, true
+	}
+	m := &meta{}
+	if n := t.tree.byName[ev.Author]; n != nil {
+		m.Path = n.path
+	}
+	return m, len(responses(ev.Content)) > 0 || len(ev.Actions.StateDelta) > 0
+}
+
+// nextLogged returns the event that the log holds in the place of ev, if any.
+func (t *turn) nextLogged(ev *adksession.Event, m *meta) (loggedEvent, bool, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.stopped {
+		return loggedEvent{}, false, errStopped
+	}
+	key := promptKey{ev.Author, ev.Branch}
+	queue := t.logged[key]
+	if len(queue) == 0 {
+		return loggedEvent{}, false, nil
+	}
+	l := queue[0]
+	if l.ev.CustomMetadata.Agentd.LLM != m.LLM || !slices.Equal(responses(l.ev.Content), responses(ev.Content)) {
+		t.stopped = true
+		t.cause = fmt.Errorf("the turn has taken another way than the log: %s, branch %q, does not match record %d", pathString(m.Path), ev.Branch, l.seq)
+		return loggedEvent{}, false, t.cause
+	}
+	if t.logged[key] = queue[1:]; len(queue) == 1 {
+		delete(t.logged, key)
+	}
+	return l, true, nil
+}
+
+// commit appends an event to the log and takes it into the history as the log
+// holds it, so that a reloaded history gives the same prompts.
+func (t *turn) commit(ctx context.Context, ev *adksession.Event, m *meta) error {
+	if n := t.nodeOf(ev.Author); n != nil && n.outputKey != "" {
+		if text, ok := finalText(ev, m); ok {
+			delta := maps.Clone(ev.Actions.StateDelta)
+			if delta == nil {
+				delta = map[string]any{}
+			}
+			delta[n.outputKey] = text
+			ev.Actions.StateDelta = delta
+		}
+	}
+	data, err := encode(ev, m)
+	if err != nil {
+		return err
+	}
+	s, err := decode(data)
+	if err != nil {
+		return err
+	}
+	rec, err := t.run.Append(ctx, data, s.meaning())
+	if err != nil {
+		return err
+	}
+	t.admit(rec.Seq, s, len(data), tempKeys(ev.Actions.StateDelta))
+	return nil
+}
+
+func (t *turn) nodeOf(author string) *node {
+	if t.tree == nil {
+		return nil
+	}
+	return t.tree.byName[author]
+}
+
+// finalText returns the text an agent ends with: that of an answer without
+// calls, or what it says when it leaves a loop or hands over.
+func finalText(ev *adksession.Event, m *meta) (string, bool) {
+	if m.LLM == "" || ev.Content == nil {
+		return "", false
+	}
+	var b strings.Builder
+	calls, thoughts := 0, 0
+	for _, p := range ev.Content.Parts {
+		switch {
+		case p.FunctionCall != nil && p.FunctionCall.Name != exitLoopTool && p.FunctionCall.Name != transferTool:
+			return "", false
+		case p.FunctionCall != nil:
+			calls++
+		case p.Thought:
+			thoughts++
+		default:
+			b.WriteString(p.Text)
+		}
+	}
+	if b.Len() == 0 && (calls > 0 || thoughts == len(ev.Content.Parts) && thoughts > 0) {
+		return "", false
+	}
+	return b.String(), true
+}
+
+// responses are the ids of the calls that a content answers.
+func responses(c *genai.Content) []string {
+	if c == nil {
+		return nil
+	}
+	var ids []string
+	for _, p := range c.Parts {
+		if p.FunctionResponse != nil {
+			ids = append(ids, p.FunctionResponse.ID)
+		}
+	}
+	return ids
+}
+
+// tempKeys are the keys of a delta that live as long as the turn.
+func tempKeys(delta map[string]any) map[string]any {
+	var out map[string]any
+	for k, v := range delta {
+		if strings.HasPrefix(k, adksession.KeyPrefixTemp) {
+			if out == nil {
+				out = map[string]any{}
+			}
+			out[k] = v
+		}
+	}
+	return out
+}
+
+// adkSession is the session as ADK sees it: its state, and no events.
+type adkSession struct{ t *turn }
+
+func (s *adkSession) ID() string              { return s.t.run.SessionID() }
+func (*adkSession) AppName() string           { return appName }
+func (*adkSession) UserID() string            { return appName }
+func (s *adkSession) State() adksession.State { return adkState{s.t} }
+func (*adkSession) Events() adksession.Events { return noEvents{} }
+func (*adkSession) LastUpdateTime() time.Time { return time.Time{} }
+
+type noEvents struct{}
+
+func (noEvents) All() iter.Seq[*adksession.Event] { return func(func(*adksession.Event) bool) {} }
+func (noEvents) Len() int                         { return 0 }
+func (noEvents) At(int) *adksession.Event         { return nil }
+
+// adkState is the state of the running turn.
+type adkState struct{ t *turn }
+
+func (s adkState) Get(key string) (any, error) {
+	s.t.mu.Lock()
+	defer s.t.mu.Unlock()
+	v, ok := s.t.state[key]
+	if !ok {
+		return nil, fmt.Errorf("%w: %q", adksession.ErrStateKeyNotExist, key)
+	}
+	return v, nil
+}
+
+func (s adkState) Set(key string, value any) error {
+	s.t.mu.Lock()
+	defer s.t.mu.Unlock()
+	s.t.state[key] = value
+	return nil
+}
+
+func (s adkState) All() iter.Seq2[string, any] {
+	s.t.mu.Lock()
+	defer s.t.mu.Unlock()
+	return maps.All(maps.Clone(s.t.state))
+}
+
+// close makes the history valid after the tree has ended: it appends complete
+// answers that were on their way, and results for calls that have none. After a
+// natural end there is nothing to do.
+func (t *turn) close(ctx context.Context, cause error) error {
+	var rest []loggedEvent
+	for _, queue := range t.logged {
+		rest = append(rest, queue...)
+	}
+	slices.SortFunc(rest, func(a, b loggedEvent) int { return int(a.seq - b.seq) })
+	for _, l := range rest {
+		t.admit(l.seq, l.ev, l.size, nil)
+	}
+	t.mu.Lock()
+	made, n := slices.Clone(t.made), len(t.made)+len(t.open)
+	t.mu.Unlock()
+	if n == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.limits.CloseTimeout)
+	defer cancel()
+	for _, a := range made {
+		ev := t.newEvent(ctx, a.author, a.branch)
+		ev.Content = a.content
+		ev.FinishReason, ev.ModelVersion = a.finish, a.model
+		if err := t.commit(ctx, ev, a.meta); err != nil {
+			return err
+		}
+	}
+	text := "cancelled: the turn was stopped before this call was over"
+	if e, ok := errors.AsType[*session.Error](cause); ok {
+		text = "cancelled: the turn was stopped: " + e.Message
+	}
+	t.mu.Lock()
+	open := slices.Clone(t.open)
+	t.mu.Unlock()
+	for _, o := range open {
+		ev := t.newEvent(ctx, o.author, o.branch)
+		ev.Content = &genai.Content{Role: genai.RoleUser}
+		for _, c := range o.calls {
+			result := errorResult(text)
+			if reason := t.refusal(c.ID); reason != "" {
+				result = errorResult(reason)
+			} else if res, ok := t.run.Result(c.ID); ok {
+				result = resultOf(res)
+				maps.Copy(ev.Actions.StateDelta, res.State)
+			}
+			ev.Content.Parts = append(ev.Content.Parts, responsePart(c, result))
+		}
+		if err := t.commit(ctx, ev, &meta{Path: o.path}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// newEvent is an event of this turn.
+func (t *turn) newEvent(ctx context.Context, author, branch string) *adksession.Event {
+	ev := adksession.NewEvent(ctx, t.run.TurnID())
+	ev.Author, ev.Branch = author, branch
+	return ev
+}
+
+// seal marks all that is known as read.
+func (h *history) seal(startSeq int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.upto = startSeq
+	if n := len(h.items); n > 0 {
+		h.upto = max(h.upto, h.items[n-1].seq)
+	}
+}

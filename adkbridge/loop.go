@@ -1,0 +1,109 @@
+package adkbridge
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"strings"
+
+	"google.golang.org/adk/v2/agent"
+	adksession "google.golang.org/adk/v2/session"
+
+	"github.com/apzuk3/agentd/session"
+)
+
+// loop runs its agents in order, again and again, until its cap is reached, an
+// agent within it calls exit_loop, or the client wants no more.
+type loop struct {
+	t    *turn
+	n    *node
+	kids []agent.Agent
+}
+
+func (l *loop) run(ctx agent.InvocationContext) iter.Seq2[*adksession.Event, error] {
+	return func(yield func(*adksession.Event, error) bool) {
+		visit := l.t.enter(l.n)
+		for i := 1; i <= l.n.maxIterations; i++ {
+			l.t.setExit(l.n, false)
+			if ctx.Err() != nil { // agents that say nothing do not notice
+				yield(nil, context.Cause(ctx))
+				return
+			}
+			for _, kid := range l.kids {
+				for ev, err := range kid.Run(ctx) {
+					if !yield(ev, err) || err != nil {
+						return
+					}
+				}
+				if l.t.hasExited(l.n) {
+					return
+				}
+			}
+			if !l.t.tree.askLoop {
+				continue
+			}
+			more, ev, err := l.ask(ctx, visit, i)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if ev != nil && !yield(ev, nil) {
+				return
+			}
+			if !more {
+				return
+			}
+		}
+	}
+}
+
+// ask asks the client whether to go on. The loop ends when the answer is an
+// object whose "continue" is false, and when there is none: a client that
+// failed, cancelled or went away has not agreed to further model calls. Any
+// other answer goes on. The event holds the state that came with the answer,
+// nil if none did.
+func (l *loop) ask(ctx agent.InvocationContext, visit, iteration int) (more bool, ev *adksession.Event, err error) {
+	input, err := json.Marshal(struct {
+		Agent         string `json:"agent"`
+		Iteration     int    `json:"iteration"`
+		MaxIterations int    `json:"max_iterations"`
+	}{l.n.name, iteration, l.n.maxIterations})
+	if err != nil {
+		return false, nil, err
+	}
+	res, err := l.t.run.Ask(ctx, session.ToolCall{
+		ID:    loopCallID(l.t.run.TurnID(), l.n.name, visit, iteration),
+		Name:  askLoopTool,
+		Input: input,
+		Path:  l.n.path,
+	})
+	if err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		l.t.stop(err)
+		return false, nil, err
+	}
+	if len(res.State) > 0 {
+		ev = l.t.newEvent(ctx, l.n.name, ctx.Branch())
+		for k, v := range res.State {
+			ev.Actions.StateDelta[k] = cloneValue(v)
+		}
+	}
+	if res.Outcome != session.Answered || res.Output == nil {
+		return false, ev, nil
+	}
+	v, _ := parseJSON(*res.Output)
+	m, _ := v.(map[string]any)
+	return m["continue"] != false, ev, nil
+}
+
+// loopCallID is the id of a question. A turn that is run again asks under the
+// same one.
+func loopCallID(turnID, name string, visit, iteration int) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s|%s|%d#%d", turnID, name, visit, iteration))
+	return "loop_" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:16]))
+}

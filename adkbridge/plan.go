@@ -1,0 +1,298 @@
+package adkbridge
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"google.golang.org/genai"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session"
+)
+
+// kind is what an agent is.
+type kind int
+
+const (
+	llmKind kind = iota
+	sequentialKind
+	parallelKind
+	loopKind
+)
+
+// maxName bounds the names of agents and tools, in bytes.
+const maxName = 64
+
+// Names that mean something to ADK or to us.
+const (
+	transferTool    = "transfer_to_agent"
+	exitLoopTool    = "exit_loop"
+	askLoopTool     = "loop_continue"
+	modelResultTool = "set_model_response"
+	stopStreamTool  = "stop_streaming"
+)
+
+// reservedTools cannot be offered by a client.
+var reservedTools = []string{transferTool, exitLoopTool, modelResultTool, stopStreamTool}
+
+// node is an agent of a checked tree. It is immutable.
+type node struct {
+	name, description string
+	path              []string
+	kind              kind
+	parent            *node
+	kids              []*node
+	loop              *node // the innermost loop around this agent, or nil
+
+	// Of an LLM agent:
+	modelName   string
+	model       Model
+	instruction []segment
+	outputKey   string
+	tools       []*declaration
+	exitLoop    bool
+	builtins    []*genai.Tool
+
+	// Of a loop:
+	maxIterations int
+}
+
+// at renders the node's path for messages.
+func (n *node) at() string { return pathString(n.path) }
+
+// targets are the agents a model may transfer to, as ADK offers them.
+func (n *node) targets() []string {
+	var out []string
+	for _, kid := range n.kids {
+		out = append(out, kid.name)
+	}
+	if p := n.parent; p != nil && p.kind == llmKind {
+		out = append(out, p.name)
+		for _, peer := range p.kids {
+			if peer != n {
+				out = append(out, peer.name)
+			}
+		}
+	}
+	return out
+}
+
+// speaksOnce tells whether a final answer of this agent is its last in the
+// turn: nothing can lead back to it.
+func (n *node) speaksOnce() bool {
+	return n.loop == nil && len(n.kids) == 0 && (n.parent == nil || n.parent.kind != llmKind)
+}
+
+// mayStart tells whether a turn may begin at this agent: all agents above it
+// are LLM agents, as it is.
+func (n *node) mayStart() bool {
+	for ; n != nil; n = n.parent {
+		if n.kind != llmKind {
+			return false
+		}
+	}
+	return true
+}
+
+// declaration is a tool of the client as models see it.
+type declaration struct {
+	name string
+	decl *genai.FunctionDeclaration
+}
+
+// tree is a spec that has passed all checks.
+type tree struct {
+	root    *node
+	byName  map[string]*node
+	askLoop bool // the client wants to be asked after each iteration
+}
+
+// planner checks one spec. It is used by one goroutine.
+type planner struct {
+	limits Limits
+	models Models
+	keys   map[string]string
+	tools  map[string]*declaration
+	opened map[string]Model
+	tree   *tree
+}
+
+// plan checks a spec and returns the tree it describes. Its errors are
+// *session.Error.
+func (r *Runner) plan(spec *session.Spec, keys session.Keys) (*tree, error) {
+	p := &planner{
+		limits: r.limits,
+		models: r.models,
+		keys:   make(map[string]string, len(keys)),
+		tools:  make(map[string]*declaration, len(spec.Tools)),
+		opened: map[string]Model{},
+		tree:   &tree{byName: map[string]*node{}},
+	}
+	for name, key := range keys {
+		p.keys[name] = string(key)
+	}
+	if err := p.clientTools(spec.Tools); err != nil {
+		return nil, err
+	}
+	if spec.Agent == nil {
+		return nil, session.Errorf(codeTree, "the agent tree is missing")
+	}
+	root, err := p.agent(spec.Agent, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	p.tree.root = root
+	return p.tree, nil
+}
+
+// clientTools checks what the client offers.
+func (p *planner) clientTools(tools []*agentdv1.Tool) error {
+	for i, t := range tools {
+		name := t.GetName()
+		switch {
+		case !toolNameOK(name):
+			return session.Errorf(codeTree, "tools[%d]: name %q: must be a letter or _, then letters, digits and _.:-, at most %d in all", i, cut(name, maxName), maxName)
+		case slices.Contains(reservedTools, name):
+			return session.Errorf(codeTree, "tools[%d]: name %q is reserved", i, name)
+		case t.GetDescription() == "":
+			return session.Errorf(codeTree, "tool %q: the description is empty; models choose tools by it", name)
+		case p.tools[name] != nil:
+			return session.Errorf(codeTree, "tool %q is offered twice", name)
+		}
+		schema, err := checkSchema(t.InputSchema)
+		if err != nil {
+			return session.Errorf(codeTree, "tool %q: input_schema: %w", name, err)
+		}
+		p.tools[name] = &declaration{name: name, decl: &genai.FunctionDeclaration{
+			Name:                 name,
+			Description:          t.GetDescription(),
+			ParametersJsonSchema: schema,
+		}}
+		if name == askLoopTool {
+			p.tree.askLoop = true
+		}
+	}
+	return nil
+}
+
+// agent checks a subtree. It recurses no deeper than the depth limit.
+func (p *planner) agent(a *agentdv1.Agent, parent, loop *node) (*node, error) {
+	n := &node{name: a.GetName(), description: a.GetDescription(), parent: parent, loop: loop}
+	if parent != nil {
+		n.path = append(slices.Clip(parent.path), n.name)
+	} else {
+		n.path = []string{n.name}
+	}
+	if err := p.identity(n); err != nil {
+		return nil, err
+	}
+	kids, err := p.shape(n, a)
+	if err != nil {
+		return nil, err
+	}
+	if n.kind == loopKind {
+		loop = n
+	}
+	if len(kids) > p.limits.Width {
+		return nil, n.errorf("%d agents below it, at most %d are allowed", len(kids), p.limits.Width)
+	}
+	for i, kid := range kids {
+		if kid == nil {
+			return nil, n.errorf("agent %d below it is null", i)
+		}
+		k, err := p.agent(kid, n, loop)
+		if err != nil {
+			return nil, err
+		}
+		n.kids = append(n.kids, k)
+	}
+	return n, nil
+}
+
+// identity checks what all agents have.
+func (p *planner) identity(n *node) error {
+	switch {
+	case len(n.path) > p.limits.Depth:
+		return session.Errorf(codeTree, "%s…: the tree has more than %d levels", pathString(n.path[:min(3, len(n.path))]), p.limits.Depth)
+	case n.name == "":
+		return n.errorf("the agent has no name")
+	case !nameOK(n.name):
+		return n.errorf("name %q: only letters, digits, _ and - are allowed, at most %d", cut(n.name, maxName), maxName)
+	case n.name == "user":
+		return n.errorf(`the name "user" is reserved for the user`)
+	}
+	if other := p.tree.byName[n.name]; other != nil {
+		return n.errorf("the name is taken by %s; names must be unique in the tree", other.at())
+	}
+	p.tree.byName[n.name] = n
+	if len(p.tree.byName) > p.limits.Nodes {
+		return n.errorf("the tree has more than %d agents", p.limits.Nodes)
+	}
+	if got := len(n.description); got > p.limits.DescriptionBytes {
+		return n.errorf("the description has %d bytes, at most %d are allowed", got, p.limits.DescriptionBytes)
+	}
+	return nil
+}
+
+// shape reads what kind of agent it is, and returns the agents below it.
+func (p *planner) shape(n *node, a *agentdv1.Agent) ([]*agentdv1.Agent, error) {
+	var kids []*agentdv1.Agent
+	var what string
+	switch t := a.GetAgentType().(type) {
+	case *agentdv1.Agent_Llm:
+		n.kind = llmKind
+		return t.Llm.GetSubAgents(), p.llm(n, t.Llm)
+	case *agentdv1.Agent_Sequential:
+		n.kind, what, kids = sequentialKind, "sequential", t.Sequential.GetAgents()
+	case *agentdv1.Agent_Parallel:
+		n.kind, what, kids = parallelKind, "parallel", t.Parallel.GetAgents()
+	case *agentdv1.Agent_Loop:
+		n.kind, what, kids = loopKind, "loop", t.Loop.GetAgents()
+		n.maxIterations = int(t.Loop.GetMaxIterations())
+		if n.maxIterations == 0 {
+			n.maxIterations = p.limits.LoopDefault
+		}
+		if n.maxIterations > p.limits.LoopMax {
+			return nil, n.errorf("max_iterations is %d, at most %d are allowed", n.maxIterations, p.limits.LoopMax)
+		}
+	default:
+		return nil, n.errorf("agent_type is missing: set one of llm, sequential, parallel and loop")
+	}
+	if len(kids) == 0 {
+		return nil, n.errorf("the %s agent has no agents; it needs at least one", what)
+	}
+	return kids, nil
+}
+
+// errorf is an error about this agent.
+func (n *node) errorf(format string, args ...any) error {
+	return session.Errorf(codeTree, "%s: "+format, append([]any{n.at()}, args...)...)
+}
+
+func nameOK(s string) bool {
+	return s != "" && len(s) <= maxName && strings.IndexFunc(s, func(r rune) bool {
+		return !isAlnum(r) && r != '_' && r != '-'
+	}) < 0
+}
+
+func toolNameOK(s string) bool {
+	return s != "" && len(s) <= maxName && !(s[0] >= '0' && s[0] <= '9') && !strings.ContainsRune(".:-", rune(s[0])) &&
+		strings.IndexFunc(s, func(r rune) bool { return !isAlnum(r) && !strings.ContainsRune("_.:-", r) }) < 0
+}
+
+func isAlnum(r rune) bool {
+	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+}
+
+// quoteAll lists names for a message.
+func quoteAll(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	quoted := make([]string, len(names))
+	for i, n := range names {
+		quoted[i] = strconv.Quote(n)
+	}
+	return strings.Join(quoted, ", ")
+}

@@ -1,0 +1,134 @@
+package adkbridge
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"google.golang.org/genai"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/model"
+)
+
+// providerTools are the tools that providers run, and how a request asks for
+// them.
+var providerTools = map[string]genai.Tool{
+	"google_search":  {GoogleSearch: &genai.GoogleSearch{}},
+	"web_search":     {GoogleSearch: &genai.GoogleSearch{}},
+	"url_context":    {URLContext: &genai.URLContext{}},
+	"code_execution": {CodeExecution: &genai.ToolCodeExecution{}},
+}
+
+// llm checks what only LLM agents have.
+func (p *planner) llm(n *node, a *agentdv1.LlmAgent) error {
+	if got := len(a.GetInstruction()); got > p.limits.InstructionBytes {
+		return n.errorf("the instruction has %d bytes, at most %d are allowed", got, p.limits.InstructionBytes)
+	}
+	var err error
+	if n.instruction, err = parseInstruction(a.GetInstruction()); err != nil {
+		return n.errorf("instruction: %w", err)
+	}
+	n.outputKey = a.GetOutputKey()
+	if n.outputKey != "" && !stateKeyOK(n.outputKey) {
+		return n.errorf(`output_key %q: must be a letter or _, then letters, digits, _, . and -, at most %d, perhaps after "app:", "user:" or "temp:"`, cut(n.outputKey, maxName), maxStateKey)
+	}
+	if err := p.agentTools(n, a.GetToolNames()); err != nil {
+		return err
+	}
+	if err := p.openModel(n, a.GetModel()); err != nil {
+		return err
+	}
+	return p.builtins(n, a.GetBuiltinTools())
+}
+
+// agentTools resolves the names of an agent's tools.
+func (p *planner) agentTools(n *node, names []string) error {
+	if got := len(names); got > p.limits.AgentTools {
+		return n.errorf("%d tools, at most %d are allowed", got, p.limits.AgentTools)
+	}
+	for i, name := range names {
+		switch {
+		case name == exitLoopTool:
+			return n.errorf("tool %q belongs into builtin_tools", name)
+		case name == askLoopTool:
+			return n.errorf("tool %q is asked by loops, no agent can call it; offer it in tools alone", name)
+		case slices.Contains(reservedTools, name):
+			return n.errorf("tool name %q is reserved", name)
+		case slices.Contains(names[:i], name):
+			return n.errorf("tool %q is listed twice", name)
+		}
+		t := p.tools[name]
+		if t == nil {
+			return n.errorf("unknown tool %q; the request offers %s", cut(name, maxName), quoteAll(slices.Sorted(maps.Keys(p.tools))))
+		}
+		n.tools = append(n.tools, t)
+	}
+	return nil
+}
+
+// openModel resolves the agent's model. A model that cannot be served is no
+// fault of the tree: its error has the code of what is wrong.
+func (p *planner) openModel(n *node, name string) error {
+	if name == "" {
+		return n.errorf("the model is missing")
+	}
+	n.modelName = name
+	m, ok := p.opened[name]
+	if !ok {
+		var err error
+		if m, err = p.models.Resolve(name, p.keys); err != nil {
+			if _, ok := errors.AsType[*model.Error](err); !ok {
+				err = &model.Error{Kind: model.KindUnavailable, Message: "cannot be served", Err: err}
+			}
+			return modelError(n, err)
+		}
+		p.opened[name] = m
+	}
+	n.model = m
+	return nil
+}
+
+// builtins resolves control flow and the tools that the model's provider runs.
+func (p *planner) builtins(n *node, names []string) error {
+	for i, name := range names {
+		if slices.Contains(names[:i], name) {
+			return n.errorf("builtin tool %q is listed twice", name)
+		}
+		if name == exitLoopTool {
+			if n.loop == nil {
+				return n.errorf("builtin tool %q: no loop agent is above this agent", name)
+			}
+			n.exitLoop = true
+			continue
+		}
+		tool, known := providerTools[name]
+		if !known || !slices.Contains(n.model.Builtins, name) {
+			return n.errorf("builtin tool %q: not available for model %q; the server runs no tools itself, it allows %q below a loop agent and what the model's provider runs: %s",
+				cut(name, maxName), n.modelName, exitLoopTool, quoteAll(n.model.Builtins))
+		}
+		n.builtins = append(n.builtins, &tool)
+	}
+	return nil
+}
+
+// maxStateKey bounds a state key without its scope, in bytes.
+const maxStateKey = 128
+
+// stateScopes are the prefixes of keys that are not the session's own.
+var stateScopes = []string{"app:", "user:", "temp:"}
+
+// stateKeyOK tells whether a key can be written by output_key.
+func stateKeyOK(key string) bool {
+	for _, scope := range stateScopes {
+		if rest, ok := strings.CutPrefix(key, scope); ok {
+			key = rest
+			break
+		}
+	}
+	first := strings.IndexFunc(key, func(r rune) bool { return isAlnum(r) && !(r >= '0' && r <= '9') || r == '_' })
+	return first == 0 && len(key) <= maxStateKey && strings.IndexFunc(key, func(r rune) bool {
+		return !isAlnum(r) && !strings.ContainsRune("_.-", r)
+	}) < 0
+}

@@ -1,0 +1,149 @@
+package adkbridge
+
+import (
+	"slices"
+
+	"google.golang.org/genai"
+)
+
+// continueText ends a prompt that would end on a model's turn; ADK's words.
+const continueText = "Continue processing previous requests as instructed. Exit or provide a summary if no more outputs are needed."
+
+// lostText is the result of a call whose own result never came.
+const lostText = "cancelled: the call was interrupted, its result is not known"
+
+// promptKey names a prompt: an agent sees what its branch may see.
+type promptKey struct{ agent, branch string }
+
+// prompt is what one agent on one branch has seen so far. Requests share its
+// contents: what was handed out is never changed, only extended.
+type prompt struct {
+	contents []*genai.Content
+	next     int         // index into history.items of the first one not seen
+	open     []*openCall // own calls without a result, rarely more than one
+}
+
+// openCall is a content of an agent's own with calls that lack results.
+type openCall struct {
+	at       int // index into contents
+	answered bool
+	missing  []*genai.FunctionCall
+}
+
+// prompt returns what an agent is to be sent: the history as it sees it, ending
+// on a user's turn. The result is shared and must not be changed.
+func (h *history) prompt(agent, branch string) []*genai.Content {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	key := promptKey{agent, branch}
+	p := h.prompts[key]
+	if p == nil {
+		p = &prompt{}
+		h.prompts[key] = p
+	}
+	for ; p.next < len(h.items); p.next++ {
+		if it := h.items[p.next]; it.content != nil && len(it.content.Parts) > 0 && visible(branch, it.branch) {
+			p.see(it, agent)
+		}
+	}
+	p.heal()
+	out := slices.Clip(p.contents)
+	if n := len(out); n == 0 || out[n-1].Role != genai.RoleUser {
+		out = append(out, genai.NewContentFromText(continueText, genai.RoleUser))
+	}
+	return out
+}
+
+// see adds one event.
+func (p *prompt) see(it *item, agent string) {
+	if it.author != agent && it.author != user {
+		if c := it.foreign(); c != nil {
+			p.contents = append(p.contents, c)
+		}
+		return
+	}
+	var calls []*genai.FunctionCall
+	var results []*genai.Part
+	for _, part := range it.content.Parts {
+		if part.FunctionCall != nil {
+			calls = append(calls, part.FunctionCall)
+		}
+		if part.FunctionResponse != nil {
+			results = append(results, part)
+		}
+	}
+	switch {
+	case len(results) > 0:
+		p.answer(results)
+	case it.content.Role != "":
+		p.contents = append(p.contents, it.content)
+		if len(calls) > 0 {
+			p.open = append(p.open, &openCall{at: len(p.contents) - 1, missing: calls})
+		}
+	}
+}
+
+// answer puts results right behind the calls they belong to. Results that
+// belong to no open call are dropped.
+func (p *prompt) answer(results []*genai.Part) {
+	for _, o := range p.open {
+		var mine []*genai.Part
+		results = slices.DeleteFunc(slices.Clone(results), func(r *genai.Part) bool {
+			i := slices.IndexFunc(o.missing, func(c *genai.FunctionCall) bool { return c.ID == r.FunctionResponse.ID })
+			if i < 0 {
+				return false
+			}
+			o.missing = slices.Delete(slices.Clone(o.missing), i, i+1)
+			mine = append(mine, r)
+			return true
+		})
+		if len(mine) > 0 {
+			p.place(o, mine)
+		}
+	}
+	p.open = slices.DeleteFunc(p.open, func(o *openCall) bool { return len(o.missing) == 0 })
+}
+
+// place puts results behind the content that o names. Handed-out contents stay
+// as they are: anything but an append works on a copy.
+func (p *prompt) place(o *openCall, results []*genai.Part) {
+	at := o.at + 1
+	if o.answered {
+		p.contents = slices.Clone(p.contents)
+		p.contents[at] = &genai.Content{Role: genai.RoleUser, Parts: slices.Concat(p.contents[at].Parts, results)}
+		return
+	}
+	o.answered = true
+	c := &genai.Content{Role: genai.RoleUser, Parts: results}
+	if at == len(p.contents) {
+		p.contents = append(p.contents, c)
+		return
+	}
+	p.contents = slices.Insert(slices.Clone(p.contents), at, c)
+	for _, other := range p.open {
+		if other.at >= at {
+			other.at++
+		}
+	}
+}
+
+// heal gives results to calls that will never get one. An agent is asked for
+// its next answer only when all its calls are over, so what is open now is lost.
+func (p *prompt) heal() {
+	for _, o := range p.open {
+		var lost []*genai.Part
+		for _, c := range o.missing {
+			lost = append(lost, responsePart(c, errorResult(lostText)))
+		}
+		p.place(o, lost)
+	}
+	p.open = nil
+}
+
+// responsePart is the result of a call.
+func responsePart(c *genai.FunctionCall, result map[string]any) *genai.Part {
+	return &genai.Part{FunctionResponse: &genai.FunctionResponse{ID: c.ID, Name: c.Name, Response: result}}
+}
+
+// errorResult is a result that says why there is none.
+func errorResult(text string) map[string]any { return map[string]any{"error": text} }

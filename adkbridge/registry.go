@@ -1,0 +1,32 @@
+package adkbridge
+
+import (
+	"github.com/apzuk3/agentd/model"
+)
+
+// FromRegistry returns the models of a registry, each behind a model.Guard with
+// these limits, priced with the model package's list prices.
+func FromRegistry(reg *model.Registry, limits model.Limits) Models {
+	return registry{reg: reg, limits: limits}
+}
+
+type registry struct {
+	reg    *model.Registry
+	limits model.Limits
+}
+
+func (r registry) Resolve(name string, keys map[string]string) (Model, error) {
+	ref, err := r.reg.Resolve(name, keys)
+	if err != nil {
+		return Model{}, err
+	}
+	return Model{
+		LLM:      ref.Guarded(r.limits),
+		Provider: ref.Provider,
+		Builtins: ref.Builtins,
+		Cost: func(u model.Usage) float64 {
+			usd, _ := model.Cost(ref.Provider, ref.Model, u)
+			return usd
+		},
+	}, nil
+}

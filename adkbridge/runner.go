@@ -1,0 +1,172 @@
+package adkbridge
+
+import (
+	"context"
+	"iter"
+	"log/slog"
+	"time"
+
+	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/session"
+)
+
+// Models finds models by name.
+type Models interface {
+	// Resolve returns the model of that name, ready to be called from many
+	// goroutines. keys are the caller's own by provider name. It makes no network
+	// call; its errors are of type *model.Error.
+	Resolve(name string, keys map[string]string) (Model, error)
+}
+
+// Model is a model that an agent may use.
+type Model struct {
+	// LLM must not panic, must return promptly when its context ends and must
+	// bound its answers: see model.Guard.
+	LLM model.LLM
+	// Provider is the provider's name.
+	Provider string
+	// Builtins are the tools that the provider itself runs.
+	Builtins []string
+	// Cost estimates US dollars, 0 where no price is known. May be nil.
+	Cost func(model.Usage) float64
+}
+
+// Limits bound what a tree may be and what a turn may do. A zero field stands
+// for its default.
+type Limits struct {
+	// Depth is how many levels a tree may have. Default 16.
+	Depth int
+	// Nodes is how many agents a tree may have. Default 256.
+	Nodes int
+	// Width is how many agents may stand directly below one. Default 64.
+	Width int
+	// AgentTools is how many tools one agent may have. Default 128.
+	AgentTools int
+	// InstructionBytes bounds one agent's instruction. Default 64 KiB.
+	InstructionBytes int
+	// DescriptionBytes bounds one agent's description. Default 4 KiB.
+	DescriptionBytes int
+	// LoopDefault is the cap of a loop that sets none. Default 25.
+	LoopDefault int
+	// LoopMax is the highest cap a loop may set. Default 1000.
+	LoopMax int
+	// ModelCalls is how many model calls a turn may make. Default 500.
+	ModelCalls int
+	// Transfers is how often a turn may transfer; they nest. Default 50.
+	Transfers int
+	// ThoughtRounds is how often in a row an agent may answer with thoughts
+	// alone, upon which the model is called again. Default 3.
+	ThoughtRounds int
+	// AnswerCalls is how many tool calls of one answer are run. Default 128.
+	AnswerCalls int
+	// CacheSessions and CacheBytes bound the histories that are kept in memory
+	// between turns: how many, and the sum of their stored size. Defaults 256
+	// and 64 MiB.
+	CacheSessions int
+	CacheBytes    int
+	// CloseTimeout bounds the appends that make the history valid after a turn
+	// was stopped. Default 15 s.
+	CloseTimeout time.Duration
+}
+
+// WithDefaults returns the limits with defaults in place of zeros.
+func (l Limits) WithDefaults() Limits {
+	for _, f := range []struct {
+		field *int
+		def   int
+	}{
+		{&l.Depth, 16},
+		{&l.Nodes, 256},
+		{&l.Width, 64},
+		{&l.AgentTools, 128},
+		{&l.InstructionBytes, 64 << 10},
+		{&l.DescriptionBytes, 4 << 10},
+		{&l.LoopDefault, 25},
+		{&l.LoopMax, 1000},
+		{&l.ModelCalls, 500},
+		{&l.Transfers, 50},
+		{&l.ThoughtRounds, 3},
+		{&l.AnswerCalls, 128},
+		{&l.CacheSessions, 256},
+		{&l.CacheBytes, 64 << 20},
+	} {
+		if *f.field == 0 {
+			*f.field = f.def
+		}
+	}
+	if l.CloseTimeout == 0 {
+		l.CloseTimeout = 15 * time.Second
+	}
+	return l
+}
+
+// Config is what a Runner needs.
+type Config struct {
+	// Models is required.
+	Models Models
+	// Limits may be zero.
+	Limits Limits
+	// Logger defaults to none.
+	Logger *slog.Logger
+}
+
+// Runner runs agent trees. Its methods may be called from any goroutine.
+type Runner struct {
+	models Models
+	limits Limits
+	log    *slog.Logger
+	cache  *cache
+}
+
+var _ session.Runner = (*Runner)(nil)
+
+// New returns a Runner.
+func New(cfg Config) *Runner {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	limits := cfg.Limits.WithDefaults()
+	return &Runner{
+		models: cfg.Models,
+		limits: limits,
+		log:    cfg.Logger,
+		cache:  newCache(limits.CacheSessions, limits.CacheBytes),
+	}
+}
+
+// Check refuses a spec that cannot run. It makes no network call. All of its
+// errors are *session.Error and name the agent by its path.
+func (r *Runner) Check(_ context.Context, spec *session.Spec, keys session.Keys) error {
+	_, err := r.plan(spec, keys)
+	return err
+}
+
+// Decode says what a stored event means.
+func (r *Runner) Decode(data []byte) (*session.Event, error) {
+	s, err := decode(data)
+	if err != nil {
+		return nil, err
+	}
+	return s.meaning(), nil
+}
+
+// Run drives a turn to its end. See session.Runner for what it owes.
+func (r *Runner) Run(ctx context.Context, run *session.Run) error {
+	return r.drive(ctx, run)
+}
+
+// handle is what the bridge uses of a *session.Run.
+type handle interface {
+	SessionID() string
+	TurnID() string
+	Spec() *session.Spec
+	Keys() session.Keys
+	State() map[string]any
+	StartSeq() int64
+	Records(ctx context.Context, after int64) iter.Seq2[session.Record, error]
+	Append(ctx context.Context, data []byte, ev *session.Event) (session.Record, error)
+	Delta(d session.Delta)
+	Await(ctx context.Context, callID string) (session.ToolResult, error)
+	Ask(ctx context.Context, call session.ToolCall) (session.ToolResult, error)
+	Result(callID string) (session.ToolResult, bool)
+}

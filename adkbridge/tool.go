@@ -1,0 +1,200 @@
+package adkbridge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+
+	"google.golang.org/adk/v2/agent"
+	adkmodel "google.golang.org/adk/v2/model"
+	"google.golang.org/adk/v2/tool"
+	"google.golang.org/adk/v2/tool/toolutils"
+	"google.golang.org/genai"
+
+	"github.com/apzuk3/agentd/session"
+)
+
+// base is what all tools have for ADK.
+type base struct {
+	t    *turn
+	name string
+	decl *genai.FunctionDeclaration // nil: not offered to the model by this tool
+}
+
+func (b *base) Name() string                            { return b.name }
+func (b *base) Declaration() *genai.FunctionDeclaration { return b.decl }
+func (*base) IsLongRunning() bool                       { return false }
+
+func (b *base) Description() string {
+	if b.decl == nil {
+		return ""
+	}
+	return b.decl.Description
+}
+
+// guard runs a tool unless its call was refused. A panic stops the turn: ADK
+// runs tools on goroutines of its own, where it would end the process.
+func (b *base) guard(ctx agent.Context, run func() (map[string]any, error)) (out map[string]any, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = panicError("tool "+b.name, p)
+			b.t.stop(err)
+			out = nil
+		}
+	}()
+	if reason := b.t.refusal(ctx.FunctionCallID()); reason != "" {
+		return errorResult(reason), nil
+	}
+	return run()
+}
+
+// remoteTool is a tool that the client runs.
+type remoteTool struct{ base }
+
+func (r *remoteTool) ProcessRequest(_ agent.Context, req *adkmodel.LLMRequest) error {
+	return toolutils.PackTool(req, r)
+}
+
+// Run waits for the client's result.
+func (r *remoteTool) Run(ctx agent.Context, _ any) (map[string]any, error) {
+	return r.guard(ctx, func() (map[string]any, error) {
+		res, err := r.t.run.Await(ctx, ctx.FunctionCallID())
+		if err != nil {
+			if ctx.Err() != nil {
+				err = context.Cause(ctx)
+			}
+			r.t.stop(err) // there is no result, so nothing may be appended as one
+			return nil, err
+		}
+		// The state itself changes when the event that holds the result is appended.
+		for k, v := range res.State {
+			ctx.Actions().StateDelta[k] = cloneValue(v)
+		}
+		return resultOf(res), nil
+	})
+}
+
+// exitTool ends the innermost loop around the agent that calls it, once the
+// agent that runs in it has finished.
+type exitTool struct {
+	base
+	loop *node
+}
+
+func (e *exitTool) ProcessRequest(_ agent.Context, req *adkmodel.LLMRequest) error {
+	return toolutils.PackTool(req, e)
+}
+
+// Run ignores arguments: models like to give reasons.
+func (e *exitTool) Run(ctx agent.Context, _ any) (map[string]any, error) {
+	return e.guard(ctx, func() (map[string]any, error) {
+		e.t.setExit(e.loop, true)
+		ctx.Actions().SkipSummarization = true
+		return map[string]any{}, nil
+	})
+}
+
+// handover takes the place of ADK's transfer tool, which lets a model transfer
+// to agents that do not exist. Targets were checked when the answer came.
+type handover struct{ t *turn }
+
+func (*handover) Name() string                            { return transferTool }
+func (*handover) Description() string                     { return "" }
+func (*handover) IsLongRunning() bool                     { return false }
+func (*handover) Declaration() *genai.FunctionDeclaration { return nil }
+
+func (h *handover) Run(ctx agent.Context, args any) (map[string]any, error) {
+	b := base{t: h.t, name: transferTool}
+	return b.guard(ctx, func() (map[string]any, error) {
+		m, _ := args.(map[string]any)
+		name, _ := m["agent_name"].(string)
+		ctx.Actions().TransferToAgent = name
+		return map[string]any{}, nil
+	})
+}
+
+// unknownTool stands for a tool that the model made up.
+type unknownTool struct{ base }
+
+func (u *unknownTool) Run(ctx agent.Context, _ any) (map[string]any, error) {
+	return u.guard(ctx, func() (map[string]any, error) {
+		return errorResult("there is no such tool"), nil
+	})
+}
+
+var (
+	_ tool.Tool = (*remoteTool)(nil)
+	_ tool.Tool = (*exitTool)(nil)
+	_ tool.Tool = (*handover)(nil)
+	_ tool.Tool = (*unknownTool)(nil)
+)
+
+// resultOf is what the model sees of a result. A JSON object stays what it is,
+// any other JSON value, and any other text, becomes {"output": …}; where there
+// is no output it is {"error": text}.
+func resultOf(res session.ToolResult) map[string]any {
+	if res.Outcome == session.Answered && res.Output != nil {
+		v, ok := parseJSON(*res.Output)
+		if !ok {
+			v = *res.Output
+		}
+		if m, ok := v.(map[string]any); ok {
+			return m
+		}
+		return map[string]any{"output": v}
+	}
+	text := res.Error
+	switch {
+	case text == "" && res.Outcome == session.Answered:
+		text = "the tool gave no result"
+	case text == "":
+		text = "no result"
+	}
+	switch res.Outcome {
+	case session.Cancelled:
+		text = "cancelled: " + text
+	case session.TimedOut:
+		text = "timed out: " + text
+	case session.Abandoned:
+		text = "abandoned: " + text
+	}
+	return errorResult(text)
+}
+
+// parseJSON reads text that is one JSON value, with its numbers as they are
+// written.
+func parseJSON(text string) (any, bool) {
+	var v any
+	dec := json.NewDecoder(strings.NewReader(text))
+	dec.UseNumber()
+	if err := dec.Decode(&v); err != nil {
+		return nil, false
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return nil, false
+	}
+	return v, true
+}
+
+// cloneValue copies a JSON value: ADK merges the deltas of an answer's tools in
+// place.
+func cloneValue(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for k, sub := range v {
+			out[k] = cloneValue(sub)
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, sub := range v {
+			out[i] = cloneValue(sub)
+		}
+		return out
+	default:
+		return v
+	}
+}

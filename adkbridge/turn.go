@@ -1,0 +1,270 @@
+package adkbridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"google.golang.org/adk/v2/agent"
+	"google.golang.org/adk/v2/platform"
+	"google.golang.org/adk/v2/runner"
+	"google.golang.org/genai"
+
+	"github.com/google/uuid"
+
+	"github.com/apzuk3/agentd/session"
+)
+
+// appName stands for the application and the user towards ADK, which keys its
+// sessions by them. Each turn has a session service of its own.
+const appName = "agentd"
+
+// errStopped refuses what a turn still wants to append after it has failed.
+var errStopped = errors.New("the turn has been stopped")
+
+// turn is one run of a tree. ADK calls into it from several goroutines, all of
+// which are gone when the runner's iterator has returned.
+type turn struct {
+	run    handle
+	tree   *tree
+	hist   *history
+	limits Limits
+
+	mu       sync.Mutex // protects the fields below
+	state    map[string]any
+	calls    int            // model calls made
+	handed   int            // transfers made
+	step     map[string]int // model calls by "agent|branch"
+	thinking map[string]int // answers of thoughts alone in a row, by "agent|branch"
+	visits   map[*node]int  // how often a loop was entered
+	exited   map[*node]bool // loops whose iteration called exit_loop
+	refused  map[string]string
+	made     []*answer     // complete answers that are not appended yet
+	open     []*openAnswer // appended answers whose calls have no results yet
+	stopped  bool
+	cause    error // what stopped the turn, if it was no context
+
+	// What the log held of this turn when the run began; consumed in order per
+	// agent and branch.
+	logged  map[promptKey][]loggedEvent
+	answers map[string]*stored // by model call
+}
+
+// openAnswer is an appended answer whose calls have no results yet.
+type openAnswer struct {
+	author, branch string
+	path           []string
+	calls          []*genai.FunctionCall
+}
+
+func newTurn(run handle, hist *history, limits Limits, logged []loggedEvent) *turn {
+	t := &turn{
+		run:      run,
+		hist:     hist,
+		limits:   limits,
+		state:    run.State(),
+		step:     map[string]int{},
+		thinking: map[string]int{},
+		visits:   map[*node]int{},
+		exited:   map[*node]bool{},
+		refused:  map[string]string{},
+		logged:   map[promptKey][]loggedEvent{},
+		answers:  map[string]*stored{},
+	}
+	if t.state == nil {
+		t.state = map[string]any{}
+	}
+	for _, l := range logged {
+		key := promptKey{l.ev.Author, l.ev.Branch}
+		t.logged[key] = append(t.logged[key], l)
+		if llm := l.ev.CustomMetadata.Agentd.LLM; llm != "" {
+			t.answers[llm] = l.ev
+		}
+	}
+	return t
+}
+
+// drive runs a turn and leaves a valid history behind, whatever happens.
+func (r *Runner) drive(ctx context.Context, run handle) error {
+	hist := r.cache.take(run.SessionID(), run.StartSeq())
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.limits.CloseTimeout)
+	defer cancel()
+	load := ctx
+	if ctx.Err() != nil {
+		load = late // an interrupted turn: only its history is to be made valid
+	}
+	logged, err := hist.load(load, run)
+	if err != nil {
+		if ctx.Err() != nil {
+			return errors.Join(context.Cause(ctx), err)
+		}
+		return err
+	}
+	t := newTurn(run, hist, r.limits, logged)
+	err = t.outcome(ctx, t.play(ctx, r))
+	if cerr := t.close(ctx, err); cerr != nil {
+		r.log.WarnContext(ctx, "history of a stopped turn is incomplete",
+			"session", run.SessionID(), "turn", run.TurnID(), "error", cerr)
+		return err
+	}
+	hist.seal(run.StartSeq())
+	r.cache.put(run.SessionID(), hist)
+	return err
+}
+
+// play runs the tree until it has finished or something fails.
+func (t *turn) play(ctx context.Context, r *Runner) (err error) {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if t.tree, err = r.plan(t.run.Spec(), t.run.Keys()); err != nil {
+		return err
+	}
+	t.hist.prune(func(name string) bool { return t.tree.byName[name] != nil })
+	root, err := t.build()
+	if err != nil {
+		return fmt.Errorf("build the agent tree: %w", err)
+	}
+	rn, err := runner.New(runner.Config{AppName: appName, Agent: root, SessionService: &journal{t: t}})
+	if err != nil {
+		return fmt.Errorf("build the agent tree: %w", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer func() {
+		if p := recover(); p != nil {
+			err = panicError("the agent engine", p)
+		}
+	}()
+	ctx = platform.WithUUIDProvider(ctx, uuids(t.run.TurnID()))
+	for _, err := range rn.Run(ctx, appName, t.run.SessionID(), nil, agent.RunConfig{}) {
+		if err != nil {
+			return err // going on would run the next agent
+		}
+	}
+	if t.pendingLog() {
+		return errors.New("the tree has finished, but the log holds events it did not reach")
+	}
+	return nil
+}
+
+// uuids provides ADK with ids. The first one it asks for becomes the invocation
+// id, after "e-": the turn's id.
+func uuids(turnID string) func() string {
+	var once sync.Once
+	return func() string {
+		id := ""
+		once.Do(func() { id = strings.TrimPrefix(turnID, "e-") })
+		if id == "" {
+			id = uuid.NewString()
+		}
+		return id
+	}
+}
+
+// outcome decides what a run's error is: the context's cause first, then what
+// stopped the turn, since after that errors are only its echo.
+func (t *turn) outcome(ctx context.Context, err error) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err == nil && !t.stopped {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if t.cause != nil {
+		return t.cause
+	}
+	if err == nil {
+		return errStopped
+	}
+	if e, ok := errors.AsType[*session.Error](err); ok {
+		return e
+	}
+	return fmt.Errorf("run the agent tree: %w", err)
+}
+
+// stop makes the turn fail: nothing more is appended until it is closed. The
+// first error that is no context's counts.
+func (t *turn) stop(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.stopped = true
+	if t.cause == nil && !isContextError(err) {
+		t.cause = err
+	}
+}
+
+// pendingLog tells whether the log holds events the run has not reached.
+func (t *turn) pendingLog() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.logged) > 0
+}
+
+// refusal returns why a call is not run, or "".
+func (t *turn) refusal(callID string) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.refused[callID]
+}
+
+// enter counts a visit of a loop, from 0.
+func (t *turn) enter(n *node) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	v := t.visits[n]
+	t.visits[n] = v + 1
+	return v
+}
+
+// setExit marks whether the current iteration of a loop is its last.
+func (t *turn) setExit(n *node, exit bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.exited[n] = exit
+}
+
+func (t *turn) hasExited(n *node) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.exited[n]
+}
+
+// admit takes an event that is in the log into the history and the state.
+// temp are its keys of scope temp, which the log does not hold.
+func (t *turn) admit(seq int64, s *stored, size int, temp map[string]any) {
+	t.hist.addStored(seq, s, size)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.Copy(t.state, temp)
+	maps.Copy(t.state, s.Actions.StateDelta)
+	m := &s.CustomMetadata.Agentd
+	if m.LLM != "" {
+		t.made = slices.DeleteFunc(t.made, func(a *answer) bool { return a.meta.LLM == m.LLM })
+	}
+	if s.Content == nil {
+		return
+	}
+	o := &openAnswer{author: s.Author, branch: s.Branch, path: m.Path}
+	for _, p := range s.Content.Parts {
+		if p.FunctionCall != nil {
+			o.calls = append(o.calls, p.FunctionCall)
+		}
+		if r := p.FunctionResponse; r != nil {
+			delete(t.refused, r.ID)
+			for _, open := range t.open {
+				open.calls = slices.DeleteFunc(open.calls, func(c *genai.FunctionCall) bool { return c.ID == r.ID })
+			}
+		}
+	}
+	t.open = slices.DeleteFunc(t.open, func(open *openAnswer) bool { return len(open.calls) == 0 })
+	if len(o.calls) > 0 {
+		t.open = append(t.open, o)
+	}
+}
