@@ -154,8 +154,8 @@ func WithSessionID(id string) RunOption {
 
 // WithInitialState sets session state before the turn: a map with string keys
 // or a struct, encoded as encoding/json does. On a continued session these
-// keys overwrite the stored ones. Integers beyond ±2^53 are refused, because
-// state cannot hold them exactly.
+// keys overwrite the stored ones. Integers that a float64 does not hold
+// exactly, as some beyond ±2^53, are refused, because that is what state uses.
 func WithInitialState(state any) RunOption {
 	return func(c *runConfig) {
 		value, err := stateValue(state)

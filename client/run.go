@@ -154,7 +154,11 @@ func (r *run) close() {
 		close(r.stopped)
 		r.tools.stop()
 		r.halt(!r.ended.Load())
-		r.await(r.received, linger)
+		limit := linger
+		if r.ended.Load() {
+			limit = drainTimeout
+		}
+		r.await(r.received, limit)
 		r.abort(ErrRunEnded)
 		r.unwatch()
 		// Both return at once, unless a caller's own HTTP client ignores its

@@ -203,8 +203,8 @@ func (c *ToolContext) State(key string) (any, bool) {
 // SetState sets a key of the session's state. The server writes it together
 // with this call's result, and not at all if the handler fails. The value is
 // encoded as encoding/json does; one that cannot be encoded, or holds an
-// integer beyond ±2^53, which state cannot hold exactly, is an error. If that
-// is ignored, the call fails with it.
+// integer that a float64 does not hold exactly, is an error. If that is
+// ignored, the call fails with it.
 func (c *ToolContext) SetState(key string, value any) error {
 	encoded, err := stateValue(value)
 	c.mu.Lock()

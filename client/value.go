@@ -3,9 +3,8 @@ package client
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"math"
+	"math/big"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -63,9 +62,6 @@ func marshalJSON(v any) (string, error) {
 	return strings.TrimSuffix(buf.String(), "\n"), nil
 }
 
-// maxExactInt is the largest integer up to which a float64 holds each one.
-const maxExactInt = 1 << 53
-
 // stateValue encodes v as a value of session state.
 func stateValue(v any) (*structpb.Value, error) {
 	text, err := marshalJSON(v)
@@ -98,13 +94,26 @@ func checkExact(v any) error {
 			}
 		}
 	case json.Number:
-		f, err := v.Float64()
-		isInteger := !strings.ContainsAny(v.String(), ".eE")
-		if err != nil || (isInteger && math.Abs(f) > maxExactInt) {
-			return errors.New("the number " + v.String() + " cannot be held exactly; use a string")
+		if !isExact(v) {
+			return fmt.Errorf("the number %s cannot be held exactly; use a string", v)
 		}
 	}
 	return nil
+}
+
+// isExact tells whether a float64 holds n, or at least, if n is no integer, as
+// much of it as is usual.
+func isExact(n json.Number) bool {
+	f, err := n.Float64()
+	if err != nil {
+		return false
+	}
+	whole, ok := new(big.Int).SetString(n.String(), 10)
+	if !ok {
+		return true
+	}
+	held, _ := big.NewFloat(f).Int(nil)
+	return held.Cmp(whole) == 0
 }
 
 // stateView is the session state as a run has seen it.
