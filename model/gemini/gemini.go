@@ -1,0 +1,268 @@
+// Package gemini serves Gemini models, over the Gemini API or Vertex AI.
+//
+// The official SDK builds, authorises and sends each request. Its answer is
+// read here: the SDK would turn numbers into floats, drop the text of
+// arguments, take lines of 256 MB and a stream without an end for an answer.
+// For the same reason the conversation is put into the request body here: what
+// the model wrote goes back as it was written.
+//
+// It imports model, the SDK and the standard library, and knows nothing of
+// sessions, ADK or the protocol. It reads no environment itself; the SDK does
+// for Application Default Credentials.
+package gemini
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+
+	"google.golang.org/genai"
+
+	"github.com/apzuk3/agentd/model"
+)
+
+// name is the name of this provider, and the owner of its signatures.
+const name = "gemini"
+
+// defaultBaseURL is the Gemini API's own.
+const defaultBaseURL = "https://generativelanguage.googleapis.com/"
+
+// Config configures the provider; the zero value serves callers with keys of
+// their own.
+type Config struct {
+	// APIKey is the server's key (GEMINI_API_KEY); with Vertex, a key of its
+	// express mode.
+	APIKey string
+	// BaseURL replaces the address of the API (GOOGLE_GEMINI_BASE_URL), or with
+	// Vertex that of Vertex AI; "" means the provider's own.
+	BaseURL string
+	// Vertex serves calls on the server's account over Vertex AI
+	// (GOOGLE_GENAI_USE_VERTEXAI). Callers' own keys are for the Gemini API in
+	// any case.
+	Vertex bool
+	// Project and Location are those of Vertex AI (GOOGLE_CLOUD_PROJECT,
+	// GOOGLE_CLOUD_LOCATION); with them and without APIKey, Application Default
+	// Credentials authorise the calls. Location defaults to "global".
+	Project, Location string
+	// Transport carries the calls; nil means one with default settings.
+	Transport http.RoundTripper
+}
+
+// Provider serves Gemini models. It is safe for concurrent use.
+type Provider struct {
+	cfg       Config
+	transport http.RoundTripper
+	// server is the client with the server's own credentials, made on first use:
+	// finding default credentials may ask the network.
+	server func() (*genai.Client, error)
+}
+
+// New returns the provider.
+func New(cfg Config) *Provider {
+	p := &Provider{cfg: cfg, transport: model.HTTPClient(cfg.Transport).Transport}
+	p.server = sync.OnceValues(func() (*genai.Client, error) {
+		if cfg.Vertex {
+			return p.vertexClient()
+		}
+		return p.client(cfg.APIKey)
+	})
+	return p
+}
+
+// Name returns "gemini".
+func (*Provider) Name() string { return name }
+
+// String names the provider and hides its key.
+func (*Provider) String() string { return "gemini.Provider" }
+
+// GoString does as String.
+func (p *Provider) GoString() string { return p.String() }
+
+// Builtins are the tools that Gemini runs itself.
+func (*Provider) Builtins() []string {
+	return []string{"code_execution", "google_search", "url_context"}
+}
+
+// Open returns the model. Without a caller's key it needs the server's, or
+// Vertex AI.
+func (p *Provider) Open(modelName, key string) (model.LLM, error) {
+	overVertex := key == "" && p.cfg.Vertex
+	if err := checkModel(modelName, overVertex); err != nil {
+		return nil, err
+	}
+	l := &llm{model: modelName, secret: key, client: p.server}
+	switch {
+	case key != "":
+		l.client = sync.OnceValues(func() (*genai.Client, error) { return p.client(key) })
+	case overVertex && p.cfg.APIKey == "" && p.cfg.Project == "" && p.cfg.BaseURL == "":
+		return nil, &model.Error{
+			Kind: model.KindAuth, Provider: name,
+			Message: "Vertex AI needs GOOGLE_CLOUD_PROJECT or GEMINI_API_KEY on the server, or send the header X-Agentd-Gemini-Api-Key",
+		}
+	case !overVertex && p.cfg.APIKey == "":
+		return nil, model.MissingKey(name, "GEMINI_API_KEY", "X-Agentd-Gemini-Api-Key")
+	default:
+		l.secret = p.cfg.APIKey
+	}
+	return l, nil
+}
+
+// checkModel refuses names that would not name a model in a URL path.
+func checkModel(modelName string, overVertex bool) error {
+	bad := modelName == "" || strings.ContainsAny(modelName, "?&#%\\ ") || strings.Contains(modelName, "..")
+	if !overVertex && strings.Contains(modelName, "/") {
+		rest, ok := strings.CutPrefix(modelName, "models/")
+		if !ok {
+			rest, ok = strings.CutPrefix(modelName, "tunedModels/")
+		}
+		bad = bad || !ok || rest == "" || strings.Contains(rest, "/")
+	}
+	if bad {
+		return &model.Error{Kind: model.KindUnavailable, Provider: name, Message: fmt.Sprintf("there is no model %q", modelName)}
+	}
+	return nil
+}
+
+// client returns a client of the Gemini API.
+func (p *Provider) client(key string) (*genai.Client, error) {
+	base := defaultBaseURL
+	if p.cfg.BaseURL != "" && !p.cfg.Vertex {
+		base = p.cfg.BaseURL
+	}
+	return newClient(&genai.ClientConfig{
+		APIKey:      key,
+		Backend:     genai.BackendGeminiAPI,
+		HTTPClient:  p.httpClient(),
+		HTTPOptions: genai.HTTPOptions{BaseURL: base},
+	})
+}
+
+// vertexClient returns a client of Vertex AI on the server's account.
+func (p *Provider) vertexClient() (*genai.Client, error) {
+	cc := &genai.ClientConfig{
+		Backend:     genai.BackendVertexAI,
+		HTTPClient:  p.httpClient(),
+		HTTPOptions: genai.HTTPOptions{BaseURL: p.cfg.BaseURL},
+	}
+	if p.cfg.APIKey != "" {
+		cc.APIKey = p.cfg.APIKey
+		return newClient(cc)
+	}
+	cc.Project, cc.Location = p.cfg.Project, p.cfg.Location
+	if cc.Location == "" {
+		cc.Location = "global"
+	}
+	if p.cfg.Project != "" {
+		if err := cc.UseDefaultCredentials(); err != nil {
+			return nil, errors.New("no Application Default Credentials were found")
+		}
+		if project, err := cc.Credentials.QuotaProjectID(context.Background()); err == nil && project != "" {
+			cc.HTTPOptions.Headers = http.Header{"X-Goog-User-Project": {project}}
+		}
+	}
+	return newClient(cc)
+}
+
+// httpClient returns a client over the provider's one transport. Each SDK
+// client gets its own, since the SDK may put authorisation into it.
+func (p *Provider) httpClient() *http.Client {
+	return &http.Client{
+		Transport:     capturer{p.transport},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// newClient makes the SDK's client. The SDK's own error prints the key, so it
+// is not passed on.
+func newClient(cc *genai.ClientConfig) (*genai.Client, error) {
+	c, err := genai.NewClient(context.Background(), cc)
+	if err != nil {
+		return nil, errors.New("the SDK refuses the configuration of key, project and location")
+	}
+	return c, nil
+}
+
+// llm is one model with a key. It is safe for concurrent use.
+type llm struct {
+	model  string
+	secret string
+	client func() (*genai.Client, error)
+}
+
+// String names the model and hides the key.
+func (l *llm) String() string { return name + "/" + l.model }
+
+// GoString does as String.
+func (l *llm) GoString() string { return l.String() }
+
+// Generate makes one streaming call.
+func (l *llm) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	client, err := l.client()
+	if err != nil {
+		return nil, &model.Error{Kind: model.KindAuth, Provider: name, Message: err.Error()}
+	}
+	cfg, err := l.config(req)
+	if err != nil {
+		return nil, &model.Error{Kind: model.KindInvalid, Provider: name, Message: model.Redact(err.Error(), l.secret)}
+	}
+	resp, err := send(ctx, client, l.model, cfg)
+	if err != nil {
+		if _, ok := errors.AsType[*model.Error](err); ok {
+			return nil, err
+		}
+		return nil, model.TransportError(ctx, name, err, l.secret)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, l.failure(ctx, resp)
+	}
+	return l.read(ctx, resp, emit)
+}
+
+// captured is where a call's HTTP answer ends up; owned by the goroutine that
+// makes the call.
+type captured struct{ resp *http.Response }
+
+// captureKey is the context key of *captured.
+type captureKey struct{}
+
+// capturer hands the answer to the *captured in the request's context and shows
+// the SDK an empty success, so that the SDK neither reads nor judges it.
+type capturer struct{ base http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (c capturer) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := c.base.RoundTrip(req)
+	into, ok := req.Context().Value(captureKey{}).(*captured)
+	if err != nil || !ok {
+		return resp, err
+	}
+	into.resp = resp
+	empty := *resp
+	empty.StatusCode, empty.Status, empty.Body = http.StatusOK, "200 OK", http.NoBody
+	return &empty, nil
+}
+
+// send makes the SDK send the request and returns the answer, whose body the
+// caller closes. An error before anything was sent is a *model.Error.
+func send(ctx context.Context, client *genai.Client, modelName string, cfg *genai.GenerateContentConfig) (*http.Response, error) {
+	got := new(captured)
+	for _, err := range client.Models.GenerateContentStream(context.WithValue(ctx, captureKey{}, got), modelName, nil, cfg) {
+		if err != nil {
+			if got.resp != nil {
+				got.resp.Body.Close()
+			}
+			return nil, err
+		}
+	}
+	if got.resp == nil {
+		return nil, &model.Error{Kind: model.KindInvalid, Provider: name, Message: "the SDK sent no request"}
+	}
+	return got.resp, nil
+}

@@ -1,0 +1,186 @@
+package gemini
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+
+	"google.golang.org/genai"
+
+	"github.com/apzuk3/agentd/model"
+)
+
+// needsSignature is the models that refuse a function call of their own turn
+// without a signature.
+var needsSignature = regexp.MustCompile(`gemini-([3-9]|[1-9]\d)`)
+
+// unsigned is the signature that Google documents for calls that another model
+// made.
+var unsigned = []byte("skip_thought_signature_validator")
+
+// content is a genai.Content on the wire.
+type content struct {
+	Role  string `json:"role"`
+	Parts []any  `json:"parts"`
+}
+
+// textPart is a part of text. Text is always there, since a part may hold a
+// signature and nothing else.
+type textPart struct {
+	Text      string `json:"text"`
+	Thought   bool   `json:"thought,omitempty"`
+	Signature []byte `json:"thoughtSignature,omitempty"`
+}
+
+// callPart is a function call. Arguments are always there.
+type callPart struct {
+	Call      functionCall `json:"functionCall"`
+	Signature []byte       `json:"thoughtSignature,omitempty"`
+}
+
+type functionCall struct {
+	ID   string          `json:"id,omitempty"`
+	Name string          `json:"name"`
+	Args json.RawMessage `json:"args"`
+}
+
+// resultPart is a function's result. The response is always there.
+type resultPart struct {
+	Result functionResult `json:"functionResponse"`
+}
+
+type functionResult struct {
+	ID       string                        `json:"id,omitempty"`
+	Name     string                        `json:"name"`
+	Response map[string]any                `json:"response"`
+	Parts    []*genai.FunctionResponsePart `json:"parts,omitempty"`
+}
+
+// config returns a copy of the request's configuration that makes the SDK send
+// it with the request's contents, once.
+func (l *llm) config(req *model.Request) (*genai.GenerateContentConfig, error) {
+	cfg := *req.Config
+	if _, err := json.Marshal(&cfg); err != nil { // the SDK would send half of it
+		return nil, fmt.Errorf("the request cannot be encoded: %w", err)
+	}
+	contents, err := model.MarshalJSON(l.contents(req.Contents))
+	if err != nil {
+		return nil, fmt.Errorf("the conversation cannot be encoded: %w", err)
+	}
+	if cfg.SystemInstruction != nil {
+		cfg.SystemInstruction = &genai.Content{Role: genai.RoleUser, Parts: bare(cfg.SystemInstruction.Parts)}
+	}
+	cfg.AutomaticContinuation = new(bool)
+	cfg.CandidateCount = 0
+	cfg.HTTPOptions = &genai.HTTPOptions{
+		ExtrasRequestProvider: func(body map[string]any) map[string]any {
+			body["contents"] = json.RawMessage(contents)
+			return body
+		},
+	}
+	return &cfg, nil
+}
+
+// bare returns copies of parts without what is ours.
+func bare(parts []*genai.Part) []*genai.Part {
+	out := make([]*genai.Part, 0, len(parts))
+	for _, p := range parts {
+		if p != nil {
+			c := *p
+			c.PartMetadata = nil
+			out = append(out, &c)
+		}
+	}
+	return out
+}
+
+// contents translates a conversation. Contents of which nothing is left are
+// left out.
+func (l *llm) contents(in []*genai.Content) []content {
+	ids := model.CallIDs(in)
+	out := []content{}
+	for _, c := range in {
+		w := content{Role: genai.RoleUser}
+		if c.Role == genai.RoleModel {
+			w.Role = genai.RoleModel
+		}
+		firstCall := true
+		for _, p := range c.Parts {
+			if p == nil {
+				continue
+			}
+			switch {
+			case p.FunctionCall != nil:
+				w.Parts = append(w.Parts, l.call(p, firstCall))
+				firstCall = false
+			case p.FunctionResponse != nil:
+				w.Parts = append(w.Parts, result(p.FunctionResponse, ids))
+			default:
+				if part := other(p); part != nil {
+					w.Parts = append(w.Parts, part)
+				}
+			}
+		}
+		if len(w.Parts) > 0 {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// call translates a function call. The provider's own id goes out, never one
+// that the engine made.
+func (l *llm) call(p *genai.Part, first bool) callPart {
+	out := callPart{Call: functionCall{ID: model.CallID(p), Name: p.FunctionCall.Name, Args: json.RawMessage(model.ArgsText(p))}}
+	if model.Owned(p, name) {
+		out.Signature = p.ThoughtSignature
+	}
+	if len(out.Signature) == 0 && first && needsSignature.MatchString(l.model) {
+		out.Signature = unsigned
+	}
+	return out
+}
+
+// result translates a function's result, under the id its call went out with.
+func result(r *genai.FunctionResponse, ids map[string]string) resultPart {
+	out := functionResult{ID: ids[r.ID], Name: r.Name, Response: r.Response, Parts: r.Parts}
+	if out.Response == nil {
+		out.Response = map[string]any{}
+	}
+	return resultPart{out}
+}
+
+// other translates a part that is neither call nor result; nil when it means
+// something to another provider only.
+func other(p *genai.Part) any {
+	owned := model.Owned(p, name)
+	_, foreign := p.PartMetadata[model.MetaProvider]
+	foreign = foreign && !owned
+	switch {
+	case p.Thought && !owned:
+		return nil
+	case isText(p):
+		t := textPart{Text: p.Text, Thought: p.Thought}
+		if owned {
+			t.Signature = p.ThoughtSignature
+		}
+		if t.Text == "" && len(t.Signature) == 0 {
+			return nil
+		}
+		return t
+	case foreign && p.InlineData == nil && p.FileData == nil:
+		return nil
+	}
+	c := *p
+	c.PartMetadata = nil
+	if !owned {
+		c.ThoughtSignature = nil
+	}
+	return &c
+}
+
+// isText tells whether p holds text, or nothing at all.
+func isText(p *genai.Part) bool {
+	return p.InlineData == nil && p.FileData == nil && p.ExecutableCode == nil &&
+		p.CodeExecutionResult == nil && p.ToolCall == nil && p.ToolResponse == nil
+}

@@ -1,0 +1,234 @@
+package gemini
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"mime"
+	"net/http"
+	"strings"
+
+	"google.golang.org/genai"
+
+	"github.com/apzuk3/agentd/model"
+)
+
+// chunk is one event of the stream, as far as it matters here.
+type chunk struct {
+	Candidates     []candidate `json:"candidates"`
+	PromptFeedback *struct {
+		BlockReason        string `json:"blockReason"`
+		BlockReasonMessage string `json:"blockReasonMessage"`
+	} `json:"promptFeedback"`
+	UsageMetadata *usage          `json:"usageMetadata"`
+	ModelVersion  string          `json:"modelVersion"`
+	Error         json.RawMessage `json:"error"`
+}
+
+type candidate struct {
+	Content *struct {
+		Parts []json.RawMessage `json:"parts"`
+	} `json:"content"`
+	FinishReason  genai.FinishReason `json:"finishReason"`
+	FinishMessage string             `json:"finishMessage"`
+	Index         int                `json:"index"`
+}
+
+// usage is cumulative: each chunk repeats and raises the one before.
+type usage struct {
+	Prompt     int64 `json:"promptTokenCount"`
+	ToolPrompt int64 `json:"toolUsePromptTokenCount"`
+	Candidates int64 `json:"candidatesTokenCount"`
+	Cached     int64 `json:"cachedContentTokenCount"`
+	Thoughts   int64 `json:"thoughtsTokenCount"`
+	Total      int64 `json:"totalTokenCount"`
+}
+
+// usage returns u in common terms. What provider-run tools put into the prompt
+// is billed as prompt.
+func (u *usage) usage() model.Usage {
+	out := model.Usage{
+		Prompt: u.Prompt + u.ToolPrompt, Completion: u.Candidates, Cached: u.Cached, Thoughts: u.Thoughts,
+	}
+	out.Total = cmp.Or(u.Total, out.Prompt+out.Completion+out.Thoughts)
+	return out
+}
+
+// answer is an answer being read; owned by the goroutine of the call.
+type answer struct {
+	parts  *model.Builder
+	finish genai.FinishReason
+	detail string // what the provider says about the finish
+	usage  model.Usage
+	model  string
+}
+
+// read reads the stream to its end. A stream without a finish reason was cut
+// short.
+func (l *llm) read(ctx context.Context, resp *http.Response, emit func(model.Delta)) (*model.Response, error) {
+	a := &answer{parts: model.NewBuilder(name, emit), model: strings.TrimPrefix(l.model, "models/")}
+	if t, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); t == "text/html" {
+		return nil, l.errorf(model.KindUnavailable, "the answer is %s, no event stream", t)
+	}
+	for ev, err := range model.ReadEvents(resp.Body) {
+		if err != nil {
+			return nil, model.TransportError(ctx, name, err, l.secret)
+		}
+		if err := l.event(a, ev.Data); err != nil {
+			return nil, err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	switch a.finish {
+	case "", genai.FinishReasonUnspecified:
+		return nil, model.Truncated(name)
+	case genai.FinishReasonStop, genai.FinishReasonMaxTokens:
+		return &model.Response{Content: a.parts.Content(), FinishReason: a.finish, Usage: a.usage, Model: a.model}, nil
+	}
+	return nil, l.refused(a)
+}
+
+// refused is the error of an answer that ended in a way that is no answer.
+func (l *llm) refused(a *answer) error {
+	kind := model.KindUnavailable
+	switch a.finish {
+	case genai.FinishReasonSafety, genai.FinishReasonRecitation, genai.FinishReasonLanguage, genai.FinishReasonBlocklist,
+		genai.FinishReasonProhibitedContent, genai.FinishReasonSPII, genai.FinishReasonImageSafety,
+		genai.FinishReasonImageProhibitedContent, genai.FinishReasonImageRecitation:
+		kind = model.KindBlocked
+	}
+	if a.detail != "" {
+		return l.errorf(kind, "the model stopped with %s: %s", a.finish, a.detail)
+	}
+	return l.errorf(kind, "the model stopped with %s", a.finish)
+}
+
+// event takes one event in.
+func (l *llm) event(a *answer, data string) error {
+	var c chunk
+	if err := json.Unmarshal([]byte(data), &c); err != nil {
+		return l.errorf(model.KindUnavailable, "an event of the stream is malformed: %v", err)
+	}
+	if len(c.Error) > 0 && string(c.Error) != "null" {
+		return l.apiError(http.StatusOK, nil, []byte(data))
+	}
+	if f := c.PromptFeedback; f != nil && f.BlockReason != "" {
+		return l.errorf(model.KindBlocked, "the prompt was blocked: %s", strings.TrimSpace(f.BlockReason+" "+f.BlockReasonMessage))
+	}
+	if c.UsageMetadata != nil {
+		a.usage = c.UsageMetadata.usage()
+	}
+	a.model = cmp.Or(c.ModelVersion, a.model)
+	for _, cand := range c.Candidates {
+		if cand.Index != 0 {
+			continue
+		}
+		if cand.Content != nil {
+			for _, raw := range cand.Content.Parts {
+				if err := a.part(raw); err != nil {
+					return l.errorf(model.KindUnavailable, "a part of the answer is malformed: %v", err)
+				}
+			}
+		}
+		a.finish = cmp.Or(cand.FinishReason, a.finish)
+		a.detail = cmp.Or(cand.FinishMessage, a.detail)
+	}
+	return nil
+}
+
+// wirePart is a part as far as it is read here; anything else in it is a part
+// that only the provider understands.
+type wirePart struct {
+	Text         *string `json:"text"`
+	Thought      bool    `json:"thought"`
+	Signature    string  `json:"thoughtSignature"`
+	FunctionCall *struct {
+		ID   string          `json:"id"`
+		Name string          `json:"name"`
+		Args json.RawMessage `json:"args"`
+	} `json:"functionCall"`
+}
+
+// part takes one part in. A signature stays on exactly the piece it came with.
+func (a *answer) part(raw json.RawMessage) error {
+	var p wirePart
+	if err := json.Unmarshal(raw, &p); err != nil {
+		return err
+	}
+	signature, err := decodeSignature(p.Signature)
+	if err != nil {
+		return err
+	}
+	switch {
+	case p.FunctionCall != nil:
+		part := model.NewCall(p.FunctionCall.ID, p.FunctionCall.Name, string(p.FunctionCall.Args))
+		a.signed(part, signature)
+	case p.Text != nil && len(signature) == 0:
+		a.text(*p.Text, p.Thought)
+	case p.Text != nil && *p.Text != "":
+		a.parts.Close()
+		a.text(*p.Text, p.Thought)
+		a.parts.Sign(signature, p.Thought)
+	default:
+		var part genai.Part
+		if err := decode(raw, &part); err != nil {
+			return err
+		}
+		part.PartMetadata, part.ThoughtSignature = nil, nil
+		if isText(&part) && len(signature) == 0 {
+			return nil
+		}
+		if !isText(&part) {
+			a.parts.Mark(&part)
+		}
+		a.signed(&part, signature)
+	}
+	return nil
+}
+
+// signed adds a part with its signature, if there is one.
+func (a *answer) signed(part *genai.Part, signature []byte) {
+	if len(signature) > 0 {
+		part.ThoughtSignature = signature
+		a.parts.Mark(part)
+	}
+	a.parts.Part(part)
+}
+
+func (a *answer) text(text string, thought bool) {
+	if thought {
+		a.parts.Thought(text)
+	} else {
+		a.parts.Text(text)
+	}
+}
+
+// decodeSignature decodes base64 in either alphabet.
+func decodeSignature(s string) ([]byte, error) {
+	if s == "" {
+		return nil, nil
+	}
+	s = strings.TrimRight(strings.NewReplacer("-", "+", "_", "/").Replace(s), "=")
+	b, err := base64.RawStdEncoding.DecodeString(s)
+	if err != nil {
+		return nil, fmt.Errorf("thought signature: %w", err)
+	}
+	return b, nil
+}
+
+// decode decodes JSON and keeps numbers as they are.
+func decode(data []byte, into any) error {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	return dec.Decode(into)
+}
+
+// errorf returns an Error without the key.
+func (l *llm) errorf(kind model.Kind, format string, args ...any) error {
+	return &model.Error{Kind: kind, Provider: name, Message: model.Redact(fmt.Sprintf(format, args...), l.secret)}
+}
