@@ -37,14 +37,14 @@ func newTypedTool[T any](name, description string, fn func(*ToolContext, T) (any
 	if err != nil {
 		return nil, fmt.Errorf("tool %q: %w", name, err)
 	}
-	// Arguments are checked by the schema before nulls are taken out of what
-	// the model is shown: a null that Go can decode is no reason to refuse.
+	// Arguments are checked by the schema before it is simplified for the
+	// model: a null that Go can decode is no reason to refuse.
 	checker, err := schema.CloneSchemas().Resolve(nil)
 	if err != nil {
 		return nil, fmt.Errorf("tool %q: input schema: %w", name, err)
 	}
 	if cfg.schema == "" {
-		dropNullArrays(schema)
+		simplify(schema)
 		cfg.schema, err = marshalJSON(schema)
 		if err != nil {
 			return nil, fmt.Errorf("tool %q: input schema: %w", name, err)
@@ -127,19 +127,24 @@ func argumentSchema[T any](given string) (*jsonschema.Schema, error) {
 	return schema, nil
 }
 
-// dropNullArrays takes out of a derived schema that a slice may be null, which
-// says nothing to a model and which some providers refuse.
-func dropNullArrays(s *jsonschema.Schema) {
-	if s == nil {
+// simplify takes two things out of a derived schema that some providers refuse
+// and that tell a model nothing: that a slice may be null, and the schema
+// "true" for any value.
+func simplify(s *jsonschema.Schema) {
+	switch {
+	case s == nil:
 		return
-	}
-	if len(s.Types) == 2 && s.Types[0] == "null" && s.Types[1] == "array" {
+	case len(s.Types) == 2 && s.Types[0] == "null" && s.Types[1] == "array":
 		s.Type, s.Types = "array", nil
+	case reflect.ValueOf(*s).IsZero():
+		s.Description = "any JSON value"
 	}
-	dropNullArrays(s.Items)
-	dropNullArrays(s.AdditionalProperties)
+	simplify(s.Items)
+	if s.AdditionalProperties != nil && s.AdditionalProperties.Not == nil {
+		simplify(s.AdditionalProperties)
+	}
 	for property := range maps.Values(s.Properties) {
-		dropNullArrays(property)
+		simplify(property)
 	}
 }
 

@@ -192,7 +192,7 @@ func TestDeclaredSchema(t *testing.T) {
 	}
 	const want = `{"type":"object","properties":{"place":{"type":"object","properties":{"city":{"type":"string","description":"where to look"}},` +
 		`"required":["city"],"additionalProperties":false},"tags":{"type":"array","items":{"type":"string"}},` +
-		`"data":{"type":"string","contentEncoding":"base64"},"any":true},"required":["place"],"additionalProperties":false}`
+		`"data":{"type":"string","contentEncoding":"base64"},"any":{"description":"any JSON value"}},"required":["place"],"additionalProperties":false}`
 	if got := tools[0].GetInputSchema(); got != want {
 		t.Errorf("schema:\n got %s\nwant %s", got, want)
 	}
