@@ -45,15 +45,13 @@ var rooms = []room{
 	{path: genConnect, floor: 0, may: []string{gen, connect},
 		knows: "handlers and clients of the protocol, generated"},
 
-	{path: "session", floor: 1, may: []string{gen, protobuf}, tests: []string{"session/sqlitestore", "session/memstore"},
+	{path: "session", floor: 1, may: []string{gen, protobuf}, tests: []string{"session/sqlitestore"},
 		knows: "conversations; neither engine, nor database, nor transport"},
 	{path: "model", floor: 1, may: []string{genai},
 		knows: "what a provider must do; neither sessions, nor the engine, nor the protocol"},
 	{path: "client", floor: 1, may: []string{gen, genConnect, connect, jsonschema, protobuf},
 		knows: "the protocol from the caller's side; nothing of the server"},
 
-	{path: "session/memstore", floor: 2, may: []string{"session"},
-		knows: "a session.Store in memory"},
 	{path: "session/sqlitestore", floor: 2,
 		may:   []string{"session", "modernc.org/sqlite", "github.com/pressly/goose/v3", "golang.org/x/sys"},
 		knows: "a session.Store in SQLite"},
@@ -85,7 +83,7 @@ var rooms = []room{
 		knows: "the wire; neither engine, nor models, nor database"},
 
 	{path: "internal/daemon", floor: 3,
-		may: []string{"session", "session/memstore", "session/sqlitestore", "model", "model/gemini", "model/anthropic",
+		may: []string{"session", "session/sqlitestore", "model", "model/gemini", "model/anthropic",
 			"model/openai", "model/scripted", "model/echo", "adkbridge", "server", gen, genConnect, connect,
 			"connectrpc.com/grpchealth", "connectrpc.com/grpcreflect", "golang.org/x/net"},
 		knows: "how the rooms are wired together, and nothing else"},
