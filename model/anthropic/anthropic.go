@@ -1,0 +1,130 @@
+// Package anthropic serves Claude models over Anthropic's Messages API.
+//
+// The official SDK signs and sends the request and frames the event stream.
+// The bodies on both sides are this package's own: what the model wrote has to
+// be kept byte for byte (tool arguments, signatures, blocks of the provider's
+// tools), and a stream without its last event has to be an error.
+//
+// Usage: Prompt is the input that was not read from the cache, including what
+// was written to it; Cached is what was read from it, not part of Prompt;
+// Completion includes thinking; Thoughts is 0 unless Anthropic reports it.
+//
+// It imports model, genai, the SDK and the standard library; it knows neither
+// sessions nor ADK nor the protocol.
+package anthropic
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	sdk "github.com/anthropics/anthropic-sdk-go"
+	"github.com/anthropics/anthropic-sdk-go/option"
+
+	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/internal/wire"
+)
+
+// name is the provider's name, and the owner of its opaque data in history.
+const name = "anthropic"
+
+// defaultBaseURL is Anthropic's own endpoint.
+const defaultBaseURL = "https://api.anthropic.com"
+
+// Config configures the provider; the zero value serves callers who bring
+// their own key.
+type Config struct {
+	// Key is the server's own key, used when the caller has none; may be "".
+	Key string
+	// BaseURL is the endpoint, without "/v1/messages"; default Anthropic's own.
+	BaseURL string
+	// Transport carries the requests; default one of its own with Go's default
+	// settings.
+	Transport http.RoundTripper
+}
+
+// Provider opens Claude models. It is immutable and safe for concurrent use.
+type Provider struct {
+	cfg    Config
+	client *http.Client
+}
+
+var _ model.Provider = (*Provider)(nil)
+
+// New returns the provider.
+func New(cfg Config) *Provider {
+	cfg.BaseURL = strings.TrimRight(cmp.Or(cfg.BaseURL, defaultBaseURL), "/")
+	cfg.BaseURL = strings.TrimSuffix(cfg.BaseURL, "/v1")
+	return &Provider{cfg: cfg, client: model.HTTPClient(cfg.Transport)}
+}
+
+// Name returns "anthropic".
+func (*Provider) Name() string { return name }
+
+// Builtins returns "web_search", which Config asks for as genai's GoogleSearch
+// or EnterpriseWebSearch.
+func (*Provider) Builtins() []string { return []string{"web_search"} }
+
+// Open returns the model of that name; whether Anthropic has it shows in the
+// first call.
+func (p *Provider) Open(modelName, key string) (model.LLM, error) {
+	key = cmp.Or(strings.TrimSpace(key), strings.TrimSpace(p.cfg.Key))
+	if key == "" {
+		return nil, model.MissingKey(name, "ANTHROPIC_API_KEY", "X-Agentd-Anthropic-Api-Key")
+	}
+	if modelName == "" {
+		return nil, &model.Error{Kind: model.KindUnavailable, Provider: name, Message: "the model name is empty"}
+	}
+	if u, err := url.Parse(p.cfg.BaseURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, &model.Error{Kind: model.KindUnavailable, Provider: name, Message: "the base URL is no http or https URL"}
+	}
+	client := sdk.NewClient(
+		option.WithoutEnvironmentDefaults(),
+		option.WithBaseURL(p.cfg.BaseURL+"/"),
+		option.WithAPIKey(key),
+		option.WithMaxRetries(0),
+		option.WithHTTPClient(p.client),
+		option.WithMiddleware(wire.BoundBody),
+	)
+	return &llm{client: client, model: modelName, key: key}, nil
+}
+
+// llm is one model with a key. It is immutable.
+type llm struct {
+	client sdk.Client
+	model  string
+	key    string
+}
+
+// maxPauses bounds how often one answer may be continued after the provider
+// paused it.
+const maxPauses = 16
+
+// Generate implements model.LLM. An answer that the provider pauses to run its
+// own tools longer is continued, and comes out as one.
+func (l *llm) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
+	names := wire.NewNames(maxToolName, req)
+	body, err := newRequest(l.model, req, names)
+	if err != nil {
+		return nil, err
+	}
+	a := &answer{llm: l, names: names, builder: model.NewBuilder(name, emit)}
+	messages := body.Messages
+	for range maxPauses {
+		if err := a.read(ctx, body); err != nil {
+			return nil, err
+		}
+		if a.stop != "pause_turn" {
+			return a.response()
+		}
+		so := assistantBlocks(a.builder.Content(), names)
+		if len(so) == 0 {
+			return nil, &model.Error{Kind: model.KindUnavailable, Provider: name, Message: "the provider paused an answer that had not begun"}
+		}
+		body.Messages = append(messages[:len(messages):len(messages)], message{Role: "assistant", Content: so})
+	}
+	return nil, &model.Error{Kind: model.KindUnavailable, Provider: name, Message: fmt.Sprintf("the provider paused the answer more than %d times", maxPauses)}
+}

@@ -1,0 +1,113 @@
+package anthropic
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+
+	sdk "github.com/anthropics/anthropic-sdk-go"
+
+	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/internal/wire"
+)
+
+// maxErrorBody bounds what is read of an answer that is no stream, in bytes.
+const maxErrorBody = 64 << 10
+
+// statusOverloaded is Anthropic's own status for an overloaded server.
+const statusOverloaded = 529
+
+// apiError is Anthropic's description of an error.
+type apiError struct {
+	Type    string `json:"type"`
+	Message string `json:"message"`
+}
+
+// errorStatus maps the types of errors to the HTTP status they go with, for
+// those that come inside a stream.
+var errorStatus = map[string]int{
+	"invalid_request_error": http.StatusBadRequest,
+	"authentication_error":  http.StatusUnauthorized,
+	"billing_error":         http.StatusPaymentRequired,
+	"permission_error":      http.StatusForbidden,
+	"not_found_error":       http.StatusNotFound,
+	"request_too_large":     http.StatusRequestEntityTooLarge,
+	"rate_limit_error":      http.StatusTooManyRequests,
+	"api_error":             http.StatusInternalServerError,
+	"timeout_error":         http.StatusGatewayTimeout,
+	"overloaded_error":      statusOverloaded,
+}
+
+// failure makes an error of what Anthropic said. An overloaded server counts as
+// unavailable like every other 5xx; the call may be made again either way.
+func (l *llm) failure(e apiError, status int, header http.Header) *model.Error {
+	if status == 0 {
+		status = errorStatus[e.Type]
+	}
+	err := model.Failure{
+		Provider: name, Status: status, Header: header,
+		Code: e.Type, Message: e.Message, Secrets: []string{l.key},
+	}.Error()
+	switch {
+	case status == statusOverloaded:
+		err.Kind = model.KindUnavailable
+	case err.Kind == model.KindInvalid && strings.Contains(e.Message, "exceed context limit"):
+		err.Kind = model.KindContextTooLong
+	}
+	return err
+}
+
+// sendError makes an error of what the SDK returned.
+func (l *llm) sendError(ctx context.Context, err error) error {
+	if apiErr, ok := errors.AsType[*sdk.Error](err); ok && ctx.Err() == nil {
+		var header http.Header
+		if apiErr.Response != nil {
+			header = apiErr.Response.Header
+		}
+		return l.failure(parseError([]byte(apiErr.RawJSON())), apiErr.StatusCode, header)
+	}
+	return model.TransportError(ctx, name, err, l.key)
+}
+
+// parseError reads an error body. What is no JSON, such as a proxy's page, is
+// not repeated.
+func parseError(body []byte) apiError {
+	var e struct {
+		Error   json.RawMessage `json:"error"`
+		Message string          `json:"message"`
+	}
+	if json.Unmarshal(body, &e) != nil {
+		return apiError{}
+	}
+	out := apiError{}
+	if json.Unmarshal(e.Error, &out) != nil {
+		_ = json.Unmarshal(e.Error, &out.Message) // Some proxies send plain text.
+	}
+	if out.Message == "" {
+		out.Message = e.Message
+	}
+	return out
+}
+
+// checkAnswer refuses an answer that is no event stream, and closes it.
+func (l *llm) checkAnswer(resp *http.Response) error {
+	contentType := wire.ContentType(resp)
+	ok := resp.StatusCode >= 200 && resp.StatusCode < 300
+	if ok && !wire.IsJSON(contentType) && !strings.HasPrefix(contentType, "text/html") {
+		return nil
+	}
+	defer resp.Body.Close()
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
+	e := parseError(body)
+	if e.Message == "" {
+		e.Message = "the answer is no event stream but " + contentType
+	}
+	status := resp.StatusCode
+	if ok {
+		status = 0
+	}
+	return l.failure(e, status, resp.Header)
+}

@@ -1,0 +1,127 @@
+package anthropic
+
+import (
+	"math"
+	"strconv"
+	"strings"
+
+	"google.golang.org/genai"
+)
+
+// family is what a model's name tells about what it takes. Names without a
+// version, such as aliases and previews, count as the newest.
+type family struct {
+	line         string // "opus", "sonnet", …; "" if the name does not say
+	major, minor int
+}
+
+// familyOf reads names in the old order (claude-3-7-sonnet-20250219) and the
+// new one (claude-opus-4-5@20251101).
+func familyOf(modelName string) family {
+	f := family{major: -1}
+	_, rest, _ := strings.Cut(modelName, "claude-")
+	numbers := 0
+	for word := range strings.FieldsFuncSeq(rest, func(r rune) bool { return r == '-' || r == '@' || r == '.' }) {
+		n, err := strconv.Atoi(word)
+		switch {
+		case err != nil && f.line == "":
+			f.line = word
+		case err != nil || n >= 100: // A date, or "latest".
+		case numbers == 0:
+			f.major, numbers = n, 1
+		case numbers == 1:
+			f.minor, numbers = n, 2
+		}
+	}
+	if f.major < 0 {
+		f.major = math.MaxInt
+	}
+	return f
+}
+
+// atLeast tells whether the version is at least major.minor.
+func (f family) atLeast(major, minor int) bool {
+	return f.major > major || f.major == major && f.minor >= minor
+}
+
+// defaultMaxTokens is what the answer may have when the caller does not say:
+// as much as each model of the family allows, up to 64,000.
+func (f family) defaultMaxTokens() int64 {
+	switch {
+	case f.atLeast(4, 2), f.line == "sonnet" && f.atLeast(4, 0), f.atLeast(3, 7) && !f.atLeast(4, 0):
+		return 64_000
+	case f.atLeast(4, 0):
+		return 32_000 // Opus 4 and 4.1.
+	case f.atLeast(3, 5):
+		return 8_192
+	default:
+		return 4_096
+	}
+}
+
+// thinking is the request's thinking setting.
+type thinking struct {
+	Type         string `json:"type"`
+	BudgetTokens int64  `json:"budget_tokens,omitempty"`
+	Display      string `json:"display,omitempty"`
+}
+
+// minBudget is the smallest thinking budget Anthropic takes, in tokens.
+const minBudget = 1024
+
+// thinking translates a thinking setting. Models from 4.6 on decide themselves
+// how much they think, guided by an effort; a budget becomes the nearest one.
+// Older ones take a budget; a level becomes one.
+func (f family) thinking(cfg *genai.ThinkingConfig) (t *thinking, effort string) {
+	if cfg == nil {
+		return nil, ""
+	}
+	budget := int64(-1)
+	if cfg.ThinkingBudget != nil {
+		budget = int64(*cfg.ThinkingBudget)
+	}
+	if budget == 0 {
+		return &thinking{Type: "disabled"}, ""
+	}
+	level := cfg.ThinkingLevel
+	if !f.atLeast(4, 6) {
+		if budget < 0 {
+			budget = budgetOf(level)
+		}
+		return &thinking{Type: "enabled", BudgetTokens: max(budget, minBudget)}, ""
+	}
+	t = &thinking{Type: "adaptive", Display: "omitted"}
+	if cfg.IncludeThoughts {
+		t.Display = "summarized"
+	}
+	switch {
+	case level == genai.ThinkingLevelMinimal, level == genai.ThinkingLevelLow:
+		return t, "low"
+	case level == genai.ThinkingLevelMedium:
+		return t, "medium"
+	case level == genai.ThinkingLevelHigh:
+		return t, "high"
+	case budget < 0:
+		return t, ""
+	case budget <= 2048:
+		return t, "low"
+	case budget <= 8192:
+		return t, "medium"
+	default:
+		return t, "high"
+	}
+}
+
+// budgetOf is the thinking budget of a level, in tokens.
+func budgetOf(level genai.ThinkingLevel) int64 {
+	switch level {
+	case genai.ThinkingLevelMinimal:
+		return minBudget
+	case genai.ThinkingLevelLow:
+		return 2048
+	case genai.ThinkingLevelHigh:
+		return 16_384
+	default:
+		return 8192
+	}
+}

@@ -1,0 +1,320 @@
+package anthropic
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"google.golang.org/genai"
+
+	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/internal/wire"
+)
+
+// maxToolName is the length Anthropic allows for a tool's name.
+const maxToolName = 128
+
+// request is the body of POST /v1/messages.
+type request struct {
+	Model         string        `json:"model"`
+	MaxTokens     int64         `json:"max_tokens"`
+	System        []block       `json:"system,omitempty"`
+	Messages      []message     `json:"messages"`
+	Tools         []any         `json:"tools,omitempty"` // tool or searchTool
+	ToolChoice    *toolChoice   `json:"tool_choice,omitempty"`
+	Thinking      *thinking     `json:"thinking,omitempty"`
+	OutputConfig  *outputConfig `json:"output_config,omitempty"`
+	Temperature   *float64      `json:"temperature,omitempty"`
+	TopP          *float64      `json:"top_p,omitempty"`
+	TopK          *int64        `json:"top_k,omitempty"`
+	StopSequences []string      `json:"stop_sequences,omitempty"`
+	Stream        bool          `json:"stream"`
+}
+
+type message struct {
+	Role    string  `json:"role"`
+	Content []block `json:"content"`
+}
+
+// block is a content block of any type; raw, when set, is the whole block.
+type block struct {
+	Type      string          `json:"type"`
+	Text      string          `json:"text,omitempty"`
+	Citations json.RawMessage `json:"citations,omitempty"`
+	Thinking  *string         `json:"thinking,omitempty"`
+	Signature string          `json:"signature,omitempty"`
+	Source    *source         `json:"source,omitempty"`
+	Title     string          `json:"title,omitempty"`
+	ID        string          `json:"id,omitempty"`
+	Name      string          `json:"name,omitempty"`
+	Input     json.RawMessage `json:"input,omitempty"`
+	ToolUseID string          `json:"tool_use_id,omitempty"`
+	IsError   bool            `json:"is_error,omitempty"`
+	Content   []block         `json:"content,omitempty"`
+
+	raw json.RawMessage
+}
+
+// MarshalJSON implements json.Marshaler.
+func (b block) MarshalJSON() ([]byte, error) {
+	if b.raw != nil {
+		return b.raw, nil
+	}
+	type plain block
+	return model.MarshalJSON(plain(b))
+}
+
+// source is where an image or a document comes from.
+type source struct {
+	Type      string `json:"type"`
+	MediaType string `json:"media_type,omitempty"`
+	Data      string `json:"data,omitempty"`
+	URL       string `json:"url,omitempty"`
+}
+
+type tool struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	InputSchema json.RawMessage `json:"input_schema"`
+}
+
+type searchTool struct {
+	Type           string   `json:"type"`
+	Name           string   `json:"name"`
+	BlockedDomains []string `json:"blocked_domains,omitempty"`
+}
+
+type toolChoice struct {
+	Type string `json:"type"`
+	Name string `json:"name,omitempty"`
+}
+
+type outputConfig struct {
+	Effort string        `json:"effort,omitempty"`
+	Format *outputFormat `json:"format,omitempty"`
+}
+
+type outputFormat struct {
+	Type   string `json:"type"`
+	Schema any    `json:"schema"`
+}
+
+// newRequest translates req.
+func newRequest(modelName string, req *model.Request, names *wire.Names) (*request, error) {
+	cfg := req.Config
+	r := &request{Model: modelName, Stream: true, StopSequences: cfg.StopSequences}
+	for _, text := range wire.System(cfg) {
+		r.System = append(r.System, block{Type: "text", Text: text})
+	}
+	var err error
+	if r.Messages, err = messages(req.Contents, names); err != nil {
+		return nil, err
+	}
+	if err := r.setTools(req, names); err != nil {
+		return nil, err
+	}
+	if schema := wire.ResponseSchema(cfg); schema != nil {
+		r.OutputConfig = &outputConfig{Format: &outputFormat{Type: "json_schema", Schema: schema}}
+	} else if cfg.ResponseMIMEType == "application/json" {
+		return nil, invalid("JSON answers need a response schema")
+	}
+	r.setSampling(cfg)
+	return r, nil
+}
+
+// setSampling sets token limit, thinking and sampling. Thinking excludes
+// temperature and top_k, which are then left out.
+func (r *request) setSampling(cfg *genai.GenerateContentConfig) {
+	family := familyOf(r.Model)
+	r.MaxTokens = int64(cfg.MaxOutputTokens)
+	if r.MaxTokens <= 0 {
+		r.MaxTokens = family.defaultMaxTokens()
+	}
+	effort := ""
+	r.Thinking, effort = family.thinking(cfg.ThinkingConfig)
+	if effort != "" {
+		if r.OutputConfig == nil {
+			r.OutputConfig = &outputConfig{}
+		}
+		r.OutputConfig.Effort = effort
+	}
+	if r.Thinking != nil && r.Thinking.BudgetTokens >= r.MaxTokens {
+		// The budget counts towards max_tokens: the answer gets what was asked for.
+		r.MaxTokens += r.Thinking.BudgetTokens
+	}
+	if cfg.TopP != nil {
+		r.TopP = new(wire.Float(*cfg.TopP))
+	}
+	if r.Thinking != nil && r.Thinking.Type != "disabled" {
+		return
+	}
+	if cfg.Temperature != nil {
+		r.Temperature = new(wire.Float(*cfg.Temperature))
+	}
+	if cfg.TopK != nil {
+		r.TopK = new(int64(*cfg.TopK))
+	}
+}
+
+// setTools sets the tools and which of them the model has to use.
+func (r *request) setTools(req *model.Request, names *wire.Names) error {
+	for _, d := range req.Functions() {
+		r.Tools = append(r.Tools, tool{Name: names.Wire(d.Name), Description: d.Description, InputSchema: wire.Parameters(d)})
+	}
+	search, other := wire.ProviderTools(req.Config)
+	if len(other) > 0 {
+		return invalid("tools that Anthropic does not run: %s; it runs web_search", strings.Join(other, ", "))
+	}
+	if search != nil {
+		r.Tools = append(r.Tools, searchTool{Type: "web_search_20250305", Name: "web_search", BlockedDomains: search.Excluded})
+	}
+	if req.Config.ToolConfig == nil || req.Config.ToolConfig.FunctionCallingConfig == nil || len(r.Tools) == 0 {
+		return nil
+	}
+	switch f := req.Config.ToolConfig.FunctionCallingConfig; f.Mode {
+	case genai.FunctionCallingConfigModeNone:
+		r.ToolChoice = &toolChoice{Type: "none"}
+	case genai.FunctionCallingConfigModeAny:
+		r.ToolChoice = &toolChoice{Type: "any"}
+		if len(f.AllowedFunctionNames) == 1 {
+			r.ToolChoice = &toolChoice{Type: "tool", Name: names.Wire(f.AllowedFunctionNames[0])}
+		}
+	}
+	return nil
+}
+
+// messages translates the conversation.
+func messages(contents []*genai.Content, names *wire.Names) ([]message, error) {
+	var out []message
+	for _, t := range wire.Turns(contents) {
+		if t.Model {
+			if blocks := assistantBlocks(&genai.Content{Parts: t.Parts}, names); len(blocks) > 0 {
+				out = append(out, message{Role: "assistant", Content: blocks})
+			}
+			continue
+		}
+		blocks, err := userBlocks(t.Parts)
+		if err != nil {
+			return nil, err
+		}
+		if n := len(out); n > 0 && out[n-1].Role == "user" {
+			// The model's turn between the two had nothing that goes back.
+			out[n-1].Content = append(out[n-1].Content, blocks...)
+			continue
+		}
+		out = append(out, message{Role: "user", Content: blocks})
+	}
+	if len(out) == 0 {
+		return nil, invalid("the conversation is empty")
+	}
+	return out, nil
+}
+
+// assistantBlocks translates a turn of the model. Thinking goes back only to
+// where it came from, and only signed.
+func assistantBlocks(c *genai.Content, names *wire.Names) []block {
+	if c == nil {
+		return nil
+	}
+	var blocks []block
+	for _, p := range c.Parts {
+		opaque := wire.Opaque(p, name)
+		switch media := wire.MediaOf(p); {
+		case p.FunctionCall != nil:
+			blocks = append(blocks, block{
+				Type: "tool_use", ID: p.FunctionCall.ID, Name: names.Wire(p.FunctionCall.Name),
+				Input: json.RawMessage(model.ArgsText(p)),
+			})
+		case p.Thought && opaque == "":
+			if len(p.ThoughtSignature) > 0 && model.Owned(p, name) {
+				blocks = append(blocks, block{Type: "thinking", Thinking: &p.Text, Signature: string(p.ThoughtSignature)})
+			}
+		case p.Text != "" && !p.Thought:
+			if strings.TrimSpace(p.Text) == "" {
+				continue // Anthropic refuses text that is only white space.
+			}
+			b := block{Type: "text", Text: p.Text}
+			if json.Valid([]byte(opaque)) {
+				b.Citations = json.RawMessage(opaque)
+			}
+			blocks = append(blocks, b)
+		case opaque != "":
+			if json.Valid([]byte(opaque)) {
+				blocks = append(blocks, block{raw: json.RawMessage(opaque)})
+			}
+		case media != nil:
+			blocks = append(blocks, block{Type: "text", Text: media.Placeholder()})
+		}
+	}
+	return blocks
+}
+
+// userBlocks translates a turn of the user; it is never empty.
+func userBlocks(parts []*genai.Part) ([]block, error) {
+	var blocks []block
+	for _, p := range parts {
+		switch media := wire.MediaOf(p); {
+		case p.FunctionResponse != nil:
+			b, err := toolResult(p.FunctionResponse)
+			if err != nil {
+				return nil, err
+			}
+			blocks = append(blocks, b)
+		case media != nil:
+			b, err := mediaBlock(media)
+			if err != nil {
+				return nil, err
+			}
+			blocks = append(blocks, b)
+		case strings.TrimSpace(p.Text) != "":
+			blocks = append(blocks, block{Type: "text", Text: p.Text})
+		}
+	}
+	if len(blocks) == 0 {
+		// Anthropic refuses empty messages and text that is only white space.
+		blocks = []block{{Type: "text", Text: "(empty message)"}}
+	}
+	return blocks, nil
+}
+
+func toolResult(fr *genai.FunctionResponse) (block, error) {
+	b := block{Type: "tool_result", ToolUseID: fr.ID}
+	text, isError := wire.Result(fr)
+	b.IsError = isError
+	if strings.TrimSpace(text) != "" {
+		b.Content = append(b.Content, block{Type: "text", Text: text})
+	}
+	for _, m := range wire.ResultMedia(fr) {
+		mb, err := mediaBlock(m)
+		if err != nil {
+			return block{}, err
+		}
+		b.Content = append(b.Content, mb)
+	}
+	if isError && len(b.Content) == 0 {
+		b.Content = []block{{Type: "text", Text: "error"}} // An error must have content.
+	}
+	return b, nil
+}
+
+// mediaBlock translates images, PDF and plain text.
+func mediaBlock(m *wire.Media) (block, error) {
+	switch {
+	case m.IsImage() && m.URL != "":
+		return block{Type: "image", Source: &source{Type: "url", URL: m.URL}}, nil
+	case m.IsImage():
+		return block{Type: "image", Source: &source{Type: "base64", MediaType: m.MIMEType, Data: m.Base64()}}, nil
+	case m.MIMEType == "application/pdf" && m.URL != "":
+		return block{Type: "document", Title: m.Name, Source: &source{Type: "url", URL: m.URL}}, nil
+	case m.MIMEType == "application/pdf":
+		return block{Type: "document", Title: m.Name, Source: &source{Type: "base64", MediaType: m.MIMEType, Data: m.Base64()}}, nil
+	case m.MIMEType == "text/plain" && m.URL == "":
+		return block{Type: "document", Title: m.Name, Source: &source{Type: "text", MediaType: m.MIMEType, Data: string(m.Data)}}, nil
+	default:
+		return block{}, invalid("media of type %q cannot be sent, only images, PDF and plain text", m.MIMEType)
+	}
+}
+
+func invalid(format string, args ...any) *model.Error {
+	return &model.Error{Kind: model.KindInvalid, Provider: name, Message: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,343 @@
+package anthropic
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/anthropics/anthropic-sdk-go/packages/ssestream"
+	"google.golang.org/genai"
+
+	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/internal/wire"
+)
+
+// event is any event of the stream; which fields are set depends on Type.
+type event struct {
+	Type         string          `json:"type"`
+	Index        int             `json:"index"`
+	Message      *startedMessage `json:"message"`
+	ContentBlock json.RawMessage `json:"content_block"`
+	Delta        delta           `json:"delta"`
+	Usage        usage           `json:"usage"`
+	Error        apiError        `json:"error"`
+}
+
+type startedMessage struct {
+	Model string `json:"model"`
+	Usage usage  `json:"usage"`
+}
+
+type delta struct {
+	Type        string          `json:"type"`
+	Text        string          `json:"text"`
+	Thinking    string          `json:"thinking"`
+	Signature   string          `json:"signature"`
+	PartialJSON string          `json:"partial_json"`
+	Citation    json.RawMessage `json:"citation"`
+	StopReason  string          `json:"stop_reason"`
+	StopDetails struct {
+		Explanation string `json:"explanation"`
+	} `json:"stop_details"`
+}
+
+// usage counts tokens; a field that an event does not have is nil.
+type usage struct {
+	Input         *int64 `json:"input_tokens"`
+	Output        *int64 `json:"output_tokens"`
+	CacheRead     *int64 `json:"cache_read_input_tokens"`
+	CacheCreation *int64 `json:"cache_creation_input_tokens"`
+	Details       struct {
+		Thinking int64 `json:"thinking_tokens"`
+	} `json:"output_tokens_details"`
+}
+
+// merge takes over what u says: counts are cumulative, the last one holds.
+func (c *counts) merge(u usage) {
+	for dst, src := range map[*int64]*int64{&c.input: u.Input, &c.output: u.Output, &c.read: u.CacheRead, &c.created: u.CacheCreation} {
+		if src != nil {
+			*dst = *src
+		}
+	}
+	c.thinking = max(c.thinking, u.Details.Thinking)
+}
+
+// counts is the usage of one request.
+type counts struct{ input, output, read, created, thinking int64 }
+
+// openBlock is the content block that is being streamed.
+type openBlock struct {
+	index     int
+	start     startedBlock
+	raw       json.RawMessage // the block as it started
+	args      strings.Builder // its input, as text
+	signature strings.Builder
+	citations []json.RawMessage
+	hasText   bool
+}
+
+type startedBlock struct {
+	Type      string          `json:"type"`
+	ID        string          `json:"id"`
+	Name      string          `json:"name"`
+	Text      string          `json:"text"`
+	Thinking  string          `json:"thinking"`
+	Signature string          `json:"signature"`
+	Input     json.RawMessage `json:"input"`
+	Citations json.RawMessage `json:"citations"`
+}
+
+// answer collects one answer, over several requests if it is paused. Owned by
+// the goroutine in Generate.
+type answer struct {
+	llm     *llm
+	names   *wire.Names
+	builder *model.Builder
+
+	block     *openBlock // nil between blocks
+	callBegan bool       // whether the last call had any argument text
+	stop      string     // the stop reason of the last request
+	refusal   string
+	model     string
+	total     model.Usage
+}
+
+// read sends one request and reads its stream to the end.
+func (a *answer) read(ctx context.Context, body *request) error {
+	resp, err := a.llm.send(ctx, body)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	dec := ssestream.NewDecoder(resp)
+	var n counts
+	a.stop, a.block = "", nil
+	for dec.Next() {
+		data := bytes.TrimSpace(dec.Event().Data)
+		if len(data) == 0 {
+			continue
+		}
+		var ev event
+		if err := json.Unmarshal(data, &ev); err != nil {
+			return broken("an event of the stream is not the JSON expected")
+		}
+		done, err := a.event(&ev, &n)
+		if err != nil {
+			return err
+		}
+		if done {
+			a.count(n)
+			return nil
+		}
+	}
+	if err := dec.Err(); err != nil {
+		return model.TransportError(ctx, name, err, a.llm.key)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return model.Truncated(name)
+}
+
+// event takes one event in; done is true after the last one.
+func (a *answer) event(ev *event, n *counts) (done bool, err error) {
+	switch ev.Type {
+	case "message_start":
+		if ev.Message != nil {
+			a.model = ev.Message.Model
+			n.merge(ev.Message.Usage)
+		}
+	case "content_block_start":
+		return false, a.startBlock(ev)
+	case "content_block_delta":
+		if a.block == nil || a.block.index != ev.Index {
+			return false, broken("a piece of the stream belongs to no content block")
+		}
+		a.blockDelta(&ev.Delta)
+	case "content_block_stop":
+		return false, a.stopBlock()
+	case "message_delta":
+		n.merge(ev.Usage)
+		if ev.Delta.StopReason != "" {
+			a.stop, a.refusal = ev.Delta.StopReason, ev.Delta.StopDetails.Explanation
+		}
+	case "message_stop":
+		if a.stop == "" {
+			return false, model.Truncated(name)
+		}
+		return true, a.stopBlock()
+	case "error":
+		return false, a.llm.failure(ev.Error, 0, nil)
+	}
+	return false, nil // "ping", and what the future brings.
+}
+
+func (a *answer) startBlock(ev *event) error {
+	if err := a.stopBlock(); err != nil {
+		return err
+	}
+	b := &openBlock{index: ev.Index, raw: ev.ContentBlock}
+	if err := json.Unmarshal(ev.ContentBlock, &b.start); err != nil {
+		return broken("a content block of the stream is not the JSON expected")
+	}
+	a.block = b
+	switch b.start.Type {
+	case "text":
+		if len(b.start.Citations) > 0 && string(b.start.Citations) != "null" {
+			a.builder.Close() // Its citations belong to this block's text alone.
+			_ = json.Unmarshal(b.start.Citations, &b.citations)
+		}
+		a.builder.Text(b.start.Text)
+	case "thinking":
+		a.builder.Close()
+		b.signature.WriteString(b.start.Signature)
+		a.think(b.start.Thinking)
+	}
+	return nil
+}
+
+func (a *answer) think(text string) {
+	a.block.hasText = a.block.hasText || text != ""
+	a.builder.Thought(text)
+}
+
+func (a *answer) blockDelta(d *delta) {
+	switch d.Type {
+	case "text_delta":
+		a.builder.Text(d.Text)
+	case "thinking_delta":
+		a.think(d.Thinking)
+	case "signature_delta":
+		a.block.signature.WriteString(d.Signature)
+	case "input_json_delta":
+		a.block.args.WriteString(d.PartialJSON)
+	case "citations_delta":
+		a.block.citations = append(a.block.citations, d.Citation)
+	}
+}
+
+// stopBlock finishes the open block, if there is one.
+func (a *answer) stopBlock() error {
+	b := a.block
+	if b == nil {
+		return nil
+	}
+	a.block = nil
+	switch b.start.Type {
+	case "text":
+		return a.cite(b)
+	case "thinking":
+		if b.signature.Len() > 0 {
+			if !b.hasText {
+				a.builder.Part(&genai.Part{Thought: true})
+			}
+			a.builder.Sign([]byte(b.signature.String()), true)
+		}
+		a.builder.Close()
+	case "redacted_thinking":
+		a.builder.Opaque(string(b.raw), true)
+	case "tool_use":
+		args := b.input()
+		a.callBegan = args != ""
+		a.builder.Part(model.NewCall(b.start.ID, a.names.Original(b.start.Name), args))
+	default:
+		return a.providerBlock(b)
+	}
+	return nil
+}
+
+// input is the text of the block's input: the pieces that were streamed, or
+// what the block started with if there were none.
+func (b *openBlock) input() string {
+	if b.args.Len() > 0 {
+		return b.args.String()
+	}
+	if text := string(bytes.TrimSpace(b.start.Input)); text != "{}" && text != "null" {
+		return text
+	}
+	return ""
+}
+
+// cite keeps the citations of a text block, which go back with it.
+func (a *answer) cite(b *openBlock) error {
+	if len(b.citations) == 0 {
+		return nil
+	}
+	raw, err := json.Marshal(b.citations)
+	if err != nil {
+		return broken("a citation of the stream is not JSON")
+	}
+	if c := a.builder.Content(); c != nil {
+		if p := c.Parts[len(c.Parts)-1]; p.Text != "" && !p.Thought {
+			wire.Mark(p, name, string(raw))
+		}
+	}
+	return nil
+}
+
+// providerBlock keeps a block of the provider's own tools as it is.
+func (a *answer) providerBlock(b *openBlock) error {
+	raw := b.raw
+	if args := b.args.String(); args != "" {
+		var fields map[string]json.RawMessage
+		if err := json.Unmarshal(raw, &fields); err != nil || !json.Valid([]byte(args)) {
+			return broken("a content block of the stream is not the JSON expected")
+		}
+		fields["input"] = json.RawMessage(args)
+		var err error
+		if raw, err = model.MarshalJSON(fields); err != nil {
+			return broken("a content block of the stream is not the JSON expected")
+		}
+	}
+	a.builder.Opaque(string(raw), false)
+	return nil
+}
+
+// count adds the usage of one finished request to the answer's.
+func (a *answer) count(n counts) {
+	a.total.Prompt += n.input + n.created
+	a.total.Cached += n.read
+	a.total.Completion += n.output
+	a.total.Thoughts += n.thinking
+	a.total.Total = a.total.Prompt + a.total.Completion
+}
+
+// response returns the finished answer.
+func (a *answer) response() (*model.Response, error) {
+	resp := &model.Response{Content: a.builder.Content(), Usage: a.total, Model: a.model}
+	switch a.stop {
+	case "end_turn", "tool_use", "stop_sequence":
+		resp.FinishReason = genai.FinishReasonStop
+	case "max_tokens", "model_context_window_exceeded":
+		resp.FinishReason = genai.FinishReasonMaxTokens
+		wire.CutCall(resp.Content, a.callBegan)
+	case "refusal":
+		msg := "the model refused to answer"
+		if a.refusal != "" {
+			msg += ": " + model.Redact(a.refusal, a.llm.key)
+		}
+		return nil, &model.Error{Kind: model.KindBlocked, Provider: name, Message: msg}
+	default:
+		resp.FinishReason = genai.FinishReasonOther
+	}
+	return resp, nil
+}
+
+func broken(msg string) *model.Error {
+	return &model.Error{Kind: model.KindUnavailable, Provider: name, Message: msg}
+}
+
+// send makes the request and returns an answer that is an event stream.
+func (l *llm) send(ctx context.Context, body *request) (*http.Response, error) {
+	data, err := model.MarshalJSON(body)
+	if err != nil {
+		return nil, invalid("the request cannot be written as JSON: %v", err)
+	}
+	var resp *http.Response
+	if err := l.client.Post(ctx, "v1/messages", data, &resp); err != nil {
+		return nil, l.sendError(ctx, err)
+	}
+	return resp, l.checkAnswer(resp)
+}

@@ -1,0 +1,96 @@
+package wire
+
+import (
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+
+	"google.golang.org/genai"
+
+	"github.com/apzuk3/agentd/model"
+)
+
+// maxAnswer bounds what is read of one answer, in bytes. The framing of a
+// stream is several times its text.
+const maxAnswer = 128 << 20
+
+// errTooLong is the error of reading past maxAnswer.
+var errTooLong = errors.New("the answer is too long")
+
+// BoundBody makes reading more of resp's body than any honest answer needs an
+// error. It is the middleware both SDKs take.
+func BoundBody(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
+	resp, err := next(req)
+	if resp != nil && resp.Body != nil {
+		resp.Body = &boundBody{ReadCloser: resp.Body, left: maxAnswer}
+	}
+	return resp, err
+}
+
+// boundBody is owned by its reader.
+type boundBody struct {
+	io.ReadCloser
+	left int64
+}
+
+// Read implements io.Reader.
+func (b *boundBody) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, errTooLong
+	}
+	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left)])
+	b.left -= int64(n)
+	return n, err
+}
+
+// ContentType returns the media type of resp without parameters, in lower case.
+func ContentType(resp *http.Response) string {
+	t, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if err != nil {
+		return ""
+	}
+	return strings.ToLower(t)
+}
+
+// IsJSON tells whether a media type is JSON.
+func IsJSON(mediaType string) bool {
+	return mediaType == "application/json" || strings.HasSuffix(mediaType, "+json")
+}
+
+// Mark notes in p that it holds data the named provider wants back; opaque may
+// be nil when it is the signature alone.
+func Mark(p *genai.Part, provider string, opaque any) {
+	if p.PartMetadata == nil {
+		p.PartMetadata = map[string]any{}
+	}
+	p.PartMetadata[model.MetaProvider] = provider
+	if opaque != nil {
+		p.PartMetadata[model.MetaOpaque] = opaque
+	}
+}
+
+// Opaque returns the opaque JSON text in p if it is the named provider's, else
+// "".
+func Opaque(p *genai.Part, provider string) string {
+	if !model.Owned(p, provider) {
+		return ""
+	}
+	s, _ := p.PartMetadata[model.MetaOpaque].(string)
+	return s
+}
+
+// CutCall notes in the last part, if it is a function call whose arguments
+// never began, that the answer was cut off: a call without arguments must not
+// be mistaken for one that has none. To be called when the token limit ended
+// the answer; began tells whether any argument text came.
+func CutCall(content *genai.Content, began bool) {
+	if began || content == nil || len(content.Parts) == 0 {
+		return
+	}
+	last := content.Parts[len(content.Parts)-1]
+	if last.FunctionCall != nil {
+		last.PartMetadata[model.MetaArgsError] = "the answer was cut off by the token limit before the arguments"
+	}
+}

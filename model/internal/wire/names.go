@@ -1,0 +1,113 @@
+package wire
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/apzuk3/agentd/model"
+)
+
+// suffixLen is the length of "_" and the eight hexadecimal digits that keep
+// shortened names apart.
+const suffixLen = 9
+
+// Names maps tool names to those a wire accepts, letters, digits, '_' and '-'
+// up to a length, and back. Acceptable names stay as they are; in others each
+// other character becomes '_', and where that would make two names equal, a
+// hash of the name is appended. The result depends on the set of names alone.
+// Immutable after NewNames.
+type Names struct {
+	limit            int
+	toWire, fromWire map[string]string
+}
+
+// NewNames returns the names for one request: those it declares and those that
+// its history calls. limit is the wire's maximum length, at least 16.
+func NewNames(limit int, req *model.Request) *Names {
+	set := map[string]bool{}
+	for _, d := range req.Functions() {
+		set[d.Name] = true
+	}
+	for _, c := range req.Contents {
+		if c == nil {
+			continue
+		}
+		for _, p := range c.Parts {
+			if p != nil && p.FunctionCall != nil {
+				set[p.FunctionCall.Name] = true
+			}
+		}
+	}
+	n := &Names{limit: limit, toWire: make(map[string]string, len(set)), fromWire: make(map[string]string, len(set))}
+	wanted := map[string]int{} // how many names would like this wire name
+	for name := range set {
+		wanted[clean(name, limit)]++
+	}
+	// Names that are fine take their places first: nobody may push them away.
+	for name := range set {
+		if clean(name, limit) == name {
+			n.add(name, name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(set)) {
+		w := clean(name, limit)
+		if w == name {
+			continue
+		}
+		if _, taken := n.fromWire[w]; taken || wanted[w] > 1 {
+			w = n.hashed(name, w)
+		}
+		n.add(name, w)
+	}
+	return n
+}
+
+// hashed returns a free wire name that starts like w.
+func (n *Names) hashed(name, w string) string {
+	for i := 0; ; i++ {
+		seed := name
+		if i > 0 {
+			seed += "#" + strconv.Itoa(i)
+		}
+		sum := sha256.Sum256([]byte(seed))
+		h := w[:min(len(w), n.limit-suffixLen)] + "_" + hex.EncodeToString(sum[:4])
+		if _, taken := n.fromWire[h]; !taken {
+			return h
+		}
+	}
+}
+
+func (n *Names) add(name, w string) {
+	n.toWire[name], n.fromWire[w] = w, name
+}
+
+// Wire returns the name under which the provider knows the tool.
+func (n *Names) Wire(name string) string { return n.toWire[name] }
+
+// Original returns the tool's own name; a name that the model made up stays as
+// it is.
+func (n *Names) Original(w string) string {
+	if name, ok := n.fromWire[w]; ok {
+		return name
+	}
+	return w
+}
+
+// clean replaces what the wire does not accept and cuts to limit. It is never
+// empty.
+func clean(name string, limit int) string {
+	b := []byte(name)
+	for i, c := range b {
+		ok := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-'
+		if !ok {
+			b[i] = '_'
+		}
+	}
+	if len(b) == 0 {
+		return "_"
+	}
+	return string(b[:min(len(b), limit)])
+}

@@ -1,0 +1,178 @@
+// Package wire holds what the adapters for HTTP APIs share in translating a
+// model.Request: turns, tool names, tool results, JSON schemas and media.
+//
+// It knows the common form of content and no provider. It may import model,
+// genai and the standard library.
+package wire
+
+import (
+	"encoding/base64"
+	"slices"
+	"strings"
+
+	"google.golang.org/genai"
+)
+
+// Turn is a run of neighbouring contents of one role.
+type Turn struct {
+	// Model is true for the model's turn, false for the user's.
+	Model bool
+	// Parts are the parts in order; in a user's turn the function responses come
+	// first, because they must follow the calls directly.
+	Parts []*genai.Part
+}
+
+// Turns merges neighbouring contents of one role. Contents without parts are
+// dropped; the contents themselves are not changed.
+func Turns(contents []*genai.Content) []Turn {
+	var turns []Turn
+	for _, c := range contents {
+		if c == nil || len(c.Parts) == 0 {
+			continue
+		}
+		isModel := c.Role == genai.RoleModel
+		if n := len(turns); n == 0 || turns[n-1].Model != isModel {
+			turns = append(turns, Turn{Model: isModel})
+		}
+		last := &turns[len(turns)-1]
+		for _, p := range c.Parts {
+			if p != nil {
+				last.Parts = append(last.Parts, p)
+			}
+		}
+	}
+	for _, t := range turns {
+		if !t.Model {
+			slices.SortStableFunc(t.Parts, func(a, b *genai.Part) int { return rank(a) - rank(b) })
+		}
+	}
+	return turns
+}
+
+// rank sorts function responses before everything else.
+func rank(p *genai.Part) int {
+	if p.FunctionResponse != nil {
+		return 0
+	}
+	return 1
+}
+
+// System returns the texts of the system instruction, without empty ones.
+func System(cfg *genai.GenerateContentConfig) []string {
+	if cfg.SystemInstruction == nil {
+		return nil
+	}
+	var texts []string
+	for _, p := range cfg.SystemInstruction.Parts {
+		if p != nil && strings.TrimSpace(p.Text) != "" {
+			texts = append(texts, p.Text)
+		}
+	}
+	return texts
+}
+
+// Search is a request for the provider's own web search.
+type Search struct {
+	// Excluded are domains to leave out.
+	Excluded []string
+}
+
+// ProviderTools looks for tools that the provider is to run: search is not nil
+// when web search is asked for, in the form of genai's GoogleSearch or
+// EnterpriseWebSearch; other names the fields that ask for anything else.
+func ProviderTools(cfg *genai.GenerateContentConfig) (search *Search, other []string) {
+	for _, t := range cfg.Tools {
+		if t == nil {
+			continue
+		}
+		if t.GoogleSearch != nil {
+			search = &Search{Excluded: t.GoogleSearch.ExcludeDomains}
+		}
+		if t.EnterpriseWebSearch != nil {
+			search = &Search{Excluded: t.EnterpriseWebSearch.ExcludeDomains}
+		}
+		for name, asked := range map[string]bool{
+			"code_execution": t.CodeExecution != nil, "computer_use": t.ComputerUse != nil,
+			"file_search": t.FileSearch != nil, "google_maps": t.GoogleMaps != nil,
+			"google_search_retrieval": t.GoogleSearchRetrieval != nil, "retrieval": t.Retrieval != nil,
+			"url_context": t.URLContext != nil, "mcp_servers": len(t.MCPServers) > 0,
+			"parallel_ai_search": t.ParallelAISearch != nil, "exa_ai_search": t.ExaAISearch != nil,
+		} {
+			if asked {
+				other = append(other, name)
+			}
+		}
+	}
+	slices.Sort(other)
+	return search, other
+}
+
+// Media is an image or a file in a content part.
+type Media struct {
+	// MIMEType is the declared type, in lower case and without parameters.
+	MIMEType string
+	// Data is the content; nil when URL is set.
+	Data []byte
+	// URL is where the content is; "" when Data is set.
+	URL string
+	// Name is the file's name, if it has one.
+	Name string
+}
+
+// MediaOf returns the media of p, nil if it has none.
+func MediaOf(p *genai.Part) *Media {
+	switch {
+	case p.InlineData != nil:
+		return &Media{MIMEType: mimeType(p.InlineData.MIMEType), Data: p.InlineData.Data, Name: p.InlineData.DisplayName}
+	case p.FileData != nil:
+		return &Media{MIMEType: mimeType(p.FileData.MIMEType), URL: p.FileData.FileURI, Name: p.FileData.DisplayName}
+	default:
+		return nil
+	}
+}
+
+// ResultMedia returns the media of a function response.
+func ResultMedia(fr *genai.FunctionResponse) []*Media {
+	var media []*Media
+	for _, p := range fr.Parts {
+		switch {
+		case p == nil:
+		case p.InlineData != nil:
+			media = append(media, &Media{MIMEType: mimeType(p.InlineData.MIMEType), Data: p.InlineData.Data, Name: p.InlineData.DisplayName})
+		case p.FileData != nil:
+			media = append(media, &Media{MIMEType: mimeType(p.FileData.MIMEType), URL: p.FileData.FileURI, Name: p.FileData.DisplayName})
+		}
+	}
+	return media
+}
+
+// IsImage tells whether m is an image. A URL without a type counts as one,
+// since nothing else is commonly linked that way.
+func (m *Media) IsImage() bool {
+	return strings.HasPrefix(m.MIMEType, "image/") || m.MIMEType == "" && m.URL != ""
+}
+
+// Link returns the URL of m, a data URL when the content is inline.
+func (m *Media) Link() string {
+	if m.URL != "" {
+		return m.URL
+	}
+	return "data:" + m.MIMEType + ";base64," + m.Base64()
+}
+
+// Base64 returns the content in standard base64.
+func (m *Media) Base64() string { return base64.StdEncoding.EncodeToString(m.Data) }
+
+// Placeholder stands for media where a wire has no room for it, such as in the
+// model's own turns.
+func (m *Media) Placeholder() string {
+	if m.MIMEType == "" {
+		return "[media]"
+	}
+	return "[media: " + m.MIMEType + "]"
+}
+
+func mimeType(s string) string {
+	s, _, _ = strings.Cut(s, ";")
+	return strings.ToLower(strings.TrimSpace(s))
+}

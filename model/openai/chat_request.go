@@ -1,0 +1,331 @@
+package openai
+
+import (
+	"encoding/json"
+	"net/url"
+	"strings"
+
+	"google.golang.org/genai"
+
+	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/internal/wire"
+)
+
+// maxToolName is the length OpenAI allows for a tool's name.
+const maxToolName = 64
+
+// chatOwner marks opaque data of the chat wire. The two wires keep different
+// things, so neither may send back the other's.
+const chatOwner = "openai-chat"
+
+// chatRequest is the body of POST /chat/completions.
+type chatRequest struct {
+	Model               string         `json:"model"`
+	Messages            []chatMessage  `json:"messages"`
+	Tools               []chatTool     `json:"tools,omitempty"`
+	ToolChoice          any            `json:"tool_choice,omitempty"`
+	ResponseFormat      any            `json:"response_format,omitempty"`
+	MaxTokens           int64          `json:"max_tokens,omitempty"`
+	MaxCompletionTokens int64          `json:"max_completion_tokens,omitempty"`
+	Temperature         *float64       `json:"temperature,omitempty"`
+	TopP                *float64       `json:"top_p,omitempty"`
+	PresencePenalty     *float64       `json:"presence_penalty,omitempty"`
+	FrequencyPenalty    *float64       `json:"frequency_penalty,omitempty"`
+	Stop                []string       `json:"stop,omitempty"`
+	Seed                *int32         `json:"seed,omitempty"`
+	ReasoningEffort     string         `json:"reasoning_effort,omitempty"`
+	Stream              bool           `json:"stream"`
+	StreamOptions       *streamOptions `json:"stream_options,omitempty"`
+}
+
+type streamOptions struct {
+	IncludeUsage bool `json:"include_usage"`
+}
+
+// chatMessage is a message of any role. Content is nil, a text or a list of
+// chatPart.
+type chatMessage struct {
+	Role             string     `json:"role"`
+	Content          any        `json:"content,omitempty"`
+	ReasoningContent string     `json:"reasoning_content,omitempty"`
+	Reasoning        string     `json:"reasoning,omitempty"`
+	ToolCalls        []chatCall `json:"tool_calls,omitempty"`
+	ToolCallID       string     `json:"tool_call_id,omitempty"`
+}
+
+type chatPart struct {
+	Type     string    `json:"type"`
+	Text     string    `json:"text,omitempty"`
+	ImageURL *imageURL `json:"image_url,omitempty"`
+}
+
+type imageURL struct {
+	URL string `json:"url"`
+}
+
+type chatCall struct {
+	ID           string          `json:"id"`
+	Type         string          `json:"type"`
+	Function     chatFunction    `json:"function"`
+	ExtraContent json.RawMessage `json:"extra_content,omitempty"`
+}
+
+type chatFunction struct {
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
+}
+
+type chatTool struct {
+	Type     string       `json:"type"`
+	Function functionTool `json:"function"`
+}
+
+// functionTool is a function; strictness is off by default on this wire.
+type functionTool struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Parameters  json.RawMessage `json:"parameters"`
+}
+
+type jsonSchema struct {
+	Name   string `json:"name"`
+	Schema any    `json:"schema"`
+	Strict bool   `json:"strict"`
+}
+
+// newChatRequest translates req.
+func (l *llm) newChatRequest(req *model.Request, names *wire.Names) (*chatRequest, error) {
+	cfg := req.Config
+	r := &chatRequest{
+		Model: l.model, Stream: true, StreamOptions: &streamOptions{IncludeUsage: true},
+		Stop: cfg.StopSequences, Seed: cfg.Seed,
+		Temperature: widen(cfg.Temperature), TopP: widen(cfg.TopP),
+		PresencePenalty: widen(cfg.PresencePenalty), FrequencyPenalty: widen(cfg.FrequencyPenalty),
+		ReasoningEffort: effortOf(cfg.ThinkingConfig),
+	}
+	if isFirstParty(l.cfg.BaseURL) {
+		r.MaxCompletionTokens = int64(cfg.MaxOutputTokens)
+	} else {
+		r.MaxTokens = int64(cfg.MaxOutputTokens)
+	}
+	if isMistral(l.cfg.BaseURL) {
+		r.StreamOptions = nil // Refused there; usage comes anyway.
+	}
+	if system := strings.Join(wire.System(cfg), "\n\n"); system != "" {
+		r.Messages = append(r.Messages, chatMessage{Role: "system", Content: system})
+	}
+	if err := l.chatMessages(r, req, names); err != nil {
+		return nil, err
+	}
+	search, other := wire.ProviderTools(cfg)
+	if search != nil {
+		other = append(other, "web_search")
+	}
+	if len(other) > 0 {
+		return nil, l.invalid("tools that a chat completions server does not run: %s", strings.Join(other, ", "))
+	}
+	for _, d := range req.Functions() {
+		r.Tools = append(r.Tools, chatTool{Type: "function", Function: functionTool{
+			Name: names.Wire(d.Name), Description: d.Description, Parameters: wire.Parameters(d),
+		}})
+	}
+	if len(r.Tools) > 0 {
+		r.ToolChoice = toolChoice(cfg, func(allowed string) any {
+			return map[string]any{"type": "function", "function": map[string]any{"name": names.Wire(allowed)}}
+		})
+	}
+	if schema := wire.ResponseSchema(cfg); schema != nil {
+		r.ResponseFormat = map[string]any{"type": "json_schema", "json_schema": jsonSchema{Name: "answer", Schema: schema}}
+	} else if cfg.ResponseMIMEType == "application/json" {
+		r.ResponseFormat = map[string]any{"type": "json_object"}
+	}
+	return r, nil
+}
+
+func isMistral(baseURL string) bool {
+	u, err := url.Parse(baseURL)
+	return err == nil && u.Hostname() == "api.mistral.ai"
+}
+
+// toolChoice translates which tools the model has to use; one is how the wire
+// demands a tool by name.
+func toolChoice(cfg *genai.GenerateContentConfig, one func(name string) any) any {
+	if cfg.ToolConfig == nil || cfg.ToolConfig.FunctionCallingConfig == nil {
+		return nil
+	}
+	switch f := cfg.ToolConfig.FunctionCallingConfig; f.Mode {
+	case genai.FunctionCallingConfigModeNone:
+		return "none"
+	case genai.FunctionCallingConfigModeAny:
+		if len(f.AllowedFunctionNames) == 1 {
+			return one(f.AllowedFunctionNames[0])
+		}
+		return "required"
+	default:
+		return nil
+	}
+}
+
+// effortOf translates a thinking setting to an effort, "" if there is none.
+func effortOf(cfg *genai.ThinkingConfig) string {
+	if cfg == nil {
+		return ""
+	}
+	switch cfg.ThinkingLevel {
+	case genai.ThinkingLevelMinimal:
+		return "minimal"
+	case genai.ThinkingLevelLow:
+		return "low"
+	case genai.ThinkingLevelMedium:
+		return "medium"
+	case genai.ThinkingLevelHigh:
+		return "high"
+	}
+	if cfg.ThinkingBudget == nil {
+		return ""
+	}
+	switch budget := *cfg.ThinkingBudget; {
+	case budget < 0:
+		return ""
+	case budget == 0:
+		return "none"
+	case budget <= 2048:
+		return "low"
+	case budget <= 8192:
+		return "medium"
+	default:
+		return "high"
+	}
+}
+
+func widen(f *float32) *float64 {
+	if f == nil {
+		return nil
+	}
+	return new(wire.Float(*f))
+}
+
+// chatMessages translates the conversation and adds it to r. Thinking goes back
+// only within the turn that is not answered yet: there some servers insist on
+// it, elsewhere some refuse it.
+func (l *llm) chatMessages(r *chatRequest, req *model.Request, names *wire.Names) error {
+	turns, system := wire.Turns(req.Contents), len(r.Messages)
+	open := 0 // The first turn after the user's last words.
+	for i, t := range turns {
+		if !t.Model && (len(t.Parts) == 0 || t.Parts[len(t.Parts)-1].FunctionResponse == nil) {
+			open = i
+		}
+	}
+	for i, t := range turns {
+		if t.Model {
+			if m, ok := chatAssistant(t.Parts, names, i > open); ok {
+				r.Messages = append(r.Messages, m)
+			}
+			continue
+		}
+		if err := l.chatUser(r, t.Parts); err != nil {
+			return err
+		}
+	}
+	if len(r.Messages) == system {
+		return l.invalid("the conversation is empty")
+	}
+	return nil
+}
+
+// chatAssistant translates a turn of the model; ok is false when nothing of it
+// goes back.
+func chatAssistant(parts []*genai.Part, names *wire.Names, withThoughts bool) (m chatMessage, ok bool) {
+	m = chatMessage{Role: "assistant"}
+	var text strings.Builder
+	for _, p := range parts {
+		opaque := wire.Opaque(p, chatOwner)
+		switch media := wire.MediaOf(p); {
+		case p.FunctionCall != nil:
+			c := chatCall{
+				ID: p.FunctionCall.ID, Type: "function",
+				Function: chatFunction{Name: names.Wire(p.FunctionCall.Name), Arguments: wire.ArgsText(p)},
+			}
+			if json.Valid([]byte(opaque)) {
+				c.ExtraContent = json.RawMessage(opaque)
+			}
+			m.ToolCalls = append(m.ToolCalls, c)
+		case p.Thought:
+			switch {
+			case !withThoughts:
+			case opaque == "reasoning_content":
+				m.ReasoningContent += p.Text
+			case opaque == "reasoning":
+				m.Reasoning += p.Text
+			}
+		case p.Text != "":
+			text.WriteString(p.Text)
+		case media != nil:
+			text.WriteString(media.Placeholder())
+		}
+	}
+	if text.Len() > 0 {
+		m.Content = text.String()
+	}
+	return m, m.Content != nil || len(m.ToolCalls) > 0
+}
+
+// chatUser translates a turn of the user: the tool results first, then what the
+// user said. A tool message has no room for images: they follow as the user's.
+func (l *llm) chatUser(r *chatRequest, parts []*genai.Part) error {
+	var content []chatPart
+	images := false
+	image := func(m *wire.Media) error {
+		if !m.IsImage() {
+			return l.invalid("media of type %q cannot be sent, only images", m.MIMEType)
+		}
+		images = true
+		content = append(content, chatPart{Type: "image_url", ImageURL: &imageURL{URL: m.Link()}})
+		return nil
+	}
+	for _, p := range parts {
+		switch media := wire.MediaOf(p); {
+		case p.FunctionResponse != nil:
+			r.Messages = append(r.Messages, chatMessage{
+				Role: "tool", ToolCallID: p.FunctionResponse.ID, Content: resultText(p.FunctionResponse),
+			})
+			for _, m := range wire.ResultMedia(p.FunctionResponse) {
+				if err := image(m); err != nil {
+					return err
+				}
+			}
+		case media != nil:
+			if err := image(media); err != nil {
+				return err
+			}
+		case p.Text != "":
+			content = append(content, chatPart{Type: "text", Text: p.Text})
+		}
+	}
+	switch {
+	case images:
+		r.Messages = append(r.Messages, chatMessage{Role: "user", Content: content})
+	case len(content) > 0:
+		// A plain text is what every server understands.
+		var texts []string
+		for _, p := range content {
+			texts = append(texts, p.Text)
+		}
+		r.Messages = append(r.Messages, chatMessage{Role: "user", Content: strings.Join(texts, "\n\n")})
+	}
+	return nil
+}
+
+// resultText is a tool's answer as text; an error is the JSON {"error": …},
+// since the wires have no other way to say so.
+func resultText(fr *genai.FunctionResponse) string {
+	text, isError := wire.Result(fr)
+	if !isError {
+		return text
+	}
+	b, err := model.MarshalJSON(map[string]any{"error": fr.Response["error"]})
+	if err != nil {
+		return `{"error":"the tool failed"}`
+	}
+	return string(b)
+}

@@ -1,0 +1,372 @@
+package openai
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/openai/openai-go/v3/packages/ssestream"
+	"google.golang.org/genai"
+
+	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/internal/wire"
+)
+
+// maxCalls bounds the function calls of one answer while it is read.
+const maxCalls = 1024
+
+// chunk is one event of a chat completions stream, or the whole answer of a
+// server that does not stream.
+type chunk struct {
+	Model   string       `json:"model"`
+	Choices []chatChoice `json:"choices"`
+	Usage   *chatUsage   `json:"usage"`
+	XGroq   *struct {
+		Usage *chatUsage `json:"usage"`
+	} `json:"x_groq"`
+	Error json.RawMessage `json:"error"`
+}
+
+type chatChoice struct {
+	Index        int        `json:"index"`
+	Delta        *chatDelta `json:"delta"`
+	Message      *chatDelta `json:"message"`
+	FinishReason string     `json:"finish_reason"`
+}
+
+type chatDelta struct {
+	Content          json.RawMessage `json:"content"` // a text, or a list of contentPart
+	ReasoningContent string          `json:"reasoning_content"`
+	Reasoning        string          `json:"reasoning"`
+	Refusal          string          `json:"refusal"`
+	ToolCalls        []callDelta     `json:"tool_calls"`
+}
+
+// contentPart is how Mistral sends text next to thinking.
+type contentPart struct {
+	Type     string        `json:"type"`
+	Text     string        `json:"text"`
+	Thinking []contentPart `json:"thinking"`
+}
+
+type callDelta struct {
+	Index    *int   `json:"index"`
+	ID       string `json:"id"`
+	Function struct {
+		Name      string          `json:"name"`
+		Arguments json.RawMessage `json:"arguments"` // a text, from some servers an object
+	} `json:"function"`
+	ExtraContent json.RawMessage `json:"extra_content"`
+}
+
+type chatUsage struct {
+	Prompt     int64 `json:"prompt_tokens"`
+	Completion int64 `json:"completion_tokens"`
+	Total      int64 `json:"total_tokens"`
+	CacheHit   int64 `json:"prompt_cache_hit_tokens"` // DeepSeek
+	PromptMore struct {
+		Cached int64 `json:"cached_tokens"`
+	} `json:"prompt_tokens_details"`
+	CompletionMore struct {
+		Reasoning int64 `json:"reasoning_tokens"`
+	} `json:"completion_tokens_details"`
+}
+
+// chatCallState is one function call while it is collected.
+type chatCallState struct {
+	index    int
+	id, name string
+	args     strings.Builder
+	extra    json.RawMessage
+}
+
+// chatAnswer collects one answer. Owned by the goroutine in Generate.
+type chatAnswer struct {
+	llm     *llm
+	names   *wire.Names
+	builder *model.Builder
+
+	calls   []*chatCallState
+	thought string // the field that thinking came in; "" if it cannot go back
+	refusal strings.Builder
+	finish  string
+	model   string
+	usage   model.Usage
+}
+
+// chat makes one call over chat completions.
+func (l *llm) chat(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
+	names := wire.NewNames(maxToolName, req)
+	body, err := l.newChatRequest(req, names)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := l.post(ctx, "chat/completions", body)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	a := &chatAnswer{llm: l, names: names, builder: model.NewBuilder(chatOwner, emit)}
+	if wire.IsJSON(wire.ContentType(resp)) {
+		err = a.readWhole(ctx, resp)
+	} else {
+		err = a.readStream(ctx, resp)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return a.response()
+}
+
+// readWhole reads the answer of a server that does not stream.
+func (a *chatAnswer) readWhole(ctx context.Context, resp *http.Response) error {
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return model.TransportError(ctx, a.llm.cfg.Name, err, a.llm.key)
+	}
+	return a.event(data)
+}
+
+// readStream reads the stream up to [DONE] or, for servers that do not send
+// it, to its end. What makes an answer complete is its finish reason; usage may
+// come behind it.
+func (a *chatAnswer) readStream(ctx context.Context, resp *http.Response) error {
+	dec := ssestream.NewDecoder(resp)
+	for dec.Next() {
+		data := bytes.TrimSpace(dec.Event().Data)
+		if bytes.HasPrefix(data, []byte("[DONE]")) {
+			return nil
+		}
+		if len(data) == 0 {
+			continue
+		}
+		if err := a.event(data); err != nil {
+			return err
+		}
+	}
+	if err := dec.Err(); err != nil {
+		return model.TransportError(ctx, a.llm.cfg.Name, err, a.llm.key)
+	}
+	return ctx.Err()
+}
+
+// event takes one event in.
+func (a *chatAnswer) event(data []byte) error {
+	var c chunk
+	if err := json.Unmarshal(data, &c); err != nil {
+		return a.llm.broken("an event of the stream is not the JSON expected")
+	}
+	if len(c.Error) > 0 && string(c.Error) != "null" {
+		return a.llm.failure(parseError(data), 0, nil)
+	}
+	if c.Model != "" {
+		a.model = c.Model
+	}
+	if c.XGroq != nil && c.XGroq.Usage != nil {
+		a.count(c.XGroq.Usage)
+	}
+	if c.Usage != nil {
+		a.count(c.Usage)
+	}
+	for _, choice := range c.Choices {
+		if choice.Index != 0 {
+			continue
+		}
+		d := choice.Delta
+		if d == nil {
+			d = choice.Message
+		}
+		if d != nil {
+			if err := a.delta(d); err != nil {
+				return err
+			}
+		}
+		if choice.FinishReason != "" {
+			a.finish = choice.FinishReason
+		}
+	}
+	return nil
+}
+
+// count takes over a usage report; the last one holds.
+func (a *chatAnswer) count(u *chatUsage) {
+	a.usage = model.Usage{
+		Prompt: u.Prompt, Completion: u.Completion, Total: u.Total,
+		Cached: max(u.PromptMore.Cached, u.CacheHit), Thoughts: u.CompletionMore.Reasoning,
+	}
+	if a.usage.Total == 0 {
+		a.usage.Total = u.Prompt + u.Completion
+	}
+}
+
+func (a *chatAnswer) delta(d *chatDelta) error {
+	switch {
+	case d.ReasoningContent != "": // Some servers send both, with one text.
+		a.thought = "reasoning_content"
+		a.builder.Thought(d.ReasoningContent)
+	case d.Reasoning != "":
+		a.thought = "reasoning"
+		a.builder.Thought(d.Reasoning)
+	}
+	if err := a.content(d.Content); err != nil {
+		return err
+	}
+	a.refusal.WriteString(d.Refusal)
+	for i := range d.ToolCalls {
+		if err := a.call(&d.ToolCalls[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// content takes a text, or Mistral's list of parts.
+func (a *chatAnswer) content(raw json.RawMessage) error {
+	raw = bytes.TrimSpace(raw)
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil
+	}
+	if raw[0] == '"' {
+		var text string
+		if err := json.Unmarshal(raw, &text); err != nil {
+			return a.llm.broken("text of the stream is not the JSON expected")
+		}
+		a.builder.Text(text)
+		return nil
+	}
+	var parts []contentPart
+	if err := json.Unmarshal(raw, &parts); err != nil {
+		return a.llm.broken("text of the stream is not the JSON expected")
+	}
+	for _, p := range parts {
+		for _, t := range p.Thinking {
+			a.builder.Thought(t.Text)
+		}
+		if p.Type == "text" {
+			a.builder.Text(p.Text)
+		}
+	}
+	return nil
+}
+
+// call adds a piece of a function call to the call it belongs to.
+func (a *chatAnswer) call(d *callDelta) error {
+	args, err := argsPiece(d.Function.Arguments)
+	if err != nil {
+		return a.llm.broken("arguments of the stream are not the JSON expected")
+	}
+	c := a.find(d)
+	if c == nil {
+		if len(a.calls) >= maxCalls {
+			return a.llm.broken("the answer has more than %d function calls", maxCalls)
+		}
+		c = &chatCallState{index: len(a.calls)}
+		if d.Index != nil {
+			c.index = *d.Index
+		}
+		a.calls = append(a.calls, c)
+	}
+	if c.id == "" {
+		c.id = d.ID
+	}
+	if c.name == "" {
+		c.name = d.Function.Name
+	}
+	c.args.WriteString(args)
+	if len(d.ExtraContent) > 0 && string(d.ExtraContent) != "null" {
+		c.extra = d.ExtraContent
+	}
+	return nil
+}
+
+// find returns the call that a piece continues, nil when it begins a new one.
+// The index says so, but not every server sends it, and some send 0 for all:
+// another id, or a name after complete arguments, begins a new call too.
+func (a *chatAnswer) find(d *callDelta) *chatCallState {
+	var c *chatCallState
+	for i := len(a.calls) - 1; i >= 0; i-- {
+		if d.Index == nil || a.calls[i].index == *d.Index {
+			c = a.calls[i]
+			break
+		}
+	}
+	switch {
+	case c == nil:
+		return nil
+	case d.ID != "" && c.id != "" && d.ID != c.id:
+		return nil
+	case d.ID == "" && d.Function.Name != "" && c.name != "" && json.Valid([]byte(c.args.String())):
+		return nil
+	default:
+		return c
+	}
+}
+
+// argsPiece is a piece of arguments as text.
+func argsPiece(raw json.RawMessage) (string, error) {
+	raw = bytes.TrimSpace(raw)
+	if len(raw) == 0 || string(raw) == "null" {
+		return "", nil
+	}
+	if raw[0] != '"' {
+		return string(raw), nil
+	}
+	var text string
+	err := json.Unmarshal(raw, &text)
+	return text, err
+}
+
+// response returns the finished answer.
+func (a *chatAnswer) response() (*model.Response, error) {
+	l := a.llm
+	if a.refusal.Len() > 0 {
+		return nil, l.blocked("the model refused to answer: %s", a.refusal.String())
+	}
+	resp := &model.Response{Usage: a.usage, Model: a.model}
+	switch a.finish {
+	case "":
+		return nil, model.Truncated(l.cfg.Name)
+	case "length", "max_tokens", "model_length":
+		resp.FinishReason = genai.FinishReasonMaxTokens
+	case "content_filter":
+		return nil, l.blocked("the provider's content filter stopped the answer")
+	case "error", "insufficient_system_resource":
+		return nil, l.broken("the server stopped the answer: %s", a.finish)
+	case "stop", "tool_calls", "function_call", "eos", "eos_token", "stop_sequence":
+		resp.FinishReason = genai.FinishReasonStop
+	default:
+		resp.FinishReason = genai.FinishReasonOther
+		if len(a.calls) > 0 {
+			resp.FinishReason = genai.FinishReasonStop
+		}
+	}
+	a.markThoughts()
+	for _, c := range a.calls {
+		p := model.NewCall(c.id, a.names.Original(c.name), c.args.String())
+		if c.extra != nil {
+			wire.Mark(p, chatOwner, string(c.extra))
+		}
+		a.builder.Part(p)
+	}
+	resp.Content = a.builder.Content()
+	if resp.FinishReason == genai.FinishReasonMaxTokens && len(a.calls) > 0 {
+		wire.CutCall(resp.Content, a.calls[len(a.calls)-1].args.Len() > 0)
+	}
+	return resp, nil
+}
+
+// markThoughts notes in which field the thinking came.
+func (a *chatAnswer) markThoughts() {
+	c := a.builder.Content()
+	if c == nil || a.thought == "" {
+		return
+	}
+	for _, p := range c.Parts {
+		if p.Thought {
+			wire.Mark(p, chatOwner, a.thought)
+		}
+	}
+}

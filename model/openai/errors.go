@@ -1,0 +1,211 @@
+package openai
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	sdk "github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+
+	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/internal/wire"
+)
+
+// maxErrorBody bounds what is read of an answer that is no stream, in bytes.
+const maxErrorBody = 64 << 10
+
+// apiError is a server's description of an error. Servers differ: code may be
+// a number, and the whole may be a text.
+type apiError struct {
+	Message string
+	Code    string
+	Type    string
+	Status  int
+}
+
+// UnmarshalJSON implements json.Unmarshaler. It takes any JSON.
+func (e *apiError) UnmarshalJSON(data []byte) error {
+	var fields struct {
+		Message  string `json:"message"`
+		Detail   any    `json:"detail"`
+		Type     any    `json:"type"`
+		Code     any    `json:"code"`
+		Status   any    `json:"status"`
+		Metadata struct {
+			Raw any `json:"raw"` // OpenRouter: what the provider behind it said.
+		} `json:"metadata"`
+	}
+	if json.Unmarshal(data, &fields) != nil {
+		var text string
+		if json.Unmarshal(data, &text) == nil {
+			e.Message = text
+		}
+		return nil
+	}
+	e.Message, e.Type, e.Code = fields.Message, asText(fields.Type), asText(fields.Code)
+	if e.Message == "" {
+		e.Message = asText(fields.Detail)
+	}
+	if raw := asText(fields.Metadata.Raw); raw != "" {
+		e.Message += ": " + raw
+	}
+	for _, v := range []any{fields.Status, fields.Code} {
+		if n, ok := v.(float64); ok && n >= 400 && n < 600 {
+			e.Status = int(n)
+			break
+		}
+	}
+	return nil
+}
+
+// asText is v if it is a string, else its JSON; "" for null.
+func asText(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return ""
+	case string:
+		return v
+	default:
+		b, err := model.MarshalJSON(v)
+		if err != nil {
+			return ""
+		}
+		return string(b)
+	}
+}
+
+// codeStatus maps error codes and types to the HTTP status they go with, for
+// errors that come inside a stream.
+var codeStatus = map[string]int{
+	"rate_limit_exceeded":      http.StatusTooManyRequests,
+	"rate_limit_error":         http.StatusTooManyRequests,
+	"insufficient_quota":       http.StatusTooManyRequests,
+	"invalid_api_key":          http.StatusUnauthorized,
+	"authentication_error":     http.StatusUnauthorized,
+	"permission_error":         http.StatusForbidden,
+	"model_not_found":          http.StatusNotFound,
+	"invalid_request_error":    http.StatusBadRequest,
+	"invalid_prompt":           http.StatusBadRequest,
+	"context_length_exceeded":  http.StatusBadRequest,
+	"content_filter":           http.StatusBadRequest,
+	"content_policy_violation": http.StatusBadRequest,
+	"server_error":             http.StatusInternalServerError,
+	"server_overloaded":        http.StatusServiceUnavailable,
+	"overloaded_error":         http.StatusServiceUnavailable,
+}
+
+// failure makes an error of what the server said.
+func (l *llm) failure(e apiError, status int, header http.Header) *model.Error {
+	for _, s := range []int{e.Status, codeStatus[e.Code], codeStatus[e.Type]} {
+		if status == 0 {
+			status = s
+		}
+	}
+	code := e.Code
+	if code == "" {
+		code = e.Type
+	}
+	err := model.Failure{
+		Provider: l.cfg.Name, Status: status, Header: header,
+		Code: code, Message: e.Message, Secrets: []string{l.key},
+	}.Error()
+	if err.Kind == model.KindInvalid {
+		text := strings.ToLower(e.Code + " " + e.Type + " " + e.Message)
+		switch {
+		case strings.Contains(text, "exceed_context_size"), strings.Contains(text, "too large for model"):
+			err.Kind = model.KindContextTooLong
+		case strings.Contains(text, "invalid_prompt"), strings.Contains(text, "content_filter"):
+			err.Kind = model.KindBlocked
+		}
+	}
+	return err
+}
+
+// post makes the request and returns an answer that is an event stream, or
+// JSON.
+func (l *llm) post(ctx context.Context, path string, body any) (*http.Response, error) {
+	data, err := model.MarshalJSON(body)
+	if err != nil {
+		return nil, l.invalid("the request cannot be written as JSON: %v", err)
+	}
+	var resp *http.Response
+	err = l.client.Post(ctx, path, data, &resp, option.WithHeader("Accept", "text/event-stream, application/json"))
+	if err != nil {
+		return nil, l.sendError(ctx, err, resp)
+	}
+	contentType := wire.ContentType(resp)
+	ok := resp.StatusCode >= 200 && resp.StatusCode < 300
+	if ok && !strings.HasPrefix(contentType, "text/html") {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
+	e := parseError(text)
+	if e.Message == "" {
+		e.Message = "the answer is no event stream but " + contentType
+	}
+	status := resp.StatusCode
+	if ok {
+		status = 0
+	}
+	return nil, l.failure(e, status, resp.Header)
+}
+
+// sendError makes an error of what the SDK returned. The SDK keeps only the
+// "error" member of a body, and refuses bodies that are no JSON; resp holds
+// the whole.
+func (l *llm) sendError(ctx context.Context, err error, resp *http.Response) error {
+	if ctx.Err() == nil && resp != nil && resp.StatusCode >= 400 {
+		var text []byte
+		if resp.Body != nil {
+			text, _ = io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
+			resp.Body.Close()
+		}
+		return l.failure(parseError(text), resp.StatusCode, resp.Header)
+	}
+	if apiErr, ok := errors.AsType[*sdk.Error](err); ok && ctx.Err() == nil {
+		return l.failure(apiError{Message: apiErr.Message, Code: apiErr.Code, Type: apiErr.Type}, apiErr.StatusCode, nil)
+	}
+	return model.TransportError(ctx, l.cfg.Name, err, l.key)
+}
+
+// parseError reads an error body: {"error": …}, or the error by itself, or
+// either as the only element of an array. What is no JSON, such as a proxy's
+// page, is not repeated.
+func parseError(body []byte) apiError {
+	body = bytes.TrimSpace(body)
+	var list []json.RawMessage
+	if json.Unmarshal(body, &list) == nil && len(list) > 0 {
+		body = list[0]
+	}
+	var envelope struct {
+		Error *apiError `json:"error"`
+	}
+	if json.Unmarshal(body, &envelope) != nil {
+		return apiError{}
+	}
+	if envelope.Error != nil {
+		return *envelope.Error
+	}
+	var e apiError
+	_ = json.Unmarshal(body, &e)
+	return e
+}
+
+func (l *llm) invalid(format string, args ...any) *model.Error {
+	return &model.Error{Kind: model.KindInvalid, Provider: l.cfg.Name, Message: fmt.Sprintf(format, args...)}
+}
+
+func (l *llm) broken(format string, args ...any) *model.Error {
+	return &model.Error{Kind: model.KindUnavailable, Provider: l.cfg.Name, Message: fmt.Sprintf(format, args...)}
+}
+
+func (l *llm) blocked(format string, args ...any) *model.Error {
+	return &model.Error{Kind: model.KindBlocked, Provider: l.cfg.Name, Message: model.Redact(fmt.Sprintf(format, args...), l.key)}
+}

@@ -1,0 +1,175 @@
+// Package openai serves models over OpenAI's two interfaces: the Responses API
+// of OpenAI itself, and chat completions, which many servers speak (vLLM,
+// Ollama, OpenRouter, Groq, DeepSeek, Mistral and others).
+//
+// The official SDK signs and sends the request and frames the event stream.
+// The bodies on both sides are this package's own: what the model wrote has to
+// be kept byte for byte, compatible servers deviate in ways the SDK's decoder
+// hides or refuses, and a stream without its last event has to be an error.
+//
+// Usage: Prompt includes Cached, Completion includes Thoughts.
+//
+// It imports model, genai, the SDK and the standard library; it knows neither
+// sessions nor ADK nor the protocol.
+package openai
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	sdk "github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+
+	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/internal/wire"
+)
+
+// defaultBaseURL is OpenAI's own endpoint.
+const defaultBaseURL = "https://api.openai.com/v1"
+
+// API is one of the two interfaces.
+type API string
+
+// The interfaces.
+const (
+	// Auto is Responses at OpenAI's own endpoint and Chat anywhere else.
+	Auto API = ""
+	// Responses is POST /responses.
+	Responses API = "responses"
+	// Chat is POST /chat/completions.
+	Chat API = "chat"
+)
+
+// Config configures a provider; the zero value serves callers who bring their
+// own key.
+type Config struct {
+	// Name is the provider's name, so that several can be registered, such as
+	// one for each interface; default "openai".
+	Name string
+	// Key is the server's own key, used when the caller has none; may be "".
+	Key string
+	// KeyOptional is for servers that need no key: without one, none is sent.
+	KeyOptional bool
+	// BaseURL is the endpoint, with its version ("…/v1"); default OpenAI's own.
+	BaseURL string
+	// API is the interface to use; default Auto.
+	API API
+	// Transport carries the requests; default one of its own with Go's default
+	// settings.
+	Transport http.RoundTripper
+}
+
+// Provider opens models. It is immutable and safe for concurrent use.
+type Provider struct {
+	cfg    Config
+	client *http.Client
+}
+
+var _ model.Provider = (*Provider)(nil)
+
+// New returns the provider. It panics if cfg.API is none of the constants.
+func New(cfg Config) *Provider {
+	cfg.Name = cmp.Or(cfg.Name, "openai")
+	cfg.BaseURL = strings.TrimRight(cmp.Or(cfg.BaseURL, defaultBaseURL), "/")
+	switch cfg.API {
+	case Responses, Chat:
+	case Auto:
+		cfg.API = Chat
+		if isFirstParty(cfg.BaseURL) {
+			cfg.API = Responses
+		}
+	default:
+		panic(fmt.Sprintf("openai: unknown API %q", cfg.API))
+	}
+	return &Provider{cfg: cfg, client: newHTTPClient(cfg.Transport)}
+}
+
+// isFirstParty tells whether a base URL is OpenAI's own.
+func isFirstParty(baseURL string) bool {
+	u, err := url.Parse(baseURL)
+	return err == nil && u.Hostname() == "api.openai.com"
+}
+
+// maxLine bounds a line of the stream, in bytes. The last event of a response
+// repeats the whole answer, the instructions and the tools in one line.
+const maxLine = 8 << 20
+
+// newHTTPClient is model.HTTPClient with room for longer lines.
+func newHTTPClient(base http.RoundTripper) *http.Client {
+	if base == nil {
+		base = http.DefaultTransport.(*http.Transport).Clone()
+	}
+	return &http.Client{
+		Transport:     lineLimit{base},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+type lineLimit struct{ base http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (t lineLimit) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := t.base.RoundTrip(req)
+	if err == nil {
+		resp.Body = model.LimitLines(resp.Body, maxLine)
+	}
+	return resp, err
+}
+
+// Name returns the configured name.
+func (p *Provider) Name() string { return p.cfg.Name }
+
+// Builtins returns "web_search" on the Responses API, which Config asks for as
+// genai's GoogleSearch or EnterpriseWebSearch; none on chat completions.
+func (p *Provider) Builtins() []string {
+	if p.cfg.API == Responses {
+		return []string{"web_search"}
+	}
+	return nil
+}
+
+// Open returns the model of that name; whether the server has it shows in the
+// first call.
+func (p *Provider) Open(modelName, key string) (model.LLM, error) {
+	key = cmp.Or(strings.TrimSpace(key), strings.TrimSpace(p.cfg.Key))
+	if key == "" && !p.cfg.KeyOptional {
+		return nil, model.MissingKey(p.cfg.Name, "OPENAI_API_KEY", "X-Agentd-Openai-Api-Key")
+	}
+	if modelName == "" {
+		return nil, &model.Error{Kind: model.KindUnavailable, Provider: p.cfg.Name, Message: "the model name is empty"}
+	}
+	if u, err := url.Parse(p.cfg.BaseURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, &model.Error{Kind: model.KindUnavailable, Provider: p.cfg.Name, Message: "the base URL is no http or https URL"}
+	}
+	opts := []option.RequestOption{
+		option.WithBaseURL(p.cfg.BaseURL + "/"),
+		option.WithMaxRetries(0),
+		option.WithHTTPClient(p.client),
+		option.WithMiddleware(wire.BoundBody),
+	}
+	if key != "" {
+		opts = append(opts, option.WithAPIKey(key))
+	}
+	// NewClient would read keys and more from the environment.
+	return &llm{cfg: &p.cfg, client: sdk.Client{Options: opts}, model: modelName, key: key}, nil
+}
+
+// llm is one model with a key. It is immutable.
+type llm struct {
+	cfg    *Config
+	client sdk.Client
+	model  string
+	key    string
+}
+
+// Generate implements model.LLM.
+func (l *llm) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
+	if l.cfg.API == Responses {
+		return l.respond(ctx, req, emit)
+	}
+	return l.chat(ctx, req, emit)
+}

@@ -1,0 +1,284 @@
+package openai
+
+import (
+	"encoding/json"
+	"strings"
+
+	"google.golang.org/genai"
+
+	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/internal/wire"
+)
+
+// responsesOwner marks opaque data of the Responses API.
+const responsesOwner = "openai"
+
+// responsesRequest is the body of POST /responses. Nothing is stored at the
+// provider: the conversation goes along whole, reasoning in encrypted form.
+type responsesRequest struct {
+	Model           string      `json:"model"`
+	Instructions    string      `json:"instructions,omitempty"`
+	Input           []any       `json:"input"` // inputMessage, callItem, outputItem or raw JSON
+	Tools           []any       `json:"tools,omitempty"`
+	ToolChoice      any         `json:"tool_choice,omitempty"`
+	Text            *textConfig `json:"text,omitempty"`
+	Reasoning       *reasoning  `json:"reasoning,omitempty"`
+	MaxOutputTokens int64       `json:"max_output_tokens,omitempty"`
+	Temperature     *float64    `json:"temperature,omitempty"`
+	TopP            *float64    `json:"top_p,omitempty"`
+	Include         []string    `json:"include,omitempty"`
+	Store           bool        `json:"store"`
+	Stream          bool        `json:"stream"`
+}
+
+type reasoning struct {
+	Effort  string `json:"effort,omitempty"`
+	Summary string `json:"summary,omitempty"`
+}
+
+type textConfig struct {
+	Format any `json:"format"`
+}
+
+type schemaFormat struct {
+	Type   string `json:"type"`
+	Name   string `json:"name"`
+	Schema any    `json:"schema"`
+	Strict bool   `json:"strict"`
+}
+
+type responsesTool struct {
+	Type string `json:"type"`
+	functionTool
+	Strict bool `json:"strict"` // On by default on this wire, so always sent.
+}
+
+type inputMessage struct {
+	Type    string      `json:"type"`
+	Role    string      `json:"role"`
+	Phase   string      `json:"phase,omitempty"`
+	Content []inputPart `json:"content"`
+}
+
+type inputPart struct {
+	Type     string `json:"type"`
+	Text     string `json:"text,omitempty"`
+	ImageURL string `json:"image_url,omitempty"`
+}
+
+type callItem struct {
+	Type      string `json:"type"`
+	CallID    string `json:"call_id"`
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
+}
+
+// outputItem is a tool's answer; Output is a text or a list of inputPart.
+type outputItem struct {
+	Type   string `json:"type"`
+	CallID string `json:"call_id"`
+	Output any    `json:"output"`
+}
+
+// phase is the opaque data of a text part.
+type phase struct {
+	Phase string `json:"phase"`
+}
+
+// newResponsesRequest translates req. Stop sequences, seed and penalties do not
+// exist on this wire and are left out.
+func (l *llm) newResponsesRequest(req *model.Request, names *wire.Names) (*responsesRequest, error) {
+	cfg := req.Config
+	r := &responsesRequest{
+		Model: l.model, Stream: true,
+		Instructions:    strings.Join(wire.System(cfg), "\n\n"),
+		MaxOutputTokens: int64(cfg.MaxOutputTokens),
+		Temperature:     widen(cfg.Temperature), TopP: widen(cfg.TopP),
+	}
+	if reasons(l.model) {
+		r.Include = []string{"reasoning.encrypted_content"}
+	}
+	if t := cfg.ThinkingConfig; t != nil {
+		r.Reasoning = &reasoning{Effort: effortOf(t)}
+		if t.IncludeThoughts {
+			r.Reasoning.Summary = "auto"
+		}
+	}
+	for _, t := range wire.Turns(req.Contents) {
+		if t.Model {
+			r.Input = append(r.Input, assistantItems(t.Parts, names)...)
+			continue
+		}
+		items, err := l.userItems(t.Parts)
+		if err != nil {
+			return nil, err
+		}
+		r.Input = append(r.Input, items...)
+	}
+	if len(r.Input) == 0 {
+		return nil, l.invalid("the conversation is empty")
+	}
+	if err := l.responsesTools(r, req, names); err != nil {
+		return nil, err
+	}
+	if schema := wire.ResponseSchema(cfg); schema != nil {
+		r.Text = &textConfig{Format: schemaFormat{Type: "json_schema", Name: "answer", Schema: schema}}
+	} else if cfg.ResponseMIMEType == "application/json" {
+		r.Text = &textConfig{Format: map[string]any{"type": "json_object"}}
+	}
+	return r, nil
+}
+
+// reasons tells whether a model may reason. Those that cannot refuse a request
+// for encrypted reasoning; names that are not known to be such may.
+func reasons(modelName string) bool {
+	for _, prefix := range []string{"gpt-3", "gpt-4", "chatgpt-"} {
+		if strings.HasPrefix(modelName, prefix) {
+			return false
+		}
+	}
+	return !(strings.HasPrefix(modelName, "gpt-5") && strings.Contains(modelName, "-chat"))
+}
+
+func (l *llm) responsesTools(r *responsesRequest, req *model.Request, names *wire.Names) error {
+	for _, d := range req.Functions() {
+		r.Tools = append(r.Tools, responsesTool{Type: "function", functionTool: functionTool{
+			Name: names.Wire(d.Name), Description: d.Description, Parameters: wire.Parameters(d),
+		}})
+	}
+	search, other := wire.ProviderTools(req.Config)
+	if len(other) > 0 {
+		return l.invalid("tools that OpenAI does not run: %s; it runs web_search", strings.Join(other, ", "))
+	}
+	if search != nil {
+		if len(search.Excluded) > 0 {
+			return l.invalid("OpenAI's web search cannot leave out domains")
+		}
+		r.Tools = append(r.Tools, map[string]any{"type": "web_search"})
+	}
+	if len(r.Tools) > 0 {
+		r.ToolChoice = toolChoice(req.Config, func(allowed string) any {
+			return map[string]any{"type": "function", "name": names.Wire(allowed)}
+		})
+	}
+	return nil
+}
+
+// assistantItems translates a turn of the model. Items of the provider's own
+// go back as they came, without the ids, since the provider has not stored what
+// they name; reasoning goes back only before what it led to.
+func assistantItems(parts []*genai.Part, names *wire.Names) []any {
+	var items []any
+	end := 0 // The items up to the last one that is no reasoning.
+	for _, p := range parts {
+		opaque := wire.Opaque(p, responsesOwner)
+		switch media := wire.MediaOf(p); {
+		case p.FunctionCall != nil:
+			items = append(items, callItem{
+				Type: "function_call", CallID: p.FunctionCall.ID,
+				Name: names.Wire(p.FunctionCall.Name), Arguments: wire.ArgsText(p),
+			})
+		case p.Thought:
+			if item := storeless(opaque, "encrypted_content"); item != nil {
+				items = append(items, item)
+			}
+			continue
+		case p.Text != "":
+			var ph phase
+			_ = json.Unmarshal([]byte(opaque), &ph) // Not every text has one.
+			items = append(items, said(p.Text, ph.Phase))
+		case opaque != "":
+			item := storeless(opaque, "type")
+			if item == nil {
+				continue
+			}
+			items = append(items, item)
+		case media != nil:
+			items = append(items, said(media.Placeholder(), ""))
+		default:
+			continue
+		}
+		end = len(items)
+	}
+	return items[:end]
+}
+
+// said is a message of the model.
+func said(text, ph string) inputMessage {
+	return inputMessage{Type: "message", Role: "assistant", Phase: ph, Content: []inputPart{{Type: "output_text", Text: text}}}
+}
+
+// storeless returns an output item fit for input: without its id and without
+// empty fields. It is nil when the item lacks the named field.
+func storeless(opaque, need string) map[string]json.RawMessage {
+	var item map[string]json.RawMessage
+	if json.Unmarshal([]byte(opaque), &item) != nil {
+		return nil
+	}
+	for key, v := range item {
+		if string(v) == "null" {
+			delete(item, key)
+		}
+	}
+	if item[need] == nil {
+		return nil
+	}
+	delete(item, "id")
+	if string(item["type"]) == `"reasoning"` {
+		delete(item, "status")
+	}
+	return item
+}
+
+// userItems translates a turn of the user.
+func (l *llm) userItems(parts []*genai.Part) ([]any, error) {
+	var items []any
+	var content []inputPart
+	for _, p := range parts {
+		switch media := wire.MediaOf(p); {
+		case p.FunctionResponse != nil:
+			out, err := l.toolOutput(p.FunctionResponse)
+			if err != nil {
+				return nil, err
+			}
+			items = append(items, out)
+		case media != nil:
+			part, err := l.imagePart(media)
+			if err != nil {
+				return nil, err
+			}
+			content = append(content, part)
+		case p.Text != "":
+			content = append(content, inputPart{Type: "input_text", Text: p.Text})
+		}
+	}
+	if len(content) > 0 {
+		items = append(items, inputMessage{Type: "message", Role: "user", Content: content})
+	}
+	return items, nil
+}
+
+func (l *llm) toolOutput(fr *genai.FunctionResponse) (outputItem, error) {
+	out := outputItem{Type: "function_call_output", CallID: fr.ID, Output: resultText(fr)}
+	media := wire.ResultMedia(fr)
+	if len(media) == 0 {
+		return out, nil
+	}
+	parts := []inputPart{{Type: "input_text", Text: resultText(fr)}}
+	for _, m := range media {
+		part, err := l.imagePart(m)
+		if err != nil {
+			return out, err
+		}
+		parts = append(parts, part)
+	}
+	out.Output = parts
+	return out, nil
+}
+
+func (l *llm) imagePart(m *wire.Media) (inputPart, error) {
+	if !m.IsImage() {
+		return inputPart{}, l.invalid("media of type %q cannot be sent, only images", m.MIMEType)
+	}
+	return inputPart{Type: "input_image", ImageURL: m.Link()}, nil
+}

@@ -1,0 +1,359 @@
+package openai
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/openai/openai-go/v3/packages/ssestream"
+	"google.golang.org/genai"
+
+	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/internal/wire"
+)
+
+// maxItems bounds the items of one answer.
+const maxItems = 4096
+
+// responsesEvent is any event of the stream; which fields are set depends on
+// Type.
+type responsesEvent struct {
+	Type         string          `json:"type"`
+	OutputIndex  int             `json:"output_index"`
+	SummaryIndex int             `json:"summary_index"`
+	Delta        string          `json:"delta"`
+	Arguments    string          `json:"arguments"`
+	Item         json.RawMessage `json:"item"`
+	Response     *responseObject `json:"response"`
+}
+
+// responseObject is the answer as a whole, so far or at its end.
+type responseObject struct {
+	Status     string            `json:"status"`
+	Model      string            `json:"model"`
+	Output     []json.RawMessage `json:"output"`
+	Usage      *responsesUsage   `json:"usage"`
+	Error      *apiError         `json:"error"`
+	Incomplete struct {
+		Reason string `json:"reason"`
+	} `json:"incomplete_details"`
+}
+
+type responsesUsage struct {
+	Input     int64 `json:"input_tokens"`
+	Output    int64 `json:"output_tokens"`
+	Total     int64 `json:"total_tokens"`
+	InputMore struct {
+		Cached int64 `json:"cached_tokens"`
+	} `json:"input_tokens_details"`
+	OutputMore struct {
+		Reasoning int64 `json:"reasoning_tokens"`
+	} `json:"output_tokens_details"`
+}
+
+// outItem is an item of the answer: a message, reasoning, a function call, or
+// something of the provider's own tools.
+type outItem struct {
+	Type      string        `json:"type"`
+	CallID    string        `json:"call_id"`
+	Name      string        `json:"name"`
+	Arguments string        `json:"arguments"`
+	Phase     string        `json:"phase"`
+	Content   []itemContent `json:"content"`
+	Summary   []itemContent `json:"summary"`
+}
+
+type itemContent struct {
+	Type    string `json:"type"`
+	Text    string `json:"text"`
+	Refusal string `json:"refusal"`
+}
+
+// itemState is what was streamed of an item before it was finished.
+type itemState struct {
+	text, thought, args strings.Builder
+	done                bool
+}
+
+// responsesAnswer collects one answer. Owned by the goroutine in Generate.
+type responsesAnswer struct {
+	llm     *llm
+	names   *wire.Names
+	builder *model.Builder
+
+	items     map[int]*itemState // by output index, at most maxItems
+	refusal   strings.Builder
+	callBegan bool // whether the last call had any argument text
+	model     string
+}
+
+// respond makes one call over the Responses API.
+func (l *llm) respond(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
+	names := wire.NewNames(maxToolName, req)
+	body, err := l.newResponsesRequest(req, names)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := l.post(ctx, "responses", body)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	a := &responsesAnswer{llm: l, names: names, builder: model.NewBuilder(responsesOwner, emit), items: map[int]*itemState{}}
+	if wire.IsJSON(wire.ContentType(resp)) {
+		return a.readWhole(ctx, resp)
+	}
+	return a.readStream(ctx, resp)
+}
+
+// readWhole reads the answer of a server that does not stream.
+func (a *responsesAnswer) readWhole(ctx context.Context, resp *http.Response) (*model.Response, error) {
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, model.TransportError(ctx, a.llm.cfg.Name, err, a.llm.key)
+	}
+	var r responseObject
+	if err := json.Unmarshal(data, &r); err != nil {
+		return nil, a.llm.broken("the answer is not the JSON expected")
+	}
+	if r.Status == "" {
+		return nil, a.llm.failure(parseError(data), 0, nil)
+	}
+	return a.finish("response."+r.Status, &r)
+}
+
+// readStream reads the stream up to the event that ends the response.
+func (a *responsesAnswer) readStream(ctx context.Context, resp *http.Response) (*model.Response, error) {
+	dec := ssestream.NewDecoder(resp)
+	for dec.Next() {
+		data := bytes.TrimSpace(dec.Event().Data)
+		if len(data) == 0 || bytes.HasPrefix(data, []byte("[DONE]")) {
+			continue
+		}
+		var ev responsesEvent
+		if err := json.Unmarshal(data, &ev); err != nil {
+			return nil, a.llm.broken("an event of the stream is not the JSON expected")
+		}
+		switch ev.Type {
+		case "response.completed", "response.incomplete", "response.failed", "response.cancelled":
+			if ev.Response == nil {
+				return nil, a.llm.broken("the last event of the stream has no response")
+			}
+			return a.finish(ev.Type, ev.Response)
+		case "error", "":
+			e := parseError(data)
+			if e.Type == "error" {
+				e.Type = ""
+			}
+			return nil, a.llm.failure(e, 0, nil)
+		}
+		if err := a.event(&ev); err != nil {
+			return nil, err
+		}
+	}
+	if err := dec.Err(); err != nil {
+		return nil, model.TransportError(ctx, a.llm.cfg.Name, err, a.llm.key)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return nil, model.Truncated(a.llm.cfg.Name)
+}
+
+// event takes one event in that is not the last.
+func (a *responsesAnswer) event(ev *responsesEvent) error {
+	if ev.Response != nil && ev.Response.Model != "" {
+		a.model = ev.Response.Model
+	}
+	switch ev.Type {
+	case "response.output_item.added", "response.output_item.done",
+		"response.output_text.delta", "response.refusal.delta",
+		"response.reasoning_summary_part.added", "response.reasoning_summary_text.delta", "response.reasoning_text.delta",
+		"response.function_call_arguments.delta", "response.function_call_arguments.done":
+	default:
+		return nil // Progress, parts that their items repeat, and what the future brings.
+	}
+	it, err := a.item(ev.OutputIndex)
+	if err != nil {
+		return err
+	}
+	if it.done {
+		return a.llm.broken("a piece of the stream belongs to an item that is finished")
+	}
+	switch ev.Type {
+	case "response.output_item.done":
+		return a.itemDone(it, ev.Item)
+	case "response.output_text.delta":
+		a.text(it, ev.Delta)
+	case "response.refusal.delta":
+		a.refusal.WriteString(ev.Delta)
+	case "response.reasoning_summary_part.added":
+		if ev.SummaryIndex > 0 && it.thought.Len() > 0 {
+			a.thought(it, "\n\n")
+		}
+	case "response.reasoning_summary_text.delta", "response.reasoning_text.delta":
+		a.thought(it, ev.Delta)
+	case "response.function_call_arguments.delta":
+		it.args.WriteString(ev.Delta)
+	case "response.function_call_arguments.done":
+		if ev.Arguments != "" {
+			it.args.Reset()
+			it.args.WriteString(ev.Arguments)
+		}
+	}
+	return nil
+}
+
+func (a *responsesAnswer) item(index int) (*itemState, error) {
+	it := a.items[index]
+	if it == nil {
+		if len(a.items) >= maxItems {
+			return nil, a.llm.broken("the answer has more than %d items", maxItems)
+		}
+		it = &itemState{}
+		a.items[index] = it
+	}
+	return it, nil
+}
+
+func (a *responsesAnswer) text(it *itemState, text string) {
+	it.text.WriteString(text)
+	a.builder.Text(text)
+}
+
+func (a *responsesAnswer) thought(it *itemState, text string) {
+	it.thought.WriteString(text)
+	a.builder.Thought(text)
+}
+
+// itemDone takes a finished item. Its text was streamed as a rule; what was not
+// is added.
+func (a *responsesAnswer) itemDone(it *itemState, raw json.RawMessage) error {
+	var item outItem
+	if err := json.Unmarshal(raw, &item); err != nil {
+		return a.llm.broken("an item of the answer is not the JSON expected")
+	}
+	it.done = true
+	switch item.Type {
+	case "message":
+		a.message(it, &item)
+	case "reasoning":
+		a.reasoning(it, &item, raw)
+	case "function_call":
+		args := item.Arguments
+		if args == "" {
+			args = it.args.String()
+		}
+		a.callBegan = args != ""
+		a.builder.Part(model.NewCall(item.CallID, a.names.Original(item.Name), args))
+	default:
+		a.builder.Opaque(string(raw), false)
+	}
+	return nil
+}
+
+func (a *responsesAnswer) message(it *itemState, item *outItem) {
+	var whole strings.Builder
+	refused := a.refusal.Len() > 0
+	for _, c := range item.Content {
+		if c.Type == "refusal" && !refused {
+			a.refusal.WriteString(c.Refusal)
+		}
+		if c.Type == "output_text" {
+			whole.WriteString(c.Text)
+		}
+	}
+	if rest, ok := strings.CutPrefix(whole.String(), it.text.String()); ok {
+		a.text(it, rest)
+	}
+	if item.Phase == "" || it.text.Len() == 0 {
+		return
+	}
+	if p := a.last(); p != nil && p.Text != "" && !p.Thought {
+		if b, err := model.MarshalJSON(phase{item.Phase}); err == nil {
+			wire.Mark(p, responsesOwner, string(b))
+		}
+	}
+}
+
+// reasoning keeps the whole item with the thought that was streamed of it.
+func (a *responsesAnswer) reasoning(it *itemState, item *outItem, raw json.RawMessage) {
+	if it.thought.Len() == 0 {
+		var texts []string
+		for _, c := range append(item.Summary, item.Content...) {
+			texts = append(texts, c.Text)
+		}
+		a.thought(it, strings.Join(texts, "\n\n"))
+	}
+	if p := a.last(); it.thought.Len() > 0 && p != nil && p.Thought {
+		wire.Mark(p, responsesOwner, string(raw))
+		return
+	}
+	a.builder.Opaque(string(raw), true)
+}
+
+// last closes the part that takes text and returns the newest part.
+func (a *responsesAnswer) last() *genai.Part {
+	c := a.builder.Content()
+	if c == nil {
+		return nil
+	}
+	return c.Parts[len(c.Parts)-1]
+}
+
+// finish takes the event that ends the response.
+func (a *responsesAnswer) finish(kind string, r *responseObject) (*model.Response, error) {
+	l := a.llm
+	if kind == "response.failed" || r.Error != nil {
+		var e apiError
+		if r.Error != nil {
+			e = *r.Error
+		}
+		return nil, l.failure(e, 0, nil)
+	}
+	for i, raw := range r.Output { // What was not streamed as an item.
+		it, err := a.item(i)
+		if err != nil {
+			return nil, err
+		}
+		if it.done {
+			continue
+		}
+		if err := a.itemDone(it, raw); err != nil {
+			return nil, err
+		}
+	}
+	if a.refusal.Len() > 0 {
+		return nil, l.blocked("the model refused to answer: %s", a.refusal.String())
+	}
+	resp := &model.Response{Content: a.builder.Content(), Model: a.model}
+	if r.Model != "" {
+		resp.Model = r.Model
+	}
+	if u := r.Usage; u != nil {
+		resp.Usage = model.Usage{
+			Prompt: u.Input, Completion: u.Output, Total: u.Total,
+			Cached: u.InputMore.Cached, Thoughts: u.OutputMore.Reasoning,
+		}
+		if u.Total == 0 {
+			resp.Usage.Total = u.Input + u.Output
+		}
+	}
+	switch {
+	case kind == "response.completed":
+		resp.FinishReason = genai.FinishReasonStop
+	case kind != "response.incomplete":
+		return nil, l.broken("the provider ended the answer: %s", strings.TrimPrefix(kind, "response."))
+	case r.Incomplete.Reason == "max_output_tokens":
+		resp.FinishReason = genai.FinishReasonMaxTokens
+		wire.CutCall(resp.Content, a.callBegan)
+	case r.Incomplete.Reason == "content_filter":
+		return nil, l.blocked("the provider's content filter stopped the answer")
+	default:
+		return nil, l.broken("the provider ended the answer early: %s", model.Redact(r.Incomplete.Reason, l.key))
+	}
+	return resp, nil
+}
