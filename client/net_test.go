@@ -163,10 +163,15 @@ func TestRedirectIsNotFollowed(t *testing.T) {
 	srv.Config.Protocols.SetHTTP1(true)
 	srv.Start()
 	defer srv.Close()
-	for _, opts := range [][]client.Option{nil, {client.WithHTTPClient(&http.Client{})}} {
+	own := &http.Client{Transport: &http.Transport{Protocols: new(http.Protocols)}}
+	own.Transport.(*http.Transport).Protocols.SetUnencryptedHTTP2(true)
+	for _, opts := range [][]client.Option{nil, {client.WithHTTPClient(own)}} {
 		if _, err := dial(t, srv.URL, opts...).Do(t.Context(), llm(), "hi", client.WithGeminiAPIKey("k")); err == nil {
 			t.Error("want an error")
 		}
+	}
+	if own.CheckRedirect != nil {
+		t.Error("the caller's HTTP client was changed")
 	}
 	if leaked.Load() {
 		t.Error("the key went to another host")
