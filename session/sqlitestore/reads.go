@@ -14,12 +14,13 @@ import (
 // reads is what can be asked. Its methods may be called from any goroutine if
 // it was prepared on a pool.
 type reads struct {
+	statements
 	getHead, getLog, getShared, getOpenTurns *sql.Stmt
 }
 
 func prepareReads(ctx context.Context, p preparer) (*reads, error) {
 	r := new(reads)
-	return r, prepare(ctx, p, map[**sql.Stmt]string{
+	return r, r.prepare(ctx, p, map[**sql.Stmt]string{
 		&r.getHead:   `SELECT id, created_at, last_seq, open_turn FROM sessions WHERE id = ?`,
 		&r.getLog:    `SELECT seq, turn_id, kind, time, data FROM records WHERE session_id = ? AND seq > ? ORDER BY seq LIMIT ?`,
 		&r.getShared: `SELECT key, value FROM shared WHERE scope = ?`,

@@ -197,6 +197,9 @@ func (s *Store) Close() error {
 // to close folds the WAL into the database.
 func (s *Store) release() error {
 	var errs []error
+	if s.reads != nil {
+		errs = append(errs, s.reads.close())
+	}
 	if s.readers != nil {
 		errs = append(errs, s.readers.Close())
 	}

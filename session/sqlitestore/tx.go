@@ -15,30 +15,13 @@ import (
 // refusal before they have written anything; a fault undoes the transaction.
 // Owned by the writer goroutine.
 type tx struct {
+	statements
 	state, known, insertSession, insertRecord, setState, setShared, setProbe *sql.Stmt
-}
-
-// preparer is a *sql.DB or a *sql.Conn.
-type preparer interface {
-	PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
-}
-
-// prepare prepares each query into the place it is the key of. The statements
-// live as long as their connections.
-func prepare(ctx context.Context, p preparer, queries map[**sql.Stmt]string) error {
-	for dst, query := range queries {
-		stmt, err := p.PrepareContext(ctx, query)
-		if err != nil {
-			return fmt.Errorf("prepare %q: %w", query, err)
-		}
-		*dst = stmt
-	}
-	return nil
 }
 
 func prepareTx(ctx context.Context, p preparer) (*tx, error) {
 	t := new(tx)
-	return t, prepare(ctx, p, map[**sql.Stmt]string{
+	return t, t.prepare(ctx, p, map[**sql.Stmt]string{
 		&t.state:         `SELECT last_seq, open_turn FROM sessions WHERE id = ?`,
 		&t.known:         `SELECT turn_id, kind, time, data FROM records WHERE session_id = ? AND seq = ?`,
 		&t.insertSession: `INSERT INTO sessions (id, created_at) VALUES (?, ?)`,

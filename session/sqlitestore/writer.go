@@ -94,7 +94,7 @@ func (w *writer) stop() {
 
 // close closes the connection; run must have ended or never have begun.
 func (w *writer) close() error {
-	return errors.Join(w.conn.Close(), w.db.Close())
+	return errors.Join(w.tx.close(), w.conn.Close(), w.db.Close())
 }
 
 // run writes until stop.

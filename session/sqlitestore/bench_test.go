@@ -1,0 +1,128 @@
+package sqlitestore
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/apzuk3/agentd/session"
+)
+
+const benchData = 1024 // bytes a record
+
+// BenchmarkAppend appends records of 1 KiB, each goroutine to a session of its
+// own. Beside the time of one append it reports the raw speed of the disk (a
+// write of as many bytes and an fsync) and the ratio of both: below 1, one fsync
+// serves several appends.
+func BenchmarkAppend(b *testing.B) {
+	for _, writers := range []int{1, 16, 128} {
+		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
+			dir := b.TempDir()
+			raw := rawSync(b, dir)
+			s := open(b, dir)
+			defer s.Close()
+			data := bytes.Repeat([]byte{'x'}, benchData)
+			for w := range writers {
+				if err := s.Create(b.Context(), sessionID(w), time.Now()); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportAllocs()
+			b.ResetTimer()
+			var wg sync.WaitGroup
+			for w := range writers {
+				wg.Go(func() {
+					for i := range (b.N + writers - 1 - w) / writers {
+						rec := session.Record{Seq: int64(i) + 1, TurnID: "turn", Kind: session.KindEvent, Time: time.Now(), Data: data}
+						err := s.Append(b.Context(), session.Batch{SessionID: sessionID(w), After: int64(i), Records: []session.Record{rec}})
+						if err != nil {
+							b.Error(err)
+							return
+						}
+					}
+				})
+			}
+			wg.Wait()
+			b.StopTimer()
+			each := float64(b.Elapsed()) / float64(b.N)
+			b.ReportMetric(float64(raw), "ns/fsync")
+			b.ReportMetric(each/float64(raw), "fsyncs/op")
+		})
+	}
+}
+
+// rawSync returns the mean time of appending a record's bytes to a file and
+// fsyncing it.
+func rawSync(b *testing.B, dir string) time.Duration {
+	b.Helper()
+	const times = 500
+	f, err := os.Create(filepath.Join(dir, "raw"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer f.Close()
+	data := make([]byte, benchData)
+	start := time.Now()
+	for range times {
+		if _, err := f.Write(data); err != nil {
+			b.Fatal(err)
+		}
+		if err := f.Sync(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return time.Since(start) / times
+}
+
+// BenchmarkRead reads pages of 100 records of 1 KiB of a log that was written
+// turn and turn about with others.
+func BenchmarkRead(b *testing.B) {
+	const sessions, total, page = 20, 1000, 100
+	s := open(b, b.TempDir())
+	defer s.Close()
+	for n := range sessions {
+		if err := s.Create(b.Context(), sessionID(n), time.Now()); err != nil {
+			b.Fatal(err)
+		}
+	}
+	data := bytes.Repeat([]byte{'x'}, benchData)
+	for i := range total {
+		for n := range sessions {
+			rec := session.Record{Seq: int64(i) + 1, TurnID: "turn", Kind: session.KindEvent, Time: time.Now(), Data: data}
+			err := s.Append(b.Context(), session.Batch{SessionID: sessionID(n), After: int64(i), Records: []session.Record{rec}})
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		for after := int64(0); pb.Next(); after = (after + page) % total {
+			recs, err := s.Read(b.Context(), sessionID(7), after, page)
+			if err != nil || len(recs) != page {
+				b.Errorf("%d records, %v", len(recs), err)
+				return
+			}
+		}
+	})
+}
+
+// BenchmarkOpenMemory opens and closes a store in memory, as many tests do.
+func BenchmarkOpenMemory(b *testing.B) {
+	for b.Loop() {
+		s, err := Open(b.Context(), Memory)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func sessionID(n int) string { return fmt.Sprintf("0198c3a0-0000-7000-8000-%012d", n) }
