@@ -1,0 +1,279 @@
+package model_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/genai"
+
+	"github.com/apzuk3/agentd/model"
+)
+
+// fake is an LLM that does what the test says.
+type fake func(ctx context.Context, emit func(model.Delta)) (*model.Response, error)
+
+func (f fake) Generate(ctx context.Context, _ *model.Request, emit func(model.Delta)) (*model.Response, error) {
+	return f(ctx, emit)
+}
+
+// answer is a complete response with the given parts.
+func answer(parts ...*genai.Part) *model.Response {
+	return &model.Response{Content: &genai.Content{Role: genai.RoleModel, Parts: parts}, FinishReason: genai.FinishReasonStop}
+}
+
+// run makes one guarded call.
+func run(ctx context.Context, limits model.Limits, f fake) (*model.Response, []model.Delta, error) {
+	var deltas []model.Delta
+	limits.Provider = "fake"
+	resp, err := model.Guard(f, limits).Generate(ctx, &model.Request{}, func(d model.Delta) { deltas = append(deltas, d) })
+	return resp, deltas, err
+}
+
+func wantKind(t *testing.T, err error, kind model.Kind, text string) *model.Error {
+	t.Helper()
+	e, ok := errors.AsType[*model.Error](err)
+	if !ok || e.Kind != kind || e.Provider != "fake" || !strings.Contains(e.Message, text) {
+		t.Fatalf("error %#v, want kind %s of provider fake with %q", err, kind, text)
+	}
+	return e
+}
+
+func TestGuardPassesAnswersThrough(t *testing.T) {
+	want := answer(&genai.Part{Text: "hm", Thought: true}, &genai.Part{Text: "Hello"}, model.NewCall("1", "f", "{}"))
+	resp, deltas, err := run(t.Context(), model.Limits{}, func(_ context.Context, emit func(model.Delta)) (*model.Response, error) {
+		emit(model.Delta{Text: "h", Thought: true})
+		emit(model.Delta{Text: "m", Thought: true})
+		emit(model.Delta{Text: "Hel"})
+		emit(model.Delta{})
+		emit(model.Delta{Text: "lo"})
+		return want, nil
+	})
+	if err != nil || resp != want {
+		t.Fatalf("got %v, %v", resp, err)
+	}
+	wantDeltas := []model.Delta{{Text: "h", Thought: true}, {Text: "m", Thought: true}, {Text: "Hel"}, {Text: "lo"}}
+	if !reflect.DeepEqual(deltas, wantDeltas) {
+		t.Errorf("deltas %v, want %v", deltas, wantDeltas)
+	}
+}
+
+func TestGuardEmitsWhatTheAdapterDidNot(t *testing.T) {
+	_, deltas, err := run(t.Context(), model.Limits{}, func(_ context.Context, emit func(model.Delta)) (*model.Response, error) {
+		emit(model.Delta{Text: "one "})
+		return answer(&genai.Part{Text: "deep", Thought: true}, &genai.Part{Text: "one two"}, model.NewCall("", "f", ""), &genai.Part{Text: " three"}), nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []model.Delta{{Text: "one "}, {Text: "deep", Thought: true}, {Text: "two"}, {Text: " three"}}
+	if !reflect.DeepEqual(deltas, want) {
+		t.Errorf("deltas %v, want %v", deltas, want)
+	}
+}
+
+func TestGuardRefusesBrokenResponses(t *testing.T) {
+	text := func(s string) *genai.Part { return &genai.Part{Text: s} }
+	many := func(n int) []*genai.Part {
+		var out []*genai.Part
+		for range n {
+			out = append(out, model.NewCall("", "f", ""))
+		}
+		return out
+	}
+	for name, c := range map[string]struct {
+		emit string
+		resp *model.Response
+		want string
+	}{
+		"nothing":          {"", nil, "neither a response nor an error"},
+		"no finish reason": {"", &model.Response{}, "no finish reason"},
+		"negative usage":   {"", &model.Response{FinishReason: "STOP", Usage: model.Usage{Cached: -1}}, "negative usage"},
+		"role":             {"", &model.Response{FinishReason: "STOP", Content: genai.NewContentFromText("x", genai.RoleUser)}, `role "user"`},
+		"nil part":         {"", answer(nil), "part 0 of the answer is nil"},
+		"nameless call":    {"", answer(model.NewCall("", "", "")), "has no name"},
+		"other text":       {"abc", answer(text("abd")), "not the text of the answer"},
+		"text missing":     {"abc", answer(text("ab")), "not the text of the answer"},
+		"text as thought":  {"abc", answer(&genai.Part{Text: "abc", Thought: true}), "not the text of the answer"},
+		"text not there":   {"abc", &model.Response{FinishReason: "STOP"}, "not the text of the answer"},
+		"too long":         {"", answer(text(strings.Repeat("x", 101))), "longer than 100 bytes"},
+		"too long stream":  {strings.Repeat("x", 101), nil, "longer than 100 bytes"},
+		"too many calls":   {"", answer(many(4)...), "4 function calls, at most 3"},
+		"not UTF-8":        {"", answer(text("a\xff")), "not UTF-8"},
+		"stream not UTF-8": {"a\xff", answer(text("a\xff")), "not UTF-8"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			resp, _, err := run(t.Context(), model.Limits{AnswerBytes: 100, Calls: 3}, func(_ context.Context, emit func(model.Delta)) (*model.Response, error) {
+				if c.emit != "" {
+					emit(model.Delta{Text: c.emit})
+				}
+				return c.resp, nil
+			})
+			if resp != nil {
+				t.Error("a response came with the error")
+			}
+			wantKind(t, err, model.KindUnavailable, c.want)
+		})
+	}
+}
+
+func TestGuardContainsPanics(t *testing.T) {
+	counters := new(model.Counters)
+	_, _, err := run(t.Context(), model.Limits{Counters: counters}, func(context.Context, func(model.Delta)) (*model.Response, error) {
+		panic("the key is sk-secret")
+	})
+	e := wantKind(t, err, model.KindUnavailable, "panicked")
+	p, ok := errors.AsType[*model.PanicError](err)
+	if !ok || !strings.Contains(string(p.Stack), "guard_test.go") || p.Value != "the key is sk-secret" {
+		t.Errorf("cause %#v, want the value and the stack", e.Err)
+	}
+	if strings.Contains(fmt.Sprint(err, p), "sk-secret") {
+		t.Error("the panic's value shows in the error's text")
+	}
+	if counters.Panics.Load() != 1 {
+		t.Errorf("%d panics counted, want 1", counters.Panics.Load())
+	}
+}
+
+func TestGuardErrors(t *testing.T) {
+	own := &model.Error{Kind: model.KindBlocked, Provider: "fake", Message: "no"}
+	for name, c := range map[string]struct {
+		err  error
+		kind model.Kind
+	}{
+		"own error":         {own, model.KindBlocked},
+		"wrapped own error": {fmt.Errorf("call: %w", own), model.KindBlocked},
+		"foreign error":     {io.ErrUnexpectedEOF, model.KindUnavailable},
+		"false cancel":      {context.Canceled, model.KindUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := run(t.Context(), model.Limits{}, func(context.Context, func(model.Delta)) (*model.Response, error) { return nil, c.err })
+			wantKind(t, err, c.kind, "")
+		})
+	}
+}
+
+func TestGuardTimeouts(t *testing.T) {
+	// ticking emits every interval until its context ends.
+	ticking := func(interval time.Duration) fake {
+		return func(ctx context.Context, emit func(model.Delta)) (*model.Response, error) {
+			for {
+				select {
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				case <-time.After(interval):
+					emit(model.Delta{Text: "."})
+				}
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		limits model.Limits
+		llm    fake
+		after  time.Duration
+		want   string
+	}{
+		"silent by default":      {model.Limits{}, ticking(time.Hour), 5 * time.Minute, "nothing for 5m"},
+		"silent":                 {model.Limits{Idle: time.Second}, ticking(time.Hour), time.Second, "nothing for 1s"},
+		"endless by default":     {model.Limits{}, ticking(time.Minute), 10 * time.Minute, "within 10m"},
+		"endless":                {model.Limits{Idle: 2 * time.Second, Total: time.Minute}, ticking(time.Second), time.Minute, "within 1m"},
+		"silence allowed":        {model.Limits{Idle: -1, Total: time.Hour}, ticking(24 * time.Hour), time.Hour, "within 1h"},
+		"both off, until a cut ": {model.Limits{Idle: -1, Total: -1, AnswerBytes: 3}, ticking(time.Hour), 4 * time.Hour, "longer than 3 bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				_, _, err := run(t.Context(), c.limits, c.llm)
+				kind := model.KindTimeout
+				if c.limits.AnswerBytes > 0 {
+					kind = model.KindUnavailable
+				}
+				wantKind(t, err, kind, c.want)
+				if got := time.Since(start); got != c.after {
+					t.Errorf("gave up after %v, want %v", got, c.after)
+				}
+			})
+		})
+	}
+}
+
+// An adapter that ignores its context is left behind; what it still does
+// changes nothing and is counted.
+func TestGuardLeavesHangingAdaptersBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		counters := new(model.Counters)
+		ctx, cancel := context.WithCancel(t.Context())
+		release := make(chan struct{})
+		time.AfterFunc(time.Second, cancel)
+		start := time.Now()
+		_, deltas, err := run(ctx, model.Limits{Counters: counters}, func(_ context.Context, emit func(model.Delta)) (*model.Response, error) {
+			emit(model.Delta{Text: "early"})
+			<-release
+			emit(model.Delta{Text: "late"})
+			return answer(&genai.Part{Text: "earlylate"}), nil
+		})
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("error %v, want context.Canceled", err)
+		}
+		if got := time.Since(start); got > 2*time.Second {
+			t.Errorf("returned %v after the start, the context ended after 1s", got)
+		}
+		if len(deltas) != 1 {
+			t.Errorf("deltas %v", deltas)
+		}
+		if n := counters.Abandoned.Load(); n != 1 {
+			t.Errorf("%d abandoned adapters counted, want 1", n)
+		}
+		close(release)
+		synctest.Wait()
+		if n := counters.Abandoned.Load(); n != 0 {
+			t.Errorf("%d abandoned adapters counted after the last returned, want 0", n)
+		}
+		if n := counters.LateDeltas.Load(); n != 1 {
+			t.Errorf("%d late deltas counted, want 1", n)
+		}
+		if len(deltas) != 1 {
+			t.Errorf("deltas after the return: %v", deltas)
+		}
+	})
+}
+
+// An adapter that emits from a goroutine that outlives it breaks its contract;
+// nothing of that reaches the caller.
+func TestGuardDropsEmitsAfterReturn(t *testing.T) {
+	counters := new(model.Counters)
+	var stray sync.WaitGroup
+	release := make(chan struct{})
+	_, deltas, err := run(t.Context(), model.Limits{Counters: counters}, func(_ context.Context, emit func(model.Delta)) (*model.Response, error) {
+		stray.Go(func() {
+			<-release
+			emit(model.Delta{Text: "stray"})
+		})
+		return answer(), nil
+	})
+	close(release)
+	stray.Wait()
+	if err != nil || len(deltas) != 0 || counters.LateDeltas.Load() != 1 {
+		t.Errorf("error %v, deltas %v, %d late deltas", err, deltas, counters.LateDeltas.Load())
+	}
+}
+
+func TestGuardOfAnEndedContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	called := false
+	_, _, err := run(ctx, model.Limits{}, func(context.Context, func(model.Delta)) (*model.Response, error) {
+		called = true
+		return answer(), nil
+	})
+	if !errors.Is(err, context.Canceled) || called {
+		t.Errorf("error %v, adapter called: %v", err, called)
+	}
+}
