@@ -373,7 +373,7 @@ func (s *Session) publishDelta(t *Turn, d Delta) {
 	if d.Thought {
 		offset = &m.thoughts
 	}
-	it := item{seq: s.seq, delta: &d, offset: *offset, size: len(d.Text)}
+	it := item{delta: &d, offset: *offset, size: len(d.Text)}
 	*offset += len(d.Text)
 	s.publishLocked(it)
 }

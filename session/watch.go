@@ -34,7 +34,7 @@ type Watcher struct {
 
 // item is a fact or a delta on its way to a watcher.
 type item struct {
-	seq    int64  // of a fact; for a delta, of the last fact before it
+	seq    int64  // of a fact
 	fact   any    // see entry.fact
 	delta  *Delta // of a hint
 	offset int    // bytes of the message and kind that came before the delta
@@ -64,11 +64,9 @@ func (w *Watcher) Next(ctx context.Context) ([]*agentdv1.RunResponse, error) {
 	}
 	w.mu.Lock()
 	lagged, failed, queue := w.lagged, w.failed, w.queue
-	w.lagged, w.queue, w.bytes = false, nil, 0
+	w.queue, w.bytes = nil, 0
 	w.mu.Unlock()
 	if lagged {
-		// What is pushed from here on lands in the queue; what was dropped
-		// before is in the log.
 		if err := w.catchUp(ctx); err != nil {
 			return w.view.take(), err
 		}
@@ -90,14 +88,23 @@ func (w *Watcher) Next(ctx context.Context) ([]*agentdv1.RunResponse, error) {
 	return w.view.take(), nil
 }
 
+// catchUp renders what the log has up to the last record that the session has
+// applied; what is applied later comes through the queue. A record that is
+// durable but not applied must wait: a client could answer a call that the
+// session does not know yet.
 func (w *Watcher) catchUp(ctx context.Context) error {
+	w.s.mu.Lock()
+	applied := w.s.seq
+	w.mu.Lock()
+	w.lagged = false
+	w.mu.Unlock()
+	w.s.mu.Unlock()
 	for rec, err := range w.s.records(ctx, w.cursor) {
 		if err != nil {
-			w.relag()
 			return err
 		}
-		if rec.TurnID != w.view.turnID {
-			break // a later turn
+		if rec.Seq > applied || rec.TurnID != w.view.turnID {
+			break
 		}
 		fact, err := w.s.decode(rec)
 		if err != nil {
@@ -113,14 +120,7 @@ func (w *Watcher) catchUp(ctx context.Context) error {
 
 func (w *Watcher) render(it item) {
 	if it.delta != nil {
-		// The log, read after a lag, may be ahead of a delta; then its message
-		// may be complete already.
-		if it.seq >= w.cursor {
-			w.view.delta(it.delta, it.offset)
-		}
-		return
-	}
-	if it.seq <= w.cursor {
+		w.view.delta(it.delta, it.offset)
 		return
 	}
 	w.cursor = it.seq
@@ -156,13 +156,6 @@ func (w *Watcher) push(it item) {
 		}
 	}
 	w.wake()
-}
-
-// relag has Next read the log again.
-func (w *Watcher) relag() {
-	w.mu.Lock()
-	w.lagged, w.queue, w.bytes = true, nil, 0
-	w.mu.Unlock()
 }
 
 // fail ends the watcher with an error in place of the turn's end.

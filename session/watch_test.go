@@ -16,6 +16,53 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
+// TestDroppedDeltas has a watcher lose the middle of a message.
+func TestDroppedDeltas(t *testing.T) {
+	f := newFixture(t, memory(t), session.Limits{WatchItems: 2})
+	steps := make(chan []string)
+	said := make(chan struct{})
+	f.on(func(ctx context.Context, r *session.Run) error {
+		whole := ""
+		for pieces := range steps {
+			for _, p := range pieces {
+				whole += p
+				r.Delta(session.Delta{MessageID: "m", Path: root, Text: p})
+			}
+			said <- struct{}{}
+		}
+		return add(ctx, r, &session.Event{MessageID: "m", Path: root, Text: whole + "."})
+	})
+	turn := f.start(session.Request{})
+	w := turn.Watch()
+	read := func() string {
+		t.Helper()
+		msgs, err := w.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return texts(msgs)["root"]
+	}
+	read()
+	for _, step := range []struct {
+		pieces []string
+		want   string
+	}{
+		{[]string{"one ", "two "}, "one two "},
+		{[]string{"three ", "four ", "five "}, ""}, // more than the queue holds
+		{[]string{"six "}, ""},                     // after a gap
+	} {
+		steps <- step.pieces
+		<-said
+		if got := read(); got != step.want {
+			t.Errorf("after %q the watcher reads %q, want %q", step.pieces, got, step.want)
+		}
+	}
+	close(steps)
+	if got := texts(follow(t, w))["root"]; got != "three four five six ." {
+		t.Errorf("the rest is %q", got)
+	}
+}
+
 // line is one model answer of an agent in a random turn.
 type line struct {
 	pieces   []string // streamed, a prefix of the text
