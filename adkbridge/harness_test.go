@@ -1,4 +1,4 @@
-package adkbridge_test
+package adkbridge
 
 import (
 	"context"
@@ -15,7 +15,6 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/genai"
 
-	"github.com/apzuk3/agentd/adkbridge"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
@@ -80,11 +79,11 @@ type script struct {
 	always func(agent string) step
 }
 
-func (s *script) Resolve(name string, _ map[string]string) (adkbridge.Model, error) {
+func (s *script) Resolve(name string, _ map[string]string) (Model, error) {
 	if err := s.bad[name]; err != nil {
-		return adkbridge.Model{}, err
+		return Model{}, err
 	}
-	return adkbridge.Model{
+	return Model{
 		LLM:      scripted{s, name},
 		Provider: "fake",
 		Builtins: []string{"google_search"},
@@ -180,7 +179,7 @@ type world struct {
 	t       testing.TB
 	script  *script
 	store   session.Store
-	runner  *adkbridge.Runner
+	runner  *Runner
 	manager *session.Manager
 	session string
 	tools   []*agentdv1.Tool
@@ -191,7 +190,7 @@ type world struct {
 	watch func(turn *session.Turn, m *agentdv1.RunResponse)
 }
 
-func newWorld(t testing.TB, steps map[string][]step, limits ...adkbridge.Limits) *world {
+func newWorld(t testing.TB, steps map[string][]step, limits ...Limits) *world {
 	t.Helper()
 	store, err := sqlitestore.Open(t.Context(), ":memory:")
 	if err != nil {
@@ -202,13 +201,13 @@ func newWorld(t testing.TB, steps map[string][]step, limits ...adkbridge.Limits)
 		t:      t,
 		script: &script{steps: steps},
 		store:  store,
-		tools:  []*agentdv1.Tool{tool("search"), tool("fetch"), tool("calc")},
+		tools:  []*agentdv1.Tool{offer("search"), offer("fetch"), offer("calc")},
 	}
-	cfg := adkbridge.Config{Models: w.script}
+	cfg := Config{Models: w.script}
 	if len(limits) > 0 {
 		cfg.Limits = limits[0]
 	}
-	w.runner = adkbridge.New(cfg)
+	w.runner = New(cfg)
 	w.restart()
 	return w
 }
@@ -339,7 +338,7 @@ func (r *result) ok(t testing.TB) *result {
 	return r
 }
 
-func tool(name string) *agentdv1.Tool {
+func offer(name string) *agentdv1.Tool {
 	return &agentdv1.Tool{Name: name, Description: "tool " + name, InputSchema: new(`{"type":"object","properties":{"q":{"type":"integer"}}}`)}
 }
 
@@ -377,7 +376,7 @@ func par(name string, agents ...*agentdv1.Agent) *agentdv1.Agent {
 	return &agentdv1.Agent{Name: name, AgentType: &agentdv1.Agent_Parallel{Parallel: &agentdv1.ParallelAgent{Agents: agents}}}
 }
 
-func loop(name string, n uint32, agents ...*agentdv1.Agent) *agentdv1.Agent {
+func rounds(name string, n uint32, agents ...*agentdv1.Agent) *agentdv1.Agent {
 	return &agentdv1.Agent{Name: name, AgentType: &agentdv1.Agent_Loop{Loop: &agentdv1.LoopAgent{Agents: agents, MaxIterations: n}}}
 }
 

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"time"
 
+	"google.golang.org/adk/v2/runner"
+
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
 )
@@ -116,6 +118,9 @@ type Runner struct {
 	limits Limits
 	log    *slog.Logger
 	cache  *cache
+	// tweak, if set, changes what ADK is given; tests compare with ADK's own
+	// prompts by it.
+	tweak func(*turn, *runner.Config)
 }
 
 var _ session.Runner = (*Runner)(nil)

@@ -1,4 +1,4 @@
-package adkbridge_test
+package adkbridge
 
 import (
 	"slices"
@@ -48,19 +48,19 @@ func TestShapes(t *testing.T) {
 		},
 		{
 			name:  "loop to its cap",
-			tree:  loop("root", 3, llm("a"), llm("b")),
+			tree:  rounds("root", 3, llm("a"), llm("b")),
 			steps: map[string][]step{"a": {say("1"), say("2"), say("3")}, "b": {say("x"), say("y"), say("z")}},
 			text:  map[string]string{"root/a": "123", "root/b": "xyz"},
 		},
 		{
 			name:  "loop until exit_loop",
-			tree:  loop("root", 9, llm("a"), llm("b", builtin("exit_loop")), llm("c")),
+			tree:  rounds("root", 9, llm("a"), llm("b", builtin("exit_loop")), llm("c")),
 			steps: map[string][]step{"a": {say("1"), say("2")}, "b": {say("x"), exit()}, "c": {say("-")}},
 			text:  map[string]string{"root/a": "12", "root/b": "x", "root/c": "-"},
 		},
 		{
 			name: "the inner loop ends alone",
-			tree: loop("root", 2, loop("inner", 9, llm("a", builtin("exit_loop"))), llm("b")),
+			tree: rounds("root", 2, rounds("inner", 9, llm("a", builtin("exit_loop"))), llm("b")),
 			steps: map[string][]step{
 				"a": {say("1"), exit(), say("2"), exit()},
 				"b": {say("x"), say("y")},
@@ -69,7 +69,7 @@ func TestShapes(t *testing.T) {
 		},
 		{
 			name: "exit within a sequence finishes the sequence",
-			tree: loop("root", 9, seq("s", llm("a", builtin("exit_loop")), llm("b")), llm("c")),
+			tree: rounds("root", 9, seq("s", llm("a", builtin("exit_loop")), llm("b")), llm("c")),
 			steps: map[string][]step{
 				"a": {exit()},
 				"b": {say("still")},
@@ -101,7 +101,7 @@ func TestShapes(t *testing.T) {
 		},
 		{
 			name: "six levels",
-			tree: seq("root", par("p", loop("l", 4, seq("s", llm("r", subs(llm("x", builtin("exit_loop")))))), llm("q")), llm("z")),
+			tree: seq("root", par("p", rounds("l", 4, seq("s", llm("r", subs(llm("x", builtin("exit_loop")))))), llm("q")), llm("z")),
 			steps: map[string][]step{
 				"r": {transfer("x"), use("search"), transfer("x")},
 				"x": {say("1"), step{calls: append(use("calc").calls, exit().calls...)}},
@@ -180,7 +180,7 @@ func TestLoopContinue(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t, nil)
 			w.script.always = func(string) step { return say("x") }
-			w.tools = append(w.tools, tool("loop_continue"))
+			w.tools = append(w.tools, offer("loop_continue"))
 			n := 0
 			w.answer = func(c *agentdv1.RunResponse_ToolCallRequest) session.Answer {
 				want := `{"agent":"l","iteration":` + string(rune('1'+n)) + `,"max_iterations":4}`
@@ -190,7 +190,7 @@ func TestLoopContinue(t *testing.T) {
 				n++
 				return tc.answers[n-1]
 			}
-			res := w.run(seq("root", loop("l", 4, llm("a"))), "go").ok(t)
+			res := w.run(seq("root", rounds("l", 4, llm("a"))), "go").ok(t)
 			if res.text["root/l/a"] != tc.want || n != len(tc.answers) {
 				t.Errorf("said %q, asked %d times; want %q, %d", res.text["root/l/a"], n, tc.want, len(tc.answers))
 			}

@@ -129,7 +129,11 @@ func (t *turn) play(ctx context.Context, r *Runner) (err error) {
 	if err != nil {
 		return fmt.Errorf("build the agent tree: %w", err)
 	}
-	rn, err := runner.New(runner.Config{AppName: appName, Agent: root, SessionService: &journal{t: t}})
+	cfg := runner.Config{AppName: appName, Agent: root, SessionService: &journal{t: t}}
+	if r.tweak != nil {
+		r.tweak(t, &cfg)
+	}
+	rn, err := runner.New(cfg)
 	if err != nil {
 		return fmt.Errorf("build the agent tree: %w", err)
 	}
