@@ -12,10 +12,12 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestFile(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, func(t *testing.T) session.Store { return open(t, t.TempDir()) })
 }
 
 func TestMemory(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, func(t *testing.T) session.Store {
 		s, err := Open(t.Context(), Memory)
 		if err != nil {
@@ -26,6 +28,7 @@ func TestMemory(t *testing.T) {
 }
 
 func TestDurable(t *testing.T) {
+	t.Parallel()
 	storetest.RunDurable(t, func(t *testing.T, dir string) session.Store { return open(t, dir) })
 }
 

@@ -1,0 +1,255 @@
+package sqlitestore
+
+import (
+	"bufio"
+	"bytes"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/apzuk3/agentd/session"
+)
+
+const (
+	crashEnv     = "SQLITESTORE_CRASH_DIR"
+	crashWriters = 8
+	crashKills   = 25
+)
+
+func crashSession(w int) string { return fmt.Sprintf("writer-%d", w) }
+
+// crashBatch is what a writer appends after a sequence number: the same in every
+// process, 1 to 3 records of 20 bytes to some kilobytes.
+func crashBatch(id string, after int64) session.Batch {
+	n := 1 + int(after*7%3)
+	return batchOf(id, after, n, int(after*911%4000))
+}
+
+// TestKill kills a process that appends, again and again, and checks that what
+// it had been told was durable is there.
+func TestKill(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts and kills processes")
+	}
+	t.Parallel()
+	dir := t.TempDir()
+	acked := map[string]int64{}
+	total := 0
+	for kill := range crashKills {
+		// At a moment from before the database is open to well into the writing.
+		total += killChild(t, dir, rand.IntN(4)*rand.IntN(60), acked)
+
+		s := open(t, dir)
+		for w := range crashWriters {
+			id := crashSession(w)
+			if _, err := s.Head(t.Context(), id); errors.Is(err, session.ErrNoSession) && acked[id] == 0 {
+				continue
+			}
+			if last := wholeBatches(t, s, id); last < acked[id] {
+				t.Errorf("after kill %d, session %q ends at %d, but %d was acknowledged", kill, id, last, acked[id])
+			}
+		}
+		mustClose(t, s)
+	}
+	if total == 0 {
+		t.Fatal("no append was ever acknowledged")
+	}
+	t.Logf("%d kills, %d acknowledged appends", crashKills, total)
+}
+
+// killChild starts TestCrashChild, kills it when it has said as many lines, and
+// notes all that it has said.
+func killChild(t *testing.T, dir string, lines int, acked map[string]int64) (n int) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestCrashChild$")
+	cmd.Env = append(os.Environ(), crashEnv+"="+dir)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	scanner := bufio.NewScanner(out)
+	for said := 0; scanner.Scan(); said++ {
+		var id string
+		var seq int64
+		if _, err := fmt.Sscanf(scanner.Text(), "acked %s %d", &id, &seq); err == nil {
+			acked[id] = max(acked[id], seq)
+			n++
+		} else if scanner.Text() != "begin" {
+			t.Fatalf("the child says %q", scanner.Text())
+		}
+		if said == lines {
+			if err := cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := scanner.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err == nil || cmd.ProcessState.Exited() {
+		t.Fatalf("the child ended with %v before it was killed", err)
+	}
+	return n
+}
+
+// TestCrashChild appends until it is killed.
+func TestCrashChild(t *testing.T) {
+	dir := os.Getenv(crashEnv)
+	if dir == "" {
+		return
+	}
+	var mu sync.Mutex // one line, one write
+	say := func(format string, args ...any) {
+		mu.Lock()
+		defer mu.Unlock()
+		if _, err := fmt.Fprintf(os.Stdout, format+"\n", args...); err != nil {
+			os.Exit(3)
+		}
+	}
+	say("begin")
+	s := open(t, dir)
+	var wg sync.WaitGroup
+	for w := range crashWriters {
+		wg.Go(func() {
+			id := crashSession(w)
+			if err := s.Create(t.Context(), id, start); err != nil && !errors.Is(err, session.ErrSessionExists) {
+				t.Error(err)
+				return
+			}
+			head, err := s.Head(t.Context(), id)
+			for err == nil {
+				b := crashBatch(id, head.LastSeq)
+				if err = s.Append(t.Context(), b); err == nil {
+					head.LastSeq += int64(len(b.Records))
+					say("acked %s %d", id, head.LastSeq)
+				}
+			}
+			t.Error(err)
+		})
+	}
+	wg.Wait()
+}
+
+// wholeBatches checks that a log is a row of whole crashBatches, byte for byte,
+// and returns where it ends.
+func wholeBatches(t *testing.T, s *Store, id string) int64 {
+	t.Helper()
+	recs, err := s.Read(t.Context(), id, 0, 1<<30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := lastSeq(t, s, id)
+	for after := int64(0); after < last; {
+		want := crashBatch(id, after).Records
+		if int(after)+len(want) > len(recs) {
+			t.Fatalf("session %q ends at %d, within the append after %d", id, last, after)
+		}
+		for i, w := range want {
+			got := recs[int(after)+i]
+			if got.Seq != w.Seq || got.Kind != w.Kind || !got.Time.Equal(w.Time) || !bytes.Equal(got.Data, w.Data) {
+				t.Fatalf("session %q: record %d is not what was appended", id, w.Seq)
+			}
+		}
+		after += int64(len(want))
+	}
+	return last
+}
+
+// TestTornWAL cuts the WAL of a store in use at every page and opens what is
+// left: what a power cut leaves of appends that were not yet acknowledged.
+func TestTornWAL(t *testing.T) {
+	t.Parallel()
+	const step = 4096
+	dir := t.TempDir()
+	s := open(t, dir)
+	defer mustClose(t, s)
+	// The schema itself is in the WAL too: the first cuts go through its making.
+	ids := []string{crashSession(0), crashSession(1)}
+	mustCreate(t, s, ids...)
+	ends := map[string]int64{}
+	for i := range 20 {
+		id := ids[i%2]
+		b := crashBatch(id, ends[id])
+		mustAppend(t, s, b)
+		ends[id] += int64(len(b.Records))
+	}
+	db, wal := readFile(t, dir, "agentd.db"), readFile(t, dir, "agentd.db-wal")
+	if len(wal) < 10*step || len(db) > step {
+		t.Fatalf("the database has %d bytes, the WAL %d: want all in the WAL", len(db), len(wal))
+	}
+	cuts := []int{len(wal)}
+	for cut := 0; cut < len(wal); cut += step {
+		cuts = append(cuts, cut)
+	}
+	slices.Sort(cuts)
+
+	before := map[string]int64{}
+	for _, cut := range cuts {
+		torn := t.TempDir()
+		writeFile(t, torn, "agentd.db", db)
+		writeFile(t, torn, "agentd.db-wal", wal[:cut])
+		s := open(t, torn)
+		for _, id := range ids {
+			if _, err := s.Head(t.Context(), id); errors.Is(err, session.ErrNoSession) && before[id] == 0 {
+				continue
+			}
+			last := wholeBatches(t, s, id)
+			if last < before[id] {
+				t.Errorf("cut at %d, session %q ends at %d, though a cut before it left %d", cut, id, last, before[id])
+			}
+			before[id] = last
+		}
+		mustClose(t, s)
+		checkIntegrity(t, filepath.Join(torn, "agentd.db"))
+	}
+	for id, end := range ends {
+		if before[id] != end {
+			t.Errorf("uncut, session %q ends at %d, want %d", id, before[id], end)
+		}
+	}
+}
+
+func checkIntegrity(t *testing.T, path string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", dsn(path, pragmas("query_only(1)")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var said string
+	if err := db.QueryRowContext(t.Context(), "PRAGMA integrity_check").Scan(&said); err != nil || said != "ok" {
+		t.Errorf("integrity check says %q, %v", said, err)
+	}
+}
+
+func readFile(t *testing.T, dir, name string) []byte {
+	t.Helper()
+	f, err := os.Open(filepath.Join(dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := io.ReadAll(f)
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func writeFile(t *testing.T, dir, name string, data []byte) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
