@@ -87,8 +87,8 @@ func NewCall(id, name, argsText string) *genai.Part {
 	if t := strings.TrimSpace(argsText); t == "" || t == "null" {
 		argsText = "{}"
 	}
-	args, err := ParseArgs(argsText)
 	argsText = strings.ToValidUTF8(argsText, "\uFFFD")
+	args, err := ParseArgs(argsText)
 	p := &genai.Part{
 		FunctionCall: &genai.FunctionCall{ID: id, Name: name, Args: args},
 		PartMetadata: map[string]any{MetaArgs: argsText},
