@@ -47,7 +47,7 @@ var rooms = []room{
 
 	{path: "session", floor: 1, may: []string{gen, protobuf}, tests: []string{"session/sqlitestore"},
 		knows: "conversations; neither engine, nor database, nor transport"},
-	{path: "model", floor: 1, may: []string{genai},
+	{path: "model", floor: 1, may: []string{genai}, tests: []string{"model/echo", "model/scripted"},
 		knows: "what a provider must do; neither sessions, nor the engine, nor the protocol"},
 	{path: "client", floor: 1, may: []string{gen, genConnect, connect, jsonschema, protobuf},
 		knows: "the protocol from the caller's side; nothing of the server"},
