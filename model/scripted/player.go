@@ -35,18 +35,18 @@ func (p *player) Generate(ctx context.Context, req *model.Request, emit func(mod
 	b := model.NewBuilder(name, emit)
 	sent := 0
 	send := func(chunks Chunks, add func(string)) error {
-		for _, c := range chunks {
+		pieces, err := s.pieces(chunks)
+		if err != nil {
+			return err
+		}
+		for _, piece := range pieces {
 			if a.Error != nil && sent >= a.Error.After {
 				return a.Error.happen(ctx, s)
 			}
 			if err := wait(ctx, cmp.Or(a.ChunkDelay, p.delay)); err != nil {
 				return err
 			}
-			text, err := s.expand(c)
-			if err != nil {
-				return err
-			}
-			add(text)
+			add(piece)
 			sent++
 		}
 		return nil
@@ -244,6 +244,22 @@ func (s *scene) expand(text string) (string, error) {
 		return "", errorf(model.KindInvalid, "%v", err)
 	}
 	return b.String(), nil
+}
+
+// pieces expands chunks into what is sent piece by piece.
+func (s *scene) pieces(chunks Chunks) ([]string, error) {
+	var out []string
+	for _, c := range chunks {
+		text, err := s.expand(c)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, text)
+	}
+	if len(out) == 1 {
+		return slices.Collect(model.Words(out[0])), nil
+	}
+	return out, nil
 }
 
 // expandAll returns a copy of args with all strings in it expanded.

@@ -118,8 +118,8 @@ type Usage struct {
 	Total      int64 `yaml:"total"`
 }
 
-// Chunks are pieces of text. In a file, a list is sent piece by piece and a
-// string word by word.
+// Chunks is text: a single one is sent word by word, several piece by piece. In
+// a file it may be a string in place of a list of one.
 type Chunks []string
 
 // UnmarshalYAML accepts a string or a list of strings.
@@ -133,7 +133,7 @@ func (c *Chunks) UnmarshalYAML(data []byte) error {
 	if err := yaml.Unmarshal(data, &text); err != nil {
 		return errors.New("want a string or a list of strings")
 	}
-	*c = slices.Collect(model.Words(text))
+	*c = Chunks{text}
 	return nil
 }
 
