@@ -429,3 +429,60 @@ func TestDeadServer(t *testing.T) {
 		})
 	}
 }
+
+// TestServerThatTakesNothing asks for large results and never reads them.
+func TestServerThatTakesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newMemNet(t, func(ctx context.Context, s *peer) error {
+			if err := s.started(); err != nil {
+				return err
+			}
+			for i := range 4 {
+				if err := s.call(fmt.Sprint(i), "large", "{}"); err != nil {
+					return err
+				}
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		}).client()
+		mustAdd(t, client.AddTool(c, "large", "says much", func(context.Context, struct{}) (any, error) {
+			return strings.Repeat("x", 1<<20), nil
+		}))
+		_, err := c.Do(t.Context(), llm("large"), "hi")
+		if !errors.Is(err, client.ErrUnavailable) || !strings.Contains(err.Error(), "took no message for 30s") {
+			t.Errorf("want UNAVAILABLE, got %v", err)
+		}
+	})
+}
+
+// TestCancelIsPrompt measures on fake time how long a run goes on after its
+// context, with a server that takes what is sent, or not even that.
+func TestCancelIsPrompt(t *testing.T) {
+	for _, large := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newMemNet(t, func(ctx context.Context, s *peer) error {
+				if err := s.started(); err != nil {
+					return err
+				}
+				if large {
+					if err := s.call("c", "large", "{}"); err != nil {
+						return err
+					}
+				}
+				<-ctx.Done()
+				return ctx.Err()
+			}).client()
+			mustAdd(t, client.AddTool(c, "large", "says much", func(context.Context, struct{}) (any, error) {
+				return strings.Repeat("x", 3<<20), nil
+			}))
+			begin := time.Now()
+			_, err := c.Do(t.Context(), llm("large"), "hi", client.WithTimeout(10*time.Second))
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("want the deadline, got %v", err)
+			}
+			if took := time.Since(begin) - 10*time.Second; took > 100*time.Millisecond {
+				t.Errorf("the run went on for %s", took)
+			}
+		})
+	}
+}

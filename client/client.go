@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"crypto/tls"
 	"iter"
 	"net/http"
 	"net/url"
@@ -39,7 +40,7 @@ func New(baseURL string, opts ...Option) *Client {
 		answers: newAnswers(),
 		err:     checkBaseURL(baseURL),
 	}
-	c.http = httpClient(cfg.httpClient)
+	c.http = httpClient(cfg.httpClient, cfg.tls)
 	c.stub = agentdv1connect.NewAgentdClient(c.http, strings.TrimSpace(baseURL), cfg.connectOptions()...)
 	return c
 }
@@ -65,16 +66,13 @@ func (c *Client) Run(ctx context.Context, agent *agentdv1.Agent, prompt string, 
 			yield(nil, err)
 			return
 		}
-		if rc.timeout > 0 {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, rc.timeout)
-			defer cancel()
-		}
-		if ctx.Err() != nil {
-			yield(nil, fromContext(ctx))
+		runCtx, cancel := rc.context(ctx)
+		defer cancel()
+		if runCtx.Err() != nil {
+			yield(nil, fromContext(runCtx))
 			return
 		}
-		r := c.startRun(ctx, req, rc)
+		r := c.startRun(runCtx, req, rc)
 		defer r.close()
 		for {
 			event, ok := r.next()
@@ -125,10 +123,10 @@ func redactURL(u *url.URL, raw string) string {
 // httpClient returns the client to use: the default one, or given without the
 // habit of following redirects, because those would carry the caller's
 // provider keys to another host.
-func httpClient(given connect.HTTPClient) connect.HTTPClient {
+func httpClient(given connect.HTTPClient, tlsConfig *tls.Config) connect.HTTPClient {
 	switch hc := given.(type) {
 	case nil:
-		return &http.Client{Transport: newTransport(), CheckRedirect: refuseRedirect}
+		return &http.Client{Transport: newTransport(tlsConfig), CheckRedirect: refuseRedirect}
 	case *http.Client:
 		if hc.CheckRedirect != nil {
 			return hc

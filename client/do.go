@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -123,7 +124,7 @@ func (c *collector) finish(err error) *Result {
 	}
 	c.result.Text = strings.Join(texts, "\n\n")
 	c.result.Thoughts = strings.Join(thoughts, "\n\n")
-	if failure, ok := err.(*Error); ok {
+	if failure, ok := errors.AsType[*Error](err); ok {
 		c.result.Usage = failure.Usage
 		if failure.SessionID != "" {
 			c.result.SessionID = failure.SessionID

@@ -12,7 +12,7 @@ import (
 )
 
 // Code is a kind of error to compare with: errors.Is(err, client.ErrSessionBusy).
-type Code agentdv1.ErrorCode
+type Code agentdv1.ErrorCode //nolint:errname // it is the protocol's code, made comparable
 
 // The codes of the protocol.
 const (
@@ -111,11 +111,9 @@ func fromResponse(resp *agentdv1.RunResponse_ErrorResponse) *Error {
 // error and its cause are found by errors.Is.
 func fromContext(ctx context.Context) *Error {
 	err, cause := ctx.Err(), context.Cause(ctx)
-	joined := err
+	joined := cause
 	if !errors.Is(cause, err) {
 		joined = errors.Join(err, cause)
-	} else {
-		joined = cause
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return &Error{

@@ -20,7 +20,8 @@ type Event struct {
 	ToolCall *ToolCall
 	// ToolResult says how a tool of this client ended; informative.
 	ToolResult *ToolResult
-	// Error is a refusal that did not end the turn, such as of a late answer.
+	// Error is a refusal that did not end the turn, such as of a late answer. It
+	// is yielded once the turn has gone on.
 	Error *Error
 	// End comes last, unless the turn failed: then the sequence's error does.
 	End *End

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -145,7 +146,7 @@ func TestClaimWaits(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(ErrToolCancelled)
-	if _, _, err := m.claim(ctx, callKey{call: "c"}); err != ErrToolCancelled {
+	if _, _, err := m.claim(ctx, callKey{call: "c"}); !errors.Is(err, ErrToolCancelled) {
 		t.Errorf("want the cause, got %v", err)
 	}
 }

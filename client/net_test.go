@@ -112,7 +112,7 @@ func TestProtocols(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/tls=%v", name, tls), func(t *testing.T) {
 				srv := start(t, greeting, tls)
 				if tls {
-					opts = append(opts, client.WithHTTPClient(srv.Client()))
+					opts = append(opts, client.WithTLSConfig(srv.Client().Transport.(*http.Transport).TLSClientConfig))
 				}
 				c := dial(t, srv.URL+"/", opts...)
 				mustAdd(t, client.AddTool(c, "greet", "greets", greet))

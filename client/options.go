@@ -1,6 +1,8 @@
 package client
 
 import (
+	"context"
+	"crypto/tls"
 	"log/slog"
 	"net/http"
 	"time"
@@ -20,6 +22,7 @@ const (
 // config is what the options of New set.
 type config struct {
 	httpClient  connect.HTTPClient
+	tls         *tls.Config // of the default HTTP client; nil: Go's defaults
 	heartbeat   time.Duration
 	concurrency int
 	toolTimeout time.Duration
@@ -59,6 +62,12 @@ type Option func(*config)
 // following redirects: they would hand provider keys to another host.
 func WithHTTPClient(hc connect.HTTPClient) Option {
 	return func(c *config) { c.httpClient = hc }
+}
+
+// WithTLSConfig sets how the default HTTP client speaks TLS: a private
+// authority, a certificate of this client. It is copied.
+func WithTLSConfig(cfg *tls.Config) Option {
+	return func(c *config) { c.tls = cfg.Clone() }
 }
 
 // WithHeartbeatInterval sets how often a run shows that it lives; default
@@ -220,6 +229,14 @@ func WithRunConcurrency(n int) RunOption {
 // ranges over the events.
 func WithControl(control *Control) RunOption {
 	return func(c *runConfig) { c.control = control }
+}
+
+// context returns the context of the run, with its timeout.
+func (c *runConfig) context(ctx context.Context) (context.Context, context.CancelFunc) {
+	if c.timeout > 0 {
+		return context.WithTimeout(ctx, c.timeout)
+	}
+	return context.WithCancel(ctx)
 }
 
 func (c *runConfig) fail(err error) {

@@ -86,8 +86,12 @@ func (c *Client) startRun(ctx context.Context, req *agentdv1.RunRequest, rc *run
 	r.stream = c.stub.Run(r.streamCtx)
 	maps.Copy(r.stream.RequestHeader(), rc.header)
 	// A stream whose context ends stays blocked in Receive until its request
-	// body ends too.
-	context.AfterFunc(r.streamCtx, func() { _ = r.stream.CloseRequest() })
+	// body ends too, and, if the server takes nothing of that, until the
+	// response body is closed.
+	context.AfterFunc(r.streamCtx, func() {
+		_ = r.stream.CloseRequest()
+		_ = r.stream.CloseResponse()
+	})
 	r.unwatch = context.AfterFunc(ctx, func() { r.halt(true) })
 	rc.control.attach(r)
 	go r.send(req)
@@ -193,13 +197,19 @@ func (r *run) halt(cancel bool) {
 // enqueue hands a message to the sender. It waits for room, and gives up when
 // the run no longer sends.
 func (r *run) enqueue(msg *agentdv1.RunRequest) error {
+	over := fmt.Errorf("nothing was sent: %w", ErrRunEnded)
+	select {
+	case <-r.halted:
+		return over
+	default:
+	}
 	select {
 	case r.outbox <- msg:
 		return nil
 	case <-r.halted:
 	case <-r.sent:
 	}
-	return fmt.Errorf("nothing was sent: %w", ErrRunEnded)
+	return over
 }
 
 // emit hands an event to the caller, unless it no longer wants any.

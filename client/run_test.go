@@ -72,13 +72,14 @@ func TestRunSendsOptions(t *testing.T) {
 	type head struct {
 		execute *agentdv1.RunRequest_ExecuteRequest
 		gemini  string
+		claude  string
 		other   string
 		openai  []string
 	}
 	heads := make(chan head, 1)
 	url := serve(t, func(_ context.Context, s *peer) error {
 		h := s.stream.RequestHeader()
-		heads <- head{s.execute, h.Get("X-Agentd-Gemini-Api-Key"), h.Get("X-Extra"), h.Values("X-Agentd-Openai-Api-Key")}
+		heads <- head{s.execute, h.Get("X-Agentd-Gemini-Api-Key"), h.Get("X-Agentd-Anthropic-Api-Key"), h.Get("X-Extra"), h.Values("X-Agentd-Openai-Api-Key")}
 		return steps(s.started, func() error { return s.end(true, "") })
 	})
 	c := dial(t, url, client.WithRunDefaults(client.WithHeader("X-Extra", "default")))
@@ -86,13 +87,14 @@ func TestRunSendsOptions(t *testing.T) {
 		client.WithSessionID("old"),
 		client.WithInitialState(map[string]any{"k": []int{1, 2}}),
 		client.WithGeminiAPIKey("secret"),
+		client.WithAnthropicAPIKey("other secret"),
 		client.WithOpenAIAPIKey(""),
 		client.WithHeader("X-Extra", "mine"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := <-heads
-	if got.gemini != "secret" || got.other != "mine" || len(got.openai) != 0 {
+	if got.gemini != "secret" || got.claude != "other secret" || got.other != "mine" || len(got.openai) != 0 {
 		t.Errorf("headers: %+v", got)
 	}
 	if got.execute.GetSessionId() != "old" || got.execute.GetUserPrompt() != "go on" || got.execute.GetAgent() != nil {
@@ -196,6 +198,12 @@ func TestBrokenStreams(t *testing.T) {
 			},
 			code: client.ErrAuthFailed,
 		},
+		"not permitted":   {script: refusal(connect.CodePermissionDenied), code: client.ErrPermissionDenied},
+		"not found":       {script: refusal(connect.CodeNotFound), code: client.ErrSessionNotFound},
+		"late":            {script: refusal(connect.CodeDeadlineExceeded), code: client.ErrTimeout},
+		"invalid":         {script: refusal(connect.CodeInvalidArgument), code: client.ErrInvalidRequest},
+		"not served":      {script: refusal(connect.CodeUnimplemented), code: client.ErrInvalidRequest},
+		"no longer there": {script: refusal(connect.CodeUnavailable), code: client.ErrUnavailable},
 		"internal": {
 			script: func(context.Context, *peer) error { return connect.NewError(connect.CodeInternal, errors.New("oops")) },
 			code:   client.ErrInternal,
@@ -226,6 +234,10 @@ func TestBrokenStreams(t *testing.T) {
 			}
 		})
 	}
+}
+
+func refusal(code connect.Code) script {
+	return func(context.Context, *peer) error { return connect.NewError(code, errors.New("no")) }
 }
 
 func TestNothingListens(t *testing.T) {
@@ -331,7 +343,7 @@ func TestRunTwiceIsTwoTurns(t *testing.T) {
 		turns <- struct{}{}
 		return steps(s.started, func() error { return s.end(true, "") })
 	})
-	seq := dial(t, url).Run(t.Context(), llm(), "hi")
+	seq := dial(t, url).Run(t.Context(), llm(), "hi", client.WithTimeout(time.Hour))
 	if len(turns) != 0 {
 		t.Error("the turn began before the sequence was ranged over")
 	}

@@ -339,6 +339,9 @@ func TestAttachments(t *testing.T) {
 	if _, err := c.Do(t.Context(), attached("files", "delete"), "hi"); err == nil || !strings.Contains(err.Error(), "read, write") {
 		t.Errorf("want the names that exist, got %v", err)
 	}
+	if _, err := c.Do(t.Context(), nil, "hi", client.WithSessionID("old")); err != nil || len((<-heads).GetTools()) != 0 {
+		t.Errorf("without an agent the session's own tools count: %v", err)
+	}
 	mustAdd(t, client.AddTool(c, "read", "another", func(context.Context, struct{}) (any, error) { return nil, nil }))
 	if _, err := c.Do(t.Context(), attached("files"), "hi"); err == nil || !strings.Contains(err.Error(), "also named") {
 		t.Errorf("want a clash of names, got %v", err)

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"crypto/tls"
 	"net"
 	"net/http"
 	"net/url"
@@ -19,7 +20,7 @@ const (
 
 // newTransport returns the default transport: HTTP/2 only, with and without
 // TLS, because a bidirectional stream needs it.
-func newTransport() *http.Transport {
+func newTransport(tlsConfig *tls.Config) *http.Transport {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
@@ -27,6 +28,7 @@ func newTransport() *http.Transport {
 	return &http.Transport{
 		Proxy:                  proxyForTLS,
 		DialContext:            dialer.DialContext,
+		TLSClientConfig:        tlsConfig,
 		TLSHandshakeTimeout:    dialTimeout,
 		IdleConnTimeout:        idleTimeout,
 		MaxResponseHeaderBytes: maxHeaderSize,

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/big"
 	"strings"
 	"sync"
@@ -130,9 +131,7 @@ func newStateView() *stateView {
 func (s *stateView) apply(delta *structpb.Struct) map[string]any {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for key, value := range delta.GetFields() {
-		s.values[key] = value
-	}
+	maps.Copy(s.values, delta.GetFields())
 	return delta.AsMap()
 }
 
