@@ -35,8 +35,9 @@ type ToolCall struct {
 	Args string
 }
 
-// Usage counts tokens as the provider reports them. Total is the provider's own
-// or, where it has none, Prompt plus Completion.
+// Usage counts tokens as the provider reports them. Prompt includes what the
+// provider's own tools put into the prompt, and what was written to a cache.
+// Total is the provider's own or, where it has none, Prompt plus Completion.
 type Usage struct {
 	Prompt, Completion, Cached, Thoughts, Total int64
 }
@@ -166,8 +167,8 @@ func (a *Answer) anthropic(body object) {
 	a.Model, a.Finish = body.str("model"), body.str("stop_reason")
 	usage := body.obj("usage")
 	a.Usage = Usage{
-		Prompt: number(usage, "input_tokens"), Completion: number(usage, "output_tokens"),
-		Cached: number(usage, "cache_read_input_tokens"),
+		Prompt:     number(usage, "input_tokens") + number(usage, "cache_creation_input_tokens"),
+		Completion: number(usage, "output_tokens"), Cached: number(usage, "cache_read_input_tokens"),
 	}
 	a.Usage.Total = a.Usage.Prompt + a.Usage.Completion
 	for _, block := range body.list("content") {
@@ -186,7 +187,7 @@ func (a *Answer) gemini(body object) {
 	a.Model = body.str("modelVersion")
 	usage := body.obj("usageMetadata")
 	a.Usage = Usage{
-		Prompt: number(usage, "promptTokenCount"), Completion: number(usage, "candidatesTokenCount"),
+		Prompt: number(usage, "promptTokenCount") + number(usage, "toolUsePromptTokenCount"), Completion: number(usage, "candidatesTokenCount"),
 		Cached: number(usage, "cachedContentTokenCount"), Thoughts: number(usage, "thoughtsTokenCount"),
 		Total: number(usage, "totalTokenCount"),
 	}

@@ -235,7 +235,10 @@ func decodeAnthropic(ctx context.Context, srv *Server) (Answer, error) {
 	u := msg.Usage
 	a := Answer{
 		Status: 200, Finish: string(msg.StopReason), Model: string(msg.Model),
-		Usage: Usage{u.InputTokens, u.OutputTokens, u.CacheReadInputTokens, 0, u.InputTokens + u.OutputTokens},
+		Usage: Usage{
+			Prompt: u.InputTokens + u.CacheCreationInputTokens, Completion: u.OutputTokens, Cached: u.CacheReadInputTokens,
+			Total: u.InputTokens + u.CacheCreationInputTokens + u.OutputTokens,
+		},
 	}
 	for _, b := range msg.Content {
 		switch b.Type {
@@ -270,7 +273,7 @@ func decodeGemini(ctx context.Context, srv *Server) (Answer, error) {
 		}
 		a.Model = resp.ModelVersion
 		if u := resp.UsageMetadata; u != nil {
-			a.Usage = Usage{int64(u.PromptTokenCount), int64(u.CandidatesTokenCount), int64(u.CachedContentTokenCount), int64(u.ThoughtsTokenCount), int64(u.TotalTokenCount)}
+			a.Usage = Usage{int64(u.PromptTokenCount + u.ToolUsePromptTokenCount), int64(u.CandidatesTokenCount), int64(u.CachedContentTokenCount), int64(u.ThoughtsTokenCount), int64(u.TotalTokenCount)}
 		}
 		if f := resp.PromptFeedback; f != nil {
 			a.Finish = string(f.BlockReason)
