@@ -24,7 +24,7 @@ func BenchmarkAppend(b *testing.B) {
 			dir := b.TempDir()
 			raw := rawSync(b, dir)
 			s := open(b, dir)
-			defer s.Close()
+			defer mustClose(b, s)
 			data := bytes.Repeat([]byte{'x'}, benchData)
 			for w := range writers {
 				if err := s.Create(b.Context(), sessionID(w), time.Now()); err != nil {
@@ -64,7 +64,11 @@ func rawSync(b *testing.B, dir string) time.Duration {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer f.Close()
+	defer func() {
+		if err := f.Close(); err != nil {
+			b.Error(err)
+		}
+	}()
 	data := make([]byte, benchData)
 	start := time.Now()
 	for range times {
@@ -83,7 +87,7 @@ func rawSync(b *testing.B, dir string) time.Duration {
 func BenchmarkRead(b *testing.B) {
 	const sessions, total, page = 20, 1000, 100
 	s := open(b, b.TempDir())
-	defer s.Close()
+	defer mustClose(b, s)
 	for n := range sessions {
 		if err := s.Create(b.Context(), sessionID(n), time.Now()); err != nil {
 			b.Fatal(err)

@@ -60,6 +60,8 @@ func turnAfter(open string, recs []session.Record) (string, error) {
 				return "", fmt.Errorf("malformed batch: record %d ends turn %q while %q is open", r.Seq, r.TurnID, open)
 			}
 			open = ""
+		default:
+			// No other kind starts or ends a turn.
 		}
 	}
 	return open, nil

@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -36,9 +35,6 @@ func crashBatch(id string, after int64) session.Batch {
 // TestKill kills a process that appends, again and again, and checks that what
 // it had been told was durable is there.
 func TestKill(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts and kills processes")
-	}
 	t.Parallel()
 	dir := t.TempDir()
 	acked := map[string]int64{}
@@ -227,7 +223,11 @@ func checkIntegrity(t *testing.T, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer db.Close()
+	defer func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
 	var said string
 	if err := db.QueryRowContext(t.Context(), "PRAGMA integrity_check").Scan(&said); err != nil || said != "ok" {
 		t.Errorf("integrity check says %q, %v", said, err)
@@ -236,12 +236,8 @@ func checkIntegrity(t *testing.T, path string) {
 
 func readFile(t *testing.T, dir, name string) []byte {
 	t.Helper()
-	f, err := os.Open(filepath.Join(dir, name))
+	data, err := os.ReadFile(filepath.Join(dir, name))
 	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := io.ReadAll(f)
-	if err := errors.Join(err, f.Close()); err != nil {
 		t.Fatal(err)
 	}
 	return data

@@ -20,16 +20,16 @@ func lockFile(path string) (*fileLock, error) {
 	}
 	for {
 		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err != syscall.EINTR {
+		if !errors.Is(err, syscall.EINTR) {
 			break
 		}
 	}
-	switch err {
-	case nil:
+	if err == nil {
 		return &fileLock{f}, nil
-	case syscall.EWOULDBLOCK:
+	}
+	if errors.Is(err, syscall.EWOULDBLOCK) {
 		err = fmt.Errorf("%w: another agentd holds %s; stop it or choose another path", ErrLocked, path)
-	default:
+	} else {
 		err = fmt.Errorf("lock %s: %w", path, err)
 	}
 	return nil, errors.Join(err, f.Close())

@@ -18,15 +18,19 @@ type reads struct {
 	getHead, getLog, getShared, getOpenTurns *sql.Stmt
 }
 
+// openTurnsQuery repeats the condition of the partial index, which so answers it.
+const openTurnsQuery = `SELECT id, created_at, last_seq, open_turn FROM sessions
+	WHERE open_turn <> '' AND id > ? ORDER BY id LIMIT ?`
+
 func prepareReads(ctx context.Context, p preparer) (*reads, error) {
 	r := new(reads)
-	return r, r.prepare(ctx, p, map[**sql.Stmt]string{
-		&r.getHead:   `SELECT id, created_at, last_seq, open_turn FROM sessions WHERE id = ?`,
-		&r.getLog:    `SELECT seq, turn_id, kind, time, data FROM records WHERE session_id = ? AND seq > ? ORDER BY seq LIMIT ?`,
-		&r.getShared: `SELECT key, value FROM shared WHERE scope = ?`,
-		&r.getOpenTurns: `SELECT id, created_at, last_seq, open_turn FROM sessions
-			WHERE open_turn <> '' AND id > ? ORDER BY id LIMIT ?`,
+	err := r.prepare(ctx, p, map[**sql.Stmt]string{
+		&r.getHead:      `SELECT id, created_at, last_seq, open_turn FROM sessions WHERE id = ?`,
+		&r.getLog:       `SELECT seq, turn_id, kind, time, data FROM records WHERE session_id = ? AND seq > ? ORDER BY seq LIMIT ?`,
+		&r.getShared:    `SELECT key, value FROM shared WHERE scope = ?`,
+		&r.getOpenTurns: openTurnsQuery,
 	})
+	return r, err
 }
 
 func (r *reads) head(ctx context.Context, id string) (session.Head, error) {

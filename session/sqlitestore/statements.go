@@ -20,7 +20,7 @@ type statements []*sql.Stmt
 // prepared before an error is to be closed as well.
 func (s *statements) prepare(ctx context.Context, p preparer, queries map[**sql.Stmt]string) error {
 	for dst, query := range queries {
-		stmt, err := p.PrepareContext(ctx, query)
+		stmt, err := p.PrepareContext(ctx, query) //nolint:sqlclosecheck // close closes all of them
 		if err != nil {
 			return fmt.Errorf("prepare %q: %w", query, err)
 		}

@@ -13,7 +13,8 @@ import (
 
 // tx is what can be written in a transaction. Its methods answer with a
 // refusal before they have written anything; a fault undoes the transaction.
-// Owned by the writer goroutine.
+// Nothing interrupts them: who does not want to wait need not. Owned by the
+// writer goroutine.
 type tx struct {
 	statements
 	state, known, insertSession, insertRecord, setState, setShared, setProbe *sql.Stmt
@@ -21,7 +22,7 @@ type tx struct {
 
 func prepareTx(ctx context.Context, p preparer) (*tx, error) {
 	t := new(tx)
-	return t, t.prepare(ctx, p, map[**sql.Stmt]string{
+	err := t.prepare(ctx, p, map[**sql.Stmt]string{
 		&t.state:         `SELECT last_seq, open_turn FROM sessions WHERE id = ?`,
 		&t.known:         `SELECT turn_id, kind, time, data FROM records WHERE session_id = ? AND seq = ?`,
 		&t.insertSession: `INSERT INTO sessions (id, created_at) VALUES (?, ?)`,
@@ -31,25 +32,26 @@ func prepareTx(ctx context.Context, p preparer) (*tx, error) {
 			ON CONFLICT (scope, key) DO UPDATE SET value = excluded.value`,
 		&t.setProbe: `UPDATE probe SET counter = counter + 1, padding = zeroblob(?)`,
 	})
+	return t, err
 }
 
 func (t *tx) create(id string, at time.Time) (refusal, fault error) {
 	var seq int64
 	var turn string
-	switch err := t.state.QueryRow(id).Scan(&seq, &turn); {
+	switch err := t.state.QueryRowContext(context.Background(), id).Scan(&seq, &turn); {
 	case err == nil:
 		return session.ErrSessionExists, nil
 	case !errors.Is(err, sql.ErrNoRows):
 		return nil, err
 	}
-	_, err := t.insertSession.Exec(id, at.UnixMicro())
+	_, err := t.insertSession.ExecContext(context.Background(), id, at.UnixMicro())
 	return nil, err
 }
 
 func (t *tx) append(b *session.Batch) (refusal, fault error) {
 	var last int64
 	var turn string
-	err := t.state.QueryRow(b.SessionID).Scan(&last, &turn)
+	err := t.state.QueryRowContext(context.Background(), b.SessionID).Scan(&last, &turn)
 	if errors.Is(err, sql.ErrNoRows) {
 		return session.ErrNoSession, nil
 	}
@@ -64,17 +66,18 @@ func (t *tx) append(b *session.Batch) (refusal, fault error) {
 	}
 	for i := range b.Records {
 		r := &b.Records[i]
-		_, err := t.insertRecord.Exec(b.SessionID, r.Seq, r.TurnID, string(r.Kind), r.Time.UnixMicro(), blob(r.Data))
+		_, err := t.insertRecord.ExecContext(context.Background(),
+			b.SessionID, r.Seq, r.TurnID, string(r.Kind), r.Time.UnixMicro(), blob(r.Data))
 		if err != nil {
 			return nil, fmt.Errorf("record %d: %w", r.Seq, err)
 		}
 	}
-	if _, err := t.setState.Exec(b.After+int64(len(b.Records)), turn, b.SessionID); err != nil {
+	if _, err := t.setState.ExecContext(context.Background(), b.After+int64(len(b.Records)), turn, b.SessionID); err != nil {
 		return nil, err
 	}
 	for i := range b.Shared {
 		v := &b.Shared[i]
-		if _, err := t.setShared.Exec(v.Scope, v.Key, blob(v.Value)); err != nil {
+		if _, err := t.setShared.ExecContext(context.Background(), v.Scope, v.Key, blob(v.Value)); err != nil {
 			return nil, fmt.Errorf("shared value %q of %q: %w", v.Key, v.Scope, err)
 		}
 	}
@@ -93,7 +96,7 @@ func (t *tx) repeated(b *session.Batch, last int64) (refusal, fault error) {
 		var turn, kind string
 		var at int64
 		var data []byte
-		if err := t.known.QueryRow(b.SessionID, r.Seq).Scan(&turn, &kind, &at, &data); err != nil {
+		if err := t.known.QueryRowContext(context.Background(), b.SessionID, r.Seq).Scan(&turn, &kind, &at, &data); err != nil {
 			return nil, fmt.Errorf("record %d: %w", r.Seq, err)
 		}
 		if turn != r.TurnID || kind != string(r.Kind) || at != r.Time.UnixMicro() || !bytes.Equal(data, r.Data) {
@@ -105,7 +108,7 @@ func (t *tx) repeated(b *session.Batch, last int64) (refusal, fault error) {
 
 // probe writes padding bytes in place of those of the last probe.
 func (t *tx) probe(padding int) error {
-	_, err := t.setProbe.Exec(padding)
+	_, err := t.setProbe.ExecContext(context.Background(), padding)
 	return err
 }
 

@@ -11,8 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/apzuk3/agentd/session"
 	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/apzuk3/agentd/session"
 )
 
 func TestMemoryInBubble(t *testing.T) {

@@ -90,6 +90,8 @@ func wantLog(t testing.TB, s session.Store, id string, want []session.Record) {
 			open = r.TurnID
 		case session.KindTurnEnded:
 			open = ""
+		default:
+			// No other kind starts or ends a turn.
 		}
 	}
 	wantHead(t, s, session.Head{ID: id, CreatedAt: epoch, LastSeq: int64(len(want)), OpenTurn: open})
@@ -120,7 +122,7 @@ func wantRecords(t testing.TB, got, want []session.Record) {
 // cut to the microsecond, not rounded.
 func same(got, want session.Record) bool {
 	return got.Seq == want.Seq && got.TurnID == want.TurnID && got.Kind == want.Kind &&
-		got.Time == want.Time.UTC().Truncate(time.Microsecond) && bytes.Equal(got.Data, want.Data)
+		got.Time.Equal(want.Time.Truncate(time.Microsecond)) && got.Time.Location() == time.UTC && bytes.Equal(got.Data, want.Data)
 }
 
 // show cuts long data.

@@ -7,8 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/apzuk3/agentd/session"
 	"pgregory.net/rapid"
+
+	"github.com/apzuk3/agentd/session"
 )
 
 var modelTests = []test{

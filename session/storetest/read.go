@@ -84,11 +84,11 @@ var sharedTests = []test{
 		create(t, s, "a")
 		b := batch("a", events(0, 1)...)
 		want := map[string]map[string]string{
-			"app":       {"k": `1`, "K": `2`, "": `3`},
-			"user:ann":  {"k": `4`, "á": `5`, "a b": `6`},
-			"user:Ann":  {"k": `7`},
-			"user:日本":   {"k": `8`},
-			"user:ann ": {"k": `9`},
+			"app":        {"k": `1`, "K": `2`, "": `3`},
+			"user:ann":   {"k": `4`, "á": `5`, "a b": `6`},
+			"user:Ann":   {"k": `7`},
+			"user:日本":    {"k": `8`},
+			"user:ann\t": {"k": `9`},
 		}
 		for scope, values := range want {
 			for k, v := range values {
