@@ -37,8 +37,8 @@ const defaultBaseURL = "https://api.anthropic.com"
 // Config configures the provider; the zero value serves callers who bring
 // their own key.
 type Config struct {
-	// Key is the server's own key, used when the caller has none; may be "".
-	Key string
+	// APIKey is the server's own key, used when the caller has none; may be "".
+	APIKey string
 	// BaseURL is the endpoint, without "/v1/messages"; default Anthropic's own.
 	BaseURL string
 	// Transport carries the requests; default one of its own with Go's default
@@ -64,6 +64,12 @@ func New(cfg Config) *Provider {
 // Name returns "anthropic".
 func (*Provider) Name() string { return name }
 
+// String names the provider and hides its key.
+func (p *Provider) String() string { return p.Name() + " provider" }
+
+// GoString does as String.
+func (p *Provider) GoString() string { return p.String() }
+
 // Builtins returns "web_search", which Config asks for as genai's GoogleSearch
 // or EnterpriseWebSearch.
 func (*Provider) Builtins() []string { return []string{"web_search"} }
@@ -71,7 +77,7 @@ func (*Provider) Builtins() []string { return []string{"web_search"} }
 // Open returns the model of that name; whether Anthropic has it shows in the
 // first call.
 func (p *Provider) Open(modelName, key string) (model.LLM, error) {
-	key = cmp.Or(strings.TrimSpace(key), strings.TrimSpace(p.cfg.Key))
+	key = cmp.Or(strings.TrimSpace(key), strings.TrimSpace(p.cfg.APIKey))
 	if key == "" {
 		return nil, model.MissingKey(name, "ANTHROPIC_API_KEY", "X-Agentd-Anthropic-Api-Key")
 	}
@@ -128,3 +134,9 @@ func (l *llm) Generate(ctx context.Context, req *model.Request, emit func(model.
 	}
 	return nil, &model.Error{Kind: model.KindUnavailable, Provider: name, Message: fmt.Sprintf("the provider paused the answer more than %d times", maxPauses)}
 }
+
+// String names the model and hides its key.
+func (l *llm) String() string { return name + "/" + l.model }
+
+// GoString does as String.
+func (l *llm) GoString() string { return l.String() }

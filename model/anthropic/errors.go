@@ -41,8 +41,8 @@ var errorStatus = map[string]int{
 	"overloaded_error":      statusOverloaded,
 }
 
-// failure makes an error of what Anthropic said. An overloaded server counts as
-// unavailable like every other 5xx; the call may be made again either way.
+// failure makes an error of what Anthropic said. A status of 0 is that of the
+// error's type.
 func (l *llm) failure(e apiError, status int, header http.Header) *model.Error {
 	if status == 0 {
 		status = errorStatus[e.Type]
@@ -51,10 +51,7 @@ func (l *llm) failure(e apiError, status int, header http.Header) *model.Error {
 		Provider: name, Status: status, Header: header,
 		Code: e.Type, Message: e.Message, Secrets: []string{l.key},
 	}.Error()
-	switch {
-	case status == statusOverloaded:
-		err.Kind = model.KindUnavailable
-	case err.Kind == model.KindInvalid && strings.Contains(e.Message, "exceed context limit"):
+	if err.Kind == model.KindInvalid && strings.Contains(e.Message, "exceed context limit") {
 		err.Kind = model.KindContextTooLong
 	}
 	return err

@@ -193,7 +193,7 @@ func messages(contents []*genai.Content, names *wire.Names) ([]message, error) {
 			}
 			continue
 		}
-		blocks, err := userBlocks(t.Parts)
+		blocks, err := userBlocks(t.Parts, names)
 		if err != nil {
 			return nil, err
 		}
@@ -222,7 +222,7 @@ func assistantBlocks(c *genai.Content, names *wire.Names) []block {
 		switch media := wire.MediaOf(p); {
 		case p.FunctionCall != nil:
 			blocks = append(blocks, block{
-				Type: "tool_use", ID: p.FunctionCall.ID, Name: names.Wire(p.FunctionCall.Name),
+				Type: "tool_use", ID: names.ID(p.FunctionCall.ID), Name: names.Wire(p.FunctionCall.Name),
 				Input: json.RawMessage(model.ArgsText(p)),
 			})
 		case p.Thought && opaque == "":
@@ -250,12 +250,12 @@ func assistantBlocks(c *genai.Content, names *wire.Names) []block {
 }
 
 // userBlocks translates a turn of the user; it is never empty.
-func userBlocks(parts []*genai.Part) ([]block, error) {
+func userBlocks(parts []*genai.Part, names *wire.Names) ([]block, error) {
 	var blocks []block
 	for _, p := range parts {
 		switch media := wire.MediaOf(p); {
 		case p.FunctionResponse != nil:
-			b, err := toolResult(p.FunctionResponse)
+			b, err := toolResult(p.FunctionResponse, names)
 			if err != nil {
 				return nil, err
 			}
@@ -277,8 +277,8 @@ func userBlocks(parts []*genai.Part) ([]block, error) {
 	return blocks, nil
 }
 
-func toolResult(fr *genai.FunctionResponse) (block, error) {
-	b := block{Type: "tool_result", ToolUseID: fr.ID}
+func toolResult(fr *genai.FunctionResponse, names *wire.Names) (block, error) {
+	b := block{Type: "tool_result", ToolUseID: names.ID(fr.ID)}
 	text, isError := wire.Result(fr)
 	b.IsError = isError
 	if strings.TrimSpace(text) != "" {

@@ -223,7 +223,7 @@ func (l *llm) chatMessages(r *chatRequest, req *model.Request, names *wire.Names
 			}
 			continue
 		}
-		if err := l.chatUser(r, t.Parts); err != nil {
+		if err := l.chatUser(r, t.Parts, names); err != nil {
 			return err
 		}
 	}
@@ -243,7 +243,7 @@ func chatAssistant(parts []*genai.Part, names *wire.Names, withThoughts bool) (m
 		switch media := wire.MediaOf(p); {
 		case p.FunctionCall != nil:
 			c := chatCall{
-				ID: p.FunctionCall.ID, Type: "function",
+				ID: names.ID(p.FunctionCall.ID), Type: "function",
 				Function: chatFunction{Name: names.Wire(p.FunctionCall.Name), Arguments: wire.ArgsText(p)},
 			}
 			if json.Valid([]byte(opaque)) {
@@ -272,7 +272,7 @@ func chatAssistant(parts []*genai.Part, names *wire.Names, withThoughts bool) (m
 
 // chatUser translates a turn of the user: the tool results first, then what the
 // user said. A tool message has no room for images: they follow as the user's.
-func (l *llm) chatUser(r *chatRequest, parts []*genai.Part) error {
+func (l *llm) chatUser(r *chatRequest, parts []*genai.Part, names *wire.Names) error {
 	var content []chatPart
 	images := false
 	image := func(m *wire.Media) error {
@@ -287,7 +287,7 @@ func (l *llm) chatUser(r *chatRequest, parts []*genai.Part) error {
 		switch media := wire.MediaOf(p); {
 		case p.FunctionResponse != nil:
 			r.Messages = append(r.Messages, chatMessage{
-				Role: "tool", ToolCallID: p.FunctionResponse.ID, Content: resultText(p.FunctionResponse),
+				Role: "tool", ToolCallID: names.ID(p.FunctionResponse.ID), Content: resultText(p.FunctionResponse),
 			})
 			for _, m := range wire.ResultMedia(p.FunctionResponse) {
 				if err := image(m); err != nil {

@@ -21,9 +21,9 @@ const maxCalls = 1024
 // chunk is one event of a chat completions stream, or the whole answer of a
 // server that does not stream.
 type chunk struct {
-	Model   string       `json:"model"`
-	Choices []chatChoice `json:"choices"`
-	Usage   *chatUsage   `json:"usage"`
+	Model   string          `json:"model"`
+	Choices []chatChoice    `json:"choices"`
+	Usage   json.RawMessage `json:"usage"` // null before the last chunk if the server counts
 	XGroq   *struct {
 		Usage *chatUsage `json:"usage"`
 	} `json:"x_groq"`
@@ -95,6 +95,9 @@ type chatAnswer struct {
 	finish  string
 	model   string
 	usage   model.Usage
+
+	counted  bool // whether usage was reported
+	usageDue bool // whether the server announced usage and has not sent it
 }
 
 // chat makes one call over chat completions.
@@ -131,8 +134,8 @@ func (a *chatAnswer) readWhole(ctx context.Context, resp *http.Response) error {
 }
 
 // readStream reads the stream up to [DONE] or, for servers that do not send
-// it, to its end. What makes an answer complete is its finish reason; usage may
-// come behind it.
+// it, to its end. What makes an answer complete is its finish reason, and the
+// usage behind it where the server has announced one.
 func (a *chatAnswer) readStream(ctx context.Context, resp *http.Response) error {
 	dec := ssestream.NewDecoder(resp)
 	for dec.Next() {
@@ -150,7 +153,13 @@ func (a *chatAnswer) readStream(ctx context.Context, resp *http.Response) error 
 	if err := dec.Err(); err != nil {
 		return model.TransportError(ctx, a.llm.cfg.Name, err, a.llm.key)
 	}
-	return ctx.Err()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if a.usageDue {
+		return model.Truncated(a.llm.cfg.Name)
+	}
+	return nil
 }
 
 // event takes one event in.
@@ -168,8 +177,15 @@ func (a *chatAnswer) event(data []byte) error {
 	if c.XGroq != nil && c.XGroq.Usage != nil {
 		a.count(c.XGroq.Usage)
 	}
-	if c.Usage != nil {
-		a.count(c.Usage)
+	if len(c.Usage) > 0 {
+		var u *chatUsage
+		if err := json.Unmarshal(c.Usage, &u); err != nil {
+			return a.llm.broken("the usage in the stream is not the JSON expected")
+		}
+		a.usageDue = u == nil && !a.counted
+		if u != nil {
+			a.count(u)
+		}
 	}
 	for _, choice := range c.Choices {
 		if choice.Index != 0 {
@@ -193,6 +209,7 @@ func (a *chatAnswer) event(data []byte) error {
 
 // count takes over a usage report; the last one holds.
 func (a *chatAnswer) count(u *chatUsage) {
+	a.usageDue, a.counted = false, true
 	a.usage = model.Usage{
 		Prompt: u.Prompt, Completion: u.Completion, Total: u.Total,
 		Cached: max(u.PromptMore.Cached, u.CacheHit), Thoughts: u.CompletionMore.Reasoning,

@@ -50,8 +50,8 @@ type Config struct {
 	// Name is the provider's name, so that several can be registered, such as
 	// one for each interface; default "openai".
 	Name string
-	// Key is the server's own key, used when the caller has none; may be "".
-	Key string
+	// APIKey is the server's own key, used when the caller has none; may be "".
+	APIKey string
 	// KeyOptional is for servers that need no key: without one, none is sent.
 	KeyOptional bool
 	// BaseURL is the endpoint, with its version ("…/v1"); default OpenAI's own.
@@ -123,6 +123,12 @@ func (t lineLimit) RoundTrip(req *http.Request) (*http.Response, error) {
 // Name returns the configured name.
 func (p *Provider) Name() string { return p.cfg.Name }
 
+// String names the provider and hides its key.
+func (p *Provider) String() string { return p.Name() + " provider" }
+
+// GoString does as String.
+func (p *Provider) GoString() string { return p.String() }
+
 // Builtins returns "web_search" on the Responses API, which Config asks for as
 // genai's GoogleSearch or EnterpriseWebSearch; none on chat completions.
 func (p *Provider) Builtins() []string {
@@ -135,7 +141,7 @@ func (p *Provider) Builtins() []string {
 // Open returns the model of that name; whether the server has it shows in the
 // first call.
 func (p *Provider) Open(modelName, key string) (model.LLM, error) {
-	key = cmp.Or(strings.TrimSpace(key), strings.TrimSpace(p.cfg.Key))
+	key = cmp.Or(strings.TrimSpace(key), strings.TrimSpace(p.cfg.APIKey))
 	if key == "" && !p.cfg.KeyOptional {
 		return nil, model.MissingKey(p.cfg.Name, "OPENAI_API_KEY", "X-Agentd-Openai-Api-Key")
 	}
@@ -173,3 +179,9 @@ func (l *llm) Generate(ctx context.Context, req *model.Request, emit func(model.
 	}
 	return l.chat(ctx, req, emit)
 }
+
+// String names the model and hides its key.
+func (l *llm) String() string { return l.cfg.Name + "/" + l.model }
+
+// GoString does as String.
+func (l *llm) GoString() string { return l.String() }

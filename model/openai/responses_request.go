@@ -109,7 +109,7 @@ func (l *llm) newResponsesRequest(req *model.Request, names *wire.Names) (*respo
 			r.Input = append(r.Input, assistantItems(t.Parts, names)...)
 			continue
 		}
-		items, err := l.userItems(t.Parts)
+		items, err := l.userItems(t.Parts, names)
 		if err != nil {
 			return nil, err
 		}
@@ -175,7 +175,7 @@ func assistantItems(parts []*genai.Part, names *wire.Names) []any {
 		switch media := wire.MediaOf(p); {
 		case p.FunctionCall != nil:
 			items = append(items, callItem{
-				Type: "function_call", CallID: p.FunctionCall.ID,
+				Type: "function_call", CallID: names.ID(p.FunctionCall.ID),
 				Name: names.Wire(p.FunctionCall.Name), Arguments: wire.ArgsText(p),
 			})
 		case p.Thought:
@@ -231,13 +231,13 @@ func storeless(opaque, need string) map[string]json.RawMessage {
 }
 
 // userItems translates a turn of the user.
-func (l *llm) userItems(parts []*genai.Part) ([]any, error) {
+func (l *llm) userItems(parts []*genai.Part, names *wire.Names) ([]any, error) {
 	var items []any
 	var content []inputPart
 	for _, p := range parts {
 		switch media := wire.MediaOf(p); {
 		case p.FunctionResponse != nil:
-			out, err := l.toolOutput(p.FunctionResponse)
+			out, err := l.toolOutput(p.FunctionResponse, names)
 			if err != nil {
 				return nil, err
 			}
@@ -258,8 +258,8 @@ func (l *llm) userItems(parts []*genai.Part) ([]any, error) {
 	return items, nil
 }
 
-func (l *llm) toolOutput(fr *genai.FunctionResponse) (outputItem, error) {
-	out := outputItem{Type: "function_call_output", CallID: fr.ID, Output: resultText(fr)}
+func (l *llm) toolOutput(fr *genai.FunctionResponse, names *wire.Names) (outputItem, error) {
+	out := outputItem{Type: "function_call_output", CallID: names.ID(fr.ID), Output: resultText(fr)}
 	media := wire.ResultMedia(fr)
 	if len(media) == 0 {
 		return out, nil

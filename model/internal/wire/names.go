@@ -14,13 +14,15 @@ import (
 // shortened names apart.
 const suffixLen = 9
 
-// Names maps tool names to those a wire accepts, letters, digits, '_' and '-'
+// Names is how tools and calls are called in one request. It maps tool names to
+// those a wire accepts, letters, digits, '_' and '-'
 // up to a length, and back. Acceptable names stay as they are; in others each
 // other character becomes '_', and where that would make two names equal, a
 // hash of the name is appended. The result depends on the set of names alone.
 // Immutable after NewNames.
 type Names struct {
 	limit            int
+	ids              idMap
 	toWire, fromWire map[string]string
 }
 
@@ -31,17 +33,10 @@ func NewNames(limit int, req *model.Request) *Names {
 	for _, d := range req.Functions() {
 		set[d.Name] = true
 	}
-	for _, c := range req.Contents {
-		if c == nil {
-			continue
-		}
-		for _, p := range c.Parts {
-			if p != nil && p.FunctionCall != nil {
-				set[p.FunctionCall.Name] = true
-			}
-		}
+	for p := range calls(req.Contents) {
+		set[p.FunctionCall.Name] = true
 	}
-	n := &Names{limit: limit, toWire: make(map[string]string, len(set)), fromWire: make(map[string]string, len(set))}
+	n := &Names{limit: limit, ids: newIDs(req.Contents), toWire: make(map[string]string, len(set)), fromWire: make(map[string]string, len(set))}
 	wanted := map[string]int{} // how many names would like this wire name
 	for name := range set {
 		wanted[clean(name, limit)]++
@@ -83,6 +78,9 @@ func (n *Names) hashed(name, w string) string {
 func (n *Names) add(name, w string) {
 	n.toWire[name], n.fromWire[w] = w, name
 }
+
+// ID returns the id under which a call, or its result, goes out.
+func (n *Names) ID(id string) string { return n.ids.of(id) }
 
 // Wire returns the name under which the provider knows the tool.
 func (n *Names) Wire(name string) string { return n.toWire[name] }

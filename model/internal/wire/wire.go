@@ -7,10 +7,13 @@ package wire
 
 import (
 	"encoding/base64"
+	"iter"
 	"slices"
 	"strings"
 
 	"google.golang.org/genai"
+
+	"github.com/apzuk3/agentd/model"
 )
 
 // Turn is a run of neighbouring contents of one role.
@@ -175,4 +178,59 @@ func (m *Media) Placeholder() string {
 func mimeType(s string) string {
 	s, _, _ = strings.Cut(s, ";")
 	return strings.ToLower(strings.TrimSpace(s))
+}
+
+// maxCallID bounds a call's id, in bytes, at what every provider takes.
+const maxCallID = 40
+
+// idMap maps the ids of function calls, as the engine wrote them, to those they
+// go out with.
+type idMap map[string]string
+
+// newIDs returns the ids of the calls in contents. A call goes out with the id
+// that its provider gave it, so that the provider finds its own words again,
+// unless another call has the same one, as with servers that count from zero in
+// each answer, or another provider would refuse it; then with the engine's,
+// which is unique.
+func newIDs(contents []*genai.Content) idMap {
+	ids, uses := idMap{}, map[string]int{}
+	for c := range calls(contents) {
+		own := model.CallID(c)
+		if len(own) > maxCallID || clean(own, maxCallID) != own {
+			own = ""
+		}
+		ids[c.FunctionCall.ID] = own
+		uses[own]++
+		uses[c.FunctionCall.ID]++
+	}
+	for id, own := range ids {
+		if own == "" || own != id && uses[own] > 1 {
+			ids[id] = id
+		}
+	}
+	return ids
+}
+
+// of returns the id that the call, or its result, goes out with.
+func (ids idMap) of(id string) string {
+	if own, ok := ids[id]; ok {
+		return own
+	}
+	return id
+}
+
+// calls are the parts with function calls.
+func calls(contents []*genai.Content) iter.Seq[*genai.Part] {
+	return func(yield func(*genai.Part) bool) {
+		for _, c := range contents {
+			if c == nil {
+				continue
+			}
+			for _, p := range c.Parts {
+				if p != nil && p.FunctionCall != nil && !yield(p) {
+					return
+				}
+			}
+		}
+	}
 }

@@ -1,0 +1,272 @@
+package wire
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/genai"
+	"pgregory.net/rapid"
+
+	"github.com/apzuk3/agentd/model"
+)
+
+// declare is a request that declares tools of the given names.
+func declare(names ...string) *model.Request {
+	tool := &genai.Tool{}
+	for _, n := range names {
+		tool.FunctionDeclarations = append(tool.FunctionDeclarations, &genai.FunctionDeclaration{Name: n})
+	}
+	return &model.Request{Config: &genai.GenerateContentConfig{Tools: []*genai.Tool{tool}}}
+}
+
+func TestNames(t *testing.T) {
+	long := strings.Repeat("x", 63) + "."
+	for _, c := range []struct {
+		names []string
+		want  map[string]string
+	}{
+		{[]string{"greet", "Add_2-b"}, map[string]string{"greet": "greet", "Add_2-b": "Add_2-b"}},
+		{[]string{"fs.read"}, map[string]string{"fs.read": "fs_read"}},
+		{[]string{"fs.read", "fs_read"}, map[string]string{"fs.read": "fs_read_4074bc02", "fs_read": "fs_read"}},
+		{[]string{"a.b", "a:b"}, map[string]string{"a.b": "a_b_2e7336dc", "a:b": "a_b_6783a31e"}},
+		{[]string{long}, map[string]string{long: strings.Repeat("x", 63) + "_"}},
+		{[]string{""}, map[string]string{"": "_"}},
+	} {
+		n := NewNames(64, declare(c.names...))
+		for name, want := range c.want {
+			if got := n.Wire(name); got != want {
+				t.Errorf("%q among %q goes out as %q, want %q", name, c.names, got, want)
+			}
+			if got := n.Original(n.Wire(name)); got != name {
+				t.Errorf("%q comes back as %q", name, got)
+			}
+		}
+	}
+	if got := NewNames(64, declare("a.b")).Original("made_up"); got != "made_up" {
+		t.Errorf("a name that the model made up comes back as %q", got)
+	}
+}
+
+// TestNamesProperties: the mapping is reversible, acceptable to the wire and
+// independent of the order of the names.
+func TestNamesProperties(t *testing.T) {
+	ok := regexp.MustCompile(`^[a-zA-Z0-9_-]{1,20}$`)
+	rapid.Check(t, func(rt *rapid.T) {
+		list := rapid.SliceOfDistinct(rapid.StringMatching(`[ab._:-]{0,24}|a_[0-9a-f]{8}`), rapid.ID).Draw(rt, "names")
+		n := NewNames(20, declare(list...))
+		reversed := slices.Clone(list)
+		slices.Reverse(reversed)
+		other := NewNames(20, declare(reversed...))
+		for _, name := range list {
+			w := n.Wire(name)
+			if !ok.MatchString(w) {
+				rt.Fatalf("%q goes out as %q", name, w)
+			}
+			if n.Original(w) != name {
+				rt.Fatalf("%q goes out as %q and comes back as %q", name, w, n.Original(w))
+			}
+			if other.Wire(name) != w {
+				rt.Fatalf("%q goes out as %q or %q, by the order of the tools", name, w, other.Wire(name))
+			}
+		}
+	})
+}
+
+func callPart(id, own string) *genai.Part {
+	p := &genai.Part{FunctionCall: &genai.FunctionCall{ID: id, Name: "f"}}
+	if own != "" {
+		p.PartMetadata = map[string]any{model.MetaCallID: own}
+	}
+	return p
+}
+
+func TestIDs(t *testing.T) {
+	for name, c := range map[string]struct {
+		parts []*genai.Part
+		want  map[string]string
+	}{
+		"the provider's own":     {[]*genai.Part{callPart("e1", "call_a"), callPart("e2", "call_b")}, map[string]string{"e1": "call_a", "e2": "call_b"}},
+		"none":                   {[]*genai.Part{callPart("e1", "")}, map[string]string{"e1": "e1", "unknown": "unknown"}},
+		"used twice":             {[]*genai.Part{callPart("e1", "call_0"), callPart("e2", "call_0"), callPart("e3", "call_1")}, map[string]string{"e1": "e1", "e2": "e2", "e3": "call_1"}},
+		"that of another":        {[]*genai.Part{callPart("e1", "e2"), callPart("e2", "")}, map[string]string{"e1": "e1", "e2": "e2"}},
+		"not rewritten":          {[]*genai.Part{callPart("call_a", "call_a")}, map[string]string{"call_a": "call_a"}},
+		"refused by others":      {[]*genai.Part{callPart("e1", "call/1"), callPart("e2", strings.Repeat("x", 41))}, map[string]string{"e1": "e1", "e2": "e2"}},
+		"the first keeps its id": {[]*genai.Part{callPart("x", "x"), callPart("e2", "x")}, map[string]string{"x": "x", "e2": "e2"}},
+	} {
+		n := NewNames(64, &model.Request{Config: &genai.GenerateContentConfig{}, Contents: []*genai.Content{{Role: genai.RoleModel, Parts: c.parts}}})
+		for id, want := range c.want {
+			if got := n.ID(id); got != want {
+				t.Errorf("%s: %q goes out as %q, want %q", name, id, got, want)
+			}
+		}
+	}
+}
+
+func TestTurns(t *testing.T) {
+	result := func(id string) *genai.Part {
+		return &genai.Part{FunctionResponse: &genai.FunctionResponse{ID: id}}
+	}
+	text := func(s string) *genai.Part { return &genai.Part{Text: s} }
+	contents := []*genai.Content{
+		nil,
+		{Role: genai.RoleUser, Parts: []*genai.Part{text("a")}},
+		{Role: genai.RoleModel},
+		{Role: genai.RoleUser, Parts: []*genai.Part{text("b"), nil}},
+		{Role: genai.RoleModel, Parts: []*genai.Part{text("c")}},
+		{Role: genai.RoleModel, Parts: []*genai.Part{text("d")}},
+		{Role: genai.RoleUser, Parts: []*genai.Part{result("1"), text("e")}},
+		{Role: genai.RoleUser, Parts: []*genai.Part{text("f"), result("2")}},
+	}
+	var got []string
+	for _, turn := range Turns(contents) {
+		var b strings.Builder
+		if turn.Model {
+			b.WriteString("model:")
+		}
+		for _, p := range turn.Parts {
+			b.WriteString(p.Text)
+			if p.FunctionResponse != nil {
+				b.WriteString(p.FunctionResponse.ID)
+			}
+		}
+		got = append(got, b.String())
+	}
+	if want := []string{"ab", "model:cd", "12ef"}; !slices.Equal(got, want) {
+		t.Errorf("turns %q, want %q", got, want)
+	}
+	if contents[7].Parts[0].Text != "f" {
+		t.Error("the contents were reordered")
+	}
+}
+
+func TestResult(t *testing.T) {
+	for _, c := range []struct {
+		response map[string]any
+		want     string
+		isError  bool
+	}{
+		{map[string]any{"output": "plain <b>"}, "plain <b>", false},
+		{map[string]any{"output": []any{1, "x"}}, `[1,"x"]`, false},
+		{map[string]any{"output": nil}, "null", false},
+		{map[string]any{"output": json.Number("9007199254740993")}, "9007199254740993", false},
+		{map[string]any{"error": "it broke"}, "it broke", true},
+		{map[string]any{"error": map[string]any{"code": 7}}, `{"code":7}`, true},
+		{map[string]any{"output": 1, "error": "x"}, `{"error":"x","output":1}`, false},
+		{map[string]any{"b": "<&>", "a": 1}, `{"a":1,"b":"<&>"}`, false},
+		{map[string]any{}, "{}", false},
+		{nil, "{}", false},
+		{map[string]any{"output": math.NaN()}, "null", false},
+	} {
+		got, isError := Result(&genai.FunctionResponse{Response: c.response})
+		if got != c.want || isError != c.isError {
+			t.Errorf("Result(%v) = %q, %v; want %q, %v", c.response, got, isError, c.want, c.isError)
+		}
+	}
+}
+
+func TestParameters(t *testing.T) {
+	const empty = `{"type":"object","properties":{}}`
+	for _, c := range []struct {
+		decl *genai.FunctionDeclaration
+		want string
+	}{
+		{&genai.FunctionDeclaration{}, empty},
+		{&genai.FunctionDeclaration{ParametersJsonSchema: map[string]any{}}, empty},
+		{&genai.FunctionDeclaration{ParametersJsonSchema: true}, empty},
+		{&genai.FunctionDeclaration{ParametersJsonSchema: json.RawMessage(`{"type":"object"}`)}, `{"properties":{},"type":"object"}`},
+		{&genai.FunctionDeclaration{ParametersJsonSchema: json.RawMessage(`{"properties":{"z":{},"a":{}}}`)}, `{"type":"object","properties":{"z":{},"a":{}}}`},
+		{
+			&genai.FunctionDeclaration{ParametersJsonSchema: json.RawMessage(`{"type":"object","properties":{"z":{"type":"string","description":"<b>"},"a":{}}}`)},
+			`{"type":"object","properties":{"z":{"type":"string","description":"<b>"},"a":{}}}`,
+		},
+		{
+			&genai.FunctionDeclaration{Parameters: &genai.Schema{Type: genai.TypeObject, Properties: map[string]*genai.Schema{
+				"agent_name": {Type: genai.TypeString, Enum: []string{"a", "b"}},
+				"n":          {Type: genai.TypeInteger, Nullable: new(true), Minimum: new(1.5), MaxLength: new(int64(3))},
+				"list":       {Type: genai.TypeArray, Items: &genai.Schema{AnyOf: []*genai.Schema{{Type: genai.TypeString}, {Type: genai.TypeNumber}}}},
+			}, Required: []string{"agent_name"}}},
+			`{"properties":{"agent_name":{"enum":["a","b"],"type":"string"},"list":{"items":{"anyOf":[{"type":"string"},{"type":"number"}]},"type":"array"},` +
+				`"n":{"maxLength":3,"minimum":1.5,"type":["integer","null"]}},"required":["agent_name"],"type":"object"}`,
+		},
+	} {
+		if got := string(Parameters(c.decl)); got != c.want {
+			t.Errorf("got  %s\nwant %s", got, c.want)
+		}
+	}
+}
+
+func FuzzParameters(f *testing.F) {
+	for _, s := range []string{`{}`, `{"type":"object"}`, `{ "a" : 1 }`, `[]`, `true`, `{"properties":null}`, ``} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, schema string) {
+		got := Parameters(&genai.FunctionDeclaration{ParametersJsonSchema: json.RawMessage(schema)})
+		var keys map[string]json.RawMessage
+		if err := json.Unmarshal(got, &keys); err != nil {
+			t.Fatalf("%s: %v", got, err)
+		}
+		for _, key := range []string{"type", "properties"} {
+			if _, ok := keys[key]; !ok {
+				t.Errorf("%s lacks %q", got, key)
+			}
+		}
+		var given map[string]json.RawMessage
+		if json.Unmarshal([]byte(schema), &given) == nil {
+			for key := range maps.Keys(given) {
+				if _, ok := keys[key]; !ok {
+					t.Errorf("%s lost %q", got, key)
+				}
+			}
+		}
+	})
+}
+
+func TestProviderTools(t *testing.T) {
+	search, other := ProviderTools(&genai.GenerateContentConfig{Tools: []*genai.Tool{
+		nil,
+		{GoogleSearch: &genai.GoogleSearch{ExcludeDomains: []string{"a.example"}}},
+		{URLContext: &genai.URLContext{}, CodeExecution: &genai.ToolCodeExecution{}},
+	}})
+	if search == nil || !slices.Equal(search.Excluded, []string{"a.example"}) {
+		t.Errorf("search %+v", search)
+	}
+	if want := []string{"code_execution", "url_context"}; !slices.Equal(other, want) {
+		t.Errorf("other tools %q, want %q", other, want)
+	}
+	if search, other := ProviderTools(declare("f").Config); search != nil || other != nil {
+		t.Errorf("functions alone ask for %v, %v", search, other)
+	}
+}
+
+func TestFloat(t *testing.T) {
+	for f, want := range map[float32]string{0.7: "0.7", 0: "0", 1: "1", 0.1: "0.1", 1e-7: "1e-07"} {
+		if got := fmt.Sprint(Float(f)); got != want {
+			t.Errorf("Float(%v) = %s, want %s", f, got, want)
+		}
+	}
+}
+
+func TestBoundBody(t *testing.T) {
+	endless := io.NopCloser(zeroes{})
+	resp, err := BoundBody(nil, func(*http.Request) (*http.Response, error) { return &http.Response{Body: endless}, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := io.Copy(io.Discard, resp.Body)
+	if n != maxAnswer || err == nil {
+		t.Errorf("read %d bytes of an endless answer with error %v, want %d and an error", n, err, int64(maxAnswer))
+	}
+}
+
+// zeroes is endless.
+type zeroes struct{}
+
+func (zeroes) Read(p []byte) (int, error) { return len(p), nil }
