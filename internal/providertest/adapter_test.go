@@ -308,7 +308,8 @@ func (d *adapterDriver) request(t *testing.T, s *providertest.Session, turn, ste
 		t.Errorf("request %d: model %q, streams: %t, system %q; want %q and %q", len(all)-1, req.Model, req.Stream, req.System, s.Model, s.System)
 	}
 	same := func(a, b providertest.Tool) bool {
-		return a.Name == b.Name && (a.Description == b.Description || b.Description == "")
+		return a.Name == b.Name && (a.Description == b.Description || b.Description == "") &&
+			sameJSON(string(a.Schema), string(b.Schema))
 	}
 	if !slices.EqualFunc(req.Tools, s.Tools, same) {
 		t.Errorf("request %d: tools %+v, want %+v", len(all)-1, req.Tools, s.Tools)

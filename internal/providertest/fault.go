@@ -2,6 +2,7 @@ package providertest
 
 import (
 	"errors"
+	"maps"
 	"net"
 	"net/http"
 	"time"
@@ -78,9 +79,7 @@ func (a *answerWriter) send(status int, header http.Header, pieces [][]byte) err
 		a.act()
 		status, header, pieces = a.fault.Status, a.fault.Header, [][]byte{a.fault.Bytes}
 	}
-	for k, v := range header {
-		a.w.Header()[k] = v
-	}
+	maps.Copy(a.w.Header(), header)
 	a.w.WriteHeader(status)
 	for i, piece := range pieces {
 		if i > 0 {

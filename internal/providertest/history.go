@@ -70,6 +70,7 @@ func checkPairs(items []Item) error {
 			if len(open) > 0 {
 				return fmt.Errorf("%s has no result before %s", open[0], item)
 			}
+		case Assistant, Other:
 		}
 	}
 	if len(open) > 0 {
@@ -111,6 +112,7 @@ func canonical(items []Item) []Item {
 				open, numbers = slices.Delete(open, i, i+1), slices.Delete(numbers, i, i+1)
 			}
 			item.Text = unwrap(item.Text)
+		case Other:
 		}
 		out = append(out, item)
 	}

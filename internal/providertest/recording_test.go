@@ -83,7 +83,8 @@ func TestWireOf(t *testing.T) {
 func TestIndex(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(Dir(), "INDEX.tsv"))
 	if Dir() == "" || err != nil {
-		t.Skipf("no index of recordings of real providers: %v", err)
+		t.Logf("no index of recordings of real providers: %v", err)
+		return
 	}
 	for i, line := range strings.Split(strings.TrimSpace(string(data)), "\n") {
 		cols := strings.Split(line, "\t")

@@ -234,7 +234,7 @@ func decodeAnthropic(ctx context.Context, srv *Server) (Answer, error) {
 	}
 	u := msg.Usage
 	a := Answer{
-		Status: 200, Finish: string(msg.StopReason), Model: string(msg.Model),
+		Status: 200, Finish: string(msg.StopReason), Model: msg.Model,
 		Usage: Usage{
 			Prompt: u.InputTokens + u.CacheCreationInputTokens, Completion: u.OutputTokens, Cached: u.CacheReadInputTokens,
 			Total: u.InputTokens + u.CacheCreationInputTokens + u.OutputTokens,

@@ -86,6 +86,7 @@ func TestServerVerbatim(t *testing.T) {
 		for i, e := range rec.Calls() {
 			path, body, want := "/v1/chat/completions", `{"stream": false}`, string(e.JSON)
 			switch e.Wire {
+			case OpenAIChat:
 			case OpenAIResponses:
 				path = "/v1/responses"
 			case Anthropic:
@@ -123,7 +124,7 @@ func TestServerHeaders(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != 429 || resp.Header.Get("Retry-After") != "2" {
+	if resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") != "2" {
 		t.Errorf("%d %v", resp.StatusCode, resp.Header)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 )
 
@@ -113,9 +114,7 @@ func (o object) list(key string) []object { return objects(o[key]) }
 // with returns a copy with one key set.
 func (o object) with(key string, v any) object {
 	c := make(object, len(o)+1)
-	for k, raw := range o {
-		c[k] = raw
-	}
+	maps.Copy(c, o)
 	c[key] = encode(v)
 	return c
 }
