@@ -1,0 +1,240 @@
+package adkbridge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session"
+)
+
+// errCrashed is what a log returns that takes no more.
+var errCrashed = errors.New("crashed")
+
+// fakeRun is a session with an open turn, in memory: its log can be cut, and
+// its client is a function.
+type fakeRun struct {
+	t      *testing.T
+	spec   *session.Spec
+	turnID string
+	state  map[string]any
+	// client answers calls; each call once.
+	client func(call session.ToolCall) session.ToolResult
+	// appending sees each event before it is stored.
+	appending func(ev *session.Event)
+
+	mu     sync.Mutex // protects the fields below
+	recs   []session.Record
+	start  int64
+	calls  map[string]session.ToolCall
+	result map[string]session.ToolResult
+	asked  map[string]int
+	deltas []session.Delta
+	limit  int // of records; -1 for none
+	crash  context.CancelCauseFunc
+}
+
+func newFakeRun(t *testing.T, tree *agentdv1.Agent, prompt string) *fakeRun {
+	f := &fakeRun{
+		t:      t,
+		spec:   &session.Spec{Prompt: prompt, Agent: tree, Tools: []*agentdv1.Tool{offer("search"), offer("fetch"), offer("calc")}},
+		limit:  -1,
+		client: func(call session.ToolCall) session.ToolResult { return answered(fmt.Sprintf(`{"ok":%q}`, call.Name)) },
+		result: map[string]session.ToolResult{},
+		calls:  map[string]session.ToolCall{},
+		asked:  map[string]int{},
+	}
+	f.begin(prompt)
+	return f
+}
+
+func answered(output string) session.ToolResult {
+	return session.ToolResult{Outcome: session.Answered, Output: &output}
+}
+
+// begin starts another turn.
+func (f *fakeRun) begin(prompt string) {
+	f.spec.Prompt = prompt
+	f.turnID = fmt.Sprintf("e-turn%d", len(f.recs))
+	data, err := json.Marshal(session.TurnStarted{Prompt: prompt})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	rec, err := f.store(session.KindTurnStarted, data)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.start = rec.Seq
+}
+
+// restarted is the session after a crash that left the first n records: its
+// last turn is open.
+func (f *fakeRun) restarted(n int) *fakeRun {
+	g := newFakeRun(f.t, f.spec.Agent, "")
+	g.recs, g.client, g.spec.Tools = slices.Clone(f.recs[:n]), f.client, f.spec.Tools
+	for _, r := range g.recs {
+		switch r.Kind {
+		case session.KindTurnStarted:
+			var started session.TurnStarted
+			g.must(json.Unmarshal(r.Data, &started))
+			g.turnID, g.start, g.spec.Prompt = r.TurnID, r.Seq, started.Prompt
+		case session.KindToolCall:
+			var c session.ToolCall
+			g.must(json.Unmarshal(r.Data, &c))
+			g.calls[c.ID] = c
+		case session.KindToolResult:
+			var res session.ToolResult
+			g.must(json.Unmarshal(r.Data, &res))
+			g.result[res.CallID] = res
+		case session.KindEvent:
+			s, err := decode(r.Data)
+			g.must(err)
+			for _, c := range s.meaning().Calls {
+				g.calls[c.ID] = c
+			}
+		}
+	}
+	return g
+}
+
+func (f *fakeRun) must(err error) {
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// store appends a record. The caller holds mu, or is alone.
+func (f *fakeRun) store(kind session.Kind, data []byte) (session.Record, error) {
+	if f.limit >= 0 && len(f.recs) >= f.limit {
+		if f.crash != nil {
+			f.crash(errCrashed)
+		}
+		return session.Record{}, errCrashed
+	}
+	rec := session.Record{Seq: int64(len(f.recs) + 1), TurnID: f.turnID, Kind: kind, Time: time.Now(), Data: data}
+	f.recs = append(f.recs, rec)
+	return rec, nil
+}
+
+func (f *fakeRun) SessionID() string     { return "s" }
+func (f *fakeRun) TurnID() string        { return f.turnID }
+func (f *fakeRun) Spec() *session.Spec   { return f.spec }
+func (f *fakeRun) Keys() session.Keys    { return nil }
+func (f *fakeRun) State() map[string]any { return f.state }
+func (f *fakeRun) StartSeq() int64       { return f.start }
+
+func (f *fakeRun) Records(ctx context.Context, after int64) iter.Seq2[session.Record, error] {
+	f.mu.Lock()
+	recs := slices.Clone(f.recs[after:])
+	f.mu.Unlock()
+	return func(yield func(session.Record, error) bool) {
+		if ctx.Err() != nil {
+			yield(session.Record{}, ctx.Err())
+			return
+		}
+		for _, r := range recs {
+			if !yield(r, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (f *fakeRun) Append(ctx context.Context, data []byte, ev *session.Event) (session.Record, error) {
+	if ctx.Err() != nil {
+		return session.Record{}, context.Cause(ctx)
+	}
+	if s, err := decode(data); err != nil || compact(s.meaning()) != compact(ev) {
+		f.t.Errorf("Decode does not give the event: %v\n%s", err, compact(ev))
+	}
+	if f.appending != nil {
+		f.appending(ev)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	rec, err := f.store(session.KindEvent, data)
+	if err != nil {
+		return rec, err
+	}
+	for _, c := range ev.Calls {
+		f.calls[c.ID] = c
+	}
+	return rec, nil
+}
+
+func (f *fakeRun) Delta(d session.Delta) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.deltas = append(f.deltas, d)
+}
+
+func (f *fakeRun) Await(ctx context.Context, id string) (session.ToolResult, error) {
+	if ctx.Err() != nil {
+		return session.ToolResult{}, context.Cause(ctx)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if res, ok := f.result[id]; ok {
+		return res, nil
+	}
+	call, ok := f.calls[id]
+	if !ok {
+		return session.ToolResult{}, fmt.Errorf("no such call %q", id)
+	}
+	f.asked[id]++
+	res := f.client(call)
+	res.CallID = id
+	data, err := json.Marshal(res)
+	if err != nil {
+		return res, err
+	}
+	if _, err := f.store(session.KindToolResult, data); err != nil {
+		return res, err
+	}
+	f.result[id] = res
+	return res, nil
+}
+
+func (f *fakeRun) Ask(ctx context.Context, call session.ToolCall) (session.ToolResult, error) {
+	f.mu.Lock()
+	if _, ok := f.calls[call.ID]; !ok {
+		data, err := json.Marshal(call)
+		if err == nil {
+			_, err = f.store(session.KindToolCall, data)
+		}
+		if err != nil {
+			f.mu.Unlock()
+			return session.ToolResult{}, err
+		}
+		f.calls[call.ID] = call
+	}
+	f.mu.Unlock()
+	return f.Await(ctx, call.ID)
+}
+
+func (f *fakeRun) Result(id string) (session.ToolResult, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	res, ok := f.result[id]
+	return res, ok
+}
+
+// events are what the log says.
+func (f *fakeRun) events(r *Runner) []*session.Event {
+	var out []*session.Event
+	for _, rec := range f.recs {
+		if rec.Kind == session.KindEvent {
+			ev, err := r.Decode(rec.Data)
+			f.must(err)
+			out = append(out, ev)
+		}
+	}
+	return out
+}

@@ -1,0 +1,280 @@
+package adkbridge
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sort"
+	"strings"
+	"testing"
+
+	"google.golang.org/genai"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/session"
+)
+
+// pure is a model whose answer depends on the request alone: the step is chosen
+// by how often the agent has spoken since the prompt, and texts hold a hash of
+// the whole prompt, so that equal transcripts mean equal prompts.
+type pure struct {
+	steps map[string][]step
+	// loose agents see siblings in an order that is free: their hash ignores it.
+	loose bool
+	calls func(agent string, n int)
+}
+
+func (p pure) Resolve(name string, _ map[string]string) (Model, error) {
+	return Model{LLM: pureModel{p, name}, Provider: "fake"}, nil
+}
+
+type pureModel struct {
+	p    pure
+	name string
+}
+
+func (m pureModel) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
+	n := 0
+	var lines []string
+	for _, c := range req.Contents {
+		if c.Role == "model" {
+			n++
+		} else if strings.HasPrefix(c.Parts[0].Text, "turn ") {
+			n = 0
+		}
+		lines = append(lines, transcript([]*genai.Content{c}))
+	}
+	if m.p.loose {
+		sort.Strings(lines)
+	}
+	if m.p.calls != nil {
+		m.p.calls(m.name, n)
+	}
+	steps := m.p.steps[m.name]
+	if n >= len(steps) {
+		return nil, fmt.Errorf("%s has no step %d", m.name, n)
+	}
+	sum := sha256.Sum256([]byte(req.SystemText() + strings.Join(lines, "")))
+	st := steps[n]
+	if st.text != "" {
+		st.text += " " + hex.EncodeToString(sum[:4])
+	}
+	return st.play(ctx, emit)
+}
+
+// replayTree is a turn to be killed.
+type replayTree struct {
+	name  string
+	tree  *agentdv1.Agent
+	steps map[string][]step
+	turns int
+	ask   bool
+}
+
+func replayTrees() []replayTree {
+	return []replayTree{
+		{name: "sequential", tree: seq("root", llm("a"), llm("b")), turns: 2, steps: map[string][]step{
+			"a": {use("search"), say("A")}, "b": {use("fetch", "calc"), say("B")},
+		}},
+		{name: "parallel", tree: par("root", llm("a"), llm("b"), llm("c")), turns: 2, steps: map[string][]step{
+			"a": {use("search"), say("A")}, "b": {use("search", "fetch", "calc"), say("B")}, "c": {use("calc"), use("fetch"), say("C")},
+		}},
+		{name: "loop", tree: rounds("root", 5, llm("a"), llm("b", builtin("exit_loop"))), turns: 1, ask: true, steps: map[string][]step{
+			"a": {use("search"), say("1"), say("2"), say("3")}, "b": {say("x"), say("y"), exit()},
+		}},
+		{name: "transfer", tree: llm("root", subs(llm("a"), llm("b", subs(llm("c"))))), turns: 1, steps: map[string][]step{
+			"root": {transfer("a"), use("ghost"), say("bye")}, "a": {use("search"), transfer("b")}, "b": {transfer("c"), transfer("root")}, "c": {{thought: "hm"}, use("calc", "fetch"), transfer("b")},
+		}},
+		{name: "nested", turns: 2, ask: true,
+			tree: seq("root", llm("plan", output("plan")), par("fan", rounds("l", 3, llm("w", instruct("plan {plan}")), llm("x", builtin("exit_loop"))), llm("r", subs(llm("y"))), seq("s", llm("q"), llm("v"))), llm("z", instruct("{plan} {seen} {temp:t?}"), output("out"))),
+			steps: map[string][]step{
+				"plan": {use("search"), say("plan")}, "w": {use("search", "fetch"), say("1"), say("2")}, "x": {say("no"), exit()},
+				"r": {use("calc"), transfer("y")}, "y": {use("fetch"), say("yes")},
+				"q": {use("calc", "calc"), say("Q")}, "v": {use("search"), say("V")}, "z": {use("calc"), say("Z")},
+			}},
+	}
+}
+
+// killed is a session whose process dies now and then.
+type killed struct {
+	t     *testing.T
+	tc    replayTree
+	fatal func(format string, args ...any)
+}
+
+// first is the session before it has run.
+func (k *killed) first() *fakeRun {
+	run := newFakeRun(k.t, k.tc.tree, "turn 0")
+	if k.tc.ask {
+		run.spec.Tools = append(run.spec.Tools, offer("loop_continue"))
+	}
+	run.client = func(c session.ToolCall) session.ToolResult {
+		res := answered(fmt.Sprintf(`{"did":%q,"n":12345678901234567890}`, c.Name))
+		if c.Name == "calc" {
+			res.State = map[string]any{"seen": "s", "temp:t": "t"}
+		}
+		return res
+	}
+	return run
+}
+
+// finish runs the session from its log to the end of its turns, with a fresh
+// process. It fails when something the log holds is done again.
+func (k *killed) finish(run *fakeRun, limit int) (*fakeRun, error) {
+	done := map[string]bool{}
+	for _, rec := range run.recs {
+		if rec.Kind == session.KindEvent {
+			s, err := decode(rec.Data)
+			run.must(err)
+			if llm := s.CustomMetadata.Agentd.LLM; llm != "" && rec.TurnID == run.turnID {
+				author, _, _ := strings.Cut(llm, "|")
+				done[fmt.Sprintf("%s %s", author, llm[strings.LastIndex(llm, "#")+1:])] = true
+			}
+		}
+	}
+	answeredBefore := maps.Clone(run.result)
+	turn := run.turnID
+	models := pure{steps: k.tc.steps, loose: true, calls: func(agent string, n int) {
+		if turn == run.turnID && done[fmt.Sprintf("%s %d", agent, n)] {
+			k.t.Errorf("model call %s %d made again", agent, n)
+		}
+	}}
+	r := New(Config{Models: models})
+	for {
+		ctx, cancel := context.WithCancelCause(k.t.Context())
+		run.limit, run.crash = limit, cancel
+		err := r.drive(ctx, run)
+		cancel(nil)
+		if err != nil {
+			return run, err
+		}
+		for id := range run.asked {
+			if _, ok := answeredBefore[id]; ok {
+				k.fatal("call %s asked again", id)
+			}
+		}
+		var n int
+		if _, err := fmt.Sscanf(run.spec.Prompt, "turn %d", &n); err != nil || n+1 == k.tc.turns {
+			return run, err
+		}
+		if limit >= 0 && len(run.recs) >= limit {
+			return run, errCrashed
+		}
+		run.begin(fmt.Sprintf("turn %d", n+1))
+	}
+}
+
+// streams is what each agent said and did, in its own order.
+func (k *killed) streams(run *fakeRun) map[string][]string {
+	out := map[string][]string{}
+	ids := map[string]string{}
+	for _, rec := range run.recs {
+		if rec.Kind != session.KindEvent {
+			continue
+		}
+		s, err := decode(rec.Data)
+		run.must(err)
+		for _, p := range s.Content.Parts {
+			if p.FunctionCall != nil {
+				ids[p.FunctionCall.ID] = fmt.Sprintf("call%d", len(ids))
+			}
+		}
+		key := rec.TurnID + " " + s.Author + "|" + s.Branch
+		out[key] = append(out[key], transcript([]*genai.Content{s.Content})+compact(s.Actions)+compact(s.CustomMetadata.Agentd.Path))
+	}
+	return out
+}
+
+// TestReplayPrefixes cuts the log behind each record; the turn then takes the
+// same way to the same end, and what the log holds is not done again.
+func TestReplayPrefixes(t *testing.T) {
+	for _, tc := range replayTrees() {
+		t.Run(tc.name, func(t *testing.T) {
+			k := &killed{t: t, tc: tc, fatal: t.Fatalf}
+			full, err := k.finish(k.first(), -1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := k.streams(full)
+			for n := 1; n <= len(full.recs); n++ {
+				pre := full.recs[:n]
+				got, err := k.finish(full.restarted(n), -1)
+				if err != nil {
+					t.Fatalf("%d records: %v", n, err)
+				}
+				if s := k.streams(got); !maps.EqualFunc(s, want, slices.Equal) {
+					t.Fatalf("%d records: another transcript\n%s\nwant\n%s", n, compact(s), compact(want))
+				}
+				for i := range pre {
+					if string(pre[i].Data) != string(got.recs[i].Data) {
+						t.Fatalf("%d records: record %d was rewritten", n, i+1)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestReplayCrashes kills the process at random records, again and again, until
+// the turns are done.
+func TestReplayCrashes(t *testing.T) {
+	for _, tc := range replayTrees() {
+		t.Run(tc.name, func(t *testing.T) {
+			k := &killed{t: t, tc: tc, fatal: t.Fatalf}
+			full, err := k.finish(k.first(), -1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := k.streams(full)
+			for seed := range uint64(15) {
+				random := rand.New(rand.NewPCG(seed, 1))
+				run := k.first()
+				for {
+					got, err := k.finish(run, len(run.recs)+1+random.IntN(8))
+					if err == nil {
+						if s := k.streams(got); !maps.EqualFunc(s, want, slices.Equal) {
+							t.Fatalf("seed %d: another transcript\n%s\nwant\n%s", seed, compact(s), compact(want))
+						}
+						break
+					}
+					if !errors.Is(err, errCrashed) {
+						t.Fatalf("seed %d: %v", seed, err)
+					}
+					run = got.restarted(len(got.recs))
+				}
+			}
+		})
+	}
+}
+
+// TestReplayDiverged fails a turn whose tree does not reach what the log holds,
+// and leaves a valid history.
+func TestReplayDiverged(t *testing.T) {
+	k := &killed{t: t, tc: replayTrees()[0], fatal: t.Fatalf}
+	full, err := k.finish(k.first(), -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := full.restarted(2) // a has called a tool
+	run.spec.Agent = seq("root", llm("b"))
+	r := New(Config{Models: pure{steps: k.tc.steps}})
+	if err := r.drive(t.Context(), run); err == nil || !strings.Contains(err.Error(), "did not reach") {
+		t.Fatalf("error %v", err)
+	}
+	run.start = int64(len(run.recs)) // all of it is history now
+	hist := newHistory()
+	if _, err := hist.load(t.Context(), run); err != nil {
+		t.Fatal(err)
+	}
+	got := hist.prompt("a", "")
+	checkValid(t, got)
+	if len(got) < 3 || compact(got[2].Parts[0].FunctionResponse.Response) != `{"error":"cancelled: the turn was stopped before this call was over"}` {
+		t.Errorf("prompt of a:\n%s", transcript(got))
+	}
+}

@@ -1,0 +1,276 @@
+package adkbridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	adkmodel "google.golang.org/adk/v2/model"
+	"google.golang.org/genai"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/session"
+)
+
+// stopTrees are turns to stop in the middle.
+func stopTrees() map[string]struct {
+	tree  *agentdv1.Agent
+	steps map[string][]step
+} {
+	type turn = struct {
+		tree  *agentdv1.Agent
+		steps map[string][]step
+	}
+	return map[string]turn{
+		"llm": {llm("root"), map[string][]step{
+			"root": {{thought: "hm", text: "one two", calls: use("search", "fetch", "calc").calls}, use("search"), say("three four")},
+		}},
+		"transfer": {llm("root", subs(llm("a", subs(llm("b"))))), map[string][]step{
+			"root": {transfer("a")}, "a": {use("search"), {text: "handing over", calls: append(use("calc").calls, transfer("b").calls...)}}, "b": {use("fetch"), say("B")},
+		}},
+		"nested": {seq("root", llm("a", output("plan")), par("p", rounds("l", 3, llm("b"), llm("c", builtin("exit_loop"))), llm("d", subs(llm("e"))), seq("s", llm("f"), llm("g"))), llm("z")), map[string][]step{
+			"a": {use("search"), say("A")},
+			"b": {use("search", "calc"), say("B1"), say("B2")},
+			"c": {say("C"), exit()},
+			"d": {use("calc"), transfer("e")}, "e": {use("fetch"), say("E")},
+			"f": {use("calc", "calc"), say("F")}, "g": {use("search"), say("G")},
+			"z": {use("search"), say("Z")},
+		}},
+	}
+}
+
+// goOn continues a session that was stopped, twice: with what the bridge
+// remembers and with what the log holds. Both must give the same valid prompts.
+func goOn(t *testing.T, w *world, tree *agentdv1.Agent) {
+	t.Helper()
+	w.watch, w.answer = nil, nil
+	w.script.mu.Lock()
+	w.script.steps, w.script.fail, w.script.requests = nil, nil, nil
+	w.script.always = func(agent string) step {
+		if agent == "c" {
+			return exit()
+		}
+		return say("going on")
+	}
+	w.script.mu.Unlock()
+	res := w.run(tree, "go on").ok(t)
+	if len(res.text) == 0 {
+		t.Error("nobody spoke")
+	}
+	w.checkAll()
+	warm := map[string]string{}
+	for _, r := range w.script.requests {
+		if _, ok := warm[r.agent]; !ok {
+			warm[r.agent] = compact(r.contents)
+		}
+	}
+	w.runner.cache = newCache(0, 0)
+	w.restart()
+	w.script.requests = nil
+	w.run(tree, "and on").ok(t)
+	w.checkAll()
+	for _, r := range w.script.requests {
+		first := strings.TrimSuffix(warm[r.agent], "]")
+		if first == "" || strings.Contains(first, continueText) || strings.Contains(first, "For context") {
+			continue // siblings interleave
+		}
+		if !strings.HasPrefix(compact(r.contents), first) {
+			t.Errorf("%s: the reloaded prompt is another one:\n%s\n%s", r.agent, first, compact(r.contents))
+		}
+		delete(warm, r.agent)
+	}
+}
+
+// TestCancelAnywhere cancels a turn at each message that a client sees, and
+// goes on with the session.
+func TestCancelAnywhere(t *testing.T) {
+	for name, tc := range stopTrees() {
+		t.Run(name, func(t *testing.T) {
+			for at := 0; ; at++ {
+				w := newWorld(t, maps.Clone(tc.steps))
+				n := 0
+				w.watch = func(turn *session.Turn, m *agentdv1.RunResponse) {
+					if n == at {
+						turn.Cancel("enough")
+					}
+					n++
+				}
+				res := w.run(tc.tree, "go")
+				if res.err != nil {
+					t.Fatalf("message %d: error %v", at, res.err)
+				}
+				if !res.end.GetCompleted() && res.end.GetReason() != "enough" {
+					t.Fatalf("message %d: end %v", at, res.end)
+				}
+				goOn(t, w, tc.tree)
+				if n <= at {
+					if !res.end.GetCompleted() || at < 5 {
+						t.Fatalf("only %d messages: %v", n, res.end)
+					}
+					return
+				}
+			}
+		})
+	}
+}
+
+// TestFailAnywhere has each model call fail in turn, and goes on.
+func TestFailAnywhere(t *testing.T) {
+	for name, tc := range stopTrees() {
+		for _, how := range []string{"error", "panic", "nothing"} {
+			t.Run(name+"/"+how, func(t *testing.T) {
+				for at := 0; ; at++ {
+					w := newWorld(t, maps.Clone(tc.steps))
+					w.script.fail = func(agent string, n int) error {
+						switch {
+						case n != at:
+							return nil
+						case how == "panic":
+							panic("scripted")
+						case how == "nothing":
+							return fmt.Errorf("unknown")
+						}
+						return &model.Error{Kind: model.KindRateLimited, Provider: "fake", Message: "slow down"}
+					}
+					res := w.run(tc.tree, "go")
+					if at >= len(w.script.requests) {
+						res.ok(t)
+						return
+					}
+					want := agentdv1.ErrorCode_ERROR_CODE_INTERNAL
+					if how == "error" {
+						want = agentdv1.ErrorCode_ERROR_CODE_RATE_LIMITED
+					}
+					if res.err.GetCode() != want || res.end.GetCompleted() {
+						t.Fatalf("call %d: %v, %v", at, res.err, res.end)
+					}
+					goOn(t, w, tc.tree)
+				}
+			})
+		}
+	}
+}
+
+// TestFailureBesideTools fails one branch while another waits for a tool, and
+// has the client answer afterwards.
+func TestFailureBesideTools(t *testing.T) {
+	gate := make(chan struct{})
+	w := newWorld(t, map[string][]step{
+		"a": {use("search"), say("never")},
+		"b": {{gate: gate, err: &model.Error{Kind: model.KindBlocked, Provider: "fake", Message: "no"}}},
+	})
+	w.answer = func(*agentdv1.RunResponse_ToolCallRequest) session.Answer {
+		close(gate)
+		return session.Answer{CallID: "-"}
+	}
+	tree := par("root", llm("a"), llm("b"))
+	res := w.run(tree, "go")
+	if res.err.GetCode() != agentdv1.ErrorCode_ERROR_CODE_CONTENT_BLOCKED {
+		t.Fatalf("error %v", res.err)
+	}
+	goOn(t, w, tree)
+	got := transcript(w.script.seen("a")[0].contents)
+	want := "user: go\nmodel: call search{\"q\":1}\nuser: result search{\"error\":\"cancelled: the turn was stopped: root/b: model \\\"b\\\": fake: no\"}\nuser: go on\n"
+	if !strings.HasPrefix(got, want) {
+		t.Errorf("prompt of a:\n%swant:\n%s", got, want)
+	}
+}
+
+// TestAnswerOnItsWay keeps a complete answer whose branch was stopped before it
+// could be appended: it was shown, and its tokens were spent.
+func TestAnswerOnItsWay(t *testing.T) {
+	w := newWorld(t, nil)
+	run := newFakeRun(t, par("root", llm("a"), llm("b")), "go")
+	hist := newHistory()
+	logged, err := hist.load(t.Context(), run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	turn := newTurn(run, hist, w.runner.limits, logged)
+	if turn.tree, err = w.runner.plan(run.spec, nil); err != nil {
+		t.Fatal(err)
+	}
+	m := &agentModel{t: turn, n: turn.tree.byName["b"]}
+	req := &adkmodel.LLMRequest{Tools: map[string]any{"search": nil}}
+	a := m.mint(&model.Response{
+		Content: &genai.Content{Parts: []*genai.Part{{Text: "B"}, model.NewCall("", "search", "{}"), model.NewCall("", "ghost", "{}")}},
+		Usage:   model.Usage{Total: 5},
+	}, "b|root.b#0", "root.b")
+	a.meta.Calls = m.judge(a, req)
+	turn.made = append(turn.made, a)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("enough"))
+	if err := turn.close(ctx, context.Cause(ctx)); err != nil {
+		t.Fatal(err)
+	}
+	events := run.events(w.runner)
+	if len(events) != 2 || events[0].Text != "B" || events[0].Usage.Total != 5 || len(events[0].Calls) != 1 || events[0].MessageID != run.turnID+"/b|root.b#0" {
+		t.Fatalf("events %s", compact(events))
+	}
+	got := transcript(hist.prompt("b", "root.b"))
+	want := "user: go\nmodel: B call search{} call ghost{}\n" +
+		`user: result search{"error":"cancelled: the turn was stopped before this call was over"} result ghost{"error":"there is no tool \"ghost\"; available: \"search\""}` + "\n"
+	if got != want {
+		t.Errorf("prompt:\n%swant:\n%s", got, want)
+	}
+	if err := turn.close(ctx, nil); err != nil || len(run.events(w.runner)) != 2 {
+		t.Errorf("closing again: %v, %d events", err, len(run.events(w.runner)))
+	}
+}
+
+// TestInterrupted closes what a dead process has left: a run whose context has
+// ended reads the log, appends the missing results and returns the cause.
+func TestInterrupted(t *testing.T) {
+	w := newWorld(t, map[string][]step{"root": {use("search", "calc")}})
+	run := newFakeRun(t, llm("root"), "go")
+	run.client = func(c session.ToolCall) session.ToolResult {
+		res := answered(`"late"`)
+		res.State = map[string]any{"k": "v", "temp:t": 1}
+		if c.Name == "calc" {
+			run.limit = len(run.recs) // search is answered, calc is not
+		}
+		return res
+	}
+	if err := w.runner.drive(t.Context(), run); err == nil {
+		t.Fatal("no error")
+	}
+	n := len(run.recs)
+	again := run.restarted(n)
+	w.runner.cache = newCache(0, 0)
+	w.script.bad = map[string]error{"root": errors.New("no key any more")}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	gone := errors.New("interrupted")
+	cancel(gone)
+	if err := w.runner.drive(ctx, again); !errors.Is(err, gone) {
+		t.Fatalf("error %v", err)
+	}
+	events := again.events(w.runner)
+	if len(again.recs) != n+1 || len(events) != 2 {
+		t.Fatalf("%d records, want %d", len(again.recs), n+1)
+	}
+	s, err := decode(again.recs[n].Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	results := []string{compact(s.Content.Parts[0].FunctionResponse.Response), compact(s.Content.Parts[1].FunctionResponse.Response)}
+	slices.Sort(results)
+	one, two := `{"error":"cancelled: the turn was stopped before this call was over"}`, `{"output":"late"}`
+	// The tools run at the same time: either is answered first, or none.
+	if !slices.Contains(results, one) || results[1] != one && results[1] != two {
+		t.Errorf("results %v", results)
+	}
+	if events[1].State["temp:t"] != nil {
+		t.Errorf("state %v", events[1].State)
+	}
+	again.begin("go on")
+	w.script.bad, w.script.steps = nil, map[string][]step{"root": {say("fine")}}
+	if err := w.runner.drive(t.Context(), again); err != nil {
+		t.Fatal(err)
+	}
+	w.checkAll()
+}
