@@ -149,6 +149,14 @@ func (h Harness) checkAnswer(t testing.TB, a Answer, r result) {
 	if r.resp.Model == "" {
 		t.Error("the response names no model")
 	}
+	if r.resp.Content != nil && r.resp.Content.Role != genai.RoleModel {
+		t.Errorf("the response has role %q", r.resp.Content.Role)
+	}
+	for _, d := range r.deltas {
+		if d.Text == "" {
+			t.Error("an empty delta was emitted")
+		}
+	}
 	h.checkCalls(t, r.resp, calls)
 }
 

@@ -82,6 +82,26 @@ func (h Harness) broken(t *testing.T) {
 			wantError(t, h.ask(t, w).err, model.KindUnavailable)
 		})
 	}
+	for name, frame := range map[string]string{
+		"malformed json at once": "data: {oh\n\n",
+		"endless line at once":   "data: " + strings.Repeat("x", 3*model.MaxLine),
+	} {
+		t.Run(name, func(t *testing.T) {
+			left := make(chan struct{})
+			s := serve(t, func(rw http.ResponseWriter, r *http.Request) {
+				defer close(left)
+				good.head(rw)
+				_, _ = io.WriteString(rw, good.Frames[0]+frame)
+				rw.(http.Flusher).Flush()
+				<-r.Context().Done()
+			})
+			done := make(chan result, 1)
+			llm := h.open(t, s.URL)
+			go func() { done <- call(t.Context(), llm, Prompt("hello")) }()
+			wantError(t, await(t, done, "the adapter to give up").err, model.KindUnavailable)
+			await(t, left, "the adapter to hang up")
+		})
+	}
 	t.Run("nobody listens", func(t *testing.T) {
 		s := serve(t, func(http.ResponseWriter, *http.Request) {})
 		url := s.URL
@@ -113,7 +133,7 @@ func (h Harness) truncated(t *testing.T) {
 				}
 			}
 			body := len(strings.Join(w.Frames, ""))
-			step := max(body/150, 1)
+			step := max(body/80, 1)
 			for k := 0; k < body; k += step {
 				r := h.cut(t, w, k, false)
 				if r.err == nil && !reflect.DeepEqual(r.resp, whole.resp) {
@@ -164,13 +184,13 @@ func (h Harness) cancel(t *testing.T) {
 			llm := h.open(t, s.URL)
 			done := make(chan result, 1)
 			go func() { done <- call(ctx, llm, Prompt("hello")) }()
-			<-stalled
+			await(t, stalled, "the request")
 			cancel()
-			r := <-done
+			r := await(t, done, "Generate to return")
 			if !errors.Is(r.err, context.Canceled) {
 				t.Errorf("error %v, want context.Canceled", r.err)
 			}
-			<-aborted
+			await(t, aborted, "the request to be aborted")
 		})
 	}
 	t.Run("deadline", func(t *testing.T) {

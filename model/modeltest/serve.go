@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	"google.golang.org/genai"
@@ -51,8 +52,25 @@ func serve(t testing.TB, handler http.HandlerFunc) *server {
 		s.mu.Unlock()
 		handler(w, r)
 	}))
-	t.Cleanup(s.Close)
+	t.Cleanup(func() {
+		s.CloseClientConnections() // a handler may wait for a client that has failed the test
+		s.Close()
+	})
 	return s
+}
+
+// patience is how long await waits before it takes the adapter for stuck.
+const patience = 20 * time.Second
+
+// await receives from ch, and fails the test when nothing comes.
+func await[T any](t testing.TB, ch <-chan T, what string) (v T) {
+	t.Helper()
+	select {
+	case v = <-ch:
+	case <-time.After(patience):
+		t.Fatalf("waited in vain for %s", what)
+	}
+	return v
 }
 
 // all returns the requests so far.
@@ -98,7 +116,7 @@ func (w Wire) needed() int {
 	return w.Needed
 }
 
-// Result is what a call brought.
+// result is what a call brought.
 type result struct {
 	resp   *model.Response
 	err    error
@@ -116,14 +134,15 @@ func (r result) text(thought bool) string {
 	return b.String()
 }
 
-// open opens the model against the server with the server's key.
+// open opens the model against the server with the server's key. It is not
+// guarded: the adapter itself has to keep the contract.
 func (h Harness) open(t testing.TB, url string) model.LLM {
 	t.Helper()
 	llm, err := h.Open(t, url, serverKey).Open(h.Model, "")
 	if err != nil {
 		t.Fatalf("Open(%q): %v", h.Model, err)
 	}
-	return model.Guard(llm, model.Limits{})
+	return llm
 }
 
 // call makes one call.

@@ -1,0 +1,65 @@
+package gemini
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/apzuk3/agentd/model"
+)
+
+// player is an llm that reads a stream from memory.
+type player struct {
+	llm
+	body string
+}
+
+func (p *player) Generate(ctx context.Context, _ *model.Request, emit func(model.Delta)) (*model.Response, error) {
+	return p.read(ctx, &http.Response{Header: http.Header{}, Body: io.NopCloser(strings.NewReader(p.body))}, emit)
+}
+
+// Whatever a stream holds, reading it ends in an *Error or in a response that
+// passes the guard.
+func FuzzStream(f *testing.F) {
+	f.Add(`{"candidates":[{"content":{"parts":[{"text":"a","thought":true},{"text":"b","thoughtSignature":"eA=="}]},"finishReason":"STOP"}],"usageMetadata":{"totalTokenCount":3}}`)
+	f.Add(`{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","args":{"a":[1]}}},{"executableCode":{}},null]},"finishReason":"MAX_TOKENS"}]}`)
+	f.Add(`{"error":{"code":429,"message":"x","details":[{"retryDelay":"1s"}]}}`)
+	f.Add(`{"promptFeedback":{"blockReason":"OTHER"}}`)
+	f.Add(`{"candidates":[{"index":1,"finishReason":"STOP"},{"finishReason":"SAFETY","finishMessage":"no"}]}`)
+	f.Fuzz(func(t *testing.T, event string) {
+		body := "data: " + strings.ReplaceAll(event, "\n", "\ndata: ") + "\n\n"
+		p := &player{llm: llm{model: "m", secret: "canary-key-0123456789"}, body: body}
+		resp, err := model.Guard(p, model.Limits{Provider: name}).Generate(t.Context(), nil, func(model.Delta) {})
+		if (resp == nil) == (err == nil) {
+			t.Fatalf("response %v and error %v", resp, err)
+		}
+		e, ok := errors.AsType[*model.Error](err)
+		if err != nil && !ok {
+			t.Fatalf("error %T", err)
+		}
+		if ok {
+			if _, panicked := errors.AsType[*model.PanicError](err); panicked {
+				t.Fatalf("panic on %q", event)
+			}
+			if e.RetryAfter < 0 {
+				t.Fatalf("negative retry after: %v", e)
+			}
+		}
+	})
+}
+
+func TestDecodeSignature(t *testing.T) {
+	for in, want := range map[string]string{"": "", "+/8=": "\xfb\xff", "-_8": "\xfb\xff", "YWI=": "ab"} {
+		got, err := decodeSignature(in)
+		if err != nil || !bytes.Equal(got, []byte(want)) {
+			t.Errorf("decodeSignature(%q) = %q, %v", in, got, err)
+		}
+	}
+	if _, err := decodeSignature("no base64!"); err == nil {
+		t.Error("nonsense was decoded")
+	}
+}
