@@ -82,26 +82,17 @@ func (h Harness) broken(t *testing.T) {
 			wantError(t, h.ask(t, w).err, model.KindUnavailable)
 		})
 	}
-	for name, frame := range map[string]string{
-		"malformed json at once": "data: {oh\n\n",
-		"endless line at once":   "data: " + strings.Repeat("x", 3*model.MaxLine),
-	} {
-		t.Run(name, func(t *testing.T) {
-			left := make(chan struct{})
-			s := serve(t, func(rw http.ResponseWriter, r *http.Request) {
-				defer close(left)
-				good.head(rw)
-				_, _ = io.WriteString(rw, good.Frames[0]+frame)
-				rw.(http.Flusher).Flush()
-				<-r.Context().Done()
-			})
-			done := make(chan result, 1)
-			llm := h.open(t, s.URL)
-			go func() { done <- call(t.Context(), llm, Prompt("hello")) }()
-			wantError(t, await(t, done, "the adapter to give up").err, model.KindUnavailable)
-			await(t, left, "the adapter to hang up")
+	t.Run("malformed json at once", func(t *testing.T) {
+		h.givesUp(t, good, func(w io.Writer) { _, _ = io.WriteString(w, "data: {oh\n\n") })
+	})
+	t.Run("endless line at once", func(t *testing.T) {
+		h.givesUp(t, good, func(w io.Writer) {
+			_, err := io.WriteString(w, "data: ")
+			for n := 0; err == nil && n < maxEndless; n += model.MaxLine {
+				_, err = io.WriteString(w, strings.Repeat("x", model.MaxLine))
+			}
 		})
-	}
+	})
 	t.Run("nobody listens", func(t *testing.T) {
 		s := serve(t, func(http.ResponseWriter, *http.Request) {})
 		url := s.URL
@@ -110,6 +101,29 @@ func (h Harness) broken(t *testing.T) {
 		wantError(t, r.err, model.KindUnavailable)
 		checkSecrets(t, r.err)
 	})
+}
+
+// maxEndless is how much of a line is sent before the adapter is taken for one
+// without a bound.
+const maxEndless = 64 << 20
+
+// givesUp checks that an adapter refuses what rest writes and hangs up, without
+// waiting for the end of a stream that has none.
+func (h Harness) givesUp(t *testing.T, good Wire, rest func(io.Writer)) {
+	left := make(chan struct{})
+	s := serve(t, func(rw http.ResponseWriter, r *http.Request) {
+		defer close(left)
+		good.head(rw)
+		_, _ = io.WriteString(rw, good.Frames[0])
+		rest(rw)
+		rw.(http.Flusher).Flush()
+		<-r.Context().Done()
+	})
+	done := make(chan result, 1)
+	llm := h.open(t, s.URL)
+	go func() { done <- call(t.Context(), llm, Prompt("hello")) }()
+	wantError(t, await(t, done, "the adapter to give up").err, model.KindUnavailable)
+	await(t, left, "the adapter to hang up")
 }
 
 // truncated cuts answers short: after each frame the answer is an error, also
