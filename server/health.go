@@ -24,14 +24,21 @@ const (
 	readyTimeout = 3 * time.Second
 )
 
-// short bounds the time and the bytes of everything but Run.
-func short(next http.Handler) http.Handler {
+// short bounds the time and the bytes of everything but Run, and contains its
+// panics.
+func (s *Server) short(next http.Handler) http.Handler {
 	bounded := http.MaxBytesHandler(next, skipFactor*smallMessageBytes)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rc := http.NewResponseController(w)
 		deadline := time.Now().Add(shortTimeout)
 		_ = rc.SetReadDeadline(deadline) // not supported: the server's own limits hold
 		_ = rc.SetWriteDeadline(deadline)
+		defer func() {
+			if p := recover(); p != nil {
+				s.panicked(r.URL.Path, p)
+				panic(http.ErrAbortHandler) // cuts the exchange off, unlogged
+			}
+		}()
 		bounded.ServeHTTP(w, r)
 	})
 }

@@ -151,19 +151,21 @@ func TestRefusedStreams(t *testing.T) {
 		code agentdv1.ErrorCode
 		text []string
 	}{
-		"heartbeat first":    {heartbeat(), codeInvalid, []string{"ExecuteRequest", "HeartbeatRequest"}},
-		"answer first":       {answer("a", "x"), codeInvalid, []string{"ToolCallResponse"}},
-		"end first":          {end("x"), codeInvalid, []string{"EndRequest"}},
-		"cancel first":       {cancelTurn(), codeInvalid, []string{"CancelRequest"}},
-		"empty message":      {&agentdv1.RunRequest{}, codeInvalid, []string{"request"}},
-		"bad tool name":      {change(func(e *agentdv1.RunRequest_ExecuteRequest) { e.Tools[0].Name = "no spaces" }), codeTree, []string{"execute.tools[0].name", `"no spaces"`}},
-		"no description":     {change(func(e *agentdv1.RunRequest_ExecuteRequest) { e.Tools[0].Description = "" }), codeTree, []string{"execute.tools[0].description"}},
-		"long session id":    {change(func(e *agentdv1.RunRequest_ExecuteRequest) { e.SessionId = &long }), codeInvalid, []string{"execute.session_id", "200 bytes"}},
-		"unknown session":    {change(func(e *agentdv1.RunRequest_ExecuteRequest) { e.SessionId = &id }), agentdv1.ErrorCode_ERROR_CODE_SESSION_NOT_FOUND, []string{"nobody"}},
-		"no agent":           {change(func(e *agentdv1.RunRequest_ExecuteRequest) { e.Agent = nil }), codeInvalid, []string{"agent"}},
-		"no prompt":          {change(func(e *agentdv1.RunRequest_ExecuteRequest) { e.UserPrompt = " " }), codeInvalid, []string{"prompt"}},
-		"refused by engine":  {change(func(e *agentdv1.RunRequest_ExecuteRequest) { e.Agent.Name = "bad" }), codeTree, []string{"bad", "\uFFFD"}},
-		"mcp without a name": {change(func(e *agentdv1.RunRequest_ExecuteRequest) { e.Agent.GetLlm().McpAttachments = []*agentdv1.McpAttachment{{}} }), codeTree, []string{"execute.agent.llm.mcp_attachments[0].mcp_name"}},
+		"heartbeat first":   {heartbeat(), codeInvalid, []string{"ExecuteRequest", "HeartbeatRequest"}},
+		"answer first":      {answer("a", "x"), codeInvalid, []string{"ToolCallResponse"}},
+		"end first":         {end("x"), codeInvalid, []string{"EndRequest"}},
+		"cancel first":      {cancelTurn(), codeInvalid, []string{"CancelRequest"}},
+		"empty message":     {&agentdv1.RunRequest{}, codeInvalid, []string{"request"}},
+		"bad tool name":     {change(func(e *agentdv1.RunRequest_ExecuteRequest) { e.Tools[0].Name = "no spaces" }), codeTree, []string{"execute.tools[0].name", `"no spaces"`}},
+		"no description":    {change(func(e *agentdv1.RunRequest_ExecuteRequest) { e.Tools[0].Description = "" }), codeTree, []string{"execute.tools[0].description"}},
+		"long session id":   {change(func(e *agentdv1.RunRequest_ExecuteRequest) { e.SessionId = &long }), codeInvalid, []string{"execute.session_id", "200 bytes"}},
+		"unknown session":   {change(func(e *agentdv1.RunRequest_ExecuteRequest) { e.SessionId = &id }), agentdv1.ErrorCode_ERROR_CODE_SESSION_NOT_FOUND, []string{"nobody"}},
+		"no agent":          {change(func(e *agentdv1.RunRequest_ExecuteRequest) { e.Agent = nil }), codeInvalid, []string{"agent"}},
+		"no prompt":         {change(func(e *agentdv1.RunRequest_ExecuteRequest) { e.UserPrompt = " " }), codeInvalid, []string{"prompt"}},
+		"refused by engine": {change(func(e *agentdv1.RunRequest_ExecuteRequest) { e.Agent.Name = "bad" }), codeTree, []string{"bad", "\uFFFD"}},
+		"mcp without a name": {change(func(e *agentdv1.RunRequest_ExecuteRequest) {
+			e.Agent.GetLlm().McpAttachments = []*agentdv1.McpAttachment{{}}
+		}), codeTree, []string{"execute.agent.llm.mcp_attachments[0].mcp_name"}},
 		"infinite state": {change(func(e *agentdv1.RunRequest_ExecuteRequest) {
 			e.InitialState = &structpb.Struct{Fields: map[string]*structpb.Value{"k": structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{structpb.NewNumberValue(inf)}})}}
 		}), codeInvalid, []string{`initial_state["k"][0]`}},

@@ -123,12 +123,25 @@ func (st *stream) sendPieces(msg *agentdv1.RunResponse) {
 		st.code = r.Error.GetCode()
 		r.Error.Message = wireText(r.Error.GetMessage())
 	case *agentdv1.RunResponse_End:
+		st.flushReplies() // nothing may follow
 		st.end = r.End
 		if r.End.Reason != nil {
 			r.End.Reason = new(wireText(r.End.GetReason()))
 		}
 	}
 	st.send(msg)
+}
+
+// flushReplies sends the replies that wait.
+func (st *stream) flushReplies() {
+	for {
+		select {
+		case msg := <-st.replies:
+			st.send(msg)
+		default:
+			return
+		}
+	}
 }
 
 // send sends one message. A client that does not read it in time is gone.

@@ -56,16 +56,16 @@ func (s *Server) routes() http.Handler {
 
 	opts = handlerOptions(smallMessageBytes)
 	path, health := grpchealth.NewHandler(healthChecker{s}, opts...)
-	mux.Handle(path, short(health))
+	mux.Handle(path, s.short(health))
 	if !s.cfg.NoReflection {
 		reflector := grpcreflect.NewStaticReflector(agentdv1connect.AgentdName, grpchealth.HealthV1ServiceName)
 		path, reflection := grpcreflect.NewHandlerV1(reflector, opts...)
-		mux.Handle(path, short(reflection))
+		mux.Handle(path, s.short(reflection))
 		path, reflection = grpcreflect.NewHandlerV1Alpha(reflector, opts...)
-		mux.Handle(path, short(reflection))
+		mux.Handle(path, s.short(reflection))
 	}
-	mux.Handle("GET /healthz", short(http.HandlerFunc(s.healthz)))
-	mux.Handle("GET /readyz", short(http.HandlerFunc(s.readyz)))
+	mux.Handle("GET /healthz", s.short(http.HandlerFunc(s.healthz)))
+	mux.Handle("GET /readyz", s.short(http.HandlerFunc(s.readyz)))
 	return mux
 }
 

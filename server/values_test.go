@@ -7,9 +7,10 @@ import (
 )
 
 const (
-	codeInvalid = agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST
-	codeTree    = agentdv1.ErrorCode_ERROR_CODE_INVALID_AGENT_TREE
-	codeLimit   = agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED
+	codeInvalid     = agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST
+	codeTree        = agentdv1.ErrorCode_ERROR_CODE_INVALID_AGENT_TREE
+	codeLimit       = agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED
+	codeUnavailable = agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE
 )
 
 var inf = math.Inf(1)

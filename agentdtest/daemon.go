@@ -1,0 +1,201 @@
+// Package agentdtest starts real agentd daemons for tests.
+//
+// A daemon of this package is the one that the command runs, with its data in
+// memory and, unless asked otherwise, its connections too: real HTTP/2 over
+// pipes, which also works inside a testing/synctest bubble, where an hour of
+// waiting takes no time. Models are scripts, see WithScript, or any
+// model.Provider; none of them needs a key or a network.
+//
+//	d := agentdtest.Start(t, agentdtest.WithScript("hello", `answers: [{text: "Hello!"}]`))
+//	clnt := d.Client()
+//	for event, err := range clnt.Run(t.Context(), agent, "Hi") { … }
+//
+// The package imports the daemon, the client and the model seam.
+package agentdtest
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/apzuk3/agentd/client"
+	"github.com/apzuk3/agentd/internal/daemon"
+	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/session"
+)
+
+// Daemon is a running daemon. Its methods may be called from any goroutine.
+type Daemon struct {
+	// URL is what clients dial, with the transport of HTTPClient.
+	URL string
+
+	d         *daemon.Daemon
+	transport *http.Transport
+	grace     time.Duration
+}
+
+// Option changes how a daemon is started.
+type Option func(*config)
+
+type config struct {
+	daemon   daemon.Config
+	loopback bool
+	grace    time.Duration
+}
+
+// WithScript makes the model "scripted/<name>" play a script, YAML or JSON as
+// package model/scripted describes it.
+func WithScript(name, script string) Option {
+	return func(c *config) {
+		if c.daemon.Scripts == nil {
+			c.daemon.Scripts = map[string]string{}
+		}
+		c.daemon.Scripts[name] = script
+	}
+}
+
+// WithProvider adds a model provider, or replaces the built-in one of its name.
+func WithProvider(p model.Provider) Option {
+	return func(c *config) { c.daemon.ExtraProviders = append(c.daemon.ExtraProviders, p) }
+}
+
+// WithGemini, WithAnthropic and WithOpenAI give the daemon a key of its own and
+// move the provider to another address, such as that of a fake.
+func WithGemini(key, baseURL string) Option {
+	return func(c *config) {
+		c.daemon.Providers.GeminiAPIKey, c.daemon.Providers.GeminiBaseURL = session.Secret(key), baseURL
+	}
+}
+
+// WithAnthropic does for Anthropic what WithGemini does for Gemini.
+func WithAnthropic(key, baseURL string) Option {
+	return func(c *config) {
+		c.daemon.Providers.AnthropicAPIKey, c.daemon.Providers.AnthropicBaseURL = session.Secret(key), baseURL
+	}
+}
+
+// WithOpenAI does for OpenAI what WithGemini does for Gemini.
+func WithOpenAI(key, baseURL string) Option {
+	return func(c *config) {
+		c.daemon.Providers.OpenAIAPIKey, c.daemon.Providers.OpenAIBaseURL = session.Secret(key), baseURL
+	}
+}
+
+// WithDataDir keeps the data in a folder, so that a later daemon finds it. Such
+// a daemon does not work inside a synctest bubble.
+func WithDataDir(dir string) Option {
+	return func(c *config) { c.daemon.DataDir = dir }
+}
+
+// WithLoopback listens on a free port of 127.0.0.1 in place of pipes, so that
+// other processes can connect.
+func WithLoopback() Option { return func(c *config) { c.loopback = true } }
+
+// WithAddr listens on an address, such as that of a daemon that was stopped.
+func WithAddr(addr string) Option {
+	return func(c *config) { c.loopback, c.daemon.Addr = true, addr }
+}
+
+// WithTLS serves TLS too, with the certificate and key of two PEM files.
+func WithTLS(certFile, keyFile string) Option {
+	return func(c *config) { c.daemon.TLSCertFile, c.daemon.TLSKeyFile = certFile, keyFile }
+}
+
+// WithLogger hands the daemon a logger. Start's default writes to the test's
+// log.
+func WithLogger(l *slog.Logger) Option { return func(c *config) { c.daemon.Logger = l } }
+
+// WithTurnLimits bounds turns, their tool calls and sizes.
+func WithTurnLimits(l session.Limits) Option { return func(c *config) { c.daemon.Turns = l } }
+
+// WithMaxMessageBytes bounds a request message.
+func WithMaxMessageBytes(n int) Option { return func(c *config) { c.daemon.MaxMessageBytes = n } }
+
+// WithTimeouts sets how long a stream may be silent, and how long a message may
+// wait for a client that does not read; 0 means the daemon's default.
+func WithTimeouts(idle, write time.Duration) Option {
+	return func(c *config) { c.daemon.IdleTimeout, c.daemon.WriteTimeout = idle, write }
+}
+
+// WithGrace is how long Close waits for running turns before it stops them.
+// Default none.
+func WithGrace(d time.Duration) Option { return func(c *config) { c.grace = d } }
+
+// Start starts a daemon that ends with the test. The test fails if the daemon
+// does not start, or does not end cleanly.
+func Start(t testing.TB, opts ...Option) *Daemon {
+	t.Helper()
+	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
+	d, err := New(append([]Option{WithLogger(log)}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Errorf("agentdtest: %v", err)
+		}
+	})
+	return d
+}
+
+// New starts a daemon for a program that is no test. The caller ends it with
+// Close.
+func New(opts ...Option) (*Daemon, error) {
+	var c config
+	for _, opt := range opts {
+		opt(&c)
+	}
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	protocols.SetHTTP2(true)
+	out := &Daemon{transport: &http.Transport{Protocols: protocols}, grace: c.grace}
+	if c.loopback {
+		if c.daemon.Addr == "" {
+			c.daemon.Addr = "127.0.0.1:0"
+		}
+	} else {
+		l := NewListener()
+		c.daemon.Listener = l
+		out.transport = l.Transport()
+		out.URL = l.URL()
+	}
+	d, err := daemon.New(c.daemon)
+	if err != nil {
+		return nil, err
+	}
+	out.d = d
+	if err := d.Start(context.Background()); err != nil {
+		return nil, errors.Join(err, d.Shutdown(context.Background()))
+	}
+	if c.loopback {
+		out.URL = d.URL()
+	}
+	return out, nil
+}
+
+// HTTPClient returns a client that reaches the daemon over HTTP/2.
+func (d *Daemon) HTTPClient() *http.Client { return &http.Client{Transport: d.transport} }
+
+// Client returns a client of the daemon.
+func (d *Daemon) Client(opts ...client.Option) *client.Client {
+	return client.New(d.URL, append([]client.Option{client.WithHTTPClient(d.HTTPClient())}, opts...)...)
+}
+
+// Shutdown ends the daemon: running turns are waited for until ctx ends. It may
+// be called again.
+func (d *Daemon) Shutdown(ctx context.Context) error {
+	err := d.d.Shutdown(ctx)
+	d.transport.CloseIdleConnections()
+	return err
+}
+
+// Close ends the daemon. Turns that run are stopped, after the grace of
+// WithGrace. It may be called again.
+func (d *Daemon) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), d.grace)
+	defer cancel()
+	return d.Shutdown(ctx)
+}

@@ -1,0 +1,154 @@
+package daemon
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/apzuk3/agentd/adkbridge"
+	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/session"
+)
+
+// Memory as Config.DataDir keeps everything in memory.
+const Memory = ":memory:"
+
+// Config is everything a daemon can be told. The zero value serves on port 8080
+// with everything in memory and only the models that need no key.
+type Config struct {
+	// Addr is where to listen, as host:port; no host means all addresses.
+	// Default ":8080".
+	Addr string
+	// Listener is used in place of Addr. The daemon closes it.
+	Listener net.Listener
+	// TLSCertFile and TLSKeyFile are PEM files. With both, TLS is served on the
+	// same port, besides cleartext; with one alone the daemon does not start.
+	TLSCertFile, TLSKeyFile string
+
+	// DataDir is the folder of the database; it is made if there is none.
+	// Default Memory.
+	DataDir string
+
+	// Providers holds the server's own keys and the addresses of the providers.
+	Providers Providers
+	// ScriptsDir holds scripts for the models "scripted/…". Default none.
+	ScriptsDir string
+	// Scripts are scripts by name, as YAML or JSON; they win over files.
+	Scripts map[string]string
+	// ExtraProviders are served besides the built-in ones, or in place of those
+	// of the same name.
+	ExtraProviders []model.Provider
+
+	// Logger receives what is worth knowing, and no keys, prompts or payloads.
+	// Default: none.
+	Logger *slog.Logger
+	// Version is what the daemon calls itself in its log. Default "dev".
+	Version string
+	// NoReflection leaves out the gRPC reflection service.
+	NoReflection bool
+
+	// MaxConns is how many connections may be open at once; more wait to be
+	// accepted. Default 4096.
+	MaxConns int
+	// MaxStreamsPerConn is how many streams one connection may have open.
+	// Default 100.
+	MaxStreamsPerConn int
+	// MaxStreams is how many Run streams may be open at once. Default 4096.
+	MaxStreams int
+	// MaxMessageBytes is the size of the largest request message. Default 4 MiB.
+	MaxMessageBytes int
+	// MessagesPerSecond is how fast one stream's messages are taken. Default 200.
+	MessagesPerSecond int
+
+	// FirstMessageTimeout bounds the wait for a stream's first message. Default
+	// 10 s.
+	FirstMessageTimeout time.Duration
+	// IdleTimeout stops a turn when no message went either way for so long.
+	// Default 10 min.
+	IdleTimeout time.Duration
+	// StreamTimeout stops a turn whose stream is open for so long. Default 24 h.
+	StreamTimeout time.Duration
+	// WriteTimeout is how long one message may wait for the client to read.
+	// Default 10 s.
+	WriteTimeout time.Duration
+	// LingerTimeout is how long the end of a stream waits for the client to close
+	// its side. Default 2 s.
+	LingerTimeout time.Duration
+	// ModelTimeout bounds one model call, ModelIdleTimeout the silence within it.
+	// Defaults 10 min and 5 min.
+	ModelTimeout, ModelIdleTimeout time.Duration
+
+	// Turns bounds what runs: turns at once, their time, the time of a tool call,
+	// sizes.
+	Turns session.Limits
+	// Trees bounds what an agent tree may be and what a turn of it may do.
+	Trees adkbridge.Limits
+}
+
+// Providers are the model providers as the environment describes them.
+type Providers struct {
+	// GeminiAPIKey, AnthropicAPIKey and OpenAIAPIKey are the server's own keys;
+	// without one, callers have to bring theirs.
+	GeminiAPIKey, AnthropicAPIKey, OpenAIAPIKey session.Secret
+	// GeminiBaseURL, AnthropicBaseURL and OpenAIBaseURL replace the addresses of
+	// the providers; the last may be any server that speaks OpenAI's API.
+	GeminiBaseURL, AnthropicBaseURL, OpenAIBaseURL string
+	// Vertex serves Gemini models over Vertex AI, in VertexProject and
+	// VertexLocation.
+	Vertex                        bool
+	VertexProject, VertexLocation string
+}
+
+// WithDefaults returns the config with its zero values replaced. The limits of
+// other packages keep theirs: those packages know their defaults.
+func (c Config) WithDefaults() Config {
+	c.Addr = cmp.Or(c.Addr, ":8080")
+	c.DataDir = cmp.Or(c.DataDir, Memory)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	c.Version = cmp.Or(c.Version, "dev")
+	c.MaxConns = cmp.Or(c.MaxConns, 4096)
+	c.MaxStreamsPerConn = cmp.Or(c.MaxStreamsPerConn, 100)
+	return c
+}
+
+// Validate names what is wrong with the config, all of it at once. What only
+// the parts can judge is judged by New.
+func (c Config) Validate() error {
+	var errs []error
+	if (c.TLSCertFile == "") != (c.TLSKeyFile == "") {
+		errs = append(errs, errors.New("daemon: TLS needs both a certificate and a key, only one is set"))
+	}
+	if c.Listener == nil && c.Addr != "" {
+		if _, _, err := net.SplitHostPort(c.Addr); err != nil {
+			errs = append(errs, fmt.Errorf("daemon: address %q: want host:port, such as :8080 or 127.0.0.1:8080: %w", c.Addr, err))
+		}
+	}
+	for _, n := range []struct {
+		name  string
+		value int
+	}{
+		{"MaxConns", c.MaxConns},
+		{"MaxStreamsPerConn", c.MaxStreamsPerConn},
+	} {
+		if n.value < 0 {
+			errs = append(errs, fmt.Errorf("daemon: %s is %d, must be at least 1", n.name, n.value))
+		}
+	}
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"ModelTimeout", c.ModelTimeout},
+		{"ModelIdleTimeout", c.ModelIdleTimeout},
+	} {
+		if d.value < 0 {
+			errs = append(errs, fmt.Errorf("daemon: %s is %s, must be above 0", d.name, d.value))
+		}
+	}
+	return errors.Join(errs...)
+}

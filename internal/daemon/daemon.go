@@ -1,0 +1,279 @@
+package daemon
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/apzuk3/agentd/adkbridge"
+	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/server"
+	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/sqlitestore"
+)
+
+const (
+	// openTimeout bounds opening the store, migrations included.
+	openTimeout = time.Minute
+	// streamsGrace is how long streams may take to tell their clients the end
+	// after their turns are over.
+	streamsGrace = 5 * time.Second
+	// databaseFile is the database within Config.DataDir.
+	databaseFile = "agentd.db"
+)
+
+// Daemon is a running agentd. Its methods may be called from any goroutine.
+type Daemon struct {
+	cfg     Config
+	log     *slog.Logger
+	store   session.Store
+	manager *session.Manager
+	server  *server.Server
+	http    *http.Server
+	tls     *tls.Config // nil without a certificate
+
+	mu       sync.Mutex   // protects the fields below
+	listener net.Listener // nil before Start
+	started  bool
+	stopped  bool
+	served   sync.WaitGroup // the goroutines that serve
+	failed   chan error     // holds why serving ended by itself
+	once     sync.Once      // closes the store
+	closeErr error
+}
+
+// New opens the store and puts the parts together. It listens to nothing yet.
+// The caller ends it with Shutdown, also when it is never started.
+func New(cfg Config) (_ *Daemon, err error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.WithDefaults()
+	d := &Daemon{cfg: cfg, log: cfg.Logger, failed: make(chan error, 2)}
+	if cfg.TLSCertFile != "" {
+		cert, err := tls.LoadX509KeyPair(cfg.TLSCertFile, cfg.TLSKeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("daemon: TLS certificate: %w", err)
+		}
+		d.tls = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	}
+	models, err := newRegistry(&cfg)
+	if err != nil {
+		return nil, err
+	}
+	if d.store, err = openStore(cfg.DataDir); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.closeStore())
+		}
+	}()
+	runner := adkbridge.New(adkbridge.Config{
+		Models: adkbridge.FromRegistry(models, model.Limits{Total: cfg.ModelTimeout, Idle: cfg.ModelIdleTimeout}),
+		Limits: cfg.Trees,
+		Logger: cfg.Logger,
+	})
+	if d.manager, err = session.NewManager(session.Config{Store: d.store, Runner: runner, Logger: cfg.Logger, Limits: cfg.Turns}); err != nil {
+		return nil, err
+	}
+	d.server, err = server.New(server.Config{
+		Sessions:            d.manager,
+		Ready:               d.store.Ping,
+		Logger:              cfg.Logger,
+		NoReflection:        cfg.NoReflection,
+		MaxStreams:          cfg.MaxStreams,
+		MaxMessageBytes:     cfg.MaxMessageBytes,
+		MessagesPerSecond:   cfg.MessagesPerSecond,
+		FirstMessageTimeout: cfg.FirstMessageTimeout,
+		IdleTimeout:         cfg.IdleTimeout,
+		StreamTimeout:       cfg.StreamTimeout,
+		WriteTimeout:        cfg.WriteTimeout,
+		LingerTimeout:       cfg.LingerTimeout,
+	})
+	if err != nil {
+		return nil, err
+	}
+	d.http = newHTTPServer(&cfg, d.server.Handler())
+	logModels(d.log, models)
+	return d, nil
+}
+
+func openStore(dir string) (session.Store, error) {
+	path := sqlitestore.Memory
+	if dir != Memory {
+		path = filepath.Join(dir, databaseFile)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+	defer cancel()
+	return sqlitestore.Open(ctx, path)
+}
+
+func newHTTPServer(cfg *Config, h http.Handler) *http.Server {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true)
+	return &http.Server{
+		Handler:   h,
+		Protocols: protocols,
+		// No ReadTimeout and WriteTimeout: they would end streams. The handlers
+		// bound each read and write themselves.
+		ReadHeaderTimeout: 5 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: cfg.MaxStreamsPerConn,
+			// A peer that vanished without a word is noticed by pings alone.
+			SendPingTimeout:  15 * time.Second,
+			PingTimeout:      15 * time.Second,
+			WriteByteTimeout: 30 * time.Second,
+		},
+	}
+}
+
+// Start listens and serves in the background. ctx bounds the listening only.
+func (d *Daemon) Start(ctx context.Context) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.stopped:
+		return errors.New("daemon: start after shutdown")
+	case d.started:
+		return errors.New("daemon: started twice")
+	}
+	l := d.cfg.Listener
+	if l == nil {
+		var lc net.ListenConfig
+		var err error
+		if l, err = lc.Listen(ctx, "tcp", d.cfg.Addr); err != nil {
+			return fmt.Errorf("daemon: listen on %q: %w", d.cfg.Addr, err)
+		}
+	}
+	d.started = true
+	d.listener = l
+	l = limit(l, d.cfg.MaxConns)
+	if d.tls == nil {
+		d.serve(l)
+	} else {
+		s := splitTLS(l, d.tls)
+		d.serve(s.plain)
+		d.serve(s.tls)
+	}
+	d.log.Info("serving", slog.String("addr", d.listener.Addr().String()), slog.Bool("tls", d.tls != nil),
+		slog.String("data", d.cfg.DataDir), slog.String("version", d.cfg.Version))
+	if exposed(d.listener.Addr()) {
+		d.log.Warn("the port is open to the network without authentication: whoever reaches it can run agents at your cost; " +
+			"listen on 127.0.0.1 or put it behind something that authenticates")
+	}
+	return nil
+}
+
+func (d *Daemon) serve(l net.Listener) {
+	d.served.Go(func() {
+		if err := d.http.Serve(l); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+			d.failed <- fmt.Errorf("daemon: serve: %w", err)
+		}
+	})
+}
+
+// exposed tells whether others than this machine can reach an address.
+func exposed(a net.Addr) bool {
+	tcp, ok := a.(*net.TCPAddr)
+	return ok && !tcp.IP.IsLoopback()
+}
+
+// Failed receives an error when serving has ended by itself. The daemon is then
+// of no use and has to be shut down.
+func (d *Daemon) Failed() <-chan error { return d.failed }
+
+// Addr returns where the daemon listens; nil before Start.
+func (d *Daemon) Addr() net.Addr {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.listener == nil {
+		return nil
+	}
+	return d.listener.Addr()
+}
+
+// URL returns what a client on this machine dials, without TLS; "" before Start.
+func (d *Daemon) URL() string {
+	a := d.Addr()
+	if a == nil {
+		return ""
+	}
+	host, port, err := net.SplitHostPort(a.String())
+	if err != nil {
+		return "http://" + a.String()
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() || host == "" {
+		host = "127.0.0.1"
+	}
+	return "http://" + net.JoinHostPort(host, port)
+}
+
+// Shutdown ends the daemon: softly until ctx ends, then hard. It may be called
+// again, and from several goroutines; a hard call makes a soft one under way
+// hard. It returns when nothing of the daemon runs any more, or names what
+// still does.
+func (d *Daemon) Shutdown(ctx context.Context) error {
+	d.mu.Lock()
+	d.stopped = true
+	started := d.started
+	d.mu.Unlock()
+	d.server.Drain()
+	var errs []error
+	if started {
+		// Connections stay: their streams go on, and are told that no new turn
+		// starts. So that nobody connects any more, the listener closes now.
+		_ = d.listener.Close()
+	} else if d.cfg.Listener != nil {
+		_ = d.cfg.Listener.Close()
+	}
+	errs = append(errs, d.manager.Shutdown(ctx))
+	d.awaitStreams()
+	if err := d.http.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		errs = append(errs, fmt.Errorf("daemon: close connections: %w", err))
+	}
+	if !d.awaitStreams() { // without a connection a stream has no reason to stay
+		errs = append(errs, fmt.Errorf("daemon: %d streams did not end within %v", d.server.Streams(), 2*streamsGrace))
+	}
+	d.served.Wait()
+	errs = append(errs, d.closeStore())
+	err := errors.Join(errs...)
+	if err == nil {
+		d.log.Info("stopped")
+	}
+	return err
+}
+
+// awaitStreams waits, bounded, until no stream is left, and reports whether that
+// is so.
+func (d *Daemon) awaitStreams() bool {
+	grace := time.NewTimer(streamsGrace)
+	defer grace.Stop()
+	select {
+	case <-d.server.Drained():
+		return true
+	case <-grace.C:
+		return false
+	}
+}
+
+func (d *Daemon) closeStore() error {
+	d.once.Do(func() {
+		if err := d.store.Close(); err != nil {
+			d.closeErr = fmt.Errorf("daemon: close the store: %w", err)
+		}
+	})
+	return d.closeErr
+}

@@ -1,0 +1,20 @@
+// Package daemon puts agentd together: the one place where store, models,
+// engine, sessions and handlers meet, and where a listener is opened. The
+// command, the test kit and the examples all start what New returns.
+//
+// # One port
+//
+// HTTP/1.1, cleartext HTTP/2 and, with a certificate, TLS are served on one
+// port: the first byte of a connection tells TLS from the rest.
+//
+// # Start and stop
+//
+// New opens the store and checks the whole configuration, Start listens,
+// Shutdown ends it all: no new connections and turns, then the running turns are
+// waited for until the context ends, then they are stopped, and their streams
+// tell the clients so; then connections close; the store is closed last, when
+// nobody is left to write.
+//
+// The package may import everything below cmd/agentd. It decides nothing about
+// the protocol, sessions or agents.
+package daemon

@@ -1,0 +1,73 @@
+package daemon
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/anthropic"
+	"github.com/apzuk3/agentd/model/echo"
+	"github.com/apzuk3/agentd/model/gemini"
+	"github.com/apzuk3/agentd/model/openai"
+	"github.com/apzuk3/agentd/model/scripted"
+)
+
+// newRegistry returns the models that the config describes.
+func newRegistry(cfg *Config) (*model.Registry, error) {
+	scripts := make(map[string]*scripted.Script, len(cfg.Scripts))
+	for name, text := range cfg.Scripts {
+		s, err := scripted.Parse([]byte(text))
+		if err != nil {
+			return nil, fmt.Errorf("daemon: script %q: %w", name, err)
+		}
+		scripts[name] = s
+	}
+	script, err := scripted.New(scripted.Config{Dir: cfg.ScriptsDir, Scripts: scripts})
+	if err != nil {
+		return nil, fmt.Errorf("daemon: scripts: %w", err)
+	}
+	p := cfg.Providers
+	oai := openai.Config{APIKey: string(p.OpenAIAPIKey), BaseURL: p.OpenAIBaseURL}
+	chat, responses := oai, oai
+	chat.Name, chat.API = "openai-chat", openai.Chat
+	responses.Name, responses.API = "openai-responses", openai.Responses
+	providers := []model.Provider{
+		gemini.New(gemini.Config{
+			APIKey: string(p.GeminiAPIKey), BaseURL: p.GeminiBaseURL,
+			Vertex: p.Vertex, Project: p.VertexProject, Location: p.VertexLocation,
+		}),
+		anthropic.New(anthropic.Config{APIKey: string(p.AnthropicAPIKey), BaseURL: p.AnthropicBaseURL}),
+		openai.New(oai),
+		openai.New(chat),
+		openai.New(responses),
+		script,
+		echo.New(echo.Config{}),
+	}
+	providers = slices.DeleteFunc(providers, func(p model.Provider) bool {
+		return slices.ContainsFunc(cfg.ExtraProviders, func(e model.Provider) bool { return e.Name() == p.Name() })
+	})
+	return model.NewRegistry(append(providers, cfg.ExtraProviders...)...)
+}
+
+// logModels says which providers the server has a key for, and what to do when
+// it has none.
+func logModels(log *slog.Logger, reg *model.Registry) {
+	var with, without []string
+	for _, st := range reg.Providers() {
+		switch {
+		case !st.NeedsKey:
+		case st.HasKey:
+			with = append(with, st.Provider)
+		default:
+			without = append(without, st.Provider)
+		}
+	}
+	if len(with) > 0 {
+		log.Info("models", slog.Any("server_keys", with), slog.Any("callers_keys_only", without))
+		return
+	}
+	log.Warn("no provider key: only the models echo and scripted/… (try scripted/demo) work without one. " +
+		"Set GEMINI_API_KEY, ANTHROPIC_API_KEY or OPENAI_API_KEY, or have callers send " +
+		"X-Agentd-Gemini-Api-Key, X-Agentd-Anthropic-Api-Key or X-Agentd-Openai-Api-Key")
+}
