@@ -413,7 +413,7 @@ func compact(v any) string {
 // checkValid fails the test unless every provider would take the contents: each
 // call has exactly one result, in the content that follows, ids are unique, no
 // message is empty, and the last one is the user's.
-func checkValid(t testing.TB, contents []*genai.Content) {
+func checkValid(t failer, contents []*genai.Content) {
 	t.Helper()
 	ids := map[string]bool{}
 	bad := func(format string, args ...any) {
@@ -480,4 +480,10 @@ func (w *world) checkAll() {
 	for _, r := range w.script.requests {
 		checkValid(w.t, r.contents)
 	}
+}
+
+// failer is a test of package testing or of rapid.
+type failer interface {
+	Helper()
+	Fatalf(format string, args ...any)
 }

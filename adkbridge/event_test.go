@@ -1,0 +1,145 @@
+package adkbridge
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	adkmodel "google.golang.org/adk/v2/model"
+	adksession "google.golang.org/adk/v2/session"
+	"google.golang.org/genai"
+
+	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/session"
+)
+
+// sample is an event that holds all there is.
+func sample() (*adksession.Event, *meta) {
+	ours := model.NewCall("theirs", "search", `{"big": 12345678901234567890, "f": 1.0}`)
+	ours.FunctionCall.ID = "call_1"
+	ours.ThoughtSignature = []byte{0, 255}
+	refused := model.NewCall("", "ghost", `nonsense`)
+	refused.FunctionCall.ID = "call_2"
+	ev := &adksession.Event{
+		ID: "id", InvocationID: "e-1", Author: "a", Branch: "p.a",
+		Timestamp: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.FixedZone("x", 3600)),
+		LLMResponse: adkmodel.LLMResponse{
+			Content: &genai.Content{Role: "model", Parts: []*genai.Part{
+				{Text: "hm", Thought: true, PartMetadata: map[string]any{model.MetaProvider: "fake", model.MetaOpaque: json.Number("1e400")}},
+				{Text: "<Tom & \"Jerry\">\u2028 "}, ours, {Text: "more"}, refused,
+				{InlineData: &genai.Blob{MIMEType: "image/png", Data: []byte{1, 2, 3}}},
+			}},
+			FinishReason: genai.FinishReasonStop, ModelVersion: "m-1", TurnComplete: true,
+			CustomMetadata: map[string]any{metaKey: &meta{}},
+		},
+		Actions: adksession.EventActions{StateDelta: map[string]any{"k": json.Number("9007199254740993"), "temp:t": 1, "user:u": nil}, Escalate: true},
+	}
+	return ev, &meta{
+		LLM: "a|p.a#3", Path: []string{"root", "p", "a"}, Calls: []string{"call_1"}, Last: true,
+		Usage: &session.Usage{Prompt: 1, Completion: 2, Cached: 3, Thoughts: 4, Total: 5, Calls: 1, CostUSD: 0.25},
+	}
+}
+
+func TestEventRoundTrip(t *testing.T) {
+	ev, m := sample()
+	data, err := encode(ev, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := decode(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back := adksession.Event(s.event)
+	again, err := encode(&back, &s.CustomMetadata.Agentd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(data) != string(again) {
+		t.Errorf("not the same:\n%s\n%s", data, again)
+	}
+	if got, want := compact(s.Content), compact(ev.Content); got != want {
+		t.Errorf("content\n%s\nwant\n%s", got, want)
+	}
+	if !s.Timestamp.Equal(ev.Timestamp) || s.Branch != ev.Branch || s.Author != ev.Author || s.ID != ev.ID || !s.Actions.Escalate || s.ModelVersion != "m-1" {
+		t.Errorf("event %+v", s.event)
+	}
+	if len(ev.Actions.StateDelta) != 3 || ev.CustomMetadata == nil {
+		t.Error("encode has changed the event")
+	}
+	got := compact(s.meaning())
+	want := `{"MessageID":"e-1/a|p.a#3","Path":["root","p","a"],"Text":"\u003cTom \u0026 \"Jerry\"\u003e\u2028 more","Thoughts":"hm","Last":true,` +
+		`"Calls":[{"id":"call_1","name":"search","input":{"big":12345678901234567890,"f":1.0},"path":["root","p","a"]}],` +
+		`"State":{"k":9007199254740993,"user:u":null},"Usage":{"prompt":1,"completion":2,"cached":3,"thoughts":4,"total":5,"calls":1,"cost_usd":0.25}}`
+	if got != want {
+		t.Errorf("meaning\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestEmptyObjects: JSON drops an empty object, decoding brings it back.
+func TestEmptyObjects(t *testing.T) {
+	data, err := encode(&adksession.Event{LLMResponse: adkmodel.LLMResponse{Content: &genai.Content{Role: "user", Parts: []*genai.Part{
+		{FunctionCall: &genai.FunctionCall{ID: "1", Name: "t", Args: map[string]any{}}},
+		{FunctionResponse: &genai.FunctionResponse{ID: "1", Name: "t", Response: map[string]any{}}},
+		{}, nil,
+	}}}}, &meta{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := decode(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := s.Content.Parts; len(p) != 2 || p[0].FunctionCall.Args == nil || p[1].FunctionResponse.Response == nil {
+		t.Errorf("parts %s", compact(p))
+	}
+}
+
+// TestDecodeRefuses what is no event.
+func TestDecodeRefuses(t *testing.T) {
+	r := New(Config{})
+	for _, data := range []string{"", "{", "[]", "{} {}", `{"content":1}`, `{"timestamp":"yesterday"}`, `{"customMetadata":[]}`} {
+		if ev, err := r.Decode([]byte(data)); err == nil {
+			t.Errorf("%q gave %+v", data, ev)
+		}
+	}
+}
+
+// FuzzDecode: no data makes it panic, what it gives can be stored and shown,
+// and decoding is stable.
+func FuzzDecode(f *testing.F) {
+	ev, m := sample()
+	data, err := encode(ev, m)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+	f.Add([]byte(`{"content":{"parts":[null,{},{"functionCall":{}},{"functionResponse":{}},{"functionCall":{"id":"x"},"partMetadata":{"agentd.args":"{\"a\":"}}],"role":"model"},"customMetadata":{"agentd":{"llm":"x","calls":["x",""]}}}`))
+	f.Add([]byte(`{"actions":{"stateDelta":{"temp:":1,"":null}},"author":"user","branch":"."}`))
+	r := New(Config{})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		ev, err := r.Decode(data)
+		if err != nil {
+			return
+		}
+		if _, err := json.Marshal(ev); err != nil {
+			t.Fatalf("event does not marshal: %v", err)
+		}
+		s, err := decode(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := newHistory()
+		h.addStored(1, s, len(data))
+		h.prompt("a", "b")
+		h.prompt(s.Author, s.Branch)
+		back := adksession.Event(s.event)
+		again, err := encode(&back, &s.CustomMetadata.Agentd)
+		if err != nil {
+			return // such as a year that JSON cannot hold
+		}
+		if other, err := r.Decode(again); err != nil || compact(other) != compact(ev) {
+			t.Fatalf("decoding again: %v\n%s\n%s", err, compact(ev), compact(other))
+		}
+	})
+}

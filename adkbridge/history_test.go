@@ -1,0 +1,149 @@
+package adkbridge
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/genai"
+	"pgregory.net/rapid"
+)
+
+// TestPromptProperties plays random histories, valid or not: a prompt that was
+// built step by step is the one built at once, is valid, and what was handed out
+// does not change.
+func TestPromptProperties(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		agents := []string{"a", "b", "c"}
+		branches := []string{"", "p.a", "p.b", "p.b.q.c"}
+		h := newHistory()
+		type handed struct {
+			text, key string
+			contents  []*genai.Content
+		}
+		var out []handed
+		var open []*genai.FunctionCall
+		var authors []string
+		id := 0
+		for seq := range rapid.IntRange(0, 40).Draw(t, "events") {
+			it := &item{seq: int64(seq + 1), author: rapid.SampledFrom(append(agents, user)).Draw(t, "author"), branch: rapid.SampledFrom(branches).Draw(t, "branch")}
+			switch kind := rapid.IntRange(0, 4).Draw(t, "kind"); {
+			case it.author == user:
+				it.branch, it.content = "", genai.NewContentFromText(fmt.Sprint("prompt ", seq), "user")
+			case kind == 0:
+				it.content = &genai.Content{Role: "model"}
+			case kind == 1 || kind == 2 && len(open) == 0:
+				it.content = genai.NewContentFromText(fmt.Sprint("text ", seq), "model")
+			case kind == 2: // some open calls of one author get their results
+				it.author, it.content = authors[0], &genai.Content{Role: "user"}
+				for i := range open {
+					if authors[i] == it.author && rapid.Bool().Draw(t, "answered") {
+						it.content.Parts = append(it.content.Parts, responsePart(open[i], map[string]any{}))
+					}
+				}
+			default:
+				it.content = &genai.Content{Role: "model"}
+				for range rapid.IntRange(1, 3).Draw(t, "calls") {
+					id++
+					call := &genai.FunctionCall{ID: fmt.Sprint("call_", id), Name: "t", Args: map[string]any{}}
+					open, authors = append(open, call), append(authors, it.author)
+					it.content.Parts = append(it.content.Parts, &genai.Part{FunctionCall: call})
+				}
+			}
+			h.add(it, 1)
+			if rapid.Bool().Draw(t, "ask") {
+				agent, branch := rapid.SampledFrom(agents).Draw(t, "agent"), rapid.SampledFrom(branches).Draw(t, "asking")
+				contents := h.prompt(agent, branch)
+				checkValid(t, contents)
+				out = append(out, handed{compact(contents), agent + "|" + branch, contents})
+			}
+		}
+		for _, o := range out {
+			if compact(o.contents) != o.text {
+				t.Fatalf("a prompt that was handed out has changed:\n%s\n%s", o.text, compact(o.contents))
+			}
+		}
+		// Healing decides when it happens; without it, order of asking is free.
+		if slices.ContainsFunc(out, func(o handed) bool { return strings.Contains(o.text, lostText) }) {
+			return
+		}
+		for _, agent := range agents {
+			for _, branch := range branches {
+				fresh := newHistory()
+				fresh.items = h.items
+				if got, want := compact(h.prompt(agent, branch)), compact(fresh.prompt(agent, branch)); got != want {
+					t.Fatalf("%s|%s: step by step\n%s\nat once\n%s", agent, branch, got, want)
+				}
+			}
+		}
+	})
+}
+
+// TestLateEvents: an event that is added behind its place appears in its place.
+func TestLateEvents(t *testing.T) {
+	h := newHistory()
+	text := func(seq int64, author, s string) *item {
+		return &item{seq: seq, author: author, content: genai.NewContentFromText(s, "model")}
+	}
+	h.add(text(1, "a", "one"), 1)
+	h.add(text(4, "a", "four"), 1)
+	before := h.prompt("a", "")
+	h.add(text(2, "b", "two"), 1)
+	h.add(text(3, "a", "three"), 1)
+	if got := transcript(h.prompt("a", "")); got != "model: one\nuser: For context: [b] said: two\nmodel: three\nmodel: four\nuser: "+continueText+"\n" {
+		t.Errorf("prompt\n%s", got)
+	}
+	if len(before) != 3 || before[1].Parts[0].Text != "four" {
+		t.Errorf("the old prompt has changed:\n%s", transcript(before))
+	}
+}
+
+func TestVisible(t *testing.T) {
+	for _, tc := range []struct {
+		mine, other string
+		want        bool
+	}{
+		{"", "p.a", true}, {"p.a", "", true}, {"p.a", "p.a", true}, {"p.a.q.b", "p.a", true},
+		{"p.a", "p.a.q.b", false}, {"p.a", "p.b", false}, {"p.aa", "p.a", false},
+	} {
+		if got := visible(tc.mine, tc.other); got != tc.want {
+			t.Errorf("visible(%q, %q) = %v", tc.mine, tc.other, got)
+		}
+	}
+}
+
+func TestCache(t *testing.T) {
+	sized := func(n int, upto int64) *history {
+		h := newHistory()
+		h.bytes, h.upto = n, upto
+		return h
+	}
+	c := newCache(2, 100)
+	a, b := sized(10, 5), sized(20, 5)
+	c.put("a", a)
+	c.put("b", b)
+	if c.take("a", 6) != a || c.take("a", 6) == a {
+		t.Error("a history is taken once")
+	}
+	c.put("a", a)
+	c.put("c", sized(1, 1)) // drops b, the least recently used
+	if got := c.take("b", 6); got == b || got.upto != 0 {
+		t.Error("b is still there")
+	}
+	c.put("big", sized(101, 1))
+	if c.byID["big"] != nil || c.byID["a"] == nil {
+		t.Error("a history above the bound is kept")
+	}
+	c.put("d", sized(95, 1)) // drops by size
+	if c.byID["a"] != nil || c.byID["c"] == nil || c.bytes != 96 {
+		t.Errorf("%d entries, %d bytes", len(c.byID), c.bytes)
+	}
+	c.put("c", a)
+	if c.take("c", 5) == a {
+		t.Error("a history that knows the turn already is used")
+	}
+	if c.put("d", sized(3, 1)); c.bytes != 3 || c.order.Len() != 1 {
+		t.Errorf("%d entries, %d bytes", c.order.Len(), c.bytes)
+	}
+}
