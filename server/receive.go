@@ -119,7 +119,7 @@ func (st *stream) outcomeOf(where string, err error) *session.Error {
 // stopTurn says what was wrong and stops the turn; its end comes through the
 // watcher.
 func (st *stream) stopTurn(e *session.Error) {
-	if st.turn == nil {
+	if st.turn == nil || st.isOver() {
 		return
 	}
 	st.refuse(e)

@@ -132,7 +132,6 @@ func (s *Server) Run(ctx context.Context, bidi *bidiStream) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			s.panicked("handler", p)
-			st.abandon()
 			err = connect.NewError(connect.CodeInternal, errors.New("internal error"))
 		}
 	}()

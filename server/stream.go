@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -30,7 +31,8 @@ type stream struct {
 	begun    chan struct{}              // closed when turn is set
 	turn     *session.Turn              // written before begun is closed
 	replies  chan *agentdv1.RunResponse // from the receiver to the sender
-	over     chan struct{}              // closed when nobody takes replies any more
+	over     chan struct{}              // closed by finish
+	finish   func()                     // says, once, that nobody takes replies any more
 	received chan struct{}              // closed when the receiver has ended
 	active   atomic.Int64               // when a message last went either way, Unix nanoseconds
 
@@ -60,6 +62,7 @@ func newStream(s *Server, t *transport, bidi *bidiStream) *stream {
 		received: make(chan struct{}),
 		started:  time.Now(),
 	}
+	st.finish = sync.OnceFunc(func() { close(st.over) })
 	st.writing = time.AfterFunc(time.Hour, t.abortWrite)
 	st.writing.Stop()
 	st.touch()
@@ -82,7 +85,7 @@ func (st *stream) serve(ctx context.Context, refused *session.Error) {
 		close(st.begun)
 		st.attend(ctx)
 	}
-	close(st.over)
+	st.finish()
 	if !st.gone {
 		st.linger()
 	}
@@ -143,23 +146,20 @@ func (st *stream) linger() {
 }
 
 // close ends what belongs to the stream: the receiver, the timers, and the
-// turn if it still runs.
+// turn if it still runs. It also runs when the handler panics.
 func (st *stream) close() {
-	if st.turn != nil {
-		st.turn.Cancel("client disconnected") // without effect on a turn that is over
+	if st.turn != nil { // without effect on a turn that is over
+		if st.gone {
+			st.turn.Cancel("client disconnected")
+		} else {
+			st.turn.Cancel("internal error")
+		}
 	}
+	st.finish()
 	st.writing.Stop()
 	st.t.abortRead()
 	<-st.received
 	st.t.lastWrite(st.srv.cfg.WriteTimeout)
-}
-
-// abandon is close for a stream whose handler has panicked: it does not wait.
-func (st *stream) abandon() {
-	if st.turn != nil {
-		st.turn.Cancel("internal error")
-	}
-	st.t.abortRead()
 }
 
 // logEnd writes one line: what came of a request that started no turn. About a

@@ -1,0 +1,159 @@
+// Agentd hosts agent trees: agents run here, tools run on the client.
+//
+//	agentd serve          serve until told to stop
+//	agentd healthcheck    ask the server on this machine whether it is ready
+//	agentd version        print the version
+//
+// Every flag of serve is an environment variable too: --addr is AGENTD_ADDR. A
+// flag wins over its variable. Provider keys come from GEMINI_API_KEY,
+// ANTHROPIC_API_KEY and OPENAI_API_KEY.
+//
+// SIGTERM and SIGINT stop the server: new turns are refused, running ones are
+// waited for, up to --shutdown-grace, then stopped. A second signal stops them at
+// once.
+//
+// Exit codes: 0 after a clean stop, 1 when something failed, 2 for a wrong
+// command line. healthcheck exits 0 when the server is ready, else 1.
+//
+// The package translates flags, environment and signals for package daemon, and
+// does nothing else.
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strings"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+// Exit codes.
+const (
+	exitOK    = 0
+	exitError = 1
+	exitUsage = 2
+)
+
+// version is set by the linker.
+var version string
+
+func main() {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	os.Exit(run(signals, os.Args[1:], environ(os.Environ()), os.Stdout, os.Stderr))
+}
+
+// environ splits the environment into names and values.
+func environ(list []string) map[string]string {
+	env := make(map[string]string, len(list))
+	for _, kv := range list {
+		name, value, _ := strings.Cut(kv, "=")
+		env[name] = value
+	}
+	return env
+}
+
+// commands is the command line.
+type commands struct {
+	Serve       serveCmd       `cmd:"" help:"Serve until told to stop."`
+	Healthcheck healthcheckCmd `cmd:"" help:"Ask the server on this machine whether it is ready."`
+	Version     versionCmd     `cmd:"" help:"Print the version."`
+}
+
+// process is what a command has of its process.
+type process struct {
+	signals <-chan os.Signal
+	env     map[string]string
+	stdout  io.Writer
+	stderr  io.Writer
+}
+
+// exit is how kong leaves after --help.
+type exit struct{ code int }
+
+// run is main without a process: it returns the exit code.
+func run(signals <-chan os.Signal, args []string, env map[string]string, stdout, stderr io.Writer) (code int) {
+	p := &process{signals: signals, env: env, stdout: stdout, stderr: stderr}
+	var cmds commands
+	parser, err := kong.New(&cmds,
+		kong.Name("agentd"),
+		kong.Description("Hosts agent trees: agents run here, tools run on the client."),
+		kong.Writers(stdout, stderr),
+		kong.Resolvers(fromEnv(env)),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.Exit(func(code int) { panic(exit{code}) }),
+		kong.ValueFormatter(withVariable),
+	)
+	if err != nil {
+		fmt.Fprintln(stderr, "agentd:", err)
+		return exitError
+	}
+	defer func() {
+		switch e := recover().(type) {
+		case nil:
+		case exit:
+			code = e.code
+		default:
+			panic(e)
+		}
+	}()
+	ctx, err := parser.Parse(args)
+	if err != nil {
+		fmt.Fprintln(stderr, "agentd:", err)
+		fmt.Fprintln(stderr, "Run agentd --help for what there is.")
+		return exitUsage
+	}
+	if err := ctx.Run(p); err != nil {
+		fmt.Fprintln(stderr, "agentd:", err)
+		return exitError
+	}
+	return exitOK
+}
+
+type versionCmd struct{}
+
+// Run prints the version.
+func (versionCmd) Run(p *process) error {
+	_, err := fmt.Fprintln(p.stdout, "agentd", versionText())
+	return err
+}
+
+// versionText is the linker's version, else what the build knows of the module.
+func versionText() string {
+	if version != "" {
+		return version
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" {
+		return "(devel)"
+	}
+	return info.Main.Version
+}
+
+// variable is the environment variable of a flag.
+func variable(flag string) string {
+	return "AGENTD_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// withVariable names a flag's variable in the help.
+func withVariable(v *kong.Value) string {
+	if v.Flag == nil || v.Name == "help" {
+		return v.Help
+	}
+	return v.Help + " ($" + variable(v.Name) + ")"
+}
+
+// fromEnv gives flags that are not on the command line the values of their
+// variables. An empty variable counts as none.
+func fromEnv(env map[string]string) kong.ResolverFunc {
+	return func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+		if value := env[variable(flag.Name)]; value != "" {
+			return value, nil
+		}
+		return nil, nil
+	}
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/apzuk3/agentd/internal/daemon"
+)
+
+type serveCmd struct {
+	Addr string `default:":8080" placeholder:"HOST:PORT" help:"Where to listen; no host means every address."`
+	Data string `placeholder:"DIR" help:"Folder of the database, ':memory:' for none. Default: agentd in the user's data folder."`
+
+	TLSCert string `name:"tls-cert" placeholder:"FILE" help:"Certificate, PEM; serves TLS on the same port."`
+	TLSKey  string `name:"tls-key" placeholder:"FILE" help:"Key of the certificate, PEM."`
+
+	LogLevel  slog.Level `default:"info" help:"Least level to log: debug, info, warn or error."`
+	LogFormat string     `default:"text" enum:"text,json" help:"Form of the log: text or json."`
+
+	Scripts      string `placeholder:"DIR" help:"Folder of scripts for the models 'scripted/…'."`
+	NoReflection bool   `help:"Do not serve gRPC reflection."`
+
+	ShutdownGrace time.Duration `default:"30s" help:"How long running turns are waited for when the server stops."`
+	TurnTimeout   time.Duration `default:"1h" help:"Longest turn."`
+	ToolTimeout   time.Duration `default:"10m" help:"Longest wait for a client's answer to a tool call."`
+	ModelTimeout  time.Duration `default:"10m" help:"Longest model call."`
+	ModelIdle     time.Duration `default:"5m" help:"Longest silence within a model call."`
+	IdleTimeout   time.Duration `default:"10m" help:"Longest silence on a stream, both ways."`
+	StreamTimeout time.Duration `default:"24h" help:"Longest stream."`
+	WriteTimeout  time.Duration `default:"10s" help:"How long a message may wait for the client to read."`
+
+	MaxConns          int `default:"4096" help:"Connections at once."`
+	MaxStreams        int `default:"4096" help:"Run streams at once."`
+	MaxTurns          int `default:"1000" help:"Turns at once."`
+	MaxMessageBytes   int `default:"4194304" help:"Size of the largest request message."`
+	MessagesPerSecond int `default:"200" help:"Messages a second that are taken from one stream."`
+	MaxModelCalls     int `default:"500" help:"Model calls of one turn."`
+}
+
+func (c *serveCmd) config(p *process) (daemon.Config, error) {
+	data := c.Data
+	if data == "" {
+		var err error
+		if data, err = dataDir(runtime.GOOS, p.env); err != nil {
+			return daemon.Config{}, err
+		}
+	}
+	providers := daemon.ProvidersFromEnv(func(name string) string { return p.env[name] })
+	cfg := daemon.Config{
+		Addr:              c.Addr,
+		TLSCertFile:       c.TLSCert,
+		TLSKeyFile:        c.TLSKey,
+		DataDir:           data,
+		Providers:         providers,
+		ScriptsDir:        c.Scripts,
+		Logger:            daemon.NewLogger(p.stderr, daemon.LogConfig{Level: c.LogLevel, JSON: c.LogFormat == "json", Providers: providers}),
+		Version:           versionText(),
+		NoReflection:      c.NoReflection,
+		MaxConns:          c.MaxConns,
+		MaxStreams:        c.MaxStreams,
+		MaxMessageBytes:   c.MaxMessageBytes,
+		MessagesPerSecond: c.MessagesPerSecond,
+		IdleTimeout:       c.IdleTimeout,
+		StreamTimeout:     c.StreamTimeout,
+		WriteTimeout:      c.WriteTimeout,
+		ModelTimeout:      c.ModelTimeout,
+		ModelIdleTimeout:  c.ModelIdle,
+	}
+	cfg.Turns.MaxTurns = c.MaxTurns
+	cfg.Turns.TurnTimeout = c.TurnTimeout
+	cfg.Turns.ToolTimeout = c.ToolTimeout
+	cfg.Trees.ModelCalls = c.MaxModelCalls
+	return cfg, nil
+}
+
+// Validate refuses limits that would mean a default or none.
+func (c *serveCmd) Validate() error {
+	var errs []error
+	for name, d := range map[string]time.Duration{
+		"turn-timeout": c.TurnTimeout, "tool-timeout": c.ToolTimeout, "model-timeout": c.ModelTimeout, "model-idle": c.ModelIdle,
+		"idle-timeout": c.IdleTimeout, "stream-timeout": c.StreamTimeout, "write-timeout": c.WriteTimeout,
+	} {
+		if d <= 0 {
+			errs = append(errs, fmt.Errorf("--%s is %v, must be above 0", name, d))
+		}
+	}
+	for name, n := range map[string]int{
+		"max-conns": c.MaxConns, "max-streams": c.MaxStreams, "max-turns": c.MaxTurns, "max-message-bytes": c.MaxMessageBytes,
+		"messages-per-second": c.MessagesPerSecond, "max-model-calls": c.MaxModelCalls,
+	} {
+		if n < 1 {
+			errs = append(errs, fmt.Errorf("--%s is %d, must be at least 1", name, n))
+		}
+	}
+	if c.ShutdownGrace < 0 {
+		errs = append(errs, fmt.Errorf("--shutdown-grace is %v, must not be below 0", c.ShutdownGrace))
+	}
+	return errors.Join(errs...)
+}
+
+// Run serves until a signal, or until serving fails.
+func (c *serveCmd) Run(p *process) error {
+	cfg, err := c.config(p)
+	if err != nil {
+		return err
+	}
+	d, err := daemon.New(cfg)
+	if err != nil {
+		return err
+	}
+	if err := d.Start(context.Background()); err != nil {
+		return errors.Join(err, d.Shutdown(context.Background()))
+	}
+	var failed error
+	select {
+	case s := <-p.signals:
+		cfg.Logger.Info("stopping", slog.String("signal", s.String()), slog.Duration("grace", c.ShutdownGrace))
+	case failed = <-d.Failed():
+	}
+	return errors.Join(failed, c.shutdown(p, d))
+}
+
+// shutdown stops softly, and hard upon another signal.
+func (c *serveCmd) shutdown(p *process, d *daemon.Daemon) error {
+	ctx, cancel := context.WithTimeout(context.Background(), c.ShutdownGrace)
+	defer cancel()
+	done := make(chan struct{})
+	watched := make(chan struct{})
+	go func() { // ends with the shutdown
+		defer close(watched)
+		select {
+		case <-p.signals:
+			cancel()
+		case <-done:
+		}
+	}()
+	err := d.Shutdown(ctx)
+	close(done)
+	<-watched
+	return err
+}
+
+// dataDir is agentd's folder in the place where programs keep a user's data.
+func dataDir(goos string, env map[string]string) (string, error) {
+	home := env["HOME"]
+	switch {
+	case env["XDG_DATA_HOME"] != "":
+		return filepath.Join(env["XDG_DATA_HOME"], "agentd"), nil
+	case goos == "windows" && env["LOCALAPPDATA"] != "":
+		return filepath.Join(env["LOCALAPPDATA"], "agentd"), nil
+	case goos == "darwin" && home != "":
+		return filepath.Join(home, "Library", "Application Support", "agentd"), nil
+	case goos != "windows" && home != "":
+		return filepath.Join(home, ".local", "share", "agentd"), nil
+	}
+	return "", fmt.Errorf("no data folder: this user has no home; name one with --data, or %s to keep nothing: %w", daemon.Memory, os.ErrNotExist)
+}
