@@ -163,11 +163,11 @@ func TestHTTPClient(t *testing.T) {
 func TestTransportError(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	err := model.TransportError(ctx, "p", fmt.Errorf("dial with topsecret: %w", io.ErrUnexpectedEOF), "topsecret")
-	e, ok := err.(*model.Error)
+	e, ok := errors.AsType[*model.Error](err)
 	if !ok || e.Kind != model.KindUnavailable || strings.Contains(err.Error(), "topsecret") {
 		t.Errorf("a broken connection: %v", err)
 	}
-	if e, ok := model.TransportError(ctx, "p", timeoutError{}).(*model.Error); !ok || e.Kind != model.KindTimeout {
+	if e, ok := errors.AsType[*model.Error](model.TransportError(ctx, "p", timeoutError{})); !ok || e.Kind != model.KindTimeout {
 		t.Errorf("a timeout: %v", e)
 	}
 	cancel()

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"maps"
 	"regexp"
 	"slices"
@@ -116,6 +117,7 @@ func Cost(provider, model string, u Usage) (usd float64, known bool) {
 	if provider == "scripted" || provider == "echo" {
 		return 0, true
 	}
+	provider = cmp.Or(families[provider], provider)
 	p, ok := findPrice(prices[provider], strings.TrimPrefix(model, "models/"))
 	if !ok {
 		return 0, false

@@ -22,6 +22,7 @@ func TestCost(t *testing.T) {
 		{"just not long", "gemini", "gemini-2.5-pro", model.Usage{Prompt: 200_000}, 0.25, true},
 		{"long with the cache", "openai", "gpt-5.4", model.Usage{Prompt: 300_000, Cached: 100_000}, 200_000*5.0/m + 100_000*0.50/m, true},
 		{"more cached than prompt", "openai", "gpt-5", model.Usage{Prompt: 1, Cached: m}, 0.125, true},
+		{"another interface of OpenAI's", "openai-chat", "gpt-5", model.Usage{Prompt: 2 * m, Cached: m}, 1.25 + 0.125, true},
 		{"nothing", "openai", "gpt-5", model.Usage{}, 0, true},
 		{"echo", "echo", "echo", model.Usage{Prompt: m}, 0, true},
 		{"scripted", "scripted", "demo", model.Usage{Prompt: m}, 0, true},

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -21,6 +22,13 @@ var routes = []struct{ prefix, provider string }{
 	{"o4", "openai"},
 	{"chatgpt-", "openai"},
 	{"", "gemini"},
+}
+
+// families are providers that speak another interface of the same vendor: they
+// take the vendor's keys and prices.
+var families = map[string]string{
+	"openai-chat":      "openai",
+	"openai-responses": "openai",
 }
 
 // Keyless is a Provider that needs no key at all.
@@ -83,16 +91,17 @@ func (r Ref) Guarded(limits Limits) LLM {
 }
 
 // Resolve opens the model that name stands for. keys holds the caller's own
-// keys by provider name; an empty value counts as none. It makes no network
-// call. Its errors are of type *Error: KindUnavailable when no provider serves
-// the name, KindAuth when the key is missing.
+// keys by provider name; an empty value counts as none, and openai-chat and
+// openai-responses take the key of openai. It makes no network call. Its errors
+// are of type *Error: KindUnavailable when no provider serves the name, KindAuth
+// when the key is missing.
 func (r *Registry) Resolve(name string, keys map[string]string) (Ref, error) {
 	provider, model, err := r.Route(name)
 	if err != nil {
 		return Ref{}, err
 	}
 	p := r.providers[provider]
-	key := keys[provider]
+	key := cmp.Or(keys[provider], keys[families[provider]])
 	llm, err := p.Open(model, key)
 	if err != nil {
 		if _, ok := errors.AsType[*Error](err); !ok {

@@ -99,6 +99,10 @@ func TestResolve(t *testing.T) {
 	if err != nil || ref.Provider != "openai" || ref.Model != "gpt-5" || ref.LLM == nil || !ref.OwnKey || !reflect.DeepEqual(ref.Builtins, []string{"openai_search"}) {
 		t.Errorf("with the caller's key: %+v, %v", ref, err)
 	}
+	alias := newRegistry(t, provider{"openai-chat", ""})
+	if ref, err := alias.Resolve("openai-chat/gpt-5", map[string]string{"openai": "own"}); err != nil || !ref.OwnKey {
+		t.Errorf("openai-chat with the caller's key for openai: %+v, %v", ref, err)
+	}
 	if ref, err = r.Resolve("gemini-x", map[string]string{"gemini": ""}); err != nil || ref.OwnKey {
 		t.Errorf("with an empty caller's key: %+v, %v", ref, err)
 	}

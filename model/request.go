@@ -2,6 +2,7 @@ package model
 
 import (
 	"iter"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -12,8 +13,8 @@ import (
 // something, and its text; -1 and "" when there is none. Tool results alone are
 // not something the user says.
 func (r *Request) LastUser() (int, string) {
-	for i := len(r.Contents) - 1; i >= 0; i-- {
-		if c := r.Contents[i]; c.Role != genai.RoleModel {
+	for i, c := range slices.Backward(r.Contents) {
+		if c.Role != genai.RoleModel {
 			if text := TextOf(c); text != "" {
 				return i, text
 			}

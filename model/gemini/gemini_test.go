@@ -2,6 +2,7 @@ package gemini_test
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -196,7 +197,7 @@ func TestVertexRetryInfo(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = llm.Generate(t.Context(), modeltest.Prompt("hello"), func(model.Delta) {})
-	e, ok := err.(*model.Error)
+	e, ok := errors.AsType[*model.Error](err)
 	if !ok || e.Kind != model.KindRateLimited || e.RetryAfter.Seconds() != 34.5 || e.Message != "RESOURCE_EXHAUSTED: slow down" {
 		t.Errorf("error %#v", err)
 	}
@@ -216,7 +217,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"gemini-2.5-flash", gemini.Config{Vertex: true}, model.KindAuth},
 	} {
 		_, err := gemini.New(c.config).Open(c.model, "")
-		if e, ok := err.(*model.Error); !ok || e.Kind != c.kind {
+		if e, ok := errors.AsType[*model.Error](err); !ok || e.Kind != c.kind {
 			t.Errorf("Open(%q) with %+v: %v, want %s", c.model, c.config, err, c.kind)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -78,7 +79,7 @@ func TestVertexWithoutCredentials(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = llm.Generate(t.Context(), modeltest.Prompt("hello"), func(model.Delta) {})
-	if e, ok := err.(*model.Error); !ok || e.Kind != model.KindAuth || strings.Contains(e.Message, "missing.json") {
+	if e, ok := errors.AsType[*model.Error](err); !ok || e.Kind != model.KindAuth || strings.Contains(e.Message, "missing.json") {
 		t.Errorf("error %v", err)
 	}
 }

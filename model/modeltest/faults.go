@@ -33,7 +33,7 @@ func (h Harness) statuses(t *testing.T) {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
 			body := h.EncodeError(status, "some_code", "no luck with key "+serverKey+" today")
 			w := Wire{Status: status, Header: http.Header{"Retry-After": {"7"}}, Frames: []string{body}}
-			e := wantError(t, h.ask(t, w).err, kind)
+			e := asError(t, h.ask(t, w).err, kind)
 			if e.Status != status {
 				t.Errorf("status %d, want %d", e.Status, status)
 			}
@@ -237,7 +237,7 @@ func (h Harness) cancel(t *testing.T) {
 func (h Harness) keys(t *testing.T) {
 	t.Run("missing", func(t *testing.T) {
 		_, err := h.Open(t, "http://127.0.0.1:1", "").Open(h.Model, "")
-		e := wantError(t, err, model.KindAuth)
+		e := asError(t, err, model.KindAuth)
 		if !strings.Contains(e.Message, "_API_KEY") || !strings.Contains(e.Message, "X-Agentd-") {
 			t.Errorf("message %q must name the environment variable and the header", e.Message)
 		}

@@ -180,23 +180,26 @@ func Prompt(text string) *model.Request {
 	}
 }
 
-// wantError checks that err is an *Error of one of the kinds.
-func wantError(t testing.TB, err error, kinds ...model.Kind) *model.Error {
+// asError checks that err is an *Error of this kind, and returns it.
+func asError(t testing.TB, err error, kind model.Kind) *model.Error {
 	t.Helper()
 	e, ok := errors.AsType[*model.Error](err)
 	if !ok {
-		t.Fatalf("error %v (%T), want a *model.Error of kind %v", err, err, kinds)
+		t.Fatalf("error %v (%T), want a *model.Error of kind %s", err, err, kind)
 	}
-	for _, k := range kinds {
-		if e.Kind == k {
-			if e.Provider == "" || e.Message == "" {
-				t.Errorf("error %+v: want a provider and a message", e)
-			}
-			return e
-		}
+	if e.Kind != kind {
+		t.Fatalf("error %v has kind %s, want %s", e, e.Kind, kind)
 	}
-	t.Fatalf("error %v has kind %s, want %v", e, e.Kind, kinds)
-	return nil
+	if e.Provider == "" || e.Message == "" {
+		t.Errorf("error %+v: want a provider and a message", e)
+	}
+	return e
+}
+
+// wantError checks that err is an *Error of this kind.
+func wantError(t testing.TB, err error, kind model.Kind) {
+	t.Helper()
+	_ = asError(t, err, kind)
 }
 
 // checkSecrets checks that no key shows in err, however it is printed, and that
