@@ -319,6 +319,9 @@ func FuzzStream(f *testing.F) {
 			if _, panicked := errors.AsType[*model.PanicError](e.Err); panicked {
 				t.Errorf("panic: %v", e.Err)
 			}
+			if strings.Contains(e.Message, "that was streamed is not") {
+				t.Errorf("the answer differs from what was streamed")
+			}
 		}
 	})
 }

@@ -210,9 +210,9 @@ func widen(f *float32) *float64 {
 // it, elsewhere some refuse it.
 func (l *llm) chatMessages(r *chatRequest, req *model.Request, names *wire.Names) error {
 	turns, system := wire.Turns(req.Contents), len(r.Messages)
-	open := 0 // The first turn after the user's last words.
+	open := 0 // The last turn in which the user answers no call.
 	for i, t := range turns {
-		if !t.Model && (len(t.Parts) == 0 || t.Parts[len(t.Parts)-1].FunctionResponse == nil) {
+		if !t.Model && (len(t.Parts) == 0 || t.Parts[0].FunctionResponse == nil) {
 			open = i
 		}
 	}

@@ -135,6 +135,9 @@ func (a *responsesAnswer) readStream(ctx context.Context, resp *http.Response) (
 		}
 		var ev responsesEvent
 		if err := json.Unmarshal(data, &ev); err != nil {
+			if isUnknown(data) {
+				continue
+			}
 			return nil, a.llm.broken("an event of the stream is not the JSON expected")
 		}
 		switch ev.Type {
@@ -163,18 +166,44 @@ func (a *responsesAnswer) readStream(ctx context.Context, resp *http.Response) (
 	return nil, model.Truncated(a.llm.cfg.Name)
 }
 
+// contentEvents are the events that carry the answer, save the last one.
+// Others tell of progress, or of parts that their items repeat.
+var contentEvents = map[string]bool{
+	"response.output_item.added":             true,
+	"response.output_item.done":              true,
+	"response.output_text.delta":             true,
+	"response.refusal.delta":                 true,
+	"response.reasoning_summary_part.added":  true,
+	"response.reasoning_summary_text.delta":  true,
+	"response.reasoning_text.delta":          true,
+	"response.function_call_arguments.delta": true,
+	"response.function_call_arguments.done":  true,
+}
+
+// isUnknown tells whether an event is of a type that does not matter here,
+// whatever else is in it.
+func isUnknown(data []byte) bool {
+	var ev struct {
+		Type string `json:"type"`
+	}
+	if json.Unmarshal(data, &ev) != nil {
+		return false
+	}
+	switch ev.Type {
+	case "", "error", "response.completed", "response.incomplete", "response.failed", "response.cancelled":
+		return false
+	default:
+		return !contentEvents[ev.Type]
+	}
+}
+
 // event takes one event in that is not the last.
 func (a *responsesAnswer) event(ev *responsesEvent) error {
 	if ev.Response != nil && ev.Response.Model != "" {
 		a.model = ev.Response.Model
 	}
-	switch ev.Type {
-	case "response.output_item.added", "response.output_item.done",
-		"response.output_text.delta", "response.refusal.delta",
-		"response.reasoning_summary_part.added", "response.reasoning_summary_text.delta", "response.reasoning_text.delta",
-		"response.function_call_arguments.delta", "response.function_call_arguments.done":
-	default:
-		return nil // Progress, parts that their items repeat, and what the future brings.
+	if !contentEvents[ev.Type] {
+		return nil
 	}
 	it, err := a.item(ev.OutputIndex)
 	if err != nil {

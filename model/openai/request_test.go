@@ -1,0 +1,293 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+
+	sdk "github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/responses"
+	"google.golang.org/genai"
+
+	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/internal/wire"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+func owned(owner string, opaque string) map[string]any {
+	return map[string]any{model.MetaProvider: owner, model.MetaOpaque: opaque}
+}
+
+func user(parts ...*genai.Part) *genai.Content {
+	return &genai.Content{Role: genai.RoleUser, Parts: parts}
+}
+
+func answered(parts ...*genai.Part) *genai.Content {
+	return &genai.Content{Role: genai.RoleModel, Parts: parts}
+}
+
+func text(s string) *genai.Part { return &genai.Part{Text: s} }
+
+func result(id string, r map[string]any) *genai.Part {
+	return &genai.Part{FunctionResponse: &genai.FunctionResponse{ID: id, Name: "fs.read", Response: r}}
+}
+
+// requests are the cases of the golden files, which both wires share.
+func requests() map[string]*model.Request {
+	tools := []*genai.Tool{{FunctionDeclarations: []*genai.FunctionDeclaration{
+		{Name: "fs.read", Description: "reads <a> file", ParametersJsonSchema: json.RawMessage(`{"type":"object","properties":{"path":{"type":"string"},"at":{"type":"integer"}},"required":["path"]}`)},
+		{Name: "now"},
+	}}}
+	return map[string]*model.Request{
+		"plain": {Contents: []*genai.Content{user(text("hi"))}, Config: &genai.GenerateContentConfig{}},
+		"conversation": {
+			Config: &genai.GenerateContentConfig{
+				SystemInstruction: &genai.Content{Parts: []*genai.Part{text("be brief"), text("be kind")}},
+				Tools:             tools,
+				Temperature:       new(float32(0.7)), TopP: new(float32(0.9)), Seed: new(int32(5)),
+				MaxOutputTokens: 1000, StopSequences: []string{"END"},
+			},
+			Contents: []*genai.Content{
+				user(text("before")),
+				answered(
+					&genai.Part{Thought: true, Text: "old thought", PartMetadata: owned(chatOwner, "reasoning_content")},
+					&genai.Part{Thought: true, Text: "old summary", PartMetadata: owned(responsesOwner, `{"type":"reasoning","id":"rs_0","status":null,"summary":[{"type":"summary_text","text":"old summary"}],"encrypted_content":"ZW5jMA=="}`)},
+					&genai.Part{Text: "yes?", PartMetadata: owned(responsesOwner, `{"phase":"final_answer"}`)},
+				),
+				user(text("read"), text("two files")),
+				answered(
+					&genai.Part{Thought: true, Text: "hm", PartMetadata: owned(chatOwner, "reasoning_content")},
+					&genai.Part{Thought: true, Text: "summary", PartMetadata: owned(responsesOwner, `{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"ZW5jMQ==","content":null}`)},
+					&genai.Part{Thought: true, Text: "not encrypted", PartMetadata: owned(responsesOwner, `{"type":"reasoning","id":"rs_2","summary":[]}`)},
+					&genai.Part{Thought: true, Text: "of another", ThoughtSignature: []byte("x"), PartMetadata: map[string]any{model.MetaProvider: "gemini"}},
+					text("I "), text("read them."),
+					&genai.Part{
+						FunctionCall: &genai.FunctionCall{ID: "e1", Name: "fs.read", Args: map[string]any{"path": "a", "at": json.Number("1")}},
+						PartMetadata: map[string]any{model.MetaArgs: `{"path": "a", "at": 1}`, model.MetaCallID: "call_1", model.MetaProvider: chatOwner, model.MetaOpaque: `{"google":{"thought_signature":"c2ln"}}`},
+					},
+					&genai.Part{
+						FunctionCall: &genai.FunctionCall{ID: "e2", Name: "fs.read"},
+						PartMetadata: map[string]any{model.MetaArgs: `{"path`, model.MetaArgsError: "broken"},
+					},
+					&genai.Part{
+						FunctionCall: &genai.FunctionCall{ID: "e3", Name: "gone:tool"},
+						PartMetadata: map[string]any{model.MetaArgs: `["a"]`, model.MetaArgsError: "no object"},
+					},
+				),
+				user(text("by the way"), result("e1", map[string]any{"output": "one"})),
+				user(result("e2", map[string]any{"error": "no such file"}), result("e3", map[string]any{"output": map[string]any{"n": 1}})),
+			},
+		},
+		"media": {
+			Config: &genai.GenerateContentConfig{},
+			Contents: []*genai.Content{
+				user(
+					&genai.Part{InlineData: &genai.Blob{MIMEType: "image/png", Data: []byte("png")}},
+					&genai.Part{FileData: &genai.FileData{FileURI: "https://example.com/a.jpg"}},
+					text("look"),
+				),
+				answered(&genai.Part{InlineData: &genai.Blob{MIMEType: "image/png", Data: []byte("drawn")}}, &genai.Part{FunctionCall: &genai.FunctionCall{ID: "e1", Name: "shot"}}),
+				user(&genai.Part{FunctionResponse: &genai.FunctionResponse{ID: "e1", Response: map[string]any{"output": "here"}, Parts: []*genai.FunctionResponsePart{
+					{InlineData: &genai.FunctionResponseBlob{MIMEType: "image/png", Data: []byte("shot")}},
+				}}}),
+			},
+		},
+		"reasoning_structured": {
+			Config: &genai.GenerateContentConfig{
+				ThinkingConfig:     &genai.ThinkingConfig{ThinkingLevel: genai.ThinkingLevelHigh, IncludeThoughts: true},
+				ResponseMIMEType:   "application/json",
+				ResponseJsonSchema: json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`),
+				Tools:              tools,
+				ToolConfig:         &genai.ToolConfig{FunctionCallingConfig: &genai.FunctionCallingConfig{Mode: genai.FunctionCallingConfigModeAny, AllowedFunctionNames: []string{"fs.read"}}},
+			},
+			Contents: []*genai.Content{user(text("count"))},
+		},
+		"json": {
+			Config:   &genai.GenerateContentConfig{ResponseMIMEType: "application/json", ThinkingConfig: &genai.ThinkingConfig{ThinkingBudget: new(int32(0))}},
+			Contents: []*genai.Content{user(text("count"))},
+		},
+	}
+}
+
+// openFor opens a model without a network.
+func openFor(t testing.TB, cfg Config, modelName string) *llm {
+	t.Helper()
+	cfg.APIKey = "k"
+	m, err := New(cfg).Open(modelName, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m.(*llm)
+}
+
+func TestRequests(t *testing.T) {
+	for name, req := range requests() {
+		names := wire.NewNames(maxToolName, req)
+		t.Run("chat/"+name, func(t *testing.T) {
+			r, err := openFor(t, Config{BaseURL: "http://127.0.0.1:1/v1"}, "test-model").newChatRequest(req, names)
+			checkGolden(t, "chat_"+name, r, err, new(sdk.ChatCompletionNewParams))
+		})
+		t.Run("responses/"+name, func(t *testing.T) {
+			r, err := openFor(t, Config{}, "gpt-5").newResponsesRequest(req, names)
+			checkGolden(t, "responses_"+name, r, err, new(responses.ResponseNewParams))
+		})
+	}
+}
+
+// checkGolden compares a request with its golden file, and reads it as the
+// SDK's own.
+func checkGolden(t *testing.T, name string, r any, err error, params any) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := model.MarshalJSON(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got bytes.Buffer
+	if err := json.Indent(&got, append(body, '\n'), "", "  "); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join("testdata", name+".golden.json")
+	if *update {
+		if err := os.WriteFile(file, got.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got.Bytes(), want) {
+		t.Errorf("the request differs from %s (rewrite with -update):\n%s", file, got.Bytes())
+	}
+	checkFields(t, body, params)
+}
+
+// checkFields reads body as the SDK's own request and writes it again: what
+// comes back is what OpenAI's schema knows.
+func checkFields(t *testing.T, body []byte, params any) {
+	t.Helper()
+	if err := json.Unmarshal(body, params); err != nil {
+		t.Fatalf("the SDK cannot read the request: %v", err)
+	}
+	again, err := json.Marshal(params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want, got any
+	if err := errors.Join(json.Unmarshal(body, &want), json.Unmarshal(again, &got)); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range []any{want, got} {
+		prune(v)
+	}
+	delete(want.(map[string]any), "stream") // The SDK sets it by which method is called.
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("the SDK reads the request as\n%s\nwhich was\n%s", again, body)
+	}
+}
+
+// prune removes what compatible servers know and OpenAI does not, the ids that
+// the SDK writes even when they are not there, and the choice of one tool, which
+// it cannot read.
+func prune(v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		delete(v, "reasoning_content")
+		delete(v, "extra_content")
+		if _, ok := v["tool_choice"].(map[string]any); ok {
+			delete(v, "tool_choice")
+		}
+		if v["id"] == "" {
+			delete(v, "id")
+		}
+		for _, sub := range v {
+			prune(sub)
+		}
+	case []any:
+		for _, sub := range v {
+			prune(sub)
+		}
+	}
+}
+
+func TestWireDetails(t *testing.T) {
+	req := &model.Request{Contents: []*genai.Content{user(text("hi"))}, Config: &genai.GenerateContentConfig{MaxOutputTokens: 9}}
+	chat := func(baseURL string) *chatRequest {
+		r, err := openFor(t, Config{BaseURL: baseURL, API: Chat}, "gpt-4o").newChatRequest(req, wire.NewNames(maxToolName, req))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	if r := chat(""); r.MaxTokens != 0 || r.MaxCompletionTokens != 9 || r.StreamOptions == nil {
+		t.Errorf("OpenAI itself: %+v", r)
+	}
+	if r := chat("https://api.mistral.ai/v1"); r.MaxTokens != 9 || r.MaxCompletionTokens != 0 || r.StreamOptions != nil {
+		t.Errorf("Mistral: %+v", r)
+	}
+	for name, want := range map[string]bool{"gpt-4o": false, "gpt-3.5-turbo": false, "chatgpt-4o-latest": false, "gpt-5-chat-latest": false, "gpt-5.1-chat-latest": false, "gpt-5": true, "o3": true, "my-deployment": true} {
+		if reasons(name) != want {
+			t.Errorf("reasons(%q) = %v", name, !want)
+		}
+	}
+	search := &model.Request{Contents: req.Contents, Config: &genai.GenerateContentConfig{Tools: []*genai.Tool{{GoogleSearch: &genai.GoogleSearch{}}}}}
+	r, err := openFor(t, Config{}, "gpt-5").newResponsesRequest(search, wire.NewNames(maxToolName, search))
+	if err != nil || mustJSON(r.Tools) != `[{"type":"web_search"}]` {
+		t.Errorf("tools %s, error %v", mustJSON(r.Tools), err)
+	}
+}
+
+func TestAPI(t *testing.T) {
+	for _, c := range []struct {
+		cfg  Config
+		want API
+	}{
+		{Config{}, Responses},
+		{Config{BaseURL: "https://api.openai.com/v1/"}, Responses},
+		{Config{API: Chat}, Chat},
+		{Config{BaseURL: "http://127.0.0.1:11434/v1"}, Chat},
+		{Config{BaseURL: "https://api.openai.com.example/v1"}, Chat},
+		{Config{BaseURL: "http://127.0.0.1:11434/v1", API: Responses}, Responses},
+	} {
+		p := New(c.cfg)
+		if p.cfg.API != c.want || (len(p.Builtins()) > 0) != (c.want == Responses) {
+			t.Errorf("%+v: API %q with builtins %q, want %q", c.cfg, p.cfg.API, p.Builtins(), c.want)
+		}
+	}
+	if got := New(Config{Name: "openai-chat"}).Name(); got != "openai-chat" {
+		t.Errorf("name %q", got)
+	}
+}
+
+func TestInvalidRequests(t *testing.T) {
+	pdf := &genai.Part{InlineData: &genai.Blob{MIMEType: "application/pdf", Data: []byte("x")}}
+	for name, req := range map[string]*model.Request{
+		"no contents":     {Config: &genai.GenerateContentConfig{}},
+		"audio":           {Config: &genai.GenerateContentConfig{}, Contents: []*genai.Content{user(&genai.Part{InlineData: &genai.Blob{MIMEType: "audio/wav"}})}},
+		"pdf":             {Config: &genai.GenerateContentConfig{}, Contents: []*genai.Content{user(pdf)}},
+		"pdf in a result": {Config: &genai.GenerateContentConfig{}, Contents: []*genai.Content{user(&genai.Part{FunctionResponse: &genai.FunctionResponse{Parts: []*genai.FunctionResponsePart{{InlineData: &genai.FunctionResponseBlob{MIMEType: "application/pdf"}}}}})}},
+		"foreign tool":    {Config: &genai.GenerateContentConfig{Tools: []*genai.Tool{{URLContext: &genai.URLContext{}}}}, Contents: []*genai.Content{user(text("x"))}},
+		"search without domains": {
+			Config:   &genai.GenerateContentConfig{Tools: []*genai.Tool{{GoogleSearch: &genai.GoogleSearch{ExcludeDomains: []string{"a.example"}}}}},
+			Contents: []*genai.Content{user(text("x"))},
+		},
+	} {
+		names := wire.NewNames(maxToolName, req)
+		_, chatErr := openFor(t, Config{API: Chat}, "m").newChatRequest(req, names)
+		_, responsesErr := openFor(t, Config{}, "m").newResponsesRequest(req, names)
+		for _, err := range []error{chatErr, responsesErr} {
+			if e, ok := errors.AsType[*model.Error](err); !ok || e.Kind != model.KindInvalid {
+				t.Errorf("%s: error %v, want one of kind %s", name, err, model.KindInvalid)
+			}
+		}
+	}
+}

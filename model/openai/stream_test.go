@@ -1,0 +1,435 @@
+package openai
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"google.golang.org/genai"
+
+	"github.com/apzuk3/agentd/model"
+)
+
+// serve answers every request with body, and keeps the requests.
+func serve(t testing.TB, contentType, body string) (url string, bodies *[]string) {
+	t.Helper()
+	bodies = new([]string)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		sent, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		*bodies = append(*bodies, r.URL.Path+" "+string(sent))
+		w.Header().Set("Content-Type", contentType)
+		_, _ = io.WriteString(w, body)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL, bodies
+}
+
+// outcome is what a call brought.
+type outcome struct {
+	resp          *model.Response
+	text, thought string
+	err           error
+}
+
+func generate(t testing.TB, cfg Config, req *model.Request) outcome {
+	t.Helper()
+	cfg.APIKey, cfg.Transport = "k", http.DefaultTransport
+	llm, err := New(cfg).Open("test-model", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out [2]strings.Builder
+	resp, err := model.Guard(llm, model.Limits{}).Generate(t.Context(), req, func(d model.Delta) {
+		if d.Thought {
+			out[1].WriteString(d.Text)
+		} else {
+			out[0].WriteString(d.Text)
+		}
+	})
+	return outcome{resp, out[0].String(), out[1].String(), err}
+}
+
+func hello() *model.Request {
+	return &model.Request{Contents: []*genai.Content{user(text("hello"))}, Config: &genai.GenerateContentConfig{}}
+}
+
+func fixture(t testing.TB, file string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("testdata", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// wanted is what a stream has to become.
+type wanted struct {
+	text, thought string
+	finish        genai.FinishReason // default STOP
+	calls         []string           // "id name args", with "!" before bad args
+	usage         model.Usage
+	kind          model.Kind // of the error, "" for success
+	words         string     // in the error's text
+}
+
+func (w wanted) check(t *testing.T, got outcome) {
+	t.Helper()
+	if w.kind != "" {
+		e, ok := errors.AsType[*model.Error](got.err)
+		if !ok || e.Kind != w.kind || !strings.Contains(e.Message, w.words) {
+			t.Errorf("error %v, want one of kind %s with %q", got.err, w.kind, w.words)
+		}
+		return
+	}
+	if got.err != nil {
+		t.Fatal(got.err)
+	}
+	if w.finish == "" {
+		w.finish = genai.FinishReasonStop
+	}
+	if got.text != w.text || got.thought != w.thought || got.resp.FinishReason != w.finish || got.resp.Usage != w.usage {
+		t.Errorf("text %q, thought %q, finish %s, usage %+v; want %+v", got.text, got.thought, got.resp.FinishReason, got.resp.Usage, w)
+	}
+	var calls []string
+	if got.resp.Content != nil {
+		for _, p := range got.resp.Content.Parts {
+			if p.FunctionCall == nil {
+				continue
+			}
+			args := fmt.Sprint(p.PartMetadata[model.MetaArgs])
+			if _, bad := p.PartMetadata[model.MetaArgsError]; bad {
+				args = "!" + args
+			}
+			calls = append(calls, p.FunctionCall.ID+" "+p.FunctionCall.Name+" "+args)
+		}
+	}
+	if !reflect.DeepEqual(calls, w.calls) {
+		t.Errorf("calls %q, want %q", calls, w.calls)
+	}
+}
+
+// chunks are the data lines of a chat stream; [DONE] is not added.
+func chunks(data ...string) string { return "data: " + strings.Join(data, "\n\ndata: ") + "\n\n" }
+
+// choice is a chunk with the given members of its choice.
+func choice(members string) string { return `{"model":"m","choices":[{"index":0,` + members + `}]}` }
+
+func toolCalls(calls string) string { return choice(`"delta":{"tool_calls":[` + calls + `]}`) }
+
+// TestChatStreams are the ways in which servers deviate.
+func TestChatStreams(t *testing.T) {
+	const done = "[DONE]"
+	stop, calls, length := choice(`"delta":{},"finish_reason":"stop"`), choice(`"delta":{},"finish_reason":"tool_calls"`), choice(`"delta":{},"finish_reason":"length"`)
+	usage := func(n int) string {
+		return fmt.Sprintf(`{"choices":[],"usage":{"prompt_tokens":%d,"completion_tokens":1,"total_tokens":%d}}`, n, n+1)
+	}
+	used := func(n int64) model.Usage { return model.Usage{Prompt: n, Completion: 1, Total: n + 1} }
+	hey := choice(`"delta":{"content":"hey"}`)
+	for name, c := range map[string]struct {
+		stream string
+		want   wanted
+	}{
+		"no usage":       {chunks(hey, stop, done), wanted{text: "hey"}},
+		"no done":        {chunks(hey, stop), wanted{text: "hey"}},
+		"no done, usage": {chunks(hey, stop, usage(5)), wanted{text: "hey", usage: used(5)}},
+		"no done, usage announced": {
+			chunks(`{"choices":[{"index":0,"delta":{"content":"hey"}}],"usage":null}`, stop),
+			wanted{kind: model.KindUnavailable, words: "ended before"},
+		},
+		"done but no reason":     {chunks(hey, done), wanted{kind: model.KindUnavailable, words: "ended before"}},
+		"nothing":                {chunks(done), wanted{kind: model.KindUnavailable, words: "ended before"}},
+		"usage with choices":     {chunks(hey, `{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":{"prompt_tokens":5,"completion_tokens":1}}`, done), wanted{text: "hey", usage: used(5)}},
+		"usage many times":       {chunks(usage(1), hey, usage(2), stop, usage(5), done), wanted{text: "hey", usage: used(5)}},
+		"usage of Groq":          {chunks(hey, stop, `{"choices":[],"x_groq":{"usage":{"prompt_tokens":5,"completion_tokens":1,"total_tokens":6}}}`, done), wanted{text: "hey", usage: used(5)}},
+		"usage of DeepSeek":      {chunks(hey, stop, `{"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":1,"total_tokens":6,"prompt_cache_hit_tokens":4}}`, done), wanted{text: "hey", usage: model.Usage{Prompt: 5, Completion: 1, Total: 6, Cached: 4}}},
+		"comments and CRLF":      {": OPENROUTER PROCESSING\r\n\r\n" + strings.ReplaceAll(chunks(hey, stop, done), "\n", "\r\n"), wanted{text: "hey"}},
+		"error: null":            {chunks(`{"error":null,"choices":[{"index":0,"delta":{"content":"hey"}}]}`, stop, done), wanted{text: "hey"}},
+		"another choice":         {chunks(hey, `{"choices":[{"index":1,"delta":{"content":"no"}}]}`, stop, done), wanted{text: "hey"}},
+		"reasoning":              {chunks(choice(`"delta":{"reasoning":"hm "}`), choice(`"delta":{"reasoning":"so"}`), hey, stop, done), wanted{text: "hey", thought: "hm so"}},
+		"reasoning twice":        {chunks(choice(`"delta":{"reasoning":"hm","reasoning_content":"hm"}`), hey, stop, done), wanted{text: "hey", thought: "hm"}},
+		"thinking of Mistral":    {chunks(choice(`"delta":{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]},{"type":"text","text":"hey"}]}`), stop, done), wanted{text: "hey", thought: "hm"}},
+		"stop with calls":        {chunks(toolCalls(`{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}`), stop, done), wanted{calls: []string{"a f {}"}}},
+		"unknown end with calls": {chunks(toolCalls(`{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}`), choice(`"delta":{},"finish_reason":"whim"`), done), wanted{calls: []string{"a f {}"}}},
+		"unknown end":            {chunks(hey, choice(`"delta":{},"finish_reason":"whim"`), done), wanted{text: "hey", finish: genai.FinishReasonOther}},
+		"calls interleaved": {
+			chunks(toolCalls(`{"index":1,"id":"b","function":{"name":"g","arguments":"{\"x\""}}`), toolCalls(`{"index":0,"id":"a","function":{"name":"f","arguments":"{"}}`),
+				toolCalls(`{"index":1,"function":{"arguments":":1}"}},{"index":0,"function":{"arguments":"}"}}`), calls, done),
+			wanted{calls: []string{"b g {\"x\":1}", "a f {}"}},
+		},
+		"calls without index": {
+			chunks(toolCalls(`{"id":"a","function":{"name":"f","arguments":"{\"x\""}}`), toolCalls(`{"function":{"arguments":":1}"}}`), toolCalls(`{"id":"b","function":{"name":"f","arguments":"{}"}}`), calls, done),
+			wanted{calls: []string{`a f {"x":1}`, "b f {}"}},
+		},
+		"all calls with index 0": {
+			chunks(toolCalls(`{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}`), toolCalls(`{"index":0,"id":"b","function":{"name":"f","arguments":"{}"}}`), calls, done),
+			wanted{calls: []string{"a f {}", "b f {}"}},
+		},
+		"all calls with index 0 and no id": {
+			chunks(toolCalls(`{"index":0,"id":"","function":{"name":"f","arguments":"{\"n\":1}"}},{"index":0,"function":{"name":"f","arguments":"{\"n\":2}"}}`), calls, done),
+			wanted{calls: []string{` f {"n":1}`, ` f {"n":2}`}},
+		},
+		"id and name in every piece": {
+			chunks(toolCalls(`{"index":0,"id":"a","function":{"name":"f","arguments":"{"}}`), toolCalls(`{"index":0,"id":"a","function":{"name":"f","arguments":"}"}}`), calls, done),
+			wanted{calls: []string{"a f {}"}},
+		},
+		"name after the id": {
+			chunks(toolCalls(`{"index":0,"id":"a"}`), toolCalls(`{"index":0,"function":{"name":"f"}}`), toolCalls(`{"index":0,"function":{"arguments":"{}"}}`), calls, done),
+			wanted{calls: []string{"a f {}"}},
+		},
+		"one id for two calls": {
+			chunks(toolCalls(`{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}},{"index":1,"id":"a","function":{"name":"g","arguments":"{}"}}`), calls, done),
+			wanted{calls: []string{"a f {}", "a g {}"}},
+		},
+		"arguments as an object":     {chunks(toolCalls(`{"index":0,"id":"a","function":{"name":"f","arguments":{"x": 1}}}`), calls, done), wanted{calls: []string{`a f {"x": 1}`}}},
+		"arguments null":             {chunks(toolCalls(`{"index":0,"id":"a","function":{"name":"f","arguments":null}}`), calls, done), wanted{calls: []string{"a f {}"}}},
+		"arguments no JSON":          {chunks(toolCalls(`{"index":0,"id":"a","function":{"name":"f","arguments":"{x}"}}`), calls, done), wanted{calls: []string{"a f !{x}"}}},
+		"call cut before arguments":  {chunks(toolCalls(`{"index":0,"id":"a","function":{"name":"f","arguments":""}}`), length, done), wanted{finish: genai.FinishReasonMaxTokens, calls: []string{"a f !{}"}}},
+		"call cut in the arguments":  {chunks(toolCalls(`{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x"}}`), length, done), wanted{finish: genai.FinishReasonMaxTokens, calls: []string{`a f !{"x`}}},
+		"call without a name":        {chunks(toolCalls(`{"index":0,"id":"a","function":{"arguments":"{}"}}`), calls, done), wanted{kind: model.KindUnavailable, words: "no name"}},
+		"error object":               {chunks(hey, `{"error":{"message":"no","type":"server_error","code":"rate_limit_exceeded"}}`), wanted{kind: model.KindRateLimited, words: "no"}},
+		"error with a number":        {chunks(hey, `{"error":{"message":"no","code":429,"metadata":{"raw":"upstream words"}},"choices":[{"index":0,"delta":{},"finish_reason":"error"}]}`), wanted{kind: model.KindRateLimited, words: "upstream words"}},
+		"content that is no text":    {chunks(choice(`"delta":{"content":7}`)), wanted{kind: model.KindUnavailable, words: "not the JSON"}},
+		"arguments that are no text": {chunks(toolCalls(`{"index":0,"function":{"name":"f","arguments":"\ud800"}}`), calls, done), wanted{calls: []string{" f !\uFFFD"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			url, _ := serve(t, "text/event-stream", c.stream)
+			c.want.check(t, generate(t, Config{BaseURL: url}, hello()))
+		})
+	}
+}
+
+// TestWholeAnswers: some servers do not stream although they were asked to.
+func TestWholeAnswers(t *testing.T) {
+	chat := `{"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"hey","reasoning":"hm","tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":5,"completion_tokens":1,"total_tokens":6}}`
+	whole := `{"object":"response","status":"completed","model":"m","error":null,"output":[` +
+		`{"type":"reasoning","summary":[],"content":[{"type":"reasoning_text","text":"hm"}]},` +
+		`{"type":"message","content":[{"type":"output_text","text":"hey"}]},` +
+		`{"type":"function_call","call_id":"a","name":"f","arguments":"{}"}],"usage":{"input_tokens":5,"output_tokens":1}}`
+	want := wanted{text: "hey", thought: "hm", calls: []string{"a f {}"}, usage: model.Usage{Prompt: 5, Completion: 1, Total: 6}}
+	for api, body := range map[API]string{Chat: chat, Responses: whole} {
+		url, _ := serve(t, "application/json; charset=utf-8", body)
+		want.check(t, generate(t, Config{BaseURL: url, API: api}, hello()))
+		url, _ = serve(t, "application/json", `{"error":{"message":"no such model","code":"model_not_found"}}`)
+		wanted{kind: model.KindUnavailable, words: "no such model"}.check(t, generate(t, Config{BaseURL: url, API: api}, hello()))
+	}
+}
+
+// TestThoughtsGoBack: within a turn, thinking goes back in the field it came
+// in; a call's extra content goes back with it.
+func TestThoughtsGoBack(t *testing.T) {
+	for _, field := range []string{"reasoning", "reasoning_content"} {
+		url, bodies := serve(t, "text/event-stream", chunks(
+			choice(`"delta":{"`+field+`":"hm"}`),
+			toolCalls(`{"index":0,"id":"a","function":{"name":"f","arguments":"{}"},"extra_content":{"google":{"thought_signature":"c2ln"}}}`),
+			choice(`"delta":{},"finish_reason":"tool_calls"`), "[DONE]"))
+		req := hello()
+		first := generate(t, Config{BaseURL: url}, req)
+		if first.err != nil {
+			t.Fatal(first.err)
+		}
+		req.Contents = append(req.Contents, first.resp.Content, user(result("a", map[string]any{"output": "x"})))
+		if again := generate(t, Config{BaseURL: url}, req); again.err != nil {
+			t.Fatal(again.err)
+		}
+		want := `{"role":"assistant","` + field + `":"hm","tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"},"extra_content":{"google":{"thought_signature":"c2ln"}}}]}`
+		if !strings.Contains((*bodies)[1], want) {
+			t.Errorf("sent %s\nwant in it %s", (*bodies)[1], want)
+		}
+		req.Contents = append(req.Contents, answered(text("done")), user(text("thanks")))
+		if later := generate(t, Config{BaseURL: url}, req); later.err != nil {
+			t.Fatal(later.err)
+		}
+		if strings.Contains((*bodies)[2], `:"hm"`) {
+			t.Errorf("thinking of an earlier turn was sent: %s", (*bodies)[2])
+		}
+	}
+}
+
+// TestResponsesAnswer: items come out such that they go back as they came, in
+// order, without ids.
+func TestResponsesAnswer(t *testing.T) {
+	url, bodies := serve(t, "text/event-stream", fixture(t, "responses.sse"))
+	cfg := Config{BaseURL: url, API: Responses}
+	req := hello()
+	first := generate(t, cfg, req)
+	wanted{
+		text: "Looking. Found it.", thought: "First.\n\nSecond.Third.", calls: []string{`call_1 f {"q": "x",  "n": 1.0}`},
+		usage: model.Usage{Prompt: 50, Completion: 30, Cached: 10, Thoughts: 20, Total: 80},
+	}.check(t, first)
+	data, err := json.Marshal(first.resp.Content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stored genai.Content
+	if err := json.Unmarshal(data, &stored); err != nil {
+		t.Fatal(err)
+	}
+	req.Contents = append(req.Contents, &stored, user(result("call_1", map[string]any{"output": "x"})))
+	if again := generate(t, cfg, req); again.err != nil {
+		t.Fatal(again.err)
+	}
+	body, ok := strings.CutPrefix((*bodies)[1], "/responses ")
+	if !ok {
+		t.Fatalf("sent to %.40s", (*bodies)[1])
+	}
+	var sent struct{ Input []json.RawMessage }
+	if err := json.Unmarshal([]byte(body), &sent); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		`{"encrypted_content":"ZW5jMQ==","summary":[{"type":"summary_text","text":"First."},{"type":"summary_text","text":"Second."}],"type":"reasoning"}`,
+		`{"type":"message","role":"assistant","phase":"commentary","content":[{"type":"output_text","text":"Looking."}]}`,
+		`{"action":{"type":"search","query":"x"},"status":"completed","type":"web_search_call"}`,
+		`{"encrypted_content":"ZW5jMg==","summary":[],"type":"reasoning"}`,
+		`{"type":"message","role":"assistant","content":[{"type":"output_text","text":" Found it."}]}`,
+		`{"encrypted_content":"ZW5jMw==","summary":[{"type":"summary_text","text":"Third."}],"type":"reasoning"}`,
+		`{"type":"function_call","call_id":"call_1","name":"f","arguments":"{\"q\": \"x\",  \"n\": 1.0}"}`,
+	}
+	var got []string
+	for _, raw := range sent.Input[1 : len(sent.Input)-1] {
+		got = append(got, string(raw))
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("sent back\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestResponsesStreams are the ways in which servers deviate.
+func TestResponsesStreams(t *testing.T) {
+	completed := func(output string) string {
+		return event("response.completed", obj{"response": obj{"status": "completed", "model": "m", "output": json.RawMessage(output)}})
+	}
+	delta := func(kind string, index int, text string) string {
+		return event(kind, obj{"output_index": index, "delta": text})
+	}
+	item := func(index int, raw string) string {
+		return event("response.output_item.done", obj{"output_index": index, "item": json.RawMessage(raw)})
+	}
+	const message = `{"type":"message","content":[{"type":"output_text","text":"hey you"}]}`
+	for name, c := range map[string]struct {
+		stream string
+		want   wanted
+	}{
+		"only the end":              {completed(`[` + message + `]`), wanted{text: "hey you"}},
+		"only the items":            {item(0, message) + completed(`[]`), wanted{text: "hey you"}},
+		"items are not taken twice": {item(0, message) + completed(`[`+message+`]`), wanted{text: "hey you"}},
+		"the rest of the text":      {delta("response.output_text.delta", 0, "hey ") + item(0, message) + completed(`[]`), wanted{text: "hey you"}},
+		"text without its item":     {delta("response.output_text.delta", 0, "hey") + completed(`[]`), wanted{text: "hey"}},
+		"data without event names":  {strings.ReplaceAll(delta("response.output_text.delta", 0, "hey")+completed(`[]`), "event: ", ": "), wanted{text: "hey"}},
+		"raw reasoning":             {delta("response.reasoning_text.delta", 0, "hm") + item(0, `{"type":"reasoning","summary":[],"content":[{"type":"reasoning_text","text":"hm"}]}`) + item(1, message) + completed(`[]`), wanted{text: "hey you", thought: "hm"}},
+		"arguments in pieces alone": {delta("response.function_call_arguments.delta", 0, `{"a"`) + delta("response.function_call_arguments.delta", 0, `:1}`) + item(0, `{"type":"function_call","call_id":"c","name":"f"}`) + completed(`[]`), wanted{calls: []string{`c f {"a":1}`}}},
+		"call cut before arguments": {
+			item(0, `{"type":"function_call","call_id":"c","name":"f","arguments":"","status":"incomplete"}`) +
+				event("response.incomplete", obj{"response": obj{"status": "incomplete", "incomplete_details": obj{"reason": "max_output_tokens"}}}),
+			wanted{finish: genai.FinishReasonMaxTokens, calls: []string{"c f !{}"}},
+		},
+		"refusal in the item":     {item(0, `{"type":"message","content":[{"type":"refusal","refusal":"I will not"}]}`) + completed(`[]`), wanted{kind: model.KindBlocked, words: "I will not"}},
+		"piece of a finished one": {item(0, message) + delta("response.output_text.delta", 0, "more"), wanted{kind: model.KindUnavailable, words: "finished"}},
+		"end without a response":  {event("response.completed", obj{}), wanted{kind: model.KindUnavailable, words: "no response"}},
+		"error event, nested":     {event("error", obj{"error": obj{"code": "insufficient_quota", "message": "no money"}}), wanted{kind: model.KindRateLimited, words: "no money"}},
+		"failed without an error": {event("response.failed", obj{"response": obj{"status": "failed"}}), wanted{kind: model.KindUnavailable, words: "without saying why"}},
+		"an unknown event":        {event("response.news", obj{"delta": obj{"x": 1}}) + item(0, message) + completed(`[]`), wanted{text: "hey you"}},
+		"an event of odd shape":   {event("response.output_text.delta", obj{"delta": obj{"x": 1}}) + completed(`[]`), wanted{kind: model.KindUnavailable, words: "not the JSON"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			url, _ := serve(t, "text/event-stream", c.stream)
+			c.want.check(t, generate(t, Config{BaseURL: url, API: Responses}, hello()))
+		})
+	}
+}
+
+// TestEnvironment: what the SDK would read from the environment has no say.
+func TestEnvironment(t *testing.T) {
+	for _, v := range []string{"OPENAI_API_KEY", "OPENAI_ADMIN_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_CUSTOM_HEADERS"} {
+		t.Setenv(v, "X-Env: from-the-environment")
+	}
+	t.Setenv("OPENAI_BASE_URL", "http://127.0.0.1:1")
+	var header http.Header
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { header = r.Header.Clone() }))
+	defer s.Close()
+	if out := generate(t, Config{BaseURL: s.URL}, hello()); out.err == nil {
+		t.Error("an empty answer is a success")
+	}
+	if header.Get("Authorization") != "Bearer k" || strings.Contains(fmt.Sprint(header), "from-the-environment") {
+		t.Errorf("header %v", header)
+	}
+	if _, err := New(Config{}).Open("test-model", " "); err == nil {
+		t.Error("a key was found in the environment")
+	}
+	llm, err := New(Config{BaseURL: s.URL, KeyOptional: true, Transport: http.DefaultTransport}).Open("test-model", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := llm.Generate(t.Context(), hello(), func(model.Delta) {}); err == nil {
+		t.Error("an empty answer is a success")
+	}
+	if _, ok := header["Authorization"]; ok {
+		t.Errorf("without a key the header is %v", header)
+	}
+}
+
+func TestOpen(t *testing.T) {
+	for _, bad := range []string{"ftp://x", "nonsense", "http://"} {
+		_, err := New(Config{APIKey: "k", BaseURL: bad}).Open("m", "")
+		if e, ok := errors.AsType[*model.Error](err); !ok || !strings.Contains(e.Message, "base URL") {
+			t.Errorf("base URL %q: error %v", bad, err)
+		}
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("an unknown API is accepted")
+		}
+	}()
+	New(Config{API: "grpc"})
+}
+
+// FuzzStream: no stream brings an adapter down, and a success has a finish
+// reason and streamed what it holds, which the guard checks.
+func FuzzStream(f *testing.F) {
+	f.Add(true, fixture(f, "responses.sse"))
+	f.Add(true, event("response.output_item.done", obj{"output_index": -1, "item": nil}))
+	f.Add(false, chunks(choice(`"delta":{"content":"hey","reasoning":"hm"}`), toolCalls(`{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}`), choice(`"finish_reason":"stop"`), "[DONE]"))
+	f.Add(false, chunks(choice(`"delta":{"content":[{"type":"thinking","thinking":[{"text":"hm"}]}]}`), `{"usage":null}`))
+	f.Fuzz(func(t *testing.T, overResponses bool, stream string) {
+		cfg := Config{APIKey: "k", API: Chat, Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+			return &http.Response{
+				StatusCode: http.StatusOK, Request: r, Header: http.Header{"Content-Type": {"text/event-stream"}},
+				Body: io.NopCloser(strings.NewReader(stream)),
+			}, nil
+		})}
+		if overResponses {
+			cfg.API = Responses
+		}
+		llm, err := New(cfg).Open("m", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := model.Guard(llm, model.Limits{}).Generate(t.Context(), hello(), func(model.Delta) {})
+		if err == nil && resp.FinishReason == "" {
+			t.Error("a success without a finish reason")
+		}
+		if e, ok := errors.AsType[*model.Error](err); ok {
+			if _, panicked := errors.AsType[*model.PanicError](e.Err); panicked {
+				t.Errorf("panic: %v", e.Err)
+			}
+			if strings.Contains(e.Message, "that was streamed is not") {
+				t.Errorf("the answer differs from what was streamed")
+			}
+		}
+	})
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
