@@ -21,7 +21,7 @@ var errCrashed = errors.New("crashed")
 // fakeRun is a session with an open turn, in memory: its log can be cut, and
 // its client is a function.
 type fakeRun struct {
-	t      *testing.T
+	t      testing.TB
 	spec   *session.Spec
 	turnID string
 	state  map[string]any
@@ -41,7 +41,7 @@ type fakeRun struct {
 	crash  context.CancelCauseFunc
 }
 
-func newFakeRun(t *testing.T, tree *agentdv1.Agent, prompt string) *fakeRun {
+func newFakeRun(t testing.TB, tree *agentdv1.Agent, prompt string) *fakeRun {
 	f := &fakeRun{
 		t:      t,
 		spec:   &session.Spec{Prompt: prompt, Agent: tree, Tools: []*agentdv1.Tool{offer("search"), offer("fetch"), offer("calc")}},

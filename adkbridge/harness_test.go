@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -192,15 +193,10 @@ type world struct {
 
 func newWorld(t testing.TB, steps map[string][]step, limits ...Limits) *world {
 	t.Helper()
-	store, err := sqlitestore.Open(t.Context(), ":memory:")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = store.Close() })
 	w := &world{
 		t:      t,
 		script: &script{steps: steps},
-		store:  store,
+		store:  newMemStore(),
 		tools:  []*agentdv1.Tool{offer("search"), offer("fetch"), offer("calc")},
 	}
 	cfg := Config{Models: w.script}
@@ -210,6 +206,18 @@ func newWorld(t testing.TB, steps map[string][]step, limits ...Limits) *world {
 	w.runner = New(cfg)
 	w.restart()
 	return w
+}
+
+// onDisk keeps the sessions in a real store.
+func (w *world) onDisk() {
+	w.t.Helper()
+	store, err := sqlitestore.Open(w.t.Context(), filepath.Join(w.t.TempDir(), "db"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = store.Close() })
+	w.store = store
+	w.restart()
 }
 
 // restart forgets all that is not in the store.

@@ -126,6 +126,7 @@ func TestShapes(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t, tc.steps)
+			w.onDisk()
 			res := w.run(tc.tree, "go").ok(t)
 			w.checkAll()
 			for path, text := range res.text {
