@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	sdk "github.com/anthropics/anthropic-sdk-go"
@@ -130,7 +131,7 @@ func (l *llm) Generate(ctx context.Context, req *model.Request, emit func(model.
 		if len(so) == 0 {
 			return nil, &model.Error{Kind: model.KindUnavailable, Provider: name, Message: "the provider paused an answer that had not begun"}
 		}
-		body.Messages = append(messages[:len(messages):len(messages)], message{Role: "assistant", Content: so})
+		body.Messages = slices.Concat(messages, []message{{Role: "assistant", Content: so}})
 	}
 	return nil, &model.Error{Kind: model.KindUnavailable, Provider: name, Message: fmt.Sprintf("the provider paused the answer more than %d times", maxPauses)}
 }

@@ -130,7 +130,7 @@ func (r *request) setSampling(cfg *genai.GenerateContentConfig) {
 	if r.MaxTokens <= 0 {
 		r.MaxTokens = family.defaultMaxTokens()
 	}
-	effort := ""
+	var effort string
 	r.Thinking, effort = family.thinking(cfg.ThinkingConfig)
 	if effort != "" {
 		if r.OutputConfig == nil {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/openai/openai-go/v3/packages/ssestream"
@@ -304,9 +305,9 @@ func (a *chatAnswer) call(d *callDelta) error {
 // another id, or a name after complete arguments, begins a new call too.
 func (a *chatAnswer) find(d *callDelta) *chatCallState {
 	var c *chatCallState
-	for i := len(a.calls) - 1; i >= 0; i-- {
-		if d.Index == nil || a.calls[i].index == *d.Index {
-			c = a.calls[i]
+	for _, candidate := range slices.Backward(a.calls) {
+		if d.Index == nil || candidate.index == *d.Index {
+			c = candidate
 			break
 		}
 	}

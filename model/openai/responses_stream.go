@@ -333,6 +333,32 @@ func (a *responsesAnswer) last() *genai.Part {
 	return c.Parts[len(c.Parts)-1]
 }
 
+// unstreamed takes the items that the last event repeats, for servers that
+// finish none on the way. Those that do may number them differently here.
+func (a *responsesAnswer) unstreamed(output []json.RawMessage) error {
+	done, openCall := false, false
+	for _, it := range a.items {
+		done = done || it.done
+		openCall = openCall || !it.done && it.args.Len() > 0
+	}
+	switch {
+	case done && openCall:
+		return a.llm.broken("a function call of the answer was not finished")
+	case done:
+		return nil
+	}
+	for i, raw := range output {
+		it, err := a.item(i)
+		if err != nil {
+			return err
+		}
+		if err := a.itemDone(it, raw); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // finish takes the event that ends the response.
 func (a *responsesAnswer) finish(kind string, r *responseObject) (*model.Response, error) {
 	l := a.llm
@@ -343,17 +369,8 @@ func (a *responsesAnswer) finish(kind string, r *responseObject) (*model.Respons
 		}
 		return nil, l.failure(e, 0, nil)
 	}
-	for i, raw := range r.Output { // What was not streamed as an item.
-		it, err := a.item(i)
-		if err != nil {
-			return nil, err
-		}
-		if it.done {
-			continue
-		}
-		if err := a.itemDone(it, raw); err != nil {
-			return nil, err
-		}
+	if err := a.unstreamed(r.Output); err != nil {
+		return nil, err
 	}
 	if a.refusal.Len() > 0 {
 		return nil, l.blocked("the model refused to answer: %s", a.refusal.String())

@@ -324,6 +324,8 @@ func TestResponsesStreams(t *testing.T) {
 		"only the end":              {completed(`[` + message + `]`), wanted{text: "hey you"}},
 		"only the items":            {item(0, message) + completed(`[]`), wanted{text: "hey you"}},
 		"items are not taken twice": {item(0, message) + completed(`[`+message+`]`), wanted{text: "hey you"}},
+		"other numbers at the end":  {item(0, `{"type":"reasoning","summary":[]}`) + item(1, message) + completed(`[`+message+`,{"type":"reasoning","summary":[]},{"type":"message","content":[]}]`), wanted{text: "hey you"}},
+		"call that is not finished": {delta("response.function_call_arguments.delta", 1, `{"a"`) + item(0, message) + completed(`[]`), wanted{kind: model.KindUnavailable, words: "not finished"}},
 		"the rest of the text":      {delta("response.output_text.delta", 0, "hey ") + item(0, message) + completed(`[]`), wanted{text: "hey you"}},
 		"text without its item":     {delta("response.output_text.delta", 0, "hey") + completed(`[]`), wanted{text: "hey"}},
 		"data without event names":  {strings.ReplaceAll(delta("response.output_text.delta", 0, "hey")+completed(`[]`), "event: ", ": "), wanted{text: "hey"}},

@@ -137,13 +137,13 @@ func JSONSchema(s *genai.Schema) map[string]any {
 		out["items"] = JSONSchema(s.Items)
 	}
 	if len(s.AnyOf) > 0 {
-		var any []map[string]any
+		var subs []map[string]any
 		for _, sub := range s.AnyOf {
 			if sub != nil {
-				any = append(any, JSONSchema(sub))
+				subs = append(subs, JSONSchema(sub))
 			}
 		}
-		out["anyOf"] = any
+		out["anyOf"] = subs
 	}
 	if s.Properties != nil {
 		props := make(map[string]any, len(s.Properties))
