@@ -317,9 +317,14 @@ func (a *responsesAnswer) reasoning(it *itemState, item *outItem, raw json.RawMe
 		}
 		a.thought(it, strings.Join(texts, "\n\n"))
 	}
-	if p := a.last(); it.thought.Len() > 0 && p != nil && p.Thought {
-		wire.Mark(p, responsesOwner, string(raw))
-		return
+	if c := a.builder.Content(); c != nil && it.thought.Len() > 0 {
+		// Some servers finish reasoning only after what follows it.
+		for _, p := range c.Parts {
+			if p.Thought && !model.Owned(p, responsesOwner) && p.Text == it.thought.String() {
+				wire.Mark(p, responsesOwner, string(raw))
+				return
+			}
+		}
 	}
 	a.builder.Opaque(string(raw), true)
 }

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
 // serve answers every request with body, and keeps the requests.
@@ -435,3 +436,23 @@ func FuzzStream(f *testing.F) {
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestLateReasoning: reasoning that is finished after what it led to still goes
+// back before it.
+func TestLateReasoning(t *testing.T) {
+	thought := event("response.reasoning_summary_text.delta", obj{"output_index": 0, "delta": "hm"})
+	call := event("response.output_item.done", obj{"output_index": 1, "item": obj{"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}})
+	late := event("response.output_item.done", obj{"output_index": 0, "item": obj{"type": "reasoning", "summary": []any{}, "encrypted_content": "ZW5j"}})
+	url, _ := serve(t, "text/event-stream", thought+call+late+event("response.completed", obj{"response": obj{"status": "completed"}}))
+	out := generate(t, Config{BaseURL: url, API: Responses}, hello())
+	if out.err != nil {
+		t.Fatal(out.err)
+	}
+	req := hello()
+	req.Contents = append(req.Contents, out.resp.Content)
+	got := mustJSON(assistantItems(out.resp.Content.Parts, wire.NewNames(maxToolName, req)))
+	want := `[{"encrypted_content":"ZW5j","summary":[],"type":"reasoning"},{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}]`
+	if got != want {
+		t.Errorf("goes back as %s, want %s", got, want)
+	}
+}
