@@ -1,6 +1,7 @@
 package adkbridge
 
 import (
+	"bytes"
 	"encoding/json"
 	"testing"
 	"time"
@@ -55,7 +56,7 @@ func TestEventRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(data) != string(again) {
+	if !bytes.Equal(data, again) {
 		t.Errorf("not the same:\n%s\n%s", data, again)
 	}
 	if got, want := compact(s.Content), compact(ev.Content); got != want {

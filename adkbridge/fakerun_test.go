@@ -99,6 +99,8 @@ func (f *fakeRun) restarted(n int) *fakeRun {
 			for _, c := range s.meaning().Calls {
 				g.calls[c.ID] = c
 			}
+		case session.KindTurnEnded:
+			f.t.Fatal("a fake log holds no ends")
 		}
 	}
 	return g

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -324,9 +325,7 @@ func (w *world) see(turn *session.Turn, m *agentdv1.RunResponse, res *result) {
 			res.replies = append(res.replies, err)
 		}
 	case m.GetStateUpdate() != nil:
-		for k, v := range m.GetStateUpdate().GetStateDelta().AsMap() {
-			res.state[k] = v
-		}
+		maps.Copy(res.state, m.GetStateUpdate().GetStateDelta().AsMap())
 	case m.GetError() != nil:
 		res.err = m.GetError()
 	case m.GetEnd() != nil:

@@ -66,6 +66,12 @@ func (l *loop) run(ctx agent.InvocationContext) iter.Seq2[*adksession.Event, err
 // other answer goes on. The event holds the state that came with the answer,
 // nil if none did.
 func (l *loop) ask(ctx agent.InvocationContext, visit, iteration int) (more bool, ev *adksession.Event, err error) {
+	defer func() {
+		if p := recover(); p != nil { // below a parallel agent it would end the process
+			more, ev, err = false, nil, panicError("loop "+l.n.name, p)
+			l.t.stop(err)
+		}
+	}()
 	input, err := json.Marshal(struct {
 		Agent         string `json:"agent"`
 		Iteration     int    `json:"iteration"`
@@ -98,7 +104,8 @@ func (l *loop) ask(ctx agent.InvocationContext, visit, iteration int) (more bool
 	}
 	v, _ := parseJSON(*res.Output)
 	m, _ := v.(map[string]any)
-	return m["continue"] != false, ev, nil
+	goOn, said := m["continue"].(bool)
+	return goOn || !said, ev, nil
 }
 
 // loopCallID is the id of a question. A turn that is run again asks under the

@@ -3,6 +3,7 @@ package adkbridge
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -77,9 +78,7 @@ func (s *memStore) Shared(_ context.Context, scope string) (map[string]json.RawM
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := map[string]json.RawMessage{}
-	for k, v := range s.shared[scope] {
-		out[k] = v
-	}
+	maps.Copy(out, s.shared[scope])
 	return out, nil
 }
 

@@ -1,6 +1,7 @@
 package adkbridge
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -212,7 +213,7 @@ func TestReplayPrefixes(t *testing.T) {
 					t.Fatalf("%d records: another transcript\n%s\nwant\n%s", n, compact(s), compact(want))
 				}
 				for i := range pre {
-					if string(pre[i].Data) != string(got.recs[i].Data) {
+					if !bytes.Equal(pre[i].Data, got.recs[i].Data) {
 						t.Fatalf("%d records: record %d was rewritten", n, i+1)
 					}
 				}

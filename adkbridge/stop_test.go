@@ -271,3 +271,93 @@ func TestInterrupted(t *testing.T) {
 	}
 	w.checkAll()
 }
+
+// TestRestart continues a session whose process died while a tool was running.
+func TestRestart(t *testing.T) {
+	w := newWorld(t, map[string][]step{"a": {use("search", "calc")}, "b": {say("B")}})
+	tree := par("root", llm("a"), llm("b"))
+	dead := w.start(tree, "go")
+	watcher := dead.Watch()
+	defer watcher.Close()
+	for open, spoken := 0, false; open < 2 || !spoken; {
+		<-watcher.Ready()
+		msgs, err := watcher.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range msgs {
+			spoken = spoken || m.GetOutputChunk().GetContent() == "B"
+			if tc := m.GetToolCall(); tc != nil {
+				open++
+				if tc.GetToolName() == "calc" {
+					a := session.Answer{CallID: tc.GetToolCallId(), Output: new("late"), State: map[string]any{"k": "v"}}
+					if err := dead.Answer(t.Context(), a); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		}
+	}
+	w.restart()
+	w.runner.cache = newCache(0, 0)
+	w.script.always = func(string) step { return say("fine") }
+	res := w.run(tree, "go on").ok(t)
+	w.checkAll()
+	if res.state["k"] != "v" {
+		t.Errorf("state %v", res.state)
+	}
+	got := transcript(w.script.seen("a")[1].contents[2:3])
+	if !strings.Contains(got, `search{"error":"cancelled: `) || !strings.Contains(got, `calc{"output":"late"}`) {
+		t.Errorf("results: %s", got)
+	}
+	// The old process was not dead after all. It cannot write any more.
+	n := len(w.store.(*memStore).logs[dead.SessionID()])
+	dead.Cancel("too late")
+	<-dead.Done()
+	if got := len(w.store.(*memStore).logs[dead.SessionID()]); got != n {
+		t.Errorf("the old process has written %d records", got-n)
+	}
+}
+
+// TestPanicsAtTheSeams end the turn, not the process.
+func TestPanicsAtTheSeams(t *testing.T) {
+	for _, tree := range []*agentdv1.Agent{
+		rounds("l", 2, llm("a")),
+		par("root", rounds("l", 2, llm("a")), llm("b")),
+	} {
+		for _, where := range []string{"append", "await", "ask"} {
+			w := newWorld(t, nil)
+			w.script.always = func(string) step { return use("search") }
+			run := newFakeRun(t, tree, "go")
+			run.spec.Tools = append(run.spec.Tools, offer("loop_continue"))
+			broken := true
+			boom := func(at string) {
+				if at == where && broken {
+					panic("scripted panic at " + at)
+				}
+			}
+			run.appending = func(*session.Event) { boom("append") }
+			run.client = func(c session.ToolCall) session.ToolResult {
+				if c.Name == "loop_continue" {
+					boom("ask")
+				}
+				boom("await")
+				w.script.mu.Lock()
+				w.script.always = func(string) step { return say("x") }
+				w.script.mu.Unlock()
+				return answered("{}")
+			}
+			if where == "append" {
+				// Closing appends too; it has a store that works again.
+				run.appending = func(*session.Event) {
+					defer func() { broken = false }()
+					boom("append")
+				}
+			}
+			err := w.runner.drive(t.Context(), run)
+			if err == nil || !strings.Contains(err.Error(), "scripted panic at "+where) {
+				t.Errorf("%s: error %v", where, err)
+			}
+		}
+	}
+}

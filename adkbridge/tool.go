@@ -1,6 +1,7 @@
 package adkbridge
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -145,14 +146,9 @@ func resultOf(res session.ToolResult) map[string]any {
 		}
 		return map[string]any{"output": v}
 	}
-	text := res.Error
-	switch {
-	case text == "" && res.Outcome == session.Answered:
-		text = "the tool gave no result"
-	case text == "":
-		text = "no result"
-	}
+	text := cmp.Or(res.Error, "the tool gave no result")
 	switch res.Outcome {
+	case session.Answered:
 	case session.Cancelled:
 		text = "cancelled: " + text
 	case session.TimedOut:

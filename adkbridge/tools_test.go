@@ -49,7 +49,7 @@ func TestToolResults(t *testing.T) {
 	}{
 		{session.ToolResult{Outcome: session.Cancelled, Error: "by the client"}, "cancelled: by the client"},
 		{session.ToolResult{Outcome: session.TimedOut, Error: "after 1s"}, "timed out: after 1s"},
-		{session.ToolResult{Outcome: session.Abandoned}, "abandoned: no result"},
+		{session.ToolResult{Outcome: session.Abandoned}, "abandoned: the tool gave no result"},
 		{session.ToolResult{Outcome: session.Answered}, "the tool gave no result"},
 	} {
 		if got := resultOf(tc.res)["error"]; got != tc.want {

@@ -1,0 +1,87 @@
+package adkbridge
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	adksession "google.golang.org/adk/v2/session"
+	"google.golang.org/genai"
+
+	"github.com/apzuk3/agentd/session"
+)
+
+// close makes the history valid after the tree has ended: it appends complete
+// answers that were on their way, and results for calls that have none. After a
+// natural end there is nothing to do.
+func (t *turn) close(ctx context.Context, cause error) error {
+	// What the log holds and the run did not reach is history nevertheless.
+	var rest []loggedEvent
+	for _, queue := range t.logged {
+		rest = append(rest, queue...)
+	}
+	slices.SortFunc(rest, func(a, b loggedEvent) int { return int(a.seq - b.seq) })
+	for _, l := range rest {
+		t.admit(l.seq, l.ev, l.size, nil)
+	}
+	t.mu.Lock()
+	made, n := slices.Clone(t.made), len(t.made)+len(t.open)
+	t.mu.Unlock()
+	if n == 0 {
+		return nil
+	}
+	// The context may be what stopped the turn.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.limits.CloseTimeout)
+	defer cancel()
+	for _, a := range made {
+		ev := t.newEvent(ctx, a.author, a.branch)
+		ev.Content = a.content
+		ev.FinishReason, ev.ModelVersion = a.finish, a.model
+		if err := t.commit(ctx, ev, a.meta); err != nil {
+			return err
+		}
+	}
+	text := "cancelled: the turn was stopped before this call was over"
+	if e, ok := errors.AsType[*session.Error](cause); ok {
+		text = "cancelled: the turn was stopped: " + e.Message
+	}
+	t.mu.Lock()
+	open := slices.Clone(t.open)
+	t.mu.Unlock()
+	for _, o := range open {
+		ev := t.newEvent(ctx, o.author, o.branch)
+		ev.Content = &genai.Content{Role: genai.RoleUser}
+		for _, c := range o.calls {
+			result := errorResult(text)
+			if reason := t.refusal(c.ID); reason != "" {
+				result = errorResult(reason)
+			} else if res, ok := t.run.Result(c.ID); ok {
+				result = resultOf(res)
+				maps.Copy(ev.Actions.StateDelta, res.State)
+			}
+			ev.Content.Parts = append(ev.Content.Parts, responsePart(c, result))
+		}
+		if err := t.commit(ctx, ev, &meta{Path: o.path}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// newEvent is an event of this turn.
+func (t *turn) newEvent(ctx context.Context, author, branch string) *adksession.Event {
+	ev := adksession.NewEvent(ctx, t.run.TurnID())
+	ev.Author, ev.Branch = author, branch
+	return ev
+}
+
+// seal marks all that is known as read.
+func (h *history) seal(startSeq int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.upto = startSeq
+	if n := len(h.items); n > 0 {
+		h.upto = max(h.upto, h.items[n-1].seq)
+	}
+}
