@@ -1,0 +1,286 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/apzuk3/agentd/client"
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+// asMain makes the test binary be agentd.
+const asMain = "AGENTD_TEST_AS_MAIN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asMain) != "" {
+		main()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func TestCommandLine(t *testing.T) {
+	home := t.TempDir()
+	for name, tc := range map[string]struct {
+		args   []string
+		env    map[string]string
+		code   int
+		stdout string
+		stderr string
+	}{
+		"version":          {[]string{"version"}, nil, exitOK, "agentd ", ""},
+		"help":             {[]string{"--help"}, nil, exitOK, "serve", ""},
+		"help of serve":    {[]string{"serve", "--help"}, nil, exitOK, "$AGENTD_TURN_TIMEOUT", ""},
+		"nothing":          {nil, nil, exitUsage, "", "expected one of"},
+		"unknown command":  {[]string{"dance"}, nil, exitUsage, "", "dance"},
+		"unknown flag":     {[]string{"serve", "--dance"}, nil, exitUsage, "", "--dance"},
+		"bad duration":     {[]string{"serve", "--turn-timeout=soon"}, nil, exitUsage, "", "soon"},
+		"limit of none":    {[]string{"serve", "--max-turns=0"}, nil, exitUsage, "", "--max-turns is 0"},
+		"timeout of none":  {[]string{"serve", "--idle-timeout=0s"}, nil, exitUsage, "", "--idle-timeout is 0s"},
+		"negative grace":   {[]string{"serve", "--shutdown-grace=-1s"}, nil, exitUsage, "", "--shutdown-grace"},
+		"bad variable":     {[]string{"serve"}, map[string]string{"AGENTD_MAX_STREAMS": "many"}, exitUsage, "", "many"},
+		"bad level":        {[]string{"serve"}, map[string]string{"AGENTD_LOG_LEVEL": "loud"}, exitUsage, "", "loud"},
+		"bad format":       {[]string{"serve", "--log-format=xml"}, nil, exitUsage, "", "xml"},
+		"no home":          {[]string{"serve"}, nil, exitError, "", "--data"},
+		"bad address":      {[]string{"serve", "--addr=here"}, map[string]string{"HOME": home}, exitError, "", "want host:port"},
+		"certificate only": {[]string{"serve", "--tls-cert=x"}, map[string]string{"HOME": home}, exitError, "", "both a certificate and a key"},
+		"taken address":    {[]string{"serve", "--addr=203.0.113.1:1"}, map[string]string{"HOME": home}, exitError, "", "203.0.113.1:1"},
+		"nobody healthy":   {[]string{"healthcheck", "--addr=127.0.0.1:1"}, nil, exitError, "", "127.0.0.1:1"},
+		"nobody at all":    {[]string{"healthcheck", "--addr=x"}, nil, exitError, "", "want host:port"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			if got := run(nil, tc.args, tc.env, &stdout, &stderr); got != tc.code {
+				t.Errorf("exit code %d, want %d", got, tc.code)
+			}
+			if !strings.Contains(stdout.String(), tc.stdout) || !strings.Contains(stderr.String(), tc.stderr) {
+				t.Errorf("stdout %q, stderr %q; want %q and %q", stdout.String(), stderr.String(), tc.stdout, tc.stderr)
+			}
+		})
+	}
+}
+
+func TestDataDir(t *testing.T) {
+	for name, tc := range map[string]struct {
+		goos string
+		env  map[string]string
+		want string
+	}{
+		"XDG":     {"linux", map[string]string{"XDG_DATA_HOME": "/x", "HOME": "/h"}, filepath.Join("/x", "agentd")},
+		"linux":   {"linux", map[string]string{"HOME": "/h"}, filepath.Join("/h", ".local", "share", "agentd")},
+		"darwin":  {"darwin", map[string]string{"HOME": "/h"}, filepath.Join("/h", "Library", "Application Support", "agentd")},
+		"windows": {"windows", map[string]string{"LOCALAPPDATA": "/l"}, filepath.Join("/l", "agentd")},
+		"nobody":  {"linux", nil, ""},
+	} {
+		got, err := dataDir(tc.goos, tc.env)
+		if got != tc.want || (err == nil) != (tc.want != "") {
+			t.Errorf("%s: got %q, %v, want %q", name, got, err, tc.want)
+		}
+	}
+}
+
+// served is an agentd that serves.
+type served struct {
+	url    string
+	addr   string
+	log    *bytes.Buffer // read it only after wait
+	wait   func() int    // returns the exit code
+	signal func(os.Signal)
+}
+
+// awaitServing reads a JSON log up to the line that names the address, and hands
+// the rest to log in the background.
+func awaitServing(t *testing.T, r io.Reader, log *bytes.Buffer) (addr string, rest *sync.WaitGroup) {
+	t.Helper()
+	lines := bufio.NewReader(io.TeeReader(r, log))
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			t.Fatalf("agentd ended: %v: %s", err, log)
+		}
+		var entry struct{ Msg, Addr string }
+		if err := json.Unmarshal(line, &entry); err != nil {
+			t.Fatalf("a log line that is no JSON: %s", line)
+		}
+		if entry.Msg == "serving" {
+			rest = &sync.WaitGroup{}
+			rest.Go(func() { _, _ = io.Copy(io.Discard, lines) })
+			return entry.Addr, rest
+		}
+	}
+}
+
+// inProcess runs serve on a goroutine.
+func inProcess(t *testing.T, env map[string]string) *served {
+	t.Helper()
+	signals := make(chan os.Signal, 2)
+	r, w := io.Pipe()
+	code := make(chan int, 1)
+	go func() {
+		code <- run(signals, []string{"serve", "--log-format=json"}, env, io.Discard, w)
+		_ = w.Close()
+	}()
+	s := &served{log: &bytes.Buffer{}, signal: func(sig os.Signal) { signals <- sig }}
+	addr, rest := awaitServing(t, r, s.log)
+	s.addr, s.url = addr, "http://"+addr
+	s.wait = sync.OnceValue(func() int {
+		rest.Wait()
+		return <-code
+	})
+	t.Cleanup(func() {
+		select {
+		case signals <- os.Interrupt:
+		default:
+		}
+		s.wait()
+	})
+	return s
+}
+
+// binary runs serve in a process of its own.
+func binary(t *testing.T, env map[string]string) *served {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "serve", "--log-format=json")
+	cmd.Env = []string{asMain + "=1"}
+	for k, v := range env {
+		cmd.Env = append(cmd.Env, k+"="+v)
+	}
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s := &served{log: &bytes.Buffer{}}
+	addr, rest := awaitServing(t, stderr, s.log)
+	s.addr, s.url = addr, "http://"+addr
+	s.signal = func(sig os.Signal) {
+		if err := cmd.Process.Signal(sig); err != nil {
+			t.Error(err)
+		}
+	}
+	s.wait = sync.OnceValue(func() int {
+		rest.Wait()
+		_ = cmd.Wait()
+		return cmd.ProcessState.ExitCode()
+	})
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		s.wait()
+	})
+	return s
+}
+
+func agent(model string, tools ...string) *agentdv1.Agent {
+	return &agentdv1.Agent{Name: "root", AgentType: &agentdv1.Agent_Llm{Llm: &agentdv1.LlmAgent{Model: model, ToolNames: tools}}}
+}
+
+func newClient(t *testing.T, s *served) *client.Client {
+	c := client.New(s.url)
+	t.Cleanup(c.CloseIdleConnections)
+	return c
+}
+
+func TestServe(t *testing.T) {
+	scripts, data := t.TempDir(), t.TempDir()
+	if err := os.WriteFile(filepath.Join(scripts, "hello.yaml"), []byte("answers: [{text: hello from a file}]"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, start := range map[string]func(*testing.T, map[string]string) *served{"in process": inProcess, "binary": binary} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, map[string]string{"AGENTD_ADDR": "127.0.0.1:0", "AGENTD_DATA": filepath.Join(data, name), "AGENTD_SCRIPTS": scripts, "OPENAI_API_KEY": "canary"})
+			res, err := newClient(t, s).Do(t.Context(), agent("scripted/hello"), "hi")
+			if err != nil || res.Text != "hello from a file" {
+				t.Errorf("got %v, %v", res, err)
+			}
+			var stdout, stderr bytes.Buffer
+			if code := run(nil, []string{"healthcheck"}, map[string]string{"AGENTD_ADDR": s.addr}, &stdout, &stderr); code != exitOK {
+				t.Errorf("healthcheck: %d, %s", code, stderr.String())
+			}
+			s.signal(syscall.SIGTERM)
+			if code := s.wait(); code != exitOK {
+				t.Errorf("exit code %d: %s", code, s.log)
+			}
+			if code := run(nil, []string{"healthcheck", "--addr", s.addr}, nil, &stdout, &stderr); code != exitError {
+				t.Errorf("healthcheck of a stopped server: %d", code)
+			}
+			if bytes.Contains(s.log.Bytes(), []byte("canary")) {
+				t.Error("the log holds a key")
+			}
+			if _, err := os.Stat(filepath.Join(data, name, "agentd.db")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// The first signal waits for turns, the second does not.
+func TestSignals(t *testing.T) {
+	for name, tc := range map[string]struct {
+		second    bool
+		completed bool
+	}{"one signal": {false, true}, "two signals": {true, false}} {
+		t.Run(name, func(t *testing.T) {
+			s := binary(t, map[string]string{"AGENTD_ADDR": "127.0.0.1:0", "AGENTD_DATA": ":memory:", "AGENTD_SHUTDOWN_GRACE": "1m"})
+			c := newClient(t, s)
+			called := make(chan struct{})
+			release := make(chan struct{})
+			err := client.AddTool(c, "wait", "Waits", func(ctx context.Context, _ struct{}) (any, error) {
+				close(called)
+				select {
+				case <-release:
+					return "done", nil
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			type outcome struct {
+				res *client.Result
+				err error
+			}
+			done := make(chan outcome, 1)
+			go func() {
+				res, err := c.Do(t.Context(), agent("scripted/demo", "wait"), "go")
+				done <- outcome{res, err}
+			}()
+			<-called
+			s.signal(syscall.SIGTERM)
+			for { // until it has been taken
+				if code := run(nil, []string{"healthcheck", "--addr", s.addr}, nil, io.Discard, io.Discard); code != exitOK {
+					break
+				}
+			}
+			if tc.second {
+				s.signal(syscall.SIGINT)
+			} else {
+				close(release)
+			}
+			got := <-done
+			if completed := got.err == nil && got.res.Completed; completed != tc.completed {
+				t.Errorf("completed %v, want %v: %v", completed, tc.completed, got.err)
+			}
+			if !tc.completed && (got.err == nil || !strings.Contains(got.err.Error(), "stopping")) {
+				t.Errorf("got %v, want that the server is stopping", got.err)
+			}
+			if code := s.wait(); code != exitOK {
+				t.Errorf("exit code %d: %s", code, s.log)
+			}
+		})
+	}
+}
