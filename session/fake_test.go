@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,7 +22,6 @@ type engine struct {
 	run func(ctx context.Context, r *session.Run) error
 	// check, if set, decides Check.
 	check func(*session.Spec) error
-	seen  atomic.Int64 // message ids handed out
 }
 
 func (e *engine) Check(_ context.Context, spec *session.Spec, _ session.Keys) error {
@@ -165,10 +165,8 @@ func await(t *testing.T, w *session.Watcher, want func(*agentdv1.RunResponse) bo
 	for {
 		msgs, err := w.Next(t.Context())
 		out = append(out, msgs...)
-		for _, m := range msgs {
-			if want(m) {
-				return out
-			}
+		if slices.ContainsFunc(msgs, want) {
+			return out
 		}
 		if err != nil {
 			t.Fatalf("next: %v after %v", err, out)
@@ -206,8 +204,6 @@ func end(t *testing.T, msgs []*agentdv1.RunResponse) *agentdv1.RunResponse_EndRe
 	}
 	return found
 }
-
-func ptr[T any](v T) *T { return &v }
 
 func code(err error) agentdv1.ErrorCode {
 	e, ok := errors.AsType[*session.Error](err)

@@ -3,106 +3,17 @@ package session
 import (
 	"container/list"
 	"context"
-	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protojson"
-
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
-
-// Limits bound what one client can make the server hold. A zero field means
-// its default.
-type Limits struct {
-	// MaxTurns is how many turns may run at once. Default 1,000.
-	MaxTurns int
-	// MaxIdleSessions is how many sessions without a running turn stay in
-	// memory. Default 256.
-	MaxIdleSessions int
-	// TurnTimeout bounds a turn. Default 1 h.
-	TurnTimeout time.Duration
-	// ToolTimeout is how long a client may take to answer one tool call; then
-	// the model sees a tool error. Default 10 min.
-	ToolTimeout time.Duration
-	// MaxCalls is how many tool calls one model answer may ask for. Default 128.
-	MaxCalls int
-	// MaxPromptBytes bounds the prompt. Default 1 MiB.
-	MaxPromptBytes int
-	// MaxResultBytes bounds one tool answer with its state, as JSON. Default
-	// 1 MiB.
-	MaxResultBytes int
-	// MaxStateBytes bounds the state a client may begin with, as JSON. Default
-	// 1 MiB.
-	MaxStateBytes int
-	// WatchItems and WatchBytes bound what waits for one watcher. Defaults
-	// 1,024 and 1 MiB.
-	WatchItems, WatchBytes int
-	// StopGrace is how long turns may take to end after they were told to when
-	// the server stops. Default 5 s.
-	StopGrace time.Duration
-}
-
-// WithDefaults fills in the zero fields.
-func (l Limits) WithDefaults() Limits {
-	set := func(p *int, v int) {
-		if *p == 0 {
-			*p = v
-		}
-	}
-	span := func(p *time.Duration, v time.Duration) {
-		if *p == 0 {
-			*p = v
-		}
-	}
-	set(&l.MaxTurns, 1000)
-	set(&l.MaxIdleSessions, 256)
-	set(&l.MaxCalls, 128)
-	set(&l.MaxPromptBytes, 1<<20)
-	set(&l.MaxResultBytes, 1<<20)
-	set(&l.MaxStateBytes, 1<<20)
-	set(&l.WatchItems, 1024)
-	set(&l.WatchBytes, 1<<20)
-	span(&l.TurnTimeout, time.Hour)
-	span(&l.ToolTimeout, 10*time.Minute)
-	span(&l.StopGrace, 5*time.Second)
-	return l
-}
-
-// Config is what a Manager works with.
-type Config struct {
-	// Store keeps the logs; required. The manager does not close it.
-	Store Store
-	// Runner is the agent engine; required.
-	Runner Runner
-	// Logger takes one line per turn. Default: none.
-	Logger *slog.Logger
-	// Limits bound the manager.
-	Limits Limits
-}
-
-// Validate says what is missing or out of range.
-func (c Config) Validate() error {
-	l := c.Limits.WithDefaults()
-	switch {
-	case c.Store == nil:
-		return errors.New("session: Config.Store is missing")
-	case c.Runner == nil:
-		return errors.New("session: Config.Runner is missing")
-	case min(l.MaxTurns, l.MaxIdleSessions, l.MaxCalls, l.MaxPromptBytes, l.MaxResultBytes, l.MaxStateBytes, l.WatchItems, l.WatchBytes) < 0,
-		min(l.TurnTimeout, l.ToolTimeout, l.StopGrace) < 0:
-		return errors.New("session: Config.Limits has a negative field")
-	}
-	return nil
-}
 
 // Manager holds the sessions of one server and is their only writer. Its
 // methods may be called from any goroutine.
@@ -316,7 +227,7 @@ func (m *Manager) drive(ctx context.Context, run *Run) {
 	}
 	if merr != nil {
 		s.mu.Lock()
-		s.failLocked(AsError(merr))
+		s.failLocked(t, AsError(merr))
 		s.mu.Unlock()
 		err = errors.Join(err, merr)
 	}
@@ -400,210 +311,6 @@ func (m *Manager) closeInterrupted(ctx context.Context, s *Session) error {
 	}
 	_, err = s.commit(ctx, &entry{turn: t, kind: KindTurnEnded, data: data, fact: end})
 	return err
-}
-
-// acquire returns a session in memory and counts its user; "" makes a new one.
-func (m *Manager) acquire(ctx context.Context, id string) (*held, error) {
-	m.mu.Lock()
-	fresh := id == ""
-	if fresh {
-		id = strings.ToLower(rand.Text())
-	}
-	h := m.sessions[id]
-	if h != nil {
-		h.users++
-		if h.idle != nil {
-			m.idle.Remove(h.idle)
-			h.idle = nil
-		}
-		m.mu.Unlock()
-		select {
-		case <-h.ready:
-		case <-ctx.Done():
-			m.release(h)
-			return nil, context.Cause(ctx)
-		}
-		if h.err != nil {
-			m.release(h)
-			return nil, h.err
-		}
-		return h, nil
-	}
-	h = &held{id: id, ready: make(chan struct{}), users: 1}
-	m.sessions[id] = h
-	m.mu.Unlock()
-	if fresh {
-		h.s = newSession(m.store, m.runner, m.limits, id)
-	} else {
-		// Others may wait for this read, so it does not end with this caller.
-		readCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
-		h.s, h.err = load(readCtx, m.store, m.runner, m.limits, id)
-		cancel()
-		if errors.Is(h.err, ErrNoSession) {
-			h.err = Errorf(codeNotFound, "session %q does not exist", id)
-		}
-	}
-	close(h.ready)
-	if h.err != nil {
-		m.release(h)
-		return nil, h.err
-	}
-	return h, nil
-}
-
-// release counts a user down. An unused session stays for a while, unless it
-// is of no use.
-func (m *Manager) release(h *held) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	h.users--
-	if h.users > 0 {
-		return
-	}
-	if h.err != nil || h.s.useless() {
-		delete(m.sessions, h.id)
-		return
-	}
-	h.idle = m.idle.PushBack(h)
-	for m.idle.Len() > m.limits.MaxIdleSessions {
-		oldest := m.idle.Remove(m.idle.Front()).(*held)
-		oldest.idle = nil
-		delete(m.sessions, oldest.id)
-	}
-}
-
-// useless tells whether the session must not be kept: its log has to be read
-// again, or was never begun.
-func (s *Session) useless() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.broken != nil || s.seq == 0
-}
-
-// reserve keeps a second turn from starting.
-func (s *Session) reserve() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.broken != nil:
-		return s.broken
-	case s.starting, s.turn != nil && s.turn.ended == nil && s.turn.done != closedChan:
-		return Errorf(codeBusy, "session %q already runs a turn; wait for its end, or cancel it", s.id)
-	}
-	s.starting = true
-	return nil
-}
-
-func (s *Session) unreserve() {
-	s.mu.Lock()
-	s.starting = false
-	s.mu.Unlock()
-}
-
-// repeatSpec is the session's last tree and tools with a new prompt.
-func (s *Session) repeatSpec(prompt string) (*Spec, error) {
-	s.mu.Lock()
-	last := s.lastSpec
-	s.mu.Unlock()
-	if last == nil {
-		return nil, Errorf(codeInvalid, "agent is missing: session %q has not run a tree yet", s.id)
-	}
-	spec, err := last.spec()
-	if err != nil {
-		return nil, fmt.Errorf("session %s: last agent tree: %w", s.id, err)
-	}
-	spec.Prompt = prompt
-	return spec, nil
-}
-
-// begin records the turn's start. The caller has reserved the session.
-func (s *Session) begin(ctx context.Context, spec *Spec, req Request) (*Turn, *Run, error) {
-	whole, err := s.wholeState(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	started, err := newTurnStarted(spec, req)
-	if err != nil {
-		return nil, nil, err
-	}
-	maps.Copy(whole, started.State)
-	t := &Turn{
-		s:        s,
-		id:       "e-" + strings.ToLower(rand.Text()),
-		spec:     spec,
-		keys:     req.Keys,
-		snapshot: maps.Clone(whole),
-		started:  time.Now(),
-		done:     make(chan struct{}),
-		cancel:   func(error) {},
-	}
-	t.resetLocked()
-	data, err := marshal(started)
-	if err != nil {
-		return nil, nil, fmt.Errorf("session %s: %w", s.id, err)
-	}
-	s.mu.Lock()
-	before := s.turn
-	s.turn = t
-	s.mu.Unlock()
-	if _, err := s.commit(ctx, &entry{turn: t, kind: KindTurnStarted, data: data, fact: started, shared: sharedValues(started.State)}); err != nil {
-		s.mu.Lock()
-		s.turn = before
-		s.mu.Unlock()
-		return nil, nil, err
-	}
-	state := maps.Clone(whole)
-	for k, v := range req.InitialState {
-		if scopeOf(k) == scopeTemp {
-			state[k] = v
-		}
-	}
-	return t, &Run{s: s, t: t, state: state}, nil
-}
-
-func newTurnStarted(spec *Spec, req Request) (*TurnStarted, error) {
-	agent, err := protojson.Marshal(spec.Agent)
-	if err != nil {
-		return nil, Errorf(codeInvalid, "agent: %v", err)
-	}
-	started := &TurnStarted{
-		Prompt:  spec.Prompt,
-		Agent:   agent,
-		OwnKeys: slices.Sorted(maps.Keys(req.Keys)),
-	}
-	for _, tool := range spec.Tools {
-		data, err := protojson.Marshal(tool)
-		if err != nil {
-			return nil, Errorf(codeInvalid, "tool %q: %v", tool.GetName(), err)
-		}
-		started.Tools = append(started.Tools, json.RawMessage(data))
-	}
-	for k, v := range req.InitialState {
-		if scopeOf(k) != scopeTemp {
-			if started.State == nil {
-				started.State = map[string]any{}
-			}
-			started.State[k] = v
-		}
-	}
-	return started, nil
-}
-
-// spec reads back what newTurnStarted has written.
-func (f *TurnStarted) spec() (*Spec, error) {
-	spec := &Spec{Prompt: f.Prompt, Agent: &agentdv1.Agent{}}
-	opts := protojson.UnmarshalOptions{DiscardUnknown: true}
-	if err := opts.Unmarshal(f.Agent, spec.Agent); err != nil {
-		return nil, err
-	}
-	for _, data := range f.Tools {
-		tool := &agentdv1.Tool{}
-		if err := opts.Unmarshal(data, tool); err != nil {
-			return nil, err
-		}
-		spec.Tools = append(spec.Tools, tool)
-	}
-	return spec, nil
 }
 
 // Shutdown refuses new turns, waits for those that run until ctx ends, then

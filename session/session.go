@@ -346,6 +346,7 @@ func (s *Session) watch(t *Turn) *Watcher {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w := newWatcher(s, t)
+	w.failed = t.failed
 	s.watchers[w] = struct{}{}
 	w.wake()
 	return w
@@ -378,8 +379,10 @@ func (s *Session) publishDelta(t *Turn, d Delta) {
 	s.publishLocked(it)
 }
 
-// failLocked tells the watchers that the turn's end could not be recorded.
-func (s *Session) failLocked(err *Error) {
+// failLocked tells the watchers, also those to come, that the turn's end could
+// not be recorded.
+func (s *Session) failLocked(t *Turn, err *Error) {
+	t.failed = err
 	for w := range s.watchers {
 		w.fail(err)
 	}
@@ -408,7 +411,7 @@ func scopeOf(key string) string {
 func sharedValues(state map[string]any) []SharedValue {
 	var out []SharedValue
 	for k, v := range state {
-		scope := ""
+		var scope string
 		switch scopeOf(k) {
 		case scopeApp:
 			scope = "app"

@@ -205,7 +205,7 @@ func TestCallsThatNobodyAnswers(t *testing.T) {
 					if err := turn.CancelCall(t.Context(), "c1"); err != nil {
 						t.Errorf("cancelling the call again: %v", err)
 					}
-					if err := turn.Answer(t.Context(), session.Answer{CallID: "c1", Output: ptr("late")}); code(err) != agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST {
+					if err := turn.Answer(t.Context(), session.Answer{CallID: "c1", Output: new("late")}); code(err) != agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST {
 						t.Errorf("answering the cancelled call: %v", err)
 					}
 				}
@@ -230,7 +230,7 @@ func TestAskIsACallOfItsOwn(t *testing.T) {
 	turn := f.start(session.Request{})
 	w := turn.Watch()
 	await(t, w, isCall)
-	if err := turn.Answer(t.Context(), session.Answer{CallID: "loop1", Output: ptr("yes")}); err != nil {
+	if err := turn.Answer(t.Context(), session.Answer{CallID: "loop1", Output: new("yes")}); err != nil {
 		t.Fatal(err)
 	}
 	rest := follow(t, w)
@@ -519,6 +519,9 @@ func TestStoreThatFails(t *testing.T) {
 			turn := f.start(session.Request{})
 			got := follow(t, turn.Watch())
 			<-turn.Done()
+			if late := follow(t, turn.Watch()); end(t, late).Completed {
+				t.Errorf("a watcher that came after the failure read %v", late)
+			}
 			failed := got[len(got)-2].GetError()
 			if end(t, got).Completed || failed.GetCode() != agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE {
 				t.Errorf("the turn ended with %v", got)

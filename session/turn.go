@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"sync"
@@ -42,6 +43,7 @@ type Turn struct {
 	usage      Usage
 	unattended string // why nobody can answer any more; "" while somebody can
 	ended      *TurnEnded
+	failed     *Error // why the turn has no end in the log
 }
 
 // stopped is the cause with which a turn's context ends when a client stops
@@ -158,5 +160,5 @@ func (t *Turn) Unattended(reason string) {
 func (r ToolResult) equal(o ToolResult) bool {
 	a, errA := json.Marshal(r)
 	b, errB := json.Marshal(o)
-	return errA == nil && errB == nil && string(a) == string(b)
+	return errA == nil && errB == nil && bytes.Equal(a, b)
 }

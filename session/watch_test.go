@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -115,7 +116,7 @@ func TestEveryWatcherReadsTheSame(t *testing.T) {
 		answerAll(t, turn, w)
 		wg.Wait()
 		<-turn.Done()
-		reads = append(reads, follow(t, turn.Watch()))
+		reads = slices.Concat(reads, [][]*agentdv1.RunResponse{follow(t, turn.Watch())})
 		want := facts(reads[0])
 		for i, got := range reads {
 			if facts(got) != want {
@@ -190,7 +191,7 @@ func answerAll(t *testing.T, turn *session.Turn, w *session.Watcher) {
 		msgs, err := w.Next(t.Context())
 		for _, m := range msgs {
 			if c := m.GetToolCall(); c != nil {
-				if err := turn.Answer(t.Context(), session.Answer{CallID: c.ToolCallId, Output: ptr("ok")}); err != nil {
+				if err := turn.Answer(t.Context(), session.Answer{CallID: c.ToolCallId, Output: new("ok")}); err != nil {
 					t.Errorf("answer: %v", err)
 				}
 			}

@@ -1,0 +1,142 @@
+package session
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+// reserve keeps a second turn from starting.
+func (s *Session) reserve() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.broken != nil:
+		return s.broken
+	case s.starting, s.turn != nil && s.turn.ended == nil && s.turn.done != closedChan:
+		return Errorf(codeBusy, "session %q already runs a turn; wait for its end, or cancel it", s.id)
+	}
+	s.starting = true
+	return nil
+}
+
+func (s *Session) unreserve() {
+	s.mu.Lock()
+	s.starting = false
+	s.mu.Unlock()
+}
+
+// repeatSpec is the session's last tree and tools with a new prompt.
+func (s *Session) repeatSpec(prompt string) (*Spec, error) {
+	s.mu.Lock()
+	last := s.lastSpec
+	s.mu.Unlock()
+	if last == nil {
+		return nil, Errorf(codeInvalid, "agent is missing: session %q has not run a tree yet", s.id)
+	}
+	spec, err := last.spec()
+	if err != nil {
+		return nil, fmt.Errorf("session %s: last agent tree: %w", s.id, err)
+	}
+	spec.Prompt = prompt
+	return spec, nil
+}
+
+// begin records the turn's start. The caller has reserved the session.
+func (s *Session) begin(ctx context.Context, spec *Spec, req Request) (*Turn, *Run, error) {
+	whole, err := s.wholeState(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	started, err := newTurnStarted(spec, req)
+	if err != nil {
+		return nil, nil, err
+	}
+	maps.Copy(whole, started.State)
+	t := &Turn{
+		s:        s,
+		id:       "e-" + strings.ToLower(rand.Text()),
+		spec:     spec,
+		keys:     req.Keys,
+		snapshot: maps.Clone(whole),
+		started:  time.Now(),
+		done:     make(chan struct{}),
+		cancel:   func(error) {},
+	}
+	t.resetLocked()
+	data, err := marshal(started)
+	if err != nil {
+		return nil, nil, fmt.Errorf("session %s: %w", s.id, err)
+	}
+	s.mu.Lock()
+	before := s.turn
+	s.turn = t
+	s.mu.Unlock()
+	if _, err := s.commit(ctx, &entry{turn: t, kind: KindTurnStarted, data: data, fact: started, shared: sharedValues(started.State)}); err != nil {
+		s.mu.Lock()
+		s.turn = before
+		s.mu.Unlock()
+		return nil, nil, err
+	}
+	state := maps.Clone(whole)
+	for k, v := range req.InitialState {
+		if scopeOf(k) == scopeTemp {
+			state[k] = v
+		}
+	}
+	return t, &Run{s: s, t: t, state: state}, nil
+}
+
+func newTurnStarted(spec *Spec, req Request) (*TurnStarted, error) {
+	agent, err := protojson.Marshal(spec.Agent)
+	if err != nil {
+		return nil, Errorf(codeInvalid, "agent: %v", err)
+	}
+	started := &TurnStarted{
+		Prompt:  spec.Prompt,
+		Agent:   agent,
+		OwnKeys: slices.Sorted(maps.Keys(req.Keys)),
+	}
+	for _, tool := range spec.Tools {
+		data, err := protojson.Marshal(tool)
+		if err != nil {
+			return nil, Errorf(codeInvalid, "tool %q: %v", tool.GetName(), err)
+		}
+		started.Tools = append(started.Tools, json.RawMessage(data))
+	}
+	for k, v := range req.InitialState {
+		if scopeOf(k) != scopeTemp {
+			if started.State == nil {
+				started.State = map[string]any{}
+			}
+			started.State[k] = v
+		}
+	}
+	return started, nil
+}
+
+// spec reads back what newTurnStarted has written.
+func (f *TurnStarted) spec() (*Spec, error) {
+	spec := &Spec{Prompt: f.Prompt, Agent: &agentdv1.Agent{}}
+	opts := protojson.UnmarshalOptions{DiscardUnknown: true}
+	if err := opts.Unmarshal(f.Agent, spec.Agent); err != nil {
+		return nil, err
+	}
+	for _, data := range f.Tools {
+		tool := &agentdv1.Tool{}
+		if err := opts.Unmarshal(data, tool); err != nil {
+			return nil, err
+		}
+		spec.Tools = append(spec.Tools, tool)
+	}
+	return spec, nil
+}

@@ -1,0 +1,91 @@
+package session
+
+import (
+	"errors"
+	"log/slog"
+	"time"
+)
+
+// Limits bound what one client can make the server hold. A zero field means
+// its default.
+type Limits struct {
+	// MaxTurns is how many turns may run at once. Default 1,000.
+	MaxTurns int
+	// MaxIdleSessions is how many sessions without a running turn stay in
+	// memory. Default 256.
+	MaxIdleSessions int
+	// TurnTimeout bounds a turn. Default 1 h.
+	TurnTimeout time.Duration
+	// ToolTimeout is how long a client may take to answer one tool call; then
+	// the model sees a tool error. Default 10 min.
+	ToolTimeout time.Duration
+	// MaxCalls is how many tool calls one model answer may ask for. Default 128.
+	MaxCalls int
+	// MaxPromptBytes bounds the prompt. Default 1 MiB.
+	MaxPromptBytes int
+	// MaxResultBytes bounds one tool answer with its state, as JSON. Default
+	// 1 MiB.
+	MaxResultBytes int
+	// MaxStateBytes bounds the state a client may begin with, as JSON. Default
+	// 1 MiB.
+	MaxStateBytes int
+	// WatchItems and WatchBytes bound what waits for one watcher. Defaults
+	// 1,024 and 1 MiB.
+	WatchItems, WatchBytes int
+	// StopGrace is how long turns may take to end after they were told to when
+	// the server stops. Default 5 s.
+	StopGrace time.Duration
+}
+
+// WithDefaults fills in the zero fields.
+func (l Limits) WithDefaults() Limits {
+	set := func(p *int, v int) {
+		if *p == 0 {
+			*p = v
+		}
+	}
+	span := func(p *time.Duration, v time.Duration) {
+		if *p == 0 {
+			*p = v
+		}
+	}
+	set(&l.MaxTurns, 1000)
+	set(&l.MaxIdleSessions, 256)
+	set(&l.MaxCalls, 128)
+	set(&l.MaxPromptBytes, 1<<20)
+	set(&l.MaxResultBytes, 1<<20)
+	set(&l.MaxStateBytes, 1<<20)
+	set(&l.WatchItems, 1024)
+	set(&l.WatchBytes, 1<<20)
+	span(&l.TurnTimeout, time.Hour)
+	span(&l.ToolTimeout, 10*time.Minute)
+	span(&l.StopGrace, 5*time.Second)
+	return l
+}
+
+// Config is what a Manager works with.
+type Config struct {
+	// Store keeps the logs; required. The manager does not close it.
+	Store Store
+	// Runner is the agent engine; required.
+	Runner Runner
+	// Logger takes one line per turn. Default: none.
+	Logger *slog.Logger
+	// Limits bound the manager.
+	Limits Limits
+}
+
+// Validate says what is missing or out of range.
+func (c Config) Validate() error {
+	l := c.Limits.WithDefaults()
+	switch {
+	case c.Store == nil:
+		return errors.New("session: Config.Store is missing")
+	case c.Runner == nil:
+		return errors.New("session: Config.Runner is missing")
+	case min(l.MaxTurns, l.MaxIdleSessions, l.MaxCalls, l.MaxPromptBytes, l.MaxResultBytes, l.MaxStateBytes, l.WatchItems, l.WatchBytes) < 0,
+		min(l.TurnTimeout, l.ToolTimeout, l.StopGrace) < 0:
+		return errors.New("session: Config.Limits has a negative field")
+	}
+	return nil
+}

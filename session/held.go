@@ -1,0 +1,86 @@
+package session
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"strings"
+)
+
+// acquire returns a session in memory and counts its user; "" makes a new one.
+func (m *Manager) acquire(ctx context.Context, id string) (*held, error) {
+	m.mu.Lock()
+	fresh := id == ""
+	if fresh {
+		id = strings.ToLower(rand.Text())
+	}
+	h := m.sessions[id]
+	if h != nil {
+		h.users++
+		if h.idle != nil {
+			m.idle.Remove(h.idle)
+			h.idle = nil
+		}
+		m.mu.Unlock()
+		select {
+		case <-h.ready:
+		case <-ctx.Done():
+			m.release(h)
+			return nil, context.Cause(ctx)
+		}
+		if h.err != nil {
+			m.release(h)
+			return nil, h.err
+		}
+		return h, nil
+	}
+	h = &held{id: id, ready: make(chan struct{}), users: 1}
+	m.sessions[id] = h
+	m.mu.Unlock()
+	if fresh {
+		h.s = newSession(m.store, m.runner, m.limits, id)
+	} else {
+		// Others may wait for this read, so it does not end with this caller.
+		readCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+		h.s, h.err = load(readCtx, m.store, m.runner, m.limits, id)
+		cancel()
+		if errors.Is(h.err, ErrNoSession) {
+			h.err = Errorf(codeNotFound, "session %q does not exist", id)
+		}
+	}
+	close(h.ready)
+	if h.err != nil {
+		m.release(h)
+		return nil, h.err
+	}
+	return h, nil
+}
+
+// release counts a user down. An unused session stays for a while, unless it
+// is of no use.
+func (m *Manager) release(h *held) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h.users--
+	if h.users > 0 {
+		return
+	}
+	if h.err != nil || h.s.useless() {
+		delete(m.sessions, h.id)
+		return
+	}
+	h.idle = m.idle.PushBack(h)
+	for m.idle.Len() > m.limits.MaxIdleSessions {
+		oldest := m.idle.Remove(m.idle.Front()).(*held)
+		oldest.idle = nil
+		delete(m.sessions, oldest.id)
+	}
+}
+
+// useless tells whether the session must not be kept: its log has to be read
+// again, or was never begun.
+func (s *Session) useless() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.broken != nil || s.seq == 0
+}
