@@ -3,6 +3,7 @@ package adkbridge
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -143,4 +144,42 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("decoding again: %v\n%s\n%s", err, compact(ev), compact(other))
 		}
 	})
+}
+
+// TestLast is claimed by an answer only where nothing can lead back to its
+// agent, and deltas and events of a message carry one id.
+func TestLast(t *testing.T) {
+	w := newWorld(t, nil)
+	w.script.steps = map[string][]step{
+		"a": {use("search"), say("A")}, "b": {say("B")}, "c": {transfer("d")}, "d": {say("D")}, "e": {{thought: "hm"}, {thought: "so", text: "E"}}, "f": {{}},
+	}
+	run := newFakeRun(t, seq("root", llm("a"), rounds("l", 1, llm("b")), llm("c", subs(llm("d"))), par("p", llm("e")), llm("f")), "go")
+	if err := w.runner.drive(t.Context(), run); err != nil {
+		t.Fatal(err)
+	}
+	var last, ids []string
+	for _, ev := range run.events(w.runner) {
+		if ev.Last {
+			last = append(last, pathString(ev.Path))
+		}
+		if ev.MessageID != "" {
+			ids = append(ids, ev.MessageID)
+		}
+	}
+	if got := strings.Join(last, " "); got != "root/a root/p/e root/f" {
+		t.Errorf("last of %s", got)
+	}
+	var streamed []string
+	for _, d := range run.deltas {
+		if n := len(streamed); n == 0 || streamed[n-1] != d.MessageID {
+			streamed = append(streamed, d.MessageID)
+		}
+	}
+	p := run.turnID + "/"
+	if got := strings.Join(ids, " "); got != p+"a|#0 "+p+"a|#1 "+p+"b|#0 "+p+"c|#0 "+p+"d|#0 "+p+"e|p.e#0 "+p+"e|p.e#1 "+p+"f|#0" {
+		t.Errorf("messages %s", got)
+	}
+	if got := strings.Join(streamed, " "); got != p+"a|#1 "+p+"b|#0 "+p+"d|#0 "+p+"e|p.e#0 "+p+"e|p.e#1" {
+		t.Errorf("streamed %s", got)
+	}
 }

@@ -29,6 +29,8 @@ type fakeRun struct {
 	client func(call session.ToolCall) session.ToolResult
 	// appending sees each event before it is stored.
 	appending func(ev *session.Event)
+	// streaming sees each delta.
+	streaming func(session.Delta)
 
 	mu     sync.Mutex // protects the fields below
 	recs   []session.Record
@@ -175,6 +177,9 @@ func (f *fakeRun) Delta(d session.Delta) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.deltas = append(f.deltas, d)
+	if f.streaming != nil {
+		f.streaming(d)
+	}
 }
 
 func (f *fakeRun) Await(ctx context.Context, id string) (session.ToolResult, error) {
