@@ -58,7 +58,9 @@ func (m *agentModel) GenerateContent(ctx context.Context, req *adkmodel.LLMReque
 	}
 }
 
-// answer gets the next answer, from the log if it holds it.
+// answer gets the next answer, from the log if it holds it. A new one is kept in
+// turn.made until it is appended: its deltas have been shown and its tokens are
+// spent, so it must not get lost when the turn is stopped in between.
 func (m *agentModel) answer(ctx context.Context, req *adkmodel.LLMRequest) (*answer, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -85,6 +87,7 @@ func (m *agentModel) answer(ctx context.Context, req *adkmodel.LLMRequest) (*ans
 		return a, m.count(a)
 	}
 	m.prepare(req.Config)
+	// ADK's own contents are dropped; of the request its configuration is used.
 	resp, err := m.generate(ctx, &model.Request{
 		Contents: t.hist.prompt(m.n.name, branch),
 		Config:   req.Config,
@@ -120,7 +123,8 @@ func (t *turn) nextCall(n *node, branch string) (key string, logged *stored, err
 	return key, t.answers[key], nil
 }
 
-// prepare completes a request's configuration. It is this call's own.
+// prepare completes a request's configuration, which ADK has made for this call
+// alone.
 func (m *agentModel) prepare(cfg *genai.GenerateContentConfig) {
 	cfg.Tools = append(cfg.Tools, m.n.builtins...)
 	// ADK renders the list of agents to transfer to as HTML.
@@ -223,6 +227,8 @@ func (m *agentModel) judge(a *answer, req *adkmodel.LLMRequest) []string {
 	if _, ok := req.Tools[transferTool]; ok {
 		req.Tools[transferTool] = &handover{t: m.t}
 	}
+	// ADK looks tools up in req.Tools after the answer has come, which lets us put
+	// ours in the place of those it would not find.
 	var ours []string
 	handed := false
 	refused := map[string]string{}

@@ -56,6 +56,7 @@ func (t *turn) startName() string {
 	})
 }
 
+// buildNode builds a subtree, bottom up, and enters its agents into built.
 func (t *turn) buildNode(n *node, built map[string]agent.Agent) (agent.Agent, error) {
 	kids := make([]agent.Agent, 0, len(n.kids))
 	for _, kid := range n.kids {
@@ -86,6 +87,8 @@ func (t *turn) buildNode(n *node, built map[string]agent.Agent) (agent.Agent, er
 	return a, nil
 }
 
+// buildLLM builds an LLM agent. ADK's output key is not used: it stores the text
+// of every event, that of tool calls and results included; see commit.
 func (t *turn) buildLLM(n *node, kids []agent.Agent) (agent.Agent, error) {
 	var tools []tool.Tool
 	for _, d := range n.tools {

@@ -16,6 +16,7 @@ type cache struct {
 	bytes int
 }
 
+// cached is an entry; size is what the history weighed when it was put.
 type cached struct {
 	id   string
 	hist *history

@@ -67,7 +67,9 @@ func encode(ev *adksession.Event, m *meta) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// decode reads the stored form. The result shares nothing with data.
+// decode reads the stored form. It is a pure function, its result shares nothing
+// with data, and it accepts anything that encode may have written, also by other
+// releases: unknown fields are ignored.
 func decode(data []byte) (*stored, error) {
 	s := &stored{}
 	dec := json.NewDecoder(bytes.NewReader(data))

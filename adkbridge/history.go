@@ -39,7 +39,7 @@ func newHistory() *history {
 	return &history{prompts: map[promptKey]*prompt{}}
 }
 
-// add puts an event in its place, which is the end unless a replayed turn meets
+// add takes in one event. size is that of its record. It puts an event in its place, which is the end unless a replayed turn meets
 // its events in another order than the log's.
 func (h *history) add(it *item, size int) {
 	h.mu.Lock()
@@ -169,6 +169,7 @@ func (it *item) foreign() *genai.Content {
 	return it.converted
 }
 
+// jsonText is a value as ADK writes it into a prompt.
 func jsonText(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {

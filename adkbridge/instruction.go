@@ -63,7 +63,9 @@ func placeholderKey(key string) bool {
 	return key != ""
 }
 
-// instruct fills in an agent's instruction from the state as it is now.
+// instruct fills in an agent's instruction from the state as it is now. It takes
+// the place of ADK's templates, whose errors name neither key nor agent and which
+// print objects and large numbers as Go does.
 func (t *turn) instruct(n *node) (string, error) {
 	var b strings.Builder
 	t.mu.Lock()

@@ -20,6 +20,7 @@ type journal struct{ t *turn }
 
 var _ adksession.Service = (*journal)(nil)
 
+// Get is called once, at the start of a run.
 func (j *journal) Get(context.Context, *adksession.GetRequest) (*adksession.GetResponse, error) {
 	return &adksession.GetResponse{Session: &adkSession{t: j.t}}, nil
 }
@@ -55,7 +56,7 @@ func (j *journal) AppendEvent(ctx context.Context, _ adksession.Session, ev *adk
 		return err
 	}
 	temp := tempKeys(ev.Actions.StateDelta)
-	if ok {
+	if ok { // a turn that runs again after a crash
 		ev.ID, ev.Timestamp = l.ev.ID, l.ev.Timestamp
 		j.t.admit(l.seq, l.ev, l.size, temp)
 		return nil
@@ -129,6 +130,7 @@ func (t *turn) commit(ctx context.Context, ev *adksession.Event, m *meta) error 
 	return nil
 }
 
+// nodeOf finds an event's agent; nil for an interrupted turn, which has no tree.
 func (t *turn) nodeOf(author string) *node {
 	if t.tree == nil {
 		return nil
@@ -200,6 +202,9 @@ func (s *adkSession) State() adksession.State { return adkState{s.t} }
 func (*adkSession) Events() adksession.Events { return noEvents{} }
 func (*adkSession) LastUpdateTime() time.Time { return time.Time{} }
 
+// noEvents is the history that ADK is shown. All that ADK would do with events
+// (find the agent to start with, resume, build prompts) costs time in
+// proportion to them, and is done here instead.
 type noEvents struct{}
 
 func (noEvents) All() iter.Seq[*adksession.Event] { return func(func(*adksession.Event) bool) {} }
@@ -209,6 +214,7 @@ func (noEvents) At(int) *adksession.Event         { return nil }
 // adkState is the state of the running turn.
 type adkState struct{ t *turn }
 
+// Get returns an error that names the key; ADK's own services leave it out.
 func (s adkState) Get(key string) (any, error) {
 	s.t.mu.Lock()
 	defer s.t.mu.Unlock()

@@ -23,6 +23,9 @@ type loop struct {
 	kids []agent.Agent
 }
 
+// run is the loop as ADK runs it. exit_loop is looked for after each agent that
+// runs in the loop, so an agent is never cut short, and only in this loop's own
+// mark, so loops around it go on.
 func (l *loop) run(ctx agent.InvocationContext) iter.Seq2[*adksession.Event, error] {
 	return func(yield func(*adksession.Event, error) bool) {
 		visit := l.t.enter(l.n)

@@ -33,7 +33,8 @@ const (
 	stopStreamTool  = "stop_streaming"
 )
 
-// reservedTools cannot be offered by a client.
+// reservedTools cannot be offered by a client: ADK or the bridge would take
+// calls of that name for its own.
 var reservedTools = []string{transferTool, exitLoopTool, modelResultTool, stopStreamTool}
 
 // node is an agent of a checked tree. It is immutable.
@@ -46,16 +47,16 @@ type node struct {
 	loop              *node // the innermost loop around this agent, or nil
 
 	// Of an LLM agent:
-	modelName   string
+	modelName   string // as the client wrote it
 	model       Model
 	instruction []segment
-	outputKey   string
-	tools       []*declaration
-	exitLoop    bool
-	builtins    []*genai.Tool
+	outputKey   string         // "" for none
+	tools       []*declaration // of the client
+	exitLoop    bool           // may end the loop above
+	builtins    []*genai.Tool  // run by the model's provider
 
 	// Of a loop:
-	maxIterations int
+	maxIterations int // at least 1
 }
 
 // at renders the node's path for messages.
@@ -112,10 +113,10 @@ type tree struct {
 type planner struct {
 	limits Limits
 	models Models
-	keys   map[string]string
-	tools  map[string]*declaration
-	opened map[string]Model
-	tree   *tree
+	keys   map[string]string       // the caller's own, by provider
+	tools  map[string]*declaration // what the client offers
+	opened map[string]Model        // models by name
+	tree   *tree                   // being built
 }
 
 // plan checks a spec and returns the tree it describes. Its errors are
@@ -176,7 +177,9 @@ func (p *planner) clientTools(tools []*agentdv1.Tool) error {
 	return nil
 }
 
-// agent checks a subtree. It recurses no deeper than the depth limit.
+// agent checks a subtree. An agent is checked before those below it, so the
+// recursion goes no deeper than the depth limit and visits no more agents than
+// the limit of nodes, whatever was sent.
 func (p *planner) agent(a *agentdv1.Agent, parent, loop *node) (*node, error) {
 	n := &node{name: a.GetName(), description: a.GetDescription(), parent: parent, loop: loop}
 	if parent != nil {
@@ -210,7 +213,8 @@ func (p *planner) agent(a *agentdv1.Agent, parent, loop *node) (*node, error) {
 	return n, nil
 }
 
-// identity checks what all agents have.
+// identity checks what all agents have. Names are unique in the tree: ADK finds
+// agents by them, and authorship in the history rests on them.
 func (p *planner) identity(n *node) error {
 	switch {
 	case len(n.path) > p.limits.Depth:
@@ -270,12 +274,15 @@ func (n *node) errorf(format string, args ...any) error {
 	return session.Errorf(codeTree, "%s: "+format, append([]any{n.at()}, args...)...)
 }
 
+// nameOK is the rule for names of agents. A dot would break ADK's branches,
+// which are names joined with dots.
 func nameOK(s string) bool {
 	return s != "" && len(s) <= maxName && strings.IndexFunc(s, func(r rune) bool {
 		return !isAlnum(r) && r != '_' && r != '-'
 	}) < 0
 }
 
+// toolNameOK is the protocol's rule for names of tools.
 func toolNameOK(s string) bool {
 	return s != "" && len(s) <= maxName && !(s[0] >= '0' && s[0] <= '9') && !strings.ContainsRune(".:-", rune(s[0])) &&
 		strings.IndexFunc(s, func(r rune) bool { return !isAlnum(r) && !strings.ContainsRune("_.:-", r) }) < 0

@@ -13,7 +13,8 @@ import (
 )
 
 // providerTools are the tools that providers run, and how a request asks for
-// them.
+// them: with genai's own field, which each adapter translates. Whether a provider
+// has one is for the provider to say, see Model.Builtins.
 var providerTools = map[string]genai.Tool{
 	"google_search":  {GoogleSearch: &genai.GoogleSearch{}},
 	"web_search":     {GoogleSearch: &genai.GoogleSearch{}},
@@ -75,12 +76,13 @@ func (p *planner) openModel(n *node, name string) error {
 		return n.errorf("the model is missing")
 	}
 	n.modelName = name
+	// Agents often share a model; it is opened once per tree.
 	m, ok := p.opened[name]
 	if !ok {
 		var err error
 		if m, err = p.models.Resolve(name, p.keys); err != nil {
 			if _, ok := errors.AsType[*model.Error](err); !ok {
-				err = &model.Error{Kind: model.KindUnavailable, Message: "cannot be served", Err: err}
+				err = &model.Error{Kind: model.KindUnavailable, Provider: "model", Message: "cannot be served", Err: err}
 			}
 			return modelError(n, err)
 		}
@@ -119,7 +121,8 @@ const maxStateKey = 128
 // stateScopes are the prefixes of keys that are not the session's own.
 var stateScopes = []string{"app:", "user:", "temp:"}
 
-// stateKeyOK tells whether a key can be written by output_key.
+// stateKeyOK tells whether a key can be written by output_key. Keys are looked up
+// by placeholders and travel as JSON names, so white space and braces are out.
 func stateKeyOK(key string) bool {
 	for _, scope := range stateScopes {
 		if rest, ok := strings.CutPrefix(key, scope); ok {

@@ -127,7 +127,8 @@ func (p *prompt) place(o *openCall, results []*genai.Part) {
 	}
 }
 
-// heal gives results to calls that will never get one. An agent is asked for
+// heal gives results to calls that will never get one: providers refuse a
+// history with a call that has none. An agent is asked for
 // its next answer only when all its calls are over, so what is open now is lost.
 func (p *prompt) heal() {
 	for _, o := range p.open {

@@ -52,6 +52,9 @@ func (b *base) guard(ctx agent.Context, run func() (map[string]any, error)) (out
 }
 
 // remoteTool is a tool that the client runs.
+//
+// ADK appends the answer before it runs the answer's tools, so the session knows
+// the call, and has sent it to the client, when Run is called.
 type remoteTool struct{ base }
 
 func (r *remoteTool) ProcessRequest(_ agent.Context, req *adkmodel.LLMRequest) error {
@@ -106,6 +109,7 @@ func (*handover) Description() string                     { return "" }
 func (*handover) IsLongRunning() bool                     { return false }
 func (*handover) Declaration() *genai.FunctionDeclaration { return nil }
 
+// Run names the agent to ADK, which runs it when all calls of the answer are over.
 func (h *handover) Run(ctx agent.Context, args any) (map[string]any, error) {
 	b := base{t: h.t, name: transferTool}
 	return b.guard(ctx, func() (map[string]any, error) {

@@ -61,6 +61,8 @@ type openAnswer struct {
 	calls          []*genai.FunctionCall
 }
 
+// newTurn prepares a run. What the log holds of the turn is not history yet: it
+// becomes so event by event, as the tree gets there again.
 func newTurn(run handle, hist *history, limits Limits, logged []loggedEvent) *turn {
 	t := &turn{
 		run:      run,
@@ -116,7 +118,8 @@ func (r *Runner) drive(ctx context.Context, run handle) error {
 	return err
 }
 
-// play runs the tree until it has finished or something fails.
+// play runs the tree until it has finished or something fails. When it returns,
+// no goroutine of ADK's is left.
 func (t *turn) play(ctx context.Context, r *Runner) (err error) {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -139,6 +142,8 @@ func (t *turn) play(ctx context.Context, r *Runner) (err error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	// On ADK's own goroutines panics are contained by the models, tools and loops
+	// that we put there.
 	defer func() {
 		if p := recover(); p != nil {
 			err = panicError("the agent engine", p)
@@ -234,6 +239,7 @@ func (t *turn) setExit(n *node, exit bool) {
 	t.exited[n] = exit
 }
 
+// hasExited tells whether exit_loop was called in the current iteration.
 func (t *turn) hasExited(n *node) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,0 +1,52 @@
+package adkbridge
+
+import (
+	"testing"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/model"
+)
+
+// provider serves a script's models as gpt-….
+type provider struct{ s *script }
+
+func (provider) Name() string       { return "openai" }
+func (provider) Builtins() []string { return []string{"web_search"} }
+
+func (p provider) Open(name, key string) (model.LLM, error) {
+	if key == "" {
+		return nil, model.MissingKey("openai", "OPENAI_API_KEY", "X-Agentd-Openai-Api-Key")
+	}
+	return scripted{p.s, name}, nil
+}
+
+// TestFromRegistry guards the models of a registry and prices their calls.
+func TestFromRegistry(t *testing.T) {
+	s := &script{steps: map[string][]step{"gpt-4o": {say("hi"), {panics: true}}}}
+	reg, err := model.NewRegistry(provider{s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	models := FromRegistry(reg, model.Limits{})
+	if _, err := models.Resolve("gpt-4o", nil); err == nil {
+		t.Error("opened without a key")
+	}
+	m, err := models.Resolve("gpt-4o", map[string]string{"openai": "k"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Provider != "openai" || len(m.Builtins) != 1 || m.Cost(model.Usage{Prompt: 1_000_000}) <= 0 {
+		t.Errorf("model %+v costs %v", m, m.Cost(model.Usage{Prompt: 1_000_000}))
+	}
+	w := newWorld(t, nil)
+	w.runner.models = modelsFunc(func(name string, _ map[string]string) (Model, error) {
+		return models.Resolve(name, map[string]string{"openai": "k"})
+	})
+	tree := llm("root", func(a *agentdv1.LlmAgent) { a.Model = "gpt-4o" }, builtin("web_search"))
+	if res := w.run(tree, "go").ok(t); res.text["root"] != "hi" || res.end.GetUsageSummary().GetEstimatedCost() <= 0 {
+		t.Errorf("%v, %v", res.text, res.end)
+	}
+	if res := w.run(tree, "go"); res.err.GetCode() != agentdv1.ErrorCode_ERROR_CODE_MODEL_UNAVAILABLE {
+		t.Errorf("a panic of the adapter: %v", res.err)
+	}
+}
