@@ -21,6 +21,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/apzuk3/agentd/client"
 	"github.com/apzuk3/agentd/internal/daemon"
 	"github.com/apzuk3/agentd/model"
@@ -43,6 +45,7 @@ type Option func(*config)
 type config struct {
 	daemon   daemon.Config
 	loopback bool
+	leaks    bool
 	grace    time.Duration
 }
 
@@ -124,10 +127,23 @@ func WithTimeouts(idle, write time.Duration) Option {
 // Default none.
 func WithGrace(d time.Duration) Option { return func(c *config) { c.grace = d } }
 
+// WithLeakCheck has Start's test fail when goroutines that were not there before
+// are left once the daemon has ended. It is not for tests that run in parallel,
+// nor for bubbles, which check it themselves.
+func WithLeakCheck() Option { return func(c *config) { c.leaks = true } }
+
 // Start starts a daemon that ends with the test. The test fails if the daemon
 // does not start, or does not end cleanly.
 func Start(t testing.TB, opts ...Option) *Daemon {
 	t.Helper()
+	var c config
+	for _, opt := range opts {
+		opt(&c)
+	}
+	if c.leaks {
+		before := goleak.IgnoreCurrent()
+		t.Cleanup(func() { goleak.VerifyNone(t, before) }) // runs after the daemon has ended
+	}
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 	d, err := New(append([]Option{WithLogger(log)}, opts...)...)
 	if err != nil {

@@ -51,7 +51,7 @@ func TestTurnOnFakeTime(t *testing.T) {
 // What a daemon has stored is there for the next one.
 func TestDataDir(t *testing.T) {
 	dir := t.TempDir()
-	d := agentdtest.Start(t, agentdtest.WithLoopback(), agentdtest.WithDataDir(dir))
+	d := agentdtest.Start(t, agentdtest.WithLeakCheck(), agentdtest.WithLoopback(), agentdtest.WithDataDir(dir))
 	first, err := d.Client().Do(t.Context(), llm("root", "echo"), "one")
 	if err != nil {
 		t.Fatal(err)

@@ -42,8 +42,9 @@ type Config struct {
 
 	// FirstMessageTimeout bounds the wait for ExecuteRequest. Default 10 s.
 	FirstMessageTimeout time.Duration
-	// IdleTimeout stops a turn when no message went either way for so long.
-	// Default 10 min.
+	// IdleTimeout stops a turn when no message went either way for so long. It
+	// should be above the time a tool call may take, as not every client sends
+	// heartbeats. Default 15 min.
 	IdleTimeout time.Duration
 	// StreamTimeout stops a turn whose stream is open for so long. Default 24 h.
 	StreamTimeout time.Duration
@@ -71,7 +72,7 @@ func (c Config) WithDefaults() Config {
 	c.MessagesPerSecond = cmp.Or(c.MessagesPerSecond, 200)
 	c.MaxRefused = cmp.Or(c.MaxRefused, 256)
 	c.FirstMessageTimeout = cmp.Or(c.FirstMessageTimeout, 10*time.Second)
-	c.IdleTimeout = cmp.Or(c.IdleTimeout, 10*time.Minute)
+	c.IdleTimeout = cmp.Or(c.IdleTimeout, 15*time.Minute)
 	c.StreamTimeout = cmp.Or(c.StreamTimeout, 24*time.Hour)
 	c.WriteTimeout = cmp.Or(c.WriteTimeout, 10*time.Second)
 	c.LingerTimeout = cmp.Or(c.LingerTimeout, 2*time.Second)

@@ -316,32 +316,32 @@ func TestTimeouts(t *testing.T) {
 			c.until(isText)
 			start := time.Now()
 			for range 3 { // heartbeats keep it open
-				time.Sleep(9 * time.Minute)
+				time.Sleep(14 * time.Minute)
 				c.send(heartbeat())
 				c.next()
 			}
 			msgs := c.toEnd()
-			if took := time.Since(start); took != 37*time.Minute {
-				t.Errorf("took %v, want 3 x 9 and 10 minutes", took)
+			if took := time.Since(start); took != 57*time.Minute {
+				t.Errorf("took %v, want 3 x 14 and 15 minutes", took)
 			}
-			check(t, msgs, "no message for 10m0s")
+			check(t, msgs, "no message for 15m0s")
 			if lastOf(t, msgs).GetCompleted() {
 				t.Error("the turn must be stopped")
 			}
 		})
 	})
 	t.Run("age", func(t *testing.T) {
-		onPipes(t, engine{run: hold}, server.Config{StreamTimeout: 15 * time.Minute}, func(t *testing.T, f *fixture) {
+		onPipes(t, engine{run: hold}, server.Config{StreamTimeout: 20 * time.Minute}, func(t *testing.T, f *fixture) {
 			c := f.run(t)
 			c.until(isText)
 			start := time.Now()
-			time.Sleep(8 * time.Minute)
+			time.Sleep(10 * time.Minute)
 			c.send(heartbeat())
 			msgs := c.toEnd()
-			if took := time.Since(start); took != 15*time.Minute {
+			if took := time.Since(start); took != 20*time.Minute {
 				t.Errorf("took %v", took)
 			}
-			check(t, msgs, "open for 15m0s")
+			check(t, msgs, "open for 20m0s")
 		})
 	})
 	t.Run("turn that does not end", func(t *testing.T) {
@@ -350,8 +350,8 @@ func TestTimeouts(t *testing.T) {
 			return nil
 		}}, server.Config{}, func(t *testing.T, f *fixture) {
 			start := time.Now()
-			check(t, f.run(t).rest(), "no message for 10m0s")
-			if took := time.Since(start); took != 10*time.Minute+30*time.Second {
+			check(t, f.run(t).rest(), "no message for 15m0s")
+			if took := time.Since(start); took != 15*time.Minute+30*time.Second {
 				t.Errorf("took %v, want IdleTimeout and StopTimeout", took)
 			}
 			time.Sleep(time.Hour) // the turn ends

@@ -48,7 +48,7 @@ func TestCommandLine(t *testing.T) {
 		"unknown flag":     {[]string{"serve", "--dance"}, nil, exitUsage, "", "--dance"},
 		"bad duration":     {[]string{"serve", "--turn-timeout=soon"}, nil, exitUsage, "", "soon"},
 		"limit of none":    {[]string{"serve", "--max-turns=0"}, nil, exitUsage, "", "--max-turns is 0"},
-		"timeout of none":  {[]string{"serve", "--idle-timeout=0s"}, nil, exitUsage, "", "--idle-timeout is 0s"},
+		"timeout of none":  {[]string{"serve", "--write-timeout=0s"}, nil, exitUsage, "", "--write-timeout is 0s"},
 		"negative grace":   {[]string{"serve", "--shutdown-grace=-1s"}, nil, exitUsage, "", "--shutdown-grace"},
 		"bad variable":     {[]string{"serve"}, map[string]string{"AGENTD_MAX_STREAMS": "many"}, exitUsage, "", "many"},
 		"bad level":        {[]string{"serve"}, map[string]string{"AGENTD_LOG_LEVEL": "loud"}, exitUsage, "", "loud"},

@@ -31,7 +31,7 @@ type serveCmd struct {
 	ToolTimeout   time.Duration `default:"10m" help:"Longest wait for a client's answer to a tool call."`
 	ModelTimeout  time.Duration `default:"10m" help:"Longest model call."`
 	ModelIdle     time.Duration `default:"5m" help:"Longest silence within a model call."`
-	IdleTimeout   time.Duration `default:"10m" help:"Longest silence on a stream, both ways."`
+	IdleTimeout   time.Duration `help:"Longest silence on a stream, both ways. Default: 15m, or 5m more than --tool-timeout."`
 	StreamTimeout time.Duration `default:"24h" help:"Longest stream."`
 	WriteTimeout  time.Duration `default:"10s" help:"How long a message may wait for the client to read."`
 
@@ -84,7 +84,7 @@ func (c *serveCmd) Validate() error {
 	var errs []error
 	for name, d := range map[string]time.Duration{
 		"turn-timeout": c.TurnTimeout, "tool-timeout": c.ToolTimeout, "model-timeout": c.ModelTimeout, "model-idle": c.ModelIdle,
-		"idle-timeout": c.IdleTimeout, "stream-timeout": c.StreamTimeout, "write-timeout": c.WriteTimeout,
+		"stream-timeout": c.StreamTimeout, "write-timeout": c.WriteTimeout,
 	} {
 		if d <= 0 {
 			errs = append(errs, fmt.Errorf("--%s is %v, must be above 0", name, d))
@@ -97,6 +97,9 @@ func (c *serveCmd) Validate() error {
 		if n < 1 {
 			errs = append(errs, fmt.Errorf("--%s is %d, must be at least 1", name, n))
 		}
+	}
+	if c.IdleTimeout < 0 {
+		errs = append(errs, fmt.Errorf("--idle-timeout is %v, must be above 0", c.IdleTimeout))
 	}
 	if c.ShutdownGrace < 0 {
 		errs = append(errs, fmt.Errorf("--shutdown-grace is %v, must not be below 0", c.ShutdownGrace))

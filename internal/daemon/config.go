@@ -67,7 +67,8 @@ type Config struct {
 	// 10 s.
 	FirstMessageTimeout time.Duration
 	// IdleTimeout stops a turn when no message went either way for so long.
-	// Default 10 min.
+	// Default 15 min, or 5 min more than a tool call may take if that is longer:
+	// a client without heartbeats is silent while its tool works.
 	IdleTimeout time.Duration
 	// StreamTimeout stops a turn whose stream is open for so long. Default 24 h.
 	StreamTimeout time.Duration
@@ -111,6 +112,9 @@ func (c Config) WithDefaults() Config {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	c.Version = cmp.Or(c.Version, "dev")
+	if c.IdleTimeout == 0 {
+		c.IdleTimeout = max(15*time.Minute, c.Turns.WithDefaults().ToolTimeout+5*time.Minute)
+	}
 	c.MaxConns = cmp.Or(c.MaxConns, 4096)
 	c.MaxStreamsPerConn = cmp.Or(c.MaxStreamsPerConn, 100)
 	return c

@@ -15,6 +15,7 @@ import (
 	"github.com/apzuk3/agentd/client"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/daemon"
+	"github.com/apzuk3/agentd/session"
 )
 
 func TestConfigsThatAreRefused(t *testing.T) {
@@ -211,4 +212,23 @@ func TestLogGuard(t *testing.T) {
 	if strings.Contains(got, "canary") || strings.Contains(got, "anything") || !strings.Contains(got, "in it") || !strings.Contains(got, `"tokens":7`) {
 		t.Errorf("got %s", got)
 	}
+}
+
+// A client that sends no heartbeats may take its time for a tool call.
+func TestQuietClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := agentdtest.Start(t, agentdtest.WithTurnLimits(session.Limits{ToolTimeout: 40 * time.Minute}))
+		c := d.Client(client.WithHeartbeatInterval(time.Hour), client.WithToolTimeout(time.Hour))
+		err := client.AddTool(c, "work", "Works", func(ctx context.Context, _ struct{}) (any, error) {
+			time.Sleep(39 * time.Minute)
+			return "done", nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := c.Do(t.Context(), llm("root", "scripted/demo", "work"), "go")
+		if err != nil || !res.Completed || !strings.Contains(res.Text, "done") {
+			t.Errorf("got %v, %v", res, err)
+		}
+	})
 }

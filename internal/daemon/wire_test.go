@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/apzuk3/agentd/agentdtest"
@@ -137,12 +138,19 @@ func TestCurl(t *testing.T) {
 	if err != nil {
 		t.Fatalf("curl: %v", err)
 	}
-	for _, want := range []string{`"content":"hello curl"`, `"completed":true`, "{}"} {
-		i := bytes.Index(out, []byte(want))
-		if i < 0 {
-			t.Fatalf("no %s, in this order, in %q", want, out)
+	var text string
+	var last *agentdv1.RunResponse
+	for len(out) >= 5 && out[0] == 0 {
+		n := 5 + binary.BigEndian.Uint32(out[1:])
+		last = &agentdv1.RunResponse{}
+		if err := protojson.Unmarshal(out[5:n], last); err != nil {
+			t.Fatal(err)
 		}
-		out = out[i:]
+		text += last.GetOutputChunk().GetContent()
+		out = out[n:]
+	}
+	if text != "hello curl" || !last.GetEnd().GetCompleted() || string(out) != "\x02\x00\x00\x00\x02{}" {
+		t.Errorf("text %q, last %v, then %q", text, last, out)
 	}
 }
 

@@ -1,0 +1,101 @@
+package daemon_test
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/apzuk3/agentd/agentdtest"
+	"github.com/apzuk3/agentd/client"
+	"github.com/apzuk3/agentd/internal/daemon"
+)
+
+// cable is a connection that can go dead: nothing arrives any more, and nobody
+// is told.
+type cable struct {
+	net.Conn
+	once   sync.Once
+	cut    chan struct{} // closed when the cable is cut
+	closed chan struct{} // closed by Close
+}
+
+func (c *cable) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	select {
+	case <-c.cut:
+		<-c.closed // what has arrived is lost
+		return 0, net.ErrClosed
+	default:
+		return n, err
+	}
+}
+
+func (c *cable) Write(p []byte) (int, error) {
+	select {
+	case <-c.cut:
+		return len(p), nil
+	default:
+		return c.Conn.Write(p)
+	}
+}
+
+func (c *cable) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
+}
+
+// A client that vanishes without a word is noticed by pings, and its turn is
+// stopped.
+func TestClientThatVanishes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := agentdtest.NewListener()
+		var log buffer
+		d, err := daemon.New(daemon.Config{
+			Listener: l, Logger: daemon.NewLogger(&log, daemon.LogConfig{}),
+			Scripts: map[string]string{"slow": `answers: [{text: "a", delay: 24h}]`},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		wire := &cable{cut: make(chan struct{}), closed: make(chan struct{})}
+		tr := l.Transport()
+		tr.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			wire.Conn, err = l.DialContext(ctx, network, addr)
+			return wire, err
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var ended sync.WaitGroup
+		started := make(chan struct{})
+		c := client.New(l.URL(), client.WithHTTPClient(&http.Client{Transport: tr}), client.WithHeartbeatInterval(time.Hour))
+		ended.Go(func() {
+			for ev, err := range c.Run(ctx, llm("root", "scripted/slow"), "go") {
+				if err == nil && ev.Started != nil {
+					close(started)
+				}
+			}
+		})
+		<-started
+		close(wire.cut)
+		begin := time.Now()
+		soft, stopSoft := context.WithTimeout(context.Background(), 12*time.Hour)
+		defer stopSoft()
+		// The soft end waits for the turn, which ends when its client is missed.
+		if err := d.Shutdown(soft); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(begin); took < 15*time.Second || took > 60*time.Second {
+			t.Errorf("the client was missed after %v, want two times 15s", took)
+		}
+		cancel()
+		_ = wire.Close()
+		ended.Wait()
+		tr.CloseIdleConnections()
+	})
+}

@@ -1,0 +1,92 @@
+package server
+
+import (
+	"net/http"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+// Whatever a client sends is refused with a message that can be sent, or
+// translated, and never a panic.
+func FuzzMessage(f *testing.F) {
+	output := "x"
+	for _, m := range []*agentdv1.RunRequest{
+		{},
+		{Request: &agentdv1.RunRequest_Execute{Execute: &agentdv1.RunRequest_ExecuteRequest{
+			Agent: &agentdv1.Agent{Name: "a", AgentType: &agentdv1.Agent_Llm{Llm: &agentdv1.LlmAgent{McpAttachments: []*agentdv1.McpAttachment{{}}}}},
+			Tools: []*agentdv1.Tool{{Name: "no spaces"}}, SessionId: &output,
+		}}},
+		{Request: &agentdv1.RunRequest_ToolCallResponse_{ToolCallResponse: &agentdv1.RunRequest_ToolCallResponse{ToolCallId: "c"}}},
+		{Request: &agentdv1.RunRequest_Cancel{Cancel: &agentdv1.RunRequest_CancelRequest{ToolCallId: new(string)}}},
+		{Request: &agentdv1.RunRequest_End{End: &agentdv1.RunRequest_EndRequest{Reason: &output}}},
+	} {
+		data, err := proto.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data, false)
+	}
+	f.Add([]byte(`{"execute":{"initialState":{"a":{"b":[1e999,null]}}}}`), true)
+	f.Add([]byte(`{"heartbeat":{"sessionId":"\ud800"}}`), true)
+	v, err := newValidator()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, data []byte, json bool) {
+		msg := &agentdv1.RunRequest{}
+		var err error
+		if json {
+			err = jsonCodec{}.Unmarshal(data, msg)
+		} else {
+			err = binaryCodec{}.Unmarshal(data, msg)
+		}
+		e := v.check(msg)
+		switch {
+		case err != nil:
+			e = receiveError(err, 1<<20)
+			if !inStep(err) {
+				t.Errorf("a message that was read whole must not end the stream: %v", err)
+			}
+		case e != nil:
+		case msg.GetExecute() != nil:
+			_, e = requestOf(msg.GetExecute(), http.Header{})
+		case msg.GetToolCallResponse() != nil:
+			_, e = answerOf(msg.GetToolCallResponse())
+		}
+		if e == nil {
+			return
+		}
+		if e.Code == codeInternal {
+			t.Errorf("a client's mistake is no fault of ours: %v (%v)", e, e.Err)
+		}
+		for _, c := range []interface{ Marshal(any) ([]byte, error) }{binaryCodec{}, jsonCodec{}} {
+			if _, err := c.Marshal(errorResponse("session", e)); err != nil {
+				t.Errorf("the refusal cannot be sent: %v", err)
+			}
+		}
+	})
+}
+
+// The largest message that gets in costs a bounded time to check.
+func BenchmarkCheckLargestTree(b *testing.B) {
+	v, err := newValidator()
+	if err != nil {
+		b.Fatal(err)
+	}
+	root := &agentdv1.SequentialAgent{}
+	for range 400_000 { // about 4 MiB on the wire
+		root.Agents = append(root.Agents, &agentdv1.Agent{Name: "a", AgentType: &agentdv1.Agent_Llm{Llm: &agentdv1.LlmAgent{}}})
+	}
+	msg := &agentdv1.RunRequest{Request: &agentdv1.RunRequest_Execute{Execute: &agentdv1.RunRequest_ExecuteRequest{
+		Agent: &agentdv1.Agent{Name: "root", AgentType: &agentdv1.Agent_Sequential{Sequential: root}},
+	}}}
+	b.SetBytes(int64(proto.Size(msg)))
+	for b.Loop() {
+		if e := v.check(msg); e != nil {
+			b.Fatal(e)
+		}
+	}
+}
