@@ -306,7 +306,7 @@ func TestRestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, m := range msgs {
-			spoken = spoken || m.GetOutputChunk().GetContent() == "B"
+			spoken = spoken || m.GetOutputChunk().GetLast() // b's event is durable
 			if tc := m.GetToolCall(); tc != nil {
 				open++
 				if tc.GetToolName() == "calc" {
