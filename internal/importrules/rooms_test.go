@@ -93,8 +93,10 @@ var rooms = []room{
 	{path: "agentdtest", floor: 4, kit: true, may: []string{"internal/daemon", "client", "model", "model/scripted", "session"},
 		knows: "a real daemon for tests"},
 
-	{path: "examples/...", floor: 5, may: []string{"client", gen, "agentdtest"},
+	{path: "examples/...", floor: 5, may: []string{"client", gen, "agentdtest", "examples/internal/demo"},
 		knows: "what a user of agentd can import"},
+	{path: "internal/e2e", floor: 5,
+		knows: "nothing of its own: its tests run the whole of agentd"},
 
 	{path: "internal/providertest", floor: 2, kit: true,
 		knows: "recorded traffic of providers, told apart from our adapters"},

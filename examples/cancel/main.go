@@ -1,0 +1,75 @@
+// Cancel stops one slow tool call, which the model then knows, and later a
+// whole turn, after which the session still goes on.
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/apzuk3/agentd/client"
+	"github.com/apzuk3/agentd/examples/internal/demo"
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+const script = `
+answers:
+  - when: {user: "look it up", step: 1}
+    calls:
+      - name: archive
+  - when: {user: "look it up"}
+    text: The archive did not answer.
+  - when: {user: "tell me everything"}
+    chunk_delay: 50ms
+    text: [It, " all", " began", " a", " very", " long", " time", " ago", " and", " so", " on", " and", " on", ...]
+  - when: {user: "in short"}
+    text: It is fine.
+`
+
+func main() { demo.Main(script, run) }
+
+func run(ctx context.Context, e demo.Example) error {
+	clnt := client.New(e.URL)
+	err := client.AddTool(clnt, "archive", "Asks the archive",
+		func(ctx context.Context, _ struct{}) (any, error) {
+			select {
+			case <-time.After(time.Minute):
+				return "found", nil
+			case <-ctx.Done():
+				fmt.Printf("  [the handler stops: %v]\n", context.Cause(ctx))
+				return nil, context.Cause(ctx)
+			}
+		})
+	if err != nil {
+		return err
+	}
+	agent := demo.LLM("clerk", &agentdv1.LlmAgent{Model: e.Model, Instruction: "You are a clerk.", ToolNames: []string{"archive"}})
+
+	session := ""
+	for _, prompt := range []string{"look it up", "tell me everything", "in short"} {
+		fmt.Printf("you: %s\nclerk: ", prompt)
+		var control client.Control
+		words := 0
+		for event, err := range clnt.Run(ctx, agent, prompt, client.WithSessionID(session), client.WithControl(&control)) {
+			switch {
+			case err != nil:
+				return err
+			case event.Started != nil:
+				session = event.Started.SessionID
+			case event.ToolCall != nil:
+				err = control.CancelTool(event.ToolCall.ID) // the turn goes on
+			case event.OutputChunk != nil:
+				fmt.Print(event.OutputChunk.Content)
+				if words++; words == 3 && prompt == "tell me everything" {
+					err = control.Cancel() // the turn stops
+				}
+			case event.End != nil:
+				fmt.Printf("\n  [completed: %v %s]\n", event.End.Completed, event.End.Reason)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,80 @@
+// Package demo is what the examples have in common: a server to talk to, and
+// short forms for trees. A program of your own needs none of it.
+package demo
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+
+	"github.com/apzuk3/agentd/agentdtest"
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+// Example is what an example is given.
+type Example struct {
+	// URL is the server's.
+	URL string
+	// Model is the name of the agents' model.
+	Model string
+}
+
+// Main runs an example and exits with 1 if it fails. With -addr it uses the
+// agentd there, else one of its own on loopback; with -model the agents use
+// that model, else they say the lines of the script.
+func Main(script string, run func(context.Context, Example) error) {
+	addr := flag.String("addr", "", "URL of a running agentd, such as http://localhost:8080; empty starts one")
+	model := flag.String("model", "scripted/example", "the agents' model")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := start(ctx, Example{URL: *addr, Model: *model}, script, run)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+func start(ctx context.Context, e Example, script string, run func(context.Context, Example) error) error {
+	if e.URL == "" {
+		d, err := agentdtest.New(agentdtest.WithLoopback(), agentdtest.WithScript("example", script))
+		if err != nil {
+			return err
+		}
+		defer func() {
+			if err := d.Close(); err != nil {
+				fmt.Fprintln(os.Stderr, "stop the server:", err)
+			}
+		}()
+		e.URL = d.URL
+	}
+	return run(ctx, e)
+}
+
+// LLM is an agent with a model.
+func LLM(name string, llm *agentdv1.LlmAgent) *agentdv1.Agent {
+	return &agentdv1.Agent{Name: name, AgentType: &agentdv1.Agent_Llm{Llm: llm}}
+}
+
+// Sequential runs agents one after the other.
+func Sequential(name string, agents ...*agentdv1.Agent) *agentdv1.Agent {
+	return &agentdv1.Agent{Name: name, AgentType: &agentdv1.Agent_Sequential{
+		Sequential: &agentdv1.SequentialAgent{Agents: agents},
+	}}
+}
+
+// Parallel runs agents at the same time.
+func Parallel(name string, agents ...*agentdv1.Agent) *agentdv1.Agent {
+	return &agentdv1.Agent{Name: name, AgentType: &agentdv1.Agent_Parallel{
+		Parallel: &agentdv1.ParallelAgent{Agents: agents},
+	}}
+}
+
+// Loop runs agents in order, again and again.
+func Loop(name string, most uint32, agents ...*agentdv1.Agent) *agentdv1.Agent {
+	return &agentdv1.Agent{Name: name, AgentType: &agentdv1.Agent_Loop{
+		Loop: &agentdv1.LoopAgent{Agents: agents, MaxIterations: most},
+	}}
+}

@@ -1,0 +1,63 @@
+// State shows the three who share a session's state: the client, who begins it,
+// tools, which read and write it, and agents, whose instructions hold {keys}
+// and whose text lands in it.
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/apzuk3/agentd/client"
+	"github.com/apzuk3/agentd/examples/internal/demo"
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+const script = `
+answers:
+  - when: {step: 1}
+    text: "Adding it. "
+    calls:
+      - name: add_to_cart
+        args: {item: "{{last_word}}", price: 30}
+  - when: {system: "holds 50"} # the instruction has the new total
+    text: Your cart is worth 50.
+`
+
+// Cart is the state this client begins with.
+type Cart struct {
+	Total float64 `json:"cart_total"`
+}
+
+// Item is what the model fills in.
+type Item struct {
+	Item  string  `json:"item"`
+	Price float64 `json:"price" jsonschema:"in euros"`
+}
+
+func main() { demo.Main(script, run) }
+
+func run(ctx context.Context, e demo.Example) error {
+	clnt := client.New(e.URL)
+	err := client.AddStatefulTool(clnt, "add_to_cart", "Adds an item to the cart",
+		func(tool *client.ToolContext, in Item) (any, error) {
+			total, _ := tool.State("cart_total")
+			sum, _ := total.(float64)
+			return "ok", tool.SetState("cart_total", sum+in.Price)
+		})
+	if err != nil {
+		return err
+	}
+	agent := demo.LLM("shop", &agentdv1.LlmAgent{
+		Model:       e.Model,
+		Instruction: "You help with shopping. The cart holds {cart_total} euros.",
+		ToolNames:   []string{"add_to_cart"},
+		OutputKey:   "answer",
+	})
+	result, err := clnt.Do(ctx, agent, "Please add a mouse", client.WithInitialState(Cart{Total: 20}))
+	if err != nil {
+		return err
+	}
+	fmt.Println(result.Text)
+	fmt.Printf("state: cart_total=%v answer=%q\n", result.State["cart_total"], result.State["answer"])
+	return nil
+}

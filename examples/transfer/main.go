@@ -1,0 +1,52 @@
+// Transfer has a front desk that hands the conversation to a specialist, who
+// keeps it in the next turn.
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/apzuk3/agentd/client"
+	"github.com/apzuk3/agentd/examples/internal/demo"
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+const script = `
+answers:
+  - when: {system: "You are the front desk"}
+    text: I will get the billing department.
+    calls:
+      - name: transfer_to_agent
+        args: {agent_name: billing}
+  - when: {system: "You are billing", step: 1, user: "thanks"}
+    text: You are welcome.
+  - when: {system: "You are billing"}
+    text: Your invoice is paid.
+`
+
+func main() { demo.Main(script, run) }
+
+func run(ctx context.Context, e demo.Example) error {
+	billing := demo.LLM("billing", &agentdv1.LlmAgent{Model: e.Model, Instruction: "You are billing."})
+	billing.Description = "Knows about invoices and payments." // what the front desk decides by
+	agent := demo.LLM("frontdesk", &agentdv1.LlmAgent{
+		Model:       e.Model,
+		Instruction: "You are the front desk. Transfer to the department that can help.",
+		SubAgents:   []*agentdv1.Agent{billing},
+	})
+	clnt := client.New(e.URL)
+	session := ""
+	for _, prompt := range []string{"Is my invoice paid?", "thanks"} {
+		fmt.Printf("you: %s\n", prompt)
+		result, err := clnt.Do(ctx, agent, prompt, client.WithSessionID(session))
+		if err != nil {
+			return err
+		}
+		session = result.SessionID
+		for _, a := range result.Agents {
+			fmt.Printf("%s: %s\n", strings.Join(a.Path, "/"), a.Text)
+		}
+	}
+	return nil
+}
