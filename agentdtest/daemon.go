@@ -65,8 +65,8 @@ func WithProvider(p model.Provider) Option {
 	return func(c *config) { c.daemon.ExtraProviders = append(c.daemon.ExtraProviders, p) }
 }
 
-// WithGemini, WithAnthropic and WithOpenAI give the daemon a key of its own and
-// move the provider to another address, such as that of a fake.
+// WithGemini gives the daemon a key of its own for Gemini and moves the provider
+// to another address, such as that of a fake.
 func WithGemini(key, baseURL string) Option {
 	return func(c *config) {
 		c.daemon.Providers.GeminiAPIKey, c.daemon.Providers.GeminiBaseURL = session.Secret(key), baseURL

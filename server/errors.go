@@ -25,12 +25,9 @@ const maxErrorBytes = 4 << 10
 
 // errorResponse is the wire form of an error.
 func errorResponse(sessionID string, e *session.Error) *agentdv1.RunResponse {
-	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_Error{Error: &agentdv1.RunResponse_ErrorResponse{
-		SessionId: sessionID,
-		Code:      e.Code,
-		Message:   wireText(e.Message),
-		Retryable: e.Retryable(),
-	}}}
+	msg := session.ErrorResponse(sessionID, e)
+	msg.GetError().Message = wireText(e.Message)
+	return msg
 }
 
 // wireText bounds a text and makes it one that protobuf accepts.

@@ -63,9 +63,7 @@ func (st *stream) take(msg *agentdv1.RunRequest, err error) *session.Error {
 	case errors.Is(err, io.EOF):
 		st.turn.Unattended("the client has closed its side of the stream")
 		return nil
-	case st.t.ctx.Err() != nil:
-		return nil
-	case !inStep(err):
+	case !inStep(err) && st.t.ctx.Err() == nil: // else the client is gone
 		st.turn.Unattended("the client's messages cannot be read any more")
 	}
 	return receiveError(err, st.srv.cfg.MaxMessageBytes)

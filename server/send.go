@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"time"
@@ -68,7 +69,9 @@ func (st *stream) attend(ctx context.Context) {
 			}
 			stop(codeTimeout, "no message for %v, the limit; send heartbeats to keep a quiet stream open", cfg.IdleTimeout)
 		case <-giveUp.C:
-			st.srv.internal("stop turn", errors.New("session "+st.turn.SessionID()+": the turn did not end in time"))
+			e := st.srv.internal("stop turn", fmt.Errorf("turn %s of session %s did not end within %v", st.turn.ID(), st.turn.SessionID(), cfg.StopTimeout))
+			st.code = e.Code
+			st.send(errorResponse(st.turn.SessionID(), e))
 			return
 		}
 	}

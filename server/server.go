@@ -150,7 +150,7 @@ func (s *Server) internal(where string, err error) *session.Error {
 		level = slog.LevelError
 	}
 	if e.Err != nil {
-		s.log.Log(context.Background(), level, where, slog.String("error", e.Err.Error()))
+		s.log.Log(context.Background(), level, "request failed", slog.String("where", where), slog.String("error", e.Err.Error()))
 	}
 	return e
 }

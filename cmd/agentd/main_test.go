@@ -78,10 +78,10 @@ func TestDataDir(t *testing.T) {
 		env  map[string]string
 		want string
 	}{
-		"XDG":     {"linux", map[string]string{"XDG_DATA_HOME": "/x", "HOME": "/h"}, filepath.Join("/x", "agentd")},
-		"linux":   {"linux", map[string]string{"HOME": "/h"}, filepath.Join("/h", ".local", "share", "agentd")},
-		"darwin":  {"darwin", map[string]string{"HOME": "/h"}, filepath.Join("/h", "Library", "Application Support", "agentd")},
-		"windows": {"windows", map[string]string{"LOCALAPPDATA": "/l"}, filepath.Join("/l", "agentd")},
+		"XDG":     {"linux", map[string]string{"XDG_DATA_HOME": "/x", "HOME": "/h"}, filepath.FromSlash("/x/agentd")},
+		"linux":   {"linux", map[string]string{"HOME": "/h"}, filepath.FromSlash("/h/.local/share/agentd")},
+		"darwin":  {"darwin", map[string]string{"HOME": "/h"}, filepath.FromSlash("/h/Library/Application Support/agentd")},
+		"windows": {"windows", map[string]string{"LOCALAPPDATA": "/l"}, filepath.FromSlash("/l/agentd")},
 		"nobody":  {"linux", nil, ""},
 	} {
 		got, err := dataDir(tc.goos, tc.env)

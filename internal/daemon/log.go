@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"fmt"
 	"io"
 	"log/slog"
 	"slices"
@@ -46,16 +45,13 @@ func guard(secrets []string) func([]string, slog.Attr) slog.Attr {
 		if slices.ContainsFunc(secretNames, func(s string) bool { return strings.HasSuffix(name, s) }) {
 			return slog.String(a.Key, hidden)
 		}
-		switch a.Value.Kind() {
-		case slog.KindString:
-			a.Value = slog.StringValue(redact.Replace(a.Value.String()))
-		case slog.KindAny:
-			switch v := a.Value.Any().(type) {
-			case error:
-				a.Value = slog.StringValue(redact.Replace(v.Error()))
-			case fmt.Stringer:
-				a.Value = slog.StringValue(redact.Replace(v.String()))
-			}
+		switch v := a.Value.Any().(type) {
+		case string:
+			a.Value = slog.StringValue(redact.Replace(v))
+		case error:
+			a.Value = slog.StringValue(redact.Replace(v.Error()))
+		case []string:
+			a.Value = slog.StringValue(redact.Replace(strings.Join(v, ",")))
 		}
 		return a
 	}
