@@ -408,7 +408,7 @@ func TestStateAndItsScopes(t *testing.T) {
 	first := f.start(session.Request{InitialState: map[string]any{"init": true, "temp:t": "gone", "app:b": "4"}})
 	got := follow(t, first.Watch())
 	<-first.Done()
-	if snap := got[1].GetStateUpdate().GetStateDelta().AsMap(); len(snap) != 2 || snap["init"] != true || snap["app:b"] != "4" {
+	if snap := got[1].GetStateUpdate().GetStateDelta().AsMap(); len(snap) != 2 || fmt.Sprint(snap["init"]) != "true" || snap["app:b"] != "4" {
 		t.Errorf("snapshot %v", snap)
 	}
 	if delta := got[2].GetStateUpdate().GetStateDelta().AsMap(); len(delta) != 3 || delta["own"] != "1" {
@@ -418,13 +418,13 @@ func TestStateAndItsScopes(t *testing.T) {
 	<-other.Done()
 	again := f.start(session.Request{SessionID: first.SessionID()})
 	<-again.Done()
-	if s := seen[0]; s["temp:t"] != "gone" || s["init"] != true {
+	if s := seen[0]; s["temp:t"] != "gone" || fmt.Sprint(s["init"]) != "true" {
 		t.Errorf("first turn saw %v", s)
 	}
 	if s := seen[1]; s["app:a"] != "2" || s["user:u"] != "3" || s["app:b"] != "4" || len(s) != 3 {
 		t.Errorf("another session saw %v, want the shared keys alone", s)
 	}
-	if s := seen[2]; s["own"] != "1" || s["init"] != true || s["temp:t"] != nil {
+	if s := seen[2]; s["own"] != "1" || fmt.Sprint(s["init"]) != "true" || s["temp:t"] != nil {
 		t.Errorf("the session's next turn saw %v", s)
 	}
 }
