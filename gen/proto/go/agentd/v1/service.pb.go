@@ -23,7 +23,9 @@ import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	structpb "google.golang.org/protobuf/types/known/structpb"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -189,7 +191,21 @@ type RunResponse struct {
 	//	*RunResponse_OutputChunk_
 	//	*RunResponse_StateUpdate_
 	//	*RunResponse_ToolCancelled_
-	Response      isRunResponse_Response `protobuf_oneof:"response"`
+	//	*RunResponse_ToolCallNotice_
+	//	*RunResponse_Retract_
+	Response isRunResponse_Response `protobuf_oneof:"response"`
+	// The message's place in the session: rises with every message about the
+	// session, is the same for every client that receives it, and is what
+	// after_seq takes. 0 on answers to this client's own messages (heartbeat,
+	// error). Not dense: do not compute with it.
+	Seq int64 `protobuf:"varint,10,opt,name=seq,proto3" json:"seq,omitempty"`
+	// The turn the message is about.
+	TurnId string `protobuf:"bytes,11,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
+	// When it happened; unset on text that is on its way and on answers.
+	Time *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=time,proto3" json:"time,omitempty"`
+	// True when the message is read from the log: it happened before this stream
+	// was there to see it.
+	Replayed      bool `protobuf:"varint,13,opt,name=replayed,proto3" json:"replayed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -303,6 +319,52 @@ func (x *RunResponse) GetToolCancelled() *RunResponse_ToolCancelled {
 	return nil
 }
 
+func (x *RunResponse) GetToolCallNotice() *RunResponse_ToolCallNotice {
+	if x != nil {
+		if x, ok := x.Response.(*RunResponse_ToolCallNotice_); ok {
+			return x.ToolCallNotice
+		}
+	}
+	return nil
+}
+
+func (x *RunResponse) GetRetract() *RunResponse_Retract {
+	if x != nil {
+		if x, ok := x.Response.(*RunResponse_Retract_); ok {
+			return x.Retract
+		}
+	}
+	return nil
+}
+
+func (x *RunResponse) GetSeq() int64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *RunResponse) GetTurnId() string {
+	if x != nil {
+		return x.TurnId
+	}
+	return ""
+}
+
+func (x *RunResponse) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *RunResponse) GetReplayed() bool {
+	if x != nil {
+		return x.Replayed
+	}
+	return false
+}
+
 type isRunResponse_Response interface {
 	isRunResponse_Response()
 }
@@ -347,6 +409,16 @@ type RunResponse_ToolCancelled_ struct {
 	ToolCancelled *RunResponse_ToolCancelled `protobuf:"bytes,20,opt,name=tool_cancelled,json=toolCancelled,proto3,oneof"`
 }
 
+type RunResponse_ToolCallNotice_ struct {
+	// Another client is asked for a tool.
+	ToolCallNotice *RunResponse_ToolCallNotice `protobuf:"bytes,21,opt,name=tool_call_notice,json=toolCallNotice,proto3,oneof"`
+}
+
+type RunResponse_Retract_ struct {
+	// A message starts over.
+	Retract *RunResponse_Retract `protobuf:"bytes,22,opt,name=retract,proto3,oneof"`
+}
+
 func (*RunResponse_Execute) isRunResponse_Response() {}
 
 func (*RunResponse_Heartbeat) isRunResponse_Response() {}
@@ -363,6 +435,10 @@ func (*RunResponse_StateUpdate_) isRunResponse_Response() {}
 
 func (*RunResponse_ToolCancelled_) isRunResponse_Response() {}
 
+func (*RunResponse_ToolCallNotice_) isRunResponse_Response() {}
+
+func (*RunResponse_Retract_) isRunResponse_Response() {}
+
 // ExecuteRequest starts a turn: of a new session, or of the session named by
 // session_id.
 type RunRequest_ExecuteRequest struct {
@@ -373,16 +449,32 @@ type RunRequest_ExecuteRequest struct {
 	// An existing session to continue. Unknown: ERROR_CODE_SESSION_NOT_FOUND.
 	// Left out: the server starts a new session.
 	SessionId *string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3,oneof" json:"session_id,omitempty"`
-	// What the user says.
+	// What the user says. Empty only together with session_id and no agent: the
+	// stream then attaches to the session's last turn, which may be running,
+	// waiting, or over.
 	UserPrompt string `protobuf:"bytes,3,opt,name=user_prompt,json=userPrompt,proto3" json:"user_prompt,omitempty"`
 	// The tools this client offers. Agents refer to them by name.
 	Tools []*Tool `protobuf:"bytes,4,rep,name=tools,proto3" json:"tools,omitempty"`
 	// State to begin with. On a continued session these keys overwrite the
 	// stored ones. Keys follow the engine's scopes: `temp:` lives for the turn,
 	// `user:` is shared by the sessions of one user, `app:` by all sessions.
-	InitialState  *structpb.Struct `protobuf:"bytes,5,opt,name=initial_state,json=initialState,proto3" json:"initial_state,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	InitialState *structpb.Struct `protobuf:"bytes,5,opt,name=initial_state,json=initialState,proto3" json:"initial_state,omitempty"`
+	// On a stream that attaches: the seq of the last message this client has
+	// received. Everything after it follows, in order; of a message of which the
+	// client has half, the other half. Left out: the turn from its beginning. A
+	// seq that the session has not come to is ERROR_CODE_INVALID_REQUEST, one
+	// that is no longer kept ERROR_CODE_HISTORY_PURGED.
+	//
+	// A client that attaches with tools is asked to run those: calls without a
+	// result are sent again under their id. Without tools it only watches.
+	AfterSeq *int64 `protobuf:"varint,10,opt,name=after_seq,json=afterSeq,proto3,oneof" json:"after_seq,omitempty"`
+	// What becomes of the turn when its last client is gone.
+	OnDisconnect OnDisconnect `protobuf:"varint,11,opt,name=on_disconnect,json=onDisconnect,proto3,enum=agentd.v1.OnDisconnect" json:"on_disconnect,omitempty"`
+	// How long ON_DISCONNECT_CANCEL waits for a client to come back; 0 is not at
+	// all. At most a day.
+	DisconnectGrace *durationpb.Duration `protobuf:"bytes,12,opt,name=disconnect_grace,json=disconnectGrace,proto3" json:"disconnect_grace,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *RunRequest_ExecuteRequest) Reset() {
@@ -446,6 +538,27 @@ func (x *RunRequest_ExecuteRequest) GetTools() []*Tool {
 func (x *RunRequest_ExecuteRequest) GetInitialState() *structpb.Struct {
 	if x != nil {
 		return x.InitialState
+	}
+	return nil
+}
+
+func (x *RunRequest_ExecuteRequest) GetAfterSeq() int64 {
+	if x != nil && x.AfterSeq != nil {
+		return *x.AfterSeq
+	}
+	return 0
+}
+
+func (x *RunRequest_ExecuteRequest) GetOnDisconnect() OnDisconnect {
+	if x != nil {
+		return x.OnDisconnect
+	}
+	return OnDisconnect_ON_DISCONNECT_UNSPECIFIED
+}
+
+func (x *RunRequest_ExecuteRequest) GetDisconnectGrace() *durationpb.Duration {
+	if x != nil {
+		return x.DisconnectGrace
 	}
 	return nil
 }
@@ -927,7 +1040,10 @@ type RunResponse_OutputChunk struct {
 	// True once per agent and turn in which it spoke, on its last chunk.
 	Last bool `protobuf:"varint,4,opt,name=last,proto3" json:"last,omitempty"`
 	// True when the text is the model's thinking and not its answer.
-	IsThought     bool `protobuf:"varint,5,opt,name=is_thought,json=isThought,proto3" json:"is_thought,omitempty"`
+	IsThought bool `protobuf:"varint,5,opt,name=is_thought,json=isThought,proto3" json:"is_thought,omitempty"`
+	// The message that the text is part of: one answer of one model call. Empty
+	// on a chunk that only closes.
+	MessageId     string `protobuf:"bytes,10,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -995,6 +1111,13 @@ func (x *RunResponse_OutputChunk) GetIsThought() bool {
 		return x.IsThought
 	}
 	return false
+}
+
+func (x *RunResponse_OutputChunk) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
 }
 
 // ErrorResponse says what was wrong and what would be right.
@@ -1266,18 +1389,167 @@ func (x *RunResponse_ToolCancelled) GetReason() string {
 	return ""
 }
 
+// ToolCallNotice tells a client about a tool call that another client is asked
+// to answer. If that one leaves, a ToolCallRequest may follow.
+type RunResponse_ToolCallNotice struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The stream's session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The call's id.
+	ToolCallId string `protobuf:"bytes,2,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
+	// The tool.
+	ToolName string `protobuf:"bytes,3,opt,name=tool_name,json=toolName,proto3" json:"tool_name,omitempty"`
+	// The arguments, a JSON object, in the model's own text.
+	ToolInput string `protobuf:"bytes,4,opt,name=tool_input,json=toolInput,proto3" json:"tool_input,omitempty"`
+	// From the root to the agent that called.
+	AgentPath     []string `protobuf:"bytes,5,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunResponse_ToolCallNotice) Reset() {
+	*x = RunResponse_ToolCallNotice{}
+	mi := &file_agentd_v1_service_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunResponse_ToolCallNotice) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunResponse_ToolCallNotice) ProtoMessage() {}
+
+func (x *RunResponse_ToolCallNotice) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunResponse_ToolCallNotice.ProtoReflect.Descriptor instead.
+func (*RunResponse_ToolCallNotice) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 8}
+}
+
+func (x *RunResponse_ToolCallNotice) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *RunResponse_ToolCallNotice) GetToolCallId() string {
+	if x != nil {
+		return x.ToolCallId
+	}
+	return ""
+}
+
+func (x *RunResponse_ToolCallNotice) GetToolName() string {
+	if x != nil {
+		return x.ToolName
+	}
+	return ""
+}
+
+func (x *RunResponse_ToolCallNotice) GetToolInput() string {
+	if x != nil {
+		return x.ToolInput
+	}
+	return ""
+}
+
+func (x *RunResponse_ToolCallNotice) GetAgentPath() []string {
+	if x != nil {
+		return x.AgentPath
+	}
+	return nil
+}
+
+// Retract tells the client to drop what it has of an unfinished message: the
+// model call is made again, and the message starts over under the same id.
+type RunResponse_Retract struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The stream's session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The message.
+	MessageId string `protobuf:"bytes,2,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	// From the root to the agent that spoke.
+	AgentPath     []string `protobuf:"bytes,3,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunResponse_Retract) Reset() {
+	*x = RunResponse_Retract{}
+	mi := &file_agentd_v1_service_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunResponse_Retract) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunResponse_Retract) ProtoMessage() {}
+
+func (x *RunResponse_Retract) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunResponse_Retract.ProtoReflect.Descriptor instead.
+func (*RunResponse_Retract) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 9}
+}
+
+func (x *RunResponse_Retract) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *RunResponse_Retract) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
+}
+
+func (x *RunResponse_Retract) GetAgentPath() []string {
+	if x != nil {
+		return x.AgentPath
+	}
+	return nil
+}
+
 var File_agentd_v1_service_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"\x17agentd/v1/service.proto\x12\tagentd.v1\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/protobuf/struct.proto\"\x84\t\n" +
+	"\x17agentd/v1/service.proto\x12\tagentd.v1\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdb\n" +
+	"\n" +
 	"\n" +
 	"RunRequest\x12@\n" +
 	"\aexecute\x18\x01 \x01(\v2$.agentd.v1.RunRequest.ExecuteRequestH\x00R\aexecute\x12F\n" +
 	"\theartbeat\x18\x02 \x01(\v2&.agentd.v1.RunRequest.HeartbeatRequestH\x00R\theartbeat\x12V\n" +
 	"\x12tool_call_response\x18\x03 \x01(\v2&.agentd.v1.RunRequest.ToolCallResponseH\x00R\x10toolCallResponse\x124\n" +
 	"\x03end\x18\x04 \x01(\v2 .agentd.v1.RunRequest.EndRequestH\x00R\x03end\x12=\n" +
-	"\x06cancel\x18\x05 \x01(\v2#.agentd.v1.RunRequest.CancelRequestH\x00R\x06cancel\x1a\x91\x02\n" +
+	"\x06cancel\x18\x05 \x01(\v2#.agentd.v1.RunRequest.CancelRequestH\x00R\x06cancel\x1a\xe8\x03\n" +
 	"\x0eExecuteRequest\x12&\n" +
 	"\x05agent\x18\x01 \x01(\v2\x10.agentd.v1.AgentR\x05agent\x12,\n" +
 	"\n" +
@@ -1285,8 +1557,14 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\vuser_prompt\x18\x03 \x01(\tB\t\xbaH\x06r\x04(\x80\x80@R\n" +
 	"userPrompt\x120\n" +
 	"\x05tools\x18\x04 \x03(\v2\x0f.agentd.v1.ToolB\t\xbaH\x06\x92\x01\x03\x10\x80\x04R\x05tools\x12<\n" +
-	"\rinitial_state\x18\x05 \x01(\v2\x17.google.protobuf.StructR\finitialStateB\r\n" +
-	"\v_session_id\x1a1\n" +
+	"\rinitial_state\x18\x05 \x01(\v2\x17.google.protobuf.StructR\finitialState\x12)\n" +
+	"\tafter_seq\x18\n" +
+	" \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x01R\bafterSeq\x88\x01\x01\x12F\n" +
+	"\ron_disconnect\x18\v \x01(\x0e2\x17.agentd.v1.OnDisconnectB\b\xbaH\x05\x82\x01\x02\x10\x01R\fonDisconnect\x12T\n" +
+	"\x10disconnect_grace\x18\f \x01(\v2\x19.google.protobuf.DurationB\x0e\xbaH\v\xaa\x01\b\"\x04\b\x80\xa3\x052\x00R\x0fdisconnectGraceB\r\n" +
+	"\v_session_idB\f\n" +
+	"\n" +
+	"_after_seq\x1a1\n" +
 	"\x10HeartbeatRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x1a\xf2\x01\n" +
@@ -1315,7 +1593,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x02H\x00R\n" +
 	"toolCallId\x88\x01\x01B\x0f\n" +
 	"\r_tool_call_idB\x10\n" +
-	"\arequest\x12\x05\xbaH\x02\b\x01\"\x8e\f\n" +
+	"\arequest\x12\x05\xbaH\x02\b\x01\"\xca\x10\n" +
 	"\vRunResponse\x12B\n" +
 	"\aexecute\x18\x01 \x01(\v2&.agentd.v1.RunResponse.ExecuteResponseH\x00R\aexecute\x12H\n" +
 	"\theartbeat\x18\x02 \x01(\v2(.agentd.v1.RunResponse.HeartbeatResponseH\x00R\theartbeat\x12E\n" +
@@ -1324,7 +1602,14 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\x03end\x18\x05 \x01(\v2\".agentd.v1.RunResponse.EndResponseH\x00R\x03end\x12G\n" +
 	"\foutput_chunk\x18\x06 \x01(\v2\".agentd.v1.RunResponse.OutputChunkH\x00R\voutputChunk\x12G\n" +
 	"\fstate_update\x18\a \x01(\v2\".agentd.v1.RunResponse.StateUpdateH\x00R\vstateUpdate\x12M\n" +
-	"\x0etool_cancelled\x18\x14 \x01(\v2$.agentd.v1.RunResponse.ToolCancelledH\x00R\rtoolCancelled\x1a0\n" +
+	"\x0etool_cancelled\x18\x14 \x01(\v2$.agentd.v1.RunResponse.ToolCancelledH\x00R\rtoolCancelled\x12Q\n" +
+	"\x10tool_call_notice\x18\x15 \x01(\v2%.agentd.v1.RunResponse.ToolCallNoticeH\x00R\x0etoolCallNotice\x12:\n" +
+	"\aretract\x18\x16 \x01(\v2\x1e.agentd.v1.RunResponse.RetractH\x00R\aretract\x12\x10\n" +
+	"\x03seq\x18\n" +
+	" \x01(\x03R\x03seq\x12\x17\n" +
+	"\aturn_id\x18\v \x01(\tR\x06turnId\x12.\n" +
+	"\x04time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1a\n" +
+	"\breplayed\x18\r \x01(\bR\breplayed\x1a0\n" +
 	"\x0fExecuteResponse\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x1a2\n" +
@@ -1340,7 +1625,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\n" +
 	"tool_input\x18\x04 \x01(\tR\ttoolInput\x12\x1d\n" +
 	"\n" +
-	"agent_path\x18\x05 \x03(\tR\tagentPath\x1a\x98\x01\n" +
+	"agent_path\x18\x05 \x03(\tR\tagentPath\x1a\xb7\x01\n" +
 	"\vOutputChunk\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
@@ -1349,7 +1634,10 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\acontent\x18\x03 \x01(\tR\acontent\x12\x12\n" +
 	"\x04last\x18\x04 \x01(\bR\x04last\x12\x1d\n" +
 	"\n" +
-	"is_thought\x18\x05 \x01(\bR\tisThought\x1a\x90\x01\n" +
+	"is_thought\x18\x05 \x01(\bR\tisThought\x12\x1d\n" +
+	"\n" +
+	"message_id\x18\n" +
+	" \x01(\tR\tmessageId\x1a\x90\x01\n" +
 	"\rErrorResponse\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12(\n" +
@@ -1373,7 +1661,24 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12 \n" +
 	"\ftool_call_id\x18\x02 \x01(\tR\n" +
 	"toolCallId\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reasonB\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x1a\xac\x01\n" +
+	"\x0eToolCallNotice\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12 \n" +
+	"\ftool_call_id\x18\x02 \x01(\tR\n" +
+	"toolCallId\x12\x1b\n" +
+	"\ttool_name\x18\x03 \x01(\tR\btoolName\x12\x1d\n" +
+	"\n" +
+	"tool_input\x18\x04 \x01(\tR\ttoolInput\x12\x1d\n" +
+	"\n" +
+	"agent_path\x18\x05 \x03(\tR\tagentPath\x1af\n" +
+	"\aRetract\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
+	"\n" +
+	"message_id\x18\x02 \x01(\tR\tmessageId\x12\x1d\n" +
+	"\n" +
+	"agent_path\x18\x03 \x03(\tR\tagentPathB\n" +
 	"\n" +
 	"\bresponse2B\n" +
 	"\x06Agentd\x128\n" +
@@ -1391,7 +1696,7 @@ func file_agentd_v1_service_proto_rawDescGZIP() []byte {
 	return file_agentd_v1_service_proto_rawDescData
 }
 
-var file_agentd_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_agentd_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_agentd_v1_service_proto_goTypes = []any{
 	(*RunRequest)(nil),                    // 0: agentd.v1.RunRequest
 	(*RunResponse)(nil),                   // 1: agentd.v1.RunResponse
@@ -1408,11 +1713,16 @@ var file_agentd_v1_service_proto_goTypes = []any{
 	(*RunResponse_EndResponse)(nil),       // 12: agentd.v1.RunResponse.EndResponse
 	(*RunResponse_StateUpdate)(nil),       // 13: agentd.v1.RunResponse.StateUpdate
 	(*RunResponse_ToolCancelled)(nil),     // 14: agentd.v1.RunResponse.ToolCancelled
-	(*Agent)(nil),                         // 15: agentd.v1.Agent
-	(*Tool)(nil),                          // 16: agentd.v1.Tool
-	(*structpb.Struct)(nil),               // 17: google.protobuf.Struct
-	(ErrorCode)(0),                        // 18: agentd.v1.ErrorCode
-	(*UsageSummary)(nil),                  // 19: agentd.v1.UsageSummary
+	(*RunResponse_ToolCallNotice)(nil),    // 15: agentd.v1.RunResponse.ToolCallNotice
+	(*RunResponse_Retract)(nil),           // 16: agentd.v1.RunResponse.Retract
+	(*timestamppb.Timestamp)(nil),         // 17: google.protobuf.Timestamp
+	(*Agent)(nil),                         // 18: agentd.v1.Agent
+	(*Tool)(nil),                          // 19: agentd.v1.Tool
+	(*structpb.Struct)(nil),               // 20: google.protobuf.Struct
+	(OnDisconnect)(0),                     // 21: agentd.v1.OnDisconnect
+	(*durationpb.Duration)(nil),           // 22: google.protobuf.Duration
+	(ErrorCode)(0),                        // 23: agentd.v1.ErrorCode
+	(*UsageSummary)(nil),                  // 24: agentd.v1.UsageSummary
 }
 var file_agentd_v1_service_proto_depIdxs = []int32{
 	2,  // 0: agentd.v1.RunRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
@@ -1428,20 +1738,25 @@ var file_agentd_v1_service_proto_depIdxs = []int32{
 	10, // 10: agentd.v1.RunResponse.output_chunk:type_name -> agentd.v1.RunResponse.OutputChunk
 	13, // 11: agentd.v1.RunResponse.state_update:type_name -> agentd.v1.RunResponse.StateUpdate
 	14, // 12: agentd.v1.RunResponse.tool_cancelled:type_name -> agentd.v1.RunResponse.ToolCancelled
-	15, // 13: agentd.v1.RunRequest.ExecuteRequest.agent:type_name -> agentd.v1.Agent
-	16, // 14: agentd.v1.RunRequest.ExecuteRequest.tools:type_name -> agentd.v1.Tool
-	17, // 15: agentd.v1.RunRequest.ExecuteRequest.initial_state:type_name -> google.protobuf.Struct
-	17, // 16: agentd.v1.RunRequest.ToolCallResponse.state_delta:type_name -> google.protobuf.Struct
-	18, // 17: agentd.v1.RunResponse.ErrorResponse.code:type_name -> agentd.v1.ErrorCode
-	19, // 18: agentd.v1.RunResponse.EndResponse.usage_summary:type_name -> agentd.v1.UsageSummary
-	17, // 19: agentd.v1.RunResponse.StateUpdate.state_delta:type_name -> google.protobuf.Struct
-	0,  // 20: agentd.v1.Agentd.Run:input_type -> agentd.v1.RunRequest
-	1,  // 21: agentd.v1.Agentd.Run:output_type -> agentd.v1.RunResponse
-	21, // [21:22] is the sub-list for method output_type
-	20, // [20:21] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	15, // 13: agentd.v1.RunResponse.tool_call_notice:type_name -> agentd.v1.RunResponse.ToolCallNotice
+	16, // 14: agentd.v1.RunResponse.retract:type_name -> agentd.v1.RunResponse.Retract
+	17, // 15: agentd.v1.RunResponse.time:type_name -> google.protobuf.Timestamp
+	18, // 16: agentd.v1.RunRequest.ExecuteRequest.agent:type_name -> agentd.v1.Agent
+	19, // 17: agentd.v1.RunRequest.ExecuteRequest.tools:type_name -> agentd.v1.Tool
+	20, // 18: agentd.v1.RunRequest.ExecuteRequest.initial_state:type_name -> google.protobuf.Struct
+	21, // 19: agentd.v1.RunRequest.ExecuteRequest.on_disconnect:type_name -> agentd.v1.OnDisconnect
+	22, // 20: agentd.v1.RunRequest.ExecuteRequest.disconnect_grace:type_name -> google.protobuf.Duration
+	20, // 21: agentd.v1.RunRequest.ToolCallResponse.state_delta:type_name -> google.protobuf.Struct
+	23, // 22: agentd.v1.RunResponse.ErrorResponse.code:type_name -> agentd.v1.ErrorCode
+	24, // 23: agentd.v1.RunResponse.EndResponse.usage_summary:type_name -> agentd.v1.UsageSummary
+	20, // 24: agentd.v1.RunResponse.StateUpdate.state_delta:type_name -> google.protobuf.Struct
+	0,  // 25: agentd.v1.Agentd.Run:input_type -> agentd.v1.RunRequest
+	1,  // 26: agentd.v1.Agentd.Run:output_type -> agentd.v1.RunResponse
+	26, // [26:27] is the sub-list for method output_type
+	25, // [25:26] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_service_proto_init() }
@@ -1466,6 +1781,8 @@ func file_agentd_v1_service_proto_init() {
 		(*RunResponse_OutputChunk_)(nil),
 		(*RunResponse_StateUpdate_)(nil),
 		(*RunResponse_ToolCancelled_)(nil),
+		(*RunResponse_ToolCallNotice_)(nil),
+		(*RunResponse_Retract_)(nil),
 	}
 	file_agentd_v1_service_proto_msgTypes[2].OneofWrappers = []any{}
 	file_agentd_v1_service_proto_msgTypes[4].OneofWrappers = []any{
@@ -1481,7 +1798,7 @@ func file_agentd_v1_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_service_proto_rawDesc), len(file_agentd_v1_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   15,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -139,6 +139,60 @@ func (ErrorCode) EnumDescriptor() ([]byte, []int) {
 	return file_agentd_v1_types_proto_rawDescGZIP(), []int{0}
 }
 
+// OnDisconnect says what becomes of a turn whose last client is gone.
+type OnDisconnect int32
+
+const (
+	// The server's default: ON_DISCONNECT_CONTINUE.
+	OnDisconnect_ON_DISCONNECT_UNSPECIFIED OnDisconnect = 0
+	// The turn goes on. When it needs a tool it waits for a client that has it,
+	// for as long as the server keeps waiting turns.
+	OnDisconnect_ON_DISCONNECT_CONTINUE OnDisconnect = 1
+	// The turn is cancelled, after disconnect_grace.
+	OnDisconnect_ON_DISCONNECT_CANCEL OnDisconnect = 2
+)
+
+// Enum value maps for OnDisconnect.
+var (
+	OnDisconnect_name = map[int32]string{
+		0: "ON_DISCONNECT_UNSPECIFIED",
+		1: "ON_DISCONNECT_CONTINUE",
+		2: "ON_DISCONNECT_CANCEL",
+	}
+	OnDisconnect_value = map[string]int32{
+		"ON_DISCONNECT_UNSPECIFIED": 0,
+		"ON_DISCONNECT_CONTINUE":    1,
+		"ON_DISCONNECT_CANCEL":      2,
+	}
+)
+
+func (x OnDisconnect) Enum() *OnDisconnect {
+	p := new(OnDisconnect)
+	*p = x
+	return p
+}
+
+func (x OnDisconnect) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (OnDisconnect) Descriptor() protoreflect.EnumDescriptor {
+	return file_agentd_v1_types_proto_enumTypes[1].Descriptor()
+}
+
+func (OnDisconnect) Type() protoreflect.EnumType {
+	return &file_agentd_v1_types_proto_enumTypes[1]
+}
+
+func (x OnDisconnect) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use OnDisconnect.Descriptor instead.
+func (OnDisconnect) EnumDescriptor() ([]byte, []int) {
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{1}
+}
+
 // Tool is a function that the client offers to run.
 type Tool struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -876,7 +930,11 @@ const file_agentd_v1_types_proto_rawDesc = "" +
 	"\x19ERROR_CODE_HISTORY_PURGED\x10\r\x12\x1e\n" +
 	"\x1aERROR_CODE_CONTENT_BLOCKED\x10\x0e\x12\x1f\n" +
 	"\x1bERROR_CODE_CONTEXT_TOO_LONG\x10\x0f\x12\x1a\n" +
-	"\x16ERROR_CODE_UNAVAILABLE\x10\x10B:Z8github.com/apzuk3/agentd/gen/proto/go/agentd/v1;agentdv1b\x06proto3"
+	"\x16ERROR_CODE_UNAVAILABLE\x10\x10*c\n" +
+	"\fOnDisconnect\x12\x1d\n" +
+	"\x19ON_DISCONNECT_UNSPECIFIED\x10\x00\x12\x1a\n" +
+	"\x16ON_DISCONNECT_CONTINUE\x10\x01\x12\x18\n" +
+	"\x14ON_DISCONNECT_CANCEL\x10\x02B:Z8github.com/apzuk3/agentd/gen/proto/go/agentd/v1;agentdv1b\x06proto3"
 
 var (
 	file_agentd_v1_types_proto_rawDescOnce sync.Once
@@ -890,31 +948,32 @@ func file_agentd_v1_types_proto_rawDescGZIP() []byte {
 	return file_agentd_v1_types_proto_rawDescData
 }
 
-var file_agentd_v1_types_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_agentd_v1_types_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
 var file_agentd_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_agentd_v1_types_proto_goTypes = []any{
 	(ErrorCode)(0),          // 0: agentd.v1.ErrorCode
-	(*Tool)(nil),            // 1: agentd.v1.Tool
-	(*Agent)(nil),           // 2: agentd.v1.Agent
-	(*McpAttachment)(nil),   // 3: agentd.v1.McpAttachment
-	(*LlmAgent)(nil),        // 4: agentd.v1.LlmAgent
-	(*SequentialAgent)(nil), // 5: agentd.v1.SequentialAgent
-	(*ParallelAgent)(nil),   // 6: agentd.v1.ParallelAgent
-	(*LoopAgent)(nil),       // 7: agentd.v1.LoopAgent
-	(*TokenUsage)(nil),      // 8: agentd.v1.TokenUsage
-	(*UsageSummary)(nil),    // 9: agentd.v1.UsageSummary
+	(OnDisconnect)(0),       // 1: agentd.v1.OnDisconnect
+	(*Tool)(nil),            // 2: agentd.v1.Tool
+	(*Agent)(nil),           // 3: agentd.v1.Agent
+	(*McpAttachment)(nil),   // 4: agentd.v1.McpAttachment
+	(*LlmAgent)(nil),        // 5: agentd.v1.LlmAgent
+	(*SequentialAgent)(nil), // 6: agentd.v1.SequentialAgent
+	(*ParallelAgent)(nil),   // 7: agentd.v1.ParallelAgent
+	(*LoopAgent)(nil),       // 8: agentd.v1.LoopAgent
+	(*TokenUsage)(nil),      // 9: agentd.v1.TokenUsage
+	(*UsageSummary)(nil),    // 10: agentd.v1.UsageSummary
 }
 var file_agentd_v1_types_proto_depIdxs = []int32{
-	4,  // 0: agentd.v1.Agent.llm:type_name -> agentd.v1.LlmAgent
-	5,  // 1: agentd.v1.Agent.sequential:type_name -> agentd.v1.SequentialAgent
-	6,  // 2: agentd.v1.Agent.parallel:type_name -> agentd.v1.ParallelAgent
-	7,  // 3: agentd.v1.Agent.loop:type_name -> agentd.v1.LoopAgent
-	2,  // 4: agentd.v1.LlmAgent.sub_agents:type_name -> agentd.v1.Agent
-	3,  // 5: agentd.v1.LlmAgent.mcp_attachments:type_name -> agentd.v1.McpAttachment
-	2,  // 6: agentd.v1.SequentialAgent.agents:type_name -> agentd.v1.Agent
-	2,  // 7: agentd.v1.ParallelAgent.agents:type_name -> agentd.v1.Agent
-	2,  // 8: agentd.v1.LoopAgent.agents:type_name -> agentd.v1.Agent
-	8,  // 9: agentd.v1.UsageSummary.total_usage:type_name -> agentd.v1.TokenUsage
+	5,  // 0: agentd.v1.Agent.llm:type_name -> agentd.v1.LlmAgent
+	6,  // 1: agentd.v1.Agent.sequential:type_name -> agentd.v1.SequentialAgent
+	7,  // 2: agentd.v1.Agent.parallel:type_name -> agentd.v1.ParallelAgent
+	8,  // 3: agentd.v1.Agent.loop:type_name -> agentd.v1.LoopAgent
+	3,  // 4: agentd.v1.LlmAgent.sub_agents:type_name -> agentd.v1.Agent
+	4,  // 5: agentd.v1.LlmAgent.mcp_attachments:type_name -> agentd.v1.McpAttachment
+	3,  // 6: agentd.v1.SequentialAgent.agents:type_name -> agentd.v1.Agent
+	3,  // 7: agentd.v1.ParallelAgent.agents:type_name -> agentd.v1.Agent
+	3,  // 8: agentd.v1.LoopAgent.agents:type_name -> agentd.v1.Agent
+	9,  // 9: agentd.v1.UsageSummary.total_usage:type_name -> agentd.v1.TokenUsage
 	10, // [10:10] is the sub-list for method output_type
 	10, // [10:10] is the sub-list for method input_type
 	10, // [10:10] is the sub-list for extension type_name
@@ -939,7 +998,7 @@ func file_agentd_v1_types_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_types_proto_rawDesc), len(file_agentd_v1_types_proto_rawDesc)),
-			NumEnums:      1,
+			NumEnums:      2,
 			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   0,

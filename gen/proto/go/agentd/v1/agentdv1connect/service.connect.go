@@ -68,6 +68,11 @@ type AgentdClient interface {
 	// that fails on its way is answered with ErrorResponse and then EndResponse.
 	// Neither is a transport error as well: the stream itself ends cleanly.
 	//
+	// A turn outlives its stream. A client that has lost it opens another one
+	// with an ExecuteRequest of session_id and after_seq and no prompt, and gets
+	// what it has missed, then what happens, without a gap and without a repeat:
+	// see ExecuteRequest.after_seq. Any number of clients may attach to a turn.
+	//
 	// Request headers X-Agentd-Gemini-Api-Key, X-Agentd-Anthropic-Api-Key and
 	// X-Agentd-Openai-Api-Key carry the caller's own provider keys for this call
 	// alone. They are never stored and never logged; an empty value is ignored;
@@ -122,6 +127,11 @@ type AgentdHandler interface {
 	// a missing provider key) is answered with one ErrorResponse alone. A turn
 	// that fails on its way is answered with ErrorResponse and then EndResponse.
 	// Neither is a transport error as well: the stream itself ends cleanly.
+	//
+	// A turn outlives its stream. A client that has lost it opens another one
+	// with an ExecuteRequest of session_id and after_seq and no prompt, and gets
+	// what it has missed, then what happens, without a gap and without a repeat:
+	// see ExecuteRequest.after_seq. Any number of clients may attach to a turn.
 	//
 	// Request headers X-Agentd-Gemini-Api-Key, X-Agentd-Anthropic-Api-Key and
 	// X-Agentd-Openai-Api-Key carry the caller's own provider keys for this call
