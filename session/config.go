@@ -14,11 +14,22 @@ type Limits struct {
 	// MaxIdleSessions is how many sessions without a running turn stay in
 	// memory. Default 256.
 	MaxIdleSessions int
-	// TurnTimeout bounds a turn. Default 1 h.
+	// TurnTimeout bounds how long a turn runs; the time that it waits for a
+	// client which is not there does not count, and it begins anew when one
+	// comes. Default 1 h.
 	TurnTimeout time.Duration
 	// ToolTimeout is how long a client may take to answer one tool call; then
 	// the model sees a tool error. Default 10 min.
 	ToolTimeout time.Duration
+	// HandoverGrace is how long the calls of a client that has left wait for it
+	// before another client is asked. Default 2 s.
+	HandoverGrace time.Duration
+	// IdleTurn is how long a turn that waits for a client stays in memory.
+	// Default 1 min.
+	IdleTurn time.Duration
+	// Retention is how long a turn waits for a client before it is ended.
+	// Default 24 h.
+	Retention time.Duration
 	// MaxCalls is how many tool calls one model answer may ask for. Default 128.
 	MaxCalls int
 	// MaxPromptBytes bounds the prompt. Default 1 MiB.
@@ -59,6 +70,9 @@ func (l Limits) WithDefaults() Limits {
 	set(&l.WatchBytes, 1<<20)
 	span(&l.TurnTimeout, time.Hour)
 	span(&l.ToolTimeout, 10*time.Minute)
+	span(&l.HandoverGrace, 2*time.Second)
+	span(&l.IdleTurn, time.Minute)
+	span(&l.Retention, 24*time.Hour)
 	span(&l.StopGrace, 5*time.Second)
 	return l
 }
@@ -84,7 +98,7 @@ func (c Config) Validate() error {
 	case c.Runner == nil:
 		return errors.New("session: Config.Runner is missing")
 	case min(l.MaxTurns, l.MaxIdleSessions, l.MaxCalls, l.MaxPromptBytes, l.MaxResultBytes, l.MaxStateBytes, l.WatchItems, l.WatchBytes) < 0,
-		min(l.TurnTimeout, l.ToolTimeout, l.StopGrace) < 0:
+		min(l.TurnTimeout, l.ToolTimeout, l.HandoverGrace, l.IdleTurn, l.Retention, l.StopGrace) < 0:
 		return errors.New("session: Config.Limits has a negative field")
 	}
 	return nil

@@ -3,6 +3,7 @@ package session
 import (
 	"encoding/json"
 	"log/slog"
+	"time"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
@@ -27,10 +28,26 @@ type TurnStarted struct {
 	Tools []json.RawMessage `json:"tools,omitempty"`
 	// State are the keys the client set, without those of scope temp.
 	State map[string]any `json:"state,omitempty"`
+	// Temp are the keys of scope temp that the client set: a turn that goes on
+	// after a restart needs them again.
+	Temp map[string]any `json:"temp,omitempty"`
+	// OnDisconnect is what becomes of the turn when its last client is gone.
+	OnDisconnect OnDisconnect `json:"on_disconnect,omitzero"`
 	// OwnKeys names the providers whose keys the caller brought. The keys
 	// themselves are nowhere in the log.
 	OwnKeys []string `json:"own_keys,omitempty"`
 }
+
+// OnDisconnect is what becomes of a turn whose last client is gone: it goes on,
+// or with Cancel set it is cancelled after Grace.
+type OnDisconnect struct {
+	Cancel bool          `json:"cancel,omitempty"`
+	Grace  time.Duration `json:"grace,omitempty"` // nanoseconds
+}
+
+// TurnResumed says that a turn goes on after its server was gone, or had put it
+// aside. Messages that were on their way are made again.
+type TurnResumed struct{}
 
 // ToolCall is a call that the client has to answer.
 type ToolCall struct {
@@ -112,8 +129,8 @@ type Event struct {
 	MessageID string
 	// Path runs from the root to the agent the event is of.
 	Path []string
-	// Text and Thoughts are the whole of what the model said: joined deltas of
-	// the message are a prefix of them.
+	// Text and Thoughts are the whole of what the model said: the joined deltas
+	// of the message are a prefix of them.
 	Text, Thoughts string
 	// Last is true when this agent will not speak again in this turn.
 	Last bool
@@ -123,6 +140,8 @@ type Event struct {
 	State map[string]any
 	// Usage is what the model call took; nil for an event that is none.
 	Usage *Usage
+	// Marks are the places of the message's deltas, as Run.Marks has given them.
+	Marks Marks
 }
 
 // Delta is a piece of a message on its way.

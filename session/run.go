@@ -1,10 +1,12 @@
 package session
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"iter"
 	"maps"
+	"sync"
 )
 
 // readPage is how many records one read of the log asks for.
@@ -63,6 +65,29 @@ func (r *Run) Append(ctx context.Context, data []byte, ev *Event) (Record, error
 // Delta shows a piece of a message at once. It does not block, and nothing is
 // stored.
 func (r *Run) Delta(d Delta) { r.s.publishDelta(r.t, d) }
+
+// Marks returns the places of a message's deltas so far. The event that
+// completes the message has to hold them.
+func (r *Run) Marks(messageID string) Marks {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	if m := r.t.onTheirWay[messageID]; m != nil {
+		return bytes.Clone(m.marks)
+	}
+	return nil
+}
+
+// Working says that a model call is under way, until the function it returns is
+// called: a turn that works is not put aside.
+func (r *Run) Working() (done func()) {
+	add := func(n int) {
+		r.s.mu.Lock()
+		r.t.working += n
+		r.s.mu.Unlock()
+	}
+	add(1)
+	return sync.OnceFunc(func() { add(-1) })
+}
 
 // Await blocks until a call of an appended event is settled, and returns how.
 // When ctx ends first it returns the context's cause.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 )
 
 // storeTimeout bounds one call of the store that no caller waits to cancel.
@@ -23,17 +24,19 @@ type Session struct {
 	runner Runner
 	limits Limits
 
-	mu       sync.Mutex // protects the fields below
-	seq      int64      // of the last durable record
-	state    map[string]any
-	usage    Usage
-	lastSpec *TurnStarted
-	turn     *Turn // the last turn, running or over; nil before the first
-	starting bool  // a turn is being started
-	broken   error // an append's outcome is unknown: the log must be read again
-	queue    []*entry
-	flushing bool // some goroutine is in flush
-	watchers map[*Watcher]struct{}
+	mu          sync.Mutex // protects the fields below
+	seq         int64      // of the last durable record
+	state       map[string]any
+	usage       Usage
+	lastSpec    *TurnStarted
+	turn        *Turn // the last turn, running or over; nil before the first
+	starting    bool  // a turn is being started
+	broken      error // an append's outcome is unknown: the log must be read again
+	queue       []*entry
+	flushing    bool // some goroutine is in flush
+	watchers    map[*Watcher]struct{}
+	deltas      int // since the last record
+	clientsSeen int
 }
 
 // entry is a record on its way into the log.
@@ -59,9 +62,12 @@ func load(ctx context.Context, store Store, runner Runner, limits Limits, id str
 		if err != nil {
 			return nil, err
 		}
-		if rec.Kind == KindTurnStarted {
-			s.turn = &Turn{s: s, id: rec.TurnID, started: rec.Time, done: closedChan}
-			s.turn.resetLocked()
+		if f, ok := fact.(*TurnStarted); ok {
+			s.turn = newTurn(s, rec.TurnID)
+			s.turn.started = rec.Time
+			s.turn.onDisconnect = f.OnDisconnect
+			s.turn.snapshot = maps.Clone(s.state)
+			maps.Copy(s.turn.snapshot, f.State)
 		}
 		s.applyLocked(rec, fact)
 	}
@@ -78,9 +84,6 @@ func newSession(store Store, runner Runner, limits Limits, id string) *Session {
 		watchers: map[*Watcher]struct{}{},
 	}
 }
-
-// closedChan is the done channel of a turn that does not run here.
-var closedChan = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
 // records yields the records after a sequence number, page by page.
 func (s *Session) records(ctx context.Context, after int64) iter.Seq2[Record, error] {
@@ -114,6 +117,8 @@ func (s *Session) decode(rec Record) (any, error) {
 	switch rec.Kind {
 	case KindTurnStarted:
 		fact = &TurnStarted{}
+	case KindTurnResumed:
+		fact = &TurnResumed{}
 	case KindEvent:
 		ev, err := s.runner.Decode(rec.Data)
 		if err != nil {
@@ -139,20 +144,22 @@ func (s *Session) decode(rec Record) (any, error) {
 // for each durable record, in order, when the record is written and when the
 // log is read.
 func (s *Session) applyLocked(rec Record, fact any) {
-	s.seq = rec.Seq
+	s.seq, s.deltas = rec.Seq, 0
 	t := s.turn
 	switch f := fact.(type) {
 	case *TurnStarted:
 		t.startSeq = rec.Seq
 		s.lastSpec = f
 		s.mergeStateLocked(f.State)
+	case *TurnResumed:
+		clear(t.onTheirWay)
 	case *Event:
 		s.mergeStateLocked(f.State)
 		if f.Usage != nil {
 			t.usage = t.usage.Add(*f.Usage)
 			s.usage = s.usage.Add(*f.Usage)
 		}
-		delete(t.streamed, f.MessageID)
+		delete(t.onTheirWay, f.MessageID)
 		for _, call := range f.Calls {
 			s.openCallLocked(t, call)
 		}
@@ -168,19 +175,13 @@ func (s *Session) applyLocked(rec Record, fact any) {
 		}
 	case *TurnEnded:
 		t.ended = f
+		t.stopTimersLocked()
 		for _, p := range t.pending {
 			p.timer.Stop()
 		}
 		clear(t.pending)
-		clear(t.streamed)
+		clear(t.onTheirWay)
 	}
-}
-
-// resetLocked empties what a turn knows.
-func (t *Turn) resetLocked() {
-	t.pending = map[string]*pending{}
-	t.results = map[string]ToolResult{}
-	t.streamed = map[string]*streamed{}
 }
 
 // mergeStateLocked writes the session's own keys; those of other scopes are
@@ -190,33 +191,6 @@ func (s *Session) mergeStateLocked(delta map[string]any) {
 		if scopeOf(k) == "" {
 			s.state[k] = v
 		}
-	}
-}
-
-func (s *Session) openCallLocked(t *Turn, call ToolCall) {
-	p := &pending{call: call, done: make(chan struct{})}
-	t.pending[call.ID] = p
-	s.scheduleLocked(t, p)
-}
-
-// scheduleLocked arms the timer that settles a call nobody answers. On a turn
-// that does not run here it stays unarmed.
-func (s *Session) scheduleLocked(t *Turn, p *pending) {
-	if p.timer != nil {
-		p.timer.Stop()
-	}
-	outcome, after := TimedOut, s.limits.ToolTimeout
-	text := fmt.Sprintf("no answer within %v", after)
-	if t.unattended != "" {
-		outcome, after, text = Abandoned, 0, t.unattended
-	}
-	p.timer = time.AfterFunc(after, func() {
-		// An error here means that the call is settled, or that the store has
-		// failed, which the turn itself meets.
-		_ = s.settleAs(context.Background(), t, p.call.ID, outcome, text)
-	})
-	if t.done == closedChan {
-		p.timer.Stop()
 	}
 }
 
@@ -336,47 +310,97 @@ func (s *Session) flushLocked() {
 	}
 	for _, e := range batch {
 		s.applyLocked(e.rec, e.fact)
-		s.publishLocked(item{seq: e.rec.Seq, fact: e.fact, size: len(e.data)})
+		s.publishLocked(item{pos: position(e.rec.Seq, 0), rec: e.rec, fact: e.fact, size: len(e.data)})
 		close(e.done)
 	}
 }
 
-// watch returns a watcher that begins with a turn's first record.
-func (s *Session) watch(t *Turn) *Watcher {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	w := newWatcher(s, t)
-	w.failed = t.failed
-	s.watchers[w] = struct{}{}
-	w.wake()
-	return w
-}
-
+// publishLocked shows an item to all watchers; each learns which of the fact's
+// calls its client is asked for.
 func (s *Session) publishLocked(it item) {
 	for w := range s.watchers {
+		if it.fact != nil && w.tools != nil {
+			it.mine = nil
+			for _, call := range callsOf(it.fact) {
+				if p := s.turn.pending[call.ID]; p != nil && p.owner == w {
+					it.mine = append(it.mine, call.ID)
+				}
+			}
+		}
 		w.push(it)
 	}
 }
 
-// publishDelta shows a piece of a message to whoever watches.
+// callsOf are the calls that a fact opens.
+func callsOf(fact any) []ToolCall {
+	switch f := fact.(type) {
+	case *Event:
+		return f.Calls
+	case *ToolCall:
+		return []ToolCall{*f}
+	default:
+		return nil
+	}
+}
+
+// publishDelta shows a piece of a message to whoever watches, and remembers its
+// place.
 func (s *Session) publishDelta(t *Turn, d Delta) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t != s.turn || t.ended != nil {
 		return
 	}
-	m := t.streamed[d.MessageID]
+	m := t.onTheirWay[d.MessageID]
 	if m == nil {
-		m = &streamed{}
-		t.streamed[d.MessageID] = m
+		m = &message{id: d.MessageID, path: d.Path}
+		t.onTheirWay[d.MessageID] = m
 	}
-	offset := &m.text
-	if d.Thought {
-		offset = &m.thoughts
+	for d.Text != "" && s.deltas < maxDeltas {
+		piece := d
+		piece.Text = d.Text[:pieceLen(d.Text)]
+		d.Text = d.Text[len(piece.Text):]
+		k := mark{pos: position(s.seq, slotDeltas+s.deltas), bytes: len(piece.Text), thought: d.Thought}
+		s.deltas++
+		m.marks = m.marks.appendMark(m.last, k)
+		m.last = k.pos
+		if d.Thought {
+			m.thoughts = append(m.thoughts, piece.Text...)
+		} else {
+			m.text = append(m.text, piece.Text...)
+		}
+		s.publishLocked(item{pos: k.pos, delta: &piece, size: len(piece.Text)})
 	}
-	it := item{delta: &d, offset: *offset, size: len(d.Text)}
-	*offset += len(d.Text)
-	s.publishLocked(it)
+}
+
+// pieceLen is how much of a text goes into one delta: at most maxPiece bytes, cut
+// between runes.
+func pieceLen(text string) int {
+	if len(text) <= maxPiece {
+		return len(text)
+	}
+	n := maxPiece
+	for n > maxPiece-utf8.UTFMax && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return n
+}
+
+// onTheirWayLocked returns the deltas after a position of the messages that are
+// not complete.
+func (s *Session) onTheirWayLocked(t *Turn, after int64) ([]item, error) {
+	var out []item
+	if t != s.turn {
+		return nil, nil
+	}
+	for _, m := range t.onTheirWay {
+		items, err := deltas(m.id, m.path, string(m.text), string(m.thoughts), m.marks, after)
+		if err != nil {
+			return nil, fmt.Errorf("session %s: message %s: %w", s.id, m.id, err)
+		}
+		out = append(out, items...)
+	}
+	return out, nil
 }
 
 // failLocked tells the watchers, also those to come, that the turn's end could

@@ -13,6 +13,7 @@ type Kind string
 // The kinds of record. Data is JSON of the type named.
 const (
 	KindTurnStarted Kind = "turn_started" // TurnStarted
+	KindTurnResumed Kind = "turn_resumed" // TurnResumed
 	KindEvent       Kind = "event"        // the engine's own form, see Runner.Decode
 	KindToolCall    Kind = "tool_call"    // ToolCall that no event holds
 	KindToolResult  Kind = "tool_result"  // ToolResult

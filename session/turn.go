@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"sync"
 	"time"
 
@@ -23,28 +24,55 @@ const (
 // Turn is what one prompt sets off. Its methods may be called from any
 // goroutine, also after it has ended.
 type Turn struct {
-	s        *Session
-	id       string
-	spec     *Spec
-	keys     Keys
-	snapshot map[string]any // the whole state at the start, without scope temp
-	startSeq int64
-	started  time.Time
-	cancel   context.CancelCauseFunc
-	done     chan struct{} // closed when the turn is over and nothing of it runs
+	s            *Session
+	id           string
+	spec         *Spec
+	keys         Keys
+	snapshot     map[string]any // the whole state at the start, without scope temp
+	startSeq     int64
+	started      time.Time
+	onDisconnect OnDisconnect
+	cancel       context.CancelCauseFunc
+	done         chan struct{} // closed when nothing of the turn runs here any more
 
 	stopOnce sync.Once
 	stop     *stopped // set by stopOnce before cancel is called
 
 	// The fields below are protected by s.mu.
+	running    bool                  // a goroutine here drives the turn
 	pending    map[string]*pending   // calls nobody has settled yet
 	results    map[string]ToolResult // calls that are settled
-	streamed   map[string]*streamed  // messages on their way
+	onTheirWay map[string]*message   // by message id
 	usage      Usage
+	clients    int    // watchers whose client takes part
+	working    int    // model calls under way
 	unattended string // why nobody can answer any more; "" while somebody can
 	ended      *TurnEnded
 	failed     *Error // why the turn has no end in the log
+	// Timers: the turn's time is over; its last client stays away; it waits for
+	// nobody; a client's calls go to another.
+	deadline, leave, idle, handover *time.Timer
 }
+
+// newTurn returns a turn that does not run.
+func newTurn(s *Session, id string) *Turn {
+	done := make(chan struct{})
+	close(done)
+	return &Turn{
+		s:          s,
+		id:         id,
+		cancel:     func(error) {},
+		done:       done,
+		pending:    map[string]*pending{},
+		results:    map[string]ToolResult{},
+		onTheirWay: map[string]*message{},
+	}
+}
+
+// ErrPutAside is the cause with which a run's context ends when its turn is to
+// go on later, here or on another server: the runner must leave the history as
+// it is.
+var ErrPutAside = errors.New("session: the turn was put aside")
 
 // stopped is the cause with which a turn's context ends when a client stops
 // it.
@@ -55,14 +83,12 @@ func (e *stopped) Error() string { return e.reason }
 // pending is a tool call that nobody has settled yet.
 type pending struct {
 	call      ToolCall
+	owner     *Watcher      // whose client is asked; protected by s.mu
 	answering *ToolResult   // being made durable; protected by s.mu
-	timer     *time.Timer   // settles the call when its time is over
+	timer     *time.Timer   // settles the call when its time is over; protected by s.mu
 	done      chan struct{} // closed when result is set
 	result    *ToolResult   // written before done is closed
 }
-
-// streamed counts what has been shown of a message that is on its way.
-type streamed struct{ text, thoughts int }
 
 // Answer is a client's answer to a tool call.
 type Answer struct {
@@ -81,12 +107,19 @@ func (t *Turn) SessionID() string { return t.s.id }
 // ID returns the turn's id.
 func (t *Turn) ID() string { return t.id }
 
-// Done is closed when the turn is over: its last record is durable, or the
-// store has failed.
+// Done is closed when nothing of the turn runs here any more: it is over, was
+// put aside, or the store has failed.
 func (t *Turn) Done() <-chan struct{} { return t.done }
 
-// Watch returns a watcher that begins with the turn's first record.
-func (t *Turn) Watch() *Watcher { return t.s.watch(t) }
+// Watch returns a watcher for the client that has started the turn; it begins
+// with the turn's first record.
+func (t *Turn) Watch() *Watcher {
+	tools := map[string]bool{}
+	for _, tool := range t.spec.Tools {
+		tools[tool.GetName()] = true
+	}
+	return t.s.watch(t, watch{after: position(t.startSeq, 0) - 1, tools: tools, asks: true, live: true})
+}
 
 // Answer records the client's answer to a call, durably, before it returns.
 // The first answer stands: an equal repeat is no error, anything else about a
@@ -140,15 +173,29 @@ func (t *Turn) halt(cause *stopped) {
 	})
 }
 
-// Unattended says that nobody is left who could answer tool calls: those that
-// are open, and all that come, are settled as abandoned. The reason is part of
-// what the model sees.
-func (t *Turn) Unattended(reason string) {
-	s := t.s
+// Unattended says that a watcher's client cannot answer any more, though it
+// still reads. Calls that no other client can be asked for, open ones and those
+// to come, are settled as abandoned; the reason is part of what the model sees.
+func (w *Watcher) Unattended(reason string) {
+	s, t := w.s, w.t
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t.unattended != "" {
+	if _, ok := s.watchers[w]; !ok || t != s.turn {
 		return
+	}
+	w.tools = nil
+	for _, p := range t.pending {
+		if p.owner == w {
+			p.owner = s.clientForLocked(p.call.Name)
+			if p.owner != nil {
+				p.owner.push(item{offer: &p.call})
+			}
+		}
+	}
+	for other := range s.watchers {
+		if other.asks && other.tools != nil {
+			return
+		}
 	}
 	t.unattended = reason
 	for _, p := range t.pending {

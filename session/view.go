@@ -6,25 +6,33 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
-// view renders the facts and hints of one turn as protocol messages. It is a
-// function of what it is given, in order: text that a delta has shown is not
-// shown again by the event that completes the message. It is used by one
-// goroutine.
+// view renders facts and deltas as protocol messages, in order, from a position
+// on. It is a function of what it is given; whoever gives it the same, from
+// whatever position, gets the same messages after that position, but for how
+// neighbouring deltas are joined. It is used by one goroutine.
 type view struct {
 	sessionID string
-	turnID    string
-	snapshot  map[string]any
+	at        int64 // what is at or before this position is not shown
+	snapshots map[string]map[string]any
 
-	out      []*agentdv1.RunResponse
-	shown    map[string]*streamed // what has been shown of unfinished messages
-	speakers []*speaker           // agents that spoke, in order of their first word
-	calls    []string             // open calls, in order
+	out     []*agentdv1.RunResponse
+	joining *joining // the chunk at the end of out, while it may grow
+
+	// Of the turn that is being rendered.
+	turnID   string
+	speakers []*speaker // agents that spoke
+	calls    []ToolCall // open calls, in order
+	asked    map[string]bool
 	usage    Usage
-	joining  *joining // the chunk at the end of out, while it may grow
+
+	// Of the record that is being rendered.
+	rec      Record
+	replayed bool
 }
 
 // speaker is an agent that spoke in the turn.
@@ -36,13 +44,9 @@ type speaker struct {
 
 // joining is a chunk to which following deltas of the same message are added.
 type joining struct {
-	messageID string
-	chunk     *agentdv1.RunResponse_OutputChunk
-	text      strings.Builder
-}
-
-func newView(sessionID string, t *Turn) *view {
-	return &view{sessionID: sessionID, turnID: t.id, snapshot: t.snapshot, shown: map[string]*streamed{}}
+	chunk *agentdv1.RunResponse_OutputChunk
+	msg   *agentdv1.RunResponse
+	text  strings.Builder
 }
 
 // take returns the messages rendered since the last call.
@@ -53,31 +57,24 @@ func (v *view) take() []*agentdv1.RunResponse {
 	return out
 }
 
-// delta shows the part of a piece of text that has not been shown. offset is
-// how much of the message and kind came before it.
-func (v *view) delta(d *Delta, offset int) {
-	m := v.shown[d.MessageID]
-	if m == nil {
-		m = &streamed{}
-		v.shown[d.MessageID] = m
-	}
-	sent := &m.text
-	if d.Thought {
-		sent = &m.thoughts
-	}
-	if offset != *sent {
-		return // a gap: the event that completes the message brings the rest
-	}
-	*sent += len(d.Text)
+// delta shows a piece of text.
+func (v *view) delta(d *Delta, pos int64) {
 	v.speaker(d.Path)
-	if j := v.joining; j != nil && j.messageID == d.MessageID && j.chunk.IsThought == d.Thought {
+	if pos <= v.at {
+		return
+	}
+	v.at = pos
+	if j := v.joining; j != nil && j.chunk.MessageId == d.MessageID && j.chunk.IsThought == d.Thought && j.text.Len()+len(d.Text) <= maxPiece {
 		j.text.WriteString(d.Text)
+		j.msg.Seq = pos
 		return
 	}
 	v.finishJoin()
-	j := &joining{messageID: d.MessageID, chunk: v.chunk(d.Path, "", d.Thought)}
-	j.text.WriteString(d.Text)
-	v.joining = j
+	c := v.chunk(d.MessageID, d.Path, d.Thought)
+	m := &agentdv1.RunResponse{Seq: pos, TurnId: v.turnID, Response: &agentdv1.RunResponse_OutputChunk_{OutputChunk: c}}
+	v.out = append(v.out, m)
+	v.joining = &joining{chunk: c, msg: m}
+	v.joining.text.WriteString(d.Text)
 }
 
 func (v *view) finishJoin() {
@@ -87,23 +84,43 @@ func (v *view) finishJoin() {
 	}
 }
 
-// fact renders what a record says and reports whether it was the turn's end.
-func (v *view) fact(fact any) (end bool) {
+// emit sends a message of the current record, unless the client has it.
+func (v *view) emit(slot int, m *agentdv1.RunResponse) {
+	pos := position(v.rec.Seq, slot)
+	if pos <= v.at {
+		return
+	}
+	v.at = pos
+	m.Seq, m.TurnId, m.Replayed = pos, v.turnID, v.replayed
+	m.Time = timestamppb.New(v.rec.Time)
+	v.out = append(v.out, m)
+}
+
+// fact renders what a record says and reports whether it was a turn's end. mine
+// are the open calls that this client is asked for.
+func (v *view) fact(rec Record, fact any, replayed bool, mine []string) (end bool) {
 	v.finishJoin()
+	v.rec, v.replayed = rec, replayed
 	switch f := fact.(type) {
 	case *TurnStarted:
-		v.add(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_Execute{
+		v.turnID, v.speakers, v.calls, v.usage = rec.TurnID, nil, nil, Usage{}
+		v.asked = map[string]bool{}
+		v.emit(slotStart, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_Execute{
 			Execute: &agentdv1.RunResponse_ExecuteResponse{SessionId: v.sessionID},
 		}})
-		v.state(v.snapshot)
+		v.state(slotState, v.snapshots[rec.TurnID])
+	case *TurnResumed:
+		v.emit(slotStart, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_Retract_{
+			Retract: &agentdv1.RunResponse_Retract{SessionId: v.sessionID},
+		}})
 	case *Event:
-		v.event(f)
+		v.event(f, mine)
 	case *ToolCall:
-		v.call(*f)
+		v.call(slotCalls, *f, mine)
 	case *ToolResult:
-		v.calls = slices.DeleteFunc(v.calls, func(id string) bool { return id == f.CallID })
+		v.calls = slices.DeleteFunc(v.calls, func(c ToolCall) bool { return c.ID == f.CallID })
 		if f.Outcome != Answered {
-			v.cancelled(f.CallID, f.Error)
+			v.cancelled(slotCalls, f.CallID, f.Error)
 		}
 	case *TurnEnded:
 		v.end(f)
@@ -112,43 +129,37 @@ func (v *view) fact(fact any) (end bool) {
 	return false
 }
 
-func (v *view) event(ev *Event) {
-	if m := v.shown[ev.MessageID]; m != nil {
-		delete(v.shown, ev.MessageID)
-		v.text(ev.Path, cut(ev.Thoughts, m.thoughts), true)
-		v.text(ev.Path, cut(ev.Text, m.text), false)
-	} else {
-		v.text(ev.Path, ev.Thoughts, true)
-		v.text(ev.Path, ev.Text, false)
+func (v *view) event(ev *Event, mine []string) {
+	text, thoughts := ev.unshown()
+	v.text(slotThoughts, ev, thoughts, true)
+	v.text(slotText, ev, text, false)
+	if ev.Text != "" || ev.Thoughts != "" {
+		v.speaker(ev.Path)
 	}
 	if ev.Usage != nil {
 		v.usage = v.usage.Add(*ev.Usage)
 	}
 	if ev.Last {
 		if i := v.find(ev.Path); i >= 0 {
-			v.close(v.speakers[i])
+			v.close(slotLast, v.speakers[i])
 		}
 	}
-	v.state(ev.State)
-	for _, call := range ev.Calls {
-		v.call(call)
+	v.state(slotEventState, ev.State)
+	for i, call := range ev.Calls {
+		v.call(slotCalls+i, call, mine)
 	}
 }
 
-// cut returns s without its first n bytes.
-func cut(s string, n int) string { return s[min(n, len(s)):] }
-
-func (v *view) text(path []string, text string, thought bool) {
+func (v *view) text(slot int, ev *Event, text string, thought bool) {
 	if text != "" {
-		v.speaker(path)
-		v.chunk(path, text, thought)
+		c := v.chunk(ev.MessageID, ev.Path, thought)
+		c.Content = text
+		v.emit(slot, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_OutputChunk_{OutputChunk: c}})
 	}
 }
 
-func (v *view) chunk(path []string, text string, thought bool) *agentdv1.RunResponse_OutputChunk {
-	c := &agentdv1.RunResponse_OutputChunk{SessionId: v.sessionID, AgentPath: path, Content: text, IsThought: thought}
-	v.add(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_OutputChunk_{OutputChunk: c}})
-	return c
+func (v *view) chunk(messageID string, path []string, thought bool) *agentdv1.RunResponse_OutputChunk {
+	return &agentdv1.RunResponse_OutputChunk{SessionId: v.sessionID, AgentPath: path, IsThought: thought, MessageId: messageID}
 }
 
 func (v *view) find(path []string) int {
@@ -162,59 +173,80 @@ func (v *view) speaker(path []string) {
 	}
 }
 
-// close sends an agent's last chunk: the one that just went out if it is the
-// agent's and can be marked, else an empty one.
-func (v *view) close(s *speaker) {
+// close sends an agent's last chunk.
+func (v *view) close(slot int, s *speaker) {
 	if s.closed {
 		return
 	}
 	s.closed = true
-	if n := len(v.out); n > 0 {
-		if c := v.out[n-1].GetOutputChunk(); c != nil && !c.IsThought && strings.Join(c.AgentPath, "/") == s.key {
-			c.Last = true
-			return
-		}
-	}
-	v.chunk(s.path, "", false).Last = true
+	c := v.chunk("", s.path, false)
+	c.Last = true
+	v.emit(slot, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_OutputChunk_{OutputChunk: c}})
 }
 
-func (v *view) state(delta map[string]any) {
-	if len(delta) == 0 {
+func (v *view) state(slot int, delta map[string]any) {
+	if len(delta) > 0 {
+		v.emit(slot, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_StateUpdate_{
+			StateUpdate: &agentdv1.RunResponse_StateUpdate{SessionId: v.sessionID, StateDelta: toStruct(delta)},
+		}})
+	}
+}
+
+// call tells of a tool call: as a request to the client that is asked, as a
+// notice to any other.
+func (v *view) call(slot int, c ToolCall, mine []string) {
+	v.calls = append(v.calls, c)
+	if !slices.Contains(mine, c.ID) {
+		v.emit(slot, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCallNotice_{
+			ToolCallNotice: &agentdv1.RunResponse_ToolCallNotice{
+				SessionId: v.sessionID, ToolCallId: c.ID, ToolName: c.Name, ToolInput: string(c.Input), AgentPath: c.Path,
+			},
+		}})
 		return
 	}
-	v.add(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_StateUpdate_{
-		StateUpdate: &agentdv1.RunResponse_StateUpdate{SessionId: v.sessionID, StateDelta: toStruct(delta)},
-	}})
+	if pos := position(v.rec.Seq, slot); pos > v.at {
+		v.asked[c.ID] = true
+		v.emit(slot, v.request(c))
+	}
 }
 
-func (v *view) call(c ToolCall) {
-	v.calls = append(v.calls, c.ID)
-	v.add(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCall{
+func (v *view) request(c ToolCall) *agentdv1.RunResponse {
+	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCall{
 		ToolCall: &agentdv1.RunResponse_ToolCallRequest{
-			SessionId:  v.sessionID,
-			ToolCallId: c.ID,
-			ToolName:   c.Name,
-			ToolInput:  string(c.Input),
-			AgentPath:  c.Path,
+			SessionId: v.sessionID, ToolCallId: c.ID, ToolName: c.Name, ToolInput: string(c.Input), AgentPath: c.Path,
 		},
-	}})
+	}}
 }
 
-func (v *view) cancelled(callID, reason string) {
-	v.add(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCancelled_{
+// offer asks the client for a call whose place in the order is past: it has
+// attached, or has taken over from another client.
+func (v *view) offer(c ToolCall) {
+	if v.asked[c.ID] || !slices.ContainsFunc(v.calls, func(o ToolCall) bool { return o.ID == c.ID }) {
+		return
+	}
+	v.asked[c.ID] = true
+	v.finishJoin()
+	m := v.request(c)
+	m.Seq, m.TurnId, m.Replayed = v.at, v.turnID, true
+	v.out = append(v.out, m)
+}
+
+func (v *view) cancelled(slot int, callID, reason string) {
+	v.emit(slot, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCancelled_{
 		ToolCancelled: &agentdv1.RunResponse_ToolCancelled{SessionId: v.sessionID, ToolCallId: callID, Reason: reason},
 	}})
 }
 
 func (v *view) end(f *TurnEnded) {
-	for _, id := range v.calls {
-		v.cancelled(id, "the turn ended")
+	for i, c := range v.calls {
+		v.cancelled(slotCalls+min(i, slotClose-slotCalls-1), c.ID, "the turn ended")
 	}
-	for _, s := range v.speakers {
-		v.close(s)
+	slices.SortStableFunc(v.speakers, func(a, b *speaker) int { return strings.Compare(a.key, b.key) })
+	for i, s := range v.speakers {
+		v.close(slotClose+min(i, slotError-slotClose-1), s)
 	}
 	if f.Code != 0 {
-		v.add(ErrorResponse(v.sessionID, &Error{Code: f.Code, Message: f.Message}))
+		v.emit(slotError, ErrorResponse(v.sessionID, &Error{Code: f.Code, Message: f.Message}))
 	}
 	end := &agentdv1.RunResponse_EndResponse{
 		SessionId:    v.sessionID,
@@ -224,16 +256,8 @@ func (v *view) end(f *TurnEnded) {
 	if f.Reason != "" {
 		end.Reason = &f.Reason
 	}
-	v.add(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_End{End: end}})
+	v.emit(slotEnd, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_End{End: end}})
 }
-
-// fail ends the turn for the client when its end could not be recorded.
-func (v *view) fail(err *Error) {
-	v.finishJoin()
-	v.end(&TurnEnded{Code: err.Code, Message: err.Message, Reason: err.Message})
-}
-
-func (v *view) add(m *agentdv1.RunResponse) { v.out = append(v.out, m) }
 
 // ErrorResponse returns the protocol's message for an error.
 func ErrorResponse(sessionID string, err *Error) *agentdv1.RunResponse {

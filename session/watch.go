@@ -1,28 +1,36 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"io"
+	"slices"
 	"sync"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
-// Watcher turns the records of a turn, and the deltas between them, into
-// protocol messages. One goroutine may use it at a time; Close may be called
-// from any.
+// Watcher turns the records of a session from a position on, and the deltas
+// between them, into protocol messages, until a turn is over. One goroutine may
+// use it at a time; Close may be called from any.
 //
 // What has happened waits in a queue of bounded size. When the queue is full it
-// is dropped, and Next goes on from the log, in which every fact is; of the
-// dropped deltas, the event that completes their message brings the text.
+// is dropped, and Next goes on from the log, in which every fact is, and from
+// the texts that are on their way.
 type Watcher struct {
 	s     *Session
+	t     *Turn
 	ready chan struct{} // holds one signal
+	// tools are what this client can be asked for; nil is none.
+	tools map[string]bool
+	asks  bool // the client takes part in the turn, with or without tools
+	order int  // rises from client to client; protected by s.mu
 
 	// The fields below are owned by the goroutine that calls Next.
 	view   *view
-	cursor int64 // the last record rendered
+	read   int64 // the last record rendered
 	over   bool  // the end has been rendered
+	behind int64 // records up to this one happened before the client came
 
 	mu     sync.Mutex // protects the fields below; taken after s.mu
 	queue  []item
@@ -32,23 +40,53 @@ type Watcher struct {
 	closed bool
 }
 
-// item is a fact or a delta on its way to a watcher.
+// item is a fact, a delta, or a call that is handed to this client.
 type item struct {
-	seq    int64  // of a fact
-	fact   any    // see entry.fact
-	delta  *Delta // of a hint
-	offset int    // bytes of the message and kind that came before the delta
-	size   int
+	pos   int64
+	rec   Record // of a fact
+	fact  any    // see entry.fact
+	delta *Delta
+	offer *ToolCall
+	mine  []string // the calls of the fact that this watcher's client is asked for
+	size  int
 }
 
-func newWatcher(s *Session, t *Turn) *Watcher {
-	return &Watcher{
-		s:      s,
-		ready:  make(chan struct{}, 1),
-		view:   newView(s.id, t),
-		cursor: t.startSeq - 1,
+// watch says what a watcher begins with.
+type watch struct {
+	after int64           // position of the last message the client has
+	tools map[string]bool // what the client can be asked for
+	asks  bool            // the client takes part
+	live  bool            // nothing happened before the client came
+}
+
+// watch returns a watcher that ends with a turn, the session's last.
+func (s *Session) watch(t *Turn, from watch) *Watcher {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := &Watcher{
+		s:     s,
+		t:     t,
+		ready: make(chan struct{}, 1),
+		tools: from.tools,
+		asks:  from.asks,
+		view: &view{
+			sessionID: s.id,
+			at:        from.after,
+			snapshots: map[string]map[string]any{t.id: t.snapshot},
+			asked:     map[string]bool{},
+		},
 		lagged: true,
+		failed: t.failed,
 	}
+	if !from.live {
+		w.behind = s.seq
+	}
+	if recordOf(from.after+1) >= t.startSeq {
+		w.read = t.startSeq - 1 // what came before the turn does not matter
+	}
+	s.joinLocked(w)
+	w.wake()
+	return w
 }
 
 // Ready receives when Next may have something to give. It may receive without
@@ -57,7 +95,8 @@ func (w *Watcher) Ready() <-chan struct{} { return w.ready }
 
 // Next returns the messages there are now, possibly none, in order, and io.EOF
 // with or after the last message of the turn. It never waits for the turn, only
-// for the store. Any other error is final: the log could not be read.
+// for the store. Any other error is final: the log could not be read, or, as an
+// *Error, the turn has been left as it is and will go on later.
 func (w *Watcher) Next(ctx context.Context) ([]*agentdv1.RunResponse, error) {
 	if w.over {
 		return nil, io.EOF
@@ -72,66 +111,94 @@ func (w *Watcher) Next(ctx context.Context) ([]*agentdv1.RunResponse, error) {
 		}
 	}
 	for _, it := range queue {
-		if w.over {
-			break
-		}
 		w.render(it)
-	}
-	if failed != nil && !w.over {
-		w.view.fail(failed)
-		w.over = true
 	}
 	if w.over {
 		w.Close()
 		return w.view.take(), io.EOF
 	}
+	if failed != nil {
+		return w.view.take(), failed
+	}
 	return w.view.take(), nil
 }
 
 // catchUp renders what the log has up to the last record that the session has
-// applied; what is applied later comes through the queue. A record that is
-// durable but not applied must wait: a client could answer a call that the
-// session does not know yet.
+// applied, and the texts that are on their way; what comes later comes through
+// the queue. A record that is durable but not applied must wait: a client could
+// answer a call that the session does not know yet.
 func (w *Watcher) catchUp(ctx context.Context) error {
 	w.s.mu.Lock()
 	applied := w.s.seq
+	items, err := w.s.onTheirWayLocked(w.t, w.view.at)
+	mine := w.s.askedOfLocked(w.t, w)
 	w.mu.Lock()
 	w.lagged = false
 	w.mu.Unlock()
 	w.s.mu.Unlock()
-	for rec, err := range w.s.records(ctx, w.cursor) {
+	if err != nil {
+		return err
+	}
+	for rec, err := range w.s.records(ctx, w.read) {
 		if err != nil {
 			return err
 		}
-		if rec.Seq > applied || rec.TurnID != w.view.turnID {
+		if rec.Seq > applied {
 			break
 		}
 		fact, err := w.s.decode(rec)
 		if err != nil {
 			return err
 		}
-		w.render(item{seq: rec.Seq, fact: fact})
-		if w.over {
+		if ev, ok := fact.(*Event); ok {
+			ds, err := deltas(ev.MessageID, ev.Path, ev.Text, ev.Thoughts, ev.Marks, w.view.at)
+			if err != nil {
+				return err
+			}
+			items = append(items, ds...)
+		}
+		items = append(items, item{pos: position(rec.Seq, 0), rec: rec, fact: fact})
+		if rec.Kind == KindTurnEnded && rec.TurnID == w.t.id {
 			break
+		}
+	}
+	slices.SortStableFunc(items, func(a, b item) int { return cmp.Compare(a.pos, b.pos) })
+	for _, it := range items {
+		for _, call := range mine {
+			it.mine = append(it.mine, call.ID)
+		}
+		w.render(it)
+	}
+	if !w.over {
+		for _, call := range mine { // those whose request this client may have lost
+			w.view.offer(call)
 		}
 	}
 	return nil
 }
 
 func (w *Watcher) render(it item) {
-	if it.delta != nil {
-		w.view.delta(it.delta, it.offset)
-		return
+	switch {
+	case w.over:
+	case it.offer != nil:
+		w.view.offer(*it.offer)
+	case it.delta != nil:
+		w.view.delta(it.delta, it.pos)
+	case it.rec.Seq > w.read:
+		w.read = it.rec.Seq
+		end := w.view.fact(it.rec, it.fact, it.rec.Seq <= w.behind, it.mine)
+		w.over = end && it.rec.TurnID == w.t.id
 	}
-	w.cursor = it.seq
-	w.over = w.view.fact(it.fact)
 }
 
-// Close lets go of the session. Next returns io.EOF afterwards, or what it had
-// begun.
+// Close lets go of the session. A turn whose last client closes is on its own:
+// see Request.OnDisconnect.
 func (w *Watcher) Close() {
 	w.s.mu.Lock()
-	delete(w.s.watchers, w)
+	if _, ok := w.s.watchers[w]; ok {
+		delete(w.s.watchers, w)
+		w.s.leftLocked(w)
+	}
 	w.s.mu.Unlock()
 	w.mu.Lock()
 	w.closed = true

@@ -1,0 +1,194 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Who is asked for a call: one client at a time, the newest that has the tool.
+// When that one leaves, after a grace another one. A call that no client can
+// answer waits; its time does not run while nobody is there.
+
+// openCallLocked takes a call that a record has opened.
+func (s *Session) openCallLocked(t *Turn, call ToolCall) {
+	p := &pending{call: call, done: make(chan struct{})}
+	t.pending[call.ID] = p
+	p.owner = s.clientForLocked(call.Name)
+	s.scheduleLocked(t, p)
+	s.waitingLocked(t)
+}
+
+// clientForLocked is the newest client that has a tool, or nil.
+func (s *Session) clientForLocked(tool string) *Watcher {
+	var found *Watcher
+	for w := range s.watchers {
+		if w.tools[tool] && (found == nil || w.order > found.order) {
+			found = w
+		}
+	}
+	return found
+}
+
+// askedOfLocked are the open calls that a client is asked for, in no order.
+func (s *Session) askedOfLocked(t *Turn, w *Watcher) []ToolCall {
+	var out []ToolCall
+	for _, p := range t.pending {
+		if p.owner == w {
+			out = append(out, p.call)
+		}
+	}
+	slices.SortFunc(out, func(a, b ToolCall) int { return strings.Compare(a.ID, b.ID) })
+	return out
+}
+
+// scheduleLocked arms the timer that settles a call nobody answers. It is
+// unarmed while no client is there, and where the turn does not run.
+func (s *Session) scheduleLocked(t *Turn, p *pending) {
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	if !t.running || (t.clients == 0 && t.unattended == "") {
+		return
+	}
+	outcome, after := TimedOut, s.limits.ToolTimeout
+	text := fmt.Sprintf("no answer within %v", after)
+	if t.unattended != "" && p.owner == nil {
+		outcome, after, text = Abandoned, 0, t.unattended
+	}
+	p.timer = time.AfterFunc(after, func() {
+		// An error here means that the call is settled, or that the store has
+		// failed, which the turn itself meets.
+		_ = s.settleAs(context.Background(), t, p.call.ID, outcome, text)
+	})
+}
+
+// join lets a client in and says which calls it is asked for.
+func (s *Session) joinLocked(w *Watcher) {
+	s.clientsSeen++
+	w.order = s.clientsSeen
+	s.watchers[w] = struct{}{}
+	t := w.t
+	if t != s.turn || !w.asks {
+		return
+	}
+	t.clients++
+	t.unattended = ""
+	t.stopTimersLocked()
+	s.armDeadlineLocked(t)
+	for _, p := range t.pending {
+		if p.owner == nil && w.tools[p.call.Name] {
+			p.owner = w
+		}
+		s.scheduleLocked(t, p)
+	}
+}
+
+// leftLocked sees to what a client leaves behind.
+func (s *Session) leftLocked(w *Watcher) {
+	t := w.t
+	if t != s.turn || !w.asks || t.ended != nil || !t.running {
+		return
+	}
+	t.clients--
+	s.disownLocked(t, w)
+	if t.clients > 0 {
+		return
+	}
+	for _, p := range t.pending {
+		s.scheduleLocked(t, p)
+	}
+	if d := t.onDisconnect; d.Cancel {
+		t.leave = time.AfterFunc(d.Grace, func() { t.Cancel("the client disconnected") })
+		return
+	}
+	s.waitingLocked(t)
+}
+
+// disownLocked has the calls of a client that cannot answer any more given to
+// another one, after a grace.
+func (s *Session) disownLocked(t *Turn, w *Watcher) {
+	orphans := false
+	for _, p := range t.pending {
+		if p.owner == w {
+			p.owner = nil
+			orphans = true
+		}
+	}
+	if !orphans {
+		return
+	}
+	if t.handover != nil {
+		t.handover.Stop()
+	}
+	t.handover = time.AfterFunc(s.limits.HandoverGrace, func() { s.handOver(t) })
+}
+
+// handOver asks another client for the calls that nobody is asked for.
+func (s *Session) handOver(t *Turn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t != s.turn || t.ended != nil {
+		return
+	}
+	for _, p := range t.pending {
+		if p.owner == nil {
+			if p.owner = s.clientForLocked(p.call.Name); p.owner != nil {
+				p.owner.push(item{offer: &p.call})
+			}
+		}
+	}
+}
+
+// waitingLocked puts a turn aside that waits for a client which is not there.
+func (s *Session) waitingLocked(t *Turn) {
+	if !t.running || t.clients > 0 || t.unattended != "" || len(t.pending) == 0 {
+		return
+	}
+	if t.deadline != nil {
+		t.deadline.Stop() // its time does not run while it waits
+	}
+	if t.idle != nil {
+		t.idle.Stop()
+	}
+	t.idle = time.AfterFunc(s.limits.IdleTurn, func() { s.putAside(t) })
+}
+
+// putAside has a waiting turn leave memory, unless somebody came, or a part of
+// it still works.
+func (s *Session) putAside(t *Turn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t != s.turn || t.ended != nil || t.clients > 0 || len(t.pending) == 0 {
+		return
+	}
+	if t.working > 0 {
+		s.waitingLocked(t)
+		return
+	}
+	t.cancel(ErrPutAside)
+}
+
+// armDeadlineLocked bounds the time that a turn runs without waiting.
+func (s *Session) armDeadlineLocked(t *Turn) {
+	if t.deadline != nil {
+		t.deadline.Stop()
+	}
+	if !t.running {
+		return
+	}
+	t.deadline = time.AfterFunc(s.limits.TurnTimeout, func() {
+		t.cancel(Errorf(codeTimeout, "the turn took longer than %v", s.limits.TurnTimeout))
+	})
+}
+
+// stopTimersLocked stops what waits for a client to come or stay away.
+func (t *Turn) stopTimersLocked() {
+	for _, timer := range []*time.Timer{t.leave, t.idle, t.deadline} {
+		if timer != nil {
+			timer.Stop()
+		}
+	}
+}
