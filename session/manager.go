@@ -175,7 +175,9 @@ func (m *Manager) start(ctx context.Context, req Request) (_ *Turn, err error) {
 		return nil, err
 	}
 	runCtx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	s.mu.Lock()
 	t.cancel = stop
+	s.mu.Unlock()
 	m.mu.Lock()
 	m.running[t] = struct{}{}
 	if m.stopping {

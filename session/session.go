@@ -60,7 +60,7 @@ func load(ctx context.Context, store Store, runner Runner, limits Limits, id str
 			return nil, err
 		}
 		if rec.Kind == KindTurnStarted {
-			s.turn = &Turn{s: s, id: rec.TurnID, started: rec.Time, done: closedChan}
+			s.turn = &Turn{s: s, id: rec.TurnID, started: rec.Time, done: closedChan, cancel: func(error) {}}
 			s.turn.resetLocked()
 		}
 		s.applyLocked(rec, fact)
@@ -332,6 +332,7 @@ func (s *Session) flushLocked() {
 			e.err = s.broken
 			close(e.done)
 		}
+		s.turn.cancel(s.broken) // nothing it waits for can be recorded any more
 		return
 	}
 	for _, e := range batch {

@@ -30,8 +30,8 @@ type Turn struct {
 	snapshot map[string]any // the whole state at the start, without scope temp
 	startSeq int64
 	started  time.Time
-	cancel   context.CancelCauseFunc
-	done     chan struct{} // closed when the turn is over and nothing of it runs
+	cancel   context.CancelCauseFunc // set once, under s.mu, before the turn runs
+	done     chan struct{}           // closed when the turn is over and nothing of it runs
 
 	stopOnce sync.Once
 	stop     *stopped // set by stopOnce before cancel is called
