@@ -96,6 +96,16 @@ func (s *Session) begin(ctx context.Context, spec *Spec, req Request) (*Turn, *R
 	return t, &Run{s: s, t: t, state: state}, nil
 }
 
+// retire lets go of a turn that is over: its tool results and its state stay in
+// memory with whoever holds the turn, not with the session.
+func (s *Session) retire(t *Turn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.turn == t && t.ended != nil {
+		s.turn = &Turn{s: s, id: t.id, ended: t.ended, done: closedChan, cancel: func(error) {}}
+	}
+}
+
 func newTurnStarted(spec *Spec, req Request) (*TurnStarted, error) {
 	agent, err := protojson.Marshal(spec.Agent)
 	if err != nil {

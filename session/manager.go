@@ -190,6 +190,7 @@ func (m *Manager) start(ctx context.Context, req Request) (_ *Turn, err error) {
 		m.mu.Lock()
 		delete(m.running, t)
 		m.mu.Unlock()
+		s.retire(t)
 		m.release(h)
 		close(t.done)
 	}()
@@ -303,7 +304,7 @@ func (m *Manager) closeInterrupted(ctx context.Context, s *Session) error {
 	// A run whose context has ended only makes the history valid.
 	ended, cancel := context.WithCancelCause(ctx)
 	cancel(&stopped{reason: "interrupted"})
-	if err := m.runner.Run(ended, &Run{s: s, t: t, state: state}); err == nil {
+	if err := m.run(ended, &Run{s: s, t: t, state: state}); err == nil {
 		return fmt.Errorf("session %s: turn %s ran although it was interrupted", s.id, t.id)
 	}
 	end := &TurnEnded{Reason: "interrupted: the server stopped while the turn ran"}

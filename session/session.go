@@ -51,7 +51,7 @@ type entry struct {
 // load reads a session's log.
 func load(ctx context.Context, store Store, runner Runner, limits Limits, id string) (*Session, error) {
 	s := newSession(store, runner, limits, id)
-	for rec, err := range s.records(ctx, 0) {
+	for rec, err := range s.records(ctx, 0, readPage) {
 		if err != nil {
 			return nil, err
 		}
@@ -82,11 +82,11 @@ func newSession(store Store, runner Runner, limits Limits, id string) *Session {
 // closedChan is the done channel of a turn that does not run here.
 var closedChan = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// records yields the records after a sequence number, page by page.
-func (s *Session) records(ctx context.Context, after int64) iter.Seq2[Record, error] {
+// records yields the records after a sequence number, pageLen to a read.
+func (s *Session) records(ctx context.Context, after int64, pageLen int) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		for {
-			page, err := s.store.Read(ctx, s.id, after, readPage)
+			page, err := s.store.Read(ctx, s.id, after, pageLen)
 			if err != nil {
 				yield(Record{}, fmt.Errorf("session %s: read after %d: %w", s.id, after, err))
 				return
@@ -101,7 +101,7 @@ func (s *Session) records(ctx context.Context, after int64) iter.Seq2[Record, er
 					return
 				}
 			}
-			if len(page) < readPage {
+			if len(page) < pageLen {
 				return
 			}
 		}

@@ -77,7 +77,7 @@ func (w *Watcher) Next(ctx context.Context) ([]*agentdv1.RunResponse, error) {
 		}
 		w.render(it)
 	}
-	if failed != nil && !w.over {
+	if failed != nil && !w.over && !w.behind() {
 		w.view.fail(failed)
 		w.over = true
 	}
@@ -88,10 +88,14 @@ func (w *Watcher) Next(ctx context.Context) ([]*agentdv1.RunResponse, error) {
 	return w.view.take(), nil
 }
 
+// watchPage is how many records a watcher that catches up reads at once.
+const watchPage = 32
+
 // catchUp renders what the log has up to the last record that the session has
 // applied; what is applied later comes through the queue. A record that is
 // durable but not applied must wait: a client could answer a call that the
-// session does not know yet.
+// session does not know yet. When that is more than may wait for a watcher, the
+// next call goes on.
 func (w *Watcher) catchUp(ctx context.Context) error {
 	w.s.mu.Lock()
 	applied := w.s.seq
@@ -99,13 +103,19 @@ func (w *Watcher) catchUp(ctx context.Context) error {
 	w.lagged = false
 	w.mu.Unlock()
 	w.s.mu.Unlock()
-	for rec, err := range w.s.records(ctx, w.cursor) {
+	left := w.s.limits.WatchBytes
+	for rec, err := range w.s.records(ctx, w.cursor, watchPage) {
 		if err != nil {
 			return err
 		}
 		if rec.Seq > applied || rec.TurnID != w.view.turnID {
 			break
 		}
+		if left <= 0 {
+			w.lag()
+			break
+		}
+		left -= len(rec.Data)
 		fact, err := w.s.decode(rec)
 		if err != nil {
 			return err
@@ -116,6 +126,21 @@ func (w *Watcher) catchUp(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// behind tells whether the log holds more than has been rendered.
+func (w *Watcher) behind() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lagged
+}
+
+// lag has the next call of Next go on from the log.
+func (w *Watcher) lag() {
+	w.mu.Lock()
+	w.queue, w.bytes, w.lagged = nil, 0, true
+	w.mu.Unlock()
+	w.wake()
 }
 
 func (w *Watcher) render(it item) {

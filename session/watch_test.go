@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -62,6 +63,76 @@ func TestDroppedDeltas(t *testing.T) {
 	if got := texts(follow(t, w))["root"]; got != "three four five six ." {
 		t.Errorf("the rest is %q", got)
 	}
+}
+
+// TestWatcherThatIsFarBehind bounds what one call of Next gives.
+func TestWatcherThatIsFarBehind(t *testing.T) {
+	const limit, size = 10_000, 1000
+	f := newFixture(t, memory(t), session.Limits{WatchBytes: limit})
+	var want strings.Builder
+	f.on(func(ctx context.Context, r *session.Run) error {
+		for i := range 200 {
+			text := strings.Repeat(string(rune('a'+i%26)), size)
+			want.WriteString(text)
+			if err := say(ctx, r, fmt.Sprint(i), root, text); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	turn := f.start(session.Request{})
+	w := turn.Watch()
+	<-turn.Done()
+	var got strings.Builder
+	for {
+		<-w.Ready()
+		msgs, err := w.Next(t.Context())
+		text := texts(msgs)["root"]
+		if len(text) > limit {
+			t.Fatalf("one call gives %d bytes of text, the watcher may hold %d", len(text), limit)
+		}
+		got.WriteString(text)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got.String() != want.String() {
+		t.Errorf("read %d bytes of %d, or others", got.Len(), want.Len())
+	}
+}
+
+// TestIdleSessionHoldsNoTurn has a turn with a large tool result end: the
+// session that stays in memory must not hold it.
+func TestIdleSessionHoldsNoTurn(t *testing.T) {
+	f := newFixture(t, memory(t), session.Limits{})
+	f.on(func(ctx context.Context, r *session.Run) error {
+		_, err := call(ctx, r, "c")
+		return err
+	})
+	freed := make(chan struct{})
+	func() {
+		turn := f.start(session.Request{})
+		runtime.AddCleanup(turn, func(c chan struct{}) { close(c) }, freed)
+		w := turn.Watch()
+		await(t, w, isCall)
+		if err := turn.Answer(t.Context(), session.Answer{CallID: "c", Output: new("large")}); err != nil {
+			t.Fatal(err)
+		}
+		follow(t, w)
+		<-turn.Done()
+	}()
+	for range 1000 {
+		runtime.GC()
+		select {
+		case <-freed:
+			return
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	t.Fatal("the turn is still held")
 }
 
 // line is one model answer of an agent in a random turn.
