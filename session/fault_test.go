@@ -2,6 +2,7 @@ package session_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
@@ -46,4 +47,74 @@ func TestStoreThatFailsOnAnAnswer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestEnginePanics has the engine panic while turns start: the session and the
+// manager stay of use, which the fixture's shutdown shows too.
+func TestEnginePanics(t *testing.T) {
+	store := memory(t)
+	f := newFixture(t, store, session.Limits{MaxTurns: 1})
+	f.check = func(spec *session.Spec) error {
+		if spec.Prompt == "panic" {
+			panic("check")
+		}
+		return nil
+	}
+	f.on(func(ctx context.Context, r *session.Run) error { return say(ctx, r, "m", root, "x") })
+	turn := f.start(session.Request{})
+	<-turn.Done()
+	for _, id := range []string{"", turn.SessionID()} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("the panic was swallowed")
+				}
+			}()
+			_, err := f.m.Start(t.Context(), session.Request{SessionID: id, Agent: tree(), Prompt: "panic"})
+			t.Errorf("start: %v", err)
+		}()
+	}
+	if got := follow(t, f.start(session.Request{SessionID: turn.SessionID()}).Watch()); !end(t, got).Completed {
+		t.Errorf("after the panics: %v", got)
+	}
+}
+
+// TestInterruptedTurnWhoseRepairPanics has the engine panic over a turn that a
+// crash left open.
+func TestInterruptedTurnWhoseRepairPanics(t *testing.T) {
+	store := &faulty{Store: memory(t)}
+	f := newFixture(t, store, session.Limits{})
+	f.on(func(context.Context, *session.Run) error {
+		store.before.Store(true) // the end is not recorded
+		return nil
+	})
+	turn := f.start(session.Request{})
+	<-turn.Done()
+	store.before.Store(false)
+	e := &panicky{engine: f.engine}
+	m, err := session.NewManager(session.Config{Store: store, Runner: e})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.on(func(ctx context.Context, r *session.Run) error { return say(ctx, r, "m", root, "x") })
+	next, err := m.Start(t.Context(), session.Request{SessionID: turn.SessionID(), Prompt: "go on"})
+	if err != nil {
+		t.Fatalf("start: %v", err)
+	}
+	if got := follow(t, next.Watch()); !end(t, got).Completed || !strings.Contains(texts(got)["root"], "x") {
+		t.Errorf("next turn: %v", got)
+	}
+	if err := m.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// panicky panics where an engine makes an interrupted turn's history valid.
+type panicky struct{ *engine }
+
+func (e *panicky) Run(ctx context.Context, r *session.Run) error {
+	if ctx.Err() != nil {
+		panic("repair")
+	}
+	return e.engine.Run(ctx, r)
 }

@@ -89,11 +89,12 @@ func (m *Manager) Start(ctx context.Context, req Request) (*Turn, error) {
 	if err := m.admit(); err != nil {
 		return nil, err
 	}
-	t, err := m.start(ctx, req)
-	m.mu.Lock()
-	m.starting--
-	m.mu.Unlock()
-	return t, err
+	defer func() {
+		m.mu.Lock()
+		m.starting--
+		m.mu.Unlock()
+	}()
+	return m.start(ctx, req)
 }
 
 func (m *Manager) checkRequest(req Request) error {
@@ -135,10 +136,10 @@ func (m *Manager) admit() error {
 }
 
 // start has m.turns counted up; whoever ends the turn counts it down.
-func (m *Manager) start(ctx context.Context, req Request) (_ *Turn, err error) {
+func (m *Manager) start(ctx context.Context, req Request) (started *Turn, err error) {
 	var h *held
 	defer func() {
-		if err != nil {
+		if started == nil { // also when the engine panics
 			if h != nil {
 				m.release(h)
 			}
@@ -304,8 +305,12 @@ func (m *Manager) closeInterrupted(ctx context.Context, s *Session) error {
 	// A run whose context has ended only makes the history valid.
 	ended, cancel := context.WithCancelCause(ctx)
 	cancel(&stopped{reason: "interrupted"})
-	if err := m.run(ended, &Run{s: s, t: t, state: state}); err == nil {
+	err = m.run(ended, &Run{s: s, t: t, state: state})
+	if err == nil {
 		return fmt.Errorf("session %s: turn %s ran although it was interrupted", s.id, t.id)
+	}
+	if _, ok := errors.AsType[*stopped](err); !ok {
+		m.log.Error("repair of an interrupted turn failed", slog.String("session", s.id), slog.String("turn", t.id), slog.String("error", err.Error()))
 	}
 	end := &TurnEnded{Reason: "interrupted: the server stopped while the turn ran"}
 	data, err := marshal(end)
