@@ -99,6 +99,7 @@ func (m *agentModel) answer(ctx context.Context, req *adkmodel.LLMRequest) (*ans
 		return nil, modelError(m.n, err)
 	}
 	a := m.mint(resp, key, branch)
+	a.meta.Marks = t.run.Marks(messageID(t.run.TurnID(), key))
 	a.meta.Calls = m.judge(a, req)
 	a.meta.Last = len(callsOf(a.content)) == 0 && !onlyThoughts(a.content) && m.n.speaksOnce()
 	t.mu.Lock()
@@ -148,6 +149,7 @@ func (m *agentModel) generate(ctx context.Context, req *model.Request, messageID
 			resp, err = nil, panicError("the model", p)
 		}
 	}()
+	defer m.t.run.Working()()
 	resp, err = m.n.model.LLM.Generate(ctx, req, func(d model.Delta) {
 		m.t.run.Delta(session.Delta{MessageID: messageID, Path: m.n.path, Text: d.Text, Thought: d.Thought})
 	})

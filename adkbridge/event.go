@@ -34,6 +34,8 @@ type meta struct {
 	Last bool `json:"last,omitempty"`
 	// Usage is what the model call took.
 	Usage *session.Usage `json:"usage,omitempty"`
+	// Marks are the places of the deltas that have shown the answer.
+	Marks session.Marks `json:"marks,omitempty"`
 }
 
 // event is an ADK event without its methods: ADK's own decoder would turn
@@ -123,6 +125,7 @@ func (s *stored) meaning() *session.Event {
 		Last:  m.Last,
 		State: maps.Clone(durable(s.Actions.StateDelta)),
 		Usage: m.Usage,
+		Marks: m.Marks,
 	}
 	if m.LLM == "" {
 		return ev

@@ -173,6 +173,10 @@ func (f *fakeRun) Append(ctx context.Context, data []byte, ev *session.Event) (s
 	return rec, nil
 }
 
+func (*fakeRun) Marks(string) session.Marks { return nil }
+
+func (*fakeRun) Working() func() { return func() {} }
+
 func (f *fakeRun) Delta(d session.Delta) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

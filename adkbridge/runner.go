@@ -171,6 +171,8 @@ type handle interface {
 	Records(ctx context.Context, after int64) iter.Seq2[session.Record, error]
 	Append(ctx context.Context, data []byte, ev *session.Event) (session.Record, error)
 	Delta(d session.Delta)
+	Marks(messageID string) session.Marks
+	Working() (done func())
 	Await(ctx context.Context, callID string) (session.ToolResult, error)
 	Ask(ctx context.Context, call session.ToolCall) (session.ToolResult, error)
 	Result(callID string) (session.ToolResult, bool)

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -76,7 +78,7 @@ func checkSchema(text *string) (map[string]any, error) {
 type bounds struct {
 	root  map[string]any
 	nodes int
-	sizes map[string]int // expanded size by reference; -1 while being measured
+	sizes map[string]int // expanded size by reference; 1 while being measured
 }
 
 // literals are keywords whose values are data, not schemas.
@@ -132,8 +134,8 @@ func checkRef(keyword, ref string) error {
 }
 
 // expanded counts the nodes with every reference replaced by its target, and
-// stops counting above the bound. A reference that leads back to itself is an
-// error: no provider takes endless arguments.
+// stops counting above the bound. A reference that leads back to where it stands
+// counts as one node: recursive arguments are as long as a model makes them.
 func (b *bounds) expanded(v any) (int, error) {
 	n := 1
 	add := func(sub any) error {
@@ -143,7 +145,9 @@ func (b *bounds) expanded(v any) (int, error) {
 	}
 	switch v := v.(type) {
 	case map[string]any:
-		for k, sub := range v {
+		// In a fixed order, since it decides which reference leads back.
+		for _, k := range slices.Sorted(maps.Keys(v)) {
+			sub := v[k]
 			if isLiteral(k) {
 				continue
 			}
@@ -172,16 +176,13 @@ func (b *bounds) expanded(v any) (int, error) {
 // target is the expanded size of what a reference points to.
 func (b *bounds) target(ref string) (int, error) {
 	if n, ok := b.sizes[ref]; ok {
-		if n < 0 {
-			return 0, fmt.Errorf("$ref %q leads back to itself", cut(ref, maxName))
-		}
 		return n, nil
 	}
 	v, err := b.lookup(ref)
 	if err != nil {
 		return 0, err
 	}
-	b.sizes[ref] = -1
+	b.sizes[ref] = 1
 	n, err := b.expanded(v)
 	if err != nil {
 		return 0, err

@@ -41,9 +41,13 @@ func TestSchema(t *testing.T) {
 		{"base", `{"type":"object","$id":"https://example.com/"}`, "$id is not supported"},
 		{"dynamic reference", `{"type":"object","$dynamicRef":"#x"}`, "$dynamicRef is not supported"},
 		{"dangling reference", `{"type":"object","$ref":"#/$defs/nothing"}`, "points to nothing"},
-		{"recursion", `{"type":"object","properties":{"a":{"$ref":"#/$defs/p"}},"$defs":{"p":{"properties":{"q":{"$ref":"#/$defs/p"}}}}}`, "leads back to itself"},
-		{"recursion through the root", `{"type":"object","properties":{"a":{"$ref":"#"}}}`, "leads back to itself"},
+		{"recursion", `{"type":"object","properties":{"a":{"$ref":"#/$defs/p"}},"$defs":{"p":{"properties":{"q":{"$ref":"#/$defs/p"}}}}}`, ""},
+		{"recursion through two definitions", `{"type":"object","properties":{"a":{"$ref":"#/$defs/p"},"b":{"$ref":"#/$defs/q"}},"$defs":{"p":{"items":{"$ref":"#/$defs/q"}},"q":{"items":{"$ref":"#/$defs/p"}}}}`, ""},
+		{"recursion through the root", `{"type":"object","properties":{"a":{"$ref":"#"}}}`, ""},
+		{"reference to itself", `{"type":"object","properties":{"a":{"$ref":"#/$defs/p"}},"$defs":{"p":{"$ref":"#/$defs/p"}}}`, ""},
+		{"recursion to nothing", `{"type":"object","properties":{"a":{"$ref":"#/$defs/p"}},"$defs":{"p":{"items":{"$ref":"#/$defs/p/nothing"}}}}`, "points to nothing"},
 		{"doubling", doubling.String(), "more than 10000 nodes"},
+		{"doubling that leads back", strings.Replace(doubling.String(), `"d30":{"type":"object"}`, `"d30":{"$ref":"#"}`, 1), "more than 10000 nodes"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, err := checkSchema(&tc.schema)

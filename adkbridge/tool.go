@@ -163,8 +163,13 @@ func resultOf(res session.ToolResult) map[string]any {
 	return errorResult(text)
 }
 
+// maxOutputDepth is how deeply a result may nest to reach the model as a value.
+// Decoders have limits, those of providers lower ones than Go's, and a history
+// that one of them refuses would end the session.
+const maxOutputDepth = 32
+
 // parseJSON reads text that is one JSON value, with its numbers as they are
-// written.
+// written. A value that not every provider can read counts as text.
 func parseJSON(text string) (any, bool) {
 	var v any
 	dec := json.NewDecoder(strings.NewReader(text))
@@ -175,7 +180,36 @@ func parseJSON(text string) (any, bool) {
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return nil, false
 	}
-	return v, true
+	return v, portable(v, maxOutputDepth)
+}
+
+// portable tells whether a JSON value nests at most depth levels and all its
+// numbers have a place in a float64, be it with less precision.
+func portable(v any, depth int) bool {
+	switch v := v.(type) {
+	case json.Number:
+		_, err := v.Float64()
+		return err == nil
+	case map[string]any:
+		if depth == 0 {
+			return false
+		}
+		for _, sub := range v {
+			if !portable(sub, depth-1) {
+				return false
+			}
+		}
+	case []any:
+		if depth == 0 {
+			return false
+		}
+		for _, sub := range v {
+			if !portable(sub, depth-1) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // cloneValue copies a JSON value: ADK merges the deltas of an answer's tools in

@@ -32,6 +32,10 @@ func TestToolResults(t *testing.T) {
 		{session.Answer{Output: new(`{"a":1} {"b":2}`)}, `{"output":"{\"a\":1} {\"b\":2}"}`},
 		{session.Answer{Output: new(`{"id":12345678901234567890,"f":1.10}`)}, `{"f":1.10,"id":12345678901234567890}`},
 		{session.Answer{Output: new(`9007199254740993`)}, `{"output":9007199254740993}`},
+		{session.Answer{Output: new(`{"big":1e999}`)}, `{"output":"{\"big\":1e999}"}`},
+		{session.Answer{Output: new(nested(maxOutputDepth))}, `{"output":` + nested(maxOutputDepth) + `}`},
+		{session.Answer{Output: new(nested(maxOutputDepth + 1))}, `{"output":"` + nested(maxOutputDepth+1) + `"}`},
+		{session.Answer{Output: new(nested(9998))}, `{"output":"` + nested(9998) + `"}`},
 		{session.Answer{Error: new("no such file")}, `{"error":"no such file"}`},
 		{session.Answer{}, `{"error":"the client answered without output and without error"}`},
 	} {
@@ -57,6 +61,9 @@ func TestToolResults(t *testing.T) {
 		}
 	}
 }
+
+// nested is an array in an array, n levels.
+func nested(n int) string { return strings.Repeat("[", n) + "1" + strings.Repeat("]", n) }
 
 // TestToolInput is the model's own text, and what the model is sent back is
 // what it said.

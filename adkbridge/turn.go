@@ -113,6 +113,9 @@ func (r *Runner) drive(ctx context.Context, run handle) error {
 			"session", run.SessionID(), "turn", run.TurnID(), "error", cerr)
 		return err
 	}
+	if errors.Is(err, session.ErrPutAside) {
+		return err // the turn will be replayed, from a history without it
+	}
 	hist.seal(run.StartSeq())
 	r.cache.put(run.SessionID(), hist)
 	return err

@@ -168,7 +168,7 @@ func serveOn(t *testing.T, l net.Listener, e engine, cfg server.Config) *fixture
 	cfg.Logger = slog.New(slog.NewJSONHandler(f.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	mgr, err := session.NewManager(session.Config{
 		Store: &memory{logs: map[string][]session.Record{}}, Runner: e, Logger: cfg.Logger,
-		Limits: session.Limits{StopGrace: time.Second},
+		Limits: session.Limits{StopGrace: time.Second, ToolTimeout: 2 * time.Hour},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -102,6 +102,19 @@ func TestTurnOnEachWire(t *testing.T) {
 	})
 }
 
+// ExecuteResponse is the first message, whatever else the client has sent.
+func TestExecuteResponseIsFirst(t *testing.T) {
+	f := serve(t, engine{run: talk}, server.Config{})
+	for range 30 {
+		c := f.run(t)
+		c.send(heartbeat(), heartbeat())
+		if first := c.next(); first.GetExecute() == nil {
+			t.Fatalf("the first message is %v", first)
+		}
+		c.toEnd()
+	}
+}
+
 // A client that closes its side at once still receives all of the turn.
 func TestHalfClose(t *testing.T) {
 	outcome := make(chan session.Outcome, 1)

@@ -321,14 +321,21 @@ func TestTimeouts(t *testing.T) {
 		})
 	})
 	t.Run("idle", func(t *testing.T) {
-		onPipes(t, engine{run: hold}, server.Config{}, func(t *testing.T, f *fixture) {
+		onPipes(t, engine{run: func(ctx context.Context, run *session.Run) error {
+			_, err := ask(ctx, run, "a", "b", "c")
+			return err
+		}}, server.Config{}, func(t *testing.T, f *fixture) {
 			c := f.run(t)
-			c.until(isText)
+			for range 3 {
+				c.until(isCall)
+			}
 			start := time.Now()
-			for range 3 { // heartbeats keep it open
+			time.Sleep(14 * time.Minute)
+			c.send(heartbeat()) // answered, which keeps the stream open
+			c.next()
+			for _, id := range []string{"b", "c"} { // so does what is not answered
 				time.Sleep(14 * time.Minute)
-				c.send(heartbeat())
-				c.next()
+				c.send(answer(id, "x"))
 			}
 			msgs := c.toEnd()
 			if took := time.Since(start); took != 57*time.Minute {

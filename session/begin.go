@@ -22,7 +22,7 @@ func (s *Session) reserve() error {
 	switch {
 	case s.broken != nil:
 		return s.broken
-	case s.starting, s.turn != nil && s.turn.ended == nil && s.turn.done != closedChan:
+	case s.starting, s.turn != nil && s.turn.running && s.turn.ended == nil:
 		return Errorf(codeBusy, "session %q already runs a turn; wait for its end, or cancel it", s.id)
 	}
 	s.starting = true
@@ -62,17 +62,12 @@ func (s *Session) begin(ctx context.Context, spec *Spec, req Request) (*Turn, *R
 		return nil, nil, err
 	}
 	maps.Copy(whole, started.State)
-	t := &Turn{
-		s:        s,
-		id:       "e-" + strings.ToLower(rand.Text()),
-		spec:     spec,
-		keys:     req.Keys,
-		snapshot: maps.Clone(whole),
-		started:  time.Now(),
-		done:     make(chan struct{}),
-		cancel:   func(error) {},
-	}
-	t.resetLocked()
+	t := newTurn(s, "e-"+strings.ToLower(rand.Text()))
+	t.spec, t.keys = spec, req.Keys
+	t.snapshot = maps.Clone(whole)
+	t.started = time.Now()
+	t.onDisconnect = req.OnDisconnect
+	t.done = make(chan struct{})
 	data, err := marshal(started)
 	if err != nil {
 		return nil, nil, fmt.Errorf("session %s: %w", s.id, err)
@@ -88,12 +83,20 @@ func (s *Session) begin(ctx context.Context, spec *Spec, req Request) (*Turn, *R
 		return nil, nil, err
 	}
 	state := maps.Clone(whole)
-	for k, v := range req.InitialState {
-		if scopeOf(k) == scopeTemp {
-			state[k] = v
-		}
-	}
+	maps.Copy(state, started.Temp)
 	return t, &Run{s: s, t: t, state: state}, nil
+}
+
+// retire lets go of a turn that is over: its tool results and its state stay in
+// memory with whoever holds the turn, not with the session.
+func (s *Session) retire(t *Turn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.turn == t && t.ended != nil {
+		over := newTurn(s, t.id)
+		over.ended, over.startSeq, over.snapshot = t.ended, t.startSeq, t.snapshot
+		s.turn = over
+	}
 }
 
 func newTurnStarted(spec *Spec, req Request) (*TurnStarted, error) {
@@ -102,9 +105,10 @@ func newTurnStarted(spec *Spec, req Request) (*TurnStarted, error) {
 		return nil, Errorf(codeInvalid, "agent: %v", err)
 	}
 	started := &TurnStarted{
-		Prompt:  spec.Prompt,
-		Agent:   agent,
-		OwnKeys: slices.Sorted(maps.Keys(req.Keys)),
+		Prompt:       spec.Prompt,
+		Agent:        agent,
+		OnDisconnect: req.OnDisconnect,
+		OwnKeys:      slices.Sorted(maps.Keys(req.Keys)),
 	}
 	for _, tool := range spec.Tools {
 		data, err := protojson.Marshal(tool)
@@ -113,11 +117,11 @@ func newTurnStarted(spec *Spec, req Request) (*TurnStarted, error) {
 		}
 		started.Tools = append(started.Tools, json.RawMessage(data))
 	}
+	started.State, started.Temp = map[string]any{}, map[string]any{}
 	for k, v := range req.InitialState {
-		if scopeOf(k) != scopeTemp {
-			if started.State == nil {
-				started.State = map[string]any{}
-			}
+		if scopeOf(k) == scopeTemp {
+			started.Temp[k] = v
+		} else {
 			started.State[k] = v
 		}
 	}

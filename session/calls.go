@@ -45,18 +45,18 @@ func (s *Session) askedOfLocked(t *Turn, w *Watcher) []ToolCall {
 }
 
 // scheduleLocked arms the timer that settles a call nobody answers. It is
-// unarmed while no client is there, and where the turn does not run.
+// unarmed while no client is asked, and where the turn does not run.
 func (s *Session) scheduleLocked(t *Turn, p *pending) {
-	if p.timer != nil {
-		p.timer.Stop()
-	}
-	if !t.running || (t.clients == 0 && t.unattended == "") {
-		return
-	}
+	p.disarm()
 	outcome, after := TimedOut, s.limits.ToolTimeout
 	text := fmt.Sprintf("no answer within %v", after)
-	if t.unattended != "" && p.owner == nil {
+	switch {
+	case !t.running:
+		return
+	case p.owner == nil && t.unattended != "":
 		outcome, after, text = Abandoned, 0, t.unattended
+	case p.owner == nil:
+		return
 	}
 	p.timer = time.AfterFunc(after, func() {
 		// An error here means that the call is settled, or that the store has
@@ -65,7 +65,8 @@ func (s *Session) scheduleLocked(t *Turn, p *pending) {
 	})
 }
 
-// join lets a client in and says which calls it is asked for.
+// joinLocked lets a client in. It is asked for the calls that nobody is asked
+// for.
 func (s *Session) joinLocked(w *Watcher) {
 	s.clientsSeen++
 	w.order = s.clientsSeen
@@ -97,9 +98,6 @@ func (s *Session) leftLocked(w *Watcher) {
 	if t.clients > 0 {
 		return
 	}
-	for _, p := range t.pending {
-		s.scheduleLocked(t, p)
-	}
 	if d := t.onDisconnect; d.Cancel {
 		t.leave = time.AfterFunc(d.Grace, func() { t.Cancel("the client disconnected") })
 		return
@@ -114,6 +112,7 @@ func (s *Session) disownLocked(t *Turn, w *Watcher) {
 	for _, p := range t.pending {
 		if p.owner == w {
 			p.owner = nil
+			s.scheduleLocked(t, p)
 			orphans = true
 		}
 	}
@@ -137,6 +136,7 @@ func (s *Session) handOver(t *Turn) {
 		if p.owner == nil {
 			if p.owner = s.clientForLocked(p.call.Name); p.owner != nil {
 				p.owner.push(item{offer: &p.call})
+				s.scheduleLocked(t, p)
 			}
 		}
 	}
@@ -190,5 +190,12 @@ func (t *Turn) stopTimersLocked() {
 		if timer != nil {
 			timer.Stop()
 		}
+	}
+}
+
+// disarm stops the timer, if there is one.
+func (p *pending) disarm() {
+	if p.timer != nil {
+		p.timer.Stop()
 	}
 }

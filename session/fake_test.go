@@ -55,6 +55,7 @@ func (e *engine) on(run func(ctx context.Context, r *session.Run) error) {
 
 // add appends an event.
 func add(ctx context.Context, r *session.Run, ev *session.Event) error {
+	ev.Marks = r.Marks(ev.MessageID)
 	data, err := json.Marshal(ev)
 	if err != nil {
 		return err
@@ -131,6 +132,9 @@ func (f *fixture) start(req session.Request) *session.Turn {
 	}
 	if req.Agent == nil && req.SessionID == "" {
 		req.Agent = tree()
+		for _, name := range []string{"tool", "t", "loop_continue"} {
+			req.Tools = append(req.Tools, &agentdv1.Tool{Name: name, Description: "a tool"})
+		}
 	}
 	turn, err := f.m.Start(f.t.Context(), req)
 	if err != nil {
@@ -142,15 +146,26 @@ func (f *fixture) start(req session.Request) *session.Turn {
 // follow reads a watcher to its end.
 func follow(t *testing.T, w *session.Watcher) []*agentdv1.RunResponse {
 	t.Helper()
+	out, err := followErr(t, w)
+	if err != nil {
+		t.Fatalf("next: %v", err)
+	}
+	return out
+}
+
+// followErr reads a watcher to its end, which may be an error.
+func followErr(t *testing.T, w *session.Watcher) ([]*agentdv1.RunResponse, error) {
+	t.Helper()
 	var out []*agentdv1.RunResponse
 	for {
 		msgs, err := w.Next(t.Context())
 		out = append(out, msgs...)
 		if errors.Is(err, io.EOF) {
-			return out
+			return out, nil
 		}
 		if err != nil {
-			t.Fatalf("next: %v", err)
+			w.Close()
+			return out, err
 		}
 		if len(msgs) == 0 {
 			<-w.Ready()

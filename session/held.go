@@ -82,5 +82,6 @@ func (m *Manager) release(h *held) {
 func (s *Session) useless() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.broken != nil || s.seq == 0
+	open := s.turn != nil && s.turn.ended == nil // put aside: its log is all there is to keep
+	return s.broken != nil || s.seq == 0 || open
 }

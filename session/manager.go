@@ -30,7 +30,8 @@ type Manager struct {
 	running  map[*Turn]struct{}
 	starting int
 	draining bool // no new turns
-	stopping bool // turns are told to stop
+	stopping bool // turns are put aside
+	endSweep context.CancelFunc
 }
 
 // held is a session in memory. ready is closed when s or err is set.
@@ -77,6 +78,9 @@ type Request struct {
 	InitialState map[string]any
 	// Keys are the caller's own provider keys.
 	Keys Keys
+	// OnDisconnect is what becomes of the turn when its last client is gone. By
+	// default it goes on, and waits when it needs a client.
+	OnDisconnect OnDisconnect
 }
 
 // Start checks the request, records the turn and has it run in the background;
@@ -89,11 +93,12 @@ func (m *Manager) Start(ctx context.Context, req Request) (*Turn, error) {
 	if err := m.admit(); err != nil {
 		return nil, err
 	}
-	t, err := m.start(ctx, req)
-	m.mu.Lock()
-	m.starting--
-	m.mu.Unlock()
-	return t, err
+	defer func() {
+		m.mu.Lock()
+		m.starting--
+		m.mu.Unlock()
+	}()
+	return m.start(ctx, req)
 }
 
 func (m *Manager) checkRequest(req Request) error {
@@ -135,10 +140,10 @@ func (m *Manager) admit() error {
 }
 
 // start has m.turns counted up; whoever ends the turn counts it down.
-func (m *Manager) start(ctx context.Context, req Request) (_ *Turn, err error) {
+func (m *Manager) start(ctx context.Context, req Request) (started *Turn, err error) {
 	var h *held
 	defer func() {
-		if err != nil {
+		if started == nil { // also when the engine panics
 			if h != nil {
 				m.release(h)
 			}
@@ -149,6 +154,9 @@ func (m *Manager) start(ctx context.Context, req Request) (_ *Turn, err error) {
 		return nil, err
 	}
 	s := h.s
+	if err := s.interruptWaiting(ctx); err != nil {
+		return nil, err
+	}
 	spec := &Spec{Prompt: req.Prompt, Agent: req.Agent, Tools: req.Tools}
 	if req.Agent == nil {
 		if spec, err = s.repeatSpec(req.Prompt); err != nil {
@@ -162,7 +170,7 @@ func (m *Manager) start(ctx context.Context, req Request) (_ *Turn, err error) {
 		return nil, err
 	}
 	defer s.unreserve()
-	if err := m.closeInterrupted(ctx, s); err != nil {
+	if err := m.closeOpen(ctx, s, "interrupted by a new turn"); err != nil {
 		return nil, err
 	}
 	if req.SessionID == "" {
@@ -174,39 +182,55 @@ func (m *Manager) start(ctx context.Context, req Request) (_ *Turn, err error) {
 	if err != nil {
 		return nil, err
 	}
-	runCtx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
-	t.cancel = stop
+	m.launch(ctx, h, run)
+	return t, nil
+}
+
+// launch has a turn run on a goroutine of its own, which lets go of h.
+func (m *Manager) launch(ctx context.Context, h *held, run *Run) {
+	t, s := run.t, run.s
+	ctx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	s.mu.Lock()
+	t.cancel, t.running = stop, true
+	s.armDeadlineLocked(t)
+	s.waitingLocked(t)
+	s.mu.Unlock()
 	m.mu.Lock()
 	m.running[t] = struct{}{}
 	if m.stopping {
-		stop(errStopping)
+		stop(ErrPutAside)
 	}
 	m.mu.Unlock()
 	go func() {
 		defer m.turns.Done()
-		m.drive(runCtx, run)
+		m.drive(ctx, run)
 		m.mu.Lock()
 		delete(m.running, t)
 		m.mu.Unlock()
+		s.retire(t)
 		m.release(h)
 		close(t.done)
 	}()
-	return t, nil
 }
 
-// errStopping is the cause with which turns end when the server stops.
-var errStopping = Errorf(codeUnavailable, "the server is stopping")
+// errAside is what watchers are told of a turn that was put aside.
+var errAside = Errorf(codeUnavailable, "the turn goes on later: attach again with session_id and after_seq")
 
 // drive runs a turn to its end and records it. It runs on the turn's own
 // goroutine.
 func (m *Manager) drive(ctx context.Context, run *Run) {
 	t, s := run.t, run.s
 	defer t.cancel(nil)
-	ctx, cancel := context.WithTimeoutCause(ctx, m.limits.TurnTimeout,
-		Errorf(codeTimeout, "the turn took longer than %v", m.limits.TurnTimeout))
-	defer cancel()
 	err := m.run(ctx, run)
 	t.keys = nil
+	if err != nil && errors.Is(context.Cause(ctx), ErrPutAside) {
+		s.mu.Lock()
+		s.stopRunningLocked(t)
+		s.failLocked(t, errAside)
+		s.mu.Unlock()
+		m.log.LogAttrs(ctx, slog.LevelInfo, "turn put aside", slog.String("session", s.id), slog.String("turn", t.id))
+		return
+	}
 	end := &TurnEnded{Completed: err == nil}
 	if err != nil {
 		// What made the context end says more than what the runner made of it.
@@ -225,10 +249,13 @@ func (m *Manager) drive(ctx context.Context, run *Run) {
 	if merr == nil {
 		_, merr = s.commit(context.Background(), &entry{turn: t, kind: KindTurnEnded, data: data, fact: end})
 	}
+	s.mu.Lock()
+	s.stopRunningLocked(t)
 	if merr != nil {
-		s.mu.Lock()
 		s.failLocked(t, AsError(merr))
-		s.mu.Unlock()
+	}
+	s.mu.Unlock()
+	if merr != nil {
 		err = errors.Join(err, merr)
 	}
 	m.logTurn(t, end, err)
@@ -278,47 +305,16 @@ func (m *Manager) logTurn(t *Turn, end *TurnEnded, err error) {
 	m.log.LogAttrs(context.Background(), level, "turn ended", attrs...)
 }
 
-// closeInterrupted ends a turn that the log has open and nobody runs: the
-// server that ran it is gone.
-func (m *Manager) closeInterrupted(ctx context.Context, s *Session) error {
-	s.mu.Lock()
-	t := s.turn
-	open := t != nil && t.ended == nil
-	last := s.lastSpec
-	s.mu.Unlock()
-	if !open {
-		return nil
-	}
-	spec, err := last.spec()
-	if err != nil {
-		return fmt.Errorf("session %s: turn %s: %w", s.id, t.id, err)
-	}
-	t.spec = spec
-	state, err := s.wholeState(ctx)
-	if err != nil {
-		return err
-	}
-	// A run whose context has ended only makes the history valid.
-	ended, cancel := context.WithCancelCause(ctx)
-	cancel(&stopped{reason: "interrupted"})
-	if err := m.runner.Run(ended, &Run{s: s, t: t, state: state}); err == nil {
-		return fmt.Errorf("session %s: turn %s ran although it was interrupted", s.id, t.id)
-	}
-	end := &TurnEnded{Reason: "interrupted: the server stopped while the turn ran"}
-	data, err := marshal(end)
-	if err != nil {
-		return err
-	}
-	_, err = s.commit(ctx, &entry{turn: t, kind: KindTurnEnded, data: data, fact: end})
-	return err
-}
-
-// Shutdown refuses new turns, waits for those that run until ctx ends, then
-// tells them to stop and waits a little longer. It may be called again. The
-// error names the turns that are still running.
+// Shutdown refuses new turns, waits for those that run until ctx ends, then puts
+// them aside, so that they go on when a server opens the store again, and waits
+// a little longer. It may be called again. The error names the turns that are
+// still running.
 func (m *Manager) Shutdown(ctx context.Context) error {
 	m.mu.Lock()
 	m.draining = true
+	if m.endSweep != nil {
+		m.endSweep()
+	}
 	m.mu.Unlock()
 	idle := make(chan struct{})
 	go func() { // ends with the last turn
@@ -333,7 +329,7 @@ func (m *Manager) Shutdown(ctx context.Context) error {
 	m.mu.Lock()
 	m.stopping = true
 	for t := range m.running {
-		t.cancel(errStopping)
+		t.cancel(ErrPutAside)
 	}
 	m.mu.Unlock()
 	grace := time.NewTimer(m.limits.StopGrace)

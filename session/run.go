@@ -43,7 +43,7 @@ func (r *Run) StartSeq() int64 { return r.t.startSeq }
 // to the last one that is durable when it gets there. After an error it yields
 // no more.
 func (r *Run) Records(ctx context.Context, after int64) iter.Seq2[Record, error] {
-	return r.s.records(ctx, after)
+	return r.s.records(ctx, after, readPage)
 }
 
 // Append makes an event durable, then visible. data is the runner's own form of

@@ -17,7 +17,12 @@ type Runner interface {
 	// naturally. When ctx ends it aborts what is under way and returns the
 	// context's cause. Before it returns, whatever the outcome, every tool call
 	// in the history has its result, so that the session can go on; to that end
-	// it may still append after ctx has ended, with a context of its own.
+	// it may still append after ctx has ended, with a context of its own. Only
+	// when the cause is ErrPutAside does it leave open calls as they are.
+	//
+	// The log may already hold events of the turn: then it was interrupted, and
+	// Run goes on where the log ends. No model call is made again whose answer
+	// the log holds, no call is awaited anew whose result it holds.
 	//
 	// An error of type *Error reaches the client; any other is internal. Run
 	// must not panic and must leave no goroutine behind.

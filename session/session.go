@@ -54,7 +54,7 @@ type entry struct {
 // load reads a session's log.
 func load(ctx context.Context, store Store, runner Runner, limits Limits, id string) (*Session, error) {
 	s := newSession(store, runner, limits, id)
-	for rec, err := range s.records(ctx, 0) {
+	for rec, err := range s.records(ctx, 0, readPage) {
 		if err != nil {
 			return nil, err
 		}
@@ -85,11 +85,11 @@ func newSession(store Store, runner Runner, limits Limits, id string) *Session {
 	}
 }
 
-// records yields the records after a sequence number, page by page.
-func (s *Session) records(ctx context.Context, after int64) iter.Seq2[Record, error] {
+// records yields the records after a sequence number, pageLen to a read.
+func (s *Session) records(ctx context.Context, after int64, pageLen int) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		for {
-			page, err := s.store.Read(ctx, s.id, after, readPage)
+			page, err := s.store.Read(ctx, s.id, after, pageLen)
 			if err != nil {
 				yield(Record{}, fmt.Errorf("session %s: read after %d: %w", s.id, after, err))
 				return
@@ -104,7 +104,7 @@ func (s *Session) records(ctx context.Context, after int64) iter.Seq2[Record, er
 					return
 				}
 			}
-			if len(page) < readPage {
+			if len(page) < pageLen {
 				return
 			}
 		}
@@ -169,7 +169,7 @@ func (s *Session) applyLocked(rec Record, fact any) {
 		t.results[f.CallID] = *f
 		if p := t.pending[f.CallID]; p != nil {
 			delete(t.pending, f.CallID)
-			p.timer.Stop()
+			p.disarm()
 			p.result = f
 			close(p.done)
 		}
@@ -177,7 +177,7 @@ func (s *Session) applyLocked(rec Record, fact any) {
 		t.ended = f
 		t.stopTimersLocked()
 		for _, p := range t.pending {
-			p.timer.Stop()
+			p.disarm()
 		}
 		clear(t.pending)
 		clear(t.onTheirWay)
@@ -306,6 +306,7 @@ func (s *Session) flushLocked() {
 			e.err = s.broken
 			close(e.done)
 		}
+		s.turn.cancel(s.broken) // nothing it waits for can be recorded any more
 		return
 	}
 	for _, e := range batch {

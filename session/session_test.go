@@ -162,12 +162,12 @@ func TestToolCallsAndAnswers(t *testing.T) {
 func TestCallsThatNobodyAnswers(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
-		act     func(*session.Turn) error
+		act     func(*session.Turn, *session.Watcher) error
 		outcome session.Outcome
 	}{
-		{"cancelled", func(turn *session.Turn) error { return turn.CancelCall(context.Background(), "c1") }, session.Cancelled},
-		{"timed out", func(*session.Turn) error { return nil }, session.TimedOut},
-		{"abandoned", func(turn *session.Turn) error { turn.Unattended("the client has left"); return nil }, session.Abandoned},
+		{"cancelled", func(turn *session.Turn, _ *session.Watcher) error { return turn.CancelCall(context.Background(), "c1") }, session.Cancelled},
+		{"timed out", func(*session.Turn, *session.Watcher) error { return nil }, session.TimedOut},
+		{"abandoned", func(_ *session.Turn, w *session.Watcher) error { w.Unattended("the client has left"); return nil }, session.Abandoned},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -185,7 +185,7 @@ func TestCallsThatNobodyAnswers(t *testing.T) {
 				turn := f.start(session.Request{})
 				w := turn.Watch()
 				await(t, w, isCall)
-				if err := tc.act(turn); err != nil {
+				if err := tc.act(turn, w); err != nil {
 					t.Fatal(err)
 				}
 				rest := follow(t, w)
@@ -435,7 +435,7 @@ func TestSessionIsWhatItsLogSays(t *testing.T) {
 	f.on(func(ctx context.Context, r *session.Run) error {
 		return errors.Join(say(ctx, r, "m", root, "x"), add(ctx, r, &session.Event{Path: root, State: map[string]any{"n": 1}}))
 	})
-	turn := f.start(session.Request{Tools: []*agentdv1.Tool{{Name: "t", Description: "d"}}})
+	turn := f.start(session.Request{Agent: tree(), Tools: []*agentdv1.Tool{{Name: "t", Description: "d"}}})
 	<-turn.Done()
 	// Another server on the same store.
 	g := newFixture(t, store, session.Limits{})
@@ -475,12 +475,11 @@ func TestInterruptedTurnIsClosed(t *testing.T) {
 		return errors.New("gone")
 	})
 	turn := f.start(session.Request{})
-	got := follow(t, turn.Watch())
+	if got, err := followErr(t, turn.Watch()); code(err) != agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE {
+		t.Errorf("the watcher read %v, then %v", got, err)
+	}
 	<-stop
 	<-turn.Done()
-	if e := end(t, got); e.Completed {
-		t.Errorf("end is %v", e)
-	}
 	store.before.Store(false)
 	g := newFixture(t, store, session.Limits{})
 	g.on(func(ctx context.Context, r *session.Run) error { return say(ctx, r, "m", root, "fine") })
@@ -517,14 +516,11 @@ func TestStoreThatFails(t *testing.T) {
 				return say(ctx, r, "m2", root, "not sure")
 			})
 			turn := f.start(session.Request{})
-			got := follow(t, turn.Watch())
-			<-turn.Done()
-			if late := follow(t, turn.Watch()); end(t, late).Completed {
-				t.Errorf("a watcher that came after the failure read %v", late)
-			}
-			failed := got[len(got)-2].GetError()
-			if end(t, got).Completed || failed.GetCode() != agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE {
-				t.Errorf("the turn ended with %v", got)
+			for range 2 { // the second one comes after the failure
+				if got, err := followErr(t, turn.Watch()); code(err) != agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE {
+					t.Errorf("the watcher read %v, then %v", got, err)
+				}
+				<-turn.Done()
 			}
 			if _, err := f.m.Start(t.Context(), session.Request{Agent: tree(), Prompt: "x"}); err == nil {
 				t.Error("a turn started on a store that fails")
@@ -586,9 +582,8 @@ func TestShutdown(t *testing.T) {
 			t.Errorf("shutdown with a turn that hangs: %v", err)
 		}
 		close(release)
-		got := follow(t, hard.Watch())
-		if e := got[len(got)-2].GetError(); e.GetCode() != agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE {
-			t.Errorf("end is %v", got)
+		if got, err := followErr(t, hard.Watch()); code(err) != agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE {
+			t.Errorf("the watcher read %v, then %v", got, err)
 		}
 	})
 }

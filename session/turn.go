@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -192,12 +194,9 @@ func (w *Watcher) Unattended(reason string) {
 			}
 		}
 	}
-	for other := range s.watchers {
-		if other.asks && other.tools != nil {
-			return
-		}
+	if !slices.ContainsFunc(slices.Collect(maps.Keys(s.watchers)), func(o *Watcher) bool { return o.asks && o.tools != nil }) {
+		t.unattended = reason
 	}
-	t.unattended = reason
 	for _, p := range t.pending {
 		s.scheduleLocked(t, p)
 	}

@@ -3,6 +3,7 @@ package session
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"io"
 	"slices"
 	"sync"
@@ -117,19 +118,23 @@ func (w *Watcher) Next(ctx context.Context) ([]*agentdv1.RunResponse, error) {
 		w.Close()
 		return w.view.take(), io.EOF
 	}
-	if failed != nil {
+	if failed != nil && !w.lagging() {
 		return w.view.take(), failed
 	}
 	return w.view.take(), nil
 }
 
+// watchPage is how many records a watcher that catches up reads at once.
+const watchPage = 32
+
 // catchUp renders what the log has up to the last record that the session has
 // applied, and the texts that are on their way; what comes later comes through
 // the queue. A record that is durable but not applied must wait: a client could
-// answer a call that the session does not know yet.
+// answer a call that the session does not know yet. When that is more than may
+// wait for a watcher, the next call goes on.
 func (w *Watcher) catchUp(ctx context.Context) error {
 	w.s.mu.Lock()
-	applied := w.s.seq
+	upTo := w.s.seq
 	items, err := w.s.onTheirWayLocked(w.t, w.view.at)
 	mine := w.s.askedOfLocked(w.t, w)
 	w.mu.Lock()
@@ -139,21 +144,106 @@ func (w *Watcher) catchUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for rec, err := range w.s.records(ctx, w.read) {
-		if err != nil {
-			return err
+	cut, err := w.cut(ctx, upTo, items)
+	if err != nil {
+		return err
+	}
+	if cut < upTo {
+		items, mine = nil, nil
+		w.lag()
+	}
+	facts, err := w.facts(ctx, cut)
+	if err != nil {
+		return err
+	}
+	items = append(items, facts...)
+	slices.SortStableFunc(items, func(a, b item) int { return cmp.Compare(a.pos, b.pos) })
+	for _, it := range items {
+		for _, call := range mine {
+			it.mine = append(it.mine, call.ID)
 		}
-		if rec.Seq > applied {
+		w.render(it)
+	}
+	if !w.over && cut == upTo {
+		for _, call := range mine { // those whose request this client may have lost
+			w.view.offer(call)
+		}
+	}
+	return nil
+}
+
+// cut returns the record up to which to render at once: not more than may wait
+// for a watcher, but never in the middle of a message, whose first deltas come
+// before records that follow.
+func (w *Watcher) cut(ctx context.Context, upTo int64, onTheirWay []item) (int64, error) {
+	type step struct {
+		seq   int64
+		size  int
+		first int64 // position of the message's first delta
+	}
+	var steps []step
+	size := 0
+	for rec, err := range w.s.records(ctx, w.read, watchPage) {
+		if err != nil {
+			return 0, err
+		}
+		if rec.Seq > upTo {
+			break
+		}
+		st := step{seq: rec.Seq, size: len(rec.Data), first: position(rec.Seq, 0)}
+		if rec.Kind == KindEvent {
+			ev, err := w.s.runner.Decode(rec.Data)
+			if err != nil {
+				return 0, fmt.Errorf("session %s: record %d: %w", w.s.id, rec.Seq, err)
+			}
+			if ks, err := ev.Marks.decode(); err == nil && len(ks) > 0 {
+				st.first = ks[0].pos
+			}
+		}
+		steps = append(steps, st)
+		if size += st.size; size > 64*w.s.limits.WatchBytes {
+			break // far enough ahead to find a place to cut
+		}
+	}
+	if size <= w.s.limits.WatchBytes {
+		return upTo, nil
+	}
+	least := position(upTo+1, 0) // of what comes after a step
+	for _, it := range onTheirWay {
+		least = min(least, it.pos)
+	}
+	cuts := make([]bool, len(steps))
+	for i, st := range slices.Backward(steps) {
+		cuts[i] = least >= position(st.seq, slotDeltas)
+		least = min(least, st.first)
+	}
+	size = 0
+	for i, st := range steps {
+		if size += st.size; size > w.s.limits.WatchBytes && cuts[i] {
+			return st.seq, nil
+		}
+	}
+	return upTo, nil
+}
+
+// facts reads the records up to one, and the deltas of their messages.
+func (w *Watcher) facts(ctx context.Context, upTo int64) ([]item, error) {
+	var items []item
+	for rec, err := range w.s.records(ctx, w.read, watchPage) {
+		if err != nil {
+			return nil, err
+		}
+		if rec.Seq > upTo {
 			break
 		}
 		fact, err := w.s.decode(rec)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if ev, ok := fact.(*Event); ok {
 			ds, err := deltas(ev.MessageID, ev.Path, ev.Text, ev.Thoughts, ev.Marks, w.view.at)
 			if err != nil {
-				return err
+				return nil, fmt.Errorf("session %s: record %d: %w", w.s.id, rec.Seq, err)
 			}
 			items = append(items, ds...)
 		}
@@ -162,19 +252,15 @@ func (w *Watcher) catchUp(ctx context.Context) error {
 			break
 		}
 	}
-	slices.SortStableFunc(items, func(a, b item) int { return cmp.Compare(a.pos, b.pos) })
-	for _, it := range items {
-		for _, call := range mine {
-			it.mine = append(it.mine, call.ID)
-		}
-		w.render(it)
-	}
-	if !w.over {
-		for _, call := range mine { // those whose request this client may have lost
-			w.view.offer(call)
-		}
-	}
-	return nil
+	return items, nil
+}
+
+// lag has the next call of Next go on from the log.
+func (w *Watcher) lag() {
+	w.mu.Lock()
+	w.queue, w.bytes, w.lagged = nil, 0, true
+	w.mu.Unlock()
+	w.wake()
 }
 
 func (w *Watcher) render(it item) {
@@ -223,6 +309,13 @@ func (w *Watcher) push(it item) {
 		}
 	}
 	w.wake()
+}
+
+// lagging tells whether the log holds more than has been rendered.
+func (w *Watcher) lagging() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lagged
 }
 
 // fail ends the watcher with an error in place of the turn's end.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -17,7 +18,8 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// TestDroppedDeltas has a watcher lose the middle of a message.
+// TestDroppedDeltas has a watcher's queue overflow in the middle of a message:
+// the text is in memory until its event is in the log.
 func TestDroppedDeltas(t *testing.T) {
 	f := newFixture(t, memory(t), session.Limits{WatchItems: 2})
 	steps := make(chan []string)
@@ -49,8 +51,8 @@ func TestDroppedDeltas(t *testing.T) {
 		want   string
 	}{
 		{[]string{"one ", "two "}, "one two "},
-		{[]string{"three ", "four ", "five "}, ""}, // more than the queue holds
-		{[]string{"six "}, ""},                     // after a gap
+		{[]string{"three ", "four ", "five "}, "three four five "}, // more than the queue holds
+		{[]string{"six "}, "six "},
 	} {
 		steps <- step.pieces
 		<-said
@@ -59,9 +61,79 @@ func TestDroppedDeltas(t *testing.T) {
 		}
 	}
 	close(steps)
-	if got := texts(follow(t, w))["root"]; got != "three four five six ." {
+	if got := texts(follow(t, w))["root"]; got != "." {
 		t.Errorf("the rest is %q", got)
 	}
+}
+
+// TestWatcherThatIsFarBehind bounds what one call of Next gives.
+func TestWatcherThatIsFarBehind(t *testing.T) {
+	const limit, size = 10_000, 1000
+	f := newFixture(t, memory(t), session.Limits{WatchBytes: limit})
+	var want strings.Builder
+	f.on(func(ctx context.Context, r *session.Run) error {
+		for i := range 200 {
+			text := strings.Repeat(string(rune('a'+i%26)), size)
+			want.WriteString(text)
+			if err := say(ctx, r, fmt.Sprint(i), root, text); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	turn := f.start(session.Request{})
+	w := turn.Watch()
+	<-turn.Done()
+	var got strings.Builder
+	for {
+		<-w.Ready()
+		msgs, err := w.Next(t.Context())
+		text := texts(msgs)["root"]
+		if len(text) > limit {
+			t.Fatalf("one call gives %d bytes of text, the watcher may hold %d", len(text), limit)
+		}
+		got.WriteString(text)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got.String() != want.String() {
+		t.Errorf("read %d bytes of %d, or others", got.Len(), want.Len())
+	}
+}
+
+// TestIdleSessionHoldsNoTurn has a turn with a large tool result end: the
+// session that stays in memory must not hold it.
+func TestIdleSessionHoldsNoTurn(t *testing.T) {
+	f := newFixture(t, memory(t), session.Limits{})
+	f.on(func(ctx context.Context, r *session.Run) error {
+		_, err := call(ctx, r, "c")
+		return err
+	})
+	freed := make(chan struct{})
+	func() {
+		turn := f.start(session.Request{})
+		runtime.AddCleanup(turn, func(c chan struct{}) { close(c) }, freed)
+		w := turn.Watch()
+		await(t, w, isCall)
+		if err := turn.Answer(t.Context(), session.Answer{CallID: "c", Output: new("large")}); err != nil {
+			t.Fatal(err)
+		}
+		follow(t, w)
+		<-turn.Done()
+	}()
+	for range 1000 {
+		runtime.GC()
+		select {
+		case <-freed:
+			return
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	t.Fatal("the turn is still held")
 }
 
 // line is one model answer of an agent in a random turn.
@@ -106,17 +178,19 @@ func TestEveryWatcherReadsTheSame(t *testing.T) {
 		})
 		turn := f.start(session.Request{})
 		pauses := rapid.SliceOfN(rapid.IntRange(0, 3), 1, 4).Draw(rt, "watchers")
-		reads := make([][]*agentdv1.RunResponse, len(pauses))
+		leaves := rapid.SliceOfN(rapid.IntRange(1, 12), 1, 8).Draw(rt, "leaves")
+		reads := make([][]*agentdv1.RunResponse, len(pauses)+1)
 		var wg sync.WaitGroup
 		for i, pause := range pauses {
-			w := turn.Watch()
+			w := attach(t, f, turn, nil)
 			wg.Go(func() { reads[i] = readSlowly(w, pause) })
 		}
+		wg.Go(func() { reads[len(pauses)] = readInPieces(t, f, turn, leaves) })
 		w := turn.Watch()
 		answerAll(t, turn, w)
 		wg.Wait()
 		<-turn.Done()
-		reads = slices.Concat(reads, [][]*agentdv1.RunResponse{follow(t, turn.Watch())})
+		reads = slices.Concat(reads, [][]*agentdv1.RunResponse{follow(t, turn.Watch()), readInPieces(t, f, turn, leaves)})
 		want := facts(reads[0])
 		for i, got := range reads {
 			if facts(got) != want {
@@ -167,6 +241,43 @@ func speak(ctx context.Context, r *session.Run, a int, script []line) error {
 	return nil
 }
 
+// attach watches a turn without tools.
+func attach(t *testing.T, f *fixture, turn *session.Turn, after *int64) *session.Watcher {
+	_, w, err := f.m.Attach(context.Background(), session.AttachRequest{SessionID: turn.SessionID(), After: after})
+	if err != nil {
+		t.Errorf("attach: %v", err)
+		panic(err)
+	}
+	return w
+}
+
+// readInPieces reads some messages, leaves, and comes back with the position of
+// the last one, again and again.
+func readInPieces(t *testing.T, f *fixture, turn *session.Turn, leaves []int) (out []*agentdv1.RunResponse) {
+	var after *int64
+	for i := 0; ; i++ {
+		w := attach(t, f, turn, after)
+		for left := leaves[i%len(leaves)]; left > 0; {
+			msgs, err := w.Next(context.Background())
+			for _, m := range msgs[:min(left, len(msgs))] {
+				if after != nil && m.Seq <= *after {
+					t.Errorf("%v comes after position %d", m, *after)
+				}
+				out = append(out, m)
+				after = new(m.Seq)
+			}
+			left -= len(msgs)
+			if errors.Is(err, io.EOF) && left >= 0 {
+				return out
+			}
+			if len(msgs) == 0 {
+				<-w.Ready()
+			}
+		}
+		w.Close()
+	}
+}
+
 func readSlowly(w *session.Watcher, pause int) (out []*agentdv1.RunResponse) {
 	for {
 		if pause > 0 {
@@ -212,6 +323,8 @@ func facts(msgs []*agentdv1.RunResponse) string {
 		switch {
 		case m.GetToolCall() != nil:
 			fmt.Fprintln(&b, "call", m.GetToolCall().ToolCallId)
+		case m.GetToolCallNotice() != nil:
+			fmt.Fprintln(&b, "call", m.GetToolCallNotice().ToolCallId)
 		case m.GetOutputChunk() == nil:
 			fmt.Fprintf(&b, "%T %v\n", m.Response, m.GetEnd().GetUsageSummary().GetLlmCalls())
 		}

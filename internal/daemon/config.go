@@ -31,6 +31,8 @@ type Config struct {
 	// DataDir is the folder of the database; it is made if there is none.
 	// Default Memory.
 	DataDir string
+	// Store is used in place of a database in DataDir. Shutdown closes it.
+	Store session.Store
 
 	// Providers holds the server's own keys and the addresses of the providers.
 	Providers Providers
@@ -107,7 +109,9 @@ type Providers struct {
 // other packages keep theirs: those packages know their defaults.
 func (c Config) WithDefaults() Config {
 	c.Addr = cmp.Or(c.Addr, ":8080")
-	c.DataDir = cmp.Or(c.DataDir, Memory)
+	if c.Store == nil {
+		c.DataDir = cmp.Or(c.DataDir, Memory)
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

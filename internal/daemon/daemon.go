@@ -68,11 +68,13 @@ func New(cfg Config) (_ *Daemon, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if d.store, err = openStore(cfg.DataDir); err != nil {
-		return nil, err
+	if d.store = cfg.Store; d.store == nil {
+		if d.store, err = openStore(cfg.DataDir); err != nil {
+			return nil, err
+		}
 	}
 	defer func() {
-		if err != nil {
+		if err != nil && cfg.Store == nil {
 			err = errors.Join(err, d.closeStore())
 		}
 	}()

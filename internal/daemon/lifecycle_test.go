@@ -3,7 +3,7 @@ package daemon_test
 import (
 	"context"
 	"log/slog"
-	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -183,21 +183,48 @@ func TestHardShutdown(t *testing.T) {
 	})
 }
 
-// Whoever connects while the daemon stops is refused.
-func TestNoTurnWhileStopping(t *testing.T) {
-	d, err := daemon.New(daemon.Config{Addr: "127.0.0.1:0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	addr := d.Addr().String()
-	stop(t, d)
-	if c, err := net.Dial("tcp", addr); err == nil {
-		_ = c.Close()
-		t.Error("the port is still open")
-	}
+// Nobody can connect any more while running turns are waited for.
+func TestNoConnectionWhileStopping(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := agentdtest.NewListener()
+		d, err := daemon.New(daemon.Config{Listener: l, Scripts: map[string]string{"slow": slow}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		tr := l.Transport()
+		defer tr.CloseIdleConnections()
+		started := make(chan struct{})
+		ended := make(chan error, 1)
+		go func() {
+			for ev, err := range client.New(l.URL(), client.WithHTTPClient(&http.Client{Transport: tr})).Run(t.Context(), llm("root", "scripted/slow"), "go") {
+				if err != nil {
+					ended <- err
+					return
+				}
+				if ev.Started != nil {
+					close(started)
+				}
+			}
+			ended <- nil
+		}()
+		<-started
+		down := make(chan error, 1)
+		go func() { down <- d.Shutdown(context.Background()) }()
+		synctest.Wait()
+		if c, err := l.DialContext(t.Context(), "", ""); err == nil {
+			_ = c.Close()
+			t.Error("a connection was accepted")
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if err := <-down; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestLogGuard(t *testing.T) {

@@ -14,6 +14,8 @@ type Answer struct {
 	Thoughts []string
 	// Calls are the tool calls that the client has to answer, in order.
 	Calls []ToolCall
+	// CallsFirst tells that the model called before it spoke.
+	CallsFirst bool
 	// Usage is what the provider reported.
 	Usage Usage
 	// Finish is the provider's own finish reason: of a response its status, or
@@ -99,6 +101,13 @@ func (a *Answer) thought(s string) {
 	}
 }
 
+func (a *Answer) say(s string) {
+	if s != "" && a.Text == "" && len(a.Calls) > 0 {
+		a.CallsFirst = true
+	}
+	a.Text += s
+}
+
 func (a *Answer) chat(body object) {
 	a.Model = body.str("model")
 	usage := body.obj("usage")
@@ -151,7 +160,7 @@ func (a *Answer) responses(body object) {
 		switch item.str("type") {
 		case "message":
 			for _, part := range item.list("content") {
-				a.Text += part.str("text") + part.str("refusal")
+				a.say(part.str("text") + part.str("refusal"))
 			}
 		case "reasoning":
 			for _, part := range append(item.list("summary"), item.list("content")...) {
@@ -174,7 +183,7 @@ func (a *Answer) anthropic(body object) {
 	for _, block := range body.list("content") {
 		switch block.str("type") {
 		case "text":
-			a.Text += block.str("text")
+			a.say(block.str("text"))
 		case "thinking":
 			a.thought(block.str("thinking"))
 		case "tool_use":
@@ -209,7 +218,7 @@ func (a *Answer) gemini(body object) {
 		case string(part["thought"]) == "true":
 			a.thought(part.str("text"))
 		default:
-			a.Text += part.str("text")
+			a.say(part.str("text"))
 		}
 	}
 }

@@ -107,11 +107,14 @@ func (s *Session) History(turn, step int) []Item {
 // items are the answer and the results as a later request carries them.
 func (s Step) items() []Item {
 	var items []Item
-	if s.Text != "" {
+	if s.Text != "" && !s.CallsFirst {
 		items = append(items, Item{Kind: Assistant, Text: s.Text})
 	}
 	for _, c := range s.Calls {
 		items = append(items, Item{Kind: Call, ID: c.ID, Name: c.Name, Args: c.Args})
+	}
+	if s.Text != "" && s.CallsFirst {
+		items = append(items, Item{Kind: Assistant, Text: s.Text})
 	}
 	for _, r := range s.Results {
 		items = append(items, Item{Kind: Result, ID: r.ID, Name: r.Name, Text: r.Output, IsError: r.IsError})

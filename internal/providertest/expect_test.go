@@ -110,6 +110,26 @@ func TestExpectErrors(t *testing.T) {
 	}
 }
 
+// TestExpectCallsFirst checks that a text keeps its place behind the calls.
+func TestExpectCallsFirst(t *testing.T) {
+	for name, want := range map[string][]Kind{
+		"responses_stream": {User, Call, Assistant},
+		"anthropic_stream": {User, Assistant, Call, Call},
+	} {
+		conv, err := Expect(synthesized(t, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []Kind
+		for _, item := range conv.Sessions[0].History(0, 1) {
+			got = append(got, item.Kind)
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+}
+
 // TestHistories checks every recorded request against what the recording's own
 // conversation says it must carry.
 func TestHistories(t *testing.T) {
@@ -218,6 +238,22 @@ func TestCheckHistoryPairs(t *testing.T) {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}
 		})
+	}
+}
+
+// TestCheckHistoryPrompts checks that two prompts in a row may be sent as one.
+func TestCheckHistoryPrompts(t *testing.T) {
+	soFar := []Item{{Kind: User, Text: "hi"}, {Kind: User, Text: "there"}}
+	for messages, ok := range map[string]bool{
+		`{"role":"user","content":"hi"},{"role":"user","content":"there"}`: true,
+		`{"role":"user","content":"hi\n\nthere"}`:                          true,
+		`{"role":"user","content":"hithere"}`:                              false,
+		`{"role":"user","content":"there"}`:                                false,
+	} {
+		err := CheckHistory([]byte(`{"model":"m","messages":[`+messages+`]}`), OpenAIChat, soFar)
+		if (err == nil) != ok {
+			t.Errorf("%s: %v", messages, err)
+		}
 	}
 }
 

@@ -88,8 +88,10 @@ func callOf(calls []Item, result Item) int {
 }
 
 // canonical brings items into the form in which conversations can be compared:
-// neighbouring texts of one speaker are joined, ids become the number of the
-// call in the conversation, and results stand in the order of their calls.
+// neighbouring texts of one speaker are joined, prompts with an empty line
+// between them, as wires want it that allow no two prompts in a row; ids become
+// the number of the call in the conversation, and results stand in the order of
+// their calls.
 func canonical(items []Item) []Item {
 	var out, open []Item
 	var numbers []string // of the open calls
@@ -98,6 +100,9 @@ func canonical(items []Item) []Item {
 		switch item.Kind {
 		case User, Assistant:
 			if n := len(out); n > 0 && out[n-1].Kind == item.Kind {
+				if item.Kind == User {
+					out[n-1].Text += "\n\n"
+				}
 				out[n-1].Text += item.Text
 				continue
 			}

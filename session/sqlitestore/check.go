@@ -27,7 +27,7 @@ func check(b *session.Batch) error {
 			if r.TurnID == "" {
 				return fmt.Errorf("malformed batch: record %d is of kind %q and has no turn id", r.Seq, r.Kind)
 			}
-		case session.KindEvent, session.KindToolCall, session.KindToolResult:
+		case session.KindTurnResumed, session.KindEvent, session.KindToolCall, session.KindToolResult:
 		default:
 			return fmt.Errorf("malformed batch: record %d is of unknown kind %q", r.Seq, r.Kind)
 		}

@@ -1,0 +1,384 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"strings"
+	"time"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+// AttachRequest asks to follow the last turn of a session.
+type AttachRequest struct {
+	// SessionID names the session.
+	SessionID string
+	// After is the position of the last message the client has; nil is the
+	// beginning of the turn.
+	After *int64
+	// Tools are the names of the tools that this client can be asked for.
+	Tools []string
+	// Keys are the caller's own provider keys.
+	Keys Keys
+}
+
+// Attach returns the session's last turn and a watcher that begins after the
+// client's position. A turn that was put aside goes on. An error that a client
+// may see is of type *Error.
+func (m *Manager) Attach(ctx context.Context, req AttachRequest) (*Turn, *Watcher, error) {
+	h, err := m.acquire(ctx, req.SessionID)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer m.release(h)
+	s := h.s
+	if err := s.checkPosition(req.After); err != nil {
+		return nil, nil, err
+	}
+	t, err := m.goOn(ctx, req)
+	if err != nil {
+		return nil, nil, err
+	}
+	from := watch{after: position(t.startSeq, 0) - 1, asks: true}
+	if req.After != nil {
+		from.after = *req.After
+	}
+	if len(req.Tools) > 0 {
+		from.tools = map[string]bool{}
+		for _, name := range req.Tools {
+			from.tools[name] = true
+		}
+	}
+	return t, s.watch(t, from), nil
+}
+
+func (s *Session) checkPosition(after *int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.turn == nil:
+		return Errorf(codeInvalid, "session %q has no turn to attach to", s.id)
+	case after == nil:
+		return nil
+	case *after < 0, *after >= position(s.seq+1, 0):
+		return Errorf(codeInvalid, "after_seq %d: session %q has not come that far", *after, s.id)
+	}
+	return nil
+}
+
+// goOn returns the session's last turn; one that is open and runs nowhere is
+// resumed.
+func (m *Manager) goOn(ctx context.Context, req AttachRequest) (*Turn, error) {
+	h, err := m.acquire(ctx, req.SessionID)
+	if err != nil {
+		return nil, err
+	}
+	s := h.s
+	if t := s.settled(); t != nil {
+		m.release(h)
+		return t, nil
+	}
+	t, err := m.resume(ctx, h, req.Keys)
+	if err != nil {
+		m.release(h)
+		return nil, err
+	}
+	return t, nil
+}
+
+// settled returns the last turn if it runs or is over.
+func (s *Session) settled() *Turn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.turn != nil && (s.turn.running || s.turn.ended != nil) {
+		return s.turn
+	}
+	return nil
+}
+
+// resume has the open turn of a session run again. On success the turn's
+// goroutine lets go of h.
+func (m *Manager) resume(ctx context.Context, h *held, keys Keys) (_ *Turn, err error) {
+	if err := m.admit(); err != nil {
+		return nil, err
+	}
+	launched := false
+	defer func() {
+		m.mu.Lock()
+		m.starting--
+		m.mu.Unlock()
+		if !launched {
+			m.turns.Done()
+		}
+	}()
+	s := h.s
+	if err := s.reserve(); err != nil {
+		return nil, err
+	}
+	defer s.unreserve()
+	run, err := s.reopen(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.runner.Check(ctx, run.t.spec, keys); err != nil {
+		return nil, err
+	}
+	if err := s.recordResumed(ctx, run.t); err != nil {
+		return nil, err
+	}
+	launched = true
+	m.launch(ctx, h, run)
+	return run.t, nil
+}
+
+// reopen makes the open turn of a session ready to run: with what its records
+// say of it, and the state at its start.
+func (s *Session) reopen(ctx context.Context, keys Keys) (*Run, error) {
+	whole, err := s.wholeState(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old, started := s.turn, s.lastSpec
+	for _, provider := range started.OwnKeys {
+		if keys[provider] == "" {
+			return nil, Errorf(agentdv1.ErrorCode_ERROR_CODE_AUTH_FAILED,
+				"this turn runs on its caller's own key for %s: attach with the key in the header that the turn was started with", provider)
+		}
+	}
+	spec, err := started.spec()
+	if err != nil {
+		return nil, fmt.Errorf("session %s: turn %s: %w", s.id, old.id, err)
+	}
+	state := maps.Clone(old.snapshot)
+	for k, v := range whole {
+		if scopeOf(k) != "" {
+			state[k] = v
+		}
+	}
+	t := newTurn(s, old.id)
+	t.spec, t.keys, t.onDisconnect = spec, keys, started.OnDisconnect
+	t.snapshot, t.startSeq, t.started = old.snapshot, old.startSeq, old.started
+	t.usage, t.results = old.usage, old.results
+	for id, p := range old.pending {
+		t.pending[id] = &pending{call: p.call, done: make(chan struct{})}
+	}
+	t.done = make(chan struct{})
+	state = maps.Clone(state)
+	maps.Copy(state, started.Temp)
+	return &Run{s: s, t: t, state: state}, nil
+}
+
+// recordResumed makes t, which reopen has made, the session's turn.
+func (s *Session) recordResumed(ctx context.Context, t *Turn) error {
+	fact := &TurnResumed{}
+	data, err := marshal(fact)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	before := s.turn
+	s.turn = t
+	s.mu.Unlock()
+	if _, err := s.commit(ctx, &entry{turn: t, kind: KindTurnResumed, data: data, fact: fact}); err != nil {
+		s.mu.Lock()
+		s.turn = before
+		s.mu.Unlock()
+		return err
+	}
+	return nil
+}
+
+// interruptWaiting ends a turn that runs here and only waits for a client that
+// is not there: a new prompt is worth more.
+func (s *Session) interruptWaiting(ctx context.Context) error {
+	s.mu.Lock()
+	t := s.turn
+	waits := t != nil && t.running && t.clients == 0 && t.working == 0 && len(t.pending) > 0
+	s.mu.Unlock()
+	if !waits {
+		return nil
+	}
+	t.Cancel("interrupted by a new turn")
+	select {
+	case <-t.Done():
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// closeOpen ends a turn that the log has open and nobody runs. The caller has
+// reserved the session.
+func (m *Manager) closeOpen(ctx context.Context, s *Session, reason string) error {
+	s.mu.Lock()
+	open := s.turn != nil && s.turn.ended == nil
+	s.mu.Unlock()
+	if !open {
+		return nil
+	}
+	run, err := s.reopen(ctx, ownKeysOf(s))
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.turn = run.t
+	s.mu.Unlock()
+	// A run whose context has ended only makes the history valid.
+	ended, cancel := context.WithCancelCause(ctx)
+	cancel(&stopped{reason: reason})
+	err = m.run(ended, run)
+	if err == nil {
+		return fmt.Errorf("session %s: turn %s ran although it was interrupted", s.id, run.t.id)
+	}
+	if _, ok := errors.AsType[*stopped](err); !ok {
+		m.log.Error("repair of an interrupted turn failed", slog.String("session", s.id), slog.String("turn", run.t.id), slog.String("error", err.Error()))
+	}
+	end := &TurnEnded{Reason: reason}
+	data, err := marshal(end)
+	if err != nil {
+		return err
+	}
+	_, err = s.commit(ctx, &entry{turn: run.t, kind: KindTurnEnded, data: data, fact: end})
+	return err
+}
+
+// ownKeysOf satisfies reopen for a run that calls no model.
+func ownKeysOf(s *Session) Keys {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	keys := Keys{}
+	for _, provider := range s.lastSpec.OwnKeys {
+		keys[provider] = "none"
+	}
+	return keys
+}
+
+// stopRunningLocked says that nothing drives the turn any more.
+func (s *Session) stopRunningLocked(t *Turn) {
+	t.running = false
+	t.stopTimersLocked()
+	for _, p := range t.pending {
+		p.disarm()
+	}
+}
+
+// Recover has the turns go on that were running when the last server on this
+// store stopped. Turns that wait for a client are left until one attaches. From
+// then on it also ends turns that have waited for longer than Limits.Retention.
+// It is called once, before the first Start.
+func (m *Manager) Recover(ctx context.Context) error {
+	after := ""
+	for {
+		heads, err := m.store.OpenTurns(ctx, after, readPage)
+		if err != nil {
+			return fmt.Errorf("session: find open turns: %w", err)
+		}
+		for _, head := range heads {
+			after = head.ID
+			if err := m.recoverTurn(ctx, head.ID); err != nil {
+				m.log.LogAttrs(ctx, slog.LevelWarn, "a turn is left open", slog.String("session", head.ID),
+					slog.String("turn", head.OpenTurn), slog.String("error", err.Error()))
+			}
+		}
+		if len(heads) < readPage {
+			break
+		}
+	}
+	sweepCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.draining {
+		stop()
+		return nil
+	}
+	m.endSweep = stop
+	m.turns.Add(1)
+	go func() {
+		defer m.turns.Done()
+		m.sweep(sweepCtx)
+	}()
+	return nil
+}
+
+func (m *Manager) recoverTurn(ctx context.Context, id string) error {
+	h, err := m.acquire(ctx, id)
+	if err != nil {
+		return err
+	}
+	if h.s.waitsForClient() {
+		m.release(h)
+		return nil
+	}
+	if _, err := m.resume(ctx, h, nil); err != nil {
+		m.release(h)
+		return err
+	}
+	return nil
+}
+
+// waitsForClient tells whether an open turn can go on without a client. Where
+// agents run at the same time, one may work while another waits.
+func (s *Session) waitsForClient() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.turn == nil || s.turn.ended != nil || s.lastSpec == nil {
+		return true
+	}
+	parallel := strings.Contains(string(s.lastSpec.Agent), `"parallel"`)
+	return len(s.lastSpec.OwnKeys) > 0 || len(s.turn.pending) > 0 && !parallel
+}
+
+// sweep ends turns that nobody came for.
+func (m *Manager) sweep(ctx context.Context) {
+	tick := time.NewTicker(max(m.limits.Retention/24, time.Second))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		after := ""
+		for {
+			heads, err := m.store.OpenTurns(ctx, after, readPage)
+			if err != nil {
+				break // the next round tries again; Ping tells the operator
+			}
+			for _, head := range heads {
+				after = head.ID
+				if err := m.expire(ctx, head); err != nil && ctx.Err() == nil {
+					m.log.LogAttrs(ctx, slog.LevelWarn, "a turn that has waited too long is left open", slog.String("session", head.ID), slog.String("error", err.Error()))
+				}
+			}
+			if len(heads) < readPage {
+				break
+			}
+		}
+	}
+}
+
+// expire ends a turn that was put aside too long ago.
+func (m *Manager) expire(ctx context.Context, head Head) error {
+	last, err := m.store.Read(ctx, head.ID, head.LastSeq-1, 1)
+	if err != nil || len(last) == 0 || time.Since(last[0].Time) < m.limits.Retention {
+		return err
+	}
+	h, err := m.acquire(ctx, head.ID)
+	if err != nil {
+		return err
+	}
+	defer m.release(h)
+	if h.s.settled() != nil {
+		return nil // it runs
+	}
+	if err := h.s.reserve(); err != nil {
+		return err
+	}
+	defer h.s.unreserve()
+	return m.closeOpen(ctx, h.s, fmt.Sprintf("expired: no client came within %v", m.limits.Retention))
+}
