@@ -123,7 +123,7 @@ func WithTimeouts(idle, write time.Duration) Option {
 	return func(c *config) { c.daemon.IdleTimeout, c.daemon.WriteTimeout = idle, write }
 }
 
-// WithGrace is how long Close waits for running turns before it stops them.
+// WithGrace is how long Close waits for running turns before it puts them aside.
 // Default none.
 func WithGrace(d time.Duration) Option { return func(c *config) { c.grace = d } }
 
@@ -184,7 +184,7 @@ func New(opts ...Option) (*Daemon, error) {
 	}
 	out.d = d
 	if err := d.Start(context.Background()); err != nil {
-		return nil, errors.Join(err, d.Shutdown(context.Background()))
+		return nil, errors.Join(err, out.Close())
 	}
 	if c.loopback {
 		out.URL = d.URL()
@@ -208,7 +208,7 @@ func (d *Daemon) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// Close ends the daemon. Turns that run are stopped, after the grace of
+// Close ends the daemon. Turns that run are put aside, after the grace of
 // WithGrace. It may be called again.
 func (d *Daemon) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), d.grace)

@@ -11,9 +11,11 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// Sessions starts turns; *session.Manager is one.
+// Sessions starts turns and lets clients attach to them; *session.Manager is
+// one.
 type Sessions interface {
 	Start(ctx context.Context, req session.Request) (*session.Turn, error)
+	Attach(ctx context.Context, req session.AttachRequest) (*session.Turn, *session.Watcher, error)
 }
 
 // Config is what a Server needs. Zero values of all but Sessions stand for the
@@ -36,17 +38,18 @@ type Config struct {
 	// MessagesPerSecond is how fast one stream's messages are taken; faster ones
 	// wait in the connection's flow control. Default 200.
 	MessagesPerSecond int
-	// MaxRefused is how many messages in a row may be refused before the turn is
-	// stopped. Default 256.
+	// MaxRefused is how many messages in a row may be refused before the stream
+	// is ended. Default 256.
 	MaxRefused int
 
 	// FirstMessageTimeout bounds the wait for ExecuteRequest. Default 10 s.
 	FirstMessageTimeout time.Duration
-	// IdleTimeout stops a turn when no message went either way for so long. It
-	// should be above the time a tool call may take, as not every client sends
-	// heartbeats. Default 15 min.
+	// IdleTimeout ends a stream, not its turn, when no message went either way
+	// for so long. It should be above the time a tool call may take, as not every
+	// client sends heartbeats. Default 15 min.
 	IdleTimeout time.Duration
-	// StreamTimeout stops a turn whose stream is open for so long. Default 24 h.
+	// StreamTimeout ends a stream, not its turn, that is open for so long. Default
+	// 24 h.
 	StreamTimeout time.Duration
 	// WriteTimeout is how long one message may wait for the client to read.
 	// Default 10 s.
@@ -54,9 +57,6 @@ type Config struct {
 	// LingerTimeout is how long the end of a stream waits for the client to close
 	// its side. Default 2 s.
 	LingerTimeout time.Duration
-	// StopTimeout is how long a stopped turn may take to end before its stream
-	// ends without it. Default 30 s.
-	StopTimeout time.Duration
 }
 
 // WithDefaults returns the config with its zero values replaced.
@@ -76,7 +76,6 @@ func (c Config) WithDefaults() Config {
 	c.StreamTimeout = cmp.Or(c.StreamTimeout, 24*time.Hour)
 	c.WriteTimeout = cmp.Or(c.WriteTimeout, 10*time.Second)
 	c.LingerTimeout = cmp.Or(c.LingerTimeout, 2*time.Second)
-	c.StopTimeout = cmp.Or(c.StopTimeout, 30*time.Second)
 	return c
 }
 
@@ -108,7 +107,6 @@ func (c Config) Validate() error {
 		{"StreamTimeout", c.StreamTimeout},
 		{"WriteTimeout", c.WriteTimeout},
 		{"LingerTimeout", c.LingerTimeout},
-		{"StopTimeout", c.StopTimeout},
 	} {
 		if d.value <= 0 {
 			errs = append(errs, fmt.Errorf("server: %s is %s, must be above 0", d.name, d.value))

@@ -14,10 +14,17 @@
 // the handler returns. Only the handler goroutine ends a stream.
 //
 // An application error is an ErrorResponse and a clean end of the stream, never
-// a transport error as well. A client that stops reading, or goes away, has its
-// turn cancelled. After the last message the handler waits, bounded, for the
-// client to close its side: an HTTP/2 server that returns earlier resets the
-// stream, and some clients then lose the message.
+// a transport error as well. After the last message the handler waits, bounded,
+// for the client to close its side: an HTTP/2 server that returns earlier resets
+// the stream, and some clients then lose the message.
+//
+// # A stream and its turn
+//
+// A turn outlives its streams. A client that goes away or stops reading, a limit
+// of the stream (its age, its silence, messages that had to be refused, the
+// deadline of the request) and a server that stops end the stream alone, without
+// an EndResponse: package session decides what becomes of the turn. What stops a
+// turn is its client's wish, a second ExecuteRequest, and a fault of this package.
 //
 // A message that cannot be decoded is answered with an ErrorResponse, and the
 // turn goes on. When the framing itself is broken nothing more can be read:

@@ -18,6 +18,7 @@ const (
 	codeInvalid     = agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST
 	codeLimit       = agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED
 	codeUnavailable = agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE
+	cancelTurn      = agentdv1.OnDisconnect_ON_DISCONNECT_CANCEL
 )
 
 // maxErrorBytes bounds the text of an error: it may quote what a client sent.

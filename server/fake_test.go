@@ -111,7 +111,7 @@ func say(ctx context.Context, run *session.Run, id string, words ...string) erro
 		text += w
 	}
 	return emit(ctx, run, &session.Event{
-		MessageID: id, Path: root, Text: text,
+		MessageID: id, Path: root, Text: text, Marks: run.Marks(id),
 		Usage: &session.Usage{Prompt: 2, Completion: 3, Total: 5, Calls: 1},
 	})
 }
@@ -197,6 +197,7 @@ func serveOn(t *testing.T, l net.Listener, e engine, cfg server.Config) *fixture
 	}
 	f.hc = &http.Client{Transport: tr}
 	f.stop = sync.OnceFunc(func() {
+		streams := f.srv.Streams()
 		f.srv.Drain()
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -205,6 +206,9 @@ func serveOn(t *testing.T, l net.Listener, e engine, cfg server.Config) *fixture
 		}
 		<-f.srv.Drained()
 		tr.CloseIdleConnections()
+		if streams > 0 { // the last frames of a stream are written after its handler
+			_ = hs.Shutdown(context.Background())
+		}
 		_ = hs.Close()
 		<-served
 	})

@@ -47,9 +47,9 @@ func (st *stream) receive() {
 			continue
 		}
 		st.refuse(e)
-		if refused++; refused >= cfg.MaxRefused {
-			st.stopTurn(session.Errorf(codeLimit, "%d messages in a row were refused, the limit", refused))
-			refused = 0
+		if refused++; refused == cfg.MaxRefused {
+			st.quit <- session.Errorf(codeLimit, "%d messages in a row were refused, the limit; %s", refused, goOn)
+			<-st.over
 		}
 	}
 }
@@ -61,10 +61,10 @@ func (st *stream) take(msg *agentdv1.RunRequest, err error) *session.Error {
 		st.touch()
 		return st.handle(msg)
 	case errors.Is(err, io.EOF):
-		st.turn.Unattended("the client has closed its side of the stream")
+		st.watch.Unattended("the client has closed its side of the stream")
 		return nil
 	case !inStep(err) && st.t.ctx.Err() == nil: // else the client is gone
-		st.turn.Unattended("the client's messages cannot be read any more")
+		st.watch.Unattended("the client's messages cannot be read any more")
 	}
 	return receiveError(err, st.srv.cfg.MaxMessageBytes)
 }

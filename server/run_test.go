@@ -327,49 +327,21 @@ func TestMessagesOfATurn(t *testing.T) {
 		for range 5 {
 			c.send(answer("nothing", "x"))
 		}
-		msgs := c.toEnd()
-		if e := lastOf(t, msgs); e.GetCompleted() || !strings.Contains(e.GetReason(), "5 messages in a row") {
-			t.Errorf("got %v, want the turn stopped", e)
-		}
+		msgs := c.rest()
+		left(t, msgs, codeLimit, "5 messages in a row")
 	})
 }
 
-// A client that goes away takes its turn with it.
-func TestDisconnect(t *testing.T) {
-	cause := make(chan error, 1)
-	f := serve(t, engine{run: func(ctx context.Context, run *session.Run) error {
-		err := hold(ctx, run)
-		cause <- err
-		return err
-	}}, server.Config{})
-	onEachWire(t, func(t *testing.T, opts []connect.ClientOption) {
-		ctx, cancel := context.WithCancel(t.Context())
-		c := f.open(ctx, t, opts...)
-		c.send(execute())
-		c.until(isText)
-		cancel()
-		_ = c.CloseRequest()
-		_ = c.CloseResponse()
-		if got := <-cause; got.Error() != "client disconnected" {
-			t.Errorf("the turn ended with %v, want client disconnected", got)
-		}
-	})
-}
-
-// The deadline that a client sends along is an error of the application.
+// The deadline that a client sends along ends its stream, as an error of the
+// application.
 func TestClientDeadline(t *testing.T) {
 	f := serve(t, engine{run: hold}, server.Config{})
 	c := f.open(t.Context(), t)
 	c.RequestHeader().Set("Connect-Timeout-Ms", "200")
 	c.send(execute())
-	msgs := c.toEnd()
-	if lastOf(t, msgs).GetCompleted() {
-		t.Error("the turn must be stopped")
-	}
-	i := slices.IndexFunc(msgs, isError)
-	if i < 0 || msgs[i].GetError().GetCode() != agentdv1.ErrorCode_ERROR_CODE_TIMEOUT || !msgs[i].GetError().GetRetryable() {
-		t.Errorf("want ErrorResponse TIMEOUT, got %s", show(msgs))
-	}
+	first := c.next()
+	left(t, append(c.until(isError), c.rest()...), codeTimeout, "deadline")
+	f.stillRuns(t, first)
 }
 
 // Large text goes out in pieces that any client accepts.

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 	"time"
@@ -19,74 +18,77 @@ import (
 // refuse messages above 4 MiB.
 const maxChunkBytes = 1 << 20
 
+// goOn is what a client can do whose stream has ended before its turn.
+const goOn = "the turn is not over: attach again with after_seq"
+
 // attend sends what the turn's watcher gives, and the replies to the client's
-// own messages, until the turn is over or the client is gone.
+// own messages, until the turn is over, the stream must end, or the client is
+// gone. The client then does not watch any more.
 func (st *stream) attend(ctx context.Context) {
-	w := st.turn.Watch()
-	defer w.Close()
+	defer st.watch.Close()
 	cfg := st.srv.cfg
 	idle := time.NewTimer(cfg.IdleTimeout)
 	defer idle.Stop()
 	age := time.NewTimer(cfg.StreamTimeout)
 	defer age.Stop()
-	// Armed when the turn has been told to stop: it may take only so long.
-	giveUp := time.NewTimer(time.Hour)
-	giveUp.Stop()
-	defer giveUp.Stop()
-	deadline := ctx.Done() // the client's own deadline, or its disconnect
-
-	stop := func(code agentdv1.ErrorCode, format string, args ...any) {
-		e := session.Errorf(code, format, args...)
-		st.send(errorResponse(st.turn.SessionID(), e))
-		st.turn.Cancel(e.Message)
-		giveUp.Reset(cfg.StopTimeout)
-	}
 	for !st.gone {
 		var replies <-chan *agentdv1.RunResponse
 		if st.sent {
 			replies = st.replies
 		}
 		select {
-		case <-w.Ready():
-			if st.forward(w) {
+		case <-st.watch.Ready():
+			if st.forward() {
 				return
 			}
 		case msg := <-replies:
 			st.send(msg)
+		case e := <-st.quit:
+			st.flushReplies()
+			st.leave(e)
+			return
 		case <-st.t.ctx.Done():
 			st.gone = true
-		case <-deadline:
-			deadline = nil
-			if st.t.ctx.Err() == nil {
-				stop(codeTimeout, "the deadline of the request has passed")
+		case <-ctx.Done(): // the client's own deadline, or its disconnect
+			if st.t.ctx.Err() != nil {
+				st.gone = true
+				return
 			}
+			st.leave(session.Errorf(codeTimeout, "the deadline of the request has passed; %s", goOn))
+			return
 		case <-age.C:
-			stop(codeTimeout, "the stream was open for %v, its limit", cfg.StreamTimeout)
+			st.leave(session.Errorf(codeTimeout, "the stream was open for %v, its limit; %s", cfg.StreamTimeout, goOn))
+			return
 		case <-idle.C:
 			if left := cfg.IdleTimeout - time.Since(time.Unix(0, st.active.Load())); left > 0 {
 				idle.Reset(left)
 				continue
 			}
-			stop(codeTimeout, "no message for %v, the limit; send heartbeats to keep a quiet stream open", cfg.IdleTimeout)
-		case <-giveUp.C:
-			e := st.srv.internal("stop turn", fmt.Errorf("turn %s of session %s did not end within %v", st.turn.ID(), st.turn.SessionID(), cfg.StopTimeout))
-			st.code = e.Code
-			st.send(errorResponse(st.turn.SessionID(), e))
+			st.leave(session.Errorf(codeTimeout, "no message for %v, the limit; send heartbeats to keep a quiet stream open; %s", cfg.IdleTimeout, goOn))
 			return
 		}
 	}
 }
 
+// leave says why the stream ends before its turn.
+func (st *stream) leave(e *session.Error) {
+	st.code = e.Code
+	st.send(errorResponse(st.turn.SessionID(), e))
+}
+
 // forward sends what the watcher has and reports whether that was the end.
-func (st *stream) forward(w *session.Watcher) (over bool) {
-	msgs, err := w.Next(st.t.ctx)
+func (st *stream) forward() (over bool) {
+	msgs, err := st.watch.Next(st.t.ctx)
 	for _, msg := range msgs {
 		if st.gone {
 			return true
 		}
 		st.sendPieces(msg)
-		st.sent = true
 	}
+	if len(msgs) == 0 && !st.sent {
+		st.send(nil) // the headers: the client is attached and has missed nothing
+	}
+	st.sent = true
 	switch {
 	case err == nil:
 		return st.gone
@@ -96,11 +98,10 @@ func (st *stream) forward(w *session.Watcher) (over bool) {
 		st.gone = true
 		return true
 	}
-	// The log cannot be read, so the client cannot be told how the turn ends.
-	e := st.srv.internal("read turn", err)
-	st.code = e.Code
-	st.send(errorResponse(st.turn.SessionID(), e))
-	st.turn.Cancel("internal error")
+	// The turn was put aside, or the log cannot be read: what comes later is for
+	// a later stream.
+	st.flushReplies()
+	st.leave(st.srv.internal("read turn", err))
 	return true
 }
 
@@ -119,7 +120,11 @@ func (st *stream) sendPieces(msg *agentdv1.RunResponse) {
 			}
 			head := proto.CloneOf(c)
 			head.Content, head.Last = c.GetContent()[:n], false
-			st.send(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_OutputChunk_{OutputChunk: head}})
+			// Without a seq: a client that has the last piece has them all.
+			st.send(&agentdv1.RunResponse{
+				Response: &agentdv1.RunResponse_OutputChunk_{OutputChunk: head},
+				TurnId:   msg.GetTurnId(), Time: msg.GetTime(), Replayed: msg.GetReplayed(),
+			})
 			c.Content = c.GetContent()[n:]
 		}
 	case *agentdv1.RunResponse_Error:
@@ -147,7 +152,8 @@ func (st *stream) flushReplies() {
 	}
 }
 
-// send sends one message. A client that does not read it in time is gone.
+// send sends one message, or with nil the headers alone. A client that does not
+// read it in time is gone.
 func (st *stream) send(msg *agentdv1.RunResponse) {
 	if st.gone {
 		return

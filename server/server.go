@@ -69,8 +69,9 @@ func (s *Server) routes() http.Handler {
 	return mux
 }
 
-// Drain refuses new streams from now on and makes the server not ready. Turns
-// that run are not touched. It may be called again.
+// Drain refuses new streams from now on and makes the server not ready. Streams
+// that are open go on until their turns end or are put aside. It may be called
+// again.
 func (s *Server) Drain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

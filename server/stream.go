@@ -28,17 +28,20 @@ type stream struct {
 	bidi *bidiStream
 
 	first    chan received              // the first message, from the receiver
-	begun    chan struct{}              // closed when turn is set
+	begun    chan struct{}              // closed when turn and watch are set
 	turn     *session.Turn              // written before begun is closed
+	watch    *session.Watcher           // written before begun is closed
 	replies  chan *agentdv1.RunResponse // from the receiver to the sender
+	quit     chan *session.Error        // from the receiver, once: why the stream must end
 	over     chan struct{}              // closed by finish
 	finish   func()                     // says, once, that nobody takes replies any more
 	received chan struct{}              // closed when the receiver has ended
 	active   atomic.Int64               // when a message last went either way, Unix nanoseconds
 
 	writing *time.Timer // resets the stream when a write takes too long
-	sent    bool        // the watcher's first message is out: replies may follow
+	sent    bool        // what the turn had at first is out: replies may follow
 	gone    bool        // the client cannot be reached any more
+	served  bool        // the stream has come to its end without a panic
 	end     *agentdv1.RunResponse_EndResponse
 	code    agentdv1.ErrorCode // of the last error sent that no reply was
 	started time.Time
@@ -58,6 +61,7 @@ func newStream(s *Server, t *transport, bidi *bidiStream) *stream {
 		first:    make(chan received, 1),
 		begun:    make(chan struct{}),
 		replies:  make(chan *agentdv1.RunResponse, maxReplies),
+		quit:     make(chan *session.Error, 1),
 		over:     make(chan struct{}),
 		received: make(chan struct{}),
 		started:  time.Now(),
@@ -85,6 +89,7 @@ func (st *stream) serve(ctx context.Context, refused *session.Error) {
 		close(st.begun)
 		st.attend(ctx)
 	}
+	st.served = true
 	st.finish()
 	if !st.gone {
 		st.linger()
@@ -92,7 +97,7 @@ func (st *stream) serve(ctx context.Context, refused *session.Error) {
 	st.logEnd()
 }
 
-// begin waits for the first message and starts the turn.
+// begin waits for the first message, and starts the turn or attaches to it.
 func (st *stream) begin(ctx context.Context) *session.Error {
 	timeout := st.srv.cfg.FirstMessageTimeout
 	timer := time.NewTimer(timeout)
@@ -121,6 +126,13 @@ func (st *stream) begin(ctx context.Context) *session.Error {
 	if ex == nil {
 		return session.Errorf(codeInvalid, "the first message must be an ExecuteRequest, received %s", nameOf(first.msg))
 	}
+	if attaches(ex) {
+		return st.attach(ctx, ex)
+	}
+	return st.start(ctx, ex)
+}
+
+func (st *stream) start(ctx context.Context, ex *agentdv1.RunRequest_ExecuteRequest) *session.Error {
 	req, e := requestOf(ex, st.bidi.RequestHeader())
 	if e != nil {
 		return e
@@ -129,7 +141,20 @@ func (st *stream) begin(ctx context.Context) *session.Error {
 	if err != nil {
 		return st.srv.internal("start turn", err)
 	}
-	st.turn = turn
+	st.turn, st.watch = turn, turn.Watch()
+	return nil
+}
+
+func (st *stream) attach(ctx context.Context, ex *agentdv1.RunRequest_ExecuteRequest) *session.Error {
+	req, e := attachOf(ex, st.bidi.RequestHeader())
+	if e != nil {
+		return e
+	}
+	turn, watch, err := st.srv.cfg.Sessions.Attach(ctx, req)
+	if err != nil {
+		return st.srv.internal("attach", err)
+	}
+	st.turn, st.watch = turn, watch
 	return nil
 }
 
@@ -145,15 +170,14 @@ func (st *stream) linger() {
 	}
 }
 
-// close ends what belongs to the stream: the receiver, the timers, and the
-// turn if it still runs. It also runs when the handler panics.
+// close ends what belongs to the stream: the watcher, the receiver, the timers.
+// It also runs when the handler panics, and then stops the turn.
 func (st *stream) close() {
-	if st.turn != nil { // without effect on a turn that is over
-		if st.gone {
-			st.turn.Cancel("client disconnected")
-		} else {
+	if st.turn != nil {
+		if !st.served {
 			st.turn.Cancel("internal error")
 		}
+		st.watch.Close()
 	}
 	st.finish()
 	st.writing.Stop()

@@ -30,8 +30,43 @@ func keysOf(h http.Header) session.Keys {
 	return keys
 }
 
+// attaches tells whether a message asks for a turn there is, not for a new one.
+func attaches(ex *agentdv1.RunRequest_ExecuteRequest) bool {
+	return ex.GetSessionId() != "" && ex.GetUserPrompt() == "" && ex.GetAgent() == nil
+}
+
+// attachOf translates the message that attaches to a session's last turn.
+func attachOf(ex *agentdv1.RunRequest_ExecuteRequest, h http.Header) (session.AttachRequest, *session.Error) {
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{
+		{"initial_state", ex.GetInitialState() != nil},
+		{"on_disconnect", ex.GetOnDisconnect() != 0},
+		{"disconnect_grace", ex.GetDisconnectGrace() != nil},
+	} {
+		if f.set {
+			return session.AttachRequest{}, session.Errorf(codeInvalid,
+				"execute.%s is for a new turn: this request has no user_prompt, so it attaches to the last turn of session %s", f.name, quote(ex.GetSessionId()))
+		}
+	}
+	req := session.AttachRequest{SessionID: ex.GetSessionId(), After: ex.AfterSeq, Keys: keysOf(h)}
+	for _, tool := range ex.GetTools() {
+		req.Tools = append(req.Tools, tool.GetName())
+	}
+	return req, nil
+}
+
 // requestOf translates the message that starts a turn.
 func requestOf(ex *agentdv1.RunRequest_ExecuteRequest, h http.Header) (session.Request, *session.Error) {
+	switch {
+	case ex.AfterSeq != nil && ex.GetSessionId() == "":
+		return session.Request{}, session.Errorf(codeInvalid, "execute.after_seq without session_id: only a stream that attaches to a session has a position")
+	case ex.AfterSeq != nil:
+		return session.Request{}, session.Errorf(codeInvalid, "execute.after_seq is for a stream that attaches: leave out user_prompt and agent to attach, or after_seq to start a turn")
+	case ex.GetDisconnectGrace() != nil && ex.GetOnDisconnect() != cancelTurn:
+		return session.Request{}, session.Errorf(codeInvalid, "execute.disconnect_grace is for on_disconnect ON_DISCONNECT_CANCEL, received %v", ex.GetOnDisconnect())
+	}
 	state, err := stateOf("execute.initial_state", ex.GetInitialState())
 	if err != nil {
 		return session.Request{}, err
@@ -43,6 +78,10 @@ func requestOf(ex *agentdv1.RunRequest_ExecuteRequest, h http.Header) (session.R
 		Prompt:       ex.GetUserPrompt(),
 		InitialState: state,
 		Keys:         keysOf(h),
+		OnDisconnect: session.OnDisconnect{
+			Cancel: ex.GetOnDisconnect() == cancelTurn,
+			Grace:  ex.GetDisconnectGrace().AsDuration(),
+		},
 	}, nil
 }
 

@@ -10,6 +10,7 @@ const (
 	codeInvalid     = agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST
 	codeTree        = agentdv1.ErrorCode_ERROR_CODE_INVALID_AGENT_TREE
 	codeLimit       = agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED
+	codeTimeout     = agentdv1.ErrorCode_ERROR_CODE_TIMEOUT
 	codeUnavailable = agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE
 )
 

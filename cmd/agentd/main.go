@@ -9,8 +9,9 @@
 // ANTHROPIC_API_KEY and OPENAI_API_KEY.
 //
 // SIGTERM and SIGINT stop the server: new turns are refused, running ones are
-// waited for, up to --shutdown-grace, then stopped. A second signal stops them at
-// once.
+// waited for, up to --shutdown-grace, then put aside: they go on after the next
+// start. A second signal puts them aside at once. Turns that run when the server
+// is killed go on after the next start too.
 //
 // Exit codes: 0 after a clean stop, 1 when something failed, 2 for a wrong
 // command line. healthcheck exits 0 when the server is ready, else 1.

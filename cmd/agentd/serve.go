@@ -26,7 +26,10 @@ type serveCmd struct {
 	Scripts      string `placeholder:"DIR" help:"Folder of scripts for the models 'scripted/…'."`
 	NoReflection bool   `help:"Do not serve gRPC reflection."`
 
-	ShutdownGrace time.Duration `default:"30s" help:"How long running turns are waited for when the server stops."`
+	ShutdownGrace time.Duration `default:"30s" help:"How long running turns are waited for when the server stops; later ones go on after the next start."`
+	Retention     time.Duration `default:"24h" help:"How long a turn waits for a client before it is ended."`
+	IdleTurn      time.Duration `default:"1m" help:"How long a turn that waits for a client stays in memory."`
+	HandoverGrace time.Duration `default:"2s" help:"How long the tool calls of a client that has left wait before another client is asked."`
 	TurnTimeout   time.Duration `default:"1h" help:"Longest turn."`
 	ToolTimeout   time.Duration `default:"10m" help:"Longest wait for a client's answer to a tool call."`
 	ModelTimeout  time.Duration `default:"10m" help:"Longest model call."`
@@ -75,6 +78,9 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 	cfg.Turns.MaxTurns = c.MaxTurns
 	cfg.Turns.TurnTimeout = c.TurnTimeout
 	cfg.Turns.ToolTimeout = c.ToolTimeout
+	cfg.Turns.Retention = c.Retention
+	cfg.Turns.IdleTurn = c.IdleTurn
+	cfg.Turns.HandoverGrace = c.HandoverGrace
 	cfg.Trees.ModelCalls = c.MaxModelCalls
 	return cfg, nil
 }
@@ -85,6 +91,7 @@ func (c *serveCmd) Validate() error {
 	for name, d := range map[string]time.Duration{
 		"turn-timeout": c.TurnTimeout, "tool-timeout": c.ToolTimeout, "model-timeout": c.ModelTimeout, "model-idle": c.ModelIdle,
 		"stream-timeout": c.StreamTimeout, "write-timeout": c.WriteTimeout,
+		"retention": c.Retention, "idle-turn": c.IdleTurn, "handover-grace": c.HandoverGrace,
 	} {
 		if d <= 0 {
 			errs = append(errs, fmt.Errorf("--%s is %v, must be above 0", name, d))
@@ -118,7 +125,7 @@ func (c *serveCmd) Run(p *process) error {
 		return err
 	}
 	if err := d.Start(context.Background()); err != nil {
-		return errors.Join(err, d.Shutdown(context.Background()))
+		return errors.Join(err, c.shutdown(p, d))
 	}
 	var failed error
 	select {

@@ -68,11 +68,12 @@ type Config struct {
 	// FirstMessageTimeout bounds the wait for a stream's first message. Default
 	// 10 s.
 	FirstMessageTimeout time.Duration
-	// IdleTimeout stops a turn when no message went either way for so long.
-	// Default 15 min, or 5 min more than a tool call may take if that is longer:
-	// a client without heartbeats is silent while its tool works.
+	// IdleTimeout ends a stream, not its turn, when no message went either way
+	// for so long. Default 15 min, or 5 min more than a tool call may take if that
+	// is longer: a client without heartbeats is silent while its tool works.
 	IdleTimeout time.Duration
-	// StreamTimeout stops a turn whose stream is open for so long. Default 24 h.
+	// StreamTimeout ends a stream, not its turn, that is open for so long. Default
+	// 24 h.
 	StreamTimeout time.Duration
 	// WriteTimeout is how long one message may wait for the client to read.
 	// Default 10 s.
@@ -84,8 +85,8 @@ type Config struct {
 	// Defaults 10 min and 5 min.
 	ModelTimeout, ModelIdleTimeout time.Duration
 
-	// Turns bounds what runs: turns at once, their time, the time of a tool call,
-	// sizes.
+	// Turns bounds what runs and what waits: turns at once, their time, the time
+	// of a tool call, how long a turn waits for its client, sizes.
 	Turns session.Limits
 	// Trees bounds what an agent tree may be and what a turn of it may do.
 	Trees adkbridge.Limits

@@ -142,7 +142,9 @@ func newHTTPServer(cfg *Config, h http.Handler) *http.Server {
 	}
 }
 
-// Start listens and serves in the background. ctx bounds the listening only.
+// Start listens, has the turns go on that were open when the last daemon of this
+// store ended, and serves in the background. ctx bounds the listening and the
+// reading of those turns only.
 func (d *Daemon) Start(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -159,6 +161,9 @@ func (d *Daemon) Start(ctx context.Context) error {
 		if l, err = lc.Listen(ctx, "tcp", d.cfg.Addr); err != nil {
 			return fmt.Errorf("daemon: listen on %q: %w", d.cfg.Addr, err)
 		}
+	}
+	if err := d.manager.Recover(ctx); err != nil {
+		return errors.Join(fmt.Errorf("daemon: go on with open turns: %w", err), l.Close())
 	}
 	d.started = true
 	d.listener = l
@@ -223,7 +228,8 @@ func (d *Daemon) URL() string {
 	return "http://" + net.JoinHostPort(host, port)
 }
 
-// Shutdown ends the daemon: softly until ctx ends, then hard. It may be called
+// Shutdown ends the daemon: softly until ctx ends, then hard, which puts the
+// turns that still run aside: the next daemon goes on with them. It may be called
 // again, and from several goroutines; a hard call makes a soft one under way
 // hard. It returns when nothing of the daemon runs any more, or names what
 // still does.
@@ -232,6 +238,7 @@ func (d *Daemon) Shutdown(ctx context.Context) error {
 	d.stopped = true
 	started := d.started
 	d.mu.Unlock()
+	streams := d.server.Streams()
 	d.server.Drain()
 	var errs []error
 	if started {
@@ -242,7 +249,9 @@ func (d *Daemon) Shutdown(ctx context.Context) error {
 		_ = d.cfg.Listener.Close()
 	}
 	errs = append(errs, d.manager.Shutdown(ctx))
-	d.awaitStreams()
+	if d.awaitStreams() && streams > 0 {
+		d.lastFrames()
+	}
 	if err := d.http.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 		errs = append(errs, fmt.Errorf("daemon: close connections: %w", err))
 	}
@@ -269,6 +278,14 @@ func (d *Daemon) awaitStreams() bool {
 	case <-grace.C:
 		return false
 	}
+}
+
+// lastFrames waits, bounded, for what HTTP/2 writes after a stream's handler has
+// returned: without its end a stream looks broken to the client.
+func (d *Daemon) lastFrames() {
+	ctx, cancel := context.WithTimeout(context.Background(), streamsGrace)
+	defer cancel()
+	_ = d.http.Shutdown(ctx) // what is left then is cut off by Close
 }
 
 func (d *Daemon) closeStore() error {

@@ -9,11 +9,11 @@
 //
 // # Start and stop
 //
-// New opens the store and checks the whole configuration, Start listens,
-// Shutdown ends it all: no new connections and turns, then the running turns are
-// waited for until the context ends, then they are stopped, and their streams
-// tell the clients so; then connections close; the store is closed last, when
-// nobody is left to write.
+// New opens the store and checks the whole configuration, Start goes on with the
+// turns that were open, and listens. Shutdown ends it all: no new connections and
+// turns, then the running turns are waited for until the context ends, then they
+// are put aside, and their streams tell the clients so; then connections close;
+// the store is closed last, when nobody is left to write.
 //
 // The package may import everything below cmd/agentd. It decides nothing about
 // the protocol, sessions or agents.
