@@ -141,7 +141,7 @@ type Event struct {
 	// Usage is what the model call took; nil for an event that is none.
 	Usage *Usage
 	// Marks are the places of the message's deltas, as Run.Marks has given them.
-	Marks Marks
+	Marks Marks `json:",omitempty"`
 }
 
 // Delta is a piece of a message on its way.

@@ -1,0 +1,312 @@
+package session_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session"
+)
+
+const unavailable = agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE
+
+// story is a turn that can go on where its log ends: an answer with a call, the
+// call's result, an answer that has it.
+func story(ctx context.Context, r *session.Run) error {
+	events := 0
+	for rec, err := range r.Records(ctx, r.StartSeq()) {
+		if err != nil {
+			return err
+		}
+		if rec.Kind == session.KindEvent {
+			events++
+		}
+	}
+	if events == 0 {
+		r.Delta(session.Delta{MessageID: "m1", Path: root, Text: "let me "})
+		ev := &session.Event{
+			MessageID: "m1", Path: root, Text: "let me look. ", Usage: &session.Usage{Calls: 1},
+			Calls: []session.ToolCall{{ID: "c1", Name: "tool", Input: []byte("{}"), Path: root}},
+		}
+		if err := add(ctx, r, ev); err != nil {
+			return err
+		}
+	}
+	res, err := r.Await(ctx, "c1")
+	if err != nil {
+		return err
+	}
+	if events > 1 {
+		return nil
+	}
+	return add(ctx, r, &session.Event{MessageID: "m2", Path: root, Text: "it is " + *res.Output, Usage: &session.Usage{Calls: 1}})
+}
+
+// newServer is another server on the same store.
+func (f *fixture) newServer(limits session.Limits) *fixture {
+	g := newFixture(f.t, f.store, limits)
+	g.engine.run = story
+	if err := g.m.Recover(f.t.Context()); err != nil {
+		f.t.Fatal(err)
+	}
+	return g
+}
+
+func (f *fixture) attach(req session.AttachRequest) (*session.Turn, *session.Watcher) {
+	f.t.Helper()
+	turn, w, err := f.m.Attach(f.t.Context(), req)
+	if err != nil {
+		f.t.Fatalf("attach: %v", err)
+	}
+	return turn, w
+}
+
+func (f *fixture) stop() {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := f.m.Shutdown(ctx); err != nil {
+		f.t.Errorf("shutdown: %v", err)
+	}
+}
+
+func TestTurnGoesOnAfterARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, memory(t), session.Limits{})
+		f.on(story)
+		turn := f.start(session.Request{InitialState: map[string]any{"k": "v", "temp:t": "x"}})
+		w := turn.Watch()
+		first := await(t, w, isCall)
+		f.stop()
+		if _, err := followErr(t, w); code(err) != unavailable {
+			t.Fatalf("the watcher of a stopped server: %v", err)
+		}
+		last := first[len(first)-1].Seq
+		g := f.newServer(session.Limits{})
+		g.engine.on(func(ctx context.Context, r *session.Run) error {
+			if s := r.State(); s["k"] != "v" || s["temp:t"] != "x" {
+				return fmt.Errorf("state is %v", s)
+			}
+			return story(ctx, r)
+		})
+		turn2, w2 := g.attach(session.AttachRequest{SessionID: turn.SessionID(), After: &last, Tools: []string{"tool"}})
+		if turn2.ID() != turn.ID() {
+			t.Errorf("turn %s goes on as %s", turn.ID(), turn2.ID())
+		}
+		second := await(t, w2, isCall)
+		if err := turn2.Answer(t.Context(), session.Answer{CallID: "c1", Output: new("fine")}); err != nil {
+			t.Fatal(err)
+		}
+		second = append(second, follow(t, w2)...)
+		all := append(first, second...)
+		if got := texts(all)["root"]; got != "let me look. it is fine" {
+			t.Errorf("joined text is %q", got)
+		}
+		if e := end(t, all); !e.Completed || e.UsageSummary.LlmCalls != 2 {
+			t.Errorf("end is %v", e)
+		}
+		calls := 0
+		for _, m := range all {
+			if isCall(m) {
+				calls++
+			}
+		}
+		if calls != 2 { // once by each server, under one id
+			t.Errorf("asked %d times", calls)
+		}
+		for _, m := range second {
+			if m.GetExecute() != nil || m.GetStateUpdate() != nil {
+				t.Errorf("%v came again", m)
+			}
+		}
+	})
+}
+
+func TestWhatACrashTearsIsRetracted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &faulty{Store: memory(t)}
+		f := newFixture(t, store, session.Limits{})
+		shown := make(chan struct{})
+		f.on(func(ctx context.Context, r *session.Run) error {
+			r.Delta(session.Delta{MessageID: "m1", Path: root, Text: "let me th"})
+			close(shown)
+			<-ctx.Done()
+			store.before.Store(true) // as if the process were gone
+			return context.Cause(ctx)
+		})
+		turn := f.start(session.Request{})
+		w := turn.Watch()
+		<-shown
+		torn := await(t, w, func(m *agentdv1.RunResponse) bool { return m.GetOutputChunk() != nil })
+		f.stop()
+		store.before.Store(false)
+		g := f.newServer(session.Limits{})
+		last := torn[len(torn)-1].Seq
+		turn2, w2 := g.attach(session.AttachRequest{SessionID: turn.SessionID(), After: &last, Tools: []string{"tool"}})
+		got := await(t, w2, isCall)
+		if err := turn2.Answer(t.Context(), session.Answer{CallID: "c1", Output: new("fine")}); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, follow(t, w2)...)
+		if got[0].GetRetract() == nil || texts(got)["root"] != "let me look. it is fine" {
+			t.Errorf("after the crash the client reads %v", got)
+		}
+	})
+}
+
+func TestOneClientIsAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, memory(t), session.Limits{})
+		f.on(story)
+		go1 := make(chan struct{})
+		f.on(func(ctx context.Context, r *session.Run) error { <-go1; return story(ctx, r) })
+		turn := f.start(session.Request{})
+		starter := turn.Watch()
+		id := turn.SessionID()
+		_, idle := f.attach(session.AttachRequest{SessionID: id})
+		_, newest := f.attach(session.AttachRequest{SessionID: id, Tools: []string{"tool", "other"}})
+		_, other := f.attach(session.AttachRequest{SessionID: id, Tools: []string{"other"}})
+		close(go1)
+		notice := func(m *agentdv1.RunResponse) bool { return m.GetToolCallNotice() != nil }
+		await(t, newest, isCall)
+		for _, w := range []*session.Watcher{starter, idle, other} {
+			await(t, w, notice)
+		}
+		newest.Close()
+		time.Sleep(session.Limits{}.WithDefaults().HandoverGrace - time.Millisecond)
+		synctest.Wait()
+		if msgs, err := starter.Next(t.Context()); len(msgs) > 0 || err != nil {
+			t.Errorf("before the grace is over the other client reads %v, %v", msgs, err)
+		}
+		await(t, starter, isCall)
+		if err := turn.Answer(t.Context(), session.Answer{CallID: "c1", Output: new("fine")}); err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range []*session.Watcher{starter, idle, other} {
+			rest := follow(t, w)
+			if texts(rest)["root"] != "it is fine" || !end(t, rest).Completed {
+				t.Errorf("a watcher reads %v", rest)
+			}
+		}
+	})
+}
+
+func TestTurnOnItsOwn(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		policy session.OnDisconnect
+		back   time.Duration // when the client comes back
+		want   string        // text of the whole turn, or the reason of its end
+	}{
+		{"goes on", session.OnDisconnect{}, time.Second, "let me look. it is fine"},
+		{"is put aside", session.OnDisconnect{}, time.Hour, "let me look. it is fine"},
+		{"expires", session.OnDisconnect{}, 26 * time.Hour, "expired: no client came within 24h0m0s"},
+		{"is cancelled", session.OnDisconnect{Cancel: true}, time.Second, "the client disconnected"},
+		{"is cancelled after a grace", session.OnDisconnect{Cancel: true, Grace: time.Minute}, 2 * time.Minute, "the client disconnected"},
+		{"is back within the grace", session.OnDisconnect{Cancel: true, Grace: time.Minute}, time.Second, "let me look. it is fine"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, memory(t), session.Limits{})
+				f.on(story)
+				if err := f.m.Recover(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				turn := f.start(session.Request{OnDisconnect: tc.policy})
+				w := turn.Watch()
+				got := await(t, w, isCall)
+				last := got[len(got)-1].Seq
+				w.Close()
+				time.Sleep(tc.back)
+				synctest.Wait()
+				turn, w = f.attach(session.AttachRequest{SessionID: turn.SessionID(), After: &last, Tools: []string{"tool"}})
+				err := turn.Answer(t.Context(), session.Answer{CallID: "c1", Output: new("fine")})
+				rest := follow(t, w)
+				e := end(t, rest)
+				if done := strings.HasPrefix(tc.want, "let"); done != e.Completed || done != (err == nil) {
+					t.Errorf("answer: %v, end: %v", err, e)
+				} else if text := texts(append(got, rest...))["root"]; done && text != tc.want || !done && e.GetReason() != tc.want {
+					t.Errorf("text %q, reason %q, want %q", text, e.GetReason(), tc.want)
+				}
+			})
+		})
+	}
+}
+
+func TestPutAsideLeavesMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, memory(t), session.Limits{IdleTurn: time.Minute})
+		f.on(story)
+		turn := f.start(session.Request{})
+		w := turn.Watch()
+		await(t, w, isCall)
+		w.Close()
+		time.Sleep(time.Minute)
+		<-turn.Done()
+		head, err := f.store.Head(t.Context(), turn.SessionID())
+		if err != nil || head.OpenTurn != turn.ID() {
+			t.Errorf("head %v, %v: the turn is not over", head, err)
+		}
+		// A new prompt is worth more than a turn that waits for nobody.
+		next := f.start(session.Request{SessionID: turn.SessionID()})
+		nw := next.Watch()
+		await(t, nw, isCall)
+		nw.Close()
+		again := f.start(session.Request{SessionID: turn.SessionID()}) // the same while it is in memory
+		aw := again.Watch()
+		await(t, aw, isCall)
+		if err := again.Answer(t.Context(), session.Answer{CallID: "c1", Output: new("fine")}); err != nil {
+			t.Fatal(err)
+		}
+		if e := end(t, follow(t, aw)); !e.Completed {
+			t.Errorf("end is %v", e)
+		}
+	})
+}
+
+func TestAttachRefusals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, memory(t), session.Limits{})
+		f.on(story)
+		turn := f.start(session.Request{Keys: session.Keys{"gemini": "sk-own"}})
+		w := turn.Watch()
+		got := await(t, w, isCall)
+		far := got[len(got)-1].Seq + 1<<30
+		for _, tc := range []struct {
+			name string
+			req  session.AttachRequest
+			code agentdv1.ErrorCode
+		}{
+			{"unknown session", session.AttachRequest{SessionID: "nope"}, agentdv1.ErrorCode_ERROR_CODE_SESSION_NOT_FOUND},
+			{"far cursor", session.AttachRequest{SessionID: turn.SessionID(), After: &far}, agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST},
+			{"negative cursor", session.AttachRequest{SessionID: turn.SessionID(), After: new(int64(-1))}, agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST},
+		} {
+			if _, _, err := f.m.Attach(t.Context(), tc.req); code(err) != tc.code {
+				t.Errorf("%s: %v", tc.name, err)
+			}
+		}
+		f.stop()
+		w.Close()
+		g := f.newServer(session.Limits{})
+		req := session.AttachRequest{SessionID: turn.SessionID(), Tools: []string{"tool"}}
+		_, _, err := g.m.Attach(t.Context(), req)
+		if code(err) != agentdv1.ErrorCode_ERROR_CODE_AUTH_FAILED || !strings.Contains(err.Error(), "gemini") {
+			t.Errorf("attach without the caller's own key: %v", err)
+		}
+		req.Keys = session.Keys{"gemini": "sk-own"}
+		turn, w = g.attach(req)
+		await(t, w, isCall)
+		if err := turn.Answer(t.Context(), session.Answer{CallID: "c1", Output: new("fine")}); err != nil {
+			t.Fatal(err)
+		}
+		if !end(t, follow(t, w)).Completed {
+			t.Error("the turn did not go on with its key")
+		}
+		if _, _, err := g.m.Attach(t.Context(), session.AttachRequest{SessionID: turn.SessionID()}); err != nil {
+			t.Errorf("attach to a turn that is over: %v", err)
+		}
+	})
+}
