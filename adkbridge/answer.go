@@ -149,7 +149,8 @@ func (m *agentModel) generate(ctx context.Context, req *model.Request, messageID
 			resp, err = nil, panicError("the model", p)
 		}
 	}()
-	defer m.t.run.Working()()
+	done := m.t.run.Working()
+	defer done()
 	resp, err = m.n.model.LLM.Generate(ctx, req, func(d model.Delta) {
 		m.t.run.Delta(session.Delta{MessageID: messageID, Path: m.n.path, Text: d.Text, Thought: d.Thought})
 	})

@@ -101,8 +101,8 @@ func (f *fakeRun) restarted(n int) *fakeRun {
 			for _, c := range s.meaning().Calls {
 				g.calls[c.ID] = c
 			}
-		case session.KindTurnEnded:
-			f.t.Fatal("a fake log holds no ends")
+		case session.KindTurnResumed, session.KindTurnEnded:
+			f.t.Fatal("a fake log holds neither ends nor resumptions")
 		}
 	}
 	return g

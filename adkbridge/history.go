@@ -93,7 +93,7 @@ func (h *history) load(ctx context.Context, run handle) ([]loggedEvent, error) {
 				continue
 			}
 			h.addStored(rec.Seq, s, len(rec.Data))
-		case session.KindToolCall, session.KindToolResult, session.KindTurnEnded:
+		case session.KindTurnResumed, session.KindToolCall, session.KindToolResult, session.KindTurnEnded:
 			// Results are part of the history in the event that answers their calls.
 		}
 		if rec.Seq <= startSeq {

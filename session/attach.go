@@ -297,11 +297,7 @@ func (m *Manager) Recover(ctx context.Context) error {
 		return nil
 	}
 	m.endSweep = stop
-	m.turns.Add(1)
-	go func() {
-		defer m.turns.Done()
-		m.sweep(sweepCtx)
-	}()
+	m.turns.Go(func() { m.sweep(sweepCtx) })
 	return nil
 }
 

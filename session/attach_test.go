@@ -3,6 +3,7 @@ package session_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -101,7 +102,7 @@ func TestTurnGoesOnAfterARestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		second = append(second, follow(t, w2)...)
-		all := append(first, second...)
+		all := slices.Concat(first, second)
 		if got := texts(all)["root"]; got != "let me look. it is fine" {
 			t.Errorf("joined text is %q", got)
 		}

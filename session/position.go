@@ -93,13 +93,14 @@ type message struct {
 	last           int64 // position of the last mark
 }
 
-// deltas returns a message's deltas after a position, as items. text and
-// thoughts may go on behind what the marks cover.
-func deltas(id string, path []string, text, thoughts string, marks Marks, after int64) ([]item, error) {
-	ks, err := marks.decode()
+// deltas returns a message's deltas after a position, as items. Its texts may go
+// on behind what the marks cover.
+func (e *Event) deltas(after int64) ([]item, error) {
+	ks, err := e.Marks.decode()
 	if err != nil {
 		return nil, err
 	}
+	text, thoughts := e.Text, e.Thoughts
 	var out []item
 	for _, k := range ks {
 		from := &text
@@ -110,12 +111,17 @@ func deltas(id string, path []string, text, thoughts string, marks Marks, after 
 			return nil, errMarks
 		}
 		if k.pos > after {
-			d := &Delta{MessageID: id, Path: path, Text: (*from)[:k.bytes], Thought: k.thought}
+			d := &Delta{MessageID: e.MessageID, Path: e.Path, Text: (*from)[:k.bytes], Thought: k.thought}
 			out = append(out, item{pos: k.pos, delta: d, size: k.bytes})
 		}
 		*from = (*from)[k.bytes:]
 	}
 	return out, nil
+}
+
+// soFar is a message on its way as an event.
+func (m *message) soFar() *Event {
+	return &Event{MessageID: m.id, Path: m.path, Text: string(m.text), Thoughts: string(m.thoughts), Marks: m.marks}
 }
 
 // unshown returns what the marks of an event do not cover.

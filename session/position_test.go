@@ -31,8 +31,8 @@ func FuzzMarks(f *testing.F) {
 		if err != nil || !slices.Equal(back, ks) {
 			t.Errorf("%v became %v, %v", ks, back, err)
 		}
-		if _, err := deltas("m", nil, "text", "thoughts", data, 0); err == nil && len(ks) > 0 {
-			ev := &Event{Text: "text", Thoughts: "thoughts", Marks: data}
+		ev := &Event{Text: "text", Thoughts: "thoughts", Marks: data}
+		if _, err := ev.deltas(0); err == nil && len(ks) > 0 {
 			if text, thoughts := ev.unshown(); len(text) > 4 || len(thoughts) > 8 {
 				t.Errorf("unshown %q %q", text, thoughts)
 			}
@@ -58,11 +58,13 @@ func TestDeltas(t *testing.T) {
 			}
 		}
 		at := rapid.Int64Range(0, pos).Draw(t, "at")
-		all, err := deltas("m", nil, string(m.text)+"rest", string(m.thoughts), m.marks, 0)
+		ev := m.soFar()
+		ev.Text += "rest"
+		all, err := ev.deltas(0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		some, err := deltas("m", nil, string(m.text)+"rest", string(m.thoughts), m.marks, at)
+		some, err := ev.deltas(at)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,7 +74,6 @@ func TestDeltas(t *testing.T) {
 				text += it.delta.Text
 			}
 		}
-		ev := &Event{Text: string(m.text) + "rest", Thoughts: string(m.thoughts), Marks: m.marks}
 		if unshown, _ := ev.unshown(); text+unshown != ev.Text {
 			t.Errorf("joined %q and %q, want %q", text, unshown, ev.Text)
 		}

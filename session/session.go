@@ -395,7 +395,7 @@ func (s *Session) onTheirWayLocked(t *Turn, after int64) ([]item, error) {
 		return nil, nil
 	}
 	for _, m := range t.onTheirWay {
-		items, err := deltas(m.id, m.path, string(m.text), string(m.thoughts), m.marks, after)
+		items, err := m.soFar().deltas(after)
 		if err != nil {
 			return nil, fmt.Errorf("session %s: message %s: %w", s.id, m.id, err)
 		}

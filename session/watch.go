@@ -241,7 +241,7 @@ func (w *Watcher) facts(ctx context.Context, upTo int64) ([]item, error) {
 			return nil, err
 		}
 		if ev, ok := fact.(*Event); ok {
-			ds, err := deltas(ev.MessageID, ev.Path, ev.Text, ev.Thoughts, ev.Marks, w.view.at)
+			ds, err := ev.deltas(w.view.at)
 			if err != nil {
 				return nil, fmt.Errorf("session %s: record %d: %w", w.s.id, rec.Seq, err)
 			}
