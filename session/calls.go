@@ -21,11 +21,11 @@ func (s *Session) openCallLocked(t *Turn, call ToolCall) {
 	s.waitingLocked(t)
 }
 
-// clientForLocked is the newest client that has a tool, or nil.
+// clientForLocked is the newest client of the turn that has a tool, or nil.
 func (s *Session) clientForLocked(tool string) *Watcher {
 	var found *Watcher
 	for w := range s.watchers {
-		if w.tools[tool] && (found == nil || w.order > found.order) {
+		if w.t == s.turn && w.tools[tool] && (found == nil || w.order > found.order) {
 			found = w
 		}
 	}
