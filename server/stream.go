@@ -221,6 +221,8 @@ func (st *stream) outcome() string {
 		return "refused"
 	case st.end.GetCompleted():
 		return "completed"
+	case st.end == nil:
+		return "ended before its turn"
 	case st.code != 0:
 		return "failed"
 	default:

@@ -40,25 +40,28 @@ func TestCommandLine(t *testing.T) {
 		stdout string
 		stderr string
 	}{
-		"version":          {[]string{"version"}, nil, exitOK, "agentd ", ""},
-		"help":             {[]string{"--help"}, nil, exitOK, "serve", ""},
-		"help of serve":    {[]string{"serve", "--help"}, nil, exitOK, "$AGENTD_TURN_TIMEOUT", ""},
-		"nothing":          {nil, nil, exitUsage, "", "expected one of"},
-		"unknown command":  {[]string{"dance"}, nil, exitUsage, "", "dance"},
-		"unknown flag":     {[]string{"serve", "--dance"}, nil, exitUsage, "", "--dance"},
-		"bad duration":     {[]string{"serve", "--turn-timeout=soon"}, nil, exitUsage, "", "soon"},
-		"limit of none":    {[]string{"serve", "--max-turns=0"}, nil, exitUsage, "", "--max-turns is 0"},
-		"timeout of none":  {[]string{"serve", "--write-timeout=0s"}, nil, exitUsage, "", "--write-timeout is 0s"},
-		"negative grace":   {[]string{"serve", "--shutdown-grace=-1s"}, nil, exitUsage, "", "--shutdown-grace"},
-		"bad variable":     {[]string{"serve"}, map[string]string{"AGENTD_MAX_STREAMS": "many"}, exitUsage, "", "many"},
-		"bad level":        {[]string{"serve"}, map[string]string{"AGENTD_LOG_LEVEL": "loud"}, exitUsage, "", "loud"},
-		"bad format":       {[]string{"serve", "--log-format=xml"}, nil, exitUsage, "", "xml"},
-		"no home":          {[]string{"serve"}, nil, exitError, "", "--data"},
-		"bad address":      {[]string{"serve", "--addr=here"}, map[string]string{"HOME": home}, exitError, "", "want host:port"},
-		"certificate only": {[]string{"serve", "--tls-cert=x"}, map[string]string{"HOME": home}, exitError, "", "both a certificate and a key"},
-		"taken address":    {[]string{"serve", "--addr=203.0.113.1:1"}, map[string]string{"HOME": home}, exitError, "", "203.0.113.1:1"},
-		"nobody healthy":   {[]string{"healthcheck", "--addr=127.0.0.1:1"}, nil, exitError, "", "127.0.0.1:1"},
-		"nobody at all":    {[]string{"healthcheck", "--addr=x"}, nil, exitError, "", "want host:port"},
+		"version":           {[]string{"version"}, nil, exitOK, "agentd ", ""},
+		"help":              {[]string{"--help"}, nil, exitOK, "serve", ""},
+		"help of serve":     {[]string{"serve", "--help"}, nil, exitOK, "$AGENTD_TURN_TIMEOUT", ""},
+		"nothing":           {nil, nil, exitUsage, "", "expected one of"},
+		"unknown command":   {[]string{"dance"}, nil, exitUsage, "", "dance"},
+		"unknown flag":      {[]string{"serve", "--dance"}, nil, exitUsage, "", "--dance"},
+		"bad duration":      {[]string{"serve", "--turn-timeout=soon"}, nil, exitUsage, "", "soon"},
+		"limit of none":     {[]string{"serve", "--max-turns=0"}, nil, exitUsage, "", "--max-turns is 0"},
+		"retention of none": {[]string{"serve"}, map[string]string{"AGENTD_RETENTION": "0s"}, exitUsage, "", "--retention is 0s"},
+		"wait of none":      {[]string{"serve", "--idle-turn=-1s"}, nil, exitUsage, "", "--idle-turn is -1s"},
+		"handover of none":  {[]string{"serve", "--handover-grace=0s"}, nil, exitUsage, "", "--handover-grace is 0s"},
+		"timeout of none":   {[]string{"serve", "--write-timeout=0s"}, nil, exitUsage, "", "--write-timeout is 0s"},
+		"negative grace":    {[]string{"serve", "--shutdown-grace=-1s"}, nil, exitUsage, "", "--shutdown-grace"},
+		"bad variable":      {[]string{"serve"}, map[string]string{"AGENTD_MAX_STREAMS": "many"}, exitUsage, "", "many"},
+		"bad level":         {[]string{"serve"}, map[string]string{"AGENTD_LOG_LEVEL": "loud"}, exitUsage, "", "loud"},
+		"bad format":        {[]string{"serve", "--log-format=xml"}, nil, exitUsage, "", "xml"},
+		"no home":           {[]string{"serve"}, nil, exitError, "", "--data"},
+		"bad address":       {[]string{"serve", "--addr=here"}, map[string]string{"HOME": home}, exitError, "", "want host:port"},
+		"certificate only":  {[]string{"serve", "--tls-cert=x"}, map[string]string{"HOME": home}, exitError, "", "both a certificate and a key"},
+		"taken address":     {[]string{"serve", "--addr=203.0.113.1:1"}, map[string]string{"HOME": home}, exitError, "", "203.0.113.1:1"},
+		"nobody healthy":    {[]string{"healthcheck", "--addr=127.0.0.1:1"}, nil, exitError, "", "127.0.0.1:1"},
+		"nobody at all":     {[]string{"healthcheck", "--addr=x"}, nil, exitError, "", "want host:port"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
@@ -227,7 +230,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// The first signal waits for turns, the second does not.
+// The first signal waits for turns, the second puts them aside.
 func TestSignals(t *testing.T) {
 	for name, tc := range map[string]struct {
 		second    bool
@@ -275,8 +278,8 @@ func TestSignals(t *testing.T) {
 			if completed := got.err == nil && got.res.Completed; completed != tc.completed {
 				t.Errorf("completed %v, want %v: %v", completed, tc.completed, got.err)
 			}
-			if !tc.completed && (got.err == nil || !strings.Contains(got.err.Error(), "stopping")) {
-				t.Errorf("got %v, want that the server is stopping", got.err)
+			if !tc.completed && (got.err == nil || !strings.Contains(got.err.Error(), "attach again")) {
+				t.Errorf("got %v, want that the turn goes on later", got.err)
 			}
 			if code := s.wait(); code != exitOK {
 				t.Errorf("exit code %d: %s", code, s.log)

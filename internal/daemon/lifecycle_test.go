@@ -143,7 +143,7 @@ func TestSoftShutdown(t *testing.T) {
 	})
 }
 
-// When the grace is over, turns are stopped, and their clients are told so.
+// When the grace is over, turns are put aside, and their clients are told so.
 func TestHardShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := agentdtest.Start(t, agentdtest.WithScript("slow", `answers: [{text: "a", delay: 24h}]`))
@@ -177,8 +177,8 @@ func TestHardShutdown(t *testing.T) {
 			t.Errorf("took %v, want the grace and a little", took)
 		}
 		err := <-failed
-		if !strings.Contains(err.Error(), "stopping") {
-			t.Errorf("the client got %v, want that the server is stopping", err)
+		if !strings.Contains(err.Error(), "attach again") {
+			t.Errorf("the client got %v, want that the turn goes on later", err)
 		}
 	})
 }

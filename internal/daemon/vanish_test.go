@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/agentdtest"
-	"github.com/apzuk3/agentd/client"
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/internal/daemon"
 )
 
@@ -48,16 +49,12 @@ func (c *cable) Close() error {
 	return c.Conn.Close()
 }
 
-// A client that vanishes without a word is noticed by pings, and its turn is
-// stopped.
+// A client that vanishes without a word is noticed by pings, and its turn does
+// what it was told to do then.
 func TestClientThatVanishes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := agentdtest.NewListener()
-		var log buffer
-		d, err := daemon.New(daemon.Config{
-			Listener: l, Logger: daemon.NewLogger(&log, daemon.LogConfig{}),
-			Scripts: map[string]string{"slow": `answers: [{text: "a", delay: 24h}]`},
-		})
+		d, err := daemon.New(daemon.Config{Listener: l, Scripts: map[string]string{"slow": `answers: [{text: "a", delay: 24h}]`}, ModelIdleTimeout: 48 * time.Hour, ModelTimeout: 48 * time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,18 +67,15 @@ func TestClientThatVanishes(t *testing.T) {
 			wire.Conn, err = l.DialContext(ctx, network, addr)
 			return wire, err
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		var ended sync.WaitGroup
-		started := make(chan struct{})
-		c := client.New(l.URL(), client.WithHTTPClient(&http.Client{Transport: tr}), client.WithHeartbeatInterval(time.Hour))
-		ended.Go(func() {
-			for ev, err := range c.Run(ctx, llm("root", "scripted/slow"), "go") {
-				if err == nil && ev.Started != nil {
-					close(started)
-				}
-			}
-		})
-		<-started
+		c := agentdv1connect.NewAgentdClient(&http.Client{Transport: tr}, l.URL()).Run(t.Context())
+		start := execute(llm("root", "scripted/slow"), "go")
+		start.GetExecute().OnDisconnect = agentdv1.OnDisconnect_ON_DISCONNECT_CANCEL
+		if err := c.Send(start); err != nil {
+			t.Fatal(err)
+		}
+		if msg, err := c.Receive(); err != nil || msg.GetExecute() == nil {
+			t.Fatalf("got %v, %v", msg, err)
+		}
 		close(wire.cut)
 		begin := time.Now()
 		soft, stopSoft := context.WithTimeout(context.Background(), 12*time.Hour)
@@ -93,9 +87,9 @@ func TestClientThatVanishes(t *testing.T) {
 		if took := time.Since(begin); took < 15*time.Second || took > 60*time.Second {
 			t.Errorf("the client was missed after %v, want two times 15s", took)
 		}
-		cancel()
 		_ = wire.Close()
-		ended.Wait()
+		_ = c.CloseRequest()
+		_ = c.CloseResponse()
 		tr.CloseIdleConnections()
 	})
 }
