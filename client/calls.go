@@ -38,6 +38,7 @@ type toolRunner struct {
 // call is one tool call on its way.
 type call struct {
 	req    *agentdv1.RunResponse_ToolCallRequest
+	turnID string
 	tool   *tool // nil: this client has none of that name
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -50,26 +51,34 @@ func newToolRunner(ctx context.Context, r *run) *toolRunner {
 	return t
 }
 
-// start takes a call. It is called by the receiver alone and does not block,
-// except to refuse a call when far too many wait.
-func (t *toolRunner) start(req *agentdv1.RunResponse_ToolCallRequest) {
-	c := &call{req: req, tool: t.run.rc.available[req.GetToolName()]}
+// start takes a call that came on a link. It is called by the driver alone and
+// does not block, except to refuse a call when far too many wait.
+func (t *toolRunner) start(l *link, msg *agentdv1.RunResponse) {
+	req := msg.GetToolCall()
+	if req.GetSessionId() == "" {
+		req.SessionId = *t.run.session.Load()
+	}
+	c := &call{req: req, turnID: msg.GetTurnId(), tool: t.run.rc.available[req.GetToolName()]}
 	t.mu.Lock()
-	if t.stopped || t.calls[req.GetToolCallId()] != nil {
-		t.mu.Unlock() // a repeat of what already runs: one answer will do
+	if old := t.calls[req.GetToolCallId()]; t.stopped || (old != nil && !old.over.Load()) {
+		// What already runs is answered once, on the stream there is then. What
+		// has just been answered may have been so on a stream that broke.
+		t.mu.Unlock()
 		return
 	}
 	if len(t.waiting) >= maxWaiting {
 		t.mu.Unlock()
-		_ = t.run.enqueue(toolRequest(failure(req, fmt.Errorf("the client already has %d tool calls waiting; call fewer at a time", maxWaiting))))
+		l.reply(toolRequest(failure(req, fmt.Errorf("the client already has %d tool calls waiting; call fewer at a time", maxWaiting))))
 		return
 	}
 	c.ctx, c.cancel = context.WithCancelCause(t.ctx)
 	t.calls[req.GetToolCallId()] = c
 	t.mu.Unlock()
 
-	if !t.run.client.answers.known(t.key(req)) {
-		t.run.deliver(toolCallEvent(req))
+	if key := t.key(req); !t.run.client.answers.known(key) && !t.run.client.journal.has(key) {
+		event := eventOf(msg)
+		event.ToolCall = toolCallOf(req)
+		t.run.deliver(event)
 	}
 
 	t.mu.Lock()
@@ -138,7 +147,9 @@ func (t *toolRunner) release(c *call) {
 	c.cancel(nil)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.calls, c.req.GetToolCallId())
+	if id := c.req.GetToolCallId(); t.calls[id] == c {
+		delete(t.calls, id)
+	}
 	t.running--
 	if t.stopped && t.running == 0 {
 		close(t.idle)
@@ -156,6 +167,11 @@ func (t *toolRunner) perform(c *call) {
 	}
 	if !mine {
 		_ = t.run.enqueue(toolRequest(entry.msg))
+		return
+	}
+	if msg := t.run.client.journal.find(t.key(c.req)); msg != nil {
+		memory.settle(entry, msg)
+		_ = t.run.enqueue(toolRequest(msg))
 		return
 	}
 	if timeout := t.timeout(c); timeout > 0 {
@@ -202,12 +218,25 @@ func (t *toolRunner) finish(c *call, entry *answer, msg *agentdv1.RunRequest_Too
 	if !c.over.CompareAndSwap(false, true) {
 		return
 	}
+	wanted := !errors.Is(context.Cause(c.ctx), ErrToolCancelled)
+	if wanted && c.tool != nil {
+		t.record(c, msg)
+	}
 	t.run.client.answers.settle(entry, msg)
-	t.run.emit(toolResultEvent(msg))
-	if errors.Is(context.Cause(c.ctx), ErrToolCancelled) {
-		return // nobody waits for it
+	t.run.emit(&Event{TurnID: c.turnID, ToolResult: toolResultOf(msg)})
+	if !wanted {
+		return
 	}
 	_ = t.run.enqueue(toolRequest(msg))
+}
+
+// record puts an answer into the journal. The tool has run: an answer that
+// cannot be stored is given all the same.
+func (t *toolRunner) record(c *call, msg *agentdv1.RunRequest_ToolCallResponse) {
+	if err := t.run.client.journal.append(t.key(c.req), msg); err != nil {
+		t.run.client.cfg.logger.LogAttrs(context.WithoutCancel(c.ctx), slog.LevelWarn, "tool answer not stored",
+			slog.String("tool", c.req.GetToolName()), slog.String("tool_call_id", c.req.GetToolCallId()), slog.Any("error", err))
+	}
 }
 
 // invoke calls the handler and returns its answer, whatever it does.

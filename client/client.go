@@ -24,6 +24,7 @@ type Client struct {
 	err     error                        // what is wrong with New's arguments; each Run reports it
 	tools   *ToolSet                     // guards itself
 	answers *answers                     // guards itself
+	journal *journal                     // guards itself; nil: answers are not kept on disk
 }
 
 // New returns a client of the server at baseURL, such as
@@ -41,7 +42,10 @@ func New(baseURL string, opts ...Option) *Client {
 		err:     checkBaseURL(baseURL),
 	}
 	c.http = httpClient(cfg.httpClient, cfg.tls)
-	c.stub = agentdv1connect.NewAgentdClient(c.http, strings.TrimSpace(baseURL), cfg.connectOptions()...)
+	if cfg.journalDir != "" {
+		c.journal = newJournal(cfg.journalDir)
+	}
+	c.stub = agentdv1connect.NewAgentdClient(linkedClient{c.http}, strings.TrimSpace(baseURL), cfg.connectOptions()...)
 	return c
 }
 
@@ -52,7 +56,16 @@ func New(baseURL string, opts ...Option) *Client {
 // another turn. A turn that fails yields a nil event and an [*Error] last; one
 // that was ended or cancelled yields [Event].End with Completed false. When
 // ctx ends, the error matches it by errors.Is. Breaking out of the loop, like
-// the end of ctx, cancels the turn on the server.
+// the end of ctx, cancels the turn on the server. A server that cannot be
+// reached at that moment is tried once more, for an instant; whether the turn
+// then goes on without a client is up to [WithOnDisconnect].
+//
+// A connection that breaks once the turn has started is set up again, as
+// [WithReconnect] says, and the events go on where they were: none is lost and
+// none comes twice. When that fails for too long, the run fails with
+// UNAVAILABLE, and the turn may still be running: see [Client.Attach]. Whether
+// a turn began is not known when the connection breaks before [Event].Started;
+// then the run fails at once.
 //
 // The tools that the tree names must be registered; otherwise nothing is sent
 // and the error says which agent names which tool. They are called on
@@ -66,27 +79,32 @@ func (c *Client) Run(ctx context.Context, agent *agentdv1.Agent, prompt string, 
 			yield(nil, err)
 			return
 		}
-		runCtx, cancel := rc.context(ctx)
-		defer cancel()
-		if runCtx.Err() != nil {
-			yield(nil, fromContext(runCtx))
+		c.yieldRun(ctx, req, rc, yield)
+	}
+}
+
+// yieldRun runs what has been prepared and yields its events.
+func (c *Client) yieldRun(ctx context.Context, req *agentdv1.RunRequest, rc *runConfig, yield func(*Event, error) bool) {
+	runCtx, cancel := rc.context(ctx)
+	defer cancel()
+	if runCtx.Err() != nil {
+		yield(nil, fromContext(runCtx))
+		return
+	}
+	r := c.startRun(runCtx, req, rc)
+	defer r.close()
+	for {
+		event, ok := r.next()
+		if !ok {
+			break
+		}
+		if !yield(event, nil) {
 			return
 		}
-		r := c.startRun(runCtx, req, rc)
-		defer r.close()
-		for {
-			event, ok := r.next()
-			if !ok {
-				break
-			}
-			if !yield(event, nil) {
-				return
-			}
-		}
-		r.close()
-		if err := r.outcome(); err != nil {
-			yield(nil, err)
-		}
+	}
+	r.close()
+	if err := r.outcome(); err != nil {
+		yield(nil, err)
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 )
 
 // Control ends or cancels the run to which [WithControl] gave it, from any
-// goroutine. The zero value is ready for use; it serves one run at a time.
-// While the run sends more than the server takes, its methods wait.
+// goroutine. The zero value is ready for use; it serves one run at a time. What
+// it asks for outlives a lost connection: it is asked again on the next one.
 type Control struct {
 	mu  sync.Mutex // protects run
 	run *run       // nil: none is running
@@ -32,7 +32,8 @@ func (c *Control) Cancel() error {
 }
 
 // CancelTool cancels one tool call, by the id of its [ToolCall]. The model sees
-// a cancelled tool and the turn goes on.
+// a cancelled tool and the turn goes on. It waits while the run sends more than
+// the server takes; a request that is lost with its connection is not repeated.
 func (c *Control) CancelTool(id string) error {
 	if id == "" {
 		return errors.New("client.Control.CancelTool needs the id of a tool call")
@@ -54,7 +55,7 @@ func (c *Control) send(msg *agentdv1.RunRequest, ends bool) error {
 		return errors.New("client.Control: no run is going on")
 	}
 	if ends {
-		r.asked.Store(true)
+		return r.ask(msg)
 	}
 	return r.enqueue(msg)
 }

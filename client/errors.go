@@ -141,7 +141,9 @@ func fromTransport(err error) *Error {
 	case connect.CodeResourceExhausted:
 		code = ErrLimitExceeded
 	case connect.CodeInvalidArgument, connect.CodeFailedPrecondition, connect.CodeOutOfRange:
-		code = ErrInvalidRequest
+		if connect.IsWireError(err) { // otherwise it is a torn message
+			code = ErrInvalidRequest
+		}
 	case connect.CodeNotFound:
 		code = ErrSessionNotFound
 	case connect.CodeUnimplemented:

@@ -2,14 +2,30 @@ package client
 
 import (
 	"encoding/json"
+	"time"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
-// Event is one thing that happened in a turn. Exactly one field is set. An
-// event belongs to the caller once it was yielded.
+// Event is one thing that happened in a turn. Exactly one of the pointers is
+// set. An event belongs to the caller once it was yielded.
 type Event struct {
-	// Started comes first: the server has recorded the turn.
+	// Seq is the event's place in the session: what [WithAfterSeq] takes. It
+	// rises, but not by one. A call that the server asks again has the place of
+	// what came before it; 0 is an event of this client, a refusal, or a server
+	// that does not count.
+	Seq int64
+	// TurnID names the turn; empty if the server does not say.
+	TurnID string
+	// Time is when it happened by the server's clock; zero for text that is on
+	// its way, and for events of this client.
+	Time time.Time
+	// Replayed is true when it happened before the server saw this client, or
+	// saw it again.
+	Replayed bool
+
+	// Started comes first: the server has recorded the turn. An [Client.Attach]
+	// from a position after it has none.
 	Started *Started
 	// OutputChunk is a piece of an agent's text.
 	OutputChunk *OutputChunk
@@ -20,6 +36,10 @@ type Event struct {
 	ToolCall *ToolCall
 	// ToolResult says how a tool of this client ended; informative.
 	ToolResult *ToolResult
+	// ToolNotice says that another client is asked for a tool.
+	ToolNotice *ToolNotice
+	// Retract says that text is void: the model is asked again.
+	Retract *Retract
 	// Error is a refusal that did not end the turn, such as of a late answer. It
 	// is yielded once the turn has gone on.
 	Error *Error
@@ -44,6 +64,18 @@ type OutputChunk struct {
 	Last bool
 	// IsThought is true when the text is the model's thinking.
 	IsThought bool
+	// MessageID names the message of which the text is a part: one answer of
+	// one model call. Empty in a chunk that only closes.
+	MessageID string
+}
+
+// Retract says that unfinished messages are void. They start over, under the
+// same id. [Client.Do] follows it by itself.
+type Retract struct {
+	// MessageID is the message; empty means all unfinished messages of the turn.
+	MessageID string
+	// AgentPath runs from the root of the tree to the agent that spoke.
+	AgentPath []string
 }
 
 // StateUpdate tells about session state.
@@ -55,6 +87,19 @@ type StateUpdate struct {
 
 // ToolCall is a call of a tool of this client.
 type ToolCall struct {
+	// ID is unique within the session.
+	ID string
+	// Name is the tool's.
+	Name string
+	// Input holds the arguments, a JSON object in the model's own text.
+	Input json.RawMessage
+	// AgentPath runs from the root of the tree to the agent that called.
+	AgentPath []string
+}
+
+// ToolNotice is a tool call that another client is asked to answer. If that one
+// leaves, this client may be asked: then a [ToolCall] follows.
+type ToolNotice struct {
 	// ID is unique within the session.
 	ID string
 	// Name is the tool's.
@@ -89,37 +134,62 @@ type End struct {
 	UsageSummary *agentdv1.UsageSummary
 }
 
-func chunkEvent(m *agentdv1.RunResponse_OutputChunk) *Event {
-	return &Event{OutputChunk: &OutputChunk{
+// eventOf returns an event with what a message says about itself.
+func eventOf(m *agentdv1.RunResponse) *Event {
+	event := &Event{Seq: m.GetSeq(), TurnID: m.GetTurnId(), Replayed: m.GetReplayed()}
+	if m.GetTime() != nil {
+		event.Time = m.GetTime().AsTime()
+	}
+	return event
+}
+
+func errorEvent(m *agentdv1.RunResponse) *Event {
+	event := eventOf(m)
+	event.Error = fromResponse(m.GetError())
+	return event
+}
+
+func chunkOf(m *agentdv1.RunResponse_OutputChunk) *OutputChunk {
+	return &OutputChunk{
 		AgentPath: m.GetAgentPath(),
 		Content:   m.GetContent(),
 		Last:      m.GetLast(),
 		IsThought: m.GetIsThought(),
-	}}
+		MessageID: m.GetMessageId(),
+	}
 }
 
-func toolCallEvent(m *agentdv1.RunResponse_ToolCallRequest) *Event {
-	return &Event{ToolCall: &ToolCall{
+func toolCallOf(m *agentdv1.RunResponse_ToolCallRequest) *ToolCall {
+	return &ToolCall{
 		ID:        m.GetToolCallId(),
 		Name:      m.GetToolName(),
 		Input:     json.RawMessage(m.GetToolInput()),
 		AgentPath: m.GetAgentPath(),
-	}}
+	}
 }
 
-func toolResultEvent(m *agentdv1.RunRequest_ToolCallResponse) *Event {
-	return &Event{ToolResult: &ToolResult{
+func noticeOf(m *agentdv1.RunResponse_ToolCallNotice) *ToolNotice {
+	return &ToolNotice{
+		ID:        m.GetToolCallId(),
+		Name:      m.GetToolName(),
+		Input:     json.RawMessage(m.GetToolInput()),
+		AgentPath: m.GetAgentPath(),
+	}
+}
+
+func toolResultOf(m *agentdv1.RunRequest_ToolCallResponse) *ToolResult {
+	return &ToolResult{
 		ID:     m.GetToolCallId(),
 		Name:   m.GetToolName(),
 		Output: m.GetOutput(),
 		Error:  m.GetError(),
-	}}
+	}
 }
 
-func endEvent(m *agentdv1.RunResponse_EndResponse) *Event {
-	return &Event{End: &End{
+func endOf(m *agentdv1.RunResponse_EndResponse) *End {
+	return &End{
 		Completed:    m.GetCompleted(),
 		Reason:       m.GetReason(),
 		UsageSummary: m.GetUsageSummary(),
-	}}
+	}
 }

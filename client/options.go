@@ -1,14 +1,11 @@
 package client
 
 import (
-	"context"
 	"crypto/tls"
 	"log/slog"
-	"net/http"
 	"time"
 
 	"connectrpc.com/connect"
-	"google.golang.org/protobuf/types/known/structpb"
 )
 
 // Defaults of [New].
@@ -32,6 +29,8 @@ type config struct {
 	connect     []connect.ClientOption
 	defaults    []RunOption
 	attachments map[string]*ToolSet
+	reconnect   ReconnectPolicy
+	journalDir  string
 }
 
 func defaultConfig() config {
@@ -42,6 +41,7 @@ func defaultConfig() config {
 		grace:       DefaultGrace,
 		logger:      slog.New(slog.DiscardHandler),
 		attachments: make(map[string]*ToolSet),
+		reconnect:   ReconnectPolicy{}.withDefaults(),
 	}
 }
 
@@ -72,8 +72,9 @@ func WithTLSConfig(cfg *tls.Config) Option {
 
 // WithHeartbeatInterval sets how often a run shows that it lives; default
 // [DefaultHeartbeatInterval]. A server that sends nothing at all for two
-// intervals after a heartbeat counts as gone, and the run fails with
-// UNAVAILABLE. 0 or less sends no heartbeats and detects nothing.
+// intervals after a heartbeat counts as gone: the connection is set up again,
+// or the run fails with UNAVAILABLE. 0 or less sends no heartbeats and detects
+// nothing.
 func WithHeartbeatInterval(d time.Duration) Option {
 	return func(c *config) { c.heartbeat = d }
 }
@@ -140,107 +141,20 @@ func WithAttachment(name string, tools *ToolSet) Option {
 	return func(c *config) { c.attachments[name] = tools }
 }
 
-// runConfig is what the options of Run set.
-type runConfig struct {
-	sessionID   string
-	state       *structpb.Struct
-	header      http.Header // holds provider keys: never print
-	tools       []*ToolSet  // the last one wins
-	timeout     time.Duration
-	concurrency int
-	control     *Control
-	available   map[string]*tool // what calls may name; filled in by prepare
-	err         error            // the first wrong option
+// WithReconnect sets how a lost connection is tried again; see [Client.Run] and
+// [Client.Attach].
+func WithReconnect(policy ReconnectPolicy) Option {
+	return func(c *config) { c.reconnect = policy.withDefaults() }
 }
 
-// RunOption configures one run.
-type RunOption func(*runConfig)
-
-// WithSessionID continues a session. An unknown one is SESSION_NOT_FOUND.
-func WithSessionID(id string) RunOption {
-	return func(c *runConfig) { c.sessionID = id }
-}
-
-// WithInitialState sets session state before the turn: a map with string keys
-// or a struct, encoded as encoding/json does. On a continued session these
-// keys overwrite the stored ones. Integers that a float64 does not hold
-// exactly, as some beyond ±2^53, are refused, because that is what state uses.
-func WithInitialState(state any) RunOption {
-	return func(c *runConfig) {
-		value, err := stateValue(state)
-		if err != nil {
-			c.fail(errorf(ErrInvalidRequest, "client.WithInitialState: %w", err))
-			return
-		}
-		object := value.GetStructValue()
-		if object == nil {
-			c.fail(errorf(ErrInvalidRequest, "client.WithInitialState: state must be a map with string keys or a struct, got %T", state))
-			return
-		}
-		c.state = object
-	}
-}
-
-// WithGeminiAPIKey uses the caller's own Gemini key for this run alone. The
-// server neither stores nor logs it. An empty key is ignored.
-func WithGeminiAPIKey(key string) RunOption { return withSecret("X-Agentd-Gemini-Api-Key", key) }
-
-// WithAnthropicAPIKey is [WithGeminiAPIKey] for Anthropic.
-func WithAnthropicAPIKey(key string) RunOption { return withSecret("X-Agentd-Anthropic-Api-Key", key) }
-
-// WithOpenAIAPIKey is [WithGeminiAPIKey] for OpenAI.
-func WithOpenAIAPIKey(key string) RunOption { return withSecret("X-Agentd-Openai-Api-Key", key) }
-
-func withSecret(header, key string) RunOption {
-	return func(c *runConfig) {
-		if key != "" {
-			c.header.Set(header, key)
-		}
-	}
-}
-
-// WithHeader sets a request header of the run, such as Authorization.
-func WithHeader(key, value string) RunOption {
-	return func(c *runConfig) { c.header.Set(key, value) }
-}
-
-// WithTools adds tools for this run. A tool of the same name that the client
-// or an earlier set holds is hidden.
-func WithTools(tools *ToolSet) RunOption {
-	return func(c *runConfig) {
-		if tools != nil {
-			c.tools = append(c.tools, tools)
-		}
-	}
-}
-
-// WithTimeout bounds the whole run. When it passes, the turn is cancelled and
-// the run fails with TIMEOUT.
-func WithTimeout(d time.Duration) RunOption {
-	return func(c *runConfig) { c.timeout = max(d, 0) }
-}
-
-// WithRunConcurrency is [WithConcurrency] for one run.
-func WithRunConcurrency(n int) RunOption {
-	return func(c *runConfig) { c.concurrency = max(n, 1) }
-}
-
-// WithControl lets the caller end or cancel the run through control while it
-// ranges over the events.
-func WithControl(control *Control) RunOption {
-	return func(c *runConfig) { c.control = control }
-}
-
-// context returns the context of the run, with its timeout.
-func (c *runConfig) context(ctx context.Context) (context.Context, context.CancelFunc) {
-	if c.timeout > 0 {
-		return context.WithTimeout(ctx, c.timeout)
-	}
-	return context.WithCancel(ctx)
-}
-
-func (c *runConfig) fail(err error) {
-	if c.err == nil {
-		c.err = err
-	}
+// WithToolJournal keeps the answers of tools in files in dir, which is created
+// if need be, so that a tool runs once per call also when this program is
+// started again: a call that was answered is answered from there. An answer is
+// on disk before it is sent; one that cannot be written is logged at level warn
+// and sent all the same. Answers are kept for a week and up to 64 MiB, then the
+// oldest files are removed. They hold what the tools returned, so dir should be
+// private; files are created with mode 0600. Several programs may share dir:
+// each knows what the others had stored when its first run began.
+func WithToolJournal(dir string) Option {
+	return func(c *config) { c.journalDir = dir }
 }

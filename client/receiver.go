@@ -4,113 +4,207 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"time"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
-// receive is the receiver: it reads the stream to its end and passes on what
-// comes. It never waits for a tool.
-func (r *run) receive() {
-	defer close(r.received)
-	defer func() { _ = r.stream.CloseResponse() }()
-	defer r.tools.stop()
-
-	// An ErrorResponse ends the turn or does not; which one shows in what comes
-	// next, so it is held until then.
-	var held *agentdv1.RunResponse_ErrorResponse
+// receive reads the stream to its end and passes on what comes. It never waits
+// for a tool. It returns why the turn or the stream failed, if one did, and
+// whether the turn may go on without this stream.
+func (l *link) receive() (failure *Error, lost bool) {
+	defer func() { _ = l.stream.CloseResponse() }()
+	r := l.run
 	for {
-		msg, err := r.stream.Receive()
+		msg, err := l.stream.Receive()
 		if err != nil {
-			r.failure = r.broken(held, err)
-			return
+			return l.broken(err)
 		}
 		r.progress.Add(1)
+		l.answered = true
 		if msg.GetHeartbeat() != nil {
 			continue // it may come between an error and the end
 		}
-		if end := msg.GetEnd(); end != nil {
-			r.finish(held, end)
-			return
-		}
-		if held != nil {
-			r.deliver(&Event{Error: fromResponse(held)})
-			held = nil
-		}
-		if resp := msg.GetError(); resp != nil {
-			held = resp
+		if r.has(msg) {
+			r.repeated(l, msg)
 			continue
 		}
-		r.handle(msg)
+		if seq := msg.GetSeq(); seq > 0 {
+			r.cursor = seq
+			l.news = true
+		}
+		if msg.GetEnd() != nil {
+			return l.finish(msg), false
+		}
+		// An ErrorResponse ends the turn or does not; which one shows in what
+		// comes next, so it is held until then.
+		if r.held != nil {
+			r.deliver(errorEvent(r.held))
+			r.held = nil
+		}
+		if msg.GetError() != nil {
+			r.held = msg
+			continue
+		}
+		r.handle(l, msg)
 	}
+}
+
+// has tells whether the run has had a message before, on another stream.
+func (r *run) has(msg *agentdv1.RunResponse) bool {
+	seq := msg.GetSeq()
+	if msg.GetExecute() != nil && (r.begun || (seq == 0 && r.cursor > 0)) {
+		return true
+	}
+	return seq > 0 && seq <= r.cursor
+}
+
+// repeated sees to a message that the run has had: a call is asked again when
+// the server has no answer to it, and may be new to this client.
+func (r *run) repeated(l *link, msg *agentdv1.RunResponse) {
+	switch m := msg.GetResponse().(type) {
+	case *agentdv1.RunResponse_Execute:
+		r.started(m.Execute)
+	case *agentdv1.RunResponse_ToolCall:
+		r.tools.start(l, msg)
+	}
+}
+
+func (r *run) started(m *agentdv1.RunResponse_ExecuteResponse) {
+	id := m.GetSessionId()
+	r.session.Store(&id)
+	r.begun = true
 }
 
 // handle passes on one message that neither ends the turn nor says that
 // something was wrong. Members that this client does not know are skipped.
-func (r *run) handle(msg *agentdv1.RunResponse) {
+func (r *run) handle(l *link, msg *agentdv1.RunResponse) {
+	if msg.GetSeq() > 0 && msg.GetOutputChunk() == nil {
+		r.ahead, l.again = ahead{}, 0
+	}
+	event := eventOf(msg)
 	switch m := msg.GetResponse().(type) {
 	case *agentdv1.RunResponse_Execute:
-		id := m.Execute.GetSessionId()
-		r.session.Store(&id)
-		r.deliver(&Event{Started: &Started{SessionID: id}})
+		r.started(m.Execute)
+		event.Started = &Started{SessionID: m.Execute.GetSessionId()}
 	case *agentdv1.RunResponse_OutputChunk_:
-		r.deliver(chunkEvent(m.OutputChunk))
-	case *agentdv1.RunResponse_StateUpdate_:
-		r.deliver(&Event{StateUpdate: &StateUpdate{Delta: r.tools.state.apply(m.StateUpdate.GetStateDelta())}})
-	case *agentdv1.RunResponse_ToolCall:
-		if m.ToolCall.GetSessionId() == "" {
-			m.ToolCall.SessionId = *r.session.Load()
+		if !r.chunk(l, msg) {
+			return
 		}
-		r.tools.start(m.ToolCall)
+		event.OutputChunk = chunkOf(m.OutputChunk)
+	case *agentdv1.RunResponse_StateUpdate_:
+		event.StateUpdate = &StateUpdate{Delta: r.tools.state.apply(m.StateUpdate.GetStateDelta())}
+	case *agentdv1.RunResponse_ToolCall:
+		r.tools.start(l, msg)
+		return
 	case *agentdv1.RunResponse_ToolCancelled_:
 		r.tools.cancelCall(m.ToolCancelled.GetToolCallId(), m.ToolCancelled.GetReason())
+		return
+	case *agentdv1.RunResponse_ToolCallNotice_:
+		event.ToolNotice = noticeOf(m.ToolCallNotice)
+	case *agentdv1.RunResponse_Retract_:
+		event.Retract = &Retract{MessageID: m.Retract.GetMessageId(), AgentPath: m.Retract.GetAgentPath()}
+	default:
+		return
 	}
+	r.deliver(event)
+}
+
+// ahead is text that has been delivered under no position of its own: of a text
+// that a server sends in pieces only the last may have one. After a lost
+// connection all of them come again.
+type ahead struct {
+	messageID string
+	path      []string
+	thought   bool
+	bytes     int
+}
+
+func (a *ahead) sameAs(c *agentdv1.RunResponse_OutputChunk) bool {
+	return a.messageID == c.GetMessageId() && a.thought == c.GetIsThought() && slices.Equal(a.path, c.GetAgentPath())
+}
+
+// chunk cuts off what has been delivered of a chunk, and tells whether
+// something is left to deliver.
+func (r *run) chunk(l *link, msg *agentdv1.RunResponse) bool {
+	c := msg.GetOutputChunk()
+	if !r.ahead.sameAs(c) {
+		r.ahead, l.again = ahead{messageID: c.GetMessageId(), path: c.GetAgentPath(), thought: c.GetIsThought()}, 0
+	}
+	skip := min(l.again, len(c.GetContent()))
+	l.again -= skip
+	c.Content = c.GetContent()[skip:]
+	r.ahead.bytes += len(c.GetContent())
+	if msg.GetSeq() > 0 {
+		r.ahead, l.again = ahead{}, 0
+	}
+	return skip == 0 || c.GetContent() != "" || c.GetLast()
 }
 
 // finish takes the EndResponse, half-closes the stream, for which the server
-// waits, and reads on until it has closed its side.
-func (r *run) finish(held *agentdv1.RunResponse_ErrorResponse, end *agentdv1.RunResponse_EndResponse) {
-	// Not completed, and not by our own wish: then the error was the reason.
-	failed := held != nil && !end.GetCompleted() && !r.asked.Load()
-	if failed {
-		r.failure = fromResponse(held)
+// waits, and reads on until it has closed its side. It returns why the turn
+// failed, nil if it did not.
+func (l *link) finish(msg *agentdv1.RunResponse) (failure *Error) {
+	r := l.run
+	end := msg.GetEnd()
+	// Not completed, and not by our own wish: then the error was the reason. So
+	// is one that stands in the log.
+	if r.held != nil && !end.GetCompleted() && (r.held.GetSeq() > 0 || !r.asked.Load()) {
+		failure = fromResponse(r.held.GetError())
 	}
 	r.usage = end.GetUsageSummary()
 	r.ended.Store(true)
 	r.tools.stop()
 	r.halt(false)
-	if held != nil && !failed {
-		r.deliver(&Event{Error: fromResponse(held)})
+	if failure == nil {
+		if r.held != nil {
+			r.deliver(errorEvent(r.held))
+		}
+		event := eventOf(msg)
+		event.End = endOf(end)
+		r.deliver(event)
 	}
-	if !failed {
-		r.deliver(endEvent(end))
-	}
-	timer := time.AfterFunc(drainTimeout, func() { r.abort(ErrRunEnded) })
+	timer := time.AfterFunc(drainTimeout, func() { l.abort(ErrRunEnded) })
 	defer timer.Stop()
 	for {
-		if _, err := r.stream.Receive(); err != nil {
-			return
+		if _, err := l.stream.Receive(); err != nil {
+			return failure
 		}
 	}
 }
 
-// broken returns why a stream that ended without EndResponse did so.
-func (r *run) broken(held *agentdv1.RunResponse_ErrorResponse, err error) *Error {
-	if held != nil {
-		failure := fromResponse(held)
-		if !errors.Is(err, io.EOF) {
-			failure.Err = err
+// broken returns why a stream that ended without EndResponse did so, and
+// whether another one may be had.
+func (l *link) broken(err error) (failure *Error, lost bool) {
+	r := l.run
+	clean := errors.Is(err, io.EOF)
+	if r.held != nil && r.held.GetSeq() == 0 {
+		held := r.held
+		r.held = nil
+		failure = fromResponse(held.GetError())
+		lost = lostCode(failure.Code)
+		if clean || lost || !r.begun || r.cursor == 0 {
+			if !clean {
+				failure.Err = err
+			}
+			return failure, lost
 		}
-		return failure
+		r.deliver(errorEvent(held)) // a refusal; the stream broke by itself
 	}
-	if cause := context.Cause(r.streamCtx); cause != nil {
+	if cause := context.Cause(l.ctx); cause != nil {
 		if failure, ok := errors.AsType[*Error](cause); ok {
-			return failure
+			return failure, true
 		}
-		return fromTransport(cause)
+		return fromTransport(cause), lostStream(cause)
 	}
-	if errors.Is(err, io.EOF) {
-		return errorf(ErrUnavailable, "the server closed the stream before the end of the turn: %w", io.ErrUnexpectedEOF)
+	if clean && r.rc.after != nil && !l.news && !r.begun {
+		r.ended.Store(true)
+		r.halt(false)
+		return nil, false // there is nothing after that position
 	}
-	return fromTransport(err)
+	if clean {
+		return errorf(ErrUnavailable, "the server closed the stream before the end of the turn: %w", io.ErrUnexpectedEOF), true
+	}
+	return fromTransport(err), lostStream(err)
 }

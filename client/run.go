@@ -3,19 +3,15 @@ package client
 import (
 	"context"
 	"fmt"
-	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"connectrpc.com/connect"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
 const (
-	// eventBuffer is how many events wait for the caller before the receiver
-	// does.
+	// eventBuffer is how many events wait for the caller before the driver does.
 	eventBuffer = 64
 	// outboxSize is how many answers wait for the sender before their handlers
 	// do.
@@ -28,28 +24,29 @@ const (
 	drainTimeout = 2 * time.Second
 )
 
-// run is one turn on one stream. Three parties share it: the caller's
-// goroutine, which yields events and closes the run; the receiver, which alone
-// calls Receive; and the sender, which alone calls Send. Tool handlers belong
-// to the toolRunner. close ends them all.
+// run is one turn, on as many streams as it takes. Three parties share it: the
+// caller's goroutine, which yields events and closes the run; the driver, which
+// opens one stream after the other and alone receives; and the sender of the
+// stream that is open, which alone sends. Tool handlers belong to the
+// toolRunner and stay when a stream breaks. close ends them all.
 type run struct {
 	client *Client
 	rc     *runConfig
 	ctx    context.Context // the caller's, with the run's timeout
-	stream *connect.BidiStreamForClient[agentdv1.RunRequest, agentdv1.RunResponse]
+	first  *agentdv1.RunRequest
 	tools  *toolRunner
 
-	// streamCtx is the stream's. It does not end with the caller's ctx, so that
-	// the server can still be told.
+	// streamCtx is that of all streams. It does not end with the caller's ctx,
+	// so that the server can still be told.
 	streamCtx context.Context
-	abort     context.CancelCauseFunc // ends streamCtx; the cause becomes the run's error
+	abort     context.CancelCauseFunc // ends streamCtx
 
 	events    chan *Event               // to the caller; never closed
-	outbox    chan *agentdv1.RunRequest // to the sender; never closed
+	outbox    chan *agentdv1.RunRequest // to whichever sender there is; never closed
+	wished    chan struct{}             // holds one signal: wish has changed
 	halted    chan struct{}             // closed by halt: the sender finishes
 	stopped   chan struct{}             // closed by close: nobody takes events
-	received  chan struct{}             // closed when the receiver has returned
-	sent      chan struct{}             // closed when the sender has returned
+	done      chan struct{}             // closed when the driver has returned
 	haltOnce  sync.Once
 	closeOnce sync.Once
 	cancelled bool // halt was for a turn that still ran; written by the first halt, readable after any
@@ -58,44 +55,43 @@ type run struct {
 	asked      atomic.Bool   // this side asked for the end of the turn
 	ended      atomic.Bool   // EndResponse has come
 	progress   atomic.Uint64 // messages received and events delivered
-	delivering atomic.Bool   // the receiver waits for the caller, not for the server
+	delivering atomic.Bool   // the driver waits for the caller, not for the server
 	session    atomic.Pointer[string]
+	wish       atomic.Pointer[agentdv1.RunRequest] // the end that was asked for; nil: none
 
-	// Owned by the receiver until received is closed, by the caller's goroutine
+	// Owned by the driver until done is closed, by the caller's goroutine
 	// afterwards.
+	begun   bool                   // ExecuteResponse has come
+	cursor  int64                  // position of the last message received
+	ahead   ahead                  // text that was received after it
+	held    *agentdv1.RunResponse  // an ErrorResponse whose meaning is not known yet
 	failure *Error                 // why the run failed
 	usage   *agentdv1.UsageSummary // what EndResponse said
 }
 
-// startRun opens the stream and starts the run's goroutines.
+// startRun starts the run's goroutines.
 func (c *Client) startRun(ctx context.Context, req *agentdv1.RunRequest, rc *runConfig) *run {
 	r := &run{
-		client:   c,
-		rc:       rc,
-		ctx:      ctx,
-		events:   make(chan *Event, eventBuffer),
-		outbox:   make(chan *agentdv1.RunRequest, outboxSize),
-		halted:   make(chan struct{}),
-		stopped:  make(chan struct{}),
-		received: make(chan struct{}),
-		sent:     make(chan struct{}),
+		client:  c,
+		rc:      rc,
+		ctx:     ctx,
+		first:   req,
+		events:  make(chan *Event, eventBuffer),
+		outbox:  make(chan *agentdv1.RunRequest, outboxSize),
+		wished:  make(chan struct{}, 1),
+		halted:  make(chan struct{}),
+		stopped: make(chan struct{}),
+		done:    make(chan struct{}),
+	}
+	if rc.after != nil {
+		r.cursor = *rc.after
 	}
 	r.session.Store(&rc.sessionID)
 	r.tools = newToolRunner(ctx, r)
 	r.streamCtx, r.abort = context.WithCancelCause(context.WithoutCancel(ctx))
-	r.stream = c.stub.Run(r.streamCtx)
-	maps.Copy(r.stream.RequestHeader(), rc.header)
-	// A stream whose context ends stays blocked in Receive until its request
-	// body ends too, and, if the server takes nothing of that, until the
-	// response body is closed.
-	context.AfterFunc(r.streamCtx, func() {
-		_ = r.stream.CloseRequest()
-		_ = r.stream.CloseResponse()
-	})
 	r.unwatch = context.AfterFunc(ctx, func() { r.halt(true) })
 	rc.control.attach(r)
-	go r.send(req)
-	go r.receive()
+	go r.drive()
 	return r
 }
 
@@ -114,7 +110,7 @@ func (r *run) next() (*Event, bool) {
 		select {
 		case event := <-r.events:
 			return event, true
-		case <-r.received:
+		case <-r.done:
 			select {
 			case event := <-r.events:
 				return event, true
@@ -132,7 +128,7 @@ func (r *run) outcome() error {
 	var failure *Error
 	var usage *agentdv1.UsageSummary
 	select {
-	case <-r.received:
+	case <-r.done:
 		failure, usage = r.failure, r.usage
 	default:
 		failure = errorf(ErrUnavailable, "the HTTP client did not end the stream when it was told to")
@@ -150,8 +146,9 @@ func (r *run) outcome() error {
 	return failure
 }
 
-// close ends the run: it tells the server if the turn still runs there, ends
-// the stream, and waits for the goroutines of the run. It is idempotent.
+// close ends the run: it tells the server if the turn still runs there and is
+// this run's own, ends the stream, and waits for the goroutines of the run. It
+// is idempotent.
 func (r *run) close() {
 	r.closeOnce.Do(func() {
 		r.rc.control.detach(r)
@@ -162,13 +159,12 @@ func (r *run) close() {
 		if r.ended.Load() {
 			limit = drainTimeout
 		}
-		r.await(r.received, limit)
+		r.await(r.done, limit)
 		r.abort(ErrRunEnded)
 		r.unwatch()
-		// Both return at once, unless a caller's own HTTP client ignores its
+		// It returns at once, unless a caller's own HTTP client ignores its
 		// contexts: that must not hang the caller.
-		r.await(r.received, r.client.cfg.grace+time.Second)
-		r.await(r.sent, time.Second)
+		r.await(r.done, r.client.cfg.grace+2*time.Second)
 		r.tools.wait(r.client.cfg.grace)
 	})
 }
@@ -182,8 +178,8 @@ func (r *run) await(done <-chan struct{}, limit time.Duration) {
 	}
 }
 
-// halt makes the sender half-close the stream, after a CancelRequest if cancel
-// is set. Only the first call counts; cancelled tells which it was.
+// halt makes the sender leave the stream; cancel says that the turn still runs.
+// Only the first call counts; cancelled tells which it was.
 func (r *run) halt(cancel bool) {
 	r.haltOnce.Do(func() {
 		r.cancelled = cancel
@@ -194,22 +190,43 @@ func (r *run) halt(cancel bool) {
 	})
 }
 
-// enqueue hands a message to the sender. It waits for room, and gives up when
-// the run no longer sends.
+// errNotSent is what is wrong with a message that comes after the run.
+var errNotSent = fmt.Errorf("nothing was sent: %w", ErrRunEnded)
+
+// enqueue hands a message to the sender, now or once there is a stream again.
+// It waits for room, and gives up when the run no longer sends.
 func (r *run) enqueue(msg *agentdv1.RunRequest) error {
-	over := fmt.Errorf("nothing was sent: %w", ErrRunEnded)
 	select {
 	case <-r.halted:
-		return over
+		return errNotSent
 	default:
 	}
 	select {
 	case r.outbox <- msg:
 		return nil
 	case <-r.halted:
-	case <-r.sent:
+	case <-r.done:
 	}
-	return over
+	return errNotSent
+}
+
+// ask has the sender of this stream, and of each that follows, ask for the end
+// of the turn. The last wish counts.
+func (r *run) ask(msg *agentdv1.RunRequest) error {
+	select {
+	case <-r.halted:
+		return errNotSent
+	case <-r.done:
+		return errNotSent
+	default:
+	}
+	r.asked.Store(true)
+	r.wish.Store(msg)
+	select {
+	case r.wished <- struct{}{}:
+	default:
+	}
+	return nil
 }
 
 // emit hands an event to the caller, unless it no longer wants any.
@@ -220,7 +237,7 @@ func (r *run) emit(event *Event) {
 	}
 }
 
-// deliver is emit for the receiver. While it waits, the silence of the stream
+// deliver is emit for the driver. While it waits, the silence of the stream
 // is not the server's fault.
 func (r *run) deliver(event *Event) {
 	r.delivering.Store(true)

@@ -18,70 +18,94 @@ const (
 )
 
 // send is the sender: it sends first, then what is enqueued, and heartbeats,
-// until the run is halted or the stream breaks. It half-closes the stream.
-func (r *run) send(first *agentdv1.RunRequest) {
-	defer close(r.sent)
-	defer func() { _ = r.stream.CloseRequest() }()
-	if !r.sendOne(first) {
+// until the run is halted or the stream breaks.
+func (l *link) send(first *agentdv1.RunRequest) {
+	defer close(l.sent)
+	if !l.sendOne(first) {
 		return
 	}
+	r := l.run
 	beat := newHeartbeat(r.client.cfg.heartbeat)
 	defer beat.stop()
+	if l.attaches && beat.ticker != nil && !l.sendBeat() { // the answer shows that the stream is up
+		return
+	}
 	for {
 		select {
 		case <-r.halted: // before anything that waits
-			r.farewell()
+			l.leave()
 			return
 		default:
 		}
+		if wish := r.wish.Load(); wish != l.wished {
+			l.wished = wish
+			if !l.sendOne(wish) {
+				return
+			}
+			continue
+		}
 		select {
 		case <-r.halted:
-			r.farewell()
+			l.leave()
 			return
-		case <-r.streamCtx.Done():
+		case <-l.ctx.Done():
 			return
+		case <-r.wished:
 		case msg := <-r.outbox:
-			if !r.sendOne(msg) {
+			if !l.sendOne(msg) {
 				return
 			}
 		case <-beat.ticks:
 			if beat.missed(r) {
-				r.abort(errorf(ErrUnavailable, "the server has not answered heartbeats for %s; the connection counts as lost", silentIntervals*r.client.cfg.heartbeat))
+				l.abort(errorf(ErrUnavailable, "the server has not answered heartbeats for %s; the connection counts as lost", silentIntervals*r.client.cfg.heartbeat))
 				return
 			}
-			if !r.sendOne(&agentdv1.RunRequest{Request: &agentdv1.RunRequest_Heartbeat{
-				Heartbeat: &agentdv1.RunRequest_HeartbeatRequest{SessionId: *r.session.Load()},
-			}}) {
+			if !l.sendBeat() {
 				return
 			}
 		}
 	}
 }
 
-// farewell tells the server that the turn is not wanted any more, if so.
-func (r *run) farewell() {
+// leave ends the stream because the run is over for this side: it half-closes,
+// after a CancelRequest if the turn is not wanted any more. A client that only
+// detaches resets the stream, because the turn may still want its tools later.
+func (l *link) leave() {
+	l.left = true
+	r := l.run
+	if r.cancelled && r.rc.attach {
+		l.abort(ErrRunEnded)
+		return
+	}
 	if r.cancelled && !r.ended.Load() {
-		r.sendOne(&agentdv1.RunRequest{Request: &agentdv1.RunRequest_Cancel{
+		l.sendOne(&agentdv1.RunRequest{Request: &agentdv1.RunRequest_Cancel{
 			Cancel: &agentdv1.RunRequest_CancelRequest{SessionId: *r.session.Load()},
 		}})
 	}
+	_ = l.stream.CloseRequest()
+}
+
+func (l *link) sendBeat() bool {
+	return l.sendOne(&agentdv1.RunRequest{Request: &agentdv1.RunRequest_Heartbeat{
+		Heartbeat: &agentdv1.RunRequest_HeartbeatRequest{SessionId: *l.run.session.Load()},
+	}})
 }
 
 // sendOne sends one message and tells whether the stream still takes more. A
 // server that takes nothing any more counts as gone.
-func (r *run) sendOne(msg *agentdv1.RunRequest) bool {
-	if interval := r.client.cfg.heartbeat; interval > 0 {
+func (l *link) sendOne(msg *agentdv1.RunRequest) bool {
+	if interval := l.run.client.cfg.heartbeat; interval > 0 {
 		limit := max(silentIntervals*interval, minSendTimeout)
 		timer := time.AfterFunc(limit, func() {
-			r.abort(errorf(ErrUnavailable, "the server took no message for %s; the connection counts as lost", limit))
+			l.abort(errorf(ErrUnavailable, "the server took no message for %s; the connection counts as lost", limit))
 		})
 		defer timer.Stop()
 	}
-	err := r.stream.Send(msg)
+	err := l.stream.Send(msg)
 	if err != nil && !errors.Is(err, io.EOF) {
-		r.abort(fmt.Errorf("sending failed: %w", err))
+		l.abort(fmt.Errorf("sending failed: %w", err))
 	}
-	return err == nil // after io.EOF the receiver learns why
+	return err == nil // after io.EOF the driver learns why
 }
 
 // heartbeat counts the heartbeats after which nothing came; owned by the

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
@@ -23,26 +24,24 @@ const maxTreeDepth = 64
 // prepare makes the first message of a run and finds out whether it can be
 // sent at all. It changes nothing that the caller passed.
 func (c *Client) prepare(agent *agentdv1.Agent, prompt string, opts []RunOption) (*agentdv1.RunRequest, *runConfig, error) {
-	rc := &runConfig{header: make(http.Header), concurrency: c.cfg.concurrency}
-	for _, opt := range slices.Concat(c.cfg.defaults, opts) {
-		opt(rc)
+	rc, err := c.configure(opts)
+	if err != nil {
+		return nil, nil, err
 	}
-	if c.err != nil {
-		return nil, nil, c.err
+	if rc.after != nil || rc.noTools {
+		return nil, nil, errorf(ErrInvalidRequest, "client.WithAfterSeq and client.WithoutTools are options of client.Attach, not of Run")
 	}
-	if rc.err != nil {
-		return nil, nil, rc.err
-	}
-	available := make(map[string]*tool)
-	for _, set := range slices.Concat([]*ToolSet{c.tools}, rc.tools) {
-		if err := set.copyTo(available); err != nil {
-			return nil, nil, errorf(ErrInvalidRequest, "a tool could not be added: %w", err)
-		}
+	available, err := collect(slices.Concat([]*ToolSet{c.tools}, rc.tools))
+	if err != nil {
+		return nil, nil, err
 	}
 	if agent == nil && rc.sessionID == "" {
 		return nil, nil, errorf(ErrInvalidRequest, "a run needs an agent, or the id of a session to continue (client.WithSessionID)")
 	}
-	execute := &agentdv1.RunRequest_ExecuteRequest{UserPrompt: prompt, InitialState: proto.CloneOf(rc.state)}
+	execute := &agentdv1.RunRequest_ExecuteRequest{UserPrompt: prompt, InitialState: proto.CloneOf(rc.state), OnDisconnect: rc.onDisconnect}
+	if rc.grace > 0 {
+		execute.DisconnectGrace = durationpb.New(rc.grace)
+	}
 	if rc.sessionID != "" {
 		execute.SessionId = &rc.sessionID
 	}
@@ -66,17 +65,47 @@ func (c *Client) prepare(agent *agentdv1.Agent, prompt string, opts []RunOption)
 		if t := available[loopContinue]; t != nil && w.hasLoop {
 			w.used[loopContinue] = t
 		}
-		for _, name := range slices.Sorted(maps.Keys(w.used)) {
-			execute.Tools = append(execute.Tools, w.used[name].proto)
-		}
+		execute.Tools = protosOf(w.used)
 	}
 	maps.Copy(available, w.used)
+	if rc.offered = execute.Tools; agent == nil {
+		rc.offered = protosOf(available)
+	}
 	rc.available = available
 	req := &agentdv1.RunRequest{Request: &agentdv1.RunRequest_Execute{Execute: execute}}
 	if err := c.checkMessage(req); err != nil {
 		return nil, nil, err
 	}
 	return req, rc, nil
+}
+
+// configure applies the options of a run.
+func (c *Client) configure(opts []RunOption) (*runConfig, error) {
+	rc := &runConfig{header: make(http.Header), concurrency: c.cfg.concurrency}
+	for _, opt := range slices.Concat(c.cfg.defaults, opts) {
+		opt(rc)
+	}
+	if c.err != nil {
+		return nil, c.err
+	}
+	if rc.err != nil {
+		return nil, rc.err
+	}
+	if err := c.journal.open(); err != nil {
+		return nil, errorf(ErrInvalidRequest, "client.WithToolJournal: %w", err)
+	}
+	return rc, nil
+}
+
+// collect returns the tools of all sets; of two of the same name the later.
+func collect(sets []*ToolSet) (map[string]*tool, error) {
+	available := make(map[string]*tool)
+	for _, set := range sets {
+		if err := set.copyTo(available); err != nil {
+			return nil, errorf(ErrInvalidRequest, "a tool could not be added: %w", err)
+		}
+	}
+	return available, nil
 }
 
 // checkMessage refuses a first message that cannot be sent.

@@ -1,0 +1,79 @@
+package client
+
+import (
+	"context"
+	"iter"
+	"maps"
+	"slices"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+// Attach yields what happens in the last turn of a session, which may be
+// running, waiting, or over, and which any client may have started: all of it,
+// or what comes after the position of [WithAfterSeq]. It ends as [Client.Run]
+// does and reconnects as it does, also when the first connection fails. After a
+// position in an earlier turn it yields that turn to its end; at the very end
+// of the session it yields nothing.
+//
+// Attach offers the tools of the client and its attachments, or those of
+// [WithTools] alone, and so may be asked for calls that have no result yet.
+// With [WithoutTools] it only watches.
+//
+// Leaving the loop, like the end of ctx or of [WithTimeout], leaves the turn as
+// it is; the contexts of tool calls end. [Control] ends or cancels the turn.
+// Options about how a turn begins, such as [WithInitialState], do nothing here.
+func (c *Client) Attach(ctx context.Context, sessionID string, opts ...RunOption) iter.Seq2[*Event, error] {
+	return func(yield func(*Event, error) bool) {
+		req, rc, err := c.prepareAttach(sessionID, opts)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		c.yieldRun(ctx, req, rc, yield)
+	}
+}
+
+// prepareAttach is prepare for Attach.
+func (c *Client) prepareAttach(sessionID string, opts []RunOption) (*agentdv1.RunRequest, *runConfig, error) {
+	rc, err := c.configure(opts)
+	if err != nil {
+		return nil, nil, err
+	}
+	if sessionID == "" {
+		return nil, nil, errorf(ErrInvalidRequest, "client.Attach needs the id of a session")
+	}
+	rc.attach, rc.sessionID = true, sessionID
+	sets, attachments := []*ToolSet{c.tools}, c.cfg.attachments
+	if rc.noTools || len(rc.tools) > 0 {
+		sets, attachments = nil, nil
+	}
+	if !rc.noTools {
+		sets = slices.Concat(sets, rc.tools)
+	}
+	rc.available, err = collect(sets)
+	if err != nil {
+		return nil, nil, err
+	}
+	w := &treeWalk{available: rc.available, attachments: attachments, used: make(map[string]*tool)}
+	if err := w.attachAll(); err != nil {
+		return nil, nil, err
+	}
+	maps.Copy(rc.available, w.used)
+	rc.offered = protosOf(rc.available)
+	execute := &agentdv1.RunRequest_ExecuteRequest{SessionId: &sessionID, Tools: rc.offered, AfterSeq: rc.after}
+	req := &agentdv1.RunRequest{Request: &agentdv1.RunRequest_Execute{Execute: execute}}
+	if err := c.checkMessage(req); err != nil {
+		return nil, nil, err
+	}
+	return req, rc, nil
+}
+
+// protosOf returns the declarations of tools, ordered by name.
+func protosOf(tools map[string]*tool) []*agentdv1.Tool {
+	var out []*agentdv1.Tool
+	for _, name := range slices.Sorted(maps.Keys(tools)) {
+		out = append(out, tools[name].proto)
+	}
+	return out
+}

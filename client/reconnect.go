@@ -1,0 +1,187 @@
+package client
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"connectrpc.com/connect"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+// Defaults of [ReconnectPolicy].
+const (
+	DefaultReconnectMaxElapsed = 2 * time.Minute
+	DefaultReconnectBase       = 50 * time.Millisecond
+	DefaultReconnectCap        = 5 * time.Second
+)
+
+// ReconnectPolicy says how long a lost connection is tried again. Before the
+// n-th attempt in a row without progress the client waits for a random time of
+// at most Base·2ⁿ⁻¹ and at most Cap. An attempt makes progress when something
+// new comes, or when the server answers and the stream then holds for longer
+// than Cap.
+type ReconnectPolicy struct {
+	// MaxElapsed is the time without progress after which no more attempt
+	// begins; 0 is [DefaultReconnectMaxElapsed], less than 0 never reconnects.
+	MaxElapsed time.Duration
+	// Base bounds the first wait; 0 or less is [DefaultReconnectBase].
+	Base time.Duration
+	// Cap bounds all waits; 0 or less is [DefaultReconnectCap].
+	Cap time.Duration
+	// Dial also repeats the first connection of a Run, as long as nothing of
+	// the request has been sent. Without it a server that cannot be reached
+	// fails the run at once.
+	Dial bool
+}
+
+func (p ReconnectPolicy) withDefaults() ReconnectPolicy {
+	if p.MaxElapsed == 0 {
+		p.MaxElapsed = DefaultReconnectMaxElapsed
+	}
+	if p.Base <= 0 {
+		p.Base = DefaultReconnectBase
+	}
+	if p.Cap <= 0 {
+		p.Cap = DefaultReconnectCap
+	}
+	return p
+}
+
+// outage is the time since a run last made progress; owned by the driver. The
+// zero value but for the policy is no outage.
+type outage struct {
+	policy ReconnectPolicy
+	since  time.Time // zero: the connection has just been lost
+	tries  int
+}
+
+// over says that the run has made progress.
+func (o *outage) over() { o.since, o.tries = time.Time{}, 0 }
+
+// next returns how long to wait before the next attempt; false when there is
+// none.
+func (o *outage) next(now time.Time) (time.Duration, bool) {
+	if o.since.IsZero() {
+		o.since = now
+	}
+	left := o.policy.MaxElapsed - now.Sub(o.since)
+	if left <= 0 {
+		return 0, false
+	}
+	limit := o.policy.Cap
+	if o.tries < 62 && o.policy.Base <= limit>>o.tries {
+		limit = o.policy.Base << o.tries
+	}
+	o.tries++
+	// An attempt at the very end of the time, rather than none.
+	return min(rand.N(limit)+1, left), true
+}
+
+// lostStream tells whether a stream failed, rather than what it was used for.
+func lostStream(err error) bool {
+	switch connect.CodeOf(err) {
+	case connect.CodeUnauthenticated, connect.CodePermissionDenied, connect.CodeResourceExhausted, connect.CodeUnimplemented:
+		return false
+	case connect.CodeInvalidArgument, connect.CodeFailedPrecondition, connect.CodeOutOfRange, connect.CodeNotFound:
+		return !connect.IsWireError(err) // otherwise it is a torn message
+	default:
+		return true
+	}
+}
+
+// lostCode tells whether an ErrorResponse without EndResponse ends the stream
+// and not the turn.
+func lostCode(code agentdv1.ErrorCode) bool {
+	switch Code(code) {
+	case ErrUnavailable, ErrTimeout, ErrRateLimited:
+		return true
+	default:
+		return false
+	}
+}
+
+// drive is the body of the run's driver: it opens streams one after the other
+// until the turn is over, the run is halted, or no stream can be had.
+func (r *run) drive() {
+	defer close(r.done)
+	defer r.tools.stop()
+	out := outage{policy: r.client.cfg.reconnect}
+	first := r.first
+	for {
+		l := r.open(first)
+		failure, lost := l.receive()
+		if !l.end() {
+			failure, lost = errorf(ErrUnavailable, "the HTTP client did not end the stream when it was told to"), false
+		}
+		r.fail(failure)
+		if !lost || l.left || !r.resumable(l) {
+			return
+		}
+		if l.news || (l.answered && time.Since(l.opened) > out.policy.Cap) {
+			out.over()
+		}
+		if !r.pause(&out, failure) {
+			return
+		}
+		if r.begun || r.rc.attach {
+			first = r.attachRequest()
+		}
+	}
+}
+
+// fail records why the run failed. What the server said about the turn, before
+// the stream broke, counts more than the stream.
+func (r *run) fail(failure *Error) {
+	r.failure = failure
+	if failure != nil && r.held.GetSeq() > 0 {
+		r.failure = fromResponse(r.held.GetError())
+		r.failure.Err = failure
+	}
+}
+
+// resumable tells whether the run can go on with another stream after l.
+func (r *run) resumable(l *link) bool {
+	policy := r.client.cfg.reconnect
+	switch {
+	case policy.MaxElapsed < 0:
+		return false
+	case r.rc.attach:
+		return true // attaching twice is attaching
+	case r.begun:
+		return r.cursor > 0 // a server that counts its messages
+	default:
+		return policy.Dial && l.unsent()
+	}
+}
+
+// pause waits before the next stream, and reports false when there is to be
+// none. When the run is halted meanwhile, one more stream tells the server.
+func (r *run) pause(out *outage, failure *Error) bool {
+	delay, ok := out.next(time.Now())
+	if !ok {
+		r.fail(errorf(ErrUnavailable, "the connection was lost and %d attempts in %s did not bring it back; the turn may go on without this client (client.Attach): %w",
+			out.tries, out.policy.MaxElapsed, failure))
+		return false
+	}
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-r.halted:
+		return r.begun && !r.rc.attach
+	case <-r.streamCtx.Done():
+		return false
+	}
+}
+
+// attachRequest returns the first message of a stream on which the run goes on.
+func (r *run) attachRequest() *agentdv1.RunRequest {
+	execute := &agentdv1.RunRequest_ExecuteRequest{SessionId: r.session.Load(), Tools: r.rc.offered}
+	if r.cursor > 0 || r.rc.after != nil {
+		cursor := r.cursor
+		execute.AfterSeq = &cursor
+	}
+	return &agentdv1.RunRequest{Request: &agentdv1.RunRequest_Execute{Execute: execute}}
+}

@@ -1,0 +1,180 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"google.golang.org/protobuf/types/known/structpb"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+// runConfig is what the options of Run set.
+type runConfig struct {
+	sessionID   string
+	state       *structpb.Struct
+	header      http.Header // holds provider keys: never print
+	tools       []*ToolSet  // the last one wins
+	timeout     time.Duration
+	concurrency int
+	control     *Control
+	after       *int64 // of an attach
+	noTools     bool   // of an attach
+
+	onDisconnect agentdv1.OnDisconnect
+	grace        time.Duration // of onDisconnect
+
+	attach    bool             // the turn is not this run's own; filled in by prepare
+	available map[string]*tool // what calls may name; filled in by prepare
+	offered   []*agentdv1.Tool // what a stream that attaches offers; filled in by prepare
+	err       error            // the first wrong option
+}
+
+// RunOption configures one run.
+type RunOption func(*runConfig)
+
+// WithSessionID continues a session. An unknown one is SESSION_NOT_FOUND.
+func WithSessionID(id string) RunOption {
+	return func(c *runConfig) { c.sessionID = id }
+}
+
+// WithInitialState sets session state before the turn: a map with string keys
+// or a struct, encoded as encoding/json does. On a continued session these
+// keys overwrite the stored ones. Integers that a float64 does not hold
+// exactly, as some beyond ±2^53, are refused, because that is what state uses.
+func WithInitialState(state any) RunOption {
+	return func(c *runConfig) {
+		value, err := stateValue(state)
+		if err != nil {
+			c.fail(errorf(ErrInvalidRequest, "client.WithInitialState: %w", err))
+			return
+		}
+		object := value.GetStructValue()
+		if object == nil {
+			c.fail(errorf(ErrInvalidRequest, "client.WithInitialState: state must be a map with string keys or a struct, got %T", state))
+			return
+		}
+		c.state = object
+	}
+}
+
+// WithGeminiAPIKey uses the caller's own Gemini key for this run alone. The
+// server neither stores nor logs it. An empty key is ignored.
+func WithGeminiAPIKey(key string) RunOption { return withSecret("X-Agentd-Gemini-Api-Key", key) }
+
+// WithAnthropicAPIKey is [WithGeminiAPIKey] for Anthropic.
+func WithAnthropicAPIKey(key string) RunOption { return withSecret("X-Agentd-Anthropic-Api-Key", key) }
+
+// WithOpenAIAPIKey is [WithGeminiAPIKey] for OpenAI.
+func WithOpenAIAPIKey(key string) RunOption { return withSecret("X-Agentd-Openai-Api-Key", key) }
+
+func withSecret(header, key string) RunOption {
+	return func(c *runConfig) {
+		if key != "" {
+			c.header.Set(header, key)
+		}
+	}
+}
+
+// WithHeader sets a request header of the run, such as Authorization.
+func WithHeader(key, value string) RunOption {
+	return func(c *runConfig) { c.header.Set(key, value) }
+}
+
+// WithTools adds tools for this run. A tool of the same name that the client
+// or an earlier set holds is hidden. [Client.Attach] offers these tools alone.
+func WithTools(tools *ToolSet) RunOption {
+	return func(c *runConfig) {
+		if tools != nil {
+			c.tools = append(c.tools, tools)
+		}
+	}
+}
+
+// WithTimeout bounds the whole run, lost connections included. When it passes,
+// the turn is cancelled, or left by [Client.Attach], and the run fails with
+// TIMEOUT.
+func WithTimeout(d time.Duration) RunOption {
+	return func(c *runConfig) { c.timeout = max(d, 0) }
+}
+
+// WithRunConcurrency is [WithConcurrency] for one run.
+func WithRunConcurrency(n int) RunOption {
+	return func(c *runConfig) { c.concurrency = max(n, 1) }
+}
+
+// WithControl lets the caller end or cancel the run through control while it
+// ranges over the events.
+func WithControl(control *Control) RunOption {
+	return func(c *runConfig) { c.control = control }
+}
+
+// WithAfterSeq has [Client.Attach] begin after a position in the session: the
+// [Event].Seq of the last event that the caller has seen. A position that the
+// server no longer keeps is HISTORY_PURGED.
+func WithAfterSeq(seq int64) RunOption {
+	return func(c *runConfig) {
+		if seq < 0 {
+			c.fail(errorf(ErrInvalidRequest, "client.WithAfterSeq: a position is at least 0, got %d", seq))
+			return
+		}
+		c.after = &seq
+	}
+}
+
+// WithoutTools has [Client.Attach] offer no tools at all: it only watches.
+func WithoutTools() RunOption {
+	return func(c *runConfig) { c.noTools = true }
+}
+
+// OnDisconnect is what becomes of a turn whose last client is gone.
+type OnDisconnect agentdv1.OnDisconnect
+
+// Ways to go on without a client.
+const (
+	// Continue lets the turn go on; it waits when it needs a tool. This is what
+	// servers do if they are not told.
+	Continue = OnDisconnect(agentdv1.OnDisconnect_ON_DISCONNECT_CONTINUE)
+	// Cancel cancels the turn.
+	Cancel = OnDisconnect(agentdv1.OnDisconnect_ON_DISCONNECT_CANCEL)
+)
+
+// maxDisconnectGrace is the protocol's.
+const maxDisconnectGrace = 24 * time.Hour
+
+// WithOnDisconnect says what becomes of the turn that a Run starts when its
+// last client is gone without a word. grace is how long [Cancel] waits for one
+// to come back, at most a day; with [Continue] it is 0.
+func WithOnDisconnect(what OnDisconnect, grace time.Duration) RunOption {
+	return func(c *runConfig) {
+		limit := maxDisconnectGrace
+		switch what {
+		case Cancel:
+		case Continue:
+			limit = 0
+		default:
+			c.fail(errorf(ErrInvalidRequest, "client.WithOnDisconnect: want client.Continue or client.Cancel, got %d", what))
+			return
+		}
+		if grace < 0 || grace > limit {
+			c.fail(errorf(ErrInvalidRequest, "client.WithOnDisconnect: the grace must be between 0 and %s here, got %s", limit, grace))
+			return
+		}
+		c.onDisconnect, c.grace = agentdv1.OnDisconnect(what), grace
+	}
+}
+
+// context returns the context of the run, with its timeout.
+func (c *runConfig) context(ctx context.Context) (context.Context, context.CancelFunc) {
+	if c.timeout > 0 {
+		return context.WithTimeout(ctx, c.timeout)
+	}
+	return context.WithCancel(ctx)
+}
+
+func (c *runConfig) fail(err error) {
+	if c.err == nil {
+		c.err = err
+	}
+}
