@@ -13,8 +13,9 @@ import (
 )
 
 // close makes the history valid after the tree has ended: it appends complete
-// answers that were on their way, and results for calls that have none. After a
-// natural end there is nothing to do.
+// answers that were on their way, and results for calls that have none. Calls of
+// a turn that is put aside stay open: they are answered later. After a natural
+// end there is nothing to do.
 func (t *turn) close(ctx context.Context, cause error) error {
 	// What the log holds and the run did not reach is history nevertheless.
 	var rest []loggedEvent
@@ -41,6 +42,9 @@ func (t *turn) close(ctx context.Context, cause error) error {
 		if err := t.commit(ctx, ev, a.meta); err != nil {
 			return err
 		}
+	}
+	if errors.Is(cause, session.ErrPutAside) {
+		return nil
 	}
 	text := "cancelled: the turn was stopped before this call was over"
 	if e, ok := errors.AsType[*session.Error](cause); ok {

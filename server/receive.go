@@ -4,12 +4,17 @@ import (
 	"context"
 	"errors"
 	"io"
+	"time"
 
 	"golang.org/x/time/rate"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 )
+
+// halfCloseGrace is how long a client that has closed its side is watched for
+// being gone.
+const halfCloseGrace = time.Second
 
 // receive is the one goroutine that receives. It takes the client's messages in
 // order, at a bounded rate: what comes faster waits in the connection's flow
@@ -52,6 +57,9 @@ func (st *stream) receive() {
 			<-st.over
 		}
 	}
+	if !st.isOver() {
+		st.halfClosed(err)
+	}
 }
 
 // take handles what Receive gave, or says why not.
@@ -61,12 +69,29 @@ func (st *stream) take(msg *agentdv1.RunRequest, err error) *session.Error {
 		st.touch()
 		return st.handle(msg)
 	case errors.Is(err, io.EOF):
-		st.watch.Unattended("the client has closed its side of the stream")
 		return nil
-	case !inStep(err) && st.t.ctx.Err() == nil: // else the client is gone
-		st.watch.Unattended("the client's messages cannot be read any more")
+	default:
+		return receiveError(err, st.srv.cfg.MaxMessageBytes)
 	}
-	return receiveError(err, st.srv.cfg.MaxMessageBytes)
+}
+
+// halfClosed says that the client, after the last error of Receive, still reads
+// but cannot answer any more. It waits a little: what a client does that dies may
+// begin with the end of its side, and from a client that is gone calls are not
+// taken away.
+func (st *stream) halfClosed(err error) {
+	reason := "the client has closed its side of the stream"
+	if !errors.Is(err, io.EOF) {
+		reason = "the client's messages cannot be read any more"
+	}
+	timer := time.NewTimer(halfCloseGrace)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		st.watch.Unattended(reason)
+	case <-st.t.ctx.Done():
+	case <-st.over:
+	}
 }
 
 // handle does what a message asks for, or says why not.

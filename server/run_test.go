@@ -117,27 +117,29 @@ func TestExecuteResponseIsFirst(t *testing.T) {
 
 // A client that closes its side at once still receives all of the turn.
 func TestHalfClose(t *testing.T) {
-	outcome := make(chan session.Outcome, 1)
-	f := serve(t, engine{run: func(ctx context.Context, run *session.Run) error {
-		if err := say(ctx, run, "m1", "a"); err != nil {
-			return err
-		}
-		res, err := ask(ctx, run, "call")
-		if err != nil {
-			return err
-		}
-		outcome <- res[0].Outcome
-		return say(ctx, run, "m2", "b")
-	}}, server.Config{})
 	onEachWire(t, func(t *testing.T, opts []connect.ClientOption) {
-		c := f.run(t, opts...)
-		msgs := c.rest()
-		if !lastOf(t, msgs).GetCompleted() || joined(msgs) != "ab" {
-			t.Errorf("want the whole turn, got %s", show(msgs))
-		}
-		if got := <-outcome; got != session.Abandoned {
-			t.Errorf("a call that nobody can answer is %q, want abandoned", got)
-		}
+		outcome := make(chan session.Outcome, 1)
+		e := engine{run: func(ctx context.Context, run *session.Run) error {
+			if err := say(ctx, run, "m1", "a"); err != nil {
+				return err
+			}
+			res, err := ask(ctx, run, "call")
+			if err != nil {
+				return err
+			}
+			outcome <- res[0].Outcome
+			return say(ctx, run, "m2", "b")
+		}}
+		onPipes(t, e, server.Config{}, func(t *testing.T, f *fixture) {
+			c := f.run(t, opts...)
+			msgs := c.rest()
+			if !lastOf(t, msgs).GetCompleted() || joined(msgs) != "ab" {
+				t.Errorf("want the whole turn, got %s", show(msgs))
+			}
+			if got := <-outcome; got != session.Abandoned {
+				t.Errorf("a call that nobody can answer is %q, want abandoned", got)
+			}
+		})
 	})
 }
 

@@ -320,8 +320,8 @@ func (s *Session) flushLocked() {
 // calls its client is asked for.
 func (s *Session) publishLocked(it item) {
 	for w := range s.watchers {
+		it.mine = nil
 		if it.fact != nil && w.tools != nil {
-			it.mine = nil
 			for _, call := range callsOf(it.fact) {
 				if p := s.turn.pending[call.ID]; p != nil && p.owner == w {
 					it.mine = append(it.mine, call.ID)

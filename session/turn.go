@@ -178,11 +178,12 @@ func (t *Turn) halt(cause *stopped) {
 // Unattended says that a watcher's client cannot answer any more, though it
 // still reads. Calls that no other client can be asked for, open ones and those
 // to come, are settled as abandoned; the reason is part of what the model sees.
+// A client without tools changes nothing by it: it could not answer before.
 func (w *Watcher) Unattended(reason string) {
 	s, t := w.s, w.t
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, ok := s.watchers[w]; !ok || t != s.turn {
+	if _, ok := s.watchers[w]; !ok || t != s.turn || w.tools == nil {
 		return
 	}
 	w.tools = nil

@@ -150,7 +150,8 @@ func TestHardShutdown(t *testing.T) {
 		failed := make(chan error, 1)
 		started := make(chan struct{})
 		go func() {
-			for ev, err := range d.Client().Run(t.Context(), llm("root", "scripted/slow"), "go") {
+			c := d.Client(client.WithReconnect(client.ReconnectPolicy{MaxElapsed: -1}))
+			for ev, err := range c.Run(t.Context(), llm("root", "scripted/slow"), "go") {
 				if err != nil {
 					failed <- err
 					return
