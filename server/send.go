@@ -10,13 +10,14 @@ import (
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 )
 
-// maxChunkBytes is the largest piece of text in one message: many gRPC clients
-// refuse messages above 4 MiB.
+// maxChunkBytes is the largest piece of text, or of state, in one message: many
+// gRPC clients refuse messages above 4 MiB.
 const maxChunkBytes = 1 << 20
 
 // attend sends what the turn's watcher gives, and the replies to the client's
@@ -104,7 +105,8 @@ func (st *stream) forward(w *session.Watcher) (over bool) {
 	return true
 }
 
-// sendPieces sends a message of the turn, text in pieces of bounded size.
+// sendPieces sends a message of the turn, text and state in pieces of bounded
+// size.
 func (st *stream) sendPieces(msg *agentdv1.RunResponse) {
 	switch r := msg.GetResponse().(type) {
 	case *agentdv1.RunResponse_OutputChunk_:
@@ -122,6 +124,12 @@ func (st *stream) sendPieces(msg *agentdv1.RunResponse) {
 			st.send(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_OutputChunk_{OutputChunk: head}})
 			c.Content = c.GetContent()[n:]
 		}
+	case *agentdv1.RunResponse_StateUpdate_:
+		pieces := splitState(r.StateUpdate)
+		for _, p := range pieces[:len(pieces)-1] {
+			st.send(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_StateUpdate_{StateUpdate: p}})
+		}
+		r.StateUpdate = pieces[len(pieces)-1]
 	case *agentdv1.RunResponse_Error:
 		st.code = r.Error.GetCode()
 		r.Error.Message = wireText(r.Error.GetMessage())
@@ -133,6 +141,27 @@ func (st *stream) sendPieces(msg *agentdv1.RunResponse) {
 		}
 	}
 	st.send(msg)
+}
+
+// splitState returns at least one update, which together say the same. Only one
+// of a single key is larger than a piece.
+func splitState(u *agentdv1.RunResponse_StateUpdate) []*agentdv1.RunResponse_StateUpdate {
+	if proto.Size(u) <= maxChunkBytes {
+		return []*agentdv1.RunResponse_StateUpdate{u}
+	}
+	var pieces []*agentdv1.RunResponse_StateUpdate
+	var fields map[string]*structpb.Value
+	size := 0
+	for key, value := range u.GetStateDelta().GetFields() {
+		n := len(key) + proto.Size(value) + 16 // and the lengths of both
+		if fields == nil || size+n > maxChunkBytes {
+			fields, size = map[string]*structpb.Value{}, 0
+			pieces = append(pieces, &agentdv1.RunResponse_StateUpdate{SessionId: u.GetSessionId(), StateDelta: &structpb.Struct{Fields: fields}})
+		}
+		fields[key] = value
+		size += n
+	}
+	return pieces
 }
 
 // flushReplies sends the replies that wait.
