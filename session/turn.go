@@ -42,6 +42,7 @@ type Turn struct {
 	streamed   map[string]*streamed  // messages on their way
 	usage      Usage
 	unattended string // why nobody can answer any more; "" while somebody can
+	ending     bool   // the end is on its way into the log: nothing may follow
 	ended      *TurnEnded
 	failed     *Error // why the turn has no end in the log
 }
@@ -56,6 +57,8 @@ func (e *stopped) Error() string { return e.reason }
 type pending struct {
 	call      ToolCall
 	answering *ToolResult   // being made durable; protected by s.mu
+	tried     chan struct{} // closed when the attempt to do so has ended; made with answering
+	barred    bool          // no result is taken any more; protected by s.mu
 	timer     *time.Timer   // settles the call when its time is over
 	done      chan struct{} // closed when result is set
 	result    *ToolResult   // written before done is closed
