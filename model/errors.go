@@ -31,6 +31,9 @@ type Error struct {
 	Message string
 	// RetryAfter is what the provider asked for, 0 if it did not.
 	RetryAfter time.Duration
+	// Usage is what the failed call took, as when an answer is blocked; nil if the
+	// provider did not say.
+	Usage *Usage
 	// Err is the cause; may be nil.
 	Err error
 }
