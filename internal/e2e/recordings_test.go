@@ -117,9 +117,11 @@ func (k *talk) turn(prompt string, steps []providertest.Step) {
 		k.t.Errorf("error %v, want code %v", out.err, code)
 	}
 	if fails {
+		k.failed = last.Usage
 		steps = steps[:len(steps)-1]
 	}
 	k.expect(out, prompt, steps, first)
+	k.failed = providertest.Usage{}
 }
 
 // exhausted runs a turn for which the recording has no answer. It fails, and
