@@ -262,7 +262,7 @@ func plainSignatures(in []string) []string {
 // lostResult returns what the model is told about calls that were cancelled.
 func lostResult(items []providertest.Item) string {
 	for _, item := range items {
-		if item.Kind == providertest.Result && strings.HasPrefix(item.Text, "cancelled: the turn was stopped") {
+		if item.Kind == providertest.Result && strings.Contains(item.Text, "cancelled: the turn was stopped") {
 			return item.Text
 		}
 	}
