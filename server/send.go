@@ -38,13 +38,14 @@ func (st *stream) attend(ctx context.Context) {
 
 	stop := func(code agentdv1.ErrorCode, format string, args ...any) {
 		e := session.Errorf(code, format, args...)
+		st.code = code
 		st.send(errorResponse(st.turn.SessionID(), e))
 		st.turn.Cancel(e.Message)
 		giveUp.Reset(cfg.StopTimeout)
 	}
 	for !st.gone {
 		var replies <-chan *agentdv1.RunResponse
-		if st.sent {
+		if st.sent && st.code == 0 { // none may come between an error and the end
 			replies = st.replies
 		}
 		select {
@@ -130,11 +131,14 @@ func (st *stream) sendPieces(msg *agentdv1.RunResponse) {
 			st.send(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_StateUpdate_{StateUpdate: p}})
 		}
 		r.StateUpdate = pieces[len(pieces)-1]
-	case *agentdv1.RunResponse_Error:
+	case *agentdv1.RunResponse_Error: // of the turn's failure
+		st.flushReplies()
 		st.code = r.Error.GetCode()
 		r.Error.Message = wireText(r.Error.GetMessage())
 	case *agentdv1.RunResponse_End:
-		st.flushReplies() // nothing may follow
+		if st.code == 0 {
+			st.flushReplies() // nothing may follow
+		}
 		st.end = r.End
 		if r.End.Reason != nil {
 			r.End.Reason = new(wireText(r.End.GetReason()))

@@ -126,11 +126,17 @@ func (st *stream) begin(ctx context.Context) *session.Error {
 		return e
 	}
 	turn, err := st.srv.cfg.Sessions.Start(ctx, req)
-	if err != nil {
-		return st.srv.internal("start turn", err)
+	switch {
+	case err == nil:
+		st.turn = turn
+		return nil
+	case st.t.ctx.Err() != nil:
+		st.gone = true
+		return session.Errorf(codeInvalid, "the client is gone")
+	case ctx.Err() != nil:
+		return session.Errorf(codeTimeout, "the deadline of the request has passed")
 	}
-	st.turn = turn
-	return nil
+	return st.srv.internal("start turn", err)
 }
 
 // linger waits for the client to close its side. A server that returns earlier
