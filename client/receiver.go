@@ -50,6 +50,7 @@ func (r *run) receive() {
 func (r *run) handle(msg *agentdv1.RunResponse) {
 	switch m := msg.GetResponse().(type) {
 	case *agentdv1.RunResponse_Execute:
+		r.started = true
 		id := m.Execute.GetSessionId()
 		r.session.Store(&id)
 		r.deliver(&Event{Started: &Started{SessionID: id}})
@@ -94,9 +95,13 @@ func (r *run) finish(held *agentdv1.RunResponse_ErrorResponse, end *agentdv1.Run
 	}
 }
 
-// broken returns why a stream that ended without EndResponse did so.
+// broken returns why a stream that ended without EndResponse did so. When a turn
+// runs and the stream breaks, an error before may be a mere refusal; what broke
+// the stream counts.
 func (r *run) broken(held *agentdv1.RunResponse_ErrorResponse, err error) *Error {
-	if held != nil {
+	if held != nil && r.started && !errors.Is(err, io.EOF) {
+		r.deliver(&Event{Error: fromResponse(held)})
+	} else if held != nil {
 		failure := fromResponse(held)
 		if !errors.Is(err, io.EOF) {
 			failure.Err = err

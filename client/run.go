@@ -63,6 +63,7 @@ type run struct {
 
 	// Owned by the receiver until received is closed, by the caller's goroutine
 	// afterwards.
+	started bool                   // ExecuteResponse has come
 	failure *Error                 // why the run failed
 	usage   *agentdv1.UsageSummary // what EndResponse said
 }

@@ -217,6 +217,21 @@ func TestBrokenStreams(t *testing.T) {
 			},
 			code: client.ErrSessionBusy,
 		},
+		"a refusal and then a break": {
+			script: func(_ context.Context, s *peer) error {
+				if err := steps(s.started, func() error { return s.fail(agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST, "late", false) }); err != nil {
+					return err
+				}
+				panic(errAbort)
+			},
+			code: client.ErrUnavailable,
+		},
+		"an error in place of the end": {
+			script: func(_ context.Context, s *peer) error {
+				return steps(s.started, func() error { return s.fail(agentdv1.ErrorCode_ERROR_CODE_INTERNAL, "oops", false) })
+			},
+			code: client.ErrInternal,
+		},
 		"too large a message": {
 			script: func(_ context.Context, s *peer) error { return s.text(strings.Repeat("x", 5000), false, "root") },
 			code:   client.ErrLimitExceeded,
