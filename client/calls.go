@@ -33,6 +33,9 @@ type toolRunner struct {
 	running int
 	stopped bool
 	idle    chan struct{} // closed once stopped and running is 0
+
+	telling sync.Mutex // protects silent, and the order of results before the end
+	silent  bool       // the turn has ended: results are told no more
 }
 
 // call is one tool call on its way.
@@ -122,6 +125,22 @@ func (t *toolRunner) stop() {
 	}
 }
 
+// silence lets no result be told any more: the end of the turn comes last.
+func (t *toolRunner) silence() {
+	t.telling.Lock()
+	defer t.telling.Unlock()
+	t.silent = true
+}
+
+// tell tells the caller the result of a call.
+func (t *toolRunner) tell(msg *agentdv1.RunRequest_ToolCallResponse) {
+	t.telling.Lock()
+	defer t.telling.Unlock()
+	if !t.silent {
+		t.run.emit(toolResultEvent(msg))
+	}
+}
+
 // wait waits until the handlers have returned, at most for the grace. stop
 // must have been called.
 func (t *toolRunner) wait(grace time.Duration) {
@@ -203,7 +222,7 @@ func (t *toolRunner) finish(c *call, entry *answer, msg *agentdv1.RunRequest_Too
 		return
 	}
 	t.run.client.answers.settle(entry, msg)
-	t.run.emit(toolResultEvent(msg))
+	t.tell(msg)
 	if errors.Is(context.Cause(c.ctx), ErrToolCancelled) {
 		return // nobody waits for it
 	}

@@ -18,7 +18,8 @@ type Event struct {
 	StateUpdate *StateUpdate
 	// ToolCall says that a tool of this client is about to run; informative.
 	ToolCall *ToolCall
-	// ToolResult says how a tool of this client ended; informative.
+	// ToolResult says how a tool of this client ended; informative. A tool that
+	// still runs when the turn ends has none.
 	ToolResult *ToolResult
 	// Error is a refusal that did not end the turn, such as of a late answer. It
 	// is yielded once the turn has gone on.

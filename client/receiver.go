@@ -83,6 +83,7 @@ func (r *run) finish(held *agentdv1.RunResponse_ErrorResponse, end *agentdv1.Run
 	if held != nil && !failed {
 		r.deliver(&Event{Error: fromResponse(held)})
 	}
+	r.tools.silence()
 	if !failed {
 		r.deliver(endEvent(end))
 	}
