@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -488,6 +489,44 @@ func TestFaultsOfOurs(t *testing.T) {
 		f.stop()
 		if !bytes.Contains(f.log.Bytes(), []byte("on fire")) {
 			t.Error("the log must hold the cause")
+		}
+	})
+}
+
+// endless never comes to start a turn.
+type endless struct{ entered chan struct{} }
+
+func (s endless) Start(ctx context.Context, _ session.Request) (*session.Turn, error) {
+	close(s.entered)
+	<-ctx.Done()
+	return nil, fmt.Errorf("read the log: %w", context.Cause(ctx))
+}
+
+// A start that is given up because of the client is no fault of ours.
+func TestStartGivenUp(t *testing.T) {
+	t.Run("deadline", func(t *testing.T) {
+		f := serve(t, engine{run: talk}, server.Config{Sessions: endless{make(chan struct{})}})
+		c := f.open(t.Context(), t)
+		c.RequestHeader().Set("Connect-Timeout-Ms", "50")
+		c.send(execute())
+		msgs := c.rest()
+		if len(msgs) != 1 || msgs[0].GetError().GetCode() != agentdv1.ErrorCode_ERROR_CODE_TIMEOUT {
+			t.Errorf("got %s, want TIMEOUT", show(msgs))
+		}
+	})
+	t.Run("disconnect", func(t *testing.T) {
+		s := endless{make(chan struct{})}
+		f := serve(t, engine{run: talk}, server.Config{Sessions: s})
+		ctx, cancel := context.WithCancel(t.Context())
+		c := f.open(ctx, t)
+		c.send(execute())
+		<-s.entered
+		cancel()
+		_ = c.CloseRequest()
+		_, _ = c.Receive()
+		f.stop() // waits for the stream
+		if bytes.Contains(f.log.Bytes(), []byte(`"level":"ERROR"`)) {
+			t.Errorf("logged as a fault: %s", f.log)
 		}
 	})
 }
