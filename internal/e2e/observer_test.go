@@ -24,11 +24,13 @@ type observer struct {
 	errors     []*agentdv1.RunResponse_ErrorResponse
 	heartbeats int
 	end        *agentdv1.RunResponse_EndResponse
+	together   int // how many calls an answer has
 }
 
-func newObserver() *observer {
+func newObserver(together int) *observer {
 	return &observer{
-		text: map[string]string{}, closed: map[string]bool{}, spoke: map[string]bool{},
+		together: together,
+		text:     map[string]string{}, closed: map[string]bool{}, spoke: map[string]bool{},
 		asked: map[string]bool{}, cancelled: map[string]bool{},
 	}
 }
@@ -121,7 +123,7 @@ func (o *observer) call(agent string, c *agentdv1.RunResponse_ToolCallRequest) {
 			n++
 		}
 	}
-	if n%callsOfAnswer != 0 && o.lastCaller != agent {
+	if n%o.together != 0 && o.lastCaller != agent {
 		o.fault("call %d of %s comes apart from those of the same answer", n+1, agent)
 	}
 	o.asked[c.GetToolCallId()] = true

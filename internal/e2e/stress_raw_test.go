@@ -112,7 +112,7 @@ func (s *stressTurn) runRaw(ctx context.Context, base *http.Client, url string, 
 	r.bidi = agentdv1connect.NewAgentdClient(base, url, opts...).Run(ctx)
 	var sender sync.WaitGroup
 	sender.Go(r.send)
-	o := newObserver()
+	o := newObserver(callsOfAnswer)
 	err := r.receive(o)
 	close(r.asked)
 	_ = r.bidi.CloseResponse()
