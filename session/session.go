@@ -48,8 +48,14 @@ type entry struct {
 	done   chan struct{} // closed when the entry is durable or has failed
 }
 
-// load reads a session's log.
-func load(ctx context.Context, store Store, runner Runner, limits Limits, id string) (*Session, error) {
+// load reads a session's log. A panic over what it holds is an error: others may
+// wait for the session.
+func load(ctx context.Context, store Store, runner Runner, limits Limits, id string) (_ *Session, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("session %s: reading the log panicked: %v", id, p)
+		}
+	}()
 	s := newSession(store, runner, limits, id)
 	for rec, err := range s.records(ctx, 0, readPage) {
 		if err != nil {
