@@ -538,8 +538,9 @@ func TestHTTP1(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	body, err := io.ReadAll(resp.Body)
 	_ = resp.Body.Close()
-	if resp.StatusCode != http.StatusHTTPVersionNotSupported {
-		t.Errorf("status %d, want 505", resp.StatusCode)
+	if err != nil || resp.StatusCode != http.StatusHTTPVersionNotSupported || !bytes.Contains(body, []byte("needs HTTP/2")) {
+		t.Errorf("status %d, %q (%v), want 505 and what to do", resp.StatusCode, body, err)
 	}
 }
