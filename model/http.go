@@ -119,6 +119,7 @@ type Failure struct {
 // message redacted and cut.
 func (f Failure) Error() *Error {
 	msg := Redact(f.Message, f.Secrets...)
+	theirs := msg != "" || f.Code != ""
 	if msg == "" {
 		msg = http.StatusText(f.Status)
 	}
@@ -130,7 +131,7 @@ func (f Failure) Error() *Error {
 	}
 	return &Error{
 		Kind: f.kind(), Provider: f.Provider, Status: f.Status, Message: msg,
-		RetryAfter: RetryAfter(f.Header, time.Now()), Err: f.Err,
+		RetryAfter: RetryAfter(f.Header, time.Now()), Err: f.Err, theirs: theirs,
 	}
 }
 
