@@ -3,6 +3,7 @@ package adkbridge
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"html"
 	"iter"
@@ -96,6 +97,7 @@ func (m *agentModel) answer(ctx context.Context, req *adkmodel.LLMRequest) (*ans
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
+		m.spent(err, branch)
 		return nil, modelError(m.n, err)
 	}
 	a := m.mint(resp, key, branch)
@@ -106,6 +108,21 @@ func (m *agentModel) answer(ctx context.Context, req *adkmodel.LLMRequest) (*ans
 	t.made = append(t.made, a)
 	t.mu.Unlock()
 	return a, m.count(a)
+}
+
+// spent keeps what a failed call took until the turn is closed.
+func (m *agentModel) spent(err error, branch string) {
+	e, ok := errors.AsType[*model.Error](err)
+	if !ok || e.Usage == nil || min(e.Usage.Prompt, e.Usage.Completion, e.Usage.Cached, e.Usage.Thoughts, e.Usage.Total) < 0 {
+		return
+	}
+	m.t.mu.Lock()
+	defer m.t.mu.Unlock()
+	m.t.spent = append(m.t.spent, &answer{
+		author: m.n.name, branch: branch,
+		content: &genai.Content{Role: genai.RoleModel},
+		meta:    &meta{Path: m.n.path, Usage: m.usage(*e.Usage)},
+	})
 }
 
 // nextCall numbers a model call, and returns its answer if the log holds it.
@@ -163,22 +180,11 @@ func (m *agentModel) generate(ctx context.Context, req *model.Request, messageID
 // mint makes an answer of a response. Every call gets an id that is unique in
 // the session. What the adapter returned is not changed.
 func (m *agentModel) mint(resp *model.Response, key, branch string) *answer {
-	usage := &session.Usage{
-		Prompt:     resp.Usage.Prompt,
-		Completion: resp.Usage.Completion,
-		Cached:     resp.Usage.Cached,
-		Thoughts:   resp.Usage.Thoughts,
-		Total:      resp.Usage.Total,
-		Calls:      1,
-	}
-	if m.n.model.Cost != nil {
-		usage.CostUSD = m.n.model.Cost(resp.Usage)
-	}
 	a := &answer{
 		author: m.n.name, branch: branch,
 		content: &genai.Content{Role: genai.RoleModel},
 		finish:  resp.FinishReason, model: resp.Model,
-		meta: &meta{LLM: key, Path: m.n.path, Usage: usage},
+		meta: &meta{LLM: key, Path: m.n.path, Usage: m.usage(resp.Usage)},
 	}
 	if resp.Content == nil {
 		return a
@@ -193,6 +199,22 @@ func (m *agentModel) mint(resp *model.Response, key, branch string) *answer {
 		a.content.Parts = append(a.content.Parts, p)
 	}
 	return a
+}
+
+// usage is what one call took.
+func (m *agentModel) usage(u model.Usage) *session.Usage {
+	usage := &session.Usage{
+		Prompt:     u.Prompt,
+		Completion: u.Completion,
+		Cached:     u.Cached,
+		Thoughts:   u.Thoughts,
+		Total:      u.Total,
+		Calls:      1,
+	}
+	if m.n.model.Cost != nil {
+		usage.CostUSD = m.n.model.Cost(u)
+	}
+	return usage
 }
 
 // ownCall is a function call under an id of ours. The provider's id stays with

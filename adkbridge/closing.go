@@ -13,9 +13,9 @@ import (
 )
 
 // close makes the history valid after the tree has ended: it appends complete
-// answers that were on their way, and results for calls that have none. Calls of
-// a turn that is put aside stay open: they are answered later. After a natural
-// end there is nothing to do.
+// answers that were on their way, what failed calls took, and results for calls
+// that have none. Calls of a turn that is put aside stay open: they are answered
+// later. After a natural end there is nothing to do.
 func (t *turn) close(ctx context.Context, cause error) error {
 	// What the log holds and the run did not reach is history nevertheless.
 	var rest []loggedEvent
@@ -27,7 +27,9 @@ func (t *turn) close(ctx context.Context, cause error) error {
 		t.admit(l.seq, l.ev, l.size, nil)
 	}
 	t.mu.Lock()
-	made, n := slices.Clone(t.made), len(t.made)+len(t.open)
+	made := slices.Concat(t.made, t.spent)
+	n := len(made) + len(t.open)
+	t.spent = nil
 	t.mu.Unlock()
 	if n == 0 {
 		return nil

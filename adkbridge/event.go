@@ -98,6 +98,11 @@ func decode(data []byte) (*stored, error) {
 	return s, nil
 }
 
+// onlyUsage tells whether an event says nothing but what a failed call took.
+func (s *stored) onlyUsage() bool {
+	return s.CustomMetadata.Agentd.LLM == "" && (s.Content == nil || len(s.Content.Parts) == 0) && len(s.Actions.StateDelta) == 0
+}
+
 // emptyPart tells whether a part says nothing at all.
 func emptyPart(p *genai.Part) bool {
 	return p == nil || reflect.ValueOf(*p).IsZero()

@@ -44,6 +44,7 @@ type turn struct {
 	exited   map[*node]bool // loops whose iteration called exit_loop
 	refused  map[string]string
 	made     []*answer     // complete answers that are not appended yet
+	spent    []*answer     // empty answers: what failed model calls took
 	open     []*openAnswer // appended answers whose calls have no results yet
 	stopped  bool
 	cause    error // what stopped the turn, if it was no context
@@ -81,6 +82,9 @@ func newTurn(run handle, hist *history, limits Limits, logged []loggedEvent) *tu
 		t.state = map[string]any{}
 	}
 	for _, l := range logged {
+		if l.ev.onlyUsage() {
+			continue // of a call that failed, which is made again
+		}
 		key := promptKey{l.ev.Author, l.ev.Branch}
 		t.logged[key] = append(t.logged[key], l)
 		if llm := l.ev.CustomMetadata.Agentd.LLM; llm != "" {

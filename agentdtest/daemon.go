@@ -93,6 +93,9 @@ func WithDataDir(dir string) Option {
 	return func(c *config) { c.daemon.DataDir = dir }
 }
 
+// WithStore keeps the data in a store of the caller's, which Close closes.
+func WithStore(s session.Store) Option { return func(c *config) { c.daemon.Store = s } }
+
 // WithLoopback listens on a free port of 127.0.0.1 in place of pipes, so that
 // other processes can connect.
 func WithLoopback() Option { return func(c *config) { c.loopback = true } }

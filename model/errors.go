@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"log/slog"
 	"time"
 )
 
@@ -19,7 +20,9 @@ const (
 	KindContextTooLong Kind = "context_too_long" // the prompt does not fit
 )
 
-// Error is a failed model call. Its text never holds a key or a request.
+// Error is a failed model call. Its text never holds a key. The provider's own
+// words in it are for the caller, since they may repeat what the caller sent; a
+// log takes LogValue.
 type Error struct {
 	// Kind is what went wrong.
 	Kind Kind
@@ -31,8 +34,13 @@ type Error struct {
 	Message string
 	// RetryAfter is what the provider asked for, 0 if it did not.
 	RetryAfter time.Duration
+	// Usage is what the failed call took, as when an answer is blocked; nil if the
+	// provider did not say.
+	Usage *Usage
 	// Err is the cause; may be nil.
 	Err error
+
+	theirs bool // Message is the provider's
 }
 
 // Error names the provider, the status and the message.
@@ -41,6 +49,14 @@ func (e *Error) Error() string {
 		return fmt.Sprintf("%s: %s (status %d)", e.Provider, e.Message, e.Status)
 	}
 	return fmt.Sprintf("%s: %s", e.Provider, e.Message)
+}
+
+// LogValue is the error without the provider's own words.
+func (e *Error) LogValue() slog.Value {
+	if !e.theirs {
+		return slog.StringValue(e.Error())
+	}
+	return slog.StringValue(fmt.Sprintf("%s: %s (status %d); the provider's message is for the caller alone", e.Provider, e.Kind, e.Status))
 }
 
 // Unwrap returns the cause.

@@ -2,11 +2,15 @@ package model
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -115,6 +119,7 @@ type Failure struct {
 // message redacted and cut.
 func (f Failure) Error() *Error {
 	msg := Redact(f.Message, f.Secrets...)
+	theirs := msg != "" || f.Code != ""
 	if msg == "" {
 		msg = http.StatusText(f.Status)
 	}
@@ -126,7 +131,7 @@ func (f Failure) Error() *Error {
 	}
 	return &Error{
 		Kind: f.kind(), Provider: f.Provider, Status: f.Status, Message: msg,
-		RetryAfter: RetryAfter(f.Header, time.Now()), Err: f.Err,
+		RetryAfter: RetryAfter(f.Header, time.Now()), Err: f.Err, theirs: theirs,
 	}
 }
 
@@ -231,13 +236,13 @@ func MissingKey(provider, env, header string) *Error {
 	}
 }
 
-// Redact returns text fit for an error message: the secrets and everything
-// that looks like a provider's key replaced, control characters and line ends
+// Redact returns text fit for an error message: the secrets, escaped or not, and
+// everything that looks like a provider's key replaced, control characters and line ends
 // turned into spaces, cut to 1 KiB.
 func Redact(text string, secrets ...string) string {
 	for _, s := range secrets {
-		if s != "" {
-			text = strings.ReplaceAll(text, s, "[redacted]")
+		for _, form := range forms(s) {
+			text = strings.ReplaceAll(text, form, "[redacted]")
 		}
 	}
 	fields := strings.FieldsFunc(strings.ToValidUTF8(text, "\uFFFD"), func(r rune) bool {
@@ -255,6 +260,25 @@ func Redact(text string, secrets ...string) string {
 		text = text[:cut] + "…"
 	}
 	return text
+}
+
+// forms are the ways in which a secret may stand in a text: as it is, and
+// escaped for JSON, Go or a URL.
+func forms(secret string) []string {
+	if secret == "" {
+		return nil
+	}
+	escaped := func(s string) string { q := strconv.Quote(s); return q[1 : len(q)-1] }
+	out := []string{secret, escaped(secret), url.QueryEscape(secret), url.PathEscape(secret)}
+	for _, marshal := range []func(any) ([]byte, error){json.Marshal, MarshalJSON} {
+		if b, err := marshal(secret); err == nil {
+			text := string(b[1 : len(b)-1])
+			out = append(out, escaped(text), text)
+		}
+	}
+	// The longest first: a form may be part of another one.
+	slices.SortFunc(out, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
+	return slices.Compact(out)
 }
 
 // keyPrefixes is how providers' keys begin.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -90,9 +91,32 @@ func TestRedact(t *testing.T) {
 			t.Errorf("Redact(%q) = %q, want %q", in, got, want)
 		}
 	}
+	const odd = `odd"key\+/=&<0>`
+	for _, in := range []string{
+		odd, fmt.Sprintf("%q", odd), `{"k":"odd\"key\\+/=&<0>"}`, `{"k":"odd\"key\\+/=\u0026\u003c0\u003e"}`,
+		"?key=" + url.QueryEscape(odd), "/" + url.PathEscape(odd), fmt.Sprintf("%q", `{"k":"odd\"key\\+/=&<0>"}`),
+	} {
+		if got := model.Redact(in, odd); strings.Contains(got, "odd") || !strings.Contains(got, "[redacted]") {
+			t.Errorf("Redact(%s) = %s", in, got)
+		}
+	}
 	long := model.Redact(strings.Repeat("ü", 5000))
 	if len(long) > 1100 || !utf8.ValidString(long) {
 		t.Errorf("a long text became %d bytes, valid: %v", len(long), utf8.ValidString(long))
+	}
+}
+
+// A line of a stream is quoted before it is redacted: no part of a key may be
+// left because it was cut.
+func TestQuotedLinesAreRedacted(t *testing.T) {
+	const key = "canary0123456789"
+	for before := range 2 * len(key) {
+		in := strings.Repeat("x", 70+before) + " " + key
+		for _, err := range model.ReadEvents(strings.NewReader(in)) {
+			if got := model.Redact(fmt.Sprint(err), key); strings.Contains(got, "canary") {
+				t.Fatalf("%d bytes before the key: %s", before, got)
+			}
+		}
 	}
 }
 

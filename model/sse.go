@@ -21,6 +21,10 @@ type Event struct {
 // maxEvent bounds the data of one event, in bytes.
 const maxEvent = 4 << 20
 
+// maxQuoted bounds what an error quotes of a line, in bytes. It is far above
+// what Redact leaves of a message.
+const maxQuoted = 8 << 10
+
 // ReadEvents reads a stream of server-sent events. Comments and events without
 // data are skipped; a final event without the blank line behind it counts. The
 // iteration ends with the stream, or with an error as its last element: that of
@@ -61,7 +65,8 @@ func ReadEvents(r io.Reader) iter.Seq2[Event, error] {
 				ev.Name = value
 			case "", "id", "retry":
 			default:
-				yield(Event{}, fmt.Errorf("the answer is no event stream: it holds the line %q", line[:min(len(line), 80)]))
+				// Not cut to what is readable: half a key would not be redacted.
+				yield(Event{}, fmt.Errorf("the answer is no event stream: it holds the line %q", line[:min(len(line), maxQuoted)]))
 				return
 			}
 		}

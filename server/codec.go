@@ -94,6 +94,9 @@ func (binaryCodec) Unmarshal(data []byte, message any) error {
 	if err != nil {
 		return err
 	}
+	if err := countBinary(data, m.ProtoReflect().Descriptor()); err != nil {
+		return newDecodeError(err)
+	}
 	if err := (proto.UnmarshalOptions{RecursionLimit: maxDepth}).Unmarshal(data, m); err != nil {
 		return newDecodeError(err)
 	}
@@ -118,6 +121,9 @@ func (jsonCodec) Unmarshal(data []byte, message any) error {
 	m, err := asProto(message)
 	if err != nil {
 		return err
+	}
+	if err := countJSON(data); err != nil {
+		return newDecodeError(err)
 	}
 	opts := protojson.UnmarshalOptions{DiscardUnknown: true, RecursionLimit: maxDepth}
 	if err := opts.Unmarshal(data, m); err != nil {

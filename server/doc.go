@@ -3,7 +3,7 @@
 //
 // It validates what comes in, translates it for package session, and maps what
 // comes back. It decides nothing about a conversation. Everything a client can
-// make it hold or wait for is bounded: message size and depth, messages a
+// make it hold or wait for is bounded: message size, depth and values, messages a
 // second, streams, the wait for the first message, a write nobody reads.
 //
 // # A stream and its goroutines

@@ -3,11 +3,14 @@ package server_test
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
@@ -344,6 +347,30 @@ func TestClientDeadline(t *testing.T) {
 	first := c.next()
 	left(t, append(c.until(isError), c.rest()...), codeTimeout, "deadline")
 	f.stillRuns(t, first)
+}
+
+// Large state goes out in pieces that any client accepts: a session whose state
+// has grown would be of no use otherwise.
+func TestLargeState(t *testing.T) {
+	want := map[string]any{}
+	for i := range 50 {
+		want[fmt.Sprintf("k%d", i)] = strings.Repeat("x", 100<<10)
+	}
+	want["large"] = strings.Repeat("y", 1<<20)
+	f := serve(t, engine{run: func(ctx context.Context, run *session.Run) error {
+		return emit(ctx, run, &session.Event{Path: root, State: want})
+	}}, server.Config{})
+	got := map[string]any{}
+	for _, m := range f.run(t).toEnd() {
+		u := m.GetStateUpdate()
+		if n := proto.Size(u); n > 1<<20 && len(u.GetStateDelta().GetFields()) > 1 {
+			t.Errorf("a state update of %d bytes", n)
+		}
+		maps.Copy(got, u.GetStateDelta().AsMap())
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("got %d keys, want %d, or other values", len(got), len(want))
+	}
 }
 
 // Large text goes out in pieces that any client accepts.

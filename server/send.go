@@ -9,13 +9,14 @@ import (
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 )
 
-// maxChunkBytes is the largest piece of text in one message: many gRPC clients
-// refuse messages above 4 MiB.
+// maxChunkBytes is the largest piece of text, or of state, in one message: many
+// gRPC clients refuse messages above 4 MiB.
 const maxChunkBytes = 1 << 20
 
 // goOn is what a client can do whose stream has ended before its turn.
@@ -33,7 +34,7 @@ func (st *stream) attend(ctx context.Context) {
 	defer age.Stop()
 	for !st.gone {
 		var replies <-chan *agentdv1.RunResponse
-		if st.sent {
+		if st.sent && st.code == 0 { // none may come between an error and the end
 			replies = st.replies
 		}
 		select {
@@ -105,7 +106,8 @@ func (st *stream) forward() (over bool) {
 	return true
 }
 
-// sendPieces sends a message of the turn, text in pieces of bounded size.
+// sendPieces sends a message of the turn, text and state in pieces of bounded
+// size.
 func (st *stream) sendPieces(msg *agentdv1.RunResponse) {
 	switch r := msg.GetResponse().(type) {
 	case *agentdv1.RunResponse_OutputChunk_:
@@ -127,17 +129,47 @@ func (st *stream) sendPieces(msg *agentdv1.RunResponse) {
 			})
 			c.Content = c.GetContent()[n:]
 		}
-	case *agentdv1.RunResponse_Error:
+	case *agentdv1.RunResponse_StateUpdate_:
+		pieces := splitState(r.StateUpdate)
+		for _, p := range pieces[:len(pieces)-1] {
+			st.send(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_StateUpdate_{StateUpdate: p}})
+		}
+		r.StateUpdate = pieces[len(pieces)-1]
+	case *agentdv1.RunResponse_Error: // of the turn's failure
+		st.flushReplies()
 		st.code = r.Error.GetCode()
 		r.Error.Message = wireText(r.Error.GetMessage())
 	case *agentdv1.RunResponse_End:
-		st.flushReplies() // nothing may follow
+		if st.code == 0 {
+			st.flushReplies() // nothing may follow
+		}
 		st.end = r.End
 		if r.End.Reason != nil {
 			r.End.Reason = new(wireText(r.End.GetReason()))
 		}
 	}
 	st.send(msg)
+}
+
+// splitState returns at least one update, which together say the same. Only one
+// of a single key is larger than a piece.
+func splitState(u *agentdv1.RunResponse_StateUpdate) []*agentdv1.RunResponse_StateUpdate {
+	if proto.Size(u) <= maxChunkBytes {
+		return []*agentdv1.RunResponse_StateUpdate{u}
+	}
+	var pieces []*agentdv1.RunResponse_StateUpdate
+	var fields map[string]*structpb.Value
+	size := 0
+	for key, value := range u.GetStateDelta().GetFields() {
+		n := len(key) + proto.Size(value) + 16 // and the lengths of both
+		if fields == nil || size+n > maxChunkBytes {
+			fields, size = map[string]*structpb.Value{}, 0
+			pieces = append(pieces, &agentdv1.RunResponse_StateUpdate{SessionId: u.GetSessionId(), StateDelta: &structpb.Struct{Fields: fields}})
+		}
+		fields[key] = value
+		size += n
+	}
+	return pieces
 }
 
 // flushReplies sends the replies that wait.

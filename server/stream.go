@@ -139,7 +139,7 @@ func (st *stream) start(ctx context.Context, ex *agentdv1.RunRequest_ExecuteRequ
 	}
 	turn, err := st.srv.cfg.Sessions.Start(ctx, req)
 	if err != nil {
-		return st.srv.internal("start turn", err)
+		return st.notBegun(ctx, "start turn", err)
 	}
 	st.turn, st.watch = turn, turn.Watch()
 	return nil
@@ -152,10 +152,22 @@ func (st *stream) attach(ctx context.Context, ex *agentdv1.RunRequest_ExecuteReq
 	}
 	turn, watch, err := st.srv.cfg.Sessions.Attach(ctx, req)
 	if err != nil {
-		return st.srv.internal("attach", err)
+		return st.notBegun(ctx, "attach", err)
 	}
 	st.turn, st.watch = turn, watch
 	return nil
+}
+
+// notBegun is why a stream has no turn.
+func (st *stream) notBegun(ctx context.Context, where string, err error) *session.Error {
+	switch {
+	case st.t.ctx.Err() != nil:
+		st.gone = true
+		return session.Errorf(codeInvalid, "the client is gone")
+	case ctx.Err() != nil:
+		return session.Errorf(codeTimeout, "the deadline of the request has passed")
+	}
+	return st.srv.internal(where, err)
 }
 
 // linger waits for the client to close its side. A server that returns earlier

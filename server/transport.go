@@ -36,6 +36,11 @@ type transportKey struct{}
 // withTransport hands each request's transport to the handler.
 func withTransport(maxMessageBytes int, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ProtoMajor < 2 { // connect would refuse it too, without a word
+			w.Header().Set("Connection", "close")
+			http.Error(w, "Run streams in both directions, which needs HTTP/2 (without TLS: h2c with prior knowledge); received "+r.Proto, http.StatusHTTPVersionNotSupported)
+			return
+		}
 		t := &transport{
 			ctx:  r.Context(),
 			body: &meteredBody{ReadCloser: r.Body, perMessage: skipFactor * int64(maxMessageBytes)},

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -235,7 +236,13 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	for f.srv.Streams() > 0 {
 		time.Sleep(time.Millisecond)
 	}
-	f.stillRuns(t, first)
+	again := execute()
+	again.GetExecute().SessionId = new(first.GetExecute().GetSessionId())
+	d := f.open(t.Context(), t)
+	d.send(again)
+	if msgs := d.rest(); msgs[0].GetError().GetCode() != agentdv1.ErrorCode_ERROR_CODE_SESSION_BUSY {
+		t.Errorf("got %s, want the turn still running", show(msgs))
+	}
 	for {
 		if _, err := c.Receive(); err != nil {
 			if errors.Is(err, io.EOF) {
@@ -472,6 +479,44 @@ func TestFaultsOfOurs(t *testing.T) {
 	})
 }
 
+// endless never comes to start a turn.
+type endless struct{ entered chan struct{} }
+
+func (s endless) Start(ctx context.Context, _ session.Request) (*session.Turn, error) {
+	close(s.entered)
+	<-ctx.Done()
+	return nil, fmt.Errorf("read the log: %w", context.Cause(ctx))
+}
+
+// A start that is given up because of the client is no fault of ours.
+func TestStartGivenUp(t *testing.T) {
+	t.Run("deadline", func(t *testing.T) {
+		f := serve(t, engine{run: talk}, server.Config{Sessions: endless{make(chan struct{})}})
+		c := f.open(t.Context(), t)
+		c.RequestHeader().Set("Connect-Timeout-Ms", "50")
+		c.send(execute())
+		msgs := c.rest()
+		if len(msgs) != 1 || msgs[0].GetError().GetCode() != agentdv1.ErrorCode_ERROR_CODE_TIMEOUT {
+			t.Errorf("got %s, want TIMEOUT", show(msgs))
+		}
+	})
+	t.Run("disconnect", func(t *testing.T) {
+		s := endless{make(chan struct{})}
+		f := serve(t, engine{run: talk}, server.Config{Sessions: s})
+		ctx, cancel := context.WithCancel(t.Context())
+		c := f.open(ctx, t)
+		c.send(execute())
+		<-s.entered
+		cancel()
+		_ = c.CloseRequest()
+		_, _ = c.Receive()
+		f.stop() // waits for the stream
+		if bytes.Contains(f.log.Bytes(), []byte(`"level":"ERROR"`)) {
+			t.Errorf("logged as a fault: %s", f.log)
+		}
+	})
+}
+
 // Run needs a protocol with streams in both directions.
 func TestHTTP1(t *testing.T) {
 	f := serve(t, engine{run: talk}, server.Config{})
@@ -479,8 +524,9 @@ func TestHTTP1(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	body, err := io.ReadAll(resp.Body)
 	_ = resp.Body.Close()
-	if resp.StatusCode != http.StatusHTTPVersionNotSupported {
-		t.Errorf("status %d, want 505", resp.StatusCode)
+	if err != nil || resp.StatusCode != http.StatusHTTPVersionNotSupported || !bytes.Contains(body, []byte("needs HTTP/2")) {
+		t.Errorf("status %d, %q (%v), want 505 and what to do", resp.StatusCode, body, err)
 	}
 }

@@ -118,3 +118,30 @@ func (e *panicky) Run(ctx context.Context, r *session.Run) error {
 	}
 	return e.engine.Run(ctx, r)
 }
+
+// TestLogThatCannotBeRead has the engine panic over a record: each request for
+// the session is an error of ours, none waits for ever.
+func TestLogThatCannotBeRead(t *testing.T) {
+	store := memory(t)
+	f := newFixture(t, store, session.Limits{})
+	f.on(func(ctx context.Context, r *session.Run) error { return say(ctx, r, "m", root, "x") })
+	turn := f.start(session.Request{})
+	<-turn.Done()
+	m, err := session.NewManager(session.Config{Store: store, Runner: illiterate{f.engine}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := m.Start(t.Context(), session.Request{SessionID: turn.SessionID(), Prompt: "x"}); err == nil || code(err) != 0 {
+			t.Errorf("start: %v, want an internal error", err)
+		}
+	}
+	if err := m.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// illiterate panics over every event.
+type illiterate struct{ *engine }
+
+func (illiterate) Decode([]byte) (*session.Event, error) { panic("what is this?") }

@@ -300,9 +300,22 @@ func (m *Manager) logTurn(t *Turn, end *TurnEnded, err error) {
 		if end.Code == codeInternal || end.Code == 0 {
 			level = slog.LevelError
 		}
-		attrs = append(attrs, slog.String("error", cause.Error()))
+		attrs = append(attrs, slog.Attr{Key: "error", Value: logValue(cause)})
 	}
 	m.log.LogAttrs(context.Background(), level, "turn ended", attrs...)
+}
+
+// logValue is an error as a log may hold it: one in the chain may leave out what
+// is for the client alone.
+func logValue(err error) slog.Value {
+	type valuer interface {
+		error
+		slog.LogValuer
+	}
+	if v, ok := errors.AsType[valuer](err); ok {
+		return v.LogValue()
+	}
+	return slog.StringValue(err.Error())
 }
 
 // Shutdown refuses new turns, waits for those that run until ctx ends, then puts

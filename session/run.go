@@ -122,8 +122,7 @@ func (r *Run) Ask(ctx context.Context, call ToolCall) (ToolResult, error) {
 	return r.Await(ctx, call.ID)
 }
 
-// Result returns the recorded result of a call of this turn.
-func (r *Run) Result(callID string) (ToolResult, bool) {
-	p, res, ok := r.s.lookup(r.t, callID)
-	return res, ok && p == nil
-}
+// Result returns the recorded result of a call of this turn. It is for the end
+// of a run: a call that has no result by then gets none any more, a client's
+// later answer is refused.
+func (r *Run) Result(callID string) (ToolResult, bool) { return r.s.bar(r.t, callID) }

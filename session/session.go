@@ -51,8 +51,14 @@ type entry struct {
 	done   chan struct{} // closed when the entry is durable or has failed
 }
 
-// load reads a session's log.
-func load(ctx context.Context, store Store, runner Runner, limits Limits, id string) (*Session, error) {
+// load reads a session's log. A panic over what it holds is an error: others may
+// wait for the session.
+func load(ctx context.Context, store Store, runner Runner, limits Limits, id string) (_ *Session, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("session %s: reading the log panicked: %v", id, p)
+		}
+	}()
 	s := newSession(store, runner, limits, id)
 	for rec, err := range s.records(ctx, 0, readPage) {
 		if err != nil {
@@ -233,16 +239,40 @@ func (s *Session) settle(ctx context.Context, t *Turn, res ToolResult, data []by
 	case p == nil:
 		s.mu.Unlock()
 		return Errorf(codeInvalid, "tool call %q: no such call is open in this turn", res.CallID)
+	case p.barred:
+		s.mu.Unlock()
+		return Errorf(codeInvalid, "tool call %q: this answer came too late, the turn is over", res.CallID)
 	}
-	p.answering = &res
+	p.answering, p.tried = &res, make(chan struct{})
 	s.mu.Unlock()
 	_, err := s.commit(ctx, &entry{turn: t, kind: KindToolResult, data: data, fact: &res})
-	if err != nil && ctx.Err() != nil {
-		s.mu.Lock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
 		p.answering = nil // not written: somebody else may answer
-		s.mu.Unlock()
 	}
+	close(p.tried)
 	return err
+}
+
+// bar returns the result of a call. One that has none gets none any more; a
+// result that is on its way is waited for.
+func (s *Session) bar(t *Turn, callID string) (ToolResult, bool) {
+	for {
+		s.mu.Lock()
+		p := t.pending[callID]
+		if p == nil || p.answering == nil {
+			if p != nil {
+				p.barred = true
+			}
+			res, ok := t.results[callID]
+			s.mu.Unlock()
+			return res, ok
+		}
+		tried := p.tried
+		s.mu.Unlock()
+		<-tried
+	}
 }
 
 // commit makes an entry durable, applies it and shows it. Entries of several
@@ -258,10 +288,11 @@ func (s *Session) commit(ctx context.Context, e *entry) (Record, error) {
 	case s.broken != nil:
 		s.mu.Unlock()
 		return Record{}, s.broken
-	case e.turn != s.turn || e.turn.ended != nil:
+	case e.turn != s.turn || e.turn.ending || e.turn.ended != nil:
 		s.mu.Unlock()
 		return Record{}, Errorf(codeInvalid, "turn %s is over", e.turn.id)
 	}
+	e.turn.ending = e.kind == KindTurnEnded
 	s.queue = append(s.queue, e)
 	if s.flushing {
 		s.mu.Unlock()

@@ -49,6 +49,7 @@ type Turn struct {
 	clients    int    // watchers whose client takes part
 	working    int    // model calls under way
 	unattended string // why nobody can answer any more; "" while somebody can
+	ending     bool   // the end is on its way into the log: nothing may follow
 	ended      *TurnEnded
 	failed     *Error // why the turn has no end in the log
 	// Timers: the turn's time is over; its last client stays away; it waits for
@@ -87,6 +88,8 @@ type pending struct {
 	call      ToolCall
 	owner     *Watcher      // whose client is asked; protected by s.mu
 	answering *ToolResult   // being made durable; protected by s.mu
+	tried     chan struct{} // closed when the attempt to do so has ended; made with answering
+	barred    bool          // no result is taken any more; protected by s.mu
 	timer     *time.Timer   // settles the call when its time is over; protected by s.mu
 	done      chan struct{} // closed when result is set
 	result    *ToolResult   // written before done is closed

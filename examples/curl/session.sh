@@ -34,17 +34,17 @@ receive() {
 # field NAME: a string of the message, as JSON wrote it.
 field() { sed -n "s/.*\"$1\": *\"\\(\\([^\"\\\\]\\|\\\\.\\)*\\)\".*/\\1/p" <<<"$message"; }
 
-# Some versions of curl read an answer only while they have something to send, so the heart beats fast.
-(while send '{"heartbeat": {}}'; do sleep 0.2; done) 2>/dev/null &
-heart=$!
-trap 'kill $heart $curl 2>/dev/null || true; cat "$tmp/errors" >&2; rm -rf "$tmp"' EXIT
-
 send '{"execute": {
   "userPrompt": "Say hi to Alice",
   "tools": [{"name": "greet", "description": "Returns a greeting",
     "inputSchema": "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"}},\"required\":[\"name\"]}"}],
   "agent": {"name": "greeter", "llm": {"model": "scripted/demo", "instruction": "Greet people.", "toolNames": ["greet"]}}
 }}'
+
+# Some versions of curl read an answer only while they have something to send, so the heart beats fast.
+(while send '{"heartbeat": {}}'; do sleep 0.2; done) 2>/dev/null &
+heart=$!
+trap 'kill $heart $curl 2>/dev/null || true; cat "$tmp/errors" >&2; rm -rf "$tmp"' EXIT
 
 while receive; do
   if [ "$flags" -ne 0 ]; then

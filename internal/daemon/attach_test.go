@@ -109,6 +109,9 @@ func TestAttachAtEachMessage(t *testing.T) {
 				sameStory(t, again.got, live.got[i+1:])
 			}
 			past := dial.open(t, attach(live.session(), live.seq()))
+			if err := past.s.CloseRequest(); err != nil {
+				t.Fatal(err)
+			}
 			if m := past.next(); m != nil {
 				t.Errorf("got %v after the end", m)
 			}

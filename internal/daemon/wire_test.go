@@ -6,7 +6,10 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"strings"
@@ -244,6 +247,35 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("the next call must be served, got %v", got)
 			}
 		})
+	}
+}
+
+// What a caller sends does not reach the log by way of a provider that repeats
+// it in its errors; the caller is told.
+func TestPayloadsAreNotLogged(t *testing.T) {
+	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		at := max(bytes.Index(body, []byte("canary")), 0)
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = fmt.Fprintf(w, `{"type":"error","error":{"type":"invalid_request_error","message":%q}}`, "invalid value: "+string(body[at:at+13]))
+	}))
+	t.Cleanup(provider.Close)
+	var log buffer
+	d := agentdtest.Start(t, agentdtest.WithGemini("k", provider.URL), agentdtest.WithAnthropic("k", provider.URL),
+		agentdtest.WithOpenAI("k", provider.URL), agentdtest.WithLogger(daemon.NewLogger(&log, daemon.LogConfig{Level: -8})))
+	c := d.Client()
+	for _, model := range []string{"gemini-2.5-flash", "claude-sonnet-4-5", "openai-chat/gpt-5", "openai-responses/gpt-5"} {
+		_, err := c.Do(t.Context(), llm("root", model), "canary-prompt")
+		if err == nil || !strings.Contains(err.Error(), "canary-prompt") {
+			t.Errorf("%s: the caller is told %v", model, err)
+		}
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	if s := log.String(); strings.Contains(s, "canary") || strings.Count(s, "status 400") != 4 {
+		t.Errorf("the log holds a payload, or no error: %s", s)
 	}
 }
 

@@ -31,10 +31,10 @@ func TestRecordings(t *testing.T) {
 			t.Errorf("%s: %v", rec.Name, err)
 			continue
 		}
-		listed, real := needs[rec.Name]
+		listed, inIndex := needs[rec.Name]
 		delete(needs, rec.Name)
 		if why := conv.Needs(); why != "" {
-			if real && listed == "" {
+			if inIndex && listed == "" {
 				t.Errorf("%s does not run, although it needs nothing but prompts: %s", rec.Name, why)
 			}
 			t.Logf("%s does not run: %s", rec.Name, why)
@@ -117,9 +117,11 @@ func (k *talk) turn(prompt string, steps []providertest.Step) {
 		k.t.Errorf("error %v, want code %v", out.err, code)
 	}
 	if fails {
+		k.failed = last.Usage
 		steps = steps[:len(steps)-1]
 	}
 	k.expect(out, prompt, steps, first)
+	k.failed = providertest.Usage{}
 }
 
 // exhausted runs a turn for which the recording has no answer. It fails, and

@@ -57,6 +57,8 @@ type talk struct {
 	// lost are the items of soFar whose texts are agentd's: results of calls that
 	// were never answered.
 	lost []int
+	// failed is what the call took that made the turn fail, if its provider said.
+	failed providertest.Usage
 	// script is the running turn's, changed between turns.
 	script *script
 }
@@ -171,8 +173,12 @@ func (k *talk) expect(out *outcome, prompt string, steps []providertest.Step, fi
 		Prompt: int64(total.GetPromptTokens()), Completion: int64(total.GetCompletionTokens()), Cached: int64(total.GetCachedTokens()),
 		Thoughts: int64(total.GetThoughtsTokens()), Total: int64(total.GetTotalTokens()),
 	}
-	if want := turn.Usage(); got != want || int(out.usage.GetLlmCalls()) != len(steps) {
-		k.t.Errorf("usage %+v of %d model calls, want %+v of %d", got, out.usage.GetLlmCalls(), want, len(steps))
+	want, counted := turn.Usage().Add(k.failed), len(steps)
+	if k.failed != (providertest.Usage{}) {
+		counted++
+	}
+	if got != want || int(out.usage.GetLlmCalls()) != counted {
+		k.t.Errorf("usage %+v of %d model calls, want %+v of %d", got, out.usage.GetLlmCalls(), want, counted)
 	}
 
 	requests := k.srv.Received()[first:]
@@ -256,7 +262,7 @@ func plainSignatures(in []string) []string {
 // lostResult returns what the model is told about calls that were cancelled.
 func lostResult(items []providertest.Item) string {
 	for _, item := range items {
-		if item.Kind == providertest.Result && strings.Contains(item.Text, "cancelled") {
+		if item.Kind == providertest.Result && strings.Contains(item.Text, "cancelled: the turn was stopped") {
 			return item.Text
 		}
 	}

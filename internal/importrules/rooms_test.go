@@ -93,6 +93,7 @@ var rooms = []room{
 	{path: "agentdtest", floor: 4, kit: true, may: []string{"internal/daemon", "client", "model", "model/scripted", "session"},
 		knows: "a real daemon for tests"},
 
+	{path: "examples", floor: 5, knows: "nothing of its own: its tests run the examples"},
 	{path: "examples/...", floor: 5, may: []string{"client", gen, "agentdtest", "examples/internal/demo"},
 		knows: "what a user of agentd can import"},
 	{path: "internal/e2e", floor: 5,

@@ -197,6 +197,9 @@ func (d *adapterDriver) step(t *testing.T, llm model.LLM, req *model.Request, wa
 		if !ok || e.Kind != kind || want.Status >= 400 && (e.Status != want.Status || !strings.Contains(e.Message, want.Message)) {
 			t.Errorf("error %v, want kind %s, status %d: %s", err, kind, want.Status, want.Message)
 		}
+		if ok && (want.Usage != providertest.Usage{}) && (e.Usage == nil || providertest.Usage(*e.Usage) != want.Usage) {
+			t.Errorf("error with usage %+v, want %+v", e.Usage, want.Usage)
+		}
 		return nil, false
 	}
 	if err != nil {

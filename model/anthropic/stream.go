@@ -318,7 +318,7 @@ func (a *answer) response() (*model.Response, error) {
 		if a.refusal != "" {
 			msg += ": " + model.Redact(a.refusal, a.llm.key)
 		}
-		return nil, &model.Error{Kind: model.KindBlocked, Provider: name, Message: msg}
+		return nil, &model.Error{Kind: model.KindBlocked, Provider: name, Message: msg, Usage: &a.total}
 	default:
 		resp.FinishReason = genai.FinishReasonOther
 	}

@@ -273,6 +273,17 @@ func TestStreams(t *testing.T) {
 	}
 }
 
+// TestRefusalUsage: a refused answer has its price.
+func TestRefusalUsage(t *testing.T) {
+	url, _ := serve(t, "text/event-stream", started(
+		`{"type":"message_delta","delta":{"stop_reason":"refusal"},"usage":{"output_tokens":7}}`, `{"type":"message_stop"}`))
+	_, _, _, err := generate(t, url, hello())
+	e, ok := errors.AsType[*model.Error](err)
+	if !ok || e.Usage == nil || *e.Usage != (model.Usage{Prompt: 1, Completion: 7, Total: 8}) {
+		t.Errorf("error %+v, want one with the usage", err)
+	}
+}
+
 // TestEnvironment: what the SDK would read from the environment has no say.
 func TestEnvironment(t *testing.T) {
 	for _, v := range []string{"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_CUSTOM_HEADERS", "ANTHROPIC_PROFILE"} {

@@ -61,8 +61,8 @@ func (u *usage) usage() model.Usage {
 type answer struct {
 	parts  *model.Builder
 	finish genai.FinishReason
-	detail string // what the provider says about the finish
-	usage  model.Usage
+	detail string       // what the provider says about the finish
+	usage  *model.Usage // nil before the provider reports it
 	model  string
 }
 
@@ -88,7 +88,11 @@ func (l *llm) read(ctx context.Context, resp *http.Response, emit func(model.Del
 	case "", genai.FinishReasonUnspecified:
 		return nil, model.Truncated(name)
 	case genai.FinishReasonStop, genai.FinishReasonMaxTokens:
-		return &model.Response{Content: a.parts.Content(), FinishReason: a.finish, Usage: a.usage, Model: a.model}, nil
+		resp := &model.Response{Content: a.parts.Content(), FinishReason: a.finish, Model: a.model}
+		if a.usage != nil {
+			resp.Usage = *a.usage
+		}
+		return resp, nil
 	}
 	return nil, l.refused(a)
 }
@@ -102,10 +106,9 @@ func (l *llm) refused(a *answer) error {
 		genai.FinishReasonImageProhibitedContent, genai.FinishReasonImageRecitation:
 		kind = model.KindBlocked
 	}
-	if a.detail != "" {
-		return l.errorf(kind, "the model stopped with %s: %s", a.finish, a.detail)
-	}
-	return l.errorf(kind, "the model stopped with %s", a.finish)
+	err := l.errorf(kind, "the model stopped with %s", strings.TrimSuffix(string(a.finish)+": "+a.detail, ": "))
+	err.Usage = a.usage
+	return err
 }
 
 // event takes one event in.
@@ -117,11 +120,14 @@ func (l *llm) event(a *answer, data string) error {
 	if len(c.Error) > 0 && string(c.Error) != "null" {
 		return l.apiError(http.StatusOK, nil, []byte(data))
 	}
-	if f := c.PromptFeedback; f != nil && f.BlockReason != "" {
-		return l.errorf(model.KindBlocked, "the prompt was blocked: %s", strings.TrimSpace(f.BlockReason+" "+f.BlockReasonMessage))
-	}
 	if c.UsageMetadata != nil {
-		a.usage = c.UsageMetadata.usage()
+		u := c.UsageMetadata.usage()
+		a.usage = &u
+	}
+	if f := c.PromptFeedback; f != nil && f.BlockReason != "" {
+		err := l.errorf(model.KindBlocked, "the prompt was blocked: %s", strings.TrimSpace(f.BlockReason+" "+f.BlockReasonMessage))
+		err.Usage = a.usage
+		return err
 	}
 	a.model = cmp.Or(c.ModelVersion, a.model)
 	for _, cand := range c.Candidates {
@@ -229,6 +235,6 @@ func decode(data []byte, into any) error {
 }
 
 // errorf returns an Error without the key.
-func (l *llm) errorf(kind model.Kind, format string, args ...any) error {
+func (l *llm) errorf(kind model.Kind, format string, args ...any) *model.Error {
 	return &model.Error{Kind: kind, Provider: name, Message: model.Redact(fmt.Sprintf(format, args...), l.secret)}
 }

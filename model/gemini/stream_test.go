@@ -52,6 +52,21 @@ func FuzzStream(f *testing.F) {
 	})
 }
 
+// TestRefusalUsage: a refused answer has its price.
+func TestRefusalUsage(t *testing.T) {
+	for _, event := range []string{
+		`{"candidates":[{"finishReason":"SAFETY"}],"usageMetadata":{"promptTokenCount":3,"totalTokenCount":3}}`,
+		`{"promptFeedback":{"blockReason":"OTHER"},"usageMetadata":{"promptTokenCount":3,"totalTokenCount":3}}`,
+	} {
+		p := &player{llm: llm{model: "m"}, body: "data: " + event + "\n\n"}
+		_, err := p.Generate(t.Context(), nil, func(model.Delta) {})
+		e, ok := errors.AsType[*model.Error](err)
+		if !ok || e.Kind != model.KindBlocked || e.Usage == nil || *e.Usage != (model.Usage{Prompt: 3, Total: 3}) {
+			t.Errorf("%s: error %+v, want a blocked one with the usage", event, err)
+		}
+	}
+}
+
 func TestDecodeSignature(t *testing.T) {
 	for in, want := range map[string]string{"": "", "+/8=": "\xfb\xff", "-_8": "\xfb\xff", "YWI=": "ab"} {
 		got, err := decodeSignature(in)

@@ -337,11 +337,20 @@ func argsPiece(raw json.RawMessage) (string, error) {
 	return text, err
 }
 
+// blocked is the error of an answer that was refused, with what it took.
+func (a *chatAnswer) blocked(format string, args ...any) error {
+	err := a.llm.blocked(format, args...)
+	if a.counted {
+		err.Usage = &a.usage
+	}
+	return err
+}
+
 // response returns the finished answer.
 func (a *chatAnswer) response() (*model.Response, error) {
 	l := a.llm
 	if a.refusal.Len() > 0 {
-		return nil, l.blocked("the model refused to answer: %s", a.refusal.String())
+		return nil, a.blocked("the model refused to answer: %s", a.refusal.String())
 	}
 	resp := &model.Response{Usage: a.usage, Model: a.model}
 	switch a.finish {
@@ -350,7 +359,7 @@ func (a *chatAnswer) response() (*model.Response, error) {
 	case "length", "max_tokens", "model_length":
 		resp.FinishReason = genai.FinishReasonMaxTokens
 	case "content_filter":
-		return nil, l.blocked("the provider's content filter stopped the answer")
+		return nil, a.blocked("the provider's content filter stopped the answer")
 	case "error", "insufficient_system_resource":
 		return nil, l.broken("the server stopped the answer: %s", a.finish)
 	case "stop", "tool_calls", "function_call", "eos", "eos_token", "stop_sequence":

@@ -54,6 +54,21 @@ type responsesUsage struct {
 	} `json:"output_tokens_details"`
 }
 
+// model is the usage in our terms; nil if none was reported.
+func (u *responsesUsage) model() *model.Usage {
+	if u == nil {
+		return nil
+	}
+	out := &model.Usage{
+		Prompt: u.Input, Completion: u.Output, Total: u.Total,
+		Cached: u.InputMore.Cached, Thoughts: u.OutputMore.Reasoning,
+	}
+	if u.Total == 0 {
+		out.Total = u.Input + u.Output
+	}
+	return out
+}
+
 // outItem is an item of the answer: a message, reasoning, a function call, or
 // something of the provider's own tools.
 type outItem struct {
@@ -377,21 +392,18 @@ func (a *responsesAnswer) finish(kind string, r *responseObject) (*model.Respons
 	if err := a.unstreamed(r.Output); err != nil {
 		return nil, err
 	}
+	usage := r.Usage.model()
 	if a.refusal.Len() > 0 {
-		return nil, l.blocked("the model refused to answer: %s", a.refusal.String())
+		err := l.blocked("the model refused to answer: %s", a.refusal.String())
+		err.Usage = usage
+		return nil, err
 	}
 	resp := &model.Response{Content: a.builder.Content(), Model: a.model}
 	if r.Model != "" {
 		resp.Model = r.Model
 	}
-	if u := r.Usage; u != nil {
-		resp.Usage = model.Usage{
-			Prompt: u.Input, Completion: u.Output, Total: u.Total,
-			Cached: u.InputMore.Cached, Thoughts: u.OutputMore.Reasoning,
-		}
-		if u.Total == 0 {
-			resp.Usage.Total = u.Input + u.Output
-		}
+	if usage != nil {
+		resp.Usage = *usage
 	}
 	switch {
 	case kind == "response.completed":
@@ -402,7 +414,9 @@ func (a *responsesAnswer) finish(kind string, r *responseObject) (*model.Respons
 		resp.FinishReason = genai.FinishReasonMaxTokens
 		wire.CutCall(resp.Content, a.callBegan)
 	case r.Incomplete.Reason == "content_filter":
-		return nil, l.blocked("the provider's content filter stopped the answer")
+		err := l.blocked("the provider's content filter stopped the answer")
+		err.Usage = usage
+		return nil, err
 	default:
 		return nil, l.broken("the provider ended the answer early: %s", model.Redact(r.Incomplete.Reason, l.key))
 	}

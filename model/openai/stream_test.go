@@ -352,6 +352,35 @@ func TestResponsesStreams(t *testing.T) {
 	}
 }
 
+// TestRefusalUsage: a refused answer has its price.
+func TestRefusalUsage(t *testing.T) {
+	chat := func(reason string, delta obj) string {
+		return dataFrame(obj{"choices": []obj{{"delta": delta, "finish_reason": reason}}, "usage": obj{"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}}) + "data: [DONE]\n\n"
+	}
+	response := func(kind string, more obj) string {
+		more["usage"] = obj{"input_tokens": 3, "output_tokens": 4}
+		return event(kind, obj{"response": more})
+	}
+	for name, c := range map[string]struct {
+		api    API
+		stream string
+	}{
+		"chat, refused":       {Chat, chat("stop", obj{"refusal": "no"})},
+		"chat, filtered":      {Chat, chat("content_filter", obj{"content": "half"})},
+		"responses, refused":  {Responses, response("response.completed", obj{"output": []obj{{"type": "message", "content": []obj{{"type": "refusal", "refusal": "no"}}}}})},
+		"responses, filtered": {Responses, response("response.incomplete", obj{"incomplete_details": obj{"reason": "content_filter"}})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			url, _ := serve(t, "text/event-stream", c.stream)
+			out := generate(t, Config{BaseURL: url, API: c.api}, hello())
+			e, ok := errors.AsType[*model.Error](out.err)
+			if !ok || e.Kind != model.KindBlocked || e.Usage == nil || *e.Usage != (model.Usage{Prompt: 3, Completion: 4, Total: 7}) {
+				t.Errorf("error %+v, want a blocked one with the usage", out.err)
+			}
+		})
+	}
+}
+
 // TestEnvironment: what the SDK would read from the environment has no say.
 func TestEnvironment(t *testing.T) {
 	for _, v := range []string{"OPENAI_API_KEY", "OPENAI_ADMIN_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_CUSTOM_HEADERS"} {

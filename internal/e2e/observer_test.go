@@ -1,0 +1,131 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+// observer holds the messages of one stream against what must be true of every
+// stream. It is used by one goroutine.
+type observer struct {
+	faults []string
+
+	session    string
+	seen       int
+	text       map[string]string // by agent path, without thoughts
+	closed     map[string]bool   // agents whose last chunk has come
+	spoke      map[string]bool
+	calls      []*agentdv1.RunResponse_ToolCallRequest
+	asked      map[string]bool // by call
+	cancelled  map[string]bool // by call
+	lastCaller string          // the agent whose calls are being sent, "" between answers
+	errors     []*agentdv1.RunResponse_ErrorResponse
+	heartbeats int
+	end        *agentdv1.RunResponse_EndResponse
+	together   int // how many calls an answer has
+}
+
+func newObserver(together int) *observer {
+	return &observer{
+		together: together,
+		text:     map[string]string{}, closed: map[string]bool{}, spoke: map[string]bool{},
+		asked: map[string]bool{}, cancelled: map[string]bool{},
+	}
+}
+
+func (o *observer) fault(format string, args ...any) {
+	o.faults = append(o.faults, fmt.Sprintf(format, args...))
+}
+
+// see takes in the next message.
+func (o *observer) see(m *agentdv1.RunResponse) {
+	if o.end != nil {
+		o.fault("%v follows EndResponse", m)
+	}
+	if first := o.seen == 0; first != (m.GetExecute() != nil) && !(first && m.GetError() != nil) {
+		o.fault("message %d is %v, ExecuteResponse comes first and once", o.seen+1, m)
+	}
+	o.seen++
+	caller := ""
+	switch r := m.GetResponse().(type) {
+	case *agentdv1.RunResponse_Execute:
+		o.session = r.Execute.GetSessionId()
+		o.inSession(o.session)
+	case *agentdv1.RunResponse_Heartbeat:
+		o.heartbeats++
+		o.inSession(r.Heartbeat.GetSessionId())
+	case *agentdv1.RunResponse_OutputChunk_:
+		o.chunk(r.OutputChunk)
+	case *agentdv1.RunResponse_ToolCall:
+		caller = strings.Join(r.ToolCall.GetAgentPath(), "/")
+		o.call(caller, r.ToolCall)
+	case *agentdv1.RunResponse_ToolCancelled_:
+		id := r.ToolCancelled.GetToolCallId()
+		if !o.asked[id] || o.cancelled[id] {
+			o.fault("call %s is cancelled, asked %v, cancelled before %v", id, o.asked[id], o.cancelled[id])
+		}
+		o.cancelled[id] = true
+		o.inSession(r.ToolCancelled.GetSessionId())
+	case *agentdv1.RunResponse_Error:
+		o.errors = append(o.errors, r.Error)
+	case *agentdv1.RunResponse_StateUpdate_:
+		o.inSession(r.StateUpdate.GetSessionId())
+	case *agentdv1.RunResponse_End:
+		o.end = r.End
+		o.inSession(r.End.GetSessionId())
+		for agent := range o.spoke {
+			if !o.closed[agent] {
+				o.fault("%s has spoken and had no last chunk", agent)
+			}
+		}
+		if r.End.GetUsageSummary() == nil {
+			o.fault("EndResponse has no usage")
+		}
+	default:
+		o.fault("a message of unknown kind: %v", m)
+	}
+	o.lastCaller = caller
+}
+
+func (o *observer) inSession(id string) {
+	if id == "" || id != o.session {
+		o.fault("a message of session %q on the stream of %q", id, o.session)
+	}
+}
+
+func (o *observer) chunk(c *agentdv1.RunResponse_OutputChunk) {
+	agent := strings.Join(c.GetAgentPath(), "/")
+	o.inSession(c.GetSessionId())
+	if o.closed[agent] {
+		o.fault("%s speaks after its last chunk: %q", agent, c.GetContent())
+	}
+	if c.GetContent() == "" && !c.GetLast() {
+		o.fault("%s says nothing, and it is not its last chunk", agent)
+	}
+	o.spoke[agent] = true
+	o.closed[agent] = c.GetLast()
+	if !c.GetIsThought() {
+		o.text[agent] += c.GetContent()
+	}
+}
+
+func (o *observer) call(agent string, c *agentdv1.RunResponse_ToolCallRequest) {
+	o.inSession(c.GetSessionId())
+	if o.asked[c.GetToolCallId()] || c.GetToolCallId() == "" {
+		o.fault("call id %q is not unique", c.GetToolCallId())
+	}
+	// Of an agent's answer with n calls the call before stands right before.
+	n := 0
+	for _, before := range o.calls {
+		if strings.Join(before.GetAgentPath(), "/") == agent {
+			n++
+		}
+	}
+	if n%o.together != 0 && o.lastCaller != agent {
+		o.fault("call %d of %s comes apart from those of the same answer", n+1, agent)
+	}
+	o.asked[c.GetToolCallId()] = true
+	o.calls = append(o.calls, c)
+}
