@@ -20,6 +20,11 @@ func (s slow) Start(ctx context.Context, _ session.Request) (*session.Turn, erro
 	return nil, context.Cause(ctx)
 }
 
+func (s slow) Attach(ctx context.Context, _ session.AttachRequest) (*session.Turn, *session.Watcher, error) {
+	_, err := s.Start(ctx, session.Request{})
+	return nil, nil, err
+}
+
 // A client that leaves, or whose deadline passes, while its turn is being
 // started is no fault of the server.
 func TestClientThatLeavesAtTheStart(t *testing.T) {

@@ -488,6 +488,11 @@ func (s endless) Start(ctx context.Context, _ session.Request) (*session.Turn, e
 	return nil, fmt.Errorf("read the log: %w", context.Cause(ctx))
 }
 
+func (s endless) Attach(ctx context.Context, _ session.AttachRequest) (*session.Turn, *session.Watcher, error) {
+	_, err := s.Start(ctx, session.Request{})
+	return nil, nil, err
+}
+
 // A start that is given up because of the client is no fault of ours.
 func TestStartGivenUp(t *testing.T) {
 	t.Run("deadline", func(t *testing.T) {
