@@ -186,7 +186,7 @@ func (s *Session) applyLocked(rec Record, fact any) {
 func (t *Turn) resetLocked() {
 	t.pending = map[string]*pending{}
 	t.results = map[string]ToolResult{}
-	t.streamed = map[string]*streamed{}
+	t.streamed = map[string]*message{}
 }
 
 // mergeStateLocked writes the session's own keys; those of other scopes are
@@ -399,15 +399,15 @@ func (s *Session) publishDelta(t *Turn, d Delta) {
 	}
 	m := t.streamed[d.MessageID]
 	if m == nil {
-		m = &streamed{}
+		m = &message{path: d.Path}
 		t.streamed[d.MessageID] = m
 	}
-	offset := &m.text
+	said := &m.text
 	if d.Thought {
-		offset = &m.thoughts
+		said = &m.thoughts
 	}
-	it := item{delta: &d, offset: *offset, size: len(d.Text)}
-	*offset += len(d.Text)
+	it := item{delta: &d, offset: said.Len(), size: len(d.Text)}
+	said.WriteString(d.Text)
 	s.publishLocked(it)
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"strings"
 	"sync"
 	"time"
 
@@ -39,7 +40,7 @@ type Turn struct {
 	// The fields below are protected by s.mu.
 	pending    map[string]*pending   // calls nobody has settled yet
 	results    map[string]ToolResult // calls that are settled
-	streamed   map[string]*streamed  // messages on their way
+	streamed   map[string]*message   // messages on their way
 	usage      Usage
 	unattended string // why nobody can answer any more; "" while somebody can
 	ending     bool   // the end is on its way into the log: nothing may follow
@@ -64,8 +65,23 @@ type pending struct {
 	result    *ToolResult   // written before done is closed
 }
 
-// streamed counts what has been shown of a message that is on its way.
+// message is what has been said of a message that is on its way, for watchers
+// that come later. The model bounds it.
+type message struct {
+	path           []string
+	text, thoughts strings.Builder
+}
+
+// streamed counts what a watcher has been shown of a message.
 type streamed struct{ text, thoughts int }
+
+// of returns the count of one kind.
+func (s *streamed) of(thought bool) *int {
+	if thought {
+		return &s.thoughts
+	}
+	return &s.text
+}
 
 // Answer is a client's answer to a tool call.
 type Answer struct {

@@ -61,23 +61,29 @@ func (v *view) delta(d *Delta, offset int) {
 		m = &streamed{}
 		v.shown[d.MessageID] = m
 	}
-	sent := &m.text
-	if d.Thought {
-		sent = &m.thoughts
+	sent := m.of(d.Thought)
+	if offset > *sent || offset+len(d.Text) <= *sent {
+		return // a gap, which the event that completes the message fills, or nothing new
 	}
-	if offset != *sent {
-		return // a gap: the event that completes the message brings the rest
-	}
-	*sent += len(d.Text)
+	text := d.Text[*sent-offset:]
+	*sent += len(text)
 	v.speaker(d.Path)
 	if j := v.joining; j != nil && j.messageID == d.MessageID && j.chunk.IsThought == d.Thought {
-		j.text.WriteString(d.Text)
+		j.text.WriteString(text)
 		return
 	}
 	v.finishJoin()
 	j := &joining{messageID: d.MessageID, chunk: v.chunk(d.Path, "", d.Thought)}
-	j.text.WriteString(d.Text)
+	j.text.WriteString(text)
 	v.joining = j
+}
+
+// seen is how much of a message and kind has been shown, in bytes.
+func (v *view) seen(d *Delta) int {
+	if m := v.shown[d.MessageID]; m != nil {
+		return *m.of(d.Thought)
+	}
+	return 0
 }
 
 func (v *view) finishJoin() {

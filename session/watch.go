@@ -3,7 +3,10 @@ package session
 import (
 	"context"
 	"io"
+	"maps"
+	"slices"
 	"sync"
+	"unicode/utf8"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
@@ -13,8 +16,8 @@ import (
 // from any.
 //
 // What has happened waits in a queue of bounded size. When the queue is full it
-// is dropped, and Next goes on from the log, in which every fact is; of the
-// dropped deltas, the event that completes their message brings the text.
+// is dropped, and Next goes on from the log, in which every fact is, and with what
+// has been said of messages that are not complete.
 type Watcher struct {
 	s     *Session
 	ready chan struct{} // holds one signal
@@ -99,6 +102,7 @@ const watchPage = 32
 func (w *Watcher) catchUp(ctx context.Context) error {
 	w.s.mu.Lock()
 	applied := w.s.seq
+	live := w.s.liveLocked(w.view.turnID)
 	w.mu.Lock()
 	w.lagged = false
 	w.mu.Unlock()
@@ -113,7 +117,7 @@ func (w *Watcher) catchUp(ctx context.Context) error {
 		}
 		if left <= 0 {
 			w.lag()
-			break
+			return nil
 		}
 		left -= len(rec.Data)
 		fact, err := w.s.decode(rec)
@@ -122,10 +126,49 @@ func (w *Watcher) catchUp(ctx context.Context) error {
 		}
 		w.render(item{seq: rec.Seq, fact: fact})
 		if w.over {
-			break
+			return nil
 		}
 	}
+	w.showLive(live, max(left, 1))
 	return nil
+}
+
+// liveLocked returns what has been said of the messages of a turn that are not
+// complete, as one delta each and kind.
+func (s *Session) liveLocked(turnID string) []*Delta {
+	if s.turn == nil || s.turn.id != turnID {
+		return nil
+	}
+	var live []*Delta
+	for _, id := range slices.Sorted(maps.Keys(s.turn.streamed)) {
+		m := s.turn.streamed[id]
+		live = append(live,
+			&Delta{MessageID: id, Path: m.path, Text: m.thoughts.String(), Thought: true},
+			&Delta{MessageID: id, Path: m.path, Text: m.text.String()})
+	}
+	return live
+}
+
+// showLive renders what of that has not been shown, and leaves to the next call
+// of Next what takes more than the bytes left.
+func (w *Watcher) showLive(live []*Delta, left int) {
+	for _, d := range live {
+		seen := w.view.seen(d)
+		end := seen + left
+		for end < len(d.Text) && !utf8.RuneStart(d.Text[end]) {
+			end++
+		}
+		more := end < len(d.Text)
+		if more {
+			d.Text = d.Text[:end]
+		}
+		w.view.delta(d, 0)
+		if more {
+			w.lag()
+			return
+		}
+		left = end - len(d.Text)
+	}
 }
 
 // behind tells whether the log holds more than has been rendered.
