@@ -66,6 +66,48 @@ func TestDroppedDeltas(t *testing.T) {
 	}
 }
 
+// TestWatcherThatComesLate watches while messages are on their way.
+func TestWatcherThatComesLate(t *testing.T) {
+	f := newFixture(t, memory(t), session.Limits{WatchBytes: 10})
+	said, goOn := make(chan struct{}), make(chan struct{})
+	f.on(func(ctx context.Context, r *session.Run) error {
+		a, b := []string{"root", "a"}, []string{"root", "b"}
+		r.Delta(session.Delta{MessageID: "1", Path: a, Text: "hm", Thought: true})
+		r.Delta(session.Delta{MessageID: "1", Path: a, Text: "12345é7"})
+		r.Delta(session.Delta{MessageID: "2", Path: b, Text: "one "})
+		close(said)
+		<-goOn
+		r.Delta(session.Delta{MessageID: "2", Path: b, Text: "two"})
+		return errors.Join(
+			add(ctx, r, &session.Event{MessageID: "1", Path: a, Thoughts: "hm", Text: "12345é789"}),
+			add(ctx, r, &session.Event{MessageID: "2", Path: b, Text: "one two"}))
+	})
+	turn := f.start(session.Request{})
+	<-said
+	w := turn.Watch()
+	got := map[string]string{}
+	for got["root/b"] == "" {
+		<-w.Ready()
+		msgs, err := w.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for agent, text := range texts(msgs) {
+			got[agent] += text
+		}
+	}
+	if got["root/a"] != "12345é7" || got["root/b"] == "" || !strings.HasPrefix("one ", got["root/b"]) {
+		t.Errorf("before the messages are complete the watcher reads %q", got)
+	}
+	close(goOn)
+	for agent, text := range texts(follow(t, w)) {
+		got[agent] += text
+	}
+	if got["root/a"] != "12345é789" || got["root/b"] != "one two" {
+		t.Errorf("in all the watcher reads %q", got)
+	}
+}
+
 // TestWatcherThatIsFarBehind bounds what one call of Next gives.
 func TestWatcherThatIsFarBehind(t *testing.T) {
 	const limit, size = 10_000, 1000
