@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/apzuk3/agentd/session"
@@ -179,10 +180,8 @@ func (l *loggedTurn) event(rec session.Record) error {
 // made tells whether a model has made a call of that id.
 func (l *loggedTurn) made(id string) bool {
 	for _, a := range l.answers {
-		for _, c := range a.calls {
-			if c == id {
-				return true
-			}
+		if slices.Contains(a.calls, id) {
+			return true
 		}
 	}
 	return false

@@ -35,17 +35,17 @@ func newObserver(together int) *observer {
 	}
 }
 
-func (o *observer) fault(format string, args ...any) {
+func (o *observer) faultf(format string, args ...any) {
 	o.faults = append(o.faults, fmt.Sprintf(format, args...))
 }
 
 // see takes in the next message.
 func (o *observer) see(m *agentdv1.RunResponse) {
 	if o.end != nil {
-		o.fault("%v follows EndResponse", m)
+		o.faultf("%v follows EndResponse", m)
 	}
 	if first := o.seen == 0; first != (m.GetExecute() != nil) && !(first && m.GetError() != nil) {
-		o.fault("message %d is %v, ExecuteResponse comes first and once", o.seen+1, m)
+		o.faultf("message %d is %v, ExecuteResponse comes first and once", o.seen+1, m)
 	}
 	o.seen++
 	caller := ""
@@ -64,7 +64,7 @@ func (o *observer) see(m *agentdv1.RunResponse) {
 	case *agentdv1.RunResponse_ToolCancelled_:
 		id := r.ToolCancelled.GetToolCallId()
 		if !o.asked[id] || o.cancelled[id] {
-			o.fault("call %s is cancelled, asked %v, cancelled before %v", id, o.asked[id], o.cancelled[id])
+			o.faultf("call %s is cancelled, asked %v, cancelled before %v", id, o.asked[id], o.cancelled[id])
 		}
 		o.cancelled[id] = true
 		o.inSession(r.ToolCancelled.GetSessionId())
@@ -77,21 +77,21 @@ func (o *observer) see(m *agentdv1.RunResponse) {
 		o.inSession(r.End.GetSessionId())
 		for agent := range o.spoke {
 			if !o.closed[agent] {
-				o.fault("%s has spoken and had no last chunk", agent)
+				o.faultf("%s has spoken and had no last chunk", agent)
 			}
 		}
 		if r.End.GetUsageSummary() == nil {
-			o.fault("EndResponse has no usage")
+			o.faultf("EndResponse has no usage")
 		}
 	default:
-		o.fault("a message of unknown kind: %v", m)
+		o.faultf("a message of unknown kind: %v", m)
 	}
 	o.lastCaller = caller
 }
 
 func (o *observer) inSession(id string) {
 	if id == "" || id != o.session {
-		o.fault("a message of session %q on the stream of %q", id, o.session)
+		o.faultf("a message of session %q on the stream of %q", id, o.session)
 	}
 }
 
@@ -99,10 +99,10 @@ func (o *observer) chunk(c *agentdv1.RunResponse_OutputChunk) {
 	agent := strings.Join(c.GetAgentPath(), "/")
 	o.inSession(c.GetSessionId())
 	if o.closed[agent] {
-		o.fault("%s speaks after its last chunk: %q", agent, c.GetContent())
+		o.faultf("%s speaks after its last chunk: %q", agent, c.GetContent())
 	}
 	if c.GetContent() == "" && !c.GetLast() {
-		o.fault("%s says nothing, and it is not its last chunk", agent)
+		o.faultf("%s says nothing, and it is not its last chunk", agent)
 	}
 	o.spoke[agent] = true
 	o.closed[agent] = c.GetLast()
@@ -114,7 +114,7 @@ func (o *observer) chunk(c *agentdv1.RunResponse_OutputChunk) {
 func (o *observer) call(agent string, c *agentdv1.RunResponse_ToolCallRequest) {
 	o.inSession(c.GetSessionId())
 	if o.asked[c.GetToolCallId()] || c.GetToolCallId() == "" {
-		o.fault("call id %q is not unique", c.GetToolCallId())
+		o.faultf("call id %q is not unique", c.GetToolCallId())
 	}
 	// Of an agent's answer with n calls the call before stands right before.
 	n := 0
@@ -124,7 +124,7 @@ func (o *observer) call(agent string, c *agentdv1.RunResponse_ToolCallRequest) {
 		}
 	}
 	if n%o.together != 0 && o.lastCaller != agent {
-		o.fault("call %d of %s comes apart from those of the same answer", n+1, agent)
+		o.faultf("call %d of %s comes apart from those of the same answer", n+1, agent)
 	}
 	o.asked[c.GetToolCallId()] = true
 	o.calls = append(o.calls, c)

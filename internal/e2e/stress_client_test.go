@@ -34,7 +34,7 @@ func (s *stressTurn) runClient(ctx context.Context, c *client.Client) {
 	defer r.cancel()
 	tools := client.NewToolSet()
 	if err := client.AddStatefulTool(tools, "work", "the tool work", r.work); err != nil {
-		s.fault("%v", err)
+		s.faultf("%v", err)
 		return
 	}
 	opts := []client.RunOption{client.WithInitialState(s.state()), client.WithTools(tools), client.WithControl(&r.control)}
@@ -56,7 +56,7 @@ func (s *stressTurn) runClient(ctx context.Context, c *client.Client) {
 	var failure error
 	for ev, err := range c.Run(ctx, agent, s.prompt(), opts...) {
 		if end != nil || failure != nil {
-			s.fault("%v, %v follow the end", ev, err)
+			s.faultf("%v, %v follow the end", ev, err)
 		}
 		if failure = err; err != nil {
 			continue
@@ -67,7 +67,7 @@ func (s *stressTurn) runClient(ctx context.Context, c *client.Client) {
 		case ev.OutputChunk != nil:
 			path := strings.Join(ev.OutputChunk.AgentPath, "/")
 			if last[path] {
-				s.fault("%s speaks after its last chunk", path)
+				s.faultf("%s speaks after its last chunk", path)
 			}
 			last[path] = ev.OutputChunk.Last
 			if !ev.OutputChunk.IsThought {
@@ -75,21 +75,21 @@ func (s *stressTurn) runClient(ctx context.Context, c *client.Client) {
 			}
 		case ev.ToolResult != nil:
 			if results[ev.ToolResult.ID] {
-				s.fault("two results of call %s", ev.ToolResult.ID)
+				s.faultf("two results of call %s", ev.ToolResult.ID)
 			}
 			results[ev.ToolResult.ID] = true
 		case ev.Error != nil && s.mood != cancels && s.mood != ends && !s.cancelsCalls():
-			s.fault("refused: %v", ev.Error)
+			s.faultf("refused: %v", ev.Error)
 		case ev.End != nil:
 			end = ev.End
 			for path, closed := range last {
 				if !closed {
-					s.fault("%s has spoken and had no last chunk", path)
+					s.faultf("%s has spoken and had no last chunk", path)
 				}
 			}
 		}
 		if !s.started {
-			s.fault("%v comes before Started", ev)
+			s.faultf("%v comes before Started", ev)
 		}
 		if r.event(ev) == breaks {
 			break
@@ -134,6 +134,7 @@ func (r *clientTurn) show() mood {
 		_ = r.control.End(r.reason())
 	case drops:
 		r.cancel()
+	default: // breaks: the loop does; the others need a raw stream
 	}
 	return r.mood
 }
@@ -147,11 +148,11 @@ func (r *clientTurn) judgeRun(end *client.End, failure error) {
 	defer r.mu.Unlock()
 	for id, n := range r.handlers {
 		if n != 1 {
-			r.fault("the handler ran %d times for call %s", n, id)
+			r.faultf("the handler ran %d times for call %s", n, id)
 		}
 	}
 	if err := r.tree.checkTexts(strconv.Itoa(r.number), r.texts, end != nil && end.Completed); err != nil && r.started {
-		r.fault("%v", err)
+		r.faultf("%v", err)
 	}
 	if end != nil {
 		r.end = &agentdv1.RunResponse_EndResponse{Completed: end.Completed, UsageSummary: end.UsageSummary}
@@ -162,13 +163,13 @@ func (r *clientTurn) judgeRun(end *client.End, failure error) {
 	case errors.Is(failure, client.ErrUnavailable) && strings.Contains(failure.Error(), "heartbeats"):
 		r.lost = true // a machine under load is slow, and the intervals are short
 	case failure != nil && !(r.mood == drops && errors.Is(failure, context.Canceled)):
-		r.fault("%v", failure)
+		r.faultf("%v", failure)
 	case failure == nil && end == nil && r.mood != breaks && r.mood != drops:
-		r.fault("the run has neither an end nor an error")
+		r.faultf("the run has neither an end nor an error")
 	case end != nil && !end.Completed && (r.mood != cancels && r.mood != ends):
-		r.fault("not completed: %+v", end)
+		r.faultf("not completed: %+v", end)
 	case end != nil && !end.Completed && r.mood == ends && end.Reason != r.reason():
-		r.fault("reason %q, want %q", end.Reason, r.reason())
+		r.faultf("reason %q, want %q", end.Reason, r.reason())
 	}
 }
 

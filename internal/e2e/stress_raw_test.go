@@ -70,7 +70,7 @@ type sent struct {
 	err    string
 }
 
-func (s *stressTurn) fault(format string, args ...any) {
+func (s *stressTurn) faultf(format string, args ...any) {
 	s.faults = append(s.faults, fmt.Sprintf(format, args...))
 }
 
@@ -151,7 +151,7 @@ func (s *stressTurn) judge(o *observer, err error) {
 	if len(o.errors) == 1 && !s.started {
 		s.busy = o.errors[0].GetCode() == agentdv1.ErrorCode_ERROR_CODE_SESSION_BUSY
 		if !s.busy {
-			s.fault("refused: %v", o.errors[0])
+			s.faultf("refused: %v", o.errors[0])
 		}
 		return
 	}
@@ -159,35 +159,35 @@ func (s *stressTurn) judge(o *observer, err error) {
 		return // whether and how it ended is in the log
 	}
 	if err != nil || o.end == nil {
-		s.fault("the stream broke: %v, end %v", err, o.end)
+		s.faultf("the stream broke: %v, end %v", err, o.end)
 		return
 	}
 	stopped := s.mood == cancels || s.mood == ends || s.mood == executes
 	for _, e := range o.errors {
 		if e.GetCode() != agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST {
-			s.fault("failed: %v", e)
+			s.faultf("failed: %v", e)
 		}
 	}
 	switch {
 	case !stopped && !o.end.GetCompleted():
-		s.fault("not completed: %v, errors %v", o.end, o.errors)
+		s.faultf("not completed: %v, errors %v", o.end, o.errors)
 	case stopped && s.certain && o.end.GetCompleted():
-		s.fault("completed although it was stopped with open calls")
+		s.faultf("completed although it was stopped with open calls")
 	case s.mood == ends && !o.end.GetCompleted() && o.end.GetReason() != s.reason():
-		s.fault("reason %q, want %q", o.end.GetReason(), s.reason())
+		s.faultf("reason %q, want %q", o.end.GetReason(), s.reason())
 	}
 	refused := len(o.errors)
 	// What follows the stop may be refused as well, and what comes too late is
 	// not answered at all.
 	if !stopped && (refused != s.refused || o.heartbeats != s.beats) || o.heartbeats > s.beats {
-		s.fault("%d refusals of %d, %d heartbeats of %d: %v", refused, s.refused, o.heartbeats, s.beats, o.errors)
+		s.faultf("%d refusals of %d, %d heartbeats of %d: %v", refused, s.refused, o.heartbeats, s.beats, o.errors)
 	}
 	if err := s.tree.checkTexts(strconv.Itoa(s.number), o.text, o.end.GetCompleted()); err != nil {
-		s.fault("%v", err)
+		s.faultf("%v", err)
 	}
 	if calls := int32(2 * len(s.tree.paths)); o.end.GetCompleted() &&
 		(o.end.GetUsageSummary().GetLlmCalls() != calls || o.end.GetUsageSummary().GetTotalUsage().GetTotalTokens() != 10*calls) {
-		s.fault("usage %v, want %d calls of 10 tokens", o.end.GetUsageSummary(), calls)
+		s.faultf("usage %v, want %d calls of 10 tokens", o.end.GetUsageSummary(), calls)
 	}
 }
 

@@ -169,7 +169,7 @@ func treeModel() provider {
 				b.Text(word)
 			}
 			for i, tool := range s.tools {
-				b.Part(model.NewCall("", tool, fmt.Sprintf(`{"of":"%s","i":%d}`, mark, i)))
+				b.Part(model.NewCall("", tool, fmt.Sprintf(`{"of":%q,"i":%d}`, mark, i)))
 			}
 			if s.exit {
 				b.Part(model.NewCall("", "exit_loop", "{}"))

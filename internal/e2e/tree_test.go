@@ -132,7 +132,7 @@ func runTree(t *testing.T, d *agentdtest.Daemon, tree *agentdv1.Agent) *treeTrac
 				_ = rest(ctx, delay)
 				answers <- &agentdv1.RunRequest{Request: &agentdv1.RunRequest_ToolCallResponse_{ToolCallResponse: &agentdv1.RunRequest_ToolCallResponse{
 					ToolCallId: call.GetToolCallId(),
-					Result:     &agentdv1.RunRequest_ToolCallResponse_Output{Output: fmt.Sprintf(`{"%s":%s}`, call.GetToolName(), call.GetToolInput())},
+					Result:     &agentdv1.RunRequest_ToolCallResponse_Output{Output: fmt.Sprintf(`{%q:%s}`, call.GetToolName(), call.GetToolInput())},
 				}}}
 			})
 		}
