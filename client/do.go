@@ -3,8 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
 	"strings"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
@@ -46,7 +44,8 @@ type AgentText struct {
 	Thoughts string
 }
 
-// Do is [Client.Run] for callers who want the whole turn at once. The result is
+// Do is [Client.Run] for callers who want the whole turn at once. What the
+// server has retracted is not in the result. The result is
 // never nil: with an error it holds what came before it. At most 64 MiB of text
 // are collected; a turn that says more is cancelled with LIMIT_EXCEEDED.
 func (c *Client) Do(ctx context.Context, agent *agentdv1.Agent, prompt string, opts ...RunOption) (*Result, error) {
@@ -62,58 +61,10 @@ func (c *Client) Do(ctx context.Context, agent *agentdv1.Agent, prompt string, o
 	return col.finish(nil), nil
 }
 
-// collector puts a Result together.
-type collector struct {
-	result *Result
-	agents []*agentTexts // in the order in which they first spoke
-	bytes  int
-}
-
-type agentTexts struct {
-	path           []string
-	text, thoughts strings.Builder
-}
-
-func (c *collector) add(event *Event) error {
-	switch {
-	case event.Started != nil:
-		c.result.SessionID = event.Started.SessionID
-	case event.OutputChunk != nil:
-		return c.addChunk(event.OutputChunk)
-	case event.StateUpdate != nil:
-		maps.Copy(c.result.State, event.StateUpdate.Delta)
-	case event.End != nil:
-		c.result.Completed = event.End.Completed
-		c.result.Reason = event.End.Reason
-		c.result.Usage = event.End.UsageSummary
-	}
-	return nil
-}
-
-func (c *collector) addChunk(chunk *OutputChunk) error {
-	c.bytes += len(chunk.Content)
-	if c.bytes > maxResultBytes {
-		err := errorf(ErrLimitExceeded, "the turn said more than %d bytes, which is what client.Do collects; use client.Run", maxResultBytes)
-		err.SessionID = c.result.SessionID
-		return err
-	}
-	i := slices.IndexFunc(c.agents, func(a *agentTexts) bool { return slices.Equal(a.path, chunk.AgentPath) })
-	if i < 0 {
-		i = len(c.agents)
-		c.agents = append(c.agents, &agentTexts{path: chunk.AgentPath})
-	}
-	if chunk.IsThought {
-		c.agents[i].thoughts.WriteString(chunk.Content)
-	} else {
-		c.agents[i].text.WriteString(chunk.Content)
-	}
-	return nil
-}
-
 func (c *collector) finish(err error) *Result {
 	var texts, thoughts []string
 	for _, a := range c.agents {
-		agent := AgentText{Path: a.path, Text: a.text.String(), Thoughts: a.thoughts.String()}
+		agent := AgentText{Path: a.path, Text: a.join(false), Thoughts: a.join(true)}
 		c.result.Agents = append(c.result.Agents, agent)
 		if agent.Text != "" {
 			texts = append(texts, agent.Text)

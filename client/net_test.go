@@ -30,6 +30,11 @@ type memNet struct {
 
 func newMemNet(t *testing.T, f script) *memNet {
 	t.Helper()
+	return newMemNetOf(t, f)
+}
+
+func newMemNetOf(t *testing.T, f agentdv1connect.AgentdHandler) *memNet {
+	t.Helper()
 	n := &memNet{t: t, conns: make(chan net.Conn), done: make(chan struct{})}
 	mux := http.NewServeMux()
 	mux.Handle(agentdv1connect.NewAgentdHandler(f))

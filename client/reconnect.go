@@ -109,13 +109,14 @@ func (r *run) drive() {
 	out := outage{policy: r.client.cfg.reconnect}
 	first := r.first
 	for {
+		farewell := r.isHalted() // one stream that says so is enough
 		l := r.open(first)
 		failure, lost := l.receive()
 		if !l.end() {
 			failure, lost = errorf(ErrUnavailable, "the HTTP client did not end the stream when it was told to"), false
 		}
 		r.fail(failure)
-		if !lost || l.left || !r.resumable(l) {
+		if !lost || l.left || farewell || !r.resumable(l) {
 			return
 		}
 		if l.news || (l.answered && time.Since(l.opened) > out.policy.Cap) {

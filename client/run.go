@@ -190,16 +190,23 @@ func (r *run) halt(cancel bool) {
 	})
 }
 
+func (r *run) isHalted() bool {
+	select {
+	case <-r.halted:
+		return true
+	default:
+		return false
+	}
+}
+
 // errNotSent is what is wrong with a message that comes after the run.
 var errNotSent = fmt.Errorf("nothing was sent: %w", ErrRunEnded)
 
 // enqueue hands a message to the sender, now or once there is a stream again.
 // It waits for room, and gives up when the run no longer sends.
 func (r *run) enqueue(msg *agentdv1.RunRequest) error {
-	select {
-	case <-r.halted:
+	if r.isHalted() {
 		return errNotSent
-	default:
 	}
 	select {
 	case r.outbox <- msg:

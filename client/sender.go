@@ -31,11 +31,9 @@ func (l *link) send(first *agentdv1.RunRequest) {
 		return
 	}
 	for {
-		select {
-		case <-r.halted: // before anything that waits
+		if r.isHalted() { // before anything that waits
 			l.leave()
 			return
-		default:
 		}
 		if wish := r.wish.Load(); wish != l.wished {
 			l.wished = wish

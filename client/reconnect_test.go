@@ -1,0 +1,643 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/apzuk3/agentd/client"
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+// quick has tests reconnect without waiting for long.
+var quick = client.WithReconnect(client.ReconnectPolicy{Base: time.Microsecond, Cap: time.Millisecond})
+
+// host serves a turn log on a loopback port.
+func host(t *testing.T, l *turnLog) string {
+	t.Helper()
+	return hostAt(t, l, "127.0.0.1:0").URL
+}
+
+func hostAt(t *testing.T, l *turnLog, addr string) *httptest.Server {
+	t.Helper()
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewUnstartedServer(l.handler())
+	_ = srv.Listener.Close()
+	srv.Listener = listener
+	srv.Config.Protocols = new(http.Protocols)
+	srv.Config.Protocols.SetUnencryptedHTTP2(true)
+	srv.Start()
+	t.Cleanup(func() { stop(srv) })
+	return srv
+}
+
+// stop ends a server and all its connections, whatever they carry.
+func stop(srv *httptest.Server) {
+	_ = srv.Listener.Close()
+	_ = srv.Config.Close()
+}
+
+// doubler offers the tool of a tale and counts its runs.
+func doubler(t *testing.T, c *client.Client) *atomic.Int32 {
+	t.Helper()
+	var runs atomic.Int32
+	mustAdd(t, client.AddTool(c, "double", "doubles", func(_ context.Context, in numbered) (any, error) {
+		runs.Add(1)
+		return 2 * in.N, nil
+	}))
+	return &runs
+}
+
+// note writes down an event; "" for what depends on the speed of tools.
+func note(event *client.Event) string {
+	where := fmt.Sprintf("%d %s ", event.Seq, event.TurnID)
+	switch {
+	case event.Started != nil:
+		return where + "started " + event.Started.SessionID
+	case event.OutputChunk != nil:
+		return where + fmt.Sprintf("%s %q %v", event.OutputChunk.MessageID, event.OutputChunk.Content, event.OutputChunk.Last)
+	case event.StateUpdate != nil:
+		return where + fmt.Sprint("state ", event.StateUpdate.Delta)
+	case event.ToolCall != nil:
+		return where + "call " + event.ToolCall.ID
+	case event.ToolNotice != nil:
+		return where + "notice " + event.ToolNotice.ID
+	case event.Retract != nil:
+		return where + "retract " + event.Retract.MessageID
+	case event.Error != nil:
+		return where + "error " + event.Error.Message
+	case event.End != nil:
+		return where + fmt.Sprint("end ", event.End.Completed, " ", event.End.Reason)
+	default:
+		return ""
+	}
+}
+
+// tell runs a tale and returns its events and the ids of the tool results.
+func tell(t *testing.T, c *client.Client) (notes, results []string) {
+	t.Helper()
+	for event, err := range c.Run(t.Context(), llm("double"), "tell") {
+		if err != nil {
+			t.Errorf("after %q: %v", notes, err)
+			break
+		}
+		if event.ToolResult != nil {
+			results = append(results, event.ToolResult.ID)
+		} else {
+			notes = append(notes, note(event))
+		}
+	}
+	slices.Sort(results)
+	return notes, results
+}
+
+// expect compares a tale with one that nothing has disturbed.
+func expect(t *testing.T, c *client.Client, want []string) {
+	t.Helper()
+	runs := doubler(t, c)
+	notes, results := tell(t, c)
+	if !slices.Equal(notes, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(notes, "\n"), strings.Join(want, "\n"))
+	}
+	if !slices.Equal(results, []string{"c1", "c2", "c3"}) || runs.Load() != 3 {
+		t.Errorf("results of %q, %d runs", results, runs.Load())
+	}
+}
+
+// undisturbed returns the events of a tale without a cut.
+func undisturbed(t *testing.T) []string {
+	t.Helper()
+	c := dial(t, host(t, newTurnLog(t, tale)))
+	doubler(t, c)
+	want, _ := tell(t, c)
+	if len(want) != 18 || want[0] != "10 turn started s-1" || want[17] != "150 turn end true " {
+		t.Fatalf("got %d events: %q", len(want), want)
+	}
+	return want
+}
+
+// TestCutAtEveryMessage breaks the first stream before its n-th message.
+func TestCutAtEveryMessage(t *testing.T) {
+	want := undisturbed(t)
+	for at := 1; at < len(want); at++ {
+		t.Run(fmt.Sprint(at), func(t *testing.T) {
+			l := newTurnLog(t, tale)
+			l.cut = func(stream, sent int) bool { return stream == 1 && sent == at }
+			expect(t, dial(t, host(t, l), quick), want)
+			if l.starts != 1 || len(l.streams) != 2 {
+				t.Errorf("%d starts, %d streams", l.starts, len(l.streams))
+			}
+			second := l.streams[1].execute
+			if second.GetSessionId() != session || second.GetAgent() != nil || second.AfterSeq == nil || len(second.GetTools()) != 1 {
+				t.Errorf("attached with %v", second)
+			}
+		})
+	}
+}
+
+// TestCutAgainAndAgain lets each stream carry few messages.
+func TestCutAgainAndAgain(t *testing.T) {
+	want := undisturbed(t)
+	for _, each := range []int{4, 5, 7} { // less never gets past a text in pieces
+		l := newTurnLog(t, tale)
+		l.cut = func(_, sent int) bool { return sent == each }
+		expect(t, dial(t, host(t, l), quick), want)
+	}
+}
+
+// TestCutAtAnyByte closes connections after any number of bytes, whatever is in
+// them, and for all protocols.
+func TestCutAtAnyByte(t *testing.T) {
+	want := undisturbed(t)
+	protocols := map[string][]client.Option{
+		"connect": {quick}, "grpc": {quick, client.WithGRPC()}, "grpc-web": {quick, client.WithGRPCWeb()},
+	}
+	for name, opts := range protocols {
+		t.Run(name, func(t *testing.T) {
+			told := 0
+			for seed := range uint64(24) {
+				l := newTurnLog(t, tale)
+				rng := rand.New(rand.NewPCG(seed, 1))
+				proxy := newCutter(t, strings.TrimPrefix(host(t, l), "http://"), 250, rng)
+				c := dial(t, proxy, opts...)
+				runs := doubler(t, c)
+				var notes []string
+				var failed error
+				for event, err := range c.Run(t.Context(), llm("double"), "tell") {
+					if failed = err; err != nil {
+						break
+					}
+					if text := note(event); text != "" {
+						notes = append(notes, text)
+					}
+				}
+				if len(notes) == 0 && errors.Is(failed, client.ErrUnavailable) {
+					continue // it broke before anybody knew that the turn runs
+				}
+				told++
+				if failed != nil || !slices.Equal(notes, want) || runs.Load() != 3 {
+					t.Fatalf("seed %d: %v, %d runs, got\n%s\nwant\n%s", seed, failed, runs.Load(), strings.Join(notes, "\n"), strings.Join(want, "\n"))
+				}
+			}
+			if told < 8 {
+				t.Errorf("only %d turns were told", told)
+			}
+		})
+	}
+}
+
+// newCutter forwards TCP to addr and closes each connection after a random
+// number of bytes from the server; from connection to connection it allows
+// more. It returns its URL.
+func newCutter(t *testing.T, addr string, least int, rng *rand.Rand) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for n := 1; ; n++ {
+			in, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("tcp", addr)
+			if err != nil {
+				_ = in.Close()
+				continue
+			}
+			budget := int64(least + rng.IntN(least*n)) // the first message is past the least
+			wg.Go(func() {
+				_, _ = io.Copy(out, in)
+				_ = out.Close()
+			})
+			wg.Go(func() {
+				_, _ = io.CopyN(in, out, budget)
+				_ = in.Close()
+				_ = out.Close()
+			})
+		}
+	})
+	t.Cleanup(func() {
+		_ = listener.Close()
+	})
+	return "http://" + listener.Addr().String()
+}
+
+// TestServerRestarts takes the server away while a tool runs, which finishes
+// meanwhile.
+func TestServerRestarts(t *testing.T) {
+	l := newTurnLog(t, func(l *turnLog) {
+		l.call("c", "work", "{}")
+		l.say("m", l.await("c"))
+		l.finish(true, "")
+	})
+	srv := hostAt(t, l, "127.0.0.1:0")
+	c := dial(t, srv.URL, quick)
+	var runs atomic.Int32
+	begun, release := make(chan struct{}), make(chan struct{})
+	mustAdd(t, client.AddTool(c, "work", "works", func(context.Context, struct{}) (any, error) {
+		runs.Add(1)
+		close(begun)
+		<-release
+		return "done", nil
+	}))
+	go func() {
+		<-begun
+		stop(srv)
+		close(release)
+	}()
+	var text string
+	for event, err := range c.Run(t.Context(), llm("work"), "go", client.WithGeminiAPIKey("secret")) {
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case event.ToolResult != nil: // it has finished without a server
+			hostAt(t, l, srv.Listener.Addr().String())
+		case event.OutputChunk != nil:
+			text += event.OutputChunk.Content
+		}
+	}
+	if text != "done" || runs.Load() != 1 {
+		t.Errorf("got %q after %d runs", text, runs.Load())
+	}
+	if last := l.streams[len(l.streams)-1]; len(l.streams) != 2 || last.key != "secret" {
+		t.Errorf("%d streams, the last with key %q", len(l.streams), last.key)
+	}
+}
+
+// TestRunningCallIsAskedAgain breaks the stream while a tool runs: the call is
+// asked again, and neither runs nor shows twice.
+func TestRunningCallIsAskedAgain(t *testing.T) {
+	l := newTurnLog(t, func(l *turnLog) {
+		l.call("c", "work", "{}")
+		l.say("m", l.await("c"))
+		l.finish(true, "")
+	})
+	begun, again := make(chan struct{}), make(chan struct{})
+	l.hook = func(ctx context.Context, stream int, s *peer) (bool, error) {
+		if stream == 1 {
+			msgs, _, _ := l.after(0)
+			for len(msgs) < 2 {
+				msgs, _, _ = l.after(0)
+			}
+			if err := steps(func() error { return s.send(msgs[0]) }, func() error { return s.send(msgs[1]) }); err != nil {
+				return true, err
+			}
+			<-begun
+			panic(http.ErrAbortHandler)
+		}
+		// Twice, and then a heartbeat's answer, which shows that both have come.
+		msgs := l.open(1 << 30)
+		if err := steps(func() error { return s.send(msgs[0]) }, func() error { return s.send(msgs[0]) }); err != nil {
+			return true, err
+		}
+		close(again)
+		return false, nil
+	}
+	c := dial(t, host(t, l), quick)
+	var runs atomic.Int32
+	mustAdd(t, client.AddTool(c, "work", "works", func(context.Context, struct{}) (any, error) {
+		if runs.Add(1) == 1 {
+			close(begun)
+		}
+		<-again
+		return "done", nil
+	}))
+	var calls, results int
+	var text string
+	for event, err := range c.Run(t.Context(), llm("work"), "go") {
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case event.ToolCall != nil:
+			calls++
+		case event.ToolResult != nil:
+			results++
+		case event.OutputChunk != nil:
+			text += event.OutputChunk.Content
+		}
+	}
+	if runs.Load() != 1 || calls != 1 || results != 1 || text != "done" {
+		t.Errorf("%d runs, %d calls, %d results, %q", runs.Load(), calls, results, text)
+	}
+}
+
+// TestWhatIsNotTriedAgain: each of these ends the run although it was running.
+func TestWhatIsNotTriedAgain(t *testing.T) {
+	refusal := func(code agentdv1.ErrorCode) func(*peer) error {
+		return func(s *peer) error { return s.fail(code, "no", false) }
+	}
+	tests := map[string]struct {
+		answer func(*peer) error
+		want   error
+	}{
+		"unknown session": {refusal(agentdv1.ErrorCode_ERROR_CODE_SESSION_NOT_FOUND), client.ErrSessionNotFound},
+		"invalid request": {refusal(agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST), client.ErrInvalidRequest},
+		"history purged":  {refusal(agentdv1.ErrorCode_ERROR_CODE_HISTORY_PURGED), client.ErrHistoryPurged},
+		"no key":          {refusal(agentdv1.ErrorCode_ERROR_CODE_AUTH_FAILED), client.ErrAuthFailed},
+		"not permitted":   {refusal(agentdv1.ErrorCode_ERROR_CODE_PERMISSION_DENIED), client.ErrPermissionDenied},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			l := newTurnLog(t, func(l *turnLog) {
+				l.say("m", "half")
+				l.say("m", "of it") // it is cut before
+			})
+			l.cut = func(_, sent int) bool { return sent == 2 }
+			l.hook = func(_ context.Context, stream int, s *peer) (bool, error) {
+				if stream == 1 {
+					return false, nil
+				}
+				return true, test.answer(s)
+			}
+			c := dial(t, host(t, l), quick)
+			_, err := c.Do(t.Context(), llm(), "go")
+			if !errors.Is(err, test.want) || len(l.streams) != 2 {
+				t.Errorf("want %v, got %v after %d streams", test.want, err, len(l.streams))
+			}
+		})
+	}
+}
+
+// TestUnavailableIsTriedAgain: a server that says so is on its way down or up.
+func TestUnavailableIsTriedAgain(t *testing.T) {
+	l := newTurnLog(t, func(l *turnLog) {
+		l.say("m", "a")
+		l.say("m", "b")
+		l.finish(true, "")
+	})
+	l.hook = func(_ context.Context, stream int, s *peer) (bool, error) {
+		switch stream {
+		case 1:
+			msgs, _, _ := l.after(0)
+			return true, steps(
+				func() error { return s.send(msgs[0]) },
+				func() error { return s.fail(agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE, "stopping", true) },
+			)
+		case 2, 3:
+			return true, s.fail(agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE, "starting", true)
+		default:
+			return false, nil
+		}
+	}
+	res, err := dial(t, host(t, l), quick).Do(t.Context(), llm(), "go")
+	if err != nil || res.Text != "ab" || len(l.streams) != 4 {
+		t.Errorf("got %+v, %v after %d streams", res, err, len(l.streams))
+	}
+}
+
+// TestUnknownStartIsNotTriedAgain: nobody knows whether the turn has begun.
+func TestUnknownStartIsNotTriedAgain(t *testing.T) {
+	l := newTurnLog(t, tale)
+	l.cut = func(int, int) bool { return true }
+	c := dial(t, host(t, l), client.WithReconnect(client.ReconnectPolicy{Base: time.Microsecond, Dial: true}))
+	doubler(t, c)
+	_, err := c.Do(t.Context(), llm("double"), "go")
+	if !errors.Is(err, client.ErrUnavailable) || l.starts != 1 || len(l.streams) != 1 {
+		t.Errorf("%d starts on %d streams: %v", l.starts, len(l.streams), err)
+	}
+}
+
+func TestReconnectDisabled(t *testing.T) {
+	l := newTurnLog(t, tale)
+	l.cut = func(_, sent int) bool { return sent == 3 }
+	c := dial(t, host(t, l), client.WithReconnect(client.ReconnectPolicy{MaxElapsed: -1}))
+	doubler(t, c)
+	res, err := c.Do(t.Context(), llm("double"), "go")
+	if !errors.Is(err, client.ErrUnavailable) || res.Text != "Hel" || len(l.streams) != 1 {
+		t.Errorf("got %+v, %v after %d streams", res, err, len(l.streams))
+	}
+}
+
+// flaky is a network in memory that can be taken away.
+type flaky struct {
+	*memNet
+	down  atomic.Bool
+	dials atomic.Int32
+
+	mu   sync.Mutex // protects open
+	open []net.Conn
+}
+
+// cut takes the network away.
+func (n *flaky) cut() {
+	n.down.Store(true)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, conn := range n.open {
+		_ = conn.Close()
+	}
+}
+
+func newFlaky(t *testing.T, l *turnLog) *flaky {
+	t.Helper()
+	return &flaky{memNet: newMemNetOf(t, l)}
+}
+
+func (n *flaky) client(opts ...client.Option) *client.Client {
+	transport := &http.Transport{Protocols: new(http.Protocols), DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		n.dials.Add(1)
+		if n.down.Load() {
+			return nil, errors.New("no route")
+		}
+		conn, err := n.dial(ctx, network, addr)
+		if err == nil {
+			n.mu.Lock()
+			n.open = append(n.open, conn)
+			n.mu.Unlock()
+		}
+		return conn, err
+	}}
+	transport.Protocols.SetUnencryptedHTTP2(true)
+	opts = append([]client.Option{client.WithHTTPClient(&http.Client{Transport: transport})}, opts...)
+	return dial(n.t, "http://memory", opts...)
+}
+
+// half is a turn that says something and goes on when it is told to.
+func half(more <-chan struct{}) func(*turnLog) {
+	return func(l *turnLog) {
+		l.say("m", "one ")
+		<-more
+		l.say("m", "two")
+		l.finish(true, "")
+	}
+}
+
+// TestBudget measures on fake time how long a lost server is looked for.
+func TestBudget(t *testing.T) {
+	for _, limit := range []time.Duration{0, time.Second, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			more := make(chan struct{})
+			l := newTurnLog(t, half(more))
+			defer close(more)
+			net := newFlaky(t, l)
+			c := net.client(client.WithReconnect(client.ReconnectPolicy{MaxElapsed: limit}))
+			var begin time.Time
+			var last error
+			for event, err := range c.Run(t.Context(), llm(), "go") {
+				last = err
+				if err == nil && event.OutputChunk != nil {
+					begin = time.Now()
+					net.cut()
+				}
+			}
+			want := limit
+			if limit == 0 {
+				want = client.DefaultReconnectMaxElapsed
+			}
+			failure, ok := errors.AsType[*client.Error](last)
+			if !ok || !errors.Is(last, client.ErrUnavailable) || !failure.Retryable || failure.SessionID != session || !strings.Contains(last.Error(), "client.Attach") {
+				t.Errorf("got %v", last)
+			}
+			if took := time.Since(begin); took != want {
+				t.Errorf("gave up after %s, want %s", took, want)
+			}
+			// Half of Cap a try on average, after the first few.
+			if n := int(net.dials.Load()); want > time.Second && (n < int(want/(5*time.Second)) || n > int(want/time.Second)) {
+				t.Errorf("%d dials in %s", n, want)
+			}
+			if l.cancels != 0 {
+				t.Error("the turn was cancelled")
+			}
+		})
+	}
+}
+
+// TestCancelDuringBackoff: the run returns at once, and the server is told if
+// it can be.
+func TestCancelDuringBackoff(t *testing.T) {
+	for _, reachable := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			more := make(chan struct{})
+			l := newTurnLog(t, half(more))
+			defer close(more)
+			net := newFlaky(t, l)
+			c := net.client(client.WithReconnect(client.ReconnectPolicy{MaxElapsed: 1000 * time.Hour, Base: 100 * time.Hour, Cap: 100 * time.Hour}))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var begin time.Time
+			var last error
+			for event, err := range c.Run(ctx, llm(), "go") {
+				last = err
+				if err == nil && event.OutputChunk != nil {
+					net.cut()
+					net.down.Store(!reachable)
+					synctest.Wait() // the run waits to reconnect
+					time.AfterFunc(time.Nanosecond, func() {
+						begin = time.Now()
+						cancel()
+					})
+				}
+			}
+			if !errors.Is(last, context.Canceled) {
+				t.Errorf("want the context's error, got %v", last)
+			}
+			if took := time.Since(begin); took > 100*time.Millisecond {
+				t.Errorf("returned after %s", took)
+			}
+			synctest.Wait()
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if reachable && l.cancels != 1 {
+				t.Errorf("the server was told %d times", l.cancels)
+			}
+		})
+	}
+}
+
+// TestSilentStreamIsReplaced: a stream on which heartbeats are not answered.
+func TestSilentStreamIsReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		more := make(chan struct{})
+		close(more)
+		l := newTurnLog(t, half(more))
+		l.hook = func(ctx context.Context, stream int, s *peer) (bool, error) {
+			if stream > 1 {
+				return false, nil
+			}
+			msgs, _, _ := l.after(0)
+			if err := s.send(msgs[0]); err != nil {
+				return true, err
+			}
+			<-ctx.Done()
+			return true, ctx.Err()
+		}
+		begin := time.Now()
+		res, err := newFlaky(t, l).client().Do(t.Context(), llm(), "go")
+		if err != nil || res.Text != "one two" {
+			t.Errorf("got %+v, %v", res, err)
+		}
+		if took := time.Since(begin); took < 45*time.Second || took > 46*time.Second {
+			t.Errorf("it took %s", took)
+		}
+	})
+}
+
+// TestDial waits for a server that is not there yet.
+func TestDial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		more := make(chan struct{})
+		close(more)
+		l := newTurnLog(t, half(more))
+		net := newFlaky(t, l)
+		net.down.Store(true)
+		time.AfterFunc(time.Minute, func() { net.down.Store(false) })
+		c := net.client(client.WithReconnect(client.ReconnectPolicy{Dial: true}))
+		res, err := c.Do(t.Context(), llm(), "go")
+		if err != nil || res.Text != "one two" || l.starts != 1 {
+			t.Errorf("got %+v, %v, %d starts", res, err, l.starts)
+		}
+	})
+}
+
+// TestEndIsAskedAgain loses the stream together with the wish.
+func TestEndIsAskedAgain(t *testing.T) {
+	l := newTurnLog(t, func(l *turnLog) { l.await("nothing") })
+	l.hook = func(_ context.Context, stream int, s *peer) (bool, error) {
+		if stream > 1 {
+			return false, nil
+		}
+		msgs, _, _ := l.after(0)
+		if err := s.send(msgs[0]); err != nil {
+			return true, err
+		}
+		if m, err := s.receive(); err != nil || m.GetEnd() == nil {
+			t.Errorf("got %v, %v", m, err)
+		}
+		panic(http.ErrAbortHandler)
+	}
+	var control client.Control
+	var end *client.End
+	for event, err := range dial(t, host(t, l), quick).Run(t.Context(), llm(), "go", client.WithControl(&control)) {
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case event.Started != nil:
+			if err := control.End("enough"); err != nil {
+				t.Fatal(err)
+			}
+		case event.End != nil:
+			end = event.End
+		}
+	}
+	if end == nil || end.Reason != "enough" {
+		t.Errorf("end: %+v", end)
+	}
+}
