@@ -2,60 +2,150 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"io"
+	"os"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
-	"github.com/apzuk3/agentd/client"
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
-// A server that was killed in the middle of a turn goes on with the session,
-// whose open tool call is closed.
-func TestKill(t *testing.T) {
-	env := map[string]string{"AGENTD_ADDR": "127.0.0.1:0", "AGENTD_DATA": t.TempDir()}
-	first := binary(t, env)
-	c := newClient(t, first)
-	called := make(chan struct{})
-	err := client.AddTool(c, "wait", "Waits", func(ctx context.Context, _ struct{}) (any, error) {
-		close(called)
-		<-ctx.Done()
-		return nil, ctx.Err()
-	})
-	if err != nil {
+// long is said by the script of these tests, word by word.
+const long = "one two three four five six seven eight nine ten eleven twelve"
+
+// killable is where servers of one data folder run, with a script that speaks
+// slowly, asks for two tools at a time, twice, and speaks again.
+func killable(t *testing.T) (env map[string]string, f *follower) {
+	t.Helper()
+	scripts := t.TempDir()
+	script := `answers:
+  - {text: "` + long + `", chunk_delay: 20ms, calls: [{name: a}, {name: b}]}
+  - {calls: [{name: c}, {name: d}]}
+  - {text: " {{tool_result \"a\"}}, {{tool_result \"b\"}}, {{tool_result \"c\"}}, {{tool_result \"d\"}}", chunk_delay: 20ms}
+`
+	if err := os.WriteFile(filepath.Join(scripts, "work.yaml"), []byte(script), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	session := make(chan string, 1)
-	failed := make(chan error, 1)
-	go func() {
-		for ev, err := range c.Run(t.Context(), agent("scripted/demo", "wait"), "go") {
-			if err != nil {
-				failed <- err
-				return
-			}
-			if ev.Started != nil {
-				session <- ev.Started.SessionID
-			}
+	f = &follower{t: t, asked: map[string]int{}}
+	for _, name := range []string{"a", "b", "c", "d"} {
+		f.tools = append(f.tools, &agentdv1.Tool{Name: name, Description: "a tool"})
+	}
+	return map[string]string{
+		"AGENTD_ADDR": "127.0.0.1:0", "AGENTD_DATA": t.TempDir(), "AGENTD_SCRIPTS": scripts, "AGENTD_SHUTDOWN_GRACE": "50ms",
+	}, f
+}
+
+// Whatever a server was killed in the middle of, the next one goes on with: what
+// the client has seen stands, no model call that was recorded is made again, and
+// no call that was answered is asked again.
+func TestKill(t *testing.T) {
+	asked := func(name string) func(*testing.T, *follower) {
+		return func(t *testing.T, f *follower) {
+			f.until(func(m *agentdv1.RunResponse) bool {
+				call := m.GetToolCall()
+				if call != nil && call.GetToolName() != name {
+					f.answer(call)
+				}
+				return call.GetToolName() == name
+			})
+			f.settled()
 		}
-		failed <- nil
-	}()
-	id := <-session
-	<-called
+	}
+	said := func(word string) func(*testing.T, *follower) {
+		return func(t *testing.T, f *follower) {
+			f.until(func(m *agentdv1.RunResponse) bool {
+				if call := m.GetToolCall(); call != nil {
+					f.answer(call)
+				}
+				return strings.Contains(m.GetOutputChunk().GetContent(), word)
+			})
+		}
+	}
+	for name, tc := range map[string]struct {
+		until  func(*testing.T, *follower)
+		signal os.Signal
+		twice  string // may be asked for twice
+		alone  bool   // the client has left
+	}{
+		"while the model speaks":               {said("five"), syscall.SIGKILL, "", false},
+		"while a tool waits":                   {asked("b"), syscall.SIGKILL, "b", false},
+		"while a later tool waits":             {asked("d"), syscall.SIGKILL, "d", false},
+		"while the model speaks again":         {said("result"), syscall.SIGKILL, "", false},
+		"softly, while the model speaks":       {said("five"), syscall.SIGTERM, "", false},
+		"softly, while a tool waits":           {asked("d"), syscall.SIGTERM, "d", false},
+		"softly, nobody there, a tool waits":   {func(t *testing.T, f *follower) { asked("d")(t, f); f.drop() }, syscall.SIGTERM, "d", true},
+		"abruptly, nobody there, a tool waits": {func(t *testing.T, f *follower) { asked("d")(t, f); f.drop() }, syscall.SIGKILL, "d", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env, f := killable(t)
+			first := binary(t, env)
+			f.t = t
+			f.open(first, agent("scripted/work", "a", "b", "c", "d"))
+			tc.until(t, f)
+			first.signal(tc.signal)
+			if tc.signal == syscall.SIGTERM && !tc.alone {
+				f.putAside()
+			}
+			code := first.wait()
+			if tc.signal == syscall.SIGTERM && code != exitOK {
+				t.Errorf("exit code %d: %s", code, first.log)
+			}
+			f.drop()
+			second := binary(t, env)
+			f.open(second, nil)
+			end := f.end()
+			if !end.GetCompleted() || end.GetUsageSummary().GetLlmCalls() != 3 {
+				t.Errorf("got %v, want a completed turn of 3 model calls", end)
+			}
+			if want := long + " result of a, result of b, result of c, result of d"; f.text() != want {
+				t.Errorf("said %q, want %q", f.text(), want)
+			}
+			for _, tool := range f.tools {
+				if n := f.asked[tool.GetName()]; n < 1 || n > 2 || n == 2 && tool.GetName() != tc.twice {
+					t.Errorf("tool %s was asked for %d times", tool.GetName(), n)
+				}
+			}
+			second.signal(syscall.SIGTERM)
+			if code := second.wait(); code != exitOK {
+				t.Errorf("exit code %d: %s", code, second.log)
+			}
+			calls, results, ended := records(t, env["AGENTD_DATA"], f.session())
+			if calls != 3 || results != 4 || !ended {
+				t.Errorf("the log holds %d model calls and %d results, ended %v; want 3, 4 and true", calls, results, ended)
+			}
+		})
+	}
+}
+
+// A turn that was running when its server was killed goes on without a client.
+func TestGoesOnAlone(t *testing.T) {
+	env, f := killable(t)
+	first := binary(t, env)
+	f.open(first, agent("scripted/work", "a", "b", "c", "d"))
+	f.until(func(m *agentdv1.RunResponse) bool { return strings.Contains(m.GetOutputChunk().GetContent(), "three") })
 	first.signal(syscall.SIGKILL)
 	first.wait()
-	if err := <-failed; err == nil {
-		t.Error("the client must be told that its stream is gone")
-	}
-
+	f.lost()
 	second := binary(t, env)
-	res, err := newClient(t, second).Do(t.Context(), agent("echo"), "still there?", client.WithSessionID(id))
-	if err != nil || res.Text != "still there?" || res.SessionID != id {
-		t.Errorf("got %v, %v", res, err)
-	}
+	awaitModelCall(t, second, f)
 	second.signal(syscall.SIGTERM)
 	if code := second.wait(); code != exitOK {
 		t.Errorf("exit code %d: %s", code, second.log)
 	}
+	if calls, _, ended := records(t, env["AGENTD_DATA"], f.session()); calls != 1 || ended {
+		t.Errorf("the log holds %d model calls, ended %v; want 1 and an open turn", calls, ended)
+	}
+}
+
+// awaitModelCall watches, without taking part, until a tool waits.
+func awaitModelCall(t *testing.T, s *served, f *follower) {
+	t.Helper()
+	watch := &follower{t: t, asked: map[string]int{}, got: f.got[:1]}
+	watch.open(s, nil)
+	watch.until(func(m *agentdv1.RunResponse) bool { return m.GetToolCallNotice() != nil })
+	watch.drop()
 }
 
 // Two servers do not share a data folder.

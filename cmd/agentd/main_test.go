@@ -238,7 +238,8 @@ func TestSignals(t *testing.T) {
 	}{"one signal": {false, true}, "two signals": {true, false}} {
 		t.Run(name, func(t *testing.T) {
 			s := binary(t, map[string]string{"AGENTD_ADDR": "127.0.0.1:0", "AGENTD_DATA": ":memory:", "AGENTD_SHUTDOWN_GRACE": "1m"})
-			c := newClient(t, s)
+			c := client.New(s.url, client.WithReconnect(client.ReconnectPolicy{MaxElapsed: -1}))
+			defer c.CloseIdleConnections()
 			called := make(chan struct{})
 			release := make(chan struct{})
 			err := client.AddTool(c, "wait", "Waits", func(ctx context.Context, _ struct{}) (any, error) {

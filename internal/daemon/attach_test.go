@@ -348,7 +348,10 @@ func TestRefusedAttach(t *testing.T) {
 
 // The daemon that comes after goes on with the turns of the one before.
 func TestRestart(t *testing.T) {
-	for name, fit := range map[string]func(*agentdv1.RunResponse) bool{"while the model speaks": isText, "while a tool waits": isCall} {
+	for name, fit := range map[string]func(*agentdv1.RunResponse) bool{
+		"while the model speaks": func(m *agentdv1.RunResponse) bool { return strings.Contains(m.GetOutputChunk().GetContent(), "日本") },
+		"while a tool waits":     isCall,
+	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := daemon.Config{DataDir: t.TempDir(), Scripts: scripts("20ms")}
 			first := start(t, cfg)

@@ -227,22 +227,35 @@ func oneMessage(a, b *agentdv1.RunResponse_OutputChunk) bool {
 	return a.GetMessageId() != "" && a.GetMessageId() == b.GetMessageId() && a.GetIsThought() == b.GetIsThought()
 }
 
-// text is what an agent has said, as a plain client joins it: without thoughts
-// and without what was retracted.
+// text is what an agent has said, without thoughts. A message that is said again
+// after a retract starts over.
 func text(msgs []*agentdv1.RunResponse, agent string) string {
-	type piece struct{ message, text string }
-	var pieces []piece
+	var order []string
+	pieces, again := map[string]string{}, map[string]bool{}
 	for _, m := range msgs {
-		if c := m.GetOutputChunk(); c != nil && !c.GetIsThought() && c.GetAgentPath()[len(c.GetAgentPath())-1] == agent {
-			pieces = append(pieces, piece{c.GetMessageId(), c.GetContent()})
+		if m.GetRetract() != nil {
+			for id := range pieces {
+				again[id] = true
+			}
 		}
-		if r := m.GetRetract(); r != nil {
-			pieces = slices.DeleteFunc(pieces, func(p piece) bool { return p.message == r.GetMessageId() })
+		c := m.GetOutputChunk()
+		if c.GetContent() == "" || c.GetAgentPath()[len(c.GetAgentPath())-1] != agent {
+			continue
+		}
+		id := c.GetMessageId()
+		if _, ok := pieces[id]; !ok {
+			order = append(order, id)
+		}
+		if again[id] {
+			pieces[id], again[id] = "", false
+		}
+		if !c.GetIsThought() {
+			pieces[id] += c.GetContent()
 		}
 	}
 	var b strings.Builder
-	for _, p := range pieces {
-		b.WriteString(p.text)
+	for _, id := range order {
+		b.WriteString(pieces[id])
 	}
 	return b.String()
 }
