@@ -36,7 +36,7 @@ type Event struct {
 	ToolCall *ToolCall
 	// ToolResult says how a tool of this client ended; informative.
 	ToolResult *ToolResult
-	// ToolNotice says that another client is asked for a tool.
+	// ToolNotice tells of a call that this client is not asked for.
 	ToolNotice *ToolNotice
 	// Retract says that text is void: the model is asked again.
 	Retract *Retract
@@ -97,8 +97,9 @@ type ToolCall struct {
 	AgentPath []string
 }
 
-// ToolNotice is a tool call that another client is asked to answer. If that one
-// leaves, this client may be asked: then a [ToolCall] follows.
+// ToolNotice is a tool call that another client is asked to answer, or that has
+// been answered. If nobody has and the other one leaves, this client may be
+// asked: then a [ToolCall] follows.
 type ToolNotice struct {
 	// ID is unique within the session.
 	ID string

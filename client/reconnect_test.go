@@ -641,3 +641,31 @@ func TestEndIsAskedAgain(t *testing.T) {
 		t.Errorf("end: %+v", end)
 	}
 }
+
+// TestToolJournal starts the client's program again between two questions.
+func TestToolJournal(t *testing.T) {
+	url, scripts := scripted(t)
+	dir := t.TempDir()
+	var runs atomic.Int32
+	for range 3 {
+		c := dial(t, url, client.WithToolJournal(dir))
+		mustAdd(t, client.AddTool(c, "count", "counts", func(context.Context, struct{}) (any, error) { return runs.Add(1), nil }))
+		scripts <- func(_ context.Context, s *peer) error {
+			if err := steps(s.started, func() error { return s.call("same", "count", "{}") }); err != nil {
+				return err
+			}
+			m, err := s.answer()
+			if err != nil {
+				return err
+			}
+			return s.end(true, m.GetOutput())
+		}
+		res, err := c.Do(t.Context(), llm("count"), "hi")
+		if err != nil || res.Reason != "1" {
+			t.Errorf("answered %q, %v", res.Reason, err)
+		}
+	}
+	if runs.Load() != 1 {
+		t.Errorf("the tool ran %d times", runs.Load())
+	}
+}

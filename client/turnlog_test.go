@@ -190,6 +190,12 @@ func (l *turnLog) open(pos int64) []*agentdv1.RunResponse {
 	return out
 }
 
+func (l *turnLog) isOpen(id string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.calls[id] != nil
+}
+
 func (l *turnLog) Run(ctx context.Context, stream *connect.BidiStream[agentdv1.RunRequest, agentdv1.RunResponse]) error {
 	first, err := stream.Receive()
 	if err != nil {
@@ -259,13 +265,16 @@ func (l *turnLog) write(ctx context.Context, stream *connect.BidiStream[agentdv1
 	for {
 		msgs, over, changed := l.after(pos)
 		for _, m := range msgs {
-			if m.GetToolCall() != nil && len(rec.execute.GetTools()) == 0 {
+			if call := m.GetToolCall(); call != nil && (len(rec.execute.GetTools()) == 0 || !l.isOpen(call.GetToolCallId())) {
 				m = noticeMsg(m)
 			}
 			if err := send(m, n > 1); err != nil {
 				return err
 			}
 			pos = max(pos, m.GetSeq())
+		}
+		if over && sent == 0 {
+			return nil // there is nothing to say
 		}
 		if over {
 			select {

@@ -1,0 +1,256 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+func journalAt(t *testing.T, dir string) *journal {
+	t.Helper()
+	j := newJournal(dir)
+	if err := j.open(); err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+func answerTo(key callKey, output string) *agentdv1.RunRequest_ToolCallResponse {
+	return &agentdv1.RunRequest_ToolCallResponse{
+		SessionId: key.session, ToolCallId: key.call, Result: &agentdv1.RunRequest_ToolCallResponse_Output{Output: output},
+	}
+}
+
+func keep(t *testing.T, j *journal, key callKey, output string) {
+	t.Helper()
+	if err := j.append(key, answerTo(key, output)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestJournalKeepsAnswers(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "b")
+	first := journalAt(t, dir)
+	for i := range 5 {
+		keep(t, first, callKey{"s", fmt.Sprint(i)}, fmt.Sprint("out ", i))
+	}
+	for _, j := range []*journal{first, journalAt(t, dir)} {
+		for i := range 5 {
+			key := callKey{"s", fmt.Sprint(i)}
+			if !j.has(key) || !proto.Equal(j.find(key), answerTo(key, fmt.Sprint("out ", i))) {
+				t.Errorf("%v: got %v", key, j.find(key))
+			}
+		}
+		if other := (callKey{"t", "0"}); j.has(other) || j.find(other) != nil {
+			t.Error("found what was never kept")
+		}
+	}
+	info, err := os.Stat(first.own)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+}
+
+// TestJournalTornAnywhere cuts a file after each of its bytes: the records that
+// are whole are found, the others are not.
+func TestJournalTornAnywhere(t *testing.T) {
+	dir := t.TempDir()
+	j := journalAt(t, dir)
+	var ends []int64
+	for i := range 3 {
+		keep(t, j, callKey{"s", fmt.Sprint(i)}, "some output")
+		ends = append(ends, j.size)
+	}
+	whole, err := os.ReadFile(j.own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for size := range len(whole) + 1 {
+		if err := os.WriteFile(j.own, whole[:size], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		torn := journalAt(t, dir)
+		for i, end := range ends {
+			if key := (callKey{"s", fmt.Sprint(i)}); torn.has(key) != (int64(size) >= end) {
+				t.Fatalf("%d bytes: has %d is %v", size, i, torn.has(key))
+			}
+		}
+		if size == len(whole)-1 { // it goes on in a file of its own
+			keep(t, torn, callKey{"s", "new"}, "x")
+			if !journalAt(t, dir).has(callKey{"s", "new"}) {
+				t.Error("what came after a torn record is lost")
+			}
+		}
+	}
+}
+
+// TestJournalSpoilt: a record whose bytes have changed is no answer.
+func TestJournalSpoilt(t *testing.T) {
+	dir := t.TempDir()
+	j := journalAt(t, dir)
+	key := callKey{"s", "c"}
+	keep(t, j, key, "important")
+	data, err := os.ReadFile(j.own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(j.own, bytes.Replace(data, []byte("important"), []byte("imp0rtant"), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if j.find(key) != nil || j.has(key) || journalAt(t, dir).has(key) {
+		t.Error("a spoilt record was taken")
+	}
+}
+
+func TestJournalIsBounded(t *testing.T) {
+	dir := t.TempDir()
+	j := journalAt(t, dir)
+	large := strings.Repeat("x", journalSegment)
+	for i := range 2 * journalBytes / journalSegment {
+		keep(t, j, callKey{"s", fmt.Sprint(i)}, large)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var total int64
+	for _, name := range files {
+		info, err := os.Stat(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		total += info.Size()
+	}
+	if total > journalBytes+journalSegment || len(j.index) != len(j.files) || len(files) != len(j.files) {
+		t.Errorf("%d bytes in %d files, %d answers", total, len(files), len(j.index))
+	}
+	if j.has(callKey{"s", "0"}) || !j.has(callKey{"s", fmt.Sprint(2*journalBytes/journalSegment - 1)}) {
+		t.Error("not the oldest ones were removed")
+	}
+}
+
+func TestJournalForgetsOldAndMany(t *testing.T) {
+	dir := t.TempDir()
+	for i := range journalFiles + 3 {
+		keep(t, journalAt(t, dir), callKey{"s", fmt.Sprint(i)}, "x") // a process each
+	}
+	j := journalAt(t, dir)
+	if len(j.index) >= journalFiles || !j.has(callKey{"s", fmt.Sprint(journalFiles + 2)}) {
+		t.Errorf("%d answers", len(j.index))
+	}
+	old := time.Now().Add(-journalAge - time.Hour)
+	for _, file := range j.files {
+		if err := os.Chtimes(file.path, old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keep(t, j, callKey{"s", "fresh"}, "x")
+	if j = journalAt(t, dir); len(j.index) != 1 || !j.has(callKey{"s", "fresh"}) {
+		t.Errorf("%d answers", len(j.index))
+	}
+}
+
+// TestJournalWhoseFileIsGone: another process may have removed it.
+func TestJournalWhoseFileIsGone(t *testing.T) {
+	j := journalAt(t, t.TempDir())
+	keep(t, j, callKey{"s", "1"}, "x")
+	if err := os.Remove(j.own); err != nil {
+		t.Fatal(err)
+	}
+	if j.find(callKey{"s", "1"}) != nil {
+		t.Error("found in a file that is gone")
+	}
+	keep(t, j, callKey{"s", "2"}, "y")
+	if j.find(callKey{"s", "2"}).GetOutput() != "y" {
+		t.Error("not kept")
+	}
+}
+
+func TestJournalOfNothing(t *testing.T) {
+	var j *journal
+	key := callKey{"s", "c"}
+	if j.open() != nil || j.append(key, nil) != nil || j.has(key) || j.find(key) != nil {
+		t.Error("a nil journal must do nothing")
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := New("http://127.0.0.1:1", WithToolJournal(file))
+	if _, err := c.Do(context.Background(), &agentdv1.Agent{Name: "a"}, "hi"); err == nil || !strings.Contains(err.Error(), "WithToolJournal") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// FuzzJournalRecord: whatever a file holds, a record is either what was written
+// or none.
+func FuzzJournalRecord(f *testing.F) {
+	record, err := encodeRecord(answerTo(callKey{"s", "c"}, "out"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(record)
+	f.Add(record[:5])
+	f.Add([]byte("\xff\xff\xff\xff\x00\x00\x00\x00"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		msg, n := decodeRecord(data)
+		if (msg == nil) != (n == 0) || n > len(data) {
+			t.Fatalf("got %v of %d bytes from %d", msg, n, len(data))
+		}
+		if msg == nil {
+			return
+		}
+		again, err := encodeRecord(msg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if back, _ := decodeRecord(again); !proto.Equal(back, msg) {
+			t.Fatalf("got %v, want %v", back, msg)
+		}
+	})
+}
+
+// TestOutageProperty: the waits stay within their bounds, and end with the time.
+func TestOutageProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		policy := ReconnectPolicy{
+			MaxElapsed: time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "max")),
+			Base:       time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "base")),
+			Cap:        time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "cap")),
+		}.withDefaults()
+		out := outage{policy: policy}
+		begin := time.Now()
+		now := begin
+		for try := range 200 {
+			delay, ok := out.next(now)
+			if ok != (now.Sub(begin) < policy.MaxElapsed) {
+				t.Fatalf("try %d after %s of %s: %v", try, now.Sub(begin), policy.MaxElapsed, ok)
+			}
+			if !ok {
+				out.over()
+				if _, ok := out.next(now); !ok {
+					t.Fatal("progress gives no new time")
+				}
+				return
+			}
+			limit := policy.Cap
+			if try < 16 {
+				limit = min(limit, policy.Base<<try)
+			}
+			if delay <= 0 || delay > limit {
+				t.Fatalf("try %d: waits %s, at most %s", try, delay, limit)
+			}
+			now = now.Add(delay)
+		}
+	})
+}
