@@ -383,8 +383,14 @@ func TestLargeText(t *testing.T) {
 	if joined(msgs) != text {
 		t.Error("the text is not the model's")
 	}
-	var last int
+	var last, whole int
 	for _, m := range msgs {
+		if m.GetTurnId() == "" {
+			t.Errorf("a message without turn: %.200v", m)
+		}
+		if isText(m) && m.GetOutputChunk().GetContent() != "" && m.GetSeq() != 0 {
+			whole++
+		}
 		if n := len(m.GetOutputChunk().GetContent()); n > 1<<20 {
 			t.Errorf("a chunk of %d bytes", n)
 		}
@@ -394,6 +400,9 @@ func TestLargeText(t *testing.T) {
 	}
 	if last != 1 {
 		t.Errorf("last is set %d times, want once", last)
+	}
+	if whole != 1 {
+		t.Errorf("%d pieces have a seq, want the last one alone", whole)
 	}
 }
 

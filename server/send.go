@@ -122,17 +122,13 @@ func (st *stream) sendPieces(msg *agentdv1.RunResponse) {
 			}
 			head := proto.CloneOf(c)
 			head.Content, head.Last = c.GetContent()[:n], false
-			// Without a seq: a client that has the last piece has them all.
-			st.send(&agentdv1.RunResponse{
-				Response: &agentdv1.RunResponse_OutputChunk_{OutputChunk: head},
-				TurnId:   msg.GetTurnId(), Time: msg.GetTime(), Replayed: msg.GetReplayed(),
-			})
+			st.send(pieceOf(msg, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_OutputChunk_{OutputChunk: head}}))
 			c.Content = c.GetContent()[n:]
 		}
 	case *agentdv1.RunResponse_StateUpdate_:
 		pieces := splitState(r.StateUpdate)
 		for _, p := range pieces[:len(pieces)-1] {
-			st.send(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_StateUpdate_{StateUpdate: p}})
+			st.send(pieceOf(msg, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_StateUpdate_{StateUpdate: p}}))
 		}
 		r.StateUpdate = pieces[len(pieces)-1]
 	case *agentdv1.RunResponse_Error: // of the turn's failure
@@ -149,6 +145,13 @@ func (st *stream) sendPieces(msg *agentdv1.RunResponse) {
 		}
 	}
 	st.send(msg)
+}
+
+// pieceOf makes a piece of a message look like it, but for its seq: only the last
+// piece has one, so that a client which has it has them all.
+func pieceOf(msg, piece *agentdv1.RunResponse) *agentdv1.RunResponse {
+	piece.TurnId, piece.Time, piece.Replayed = msg.GetTurnId(), msg.GetTime(), msg.GetReplayed()
+	return piece
 }
 
 // splitState returns at least one update, which together say the same. Only one

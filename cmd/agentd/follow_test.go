@@ -208,6 +208,7 @@ func records(t *testing.T, dir, sessionID string) (modelCalls, results int, ende
 			results++
 		case session.KindTurnEnded:
 			ended = true
+		default: // says nothing of either
 		}
 	}
 	return modelCalls, results, ended

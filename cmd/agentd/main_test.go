@@ -156,7 +156,8 @@ func inProcess(t *testing.T, env map[string]string) *served {
 func binary(t *testing.T, env map[string]string) *served {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "serve", "--log-format=json")
-	cmd.Env = []string{asMain + "=1"}
+	// Under the race detector a process sleeps for a second before it ends.
+	cmd.Env = []string{asMain + "=1", "GORACE=atexit_sleep_ms=0"}
 	for k, v := range env {
 		cmd.Env = append(cmd.Env, k+"="+v)
 	}

@@ -245,6 +245,7 @@ func text(msgs []*agentdv1.RunResponse, agent string) string {
 		id := c.GetMessageId()
 		if _, ok := pieces[id]; !ok {
 			order = append(order, id)
+			pieces[id] = ""
 		}
 		if again[id] {
 			pieces[id], again[id] = "", false
