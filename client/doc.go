@@ -12,15 +12,21 @@
 // # Delivery
 //
 // Events come in the order of the server and exactly once per run; a caller who
-// is slow to take them slows the reading of the stream, never its heartbeats.
-// Tools of one turn run concurrently. A client remembers, within bounds, how it
-// answered, so a call that the server asks again under the same id, also in a
-// later run, is answered from memory and its tool runs once per process. A call
-// that was interrupted by the end of its run has no answer; it runs again when
-// it is asked again.
+// is slow to take them slows the reading of the stream, never its heartbeats. A
+// run is not bound to one connection: once the turn has started, a stream that
+// breaks is replaced by another one that begins where it ended. [Client.Attach]
+// does so from another process, given the [Event].Seq of the last event seen.
+//
+// Tools of one turn run concurrently, and go on while there is no connection. A
+// client remembers, within bounds, how it answered, so a call that the server
+// asks again under the same id, also in a later run, is answered from memory
+// and its tool runs once per process; [WithToolJournal] remembers longer than
+// the process. A call that was interrupted by the end of its run has no answer;
+// it runs again when it is asked again.
 //
 // A run never outlives its range loop, except for tool handlers that ignore the
-// end of their context for longer than [WithGrace].
+// end of their context for longer than [WithGrace]. The turn itself does, if it
+// is only left: by the end of the process, or of an Attach.
 //
 // # What it must not know
 //
