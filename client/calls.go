@@ -33,6 +33,9 @@ type toolRunner struct {
 	running int
 	stopped bool
 	idle    chan struct{} // closed once stopped and running is 0
+
+	telling sync.Mutex // protects silent, and the order of results before the end
+	silent  bool       // the turn has ended: results are told no more
 }
 
 // call is one tool call on its way.
@@ -223,11 +226,27 @@ func (t *toolRunner) finish(c *call, entry *answer, msg *agentdv1.RunRequest_Too
 		t.record(c, msg)
 	}
 	t.run.client.answers.settle(entry, msg)
-	t.run.emit(&Event{TurnID: c.turnID, ToolResult: toolResultOf(msg)})
+	t.tell(&Event{TurnID: c.turnID, ToolResult: toolResultOf(msg)})
 	if !wanted {
 		return
 	}
 	_ = t.run.enqueue(toolRequest(msg))
+}
+
+// silence lets no result be told any more: the end of the turn comes last.
+func (t *toolRunner) silence() {
+	t.telling.Lock()
+	defer t.telling.Unlock()
+	t.silent = true
+}
+
+// tell tells the caller the result of a call.
+func (t *toolRunner) tell(event *Event) {
+	t.telling.Lock()
+	defer t.telling.Unlock()
+	if !t.silent {
+		t.run.emit(event)
+	}
 }
 
 // record puts an answer into the journal. The tool has run: an answer that

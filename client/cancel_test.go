@@ -238,3 +238,47 @@ func TestRefusalBeforeAnAskedEndIsNoFailure(t *testing.T) {
 		t.Errorf("refused %v, ended %v", refused, ended)
 	}
 }
+
+// A handler that outlasts the turn is not heard of: the end comes last.
+func TestEndComesLast(t *testing.T) {
+	returned := make(chan struct{})
+	url := serve(t, func(ctx context.Context, s *peer) error {
+		err := steps(
+			s.started,
+			func() error { return s.call("c1", "work", "{}") },
+			func() error { return s.end(false, "enough") },
+		)
+		if err != nil {
+			return err
+		}
+		<-returned
+		// A result that is told nevertheless gets the time to come.
+		timer := time.NewTimer(20 * time.Millisecond)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		return nil
+	})
+	c := dial(t, url)
+	ended := make(chan struct{})
+	mustAdd(t, client.AddTool(c, "work", "works", func(context.Context, struct{}) (any, error) {
+		defer close(returned)
+		<-ended
+		return "done", nil
+	}))
+	var last *client.Event
+	for event, err := range c.Run(t.Context(), llm("work"), "hi") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if event.End != nil {
+			close(ended)
+		}
+		last = event
+	}
+	if last == nil || last.End == nil {
+		t.Errorf("the last event is %+v", last)
+	}
+}

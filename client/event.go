@@ -34,7 +34,8 @@ type Event struct {
 	StateUpdate *StateUpdate
 	// ToolCall says that a tool of this client is about to run; informative.
 	ToolCall *ToolCall
-	// ToolResult says how a tool of this client ended; informative.
+	// ToolResult says how a tool of this client ended; informative. A tool that
+	// still runs when the turn ends has none.
 	ToolResult *ToolResult
 	// ToolNotice tells of a call that this client is not asked for.
 	ToolNotice *ToolNotice

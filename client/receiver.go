@@ -157,6 +157,7 @@ func (l *link) finish(msg *agentdv1.RunResponse) (failure *Error) {
 	r.ended.Store(true)
 	r.tools.stop()
 	r.halt(false)
+	r.tools.silence()
 	if failure == nil {
 		if r.held != nil {
 			r.deliver(errorEvent(r.held))
