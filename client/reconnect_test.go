@@ -487,3 +487,23 @@ func TestToolJournal(t *testing.T) {
 		t.Errorf("the tool ran %d times", runs.Load())
 	}
 }
+
+// TestStartsOnce: a server may answer each stream with an ExecuteResponse, at
+// its place in the log, at none, or as something replayed.
+func TestStartsOnce(t *testing.T) {
+	for name, seq := range map[string]int64{"its place": 10, "none": 0, "another": 45} {
+		t.Run(name, func(t *testing.T) {
+			l := newTurnLog(t, tale)
+			l.cut = func(_, sent int) bool { return sent == 4 }
+			l.hook = func(_ context.Context, stream int, s *peer) (bool, error) {
+				if stream == 1 {
+					return false, nil
+				}
+				return false, s.send(&agentdv1.RunResponse{Seq: seq, Replayed: true, Response: &agentdv1.RunResponse_Execute{
+					Execute: &agentdv1.RunResponse_ExecuteResponse{SessionId: session},
+				}})
+			}
+			expect(t, dial(t, host(t, l), quick), undisturbed(t))
+		})
+	}
+}
