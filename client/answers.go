@@ -21,13 +21,13 @@ type callKey struct {
 
 // answers remembers how tool calls were answered, so that a call which the
 // server sends again, in the same run or in a later one of the session, is
-// answered without running the tool twice. Calls still in progress are
-// remembered too; runs bound their number. Of the finished ones the oldest are
-// forgotten beyond the limits above.
+// answered without running the tool twice. Calls still in progress, and those
+// of a run that is under way, are remembered too; runs bound their number. Of
+// the others the oldest are forgotten beyond the limits above.
 type answers struct {
 	mu    sync.Mutex // protects the fields below and those of the entries
 	byKey map[callKey]*answer
-	order *list.List // of *answer, finished, the oldest in front
+	order *list.List // of *answer, finished and let go, the oldest in front
 	bytes int        // of the outputs and errors in order
 }
 
@@ -75,12 +75,18 @@ func (m *answers) known(key callKey) bool {
 	return entry != nil && entry.msg != nil
 }
 
-// settle stores the answer to a claimed call.
+// settle stores the answer to a claimed call. It is kept until letGo.
 func (m *answers) settle(entry *answer, msg *agentdv1.RunRequest_ToolCallResponse) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	entry.msg = msg
 	close(entry.done)
+}
+
+// letGo has a settled answer be forgotten when its time comes.
+func (m *answers) letGo(entry *answer) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.order.PushBack(entry)
 	m.bytes += size(entry)
 	for m.order.Len() > maxAnswers || (m.bytes > maxAnswerBytes && m.order.Len() > 1) {

@@ -33,6 +33,7 @@ type toolRunner struct {
 	running int
 	stopped bool
 	idle    chan struct{} // closed once stopped and running is 0
+	kept    []*answer     // what this run has answered, while it may be asked again
 
 	telling sync.Mutex // protects silent, and the order of results before the end
 	silent  bool       // the turn has ended: results are told no more
@@ -129,8 +130,31 @@ func (t *toolRunner) stop() {
 	}
 	t.stopped = true
 	t.waiting = nil
+	for _, entry := range t.kept {
+		t.run.client.answers.letGo(entry)
+	}
+	t.kept = nil
 	if t.running == 0 {
 		close(t.idle)
+	}
+}
+
+// maxKept is how many answers a run keeps from being forgotten.
+const maxKept = 16 * maxAnswers
+
+// keep keeps an answer until the run is over: on a new connection the server may
+// ask again for what it has not received.
+func (t *toolRunner) keep(entry *answer) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.stopped {
+		t.run.client.answers.letGo(entry)
+		return
+	}
+	t.kept = append(t.kept, entry)
+	if len(t.kept) > maxKept {
+		t.run.client.answers.letGo(t.kept[0])
+		t.kept = t.kept[1:]
 	}
 }
 
@@ -226,6 +250,7 @@ func (t *toolRunner) finish(c *call, entry *answer, msg *agentdv1.RunRequest_Too
 		t.record(c, msg)
 	}
 	t.run.client.answers.settle(entry, msg)
+	t.keep(entry)
 	t.tell(&Event{TurnID: c.turnID, ToolResult: toolResultOf(msg)})
 	if !wanted {
 		return

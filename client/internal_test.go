@@ -110,6 +110,10 @@ func TestAnswersAreBounded(t *testing.T) {
 		m.settle(entry, &agentdv1.RunRequest_ToolCallResponse{
 			Result: &agentdv1.RunRequest_ToolCallResponse_Output{Output: strings.Repeat("x", size)},
 		})
+		if i >= 0 && !m.known(callKey{call: "0"}) && i < maxAnswers {
+			t.Fatal("an answer was forgotten before its time")
+		}
+		m.letGo(entry)
 	}
 	for i := range maxAnswers + 10 {
 		settle(i, 1)

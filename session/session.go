@@ -352,9 +352,9 @@ func (s *Session) flushLocked() {
 func (s *Session) publishLocked(it item) {
 	for w := range s.watchers {
 		it.mine = nil
-		if it.fact != nil && w.tools != nil {
+		if it.fact != nil && w.offered != nil {
 			for _, call := range callsOf(it.fact) {
-				if p := s.turn.pending[call.ID]; p != nil && p.owner == w {
+				if p := s.turn.pending[call.ID]; p != nil && (p.owner == w || p.owner == nil && w.offered[call.Name]) {
 					it.mine = append(it.mine, call.ID)
 				}
 			}

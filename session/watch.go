@@ -22,10 +22,13 @@ type Watcher struct {
 	s     *Session
 	t     *Turn
 	ready chan struct{} // holds one signal
-	// tools are what this client can be asked for; nil is none.
+	// tools are what this client can be asked for; nil is none. Protected by s.mu.
 	tools map[string]bool
-	asks  bool // the client takes part in the turn, with or without tools
-	order int  // rises from client to client; protected by s.mu
+	// offered are the tools the client came with, also when it has closed its
+	// side: as long as nobody else is asked, it is told of calls as if it were.
+	offered map[string]bool
+	asks    bool // the client takes part in the turn, with or without tools
+	order   int  // rises from client to client; protected by s.mu
 
 	// The fields below are owned by the goroutine that calls Next.
 	view   *view
@@ -65,11 +68,12 @@ func (s *Session) watch(t *Turn, from watch) *Watcher {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w := &Watcher{
-		s:     s,
-		t:     t,
-		ready: make(chan struct{}, 1),
-		tools: from.tools,
-		asks:  from.asks,
+		s:       s,
+		t:       t,
+		ready:   make(chan struct{}, 1),
+		tools:   from.tools,
+		offered: from.tools,
+		asks:    from.asks,
 		view: &view{
 			sessionID: s.id,
 			at:        from.after,

@@ -61,6 +61,9 @@ func (o *observer) see(m *agentdv1.RunResponse) {
 	case *agentdv1.RunResponse_ToolCall:
 		caller = strings.Join(r.ToolCall.GetAgentPath(), "/")
 		o.call(caller, r.ToolCall)
+	case *agentdv1.RunResponse_ToolCallNotice_: // the client came back when the call was settled, or has closed its side
+		o.inSession(r.ToolCallNotice.GetSessionId())
+		o.asked[r.ToolCallNotice.GetToolCallId()] = true
 	case *agentdv1.RunResponse_ToolCancelled_:
 		id := r.ToolCancelled.GetToolCallId()
 		if !o.asked[id] || o.cancelled[id] {

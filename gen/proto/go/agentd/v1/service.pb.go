@@ -1472,15 +1472,16 @@ func (x *RunResponse_ToolCallNotice) GetAgentPath() []string {
 	return nil
 }
 
-// Retract tells the client to drop what it has of an unfinished message: the
-// model call is made again, and the message starts over under the same id.
+// Retract tells the client to drop what it has of unfinished messages: their
+// model calls are made again, and text that comes under the same message_id
+// starts the message over.
 type RunResponse_Retract struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The stream's session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The message.
+	// The message; empty means every unfinished message of the turn.
 	MessageId string `protobuf:"bytes,2,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
-	// From the root to the agent that spoke.
+	// From the root to the agent that spoke; empty with an empty message_id.
 	AgentPath     []string `protobuf:"bytes,3,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
