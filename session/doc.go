@@ -12,18 +12,21 @@
 // # Turns and runs
 //
 // A turn is what one prompt sets off. It belongs to its session and not to the
-// stream that asked for it. A [Runner] (the agent engine) drives it: it appends
-// events, waits for tool results, and streams text deltas. Deltas are hints:
-// they are shown at once and are not stored; the event that completes the
-// message is the fact, and holds the whole text.
+// stream that asked for it, nor to the process that runs it. A [Runner] (the
+// agent engine) drives it: it appends events, waits for tool results, and
+// streams text deltas. Deltas are hints: they are shown at once and are not
+// stored; the event that completes the message is the fact, and holds the whole
+// text and the places of its deltas. A turn that waits for a client which is not
+// there is put aside; it, and one whose process was killed, goes on by replay of
+// its log.
 //
 // # Watching
 //
-// A [Watcher] turns the records after a cursor, and the deltas that come in
-// meanwhile, into protocol messages: each piece of text exactly once, the tool
-// calls of one model answer together. A watcher that does not keep up loses
-// deltas and reads on from the log; it never slows the turn and never holds
-// more than a fixed amount of memory.
+// Facts and deltas of a session stand in one order, and each has a position in
+// it. A [Watcher] turns what comes after a position into protocol messages: each
+// piece of text exactly once, the tool calls of one model answer together. A
+// watcher that does not keep up reads on from the log and from the messages on
+// their way; it never slows the turn and never queues more than a fixed amount.
 //
 // This package imports the protocol's messages and the standard library. It
 // knows neither the engine, nor a database, nor HTTP.
