@@ -11,9 +11,9 @@ type Kind string
 
 // The kinds of error.
 const (
-	KindRateLimited    Kind = "rate_limited"     // 429, overloaded
+	KindRateLimited    Kind = "rate_limited"     // 429
 	KindAuth           Kind = "auth"             // key missing, 401, 403
-	KindUnavailable    Kind = "unavailable"      // unknown model, 404, 5xx, broken or truncated stream
+	KindUnavailable    Kind = "unavailable"      // unknown model, 404, 5xx such as an overloaded server, broken or truncated stream
 	KindTimeout        Kind = "timeout"          // no answer in time
 	KindInvalid        Kind = "invalid"          // 400: the provider refuses the request
 	KindBlocked        Kind = "blocked"          // the provider refuses the content

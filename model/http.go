@@ -167,7 +167,7 @@ func containsAny(s string, subs ...string) bool {
 // 3xx) is KindUnavailable.
 func KindOfStatus(status int) Kind {
 	switch {
-	case status == http.StatusTooManyRequests, status == 529:
+	case status == http.StatusTooManyRequests:
 		return KindRateLimited
 	case status == http.StatusUnauthorized, status == http.StatusForbidden, status == http.StatusPaymentRequired:
 		return KindAuth

@@ -41,7 +41,7 @@ func TestFailureKinds(t *testing.T) {
 		{500, "", "", model.KindUnavailable},
 		{503, "", "", model.KindUnavailable},
 		{504, "", "", model.KindUnavailable},
-		{529, "overloaded_error", "", model.KindRateLimited},
+		{529, "overloaded_error", "", model.KindUnavailable},
 		{307, "", "", model.KindUnavailable},
 		{0, "", "", model.KindUnavailable},
 	} {

@@ -142,7 +142,7 @@ func stepCode(s providertest.Step) (client.Code, bool) {
 	switch {
 	case s.Finish == "PROHIBITED_CONTENT":
 		return client.ErrContentBlocked, true
-	case s.Status == 429 || s.Status == 529: // 529: the provider is overloaded
+	case s.Status == 429:
 		return client.ErrRateLimited, true
 	case s.Status == 401 || s.Status == 403:
 		return client.ErrAuthFailed, true

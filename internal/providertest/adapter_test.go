@@ -343,7 +343,7 @@ func errorKind(s providertest.Step) model.Kind {
 	switch {
 	case s.Finish == "PROHIBITED_CONTENT":
 		return model.KindBlocked
-	case s.Status == 429 || s.Status == 529:
+	case s.Status == 429:
 		return model.KindRateLimited
 	case s.Status == 401 || s.Status == 403:
 		return model.KindAuth

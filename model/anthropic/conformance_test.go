@@ -131,7 +131,7 @@ func TestConformance(t *testing.T) {
 			return errorBody(code, msg)
 		},
 		Refusals: map[string]modeltest.Refusal{
-			"overloaded":      refusal(model.KindRateLimited, streamed("overloaded_error")),
+			"overloaded":      refusal(model.KindUnavailable, streamed("overloaded_error")),
 			"rate limit":      refusal(model.KindRateLimited, streamed("rate_limit_error")),
 			"server error":    refusal(model.KindUnavailable, streamed("api_error")),
 			"unknown error":   refusal(model.KindUnavailable, streamed("new_error")),

@@ -28,7 +28,7 @@ func (h Harness) statuses(t *testing.T) {
 		500: model.KindUnavailable,
 		502: model.KindUnavailable,
 		503: model.KindUnavailable,
-		529: model.KindRateLimited,
+		529: model.KindUnavailable,
 	} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
 			body := h.EncodeError(status, "some_code", "no luck with key "+serverKey+" today")
