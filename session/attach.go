@@ -70,23 +70,23 @@ func (s *Session) checkPosition(after *int64) error {
 }
 
 // goOn returns the session's last turn; one that is open and runs nowhere is
-// resumed.
+// resumed, once for all who attach at the same time.
 func (m *Manager) goOn(ctx context.Context, req AttachRequest) (*Turn, error) {
 	h, err := m.acquire(ctx, req.SessionID)
 	if err != nil {
 		return nil, err
 	}
-	s := h.s
-	if t := s.settled(); t != nil {
+	h.s.resuming.Lock()
+	defer h.s.resuming.Unlock()
+	if t := h.s.settled(); t != nil {
 		m.release(h)
 		return t, nil
 	}
 	t, err := m.resume(ctx, h, req.Keys)
-	if err != nil {
-		m.release(h)
-		return nil, err
+	if e, ok := errors.AsType[*Error](err); ok && e.Code == codeBusy {
+		return nil, Errorf(codeUnavailable, "session %q is starting another turn: attach again", req.SessionID)
 	}
-	return t, nil
+	return t, err
 }
 
 // settled returns the last turn if it runs or is over.
@@ -99,13 +99,18 @@ func (s *Session) settled() *Turn {
 	return nil
 }
 
-// resume has the open turn of a session run again. On success the turn's
-// goroutine lets go of h.
+// resume has the open turn of a session run again. It lets go of h: on success
+// the turn's goroutine does.
 func (m *Manager) resume(ctx context.Context, h *held, keys Keys) (_ *Turn, err error) {
+	launched := false
+	defer func() {
+		if !launched { // also when the engine panics
+			m.release(h)
+		}
+	}()
 	if err := m.admit(); err != nil {
 		return nil, err
 	}
-	launched := false
 	defer func() {
 		m.mu.Lock()
 		m.starting--
@@ -310,11 +315,8 @@ func (m *Manager) recoverTurn(ctx context.Context, id string) error {
 		m.release(h)
 		return nil
 	}
-	if _, err := m.resume(ctx, h, nil); err != nil {
-		m.release(h)
-		return err
-	}
-	return nil
+	_, err = m.resume(ctx, h, nil)
+	return err
 }
 
 // waitsForClient tells whether an open turn can go on without a client. Where

@@ -3,8 +3,10 @@ package session_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -266,6 +268,71 @@ func TestPutAsideLeavesMemory(t *testing.T) {
 			t.Errorf("end is %v", e)
 		}
 	})
+}
+
+// TestManyComeBackAtOnce has all clients of a stopped server attach together.
+func TestManyComeBackAtOnce(t *testing.T) {
+	f := newFixture(t, memory(t), session.Limits{})
+	f.on(story)
+	turn := f.start(session.Request{})
+	await(t, turn.Watch(), isCall)
+	f.stop()
+	g := f.newServer(session.Limits{})
+	g.engine.check = func(*session.Spec) error {
+		for range 1000 {
+			runtime.Gosched() // let the others come while the turn is being resumed
+		}
+		return nil
+	}
+	watchers := make([]*session.Watcher, 8)
+	var wg sync.WaitGroup
+	for i := range watchers {
+		wg.Go(func() {
+			_, w, err := g.m.Attach(t.Context(), session.AttachRequest{SessionID: turn.SessionID(), Tools: []string{"tool"}})
+			if err != nil {
+				t.Errorf("client %d: %v", i, err)
+			}
+			watchers[i] = w
+		})
+	}
+	wg.Wait()
+	if t.Failed() {
+		return
+	}
+	last, _ := g.attach(session.AttachRequest{SessionID: turn.SessionID()})
+	if err := last.Answer(t.Context(), session.Answer{CallID: "c1", Output: new("fine")}); err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range watchers {
+		if got := follow(t, w); texts(got)["root"] != "let me look. it is fine" || !end(t, got).Completed {
+			t.Errorf("a client that came back reads %v", got)
+		}
+	}
+}
+
+// TestBadRequestInterruptsNothing sends a tree that is refused to a session with
+// a turn that waits.
+func TestBadRequestInterruptsNothing(t *testing.T) {
+	f := newFixture(t, memory(t), session.Limits{})
+	f.on(story)
+	turn := f.start(session.Request{})
+	w := turn.Watch()
+	await(t, w, isCall)
+	w.Close()
+	f.check = func(*session.Spec) error {
+		return session.Errorf(agentdv1.ErrorCode_ERROR_CODE_INVALID_AGENT_TREE, "root: bad")
+	}
+	_, err := f.m.Start(t.Context(), session.Request{SessionID: turn.SessionID(), Agent: tree(), Prompt: "x"})
+	if code(err) != agentdv1.ErrorCode_ERROR_CODE_INVALID_AGENT_TREE {
+		t.Errorf("start: %v", err)
+	}
+	turn, w = f.attach(session.AttachRequest{SessionID: turn.SessionID(), Tools: []string{"tool"}})
+	if err := turn.Answer(t.Context(), session.Answer{CallID: "c1", Output: new("fine")}); err != nil {
+		t.Fatal(err)
+	}
+	if e := end(t, follow(t, w)); !e.Completed {
+		t.Errorf("the turn that waited ended with %v", e)
+	}
 }
 
 func TestAttachRefusals(t *testing.T) {

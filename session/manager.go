@@ -154,9 +154,6 @@ func (m *Manager) start(ctx context.Context, req Request) (started *Turn, err er
 		return nil, err
 	}
 	s := h.s
-	if err := s.interruptWaiting(ctx); err != nil {
-		return nil, err
-	}
 	spec := &Spec{Prompt: req.Prompt, Agent: req.Agent, Tools: req.Tools}
 	if req.Agent == nil {
 		if spec, err = s.repeatSpec(req.Prompt); err != nil {
@@ -164,6 +161,9 @@ func (m *Manager) start(ctx context.Context, req Request) (started *Turn, err er
 		}
 	}
 	if err := m.runner.Check(ctx, spec, req.Keys); err != nil {
+		return nil, err
+	}
+	if err := s.interruptWaiting(ctx); err != nil {
 		return nil, err
 	}
 	if err := s.reserve(); err != nil {

@@ -24,6 +24,8 @@ type Session struct {
 	runner Runner
 	limits Limits
 
+	resuming sync.Mutex // held while an open turn is made to run again; taken before mu
+
 	mu          sync.Mutex // protects the fields below
 	seq         int64      // of the last durable record
 	state       map[string]any
@@ -44,7 +46,7 @@ type entry struct {
 	turn   *Turn
 	kind   Kind
 	data   []byte
-	fact   any // what data says: *TurnStarted, *Event, *ToolCall, *ToolResult or *TurnEnded
+	fact   any // what data says: *TurnStarted, *TurnResumed, *Event, *ToolCall, *ToolResult or *TurnEnded
 	shared []SharedValue
 	rec    Record        // set before done is closed
 	err    error         // set before done is closed
