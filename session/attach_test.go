@@ -310,6 +310,36 @@ func TestManyComeBackAtOnce(t *testing.T) {
 	}
 }
 
+// TestPanicWhileResuming has the engine panic over a turn that is to go on: the
+// next client finds it as it was.
+func TestPanicWhileResuming(t *testing.T) {
+	f := newFixture(t, memory(t), session.Limits{})
+	f.on(story)
+	turn := f.start(session.Request{})
+	await(t, turn.Watch(), isCall)
+	f.stop()
+	g := f.newServer(session.Limits{MaxTurns: 1})
+	g.engine.check = func(*session.Spec) error { panic("check") }
+	req := session.AttachRequest{SessionID: turn.SessionID(), Tools: []string{"tool"}}
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic was swallowed")
+			}
+		}()
+		_, _, err := g.m.Attach(t.Context(), req)
+		t.Errorf("attach: %v", err)
+	}()
+	g.engine.check = nil
+	turn, w := g.attach(req)
+	if err := turn.Answer(t.Context(), session.Answer{CallID: "c1", Output: new("fine")}); err != nil {
+		t.Fatal(err)
+	}
+	if !end(t, follow(t, w)).Completed {
+		t.Error("the turn did not go on")
+	}
+}
+
 // TestBadRequestInterruptsNothing sends a tree that is refused to a session with
 // a turn that waits.
 func TestBadRequestInterruptsNothing(t *testing.T) {
