@@ -30,7 +30,7 @@ func newChecker(limits Limits) *checker {
 // delta counts a delta in, or refuses it.
 func (c *checker) delta(d Delta) error {
 	if c.size += len(d.Text); c.size > c.limits.AnswerBytes {
-		return c.errorf("the answer is longer than %d bytes", c.limits.AnswerBytes)
+		return c.limitf("the answer is longer than %d bytes", c.limits.AnswerBytes)
 	}
 	if !validText(d.Text) {
 		return c.errorf("the answer holds text that is not UTF-8")
@@ -85,10 +85,10 @@ func (c *checker) parts(parts []*genai.Part) error {
 		}
 	}
 	if size > c.limits.AnswerBytes {
-		return c.errorf("the answer is longer than %d bytes", c.limits.AnswerBytes)
+		return c.limitf("the answer is longer than %d bytes", c.limits.AnswerBytes)
 	}
 	if calls > c.limits.Calls {
-		return c.errorf("the answer has %d function calls, at most %d are allowed", calls, c.limits.Calls)
+		return c.limitf("the answer has %d function calls, at most %d are allowed", calls, c.limits.Calls)
 	}
 	return nil
 }
@@ -120,6 +120,14 @@ func (c *checker) rest(parts []*genai.Part) ([]Delta, error) {
 
 func (c *checker) errorf(format string, args ...any) *Error {
 	return &Error{Kind: KindUnavailable, Provider: c.limits.Provider, Message: fmt.Sprintf(format, args...)}
+}
+
+// limitf is errorf for an answer that is too much: asking again would cost as
+// much again.
+func (c *checker) limitf(format string, args ...any) *Error {
+	e := c.errorf(format, args...)
+	e.Final = true
+	return e
 }
 
 // kindIndex is the index of a kind of text in a checker.

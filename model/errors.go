@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 	"log/slog"
+	"net/http"
 	"time"
 )
 
@@ -37,18 +38,50 @@ type Error struct {
 	// Usage is what the failed call took, as when an answer is blocked; nil if the
 	// provider did not say.
 	Usage *Usage
+	// Final says that the same call would fail again, whatever the kind.
+	Final bool
+	// Tries is how often the call was made, 0 or 1 for once. Failed is what the
+	// tries before the last one took, as far as it was reported; not part of
+	// Usage. Adapters set neither.
+	Tries  int
+	Failed []Usage
 	// Err is the cause; may be nil.
 	Err error
 
 	theirs bool // Message is the provider's
 }
 
-// Error names the provider, the status and the message.
+// Error names the provider, the message, the status and the number of tries.
 func (e *Error) Error() string {
+	return fmt.Sprintf("%s: %s%s", e.Provider, e.Message, e.details())
+}
+
+// details are the status and the number of tries, as far as there are any.
+func (e *Error) details() string {
+	var out string
 	if e.Status != 0 {
-		return fmt.Sprintf("%s: %s (status %d)", e.Provider, e.Message, e.Status)
+		out = fmt.Sprintf(" (status %d)", e.Status)
 	}
-	return fmt.Sprintf("%s: %s", e.Provider, e.Message)
+	if e.Tries > 1 {
+		out += fmt.Sprintf(" after %d tries", e.Tries)
+	}
+	return out
+}
+
+// Temporary tells whether the same call may succeed later: the provider asks to
+// slow down, is overloaded or broken, cannot be reached, was silent for too
+// long, or its answer was cut short. A refusal of the request, the key, the
+// model or the content is not.
+func (e *Error) Temporary() bool {
+	switch e.Kind {
+	case KindRateLimited, KindTimeout:
+		return !e.Final
+	case KindUnavailable:
+		// Without a status it is a connection or an answer that broke.
+		return !e.Final && (e.Status == 0 || e.Status >= http.StatusInternalServerError && e.Status != http.StatusNotImplemented)
+	default:
+		return false
+	}
 }
 
 // LogValue is the error without the provider's own words.
@@ -56,7 +89,7 @@ func (e *Error) LogValue() slog.Value {
 	if !e.theirs {
 		return slog.StringValue(e.Error())
 	}
-	return slog.StringValue(fmt.Sprintf("%s: %s (status %d); the provider's message is for the caller alone", e.Provider, e.Kind, e.Status))
+	return slog.StringValue(fmt.Sprintf("%s: %s%s; the provider's message is for the caller alone", e.Provider, e.Kind, e.details()))
 }
 
 // Unwrap returns the cause.

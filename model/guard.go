@@ -22,8 +22,8 @@ type Limits struct {
 	// Idle is how long a call may go without a delta or a result; default 5 min,
 	// since a model may think in silence. Negative means without limit.
 	Idle time.Duration
-	// Total is how long a call may take; default 10 min. Negative means without
-	// limit.
+	// Total is how long a call may take, one try of it; default 10 min. Negative
+	// means without limit.
 	Total time.Duration
 	// AnswerBytes bounds an answer: text, thoughts, arguments, signatures and
 	// inline data together; default 16 MiB.
@@ -32,6 +32,9 @@ type Limits struct {
 	Calls int
 	// Counters, when not nil, counts what the guard had to contain.
 	Counters *Counters
+	// Retry says when a failed call is made again, by what Ref.Guarded returns.
+	// A guard by itself makes one try.
+	Retry Retry
 }
 
 // Counters counts what guards had to contain; safe for concurrent use.
@@ -107,7 +110,7 @@ func (g *guard) Generate(ctx context.Context, req *Request, emit func(Delta)) (*
 			if v := recover(); v != nil {
 				g.limits.Counters.Panics.Add(1)
 				out = outcome{err: &Error{
-					Kind: KindUnavailable, Provider: g.limits.Provider, Message: "the adapter panicked",
+					Kind: KindUnavailable, Provider: g.limits.Provider, Message: "the adapter panicked", Final: true,
 					Err: &PanicError{Value: v, Stack: debug.Stack()},
 				}}
 			}

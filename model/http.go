@@ -23,8 +23,8 @@ const (
 	MaxLine = 1 << 20
 	// maxErrorBody bounds what is kept of a provider's error text, in bytes.
 	maxErrorBody = 1 << 10
-	// maxRetryAfter bounds what a provider may ask to wait.
-	maxRetryAfter = time.Hour
+	// MaxRetryAfter bounds what a provider may ask to wait.
+	MaxRetryAfter = 24 * time.Hour
 )
 
 // ErrLineTooLong is the error of reading a stream line longer than the limit.
@@ -116,7 +116,8 @@ type Failure struct {
 }
 
 // Error makes an *Error of f: its kind from status, code and message, its
-// message redacted and cut.
+// message redacted and cut. It is final when the provider says so in the header
+// "X-Should-Retry".
 func (f Failure) Error() *Error {
 	msg := Redact(f.Message, f.Secrets...)
 	theirs := msg != "" || f.Code != ""
@@ -131,7 +132,8 @@ func (f Failure) Error() *Error {
 	}
 	return &Error{
 		Kind: f.kind(), Provider: f.Provider, Status: f.Status, Message: msg,
-		RetryAfter: RetryAfter(f.Header, time.Now()), Err: f.Err, theirs: theirs,
+		RetryAfter: RetryAfter(f.Header, time.Now()), Final: f.Header.Get("X-Should-Retry") == "false",
+		Err: f.Err, theirs: theirs,
 	}
 }
 
@@ -185,7 +187,7 @@ func KindOfStatus(status int) Kind {
 }
 
 // RetryAfter returns what the header asks to wait, in seconds, in milliseconds
-// ("Retry-After-Ms") or until a date, at most an hour; 0 if it does not say.
+// ("Retry-After-Ms") or until a date, at most MaxRetryAfter; 0 if it does not say.
 func RetryAfter(h http.Header, now time.Time) time.Duration {
 	d := time.Duration(0)
 	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil {
@@ -197,15 +199,15 @@ func RetryAfter(h http.Header, now time.Time) time.Duration {
 			d = at.Sub(now)
 		}
 	}
-	return min(max(d, 0), maxRetryAfter)
+	return min(max(d, 0), MaxRetryAfter)
 }
 
-// seconds is s as a duration, at most maxRetryAfter; what is no number is 0.
+// seconds is s as a duration, at most MaxRetryAfter; what is no number is 0.
 func seconds(s float64) time.Duration {
 	if !(s > 0) {
 		return 0
 	}
-	return time.Duration(min(s, maxRetryAfter.Seconds()) * float64(time.Second))
+	return time.Duration(min(s, MaxRetryAfter.Seconds()) * float64(time.Second))
 }
 
 // TransportError makes an *Error of a call that failed without an answer, or

@@ -64,7 +64,7 @@ func TestRetryAfter(t *testing.T) {
 		{"Retry-After", now.Add(-time.Minute).Format(http.TimeFormat), 0},
 		{"Retry-After", "-3", 0},
 		{"Retry-After", "NaN", 0},
-		{"Retry-After", "1e300", time.Hour},
+		{"Retry-After", "1e300", model.MaxRetryAfter},
 		{"Retry-After", "soon", 0},
 		{"Retry-After-Ms", "250", 250 * time.Millisecond},
 	} {

@@ -4,7 +4,8 @@
 // An adapter translates one request to its provider's wire, streams what comes
 // back as deltas, and returns one checked response: complete, with its finish
 // reason and its usage, or an error. A stream that was cut short is an error,
-// never a short success. Adapters own no retries.
+// never a short success. Adapters own no retries, and their SDKs' are off: Again
+// makes failed calls again, once for all providers, and tells of it.
 //
 // The common form of content is that of google.golang.org/genai, the one the
 // engine stores. What a provider needs back verbatim travels in the parts, see
@@ -30,6 +31,12 @@ type Request struct {
 	// (ParametersJsonSchema), provider-run tools, output schema and sampling
 	// settings. Never nil. Adapters must not change it.
 	Config *genai.GenerateContentConfig
+	// Try is the number of the try, from 1; 0 when nobody counts.
+	Try int `json:"-"`
+	// OnRetry, when not nil, is told of each try that failed before the wait for
+	// the next one, see Again. It runs on the calling goroutine; its error ends
+	// the call. Adapters never see it.
+	OnRetry func(Failed) error `json:"-"`
 }
 
 // Delta is a piece of the answer's text or of the model's thinking.
@@ -63,6 +70,9 @@ type Response struct {
 	FinishReason genai.FinishReason
 	// Usage is as the provider reported it at the end of the stream.
 	Usage Usage
+	// Failed is what tries took that failed before this one, as far as it was
+	// reported. Not part of Usage. Adapters leave it empty.
+	Failed []Usage
 	// Model is the name the provider says it served.
 	Model string
 }

@@ -84,10 +84,11 @@ type Ref struct {
 	OwnKey bool
 }
 
-// Guarded returns the model behind a Guard that names this provider.
+// Guarded returns the model behind a Guard that names this provider, with failed
+// calls made again: see Again. Each try has the guard's limits to itself.
 func (r Ref) Guarded(limits Limits) LLM {
 	limits.Provider = r.Provider
-	return Guard(r.LLM, limits)
+	return Again(Guard(r.LLM, limits), limits.Retry)
 }
 
 // Resolve opens the model that name stands for. keys holds the caller's own

@@ -133,7 +133,7 @@ func (l *llm) Generate(ctx context.Context, req *model.Request, emit func(model.
 		}
 		body.Messages = slices.Concat(messages, []message{{Role: "assistant", Content: so}})
 	}
-	return nil, &model.Error{Kind: model.KindUnavailable, Provider: name, Message: fmt.Sprintf("the provider paused the answer more than %d times", maxPauses)}
+	return nil, &model.Error{Kind: model.KindUnavailable, Provider: name, Final: true, Message: fmt.Sprintf("the provider paused the answer more than %d times", maxPauses)}
 }
 
 // String names the model and hides its key.

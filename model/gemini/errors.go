@@ -61,7 +61,7 @@ func (l *llm) apiError(status int, header http.Header, body []byte) error {
 	}
 	e := f.Error()
 	if e.RetryAfter == 0 {
-		e.RetryAfter = min(max(retry, 0), time.Hour)
+		e.RetryAfter = min(max(retry, 0), model.MaxRetryAfter)
 	}
 	return e
 }

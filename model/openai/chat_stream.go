@@ -279,7 +279,7 @@ func (a *chatAnswer) call(d *callDelta) error {
 	c := a.find(d)
 	if c == nil {
 		if len(a.calls) >= maxCalls {
-			return a.llm.broken("the answer has more than %d function calls", maxCalls)
+			return a.llm.tooMuch("the answer has more than %d function calls", maxCalls)
 		}
 		c = &chatCallState{index: len(a.calls)}
 		if d.Index != nil {

@@ -80,12 +80,15 @@ func asText(v any) string {
 	}
 }
 
+// noQuota is the code of a rate limit that only a payment lifts.
+const noQuota = "insufficient_quota"
+
 // codeStatus maps error codes and types to the HTTP status they go with, for
 // errors that come inside a stream.
 var codeStatus = map[string]int{
 	"rate_limit_exceeded":      http.StatusTooManyRequests,
 	"rate_limit_error":         http.StatusTooManyRequests,
-	"insufficient_quota":       http.StatusTooManyRequests,
+	noQuota:                    http.StatusTooManyRequests,
 	"invalid_api_key":          http.StatusUnauthorized,
 	"authentication_error":     http.StatusUnauthorized,
 	"permission_error":         http.StatusForbidden,
@@ -115,6 +118,9 @@ func (l *llm) failure(e apiError, status int, header http.Header) *model.Error {
 		Provider: l.cfg.Name, Status: status, Header: header,
 		Code: code, Message: e.Message, Secrets: []string{l.key},
 	}.Error()
+	if e.Code == noQuota || e.Type == noQuota {
+		err.Final = true
+	}
 	if err.Kind == model.KindInvalid {
 		text := strings.ToLower(e.Code + " " + e.Type + " " + e.Message)
 		switch {
@@ -204,6 +210,13 @@ func (l *llm) invalid(format string, args ...any) *model.Error {
 
 func (l *llm) broken(format string, args ...any) *model.Error {
 	return &model.Error{Kind: model.KindUnavailable, Provider: l.cfg.Name, Message: fmt.Sprintf(format, args...)}
+}
+
+// tooMuch is broken for an answer that would be as much another time.
+func (l *llm) tooMuch(format string, args ...any) *model.Error {
+	err := l.broken(format, args...)
+	err.Final = true
+	return err
 }
 
 func (l *llm) blocked(format string, args ...any) *model.Error {

@@ -255,7 +255,7 @@ func (a *responsesAnswer) item(index int) (*itemState, error) {
 	it := a.items[index]
 	if it == nil {
 		if len(a.items) >= maxItems {
-			return nil, a.llm.broken("the answer has more than %d items", maxItems)
+			return nil, a.llm.tooMuch("the answer has more than %d items", maxItems)
 		}
 		it = &itemState{}
 		a.items[index] = it

@@ -41,7 +41,7 @@ func (p *player) Generate(ctx context.Context, req *model.Request, emit func(mod
 		}
 		for _, piece := range pieces {
 			if a.Error != nil && sent >= a.Error.After {
-				return a.Error.happen(ctx, s)
+				return a.fail(ctx, s)
 			}
 			if err := wait(ctx, cmp.Or(a.ChunkDelay, p.delay)); err != nil {
 				return err
@@ -58,7 +58,7 @@ func (p *player) Generate(ctx context.Context, req *model.Request, emit func(mod
 		return nil, err
 	}
 	if a.Error != nil {
-		return nil, a.Error.happen(ctx, s)
+		return nil, a.fail(ctx, s)
 	}
 	for _, c := range a.Calls {
 		part, err := c.part(s)
@@ -97,13 +97,24 @@ func (p *player) choose(s *scene) (*Answer, error) {
 func (w *When) holds(s *scene) bool {
 	return (w.Call == 0 || w.Call == s.call) &&
 		(w.Step == 0 || w.Step == s.step) &&
+		(w.Try == 0 || w.Try == max(s.req.Try, 1)) &&
 		(w.user == nil || w.user.MatchString(s.user)) &&
 		(w.system == nil || w.system.MatchString(s.req.SystemText())) &&
 		(w.AfterTool == "" || slices.ContainsFunc(s.results, func(r *genai.FunctionResponse) bool { return r.Name == w.AfterTool })) &&
 		(w.HasTool == "" || slices.ContainsFunc(s.req.Functions(), func(f *genai.FunctionDeclaration) bool { return f.Name == w.HasTool }))
 }
 
-// happen is how the answer fails.
+// fail is how the answer fails.
+func (a *Answer) fail(ctx context.Context, s *scene) error {
+	err := a.Error.happen(ctx, s)
+	if e, ok := errors.AsType[*model.Error](err); ok && a.Usage != nil {
+		u := a.Usage.orCounted(s.req, nil)
+		e.Usage = &u
+	}
+	return err
+}
+
+// happen is the failure.
 func (f *Failure) happen(ctx context.Context, s *scene) error {
 	switch f.Kind {
 	case "panic":

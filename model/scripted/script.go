@@ -55,7 +55,8 @@ type Answer struct {
 	Calls    []Call `yaml:"calls"`
 	// Error ends the answer before its end.
 	Error *Failure `yaml:"error"`
-	// Usage is what is reported; default counts words as tokens.
+	// Usage is what is reported; default counts words as tokens, and nothing for an
+	// answer that fails.
 	Usage *Usage `yaml:"usage"`
 	// Finish is the finish reason; default STOP.
 	Finish genai.FinishReason `yaml:"finish"`
@@ -69,6 +70,9 @@ type When struct {
 	Call int `yaml:"call"`
 	// Step is the number of the call since the user last said something, from 1.
 	Step int `yaml:"step"`
+	// Try is the number of the try of a call that is made again after a failure,
+	// from 1.
+	Try int `yaml:"try"`
 	// User matches the newest thing the user said.
 	User string `yaml:"user"`
 	// System matches the system instruction.
