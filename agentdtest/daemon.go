@@ -120,6 +120,11 @@ func WithTurnLimits(l session.Limits) Option { return func(c *config) { c.daemon
 // WithMaxMessageBytes bounds a request message.
 func WithMaxMessageBytes(n int) Option { return func(c *config) { c.daemon.MaxMessageBytes = n } }
 
+// WithRetry says how often, and after which waits, failed model calls are made
+// again. The default differs from the daemon's in its waits, which take a
+// millisecond where the provider does not ask for more.
+func WithRetry(r model.Retry) Option { return func(c *config) { c.daemon.ModelRetry = r } }
+
 // WithTimeouts sets how long a stream may be silent, and how long a message may
 // wait for a client that does not read; 0 means the daemon's default.
 func WithTimeouts(idle, write time.Duration) Option {
@@ -163,7 +168,7 @@ func Start(t testing.TB, opts ...Option) *Daemon {
 // New starts a daemon for a program that is no test. The caller ends it with
 // Close.
 func New(opts ...Option) (*Daemon, error) {
-	var c config
+	c := config{daemon: daemon.Config{ModelRetry: model.Retry{Base: time.Millisecond, MaxWait: time.Millisecond}}}
 	for _, opt := range opts {
 		opt(&c)
 	}

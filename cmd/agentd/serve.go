@@ -32,7 +32,7 @@ type serveCmd struct {
 	HandoverGrace time.Duration `default:"2s" help:"How long the tool calls of a client that has left wait before another client is asked."`
 	TurnTimeout   time.Duration `default:"1h" help:"Longest turn."`
 	ToolTimeout   time.Duration `default:"10m" help:"Longest wait for a client's answer to a tool call."`
-	ModelTimeout  time.Duration `default:"10m" help:"Longest model call."`
+	ModelTimeout  time.Duration `default:"10m" help:"Longest model call; each try has it to itself."`
 	ModelIdle     time.Duration `default:"5m" help:"Longest silence within a model call."`
 	IdleTimeout   time.Duration `help:"Longest silence on a stream, both ways. Default: 15m, or 5m more than --tool-timeout."`
 	StreamTimeout time.Duration `default:"24h" help:"Longest stream."`
@@ -44,6 +44,7 @@ type serveCmd struct {
 	MaxMessageBytes   int `default:"4194304" help:"Size of the largest request message."`
 	MessagesPerSecond int `default:"200" help:"Messages a second that are taken from one stream."`
 	MaxModelCalls     int `default:"500" help:"Model calls of one turn."`
+	ModelTries        int `default:"5" help:"How often a model call is made at most when its provider fails before it has said anything; 1 means no retries."`
 }
 
 func (c *serveCmd) config(p *process) (daemon.Config, error) {
@@ -82,6 +83,7 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 	cfg.Turns.IdleTurn = c.IdleTurn
 	cfg.Turns.HandoverGrace = c.HandoverGrace
 	cfg.Trees.ModelCalls = c.MaxModelCalls
+	cfg.ModelRetry.Tries = c.ModelTries
 	return cfg, nil
 }
 
@@ -99,7 +101,7 @@ func (c *serveCmd) Validate() error {
 	}
 	for name, n := range map[string]int{
 		"max-conns": c.MaxConns, "max-streams": c.MaxStreams, "max-turns": c.MaxTurns, "max-message-bytes": c.MaxMessageBytes,
-		"messages-per-second": c.MessagesPerSecond, "max-model-calls": c.MaxModelCalls,
+		"messages-per-second": c.MessagesPerSecond, "max-model-calls": c.MaxModelCalls, "model-tries": c.ModelTries,
 	} {
 		if n < 1 {
 			errs = append(errs, fmt.Errorf("--%s is %d, must be at least 1", name, n))

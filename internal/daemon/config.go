@@ -81,9 +81,12 @@ type Config struct {
 	// LingerTimeout is how long the end of a stream waits for the client to close
 	// its side. Default 2 s.
 	LingerTimeout time.Duration
-	// ModelTimeout bounds one model call, ModelIdleTimeout the silence within it.
-	// Defaults 10 min and 5 min.
+	// ModelTimeout bounds one try of a model call, ModelIdleTimeout the silence
+	// within it. Defaults 10 min and 5 min.
 	ModelTimeout, ModelIdleTimeout time.Duration
+	// ModelRetry says how often, and after which waits, a model call that has
+	// failed before anything of it was shown is made again. Default 5 tries.
+	ModelRetry model.Retry
 
 	// Turns bounds what runs and what waits: turns at once, their time, the time
 	// of a tool call, how long a turn waits for its client, sizes.
@@ -143,6 +146,7 @@ func (c Config) Validate() error {
 	}{
 		{"MaxConns", c.MaxConns},
 		{"MaxStreamsPerConn", c.MaxStreamsPerConn},
+		{"ModelRetry.Tries", c.ModelRetry.Tries},
 	} {
 		if n.value < 0 {
 			errs = append(errs, fmt.Errorf("daemon: %s is %d, must be at least 1", n.name, n.value))
@@ -154,6 +158,9 @@ func (c Config) Validate() error {
 	}{
 		{"ModelTimeout", c.ModelTimeout},
 		{"ModelIdleTimeout", c.ModelIdleTimeout},
+		{"ModelRetry.Base", c.ModelRetry.Base},
+		{"ModelRetry.MaxWait", c.ModelRetry.MaxWait},
+		{"ModelRetry.MaxRetryAfter", c.ModelRetry.MaxRetryAfter},
 	} {
 		if d.value < 0 {
 			errs = append(errs, fmt.Errorf("daemon: %s is %s, must be above 0", d.name, d.value))

@@ -79,7 +79,7 @@ func New(cfg Config) (_ *Daemon, err error) {
 		}
 	}()
 	runner := adkbridge.New(adkbridge.Config{
-		Models: adkbridge.FromRegistry(models, model.Limits{Total: cfg.ModelTimeout, Idle: cfg.ModelIdleTimeout}),
+		Models: adkbridge.FromRegistry(models, model.Limits{Total: cfg.ModelTimeout, Idle: cfg.ModelIdleTimeout, Retry: cfg.ModelRetry}),
 		Limits: cfg.Trees,
 		Logger: cfg.Logger,
 	})

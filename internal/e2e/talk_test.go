@@ -32,12 +32,13 @@ var wireProviders = map[providertest.Wire]model.Provider{
 }
 
 // recordedDaemon starts a daemon whose providers are all at one address, which
-// a Server answers.
+// a Server answers. It makes each model call once, for a recording holds it once.
 func recordedDaemon(t *testing.T, address string) *agentdtest.Daemon {
 	t.Helper()
 	// No text of a recording holds the key, for keys are taken out of messages.
 	const key = "sk-recorded-0123456789"
 	return agentdtest.Start(t,
+		agentdtest.WithRetry(model.Retry{Tries: 1}),
 		agentdtest.WithGemini(key, address+"/"),
 		agentdtest.WithAnthropic(key, address+"/"),
 		agentdtest.WithOpenAI(key, address+"/v1/"))

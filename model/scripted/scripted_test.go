@@ -199,6 +199,26 @@ func TestFailures(t *testing.T) {
 	})
 }
 
+// TestTries: an answer may fail at first and come with a later try; what the
+// failure took is told if the script says it.
+func TestTries(t *testing.T) {
+	const script = `answers:
+  - {when: {try: 1}, error: {kind: unavailable, status: 503}, usage: {prompt: 3}}
+  - {when: {try: 2}, error: {kind: truncate}}
+  - {when: {}, text: "There."}`
+	talk := newTalk("").user("x")
+	_, err := open(t, script).Generate(t.Context(), talk.req, func(model.Delta) {})
+	if e, ok := errors.AsType[*model.Error](err); !ok || e.Usage == nil || *e.Usage != (model.Usage{Prompt: 3, Total: 3}) {
+		t.Errorf("the first try, which nobody counts: %v", err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		resp, err := model.Again(open(t, script), model.Retry{}).Generate(t.Context(), talk.req, func(model.Delta) {})
+		if err != nil || text(resp) != "There." || !slices.Equal(resp.Failed, []model.Usage{{Prompt: 3, Total: 3}}) {
+			t.Errorf("got %+v, %v", resp, err)
+		}
+	})
+}
+
 func TestDelays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		llm := open(t, "answers: [{delay: 1s, chunk_delay: 100ms, text: [a, b, c]}]")
