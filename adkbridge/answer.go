@@ -87,21 +87,30 @@ func (m *agentModel) answer(ctx context.Context, req *adkmodel.LLMRequest) (*ans
 		m.judge(a, req)
 		return a, m.count(a)
 	}
+	if err := t.inject(ctx); err != nil {
+		return nil, err
+	}
+	id := messageID(t.run.TurnID(), key)
+	done, err := t.run.BeginCall(session.ModelCall{Path: m.n.path, Model: m.n.modelName, MessageID: id})
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	m.prepare(req.Config)
 	// ADK's own contents are dropped; of the request its configuration is used.
 	resp, err := m.generate(ctx, &model.Request{
 		Contents: t.hist.prompt(m.n.name, branch),
 		Config:   req.Config,
-	}, messageID(t.run.TurnID(), key))
+	}, id)
 	if err != nil {
+		m.spent(err, branch)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		m.spent(err, branch)
 		return nil, modelError(m.n, err)
 	}
 	a := m.mint(resp, key, branch)
-	a.meta.Marks = t.run.Marks(messageID(t.run.TurnID(), key))
+	a.meta.Marks = t.run.Marks(id)
 	a.meta.Calls = m.judge(a, req)
 	a.meta.Last = len(callsOf(a.content)) == 0 && !onlyThoughts(a.content) && m.n.speaksOnce()
 	t.mu.Lock()
@@ -110,10 +119,33 @@ func (m *agentModel) answer(ctx context.Context, req *adkmodel.LLMRequest) (*ans
 	return a, m.count(a)
 }
 
-// spent keeps what a failed call took until the turn is closed.
+// inject makes messages of prompts that came while the turn runs.
+func (t *turn) inject(ctx context.Context) error {
+	t.injecting.Lock()
+	defer t.injecting.Unlock()
+	for _, in := range t.run.Injected() {
+		ev := t.newEvent(ctx, user, "")
+		ev.Content = genai.NewContentFromText(in.Text, genai.RoleUser)
+		if err := t.commit(ctx, ev, &meta{Injected: in.ID}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// spent keeps what a failed call took, all of its tries, until the turn is
+// closed.
 func (m *agentModel) spent(err error, branch string) {
 	e, ok := errors.AsType[*model.Error](err)
-	if !ok || e.Usage == nil || min(e.Usage.Prompt, e.Usage.Completion, e.Usage.Cached, e.Usage.Thoughts, e.Usage.Total) < 0 {
+	if !ok {
+		return
+	}
+	took := e.Failed
+	if e.Usage != nil {
+		took = append(slices.Clone(took), *e.Usage)
+	}
+	usage := m.usage(took)
+	if usage.Calls == 0 {
 		return
 	}
 	m.t.mu.Lock()
@@ -121,7 +153,7 @@ func (m *agentModel) spent(err error, branch string) {
 	m.t.spent = append(m.t.spent, &answer{
 		author: m.n.name, branch: branch,
 		content: &genai.Content{Role: genai.RoleModel},
-		meta:    &meta{Path: m.n.path, Usage: m.usage(*e.Usage)},
+		meta:    &meta{Path: m.n.path, Usage: usage},
 	})
 }
 
@@ -166,8 +198,7 @@ func (m *agentModel) generate(ctx context.Context, req *model.Request, messageID
 			resp, err = nil, panicError("the model", p)
 		}
 	}()
-	done := m.t.run.Working()
-	defer done()
+	req.OnRetry = func(f model.Failed) error { return m.retrying(ctx, messageID, f) }
 	resp, err = m.n.model.LLM.Generate(ctx, req, func(d model.Delta) {
 		m.t.run.Delta(session.Delta{MessageID: messageID, Path: m.n.path, Text: d.Text, Thought: d.Thought})
 	})
@@ -177,6 +208,19 @@ func (m *agentModel) generate(ctx context.Context, req *model.Request, messageID
 	return resp, err
 }
 
+// retrying records that a try of a model call has failed and is followed by
+// another one.
+func (m *agentModel) retrying(ctx context.Context, messageID string, f model.Failed) error {
+	return m.t.run.Retrying(ctx, session.ModelRetry{
+		MessageID: messageID,
+		Path:      m.n.path,
+		Attempt:   f.Try,
+		Wait:      f.Wait,
+		Code:      codes[f.Err.Kind],
+		Message:   modelError(m.n, f.Err).Error(),
+	})
+}
+
 // mint makes an answer of a response. Every call gets an id that is unique in
 // the session. What the adapter returned is not changed.
 func (m *agentModel) mint(resp *model.Response, key, branch string) *answer {
@@ -184,7 +228,7 @@ func (m *agentModel) mint(resp *model.Response, key, branch string) *answer {
 		author: m.n.name, branch: branch,
 		content: &genai.Content{Role: genai.RoleModel},
 		finish:  resp.FinishReason, model: resp.Model,
-		meta: &meta{LLM: key, Path: m.n.path, Usage: m.usage(resp.Usage)},
+		meta: &meta{LLM: key, Path: m.n.path, Usage: m.usage(append(slices.Clone(resp.Failed), resp.Usage))},
 	}
 	if resp.Content == nil {
 		return a
@@ -201,20 +245,21 @@ func (m *agentModel) mint(resp *model.Response, key, branch string) *answer {
 	return a
 }
 
-// usage is what one call took.
-func (m *agentModel) usage(u model.Usage) *session.Usage {
-	usage := &session.Usage{
-		Prompt:     u.Prompt,
-		Completion: u.Completion,
-		Cached:     u.Cached,
-		Thoughts:   u.Thoughts,
-		Total:      u.Total,
-		Calls:      1,
+// usage sums up what the tries of a call took. Counts that cannot be are left
+// out.
+func (m *agentModel) usage(tries []model.Usage) *session.Usage {
+	sum := &session.Usage{}
+	for _, u := range tries {
+		if min(u.Prompt, u.Completion, u.Cached, u.Thoughts, u.Total) < 0 {
+			continue
+		}
+		one := session.Usage{Prompt: u.Prompt, Completion: u.Completion, Cached: u.Cached, Thoughts: u.Thoughts, Total: u.Total, Calls: 1}
+		if m.n.model.Cost != nil {
+			one.CostUSD = m.n.model.Cost(u)
+		}
+		*sum = sum.Add(one)
 	}
-	if m.n.model.Cost != nil {
-		usage.CostUSD = m.n.model.Cost(u)
-	}
-	return usage
+	return sum
 }
 
 // ownCall is a function call under an id of ours. The provider's id stays with

@@ -17,6 +17,7 @@ import (
 const (
 	codeTree    = agentdv1.ErrorCode_ERROR_CODE_INVALID_AGENT_TREE
 	codeTimeout = agentdv1.ErrorCode_ERROR_CODE_TIMEOUT
+	codeInvalid = agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST
 	codeLimit   = agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED
 )
 

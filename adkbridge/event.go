@@ -36,6 +36,8 @@ type meta struct {
 	Usage *session.Usage `json:"usage,omitempty"`
 	// Marks are the places of the deltas that have shown the answer.
 	Marks session.Marks `json:"marks,omitempty"`
+	// Injected is the queued turn whose prompt the event is.
+	Injected string `json:"injected,omitempty"`
 }
 
 // event is an ADK event without its methods: ADK's own decoder would turn
@@ -131,6 +133,13 @@ func (s *stored) meaning() *session.Event {
 		State: maps.Clone(durable(s.Actions.StateDelta)),
 		Usage: m.Usage,
 		Marks: m.Marks,
+	}
+	if m.Injected != "" && s.Content != nil {
+		ev.Injected = m.Injected
+		for _, p := range s.Content.Parts {
+			ev.Text += p.Text
+		}
+		return ev
 	}
 	if m.LLM == "" {
 		return ev

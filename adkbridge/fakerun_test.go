@@ -175,7 +175,11 @@ func (f *fakeRun) Append(ctx context.Context, data []byte, ev *session.Event) (s
 
 func (*fakeRun) Marks(string) session.Marks { return nil }
 
-func (*fakeRun) Working() func() { return func() {} }
+func (*fakeRun) BeginCall(session.ModelCall) (func(), error) { return func() {}, nil }
+
+func (*fakeRun) Retrying(context.Context, session.ModelRetry) error { return nil }
+
+func (*fakeRun) Injected() []session.Injected { return nil }
 
 func (f *fakeRun) Delta(d session.Delta) {
 	f.mu.Lock()

@@ -93,8 +93,10 @@ func (h *history) load(ctx context.Context, run handle) ([]loggedEvent, error) {
 				continue
 			}
 			h.addStored(rec.Seq, s, len(rec.Data))
-		case session.KindTurnResumed, session.KindToolCall, session.KindToolResult, session.KindTurnEnded:
-			// Results are part of the history in the event that answers their calls.
+		case session.KindTurnResumed, session.KindToolCall, session.KindToolResult, session.KindTurnEnded,
+			session.KindModelRetry, session.KindTurnQueued, session.KindTurnDropped:
+			// Results are part of the history in the event that answers their calls,
+			// queued prompts in the turn they start or the event they become.
 		}
 		if rec.Seq <= startSeq {
 			h.upto = rec.Seq

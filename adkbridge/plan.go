@@ -116,6 +116,7 @@ type planner struct {
 	keys   map[string]string       // the caller's own, by provider
 	tools  map[string]*declaration // what the client offers
 	opened map[string]Model        // models by name
+	priced bool                    // the price of each must be known
 	tree   *tree                   // being built
 }
 
@@ -125,6 +126,7 @@ func (r *Runner) plan(spec *session.Spec, keys session.Keys) (*tree, error) {
 	p := &planner{
 		limits: r.limits,
 		models: r.models,
+		priced: spec.Budget.CostUSD > 0 || spec.SessionBudget.CostUSD > 0,
 		keys:   make(map[string]string, len(keys)),
 		tools:  make(map[string]*declaration, len(spec.Tools)),
 		opened: map[string]Model{},

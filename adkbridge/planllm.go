@@ -10,6 +10,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/session"
 )
 
 // providerTools are the tools that providers run, and how a request asks for
@@ -87,6 +88,9 @@ func (p *planner) openModel(n *node, name string) error {
 			return modelError(n, err)
 		}
 		p.opened[name] = m
+	}
+	if m.Cost == nil && p.priced {
+		return session.Errorf(codeInvalid, "%s: a budget in money needs the price of every model, and that of %q is not known", n.at(), name)
 	}
 	n.model = m
 	return nil

@@ -20,13 +20,16 @@ func (r registry) Resolve(name string, keys map[string]string) (Model, error) {
 	if err != nil {
 		return Model{}, err
 	}
-	return Model{
+	m := Model{
 		LLM:      ref.Guarded(r.limits),
 		Provider: ref.Provider,
 		Builtins: ref.Builtins,
-		Cost: func(u model.Usage) float64 {
+	}
+	if _, known := model.Cost(ref.Provider, ref.Model, model.Usage{}); known {
+		m.Cost = func(u model.Usage) float64 {
 			usd, _ := model.Cost(ref.Provider, ref.Model, u)
 			return usd
-		},
-	}, nil
+		}
+	}
+	return m, nil
 }

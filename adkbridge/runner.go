@@ -29,7 +29,7 @@ type Model struct {
 	Provider string
 	// Builtins are the tools that the provider itself runs.
 	Builtins []string
-	// Cost estimates US dollars, 0 where no price is known. May be nil.
+	// Cost estimates US dollars; nil when the price is not known.
 	Cost func(model.Usage) float64
 }
 
@@ -172,7 +172,9 @@ type handle interface {
 	Append(ctx context.Context, data []byte, ev *session.Event) (session.Record, error)
 	Delta(d session.Delta)
 	Marks(messageID string) session.Marks
-	Working() (done func())
+	BeginCall(call session.ModelCall) (done func(), err error)
+	Retrying(ctx context.Context, retry session.ModelRetry) error
+	Injected() []session.Injected
 	Await(ctx context.Context, callID string) (session.ToolResult, error)
 	Ask(ctx context.Context, call session.ToolCall) (session.ToolResult, error)
 	Result(callID string) (session.ToolResult, bool)

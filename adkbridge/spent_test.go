@@ -41,6 +41,24 @@ func TestSpent(t *testing.T) {
 	w.checkAll()
 }
 
+// TestSpentTries counts each try of a failed call of which the provider said what
+// it took.
+func TestSpentTries(t *testing.T) {
+	failed := step{err: &model.Error{
+		Kind: model.KindUnavailable, Provider: "fake", Message: "no", Tries: 4,
+		Usage: &model.Usage{Prompt: 7, Total: 7}, Failed: []model.Usage{{Prompt: 5, Total: 5}, {Total: -1}},
+	}}
+	w := newWorld(t, map[string][]step{"root": {failed}})
+	run := newFakeRun(t, llm("root"), "go")
+	if err := w.runner.drive(t.Context(), run); err == nil {
+		t.Fatal("no error")
+	}
+	events := run.events(w.runner)
+	if u := events[len(events)-1].Usage; u == nil || u.Prompt != 12 || u.Total != 12 || u.Calls != 2 || u.CostUSD != 0.012 {
+		t.Errorf("usage %+v, want that of two tries", u)
+	}
+}
+
 // TestSpentNonsense leaves out counts that cannot be.
 func TestSpentNonsense(t *testing.T) {
 	w := newWorld(t, map[string][]step{"root": {{err: &model.Error{Kind: model.KindBlocked, Usage: &model.Usage{Total: -1}}}}})

@@ -34,6 +34,8 @@ type turn struct {
 	hist   *history
 	limits Limits
 
+	injecting sync.Mutex // held while prompts become messages; taken before mu
+
 	mu       sync.Mutex // protects the fields below
 	state    map[string]any
 	calls    int            // model calls made
@@ -84,6 +86,10 @@ func newTurn(run handle, hist *history, limits Limits, logged []loggedEvent) *tu
 	for _, l := range logged {
 		if l.ev.onlyUsage() {
 			continue // of a call that failed, which is made again
+		}
+		if l.ev.CustomMetadata.Agentd.Injected != "" {
+			t.admit(l.seq, l.ev, l.size, nil) // all model calls to come see it
+			continue
 		}
 		key := promptKey{l.ev.Author, l.ev.Branch}
 		t.logged[key] = append(t.logged[key], l)

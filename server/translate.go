@@ -35,7 +35,7 @@ func attaches(ex *agentdv1.RunRequest_ExecuteRequest) bool {
 	return ex.GetSessionId() != "" && ex.GetUserPrompt() == "" && ex.GetAgent() == nil
 }
 
-// attachOf translates the message that attaches to a session's last turn.
+// attachOf translates the message that attaches to a turn of a session.
 func attachOf(ex *agentdv1.RunRequest_ExecuteRequest, h http.Header) (session.AttachRequest, *session.Error) {
 	for _, f := range []struct {
 		name string
@@ -44,13 +44,17 @@ func attachOf(ex *agentdv1.RunRequest_ExecuteRequest, h http.Header) (session.At
 		{"initial_state", ex.GetInitialState() != nil},
 		{"on_disconnect", ex.GetOnDisconnect() != 0},
 		{"disconnect_grace", ex.GetDisconnectGrace() != nil},
+		{"budget", ex.GetBudget() != nil},
+		{"session_budget", ex.GetSessionBudget() != nil},
+		{"on_busy", ex.GetOnBusy() != 0},
+		{"tool_timeout", ex.GetToolTimeout() != nil},
 	} {
 		if f.set {
 			return session.AttachRequest{}, session.Errorf(codeInvalid,
 				"execute.%s is for a new turn: this request has no user_prompt, so it attaches to the last turn of session %s", f.name, quote(ex.GetSessionId()))
 		}
 	}
-	req := session.AttachRequest{SessionID: ex.GetSessionId(), After: ex.AfterSeq, Keys: keysOf(h)}
+	req := session.AttachRequest{SessionID: ex.GetSessionId(), TurnID: ex.GetTurnId(), After: ex.AfterSeq, Keys: keysOf(h)}
 	for _, tool := range ex.GetTools() {
 		req.Tools = append(req.Tools, tool.GetName())
 	}
@@ -64,6 +68,8 @@ func requestOf(ex *agentdv1.RunRequest_ExecuteRequest, h http.Header) (session.R
 		return session.Request{}, session.Errorf(codeInvalid, "execute.after_seq without session_id: only a stream that attaches to a session has a position")
 	case ex.AfterSeq != nil:
 		return session.Request{}, session.Errorf(codeInvalid, "execute.after_seq is for a stream that attaches: leave out user_prompt and agent to attach, or after_seq to start a turn")
+	case ex.TurnId != nil:
+		return session.Request{}, session.Errorf(codeInvalid, "execute.turn_id is for a stream that attaches: the server names the turns it starts")
 	case ex.GetDisconnectGrace() != nil && ex.GetOnDisconnect() != cancelTurn:
 		return session.Request{}, session.Errorf(codeInvalid, "execute.disconnect_grace is for on_disconnect ON_DISCONNECT_CANCEL, received %v", ex.GetOnDisconnect())
 	}
@@ -71,7 +77,7 @@ func requestOf(ex *agentdv1.RunRequest_ExecuteRequest, h http.Header) (session.R
 	if err != nil {
 		return session.Request{}, err
 	}
-	return session.Request{
+	req := session.Request{
 		SessionID:    ex.GetSessionId(),
 		Agent:        ex.GetAgent(),
 		Tools:        ex.GetTools(),
@@ -82,7 +88,33 @@ func requestOf(ex *agentdv1.RunRequest_ExecuteRequest, h http.Header) (session.R
 			Cancel: ex.GetOnDisconnect() == cancelTurn,
 			Grace:  ex.GetDisconnectGrace().AsDuration(),
 		},
-	}, nil
+		OnBusy:      onBusy[ex.GetOnBusy()],
+		Budget:      budgetOf(ex.GetBudget()),
+		ToolTimeout: ex.GetToolTimeout().AsDuration(),
+	}
+	if ex.GetSessionBudget() != nil {
+		b := budgetOf(ex.GetSessionBudget())
+		req.SessionBudget = &b
+	}
+	return req, nil
+}
+
+// onBusy are the protocol's ways to deal with a busy session.
+var onBusy = map[agentdv1.OnBusy]session.OnBusy{
+	agentdv1.OnBusy_ON_BUSY_UNSPECIFIED: session.Reject,
+	agentdv1.OnBusy_ON_BUSY_REJECT:      session.Reject,
+	agentdv1.OnBusy_ON_BUSY_ENQUEUE:     session.Enqueue,
+	agentdv1.OnBusy_ON_BUSY_INTERRUPT:   session.Interrupt,
+	agentdv1.OnBusy_ON_BUSY_INJECT:      session.Inject,
+}
+
+func budgetOf(b *agentdv1.Budget) session.Budget {
+	return session.Budget{
+		ModelCalls: b.GetModelCalls(),
+		Tokens:     b.GetTokens(),
+		CostUSD:    b.GetCost(),
+		Wall:       b.GetWallTime().AsDuration(),
+	}
 }
 
 // answerOf translates the answer to a tool call.

@@ -6,16 +6,21 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
-// AttachRequest asks to follow the last turn of a session.
+// AttachRequest asks to follow a turn of a session.
 type AttachRequest struct {
 	// SessionID names the session.
 	SessionID string
+	// TurnID names the turn: one that waits for its start, one whose prompt has
+	// become a message of another, or one that is over and whose end comes after
+	// After. "" is the session's last turn.
+	TurnID string
 	// After is the position of the last message the client has; nil is the
 	// beginning of the turn.
 	After *int64
@@ -25,9 +30,9 @@ type AttachRequest struct {
 	Keys Keys
 }
 
-// Attach returns the session's last turn and a watcher that begins after the
-// client's position. A turn that was put aside goes on. An error that a client
-// may see is of type *Error.
+// Attach returns a turn and a watcher that begins after the client's position. A
+// turn that was put aside goes on. An error that a client may see is of type
+// *Error.
 func (m *Manager) Attach(ctx context.Context, req AttachRequest) (*Turn, *Watcher, error) {
 	h, err := m.acquire(ctx, req.SessionID)
 	if err != nil {
@@ -38,21 +43,92 @@ func (m *Manager) Attach(ctx context.Context, req AttachRequest) (*Turn, *Watche
 	if err := s.checkPosition(req.After); err != nil {
 		return nil, nil, err
 	}
-	t, err := m.goOn(ctx, req)
-	if err != nil {
-		return nil, nil, err
-	}
-	from := watch{after: position(t.startSeq, 0) - 1, asks: true}
-	if req.After != nil {
-		from.after = *req.After
-	}
+	from := watch{asks: true}
 	if len(req.Tools) > 0 {
 		from.tools = map[string]bool{}
 		for _, name := range req.Tools {
 			from.tools[name] = true
 		}
 	}
+	if req.TurnID != "" {
+		from.only = true
+		t, err := s.other(ctx, req)
+		if err != nil {
+			return nil, nil, err
+		}
+		if t != nil {
+			from.after = position(max(t.queuedSeq, 1), 0) - 1
+			if req.After != nil {
+				from.after = *req.After
+			}
+			if s.isOpen() {
+				if _, err := m.goOn(ctx, req); err != nil {
+					return nil, nil, err
+				}
+			}
+			return t, s.watch(t, from), nil
+		}
+	}
+	t, err := m.goOn(ctx, req)
+	if err != nil {
+		return nil, nil, err
+	}
+	from.after = position(t.startSeq, 0) - 1
+	if req.After != nil {
+		from.after = *req.After
+	}
 	return t, s.watch(t, from), nil
+}
+
+// other returns the turn that a request names if it is not the session's last:
+// one that waits, one whose prompt the last has taken up, or one that is over.
+func (s *Session) other(ctx context.Context, req AttachRequest) (*Turn, error) {
+	s.mu.Lock()
+	id, last := req.TurnID, s.turn
+	if last.id == id {
+		s.mu.Unlock()
+		return nil, nil
+	}
+	for _, t := range s.queued {
+		if t.id == id {
+			if t.keys == nil {
+				t.keys = req.Keys
+			}
+			s.mu.Unlock()
+			return t, nil
+		}
+	}
+	t := newTurn(s, id)
+	if slices.Contains(last.injected, id) {
+		t.into = last.id
+		s.mu.Unlock()
+		return t, nil
+	}
+	s.mu.Unlock()
+	t.ended = &TurnEnded{}
+	after := int64(0)
+	if req.After != nil {
+		after = recordOf(*req.After) - 1
+	}
+	for rec, err := range s.records(ctx, max(after, 0), readPage) {
+		if err != nil {
+			return nil, err
+		}
+		if rec.TurnID == id && (rec.Kind == KindTurnEnded || rec.Kind == KindTurnDropped) {
+			return t, nil
+		}
+		if rec.Kind != KindEvent {
+			continue
+		}
+		ev, err := s.runner.Decode(rec.Data)
+		if err != nil {
+			return nil, fmt.Errorf("session %s: record %d: %w", s.id, rec.Seq, err)
+		}
+		if ev.Injected == req.TurnID {
+			id = rec.TurnID // its end is the one to come
+		}
+	}
+	return nil, Errorf(codeInvalid, "turn_id %q: session %q has no such turn whose end comes after after_seq", req.TurnID, s.id)
 }
 
 func (s *Session) checkPosition(after *int64) error {
@@ -165,10 +241,12 @@ func (s *Session) reopen(ctx context.Context, keys Keys) (*Run, error) {
 			state[k] = v
 		}
 	}
+	s.limitLocked(spec, started)
 	t := newTurn(s, old.id)
-	t.spec, t.keys, t.onDisconnect = spec, keys, started.OnDisconnect
+	t.spec, t.keys, t.onDisconnect, t.toolTimeout = spec, keys, started.OnDisconnect, started.ToolTimeout
 	t.snapshot, t.startSeq, t.started = old.snapshot, old.startSeq, old.started
-	t.usage, t.results = old.usage, old.results
+	t.usage, t.results, t.steps, t.injected = old.usage, old.results, old.steps, old.injected
+	t.begun = t.usage.Calls
 	for id, p := range old.pending {
 		t.pending[id] = &pending{call: p.call, done: make(chan struct{})}
 	}
@@ -185,17 +263,8 @@ func (s *Session) recordResumed(ctx context.Context, t *Turn) error {
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	before := s.turn
-	s.turn = t
-	s.mu.Unlock()
-	if _, err := s.commit(ctx, &entry{turn: t, kind: KindTurnResumed, data: data, fact: fact}); err != nil {
-		s.mu.Lock()
-		s.turn = before
-		s.mu.Unlock()
-		return err
-	}
-	return nil
+	_, err = s.commit(ctx, &entry{turn: t, kind: KindTurnResumed, data: data, fact: fact})
+	return err
 }
 
 // interruptWaiting ends a turn that runs here and only waits for a client that
@@ -203,12 +272,12 @@ func (s *Session) recordResumed(ctx context.Context, t *Turn) error {
 func (s *Session) interruptWaiting(ctx context.Context) error {
 	s.mu.Lock()
 	t := s.turn
-	waits := t != nil && t.running && t.clients == 0 && t.working == 0 && len(t.pending) > 0
+	waits := t != nil && t.running && t.clients == 0 && len(t.modelCalls) == 0 && len(t.pending) > 0
 	s.mu.Unlock()
 	if !waits {
 		return nil
 	}
-	t.Cancel("interrupted by a new turn")
+	t.halt(interrupted)
 	select {
 	case <-t.Done():
 		return nil
@@ -218,38 +287,33 @@ func (s *Session) interruptWaiting(ctx context.Context) error {
 }
 
 // closeOpen ends a turn that the log has open and nobody runs. The caller has
-// reserved the session.
-func (m *Manager) closeOpen(ctx context.Context, s *Session, reason string) error {
+// reserved the session; if it returns a turn to run next, that one has the
+// reservation.
+func (m *Manager) closeOpen(ctx context.Context, s *Session, reason string) (next *Run, err error) {
 	s.mu.Lock()
 	open := s.turn != nil && s.turn.ended == nil
 	s.mu.Unlock()
 	if !open {
-		return nil
+		return nil, nil
 	}
 	run, err := s.reopen(ctx, ownKeysOf(s))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	s.mu.Lock()
 	s.turn = run.t
 	s.mu.Unlock()
 	// A run whose context has ended only makes the history valid.
 	ended, cancel := context.WithCancelCause(ctx)
-	cancel(&stopped{reason: reason})
+	cancel(&stopped{reason: reason, at: time.Now()})
 	err = m.run(ended, run)
 	if err == nil {
-		return fmt.Errorf("session %s: turn %s ran although it was interrupted", s.id, run.t.id)
+		return nil, fmt.Errorf("session %s: turn %s ran although it was interrupted", s.id, run.t.id)
 	}
 	if _, ok := errors.AsType[*stopped](err); !ok {
 		m.log.Error("repair of an interrupted turn failed", slog.String("session", s.id), slog.String("turn", run.t.id), slog.String("error", err.Error()))
 	}
-	end := &TurnEnded{Reason: reason}
-	data, err := marshal(end)
-	if err != nil {
-		return err
-	}
-	_, err = s.commit(ctx, &entry{turn: run.t, kind: KindTurnEnded, data: data, fact: end})
-	return err
+	return s.finish(ctx, run.t, &TurnEnded{Reason: reason})
 }
 
 // ownKeysOf satisfies reopen for a run that calls no model.
@@ -267,6 +331,9 @@ func ownKeysOf(s *Session) Keys {
 func (s *Session) stopRunningLocked(t *Turn) {
 	t.running = false
 	t.stopTimersLocked()
+	if t.wall != nil {
+		t.wall.Stop()
+	}
 	for _, p := range t.pending {
 		p.disarm()
 	}
@@ -327,7 +394,7 @@ func (s *Session) waitsForClient() bool {
 	if s.turn == nil || s.turn.ended != nil || s.lastSpec == nil {
 		return true
 	}
-	parallel := strings.Contains(string(s.lastSpec.Agent), `"parallel"`)
+	parallel := strings.Contains(string(s.lastSpec.Agent), `"parallel"`) || len(s.queued) > 0
 	return len(s.lastSpec.OwnKeys) > 0 || len(s.turn.pending) > 0 && !parallel
 }
 
@@ -377,6 +444,11 @@ func (m *Manager) expire(ctx context.Context, head Head) error {
 	if err := h.s.reserve(); err != nil {
 		return err
 	}
-	defer h.s.unreserve()
-	return m.closeOpen(ctx, h.s, fmt.Sprintf("expired: no client came within %v", m.limits.Retention))
+	next, err := m.closeOpen(ctx, h.s, fmt.Sprintf("expired: no client came within %v", m.limits.Retention))
+	if next == nil {
+		h.s.unreserve()
+		return err
+	}
+	m.launchNext(ctx, h, next) // this goroutine is counted in m.turns
+	return err
 }

@@ -2,12 +2,10 @@ package session
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -62,24 +60,17 @@ func (s *Session) begin(ctx context.Context, spec *Spec, req Request) (*Turn, *R
 		return nil, nil, err
 	}
 	maps.Copy(whole, started.State)
-	t := newTurn(s, "e-"+strings.ToLower(rand.Text()))
+	t := newTurn(s, newTurnID())
 	t.spec, t.keys = spec, req.Keys
 	t.snapshot = maps.Clone(whole)
 	t.started = time.Now()
-	t.onDisconnect = req.OnDisconnect
+	t.onDisconnect, t.toolTimeout = req.OnDisconnect, req.ToolTimeout
 	t.done = make(chan struct{})
 	data, err := marshal(started)
 	if err != nil {
 		return nil, nil, fmt.Errorf("session %s: %w", s.id, err)
 	}
-	s.mu.Lock()
-	before := s.turn
-	s.turn = t
-	s.mu.Unlock()
 	if _, err := s.commit(ctx, &entry{turn: t, kind: KindTurnStarted, data: data, fact: started, shared: sharedValues(started.State)}); err != nil {
-		s.mu.Lock()
-		s.turn = before
-		s.mu.Unlock()
 		return nil, nil, err
 	}
 	state := maps.Clone(whole)
@@ -94,7 +85,7 @@ func (s *Session) retire(t *Turn) {
 	defer s.mu.Unlock()
 	if s.turn == t && t.ended != nil {
 		over := newTurn(s, t.id)
-		over.ended, over.startSeq, over.snapshot = t.ended, t.startSeq, t.snapshot
+		over.ended, over.startSeq, over.snapshot, over.injected = t.ended, t.startSeq, t.snapshot, t.injected
 		s.turn = over
 	}
 }
@@ -109,6 +100,11 @@ func newTurnStarted(spec *Spec, req Request) (*TurnStarted, error) {
 		Agent:        agent,
 		OnDisconnect: req.OnDisconnect,
 		OwnKeys:      slices.Sorted(maps.Keys(req.Keys)),
+		Budget:       req.Budget,
+		ToolTimeout:  req.ToolTimeout,
+	}
+	if req.SessionBudget != nil {
+		started.SessionBudget = req.SessionBudget
 	}
 	for _, tool := range spec.Tools {
 		data, err := protojson.Marshal(tool)

@@ -8,6 +8,12 @@ import (
 	"time"
 )
 
+// Why turns are stopped without a client's wish.
+const (
+	interrupted  = "interrupted by a new turn"
+	disconnected = "the client disconnected"
+)
+
 // Who is asked for a call: one client at a time, the newest that has the tool.
 // When that one leaves, after a grace another one. A call that no client can
 // answer waits; its time does not run while nobody is there.
@@ -25,7 +31,7 @@ func (s *Session) openCallLocked(t *Turn, call ToolCall) {
 func (s *Session) clientForLocked(tool string) *Watcher {
 	var found *Watcher
 	for w := range s.watchers {
-		if w.t == s.turn && w.tools[tool] && (found == nil || w.order > found.order) {
+		if s.nowLocked(w.t) == s.turn && w.tools[tool] && (found == nil || w.order > found.order) {
 			found = w
 		}
 	}
@@ -48,7 +54,7 @@ func (s *Session) askedOfLocked(t *Turn, w *Watcher) []ToolCall {
 // unarmed while no client is asked, and where the turn does not run.
 func (s *Session) scheduleLocked(t *Turn, p *pending) {
 	p.disarm()
-	outcome, after := TimedOut, s.limits.ToolTimeout
+	outcome, after := TimedOut, t.timeout(p.call.Name)
 	text := fmt.Sprintf("no answer within %v", after)
 	switch {
 	case !t.running:
@@ -71,10 +77,21 @@ func (s *Session) joinLocked(w *Watcher) {
 	s.clientsSeen++
 	w.order = s.clientsSeen
 	s.watchers[w] = struct{}{}
-	t := w.t
-	if t != s.turn || !w.asks {
-		return
+	if w.asks && s.nowLocked(w.t) == s.turn {
+		s.takesPartLocked(w, s.turn)
 	}
+}
+
+// takePartLocked lets the clients in that have waited for a turn's start.
+func (s *Session) takePartLocked(t *Turn) {
+	for w := range s.watchers {
+		if w.t == t && w.asks {
+			s.takesPartLocked(w, t)
+		}
+	}
+}
+
+func (s *Session) takesPartLocked(w *Watcher, t *Turn) {
 	t.clients++
 	t.unattended = ""
 	t.stopTimersLocked()
@@ -89,7 +106,10 @@ func (s *Session) joinLocked(w *Watcher) {
 
 // leftLocked sees to what a client leaves behind.
 func (s *Session) leftLocked(w *Watcher) {
-	t := w.t
+	t := s.nowLocked(w.t)
+	if w.asks && w.t.waits != nil && slices.Contains(s.queued, w.t) {
+		s.leftQueuedLocked(w.t)
+	}
 	if t != s.turn || !w.asks || t.ended != nil || !t.running {
 		return
 	}
@@ -99,7 +119,7 @@ func (s *Session) leftLocked(w *Watcher) {
 		return
 	}
 	if d := t.onDisconnect; d.Cancel {
-		t.leave = time.AfterFunc(d.Grace, func() { t.Cancel("the client disconnected") })
+		t.leave = time.AfterFunc(d.Grace, func() { t.halt(disconnected) })
 		return
 	}
 	s.waitingLocked(t)
@@ -157,18 +177,19 @@ func (s *Session) waitingLocked(t *Turn) {
 }
 
 // putAside has a waiting turn leave memory, unless somebody came, or a part of
-// it still works.
+// it still works. Where another prompt waits for its end, it ends.
 func (s *Session) putAside(t *Turn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t != s.turn || t.ended != nil || t.clients > 0 || len(t.pending) == 0 {
-		return
-	}
-	if t.working > 0 {
+	switch {
+	case t != s.turn || t.ended != nil || t.clients > 0 || len(t.pending) == 0:
+	case len(t.modelCalls) > 0:
 		s.waitingLocked(t)
-		return
+	case len(s.queued) > 0:
+		t.haltLocked(interrupted)
+	default:
+		t.cancel(ErrPutAside)
 	}
-	t.cancel(ErrPutAside)
 }
 
 // armDeadlineLocked bounds the time that a turn runs without waiting.

@@ -18,8 +18,9 @@ type Limits struct {
 	// client which is not there does not count, and it begins anew when one
 	// comes. Default 1 h.
 	TurnTimeout time.Duration
-	// ToolTimeout is how long a client may take to answer one tool call; then
-	// the model sees a tool error. Default 10 min.
+	// ToolTimeout is how long a client may take to answer one tool call, unless
+	// the request or the tool says otherwise; then the model sees a tool error.
+	// Default 10 min.
 	ToolTimeout time.Duration
 	// HandoverGrace is how long the calls of a client that has left wait for it
 	// before another client is asked. Default 2 s.
@@ -30,6 +31,12 @@ type Limits struct {
 	// Retention is how long a turn waits for a client before it is ended.
 	// Default 24 h.
 	Retention time.Duration
+	// MaxQueued is how many turns of one session may wait for their start.
+	// Default 16.
+	MaxQueued int
+	// Budget and SessionBudget are what a turn and a session may spend at most,
+	// whatever a request says. By default they have no bound.
+	Budget, SessionBudget Budget
 	// MaxCalls is how many tool calls one model answer may ask for. Default 128.
 	MaxCalls int
 	// MaxPromptBytes bounds the prompt. Default 1 MiB.
@@ -62,6 +69,7 @@ func (l Limits) WithDefaults() Limits {
 	}
 	set(&l.MaxTurns, 1000)
 	set(&l.MaxIdleSessions, 256)
+	set(&l.MaxQueued, 16)
 	set(&l.MaxCalls, 128)
 	set(&l.MaxPromptBytes, 1<<20)
 	set(&l.MaxResultBytes, 1<<20)
@@ -97,7 +105,7 @@ func (c Config) Validate() error {
 		return errors.New("session: Config.Store is missing")
 	case c.Runner == nil:
 		return errors.New("session: Config.Runner is missing")
-	case min(l.MaxTurns, l.MaxIdleSessions, l.MaxCalls, l.MaxPromptBytes, l.MaxResultBytes, l.MaxStateBytes, l.WatchItems, l.WatchBytes) < 0,
+	case min(l.MaxTurns, l.MaxIdleSessions, l.MaxQueued, l.MaxCalls, l.MaxPromptBytes, l.MaxResultBytes, l.MaxStateBytes, l.WatchItems, l.WatchBytes) < 0,
 		min(l.TurnTimeout, l.ToolTimeout, l.HandoverGrace, l.IdleTurn, l.Retention, l.StopGrace) < 0:
 		return errors.New("session: Config.Limits has a negative field")
 	}

@@ -16,6 +16,23 @@ type Spec struct {
 	Agent *agentdv1.Agent
 	// Tools are what the client offers.
 	Tools []*agentdv1.Tool
+	// Budget is what the turn may spend.
+	Budget Budget
+	// SessionBudget is what the session may spend; it counts from its beginning.
+	SessionBudget Budget
+}
+
+// Budget bounds what a turn or a session may spend; 0 is no bound.
+type Budget struct {
+	// ModelCalls counts the calls that were begun.
+	ModelCalls int64 `json:"model_calls,omitempty"`
+	// Tokens are all tokens, as the providers count them.
+	Tokens int64 `json:"tokens,omitempty"`
+	// CostUSD is in US dollars.
+	CostUSD float64 `json:"cost_usd,omitempty"`
+	// Wall is the time since the turn's start, in nanoseconds; of a session the
+	// sum over its turns.
+	Wall time.Duration `json:"wall,omitempty"`
 }
 
 // TurnStarted is the first record of a turn.
@@ -36,6 +53,50 @@ type TurnStarted struct {
 	// OwnKeys names the providers whose keys the caller brought. The keys
 	// themselves are nowhere in the log.
 	OwnKeys []string `json:"own_keys,omitempty"`
+	// Budget is what the request allows the turn.
+	Budget Budget `json:"budget,omitzero"`
+	// SessionBudget, if set, is from now on what the session may spend.
+	SessionBudget *Budget `json:"session_budget,omitempty"`
+	// ToolTimeout is for tools that have no timeout of their own; 0 is the
+	// server's default. In nanoseconds.
+	ToolTimeout time.Duration `json:"tool_timeout,omitempty"`
+}
+
+// TurnQueued is a prompt that came while the session ran a turn. Its turn starts
+// when that one, and those queued before, are over.
+type TurnQueued struct {
+	TurnStarted
+	// Inject has the running turn take the prompt up as a message, if it calls a
+	// model again; then the prompt has no turn of its own.
+	Inject bool `json:"inject,omitempty"`
+	// Front puts it before those that wait already.
+	Front bool `json:"front,omitempty"`
+	// Into is the turn that ran.
+	Into string `json:"into"`
+	// Ahead is how many turns waited before it.
+	Ahead int `json:"ahead,omitempty"`
+}
+
+// TurnDropped says that a queued turn will not start.
+type TurnDropped struct {
+	// Reason says why.
+	Reason string `json:"reason"`
+}
+
+// ModelRetry says that a model call has failed before anything of its answer
+// was shown, and is made again.
+type ModelRetry struct {
+	// MessageID is the one of the answer to come.
+	MessageID string `json:"message_id"`
+	// Path runs from the root to the agent whose call it is.
+	Path []string `json:"path"`
+	// Attempt is how many tries have failed, from 1.
+	Attempt int `json:"attempt"`
+	// Wait is until the next one. In nanoseconds.
+	Wait time.Duration `json:"wait"`
+	// Code and Message are what the last one failed with; the client sees them.
+	Code    agentdv1.ErrorCode `json:"code"`
+	Message string             `json:"message"`
 }
 
 // OnDisconnect is what becomes of a turn whose last client is gone: it goes on,
@@ -120,6 +181,45 @@ type TurnEnded struct {
 	// Code and Message are the error that ended the turn, if one did.
 	Code    agentdv1.ErrorCode `json:"code,omitempty"`
 	Message string             `json:"message,omitempty"`
+	// Receipt is set when somebody stopped the turn.
+	Receipt *Receipt `json:"receipt,omitempty"`
+}
+
+// Receipt says what was under way when a turn was stopped.
+type Receipt struct {
+	// Aborted are the model calls.
+	Aborted []AbortedCall `json:"aborted,omitempty"`
+	// Cancelled are tool calls without a result, and Answered those that were
+	// asked together with them and had one.
+	Cancelled []CallName `json:"cancelled,omitempty"`
+	Answered  []CallName `json:"answered,omitempty"`
+	// Took is from the request to stop to the end, in nanoseconds.
+	Took time.Duration `json:"took"`
+}
+
+// AbortedCall is a model call that was under way.
+type AbortedCall struct {
+	ModelCall
+	// Ran is how long it had been under way, in nanoseconds.
+	Ran time.Duration `json:"ran"`
+}
+
+// ModelCall names a model call.
+type ModelCall struct {
+	// Path runs from the root to the agent that calls.
+	Path []string `json:"path"`
+	// Model is the model's name.
+	Model string `json:"model"`
+	// MessageID is the one of the answer to come.
+	MessageID string `json:"message_id"`
+}
+
+// CallName names a tool call.
+type CallName struct {
+	// ID is the call's id.
+	ID string `json:"id"`
+	// Name is the tool's.
+	Name string `json:"name"`
 }
 
 // Event is what an engine event means to a session; see Runner.Decode.
@@ -142,6 +242,9 @@ type Event struct {
 	Usage *Usage
 	// Marks are the places of the message's deltas, as Run.Marks has given them.
 	Marks Marks `json:",omitempty"`
+	// Injected is the id of the queued turn whose prompt, in Text, has become a
+	// message of this turn; such an event is no model's answer.
+	Injected string `json:",omitempty"`
 }
 
 // Delta is a piece of a message on its way.

@@ -81,10 +81,19 @@ type Request struct {
 	// OnDisconnect is what becomes of the turn when its last client is gone. By
 	// default it goes on, and waits when it needs a client.
 	OnDisconnect OnDisconnect
+	// OnBusy is what happens when the session already runs a turn.
+	OnBusy OnBusy
+	// Budget is what the turn may spend.
+	Budget Budget
+	// SessionBudget, if set, is what the session may spend from its beginning.
+	SessionBudget *Budget
+	// ToolTimeout is how long a client may take to answer a call of a tool that
+	// has no timeout of its own; 0 is the server's default.
+	ToolTimeout time.Duration
 }
 
-// Start checks the request, records the turn and has it run in the background;
-// the turn does not depend on ctx. An error that a client may see is of type
+// Start checks the request, records the turn and has it run in the background,
+// at once or, if OnBusy says so, after others; the turn does not depend on ctx. An error that a client may see is of type
 // *Error; then nothing has been recorded.
 func (m *Manager) Start(ctx context.Context, req Request) (*Turn, error) {
 	if err := m.checkRequest(req); err != nil {
@@ -111,6 +120,14 @@ func (m *Manager) checkRequest(req Request) error {
 		return Errorf(codeInvalid, "agent is missing: a new session needs an agent tree")
 	case req.Agent == nil && len(req.Tools) > 0:
 		return Errorf(codeInvalid, "tools without agent: send the agent tree too, or neither to run the session's last ones again")
+	}
+	if err := req.Budget.check("budget"); err != nil {
+		return err
+	}
+	if req.SessionBudget != nil {
+		if err := req.SessionBudget.check("session_budget"); err != nil {
+			return err
+		}
 	}
 	if len(req.InitialState) > 0 {
 		data, err := marshal(req.InitialState)
@@ -160,30 +177,102 @@ func (m *Manager) start(ctx context.Context, req Request) (started *Turn, err er
 			return nil, err
 		}
 	}
+	s.limit(spec, req)
 	if err := m.runner.Check(ctx, spec, req.Keys); err != nil {
 		return nil, err
 	}
-	if err := s.interruptWaiting(ctx); err != nil {
-		return nil, err
+	for range startTries {
+		t, launched, err := m.tryStart(ctx, h, spec, req)
+		switch {
+		case errors.Is(err, errIdle):
+			continue // the turn it was to wait for has just ended
+		case err == nil && !launched:
+			m.release(h)
+			m.turns.Done()
+		}
+		return t, err
+	}
+	return nil, Errorf(codeBusy, "session %q starts one turn after the other; try again", s.id)
+}
+
+// startTries is how often a start that races with the ends of other turns is
+// tried.
+const startTries = 8
+
+// tryStart starts a turn, or records one that waits. launched tells whether its
+// goroutine uses h and is counted in m.turns.
+func (m *Manager) tryStart(ctx context.Context, h *held, spec *Spec, req Request) (_ *Turn, launched bool, err error) {
+	s := h.s
+	if req.OnBusy == Inject {
+		if err := m.wake(ctx, req); err != nil {
+			return nil, false, err
+		}
+	} else if err := s.interruptWaiting(ctx); err != nil {
+		return nil, false, err
+	}
+	if req.OnBusy != Reject {
+		t, err := s.enqueue(ctx, spec, req)
+		if !errors.Is(err, errIdle) {
+			return t, false, err
+		}
 	}
 	if err := s.reserve(); err != nil {
-		return nil, err
+		if e, ok := errors.AsType[*Error](err); ok && e.Code == codeBusy && req.OnBusy != Reject {
+			err = errIdle
+		}
+		return nil, false, err
+	}
+	next, err := m.closeOpen(ctx, s, interrupted)
+	if next != nil {
+		m.launchNext(ctx, h, next)
+		return nil, false, errIdle
 	}
 	defer s.unreserve()
-	if err := m.closeOpen(ctx, s, "interrupted by a new turn"); err != nil {
-		return nil, err
+	if err != nil {
+		return nil, false, err
 	}
 	if req.SessionID == "" {
 		if err := m.store.Create(ctx, s.id, time.Now().UTC()); err != nil {
-			return nil, fmt.Errorf("session %s: create: %w", s.id, err)
+			return nil, false, fmt.Errorf("session %s: create: %w", s.id, err)
 		}
 	}
 	t, run, err := s.begin(ctx, spec, req)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	m.launch(ctx, h, run)
-	return t, nil
+	return t, true, nil
+}
+
+// limit sets what the turn may spend.
+func (s *Session) limit(spec *Spec, req Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.limitLocked(spec, &TurnStarted{Budget: req.Budget, SessionBudget: req.SessionBudget})
+}
+
+// wake has a turn that was put aside go on, so that a message can be injected.
+func (m *Manager) wake(ctx context.Context, req Request) error {
+	if req.SessionID == "" {
+		return nil
+	}
+	h, err := m.acquire(ctx, req.SessionID)
+	if err != nil {
+		return err
+	}
+	defer m.release(h)
+	if !h.s.isOpen() {
+		return nil
+	}
+	_, err = m.goOn(ctx, AttachRequest{SessionID: req.SessionID, Keys: req.Keys})
+	return err
+}
+
+// isOpen tells whether the last turn has not ended.
+func (s *Session) isOpen() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.turn != nil && s.turn.ended == nil
 }
 
 // launch has a turn run on a goroutine of its own, which lets go of h.
@@ -192,8 +281,15 @@ func (m *Manager) launch(ctx context.Context, h *held, run *Run) {
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	s.mu.Lock()
 	t.cancel, t.running = stop, true
+	if t.stop != nil { // before it ran
+		stop(t.stop)
+	}
 	s.armDeadlineLocked(t)
+	s.armWallLocked(t)
 	s.waitingLocked(t)
+	if t.waits != nil && t.clients == 0 && t.onDisconnect.Cancel {
+		t.leave = time.AfterFunc(t.onDisconnect.Grace, func() { t.halt(disconnected) })
+	}
 	s.mu.Unlock()
 	m.mu.Lock()
 	m.running[t] = struct{}{}
@@ -203,10 +299,13 @@ func (m *Manager) launch(ctx context.Context, h *held, run *Run) {
 	m.mu.Unlock()
 	go func() {
 		defer m.turns.Done()
-		m.drive(ctx, run)
+		next := m.drive(ctx, run)
 		m.mu.Lock()
 		delete(m.running, t)
 		m.mu.Unlock()
+		if next != nil {
+			m.launchNext(ctx, h, next)
+		}
 		s.retire(t)
 		m.release(h)
 		close(t.done)
@@ -217,8 +316,8 @@ func (m *Manager) launch(ctx context.Context, h *held, run *Run) {
 var errAside = Errorf(codeUnavailable, "the turn goes on later: attach again with session_id and after_seq")
 
 // drive runs a turn to its end and records it. It runs on the turn's own
-// goroutine.
-func (m *Manager) drive(ctx context.Context, run *Run) {
+// goroutine, and returns the turn to run next.
+func (m *Manager) drive(ctx context.Context, run *Run) (next *Run) {
 	t, s := run.t, run.s
 	defer t.cancel(nil)
 	err := m.run(ctx, run)
@@ -229,7 +328,7 @@ func (m *Manager) drive(ctx context.Context, run *Run) {
 		s.failLocked(t, errAside)
 		s.mu.Unlock()
 		m.log.LogAttrs(ctx, slog.LevelInfo, "turn put aside", slog.String("session", s.id), slog.String("turn", t.id))
-		return
+		return nil
 	}
 	end := &TurnEnded{Completed: err == nil}
 	if err != nil {
@@ -239,16 +338,16 @@ func (m *Manager) drive(ctx context.Context, run *Run) {
 		}
 		if stop, ok := errors.AsType[*stopped](err); ok {
 			end.Reason = stop.reason
+			receipt := stop.receipt
+			receipt.Took = time.Since(stop.at)
+			end.Receipt = &receipt
 			err = nil
 		} else {
 			e := AsError(err)
 			end.Code, end.Message, end.Reason = e.Code, e.Message, e.Message
 		}
 	}
-	data, merr := marshal(end)
-	if merr == nil {
-		_, merr = s.commit(context.Background(), &entry{turn: t, kind: KindTurnEnded, data: data, fact: end})
-	}
+	next, merr := s.finish(context.WithoutCancel(ctx), t, end)
 	s.mu.Lock()
 	s.stopRunningLocked(t)
 	if merr != nil {
@@ -259,6 +358,7 @@ func (m *Manager) drive(ctx context.Context, run *Run) {
 		err = errors.Join(err, merr)
 	}
 	m.logTurn(t, end, err)
+	return next
 }
 
 // run contains a panic of the engine.

@@ -20,6 +20,7 @@ const (
 	slotText       = 3
 	slotLast       = 4
 	slotEventState = 5
+	slotUser       = 6 // what a user has said, after slotStart
 	slotCalls      = 16
 	// The end of a turn.
 	slotClose = 1 << 15

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
-	"sync"
+	"time"
 )
 
 // readPage is how many records one read of the log asks for.
@@ -53,13 +53,17 @@ func (r *Run) Append(ctx context.Context, data []byte, ev *Event) (Record, error
 	if n := len(ev.Calls); n > r.s.limits.MaxCalls {
 		return Record{}, Errorf(codeLimit, "one answer asks for %d tool calls, at most %d are allowed", n, r.s.limits.MaxCalls)
 	}
-	return r.s.commit(ctx, &entry{
+	rec, err := r.s.commit(ctx, &entry{
 		turn:   r.t,
 		kind:   KindEvent,
 		data:   data,
 		fact:   ev,
 		shared: sharedValues(ev.State),
 	})
+	if err != nil && ev.Injected != "" {
+		r.s.unclaim(ev.Injected)
+	}
+	return rec, err
 }
 
 // Delta shows a piece of a message at once. It does not block, and nothing is
@@ -77,16 +81,35 @@ func (r *Run) Marks(messageID string) Marks {
 	return nil
 }
 
-// Working says that a model call is under way, until the function it returns is
-// called: a turn that works is not put aside.
-func (r *Run) Working() (done func()) {
-	add := func(n int) {
-		r.s.mu.Lock()
-		r.t.working += n
-		r.s.mu.Unlock()
+// BeginCall asks for leave to call a model, and says that the call is under way
+// until the function it returns is called: a turn that works is not put aside.
+// It is refused with BUDGET_EXHAUSTED when the turn or its session has spent
+// what it may.
+func (r *Run) BeginCall(call ModelCall) (done func(), err error) {
+	s, t := r.s, r.t
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.exhaustedLocked(t); err != nil {
+		return nil, err
 	}
-	add(1)
-	return sync.OnceFunc(func() { add(-1) })
+	t.begun++
+	key := &call
+	t.modelCalls[key] = time.Now()
+	return func() {
+		s.mu.Lock()
+		delete(t.modelCalls, key)
+		s.mu.Unlock()
+	}, nil
+}
+
+// Retrying records that a model call is made again.
+func (r *Run) Retrying(ctx context.Context, retry ModelRetry) error {
+	data, err := marshal(retry)
+	if err != nil {
+		return err
+	}
+	_, err = r.s.commit(ctx, &entry{turn: r.t, kind: KindModelRetry, data: data, fact: &retry})
+	return err
 }
 
 // Await blocks until a call of an appended event is settled, and returns how.

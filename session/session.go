@@ -25,15 +25,19 @@ type Session struct {
 	limits Limits
 
 	resuming sync.Mutex // held while an open turn is made to run again; taken before mu
+	queueing sync.Mutex // held while a turn is queued, dropped, or ends; taken before mu
 
 	mu          sync.Mutex // protects the fields below
 	seq         int64      // of the last durable record
 	state       map[string]any
 	usage       Usage
 	lastSpec    *TurnStarted
-	turn        *Turn // the last turn, running or over; nil before the first
-	starting    bool  // a turn is being started
-	broken      error // an append's outcome is unknown: the log must be read again
+	budget      Budget        // what requests have allowed the session
+	wall        time.Duration // how long the turns that are over took
+	turn        *Turn         // the last turn, running or over; nil before the first
+	queued      []*Turn       // turns that wait for their start, in order
+	starting    bool          // a turn is being started
+	broken      error         // an append's outcome is unknown: the log must be read again
 	queue       []*entry
 	flushing    bool // some goroutine is in flush
 	watchers    map[*Watcher]struct{}
@@ -46,7 +50,7 @@ type entry struct {
 	turn   *Turn
 	kind   Kind
 	data   []byte
-	fact   any // what data says: *TurnStarted, *TurnResumed, *Event, *ToolCall, *ToolResult or *TurnEnded
+	fact   any // what data says, by kind: see Kind; of an event *Event
 	shared []SharedValue
 	rec    Record        // set before done is closed
 	err    error         // set before done is closed
@@ -70,16 +74,33 @@ func load(ctx context.Context, store Store, runner Runner, limits Limits, id str
 		if err != nil {
 			return nil, err
 		}
-		if f, ok := fact.(*TurnStarted); ok {
-			s.turn = newTurn(s, rec.TurnID)
-			s.turn.started = rec.Time
-			s.turn.onDisconnect = f.OnDisconnect
-			s.turn.snapshot = maps.Clone(s.state)
-			maps.Copy(s.turn.snapshot, f.State)
-		}
-		s.applyLocked(rec, fact)
+		s.applyLocked(rec, fact, s.subject(rec, fact))
 	}
 	return s, nil
+}
+
+// subject returns the turn that a record read from the log is about.
+func (s *Session) subject(rec Record, fact any) *Turn {
+	switch f := fact.(type) {
+	case *TurnStarted:
+		t := newTurn(s, rec.TurnID)
+		t.started = rec.Time
+		t.onDisconnect = f.OnDisconnect
+		t.snapshot = maps.Clone(s.state)
+		maps.Copy(t.snapshot, f.State)
+		return t
+	case *TurnQueued:
+		return newTurn(s, rec.TurnID)
+	case *TurnDropped:
+		for _, q := range s.queued {
+			if q.id == rec.TurnID {
+				return q
+			}
+		}
+		return newTurn(s, rec.TurnID)
+	default:
+		return s.turn
+	}
 }
 
 func newSession(store Store, runner Runner, limits Limits, id string) *Session {
@@ -139,6 +160,12 @@ func (s *Session) decode(rec Record) (any, error) {
 		fact = &ToolResult{}
 	case KindTurnEnded:
 		fact = &TurnEnded{}
+	case KindTurnQueued:
+		fact = &TurnQueued{}
+	case KindTurnDropped:
+		fact = &TurnDropped{}
+	case KindModelRetry:
+		fact = &ModelRetry{}
 	default:
 		return nil, fmt.Errorf("session %s: record %d has unknown kind %q", s.id, rec.Seq, rec.Kind)
 	}
@@ -151,30 +178,49 @@ func (s *Session) decode(rec Record) (any, error) {
 // applyLocked is the one function that changes what a session knows. It runs
 // for each durable record, in order, when the record is written and when the
 // log is read.
-func (s *Session) applyLocked(rec Record, fact any) {
+func (s *Session) applyLocked(rec Record, fact any, t *Turn) {
 	s.seq, s.deltas = rec.Seq, 0
-	t := s.turn
 	switch f := fact.(type) {
 	case *TurnStarted:
+		s.turn = t
+		s.unqueueLocked(t.id)
+		t.into = ""
 		t.startSeq = rec.Seq
 		s.lastSpec = f
+		if f.SessionBudget != nil {
+			s.budget = *f.SessionBudget
+		}
 		s.mergeStateLocked(f.State)
+		s.takePartLocked(t)
 	case *TurnResumed:
+		s.turn = t
 		clear(t.onTheirWay)
+	case *TurnQueued:
+		s.queueLocked(t, rec.Seq, f)
+	case *TurnDropped:
+		s.unqueueLocked(t.id)
+		t.ended = &TurnEnded{Reason: f.Reason}
 	case *Event:
 		s.mergeStateLocked(f.State)
+		if f.Injected != "" {
+			s.unqueueLocked(f.Injected)
+			t.injected = append(t.injected, f.Injected)
+		}
 		if f.Usage != nil {
 			t.usage = t.usage.Add(*f.Usage)
 			s.usage = s.usage.Add(*f.Usage)
 		}
 		delete(t.onTheirWay, f.MessageID)
+		t.openStep(f.Calls)
 		for _, call := range f.Calls {
 			s.openCallLocked(t, call)
 		}
 	case *ToolCall:
+		t.openStep([]ToolCall{*f})
 		s.openCallLocked(t, *f)
 	case *ToolResult:
 		t.results[f.CallID] = *f
+		t.closeSteps()
 		if p := t.pending[f.CallID]; p != nil {
 			delete(t.pending, f.CallID)
 			p.disarm()
@@ -183,6 +229,7 @@ func (s *Session) applyLocked(rec Record, fact any) {
 		}
 	case *TurnEnded:
 		t.ended = f
+		s.wall += rec.Time.Sub(t.started)
 		t.stopTimersLocked()
 		for _, p := range t.pending {
 			p.disarm()
@@ -277,84 +324,12 @@ func (s *Session) bar(t *Turn, callID string) (ToolResult, bool) {
 	}
 }
 
-// commit makes an entry durable, applies it and shows it. Entries of several
-// goroutines that wait at the same time become one append. It refuses when ctx
-// has ended; once the entry is in the queue ctx no longer matters.
-func (s *Session) commit(ctx context.Context, e *entry) (Record, error) {
-	e.done = make(chan struct{})
-	s.mu.Lock()
-	switch {
-	case ctx.Err() != nil:
-		s.mu.Unlock()
-		return Record{}, context.Cause(ctx)
-	case s.broken != nil:
-		s.mu.Unlock()
-		return Record{}, s.broken
-	case e.turn != s.turn || e.turn.ending || e.turn.ended != nil:
-		s.mu.Unlock()
-		return Record{}, Errorf(codeInvalid, "turn %s is over", e.turn.id)
-	}
-	e.turn.ending = e.kind == KindTurnEnded
-	s.queue = append(s.queue, e)
-	if s.flushing {
-		s.mu.Unlock()
-		<-e.done
-		return e.rec, e.err
-	}
-	s.flushing = true
-	for len(s.queue) > 0 {
-		s.flushLocked()
-	}
-	s.flushing = false
-	s.mu.Unlock()
-	return e.rec, e.err
-}
-
-// flushLocked writes the queue in one append. It gives the lock up while the
-// store works; the flushing flag keeps other writers out.
-func (s *Session) flushLocked() {
-	batch := s.queue
-	s.queue = nil
-	b := Batch{SessionID: s.id, After: s.seq}
-	now := time.Now().UTC().Truncate(time.Microsecond)
-	for i, e := range batch {
-		e.rec = Record{Seq: s.seq + int64(i) + 1, TurnID: e.turn.id, Kind: e.kind, Time: now, Data: e.data}
-		b.Records = append(b.Records, e.rec)
-		b.Shared = append(b.Shared, e.shared...)
-	}
-	s.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
-	err := s.store.Append(ctx, b)
-	cancel()
-	s.mu.Lock()
-	if err != nil {
-		s.broken = &Error{
-			Code:    codeUnavailable,
-			Message: "the session's log cannot be written",
-			Err:     fmt.Errorf("session %s: append after %d: %w", s.id, b.After, err),
-		}
-		batch = append(batch, s.queue...)
-		s.queue = nil
-		for _, e := range batch {
-			e.err = s.broken
-			close(e.done)
-		}
-		s.turn.cancel(s.broken) // nothing it waits for can be recorded any more
-		return
-	}
-	for _, e := range batch {
-		s.applyLocked(e.rec, e.fact)
-		s.publishLocked(item{pos: position(e.rec.Seq, 0), rec: e.rec, fact: e.fact, size: len(e.data)})
-		close(e.done)
-	}
-}
-
 // publishLocked shows an item to all watchers; each learns which of the fact's
 // calls its client is asked for.
 func (s *Session) publishLocked(it item) {
 	for w := range s.watchers {
 		it.mine = nil
-		if it.fact != nil && w.offered != nil {
+		if it.fact != nil && w.offered != nil && s.nowLocked(w.t) == s.turn {
 			for _, call := range callsOf(it.fact) {
 				if p := s.turn.pending[call.ID]; p != nil && (p.owner == w || p.owner == nil && w.offered[call.Name]) {
 					it.mine = append(it.mine, call.ID)

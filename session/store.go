@@ -18,6 +18,9 @@ const (
 	KindToolCall    Kind = "tool_call"    // ToolCall that no event holds
 	KindToolResult  Kind = "tool_result"  // ToolResult
 	KindTurnEnded   Kind = "turn_ended"   // TurnEnded
+	KindTurnQueued  Kind = "turn_queued"  // TurnQueued; of a turn that waits for its start
+	KindTurnDropped Kind = "turn_dropped" // TurnDropped; of a turn that waited for its start
+	KindModelRetry  Kind = "model_retry"  // ModelRetry
 )
 
 // Record is one entry of a session's log. A record is immutable once appended;

@@ -2,12 +2,13 @@ package session
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
-	"sync"
+	"strings"
 	"time"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
@@ -34,11 +35,9 @@ type Turn struct {
 	startSeq     int64
 	started      time.Time
 	onDisconnect OnDisconnect
+	toolTimeout  time.Duration // 0 is the server's
 	cancel       context.CancelCauseFunc
 	done         chan struct{} // closed when nothing of the turn runs here any more
-
-	stopOnce sync.Once
-	stop     *stopped // set by stopOnce before cancel is called
 
 	// The fields below are protected by s.mu.
 	running    bool                  // a goroutine here drives the turn
@@ -46,15 +45,24 @@ type Turn struct {
 	results    map[string]ToolResult // calls that are settled
 	onTheirWay map[string]*message   // by message id
 	usage      Usage
-	clients    int    // watchers whose client takes part
-	working    int    // model calls under way
-	unattended string // why nobody can answer any more; "" while somebody can
-	ending     bool   // the end is on its way into the log: nothing may follow
+	clients    int                      // watchers whose client takes part
+	begun      int64                    // model calls begun, in the whole turn but for failed ones of earlier processes
+	modelCalls map[*ModelCall]time.Time // model calls under way, and since when
+	steps      [][]ToolCall             // the calls of each answer that has open ones
+	injected   []string                 // queued turns whose prompts have become messages of this one
+	unattended string                   // why nobody can answer any more; "" while somebody can
+	ending     bool                     // the end is on its way into the log: nothing may follow
+	stop       *stopped                 // somebody has stopped the turn
 	ended      *TurnEnded
 	failed     *Error // why the turn has no end in the log
 	// Timers: the turn's time is over; its last client stays away; it waits for
-	// nobody; a client's calls go to another.
-	deadline, leave, idle, handover *time.Timer
+	// nobody; a client's calls go to another; its budget's time is over.
+	deadline, leave, idle, handover, wall *time.Timer
+	// Of a turn that waits for its start.
+	waits     *TurnQueued
+	queuedSeq int64
+	claimed   bool   // its prompt is becoming a message of the running turn
+	into      string // the turn its prompt becomes, or has become, a message of
 }
 
 // newTurn returns a turn that does not run.
@@ -69,6 +77,7 @@ func newTurn(s *Session, id string) *Turn {
 		pending:    map[string]*pending{},
 		results:    map[string]ToolResult{},
 		onTheirWay: map[string]*message{},
+		modelCalls: map[*ModelCall]time.Time{},
 	}
 }
 
@@ -79,7 +88,11 @@ var ErrPutAside = errors.New("session: the turn was put aside")
 
 // stopped is the cause with which a turn's context ends when a client stops
 // it.
-type stopped struct{ reason string }
+type stopped struct {
+	reason  string
+	at      time.Time
+	receipt Receipt
+}
 
 func (e *stopped) Error() string { return e.reason }
 
@@ -116,14 +129,20 @@ func (t *Turn) ID() string { return t.id }
 // put aside, or the store has failed.
 func (t *Turn) Done() <-chan struct{} { return t.done }
 
-// Watch returns a watcher for the client that has started the turn; it begins
+// Watch returns a watcher for the client that has asked for the turn; it begins
 // with the turn's first record.
 func (t *Turn) Watch() *Watcher {
 	tools := map[string]bool{}
 	for _, tool := range t.spec.Tools {
 		tools[tool.GetName()] = true
 	}
-	return t.s.watch(t, watch{after: position(t.startSeq, 0) - 1, tools: tools, asks: true, live: true})
+	from := watch{tools: tools, asks: true, live: true}
+	if t.waits != nil {
+		from.after, from.only = position(t.queuedSeq, 0)-1, true
+	} else {
+		from.after = position(t.startSeq, 0) - 1
+	}
+	return t.s.watch(t, from)
 }
 
 // Answer records the client's answer to a call, durably, before it returns.
@@ -131,6 +150,7 @@ func (t *Turn) Watch() *Watcher {
 // call that is unknown or settled is an *Error of code INVALID_REQUEST and
 // changes nothing.
 func (t *Turn) Answer(ctx context.Context, a Answer) error {
+	t = t.s.now(t)
 	res := ToolResult{CallID: a.CallID, Outcome: Answered, State: a.State}
 	switch {
 	case a.Output != nil:
@@ -157,25 +177,86 @@ func (t *Turn) Answer(ctx context.Context, a Answer) error {
 // the turn goes on. An unknown or settled call is an *Error of code
 // INVALID_REQUEST, a call that was cancelled before is none.
 func (t *Turn) CancelCall(ctx context.Context, callID string) error {
+	t = t.s.now(t)
 	return t.s.settleAs(ctx, t, callID, Cancelled, "cancelled by the client")
 }
 
-// Cancel stops the turn. It returns at once; a watcher tells the end.
+// Cancel stops the turn, or keeps it from starting. A watcher tells the end.
 func (t *Turn) Cancel(reason string) {
 	if reason == "" {
 		reason = "cancelled by the client"
 	}
-	t.halt(&stopped{reason: reason})
+	t.End(reason)
 }
 
 // End stops the turn at the client's wish; the reason is echoed as it is.
-func (t *Turn) End(reason string) { t.halt(&stopped{reason: reason}) }
+func (t *Turn) End(reason string) {
+	if t.s.drop(t, reason) {
+		return
+	}
+	t.s.now(t).halt(reason)
+}
 
-func (t *Turn) halt(cause *stopped) {
-	t.stopOnce.Do(func() {
-		t.stop = cause
-		t.cancel(cause)
+// halt stops a turn that runs.
+func (t *Turn) halt(reason string) {
+	t.s.mu.Lock()
+	defer t.s.mu.Unlock()
+	t.haltLocked(reason)
+}
+
+func (t *Turn) haltLocked(reason string) {
+	if t.stop == nil {
+		t.stop = &stopped{reason: reason, at: time.Now(), receipt: t.receiptLocked()}
+		t.cancel(t.stop)
+	}
+}
+
+// receiptLocked is what is under way.
+func (t *Turn) receiptLocked() Receipt {
+	var r Receipt
+	for call, since := range t.modelCalls {
+		r.Aborted = append(r.Aborted, AbortedCall{ModelCall: *call, Ran: time.Since(since)})
+	}
+	slices.SortFunc(r.Aborted, func(a, b AbortedCall) int { return strings.Compare(a.MessageID, b.MessageID) })
+	for _, step := range t.steps {
+		for _, call := range step {
+			name := CallName{ID: call.ID, Name: call.Name}
+			if _, ok := t.results[call.ID]; ok {
+				r.Answered = append(r.Answered, name)
+			} else {
+				r.Cancelled = append(r.Cancelled, name)
+			}
+		}
+	}
+	return r
+}
+
+// openStep takes note of the calls of one answer.
+func (t *Turn) openStep(calls []ToolCall) {
+	if len(calls) > 0 {
+		t.steps = append(t.steps, calls)
+	}
+}
+
+// closeSteps forgets answers whose calls all have results.
+func (t *Turn) closeSteps() {
+	t.steps = slices.DeleteFunc(t.steps, func(step []ToolCall) bool {
+		return !slices.ContainsFunc(step, func(c ToolCall) bool { _, ok := t.results[c.ID]; return !ok })
 	})
+}
+
+// timeout is how long a client may take for a call of a tool.
+func (t *Turn) timeout(tool string) time.Duration {
+	after := cmp.Or(t.toolTimeout, t.s.limits.ToolTimeout)
+	if t.spec == nil {
+		return after
+	}
+	for _, declared := range t.spec.Tools {
+		if declared.GetName() == tool && declared.GetTimeout() != nil {
+			return declared.GetTimeout().AsDuration()
+		}
+	}
+	return after
 }
 
 // Unattended says that a watcher's client cannot answer any more, though it
@@ -183,9 +264,10 @@ func (t *Turn) halt(cause *stopped) {
 // to come, are settled as abandoned; the reason is part of what the model sees.
 // A client without tools changes nothing by it: it could not answer before.
 func (w *Watcher) Unattended(reason string) {
-	s, t := w.s, w.t
+	s := w.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	t := s.nowLocked(w.t)
 	if _, ok := s.watchers[w]; !ok || t != s.turn || w.tools == nil {
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -19,6 +20,8 @@ type view struct {
 	sessionID string
 	at        int64 // what is at or before this position is not shown
 	snapshots map[string]map[string]any
+	only      string // the turn to show; "" is all
+	joined    string // the turn that the prompt of that one has become a message of
 
 	out     []*agentdv1.RunResponse
 	joining *joining // the chunk at the end of out, while it may grow
@@ -60,7 +63,7 @@ func (v *view) take() []*agentdv1.RunResponse {
 // delta shows a piece of text.
 func (v *view) delta(d *Delta, pos int64) {
 	v.speaker(d.Path)
-	if pos <= v.at {
+	if pos <= v.at || v.hidden() {
 		return
 	}
 	v.at = pos
@@ -84,14 +87,27 @@ func (v *view) finishJoin() {
 	}
 }
 
-// emit sends a message of the current record, unless the client has it.
+// hidden tells whether the turn that is rendered is not to be shown.
+func (v *view) hidden() bool {
+	return v.only != "" && v.only != v.turnID && v.joined != v.turnID
+}
+
+// emit sends a message of the current record, unless the client has it or is not
+// to see its turn.
 func (v *view) emit(slot int, m *agentdv1.RunResponse) {
+	if !v.hidden() {
+		v.send(slot, v.turnID, m)
+	}
+}
+
+// send sends a message, also of a turn that is hidden.
+func (v *view) send(slot int, turnID string, m *agentdv1.RunResponse) {
 	pos := position(v.rec.Seq, slot)
 	if pos <= v.at {
 		return
 	}
 	v.at = pos
-	m.Seq, m.TurnId, m.Replayed = pos, v.turnID, v.replayed
+	m.Seq, m.TurnId, m.Replayed = pos, turnID, v.replayed
 	m.Time = timestamppb.New(v.rec.Time)
 	v.out = append(v.out, m)
 }
@@ -105,15 +121,27 @@ func (v *view) fact(rec Record, fact any, replayed bool, mine []string) (end boo
 	case *TurnStarted:
 		v.turnID, v.speakers, v.calls, v.usage = rec.TurnID, nil, nil, Usage{}
 		v.asked = map[string]bool{}
-		v.emit(slotStart, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_Execute{
-			Execute: &agentdv1.RunResponse_ExecuteResponse{SessionId: v.sessionID},
-		}})
+		v.begun()
 		v.state(slotState, v.snapshots[rec.TurnID])
 	case *TurnResumed:
 		v.emit(slotStart, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_Retract_{
 			Retract: &agentdv1.RunResponse_Retract{SessionId: v.sessionID},
 		}})
+	case *TurnQueued:
+		v.queued(f)
+	case *TurnDropped:
+		if v.only == rec.TurnID {
+			v.turnID, v.speakers, v.calls, v.usage = rec.TurnID, nil, nil, Usage{}
+			v.end(&TurnEnded{Reason: f.Reason})
+		}
+		return true
+	case *ModelRetry:
+		v.emit(slotStart, retryMessage(v.sessionID, f))
 	case *Event:
+		if f.Injected != "" {
+			v.injected(f)
+			return false
+		}
 		v.event(f, mine)
 	case *ToolCall:
 		v.call(slotCalls, *f, mine)
@@ -122,11 +150,50 @@ func (v *view) fact(rec Record, fact any, replayed bool, mine []string) (end boo
 		if f.Outcome != Answered {
 			v.cancelled(slotCalls, f.CallID, f.Error)
 		}
+		delete(v.asked, f.CallID)
 	case *TurnEnded:
 		v.end(f)
 		return true
 	}
 	return false
+}
+
+func (v *view) begun() {
+	v.emit(slotStart, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_Execute{
+		Execute: &agentdv1.RunResponse_ExecuteResponse{SessionId: v.sessionID},
+	}})
+}
+
+// queued tells that a prompt waits; its client sees that, whatever else it does
+// not.
+func (v *view) queued(f *TurnQueued) {
+	m := &agentdv1.RunResponse{Response: &agentdv1.RunResponse_TurnQueued_{
+		TurnQueued: &agentdv1.RunResponse_TurnQueued{SessionId: v.sessionID, UserPrompt: f.Prompt, Inject: f.Inject, Ahead: uint32(min(f.Ahead, 1<<20))},
+	}}
+	if v.only == v.rec.TurnID || !v.hidden() {
+		v.send(slotStart, v.rec.TurnID, m)
+	}
+}
+
+// injected tells that a prompt has become a message of the turn. For the client
+// that has sent it the turn begins here.
+func (v *view) injected(ev *Event) {
+	if v.only == ev.Injected {
+		v.joined = v.turnID
+		v.begun()
+	}
+	v.emit(slotUser, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_UserMessage_{
+		UserMessage: &agentdv1.RunResponse_UserMessage{SessionId: v.sessionID, Content: ev.Text, QueuedTurnId: ev.Injected},
+	}})
+}
+
+func retryMessage(sessionID string, f *ModelRetry) *agentdv1.RunResponse {
+	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ModelRetry_{
+		ModelRetry: &agentdv1.RunResponse_ModelRetry{
+			SessionId: sessionID, AgentPath: f.Path, MessageId: f.MessageID, Attempt: uint32(max(f.Attempt, 0)),
+			Wait: durationpb.New(f.Wait), Code: f.Code, Message: f.Message,
+		},
+	}}
 }
 
 func (v *view) event(ev *Event, mine []string) {
@@ -206,7 +273,7 @@ func (v *view) call(slot int, c ToolCall, mine []string) {
 	}
 	if pos := position(v.rec.Seq, slot); pos > v.at {
 		v.asked[c.ID] = true
-		v.emit(slot, v.request(c))
+		v.send(slot, v.turnID, v.request(c)) // also while its prompt waits to be injected
 	}
 }
 
@@ -232,9 +299,12 @@ func (v *view) offer(c ToolCall) {
 }
 
 func (v *view) cancelled(slot int, callID, reason string) {
-	v.emit(slot, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCancelled_{
+	m := &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCancelled_{
 		ToolCancelled: &agentdv1.RunResponse_ToolCancelled{SessionId: v.sessionID, ToolCallId: callID, Reason: reason},
-	}})
+	}}
+	if v.asked[callID] || !v.hidden() {
+		v.send(slot, v.turnID, m)
+	}
 }
 
 func (v *view) end(f *TurnEnded) {
@@ -256,6 +326,9 @@ func (v *view) end(f *TurnEnded) {
 	if f.Reason != "" {
 		end.Reason = &f.Reason
 	}
+	if f.Receipt != nil {
+		end.Receipt = f.Receipt.proto()
+	}
 	v.emit(slotEnd, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_End{End: end}})
 }
 
@@ -269,6 +342,27 @@ func ErrorResponse(sessionID string, err *Error) *agentdv1.RunResponse {
 			Retryable: err.Retryable(),
 		},
 	}}
+}
+
+func (r *Receipt) proto() *agentdv1.RunResponse_CancelReceipt {
+	names := func(calls []CallName) []*agentdv1.RunResponse_CancelReceipt_ToolCall {
+		var out []*agentdv1.RunResponse_CancelReceipt_ToolCall
+		for _, c := range calls {
+			out = append(out, &agentdv1.RunResponse_CancelReceipt_ToolCall{ToolCallId: c.ID, ToolName: c.Name})
+		}
+		return out
+	}
+	out := &agentdv1.RunResponse_CancelReceipt{
+		CancelledToolCalls: names(r.Cancelled),
+		AnsweredToolCalls:  names(r.Answered),
+		Took:               durationpb.New(r.Took),
+	}
+	for _, c := range r.Aborted {
+		out.AbortedModelCalls = append(out.AbortedModelCalls, &agentdv1.RunResponse_CancelReceipt_ModelCall{
+			AgentPath: c.Path, Model: c.Model, MessageId: c.MessageID, Ran: durationpb.New(c.Ran),
+		})
+	}
+	return out
 }
 
 func (u Usage) proto() *agentdv1.UsageSummary {

@@ -32,9 +32,10 @@ type Watcher struct {
 
 	// The fields below are owned by the goroutine that calls Next.
 	view   *view
-	read   int64 // the last record rendered
-	over   bool  // the end has been rendered
-	behind int64 // records up to this one happened before the client came
+	read   int64  // the last record rendered
+	over   bool   // the end has been rendered
+	target string // the turn whose end is the watcher's
+	behind int64  // records up to this one happened before the client came
 
 	mu     sync.Mutex // protects the fields below; taken after s.mu
 	queue  []item
@@ -53,6 +54,8 @@ type item struct {
 	offer *ToolCall
 	mine  []string // the calls of the fact that this watcher's client is asked for
 	size  int
+	// snapshot is the state at the start of a turn, of its first fact.
+	snapshot map[string]any
 }
 
 // watch says what a watcher begins with.
@@ -61,9 +64,10 @@ type watch struct {
 	tools map[string]bool // what the client can be asked for
 	asks  bool            // the client takes part
 	live  bool            // nothing happened before the client came
+	only  bool            // what is about other turns is not shown
 }
 
-// watch returns a watcher that ends with a turn, the session's last.
+// watch returns a watcher that ends with a turn.
 func (s *Session) watch(t *Turn, from watch) *Watcher {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,6 +78,7 @@ func (s *Session) watch(t *Turn, from watch) *Watcher {
 		tools:   from.tools,
 		offered: from.tools,
 		asks:    from.asks,
+		target:  t.id,
 		view: &view{
 			sessionID: s.id,
 			at:        from.after,
@@ -83,11 +88,17 @@ func (s *Session) watch(t *Turn, from watch) *Watcher {
 		lagged: true,
 		failed: t.failed,
 	}
+	if from.only {
+		w.view.only = t.id
+	}
 	if !from.live {
 		w.behind = s.seq
 	}
-	if recordOf(from.after+1) >= t.startSeq {
-		w.read = t.startSeq - 1 // what came before the turn does not matter
+	// What came before the turn, or the one it waits for, does not matter.
+	if now := s.nowLocked(t); t.waits != nil && t.startSeq == 0 && s.turn != nil {
+		w.read = s.turn.startSeq - 1
+	} else if now.startSeq > 0 && recordOf(from.after+1) >= now.startSeq {
+		w.read = now.startSeq - 1
 	}
 	s.joinLocked(w)
 	w.wake()
@@ -139,8 +150,12 @@ const watchPage = 32
 func (w *Watcher) catchUp(ctx context.Context) error {
 	w.s.mu.Lock()
 	upTo := w.s.seq
-	items, err := w.s.onTheirWayLocked(w.t, w.view.at)
-	mine := w.s.askedOfLocked(w.t, w)
+	now := w.s.nowLocked(w.t)
+	items, err := w.s.onTheirWayLocked(now, w.view.at)
+	mine := w.s.askedOfLocked(now, w)
+	if now.startSeq > 0 {
+		w.view.snapshots[now.id] = now.snapshot
+	}
 	w.mu.Lock()
 	w.lagged = false
 	w.mu.Unlock()
@@ -252,7 +267,7 @@ func (w *Watcher) facts(ctx context.Context, upTo int64) ([]item, error) {
 			items = append(items, ds...)
 		}
 		items = append(items, item{pos: position(rec.Seq, 0), rec: rec, fact: fact})
-		if rec.Kind == KindTurnEnded && rec.TurnID == w.t.id {
+		if rec.Kind == KindTurnEnded && rec.TurnID == w.target {
 			break
 		}
 	}
@@ -276,8 +291,14 @@ func (w *Watcher) render(it item) {
 		w.view.delta(it.delta, it.pos)
 	case it.rec.Seq > w.read:
 		w.read = it.rec.Seq
+		if it.snapshot != nil {
+			w.view.snapshots[it.rec.TurnID] = it.snapshot
+		}
 		end := w.view.fact(it.rec, it.fact, it.rec.Seq <= w.behind, it.mine)
-		w.over = end && it.rec.TurnID == w.t.id
+		if w.view.joined != "" {
+			w.target = w.view.joined
+		}
+		w.over = end && it.rec.TurnID == w.target
 	}
 }
 

@@ -27,7 +27,8 @@ func check(b *session.Batch) error {
 			if r.TurnID == "" {
 				return fmt.Errorf("malformed batch: record %d is of kind %q and has no turn id", r.Seq, r.Kind)
 			}
-		case session.KindTurnResumed, session.KindEvent, session.KindToolCall, session.KindToolResult:
+		case session.KindTurnResumed, session.KindEvent, session.KindToolCall, session.KindToolResult,
+			session.KindTurnQueued, session.KindTurnDropped, session.KindModelRetry:
 		default:
 			return fmt.Errorf("malformed batch: record %d is of unknown kind %q", r.Seq, r.Kind)
 		}

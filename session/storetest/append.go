@@ -27,9 +27,10 @@ var appendTests = []test{
 	}},
 	{"Append/EveryKind", func(t *testing.T, s session.Store) {
 		create(t, s, "a")
-		recs := events(0, 5)
+		recs := events(0, 9)
 		for i, kind := range []session.Kind{
-			session.KindTurnStarted, session.KindEvent, session.KindToolCall, session.KindToolResult, session.KindTurnEnded,
+			session.KindTurnStarted, session.KindTurnResumed, session.KindEvent, session.KindToolCall, session.KindToolResult,
+			session.KindModelRetry, session.KindTurnQueued, session.KindTurnDropped, session.KindTurnEnded,
 		} {
 			recs[i].Kind = kind
 		}

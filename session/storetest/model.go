@@ -101,7 +101,8 @@ func wellFormed(b session.Batch) bool {
 		switch r.Kind {
 		case session.KindTurnStarted, session.KindTurnEnded:
 			ok = ok && r.TurnID != ""
-		case session.KindEvent, session.KindToolCall, session.KindToolResult:
+		case session.KindTurnResumed, session.KindEvent, session.KindToolCall, session.KindToolResult,
+			session.KindTurnQueued, session.KindTurnDropped, session.KindModelRetry:
 		default:
 			return false
 		}

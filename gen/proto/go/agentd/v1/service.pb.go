@@ -193,6 +193,9 @@ type RunResponse struct {
 	//	*RunResponse_ToolCancelled_
 	//	*RunResponse_ToolCallNotice_
 	//	*RunResponse_Retract_
+	//	*RunResponse_TurnQueued_
+	//	*RunResponse_UserMessage_
+	//	*RunResponse_ModelRetry_
 	Response isRunResponse_Response `protobuf_oneof:"response"`
 	// The message's place in the session: rises with every message about the
 	// session, is the same for every client that receives it, and is what
@@ -337,6 +340,33 @@ func (x *RunResponse) GetRetract() *RunResponse_Retract {
 	return nil
 }
 
+func (x *RunResponse) GetTurnQueued() *RunResponse_TurnQueued {
+	if x != nil {
+		if x, ok := x.Response.(*RunResponse_TurnQueued_); ok {
+			return x.TurnQueued
+		}
+	}
+	return nil
+}
+
+func (x *RunResponse) GetUserMessage() *RunResponse_UserMessage {
+	if x != nil {
+		if x, ok := x.Response.(*RunResponse_UserMessage_); ok {
+			return x.UserMessage
+		}
+	}
+	return nil
+}
+
+func (x *RunResponse) GetModelRetry() *RunResponse_ModelRetry {
+	if x != nil {
+		if x, ok := x.Response.(*RunResponse_ModelRetry_); ok {
+			return x.ModelRetry
+		}
+	}
+	return nil
+}
+
 func (x *RunResponse) GetSeq() int64 {
 	if x != nil {
 		return x.Seq
@@ -419,6 +449,21 @@ type RunResponse_Retract_ struct {
 	Retract *RunResponse_Retract `protobuf:"bytes,22,opt,name=retract,proto3,oneof"`
 }
 
+type RunResponse_TurnQueued_ struct {
+	// A prompt waits.
+	TurnQueued *RunResponse_TurnQueued `protobuf:"bytes,23,opt,name=turn_queued,json=turnQueued,proto3,oneof"`
+}
+
+type RunResponse_UserMessage_ struct {
+	// A user has said something to the running turn.
+	UserMessage *RunResponse_UserMessage `protobuf:"bytes,24,opt,name=user_message,json=userMessage,proto3,oneof"`
+}
+
+type RunResponse_ModelRetry_ struct {
+	// A model call is made again.
+	ModelRetry *RunResponse_ModelRetry `protobuf:"bytes,25,opt,name=model_retry,json=modelRetry,proto3,oneof"`
+}
+
 func (*RunResponse_Execute) isRunResponse_Response() {}
 
 func (*RunResponse_Heartbeat) isRunResponse_Response() {}
@@ -438,6 +483,12 @@ func (*RunResponse_ToolCancelled_) isRunResponse_Response() {}
 func (*RunResponse_ToolCallNotice_) isRunResponse_Response() {}
 
 func (*RunResponse_Retract_) isRunResponse_Response() {}
+
+func (*RunResponse_TurnQueued_) isRunResponse_Response() {}
+
+func (*RunResponse_UserMessage_) isRunResponse_Response() {}
+
+func (*RunResponse_ModelRetry_) isRunResponse_Response() {}
 
 // ExecuteRequest starts a turn: of a new session, or of the session named by
 // session_id.
@@ -473,8 +524,23 @@ type RunRequest_ExecuteRequest struct {
 	// How long ON_DISCONNECT_CANCEL waits for a client to come back; 0 is not at
 	// all. At most a day.
 	DisconnectGrace *durationpb.Duration `protobuf:"bytes,12,opt,name=disconnect_grace,json=disconnectGrace,proto3" json:"disconnect_grace,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// What the turn may spend. The server may have limits of its own; the
+	// smaller one holds.
+	Budget *Budget `protobuf:"bytes,13,opt,name=budget,proto3" json:"budget,omitempty"`
+	// What the session may spend from its beginning, this turn included. It
+	// holds for the following turns too, until another one is given.
+	SessionBudget *Budget `protobuf:"bytes,14,opt,name=session_budget,json=sessionBudget,proto3" json:"session_budget,omitempty"`
+	// What happens when the session already runs a turn.
+	OnBusy OnBusy `protobuf:"varint,15,opt,name=on_busy,json=onBusy,proto3,enum=agentd.v1.OnBusy" json:"on_busy,omitempty"`
+	// How long a client may take to answer a tool call, for tools that have no
+	// timeout of their own. Left out: the server's default.
+	ToolTimeout *durationpb.Duration `protobuf:"bytes,16,opt,name=tool_timeout,json=toolTimeout,proto3" json:"tool_timeout,omitempty"`
+	// On a stream that attaches: the turn to follow. Left out: the session's last
+	// one. It may wait for its start, be running, or be over, if its end comes
+	// after after_seq.
+	TurnId        *string `protobuf:"bytes,17,opt,name=turn_id,json=turnId,proto3,oneof" json:"turn_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RunRequest_ExecuteRequest) Reset() {
@@ -561,6 +627,41 @@ func (x *RunRequest_ExecuteRequest) GetDisconnectGrace() *durationpb.Duration {
 		return x.DisconnectGrace
 	}
 	return nil
+}
+
+func (x *RunRequest_ExecuteRequest) GetBudget() *Budget {
+	if x != nil {
+		return x.Budget
+	}
+	return nil
+}
+
+func (x *RunRequest_ExecuteRequest) GetSessionBudget() *Budget {
+	if x != nil {
+		return x.SessionBudget
+	}
+	return nil
+}
+
+func (x *RunRequest_ExecuteRequest) GetOnBusy() OnBusy {
+	if x != nil {
+		return x.OnBusy
+	}
+	return OnBusy_ON_BUSY_UNSPECIFIED
+}
+
+func (x *RunRequest_ExecuteRequest) GetToolTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.ToolTimeout
+	}
+	return nil
+}
+
+func (x *RunRequest_ExecuteRequest) GetTurnId() string {
+	if x != nil && x.TurnId != nil {
+		return *x.TurnId
+	}
+	return ""
 }
 
 // HeartbeatRequest keeps the stream alive; it is answered with a
@@ -1204,7 +1305,10 @@ type RunResponse_EndResponse struct {
 	// What the turn used.
 	UsageSummary *UsageSummary `protobuf:"bytes,3,opt,name=usage_summary,json=usageSummary,proto3" json:"usage_summary,omitempty"`
 	// True only when the agent tree finished naturally.
-	Completed     bool `protobuf:"varint,4,opt,name=completed,proto3" json:"completed,omitempty"`
+	Completed bool `protobuf:"varint,4,opt,name=completed,proto3" json:"completed,omitempty"`
+	// What a cancel, or an EndRequest, has stopped; unset when the turn ended
+	// otherwise.
+	Receipt       *RunResponse_CancelReceipt `protobuf:"bytes,10,opt,name=receipt,proto3" json:"receipt,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1267,6 +1371,330 @@ func (x *RunResponse_EndResponse) GetCompleted() bool {
 	return false
 }
 
+func (x *RunResponse_EndResponse) GetReceipt() *RunResponse_CancelReceipt {
+	if x != nil {
+		return x.Receipt
+	}
+	return nil
+}
+
+// CancelReceipt says what was under way when a turn was cancelled.
+type RunResponse_CancelReceipt struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Model calls that were aborted: their providers' requests were closed.
+	AbortedModelCalls []*RunResponse_CancelReceipt_ModelCall `protobuf:"bytes,1,rep,name=aborted_model_calls,json=abortedModelCalls,proto3" json:"aborted_model_calls,omitempty"`
+	// Tool calls that had no result. The client that ran one has been told by
+	// ToolCancelled.
+	CancelledToolCalls []*RunResponse_CancelReceipt_ToolCall `protobuf:"bytes,2,rep,name=cancelled_tool_calls,json=cancelledToolCalls,proto3" json:"cancelled_tool_calls,omitempty"`
+	// Tool calls asked together with those that had a result already.
+	AnsweredToolCalls []*RunResponse_CancelReceipt_ToolCall `protobuf:"bytes,3,rep,name=answered_tool_calls,json=answeredToolCalls,proto3" json:"answered_tool_calls,omitempty"`
+	// From the request to the moment at which nothing of the turn ran any more.
+	Took          *durationpb.Duration `protobuf:"bytes,4,opt,name=took,proto3" json:"took,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunResponse_CancelReceipt) Reset() {
+	*x = RunResponse_CancelReceipt{}
+	mi := &file_agentd_v1_service_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunResponse_CancelReceipt) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunResponse_CancelReceipt) ProtoMessage() {}
+
+func (x *RunResponse_CancelReceipt) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunResponse_CancelReceipt.ProtoReflect.Descriptor instead.
+func (*RunResponse_CancelReceipt) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 6}
+}
+
+func (x *RunResponse_CancelReceipt) GetAbortedModelCalls() []*RunResponse_CancelReceipt_ModelCall {
+	if x != nil {
+		return x.AbortedModelCalls
+	}
+	return nil
+}
+
+func (x *RunResponse_CancelReceipt) GetCancelledToolCalls() []*RunResponse_CancelReceipt_ToolCall {
+	if x != nil {
+		return x.CancelledToolCalls
+	}
+	return nil
+}
+
+func (x *RunResponse_CancelReceipt) GetAnsweredToolCalls() []*RunResponse_CancelReceipt_ToolCall {
+	if x != nil {
+		return x.AnsweredToolCalls
+	}
+	return nil
+}
+
+func (x *RunResponse_CancelReceipt) GetTook() *durationpb.Duration {
+	if x != nil {
+		return x.Took
+	}
+	return nil
+}
+
+// TurnQueued says that a prompt has been recorded while the session ran a
+// turn. Its own turn, whose id is RunResponse.turn_id, begins with
+// ExecuteResponse; a message that was injected into the running turn begins
+// with the ExecuteResponse and the turn_id of that one.
+type RunResponse_TurnQueued struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// What the user says.
+	UserPrompt string `protobuf:"bytes,2,opt,name=user_prompt,json=userPrompt,proto3" json:"user_prompt,omitempty"`
+	// How many turns wait before it.
+	Ahead uint32 `protobuf:"varint,3,opt,name=ahead,proto3" json:"ahead,omitempty"`
+	// True when the running turn takes the message up, if it calls a model
+	// again.
+	Inject        bool `protobuf:"varint,4,opt,name=inject,proto3" json:"inject,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunResponse_TurnQueued) Reset() {
+	*x = RunResponse_TurnQueued{}
+	mi := &file_agentd_v1_service_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunResponse_TurnQueued) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunResponse_TurnQueued) ProtoMessage() {}
+
+func (x *RunResponse_TurnQueued) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunResponse_TurnQueued.ProtoReflect.Descriptor instead.
+func (*RunResponse_TurnQueued) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 7}
+}
+
+func (x *RunResponse_TurnQueued) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *RunResponse_TurnQueued) GetUserPrompt() string {
+	if x != nil {
+		return x.UserPrompt
+	}
+	return ""
+}
+
+func (x *RunResponse_TurnQueued) GetAhead() uint32 {
+	if x != nil {
+		return x.Ahead
+	}
+	return 0
+}
+
+func (x *RunResponse_TurnQueued) GetInject() bool {
+	if x != nil {
+		return x.Inject
+	}
+	return false
+}
+
+// UserMessage is what a user has said to the running turn: the models of its
+// following calls see it.
+type RunResponse_UserMessage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// What the user says.
+	Content string `protobuf:"bytes,2,opt,name=content,proto3" json:"content,omitempty"`
+	// The turn_id of the TurnQueued it came with.
+	QueuedTurnId  string `protobuf:"bytes,3,opt,name=queued_turn_id,json=queuedTurnId,proto3" json:"queued_turn_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunResponse_UserMessage) Reset() {
+	*x = RunResponse_UserMessage{}
+	mi := &file_agentd_v1_service_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunResponse_UserMessage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunResponse_UserMessage) ProtoMessage() {}
+
+func (x *RunResponse_UserMessage) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunResponse_UserMessage.ProtoReflect.Descriptor instead.
+func (*RunResponse_UserMessage) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 8}
+}
+
+func (x *RunResponse_UserMessage) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *RunResponse_UserMessage) GetContent() string {
+	if x != nil {
+		return x.Content
+	}
+	return ""
+}
+
+func (x *RunResponse_UserMessage) GetQueuedTurnId() string {
+	if x != nil {
+		return x.QueuedTurnId
+	}
+	return ""
+}
+
+// ModelRetry says that a model call has failed before any of its text was
+// there, and is made again.
+type RunResponse_ModelRetry struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// From the root to the agent whose call it is.
+	AgentPath []string `protobuf:"bytes,2,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
+	// The message that the call is to write.
+	MessageId string `protobuf:"bytes,3,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	// How many tries have failed, from 1.
+	Attempt uint32 `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	// When the next one begins, from now.
+	Wait *durationpb.Duration `protobuf:"bytes,5,opt,name=wait,proto3" json:"wait,omitempty"`
+	// Why the last one failed.
+	Code ErrorCode `protobuf:"varint,6,opt,name=code,proto3,enum=agentd.v1.ErrorCode" json:"code,omitempty"`
+	// The same for people.
+	Message       string `protobuf:"bytes,7,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunResponse_ModelRetry) Reset() {
+	*x = RunResponse_ModelRetry{}
+	mi := &file_agentd_v1_service_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunResponse_ModelRetry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunResponse_ModelRetry) ProtoMessage() {}
+
+func (x *RunResponse_ModelRetry) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunResponse_ModelRetry.ProtoReflect.Descriptor instead.
+func (*RunResponse_ModelRetry) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 9}
+}
+
+func (x *RunResponse_ModelRetry) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *RunResponse_ModelRetry) GetAgentPath() []string {
+	if x != nil {
+		return x.AgentPath
+	}
+	return nil
+}
+
+func (x *RunResponse_ModelRetry) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
+}
+
+func (x *RunResponse_ModelRetry) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *RunResponse_ModelRetry) GetWait() *durationpb.Duration {
+	if x != nil {
+		return x.Wait
+	}
+	return nil
+}
+
+func (x *RunResponse_ModelRetry) GetCode() ErrorCode {
+	if x != nil {
+		return x.Code
+	}
+	return ErrorCode_ERROR_CODE_UNSPECIFIED
+}
+
+func (x *RunResponse_ModelRetry) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 // StateUpdate tells the client about session state: first the whole of it,
 // later the keys that changed.
 type RunResponse_StateUpdate struct {
@@ -1282,7 +1710,7 @@ type RunResponse_StateUpdate struct {
 
 func (x *RunResponse_StateUpdate) Reset() {
 	*x = RunResponse_StateUpdate{}
-	mi := &file_agentd_v1_service_proto_msgTypes[13]
+	mi := &file_agentd_v1_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1294,7 +1722,7 @@ func (x *RunResponse_StateUpdate) String() string {
 func (*RunResponse_StateUpdate) ProtoMessage() {}
 
 func (x *RunResponse_StateUpdate) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[13]
+	mi := &file_agentd_v1_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1307,7 +1735,7 @@ func (x *RunResponse_StateUpdate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResponse_StateUpdate.ProtoReflect.Descriptor instead.
 func (*RunResponse_StateUpdate) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 6}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 10}
 }
 
 func (x *RunResponse_StateUpdate) GetSessionId() string {
@@ -1340,7 +1768,7 @@ type RunResponse_ToolCancelled struct {
 
 func (x *RunResponse_ToolCancelled) Reset() {
 	*x = RunResponse_ToolCancelled{}
-	mi := &file_agentd_v1_service_proto_msgTypes[14]
+	mi := &file_agentd_v1_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1352,7 +1780,7 @@ func (x *RunResponse_ToolCancelled) String() string {
 func (*RunResponse_ToolCancelled) ProtoMessage() {}
 
 func (x *RunResponse_ToolCancelled) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[14]
+	mi := &file_agentd_v1_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1365,7 +1793,7 @@ func (x *RunResponse_ToolCancelled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResponse_ToolCancelled.ProtoReflect.Descriptor instead.
 func (*RunResponse_ToolCancelled) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 7}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 11}
 }
 
 func (x *RunResponse_ToolCancelled) GetSessionId() string {
@@ -1409,7 +1837,7 @@ type RunResponse_ToolCallNotice struct {
 
 func (x *RunResponse_ToolCallNotice) Reset() {
 	*x = RunResponse_ToolCallNotice{}
-	mi := &file_agentd_v1_service_proto_msgTypes[15]
+	mi := &file_agentd_v1_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1421,7 +1849,7 @@ func (x *RunResponse_ToolCallNotice) String() string {
 func (*RunResponse_ToolCallNotice) ProtoMessage() {}
 
 func (x *RunResponse_ToolCallNotice) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[15]
+	mi := &file_agentd_v1_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1434,7 +1862,7 @@ func (x *RunResponse_ToolCallNotice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResponse_ToolCallNotice.ProtoReflect.Descriptor instead.
 func (*RunResponse_ToolCallNotice) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 8}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 12}
 }
 
 func (x *RunResponse_ToolCallNotice) GetSessionId() string {
@@ -1489,7 +1917,7 @@ type RunResponse_Retract struct {
 
 func (x *RunResponse_Retract) Reset() {
 	*x = RunResponse_Retract{}
-	mi := &file_agentd_v1_service_proto_msgTypes[16]
+	mi := &file_agentd_v1_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1501,7 +1929,7 @@ func (x *RunResponse_Retract) String() string {
 func (*RunResponse_Retract) ProtoMessage() {}
 
 func (x *RunResponse_Retract) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[16]
+	mi := &file_agentd_v1_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1514,7 +1942,7 @@ func (x *RunResponse_Retract) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResponse_Retract.ProtoReflect.Descriptor instead.
 func (*RunResponse_Retract) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 9}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 13}
 }
 
 func (x *RunResponse_Retract) GetSessionId() string {
@@ -1538,19 +1966,146 @@ func (x *RunResponse_Retract) GetAgentPath() []string {
 	return nil
 }
 
+// ModelCall is a model call that was aborted.
+type RunResponse_CancelReceipt_ModelCall struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// From the root to the agent whose call it was.
+	AgentPath []string `protobuf:"bytes,1,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
+	// The model's name.
+	Model string `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
+	// The message that it was writing.
+	MessageId string `protobuf:"bytes,3,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	// How long the call had been under way.
+	Ran           *durationpb.Duration `protobuf:"bytes,4,opt,name=ran,proto3" json:"ran,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunResponse_CancelReceipt_ModelCall) Reset() {
+	*x = RunResponse_CancelReceipt_ModelCall{}
+	mi := &file_agentd_v1_service_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunResponse_CancelReceipt_ModelCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunResponse_CancelReceipt_ModelCall) ProtoMessage() {}
+
+func (x *RunResponse_CancelReceipt_ModelCall) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunResponse_CancelReceipt_ModelCall.ProtoReflect.Descriptor instead.
+func (*RunResponse_CancelReceipt_ModelCall) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 6, 0}
+}
+
+func (x *RunResponse_CancelReceipt_ModelCall) GetAgentPath() []string {
+	if x != nil {
+		return x.AgentPath
+	}
+	return nil
+}
+
+func (x *RunResponse_CancelReceipt_ModelCall) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *RunResponse_CancelReceipt_ModelCall) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
+}
+
+func (x *RunResponse_CancelReceipt_ModelCall) GetRan() *durationpb.Duration {
+	if x != nil {
+		return x.Ran
+	}
+	return nil
+}
+
+// ToolCall is one call of the model answers whose tools were under way.
+type RunResponse_CancelReceipt_ToolCall struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The call's id.
+	ToolCallId string `protobuf:"bytes,1,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
+	// The tool.
+	ToolName      string `protobuf:"bytes,2,opt,name=tool_name,json=toolName,proto3" json:"tool_name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunResponse_CancelReceipt_ToolCall) Reset() {
+	*x = RunResponse_CancelReceipt_ToolCall{}
+	mi := &file_agentd_v1_service_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunResponse_CancelReceipt_ToolCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunResponse_CancelReceipt_ToolCall) ProtoMessage() {}
+
+func (x *RunResponse_CancelReceipt_ToolCall) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunResponse_CancelReceipt_ToolCall.ProtoReflect.Descriptor instead.
+func (*RunResponse_CancelReceipt_ToolCall) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 6, 1}
+}
+
+func (x *RunResponse_CancelReceipt_ToolCall) GetToolCallId() string {
+	if x != nil {
+		return x.ToolCallId
+	}
+	return ""
+}
+
+func (x *RunResponse_CancelReceipt_ToolCall) GetToolName() string {
+	if x != nil {
+		return x.ToolName
+	}
+	return ""
+}
+
 var File_agentd_v1_service_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"\x17agentd/v1/service.proto\x12\tagentd.v1\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdb\n" +
-	"\n" +
+	"\x17agentd/v1/service.proto\x12\tagentd.v1\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfa\f\n" +
 	"\n" +
 	"RunRequest\x12@\n" +
 	"\aexecute\x18\x01 \x01(\v2$.agentd.v1.RunRequest.ExecuteRequestH\x00R\aexecute\x12F\n" +
 	"\theartbeat\x18\x02 \x01(\v2&.agentd.v1.RunRequest.HeartbeatRequestH\x00R\theartbeat\x12V\n" +
 	"\x12tool_call_response\x18\x03 \x01(\v2&.agentd.v1.RunRequest.ToolCallResponseH\x00R\x10toolCallResponse\x124\n" +
 	"\x03end\x18\x04 \x01(\v2 .agentd.v1.RunRequest.EndRequestH\x00R\x03end\x12=\n" +
-	"\x06cancel\x18\x05 \x01(\v2#.agentd.v1.RunRequest.CancelRequestH\x00R\x06cancel\x1a\xe8\x03\n" +
+	"\x06cancel\x18\x05 \x01(\v2#.agentd.v1.RunRequest.CancelRequestH\x00R\x06cancel\x1a\x87\x06\n" +
 	"\x0eExecuteRequest\x12&\n" +
 	"\x05agent\x18\x01 \x01(\v2\x10.agentd.v1.AgentR\x05agent\x12,\n" +
 	"\n" +
@@ -1562,10 +2117,18 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\tafter_seq\x18\n" +
 	" \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x01R\bafterSeq\x88\x01\x01\x12F\n" +
 	"\ron_disconnect\x18\v \x01(\x0e2\x17.agentd.v1.OnDisconnectB\b\xbaH\x05\x82\x01\x02\x10\x01R\fonDisconnect\x12T\n" +
-	"\x10disconnect_grace\x18\f \x01(\v2\x19.google.protobuf.DurationB\x0e\xbaH\v\xaa\x01\b\"\x04\b\x80\xa3\x052\x00R\x0fdisconnectGraceB\r\n" +
+	"\x10disconnect_grace\x18\f \x01(\v2\x19.google.protobuf.DurationB\x0e\xbaH\v\xaa\x01\b\"\x04\b\x80\xa3\x052\x00R\x0fdisconnectGrace\x12)\n" +
+	"\x06budget\x18\r \x01(\v2\x11.agentd.v1.BudgetR\x06budget\x128\n" +
+	"\x0esession_budget\x18\x0e \x01(\v2\x11.agentd.v1.BudgetR\rsessionBudget\x124\n" +
+	"\aon_busy\x18\x0f \x01(\x0e2\x11.agentd.v1.OnBusyB\b\xbaH\x05\x82\x01\x02\x10\x01R\x06onBusy\x12L\n" +
+	"\ftool_timeout\x18\x10 \x01(\v2\x19.google.protobuf.DurationB\x0e\xbaH\v\xaa\x01\b\"\x04\b\x80\xa3\x05*\x00R\vtoolTimeout\x12(\n" +
+	"\aturn_id\x18\x11 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01H\x02R\x06turnId\x88\x01\x01B\r\n" +
 	"\v_session_idB\f\n" +
 	"\n" +
-	"_after_seq\x1a1\n" +
+	"_after_seqB\n" +
+	"\n" +
+	"\b_turn_id\x1a1\n" +
 	"\x10HeartbeatRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x1a\xf2\x01\n" +
@@ -1594,7 +2157,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x02H\x00R\n" +
 	"toolCallId\x88\x01\x01B\x0f\n" +
 	"\r_tool_call_idB\x10\n" +
-	"\arequest\x12\x05\xbaH\x02\b\x01\"\xca\x10\n" +
+	"\arequest\x12\x05\xbaH\x02\b\x01\"\xfd\x1a\n" +
 	"\vRunResponse\x12B\n" +
 	"\aexecute\x18\x01 \x01(\v2&.agentd.v1.RunResponse.ExecuteResponseH\x00R\aexecute\x12H\n" +
 	"\theartbeat\x18\x02 \x01(\v2(.agentd.v1.RunResponse.HeartbeatResponseH\x00R\theartbeat\x12E\n" +
@@ -1605,7 +2168,12 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\fstate_update\x18\a \x01(\v2\".agentd.v1.RunResponse.StateUpdateH\x00R\vstateUpdate\x12M\n" +
 	"\x0etool_cancelled\x18\x14 \x01(\v2$.agentd.v1.RunResponse.ToolCancelledH\x00R\rtoolCancelled\x12Q\n" +
 	"\x10tool_call_notice\x18\x15 \x01(\v2%.agentd.v1.RunResponse.ToolCallNoticeH\x00R\x0etoolCallNotice\x12:\n" +
-	"\aretract\x18\x16 \x01(\v2\x1e.agentd.v1.RunResponse.RetractH\x00R\aretract\x12\x10\n" +
+	"\aretract\x18\x16 \x01(\v2\x1e.agentd.v1.RunResponse.RetractH\x00R\aretract\x12D\n" +
+	"\vturn_queued\x18\x17 \x01(\v2!.agentd.v1.RunResponse.TurnQueuedH\x00R\n" +
+	"turnQueued\x12G\n" +
+	"\fuser_message\x18\x18 \x01(\v2\".agentd.v1.RunResponse.UserMessageH\x00R\vuserMessage\x12D\n" +
+	"\vmodel_retry\x18\x19 \x01(\v2!.agentd.v1.RunResponse.ModelRetryH\x00R\n" +
+	"modelRetry\x12\x10\n" +
 	"\x03seq\x18\n" +
 	" \x01(\x03R\x03seq\x12\x17\n" +
 	"\aturn_id\x18\v \x01(\tR\x06turnId\x12.\n" +
@@ -1644,14 +2212,57 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12(\n" +
 	"\x04code\x18\x02 \x01(\x0e2\x14.agentd.v1.ErrorCodeR\x04code\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12\x1c\n" +
-	"\tretryable\x18\x04 \x01(\bR\tretryable\x1a\xb0\x01\n" +
+	"\tretryable\x18\x04 \x01(\bR\tretryable\x1a\xf0\x01\n" +
 	"\vEndResponse\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1b\n" +
 	"\x06reason\x18\x02 \x01(\tH\x00R\x06reason\x88\x01\x01\x12<\n" +
 	"\rusage_summary\x18\x03 \x01(\v2\x17.agentd.v1.UsageSummaryR\fusageSummary\x12\x1c\n" +
-	"\tcompleted\x18\x04 \x01(\bR\tcompletedB\t\n" +
-	"\a_reason\x1af\n" +
+	"\tcompleted\x18\x04 \x01(\bR\tcompleted\x12>\n" +
+	"\areceipt\x18\n" +
+	" \x01(\v2$.agentd.v1.RunResponse.CancelReceiptR\areceiptB\t\n" +
+	"\a_reason\x1a\xb8\x04\n" +
+	"\rCancelReceipt\x12^\n" +
+	"\x13aborted_model_calls\x18\x01 \x03(\v2..agentd.v1.RunResponse.CancelReceipt.ModelCallR\x11abortedModelCalls\x12_\n" +
+	"\x14cancelled_tool_calls\x18\x02 \x03(\v2-.agentd.v1.RunResponse.CancelReceipt.ToolCallR\x12cancelledToolCalls\x12]\n" +
+	"\x13answered_tool_calls\x18\x03 \x03(\v2-.agentd.v1.RunResponse.CancelReceipt.ToolCallR\x11answeredToolCalls\x12-\n" +
+	"\x04took\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x04took\x1a\x8c\x01\n" +
+	"\tModelCall\x12\x1d\n" +
+	"\n" +
+	"agent_path\x18\x01 \x03(\tR\tagentPath\x12\x14\n" +
+	"\x05model\x18\x02 \x01(\tR\x05model\x12\x1d\n" +
+	"\n" +
+	"message_id\x18\x03 \x01(\tR\tmessageId\x12+\n" +
+	"\x03ran\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x03ran\x1aI\n" +
+	"\bToolCall\x12 \n" +
+	"\ftool_call_id\x18\x01 \x01(\tR\n" +
+	"toolCallId\x12\x1b\n" +
+	"\ttool_name\x18\x02 \x01(\tR\btoolName\x1az\n" +
+	"\n" +
+	"TurnQueued\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1f\n" +
+	"\vuser_prompt\x18\x02 \x01(\tR\n" +
+	"userPrompt\x12\x14\n" +
+	"\x05ahead\x18\x03 \x01(\rR\x05ahead\x12\x16\n" +
+	"\x06inject\x18\x04 \x01(\bR\x06inject\x1al\n" +
+	"\vUserMessage\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x18\n" +
+	"\acontent\x18\x02 \x01(\tR\acontent\x12$\n" +
+	"\x0equeued_turn_id\x18\x03 \x01(\tR\fqueuedTurnId\x1a\xf6\x01\n" +
+	"\n" +
+	"ModelRetry\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
+	"\n" +
+	"agent_path\x18\x02 \x03(\tR\tagentPath\x12\x1d\n" +
+	"\n" +
+	"message_id\x18\x03 \x01(\tR\tmessageId\x12\x18\n" +
+	"\aattempt\x18\x04 \x01(\rR\aattempt\x12-\n" +
+	"\x04wait\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12(\n" +
+	"\x04code\x18\x06 \x01(\x0e2\x14.agentd.v1.ErrorCodeR\x04code\x12\x18\n" +
+	"\amessage\x18\a \x01(\tR\amessage\x1af\n" +
 	"\vStateUpdate\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x128\n" +
@@ -1697,33 +2308,41 @@ func file_agentd_v1_service_proto_rawDescGZIP() []byte {
 	return file_agentd_v1_service_proto_rawDescData
 }
 
-var file_agentd_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_agentd_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_agentd_v1_service_proto_goTypes = []any{
-	(*RunRequest)(nil),                    // 0: agentd.v1.RunRequest
-	(*RunResponse)(nil),                   // 1: agentd.v1.RunResponse
-	(*RunRequest_ExecuteRequest)(nil),     // 2: agentd.v1.RunRequest.ExecuteRequest
-	(*RunRequest_HeartbeatRequest)(nil),   // 3: agentd.v1.RunRequest.HeartbeatRequest
-	(*RunRequest_ToolCallResponse)(nil),   // 4: agentd.v1.RunRequest.ToolCallResponse
-	(*RunRequest_EndRequest)(nil),         // 5: agentd.v1.RunRequest.EndRequest
-	(*RunRequest_CancelRequest)(nil),      // 6: agentd.v1.RunRequest.CancelRequest
-	(*RunResponse_ExecuteResponse)(nil),   // 7: agentd.v1.RunResponse.ExecuteResponse
-	(*RunResponse_HeartbeatResponse)(nil), // 8: agentd.v1.RunResponse.HeartbeatResponse
-	(*RunResponse_ToolCallRequest)(nil),   // 9: agentd.v1.RunResponse.ToolCallRequest
-	(*RunResponse_OutputChunk)(nil),       // 10: agentd.v1.RunResponse.OutputChunk
-	(*RunResponse_ErrorResponse)(nil),     // 11: agentd.v1.RunResponse.ErrorResponse
-	(*RunResponse_EndResponse)(nil),       // 12: agentd.v1.RunResponse.EndResponse
-	(*RunResponse_StateUpdate)(nil),       // 13: agentd.v1.RunResponse.StateUpdate
-	(*RunResponse_ToolCancelled)(nil),     // 14: agentd.v1.RunResponse.ToolCancelled
-	(*RunResponse_ToolCallNotice)(nil),    // 15: agentd.v1.RunResponse.ToolCallNotice
-	(*RunResponse_Retract)(nil),           // 16: agentd.v1.RunResponse.Retract
-	(*timestamppb.Timestamp)(nil),         // 17: google.protobuf.Timestamp
-	(*Agent)(nil),                         // 18: agentd.v1.Agent
-	(*Tool)(nil),                          // 19: agentd.v1.Tool
-	(*structpb.Struct)(nil),               // 20: google.protobuf.Struct
-	(OnDisconnect)(0),                     // 21: agentd.v1.OnDisconnect
-	(*durationpb.Duration)(nil),           // 22: google.protobuf.Duration
-	(ErrorCode)(0),                        // 23: agentd.v1.ErrorCode
-	(*UsageSummary)(nil),                  // 24: agentd.v1.UsageSummary
+	(*RunRequest)(nil),                          // 0: agentd.v1.RunRequest
+	(*RunResponse)(nil),                         // 1: agentd.v1.RunResponse
+	(*RunRequest_ExecuteRequest)(nil),           // 2: agentd.v1.RunRequest.ExecuteRequest
+	(*RunRequest_HeartbeatRequest)(nil),         // 3: agentd.v1.RunRequest.HeartbeatRequest
+	(*RunRequest_ToolCallResponse)(nil),         // 4: agentd.v1.RunRequest.ToolCallResponse
+	(*RunRequest_EndRequest)(nil),               // 5: agentd.v1.RunRequest.EndRequest
+	(*RunRequest_CancelRequest)(nil),            // 6: agentd.v1.RunRequest.CancelRequest
+	(*RunResponse_ExecuteResponse)(nil),         // 7: agentd.v1.RunResponse.ExecuteResponse
+	(*RunResponse_HeartbeatResponse)(nil),       // 8: agentd.v1.RunResponse.HeartbeatResponse
+	(*RunResponse_ToolCallRequest)(nil),         // 9: agentd.v1.RunResponse.ToolCallRequest
+	(*RunResponse_OutputChunk)(nil),             // 10: agentd.v1.RunResponse.OutputChunk
+	(*RunResponse_ErrorResponse)(nil),           // 11: agentd.v1.RunResponse.ErrorResponse
+	(*RunResponse_EndResponse)(nil),             // 12: agentd.v1.RunResponse.EndResponse
+	(*RunResponse_CancelReceipt)(nil),           // 13: agentd.v1.RunResponse.CancelReceipt
+	(*RunResponse_TurnQueued)(nil),              // 14: agentd.v1.RunResponse.TurnQueued
+	(*RunResponse_UserMessage)(nil),             // 15: agentd.v1.RunResponse.UserMessage
+	(*RunResponse_ModelRetry)(nil),              // 16: agentd.v1.RunResponse.ModelRetry
+	(*RunResponse_StateUpdate)(nil),             // 17: agentd.v1.RunResponse.StateUpdate
+	(*RunResponse_ToolCancelled)(nil),           // 18: agentd.v1.RunResponse.ToolCancelled
+	(*RunResponse_ToolCallNotice)(nil),          // 19: agentd.v1.RunResponse.ToolCallNotice
+	(*RunResponse_Retract)(nil),                 // 20: agentd.v1.RunResponse.Retract
+	(*RunResponse_CancelReceipt_ModelCall)(nil), // 21: agentd.v1.RunResponse.CancelReceipt.ModelCall
+	(*RunResponse_CancelReceipt_ToolCall)(nil),  // 22: agentd.v1.RunResponse.CancelReceipt.ToolCall
+	(*timestamppb.Timestamp)(nil),               // 23: google.protobuf.Timestamp
+	(*Agent)(nil),                               // 24: agentd.v1.Agent
+	(*Tool)(nil),                                // 25: agentd.v1.Tool
+	(*structpb.Struct)(nil),                     // 26: google.protobuf.Struct
+	(OnDisconnect)(0),                           // 27: agentd.v1.OnDisconnect
+	(*durationpb.Duration)(nil),                 // 28: google.protobuf.Duration
+	(*Budget)(nil),                              // 29: agentd.v1.Budget
+	(OnBusy)(0),                                 // 30: agentd.v1.OnBusy
+	(ErrorCode)(0),                              // 31: agentd.v1.ErrorCode
+	(*UsageSummary)(nil),                        // 32: agentd.v1.UsageSummary
 }
 var file_agentd_v1_service_proto_depIdxs = []int32{
 	2,  // 0: agentd.v1.RunRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
@@ -1737,27 +2356,42 @@ var file_agentd_v1_service_proto_depIdxs = []int32{
 	11, // 8: agentd.v1.RunResponse.error:type_name -> agentd.v1.RunResponse.ErrorResponse
 	12, // 9: agentd.v1.RunResponse.end:type_name -> agentd.v1.RunResponse.EndResponse
 	10, // 10: agentd.v1.RunResponse.output_chunk:type_name -> agentd.v1.RunResponse.OutputChunk
-	13, // 11: agentd.v1.RunResponse.state_update:type_name -> agentd.v1.RunResponse.StateUpdate
-	14, // 12: agentd.v1.RunResponse.tool_cancelled:type_name -> agentd.v1.RunResponse.ToolCancelled
-	15, // 13: agentd.v1.RunResponse.tool_call_notice:type_name -> agentd.v1.RunResponse.ToolCallNotice
-	16, // 14: agentd.v1.RunResponse.retract:type_name -> agentd.v1.RunResponse.Retract
-	17, // 15: agentd.v1.RunResponse.time:type_name -> google.protobuf.Timestamp
-	18, // 16: agentd.v1.RunRequest.ExecuteRequest.agent:type_name -> agentd.v1.Agent
-	19, // 17: agentd.v1.RunRequest.ExecuteRequest.tools:type_name -> agentd.v1.Tool
-	20, // 18: agentd.v1.RunRequest.ExecuteRequest.initial_state:type_name -> google.protobuf.Struct
-	21, // 19: agentd.v1.RunRequest.ExecuteRequest.on_disconnect:type_name -> agentd.v1.OnDisconnect
-	22, // 20: agentd.v1.RunRequest.ExecuteRequest.disconnect_grace:type_name -> google.protobuf.Duration
-	20, // 21: agentd.v1.RunRequest.ToolCallResponse.state_delta:type_name -> google.protobuf.Struct
-	23, // 22: agentd.v1.RunResponse.ErrorResponse.code:type_name -> agentd.v1.ErrorCode
-	24, // 23: agentd.v1.RunResponse.EndResponse.usage_summary:type_name -> agentd.v1.UsageSummary
-	20, // 24: agentd.v1.RunResponse.StateUpdate.state_delta:type_name -> google.protobuf.Struct
-	0,  // 25: agentd.v1.Agentd.Run:input_type -> agentd.v1.RunRequest
-	1,  // 26: agentd.v1.Agentd.Run:output_type -> agentd.v1.RunResponse
-	26, // [26:27] is the sub-list for method output_type
-	25, // [25:26] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	17, // 11: agentd.v1.RunResponse.state_update:type_name -> agentd.v1.RunResponse.StateUpdate
+	18, // 12: agentd.v1.RunResponse.tool_cancelled:type_name -> agentd.v1.RunResponse.ToolCancelled
+	19, // 13: agentd.v1.RunResponse.tool_call_notice:type_name -> agentd.v1.RunResponse.ToolCallNotice
+	20, // 14: agentd.v1.RunResponse.retract:type_name -> agentd.v1.RunResponse.Retract
+	14, // 15: agentd.v1.RunResponse.turn_queued:type_name -> agentd.v1.RunResponse.TurnQueued
+	15, // 16: agentd.v1.RunResponse.user_message:type_name -> agentd.v1.RunResponse.UserMessage
+	16, // 17: agentd.v1.RunResponse.model_retry:type_name -> agentd.v1.RunResponse.ModelRetry
+	23, // 18: agentd.v1.RunResponse.time:type_name -> google.protobuf.Timestamp
+	24, // 19: agentd.v1.RunRequest.ExecuteRequest.agent:type_name -> agentd.v1.Agent
+	25, // 20: agentd.v1.RunRequest.ExecuteRequest.tools:type_name -> agentd.v1.Tool
+	26, // 21: agentd.v1.RunRequest.ExecuteRequest.initial_state:type_name -> google.protobuf.Struct
+	27, // 22: agentd.v1.RunRequest.ExecuteRequest.on_disconnect:type_name -> agentd.v1.OnDisconnect
+	28, // 23: agentd.v1.RunRequest.ExecuteRequest.disconnect_grace:type_name -> google.protobuf.Duration
+	29, // 24: agentd.v1.RunRequest.ExecuteRequest.budget:type_name -> agentd.v1.Budget
+	29, // 25: agentd.v1.RunRequest.ExecuteRequest.session_budget:type_name -> agentd.v1.Budget
+	30, // 26: agentd.v1.RunRequest.ExecuteRequest.on_busy:type_name -> agentd.v1.OnBusy
+	28, // 27: agentd.v1.RunRequest.ExecuteRequest.tool_timeout:type_name -> google.protobuf.Duration
+	26, // 28: agentd.v1.RunRequest.ToolCallResponse.state_delta:type_name -> google.protobuf.Struct
+	31, // 29: agentd.v1.RunResponse.ErrorResponse.code:type_name -> agentd.v1.ErrorCode
+	32, // 30: agentd.v1.RunResponse.EndResponse.usage_summary:type_name -> agentd.v1.UsageSummary
+	13, // 31: agentd.v1.RunResponse.EndResponse.receipt:type_name -> agentd.v1.RunResponse.CancelReceipt
+	21, // 32: agentd.v1.RunResponse.CancelReceipt.aborted_model_calls:type_name -> agentd.v1.RunResponse.CancelReceipt.ModelCall
+	22, // 33: agentd.v1.RunResponse.CancelReceipt.cancelled_tool_calls:type_name -> agentd.v1.RunResponse.CancelReceipt.ToolCall
+	22, // 34: agentd.v1.RunResponse.CancelReceipt.answered_tool_calls:type_name -> agentd.v1.RunResponse.CancelReceipt.ToolCall
+	28, // 35: agentd.v1.RunResponse.CancelReceipt.took:type_name -> google.protobuf.Duration
+	28, // 36: agentd.v1.RunResponse.ModelRetry.wait:type_name -> google.protobuf.Duration
+	31, // 37: agentd.v1.RunResponse.ModelRetry.code:type_name -> agentd.v1.ErrorCode
+	26, // 38: agentd.v1.RunResponse.StateUpdate.state_delta:type_name -> google.protobuf.Struct
+	28, // 39: agentd.v1.RunResponse.CancelReceipt.ModelCall.ran:type_name -> google.protobuf.Duration
+	0,  // 40: agentd.v1.Agentd.Run:input_type -> agentd.v1.RunRequest
+	1,  // 41: agentd.v1.Agentd.Run:output_type -> agentd.v1.RunResponse
+	41, // [41:42] is the sub-list for method output_type
+	40, // [40:41] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_service_proto_init() }
@@ -1784,6 +2418,9 @@ func file_agentd_v1_service_proto_init() {
 		(*RunResponse_ToolCancelled_)(nil),
 		(*RunResponse_ToolCallNotice_)(nil),
 		(*RunResponse_Retract_)(nil),
+		(*RunResponse_TurnQueued_)(nil),
+		(*RunResponse_UserMessage_)(nil),
+		(*RunResponse_ModelRetry_)(nil),
 	}
 	file_agentd_v1_service_proto_msgTypes[2].OneofWrappers = []any{}
 	file_agentd_v1_service_proto_msgTypes[4].OneofWrappers = []any{
@@ -1799,7 +2436,7 @@ func file_agentd_v1_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_service_proto_rawDesc), len(file_agentd_v1_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

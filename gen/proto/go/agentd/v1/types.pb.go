@@ -12,6 +12,7 @@ import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -193,6 +194,148 @@ func (OnDisconnect) EnumDescriptor() ([]byte, []int) {
 	return file_agentd_v1_types_proto_rawDescGZIP(), []int{1}
 }
 
+// OnBusy says what happens to a prompt when the session already runs a turn. A
+// turn that only waits for a client which is not there gives way to any prompt
+// but an injected one.
+type OnBusy int32
+
+const (
+	// The server's default: ON_BUSY_REJECT.
+	OnBusy_ON_BUSY_UNSPECIFIED OnBusy = 0
+	// ERROR_CODE_SESSION_BUSY.
+	OnBusy_ON_BUSY_REJECT OnBusy = 1
+	// The prompt is recorded, and its turn begins when those before it are over.
+	OnBusy_ON_BUSY_ENQUEUE OnBusy = 2
+	// The running turn is cancelled, then this one begins.
+	OnBusy_ON_BUSY_INTERRUPT OnBusy = 3
+	// The prompt becomes a message of the running turn: the models of its next
+	// calls see it. If that turn ends without another model call, the prompt has a
+	// turn of its own, as if enqueued.
+	OnBusy_ON_BUSY_INJECT OnBusy = 4
+)
+
+// Enum value maps for OnBusy.
+var (
+	OnBusy_name = map[int32]string{
+		0: "ON_BUSY_UNSPECIFIED",
+		1: "ON_BUSY_REJECT",
+		2: "ON_BUSY_ENQUEUE",
+		3: "ON_BUSY_INTERRUPT",
+		4: "ON_BUSY_INJECT",
+	}
+	OnBusy_value = map[string]int32{
+		"ON_BUSY_UNSPECIFIED": 0,
+		"ON_BUSY_REJECT":      1,
+		"ON_BUSY_ENQUEUE":     2,
+		"ON_BUSY_INTERRUPT":   3,
+		"ON_BUSY_INJECT":      4,
+	}
+)
+
+func (x OnBusy) Enum() *OnBusy {
+	p := new(OnBusy)
+	*p = x
+	return p
+}
+
+func (x OnBusy) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (OnBusy) Descriptor() protoreflect.EnumDescriptor {
+	return file_agentd_v1_types_proto_enumTypes[2].Descriptor()
+}
+
+func (OnBusy) Type() protoreflect.EnumType {
+	return &file_agentd_v1_types_proto_enumTypes[2]
+}
+
+func (x OnBusy) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use OnBusy.Descriptor instead.
+func (OnBusy) EnumDescriptor() ([]byte, []int) {
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{2}
+}
+
+// Budget bounds what a turn or a session may spend. It is checked before each
+// model call, so that it is overshot by no more than the calls under way.
+// Running out ends the turn with ERROR_CODE_BUDGET_EXHAUSTED; what it has
+// produced is kept. 0 is no bound.
+type Budget struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Model calls, also those that failed.
+	ModelCalls int64 `protobuf:"varint,1,opt,name=model_calls,json=modelCalls,proto3" json:"model_calls,omitempty"`
+	// Tokens as the providers count them in all.
+	Tokens int64 `protobuf:"varint,2,opt,name=tokens,proto3" json:"tokens,omitempty"`
+	// US dollars. Refused for a tree with a model whose price is not known.
+	Cost float64 `protobuf:"fixed64,3,opt,name=cost,proto3" json:"cost,omitempty"`
+	// Time from the start of the turn, waiting included; of a session, the sum
+	// over its turns.
+	WallTime      *durationpb.Duration `protobuf:"bytes,4,opt,name=wall_time,json=wallTime,proto3" json:"wall_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Budget) Reset() {
+	*x = Budget{}
+	mi := &file_agentd_v1_types_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Budget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Budget) ProtoMessage() {}
+
+func (x *Budget) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_types_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Budget.ProtoReflect.Descriptor instead.
+func (*Budget) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *Budget) GetModelCalls() int64 {
+	if x != nil {
+		return x.ModelCalls
+	}
+	return 0
+}
+
+func (x *Budget) GetTokens() int64 {
+	if x != nil {
+		return x.Tokens
+	}
+	return 0
+}
+
+func (x *Budget) GetCost() float64 {
+	if x != nil {
+		return x.Cost
+	}
+	return 0
+}
+
+func (x *Budget) GetWallTime() *durationpb.Duration {
+	if x != nil {
+		return x.WallTime
+	}
+	return nil
+}
+
 // Tool is a function that the client offers to run.
 type Tool struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -202,14 +345,17 @@ type Tool struct {
 	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
 	// JSON Schema of its arguments, an object. Left out: no arguments are
 	// declared.
-	InputSchema   *string `protobuf:"bytes,3,opt,name=input_schema,json=inputSchema,proto3,oneof" json:"input_schema,omitempty"`
+	InputSchema *string `protobuf:"bytes,3,opt,name=input_schema,json=inputSchema,proto3,oneof" json:"input_schema,omitempty"`
+	// How long a client may take to answer a call of it. Left out: what the
+	// request says for all tools.
+	Timeout       *durationpb.Duration `protobuf:"bytes,10,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Tool) Reset() {
 	*x = Tool{}
-	mi := &file_agentd_v1_types_proto_msgTypes[0]
+	mi := &file_agentd_v1_types_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -221,7 +367,7 @@ func (x *Tool) String() string {
 func (*Tool) ProtoMessage() {}
 
 func (x *Tool) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[0]
+	mi := &file_agentd_v1_types_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -234,7 +380,7 @@ func (x *Tool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tool.ProtoReflect.Descriptor instead.
 func (*Tool) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{0}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *Tool) GetName() string {
@@ -256,6 +402,13 @@ func (x *Tool) GetInputSchema() string {
 		return *x.InputSchema
 	}
 	return ""
+}
+
+func (x *Tool) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
 }
 
 // Agent is a node of the tree: a model with instructions, or an order in which
@@ -283,7 +436,7 @@ type Agent struct {
 
 func (x *Agent) Reset() {
 	*x = Agent{}
-	mi := &file_agentd_v1_types_proto_msgTypes[1]
+	mi := &file_agentd_v1_types_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -295,7 +448,7 @@ func (x *Agent) String() string {
 func (*Agent) ProtoMessage() {}
 
 func (x *Agent) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[1]
+	mi := &file_agentd_v1_types_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -308,7 +461,7 @@ func (x *Agent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Agent.ProtoReflect.Descriptor instead.
 func (*Agent) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{1}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Agent) GetName() string {
@@ -414,7 +567,7 @@ type McpAttachment struct {
 
 func (x *McpAttachment) Reset() {
 	*x = McpAttachment{}
-	mi := &file_agentd_v1_types_proto_msgTypes[2]
+	mi := &file_agentd_v1_types_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -426,7 +579,7 @@ func (x *McpAttachment) String() string {
 func (*McpAttachment) ProtoMessage() {}
 
 func (x *McpAttachment) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[2]
+	mi := &file_agentd_v1_types_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -439,7 +592,7 @@ func (x *McpAttachment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpAttachment.ProtoReflect.Descriptor instead.
 func (*McpAttachment) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{2}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *McpAttachment) GetMcpName() string {
@@ -483,7 +636,7 @@ type LlmAgent struct {
 
 func (x *LlmAgent) Reset() {
 	*x = LlmAgent{}
-	mi := &file_agentd_v1_types_proto_msgTypes[3]
+	mi := &file_agentd_v1_types_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -495,7 +648,7 @@ func (x *LlmAgent) String() string {
 func (*LlmAgent) ProtoMessage() {}
 
 func (x *LlmAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[3]
+	mi := &file_agentd_v1_types_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -508,7 +661,7 @@ func (x *LlmAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LlmAgent.ProtoReflect.Descriptor instead.
 func (*LlmAgent) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{3}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *LlmAgent) GetModel() string {
@@ -571,7 +724,7 @@ type SequentialAgent struct {
 
 func (x *SequentialAgent) Reset() {
 	*x = SequentialAgent{}
-	mi := &file_agentd_v1_types_proto_msgTypes[4]
+	mi := &file_agentd_v1_types_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -583,7 +736,7 @@ func (x *SequentialAgent) String() string {
 func (*SequentialAgent) ProtoMessage() {}
 
 func (x *SequentialAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[4]
+	mi := &file_agentd_v1_types_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -596,7 +749,7 @@ func (x *SequentialAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SequentialAgent.ProtoReflect.Descriptor instead.
 func (*SequentialAgent) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{4}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *SequentialAgent) GetAgents() []*Agent {
@@ -618,7 +771,7 @@ type ParallelAgent struct {
 
 func (x *ParallelAgent) Reset() {
 	*x = ParallelAgent{}
-	mi := &file_agentd_v1_types_proto_msgTypes[5]
+	mi := &file_agentd_v1_types_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -630,7 +783,7 @@ func (x *ParallelAgent) String() string {
 func (*ParallelAgent) ProtoMessage() {}
 
 func (x *ParallelAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[5]
+	mi := &file_agentd_v1_types_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -643,7 +796,7 @@ func (x *ParallelAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ParallelAgent.ProtoReflect.Descriptor instead.
 func (*ParallelAgent) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{5}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ParallelAgent) GetAgents() []*Agent {
@@ -670,7 +823,7 @@ type LoopAgent struct {
 
 func (x *LoopAgent) Reset() {
 	*x = LoopAgent{}
-	mi := &file_agentd_v1_types_proto_msgTypes[6]
+	mi := &file_agentd_v1_types_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -682,7 +835,7 @@ func (x *LoopAgent) String() string {
 func (*LoopAgent) ProtoMessage() {}
 
 func (x *LoopAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[6]
+	mi := &file_agentd_v1_types_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -695,7 +848,7 @@ func (x *LoopAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopAgent.ProtoReflect.Descriptor instead.
 func (*LoopAgent) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{6}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *LoopAgent) GetAgents() []*Agent {
@@ -731,7 +884,7 @@ type TokenUsage struct {
 
 func (x *TokenUsage) Reset() {
 	*x = TokenUsage{}
-	mi := &file_agentd_v1_types_proto_msgTypes[7]
+	mi := &file_agentd_v1_types_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -743,7 +896,7 @@ func (x *TokenUsage) String() string {
 func (*TokenUsage) ProtoMessage() {}
 
 func (x *TokenUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[7]
+	mi := &file_agentd_v1_types_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -756,7 +909,7 @@ func (x *TokenUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenUsage.ProtoReflect.Descriptor instead.
 func (*TokenUsage) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{7}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *TokenUsage) GetPromptTokens() int32 {
@@ -809,7 +962,7 @@ type UsageSummary struct {
 
 func (x *UsageSummary) Reset() {
 	*x = UsageSummary{}
-	mi := &file_agentd_v1_types_proto_msgTypes[8]
+	mi := &file_agentd_v1_types_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -821,7 +974,7 @@ func (x *UsageSummary) String() string {
 func (*UsageSummary) ProtoMessage() {}
 
 func (x *UsageSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[8]
+	mi := &file_agentd_v1_types_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -834,7 +987,7 @@ func (x *UsageSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageSummary.ProtoReflect.Descriptor instead.
 func (*UsageSummary) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{8}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *UsageSummary) GetTotalUsage() *TokenUsage {
@@ -862,11 +1015,19 @@ var File_agentd_v1_types_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_types_proto_rawDesc = "" +
 	"\n" +
-	"\x15agentd/v1/types.proto\x12\tagentd.v1\x1a\x1bbuf/validate/validate.proto\"\xba\x01\n" +
+	"\x15agentd/v1/types.proto\x12\tagentd.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\"\xc2\x01\n" +
+	"\x06Budget\x12(\n" +
+	"\vmodel_calls\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\n" +
+	"modelCalls\x12\x1f\n" +
+	"\x06tokens\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06tokens\x12$\n" +
+	"\x04cost\x18\x03 \x01(\x01B\x10\xbaH\r\x12\v@\x01)\x00\x00\x00\x00\x00\x00\x00\x00R\x04cost\x12G\n" +
+	"\twall_time\x18\x04 \x01(\v2\x19.google.protobuf.DurationB\x0f\xbaH\f\xaa\x01\t\"\x05\b\x80\xe7\x84\x0f2\x00R\bwallTime\"\xff\x01\n" +
 	"\x04Tool\x12?\n" +
 	"\x04name\x18\x01 \x01(\tB+\xbaH(r&\x10\x01\x18@2 ^[A-Za-z_][A-Za-z0-9_.:-]{0,63}$R\x04name\x12-\n" +
 	"\vdescription\x18\x02 \x01(\tB\v\xbaH\br\x06\x10\x01(\x80\x80\x01R\vdescription\x121\n" +
-	"\finput_schema\x18\x03 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x02H\x00R\vinputSchema\x88\x01\x01B\x0f\n" +
+	"\finput_schema\x18\x03 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x02H\x00R\vinputSchema\x88\x01\x01\x12C\n" +
+	"\atimeout\x18\n" +
+	" \x01(\v2\x19.google.protobuf.DurationB\x0e\xbaH\v\xaa\x01\b\"\x04\b\x80\xa3\x05*\x00R\atimeoutB\x0f\n" +
 	"\r_input_schema\"\x96\x02\n" +
 	"\x05Agent\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
@@ -934,7 +1095,13 @@ const file_agentd_v1_types_proto_rawDesc = "" +
 	"\fOnDisconnect\x12\x1d\n" +
 	"\x19ON_DISCONNECT_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16ON_DISCONNECT_CONTINUE\x10\x01\x12\x18\n" +
-	"\x14ON_DISCONNECT_CANCEL\x10\x02B:Z8github.com/apzuk3/agentd/gen/proto/go/agentd/v1;agentdv1b\x06proto3"
+	"\x14ON_DISCONNECT_CANCEL\x10\x02*u\n" +
+	"\x06OnBusy\x12\x17\n" +
+	"\x13ON_BUSY_UNSPECIFIED\x10\x00\x12\x12\n" +
+	"\x0eON_BUSY_REJECT\x10\x01\x12\x13\n" +
+	"\x0fON_BUSY_ENQUEUE\x10\x02\x12\x15\n" +
+	"\x11ON_BUSY_INTERRUPT\x10\x03\x12\x12\n" +
+	"\x0eON_BUSY_INJECT\x10\x04B:Z8github.com/apzuk3/agentd/gen/proto/go/agentd/v1;agentdv1b\x06proto3"
 
 var (
 	file_agentd_v1_types_proto_rawDescOnce sync.Once
@@ -948,37 +1115,42 @@ func file_agentd_v1_types_proto_rawDescGZIP() []byte {
 	return file_agentd_v1_types_proto_rawDescData
 }
 
-var file_agentd_v1_types_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_agentd_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_agentd_v1_types_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_agentd_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_agentd_v1_types_proto_goTypes = []any{
-	(ErrorCode)(0),          // 0: agentd.v1.ErrorCode
-	(OnDisconnect)(0),       // 1: agentd.v1.OnDisconnect
-	(*Tool)(nil),            // 2: agentd.v1.Tool
-	(*Agent)(nil),           // 3: agentd.v1.Agent
-	(*McpAttachment)(nil),   // 4: agentd.v1.McpAttachment
-	(*LlmAgent)(nil),        // 5: agentd.v1.LlmAgent
-	(*SequentialAgent)(nil), // 6: agentd.v1.SequentialAgent
-	(*ParallelAgent)(nil),   // 7: agentd.v1.ParallelAgent
-	(*LoopAgent)(nil),       // 8: agentd.v1.LoopAgent
-	(*TokenUsage)(nil),      // 9: agentd.v1.TokenUsage
-	(*UsageSummary)(nil),    // 10: agentd.v1.UsageSummary
+	(ErrorCode)(0),              // 0: agentd.v1.ErrorCode
+	(OnDisconnect)(0),           // 1: agentd.v1.OnDisconnect
+	(OnBusy)(0),                 // 2: agentd.v1.OnBusy
+	(*Budget)(nil),              // 3: agentd.v1.Budget
+	(*Tool)(nil),                // 4: agentd.v1.Tool
+	(*Agent)(nil),               // 5: agentd.v1.Agent
+	(*McpAttachment)(nil),       // 6: agentd.v1.McpAttachment
+	(*LlmAgent)(nil),            // 7: agentd.v1.LlmAgent
+	(*SequentialAgent)(nil),     // 8: agentd.v1.SequentialAgent
+	(*ParallelAgent)(nil),       // 9: agentd.v1.ParallelAgent
+	(*LoopAgent)(nil),           // 10: agentd.v1.LoopAgent
+	(*TokenUsage)(nil),          // 11: agentd.v1.TokenUsage
+	(*UsageSummary)(nil),        // 12: agentd.v1.UsageSummary
+	(*durationpb.Duration)(nil), // 13: google.protobuf.Duration
 }
 var file_agentd_v1_types_proto_depIdxs = []int32{
-	5,  // 0: agentd.v1.Agent.llm:type_name -> agentd.v1.LlmAgent
-	6,  // 1: agentd.v1.Agent.sequential:type_name -> agentd.v1.SequentialAgent
-	7,  // 2: agentd.v1.Agent.parallel:type_name -> agentd.v1.ParallelAgent
-	8,  // 3: agentd.v1.Agent.loop:type_name -> agentd.v1.LoopAgent
-	3,  // 4: agentd.v1.LlmAgent.sub_agents:type_name -> agentd.v1.Agent
-	4,  // 5: agentd.v1.LlmAgent.mcp_attachments:type_name -> agentd.v1.McpAttachment
-	3,  // 6: agentd.v1.SequentialAgent.agents:type_name -> agentd.v1.Agent
-	3,  // 7: agentd.v1.ParallelAgent.agents:type_name -> agentd.v1.Agent
-	3,  // 8: agentd.v1.LoopAgent.agents:type_name -> agentd.v1.Agent
-	9,  // 9: agentd.v1.UsageSummary.total_usage:type_name -> agentd.v1.TokenUsage
-	10, // [10:10] is the sub-list for method output_type
-	10, // [10:10] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	13, // 0: agentd.v1.Budget.wall_time:type_name -> google.protobuf.Duration
+	13, // 1: agentd.v1.Tool.timeout:type_name -> google.protobuf.Duration
+	7,  // 2: agentd.v1.Agent.llm:type_name -> agentd.v1.LlmAgent
+	8,  // 3: agentd.v1.Agent.sequential:type_name -> agentd.v1.SequentialAgent
+	9,  // 4: agentd.v1.Agent.parallel:type_name -> agentd.v1.ParallelAgent
+	10, // 5: agentd.v1.Agent.loop:type_name -> agentd.v1.LoopAgent
+	5,  // 6: agentd.v1.LlmAgent.sub_agents:type_name -> agentd.v1.Agent
+	6,  // 7: agentd.v1.LlmAgent.mcp_attachments:type_name -> agentd.v1.McpAttachment
+	5,  // 8: agentd.v1.SequentialAgent.agents:type_name -> agentd.v1.Agent
+	5,  // 9: agentd.v1.ParallelAgent.agents:type_name -> agentd.v1.Agent
+	5,  // 10: agentd.v1.LoopAgent.agents:type_name -> agentd.v1.Agent
+	11, // 11: agentd.v1.UsageSummary.total_usage:type_name -> agentd.v1.TokenUsage
+	12, // [12:12] is the sub-list for method output_type
+	12, // [12:12] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_types_proto_init() }
@@ -986,8 +1158,8 @@ func file_agentd_v1_types_proto_init() {
 	if File_agentd_v1_types_proto != nil {
 		return
 	}
-	file_agentd_v1_types_proto_msgTypes[0].OneofWrappers = []any{}
-	file_agentd_v1_types_proto_msgTypes[1].OneofWrappers = []any{
+	file_agentd_v1_types_proto_msgTypes[1].OneofWrappers = []any{}
+	file_agentd_v1_types_proto_msgTypes[2].OneofWrappers = []any{
 		(*Agent_Llm)(nil),
 		(*Agent_Sequential)(nil),
 		(*Agent_Parallel)(nil),
@@ -998,8 +1170,8 @@ func file_agentd_v1_types_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_types_proto_rawDesc), len(file_agentd_v1_types_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   9,
+			NumEnums:      3,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

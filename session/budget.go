@@ -1,0 +1,117 @@
+package session
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+const codeBudget = agentdv1.ErrorCode_ERROR_CODE_BUDGET_EXHAUSTED
+
+// least returns what both budgets allow.
+func (b Budget) least(o Budget) Budget {
+	if b.ModelCalls == 0 || o.ModelCalls != 0 && o.ModelCalls < b.ModelCalls {
+		b.ModelCalls = o.ModelCalls
+	}
+	if b.Tokens == 0 || o.Tokens != 0 && o.Tokens < b.Tokens {
+		b.Tokens = o.Tokens
+	}
+	if b.CostUSD == 0 || o.CostUSD != 0 && o.CostUSD < b.CostUSD {
+		b.CostUSD = o.CostUSD
+	}
+	if b.Wall == 0 || o.Wall != 0 && o.Wall < b.Wall {
+		b.Wall = o.Wall
+	}
+	return b
+}
+
+// check refuses what is not an amount.
+func (b Budget) check(field string) error {
+	if b.ModelCalls < 0 || b.Tokens < 0 || b.Wall < 0 || !(b.CostUSD >= 0) || math.IsInf(b.CostUSD, 0) {
+		return Errorf(codeInvalid, "%s: an amount must be a number that is not negative", field)
+	}
+	return nil
+}
+
+// spent is what has been taken of a budget.
+type spent struct {
+	calls, tokens int64
+	cost          float64
+	wall          time.Duration
+}
+
+// exhausted says which part of a budget is used up, or nil. whose is "turn" or
+// "session".
+func (b Budget) exhausted(whose string, s spent) error {
+	used := ""
+	switch {
+	case b.ModelCalls > 0 && s.calls >= b.ModelCalls:
+		used = fmt.Sprintf("%d of %d model calls", s.calls, b.ModelCalls)
+	case b.Tokens > 0 && s.tokens >= b.Tokens:
+		used = fmt.Sprintf("%d of %d tokens", s.tokens, b.Tokens)
+	case b.CostUSD > 0 && s.cost >= b.CostUSD:
+		used = fmt.Sprintf("%.6g of %.6g US dollars", s.cost, b.CostUSD)
+	case b.Wall > 0 && s.wall >= b.Wall:
+		used = fmt.Sprintf("%v of %v of time", s.wall.Round(time.Millisecond), b.Wall)
+	default:
+		return nil
+	}
+	return Errorf(codeBudget, "the %s's budget is used up: %s", whose, used)
+}
+
+// spentLocked is what the turn and the session have taken so far.
+func (s *Session) spentLocked(t *Turn) (turn, session spent) {
+	ran := time.Since(t.started)
+	turn = spent{calls: t.begun, tokens: t.usage.Total, cost: t.usage.CostUSD, wall: ran}
+	session = spent{
+		calls:  s.usage.Calls - t.usage.Calls + t.begun,
+		tokens: s.usage.Total,
+		cost:   s.usage.CostUSD,
+		wall:   s.wall + ran,
+	}
+	return turn, session
+}
+
+// exhaustedLocked says which budget leaves no room for another model call.
+func (s *Session) exhaustedLocked(t *Turn) error {
+	turn, session := s.spentLocked(t)
+	if err := t.spec.Budget.exhausted("turn", turn); err != nil {
+		return err
+	}
+	return t.spec.SessionBudget.exhausted("session", session)
+}
+
+// armWallLocked ends the turn when its time is used up, unless a model call is
+// under way: what that one says is kept, and it is the last.
+func (s *Session) armWallLocked(t *Turn) {
+	turn, session := s.spentLocked(t)
+	left := time.Duration(math.MaxInt64)
+	if b := t.spec.Budget.Wall; b > 0 {
+		left = b - turn.wall
+	}
+	if b := t.spec.SessionBudget.Wall; b > 0 {
+		left = min(left, b-session.wall)
+	}
+	if left == math.MaxInt64 || !t.running {
+		return
+	}
+	t.wall = time.AfterFunc(max(left, 0), func() { s.wallOver(t) })
+}
+
+// wallOver ends a turn whose time is used up.
+func (s *Session) wallOver(t *Turn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t != s.turn || t.ended != nil || !t.running {
+		return
+	}
+	if len(t.modelCalls) > 0 {
+		t.wall = time.AfterFunc(time.Second, func() { s.wallOver(t) })
+		return
+	}
+	if err := s.exhaustedLocked(t); err != nil {
+		t.cancel(err)
+	}
+}

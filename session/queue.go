@@ -1,0 +1,277 @@
+package session
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// What happens to a prompt when the session already runs a turn. A prompt that
+// waits is a record of its own, and its turn starts in the same append that ends
+// the one before: no crash can come between.
+
+// OnBusy says what happens to a prompt when the session already runs a turn. A
+// turn that only waits for a client which is not there gives way to any prompt
+// but an injected one.
+type OnBusy int
+
+// The ways to deal with a busy session.
+const (
+	Reject    OnBusy = iota // SESSION_BUSY
+	Enqueue                 // the prompt waits for its turn
+	Interrupt               // the running turn is cancelled
+	Inject                  // the prompt becomes a message of the running turn, if that one calls a model again
+)
+
+// errIdle means that there is no turn to wait for.
+var errIdle = errors.New("session: no turn runs")
+
+// queueLocked takes a turn that waits for its start.
+func (s *Session) queueLocked(t *Turn, seq int64, f *TurnQueued) {
+	t.waits, t.queuedSeq = f, seq
+	t.onDisconnect, t.toolTimeout = f.OnDisconnect, f.ToolTimeout
+	if f.Inject {
+		t.into = f.Into
+	}
+	if f.Front {
+		s.queued = slices.Insert(s.queued, 0, t)
+	} else {
+		s.queued = append(s.queued, t)
+	}
+}
+
+func (s *Session) unqueueLocked(id string) {
+	s.queued = slices.DeleteFunc(s.queued, func(t *Turn) bool { return t.id == id })
+}
+
+// nowLocked is the turn that a client of t takes part in: t, or the one that t's
+// prompt becomes, or has become, a message of.
+func (s *Session) nowLocked(t *Turn) *Turn {
+	if t.into != "" && s.turn != nil && s.turn.id == t.into {
+		return s.turn
+	}
+	return t
+}
+
+func (s *Session) now(t *Turn) *Turn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.nowLocked(t)
+}
+
+// enqueue records a prompt that waits for the running turn. It returns errIdle
+// if none runs.
+func (s *Session) enqueue(ctx context.Context, spec *Spec, req Request) (*Turn, error) {
+	started, err := newTurnStarted(spec, req)
+	if err != nil {
+		return nil, err
+	}
+	s.queueing.Lock()
+	defer s.queueing.Unlock()
+	s.mu.Lock()
+	running := s.turn
+	idle := running == nil || !running.running || running.ended != nil || running.ending
+	ahead := len(s.queued)
+	s.mu.Unlock()
+	switch {
+	case idle:
+		return nil, errIdle
+	case ahead >= s.limits.MaxQueued:
+		return nil, Errorf(codeBusy, "session %q runs a turn and %d more wait, the limit", s.id, s.limits.MaxQueued)
+	}
+	fact := &TurnQueued{TurnStarted: *started, Inject: req.OnBusy == Inject, Front: req.OnBusy == Interrupt, Into: running.id}
+	if !fact.Front {
+		fact.Ahead = ahead
+	}
+	data, err := marshal(fact)
+	if err != nil {
+		return nil, fmt.Errorf("session %s: %w", s.id, err)
+	}
+	t := newTurn(s, newTurnID())
+	t.spec, t.keys = spec, req.Keys
+	t.done = make(chan struct{})
+	if _, err := s.commit(ctx, &entry{turn: t, kind: KindTurnQueued, data: data, fact: fact}); err != nil {
+		return nil, err
+	}
+	if req.OnBusy == Interrupt {
+		running.halt(interrupted)
+	}
+	return t, nil
+}
+
+func newTurnID() string { return "e-" + strings.ToLower(rand.Text()) }
+
+// drop keeps a turn from starting. It reports false if the turn does not wait.
+func (s *Session) drop(t *Turn, reason string) bool {
+	s.queueing.Lock()
+	defer s.queueing.Unlock()
+	s.mu.Lock()
+	waits := slices.Contains(s.queued, t) && !t.claimed
+	t.claimed = t.claimed || waits // nobody may take it up meanwhile
+	s.mu.Unlock()
+	if !waits {
+		return false
+	}
+	fact := &TurnDropped{Reason: reason}
+	data, err := marshal(fact)
+	if err == nil {
+		_, err = s.commit(context.Background(), &entry{turn: t, kind: KindTurnDropped, data: data, fact: fact})
+	}
+	if err == nil {
+		close(t.done)
+		return true
+	}
+	s.mu.Lock()
+	t.claimed = false
+	s.mu.Unlock()
+	return true // the store has failed, which the watchers are told
+}
+
+// leftQueuedLocked sees to a turn whose last client leaves before it has begun.
+func (s *Session) leftQueuedLocked(t *Turn) {
+	watched := func() bool {
+		for w := range s.watchers {
+			if w.t == t && w.asks {
+				return true
+			}
+		}
+		return false
+	}
+	if !t.onDisconnect.Cancel || watched() {
+		return
+	}
+	t.leave = time.AfterFunc(t.onDisconnect.Grace, func() {
+		s.mu.Lock()
+		stays := watched()
+		s.mu.Unlock()
+		if !stays {
+			t.End(disconnected)
+		}
+	})
+}
+
+// Injected are prompts that are to become messages of the running turn.
+type Injected struct {
+	// ID is what Event.Injected has to be.
+	ID string
+	// Text is what the user says.
+	Text string
+}
+
+// Injected returns the prompts that the turn's models have to be told, in order.
+// The runner appends an event for each before its next model call.
+func (r *Run) Injected() []Injected {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	var out []Injected
+	for _, t := range r.s.queued {
+		if t.waits.Inject && !t.claimed && t.into == r.t.id {
+			t.claimed = true
+			out = append(out, Injected{ID: t.id, Text: t.waits.Prompt})
+		}
+	}
+	return out
+}
+
+// unclaim gives up on making a prompt a message: it has a turn of its own.
+func (s *Session) unclaim(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range s.queued {
+		if t.id == id {
+			t.claimed = false
+		}
+	}
+}
+
+// finish records the end of a turn and, in the same append, the start of the one
+// that waits for it, which it returns reserved: see launchNext.
+func (s *Session) finish(ctx context.Context, t *Turn, end *TurnEnded) (next *Run, err error) {
+	s.queueing.Lock()
+	defer s.queueing.Unlock()
+	data, err := marshal(end)
+	if err != nil {
+		return nil, err
+	}
+	entries := []*entry{{turn: t, kind: KindTurnEnded, data: data, fact: end}}
+	s.mu.Lock()
+	var queued *Turn
+	if len(s.queued) > 0 {
+		queued = s.queued[0]
+	}
+	s.mu.Unlock()
+	if queued != nil {
+		whole, err := s.wholeState(ctx)
+		if err != nil {
+			return nil, err
+		}
+		fact := &queued.waits.TurnStarted
+		if queued.spec == nil { // it was read from the log
+			if queued.spec, err = fact.spec(); err != nil {
+				return nil, fmt.Errorf("session %s: turn %s: %w", s.id, queued.id, err)
+			}
+			queued.done = make(chan struct{})
+		}
+		maps.Copy(whole, fact.State)
+		queued.snapshot, queued.started = whole, time.Now()
+		s.mu.Lock()
+		s.limitLocked(queued.spec, fact)
+		s.mu.Unlock()
+		data, err := marshal(fact)
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, &entry{turn: queued, kind: KindTurnStarted, data: data, fact: fact, shared: sharedValues(fact.State)})
+		state := maps.Clone(whole)
+		maps.Copy(state, fact.Temp)
+		next = &Run{s: s, t: queued, state: state}
+	}
+	s.mu.Lock()
+	reserved := s.starting
+	s.starting = reserved || next != nil // nobody else may make it run
+	s.mu.Unlock()
+	if _, err := s.commit(context.Background(), entries...); err != nil {
+		if !reserved {
+			s.unreserve()
+		}
+		return nil, err
+	}
+	return next, nil
+}
+
+// limitLocked sets what the turn of a spec may spend.
+func (s *Session) limitLocked(spec *Spec, f *TurnStarted) {
+	spec.Budget = f.Budget.least(s.limits.Budget)
+	session := s.budget
+	if f.SessionBudget != nil {
+		session = *f.SessionBudget
+	}
+	spec.SessionBudget = session.least(s.limits.SessionBudget)
+}
+
+// launchNext has a turn run that has waited for the one before. The caller is
+// counted in m.turns and uses h.
+func (m *Manager) launchNext(ctx context.Context, h *held, next *Run) {
+	s, t := next.s, next.t
+	defer s.unreserve()
+	for _, provider := range t.waits.OwnKeys {
+		if t.keys[provider] == "" {
+			s.mu.Lock()
+			s.failLocked(t, errAside) // it waits for a client with the key
+			s.mu.Unlock()
+			m.log.LogAttrs(ctx, slog.LevelInfo, "turn waits for its caller's key", slog.String("session", s.id), slog.String("turn", t.id))
+			return
+		}
+	}
+	m.mu.Lock()
+	h.users++
+	m.mu.Unlock()
+	m.turns.Add(1)
+	m.launch(ctx, h, next)
+}
