@@ -35,6 +35,7 @@ var errIdle = errors.New("session: no turn runs")
 // queueLocked takes a turn that waits for its start.
 func (s *Session) queueLocked(t *Turn, seq int64, f *TurnQueued) {
 	t.waits, t.queuedSeq = f, seq
+	t.done = make(chan struct{})
 	t.onDisconnect, t.toolTimeout = f.OnDisconnect, f.ToolTimeout
 	if f.Inject {
 		t.into = f.Into
@@ -46,8 +47,15 @@ func (s *Session) queueLocked(t *Turn, seq int64, f *TurnQueued) {
 	}
 }
 
-func (s *Session) unqueueLocked(id string) {
-	s.queued = slices.DeleteFunc(s.queued, func(t *Turn) bool { return t.id == id })
+// unqueueLocked returns the turn that it removes, or nil.
+func (s *Session) unqueueLocked(id string) *Turn {
+	i := slices.IndexFunc(s.queued, func(t *Turn) bool { return t.id == id })
+	if i < 0 {
+		return nil
+	}
+	t := s.queued[i]
+	s.queued = slices.Delete(s.queued, i, i+1)
+	return t
 }
 
 // nowLocked is the turn that a client of t takes part in: t, or the one that t's
@@ -95,7 +103,6 @@ func (s *Session) enqueue(ctx context.Context, spec *Spec, req Request) (*Turn, 
 	}
 	t := newTurn(s, newTurnID())
 	t.spec, t.keys = spec, req.Keys
-	t.done = make(chan struct{})
 	if _, err := s.commit(ctx, &entry{turn: t, kind: KindTurnQueued, data: data, fact: fact}); err != nil {
 		return nil, err
 	}
@@ -123,14 +130,12 @@ func (s *Session) drop(t *Turn, reason string) bool {
 	if err == nil {
 		_, err = s.commit(context.Background(), &entry{turn: t, kind: KindTurnDropped, data: data, fact: fact})
 	}
-	if err == nil {
-		close(t.done)
-		return true
+	if err != nil {
+		s.mu.Lock()
+		t.claimed = false
+		s.mu.Unlock()
 	}
-	s.mu.Lock()
-	t.claimed = false
-	s.mu.Unlock()
-	return true // the store has failed, which the watchers are told
+	return true // if the store has failed, the watchers are told
 }
 
 // leftQueuedLocked sees to a turn whose last client leaves before it has begun.
@@ -216,7 +221,6 @@ func (s *Session) finish(ctx context.Context, t *Turn, end *TurnEnded) (next *Ru
 			if queued.spec, err = fact.spec(); err != nil {
 				return nil, fmt.Errorf("session %s: turn %s: %w", s.id, queued.id, err)
 			}
-			queued.done = make(chan struct{})
 		}
 		maps.Copy(whole, fact.State)
 		queued.snapshot, queued.started = whole, time.Now()

@@ -97,7 +97,9 @@ func (s *Session) subject(rec Record, fact any) *Turn {
 				return q
 			}
 		}
-		return newTurn(s, rec.TurnID)
+		t := newTurn(s, rec.TurnID)
+		t.done = make(chan struct{})
+		return t
 	default:
 		return s.turn
 	}
@@ -200,10 +202,13 @@ func (s *Session) applyLocked(rec Record, fact any, t *Turn) {
 	case *TurnDropped:
 		s.unqueueLocked(t.id)
 		t.ended = &TurnEnded{Reason: f.Reason}
+		close(t.done)
 	case *Event:
 		s.mergeStateLocked(f.State)
 		if f.Injected != "" {
-			s.unqueueLocked(f.Injected)
+			if q := s.unqueueLocked(f.Injected); q != nil {
+				close(q.done)
+			}
 			t.injected = append(t.injected, f.Injected)
 		}
 		if f.Usage != nil {

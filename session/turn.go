@@ -125,8 +125,17 @@ func (t *Turn) SessionID() string { return t.s.id }
 // ID returns the turn's id.
 func (t *Turn) ID() string { return t.id }
 
+// Started returns when the turn has started, or was read to have; the zero time
+// for one that waits.
+func (t *Turn) Started() time.Time {
+	t.s.mu.Lock()
+	defer t.s.mu.Unlock()
+	return t.started
+}
+
 // Done is closed when nothing of the turn runs here any more: it is over, was
-// put aside, or the store has failed.
+// put aside, the store has failed, or its prompt has become a message of another
+// turn.
 func (t *Turn) Done() <-chan struct{} { return t.done }
 
 // Watch returns a watcher for the client that has asked for the turn; it begins

@@ -1,0 +1,308 @@
+package session_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session"
+)
+
+const exhausted = agentdv1.ErrorCode_ERROR_CODE_BUDGET_EXHAUSTED
+
+// calls makes model calls that take 10 s, 5 tokens and a cent each, n of them.
+func calls(n int) func(context.Context, *session.Run) error {
+	return func(ctx context.Context, r *session.Run) error {
+		made := 0
+		for rec, err := range r.Records(ctx, r.StartSeq()) {
+			if err != nil {
+				return err
+			}
+			if rec.Kind == session.KindEvent {
+				made++
+			}
+		}
+		for i := made; i < n; i++ {
+			if err := modelCall(ctx, r, fmt.Sprintf("m%d", i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func modelCall(ctx context.Context, r *session.Run, id string) error {
+	done, err := r.BeginCall(session.ModelCall{Path: root, Model: "m", MessageID: id})
+	if err != nil {
+		return err
+	}
+	defer done()
+	select {
+	case <-time.After(10 * time.Second):
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return add(ctx, r, &session.Event{
+		MessageID: id, Path: root, Text: "x",
+		Usage: &session.Usage{Prompt: 3, Completion: 2, Total: 5, Calls: 1, CostUSD: 0.01},
+	})
+}
+
+func TestBudgetEndsTheTurn(t *testing.T) {
+	for name, tc := range map[string]struct {
+		budget session.Budget
+		calls  int
+		says   string
+	}{
+		"model calls":  {session.Budget{ModelCalls: 3}, 3, "3 of 3 model calls"},
+		"tokens":       {session.Budget{Tokens: 11}, 3, "15 of 11 tokens"},
+		"cost":         {session.Budget{CostUSD: 0.02}, 2, "0.02 of 0.02 US dollars"},
+		"wall time":    {session.Budget{Wall: 25 * time.Second}, 3, "of 25s of time"},
+		"the smallest": {session.Budget{ModelCalls: 4, Tokens: 10, CostUSD: 1, Wall: time.Hour}, 2, "10 of 10 tokens"},
+		"enough":       {session.Budget{ModelCalls: 6, Tokens: 31, CostUSD: 1, Wall: 65 * time.Second}, 6, ""},
+	} {
+		for _, whose := range []string{"turn", "session", "server's turn", "server's session"} {
+			t.Run(name+" of the "+whose, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var limits session.Limits
+					var req session.Request
+					switch whose {
+					case "turn":
+						req.Budget = tc.budget
+						limits.Budget = session.Budget{ModelCalls: 100, Tokens: 1000, CostUSD: 10, Wall: time.Hour}
+					case "session":
+						req.SessionBudget = &tc.budget
+					case "server's turn":
+						limits.Budget = tc.budget
+						req.Budget = session.Budget{ModelCalls: 100, Tokens: 1000, CostUSD: 10, Wall: time.Hour}
+					default:
+						limits.SessionBudget = tc.budget
+					}
+					f := newFixture(t, memory(t), limits)
+					f.on(calls(6))
+					turn := f.start(req)
+					msgs := follow(t, turn.Watch())
+					e := end(t, msgs)
+					if int(e.UsageSummary.LlmCalls) != tc.calls || len(texts(msgs)["root"]) != tc.calls {
+						t.Errorf("%d model calls and the text %q, want %d", e.UsageSummary.LlmCalls, texts(msgs)["root"], tc.calls)
+					}
+					if e.Completed != (tc.says == "") {
+						t.Errorf("end is %v", e)
+					}
+					if tc.says == "" {
+						return
+					}
+					i := slices.IndexFunc(msgs, func(m *agentdv1.RunResponse) bool { return m.GetError() != nil })
+					if i < 0 || msgs[i].GetError().Code != exhausted || !strings.Contains(msgs[i].GetError().Message, tc.says) {
+						t.Errorf("the error is %v, want %q", msgs[i].GetError(), tc.says)
+					}
+					// The session goes on: a turn's budget is its own, a session's is not.
+					msgs = follow(t, f.start(session.Request{SessionID: turn.SessionID(), Budget: req.Budget}).Watch())
+					want := tc.calls
+					if strings.HasSuffix(whose, "session") {
+						want = 0
+					}
+					if e := end(t, msgs); int(e.UsageSummary.LlmCalls) != want {
+						t.Errorf("the next turn made %d model calls, want %d", e.UsageSummary.LlmCalls, want)
+					}
+				})
+			})
+		}
+	}
+}
+
+// What was spent before a restart counts.
+func TestBudgetSurvivesARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, memory(t), session.Limits{})
+		f.on(calls(100))
+		turn := f.start(session.Request{Budget: session.Budget{ModelCalls: 5}, SessionBudget: &session.Budget{Wall: time.Hour}})
+		for i := range 3 {
+			time.Sleep(15 * time.Second)
+			synctest.Wait()
+			f.stop()
+			f = newFixture(t, f.store, session.Limits{})
+			f.on(calls(100))
+			if err := f.m.Recover(t.Context()); err != nil {
+				t.Fatalf("restart %d: %v", i, err)
+			}
+		}
+		_, w := f.attach(session.AttachRequest{SessionID: turn.SessionID()})
+		if e := end(t, follow(t, w)); e.UsageSummary.LlmCalls != 5 || !strings.Contains(e.GetReason(), "5 of 5 model calls") {
+			t.Errorf("end is %v", e)
+		}
+	})
+}
+
+// Agents that run at the same time share a budget: not one call too many begins.
+func TestBudgetIsShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, memory(t), session.Limits{})
+		f.on(func(ctx context.Context, r *session.Run) error {
+			var wg sync.WaitGroup
+			errs := make([]error, 5)
+			for i := range errs {
+				wg.Go(func() { errs[i] = modelCall(ctx, r, fmt.Sprintf("m%d", i)) })
+			}
+			wg.Wait()
+			return errors.Join(errs...)
+		})
+		msgs := follow(t, f.start(session.Request{Budget: session.Budget{ModelCalls: 3}}).Watch())
+		if e := end(t, msgs); e.UsageSummary.LlmCalls != 3 || e.Completed {
+			t.Errorf("end is %v", e)
+		}
+	})
+}
+
+// Time also runs out while a tool is waited for.
+func TestWallTimeOfATurnThatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, memory(t), session.Limits{})
+		f.on(talk)
+		turn := f.start(session.Request{Prompt: "ask", Budget: session.Budget{Wall: 30 * time.Second}})
+		e := end(t, follow(t, turn.Watch()))
+		if took := time.Since(turn.Started()); took != 30*time.Second || !strings.Contains(e.GetReason(), "30s of 30s") {
+			t.Errorf("after %v: %v", took, e)
+		}
+	})
+}
+
+func TestBudgetMustBeAnAmount(t *testing.T) {
+	f := newFixture(t, memory(t), session.Limits{})
+	f.on(talk)
+	for name, req := range map[string]session.Request{
+		"calls":   {Budget: session.Budget{ModelCalls: -1}},
+		"cost":    {Budget: session.Budget{CostUSD: -0.5}},
+		"session": {SessionBudget: &session.Budget{Wall: -1}},
+	} {
+		req.Prompt, req.Agent = "hi", tree()
+		if _, err := f.m.Start(t.Context(), req); code(err) != agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestToolTimeouts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, memory(t), session.Limits{ToolTimeout: 30 * time.Second})
+		for _, tc := range []struct {
+			tool, request, want time.Duration
+		}{
+			{0, 0, 30 * time.Second},
+			{0, 10 * time.Minute, 10 * time.Minute},
+			{5 * time.Second, 10 * time.Minute, 5 * time.Second},
+			{time.Hour / 2, 0, time.Hour / 2},
+		} {
+			tool := &agentdv1.Tool{Name: "tool", Description: "a tool"}
+			if tc.tool > 0 {
+				tool.Timeout = durationpb.New(tc.tool)
+			}
+			var took time.Duration
+			f.on(func(ctx context.Context, r *session.Run) error {
+				from := time.Now()
+				res, err := call(ctx, r, "c1")
+				took = time.Since(from)
+				if err == nil && res["c1"].Outcome != session.TimedOut {
+					err = fmt.Errorf("the call was %v", res)
+				}
+				return err
+			})
+			turn := f.start(session.Request{Agent: tree(), Tools: []*agentdv1.Tool{tool}, ToolTimeout: tc.request})
+			if e := end(t, follow(t, turn.Watch())); !e.Completed || took != tc.want {
+				t.Errorf("%+v: timed out after %v: %v", tc, took, e)
+			}
+		}
+	})
+}
+
+func TestCancelReceipt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, memory(t), session.Limits{})
+		f.on(func(ctx context.Context, r *session.Run) error {
+			var wg sync.WaitGroup
+			wg.Go(func() { _, _ = call(ctx, r, "c1", "c2", "c3") })
+			wg.Go(func() { _ = modelCall(ctx, r, "m1") })
+			wg.Wait()
+			time.Sleep(30 * time.Millisecond) // until the provider has let go
+			return context.Cause(ctx)
+		})
+		turn := f.start(session.Request{})
+		w := turn.Watch()
+		await(t, w, isCall)
+		if err := turn.Answer(t.Context(), session.Answer{CallID: "c2", Output: new("ok")}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		turn.Cancel("enough")
+		turn.Cancel("more than enough") // the first one counts
+		msgs := follow(t, w)
+		e := end(t, msgs)
+		r := e.GetReceipt()
+		if e.GetReason() != "enough" || r == nil {
+			t.Fatalf("end is %v", e)
+		}
+		if m := r.AbortedModelCalls; len(m) != 1 || m[0].Model != "m" || m[0].MessageId != "m1" || m[0].Ran.AsDuration() != 2*time.Second || m[0].AgentPath[0] != "root" {
+			t.Errorf("aborted: %v", m)
+		}
+		ids := func(calls []*agentdv1.RunResponse_CancelReceipt_ToolCall) (out []string) {
+			for _, c := range calls {
+				out = append(out, c.ToolName+" "+c.ToolCallId)
+			}
+			return out
+		}
+		if got := fmt.Sprint(ids(r.CancelledToolCalls), ids(r.AnsweredToolCalls), r.Took.AsDuration()); got != "[tool c1 tool c3] [tool c2] 30ms" {
+			t.Errorf("receipt is %s", got)
+		}
+		told := 0
+		for _, m := range msgs {
+			if m.GetToolCancelled() != nil {
+				told++
+			}
+		}
+		if told != 2 {
+			t.Errorf("%d calls were taken back", told)
+		}
+		// It is in the log, for whoever comes later.
+		_, w = f.attach(session.AttachRequest{SessionID: turn.SessionID()})
+		for {
+			msgs, err := w.Next(t.Context())
+			if errors.Is(err, io.EOF) {
+				if again := end(t, msgs).GetReceipt(); again.String() != r.String() {
+					t.Errorf("the log has %v", again)
+				}
+				break
+			}
+		}
+	})
+}
+
+func TestModelRetryIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, memory(t), session.Limits{})
+		f.on(func(ctx context.Context, r *session.Run) error {
+			retry := session.ModelRetry{MessageID: "m1", Path: root, Attempt: 1, Wait: time.Second, Code: agentdv1.ErrorCode_ERROR_CODE_RATE_LIMITED, Message: "slow down"}
+			if err := r.Retrying(ctx, retry); err != nil {
+				return err
+			}
+			return say(ctx, r, "m1", root, "hello")
+		})
+		msgs := follow(t, f.start(session.Request{}).Watch())
+		i := slices.IndexFunc(msgs, func(m *agentdv1.RunResponse) bool { return m.GetModelRetry() != nil })
+		if i < 0 {
+			t.Fatalf("no retry in %v", msgs)
+		}
+		if m := msgs[i].GetModelRetry(); m.Attempt != 1 || m.Wait.AsDuration() != time.Second || m.Code != agentdv1.ErrorCode_ERROR_CODE_RATE_LIMITED || m.MessageId != "m1" || m.Message != "slow down" {
+			t.Errorf("told %v", m)
+		}
+	})
+}
