@@ -125,6 +125,12 @@ func WithMaxMessageBytes(n int) Option { return func(c *config) { c.daemon.MaxMe
 // millisecond where the provider does not ask for more.
 func WithRetry(r model.Retry) Option { return func(c *config) { c.daemon.ModelRetry = r } }
 
+// WithModelTimeouts bounds one try of a model call, and the silence within it; 0
+// means the daemon's default.
+func WithModelTimeouts(total, idle time.Duration) Option {
+	return func(c *config) { c.daemon.ModelTimeout, c.daemon.ModelIdleTimeout = total, idle }
+}
+
 // WithTimeouts sets how long a stream may be silent, and how long a message may
 // wait for a client that does not read; 0 means the daemon's default.
 func WithTimeouts(idle, write time.Duration) Option {

@@ -22,6 +22,7 @@ type observer struct {
 	cancelled  map[string]bool // by call
 	lastCaller string          // the agent whose calls are being sent, "" between answers
 	errors     []*agentdv1.RunResponse_ErrorResponse
+	retries    []*agentdv1.RunResponse_ModelRetry
 	heartbeats int
 	end        *agentdv1.RunResponse_EndResponse
 	together   int // how many calls an answer has
@@ -73,6 +74,8 @@ func (o *observer) see(m *agentdv1.RunResponse) {
 		o.inSession(r.ToolCancelled.GetSessionId())
 	case *agentdv1.RunResponse_Error:
 		o.errors = append(o.errors, r.Error)
+	case *agentdv1.RunResponse_ModelRetry_:
+		o.retry(r.ModelRetry)
 	case *agentdv1.RunResponse_StateUpdate_:
 		o.inSession(r.StateUpdate.GetSessionId())
 	case *agentdv1.RunResponse_End:
@@ -96,6 +99,21 @@ func (o *observer) inSession(id string) {
 	if id == "" || id != o.session {
 		o.faultf("a message of session %q on the stream of %q", id, o.session)
 	}
+}
+
+// retry checks that the tries of a call are told one by one.
+func (o *observer) retry(r *agentdv1.RunResponse_ModelRetry) {
+	o.inSession(r.GetSessionId())
+	failed := uint32(1)
+	for _, before := range o.retries {
+		if before.GetMessageId() == r.GetMessageId() {
+			failed++
+		}
+	}
+	if r.GetAttempt() != failed || r.GetMessageId() == "" || len(r.GetAgentPath()) == 0 || r.GetMessage() == "" || r.GetCode() == 0 || r.GetWait().AsDuration() < 0 {
+		o.faultf("retry %v, want that of try %d", r, failed)
+	}
+	o.retries = append(o.retries, r)
 }
 
 func (o *observer) chunk(c *agentdv1.RunResponse_OutputChunk) {

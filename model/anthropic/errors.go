@@ -57,14 +57,18 @@ func (l *llm) failure(e apiError, status int, header http.Header) *model.Error {
 	return err
 }
 
-// sendError makes an error of what the SDK returned.
-func (l *llm) sendError(ctx context.Context, err error) error {
+// sendError makes an error of what the SDK returned. A body that cannot be read
+// leaves the status in resp, which may be nil.
+func (l *llm) sendError(ctx context.Context, err error, resp *http.Response) error {
 	if apiErr, ok := errors.AsType[*sdk.Error](err); ok && ctx.Err() == nil {
 		var header http.Header
 		if apiErr.Response != nil {
 			header = apiErr.Response.Header
 		}
 		return l.failure(parseError([]byte(apiErr.RawJSON())), apiErr.StatusCode, header)
+	}
+	if ctx.Err() == nil && resp != nil && resp.StatusCode >= http.StatusBadRequest {
+		return l.failure(apiError{}, resp.StatusCode, resp.Header)
 	}
 	return model.TransportError(ctx, name, err, l.key)
 }

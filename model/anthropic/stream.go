@@ -337,7 +337,7 @@ func (l *llm) send(ctx context.Context, body *request) (*http.Response, error) {
 	}
 	var resp *http.Response
 	if err := l.client.Post(ctx, "v1/messages", data, &resp); err != nil {
-		return nil, l.sendError(ctx, err)
+		return nil, l.sendError(ctx, err, resp)
 	}
 	return resp, l.checkAnswer(resp)
 }

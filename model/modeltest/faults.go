@@ -47,6 +47,30 @@ func (h Harness) statuses(t *testing.T) {
 			wantError(t, h.ask(t, Wire{Status: status}).err, kind)
 		})
 	}
+	t.Run("endless body", func(t *testing.T) {
+		s := serve(t, func(rw http.ResponseWriter, _ *http.Request) {
+			rw.WriteHeader(http.StatusBadRequest)
+			var err error
+			for n := 0; err == nil && n < maxEndless; n += model.MaxLine {
+				_, err = io.WriteString(rw, strings.Repeat("x", model.MaxLine))
+			}
+			if err == nil {
+				t.Error("the adapter read an endless error body")
+			}
+		})
+		wantError(t, call(t.Context(), h.open(t, s.URL), Prompt("hello")).err, model.KindInvalid)
+	})
+	t.Run("broken body", func(t *testing.T) {
+		s := serve(t, func(rw http.ResponseWriter, _ *http.Request) {
+			rw.WriteHeader(http.StatusBadRequest)
+			_, _ = io.WriteString(rw, h.EncodeError(http.StatusBadRequest, "some_code", "no luck")[:10])
+			rw.(http.Flusher).Flush()
+			panic(http.ErrAbortHandler)
+		})
+		if e := asError(t, call(t.Context(), h.open(t, s.URL), Prompt("hello")).err, model.KindInvalid); e.Status != http.StatusBadRequest {
+			t.Errorf("status %d, want 400", e.Status)
+		}
+	})
 	t.Run("redirect", func(t *testing.T) {
 		stranger := serve(t, func(http.ResponseWriter, *http.Request) {})
 		w := Wire{Status: http.StatusTemporaryRedirect, Header: http.Header{"Location": {stranger.URL}}}

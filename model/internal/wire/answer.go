@@ -12,21 +12,37 @@ import (
 	"github.com/apzuk3/agentd/model"
 )
 
-// maxAnswer bounds what is read of one answer, in bytes. The framing of a
-// stream is several times its text.
-const maxAnswer = 128 << 20
+const (
+	// maxAnswer bounds what is read of one answer, in bytes. The framing of a
+	// stream is several times its text.
+	maxAnswer = 128 << 20
+	// maxRefusal is where the body of an error ends, in bytes.
+	maxRefusal = 64 << 10
+)
 
 // errTooLong is the error of reading past maxAnswer.
 var errTooLong = errors.New("the answer is too long")
 
 // BoundBody makes reading more of resp's body than any honest answer needs an
-// error. It is the middleware both SDKs take.
+// error; the body of an error ends early in place of that, since its status
+// counts whatever the rest is. It is the middleware both SDKs take, which read
+// errors whole.
 func BoundBody(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
 	resp, err := next(req)
-	if resp != nil && resp.Body != nil {
+	switch {
+	case resp == nil || resp.Body == nil:
+	case resp.StatusCode >= http.StatusBadRequest:
+		resp.Body = &refusalBody{Reader: io.LimitReader(resp.Body, maxRefusal), Closer: resp.Body}
+	default:
 		resp.Body = &boundBody{ReadCloser: resp.Body, left: maxAnswer}
 	}
 	return resp, err
+}
+
+// refusalBody is the beginning of an error's body.
+type refusalBody struct {
+	io.Reader
+	io.Closer
 }
 
 // boundBody is owned by its reader.

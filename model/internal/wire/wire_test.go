@@ -266,6 +266,19 @@ func TestBoundBody(t *testing.T) {
 	}
 }
 
+// The body of an error ends early, and without an error.
+func TestBoundBodyOfAnError(t *testing.T) {
+	resp, err := BoundBody(nil, func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusBadRequest, Body: io.NopCloser(zeroes{})}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := io.Copy(io.Discard, resp.Body); n != maxRefusal || err != nil {
+		t.Errorf("read %d bytes of an endless error: %v, want %d", n, err, maxRefusal)
+	}
+}
+
 // zeroes is endless.
 type zeroes struct{}
 
