@@ -38,12 +38,16 @@ type serveCmd struct {
 	StreamTimeout time.Duration `default:"24h" help:"Longest stream."`
 	WriteTimeout  time.Duration `default:"10s" help:"How long a message may wait for the client to read."`
 
+	TurnBudget    budgetFlag `placeholder:"BUDGET" help:"What one turn may spend at most, such as calls=100,tokens=2000000,cost=5,time=30m. Default: no bound."`
+	SessionBudget budgetFlag `placeholder:"BUDGET" help:"What one session may spend at most, in the same form. Default: no bound."`
+
 	MaxConns          int `default:"4096" help:"Connections at once."`
 	MaxStreams        int `default:"4096" help:"Run streams at once."`
 	MaxTurns          int `default:"1000" help:"Turns at once."`
 	MaxMessageBytes   int `default:"4194304" help:"Size of the largest request message."`
 	MessagesPerSecond int `default:"200" help:"Messages a second that are taken from one stream."`
 	MaxModelCalls     int `default:"500" help:"Model calls of one turn."`
+	MaxQueued         int `default:"16" help:"Turns of one session that may wait for their start."`
 	ModelTries        int `default:"5" help:"How often a model call is made at most when its provider fails before it has said anything; 1 means no retries."`
 }
 
@@ -82,6 +86,9 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 	cfg.Turns.Retention = c.Retention
 	cfg.Turns.IdleTurn = c.IdleTurn
 	cfg.Turns.HandoverGrace = c.HandoverGrace
+	cfg.Turns.MaxQueued = c.MaxQueued
+	cfg.Turns.Budget = daemon.Budget(c.TurnBudget)
+	cfg.Turns.SessionBudget = daemon.Budget(c.SessionBudget)
 	cfg.Trees.ModelCalls = c.MaxModelCalls
 	cfg.ModelRetry.Tries = c.ModelTries
 	return cfg, nil
@@ -101,7 +108,7 @@ func (c *serveCmd) Validate() error {
 	}
 	for name, n := range map[string]int{
 		"max-conns": c.MaxConns, "max-streams": c.MaxStreams, "max-turns": c.MaxTurns, "max-message-bytes": c.MaxMessageBytes,
-		"messages-per-second": c.MessagesPerSecond, "max-model-calls": c.MaxModelCalls, "model-tries": c.ModelTries,
+		"messages-per-second": c.MessagesPerSecond, "max-model-calls": c.MaxModelCalls, "max-queued": c.MaxQueued, "model-tries": c.ModelTries,
 	} {
 		if n < 1 {
 			errs = append(errs, fmt.Errorf("--%s is %d, must be at least 1", name, n))

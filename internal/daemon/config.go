@@ -95,6 +95,9 @@ type Config struct {
 	Trees adkbridge.Limits
 }
 
+// Budget is what a turn or a session may spend; see Config.Turns.
+type Budget = session.Budget
+
 // Providers are the model providers as the environment describes them.
 type Providers struct {
 	// GeminiAPIKey, AnthropicAPIKey and OpenAIAPIKey are the server's own keys;

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/apzuk3/agentd/internal/daemon"
+)
+
+// budgetFlag is a budget as a flag has it: "calls=100,tokens=2000000,cost=5,time=30m",
+// each part at most once and above 0; what is left out has no bound.
+type budgetFlag daemon.Budget
+
+// UnmarshalText reads a flag's value.
+func (b *budgetFlag) UnmarshalText(text []byte) error {
+	*b = budgetFlag{}
+	seen := map[string]bool{}
+	for part := range strings.SplitSeq(string(text), ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+		if seen[name] {
+			return fmt.Errorf("%q is there twice", name)
+		}
+		seen[name] = true
+		var err error
+		positive := false
+		switch name {
+		case "calls":
+			b.ModelCalls, err = strconv.ParseInt(value, 10, 64)
+			positive = b.ModelCalls > 0
+		case "tokens":
+			b.Tokens, err = strconv.ParseInt(value, 10, 64)
+			positive = b.Tokens > 0
+		case "cost":
+			b.CostUSD, err = strconv.ParseFloat(value, 64)
+			positive = b.CostUSD > 0 && b.CostUSD < 1e12
+		case "time":
+			b.Wall, err = time.ParseDuration(value)
+			positive = b.Wall > 0
+		default:
+			return fmt.Errorf("%q: want calls=N, tokens=N, cost=DOLLARS and time=DURATION, separated by commas", part)
+		}
+		if err != nil || !positive {
+			return fmt.Errorf("%q: want an amount above 0", part)
+		}
+	}
+	return nil
+}
