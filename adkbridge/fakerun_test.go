@@ -1,6 +1,7 @@
 package adkbridge
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,6 +32,8 @@ type fakeRun struct {
 	appending func(ev *session.Event)
 	// streaming sees each delta.
 	streaming func(session.Delta)
+	// tell has the user say something once so many results are there.
+	tell []int
 
 	mu     sync.Mutex // protects the fields below
 	recs   []session.Record
@@ -80,7 +83,7 @@ func (f *fakeRun) begin(prompt string) {
 // last turn is open.
 func (f *fakeRun) restarted(n int) *fakeRun {
 	g := newFakeRun(f.t, f.spec.Agent, "")
-	g.recs, g.client, g.spec.Tools = slices.Clone(f.recs[:n]), f.client, f.spec.Tools
+	g.recs, g.client, g.spec.Tools, g.tell = slices.Clone(f.recs[:n]), f.client, f.spec.Tools, f.tell
 	for _, r := range g.recs {
 		switch r.Kind {
 		case session.KindTurnStarted:
@@ -101,7 +104,7 @@ func (f *fakeRun) restarted(n int) *fakeRun {
 			for _, c := range s.meaning().Calls {
 				g.calls[c.ID] = c
 			}
-		case session.KindTurnResumed, session.KindTurnEnded:
+		default:
 			f.t.Fatal("a fake log holds neither ends nor resumptions")
 		}
 	}
@@ -179,7 +182,21 @@ func (*fakeRun) BeginCall(session.ModelCall) (func(), error) { return func() {},
 
 func (*fakeRun) Retrying(context.Context, session.ModelRetry) error { return nil }
 
-func (*fakeRun) Injected() []session.Injected { return nil }
+// Injected returns what the user says while the turn runs, each once so many
+// results are there, unless the log holds it.
+func (f *fakeRun) Injected() []session.Injected {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var out []session.Injected
+	for i, due := range f.tell {
+		id := fmt.Sprintf("e-told%d", i)
+		logged := slices.ContainsFunc(f.recs, func(r session.Record) bool { return bytes.Contains(r.Data, []byte(id)) })
+		if len(f.result) >= due && !logged {
+			out = append(out, session.Injected{ID: id, Text: fmt.Sprintf("and %d", i)})
+		}
+	}
+	return out
+}
 
 func (f *fakeRun) Delta(d session.Delta) {
 	f.mu.Lock()

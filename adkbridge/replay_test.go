@@ -76,12 +76,16 @@ type replayTree struct {
 	steps map[string][]step
 	turns int
 	ask   bool
+	tell  []int // see fakeRun
 }
 
 func replayTrees() []replayTree {
 	return []replayTree{
 		{name: "sequential", tree: seq("root", llm("a"), llm("b")), turns: 2, steps: map[string][]step{
 			"a": {use("search"), say("A")}, "b": {use("fetch", "calc"), say("B")},
+		}},
+		{name: "told", tree: seq("root", llm("a"), llm("b", subs(llm("c")))), turns: 2, tell: []int{1, 3, 3, 5}, steps: map[string][]step{
+			"a": {use("search"), say("A")}, "b": {use("fetch", "calc"), transfer("c")}, "c": {use("search"), say("C")},
 		}},
 		{name: "parallel", tree: par("root", llm("a"), llm("b"), llm("c")), turns: 2, steps: map[string][]step{
 			"a": {use("search"), say("A")}, "b": {use("search", "fetch", "calc"), say("B")}, "c": {use("calc"), use("fetch"), say("C")},
@@ -115,6 +119,7 @@ func (k *killed) first() *fakeRun {
 	if k.tc.ask {
 		run.spec.Tools = append(run.spec.Tools, offer("loop_continue"))
 	}
+	run.tell = k.tc.tell
 	run.client = func(c session.ToolCall) session.ToolResult {
 		res := answered(fmt.Sprintf(`{"did":%q,"n":12345678901234567890}`, c.Name))
 		if c.Name == "calc" {
