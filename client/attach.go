@@ -9,12 +9,12 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
-// Attach yields what happens in the last turn of a session, which may be
-// running, waiting, or over, and which any client may have started: all of it,
-// or what comes after the position of [WithAfterSeq]. It ends as [Client.Run]
-// does and reconnects as it does, also when the first connection fails. After a
-// position in an earlier turn it yields that turn to its end; at the very end
-// of the session it yields nothing.
+// Attach yields what happens in the last turn of a session, or in that of
+// [WithTurnID], which may be running, waiting, or over, and which any client may
+// have started: all of it, or what comes after the position of [WithAfterSeq].
+// It ends as [Client.Run] does and reconnects as it does, also when the first
+// connection fails. After a position in an earlier turn it yields that turn to
+// its end; at the very end of the session it yields nothing.
 //
 // Attach offers the tools of the client and its attachments, or those of
 // [WithTools] alone, and so may be asked for calls that have no result yet.
@@ -62,6 +62,9 @@ func (c *Client) prepareAttach(sessionID string, opts []RunOption) (*agentdv1.Ru
 	maps.Copy(rc.available, w.used)
 	rc.offered = protosOf(rc.available)
 	execute := &agentdv1.RunRequest_ExecuteRequest{SessionId: &sessionID, Tools: rc.offered, AfterSeq: rc.after}
+	if rc.turnID != "" {
+		execute.TurnId = &rc.turnID
+	}
 	req := &agentdv1.RunRequest{Request: &agentdv1.RunRequest_Execute{Execute: execute}}
 	if err := c.checkMessage(req); err != nil {
 		return nil, nil, err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,7 +47,9 @@ type call struct {
 	tool   *tool // nil: this client has none of that name
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	over   atomic.Bool // somebody has answered, or decided that nobody does
+	expire context.CancelFunc // ends the part of ctx that has the timeout
+	rouse  func() bool        // stops waiting for the end of ctx; set while the call waits for a handler
+	over   atomic.Bool        // somebody has answered, or decided that nobody does
 }
 
 func newToolRunner(ctx context.Context, r *run) *toolRunner {
@@ -76,6 +79,9 @@ func (t *toolRunner) start(l *link, msg *agentdv1.RunResponse) {
 		return
 	}
 	c.ctx, c.cancel = context.WithCancelCause(t.ctx)
+	if timeout := t.timeout(c); timeout > 0 {
+		c.ctx, c.expire = context.WithTimeoutCause(c.ctx, timeout, ErrToolTimeout)
+	}
 	t.calls[req.GetToolCallId()] = c
 	t.mu.Unlock()
 
@@ -91,7 +97,22 @@ func (t *toolRunner) start(l *link, msg *agentdv1.RunResponse) {
 		return
 	}
 	t.waiting = append(t.waiting, c)
+	c.rouse = context.AfterFunc(c.ctx, func() { t.overdue(c) })
 	t.launch()
+}
+
+// overdue has a call answered that was settled while it waited for a handler.
+// None runs for it, so it needs no room.
+func (t *toolRunner) overdue(c *call) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	i := slices.Index(t.waiting, c)
+	if t.stopped || i < 0 || !isVerdict(context.Cause(c.ctx)) {
+		return
+	}
+	t.waiting = slices.Delete(t.waiting, i, i+1)
+	t.running++
+	go t.perform(c)
 }
 
 // launch starts waiting calls while there is room. mu is held.
@@ -101,6 +122,7 @@ func (t *toolRunner) launch() {
 		t.waiting[0] = nil
 		t.waiting = t.waiting[1:]
 		t.running++
+		c.rouse()
 		go t.perform(c)
 	}
 }
@@ -172,6 +194,9 @@ func (t *toolRunner) wait(grace time.Duration) {
 // release frees the place of a call and starts the next one.
 func (t *toolRunner) release(c *call) {
 	c.cancel(nil)
+	if c.expire != nil {
+		c.expire()
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if id := c.req.GetToolCallId(); t.calls[id] == c {
@@ -200,11 +225,6 @@ func (t *toolRunner) perform(c *call) {
 		memory.settle(entry, msg)
 		_ = t.run.enqueue(toolRequest(msg))
 		return
-	}
-	if timeout := t.timeout(c); timeout > 0 {
-		var cancel context.CancelFunc
-		c.ctx, cancel = context.WithTimeoutCause(c.ctx, timeout, ErrToolTimeout)
-		defer cancel()
 	}
 	// When the context ends before the handler does, the answer is given at
 	// once; the handler keeps its place until it returns.
@@ -322,7 +342,7 @@ func (t *toolRunner) timeout(c *call) time.Duration {
 	if c.tool != nil && c.tool.timeout > 0 {
 		return c.tool.timeout
 	}
-	return t.run.client.cfg.toolTimeout
+	return t.run.rc.toolTimeout
 }
 
 func (t *toolRunner) key(req *agentdv1.RunResponse_ToolCallRequest) callKey {

@@ -50,6 +50,8 @@ func (a *agentTexts) join(thoughts bool) string {
 
 func (c *collector) add(event *Event) error {
 	switch {
+	case event.Queued != nil:
+		c.result.SessionID = event.Queued.SessionID
 	case event.Started != nil:
 		c.result.SessionID = event.Started.SessionID
 	case event.OutputChunk != nil:
@@ -69,6 +71,7 @@ func (c *collector) add(event *Event) error {
 		c.result.Completed = event.End.Completed
 		c.result.Reason = event.End.Reason
 		c.result.Usage = event.End.UsageSummary
+		c.result.Receipt = event.End.Receipt
 	}
 	return nil
 }

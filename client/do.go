@@ -32,6 +32,9 @@ type Result struct {
 	Completed bool
 	// Reason is why the turn ended, when it did not end by itself.
 	Reason string
+	// Receipt is what the end has stopped; nil when nobody ended or cancelled the
+	// turn, or when it had not begun.
+	Receipt *Receipt
 }
 
 // AgentText is what one agent said in a turn.

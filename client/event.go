@@ -24,8 +24,11 @@ type Event struct {
 	// saw it again.
 	Replayed bool
 
-	// Started comes first: the server has recorded the turn. An [Client.Attach]
-	// from a position after it has none.
+	// Queued says that a prompt waits for the running turn: the run's own, before
+	// Started, or another client's.
+	Queued *Queued
+	// Started comes first, but for Queued: the turn runs. An [Client.Attach] from
+	// a position after it has none.
 	Started *Started
 	// OutputChunk is a piece of an agent's text.
 	OutputChunk *OutputChunk
@@ -39,8 +42,12 @@ type Event struct {
 	ToolResult *ToolResult
 	// ToolNotice tells of a call that this client is not asked for.
 	ToolNotice *ToolNotice
+	// UserMessage says that a user has said something to the running turn.
+	UserMessage *UserMessage
 	// Retract says that text is void: the model is asked again.
 	Retract *Retract
+	// ModelRetry says that a model call has failed and is made again.
+	ModelRetry *ModelRetry
 	// Error is a refusal that did not end the turn, such as of a late answer. It
 	// is yielded once the turn has gone on.
 	Error *Error
@@ -48,7 +55,8 @@ type Event struct {
 	End *End
 }
 
-// Started says that the turn runs.
+// Started says that the turn runs. Of a prompt that was injected it says that the
+// running turn has taken it up.
 type Started struct {
 	// SessionID names the session, new or continued; see [WithSessionID].
 	SessionID string
@@ -77,6 +85,23 @@ type Retract struct {
 	MessageID string
 	// AgentPath runs from the root of the tree to the agent that spoke.
 	AgentPath []string
+}
+
+// ModelRetry says that a model call has failed before any of its text was there,
+// and is made again; nothing is void.
+type ModelRetry struct {
+	// AgentPath runs from the root of the tree to the agent whose call it is.
+	AgentPath []string
+	// MessageID is the message that the call is to write.
+	MessageID string
+	// Attempt is how many tries have failed, from 1.
+	Attempt int
+	// Wait is how long after the event's Time the next try begins.
+	Wait time.Duration
+	// Code is why the last one failed, such as [ErrRateLimited].
+	Code Code
+	// Message says the same for people.
+	Message string
 }
 
 // StateUpdate tells about session state.
@@ -134,6 +159,9 @@ type End struct {
 	Reason string
 	// UsageSummary is what the turn used; nil if the server sent none.
 	UsageSummary *agentdv1.UsageSummary
+	// Receipt is what the end has stopped; nil when nobody ended or cancelled the
+	// turn, or when it had not begun.
+	Receipt *Receipt
 }
 
 // eventOf returns an event with what a message says about itself.
@@ -179,6 +207,17 @@ func noticeOf(m *agentdv1.RunResponse_ToolCallNotice) *ToolNotice {
 	}
 }
 
+func retryOf(m *agentdv1.RunResponse_ModelRetry) *ModelRetry {
+	return &ModelRetry{
+		AgentPath: m.GetAgentPath(),
+		MessageID: m.GetMessageId(),
+		Attempt:   int(m.GetAttempt()),
+		Wait:      m.GetWait().AsDuration(),
+		Code:      Code(m.GetCode()),
+		Message:   m.GetMessage(),
+	}
+}
+
 func toolResultOf(m *agentdv1.RunRequest_ToolCallResponse) *ToolResult {
 	return &ToolResult{
 		ID:     m.GetToolCallId(),
@@ -193,5 +232,6 @@ func endOf(m *agentdv1.RunResponse_EndResponse) *End {
 		Completed:    m.GetCompleted(),
 		Reason:       m.GetReason(),
 		UsageSummary: m.GetUsageSummary(),
+		Receipt:      receiptOf(m.GetReceipt()),
 	}
 }

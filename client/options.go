@@ -86,9 +86,13 @@ func WithConcurrency(n int) Option {
 	return func(c *config) { c.concurrency = max(n, 1) }
 }
 
-// WithToolTimeout bounds each tool call; by default nothing does. When it
-// passes, the handler's context is cancelled with [ErrToolTimeout] and the
-// model is told at once. [ToolTimeout] sets it for one tool.
+// WithToolTimeout bounds each tool call, at most to a day; by default this side
+// sets no bound, and servers have one of their own. It counts from when the
+// client is asked, the wait for a free handler included. When it passes, the
+// handler's context is cancelled with [ErrToolTimeout] and the model is told at
+// once. A server is told when a turn begins, and waits that long and two
+// seconds more. [WithRunToolTimeout] sets it for one run, [ToolTimeout] for one
+// tool.
 func WithToolTimeout(d time.Duration) Option {
 	return func(c *config) { c.toolTimeout = max(d, 0) }
 }

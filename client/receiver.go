@@ -33,6 +33,7 @@ func (l *link) receive() (failure *Error, lost bool) {
 		if seq := msg.GetSeq(); seq > 0 {
 			r.cursor = seq
 			l.news = true
+			r.follow(msg)
 		}
 		if msg.GetEnd() != nil {
 			return l.finish(msg), false
@@ -51,10 +52,11 @@ func (l *link) receive() (failure *Error, lost bool) {
 	}
 }
 
-// has tells whether the run has had a message before, on another stream.
+// has tells whether the run has had a message before, on another stream. A
+// prompt that has waited has its ExecuteResponse yet to come.
 func (r *run) has(msg *agentdv1.RunResponse) bool {
 	seq := msg.GetSeq()
-	if msg.GetExecute() != nil && (r.begun || (seq == 0 && r.cursor > 0)) {
+	if msg.GetExecute() != nil && (r.begun || (seq == 0 && r.cursor > 0 && !r.queued)) {
 		return true
 	}
 	return seq > 0 && seq <= r.cursor
@@ -77,6 +79,23 @@ func (r *run) started(m *agentdv1.RunResponse_ExecuteResponse) {
 	r.begun = true
 }
 
+// recorded tells whether the server has the turn, or its prompt.
+func (r *run) recorded() bool { return r.begun || r.queued }
+
+// follow notes the turn that the run is in. A prompt that waits has a turn of
+// its own until it begins, maybe as a message of another; who attaches without a
+// name learns it from the first message. TurnQueued may also be about the prompt
+// of somebody else.
+func (r *run) follow(msg *agentdv1.RunResponse) {
+	waits := msg.GetTurnQueued() != nil
+	if waits && !r.rc.attach && !r.begun {
+		r.queued = true
+	} else if waits || (r.turn != "" && (msg.GetExecute() == nil || r.begun)) {
+		return
+	}
+	r.turn = msg.GetTurnId()
+}
+
 // handle passes on one message that neither ends the turn nor says that
 // something was wrong. Members that this client does not know are skipped.
 func (r *run) handle(l *link, msg *agentdv1.RunResponse) {
@@ -88,6 +107,12 @@ func (r *run) handle(l *link, msg *agentdv1.RunResponse) {
 	case *agentdv1.RunResponse_Execute:
 		r.started(m.Execute)
 		event.Started = &Started{SessionID: m.Execute.GetSessionId()}
+	case *agentdv1.RunResponse_TurnQueued_:
+		event.Queued = queuedOf(msg)
+	case *agentdv1.RunResponse_UserMessage_:
+		event.UserMessage = userMessageOf(m.UserMessage)
+	case *agentdv1.RunResponse_ModelRetry_:
+		event.ModelRetry = retryOf(m.ModelRetry)
 	case *agentdv1.RunResponse_OutputChunk_:
 		if !r.chunk(l, msg) {
 			return
@@ -185,7 +210,7 @@ func (l *link) broken(err error) (failure *Error, lost bool) {
 		r.held = nil
 		failure = fromResponse(held.GetError())
 		lost = lostCode(failure.Code)
-		if clean || lost || !r.begun || r.cursor == 0 {
+		if clean || lost || !r.recorded() || r.cursor == 0 {
 			if !clean {
 				failure.Err = err
 			}

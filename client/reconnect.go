@@ -125,7 +125,7 @@ func (r *run) drive() {
 		if !r.pause(&out, failure) {
 			return
 		}
-		if r.begun || r.rc.attach {
+		if r.recorded() || r.rc.attach {
 			first = r.attachRequest()
 		}
 	}
@@ -149,7 +149,7 @@ func (r *run) resumable(l *link) bool {
 		return false
 	case r.rc.attach:
 		return true // attaching twice is attaching
-	case r.begun:
+	case r.recorded():
 		return r.cursor > 0 // a server that counts its messages
 	default:
 		return policy.Dial && l.unsent()
@@ -171,7 +171,7 @@ func (r *run) pause(out *outage, failure *Error) bool {
 	case <-timer.C:
 		return true
 	case <-r.halted:
-		return r.begun && !r.rc.attach
+		return r.recorded() && !r.rc.attach
 	case <-r.streamCtx.Done():
 		return false
 	}
@@ -183,6 +183,9 @@ func (r *run) attachRequest() *agentdv1.RunRequest {
 	if r.cursor > 0 || r.rc.after != nil {
 		cursor := r.cursor
 		execute.AfterSeq = &cursor
+	}
+	if r.turn != "" {
+		execute.TurnId = new(r.turn)
 	}
 	return &agentdv1.RunRequest{Request: &agentdv1.RunRequest_Execute{Execute: execute}}
 }

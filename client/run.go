@@ -62,6 +62,8 @@ type run struct {
 	// Owned by the driver until done is closed, by the caller's goroutine
 	// afterwards.
 	begun   bool                   // ExecuteResponse has come
+	queued  bool                   // TurnQueued has come, for this run's prompt
+	turn    string                 // the turn whose end is the run's; "" until the server has said
 	cursor  int64                  // position of the last message received
 	ahead   ahead                  // text that was received after it
 	held    *agentdv1.RunResponse  // an ErrorResponse whose meaning is not known yet
@@ -86,6 +88,7 @@ func (c *Client) startRun(ctx context.Context, req *agentdv1.RunRequest, rc *run
 	if rc.after != nil {
 		r.cursor = *rc.after
 	}
+	r.turn = rc.turnID
 	r.session.Store(&rc.sessionID)
 	r.tools = newToolRunner(ctx, r)
 	r.streamCtx, r.abort = context.WithCancelCause(context.WithoutCancel(ctx))

@@ -20,10 +20,15 @@ type runConfig struct {
 	concurrency int
 	control     *Control
 	after       *int64 // of an attach
+	turnID      string // of an attach
 	noTools     bool   // of an attach
+	toolTimeout time.Duration
 
 	onDisconnect agentdv1.OnDisconnect
 	grace        time.Duration // of onDisconnect
+	onBusy       agentdv1.OnBusy
+
+	budget, sessionBudget *agentdv1.Budget // nil: not said
 
 	attach    bool             // the turn is not this run's own; filled in by prepare
 	available map[string]*tool // what calls may name; filled in by prepare
@@ -104,6 +109,11 @@ func WithRunConcurrency(n int) RunOption {
 	return func(c *runConfig) { c.concurrency = max(n, 1) }
 }
 
+// WithRunToolTimeout is [WithToolTimeout] for one run.
+func WithRunToolTimeout(d time.Duration) RunOption {
+	return func(c *runConfig) { c.toolTimeout = max(d, 0) }
+}
+
 // WithControl lets the caller end or cancel the run through control while it
 // ranges over the events.
 func WithControl(control *Control) RunOption {
@@ -122,6 +132,23 @@ func WithAfterSeq(seq int64) RunOption {
 		c.after = &seq
 	}
 }
+
+// WithTurnID has [Client.Attach] follow a turn other than the session's last: the
+// [Event].TurnID of the event whose Seq [WithAfterSeq] has, or of [Queued]. The
+// turn may wait for its start, be running, or be over if its end comes after
+// that position; otherwise the run fails with INVALID_REQUEST.
+func WithTurnID(id string) RunOption {
+	return func(c *runConfig) {
+		if id == "" || len(id) > maxTurnID {
+			c.fail(errorf(ErrInvalidRequest, "client.WithTurnID: an id has between 1 and %d bytes, got %d", maxTurnID, len(id)))
+			return
+		}
+		c.turnID = id
+	}
+}
+
+// maxTurnID is the protocol's.
+const maxTurnID = 128
 
 // WithoutTools has [Client.Attach] offer no tools at all: it only watches.
 func WithoutTools() RunOption {

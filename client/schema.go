@@ -54,9 +54,8 @@ func newTypedTool[T any](name, description string, fn func(*ToolContext, T) (any
 	if err := checkTool(declaration); err != nil {
 		return nil, err
 	}
-	return &tool{
-		proto:   declaration,
-		timeout: cfg.timeout,
+	t := &tool{
+		proto: declaration,
 		invoke: func(ctx *ToolContext, input string) (any, error) {
 			var in T
 			if err := decodeArguments(checker, input, &in); err != nil {
@@ -64,7 +63,8 @@ func newTypedTool[T any](name, description string, fn func(*ToolContext, T) (any
 			}
 			return fn(ctx, in)
 		},
-	}, nil
+	}
+	return t, t.setTimeout(cfg.timeout)
 }
 
 func newRawTool(declaration *agentdv1.Tool, fn func(context.Context, json.RawMessage) (any, error), opts []ToolOption) (*tool, error) {
@@ -91,9 +91,8 @@ func newRawTool(declaration *agentdv1.Tool, fn func(context.Context, json.RawMes
 			return nil, fmt.Errorf("tool %q: the input schema must be a JSON object", declaration.GetName())
 		}
 	}
-	return &tool{
-		proto:   declaration,
-		timeout: cfg.timeout,
+	t := &tool{
+		proto: declaration,
 		invoke: func(ctx *ToolContext, input string) (any, error) {
 			raw, err := argumentObject(input)
 			if err != nil {
@@ -101,7 +100,8 @@ func newRawTool(declaration *agentdv1.Tool, fn func(context.Context, json.RawMes
 			}
 			return fn(ctx, raw)
 		},
-	}, nil
+	}
+	return t, t.setTimeout(cfg.timeout)
 }
 
 // argumentSchema returns the schema of a tool's arguments: the given text, or

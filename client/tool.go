@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
@@ -78,7 +79,7 @@ func (s *ToolSet) copyTo(dst map[string]*tool) error {
 // tool is one tool; immutable.
 type tool struct {
 	proto   *agentdv1.Tool
-	timeout time.Duration // 0: the client's
+	timeout time.Duration // 0: the run's
 	invoke  func(*ToolContext, string) (any, error)
 }
 
@@ -90,7 +91,8 @@ type toolConfig struct {
 	schema  string
 }
 
-// ToolTimeout bounds each call of the tool; see [WithToolTimeout].
+// ToolTimeout bounds each call of the tool, at most to a day; see
+// [WithToolTimeout].
 func ToolTimeout(d time.Duration) ToolOption {
 	return func(c *toolConfig) { c.timeout = max(d, 0) }
 }
@@ -142,10 +144,41 @@ func AddStatefulTool[T any](to ToolHolder, name, description string, fn func(*To
 
 // AddRawTool offers a tool whose declaration is written by hand. fn receives
 // the arguments as the model wrote them; that they are a JSON object is all
-// that was checked. The declaration is copied. Otherwise see [AddTool].
+// that was checked. The declaration is copied; its timeout counts as
+// [ToolTimeout] if that is not given. Otherwise see [AddTool].
 func AddRawTool(to ToolHolder, declaration *agentdv1.Tool, fn func(context.Context, json.RawMessage) (any, error), opts ...ToolOption) error {
 	t, err := newRawTool(declaration, fn, opts)
 	return to.toolSet().add(t, err)
+}
+
+// maxToolTimeout is the protocol's.
+const maxToolTimeout = 24 * time.Hour
+
+// answerWay is how much longer than the handler the server waits, so that the
+// answer arrives which says that the handler's time is over.
+const answerWay = 2 * time.Second
+
+// serverTimeout is how long the server has to wait for a handler that has a
+// timeout; nil for none.
+func serverTimeout(d time.Duration) *durationpb.Duration {
+	if d <= 0 {
+		return nil
+	}
+	return durationpb.New(min(d+answerWay, maxToolTimeout))
+}
+
+// setTimeout gives a tool its timeout, or that of its declaration.
+func (t *tool) setTimeout(d time.Duration) error {
+	if declared := t.proto.GetTimeout(); d == 0 && declared != nil {
+		if d = declared.AsDuration(); d <= 0 {
+			return fmt.Errorf("tool %q: the timeout must be more than 0, got %s", t.proto.GetName(), d)
+		}
+	}
+	if d > maxToolTimeout {
+		return fmt.Errorf("tool %q: the timeout must be at most %s, got %s", t.proto.GetName(), maxToolTimeout, d)
+	}
+	t.timeout, t.proto.Timeout = d, serverTimeout(d)
+	return nil
 }
 
 // checkTool checks a declaration by the protocol's rules.

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
@@ -28,8 +29,8 @@ func (c *Client) prepare(agent *agentdv1.Agent, prompt string, opts []RunOption)
 	if err != nil {
 		return nil, nil, err
 	}
-	if rc.after != nil || rc.noTools {
-		return nil, nil, errorf(ErrInvalidRequest, "client.WithAfterSeq and client.WithoutTools are options of client.Attach, not of Run")
+	if rc.after != nil || rc.turnID != "" || rc.noTools {
+		return nil, nil, errorf(ErrInvalidRequest, "client.WithAfterSeq, client.WithTurnID and client.WithoutTools are options of client.Attach, not of Run")
 	}
 	available, err := collect(slices.Concat([]*ToolSet{c.tools}, rc.tools))
 	if err != nil {
@@ -38,13 +39,7 @@ func (c *Client) prepare(agent *agentdv1.Agent, prompt string, opts []RunOption)
 	if agent == nil && rc.sessionID == "" {
 		return nil, nil, errorf(ErrInvalidRequest, "a run needs an agent, or the id of a session to continue (client.WithSessionID)")
 	}
-	execute := &agentdv1.RunRequest_ExecuteRequest{UserPrompt: prompt, InitialState: proto.CloneOf(rc.state), OnDisconnect: rc.onDisconnect}
-	if rc.grace > 0 {
-		execute.DisconnectGrace = durationpb.New(rc.grace)
-	}
-	if rc.sessionID != "" {
-		execute.SessionId = &rc.sessionID
-	}
+	execute := rc.request(prompt)
 	if agent != nil {
 		if err := checkDepth(agent, 1); err != nil {
 			return nil, nil, err
@@ -79,6 +74,26 @@ func (c *Client) prepare(agent *agentdv1.Agent, prompt string, opts []RunOption)
 	return req, rc, nil
 }
 
+// request returns the first message of a run, without tree and tools.
+func (c *runConfig) request(prompt string) *agentdv1.RunRequest_ExecuteRequest {
+	execute := &agentdv1.RunRequest_ExecuteRequest{
+		UserPrompt:    prompt,
+		InitialState:  proto.CloneOf(c.state),
+		OnDisconnect:  c.onDisconnect,
+		OnBusy:        c.onBusy,
+		Budget:        c.budget,
+		SessionBudget: c.sessionBudget,
+		ToolTimeout:   serverTimeout(c.toolTimeout),
+	}
+	if c.grace > 0 {
+		execute.DisconnectGrace = durationpb.New(c.grace)
+	}
+	if c.sessionID != "" {
+		execute.SessionId = &c.sessionID
+	}
+	return execute
+}
+
 // configure applies the options of a run.
 func (c *Client) configure(opts []RunOption) (*runConfig, error) {
 	rc := &runConfig{header: make(http.Header), concurrency: c.cfg.concurrency}
@@ -90,6 +105,9 @@ func (c *Client) configure(opts []RunOption) (*runConfig, error) {
 	}
 	if rc.err != nil {
 		return nil, rc.err
+	}
+	if rc.toolTimeout = cmp.Or(rc.toolTimeout, c.cfg.toolTimeout); rc.toolTimeout > maxToolTimeout {
+		return nil, errorf(ErrInvalidRequest, "client.WithToolTimeout, client.WithRunToolTimeout: at most %s, got %s", maxToolTimeout, rc.toolTimeout)
 	}
 	if err := c.journal.open(); err != nil {
 		return nil, errorf(ErrInvalidRequest, "client.WithToolJournal: %w", err)

@@ -1,0 +1,58 @@
+package client
+
+import (
+	"math"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+// Budget bounds what a turn or a session may spend; a zero field is no bound.
+// It is checked before each model call, so what is under way may overshoot it.
+// When it is used up, the turn fails with BUDGET_EXHAUSTED: what it has produced
+// is kept, [Error].Usage says what it has used, and the session can go on. A
+// server may have limits of its own; the smaller one holds.
+type Budget struct {
+	// ModelCalls counts model calls, also those that failed.
+	ModelCalls int64
+	// Tokens counts all tokens as the providers report them.
+	Tokens int64
+	// Cost is in US dollars. A tree with a model whose price the server does not
+	// know is refused.
+	Cost float64
+	// WallTime is from the start of the turn, waiting included; of a session the
+	// sum over its turns. At most a year.
+	WallTime time.Duration
+}
+
+// maxWallTime is the protocol's.
+const maxWallTime = 365 * 24 * time.Hour
+
+// WithBudget bounds what the turn may spend.
+func WithBudget(b Budget) RunOption {
+	return func(c *runConfig) { c.budget = c.checked("client.WithBudget", b) }
+}
+
+// WithSessionBudget bounds what the session may spend from its beginning, this
+// turn included. It holds for the turns that follow too, until another one is
+// given; the zero Budget lifts it.
+func WithSessionBudget(b Budget) RunOption {
+	return func(c *runConfig) { c.sessionBudget = c.checked("client.WithSessionBudget", b) }
+}
+
+// checked returns the budget as it is sent, or fails the run.
+func (c *runConfig) checked(option string, b Budget) *agentdv1.Budget {
+	switch {
+	case b.ModelCalls < 0 || b.Tokens < 0 || !(b.Cost >= 0) || math.IsInf(b.Cost, 0):
+		c.fail(errorf(ErrInvalidRequest, "%s: amounts must be numbers of at least 0, got %+v", option, b))
+	case b.WallTime < 0 || b.WallTime > maxWallTime:
+		c.fail(errorf(ErrInvalidRequest, "%s: WallTime must be between 0 and %s, got %s", option, maxWallTime, b.WallTime))
+	}
+	out := &agentdv1.Budget{ModelCalls: b.ModelCalls, Tokens: b.Tokens, Cost: b.Cost}
+	if b.WallTime > 0 {
+		out.WallTime = durationpb.New(b.WallTime)
+	}
+	return out
+}

@@ -1,0 +1,85 @@
+package client
+
+import (
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+// OnBusy is what happens to the prompt of a Run when the session already runs a
+// turn. A turn that only waits for a client which is not there gives way to any
+// prompt but an injected one.
+type OnBusy agentdv1.OnBusy
+
+// Ways to deal with a busy session.
+const (
+	// OnBusyReject fails the run with SESSION_BUSY. This is what servers do if
+	// they are not told.
+	OnBusyReject = OnBusy(agentdv1.OnBusy_ON_BUSY_REJECT)
+	// OnBusyEnqueue has the prompt wait until the turns before it are over.
+	OnBusyEnqueue = OnBusy(agentdv1.OnBusy_ON_BUSY_ENQUEUE)
+	// OnBusyInterrupt cancels the running turn; the prompt is next, before those
+	// that wait.
+	OnBusyInterrupt = OnBusy(agentdv1.OnBusy_ON_BUSY_INTERRUPT)
+	// OnBusyInject makes the prompt a message of the running turn: the models of
+	// its next calls see it. The run then yields the rest of that turn, and
+	// leaving the run early cancels that turn. If it ends without another model
+	// call, the prompt has a turn of its own, as if enqueued.
+	OnBusyInject = OnBusy(agentdv1.OnBusy_ON_BUSY_INJECT)
+)
+
+// WithOnBusy says what happens when the session of [WithSessionID] already runs
+// a turn. A prompt that waits yields [Event].Queued first and [Event].Started
+// when it is its turn; a run that is cancelled or left in between takes its
+// prompt back.
+func WithOnBusy(what OnBusy) RunOption {
+	return func(c *runConfig) {
+		switch what {
+		case OnBusyReject, OnBusyEnqueue, OnBusyInterrupt, OnBusyInject:
+			c.onBusy = agentdv1.OnBusy(what)
+		default:
+			c.fail(errorf(ErrInvalidRequest, "client.WithOnBusy: want client.OnBusyReject, OnBusyEnqueue, OnBusyInterrupt or OnBusyInject, got %d", what))
+		}
+	}
+}
+
+// Queued says that a prompt waits because the session runs a turn: it is on the
+// server and survives lost connections and restarts. The first event of a run is
+// about its own prompt; a later one is about somebody else's.
+type Queued struct {
+	// SessionID names the session.
+	SessionID string
+	// TurnID names the turn that the prompt waits for, its own; see
+	// [WithTurnID]. A prompt that is injected gets none: its Started, and what
+	// follows, have the TurnID of the running turn.
+	TurnID string
+	// Prompt is what the user says.
+	Prompt string
+	// Ahead is how many turns wait before it; the running one is not counted.
+	Ahead int
+	// Inject is true when the prompt becomes a message of the running turn, if
+	// that one calls a model again.
+	Inject bool
+}
+
+// UserMessage is what a user has said to the running turn: a prompt that was
+// injected. Models see it from their next calls on.
+type UserMessage struct {
+	// Content is what the user says.
+	Content string
+	// QueuedTurnID is the TurnID of the [Queued] that it came with.
+	QueuedTurnID string
+}
+
+func queuedOf(m *agentdv1.RunResponse) *Queued {
+	q := m.GetTurnQueued()
+	return &Queued{
+		SessionID: q.GetSessionId(),
+		TurnID:    m.GetTurnId(),
+		Prompt:    q.GetUserPrompt(),
+		Ahead:     int(q.GetAhead()),
+		Inject:    q.GetInject(),
+	}
+}
+
+func userMessageOf(m *agentdv1.RunResponse_UserMessage) *UserMessage {
+	return &UserMessage{Content: m.GetContent(), QueuedTurnID: m.GetQueuedTurnId()}
+}
