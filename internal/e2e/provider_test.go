@@ -39,8 +39,8 @@ type faulty struct {
 	now  atomic.Pointer[http.Handler] // answers the model calls
 
 	mu   sync.Mutex
-	at   []time.Time // when model calls came; protected by mu
-	sent int         // bytes of the newest answer; protected by mu
+	at   []time.Time     // when model calls came; protected by mu
+	sent []*atomic.Int64 // bytes of each answer; protected by mu
 	log  bytes.Buffer
 }
 
@@ -69,22 +69,21 @@ func newFaulty(t *testing.T, wire providertest.Wire, opts ...agentdtest.Option) 
 // ServeHTTP answers a model call.
 func (f *faulty) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
-	f.at, f.sent = append(f.at, time.Now()), 0
+	c := &counted{ResponseWriter: w, sent: new(atomic.Int64)}
+	f.at, f.sent = append(f.at, time.Now()), append(f.sent, c.sent)
 	f.mu.Unlock()
-	(*f.now.Load()).ServeHTTP(&counted{ResponseWriter: w, f: f}, r)
+	(*f.now.Load()).ServeHTTP(c, r)
 }
 
 // counted counts the bytes of an answer.
 type counted struct {
 	http.ResponseWriter
-	f *faulty
+	sent *atomic.Int64
 }
 
 func (c *counted) Write(b []byte) (int, error) {
 	n, err := c.ResponseWriter.Write(b)
-	c.f.mu.Lock()
-	c.f.sent += n
-	c.f.mu.Unlock()
+	c.sent.Add(int64(n))
 	return n, err
 }
 
@@ -101,7 +100,7 @@ func (f *faulty) serve(faults map[int]providertest.Fault, answers ...providertes
 // handle has h answer the following model calls.
 func (f *faulty) handle(h http.Handler) {
 	f.mu.Lock()
-	f.at = nil
+	f.at, f.sent = nil, nil
 	f.mu.Unlock()
 	f.now.Store(&h)
 }
@@ -113,11 +112,11 @@ func (f *faulty) calls() []time.Time {
 	return f.at
 }
 
-// size is the number of bytes of the newest answer.
+// size is the number of bytes of the first answer since serve.
 func (f *faulty) size() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.sent
+	return int(f.sent[0].Load())
 }
 
 // agent is an agent of the provider.

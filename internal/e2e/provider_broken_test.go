@@ -1,0 +1,226 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apzuk3/agentd/agentdtest"
+	"github.com/apzuk3/agentd/client"
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/providertest"
+	"github.com/apzuk3/agentd/model"
+)
+
+// look is an answer that calls a tool and says nothing.
+var look = providertest.Answer{
+	Calls: []providertest.ToolCall{{ID: "call_1", Name: "look", Args: `{"where":"north","deep":true}`}},
+	Usage: providertest.Usage{Prompt: 4, Completion: 3, Total: 7},
+}
+
+// TestProviderBreaks is F28: answers that are none count as those of a provider
+// that cannot serve. No tool of an unfinished answer is called, and the session
+// goes on.
+func TestProviderBreaks(t *testing.T) {
+	const tries = 3
+	stream := http.Header{"Content-Type": {"text/event-stream"}}
+	refuse := func(header http.Header, body string) providertest.Fault {
+		return providertest.Fault{Action: providertest.Refuse, Status: http.StatusOK, Header: header, Bytes: []byte(body)}
+	}
+	faults := map[string]providertest.Fault{
+		"nothing":           refuse(stream, ""),
+		"html":              refuse(http.Header{"Content-Type": {"text/html"}}, "<html><body>Sign in: "+keyCanary+"</body></html>"),
+		"another JSON":      refuse(http.Header{"Content-Type": {"application/json"}}, `{"hello":"`+keyCanary+`"}`),
+		"malformed JSON":    {Action: providertest.Insert, Bytes: []byte("data: {\"oh\": " + keyCanary + "\n\n")},
+		"binary":            {Action: providertest.Insert, Bytes: []byte("data: \x00\xff\xfe\n\n")},
+		"ends at once":      {Action: providertest.Cut},
+		"breaks at once":    {Action: providertest.Abort},
+		"reset at once":     {Action: providertest.Reset},
+		"ends in an event":  {Action: providertest.Cut, AfterBytes: 30},
+		"breaks in a event": {Action: providertest.Abort, AfterBytes: 30},
+		"stalls at once":    {Action: providertest.Stall},
+		"stalls in a event": {Action: providertest.Stall, AfterBytes: 30},
+	}
+	onEachWire(t, func(t *testing.T, wire providertest.Wire) {
+		f := newFaulty(t, wire,
+			agentdtest.WithRetry(model.Retry{Tries: tries, Base: 1}),
+			agentdtest.WithModelTimeouts(0, 100*time.Millisecond))
+		for name, fault := range faults {
+			t.Run(name, func(t *testing.T) {
+				f.t = t
+				fault.Again = true
+				f.serve(always(fault), look, hello)
+				code := agentdv1.ErrorCode_ERROR_CODE_MODEL_UNAVAILABLE
+				if fault.Action == providertest.Stall {
+					code = agentdv1.ErrorCode_ERROR_CODE_TIMEOUT
+				}
+				got := f.turn("", "look")
+				f.failed(got, code, tries, "after 3 tries")
+
+				f.serve(map[int]providertest.Fault{0: fault, 2: fault}, look, hello)
+				got = f.turn(got.session, "look")
+				if len(f.calls()) != 4 || len(got.retries) != 2 || len(got.calls) != 1 || got.text["root"] != "Hello." || !got.end.GetCompleted() || got.end.GetUsageSummary().GetLlmCalls() != 2 {
+					t.Errorf("%d model calls, %v", len(f.calls()), got.msgs)
+				}
+			})
+		}
+	})
+}
+
+// TestProviderEndlessLine is F28: of a line of 100 MB no more is read than a line
+// may have.
+func TestProviderEndlessLine(t *testing.T) {
+	const (
+		tries = 3
+		whole = 100 << 20
+		// most is above what an adapter reads of a line, 8 MiB at most, and what
+		// stands in the buffers of the connection.
+		most = 32 << 20
+	)
+	onEachWire(t, func(t *testing.T, wire providertest.Wire) {
+		f := newFaulty(t, wire, agentdtest.WithRetry(model.Retry{Tries: tries, Base: 1}))
+		chunk := strings.Repeat("x", 1<<20)
+		sent := make(chan int, tries)
+		f.handle(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			n, err := io.WriteString(w, "data: ")
+			for err == nil && n < whole {
+				var more int
+				more, err = io.WriteString(w, chunk)
+				n += more
+			}
+			sent <- n
+		}))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		got := f.turn("", "look")
+		runtime.ReadMemStats(&after)
+		f.failed(got, agentdv1.ErrorCode_ERROR_CODE_MODEL_UNAVAILABLE, tries, "too long")
+		for range tries {
+			if n := <-sent; n > most {
+				t.Errorf("%d bytes of a line were taken, want at most %d", n, most)
+			}
+		}
+		if n := after.TotalAlloc - before.TotalAlloc; n > tries*whole {
+			t.Errorf("%d bytes were allocated in all, more than the lines have", n)
+		}
+	})
+}
+
+// TestProviderCut is F28: an answer is cut, or its connection broken, behind its
+// bytes. While nothing of it was shown the call is made again, and the tool is
+// called once; afterwards the turn fails, and the tool is not called.
+func TestProviderCut(t *testing.T) {
+	spoken := look
+	spoken.Text = "I will look."
+	onEachWire(t, func(t *testing.T, wire providertest.Wire) {
+		for name, first := range map[string]providertest.Answer{"silent": look, "spoken": spoken} {
+			t.Run(name, func(t *testing.T) {
+				c := &cutTurns{faulty: newFaulty(t, wire), first: first}
+				var out cutOutcome
+				c.run(nil, &out)
+				if !out.whole() || out.requests != 2 {
+					t.Fatalf("without a cut: %+v", out)
+				}
+				c.everywhere()
+			})
+		}
+	})
+}
+
+// cutTurns runs turns whose first answer is cut.
+type cutTurns struct {
+	*faulty
+	first  providertest.Answer
+	length int // of the first answer, in bytes
+}
+
+// cutOutcome is what the client saw of a turn.
+type cutOutcome struct {
+	text     strings.Builder
+	calls    int
+	err      *client.Error
+	usage    *agentdv1.UsageSummary
+	requests int
+}
+
+// whole tells whether the turn came to its end, with its tool called once.
+func (o *cutOutcome) whole() bool {
+	return o.err == nil && o.calls == 1 && strings.HasSuffix(o.text.String(), "Hello.") && o.usage.GetLlmCalls() == 2
+}
+
+// cutPlaces is at how many places an answer is cut.
+const cutPlaces = 60
+
+// everywhere cuts the first answer at places that are an odd number of bytes
+// apart, so that no part of an event is left out. What was shown of an answer
+// that failed may not reach a client that is slower than the turn.
+func (c *cutTurns) everywhere() {
+	c.t.Helper()
+	retried, failed := 0, 0
+	for at := 1; at < c.length; at += max(c.length/cutPlaces, 1) | 1 {
+		fault := providertest.Fault{Action: providertest.Cut, AfterBytes: at, Again: true}
+		if at%2 == 0 {
+			fault.Action = providertest.Abort
+		}
+		var out cutOutcome
+		c.run(&fault, &out)
+		switch {
+		case out.err != nil:
+			failed++
+			if client.Code(out.err.Code) != client.ErrModelUnavailable || out.calls != 0 || out.requests != 1 || !strings.HasPrefix(c.first.Text, out.text.String()) {
+				c.t.Errorf("behind byte %d of %d: failed with %d calls after %d requests and %q: %v", at, c.length, out.calls, out.requests, out.text.String(), out.err)
+			}
+		case out.requests == 3 && out.whole():
+			retried++
+		default:
+			// Complete but for bytes that say nothing: the same answer comes again.
+			c.t.Errorf("behind byte %d of %d: %d calls, %d requests, %q", at, c.length, out.calls, out.requests, out.text.String())
+		}
+	}
+	if retried == 0 || (failed == 0) != (c.first.Text == "") {
+		c.t.Errorf("%d turns went on, %d failed", retried, failed)
+	}
+}
+
+// run runs a turn with the Go client.
+func (c *cutTurns) run(fault *providertest.Fault, out *cutOutcome) {
+	c.t.Helper()
+	faults := map[int]providertest.Fault{}
+	if fault != nil {
+		faults[0] = *fault
+	}
+	c.serve(faults, c.first, hello)
+	clnt := c.d.Client()
+	if err := client.AddRawTool(clnt, toolOf("look"), func(_ context.Context, args json.RawMessage) (any, error) {
+		out.calls++
+		if !equalJSON(string(args), c.first.Calls[0].Args) {
+			c.t.Errorf("called with %s", args)
+		}
+		return "seen", nil
+	}); err != nil {
+		c.t.Fatal(err)
+	}
+	for event, err := range clnt.Run(c.t.Context(), c.agent("look"), promptCanary) {
+		switch {
+		case err != nil:
+			if !errors.As(err, &out.err) {
+				c.t.Fatal(err)
+			}
+		case event.OutputChunk != nil:
+			out.text.WriteString(event.OutputChunk.Content)
+		case event.End != nil:
+			out.usage = event.End.UsageSummary
+		}
+	}
+	out.requests = len(c.calls())
+	if fault == nil {
+		c.length = c.size()
+	}
+}
