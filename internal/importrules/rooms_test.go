@@ -98,6 +98,8 @@ var rooms = []room{
 		knows: "what a user of agentd can import"},
 	{path: "internal/e2e", floor: 5,
 		knows: "nothing of its own: its tests run the whole of agentd"},
+	{path: "internal/chaos", floor: 5,
+		knows: "nothing of its own: its tests break the whole of agentd"},
 
 	{path: "internal/providertest", floor: 2, kit: true,
 		knows: "recorded traffic of providers, told apart from our adapters"},

@@ -1,0 +1,402 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/sqlitestore"
+)
+
+var (
+	faultsFlag = flag.Int("chaos.faults", 30, "how many faults TestChaos makes")
+	seedFlag   = flag.Uint64("chaos.seed", uint64(time.Now().UnixNano()), "decides the trees, the answers and the faults of this package's tests")
+)
+
+const (
+	// atOnce is how many sessions run side by side.
+	atOnce = 20
+	// roundFaults is how many faults come before the database is read.
+	roundFaults = 250
+	// roundLimit is how long a round may take before the test gives up.
+	roundLimit = 5 * time.Minute
+	// veterans are the sessions of a round that go on in the next one.
+	veterans = 4
+)
+
+// TestChaos breaks a daemon under load as often as -chaos.faults says, lets
+// everything finish, and holds what happened against the promises.
+func TestChaos(t *testing.T) {
+	seed := *seedFlag
+	t.Logf("-chaos.seed %d", seed)
+	s := newStorm(t, seed, build(t))
+	for s.total() < int64(*faultsFlag) {
+		s.round(min(int64(*faultsFlag), s.total()+roundFaults))
+		if t.Failed() {
+			break
+		}
+	}
+	s.epilogue()
+	s.report()
+}
+
+// storm is a run of TestChaos.
+type storm struct {
+	t      *testing.T
+	w      *world
+	daemon *daemon
+	rng    *rand.Rand // of the faults; owned by the goroutine that makes them
+
+	kills, stops, deaths        atomic.Int64
+	truncated, refused, resets  atomic.Int64 // of provider answers
+	mu                          sync.Mutex   // protects the fields below
+	armed                       []string     // faults of the provider that are due
+	live                        map[*talk]bool
+	ready                       []time.Duration // from a kill to the next daemon's readiness
+	verdict                     verdict
+	turns, failed, calls, tools int
+	streams                     int
+	caught                      []time.Duration
+	old                         []*talk // go on in the next round
+	sealed                      map[string]seal
+	orphans                     map[string]bool // sessions whose beginning was lost
+}
+
+// seal is what a session's log began with.
+type seal struct {
+	records int
+	hash    uint64
+}
+
+func newStorm(t *testing.T, seed uint64, binary string) *storm {
+	p := newProvider(t, seed, true)
+	s := &storm{t: t, rng: rand.New(rand.NewPCG(seed, 0)), live: map[*talk]bool{}, sealed: map[string]seal{}, orphans: map[string]bool{}}
+	s.daemon = newDaemon(t, binary, p.http.URL)
+	s.w = &world{t: t, seed: seed, url: s.daemon.url(), lines: &lines{open: map[*line]bool{}}, provider: p, slow: true}
+	p.fault = s.providerFault
+	return s
+}
+
+func (s *storm) total() int64 {
+	return s.kills.Load() + s.stops.Load() + s.deaths.Load() + s.w.lines.cuts.Load() + s.truncated.Load() + s.refused.Load() + s.resets.Load()
+}
+
+// providerFault takes a fault that is due.
+func (s *storm) providerFault() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.armed) == 0 {
+		return ""
+	}
+	f := s.armed[0]
+	s.armed = s.armed[1:]
+	switch f {
+	case faultStatus:
+		s.refused.Add(1)
+	case faultCut:
+		s.truncated.Add(1)
+	case faultReset:
+		s.resets.Add(1)
+	}
+	return f
+}
+
+// round makes faults until there have been enough, has everything finish, and
+// checks it.
+func (s *storm) round(until int64) {
+	ctx, cancel := context.WithTimeout(s.t.Context(), roundLimit)
+	defer cancel()
+	s.daemon.start()
+	var calm atomic.Bool
+	var workers sync.WaitGroup
+	var mu sync.Mutex // protects done
+	var done []*talk
+	old := s.old
+	s.old = nil
+	for i := range atOnce {
+		workers.Go(func() {
+			for n := 0; ctx.Err() == nil && (n == 0 || !calm.Load()); n++ {
+				var talk *talk
+				if i < len(old) && n == 0 {
+					talk = old[i]
+				} else {
+					talk = s.newTalk()
+				}
+				s.converse(ctx, talk, calm.Load)
+				mu.Lock()
+				done = append(done, talk)
+				mu.Unlock()
+			}
+		})
+	}
+	for s.total() < until && ctx.Err() == nil {
+		s.strike(ctx)
+	}
+	s.mu.Lock()
+	s.armed = nil
+	s.mu.Unlock()
+	calm.Store(true)
+	workers.Wait()
+	for _, talk := range done {
+		workers.Go(func() { talk.newWatcher("auditor", false).watch(ctx) })
+	}
+	workers.Wait()
+	s.daemon.stop()
+	s.examine(done)
+}
+
+// newTalk is called by the workers.
+func (s *storm) newTalk() *talk {
+	number := s.w.number() // its own randomness, whoever makes it
+	rng := rand.New(rand.NewPCG(s.w.seed, uint64(number)<<32))
+	journal := ""
+	if rng.IntN(2) == 0 {
+		journal = filepath.Join(s.t.TempDir(), "journal")
+	}
+	talk := s.w.newTalk(randomShape(rng), journal)
+	for i := range rng.IntN(3) {
+		talk.newWatcher(fmt.Sprint("watcher ", i), rng.IntN(3) > 0)
+	}
+	return talk
+}
+
+// converse has a session's turns, with its watchers.
+func (s *storm) converse(ctx context.Context, talk *talk, calm func() bool) {
+	s.mu.Lock()
+	s.live[talk] = true
+	s.mu.Unlock()
+	var watchers sync.WaitGroup
+	talk.reopen()
+	for _, w := range talk.watchers {
+		watchers.Go(func() { w.watch(ctx) })
+	}
+	talk.drive(ctx, calm)
+	s.mu.Lock()
+	delete(s.live, talk)
+	s.mu.Unlock()
+	watchers.Wait()
+}
+
+// strike makes one fault, or prepares one that strikes when there is an occasion.
+func (s *storm) strike(ctx context.Context) {
+	rest(ctx, time.Duration(s.rng.IntN(120))*time.Millisecond)
+	switch n := s.rng.IntN(100); {
+	case n < 30:
+		s.kill(ctx)
+	case n < 36:
+		s.daemon.stop()
+		s.stops.Add(1)
+		s.daemon.start()
+	case n < 66:
+		s.w.lines.cut()
+	case n < 88:
+		s.mu.Lock()
+		if len(s.armed) < 3 {
+			s.armed = append(s.armed, []string{faultStatus, faultCut, faultCut, faultReset}[s.rng.IntN(4)])
+		}
+		s.mu.Unlock()
+	default:
+		s.mu.Lock()
+		victims := make([]*talk, 0, len(s.live))
+		for talk := range s.live {
+			victims = append(victims, talk)
+		}
+		s.mu.Unlock()
+		for _, talk := range victims { // in no order
+			if talk.die() {
+				s.deaths.Add(1)
+				break
+			}
+		}
+	}
+}
+
+// kill kills the daemon, sometimes its successor too before that is ready, and
+// waits for one that is.
+func (s *storm) kill(ctx context.Context) {
+	s.daemon.kill()
+	s.kills.Add(1)
+	for s.rng.IntN(4) == 0 {
+		s.daemon.spawn()
+		rest(ctx, time.Duration(s.rng.IntN(100))*time.Millisecond)
+		s.daemon.kill()
+		s.kills.Add(1)
+	}
+	took := s.daemon.start()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ready = append(s.ready, took)
+}
+
+// examine reads the database and checks every session of the round.
+func (s *storm) examine(talks []*talk) {
+	store, err := sqlitestore.Open(s.t.Context(), filepath.Join(s.daemon.dir, "agentd.db"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() {
+		if err := store.Close(); err != nil {
+			s.t.Error(err)
+		}
+	}()
+	known := map[string]bool{}
+	for i, talk := range talks {
+		if talk.id == "" {
+			s.w.provider.forget(talk.number)
+			continue
+		}
+		known[talk.id] = true
+		records := s.records(store, talk.id)
+		s.verdict.add(talk.evidence(records).check())
+		s.sealed[talk.id] = sealOf(records)
+		s.count(talk, records)
+		if i >= len(talks)-veterans {
+			s.old = append(s.old, talk)
+			continue
+		}
+		s.w.provider.forget(talk.number)
+	}
+	s.open(store, known)
+	for _, text := range slices.Concat(s.w.takeProblems(), s.w.provider.takeProblems(), s.daemon.complaints()) {
+		s.verdict.otherf("%s", text)
+	}
+	s.show()
+}
+
+// open finds turns without an end that are of no session of the round: only a
+// session whose first answer was lost may have one, because nobody knows of it.
+func (s *storm) open(store session.Store, known map[string]bool) {
+	after := ""
+	for {
+		heads, err := store.OpenTurns(s.t.Context(), after, 100)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		for _, h := range heads {
+			after = h.ID
+			if _, sealed := s.sealed[h.ID]; sealed && !known[h.ID] {
+				s.verdict.lostf("session %s has an open turn again", h.ID)
+			}
+		}
+		if len(heads) < 100 {
+			return
+		}
+	}
+}
+
+func (s *storm) records(store session.Store, id string) []session.Record {
+	var out []session.Record
+	for {
+		page, err := store.Read(s.t.Context(), id, int64(len(out)), 500)
+		if errors.Is(err, session.ErrNoSession) {
+			return nil
+		}
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		out = append(out, page...)
+		if len(page) < 500 {
+			return out
+		}
+	}
+}
+
+func (s *storm) count(talk *talk, records []session.Record) {
+	from := talk.counted
+	for _, rec := range records[from:] {
+		switch rec.Kind {
+		case session.KindTurnEnded:
+			s.turns++
+		case session.KindToolResult:
+			s.tools++
+		default:
+		}
+	}
+	talk.counted = len(records)
+	for _, d := range talk.outcome {
+		if d.result == failed {
+			s.failed++
+		}
+	}
+	recorders := []*recorder{&talk.recorder}
+	for _, w := range talk.watchers {
+		recorders = append(recorders, &w.recorder)
+	}
+	for _, r := range recorders {
+		s.streams += r.streams
+		s.caught = append(s.caught, r.caught...)
+		r.streams, r.caught = 0, nil
+	}
+	for _, as := range s.w.provider.of(talk.number) {
+		s.calls += len(as)
+	}
+}
+
+func sealOf(records []session.Record) seal {
+	h := fnv.New64a()
+	for _, rec := range records {
+		_, _ = fmt.Fprintf(h, "%d %s %s %v %s\n", rec.Seq, rec.TurnID, rec.Kind, rec.Time, rec.Data)
+	}
+	return seal{records: len(records), hash: h.Sum64()}
+}
+
+// epilogue reads all sessions once more: what was written stays as it is.
+func (s *storm) epilogue() {
+	store, err := sqlitestore.Open(s.t.Context(), filepath.Join(s.daemon.dir, "agentd.db"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for id, was := range s.sealed {
+		if records := s.records(store, id); len(records) < was.records || sealOf(records[:was.records]) != was {
+			s.verdict.lostf("session %s: the first %d of its records are not what they were", id, was.records)
+		}
+	}
+	if err := store.Close(); err != nil {
+		s.t.Error(err)
+	}
+}
+
+// show prints what was found, as it is found.
+func (s *storm) show() {
+	for _, text := range s.verdict.texts {
+		s.t.Error(text)
+	}
+	s.verdict.texts = nil
+}
+
+func (s *storm) report() {
+	s.show()
+	v := s.verdict
+	s.t.Logf("%d sessions, %d turns, %d of them failed with their provider, %d model calls, %d tool results, %d streams",
+		len(s.sealed), s.turns, s.failed, s.calls, s.tools, s.streams)
+	s.t.Logf("%d kills, %d restarts, %d connections cut, %d clients killed, provider: %d answers truncated, %d reset, %d refused",
+		s.kills.Load(), s.stops.Load(), s.w.lines.cuts.Load(), s.deaths.Load(), s.truncated.Load(), s.resets.Load(), s.refused.Load())
+	s.t.Logf("ready after a kill: p50 %v, p99 %v; caught up after a reconnect: p50 %v, p99 %v; %d facts checked, %d other faults found",
+		percentile(s.ready, 50), percentile(s.ready, 99), percentile(s.caught, 50), percentile(s.caught, 99), v.facts, v.other)
+	fmt.Printf("faults=%d lost=%d repeated=%d rerun=%d\n", s.total(), v.lost, v.repeated, v.rerun)
+	if v.bad() {
+		s.t.Fail()
+	}
+}
+
+func percentile(of []time.Duration, p int) time.Duration {
+	if len(of) == 0 {
+		return 0
+	}
+	slices.Sort(of)
+	return of[min(len(of)-1, len(of)*p/100)].Round(100 * time.Microsecond)
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -1,0 +1,306 @@
+package chaos
+
+import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+// kind is what an agent is.
+type kind int
+
+const (
+	leaf kind = iota
+	sequence
+	parallel
+	looped
+)
+
+// plan is an agent of a session's tree, with what its model will do. What it
+// does is a function of the session, the turn and the number of the answer
+// alone, so that the provider and the checker come to the same without talking
+// to each other.
+type plan struct {
+	name   string
+	kind   kind
+	kids   []*plan
+	most   int  // iterations of a loop
+	exitAt int  // of a leaf in a loop: leaves it in the exitAt-th of its answers; 0: never
+	rounds int  // of a leaf: answers with tool calls before one without; less in some turns
+	keeps  bool // of a leaf: writes its text into the state
+}
+
+// step names one answer of an agent, the n-th in a turn of a session.
+type step struct {
+	session, turn int
+	agent         string
+	n             int
+}
+
+// String is the mark that an answer of the step begins with.
+func (s step) String() string { return fmt.Sprintf("<%d.%d.%s.%d>", s.session, s.turn, s.agent, s.n) }
+
+// chance is a source of randomness that belongs to a step.
+func (s step) chance(seed uint64) *rand.Rand {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(s.String()))
+	return rand.New(rand.NewPCG(seed, h.Sum64()))
+}
+
+// act is what an answer holds.
+type act struct {
+	words    int
+	thoughts int
+	tools    []string // called together
+	to       string   // transfers there
+	exit     bool     // leaves the loop
+}
+
+// act returns what the n-th answer of a leaf in a turn is.
+func (p *plan) act(seed uint64, s step) act {
+	rng := s.chance(seed)
+	a := act{words: 2 + rng.IntN(12)}
+	if rng.IntN(3) == 0 {
+		a.thoughts = 1 + rng.IntN(4)
+	}
+	rounds := p.rounds
+	if rounds > 0 && s.turn%3 == 2 {
+		rounds-- // not the same in every turn
+	}
+	switch at := s.n % (rounds + 1); {
+	case at < rounds:
+		for range 1 + rng.IntN(4) {
+			a.tools = append(a.tools, []string{"look", "fetch"}[rng.IntN(2)])
+		}
+	case len(p.kids) > 0:
+		a.to = p.kids[s.turn%len(p.kids)].name
+	case p.exitAt > 0:
+		a.exit = (s.n/(rounds+1))%p.exitAt == p.exitAt-1
+	}
+	return a
+}
+
+// toolKey names a call in its arguments.
+func (s step) toolKey(i int) string {
+	return fmt.Sprintf("%d.%d.%s.%d.%d", s.session, s.turn, s.agent, s.n, i)
+}
+
+// toolFails tells whether the handler of a call fails.
+func toolFails(key string) bool {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(key))
+	return h.Sum32()%11 == 0
+}
+
+func toolOutput(key string) string { return "result of " + key }
+func toolError(key string) string  { return "no luck with " + key }
+
+// stopAt is the iteration after which a client wants no more of a loop. A client
+// that comes later knows no more than the question.
+func (p *plan) stopAt() int { return 1 + len(p.name)%p.most }
+
+// walk is what a turn of a tree comes to.
+type walk struct {
+	seed          uint64
+	session, turn int
+	asks          bool // the client is asked after each iteration
+	counts        map[string]int
+	steps         []step
+}
+
+// leaf runs one agent to the end of what it does and reports whether a loop
+// around it is left.
+func (w *walk) leaf(p *plan) (exit bool) {
+	for {
+		s := step{w.session, w.turn, p.name, w.counts[p.name]}
+		w.counts[p.name]++
+		w.steps = append(w.steps, s)
+		a := p.act(w.seed, s)
+		if a.to != "" {
+			i := slices.IndexFunc(p.kids, func(kid *plan) bool { return kid.name == a.to })
+			return w.leaf(p.kids[i])
+		}
+		if len(a.tools) == 0 {
+			return a.exit
+		}
+	}
+}
+
+func (w *walk) visit(p *plan) (exit bool) {
+	switch p.kind {
+	case leaf:
+		return w.leaf(p)
+	case looped:
+		for i := 1; i <= p.most; i++ {
+			for _, kid := range p.kids {
+				if w.visit(kid) {
+					return false // the innermost loop alone is left
+				}
+			}
+			if w.asks && i >= p.stopAt() {
+				return false
+			}
+		}
+		return false
+	default:
+		for _, kid := range p.kids {
+			w.visit(kid)
+		}
+		return false
+	}
+}
+
+// steps are the answers of a whole turn, sorted. Below an LLM root a turn starts
+// with the agent that spoke last, start; "" is the root.
+func (p *plan) steps(seed uint64, session, turn int, asks bool, start string) []step {
+	w := &walk{seed: seed, session: session, turn: turn, asks: asks, counts: map[string]int{}}
+	from := p
+	if p.kind == leaf && start != "" {
+		from = p.find(start)
+	}
+	w.visit(from)
+	slices.SortFunc(w.steps, compareSteps)
+	return w.steps
+}
+
+func compareSteps(a, b step) int {
+	return cmp.Or(cmp.Compare(a.session, b.session), cmp.Compare(a.turn, b.turn), strings.Compare(a.agent, b.agent), cmp.Compare(a.n, b.n))
+}
+
+func (p *plan) find(name string) *plan {
+	if p.name == name {
+		return p
+	}
+	for _, kid := range p.kids {
+		if found := kid.find(name); found != nil {
+			return found
+		}
+	}
+	return nil
+}
+
+func (p *plan) has(k kind) bool {
+	return p.kind == k || slices.ContainsFunc(p.kids, func(kid *plan) bool { return kid.has(k) })
+}
+
+// agent is the tree as the protocol has it. Instructions tell the provider whose
+// call it gets; the client sets the turn in the state.
+func (p *plan) agent(session int) *agentdv1.Agent {
+	a := &agentdv1.Agent{Name: p.name, Description: "the agent " + p.name}
+	var kids []*agentdv1.Agent
+	for _, kid := range p.kids {
+		kids = append(kids, kid.agent(session))
+	}
+	switch p.kind {
+	case leaf:
+		llm := &agentdv1.LlmAgent{
+			Model:       "gpt-chaos",
+			Instruction: fmt.Sprintf("chaos session=%d turn={turn} agent=%s;", session, p.name),
+			ToolNames:   []string{"look", "fetch"},
+			SubAgents:   kids,
+		}
+		if p.exitAt > 0 {
+			llm.BuiltinTools = []string{"exit_loop"}
+		}
+		if p.keeps {
+			llm.OutputKey = p.name + "_text"
+		}
+		a.AgentType = &agentdv1.Agent_Llm{Llm: llm}
+	case sequence:
+		a.AgentType = &agentdv1.Agent_Sequential{Sequential: &agentdv1.SequentialAgent{Agents: kids}}
+	case parallel:
+		a.AgentType = &agentdv1.Agent_Parallel{Parallel: &agentdv1.ParallelAgent{Agents: kids}}
+	case looped:
+		a.AgentType = &agentdv1.Agent_Loop{Loop: &agentdv1.LoopAgent{Agents: kids, MaxIterations: uint32(p.most)}}
+	}
+	return a
+}
+
+// shape is a tree and how its client goes about its loops.
+type shape struct {
+	name  string
+	root  *plan
+	asks  bool
+	turns int
+}
+
+func one(name string, rounds int) *plan { return &plan{name: name, rounds: rounds} }
+
+func group(name string, k kind, kids ...*plan) *plan {
+	return &plan{name: name, kind: k, kids: kids, most: 3}
+}
+
+// shapes are the eight trees that are killed at every record.
+func shapes() []shape {
+	judge := func() *plan { return &plan{name: "judge", exitAt: 2} }
+	keeper := &plan{name: "keeper", rounds: 1, keeps: true}
+	transfer := one("front", 1)
+	transfer.kids = []*plan{one("expert", 1), one("other", 0)}
+	inner := one("router", 0)
+	inner.kids = []*plan{one("deep", 1)}
+	return []shape{
+		{"llm with parallel calls", one("solo", 2), false, 1},
+		{"sequential", group("root", sequence, keeper, one("second", 1), one("third", 0)), false, 1},
+		{"parallel", group("root", parallel, one("left", 1), one("middle", 0), one("right", 1)), false, 1},
+		{"loop with exit_loop", group("root", looped, one("writer", 1), judge()), false, 1},
+		{"loop with loop_continue", group("root", looped, one("writer", 1)), true, 1},
+		{"transfer", transfer, false, 1},
+		{"nested", group("root", sequence, one("first", 0),
+			group("both", parallel, group("round", looped, one("draft", 1), judge()), inner),
+			one("sum", 0)), false, 1},
+		{"several turns", one("chat", 1), false, 3},
+	}
+}
+
+// randomShape returns a tree of at most three levels of groups.
+func randomShape(rng *rand.Rand) shape {
+	all := shapes()
+	if rng.IntN(2) == 0 {
+		s := all[rng.IntN(len(all))]
+		s.turns = 1 + rng.IntN(4)
+		return s
+	}
+	g := &grower{rng: rng}
+	return shape{name: "random", root: g.grow(3, false), asks: rng.IntN(2) == 0, turns: 1 + rng.IntN(4)}
+}
+
+type grower struct {
+	rng *rand.Rand
+	n   int
+}
+
+func (g *grower) name(of string) string {
+	g.n++
+	return fmt.Sprint(of, g.n)
+}
+
+// grow returns a subtree. Agents within a loop do not transfer, and at most two
+// loops are around one another: the number of answers stays small.
+func (g *grower) grow(depth int, inLoop bool) *plan {
+	if depth == 0 || g.rng.IntN(4) == 0 {
+		p := &plan{name: g.name("a"), rounds: g.rng.IntN(3), keeps: g.rng.IntN(3) == 0}
+		if !inLoop && g.rng.IntN(3) == 0 {
+			for range 1 + g.rng.IntN(2) {
+				p.kids = append(p.kids, &plan{name: g.name("t"), rounds: g.rng.IntN(2)})
+			}
+		}
+		return p
+	}
+	k := []kind{sequence, parallel, looped}[g.rng.IntN(3)]
+	if inLoop && k == looped {
+		k = sequence
+	}
+	p := &plan{name: g.name("g"), kind: k, most: 2 + g.rng.IntN(2)}
+	for range 1 + g.rng.IntN(3) {
+		p.kids = append(p.kids, g.grow(depth-1, inLoop || k == looped))
+	}
+	if k == looped && g.rng.IntN(2) == 0 {
+		p.kids = append(p.kids, &plan{name: g.name("j"), exitAt: 1 + g.rng.IntN(2)})
+	}
+	return p
+}

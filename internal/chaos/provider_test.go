@@ -1,0 +1,434 @@
+package chaos
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// attempt is one model call that the provider was asked for.
+type attempt struct {
+	number int    // of the calls of its step, from 1
+	epoch  int    // the daemon process that made it, see daemon.epoch
+	digest uint64 // of the request
+	prompt int64  // tokens
+	fault  string // what we did to it; "" is nothing
+	whole  bool   // all of the answer was written
+}
+
+// provider serves OpenAI's chat completions. What it answers follows from the
+// request alone, but for the number of the attempt, which is in every word: what
+// a client has seen and what a log holds can be told apart by attempts.
+type provider struct {
+	seed  uint64
+	slow  bool // pauses between the pieces of an answer
+	http  *httptest.Server
+	fault func() string // takes the fault that is due, "" if none is
+
+	mu       sync.Mutex // protects the fields below
+	plans    map[int]*plan
+	attempts map[step][]*attempt
+	results  map[string]time.Time // when a call's result was first sent back, by its key
+	problems []string             // what was wrong with requests
+}
+
+func newProvider(t *testing.T, seed uint64, slow bool) *provider {
+	p := &provider{
+		seed: seed, slow: slow, fault: func() string { return "" },
+		plans: map[int]*plan{}, attempts: map[step][]*attempt{}, results: map[string]time.Time{},
+	}
+	p.http = httptest.NewServer(p)
+	t.Cleanup(p.http.Close)
+	return p
+}
+
+// serve has the provider know a session's tree.
+func (p *provider) serve(session int, root *plan) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.plans[session] = root
+}
+
+// forget drops what is known about a session.
+func (p *provider) forget(session int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.plans, session)
+	for s := range p.attempts {
+		if s.session == session {
+			delete(p.attempts, s)
+		}
+	}
+	for key := range p.results {
+		if strings.HasPrefix(key, fmt.Sprint(session, ".")) {
+			delete(p.results, key)
+		}
+	}
+}
+
+// of returns the attempts at the steps of a session.
+func (p *provider) of(session int) map[step][]attempt {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := map[step][]attempt{}
+	for s, as := range p.attempts {
+		if s.session != session {
+			continue
+		}
+		for _, a := range as {
+			out[s] = append(out[s], *a)
+		}
+	}
+	return out
+}
+
+func (p *provider) resultSeen(key string) (time.Time, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at, ok := p.results[key]
+	return at, ok
+}
+
+// calls counts all attempts.
+func (p *provider) calls() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := 0
+	for _, as := range p.attempts {
+		n += len(as)
+	}
+	return n
+}
+
+func (p *provider) faultf(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.problems) < 100 {
+		p.problems = append(p.problems, fmt.Sprintf(format, args...))
+	}
+}
+
+func (p *provider) takeProblems() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := p.problems
+	p.problems = nil
+	return out
+}
+
+// answer is a whole answer of a model.
+type answer struct {
+	text, thoughts     string
+	calls              []chatCall
+	prompt, completion int64
+}
+
+type chatCall struct {
+	ID       string `json:"id,omitempty"`
+	Index    int    `json:"index"`
+	Type     string `json:"type,omitempty"`
+	Function struct {
+		Name      string `json:"name"`
+		Arguments string `json:"arguments"`
+	} `json:"function"`
+}
+
+// answerOf is what the provider says in an attempt at a step.
+func answerOf(seed uint64, p *plan, s step, number int, prompt int64) answer {
+	a := p.act(seed, s)
+	out := answer{text: s.String(), prompt: prompt}
+	for i := range a.words {
+		out.text += fmt.Sprintf(" w%d:%d", i, number)
+	}
+	for i := range a.thoughts {
+		out.thoughts += fmt.Sprintf("t%d:%d ", i, number)
+	}
+	call := func(name, args string) {
+		c := chatCall{ID: fmt.Sprint("call_", len(out.calls)), Index: len(out.calls), Type: "function"} // the same ids in every answer
+		c.Function.Name, c.Function.Arguments = name, args
+		out.calls = append(out.calls, c)
+	}
+	for i, tool := range a.tools {
+		call(tool, fmt.Sprintf(`{"key":%q}`, s.toolKey(i)))
+	}
+	if a.to != "" {
+		call("transfer_to_agent", fmt.Sprintf(`{"agent_name":%q}`, a.to))
+	}
+	if a.exit {
+		call("exit_loop", "{}")
+	}
+	out.completion = int64(a.words + a.thoughts + 5*len(out.calls))
+	return out
+}
+
+// chatRequest is what the provider reads of a request.
+type chatRequest struct {
+	Messages []chatMessage `json:"messages"`
+}
+
+type chatMessage struct {
+	Role       string     `json:"role"`
+	Content    string     `json:"content"`
+	ToolCalls  []chatCall `json:"tool_calls"`
+	ToolCallID string     `json:"tool_call_id"`
+}
+
+var (
+	systemMark = regexp.MustCompile(`chaos session=(\d+) turn=(\d+) agent=(\w+);`)
+	stepMark   = regexp.MustCompile(`<(\d+)\.(\d+)\.(\w+)\.(\d+)>`)
+)
+
+func stepOf(match []string) step {
+	number := func(s string) int { n, _ := strconv.Atoi(s); return n } // digits, see the patterns
+	return step{number(match[1]), number(match[2]), match[3], number(match[4])}
+}
+
+// stepOfRequest finds out which step a request is for: the turn stands in the
+// instruction, and of its own answers of the turn the agent is told.
+func stepOfRequest(req *chatRequest) (step, error) {
+	if len(req.Messages) == 0 {
+		return step{}, fmt.Errorf("no messages")
+	}
+	m := systemMark.FindStringSubmatch(req.Messages[0].Content)
+	if m == nil {
+		return step{}, fmt.Errorf("no mark in the instruction %q", req.Messages[0].Content)
+	}
+	s := stepOf(append(m, "0"))
+	own := map[step]bool{}
+	for _, msg := range req.Messages {
+		if msg.Role != "assistant" {
+			continue
+		}
+		for _, m := range stepMark.FindAllStringSubmatch(msg.Content, -1) {
+			if o := stepOf(m); o.session == s.session && o.turn == s.turn && o.agent == s.agent {
+				own[o] = true
+			}
+		}
+	}
+	s.n = len(own)
+	return s, nil
+}
+
+// checkHistory says what is wrong with a conversation: each call has one result,
+// right behind it, and it is what the tool has returned, or says that there is
+// none. It returns the keys of the calls whose results are there.
+func checkHistory(req *chatRequest) (answered []string, err error) {
+	open := map[string]string{} // keys by id
+	for i, m := range req.Messages {
+		if m.Role == "tool" {
+			key, ok := open[m.ToolCallID]
+			if !ok {
+				return nil, fmt.Errorf("message %d of %d: a result of %q, which is not open", i, len(req.Messages), m.ToolCallID)
+			}
+			delete(open, m.ToolCallID)
+			switch {
+			case key == "": // not one of the client's tools
+			case m.Content == toolOutput(key), strings.Contains(m.Content, toolError(key)):
+				answered = append(answered, key)
+			case !strings.Contains(m.Content, `"error"`):
+				return nil, fmt.Errorf("message %d of %d: call %s has the result %q", i, len(req.Messages), key, m.Content)
+			}
+			continue
+		}
+		if len(open) > 0 {
+			return nil, fmt.Errorf("message %d of %d: calls %v have no result", i, len(req.Messages), open)
+		}
+		for _, c := range m.ToolCalls {
+			var args struct{ Key string }
+			if err := json.Unmarshal([]byte(c.Function.Arguments), &args); err != nil {
+				return nil, fmt.Errorf("message %d of %d: arguments %q: %w", i, len(req.Messages), c.Function.Arguments, err)
+			}
+			if _, twice := open[c.ID]; twice {
+				return nil, fmt.Errorf("message %d of %d: two calls %q", i, len(req.Messages), c.ID)
+			}
+			open[c.ID] = args.Key
+		}
+	}
+	if len(open) > 0 {
+		return nil, fmt.Errorf("the calls %v at the end have no result", open)
+	}
+	return answered, nil
+}
+
+// begin takes in a request.
+func (p *provider) begin(r *http.Request) (*attempt, answer, error) {
+	body, err := io.ReadAll(io.LimitReader(r.Body, 32<<20))
+	if err != nil {
+		return nil, answer{}, nil // the daemon is gone
+	}
+	var req chatRequest
+	if err := json.Unmarshal(body, &req); err != nil {
+		return nil, answer{}, err
+	}
+	s, err := stepOfRequest(&req)
+	if err != nil {
+		return nil, answer{}, err
+	}
+	answered, err := checkHistory(&req)
+	if err != nil {
+		return nil, answer{}, fmt.Errorf("step %s: %w", s, err)
+	}
+	key := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "+keyPrefix)
+	epoch, err := strconv.Atoi(key)
+	if err != nil {
+		return nil, answer{}, fmt.Errorf("key %q: %w", key, err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	root := p.plans[s.session]
+	if root == nil || root.find(s.agent) == nil {
+		return nil, answer{}, fmt.Errorf("step %s of no session", s)
+	}
+	now := time.Now()
+	for _, key := range answered {
+		if _, ok := p.results[key]; !ok {
+			p.results[key] = now
+		}
+	}
+	h := fnv.New64a()
+	_, _ = h.Write(body)
+	a := &attempt{number: len(p.attempts[s]) + 1, epoch: epoch, digest: h.Sum64(), prompt: int64(len(req.Messages))}
+	p.attempts[s] = append(p.attempts[s], a)
+	return a, answerOf(p.seed, root.find(s.agent), s, a.number, a.prompt), nil
+}
+
+// ServeHTTP answers one model call.
+func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a, ans, err := p.begin(r)
+	if err != nil {
+		p.faultf("%v", err)
+		http.Error(w, `{"error":{"message":"a request that the test does not understand"}}`, http.StatusBadRequest)
+		return
+	}
+	if a == nil {
+		return
+	}
+	fault := p.fault()
+	p.mu.Lock()
+	a.fault = fault
+	p.mu.Unlock()
+	if fault == faultStatus {
+		http.Error(w, `{"error":{"message":"out of order"}}`, []int{500, 502, 503}[rand.IntN(3)])
+		return
+	}
+	pieces, essential := chunks(ans)
+	cut := -1 // bytes after which the answer ends; always before it is complete
+	if fault != "" {
+		cut = rand.IntN(essential)
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	flush := http.NewResponseController(w).Flush
+	for _, piece := range pieces {
+		if cut >= 0 && len(piece) > cut {
+			_, _ = io.WriteString(w, piece[:cut])
+			_ = flush()
+			if fault == faultReset {
+				reset(w)
+			}
+			return
+		}
+		cut -= len(piece)
+		if _, err := io.WriteString(w, piece); err != nil || flush() != nil {
+			return
+		}
+		if p.slow && !rest(r.Context(), time.Duration(rand.IntN(3000))*time.Microsecond) {
+			return
+		}
+	}
+	p.mu.Lock()
+	a.whole = true
+	p.mu.Unlock()
+}
+
+// The faults of a provider.
+const (
+	faultStatus = "5xx"
+	faultCut    = "truncated"
+	faultReset  = "reset"
+)
+
+// chunks are the events of an answer, and how many of their bytes come before
+// its last essential one.
+func chunks(a answer) (pieces []string, essential int) {
+	event := func(v any) {
+		data, err := json.Marshal(v)
+		if err != nil {
+			panic(err) // maps of strings
+		}
+		pieces = append(pieces, "data: "+string(data)+"\n\n")
+	}
+	delta := func(d map[string]any, finish any) {
+		event(map[string]any{
+			"id": "chaos", "object": "chat.completion.chunk", "model": "gpt-chaos",
+			"choices": []any{map[string]any{"index": 0, "delta": d, "finish_reason": finish}},
+		})
+	}
+	for word := range strings.SplitAfterSeq(a.thoughts, " ") {
+		if word != "" {
+			delta(map[string]any{"reasoning_content": word}, nil)
+		}
+	}
+	for word := range strings.SplitAfterSeq(a.text, " ") {
+		delta(map[string]any{"content": word}, nil)
+	}
+	for _, c := range a.calls {
+		delta(map[string]any{"tool_calls": []any{c}}, nil)
+	}
+	finish := "stop"
+	if len(a.calls) > 0 {
+		finish = "tool_calls"
+	}
+	for _, piece := range pieces {
+		essential += len(piece)
+	}
+	delta(map[string]any{}, finish)
+	event(map[string]any{
+		"id": "chaos", "object": "chat.completion.chunk", "model": "gpt-chaos", "choices": []any{},
+		"usage": map[string]any{"prompt_tokens": a.prompt, "completion_tokens": a.completion, "total_tokens": a.prompt + a.completion},
+	})
+	return append(pieces, "data: [DONE]\n\n"), essential
+}
+
+// reset drops a connection so that the peer gets a reset.
+func reset(w http.ResponseWriter) {
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = conn.Close()
+}
+
+// The script is the same each time, and an answer holds what the act says.
+func TestAnswers(t *testing.T) {
+	for _, sh := range shapes() {
+		steps := sh.root.steps(7, 1, 0, sh.asks, "")
+		if len(steps) == 0 || !slices.Equal(steps, sh.root.steps(7, 1, 0, sh.asks, "")) {
+			t.Errorf("%s: steps %v", sh.name, steps)
+		}
+		for _, s := range steps {
+			a := answerOf(7, sh.root.find(s.agent), s, 3, 9)
+			pieces, essential := chunks(a)
+			if m := stepMark.FindStringSubmatch(a.text); m == nil || stepOf(m) != s {
+				t.Errorf("%s: step %s says %q", sh.name, s, a.text)
+			}
+			if all := strings.Join(pieces, ""); essential <= 0 || essential >= len(all) || strings.Count(all, "w0:3") != 1 {
+				t.Errorf("%s: step %s: %d of %q", sh.name, s, essential, all)
+			}
+		}
+	}
+}

@@ -1,0 +1,281 @@
+package chaos
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/apzuk3/agentd/client"
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+// what is the kind of a message.
+type what string
+
+const (
+	sawStart     what = "start"
+	sawState     what = "state"
+	sawText      what = "text"
+	sawThought   what = "thought"
+	sawLast      what = "last chunk"
+	sawCall      what = "call"
+	sawNotice    what = "notice"
+	sawCancelled what = "cancelled call"
+	sawRetract   what = "retract"
+	sawError     what = "error"
+	sawEnd       what = "end"
+	sawOther     what = "other"
+)
+
+// seen is a message as somebody has got it.
+type seen struct {
+	seq    int64
+	turn   string
+	what   what
+	id     string // of the message or the call
+	text   string // of a chunk; of anything else all that it says
+	stamp  time.Time
+	opened time.Time // the stream it came on; zero for events of a client
+}
+
+// fact tells whether the message stands for a record of the log: text on its way
+// does not, nor do answers to a client's own messages.
+func (s seen) fact() bool {
+	return s.seq > 0 && !s.stamp.IsZero() && s.what != sawText && s.what != sawThought
+}
+
+// chain is what came to somebody in one piece: from a position on, over as many
+// streams as it took.
+type chain struct {
+	who    string
+	after  int64 // -1: it begins with its first message
+	last   int64
+	events bool // a client's events; they leave out some messages
+	msgs   []seen
+}
+
+func (c *chain) add(s seen) {
+	if c.after < 0 && s.seq > 0 {
+		c.after = s.seq - 1
+	}
+	c.last = max(c.last, s.seq)
+	c.msgs = append(c.msgs, s)
+}
+
+// chains collects what comes to one client or watcher.
+type chains struct {
+	who    string
+	events bool
+
+	mu  sync.Mutex // protects all and the chains in it
+	all []*chain
+}
+
+// from returns the chain that goes on after a position; -1 begins a new one.
+func (c *chains) from(after int64) *chain {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n := len(c.all); n > 0 && after >= 0 && c.all[n-1].last == after {
+		return c.all[n-1]
+	}
+	next := &chain{who: c.who, after: after, last: max(after, 0), events: c.events}
+	c.all = append(c.all, next)
+	return next
+}
+
+func (c *chains) add(to *chain, s seen) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	to.add(s)
+}
+
+// last is the last position that has come.
+func (c *chains) last() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	last := int64(0)
+	for _, ch := range c.all {
+		last = max(last, ch.last)
+	}
+	return last
+}
+
+// recorder keeps the messages of all streams of a client, as they come off the
+// wire.
+type recorder struct {
+	chains
+
+	timing  sync.Mutex // protects the fields below
+	streams int
+	caught  []time.Duration // from the opening of a stream that attaches to the last message that is replayed
+}
+
+var _ connect.Interceptor = (*recorder)(nil)
+
+func (*recorder) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc { return next }
+
+func (*recorder) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return next
+}
+
+func (r *recorder) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return func(ctx context.Context, spec connect.Spec) connect.StreamingClientConn {
+		return &recorded{StreamingClientConn: next(ctx, spec), to: r, opened: time.Now()}
+	}
+}
+
+// recorded is one stream.
+type recorded struct {
+	connect.StreamingClientConn
+	to     *recorder
+	opened time.Time
+
+	mu      sync.Mutex // protects the fields below
+	chain   *chain
+	attach  bool
+	live    bool // something that is not replayed has come
+	replays time.Duration
+}
+
+func (r *recorded) Send(msg any) error {
+	if m, ok := msg.(*agentdv1.RunRequest); ok && m.GetExecute() != nil {
+		after := int64(-1)
+		if m.GetExecute().AfterSeq != nil {
+			after = m.GetExecute().GetAfterSeq()
+		}
+		r.mu.Lock()
+		r.chain = r.to.from(after)
+		r.attach = m.GetExecute().GetUserPrompt() == ""
+		r.mu.Unlock()
+		r.to.timing.Lock()
+		r.to.streams++
+		r.to.timing.Unlock()
+	}
+	return r.StreamingClientConn.Send(msg)
+}
+
+func (r *recorded) Receive(msg any) error {
+	err := r.StreamingClientConn.Receive(msg)
+	m, ok := msg.(*agentdv1.RunResponse)
+	if err != nil || !ok {
+		r.done()
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.chain != nil {
+		s := seenOf(m)
+		s.opened = r.opened
+		r.to.add(r.chain, s)
+	}
+	if r.replays == 0 || m.GetReplayed() && !r.live {
+		r.replays = time.Since(r.opened)
+	}
+	r.live = r.live || !m.GetReplayed()
+	return nil
+}
+
+// done keeps how long the stream took to catch up.
+func (r *recorded) done() {
+	r.mu.Lock()
+	took := r.replays
+	attach := r.attach
+	r.replays = 0
+	r.mu.Unlock()
+	if took > 0 && attach {
+		r.to.timing.Lock()
+		r.to.caught = append(r.to.caught, took)
+		r.to.timing.Unlock()
+	}
+}
+
+// seenOf reads a message. What it says is taken now: a client changes it.
+func seenOf(m *agentdv1.RunResponse) seen {
+	s := seen{seq: m.GetSeq(), turn: m.GetTurnId(), what: sawOther}
+	if m.GetTime() != nil {
+		s.stamp = m.GetTime().AsTime()
+	}
+	switch r := m.GetResponse().(type) {
+	case *agentdv1.RunResponse_Execute:
+		s.what, s.text = sawStart, r.Execute.GetSessionId()
+	case *agentdv1.RunResponse_StateUpdate_:
+		s.what, s.text = sawState, canonical(r.StateUpdate.GetStateDelta().AsMap())
+	case *agentdv1.RunResponse_OutputChunk_:
+		c := r.OutputChunk
+		s.chunk(c.GetMessageId(), c.GetContent(), c.GetAgentPath(), c.GetIsThought())
+	case *agentdv1.RunResponse_ToolCall:
+		s.what, s.id = sawCall, r.ToolCall.GetToolCallId()
+		s.text = callText(r.ToolCall.GetToolName(), r.ToolCall.GetToolInput(), r.ToolCall.GetAgentPath())
+	case *agentdv1.RunResponse_ToolCallNotice_:
+		s.what, s.id = sawNotice, r.ToolCallNotice.GetToolCallId()
+		s.text = callText(r.ToolCallNotice.GetToolName(), r.ToolCallNotice.GetToolInput(), r.ToolCallNotice.GetAgentPath())
+	case *agentdv1.RunResponse_ToolCancelled_:
+		s.what, s.id, s.text = sawCancelled, r.ToolCancelled.GetToolCallId(), r.ToolCancelled.GetReason()
+	case *agentdv1.RunResponse_Retract_:
+		s.what, s.id = sawRetract, r.Retract.GetMessageId()
+	case *agentdv1.RunResponse_Error:
+		s.what, s.text = sawError, fmt.Sprint(r.Error.GetCode(), " ", r.Error.GetMessage())
+	case *agentdv1.RunResponse_End:
+		s.what, s.text = sawEnd, endText(r.End.GetCompleted(), r.End.GetReason(), r.End.GetUsageSummary())
+	}
+	return s
+}
+
+// seenOfEvent does as seenOf for an event of a client.
+func seenOfEvent(e *client.Event) seen {
+	s := seen{seq: e.Seq, turn: e.TurnID, what: sawOther, stamp: e.Time}
+	switch {
+	case e.Started != nil:
+		s.what, s.text = sawStart, e.Started.SessionID
+	case e.StateUpdate != nil:
+		s.what, s.text = sawState, canonical(e.StateUpdate.Delta)
+	case e.OutputChunk != nil:
+		c := e.OutputChunk
+		s.chunk(c.MessageID, c.Content, c.AgentPath, c.IsThought)
+	case e.ToolCall != nil:
+		s.what, s.id, s.text = sawCall, e.ToolCall.ID, callText(e.ToolCall.Name, string(e.ToolCall.Input), e.ToolCall.AgentPath)
+	case e.ToolNotice != nil:
+		s.what, s.id, s.text = sawNotice, e.ToolNotice.ID, callText(e.ToolNotice.Name, string(e.ToolNotice.Input), e.ToolNotice.AgentPath)
+	case e.Retract != nil:
+		s.what, s.id = sawRetract, e.Retract.MessageID
+	case e.End != nil:
+		s.what, s.text = sawEnd, endText(e.End.Completed, e.End.Reason, e.End.UsageSummary)
+	}
+	return s
+}
+
+func (s *seen) chunk(message, content string, path []string, thought bool) {
+	s.id, s.text, s.what = message, content, sawText
+	switch {
+	case message == "" && content == "":
+		s.what, s.text = sawLast, strings.Join(path, "/")
+	case thought:
+		s.what = sawThought
+	}
+}
+
+func callText(name, input string, path []string) string {
+	return fmt.Sprint(name, " ", input, " ", strings.Join(path, "/"))
+}
+
+func endText(completed bool, reason string, u *agentdv1.UsageSummary) string {
+	return fmt.Sprint(completed, " ", reason, " ", usageText(int64(u.GetLlmCalls()), int64(u.GetTotalUsage().GetPromptTokens()),
+		int64(u.GetTotalUsage().GetCompletionTokens()), int64(u.GetTotalUsage().GetTotalTokens())))
+}
+
+func usageText(calls, prompt, completion, total int64) string {
+	return fmt.Sprintf("%d calls, %d+%d=%d tokens", calls, prompt, completion, total)
+}
+
+func canonical(v any) string {
+	out, err := json.Marshal(v)
+	if err != nil {
+		return err.Error()
+	}
+	return string(out)
+}
