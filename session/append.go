@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -10,10 +11,16 @@ import (
 // goroutines that wait at the same time become one append; those of one call are
 // never in two. It refuses when ctx has ended; once the entries are in the queue
 // ctx no longer matters. It returns the last record.
+//
+// While the store cannot take writes, what a client waits for is refused, the
+// result of a call is left to be written later, and everything else waits.
 func (s *Session) commit(ctx context.Context, entries ...*entry) (Record, error) {
 	last := entries[len(entries)-1]
 	s.mu.Lock()
 	if err := s.refusesLocked(ctx, entries); err != nil {
+		for _, e := range entries {
+			e.overLocked(err)
+		}
 		s.mu.Unlock()
 		return Record{}, err
 	}
@@ -22,19 +29,20 @@ func (s *Session) commit(ctx context.Context, entries ...*entry) (Record, error)
 		if e.kind == KindTurnEnded {
 			e.turn.ending = true
 		}
+		if s.stall != nil && e.later() {
+			e.release(nil)
+		}
 	}
 	s.queue = append(s.queue, entries...)
-	if s.flushing {
-		s.mu.Unlock()
-		<-last.done
-		return last.rec, last.err
-	}
-	s.flushing = true
-	for len(s.queue) > 0 {
+	if !s.flushing {
+		s.flushing = true
 		s.flushLocked()
 	}
-	s.flushing = false
 	s.mu.Unlock()
+	<-last.done
+	if last.later() {
+		return Record{}, last.err // who writes it may be at work on it
+	}
 	return last.rec, last.err
 }
 
@@ -49,6 +57,9 @@ func (s *Session) refusesLocked(ctx context.Context, entries []*entry) error {
 		return s.broken
 	}
 	for _, e := range entries {
+		if s.stall != nil && e.asked {
+			return unavailable(takeWrites, s.stall)
+		}
 		switch e.kind {
 		case KindTurnStarted, KindTurnResumed, KindTurnQueued, KindTurnDropped:
 		default:
@@ -60,47 +71,188 @@ func (s *Session) refusesLocked(ctx context.Context, entries []*entry) error {
 	return nil
 }
 
-// flushLocked writes the queue in one append. It gives the lock up while the
-// store works; the flushing flag keeps other writers out.
+// later tells whether nobody has to wait for the entry while the store cannot
+// take writes: a client that has answered may have more to say.
+func (e *entry) later() bool { return e.settles != nil }
+
+// release tells who waits for the entry what has become of it.
+func (e *entry) release(err error) {
+	if !e.released {
+		e.released, e.err = true, err
+		close(e.done)
+	}
+}
+
+// overLocked says that nothing is done about the entry any more.
+func (e *entry) overLocked(err error) {
+	if e.done != nil {
+		e.release(err)
+	}
+	if e.settles != nil {
+		if err != nil {
+			e.settles.answering = nil // not written: somebody else may answer
+		}
+		close(e.settles.tried)
+	}
+}
+
+// flight is an append under way.
+type flight struct {
+	entries []*entry
+	batch   Batch
+	unsure  bool      // an earlier try may have written it
+	since   time.Time // when it was first tried, or last known not to be written
+	paused  *Turn     // whose deadline was stopped
+}
+
+// flushLocked writes the queue, one append after the other. It gives the lock up
+// while the store works; the flushing flag keeps other writers out. When the
+// store cannot take an append now, a goroutine of the manager goes on, and the
+// flag stays.
 func (s *Session) flushLocked() {
-	batch := s.queue
-	s.queue = nil
-	b := Batch{SessionID: s.id, After: s.seq}
-	now := time.Now().UTC().Truncate(time.Microsecond)
-	for i, e := range batch {
-		e.rec = Record{Seq: s.seq + int64(i) + 1, TurnID: e.turn.id, Kind: e.kind, Time: now, Data: e.data}
-		b.Records = append(b.Records, e.rec)
-		b.Shared = append(b.Shared, e.shared...)
+	for len(s.queue) > 0 {
+		f := &flight{entries: s.queue, since: time.Now()}
+		s.queue = nil
+		if err := s.tryLocked(f); err != nil && !s.overcomeLocked(f, err) {
+			if s.store.spawn(func() { s.insist(f) }) {
+				return
+			}
+			s.breakLocked(f, errAside)
+		}
+	}
+	s.flushing = false
+}
+
+// insist tries an append until it is written or given up, then writes what has
+// queued up.
+func (s *Session) insist(f *flight) {
+	wait := firstWait
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		s.mu.Unlock()
+		goOn := s.store.pause(context.Background(), &wait)
+		s.mu.Lock()
+		if !goOn {
+			s.breakLocked(f, errAside)
+			break
+		}
+		if err := s.tryLocked(f); err == nil || s.overcomeLocked(f, err) {
+			break
+		}
+	}
+	s.flushLocked()
+}
+
+// tryLocked makes one try of an append. What has been written is applied and
+// shown.
+func (s *Session) tryLocked(f *flight) error {
+	if !f.unsure { // otherwise it must be the same append, byte for byte
+		s.numberLocked(f)
 	}
 	s.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
-	err := s.store.Append(ctx, b)
-	cancel()
+	err := s.store.write(f.batch)
 	s.mu.Lock()
 	if err != nil {
-		s.broken = &Error{
-			Code:    codeUnavailable,
-			Message: "the session's log cannot be written",
-			Err:     fmt.Errorf("session %s: append after %d: %w", s.id, b.After, err),
-		}
-		batch = append(batch, s.queue...)
-		s.queue = nil
-		for _, e := range batch {
-			e.err = s.broken
-			close(e.done)
-		}
-		if s.turn != nil {
-			s.turn.cancel(s.broken) // nothing it waits for can be recorded any more
-		}
-		return
+		return err
 	}
-	for _, e := range batch {
+	s.unstallLocked(f, true)
+	for _, e := range f.entries {
 		s.applyLocked(e.rec, e.fact, e.turn)
 		it := item{pos: position(e.rec.Seq, 0), rec: e.rec, fact: e.fact, size: len(e.data)}
 		if e.kind == KindTurnStarted {
 			it.snapshot = e.turn.snapshot
 		}
 		s.publishLocked(it)
-		close(e.done)
+		e.overLocked(nil)
+	}
+	return nil
+}
+
+// numberLocked makes the batch of a flight.
+func (s *Session) numberLocked(f *flight) {
+	f.batch = Batch{SessionID: s.id, After: s.seq}
+	now := time.Now().UTC().Truncate(time.Microsecond)
+	for i, e := range f.entries {
+		e.rec = Record{Seq: s.seq + int64(i) + 1, TurnID: e.turn.id, Kind: e.kind, Time: now, Data: e.data}
+		f.batch.Records = append(f.batch.Records, e.rec)
+		f.batch.Shared = append(f.batch.Shared, e.shared...)
+	}
+}
+
+// overcomeLocked deals with an append that the store did not take. It reports
+// false when the append has to be tried again.
+func (s *Session) overcomeLocked(f *flight, err error) bool {
+	full := errors.Is(err, ErrFull)
+	switch {
+	case settled(err), errors.Is(err, ErrFailed), !full && time.Since(f.since) >= s.store.patience:
+		s.breakLocked(f, &Error{
+			Code:    codeUnavailable,
+			Message: "the session's log cannot be written",
+			Err:     fmt.Errorf("session %s: append after %d: %w", s.id, f.batch.After, err),
+		})
+		return true
+	case !full:
+		f.unsure = true
+	case !f.unsure:
+		if f.entries = refuseAsked(f.entries, err); len(f.entries) == 0 {
+			return true
+		}
+	}
+	if full {
+		f.since = time.Now()
+	}
+	s.stall = err
+	s.queue = refuseAsked(s.queue, err)
+	for _, entries := range [][]*entry{f.entries, s.queue} {
+		for _, e := range entries {
+			if e.later() {
+				e.release(nil)
+			}
+		}
+	}
+	if full || time.Since(f.since) >= stallAfter {
+		s.store.stall(s, err)
+		if t := s.turn; t != nil && t.deadline != nil && t.deadline.Stop() {
+			f.paused = t // its time does not run while it waits for the store
+		}
+	}
+	return false
+}
+
+// refuseAsked returns the entries without those that a client waits for, which
+// it refuses.
+func refuseAsked(entries []*entry, err error) []*entry {
+	var rest []*entry
+	for _, e := range entries {
+		if e.asked {
+			e.overLocked(unavailable(takeWrites, err))
+		} else {
+			rest = append(rest, e)
+		}
+	}
+	return rest
+}
+
+// unstallLocked says that a flight waits no longer.
+func (s *Session) unstallLocked(f *flight, written bool) {
+	s.stall = nil
+	s.store.unstall(s, written)
+	if f.paused != nil && f.paused == s.turn && written {
+		s.armDeadlineLocked(f.paused)
+	}
+}
+
+// breakLocked ends all writing: what the log holds has to be read again.
+func (s *Session) breakLocked(f *flight, why *Error) {
+	s.unstallLocked(f, false)
+	s.broken = why
+	entries := append(f.entries, s.queue...)
+	s.queue = nil
+	for _, e := range entries {
+		e.overLocked(s.broken)
+	}
+	if s.turn != nil {
+		s.turn.cancel(s.broken) // nothing it waits for can be recorded any more
 	}
 }

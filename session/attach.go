@@ -263,7 +263,7 @@ func (s *Session) recordResumed(ctx context.Context, t *Turn) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.commit(ctx, &entry{turn: t, kind: KindTurnResumed, data: data, fact: fact})
+	_, err = s.commit(ctx, &entry{turn: t, kind: KindTurnResumed, data: data, fact: fact, asked: true})
 	return err
 }
 

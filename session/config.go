@@ -53,6 +53,11 @@ type Limits struct {
 	// StopGrace is how long turns may take to end after they were told to when
 	// the server stops. Default 5 s.
 	StopGrace time.Duration
+	// StorePatience is how long a call of the store is tried again that fails for
+	// no known reason. Then the session's turn is left as the log has it, to go
+	// on when a client attaches or the server starts again. While the store has no
+	// space left, turns wait without a bound. Default 30 s.
+	StorePatience time.Duration
 }
 
 // WithDefaults fills in the zero fields.
@@ -82,6 +87,7 @@ func (l Limits) WithDefaults() Limits {
 	span(&l.IdleTurn, time.Minute)
 	span(&l.Retention, 24*time.Hour)
 	span(&l.StopGrace, 5*time.Second)
+	span(&l.StorePatience, 30*time.Second)
 	return l
 }
 
@@ -95,6 +101,11 @@ type Config struct {
 	Logger *slog.Logger
 	// Limits bound the manager.
 	Limits Limits
+	// OnFatal is called once if the store fails for good (ErrFailed); by then no
+	// new turns are taken and those that run are being put aside. The process
+	// has to end, so that the next one opens the store anew. It must not block, nor
+	// call the manager.
+	OnFatal func(error)
 }
 
 // Validate says what is missing or out of range.
@@ -106,7 +117,7 @@ func (c Config) Validate() error {
 	case c.Runner == nil:
 		return errors.New("session: Config.Runner is missing")
 	case min(l.MaxTurns, l.MaxIdleSessions, l.MaxQueued, l.MaxCalls, l.MaxPromptBytes, l.MaxResultBytes, l.MaxStateBytes, l.WatchItems, l.WatchBytes) < 0,
-		min(l.TurnTimeout, l.ToolTimeout, l.HandoverGrace, l.IdleTurn, l.Retention, l.StopGrace) < 0:
+		min(l.TurnTimeout, l.ToolTimeout, l.HandoverGrace, l.IdleTurn, l.Retention, l.StopGrace, l.StorePatience) < 0:
 		return errors.New("session: Config.Limits has a negative field")
 	}
 	return nil

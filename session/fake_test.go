@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
@@ -111,6 +112,9 @@ type fixture struct {
 func newFixture(t *testing.T, store session.Store, limits session.Limits) *fixture {
 	t.Helper()
 	e := &engine{}
+	if limits.StorePatience == 0 {
+		limits.StorePatience = time.Millisecond // most tests want a fault to show
+	}
 	m, err := session.NewManager(session.Config{Store: store, Runner: e, Limits: limits})
 	if err != nil {
 		t.Fatal(err)

@@ -41,7 +41,7 @@ func (m *Manager) acquire(ctx context.Context, id string) (*held, error) {
 		h.s = newSession(m.store, m.runner, m.limits, id)
 	} else {
 		// Others may wait for this read, so it does not end with this caller.
-		readCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+		readCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTimeout)
 		h.s, h.err = load(readCtx, m.store, m.runner, m.limits, id)
 		cancel()
 		if errors.Is(h.err, ErrNoSession) {

@@ -18,7 +18,7 @@ import (
 // Manager holds the sessions of one server and is their only writer. Its
 // methods may be called from any goroutine.
 type Manager struct {
-	store  Store
+	store  *patient
 	runner Runner
 	log    *slog.Logger
 	limits Limits
@@ -53,15 +53,27 @@ func NewManager(cfg Config) (*Manager, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Manager{
-		store:    cfg.Store,
+	cfg.Limits = cfg.Limits.WithDefaults()
+	m := &Manager{
 		runner:   cfg.Runner,
 		log:      cfg.Logger,
-		limits:   cfg.Limits.WithDefaults(),
+		limits:   cfg.Limits,
 		sessions: map[string]*held{},
 		idle:     list.New(),
 		running:  map[*Turn]struct{}{},
-	}, nil
+	}
+	m.store = newPatient(cfg, func(err error) {
+		m.putAllAside()
+		if cfg.OnFatal != nil {
+			cfg.OnFatal(err)
+		}
+	})
+	return m, nil
+}
+
+// Ready reports whether turns can be started and recorded.
+func (m *Manager) Ready(ctx context.Context) error {
+	return m.store.ready(ctx)
 }
 
 // Request asks for a turn.
@@ -150,6 +162,9 @@ func (m *Manager) admit() error {
 	}
 	if n := len(m.running) + m.starting; n >= m.limits.MaxTurns {
 		return Errorf(codeUnavailable, "the server runs %d turns, its limit is %d", n, m.limits.MaxTurns)
+	}
+	if err := m.store.refuses(); err != nil {
+		return err
 	}
 	m.starting++
 	m.turns.Add(1)
@@ -322,7 +337,9 @@ func (m *Manager) drive(ctx context.Context, run *Run) (next *Run) {
 	defer t.cancel(nil)
 	err := m.run(ctx, run)
 	t.keys = nil
-	if err != nil && errors.Is(context.Cause(ctx), ErrPutAside) {
+	// A turn does not fail because the store does.
+	unread := errors.Is(err, errStore) && context.Cause(ctx) == nil
+	if err != nil && errors.Is(context.Cause(ctx), ErrPutAside) || unread {
 		s.mu.Lock()
 		s.stopRunningLocked(t)
 		s.failLocked(t, errAside)
@@ -418,6 +435,17 @@ func logValue(err error) slog.Value {
 	return slog.StringValue(err.Error())
 }
 
+// putAllAside takes no new turns and has those that run leave their logs as they
+// are.
+func (m *Manager) putAllAside() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.draining, m.stopping = true, true
+	for t := range m.running {
+		t.cancel(ErrPutAside)
+	}
+}
+
 // Shutdown refuses new turns, waits for those that run until ctx ends, then puts
 // them aside, so that they go on when a server opens the store again, and waits
 // a little longer. It may be called again. The error names the turns that are
@@ -432,6 +460,8 @@ func (m *Manager) Shutdown(ctx context.Context) error {
 	idle := make(chan struct{})
 	go func() { // ends with the last turn
 		m.turns.Wait()
+		m.store.giveUp()
+		m.store.flushers.Wait()
 		close(idle)
 	}()
 	select {
@@ -439,12 +469,9 @@ func (m *Manager) Shutdown(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
-	m.mu.Lock()
-	m.stopping = true
-	for t := range m.running {
-		t.cancel(ErrPutAside)
-	}
-	m.mu.Unlock()
+	m.putAllAside()
+	m.store.giveUp()
+	defer time.AfterFunc(m.limits.StopGrace/2, m.store.abort).Stop() // a store that hangs
 	grace := time.NewTimer(m.limits.StopGrace)
 	defer grace.Stop()
 	select {

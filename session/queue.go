@@ -103,7 +103,7 @@ func (s *Session) enqueue(ctx context.Context, spec *Spec, req Request) (*Turn, 
 	}
 	t := newTurn(s, newTurnID())
 	t.spec, t.keys = spec, req.Keys
-	if _, err := s.commit(ctx, &entry{turn: t, kind: KindTurnQueued, data: data, fact: fact}); err != nil {
+	if _, err := s.commit(ctx, &entry{turn: t, kind: KindTurnQueued, data: data, fact: fact, asked: true}); err != nil {
 		return nil, err
 	}
 	if req.OnBusy == Interrupt {
@@ -116,10 +116,16 @@ func newTurnID() string { return "e-" + strings.ToLower(rand.Text()) }
 
 // drop keeps a turn from starting. It reports false if the turn does not wait.
 func (s *Session) drop(t *Turn, reason string) bool {
+	s.mu.Lock()
+	waits := slices.Contains(s.queued, t)
+	s.mu.Unlock()
+	if !waits {
+		return false // a turn that runs is not to wait for what happens to others
+	}
 	s.queueing.Lock()
 	defer s.queueing.Unlock()
 	s.mu.Lock()
-	waits := slices.Contains(s.queued, t) && !t.claimed
+	waits = slices.Contains(s.queued, t) && !t.claimed
 	t.claimed = t.claimed || waits // nobody may take it up meanwhile
 	s.mu.Unlock()
 	if !waits {

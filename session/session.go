@@ -13,14 +13,14 @@ import (
 	"unicode/utf8"
 )
 
-// storeTimeout bounds one call of the store that no caller waits to cancel.
-const storeTimeout = 30 * time.Second
+// loadTimeout bounds the reading of a log that no caller waits to cancel.
+const loadTimeout = time.Minute
 
 // Session is one durable conversation. All of its state is what applying its
 // records in order gives: see apply, the one function that changes it.
 type Session struct {
 	id     string
-	store  Store
+	store  *patient
 	runner Runner
 	limits Limits
 
@@ -38,6 +38,7 @@ type Session struct {
 	queued      []*Turn       // turns that wait for their start, in order
 	starting    bool          // a turn is being started
 	broken      error         // an append's outcome is unknown: the log must be read again
+	stall       error         // an append is tried again: why it was not taken
 	queue       []*entry
 	flushing    bool // some goroutine is in flush
 	watchers    map[*Watcher]struct{}
@@ -47,19 +48,22 @@ type Session struct {
 
 // entry is a record on its way into the log.
 type entry struct {
-	turn   *Turn
-	kind   Kind
-	data   []byte
-	fact   any // what data says, by kind: see Kind; of an event *Event
-	shared []SharedValue
-	rec    Record        // set before done is closed
-	err    error         // set before done is closed
-	done   chan struct{} // closed when the entry is durable or has failed
+	turn     *Turn
+	kind     Kind
+	data     []byte
+	fact     any // what data says, by kind: see Kind; of an event *Event
+	shared   []SharedValue
+	asked    bool          // a client waits for it: refused when the store cannot take writes
+	settles  *pending      // the call it is the result of; protected by Session.mu
+	rec      Record        // set before done is closed
+	err      error         // set before done is closed
+	done     chan struct{} // closed when the entry is durable or has failed; see commit
+	released bool          // done is closed; protected by Session.mu
 }
 
 // load reads a session's log. A panic over what it holds is an error: others may
 // wait for the session.
-func load(ctx context.Context, store Store, runner Runner, limits Limits, id string) (_ *Session, err error) {
+func load(ctx context.Context, store *patient, runner Runner, limits Limits, id string) (_ *Session, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("session %s: reading the log panicked: %v", id, p)
@@ -105,7 +109,7 @@ func (s *Session) subject(rec Record, fact any) *Turn {
 	}
 }
 
-func newSession(store Store, runner Runner, limits Limits, id string) *Session {
+func newSession(store *patient, runner Runner, limits Limits, id string) *Session {
 	return &Session{
 		id:       id,
 		store:    store,
@@ -299,13 +303,7 @@ func (s *Session) settle(ctx context.Context, t *Turn, res ToolResult, data []by
 	}
 	p.answering, p.tried = &res, make(chan struct{})
 	s.mu.Unlock()
-	_, err := s.commit(ctx, &entry{turn: t, kind: KindToolResult, data: data, fact: &res})
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err != nil {
-		p.answering = nil // not written: somebody else may answer
-	}
-	close(p.tried)
+	_, err := s.commit(ctx, &entry{turn: t, kind: KindToolResult, data: data, fact: &res, settles: p})
 	return err
 }
 

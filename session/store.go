@@ -82,12 +82,24 @@ var (
 	// ErrConflict means that the log does not end at Batch.After: another
 	// writer was there. Nothing was written.
 	ErrConflict = errors.New("session: log has moved on")
+	// ErrMalformed means that no store would ever take what it was given.
+	// Nothing was written.
+	ErrMalformed = errors.New("session: malformed")
+	// ErrFull means that there is no space left. Nothing was written; the same
+	// call may succeed when there is space again.
+	ErrFull = errors.New("session: no space left in the store")
+	// ErrFailed means that the store is of no use any more: what has been
+	// written is not known, what is to be read may be wrong. Nothing is tried
+	// again; only opening the store anew tells what is there. A Store that has
+	// failed to make a write durable, after fsync or a commit of unknown outcome,
+	// returns it for that write and for all later ones.
+	ErrFailed = errors.New("session: the store has failed")
 )
 
 // Store keeps the logs. All methods may be called from any goroutine. A method
-// whose context ends returns its error; an Append that returns any error but
-// ErrConflict and ErrNoSession may or may not have happened, and the caller has
-// to read the log to know.
+// whose context ends returns its error. A write that returns an error which is
+// none of those above, such as that of a context, may or may not have happened;
+// the way to know is to repeat it.
 //
 // Package storetest is the definition of what an implementation must do.
 type Store interface {
@@ -99,9 +111,9 @@ type Store interface {
 	// Append writes the batch durably before it returns. It returns ErrConflict
 	// when the log's last sequence number is not Batch.After, except that
 	// repeating an append that has happened (same sequence numbers, same
-	// content) succeeds; ErrNoSession for an unknown id; another error when a
-	// batch is malformed (sequence numbers that do not follow After, no
-	// records, a kind that is not known).
+	// content) succeeds; ErrNoSession for an unknown id; ErrMalformed for a batch
+	// of sequence numbers that do not follow After, without records, with a kind
+	// that is not known, or that starts a second turn or ends one that is not open.
 	Append(ctx context.Context, b Batch) error
 	// Read returns at most limit records with a sequence number above after, in
 	// order. It returns none past the end and ErrNoSession for an unknown id.
@@ -112,7 +124,7 @@ type Store interface {
 	// OpenTurns returns the heads of at most limit sessions whose OpenTurn is
 	// set and whose id is above after, in order of id.
 	OpenTurns(ctx context.Context, after string, limit int) ([]Head, error)
-	// Ping reports whether the store can take writes.
+	// Ping reports whether the store can take writes; it tries one.
 	Ping(ctx context.Context) error
 	// Close waits for appends under way. No method may be called after it.
 	Close() error

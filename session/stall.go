@@ -1,0 +1,255 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+const (
+	// tryTimeout bounds one try of a call of the store.
+	tryTimeout = 10 * time.Second
+	// The first and the longest wait before a call of the store is tried again.
+	firstWait, longestWait = 5 * time.Millisecond, time.Second
+	// stallAfter is how long writes fail before new turns are refused; a store
+	// that says that it has no space left is believed at once.
+	stallAfter = time.Second
+	// What the store cannot do, as clients are told.
+	takeWrites, beRead = "take writes", "be read"
+)
+
+// patient is the store as the sessions of one manager see it. What may pass is
+// tried again; what is left is an *Error, UNAVAILABLE, or one of the store's
+// errors that say how things are. It knows which sessions wait for the store to
+// take writes, and owns the goroutines that try.
+type patient struct {
+	raw      Store
+	patience time.Duration
+	log      *slog.Logger
+	onFatal  func(error)
+
+	quit  chan struct{}      // closed when nothing is tried again any more
+	tries context.Context    // of writes
+	abort context.CancelFunc // ends the writes under way
+
+	flushers sync.WaitGroup // goroutines that try appends again; added to under mu
+
+	mu      sync.Mutex         // protects the fields below
+	stalled map[*Session]error // the sessions that wait, and why
+	since   time.Time          // when the first of them began to
+	stopped bool               // quit is closed
+	failed  error              // the store has failed for good
+}
+
+func newPatient(cfg Config, onFatal func(error)) *patient {
+	p := &patient{
+		raw:      cfg.Store,
+		patience: cfg.Limits.StorePatience,
+		log:      cfg.Logger,
+		onFatal:  onFatal,
+		quit:     make(chan struct{}),
+		stalled:  map[*Session]error{},
+	}
+	p.tries, p.abort = context.WithCancel(context.Background())
+	return p
+}
+
+// settled tells whether an error of the store says how things are, so that
+// nothing is to be tried again.
+func settled(err error) bool {
+	for _, known := range []error{ErrNoSession, ErrSessionExists, ErrConflict, ErrMalformed} {
+		if errors.Is(err, known) {
+			return true
+		}
+	}
+	return false
+}
+
+// write makes one try of an append.
+func (p *patient) write(b Batch) error {
+	ctx, cancel := context.WithTimeout(p.tries, tryTimeout)
+	defer cancel()
+	err := p.raw.Append(ctx, b)
+	if errors.Is(err, ErrFailed) {
+		p.fail(err)
+	}
+	return err
+}
+
+// again calls the store until that succeeds, fails for a known reason, has been
+// tried for long enough, or ctx ends.
+func again[T any](ctx context.Context, p *patient, what string, call func(context.Context) (T, error)) (T, error) {
+	begun, wait := time.Now(), firstWait
+	for {
+		tryCtx, cancel := context.WithTimeout(ctx, tryTimeout)
+		out, err := call(tryCtx)
+		cancel()
+		switch {
+		case err == nil, settled(err), ctx.Err() != nil:
+			return out, err
+		case errors.Is(err, ErrFailed):
+			p.fail(err)
+			return out, unavailable(what, err)
+		case errors.Is(err, ErrFull), time.Since(begun) >= p.patience, !p.pause(ctx, &wait):
+			return out, unavailable(what, err)
+		}
+	}
+}
+
+// pause waits before the next try, longer each time. It reports false when there
+// is to be none.
+func (p *patient) pause(ctx context.Context, wait *time.Duration) bool {
+	timer := time.NewTimer(*wait/2 + rand.N(*wait/2))
+	defer timer.Stop()
+	*wait = min(2**wait, longestWait)
+	select {
+	case <-timer.C:
+		return true
+	case <-p.quit:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// Create makes a session whose id nobody else can have taken.
+func (p *patient) Create(ctx context.Context, id string, at time.Time) error {
+	tried := false
+	_, err := again(ctx, p, takeWrites, func(ctx context.Context) (struct{}, error) {
+		err := p.raw.Create(ctx, id, at)
+		if tried && errors.Is(err, ErrSessionExists) {
+			err = nil // by the try before
+		}
+		tried = true
+		return struct{}{}, err
+	})
+	return err
+}
+
+func (p *patient) Head(ctx context.Context, id string) (Head, error) {
+	return again(ctx, p, beRead, func(ctx context.Context) (Head, error) { return p.raw.Head(ctx, id) })
+}
+
+func (p *patient) Read(ctx context.Context, id string, after int64, limit int) ([]Record, error) {
+	return again(ctx, p, beRead, func(ctx context.Context) ([]Record, error) { return p.raw.Read(ctx, id, after, limit) })
+}
+
+func (p *patient) Shared(ctx context.Context, scope string) (map[string]json.RawMessage, error) {
+	return again(ctx, p, beRead, func(ctx context.Context) (map[string]json.RawMessage, error) { return p.raw.Shared(ctx, scope) })
+}
+
+func (p *patient) OpenTurns(ctx context.Context, after string, limit int) ([]Head, error) {
+	return again(ctx, p, beRead, func(ctx context.Context) ([]Head, error) { return p.raw.OpenTurns(ctx, after, limit) })
+}
+
+// errStore marks what has gone wrong in the store and may pass: a turn that
+// meets it does not fail.
+var errStore = errors.New("session: the store is not available")
+
+// unavailable is what a client is told when the store cannot do something.
+func unavailable(what string, err error) *Error {
+	why := "it does not answer as it should"
+	switch {
+	case errors.Is(err, ErrFull):
+		why = "no space is left"
+	case errors.Is(err, ErrFailed):
+		why = "it has failed, the server stops"
+	case errors.Is(err, ErrConflict):
+		why = "another server writes the same session"
+	}
+	return &Error{Code: codeUnavailable, Message: "the store cannot " + what + ": " + why + "; try again later", Err: fmt.Errorf("%w: %w", errStore, err)}
+}
+
+// refuses says why nothing may begin that needs a write; nil when it may.
+func (p *patient) refuses() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.failed != nil {
+		return unavailable(takeWrites, p.failed)
+	}
+	for _, err := range p.stalled {
+		return unavailable(takeWrites, err)
+	}
+	return nil
+}
+
+// ready is refuses, and a write of its own.
+func (p *patient) ready(ctx context.Context) error {
+	p.mu.Lock()
+	err := p.failed
+	for _, e := range p.stalled {
+		err = e
+	}
+	p.mu.Unlock()
+	if err == nil {
+		err = p.raw.Ping(ctx)
+	}
+	if errors.Is(err, ErrFailed) {
+		p.fail(err)
+	}
+	return err
+}
+
+// stall takes note of a session that waits for the store.
+func (p *patient) stall(s *Session, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.stalled) == 0 {
+		p.since = time.Now()
+		p.log.Warn("the store cannot take writes: turns wait, new ones are refused", slog.String("session", s.id), slog.String("error", err.Error()))
+	}
+	p.stalled[s] = err
+}
+
+// unstall says that a session waits no longer; how says whether its records are
+// written.
+func (p *patient) unstall(s *Session, written bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, ok := p.stalled[s]; !ok {
+		return
+	}
+	delete(p.stalled, s)
+	if len(p.stalled) == 0 && written {
+		p.log.Info("the store takes writes again", slog.Duration("after", time.Since(p.since)))
+	}
+}
+
+// spawn runs f on a goroutine of the manager's. It reports false, having done
+// nothing, when nothing is tried again any more.
+func (p *patient) spawn(f func()) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.stopped {
+		p.flushers.Go(f)
+	}
+	return !p.stopped
+}
+
+// giveUp has nothing tried again from now on.
+func (p *patient) giveUp() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.stopped {
+		p.stopped = true
+		close(p.quit)
+	}
+}
+
+// fail says that the store has failed for good. The caller holds no lock.
+func (p *patient) fail(err error) {
+	p.mu.Lock()
+	first := p.failed == nil
+	if first {
+		p.failed = err
+	}
+	p.mu.Unlock()
+	if first {
+		p.giveUp()
+		p.onFatal(err)
+	}
+}
