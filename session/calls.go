@@ -14,9 +14,11 @@ const (
 	disconnected = "the client disconnected"
 )
 
-// Who is asked for a call: one client at a time, the newest that has the tool.
-// When that one leaves, after a grace another one. A call that no client can
-// answer waits; its time does not run while nobody is there.
+// Who is asked for a call: one client at a time, the newest that has the tool. One
+// that is there because its prompt was injected may have named no tools and lack
+// those of the turn: it comes last. When the client leaves, after a grace another
+// one is asked. A call that no client can answer waits; its time does not run
+// while nobody is there.
 
 // openCallLocked takes a call that a record has opened.
 func (s *Session) openCallLocked(t *Turn, call ToolCall) {
@@ -27,11 +29,15 @@ func (s *Session) openCallLocked(t *Turn, call ToolCall) {
 	s.waitingLocked(t)
 }
 
-// clientForLocked is the newest client of the turn that has a tool, or nil.
+// clientForLocked is the client to ask for a call of a tool, or nil.
 func (s *Session) clientForLocked(tool string) *Watcher {
 	var found *Watcher
 	for w := range s.watchers {
-		if s.nowLocked(w.t) == s.turn && w.tools[tool] && (found == nil || w.order > found.order) {
+		if s.nowLocked(w.t) != s.turn || !w.tools[tool] {
+			continue
+		}
+		own := w.t == s.turn
+		if found == nil || own != (found.t == s.turn) && own || own == (found.t == s.turn) && w.order > found.order {
 			found = w
 		}
 	}

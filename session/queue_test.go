@@ -280,6 +280,31 @@ func positions(msgs []*agentdv1.RunResponse) []int64 {
 	return out
 }
 
+// A client that injects is asked for the turn's tools when the turn's own client
+// has left, not before: one call is asked of one client.
+func TestInjectingClientIsAskedLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, memory(t), session.Limits{})
+		ask := make(chan struct{})
+		f.on(func(ctx context.Context, r *session.Run) error {
+			<-ask
+			return talk(ctx, r)
+		})
+		a := f.start(session.Request{Prompt: "ask a"})
+		wa := a.Watch()
+		b := f.start(session.Request{SessionID: a.SessionID(), Prompt: "and b", OnBusy: session.Inject})
+		wb := b.Watch()
+		close(ask)
+		await(t, wa, isCall)
+		wa.Close()
+		await(t, wb, isCall)
+		answer(t, a)
+		if got := texts(follow(t, wb))["root"]; got != "re: ask a + and b" {
+			t.Errorf("b was told %q", got)
+		}
+	})
+}
+
 // A prompt for which there is no model call any more has a turn of its own.
 func TestInjectedPromptThatComesTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
