@@ -2,7 +2,6 @@ package sqlitestore
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 
@@ -12,37 +11,41 @@ import (
 // check refuses a batch that is malformed whatever the log says.
 func check(b *session.Batch) error {
 	if len(b.Records) == 0 {
-		return errors.New("malformed batch: no records")
+		return malformed("no records")
 	}
 	if b.After < 0 || b.After > math.MaxInt64-int64(len(b.Records)) {
-		return fmt.Errorf("malformed batch: After is %d", b.After)
+		return malformed("After is %d", b.After)
 	}
 	for i := range b.Records {
 		r := &b.Records[i]
 		if want := b.After + int64(i) + 1; r.Seq != want {
-			return fmt.Errorf("malformed batch: record %d has sequence number %d, want %d", i, r.Seq, want)
+			return malformed("record %d has sequence number %d, want %d", i, r.Seq, want)
 		}
 		switch r.Kind {
 		case session.KindTurnStarted, session.KindTurnEnded:
 			if r.TurnID == "" {
-				return fmt.Errorf("malformed batch: record %d is of kind %q and has no turn id", r.Seq, r.Kind)
+				return malformed("record %d is of kind %q and has no turn id", r.Seq, r.Kind)
 			}
 		case session.KindTurnResumed, session.KindEvent, session.KindToolCall, session.KindToolResult,
 			session.KindTurnQueued, session.KindTurnDropped, session.KindModelRetry:
 		default:
-			return fmt.Errorf("malformed batch: record %d is of unknown kind %q", r.Seq, r.Kind)
+			return malformed("record %d is of unknown kind %q", r.Seq, r.Kind)
 		}
 	}
 	for i := range b.Shared {
 		v := &b.Shared[i]
 		if v.Scope == "" {
-			return fmt.Errorf("malformed batch: shared value %q has no scope", v.Key)
+			return malformed("shared value %q has no scope", v.Key)
 		}
 		if !json.Valid(v.Value) {
-			return fmt.Errorf("malformed batch: shared value %q of %q is not JSON", v.Key, v.Scope)
+			return malformed("shared value %q of %q is not JSON", v.Key, v.Scope)
 		}
 	}
 	return nil
+}
+
+func malformed(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", session.ErrMalformed, fmt.Sprintf(format, args...))
 }
 
 // turnAfter returns the turn that is open after recs if open was before, and
@@ -53,12 +56,12 @@ func turnAfter(open string, recs []session.Record) (string, error) {
 		switch r.Kind {
 		case session.KindTurnStarted:
 			if open != "" {
-				return "", fmt.Errorf("malformed batch: record %d starts turn %q while %q is open", r.Seq, r.TurnID, open)
+				return "", malformed("record %d starts turn %q while %q is open", r.Seq, r.TurnID, open)
 			}
 			open = r.TurnID
 		case session.KindTurnEnded:
 			if open != r.TurnID {
-				return "", fmt.Errorf("malformed batch: record %d ends turn %q while %q is open", r.Seq, r.TurnID, open)
+				return "", malformed("record %d ends turn %q while %q is open", r.Seq, r.TurnID, open)
 			}
 			open = ""
 		default:

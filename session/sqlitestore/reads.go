@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/apzuk3/agentd/session"
@@ -46,7 +45,7 @@ func (r *reads) head(ctx context.Context, id string) (session.Head, error) {
 
 func (r *reads) log(ctx context.Context, id string, after int64, limit int) ([]session.Record, error) {
 	if limit <= 0 {
-		return nil, fmt.Errorf("limit is %d, want at least 1", limit)
+		return nil, malformed("limit is %d, want at least 1", limit)
 	}
 	recs, err := query(ctx, r.getLog, scanRecord, id, after, limit)
 	if err != nil || len(recs) > 0 {
@@ -72,7 +71,7 @@ func (r *reads) shared(ctx context.Context, scope string) (map[string]json.RawMe
 
 func (r *reads) openTurns(ctx context.Context, after string, limit int) ([]session.Head, error) {
 	if limit <= 0 {
-		return nil, fmt.Errorf("limit is %d, want at least 1", limit)
+		return nil, malformed("limit is %d, want at least 1", limit)
 	}
 	return query(ctx, r.getOpenTurns, scanHead, after, limit)
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -58,6 +59,26 @@ func WithMaxBytes(n int64) Option {
 	return func(o *options) { o.maxBytes = n }
 }
 
+// SetMaxBytes changes the cap of WithMaxBytes while the store is open. Zero means
+// no cap.
+func (s *Store) SetMaxBytes(ctx context.Context, n int64) error {
+	pages := int64(math.MaxUint32 - 1) // SQLite's own most
+	if n > 0 {
+		pages = max(1, n/pageBytes)
+	}
+	full := s.writer.full.Load()
+	err := s.write(ctx, 0, func(*tx) (refusal, fault error) {
+		return nil, s.writer.exec(fmt.Sprintf("PRAGMA max_page_count = %d", pages))
+	})
+	if full { // that the cap could be set is no sign of space
+		s.writer.full.Store(true)
+	}
+	if err != nil {
+		return fmt.Errorf("sqlitestore: set the cap to %d bytes: %w", n, err)
+	}
+	return nil
+}
+
 // Open opens the database at path, and makes it, and the directory it is in, if
 // there is none; they are for the owner alone. It brings the schema up to date
 // and refuses a database that a newer version has written. It fails when another
@@ -84,7 +105,7 @@ func Open(ctx context.Context, path string, opts ...Option) (*Store, error) {
 // is taken.
 func (s *Store) Create(ctx context.Context, id string, at time.Time) error {
 	if id == "" {
-		return errors.New("sqlitestore: create session: id is empty")
+		return fmt.Errorf("sqlitestore: create session: %w", malformed("id is empty"))
 	}
 	err := s.write(ctx, 0, func(tx *tx) (error, error) { return tx.create(id, at) })
 	if err != nil {
@@ -94,8 +115,8 @@ func (s *Store) Create(ctx context.Context, id string, at time.Time) error {
 }
 
 // Append writes the batch durably before it returns; see session.Store. It may
-// wait for a place in the writer's queue. After an error other than
-// session.ErrConflict and session.ErrNoSession the batch may have been written.
+// wait for a place in the writer's queue. After an error that package session has
+// no name for, and after session.ErrFailed, the batch may have been written.
 func (s *Store) Append(ctx context.Context, b session.Batch) error {
 	err := check(&b)
 	if err == nil {
@@ -221,7 +242,7 @@ func (s *Store) write(ctx context.Context, size int, f func(*tx) (refusal, fault
 	if s.closed {
 		return errClosed
 	}
-	return s.writer.do(ctx, size, f)
+	return named(s.writer.do(ctx, size, f))
 }
 
 // view runs a read where the store's reads may run.
@@ -248,5 +269,5 @@ func view[T any](ctx context.Context, s *Store, f func(context.Context, *reads) 
 	if err != nil && ctx.Err() != nil {
 		return zero, ctx.Err()
 	}
-	return out, err
+	return out, named(err)
 }

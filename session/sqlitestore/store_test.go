@@ -1,6 +1,7 @@
 package sqlitestore
 
 import (
+	"errors"
 	"path/filepath"
 	"testing"
 
@@ -41,4 +42,40 @@ func open(t testing.TB, dir string, opts ...Option) *Store {
 		t.Fatal(err)
 	}
 	return s
+}
+
+func TestFull(t *testing.T) {
+	t.Parallel()
+	storetest.RunFull(t, func(t *testing.T) (session.Store, func()) {
+		s := open(t, t.TempDir(), WithMaxBytes(1<<20))
+		return s, func() {
+			if err := s.SetMaxBytes(t.Context(), 8<<20); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// TestFailing fails a COMMIT in both ways: the transaction is on disk or it is
+// not, and the store cannot know.
+func TestFailing(t *testing.T) {
+	t.Parallel()
+	storetest.RunFailing(t, func(t *testing.T, dir string) (session.Store, func(bool)) {
+		var next func(commit func() error) error // set while no append is under way
+		s := open(t, dir, withCommit(func(commit func() error) error {
+			if next != nil {
+				return next(commit)
+			}
+			return commit()
+		}))
+		return s, func(persisted bool) {
+			next = func(commit func() error) error {
+				errDisk := errors.New("the disk is on fire")
+				if persisted {
+					return errors.Join(errDisk, commit())
+				}
+				return errDisk
+			}
+		}
+	})
 }

@@ -10,6 +10,8 @@ import (
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/apzuk3/agentd/session"
 )
 
 const (
@@ -173,7 +175,7 @@ func (w *writer) failed(where string, err error) error {
 		w.full.Store(true)
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_CONSTRAINT:
 	default:
-		w.dead = fmt.Errorf("the store takes no more writes since one failed and it is not known what is on disk; open it anew: %w", err)
+		w.dead = fmt.Errorf("%w: it takes no more writes since one failed and it is not known what is on disk; open it anew: %w", session.ErrFailed, err)
 		return w.dead
 	}
 	return err
@@ -203,6 +205,24 @@ func (w *writer) trim() {
 func (w *writer) exec(query string) error {
 	_, err := w.conn.ExecContext(context.Background(), query)
 	return err
+}
+
+// named adds to an error of SQLite the name that the session knows it by. What has
+// none may pass: a lock that others hold, memory or file handles that are short.
+func named(err error) error {
+	var name error
+	switch code(err) {
+	case sqlite3.SQLITE_FULL:
+		name = session.ErrFull
+	case sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_CONSTRAINT:
+		name = session.ErrMalformed
+	case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_READONLY:
+		name = session.ErrFailed
+	}
+	if name == nil || errors.Is(err, session.ErrFailed) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", name, err)
 }
 
 // code returns SQLite's primary result code, or 0 for another's error.

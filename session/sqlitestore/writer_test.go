@@ -293,13 +293,9 @@ func TestDiskFull(t *testing.T) {
 		}
 	}
 
-	err := s.write(t.Context(), 0, func(*tx) (refusal, fault error) {
-		return nil, s.writer.exec("PRAGMA max_page_count = 10000")
-	})
-	if err != nil {
+	if err := s.SetMaxBytes(t.Context(), 40<<20); err != nil {
 		t.Fatal(err)
 	}
-	s.writer.full.Store(true) // the write above was no sign of room
 	if err := s.Ping(t.Context()); err != nil {
 		t.Errorf("ping after room was made: %v", err)
 	}

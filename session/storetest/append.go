@@ -104,14 +104,14 @@ var conflictTests = []test{
 		add(t, s, batch("a", events(0, 3)...))
 		late := events(2, 1)
 		late[0].Data = []byte(`"another"`)
-		wantErr(t, "Append of another record 3", s.Append(t.Context(), batch("a", late...)), session.ErrConflict)
+		wantNamed(t, "Append of another record 3", s.Append(t.Context(), batch("a", late...)), session.ErrConflict)
 		wantLog(t, s, "a", events(0, 3))
 	}},
 	{"Conflict/LogIsNotThereYet", func(t *testing.T, s session.Store) {
 		create(t, s, "a")
-		wantErr(t, "Append after 1 to an empty log", s.Append(t.Context(), batch("a", events(1, 1)...)), session.ErrConflict)
+		wantNamed(t, "Append after 1 to an empty log", s.Append(t.Context(), batch("a", events(1, 1)...)), session.ErrConflict)
 		add(t, s, batch("a", events(0, 3)...))
-		wantErr(t, "Append after 4 of 3", s.Append(t.Context(), batch("a", events(4, 2)...)), session.ErrConflict)
+		wantNamed(t, "Append after 4 of 3", s.Append(t.Context(), batch("a", events(4, 2)...)), session.ErrConflict)
 		wantLog(t, s, "a", events(0, 3))
 	}},
 	{"Conflict/NothingIsWritten", func(t *testing.T, s session.Store) {
@@ -119,10 +119,10 @@ var conflictTests = []test{
 		add(t, s, batch("a", events(0, 3)...))
 		b := batch("a", events(2, 3)...) // record 3 is the same, 4 and 5 are new
 		b.Shared = []session.SharedValue{{Scope: "app", Key: "k", Value: []byte(`1`)}}
-		wantErr(t, "Append that repeats and goes on", s.Append(t.Context(), b), session.ErrConflict)
+		wantNamed(t, "Append that repeats and goes on", s.Append(t.Context(), b), session.ErrConflict)
 		b = batch("a", append(events(5, 1), started(7, "turn"))...)
 		b.Shared = []session.SharedValue{{Scope: "app", Key: "k", Value: []byte(`1`)}}
-		wantErr(t, "Append at a distance", s.Append(t.Context(), b), session.ErrConflict)
+		wantNamed(t, "Append at a distance", s.Append(t.Context(), b), session.ErrConflict)
 		wantLog(t, s, "a", events(0, 3))
 		wantShared(t, s, "app", nil)
 		wantOpen(t, s, "", 10)

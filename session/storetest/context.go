@@ -19,7 +19,7 @@ var contextTests = []test{
 		defer cancel()
 		for _, ctx := range []context.Context{cancelled, late} {
 			for what, call := range calls("b", "a", events(1, 1)) {
-				wantErr(t, what, call(ctx, s), ctx.Err())
+				wantNamed(t, what, call(ctx, s), ctx.Err())
 			}
 		}
 		// Nothing stays behind that would keep the next from being done.

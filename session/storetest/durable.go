@@ -52,7 +52,7 @@ var durableTests = []struct {
 		add(t, s, batch("a", started(1, "turn"), events(1, 1)[0]))
 		other := events(1, 1)
 		other[0].Data = []byte(`"another"`)
-		wantErr(t, "Append of another record 2", s.Append(t.Context(), batch("a", other...)), session.ErrConflict)
+		wantNamed(t, "Append of another record 2", s.Append(t.Context(), batch("a", other...)), session.ErrConflict)
 		wantRefused(t, "start of a second turn", s.Append(t.Context(), batch("a", started(3, "t2"))))
 		add(t, s, batch("a", ended(3, "turn")))
 		wantLog(t, s, "a", slices.Concat([]session.Record{started(1, "turn")}, events(1, 1), []session.Record{ended(3, "turn")}))

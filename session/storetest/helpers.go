@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -138,11 +137,21 @@ func wantErr(t testing.TB, what string, err, want error) {
 	}
 }
 
-// wantRefused checks an error that is none of those with a name.
+// wantRefused checks the error of what no store would take.
 func wantRefused(t testing.TB, what string, err error) {
 	t.Helper()
-	if err == nil || slices.ContainsFunc([]error{session.ErrConflict, session.ErrNoSession, session.ErrSessionExists},
-		func(named error) bool { return errors.Is(err, named) }) {
-		t.Fatalf("%s: error is %v, want one that says what is malformed", what, err)
+	wantNamed(t, what, err, session.ErrMalformed)
+}
+
+// wantNamed checks that an error has one name and no other.
+func wantNamed(t testing.TB, what string, err, want error) {
+	t.Helper()
+	wantErr(t, what, err, want)
+	for _, other := range []error{
+		session.ErrConflict, session.ErrNoSession, session.ErrSessionExists, session.ErrMalformed, session.ErrFull, session.ErrFailed,
+	} {
+		if errors.Is(err, other) && !errors.Is(want, other) {
+			t.Fatalf("%s: error is %v, want %v alone", what, err, want)
+		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -18,6 +17,10 @@ type model struct {
 	mu       sync.Mutex // protects the fields below
 	sessions map[string]*modelSession
 	values   map[string]map[string]json.RawMessage
+	space    int  // bytes of data that fit; 0 is no bound
+	failing  bool // the next append fails, ...
+	persists bool // ... having been done
+	failed   bool
 }
 
 type modelSession struct {
@@ -30,16 +33,16 @@ func newModel() *model {
 	return &model{sessions: map[string]*modelSession{}, values: map[string]map[string]json.RawMessage{}}
 }
 
-var errMalformed = errors.New("storetest: malformed")
-
 func (m *model) Create(ctx context.Context, id string, at time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
+	case m.failed:
+		return session.ErrFailed
 	case id == "":
-		return errMalformed
+		return session.ErrMalformed
 	case m.sessions[id] != nil:
 		return session.ErrSessionExists
 	}
@@ -54,10 +57,13 @@ func (m *model) Append(ctx context.Context, b session.Batch) error {
 		return ctx.Err()
 	}
 	if !wellFormed(b) {
-		return errMalformed
+		return session.ErrMalformed
 	}
 	s := m.sessions[b.SessionID]
-	if s == nil {
+	switch {
+	case m.failed:
+		return session.ErrFailed
+	case s == nil:
 		return session.ErrNoSession
 	}
 	if b.After != int64(len(s.log)) {
@@ -75,7 +81,16 @@ func (m *model) Append(ctx context.Context, b session.Batch) error {
 		case r.Kind == session.KindTurnEnded && open == r.TurnID:
 			open = ""
 		case r.Kind == session.KindTurnStarted, r.Kind == session.KindTurnEnded:
-			return errMalformed
+			return session.ErrMalformed
+		}
+	}
+	if m.space > 0 && m.used()+dataLen(b) > m.space {
+		return session.ErrFull
+	}
+	if m.failing {
+		m.failing, m.failed = false, true
+		if !m.persists {
+			return session.ErrFailed
 		}
 	}
 	s.open = open
@@ -90,7 +105,25 @@ func (m *model) Append(ctx context.Context, b session.Batch) error {
 		}
 		m.values[v.Scope][v.Key] = slices.Clone(v.Value)
 	}
+	if m.failed {
+		return session.ErrFailed
+	}
 	return nil
+}
+
+func dataLen(b session.Batch) (n int) {
+	for _, r := range b.Records {
+		n += len(r.Data)
+	}
+	return n
+}
+
+// used is how many bytes of data there are.
+func (m *model) used() (n int) {
+	for _, s := range m.sessions {
+		n += dataLen(session.Batch{Records: s.log})
+	}
+	return n
 }
 
 // wellFormed checks what does not depend on the log.
@@ -138,7 +171,7 @@ func (m *model) Read(ctx context.Context, id string, after int64, limit int) ([]
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case limit <= 0:
-		return nil, errMalformed
+		return nil, session.ErrMalformed
 	case s == nil:
 		return nil, session.ErrNoSession
 	}
@@ -159,7 +192,7 @@ func (m *model) OpenTurns(ctx context.Context, after string, limit int) ([]sessi
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case limit <= 0:
-		return nil, errMalformed
+		return nil, session.ErrMalformed
 	}
 	var heads []session.Head
 	for _, id := range slices.Sorted(maps.Keys(m.sessions)) {
@@ -170,6 +203,18 @@ func (m *model) OpenTurns(ctx context.Context, after string, limit int) ([]sessi
 	return heads, nil
 }
 
-func (*model) Ping(ctx context.Context) error { return ctx.Err() }
+func (m *model) Ping(ctx context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case m.failed:
+		return session.ErrFailed
+	case m.space > 0 && m.used()+64<<10 > m.space:
+		return session.ErrFull
+	}
+	return nil
+}
 
 func (*model) Close() error { return nil }

@@ -161,7 +161,7 @@ func (c *comparison) everything() {
 // agree compares errors: both none, both the same of those that have a name, or
 // both without one.
 func (c *comparison) agree(what string, got, want error) {
-	for _, named := range []error{session.ErrConflict, session.ErrNoSession, session.ErrSessionExists} {
+	for _, named := range []error{session.ErrConflict, session.ErrNoSession, session.ErrSessionExists, session.ErrMalformed} {
 		if errors.Is(got, named) != errors.Is(want, named) {
 			c.t.Fatalf("%s: error is %v, want %v", what, got, want)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"os"
 	"os/exec"
 	"slices"
@@ -19,6 +20,73 @@ func TestModel(t *testing.T) {
 
 func TestModelDurable(t *testing.T) {
 	RunDurable(t, keepModels())
+}
+
+func TestModelFull(t *testing.T) { RunFull(t, fullModel(faulty{})) }
+
+func TestModelFailing(t *testing.T) { RunFailing(t, failingModel(faulty{})) }
+
+// fullModel opens models of little space that break the promises of f.
+func fullModel(f faulty) func(*testing.T) (session.Store, func()) {
+	return func(*testing.T) (session.Store, func()) {
+		f.model = newModel()
+		f.space = 404 << 10
+		return f, func() {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.space = 4 << 20
+		}
+	}
+}
+
+// failingModel opens models that can fail, and that break the promises of f.
+func failingModel(f faulty) func(*testing.T, string) (session.Store, func(bool)) {
+	kept := map[string]*model{}
+	return func(_ *testing.T, dir string) (session.Store, func(bool)) {
+		if kept[dir] == nil {
+			kept[dir] = newModel()
+		}
+		f.model = kept[dir]
+		f.failed = false // opened anew
+		m := f.model
+		return f, func(persisted bool) {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.failing, m.persists = true, persisted
+		}
+	}
+}
+
+// spaceFaults are promises about failures, broken one at a time.
+var spaceFaults = map[string]faulty{
+	"full has no name": {refused: func(err error) error { return swap(err, session.ErrFull, errors.New("no space")) }},
+	"full is failed":   {refused: func(err error) error { return swap(err, session.ErrFull, session.ErrFailed) }},
+	"full writes a part": {appended: func(m *model, b session.Batch) error {
+		err := m.Append(context.Background(), b)
+		if errors.Is(err, session.ErrFull) {
+			b.Records, b.Shared = b.Records[:1], nil
+			_ = m.Append(context.Background(), b)
+		}
+		return err
+	}},
+	"full writes shared": {appended: func(m *model, b session.Batch) error {
+		err := m.Append(context.Background(), b)
+		if errors.Is(err, session.ErrFull) {
+			m.mu.Lock()
+			for _, v := range b.Shared {
+				m.values[v.Scope][v.Key] = v.Value
+			}
+			m.mu.Unlock()
+		}
+		return err
+	}},
+	"failed has no name": {refused: func(err error) error { return swap(err, session.ErrFailed, errors.New("EIO")) }},
+	"failed is tried again": {appended: func(m *model, b session.Batch) error {
+		m.mu.Lock()
+		m.failed = false
+		m.mu.Unlock()
+		return errors.ErrUnsupported
+	}},
 }
 
 // keepModels opens the same model for the same directory.
@@ -146,7 +214,7 @@ var faults = map[string]faulty{
 		return err
 	}},
 	"malformed is conflict":  {refused: func(error) error { return session.ErrConflict }},
-	"malformed is accepted":  {refused: func(err error) error { return ignore(err, errMalformed) }},
+	"malformed is accepted":  {refused: func(err error) error { return ignore(err, session.ErrMalformed) }},
 	"unknown is conflict":    {refused: func(err error) error { return swap(err, session.ErrNoSession, session.ErrConflict) }},
 	"create twice":           {create: func(err error) error { return ignore(err, session.ErrSessionExists) }},
 	"limit ignored":          {read: func(r []session.Record) []session.Record { return append(r, r...) }},
@@ -204,7 +272,7 @@ const faultEnv = "STORETEST_FAULT"
 // TestSuiteNoticesFaults runs the suite on each faulty store in a process of
 // its own, where it must fail.
 func TestSuiteNoticesFaults(t *testing.T) {
-	for name := range faults {
+	for name := range merged(faults, spaceFaults) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFaulty$", "-rapid.nofailfile", "-test.failfast")
@@ -217,10 +285,23 @@ func TestSuiteNoticesFaults(t *testing.T) {
 	}
 }
 
+func merged(all ...map[string]faulty) map[string]faulty {
+	out := map[string]faulty{}
+	for _, m := range all {
+		maps.Copy(out, m)
+	}
+	return out
+}
+
 // TestFaulty is the child of TestSuiteNoticesFaults.
 func TestFaulty(t *testing.T) {
 	name, ok := os.LookupEnv(faultEnv)
 	if !ok {
+		return
+	}
+	if f, ok := spaceFaults[name]; ok {
+		RunFull(t, fullModel(f))
+		RunFailing(t, failingModel(f))
 		return
 	}
 	Run(t, func(*testing.T) session.Store {
