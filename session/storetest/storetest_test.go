@@ -30,7 +30,7 @@ func TestModelFailing(t *testing.T) { RunFailing(t, failingModel(faulty{})) }
 func fullModel(f faulty) func(*testing.T) (session.Store, func()) {
 	return func(*testing.T) (session.Store, func()) {
 		f.model = newModel()
-		f.space = 404 << 10
+		f.space = 410 << 10
 		return f, func() {
 			f.mu.Lock()
 			defer f.mu.Unlock()
