@@ -50,8 +50,8 @@ func (c *checker) response(resp *Response) ([]Delta, error) {
 	if resp.FinishReason == "" {
 		return nil, c.errorf("the answer has no finish reason: the stream was cut short")
 	}
-	if u := resp.Usage; min(u.Prompt, u.Completion, u.Cached, u.Thoughts, u.Total) < 0 {
-		return nil, c.errorf("negative usage: %+v", u)
+	if !resp.Usage.valid() {
+		return nil, c.errorf("negative usage: %+v", resp.Usage)
 	}
 	var parts []*genai.Part
 	if resp.Content != nil {

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -35,8 +36,8 @@ type Error struct {
 	Message string
 	// RetryAfter is what the provider asked for, 0 if it did not.
 	RetryAfter time.Duration
-	// Usage is what the failed call took, as when an answer is blocked; nil if the
-	// provider did not say.
+	// Usage is what the failed call took as far as the provider came to say it,
+	// which of an answer that broke off may be a part; nil if it did not.
 	Usage *Usage
 	// Final says that the same call would fail again, whatever the kind.
 	Final bool
@@ -94,3 +95,15 @@ func (e *Error) LogValue() slog.Value {
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
+
+// Spent returns err with what the failed call took, unless it is nil or no
+// *Error, has that already, or u is zero or holds a count below zero.
+func Spent(err error, u Usage) error {
+	e, ok := errors.AsType[*Error](err)
+	if !ok || e.Usage != nil || u == (Usage{}) || !u.valid() {
+		return err
+	}
+	out := *e
+	out.Usage = &u
+	return &out
+}

@@ -155,6 +155,9 @@ func (g *guard) Generate(ctx context.Context, req *Request, emit func(Delta)) (*
 	}
 	rest, err := check.response(out.resp)
 	if err != nil {
+		if out.resp != nil {
+			err = Spent(err, out.resp.Usage)
+		}
 		return nil, err
 	}
 	for _, d := range rest {

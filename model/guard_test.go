@@ -276,3 +276,22 @@ func TestGuardOfAnEndedContext(t *testing.T) {
 		t.Errorf("error %v, adapter called: %v", err, called)
 	}
 }
+
+// What the provider said of its usage is not lost with an answer that is refused.
+func TestGuardKeepsUsage(t *testing.T) {
+	for name, c := range map[string]struct {
+		usage model.Usage
+		want  *model.Usage
+	}{
+		"told":     {model.Usage{Prompt: 3, Total: 3}, &model.Usage{Prompt: 3, Total: 3}},
+		"not told": {model.Usage{}, nil},
+		"nonsense": {model.Usage{Prompt: -3}, nil},
+	} {
+		resp := answer(model.NewCall("", "f", ""), model.NewCall("", "f", ""))
+		resp.Usage = c.usage
+		_, _, err := run(t.Context(), model.Limits{Calls: 1}, func(context.Context, func(model.Delta)) (*model.Response, error) { return resp, nil })
+		if got := asError(t, err).Usage; !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: usage %+v, want %+v", name, got, c.want)
+		}
+	}
+}

@@ -100,6 +100,11 @@ type Usage struct {
 	Prompt, Completion, Cached, Thoughts, Total int64
 }
 
+// valid tells whether u can be: no count is below zero.
+func (u Usage) valid() bool {
+	return min(u.Prompt, u.Completion, u.Cached, u.Thoughts, u.Total) >= 0
+}
+
 // LLM is one model of one provider, with a key.
 type LLM interface {
 	// Generate makes one model call. It calls emit for each piece of text as it

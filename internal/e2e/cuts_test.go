@@ -125,7 +125,9 @@ func (c *cutter) cut(turn, step int, fault providertest.Fault, call int) bool {
 	if !strings.HasPrefix(whole, out.text.String()) {
 		c.t.Errorf("text %q is no beginning of %q", out.text.String(), whole)
 	}
+	k.unfinished = steps[step].Usage
 	k.expect(out, now.Prompt, steps[:step], first)
+	k.unfinished = providertest.Usage{}
 
 	k.turn("Go on.", now.Steps[step:])
 	for _, after := range c.said.Turns[turn+1:] {

@@ -59,7 +59,7 @@ func TestModelMisbehaves(t *testing.T) {
 		"array":   {[]string{"the arguments are no JSON object", "an array"}, 0, "", 0, 2},
 		"some":    {[]string{"seen"}, 0, "", 128, 2},
 		"insists": {nil, client.ErrLimitExceeded, "500 model calls", 0, 500},
-		"many":    {nil, client.ErrModelUnavailable, "500 function calls, at most 128", 0, 0},
+		"many":    {nil, client.ErrModelUnavailable, "500 function calls, at most 128", 0, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			clnt := d.Client()

@@ -122,18 +122,19 @@ func (l *llm) Generate(ctx context.Context, req *model.Request, emit func(model.
 	messages := body.Messages
 	for range maxPauses {
 		if err := a.read(ctx, body); err != nil {
-			return nil, err
+			return nil, model.Spent(err, a.total)
 		}
 		if a.stop != "pause_turn" {
 			return a.response()
 		}
 		so := assistantBlocks(a.builder.Content(), names)
 		if len(so) == 0 {
-			return nil, &model.Error{Kind: model.KindUnavailable, Provider: name, Message: "the provider paused an answer that had not begun"}
+			return nil, model.Spent(broken("the provider paused an answer that had not begun"), a.total)
 		}
 		body.Messages = slices.Concat(messages, []message{{Role: "assistant", Content: so}})
 	}
-	return nil, &model.Error{Kind: model.KindUnavailable, Provider: name, Final: true, Message: fmt.Sprintf("the provider paused the answer more than %d times", maxPauses)}
+	err = &model.Error{Kind: model.KindUnavailable, Provider: name, Final: true, Message: fmt.Sprintf("the provider paused the answer more than %d times", maxPauses)}
+	return nil, model.Spent(err, a.total)
 }
 
 // String names the model and hides its key.

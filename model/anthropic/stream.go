@@ -104,7 +104,8 @@ type answer struct {
 	total     model.Usage
 }
 
-// read sends one request and reads its stream to the end.
+// read sends one request and reads its stream to the end. What was counted until
+// an error is counted too.
 func (a *answer) read(ctx context.Context, body *request) error {
 	resp, err := a.llm.send(ctx, body)
 	if err != nil {
@@ -113,6 +114,7 @@ func (a *answer) read(ctx context.Context, body *request) error {
 	defer resp.Body.Close()
 	dec := ssestream.NewDecoder(resp)
 	var n counts
+	defer func() { a.count(n) }()
 	a.stop, a.block = "", nil
 	for dec.Next() {
 		data := bytes.TrimSpace(dec.Event().Data)
@@ -128,7 +130,6 @@ func (a *answer) read(ctx context.Context, body *request) error {
 			return err
 		}
 		if done {
-			a.count(n)
 			return nil
 		}
 	}
@@ -295,7 +296,7 @@ func (a *answer) providerBlock(b *openBlock) error {
 	return nil
 }
 
-// count adds the usage of one finished request to the answer's.
+// count adds the usage of one request to the answer's.
 func (a *answer) count(n counts) {
 	a.total.Prompt += n.input + n.created
 	a.total.Cached += n.read

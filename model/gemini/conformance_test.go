@@ -142,7 +142,7 @@ func TestConformance(t *testing.T) {
 				EncodeError: encodeError,
 				Refusals:    refusals(),
 				Can: modeltest.Can{
-					Thoughts: true, CallsWithoutID: true, CallIDs: true, ArgsText: true, CachedUsage: true, ThoughtsUsage: true,
+					Thoughts: true, CallsWithoutID: true, CallIDs: true, ArgsText: true, CachedUsage: true, ThoughtsUsage: true, EarlyUsage: true,
 				},
 			})
 		})

@@ -66,10 +66,19 @@ type answer struct {
 	model  string
 }
 
-// read reads the stream to its end. A stream without a finish reason was cut
-// short.
+// read reads an answer.
 func (l *llm) read(ctx context.Context, resp *http.Response, emit func(model.Delta)) (*model.Response, error) {
 	a := &answer{parts: model.NewBuilder(name, emit), model: strings.TrimPrefix(l.model, "models/")}
+	out, err := l.stream(ctx, resp, a)
+	if err != nil && a.usage != nil {
+		err = model.Spent(err, *a.usage)
+	}
+	return out, err
+}
+
+// stream reads the stream to its end. A stream without a finish reason was cut
+// short.
+func (l *llm) stream(ctx context.Context, resp *http.Response, a *answer) (*model.Response, error) {
 	if t, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); t == "text/html" {
 		return nil, l.errorf(model.KindUnavailable, "the answer is %s, no event stream", t)
 	}
@@ -106,9 +115,7 @@ func (l *llm) refused(a *answer) error {
 		genai.FinishReasonImageProhibitedContent, genai.FinishReasonImageRecitation:
 		kind = model.KindBlocked
 	}
-	err := l.errorf(kind, "the model stopped with %s", strings.TrimSuffix(string(a.finish)+": "+a.detail, ": "))
-	err.Usage = a.usage
-	return err
+	return l.errorf(kind, "the model stopped with %s", strings.TrimSuffix(string(a.finish)+": "+a.detail, ": "))
 }
 
 // event takes one event in.
@@ -125,9 +132,7 @@ func (l *llm) event(a *answer, data string) error {
 		a.usage = &u
 	}
 	if f := c.PromptFeedback; f != nil && f.BlockReason != "" {
-		err := l.errorf(model.KindBlocked, "the prompt was blocked: %s", strings.TrimSpace(f.BlockReason+" "+f.BlockReasonMessage))
-		err.Usage = a.usage
-		return err
+		return l.errorf(model.KindBlocked, "the prompt was blocked: %s", strings.TrimSpace(f.BlockReason+" "+f.BlockReasonMessage))
 	}
 	a.model = cmp.Or(c.ModelVersion, a.model)
 	for _, cand := range c.Candidates {

@@ -151,7 +151,8 @@ func (h Harness) givesUp(t *testing.T, good Wire, rest func(io.Writer)) {
 }
 
 // truncated cuts answers short: after each frame the answer is an error, also
-// when the connection breaks; after each byte it is an error or whole.
+// when the connection breaks; after each byte it is an error or whole. What the
+// provider has said by then of its usage is in the error.
 func (h Harness) truncated(t *testing.T) {
 	for _, c := range h.cases() {
 		if c.skip || c.name == "empty" {
@@ -164,11 +165,20 @@ func (h Harness) truncated(t *testing.T) {
 			if whole.err != nil {
 				t.Fatal(whole.err)
 			}
+			early := false
 			for n := range w.needed() {
 				for _, abort := range []bool{false, true} {
 					r := h.cut(t, w, len(strings.Join(w.Frames[:n], "")), abort)
-					wantError(t, r.err, model.KindUnavailable)
+					if u := asError(t, r.err, model.KindUnavailable).Usage; u != nil {
+						early = true
+						if all := whole.resp.Usage; u.Prompt > all.Prompt || u.Completion > all.Completion || u.Total > all.Total || u.Total == 0 {
+							t.Errorf("an answer cut after frame %d took %+v, the whole %+v", n, *u, all)
+						}
+					}
 				}
+			}
+			if c.name == "text" && early != h.Can.EarlyUsage { // others may come in a single frame
+				t.Errorf("errors of cut answers tell what they took: %t, want %t", early, h.Can.EarlyUsage)
 			}
 			body := len(strings.Join(w.Frames, ""))
 			step := max(body/80, 1)

@@ -50,6 +50,8 @@ type Can struct {
 	ArgsText bool
 	// CachedUsage and ThoughtsUsage: the wire counts cached tokens and thoughts.
 	CachedUsage, ThoughtsUsage bool
+	// EarlyUsage: the wire counts tokens before the answer is complete.
+	EarlyUsage bool
 }
 
 // Refusal is an answer that must become an error.

@@ -120,9 +120,10 @@ func (l *llm) chat(ctx context.Context, req *model.Request, emit func(model.Delt
 		err = a.readStream(ctx, resp)
 	}
 	if err != nil {
-		return nil, err
+		return nil, model.Spent(err, a.usage)
 	}
-	return a.response()
+	out, err := a.response()
+	return out, model.Spent(err, a.usage)
 }
 
 // readWhole reads the answer of a server that does not stream.
@@ -337,20 +338,11 @@ func argsPiece(raw json.RawMessage) (string, error) {
 	return text, err
 }
 
-// blocked is the error of an answer that was refused, with what it took.
-func (a *chatAnswer) blocked(format string, args ...any) error {
-	err := a.llm.blocked(format, args...)
-	if a.counted {
-		err.Usage = &a.usage
-	}
-	return err
-}
-
 // response returns the finished answer.
 func (a *chatAnswer) response() (*model.Response, error) {
 	l := a.llm
 	if a.refusal.Len() > 0 {
-		return nil, a.blocked("the model refused to answer: %s", a.refusal.String())
+		return nil, l.blocked("the model refused to answer: %s", a.refusal.String())
 	}
 	resp := &model.Response{Usage: a.usage, Model: a.model}
 	switch a.finish {
@@ -359,7 +351,7 @@ func (a *chatAnswer) response() (*model.Response, error) {
 	case "length", "max_tokens", "model_length":
 		resp.FinishReason = genai.FinishReasonMaxTokens
 	case "content_filter":
-		return nil, a.blocked("the provider's content filter stopped the answer")
+		return nil, l.blocked("the provider's content filter stopped the answer")
 	case "error", "insufficient_system_resource":
 		return nil, l.broken("the server stopped the answer: %s", a.finish)
 	case "stop", "tool_calls", "function_call", "eos", "eos_token", "stop_sequence":

@@ -381,6 +381,20 @@ func (a *responsesAnswer) unstreamed(output []json.RawMessage) error {
 
 // finish takes the event that ends the response.
 func (a *responsesAnswer) finish(kind string, r *responseObject) (*model.Response, error) {
+	resp, err := a.outcome(kind, r)
+	usage := r.Usage.model()
+	switch {
+	case usage == nil:
+	case err != nil:
+		err = model.Spent(err, *usage)
+	default:
+		resp.Usage = *usage
+	}
+	return resp, err
+}
+
+// outcome is what the response has come to, without its usage.
+func (a *responsesAnswer) outcome(kind string, r *responseObject) (*model.Response, error) {
 	l := a.llm
 	if kind == "response.failed" || r.Error != nil {
 		var e apiError
@@ -392,18 +406,12 @@ func (a *responsesAnswer) finish(kind string, r *responseObject) (*model.Respons
 	if err := a.unstreamed(r.Output); err != nil {
 		return nil, err
 	}
-	usage := r.Usage.model()
 	if a.refusal.Len() > 0 {
-		err := l.blocked("the model refused to answer: %s", a.refusal.String())
-		err.Usage = usage
-		return nil, err
+		return nil, l.blocked("the model refused to answer: %s", a.refusal.String())
 	}
 	resp := &model.Response{Content: a.builder.Content(), Model: a.model}
 	if r.Model != "" {
 		resp.Model = r.Model
-	}
-	if usage != nil {
-		resp.Usage = *usage
 	}
 	switch {
 	case kind == "response.completed":
@@ -414,9 +422,7 @@ func (a *responsesAnswer) finish(kind string, r *responseObject) (*model.Respons
 		resp.FinishReason = genai.FinishReasonMaxTokens
 		wire.CutCall(resp.Content, a.callBegan)
 	case r.Incomplete.Reason == "content_filter":
-		err := l.blocked("the provider's content filter stopped the answer")
-		err.Usage = usage
-		return nil, err
+		return nil, l.blocked("the provider's content filter stopped the answer")
 	default:
 		return nil, l.broken("the provider ended the answer early: %s", model.Redact(r.Incomplete.Reason, l.key))
 	}
