@@ -21,9 +21,12 @@ type link struct {
 	ctx      context.Context         // the run's streamCtx, or less
 	abort    context.CancelCauseFunc // resets the stream; the cause becomes the link's error
 	attaches bool                    // its first message starts no turn
+	named    bool                    // its first message names the turn to follow
 	opened   time.Time
 	body     atomic.Pointer[requestBody] // nil until the HTTP client has the request
 	sent     chan struct{}               // closed when the sender has returned
+	parted   chan struct{}               // closed when the sender has to close its side; see part
+	parting  bool                        // parted is closed; owned by the driver
 	left     bool                        // the sender has seen the end of the run; written before sent is closed
 	answered bool                        // something came; owned by the driver
 	news     bool                        // something new came; owned by the driver
@@ -36,8 +39,10 @@ func (r *run) open(first *agentdv1.RunRequest) *link {
 	l := &link{
 		run:      r,
 		attaches: first != r.first || r.rc.attach,
+		named:    first.GetExecute().TurnId != nil,
 		opened:   time.Now(),
 		sent:     make(chan struct{}),
+		parted:   make(chan struct{}),
 		again:    r.ahead.bytes,
 	}
 	ctx := context.WithValue(r.streamCtx, linkKey{}, l)

@@ -22,6 +22,7 @@ func (l *link) receive() (failure *Error, lost bool) {
 			return l.broken(err)
 		}
 		r.progress.Add(1)
+		first := !l.answered
 		l.answered = true
 		if msg.GetHeartbeat() != nil {
 			continue // it may come between an error and the end
@@ -46,10 +47,39 @@ func (l *link) receive() (failure *Error, lost bool) {
 		}
 		if msg.GetError() != nil {
 			r.held = msg
+			if l.parts(msg, first) {
+				defer l.part()()
+			}
 			continue
 		}
 		r.handle(l, msg)
 	}
+}
+
+// parts tells whether the server says with an error that the stream ends here:
+// it refuses the stream, or it stops. Any other error that has no position
+// answers a message of this client, and the stream goes on; it is never the first
+// message of a stream that starts a turn, nor of one on which a heartbeat was
+// sent first.
+func (l *link) parts(msg *agentdv1.RunResponse, first bool) bool {
+	if msg.GetSeq() > 0 || l.parting {
+		return false
+	}
+	if first && (!l.attaches || l.run.client.cfg.heartbeat > 0) {
+		return true
+	}
+	code := Code(msg.GetError().GetCode())
+	return code == ErrUnavailable || code == ErrTimeout
+}
+
+// part has the sender close its side, for which the server waits before it ends
+// the stream. If the server stays, the link counts as lost: nothing can be sent
+// on it. The returned function must be called when nothing more is received.
+func (l *link) part() (stop func()) {
+	l.parting = true
+	close(l.parted)
+	timer := time.AfterFunc(drainTimeout, func() { l.abort(errorf(ErrUnavailable, "the server did not end the stream after it had said so")) })
+	return func() { timer.Stop() }
 }
 
 // has tells whether the run has had a message before, on another stream. A

@@ -142,7 +142,7 @@ func TestCutAtEveryMessage(t *testing.T) {
 				t.Errorf("%d starts, %d streams", l.starts, len(l.streams))
 			}
 			second := l.streams[1].execute
-			if second.GetSessionId() != session || second.GetAgent() != nil || second.AfterSeq == nil || len(second.GetTools()) != 1 {
+			if second.GetSessionId() != session || second.GetAgent() != nil || second.AfterSeq == nil || second.GetTurnId() != "turn" || len(second.GetTools()) != 1 {
 				t.Errorf("attached with %v", second)
 			}
 		})

@@ -31,9 +31,14 @@ func (l *link) send(first *agentdv1.RunRequest) {
 		return
 	}
 	for {
-		if r.isHalted() { // before anything that waits
+		select { // before anything that waits
+		case <-r.halted:
 			l.leave()
 			return
+		case <-l.parted:
+			_ = l.stream.CloseRequest()
+			return
+		default:
 		}
 		if wish := r.wish.Load(); wish != l.wished {
 			l.wished = wish
@@ -48,6 +53,7 @@ func (l *link) send(first *agentdv1.RunRequest) {
 			return
 		case <-l.ctx.Done():
 			return
+		case <-l.parted: // what is to be sent waits for the next stream
 		case <-r.wished:
 		case msg := <-r.outbox:
 			if !l.sendOne(msg) {
@@ -67,11 +73,12 @@ func (l *link) send(first *agentdv1.RunRequest) {
 
 // leave ends the stream because the run is over for this side: it half-closes,
 // after a CancelRequest if the turn is not wanted any more. A client that only
-// detaches resets the stream, because the turn may still want its tools later.
+// detaches resets the stream, because the turn may still want its tools later; so
+// does one that has named no turn, because the stream may go on with the next.
 func (l *link) leave() {
 	l.left = true
 	r := l.run
-	if r.cancelled && r.rc.attach {
+	if r.rc.attach && (r.cancelled || !l.named) {
 		l.abort(ErrRunEnded)
 		return
 	}

@@ -26,6 +26,8 @@ type turnLog struct {
 	cut  func(stream, sent int) bool
 	hook func(ctx context.Context, stream int, s *peer) (handled bool, err error)
 
+	unnamed bool // as of a server that knows no ids of turns
+
 	plots sync.WaitGroup
 
 	mu      sync.Mutex // protects the fields below
@@ -86,7 +88,9 @@ func (l *turnLog) addLocked(msgs ...*agentdv1.RunResponse) {
 	last := msgs[len(msgs)-1]
 	last.Seq = int64(len(l.entries)+1) * 10
 	for _, m := range msgs {
-		m.TurnId = "turn"
+		if !l.unnamed {
+			m.TurnId = "turn"
+		}
 		if m.GetOutputChunk() == nil {
 			m.Time = timestamppb.Now()
 		}
