@@ -13,6 +13,10 @@
 // start. A second signal puts them aside at once. Turns that run when the server
 // is killed go on after the next start too.
 //
+// When the disk is full turns wait, and go on when there is space again. When the
+// database has failed (a failed fsync, an I/O error) the server stops at once, with
+// exit code 1; started again, it goes on with what is in the database.
+//
 // Exit codes: 0 after a clean stop, 1 when something failed, 2 for a wrong
 // command line. healthcheck exits 0 when the server is ready, else 1.
 //
@@ -30,6 +34,8 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/apzuk3/agentd/internal/daemon"
 )
 
 // Exit codes.
@@ -71,20 +77,25 @@ type process struct {
 	env     map[string]string
 	stdout  io.Writer
 	stderr  io.Writer
+	adjust  func(*daemon.Config) // for tests; may be nil
 }
 
 // exit is how kong leaves after --help.
 type exit struct{ code int }
 
 // run is main without a process: it returns the exit code.
-func run(signals <-chan os.Signal, args []string, env map[string]string, stdout, stderr io.Writer) (code int) {
-	p := &process{signals: signals, env: env, stdout: stdout, stderr: stderr}
+func run(signals <-chan os.Signal, args []string, env map[string]string, stdout, stderr io.Writer) int {
+	return (&process{signals: signals, env: env, stdout: stdout, stderr: stderr}).run(args)
+}
+
+func (p *process) run(args []string) (code int) {
+	stdout, stderr := p.stdout, p.stderr
 	var cmds commands
 	parser, err := kong.New(&cmds,
 		kong.Name("agentd"),
 		kong.Description("Hosts agent trees: agents run here, tools run on the client."),
 		kong.Writers(stdout, stderr),
-		kong.Resolvers(fromEnv(env)),
+		kong.Resolvers(fromEnv(p.env)),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.Exit(func(code int) { panic(exit{code}) }),
 		kong.ValueFormatter(withVariable),

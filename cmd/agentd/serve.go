@@ -129,6 +129,9 @@ func (c *serveCmd) Run(p *process) error {
 	if err != nil {
 		return err
 	}
+	if p.adjust != nil {
+		p.adjust(&cfg)
+	}
 	d, err := daemon.New(cfg)
 	if err != nil {
 		return err

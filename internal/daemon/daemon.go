@@ -25,6 +25,8 @@ const (
 	// streamsGrace is how long streams may take to tell their clients the end
 	// after their turns are over.
 	streamsGrace = 5 * time.Second
+	// storeGrace is how long the store may take to close.
+	storeGrace = 10 * time.Second
 	// databaseFile is the database within Config.DataDir.
 	databaseFile = "agentd.db"
 )
@@ -44,7 +46,7 @@ type Daemon struct {
 	started  bool
 	stopped  bool
 	served   sync.WaitGroup // the goroutines that serve
-	failed   chan error     // holds why serving ended by itself
+	failed   chan error     // holds why the daemon is of no use any more
 	once     sync.Once      // closes the store
 	closeErr error
 }
@@ -56,7 +58,7 @@ func New(cfg Config) (_ *Daemon, err error) {
 		return nil, err
 	}
 	cfg = cfg.WithDefaults()
-	d := &Daemon{cfg: cfg, log: cfg.Logger, failed: make(chan error, 2)}
+	d := &Daemon{cfg: cfg, log: cfg.Logger, failed: make(chan error, 3)}
 	if cfg.TLSCertFile != "" {
 		cert, err := tls.LoadX509KeyPair(cfg.TLSCertFile, cfg.TLSKeyFile)
 		if err != nil {
@@ -83,12 +85,14 @@ func New(cfg Config) (_ *Daemon, err error) {
 		Limits: cfg.Trees,
 		Logger: cfg.Logger,
 	})
-	if d.manager, err = session.NewManager(session.Config{Store: d.store, Runner: runner, Logger: cfg.Logger, Limits: cfg.Turns}); err != nil {
+	if d.manager, err = session.NewManager(session.Config{
+		Store: d.store, Runner: runner, Logger: cfg.Logger, Limits: cfg.Turns, OnFatal: d.storeFailed,
+	}); err != nil {
 		return nil, err
 	}
 	d.server, err = server.New(server.Config{
 		Sessions:            d.manager,
-		Ready:               d.store.Ping,
+		Ready:               d.manager.Ready,
 		Logger:              cfg.Logger,
 		NoReflection:        cfg.NoReflection,
 		MaxStreams:          cfg.MaxStreams,
@@ -198,8 +202,16 @@ func exposed(a net.Addr) bool {
 	return ok && !tcp.IP.IsLoopback()
 }
 
-// Failed receives an error when serving has ended by itself. The daemon is then
-// of no use and has to be shut down.
+// storeFailed says, once, that the store has failed for good.
+func (d *Daemon) storeFailed(err error) {
+	d.log.Error("the store has failed: turns are put aside, this server stops; the next one opens the store anew and goes on with them",
+		slog.String("error", err.Error()))
+	d.failed <- fmt.Errorf("daemon: %w", err)
+}
+
+// Failed receives an error when serving has ended by itself, or when the store
+// has failed for good. The daemon is then of no use and has to be shut down; the
+// process should end with an error, so that whoever watches it starts another.
 func (d *Daemon) Failed() <-chan error { return d.failed }
 
 // Addr returns where the daemon listens; nil before Start.
@@ -290,8 +302,17 @@ func (d *Daemon) lastFrames() {
 
 func (d *Daemon) closeStore() error {
 	d.once.Do(func() {
-		if err := d.store.Close(); err != nil {
-			d.closeErr = fmt.Errorf("daemon: close the store: %w", err)
+		closed := make(chan error, 1)
+		go func() { closed <- d.store.Close() }()
+		grace := time.NewTimer(storeGrace)
+		defer grace.Stop()
+		select {
+		case err := <-closed:
+			if err != nil {
+				d.closeErr = fmt.Errorf("daemon: close the store: %w", err)
+			}
+		case <-grace.C: // a disk that hangs must not keep the process
+			d.closeErr = fmt.Errorf("daemon: the store did not close within %v", storeGrace)
 		}
 	})
 	return d.closeErr

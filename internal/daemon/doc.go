@@ -15,6 +15,9 @@
 // are put aside, and their streams tell the clients so; then connections close;
 // the store is closed last, when nobody is left to write.
 //
+// A store without space is waited for: turns pause, new ones are refused, readyz
+// says so. A store that has failed for good ends the daemon: see Daemon.Failed.
+//
 // The package may import everything below cmd/agentd. It decides nothing about
 // the protocol, sessions or agents.
 package daemon
