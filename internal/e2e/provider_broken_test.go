@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"runtime"
 	"strings"
@@ -51,6 +53,10 @@ func TestProviderBreaks(t *testing.T) {
 		f := newFaulty(t, wire,
 			agentdtest.WithRetry(model.Retry{Tries: tries, Base: 1}),
 			agentdtest.WithModelTimeouts(0, 100*time.Millisecond))
+		faults := maps.Clone(faults)
+		faults["an error in the stream"] = providertest.Fault{
+			Action: providertest.Insert, Bytes: fmt.Appendf(nil, "data: %s\n\n", providertest.ErrorBody(wire, 503, "overloaded_error", "no luck with "+keyCanary)),
+		}
 		for name, fault := range faults {
 			t.Run(name, func(t *testing.T) {
 				f.t = t

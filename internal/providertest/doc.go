@@ -6,7 +6,8 @@
 // (see [Fault]). [Expect] derives from the same recording what a conversation
 // must look like from the outside: prompts, tools, texts, thoughts, tool calls,
 // tool results, usage and errors. [CheckHistory] tells whether a later request
-// carries everything that was said before it.
+// carries everything that was said before it. [Invent] makes recordings of
+// answers that nobody gave.
 //
 // Four wires are known: OpenAI chat completions, OpenAI Responses, Anthropic
 // Messages and Gemini; servers that are compatible with one of them count as it.

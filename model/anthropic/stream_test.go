@@ -128,6 +128,18 @@ func TestThinkingAnswer(t *testing.T) {
 	}
 }
 
+// TestPausedUsage: when the rest of an answer that was paused does not come, what
+// both requests took is not lost.
+func TestPausedUsage(t *testing.T) {
+	begun, _, _ := strings.Cut(fixture(t, "search_rest.sse"), "event: content_block_start")
+	url, _ := serve(t, "text/event-stream", fixture(t, "search_paused.sse"), begun)
+	_, _, _, err := generate(t, url, hello(&genai.Tool{GoogleSearch: &genai.GoogleSearch{}}))
+	e, ok := errors.AsType[*model.Error](err)
+	if want := (model.Usage{Prompt: 30, Completion: 6, Total: 36}); !ok || e.Kind != model.KindUnavailable || e.Usage == nil || *e.Usage != want {
+		t.Errorf("error %+v, want one with usage %+v", e, want)
+	}
+}
+
 // TestWebSearch: the blocks of the provider's tool are kept, and an answer that
 // was paused on its way comes out as one.
 func TestWebSearch(t *testing.T) {
