@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -182,9 +183,7 @@ func checkFailed(t *testing.T, got *dialogue, code agentdv1.ErrorCode, tries int
 // refusal answers with an error that repeats what must not get about.
 func (f *faulty) refusal(status int, header http.Header) providertest.Fault {
 	h := http.Header{"Content-Type": {"application/json"}}
-	for k, v := range header {
-		h[k] = v
-	}
+	maps.Copy(h, header)
 	return providertest.Fault{
 		Action: providertest.Refuse, Status: status, Header: h, Again: true,
 		Bytes: providertest.ErrorBody(f.wire, status, "some_code", "no luck with "+keyCanary+" saying "+promptCanary),
