@@ -1,0 +1,272 @@
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/apzuk3/agentd/client"
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session"
+)
+
+// check holds a session that is at rest against what its clients have seen and
+// said and what the stage has counted. I8 and I9 are checked when the bed is
+// taken down.
+func (b *bed) check(id string, chains ...*chain) []*loggedTurn {
+	b.t.Helper()
+	turns := readLog(b.t.Context(), b.t, b.store, id) // I2, I3, I4
+	for _, c := range chains {
+		c.inLog(b.told(id, c.from), turns)
+		c.stands(turns)
+	}
+	b.counts(turns, b.told(id, 0))
+	return turns
+}
+
+// told is what a session's log tells after a position.
+func (b *bed) told(id string, after int64) []*agentdv1.RunResponse {
+	b.t.Helper()
+	c := b.chain(nil)
+	c.session, c.cursor = id, after
+	c.attach()
+	c.rest()
+	return c.got
+}
+
+// inLog checks that what a client has seen is in the log, with the same bytes
+// (I1). Who has seen all of turns that were completed has seen exactly what the
+// log tells.
+func (c *chain) inLog(log []*agentdv1.RunResponse, turns []*loggedTurn) {
+	t := c.b.t
+	t.Helper()
+	completed := !slices.ContainsFunc(turns, func(l *loggedTurn) bool { return !l.ended.Completed })
+	if completed && c.whole {
+		last := c.got[len(c.got)-1].GetSeq() // later turns are not of interest
+		sameStory(t, c.got, slices.DeleteFunc(log, func(m *agentdv1.RunResponse) bool { return m.GetSeq() > last }))
+		return
+	}
+	facts := map[int64]string{}
+	calls := map[string]string{}
+	texts := map[string]string{}
+	for _, m := range log {
+		if o := m.GetOutputChunk(); o.GetContent() != "" {
+			texts[textKey(o)] += o.GetContent()
+			continue
+		}
+		facts[m.GetSeq()] = canonical(t, m)
+		if m.GetToolCallNotice() != nil {
+			calls[m.GetToolCallNotice().GetToolCallId()] = facts[m.GetSeq()]
+		}
+	}
+	seen := map[string]string{}
+	at := int64(0)
+	for _, m := range c.got {
+		switch o := m.GetOutputChunk(); {
+		case m.GetSeq() == 0:
+		case o.GetContent() != "":
+			seen[textKey(o)] += o.GetContent()
+		case m.GetToolCall() != nil && m.GetSeq() == at: // asked again
+			if again, first := canonical(t, m), calls[m.GetToolCall().GetToolCallId()]; afterSeq(again) != afterSeq(first) {
+				t.Errorf("asked again for %s, the log has %s", again, first)
+			}
+		case o.GetLast() && facts[m.GetSeq()] == "" && !completed:
+			// Which agents a turn that was stopped closes depends on who has seen
+			// the beginning of an answer that did not come to be.
+		case canonical(t, m) != facts[m.GetSeq()]:
+			t.Errorf("a client has seen %s, the log has %s", canonical(t, m), facts[m.GetSeq()])
+		}
+		if m.GetSeq() != 0 && m.GetSeq() < at {
+			t.Errorf("position %d after %d: %v", m.GetSeq(), at, m)
+		}
+		at = max(at, m.GetSeq())
+	}
+	for key, text := range seen {
+		logged, ok := texts[key]
+		if !strings.Contains(logged, text) && (ok || completed) {
+			t.Errorf("a client has seen %q of %s, the log has %q", text, key, logged)
+		}
+	}
+}
+
+// stands checks that the first thing that was said about each call stands (I3).
+func (c *chain) stands(turns []*loggedTurn) {
+	c.b.t.Helper()
+	for _, turn := range turns {
+		for id, res := range turn.results {
+			said, ok := c.first[id]
+			if ok && (res.Outcome != session.Answered || res.Output == nil || *res.Output != said) {
+				c.b.t.Errorf("call %s: the client said %q, the log has %+v", id, said, res)
+			}
+		}
+	}
+}
+
+// counts checks that no model was asked more often than the log says (I7), and
+// that a turn has one end, which is its last message (I4).
+func (b *bed) counts(turns []*loggedTurn, log []*agentdv1.RunResponse) {
+	b.t.Helper()
+	ends := map[string]*agentdv1.RunResponse_EndResponse{}
+	for _, m := range log {
+		if ends[m.GetTurnId()] != nil {
+			b.t.Errorf("turn %s: %v follows its end", m.GetTurnId(), m)
+		}
+		if m.GetEnd() != nil {
+			ends[m.GetTurnId()] = m.GetEnd()
+		}
+	}
+	for _, turn := range turns {
+		mark := turnMark.FindString(turn.started.Prompt)
+		end := ends[turn.id]
+		if end == nil || end.GetCompleted() != turn.ended.Completed {
+			b.t.Errorf("turn %s ended as %v, the log has %+v", turn.id, end, turn.ended)
+			continue
+		}
+		made, _ := b.stage.quiet(mark)
+		counted := int(end.GetUsageSummary().GetLlmCalls())
+		if most := counted + len(end.GetReceipt().GetAbortedModelCalls()); mark == "" || made < counted || made > most {
+			b.t.Errorf("turn %s %s: %d model calls were made, the log counts %d and %v", turn.id, mark, made, counted, end.GetReceipt())
+		}
+	}
+}
+
+// canonical is a message as anybody sees it who has not asked for it.
+func canonical(t testing.TB, m *agentdv1.RunResponse) string {
+	t.Helper()
+	m = proto.CloneOf(m)
+	m.Replayed = false
+	if c := m.GetToolCall(); c != nil {
+		m.Response = &agentdv1.RunResponse_ToolCallNotice_{ToolCallNotice: &agentdv1.RunResponse_ToolCallNotice{
+			SessionId: c.GetSessionId(), ToolCallId: c.GetToolCallId(), ToolName: c.GetToolName(), ToolInput: c.GetToolInput(), AgentPath: c.GetAgentPath(),
+		}}
+	}
+	seq := m.GetSeq()
+	m.Seq = 0
+	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%d: %x", seq, data)
+}
+
+// afterSeq is a canonical message without its position and time, which a call
+// that is asked again does not have.
+func afterSeq(text string) string {
+	_, data, _ := strings.Cut(text, ": ")
+	return data
+}
+
+func textKey(o *agentdv1.RunResponse_OutputChunk) string {
+	return fmt.Sprintf("%s %s %v", strings.Join(o.GetAgentPath(), "/"), o.GetMessageId(), o.GetIsThought())
+}
+
+// story is what messages tell, however text was cut: pieces of one message that
+// follow each other are one, and a call that is asked again is left out.
+func story(t testing.TB, msgs []*agentdv1.RunResponse) []string {
+	t.Helper()
+	var joined []*agentdv1.RunResponse
+	at := int64(0)
+	for _, m := range msgs {
+		if m.GetSeq() == 0 || m.GetSeq() == at && m.GetToolCall() != nil {
+			continue
+		}
+		if m.GetSeq() <= at {
+			t.Errorf("position %d after %d: %v", m.GetSeq(), at, m)
+		}
+		at = m.GetSeq()
+		o := m.GetOutputChunk()
+		if n := len(joined); n > 0 && o.GetContent() != "" {
+			if before := joined[n-1].GetOutputChunk(); before.GetContent() != "" && textKey(before) == textKey(o) {
+				before.Content += o.GetContent()
+				joined[n-1].Seq = at
+				continue
+			}
+		}
+		joined = append(joined, proto.CloneOf(m))
+	}
+	var out []string
+	for _, m := range joined {
+		out = append(out, canonical(t, m))
+	}
+	return out
+}
+
+func sameStory(t testing.TB, got, want []*agentdv1.RunResponse) {
+	t.Helper()
+	a, b := story(t, got), story(t, want)
+	for i := range max(len(a), len(b)) {
+		if i >= len(a) || i >= len(b) || a[i] != b[i] {
+			t.Errorf("the streams have %d messages, the log %d; they differ from number %d on:\n%.4000v\n%.4000v", len(a), len(b), i, fmt.Sprint(got), fmt.Sprint(want))
+			return
+		}
+	}
+}
+
+// saga is what a Go client's events tell; events of the client's own are left
+// out.
+func saga(t testing.TB, events []*client.Event) []string {
+	t.Helper()
+	type piece struct {
+		seq       int64
+		key, text string
+	}
+	var pieces []piece
+	for _, ev := range events {
+		p := piece{seq: ev.Seq, key: ev.TurnID}
+		switch {
+		case ev.Started != nil:
+			p.text = "started " + ev.Started.SessionID
+		case ev.OutputChunk != nil:
+			o := ev.OutputChunk
+			p.key = fmt.Sprint(ev.TurnID, o.AgentPath, o.MessageID, o.IsThought, o.Last)
+			p.text = o.Content
+		case ev.StateUpdate != nil:
+			p.text = fmt.Sprint("state ", ev.StateUpdate.Delta)
+		case ev.ToolCall != nil:
+			p.text = fmt.Sprintf("call %s %s %s %v", ev.ToolCall.ID, ev.ToolCall.Name, ev.ToolCall.Input, ev.ToolCall.AgentPath)
+		case ev.ToolNotice != nil:
+			p.text = fmt.Sprintf("call %s %s %s %v", ev.ToolNotice.ID, ev.ToolNotice.Name, ev.ToolNotice.Input, ev.ToolNotice.AgentPath)
+		case ev.End != nil:
+			p.text = fmt.Sprint("end ", ev.End.Completed, ev.End.Reason, ev.End.UsageSummary.GetTotalUsage())
+		case ev.ToolResult != nil:
+			continue
+		default:
+			p.text = fmt.Sprintf("%+v", *ev)
+		}
+		if n := len(pieces); n > 0 && ev.OutputChunk != nil && ev.OutputChunk.Content != "" && pieces[n-1].key == p.key {
+			pieces[n-1].text += p.text
+			pieces[n-1].seq = p.seq
+			continue
+		}
+		pieces = append(pieces, p)
+	}
+	var out []string
+	for _, p := range pieces {
+		out = append(out, fmt.Sprintf("%d %s %s", p.seq, p.key, p.text))
+	}
+	return out
+}
+
+// replay is what a Go client is told of a session by the log.
+func (b *bed) replay(id string) []*client.Event {
+	b.t.Helper()
+	var events []*client.Event
+	for ev, err := range b.client(b.d.URL).Attach(b.t.Context(), id, client.WithAfterSeq(0), client.WithoutTools()) {
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		events = append(events, ev)
+	}
+	return events
+}
+
+func (b *bed) sameSaga(got []*client.Event, id string) {
+	b.t.Helper()
+	a, w := saga(b.t, got), saga(b.t, b.replay(id))
+	if !slices.Equal(a, w) {
+		b.t.Errorf("the client was told\n%s\nthe log tells\n%s", strings.Join(a, "\n"), strings.Join(w, "\n"))
+	}
+}
