@@ -117,6 +117,21 @@ func (c *modelCall) gets(t *testing.T, r reply) {
 	}
 }
 
+// will answers the next call, whenever it comes.
+func (p puppet) will(t *testing.T, r reply) {
+	t.Helper()
+	go func() {
+		select {
+		case c := <-p.calls:
+			select {
+			case c.answer <- r:
+			case <-c.over:
+			}
+		case <-t.Context().Done():
+		}
+	}()
+}
+
 // stage is a real daemon with a puppet.
 type stage struct {
 	puppet
