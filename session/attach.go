@@ -331,8 +331,10 @@ func ownKeysOf(s *Session) Keys {
 func (s *Session) stopRunningLocked(t *Turn) {
 	t.running = false
 	t.stopTimersLocked()
-	if t.wall != nil {
-		t.wall.Stop()
+	for _, timer := range []*time.Timer{t.wall, t.handover} {
+		if timer != nil {
+			timer.Stop()
+		}
 	}
 	for _, p := range t.pending {
 		p.disarm()

@@ -72,6 +72,11 @@ func until(b *testing.B, d *agentdtest.Daemon, req *agentdv1.RunRequest_ExecuteR
 	ctx, cancel := context.WithCancel(b.Context())
 	begin := time.Now()
 	s := agentdv1connect.NewAgentdClient(d.HTTPClient(), d.URL).Run(ctx)
+	leave := func() {
+		cancel()
+		_ = s.CloseRequest()
+		_ = s.CloseResponse()
+	}
 	if err := s.Send(&agentdv1.RunRequest{Request: &agentdv1.RunRequest_Execute{Execute: req}}); err != nil {
 		b.Error(err)
 	}
@@ -79,10 +84,10 @@ func until(b *testing.B, d *agentdtest.Daemon, req *agentdv1.RunRequest_ExecuteR
 		m, err := s.Receive()
 		if err != nil || m.GetEnd() != nil {
 			b.Errorf("no tool call came: %v, %v", m, err)
-			return place{}, 0, cancel
+			return place{}, 0, leave
 		}
 		if c := m.GetToolCall(); c != nil {
-			return place{c.GetSessionId(), m.GetSeq()}, time.Since(begin), cancel
+			return place{c.GetSessionId(), m.GetSeq()}, time.Since(begin), leave
 		}
 	}
 }
@@ -170,6 +175,7 @@ func BenchmarkParked(b *testing.B) {
 		for wait := time.Millisecond; runtime.NumGoroutine() > empty.goroutines+20 && wait < 20*time.Second; wait *= 2 {
 			time.Sleep(wait) // until the last ones have left memory
 		}
+		time.Sleep(3 * time.Second) // and what lingers of their streams
 		held().per(b, empty, n, "parked")
 		stop(d)
 	}
@@ -190,7 +196,7 @@ func heartbeat(b *testing.B, d *agentdtest.Daemon) time.Duration {
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
 	s := agentdv1connect.NewAgentdClient(d.HTTPClient(), d.URL).Run(ctx)
-	req := &agentdv1.RunRequest_ExecuteRequest{Agent: llmAgent("root", "asker/m", "", "look"), UserPrompt: "go", Tools: []*agentdv1.Tool{toolOf("look")}, OnDisconnect: agentdv1.OnDisconnect_ON_DISCONNECT_CANCEL}
+	req := &agentdv1.RunRequest_ExecuteRequest{Agent: llmAgent("root", "asker/m", "", "look"), UserPrompt: "go", Tools: []*agentdv1.Tool{toolOf("look")}}
 	if err := s.Send(&agentdv1.RunRequest{Request: &agentdv1.RunRequest_Execute{Execute: req}}); err != nil {
 		b.Fatal(err)
 	}
@@ -210,7 +216,12 @@ func heartbeat(b *testing.B, d *agentdtest.Daemon) time.Duration {
 	if m, err := s.Receive(); err != nil || m.GetHeartbeat() == nil {
 		b.Fatalf("%v: %v", m, err)
 	}
-	return time.Since(begin)
+	took := time.Since(begin)
+	if err := s.Send(&agentdv1.RunRequest{Request: &agentdv1.RunRequest_End{End: &agentdv1.RunRequest_EndRequest{}}}); err != nil {
+		b.Fatal(err)
+	}
+	benchStop(s)
+	return took
 }
 
 func report(b *testing.B, what string, took, rtt []time.Duration) {
