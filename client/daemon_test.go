@@ -140,7 +140,11 @@ type stage struct {
 
 func newStage(t *testing.T, opts ...agentdtest.Option) *stage {
 	t.Helper()
-	p := puppet{make(chan *modelCall)}
+	return newStageWith(t, puppet{make(chan *modelCall)}, opts...)
+}
+
+func newStageWith(t *testing.T, p puppet, opts ...agentdtest.Option) *stage {
+	t.Helper()
 	return &stage{p, agentdtest.Start(t, append(opts, agentdtest.WithProvider(p))...)}
 }
 
@@ -159,6 +163,9 @@ func (s *stage) client(t *testing.T, opts ...client.Option) (*client.Client, *wi
 	t.Helper()
 	tr := s.d.HTTPClient().Transport.(*http.Transport).Clone()
 	w := &wires{dial: tr.DialContext}
+	if w.dial == nil {
+		w.dial = new(net.Dialer).DialContext
+	}
 	tr.DialContext = w.connect
 	opts = append([]client.Option{
 		quick, client.WithHTTPClient(&http.Client{Transport: tr}), client.WithConnectOptions(connect.WithInterceptors(w)),

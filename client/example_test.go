@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 
+	"github.com/apzuk3/agentd/agentdtest"
 	"github.com/apzuk3/agentd/client"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
@@ -54,6 +56,66 @@ func Example() {
 	// Output:
 	// Hello, Alice!
 	// completed: true
+}
+
+// A user says something while the agent works: the prompt becomes a message of
+// the running turn, and the model's next call sees it. A real program would do
+// so from another goroutine, or another process.
+func ExampleWithOnBusy() {
+	d, err := agentdtest.New(agentdtest.WithScript("clerk", `answers:
+  - calls: [{name: search}]
+  - text: 'Found {{tool_result "search"}}. And you said: {{last_user}}'`))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = d.Close() }()
+	ctx := context.Background()
+	clnt := d.Client()
+	said := make(chan struct{}) // closed when the user has spoken
+	err = client.AddTool(clnt, "search", "Searches the archive", func(context.Context, struct{}) (any, error) {
+		<-said // the search takes its time
+		return "3 letters", nil
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	agent := &agentdv1.Agent{Name: "clerk", AgentType: &agentdv1.Agent_Llm{Llm: &agentdv1.LlmAgent{
+		Model: "scripted/clerk", ToolNames: []string{"search"},
+	}}}
+	var speaker sync.WaitGroup
+	session := ""
+	for event, err := range clnt.Run(ctx, agent, "Look for letters") {
+		switch {
+		case err != nil:
+			fmt.Println(err)
+			return
+		case event.Started != nil:
+			session = event.Started.SessionID
+		case event.ToolCall != nil:
+			speaker.Go(func() {
+				// The run goes on to the end of the turn: to leave it cancels that.
+				for event, err := range clnt.Run(ctx, nil, "only from 1912", client.WithSessionID(session), client.WithOnBusy(client.OnBusyInject)) {
+					if err != nil {
+						fmt.Println(err)
+						return
+					}
+					if event.Queued != nil {
+						close(said)
+					}
+				}
+			})
+		case event.UserMessage != nil:
+			fmt.Println("the user:", event.UserMessage.Content)
+		case event.OutputChunk != nil:
+			fmt.Print(event.OutputChunk.Content)
+		}
+	}
+	speaker.Wait()
+	// Output:
+	// the user: only from 1912
+	// Found 3 letters. And you said: only from 1912
 }
 
 // standIn starts an HTTP/2 server without TLS.

@@ -23,7 +23,12 @@ type busy struct {
 
 func newBusy(t *testing.T) *busy {
 	t.Helper()
-	b := &busy{stage: newStage(t)}
+	return newBusyOn(t, newStage(t))
+}
+
+func newBusyOn(t *testing.T, s *stage) *busy {
+	t.Helper()
+	b := &busy{stage: s}
 	b.owner, b.wires = b.stage.client(t)
 	b.door = newDoor(t, b.owner, "door")
 	b.turn = follow(b.owner.Run(t.Context(), actor("door"), "first"))

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/apzuk3/agentd/agentdtest"
 	"github.com/apzuk3/agentd/client"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
@@ -110,6 +111,30 @@ func TestCutWhileAnotherTurnBegins(t *testing.T) {
 		b.says(t, "bye")
 		completes(t, last, "bye")
 	}
+}
+
+// TestQueuedPromptSurvivesARestart of the server, together with the turn that it
+// waits for.
+func TestQueuedPromptSurvivesARestart(t *testing.T) {
+	dir := t.TempDir()
+	s := newStage(t, agentdtest.WithLoopback(), agentdtest.WithDataDir(dir))
+	b := newBusyOn(t, s)
+	c, w := b.client(t)
+	r, q := b.joins(t, c, "second", client.OnBusyEnqueue)
+	if err := s.d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	newStageWith(t, s.puppet, agentdtest.WithAddr(strings.TrimPrefix(s.d.URL, "http://")), agentdtest.WithDataDir(dir))
+	b.door.let(t, "in")
+	if call := b.says(t, "done"); len(call.told) != 1 || !strings.Contains(call.told[0], "in") {
+		t.Errorf("the model was told %q", call.told)
+	}
+	completes(t, b.turn, "A moment.done")
+	b.says(t, "yes")
+	if events := completes(t, r, "yes"); events[0].Started == nil || events[0].TurnID != q.TurnID {
+		t.Errorf("first came %+v", events[0])
+	}
+	w.cameBack(t, q.TurnID)
 }
 
 // TestDropIsAskedAgain: the wish to take back a prompt that waits outlives the
