@@ -195,6 +195,7 @@ func (st *stream) send(msg *agentdv1.RunResponse) {
 	}
 	st.writing.Reset(st.srv.cfg.WriteTimeout)
 	err := st.bidi.Send(msg)
+	st.said = st.said || msg != nil
 	st.writing.Stop()
 	if err != nil {
 		st.gone = true

@@ -40,6 +40,7 @@ type stream struct {
 
 	writing *time.Timer // resets the stream when a write takes too long
 	sent    bool        // what the turn had at first is out: replies may follow
+	said    bool        // a message has been sent, which the end must not overtake
 	gone    bool        // the client cannot be reached any more
 	served  bool        // the stream has come to its end without a panic
 	end     *agentdv1.RunResponse_EndResponse
@@ -91,7 +92,7 @@ func (st *stream) serve(ctx context.Context, refused *session.Error) {
 	}
 	st.served = true
 	st.finish()
-	if !st.gone {
+	if !st.gone && st.said {
 		st.linger()
 	}
 	st.logEnd()
