@@ -99,7 +99,7 @@ func (s *Session) takePartLocked(t *Turn) {
 
 func (s *Session) takesPartLocked(w *Watcher, t *Turn) {
 	t.clients++
-	t.unattended = ""
+	t.unattended = s.unattendedLocked()
 	t.stopTimersLocked()
 	s.armDeadlineLocked(t)
 	for _, p := range t.pending {

@@ -275,6 +275,7 @@ func (m *Manager) launchNext(ctx context.Context, h *held, next *Run) {
 			s.mu.Lock()
 			s.failLocked(t, errAside) // it waits for a client with the key
 			s.mu.Unlock()
+			close(t.done)
 			m.log.LogAttrs(ctx, slog.LevelInfo, "turn waits for its caller's key", slog.String("session", s.id), slog.String("turn", t.id))
 			return
 		}

@@ -379,6 +379,27 @@ func TestQueuedTurnIsNotHeldUpByOneThatWaits(t *testing.T) {
 	})
 }
 
+// A client that has closed its side while its prompt waited cannot answer later.
+func TestQueuedClientThatCannotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, memory(t), session.Limits{})
+		f.on(talk)
+		a := f.start(session.Request{Prompt: "ask a"})
+		wa := a.Watch()
+		await(t, wa, isCall)
+		b := f.start(session.Request{SessionID: a.SessionID(), Prompt: "ask b", OnBusy: session.Enqueue})
+		wb := b.Watch()
+		await(t, wb, isQueued)
+		wb.Unattended("it has closed its side")
+		answer(t, a)
+		follow(t, wa)
+		begin := time.Now()
+		if e := end(t, follow(t, wb)); !e.Completed || time.Since(begin) > time.Second {
+			t.Errorf("b ended after %v with %v", time.Since(begin), e)
+		}
+	})
+}
+
 func TestQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, memory(t), session.Limits{MaxQueued: 2})

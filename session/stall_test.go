@@ -423,7 +423,10 @@ func TestStoreThatHasFailed(t *testing.T) {
 			await(t, watchers[len(turns)-1], isCall)
 		}
 		writes := 0
-		store.tamper(func(context.Context, session.Batch) error { writes++; return fmt.Errorf("fsync: %w", session.ErrFailed) })
+		store.tamper(func(context.Context, session.Batch) error {
+			writes++
+			return fmt.Errorf("fsync: %w", session.ErrFailed)
+		})
 		if err := turns[0].Answer(t.Context(), session.Answer{CallID: "c1", Output: new("lost")}); code(err) != unavailable {
 			t.Errorf("answer: %v", err)
 		}

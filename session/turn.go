@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -277,10 +276,13 @@ func (w *Watcher) Unattended(reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.nowLocked(w.t)
-	if _, ok := s.watchers[w]; !ok || t != s.turn || w.tools == nil {
+	if _, ok := s.watchers[w]; !ok || w.tools == nil {
 		return
 	}
-	w.tools = nil
+	w.tools, w.away = nil, reason
+	if t != s.turn {
+		return // its turn waits for its start, or is over
+	}
 	for _, p := range t.pending {
 		if p.owner == w {
 			p.owner = s.clientForLocked(p.call.Name)
@@ -289,12 +291,26 @@ func (w *Watcher) Unattended(reason string) {
 			}
 		}
 	}
-	if !slices.ContainsFunc(slices.Collect(maps.Keys(s.watchers)), func(o *Watcher) bool { return o.asks && o.tools != nil }) {
-		t.unattended = reason
-	}
+	t.unattended = s.unattendedLocked()
 	for _, p := range t.pending {
 		s.scheduleLocked(t, p)
 	}
+}
+
+// unattendedLocked is why nobody who takes part in the running turn can answer,
+// or "".
+func (s *Session) unattendedLocked() string {
+	why := ""
+	for w := range s.watchers {
+		switch {
+		case !w.asks || s.nowLocked(w.t) != s.turn:
+		case w.tools != nil:
+			return ""
+		case w.away != "":
+			why = w.away
+		}
+	}
+	return why
 }
 
 // equal tells whether two results say the same.

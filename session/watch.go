@@ -28,7 +28,9 @@ type Watcher struct {
 	// side: as long as nobody else is asked, it is told of calls as if it were.
 	offered map[string]bool
 	asks    bool // the client takes part in the turn, with or without tools
-	order   int  // rises from client to client; protected by s.mu
+	// away is why the client, which still reads, cannot answer; protected by s.mu.
+	away  string
+	order int // rises from client to client; protected by s.mu
 
 	// The fields below are owned by the goroutine that calls Next.
 	view   *view
@@ -90,6 +92,9 @@ func (s *Session) watch(t *Turn, from watch) *Watcher {
 	}
 	if from.only {
 		w.view.only = t.id
+	}
+	if t.waits != nil && t.startSeq == 0 && s.turn != nil && w.failed == nil {
+		w.failed = s.turn.failed // what it waits for is not running here
 	}
 	if !from.live {
 		w.behind = s.seq
