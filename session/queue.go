@@ -223,15 +223,16 @@ func (s *Session) finish(ctx context.Context, t *Turn, end *TurnEnded) (next *Ru
 			return nil, err
 		}
 		fact := &queued.waits.TurnStarted
-		if queued.spec == nil { // it was read from the log
-			if queued.spec, err = fact.spec(); err != nil {
+		spec := queued.spec
+		if spec == nil { // it was read from the log
+			if spec, err = fact.spec(); err != nil {
 				return nil, fmt.Errorf("session %s: turn %s: %w", s.id, queued.id, err)
 			}
 		}
 		maps.Copy(whole, fact.State)
-		queued.snapshot, queued.started = whole, time.Now()
-		s.mu.Lock()
-		s.limitLocked(queued.spec, fact)
+		s.mu.Lock() // clients may come to a turn that waits
+		queued.spec, queued.snapshot, queued.started = spec, whole, time.Now()
+		s.limitLocked(spec, fact)
 		s.mu.Unlock()
 		data, err := marshal(fact)
 		if err != nil {
