@@ -203,7 +203,7 @@ func (w *wires) cut() {
 func (w *wires) mend() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.away, w.execs = false, nil
+	w.away = false
 }
 
 // last returns what the last stream began with.
