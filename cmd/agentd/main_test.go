@@ -25,6 +25,9 @@ const asMain = "AGENTD_TEST_AS_MAIN"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asMain) != "" {
+		if fault := os.Getenv(storeFails); fault != "" {
+			os.Exit(mainThatFails(fault))
+		}
 		main()
 		return
 	}

@@ -1,0 +1,20 @@
+package main
+
+import (
+	"context"
+	"os/signal"
+	"syscall"
+
+	"github.com/apzuk3/agentd/session"
+)
+
+const canWearOut = true
+
+// wearOut appends while the kernel refuses to let a file grow.
+func wearOut(ctx context.Context, store session.Store, b session.Batch) error {
+	signal.Ignore(syscall.SIGXFSZ)
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 4096, Max: 4096}); err != nil {
+		return err
+	}
+	return store.Append(ctx, b)
+}
