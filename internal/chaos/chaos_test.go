@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/sqlitestore"
 )
@@ -26,8 +24,10 @@ var (
 )
 
 const (
-	// atOnce is how many sessions run side by side.
-	atOnce = 20
+	// atOnce is how many sessions run side by side, a few in a short run.
+	atOnce, few = 20, 8
+	// short is how many faults make a run a short one.
+	short = 100
 	// roundFaults is how many faults come before the database is read.
 	roundFaults = 250
 	// roundLimit is how long a round may take before the test gives up.
@@ -55,10 +55,12 @@ func TestChaos(t *testing.T) {
 // storm is a run of TestChaos.
 type storm struct {
 	t      *testing.T
+	seed   uint64
 	w      *world
-	daemon *daemon
+	daemon *process
 	rng    *rand.Rand // of the faults; owned by the goroutine that makes them
 
+	made                        atomic.Int64 // sessions
 	kills, stops, deaths        atomic.Int64
 	truncated, refused, resets  atomic.Int64 // of provider answers
 	mu                          sync.Mutex   // protects the fields below
@@ -81,10 +83,10 @@ type seal struct {
 }
 
 func newStorm(t *testing.T, seed uint64, binary string) *storm {
-	p := newProvider(t, seed, true)
-	s := &storm{t: t, rng: rand.New(rand.NewPCG(seed, 0)), live: map[*talk]bool{}, sealed: map[string]seal{}, orphans: map[string]bool{}}
+	p := newProvider(t, true)
+	s := &storm{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), live: map[*talk]bool{}, sealed: map[string]seal{}, orphans: map[string]bool{}}
 	s.daemon = newDaemon(t, binary, p.http.URL)
-	s.w = &world{t: t, seed: seed, url: s.daemon.url(), lines: &lines{open: map[*line]bool{}}, provider: p, slow: true}
+	s.w = &world{t: t, url: s.daemon.url(), lines: &lines{open: map[*line]bool{}}, provider: p, slow: true}
 	p.fault = s.providerFault
 	return s
 }
@@ -125,7 +127,11 @@ func (s *storm) round(until int64) {
 	var done []*talk
 	old := s.old
 	s.old = nil
-	for i := range atOnce {
+	sessions := atOnce
+	if *faultsFlag < short {
+		sessions = few
+	}
+	for i := range sessions {
 		workers.Go(func() {
 			for n := 0; ctx.Err() == nil && (n == 0 || !calm.Load()); n++ {
 				var talk *talk
@@ -159,13 +165,13 @@ func (s *storm) round(until int64) {
 
 // newTalk is called by the workers.
 func (s *storm) newTalk() *talk {
-	number := s.w.number() // its own randomness, whoever makes it
-	rng := rand.New(rand.NewPCG(s.w.seed, uint64(number)<<32))
+	seed := s.seed + uint64(s.made.Add(1)) // its own randomness, whoever makes it
+	rng := rand.New(rand.NewPCG(seed, 1))
 	journal := ""
 	if rng.IntN(2) == 0 {
 		journal = filepath.Join(s.t.TempDir(), "journal")
 	}
-	talk := s.w.newTalk(randomShape(rng), journal)
+	talk := s.w.newTalk(randomShape(rng), seed, journal)
 	for i := range rng.IntN(3) {
 		talk.newWatcher(fmt.Sprint("watcher ", i), rng.IntN(3) > 0)
 	}
@@ -398,5 +404,3 @@ func percentile(of []time.Duration, p int) time.Duration {
 	slices.Sort(of)
 	return of[min(len(of)-1, len(of)*p/100)].Round(100 * time.Microsecond)
 }
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -39,9 +39,9 @@ func build(t *testing.T) string {
 	return bin
 }
 
-// daemon is agentd in a process of its own, and its successors: on one port and
+// process is agentd in a process of its own, and its successors: on one port and
 // one folder. One goroutine may start and stop it.
-type daemon struct {
+type process struct {
 	t    testing.TB
 	path string // of the binary
 	args []string
@@ -53,15 +53,14 @@ type daemon struct {
 	mu    sync.Mutex // protects the fields below
 	epoch int        // rises with each process
 	log   []string   // lines that are no daemon's business: faults
-	took  []time.Duration
 
 	cmd  *exec.Cmd // nil: none runs
 	read sync.WaitGroup
 }
 
 // newDaemon returns a daemon that does not run yet.
-func newDaemon(t testing.TB, path string, provider string, env ...string) *daemon {
-	d := &daemon{t: t, path: path, args: []string{"serve"}, dir: t.TempDir(), home: t.TempDir(), addr: freeAddr(t)}
+func newDaemon(t testing.TB, path, provider string, env ...string) *process {
+	d := &process{t: t, path: path, args: []string{"serve"}, dir: t.TempDir(), home: t.TempDir(), addr: freeAddr(t)}
 	d.env = append([]string{
 		"HOME=" + d.home, "GORACE=atexit_sleep_ms=0 halt_on_error=1", "OPENAI_BASE_URL=" + provider + "/v1",
 		"AGENTD_ADDR=" + d.addr, "AGENTD_DATA=" + d.dir, "AGENTD_LOG_LEVEL=warn", "AGENTD_LOG_FORMAT=json",
@@ -71,7 +70,7 @@ func newDaemon(t testing.TB, path string, provider string, env ...string) *daemo
 	return d
 }
 
-func (d *daemon) url() string { return "http://" + d.addr }
+func (d *process) url() string { return "http://" + d.addr }
 
 // freeAddr finds a port that no other program gets by chance: one below those
 // that systems hand out.
@@ -94,7 +93,7 @@ func freeAddr(t testing.TB) string {
 }
 
 // spawn starts a process and does not wait for it.
-func (d *daemon) spawn(env ...string) {
+func (d *process) spawn(env ...string) {
 	d.t.Helper()
 	d.mu.Lock()
 	d.epoch++
@@ -114,7 +113,7 @@ func (d *daemon) spawn(env ...string) {
 }
 
 // listen reads a process's log to its end and keeps what should not be there.
-func (d *daemon) listen(r io.Reader) {
+func (d *process) listen(r io.Reader) {
 	lines := bufio.NewReader(r)
 	raw := false
 	for {
@@ -137,7 +136,7 @@ func (d *daemon) listen(r io.Reader) {
 
 // start starts a process and waits until it is ready, which takes what it
 // returns.
-func (d *daemon) start(env ...string) time.Duration {
+func (d *process) start(env ...string) time.Duration {
 	d.t.Helper()
 	from := time.Now()
 	d.spawn(env...)
@@ -148,7 +147,7 @@ func (d *daemon) start(env ...string) time.Duration {
 }
 
 // ready waits until the daemon answers /readyz.
-func (d *daemon) ready() error {
+func (d *process) ready() error {
 	tr := &http.Transport{DisableKeepAlives: true}
 	defer tr.CloseIdleConnections()
 	ctx, cancel := context.WithTimeout(context.Background(), readyLimit)
@@ -172,7 +171,7 @@ func (d *daemon) ready() error {
 }
 
 // kill ends the process at once, if one runs.
-func (d *daemon) kill() {
+func (d *process) kill() {
 	if d.cmd == nil {
 		return
 	}
@@ -181,7 +180,7 @@ func (d *daemon) kill() {
 }
 
 // await waits for the process to end and returns how it did.
-func (d *daemon) await() *os.ProcessState {
+func (d *process) await() *os.ProcessState {
 	d.read.Wait()
 	_ = d.cmd.Wait()
 	state := d.cmd.ProcessState
@@ -190,7 +189,7 @@ func (d *daemon) await() *os.ProcessState {
 }
 
 // stop ends the process softly and fails the test unless it ended cleanly.
-func (d *daemon) stop() {
+func (d *process) stop() {
 	d.t.Helper()
 	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		d.t.Error(err)
@@ -200,7 +199,7 @@ func (d *daemon) stop() {
 	}
 }
 
-func (d *daemon) complaints() []string {
+func (d *process) complaints() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.log

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -22,9 +23,9 @@ const (
 )
 
 // plan is an agent of a session's tree, with what its model will do. What it
-// does is a function of the session, the turn and the number of the answer
-// alone, so that the provider and the checker come to the same without talking
-// to each other.
+// does is a function of a seed, the turn and the number of the answer alone, so
+// that the provider and the checker come to the same without talking to each
+// other.
 type plan struct {
 	name   string
 	kind   kind
@@ -34,6 +35,10 @@ type plan struct {
 	rounds int  // of a leaf: answers with tool calls before one without; less in some turns
 	keeps  bool // of a leaf: writes its text into the state
 }
+
+// tries is how often a client can ask for a turn, whose number is that of the turn
+// times this, and that of the try.
+const tries = 1000
 
 // step names one answer of an agent, the n-th in a turn of a session.
 type step struct {
@@ -45,10 +50,11 @@ type step struct {
 // String is the mark that an answer of the step begins with.
 func (s step) String() string { return fmt.Sprintf("<%d.%d.%s.%d>", s.session, s.turn, s.agent, s.n) }
 
-// chance is a source of randomness that belongs to a step.
+// chance is a source of randomness that belongs to a step, whichever session it
+// is of, and which try.
 func (s step) chance(seed uint64) *rand.Rand {
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(s.String()))
+	_, _ = h.Write([]byte(step{0, s.turn / tries, s.agent, s.n}.String()))
 	return rand.New(rand.NewPCG(seed, h.Sum64()))
 }
 
@@ -69,7 +75,7 @@ func (p *plan) act(seed uint64, s step) act {
 		a.thoughts = 1 + rng.IntN(4)
 	}
 	rounds := p.rounds
-	if rounds > 0 && s.turn%3 == 2 {
+	if rounds > 0 && s.turn/tries%3 == 2 {
 		rounds-- // not the same in every turn
 	}
 	switch at := s.n % (rounds + 1); {
@@ -78,7 +84,7 @@ func (p *plan) act(seed uint64, s step) act {
 			a.tools = append(a.tools, []string{"look", "fetch"}[rng.IntN(2)])
 		}
 	case len(p.kids) > 0:
-		a.to = p.kids[s.turn%len(p.kids)].name
+		a.to = p.kids[s.turn/tries%len(p.kids)].name
 	case p.exitAt > 0:
 		a.exit = (s.n/(rounds+1))%p.exitAt == p.exitAt-1
 	}
@@ -90,12 +96,15 @@ func (s step) toolKey(i int) string {
 	return fmt.Sprintf("%d.%d.%s.%d.%d", s.session, s.turn, s.agent, s.n, i)
 }
 
-// toolFails tells whether the handler of a call fails.
+// toolFails tells whether the handler of a call fails, in whichever session.
 func toolFails(key string) bool {
 	h := fnv.New32a()
-	_, _ = h.Write([]byte(key))
+	_, _ = h.Write([]byte(keyOfSession.ReplaceAllString(key, "")))
 	return h.Sum32()%11 == 0
 }
+
+// keyOfSession is what the key of a call has of its session and turn.
+var keyOfSession = regexp.MustCompile(`^\d+\.\d+\.`)
 
 func toolOutput(key string) string { return "result of " + key }
 func toolError(key string) string  { return "no luck with " + key }

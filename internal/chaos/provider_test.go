@@ -21,7 +21,7 @@ import (
 // attempt is one model call that the provider was asked for.
 type attempt struct {
 	number int    // of the calls of its step, from 1
-	epoch  int    // the daemon process that made it, see daemon.epoch
+	epoch  int    // the daemon process that made it, see process.epoch
 	digest uint64 // of the request
 	prompt int64  // tokens
 	fault  string // what we did to it; "" is nothing
@@ -32,40 +32,48 @@ type attempt struct {
 // request alone, but for the number of the attempt, which is in every word: what
 // a client has seen and what a log holds can be told apart by attempts.
 type provider struct {
-	seed  uint64
 	slow  bool // pauses between the pieces of an answer
 	http  *httptest.Server
 	fault func() string // takes the fault that is due, "" if none is
 
-	mu       sync.Mutex // protects the fields below
-	plans    map[int]*plan
+	mu       sync.Mutex     // protects the fields below
+	sessions int            // how many have been numbered
+	scripts  map[int]script // by session
 	attempts map[step][]*attempt
 	results  map[string]time.Time // when a call's result was first sent back, by its key
 	problems []string             // what was wrong with requests
 }
 
-func newProvider(t *testing.T, seed uint64, slow bool) *provider {
+// script is what is said in a session.
+type script struct {
+	seed uint64
+	root *plan
+}
+
+func newProvider(t *testing.T, slow bool) *provider {
 	p := &provider{
-		seed: seed, slow: slow, fault: func() string { return "" },
-		plans: map[int]*plan{}, attempts: map[step][]*attempt{}, results: map[string]time.Time{},
+		slow: slow, fault: func() string { return "" },
+		scripts: map[int]script{}, attempts: map[step][]*attempt{}, results: map[string]time.Time{},
 	}
 	p.http = httptest.NewServer(p)
 	t.Cleanup(p.http.Close)
 	return p
 }
 
-// serve has the provider know a session's tree.
-func (p *provider) serve(session int, root *plan) {
+// serve has the provider know another session and returns its number.
+func (p *provider) serve(s script) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.plans[session] = root
+	p.sessions++
+	p.scripts[p.sessions] = s
+	return p.sessions
 }
 
 // forget drops what is known about a session.
 func (p *provider) forget(session int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.plans, session)
+	delete(p.scripts, session)
 	for s := range p.attempts {
 		if s.session == session {
 			delete(p.attempts, s)
@@ -287,8 +295,8 @@ func (p *provider) begin(r *http.Request) (*attempt, answer, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	root := p.plans[s.session]
-	if root == nil || root.find(s.agent) == nil {
+	script, ok := p.scripts[s.session]
+	if !ok || script.root.find(s.agent) == nil {
 		return nil, answer{}, fmt.Errorf("step %s of no session", s)
 	}
 	now := time.Now()
@@ -301,7 +309,7 @@ func (p *provider) begin(r *http.Request) (*attempt, answer, error) {
 	_, _ = h.Write(body)
 	a := &attempt{number: len(p.attempts[s]) + 1, epoch: epoch, digest: h.Sum64(), prompt: int64(len(req.Messages))}
 	p.attempts[s] = append(p.attempts[s], a)
-	return a, answerOf(p.seed, root.find(s.agent), s, a.number, a.prompt), nil
+	return a, answerOf(script.seed, script.root.find(s.agent), s, a.number, a.prompt), nil
 }
 
 // ServeHTTP answers one model call.
@@ -416,8 +424,8 @@ func reset(w http.ResponseWriter) {
 // The script is the same each time, and an answer holds what the act says.
 func TestAnswers(t *testing.T) {
 	for _, sh := range shapes() {
-		steps := sh.root.steps(7, 1, 0, sh.asks, "")
-		if len(steps) == 0 || !slices.Equal(steps, sh.root.steps(7, 1, 0, sh.asks, "")) {
+		steps := sh.root.steps(7, 1, tries, sh.asks, "")
+		if len(steps) == 0 || !slices.Equal(steps, sh.root.steps(7, 1, tries, sh.asks, "")) {
 			t.Errorf("%s: steps %v", sh.name, steps)
 		}
 		for _, s := range steps {

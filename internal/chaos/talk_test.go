@@ -20,14 +20,12 @@ import (
 // world is what the sessions of a test share.
 type world struct {
 	t        testing.TB
-	seed     uint64
 	url      string
 	lines    *lines
 	provider *provider
 	slow     bool // tools and watchers take their time
 
-	mu       sync.Mutex // protects the fields below
-	next     int        // number of the next session
+	mu       sync.Mutex // protects problems
 	problems []string   // what should not have happened to a client
 }
 
@@ -37,13 +35,6 @@ func (w *world) faultf(format string, args ...any) {
 	if len(w.problems) < 100 {
 		w.problems = append(w.problems, fmt.Sprintf(format, args...))
 	}
-}
-
-func (w *world) number() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.next++
-	return w.next
 }
 
 // execution is one run of a tool's handler.
@@ -80,8 +71,8 @@ type driven struct {
 type talk struct {
 	w       *world
 	number  int
+	seed    uint64 // of what its models say
 	shape   shape
-	rng     *rand.Rand
 	journal string // folder of its clients' answers; "" without
 
 	events   chains // of the drivers
@@ -107,14 +98,12 @@ type talk struct {
 	counted int // records that are in the numbers of the test
 }
 
-func (w *world) newTalk(sh shape, journal string) *talk {
-	n := w.number()
+func (w *world) newTalk(sh shape, seed uint64, journal string) *talk {
 	t := &talk{
-		w: w, number: n, shape: sh, rng: rand.New(rand.NewPCG(w.seed, uint64(n))), journal: journal,
+		w: w, number: w.provider.serve(script{seed, sh.root}), seed: seed, shape: sh, journal: journal,
 		events: chains{who: "driver", events: true}, recorder: recorder{chains: chains{who: "driver's stream"}},
 		died: map[int]bool{},
 	}
-	w.provider.serve(n, sh.root)
 	t.newClient()
 	return t
 }
@@ -244,6 +233,7 @@ func (t *talk) drive(ctx context.Context, calm func() bool) (known bool) {
 
 // next has one turn.
 func (t *talk) next(ctx context.Context) result {
+	t.turn = (t.turn/tries + 1) * tries
 	r := t.begin(ctx)
 	for ctx.Err() == nil {
 		switch r {
@@ -425,7 +415,7 @@ func (t *talk) reopen() {
 // evidence is all that is known about the session, once nothing of it runs.
 func (t *talk) evidence(records []session.Record) evidence {
 	e := evidence{
-		seed: t.w.seed, number: t.number, id: t.id, shape: t.shape, records: records,
+		seed: t.seed, number: t.number, id: t.id, shape: t.shape, records: records,
 		attempts: t.w.provider.of(t.number), results: t.w.provider.resultSeen,
 		runs: t.runs, died: t.died, outcome: t.outcome,
 		chains: slices.Concat(t.events.all, t.recorder.all),

@@ -1,0 +1,181 @@
+package chaos
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/sqlitestore"
+)
+
+var strideFlag = flag.Int("chaos.stride", 9, "TestKillPoints kills at each stride-th record, before or after it; 1 is at all, before and after")
+
+// pointLimit is how long one session with one kill may take before the test
+// gives up.
+const pointLimit = 60 * time.Second
+
+// TestKillPoints kills the daemon before and after each record of the log of each
+// of eight trees, in a process and on a file of its own: what the next daemon and
+// the client make of it is what they would have come to without.
+func TestKillPoints(t *testing.T) {
+	p := newProvider(t, false)
+	var mu sync.Mutex // protects the fields below
+	var ready []time.Duration
+	kills, facts := 0, 0
+	t.Run("shapes", func(t *testing.T) {
+		for number, sh := range shapes() {
+			t.Run(strings.ReplaceAll(sh.name, " ", "_"), func(t *testing.T) {
+				t.Parallel()
+				whole := (&point{p: p, shape: sh, number: number}).run(t)
+				for i := range 2 * (whole.records + 1) {
+					if (i+number)%*strideFlag != 0 {
+						continue
+					}
+					at := fmt.Sprintf("%s:%d", []string{"before", "after"}[i%2], i/2)
+					got := (&point{p: p, shape: sh, number: number, at: at}).run(t)
+					if diff := cmp.Diff(whole.story, got.story); diff != "" {
+						t.Errorf("killed %s, it is not the same (-undisturbed +killed):\n%s", at, diff)
+					}
+					mu.Lock()
+					ready = append(ready, got.ready)
+					kills++
+					facts += got.facts
+					mu.Unlock()
+				}
+			})
+		}
+	})
+	t.Logf("%d kills at records of the log, %d facts checked, ready after a kill: p50 %v, p99 %v", kills, facts, percentile(ready, 50), percentile(ready, 99))
+	for _, text := range p.takeProblems() {
+		t.Error(text)
+	}
+}
+
+// point is one session whose daemon is killed at a record.
+type point struct {
+	p      *provider
+	shape  shape
+	number int
+	at     string // see crashAt; "" is never
+}
+
+// told is what became of it.
+type told struct {
+	records int
+	story   []string // what the log says, without what may differ
+	ready   time.Duration
+	facts   int
+}
+
+func (p *point) run(t *testing.T) (out told) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), pointLimit)
+	defer cancel()
+	d := newDaemon(t, os.Args[0], p.p.http.URL, asDaemon+"=1")
+	w := &world{t: t, url: d.url(), lines: &lines{open: map[*line]bool{}}, provider: p.p}
+	d.start(crashAt + "=" + p.at)
+	journal := filepath.Join(t.TempDir(), "journal")
+	var talk *talk
+	var driver sync.WaitGroup
+	driver.Go(func() {
+		for known := false; !known && ctx.Err() == nil; {
+			talk = w.newTalk(p.shape, 1, journal)
+			known = talk.drive(ctx, func() bool { return false })
+		}
+	})
+	if p.at != "" {
+		state := d.await()
+		if status, ok := state.Sys().(syscall.WaitStatus); !ok || !status.Signaled() {
+			t.Fatalf("killed %s: the daemon ended with %v: %v", p.at, state, d.complaints())
+		}
+		out.ready = d.start()
+	}
+	driver.Wait()
+	talk.newWatcher("auditor", false).watch(ctx)
+	d.stop()
+	records := readRecords(t, d.dir, talk.id)
+	v := talk.evidence(records).check()
+	for _, text := range slices.Concat(v.texts, w.takeProblems(), d.complaints()) {
+		t.Errorf("killed %s: %s", p.at, text)
+	}
+	p.p.forget(talk.number)
+	out.records, out.story, out.facts = len(records), story(records), v.facts
+	return out
+}
+
+func readRecords(t *testing.T, dir, id string) []session.Record {
+	t.Helper()
+	store, err := sqlitestore.Open(t.Context(), filepath.Join(dir, "agentd.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	records, err := store.Read(t.Context(), id, 0, 10_000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return records
+}
+
+// What a log has of its session, the try of a turn and the attempt of an answer.
+var (
+	markInText = regexp.MustCompile(`<\d+\.\d+\.`)
+	keyInText  = regexp.MustCompile(`\b\d+\.\d+\.(\w+\.\d+\.\d+)\b`)
+	tryInWord  = regexp.MustCompile(`\b([wt]\d+):\d+`)
+)
+
+func plain(s string) string {
+	s = tryInWord.ReplaceAllString(s, "$1")
+	return keyInText.ReplaceAllString(markInText.ReplaceAllString(s, "<"), "$1")
+}
+
+// story is what a log says: for each turn its end and its usage, what each agent
+// said and called, and the results, each in their order.
+func story(records []session.Record) []string {
+	l := readLog(records)
+	var out []string
+	for i, t := range l.turns {
+		said := map[string][]string{}
+		for _, a := range t.answers {
+			said[a.agent] = append(said[a.agent], plain(fmt.Sprint(a.text, "|", a.thoughts, "|", a.calls)))
+		}
+		for _, agent := range slices.Sorted(maps.Keys(said)) {
+			out = append(out, fmt.Sprint(i, " ", agent, ": ", strings.Join(said[agent], "\n")))
+		}
+		var results []string
+		for _, c := range l.calls {
+			if c.turn != t || c.internal {
+				continue
+			}
+			res := "none"
+			if c.result != nil && c.result.Output != nil {
+				res = *c.result.Output
+			} else if c.result != nil {
+				res = c.result.Error
+			}
+			results = append(results, plain(c.text+" = "+res))
+		}
+		slices.Sort(results)
+		out = append(out, fmt.Sprint(i, " results: ", strings.Join(results, "\n")))
+		u := t.usage
+		out = append(out, fmt.Sprint(i, " ", usageText(u.Calls, u.Prompt, u.Completion, u.Total), ", ended ", t.ended != nil && t.ended.Completed))
+	}
+	return out
+}
