@@ -23,6 +23,7 @@ import (
 	"github.com/apzuk3/agentd/client"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
+	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/sqlitestore"
 )
 
@@ -50,28 +51,52 @@ type bed struct {
 // newBed starts a daemon on a loopback port, with the given models.
 func newBed(t *testing.T, plays map[string][]line, opts ...agentdtest.Option) *bed {
 	t.Helper()
+	return newBedOn(t, filepath.Join(t.TempDir(), "agentd.db"), plays, opts...)
+}
+
+// newQuickBed is newBed with the data in memory.
+func newQuickBed(t *testing.T, plays map[string][]line, opts ...agentdtest.Option) *bed {
+	t.Helper()
+	return newBedOn(t, sqlitestore.Memory, plays, opts...)
+}
+
+func newBedOn(t *testing.T, path string, plays map[string][]line, opts ...agentdtest.Option) *bed {
+	t.Helper()
 	b := &bed{t: t, log: &logLines{}}
 	b.leaks()
-	dir := t.TempDir()
-	disk, err := sqlitestore.Open(t.Context(), filepath.Join(dir, "agentd.db"))
+	disk, err := sqlitestore.Open(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.store = &recorded{Store: disk, keep: true}
 	t.Cleanup(func() { // the daemon has ended then
-		b.secrets(dir) // also in what has not left the WAL yet
+		b.secrets(path) // also in what has not left the WAL yet
 		if err := disk.Close(); err != nil {
 			t.Error(err)
 		}
-		b.secrets(dir)
+		b.secrets(path)
 	})
 	b.stage = newStage(t, ownKey, plays)
 	b.d = agentdtest.Start(t, append([]agentdtest.Option{
 		agentdtest.WithLoopback(), agentdtest.WithStore(b.store), agentdtest.WithOpenAI("", b.stage.http.URL+"/v1/"),
+		agentdtest.WithTurnLimits(session.Limits{HandoverGrace: 20 * time.Millisecond}),
 		agentdtest.WithLogger(slog.New(slog.NewJSONHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug}))),
 	}, opts...)...)
 	b.hc = b.d.HTTPClient()
 	return b
+}
+
+// awaitEnd comes for a session's turn, if it waits for a client, and sees it to
+// its end.
+func (b *bed) awaitEnd(id string) {
+	b.t.Helper()
+	c := b.chain(allTools)
+	c.session = id
+	c.attach()
+	c.rest()
+	if !c.whole {
+		b.t.Errorf("session %s: %v has no end", id, c.got)
+	}
 }
 
 // atATime is how many clients each has at a time.
@@ -132,24 +157,27 @@ func descriptors() int {
 }
 
 // secrets checks that nothing tells what it must not (I8).
-func (b *bed) secrets(dir string) {
+func (b *bed) secrets(path string) {
 	log := b.log.String()
 	for _, canary := range []string{ownKey, payload} {
 		if strings.Contains(log, canary) {
 			b.t.Errorf("the log holds %q", canary)
 		}
 	}
-	files, err := os.ReadDir(dir)
+	if path == sqlitestore.Memory {
+		return
+	}
+	files, err := filepath.Glob(path + "*")
 	if err != nil || len(files) == 0 {
 		b.t.Errorf("the data is in %v (%v)", files, err)
 	}
-	for _, f := range files {
-		data, err := os.ReadFile(filepath.Join(dir, f.Name()))
+	for _, file := range files {
+		data, err := os.ReadFile(file)
 		if err != nil {
 			b.t.Error(err)
 		}
 		if bytes.Contains(data, []byte(ownKey)) {
-			b.t.Errorf("%s holds the key", f.Name())
+			b.t.Errorf("%s holds the key", file)
 		}
 	}
 }

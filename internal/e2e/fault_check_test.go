@@ -214,7 +214,20 @@ func saga(t testing.TB, events []*client.Event) []string {
 		key, text string
 	}
 	var pieces []piece
+	called, noticed := map[string]bool{}, map[string]bool{}
 	for _, ev := range events {
+		if n := ev.ToolNotice; n != nil {
+			noticed[n.ID] = true
+		}
+		if c := ev.ToolCall; c != nil {
+			if called[c.ID] {
+				t.Errorf("call %s is told twice", c.ID)
+			}
+			called[c.ID] = true
+			if noticed[c.ID] {
+				continue // the client has come back before the daemon missed it
+			}
+		}
 		p := piece{seq: ev.Seq, key: ev.TurnID}
 		switch {
 		case ev.Started != nil:

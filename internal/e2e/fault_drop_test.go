@@ -1,7 +1,10 @@
 package e2e
 
 import (
+	"errors"
+	"flag"
 	"fmt"
+	"sync/atomic"
 	"testing"
 
 	"connectrpc.com/connect"
@@ -101,13 +104,6 @@ func TestFaultGoClientDropsAtEveryEvent(t *testing.T) {
 			}
 		}
 		b.sameSaga(events, events[0].Started.SessionID)
-		if b.t.Failed() {
-			var x string
-			for k, ev := range events {
-				x += fmt.Sprintf("%d: %d %v %v %v %v\n", k+1, ev.Seq, ev.Replayed, ev.ToolCall, ev.ToolResult, ev.OutputChunk)
-			}
-			b.t.Log(x)
-		}
 		for tool, n := range runs.counts() {
 			if want := map[string]int{"one": 2}[tool]; n != max(want, 1) {
 				b.t.Errorf("tool %s has run %d times", tool, n)
@@ -115,4 +111,75 @@ func TestFaultGoClientDropsAtEveryEvent(t *testing.T) {
 		}
 		b.check(events[0].Started.SessionID)
 	})
+}
+
+// everyByte has TestFaultCutAtEveryByte leave out no byte.
+var everyByte = flag.Bool("every-byte", false, "cut connections behind every byte, not every eleventh")
+
+// TestFaultCutAtEveryByte is F07: the connection is cut behind the k-th byte of
+// what goes either way, for each k if so asked for. The Go client comes back by itself and ends
+// with what it would have got, or, as long as nobody can know whether the turn
+// has begun, with an error that says that it may be tried again.
+func TestFaultCutAtEveryByte(t *testing.T) {
+	b := newQuickBed(t, map[string][]line{"short": {{text: []string{"Let me ", "look. "}, calls: []string{"look"}}, {text: []string{"I see."}}}})
+	b.stage.pause = 0
+	run := func(b *bed, name string, w way, after int64) (*cuts, *client.Result, error) {
+		cuts := newCuts(b.t, b.d.URL, w, after)
+		c := b.client(cuts.url)
+		defer c.CloseIdleConnections()
+		runs := b.offer(c, "look")
+		res, err := c.Do(b.t.Context(), stagedAgent("short", "look"), fmt.Sprintf("go <turn %s> %s", name, payload))
+		if n := runs.counts()["look"]; n > 1 || err == nil && n != 1 {
+			b.t.Errorf("the tool has run %d times", n)
+		}
+		return cuts, res, err
+	}
+	whole, res, err := run(b, "whole", none, 0)
+	if err != nil || res.Text != "Let me look. I see." || !res.Completed {
+		t.Fatalf("got %+v, %v", res, err)
+	}
+	whole.close() // all of it has been counted then
+	step := 11
+	if *everyByte {
+		step = 1
+	}
+	for name, w := range map[string]way{"from the server": fromServer, "from the client": fromClient} {
+		t.Run(name, func(t *testing.T) {
+			mine := *b
+			mine.t = t
+			n := int(whole.carried(w))
+			if n < 300 {
+				t.Fatalf("only %d bytes to cut between", n)
+			}
+			var unknown atomic.Int32
+			mine.each(n/step, func(b *bed, i int) {
+				_, res, err := run(b, fmt.Sprintf("%d-%d", w, i*step), w, int64(i*step))
+				if failure, ok := errors.AsType[*client.Error](err); ok && errors.Is(err, client.ErrUnavailable) && failure.Retryable && res.SessionID == "" {
+					unknown.Add(1)
+					return
+				}
+				if err != nil || res.Text != "Let me look. I see." || !res.Completed || res.Usage.GetLlmCalls() != 2 {
+					b.t.Errorf("cut behind byte %d of %d: %+v, %v", i*step, n, res, err)
+				}
+				b.check(res.SessionID)
+			})
+			t.Logf("%d bytes, cut behind each %d; %d times nobody knew whether the turn has begun", n, step, unknown.Load())
+			if int(unknown.Load()) > n/step*9/10 {
+				t.Errorf("only %d of %d turns were known to have begun", n/step-int(unknown.Load()), n/step)
+			}
+		})
+	}
+	// Turns that nobody knows of are begun at most once, and leave valid logs.
+	begun := map[string]int{}
+	for _, id := range b.store.sessions(t) {
+		b.awaitEnd(id)
+		for _, turn := range readLog(t.Context(), t, b.store, id) {
+			begun[turn.started.Prompt]++
+		}
+	}
+	for prompt, n := range begun {
+		if n != 1 {
+			t.Errorf("%s was begun %d times", prompt, n)
+		}
+	}
 }

@@ -43,6 +43,7 @@ type scene struct {
 	calls    int
 	told     []providertest.Item // results of tools, each once for a call that tells it
 	underWay int
+	pieces   int  // sent
 	aborted  int  // calls whose connection was closed before their end
 	frozen   bool // pieces wait for the end of their requests
 }
@@ -111,8 +112,9 @@ func sceneOf(req *providertest.Request) (mark string, step int, results []provid
 	answering := false
 	for _, item := range req.Items {
 		said := item.Kind == providertest.Assistant || item.Kind == providertest.Call
-		if m := turnMark.FindString(item.Text); m != "" && item.Kind == providertest.User {
-			mark, step, results = m, 0, nil
+		// What the user says right after a turn that was stopped may be one item.
+		if ms := turnMark.FindAllString(item.Text, -1); len(ms) > 0 && item.Kind == providertest.User {
+			mark, step, results = ms[len(ms)-1], 0, nil
 		}
 		switch {
 		case said && !answering:
@@ -184,6 +186,9 @@ func (s *stage) wait(ctx context.Context, sc *scene) error {
 	}
 	s.mu.Lock()
 	frozen := sc.frozen
+	if !frozen {
+		sc.pieces++
+	}
 	s.mu.Unlock()
 	if frozen {
 		<-ctx.Done()
@@ -192,11 +197,13 @@ func (s *stage) wait(ctx context.Context, sc *scene) error {
 }
 
 // freeze has the models of a turn fall silent: calls stay open until they are
-// aborted.
-func (s *stage) freeze(mark string) {
+// aborted. It returns how many pieces have been sent.
+func (s *stage) freeze(mark string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sceneLocked(mark).frozen = true
+	sc := s.sceneLocked(mark)
+	sc.frozen = true
+	return sc.pieces
 }
 
 // quiet waits until no call of a turn is under way, and returns how many were

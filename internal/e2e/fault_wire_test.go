@@ -24,7 +24,8 @@ const (
 // cuts is a TCP proxy that closes the first connection after so many bytes one
 // way, or all of them when it is told to.
 type cuts struct {
-	url string
+	url   string
+	close func()
 
 	mu    sync.Mutex
 	conns []net.Conn // open ones; protected by mu
@@ -74,11 +75,12 @@ func newCuts(t *testing.T, url string, cut way, after int64) *cuts {
 			wg.Go(func() { carry(in, out, fromServer) })
 		}
 	})
-	t.Cleanup(func() {
+	p.close = sync.OnceFunc(func() {
 		_ = listener.Close()
 		p.all()
 		wg.Wait()
 	})
+	t.Cleanup(p.close)
 	return p
 }
 
