@@ -22,7 +22,9 @@ const (
 	// OnBusyInject makes the prompt a message of the running turn: the models of
 	// its next calls see it. The run then yields the rest of that turn, and
 	// leaving the run early cancels that turn. If it ends without another model
-	// call, the prompt has a turn of its own, as if enqueued.
+	// call, the prompt has a turn of its own, as if enqueued; only then the run's
+	// budget, initial state and keys count. Without an agent the run may be asked
+	// for tools of the turn that no other client can be asked for.
 	OnBusyInject = OnBusy(agentdv1.OnBusy_ON_BUSY_INJECT)
 )
 
