@@ -267,7 +267,7 @@ func saga(t testing.TB, events []*client.Event) []string {
 func (b *bed) replay(id string) []*client.Event {
 	b.t.Helper()
 	var events []*client.Event
-	for ev, err := range b.client(b.d.URL).Attach(b.t.Context(), id, client.WithAfterSeq(0), client.WithoutTools()) {
+	for ev, err := range b.client(b.url).Attach(b.t.Context(), id, client.WithAfterSeq(0), client.WithoutTools()) {
 		if err != nil {
 			b.t.Fatal(err)
 		}
