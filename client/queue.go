@@ -44,8 +44,9 @@ func WithOnBusy(what OnBusy) RunOption {
 }
 
 // Queued says that a prompt waits because the session runs a turn: it is on the
-// server and survives lost connections and restarts. The first event of a run is
-// about its own prompt; a later one is about somebody else's.
+// server and survives lost connections and restarts. As the first event of a
+// [Client.Run] it is about that run's own prompt; later ones are about those of
+// other runs.
 type Queued struct {
 	// SessionID names the session.
 	SessionID string
