@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -388,3 +389,10 @@ var everythingPlays = map[string][]line{
 
 // modelCalls is how many model calls everything takes.
 const modelCalls = 7
+
+// made are the sessions that were made, also those without a turn.
+func (r *recorded) made() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.ids)
+}

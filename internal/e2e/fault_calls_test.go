@@ -37,9 +37,15 @@ func output(text string) *agentdv1.RunRequest_ToolCallResponse {
 	return &agentdv1.RunRequest_ToolCallResponse{Result: &agentdv1.RunRequest_ToolCallResponse_Output{Output: text}}
 }
 
+const (
+	invalid  = agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST
+	tooLarge = agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED
+	badTree  = agentdv1.ErrorCode_ERROR_CODE_INVALID_AGENT_TREE
+)
+
 // refuses sends what must be refused, and returns why it was. The log does not
 // change by it, and the stream stays open.
-func (c *chain) refuses(m *agentdv1.RunRequest) string {
+func (c *chain) refuses(m *agentdv1.RunRequest, code agentdv1.ErrorCode) string {
 	c.b.t.Helper()
 	before, err := c.b.store.Head(c.b.t.Context(), c.session)
 	if err != nil {
@@ -47,12 +53,12 @@ func (c *chain) refuses(m *agentdv1.RunRequest) string {
 	}
 	c.send(m)
 	e := c.until(isError).GetError()
-	if e.GetCode() != agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST || e.GetRetryable() {
-		c.b.t.Errorf("%v: got %v, want it refused", m, e)
+	if e.GetCode() != code || e.GetRetryable() {
+		c.b.t.Errorf("%.200s: got %v, want it refused with %v", m, e, code)
 	}
 	c.settled()
 	if after, err := c.b.store.Head(c.b.t.Context(), c.session); err != nil || after != before {
-		c.b.t.Errorf("%v: the log was at %+v, is at %+v (%v)", m, before, after, err)
+		c.b.t.Errorf("%.200s: the log was at %+v, is at %+v (%v)", m, before, after, err)
 	}
 	return e.GetMessage()
 }
@@ -79,7 +85,7 @@ func TestFaultAnswerTwice(t *testing.T) {
 		said(id, &agentdv1.RunRequest_ToolCallResponse{}),
 		cancel(&id),
 	} {
-		if text := c.refuses(other); !strings.Contains(text, "too late") {
+		if text := c.refuses(other, invalid); !strings.Contains(text, "too late") {
 			t.Errorf("refused with %q", text)
 		}
 	}
@@ -203,7 +209,7 @@ func TestFaultAnswerTooLate(t *testing.T) {
 			look, one := c.asked(mark)
 			settle(c, look.GetToolCallId())
 			late := said(look.GetToolCallId(), output("late"))
-			if text := c.refuses(late); !strings.Contains(text, "too late") {
+			if text := c.refuses(late, invalid); !strings.Contains(text, "too late") {
 				t.Errorf("refused with %q", text)
 			}
 			c.answer(one)
@@ -217,7 +223,7 @@ func TestFaultAnswerTooLate(t *testing.T) {
 
 			// In the session's next turn the call is as unknown as any other.
 			_, two := c.asked("<turn " + name + ".next>")
-			if text := c.refuses(late); !strings.Contains(text, "no such call") {
+			if text := c.refuses(late, invalid); !strings.Contains(text, "no such call") {
 				t.Errorf("refused with %q", text)
 			}
 			c.send(cancel(nil))
@@ -253,7 +259,7 @@ func TestFaultForeignAnswer(t *testing.T) {
 	}
 	words := func(id, session string, m *agentdv1.RunRequest) string {
 		m.GetToolCallResponse().SessionId = session
-		text := mine.refuses(m)
+		text := mine.refuses(m, invalid)
 		if session != "" {
 			text = strings.ReplaceAll(text, session, "SESSION")
 		}
@@ -268,17 +274,17 @@ func TestFaultForeignAnswer(t *testing.T) {
 		}
 	}
 	foreign := theirs.GetToolCallId()
-	mine.refuses(cancel(&foreign))
+	mine.refuses(cancel(&foreign), invalid)
 
 	n := 0
 	for range 300 {
 		mine.send(reply(foreign, "x"))
 	}
-	for m := mine.until(isError).GetError(); m.GetCode() == agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST; m = mine.until(isError).GetError() {
+	for m := mine.until(isError).GetError(); m.GetCode() == invalid; m = mine.until(isError).GetError() {
 		n++
 	}
 	last := mine.got[len(mine.got)-1].GetError()
-	if last.GetCode() != agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED || n != 256 {
+	if last.GetCode() != tooLarge || n != 256 {
 		t.Errorf("after %d refusals in a row came %v", n, last)
 	}
 	mine.drop()
