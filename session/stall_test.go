@@ -82,6 +82,7 @@ func TestTurnWaitsForSpace(t *testing.T) {
 		f := newFixture(t, store, session.Limits{TurnTimeout: time.Hour, StorePatience: 30 * time.Second})
 		f.on(story)
 		other := f.start(session.Request{}) // waits for its tool
+		synctest.Wait()
 		turn := f.start(session.Request{})
 		w := turn.Watch()
 		await(t, w, isCall)
@@ -457,7 +458,7 @@ func TestShutdownWhileTheStoreStalls(t *testing.T) {
 					})
 					stalled := func() {
 						store.tamper(how)
-						time.Sleep(5 * time.Second)
+						time.Sleep(2 * time.Second)
 					}
 					var turn *session.Turn
 					var w *session.Watcher
