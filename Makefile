@@ -4,10 +4,11 @@ SHELL := bash
 .DEFAULT_GOAL := help
 export FUZZTIME ?= 10s
 BENCHTIME ?= 1s
+FAULTS ?= 300
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
 .PHONY: help build test race cover bench fuzz examples lint fmt generate generate-check breaking house vuln \
-	image-smoke docker check ci clean
+	chaos image-smoke docker check ci clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +36,12 @@ fuzz: ## fuzz each target for FUZZTIME
 
 examples: ## run every example
 	scripts/examples
+
+chaos: ## kill a daemon at each record of its log, then break one FAULTS times; prints what was lost
+	@mkdir -p .cache
+	go test -count=1 -run 'TestKillPoints$$' ./internal/chaos -chaos.stride=1 -timeout 15m
+	go test -count=1 -run 'TestChaos$$' -v ./internal/chaos -chaos.faults=$(FAULTS) -timeout 24h | tee .cache/chaos.log
+	@grep '^faults=' .cache/chaos.log
 
 lint: ## run the linters
 	scripts/lint

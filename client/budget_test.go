@@ -89,7 +89,7 @@ func TestBudgetOfTime(t *testing.T) {
 		if took := time.Since(begin); took != 5*time.Minute {
 			t.Errorf("it took %s", took)
 		}
-		<-door.ended
+		door.stops(t)
 	})
 }
 

@@ -60,12 +60,16 @@ func New(baseURL string, opts ...Option) *Client {
 // reached at that moment is tried once more, for an instant; whether the turn
 // then goes on without a client is up to [WithOnDisconnect].
 //
-// A connection that breaks once the turn has started is set up again, as
-// [WithReconnect] says, and the events go on where they were: none is lost and
-// none comes twice. When that fails for too long, the run fails with
-// UNAVAILABLE, and the turn may still be running: see [Client.Attach]. Whether
-// a turn began is not known when the connection breaks before [Event].Started;
-// then the run fails at once.
+// A session that runs a turn refuses another one with SESSION_BUSY, unless
+// [WithOnBusy] has the prompt wait, interrupt, or become a message of that turn.
+// [WithBudget] bounds what the turn may spend.
+//
+// A connection that breaks once the turn has started, or its prompt waits, is
+// set up again, as [WithReconnect] says, and the events go on where they were:
+// none is lost and none comes twice. When that fails for too long, the run fails
+// with UNAVAILABLE, and the turn may still be running: see [Client.Attach].
+// Whether a turn began is not known when the connection breaks before the first
+// event; then the run fails at once.
 //
 // The tools that the tree names must be registered; otherwise nothing is sent
 // and the error says which agent names which tool. They are called on

@@ -13,9 +13,10 @@
 //
 // Events come in the order of the server and exactly once per run; a caller who
 // is slow to take them slows the reading of the stream, never its heartbeats. A
-// run is not bound to one connection: once the turn has started, a stream that
-// breaks is replaced by another one that begins where it ended. [Client.Attach]
-// does so from another process, given the [Event].Seq of the last event seen.
+// run is not bound to one connection: once the turn has started or waits for its
+// start, a stream that breaks is replaced by another one that begins where it
+// ended. [Client.Attach] does so from another process, given the [Event].Seq of
+// the last event seen.
 //
 // Tools of one turn run concurrently, and go on while there is no connection. A
 // client remembers, within bounds, how it answered, so a call that the server

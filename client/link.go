@@ -26,7 +26,7 @@ type link struct {
 	body     atomic.Pointer[requestBody] // nil until the HTTP client has the request
 	sent     chan struct{}               // closed when the sender has returned
 	parted   chan struct{}               // closed when the sender has to close its side; see part
-	parting  bool                        // parted is closed; owned by the driver
+	parting  *time.Timer                 // aborts the stream a while later; nil: parted is open; owned by the driver
 	left     bool                        // the sender has seen the end of the run; written before sent is closed
 	answered bool                        // something came; owned by the driver
 	news     bool                        // something new came; owned by the driver

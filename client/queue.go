@@ -22,7 +22,9 @@ const (
 	// OnBusyInject makes the prompt a message of the running turn: the models of
 	// its next calls see it. The run then yields the rest of that turn, and
 	// leaving the run early cancels that turn. If it ends without another model
-	// call, the prompt has a turn of its own, as if enqueued.
+	// call, the prompt has a turn of its own, as if enqueued; only then the run's
+	// budget, initial state and keys count. Without an agent the run may be asked
+	// for tools of the turn that no other client can be asked for.
 	OnBusyInject = OnBusy(agentdv1.OnBusy_ON_BUSY_INJECT)
 )
 
@@ -42,8 +44,9 @@ func WithOnBusy(what OnBusy) RunOption {
 }
 
 // Queued says that a prompt waits because the session runs a turn: it is on the
-// server and survives lost connections and restarts. The first event of a run is
-// about its own prompt; a later one is about somebody else's.
+// server and survives lost connections and restarts. As the first event of a
+// [Client.Run] it is about that run's own prompt; later ones are about those of
+// other runs.
 type Queued struct {
 	// SessionID names the session.
 	SessionID string

@@ -54,8 +54,8 @@ func receiptOfToolCalls(t *testing.T, stop func(*client.Control) error) {
 	if len(end.Receipt.AbortedModelCalls) != 0 || end.Receipt.Took < 0 {
 		t.Errorf("got %+v", end.Receipt)
 	}
-	<-one.ended
-	<-two.ended
+	one.stops(t)
+	two.stops(t)
 }
 
 // TestReceiptOfAModelCall: the call is aborted while it streams.

@@ -14,7 +14,12 @@ import (
 // for a tool. It returns why the turn or the stream failed, if one did, and
 // whether the turn may go on without this stream.
 func (l *link) receive() (failure *Error, lost bool) {
-	defer func() { _ = l.stream.CloseResponse() }()
+	defer func() {
+		_ = l.stream.CloseResponse()
+		if l.parting != nil {
+			l.parting.Stop()
+		}
+	}()
 	r := l.run
 	for {
 		msg, err := l.stream.Receive()
@@ -48,7 +53,7 @@ func (l *link) receive() (failure *Error, lost bool) {
 		if msg.GetError() != nil {
 			r.held = msg
 			if l.parts(msg, first) {
-				defer l.part()()
+				l.part()
 			}
 			continue
 		}
@@ -62,7 +67,7 @@ func (l *link) receive() (failure *Error, lost bool) {
 // message of a stream that starts a turn, nor of one on which a heartbeat was
 // sent first.
 func (l *link) parts(msg *agentdv1.RunResponse, first bool) bool {
-	if msg.GetSeq() > 0 || l.parting {
+	if msg.GetSeq() > 0 || l.parting != nil {
 		return false
 	}
 	if first && (!l.attaches || l.run.client.cfg.heartbeat > 0) {
@@ -74,12 +79,10 @@ func (l *link) parts(msg *agentdv1.RunResponse, first bool) bool {
 
 // part has the sender close its side, for which the server waits before it ends
 // the stream. If the server stays, the link counts as lost: nothing can be sent
-// on it. The returned function must be called when nothing more is received.
-func (l *link) part() (stop func()) {
-	l.parting = true
+// on it.
+func (l *link) part() {
+	l.parting = time.AfterFunc(drainTimeout, func() { l.abort(errorf(ErrUnavailable, "the server did not end the stream after it had said so")) })
 	close(l.parted)
-	timer := time.AfterFunc(drainTimeout, func() { l.abort(errorf(ErrUnavailable, "the server did not end the stream after it had said so")) })
-	return func() { timer.Stop() }
 }
 
 // has tells whether the run has had a message before, on another stream. A

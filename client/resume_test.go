@@ -223,9 +223,25 @@ func TestAttachLeavesTheNextTurnAlone(t *testing.T) {
 	completes(t, second, "two")
 }
 
-// TestServerThatNamesNoTurns: then the run names none either. Such a server is
-// also older than prompts that wait; one that answers without positions shows
-// nonetheless that a turn begins once.
+// TestAttachNamesTheTurnItFollows once it knows it: another turn may have begun
+// when it comes back.
+func TestAttachNamesTheTurnItFollows(t *testing.T) {
+	l, _ := told(t)
+	before := len(l.streams)
+	l.cut = func(stream, sent int) bool { return stream == before+1 && sent == 3 }
+	watch(t, dial(t, host(t, l), quick), client.WithoutTools(), client.WithAfterSeq(20))
+	if len(l.streams) != before+2 {
+		t.Fatalf("%d streams", len(l.streams)-before)
+	}
+	if first := l.streams[before].execute; first.TurnId != nil || first.GetAfterSeq() != 20 {
+		t.Errorf("attached with %v", first)
+	}
+	if second := l.streams[before+1].execute; second.GetTurnId() != "turn" || second.GetAfterSeq() <= 20 {
+		t.Errorf("came back with %v", second)
+	}
+}
+
+// TestServerThatNamesNoTurns: then the run names none either.
 func TestServerThatNamesNoTurns(t *testing.T) {
 	l := newTurnLog(t, tale)
 	l.unnamed = true

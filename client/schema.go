@@ -64,7 +64,10 @@ func newTypedTool[T any](name, description string, fn func(*ToolContext, T) (any
 			return fn(ctx, in)
 		},
 	}
-	return t, t.setTimeout(cfg.timeout)
+	if err := t.setTimeout(cfg.timeout); err != nil {
+		return nil, err
+	}
+	return t, nil
 }
 
 func newRawTool(declaration *agentdv1.Tool, fn func(context.Context, json.RawMessage) (any, error), opts []ToolOption) (*tool, error) {
@@ -101,7 +104,10 @@ func newRawTool(declaration *agentdv1.Tool, fn func(context.Context, json.RawMes
 			return fn(ctx, raw)
 		},
 	}
-	return t, t.setTimeout(cfg.timeout)
+	if err := t.setTimeout(cfg.timeout); err != nil {
+		return nil, err
+	}
+	return t, nil
 }
 
 // argumentSchema returns the schema of a tool's arguments: the given text, or

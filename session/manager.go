@@ -344,7 +344,11 @@ func (m *Manager) drive(ctx context.Context, run *Run) (next *Run) {
 		s.stopRunningLocked(t)
 		s.failLocked(t, errAside)
 		s.mu.Unlock()
-		m.log.LogAttrs(ctx, slog.LevelInfo, "turn put aside", slog.String("session", s.id), slog.String("turn", t.id))
+		level, attrs := slog.LevelInfo, []slog.Attr{slog.String("session", s.id), slog.String("turn", t.id)}
+		if unread {
+			level, attrs = slog.LevelWarn, append(attrs, slog.String("error", AsError(err).Err.Error()))
+		}
+		m.log.LogAttrs(ctx, level, "turn put aside", attrs...)
 		return nil
 	}
 	end := &TurnEnded{Completed: err == nil}

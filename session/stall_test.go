@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,7 +79,7 @@ func logOf(t *testing.T, store session.Store, id string) string {
 func TestTurnWaitsForSpace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &tampered{Store: memory(t)}
-		f := newFixture(t, store, session.Limits{TurnTimeout: time.Hour})
+		f := newFixture(t, store, session.Limits{TurnTimeout: time.Hour, StorePatience: 30 * time.Second})
 		f.on(story)
 		other := f.start(session.Request{}) // waits for its tool
 		turn := f.start(session.Request{})
@@ -131,8 +132,16 @@ func TestTurnWaitsForSpace(t *testing.T) {
 			t.Fatalf("attach: %v", err)
 		}
 
-		store.tamper(nil)
+		// A fault of another kind in between does not use up the patience.
+		blips := 0
+		store.tamper(func(ctx context.Context, b session.Batch) error {
+			if blips++; blips == 1 {
+				return errBlip
+			}
+			return store.Store.Append(ctx, b)
+		})
 		got := follow(t, w)
+		store.tamper(nil)
 		if texts(got)["root"] != "it is fine" || !end(t, got).Completed {
 			t.Errorf("then: %v", got)
 		}
@@ -261,6 +270,102 @@ func TestFaultsThatPass(t *testing.T) {
 				}
 				if got := logOf(t, store, turn.SessionID()); got != "turn_started event tool_result event turn_ended" {
 					t.Errorf("the log holds %s", got)
+				}
+			})
+		})
+	}
+}
+
+// TestStallOfOneSession: while the appends of one session are tried again, its
+// own clients do not wait, the first answer and the next, and a prompt is refused;
+// other sessions are not touched by a fault that has just begun.
+func TestStallOfOneSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &tampered{Store: memory(t)}
+		f := newFixture(t, store, session.Limits{StorePatience: 30 * time.Second})
+		f.on(func(ctx context.Context, r *session.Run) error {
+			_, err := call(ctx, r, "a", "b", "c")
+			return err
+		})
+		turn := f.start(session.Request{})
+		w := turn.Watch()
+		await(t, w, isCall)
+		store.tamper(func(ctx context.Context, b session.Batch) error {
+			if b.SessionID == turn.SessionID() {
+				return errBlip
+			}
+			return store.Store.Append(ctx, b)
+		})
+		begun := time.Now()
+		for _, id := range []string{"a", "b"} {
+			if err := turn.Answer(t.Context(), session.Answer{CallID: id, Output: &id}); err != nil {
+				t.Errorf("answer %s: %v", id, err)
+			}
+		}
+		if err := turn.CancelCall(t.Context(), "c"); err != nil {
+			t.Errorf("cancel: %v", err)
+		}
+		_, err := f.m.Start(t.Context(), session.Request{SessionID: turn.SessionID(), Prompt: "x", OnBusy: session.Enqueue})
+		if code(err) != unavailable {
+			t.Errorf("a prompt that waits: %v", err)
+		}
+		f.start(session.Request{}).Cancel("")
+		if took := time.Since(begun); took != 0 {
+			t.Errorf("they waited for %v", took)
+		}
+		time.Sleep(500 * time.Millisecond)
+		store.tamper(nil)
+		if !end(t, follow(t, w)).Completed {
+			t.Error("not completed")
+		}
+		if got := logOf(t, store, turn.SessionID()); got != "turn_started event tool_result tool_result tool_result turn_ended" {
+			t.Errorf("the log holds %s", got)
+		}
+	})
+}
+
+// unreadable is a store whose reads fail when it is told so.
+type unreadable struct {
+	session.Store
+	fails atomic.Bool
+}
+
+func (s *unreadable) Read(ctx context.Context, id string, after int64, limit int) ([]session.Record, error) {
+	if s.fails.Load() {
+		return nil, errBlip
+	}
+	return s.Store.Read(ctx, id, after, limit)
+}
+
+// TestLogThatCannotBeReadForAWhile (F19): a turn waits for a read that fails; one
+// that has waited for too long has not failed, it goes on later.
+func TestLogThatCannotBeReadForAWhile(t *testing.T) {
+	for _, down := range []time.Duration{20 * time.Second, 5 * time.Minute} {
+		t.Run(down.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &unreadable{Store: memory(t)}
+				f := newFixture(t, store, session.Limits{StorePatience: 30 * time.Second})
+				f.on(story)
+				store.fails.Store(true)
+				time.AfterFunc(down, func() { store.fails.Store(false) })
+				turn := f.start(session.Request{})
+				if down > time.Minute {
+					<-turn.Done()
+					if got, err := followErr(t, turn.Watch()); code(err) != unavailable {
+						t.Errorf("the watcher read %v, then %v", got, err)
+					}
+					if _, _, err := f.m.Attach(t.Context(), session.AttachRequest{SessionID: turn.SessionID()}); code(err) != unavailable || !strings.Contains(err.Error(), "cannot be read") {
+						t.Errorf("attach: %v", err)
+					}
+					time.Sleep(down)
+				}
+				again, w := f.attach(session.AttachRequest{SessionID: turn.SessionID(), Tools: []string{"tool"}})
+				await(t, w, isCall)
+				if err := again.Answer(t.Context(), session.Answer{CallID: "c1", Output: new("fine")}); err != nil {
+					t.Errorf("answer: %v", err)
+				}
+				if !end(t, follow(t, w)).Completed {
+					t.Error("not completed")
 				}
 			})
 		})

@@ -99,7 +99,7 @@ func (d *process) spawn(env ...string) {
 	d.epoch++
 	epoch := d.epoch
 	d.mu.Unlock()
-	cmd := exec.Command(d.path, d.args...) //nolint:noctx // it is killed by the test, which has to see that it was
+	cmd := exec.Command(d.path, d.args...)
 	cmd.Env = append(append([]string{fmt.Sprintf("OPENAI_API_KEY=%s%d", keyPrefix, epoch)}, d.env...), env...)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {

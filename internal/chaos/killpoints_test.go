@@ -40,7 +40,7 @@ func TestKillPoints(t *testing.T) {
 			t.Run(strings.ReplaceAll(sh.name, " ", "_"), func(t *testing.T) {
 				t.Parallel()
 				whole := (&point{p: p, shape: sh, number: number}).run(t)
-				for i := range 2 * (whole.records + 1) {
+				for i := range 2 * (len(whole.records) + 1) {
 					if (i+number)%*strideFlag != 0 {
 						continue
 					}
@@ -74,10 +74,10 @@ type point struct {
 
 // told is what became of it.
 type told struct {
-	records int
-	story   []string // what the log says, without what may differ
-	ready   time.Duration
-	facts   int
+	evidence
+	story []string // what the log says, without what may differ
+	ready time.Duration
+	facts int
 }
 
 func (p *point) run(t *testing.T) (out told) {
@@ -107,12 +107,13 @@ func (p *point) run(t *testing.T) (out told) {
 	talk.newWatcher("auditor", false).watch(ctx)
 	d.stop()
 	records := readRecords(t, d.dir, talk.id)
-	v := talk.evidence(records).check()
+	out.evidence = talk.evidence(records)
+	v := out.evidence.check()
 	for _, text := range slices.Concat(v.texts, w.takeProblems(), d.complaints()) {
 		t.Errorf("killed %s: %s", p.at, text)
 	}
 	p.p.forget(talk.number)
-	out.records, out.story, out.facts = len(records), story(records), v.facts
+	out.story, out.facts = story(records), v.facts
 	return out
 }
 

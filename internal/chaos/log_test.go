@@ -148,6 +148,7 @@ func (l *logged) take(t *loggedTurn, rec session.Record, author *string) error {
 	case session.KindTurnEnded:
 		t.ended = &session.TurnEnded{}
 		return json.Unmarshal(rec.Data, t.ended)
+	default: // says nothing that is checked
 	}
 	return nil
 }

@@ -146,10 +146,8 @@ func (w *walk) visit(p *plan) (exit bool) {
 		return w.leaf(p)
 	case looped:
 		for i := 1; i <= p.most; i++ {
-			for _, kid := range p.kids {
-				if w.visit(kid) {
-					return false // the innermost loop alone is left
-				}
+			if slices.ContainsFunc(p.kids, w.visit) {
+				return false // the innermost loop alone is left
 			}
 			if w.asks && i >= p.stopAt() {
 				return false
@@ -191,10 +189,6 @@ func (p *plan) find(name string) *plan {
 		}
 	}
 	return nil
-}
-
-func (p *plan) has(k kind) bool {
-	return p.kind == k || slices.ContainsFunc(p.kids, func(kid *plan) bool { return kid.has(k) })
 }
 
 // agent is the tree as the protocol has it. Instructions tell the provider whose

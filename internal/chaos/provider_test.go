@@ -109,17 +109,6 @@ func (p *provider) resultSeen(key string) (time.Time, bool) {
 	return at, ok
 }
 
-// calls counts all attempts.
-func (p *provider) calls() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	n := 0
-	for _, as := range p.attempts {
-		n += len(as)
-	}
-	return n
-}
-
 func (p *provider) faultf(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

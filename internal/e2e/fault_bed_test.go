@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -43,6 +44,7 @@ type bed struct {
 	t     *testing.T
 	d     *agentdtest.Daemon
 	hc    *http.Client
+	url   string
 	stage *stage
 	store *recorded
 	log   *logLines
@@ -82,7 +84,7 @@ func newBedOn(t *testing.T, path string, plays map[string][]line, opts ...agentd
 		agentdtest.WithTurnLimits(session.Limits{HandoverGrace: 20 * time.Millisecond}),
 		agentdtest.WithLogger(slog.New(slog.NewJSONHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug}))),
 	}, opts...)...)
-	b.hc = b.d.HTTPClient()
+	b.hc, b.url = b.d.HTTPClient(), b.d.URL
 	return b
 }
 
@@ -227,6 +229,7 @@ type chain struct {
 	got     []*agentdv1.RunResponse
 	first   map[string]string // what was said first about a call
 	whole   bool              // the turn's end has come
+	mute    bool              // rest answers no calls
 }
 
 // chain returns a client that offers tools.
@@ -243,7 +246,7 @@ func (c *chain) send(m *agentdv1.RunRequest) {
 	c.b.t.Helper()
 	if c.bidi == nil {
 		ctx, cancel := context.WithCancel(c.b.t.Context())
-		bidi := agentdv1connect.NewAgentdClient(c.b.hc, c.b.d.URL, c.opts...).Run(ctx)
+		bidi := agentdv1connect.NewAgentdClient(c.b.hc, c.b.url, c.opts...).Run(ctx)
 		bidi.RequestHeader().Set(ownKeyHead, ownKey)
 		c.bidi = bidi
 		c.drop = sync.OnceFunc(func() {
@@ -336,7 +339,7 @@ func (c *chain) rest() *agentdv1.RunResponse_EndResponse {
 	var end *agentdv1.RunResponse_EndResponse
 	for m := c.next(); m != nil; m = c.next() {
 		switch {
-		case m.GetToolCall() != nil:
+		case m.GetToolCall() != nil && !c.mute:
 			c.answer(m.GetToolCall())
 		case m.GetEnd() != nil:
 			end = m.GetEnd()
@@ -386,3 +389,10 @@ var everythingPlays = map[string][]line{
 
 // modelCalls is how many model calls everything takes.
 const modelCalls = 7
+
+// made are the sessions that were made, also those without a turn.
+func (r *recorded) made() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.ids)
+}

@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -71,13 +72,13 @@ func (c *chain) inLog(log []*agentdv1.RunResponse, turns []*loggedTurn) {
 			seen[textKey(o)] += o.GetContent()
 		case m.GetToolCall() != nil && m.GetSeq() == at: // asked again
 			if again, first := canonical(t, m), calls[m.GetToolCall().GetToolCallId()]; afterSeq(again) != afterSeq(first) {
-				t.Errorf("asked again for %s, the log has %s", again, first)
+				t.Errorf("asked again for %q, the log has %q", again, first)
 			}
 		case o.GetLast() && facts[m.GetSeq()] == "" && !completed:
 			// Which agents a turn that was stopped closes depends on who has seen
 			// the beginning of an answer that did not come to be.
 		case canonical(t, m) != facts[m.GetSeq()]:
-			t.Errorf("a client has seen %s, the log has %s", canonical(t, m), facts[m.GetSeq()])
+			t.Errorf("a client has seen %q, the log has %q", canonical(t, m), facts[m.GetSeq()])
 		}
 		if m.GetSeq() != 0 && m.GetSeq() < at {
 			t.Errorf("position %d after %d: %v", m.GetSeq(), at, m)
@@ -149,7 +150,7 @@ func canonical(t testing.TB, m *agentdv1.RunResponse) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fmt.Sprintf("%d: %x", seq, data)
+	return strconv.FormatInt(seq, 10) + ": " + string(data)
 }
 
 // afterSeq is a canonical message without its position and time, which a call
@@ -168,6 +169,13 @@ func textKey(o *agentdv1.RunResponse_OutputChunk) string {
 func story(t testing.TB, msgs []*agentdv1.RunResponse) []string {
 	t.Helper()
 	var joined []*agentdv1.RunResponse
+	var text strings.Builder // of the last one, if it is text
+	finish := func() {
+		if n := len(joined); n > 0 && text.Len() > 0 {
+			joined[n-1].GetOutputChunk().Content = text.String()
+		}
+		text.Reset()
+	}
 	at := int64(0)
 	for _, m := range msgs {
 		if m.GetSeq() == 0 || m.GetSeq() == at && m.GetToolCall() != nil {
@@ -178,15 +186,16 @@ func story(t testing.TB, msgs []*agentdv1.RunResponse) []string {
 		}
 		at = m.GetSeq()
 		o := m.GetOutputChunk()
-		if n := len(joined); n > 0 && o.GetContent() != "" {
-			if before := joined[n-1].GetOutputChunk(); before.GetContent() != "" && textKey(before) == textKey(o) {
-				before.Content += o.GetContent()
-				joined[n-1].Seq = at
-				continue
-			}
+		if text.Len() > 0 && o.GetContent() != "" && textKey(joined[len(joined)-1].GetOutputChunk()) == textKey(o) {
+			text.WriteString(o.GetContent())
+			joined[len(joined)-1].Seq = at
+			continue
 		}
+		finish()
 		joined = append(joined, proto.CloneOf(m))
+		text.WriteString(o.GetContent())
 	}
+	finish()
 	var out []string
 	for _, m := range joined {
 		out = append(out, canonical(t, m))
@@ -267,7 +276,7 @@ func saga(t testing.TB, events []*client.Event) []string {
 func (b *bed) replay(id string) []*client.Event {
 	b.t.Helper()
 	var events []*client.Event
-	for ev, err := range b.client(b.d.URL).Attach(b.t.Context(), id, client.WithAfterSeq(0), client.WithoutTools()) {
+	for ev, err := range b.client(b.url).Attach(b.t.Context(), id, client.WithAfterSeq(0), client.WithoutTools()) {
 		if err != nil {
 			b.t.Fatal(err)
 		}

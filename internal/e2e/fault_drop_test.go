@@ -91,7 +91,7 @@ func TestFaultGoClientDropsAtEveryEvent(t *testing.T) {
 	b := newBed(t, everythingPlays)
 	n := len(b.undisturbed().got)
 	b.each(n, func(b *bed, i int) {
-		cuts := newCuts(b.t, b.d.URL, none, 0)
+		cuts := newCuts(b.t, b.url, none, 0)
 		c := b.client(cuts.url)
 		runs := b.offer(c, allTools...)
 		var events []*client.Event
@@ -124,7 +124,7 @@ func TestFaultCutAtEveryByte(t *testing.T) {
 	b := newQuickBed(t, map[string][]line{"short": {{text: []string{"Let me ", "look. "}, calls: []string{"look"}}, {text: []string{"I see."}}}})
 	b.stage.pause = 0
 	run := func(b *bed, name string, w way, after int64) (*cuts, *client.Result, error) {
-		cuts := newCuts(b.t, b.d.URL, w, after)
+		cuts := newCuts(b.t, b.url, w, after)
 		c := b.client(cuts.url)
 		defer c.CloseIdleConnections()
 		runs := b.offer(c, "look")

@@ -218,7 +218,8 @@ func (s *stage) quiet(mark string) (calls, aborted int) {
 	return sc.calls, sc.aborted
 }
 
-// toldOf is what the models of a turn were told of a call.
+// toldOf is what the models of a turn were told of a call, by the provider's id:
+// "call_0" is an answer's first.
 func (s *stage) toldOf(mark, callID string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,7 +10,9 @@ import (
 	"net/http"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/apzuk3/agentd/agentdtest"
@@ -46,13 +48,9 @@ func TestProviderBreaks(t *testing.T) {
 		"reset at once":     {Action: providertest.Reset},
 		"ends in an event":  {Action: providertest.Cut, AfterBytes: 30},
 		"breaks in a event": {Action: providertest.Abort, AfterBytes: 30},
-		"stalls at once":    {Action: providertest.Stall},
-		"stalls in a event": {Action: providertest.Stall, AfterBytes: 30},
 	}
 	onEachWire(t, func(t *testing.T, wire providertest.Wire) {
-		f := newFaulty(t, wire,
-			agentdtest.WithRetry(model.Retry{Tries: tries, Base: 1}),
-			agentdtest.WithModelTimeouts(0, 100*time.Millisecond))
+		f := newFaulty(t, wire, agentdtest.WithRetry(model.Retry{Tries: tries, Base: 1}))
 		faults := maps.Clone(faults)
 		faults["an error in the stream"] = providertest.Fault{
 			Action: providertest.Insert, Bytes: fmt.Appendf(nil, "data: %s\n\n", providertest.ErrorBody(wire, 503, "overloaded_error", "no luck with "+keyCanary)),
@@ -62,18 +60,64 @@ func TestProviderBreaks(t *testing.T) {
 				f.t = t
 				fault.Again = true
 				f.serve(always(fault), look, hello)
-				code := agentdv1.ErrorCode_ERROR_CODE_MODEL_UNAVAILABLE
-				if fault.Action == providertest.Stall {
-					code = agentdv1.ErrorCode_ERROR_CODE_TIMEOUT
-				}
 				got := f.turn("", "look")
-				f.failed(got, code, tries, "after 3 tries")
+				f.failed(got, agentdv1.ErrorCode_ERROR_CODE_MODEL_UNAVAILABLE, tries, "after 3 tries")
 
 				f.serve(map[int]providertest.Fault{0: fault, 2: fault}, look, hello)
 				got = f.turn(got.session, "look")
 				if len(f.calls()) != 4 || len(got.retries) != 2 || len(got.calls) != 1 || got.text["root"] != "Hello." || !got.end.GetCompleted() {
 					t.Errorf("%d model calls, %v", len(f.calls()), got.msgs)
 				}
+			})
+		}
+	})
+}
+
+// stalling is a provider's server that goes silent: before its answer, or behind
+// the head of it.
+type stalling struct {
+	calls atomic.Int32
+	head  string
+}
+
+func (s *stalling) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.calls.Add(1)
+	if s.head == "" {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
+	body, w := io.Pipe()
+	go func() { // ends with the request
+		_, _ = io.WriteString(w, s.head)
+		<-r.Context().Done()
+		w.CloseWithError(r.Context().Err())
+	}()
+	return &http.Response{
+		StatusCode: http.StatusOK, Request: r, Body: body, ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"text/event-stream"}},
+	}, nil
+}
+
+// TestProviderStalls is F28: a provider that goes silent is given up after a
+// minute, as often as any other.
+func TestProviderStalls(t *testing.T) {
+	onEachWire(t, func(t *testing.T, wire providertest.Wire) {
+		for name, head := range map[string]string{"at once": "", "behind a comment": ": hold the line\n\n", "in an event": "data: {\"id\":"} {
+			t.Run(name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					server := &stalling{head: head}
+					d := agentdtest.Start(t, agentdtest.WithProvider(providerAt(wire, "http://provider.invalid", server)), agentdtest.WithModelTimeouts(0, time.Minute))
+					begin := time.Now()
+					got := faultyTurn(t, d, llmAgent("root", wireProviders[wire].Name()+"/invented", "", "look"), "")
+					checkFailed(t, got, agentdv1.ErrorCode_ERROR_CODE_TIMEOUT, 5, "nothing for 1m0s", "after 5 tries")
+					if n := server.calls.Load(); n != 5 {
+						t.Errorf("%d model calls were made, want 5", n)
+					}
+					end := got.msgs[len(got.msgs)-1].GetTime().AsTime().Sub(begin)
+					if end < 5*time.Minute || end > 5*time.Minute+10*time.Second {
+						t.Errorf("failed after %v, want 5 silent minutes and a little", end)
+					}
+				})
 			})
 		}
 	})
@@ -151,6 +195,7 @@ type cutTurns struct {
 type cutOutcome struct {
 	text     strings.Builder
 	calls    int
+	retries  int
 	err      *client.Error
 	usage    *agentdv1.UsageSummary
 	requests int
@@ -184,14 +229,13 @@ func (c *cutTurns) everywhere() {
 		switch {
 		case out.err != nil:
 			failed++
-			if client.Code(out.err.Code) != client.ErrModelUnavailable || out.calls != 0 || out.requests != 1 || !strings.HasPrefix(c.first.Text, out.text.String()) {
+			if client.Code(out.err.Code) != client.ErrModelUnavailable || out.calls != 0 || out.requests != 1 || out.retries != 0 || !strings.HasPrefix(c.first.Text, out.text.String()) {
 				c.t.Errorf("behind byte %d of %d: failed with %d calls after %d requests and %q: %v", at, c.length, out.calls, out.requests, out.text.String(), out.err)
 			}
-		case out.requests == 3 && out.whole():
+		case out.requests == 3 && out.retries == 1 && out.whole():
 			retried++
 		default:
-			// Complete but for bytes that say nothing: the same answer comes again.
-			c.t.Errorf("behind byte %d of %d: %d calls, %d requests, %q", at, c.length, out.calls, out.requests, out.text.String())
+			c.t.Errorf("behind byte %d of %d: %d calls, %d requests, %d retries told, %q", at, c.length, out.calls, out.requests, out.retries, out.text.String())
 		}
 	}
 	if retried == 0 || (failed == 0) != (c.first.Text == "") {
@@ -223,6 +267,8 @@ func (c *cutTurns) run(fault *providertest.Fault, out *cutOutcome) {
 			if !errors.As(err, &out.err) {
 				c.t.Fatal(err)
 			}
+		case event.ModelRetry != nil:
+			out.retries++
 		case event.OutputChunk != nil:
 			out.text.WriteString(event.OutputChunk.Content)
 		case event.End != nil:

@@ -306,13 +306,8 @@ func TestProviderUnreachable(t *testing.T) {
 				return c.dialer.DialContext(ctx, network, addr)
 			}}
 			var opts []agentdtest.Option
-			for _, p := range []model.Provider{
-				anthropic.New(anthropic.Config{APIKey: keyCanary, BaseURL: gone.URL, Transport: tr}),
-				gemini.New(gemini.Config{APIKey: keyCanary, BaseURL: gone.URL, Transport: tr}),
-				openai.New(openai.Config{Name: "openai-chat", API: openai.Chat, APIKey: keyCanary, BaseURL: gone.URL, Transport: tr}),
-				openai.New(openai.Config{Name: "openai-responses", API: openai.Responses, APIKey: keyCanary, BaseURL: gone.URL, Transport: tr}),
-			} {
-				opts = append(opts, agentdtest.WithProvider(p))
+			for _, wire := range providertest.Wires {
+				opts = append(opts, agentdtest.WithProvider(providerAt(wire, gone.URL, tr)))
 			}
 			d := agentdtest.Start(t, opts...)
 			onEachWire(t, func(t *testing.T, wire providertest.Wire) {
@@ -324,6 +319,20 @@ func TestProviderUnreachable(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// providerAt is the provider of a wire with another address and transport.
+func providerAt(wire providertest.Wire, url string, tr http.RoundTripper) model.Provider {
+	switch wire {
+	case providertest.Anthropic:
+		return anthropic.New(anthropic.Config{APIKey: keyCanary, BaseURL: url, Transport: tr})
+	case providertest.Gemini:
+		return gemini.New(gemini.Config{APIKey: keyCanary, BaseURL: url, Transport: tr})
+	case providertest.OpenAIChat:
+		return openai.New(openai.Config{Name: "openai-chat", API: openai.Chat, APIKey: keyCanary, BaseURL: url, Transport: tr})
+	default:
+		return openai.New(openai.Config{Name: "openai-responses", API: openai.Responses, APIKey: keyCanary, BaseURL: url, Transport: tr})
 	}
 }
 

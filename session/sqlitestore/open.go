@@ -95,23 +95,19 @@ func newDatabase(ctx context.Context, db *sql.DB, wal string, o *options) (*writ
 	// One connection, kept: it holds the pragmas, and in memory the data.
 	db.SetMaxOpenConns(1)
 	db.SetMaxIdleConns(1)
-	if err := migrate(ctx, db, wal != ""); err != nil {
+	if err := migrate(ctx, db, wal != "", o.migrations); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return newWriter(ctx, db, wal, o)
 }
 
-func migrate(ctx context.Context, db *sql.DB, durable bool) error {
+func migrate(ctx context.Context, db *sql.DB, durable bool, dir fs.FS) error {
 	var mode string
 	if err := db.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err != nil {
 		return fmt.Errorf("read the journal mode: %w", err)
 	}
 	if durable && mode != "wal" {
 		return fmt.Errorf("journal mode is %q, want wal: the file system must have shared memory, which those on a network lack", mode)
-	}
-	dir, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		return err
 	}
 	p, err := goose.NewProvider(goose.DialectSQLite3, db, dir,
 		goose.WithDisableGlobalRegistry(true), goose.WithSlog(slog.New(slog.DiscardHandler)))
@@ -123,7 +119,7 @@ func migrate(ctx context.Context, db *sql.DB, durable bool) error {
 		return fmt.Errorf("read the schema version: %w", err)
 	}
 	if have > want {
-		return fmt.Errorf("schema version is %d, this program knows %d: a newer agentd has written the database", have, want)
+		return fmt.Errorf("schema version is %d, this program knows versions up to %d: a newer agentd has written the database; run that one, or restore a copy from before", have, want)
 	}
 	if _, err := p.Up(ctx); err != nil {
 		return fmt.Errorf("bring the schema from version %d to %d: %w", have, want, err)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"sync"
 	"time"
@@ -47,6 +48,8 @@ type Option func(*options)
 
 type options struct {
 	maxBytes int64
+	// migrations are the schema's versions; tests have others.
+	migrations fs.FS
 	// commit stands between the writer and COMMIT; tests make it fail.
 	commit func(commit func() error) error
 }
@@ -86,6 +89,10 @@ func (s *Store) SetMaxBytes(ctx context.Context, n int64) error {
 // only.
 func Open(ctx context.Context, path string, opts ...Option) (*Store, error) {
 	o := options{commit: func(commit func() error) error { return commit() }}
+	var err error
+	if o.migrations, err = fs.Sub(migrations, "migrations"); err != nil {
+		return nil, err
+	}
 	for _, opt := range opts {
 		opt(&o)
 	}

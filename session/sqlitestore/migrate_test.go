@@ -1,0 +1,348 @@
+package sqlitestore
+
+import (
+	"bufio"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"modernc.org/sqlite"
+
+	"github.com/apzuk3/agentd/session"
+)
+
+// The environment of TestOpenChild: where to open the store, with which migration
+// after the known ones, and after which statement the last one hangs.
+const (
+	openDirEnv  = "SQLITESTORE_OPEN_DIR"
+	openNextEnv = "SQLITESTORE_OPEN_NEXT"
+	openHangEnv = "SQLITESTORE_OPEN_HANG"
+)
+
+// next is a migration that a later version might bring.
+const next = `-- +goose Up
+ALTER TABLE sessions ADD COLUMN label TEXT NOT NULL DEFAULT '';
+UPDATE sessions SET label = 'from before';
+CREATE INDEX sessions_by_label ON sessions (label);
+`
+
+// schema returns the migrations of this program, and next if so wanted. The last
+// one calls hang() after as many statements, never if that is negative.
+func schema(t *testing.T, withNext bool, hang int) fs.FS {
+	t.Helper()
+	m := fstest.MapFS{}
+	files, err := fs.Glob(migrations, "migrations/*.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range files {
+		data, err := fs.ReadFile(migrations, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m[filepath.Base(name)] = &fstest.MapFile{Data: data}
+	}
+	last := filepath.Base(files[len(files)-1])
+	if withNext {
+		last = fmt.Sprintf("%05d_next.sql", len(files)+1)
+		m[last] = &fstest.MapFile{Data: []byte(next)}
+	}
+	if hang >= 0 {
+		m[last].Data = []byte(hangAfter(string(m[last].Data), hang))
+	}
+	return m
+}
+
+// statementsOf returns how many statements a migration has.
+func statementsOf(migration string) int { return strings.Count(migration, ";\n") }
+
+func hangAfter(migration string, statements int) string {
+	head, rest, _ := strings.Cut(migration, "-- +goose Up\n")
+	head += "-- +goose Up\n"
+	for range statements {
+		statement, after, _ := strings.Cut(rest, ";\n")
+		head, rest = head+statement+";\n", after
+	}
+	return head + "SELECT hang();\n" + rest
+}
+
+func withMigrations(dir fs.FS) Option { return func(o *options) { o.migrations = dir } }
+
+// opener is a process that opens a store.
+type opener struct {
+	cmd   *exec.Cmd
+	lines *bufio.Scanner
+	stdin interface{ Close() error }
+}
+
+func startOpener(t *testing.T, dir string, env ...string) *opener {
+	t.Helper()
+	o := &opener{cmd: exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestOpenChild$")}
+	o.cmd.Env = append(append(os.Environ(), openDirEnv+"="+dir, "GORACE=atexit_sleep_ms=0"), env...)
+	o.cmd.Stderr = os.Stderr
+	out, err := o.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.stdin, err = o.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	o.lines = bufio.NewScanner(out)
+	return o
+}
+
+// says returns the next thing that the process says.
+func (o *opener) says(t *testing.T) string {
+	t.Helper()
+	if !o.lines.Scan() {
+		t.Fatalf("the process says no more: %v", o.lines.Err())
+	}
+	return o.lines.Text()
+}
+
+func (o *opener) kill(t *testing.T) {
+	t.Helper()
+	if err := o.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.cmd.Wait(); err == nil {
+		t.Fatal("the process was not killed")
+	}
+}
+
+// TestOpenChild opens a store, says what came of it and stays until its stdin
+// closes.
+func TestOpenChild(t *testing.T) {
+	dir := os.Getenv(openDirEnv)
+	if dir == "" {
+		return
+	}
+	hang := -1
+	if at := os.Getenv(openHangEnv); at != "" {
+		if _, err := fmt.Sscan(at, &hang); err != nil {
+			t.Fatal(err)
+		}
+		sqlite.MustRegisterScalarFunction("hang", 0, func(*sqlite.FunctionContext, []driver.Value) (driver.Value, error) {
+			fmt.Println("hangs")
+			time.Sleep(time.Hour)
+			return nil, errors.New("nobody has killed this process")
+		})
+	}
+	s, err := Open(t.Context(), filepath.Join(dir, "agentd.db"), withMigrations(schema(t, os.Getenv(openNextEnv) != "", hang)))
+	switch {
+	case errors.Is(err, ErrLocked):
+		fmt.Println("locked")
+		return
+	case err != nil:
+		t.Fatal(err)
+	}
+	defer mustClose(t, s)
+	fmt.Println("open")
+	_, _ = os.Stdin.Read(make([]byte, 1))
+}
+
+// TestKilledMigration (F34) kills a process in the middle of making the schema,
+// and of bringing it to a later version: the next one completes it. Until then, the
+// earlier program finds all as it was.
+func TestKilledMigration(t *testing.T) {
+	t.Parallel()
+	first, err := fs.ReadFile(migrations, "migrations/00001_logs.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := range statementsOf(string(first)) + 1 {
+		t.Run(fmt.Sprintf("first, after %d", at), func(t *testing.T) {
+			dir := t.TempDir()
+			killAt(t, dir, at)
+			s := open(t, dir)
+			defer mustClose(t, s)
+			mustCreate(t, s, "a")
+			mustAppend(t, s, crashBatch("a", 0))
+			wholeBatches(t, s, "a")
+		})
+	}
+	for at := range statementsOf(next) + 1 {
+		t.Run(fmt.Sprintf("next, after %d", at), func(t *testing.T) {
+			dir := t.TempDir()
+			s := open(t, dir)
+			mustCreate(t, s, "a")
+			mustAppend(t, s, crashBatch("a", 0))
+			mustClose(t, s)
+			killAt(t, dir, at, openNextEnv+"=1")
+
+			s = open(t, dir) // this program
+			last := wholeBatches(t, s, "a")
+			mustAppend(t, s, crashBatch("a", last))
+			mustClose(t, s)
+
+			s = open(t, dir, withMigrations(schema(t, true, -1)))
+			if wholeBatches(t, s, "a") <= last {
+				t.Error("the append between the programs is lost")
+			}
+			var label string
+			if err := s.readers.QueryRowContext(t.Context(), "SELECT label FROM sessions").Scan(&label); err != nil || label != "from before" {
+				t.Errorf("label is %q, %v: the migration is not complete", label, err)
+			}
+			mustClose(t, s)
+			checkIntegrity(t, filepath.Join(dir, "agentd.db"))
+		})
+	}
+}
+
+// killAt kills a process that is as far as a statement in its last migration.
+func killAt(t *testing.T, dir string, statements int, env ...string) {
+	t.Helper()
+	o := startOpener(t, dir, append(env, fmt.Sprintf("%s=%d", openHangEnv, statements))...)
+	if said := o.says(t); said != "hangs" {
+		t.Fatalf("the process says %q", said)
+	}
+	o.kill(t)
+}
+
+// TestTwoOpenersAtOnce (F34): one of those that open a fresh database at the same
+// time makes it; the others are told at once that it is in use.
+func TestTwoOpenersAtOnce(t *testing.T) {
+	t.Parallel()
+	t.Run("goroutines", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "agentd.db")
+		stores := make([]*Store, 8)
+		errs := make([]error, len(stores))
+		var wg sync.WaitGroup
+		for i := range stores {
+			wg.Go(func() { stores[i], errs[i] = Open(t.Context(), path) })
+		}
+		wg.Wait()
+		won := 0
+		for i, s := range stores {
+			switch {
+			case errs[i] == nil:
+				won++
+				mustCreate(t, s, "a")
+				mustClose(t, s)
+			case !errors.Is(errs[i], ErrLocked) || !strings.Contains(errs[i].Error(), "another agentd holds"):
+				t.Errorf("open: %v, want that it is in use", errs[i])
+			}
+		}
+		if won != 1 {
+			t.Errorf("%d have opened the database", won)
+		}
+	})
+	t.Run("processes", func(t *testing.T) {
+		dir := t.TempDir()
+		var all []*opener
+		for range 4 {
+			all = append(all, startOpener(t, dir))
+		}
+		said := map[string]int{}
+		for _, o := range all {
+			said[o.says(t)]++
+		}
+		for _, o := range all {
+			_ = o.stdin.Close()
+			if err := o.cmd.Wait(); err != nil {
+				t.Error(err)
+			}
+		}
+		if said["open"] != 1 || said["locked"] != 3 {
+			t.Errorf("they say %v, want one that it is open", said)
+		}
+		s := open(t, dir)
+		mustCreate(t, s, "a")
+		mustClose(t, s)
+	})
+}
+
+// TestNewerSchemaIsRefused (F33): a program that is older than the database says
+// so and changes nothing; the newer one goes on with it.
+func TestNewerSchemaIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	newer := withMigrations(schema(t, true, -1))
+	s := open(t, dir, newer)
+	mustCreate(t, s, "a")
+	mustAppend(t, s, crashBatch("a", 0))
+	mustClose(t, s)
+	before := readFile(t, dir, "agentd.db")
+	for range 2 {
+		_, err := Open(t.Context(), filepath.Join(dir, "agentd.db"))
+		if err == nil || !strings.Contains(err.Error(), "schema version is 2, this program knows versions up to 1") {
+			t.Fatalf("open: %v, want both versions", err)
+		}
+	}
+	if string(readFile(t, dir, "agentd.db")) != string(before) {
+		t.Error("the refused program has changed the database")
+	}
+	s = open(t, dir, newer)
+	defer mustClose(t, s)
+	wholeBatches(t, s, "a")
+}
+
+// TestRowsOfSchema1 (F33) reads rows as the first version of the schema holds
+// them, written out here so that no later code can change what they are.
+func TestRowsOfSchema1(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "agentd.db")
+	first, err := fs.ReadFile(migrations, "migrations/00001_logs.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustClose(t, open(t, dir, withMigrations(fstest.MapFS{"00001_logs.sql": {Data: first}})))
+	db, err := sql.Open("sqlite", dsn(path, pragmas()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, query := range []string{
+		`INSERT INTO sessions (id, created_at, last_seq, open_turn) VALUES ('s', 1700000000000001, 3, 'e-2')`,
+		`INSERT INTO records (session_id, seq, turn_id, kind, time, data) VALUES
+			('s', 1, 'e-1', 'turn_started', 1700000000000002, CAST('{"prompt":"hi"}' AS BLOB)),
+			('s', 2, 'e-1', 'turn_ended', 1700000000000003, x''),
+			('s', 3, 'e-2', 'turn_started', 1700000000000004, x'00ff')`,
+		`INSERT INTO shared (scope, key, value) VALUES ('user:local', 'k', CAST('{"n":1}' AS BLOB))`,
+	} {
+		if _, err := db.ExecContext(t.Context(), query); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	s := open(t, dir)
+	defer mustClose(t, s)
+	at := func(micros int64) time.Time { return time.UnixMicro(micros).UTC() }
+	want := session.Head{ID: "s", CreatedAt: at(1700000000000001), LastSeq: 3, OpenTurn: "e-2"}
+	if head, err := s.Head(t.Context(), "s"); err != nil || head != want {
+		t.Errorf("head is %+v, %v", head, err)
+	}
+	if open, err := s.OpenTurns(t.Context(), "", 10); err != nil || len(open) != 1 || open[0] != want {
+		t.Errorf("open turns are %+v, %v", open, err)
+	}
+	log, err := s.Read(t.Context(), "s", 0, 10)
+	if got := fmt.Sprintf("%+v", log); err != nil || got != fmt.Sprintf("%+v", []session.Record{
+		{Seq: 1, TurnID: "e-1", Kind: session.KindTurnStarted, Time: at(1700000000000002), Data: []byte(`{"prompt":"hi"}`)},
+		{Seq: 2, TurnID: "e-1", Kind: session.KindTurnEnded, Time: at(1700000000000003), Data: []byte{}},
+		{Seq: 3, TurnID: "e-2", Kind: session.KindTurnStarted, Time: at(1700000000000004), Data: []byte{0, 0xff}},
+	}) {
+		t.Errorf("the log is %s, %v", got, err)
+	}
+	if shared, err := s.Shared(t.Context(), "user:local"); err != nil || len(shared) != 1 || string(shared["k"]) != `{"n":1}` {
+		t.Errorf("shared values are %s, %v", shared, err)
+	}
+	mustAppend(t, s, session.Batch{SessionID: "s", After: 3, Records: []session.Record{
+		{Seq: 4, TurnID: "e-2", Kind: session.KindTurnEnded, Time: at(1700000000000005), Data: []byte("{}")},
+	}})
+}
