@@ -83,5 +83,7 @@ func (s *memStore) Shared(_ context.Context, scope string) (map[string]json.RawM
 }
 
 func (s *memStore) OpenTurns(context.Context, string, int) ([]session.Head, error) { return nil, nil }
+func (s *memStore) Idle(context.Context, time.Time, int) ([]session.Head, error)   { return nil, nil }
+func (s *memStore) Purge(context.Context, string, int64) error                     { return nil }
 func (s *memStore) Ping(context.Context) error                                     { return nil }
 func (s *memStore) Close() error                                                   { return nil }

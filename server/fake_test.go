@@ -64,6 +64,8 @@ func (m *memory) Read(_ context.Context, id string, after int64, limit int) ([]s
 func (m *memory) Shared(context.Context, string) (map[string]json.RawMessage, error) { return nil, nil }
 
 func (m *memory) OpenTurns(context.Context, string, int) ([]session.Head, error) { return nil, nil }
+func (m *memory) Idle(context.Context, time.Time, int) ([]session.Head, error)   { return nil, nil }
+func (m *memory) Purge(context.Context, string, int64) error                     { return nil }
 func (m *memory) Ping(context.Context) error                                     { return nil }
 func (m *memory) Close() error                                                   { return nil }
 

@@ -400,9 +400,14 @@ func (s *Session) waitsForClient() bool {
 	return len(s.lastSpec.OwnKeys) > 0 || len(s.turn.pending) > 0 && !parallel
 }
 
-// sweep ends turns that nobody came for.
+// sweep ends turns that nobody came for, and removes the logs of sessions that
+// nobody uses.
 func (m *Manager) sweep(ctx context.Context) {
-	tick := time.NewTicker(max(m.limits.Retention/24, time.Second))
+	every := m.limits.Retention
+	if after := m.limits.PurgeAfter; after > 0 {
+		every = min(every, after)
+	}
+	tick := time.NewTicker(max(every/24, time.Second))
 	defer tick.Stop()
 	for {
 		select {
@@ -410,21 +415,30 @@ func (m *Manager) sweep(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		after := ""
-		for {
-			heads, err := m.store.OpenTurns(ctx, after, readPage)
-			if err != nil {
-				break // the next round tries again; Ping tells the operator
+		m.expireAll(ctx)
+		if m.limits.PurgeAfter > 0 {
+			m.purgeAll(ctx)
+		}
+	}
+}
+
+// expireAll leaves what fails to the next round; Ping tells the operator of a
+// store that does not work.
+func (m *Manager) expireAll(ctx context.Context) {
+	after := ""
+	for {
+		heads, err := m.store.OpenTurns(ctx, after, readPage)
+		if err != nil {
+			return
+		}
+		for _, head := range heads {
+			after = head.ID
+			if err := m.expire(ctx, head); err != nil && ctx.Err() == nil {
+				m.log.LogAttrs(ctx, slog.LevelWarn, "a turn that has waited too long is left open", slog.String("session", head.ID), slog.String("error", err.Error()))
 			}
-			for _, head := range heads {
-				after = head.ID
-				if err := m.expire(ctx, head); err != nil && ctx.Err() == nil {
-					m.log.LogAttrs(ctx, slog.LevelWarn, "a turn that has waited too long is left open", slog.String("session", head.ID), slog.String("error", err.Error()))
-				}
-			}
-			if len(heads) < readPage {
-				break
-			}
+		}
+		if len(heads) < readPage {
+			return
 		}
 	}
 }

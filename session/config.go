@@ -31,6 +31,10 @@ type Limits struct {
 	// Retention is how long a turn waits for a client before it is ended.
 	// Default 24 h.
 	Retention time.Duration
+	// PurgeAfter is how long the log of a session that is not used is kept. Then
+	// its records are removed for good, and whoever asks for the session is told
+	// so (HISTORY_PURGED). Default 0: for ever.
+	PurgeAfter time.Duration
 	// MaxQueued is how many turns of one session may wait for their start.
 	// Default 16.
 	MaxQueued int
@@ -117,7 +121,7 @@ func (c Config) Validate() error {
 	case c.Runner == nil:
 		return errors.New("session: Config.Runner is missing")
 	case min(l.MaxTurns, l.MaxIdleSessions, l.MaxQueued, l.MaxCalls, l.MaxPromptBytes, l.MaxResultBytes, l.MaxStateBytes, l.WatchItems, l.WatchBytes) < 0,
-		min(l.TurnTimeout, l.ToolTimeout, l.HandoverGrace, l.IdleTurn, l.Retention, l.StopGrace, l.StorePatience) < 0:
+		min(l.TurnTimeout, l.ToolTimeout, l.HandoverGrace, l.IdleTurn, l.Retention, l.PurgeAfter, l.StopGrace, l.StorePatience) < 0:
 		return errors.New("session: Config.Limits has a negative field")
 	}
 	return nil

@@ -80,7 +80,21 @@ func load(ctx context.Context, store *patient, runner Runner, limits Limits, id 
 		}
 		s.applyLocked(rec, fact, s.subject(rec, fact))
 	}
+	if s.seq == 0 { // it has never run, or its log is gone
+		head, err := store.Head(ctx, id)
+		if err != nil {
+			return nil, fmt.Errorf("session %s: %w", id, err)
+		}
+		if head.Purged > 0 {
+			return nil, errPurged(id)
+		}
+	}
 	return s, nil
+}
+
+// errPurged is what whoever asks for a session is told whose log is gone.
+func errPurged(id string) *Error {
+	return Errorf(codePurged, "session %q was not used for so long that its history is no longer kept; start a new session", id)
 }
 
 // subject returns the turn that a record read from the log is about.

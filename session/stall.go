@@ -142,6 +142,15 @@ func (p *patient) Shared(ctx context.Context, scope string) (map[string]json.Raw
 	return again(ctx, p, beRead, func(ctx context.Context) (map[string]json.RawMessage, error) { return p.raw.Shared(ctx, scope) })
 }
 
+func (p *patient) Idle(ctx context.Context, before time.Time, limit int) ([]Head, error) {
+	return again(ctx, p, beRead, func(ctx context.Context) ([]Head, error) { return p.raw.Idle(ctx, before, limit) })
+}
+
+// Purge is not tried again: the next sweep does it.
+func (p *patient) Purge(ctx context.Context, id string, lastSeq int64) error {
+	return p.raw.Purge(ctx, id, lastSeq)
+}
+
 func (p *patient) OpenTurns(ctx context.Context, after string, limit int) ([]Head, error) {
 	return again(ctx, p, beRead, func(ctx context.Context) ([]Head, error) { return p.raw.OpenTurns(ctx, after, limit) })
 }

@@ -48,6 +48,10 @@ type Head struct {
 	LastSeq int64
 	// OpenTurn is the id of the turn that has started and not ended, or "".
 	OpenTurn string
+	// UpdatedAt is the time of the last record, or CreatedAt before the first.
+	UpdatedAt time.Time
+	// Purged is the sequence number up to which records are gone, 0 for none.
+	Purged int64
 }
 
 // Batch is what one append writes, whole or not at all.
@@ -124,6 +128,14 @@ type Store interface {
 	// OpenTurns returns the heads of at most limit sessions whose OpenTurn is
 	// set and whose id is above after, in order of id.
 	OpenTurns(ctx context.Context, after string, limit int) ([]Head, error)
+	// Idle returns the heads of at most limit sessions that have records and no
+	// open turn and were last updated before a time, the longest idle first, equals in order of id.
+	Idle(ctx context.Context, before time.Time, limit int) ([]Head, error)
+	// Purge removes all records of a session, and nothing else: its head and
+	// shared values stay, and an append goes on after LastSeq. It returns
+	// ErrConflict if the log does not end at lastSeq or has an open turn, and
+	// ErrNoSession for an unknown id. Purging again changes nothing.
+	Purge(ctx context.Context, id string, lastSeq int64) error
 	// Ping reports whether the store can take writes; it tries one.
 	Ping(ctx context.Context) error
 	// Close waits for appends under way. No method may be called after it.

@@ -20,6 +20,7 @@ const (
 	codeBusy        = agentdv1.ErrorCode_ERROR_CODE_SESSION_BUSY
 	codeInvalid     = agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST
 	codeLimit       = agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED
+	codePurged      = agentdv1.ErrorCode_ERROR_CODE_HISTORY_PURGED
 	codeUnavailable = agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE
 )
 

@@ -28,6 +28,7 @@ type serveCmd struct {
 
 	ShutdownGrace time.Duration `default:"30s" help:"How long running turns are waited for when the server stops; later ones go on after the next start."`
 	Retention     time.Duration `default:"24h" help:"How long a turn waits for a client before it is ended."`
+	PurgeAfter    time.Duration `default:"0s" help:"How long the log of a session that is not used is kept; 0 is for ever."`
 	IdleTurn      time.Duration `default:"1m" help:"How long a turn that waits for a client stays in memory."`
 	HandoverGrace time.Duration `default:"2s" help:"How long the tool calls of a client that has left wait before another client is asked."`
 	TurnTimeout   time.Duration `default:"1h" help:"Longest turn."`
@@ -84,6 +85,7 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 	cfg.Turns.TurnTimeout = c.TurnTimeout
 	cfg.Turns.ToolTimeout = c.ToolTimeout
 	cfg.Turns.Retention = c.Retention
+	cfg.Turns.PurgeAfter = c.PurgeAfter
 	cfg.Turns.IdleTurn = c.IdleTurn
 	cfg.Turns.HandoverGrace = c.HandoverGrace
 	cfg.Turns.MaxQueued = c.MaxQueued
@@ -113,6 +115,9 @@ func (c *serveCmd) Validate() error {
 		if n < 1 {
 			errs = append(errs, fmt.Errorf("--%s is %d, must be at least 1", name, n))
 		}
+	}
+	if c.PurgeAfter < 0 {
+		errs = append(errs, fmt.Errorf("--purge-after is %v, must not be below 0", c.PurgeAfter))
 	}
 	if c.IdleTimeout < 0 {
 		errs = append(errs, fmt.Errorf("--idle-timeout is %v, must be above 0", c.IdleTimeout))

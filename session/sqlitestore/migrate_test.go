@@ -278,7 +278,7 @@ func TestNewerSchemaIsRefused(t *testing.T) {
 	before := readFile(t, dir, "agentd.db")
 	for range 2 {
 		_, err := Open(t.Context(), filepath.Join(dir, "agentd.db"))
-		if err == nil || !strings.Contains(err.Error(), "schema version is 2, this program knows versions up to 1") {
+		if err == nil || !strings.Contains(err.Error(), "schema version is 3, this program knows versions up to 2") {
 			t.Fatalf("open: %v, want both versions", err)
 		}
 	}
@@ -300,7 +300,11 @@ func TestRowsOfSchema1(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mustClose(t, open(t, dir, withMigrations(fstest.MapFS{"00001_logs.sql": {Data: first}})))
+	// The schema is made, then this program misses what came later.
+	_, err = Open(t.Context(), path, withMigrations(fstest.MapFS{"00001_logs.sql": {Data: first}}))
+	if err == nil || !strings.Contains(err.Error(), "no such column") {
+		t.Fatalf("open: %v", err)
+	}
 	db, err := sql.Open("sqlite", dsn(path, pragmas()))
 	if err != nil {
 		t.Fatal(err)
@@ -324,7 +328,7 @@ func TestRowsOfSchema1(t *testing.T) {
 	s := open(t, dir)
 	defer mustClose(t, s)
 	at := func(micros int64) time.Time { return time.UnixMicro(micros).UTC() }
-	want := session.Head{ID: "s", CreatedAt: at(1700000000000001), LastSeq: 3, OpenTurn: "e-2"}
+	want := session.Head{ID: "s", CreatedAt: at(1700000000000001), LastSeq: 3, OpenTurn: "e-2", UpdatedAt: at(1700000000000004)}
 	if head, err := s.Head(t.Context(), "s"); err != nil || head != want {
 		t.Errorf("head is %+v, %v", head, err)
 	}
@@ -345,4 +349,8 @@ func TestRowsOfSchema1(t *testing.T) {
 	mustAppend(t, s, session.Batch{SessionID: "s", After: 3, Records: []session.Record{
 		{Seq: 4, TurnID: "e-2", Kind: session.KindTurnEnded, Time: at(1700000000000005), Data: []byte("{}")},
 	}})
+	want.LastSeq, want.OpenTurn, want.UpdatedAt = 4, "", at(1700000000000005)
+	if idle, err := s.Idle(t.Context(), at(1700000000000006), 10); err != nil || len(idle) != 1 || idle[0] != want {
+		t.Errorf("idle sessions are %+v, %v", idle, err)
+	}
 }

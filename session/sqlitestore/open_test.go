@@ -151,4 +151,8 @@ func TestPragmas(t *testing.T) {
 	if err != nil || !strings.Contains(plan, "sessions_with_open_turn") {
 		t.Errorf("plan for open turns is %q, %v, want the partial index", plan, err)
 	}
+	err = s.readers.QueryRowContext(t.Context(), "EXPLAIN QUERY PLAN "+idleQuery, 0, 10).Scan(&id, &parent, &unused, &plan)
+	if err != nil || !strings.Contains(plan, "sessions_by_update") {
+		t.Errorf("plan for idle sessions is %q, %v, want the partial index", plan, err)
+	}
 }

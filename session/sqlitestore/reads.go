@@ -14,20 +14,27 @@ import (
 // it was prepared on a pool.
 type reads struct {
 	statements
-	getHead, getLog, getShared, getOpenTurns *sql.Stmt
+	getHead, getLog, getShared, getOpenTurns, getIdle *sql.Stmt
 }
 
 // openTurnsQuery repeats the condition of the partial index, which so answers it.
-const openTurnsQuery = `SELECT id, created_at, last_seq, open_turn FROM sessions
+const openTurnsQuery = `SELECT ` + headColumns + ` FROM sessions
 	WHERE open_turn <> '' AND id > ? ORDER BY id LIMIT ?`
+
+// idleQuery does so too.
+const idleQuery = `SELECT ` + headColumns + ` FROM sessions
+	WHERE open_turn = '' AND last_seq > purged AND updated_at < ? ORDER BY updated_at, id LIMIT ?`
+
+const headColumns = `id, created_at, last_seq, open_turn, updated_at, purged`
 
 func prepareReads(ctx context.Context, p preparer) (*reads, error) {
 	r := new(reads)
 	err := r.prepare(ctx, p, map[**sql.Stmt]string{
-		&r.getHead:      `SELECT id, created_at, last_seq, open_turn FROM sessions WHERE id = ?`,
+		&r.getHead:      `SELECT ` + headColumns + ` FROM sessions WHERE id = ?`,
 		&r.getLog:       `SELECT seq, turn_id, kind, time, data FROM records WHERE session_id = ? AND seq > ? ORDER BY seq LIMIT ?`,
 		&r.getShared:    `SELECT key, value FROM shared WHERE scope = ?`,
 		&r.getOpenTurns: openTurnsQuery,
+		&r.getIdle:      idleQuery,
 	})
 	return r, err
 }
@@ -76,6 +83,13 @@ func (r *reads) openTurns(ctx context.Context, after string, limit int) ([]sessi
 	return query(ctx, r.getOpenTurns, scanHead, after, limit)
 }
 
+func (r *reads) idle(ctx context.Context, before time.Time, limit int) ([]session.Head, error) {
+	if limit <= 0 {
+		return nil, malformed("limit is %d, want at least 1", limit)
+	}
+	return query(ctx, r.getIdle, scanHead, before.UnixMicro(), limit)
+}
+
 // query returns all rows.
 func query[T any](ctx context.Context, stmt *sql.Stmt, scan func(*sql.Rows) (T, error), args ...any) (all []T, err error) {
 	rows, err := stmt.QueryContext(ctx, args...)
@@ -94,9 +108,9 @@ func query[T any](ctx context.Context, stmt *sql.Stmt, scan func(*sql.Rows) (T, 
 }
 
 func scanHead(rows *sql.Rows) (h session.Head, err error) {
-	var created int64
-	err = rows.Scan(&h.ID, &created, &h.LastSeq, &h.OpenTurn)
-	h.CreatedAt = time.UnixMicro(created).UTC()
+	var created, updated int64
+	err = rows.Scan(&h.ID, &created, &h.LastSeq, &h.OpenTurn, &updated, &h.Purged)
+	h.CreatedAt, h.UpdatedAt = time.UnixMicro(created).UTC(), time.UnixMicro(updated).UTC()
 	return h, err
 }
 

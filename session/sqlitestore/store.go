@@ -184,6 +184,28 @@ func (s *Store) OpenTurns(ctx context.Context, after string, limit int) ([]sessi
 	return heads, nil
 }
 
+// Idle returns the heads of at most limit sessions that have records and no open
+// turn and were last updated before a time, the longest idle first.
+func (s *Store) Idle(ctx context.Context, before time.Time, limit int) ([]session.Head, error) {
+	heads, err := view(ctx, s, func(ctx context.Context, r *reads) ([]session.Head, error) {
+		return r.idle(ctx, before, limit)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("sqlitestore: sessions idle since %v: %w", before, err)
+	}
+	return heads, nil
+}
+
+// Purge removes the records of a session whose log ends at lastSeq; see
+// session.Store. The file does not shrink, but its space is used again.
+func (s *Store) Purge(ctx context.Context, id string, lastSeq int64) error {
+	err := s.write(ctx, 0, func(tx *tx) (error, error) { return tx.purge(id, lastSeq) })
+	if err != nil {
+		return fmt.Errorf("sqlitestore: purge session %q: %w", id, err)
+	}
+	return nil
+}
+
 // Ping writes and commits a few bytes, so it costs an fsync. While the last
 // write has failed for want of space it writes as much as a usual append takes,
 // to see whether there is space again.

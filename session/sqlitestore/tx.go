@@ -17,7 +17,7 @@ import (
 // writer goroutine.
 type tx struct {
 	statements
-	state, known, insertSession, insertRecord, setState, setShared, setProbe *sql.Stmt
+	state, known, insertSession, insertRecord, setState, setShared, setProbe, deleteLog, setPurged *sql.Stmt
 }
 
 func prepareTx(ctx context.Context, p preparer) (*tx, error) {
@@ -25,9 +25,11 @@ func prepareTx(ctx context.Context, p preparer) (*tx, error) {
 	err := t.prepare(ctx, p, map[**sql.Stmt]string{
 		&t.state:         `SELECT last_seq, open_turn FROM sessions WHERE id = ?`,
 		&t.known:         `SELECT turn_id, kind, time, data FROM records WHERE session_id = ? AND seq = ?`,
-		&t.insertSession: `INSERT INTO sessions (id, created_at) VALUES (?, ?)`,
+		&t.insertSession: `INSERT INTO sessions (id, created_at, updated_at) VALUES (?, ?, ?)`,
 		&t.insertRecord:  `INSERT INTO records (session_id, seq, turn_id, kind, time, data) VALUES (?, ?, ?, ?, ?, ?)`,
-		&t.setState:      `UPDATE sessions SET last_seq = ?, open_turn = ? WHERE id = ?`,
+		&t.setState:      `UPDATE sessions SET last_seq = ?, open_turn = ?, updated_at = ? WHERE id = ?`,
+		&t.deleteLog:     `DELETE FROM records WHERE session_id = ?`,
+		&t.setPurged:     `UPDATE sessions SET purged = last_seq WHERE id = ?`,
 		&t.setShared: `INSERT INTO shared (scope, key, value) VALUES (?, ?, ?)
 			ON CONFLICT (scope, key) DO UPDATE SET value = excluded.value`,
 		&t.setProbe: `UPDATE probe SET counter = counter + 1, padding = zeroblob(?)`,
@@ -44,7 +46,7 @@ func (t *tx) create(id string, at time.Time) (refusal, fault error) {
 	case !errors.Is(err, sql.ErrNoRows):
 		return nil, err
 	}
-	_, err := t.insertSession.ExecContext(context.Background(), id, at.UnixMicro())
+	_, err := t.insertSession.ExecContext(context.Background(), id, at.UnixMicro(), at.UnixMicro())
 	return nil, err
 }
 
@@ -72,7 +74,8 @@ func (t *tx) append(b *session.Batch) (refusal, fault error) {
 			return nil, fmt.Errorf("record %d: %w", r.Seq, err)
 		}
 	}
-	if _, err := t.setState.ExecContext(context.Background(), b.After+int64(len(b.Records)), turn, b.SessionID); err != nil {
+	updated := b.Records[len(b.Records)-1].Time.UnixMicro()
+	if _, err := t.setState.ExecContext(context.Background(), b.After+int64(len(b.Records)), turn, updated, b.SessionID); err != nil {
 		return nil, err
 	}
 	for i := range b.Shared {
@@ -96,7 +99,11 @@ func (t *tx) repeated(b *session.Batch, last int64) (refusal, fault error) {
 		var turn, kind string
 		var at int64
 		var data []byte
-		if err := t.known.QueryRowContext(context.Background(), b.SessionID, r.Seq).Scan(&turn, &kind, &at, &data); err != nil {
+		err := t.known.QueryRowContext(context.Background(), b.SessionID, r.Seq).Scan(&turn, &kind, &at, &data)
+		if errors.Is(err, sql.ErrNoRows) { // it was purged
+			return fmt.Errorf("%w: it ends at %d and its record %d is gone", session.ErrConflict, last, r.Seq), nil
+		}
+		if err != nil {
 			return nil, fmt.Errorf("record %d: %w", r.Seq, err)
 		}
 		if turn != r.TurnID || kind != string(r.Kind) || at != r.Time.UnixMicro() || !bytes.Equal(data, r.Data) {
@@ -104,6 +111,28 @@ func (t *tx) repeated(b *session.Batch, last int64) (refusal, fault error) {
 		}
 	}
 	return nil, nil
+}
+
+// purge removes a log that ends at lastSeq.
+func (t *tx) purge(id string, lastSeq int64) (refusal, fault error) {
+	var last int64
+	var turn string
+	err := t.state.QueryRowContext(context.Background(), id).Scan(&last, &turn)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return session.ErrNoSession, nil
+	case err != nil:
+		return nil, err
+	case last != lastSeq:
+		return fmt.Errorf("%w: it ends at %d", session.ErrConflict, last), nil
+	case turn != "":
+		return fmt.Errorf("%w: turn %q is open", session.ErrConflict, turn), nil
+	}
+	if _, err := t.deleteLog.ExecContext(context.Background(), id); err != nil {
+		return nil, err
+	}
+	_, err = t.setPurged.ExecContext(context.Background(), id)
+	return nil, err
 }
 
 // probe writes padding bytes in place of those of the last probe.

@@ -93,7 +93,11 @@ func wantLog(t testing.TB, s session.Store, id string, want []session.Record) {
 			// No other kind starts or ends a turn.
 		}
 	}
-	wantHead(t, s, session.Head{ID: id, CreatedAt: epoch, LastSeq: int64(len(want)), OpenTurn: open})
+	updated := epoch
+	if n := len(want); n > 0 {
+		updated = want[n-1].Time.UTC().Truncate(time.Microsecond)
+	}
+	wantHead(t, s, session.Head{ID: id, CreatedAt: epoch, LastSeq: int64(len(want)), OpenTurn: open, UpdatedAt: updated})
 }
 
 func wantHead(t testing.TB, s session.Store, want session.Head) {

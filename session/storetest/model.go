@@ -2,10 +2,12 @@ package storetest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,6 +29,7 @@ type modelSession struct {
 	created time.Time
 	open    string
 	log     []session.Record
+	purged  int64
 }
 
 func newModel() *model {
@@ -68,7 +71,7 @@ func (m *model) Append(ctx context.Context, b session.Batch) error {
 	}
 	if b.After != int64(len(s.log)) {
 		end := b.After + int64(len(b.Records))
-		if end <= int64(len(s.log)) && slices.EqualFunc(s.log[b.After:end], b.Records, same) {
+		if b.After >= s.purged && end <= int64(len(s.log)) && slices.EqualFunc(s.log[b.After:end], b.Records, same) {
 			return nil
 		}
 		return session.ErrConflict
@@ -160,7 +163,50 @@ func (m *model) Head(ctx context.Context, id string) (session.Head, error) {
 }
 
 func (s *modelSession) head(id string) session.Head {
-	return session.Head{ID: id, CreatedAt: s.created, LastSeq: int64(len(s.log)), OpenTurn: s.open}
+	h := session.Head{ID: id, CreatedAt: s.created, LastSeq: int64(len(s.log)), OpenTurn: s.open, UpdatedAt: s.created, Purged: s.purged}
+	if n := len(s.log); n > 0 {
+		h.UpdatedAt = s.log[n-1].Time
+	}
+	return h
+}
+
+func (m *model) Idle(ctx context.Context, before time.Time, limit int) ([]session.Head, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case limit <= 0:
+		return nil, session.ErrMalformed
+	}
+	var heads []session.Head
+	for id, s := range m.sessions {
+		if h := s.head(id); h.OpenTurn == "" && h.LastSeq > h.Purged && h.UpdatedAt.Before(before) {
+			heads = append(heads, h)
+		}
+	}
+	slices.SortFunc(heads, func(a, b session.Head) int {
+		return cmp.Or(a.UpdatedAt.Compare(b.UpdatedAt), strings.Compare(a.ID, b.ID))
+	})
+	return heads[:min(limit, len(heads))], nil
+}
+
+func (m *model) Purge(ctx context.Context, id string, lastSeq int64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.sessions[id]
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case m.failed:
+		return session.ErrFailed
+	case s == nil:
+		return session.ErrNoSession
+	case lastSeq != int64(len(s.log)), s.open != "":
+		return session.ErrConflict
+	}
+	s.purged = lastSeq
+	return nil
 }
 
 func (m *model) Read(ctx context.Context, id string, after int64, limit int) ([]session.Record, error) {
@@ -175,7 +221,7 @@ func (m *model) Read(ctx context.Context, id string, after int64, limit int) ([]
 	case s == nil:
 		return nil, session.ErrNoSession
 	}
-	rest := s.log[min(after, int64(len(s.log))):]
+	rest := s.log[min(max(after, s.purged), int64(len(s.log))):]
 	return slices.Clone(rest[:min(limit, len(rest))]), nil
 }
 

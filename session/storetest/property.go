@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,6 +30,7 @@ var modelTests = []test{
 				"read":      c.read,
 				"shared":    c.shared,
 				"openTurns": c.openTurns,
+				"purge":     c.purge,
 			})
 			c.everything()
 		})
@@ -148,6 +150,26 @@ func (c *comparison) compareOpenTurns(after string, limit int) {
 	}
 }
 
+func (c *comparison) purge(t *rapid.T) {
+	id := c.id(t)
+	lastSeq := int64(rapid.IntRange(0, 6).Draw(t, "last"))
+	if head, err := c.model.Head(c.t.Context(), id); err == nil && rapid.Bool().Draw(t, "right") {
+		lastSeq = head.LastSeq
+	}
+	c.agree("Purge", c.store.Purge(c.t.Context(), id, lastSeq), c.model.Purge(c.t.Context(), id, lastSeq))
+}
+
+func (c *comparison) compareIdle() {
+	before := epoch.Add(time.Second)
+	all, err := c.store.Idle(c.t.Context(), before, 10000)
+	want, wantErr := c.model.Idle(c.t.Context(), before, 10000)
+	c.agree("Idle", err, wantErr)
+	got := slices.DeleteFunc(all, func(h session.Head) bool { return !strings.HasPrefix(h.ID, c.prefix) })
+	if !slices.Equal(got, want) {
+		c.t.Fatalf("Idle = %+v, want %+v", got, want)
+	}
+}
+
 // everything compares all that can be seen.
 func (c *comparison) everything() {
 	for _, name := range []string{"a", "b", "c"} {
@@ -156,6 +178,7 @@ func (c *comparison) everything() {
 	c.compareShared(c.prefix + "app")
 	c.compareShared(c.prefix + "user:u")
 	c.compareOpenTurns(c.prefix, 10)
+	c.compareIdle()
 }
 
 // agree compares errors: both none, both the same of those that have a name, or

@@ -18,7 +18,7 @@ type test struct {
 func Run(t *testing.T, open func(t *testing.T) session.Store) {
 	for _, tests := range [][]test{
 		sessionTests, appendTests, conflictTests, malformedTests, turnTests,
-		readTests, sharedTests, contextTests, concurrencyTests, modelTests,
+		readTests, sharedTests, purgeTests, contextTests, concurrencyTests, modelTests,
 	} {
 		for _, test := range tests {
 			t.Run(test.name, func(t *testing.T) {

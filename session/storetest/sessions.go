@@ -24,7 +24,8 @@ var sessionTests = []test{
 			if err := s.Create(t.Context(), id, at); err != nil {
 				t.Fatalf("Create: %v", err)
 			}
-			wantHead(t, s, session.Head{ID: id, CreatedAt: at.UTC().Truncate(time.Microsecond)})
+			at = at.UTC().Truncate(time.Microsecond)
+			wantHead(t, s, session.Head{ID: id, CreatedAt: at, UpdatedAt: at})
 		}
 	}},
 	{"Create/IDsAreOpaque", func(t *testing.T, s session.Store) {

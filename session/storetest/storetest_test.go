@@ -108,6 +108,8 @@ type faulty struct {
 	head     func(session.Head) session.Head
 	shared   func(map[string]json.RawMessage) map[string]json.RawMessage
 	opened   func([]session.Head) []session.Head
+	idle     func([]session.Head) []session.Head
+	purge    func(m *model, id string, lastSeq int64) error
 	create   func(err error) error
 	refused  func(err error) error
 	deaf     bool // to contexts
@@ -165,6 +167,21 @@ func (f faulty) Shared(ctx context.Context, scope string) (map[string]json.RawMe
 	return m, err
 }
 
+func (f faulty) Idle(ctx context.Context, before time.Time, limit int) ([]session.Head, error) {
+	heads, err := f.model.Idle(f.ctx(ctx), before, limit)
+	if f.idle != nil {
+		heads = f.idle(heads)
+	}
+	return heads, err
+}
+
+func (f faulty) Purge(ctx context.Context, id string, lastSeq int64) error {
+	if f.purge != nil {
+		return f.purge(f.model, id, lastSeq)
+	}
+	return f.model.Purge(f.ctx(ctx), id, lastSeq)
+}
+
 func (f faulty) OpenTurns(ctx context.Context, after string, limit int) ([]session.Head, error) {
 	heads, err := f.model.OpenTurns(f.ctx(ctx), after, limit)
 	if f.opened != nil {
@@ -175,6 +192,20 @@ func (f faulty) OpenTurns(ctx context.Context, after string, limit int) ([]sessi
 
 // faults are promises broken one at a time; the suite has to notice each.
 var faults = map[string]faulty{
+	"idle sessions in no order": {idle: func(heads []session.Head) []session.Head {
+		slices.Reverse(heads)
+		return heads
+	}},
+	"purge of an open turn": {purge: func(m *model, id string, lastSeq int64) error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if s := m.sessions[id]; s != nil && lastSeq == int64(len(s.log)) {
+			s.purged = lastSeq
+			return nil
+		}
+		return session.ErrConflict
+	}},
+	"purge that does nothing": {purge: func(*model, string, int64) error { return nil }},
 	"append overwrites": {appended: func(m *model, b session.Batch) error {
 		m.mu.Lock()
 		if s := m.sessions[b.SessionID]; s != nil && b.After < int64(len(s.log)) && b.After >= 0 {

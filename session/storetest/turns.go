@@ -19,7 +19,7 @@ var turnTests = []test{
 			add(t, s, batch("a", r))
 			wantLog(t, s, "a", log[:i+1])
 		}
-		wantOpen(t, s, "", 10, session.Head{ID: "a", CreatedAt: epoch, LastSeq: 6, OpenTurn: "t1"})
+		wantOpen(t, s, "", 10, session.Head{ID: "a", CreatedAt: epoch, LastSeq: 6, OpenTurn: "t1", UpdatedAt: epoch})
 		add(t, s, batch("a", ended(7, "t1")))
 		wantOpen(t, s, "", 10)
 	}},
@@ -60,7 +60,7 @@ var turnTests = []test{
 				add(t, s, batch(id, started(1, turn), ended(2, turn)))
 			case 1:
 				add(t, s, batch(id, started(1, turn)))
-				want = append(want, session.Head{ID: id, CreatedAt: epoch, LastSeq: 1, OpenTurn: turn})
+				want = append(want, session.Head{ID: id, CreatedAt: epoch, LastSeq: 1, OpenTurn: turn, UpdatedAt: epoch})
 			}
 		}
 		for limit := range len(want) + 1 {
