@@ -456,10 +456,6 @@ func TestShutdownWhileTheStoreStalls(t *testing.T) {
 						}
 						return story(ctx, r)
 					})
-					stalled := func() {
-						store.tamper(how)
-						time.Sleep(2 * time.Second)
-					}
 					var turn *session.Turn
 					var w *session.Watcher
 					if where == "at the end" {
@@ -467,16 +463,16 @@ func TestShutdownWhileTheStoreStalls(t *testing.T) {
 						f.on(func(context.Context, *session.Run) error { <-hold; return nil })
 						turn = f.start(session.Request{})
 						w = turn.Watch()
-						stalled()
+						store.tamper(how)
 						close(hold)
 					} else {
 						turn = f.start(session.Request{})
 						w = turn.Watch()
 						await(t, w, isCall)
-						stalled()
+						store.tamper(how)
 						go func() { _ = turn.Answer(context.Background(), session.Answer{CallID: "c1", Output: new("lost")}) }()
 					}
-					synctest.Wait()
+					time.Sleep(3 * time.Second) // a second try is under way when the grace is over
 					ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 					defer cancel()
 					begun := time.Now()
