@@ -348,6 +348,14 @@ func (m *agentModel) count(a *answer) error {
 	if t.handed > t.limits.Transfers {
 		return session.Errorf(codeLimit, "%s: the turn has made %d transfers between agents, more are not allowed", m.n.at(), t.limits.Transfers)
 	}
+	calls := callsOf(a.content)
+	vain := len(calls) > 0 && !slices.ContainsFunc(calls, func(p *genai.Part) bool { return t.refused[p.FunctionCall.ID] == "" })
+	if !vain {
+		t.vain[at] = 0
+	} else if t.vain[at]++; t.vain[at] > t.limits.RefusedRounds {
+		return session.Errorf(codeLimit, "%s: model %q answered %d times in a row with nothing but calls that cannot be run, the last time because %s",
+			m.n.at(), m.n.modelName, t.vain[at], t.refused[calls[0].FunctionCall.ID])
+	}
 	if !onlyThoughts(a.content) {
 		t.thinking[at] = 0
 		return nil

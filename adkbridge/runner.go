@@ -59,6 +59,10 @@ type Limits struct {
 	// ThoughtRounds is how often in a row an agent may answer with thoughts
 	// alone, upon which the model is called again. Default 3.
 	ThoughtRounds int
+	// RefusedRounds is how often in a row an agent may answer with nothing but
+	// calls that cannot be run (of unknown tools, with malformed arguments), which
+	// it is told each time. Default 3.
+	RefusedRounds int
 	// AnswerCalls is how many tool calls of one answer are run. Default 128.
 	AnswerCalls int
 	// CacheSessions and CacheBytes bound the histories that are kept in memory
@@ -88,6 +92,7 @@ func (l Limits) WithDefaults() Limits {
 		{&l.ModelCalls, 500},
 		{&l.Transfers, 50},
 		{&l.ThoughtRounds, 3},
+		{&l.RefusedRounds, 3},
 		{&l.AnswerCalls, 128},
 		{&l.CacheSessions, 256},
 		{&l.CacheBytes, 64 << 20},

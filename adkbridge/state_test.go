@@ -118,6 +118,7 @@ func TestLimits(t *testing.T) {
 			return transfer("a")
 		}, "root: the turn has made 6 transfers", 7},
 		{"thoughts", llm("root"), Limits{}, func(string) step { return step{thought: "hm"} }, `root: model "root" answered 4 times in a row with thoughts alone`, 4},
+		{"calls of no tool", llm("root"), Limits{}, func(string) step { return use("ghost") }, `root: model "root" answered 4 times in a row with nothing but calls that cannot be run, the last time because there is no tool "ghost"; available: "calc", "fetch", "search"`, 4},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t, nil, tc.limits)

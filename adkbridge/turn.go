@@ -42,6 +42,7 @@ type turn struct {
 	handed   int            // transfers made
 	step     map[string]int // model calls by "agent|branch"
 	thinking map[string]int // answers of thoughts alone in a row, by "agent|branch"
+	vain     map[string]int // answers in a row whose calls were all refused, by "agent|branch"
 	visits   map[*node]int  // how often a loop was entered
 	exited   map[*node]bool // loops whose iteration called exit_loop
 	refused  map[string]string
@@ -74,6 +75,7 @@ func newTurn(run handle, hist *history, limits Limits, logged []loggedEvent) *tu
 		state:    run.State(),
 		step:     map[string]int{},
 		thinking: map[string]int{},
+		vain:     map[string]int{},
 		visits:   map[*node]int{},
 		exited:   map[*node]bool{},
 		refused:  map[string]string{},

@@ -58,7 +58,7 @@ func TestModelMisbehaves(t *testing.T) {
 		"cut":     {[]string{"the arguments are no JSON object", "not JSON"}, 0, "", 0, 2},
 		"array":   {[]string{"the arguments are no JSON object", "an array"}, 0, "", 0, 2},
 		"some":    {[]string{"seen"}, 0, "", 128, 2},
-		"insists": {nil, client.ErrLimitExceeded, "500 model calls", 0, 500},
+		"insists": {nil, client.ErrLimitExceeded, "4 times in a row with nothing but calls that cannot be run", 0, 4},
 		"many":    {nil, client.ErrModelUnavailable, "500 function calls, at most 128", 0, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
