@@ -267,7 +267,7 @@ func TestFaultForeignAnswer(t *testing.T) {
 	}
 	for name, pair := range map[string][2]string{
 		"call":    {words("call_nobody", "", reply("call_nobody", "x")), words(theirs.GetToolCallId(), "", reply(theirs.GetToolCallId(), "x"))},
-		"session": {words("x", "nosuchsession", reply("x", "x")), words(theirs.GetToolCallId(), other.session, reply(theirs.GetToolCallId(), "x"))},
+		"session": {words("call_nobody", "nosuchsession", reply("call_nobody", "x")), words(theirs.GetToolCallId(), other.session, reply(theirs.GetToolCallId(), "x"))},
 	} {
 		if pair[0] != pair[1] {
 			t.Errorf("%s: refused with %q and %q", name, pair[0], pair[1])

@@ -21,10 +21,10 @@ func (b *bed) check(id string, chains ...*chain) []*loggedTurn {
 	b.t.Helper()
 	turns := readLog(b.t.Context(), b.t, b.store, id) // I2, I3, I4
 	for _, c := range chains {
-		c.inLog(b.told(id, c.from), turns)
-		c.stands(turns)
+		c.inLog(b.t, b.told(id, c.from), turns)
+		c.stands(b.t, turns)
 	}
-	b.counts(turns, b.told(id, 0))
+	b.counts(b.t, turns, b.told(id, 0))
 	return turns
 }
 
@@ -41,8 +41,7 @@ func (b *bed) told(id string, after int64) []*agentdv1.RunResponse {
 // inLog checks that what a client has seen is in the log, with the same bytes
 // (I1). Who has seen all of turns that were completed has seen exactly what the
 // log tells.
-func (c *chain) inLog(log []*agentdv1.RunResponse, turns []*loggedTurn) {
-	t := c.b.t
+func (c *chain) inLog(t testing.TB, log []*agentdv1.RunResponse, turns []*loggedTurn) {
 	t.Helper()
 	completed := !slices.ContainsFunc(turns, func(l *loggedTurn) bool { return !l.ended.Completed })
 	if completed && c.whole {
@@ -94,13 +93,13 @@ func (c *chain) inLog(log []*agentdv1.RunResponse, turns []*loggedTurn) {
 }
 
 // stands checks that the first thing that was said about each call stands (I3).
-func (c *chain) stands(turns []*loggedTurn) {
-	c.b.t.Helper()
+func (c *chain) stands(t testing.TB, turns []*loggedTurn) {
+	t.Helper()
 	for _, turn := range turns {
 		for id, res := range turn.results {
 			said, ok := c.first[id]
 			if ok && (res.Outcome != session.Answered || res.Output == nil || *res.Output != said) {
-				c.b.t.Errorf("call %s: the client said %q, the log has %+v", id, said, res)
+				t.Errorf("call %s: the client said %q, the log has %+v", id, said, res)
 			}
 		}
 	}
@@ -108,12 +107,12 @@ func (c *chain) stands(turns []*loggedTurn) {
 
 // counts checks that no model was asked more often than the log says (I7), and
 // that a turn has one end, which is its last message (I4).
-func (b *bed) counts(turns []*loggedTurn, log []*agentdv1.RunResponse) {
-	b.t.Helper()
+func (b *bed) counts(t testing.TB, turns []*loggedTurn, log []*agentdv1.RunResponse) {
+	t.Helper()
 	ends := map[string]*agentdv1.RunResponse_EndResponse{}
 	for _, m := range log {
 		if ends[m.GetTurnId()] != nil {
-			b.t.Errorf("turn %s: %v follows its end", m.GetTurnId(), m)
+			t.Errorf("turn %s: %v follows its end", m.GetTurnId(), m)
 		}
 		if m.GetEnd() != nil {
 			ends[m.GetTurnId()] = m.GetEnd()
@@ -123,13 +122,13 @@ func (b *bed) counts(turns []*loggedTurn, log []*agentdv1.RunResponse) {
 		mark := turnMark.FindString(turn.started.Prompt)
 		end := ends[turn.id]
 		if end == nil || end.GetCompleted() != turn.ended.Completed {
-			b.t.Errorf("turn %s ended as %v, the log has %+v", turn.id, end, turn.ended)
+			t.Errorf("turn %s ended as %v, the log has %+v", turn.id, end, turn.ended)
 			continue
 		}
 		made, _ := b.stage.quiet(mark)
 		counted := int(end.GetUsageSummary().GetLlmCalls())
 		if most := counted + len(end.GetReceipt().GetAbortedModelCalls()); mark == "" || made < counted || made > most {
-			b.t.Errorf("turn %s %s: %d model calls were made, the log counts %d and %v", turn.id, mark, made, counted, end.GetReceipt())
+			t.Errorf("turn %s %s: %d model calls were made, the log counts %d and %v", turn.id, mark, made, counted, end.GetReceipt())
 		}
 	}
 }

@@ -200,8 +200,8 @@ func TestFaultHalfOpen(t *testing.T) {
 					t.Errorf("got %v, want a turn that was cancelled", end)
 				}
 				turns := readLog(t.Context(), t, disk, c.session)
-				c.inLog(b.told(c.session, 0), turns)
-				c.stands(turns)
+				c.inLog(t, b.told(c.session, 0), turns)
+				c.stands(t, turns)
 				dead.CloseIdleConnections()
 				alive.CloseIdleConnections()
 				stop, cancel := context.WithCancel(t.Context())

@@ -88,7 +88,7 @@ func TestFaultAttachAtEveryMessage(t *testing.T) {
 // is cut when it has the i-th event: it comes back by itself, yields what the log
 // tells, and runs each tool once.
 func TestFaultGoClientDropsAtEveryEvent(t *testing.T) {
-	b := newBed(t, everythingPlays)
+	b := newQuickBed(t, everythingPlays)
 	n := len(b.undisturbed().got)
 	b.each(n, func(b *bed, i int) {
 		cuts := newCuts(b.t, b.url, none, 0)

@@ -40,7 +40,7 @@ func TestFaultClientThatNeverReads(t *testing.T) {
 	piece := strings.Repeat("never ", 4<<10) // 24 KiB
 	b := newBed(t, map[string][]line{
 		"asker": {{calls: []string{"look"}}, {text: slices.Repeat([]string{piece}, pieces)}},
-	}, agentdtest.WithTimeouts(0, 2*time.Second))
+	}, agentdtest.WithTimeouts(0, time.Second))
 	plain := connect.WithAcceptCompression("gzip", nil, nil) // else the text would fit into any buffer
 	reads := b.chain(allTools, plain)
 	reads.start(llmAgent("root", "openai/asker", "", "look"), "go <turn flood> "+payload)
