@@ -148,7 +148,11 @@ func (p *patient) Idle(ctx context.Context, before time.Time, limit int) ([]Head
 
 // Purge is not tried again: the next sweep does it.
 func (p *patient) Purge(ctx context.Context, id string, lastSeq int64) error {
-	return p.raw.Purge(ctx, id, lastSeq)
+	err := p.raw.Purge(ctx, id, lastSeq)
+	if errors.Is(err, ErrFailed) {
+		p.fail(err)
+	}
+	return err
 }
 
 func (p *patient) OpenTurns(ctx context.Context, after string, limit int) ([]Head, error) {

@@ -35,5 +35,8 @@ func lockFile(path string) (*fileLock, error) {
 	return nil, errors.Join(err, f.Close())
 }
 
-// release leaves the file: removing it could let two processes in.
-func (l *fileLock) release() error { return l.f.Close() }
+// release leaves the file: removing it could let two processes in. Closing alone
+// would not do while a process that is just being started has a copy of the handle.
+func (l *fileLock) release() error {
+	return errors.Join(syscall.Flock(int(l.f.Fd()), syscall.LOCK_UN), l.f.Close())
+}

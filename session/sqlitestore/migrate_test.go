@@ -9,7 +9,9 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -21,8 +23,9 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// The environment of TestOpenChild: where to open the store, with which migration
-// after the known ones, and after which statement the last one hangs.
+// The environment of TestOpenChild: where to open the store, whether with next
+// after the known migrations, and where they hang: the file, a colon, and after how many
+// statements.
 const (
 	openDirEnv  = "SQLITESTORE_OPEN_DIR"
 	openNextEnv = "SQLITESTORE_OPEN_NEXT"
@@ -36,9 +39,10 @@ UPDATE sessions SET label = 'from before';
 CREATE INDEX sessions_by_label ON sessions (label);
 `
 
-// schema returns the migrations of this program, and next if so wanted. The last
-// one calls hang() after as many statements, never if that is negative.
-func schema(t *testing.T, withNext bool, hang int) fs.FS {
+const nextFile = "99999_next.sql"
+
+// known returns the migrations of this program.
+func known(t *testing.T) fstest.MapFS {
 	t.Helper()
 	m := fstest.MapFS{}
 	files, err := fs.Glob(migrations, "migrations/*.sql")
@@ -50,16 +54,16 @@ func schema(t *testing.T, withNext bool, hang int) fs.FS {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m[filepath.Base(name)] = &fstest.MapFile{Data: data}
+		m[path.Base(name)] = &fstest.MapFile{Data: data}
 	}
-	last := filepath.Base(files[len(files)-1])
-	if withNext {
-		last = fmt.Sprintf("%05d_next.sql", len(files)+1)
-		m[last] = &fstest.MapFile{Data: []byte(next)}
-	}
-	if hang >= 0 {
-		m[last].Data = []byte(hangAfter(string(m[last].Data), hang))
-	}
+	return m
+}
+
+// later returns the migrations of a later program.
+func later(t *testing.T) fstest.MapFS {
+	t.Helper()
+	m := known(t)
+	m[nextFile] = &fstest.MapFile{Data: []byte(next)}
 	return m
 }
 
@@ -130,18 +134,24 @@ func TestOpenChild(t *testing.T) {
 	if dir == "" {
 		return
 	}
-	hang := -1
+	dirFS := known(t)
+	if os.Getenv(openNextEnv) != "" {
+		dirFS = later(t)
+	}
 	if at := os.Getenv(openHangEnv); at != "" {
-		if _, err := fmt.Sscan(at, &hang); err != nil {
+		file, n, _ := strings.Cut(at, ":")
+		statements, err := strconv.Atoi(n)
+		if err != nil {
 			t.Fatal(err)
 		}
+		dirFS[file].Data = []byte(hangAfter(string(dirFS[file].Data), statements))
 		sqlite.MustRegisterScalarFunction("hang", 0, func(*sqlite.FunctionContext, []driver.Value) (driver.Value, error) {
 			fmt.Println("hangs")
 			time.Sleep(time.Hour)
 			return nil, errors.New("nobody has killed this process")
 		})
 	}
-	s, err := Open(t.Context(), filepath.Join(dir, "agentd.db"), withMigrations(schema(t, os.Getenv(openNextEnv) != "", hang)))
+	s, err := Open(t.Context(), filepath.Join(dir, "agentd.db"), withMigrations(dirFS))
 	switch {
 	case errors.Is(err, ErrLocked):
 		fmt.Println("locked")
@@ -159,20 +169,18 @@ func TestOpenChild(t *testing.T) {
 // earlier program finds all as it was.
 func TestKilledMigration(t *testing.T) {
 	t.Parallel()
-	first, err := fs.ReadFile(migrations, "migrations/00001_logs.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for at := range statementsOf(string(first)) + 1 {
-		t.Run(fmt.Sprintf("first, after %d", at), func(t *testing.T) {
-			dir := t.TempDir()
-			killAt(t, dir, at)
-			s := open(t, dir)
-			defer mustClose(t, s)
-			mustCreate(t, s, "a")
-			mustAppend(t, s, crashBatch("a", 0))
-			wholeBatches(t, s, "a")
-		})
+	for file, migration := range known(t) {
+		for at := range statementsOf(string(migration.Data)) + 1 {
+			t.Run(fmt.Sprintf("%s, after %d", file, at), func(t *testing.T) {
+				dir := t.TempDir()
+				killAt(t, dir, file, at)
+				s := open(t, dir)
+				defer mustClose(t, s)
+				mustCreate(t, s, "a")
+				mustAppend(t, s, crashBatch("a", 0))
+				wholeBatches(t, s, "a")
+			})
+		}
 	}
 	for at := range statementsOf(next) + 1 {
 		t.Run(fmt.Sprintf("next, after %d", at), func(t *testing.T) {
@@ -181,14 +189,14 @@ func TestKilledMigration(t *testing.T) {
 			mustCreate(t, s, "a")
 			mustAppend(t, s, crashBatch("a", 0))
 			mustClose(t, s)
-			killAt(t, dir, at, openNextEnv+"=1")
+			killAt(t, dir, nextFile, at, openNextEnv+"=1")
 
 			s = open(t, dir) // this program
 			last := wholeBatches(t, s, "a")
 			mustAppend(t, s, crashBatch("a", last))
 			mustClose(t, s)
 
-			s = open(t, dir, withMigrations(schema(t, true, -1)))
+			s = open(t, dir, withMigrations(later(t)))
 			if wholeBatches(t, s, "a") <= last {
 				t.Error("the append between the programs is lost")
 			}
@@ -202,10 +210,10 @@ func TestKilledMigration(t *testing.T) {
 	}
 }
 
-// killAt kills a process that is as far as a statement in its last migration.
-func killAt(t *testing.T, dir string, statements int, env ...string) {
+// killAt kills a process that has done some statements of a migration.
+func killAt(t *testing.T, dir, file string, statements int, env ...string) {
 	t.Helper()
-	o := startOpener(t, dir, append(env, fmt.Sprintf("%s=%d", openHangEnv, statements))...)
+	o := startOpener(t, dir, append(env, fmt.Sprintf("%s=%s:%d", openHangEnv, file, statements))...)
 	if said := o.says(t); said != "hangs" {
 		t.Fatalf("the process says %q", said)
 	}
@@ -217,12 +225,12 @@ func killAt(t *testing.T, dir string, statements int, env ...string) {
 func TestTwoOpenersAtOnce(t *testing.T) {
 	t.Parallel()
 	t.Run("goroutines", func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "agentd.db")
+		file := filepath.Join(t.TempDir(), "agentd.db")
 		stores := make([]*Store, 8)
 		errs := make([]error, len(stores))
 		var wg sync.WaitGroup
 		for i := range stores {
-			wg.Go(func() { stores[i], errs[i] = Open(t.Context(), path) })
+			wg.Go(func() { stores[i], errs[i] = Open(t.Context(), file) })
 		}
 		wg.Wait()
 		won := 0
@@ -270,7 +278,8 @@ func TestTwoOpenersAtOnce(t *testing.T) {
 func TestNewerSchemaIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	newer := withMigrations(schema(t, true, -1))
+	newer := withMigrations(later(t))
+	want := fmt.Sprintf("schema version is 99999, this program knows versions up to %d", len(known(t)))
 	s := open(t, dir, newer)
 	mustCreate(t, s, "a")
 	mustAppend(t, s, crashBatch("a", 0))
@@ -278,8 +287,8 @@ func TestNewerSchemaIsRefused(t *testing.T) {
 	before := readFile(t, dir, "agentd.db")
 	for range 2 {
 		_, err := Open(t.Context(), filepath.Join(dir, "agentd.db"))
-		if err == nil || !strings.Contains(err.Error(), "schema version is 3, this program knows versions up to 2") {
-			t.Fatalf("open: %v, want both versions", err)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Fatalf("open: %v, want %q in it", err, want)
 		}
 	}
 	if string(readFile(t, dir, "agentd.db")) != string(before) {
@@ -295,17 +304,17 @@ func TestNewerSchemaIsRefused(t *testing.T) {
 func TestRowsOfSchema1(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	path := filepath.Join(dir, "agentd.db")
+	file := filepath.Join(dir, "agentd.db")
 	first, err := fs.ReadFile(migrations, "migrations/00001_logs.sql")
 	if err != nil {
 		t.Fatal(err)
 	}
 	// The schema is made, then this program misses what came later.
-	_, err = Open(t.Context(), path, withMigrations(fstest.MapFS{"00001_logs.sql": {Data: first}}))
+	_, err = Open(t.Context(), file, withMigrations(fstest.MapFS{"00001_logs.sql": {Data: first}}))
 	if err == nil || !strings.Contains(err.Error(), "no such column") {
 		t.Fatalf("open: %v", err)
 	}
-	db, err := sql.Open("sqlite", dsn(path, pragmas()))
+	db, err := sql.Open("sqlite", dsn(file, pragmas()))
 	if err != nil {
 		t.Fatal(err)
 	}
