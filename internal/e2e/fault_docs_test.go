@@ -23,7 +23,7 @@ func TestFaultDocs(t *testing.T) {
 	for _, m := range named {
 		dir, name := m[1], m[2]
 		if code[dir] == "" {
-			files, err := filepath.Glob(filepath.Join("../..", dir, "*_test.go"))
+			files, err := filepath.Glob(filepath.Join("..", "..", filepath.FromSlash(dir), "*_test.go"))
 			if err != nil || len(files) == 0 {
 				t.Errorf("%s has no tests (%v)", dir, err)
 			}

@@ -38,7 +38,7 @@ func (b *bed) undisturbed() *chain {
 // for each i, in the middle of texts too, and comes back after its last position
 // has seen exactly what the log tells: no gap, nothing twice.
 func TestFaultDropAtEveryMessage(t *testing.T) {
-	b := newBed(t, everythingPlays)
+	b := newQuickBed(t, everythingPlays)
 	n := len(b.undisturbed().got)
 	b.each(n, func(b *bed, i int) {
 		var opts []connect.ClientOption
@@ -114,7 +114,7 @@ func TestFaultGoClientDropsAtEveryEvent(t *testing.T) {
 }
 
 // everyByte has TestFaultCutAtEveryByte leave out no byte.
-var everyByte = flag.Bool("every-byte", false, "cut connections behind every byte, not every eleventh")
+var everyByte = flag.Bool("every-byte", false, "cut connections behind every byte, not every 17th")
 
 // TestFaultCutAtEveryByte is F07: the connection is cut behind the k-th byte of
 // what goes either way, for each k if so asked for. The Go client comes back by itself and ends
@@ -139,7 +139,7 @@ func TestFaultCutAtEveryByte(t *testing.T) {
 		t.Fatalf("got %+v, %v", res, err)
 	}
 	whole.close() // all of it has been counted then
-	step := 11
+	step := 17
 	if *everyByte {
 		step = 1
 	}

@@ -33,8 +33,8 @@ func heap() int64 {
 // are cut off. Back again, they get what they have missed.
 func TestFaultClientThatNeverReads(t *testing.T) {
 	const (
-		clients   = 4
-		pieces    = 120
+		clients   = 3
+		pieces    = 90
 		mostBytes = 6 << 20 // of one stream, both of its ends counted
 	)
 	piece := strings.Repeat("never ", 4<<10) // 24 KiB
@@ -115,7 +115,7 @@ func TestFaultFlood(t *testing.T) {
 	b := newBed(t, askerPlays)
 	turns := func(name string) (took []time.Duration) {
 		var mu sync.Mutex // protects took
-		b.each(29, func(b *bed, i int) {
+		b.each(19, func(b *bed, i int) {
 			begin := time.Now()
 			c := b.chain(allTools)
 			c.start(stagedAgent("asker", "look", "one"), fmt.Sprintf("go <turn %s-%d> %s", name, i, payload))
@@ -156,7 +156,7 @@ func TestFaultFlood(t *testing.T) {
 	took := time.Since(begin)
 	flooder.drop()
 	flood.Wait()
-	t.Logf("30 turns, six at a time: the slowest took %v, and %v while a client flooded", calm[29], flooded[29])
+	t.Logf("20 turns, six at a time: the slowest took %v, and %v while a client flooded", calm[19], flooded[19])
 	t.Logf("the flooding client sent %d messages in %v, and %d were taken", sent, took, answered)
 	// What the daemon has not taken waits in the connection: 1 MiB, and what the
 	// system buffers.
