@@ -9,6 +9,12 @@
 // the logs; append is compare-and-swap on the last sequence number, so that a
 // session has a single writer.
 //
+// A store that cannot take an append now is asked again, by a goroutine of the
+// [Manager]: until the manager stops if there is no space left, for
+// Limits.StorePatience if it fails for no known reason. Meanwhile the turn waits;
+// what a client asks for is refused. A store that has failed for good (ErrFailed)
+// stops the manager.
+//
 // # Turns and runs
 //
 // A turn is what one prompt sets off. It belongs to its session and not to the
