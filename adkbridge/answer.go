@@ -324,6 +324,8 @@ func (m *agentModel) judge(a *answer, req *adkmodel.LLMRequest) []string {
 			default:
 				handed = true
 			}
+		case len(model.ArgsText(p)) > m.t.limits.ValueBytes:
+			reason = fmt.Sprintf("not run: the arguments take %d bytes, at most %d are allowed", len(model.ArgsText(p)), m.t.limits.ValueBytes)
 		default:
 			ours = append(ours, call.ID)
 		}
@@ -355,6 +357,9 @@ func (m *agentModel) count(a *answer) error {
 	} else if t.vain[at]++; t.vain[at] > t.limits.RefusedRounds {
 		return session.Errorf(codeLimit, "%s: model %q answered %d times in a row with nothing but calls that cannot be run, the last time because %s",
 			m.n.at(), m.n.modelName, t.vain[at], t.refused[calls[0].FunctionCall.ID])
+	}
+	if text, ok := finalText(a.content, a.meta); ok && m.n.outputKey != "" && len(text) > t.limits.ValueBytes {
+		return session.Errorf(codeLimit, "%s: the answer has %d bytes, output_key %q takes at most %d", m.n.at(), len(text), m.n.outputKey, t.limits.ValueBytes)
 	}
 	if !onlyThoughts(a.content) {
 		t.thinking[at] = 0

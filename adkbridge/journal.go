@@ -105,7 +105,7 @@ func (t *turn) nextLogged(ev *adksession.Event, m *meta) (loggedEvent, bool, err
 // holds it, so that a reloaded history gives the same prompts.
 func (t *turn) commit(ctx context.Context, ev *adksession.Event, m *meta) error {
 	if n := t.nodeOf(ev.Author); n != nil && n.outputKey != "" {
-		if text, ok := finalText(ev, m); ok {
+		if text, ok := finalText(ev.Content, m); ok && len(text) <= t.limits.ValueBytes {
 			delta := maps.Clone(ev.Actions.StateDelta)
 			if delta == nil {
 				delta = map[string]any{}
@@ -140,13 +140,13 @@ func (t *turn) nodeOf(author string) *node {
 
 // finalText returns the text an agent ends with: that of an answer without
 // calls, or what it says when it leaves a loop or hands over.
-func finalText(ev *adksession.Event, m *meta) (string, bool) {
-	if m.LLM == "" || ev.Content == nil {
+func finalText(c *genai.Content, m *meta) (string, bool) {
+	if m.LLM == "" || c == nil {
 		return "", false
 	}
 	var b strings.Builder
 	calls, thoughts := 0, 0
-	for _, p := range ev.Content.Parts {
+	for _, p := range c.Parts {
 		switch {
 		case p.FunctionCall != nil && p.FunctionCall.Name != exitLoopTool && p.FunctionCall.Name != transferTool:
 			return "", false
@@ -158,7 +158,7 @@ func finalText(ev *adksession.Event, m *meta) (string, bool) {
 			b.WriteString(p.Text)
 		}
 	}
-	if b.Len() == 0 && (calls > 0 || thoughts == len(ev.Content.Parts) && thoughts > 0) {
+	if b.Len() == 0 && (calls > 0 || thoughts == len(c.Parts) && thoughts > 0) {
 		return "", false
 	}
 	return b.String(), true

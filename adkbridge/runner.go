@@ -63,6 +63,10 @@ type Limits struct {
 	// calls that cannot be run (of unknown tools, with malformed arguments), which
 	// it is told each time. Default 3.
 	RefusedRounds int
+	// ValueBytes bounds what one answer may write into the state by an output_key,
+	// and the arguments of one tool call: both go out in one message, of which
+	// clients take 4 MiB. Default 1 MiB.
+	ValueBytes int
 	// AnswerCalls is how many tool calls of one answer are run. Default 128.
 	AnswerCalls int
 	// CacheSessions and CacheBytes bound the histories that are kept in memory
@@ -93,6 +97,7 @@ func (l Limits) WithDefaults() Limits {
 		{&l.Transfers, 50},
 		{&l.ThoughtRounds, 3},
 		{&l.RefusedRounds, 3},
+		{&l.ValueBytes, 1 << 20},
 		{&l.AnswerCalls, 128},
 		{&l.CacheSessions, 256},
 		{&l.CacheBytes, 64 << 20},

@@ -119,6 +119,8 @@ func TestLimits(t *testing.T) {
 		}, "root: the turn has made 6 transfers", 7},
 		{"thoughts", llm("root"), Limits{}, func(string) step { return step{thought: "hm"} }, `root: model "root" answered 4 times in a row with thoughts alone`, 4},
 		{"calls of no tool", llm("root"), Limits{}, func(string) step { return use("ghost") }, `root: model "root" answered 4 times in a row with nothing but calls that cannot be run, the last time because there is no tool "ghost"; available: "calc", "fetch", "search"`, 4},
+		{"a long value", llm("root", output("k")), Limits{ValueBytes: 9}, func(string) step { return say("0123456789") }, `root: the answer has 10 bytes, output_key "k" takes at most 9`, 1},
+		{"long arguments", llm("root"), Limits{ValueBytes: 3}, func(string) step { return use("search") }, `root: model "root" answered 4 times in a row with nothing but calls that cannot be run, the last time because not run: the arguments take 7 bytes, at most 3 are allowed`, 4},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t, nil, tc.limits)

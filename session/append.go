@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -247,7 +248,7 @@ func (s *Session) unstallLocked(f *flight, written bool) {
 func (s *Session) breakLocked(f *flight, why *Error) {
 	s.unstallLocked(f, false)
 	s.broken = why
-	entries := append(f.entries, s.queue...)
+	entries := slices.Concat(f.entries, s.queue)
 	s.queue = nil
 	for _, e := range entries {
 		e.overLocked(s.broken)

@@ -181,6 +181,9 @@ type TurnEnded struct {
 	// Code and Message are the error that ended the turn, if one did.
 	Code    agentdv1.ErrorCode `json:"code,omitempty"`
 	Message string             `json:"message,omitempty"`
+	// Spoke are the agents of which a part of a message was shown that was never
+	// completed: their paths, in order.
+	Spoke [][]string `json:"spoke,omitempty"`
 	// Receipt is set when somebody stopped the turn.
 	Receipt *Receipt `json:"receipt,omitempty"`
 }

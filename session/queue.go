@@ -206,6 +206,7 @@ func (s *Session) unclaim(id string) {
 func (s *Session) finish(ctx context.Context, t *Turn, end *TurnEnded) (next *Run, err error) {
 	s.queueing.Lock()
 	defer s.queueing.Unlock()
+	end.Spoke = s.unfinished(t)
 	data, err := marshal(end)
 	if err != nil {
 		return nil, err
@@ -254,6 +255,20 @@ func (s *Session) finish(ctx context.Context, t *Turn, end *TurnEnded) (next *Ru
 		return nil, err
 	}
 	return next, nil
+}
+
+// unfinished are the agents that have begun a message and not completed it.
+func (s *Session) unfinished(t *Turn) [][]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var paths [][]string
+	for _, m := range t.onTheirWay {
+		if !slices.ContainsFunc(paths, func(p []string) bool { return slices.Equal(p, m.path) }) {
+			paths = append(paths, m.path)
+		}
+	}
+	slices.SortFunc(paths, slices.Compare)
+	return paths
 }
 
 // limitLocked sets what the turn of a spec may spend.

@@ -62,7 +62,6 @@ func (v *view) take() []*agentdv1.RunResponse {
 
 // delta shows a piece of text.
 func (v *view) delta(d *Delta, pos int64) {
-	v.speaker(d.Path)
 	if pos <= v.at || v.hidden() {
 		return
 	}
@@ -310,6 +309,9 @@ func (v *view) cancelled(slot int, callID, reason string) {
 func (v *view) end(f *TurnEnded) {
 	for i, c := range v.calls {
 		v.cancelled(slotCalls+min(i, slotClose-slotCalls-1), c.ID, "the turn ended")
+	}
+	for _, path := range f.Spoke {
+		v.speaker(path)
 	}
 	slices.SortStableFunc(v.speakers, func(a, b *speaker) int { return strings.Compare(a.key, b.key) })
 	for i, s := range v.speakers {

@@ -2,6 +2,7 @@ package sqlitestore
 
 import (
 	"bufio"
+	"bytes"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
@@ -172,6 +173,7 @@ func TestKilledMigration(t *testing.T) {
 	for file, migration := range known(t) {
 		for at := range statementsOf(string(migration.Data)) + 1 {
 			t.Run(fmt.Sprintf("%s, after %d", file, at), func(t *testing.T) {
+				t.Parallel()
 				dir := t.TempDir()
 				killAt(t, dir, file, at)
 				s := open(t, dir)
@@ -184,6 +186,7 @@ func TestKilledMigration(t *testing.T) {
 	}
 	for at := range statementsOf(next) + 1 {
 		t.Run(fmt.Sprintf("next, after %d", at), func(t *testing.T) {
+			t.Parallel()
 			dir := t.TempDir()
 			s := open(t, dir)
 			mustCreate(t, s, "a")
@@ -225,6 +228,7 @@ func killAt(t *testing.T, dir, file string, statements int, env ...string) {
 func TestTwoOpenersAtOnce(t *testing.T) {
 	t.Parallel()
 	t.Run("goroutines", func(t *testing.T) {
+		t.Parallel()
 		file := filepath.Join(t.TempDir(), "agentd.db")
 		stores := make([]*Store, 8)
 		errs := make([]error, len(stores))
@@ -249,6 +253,7 @@ func TestTwoOpenersAtOnce(t *testing.T) {
 		}
 	})
 	t.Run("processes", func(t *testing.T) {
+		t.Parallel()
 		dir := t.TempDir()
 		var all []*opener
 		for range 4 {
@@ -291,7 +296,7 @@ func TestNewerSchemaIsRefused(t *testing.T) {
 			t.Fatalf("open: %v, want %q in it", err, want)
 		}
 	}
-	if string(readFile(t, dir, "agentd.db")) != string(before) {
+	if !bytes.Equal(readFile(t, dir, "agentd.db"), before) {
 		t.Error("the refused program has changed the database")
 	}
 	s = open(t, dir, newer)

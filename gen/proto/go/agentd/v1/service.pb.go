@@ -514,7 +514,8 @@ type RunRequest_ExecuteRequest struct {
 	// received. Everything after it follows, in order; of a message of which the
 	// client has half, the other half. Left out: the turn from its beginning. A
 	// seq that the session has not come to is ERROR_CODE_INVALID_REQUEST, one
-	// that is no longer kept ERROR_CODE_HISTORY_PURGED.
+	// that is no longer kept ERROR_CODE_HISTORY_PURGED. The StateUpdate with the
+	// whole state comes for the last turn alone.
 	//
 	// A client that attaches with tools is asked to run those: calls without a
 	// result are sent again under their id. Without tools it only watches.
