@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
@@ -18,6 +19,7 @@ func TestFaultCancelAtEveryMessage(t *testing.T) {
 	b := newBed(t, everythingPlays)
 	all := b.undisturbed()
 	n, whole := len(all.got), b.stage.freeze("<turn undisturbed>")
+	var closed, left atomic.Int32 // connections of model calls; calls of tools
 	b.each(n, func(b *bed, i int) {
 		mark := fmt.Sprintf("<turn %d>", i)
 		c := b.chain(allTools)
@@ -64,6 +66,8 @@ func TestFaultCancelAtEveryMessage(t *testing.T) {
 		}
 		c.whole = false // what came last is the end of a turn that was stopped
 		calls, aborted := b.stage.quiet(mark)
+		closed.Add(int32(aborted))
+		left.Add(int32(len(cancelled)))
 		turns := b.check(c.session, c)
 		last := turns[0]
 		if end.GetCompleted() {
@@ -84,6 +88,10 @@ func TestFaultCancelAtEveryMessage(t *testing.T) {
 		everythingSaid(b.t, c.rest()) // the stage checks the history of each call
 		b.check(c.session, c)
 	})
+	if int(closed.Load()) < n/3 || int(left.Load()) < 4 {
+		t.Errorf("of %d turns that were cancelled %d model calls were under way, and %d calls of tools open", n, closed.Load(), left.Load())
+	}
+	t.Logf("%d turns were cancelled, with %d model calls under way and %d calls of tools open", n, closed.Load(), left.Load())
 }
 
 // receipt holds what the end says was stopped against the log, the stage, and what
