@@ -179,6 +179,12 @@ func (d *process) kill() {
 	d.await()
 }
 
+// abandon returns what kills the process that runs now, from any goroutine.
+func (d *process) abandon() func() {
+	p := d.cmd.Process
+	return func() { _ = p.Kill() }
+}
+
 // await waits for the process to end and returns how it did.
 func (d *process) await() *os.ProcessState {
 	d.read.Wait()

@@ -54,6 +54,9 @@ func TestKillPoints(t *testing.T) {
 					kills++
 					facts += got.facts
 					mu.Unlock()
+					if t.Failed() {
+						return // what is wrong at one record is so at many
+					}
 				}
 			})
 		}
@@ -97,8 +100,10 @@ func (p *point) run(t *testing.T) (out told) {
 		}
 	})
 	if p.at != "" {
+		unwatch := context.AfterFunc(ctx, d.abandon())
 		state := d.await()
-		if status, ok := state.Sys().(syscall.WaitStatus); !ok || !status.Signaled() {
+		unwatch()
+		if status, ok := state.Sys().(syscall.WaitStatus); !ok || !status.Signaled() || ctx.Err() != nil {
 			t.Fatalf("killed %s: the daemon ended with %v: %v", p.at, state, d.complaints())
 		}
 		out.ready = d.start()
