@@ -15,11 +15,18 @@ import (
 )
 
 const (
-	codeTree    = agentdv1.ErrorCode_ERROR_CODE_INVALID_AGENT_TREE
-	codeTimeout = agentdv1.ErrorCode_ERROR_CODE_TIMEOUT
-	codeInvalid = agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST
-	codeLimit   = agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED
+	codeInternal = agentdv1.ErrorCode_ERROR_CODE_INTERNAL
+	codeTree     = agentdv1.ErrorCode_ERROR_CODE_INVALID_AGENT_TREE
+	codeTimeout  = agentdv1.ErrorCode_ERROR_CODE_TIMEOUT
+	codeInvalid  = agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST
+	codeLimit    = agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED
 )
+
+// diverged is why a turn that goes on after an interruption fails: its log was
+// written by another version of the engine.
+func diverged(format string, args ...any) error {
+	return session.Errorf(codeInternal, "the turn cannot go on, it has taken another way than its log: "+format+"; its session can", args...)
+}
 
 // codes maps what went wrong with a model call to the protocol.
 var codes = map[model.Kind]agentdv1.ErrorCode{

@@ -92,7 +92,7 @@ func (t *turn) nextLogged(ev *adksession.Event, m *meta) (loggedEvent, bool, err
 	l := queue[0]
 	if l.ev.CustomMetadata.Agentd.LLM != m.LLM || !slices.Equal(responses(l.ev.Content), responses(ev.Content)) {
 		t.stopped = true
-		t.cause = fmt.Errorf("the turn has taken another way than the log: %s, branch %q, does not match record %d", pathString(m.Path), ev.Branch, l.seq)
+		t.cause = diverged("%s, branch %q, does not match record %d", pathString(m.Path), ev.Branch, l.seq)
 		return loggedEvent{}, false, t.cause
 	}
 	if t.logged[key] = queue[1:]; len(queue) == 1 {

@@ -270,8 +270,8 @@ func TestReplayDiverged(t *testing.T) {
 	run := full.restarted(2) // a has called a tool
 	run.spec.Agent = seq("root", llm("b"))
 	r := New(Config{Models: pure{steps: k.tc.steps}})
-	if err := r.drive(t.Context(), run); err == nil || !strings.Contains(err.Error(), "did not reach") {
-		t.Fatalf("error %v", err)
+	if err := r.drive(t.Context(), run); err == nil || !strings.Contains(err.Error(), "did not reach") || session.AsError(err).Message != err.Error() {
+		t.Fatalf("error %v, want one that clients see", err)
 	}
 	run.start = int64(len(run.recs)) // all of it is history now
 	hist := newHistory()

@@ -171,7 +171,7 @@ func (t *turn) play(ctx context.Context, r *Runner) (err error) {
 		}
 	}
 	if t.pendingLog() {
-		return errors.New("the tree has finished, but the log holds events it did not reach")
+		return diverged("the tree has finished, but the log holds events it did not reach")
 	}
 	return nil
 }
