@@ -33,7 +33,7 @@ type stage struct {
 	key   string        // that calls must bear; not changed while the stage serves
 
 	mu      sync.Mutex
-	changed *sync.Cond        // a call has come to its end; its lock is mu
+	changed *sync.Cond        // a call has begun or come to its end; its lock is mu
 	scenes  map[string]*scene // by turn; protected by mu
 }
 
@@ -83,6 +83,7 @@ func (s *stage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	sc.calls++
 	sc.underWay++
 	sc.told = append(sc.told, results...)
+	s.changed.Broadcast()
 	s.mu.Unlock()
 	play := s.plays[req.Model]
 	if len(play) == 0 {
@@ -204,6 +205,15 @@ func (s *stage) freeze(mark string) int {
 	sc := s.sceneLocked(mark)
 	sc.frozen = true
 	return sc.pieces
+}
+
+// begun waits until a call of a turn is under way.
+func (s *stage) begun(mark string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.sceneLocked(mark).underWay == 0 {
+		s.changed.Wait()
+	}
 }
 
 // quiet waits until no call of a turn is under way, and returns how many were
