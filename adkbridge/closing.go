@@ -49,7 +49,7 @@ func (t *turn) close(ctx context.Context, cause error) error {
 		return nil
 	}
 	text := "cancelled: the turn was stopped before this call was over"
-	if e, ok := errors.AsType[*session.Error](cause); ok {
+	if e, ok := errors.AsType[*session.Error](cause); ok && e.Code != codeInternal {
 		text = "cancelled: the turn was stopped: " + e.Message
 	}
 	t.mu.Lock()
