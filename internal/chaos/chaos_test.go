@@ -330,8 +330,7 @@ func (s *storm) count(talk *talk, records []session.Record) {
 		default:
 		}
 	}
-	talk.counted = len(records)
-	for _, d := range talk.outcome {
+	for _, d := range talk.outcome[talk.judged:] {
 		if d.result == failed {
 			s.failed++
 		}
@@ -345,9 +344,12 @@ func (s *storm) count(talk *talk, records []session.Record) {
 		s.caught = append(s.caught, r.caught...)
 		r.streams, r.caught = 0, nil
 	}
+	calls := 0
 	for _, as := range s.w.provider.of(talk.number) {
-		s.calls += len(as)
+		calls += len(as)
 	}
+	s.calls += calls - talk.asked
+	talk.counted, talk.judged, talk.asked = len(records), len(talk.outcome), calls
 }
 
 func sealOf(records []session.Record) seal {

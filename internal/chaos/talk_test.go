@@ -95,7 +95,7 @@ type talk struct {
 	began string // id of the turn that is driven; "" while it is unknown
 	chain *chain
 
-	counted int // records that are in the numbers of the test
+	counted, judged, asked int // records, turns and model calls that are in the numbers of the test
 }
 
 func (w *world) newTalk(sh shape, seed uint64, journal string) *talk {
