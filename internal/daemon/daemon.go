@@ -138,6 +138,9 @@ func newHTTPServer(cfg *Config, h http.Handler) *http.Server {
 		ErrorLog:          slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: cfg.MaxStreamsPerConn,
+			// Go's clients hold a buffer of this size, at most 512 KiB, for each
+			// stream that is open. It is the least that HTTP/2 allows.
+			MaxReadFrameSize: 16 << 10,
 			// A peer that vanished without a word is noticed by pings alone.
 			SendPingTimeout:  15 * time.Second,
 			PingTimeout:      15 * time.Second,

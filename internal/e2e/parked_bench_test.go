@@ -113,7 +113,8 @@ func each(n int, f func(i int)) {
 // BenchmarkParked is what turns cost that wait for a client which is not there:
 // in memory (waiting), after they have left it (parked: their log is on disk, and
 // nothing else), and how long one takes to be where its client was when that one
-// comes back. x-rtt compares with a heartbeat's round trip on the same daemon.
+// comes back. attached is what a stream to such a turn costs, both ends of it, many
+// to a connection. x-rtt compares with a heartbeat's round trip on the same daemon.
 // boot is the start of a daemon that finds them all.
 func BenchmarkParked(b *testing.B) {
 	n := *parked
@@ -160,9 +161,17 @@ func BenchmarkParked(b *testing.B) {
 			caughtUp = append(caughtUp, back(d, i))
 			rtt = append(rtt, heartbeat(b, d))
 		}
+		m := min(n, 4000)
+		before, leave := held(), make([]func(), m)
+		each(m, func(i int) {
+			_, _, leave[i] = until(b, d, &agentdv1.RunRequest_ExecuteRequest{SessionId: &places[i].session, AfterSeq: &places[i].seq, Tools: tools})
+		})
+		held().per(b, before, m, "attached")
+		for _, l := range leave {
+			l()
+		}
 		stop(d)
 
-		before = held()
 		begin := time.Now()
 		d = start(time.Millisecond)
 		b.ReportMetric(float64(time.Since(begin).Milliseconds()), "ms/boot")
