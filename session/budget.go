@@ -45,7 +45,7 @@ type spent struct {
 // exhausted says which part of a budget is used up, or nil. whose is "turn" or
 // "session".
 func (b Budget) exhausted(whose string, s spent) error {
-	used := ""
+	var used string
 	switch {
 	case b.ModelCalls > 0 && s.calls >= b.ModelCalls:
 		used = fmt.Sprintf("%d of %d model calls", s.calls, b.ModelCalls)

@@ -562,6 +562,8 @@ func checkQueue(t *testing.T, store session.Store, id string) {
 			if ev.Injected != "" {
 				settled[ev.Injected]++
 			}
+		default:
+			// No other kind starts, ends or settles a turn.
 		}
 	}
 	for id := range queued {

@@ -24,7 +24,7 @@ func (b *budgetFlag) UnmarshalText(text []byte) error {
 		}
 		seen[name] = true
 		var err error
-		positive := false
+		var positive bool
 		switch name {
 		case "calls":
 			b.ModelCalls, err = strconv.ParseInt(value, 10, 64)

@@ -250,23 +250,12 @@ func (x *examine) gather(c *chain) {
 		if m.what == sawNotice {
 			m.what = sawCall // the same to another client
 		}
-		if m.what == sawLast && x.broken(m.turn) {
-			continue
-		}
 		m.opened = time.Time{}
 		if before, ok := x.facts[m.seq]; ok && before != m {
 			x.v.lostf("%s saw %+v, another one %+v", c.who, m, before)
 		}
 		x.facts[m.seq] = m
 	}
-}
-
-// broken tells whether a turn was not completed: which agents it closes at its end
-// depends on who has seen the beginning of an answer that is in no log.
-func (x *examine) broken(turn string) bool {
-	return slices.ContainsFunc(x.log.turns, func(t *loggedTurn) bool {
-		return t.id == turn && t.ended != nil && !t.ended.Completed
-	})
 }
 
 // fits tells whether a record can be behind a message.
