@@ -50,34 +50,42 @@ func (m *Manager) Attach(ctx context.Context, req AttachRequest) (*Turn, *Watche
 			from.tools[name] = true
 		}
 	}
-	if req.TurnID != "" {
-		from.only = true
-		t, err := s.other(ctx, req)
-		if err != nil {
-			return nil, nil, err
-		}
-		if t != nil {
-			from.after = position(max(t.queuedSeq, 1), 0) - 1
-			if req.After != nil {
-				from.after = *req.After
-			}
-			if s.isOpen() {
-				if _, err := m.goOn(ctx, req); err != nil {
-					return nil, nil, err
-				}
-			}
-			return t, s.watch(t, from), nil
-		}
-	}
-	t, err := m.goOn(ctx, req)
+	from.only = req.TurnID != ""
+	t, first, err := m.find(ctx, s, req)
 	if err != nil {
 		return nil, nil, err
 	}
-	from.after = position(t.startSeq, 0) - 1
+	from.after = position(first, 0) - 1
 	if req.After != nil {
 		from.after = *req.After
 	}
 	return t, s.watch(t, from), nil
+}
+
+// find returns the turn that a request asks for, with its first record, and has
+// the session's last turn go on.
+func (m *Manager) find(ctx context.Context, s *Session, req AttachRequest) (_ *Turn, first int64, err error) {
+	for {
+		if req.TurnID != "" {
+			t, err := s.other(ctx, req)
+			if err != nil {
+				return nil, 0, err
+			}
+			if t != nil {
+				if s.isOpen() {
+					_, err = m.goOn(ctx, req)
+				}
+				return t, max(t.queuedSeq, 1), err
+			}
+		}
+		t, err := m.goOn(ctx, req)
+		if err != nil {
+			return nil, 0, err
+		}
+		if req.TurnID == "" || t.id == req.TurnID { // otherwise it has ended meanwhile
+			return t, t.startSeq, nil
+		}
+	}
 }
 
 // other returns the turn that a request names if it is not the session's last:
@@ -108,13 +116,13 @@ func (s *Session) other(ctx context.Context, req AttachRequest) (*Turn, error) {
 	t.ended = &TurnEnded{}
 	after := int64(0)
 	if req.After != nil {
-		after = recordOf(*req.After) - 1
+		after = recordOf(*req.After)
 	}
-	for rec, err := range s.records(ctx, max(after, 0), readPage) {
+	for rec, err := range s.records(ctx, 0, readPage) {
 		if err != nil {
 			return nil, err
 		}
-		if rec.TurnID == id && (rec.Kind == KindTurnEnded || rec.Kind == KindTurnDropped) {
+		if rec.TurnID == id && rec.Seq >= after && (rec.Kind == KindTurnEnded || rec.Kind == KindTurnDropped) {
 			return t, nil
 		}
 		if rec.Kind != KindEvent {

@@ -20,17 +20,37 @@ func (s *Session) reserve() error {
 	switch {
 	case s.broken != nil:
 		return s.broken
-	case s.starting, s.turn != nil && s.turn.running && s.turn.ended == nil:
+	case s.starting != nil, s.turn != nil && s.turn.running && s.turn.ended == nil:
 		return Errorf(codeBusy, "session %q already runs a turn; wait for its end, or cancel it", s.id)
 	}
-	s.starting = true
+	s.starting = make(chan struct{})
 	return nil
 }
 
 func (s *Session) unreserve() {
 	s.mu.Lock()
-	s.starting = false
+	defer s.mu.Unlock()
+	if s.starting != nil {
+		close(s.starting)
+		s.starting = nil
+	}
+}
+
+// awaitStart waits until the turn that is being started runs, or has come to
+// nothing; it does not wait when there is none.
+func (s *Session) awaitStart(ctx context.Context) error {
+	s.mu.Lock()
+	starting := s.starting
 	s.mu.Unlock()
+	if starting == nil {
+		return nil
+	}
+	select {
+	case <-starting:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // repeatSpec is the session's last tree and tools with a new prompt.

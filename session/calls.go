@@ -83,6 +83,10 @@ func (s *Session) joinLocked(w *Watcher) {
 	s.clientsSeen++
 	w.order = s.clientsSeen
 	s.watchers[w] = struct{}{}
+	if w.asks && w.t.leave != nil && slices.Contains(s.queued, w.t) {
+		w.t.leave.Stop()
+		w.t.leave = nil
+	}
 	if w.asks && s.nowLocked(w.t) == s.turn {
 		s.takesPartLocked(w, s.turn)
 	}

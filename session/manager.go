@@ -233,7 +233,9 @@ func (m *Manager) tryStart(ctx context.Context, h *held, spec *Spec, req Request
 	}
 	if err := s.reserve(); err != nil {
 		if e, ok := errors.AsType[*Error](err); ok && e.Code == codeBusy && req.OnBusy != Reject {
-			err = errIdle
+			if err = s.awaitStart(ctx); err == nil {
+				err = errIdle
+			}
 		}
 		return nil, false, err
 	}
@@ -302,7 +304,7 @@ func (m *Manager) launch(ctx context.Context, h *held, run *Run) {
 	s.armDeadlineLocked(t)
 	s.armWallLocked(t)
 	s.waitingLocked(t)
-	if t.waits != nil && t.clients == 0 && t.onDisconnect.Cancel {
+	if t.waits != nil && t.clients == 0 && t.onDisconnect.Cancel && t.leave == nil {
 		t.leave = time.AfterFunc(t.onDisconnect.Grace, func() { t.halt(disconnected) })
 	}
 	s.mu.Unlock()

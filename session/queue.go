@@ -35,6 +35,9 @@ var errIdle = errors.New("session: no turn runs")
 // queueLocked takes a turn that waits for its start.
 func (s *Session) queueLocked(t *Turn, seq int64, f *TurnQueued) {
 	t.waits, t.queuedSeq = f, seq
+	if s.turn != nil {
+		t.besideSeq = s.turn.startSeq
+	}
 	t.done = make(chan struct{})
 	t.onDisconnect, t.toolTimeout = f.OnDisconnect, f.ToolTimeout
 	if f.Inject {
@@ -126,7 +129,7 @@ func (s *Session) drop(t *Turn, reason string) bool {
 	defer s.queueing.Unlock()
 	s.mu.Lock()
 	waits = slices.Contains(s.queued, t) && !t.claimed
-	t.claimed = t.claimed || waits // nobody may take it up meanwhile
+	t.dropping = waits // nobody may take it up meanwhile
 	s.mu.Unlock()
 	if !waits {
 		return false
@@ -138,7 +141,7 @@ func (s *Session) drop(t *Turn, reason string) bool {
 	}
 	if err != nil {
 		s.mu.Lock()
-		t.claimed = false
+		t.dropping = false
 		s.mu.Unlock()
 	}
 	return true // if the store has failed, the watchers are told
@@ -159,10 +162,16 @@ func (s *Session) leftQueuedLocked(t *Turn) {
 	}
 	t.leave = time.AfterFunc(t.onDisconnect.Grace, func() {
 		s.mu.Lock()
-		stays := watched()
+		t.leave = nil
+		stays := watched() || s.turn.failed != nil // or nothing runs here any more
 		s.mu.Unlock()
-		if !stays {
-			t.End(disconnected)
+		if stays || s.drop(t, disconnected) {
+			return
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.turn == t { // not the turn that its prompt has become a message of
+			t.haltLocked(disconnected)
 		}
 	})
 }
@@ -182,7 +191,7 @@ func (r *Run) Injected() []Injected {
 	defer r.s.mu.Unlock()
 	var out []Injected
 	for _, t := range r.s.queued {
-		if t.waits.Inject && !t.claimed && t.into == r.t.id {
+		if t.waits.Inject && !t.claimed && !t.dropping && t.stop == nil && t.into == r.t.id {
 			t.claimed = true
 			out = append(out, Injected{ID: t.id, Text: t.waits.Prompt})
 		}
@@ -198,6 +207,13 @@ func (s *Session) unclaim(id string) {
 		if t.id == id {
 			t.claimed = false
 		}
+	}
+}
+
+// unclaimLocked gives up on all prompts that a run has taken and made nothing of.
+func (s *Session) unclaimLocked() {
+	for _, t := range s.queued {
+		t.claimed = false
 	}
 }
 
@@ -224,16 +240,19 @@ func (s *Session) finish(ctx context.Context, t *Turn, end *TurnEnded) (next *Ru
 			return nil, err
 		}
 		fact := &queued.waits.TurnStarted
-		spec := queued.spec
-		if spec == nil { // it was read from the log
+		var spec *Spec
+		if queued.spec == nil { // it was read from the log
 			if spec, err = fact.spec(); err != nil {
 				return nil, fmt.Errorf("session %s: turn %s: %w", s.id, queued.id, err)
 			}
 		}
 		maps.Copy(whole, fact.State)
 		s.mu.Lock() // clients may come to a turn that waits
-		queued.spec, queued.snapshot, queued.started = spec, whole, time.Now()
-		s.limitLocked(spec, fact)
+		if spec != nil {
+			queued.spec = spec
+		}
+		queued.snapshot, queued.started = whole, time.Now()
+		s.limitLocked(queued.spec, fact)
 		s.mu.Unlock()
 		data, err := marshal(fact)
 		if err != nil {
@@ -245,8 +264,10 @@ func (s *Session) finish(ctx context.Context, t *Turn, end *TurnEnded) (next *Ru
 		next = &Run{s: s, t: queued, state: state}
 	}
 	s.mu.Lock()
-	reserved := s.starting
-	s.starting = reserved || next != nil // nobody else may make it run
+	reserved := s.starting != nil
+	if !reserved && next != nil {
+		s.starting = make(chan struct{}) // nobody else may make it run
+	}
 	s.mu.Unlock()
 	if _, err := s.commit(context.Background(), entries...); err != nil {
 		if !reserved {
@@ -287,10 +308,13 @@ func (m *Manager) launchNext(ctx context.Context, h *held, next *Run) {
 	s, t := next.s, next.t
 	defer s.unreserve()
 	for _, provider := range t.waits.OwnKeys {
-		if t.keys[provider] == "" {
-			s.mu.Lock()
+		s.mu.Lock()
+		aside := t.keys[provider] == "" && t.stop == nil
+		if aside {
 			s.failLocked(t, errAside) // it waits for a client with the key
-			s.mu.Unlock()
+		}
+		s.mu.Unlock()
+		if aside {
 			close(t.done)
 			m.log.LogAttrs(ctx, slog.LevelInfo, "turn waits for its caller's key", slog.String("session", s.id), slog.String("turn", t.id))
 			return

@@ -36,7 +36,7 @@ type Session struct {
 	wall        time.Duration // how long the turns that are over took
 	turn        *Turn         // the last turn, running or over; nil before the first
 	queued      []*Turn       // turns that wait for their start, in order
-	starting    bool          // a turn is being started
+	starting    chan struct{} // a turn is being started; closed when that is over
 	broken      error         // an append's outcome is unknown: the log must be read again
 	stall       error         // an append is tried again: why it was not taken
 	queue       []*entry
@@ -215,6 +215,7 @@ func (s *Session) applyLocked(rec Record, fact any, t *Turn) {
 	case *TurnResumed:
 		s.turn = t
 		clear(t.onTheirWay)
+		s.unclaimLocked()
 	case *TurnQueued:
 		s.queueLocked(t, rec.Seq, f)
 	case *TurnDropped:
@@ -226,6 +227,9 @@ func (s *Session) applyLocked(rec Record, fact any, t *Turn) {
 		if f.Injected != "" {
 			if q := s.unqueueLocked(f.Injected); q != nil {
 				close(q.done)
+				if q.stop != nil { // its client has taken it back meanwhile
+					t.haltLocked(q.stop.reason)
+				}
 			}
 			t.injected = append(t.injected, f.Injected)
 		}
@@ -259,6 +263,7 @@ func (s *Session) applyLocked(rec Record, fact any, t *Turn) {
 		}
 		clear(t.pending)
 		clear(t.onTheirWay)
+		s.unclaimLocked()
 	}
 }
 

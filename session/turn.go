@@ -61,7 +61,9 @@ type Turn struct {
 	// Of a turn that waits for its start.
 	waits     *TurnQueued
 	queuedSeq int64
+	besideSeq int64  // first record of the turn that ran then
 	claimed   bool   // its prompt is becoming a message of the running turn
+	dropping  bool   // it is being dropped
 	into      string // the turn its prompt becomes, or has become, a message of
 }
 
@@ -203,7 +205,15 @@ func (t *Turn) End(reason string) {
 	if t.s.drop(t, reason) {
 		return
 	}
-	t.s.now(t).halt(reason)
+	t.s.mu.Lock()
+	defer t.s.mu.Unlock()
+	switch {
+	case t.ended != nil:
+	case slices.Contains(t.s.queued, t): // what becomes of it, message or turn, is stopped
+		t.haltLocked(reason)
+	default:
+		t.s.nowLocked(t).haltLocked(reason)
+	}
 }
 
 // halt stops a turn that runs.

@@ -100,10 +100,10 @@ func (s *Session) watch(t *Turn, from watch) *Watcher {
 		w.behind = s.seq
 	}
 	// What came before the turn, or the one it waits for, does not matter.
-	if now := s.nowLocked(t); t.waits != nil && t.startSeq == 0 && s.turn != nil {
-		w.read = s.turn.startSeq - 1
-	} else if now.startSeq > 0 && recordOf(from.after+1) >= now.startSeq {
+	if now := s.nowLocked(t); now.startSeq > 0 && recordOf(from.after+1) >= now.startSeq {
 		w.read = now.startSeq - 1
+	} else if t.waits != nil {
+		w.read = t.besideSeq - 1
 	}
 	s.joinLocked(w)
 	w.wake()
@@ -187,6 +187,9 @@ func (w *Watcher) catchUp(ctx context.Context) error {
 			it.mine = append(it.mine, call.ID)
 		}
 		w.render(it)
+	}
+	if !w.over && w.read < cut {
+		return errPurged(w.s.id) // the log has gone meanwhile
 	}
 	if !w.over && cut == upTo {
 		for _, call := range mine { // those whose request this client may have lost
