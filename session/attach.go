@@ -43,39 +43,26 @@ func (m *Manager) Attach(ctx context.Context, req AttachRequest) (*Turn, *Watche
 	if err := s.checkPosition(req.After); err != nil {
 		return nil, nil, err
 	}
-	from := watch{asks: true}
+	if req.TurnID != "" {
+		if _, err := s.other(ctx, req); err != nil {
+			return nil, nil, err
+		}
+	}
+	if req.TurnID == "" || s.isOpen() {
+		if _, err := m.goOn(ctx, req); err != nil {
+			return nil, nil, err
+		}
+	}
+	t, from, err := s.named(ctx, req)
+	if err != nil {
+		return nil, nil, err
+	}
+	from.asks = true
 	if len(req.Tools) > 0 {
 		from.tools = map[string]bool{}
 		for _, name := range req.Tools {
 			from.tools[name] = true
 		}
-	}
-	if req.TurnID != "" {
-		from.only = true
-		t, err := s.other(ctx, req)
-		if err != nil {
-			return nil, nil, err
-		}
-		if t != nil {
-			from.after = position(max(t.queuedSeq, 1), 0) - 1
-			if req.After != nil {
-				from.after = *req.After
-			}
-			if s.isOpen() {
-				if _, err := m.goOn(ctx, req); err != nil {
-					return nil, nil, err
-				}
-			}
-			return t, s.watch(t, from), nil
-		}
-	}
-	t, err := m.goOn(ctx, req)
-	if err != nil {
-		return nil, nil, err
-	}
-	from.after = position(t.startSeq, 0) - 1
-	if req.After != nil {
-		from.after = *req.After
 	}
 	return t, s.watch(t, from), nil
 }
