@@ -46,7 +46,10 @@ func (l *link) receive() (failure *Error, lost bool) {
 		}
 		// An ErrorResponse ends the turn or does not; which one shows in what
 		// comes next, so it is held until then.
-		if r.held != nil {
+		switch {
+		case r.held.GetSeq() > 0:
+			r.why, r.held = r.held, nil
+		case r.held != nil:
 			r.deliver(errorEvent(r.held))
 			r.held = nil
 		}
@@ -208,8 +211,14 @@ func (l *link) finish(msg *agentdv1.RunResponse) (failure *Error) {
 	end := msg.GetEnd()
 	// Not completed, and not by our own wish: then the error was the reason. So
 	// is one that stands in the log.
-	if r.held != nil && !end.GetCompleted() && (r.held.GetSeq() > 0 || !r.asked.Load()) {
-		failure = fromResponse(r.held.GetError())
+	// A server that counts its messages counts that error too; one that it does
+	// not count refused a message of this client.
+	why := r.held
+	if r.why != nil {
+		why = r.why
+	}
+	if why != nil && !end.GetCompleted() && (why.GetSeq() > 0 || r.cursor == 0 && !r.asked.Load()) {
+		failure = fromResponse(why.GetError())
 	}
 	r.usage = end.GetUsageSummary()
 	r.ended.Store(true)

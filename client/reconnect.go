@@ -135,8 +135,12 @@ func (r *run) drive() {
 // the stream broke, counts more than the stream.
 func (r *run) fail(failure *Error) {
 	r.failure = failure
-	if failure != nil && r.held.GetSeq() > 0 {
-		r.failure = fromResponse(r.held.GetError())
+	why := r.held
+	if r.why != nil {
+		why = r.why
+	}
+	if failure != nil && why.GetSeq() > 0 {
+		r.failure = fromResponse(why.GetError())
 		r.failure.Err = failure
 	}
 }

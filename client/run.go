@@ -67,6 +67,7 @@ type run struct {
 	cursor  int64                  // position of the last message received
 	ahead   ahead                  // text that was received after it
 	held    *agentdv1.RunResponse  // an ErrorResponse whose meaning is not known yet
+	why     *agentdv1.RunResponse  // the ErrorResponse that the turn ends with, if it was followed by another message
 	failure *Error                 // why the run failed
 	usage   *agentdv1.UsageSummary // what EndResponse said
 }
