@@ -88,7 +88,7 @@ func (c checks) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (resp connect.AnyResponse, err error) {
 		rc := arrived(ctx)
 		defer bound(rc, c.s.cfg.WriteTimeout)
-		defer c.contain(req.Spec().Procedure, &err)
+		defer func() { err = c.contain(req.Spec().Procedure, recover(), err) }()
 		if msg, ok := req.Any().(proto.Message); ok {
 			if e := c.s.validate.check(msg); e != nil {
 				return nil, e
@@ -100,7 +100,7 @@ func (c checks) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 
 func (c checks) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) (err error) {
-		defer c.contain(conn.Spec().Procedure, &err)
+		defer func() { err = c.contain(conn.Spec().Procedure, recover(), err) }()
 		return next(ctx, conn)
 	}
 }
@@ -110,18 +110,18 @@ func (c checks) WrapStreamingClient(next connect.StreamingClientFunc) connect.St
 }
 
 // contain makes what has gone wrong an error that a client may see.
-func (c checks) contain(where string, err *error) {
-	if p := recover(); p != nil {
+func (c checks) contain(where string, p any, err error) error {
+	if p != nil {
 		c.s.panicked(where, p)
-		*err = errors.New("panic")
+		err = errors.New("panic")
 	}
-	if *err == nil {
-		return
+	if err == nil {
+		return nil
 	}
-	if _, ok := errors.AsType[*connect.Error](*err); ok {
-		return
+	if _, ok := errors.AsType[*connect.Error](err); ok {
+		return err
 	}
-	*err = connectError(c.s.internal(where, *err))
+	return connectError(c.s.internal(where, err))
 }
 
 // statuses are the codes of Connect and gRPC for the protocol's own.
