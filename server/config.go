@@ -8,14 +8,19 @@ import (
 	"log/slog"
 	"time"
 
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 )
 
-// Sessions starts turns and lets clients attach to them; *session.Manager is
-// one.
+// Sessions starts turns, lets clients attach to them, and says how they are;
+// *session.Manager is one.
 type Sessions interface {
 	Start(ctx context.Context, req session.Request) (*session.Turn, error)
 	Attach(ctx context.Context, req session.AttachRequest) (*session.Turn, *session.Watcher, error)
+	Turns(ctx context.Context, sessionID string) ([]session.TurnInfo, error)
+	Events(ctx context.Context, req session.AttachRequest, limit int) ([]*agentdv1.RunResponse, bool, error)
+	AnswerTurn(ctx context.Context, req session.AttachRequest, answers []session.Answer) ([]error, error)
+	CancelTurn(ctx context.Context, sessionID, turnID, reason string) error
 }
 
 // Config is what a Server needs. Zero values of all but Sessions stand for the
@@ -28,6 +33,9 @@ type Config struct {
 	// Logger receives one line per turn; no prompts, payloads or keys. Default:
 	// discard.
 	Logger *slog.Logger
+	// CORSOrigins are the origins from which web pages may call SessionService,
+	// such as "https://app.example.com"; "*" is any. Default: none.
+	CORSOrigins []string
 	// NoReflection leaves out the gRPC reflection service.
 	NoReflection bool
 
@@ -51,6 +59,9 @@ type Config struct {
 	// StreamTimeout ends a stream, not its turn, that is open for so long. Default
 	// 24 h.
 	StreamTimeout time.Duration
+	// HeartbeatEvery is how long a stream of WatchTurn is silent before a heartbeat
+	// is sent. Default 15 s.
+	HeartbeatEvery time.Duration
 	// WriteTimeout is how long one message may wait for the client to read.
 	// Default 10 s.
 	WriteTimeout time.Duration
@@ -74,6 +85,7 @@ func (c Config) WithDefaults() Config {
 	c.FirstMessageTimeout = cmp.Or(c.FirstMessageTimeout, 10*time.Second)
 	c.IdleTimeout = cmp.Or(c.IdleTimeout, 15*time.Minute)
 	c.StreamTimeout = cmp.Or(c.StreamTimeout, 24*time.Hour)
+	c.HeartbeatEvery = cmp.Or(c.HeartbeatEvery, 15*time.Second)
 	c.WriteTimeout = cmp.Or(c.WriteTimeout, 10*time.Second)
 	c.LingerTimeout = cmp.Or(c.LingerTimeout, 2*time.Second)
 	return c
@@ -105,6 +117,7 @@ func (c Config) Validate() error {
 		{"FirstMessageTimeout", c.FirstMessageTimeout},
 		{"IdleTimeout", c.IdleTimeout},
 		{"StreamTimeout", c.StreamTimeout},
+		{"HeartbeatEvery", c.HeartbeatEvery},
 		{"WriteTimeout", c.WriteTimeout},
 		{"LingerTimeout", c.LingerTimeout},
 	} {

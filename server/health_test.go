@@ -84,7 +84,7 @@ func TestReflection(t *testing.T) {
 	if _, err := s.Close(); err != nil {
 		t.Error(err)
 	}
-	if len(names) != 2 || string(names[0]) != agentdv1connect.AgentdName {
+	if len(names) != 3 || string(names[0]) != agentdv1connect.AgentdName || string(names[1]) != agentdv1connect.SessionServiceName {
 		t.Errorf("services %v", names)
 	}
 	none := serve(t, engine{run: talk}, server.Config{NoReflection: true})

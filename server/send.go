@@ -106,15 +106,31 @@ func (st *stream) forward() (over bool) {
 	return true
 }
 
-// sendPieces sends a message of the turn, text and state in pieces of bounded
-// size.
+// sendPieces sends a message of the turn in pieces of bounded size.
 func (st *stream) sendPieces(msg *agentdv1.RunResponse) {
+	switch r := msg.GetResponse().(type) {
+	case *agentdv1.RunResponse_Error: // of the turn's failure
+		st.flushReplies()
+		st.code = r.Error.GetCode()
+	case *agentdv1.RunResponse_End:
+		if st.code == 0 {
+			st.flushReplies() // nothing may follow
+		}
+		st.end = r.End
+	}
+	for _, piece := range pieces(msg) {
+		st.send(piece)
+	}
+}
+
+// pieces cuts text and state into messages of bounded size, at least one. What is
+// in msg becomes what protobuf accepts.
+func pieces(msg *agentdv1.RunResponse) []*agentdv1.RunResponse {
+	clean(msg)
+	var out []*agentdv1.RunResponse
 	switch r := msg.GetResponse().(type) {
 	case *agentdv1.RunResponse_OutputChunk_:
 		c := r.OutputChunk
-		if !utf8.ValidString(c.GetContent()) {
-			c.Content = strings.ToValidUTF8(c.GetContent(), "\uFFFD")
-		}
 		for len(c.GetContent()) > maxChunkBytes {
 			n := maxChunkBytes
 			for !utf8.RuneStart(c.GetContent()[n]) {
@@ -122,29 +138,38 @@ func (st *stream) sendPieces(msg *agentdv1.RunResponse) {
 			}
 			head := proto.CloneOf(c)
 			head.Content, head.Last = c.GetContent()[:n], false
-			st.send(pieceOf(msg, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_OutputChunk_{OutputChunk: head}}))
+			out = append(out, pieceOf(msg, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_OutputChunk_{OutputChunk: head}}))
 			c.Content = c.GetContent()[n:]
 		}
 	case *agentdv1.RunResponse_StateUpdate_:
-		pieces := splitState(r.StateUpdate)
-		for _, p := range pieces[:len(pieces)-1] {
-			st.send(pieceOf(msg, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_StateUpdate_{StateUpdate: p}}))
+		updates := splitState(r.StateUpdate)
+		for _, p := range updates[:len(updates)-1] {
+			out = append(out, pieceOf(msg, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_StateUpdate_{StateUpdate: p}}))
 		}
-		r.StateUpdate = pieces[len(pieces)-1]
-	case *agentdv1.RunResponse_Error: // of the turn's failure
-		st.flushReplies()
-		st.code = r.Error.GetCode()
+		r.StateUpdate = updates[len(updates)-1]
+	}
+	return append(out, msg)
+}
+
+// clean makes the texts of a message what protobuf accepts.
+func clean(msg *agentdv1.RunResponse) {
+	switch r := msg.GetResponse().(type) {
+	case *agentdv1.RunResponse_OutputChunk_:
+		r.OutputChunk.Content = cleanText(r.OutputChunk.GetContent())
+	case *agentdv1.RunResponse_Error:
 		r.Error.Message = wireText(r.Error.GetMessage())
 	case *agentdv1.RunResponse_End:
-		if st.code == 0 {
-			st.flushReplies() // nothing may follow
-		}
-		st.end = r.End
 		if r.End.Reason != nil {
 			r.End.Reason = new(wireText(r.End.GetReason()))
 		}
 	}
-	st.send(msg)
+}
+
+func cleanText(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
 // pieceOf makes a piece of a message look like it, but for its seq: only the last

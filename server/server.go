@@ -53,12 +53,14 @@ func (s *Server) routes() http.Handler {
 	opts := handlerOptions(s.cfg.MaxMessageBytes)
 	path, run := agentdv1connect.NewAgentdHandler(s, opts...)
 	mux.Handle(path, withTransport(s.cfg.MaxMessageBytes, run))
+	path, sessions := agentdv1connect.NewSessionServiceHandler(&sessionService{s}, append(opts, connect.WithInterceptors(s.checked()))...)
+	mux.Handle(path, s.crossOrigin(s.exchange(sessions)))
 
 	opts = handlerOptions(smallMessageBytes)
 	path, health := grpchealth.NewHandler(healthChecker{s}, opts...)
 	mux.Handle(path, s.short(health))
 	if !s.cfg.NoReflection {
-		reflector := grpcreflect.NewStaticReflector(agentdv1connect.AgentdName, grpchealth.HealthV1ServiceName)
+		reflector := grpcreflect.NewStaticReflector(agentdv1connect.AgentdName, agentdv1connect.SessionServiceName, grpchealth.HealthV1ServiceName)
 		path, reflection := grpcreflect.NewHandlerV1(reflector, opts...)
 		mux.Handle(path, s.short(reflection))
 		path, reflection = grpcreflect.NewHandlerV1Alpha(reflector, opts...)

@@ -438,7 +438,12 @@ func TestDrain(t *testing.T) {
 }
 
 // faulty panics or fails where a manager should not.
-type faulty struct{ err error }
+type faulty struct {
+	server.Sessions // nil: its methods panic
+	err             error
+}
+
+func (s faulty) Turns(context.Context, string) ([]session.TurnInfo, error) { return nil, s.err }
 
 func (s faulty) Start(context.Context, session.Request) (*session.Turn, error) {
 	if s.err == nil {
@@ -467,7 +472,7 @@ func TestFaultsOfOurs(t *testing.T) {
 		}
 	})
 	t.Run("error", func(t *testing.T) {
-		f := serve(t, engine{run: talk}, server.Config{Sessions: faulty{errors.New("disk at /secret/path is on fire")}})
+		f := serve(t, engine{run: talk}, server.Config{Sessions: faulty{err: errors.New("disk at /secret/path is on fire")}})
 		msgs := f.run(t).rest()
 		if len(msgs) != 1 || msgs[0].GetError().GetMessage() != "internal error" || msgs[0].GetError().GetRetryable() {
 			t.Errorf("got %s, want internal error", show(msgs))
@@ -480,7 +485,10 @@ func TestFaultsOfOurs(t *testing.T) {
 }
 
 // endless never comes to start a turn.
-type endless struct{ entered chan struct{} }
+type endless struct {
+	server.Sessions
+	entered chan struct{}
+}
 
 func (s endless) Start(ctx context.Context, _ session.Request) (*session.Turn, error) {
 	close(s.entered)
@@ -496,7 +504,7 @@ func (s endless) Attach(ctx context.Context, _ session.AttachRequest) (*session.
 // A start that is given up because of the client is no fault of ours.
 func TestStartGivenUp(t *testing.T) {
 	t.Run("deadline", func(t *testing.T) {
-		f := serve(t, engine{run: talk}, server.Config{Sessions: endless{make(chan struct{})}})
+		f := serve(t, engine{run: talk}, server.Config{Sessions: endless{entered: make(chan struct{})}})
 		c := f.open(t.Context(), t)
 		c.RequestHeader().Set("Connect-Timeout-Ms", "50")
 		c.send(execute())
@@ -506,7 +514,7 @@ func TestStartGivenUp(t *testing.T) {
 		}
 	})
 	t.Run("disconnect", func(t *testing.T) {
-		s := endless{make(chan struct{})}
+		s := endless{entered: make(chan struct{})}
 		f := serve(t, engine{run: talk}, server.Config{Sessions: s})
 		ctx, cancel := context.WithCancel(t.Context())
 		c := f.open(ctx, t)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"buf.build/go/protovalidate"
+	"google.golang.org/protobuf/proto"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
@@ -18,7 +19,10 @@ const maxQuoted = 80
 type validator struct{ rules protovalidate.Validator }
 
 func newValidator() (*validator, error) {
-	rules, err := protovalidate.New(protovalidate.WithMessages(&agentdv1.RunRequest{}))
+	rules, err := protovalidate.New(protovalidate.WithMessages(
+		&agentdv1.RunRequest{}, &agentdv1.CreateTurnRequest{}, &agentdv1.GetTurnRequest{}, &agentdv1.ListTurnsRequest{}, &agentdv1.CancelTurnRequest{},
+		&agentdv1.ListTurnEventsRequest{}, &agentdv1.WatchTurnRequest{}, &agentdv1.SubmitToolResultsRequest{},
+	))
 	if err != nil {
 		return nil, fmt.Errorf("server: compile the protocol's rules: %w", err)
 	}
@@ -26,7 +30,7 @@ func newValidator() (*validator, error) {
 }
 
 // check returns the first rule that the message breaks, nil for none.
-func (v *validator) check(msg *agentdv1.RunRequest) *session.Error {
+func (v *validator) check(msg proto.Message) *session.Error {
 	err := v.rules.Validate(msg, protovalidate.WithFailFast())
 	if err == nil {
 		return nil

@@ -43,14 +43,13 @@ func (m *Manager) Attach(ctx context.Context, req AttachRequest) (*Turn, *Watche
 	if err := s.checkPosition(req.After); err != nil {
 		return nil, nil, err
 	}
-	from := watch{asks: true}
+	from := watch{asks: true, only: req.TurnID != ""}
 	if len(req.Tools) > 0 {
 		from.tools = map[string]bool{}
 		for _, name := range req.Tools {
 			from.tools[name] = true
 		}
 	}
-	from.only = req.TurnID != ""
 	t, first, err := m.find(ctx, s, req)
 	if err != nil {
 		return nil, nil, err

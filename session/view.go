@@ -322,14 +322,14 @@ func (v *view) end(f *TurnEnded) {
 	}
 	end := &agentdv1.RunResponse_EndResponse{
 		SessionId:    v.sessionID,
-		UsageSummary: v.usage.proto(),
+		UsageSummary: v.usage.Proto(),
 		Completed:    f.Completed,
 	}
 	if f.Reason != "" {
 		end.Reason = &f.Reason
 	}
 	if f.Receipt != nil {
-		end.Receipt = f.Receipt.proto()
+		end.Receipt = f.Receipt.Proto()
 	}
 	v.emit(slotEnd, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_End{End: end}})
 }
@@ -346,7 +346,8 @@ func ErrorResponse(sessionID string, err *Error) *agentdv1.RunResponse {
 	}}
 }
 
-func (r *Receipt) proto() *agentdv1.RunResponse_CancelReceipt {
+// Proto is the protocol's form.
+func (r *Receipt) Proto() *agentdv1.RunResponse_CancelReceipt {
 	names := func(calls []CallName) []*agentdv1.RunResponse_CancelReceipt_ToolCall {
 		var out []*agentdv1.RunResponse_CancelReceipt_ToolCall
 		for _, c := range calls {
@@ -367,7 +368,8 @@ func (r *Receipt) proto() *agentdv1.RunResponse_CancelReceipt {
 	return out
 }
 
-func (u Usage) proto() *agentdv1.UsageSummary {
+// Proto is the protocol's form. What does not fit is cut.
+func (u Usage) Proto() *agentdv1.UsageSummary {
 	return &agentdv1.UsageSummary{
 		TotalUsage: &agentdv1.TokenUsage{
 			PromptTokens:     clamp(u.Prompt),

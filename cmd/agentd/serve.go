@@ -23,8 +23,9 @@ type serveCmd struct {
 	LogLevel  slog.Level `default:"info" help:"Least level to log: debug, info, warn or error."`
 	LogFormat string     `default:"text" enum:"text,json" help:"Form of the log: text or json."`
 
-	Scripts      string `placeholder:"DIR" help:"Folder of scripts for the models 'scripted/…'."`
-	NoReflection bool   `help:"Do not serve gRPC reflection."`
+	Scripts      string   `placeholder:"DIR" help:"Folder of scripts for the models 'scripted/…'."`
+	CORSOrigins  []string `name:"cors-origins" placeholder:"ORIGIN" help:"Origins from which web pages may call SessionService, such as https://app.example.com; '*' is any."`
+	NoReflection bool     `help:"Do not serve gRPC reflection."`
 
 	ShutdownGrace time.Duration `default:"30s" help:"How long running turns are waited for when the server stops; later ones go on after the next start."`
 	Retention     time.Duration `default:"24h" help:"How long a turn waits for a client before it is ended."`
@@ -70,6 +71,7 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 		ScriptsDir:        c.Scripts,
 		Logger:            daemon.NewLogger(p.stderr, daemon.LogConfig{Level: c.LogLevel, JSON: c.LogFormat == "json", Providers: providers}),
 		Version:           versionText(),
+		CORSOrigins:       c.CORSOrigins,
 		NoReflection:      c.NoReflection,
 		MaxConns:          c.MaxConns,
 		MaxStreams:        c.MaxStreams,

@@ -49,6 +49,9 @@ type Config struct {
 	Logger *slog.Logger
 	// Version is what the daemon calls itself in its log. Default "dev".
 	Version string
+	// CORSOrigins are the origins from which web pages may call SessionService;
+	// "*" is any. Default: none.
+	CORSOrigins []string
 	// NoReflection leaves out the gRPC reflection service.
 	NoReflection bool
 

@@ -95,6 +95,7 @@ func New(cfg Config) (_ *Daemon, err error) {
 		Ready:               d.manager.Ready,
 		Logger:              cfg.Logger,
 		NoReflection:        cfg.NoReflection,
+		CORSOrigins:         cfg.CORSOrigins,
 		MaxStreams:          cfg.MaxStreams,
 		MaxMessageBytes:     cfg.MaxMessageBytes,
 		MessagesPerSecond:   cfg.MessagesPerSecond,

@@ -1,0 +1,418 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"connectrpc.com/connect"
+	connectcors "connectrpc.com/cors"
+	"github.com/rs/cors"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session"
+)
+
+const (
+	// requestTimeout bounds how long a request of SessionService may take to
+	// arrive.
+	requestTimeout = 30 * time.Second
+	// What a list returns at most when its request does not say.
+	defaultPage, defaultEvents = 50, 1000
+)
+
+// sessionService implements agentd.v1.SessionService: it translates, the
+// sessions do the rest.
+type sessionService struct{ *Server }
+
+type responseKey struct{}
+
+// exchange bounds the bytes and the time of a request of SessionService, and
+// hands its handler the means to bound the reply.
+func (s *Server) exchange(next http.Handler) http.Handler {
+	bounded := http.MaxBytesHandler(next, skipFactor*int64(s.cfg.MaxMessageBytes))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		rc := http.NewResponseController(w)
+		_ = rc.SetReadDeadline(time.Now().Add(requestTimeout)) // not supported: the server's own limits hold
+		bounded.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), responseKey{}, rc)))
+	})
+}
+
+// crossOrigin lets web pages of the origins that are allowed call next.
+func (s *Server) crossOrigin(next http.Handler) http.Handler {
+	if len(s.cfg.CORSOrigins) == 0 {
+		return next
+	}
+	own := slices.Collect(maps.Values(keyHeaders))
+	return cors.New(cors.Options{
+		AllowedOrigins: s.cfg.CORSOrigins,
+		AllowedMethods: connectcors.AllowedMethods(),
+		AllowedHeaders: append(own, connectcors.AllowedHeaders()...),
+		ExposedHeaders: connectcors.ExposedHeaders(),
+		MaxAge:         int((2 * time.Hour).Seconds()),
+	}).Handler(next)
+}
+
+// arrived says that the request has been read: what is read from now on only
+// tells whether the client is still there.
+func arrived(ctx context.Context) *http.ResponseController {
+	rc, ok := ctx.Value(responseKey{}).(*http.ResponseController)
+	if !ok {
+		return nil
+	}
+	_ = rc.SetReadDeadline(time.Time{})
+	return rc
+}
+
+// bound gives the next write so long.
+func bound(rc *http.ResponseController, d time.Duration) {
+	if rc != nil {
+		_ = rc.SetWriteDeadline(time.Now().Add(d))
+	}
+}
+
+// checked is what all methods have in common: rules, panics, errors, deadlines.
+func (s *Server) checked() connect.Interceptor { return checks{s} }
+
+type checks struct{ s *Server }
+
+func (c checks) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, req connect.AnyRequest) (resp connect.AnyResponse, err error) {
+		rc := arrived(ctx)
+		defer bound(rc, c.s.cfg.WriteTimeout)
+		defer func() { err = c.contain(req.Spec().Procedure, recover(), err) }()
+		if msg, ok := req.Any().(proto.Message); ok {
+			if e := c.s.validate.check(msg); e != nil {
+				return nil, e
+			}
+		}
+		return next(ctx, req)
+	}
+}
+
+func (c checks) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return func(ctx context.Context, conn connect.StreamingHandlerConn) (err error) {
+		defer func() { err = c.contain(conn.Spec().Procedure, recover(), err) }()
+		return next(ctx, conn)
+	}
+}
+
+func (c checks) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
+}
+
+// contain makes what has gone wrong an error that a client may see.
+func (c checks) contain(where string, p any, err error) error {
+	if p != nil {
+		c.s.panicked(where, p)
+		err = errors.New("panic")
+	}
+	if err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*connect.Error](err); ok {
+		return err
+	}
+	return connectError(c.s.internal(where, err))
+}
+
+// statuses are the codes of Connect and gRPC for the protocol's own.
+var statuses = map[agentdv1.ErrorCode]connect.Code{
+	agentdv1.ErrorCode_ERROR_CODE_INTERNAL:           connect.CodeInternal,
+	agentdv1.ErrorCode_ERROR_CODE_INVALID_AGENT_TREE: connect.CodeInvalidArgument,
+	agentdv1.ErrorCode_ERROR_CODE_RATE_LIMITED:       connect.CodeResourceExhausted,
+	agentdv1.ErrorCode_ERROR_CODE_AUTH_FAILED:        connect.CodeUnauthenticated,
+	agentdv1.ErrorCode_ERROR_CODE_SESSION_NOT_FOUND:  connect.CodeNotFound,
+	agentdv1.ErrorCode_ERROR_CODE_MODEL_UNAVAILABLE:  connect.CodeUnavailable,
+	agentdv1.ErrorCode_ERROR_CODE_TIMEOUT:            connect.CodeDeadlineExceeded,
+	agentdv1.ErrorCode_ERROR_CODE_SESSION_BUSY:       connect.CodeFailedPrecondition,
+	agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST:    connect.CodeInvalidArgument,
+	agentdv1.ErrorCode_ERROR_CODE_BUDGET_EXHAUSTED:   connect.CodeResourceExhausted,
+	agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED:     connect.CodeResourceExhausted,
+	agentdv1.ErrorCode_ERROR_CODE_PERMISSION_DENIED:  connect.CodePermissionDenied,
+	agentdv1.ErrorCode_ERROR_CODE_HISTORY_PURGED:     connect.CodeOutOfRange,
+	agentdv1.ErrorCode_ERROR_CODE_CONTENT_BLOCKED:    connect.CodeFailedPrecondition,
+	agentdv1.ErrorCode_ERROR_CODE_CONTEXT_TOO_LONG:   connect.CodeFailedPrecondition,
+	agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE:        connect.CodeUnavailable,
+}
+
+// connectError is the wire form of an error outside of Run.
+func connectError(e *session.Error) *connect.Error {
+	code, ok := statuses[e.Code]
+	if !ok {
+		code = connect.CodeUnknown
+	}
+	out := connect.NewError(code, errors.New(wireText(e.Message)))
+	if detail, err := connect.NewErrorDetail(errorResponse("", e).GetError()); err == nil {
+		out.AddDetail(detail)
+	}
+	return out
+}
+
+func (s *sessionService) CreateTurn(ctx context.Context, r *connect.Request[agentdv1.CreateTurnRequest]) (*connect.Response[agentdv1.CreateTurnResponse], error) {
+	ex := r.Msg.GetExecute()
+	if attaches(ex) {
+		return nil, session.Errorf(codeInvalid, "execute.user_prompt is empty: a turn needs something to answer; WatchTurn follows one that there is")
+	}
+	req, e := requestOf(ex, r.Header())
+	if e != nil {
+		return nil, e
+	}
+	started, err := s.cfg.Sessions.Start(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	turn, err := s.turn(ctx, started.SessionID(), started.ID())
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&agentdv1.CreateTurnResponse{Turn: turn}), nil
+}
+
+func (s *sessionService) GetTurn(ctx context.Context, r *connect.Request[agentdv1.GetTurnRequest]) (*connect.Response[agentdv1.GetTurnResponse], error) {
+	turn, err := s.turn(ctx, r.Msg.GetSessionId(), r.Msg.GetTurnId())
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&agentdv1.GetTurnResponse{Turn: turn}), nil
+}
+
+// turn finds a turn; "" is the last one that has started.
+func (s *sessionService) turn(ctx context.Context, sessionID, turnID string) (*agentdv1.Turn, error) {
+	turns, err := s.cfg.Sessions.Turns(ctx, sessionID)
+	if err != nil {
+		return nil, err
+	}
+	last := -1
+	for i, t := range turns {
+		if t.ID == turnID {
+			return turnOf(&t), nil
+		}
+		if !t.Started.IsZero() && (last < 0 || t.Started.After(turns[last].Started)) {
+			last = i
+		}
+	}
+	switch {
+	case turnID != "":
+		return nil, session.Errorf(codeInvalid, "turn_id: session %s has no turn %s", quote(sessionID), quote(turnID))
+	case last < 0:
+		return nil, session.Errorf(codeInvalid, "session %s has no turn", quote(sessionID))
+	}
+	return turnOf(&turns[last]), nil
+}
+
+func (s *sessionService) ListTurns(ctx context.Context, r *connect.Request[agentdv1.ListTurnsRequest]) (*connect.Response[agentdv1.ListTurnsResponse], error) {
+	turns, err := s.cfg.Sessions.Turns(ctx, r.Msg.GetSessionId())
+	if err != nil {
+		return nil, err
+	}
+	// A token is how many turns there were before the last one of the page: new
+	// ones come behind them.
+	end := len(turns)
+	if token := r.Msg.GetPageToken(); token != "" {
+		if end, err = strconv.Atoi(token); err != nil || end < 0 || end > len(turns) {
+			return nil, session.Errorf(codeInvalid, "page_token %s is none that this list has given", quote(token))
+		}
+	}
+	size := int(r.Msg.GetPageSize())
+	if size == 0 {
+		size = defaultPage
+	}
+	out := &agentdv1.ListTurnsResponse{}
+	for i, t := range slices.Backward(turns[:end]) {
+		if len(out.GetTurns()) == size {
+			out.NextPageToken = strconv.Itoa(i + 1)
+			break
+		}
+		turn := turnOf(&t)
+		if want := r.Msg.GetStatuses(); len(want) == 0 || slices.Contains(want, turn.GetStatus()) {
+			out.Turns = append(out.Turns, turn)
+		}
+	}
+	return connect.NewResponse(out), nil
+}
+
+func (s *sessionService) CancelTurn(ctx context.Context, r *connect.Request[agentdv1.CancelTurnRequest]) (*connect.Response[agentdv1.CancelTurnResponse], error) {
+	before, err := s.turn(ctx, r.Msg.GetSessionId(), r.Msg.GetTurnId())
+	if err != nil {
+		return nil, err
+	}
+	reason := r.Msg.GetReason()
+	if reason == "" {
+		reason = "cancelled by the client"
+	}
+	if err := s.cfg.Sessions.CancelTurn(ctx, before.GetSessionId(), before.GetId(), reason); err != nil {
+		return nil, err
+	}
+	turn, err := s.turn(ctx, before.GetSessionId(), before.GetId())
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&agentdv1.CancelTurnResponse{Turn: turn}), nil
+}
+
+func (s *sessionService) ListTurnEvents(ctx context.Context, r *connect.Request[agentdv1.ListTurnEventsRequest]) (*connect.Response[agentdv1.ListTurnEventsResponse], error) {
+	limit := int(r.Msg.GetLimit())
+	if limit == 0 {
+		limit = defaultEvents
+	}
+	req := session.AttachRequest{SessionID: r.Msg.GetSessionId(), TurnID: r.Msg.GetTurnId(), After: r.Msg.AfterSeq}
+	events, more, err := s.cfg.Sessions.Events(ctx, req, limit)
+	if err != nil {
+		return nil, err
+	}
+	out := &agentdv1.ListTurnEventsResponse{More: more}
+	size := 0
+	for _, event := range events {
+		// A reply is one message too. What is left out comes with the next request.
+		if size += proto.Size(event); size > s.cfg.MaxMessageBytes/2 && len(out.GetEvents()) > 0 {
+			out.More = true
+			break
+		}
+		clean(event)
+		out.Events = append(out.Events, event)
+	}
+	return connect.NewResponse(out), nil
+}
+
+func (s *sessionService) WatchTurn(ctx context.Context, r *connect.Request[agentdv1.WatchTurnRequest], stream *connect.ServerStream[agentdv1.WatchTurnResponse]) error {
+	rc := arrived(ctx)
+	if e := s.validate.check(r.Msg); e != nil {
+		return e
+	}
+	refused := s.enter()
+	defer s.leave()
+	if refused != nil {
+		return refused
+	}
+	_, watch, err := s.cfg.Sessions.Attach(ctx, session.AttachRequest{
+		SessionID: r.Msg.GetSessionId(), TurnID: r.Msg.GetTurnId(), After: r.Msg.AfterSeq, Tools: r.Msg.GetToolNames(), Keys: keysOf(r.Header()),
+	})
+	if err != nil {
+		return err
+	}
+	defer watch.Close()
+	send := func(event *agentdv1.RunResponse) error {
+		bound(rc, s.cfg.WriteTimeout)
+		return stream.Send(&agentdv1.WatchTurnResponse{Event: event})
+	}
+	quiet := time.NewTicker(s.cfg.HeartbeatEvery)
+	defer quiet.Stop()
+	age := time.NewTimer(s.cfg.StreamTimeout)
+	defer age.Stop()
+	for {
+		select {
+		case <-watch.Ready():
+		case <-quiet.C:
+			if err := send(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_Heartbeat{Heartbeat: &agentdv1.RunResponse_HeartbeatResponse{SessionId: r.Msg.GetSessionId()}}}); err != nil {
+				return err
+			}
+			continue
+		case <-age.C:
+			return send(errorResponse(r.Msg.GetSessionId(), session.Errorf(codeTimeout, "the stream was open for %v, its limit; %s", s.cfg.StreamTimeout, goOn)))
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		events, err := watch.Next(ctx)
+		for _, event := range events {
+			for _, piece := range pieces(event) {
+				if err := send(piece); err != nil {
+					return err
+				}
+				quiet.Reset(s.cfg.HeartbeatEvery)
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil: // the turn was put aside, or the log cannot be read
+			return send(errorResponse(r.Msg.GetSessionId(), s.internal("read turn", err)))
+		}
+	}
+}
+
+func (s *sessionService) SubmitToolResults(ctx context.Context, r *connect.Request[agentdv1.SubmitToolResultsRequest]) (*connect.Response[agentdv1.SubmitToolResultsResponse], error) {
+	id := r.Msg.GetSessionId()
+	answers := make([]session.Answer, 0, len(r.Msg.GetResults()))
+	for i, result := range r.Msg.GetResults() {
+		if named := result.GetSessionId(); named != "" && named != id {
+			return nil, session.Errorf(codeInvalid, "results[%d] names session %s, the request session %s", i, quote(named), quote(id))
+		}
+		answer, e := answerOf(result)
+		if e != nil {
+			return nil, session.Errorf(e.Code, "results[%d]: %s", i, e.Message)
+		}
+		answers = append(answers, answer)
+	}
+	// What a client has sent counts, also when it goes away right after.
+	ctx = context.WithoutCancel(ctx)
+	errs, err := s.cfg.Sessions.AnswerTurn(ctx, session.AttachRequest{SessionID: id, TurnID: r.Msg.GetTurnId(), Keys: keysOf(r.Header())}, answers)
+	if err != nil {
+		return nil, err
+	}
+	out := &agentdv1.SubmitToolResultsResponse{}
+	for i, err := range errs {
+		if err != nil {
+			e := s.internal("record answer", err)
+			out.Refused = append(out.Refused, &agentdv1.RefusedToolResult{ToolCallId: answers[i].CallID, Error: errorResponse(id, e).GetError()})
+		}
+	}
+	if out.Turn, err = s.turn(ctx, id, r.Msg.GetTurnId()); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(out), nil
+}
+
+// turnStatuses are the protocol's names.
+var turnStatuses = map[session.Status]agentdv1.TurnStatus{
+	session.Pending:          agentdv1.TurnStatus_TURN_STATUS_PENDING,
+	session.Running:          agentdv1.TurnStatus_TURN_STATUS_RUNNING,
+	session.WaitingForClient: agentdv1.TurnStatus_TURN_STATUS_WAITING_FOR_CLIENT,
+	session.Succeeded:        agentdv1.TurnStatus_TURN_STATUS_SUCCEEDED,
+	session.Failed:           agentdv1.TurnStatus_TURN_STATUS_FAILED,
+	session.Stopped:          agentdv1.TurnStatus_TURN_STATUS_CANCELED,
+}
+
+// turnOf translates what is known of a turn.
+func turnOf(t *session.TurnInfo) *agentdv1.Turn {
+	stamp := func(at time.Time) *timestamppb.Timestamp {
+		if at.IsZero() {
+			return nil
+		}
+		return timestamppb.New(at)
+	}
+	out := &agentdv1.Turn{
+		Id: t.ID, SessionId: t.SessionID, Status: turnStatuses[t.Status],
+		UserPrompt: t.Prompt, OutputText: cleanText(t.Output), Usage: t.Usage.Proto(), InjectedInto: t.Into,
+		CreateTime: stamp(t.Created), StartTime: stamp(t.Started), EndTime: stamp(t.Ended), AfterSeq: t.After,
+	}
+	for _, c := range t.Open {
+		out.PendingToolCalls = append(out.PendingToolCalls, &agentdv1.RunResponse_ToolCallRequest{
+			SessionId: t.SessionID, ToolCallId: c.ID, ToolName: c.Name, ToolInput: string(c.Input), AgentPath: c.Path,
+		})
+	}
+	if !t.Started.IsZero() {
+		end := t.Ended
+		if end.IsZero() {
+			end = time.Now()
+		}
+		out.Duration = durationpb.New(end.Sub(t.Started))
+	}
+	if t.End != nil {
+		out.StatusMessage, out.ErrorCode = wireText(t.End.Reason), t.End.Code
+		if t.End.Receipt != nil {
+			out.Receipt = t.End.Receipt.Proto()
+		}
+	}
+	return out
+}

@@ -1,0 +1,83 @@
+package server_test
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
+	"github.com/apzuk3/agentd/server"
+)
+
+// A panic, and an error that is none of the client's business, are an internal
+// error without a word of what they say.
+func TestSessionServiceFaults(t *testing.T) {
+	for name, fault := range map[string]faulty{"panic": {}, "error": {err: errors.New("disk at /secret/path is on fire")}} {
+		f := serve(t, engine{run: talk}, server.Config{Sessions: fault})
+		c := agentdv1connect.NewSessionServiceClient(f.hc, f.url)
+		_, err := c.CancelTurn(t.Context(), connect.NewRequest(&agentdv1.CancelTurnRequest{SessionId: "s"}))
+		if name == "panic" {
+			// Turns gives nothing without an error; Start panics.
+			_, err = c.CreateTurn(t.Context(), connect.NewRequest(&agentdv1.CreateTurnRequest{Execute: execute().GetExecute()}))
+		}
+		if connect.CodeOf(err) != connect.CodeInternal || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "fault") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A stream of WatchTurn on which nothing happens has heartbeats, counts as one of
+// the streams, and ends when the server stops.
+func TestWatchTurnIsKeptAlive(t *testing.T) {
+	f := serve(t, engine{run: hold}, server.Config{HeartbeatEvery: time.Millisecond, MaxStreams: 1})
+	c := agentdv1connect.NewSessionServiceClient(f.hc, f.url)
+	created, err := c.CreateTurn(t.Context(), connect.NewRequest(&agentdv1.CreateTurnRequest{Execute: execute().GetExecute()}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	watch := func() *connect.ServerStreamForClient[agentdv1.WatchTurnResponse] {
+		s, err := c.WatchTurn(t.Context(), connect.NewRequest(&agentdv1.WatchTurnRequest{SessionId: created.Msg.GetTurn().GetSessionId()}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	s := watch()
+	for beats := 0; beats < 3 && s.Receive(); {
+		if s.Msg().GetEvent().GetHeartbeat() != nil {
+			beats++
+		}
+	}
+	second := watch()
+	if second.Receive() || connect.CodeOf(second.Err()) != connect.CodeUnavailable {
+		t.Errorf("a stream too many: %v, %v", second.Msg(), second.Err())
+	}
+	_ = second.Close()
+	f.stop()
+	var last *agentdv1.RunResponse
+	for s.Receive() {
+		last = s.Msg().GetEvent()
+	}
+	if s.Err() != nil || last.GetError().GetCode() != agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE {
+		t.Errorf("the stream ended with %v, %v", last, s.Err())
+	}
+	_ = s.Close()
+}
+
+// Unary requests are bounded like messages of a stream.
+func TestSessionServiceLimits(t *testing.T) {
+	f := serve(t, engine{run: talk}, server.Config{MaxMessageBytes: 1 << 10})
+	resp, err := f.hc.Post(f.url+agentdv1connect.SessionServiceGetTurnProcedure, "application/json", strings.NewReader(`{"sessionId":"`+strings.Repeat("x", 2<<10)+`"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusTooManyRequests { // Connect's for RESOURCE_EXHAUSTED
+		t.Errorf("a request that is too large: %s", resp.Status)
+	}
+}

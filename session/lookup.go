@@ -1,0 +1,310 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"time"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+// Status is how a turn is.
+type Status int
+
+// The states of a turn.
+const (
+	Pending          Status = iota + 1 // it waits for the turns before it
+	Running                            // it runs
+	WaitingForClient                   // nobody is asked for what it needs, or it lacks its caller's key
+	Succeeded                          // the tree has finished naturally
+	Failed                             // an error has ended it
+	Stopped                            // somebody has stopped it
+)
+
+// TurnInfo is what is known of a turn.
+type TurnInfo struct {
+	// ID and SessionID name it.
+	ID, SessionID string
+	// Status is how it is.
+	Status Status
+	// Prompt is what the user said.
+	Prompt string
+	// Output is the last complete answer without tool calls.
+	Output string
+	// Usage is what it has used so far.
+	Usage Usage
+	// Created is when its prompt was recorded, Started when it began to run, and
+	// Ended when it was over; zero for what has not happened.
+	Created, Started, Ended time.Time
+	// After is the position before its first message.
+	After int64
+	// Open are the tool calls without a result, in order.
+	Open []ToolCall
+	// End is its end, nil before.
+	End *TurnEnded
+	// Into is the turn of which its prompt has become a message, "" for none.
+	Into string
+}
+
+// Turns returns the turns of a session, in the order in which their prompts were
+// recorded. It reads the whole log. Its errors are as those of Attach.
+func (m *Manager) Turns(ctx context.Context, sessionID string) ([]TurnInfo, error) {
+	h, err := m.acquire(ctx, sessionID)
+	if err != nil {
+		return nil, err
+	}
+	defer m.release(h)
+	s := h.s
+	var l turnList
+	for rec, err := range s.records(ctx, 0, readPage) {
+		if err != nil {
+			return nil, err
+		}
+		fact, err := s.decode(rec)
+		if err != nil {
+			return nil, err
+		}
+		l.add(s.id, rec, fact)
+	}
+	out := make([]TurnInfo, len(l.turns))
+	for i, t := range l.turns {
+		out[i] = *t
+		out[i].Status = s.statusOf(t)
+		if into := l.find(t.Into); into != nil {
+			out[i].Status = s.statusOf(into)
+		}
+	}
+	return out, nil
+}
+
+// turnList is the turns of a log.
+type turnList struct{ turns []*TurnInfo }
+
+func (l *turnList) find(id string) *TurnInfo {
+	i := slices.IndexFunc(l.turns, func(t *TurnInfo) bool { return t.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return l.turns[i]
+}
+
+func (l *turnList) add(sessionID string, rec Record, fact any) {
+	t := l.find(rec.TurnID)
+	if t == nil {
+		t = &TurnInfo{ID: rec.TurnID, SessionID: sessionID, Created: rec.Time, After: position(rec.Seq, 0) - 1}
+		l.turns = append(l.turns, t)
+	}
+	switch f := fact.(type) {
+	case *TurnQueued:
+		t.Prompt = f.Prompt
+	case *TurnDropped:
+		t.Ended, t.End = rec.Time, &TurnEnded{Reason: f.Reason}
+	case *TurnStarted:
+		t.Prompt, t.Started = f.Prompt, rec.Time
+	case *Event:
+		if into := l.find(f.Injected); into != nil {
+			into.Into = rec.TurnID
+			return
+		}
+		if f.Usage != nil {
+			t.Usage = t.Usage.Add(*f.Usage)
+		}
+		if f.Text != "" && len(f.Calls) == 0 {
+			t.Output = f.Text
+		}
+		t.Open = append(t.Open, f.Calls...)
+	case *ToolCall:
+		t.Open = append(t.Open, *f)
+	case *ToolResult:
+		t.Open = slices.DeleteFunc(t.Open, func(c ToolCall) bool { return c.ID == f.CallID })
+	case *TurnEnded:
+		t.Ended, t.End, t.Open = rec.Time, f, nil
+	}
+}
+
+// statusOf is how a turn is, by its log and by what runs here.
+func (s *Session) statusOf(t *TurnInfo) Status {
+	switch {
+	case t.End != nil && t.End.Completed:
+		return Succeeded
+	case t.End != nil && t.End.Code != 0:
+		return Failed
+	case t.End != nil:
+		return Stopped
+	case t.Started.IsZero():
+		return Pending
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	live := s.turn
+	if live == nil || live.id != t.ID || !live.running {
+		return WaitingForClient
+	}
+	if len(live.pending) == 0 || len(live.modelCalls) > 0 {
+		return Running
+	}
+	for _, p := range live.pending {
+		if p.owner != nil {
+			return Running
+		}
+	}
+	return WaitingForClient
+}
+
+// Events returns at most limit messages of a turn after a position, and whether
+// there are more. The turn is left as it is. Its errors are as those of Attach.
+func (m *Manager) Events(ctx context.Context, req AttachRequest, limit int) (msgs []*agentdv1.RunResponse, more bool, err error) {
+	h, err := m.acquire(ctx, req.SessionID)
+	if err != nil {
+		return nil, false, err
+	}
+	defer m.release(h)
+	s := h.s
+	if err := s.checkPosition(req.After); err != nil {
+		return nil, false, err
+	}
+	t, from, err := s.named(ctx, req)
+	if err != nil {
+		return nil, false, err
+	}
+	w := s.watch(t, from)
+	defer w.Close()
+	for {
+		next, err := w.Next(ctx)
+		msgs = append(msgs, next...)
+		if len(msgs) > limit {
+			return msgs[:limit], true, nil
+		}
+		_, aside := errors.AsType[*Error](err)
+		switch {
+		case errors.Is(err, io.EOF), aside, err == nil && !w.lagging():
+			return msgs, false, nil
+		case err != nil:
+			return nil, false, err
+		}
+	}
+}
+
+// named returns the turn that a request names, and from where to watch it.
+func (s *Session) named(ctx context.Context, req AttachRequest) (*Turn, watch, error) {
+	from := watch{only: req.TurnID != ""}
+	var t *Turn
+	if req.TurnID != "" {
+		var err error
+		if t, err = s.other(ctx, req); err != nil {
+			return nil, from, err
+		}
+	}
+	if t == nil {
+		s.mu.Lock()
+		t = s.turn
+		s.mu.Unlock()
+		from.after = position(t.startSeq, 0) - 1
+	} else {
+		from.after = position(max(t.queuedSeq, 1), 0) - 1
+	}
+	if req.After != nil {
+		from.after = *req.After
+	}
+	return t, from, nil
+}
+
+// AnswerTurn answers tool calls of a session's last turn, which goes on if it was
+// put aside, and returns for each answer what Turn.Answer returns.
+func (m *Manager) AnswerTurn(ctx context.Context, req AttachRequest, answers []Answer) ([]error, error) {
+	h, err := m.acquire(ctx, req.SessionID)
+	if err != nil {
+		return nil, err
+	}
+	defer m.release(h)
+	if err := h.s.checkPosition(nil); err != nil {
+		return nil, err
+	}
+	if req.TurnID != "" && !h.s.isLast(req.TurnID) {
+		return nil, Errorf(codeInvalid, "turn_id %q: session %q has another last turn, and no other can be answered", req.TurnID, req.SessionID)
+	}
+	t, err := m.goOn(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	errs := make([]error, len(answers))
+	for i, a := range answers {
+		errs[i] = t.Answer(ctx, a)
+	}
+	return errs, nil
+}
+
+// isLast tells whether a turn is the session's last one, or its prompt has become
+// a message of that.
+func (s *Session) isLast(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.turn != nil && (s.turn.id == id || slices.Contains(s.turn.injected, id))
+}
+
+// CancelTurn stops a turn, or keeps it from starting, and returns when nothing
+// of it runs any more. "" is the session's last turn. One that is over stays as
+// it is; one that the session does not have is an *Error.
+func (m *Manager) CancelTurn(ctx context.Context, sessionID, turnID, reason string) error {
+	h, err := m.acquire(ctx, sessionID)
+	if err != nil {
+		return err
+	}
+	defer m.release(h)
+	s := h.s
+	if err := s.checkPosition(nil); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	t := s.turn
+	for _, q := range s.queued {
+		if q.id == turnID {
+			t = q
+		}
+	}
+	running, open := t.running, t.ended == nil
+	s.mu.Unlock()
+	switch {
+	case turnID != "" && t.id != turnID && !s.isLast(turnID):
+		_, err := s.other(ctx, AttachRequest{SessionID: sessionID, TurnID: turnID})
+		return err // one that is over is none
+	case t.waits != nil && s.drop(t, reason):
+		return nil
+	case running:
+		t.halt(reason)
+		select {
+		case <-t.Done():
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	case open:
+		return m.endAside(ctx, h, reason)
+	}
+	return nil
+}
+
+// endAside ends a turn that was put aside.
+func (m *Manager) endAside(ctx context.Context, h *held, reason string) error {
+	if err := m.admit(); err != nil {
+		return err
+	}
+	defer func() {
+		m.mu.Lock()
+		m.starting--
+		m.mu.Unlock()
+		m.turns.Done()
+	}()
+	if err := h.s.reserve(); err != nil {
+		return err
+	}
+	next, err := m.closeOpen(ctx, h.s, reason)
+	if next == nil {
+		h.s.unreserve()
+		return err
+	}
+	m.launchNext(ctx, h, next)
+	return err
+}
