@@ -9,3 +9,15 @@ func (m *Manager) HoldResuming(id string) (release func()) {
 	s.resuming.Lock()
 	return s.resuming.Unlock
 }
+
+// Reserve makes a session look as if somebody who has just started its turn had
+// not yet let go of it.
+func (m *Manager) Reserve(id string) (release func()) {
+	m.mu.Lock()
+	s := m.sessions[id].s
+	m.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.starting = make(chan struct{})
+	return s.unreserve
+}

@@ -77,6 +77,7 @@ func TestLateWatcherOfAQueuedTurn(t *testing.T) {
 				b := f.start(session.Request{SessionID: a.SessionID(), Prompt: "b", OnBusy: how})
 				if how == session.Enqueue {
 					b.Cancel("")
+					<-b.Done()
 				}
 				c := f.start(session.Request{SessionID: a.SessionID(), Prompt: "ask c", OnBusy: session.Enqueue})
 				wc := c.Watch()

@@ -83,8 +83,12 @@ func (s *Session) enqueue(ctx context.Context, spec *Spec, req Request) (*Turn, 
 	if err != nil {
 		return nil, err
 	}
-	s.queueing.Lock()
-	defer s.queueing.Unlock()
+	select {
+	case s.queueing <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	defer func() { <-s.queueing }()
 	s.mu.Lock()
 	running := s.turn
 	idle := running == nil || !running.running || running.ended != nil || running.ending
@@ -125,8 +129,8 @@ func (s *Session) drop(t *Turn, reason string) bool {
 	if !waits {
 		return false // a turn that runs is not to wait for what happens to others
 	}
-	s.queueing.Lock()
-	defer s.queueing.Unlock()
+	s.queueing <- struct{}{}
+	defer func() { <-s.queueing }()
 	s.mu.Lock()
 	waits = slices.Contains(s.queued, t) && !t.claimed
 	t.dropping = waits // nobody may take it up meanwhile
@@ -220,8 +224,8 @@ func (s *Session) unclaimLocked() {
 // finish records the end of a turn and, in the same append, the start of the one
 // that waits for it, which it returns reserved: see launchNext.
 func (s *Session) finish(ctx context.Context, t *Turn, end *TurnEnded) (next *Run, err error) {
-	s.queueing.Lock()
-	defer s.queueing.Unlock()
+	s.queueing <- struct{}{}
+	defer func() { <-s.queueing }()
 	end.Spoke = s.unfinished(t)
 	data, err := marshal(end)
 	if err != nil {
@@ -264,13 +268,19 @@ func (s *Session) finish(ctx context.Context, t *Turn, end *TurnEnded) (next *Ru
 		next = &Run{s: s, t: queued, state: state}
 	}
 	s.mu.Lock()
-	reserved := s.starting != nil
-	if !reserved && next != nil {
-		s.starting = make(chan struct{}) // nobody else may make it run
+	own := next != nil && t.running // otherwise the caller has reserved the session
+	for own && s.starting != nil {  // whoever has started t is about to let go
+		starting := s.starting
+		s.mu.Unlock()
+		<-starting
+		s.mu.Lock()
+	}
+	if own { // nobody else may make the next one run
+		s.starting = make(chan struct{})
 	}
 	s.mu.Unlock()
 	if _, err := s.commit(context.Background(), entries...); err != nil {
-		if !reserved {
+		if own {
 			s.unreserve()
 		}
 		return nil, err

@@ -24,8 +24,8 @@ type Session struct {
 	runner Runner
 	limits Limits
 
-	resuming sync.Mutex // held while an open turn is made to run again; taken before mu
-	queueing sync.Mutex // held while a turn is queued, dropped, or ends; taken before mu
+	resuming sync.Mutex    // held while an open turn is made to run again; taken before mu
+	queueing chan struct{} // full while a turn is queued, dropped, or ends; filled before mu is taken
 
 	mu          sync.Mutex // protects the fields below
 	seq         int64      // of the last durable record
@@ -129,6 +129,7 @@ func newSession(store *patient, runner Runner, limits Limits, id string) *Sessio
 		store:    store,
 		runner:   runner,
 		limits:   limits,
+		queueing: make(chan struct{}, 1),
 		state:    map[string]any{},
 		watchers: map[*Watcher]struct{}{},
 	}

@@ -202,17 +202,16 @@ func (t *Turn) Cancel(reason string) {
 
 // End stops the turn at the client's wish; the reason is echoed as it is.
 func (t *Turn) End(reason string) {
-	if t.s.drop(t, reason) {
-		return
-	}
-	t.s.mu.Lock()
-	defer t.s.mu.Unlock()
+	s := t.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	switch {
 	case t.ended != nil:
-	case slices.Contains(t.s.queued, t): // what becomes of it, message or turn, is stopped
-		t.haltLocked(reason)
+	case slices.Contains(s.queued, t):
+		t.haltLocked(reason) // should it become a turn or a message nevertheless
+		s.store.spawn(func() { s.drop(t, reason) })
 	default:
-		t.s.nowLocked(t).haltLocked(reason)
+		s.nowLocked(t).haltLocked(reason)
 	}
 }
 
