@@ -216,19 +216,26 @@ func TestTurnsAreTheSameOnBothServices(t *testing.T) {
 	inBackground := followTurn(t, c, &agentdv1.WatchTurnRequest{SessionId: turn.GetSessionId()})
 
 	plain := func(events []*agentdv1.RunResponse) (out []string) {
+		text := false // the last message was text: neighbours may be joined in any way
 		for _, e := range events {
+			if c := e.GetOutputChunk(); c.GetContent() != "" {
+				if text {
+					out[len(out)-1] += c.GetContent()
+				} else {
+					out = append(out, c.GetContent())
+				}
+				text = true
+				continue
+			}
+			text = false
 			e = proto.CloneOf(e)
 			e.Time, e.TurnId, e.Replayed, e.Seq = nil, "", false, 0
-			text := protojson.MarshalOptions{}.Format(e)
-			switch {
-			case e.GetToolCall() != nil, e.GetToolCallNotice() != nil:
-				text = "call" // another id, and as a notice to who did not take part
-			case e.GetOutputChunk() != nil:
-				text = e.GetOutputChunk().GetContent()
-			default:
-				text = strings.NewReplacer(onRun[0].GetExecute().GetSessionId(), "", turn.GetSessionId(), "", " ", "").Replace(text)
+			said := "call" // another id, and as a notice to who did not take part
+			if e.GetToolCall() == nil && e.GetToolCallNotice() == nil {
+				said = protojson.MarshalOptions{}.Format(e)
+				said = strings.NewReplacer(onRun[0].GetExecute().GetSessionId(), "", turn.GetSessionId(), "", " ", "").Replace(said)
 			}
-			out = append(out, text)
+			out = append(out, said)
 		}
 		return out
 	}

