@@ -57,6 +57,8 @@ func (m *Manager) Turns(ctx context.Context, sessionID string) ([]TurnInfo, erro
 	}
 	defer m.release(h)
 	s := h.s
+	// What runs is looked at first: the log is then at least as new.
+	live, status := s.live()
 	var l turnList
 	for rec, err := range s.records(ctx, 0, readPage) {
 		if err != nil {
@@ -68,15 +70,53 @@ func (m *Manager) Turns(ctx context.Context, sessionID string) ([]TurnInfo, erro
 		}
 		l.add(s.id, rec, fact)
 	}
+	now, _ := s.live()
+	statusOf := func(t *TurnInfo) Status {
+		switch {
+		case t.End != nil && t.End.Completed:
+			return Succeeded
+		case t.End != nil && t.End.Code != 0:
+			return Failed
+		case t.End != nil:
+			return Stopped
+		case t.Started.IsZero():
+			return Pending
+		case t.ID == live:
+			return status
+		case t.ID == now:
+			return Running // it has begun meanwhile
+		default:
+			return WaitingForClient
+		}
+	}
 	out := make([]TurnInfo, len(l.turns))
 	for i, t := range l.turns {
 		out[i] = *t
-		out[i].Status = s.statusOf(t)
+		out[i].Status = statusOf(t)
 		if into := l.find(t.Into); into != nil {
-			out[i].Status = s.statusOf(into)
+			out[i].Status = statusOf(into)
 		}
 	}
 	return out, nil
+}
+
+// live returns the turn that runs here, "" for none, and how it is.
+func (s *Session) live() (id string, is Status) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.turn
+	if t == nil || !t.running || t.ended != nil {
+		return "", 0
+	}
+	if len(t.pending) == 0 || len(t.modelCalls) > 0 {
+		return t.id, Running
+	}
+	for _, p := range t.pending {
+		if p.owner != nil {
+			return t.id, Running
+		}
+	}
+	return t.id, WaitingForClient
 }
 
 // turnList is the turns of a log.
@@ -122,35 +162,6 @@ func (l *turnList) add(sessionID string, rec Record, fact any) {
 	case *TurnEnded:
 		t.Ended, t.End, t.Open = rec.Time, f, nil
 	}
-}
-
-// statusOf is how a turn is, by its log and by what runs here.
-func (s *Session) statusOf(t *TurnInfo) Status {
-	switch {
-	case t.End != nil && t.End.Completed:
-		return Succeeded
-	case t.End != nil && t.End.Code != 0:
-		return Failed
-	case t.End != nil:
-		return Stopped
-	case t.Started.IsZero():
-		return Pending
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	live := s.turn
-	if live == nil || live.id != t.ID || !live.running {
-		return WaitingForClient
-	}
-	if len(live.pending) == 0 || len(live.modelCalls) > 0 {
-		return Running
-	}
-	for _, p := range live.pending {
-		if p.owner != nil {
-			return Running
-		}
-	}
-	return WaitingForClient
 }
 
 // Events returns at most limit messages of a turn after a position, and whether
@@ -257,33 +268,68 @@ func (m *Manager) CancelTurn(ctx context.Context, sessionID, turnID, reason stri
 	if err := s.checkPosition(nil); err != nil {
 		return err
 	}
+	// What is done about a turn may come too late for what it was: look again.
+	for {
+		t, is := s.look(turnID)
+		switch is {
+		case absent: // one that is over is none
+			_, err := s.other(ctx, AttachRequest{SessionID: sessionID, TurnID: turnID})
+			return err
+		case over:
+			return nil
+		case moving:
+			t.End(reason)
+			select {
+			case <-t.Done():
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		case starting:
+			if err := s.awaitStart(ctx); err != nil {
+				return err
+			}
+		case aside:
+			err := m.endAside(ctx, h, reason)
+			if e, ok := errors.AsType[*Error](err); !ok || e.Code != codeBusy {
+				return err
+			}
+		}
+	}
+}
+
+// state is how a turn is to who wants to stop it.
+type state int
+
+const (
+	absent   state = iota // neither the last turn nor one that waits for its start
+	over                  // it has ended
+	moving                // it runs, or waits for its start
+	starting              // it is made to run
+	aside                 // it is open and runs nowhere
+)
+
+// look finds a turn, "" is the last one, and says how it is.
+func (s *Session) look(turnID string) (*Turn, state) {
 	s.mu.Lock()
-	t := s.turn
+	defer s.mu.Unlock()
 	for _, q := range s.queued {
 		if q.id == turnID {
-			t = q
+			return q, moving
 		}
 	}
-	running, open := t.running, t.ended == nil
-	s.mu.Unlock()
+	t := s.turn
 	switch {
-	case turnID != "" && t.id != turnID && !s.isLast(turnID):
-		_, err := s.other(ctx, AttachRequest{SessionID: sessionID, TurnID: turnID})
-		return err // one that is over is none
-	case t.waits != nil && s.drop(t, reason):
-		return nil
-	case running:
-		t.halt(reason)
-		select {
-		case <-t.Done():
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	case open:
-		return m.endAside(ctx, h, reason)
+	case turnID != "" && t.id != turnID && !slices.Contains(t.injected, turnID):
+		return nil, absent
+	case t.ended != nil:
+		return t, over
+	case t.running:
+		return t, moving
+	case s.starting != nil:
+		return t, starting
+	default:
+		return t, aside
 	}
-	return nil
 }
 
 // endAside ends a turn that was put aside.
