@@ -436,12 +436,13 @@ func (s *Session) onTheirWayLocked(t *Turn, after int64) ([]item, error) {
 }
 
 // failLocked tells the watchers, also those to come, that the turn's end could
-// not be recorded.
+// not be recorded. They take no part in what becomes of the turn later.
 func (s *Session) failLocked(t *Turn, err *Error) {
 	t.failed = err
 	for w := range s.watchers {
 		w.fail(err)
 	}
+	clear(s.watchers)
 }
 
 // The scopes of state keys.

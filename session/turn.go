@@ -137,7 +137,8 @@ func (t *Turn) Started() time.Time {
 
 // Done is closed when nothing of the turn runs here any more: it is over, was
 // put aside, the store has failed, or its prompt has become a message of another
-// turn.
+// turn. A turn that waits for its start when that happens to the one before stays
+// as it is.
 func (t *Turn) Done() <-chan struct{} { return t.done }
 
 // Watch returns a watcher for the client that has asked for the turn; it begins
