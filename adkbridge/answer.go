@@ -324,10 +324,12 @@ func (m *agentModel) judge(a *answer, req *adkmodel.LLMRequest) []string {
 			default:
 				handed = true
 			}
-		case len(model.ArgsText(p)) > m.t.limits.ValueBytes:
-			reason = fmt.Sprintf("not run: the arguments take %d bytes, at most %d are allowed", len(model.ArgsText(p)), m.t.limits.ValueBytes)
 		default:
-			ours = append(ours, call.ID)
+			if n := len(model.ArgsText(p)); n > m.t.limits.ValueBytes {
+				reason = fmt.Sprintf("not run: the arguments take %d bytes, at most %d are allowed", n, m.t.limits.ValueBytes)
+			} else {
+				ours = append(ours, call.ID)
+			}
 		}
 		if reason != "" {
 			refused[call.ID] = reason

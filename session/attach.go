@@ -43,22 +43,36 @@ func (m *Manager) Attach(ctx context.Context, req AttachRequest) (*Turn, *Watche
 	if err := s.checkPosition(req.After); err != nil {
 		return nil, nil, err
 	}
-	from := watch{asks: true, only: req.TurnID != ""}
+	t, first, err := m.find(ctx, s, req)
+	if err != nil {
+		return nil, nil, err
+	}
+	from := req.from(first)
+	from.asks = true
 	if len(req.Tools) > 0 {
 		from.tools = map[string]bool{}
 		for _, name := range req.Tools {
 			from.tools[name] = true
 		}
 	}
-	t, first, err := m.find(ctx, s, req)
-	if err != nil {
-		return nil, nil, err
-	}
-	from.after = position(first, 0) - 1
+	return t, s.watch(t, from), nil
+}
+
+// from is what a watcher of a turn begins with whose first record is given.
+func (req *AttachRequest) from(first int64) watch {
+	from := watch{only: req.TurnID != "", after: position(first, 0) - 1}
 	if req.After != nil {
 		from.after = *req.After
 	}
-	return t, s.watch(t, from), nil
+	return from
+}
+
+// firstOf is the first record of a turn that other has found, or 1.
+func firstOf(t *Turn) int64 {
+	if t == nil {
+		return 1
+	}
+	return max(t.queuedSeq, 1)
 }
 
 // find returns the turn that a request asks for, with its first record, and has
@@ -74,7 +88,7 @@ func (m *Manager) find(ctx context.Context, s *Session, req AttachRequest) (_ *T
 				if s.isOpen() {
 					_, err = m.goOn(ctx, req)
 				}
-				return t, max(t.queuedSeq, 1), err
+				return t, firstOf(t), err
 			}
 		}
 		t, err := m.goOn(ctx, req)
@@ -195,9 +209,7 @@ func (m *Manager) resume(ctx context.Context, h *held, keys Keys) (_ *Turn, err 
 		return nil, err
 	}
 	defer func() {
-		m.mu.Lock()
-		m.starting--
-		m.mu.Unlock()
+		m.admitted()
 		if !launched {
 			m.turns.Done()
 		}
@@ -309,10 +321,11 @@ func (m *Manager) closeOpen(ctx context.Context, s *Session, reason string) (nex
 	}
 	s.mu.Lock()
 	s.turn = run.t
+	stop := &stopped{reason: reason, at: time.Now(), receipt: run.t.receiptLocked()}
 	s.mu.Unlock()
 	// A run whose context has ended only makes the history valid.
 	ended, cancel := context.WithCancelCause(ctx)
-	cancel(&stopped{reason: reason, at: time.Now()})
+	cancel(stop)
 	err = m.run(ended, run)
 	if err == nil {
 		return nil, fmt.Errorf("session %s: turn %s ran although it was interrupted", s.id, run.t.id)
@@ -320,7 +333,7 @@ func (m *Manager) closeOpen(ctx context.Context, s *Session, reason string) (nex
 	if _, ok := errors.AsType[*stopped](err); !ok {
 		m.log.Error("repair of an interrupted turn failed", slog.String("session", s.id), slog.String("turn", run.t.id), slog.String("error", err.Error()))
 	}
-	return s.finish(ctx, run.t, &TurnEnded{Reason: reason})
+	return s.finish(ctx, run.t, stop.end())
 }
 
 // ownKeysOf satisfies reopen for a run that calls no model.

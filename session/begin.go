@@ -116,15 +116,13 @@ func newTurnStarted(spec *Spec, req Request) (*TurnStarted, error) {
 		return nil, Errorf(codeInvalid, "agent: %v", err)
 	}
 	started := &TurnStarted{
-		Prompt:       spec.Prompt,
-		Agent:        agent,
-		OnDisconnect: req.OnDisconnect,
-		OwnKeys:      slices.Sorted(maps.Keys(req.Keys)),
-		Budget:       req.Budget,
-		ToolTimeout:  req.ToolTimeout,
-	}
-	if req.SessionBudget != nil {
-		started.SessionBudget = req.SessionBudget
+		Prompt:        spec.Prompt,
+		Agent:         agent,
+		OnDisconnect:  req.OnDisconnect,
+		OwnKeys:       slices.Sorted(maps.Keys(req.Keys)),
+		Budget:        req.Budget,
+		SessionBudget: req.SessionBudget,
+		ToolTimeout:   req.ToolTimeout,
 	}
 	for _, tool := range spec.Tools {
 		data, err := protojson.Marshal(tool)

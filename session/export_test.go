@@ -1,5 +1,7 @@
 package session
 
+import "time"
+
 // HoldResuming keeps a session's turn from being made to run again until the
 // function it returns is called.
 func (m *Manager) HoldResuming(id string) (release func()) {
@@ -20,4 +22,11 @@ func (m *Manager) Reserve(id string) (release func()) {
 	defer s.mu.Unlock()
 	s.starting = make(chan struct{})
 	return s.unreserve
+}
+
+// Started returns when the turn has started.
+func (t *Turn) Started() time.Time {
+	t.s.mu.Lock()
+	defer t.s.mu.Unlock()
+	return t.started
 }

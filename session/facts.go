@@ -184,7 +184,8 @@ type TurnEnded struct {
 	// Spoke are the agents of which a part of a message was shown that was never
 	// completed: their paths, in order.
 	Spoke [][]string `json:"spoke,omitempty"`
-	// Receipt is set when somebody stopped the turn.
+	// Receipt is set when the turn was stopped: by a client, by another prompt, or
+	// because no client came.
 	Receipt *Receipt `json:"receipt,omitempty"`
 }
 

@@ -59,7 +59,7 @@ func (m *Manager) Turns(ctx context.Context, sessionID string) ([]TurnInfo, erro
 	s := h.s
 	// What runs is looked at first: the log is then at least as new.
 	live, status := s.live()
-	var l turnList
+	l := turnList{byID: map[string]*TurnInfo{}}
 	for rec, err := range s.records(ctx, 0, readPage) {
 		if err != nil {
 			return nil, err
@@ -93,7 +93,7 @@ func (m *Manager) Turns(ctx context.Context, sessionID string) ([]TurnInfo, erro
 	for i, t := range l.turns {
 		out[i] = *t
 		out[i].Status = statusOf(t)
-		if into := l.find(t.Into); into != nil {
+		if into := l.byID[t.Into]; into != nil {
 			out[i].Status = statusOf(into)
 		}
 	}
@@ -120,21 +120,17 @@ func (s *Session) live() (id string, is Status) {
 }
 
 // turnList is the turns of a log.
-type turnList struct{ turns []*TurnInfo }
-
-func (l *turnList) find(id string) *TurnInfo {
-	i := slices.IndexFunc(l.turns, func(t *TurnInfo) bool { return t.ID == id })
-	if i < 0 {
-		return nil
-	}
-	return l.turns[i]
+type turnList struct {
+	turns []*TurnInfo // in the order of their first records
+	byID  map[string]*TurnInfo
 }
 
 func (l *turnList) add(sessionID string, rec Record, fact any) {
-	t := l.find(rec.TurnID)
+	t := l.byID[rec.TurnID]
 	if t == nil {
 		t = &TurnInfo{ID: rec.TurnID, SessionID: sessionID, Created: rec.Time, After: position(rec.Seq, 0) - 1}
 		l.turns = append(l.turns, t)
+		l.byID[t.ID] = t
 	}
 	switch f := fact.(type) {
 	case *TurnQueued:
@@ -144,8 +140,8 @@ func (l *turnList) add(sessionID string, rec Record, fact any) {
 	case *TurnStarted:
 		t.Prompt, t.Started = f.Prompt, rec.Time
 	case *Event:
-		if into := l.find(f.Injected); into != nil {
-			into.Into = rec.TurnID
+		if told := l.byID[f.Injected]; told != nil {
+			told.Into = rec.TurnID
 			return
 		}
 		if f.Usage != nil {
@@ -176,11 +172,11 @@ func (m *Manager) Events(ctx context.Context, req AttachRequest, limit int) (msg
 	if err := s.checkPosition(req.After); err != nil {
 		return nil, false, err
 	}
-	t, from, err := s.named(ctx, req)
+	t, first, err := s.named(ctx, req)
 	if err != nil {
 		return nil, false, err
 	}
-	w := s.watch(t, from)
+	w := s.watch(t, req.from(first))
 	defer w.Close()
 	for {
 		next, err := w.Next(ctx)
@@ -198,28 +194,16 @@ func (m *Manager) Events(ctx context.Context, req AttachRequest, limit int) (msg
 	}
 }
 
-// named returns the turn that a request names, and from where to watch it.
-func (s *Session) named(ctx context.Context, req AttachRequest) (*Turn, watch, error) {
-	from := watch{only: req.TurnID != ""}
-	var t *Turn
+// named returns the turn that a request names, with its first record.
+func (s *Session) named(ctx context.Context, req AttachRequest) (_ *Turn, first int64, err error) {
 	if req.TurnID != "" {
-		var err error
-		if t, err = s.other(ctx, req); err != nil {
-			return nil, from, err
+		if t, err := s.other(ctx, req); err != nil || t != nil {
+			return t, firstOf(t), err
 		}
 	}
-	if t == nil {
-		s.mu.Lock()
-		t = s.turn
-		s.mu.Unlock()
-		from.after = position(t.startSeq, 0) - 1
-	} else {
-		from.after = position(max(t.queuedSeq, 1), 0) - 1
-	}
-	if req.After != nil {
-		from.after = *req.After
-	}
-	return t, from, nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.turn, s.turn.startSeq, nil
 }
 
 // AnswerTurn answers tool calls of a session's last turn, which goes on if it was
@@ -337,12 +321,8 @@ func (m *Manager) endAside(ctx context.Context, h *held, reason string) error {
 	if err := m.admit(); err != nil {
 		return err
 	}
-	defer func() {
-		m.mu.Lock()
-		m.starting--
-		m.mu.Unlock()
-		m.turns.Done()
-	}()
+	defer m.turns.Done()
+	defer m.admitted()
 	if err := h.s.reserve(); err != nil {
 		return err
 	}

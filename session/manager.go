@@ -105,8 +105,10 @@ type Request struct {
 }
 
 // Start checks the request, records the turn and has it run in the background,
-// at once or, if OnBusy says so, after others; the turn does not depend on ctx. An error that a client may see is of type
-// *Error; then nothing has been recorded.
+// at once or, if OnBusy says so, after others; the turn does not depend on ctx.
+// An error that a client may see is of type *Error; then nothing has been
+// recorded, unless the store did not say for Limits.StorePatience whether it has
+// (UNAVAILABLE).
 func (m *Manager) Start(ctx context.Context, req Request) (*Turn, error) {
 	if err := m.checkRequest(req); err != nil {
 		return nil, err
@@ -114,11 +116,7 @@ func (m *Manager) Start(ctx context.Context, req Request) (*Turn, error) {
 	if err := m.admit(); err != nil {
 		return nil, err
 	}
-	defer func() {
-		m.mu.Lock()
-		m.starting--
-		m.mu.Unlock()
-	}()
+	defer m.admitted()
 	return m.start(ctx, req)
 }
 
@@ -171,6 +169,13 @@ func (m *Manager) admit() error {
 	return nil
 }
 
+// admitted says that what admit has counted runs by now, or never will.
+func (m *Manager) admitted() {
+	m.mu.Lock()
+	m.starting--
+	m.mu.Unlock()
+}
+
 // start has m.turns counted up; whoever ends the turn counts it down.
 func (m *Manager) start(ctx context.Context, req Request) (started *Turn, err error) {
 	var h *held
@@ -219,8 +224,10 @@ const startTries = 8
 func (m *Manager) tryStart(ctx context.Context, h *held, spec *Spec, req Request) (_ *Turn, launched bool, err error) {
 	s := h.s
 	if req.OnBusy == Inject {
-		if err := m.wake(ctx, req); err != nil {
-			return nil, false, err
+		if s.isOpen() { // it may have been put aside
+			if _, err := m.goOn(ctx, AttachRequest{SessionID: s.id, Keys: req.Keys}); err != nil {
+				return nil, false, err
+			}
 		}
 	} else if err := s.interruptWaiting(ctx); err != nil {
 		return nil, false, err
@@ -266,23 +273,6 @@ func (s *Session) limit(spec *Spec, req Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.limitLocked(spec, &TurnStarted{Budget: req.Budget, SessionBudget: req.SessionBudget})
-}
-
-// wake has a turn that was put aside go on, so that a message can be injected.
-func (m *Manager) wake(ctx context.Context, req Request) error {
-	if req.SessionID == "" {
-		return nil
-	}
-	h, err := m.acquire(ctx, req.SessionID)
-	if err != nil {
-		return err
-	}
-	defer m.release(h)
-	if !h.s.isOpen() {
-		return nil
-	}
-	_, err = m.goOn(ctx, AttachRequest{SessionID: req.SessionID, Keys: req.Keys})
-	return err
 }
 
 // isOpen tells whether the last turn has not ended.
@@ -360,11 +350,7 @@ func (m *Manager) drive(ctx context.Context, run *Run) (next *Run) {
 			err = cause
 		}
 		if stop, ok := errors.AsType[*stopped](err); ok {
-			end.Reason = stop.reason
-			receipt := stop.receipt
-			receipt.Took = time.Since(stop.at)
-			end.Receipt = &receipt
-			err = nil
+			end, err = stop.end(), nil
 		} else {
 			e := AsError(err)
 			end.Code, end.Message, end.Reason = e.Code, e.Message, e.Message

@@ -203,17 +203,6 @@ func (r *Run) Injected() []Injected {
 	return out
 }
 
-// unclaim gives up on making a prompt a message: it has a turn of its own.
-func (s *Session) unclaim(id string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, t := range s.queued {
-		if t.id == id {
-			t.claimed = false
-		}
-	}
-}
-
 // unclaimLocked gives up on all prompts that a run has taken and made nothing of.
 func (s *Session) unclaimLocked() {
 	for _, t := range s.queued {

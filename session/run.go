@@ -53,17 +53,13 @@ func (r *Run) Append(ctx context.Context, data []byte, ev *Event) (Record, error
 	if n := len(ev.Calls); n > r.s.limits.MaxCalls {
 		return Record{}, Errorf(codeLimit, "one answer asks for %d tool calls, at most %d are allowed", n, r.s.limits.MaxCalls)
 	}
-	rec, err := r.s.commit(ctx, &entry{
+	return r.s.commit(ctx, &entry{
 		turn:   r.t,
 		kind:   KindEvent,
 		data:   data,
 		fact:   ev,
 		shared: sharedValues(ev.State),
 	})
-	if err != nil && ev.Injected != "" {
-		r.s.unclaim(ev.Injected)
-	}
-	return rec, err
 }
 
 // Delta shows a piece of a message at once. It does not block, and nothing is

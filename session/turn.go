@@ -98,6 +98,13 @@ type stopped struct {
 
 func (e *stopped) Error() string { return e.reason }
 
+// end is the end of the turn that was stopped, now.
+func (e *stopped) end() *TurnEnded {
+	receipt := e.receipt
+	receipt.Took = time.Since(e.at)
+	return &TurnEnded{Reason: e.reason, Receipt: &receipt}
+}
+
 // pending is a tool call that nobody has settled yet.
 type pending struct {
 	call      ToolCall
@@ -126,14 +133,6 @@ func (t *Turn) SessionID() string { return t.s.id }
 
 // ID returns the turn's id.
 func (t *Turn) ID() string { return t.id }
-
-// Started returns when the turn has started, or was read to have; the zero time
-// for one that waits.
-func (t *Turn) Started() time.Time {
-	t.s.mu.Lock()
-	defer t.s.mu.Unlock()
-	return t.started
-}
 
 // Done is closed when nothing of the turn runs here any more: it is over, was
 // put aside, the store has failed, or its prompt has become a message of another

@@ -320,7 +320,7 @@ func TestCancelTurn(t *testing.T) {
 	stop(t, d)
 	d = start(t, cfg)
 	c = wires(t, d)["Connect, binary, HTTP/1.1"]
-	if got := cancel(aside, "too late"); got.GetStatus() != agentdv1.TurnStatus_TURN_STATUS_CANCELED || got.GetStatusMessage() != "too late" {
+	if got := cancel(aside, "too late"); got.GetStatus() != agentdv1.TurnStatus_TURN_STATUS_CANCELED || got.GetStatusMessage() != "too late" || len(got.GetReceipt().GetCancelledToolCalls()) != 1 {
 		t.Errorf("the turn that was put aside is %v", got)
 	}
 	ex := &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "hi", SessionId: &aside.SessionId, Agent: llm("root", "echo")}

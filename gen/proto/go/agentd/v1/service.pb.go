@@ -1307,8 +1307,9 @@ type RunResponse_EndResponse struct {
 	UsageSummary *UsageSummary `protobuf:"bytes,3,opt,name=usage_summary,json=usageSummary,proto3" json:"usage_summary,omitempty"`
 	// True only when the agent tree finished naturally.
 	Completed bool `protobuf:"varint,4,opt,name=completed,proto3" json:"completed,omitempty"`
-	// What a cancel, or an EndRequest, has stopped; unset when the turn ended
-	// otherwise.
+	// What was stopped when somebody or something ended the turn: a cancel, an
+	// EndRequest, an interrupting prompt, a client that stayed away. Unset when it
+	// finished or failed.
 	Receipt       *RunResponse_CancelReceipt `protobuf:"bytes,10,opt,name=receipt,proto3" json:"receipt,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
