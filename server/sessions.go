@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/session"
 )
 
@@ -31,7 +32,10 @@ const (
 
 // sessionService implements agentd.v1.SessionService: it translates, the
 // sessions do the rest.
-type sessionService struct{ *Server }
+type sessionService struct {
+	*Server
+	agentdv1connect.UnimplementedSessionServiceHandler
+}
 
 type responseKey struct{}
 
@@ -142,6 +146,11 @@ var statuses = map[agentdv1.ErrorCode]connect.Code{
 	agentdv1.ErrorCode_ERROR_CODE_CONTENT_BLOCKED:    connect.CodeFailedPrecondition,
 	agentdv1.ErrorCode_ERROR_CODE_CONTEXT_TOO_LONG:   connect.CodeFailedPrecondition,
 	agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE:        connect.CodeUnavailable,
+
+	agentdv1.ErrorCode_ERROR_CODE_CONFLICT:            connect.CodeAborted,
+	agentdv1.ErrorCode_ERROR_CODE_FAILED_PRECONDITION: connect.CodeFailedPrecondition,
+	agentdv1.ErrorCode_ERROR_CODE_OUTPUT_INVALID:      connect.CodeFailedPrecondition,
+	agentdv1.ErrorCode_ERROR_CODE_NOT_FOUND:           connect.CodeNotFound,
 }
 
 // connectError is the wire form of an error outside of Run.

@@ -246,6 +246,13 @@ type Event struct {
 	Usage *Usage
 	// Marks are the places of the message's deltas, as Run.Marks has given them.
 	Marks Marks `json:",omitempty"`
+	// Model is the model that answered, as its provider names it, and Stop why it
+	// stopped: a genai.FinishReason. Both are "" for an event that is no model's
+	// answer.
+	Model, Stop string `json:",omitempty"`
+	// Structured is true when Text is JSON that satisfies the output schema of the
+	// agent, which has finished with it.
+	Structured bool `json:",omitempty"`
 	// Injected is the id of the queued turn whose prompt, in Text, has become a
 	// message of this turn; such an event is no model's answer.
 	Injected string `json:",omitempty"`

@@ -38,6 +38,206 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Kind is what an event is about.
+type Display_Kind int32
+
+const (
+	// Never sent.
+	Display_KIND_UNSPECIFIED Display_Kind = 0
+	// What an agent, or the user, says.
+	Display_KIND_TEXT Display_Kind = 1
+	// What a model thinks.
+	Display_KIND_REASONING Display_Kind = 2
+	// A tool call.
+	Display_KIND_TOOL Display_Kind = 3
+	// A question to a person.
+	Display_KIND_INTERACTION Display_Kind = 4
+	// The turn itself.
+	Display_KIND_STATUS Display_Kind = 5
+	// Something went wrong.
+	Display_KIND_ERROR Display_Kind = 6
+)
+
+// Enum value maps for Display_Kind.
+var (
+	Display_Kind_name = map[int32]string{
+		0: "KIND_UNSPECIFIED",
+		1: "KIND_TEXT",
+		2: "KIND_REASONING",
+		3: "KIND_TOOL",
+		4: "KIND_INTERACTION",
+		5: "KIND_STATUS",
+		6: "KIND_ERROR",
+	}
+	Display_Kind_value = map[string]int32{
+		"KIND_UNSPECIFIED": 0,
+		"KIND_TEXT":        1,
+		"KIND_REASONING":   2,
+		"KIND_TOOL":        3,
+		"KIND_INTERACTION": 4,
+		"KIND_STATUS":      5,
+		"KIND_ERROR":       6,
+	}
+)
+
+func (x Display_Kind) Enum() *Display_Kind {
+	p := new(Display_Kind)
+	*p = x
+	return p
+}
+
+func (x Display_Kind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Display_Kind) Descriptor() protoreflect.EnumDescriptor {
+	return file_agentd_v1_service_proto_enumTypes[0].Descriptor()
+}
+
+func (Display_Kind) Type() protoreflect.EnumType {
+	return &file_agentd_v1_service_proto_enumTypes[0]
+}
+
+func (x Display_Kind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Display_Kind.Descriptor instead.
+func (Display_Kind) EnumDescriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{2, 0}
+}
+
+// Phase is what has become of it.
+type Display_Phase int32
+
+const (
+	// Never sent.
+	Display_PHASE_UNSPECIFIED Display_Phase = 0
+	// A piece of it; it is added to what came before under the same ref.
+	Display_PHASE_DELTA Display_Phase = 1
+	// It is over, as it should.
+	Display_PHASE_COMPLETED Display_Phase = 2
+	// It has begun.
+	Display_PHASE_STARTED Display_Phase = 3
+	// It goes on.
+	Display_PHASE_PROGRESS Display_Phase = 4
+	// It has failed.
+	Display_PHASE_FAILED Display_Phase = 5
+	// A person is asked.
+	Display_PHASE_REQUESTED Display_Phase = 6
+	// A person has answered.
+	Display_PHASE_RESOLVED Display_Phase = 7
+	// Somebody has stopped it.
+	Display_PHASE_CANCELED Display_Phase = 8
+)
+
+// Enum value maps for Display_Phase.
+var (
+	Display_Phase_name = map[int32]string{
+		0: "PHASE_UNSPECIFIED",
+		1: "PHASE_DELTA",
+		2: "PHASE_COMPLETED",
+		3: "PHASE_STARTED",
+		4: "PHASE_PROGRESS",
+		5: "PHASE_FAILED",
+		6: "PHASE_REQUESTED",
+		7: "PHASE_RESOLVED",
+		8: "PHASE_CANCELED",
+	}
+	Display_Phase_value = map[string]int32{
+		"PHASE_UNSPECIFIED": 0,
+		"PHASE_DELTA":       1,
+		"PHASE_COMPLETED":   2,
+		"PHASE_STARTED":     3,
+		"PHASE_PROGRESS":    4,
+		"PHASE_FAILED":      5,
+		"PHASE_REQUESTED":   6,
+		"PHASE_RESOLVED":    7,
+		"PHASE_CANCELED":    8,
+	}
+)
+
+func (x Display_Phase) Enum() *Display_Phase {
+	p := new(Display_Phase)
+	*p = x
+	return p
+}
+
+func (x Display_Phase) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Display_Phase) Descriptor() protoreflect.EnumDescriptor {
+	return file_agentd_v1_service_proto_enumTypes[1].Descriptor()
+}
+
+func (Display_Phase) Type() protoreflect.EnumType {
+	return &file_agentd_v1_service_proto_enumTypes[1]
+}
+
+func (x Display_Phase) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Display_Phase.Descriptor instead.
+func (Display_Phase) EnumDescriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{2, 1}
+}
+
+// Visibility is for whom it is.
+type Display_Visibility int32
+
+const (
+	// As a filter: all. Never sent.
+	Display_VISIBILITY_UNSPECIFIED Display_Visibility = 0
+	// For whoever uses the agent.
+	Display_VISIBILITY_PUBLIC Display_Visibility = 1
+	// For whoever builds or operates it: reasoning, tool arguments and results,
+	// state, retries.
+	Display_VISIBILITY_PRIVATE Display_Visibility = 2
+)
+
+// Enum value maps for Display_Visibility.
+var (
+	Display_Visibility_name = map[int32]string{
+		0: "VISIBILITY_UNSPECIFIED",
+		1: "VISIBILITY_PUBLIC",
+		2: "VISIBILITY_PRIVATE",
+	}
+	Display_Visibility_value = map[string]int32{
+		"VISIBILITY_UNSPECIFIED": 0,
+		"VISIBILITY_PUBLIC":      1,
+		"VISIBILITY_PRIVATE":     2,
+	}
+)
+
+func (x Display_Visibility) Enum() *Display_Visibility {
+	p := new(Display_Visibility)
+	*p = x
+	return p
+}
+
+func (x Display_Visibility) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Display_Visibility) Descriptor() protoreflect.EnumDescriptor {
+	return file_agentd_v1_service_proto_enumTypes[2].Descriptor()
+}
+
+func (Display_Visibility) Type() protoreflect.EnumType {
+	return &file_agentd_v1_service_proto_enumTypes[2]
+}
+
+func (x Display_Visibility) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Display_Visibility.Descriptor instead.
+func (Display_Visibility) EnumDescriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{2, 2}
+}
+
 // RunRequest is one message from the client.
 type RunRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -50,6 +250,7 @@ type RunRequest struct {
 	//	*RunRequest_ToolCallResponse_
 	//	*RunRequest_End
 	//	*RunRequest_Cancel
+	//	*RunRequest_InteractionResponse_
 	Request       isRunRequest_Request `protobuf_oneof:"request"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -137,6 +338,15 @@ func (x *RunRequest) GetCancel() *RunRequest_CancelRequest {
 	return nil
 }
 
+func (x *RunRequest) GetInteractionResponse() *RunRequest_InteractionResponse {
+	if x != nil {
+		if x, ok := x.Request.(*RunRequest_InteractionResponse_); ok {
+			return x.InteractionResponse
+		}
+	}
+	return nil
+}
+
 type isRunRequest_Request interface {
 	isRunRequest_Request()
 }
@@ -166,6 +376,11 @@ type RunRequest_Cancel struct {
 	Cancel *RunRequest_CancelRequest `protobuf:"bytes,5,opt,name=cancel,proto3,oneof"`
 }
 
+type RunRequest_InteractionResponse_ struct {
+	// Resolves an interaction.
+	InteractionResponse *RunRequest_InteractionResponse `protobuf:"bytes,20,opt,name=interaction_response,json=interactionResponse,proto3,oneof"`
+}
+
 func (*RunRequest_Execute) isRunRequest_Request() {}
 
 func (*RunRequest_Heartbeat) isRunRequest_Request() {}
@@ -175,6 +390,8 @@ func (*RunRequest_ToolCallResponse_) isRunRequest_Request() {}
 func (*RunRequest_End) isRunRequest_Request() {}
 
 func (*RunRequest_Cancel) isRunRequest_Request() {}
+
+func (*RunRequest_InteractionResponse_) isRunRequest_Request() {}
 
 // RunResponse is one message from the server.
 type RunResponse struct {
@@ -196,6 +413,9 @@ type RunResponse struct {
 	//	*RunResponse_TurnQueued_
 	//	*RunResponse_UserMessage_
 	//	*RunResponse_ModelRetry_
+	//	*RunResponse_ToolResult_
+	//	*RunResponse_InteractionRequested_
+	//	*RunResponse_InteractionResolved_
 	Response isRunResponse_Response `protobuf_oneof:"response"`
 	// The message's place in the session: rises with every message about the
 	// session, is the same for every client that receives it, and is what
@@ -208,7 +428,10 @@ type RunResponse struct {
 	Time *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=time,proto3" json:"time,omitempty"`
 	// True when the message is read from the log: it happened before this stream
 	// was there to see it.
-	Replayed      bool `protobuf:"varint,13,opt,name=replayed,proto3" json:"replayed,omitempty"`
+	Replayed bool `protobuf:"varint,13,opt,name=replayed,proto3" json:"replayed,omitempty"`
+	// How a user interface may show it; only where it was asked for, see
+	// WatchTurnRequest.display.
+	Display       *Display `protobuf:"bytes,14,opt,name=display,proto3" json:"display,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -367,6 +590,33 @@ func (x *RunResponse) GetModelRetry() *RunResponse_ModelRetry {
 	return nil
 }
 
+func (x *RunResponse) GetToolResult() *RunResponse_ToolResult {
+	if x != nil {
+		if x, ok := x.Response.(*RunResponse_ToolResult_); ok {
+			return x.ToolResult
+		}
+	}
+	return nil
+}
+
+func (x *RunResponse) GetInteractionRequested() *RunResponse_InteractionRequested {
+	if x != nil {
+		if x, ok := x.Response.(*RunResponse_InteractionRequested_); ok {
+			return x.InteractionRequested
+		}
+	}
+	return nil
+}
+
+func (x *RunResponse) GetInteractionResolved() *RunResponse_InteractionResolved {
+	if x != nil {
+		if x, ok := x.Response.(*RunResponse_InteractionResolved_); ok {
+			return x.InteractionResolved
+		}
+	}
+	return nil
+}
+
 func (x *RunResponse) GetSeq() int64 {
 	if x != nil {
 		return x.Seq
@@ -393,6 +643,13 @@ func (x *RunResponse) GetReplayed() bool {
 		return x.Replayed
 	}
 	return false
+}
+
+func (x *RunResponse) GetDisplay() *Display {
+	if x != nil {
+		return x.Display
+	}
+	return nil
 }
 
 type isRunResponse_Response interface {
@@ -464,6 +721,21 @@ type RunResponse_ModelRetry_ struct {
 	ModelRetry *RunResponse_ModelRetry `protobuf:"bytes,25,opt,name=model_retry,json=modelRetry,proto3,oneof"`
 }
 
+type RunResponse_ToolResult_ struct {
+	// A tool call has been answered.
+	ToolResult *RunResponse_ToolResult `protobuf:"bytes,26,opt,name=tool_result,json=toolResult,proto3,oneof"`
+}
+
+type RunResponse_InteractionRequested_ struct {
+	// A person is asked.
+	InteractionRequested *RunResponse_InteractionRequested `protobuf:"bytes,27,opt,name=interaction_requested,json=interactionRequested,proto3,oneof"`
+}
+
+type RunResponse_InteractionResolved_ struct {
+	// A person has answered, or need not any more.
+	InteractionResolved *RunResponse_InteractionResolved `protobuf:"bytes,28,opt,name=interaction_resolved,json=interactionResolved,proto3,oneof"`
+}
+
 func (*RunResponse_Execute) isRunResponse_Response() {}
 
 func (*RunResponse_Heartbeat) isRunResponse_Response() {}
@@ -489,6 +761,87 @@ func (*RunResponse_TurnQueued_) isRunResponse_Response() {}
 func (*RunResponse_UserMessage_) isRunResponse_Response() {}
 
 func (*RunResponse_ModelRetry_) isRunResponse_Response() {}
+
+func (*RunResponse_ToolResult_) isRunResponse_Response() {}
+
+func (*RunResponse_InteractionRequested_) isRunResponse_Response() {}
+
+func (*RunResponse_InteractionResolved_) isRunResponse_Response() {}
+
+// Display is a projection of an event for user interfaces. It is computed from
+// the event alone.
+type Display struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it is about.
+	Kind Display_Kind `protobuf:"varint,1,opt,name=kind,proto3,enum=agentd.v1.Display_Kind" json:"kind,omitempty"`
+	// What has become of it.
+	Phase Display_Phase `protobuf:"varint,2,opt,name=phase,proto3,enum=agentd.v1.Display_Phase" json:"phase,omitempty"`
+	// The same for all events about one thing, stable within the turn: the message,
+	// the tool call, the interaction, the turn.
+	Ref string `protobuf:"bytes,3,opt,name=ref,proto3" json:"ref,omitempty"`
+	// For whom it is.
+	Visibility    Display_Visibility `protobuf:"varint,4,opt,name=visibility,proto3,enum=agentd.v1.Display_Visibility" json:"visibility,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Display) Reset() {
+	*x = Display{}
+	mi := &file_agentd_v1_service_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Display) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Display) ProtoMessage() {}
+
+func (x *Display) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Display.ProtoReflect.Descriptor instead.
+func (*Display) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Display) GetKind() Display_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return Display_KIND_UNSPECIFIED
+}
+
+func (x *Display) GetPhase() Display_Phase {
+	if x != nil {
+		return x.Phase
+	}
+	return Display_PHASE_UNSPECIFIED
+}
+
+func (x *Display) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *Display) GetVisibility() Display_Visibility {
+	if x != nil {
+		return x.Visibility
+	}
+	return Display_VISIBILITY_UNSPECIFIED
+}
 
 // ExecuteRequest starts a turn: of a new session, or of the session named by
 // session_id.
@@ -539,14 +892,19 @@ type RunRequest_ExecuteRequest struct {
 	// On a stream that attaches: the turn to follow. Left out: the session's last
 	// one. It may wait for its start, be running, or be over, if its end comes
 	// after after_seq.
-	TurnId        *string `protobuf:"bytes,17,opt,name=turn_id,json=turnId,proto3,oneof" json:"turn_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	TurnId *string `protobuf:"bytes,17,opt,name=turn_id,json=turnId,proto3,oneof" json:"turn_id,omitempty"`
+	// Chosen by the caller, for a request that starts a turn. A repeat with the
+	// same key and the same content starts none: the stream attaches to the turn
+	// that the first one has started, from its beginning. The same key with other
+	// content is ERROR_CODE_CONFLICT. Keys are kept as long as their sessions.
+	IdempotencyKey string `protobuf:"bytes,18,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *RunRequest_ExecuteRequest) Reset() {
 	*x = RunRequest_ExecuteRequest{}
-	mi := &file_agentd_v1_service_proto_msgTypes[2]
+	mi := &file_agentd_v1_service_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -558,7 +916,7 @@ func (x *RunRequest_ExecuteRequest) String() string {
 func (*RunRequest_ExecuteRequest) ProtoMessage() {}
 
 func (x *RunRequest_ExecuteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[2]
+	mi := &file_agentd_v1_service_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -665,6 +1023,13 @@ func (x *RunRequest_ExecuteRequest) GetTurnId() string {
 	return ""
 }
 
+func (x *RunRequest_ExecuteRequest) GetIdempotencyKey() string {
+	if x != nil {
+		return x.IdempotencyKey
+	}
+	return ""
+}
+
 // HeartbeatRequest keeps the stream alive; it is answered with a
 // HeartbeatResponse.
 type RunRequest_HeartbeatRequest struct {
@@ -677,7 +1042,7 @@ type RunRequest_HeartbeatRequest struct {
 
 func (x *RunRequest_HeartbeatRequest) Reset() {
 	*x = RunRequest_HeartbeatRequest{}
-	mi := &file_agentd_v1_service_proto_msgTypes[3]
+	mi := &file_agentd_v1_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -689,7 +1054,7 @@ func (x *RunRequest_HeartbeatRequest) String() string {
 func (*RunRequest_HeartbeatRequest) ProtoMessage() {}
 
 func (x *RunRequest_HeartbeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[3]
+	mi := &file_agentd_v1_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -740,7 +1105,7 @@ type RunRequest_ToolCallResponse struct {
 
 func (x *RunRequest_ToolCallResponse) Reset() {
 	*x = RunRequest_ToolCallResponse{}
-	mi := &file_agentd_v1_service_proto_msgTypes[4]
+	mi := &file_agentd_v1_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -752,7 +1117,7 @@ func (x *RunRequest_ToolCallResponse) String() string {
 func (*RunRequest_ToolCallResponse) ProtoMessage() {}
 
 func (x *RunRequest_ToolCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[4]
+	mi := &file_agentd_v1_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -854,7 +1219,7 @@ type RunRequest_EndRequest struct {
 
 func (x *RunRequest_EndRequest) Reset() {
 	*x = RunRequest_EndRequest{}
-	mi := &file_agentd_v1_service_proto_msgTypes[5]
+	mi := &file_agentd_v1_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -866,7 +1231,7 @@ func (x *RunRequest_EndRequest) String() string {
 func (*RunRequest_EndRequest) ProtoMessage() {}
 
 func (x *RunRequest_EndRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[5]
+	mi := &file_agentd_v1_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -911,7 +1276,7 @@ type RunRequest_CancelRequest struct {
 
 func (x *RunRequest_CancelRequest) Reset() {
 	*x = RunRequest_CancelRequest{}
-	mi := &file_agentd_v1_service_proto_msgTypes[6]
+	mi := &file_agentd_v1_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -923,7 +1288,7 @@ func (x *RunRequest_CancelRequest) String() string {
 func (*RunRequest_CancelRequest) ProtoMessage() {}
 
 func (x *RunRequest_CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[6]
+	mi := &file_agentd_v1_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -953,6 +1318,72 @@ func (x *RunRequest_CancelRequest) GetToolCallId() string {
 	return ""
 }
 
+// InteractionResponse resolves an interaction. The first one stands: a second
+// one changes nothing and is answered with an ErrorResponse that does not end
+// the turn.
+type RunRequest_InteractionResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The stream's session; may be empty.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The interaction.
+	InteractionId string `protobuf:"bytes,2,opt,name=interaction_id,json=interactionId,proto3" json:"interaction_id,omitempty"`
+	// What a person says.
+	Resolution    *Resolution `protobuf:"bytes,3,opt,name=resolution,proto3" json:"resolution,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunRequest_InteractionResponse) Reset() {
+	*x = RunRequest_InteractionResponse{}
+	mi := &file_agentd_v1_service_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunRequest_InteractionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunRequest_InteractionResponse) ProtoMessage() {}
+
+func (x *RunRequest_InteractionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunRequest_InteractionResponse.ProtoReflect.Descriptor instead.
+func (*RunRequest_InteractionResponse) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{0, 5}
+}
+
+func (x *RunRequest_InteractionResponse) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *RunRequest_InteractionResponse) GetInteractionId() string {
+	if x != nil {
+		return x.InteractionId
+	}
+	return ""
+}
+
+func (x *RunRequest_InteractionResponse) GetResolution() *Resolution {
+	if x != nil {
+		return x.Resolution
+	}
+	return nil
+}
+
 // ExecuteResponse says that the turn has been recorded and runs.
 type RunResponse_ExecuteResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -964,7 +1395,7 @@ type RunResponse_ExecuteResponse struct {
 
 func (x *RunResponse_ExecuteResponse) Reset() {
 	*x = RunResponse_ExecuteResponse{}
-	mi := &file_agentd_v1_service_proto_msgTypes[7]
+	mi := &file_agentd_v1_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -976,7 +1407,7 @@ func (x *RunResponse_ExecuteResponse) String() string {
 func (*RunResponse_ExecuteResponse) ProtoMessage() {}
 
 func (x *RunResponse_ExecuteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[7]
+	mi := &file_agentd_v1_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1010,7 +1441,7 @@ type RunResponse_HeartbeatResponse struct {
 
 func (x *RunResponse_HeartbeatResponse) Reset() {
 	*x = RunResponse_HeartbeatResponse{}
-	mi := &file_agentd_v1_service_proto_msgTypes[8]
+	mi := &file_agentd_v1_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1022,7 +1453,7 @@ func (x *RunResponse_HeartbeatResponse) String() string {
 func (*RunResponse_HeartbeatResponse) ProtoMessage() {}
 
 func (x *RunResponse_HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[8]
+	mi := &file_agentd_v1_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1066,7 +1497,7 @@ type RunResponse_ToolCallRequest struct {
 
 func (x *RunResponse_ToolCallRequest) Reset() {
 	*x = RunResponse_ToolCallRequest{}
-	mi := &file_agentd_v1_service_proto_msgTypes[9]
+	mi := &file_agentd_v1_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1078,7 +1509,7 @@ func (x *RunResponse_ToolCallRequest) String() string {
 func (*RunResponse_ToolCallRequest) ProtoMessage() {}
 
 func (x *RunResponse_ToolCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[9]
+	mi := &file_agentd_v1_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1152,7 +1583,7 @@ type RunResponse_OutputChunk struct {
 
 func (x *RunResponse_OutputChunk) Reset() {
 	*x = RunResponse_OutputChunk{}
-	mi := &file_agentd_v1_service_proto_msgTypes[10]
+	mi := &file_agentd_v1_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1164,7 +1595,7 @@ func (x *RunResponse_OutputChunk) String() string {
 func (*RunResponse_OutputChunk) ProtoMessage() {}
 
 func (x *RunResponse_OutputChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[10]
+	mi := &file_agentd_v1_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1239,7 +1670,7 @@ type RunResponse_ErrorResponse struct {
 
 func (x *RunResponse_ErrorResponse) Reset() {
 	*x = RunResponse_ErrorResponse{}
-	mi := &file_agentd_v1_service_proto_msgTypes[11]
+	mi := &file_agentd_v1_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1251,7 +1682,7 @@ func (x *RunResponse_ErrorResponse) String() string {
 func (*RunResponse_ErrorResponse) ProtoMessage() {}
 
 func (x *RunResponse_ErrorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[11]
+	mi := &file_agentd_v1_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1310,14 +1741,17 @@ type RunResponse_EndResponse struct {
 	// What was stopped when somebody or something ended the turn: a cancel, an
 	// EndRequest, an interrupting prompt, a client that stayed away. Unset when it
 	// finished or failed.
-	Receipt       *RunResponse_CancelReceipt `protobuf:"bytes,10,opt,name=receipt,proto3" json:"receipt,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Receipt *RunResponse_CancelReceipt `protobuf:"bytes,10,opt,name=receipt,proto3" json:"receipt,omitempty"`
+	// The last answer as a value, when the agent that gave it has an
+	// output_schema, which it satisfies. Set only on a turn that completed.
+	StructuredOutput *structpb.Value `protobuf:"bytes,11,opt,name=structured_output,json=structuredOutput,proto3" json:"structured_output,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *RunResponse_EndResponse) Reset() {
 	*x = RunResponse_EndResponse{}
-	mi := &file_agentd_v1_service_proto_msgTypes[12]
+	mi := &file_agentd_v1_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1329,7 +1763,7 @@ func (x *RunResponse_EndResponse) String() string {
 func (*RunResponse_EndResponse) ProtoMessage() {}
 
 func (x *RunResponse_EndResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[12]
+	mi := &file_agentd_v1_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1380,6 +1814,13 @@ func (x *RunResponse_EndResponse) GetReceipt() *RunResponse_CancelReceipt {
 	return nil
 }
 
+func (x *RunResponse_EndResponse) GetStructuredOutput() *structpb.Value {
+	if x != nil {
+		return x.StructuredOutput
+	}
+	return nil
+}
+
 // CancelReceipt says what was under way when a turn was cancelled.
 type RunResponse_CancelReceipt struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1398,7 +1839,7 @@ type RunResponse_CancelReceipt struct {
 
 func (x *RunResponse_CancelReceipt) Reset() {
 	*x = RunResponse_CancelReceipt{}
-	mi := &file_agentd_v1_service_proto_msgTypes[13]
+	mi := &file_agentd_v1_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1410,7 +1851,7 @@ func (x *RunResponse_CancelReceipt) String() string {
 func (*RunResponse_CancelReceipt) ProtoMessage() {}
 
 func (x *RunResponse_CancelReceipt) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[13]
+	mi := &file_agentd_v1_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1475,7 +1916,7 @@ type RunResponse_TurnQueued struct {
 
 func (x *RunResponse_TurnQueued) Reset() {
 	*x = RunResponse_TurnQueued{}
-	mi := &file_agentd_v1_service_proto_msgTypes[14]
+	mi := &file_agentd_v1_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1487,7 +1928,7 @@ func (x *RunResponse_TurnQueued) String() string {
 func (*RunResponse_TurnQueued) ProtoMessage() {}
 
 func (x *RunResponse_TurnQueued) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[14]
+	mi := &file_agentd_v1_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1547,7 +1988,7 @@ type RunResponse_UserMessage struct {
 
 func (x *RunResponse_UserMessage) Reset() {
 	*x = RunResponse_UserMessage{}
-	mi := &file_agentd_v1_service_proto_msgTypes[15]
+	mi := &file_agentd_v1_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1559,7 +2000,7 @@ func (x *RunResponse_UserMessage) String() string {
 func (*RunResponse_UserMessage) ProtoMessage() {}
 
 func (x *RunResponse_UserMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[15]
+	mi := &file_agentd_v1_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1620,7 +2061,7 @@ type RunResponse_ModelRetry struct {
 
 func (x *RunResponse_ModelRetry) Reset() {
 	*x = RunResponse_ModelRetry{}
-	mi := &file_agentd_v1_service_proto_msgTypes[16]
+	mi := &file_agentd_v1_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1632,7 +2073,7 @@ func (x *RunResponse_ModelRetry) String() string {
 func (*RunResponse_ModelRetry) ProtoMessage() {}
 
 func (x *RunResponse_ModelRetry) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[16]
+	mi := &file_agentd_v1_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1712,7 +2153,7 @@ type RunResponse_StateUpdate struct {
 
 func (x *RunResponse_StateUpdate) Reset() {
 	*x = RunResponse_StateUpdate{}
-	mi := &file_agentd_v1_service_proto_msgTypes[17]
+	mi := &file_agentd_v1_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1724,7 +2165,7 @@ func (x *RunResponse_StateUpdate) String() string {
 func (*RunResponse_StateUpdate) ProtoMessage() {}
 
 func (x *RunResponse_StateUpdate) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[17]
+	mi := &file_agentd_v1_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1770,7 +2211,7 @@ type RunResponse_ToolCancelled struct {
 
 func (x *RunResponse_ToolCancelled) Reset() {
 	*x = RunResponse_ToolCancelled{}
-	mi := &file_agentd_v1_service_proto_msgTypes[18]
+	mi := &file_agentd_v1_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1782,7 +2223,7 @@ func (x *RunResponse_ToolCancelled) String() string {
 func (*RunResponse_ToolCancelled) ProtoMessage() {}
 
 func (x *RunResponse_ToolCancelled) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[18]
+	mi := &file_agentd_v1_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1839,7 +2280,7 @@ type RunResponse_ToolCallNotice struct {
 
 func (x *RunResponse_ToolCallNotice) Reset() {
 	*x = RunResponse_ToolCallNotice{}
-	mi := &file_agentd_v1_service_proto_msgTypes[19]
+	mi := &file_agentd_v1_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1851,7 +2292,7 @@ func (x *RunResponse_ToolCallNotice) String() string {
 func (*RunResponse_ToolCallNotice) ProtoMessage() {}
 
 func (x *RunResponse_ToolCallNotice) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[19]
+	mi := &file_agentd_v1_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1919,7 +2360,7 @@ type RunResponse_Retract struct {
 
 func (x *RunResponse_Retract) Reset() {
 	*x = RunResponse_Retract{}
-	mi := &file_agentd_v1_service_proto_msgTypes[20]
+	mi := &file_agentd_v1_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1931,7 +2372,7 @@ func (x *RunResponse_Retract) String() string {
 func (*RunResponse_Retract) ProtoMessage() {}
 
 func (x *RunResponse_Retract) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[20]
+	mi := &file_agentd_v1_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1968,6 +2409,222 @@ func (x *RunResponse_Retract) GetAgentPath() []string {
 	return nil
 }
 
+// ToolResult tells that a tool call has been answered, by whichever client.
+type RunResponse_ToolResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The stream's session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The call's id.
+	ToolCallId string `protobuf:"bytes,2,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
+	// The tool.
+	ToolName string `protobuf:"bytes,3,opt,name=tool_name,json=toolName,proto3" json:"tool_name,omitempty"`
+	// What the model sees.
+	//
+	// Types that are valid to be assigned to Result:
+	//
+	//	*RunResponse_ToolResult_Output
+	//	*RunResponse_ToolResult_Error
+	Result isRunResponse_ToolResult_Result `protobuf_oneof:"result"`
+	// From the root to the agent that called.
+	AgentPath     []string `protobuf:"bytes,6,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunResponse_ToolResult) Reset() {
+	*x = RunResponse_ToolResult{}
+	mi := &file_agentd_v1_service_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunResponse_ToolResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunResponse_ToolResult) ProtoMessage() {}
+
+func (x *RunResponse_ToolResult) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunResponse_ToolResult.ProtoReflect.Descriptor instead.
+func (*RunResponse_ToolResult) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 14}
+}
+
+func (x *RunResponse_ToolResult) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *RunResponse_ToolResult) GetToolCallId() string {
+	if x != nil {
+		return x.ToolCallId
+	}
+	return ""
+}
+
+func (x *RunResponse_ToolResult) GetToolName() string {
+	if x != nil {
+		return x.ToolName
+	}
+	return ""
+}
+
+func (x *RunResponse_ToolResult) GetResult() isRunResponse_ToolResult_Result {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
+func (x *RunResponse_ToolResult) GetOutput() string {
+	if x != nil {
+		if x, ok := x.Result.(*RunResponse_ToolResult_Output); ok {
+			return x.Output
+		}
+	}
+	return ""
+}
+
+func (x *RunResponse_ToolResult) GetError() string {
+	if x != nil {
+		if x, ok := x.Result.(*RunResponse_ToolResult_Error); ok {
+			return x.Error
+		}
+	}
+	return ""
+}
+
+func (x *RunResponse_ToolResult) GetAgentPath() []string {
+	if x != nil {
+		return x.AgentPath
+	}
+	return nil
+}
+
+type isRunResponse_ToolResult_Result interface {
+	isRunResponse_ToolResult_Result()
+}
+
+type RunResponse_ToolResult_Output struct {
+	// The tool's result.
+	Output string `protobuf:"bytes,4,opt,name=output,proto3,oneof"`
+}
+
+type RunResponse_ToolResult_Error struct {
+	// Why the tool failed.
+	Error string `protobuf:"bytes,5,opt,name=error,proto3,oneof"`
+}
+
+func (*RunResponse_ToolResult_Output) isRunResponse_ToolResult_Result() {}
+
+func (*RunResponse_ToolResult_Error) isRunResponse_ToolResult_Result() {}
+
+// InteractionRequested tells that the turn asks a person.
+type RunResponse_InteractionRequested struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What is asked.
+	Interaction   *Interaction `protobuf:"bytes,1,opt,name=interaction,proto3" json:"interaction,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunResponse_InteractionRequested) Reset() {
+	*x = RunResponse_InteractionRequested{}
+	mi := &file_agentd_v1_service_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunResponse_InteractionRequested) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunResponse_InteractionRequested) ProtoMessage() {}
+
+func (x *RunResponse_InteractionRequested) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunResponse_InteractionRequested.ProtoReflect.Descriptor instead.
+func (*RunResponse_InteractionRequested) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 15}
+}
+
+func (x *RunResponse_InteractionRequested) GetInteraction() *Interaction {
+	if x != nil {
+		return x.Interaction
+	}
+	return nil
+}
+
+// InteractionResolved tells that nobody is asked any more. The call of an
+// approved tool follows as ToolCallRequest or ToolCallNotice.
+type RunResponse_InteractionResolved struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its status is resolved or canceled.
+	Interaction   *Interaction `protobuf:"bytes,1,opt,name=interaction,proto3" json:"interaction,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunResponse_InteractionResolved) Reset() {
+	*x = RunResponse_InteractionResolved{}
+	mi := &file_agentd_v1_service_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunResponse_InteractionResolved) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunResponse_InteractionResolved) ProtoMessage() {}
+
+func (x *RunResponse_InteractionResolved) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunResponse_InteractionResolved.ProtoReflect.Descriptor instead.
+func (*RunResponse_InteractionResolved) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 16}
+}
+
+func (x *RunResponse_InteractionResolved) GetInteraction() *Interaction {
+	if x != nil {
+		return x.Interaction
+	}
+	return nil
+}
+
 // ModelCall is a model call that was aborted.
 type RunResponse_CancelReceipt_ModelCall struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1985,7 +2642,7 @@ type RunResponse_CancelReceipt_ModelCall struct {
 
 func (x *RunResponse_CancelReceipt_ModelCall) Reset() {
 	*x = RunResponse_CancelReceipt_ModelCall{}
-	mi := &file_agentd_v1_service_proto_msgTypes[21]
+	mi := &file_agentd_v1_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1997,7 +2654,7 @@ func (x *RunResponse_CancelReceipt_ModelCall) String() string {
 func (*RunResponse_CancelReceipt_ModelCall) ProtoMessage() {}
 
 func (x *RunResponse_CancelReceipt_ModelCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[21]
+	mi := &file_agentd_v1_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2054,7 +2711,7 @@ type RunResponse_CancelReceipt_ToolCall struct {
 
 func (x *RunResponse_CancelReceipt_ToolCall) Reset() {
 	*x = RunResponse_CancelReceipt_ToolCall{}
-	mi := &file_agentd_v1_service_proto_msgTypes[22]
+	mi := &file_agentd_v1_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2066,7 +2723,7 @@ func (x *RunResponse_CancelReceipt_ToolCall) String() string {
 func (*RunResponse_CancelReceipt_ToolCall) ProtoMessage() {}
 
 func (x *RunResponse_CancelReceipt_ToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[22]
+	mi := &file_agentd_v1_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2100,14 +2757,15 @@ var File_agentd_v1_service_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"\x17agentd/v1/service.proto\x12\tagentd.v1\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfa\f\n" +
+	"\x17agentd/v1/service.proto\x12\tagentd.v1\x1a\x1cagentd/v1/interactions.proto\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb6\x0f\n" +
 	"\n" +
 	"RunRequest\x12@\n" +
 	"\aexecute\x18\x01 \x01(\v2$.agentd.v1.RunRequest.ExecuteRequestH\x00R\aexecute\x12F\n" +
 	"\theartbeat\x18\x02 \x01(\v2&.agentd.v1.RunRequest.HeartbeatRequestH\x00R\theartbeat\x12V\n" +
 	"\x12tool_call_response\x18\x03 \x01(\v2&.agentd.v1.RunRequest.ToolCallResponseH\x00R\x10toolCallResponse\x124\n" +
 	"\x03end\x18\x04 \x01(\v2 .agentd.v1.RunRequest.EndRequestH\x00R\x03end\x12=\n" +
-	"\x06cancel\x18\x05 \x01(\v2#.agentd.v1.RunRequest.CancelRequestH\x00R\x06cancel\x1a\x87\x06\n" +
+	"\x06cancel\x18\x05 \x01(\v2#.agentd.v1.RunRequest.CancelRequestH\x00R\x06cancel\x12^\n" +
+	"\x14interaction_response\x18\x14 \x01(\v2).agentd.v1.RunRequest.InteractionResponseH\x00R\x13interactionResponse\x1a\xba\x06\n" +
 	"\x0eExecuteRequest\x12&\n" +
 	"\x05agent\x18\x01 \x01(\v2\x10.agentd.v1.AgentR\x05agent\x12,\n" +
 	"\n" +
@@ -2125,7 +2783,8 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\aon_busy\x18\x0f \x01(\x0e2\x11.agentd.v1.OnBusyB\b\xbaH\x05\x82\x01\x02\x10\x01R\x06onBusy\x12L\n" +
 	"\ftool_timeout\x18\x10 \x01(\v2\x19.google.protobuf.DurationB\x0e\xbaH\v\xaa\x01\b\"\x04\b\x80\xa3\x05*\x00R\vtoolTimeout\x12(\n" +
 	"\aturn_id\x18\x11 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x80\x01H\x02R\x06turnId\x88\x01\x01B\r\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01H\x02R\x06turnId\x88\x01\x01\x121\n" +
+	"\x0fidempotency_key\x18\x12 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x0eidempotencyKeyB\r\n" +
 	"\v_session_idB\f\n" +
 	"\n" +
 	"_after_seqB\n" +
@@ -2158,8 +2817,16 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\ftool_call_id\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x02H\x00R\n" +
 	"toolCallId\x88\x01\x01B\x0f\n" +
-	"\r_tool_call_idB\x10\n" +
-	"\arequest\x12\x05\xbaH\x02\b\x01\"\xfd\x1a\n" +
+	"\r_tool_call_id\x1a\xa6\x01\n" +
+	"\x13InteractionResponse\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x121\n" +
+	"\x0einteraction_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\rinteractionId\x12=\n" +
+	"\n" +
+	"resolution\x18\x03 \x01(\v2\x15.agentd.v1.ResolutionB\x06\xbaH\x03\xc8\x01\x01R\n" +
+	"resolutionB\x10\n" +
+	"\arequest\x12\x05\xbaH\x02\b\x01\"\xe6 \n" +
 	"\vRunResponse\x12B\n" +
 	"\aexecute\x18\x01 \x01(\v2&.agentd.v1.RunResponse.ExecuteResponseH\x00R\aexecute\x12H\n" +
 	"\theartbeat\x18\x02 \x01(\v2(.agentd.v1.RunResponse.HeartbeatResponseH\x00R\theartbeat\x12E\n" +
@@ -2175,12 +2842,17 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"turnQueued\x12G\n" +
 	"\fuser_message\x18\x18 \x01(\v2\".agentd.v1.RunResponse.UserMessageH\x00R\vuserMessage\x12D\n" +
 	"\vmodel_retry\x18\x19 \x01(\v2!.agentd.v1.RunResponse.ModelRetryH\x00R\n" +
-	"modelRetry\x12\x10\n" +
+	"modelRetry\x12D\n" +
+	"\vtool_result\x18\x1a \x01(\v2!.agentd.v1.RunResponse.ToolResultH\x00R\n" +
+	"toolResult\x12b\n" +
+	"\x15interaction_requested\x18\x1b \x01(\v2+.agentd.v1.RunResponse.InteractionRequestedH\x00R\x14interactionRequested\x12_\n" +
+	"\x14interaction_resolved\x18\x1c \x01(\v2*.agentd.v1.RunResponse.InteractionResolvedH\x00R\x13interactionResolved\x12\x10\n" +
 	"\x03seq\x18\n" +
 	" \x01(\x03R\x03seq\x12\x17\n" +
 	"\aturn_id\x18\v \x01(\tR\x06turnId\x12.\n" +
 	"\x04time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1a\n" +
-	"\breplayed\x18\r \x01(\bR\breplayed\x1a0\n" +
+	"\breplayed\x18\r \x01(\bR\breplayed\x12,\n" +
+	"\adisplay\x18\x0e \x01(\v2\x12.agentd.v1.DisplayR\adisplay\x1a0\n" +
 	"\x0fExecuteResponse\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x1a2\n" +
@@ -2214,7 +2886,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12(\n" +
 	"\x04code\x18\x02 \x01(\x0e2\x14.agentd.v1.ErrorCodeR\x04code\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12\x1c\n" +
-	"\tretryable\x18\x04 \x01(\bR\tretryable\x1a\xf0\x01\n" +
+	"\tretryable\x18\x04 \x01(\bR\tretryable\x1a\xb5\x02\n" +
 	"\vEndResponse\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1b\n" +
@@ -2222,7 +2894,8 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\rusage_summary\x18\x03 \x01(\v2\x17.agentd.v1.UsageSummaryR\fusageSummary\x12\x1c\n" +
 	"\tcompleted\x18\x04 \x01(\bR\tcompleted\x12>\n" +
 	"\areceipt\x18\n" +
-	" \x01(\v2$.agentd.v1.RunResponse.CancelReceiptR\areceiptB\t\n" +
+	" \x01(\v2$.agentd.v1.RunResponse.CancelReceiptR\areceipt\x12C\n" +
+	"\x11structured_output\x18\v \x01(\v2\x16.google.protobuf.ValueR\x10structuredOutputB\t\n" +
 	"\a_reason\x1a\xb8\x04\n" +
 	"\rCancelReceipt\x12^\n" +
 	"\x13aborted_model_calls\x18\x01 \x03(\v2..agentd.v1.RunResponse.CancelReceipt.ModelCallR\x11abortedModelCalls\x12_\n" +
@@ -2292,9 +2965,56 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\n" +
 	"message_id\x18\x02 \x01(\tR\tmessageId\x12\x1d\n" +
 	"\n" +
-	"agent_path\x18\x03 \x03(\tR\tagentPathB\n" +
+	"agent_path\x18\x03 \x03(\tR\tagentPath\x1a\xc5\x01\n" +
 	"\n" +
-	"\bresponse2B\n" +
+	"ToolResult\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12 \n" +
+	"\ftool_call_id\x18\x02 \x01(\tR\n" +
+	"toolCallId\x12\x1b\n" +
+	"\ttool_name\x18\x03 \x01(\tR\btoolName\x12\x18\n" +
+	"\x06output\x18\x04 \x01(\tH\x00R\x06output\x12\x16\n" +
+	"\x05error\x18\x05 \x01(\tH\x00R\x05error\x12\x1d\n" +
+	"\n" +
+	"agent_path\x18\x06 \x03(\tR\tagentPathB\b\n" +
+	"\x06result\x1aP\n" +
+	"\x14InteractionRequested\x128\n" +
+	"\vinteraction\x18\x01 \x01(\v2\x16.agentd.v1.InteractionR\vinteraction\x1aO\n" +
+	"\x13InteractionResolved\x128\n" +
+	"\vinteraction\x18\x01 \x01(\v2\x16.agentd.v1.InteractionR\vinteractionB\n" +
+	"\n" +
+	"\bresponse\"\xd5\x04\n" +
+	"\aDisplay\x12+\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x17.agentd.v1.Display.KindR\x04kind\x12.\n" +
+	"\x05phase\x18\x02 \x01(\x0e2\x18.agentd.v1.Display.PhaseR\x05phase\x12\x10\n" +
+	"\x03ref\x18\x03 \x01(\tR\x03ref\x12=\n" +
+	"\n" +
+	"visibility\x18\x04 \x01(\x0e2\x1d.agentd.v1.Display.VisibilityR\n" +
+	"visibility\"\x85\x01\n" +
+	"\x04Kind\x12\x14\n" +
+	"\x10KIND_UNSPECIFIED\x10\x00\x12\r\n" +
+	"\tKIND_TEXT\x10\x01\x12\x12\n" +
+	"\x0eKIND_REASONING\x10\x02\x12\r\n" +
+	"\tKIND_TOOL\x10\x03\x12\x14\n" +
+	"\x10KIND_INTERACTION\x10\x04\x12\x0f\n" +
+	"\vKIND_STATUS\x10\x05\x12\x0e\n" +
+	"\n" +
+	"KIND_ERROR\x10\x06\"\xba\x01\n" +
+	"\x05Phase\x12\x15\n" +
+	"\x11PHASE_UNSPECIFIED\x10\x00\x12\x0f\n" +
+	"\vPHASE_DELTA\x10\x01\x12\x13\n" +
+	"\x0fPHASE_COMPLETED\x10\x02\x12\x11\n" +
+	"\rPHASE_STARTED\x10\x03\x12\x12\n" +
+	"\x0ePHASE_PROGRESS\x10\x04\x12\x10\n" +
+	"\fPHASE_FAILED\x10\x05\x12\x13\n" +
+	"\x0fPHASE_REQUESTED\x10\x06\x12\x12\n" +
+	"\x0ePHASE_RESOLVED\x10\a\x12\x12\n" +
+	"\x0ePHASE_CANCELED\x10\b\"W\n" +
+	"\n" +
+	"Visibility\x12\x1a\n" +
+	"\x16VISIBILITY_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11VISIBILITY_PUBLIC\x10\x01\x12\x16\n" +
+	"\x12VISIBILITY_PRIVATE\x10\x022B\n" +
 	"\x06Agentd\x128\n" +
 	"\x03Run\x12\x15.agentd.v1.RunRequest\x1a\x16.agentd.v1.RunResponse(\x010\x01B:Z8github.com/apzuk3/agentd/gen/proto/go/agentd/v1;agentdv1b\x06proto3"
 
@@ -2310,90 +3030,114 @@ func file_agentd_v1_service_proto_rawDescGZIP() []byte {
 	return file_agentd_v1_service_proto_rawDescData
 }
 
-var file_agentd_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_agentd_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_agentd_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_agentd_v1_service_proto_goTypes = []any{
-	(*RunRequest)(nil),                          // 0: agentd.v1.RunRequest
-	(*RunResponse)(nil),                         // 1: agentd.v1.RunResponse
-	(*RunRequest_ExecuteRequest)(nil),           // 2: agentd.v1.RunRequest.ExecuteRequest
-	(*RunRequest_HeartbeatRequest)(nil),         // 3: agentd.v1.RunRequest.HeartbeatRequest
-	(*RunRequest_ToolCallResponse)(nil),         // 4: agentd.v1.RunRequest.ToolCallResponse
-	(*RunRequest_EndRequest)(nil),               // 5: agentd.v1.RunRequest.EndRequest
-	(*RunRequest_CancelRequest)(nil),            // 6: agentd.v1.RunRequest.CancelRequest
-	(*RunResponse_ExecuteResponse)(nil),         // 7: agentd.v1.RunResponse.ExecuteResponse
-	(*RunResponse_HeartbeatResponse)(nil),       // 8: agentd.v1.RunResponse.HeartbeatResponse
-	(*RunResponse_ToolCallRequest)(nil),         // 9: agentd.v1.RunResponse.ToolCallRequest
-	(*RunResponse_OutputChunk)(nil),             // 10: agentd.v1.RunResponse.OutputChunk
-	(*RunResponse_ErrorResponse)(nil),           // 11: agentd.v1.RunResponse.ErrorResponse
-	(*RunResponse_EndResponse)(nil),             // 12: agentd.v1.RunResponse.EndResponse
-	(*RunResponse_CancelReceipt)(nil),           // 13: agentd.v1.RunResponse.CancelReceipt
-	(*RunResponse_TurnQueued)(nil),              // 14: agentd.v1.RunResponse.TurnQueued
-	(*RunResponse_UserMessage)(nil),             // 15: agentd.v1.RunResponse.UserMessage
-	(*RunResponse_ModelRetry)(nil),              // 16: agentd.v1.RunResponse.ModelRetry
-	(*RunResponse_StateUpdate)(nil),             // 17: agentd.v1.RunResponse.StateUpdate
-	(*RunResponse_ToolCancelled)(nil),           // 18: agentd.v1.RunResponse.ToolCancelled
-	(*RunResponse_ToolCallNotice)(nil),          // 19: agentd.v1.RunResponse.ToolCallNotice
-	(*RunResponse_Retract)(nil),                 // 20: agentd.v1.RunResponse.Retract
-	(*RunResponse_CancelReceipt_ModelCall)(nil), // 21: agentd.v1.RunResponse.CancelReceipt.ModelCall
-	(*RunResponse_CancelReceipt_ToolCall)(nil),  // 22: agentd.v1.RunResponse.CancelReceipt.ToolCall
-	(*timestamppb.Timestamp)(nil),               // 23: google.protobuf.Timestamp
-	(*Agent)(nil),                               // 24: agentd.v1.Agent
-	(*Tool)(nil),                                // 25: agentd.v1.Tool
-	(*structpb.Struct)(nil),                     // 26: google.protobuf.Struct
-	(OnDisconnect)(0),                           // 27: agentd.v1.OnDisconnect
-	(*durationpb.Duration)(nil),                 // 28: google.protobuf.Duration
-	(*Budget)(nil),                              // 29: agentd.v1.Budget
-	(OnBusy)(0),                                 // 30: agentd.v1.OnBusy
-	(ErrorCode)(0),                              // 31: agentd.v1.ErrorCode
-	(*UsageSummary)(nil),                        // 32: agentd.v1.UsageSummary
+	(Display_Kind)(0),                           // 0: agentd.v1.Display.Kind
+	(Display_Phase)(0),                          // 1: agentd.v1.Display.Phase
+	(Display_Visibility)(0),                     // 2: agentd.v1.Display.Visibility
+	(*RunRequest)(nil),                          // 3: agentd.v1.RunRequest
+	(*RunResponse)(nil),                         // 4: agentd.v1.RunResponse
+	(*Display)(nil),                             // 5: agentd.v1.Display
+	(*RunRequest_ExecuteRequest)(nil),           // 6: agentd.v1.RunRequest.ExecuteRequest
+	(*RunRequest_HeartbeatRequest)(nil),         // 7: agentd.v1.RunRequest.HeartbeatRequest
+	(*RunRequest_ToolCallResponse)(nil),         // 8: agentd.v1.RunRequest.ToolCallResponse
+	(*RunRequest_EndRequest)(nil),               // 9: agentd.v1.RunRequest.EndRequest
+	(*RunRequest_CancelRequest)(nil),            // 10: agentd.v1.RunRequest.CancelRequest
+	(*RunRequest_InteractionResponse)(nil),      // 11: agentd.v1.RunRequest.InteractionResponse
+	(*RunResponse_ExecuteResponse)(nil),         // 12: agentd.v1.RunResponse.ExecuteResponse
+	(*RunResponse_HeartbeatResponse)(nil),       // 13: agentd.v1.RunResponse.HeartbeatResponse
+	(*RunResponse_ToolCallRequest)(nil),         // 14: agentd.v1.RunResponse.ToolCallRequest
+	(*RunResponse_OutputChunk)(nil),             // 15: agentd.v1.RunResponse.OutputChunk
+	(*RunResponse_ErrorResponse)(nil),           // 16: agentd.v1.RunResponse.ErrorResponse
+	(*RunResponse_EndResponse)(nil),             // 17: agentd.v1.RunResponse.EndResponse
+	(*RunResponse_CancelReceipt)(nil),           // 18: agentd.v1.RunResponse.CancelReceipt
+	(*RunResponse_TurnQueued)(nil),              // 19: agentd.v1.RunResponse.TurnQueued
+	(*RunResponse_UserMessage)(nil),             // 20: agentd.v1.RunResponse.UserMessage
+	(*RunResponse_ModelRetry)(nil),              // 21: agentd.v1.RunResponse.ModelRetry
+	(*RunResponse_StateUpdate)(nil),             // 22: agentd.v1.RunResponse.StateUpdate
+	(*RunResponse_ToolCancelled)(nil),           // 23: agentd.v1.RunResponse.ToolCancelled
+	(*RunResponse_ToolCallNotice)(nil),          // 24: agentd.v1.RunResponse.ToolCallNotice
+	(*RunResponse_Retract)(nil),                 // 25: agentd.v1.RunResponse.Retract
+	(*RunResponse_ToolResult)(nil),              // 26: agentd.v1.RunResponse.ToolResult
+	(*RunResponse_InteractionRequested)(nil),    // 27: agentd.v1.RunResponse.InteractionRequested
+	(*RunResponse_InteractionResolved)(nil),     // 28: agentd.v1.RunResponse.InteractionResolved
+	(*RunResponse_CancelReceipt_ModelCall)(nil), // 29: agentd.v1.RunResponse.CancelReceipt.ModelCall
+	(*RunResponse_CancelReceipt_ToolCall)(nil),  // 30: agentd.v1.RunResponse.CancelReceipt.ToolCall
+	(*timestamppb.Timestamp)(nil),               // 31: google.protobuf.Timestamp
+	(*Agent)(nil),                               // 32: agentd.v1.Agent
+	(*Tool)(nil),                                // 33: agentd.v1.Tool
+	(*structpb.Struct)(nil),                     // 34: google.protobuf.Struct
+	(OnDisconnect)(0),                           // 35: agentd.v1.OnDisconnect
+	(*durationpb.Duration)(nil),                 // 36: google.protobuf.Duration
+	(*Budget)(nil),                              // 37: agentd.v1.Budget
+	(OnBusy)(0),                                 // 38: agentd.v1.OnBusy
+	(*Resolution)(nil),                          // 39: agentd.v1.Resolution
+	(ErrorCode)(0),                              // 40: agentd.v1.ErrorCode
+	(*UsageSummary)(nil),                        // 41: agentd.v1.UsageSummary
+	(*structpb.Value)(nil),                      // 42: google.protobuf.Value
+	(*Interaction)(nil),                         // 43: agentd.v1.Interaction
 }
 var file_agentd_v1_service_proto_depIdxs = []int32{
-	2,  // 0: agentd.v1.RunRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
-	3,  // 1: agentd.v1.RunRequest.heartbeat:type_name -> agentd.v1.RunRequest.HeartbeatRequest
-	4,  // 2: agentd.v1.RunRequest.tool_call_response:type_name -> agentd.v1.RunRequest.ToolCallResponse
-	5,  // 3: agentd.v1.RunRequest.end:type_name -> agentd.v1.RunRequest.EndRequest
-	6,  // 4: agentd.v1.RunRequest.cancel:type_name -> agentd.v1.RunRequest.CancelRequest
-	7,  // 5: agentd.v1.RunResponse.execute:type_name -> agentd.v1.RunResponse.ExecuteResponse
-	8,  // 6: agentd.v1.RunResponse.heartbeat:type_name -> agentd.v1.RunResponse.HeartbeatResponse
-	9,  // 7: agentd.v1.RunResponse.tool_call:type_name -> agentd.v1.RunResponse.ToolCallRequest
-	11, // 8: agentd.v1.RunResponse.error:type_name -> agentd.v1.RunResponse.ErrorResponse
-	12, // 9: agentd.v1.RunResponse.end:type_name -> agentd.v1.RunResponse.EndResponse
-	10, // 10: agentd.v1.RunResponse.output_chunk:type_name -> agentd.v1.RunResponse.OutputChunk
-	17, // 11: agentd.v1.RunResponse.state_update:type_name -> agentd.v1.RunResponse.StateUpdate
-	18, // 12: agentd.v1.RunResponse.tool_cancelled:type_name -> agentd.v1.RunResponse.ToolCancelled
-	19, // 13: agentd.v1.RunResponse.tool_call_notice:type_name -> agentd.v1.RunResponse.ToolCallNotice
-	20, // 14: agentd.v1.RunResponse.retract:type_name -> agentd.v1.RunResponse.Retract
-	14, // 15: agentd.v1.RunResponse.turn_queued:type_name -> agentd.v1.RunResponse.TurnQueued
-	15, // 16: agentd.v1.RunResponse.user_message:type_name -> agentd.v1.RunResponse.UserMessage
-	16, // 17: agentd.v1.RunResponse.model_retry:type_name -> agentd.v1.RunResponse.ModelRetry
-	23, // 18: agentd.v1.RunResponse.time:type_name -> google.protobuf.Timestamp
-	24, // 19: agentd.v1.RunRequest.ExecuteRequest.agent:type_name -> agentd.v1.Agent
-	25, // 20: agentd.v1.RunRequest.ExecuteRequest.tools:type_name -> agentd.v1.Tool
-	26, // 21: agentd.v1.RunRequest.ExecuteRequest.initial_state:type_name -> google.protobuf.Struct
-	27, // 22: agentd.v1.RunRequest.ExecuteRequest.on_disconnect:type_name -> agentd.v1.OnDisconnect
-	28, // 23: agentd.v1.RunRequest.ExecuteRequest.disconnect_grace:type_name -> google.protobuf.Duration
-	29, // 24: agentd.v1.RunRequest.ExecuteRequest.budget:type_name -> agentd.v1.Budget
-	29, // 25: agentd.v1.RunRequest.ExecuteRequest.session_budget:type_name -> agentd.v1.Budget
-	30, // 26: agentd.v1.RunRequest.ExecuteRequest.on_busy:type_name -> agentd.v1.OnBusy
-	28, // 27: agentd.v1.RunRequest.ExecuteRequest.tool_timeout:type_name -> google.protobuf.Duration
-	26, // 28: agentd.v1.RunRequest.ToolCallResponse.state_delta:type_name -> google.protobuf.Struct
-	31, // 29: agentd.v1.RunResponse.ErrorResponse.code:type_name -> agentd.v1.ErrorCode
-	32, // 30: agentd.v1.RunResponse.EndResponse.usage_summary:type_name -> agentd.v1.UsageSummary
-	13, // 31: agentd.v1.RunResponse.EndResponse.receipt:type_name -> agentd.v1.RunResponse.CancelReceipt
-	21, // 32: agentd.v1.RunResponse.CancelReceipt.aborted_model_calls:type_name -> agentd.v1.RunResponse.CancelReceipt.ModelCall
-	22, // 33: agentd.v1.RunResponse.CancelReceipt.cancelled_tool_calls:type_name -> agentd.v1.RunResponse.CancelReceipt.ToolCall
-	22, // 34: agentd.v1.RunResponse.CancelReceipt.answered_tool_calls:type_name -> agentd.v1.RunResponse.CancelReceipt.ToolCall
-	28, // 35: agentd.v1.RunResponse.CancelReceipt.took:type_name -> google.protobuf.Duration
-	28, // 36: agentd.v1.RunResponse.ModelRetry.wait:type_name -> google.protobuf.Duration
-	31, // 37: agentd.v1.RunResponse.ModelRetry.code:type_name -> agentd.v1.ErrorCode
-	26, // 38: agentd.v1.RunResponse.StateUpdate.state_delta:type_name -> google.protobuf.Struct
-	28, // 39: agentd.v1.RunResponse.CancelReceipt.ModelCall.ran:type_name -> google.protobuf.Duration
-	0,  // 40: agentd.v1.Agentd.Run:input_type -> agentd.v1.RunRequest
-	1,  // 41: agentd.v1.Agentd.Run:output_type -> agentd.v1.RunResponse
-	41, // [41:42] is the sub-list for method output_type
-	40, // [40:41] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	6,  // 0: agentd.v1.RunRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
+	7,  // 1: agentd.v1.RunRequest.heartbeat:type_name -> agentd.v1.RunRequest.HeartbeatRequest
+	8,  // 2: agentd.v1.RunRequest.tool_call_response:type_name -> agentd.v1.RunRequest.ToolCallResponse
+	9,  // 3: agentd.v1.RunRequest.end:type_name -> agentd.v1.RunRequest.EndRequest
+	10, // 4: agentd.v1.RunRequest.cancel:type_name -> agentd.v1.RunRequest.CancelRequest
+	11, // 5: agentd.v1.RunRequest.interaction_response:type_name -> agentd.v1.RunRequest.InteractionResponse
+	12, // 6: agentd.v1.RunResponse.execute:type_name -> agentd.v1.RunResponse.ExecuteResponse
+	13, // 7: agentd.v1.RunResponse.heartbeat:type_name -> agentd.v1.RunResponse.HeartbeatResponse
+	14, // 8: agentd.v1.RunResponse.tool_call:type_name -> agentd.v1.RunResponse.ToolCallRequest
+	16, // 9: agentd.v1.RunResponse.error:type_name -> agentd.v1.RunResponse.ErrorResponse
+	17, // 10: agentd.v1.RunResponse.end:type_name -> agentd.v1.RunResponse.EndResponse
+	15, // 11: agentd.v1.RunResponse.output_chunk:type_name -> agentd.v1.RunResponse.OutputChunk
+	22, // 12: agentd.v1.RunResponse.state_update:type_name -> agentd.v1.RunResponse.StateUpdate
+	23, // 13: agentd.v1.RunResponse.tool_cancelled:type_name -> agentd.v1.RunResponse.ToolCancelled
+	24, // 14: agentd.v1.RunResponse.tool_call_notice:type_name -> agentd.v1.RunResponse.ToolCallNotice
+	25, // 15: agentd.v1.RunResponse.retract:type_name -> agentd.v1.RunResponse.Retract
+	19, // 16: agentd.v1.RunResponse.turn_queued:type_name -> agentd.v1.RunResponse.TurnQueued
+	20, // 17: agentd.v1.RunResponse.user_message:type_name -> agentd.v1.RunResponse.UserMessage
+	21, // 18: agentd.v1.RunResponse.model_retry:type_name -> agentd.v1.RunResponse.ModelRetry
+	26, // 19: agentd.v1.RunResponse.tool_result:type_name -> agentd.v1.RunResponse.ToolResult
+	27, // 20: agentd.v1.RunResponse.interaction_requested:type_name -> agentd.v1.RunResponse.InteractionRequested
+	28, // 21: agentd.v1.RunResponse.interaction_resolved:type_name -> agentd.v1.RunResponse.InteractionResolved
+	31, // 22: agentd.v1.RunResponse.time:type_name -> google.protobuf.Timestamp
+	5,  // 23: agentd.v1.RunResponse.display:type_name -> agentd.v1.Display
+	0,  // 24: agentd.v1.Display.kind:type_name -> agentd.v1.Display.Kind
+	1,  // 25: agentd.v1.Display.phase:type_name -> agentd.v1.Display.Phase
+	2,  // 26: agentd.v1.Display.visibility:type_name -> agentd.v1.Display.Visibility
+	32, // 27: agentd.v1.RunRequest.ExecuteRequest.agent:type_name -> agentd.v1.Agent
+	33, // 28: agentd.v1.RunRequest.ExecuteRequest.tools:type_name -> agentd.v1.Tool
+	34, // 29: agentd.v1.RunRequest.ExecuteRequest.initial_state:type_name -> google.protobuf.Struct
+	35, // 30: agentd.v1.RunRequest.ExecuteRequest.on_disconnect:type_name -> agentd.v1.OnDisconnect
+	36, // 31: agentd.v1.RunRequest.ExecuteRequest.disconnect_grace:type_name -> google.protobuf.Duration
+	37, // 32: agentd.v1.RunRequest.ExecuteRequest.budget:type_name -> agentd.v1.Budget
+	37, // 33: agentd.v1.RunRequest.ExecuteRequest.session_budget:type_name -> agentd.v1.Budget
+	38, // 34: agentd.v1.RunRequest.ExecuteRequest.on_busy:type_name -> agentd.v1.OnBusy
+	36, // 35: agentd.v1.RunRequest.ExecuteRequest.tool_timeout:type_name -> google.protobuf.Duration
+	34, // 36: agentd.v1.RunRequest.ToolCallResponse.state_delta:type_name -> google.protobuf.Struct
+	39, // 37: agentd.v1.RunRequest.InteractionResponse.resolution:type_name -> agentd.v1.Resolution
+	40, // 38: agentd.v1.RunResponse.ErrorResponse.code:type_name -> agentd.v1.ErrorCode
+	41, // 39: agentd.v1.RunResponse.EndResponse.usage_summary:type_name -> agentd.v1.UsageSummary
+	18, // 40: agentd.v1.RunResponse.EndResponse.receipt:type_name -> agentd.v1.RunResponse.CancelReceipt
+	42, // 41: agentd.v1.RunResponse.EndResponse.structured_output:type_name -> google.protobuf.Value
+	29, // 42: agentd.v1.RunResponse.CancelReceipt.aborted_model_calls:type_name -> agentd.v1.RunResponse.CancelReceipt.ModelCall
+	30, // 43: agentd.v1.RunResponse.CancelReceipt.cancelled_tool_calls:type_name -> agentd.v1.RunResponse.CancelReceipt.ToolCall
+	30, // 44: agentd.v1.RunResponse.CancelReceipt.answered_tool_calls:type_name -> agentd.v1.RunResponse.CancelReceipt.ToolCall
+	36, // 45: agentd.v1.RunResponse.CancelReceipt.took:type_name -> google.protobuf.Duration
+	36, // 46: agentd.v1.RunResponse.ModelRetry.wait:type_name -> google.protobuf.Duration
+	40, // 47: agentd.v1.RunResponse.ModelRetry.code:type_name -> agentd.v1.ErrorCode
+	34, // 48: agentd.v1.RunResponse.StateUpdate.state_delta:type_name -> google.protobuf.Struct
+	43, // 49: agentd.v1.RunResponse.InteractionRequested.interaction:type_name -> agentd.v1.Interaction
+	43, // 50: agentd.v1.RunResponse.InteractionResolved.interaction:type_name -> agentd.v1.Interaction
+	36, // 51: agentd.v1.RunResponse.CancelReceipt.ModelCall.ran:type_name -> google.protobuf.Duration
+	3,  // 52: agentd.v1.Agentd.Run:input_type -> agentd.v1.RunRequest
+	4,  // 53: agentd.v1.Agentd.Run:output_type -> agentd.v1.RunResponse
+	53, // [53:54] is the sub-list for method output_type
+	52, // [52:53] is the sub-list for method input_type
+	52, // [52:52] is the sub-list for extension type_name
+	52, // [52:52] is the sub-list for extension extendee
+	0,  // [0:52] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_service_proto_init() }
@@ -2401,6 +3145,7 @@ func file_agentd_v1_service_proto_init() {
 	if File_agentd_v1_service_proto != nil {
 		return
 	}
+	file_agentd_v1_interactions_proto_init()
 	file_agentd_v1_types_proto_init()
 	file_agentd_v1_service_proto_msgTypes[0].OneofWrappers = []any{
 		(*RunRequest_Execute)(nil),
@@ -2408,6 +3153,7 @@ func file_agentd_v1_service_proto_init() {
 		(*RunRequest_ToolCallResponse_)(nil),
 		(*RunRequest_End)(nil),
 		(*RunRequest_Cancel)(nil),
+		(*RunRequest_InteractionResponse_)(nil),
 	}
 	file_agentd_v1_service_proto_msgTypes[1].OneofWrappers = []any{
 		(*RunResponse_Execute)(nil),
@@ -2423,27 +3169,35 @@ func file_agentd_v1_service_proto_init() {
 		(*RunResponse_TurnQueued_)(nil),
 		(*RunResponse_UserMessage_)(nil),
 		(*RunResponse_ModelRetry_)(nil),
+		(*RunResponse_ToolResult_)(nil),
+		(*RunResponse_InteractionRequested_)(nil),
+		(*RunResponse_InteractionResolved_)(nil),
 	}
-	file_agentd_v1_service_proto_msgTypes[2].OneofWrappers = []any{}
-	file_agentd_v1_service_proto_msgTypes[4].OneofWrappers = []any{
+	file_agentd_v1_service_proto_msgTypes[3].OneofWrappers = []any{}
+	file_agentd_v1_service_proto_msgTypes[5].OneofWrappers = []any{
 		(*RunRequest_ToolCallResponse_Output)(nil),
 		(*RunRequest_ToolCallResponse_Error)(nil),
 	}
-	file_agentd_v1_service_proto_msgTypes[5].OneofWrappers = []any{}
 	file_agentd_v1_service_proto_msgTypes[6].OneofWrappers = []any{}
-	file_agentd_v1_service_proto_msgTypes[12].OneofWrappers = []any{}
+	file_agentd_v1_service_proto_msgTypes[7].OneofWrappers = []any{}
+	file_agentd_v1_service_proto_msgTypes[14].OneofWrappers = []any{}
+	file_agentd_v1_service_proto_msgTypes[23].OneofWrappers = []any{
+		(*RunResponse_ToolResult_Output)(nil),
+		(*RunResponse_ToolResult_Error)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_service_proto_rawDesc), len(file_agentd_v1_service_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   23,
+			NumEnums:      3,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_agentd_v1_service_proto_goTypes,
 		DependencyIndexes: file_agentd_v1_service_proto_depIdxs,
+		EnumInfos:         file_agentd_v1_service_proto_enumTypes,
 		MessageInfos:      file_agentd_v1_service_proto_msgTypes,
 	}.Build()
 	File_agentd_v1_service_proto = out.File

@@ -14,6 +14,7 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
+	structpb "google.golang.org/protobuf/types/known/structpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -26,6 +27,59 @@ const (
 	// Verify that runtime/protoimpl is sufficiently up-to-date.
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
+
+// SessionState is whether a session takes new turns.
+type SessionState int32
+
+const (
+	// Never sent.
+	SessionState_SESSION_STATE_UNSPECIFIED SessionState = 0
+	// It does.
+	SessionState_SESSION_STATE_ACTIVE SessionState = 1
+	// It does not, until it is active again. A turn that runs is not stopped by it.
+	SessionState_SESSION_STATE_ARCHIVED SessionState = 2
+)
+
+// Enum value maps for SessionState.
+var (
+	SessionState_name = map[int32]string{
+		0: "SESSION_STATE_UNSPECIFIED",
+		1: "SESSION_STATE_ACTIVE",
+		2: "SESSION_STATE_ARCHIVED",
+	}
+	SessionState_value = map[string]int32{
+		"SESSION_STATE_UNSPECIFIED": 0,
+		"SESSION_STATE_ACTIVE":      1,
+		"SESSION_STATE_ARCHIVED":    2,
+	}
+)
+
+func (x SessionState) Enum() *SessionState {
+	p := new(SessionState)
+	*p = x
+	return p
+}
+
+func (x SessionState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SessionState) Descriptor() protoreflect.EnumDescriptor {
+	return file_agentd_v1_sessions_proto_enumTypes[0].Descriptor()
+}
+
+func (SessionState) Type() protoreflect.EnumType {
+	return &file_agentd_v1_sessions_proto_enumTypes[0]
+}
+
+func (x SessionState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SessionState.Descriptor instead.
+func (SessionState) EnumDescriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{0}
+}
 
 // TurnStatus is how a turn is.
 type TurnStatus int32
@@ -85,11 +139,11 @@ func (x TurnStatus) String() string {
 }
 
 func (TurnStatus) Descriptor() protoreflect.EnumDescriptor {
-	return file_agentd_v1_sessions_proto_enumTypes[0].Descriptor()
+	return file_agentd_v1_sessions_proto_enumTypes[1].Descriptor()
 }
 
 func (TurnStatus) Type() protoreflect.EnumType {
-	return &file_agentd_v1_sessions_proto_enumTypes[0]
+	return &file_agentd_v1_sessions_proto_enumTypes[1]
 }
 
 func (x TurnStatus) Number() protoreflect.EnumNumber {
@@ -98,7 +152,240 @@ func (x TurnStatus) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TurnStatus.Descriptor instead.
 func (TurnStatus) EnumDescriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{1}
+}
+
+// StopReason is why a model ended an answer.
+type StopReason int32
+
+const (
+	// There is no answer yet.
+	StopReason_STOP_REASON_UNSPECIFIED StopReason = 0
+	// It had said all, or called tools.
+	StopReason_STOP_REASON_STOP StopReason = 1
+	// It came to the limit of its output.
+	StopReason_STOP_REASON_MAX_TOKENS StopReason = 2
+	// Its provider did not let it say more.
+	StopReason_STOP_REASON_CONTENT_BLOCKED StopReason = 3
+	// Any other reason.
+	StopReason_STOP_REASON_OTHER StopReason = 4
+)
+
+// Enum value maps for StopReason.
+var (
+	StopReason_name = map[int32]string{
+		0: "STOP_REASON_UNSPECIFIED",
+		1: "STOP_REASON_STOP",
+		2: "STOP_REASON_MAX_TOKENS",
+		3: "STOP_REASON_CONTENT_BLOCKED",
+		4: "STOP_REASON_OTHER",
+	}
+	StopReason_value = map[string]int32{
+		"STOP_REASON_UNSPECIFIED":     0,
+		"STOP_REASON_STOP":            1,
+		"STOP_REASON_MAX_TOKENS":      2,
+		"STOP_REASON_CONTENT_BLOCKED": 3,
+		"STOP_REASON_OTHER":           4,
+	}
+)
+
+func (x StopReason) Enum() *StopReason {
+	p := new(StopReason)
+	*p = x
+	return p
+}
+
+func (x StopReason) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (StopReason) Descriptor() protoreflect.EnumDescriptor {
+	return file_agentd_v1_sessions_proto_enumTypes[2].Descriptor()
+}
+
+func (StopReason) Type() protoreflect.EnumType {
+	return &file_agentd_v1_sessions_proto_enumTypes[2]
+}
+
+func (x StopReason) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use StopReason.Descriptor instead.
+func (StopReason) EnumDescriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{2}
+}
+
+// Session is a conversation of many turns.
+type Session struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Unique.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Whether it takes new turns.
+	State SessionState `protobuf:"varint,2,opt,name=state,proto3,enum=agentd.v1.SessionState" json:"state,omitempty"`
+	// The caller's own notes.
+	Labels map[string]string `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The caller's own name for it; need not be unique.
+	ClientRef string `protobuf:"bytes,4,opt,name=client_ref,json=clientRef,proto3" json:"client_ref,omitempty"`
+	// Who made it. `local`, while there is no authentication.
+	Creator string `protobuf:"bytes,5,opt,name=creator,proto3" json:"creator,omitempty"`
+	// When it was made.
+	CreateTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	// When something last happened in it, or to it.
+	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
+	// What its turns have used so far, without what a fork has inherited.
+	Usage *UsageSummary `protobuf:"bytes,8,opt,name=usage,proto3" json:"usage,omitempty"`
+	// Rises with each UpdateSession.
+	Version int64 `protobuf:"varint,9,opt,name=version,proto3" json:"version,omitempty"`
+	// The session it was forked from, and where; unset if it was not.
+	ForkedFrom string `protobuf:"bytes,10,opt,name=forked_from,json=forkedFrom,proto3" json:"forked_from,omitempty"`
+	// The seq that ForkSession was given, or the last one there was.
+	ForkedAt int64 `protobuf:"varint,11,opt,name=forked_at,json=forkedAt,proto3" json:"forked_at,omitempty"`
+	// The turn that was started last; empty before the first.
+	LastTurnId string `protobuf:"bytes,12,opt,name=last_turn_id,json=lastTurnId,proto3" json:"last_turn_id,omitempty"`
+	// How that turn is.
+	LastTurnStatus TurnStatus `protobuf:"varint,13,opt,name=last_turn_status,json=lastTurnStatus,proto3,enum=agentd.v1.TurnStatus" json:"last_turn_status,omitempty"`
+	// The seq of the last thing that has happened in it.
+	LastSeq int64 `protobuf:"varint,14,opt,name=last_seq,json=lastSeq,proto3" json:"last_seq,omitempty"`
+	// True when its log is no longer kept: it takes no new turns.
+	Purged        bool `protobuf:"varint,15,opt,name=purged,proto3" json:"purged,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Session) Reset() {
+	*x = Session{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Session) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Session) ProtoMessage() {}
+
+func (x *Session) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Session.ProtoReflect.Descriptor instead.
+func (*Session) Descriptor() ([]byte, []int) {
 	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *Session) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Session) GetState() SessionState {
+	if x != nil {
+		return x.State
+	}
+	return SessionState_SESSION_STATE_UNSPECIFIED
+}
+
+func (x *Session) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *Session) GetClientRef() string {
+	if x != nil {
+		return x.ClientRef
+	}
+	return ""
+}
+
+func (x *Session) GetCreator() string {
+	if x != nil {
+		return x.Creator
+	}
+	return ""
+}
+
+func (x *Session) GetCreateTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreateTime
+	}
+	return nil
+}
+
+func (x *Session) GetUpdateTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.UpdateTime
+	}
+	return nil
+}
+
+func (x *Session) GetUsage() *UsageSummary {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+func (x *Session) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Session) GetForkedFrom() string {
+	if x != nil {
+		return x.ForkedFrom
+	}
+	return ""
+}
+
+func (x *Session) GetForkedAt() int64 {
+	if x != nil {
+		return x.ForkedAt
+	}
+	return 0
+}
+
+func (x *Session) GetLastTurnId() string {
+	if x != nil {
+		return x.LastTurnId
+	}
+	return ""
+}
+
+func (x *Session) GetLastTurnStatus() TurnStatus {
+	if x != nil {
+		return x.LastTurnStatus
+	}
+	return TurnStatus_TURN_STATUS_UNSPECIFIED
+}
+
+func (x *Session) GetLastSeq() int64 {
+	if x != nil {
+		return x.LastSeq
+	}
+	return 0
+}
+
+func (x *Session) GetPurged() bool {
+	if x != nil {
+		return x.Purged
+	}
+	return false
 }
 
 // Turn is what one prompt sets off.
@@ -135,14 +422,23 @@ type Turn struct {
 	// The turn of which the prompt has become a message; there is no other turn then.
 	InjectedInto string `protobuf:"bytes,15,opt,name=injected_into,json=injectedInto,proto3" json:"injected_into,omitempty"`
 	// What a cancel has stopped.
-	Receipt       *RunResponse_CancelReceipt `protobuf:"bytes,16,opt,name=receipt,proto3" json:"receipt,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Receipt *RunResponse_CancelReceipt `protobuf:"bytes,16,opt,name=receipt,proto3" json:"receipt,omitempty"`
+	// The output as a value, when the agent that gave it has an output_schema,
+	// which it satisfies. Set only on a turn that succeeded.
+	StructuredOutput *structpb.Value `protobuf:"bytes,17,opt,name=structured_output,json=structuredOutput,proto3" json:"structured_output,omitempty"`
+	// Why the model of the last answer stopped.
+	StopReason StopReason `protobuf:"varint,18,opt,name=stop_reason,json=stopReason,proto3,enum=agentd.v1.StopReason" json:"stop_reason,omitempty"`
+	// The model of the last answer, as its provider names it.
+	Model string `protobuf:"bytes,19,opt,name=model,proto3" json:"model,omitempty"`
+	// What it asks of people.
+	PendingInteractions []*Interaction `protobuf:"bytes,20,rep,name=pending_interactions,json=pendingInteractions,proto3" json:"pending_interactions,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *Turn) Reset() {
 	*x = Turn{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[0]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -154,7 +450,7 @@ func (x *Turn) String() string {
 func (*Turn) ProtoMessage() {}
 
 func (x *Turn) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[0]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -167,7 +463,7 @@ func (x *Turn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Turn.ProtoReflect.Descriptor instead.
 func (*Turn) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{0}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *Turn) GetId() string {
@@ -282,10 +578,766 @@ func (x *Turn) GetReceipt() *RunResponse_CancelReceipt {
 	return nil
 }
 
+func (x *Turn) GetStructuredOutput() *structpb.Value {
+	if x != nil {
+		return x.StructuredOutput
+	}
+	return nil
+}
+
+func (x *Turn) GetStopReason() StopReason {
+	if x != nil {
+		return x.StopReason
+	}
+	return StopReason_STOP_REASON_UNSPECIFIED
+}
+
+func (x *Turn) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *Turn) GetPendingInteractions() []*Interaction {
+	if x != nil {
+		return x.PendingInteractions
+	}
+	return nil
+}
+
+// CreateSessionRequest describes a session.
+type CreateSessionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The caller's own notes: at most 64, keys up to 63 bytes, values up to 1,024.
+	Labels map[string]string `protobuf:"bytes,1,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The caller's own name for it; need not be unique.
+	ClientRef string `protobuf:"bytes,2,opt,name=client_ref,json=clientRef,proto3" json:"client_ref,omitempty"`
+	// Chosen by the caller: a repeat with the same key and content returns the
+	// session that the first one has made, as it is now. The same key with other
+	// content is ERROR_CODE_CONFLICT.
+	IdempotencyKey string `protobuf:"bytes,3,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *CreateSessionRequest) Reset() {
+	*x = CreateSessionRequest{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateSessionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateSessionRequest) ProtoMessage() {}
+
+func (x *CreateSessionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateSessionRequest.ProtoReflect.Descriptor instead.
+func (*CreateSessionRequest) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *CreateSessionRequest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *CreateSessionRequest) GetClientRef() string {
+	if x != nil {
+		return x.ClientRef
+	}
+	return ""
+}
+
+func (x *CreateSessionRequest) GetIdempotencyKey() string {
+	if x != nil {
+		return x.IdempotencyKey
+	}
+	return ""
+}
+
+// CreateSessionResponse holds the session.
+type CreateSessionResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session.
+	Session       *Session `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateSessionResponse) Reset() {
+	*x = CreateSessionResponse{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateSessionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateSessionResponse) ProtoMessage() {}
+
+func (x *CreateSessionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateSessionResponse.ProtoReflect.Descriptor instead.
+func (*CreateSessionResponse) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *CreateSessionResponse) GetSession() *Session {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+// GetSessionRequest names a session.
+type GetSessionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session.
+	SessionId     string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetSessionRequest) Reset() {
+	*x = GetSessionRequest{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetSessionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetSessionRequest) ProtoMessage() {}
+
+func (x *GetSessionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetSessionRequest.ProtoReflect.Descriptor instead.
+func (*GetSessionRequest) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *GetSessionRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+// GetSessionResponse holds the session.
+type GetSessionResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session.
+	Session       *Session `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetSessionResponse) Reset() {
+	*x = GetSessionResponse{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetSessionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetSessionResponse) ProtoMessage() {}
+
+func (x *GetSessionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetSessionResponse.ProtoReflect.Descriptor instead.
+func (*GetSessionResponse) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *GetSessionResponse) GetSession() *Session {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+// ListSessionsRequest says which sessions; what is left out does not matter.
+type ListSessionsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many sessions to return at most; 0 is 50.
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// The next_page_token of the page before, of the same request.
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Sessions of one of these; empty is those that are active.
+	States []SessionState `protobuf:"varint,3,rep,packed,name=states,proto3,enum=agentd.v1.SessionState" json:"states,omitempty"`
+	// Sessions with all of these labels.
+	Labels map[string]string `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Sessions of this name.
+	ClientRef string `protobuf:"bytes,5,opt,name=client_ref,json=clientRef,proto3" json:"client_ref,omitempty"`
+	// Sessions whose last turn is one of these.
+	TurnStatuses []TurnStatus `protobuf:"varint,6,rep,packed,name=turn_statuses,json=turnStatuses,proto3,enum=agentd.v1.TurnStatus" json:"turn_statuses,omitempty"`
+	// Sessions made at this time or later.
+	CreatedAfter *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=created_after,json=createdAfter,proto3" json:"created_after,omitempty"`
+	// Sessions made before this time.
+	CreatedBefore *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=created_before,json=createdBefore,proto3" json:"created_before,omitempty"`
+	// Sessions in which something has happened at this time or later.
+	UpdatedAfter *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=updated_after,json=updatedAfter,proto3" json:"updated_after,omitempty"`
+	// Sessions in which nothing has happened since this time.
+	UpdatedBefore *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=updated_before,json=updatedBefore,proto3" json:"updated_before,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSessionsRequest) Reset() {
+	*x = ListSessionsRequest{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSessionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSessionsRequest) ProtoMessage() {}
+
+func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
+func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ListSessionsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListSessionsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListSessionsRequest) GetStates() []SessionState {
+	if x != nil {
+		return x.States
+	}
+	return nil
+}
+
+func (x *ListSessionsRequest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *ListSessionsRequest) GetClientRef() string {
+	if x != nil {
+		return x.ClientRef
+	}
+	return ""
+}
+
+func (x *ListSessionsRequest) GetTurnStatuses() []TurnStatus {
+	if x != nil {
+		return x.TurnStatuses
+	}
+	return nil
+}
+
+func (x *ListSessionsRequest) GetCreatedAfter() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAfter
+	}
+	return nil
+}
+
+func (x *ListSessionsRequest) GetCreatedBefore() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedBefore
+	}
+	return nil
+}
+
+func (x *ListSessionsRequest) GetUpdatedAfter() *timestamppb.Timestamp {
+	if x != nil {
+		return x.UpdatedAfter
+	}
+	return nil
+}
+
+func (x *ListSessionsRequest) GetUpdatedBefore() *timestamppb.Timestamp {
+	if x != nil {
+		return x.UpdatedBefore
+	}
+	return nil
+}
+
+// ListSessionsResponse is a page of sessions.
+type ListSessionsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Newest first, by create_time.
+	Sessions []*Session `protobuf:"bytes,1,rep,name=sessions,proto3" json:"sessions,omitempty"`
+	// For the next page; empty on the last one.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSessionsResponse) Reset() {
+	*x = ListSessionsResponse{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSessionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSessionsResponse) ProtoMessage() {}
+
+func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
+func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ListSessionsResponse) GetSessions() []*Session {
+	if x != nil {
+		return x.Sessions
+	}
+	return nil
+}
+
+func (x *ListSessionsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// UpdateSessionRequest says what to change; what is left out stays.
+type UpdateSessionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The version that the caller has read; another one is ERROR_CODE_CONFLICT.
+	// Left out: any.
+	Version *int64 `protobuf:"varint,2,opt,name=version,proto3,oneof" json:"version,omitempty"`
+	// Labels to set; an empty value removes one.
+	Labels map[string]string `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The caller's own name for it.
+	ClientRef *string `protobuf:"bytes,4,opt,name=client_ref,json=clientRef,proto3,oneof" json:"client_ref,omitempty"`
+	// Archives it, or makes it active again.
+	State         SessionState `protobuf:"varint,5,opt,name=state,proto3,enum=agentd.v1.SessionState" json:"state,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateSessionRequest) Reset() {
+	*x = UpdateSessionRequest{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateSessionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateSessionRequest) ProtoMessage() {}
+
+func (x *UpdateSessionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateSessionRequest.ProtoReflect.Descriptor instead.
+func (*UpdateSessionRequest) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *UpdateSessionRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *UpdateSessionRequest) GetVersion() int64 {
+	if x != nil && x.Version != nil {
+		return *x.Version
+	}
+	return 0
+}
+
+func (x *UpdateSessionRequest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *UpdateSessionRequest) GetClientRef() string {
+	if x != nil && x.ClientRef != nil {
+		return *x.ClientRef
+	}
+	return ""
+}
+
+func (x *UpdateSessionRequest) GetState() SessionState {
+	if x != nil {
+		return x.State
+	}
+	return SessionState_SESSION_STATE_UNSPECIFIED
+}
+
+// UpdateSessionResponse holds the session.
+type UpdateSessionResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session as it is now.
+	Session       *Session `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateSessionResponse) Reset() {
+	*x = UpdateSessionResponse{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateSessionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateSessionResponse) ProtoMessage() {}
+
+func (x *UpdateSessionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateSessionResponse.ProtoReflect.Descriptor instead.
+func (*UpdateSessionResponse) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *UpdateSessionResponse) GetSession() *Session {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+// DeleteSessionRequest names a session.
+type DeleteSessionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session.
+	SessionId     string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteSessionRequest) Reset() {
+	*x = DeleteSessionRequest{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteSessionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteSessionRequest) ProtoMessage() {}
+
+func (x *DeleteSessionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteSessionRequest.ProtoReflect.Descriptor instead.
+func (*DeleteSessionRequest) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *DeleteSessionRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+// DeleteSessionResponse says that the session is gone.
+type DeleteSessionResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteSessionResponse) Reset() {
+	*x = DeleteSessionResponse{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteSessionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteSessionResponse) ProtoMessage() {}
+
+func (x *DeleteSessionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteSessionResponse.ProtoReflect.Descriptor instead.
+func (*DeleteSessionResponse) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{11}
+}
+
+// ForkSessionRequest names a session and a position.
+type ForkSessionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session to inherit from.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The seq of the last event to inherit; left out: all there is. A seq in the
+	// middle of a message inherits nothing of that message.
+	Seq *int64 `protobuf:"varint,2,opt,name=seq,proto3,oneof" json:"seq,omitempty"`
+	// As in CreateSessionRequest; nothing of these is inherited.
+	Labels map[string]string `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// As in CreateSessionRequest.
+	ClientRef string `protobuf:"bytes,4,opt,name=client_ref,json=clientRef,proto3" json:"client_ref,omitempty"`
+	// As in CreateSessionRequest.
+	IdempotencyKey string `protobuf:"bytes,5,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *ForkSessionRequest) Reset() {
+	*x = ForkSessionRequest{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForkSessionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForkSessionRequest) ProtoMessage() {}
+
+func (x *ForkSessionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForkSessionRequest.ProtoReflect.Descriptor instead.
+func (*ForkSessionRequest) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ForkSessionRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *ForkSessionRequest) GetSeq() int64 {
+	if x != nil && x.Seq != nil {
+		return *x.Seq
+	}
+	return 0
+}
+
+func (x *ForkSessionRequest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *ForkSessionRequest) GetClientRef() string {
+	if x != nil {
+		return x.ClientRef
+	}
+	return ""
+}
+
+func (x *ForkSessionRequest) GetIdempotencyKey() string {
+	if x != nil {
+		return x.IdempotencyKey
+	}
+	return ""
+}
+
+// ForkSessionResponse holds the fork.
+type ForkSessionResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The new session.
+	Session       *Session `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForkSessionResponse) Reset() {
+	*x = ForkSessionResponse{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForkSessionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForkSessionResponse) ProtoMessage() {}
+
+func (x *ForkSessionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForkSessionResponse.ProtoReflect.Descriptor instead.
+func (*ForkSessionResponse) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ForkSessionResponse) GetSession() *Session {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
 // CreateTurnRequest asks for a turn.
 type CreateTurnRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What to run, as on Agentd.Run; after_seq and turn_id must be unset.
+	// What to run, as on Agentd.Run; after_seq and turn_id must be unset. A repeat
+	// with its idempotency_key returns the turn that the first one has started.
 	Execute       *RunRequest_ExecuteRequest `protobuf:"bytes,1,opt,name=execute,proto3" json:"execute,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -293,7 +1345,7 @@ type CreateTurnRequest struct {
 
 func (x *CreateTurnRequest) Reset() {
 	*x = CreateTurnRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[1]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -305,7 +1357,7 @@ func (x *CreateTurnRequest) String() string {
 func (*CreateTurnRequest) ProtoMessage() {}
 
 func (x *CreateTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[1]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -318,7 +1370,7 @@ func (x *CreateTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTurnRequest.ProtoReflect.Descriptor instead.
 func (*CreateTurnRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{1}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CreateTurnRequest) GetExecute() *RunRequest_ExecuteRequest {
@@ -339,7 +1391,7 @@ type CreateTurnResponse struct {
 
 func (x *CreateTurnResponse) Reset() {
 	*x = CreateTurnResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[2]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -351,7 +1403,7 @@ func (x *CreateTurnResponse) String() string {
 func (*CreateTurnResponse) ProtoMessage() {}
 
 func (x *CreateTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[2]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -364,7 +1416,7 @@ func (x *CreateTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTurnResponse.ProtoReflect.Descriptor instead.
 func (*CreateTurnResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{2}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CreateTurnResponse) GetTurn() *Turn {
@@ -387,7 +1439,7 @@ type GetTurnRequest struct {
 
 func (x *GetTurnRequest) Reset() {
 	*x = GetTurnRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[3]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -399,7 +1451,7 @@ func (x *GetTurnRequest) String() string {
 func (*GetTurnRequest) ProtoMessage() {}
 
 func (x *GetTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[3]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -412,7 +1464,7 @@ func (x *GetTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTurnRequest.ProtoReflect.Descriptor instead.
 func (*GetTurnRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{3}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetTurnRequest) GetSessionId() string {
@@ -440,7 +1492,7 @@ type GetTurnResponse struct {
 
 func (x *GetTurnResponse) Reset() {
 	*x = GetTurnResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[4]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -452,7 +1504,7 @@ func (x *GetTurnResponse) String() string {
 func (*GetTurnResponse) ProtoMessage() {}
 
 func (x *GetTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[4]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -465,7 +1517,7 @@ func (x *GetTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTurnResponse.ProtoReflect.Descriptor instead.
 func (*GetTurnResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{4}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetTurnResponse) GetTurn() *Turn {
@@ -475,24 +1527,28 @@ func (x *GetTurnResponse) GetTurn() *Turn {
 	return nil
 }
 
-// ListTurnsRequest names a session.
+// ListTurnsRequest says which turns; what is left out does not matter.
 type ListTurnsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session.
+	// The session; empty is all of them.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// How many turns to return at most; 0 is 50.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before.
+	// The next_page_token of the page before, of the same request.
 	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Only turns of one of these; empty is all.
-	Statuses      []TurnStatus `protobuf:"varint,4,rep,packed,name=statuses,proto3,enum=agentd.v1.TurnStatus" json:"statuses,omitempty"`
+	Statuses []TurnStatus `protobuf:"varint,4,rep,packed,name=statuses,proto3,enum=agentd.v1.TurnStatus" json:"statuses,omitempty"`
+	// Turns whose prompt was recorded at this time or later.
+	CreatedAfter *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_after,json=createdAfter,proto3" json:"created_after,omitempty"`
+	// Turns whose prompt was recorded before this time.
+	CreatedBefore *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=created_before,json=createdBefore,proto3" json:"created_before,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListTurnsRequest) Reset() {
 	*x = ListTurnsRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[5]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -504,7 +1560,7 @@ func (x *ListTurnsRequest) String() string {
 func (*ListTurnsRequest) ProtoMessage() {}
 
 func (x *ListTurnsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[5]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -517,7 +1573,7 @@ func (x *ListTurnsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTurnsRequest.ProtoReflect.Descriptor instead.
 func (*ListTurnsRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{5}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListTurnsRequest) GetSessionId() string {
@@ -548,6 +1604,20 @@ func (x *ListTurnsRequest) GetStatuses() []TurnStatus {
 	return nil
 }
 
+func (x *ListTurnsRequest) GetCreatedAfter() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAfter
+	}
+	return nil
+}
+
+func (x *ListTurnsRequest) GetCreatedBefore() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedBefore
+	}
+	return nil
+}
+
 // ListTurnsResponse is a page of turns.
 type ListTurnsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -561,7 +1631,7 @@ type ListTurnsResponse struct {
 
 func (x *ListTurnsResponse) Reset() {
 	*x = ListTurnsResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[6]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -573,7 +1643,7 @@ func (x *ListTurnsResponse) String() string {
 func (*ListTurnsResponse) ProtoMessage() {}
 
 func (x *ListTurnsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[6]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -586,7 +1656,7 @@ func (x *ListTurnsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTurnsResponse.ProtoReflect.Descriptor instead.
 func (*ListTurnsResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{6}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListTurnsResponse) GetTurns() []*Turn {
@@ -618,7 +1688,7 @@ type CancelTurnRequest struct {
 
 func (x *CancelTurnRequest) Reset() {
 	*x = CancelTurnRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[7]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -630,7 +1700,7 @@ func (x *CancelTurnRequest) String() string {
 func (*CancelTurnRequest) ProtoMessage() {}
 
 func (x *CancelTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[7]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -643,7 +1713,7 @@ func (x *CancelTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTurnRequest.ProtoReflect.Descriptor instead.
 func (*CancelTurnRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{7}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CancelTurnRequest) GetSessionId() string {
@@ -678,7 +1748,7 @@ type CancelTurnResponse struct {
 
 func (x *CancelTurnResponse) Reset() {
 	*x = CancelTurnResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[8]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -690,7 +1760,7 @@ func (x *CancelTurnResponse) String() string {
 func (*CancelTurnResponse) ProtoMessage() {}
 
 func (x *CancelTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[8]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -703,7 +1773,7 @@ func (x *CancelTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTurnResponse.ProtoReflect.Descriptor instead.
 func (*CancelTurnResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{8}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CancelTurnResponse) GetTurn() *Turn {
@@ -724,14 +1794,18 @@ type ListTurnEventsRequest struct {
 	// beginning.
 	AfterSeq *int64 `protobuf:"varint,3,opt,name=after_seq,json=afterSeq,proto3,oneof" json:"after_seq,omitempty"`
 	// How many events to return at most; 0 is 1,000.
-	Limit         int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	Limit int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Sends Display with each event.
+	Display bool `protobuf:"varint,5,opt,name=display,proto3" json:"display,omitempty"`
+	// Only events of this visibility.
+	Visibility    Display_Visibility `protobuf:"varint,6,opt,name=visibility,proto3,enum=agentd.v1.Display_Visibility" json:"visibility,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListTurnEventsRequest) Reset() {
 	*x = ListTurnEventsRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[9]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -743,7 +1817,7 @@ func (x *ListTurnEventsRequest) String() string {
 func (*ListTurnEventsRequest) ProtoMessage() {}
 
 func (x *ListTurnEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[9]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -756,7 +1830,7 @@ func (x *ListTurnEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTurnEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListTurnEventsRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{9}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListTurnEventsRequest) GetSessionId() string {
@@ -787,6 +1861,20 @@ func (x *ListTurnEventsRequest) GetLimit() int32 {
 	return 0
 }
 
+func (x *ListTurnEventsRequest) GetDisplay() bool {
+	if x != nil {
+		return x.Display
+	}
+	return false
+}
+
+func (x *ListTurnEventsRequest) GetVisibility() Display_Visibility {
+	if x != nil {
+		return x.Visibility
+	}
+	return Display_VISIBILITY_UNSPECIFIED
+}
+
 // ListTurnEventsResponse is what has happened.
 type ListTurnEventsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -800,7 +1888,7 @@ type ListTurnEventsResponse struct {
 
 func (x *ListTurnEventsResponse) Reset() {
 	*x = ListTurnEventsResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[10]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -812,7 +1900,7 @@ func (x *ListTurnEventsResponse) String() string {
 func (*ListTurnEventsResponse) ProtoMessage() {}
 
 func (x *ListTurnEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[10]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -825,7 +1913,7 @@ func (x *ListTurnEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTurnEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListTurnEventsResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{10}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListTurnEventsResponse) GetEvents() []*RunResponse {
@@ -854,14 +1942,18 @@ type WatchTurnRequest struct {
 	AfterSeq *int64 `protobuf:"varint,3,opt,name=after_seq,json=afterSeq,proto3,oneof" json:"after_seq,omitempty"`
 	// Tools that this client can be asked for; it answers by SubmitToolResults.
 	// Without any it only watches.
-	ToolNames     []string `protobuf:"bytes,4,rep,name=tool_names,json=toolNames,proto3" json:"tool_names,omitempty"`
+	ToolNames []string `protobuf:"bytes,4,rep,name=tool_names,json=toolNames,proto3" json:"tool_names,omitempty"`
+	// Sends Display with each event.
+	Display bool `protobuf:"varint,5,opt,name=display,proto3" json:"display,omitempty"`
+	// Only events of this visibility, heartbeats and the end.
+	Visibility    Display_Visibility `protobuf:"varint,6,opt,name=visibility,proto3,enum=agentd.v1.Display_Visibility" json:"visibility,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WatchTurnRequest) Reset() {
 	*x = WatchTurnRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[11]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -873,7 +1965,7 @@ func (x *WatchTurnRequest) String() string {
 func (*WatchTurnRequest) ProtoMessage() {}
 
 func (x *WatchTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[11]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -886,7 +1978,7 @@ func (x *WatchTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTurnRequest.ProtoReflect.Descriptor instead.
 func (*WatchTurnRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{11}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *WatchTurnRequest) GetSessionId() string {
@@ -917,6 +2009,20 @@ func (x *WatchTurnRequest) GetToolNames() []string {
 	return nil
 }
 
+func (x *WatchTurnRequest) GetDisplay() bool {
+	if x != nil {
+		return x.Display
+	}
+	return false
+}
+
+func (x *WatchTurnRequest) GetVisibility() Display_Visibility {
+	if x != nil {
+		return x.Visibility
+	}
+	return Display_VISIBILITY_UNSPECIFIED
+}
+
 // WatchTurnResponse is one event.
 type WatchTurnResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -928,7 +2034,7 @@ type WatchTurnResponse struct {
 
 func (x *WatchTurnResponse) Reset() {
 	*x = WatchTurnResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[12]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -940,7 +2046,7 @@ func (x *WatchTurnResponse) String() string {
 func (*WatchTurnResponse) ProtoMessage() {}
 
 func (x *WatchTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[12]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -953,7 +2059,7 @@ func (x *WatchTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTurnResponse.ProtoReflect.Descriptor instead.
 func (*WatchTurnResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{12}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *WatchTurnResponse) GetEvent() *RunResponse {
@@ -978,7 +2084,7 @@ type SubmitToolResultsRequest struct {
 
 func (x *SubmitToolResultsRequest) Reset() {
 	*x = SubmitToolResultsRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[13]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -990,7 +2096,7 @@ func (x *SubmitToolResultsRequest) String() string {
 func (*SubmitToolResultsRequest) ProtoMessage() {}
 
 func (x *SubmitToolResultsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[13]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1003,7 +2109,7 @@ func (x *SubmitToolResultsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitToolResultsRequest.ProtoReflect.Descriptor instead.
 func (*SubmitToolResultsRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{13}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SubmitToolResultsRequest) GetSessionId() string {
@@ -1040,7 +2146,7 @@ type SubmitToolResultsResponse struct {
 
 func (x *SubmitToolResultsResponse) Reset() {
 	*x = SubmitToolResultsResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[14]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1052,7 +2158,7 @@ func (x *SubmitToolResultsResponse) String() string {
 func (*SubmitToolResultsResponse) ProtoMessage() {}
 
 func (x *SubmitToolResultsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[14]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1065,7 +2171,7 @@ func (x *SubmitToolResultsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitToolResultsResponse.ProtoReflect.Descriptor instead.
 func (*SubmitToolResultsResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{14}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SubmitToolResultsResponse) GetRefused() []*RefusedToolResult {
@@ -1095,7 +2201,7 @@ type RefusedToolResult struct {
 
 func (x *RefusedToolResult) Reset() {
 	*x = RefusedToolResult{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[15]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1107,7 +2213,7 @@ func (x *RefusedToolResult) String() string {
 func (*RefusedToolResult) ProtoMessage() {}
 
 func (x *RefusedToolResult) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[15]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1120,7 +2226,7 @@ func (x *RefusedToolResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefusedToolResult.ProtoReflect.Descriptor instead.
 func (*RefusedToolResult) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{15}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RefusedToolResult) GetToolCallId() string {
@@ -1137,11 +2243,800 @@ func (x *RefusedToolResult) GetError() *RunResponse_ErrorResponse {
 	return nil
 }
 
+// GetInteractionRequest names an interaction.
+type GetInteractionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The interaction.
+	InteractionId string `protobuf:"bytes,2,opt,name=interaction_id,json=interactionId,proto3" json:"interaction_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetInteractionRequest) Reset() {
+	*x = GetInteractionRequest{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetInteractionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetInteractionRequest) ProtoMessage() {}
+
+func (x *GetInteractionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetInteractionRequest.ProtoReflect.Descriptor instead.
+func (*GetInteractionRequest) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *GetInteractionRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *GetInteractionRequest) GetInteractionId() string {
+	if x != nil {
+		return x.InteractionId
+	}
+	return ""
+}
+
+// GetInteractionResponse holds the interaction.
+type GetInteractionResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The interaction.
+	Interaction   *Interaction `protobuf:"bytes,1,opt,name=interaction,proto3" json:"interaction,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetInteractionResponse) Reset() {
+	*x = GetInteractionResponse{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetInteractionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetInteractionResponse) ProtoMessage() {}
+
+func (x *GetInteractionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetInteractionResponse.ProtoReflect.Descriptor instead.
+func (*GetInteractionResponse) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *GetInteractionResponse) GetInteraction() *Interaction {
+	if x != nil {
+		return x.Interaction
+	}
+	return nil
+}
+
+// ListInteractionsRequest says which interactions; what is left out does not
+// matter.
+type ListInteractionsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session; empty is all of them.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The turn; only together with the session.
+	TurnId string `protobuf:"bytes,2,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
+	// How many interactions to return at most; 0 is 50.
+	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// The next_page_token of the page before, of the same request.
+	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Only interactions of one of these; empty is all.
+	Statuses      []InteractionStatus `protobuf:"varint,5,rep,packed,name=statuses,proto3,enum=agentd.v1.InteractionStatus" json:"statuses,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListInteractionsRequest) Reset() {
+	*x = ListInteractionsRequest{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListInteractionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListInteractionsRequest) ProtoMessage() {}
+
+func (x *ListInteractionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListInteractionsRequest.ProtoReflect.Descriptor instead.
+func (*ListInteractionsRequest) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *ListInteractionsRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *ListInteractionsRequest) GetTurnId() string {
+	if x != nil {
+		return x.TurnId
+	}
+	return ""
+}
+
+func (x *ListInteractionsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListInteractionsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListInteractionsRequest) GetStatuses() []InteractionStatus {
+	if x != nil {
+		return x.Statuses
+	}
+	return nil
+}
+
+// ListInteractionsResponse is a page of interactions.
+type ListInteractionsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Newest first.
+	Interactions []*Interaction `protobuf:"bytes,1,rep,name=interactions,proto3" json:"interactions,omitempty"`
+	// For the next page; empty on the last one.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListInteractionsResponse) Reset() {
+	*x = ListInteractionsResponse{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListInteractionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListInteractionsResponse) ProtoMessage() {}
+
+func (x *ListInteractionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListInteractionsResponse.ProtoReflect.Descriptor instead.
+func (*ListInteractionsResponse) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *ListInteractionsResponse) GetInteractions() []*Interaction {
+	if x != nil {
+		return x.Interactions
+	}
+	return nil
+}
+
+func (x *ListInteractionsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// ResolveInteractionRequest answers for a person.
+type ResolveInteractionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The interaction.
+	InteractionId string `protobuf:"bytes,2,opt,name=interaction_id,json=interactionId,proto3" json:"interaction_id,omitempty"`
+	// What the person says.
+	Resolution    *Resolution `protobuf:"bytes,3,opt,name=resolution,proto3" json:"resolution,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResolveInteractionRequest) Reset() {
+	*x = ResolveInteractionRequest{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResolveInteractionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResolveInteractionRequest) ProtoMessage() {}
+
+func (x *ResolveInteractionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResolveInteractionRequest.ProtoReflect.Descriptor instead.
+func (*ResolveInteractionRequest) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *ResolveInteractionRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *ResolveInteractionRequest) GetInteractionId() string {
+	if x != nil {
+		return x.InteractionId
+	}
+	return ""
+}
+
+func (x *ResolveInteractionRequest) GetResolution() *Resolution {
+	if x != nil {
+		return x.Resolution
+	}
+	return nil
+}
+
+// ResolveInteractionResponse holds the interaction.
+type ResolveInteractionResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The interaction as it is now.
+	Interaction   *Interaction `protobuf:"bytes,1,opt,name=interaction,proto3" json:"interaction,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResolveInteractionResponse) Reset() {
+	*x = ResolveInteractionResponse{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResolveInteractionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResolveInteractionResponse) ProtoMessage() {}
+
+func (x *ResolveInteractionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResolveInteractionResponse.ProtoReflect.Descriptor instead.
+func (*ResolveInteractionResponse) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *ResolveInteractionResponse) GetInteraction() *Interaction {
+	if x != nil {
+		return x.Interaction
+	}
+	return nil
+}
+
+// GetCapabilitiesRequest has nothing to say.
+type GetCapabilitiesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetCapabilitiesRequest) Reset() {
+	*x = GetCapabilitiesRequest{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetCapabilitiesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetCapabilitiesRequest) ProtoMessage() {}
+
+func (x *GetCapabilitiesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetCapabilitiesRequest.ProtoReflect.Descriptor instead.
+func (*GetCapabilitiesRequest) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{35}
+}
+
+// GetCapabilitiesResponse says what this server is and allows.
+type GetCapabilitiesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The server's version.
+	Version string `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
+	// What can serve models.
+	Providers []*GetCapabilitiesResponse_Provider `protobuf:"bytes,2,rep,name=providers,proto3" json:"providers,omitempty"`
+	// Builtin tools that the server itself knows; those of the providers come on
+	// top.
+	BuiltinTools []string `protobuf:"bytes,3,rep,name=builtin_tools,json=builtinTools,proto3" json:"builtin_tools,omitempty"`
+	// Largest prompt, in bytes.
+	MaxPromptBytes int64 `protobuf:"varint,4,opt,name=max_prompt_bytes,json=maxPromptBytes,proto3" json:"max_prompt_bytes,omitempty"`
+	// Largest message from a client, in bytes.
+	MaxMessageBytes int64 `protobuf:"varint,5,opt,name=max_message_bytes,json=maxMessageBytes,proto3" json:"max_message_bytes,omitempty"`
+	// How long a turn waits for a client or a person.
+	Retention     *durationpb.Duration `protobuf:"bytes,6,opt,name=retention,proto3" json:"retention,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetCapabilitiesResponse) Reset() {
+	*x = GetCapabilitiesResponse{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetCapabilitiesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetCapabilitiesResponse) ProtoMessage() {}
+
+func (x *GetCapabilitiesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetCapabilitiesResponse.ProtoReflect.Descriptor instead.
+func (*GetCapabilitiesResponse) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *GetCapabilitiesResponse) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *GetCapabilitiesResponse) GetProviders() []*GetCapabilitiesResponse_Provider {
+	if x != nil {
+		return x.Providers
+	}
+	return nil
+}
+
+func (x *GetCapabilitiesResponse) GetBuiltinTools() []string {
+	if x != nil {
+		return x.BuiltinTools
+	}
+	return nil
+}
+
+func (x *GetCapabilitiesResponse) GetMaxPromptBytes() int64 {
+	if x != nil {
+		return x.MaxPromptBytes
+	}
+	return 0
+}
+
+func (x *GetCapabilitiesResponse) GetMaxMessageBytes() int64 {
+	if x != nil {
+		return x.MaxMessageBytes
+	}
+	return 0
+}
+
+func (x *GetCapabilitiesResponse) GetRetention() *durationpb.Duration {
+	if x != nil {
+		return x.Retention
+	}
+	return nil
+}
+
+// ListModelsRequest has nothing to say.
+type ListModelsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListModelsRequest) Reset() {
+	*x = ListModelsRequest{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListModelsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListModelsRequest) ProtoMessage() {}
+
+func (x *ListModelsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListModelsRequest.ProtoReflect.Descriptor instead.
+func (*ListModelsRequest) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{37}
+}
+
+// ListModelsResponse lists models.
+type ListModelsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By provider, then name.
+	Models []*Model `protobuf:"bytes,1,rep,name=models,proto3" json:"models,omitempty"`
+	// The day on which the prices were last compared with those of the providers,
+	// YYYY-MM-DD.
+	PricesDate    string `protobuf:"bytes,2,opt,name=prices_date,json=pricesDate,proto3" json:"prices_date,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListModelsResponse) Reset() {
+	*x = ListModelsResponse{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListModelsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListModelsResponse) ProtoMessage() {}
+
+func (x *ListModelsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListModelsResponse.ProtoReflect.Descriptor instead.
+func (*ListModelsResponse) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *ListModelsResponse) GetModels() []*Model {
+	if x != nil {
+		return x.Models
+	}
+	return nil
+}
+
+func (x *ListModelsResponse) GetPricesDate() string {
+	if x != nil {
+		return x.PricesDate
+	}
+	return ""
+}
+
+// Model is a family of models of one name.
+type Model struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As LlmAgent.model takes it.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Who serves it.
+	Provider string `protobuf:"bytes,2,opt,name=provider,proto3" json:"provider,omitempty"`
+	// True when the server can serve it without a key of the caller.
+	Available bool `protobuf:"varint,3,opt,name=available,proto3" json:"available,omitempty"`
+	// Unset where none is known.
+	Price         *Model_Price `protobuf:"bytes,4,opt,name=price,proto3" json:"price,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Model) Reset() {
+	*x = Model{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Model) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Model) ProtoMessage() {}
+
+func (x *Model) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Model.ProtoReflect.Descriptor instead.
+func (*Model) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *Model) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Model) GetProvider() string {
+	if x != nil {
+		return x.Provider
+	}
+	return ""
+}
+
+func (x *Model) GetAvailable() bool {
+	if x != nil {
+		return x.Available
+	}
+	return false
+}
+
+func (x *Model) GetPrice() *Model_Price {
+	if x != nil {
+		return x.Price
+	}
+	return nil
+}
+
+// Provider serves models.
+type GetCapabilitiesResponse_Provider struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in provider/model.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// True when the server has a key for it or it needs none; otherwise the caller
+	// has to bring one.
+	HasKey        bool `protobuf:"varint,2,opt,name=has_key,json=hasKey,proto3" json:"has_key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetCapabilitiesResponse_Provider) Reset() {
+	*x = GetCapabilitiesResponse_Provider{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetCapabilitiesResponse_Provider) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetCapabilitiesResponse_Provider) ProtoMessage() {}
+
+func (x *GetCapabilitiesResponse_Provider) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetCapabilitiesResponse_Provider.ProtoReflect.Descriptor instead.
+func (*GetCapabilitiesResponse_Provider) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{36, 0}
+}
+
+func (x *GetCapabilitiesResponse_Provider) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *GetCapabilitiesResponse_Provider) GetHasKey() bool {
+	if x != nil {
+		return x.HasKey
+	}
+	return false
+}
+
+// Price is in US dollars per million tokens.
+type Model_Price struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the request.
+	Input float64 `protobuf:"fixed64,1,opt,name=input,proto3" json:"input,omitempty"`
+	// Of the request, where the provider had it cached.
+	Cached float64 `protobuf:"fixed64,2,opt,name=cached,proto3" json:"cached,omitempty"`
+	// Of the answer.
+	Output        float64 `protobuf:"fixed64,3,opt,name=output,proto3" json:"output,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Model_Price) Reset() {
+	*x = Model_Price{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Model_Price) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Model_Price) ProtoMessage() {}
+
+func (x *Model_Price) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Model_Price.ProtoReflect.Descriptor instead.
+func (*Model_Price) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{39, 0}
+}
+
+func (x *Model_Price) GetInput() float64 {
+	if x != nil {
+		return x.Input
+	}
+	return 0
+}
+
+func (x *Model_Price) GetCached() float64 {
+	if x != nil {
+		return x.Cached
+	}
+	return 0
+}
+
+func (x *Model_Price) GetOutput() float64 {
+	if x != nil {
+		return x.Output
+	}
+	return 0
+}
+
 var File_agentd_v1_sessions_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\n" +
-	"\x18agentd/v1/sessions.proto\x12\tagentd.v1\x1a\x17agentd/v1/service.proto\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xef\x05\n" +
+	"\x18agentd/v1/sessions.proto\x12\tagentd.v1\x1a\x1cagentd/v1/interactions.proto\x1a\x17agentd/v1/service.proto\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8b\x05\n" +
+	"\aSession\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12-\n" +
+	"\x05state\x18\x02 \x01(\x0e2\x17.agentd.v1.SessionStateR\x05state\x126\n" +
+	"\x06labels\x18\x03 \x03(\v2\x1e.agentd.v1.Session.LabelsEntryR\x06labels\x12\x1d\n" +
+	"\n" +
+	"client_ref\x18\x04 \x01(\tR\tclientRef\x12\x18\n" +
+	"\acreator\x18\x05 \x01(\tR\acreator\x12;\n" +
+	"\vcreate_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"createTime\x12;\n" +
+	"\vupdate_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"updateTime\x12-\n" +
+	"\x05usage\x18\b \x01(\v2\x17.agentd.v1.UsageSummaryR\x05usage\x12\x18\n" +
+	"\aversion\x18\t \x01(\x03R\aversion\x12\x1f\n" +
+	"\vforked_from\x18\n" +
+	" \x01(\tR\n" +
+	"forkedFrom\x12\x1b\n" +
+	"\tforked_at\x18\v \x01(\x03R\bforkedAt\x12 \n" +
+	"\flast_turn_id\x18\f \x01(\tR\n" +
+	"lastTurnId\x12?\n" +
+	"\x10last_turn_status\x18\r \x01(\x0e2\x15.agentd.v1.TurnStatusR\x0elastTurnStatus\x12\x19\n" +
+	"\blast_seq\x18\x0e \x01(\x03R\alastSeq\x12\x16\n" +
+	"\x06purged\x18\x0f \x01(\bR\x06purged\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xcd\a\n" +
 	"\x04Turn\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
@@ -1165,7 +3060,86 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\tafter_seq\x18\r \x01(\x03R\bafterSeq\x12T\n" +
 	"\x12pending_tool_calls\x18\x0e \x03(\v2&.agentd.v1.RunResponse.ToolCallRequestR\x10pendingToolCalls\x12#\n" +
 	"\rinjected_into\x18\x0f \x01(\tR\finjectedInto\x12>\n" +
-	"\areceipt\x18\x10 \x01(\v2$.agentd.v1.RunResponse.CancelReceiptR\areceipt\"[\n" +
+	"\areceipt\x18\x10 \x01(\v2$.agentd.v1.RunResponse.CancelReceiptR\areceipt\x12C\n" +
+	"\x11structured_output\x18\x11 \x01(\v2\x16.google.protobuf.ValueR\x10structuredOutput\x126\n" +
+	"\vstop_reason\x18\x12 \x01(\x0e2\x15.agentd.v1.StopReasonR\n" +
+	"stopReason\x12\x14\n" +
+	"\x05model\x18\x13 \x01(\tR\x05model\x12I\n" +
+	"\x14pending_interactions\x18\x14 \x03(\v2\x16.agentd.v1.InteractionR\x13pendingInteractions\"\x8d\x02\n" +
+	"\x14CreateSessionRequest\x12^\n" +
+	"\x06labels\x18\x01 \x03(\v2+.agentd.v1.CreateSessionRequest.LabelsEntryB\x19\xbaH\x16\x9a\x01\x13\x10@\"\x06r\x04\x10\x01(?*\ar\x05\x10\x01(\x80\bR\x06labels\x12'\n" +
+	"\n" +
+	"client_ref\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\tclientRef\x121\n" +
+	"\x0fidempotency_key\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x0eidempotencyKey\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"E\n" +
+	"\x15CreateSessionResponse\x12,\n" +
+	"\asession\x18\x01 \x01(\v2\x12.agentd.v1.SessionR\asession\">\n" +
+	"\x11GetSessionRequest\x12)\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\tsessionId\"B\n" +
+	"\x12GetSessionResponse\x12,\n" +
+	"\asession\x18\x01 \x01(\v2\x12.agentd.v1.SessionR\asession\"\xb4\x05\n" +
+	"\x13ListSessionsRequest\x12'\n" +
+	"\tpage_size\x18\x01 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\tpageToken\x12B\n" +
+	"\x06states\x18\x03 \x03(\x0e2\x17.agentd.v1.SessionStateB\x11\xbaH\x0e\x92\x01\v\x10\x04\"\a\x82\x01\x04\x10\x01 \x00R\x06states\x12L\n" +
+	"\x06labels\x18\x04 \x03(\v2*.agentd.v1.ListSessionsRequest.LabelsEntryB\b\xbaH\x05\x9a\x01\x02\x10@R\x06labels\x12'\n" +
+	"\n" +
+	"client_ref\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\tclientRef\x12M\n" +
+	"\rturn_statuses\x18\x06 \x03(\x0e2\x15.agentd.v1.TurnStatusB\x11\xbaH\x0e\x92\x01\v\x10\x10\"\a\x82\x01\x04\x10\x01 \x00R\fturnStatuses\x12?\n" +
+	"\rcreated_after\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\fcreatedAfter\x12A\n" +
+	"\x0ecreated_before\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\rcreatedBefore\x12?\n" +
+	"\rupdated_after\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\fupdatedAfter\x12A\n" +
+	"\x0eupdated_before\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\rupdatedBefore\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"n\n" +
+	"\x14ListSessionsResponse\x12.\n" +
+	"\bsessions\x18\x01 \x03(\v2\x12.agentd.v1.SessionR\bsessions\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x84\x03\n" +
+	"\x14UpdateSessionRequest\x12)\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\tsessionId\x12&\n" +
+	"\aversion\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x01H\x00R\aversion\x88\x01\x01\x12\\\n" +
+	"\x06labels\x18\x03 \x03(\v2+.agentd.v1.UpdateSessionRequest.LabelsEntryB\x17\xbaH\x14\x9a\x01\x11\x10@\"\x06r\x04\x10\x01(?*\x05r\x03(\x80\bR\x06labels\x12,\n" +
+	"\n" +
+	"client_ref\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x02H\x01R\tclientRef\x88\x01\x01\x127\n" +
+	"\x05state\x18\x05 \x01(\x0e2\x17.agentd.v1.SessionStateB\b\xbaH\x05\x82\x01\x02\x10\x01R\x05state\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\n" +
+	"\n" +
+	"\b_versionB\r\n" +
+	"\v_client_ref\"E\n" +
+	"\x15UpdateSessionResponse\x12,\n" +
+	"\asession\x18\x01 \x01(\v2\x12.agentd.v1.SessionR\asession\"A\n" +
+	"\x14DeleteSessionRequest\x12)\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\tsessionId\"\x17\n" +
+	"\x15DeleteSessionResponse\"\xdc\x02\n" +
+	"\x12ForkSessionRequest\x12)\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\tsessionId\x12\x1e\n" +
+	"\x03seq\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x00R\x03seq\x88\x01\x01\x12\\\n" +
+	"\x06labels\x18\x03 \x03(\v2).agentd.v1.ForkSessionRequest.LabelsEntryB\x19\xbaH\x16\x9a\x01\x13\x10@\"\x06r\x04\x10\x01(?*\ar\x05\x10\x01(\x80\bR\x06labels\x12'\n" +
+	"\n" +
+	"client_ref\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\tclientRef\x121\n" +
+	"\x0fidempotency_key\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x0eidempotencyKey\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x06\n" +
+	"\x04_seq\"C\n" +
+	"\x13ForkSessionResponse\x12,\n" +
+	"\asession\x18\x01 \x01(\v2\x12.agentd.v1.SessionR\asession\"[\n" +
 	"\x11CreateTurnRequest\x12F\n" +
 	"\aexecute\x18\x01 \x01(\v2$.agentd.v1.RunRequest.ExecuteRequestB\x06\xbaH\x03\xc8\x01\x01R\aexecute\"9\n" +
 	"\x12CreateTurnResponse\x12#\n" +
@@ -1176,16 +3150,17 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\tsessionId\x12!\n" +
 	"\aturn_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06turnId\"6\n" +
 	"\x0fGetTurnResponse\x12#\n" +
-	"\x04turn\x18\x01 \x01(\v2\x0f.agentd.v1.TurnR\x04turn\"\xd3\x01\n" +
-	"\x10ListTurnsRequest\x12)\n" +
+	"\x04turn\x18\x01 \x01(\v2\x0f.agentd.v1.TurnR\x04turn\"\xd7\x02\n" +
+	"\x10ListTurnsRequest\x12'\n" +
 	"\n" +
-	"session_id\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\tsessionId\x12'\n" +
+	"session_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\tsessionId\x12'\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\tpageToken\x12B\n" +
-	"\bstatuses\x18\x04 \x03(\x0e2\x15.agentd.v1.TurnStatusB\x0f\xbaH\f\x92\x01\t\x10\x10\"\x05\x82\x01\x02\x10\x01R\bstatuses\"b\n" +
+	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\tpageToken\x12D\n" +
+	"\bstatuses\x18\x04 \x03(\x0e2\x15.agentd.v1.TurnStatusB\x11\xbaH\x0e\x92\x01\v\x10\x10\"\a\x82\x01\x04\x10\x01 \x00R\bstatuses\x12?\n" +
+	"\rcreated_after\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\fcreatedAfter\x12A\n" +
+	"\x0ecreated_before\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\rcreatedBefore\"b\n" +
 	"\x11ListTurnsResponse\x12%\n" +
 	"\x05turns\x18\x01 \x03(\v2\x0f.agentd.v1.TurnR\x05turns\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x83\x01\n" +
@@ -1196,7 +3171,7 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\aturn_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06turnId\x12 \n" +
 	"\x06reason\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x06reason\"9\n" +
 	"\x12CancelTurnResponse\x12#\n" +
-	"\x04turn\x18\x01 \x01(\v2\x0f.agentd.v1.TurnR\x04turn\"\xc0\x01\n" +
+	"\x04turn\x18\x01 \x01(\v2\x0f.agentd.v1.TurnR\x04turn\"\xa3\x02\n" +
 	"\x15ListTurnEventsRequest\x12)\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\n" +
@@ -1204,12 +3179,16 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\aturn_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06turnId\x12)\n" +
 	"\tafter_seq\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x00R\bafterSeq\x88\x01\x01\x12 \n" +
 	"\x05limit\x18\x04 \x01(\x05B\n" +
-	"\xbaH\a\x1a\x05\x18\x90N(\x00R\x05limitB\f\n" +
+	"\xbaH\a\x1a\x05\x18\x90N(\x00R\x05limit\x12\x18\n" +
+	"\adisplay\x18\x05 \x01(\bR\adisplay\x12G\n" +
+	"\n" +
+	"visibility\x18\x06 \x01(\x0e2\x1d.agentd.v1.Display.VisibilityB\b\xbaH\x05\x82\x01\x02\x10\x01R\n" +
+	"visibilityB\f\n" +
 	"\n" +
 	"_after_seq\"\\\n" +
 	"\x16ListTurnEventsResponse\x12.\n" +
 	"\x06events\x18\x01 \x03(\v2\x16.agentd.v1.RunResponseR\x06events\x12\x12\n" +
-	"\x04more\x18\x02 \x01(\bR\x04more\"\xc3\x01\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\"\xa6\x02\n" +
 	"\x10WatchTurnRequest\x12)\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\n" +
@@ -1217,7 +3196,11 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\aturn_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06turnId\x12)\n" +
 	"\tafter_seq\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x00R\bafterSeq\x88\x01\x01\x12(\n" +
 	"\n" +
-	"tool_names\x18\x04 \x03(\tB\t\xbaH\x06\x92\x01\x03\x10\x80\x04R\ttoolNamesB\f\n" +
+	"tool_names\x18\x04 \x03(\tB\t\xbaH\x06\x92\x01\x03\x10\x80\x04R\ttoolNames\x12\x18\n" +
+	"\adisplay\x18\x05 \x01(\bR\adisplay\x12G\n" +
+	"\n" +
+	"visibility\x18\x06 \x01(\x0e2\x1d.agentd.v1.Display.VisibilityB\b\xbaH\x05\x82\x01\x02\x10\x01R\n" +
+	"visibilityB\f\n" +
 	"\n" +
 	"_after_seq\"A\n" +
 	"\x11WatchTurnResponse\x12,\n" +
@@ -1234,7 +3217,67 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\x11RefusedToolResult\x12 \n" +
 	"\ftool_call_id\x18\x01 \x01(\tR\n" +
 	"toolCallId\x12:\n" +
-	"\x05error\x18\x02 \x01(\v2$.agentd.v1.RunResponse.ErrorResponseR\x05error*\xef\x01\n" +
+	"\x05error\x18\x02 \x01(\v2$.agentd.v1.RunResponse.ErrorResponseR\x05error\"u\n" +
+	"\x15GetInteractionRequest\x12)\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\tsessionId\x121\n" +
+	"\x0einteraction_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\rinteractionId\"R\n" +
+	"\x16GetInteractionResponse\x128\n" +
+	"\vinteraction\x18\x01 \x01(\v2\x16.agentd.v1.InteractionR\vinteraction\"\x84\x02\n" +
+	"\x17ListInteractionsRequest\x12'\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\tsessionId\x12!\n" +
+	"\aturn_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06turnId\x12'\n" +
+	"\tpage_size\x18\x03 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\tpageToken\x12K\n" +
+	"\bstatuses\x18\x05 \x03(\x0e2\x1c.agentd.v1.InteractionStatusB\x11\xbaH\x0e\x92\x01\v\x10\b\"\a\x82\x01\x04\x10\x01 \x00R\bstatuses\"~\n" +
+	"\x18ListInteractionsResponse\x12:\n" +
+	"\finteractions\x18\x01 \x03(\v2\x16.agentd.v1.InteractionR\finteractions\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xb8\x01\n" +
+	"\x19ResolveInteractionRequest\x12)\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\tsessionId\x121\n" +
+	"\x0einteraction_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\rinteractionId\x12=\n" +
+	"\n" +
+	"resolution\x18\x03 \x01(\v2\x15.agentd.v1.ResolutionB\x06\xbaH\x03\xc8\x01\x01R\n" +
+	"resolution\"V\n" +
+	"\x1aResolveInteractionResponse\x128\n" +
+	"\vinteraction\x18\x01 \x01(\v2\x16.agentd.v1.InteractionR\vinteraction\"\x18\n" +
+	"\x16GetCapabilitiesRequest\"\xeb\x02\n" +
+	"\x17GetCapabilitiesResponse\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\tR\aversion\x12I\n" +
+	"\tproviders\x18\x02 \x03(\v2+.agentd.v1.GetCapabilitiesResponse.ProviderR\tproviders\x12#\n" +
+	"\rbuiltin_tools\x18\x03 \x03(\tR\fbuiltinTools\x12(\n" +
+	"\x10max_prompt_bytes\x18\x04 \x01(\x03R\x0emaxPromptBytes\x12*\n" +
+	"\x11max_message_bytes\x18\x05 \x01(\x03R\x0fmaxMessageBytes\x127\n" +
+	"\tretention\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\tretention\x1a7\n" +
+	"\bProvider\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x17\n" +
+	"\ahas_key\x18\x02 \x01(\bR\x06hasKey\"\x13\n" +
+	"\x11ListModelsRequest\"_\n" +
+	"\x12ListModelsResponse\x12(\n" +
+	"\x06models\x18\x01 \x03(\v2\x10.agentd.v1.ModelR\x06models\x12\x1f\n" +
+	"\vprices_date\x18\x02 \x01(\tR\n" +
+	"pricesDate\"\xd2\x01\n" +
+	"\x05Model\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
+	"\bprovider\x18\x02 \x01(\tR\bprovider\x12\x1c\n" +
+	"\tavailable\x18\x03 \x01(\bR\tavailable\x12,\n" +
+	"\x05price\x18\x04 \x01(\v2\x16.agentd.v1.Model.PriceR\x05price\x1aM\n" +
+	"\x05Price\x12\x14\n" +
+	"\x05input\x18\x01 \x01(\x01R\x05input\x12\x16\n" +
+	"\x06cached\x18\x02 \x01(\x01R\x06cached\x12\x16\n" +
+	"\x06output\x18\x03 \x01(\x01R\x06output*c\n" +
+	"\fSessionState\x12\x1d\n" +
+	"\x19SESSION_STATE_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14SESSION_STATE_ACTIVE\x10\x01\x12\x1a\n" +
+	"\x16SESSION_STATE_ARCHIVED\x10\x02*\xef\x01\n" +
 	"\n" +
 	"TurnStatus\x12\x1b\n" +
 	"\x17TURN_STATUS_UNSPECIFIED\x10\x00\x12\x17\n" +
@@ -1244,8 +3287,22 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\x1dTURN_STATUS_WAITING_FOR_INPUT\x10\x04\x12\x19\n" +
 	"\x15TURN_STATUS_SUCCEEDED\x10\x05\x12\x16\n" +
 	"\x12TURN_STATUS_FAILED\x10\x06\x12\x18\n" +
-	"\x14TURN_STATUS_CANCELED\x10\a2\xc0\x04\n" +
-	"\x0eSessionService\x12I\n" +
+	"\x14TURN_STATUS_CANCELED\x10\a*\x93\x01\n" +
+	"\n" +
+	"StopReason\x12\x1b\n" +
+	"\x17STOP_REASON_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10STOP_REASON_STOP\x10\x01\x12\x1a\n" +
+	"\x16STOP_REASON_MAX_TOKENS\x10\x02\x12\x1f\n" +
+	"\x1bSTOP_REASON_CONTENT_BLOCKED\x10\x03\x12\x15\n" +
+	"\x11STOP_REASON_OTHER\x10\x042\x80\f\n" +
+	"\x0eSessionService\x12R\n" +
+	"\rCreateSession\x12\x1f.agentd.v1.CreateSessionRequest\x1a .agentd.v1.CreateSessionResponse\x12N\n" +
+	"\n" +
+	"GetSession\x12\x1c.agentd.v1.GetSessionRequest\x1a\x1d.agentd.v1.GetSessionResponse\"\x03\x90\x02\x01\x12T\n" +
+	"\fListSessions\x12\x1e.agentd.v1.ListSessionsRequest\x1a\x1f.agentd.v1.ListSessionsResponse\"\x03\x90\x02\x01\x12R\n" +
+	"\rUpdateSession\x12\x1f.agentd.v1.UpdateSessionRequest\x1a .agentd.v1.UpdateSessionResponse\x12R\n" +
+	"\rDeleteSession\x12\x1f.agentd.v1.DeleteSessionRequest\x1a .agentd.v1.DeleteSessionResponse\x12L\n" +
+	"\vForkSession\x12\x1d.agentd.v1.ForkSessionRequest\x1a\x1e.agentd.v1.ForkSessionResponse\x12I\n" +
 	"\n" +
 	"CreateTurn\x12\x1c.agentd.v1.CreateTurnRequest\x1a\x1d.agentd.v1.CreateTurnResponse\x12E\n" +
 	"\aGetTurn\x12\x19.agentd.v1.GetTurnRequest\x1a\x1a.agentd.v1.GetTurnResponse\"\x03\x90\x02\x01\x12K\n" +
@@ -1254,7 +3311,13 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"CancelTurn\x12\x1c.agentd.v1.CancelTurnRequest\x1a\x1d.agentd.v1.CancelTurnResponse\x12Z\n" +
 	"\x0eListTurnEvents\x12 .agentd.v1.ListTurnEventsRequest\x1a!.agentd.v1.ListTurnEventsResponse\"\x03\x90\x02\x01\x12H\n" +
 	"\tWatchTurn\x12\x1b.agentd.v1.WatchTurnRequest\x1a\x1c.agentd.v1.WatchTurnResponse0\x01\x12^\n" +
-	"\x11SubmitToolResults\x12#.agentd.v1.SubmitToolResultsRequest\x1a$.agentd.v1.SubmitToolResultsResponseB:Z8github.com/apzuk3/agentd/gen/proto/go/agentd/v1;agentdv1b\x06proto3"
+	"\x11SubmitToolResults\x12#.agentd.v1.SubmitToolResultsRequest\x1a$.agentd.v1.SubmitToolResultsResponse\x12Z\n" +
+	"\x0eGetInteraction\x12 .agentd.v1.GetInteractionRequest\x1a!.agentd.v1.GetInteractionResponse\"\x03\x90\x02\x01\x12`\n" +
+	"\x10ListInteractions\x12\".agentd.v1.ListInteractionsRequest\x1a#.agentd.v1.ListInteractionsResponse\"\x03\x90\x02\x01\x12a\n" +
+	"\x12ResolveInteraction\x12$.agentd.v1.ResolveInteractionRequest\x1a%.agentd.v1.ResolveInteractionResponse\x12]\n" +
+	"\x0fGetCapabilities\x12!.agentd.v1.GetCapabilitiesRequest\x1a\".agentd.v1.GetCapabilitiesResponse\"\x03\x90\x02\x01\x12N\n" +
+	"\n" +
+	"ListModels\x12\x1c.agentd.v1.ListModelsRequest\x1a\x1d.agentd.v1.ListModelsResponse\"\x03\x90\x02\x01B:Z8github.com/apzuk3/agentd/gen/proto/go/agentd/v1;agentdv1b\x06proto3"
 
 var (
 	file_agentd_v1_sessions_proto_rawDescOnce sync.Once
@@ -1268,78 +3331,176 @@ func file_agentd_v1_sessions_proto_rawDescGZIP() []byte {
 	return file_agentd_v1_sessions_proto_rawDescData
 }
 
-var file_agentd_v1_sessions_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_agentd_v1_sessions_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_agentd_v1_sessions_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_agentd_v1_sessions_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_agentd_v1_sessions_proto_goTypes = []any{
-	(TurnStatus)(0),                     // 0: agentd.v1.TurnStatus
-	(*Turn)(nil),                        // 1: agentd.v1.Turn
-	(*CreateTurnRequest)(nil),           // 2: agentd.v1.CreateTurnRequest
-	(*CreateTurnResponse)(nil),          // 3: agentd.v1.CreateTurnResponse
-	(*GetTurnRequest)(nil),              // 4: agentd.v1.GetTurnRequest
-	(*GetTurnResponse)(nil),             // 5: agentd.v1.GetTurnResponse
-	(*ListTurnsRequest)(nil),            // 6: agentd.v1.ListTurnsRequest
-	(*ListTurnsResponse)(nil),           // 7: agentd.v1.ListTurnsResponse
-	(*CancelTurnRequest)(nil),           // 8: agentd.v1.CancelTurnRequest
-	(*CancelTurnResponse)(nil),          // 9: agentd.v1.CancelTurnResponse
-	(*ListTurnEventsRequest)(nil),       // 10: agentd.v1.ListTurnEventsRequest
-	(*ListTurnEventsResponse)(nil),      // 11: agentd.v1.ListTurnEventsResponse
-	(*WatchTurnRequest)(nil),            // 12: agentd.v1.WatchTurnRequest
-	(*WatchTurnResponse)(nil),           // 13: agentd.v1.WatchTurnResponse
-	(*SubmitToolResultsRequest)(nil),    // 14: agentd.v1.SubmitToolResultsRequest
-	(*SubmitToolResultsResponse)(nil),   // 15: agentd.v1.SubmitToolResultsResponse
-	(*RefusedToolResult)(nil),           // 16: agentd.v1.RefusedToolResult
-	(ErrorCode)(0),                      // 17: agentd.v1.ErrorCode
-	(*UsageSummary)(nil),                // 18: agentd.v1.UsageSummary
-	(*timestamppb.Timestamp)(nil),       // 19: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),         // 20: google.protobuf.Duration
-	(*RunResponse_ToolCallRequest)(nil), // 21: agentd.v1.RunResponse.ToolCallRequest
-	(*RunResponse_CancelReceipt)(nil),   // 22: agentd.v1.RunResponse.CancelReceipt
-	(*RunRequest_ExecuteRequest)(nil),   // 23: agentd.v1.RunRequest.ExecuteRequest
-	(*RunResponse)(nil),                 // 24: agentd.v1.RunResponse
-	(*RunRequest_ToolCallResponse)(nil), // 25: agentd.v1.RunRequest.ToolCallResponse
-	(*RunResponse_ErrorResponse)(nil),   // 26: agentd.v1.RunResponse.ErrorResponse
+	(SessionState)(0),                        // 0: agentd.v1.SessionState
+	(TurnStatus)(0),                          // 1: agentd.v1.TurnStatus
+	(StopReason)(0),                          // 2: agentd.v1.StopReason
+	(*Session)(nil),                          // 3: agentd.v1.Session
+	(*Turn)(nil),                             // 4: agentd.v1.Turn
+	(*CreateSessionRequest)(nil),             // 5: agentd.v1.CreateSessionRequest
+	(*CreateSessionResponse)(nil),            // 6: agentd.v1.CreateSessionResponse
+	(*GetSessionRequest)(nil),                // 7: agentd.v1.GetSessionRequest
+	(*GetSessionResponse)(nil),               // 8: agentd.v1.GetSessionResponse
+	(*ListSessionsRequest)(nil),              // 9: agentd.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),             // 10: agentd.v1.ListSessionsResponse
+	(*UpdateSessionRequest)(nil),             // 11: agentd.v1.UpdateSessionRequest
+	(*UpdateSessionResponse)(nil),            // 12: agentd.v1.UpdateSessionResponse
+	(*DeleteSessionRequest)(nil),             // 13: agentd.v1.DeleteSessionRequest
+	(*DeleteSessionResponse)(nil),            // 14: agentd.v1.DeleteSessionResponse
+	(*ForkSessionRequest)(nil),               // 15: agentd.v1.ForkSessionRequest
+	(*ForkSessionResponse)(nil),              // 16: agentd.v1.ForkSessionResponse
+	(*CreateTurnRequest)(nil),                // 17: agentd.v1.CreateTurnRequest
+	(*CreateTurnResponse)(nil),               // 18: agentd.v1.CreateTurnResponse
+	(*GetTurnRequest)(nil),                   // 19: agentd.v1.GetTurnRequest
+	(*GetTurnResponse)(nil),                  // 20: agentd.v1.GetTurnResponse
+	(*ListTurnsRequest)(nil),                 // 21: agentd.v1.ListTurnsRequest
+	(*ListTurnsResponse)(nil),                // 22: agentd.v1.ListTurnsResponse
+	(*CancelTurnRequest)(nil),                // 23: agentd.v1.CancelTurnRequest
+	(*CancelTurnResponse)(nil),               // 24: agentd.v1.CancelTurnResponse
+	(*ListTurnEventsRequest)(nil),            // 25: agentd.v1.ListTurnEventsRequest
+	(*ListTurnEventsResponse)(nil),           // 26: agentd.v1.ListTurnEventsResponse
+	(*WatchTurnRequest)(nil),                 // 27: agentd.v1.WatchTurnRequest
+	(*WatchTurnResponse)(nil),                // 28: agentd.v1.WatchTurnResponse
+	(*SubmitToolResultsRequest)(nil),         // 29: agentd.v1.SubmitToolResultsRequest
+	(*SubmitToolResultsResponse)(nil),        // 30: agentd.v1.SubmitToolResultsResponse
+	(*RefusedToolResult)(nil),                // 31: agentd.v1.RefusedToolResult
+	(*GetInteractionRequest)(nil),            // 32: agentd.v1.GetInteractionRequest
+	(*GetInteractionResponse)(nil),           // 33: agentd.v1.GetInteractionResponse
+	(*ListInteractionsRequest)(nil),          // 34: agentd.v1.ListInteractionsRequest
+	(*ListInteractionsResponse)(nil),         // 35: agentd.v1.ListInteractionsResponse
+	(*ResolveInteractionRequest)(nil),        // 36: agentd.v1.ResolveInteractionRequest
+	(*ResolveInteractionResponse)(nil),       // 37: agentd.v1.ResolveInteractionResponse
+	(*GetCapabilitiesRequest)(nil),           // 38: agentd.v1.GetCapabilitiesRequest
+	(*GetCapabilitiesResponse)(nil),          // 39: agentd.v1.GetCapabilitiesResponse
+	(*ListModelsRequest)(nil),                // 40: agentd.v1.ListModelsRequest
+	(*ListModelsResponse)(nil),               // 41: agentd.v1.ListModelsResponse
+	(*Model)(nil),                            // 42: agentd.v1.Model
+	nil,                                      // 43: agentd.v1.Session.LabelsEntry
+	nil,                                      // 44: agentd.v1.CreateSessionRequest.LabelsEntry
+	nil,                                      // 45: agentd.v1.ListSessionsRequest.LabelsEntry
+	nil,                                      // 46: agentd.v1.UpdateSessionRequest.LabelsEntry
+	nil,                                      // 47: agentd.v1.ForkSessionRequest.LabelsEntry
+	(*GetCapabilitiesResponse_Provider)(nil), // 48: agentd.v1.GetCapabilitiesResponse.Provider
+	(*Model_Price)(nil),                      // 49: agentd.v1.Model.Price
+	(*timestamppb.Timestamp)(nil),            // 50: google.protobuf.Timestamp
+	(*UsageSummary)(nil),                     // 51: agentd.v1.UsageSummary
+	(ErrorCode)(0),                           // 52: agentd.v1.ErrorCode
+	(*durationpb.Duration)(nil),              // 53: google.protobuf.Duration
+	(*RunResponse_ToolCallRequest)(nil),      // 54: agentd.v1.RunResponse.ToolCallRequest
+	(*RunResponse_CancelReceipt)(nil),        // 55: agentd.v1.RunResponse.CancelReceipt
+	(*structpb.Value)(nil),                   // 56: google.protobuf.Value
+	(*Interaction)(nil),                      // 57: agentd.v1.Interaction
+	(*RunRequest_ExecuteRequest)(nil),        // 58: agentd.v1.RunRequest.ExecuteRequest
+	(Display_Visibility)(0),                  // 59: agentd.v1.Display.Visibility
+	(*RunResponse)(nil),                      // 60: agentd.v1.RunResponse
+	(*RunRequest_ToolCallResponse)(nil),      // 61: agentd.v1.RunRequest.ToolCallResponse
+	(*RunResponse_ErrorResponse)(nil),        // 62: agentd.v1.RunResponse.ErrorResponse
+	(InteractionStatus)(0),                   // 63: agentd.v1.InteractionStatus
+	(*Resolution)(nil),                       // 64: agentd.v1.Resolution
 }
 var file_agentd_v1_sessions_proto_depIdxs = []int32{
-	0,  // 0: agentd.v1.Turn.status:type_name -> agentd.v1.TurnStatus
-	17, // 1: agentd.v1.Turn.error_code:type_name -> agentd.v1.ErrorCode
-	18, // 2: agentd.v1.Turn.usage:type_name -> agentd.v1.UsageSummary
-	19, // 3: agentd.v1.Turn.create_time:type_name -> google.protobuf.Timestamp
-	19, // 4: agentd.v1.Turn.start_time:type_name -> google.protobuf.Timestamp
-	19, // 5: agentd.v1.Turn.end_time:type_name -> google.protobuf.Timestamp
-	20, // 6: agentd.v1.Turn.duration:type_name -> google.protobuf.Duration
-	21, // 7: agentd.v1.Turn.pending_tool_calls:type_name -> agentd.v1.RunResponse.ToolCallRequest
-	22, // 8: agentd.v1.Turn.receipt:type_name -> agentd.v1.RunResponse.CancelReceipt
-	23, // 9: agentd.v1.CreateTurnRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
-	1,  // 10: agentd.v1.CreateTurnResponse.turn:type_name -> agentd.v1.Turn
-	1,  // 11: agentd.v1.GetTurnResponse.turn:type_name -> agentd.v1.Turn
-	0,  // 12: agentd.v1.ListTurnsRequest.statuses:type_name -> agentd.v1.TurnStatus
-	1,  // 13: agentd.v1.ListTurnsResponse.turns:type_name -> agentd.v1.Turn
-	1,  // 14: agentd.v1.CancelTurnResponse.turn:type_name -> agentd.v1.Turn
-	24, // 15: agentd.v1.ListTurnEventsResponse.events:type_name -> agentd.v1.RunResponse
-	24, // 16: agentd.v1.WatchTurnResponse.event:type_name -> agentd.v1.RunResponse
-	25, // 17: agentd.v1.SubmitToolResultsRequest.results:type_name -> agentd.v1.RunRequest.ToolCallResponse
-	16, // 18: agentd.v1.SubmitToolResultsResponse.refused:type_name -> agentd.v1.RefusedToolResult
-	1,  // 19: agentd.v1.SubmitToolResultsResponse.turn:type_name -> agentd.v1.Turn
-	26, // 20: agentd.v1.RefusedToolResult.error:type_name -> agentd.v1.RunResponse.ErrorResponse
-	2,  // 21: agentd.v1.SessionService.CreateTurn:input_type -> agentd.v1.CreateTurnRequest
-	4,  // 22: agentd.v1.SessionService.GetTurn:input_type -> agentd.v1.GetTurnRequest
-	6,  // 23: agentd.v1.SessionService.ListTurns:input_type -> agentd.v1.ListTurnsRequest
-	8,  // 24: agentd.v1.SessionService.CancelTurn:input_type -> agentd.v1.CancelTurnRequest
-	10, // 25: agentd.v1.SessionService.ListTurnEvents:input_type -> agentd.v1.ListTurnEventsRequest
-	12, // 26: agentd.v1.SessionService.WatchTurn:input_type -> agentd.v1.WatchTurnRequest
-	14, // 27: agentd.v1.SessionService.SubmitToolResults:input_type -> agentd.v1.SubmitToolResultsRequest
-	3,  // 28: agentd.v1.SessionService.CreateTurn:output_type -> agentd.v1.CreateTurnResponse
-	5,  // 29: agentd.v1.SessionService.GetTurn:output_type -> agentd.v1.GetTurnResponse
-	7,  // 30: agentd.v1.SessionService.ListTurns:output_type -> agentd.v1.ListTurnsResponse
-	9,  // 31: agentd.v1.SessionService.CancelTurn:output_type -> agentd.v1.CancelTurnResponse
-	11, // 32: agentd.v1.SessionService.ListTurnEvents:output_type -> agentd.v1.ListTurnEventsResponse
-	13, // 33: agentd.v1.SessionService.WatchTurn:output_type -> agentd.v1.WatchTurnResponse
-	15, // 34: agentd.v1.SessionService.SubmitToolResults:output_type -> agentd.v1.SubmitToolResultsResponse
-	28, // [28:35] is the sub-list for method output_type
-	21, // [21:28] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	0,  // 0: agentd.v1.Session.state:type_name -> agentd.v1.SessionState
+	43, // 1: agentd.v1.Session.labels:type_name -> agentd.v1.Session.LabelsEntry
+	50, // 2: agentd.v1.Session.create_time:type_name -> google.protobuf.Timestamp
+	50, // 3: agentd.v1.Session.update_time:type_name -> google.protobuf.Timestamp
+	51, // 4: agentd.v1.Session.usage:type_name -> agentd.v1.UsageSummary
+	1,  // 5: agentd.v1.Session.last_turn_status:type_name -> agentd.v1.TurnStatus
+	1,  // 6: agentd.v1.Turn.status:type_name -> agentd.v1.TurnStatus
+	52, // 7: agentd.v1.Turn.error_code:type_name -> agentd.v1.ErrorCode
+	51, // 8: agentd.v1.Turn.usage:type_name -> agentd.v1.UsageSummary
+	50, // 9: agentd.v1.Turn.create_time:type_name -> google.protobuf.Timestamp
+	50, // 10: agentd.v1.Turn.start_time:type_name -> google.protobuf.Timestamp
+	50, // 11: agentd.v1.Turn.end_time:type_name -> google.protobuf.Timestamp
+	53, // 12: agentd.v1.Turn.duration:type_name -> google.protobuf.Duration
+	54, // 13: agentd.v1.Turn.pending_tool_calls:type_name -> agentd.v1.RunResponse.ToolCallRequest
+	55, // 14: agentd.v1.Turn.receipt:type_name -> agentd.v1.RunResponse.CancelReceipt
+	56, // 15: agentd.v1.Turn.structured_output:type_name -> google.protobuf.Value
+	2,  // 16: agentd.v1.Turn.stop_reason:type_name -> agentd.v1.StopReason
+	57, // 17: agentd.v1.Turn.pending_interactions:type_name -> agentd.v1.Interaction
+	44, // 18: agentd.v1.CreateSessionRequest.labels:type_name -> agentd.v1.CreateSessionRequest.LabelsEntry
+	3,  // 19: agentd.v1.CreateSessionResponse.session:type_name -> agentd.v1.Session
+	3,  // 20: agentd.v1.GetSessionResponse.session:type_name -> agentd.v1.Session
+	0,  // 21: agentd.v1.ListSessionsRequest.states:type_name -> agentd.v1.SessionState
+	45, // 22: agentd.v1.ListSessionsRequest.labels:type_name -> agentd.v1.ListSessionsRequest.LabelsEntry
+	1,  // 23: agentd.v1.ListSessionsRequest.turn_statuses:type_name -> agentd.v1.TurnStatus
+	50, // 24: agentd.v1.ListSessionsRequest.created_after:type_name -> google.protobuf.Timestamp
+	50, // 25: agentd.v1.ListSessionsRequest.created_before:type_name -> google.protobuf.Timestamp
+	50, // 26: agentd.v1.ListSessionsRequest.updated_after:type_name -> google.protobuf.Timestamp
+	50, // 27: agentd.v1.ListSessionsRequest.updated_before:type_name -> google.protobuf.Timestamp
+	3,  // 28: agentd.v1.ListSessionsResponse.sessions:type_name -> agentd.v1.Session
+	46, // 29: agentd.v1.UpdateSessionRequest.labels:type_name -> agentd.v1.UpdateSessionRequest.LabelsEntry
+	0,  // 30: agentd.v1.UpdateSessionRequest.state:type_name -> agentd.v1.SessionState
+	3,  // 31: agentd.v1.UpdateSessionResponse.session:type_name -> agentd.v1.Session
+	47, // 32: agentd.v1.ForkSessionRequest.labels:type_name -> agentd.v1.ForkSessionRequest.LabelsEntry
+	3,  // 33: agentd.v1.ForkSessionResponse.session:type_name -> agentd.v1.Session
+	58, // 34: agentd.v1.CreateTurnRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
+	4,  // 35: agentd.v1.CreateTurnResponse.turn:type_name -> agentd.v1.Turn
+	4,  // 36: agentd.v1.GetTurnResponse.turn:type_name -> agentd.v1.Turn
+	1,  // 37: agentd.v1.ListTurnsRequest.statuses:type_name -> agentd.v1.TurnStatus
+	50, // 38: agentd.v1.ListTurnsRequest.created_after:type_name -> google.protobuf.Timestamp
+	50, // 39: agentd.v1.ListTurnsRequest.created_before:type_name -> google.protobuf.Timestamp
+	4,  // 40: agentd.v1.ListTurnsResponse.turns:type_name -> agentd.v1.Turn
+	4,  // 41: agentd.v1.CancelTurnResponse.turn:type_name -> agentd.v1.Turn
+	59, // 42: agentd.v1.ListTurnEventsRequest.visibility:type_name -> agentd.v1.Display.Visibility
+	60, // 43: agentd.v1.ListTurnEventsResponse.events:type_name -> agentd.v1.RunResponse
+	59, // 44: agentd.v1.WatchTurnRequest.visibility:type_name -> agentd.v1.Display.Visibility
+	60, // 45: agentd.v1.WatchTurnResponse.event:type_name -> agentd.v1.RunResponse
+	61, // 46: agentd.v1.SubmitToolResultsRequest.results:type_name -> agentd.v1.RunRequest.ToolCallResponse
+	31, // 47: agentd.v1.SubmitToolResultsResponse.refused:type_name -> agentd.v1.RefusedToolResult
+	4,  // 48: agentd.v1.SubmitToolResultsResponse.turn:type_name -> agentd.v1.Turn
+	62, // 49: agentd.v1.RefusedToolResult.error:type_name -> agentd.v1.RunResponse.ErrorResponse
+	57, // 50: agentd.v1.GetInteractionResponse.interaction:type_name -> agentd.v1.Interaction
+	63, // 51: agentd.v1.ListInteractionsRequest.statuses:type_name -> agentd.v1.InteractionStatus
+	57, // 52: agentd.v1.ListInteractionsResponse.interactions:type_name -> agentd.v1.Interaction
+	64, // 53: agentd.v1.ResolveInteractionRequest.resolution:type_name -> agentd.v1.Resolution
+	57, // 54: agentd.v1.ResolveInteractionResponse.interaction:type_name -> agentd.v1.Interaction
+	48, // 55: agentd.v1.GetCapabilitiesResponse.providers:type_name -> agentd.v1.GetCapabilitiesResponse.Provider
+	53, // 56: agentd.v1.GetCapabilitiesResponse.retention:type_name -> google.protobuf.Duration
+	42, // 57: agentd.v1.ListModelsResponse.models:type_name -> agentd.v1.Model
+	49, // 58: agentd.v1.Model.price:type_name -> agentd.v1.Model.Price
+	5,  // 59: agentd.v1.SessionService.CreateSession:input_type -> agentd.v1.CreateSessionRequest
+	7,  // 60: agentd.v1.SessionService.GetSession:input_type -> agentd.v1.GetSessionRequest
+	9,  // 61: agentd.v1.SessionService.ListSessions:input_type -> agentd.v1.ListSessionsRequest
+	11, // 62: agentd.v1.SessionService.UpdateSession:input_type -> agentd.v1.UpdateSessionRequest
+	13, // 63: agentd.v1.SessionService.DeleteSession:input_type -> agentd.v1.DeleteSessionRequest
+	15, // 64: agentd.v1.SessionService.ForkSession:input_type -> agentd.v1.ForkSessionRequest
+	17, // 65: agentd.v1.SessionService.CreateTurn:input_type -> agentd.v1.CreateTurnRequest
+	19, // 66: agentd.v1.SessionService.GetTurn:input_type -> agentd.v1.GetTurnRequest
+	21, // 67: agentd.v1.SessionService.ListTurns:input_type -> agentd.v1.ListTurnsRequest
+	23, // 68: agentd.v1.SessionService.CancelTurn:input_type -> agentd.v1.CancelTurnRequest
+	25, // 69: agentd.v1.SessionService.ListTurnEvents:input_type -> agentd.v1.ListTurnEventsRequest
+	27, // 70: agentd.v1.SessionService.WatchTurn:input_type -> agentd.v1.WatchTurnRequest
+	29, // 71: agentd.v1.SessionService.SubmitToolResults:input_type -> agentd.v1.SubmitToolResultsRequest
+	32, // 72: agentd.v1.SessionService.GetInteraction:input_type -> agentd.v1.GetInteractionRequest
+	34, // 73: agentd.v1.SessionService.ListInteractions:input_type -> agentd.v1.ListInteractionsRequest
+	36, // 74: agentd.v1.SessionService.ResolveInteraction:input_type -> agentd.v1.ResolveInteractionRequest
+	38, // 75: agentd.v1.SessionService.GetCapabilities:input_type -> agentd.v1.GetCapabilitiesRequest
+	40, // 76: agentd.v1.SessionService.ListModels:input_type -> agentd.v1.ListModelsRequest
+	6,  // 77: agentd.v1.SessionService.CreateSession:output_type -> agentd.v1.CreateSessionResponse
+	8,  // 78: agentd.v1.SessionService.GetSession:output_type -> agentd.v1.GetSessionResponse
+	10, // 79: agentd.v1.SessionService.ListSessions:output_type -> agentd.v1.ListSessionsResponse
+	12, // 80: agentd.v1.SessionService.UpdateSession:output_type -> agentd.v1.UpdateSessionResponse
+	14, // 81: agentd.v1.SessionService.DeleteSession:output_type -> agentd.v1.DeleteSessionResponse
+	16, // 82: agentd.v1.SessionService.ForkSession:output_type -> agentd.v1.ForkSessionResponse
+	18, // 83: agentd.v1.SessionService.CreateTurn:output_type -> agentd.v1.CreateTurnResponse
+	20, // 84: agentd.v1.SessionService.GetTurn:output_type -> agentd.v1.GetTurnResponse
+	22, // 85: agentd.v1.SessionService.ListTurns:output_type -> agentd.v1.ListTurnsResponse
+	24, // 86: agentd.v1.SessionService.CancelTurn:output_type -> agentd.v1.CancelTurnResponse
+	26, // 87: agentd.v1.SessionService.ListTurnEvents:output_type -> agentd.v1.ListTurnEventsResponse
+	28, // 88: agentd.v1.SessionService.WatchTurn:output_type -> agentd.v1.WatchTurnResponse
+	30, // 89: agentd.v1.SessionService.SubmitToolResults:output_type -> agentd.v1.SubmitToolResultsResponse
+	33, // 90: agentd.v1.SessionService.GetInteraction:output_type -> agentd.v1.GetInteractionResponse
+	35, // 91: agentd.v1.SessionService.ListInteractions:output_type -> agentd.v1.ListInteractionsResponse
+	37, // 92: agentd.v1.SessionService.ResolveInteraction:output_type -> agentd.v1.ResolveInteractionResponse
+	39, // 93: agentd.v1.SessionService.GetCapabilities:output_type -> agentd.v1.GetCapabilitiesResponse
+	41, // 94: agentd.v1.SessionService.ListModels:output_type -> agentd.v1.ListModelsResponse
+	77, // [77:95] is the sub-list for method output_type
+	59, // [59:77] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_sessions_proto_init() }
@@ -1347,17 +3508,20 @@ func file_agentd_v1_sessions_proto_init() {
 	if File_agentd_v1_sessions_proto != nil {
 		return
 	}
+	file_agentd_v1_interactions_proto_init()
 	file_agentd_v1_service_proto_init()
 	file_agentd_v1_types_proto_init()
-	file_agentd_v1_sessions_proto_msgTypes[9].OneofWrappers = []any{}
-	file_agentd_v1_sessions_proto_msgTypes[11].OneofWrappers = []any{}
+	file_agentd_v1_sessions_proto_msgTypes[8].OneofWrappers = []any{}
+	file_agentd_v1_sessions_proto_msgTypes[12].OneofWrappers = []any{}
+	file_agentd_v1_sessions_proto_msgTypes[22].OneofWrappers = []any{}
+	file_agentd_v1_sessions_proto_msgTypes[24].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_sessions_proto_rawDesc), len(file_agentd_v1_sessions_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   16,
+			NumEnums:      3,
+			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

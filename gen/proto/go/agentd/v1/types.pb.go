@@ -69,6 +69,18 @@ const (
 	ErrorCode_ERROR_CODE_CONTEXT_TOO_LONG ErrorCode = 15
 	// The server is stopping or its store is not reachable. Retryable.
 	ErrorCode_ERROR_CODE_UNAVAILABLE ErrorCode = 16
+	// Somebody else was there: the version is an older one, or the idempotency key
+	// was used for something else. Not retryable as it is.
+	ErrorCode_ERROR_CODE_CONFLICT ErrorCode = 17
+	// What the request is about is not in a state that allows it, such as an
+	// interaction that is resolved already; the message names the state. Not
+	// retryable.
+	ErrorCode_ERROR_CODE_FAILED_PRECONDITION ErrorCode = 18
+	// The model's answer does not fit the output_schema of its agent. Not
+	// retryable.
+	ErrorCode_ERROR_CODE_OUTPUT_INVALID ErrorCode = 19
+	// The session has no such turn or interaction. Not retryable.
+	ErrorCode_ERROR_CODE_NOT_FOUND ErrorCode = 20
 )
 
 // Enum value maps for ErrorCode.
@@ -91,25 +103,33 @@ var (
 		14: "ERROR_CODE_CONTENT_BLOCKED",
 		15: "ERROR_CODE_CONTEXT_TOO_LONG",
 		16: "ERROR_CODE_UNAVAILABLE",
+		17: "ERROR_CODE_CONFLICT",
+		18: "ERROR_CODE_FAILED_PRECONDITION",
+		19: "ERROR_CODE_OUTPUT_INVALID",
+		20: "ERROR_CODE_NOT_FOUND",
 	}
 	ErrorCode_value = map[string]int32{
-		"ERROR_CODE_UNSPECIFIED":        0,
-		"ERROR_CODE_INTERNAL":           1,
-		"ERROR_CODE_INVALID_AGENT_TREE": 2,
-		"ERROR_CODE_RATE_LIMITED":       3,
-		"ERROR_CODE_AUTH_FAILED":        4,
-		"ERROR_CODE_SESSION_NOT_FOUND":  5,
-		"ERROR_CODE_MODEL_UNAVAILABLE":  6,
-		"ERROR_CODE_TIMEOUT":            7,
-		"ERROR_CODE_SESSION_BUSY":       8,
-		"ERROR_CODE_INVALID_REQUEST":    9,
-		"ERROR_CODE_BUDGET_EXHAUSTED":   10,
-		"ERROR_CODE_LIMIT_EXCEEDED":     11,
-		"ERROR_CODE_PERMISSION_DENIED":  12,
-		"ERROR_CODE_HISTORY_PURGED":     13,
-		"ERROR_CODE_CONTENT_BLOCKED":    14,
-		"ERROR_CODE_CONTEXT_TOO_LONG":   15,
-		"ERROR_CODE_UNAVAILABLE":        16,
+		"ERROR_CODE_UNSPECIFIED":         0,
+		"ERROR_CODE_INTERNAL":            1,
+		"ERROR_CODE_INVALID_AGENT_TREE":  2,
+		"ERROR_CODE_RATE_LIMITED":        3,
+		"ERROR_CODE_AUTH_FAILED":         4,
+		"ERROR_CODE_SESSION_NOT_FOUND":   5,
+		"ERROR_CODE_MODEL_UNAVAILABLE":   6,
+		"ERROR_CODE_TIMEOUT":             7,
+		"ERROR_CODE_SESSION_BUSY":        8,
+		"ERROR_CODE_INVALID_REQUEST":     9,
+		"ERROR_CODE_BUDGET_EXHAUSTED":    10,
+		"ERROR_CODE_LIMIT_EXCEEDED":      11,
+		"ERROR_CODE_PERMISSION_DENIED":   12,
+		"ERROR_CODE_HISTORY_PURGED":      13,
+		"ERROR_CODE_CONTENT_BLOCKED":     14,
+		"ERROR_CODE_CONTEXT_TOO_LONG":    15,
+		"ERROR_CODE_UNAVAILABLE":         16,
+		"ERROR_CODE_CONFLICT":            17,
+		"ERROR_CODE_FAILED_PRECONDITION": 18,
+		"ERROR_CODE_OUTPUT_INVALID":      19,
+		"ERROR_CODE_NOT_FOUND":           20,
 	}
 )
 
@@ -348,7 +368,10 @@ type Tool struct {
 	InputSchema *string `protobuf:"bytes,3,opt,name=input_schema,json=inputSchema,proto3,oneof" json:"input_schema,omitempty"`
 	// How long a client may take to answer a call of it. Left out: what the
 	// request says for all tools.
-	Timeout       *durationpb.Duration `protobuf:"bytes,10,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	Timeout *durationpb.Duration `protobuf:"bytes,10,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	// Each call of it waits until a person has approved it, see Interaction; only
+	// then a client is asked to run it.
+	NeedsApproval bool `protobuf:"varint,11,opt,name=needs_approval,json=needsApproval,proto3" json:"needs_approval,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -409,6 +432,13 @@ func (x *Tool) GetTimeout() *durationpb.Duration {
 		return x.Timeout
 	}
 	return nil
+}
+
+func (x *Tool) GetNeedsApproval() bool {
+	if x != nil {
+		return x.NeedsApproval
+	}
+	return false
 }
 
 // Agent is a node of the tree: a model with instructions, or an order in which
@@ -623,15 +653,20 @@ type LlmAgent struct {
 	// What the model is told. `{key}` is replaced from the session's state;
 	// `{key?}` may be absent.
 	Instruction string `protobuf:"bytes,4,opt,name=instruction,proto3" json:"instruction,omitempty"`
-	// Control flow of the server (`exit_loop`) and tools that the model's own
-	// provider runs (such as `google_search`). Any other name is refused.
+	// Control flow of the server (`exit_loop`; `ask_user`, which puts a question
+	// to a person, see Interaction) and tools that the model's own provider runs
+	// (such as `google_search`). Any other name is refused.
 	BuiltinTools []string `protobuf:"bytes,5,rep,name=builtin_tools,json=builtinTools,proto3" json:"builtin_tools,omitempty"`
 	// State key that receives the agent's final text.
 	OutputKey string `protobuf:"bytes,6,opt,name=output_key,json=outputKey,proto3" json:"output_key,omitempty"`
 	// MCP servers whose tools the client attaches to this agent.
 	McpAttachments []*McpAttachment `protobuf:"bytes,7,rep,name=mcp_attachments,json=mcpAttachments,proto3" json:"mcp_attachments,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// JSON Schema, an object, that the agent's final text has to satisfy as JSON.
+	// The provider is asked for it in its native way where it has one. An answer
+	// that does not satisfy it ends the turn with ERROR_CODE_OUTPUT_INVALID.
+	OutputSchema  *string `protobuf:"bytes,10,opt,name=output_schema,json=outputSchema,proto3,oneof" json:"output_schema,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LlmAgent) Reset() {
@@ -711,6 +746,13 @@ func (x *LlmAgent) GetMcpAttachments() []*McpAttachment {
 		return x.McpAttachments
 	}
 	return nil
+}
+
+func (x *LlmAgent) GetOutputSchema() string {
+	if x != nil && x.OutputSchema != nil {
+		return *x.OutputSchema
+	}
+	return ""
 }
 
 // SequentialAgent runs its agents one after the other.
@@ -1021,13 +1063,14 @@ const file_agentd_v1_types_proto_rawDesc = "" +
 	"modelCalls\x12\x1f\n" +
 	"\x06tokens\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06tokens\x12$\n" +
 	"\x04cost\x18\x03 \x01(\x01B\x10\xbaH\r\x12\v@\x01)\x00\x00\x00\x00\x00\x00\x00\x00R\x04cost\x12G\n" +
-	"\twall_time\x18\x04 \x01(\v2\x19.google.protobuf.DurationB\x0f\xbaH\f\xaa\x01\t\"\x05\b\x80\xe7\x84\x0f2\x00R\bwallTime\"\xff\x01\n" +
+	"\twall_time\x18\x04 \x01(\v2\x19.google.protobuf.DurationB\x0f\xbaH\f\xaa\x01\t\"\x05\b\x80\xe7\x84\x0f2\x00R\bwallTime\"\xa6\x02\n" +
 	"\x04Tool\x12?\n" +
 	"\x04name\x18\x01 \x01(\tB+\xbaH(r&\x10\x01\x18@2 ^[A-Za-z_][A-Za-z0-9_.:-]{0,63}$R\x04name\x12-\n" +
 	"\vdescription\x18\x02 \x01(\tB\v\xbaH\br\x06\x10\x01(\x80\x80\x01R\vdescription\x121\n" +
 	"\finput_schema\x18\x03 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x02H\x00R\vinputSchema\x88\x01\x01\x12C\n" +
 	"\atimeout\x18\n" +
-	" \x01(\v2\x19.google.protobuf.DurationB\x0e\xbaH\v\xaa\x01\b\"\x04\b\x80\xa3\x05*\x00R\atimeoutB\x0f\n" +
+	" \x01(\v2\x19.google.protobuf.DurationB\x0e\xbaH\v\xaa\x01\b\"\x04\b\x80\xa3\x05*\x00R\atimeout\x12%\n" +
+	"\x0eneeds_approval\x18\v \x01(\bR\rneedsApprovalB\x0f\n" +
 	"\r_input_schema\"\x96\x02\n" +
 	"\x05Agent\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
@@ -1042,7 +1085,7 @@ const file_agentd_v1_types_proto_rawDesc = "" +
 	"agent_type\"a\n" +
 	"\rMcpAttachment\x12\"\n" +
 	"\bmcp_name\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\amcpName\x12,\n" +
-	"\x12include_tool_names\x18\x02 \x03(\tR\x10includeToolNames\"\x99\x02\n" +
+	"\x12include_tool_names\x18\x02 \x03(\tR\x10includeToolNames\"\xe0\x02\n" +
 	"\bLlmAgent\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x12\x1d\n" +
 	"\n" +
@@ -1053,7 +1096,10 @@ const file_agentd_v1_types_proto_rawDesc = "" +
 	"\rbuiltin_tools\x18\x05 \x03(\tR\fbuiltinTools\x12\x1d\n" +
 	"\n" +
 	"output_key\x18\x06 \x01(\tR\toutputKey\x12A\n" +
-	"\x0fmcp_attachments\x18\a \x03(\v2\x18.agentd.v1.McpAttachmentR\x0emcpAttachments\";\n" +
+	"\x0fmcp_attachments\x18\a \x03(\v2\x18.agentd.v1.McpAttachmentR\x0emcpAttachments\x123\n" +
+	"\routput_schema\x18\n" +
+	" \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x02H\x00R\foutputSchema\x88\x01\x01B\x10\n" +
+	"\x0e_output_schema\";\n" +
 	"\x0fSequentialAgent\x12(\n" +
 	"\x06agents\x18\x01 \x03(\v2\x10.agentd.v1.AgentR\x06agents\"9\n" +
 	"\rParallelAgent\x12(\n" +
@@ -1072,7 +1118,7 @@ const file_agentd_v1_types_proto_rawDesc = "" +
 	"\vtotal_usage\x18\x01 \x01(\v2\x15.agentd.v1.TokenUsageR\n" +
 	"totalUsage\x12\x1b\n" +
 	"\tllm_calls\x18\x02 \x01(\x05R\bllmCalls\x12%\n" +
-	"\x0eestimated_cost\x18\x03 \x01(\x01R\restimatedCost*\x93\x04\n" +
+	"\x0eestimated_cost\x18\x03 \x01(\x01R\restimatedCost*\x89\x05\n" +
 	"\tErrorCode\x12\x1a\n" +
 	"\x16ERROR_CODE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13ERROR_CODE_INTERNAL\x10\x01\x12!\n" +
@@ -1091,7 +1137,11 @@ const file_agentd_v1_types_proto_rawDesc = "" +
 	"\x19ERROR_CODE_HISTORY_PURGED\x10\r\x12\x1e\n" +
 	"\x1aERROR_CODE_CONTENT_BLOCKED\x10\x0e\x12\x1f\n" +
 	"\x1bERROR_CODE_CONTEXT_TOO_LONG\x10\x0f\x12\x1a\n" +
-	"\x16ERROR_CODE_UNAVAILABLE\x10\x10*c\n" +
+	"\x16ERROR_CODE_UNAVAILABLE\x10\x10\x12\x17\n" +
+	"\x13ERROR_CODE_CONFLICT\x10\x11\x12\"\n" +
+	"\x1eERROR_CODE_FAILED_PRECONDITION\x10\x12\x12\x1d\n" +
+	"\x19ERROR_CODE_OUTPUT_INVALID\x10\x13\x12\x18\n" +
+	"\x14ERROR_CODE_NOT_FOUND\x10\x14*c\n" +
 	"\fOnDisconnect\x12\x1d\n" +
 	"\x19ON_DISCONNECT_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16ON_DISCONNECT_CONTINUE\x10\x01\x12\x18\n" +
@@ -1165,6 +1215,7 @@ func file_agentd_v1_types_proto_init() {
 		(*Agent_Parallel)(nil),
 		(*Agent_Loop)(nil),
 	}
+	file_agentd_v1_types_proto_msgTypes[4].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -36,6 +36,24 @@ const (
 // reflection-formatted method names, remove the leading slash and convert the remaining slash to a
 // period.
 const (
+	// SessionServiceCreateSessionProcedure is the fully-qualified name of the SessionService's
+	// CreateSession RPC.
+	SessionServiceCreateSessionProcedure = "/agentd.v1.SessionService/CreateSession"
+	// SessionServiceGetSessionProcedure is the fully-qualified name of the SessionService's GetSession
+	// RPC.
+	SessionServiceGetSessionProcedure = "/agentd.v1.SessionService/GetSession"
+	// SessionServiceListSessionsProcedure is the fully-qualified name of the SessionService's
+	// ListSessions RPC.
+	SessionServiceListSessionsProcedure = "/agentd.v1.SessionService/ListSessions"
+	// SessionServiceUpdateSessionProcedure is the fully-qualified name of the SessionService's
+	// UpdateSession RPC.
+	SessionServiceUpdateSessionProcedure = "/agentd.v1.SessionService/UpdateSession"
+	// SessionServiceDeleteSessionProcedure is the fully-qualified name of the SessionService's
+	// DeleteSession RPC.
+	SessionServiceDeleteSessionProcedure = "/agentd.v1.SessionService/DeleteSession"
+	// SessionServiceForkSessionProcedure is the fully-qualified name of the SessionService's
+	// ForkSession RPC.
+	SessionServiceForkSessionProcedure = "/agentd.v1.SessionService/ForkSession"
 	// SessionServiceCreateTurnProcedure is the fully-qualified name of the SessionService's CreateTurn
 	// RPC.
 	SessionServiceCreateTurnProcedure = "/agentd.v1.SessionService/CreateTurn"
@@ -56,16 +74,47 @@ const (
 	// SessionServiceSubmitToolResultsProcedure is the fully-qualified name of the SessionService's
 	// SubmitToolResults RPC.
 	SessionServiceSubmitToolResultsProcedure = "/agentd.v1.SessionService/SubmitToolResults"
+	// SessionServiceGetInteractionProcedure is the fully-qualified name of the SessionService's
+	// GetInteraction RPC.
+	SessionServiceGetInteractionProcedure = "/agentd.v1.SessionService/GetInteraction"
+	// SessionServiceListInteractionsProcedure is the fully-qualified name of the SessionService's
+	// ListInteractions RPC.
+	SessionServiceListInteractionsProcedure = "/agentd.v1.SessionService/ListInteractions"
+	// SessionServiceResolveInteractionProcedure is the fully-qualified name of the SessionService's
+	// ResolveInteraction RPC.
+	SessionServiceResolveInteractionProcedure = "/agentd.v1.SessionService/ResolveInteraction"
+	// SessionServiceGetCapabilitiesProcedure is the fully-qualified name of the SessionService's
+	// GetCapabilities RPC.
+	SessionServiceGetCapabilitiesProcedure = "/agentd.v1.SessionService/GetCapabilities"
+	// SessionServiceListModelsProcedure is the fully-qualified name of the SessionService's ListModels
+	// RPC.
+	SessionServiceListModelsProcedure = "/agentd.v1.SessionService/ListModels"
 )
 
 // SessionServiceClient is a client for the agentd.v1.SessionService service.
 type SessionServiceClient interface {
+	// CreateSession makes a session without turns. A turn makes one too if it names
+	// none.
+	CreateSession(context.Context, *connect.Request[v1.CreateSessionRequest]) (*connect.Response[v1.CreateSessionResponse], error)
+	// GetSession says what is known of a session.
+	GetSession(context.Context, *connect.Request[v1.GetSessionRequest]) (*connect.Response[v1.GetSessionResponse], error)
+	// ListSessions lists sessions, newest first.
+	ListSessions(context.Context, *connect.Request[v1.ListSessionsRequest]) (*connect.Response[v1.ListSessionsResponse], error)
+	// UpdateSession changes what a session is called, or archives it.
+	UpdateSession(context.Context, *connect.Request[v1.UpdateSessionRequest]) (*connect.Response[v1.UpdateSessionResponse], error)
+	// DeleteSession cancels what runs in a session and removes it for good, with
+	// its log.
+	DeleteSession(context.Context, *connect.Request[v1.DeleteSessionRequest]) (*connect.Response[v1.DeleteSessionResponse], error)
+	// ForkSession makes a session that begins with the history and the state of
+	// another one up to a position. That one stays as it is. What the fork uses
+	// counts from zero; a turn that was open at that position is over in the fork.
+	ForkSession(context.Context, *connect.Request[v1.ForkSessionRequest]) (*connect.Response[v1.ForkSessionResponse], error)
 	// CreateTurn records a turn and returns; it runs in the background, whoever
 	// watches.
 	CreateTurn(context.Context, *connect.Request[v1.CreateTurnRequest]) (*connect.Response[v1.CreateTurnResponse], error)
 	// GetTurn says how a turn is.
 	GetTurn(context.Context, *connect.Request[v1.GetTurnRequest]) (*connect.Response[v1.GetTurnResponse], error)
-	// ListTurns lists the turns of a session, newest first.
+	// ListTurns lists the turns of a session, or of all, newest first.
 	ListTurns(context.Context, *connect.Request[v1.ListTurnsRequest]) (*connect.Response[v1.ListTurnsResponse], error)
 	// CancelTurn cancels a turn, or keeps a queued one from starting, and returns
 	// when nothing of it runs any more. A turn that is over stays as it is.
@@ -80,6 +129,19 @@ type SessionServiceClient interface {
 	// SubmitToolResults answers tool calls of a turn. The results are recorded one
 	// by one, each for itself.
 	SubmitToolResults(context.Context, *connect.Request[v1.SubmitToolResultsRequest]) (*connect.Response[v1.SubmitToolResultsResponse], error)
+	// GetInteraction says how an interaction is.
+	GetInteraction(context.Context, *connect.Request[v1.GetInteractionRequest]) (*connect.Response[v1.GetInteractionResponse], error)
+	// ListInteractions lists what a session, or all, ask of people, newest first.
+	ListInteractions(context.Context, *connect.Request[v1.ListInteractionsRequest]) (*connect.Response[v1.ListInteractionsResponse], error)
+	// ResolveInteraction answers for a person. The first resolution stands; a
+	// second one is ERROR_CODE_FAILED_PRECONDITION. It returns when the resolution
+	// is recorded; a turn that waited goes on.
+	ResolveInteraction(context.Context, *connect.Request[v1.ResolveInteractionRequest]) (*connect.Response[v1.ResolveInteractionResponse], error)
+	// GetCapabilities says what this server is and allows.
+	GetCapabilities(context.Context, *connect.Request[v1.GetCapabilitiesRequest]) (*connect.Response[v1.GetCapabilitiesResponse], error)
+	// ListModels lists the models that the server knows by name; providers serve
+	// others too.
+	ListModels(context.Context, *connect.Request[v1.ListModelsRequest]) (*connect.Response[v1.ListModelsResponse], error)
 }
 
 // NewSessionServiceClient constructs a client for the agentd.v1.SessionService service. By default,
@@ -93,6 +155,44 @@ func NewSessionServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 	baseURL = strings.TrimRight(baseURL, "/")
 	sessionServiceMethods := v1.File_agentd_v1_sessions_proto.Services().ByName("SessionService").Methods()
 	return &sessionServiceClient{
+		createSession: connect.NewClient[v1.CreateSessionRequest, v1.CreateSessionResponse](
+			httpClient,
+			baseURL+SessionServiceCreateSessionProcedure,
+			connect.WithSchema(sessionServiceMethods.ByName("CreateSession")),
+			connect.WithClientOptions(opts...),
+		),
+		getSession: connect.NewClient[v1.GetSessionRequest, v1.GetSessionResponse](
+			httpClient,
+			baseURL+SessionServiceGetSessionProcedure,
+			connect.WithSchema(sessionServiceMethods.ByName("GetSession")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		listSessions: connect.NewClient[v1.ListSessionsRequest, v1.ListSessionsResponse](
+			httpClient,
+			baseURL+SessionServiceListSessionsProcedure,
+			connect.WithSchema(sessionServiceMethods.ByName("ListSessions")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		updateSession: connect.NewClient[v1.UpdateSessionRequest, v1.UpdateSessionResponse](
+			httpClient,
+			baseURL+SessionServiceUpdateSessionProcedure,
+			connect.WithSchema(sessionServiceMethods.ByName("UpdateSession")),
+			connect.WithClientOptions(opts...),
+		),
+		deleteSession: connect.NewClient[v1.DeleteSessionRequest, v1.DeleteSessionResponse](
+			httpClient,
+			baseURL+SessionServiceDeleteSessionProcedure,
+			connect.WithSchema(sessionServiceMethods.ByName("DeleteSession")),
+			connect.WithClientOptions(opts...),
+		),
+		forkSession: connect.NewClient[v1.ForkSessionRequest, v1.ForkSessionResponse](
+			httpClient,
+			baseURL+SessionServiceForkSessionProcedure,
+			connect.WithSchema(sessionServiceMethods.ByName("ForkSession")),
+			connect.WithClientOptions(opts...),
+		),
 		createTurn: connect.NewClient[v1.CreateTurnRequest, v1.CreateTurnResponse](
 			httpClient,
 			baseURL+SessionServiceCreateTurnProcedure,
@@ -138,18 +238,93 @@ func NewSessionServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(sessionServiceMethods.ByName("SubmitToolResults")),
 			connect.WithClientOptions(opts...),
 		),
+		getInteraction: connect.NewClient[v1.GetInteractionRequest, v1.GetInteractionResponse](
+			httpClient,
+			baseURL+SessionServiceGetInteractionProcedure,
+			connect.WithSchema(sessionServiceMethods.ByName("GetInteraction")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		listInteractions: connect.NewClient[v1.ListInteractionsRequest, v1.ListInteractionsResponse](
+			httpClient,
+			baseURL+SessionServiceListInteractionsProcedure,
+			connect.WithSchema(sessionServiceMethods.ByName("ListInteractions")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		resolveInteraction: connect.NewClient[v1.ResolveInteractionRequest, v1.ResolveInteractionResponse](
+			httpClient,
+			baseURL+SessionServiceResolveInteractionProcedure,
+			connect.WithSchema(sessionServiceMethods.ByName("ResolveInteraction")),
+			connect.WithClientOptions(opts...),
+		),
+		getCapabilities: connect.NewClient[v1.GetCapabilitiesRequest, v1.GetCapabilitiesResponse](
+			httpClient,
+			baseURL+SessionServiceGetCapabilitiesProcedure,
+			connect.WithSchema(sessionServiceMethods.ByName("GetCapabilities")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		listModels: connect.NewClient[v1.ListModelsRequest, v1.ListModelsResponse](
+			httpClient,
+			baseURL+SessionServiceListModelsProcedure,
+			connect.WithSchema(sessionServiceMethods.ByName("ListModels")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // sessionServiceClient implements SessionServiceClient.
 type sessionServiceClient struct {
-	createTurn        *connect.Client[v1.CreateTurnRequest, v1.CreateTurnResponse]
-	getTurn           *connect.Client[v1.GetTurnRequest, v1.GetTurnResponse]
-	listTurns         *connect.Client[v1.ListTurnsRequest, v1.ListTurnsResponse]
-	cancelTurn        *connect.Client[v1.CancelTurnRequest, v1.CancelTurnResponse]
-	listTurnEvents    *connect.Client[v1.ListTurnEventsRequest, v1.ListTurnEventsResponse]
-	watchTurn         *connect.Client[v1.WatchTurnRequest, v1.WatchTurnResponse]
-	submitToolResults *connect.Client[v1.SubmitToolResultsRequest, v1.SubmitToolResultsResponse]
+	createSession      *connect.Client[v1.CreateSessionRequest, v1.CreateSessionResponse]
+	getSession         *connect.Client[v1.GetSessionRequest, v1.GetSessionResponse]
+	listSessions       *connect.Client[v1.ListSessionsRequest, v1.ListSessionsResponse]
+	updateSession      *connect.Client[v1.UpdateSessionRequest, v1.UpdateSessionResponse]
+	deleteSession      *connect.Client[v1.DeleteSessionRequest, v1.DeleteSessionResponse]
+	forkSession        *connect.Client[v1.ForkSessionRequest, v1.ForkSessionResponse]
+	createTurn         *connect.Client[v1.CreateTurnRequest, v1.CreateTurnResponse]
+	getTurn            *connect.Client[v1.GetTurnRequest, v1.GetTurnResponse]
+	listTurns          *connect.Client[v1.ListTurnsRequest, v1.ListTurnsResponse]
+	cancelTurn         *connect.Client[v1.CancelTurnRequest, v1.CancelTurnResponse]
+	listTurnEvents     *connect.Client[v1.ListTurnEventsRequest, v1.ListTurnEventsResponse]
+	watchTurn          *connect.Client[v1.WatchTurnRequest, v1.WatchTurnResponse]
+	submitToolResults  *connect.Client[v1.SubmitToolResultsRequest, v1.SubmitToolResultsResponse]
+	getInteraction     *connect.Client[v1.GetInteractionRequest, v1.GetInteractionResponse]
+	listInteractions   *connect.Client[v1.ListInteractionsRequest, v1.ListInteractionsResponse]
+	resolveInteraction *connect.Client[v1.ResolveInteractionRequest, v1.ResolveInteractionResponse]
+	getCapabilities    *connect.Client[v1.GetCapabilitiesRequest, v1.GetCapabilitiesResponse]
+	listModels         *connect.Client[v1.ListModelsRequest, v1.ListModelsResponse]
+}
+
+// CreateSession calls agentd.v1.SessionService.CreateSession.
+func (c *sessionServiceClient) CreateSession(ctx context.Context, req *connect.Request[v1.CreateSessionRequest]) (*connect.Response[v1.CreateSessionResponse], error) {
+	return c.createSession.CallUnary(ctx, req)
+}
+
+// GetSession calls agentd.v1.SessionService.GetSession.
+func (c *sessionServiceClient) GetSession(ctx context.Context, req *connect.Request[v1.GetSessionRequest]) (*connect.Response[v1.GetSessionResponse], error) {
+	return c.getSession.CallUnary(ctx, req)
+}
+
+// ListSessions calls agentd.v1.SessionService.ListSessions.
+func (c *sessionServiceClient) ListSessions(ctx context.Context, req *connect.Request[v1.ListSessionsRequest]) (*connect.Response[v1.ListSessionsResponse], error) {
+	return c.listSessions.CallUnary(ctx, req)
+}
+
+// UpdateSession calls agentd.v1.SessionService.UpdateSession.
+func (c *sessionServiceClient) UpdateSession(ctx context.Context, req *connect.Request[v1.UpdateSessionRequest]) (*connect.Response[v1.UpdateSessionResponse], error) {
+	return c.updateSession.CallUnary(ctx, req)
+}
+
+// DeleteSession calls agentd.v1.SessionService.DeleteSession.
+func (c *sessionServiceClient) DeleteSession(ctx context.Context, req *connect.Request[v1.DeleteSessionRequest]) (*connect.Response[v1.DeleteSessionResponse], error) {
+	return c.deleteSession.CallUnary(ctx, req)
+}
+
+// ForkSession calls agentd.v1.SessionService.ForkSession.
+func (c *sessionServiceClient) ForkSession(ctx context.Context, req *connect.Request[v1.ForkSessionRequest]) (*connect.Response[v1.ForkSessionResponse], error) {
+	return c.forkSession.CallUnary(ctx, req)
 }
 
 // CreateTurn calls agentd.v1.SessionService.CreateTurn.
@@ -187,14 +362,55 @@ func (c *sessionServiceClient) SubmitToolResults(ctx context.Context, req *conne
 	return c.submitToolResults.CallUnary(ctx, req)
 }
 
+// GetInteraction calls agentd.v1.SessionService.GetInteraction.
+func (c *sessionServiceClient) GetInteraction(ctx context.Context, req *connect.Request[v1.GetInteractionRequest]) (*connect.Response[v1.GetInteractionResponse], error) {
+	return c.getInteraction.CallUnary(ctx, req)
+}
+
+// ListInteractions calls agentd.v1.SessionService.ListInteractions.
+func (c *sessionServiceClient) ListInteractions(ctx context.Context, req *connect.Request[v1.ListInteractionsRequest]) (*connect.Response[v1.ListInteractionsResponse], error) {
+	return c.listInteractions.CallUnary(ctx, req)
+}
+
+// ResolveInteraction calls agentd.v1.SessionService.ResolveInteraction.
+func (c *sessionServiceClient) ResolveInteraction(ctx context.Context, req *connect.Request[v1.ResolveInteractionRequest]) (*connect.Response[v1.ResolveInteractionResponse], error) {
+	return c.resolveInteraction.CallUnary(ctx, req)
+}
+
+// GetCapabilities calls agentd.v1.SessionService.GetCapabilities.
+func (c *sessionServiceClient) GetCapabilities(ctx context.Context, req *connect.Request[v1.GetCapabilitiesRequest]) (*connect.Response[v1.GetCapabilitiesResponse], error) {
+	return c.getCapabilities.CallUnary(ctx, req)
+}
+
+// ListModels calls agentd.v1.SessionService.ListModels.
+func (c *sessionServiceClient) ListModels(ctx context.Context, req *connect.Request[v1.ListModelsRequest]) (*connect.Response[v1.ListModelsResponse], error) {
+	return c.listModels.CallUnary(ctx, req)
+}
+
 // SessionServiceHandler is an implementation of the agentd.v1.SessionService service.
 type SessionServiceHandler interface {
+	// CreateSession makes a session without turns. A turn makes one too if it names
+	// none.
+	CreateSession(context.Context, *connect.Request[v1.CreateSessionRequest]) (*connect.Response[v1.CreateSessionResponse], error)
+	// GetSession says what is known of a session.
+	GetSession(context.Context, *connect.Request[v1.GetSessionRequest]) (*connect.Response[v1.GetSessionResponse], error)
+	// ListSessions lists sessions, newest first.
+	ListSessions(context.Context, *connect.Request[v1.ListSessionsRequest]) (*connect.Response[v1.ListSessionsResponse], error)
+	// UpdateSession changes what a session is called, or archives it.
+	UpdateSession(context.Context, *connect.Request[v1.UpdateSessionRequest]) (*connect.Response[v1.UpdateSessionResponse], error)
+	// DeleteSession cancels what runs in a session and removes it for good, with
+	// its log.
+	DeleteSession(context.Context, *connect.Request[v1.DeleteSessionRequest]) (*connect.Response[v1.DeleteSessionResponse], error)
+	// ForkSession makes a session that begins with the history and the state of
+	// another one up to a position. That one stays as it is. What the fork uses
+	// counts from zero; a turn that was open at that position is over in the fork.
+	ForkSession(context.Context, *connect.Request[v1.ForkSessionRequest]) (*connect.Response[v1.ForkSessionResponse], error)
 	// CreateTurn records a turn and returns; it runs in the background, whoever
 	// watches.
 	CreateTurn(context.Context, *connect.Request[v1.CreateTurnRequest]) (*connect.Response[v1.CreateTurnResponse], error)
 	// GetTurn says how a turn is.
 	GetTurn(context.Context, *connect.Request[v1.GetTurnRequest]) (*connect.Response[v1.GetTurnResponse], error)
-	// ListTurns lists the turns of a session, newest first.
+	// ListTurns lists the turns of a session, or of all, newest first.
 	ListTurns(context.Context, *connect.Request[v1.ListTurnsRequest]) (*connect.Response[v1.ListTurnsResponse], error)
 	// CancelTurn cancels a turn, or keeps a queued one from starting, and returns
 	// when nothing of it runs any more. A turn that is over stays as it is.
@@ -209,6 +425,19 @@ type SessionServiceHandler interface {
 	// SubmitToolResults answers tool calls of a turn. The results are recorded one
 	// by one, each for itself.
 	SubmitToolResults(context.Context, *connect.Request[v1.SubmitToolResultsRequest]) (*connect.Response[v1.SubmitToolResultsResponse], error)
+	// GetInteraction says how an interaction is.
+	GetInteraction(context.Context, *connect.Request[v1.GetInteractionRequest]) (*connect.Response[v1.GetInteractionResponse], error)
+	// ListInteractions lists what a session, or all, ask of people, newest first.
+	ListInteractions(context.Context, *connect.Request[v1.ListInteractionsRequest]) (*connect.Response[v1.ListInteractionsResponse], error)
+	// ResolveInteraction answers for a person. The first resolution stands; a
+	// second one is ERROR_CODE_FAILED_PRECONDITION. It returns when the resolution
+	// is recorded; a turn that waited goes on.
+	ResolveInteraction(context.Context, *connect.Request[v1.ResolveInteractionRequest]) (*connect.Response[v1.ResolveInteractionResponse], error)
+	// GetCapabilities says what this server is and allows.
+	GetCapabilities(context.Context, *connect.Request[v1.GetCapabilitiesRequest]) (*connect.Response[v1.GetCapabilitiesResponse], error)
+	// ListModels lists the models that the server knows by name; providers serve
+	// others too.
+	ListModels(context.Context, *connect.Request[v1.ListModelsRequest]) (*connect.Response[v1.ListModelsResponse], error)
 }
 
 // NewSessionServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -218,6 +447,44 @@ type SessionServiceHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewSessionServiceHandler(svc SessionServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	sessionServiceMethods := v1.File_agentd_v1_sessions_proto.Services().ByName("SessionService").Methods()
+	sessionServiceCreateSessionHandler := connect.NewUnaryHandler(
+		SessionServiceCreateSessionProcedure,
+		svc.CreateSession,
+		connect.WithSchema(sessionServiceMethods.ByName("CreateSession")),
+		connect.WithHandlerOptions(opts...),
+	)
+	sessionServiceGetSessionHandler := connect.NewUnaryHandler(
+		SessionServiceGetSessionProcedure,
+		svc.GetSession,
+		connect.WithSchema(sessionServiceMethods.ByName("GetSession")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	sessionServiceListSessionsHandler := connect.NewUnaryHandler(
+		SessionServiceListSessionsProcedure,
+		svc.ListSessions,
+		connect.WithSchema(sessionServiceMethods.ByName("ListSessions")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	sessionServiceUpdateSessionHandler := connect.NewUnaryHandler(
+		SessionServiceUpdateSessionProcedure,
+		svc.UpdateSession,
+		connect.WithSchema(sessionServiceMethods.ByName("UpdateSession")),
+		connect.WithHandlerOptions(opts...),
+	)
+	sessionServiceDeleteSessionHandler := connect.NewUnaryHandler(
+		SessionServiceDeleteSessionProcedure,
+		svc.DeleteSession,
+		connect.WithSchema(sessionServiceMethods.ByName("DeleteSession")),
+		connect.WithHandlerOptions(opts...),
+	)
+	sessionServiceForkSessionHandler := connect.NewUnaryHandler(
+		SessionServiceForkSessionProcedure,
+		svc.ForkSession,
+		connect.WithSchema(sessionServiceMethods.ByName("ForkSession")),
+		connect.WithHandlerOptions(opts...),
+	)
 	sessionServiceCreateTurnHandler := connect.NewUnaryHandler(
 		SessionServiceCreateTurnProcedure,
 		svc.CreateTurn,
@@ -263,8 +530,54 @@ func NewSessionServiceHandler(svc SessionServiceHandler, opts ...connect.Handler
 		connect.WithSchema(sessionServiceMethods.ByName("SubmitToolResults")),
 		connect.WithHandlerOptions(opts...),
 	)
+	sessionServiceGetInteractionHandler := connect.NewUnaryHandler(
+		SessionServiceGetInteractionProcedure,
+		svc.GetInteraction,
+		connect.WithSchema(sessionServiceMethods.ByName("GetInteraction")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	sessionServiceListInteractionsHandler := connect.NewUnaryHandler(
+		SessionServiceListInteractionsProcedure,
+		svc.ListInteractions,
+		connect.WithSchema(sessionServiceMethods.ByName("ListInteractions")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	sessionServiceResolveInteractionHandler := connect.NewUnaryHandler(
+		SessionServiceResolveInteractionProcedure,
+		svc.ResolveInteraction,
+		connect.WithSchema(sessionServiceMethods.ByName("ResolveInteraction")),
+		connect.WithHandlerOptions(opts...),
+	)
+	sessionServiceGetCapabilitiesHandler := connect.NewUnaryHandler(
+		SessionServiceGetCapabilitiesProcedure,
+		svc.GetCapabilities,
+		connect.WithSchema(sessionServiceMethods.ByName("GetCapabilities")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	sessionServiceListModelsHandler := connect.NewUnaryHandler(
+		SessionServiceListModelsProcedure,
+		svc.ListModels,
+		connect.WithSchema(sessionServiceMethods.ByName("ListModels")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/agentd.v1.SessionService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
+		case SessionServiceCreateSessionProcedure:
+			sessionServiceCreateSessionHandler.ServeHTTP(w, r)
+		case SessionServiceGetSessionProcedure:
+			sessionServiceGetSessionHandler.ServeHTTP(w, r)
+		case SessionServiceListSessionsProcedure:
+			sessionServiceListSessionsHandler.ServeHTTP(w, r)
+		case SessionServiceUpdateSessionProcedure:
+			sessionServiceUpdateSessionHandler.ServeHTTP(w, r)
+		case SessionServiceDeleteSessionProcedure:
+			sessionServiceDeleteSessionHandler.ServeHTTP(w, r)
+		case SessionServiceForkSessionProcedure:
+			sessionServiceForkSessionHandler.ServeHTTP(w, r)
 		case SessionServiceCreateTurnProcedure:
 			sessionServiceCreateTurnHandler.ServeHTTP(w, r)
 		case SessionServiceGetTurnProcedure:
@@ -279,6 +592,16 @@ func NewSessionServiceHandler(svc SessionServiceHandler, opts ...connect.Handler
 			sessionServiceWatchTurnHandler.ServeHTTP(w, r)
 		case SessionServiceSubmitToolResultsProcedure:
 			sessionServiceSubmitToolResultsHandler.ServeHTTP(w, r)
+		case SessionServiceGetInteractionProcedure:
+			sessionServiceGetInteractionHandler.ServeHTTP(w, r)
+		case SessionServiceListInteractionsProcedure:
+			sessionServiceListInteractionsHandler.ServeHTTP(w, r)
+		case SessionServiceResolveInteractionProcedure:
+			sessionServiceResolveInteractionHandler.ServeHTTP(w, r)
+		case SessionServiceGetCapabilitiesProcedure:
+			sessionServiceGetCapabilitiesHandler.ServeHTTP(w, r)
+		case SessionServiceListModelsProcedure:
+			sessionServiceListModelsHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -287,6 +610,30 @@ func NewSessionServiceHandler(svc SessionServiceHandler, opts ...connect.Handler
 
 // UnimplementedSessionServiceHandler returns CodeUnimplemented from all methods.
 type UnimplementedSessionServiceHandler struct{}
+
+func (UnimplementedSessionServiceHandler) CreateSession(context.Context, *connect.Request[v1.CreateSessionRequest]) (*connect.Response[v1.CreateSessionResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agentd.v1.SessionService.CreateSession is not implemented"))
+}
+
+func (UnimplementedSessionServiceHandler) GetSession(context.Context, *connect.Request[v1.GetSessionRequest]) (*connect.Response[v1.GetSessionResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agentd.v1.SessionService.GetSession is not implemented"))
+}
+
+func (UnimplementedSessionServiceHandler) ListSessions(context.Context, *connect.Request[v1.ListSessionsRequest]) (*connect.Response[v1.ListSessionsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agentd.v1.SessionService.ListSessions is not implemented"))
+}
+
+func (UnimplementedSessionServiceHandler) UpdateSession(context.Context, *connect.Request[v1.UpdateSessionRequest]) (*connect.Response[v1.UpdateSessionResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agentd.v1.SessionService.UpdateSession is not implemented"))
+}
+
+func (UnimplementedSessionServiceHandler) DeleteSession(context.Context, *connect.Request[v1.DeleteSessionRequest]) (*connect.Response[v1.DeleteSessionResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agentd.v1.SessionService.DeleteSession is not implemented"))
+}
+
+func (UnimplementedSessionServiceHandler) ForkSession(context.Context, *connect.Request[v1.ForkSessionRequest]) (*connect.Response[v1.ForkSessionResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agentd.v1.SessionService.ForkSession is not implemented"))
+}
 
 func (UnimplementedSessionServiceHandler) CreateTurn(context.Context, *connect.Request[v1.CreateTurnRequest]) (*connect.Response[v1.CreateTurnResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agentd.v1.SessionService.CreateTurn is not implemented"))
@@ -314,4 +661,24 @@ func (UnimplementedSessionServiceHandler) WatchTurn(context.Context, *connect.Re
 
 func (UnimplementedSessionServiceHandler) SubmitToolResults(context.Context, *connect.Request[v1.SubmitToolResultsRequest]) (*connect.Response[v1.SubmitToolResultsResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agentd.v1.SessionService.SubmitToolResults is not implemented"))
+}
+
+func (UnimplementedSessionServiceHandler) GetInteraction(context.Context, *connect.Request[v1.GetInteractionRequest]) (*connect.Response[v1.GetInteractionResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agentd.v1.SessionService.GetInteraction is not implemented"))
+}
+
+func (UnimplementedSessionServiceHandler) ListInteractions(context.Context, *connect.Request[v1.ListInteractionsRequest]) (*connect.Response[v1.ListInteractionsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agentd.v1.SessionService.ListInteractions is not implemented"))
+}
+
+func (UnimplementedSessionServiceHandler) ResolveInteraction(context.Context, *connect.Request[v1.ResolveInteractionRequest]) (*connect.Response[v1.ResolveInteractionResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agentd.v1.SessionService.ResolveInteraction is not implemented"))
+}
+
+func (UnimplementedSessionServiceHandler) GetCapabilities(context.Context, *connect.Request[v1.GetCapabilitiesRequest]) (*connect.Response[v1.GetCapabilitiesResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agentd.v1.SessionService.GetCapabilities is not implemented"))
+}
+
+func (UnimplementedSessionServiceHandler) ListModels(context.Context, *connect.Request[v1.ListModelsRequest]) (*connect.Response[v1.ListModelsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agentd.v1.SessionService.ListModels is not implemented"))
 }
