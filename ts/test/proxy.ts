@@ -17,8 +17,8 @@ export class Proxy {
   readonly requests: string[] = [];
   /** How many connections were cut. */
   cuts = 0;
-  /** Passes nothing on to clients any more, nor does it say so. */
-  mute = false;
+  /** Requests whose answers are lost do not arrive either. */
+  withhold = false;
   readonly #watching = new Set<Socket>();
   readonly #sockets = new Set<Socket>();
   #changed = () => {};
@@ -43,6 +43,13 @@ export class Proxy {
     }
   }
 
+  /** seen resolves when there were so many requests of a method. */
+  async seen(method: string, count: number): Promise<void> {
+    while (this.requests.filter((name) => name === method).length < count) {
+      await new Promise<void>((resolve) => (this.#changed = resolve));
+    }
+  }
+
   #pass(down: Socket): void {
     const { hostname, port } = new URL(this.target);
     const up = connect(Number(port), hostname);
@@ -63,21 +70,23 @@ export class Proxy {
       const method = /^POST \/agentd\.v1\.SessionService\/(\w+) /.exec(data.toString("latin1"))?.[1];
       if (method !== undefined) {
         this.requests.push(method);
+        this.#changed();
         losing = (this.losing.get(method) ?? 0) > 0 ? method : undefined;
       }
       if (method === "WatchTurn") {
         this.#watching.add(down);
         left = this.cutAfter?.();
       }
+      if (losing !== undefined && this.withhold) {
+        down.destroy();
+        return;
+      }
       up.write(data);
     });
     up.on("data", (data) => {
       if (losing !== undefined) {
         this.losing.set(losing, this.losing.get(losing)! - 1);
-        down.destroy();
-        return;
-      }
-      if (this.mute) {
+        up.destroy();
         return;
       }
       if (left !== undefined && data.length >= left) {
@@ -85,6 +94,10 @@ export class Proxy {
         down.write(data.subarray(0, left), () => down.destroy());
         up.destroy();
         return;
+      }
+      if (data.toString("latin1").endsWith("0\r\n\r\n")) {
+        this.#watching.delete(down); // the answer is complete; the connection may carry another request
+        this.#changed();
       }
       left = left === undefined ? undefined : left - data.length;
       down.write(data);

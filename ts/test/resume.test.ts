@@ -158,7 +158,7 @@ test("a stream that is silent counts as dead", async (t) => {
   const daemon = await serve(t, { slow: "answers: [{delay: 1h, text: never}]" });
   const way = await proxy(t, daemon.url);
   const started = new Latch();
-  const run = new Agentd(way.url, { silenceMs: 50, reconnect: { maxElapsedMs: 200, baseMs: 1 } }).run({ agent: llm({ name: "a", model: "scripted/slow" }), prompt: "go" });
+  const run = new Agentd(way.url, { silenceMs: 300, reconnect: { maxElapsedMs: 700, baseMs: 1 } }).run({ agent: llm({ name: "a", model: "scripted/slow" }), prompt: "go" });
   await assert.rejects(
     (async () => {
       for await (const event of run) {
