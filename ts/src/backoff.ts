@@ -9,7 +9,7 @@ import { sleep } from "./wait.js";
 export interface ReconnectPolicy {
   /** Time without progress, in milliseconds, after which no attempt begins; 0 never tries again. Default: 2 minutes. */
   maxElapsedMs: number;
-  /** The same for the request that starts a turn. Default: 10 seconds. */
+  /** The same for the request that starts a turn. Default: 5 seconds. */
   startElapsedMs: number;
   /** Bound of the first wait, in milliseconds. Default: 50. */
   baseMs: number;
@@ -18,7 +18,7 @@ export interface ReconnectPolicy {
 }
 
 /** defaultReconnect is what holds for what an option leaves out. */
-export const defaultReconnect: Readonly<ReconnectPolicy> = { maxElapsedMs: 120_000, startElapsedMs: 10_000, baseMs: 50, capMs: 5_000 };
+export const defaultReconnect: Readonly<ReconnectPolicy> = { maxElapsedMs: 120_000, startElapsedMs: 5_000, baseMs: 50, capMs: 5_000 };
 
 /** Outage is the time since there was progress. A new one is no outage. */
 export class Outage {
