@@ -49,6 +49,11 @@ export class Agentd {
 
   /** Makes a client of the server at a URL, such as `http://127.0.0.1:8080`. Nothing is sent before it is used. */
   constructor(baseUrl: string, options: AgentdOptions = {}) {
+    for (const name of ["silenceMs", "requestTimeoutMs", "maxConcurrentTools"] as const) {
+      if (!((options[name] ?? 1) > 0)) {
+        throw new AgentdError("INVALID_REQUEST", `${name} is ${options[name]}, must be above 0`);
+      }
+    }
     this.#options = options;
     this.#headers = headersOf(keyHeaders(options.keys), options.headers);
     this.#reconnect = { ...defaultReconnect, ...options.reconnect };

@@ -20,10 +20,14 @@ export interface ReconnectPolicy {
 /** defaultReconnect is what holds for what an option leaves out. */
 export const defaultReconnect: Readonly<ReconnectPolicy> = { maxElapsedMs: 120_000, startElapsedMs: 5_000, baseMs: 50, capMs: 5_000 };
 
+/** The longest that one attempt counts, in milliseconds: a computer that sleeps meanwhile has not tried. */
+const longestAttempt = 60_000;
+
 /** Outage is the time since there was progress. A new one is no outage. */
 export class Outage {
   readonly #policy: ReconnectPolicy;
-  #since: number | undefined;
+  #last: number | undefined; // when next was called
+  #spent = 0;
   #tries = 0;
 
   constructor(policy: ReconnectPolicy) {
@@ -32,14 +36,16 @@ export class Outage {
 
   /** over says that there was progress. */
   over(): void {
-    this.#since = undefined;
+    this.#last = undefined;
+    this.#spent = 0;
     this.#tries = 0;
   }
 
   /** next returns how long to wait before the next attempt, in milliseconds; undefined when there is none. */
   next(now: number = Date.now()): number | undefined {
-    this.#since ??= now;
-    const left = this.#policy.maxElapsedMs - (now - this.#since);
+    this.#spent += Math.min(Math.max(now - (this.#last ?? now), 0), longestAttempt);
+    this.#last = now;
+    const left = this.#policy.maxElapsedMs - this.#spent;
     if (left <= 0) {
       return undefined;
     }

@@ -54,7 +54,7 @@ export type EventBody =
   | { readonly type: "retract"; readonly messageId: string; readonly agentPath: readonly string[] }
   /** Session state: first the whole of it, if there is any, later what changed. */
   | { readonly type: "state"; readonly delta: JsonObject }
-  /** A tool of this client is asked for. */
+  /** A tool of this client is asked for. When a call is asked again, its tool runs and nothing is told. */
   | { readonly type: "tool_call"; readonly call: ToolCall }
   /** Another client is asked for a tool, or was. */
   | { readonly type: "tool_notice"; readonly call: ToolCall }

@@ -1,5 +1,6 @@
 // One turn, from its start or from any event to its end.
-import type { JsonValue } from "@bufbuild/protobuf";
+import { toJson, type JsonValue } from "@bufbuild/protobuf";
+import { ValueSchema } from "@bufbuild/protobuf/wkt";
 import type { Client } from "@connectrpc/connect";
 import type { Answers } from "./answers.js";
 import { persist, type ReconnectPolicy } from "./backoff.js";
@@ -8,7 +9,7 @@ import { AgentdError, fromThrown } from "./errors.js";
 import { eventOf, ownEvent, type Event } from "./events.js";
 import { follow, type Followed } from "./follow.js";
 import { Display_Visibility } from "./gen/agentd/v1/service_pb.js";
-import type { SessionService, Turn } from "./gen/agentd/v1/sessions_pb.js";
+import { TurnStatus, type SessionService, type Turn } from "./gen/agentd/v1/sessions_pb.js";
 import type { UsageSummary } from "./gen/agentd/v1/types_pb.js";
 import { Prompts, type Prompter } from "./prompts.js";
 import type { Tool } from "./tool.js";
@@ -122,7 +123,7 @@ export class Run implements AsyncIterable<Event> {
     };
   }
 
-  /** result iterates the run to its end and gathers it. It throws what the iteration throws. */
+  /** result iterates the run to its end and gathers it, from where the run began. It throws what the iteration throws. */
   async result(): Promise<Result> {
     const { client, reconnect, requestTimeoutMs, headers } = this.#c;
     const transcript = new Transcript();
@@ -142,8 +143,8 @@ export class Run implements AsyncIterable<Event> {
     return {
       text: transcript.text,
       messages: transcript.messages,
-      completed: end?.completed ?? false,
-      structuredOutput: end?.structuredOutput,
+      completed: end?.completed ?? turn.status === TurnStatus.SUCCEEDED,
+      structuredOutput: end?.structuredOutput ?? (turn.structuredOutput && toJson(ValueSchema, turn.structuredOutput)),
       usage: end?.usage ?? turn.usage,
       turn,
     };
@@ -229,13 +230,15 @@ export class Run implements AsyncIterable<Event> {
   /** take sees to what a message asks for, and returns the event that it is. */
   #take({ message, again }: Followed, calls: Calls, prompts: Prompts | undefined): Event | undefined {
     const { response } = message;
+    if (this.#turnId === undefined && response.case !== "turnQueued" && message.turnId !== "") {
+      this.#turnId = message.turnId; // a prompt that waits may be another turn's
+    }
     switch (response.case) {
       case "execute":
         this.#sessionId = response.value.sessionId;
-        this.#turnId ??= message.turnId;
         break;
       case "toolCall":
-        calls.start(response.value, this.#turnId ?? message.turnId);
+        calls.start(response.value, message.turnId);
         break;
       case "toolCancelled":
         calls.cancel(response.value.toolCallId, response.value.reason);

@@ -54,7 +54,7 @@ export class Proxy {
     const { hostname, port } = new URL(this.target);
     const up = connect(Number(port), hostname);
     let left: number | undefined;
-    let losing: string | undefined;
+    let losing = false;
     for (const socket of [down, up]) {
       this.#sockets.add(socket);
       socket.on("error", () => {});
@@ -71,21 +71,22 @@ export class Proxy {
       if (method !== undefined) {
         this.requests.push(method);
         this.#changed();
-        losing = (this.losing.get(method) ?? 0) > 0 ? method : undefined;
+        const lose = this.losing.get(method) ?? 0;
+        losing = lose > 0;
+        this.losing.set(method, Math.max(lose - 1, 0));
       }
       if (method === "WatchTurn") {
         this.#watching.add(down);
         left = this.cutAfter?.();
       }
-      if (losing !== undefined && this.withhold) {
+      if (losing && this.withhold) {
         down.destroy();
         return;
       }
       up.write(data);
     });
     up.on("data", (data) => {
-      if (losing !== undefined) {
-        this.losing.set(losing, this.losing.get(losing)! - 1);
+      if (losing) {
         up.destroy();
         return;
       }

@@ -153,3 +153,36 @@ test("a call is answered from memory by a later run of the same client", async (
   assert.equal(text, "run 1");
   assert.equal(ran, 1);
 });
+
+test("a call goes to another client when the one that was asked leaves", async (t) => {
+  const daemon = await serve(t, { caller: caller("args: {}", "one") });
+  const asked = new Latch();
+  const stop = new AbortController();
+  const first = new Agentd(daemon.url).addTool("one", {
+    description: "x",
+    run: () => {
+      asked.open();
+      return new Promise(() => {}); // never, and it does not listen either
+    },
+  });
+  const run = first.run({ agent: agent("one"), prompt: "go", signal: stop.signal });
+  const left = assert.rejects(gather(run), { message: "gone" });
+  await asked.opened;
+  const noticed = new Latch();
+  const second = new Agentd(daemon.url).addTool("one", { description: "x", run: () => "by the second" });
+  const events: Event[] = [];
+  const watching = (async () => {
+    for await (const event of second.attach(run.sessionId!, { turnId: run.turnId! })) {
+      events.push(event);
+      if (event.type === "tool_notice") {
+        noticed.open();
+      }
+    }
+  })();
+  await noticed.opened;
+  stop.abort(new Error("gone"));
+  await left;
+  await watching;
+  assert.ok(events.some((e) => e.type === "text" && e.text.includes("second")));
+  assert.equal(events.at(-1)?.type, "end");
+});

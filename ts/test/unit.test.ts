@@ -14,6 +14,7 @@ import {
   type RunResponseSchema,
   type WatchTurnRequest,
 } from "@apzuk3/agentd/proto";
+import { defaultReconnect, Outage } from "../dist/backoff.js";
 import { gather, told } from "./gather.js";
 
 type Message = MessageInitShape<typeof RunResponseSchema>;
@@ -185,5 +186,25 @@ test("a prompter that fails, and a refusal, are told as errors", async () => {
         break;
       }
     }
+  }
+});
+
+test("waits grow up to a cap, for as long as the policy says; sleep does not count", () => {
+  const policy = { ...defaultReconnect, maxElapsedMs: 100_000, baseMs: 100, capMs: 1_000 };
+  const outage = new Outage(policy);
+  for (const limit of [100, 200, 400, 800, 1_000, 1_000]) {
+    const wait = outage.next(0);
+    assert.ok(wait !== undefined && wait >= 0 && wait <= limit, `${wait} of ${limit}`);
+  }
+  assert.ok(outage.next(3_600_000) !== undefined, "an hour of sleep");
+  assert.equal(outage.next(3_640_000), undefined);
+  outage.over();
+  assert.ok(outage.next(3_640_001)! <= 100);
+  assert.equal(new Outage({ ...policy, maxElapsedMs: 0 }).next(), undefined);
+});
+
+test("options that make no sense are refused", () => {
+  for (const options of [{ silenceMs: 0 }, { requestTimeoutMs: -1 }, { maxConcurrentTools: Number.NaN }]) {
+    assert.throws(() => new Agentd("http://unused", options), { name: "AgentdError", code: "INVALID_REQUEST" });
   }
 });
