@@ -175,6 +175,10 @@ func (m *Manager) goOn(ctx context.Context, req AttachRequest) (*Turn, error) {
 	}
 	h.s.resuming.Lock()
 	defer h.s.resuming.Unlock()
+	if err := m.closeInherited(ctx, h.s); err != nil {
+		m.release(h)
+		return nil, err
+	}
 	if t := h.s.settled(); t != nil {
 		m.release(h)
 		return t, nil
@@ -366,6 +370,9 @@ func (s *Session) stopRunningLocked(t *Turn) {
 // then on it also ends turns that have waited for longer than Limits.Retention.
 // It is called once, before the first Start.
 func (m *Manager) Recover(ctx context.Context) error {
+	if err := m.indexAll(ctx); err != nil {
+		return err
+	}
 	after := ""
 	for {
 		heads, err := m.store.OpenTurns(ctx, after, readPage)
@@ -399,6 +406,12 @@ func (m *Manager) recoverTurn(ctx context.Context, id string) error {
 	h, err := m.acquire(ctx, id)
 	if err != nil {
 		return err
+	}
+	if h.s.inheritedOpen() {
+		defer m.release(h)
+		h.s.resuming.Lock()
+		defer h.s.resuming.Unlock()
+		return m.closeInherited(ctx, h.s)
 	}
 	if h.s.waitsForClient() {
 		m.release(h)
