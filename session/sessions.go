@@ -35,6 +35,18 @@ type SessionInfo struct {
 	LastIs Status
 }
 
+// LastPosition is the position of the last thing that has happened in the
+// session, 0 before the first.
+func (s *SessionInfo) LastPosition() int64 { return lastPosition(s.LastSeq) }
+
+// lastPosition is the last one of what a record says.
+func lastPosition(seq int64) int64 {
+	if seq == 0 {
+		return 0
+	}
+	return position(seq, slotDeltas) - 1
+}
+
 // SessionNames is what a caller may call a session.
 type SessionNames struct {
 	// Labels are its own notes, and ClientRef its own name for it.
