@@ -29,9 +29,9 @@ type ReconnectPolicy struct {
 	Base time.Duration
 	// Cap bounds all waits; 0 or less is [DefaultReconnectCap].
 	Cap time.Duration
-	// Dial also repeats the first connection of a Run, as long as nothing of
-	// the request has been sent. Without it a server that cannot be reached
-	// fails the run at once.
+	// Dial also repeats the first request of a Run when the server cannot be
+	// reached, or refuses it for the time being: it is full, or stopping. Without
+	// it either fails the run at once.
 	Dial bool
 }
 
@@ -156,7 +156,8 @@ func (r *run) resumable(l *link) bool {
 	case r.recorded():
 		return r.cursor > 0 // a server that counts its messages
 	default:
-		return policy.Dial && l.unsent()
+		// The key of the request keeps a repeat from starting another turn.
+		return policy.Dial || !l.unsent() && !l.refused
 	}
 }
 

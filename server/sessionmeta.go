@@ -58,7 +58,7 @@ func (s *sessionService) ListSessions(ctx context.Context, r *connect.Request[ag
 			f.Archived = nil // both
 		}
 	}
-	infos, next, err := s.cfg.Sessions.Sessions(ctx, f, r.Msg.GetPageToken(), pageSize(r.Msg.GetPageSize()))
+	infos, next, err := s.cfg.Sessions.ListSessions(ctx, f, r.Msg.GetPageToken(), pageSize(r.Msg.GetPageSize()))
 	if err != nil {
 		return nil, err
 	}

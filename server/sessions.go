@@ -216,7 +216,7 @@ func (s *sessionService) ListTurns(ctx context.Context, r *connect.Request[agent
 		CreatedFrom:   timeOf(r.Msg.GetCreatedAfter()),
 		CreatedBefore: timeOf(r.Msg.GetCreatedBefore()),
 	}
-	turns, next, err := s.cfg.Sessions.Turns(ctx, q, r.Msg.GetPageToken(), pageSize(r.Msg.GetPageSize()))
+	turns, next, err := s.cfg.Sessions.ListTurns(ctx, q, r.Msg.GetPageToken(), pageSize(r.Msg.GetPageSize()))
 	if err != nil {
 		return nil, err
 	}

@@ -55,18 +55,14 @@ func attachOf(ex *agentdv1.RunRequest_ExecuteRequest, h http.Header) (session.At
 				"execute.%s is for a new turn: this request has no user_prompt, so it attaches to the last turn of session %s", f.name, quote(ex.GetSessionId()))
 		}
 	}
-	return session.AttachRequest{
-		SessionID: ex.GetSessionId(), TurnID: ex.GetTurnId(), After: ex.AfterSeq,
-		Tools: toolNames(ex.GetTools()), Keys: keysOf(h),
-	}, nil
-}
-
-func toolNames(tools []*agentdv1.Tool) []string {
 	var names []string
-	for _, tool := range tools {
+	for _, tool := range ex.GetTools() {
 		names = append(names, tool.GetName())
 	}
-	return names
+	return session.AttachRequest{
+		SessionID: ex.GetSessionId(), TurnID: ex.GetTurnId(), After: ex.AfterSeq,
+		Tools: names, Keys: keysOf(h),
+	}, nil
 }
 
 // requestOf translates the message that starts a turn.

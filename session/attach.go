@@ -26,6 +26,9 @@ type AttachRequest struct {
 	After *int64
 	// Tools are the names of the tools that this client can be asked for.
 	Tools []string
+	// Starter says that this client has asked for the turn: it can be asked for all
+	// tools of the turn.
+	Starter bool
 	// Keys are the caller's own provider keys.
 	Keys Keys
 }
@@ -49,13 +52,35 @@ func (m *Manager) Attach(ctx context.Context, req AttachRequest) (*Turn, *Watche
 	}
 	from := req.from(first)
 	from.asks = true
-	if len(req.Tools) > 0 {
+	tools := req.Tools
+	if req.Starter {
+		tools = t.toolNames()
+	}
+	if len(tools) > 0 {
 		from.tools = map[string]bool{}
-		for _, name := range req.Tools {
+		for _, name := range tools {
 			from.tools[name] = true
 		}
 	}
 	return t, s.watch(t, from), nil
+}
+
+// toolNames are the tools of a turn that is not over.
+func (t *Turn) toolNames() []string {
+	t.s.mu.Lock()
+	defer t.s.mu.Unlock()
+	spec := t.spec
+	if spec == nil && t.waits != nil { // it was read from the log
+		spec, _ = t.waits.spec() // an error is met, and told, when it starts
+	}
+	if spec == nil {
+		return nil
+	}
+	var names []string
+	for _, tool := range spec.Tools {
+		names = append(names, tool.GetName())
+	}
+	return names
 }
 
 // from is what a watcher of a turn begins with whose first record is given.

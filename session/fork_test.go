@@ -33,10 +33,12 @@ func TestForkAnywhere(t *testing.T) {
 		f := newFixture(t, memory(t), session.Limits{})
 		f.on(remember)
 		parent := ""
+		var last *session.Turn
+		var w *session.Watcher
 		for _, prompt := range []string{"one", "two", "three"} {
 			turn := f.start(session.Request{SessionID: parent, Prompt: prompt, Agent: tree(), Tools: tools()})
 			parent = turn.SessionID()
-			w := turn.Watch()
+			last, w = turn, turn.Watch()
 			await(t, w, isCall)
 			if prompt == "three" { // it waits, and others wait for it
 				f.start(session.Request{SessionID: parent, Prompt: "four", OnBusy: session.Enqueue})
@@ -72,7 +74,7 @@ func TestForkAnywhere(t *testing.T) {
 			if got := f.log(fork.ID)[:i+1]; !slices.EqualFunc(got, before[:i+1], sameRecord) {
 				t.Errorf("fork at record %d has another history", rec.Seq)
 			}
-			turns, _, err := f.m.Turns(t.Context(), session.TurnQuery{SessionID: fork.ID}, "", 10)
+			turns, _, err := f.m.ListTurns(t.Context(), session.TurnQuery{SessionID: fork.ID}, "", 10)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -105,9 +107,11 @@ func TestForkAnywhere(t *testing.T) {
 		if after := f.log(parent); !slices.EqualFunc(before, after, sameRecord) {
 			t.Error("the parent has changed")
 		}
-		_, w := f.attach(session.AttachRequest{SessionID: parent, Tools: []string{"tool"}})
-		await(t, w, isCall)
-		if err := f.m.CancelTurn(t.Context(), parent, "", "enough"); err != nil {
+		answer(t, last)
+		if !end(t, follow(t, w)).GetCompleted() {
+			t.Error("the parent's turn was not completed")
+		}
+		if err := f.m.CancelTurn(t.Context(), parent, "", "enough"); err != nil { // the one that waited
 			t.Error(err)
 		}
 	})

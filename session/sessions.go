@@ -153,10 +153,10 @@ type SessionFilter struct {
 	CreatedFrom, CreatedBefore, UpdatedFrom, UpdatedBefore time.Time
 }
 
-// Sessions returns at most limit sessions, newest first, and the token of the next
+// ListSessions returns at most limit sessions, newest first, and the token of the next
 // page, "" on the last one. page is a token of the same filter, "" for the first
 // page.
-func (m *Manager) Sessions(ctx context.Context, f SessionFilter, page string, limit int) (sessions []SessionInfo, next string, err error) {
+func (m *Manager) ListSessions(ctx context.Context, f SessionFilter, page string, limit int) (sessions []SessionInfo, next string, err error) {
 	hash := queryHash(f)
 	after, err := readToken(page, hash)
 	if err != nil {

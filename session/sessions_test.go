@@ -47,7 +47,7 @@ func (f *fixture) pages(filter session.SessionFilter, size int) (ids []string) {
 	f.t.Helper()
 	page := ""
 	for range 100 {
-		infos, next, err := f.m.Sessions(f.t.Context(), filter, page, size)
+		infos, next, err := f.m.ListSessions(f.t.Context(), filter, page, size)
 		if err != nil {
 			f.t.Fatalf("list: %v", err)
 		}
@@ -105,12 +105,12 @@ func TestListSessions(t *testing.T) {
 			}
 		}
 	}
-	_, next, err := f.m.Sessions(t.Context(), session.SessionFilter{}, "", 2)
+	_, next, err := f.m.ListSessions(t.Context(), session.SessionFilter{}, "", 2)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, page := range map[string]string{"of another list": next, "garbage": "!"} {
-		if _, _, err := f.m.Sessions(t.Context(), session.SessionFilter{ClientRef: "1"}, page, 2); code(err) != badRequest {
+		if _, _, err := f.m.ListSessions(t.Context(), session.SessionFilter{ClientRef: "1"}, page, 2); code(err) != badRequest {
 			t.Errorf("a token %s: %v", name, err)
 		}
 	}

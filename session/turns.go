@@ -122,11 +122,11 @@ func (s *Session) statusLocked() Status {
 	return WaitingForClient
 }
 
-// Turns returns at most limit turns, newest first, and the token of the next
+// ListTurns returns at most limit turns, newest first, and the token of the next
 // page, "" on the last one. page is a token of the same query, "" for the first
 // page. Turns that are not over are read from their sessions' logs unless those
 // are in memory.
-func (m *Manager) Turns(ctx context.Context, q TurnQuery, page string, limit int) (turns []TurnInfo, next string, err error) {
+func (m *Manager) ListTurns(ctx context.Context, q TurnQuery, page string, limit int) (turns []TurnInfo, next string, err error) {
 	hash := queryHash(q)
 	after, err := readToken(page, hash)
 	if err != nil {
