@@ -256,7 +256,7 @@ func (m *Manager) tryStart(ctx context.Context, h *held, spec *Spec, req Request
 		return nil, false, err
 	}
 	if req.SessionID == "" {
-		if err := m.store.Create(ctx, s.id, time.Now().UTC()); err != nil {
+		if err := m.store.Create(ctx, NewSession{ID: s.id, CreatedAt: time.Now().UTC(), Creator: "local"}, nil); err != nil {
 			return nil, false, fmt.Errorf("session %s: create: %w", s.id, err)
 		}
 	}

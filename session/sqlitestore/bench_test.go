@@ -27,7 +27,7 @@ func BenchmarkAppend(b *testing.B) {
 			defer mustClose(b, s)
 			data := bytes.Repeat([]byte{'x'}, benchData)
 			for w := range writers {
-				if err := s.Create(b.Context(), sessionID(w), time.Now()); err != nil {
+				if err := s.Create(b.Context(), newSession(sessionID(w)), nil); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -89,7 +89,7 @@ func BenchmarkRead(b *testing.B) {
 	s := open(b, b.TempDir())
 	defer mustClose(b, s)
 	for n := range sessions {
-		if err := s.Create(b.Context(), sessionID(n), time.Now()); err != nil {
+		if err := s.Create(b.Context(), newSession(sessionID(n)), nil); err != nil {
 			b.Fatal(err)
 		}
 	}

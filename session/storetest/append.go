@@ -220,6 +220,6 @@ var malformedTests = []test{
 		wantLog(t, s, "a", events(0, 5))
 	}},
 	{"Malformed/NoSessionID", func(t *testing.T, s session.Store) {
-		wantRefused(t, "Create of a session without an id", s.Create(t.Context(), "", epoch))
+		wantRefused(t, "Create of a session without an id", s.Create(t.Context(), fresh(""), nil))
 	}},
 }

@@ -50,11 +50,11 @@ var contextTests = []test{
 	}},
 }
 
-// calls are all methods that take a context. Create is of fresh, Append of recs
+// calls are all methods that take a context. Create is of made, Append of recs
 // to id.
-func calls(fresh, id string, recs []session.Record) map[string]func(context.Context, session.Store) error {
+func calls(made, id string, recs []session.Record) map[string]func(context.Context, session.Store) error {
 	return map[string]func(context.Context, session.Store) error{
-		"Create": func(ctx context.Context, s session.Store) error { return s.Create(ctx, fresh, epoch) },
+		"Create": func(ctx context.Context, s session.Store) error { return s.Create(ctx, fresh(made), nil) },
 		"Append": func(ctx context.Context, s session.Store) error { return s.Append(ctx, batch(id, recs...)) },
 		"Ping":   func(ctx context.Context, s session.Store) error { return s.Ping(ctx) },
 		"Head": func(ctx context.Context, s session.Store) error {

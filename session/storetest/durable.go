@@ -39,7 +39,7 @@ var durableTests = []struct {
 		wantLog(t, s, "empty", nil)
 		wantShared(t, s, "app", map[string]string{"round": "3"})
 		wantOpen(t, s, "", 10, session.Head{ID: "a", CreatedAt: epoch, LastSeq: 200, OpenTurn: "t3", UpdatedAt: log[199].Time})
-		wantErr(t, "Create of a session from before", s.Create(t.Context(), "a", epoch), session.ErrSessionExists)
+		wantErr(t, "Create of a session from before", s.Create(t.Context(), fresh("a"), nil), session.ErrSessionExists)
 	}},
 	{"Reopen/RepeatAndConflict", func(t *testing.T, open func() session.Store) {
 		s := open()

@@ -98,7 +98,7 @@ func RunFailing(t *testing.T, open func(t *testing.T, dir string) (s session.Sto
 			for what, write := range map[string]func() error{
 				"Append that is repeated": func() error { return s.Append(t.Context(), lost) },
 				"Append to another log":   func() error { return s.Append(t.Context(), batch("b", events(0, 1)...)) },
-				"Create":                  func() error { return s.Create(t.Context(), "c", epoch) },
+				"Create":                  func() error { return s.Create(t.Context(), fresh("c"), nil) },
 				"Ping":                    func() error { return s.Ping(t.Context()) },
 			} {
 				for range 2 {

@@ -122,8 +122,8 @@ func (f faulty) ctx(ctx context.Context) context.Context {
 	return ctx
 }
 
-func (f faulty) Create(ctx context.Context, id string, at time.Time) error {
-	err := f.model.Create(f.ctx(ctx), id, at)
+func (f faulty) Create(ctx context.Context, n session.NewSession, key *session.Key) error {
+	err := f.model.Create(f.ctx(ctx), n, key)
 	if f.create != nil {
 		err = f.create(err)
 	}
