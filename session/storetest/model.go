@@ -140,7 +140,7 @@ func wellFormed(b session.Batch) bool {
 	if n := b.Create; n != nil {
 		ok = ok && b.After == 0 && n.ID == b.SessionID && wellNamed(n.ID, n.Labels)
 	}
-	return ok && wellIndexed(b.SessionID, b.Rows, b.Key)
+	return ok && wellIndexed(b.SessionID, b.Rows, b.Key) && wellUsed(b.Usage)
 }
 
 func (m *model) Head(ctx context.Context, id string) (session.Head, error) {
