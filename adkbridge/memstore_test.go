@@ -14,6 +14,8 @@ import (
 // memStore is a session.Store in memory: the many small sessions of these tests
 // need no database. TestShapes runs on a real one.
 type memStore struct {
+	session.Store // nil: nothing else is called
+
 	mu     sync.Mutex // protects the fields below
 	logs   map[string][]session.Record
 	shared map[string]map[string]json.RawMessage
@@ -23,13 +25,13 @@ func newMemStore() *memStore {
 	return &memStore{logs: map[string][]session.Record{}, shared: map[string]map[string]json.RawMessage{}}
 }
 
-func (s *memStore) Create(_ context.Context, id string, _ time.Time) error {
+func (s *memStore) Create(_ context.Context, n session.NewSession, _ *session.Key) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, ok := s.logs[id]; ok {
+	if _, ok := s.logs[n.ID]; ok {
 		return session.ErrSessionExists
 	}
-	s.logs[id] = nil
+	s.logs[n.ID] = nil
 	return nil
 }
 

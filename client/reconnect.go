@@ -116,7 +116,7 @@ func (r *run) drive() {
 			failure, lost = errorf(ErrUnavailable, "the HTTP client did not end the stream when it was told to"), false
 		}
 		r.fail(failure)
-		if !lost || l.left || farewell || !r.resumable(l) {
+		if !lost || l.left || farewell || !r.resumable(l, failure) {
 			return
 		}
 		if l.news || (l.answered && time.Since(l.opened) > out.policy.Cap) {
@@ -146,7 +146,7 @@ func (r *run) fail(failure *Error) {
 }
 
 // resumable tells whether the run can go on with another stream after l.
-func (r *run) resumable(l *link) bool {
+func (r *run) resumable(l *link, failure *Error) bool {
 	policy := r.client.cfg.reconnect
 	switch {
 	case policy.MaxElapsed < 0:
@@ -157,7 +157,8 @@ func (r *run) resumable(l *link) bool {
 		return r.cursor > 0 // a server that counts its messages
 	default:
 		// The key of the request keeps a repeat from starting another turn.
-		return policy.Dial || !l.unsent() && !l.refused
+		refused := l.refused || connect.IsWireError(failure)
+		return policy.Dial || !refused && !l.unsent()
 	}
 }
 

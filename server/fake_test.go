@@ -25,14 +25,16 @@ import (
 
 // memory is the least store that a manager can work with.
 type memory struct {
+	session.Store // nil: nothing else is called
+
 	mu   sync.Mutex
 	logs map[string][]session.Record
 }
 
-func (m *memory) Create(_ context.Context, id string, _ time.Time) error {
+func (m *memory) Create(_ context.Context, s session.NewSession, _ *session.Key) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.logs[id] = []session.Record{}
+	m.logs[s.ID] = []session.Record{}
 	return nil
 }
 

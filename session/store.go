@@ -48,7 +48,8 @@ type Head struct {
 	LastSeq int64
 	// OpenTurn is the id of the turn that has started and not ended, or "".
 	OpenTurn string
-	// UpdatedAt is the time of the last record, or CreatedAt before the first.
+	// UpdatedAt is the time of what was written last, the last record or a Change;
+	// CreatedAt before there was either, whatever a fork has inherited.
 	UpdatedAt time.Time
 	// Purged is the sequence number up to which records are gone, 0 for none.
 	Purged int64
@@ -62,7 +63,8 @@ type NewSession struct {
 	CreatedAt time.Time
 	// Creator is who made it.
 	Creator string
-	// Labels and ClientRef are the caller's own notes and name for it.
+	// Labels and ClientRef are the caller's own notes and name for it. A label with
+	// an empty value is none; one without a key is malformed.
 	Labels    map[string]string
 	ClientRef string
 }
@@ -101,11 +103,12 @@ type Change struct {
 	ClientRef *string
 	// Archived is whether it takes no new turns.
 	Archived *bool
-	// At becomes UpdatedAt.
+	// At becomes UpdatedAt, if it is set.
 	At time.Time
 }
 
-// SessionQuery says which sessions; what is zero does not matter.
+// SessionQuery says which sessions; what is zero does not matter. Times count to
+// the microsecond.
 type SessionQuery struct {
 	// Archived, if set, is what Info.Archived has to be.
 	Archived *bool
@@ -154,7 +157,8 @@ type Row struct {
 	Data []byte
 }
 
-// RowQuery says which rows; what is zero does not matter, but for Kind.
+// RowQuery says which rows; what is zero does not matter, but for Kind. Times
+// count to the microsecond.
 type RowQuery struct {
 	Kind              RowKind
 	SessionID, TurnID string
