@@ -39,8 +39,8 @@ type turnLog struct {
 	starts  int
 
 	startedBy string // the key of the last start
-	cancels int
-	over    bool
+	cancels   int
+	over      bool
 }
 
 // entry is what stands under one position; of its messages the last bears it.
