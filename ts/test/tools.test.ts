@@ -61,23 +61,29 @@ test("tools run next to each other, but not more of them than was allowed", asyn
   for (const [limit, most] of [[undefined, 5], [2, 2]] as const) {
     let running = 0;
     let peak = 0;
-    const full = new Latch();
+    const release = new Latch();
     const agentd = new Agentd(daemon.url, limit === undefined ? {} : { maxConcurrentTools: limit });
     for (const name of names) {
       agentd.addTool(name, {
         description: name,
         run: async () => {
           peak = Math.max(peak, ++running);
-          if (running === most) {
-            full.open();
-          }
-          await full.opened;
+          await release.opened;
           running--;
           return name;
         },
       });
     }
-    const { text } = await agentd.run({ agent: agent(...names), prompt: "go" }).result();
+    let text = "";
+    let asked = 0;
+    for await (const event of agentd.run({ agent: agent(...names), prompt: "go" })) {
+      text += event.type === "text" ? event.text : "";
+      if (event.type === "tool_call" && ++asked === names.length) {
+        await new Promise((resolve) => setTimeout(resolve)); // lets all start that may
+        assert.equal(running, most);
+        release.open();
+      }
+    }
     assert.equal(text, names.join("|"));
     assert.equal(peak, most);
   }

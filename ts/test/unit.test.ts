@@ -138,7 +138,8 @@ const question = (status: InteractionStatus, seq: bigint, replayed = false): Mes
 test("a person is asked once, and answers", async () => {
   const resolved: ResolveInteractionRequest[] = [];
   const pending = question(InteractionStatus.PENDING, 1n);
-  const { agentd } = playing([{ send: [pending], fail: lost }, { send: [], hang: true }], { resolved }, { silenceMs: 1_000 });
+  const twice = [pending, question(InteractionStatus.PENDING, 2n)];
+  const { agentd } = playing([{ send: twice, fail: lost }, { send: [pending], hang: true }], { resolved }, { silenceMs: 1_000 });
   const asked: string[] = [];
   const run = agentd.attach("s", {
     prompter: async ({ question: text }) => {
@@ -149,6 +150,7 @@ test("a person is asked once, and answers", async () => {
   });
   const iterator = run[Symbol.asyncIterator]();
   assert.equal((await iterator.next()).value?.type, "interaction_requested");
+  assert.equal((await iterator.next()).value?.seq, 2n);
   const waiting = iterator.next();
   while (resolved.length === 0) {
     await new Promise((resolve) => setImmediate(resolve));
