@@ -7,7 +7,7 @@ import { defaultReconnect, persist, type ReconnectPolicy } from "./backoff.js";
 import { AgentdError } from "./errors.js";
 import { SessionService, type GetCapabilitiesResponse, type ListModelsResponse } from "./gen/agentd/v1/sessions_pb.js";
 import { Interactions } from "./interactions.js";
-import { headersOf, keyHeaders, requestOf, type AgentdOptions, type AttachOptions, type RunOptions, type WatchOptions } from "./options.js";
+import { headersOf, keyHeaders, requestOf, visibilityOf, type AgentdOptions, type AttachOptions, type RunOptions } from "./options.js";
 import { Run, type Place } from "./run.js";
 import { Sessions } from "./sessions.js";
 import { Tool, type ToolDefinition } from "./tool.js";
@@ -107,10 +107,13 @@ export class Agentd {
    * the caller has. Calls without a result are asked again.
    */
   attach(sessionId: string, options: AttachOptions = {}): Run {
-    const { turnId = "", afterSeq, watchOnly = false } = options;
+    const { turnId = "", afterSeq, watchOnly = false, visibility } = options;
+    if (visibility !== undefined && !watchOnly) {
+      throw new AgentdError("INVALID_REQUEST", "visibility needs watchOnly: who is asked for tools has to see all events");
+    }
     const place = { sessionId, turnId, afterSeq: afterSeq === undefined ? undefined : BigInt(afterSeq) };
     const tools = new Map(watchOnly ? [] : this.#tools);
-    return this.#run(() => Promise.resolve(place), options, tools, watchOnly);
+    return this.#run(() => Promise.resolve(place), options, tools);
   }
 
   /** capabilities says what the server is and allows. */
@@ -123,19 +126,20 @@ export class Agentd {
     return this.#unary((o) => this.#client.listModels({}, o));
   }
 
-  #run(begin: (signal: AbortSignal) => Promise<Place>, options: WatchOptions, tools: ReadonlyMap<string, Tool>, watchOnly = false): Run {
+  #run(begin: (signal: AbortSignal) => Promise<Place>, options: AttachOptions, tools: ReadonlyMap<string, Tool>): Run {
     return new Run({
       client: this.#client,
       begin,
       tools,
       answers: this.#answers,
       gate: this.#gate,
-      prompter: watchOnly ? undefined : (options.prompter ?? this.#options.prompter),
+      prompter: options.watchOnly === true ? undefined : (options.prompter ?? this.#options.prompter),
       headers: headersOf(this.#headers, options.headers),
       reconnect: this.#reconnect,
       silenceMs: this.#options.silenceMs ?? defaultSilenceMs,
       requestTimeoutMs: this.#options.requestTimeoutMs ?? defaultRequestTimeoutMs,
       display: options.display ?? false,
+      visibility: visibilityOf(options.visibility),
       signal: options.signal,
       cancelOnAbort: options.cancelOnAbort ?? false,
     });

@@ -4,7 +4,7 @@ import { durationFromMs } from "@bufbuild/protobuf/wkt";
 import type { Transport } from "@connectrpc/connect";
 import type { ReconnectPolicy } from "./backoff.js";
 import { AgentdError } from "./errors.js";
-import { RunRequest_ExecuteRequestSchema, type RunRequest_ExecuteRequest } from "./gen/agentd/v1/service_pb.js";
+import { Display_Visibility, RunRequest_ExecuteRequestSchema, type RunRequest_ExecuteRequest } from "./gen/agentd/v1/service_pb.js";
 import { BudgetSchema, OnBusy, OnDisconnect, type Tool as ToolMessage } from "./gen/agentd/v1/types_pb.js";
 import type { Prompter } from "./prompts.js";
 import { newKey, wellFormed } from "./text.js";
@@ -39,6 +39,14 @@ export interface AgentdOptions {
   prompter?: Prompter;
 }
 
+/** Visibility is for whom an event is: for whoever uses the agent, or for whoever builds or operates it. */
+export type Visibility = "public" | "private";
+
+/** visibilityOf is its number on the wire; undefined is all. */
+export function visibilityOf(visibility: Visibility | undefined): Display_Visibility {
+  return visibility === undefined ? Display_Visibility.UNSPECIFIED : Display_Visibility[visibility === "public" ? "PUBLIC" : "PRIVATE"];
+}
+
 /** WatchOptions says how a turn is followed. */
 export interface WatchOptions {
   /** Ends the iteration with its reason. The turn goes on, unless cancelOnAbort is set. */
@@ -61,6 +69,8 @@ export interface AttachOptions extends WatchOptions {
   afterSeq?: bigint | number | string;
   /** Only watches: this client is not asked for its tools, and no person is. */
   watchOnly?: boolean;
+  /** Only events of this visibility; only together with watchOnly. */
+  visibility?: Visibility;
 }
 
 /** Budget bounds what a turn or a session may spend; what is left out has no bound. */

@@ -5,7 +5,7 @@ import { persist, type ReconnectPolicy } from "./backoff.js";
 import { AgentdError, fromThrown } from "./errors.js";
 import { InteractionStatus, ResolutionSchema, type Interaction, type Resolution } from "./gen/agentd/v1/interactions_pb.js";
 import type { SessionService } from "./gen/agentd/v1/sessions_pb.js";
-import { newKey, wellFormed } from "./text.js";
+import { messageOf, newKey, wellFormed } from "./text.js";
 import { follows, orAborted } from "./wait.js";
 
 /** Decision is what a person says to an interaction. */
@@ -67,7 +67,7 @@ export class Prompts {
     void this.#ask(interaction, replayed, controller.signal)
       .catch((thrown: unknown) => {
         if (!controller.signal.aborted) {
-          this.#o.report(thrown instanceof Error && !(thrown instanceof AgentdError) ? new AgentdError("UNSPECIFIED", `the prompter failed: ${thrown.message}`, { cause: thrown }) : fromThrown(thrown));
+          this.#o.report(fromThrown(thrown));
         }
       })
       .finally(release);
@@ -78,7 +78,7 @@ export class Prompts {
     this.#open.get(id)?.abort(new AgentdError("UNSPECIFIED", "the question is settled"));
   }
 
-  async #ask({ ...asked }: Interaction, replayed: boolean, signal: AbortSignal): Promise<void> {
+  async #ask(asked: Interaction, replayed: boolean, signal: AbortSignal): Promise<void> {
     const { client, prompter, headers, reconnect, requestTimeoutMs } = this.#o;
     const options = { signal, headers, timeoutMs: requestTimeoutMs };
     const named = { sessionId: asked.sessionId, interactionId: asked.id };
@@ -88,7 +88,12 @@ export class Prompts {
         return;
       }
     }
-    const decision = await orAborted(Promise.resolve(prompter(asked, signal)), signal);
+    let decision: Decision | undefined;
+    try {
+      decision = await orAborted(Promise.resolve(prompter(asked, signal)), signal);
+    } catch (thrown) {
+      throw new AgentdError("INTERNAL", `the prompter failed: ${messageOf(thrown)}`, { cause: thrown, sessionId: asked.sessionId, turnId: asked.turnId });
+    }
     if (decision === undefined) {
       return;
     }

@@ -8,7 +8,7 @@ import { Calls } from "./calls.js";
 import { AgentdError, fromThrown } from "./errors.js";
 import { eventOf, ownEvent, type Event } from "./events.js";
 import { follow, type Followed } from "./follow.js";
-import { Display_Visibility } from "./gen/agentd/v1/service_pb.js";
+import type { Display_Visibility } from "./gen/agentd/v1/service_pb.js";
 import { TurnStatus, type SessionService, type Turn } from "./gen/agentd/v1/sessions_pb.js";
 import type { UsageSummary } from "./gen/agentd/v1/types_pb.js";
 import { Prompts, type Prompter } from "./prompts.js";
@@ -55,6 +55,7 @@ export interface RunConfig {
   silenceMs: number;
   requestTimeoutMs: number;
   display: boolean;
+  visibility: Display_Visibility;
   signal: AbortSignal | undefined;
   cancelOnAbort: boolean;
 }
@@ -194,7 +195,7 @@ export class Run implements AsyncIterable<Event> {
     const shared = { ...c, signal, report: (error: AgentdError) => faults.put(error) };
     const calls = new Calls(shared);
     const prompts = c.prompter === undefined ? undefined : new Prompts({ ...shared, prompter: c.prompter });
-    const messages = follow({ ...c, ...place, toolNames: [...c.tools.keys()], visibility: Display_Visibility.UNSPECIFIED, signal });
+    const messages = follow({ ...c, ...place, toolNames: [...c.tools.keys()], signal });
     let why: AgentdError | undefined; // an error that stands in the log is the reason of the turn's end
     let pending: Promise<IteratorResult<Followed, void>> | undefined;
     try {
@@ -245,7 +246,7 @@ export class Run implements AsyncIterable<Event> {
         break;
       case "interactionRequested":
         if (response.value.interaction !== undefined) {
-          prompts?.start(response.value.interaction, message.replayed);
+          prompts?.start({ ...response.value.interaction, sessionId: this.#sessionId ?? "" }, message.replayed);
         }
         break;
       case "interactionResolved":

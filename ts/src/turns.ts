@@ -2,7 +2,22 @@
 import type { Client } from "@connectrpc/connect";
 import { eventOf, type Event } from "./events.js";
 import type { ListTurnsRequestSchema, SessionService, Turn } from "./gen/agentd/v1/sessions_pb.js";
+import { visibilityOf, type Visibility } from "./options.js";
 import { pages, required, type Fields, type Unary } from "./unary.js";
+
+/** EventsOptions says which events to read. */
+export interface EventsOptions {
+  /** The turn; left out: the session's last one. */
+  turnId?: string;
+  /** The seq of the last event that the caller has. */
+  afterSeq?: bigint;
+  /** How many to read with one request at most. */
+  limit?: number;
+  /** Has each event carry how a user interface may show it. */
+  display?: boolean;
+  /** Only events of this visibility. */
+  visibility?: Visibility;
+}
 
 /** Turns looks at turns and cancels them. Each method makes one request and throws an AgentdError. */
 export class Turns {
@@ -36,8 +51,8 @@ export class Turns {
    * events yields what has happened in a turn so far, after a position; without turnId, in the session's last one. Unlike a Run
    * it yields the error of a turn that failed as an event.
    */
-  async *events(sessionId: string, options: { turnId?: string; afterSeq?: bigint; limit?: number; display?: boolean } = {}): AsyncGenerator<Event, void, undefined> {
-    let request = { ...options, sessionId };
+  async *events(sessionId: string, options: EventsOptions = {}): AsyncGenerator<Event, void, undefined> {
+    let request = { ...options, visibility: visibilityOf(options.visibility), sessionId };
     for (;;) {
       const { events, more } = await this.#unary((o) => this.#client.listTurnEvents(request, o));
       for (const message of events) {

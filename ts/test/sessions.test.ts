@@ -100,10 +100,12 @@ test("a session that is busy does what onBusy says", async (t) => {
   const released = new Promise<void>((resolve) => (release = resolve));
   agentd.addTool("wait", { description: "Waits", run: () => released });
   const first = agentd.run({ agent: llm({ name: "a", model: "scripted/wait", tools: ["wait"] }), prompt: "first" });
+  let busy = 0;
   for await (const event of first) {
     if (event.type !== "tool_call") {
       continue;
     }
+    busy++;
     const sessionId = first.sessionId!;
     await assert.rejects(agentd.run({ sessionId, prompt: "second" }).result(), refused("SESSION_BUSY"));
     const queued = agentd.run({ sessionId, prompt: "third", onBusy: "enqueue" });
@@ -120,4 +122,5 @@ test("a session that is busy does what onBusy says", async (t) => {
     assert.equal(events.at(-1)?.type, "end");
     assert.notEqual(queued.turnId, first.turnId);
   }
+  assert.equal(busy, 1);
 });

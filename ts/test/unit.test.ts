@@ -178,7 +178,7 @@ test("nobody is asked what is settled", async () => {
 
 test("a prompter that fails, and a refusal, are told as errors", async () => {
   for (const [prompter, refusal, want] of [
-    [() => Promise.reject(new Error("no screen")), undefined, ["UNSPECIFIED", "the prompter failed: no screen"]],
+    [() => Promise.reject(new Error("no screen")), undefined, ["INTERNAL", "the prompter failed: no screen"]],
     [() => ({ deny: true as const }), ErrorCode.NOT_FOUND, ["NOT_FOUND", "no"]],
   ] as const) {
     const { agentd } = playing([{ send: [question(InteractionStatus.PENDING, 1n)], hang: true }], refusal === undefined ? {} : { refusal });
