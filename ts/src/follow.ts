@@ -72,7 +72,8 @@ async function* stream(o: FollowOptions, state: Position, outage: Outage): Async
   let closing: AgentdError | undefined;
   try {
     for (;;) {
-      const silent = setTimeout(() => controller.abort(new AgentdError("UNAVAILABLE", `nothing came for ${o.silenceMs} ms, not even a heartbeat`)), o.silenceMs);
+      const silence = new AgentdError("UNAVAILABLE", `nothing came for ${o.silenceMs} ms, not even a heartbeat`);
+      const silent = setTimeout(() => controller.abort(silence), o.silenceMs);
       let next;
       try {
         next = await orAborted(messages.next(), controller.signal);
@@ -83,7 +84,8 @@ async function* stream(o: FollowOptions, state: Position, outage: Outage): Async
         clearTimeout(silent);
       }
       if (next.done === true) {
-        return closing ?? (state.nothingCame() ? undefined : new AgentdError("UNAVAILABLE", "the server closed the stream before the end of the turn"));
+        const early = new AgentdError("UNAVAILABLE", "the server closed the stream before the end of the turn");
+        return closing ?? (state.nothingCame() ? undefined : early);
       }
       const message = next.value.event;
       if (message?.response.case === "error" && message.seq === 0n) {

@@ -92,7 +92,8 @@ export class Prompts {
     try {
       decision = await orAborted(Promise.resolve(prompter(asked, signal)), signal);
     } catch (thrown) {
-      throw new AgentdError("INTERNAL", `the prompter failed: ${messageOf(thrown)}`, { cause: thrown, sessionId: asked.sessionId, turnId: asked.turnId });
+      const { sessionId, turnId } = asked;
+      throw new AgentdError("INTERNAL", `the prompter failed: ${messageOf(thrown)}`, { cause: thrown, sessionId, turnId });
     }
     if (decision === undefined) {
       return;

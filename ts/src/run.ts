@@ -69,6 +69,7 @@ export class Run implements AsyncIterable<Event> {
   #taken = false;
   #sessionId: string | undefined;
   #turnId: string | undefined;
+  #cancelling: Promise<void> | undefined;
 
   constructor(config: RunConfig) {
     this.#c = config;
@@ -96,7 +97,11 @@ export class Run implements AsyncIterable<Event> {
     const { controller, release } = follows(this.#c.signal);
     const events = this.#events(controller.signal);
     const left = new AgentdError("UNSPECIFIED", "the run is over");
+    // At once, for the caller may be busy with an event, or leave.
+    const cancel = () => void this.#cancelIfAborted();
+    this.#c.signal?.addEventListener("abort", cancel, { once: true });
     const close = () => {
+      this.#c.signal?.removeEventListener("abort", cancel);
       release();
       controller.abort(left);
     };
@@ -163,11 +168,8 @@ export class Run implements AsyncIterable<Event> {
     this.#turnId = place.turnId || undefined;
     try {
       yield* this.#follow(place, signal);
-    } catch (thrown) {
-      if (this.#c.cancelOnAbort && this.#c.signal?.aborted === true) {
-        await this.#cancel();
-      }
-      throw thrown;
+    } finally {
+      await this.#cancelIfAborted();
     }
   }
 
@@ -180,13 +182,21 @@ export class Run implements AsyncIterable<Event> {
     return this.#c.begin(new AbortController().signal);
   }
 
-  async #cancel(): Promise<void> {
-    const { client, headers, requestTimeoutMs, reconnect } = this.#c;
-    const named = { sessionId: this.#sessionId ?? "", turnId: this.#turnId ?? "" };
+  /** cancelIfAborted cancels the turn, once, if its caller wants that and it is known. */
+  #cancelIfAborted(): Promise<void> {
+    const { client, headers, requestTimeoutMs, reconnect, cancelOnAbort, signal } = this.#c;
+    if (!cancelOnAbort || signal?.aborted !== true || this.#sessionId === undefined) {
+      return Promise.resolve();
+    }
+    const named = { sessionId: this.#sessionId, turnId: this.#turnId ?? "" };
     // The caller has gone: what fails now is nobody's business.
-    await persist(reconnect, AbortSignal.timeout(requestTimeoutMs), () =>
+    this.#cancelling ??= persist(reconnect, AbortSignal.timeout(requestTimeoutMs), () =>
       client.cancelTurn(named, { headers, timeoutMs: requestTimeoutMs }),
-    ).catch(() => {});
+    ).then(
+      () => {},
+      () => {},
+    );
+    return this.#cancelling;
   }
 
   async *#follow(place: Place, signal: AbortSignal): AsyncGenerator<Event, void, undefined> {

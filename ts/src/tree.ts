@@ -91,7 +91,8 @@ export function toolsOf(agent: Agent, offered: ReadonlySet<string>): Set<string>
       for (const name of value.toolNames) {
         if (!offered.has(name)) {
           const known = offered.size === 0 ? "none" : [...offered].sort().join(", ");
-          throw new AgentdError("INVALID_AGENT_TREE", `agent ${path.join("/")} names the tool ${JSON.stringify(name)}, which was not added to this client; added are: ${known}`);
+          const named = `agent ${path.join("/")} names the tool ${JSON.stringify(name)}`;
+          throw new AgentdError("INVALID_AGENT_TREE", `${named}, which was not added to this client; added are: ${known}`);
         }
         used.add(name);
       }

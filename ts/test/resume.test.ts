@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Agentd, llm, type Event } from "@apzuk3/agentd";
+import { TurnStatus } from "@apzuk3/agentd/proto";
 import { z } from "zod";
 import { serve } from "./daemon.js";
 import { gather, Latch, rising, told } from "./gather.js";
@@ -246,6 +247,18 @@ test("an abort ends the run, and cancels the turn only where that was asked for"
     assert.equal(turn.receipt !== undefined, cancelOnAbort);
     assert.equal((await agentd.turns.cancel(run.sessionId!)).statusMessage !== "", true);
   }
+  // Also when the caller is busy, or leaves because of it.
+  const stop = new AbortController();
+  const agentd = new Agentd(way.url, quick).addTool("wait", { description: "Waits", run: () => new Promise(() => {}) });
+  const run = agentd.run({ agent: llm({ name: "a", model: "scripted/wait", tools: ["wait"] }), prompt: "go", signal: stop.signal, cancelOnAbort: true });
+  for await (const event of run) {
+    if (event.type === "tool_call") {
+      stop.abort();
+      await way.seen("CancelTurn", 4);
+      break;
+    }
+  }
+  assert.equal((await agentd.turns.get(run.sessionId!, run.turnId!)).status, TurnStatus.CANCELED);
   const aborted = AbortSignal.abort(new Error("before"));
   const never = new Agentd(way.url).run({ agent: llm({ name: "a", model: "echo" }), prompt: "go", signal: aborted });
   await assert.rejects(gather(never), { message: "before" });

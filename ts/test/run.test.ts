@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Agentd, AgentdError, llm, loop, parallel, sequential, type Event } from "@apzuk3/agentd";
 import { TurnStatus } from "@apzuk3/agentd/proto";
+import { createConnectTransport, createGrpcWebTransport } from "@connectrpc/connect-web";
 import { z } from "zod";
 import { serve } from "./daemon.js";
 import { gather, rising } from "./gather.js";
@@ -160,6 +161,15 @@ test("keys and headers are sent, fetch is the caller's", async (t) => {
   await agentd.run({ agent: llm({ name: "a", model: "echo" }), prompt: "hi", headers: { "x-two": "2" } }).result();
   assert.deepEqual(new Set(seen.map((h) => [h.get("x-agentd-anthropic-api-key"), h.get("x-one"), h.get("x-two")].join())), new Set(["secret,1,2"]));
   assert.equal(seen.length, 3); // CreateTurn, WatchTurn, GetTurn
+});
+
+test("other transports carry the same turn", async (t) => {
+  const daemon = await serve(t);
+  for (const transport of [createConnectTransport({ baseUrl: daemon.url, useBinaryFormat: true }), createGrpcWebTransport({ baseUrl: daemon.url })]) {
+    const agentd = withGreet("http://unused", { transport });
+    assert.match((await agentd.run({ agent: greeter, prompt: "Say hi to Alice" }).result()).text, /Hello, Alice!$/);
+    await assert.rejects(gather(agentd.attach("nobody")), { name: "AgentdError", code: "SESSION_NOT_FOUND" });
+  }
 });
 
 async function gatherAll<T>(items: AsyncIterable<T>): Promise<T[]> {
