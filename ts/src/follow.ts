@@ -68,12 +68,12 @@ async function* stream(o: FollowOptions, state: Position, outage: Outage): Async
   const messages = o.client
     .watchTurn(request, { signal: controller.signal, headers: o.headers, timeoutMs: 0 })
     [Symbol.asyncIterator]();
+  const giveUp = () => controller.abort(new AgentdError("UNAVAILABLE", `nothing came for ${o.silenceMs} ms, not even a heartbeat`));
   state.reconnected();
   let closing: AgentdError | undefined;
   try {
     for (;;) {
-      const silence = new AgentdError("UNAVAILABLE", `nothing came for ${o.silenceMs} ms, not even a heartbeat`);
-      const silent = setTimeout(() => controller.abort(silence), o.silenceMs);
+      const silent = setTimeout(giveUp, o.silenceMs);
       let next;
       try {
         next = await orAborted(messages.next(), controller.signal);
@@ -84,8 +84,10 @@ async function* stream(o: FollowOptions, state: Position, outage: Outage): Async
         clearTimeout(silent);
       }
       if (next.done === true) {
-        const early = new AgentdError("UNAVAILABLE", "the server closed the stream before the end of the turn");
-        return closing ?? (state.nothingCame() ? undefined : early);
+        if (closing === undefined && !state.nothingCame()) {
+          return new AgentdError("UNAVAILABLE", "the server closed the stream before the end of the turn");
+        }
+        return closing;
       }
       const message = next.value.event;
       if (message?.response.case === "error" && message.seq === 0n) {
