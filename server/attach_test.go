@@ -302,29 +302,27 @@ func TestRepeatedStart(t *testing.T) {
 		_, err := ask(ctx, run, "c1-"+run.TurnID())
 		return err
 	}}, server.Config{})
-	onEachWire(t, func(t *testing.T, opts []connect.ClientOption) {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		start := execute()
-		start.GetExecute().IdempotencyKey = "key " + t.Name()
-		lost := f.open(ctx, t, opts...)
-		lost.send(start)
-		first := lost.until(isCall)
-		lost.drop(cancel)
-		c := f.open(t.Context(), t, opts...)
-		c.send(start)
-		again := c.until(isCall)
-		if again[0].GetExecute() == nil || again[0].GetSeq() != first[0].GetSeq() || again[0].GetTurnId() != first[0].GetTurnId() {
-			t.Errorf("the repeat begins with %v, the first request with %v", again[0], first[0])
-		}
-		c.send(answer(again[len(again)-1].GetToolCall().GetToolCallId(), "yes"))
-		if !lastOf(t, c.toEnd()).GetCompleted() {
-			t.Error("want the turn's end")
-		}
-		other := execute()
-		other.GetExecute().IdempotencyKey, other.GetExecute().UserPrompt = start.GetExecute().GetIdempotencyKey(), "something else"
-		c = f.open(t.Context(), t, opts...)
-		c.send(other)
-		left(t, c.toEnd(), agentdv1.ErrorCode_ERROR_CODE_CONFLICT, "idempotency_key")
-	})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	start := execute()
+	start.GetExecute().IdempotencyKey = "key " + t.Name()
+	lost := f.open(ctx, t)
+	lost.send(start)
+	first := lost.until(isCall)
+	lost.drop(cancel)
+	c := f.open(t.Context(), t)
+	c.send(start)
+	again := c.until(isCall)
+	if again[0].GetExecute() == nil || again[0].GetSeq() != first[0].GetSeq() || again[0].GetTurnId() != first[0].GetTurnId() {
+		t.Errorf("the repeat begins with %v, the first request with %v", again[0], first[0])
+	}
+	c.send(answer(again[len(again)-1].GetToolCall().GetToolCallId(), "yes"))
+	if !lastOf(t, c.toEnd()).GetCompleted() {
+		t.Error("want the turn's end")
+	}
+	other := execute()
+	other.GetExecute().IdempotencyKey, other.GetExecute().UserPrompt = start.GetExecute().GetIdempotencyKey(), "something else"
+	c = f.open(t.Context(), t)
+	c.send(other)
+	left(t, c.rest(), agentdv1.ErrorCode_ERROR_CODE_CONFLICT, "idempotency_key")
 }
