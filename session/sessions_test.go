@@ -252,6 +252,8 @@ func TestIdempotencyKeys(t *testing.T) {
 			t.Errorf("a repeat has started %v, the first request %v", again, first)
 		}
 	}
+	_, w := f.attach(session.AttachRequest{SessionID: first[0], Tools: []string{"tool"}}) // otherwise it gives way
+	await(t, w, isCall)
 	other := req
 	other.Once.Content = "d"
 	if _, err := f.m.Start(t.Context(), other); code(err) != conflict {
@@ -274,6 +276,7 @@ func TestIdempotencyKeys(t *testing.T) {
 			t.Errorf("a request that is refused: %v", err)
 		}
 	}
+	w.Close()
 	// Another server knows the keys; the key stands for something else elsewhere.
 	f.stop()
 	g := newFixture(t, f.store, session.Limits{})
