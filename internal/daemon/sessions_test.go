@@ -230,6 +230,9 @@ func TestTurnsAreTheSameOnBothServices(t *testing.T) {
 			text = false
 			e = proto.CloneOf(e)
 			e.Time, e.TurnId, e.Replayed, e.Seq = nil, "", false, 0
+			if r := e.GetToolResult(); r != nil {
+				r.ToolCallId = "" // another one
+			}
 			said := "call" // another id, and as a notice to who did not take part
 			if e.GetToolCall() == nil && e.GetToolCallNotice() == nil {
 				said = protojson.MarshalOptions{}.Format(e)
