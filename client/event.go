@@ -163,7 +163,7 @@ type End struct {
 	// UsageSummary is what the turn used; nil if the server sent none.
 	UsageSummary *agentdv1.UsageSummary
 	// Receipt is what the end has stopped; nil when nobody ended or cancelled the
-	// turn, or when it had not begun.
+	// turn.
 	Receipt *Receipt
 }
 

@@ -18,7 +18,7 @@ type Sessions interface {
 	Start(ctx context.Context, req session.Request) (*session.Turn, error)
 	Attach(ctx context.Context, req session.AttachRequest) (*session.Turn, *session.Watcher, error)
 	Turns(ctx context.Context, sessionID string) ([]session.TurnInfo, error)
-	Events(ctx context.Context, req session.AttachRequest, limit int) ([]*agentdv1.RunResponse, bool, error)
+	Events(ctx context.Context, req session.AttachRequest, limit int, keep func(*agentdv1.RunResponse) bool) ([]*agentdv1.RunResponse, bool, error)
 	AnswerTurn(ctx context.Context, req session.AttachRequest, answers []session.Answer) ([]error, error)
 	CancelTurn(ctx context.Context, sessionID, turnID, reason string) error
 }

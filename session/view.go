@@ -131,7 +131,7 @@ func (v *view) fact(rec Record, fact any, replayed bool, mine []string) (end boo
 	case *TurnDropped:
 		if v.only == rec.TurnID {
 			v.turnID, v.speakers, v.calls, v.usage = rec.TurnID, nil, nil, Usage{}
-			v.end(&TurnEnded{Reason: f.Reason})
+			v.end(f.end())
 		}
 		return true
 	case *ModelRetry:
