@@ -30,6 +30,9 @@ type Config struct {
 	Sessions Sessions
 	// Ready reports whether turns can be served; nil means they always can.
 	Ready func(context.Context) error
+	// About tells what this server is, whenever a client asks; it may be called
+	// from several goroutines at once. nil: nothing is known.
+	About func() About
 	// Logger receives one line per turn; no prompts, payloads or keys. Default:
 	// discard.
 	Logger *slog.Logger
@@ -74,6 +77,9 @@ type Config struct {
 func (c Config) WithDefaults() Config {
 	if c.Ready == nil {
 		c.Ready = func(context.Context) error { return nil }
+	}
+	if c.About == nil {
+		c.About = func() About { return About{} }
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -114,6 +114,20 @@ func TestFilteredStreamIsKeptAlive(t *testing.T) {
 	_ = s.Close()
 }
 
+// A server that was told nothing of itself says what the protocol says.
+func TestCapabilitiesOfAnyServer(t *testing.T) {
+	f := serve(t, engine{run: talk}, server.Config{MaxMessageBytes: 1 << 16})
+	c := agentdv1connect.NewSessionServiceClient(f.hc, f.url)
+	got, err := c.GetCapabilities(t.Context(), connect.NewRequest(&agentdv1.GetCapabilitiesRequest{}))
+	if err != nil || got.Msg.GetMaxMessageBytes() != 1<<16 || got.Msg.GetMaxPromptBytes() != 1<<20 || len(got.Msg.GetProviders()) != 0 {
+		t.Errorf("capabilities: %v, %v", got, err)
+	}
+	models, err := c.ListModels(t.Context(), connect.NewRequest(&agentdv1.ListModelsRequest{}))
+	if err != nil || len(models.Msg.GetModels()) != 0 {
+		t.Errorf("models: %v, %v", models, err)
+	}
+}
+
 // Unary requests are bounded like messages of a stream.
 func TestSessionServiceLimits(t *testing.T) {
 	f := serve(t, engine{run: talk}, server.Config{MaxMessageBytes: 1 << 10})
