@@ -131,7 +131,7 @@ func TestDisplayTellsTheTurn(t *testing.T) {
 	d := start(t, daemon.Config{Scripts: map[string]string{"thinks": thinks}})
 	c := wires(t, d)["Connect, binary, HTTP/2"]
 	turn := thinkingTurn(t, c)
-	events, _ := listAll(t, c, &agentdv1.ListTurnEventsRequest{SessionId: turn.GetSessionId(), Display: true})
+	events := followTurn(t, c, &agentdv1.WatchTurnRequest{SessionId: turn.GetSessionId(), Display: true})
 	texts, phases := map[agentdv1.Display_Kind]string{}, map[string][]string{}
 	for _, e := range events {
 		show := e.GetDisplay()
