@@ -114,10 +114,9 @@ func (m *Manager) Session(ctx context.Context, id string) (Summary, error) {
 // sessionNow adds how the last turn is.
 func (m *Manager) sessionNow(info Info) Summary {
 	out := Summary{Info: info, LastIs: overAs[info.LastStatus]}
-	if info.LastStatus != rowOpen {
-		return out
+	if info.LastStatus == rowOpen {
+		out.LastIs = WaitingForClient
 	}
-	out.LastIs = WaitingForClient
 	m.mu.Lock()
 	h := m.sessions[info.ID]
 	m.mu.Unlock()
@@ -132,7 +131,7 @@ func (m *Manager) sessionNow(info Info) Summary {
 	if h.err == nil {
 		h.s.mu.Lock()
 		defer h.s.mu.Unlock()
-		if out.LastIs = overAs[h.s.index.lastAs]; out.LastIs == 0 {
+		if h.s.index.last == info.LastTurn && h.s.index.lastAs == rowOpen { // what is written counts once it is shown
 			out.LastIs = h.s.statusLocked()
 		}
 	}
