@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"slices"
@@ -33,6 +34,11 @@ type TurnInfo struct {
 	Prompt string
 	// Output is the last complete answer without tool calls.
 	Output string
+	// Structured is Output, when the turn has succeeded and its agent has an
+	// output schema, which it satisfies.
+	Structured json.RawMessage
+	// Model and Stop are those of the last answer of any kind, as in Event.
+	Model, Stop string
 	// Usage is what it has used so far.
 	Usage Usage
 	// Created is when its prompt was recorded, Started when it began to run, and
@@ -96,6 +102,9 @@ func (m *Manager) Turns(ctx context.Context, sessionID string) ([]TurnInfo, erro
 		if into := l.byID[t.Into]; into != nil {
 			out[i].Status = statusOf(into)
 		}
+		if out[i].Status != Succeeded {
+			out[i].Structured = nil
+		}
 	}
 	return out, nil
 }
@@ -147,8 +156,14 @@ func (l *turnList) add(sessionID string, rec Record, fact any) {
 		if f.Usage != nil {
 			t.Usage = t.Usage.Add(*f.Usage)
 		}
-		if f.Text != "" && len(f.Calls) == 0 {
-			t.Output = f.Text
+		if f.final() {
+			t.Output, t.Structured = f.Text, nil
+			if f.Structured {
+				t.Structured = json.RawMessage(f.Text)
+			}
+		}
+		if f.MessageID != "" {
+			t.Model, t.Stop = f.Model, f.Stop
 		}
 		t.Open = append(t.Open, f.Calls...)
 	case *ToolCall:

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 
@@ -32,6 +33,7 @@ type view struct {
 	calls    []ToolCall // open calls, in order
 	asked    map[string]bool
 	usage    Usage
+	output   string // the output, if it is structured
 
 	// Of the record that is being rendered.
 	rec      Record
@@ -118,7 +120,7 @@ func (v *view) fact(rec Record, fact any, replayed bool, mine []string) (end boo
 	v.rec, v.replayed = rec, replayed
 	switch f := fact.(type) {
 	case *TurnStarted:
-		v.turnID, v.speakers, v.calls, v.usage = rec.TurnID, nil, nil, Usage{}
+		v.turnID, v.speakers, v.calls, v.usage, v.output = rec.TurnID, nil, nil, Usage{}, ""
 		v.asked = map[string]bool{}
 		v.begun()
 		v.state(slotState, v.snapshots[rec.TurnID])
@@ -130,7 +132,7 @@ func (v *view) fact(rec Record, fact any, replayed bool, mine []string) (end boo
 		v.queued(f)
 	case *TurnDropped:
 		if v.only == rec.TurnID {
-			v.turnID, v.speakers, v.calls, v.usage = rec.TurnID, nil, nil, Usage{}
+			v.turnID, v.speakers, v.calls, v.usage, v.output = rec.TurnID, nil, nil, Usage{}, ""
 			v.end(&TurnEnded{Reason: f.Reason})
 		}
 		return true
@@ -204,6 +206,12 @@ func (v *view) event(ev *Event, mine []string) {
 	}
 	if ev.Usage != nil {
 		v.usage = v.usage.Add(*ev.Usage)
+	}
+	if ev.final() {
+		v.output = ""
+		if ev.Structured {
+			v.output = ev.Text
+		}
 	}
 	if ev.Last {
 		if i := v.find(ev.Path); i >= 0 {
@@ -331,6 +339,9 @@ func (v *view) end(f *TurnEnded) {
 	if f.Receipt != nil {
 		end.Receipt = f.Receipt.Proto()
 	}
+	if f.Completed && v.output != "" {
+		end.StructuredOutput = Value([]byte(v.output))
+	}
 	v.emit(slotEnd, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_End{End: end}})
 }
 
@@ -381,6 +392,20 @@ func (u Usage) Proto() *agentdv1.UsageSummary {
 		LlmCalls:      clamp(u.Calls),
 		EstimatedCost: u.CostUSD,
 	}
+}
+
+// Value is the protocol's form of a JSON value; nil for text that is none. Its
+// numbers are float64: of an integer beyond 2^53 the last digits are lost.
+func Value(data []byte) *structpb.Value {
+	var v any
+	if err := json.Unmarshal(data, &v); err != nil {
+		return nil
+	}
+	value, err := structpb.NewValue(v)
+	if err != nil {
+		return nil
+	}
+	return value
 }
 
 // clamp keeps a count within the protocol's int32.
