@@ -13,15 +13,20 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// Bounds of an output that is checked by a schema. What it takes to check one is
-// at most the schema's size times its own, in values for the time and in bytes
-// for the texts of errors. As a value it goes out in one message, which some
-// clients read 100 levels deep: three for each of an object.
+// Bounds of an output. As a value it goes out in one message, which some clients
+// read 100 levels deep: three for each of an object.
 const (
-	maxJSONValues  = 100_000
-	maxJSONDepth   = 30
+	maxJSONValues = 100_000
+	maxJSONDepth  = 30
+)
+
+// Bounds of what it takes to check an output, which is at most the schema's size
+// times its own: in values for the time, in bytes for that of patterns. What does
+// not fit an anyOf is repeated for each branch, so that bytes are memory there.
+const (
 	maxCheckValues = 4 << 20
-	maxCheckBytes  = 32 << 20
+	maxCheckBytes  = 256 << 20
+	maxAnyOfBytes  = 16 << 20
 )
 
 // maxMisfit bounds what is said about an output that does not fit, in bytes.
@@ -32,6 +37,7 @@ type outputSchema struct {
 	text     json.RawMessage // as the client wrote it: models heed the order of keys
 	compiled *jsonschema.Resolved
 	size     int // nodes, with references followed
+	anyOf    bool
 }
 
 // readOutputSchema checks an output_schema; nil for none.
@@ -60,7 +66,7 @@ func readOutputSchema(text string) (*outputSchema, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &outputSchema{text: json.RawMessage(text), compiled: compiled, size: size}, nil
+	return &outputSchema{text: json.RawMessage(text), compiled: compiled, size: size, anyOf: b.anyOf}, nil
 }
 
 // check tells what is wrong with an output, nil if it is one JSON value that
@@ -75,7 +81,11 @@ func (o *outputSchema) check(text string) (err error) {
 	if err != nil {
 		return err
 	}
-	if values*o.size > maxCheckValues || len(text)*o.size > maxCheckBytes {
+	maxBytes := maxCheckBytes
+	if o.anyOf {
+		maxBytes = maxAnyOfBytes
+	}
+	if values*o.size > maxCheckValues || len(text)*o.size > maxBytes {
 		return fmt.Errorf("%d values in %d bytes are too many to be checked by a schema of %d nodes", values, len(text), o.size)
 	}
 	var v any

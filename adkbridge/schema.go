@@ -96,6 +96,7 @@ type bounds struct {
 	checks bool
 
 	nodes int
+	anyOf bool           // there is one
 	sizes map[string]int // expanded size by reference; 0 while being measured
 }
 
@@ -148,6 +149,7 @@ func (b *bounds) walk(v any, depth int, at place) error {
 	switch v := v.(type) {
 	case map[string]any:
 		for k, sub := range v {
+			b.anyOf = b.anyOf || k == "anyOf" && at == inSchema
 			if ref, ok := sub.(string); ok && at == inSchema {
 				if err := checkRef(k, ref); err != nil {
 					return err
