@@ -95,8 +95,8 @@ type outputConfig struct {
 }
 
 type outputFormat struct {
-	Type   string `json:"type"`
-	Schema any    `json:"schema"`
+	Type   string          `json:"type"`
+	Schema json.RawMessage `json:"schema"`
 }
 
 // newRequest translates req.
@@ -106,17 +106,15 @@ func newRequest(modelName string, req *model.Request, names *wire.Names) (*reque
 	for _, text := range wire.System(cfg) {
 		r.System = append(r.System, block{Type: "text", Text: text})
 	}
+	if err := r.setSchema(cfg); err != nil {
+		return nil, err
+	}
 	var err error
 	if r.Messages, err = messages(req.Contents, names); err != nil {
 		return nil, err
 	}
 	if err := r.setTools(req, names); err != nil {
 		return nil, err
-	}
-	if schema := wire.ResponseSchema(cfg); schema != nil {
-		r.OutputConfig = &outputConfig{Format: &outputFormat{Type: "json_schema", Schema: schema}}
-	} else if cfg.ResponseMIMEType == "application/json" {
-		return nil, invalid("JSON answers need a response schema")
 	}
 	r.setSampling(cfg)
 	return r, nil
