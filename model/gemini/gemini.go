@@ -93,7 +93,7 @@ func (p *Provider) Open(modelName, key string) (model.LLM, error) {
 	if err := checkModel(modelName, overVertex); err != nil {
 		return nil, err
 	}
-	l := &llm{model: modelName, secret: key, client: p.server}
+	l := &llm{model: modelName, secret: key, vertex: overVertex, client: p.server}
 	switch {
 	case key != "":
 		l.client = sync.OnceValues(func() (*genai.Client, error) { return p.client(key) })
@@ -189,6 +189,7 @@ func newClient(cc *genai.ClientConfig) (*genai.Client, error) {
 type llm struct {
 	model  string
 	secret string
+	vertex bool
 	client func() (*genai.Client, error)
 }
 

@@ -67,6 +67,10 @@ func (l *llm) config(req *model.Request) (*genai.GenerateContentConfig, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the conversation cannot be encoded: %w", err)
 	}
+	schema, err := l.setSchema(&cfg, req)
+	if err != nil {
+		return nil, err
+	}
 	if cfg.SystemInstruction != nil {
 		cfg.SystemInstruction = &genai.Content{Role: genai.RoleUser, Parts: bare(cfg.SystemInstruction.Parts)}
 	}
@@ -75,6 +79,9 @@ func (l *llm) config(req *model.Request) (*genai.GenerateContentConfig, error) {
 	cfg.HTTPOptions = &genai.HTTPOptions{
 		ExtrasRequestProvider: func(body map[string]any) map[string]any {
 			body["contents"] = json.RawMessage(contents)
+			if generation, ok := body["generationConfig"].(map[string]any); ok && schema != nil {
+				generation["responseJsonSchema"] = schema
+			}
 			return body
 		},
 	}
