@@ -141,7 +141,7 @@ func FuzzOutputCheck(f *testing.F) {
 			}
 			return
 		}
-		if v := session.Value([]byte(text)); v.GetStructValue() == nil {
+		if v := session.Value(text); v.GetStructValue() == nil {
 			t.Errorf("schema %q: output %q counts as an object, and is %v", schema, text, v)
 		}
 	})
@@ -250,7 +250,7 @@ func TestStructuredAnswers(t *testing.T) {
 			if err != nil || len(turns) != 1 {
 				t.Fatalf("turns %v, %v", turns, err)
 			}
-			if (turns[0].Structured != nil) != (tc.want != "") {
+			if turns[0].Structured != (tc.want != "") {
 				t.Errorf("turn %+v", turns[0])
 			}
 			goOn(t, w, seq("next", llm("x"), llm("z")))

@@ -427,8 +427,8 @@ func turnOf(t *session.TurnInfo) *agentdv1.Turn {
 	if out.StopReason, known = stopReasons[t.Stop]; !known {
 		out.StopReason = agentdv1.StopReason_STOP_REASON_OTHER
 	}
-	if t.Structured != nil {
-		out.StructuredOutput = session.Value(t.Structured)
+	if t.Structured && t.Status == session.Succeeded {
+		out.StructuredOutput = session.Value(t.Output)
 	}
 	for _, c := range t.Open {
 		out.PendingToolCalls = append(out.PendingToolCalls, &agentdv1.RunResponse_ToolCallRequest{

@@ -17,7 +17,7 @@ func TestTurnSaysHowItsModelStopped(t *testing.T) {
 		"OTHER":                   agentdv1.StopReason_STOP_REASON_OTHER,
 		"MALFORMED_FUNCTION_CALL": agentdv1.StopReason_STOP_REASON_OTHER,
 	} {
-		got := turnOf(&session.TurnInfo{Stop: stop, Model: "m\xff", Structured: []byte(`{"a":[1,null]}`)})
+		got := turnOf(&session.TurnInfo{Stop: stop, Model: "m\xff", Output: `{"a":[1,null]}`, Structured: true, Status: session.Succeeded})
 		if got.GetStopReason() != want || got.GetModel() != "m\uFFFD" {
 			t.Errorf("%q: turn %v, want %v", stop, got, want)
 		}
@@ -25,7 +25,11 @@ func TestTurnSaysHowItsModelStopped(t *testing.T) {
 			t.Errorf("structured output %v", got.GetStructuredOutput())
 		}
 	}
-	if got := turnOf(&session.TurnInfo{Output: "text"}); got.GetStructuredOutput() != nil {
-		t.Errorf("a turn without structured output has %v", got.GetStructuredOutput())
+	for name, turn := range map[string]session.TurnInfo{
+		"text": {Output: "{}", Status: session.Succeeded}, "failed": {Output: "{}", Structured: true, Status: session.Failed}, "running": {Output: "{}", Structured: true, Status: session.Running},
+	} {
+		if got := turnOf(&turn); got.GetStructuredOutput() != nil || got.GetOutputText() != "{}" {
+			t.Errorf("%s: turn %v", name, got)
+		}
 	}
 }

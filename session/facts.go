@@ -258,11 +258,6 @@ type Event struct {
 	Injected string `json:",omitempty"`
 }
 
-// final tells whether the event is an answer that a turn may end with: one that
-// says something and asks the client for nothing. The last one is the turn's
-// output.
-func (e *Event) final() bool { return e.Text != "" && len(e.Calls) == 0 }
-
 // Delta is a piece of a message on its way.
 type Delta struct {
 	// MessageID is the one of the event that will complete the message.

@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"slices"
@@ -34,9 +33,9 @@ type TurnInfo struct {
 	Prompt string
 	// Output is the last complete answer without tool calls.
 	Output string
-	// Structured is Output, when the turn has succeeded and its agent has an
-	// output schema, which it satisfies.
-	Structured json.RawMessage
+	// Structured is true when Output is JSON that satisfies the output schema of the
+	// agent that gave it.
+	Structured bool
 	// Model and Stop are those of the last answer of any kind, as in Event.
 	Model, Stop string
 	// Usage is what it has used so far.
@@ -102,9 +101,6 @@ func (m *Manager) Turns(ctx context.Context, sessionID string) ([]TurnInfo, erro
 		if into := l.byID[t.Into]; into != nil {
 			out[i].Status = statusOf(into)
 		}
-		if out[i].Status != Succeeded {
-			out[i].Structured = nil
-		}
 	}
 	return out, nil
 }
@@ -156,15 +152,7 @@ func (l *turnList) add(sessionID string, rec Record, fact any) {
 		if f.Usage != nil {
 			t.Usage = t.Usage.Add(*f.Usage)
 		}
-		if f.final() {
-			t.Output, t.Structured = f.Text, nil
-			if f.Structured {
-				t.Structured = json.RawMessage(f.Text)
-			}
-		}
-		if f.MessageID != "" {
-			t.Model, t.Stop = f.Model, f.Stop
-		}
+		t.answered(f)
 		t.Open = append(t.Open, f.Calls...)
 	case *ToolCall:
 		t.Open = append(t.Open, *f)

@@ -52,7 +52,9 @@ func TestStructuredOutput(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := newFixture(t, memory(t), session.Limits{WatchItems: 2})
-			f.on(func(ctx context.Context, r *session.Run) error { return add(ctx, r, answerOf("a", `{"before":true}`, true)) })
+			f.on(func(ctx context.Context, r *session.Run) error {
+				return add(ctx, r, answerOf("a", `{"before":true}`, true))
+			})
 			first := f.start(session.Request{})
 			follow(t, first.Watch())
 			f.on(func(ctx context.Context, r *session.Run) error {
@@ -91,10 +93,10 @@ func TestStructuredOutput(t *testing.T) {
 			if got.Output != tc.output || got.Model != tc.model || got.Stop != tc.stop {
 				t.Errorf("turn %+v", got)
 			}
-			if (got.Structured != nil) != (tc.want != "") || got.Structured != nil && string(got.Structured) != tc.output {
-				t.Errorf("structured output %s", got.Structured)
+			if got.Structured != (tc.want != "" || tc.err != nil) {
+				t.Errorf("structured is %v", got.Structured)
 			}
-			if string(turns[0].Structured) != `{"before":true}` {
+			if !turns[0].Structured || turns[0].Output != `{"before":true}` {
 				t.Errorf("the turn before: %+v", turns[0])
 			}
 		})
@@ -116,12 +118,12 @@ func jsonOf(t *testing.T, v *structpb.Value) string {
 
 func TestValue(t *testing.T) {
 	for _, text := range []string{"", "{", "{} {}", "1e400"} {
-		if v := session.Value([]byte(text)); v != nil {
+		if v := session.Value(text); v != nil {
 			t.Errorf("%q is %v", text, v)
 		}
 	}
 	// The last of equal keys counts, as for those who read the text.
-	if v := session.Value([]byte(`{"a":1,"a":{"b":[true,"\ud800"]}}`)); jsonOf(t, v) != `{"a":{"b":[true,"�"]}}` {
+	if v := session.Value(`{"a":1,"a":{"b":[true,"\ud800"]}}`); jsonOf(t, v) != `{"a":{"b":[true,"�"]}}` {
 		t.Errorf("value %v", v)
 	}
 }

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 
@@ -340,7 +339,7 @@ func (v *view) end(f *TurnEnded) {
 		end.Receipt = f.Receipt.Proto()
 	}
 	if f.Completed && v.output != "" {
-		end.StructuredOutput = Value([]byte(v.output))
+		end.StructuredOutput = Value(v.output)
 	}
 	v.emit(slotEnd, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_End{End: end}})
 }
@@ -392,20 +391,6 @@ func (u Usage) Proto() *agentdv1.UsageSummary {
 		LlmCalls:      clamp(u.Calls),
 		EstimatedCost: u.CostUSD,
 	}
-}
-
-// Value is the protocol's form of a JSON value; nil for text that is none. Its
-// numbers are float64: of an integer beyond 2^53 the last digits are lost.
-func Value(data []byte) *structpb.Value {
-	var v any
-	if err := json.Unmarshal(data, &v); err != nil {
-		return nil
-	}
-	value, err := structpb.NewValue(v)
-	if err != nil {
-		return nil
-	}
-	return value
 }
 
 // clamp keeps a count within the protocol's int32.
