@@ -246,12 +246,9 @@ func TestStructuredAnswers(t *testing.T) {
 			if n := int(res.end.GetUsageSummary().GetLlmCalls()); tc.name != "a sibling of one that fails" && n != len(w.script.requests) {
 				t.Errorf("%d model calls counted, %d made", n, len(w.script.requests))
 			}
-			turns, err := w.manager.Turns(t.Context(), w.session)
-			if err != nil || len(turns) != 1 {
-				t.Fatalf("turns %v, %v", turns, err)
-			}
-			if turns[0].Structured != (tc.want != "") {
-				t.Errorf("turn %+v", turns[0])
+			turn, err := w.manager.Turn(t.Context(), w.session, "")
+			if err != nil || turn.Structured != (tc.want != "") {
+				t.Errorf("turn %+v, %v", turn, err)
 			}
 			goOn(t, w, seq("next", llm("x"), llm("z")))
 		})

@@ -9,7 +9,7 @@ import (
 // final tells whether the event is an answer that a turn may end with: one that
 // says something and asks the client for nothing. The last one is the turn's
 // output.
-func (e *Event) final() bool { return e.Text != "" && len(e.Calls) == 0 }
+func (e *Event) final() bool { return e.Text != "" && len(e.Calls) == 0 && e.Injected == "" }
 
 // answered takes what a model has answered into what is known of its turn.
 func (t *TurnInfo) answered(ev *Event) {

@@ -85,19 +85,19 @@ func TestStructuredOutput(t *testing.T) {
 					check("from "+m.String(), end(t, follow(t, attach(t, f, turn, &m.Seq))))
 				}
 			}
-			turns, err := f.m.Turns(t.Context(), turn.SessionID())
+			turns, _, err := f.m.ListTurns(t.Context(), session.TurnQuery{SessionID: turn.SessionID()}, "", 9)
 			if err != nil || len(turns) != 2 {
 				t.Fatalf("turns %v, %v", turns, err)
 			}
-			got := turns[1]
+			got := turns[0]
 			if got.Output != tc.output || got.Model != tc.model || got.Stop != tc.stop {
 				t.Errorf("turn %+v", got)
 			}
 			if got.Structured != (tc.want != "" || tc.err != nil) {
 				t.Errorf("structured is %v", got.Structured)
 			}
-			if !turns[0].Structured || turns[0].Output != `{"before":true}` {
-				t.Errorf("the turn before: %+v", turns[0])
+			if !turns[1].Structured || turns[1].Output != `{"before":true}` {
+				t.Errorf("the turn before: %+v", turns[1])
 			}
 		})
 	}
