@@ -31,8 +31,8 @@ type Request struct {
 	// (ParametersJsonSchema), provider-run tools, the schema of the final answer
 	// (ResponseJsonSchema) and sampling settings. Never nil. Adapters must not
 	// change it. They name the schema to the provider in its own way, and where it
-	// takes none, or not together with the tools, ask for it in the instructions;
-	// whether the answer satisfies it is for the caller to check.
+	// takes none, not together with the tools, or refuses this one, ask for it in
+	// the instructions; whether the answer satisfies it is for the caller to check.
 	Config *genai.GenerateContentConfig
 	// Try is the number of the try, from 1; 0 when nobody counts.
 	Try int `json:"-"`

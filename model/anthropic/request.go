@@ -106,15 +106,17 @@ func newRequest(modelName string, req *model.Request, names *wire.Names) (*reque
 	for _, text := range wire.System(cfg) {
 		r.System = append(r.System, block{Type: "text", Text: text})
 	}
-	if err := r.setSchema(cfg); err != nil {
-		return nil, err
-	}
 	var err error
 	if r.Messages, err = messages(req.Contents, names); err != nil {
 		return nil, err
 	}
 	if err := r.setTools(req, names); err != nil {
 		return nil, err
+	}
+	if schema := nativeSchema(modelName, cfg); schema != nil {
+		r.OutputConfig = &outputConfig{Format: &outputFormat{Type: "json_schema", Schema: schema}}
+	} else if cfg.ResponseMIMEType == "application/json" {
+		return nil, invalid("JSON answers need a response schema that Anthropic takes")
 	}
 	r.setSampling(cfg)
 	return r, nil

@@ -10,31 +10,22 @@ import (
 	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
-// setSchema asks for an answer that follows the response schema, if there is
-// one: natively where model, tools and schema allow it, else in words. Anthropic
-// compiles a schema to a grammar, whose rules are those of its guide "Structured
-// outputs": models from 4.5 on, no citations (which web search always gives), and
-// the part of JSON Schema that grammar.schema knows.
-func (r *request) setSchema(cfg *genai.GenerateContentConfig) error {
+// nativeSchema returns the response schema as Anthropic takes it, nil if there is
+// none that it does. It compiles a schema to a grammar, whose rules are those of its
+// guide "Structured outputs": models from 4.5 on, no citations (which web search
+// always gives), and the part of JSON Schema that grammar.schema knows.
+func nativeSchema(modelName string, cfg *genai.GenerateContentConfig) json.RawMessage {
 	schema, err := wire.ResponseSchema(cfg)
-	switch {
-	case err != nil:
-		return invalid("the response schema is no JSON: %v", err)
-	case schema == nil && cfg.ResponseMIMEType == "application/json":
-		return invalid("JSON answers need a response schema")
-	case schema == nil:
+	search, _ := wire.ProviderTools(cfg)
+	if err != nil || schema == nil || search != nil || !familyOf(modelName).atLeast(4, 5) {
 		return nil
 	}
-	search, _ := wire.ProviderTools(cfg)
-	if familyOf(r.Model).atLeast(4, 5) && search == nil {
-		g := &grammar{}
-		if native, ok := g.schema(schema); ok && g.optional <= maxOptional && g.unions <= maxUnions {
-			r.OutputConfig = &outputConfig{Format: &outputFormat{Type: "json_schema", Schema: native}}
-			return nil
-		}
+	g := &grammar{}
+	native, ok := g.schema(schema)
+	if !ok || g.optional > maxOptional || g.unions > maxUnions {
+		return nil
 	}
-	r.System = append(r.System, block{Type: "text", Text: wire.AskForSchema(schema)})
-	return nil
+	return native
 }
 
 // What a grammar may have of properties that are not required, and of values of

@@ -7,12 +7,9 @@ import (
 	"testing"
 
 	"google.golang.org/genai"
-
-	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
-// TestSchemas translates schemas; what cannot be translated is asked for in words.
+// TestSchemas translates schemas, or says that it cannot.
 func TestSchemas(t *testing.T) {
 	optional := func(n int) string {
 		var b strings.Builder
@@ -23,7 +20,7 @@ func TestSchemas(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name, schema string
-		want         string // "" for in words
+		want         string // "" for not at all
 	}{
 		{
 			"closed, in its own order",
@@ -58,38 +55,16 @@ func TestSchemas(t *testing.T) {
 		{"no list", `{"type":"object","properties":{"a":{"anyOf":{}}}}`, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := structured(t, "claude-sonnet-4-5", c.schema)
-			if c.want == "" {
-				if r.OutputConfig != nil || len(r.System) != 2 || !strings.HasSuffix(r.System[1].Text, "\n\n"+c.schema) {
-					t.Errorf("sent natively, or not at all: %+v, system %+v", r.OutputConfig, r.System)
-				}
-				return
-			}
-			if r.OutputConfig == nil || r.OutputConfig.Format.Type != "json_schema" || len(r.System) != 1 {
-				t.Fatalf("not sent natively: %+v", r.System)
-			}
-			if got := string(r.OutputConfig.Format.Schema); got != c.want {
+			if got := string(nativeSchema("claude-sonnet-4-5", structured(c.schema))); got != c.want {
 				t.Errorf("schema\n%s\nwant\n%s", got, c.want)
 			}
 		})
 	}
 }
 
-// structured is a request for a JSON answer.
-func structured(t *testing.T, modelName, schema string, tools ...*genai.Tool) *request {
-	t.Helper()
-	req := &model.Request{
-		Contents: []*genai.Content{genai.NewContentFromText("hello", genai.RoleUser)},
-		Config: &genai.GenerateContentConfig{
-			SystemInstruction: genai.NewContentFromText("be brief", genai.RoleUser), Tools: tools,
-			ResponseMIMEType: "application/json", ResponseJsonSchema: json.RawMessage(schema),
-		},
-	}
-	r, err := newRequest(modelName, req, wire.NewNames(maxToolName, req))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+// structured asks for a JSON answer.
+func structured(schema string, tools ...*genai.Tool) *genai.GenerateContentConfig {
+	return &genai.GenerateContentConfig{Tools: tools, ResponseMIMEType: "application/json", ResponseJsonSchema: json.RawMessage(schema)}
 }
 
 // TestNativeSchemas sends schemas natively to whom it can.
@@ -111,8 +86,8 @@ func TestNativeSchemas(t *testing.T) {
 		{"my-claude", nil, true},
 		{"claude-opus-4-6", []*genai.Tool{functions, {GoogleSearch: &genai.GoogleSearch{}}}, false},
 	} {
-		if r := structured(t, c.model, schema, c.tools...); (r.OutputConfig != nil) != c.want || (len(r.System) == 1) != c.want {
-			t.Errorf("%s with %d tools: %+v", c.model, len(c.tools), r)
+		if got := nativeSchema(c.model, structured(schema, c.tools...)); (got != nil) != c.want {
+			t.Errorf("%s with %d tools: %s", c.model, len(c.tools), got)
 		}
 	}
 }

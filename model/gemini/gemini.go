@@ -22,6 +22,7 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
 // name is the name of this provider, and the owner of its signatures.
@@ -201,6 +202,12 @@ func (l *llm) GoString() string { return l.String() }
 
 // Generate makes one streaming call.
 func (l *llm) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
+	return wire.WithSchema(req, l.takesSchema(req), emit, func(req *model.Request, emit func(model.Delta)) (*model.Response, error) {
+		return l.generate(ctx, req, emit)
+	})
+}
+
+func (l *llm) generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}

@@ -67,9 +67,13 @@ func (l *llm) config(req *model.Request) (*genai.GenerateContentConfig, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the conversation cannot be encoded: %w", err)
 	}
-	schema, err := l.setSchema(&cfg, req)
-	if err != nil {
-		return nil, err
+	// The SDK would put the keys of the schema into another order, which the model
+	// would follow.
+	var schema json.RawMessage
+	if cfg.ResponseJsonSchema != nil {
+		if schema, err = model.MarshalJSON(cfg.ResponseJsonSchema); err != nil {
+			return nil, fmt.Errorf("the response schema cannot be encoded: %w", err)
+		}
 	}
 	if cfg.SystemInstruction != nil {
 		cfg.SystemInstruction = &genai.Content{Role: genai.RoleUser, Parts: bare(cfg.SystemInstruction.Parts)}

@@ -1,15 +1,10 @@
 package gemini
 
 import (
-	"encoding/json"
-	"fmt"
 	"regexp"
 	"strconv"
 
-	"google.golang.org/genai"
-
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
 // generation is a Gemini model's, such as 2 in gemini-2.5-flash.
@@ -46,28 +41,4 @@ func (l *llm) takesSchema(req *model.Request) bool {
 		return gen >= 3
 	}
 	return gen >= 2
-}
-
-// setSchema has cfg, a copy, ask for the answer's schema, and returns it when it
-// is to be sent; nil when there is none, or it is asked for in words. The SDK
-// would put its keys into another order, which the model would follow.
-func (l *llm) setSchema(cfg *genai.GenerateContentConfig, req *model.Request) (json.RawMessage, error) {
-	schema, err := wire.ResponseSchema(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("the response schema is no JSON: %w", err)
-	}
-	if schema == nil || l.takesSchema(req) {
-		if cfg.ResponseJsonSchema == nil {
-			return nil, nil // none, or one in the SDK's own form
-		}
-		return schema, nil
-	}
-	cfg.ResponseMIMEType, cfg.ResponseSchema, cfg.ResponseJsonSchema = "", nil, nil
-	system := &genai.Content{Role: genai.RoleUser}
-	if cfg.SystemInstruction != nil {
-		system.Parts = append(system.Parts, cfg.SystemInstruction.Parts...)
-	}
-	system.Parts = append(system.Parts, genai.NewPartFromText(wire.AskForSchema(schema)))
-	cfg.SystemInstruction = system
-	return nil, nil
 }

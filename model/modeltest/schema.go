@@ -2,8 +2,12 @@ package modeltest
 
 import (
 	"encoding/json"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
+
+	"github.com/apzuk3/agentd/model"
 )
 
 // schemas checks that a response schema reaches the wire, natively or in words,
@@ -42,5 +46,39 @@ func (h Harness) schemas(t *testing.T) {
 				t.Errorf("the keys of the schema are not in their order: %s", body)
 			}
 		})
+	}
+	t.Run("refused", h.schemaRefused)
+}
+
+// schemaRefused checks that a call is made in words when the provider refuses it
+// for its schema, and only then.
+func (h Harness) schemaRefused(t *testing.T) {
+	for why, calls := range map[string]int{"the schema has too many states for serving": 2, "no such tool": 1} {
+		var refused atomic.Bool
+		a := Answer{Pieces: []Piece{{Text: `{"a":1}`}}, Usage: h.usage()}
+		good := h.Encode(a).handler()
+		s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			if !refused.Swap(true) {
+				Wire{Status: http.StatusBadRequest, Frames: []string{h.EncodeError(http.StatusBadRequest, "invalid_request_error", why)}}.handler()(w, r)
+				return
+			}
+			good(w, r)
+		})
+		req := Prompt("hello")
+		req.Config.Tools = nil
+		req.Config.ResponseMIMEType = "application/json"
+		req.Config.ResponseJsonSchema = json.RawMessage(`{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"],"additionalProperties":false}`)
+		r := call(t.Context(), h.open(t, s.URL), req)
+		if n := len(s.all()); n != calls {
+			t.Errorf("%s: %d requests, want %d", why, n, calls)
+		}
+		if calls == 1 {
+			wantError(t, r.err, model.KindInvalid)
+			continue
+		}
+		if r.err != nil {
+			t.Fatal(r.err)
+		}
+		h.checkAnswer(t, a, r)
 	}
 }

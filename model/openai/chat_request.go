@@ -111,12 +111,12 @@ func (l *llm) newChatRequest(req *model.Request, names *wire.Names) (*chatReques
 	if isMistral(l.cfg.BaseURL) {
 		r.StreamOptions = nil // Refused there; usage comes anyway.
 	}
-	system, schema, err := l.askFor(req)
+	schema, err := wire.ResponseSchema(cfg)
 	if err != nil {
-		return nil, err
+		return nil, l.invalid("the response schema is no JSON: %v", err)
 	}
-	if len(system) > 0 {
-		r.Messages = append(r.Messages, chatMessage{Role: "system", Content: strings.Join(system, "\n\n")})
+	if system := strings.Join(wire.System(cfg), "\n\n"); system != "" {
+		r.Messages = append(r.Messages, chatMessage{Role: "system", Content: system})
 	}
 	if err := l.chatMessages(r, req, names); err != nil {
 		return nil, err
@@ -141,7 +141,7 @@ func (l *llm) newChatRequest(req *model.Request, names *wire.Names) (*chatReques
 	switch {
 	case schema != nil:
 		r.ResponseFormat = map[string]any{"type": "json_schema", "json_schema": jsonSchema{Name: "answer", Schema: schema, Strict: strict(schema)}}
-	case cfg.ResponseMIMEType == "application/json" && cfg.ResponseJsonSchema == nil && cfg.ResponseSchema == nil:
+	case cfg.ResponseMIMEType == "application/json":
 		r.ResponseFormat = map[string]any{"type": "json_object"}
 	}
 	return r, nil

@@ -89,13 +89,13 @@ type phase struct {
 // exist on this wire and are left out.
 func (l *llm) newResponsesRequest(req *model.Request, names *wire.Names) (*responsesRequest, error) {
 	cfg := req.Config
-	system, schema, err := l.askFor(req)
+	schema, err := wire.ResponseSchema(cfg)
 	if err != nil {
-		return nil, err
+		return nil, l.invalid("the response schema is no JSON: %v", err)
 	}
 	r := &responsesRequest{
 		Model: l.model, Stream: true,
-		Instructions:    strings.Join(system, "\n\n"),
+		Instructions:    strings.Join(wire.System(cfg), "\n\n"),
 		MaxOutputTokens: int64(cfg.MaxOutputTokens),
 		Temperature:     widen(cfg.Temperature), TopP: widen(cfg.TopP),
 	}
@@ -128,7 +128,7 @@ func (l *llm) newResponsesRequest(req *model.Request, names *wire.Names) (*respo
 	switch {
 	case schema != nil:
 		r.Text = &textConfig{Format: schemaFormat{Type: "json_schema", Name: "answer", Schema: schema, Strict: strict(schema)}}
-	case cfg.ResponseMIMEType == "application/json" && cfg.ResponseJsonSchema == nil && cfg.ResponseSchema == nil:
+	case cfg.ResponseMIMEType == "application/json":
 		r.Text = &textConfig{Format: map[string]any{"type": "json_object"}}
 	}
 	return r, nil

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
 // takesSchema tells whether a request may name a schema for the answer. Where it
@@ -129,18 +128,4 @@ func (s *strictness) keyword(key string, v any, depth int) bool {
 		return slices.Contains(strictFormats, format)
 	}
 	return true
-}
-
-// askFor returns the instructions, with the schema if it has to be asked for
-// there, and otherwise the schema, nil if there is none.
-func (l *llm) askFor(req *model.Request) (system []string, schema json.RawMessage, err error) {
-	system = wire.System(req.Config)
-	schema, err = wire.ResponseSchema(req.Config)
-	if err != nil {
-		return nil, nil, l.invalid("the response schema is no JSON: %v", err)
-	}
-	if schema != nil && !l.takesSchema(req) {
-		return append(system, wire.AskForSchema(schema)), nil, nil
-	}
-	return system, schema, nil
 }

@@ -3,7 +3,9 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"slices"
+	"strings"
 
 	"google.golang.org/genai"
 
@@ -24,11 +26,54 @@ func ResponseSchema(cfg *genai.GenerateContentConfig) (json.RawMessage, error) {
 	}
 }
 
-// AskForSchema asks for an answer that follows a schema in words, for models and
-// requests that do not take one.
-func AskForSchema(schema json.RawMessage) string {
-	return "When you have your final answer, reply with one JSON value that satisfies the JSON Schema below, and with nothing else: " +
-		"no text before or after it and no code fence around it.\n\n" + string(schema)
+// WithSchema makes a call whose answer has to follow a schema, if there is one:
+// natively if the adapter knows of nothing that speaks against it, else in words.
+// Not all is known of models, schemas and servers: a call that is refused for its
+// schema before anything was answered, which costs nothing, is made in words.
+func WithSchema(req *model.Request, native bool, emit func(model.Delta), call func(*model.Request, func(model.Delta)) (*model.Response, error)) (*model.Response, error) {
+	schema, err := ResponseSchema(req.Config)
+	if err != nil || schema == nil {
+		return call(req, emit)
+	}
+	if native {
+		answered := false
+		resp, err := call(req, func(d model.Delta) {
+			answered = true
+			emit(d)
+		})
+		if answered || !refusesSchema(err) {
+			return resp, err
+		}
+	}
+	return call(inWords(req, schema), emit)
+}
+
+// refusesSchema tells whether an error says that a provider does not take the
+// request for its schema.
+func refusesSchema(err error) bool {
+	e, ok := errors.AsType[*model.Error](err)
+	if !ok || e.Kind != model.KindInvalid || e.Usage != nil {
+		return false
+	}
+	text := strings.ToLower(e.Message)
+	return slices.ContainsFunc([]string{"schema", "grammar", "response_format", "output_config", "text.format", "response mime type"}, func(word string) bool {
+		return strings.Contains(text, word)
+	})
+}
+
+// inWords is the request with the schema at the end of its instructions.
+func inWords(req *model.Request, schema json.RawMessage) *model.Request {
+	out, cfg := *req, *req.Config
+	cfg.ResponseMIMEType, cfg.ResponseSchema, cfg.ResponseJsonSchema = "", nil, nil
+	system := &genai.Content{Role: genai.RoleUser}
+	if cfg.SystemInstruction != nil {
+		*system = *cfg.SystemInstruction
+	}
+	system.Parts = append(slices.Clip(system.Parts), genai.NewPartFromText(
+		"When you have your final answer, reply with one JSON value that satisfies the JSON Schema below, and with nothing else: "+
+			"no text before or after it and no code fence around it.\n\n"+string(schema)))
+	cfg.SystemInstruction, out.Config = system, &cfg
+	return &out
 }
 
 // Member is a key of a JSON object with its value.
