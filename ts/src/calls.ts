@@ -52,9 +52,9 @@ export class Calls {
       });
   }
 
-  /** cancel stops the tool of a call that nobody waits for any more. */
-  cancel(callId: string, reason: string): void {
-    this.#open.get(callId)?.abort(new AgentdError("UNSPECIFIED", `the tool call was cancelled: ${reason}`));
+  /** stop aborts the tool of a call that nobody waits for any more. */
+  stop(callId: string, reason: string): void {
+    this.#open.get(callId)?.abort(new AgentdError("UNSPECIFIED", reason));
   }
 
   async #serve(call: RunResponse_ToolCallRequest, turnId: string, signal: AbortSignal): Promise<void> {

@@ -252,7 +252,10 @@ export class Run implements AsyncIterable<Event> {
         calls.start(response.value, message.turnId);
         break;
       case "toolCancelled":
-        calls.cancel(response.value.toolCallId, response.value.reason);
+        calls.stop(response.value.toolCallId, `the tool call was cancelled: ${response.value.reason}`);
+        break;
+      case "toolResult": // this client's, or another one's that was faster
+        calls.stop(response.value.toolCallId, "the tool call is answered");
         break;
       case "interactionRequested":
         if (response.value.interaction !== undefined) {

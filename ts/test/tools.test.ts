@@ -1,6 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Agentd, llm, type Event } from "@apzuk3/agentd";
+import { SessionService } from "@apzuk3/agentd/proto";
+import { createClient } from "@connectrpc/connect";
+import { createConnectTransport } from "@connectrpc/connect-web";
 import { z } from "zod";
 import { serve } from "./daemon.js";
 import { gather, Latch } from "./gather.js";
@@ -115,6 +118,27 @@ test("a cancelled call aborts its tool", async (t) => {
   const end = events.at(-1);
   assert.ok(end?.type === "end" && !end.completed && end.reason === "enough for today");
   assert.deepEqual(end.receipt?.cancelledToolCalls.map((call) => call.toolName), ["wait"]);
+  assert.ok(!events.some((e) => e.type === "error"));
+});
+
+test("a tool stops whose call somebody else has answered", async (t) => {
+  const daemon = await serve(t, { caller: caller("args: {}", "wait") });
+  const other = createClient(SessionService, createConnectTransport({ baseUrl: daemon.url }));
+  let reason: unknown;
+  const agentd = new Agentd(daemon.url).addTool("wait", {
+    description: "Waits",
+    run: (_, { signal }) => new Promise((resolve) => signal.addEventListener("abort", () => resolve(void (reason = signal.reason)))),
+  });
+  const run = agentd.run({ agent: agent("wait"), prompt: "go" });
+  const events: Event[] = [];
+  for await (const event of run) {
+    events.push(event);
+    if (event.type === "tool_call") {
+      await other.submitToolResults({ sessionId: run.sessionId!, results: [{ toolCallId: event.call.id, result: { case: "output", value: "by hand" } }] });
+    }
+  }
+  assert.match(String(reason), /answered/);
+  assert.ok(events.some((e) => e.type === "tool_result" && e.output === "by hand"));
   assert.ok(!events.some((e) => e.type === "error"));
 });
 
