@@ -142,16 +142,19 @@ test("a stream that is as old as the server lets it is replaced", async (t) => {
   assert.deepEqual(messages.map((m) => m.text), [words(150, "ä"), `${words(150, "ω")} result of one result of two`]);
 });
 
-test("an answer of the server that is lost is asked for again", async (t) => {
+test("a request that is lost, or its answer, is made again", async (t) => {
   const daemon = await serve(t, scripts);
-  const way = await proxy(t, daemon.url);
-  way.losing.set("SubmitToolResults", 3);
-  way.losing.set("GetTurn", 1);
-  const ran: string[] = [];
-  const { text } = await client(way.url, ran).run({ agent, prompt: "go" }).result();
-  assert.match(text, /result of one result of two$/);
-  assert.equal(way.losing.get("SubmitToolResults"), 0);
-  assert.equal(ran.length, 2);
+  for (const [withhold, lost] of [[true, 5], [false, 2]] as const) {
+    const way = await proxy(t, daemon.url);
+    way.withhold = withhold;
+    way.losing.set("SubmitToolResults", lost);
+    way.losing.set("GetTurn", 2);
+    const ran: string[] = [];
+    const { text } = await client(way.url, ran).run({ agent, prompt: "go" }).result();
+    assert.match(text, /result of one result of two$/);
+    assert.deepEqual([way.losing.get("SubmitToolResults"), way.losing.get("GetTurn")], [0, 0]);
+    assert.equal(ran.length, 2);
+  }
 });
 
 test("a stream that is silent counts as dead", async (t) => {
