@@ -95,6 +95,9 @@ func (e *entry) overLocked(err error) {
 		}
 		close(e.settles.tried)
 	}
+	if e.resolves != nil {
+		e.resolves.unresolveLocked()
+	}
 }
 
 // flight is an append under way.

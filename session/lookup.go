@@ -18,6 +18,7 @@ const (
 	Pending          Status = iota + 1 // it waits for the turns before it
 	Running                            // it runs
 	WaitingForClient                   // nobody is asked for what it needs, or it lacks its caller's key
+	WaitingForInput                    // it waits for a person, and nothing else of it goes on
 	Succeeded                          // the tree has finished naturally
 	Failed                             // an error has ended it
 	Stopped                            // somebody has stopped it
@@ -40,8 +41,11 @@ type TurnInfo struct {
 	Created, Started, Ended time.Time
 	// After is the position before its first message.
 	After int64
-	// Open are the tool calls without a result, in order.
+	// Open are the tool calls without a result, in order, but for those about which
+	// a person is asked.
 	Open []ToolCall
+	// Asking is what people are asked, in order.
+	Asking []*Interaction
 	// End is its end, nil before.
 	End *TurnEnded
 	// Into is the turn of which its prompt has become a message, "" for none.
@@ -59,7 +63,7 @@ func (m *Manager) Turns(ctx context.Context, sessionID string) ([]TurnInfo, erro
 	s := h.s
 	// What runs is looked at first: the log is then at least as new.
 	live, status := s.live()
-	l := turnList{byID: map[string]*TurnInfo{}}
+	l := turnList{byID: map[string]*TurnInfo{}, asked: asked{sessionID: s.id}}
 	for rec, err := range s.records(ctx, 0, readPage) {
 		if err != nil {
 			return nil, err
@@ -69,6 +73,10 @@ func (m *Manager) Turns(ctx context.Context, sessionID string) ([]TurnInfo, erro
 			return nil, err
 		}
 		l.add(s.id, rec, fact)
+	}
+	for _, in := range l.asked.pending {
+		t := l.byID[in.TurnID]
+		t.Asking = append(t.Asking, in)
 	}
 	now, _ := s.live()
 	statusOf := func(t *TurnInfo) Status {
@@ -85,6 +93,8 @@ func (m *Manager) Turns(ctx context.Context, sessionID string) ([]TurnInfo, erro
 			return status
 		case t.ID == now:
 			return Running // it has begun meanwhile
+		case len(t.Asking) > 0:
+			return WaitingForInput
 		default:
 			return WaitingForClient
 		}
@@ -111,18 +121,23 @@ func (s *Session) live() (id string, is Status) {
 	if len(t.pending) == 0 || len(t.modelCalls) > 0 {
 		return t.id, Running
 	}
+	is = WaitingForClient
 	for _, p := range t.pending {
 		if p.owner != nil {
 			return t.id, Running
 		}
+		if p.call.Asks != nil {
+			is = WaitingForInput
+		}
 	}
-	return t.id, WaitingForClient
+	return t.id, is
 }
 
 // turnList is the turns of a log.
 type turnList struct {
 	turns []*TurnInfo // in the order of their first records
 	byID  map[string]*TurnInfo
+	asked asked
 }
 
 func (l *turnList) add(sessionID string, rec Record, fact any) {
@@ -131,6 +146,11 @@ func (l *turnList) add(sessionID string, rec Record, fact any) {
 		t = &TurnInfo{ID: rec.TurnID, SessionID: sessionID, Created: rec.Time, After: position(rec.Seq, 0) - 1}
 		l.turns = append(l.turns, t)
 		l.byID[t.ID] = t
+	}
+	for _, in := range l.asked.add(rec, fact) {
+		if f, ok := fact.(*InteractionResolved); ok && f.Decision == Approve {
+			t.Open = append(t.Open, f.open(in.Call))
+		}
 	}
 	switch f := fact.(type) {
 	case *TurnQueued:
@@ -150,14 +170,19 @@ func (l *turnList) add(sessionID string, rec Record, fact any) {
 		if f.Text != "" && len(f.Calls) == 0 {
 			t.Output = f.Text
 		}
-		t.Open = append(t.Open, f.Calls...)
+		t.Open = append(t.Open, forClients(f.Calls...)...)
 	case *ToolCall:
-		t.Open = append(t.Open, *f)
+		t.Open = append(t.Open, forClients(*f)...)
 	case *ToolResult:
 		t.Open = slices.DeleteFunc(t.Open, func(c ToolCall) bool { return c.ID == f.CallID })
 	case *TurnEnded:
 		t.Ended, t.End, t.Open = rec.Time, f, nil
 	}
+}
+
+// forClients are the calls of which no person is asked.
+func forClients(calls ...ToolCall) []ToolCall {
+	return slices.DeleteFunc(slices.Clone(calls), func(c ToolCall) bool { return c.Asks != nil })
 }
 
 // Events returns at most limit messages of a turn after a position, and whether
