@@ -1,0 +1,510 @@
+package session_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session"
+)
+
+const (
+	approval     = agentdv1.InteractionKind_INTERACTION_KIND_APPROVAL
+	question     = agentdv1.InteractionKind_INTERACTION_KIND_INPUT
+	precondition = agentdv1.ErrorCode_ERROR_CODE_FAILED_PRECONDITION
+	notFound     = agentdv1.ErrorCode_ERROR_CODE_NOT_FOUND
+	invalid      = agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST
+	resolved     = agentdv1.InteractionStatus_INTERACTION_STATUS_RESOLVED
+	canceled     = agentdv1.InteractionStatus_INTERACTION_STATUS_CANCELED
+	asking       = agentdv1.InteractionStatus_INTERACTION_STATUS_PENDING
+)
+
+// careful is a turn that asks for approval of a tool call and then says what came
+// of it; it goes on where its log ends.
+func careful(ctx context.Context, r *session.Run) error { return asksFor(ctx, r, approval) }
+
+// curious is a turn that asks a person something, and says the answer.
+func curious(ctx context.Context, r *session.Run) error { return asksFor(ctx, r, question) }
+
+func asksFor(ctx context.Context, r *session.Run, kind agentdv1.InteractionKind) error {
+	events := 0
+	for rec, err := range r.Records(ctx, r.StartSeq()) {
+		if err != nil {
+			return err
+		}
+		if rec.Kind == session.KindEvent {
+			events++
+		}
+	}
+	if events == 0 {
+		call := session.ToolCall{ID: "q1", Name: "tool", Input: []byte(`{"a":1}`), Path: root, Asks: &session.Question{Kind: kind}}
+		if kind != approval {
+			call.Name, call.Asks.Text = "ask_user", "why?"
+		}
+		if err := add(ctx, r, &session.Event{MessageID: "m1", Path: root, Calls: []session.ToolCall{call}, Usage: &session.Usage{Calls: 1}}); err != nil {
+			return err
+		}
+	}
+	res, err := r.Await(ctx, "q1")
+	if err != nil {
+		if errors.Is(err, session.ErrPutAside) {
+			return err
+		}
+		r.Result("q1")
+		return err
+	}
+	said := string(res.Outcome) + ": " + res.Error
+	if res.Output != nil {
+		said += *res.Output
+	}
+	if person, ok := r.Resolved("q1"); ok {
+		said += fmt.Sprintf(" (%s %s%s)", person.Decision, person.Input, person.Reason)
+	}
+	return add(ctx, r, &session.Event{MessageID: "m2", Path: root, Text: said, Usage: &session.Usage{Calls: 1}})
+}
+
+func isAsked(m *agentdv1.RunResponse) bool   { return m.GetInteractionRequested() != nil }
+func isSettled(m *agentdv1.RunResponse) bool { return m.GetInteractionResolved() != nil }
+
+func approve(input string) session.Resolution {
+	r := session.Resolution{Decision: session.Approve}
+	if input != "" {
+		r.Input = json.RawMessage(input)
+	}
+	return r
+}
+
+func deny(reason string) session.Resolution {
+	return session.Resolution{Decision: session.Deny, Reason: reason}
+}
+
+func reply(text string) session.Resolution {
+	return session.Resolution{Decision: session.Reply, Answer: text}
+}
+
+// names lists what kinds of messages there were.
+func names(msgs []*agentdv1.RunResponse) string {
+	var out []string
+	for _, m := range msgs {
+		name := fmt.Sprintf("%T", m.Response)
+		out = append(out, strings.TrimSuffix(name[strings.Index(name, "_")+1:], "_"))
+	}
+	return strings.Join(out, " ")
+}
+
+func TestApproval(t *testing.T) {
+	for name, tc := range map[string]struct {
+		does   func(*testing.T, *session.Turn) error
+		sees   string // after InteractionRequested
+		says   string
+		input  string // that the client is asked with; "" is not at all
+		status agentdv1.InteractionStatus
+	}{
+		"approved": {
+			func(t *testing.T, turn *session.Turn) error { return turn.Resolve(t.Context(), "q1", approve("")) },
+			"InteractionResolved ToolCall OutputChunk OutputChunk End", "answered: done (approve )", `{"a":1}`, resolved,
+		},
+		"approved with other arguments": {
+			func(t *testing.T, turn *session.Turn) error {
+				return turn.Resolve(t.Context(), "q1", approve(`{"a": 2}`))
+			},
+			"InteractionResolved ToolCall OutputChunk OutputChunk End", `answered: done (approve {"a":2})`, `{"a":2}`, resolved,
+		},
+		"denied": {
+			func(t *testing.T, turn *session.Turn) error { return turn.Resolve(t.Context(), "q1", deny("too dear")) },
+			"InteractionResolved OutputChunk OutputChunk End", "denied: too dear (deny too dear)", "", resolved,
+		},
+		"cancelled": {
+			func(t *testing.T, turn *session.Turn) error { return turn.CancelCall(t.Context(), "q1") },
+			"InteractionResolved OutputChunk OutputChunk End", "cancelled: cancelled by the client", "", canceled,
+		},
+		"turn cancelled": {
+			func(_ *testing.T, turn *session.Turn) error { turn.Cancel(""); return nil },
+			"InteractionResolved End", "", "", canceled,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, memory(t), session.Limits{})
+				f.on(careful)
+				turn := f.start(session.Request{})
+				w := turn.Watch()
+				first := await(t, w, isAsked)
+				in := first[len(first)-1].GetInteractionRequested().GetInteraction()
+				if in.GetId() != "q1" || in.GetTurnId() != turn.ID() || in.GetKind() != approval || in.GetStatus() != asking ||
+					in.GetToolName() != "tool" || in.GetToolInput() != `{"a":1}` || in.GetCreateTime() == nil {
+					t.Errorf("asked %v", in)
+				}
+				if err := turn.Answer(t.Context(), session.Answer{CallID: "q1", Output: new("x")}); code(err) != invalid {
+					t.Errorf("an answer of a client: %v", err)
+				}
+				time.Sleep(2 * time.Hour) // neither the tool's time nor the turn's runs
+				if err := tc.does(t, turn); err != nil {
+					t.Fatal(err)
+				}
+				var rest []*agentdv1.RunResponse
+				if tc.input != "" {
+					rest = await(t, w, isCall)
+					if got := rest[len(rest)-1].GetToolCall(); got.GetToolInput() != tc.input || got.GetToolCallId() != "q1" {
+						t.Errorf("asked the client with %v", got)
+					}
+					if err := turn.Answer(t.Context(), session.Answer{CallID: "q1", Output: new("done")}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				rest = append(rest, follow(t, w)...)
+				if got := names(rest); got != tc.sees {
+					t.Errorf("saw %s, want %s", got, tc.sees)
+				}
+				if texts(rest)["root"] != tc.says {
+					t.Errorf("said %q, want %q", texts(rest)["root"], tc.says)
+				}
+				if got := rest[0].GetInteractionResolved().GetInteraction(); got.GetStatus() != tc.status || got.GetEndTime() == nil || (got.GetResolution() != nil) != (tc.status == resolved) {
+					t.Errorf("settled as %v", got)
+				}
+				<-turn.Done()
+				// Who comes later is shown the same.
+				_, late := f.attach(session.AttachRequest{SessionID: turn.SessionID()})
+				want := facts(append(first, rest...))
+				if got := facts(follow(t, late)); got != want {
+					t.Errorf("who comes later reads\n%swant\n%s", got, want)
+				}
+				if got, err := f.m.Interaction(t.Context(), turn.SessionID(), "q1"); err != nil || got.Status != tc.status {
+					t.Errorf("in the end it is %v, %v", got, err)
+				}
+			})
+		})
+	}
+}
+
+func TestQuestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, memory(t), session.Limits{})
+		f.on(curious)
+		turn := f.start(session.Request{})
+		w := turn.Watch()
+		await(t, w, isAsked)
+		if err := turn.Resolve(t.Context(), "q1", reply("because")); err != nil {
+			t.Fatal(err)
+		}
+		msgs := follow(t, w)
+		if said := texts(msgs)["root"]; said != "answered: because (reply )" || names(msgs) != "InteractionResolved OutputChunk OutputChunk End" {
+			t.Errorf("said %q in %s", said, names(msgs))
+		}
+	})
+}
+
+// Refusals change nothing.
+func TestRefusedResolutions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, memory(t), session.Limits{MaxResultBytes: 100})
+		f.on(careful)
+		a := f.start(session.Request{})
+		await(t, a.Watch(), isAsked)
+		f.on(curious)
+		q := f.start(session.Request{})
+		await(t, q.Watch(), isAsked)
+		for name, tc := range map[string]struct {
+			turn *session.Turn
+			id   string
+			r    session.Resolution
+			want agentdv1.ErrorCode
+		}{
+			"unknown":               {a, "q2", approve(""), notFound},
+			"answer to an approval": {a, "q1", reply("yes"), invalid},
+			"approval of question":  {q, "q1", approve(""), invalid},
+			"no object":             {a, "q1", approve(`[1]`), invalid},
+			"no JSON":               {a, "q1", approve(`{"a":`), invalid},
+			"empty":                 {a, "q1", session.Resolution{Decision: session.Approve, Input: json.RawMessage{}}, invalid},
+			"too large":             {q, "q1", reply(strings.Repeat("x", 101)), agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED},
+		} {
+			if err := tc.turn.Resolve(t.Context(), tc.id, tc.r); code(err) != tc.want {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		for _, turn := range []*session.Turn{a, q} {
+			if in, err := f.m.Interaction(t.Context(), turn.SessionID(), "q1"); err != nil || in.Status != asking {
+				t.Errorf("afterwards it is %v, %v", in, err)
+			}
+			turn.Cancel("")
+			<-turn.Done()
+			if err := turn.Resolve(t.Context(), "q1", deny("")); code(err) != precondition {
+				t.Errorf("after the turn: %v", err)
+			}
+		}
+	})
+}
+
+// The first resolution stands, whoever comes second, wherever the turn is by
+// then; a repeat under the same key is none.
+func TestFirstResolutionStands(t *testing.T) {
+	f := newFixture(t, memory(t), session.Limits{})
+	f.on(careful)
+	turn := f.start(session.Request{})
+	w := turn.Watch()
+	await(t, w, isAsked)
+	won := make(chan string)
+	for i := range 8 {
+		go func() {
+			key := fmt.Sprint("k", i)
+			r := approve(fmt.Sprintf(`{"a":%d}`, i))
+			r.Key = key
+			switch err := turn.Resolve(t.Context(), "q1", r); {
+			case err == nil:
+				won <- key
+			case code(err) == precondition:
+				won <- ""
+			default:
+				t.Errorf("resolve: %v", err)
+				won <- ""
+			}
+		}()
+	}
+	var winners []string
+	for range 8 {
+		if key := <-won; key != "" {
+			winners = append(winners, key)
+		}
+	}
+	if len(winners) != 1 {
+		t.Fatalf("%v have won", winners)
+	}
+	again := func() {
+		t.Helper()
+		r := approve(`{ "a":` + winners[0][1:] + `}`)
+		r.Key = winners[0]
+		if err := turn.Resolve(t.Context(), "q1", r); err != nil {
+			t.Errorf("a repeat: %v", err)
+		}
+		if in, err := f.m.Resolve(t.Context(), session.AttachRequest{SessionID: turn.SessionID()}, "q1", r); err != nil || in.Status != resolved {
+			t.Errorf("a repeat: %v, %v", in, err)
+		}
+		r.Input = nil
+		if err := turn.Resolve(t.Context(), "q1", r); code(err) != precondition {
+			t.Errorf("another one under the same key: %v", err)
+		}
+		r.Key = ""
+		if err := turn.Resolve(t.Context(), "q1", r); code(err) != precondition {
+			t.Errorf("without a key: %v", err)
+		}
+	}
+	again()
+	await(t, w, isCall)
+	if err := turn.Answer(t.Context(), session.Answer{CallID: "q1", Output: new("done")}); err != nil {
+		t.Fatal(err)
+	}
+	follow(t, w)
+	<-turn.Done()
+	again()
+}
+
+// What a person says counts wherever the turn is: put aside, or left behind by a
+// server that was killed.
+func TestResolvingATurnThatRunsNowhere(t *testing.T) {
+	for name, tc := range map[string]struct {
+		engine  func(context.Context, *session.Run) error
+		r       session.Resolution
+		restart bool
+		says    string
+	}{
+		"approval, put aside": {careful, approve(`{"a":2}`), false, `answered: done (approve {"a":2})`},
+		"approval, killed":    {careful, approve(`{"a":2}`), true, `answered: done (approve {"a":2})`},
+		"denial, put aside":   {careful, deny("no"), false, "denied: no (deny no)"},
+		"answer, killed":      {curious, reply("so"), true, "answered: so (reply )"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, memory(t), session.Limits{})
+				f.on(tc.engine)
+				turn := f.start(session.Request{})
+				w := turn.Watch()
+				await(t, w, isAsked)
+				w.Close()
+				if tc.restart {
+					f.stop()
+					g := newFixture(t, f.store, session.Limits{})
+					g.on(tc.engine)
+					if err := g.m.Recover(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					f = g
+				}
+				time.Sleep(2 * time.Hour)
+				turns, err := f.m.Turns(t.Context(), turn.SessionID())
+				if err != nil || turns[0].Status != session.WaitingForInput || len(turns[0].Asking) != 1 || len(turns[0].Open) != 0 {
+					t.Errorf("it is %v, %v", turns, err)
+				}
+				in, err := f.m.Resolve(t.Context(), session.AttachRequest{SessionID: turn.SessionID()}, "q1", tc.r)
+				if err != nil || in.Status != resolved {
+					t.Fatalf("resolve: %v, %v", in, err)
+				}
+				after, w := f.attach(session.AttachRequest{SessionID: turn.SessionID(), Tools: []string{"tool"}})
+				var msgs []*agentdv1.RunResponse
+				if tc.r.Decision == session.Approve {
+					synctest.Wait()
+					if turns, err := f.m.Turns(t.Context(), turn.SessionID()); err != nil || turns[0].Status != session.Running || len(turns[0].Open) != 1 || string(turns[0].Open[0].Input) != `{"a":2}` {
+						t.Errorf("approved, it is %v, %v", turns, err)
+					}
+					msgs = await(t, w, isCall)
+					if got := msgs[slices.IndexFunc(msgs, isCall)].GetToolCall().GetToolInput(); got != `{"a":2}` {
+						t.Errorf("asked with %s", got)
+					}
+					if err := after.Answer(t.Context(), session.Answer{CallID: "q1", Output: new("done")}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				msgs = append(msgs, follow(t, w)...)
+				if got := texts(msgs)["root"]; got != tc.says || !end(t, msgs).Completed {
+					t.Errorf("said %q, want %q", got, tc.says)
+				}
+			})
+		})
+	}
+}
+
+// A person who resolves need not bring the caller's own keys: the turn goes on
+// when somebody does.
+func TestResolvingATurnOnItsCallersKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, memory(t), session.Limits{})
+		f.on(curious)
+		keys := session.Keys{"gemini": "secret"}
+		turn := f.start(session.Request{Keys: keys})
+		w := turn.Watch()
+		await(t, w, isAsked)
+		w.Close()
+		time.Sleep(time.Hour)
+		if in, err := f.m.Resolve(t.Context(), session.AttachRequest{SessionID: turn.SessionID()}, "q1", reply("so")); err != nil || in.Status != resolved {
+			t.Fatalf("resolve: %v, %v", in, err)
+		}
+		_, w = f.attach(session.AttachRequest{SessionID: turn.SessionID(), Keys: keys})
+		if msgs := follow(t, w); texts(msgs)["root"] != "answered: so (reply )" {
+			t.Errorf("said %v", texts(msgs))
+		}
+	})
+}
+
+// The turn's time stands still while only a person is awaited, and runs for what
+// else it does.
+func TestTimeOfATurnThatAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, memory(t), session.Limits{TurnTimeout: 10 * time.Minute, ToolTimeout: time.Hour})
+		f.on(func(ctx context.Context, r *session.Run) error {
+			for i := range 2 {
+				select {
+				case <-time.After(4 * time.Minute):
+				case <-ctx.Done():
+					return context.Cause(ctx)
+				}
+				id := fmt.Sprint("q", i)
+				ev := &session.Event{Path: root, Calls: []session.ToolCall{{ID: id, Name: "tool", Input: []byte(`{}`), Path: root, Asks: &session.Question{Kind: approval}}}}
+				if err := add(ctx, r, ev); err != nil {
+					return err
+				}
+				if _, err := r.Await(ctx, id); err != nil {
+					r.Result(id)
+					return err
+				}
+			}
+			return nil
+		})
+		turn := f.start(session.Request{})
+		w := turn.Watch()
+		await(t, w, isAsked)
+		time.Sleep(24 * time.Hour)
+		if err := turn.Resolve(t.Context(), "q0", deny("")); err != nil {
+			t.Fatal(err)
+		}
+		await(t, w, isAsked)
+		time.Sleep(24 * time.Hour)
+		if err := turn.Resolve(t.Context(), "q1", approve("")); err != nil {
+			t.Fatal(err)
+		}
+		await(t, w, isCall)
+		approved := time.Now()
+		msgs := follow(t, w)
+		if e := msgs[len(msgs)-2].GetError(); e.GetCode() != agentdv1.ErrorCode_ERROR_CODE_TIMEOUT || time.Since(approved) != 2*time.Minute {
+			t.Errorf("after %v came %v", time.Since(approved), msgs)
+		}
+	})
+}
+
+// Calls of which nobody is asked and questions to people are told apart.
+func TestStatusOfATurnThatAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, memory(t), session.Limits{})
+		f.on(func(ctx context.Context, r *session.Run) error {
+			ev := &session.Event{Path: root, Calls: []session.ToolCall{
+				{ID: "ask", Name: "ask_user", Input: []byte(`{}`), Path: root, Asks: &session.Question{Kind: question, Text: "?"}},
+				{ID: "do", Name: "tool", Input: []byte(`{}`), Path: root},
+			}}
+			if err := add(ctx, r, ev); err != nil {
+				return err
+			}
+			for _, id := range []string{"do", "ask"} {
+				if _, err := r.Await(ctx, id); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		turn := f.start(session.Request{})
+		is := func(want session.Status) {
+			t.Helper()
+			synctest.Wait()
+			turns, err := f.m.Turns(t.Context(), turn.SessionID())
+			if err != nil || turns[0].Status != want {
+				t.Errorf("it is %v, %v; want %v", turns[0].Status, err, want)
+			}
+		}
+		w := turn.Watch()
+		await(t, w, isAsked)
+		is(session.Running)
+		w.Close()
+		is(session.WaitingForInput)
+		_, w = f.attach(session.AttachRequest{SessionID: turn.SessionID(), Tools: []string{"tool"}})
+		msgs := await(t, w, isCall)
+		if slices.ContainsFunc(msgs, isSettled) {
+			t.Errorf("got %v", msgs)
+		}
+		if err := turn.Answer(t.Context(), session.Answer{CallID: "do", Output: new("x")}); err != nil {
+			t.Fatal(err)
+		}
+		is(session.WaitingForInput)
+		if err := turn.Resolve(t.Context(), "ask", reply("")); err != nil {
+			t.Fatal(err)
+		}
+		follow(t, w)
+		is(session.Succeeded)
+	})
+}
+
+// Of two that come while neither is written yet one stands.
+func TestResolutionWhileAnotherIsWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gated{Store: memory(t)}
+		f := newFixture(t, g, session.Limits{})
+		f.on(curious)
+		turn := f.start(session.Request{})
+		w := turn.Watch()
+		await(t, w, isAsked)
+		open := g.shut()
+		tried := make(chan error)
+		go func() { tried <- turn.Resolve(t.Context(), "q1", reply("once")) }()
+		go func() { tried <- turn.Resolve(t.Context(), "q1", reply("twice")) }()
+		synctest.Wait()
+		open()
+		a, b := <-tried, <-tried
+		if (a == nil) == (b == nil) || code(errors.Join(a, b)) != precondition {
+			t.Errorf("got %v and %v, want one that stands", a, b)
+		}
+		follow(t, w)
+	})
+}
