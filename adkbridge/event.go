@@ -30,6 +30,8 @@ type meta struct {
 	Path []string `json:"path"`
 	// Calls are the ids of the calls that the client has to answer.
 	Calls []string `json:"calls,omitempty"`
+	// Asks are those of Calls about which a person is asked, or which one answers.
+	Asks []string `json:"asks,omitempty"`
 	// Last is true when the agent cannot speak again in this turn.
 	Last bool `json:"last,omitempty"`
 	// Usage is what the model call took.
@@ -161,6 +163,7 @@ func (s *stored) meaning() *session.Event {
 				Name:  fc.Name,
 				Input: json.RawMessage(model.ArgsText(p)),
 				Path:  m.Path,
+				Asks:  m.asks(fc),
 			})
 		}
 	}
