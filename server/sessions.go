@@ -387,6 +387,7 @@ var turnStatuses = map[session.Status]agentdv1.TurnStatus{
 	session.Pending:          agentdv1.TurnStatus_TURN_STATUS_PENDING,
 	session.Running:          agentdv1.TurnStatus_TURN_STATUS_RUNNING,
 	session.WaitingForClient: agentdv1.TurnStatus_TURN_STATUS_WAITING_FOR_CLIENT,
+	session.WaitingForInput:  agentdv1.TurnStatus_TURN_STATUS_WAITING_FOR_INPUT,
 	session.Succeeded:        agentdv1.TurnStatus_TURN_STATUS_SUCCEEDED,
 	session.Failed:           agentdv1.TurnStatus_TURN_STATUS_FAILED,
 	session.Stopped:          agentdv1.TurnStatus_TURN_STATUS_CANCELED,
@@ -409,6 +410,9 @@ func turnOf(t *session.TurnInfo) *agentdv1.Turn {
 		out.PendingToolCalls = append(out.PendingToolCalls, &agentdv1.RunResponse_ToolCallRequest{
 			SessionId: t.SessionID, ToolCallId: c.ID, ToolName: c.Name, ToolInput: string(c.Input), AgentPath: c.Path,
 		})
+	}
+	for _, in := range t.Asking {
+		out.PendingInteractions = append(out.PendingInteractions, in.Proto())
 	}
 	if !t.Started.IsZero() {
 		end := t.Ended
