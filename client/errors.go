@@ -33,7 +33,9 @@ const (
 	ErrContextTooLong   = Code(agentdv1.ErrorCode_ERROR_CODE_CONTEXT_TOO_LONG)
 	ErrUnavailable      = Code(agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE)
 
+	ErrConflict           = Code(agentdv1.ErrorCode_ERROR_CODE_CONFLICT)
 	ErrFailedPrecondition = Code(agentdv1.ErrorCode_ERROR_CODE_FAILED_PRECONDITION)
+	ErrOutputInvalid      = Code(agentdv1.ErrorCode_ERROR_CODE_OUTPUT_INVALID)
 	ErrNotFound           = Code(agentdv1.ErrorCode_ERROR_CODE_NOT_FOUND)
 )
 
