@@ -508,3 +508,46 @@ func TestResolutionWhileAnotherIsWritten(t *testing.T) {
 		follow(t, w)
 	})
 }
+
+// A resolution is on its way into the log while its turn is put aside and goes on
+// again: it counts for the turn that goes on, and nobody comes in between.
+func TestResolutionWhileTheTurnGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gated{Store: memory(t)}
+		f := newFixture(t, g, session.Limits{IdleTurn: time.Second})
+		f.on(curious)
+		turn := f.start(session.Request{})
+		w := turn.Watch()
+		await(t, w, isAsked)
+		w.Close()
+		open := g.shut()
+		first, second := make(chan error), make(chan error)
+		go func() {
+			_, err := f.m.Resolve(t.Context(), session.AttachRequest{SessionID: turn.SessionID()}, "q1", reply("once"))
+			first <- err
+		}()
+		time.Sleep(2 * time.Second)
+		<-turn.Done() // it was put aside
+		watched := make(chan *session.Watcher)
+		go func() {
+			_, w := f.attach(session.AttachRequest{SessionID: turn.SessionID()})
+			watched <- w
+		}()
+		synctest.Wait()
+		go func() {
+			_, err := f.m.Resolve(t.Context(), session.AttachRequest{SessionID: turn.SessionID()}, "q1", reply("twice"))
+			second <- err
+		}()
+		synctest.Wait()
+		open()
+		if err := <-first; err != nil {
+			t.Errorf("the first resolution: %v", err)
+		}
+		if err := <-second; code(err) != precondition {
+			t.Errorf("the second resolution: %v", err)
+		}
+		if msgs := follow(t, <-watched); texts(msgs)["root"] != "answered: once (reply )" {
+			t.Errorf("said %v", texts(msgs))
+		}
+	})
+}

@@ -87,35 +87,39 @@ func (s *Session) resolve(ctx context.Context, id string, r Resolution) error {
 			return errNotAsked(id)
 		}
 		p.resolving, p.tried = true, make(chan struct{})
-		call, spec, started := p.call, t.spec, s.lastSpec
+		call := p.call
 		s.mu.Unlock()
-		err := s.fits(call, spec, started, &r)
-		if err == nil {
-			return s.recordResolved(ctx, t, p, r)
+		e, err := s.resolution(t, p, call, r)
+		if err != nil {
+			return err
 		}
-		s.mu.Lock()
-		p.unresolveLocked()
-		s.mu.Unlock()
+		_, err = s.commit(ctx, e)
+		if over, ok := errors.AsType[*Error](err); ok && over.Code == codeInvalid {
+			return errNotAsked(id) // the turn has ended meanwhile
+		}
 		return err
 	}
 }
 
-// recordResolved makes a resolution durable.
-func (s *Session) recordResolved(ctx context.Context, t *Turn, p *pending, r Resolution) error {
-	fact := &InteractionResolved{ID: p.call.ID, Resolution: r}
-	e := &entry{turn: t, kind: KindInteractionResolved, fact: fact, asked: true, resolves: p}
-	var err error
-	if e.data, err = marshal(fact); err != nil {
-		s.mu.Lock()
-		p.unresolveLocked()
-		s.mu.Unlock()
-		return err
+// resolution checks what a person says about a call, and makes the record of it.
+// If there is none, somebody else may say something.
+func (s *Session) resolution(t *Turn, p *pending, call ToolCall, r Resolution) (e *entry, err error) {
+	defer func() {
+		if e == nil { // also when the engine panics
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			p.unresolveLocked()
+		}
+	}()
+	if err := s.fits(t, call, &r); err != nil {
+		return nil, err
 	}
-	_, err = s.commit(ctx, e)
-	if over, ok := errors.AsType[*Error](err); ok && over.Code == codeInvalid {
-		return errNotAsked(fact.ID) // the turn has ended meanwhile
+	fact := &InteractionResolved{ID: call.ID, Resolution: r}
+	data, err := marshal(fact)
+	if err != nil {
+		return nil, err
 	}
-	return err
+	return &entry{turn: t, kind: KindInteractionResolved, data: data, fact: fact, asked: true, resolves: p}, nil
 }
 
 // unresolveLocked says that a try to resolve has ended.
@@ -126,7 +130,7 @@ func (p *pending) unresolveLocked() {
 
 // fits says whether a resolution can be one of a call, and brings its arguments
 // into the form that the log has.
-func (s *Session) fits(call ToolCall, spec *Spec, started *TurnStarted, r *Resolution) error {
+func (s *Session) fits(t *Turn, call ToolCall, r *Resolution) error {
 	if most := s.limits.MaxResultBytes; len(r.Answer)+len(r.Input)+len(r.Reason) > most {
 		return Errorf(codeLimit, "interaction %q: the resolution takes more than %d bytes", call.ID, most)
 	}
@@ -149,6 +153,9 @@ func (s *Session) fits(call ToolCall, spec *Spec, started *TurnStarted, r *Resol
 	if !ok {
 		return nil
 	}
+	s.mu.Lock()
+	spec, started := t.spec, s.lastSpec
+	s.mu.Unlock()
 	if spec == nil { // the turn runs nowhere
 		var err error
 		if spec, err = started.spec(); err != nil {
