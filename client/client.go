@@ -67,12 +67,11 @@ func New(baseURL string, opts ...Option) *Client {
 // [WithOnBusy] has the prompt wait, interrupt, or become a message of that turn.
 // [WithBudget] bounds what the turn may spend.
 //
-// A connection that breaks once the turn has started, or its prompt waits, is
-// set up again, as [WithReconnect] says, and the events go on where they were:
-// none is lost and none comes twice. When that fails for too long, the run fails
-// with UNAVAILABLE, and the turn may still be running: see [Client.Attach].
-// Whether a turn began is not known when the connection breaks before the first
-// event; then the run fails at once.
+// A connection that breaks is set up again, as [WithReconnect] says, and the
+// events go on where they were: none is lost and none comes twice, and no second
+// turn is started, as the request has a key of its own (see
+// [WithIdempotencyKey]). When that fails for too long, the run fails with
+// UNAVAILABLE, and the turn may still be running: see [Client.Attach].
 //
 // A turn that asks a person (a tool that needs approval, the builtin tool
 // ask_user) waits until one has answered: see [WithPrompter].

@@ -205,7 +205,7 @@ func (p *prompts) send(ctx context.Context, in *agentdv1.Interaction, said *agen
 		_, err := p.run.client.resolve(ctx, p.run.rc.header, in.GetSessionId(), in.GetId(), said)
 		return err
 	})
-	if errors.Is(err, ErrFailedPrecondition) {
+	if errors.Is(err, ErrPrecondition) {
 		return nil
 	}
 	return err

@@ -180,7 +180,7 @@ func TestTwoPrompters(t *testing.T) {
 	q2 := await(t, second.asked, "question")
 	q2.says <- said{Resolution: approves("")}
 	q1.ends(t, client.ErrInteractionOver)
-	if _, err := a.Resolve(t.Context(), id, q1.GetId(), approves("")); !errors.Is(err, client.ErrFailedPrecondition) {
+	if _, err := a.Resolve(t.Context(), id, q1.GetId(), approves("")); !errors.Is(err, client.ErrPrecondition) {
 		t.Errorf("a second resolution: %v", err)
 	}
 	if _, err := a.Resolve(t.Context(), id, "other", approves("")); !errors.Is(err, client.ErrNotFound) {

@@ -3,8 +3,6 @@ package server
 import (
 	"context"
 	"encoding/json"
-	"slices"
-	"strconv"
 
 	"connectrpc.com/connect"
 
@@ -15,7 +13,7 @@ import (
 // People says what turns ask people, and takes what they say.
 type People interface {
 	Interaction(ctx context.Context, sessionID, id string) (*session.Interaction, error)
-	Interactions(ctx context.Context, sessionID string) ([]*session.Interaction, error)
+	ListInteractions(ctx context.Context, q session.InteractionQuery, page string, limit int) (list []*session.Interaction, next string, err error)
 	Resolve(ctx context.Context, req session.AttachRequest, id string, r session.Resolution) (*session.Interaction, error)
 }
 
@@ -45,35 +43,14 @@ func (s *sessionService) GetInteraction(ctx context.Context, r *connect.Request[
 }
 
 func (s *sessionService) ListInteractions(ctx context.Context, r *connect.Request[agentdv1.ListInteractionsRequest]) (*connect.Response[agentdv1.ListInteractionsResponse], error) {
-	if r.Msg.GetSessionId() == "" {
-		return nil, session.Errorf(codeInvalid, "session_id is empty: name the session whose interactions are wanted")
-	}
-	all, err := s.cfg.Sessions.Interactions(ctx, r.Msg.GetSessionId())
+	q := session.InteractionQuery{SessionID: r.Msg.GetSessionId(), TurnID: r.Msg.GetTurnId(), Statuses: r.Msg.GetStatuses()}
+	list, next, err := s.cfg.Sessions.ListInteractions(ctx, q, r.Msg.GetPageToken(), pageSize(r.Msg.GetPageSize()))
 	if err != nil {
 		return nil, err
 	}
-	// A token is how many interactions there were before the last one of the page:
-	// new ones come behind them.
-	end := len(all)
-	if token := r.Msg.GetPageToken(); token != "" {
-		if end, err = strconv.Atoi(token); err != nil || end < 0 || end > len(all) {
-			return nil, session.Errorf(codeInvalid, "page_token %s is none that this list has given", quote(token))
-		}
-	}
-	size := int(r.Msg.GetPageSize())
-	if size == 0 {
-		size = defaultPage
-	}
-	out := &agentdv1.ListInteractionsResponse{}
-	for i, in := range slices.Backward(all[:end]) {
-		if len(out.GetInteractions()) == size {
-			out.NextPageToken = strconv.Itoa(i + 1)
-			break
-		}
-		turn, want := r.Msg.GetTurnId(), r.Msg.GetStatuses()
-		if (turn == "" || in.TurnID == turn) && (len(want) == 0 || slices.Contains(want, in.Status)) {
-			out.Interactions = append(out.Interactions, in.Proto())
-		}
+	out := &agentdv1.ListInteractionsResponse{NextPageToken: next}
+	for _, in := range list {
+		out.Interactions = append(out.Interactions, in.Proto())
 	}
 	return connect.NewResponse(out), nil
 }

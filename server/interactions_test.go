@@ -145,7 +145,7 @@ func TestInteractionsOfSessionService(t *testing.T) {
 	}
 	first := list(&agentdv1.ListInteractionsRequest{PageSize: 1})
 	second := list(&agentdv1.ListInteractionsRequest{PageSize: 1, PageToken: first.GetNextPageToken()})
-	if ids(first.GetInteractions()) != "ask" || ids(second.GetInteractions()) != "call" || second.GetNextPageToken() != "" {
+	if ids(first.GetInteractions()) != "call" || ids(second.GetInteractions()) != "ask" || second.GetNextPageToken() != "" {
 		t.Errorf("listed %v, then %v", first, second)
 	}
 	resolve := func(id, name string, r *agentdv1.Resolution) (*agentdv1.Interaction, error) {

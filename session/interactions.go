@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -87,27 +88,44 @@ func (f *InteractionResolved) result() *ToolResult {
 }
 
 // open is the call as clients are asked for it.
-func (f *InteractionResolved) open(c ToolCall) ToolCall {
+func (r *Resolution) open(c ToolCall) ToolCall {
 	c.Asks = nil
-	if f.Input != nil {
-		c.Input = f.Input
+	if r.Input != nil {
+		c.Input = r.Input
 	}
 	return c
+}
+
+// forClients are the calls about which no person is asked.
+func forClients(calls ...ToolCall) []ToolCall {
+	return slices.DeleteFunc(slices.Clone(calls), func(c ToolCall) bool { return c.Asks != nil })
+}
+
+// String names the question for an error.
+func (q *Question) String() string {
+	if q.Kind == askApproval {
+		return "an approval"
+	}
+	return fmt.Sprintf("a question (%v)", q.Kind)
 }
 
 // Interaction is one question of a turn to a person.
 type Interaction struct {
 	// SessionID and TurnID say who asks.
-	SessionID, TurnID string
+	SessionID string `json:"-"`
+	TurnID    string `json:"-"`
 	// Call is the call as the model has made it; its Asks is set.
-	Call ToolCall
+	Call ToolCall `json:"call"`
 	// Status is how it is.
-	Status agentdv1.InteractionStatus
+	Status agentdv1.InteractionStatus `json:"status"`
 	// Created is when it was asked, and Ended when it was resolved or canceled; zero
 	// before.
-	Created, Ended time.Time
+	Created time.Time `json:"-"`
+	Ended   time.Time `json:"ended,omitzero"`
 	// Resolution is nil unless it is resolved.
-	Resolution *Resolution
+	Resolution *Resolution `json:"resolution,omitempty"`
+
+	seq int64 // the record that asks
 }
 
 // Proto is the protocol's form. A caller's key is not part of it.
@@ -144,12 +162,11 @@ func (r *Resolution) proto() *agentdv1.Resolution {
 	}
 }
 
-// asked are the interactions of a log: what its records, added in order, say of
-// them.
+// asked are the interactions that are pending: what the records of a log, added
+// in order, say of them.
 type asked struct {
-	sessionID string
-	all       []*Interaction // in the order in which they were asked
-	pending   []*Interaction // those of all that are pending
+	sessionID string         // may be empty
+	pending   []*Interaction // in the order in which they were asked
 }
 
 // add takes a record and returns the interactions that it has made or ended.
@@ -158,8 +175,8 @@ func (a *asked) add(rec Record, fact any) (changed []*Interaction) {
 	case *Event, *ToolCall:
 		for _, c := range callsOf(f) {
 			if c.Asks != nil {
-				in := &Interaction{SessionID: a.sessionID, TurnID: rec.TurnID, Call: c, Status: askPending, Created: rec.Time}
-				a.all, a.pending = append(a.all, in), append(a.pending, in)
+				in := &Interaction{SessionID: a.sessionID, TurnID: rec.TurnID, Call: c, Status: askPending, Created: rec.Time, seq: rec.Seq}
+				a.pending = append(a.pending, in)
 				changed = append(changed, in)
 			}
 		}
@@ -194,63 +211,126 @@ func (a *asked) end(over func(*Interaction) bool) (ended []*Interaction) {
 	return ended
 }
 
-// interactions reads what a session has asked people.
-func (s *Session) interactions(ctx context.Context) ([]*Interaction, error) {
-	a := asked{sessionID: s.id}
-	for rec, err := range s.records(ctx, 0, readPage) {
-		if err != nil {
-			return nil, err
-		}
-		fact, err := s.decode(rec)
-		if err != nil {
-			return nil, err
-		}
-		a.add(rec, fact)
+// clone returns what changes by itself.
+func (a asked) clone() asked {
+	pending := make([]*Interaction, len(a.pending))
+	for i, in := range a.pending {
+		c := *in
+		pending[i] = &c
 	}
-	return a.all, nil
+	a.pending = pending
+	return a
 }
 
-// interaction reads one of them. One that is not there is an *Error of code
-// NOT_FOUND.
-func (s *Session) interaction(ctx context.Context, id string) (*Interaction, error) {
-	all, err := s.interactions(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, in := range all {
-		if in.Call.ID == id {
-			return in, nil
-		}
-	}
-	return nil, Errorf(codeNoSuch, "interaction_id %q: session %q has no such interaction", id, s.id)
+// The statuses of interactions in rows.
+var askRows = map[agentdv1.InteractionStatus]string{askPending: "pending", askResolved: "resolved", askCanceled: "canceled"}
+
+// row is the interaction's entry of the index.
+func (in *Interaction) row(sessionID string) (Row, error) {
+	data, err := marshal(in)
+	return Row{
+		Kind:      RowInteraction,
+		SessionID: sessionID,
+		ID:        in.Call.ID,
+		TurnID:    in.TurnID,
+		Seq:       in.seq,
+		CreatedAt: in.Created,
+		Status:    askRows[in.Status],
+		Data:      data,
+	}, err
 }
 
-// Interactions returns what the turns of a session have asked people, in the
-// order in which they have. It reads the whole log. Its errors are as those of
-// Attach.
-func (m *Manager) Interactions(ctx context.Context, sessionID string) ([]*Interaction, error) {
-	h, err := m.acquire(ctx, sessionID)
-	if err != nil {
-		return nil, err
+// interactionOf reads what row has written.
+func interactionOf(r Row) (*Interaction, error) {
+	in := &Interaction{}
+	if err := unmarshal(r.Data, in); err != nil {
+		return nil, fmt.Errorf("session %s: interaction %s: its row: %w", r.SessionID, r.ID, err)
 	}
-	defer m.release(h)
-	return h.s.interactions(ctx)
+	in.SessionID, in.TurnID, in.Created, in.seq = r.SessionID, r.TurnID, r.CreatedAt, r.Seq
+	return in, nil
 }
 
-// Interaction returns one of them; an unknown one is an *Error of code NOT_FOUND.
+// interaction reads one of the session's. One that is not there is an *Error of
+// code NOT_FOUND.
+func (p *patient) interaction(ctx context.Context, sessionID, id string) (*Interaction, error) {
+	row, err := p.Row(ctx, RowInteraction, sessionID, id)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return nil, Errorf(codeNoSuch, "interaction_id: session %q has no interaction %q", sessionID, id)
+	case err != nil:
+		return nil, fmt.Errorf("session %s: interaction %s: %w", sessionID, id, err)
+	}
+	return interactionOf(row)
+}
+
+// waitsFor is how the open turn of a session is that runs nowhere.
+func (p *patient) waitsFor(ctx context.Context, info Info) (Status, error) {
+	rows, err := p.Rows(ctx, RowQuery{Kind: RowInteraction, SessionID: info.ID, TurnID: info.LastTurn, Statuses: []string{askRows[askPending]}, Limit: 1})
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("session %s: what it waits for: %w", info.ID, err)
+	case len(rows) > 0:
+		return WaitingForInput, nil
+	default:
+		return WaitingForClient, nil
+	}
+}
+
+// Interaction says how an interaction is; one that the session does not have is an
+// *Error of code NOT_FOUND.
 func (m *Manager) Interaction(ctx context.Context, sessionID, id string) (*Interaction, error) {
-	h, err := m.acquire(ctx, sessionID)
-	if err != nil {
+	if _, err := m.known(ctx, sessionID); err != nil {
 		return nil, err
 	}
-	defer m.release(h)
-	return h.s.interaction(ctx, id)
+	return m.store.interaction(ctx, sessionID, id)
 }
 
-// String names the question for an error.
-func (q *Question) String() string {
-	if q.Kind == askApproval {
-		return "an approval"
+// InteractionQuery says which interactions; what is zero does not matter.
+type InteractionQuery struct {
+	// SessionID and TurnID are those that ask; a turn only together with its session.
+	SessionID, TurnID string
+	// Statuses are those of which an interaction has to have one.
+	Statuses []agentdv1.InteractionStatus
+}
+
+// ListInteractions returns at most limit interactions, newest first, and the token
+// of the next page, "" on the last one. page is a token of the same query, "" for
+// the first page.
+func (m *Manager) ListInteractions(ctx context.Context, q InteractionQuery, page string, limit int) (list []*Interaction, next string, err error) {
+	hash := queryHash(q)
+	after, err := readToken(page, hash)
+	if err != nil {
+		return nil, "", err
 	}
-	return fmt.Sprintf("a question (%v)", q.Kind)
+	if q.TurnID != "" && q.SessionID == "" {
+		return nil, "", Errorf(codeInvalid, "turn_id without session_id: a turn is named together with its session")
+	}
+	if q.SessionID != "" {
+		if _, err := m.known(ctx, q.SessionID); err != nil {
+			return nil, "", err
+		}
+	}
+	rq := RowQuery{Kind: RowInteraction, SessionID: q.SessionID, TurnID: q.TurnID, Limit: limit + 1}
+	for _, is := range q.Statuses {
+		rq.Statuses = append(rq.Statuses, askRows[is])
+	}
+	if after != nil {
+		rq.After = &Row{CreatedAt: after.created(), SessionID: after.Session, Seq: after.Seq, ID: after.ID}
+	}
+	rows, err := m.store.Rows(ctx, rq)
+	if err != nil {
+		return nil, "", fmt.Errorf("session: list interactions: %w", err)
+	}
+	for i, row := range rows {
+		if i == limit {
+			last := rows[limit-1]
+			return list, token{hash, last.CreatedAt.UnixMicro(), last.SessionID, last.Seq, last.ID}.String(), nil
+		}
+		in, err := interactionOf(row)
+		if err != nil {
+			return nil, "", err
+		}
+		list = append(list, in)
+	}
+	return list, "", nil
 }

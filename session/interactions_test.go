@@ -16,14 +16,11 @@ import (
 )
 
 const (
-	approval     = agentdv1.InteractionKind_INTERACTION_KIND_APPROVAL
-	question     = agentdv1.InteractionKind_INTERACTION_KIND_INPUT
-	precondition = agentdv1.ErrorCode_ERROR_CODE_FAILED_PRECONDITION
-	notFound     = agentdv1.ErrorCode_ERROR_CODE_NOT_FOUND
-	invalid      = agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST
-	resolved     = agentdv1.InteractionStatus_INTERACTION_STATUS_RESOLVED
-	canceled     = agentdv1.InteractionStatus_INTERACTION_STATUS_CANCELED
-	asking       = agentdv1.InteractionStatus_INTERACTION_STATUS_PENDING
+	approval = agentdv1.InteractionKind_INTERACTION_KIND_APPROVAL
+	question = agentdv1.InteractionKind_INTERACTION_KIND_INPUT
+	resolved = agentdv1.InteractionStatus_INTERACTION_STATUS_RESOLVED
+	canceled = agentdv1.InteractionStatus_INTERACTION_STATUS_CANCELED
+	asking   = agentdv1.InteractionStatus_INTERACTION_STATUS_PENDING
 )
 
 // careful is a turn that asks for approval of a tool call and then says what came
@@ -142,7 +139,7 @@ func TestApproval(t *testing.T) {
 					in.GetToolName() != "tool" || in.GetToolInput() != `{"a":1}` || in.GetCreateTime() == nil {
 					t.Errorf("asked %v", in)
 				}
-				if err := turn.Answer(t.Context(), session.Answer{CallID: "q1", Output: new("x")}); code(err) != invalid {
+				if err := turn.Answer(t.Context(), session.Answer{CallID: "q1", Output: new("x")}); code(err) != badRequest {
 					t.Errorf("an answer of a client: %v", err)
 				}
 				time.Sleep(2 * time.Hour) // neither the tool's time nor the turn's runs
@@ -217,12 +214,12 @@ func TestRefusedResolutions(t *testing.T) {
 			r    session.Resolution
 			want agentdv1.ErrorCode
 		}{
-			"unknown":               {a, "q2", approve(""), notFound},
-			"answer to an approval": {a, "q1", reply("yes"), invalid},
-			"approval of question":  {q, "q1", approve(""), invalid},
-			"no object":             {a, "q1", approve(`[1]`), invalid},
-			"no JSON":               {a, "q1", approve(`{"a":`), invalid},
-			"empty":                 {a, "q1", session.Resolution{Decision: session.Approve, Input: json.RawMessage{}}, invalid},
+			"unknown":               {a, "q2", approve(""), noSuch},
+			"answer to an approval": {a, "q1", reply("yes"), badRequest},
+			"approval of question":  {q, "q1", approve(""), badRequest},
+			"no object":             {a, "q1", approve(`[1]`), badRequest},
+			"no JSON":               {a, "q1", approve(`{"a":`), badRequest},
+			"empty":                 {a, "q1", session.Resolution{Decision: session.Approve, Input: json.RawMessage{}}, badRequest},
 			"too large":             {q, "q1", reply(strings.Repeat("x", 101)), agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED},
 		} {
 			if err := tc.turn.Resolve(t.Context(), tc.id, tc.r); code(err) != tc.want {
@@ -337,9 +334,13 @@ func TestResolvingATurnThatRunsNowhere(t *testing.T) {
 					f = g
 				}
 				time.Sleep(2 * time.Hour)
-				turns, err := f.m.Turns(t.Context(), turn.SessionID())
-				if err != nil || turns[0].Status != session.WaitingForInput || len(turns[0].Asking) != 1 || len(turns[0].Open) != 0 {
-					t.Errorf("it is %v, %v", turns, err)
+				info, err := f.m.Session(t.Context(), turn.SessionID())
+				if err != nil || info.LastIs != session.WaitingForInput {
+					t.Errorf("the session's last turn is %v, %v", info.LastIs, err)
+				}
+				is, err := f.m.Turn(t.Context(), turn.SessionID(), "")
+				if err != nil || is.Status != session.WaitingForInput || len(is.Asking) != 1 || len(is.Open) != 0 {
+					t.Errorf("it is %v, %v", is, err)
 				}
 				in, err := f.m.Resolve(t.Context(), session.AttachRequest{SessionID: turn.SessionID()}, "q1", tc.r)
 				if err != nil || in.Status != resolved {
@@ -349,8 +350,8 @@ func TestResolvingATurnThatRunsNowhere(t *testing.T) {
 				var msgs []*agentdv1.RunResponse
 				if tc.r.Decision == session.Approve {
 					synctest.Wait()
-					if turns, err := f.m.Turns(t.Context(), turn.SessionID()); err != nil || turns[0].Status != session.Running || len(turns[0].Open) != 1 || string(turns[0].Open[0].Input) != `{"a":2}` {
-						t.Errorf("approved, it is %v, %v", turns, err)
+					if is, err := f.m.Turn(t.Context(), turn.SessionID(), ""); err != nil || is.Status != session.Running || len(is.Open) != 1 || string(is.Open[0].Input) != `{"a":2}` {
+						t.Errorf("approved, it is %v, %v", is, err)
 					}
 					msgs = await(t, w, isCall)
 					if got := msgs[slices.IndexFunc(msgs, isCall)].GetToolCall().GetToolInput(); got != `{"a":2}` {
@@ -459,9 +460,9 @@ func TestStatusOfATurnThatAsks(t *testing.T) {
 		is := func(want session.Status) {
 			t.Helper()
 			synctest.Wait()
-			turns, err := f.m.Turns(t.Context(), turn.SessionID())
-			if err != nil || turns[0].Status != want {
-				t.Errorf("it is %v, %v; want %v", turns[0].Status, err, want)
+			is, err := f.m.Turn(t.Context(), turn.SessionID(), "")
+			if err != nil || is.Status != want {
+				t.Errorf("it is %v, %v; want %v", is.Status, err, want)
 			}
 		}
 		w := turn.Watch()

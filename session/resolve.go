@@ -7,13 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-
-	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
-)
-
-const (
-	codePrecondition = agentdv1.ErrorCode_ERROR_CODE_FAILED_PRECONDITION
-	codeNoSuch       = agentdv1.ErrorCode_ERROR_CODE_NOT_FOUND
 )
 
 // InputChecker is what a [Runner] may implement that knows what tools take.
@@ -53,7 +46,7 @@ func (m *Manager) Resolve(ctx context.Context, req AttachRequest, id string, r R
 				slog.String("session", s.id), slog.String("error", err.Error()))
 		}
 	}
-	return s.interaction(ctx, id)
+	return m.store.interaction(ctx, s.id, id)
 }
 
 func (s *Session) resolve(ctx context.Context, id string, r Resolution) error {
@@ -170,7 +163,7 @@ func (s *Session) fits(t *Turn, call ToolCall, r *Resolution) error {
 
 // unasked is what becomes of a resolution that nobody waits for.
 func (s *Session) unasked(ctx context.Context, id string, r Resolution) error {
-	in, err := s.interaction(ctx, id)
+	in, err := s.store.interaction(ctx, s.id, id)
 	switch {
 	case err != nil:
 		return err

@@ -106,7 +106,7 @@ func TestApprovalOutlivesItsServer(t *testing.T) {
 
 	third := binary(t, env)
 	c = dial(third)
-	if _, err := c.Resolve(t.Context(), in.GetSessionId(), in.GetId(), yes(`{"amount":1000}`)); !errors.Is(err, client.ErrFailedPrecondition) {
+	if _, err := c.Resolve(t.Context(), in.GetSessionId(), in.GetId(), yes(`{"amount":1000}`)); !errors.Is(err, client.ErrPrecondition) {
 		t.Errorf("a second resolution: %v", err)
 	}
 	var said strings.Builder
