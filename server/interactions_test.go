@@ -179,6 +179,12 @@ func TestInteractionsOfSessionService(t *testing.T) {
 	if got := list(&agentdv1.ListInteractionsRequest{Statuses: []agentdv1.InteractionStatus{agentdv1.InteractionStatus_INTERACTION_STATUS_RESOLVED}}); ids(got.GetInteractions()) != "call" {
 		t.Errorf("resolved are %v", got)
 	}
+	if resp, err := s.ListInteractions(t.Context(), connect.NewRequest(&agentdv1.ListInteractionsRequest{})); err != nil || len(resp.Msg.GetInteractions()) != 2 {
+		t.Errorf("of all sessions: %v, %v", resp, err)
+	}
+	if _, err := s.ListInteractions(t.Context(), connect.NewRequest(&agentdv1.ListInteractionsRequest{TurnId: "x"})); connect.CodeOf(err) != connect.CodeInvalidArgument {
+		t.Errorf("of a turn without its session: %v", err)
+	}
 	got, err := s.GetInteraction(t.Context(), connect.NewRequest(&agentdv1.GetInteractionRequest{SessionId: id, InteractionId: "ask"}))
 	if err != nil || strings.Join(got.Msg.GetInteraction().GetChoices(), " ") != "a b" || got.Msg.GetInteraction().GetTurnId() != turn.Msg.GetTurn().GetId() {
 		t.Errorf("got %v, %v", got, err)

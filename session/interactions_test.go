@@ -552,3 +552,94 @@ func TestResolutionWhileTheTurnGoesOn(t *testing.T) {
 		}
 	})
 }
+
+// People find what they are asked across sessions, page by page.
+func TestListInteractions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, memory(t), session.Limits{})
+		f.on(curious)
+		var want []string
+		for range 5 {
+			turn := f.start(session.Request{})
+			await(t, turn.Watch(), isAsked)
+			want = append(want, turn.SessionID())
+			time.Sleep(time.Second)
+		}
+		if _, err := f.m.Resolve(t.Context(), session.AttachRequest{SessionID: want[2]}, "q1", reply("so")); err != nil {
+			t.Fatal(err)
+		}
+		slices.Reverse(want)
+		list := func(q session.InteractionQuery, size int) (ids []string) {
+			t.Helper()
+			for page := ""; ; {
+				ins, next, err := f.m.ListInteractions(t.Context(), q, page, size)
+				if err != nil || len(ins) > size {
+					t.Fatalf("list: %v, %v", ins, err)
+				}
+				for _, in := range ins {
+					ids = append(ids, in.SessionID)
+				}
+				if page = next; page == "" {
+					return ids
+				}
+			}
+		}
+		for size := 1; size < 7; size++ {
+			if got := list(session.InteractionQuery{}, size); !slices.Equal(got, want) {
+				t.Errorf("%d to a page: listed %v, want %v", size, got, want)
+			}
+		}
+		pending := slices.Delete(slices.Clone(want), 2, 3)
+		if got := list(session.InteractionQuery{Statuses: []agentdv1.InteractionStatus{asking, canceled}}, 2); !slices.Equal(got, pending) {
+			t.Errorf("pending are %v, want %v", got, pending)
+		}
+		if got := list(session.InteractionQuery{SessionID: want[1]}, 2); !slices.Equal(got, want[1:2]) {
+			t.Errorf("of one session: %v", got)
+		}
+		for name, q := range map[string]session.InteractionQuery{"no such session": {SessionID: "x"}, "a turn alone": {TurnID: "x"}} {
+			if ins, _, err := f.m.ListInteractions(t.Context(), q, "", 1); err == nil {
+				t.Errorf("%s: %v", name, ins)
+			}
+		}
+		_, next, err := f.m.ListInteractions(t.Context(), session.InteractionQuery{}, "", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := f.m.ListInteractions(t.Context(), session.InteractionQuery{SessionID: want[0]}, next, 1); code(err) != badRequest {
+			t.Errorf("a page of another list: %v", err)
+		}
+		if err := f.m.DeleteSession(t.Context(), want[0]); err != nil {
+			t.Fatal(err)
+		}
+		if got := list(session.InteractionQuery{}, 9); !slices.Equal(got, want[1:]) {
+			t.Errorf("after one was deleted: %v", got)
+		}
+	})
+}
+
+// Nobody is asked in a fork what its parent asks.
+func TestForkOfATurnThatAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, memory(t), session.Limits{})
+		f.on(curious)
+		turn := f.start(session.Request{})
+		w := turn.Watch()
+		await(t, w, isAsked)
+		fork, err := f.m.ForkSession(t.Context(), session.ForkRequest{SessionID: turn.SessionID()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if in, err := f.m.Interaction(t.Context(), fork.ID, "q1"); err != nil || in.Status != canceled || in.SessionID != fork.ID {
+			t.Errorf("in the fork it is %v, %v", in, err)
+		}
+		if _, err := f.m.Resolve(t.Context(), session.AttachRequest{SessionID: fork.ID}, "q1", reply("no")); code(err) != precondition {
+			t.Errorf("resolved in the fork: %v", err)
+		}
+		if err := turn.Resolve(t.Context(), "q1", reply("yes")); err != nil {
+			t.Error(err)
+		}
+		if msgs := follow(t, w); texts(msgs)["root"] != "answered: yes (reply )" {
+			t.Errorf("said %v", texts(msgs))
+		}
+	})
+}
