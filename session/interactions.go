@@ -293,9 +293,17 @@ type InteractionQuery struct {
 	Statuses []agentdv1.InteractionStatus
 }
 
-// ListInteractions returns at most limit interactions, newest first, and the token
-// of the next page, "" on the last one. page is a token of the same query, "" for
-// the first page.
+const (
+	// listBytes is how much of interactions one page holds, unless one alone is
+	// larger: it becomes one message, of which clients take 4 MiB.
+	listBytes = 2 << 20
+	// listRows is how many rows a list reads at a time.
+	listRows = 16
+)
+
+// ListInteractions returns at most limit interactions, newest first, fewer if they
+// are large, and the token of the next page, "" on the last one. page is a token
+// of the same query, "" for the first page.
 func (m *Manager) ListInteractions(ctx context.Context, q InteractionQuery, page string, limit int) (list []*Interaction, next string, err error) {
 	hash := queryHash(q)
 	after, err := readToken(page, hash)
@@ -310,27 +318,33 @@ func (m *Manager) ListInteractions(ctx context.Context, q InteractionQuery, page
 			return nil, "", err
 		}
 	}
-	rq := RowQuery{Kind: RowInteraction, SessionID: q.SessionID, TurnID: q.TurnID, Limit: limit + 1}
+	rq := RowQuery{Kind: RowInteraction, SessionID: q.SessionID, TurnID: q.TurnID, Limit: min(limit+1, listRows)}
 	for _, is := range q.Statuses {
 		rq.Statuses = append(rq.Statuses, askRows[is])
 	}
 	if after != nil {
 		rq.After = &Row{CreatedAt: after.created(), SessionID: after.Session, Seq: after.Seq, ID: after.ID}
 	}
-	rows, err := m.store.Rows(ctx, rq)
-	if err != nil {
-		return nil, "", fmt.Errorf("session: list interactions: %w", err)
-	}
-	for i, row := range rows {
-		if i == limit {
-			last := rows[limit-1]
-			return list, token{hash, last.CreatedAt.UnixMicro(), last.SessionID, last.Seq, last.ID}.String(), nil
-		}
-		in, err := interactionOf(row)
+	size := 0
+	for {
+		rows, err := m.store.Rows(ctx, rq)
 		if err != nil {
-			return nil, "", err
+			return nil, "", fmt.Errorf("session: list interactions: %w", err)
 		}
-		list = append(list, in)
+		for _, row := range rows {
+			size += len(row.Data)
+			if len(list) == limit || len(list) > 0 && size > listBytes {
+				last := rq.After
+				return list, token{hash, last.CreatedAt.UnixMicro(), last.SessionID, last.Seq, last.ID}.String(), nil
+			}
+			in, err := interactionOf(row)
+			if err != nil {
+				return nil, "", err
+			}
+			list, rq.After = append(list, in), &row
+		}
+		if len(rows) < rq.Limit {
+			return list, "", nil
+		}
 	}
-	return list, "", nil
 }

@@ -589,7 +589,18 @@ func TestListInteractions(t *testing.T) {
 				t.Errorf("%d to a page: listed %v, want %v", size, got, want)
 			}
 		}
-		pending := slices.Delete(slices.Clone(want), 2, 3)
+		for range 20 { // more than are read at a time
+			turn := f.start(session.Request{})
+			await(t, turn.Watch(), isAsked)
+			want = slices.Insert(want, 0, turn.SessionID())
+			time.Sleep(time.Second)
+		}
+		for _, size := range []int{15, 16, 17, 25} {
+			if got := list(session.InteractionQuery{}, size); !slices.Equal(got, want) {
+				t.Errorf("%d to a page: listed %v, want %v", size, got, want)
+			}
+		}
+		pending := slices.Delete(slices.Clone(want), 22, 23)
 		if got := list(session.InteractionQuery{Statuses: []agentdv1.InteractionStatus{asking, canceled}}, 2); !slices.Equal(got, pending) {
 			t.Errorf("pending are %v, want %v", got, pending)
 		}
@@ -607,6 +618,14 @@ func TestListInteractions(t *testing.T) {
 		}
 		if _, _, err := f.m.ListInteractions(t.Context(), session.InteractionQuery{SessionID: want[0]}, next, 1); code(err) != badRequest {
 			t.Errorf("a page of another list: %v", err)
+		}
+		for _, id := range want[:3] {
+			if _, err := f.m.Resolve(t.Context(), session.AttachRequest{SessionID: id}, "q1", reply(strings.Repeat("x", 900<<10))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if ins, next, err := f.m.ListInteractions(t.Context(), session.InteractionQuery{}, "", 10); err != nil || len(ins) != 2 || next == "" {
+			t.Errorf("a page of large ones: %d, %q, %v", len(ins), next, err)
 		}
 		if err := f.m.DeleteSession(t.Context(), want[0]); err != nil {
 			t.Fatal(err)
@@ -639,6 +658,31 @@ func TestForkOfATurnThatAsks(t *testing.T) {
 			t.Error(err)
 		}
 		if msgs := follow(t, w); texts(msgs)["root"] != "answered: yes (reply )" {
+			t.Errorf("said %v", texts(msgs))
+		}
+	})
+}
+
+// A full store refuses what a person says at once; it can be said again.
+func TestResolutionAndAFullStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &tampered{Store: memory(t)}
+		f := newFixture(t, store, session.Limits{})
+		f.on(curious)
+		turn := f.start(session.Request{})
+		w := turn.Watch()
+		await(t, w, isAsked)
+		store.tamper(always(session.ErrFull))
+		for range 2 {
+			if err := turn.Resolve(t.Context(), "q1", reply("so")); code(err) != unavailable {
+				t.Errorf("while the store is full: %v", err)
+			}
+		}
+		store.tamper(nil)
+		if err := turn.Resolve(t.Context(), "q1", reply("so")); err != nil {
+			t.Errorf("then: %v", err)
+		}
+		if msgs := follow(t, w); texts(msgs)["root"] != "answered: so (reply )" {
 			t.Errorf("said %v", texts(msgs))
 		}
 	})
