@@ -15,12 +15,12 @@ import (
 // Sessions keeps sessions, starts turns, lets clients attach to them, and says how
 // they are; *session.Manager is one.
 type Sessions interface {
-	CreateSession(ctx context.Context, names session.SessionNames, once session.Once) (session.SessionInfo, error)
-	Session(ctx context.Context, id string) (session.SessionInfo, error)
-	ListSessions(ctx context.Context, f session.SessionFilter, page string, limit int) (sessions []session.SessionInfo, next string, err error)
-	UpdateSession(ctx context.Context, id string, c session.SessionChange) (session.SessionInfo, error)
+	CreateSession(ctx context.Context, names session.Names, once session.Once) (session.Summary, error)
+	Session(ctx context.Context, id string) (session.Summary, error)
+	ListSessions(ctx context.Context, f session.Filter, page string, limit int) (sessions []session.Summary, next string, err error)
+	UpdateSession(ctx context.Context, id string, c session.Update) (session.Summary, error)
 	DeleteSession(ctx context.Context, id string) error
-	ForkSession(ctx context.Context, req session.ForkRequest) (session.SessionInfo, error)
+	ForkSession(ctx context.Context, req session.ForkRequest) (session.Summary, error)
 
 	Start(ctx context.Context, req session.Request) (*session.Turn, error)
 	Attach(ctx context.Context, req session.AttachRequest) (*session.Turn, *session.Watcher, error)

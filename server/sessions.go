@@ -174,7 +174,7 @@ func (s *sessionService) CreateTurn(ctx context.Context, r *connect.Request[agen
 	if e != nil {
 		return nil, e
 	}
-	sessionID, turnID := "", ""
+	var sessionID, turnID string
 	started, err := s.cfg.Sessions.Start(ctx, req)
 	before, repeated := errors.AsType[*session.Repeated](err)
 	switch {
