@@ -52,6 +52,7 @@ type node struct {
 	model       Model
 	instruction []segment
 	outputKey   string         // "" for none
+	output      *outputSchema  // nil for any text
 	tools       []*declaration // of the client
 	exitLoop    bool           // may end the loop above
 	askUser     bool           // may ask a person

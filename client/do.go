@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 
+	"google.golang.org/protobuf/types/known/structpb"
+
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
@@ -33,8 +35,10 @@ type Result struct {
 	// Reason is why the turn ended, when it did not end by itself.
 	Reason string
 	// Receipt is what the end has stopped; nil when nobody ended or cancelled the
-	// turn, or when it had not begun.
+	// turn.
 	Receipt *Receipt
+	// Structured is as in [End].
+	Structured *structpb.Value
 }
 
 // AgentText is what one agent said in a turn.

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"time"
 
+	"google.golang.org/protobuf/types/known/structpb"
+
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
@@ -37,8 +39,9 @@ type Event struct {
 	StateUpdate *StateUpdate
 	// ToolCall says that a tool of this client is about to run; informative.
 	ToolCall *ToolCall
-	// ToolResult says how a tool of this client ended; informative. A tool that
-	// still runs when the turn ends has none.
+	// ToolResult says how a tool call ended, once; informative. One that this run
+	// has answered has it at once, and no Seq; any other when the server has its
+	// answer. A tool that still runs when the turn ends has none.
 	ToolResult *ToolResult
 	// ToolNotice tells of a call that this client is not asked for.
 	ToolNotice *ToolNotice
@@ -130,8 +133,8 @@ type ToolCall struct {
 }
 
 // ToolNotice is a tool call that another client is asked to answer, or that has
-// been answered. If nobody has and the other one leaves, this client may be
-// asked: then a [ToolCall] follows.
+// been answered: its [ToolResult] follows. If nobody has and the other one
+// leaves, this client may be asked: then a [ToolCall] follows.
 type ToolNotice struct {
 	// ID is unique within the session.
 	ID string
@@ -154,6 +157,8 @@ type ToolResult struct {
 	Output string
 	// Error is why the tool failed, as the model sees it; empty if it did not.
 	Error string
+	// AgentPath runs from the root of the tree to the agent that called.
+	AgentPath []string
 }
 
 // End is the end of a turn that did not fail.
@@ -166,8 +171,11 @@ type End struct {
 	// UsageSummary is what the turn used; nil if the server sent none.
 	UsageSummary *agentdv1.UsageSummary
 	// Receipt is what the end has stopped; nil when nobody ended or cancelled the
-	// turn, or when it had not begun.
+	// turn.
 	Receipt *Receipt
+	// Structured is the last answer as a value, which [Structured] decodes, when
+	// the turn completed and the agent that gave it has an output schema; else nil.
+	Structured *structpb.Value
 }
 
 // eventOf returns an event with what a message says about itself.
@@ -224,12 +232,24 @@ func retryOf(m *agentdv1.RunResponse_ModelRetry) *ModelRetry {
 	}
 }
 
-func toolResultOf(m *agentdv1.RunRequest_ToolCallResponse) *ToolResult {
+// answerOf is the result of a call that this client has answered.
+func answerOf(req *agentdv1.RunResponse_ToolCallRequest, m *agentdv1.RunRequest_ToolCallResponse) *ToolResult {
 	return &ToolResult{
-		ID:     m.GetToolCallId(),
-		Name:   m.GetToolName(),
-		Output: m.GetOutput(),
-		Error:  m.GetError(),
+		ID:        m.GetToolCallId(),
+		Name:      m.GetToolName(),
+		Output:    m.GetOutput(),
+		Error:     m.GetError(),
+		AgentPath: req.GetAgentPath(),
+	}
+}
+
+func toolResultOf(m *agentdv1.RunResponse_ToolResult) *ToolResult {
+	return &ToolResult{
+		ID:        m.GetToolCallId(),
+		Name:      m.GetToolName(),
+		Output:    m.GetOutput(),
+		Error:     m.GetError(),
+		AgentPath: m.GetAgentPath(),
 	}
 }
 
@@ -239,5 +259,6 @@ func endOf(m *agentdv1.RunResponse_EndResponse) *End {
 		Reason:       m.GetReason(),
 		UsageSummary: m.GetUsageSummary(),
 		Receipt:      receiptOf(m.GetReceipt()),
+		Structured:   m.GetStructuredOutput(),
 	}
 }

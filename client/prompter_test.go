@@ -11,8 +11,8 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
-// person is a Prompter that a test plays.
-type person struct {
+// asker is a Prompter that a test plays.
+type asker struct {
 	asked chan *question
 }
 
@@ -29,9 +29,9 @@ type said struct {
 	err error
 }
 
-func newPerson() *person { return &person{asked: make(chan *question, 16)} }
+func newAsker() *asker { return &asker{asked: make(chan *question, 16)} }
 
-func (p *person) Prompt(ctx context.Context, in *agentdv1.Interaction) (*agentdv1.Resolution, error) {
+func (p *asker) Prompt(ctx context.Context, in *agentdv1.Interaction) (*agentdv1.Resolution, error) {
 	says := make(chan said, 1)
 	p.asked <- &question{in, says, ctx.Done(), func() error { return context.Cause(ctx) }}
 	select {
@@ -95,7 +95,7 @@ func addPay(t *testing.T, c client.ToolHolder) {
 // A person approves with other arguments, which the tool gets and the model is
 // told of, then answers a question.
 func TestPrompter(t *testing.T) {
-	s, p := newStage(t), newPerson()
+	s, p := newStage(t), newAsker()
 	c, _ := s.client(t, client.WithPrompter(p))
 	addPay(t, c)
 	run := follow(c.Run(t.Context(), payer(), "pay"))
@@ -143,7 +143,7 @@ func TestPrompterThatFails(t *testing.T) {
 		"without a decision": {said{Resolution: &agentdv1.Resolution{}}, client.ErrInvalidRequest},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, p := newStage(t), newPerson()
+			s, p := newStage(t), newAsker()
 			c, _ := s.client(t, client.WithPrompter(p))
 			addPay(t, c)
 			run := follow(c.Run(t.Context(), payer(), "pay"))
@@ -168,7 +168,7 @@ func TestPrompterThatFails(t *testing.T) {
 // Of two clients that ask their people one is first; the other one's prompt ends
 // without a word.
 func TestTwoPrompters(t *testing.T) {
-	s, first, second := newStage(t), newPerson(), newPerson()
+	s, first, second := newStage(t), newAsker(), newAsker()
 	a, _ := s.client(t, client.WithPrompter(first))
 	addPay(t, a)
 	run := follow(a.Run(t.Context(), payer(), "pay"))
@@ -199,7 +199,7 @@ func TestTwoPrompters(t *testing.T) {
 // A person is asked once, though the connection breaks meanwhile, and what they
 // say while there is none arrives when there is one again.
 func TestPromptOutlivesItsConnection(t *testing.T) {
-	s, p := newStage(t), newPerson()
+	s, p := newStage(t), newAsker()
 	c, w := s.client(t, client.WithPrompter(p))
 	addPay(t, c)
 	run := follow(c.Run(t.Context(), payer(), "pay"))
@@ -228,7 +228,7 @@ func TestPromptOutlivesItsConnection(t *testing.T) {
 
 // Who comes later is asked what is open, and nothing else.
 func TestPromptsOfALateClient(t *testing.T) {
-	s, p := newStage(t), newPerson()
+	s, p := newStage(t), newAsker()
 	a, _ := s.client(t)
 	addPay(t, a)
 	run := follow(a.Run(t.Context(), payer(), "pay"))
@@ -254,7 +254,7 @@ func TestPromptsOfALateClient(t *testing.T) {
 
 // The end of the turn ends its prompts.
 func TestPromptOfATurnThatEnds(t *testing.T) {
-	s, p := newStage(t), newPerson()
+	s, p := newStage(t), newAsker()
 	c, _ := s.client(t, client.WithPrompter(p))
 	addPay(t, c)
 	var control client.Control

@@ -26,7 +26,7 @@ type Sessions interface {
 	Attach(ctx context.Context, req session.AttachRequest) (*session.Turn, *session.Watcher, error)
 	Turn(ctx context.Context, sessionID, turnID string) (session.TurnInfo, error)
 	ListTurns(ctx context.Context, q session.TurnQuery, page string, limit int) (turns []session.TurnInfo, next string, err error)
-	Events(ctx context.Context, req session.AttachRequest, limit int) ([]*agentdv1.RunResponse, bool, error)
+	Events(ctx context.Context, req session.AttachRequest, limit int, keep func(*agentdv1.RunResponse) bool) ([]*agentdv1.RunResponse, bool, error)
 	AnswerTurn(ctx context.Context, req session.AttachRequest, answers []session.Answer) ([]error, error)
 	CancelTurn(ctx context.Context, sessionID, turnID, reason string) error
 	People
@@ -39,6 +39,9 @@ type Config struct {
 	Sessions Sessions
 	// Ready reports whether turns can be served; nil means they always can.
 	Ready func(context.Context) error
+	// About tells what this server is, whenever a client asks; it may be called
+	// from several goroutines at once. nil: nothing is known.
+	About func() About
 	// Logger receives one line per turn; no prompts, payloads or keys. Default:
 	// discard.
 	Logger *slog.Logger
@@ -83,6 +86,9 @@ type Config struct {
 func (c Config) WithDefaults() Config {
 	if c.Ready == nil {
 		c.Ready = func(context.Context) error { return nil }
+	}
+	if c.About == nil {
+		c.About = func() About { return About{} }
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

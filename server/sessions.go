@@ -252,13 +252,15 @@ func (s *sessionService) ListTurnEvents(ctx context.Context, r *connect.Request[
 		limit = defaultEvents
 	}
 	req := session.AttachRequest{SessionID: r.Msg.GetSessionId(), TurnID: r.Msg.GetTurnId(), After: r.Msg.AfterSeq}
-	events, more, err := s.cfg.Sessions.Events(ctx, req, limit)
+	see := projection{display: r.Msg.GetDisplay(), only: r.Msg.GetVisibility()}
+	events, more, err := s.cfg.Sessions.Events(ctx, req, limit, see.keep)
 	if err != nil {
 		return nil, err
 	}
 	out := &agentdv1.ListTurnEventsResponse{More: more}
 	size := 0
 	for _, event := range events {
+		see.apply(event)
 		// A reply is one message too. What is left out comes with the next request.
 		if size += proto.Size(event); size > s.cfg.MaxMessageBytes/2 && len(out.GetEvents()) > 0 {
 			out.More = true
@@ -287,7 +289,9 @@ func (s *sessionService) WatchTurn(ctx context.Context, r *connect.Request[agent
 		return err
 	}
 	defer watch.Close()
+	see := projection{display: r.Msg.GetDisplay(), only: r.Msg.GetVisibility()}
 	send := func(event *agentdv1.RunResponse) error {
+		see.apply(event)
 		bound(rc, s.cfg.WriteTimeout)
 		return stream.Send(&agentdv1.WatchTurnResponse{Event: event})
 	}
@@ -310,6 +314,9 @@ func (s *sessionService) WatchTurn(ctx context.Context, r *connect.Request[agent
 		}
 		events, err := watch.Next(ctx)
 		for _, event := range events {
+			if !see.keep(event) {
+				continue
+			}
 			for _, piece := range pieces(event) {
 				if err := send(piece); err != nil {
 					return err
@@ -371,12 +378,37 @@ var turnStatuses = map[session.Status]agentdv1.TurnStatus{
 	session.Stopped:          agentdv1.TurnStatus_TURN_STATUS_CANCELED,
 }
 
+// stopReasons are the protocol's names of genai's finish reasons. What is not
+// here is STOP_REASON_OTHER, and none is none.
+var stopReasons = map[string]agentdv1.StopReason{
+	"":                         agentdv1.StopReason_STOP_REASON_UNSPECIFIED,
+	"STOP":                     agentdv1.StopReason_STOP_REASON_STOP,
+	"MAX_TOKENS":               agentdv1.StopReason_STOP_REASON_MAX_TOKENS,
+	"SAFETY":                   agentdv1.StopReason_STOP_REASON_CONTENT_BLOCKED,
+	"RECITATION":               agentdv1.StopReason_STOP_REASON_CONTENT_BLOCKED,
+	"LANGUAGE":                 agentdv1.StopReason_STOP_REASON_CONTENT_BLOCKED,
+	"BLOCKLIST":                agentdv1.StopReason_STOP_REASON_CONTENT_BLOCKED,
+	"PROHIBITED_CONTENT":       agentdv1.StopReason_STOP_REASON_CONTENT_BLOCKED,
+	"SPII":                     agentdv1.StopReason_STOP_REASON_CONTENT_BLOCKED,
+	"IMAGE_SAFETY":             agentdv1.StopReason_STOP_REASON_CONTENT_BLOCKED,
+	"IMAGE_PROHIBITED_CONTENT": agentdv1.StopReason_STOP_REASON_CONTENT_BLOCKED,
+	"IMAGE_RECITATION":         agentdv1.StopReason_STOP_REASON_CONTENT_BLOCKED,
+}
+
 // turnOf translates what is known of a turn.
 func turnOf(t *session.TurnInfo) *agentdv1.Turn {
 	out := &agentdv1.Turn{
 		Id: t.ID, SessionId: t.SessionID, Status: turnStatuses[t.Status],
 		UserPrompt: t.Prompt, OutputText: cleanText(t.Output), Usage: t.Usage.Proto(), InjectedInto: t.Into,
 		CreateTime: stamp(t.Created), StartTime: stamp(t.Started), EndTime: stamp(t.Ended), AfterSeq: t.After,
+		Model: cleanText(t.Model),
+	}
+	var known bool
+	if out.StopReason, known = stopReasons[t.Stop]; !known {
+		out.StopReason = agentdv1.StopReason_STOP_REASON_OTHER
+	}
+	if t.Structured && t.Status == session.Succeeded {
+		out.StructuredOutput = session.Value(t.Output)
 	}
 	for _, c := range t.Open {
 		out.PendingToolCalls = append(out.PendingToolCalls, &agentdv1.RunResponse_ToolCallRequest{

@@ -114,9 +114,6 @@ func (m *Manager) Session(ctx context.Context, id string) (Summary, error) {
 // sessionNow adds how the last turn is.
 func (m *Manager) sessionNow(ctx context.Context, info Info) (Summary, error) {
 	out := Summary{Info: info, LastIs: overAs[info.LastStatus]}
-	if info.LastStatus != rowOpen {
-		return out, nil
-	}
 	m.mu.Lock()
 	h := m.sessions[info.ID]
 	m.mu.Unlock()
@@ -127,17 +124,32 @@ func (m *Manager) sessionNow(ctx context.Context, info Info) (Summary, error) {
 			h = nil
 		}
 	}
-	if h == nil || h.err != nil { // it runs nowhere
-		var err error
-		out.LastIs, err = m.store.waitsFor(ctx, info)
-		return out, err
+	if h != nil && h.err == nil {
+		if is := h.s.lastIs(info.LastTurn); is != 0 { // what is written counts once it is shown
+			out.LastIs = is
+			return out, nil
+		}
 	}
-	h.s.mu.Lock()
-	defer h.s.mu.Unlock()
-	if out.LastIs = overAs[h.s.index.lastAs]; out.LastIs == 0 {
-		out.LastIs = h.s.statusLocked()
+	if info.LastStatus != rowOpen {
+		return out, nil
 	}
-	return out, nil
+	var err error
+	out.LastIs, err = m.store.waitsFor(ctx, info)
+	return out, err
+}
+
+// lastIs is how a turn is if it is the session's last one, else 0.
+func (s *Session) lastIs(id string) Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.index.last != id:
+		return 0
+	case s.index.lastAs == rowOpen:
+		return s.statusLocked()
+	default:
+		return overAs[s.index.lastAs]
+	}
 }
 
 // Filter says which sessions; what is zero does not matter.

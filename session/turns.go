@@ -67,7 +67,8 @@ func (m *Manager) turnNow(ctx context.Context, row Row) (TurnInfo, error) {
 		if err != nil {
 			return TurnInfo{}, fmt.Errorf("session %s: turn %s: its row: %w", row.SessionID, row.ID, err)
 		}
-		if t.Status != 0 {
+		// What is written counts once it is shown too.
+		if t.Status != 0 && !m.inMemory(row.SessionID) {
 			return *t, nil
 		}
 		h, err := m.acquire(ctx, row.SessionID)
@@ -76,14 +77,24 @@ func (m *Manager) turnNow(ctx context.Context, row Row) (TurnInfo, error) {
 		}
 		live, ok := h.s.turnNow(row.ID)
 		m.release(h)
-		if ok {
+		switch {
+		case ok:
 			return live, nil
+		case t.Status != 0:
+			return *t, nil
 		}
 		if row, err = m.store.Row(ctx, RowTurn, row.SessionID, row.ID); err != nil {
 			return TurnInfo{}, fmt.Errorf("session %s: turn %s: %w", row.SessionID, t.ID, err)
 		}
 	}
 	return TurnInfo{}, Errorf(codeUnavailable, "session %q could not be read while it changed; try again", row.SessionID)
+}
+
+// inMemory tells whether a session is, or is about to be.
+func (m *Manager) inMemory(id string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.sessions[id] != nil
 }
 
 // turnNow says how a turn is that is not over; false for any other.
@@ -141,8 +152,11 @@ func (t *Turn) waitsFor() Status {
 	return WaitingForClient
 }
 
-// ListTurns returns at most limit turns, newest first, and the token of the next
-// page, "" on the last one. page is a token of the same query, "" for the first
+// pageBytes is how much prompts and outputs of a page may take before it ends.
+const pageBytes = 1 << 20
+
+// ListTurns returns at most limit turns, fewer if they say much, newest first, and
+// the token of the next page, "" on the last one. page is a token of the same query, "" for the first
 // page. Turns that are not over are read from their sessions' logs unless those
 // are in memory.
 func (m *Manager) ListTurns(ctx context.Context, q TurnQuery, page string, limit int) (turns []TurnInfo, next string, err error) {
@@ -163,6 +177,7 @@ func (m *Manager) ListTurns(ctx context.Context, q TurnQuery, page string, limit
 	if after != nil {
 		rq.After = &Row{CreatedAt: after.created(), SessionID: after.Session, Seq: after.Seq, ID: after.ID}
 	}
+	bytes := 0
 	for {
 		rows, err := m.store.Rows(ctx, rq)
 		if err != nil {
@@ -177,11 +192,12 @@ func (m *Manager) ListTurns(ctx context.Context, q TurnQuery, page string, limit
 				return nil, "", err
 			case len(q.Statuses) > 0 && !slices.Contains(q.Statuses, t.Status):
 				continue
-			case len(turns) == limit:
-				last := turns[limit-1]
+			case len(turns) == limit, bytes >= pageBytes:
+				last := turns[len(turns)-1]
 				return turns, token{hash, last.Created.UnixMicro(), last.SessionID, recordOf(last.After + 1), last.ID}.String(), nil
 			}
 			turns = append(turns, t)
+			bytes += len(t.Prompt) + len(t.Output)
 		}
 		if len(rows) < rq.Limit {
 			return turns, "", nil

@@ -33,6 +33,7 @@ type view struct {
 	asked    map[string]bool
 	asking   asked // what people are asked
 	usage    Usage
+	output   string // the output, if it is structured
 
 	// Of the record that is being rendered.
 	rec      Record
@@ -120,7 +121,7 @@ func (v *view) fact(rec Record, fact any, replayed bool, mine []string) (end boo
 	asking := v.asking.add(rec, fact)
 	switch f := fact.(type) {
 	case *TurnStarted:
-		v.turnID, v.speakers, v.calls, v.usage = rec.TurnID, nil, nil, Usage{}
+		v.turnID, v.speakers, v.calls, v.usage, v.output = rec.TurnID, nil, nil, Usage{}, ""
 		v.asked, v.asking = map[string]bool{}, asked{sessionID: v.sessionID}
 		v.begun()
 		v.state(slotState, v.snapshots[rec.TurnID])
@@ -132,8 +133,8 @@ func (v *view) fact(rec Record, fact any, replayed bool, mine []string) (end boo
 		v.queued(f)
 	case *TurnDropped:
 		if v.only == rec.TurnID {
-			v.turnID, v.speakers, v.calls, v.usage = rec.TurnID, nil, nil, Usage{}
-			v.end(&TurnEnded{Reason: f.Reason}, nil)
+			v.turnID, v.speakers, v.calls, v.usage, v.output = rec.TurnID, nil, nil, Usage{}, ""
+			v.end(f.end(), nil)
 		}
 		return true
 	case *ModelRetry:
@@ -147,13 +148,12 @@ func (v *view) fact(rec Record, fact any, replayed bool, mine []string) (end boo
 	case *ToolCall:
 		v.call(slotCalls, *f, mine)
 	case *ToolResult:
-		v.calls = slices.DeleteFunc(v.calls, func(c ToolCall) bool { return c.ID == f.CallID })
 		if len(asking) > 0 {
 			v.resolved(slotCalls, asking[0])
-		} else if f.Outcome != Answered {
-			v.cancelled(slotCalls, f.CallID, f.Error)
+			v.calls = slices.DeleteFunc(v.calls, func(c ToolCall) bool { return c.ID == f.CallID })
+		} else {
+			v.settled(f)
 		}
-		delete(v.asked, f.CallID)
 	case *InteractionResolved:
 		for _, in := range asking {
 			v.resolved(slotCalls, in)
@@ -216,6 +216,12 @@ func (v *view) event(ev *Event, mine []string) {
 	}
 	if ev.Usage != nil {
 		v.usage = v.usage.Add(*ev.Usage)
+	}
+	if ev.final() {
+		v.output = ""
+		if ev.Structured {
+			v.output = ev.Text
+		}
 	}
 	if ev.Last {
 		if i := v.find(ev.Path); i >= 0 {
@@ -323,6 +329,32 @@ func (v *view) offer(c ToolCall) {
 	v.out = append(v.out, m)
 }
 
+// settled tells what has become of a call; also who was asked for it and is not
+// to see its turn, so that nobody goes on with it.
+func (v *view) settled(f *ToolResult) {
+	defer delete(v.asked, f.CallID)
+	i := slices.IndexFunc(v.calls, func(c ToolCall) bool { return c.ID == f.CallID })
+	if f.Outcome == Answered && i >= 0 && (v.asked[f.CallID] || !v.hidden()) {
+		v.send(slotCalls, v.turnID, v.result(v.calls[i], f))
+	}
+	if i >= 0 {
+		v.calls = slices.Delete(v.calls, i, i+1)
+	}
+	if f.Outcome != Answered {
+		v.cancelled(slotCalls, f.CallID, f.Error)
+	}
+}
+
+func (v *view) result(c ToolCall, f *ToolResult) *agentdv1.RunResponse {
+	r := &agentdv1.RunResponse_ToolResult{SessionId: v.sessionID, ToolCallId: c.ID, ToolName: c.Name, AgentPath: c.Path}
+	if f.Output != nil {
+		r.Result = &agentdv1.RunResponse_ToolResult_Output{Output: *f.Output}
+	} else {
+		r.Result = &agentdv1.RunResponse_ToolResult_Error{Error: f.Error}
+	}
+	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolResult_{ToolResult: r}}
+}
+
 func (v *view) cancelled(slot int, callID, reason string) {
 	m := &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCancelled_{
 		ToolCancelled: &agentdv1.RunResponse_ToolCancelled{SessionId: v.sessionID, ToolCallId: callID, Reason: reason},
@@ -361,6 +393,9 @@ func (v *view) end(f *TurnEnded, asking []*Interaction) {
 	}
 	if f.Receipt != nil {
 		end.Receipt = f.Receipt.Proto()
+	}
+	if f.Completed && v.output != "" {
+		end.StructuredOutput = Value(v.output)
 	}
 	v.emit(slotEnd, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_End{End: end}})
 }

@@ -405,6 +405,8 @@ func facts(msgs []*agentdv1.RunResponse) string {
 			fmt.Fprintln(&b, m.Seq, "call", m.GetToolCall().ToolCallId, m.GetToolCall().ToolInput)
 		case m.GetToolCallNotice() != nil:
 			fmt.Fprintln(&b, m.Seq, "call", m.GetToolCallNotice().ToolCallId, m.GetToolCallNotice().ToolInput)
+		case m.GetToolResult() != nil:
+			fmt.Fprintln(&b, "result", m.GetToolResult(), m.Seq)
 		case m.GetInteractionRequested() != nil:
 			fmt.Fprintln(&b, m.Seq, "ask", protojson.Format(m.GetInteractionRequested()))
 		case m.GetInteractionResolved() != nil:
