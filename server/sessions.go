@@ -415,6 +415,9 @@ func turnOf(t *session.TurnInfo) *agentdv1.Turn {
 			SessionId: t.SessionID, ToolCallId: c.ID, ToolName: c.Name, ToolInput: string(c.Input), AgentPath: c.Path,
 		})
 	}
+	for _, in := range t.Asking {
+		out.PendingInteractions = append(out.PendingInteractions, in.Proto())
+	}
 	if !t.Started.IsZero() {
 		end := t.Ended
 		if end.IsZero() {
