@@ -64,15 +64,12 @@ export class Calls {
     if (refused === undefined) {
       return;
     }
-    // The call would wait for ever for an answer that the server does not take, such as one that is too large.
-    if ((refused.code === "LIMIT_EXCEEDED" || refused.code === "INVALID_REQUEST") && answer.result.case === "output") {
+    this.#o.report(refused);
+    if (answer.result.case === "output") {
+      // The call would wait for ever for an answer that does not arrive, such as one that is too large.
       const instead = failed(`the tool ran, but its result was refused: ${refused.message}`);
-      if ((await this.#submit(call, turnId, instead, signal)) === undefined) {
-        this.#o.report(refused);
-        return;
-      }
+      await this.#submit(call, turnId, instead, signal);
     }
-    throw refused;
   }
 
   async #run(call: RunResponse_ToolCallRequest, signal: AbortSignal): Promise<Answer> {
