@@ -52,6 +52,9 @@ var rooms = []room{
 	{path: "client", floor: 1, may: []string{gen, genConnect, connect, jsonschema, protobuf},
 		knows: "the protocol from the caller's side; nothing of the server"},
 
+	{path: "internal/agentfile", floor: 1, may: []string{gen, protobuf, "github.com/goccy/go-yaml"}, tests: []string{"internal/daemon"},
+		knows: "how agents and tools are written down in files; not what a tree may be"},
+
 	{path: "session/sqlitestore", floor: 2,
 		may:   []string{"session", "modernc.org/sqlite", "github.com/pressly/goose/v3", "golang.org/x/sys"},
 		knows: "a session.Store in SQLite"},
@@ -85,7 +88,7 @@ var rooms = []room{
 	{path: "internal/daemon", floor: 3,
 		may: []string{"session", "session/sqlitestore", "model", "model/gemini", "model/anthropic",
 			"model/openai", "model/scripted", "model/echo", "adkbridge", "server", gen, genConnect, connect,
-			"connectrpc.com/grpchealth", "connectrpc.com/grpcreflect", "golang.org/x/net"},
+			"connectrpc.com/grpchealth", "connectrpc.com/grpcreflect", "golang.org/x/net", "buf.build/go/protovalidate"},
 		knows: "how the rooms are wired together, and nothing else"},
 
 	{path: "cmd/agentd", floor: 4, may: []string{"internal/daemon", "client", "github.com/alecthomas/kong"},
