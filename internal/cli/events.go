@@ -5,7 +5,7 @@ import (
 	"io"
 	"strings"
 
-	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
@@ -61,18 +61,19 @@ func eventParts(event *agentdv1.RunResponse) (kind string, who []string, what st
 		}
 		return kind, nil, how + "; " + usage(r.End.GetUsageSummary())
 	case *agentdv1.RunResponse_StateUpdate_:
-		text, err := protojson.Marshal(r.StateUpdate.GetStateDelta())
-		if err != nil {
-			return kind, nil, err.Error()
-		}
-		return kind, nil, string(text)
+		return kind, nil, jsonOr(r.StateUpdate.GetStateDelta())
 	}
 	if fd := m.WhichOneof(of); fd != nil { // the others in the protocol's words
-		text, err := protojson.Marshal(m.Get(fd).Message().Interface())
-		if err != nil {
-			return kind, nil, err.Error()
-		}
-		what = string(text)
+		what = jsonOr(m.Get(fd).Message().Interface())
 	}
 	return kind, nil, what
+}
+
+// jsonOr is a message as JSON, or why there is none.
+func jsonOr(m proto.Message) string {
+	text, err := compact(m)
+	if err != nil {
+		return err.Error()
+	}
+	return text
 }

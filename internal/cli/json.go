@@ -12,18 +12,26 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
-// WriteJSON writes a message as protobuf JSON on one line.
-func WriteJSON(w io.Writer, m proto.Message) error {
+// compact is a message as protobuf JSON, without white space: protojson's own is
+// random.
+func compact(m proto.Message) (string, error) {
 	text, err := protojson.Marshal(m)
 	if err != nil {
-		return fmt.Errorf("encode %s: %w", m.ProtoReflect().Descriptor().Name(), err)
+		return "", fmt.Errorf("encode %s: %w", m.ProtoReflect().Descriptor().Name(), err)
 	}
 	var b bytes.Buffer
-	if err := json.Compact(&b, text); err != nil { // protojson's white space is random
-		return err
+	if err := json.Compact(&b, text); err != nil {
+		return "", err
 	}
-	b.WriteByte('\n')
-	_, err = w.Write(b.Bytes())
+	return b.String(), nil
+}
+
+// WriteJSON writes a message as protobuf JSON on one line.
+func WriteJSON(w io.Writer, m proto.Message) error {
+	text, err := compact(m)
+	if err == nil {
+		_, err = io.WriteString(w, text+"\n")
+	}
 	return err
 }
 

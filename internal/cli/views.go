@@ -180,11 +180,7 @@ func (p *Printer) Turn(t *agentdv1.Turn) error {
 		facts = append(facts, fact{"asks", asks(i) + " (interaction " + i.GetId() + ")"})
 	}
 	if v := t.GetStructuredOutput(); v != nil {
-		var b strings.Builder
-		if err := WriteJSON(&b, v); err != nil {
-			return err
-		}
-		facts = append(facts, fact{"value", b.String()})
+		facts = append(facts, fact{"value", jsonOr(v)})
 	}
 	return describe(p.Out, append(facts, fact{"output", t.GetOutputText()}))
 }

@@ -52,6 +52,7 @@ var rooms = []room{
 	{path: "client", floor: 1, may: []string{gen, genConnect, connect, jsonschema, protobuf},
 		knows: "the protocol from the caller's side; nothing of the server"},
 
+	{path: "internal/toolcmd", floor: 0, knows: "programs as tools, on the client"},
 	{path: "internal/agentfile", floor: 1, may: []string{gen, protobuf, "github.com/goccy/go-yaml"}, tests: []string{"internal/daemon"},
 		knows: "how agents and tools are written down in files; not what a tree may be"},
 
@@ -91,7 +92,12 @@ var rooms = []room{
 			"connectrpc.com/grpchealth", "connectrpc.com/grpcreflect", "golang.org/x/net", "buf.build/go/protovalidate"},
 		knows: "how the rooms are wired together, and nothing else"},
 
-	{path: "cmd/agentd", floor: 4, may: []string{"internal/daemon", "client", "github.com/alecthomas/kong"},
+	{path: "internal/cli", floor: 2, may: []string{"internal/toolcmd", gen, genConnect, connect, protobuf},
+		knows: "the command line as a client: what to ask a daemon and how to show it; nothing of the server"},
+
+	{path: "cmd/agentd", floor: 4,
+		may: []string{"internal/daemon", "internal/cli", "internal/agentfile", "internal/toolcmd", "client", gen, protobuf,
+			"github.com/alecthomas/kong", "github.com/mattn/go-isatty"},
 		knows: "flags, environment, signals, exit codes"},
 	{path: "agentdtest", floor: 4, kit: true, may: []string{"internal/daemon", "client", "model", "model/scripted", "session"},
 		knows: "a real daemon for tests"},
@@ -126,9 +132,9 @@ var bans = []ban{
 	{path: "database/sql", but: []string{"session/sqlitestore"},
 		because: "storage stands behind session.Store"},
 	{path: "net/http", but: []string{"server", "client", "model/...", "model", "internal/daemon", "internal/providertest",
-		"cmd/agentd", "agentdtest", "examples/...", genConnect},
+		"cmd/agentd", "internal/cli", "agentdtest", "examples/...", genConnect},
 		because: "a turn belongs to its session and not to a connection: the domain, the engine and the stores know no transport"},
-	{path: "os/exec", because: "agentd never runs a tool; tools run on the client"},
+	{path: "os/exec", but: []string{"internal/toolcmd"}, because: "the server never runs a tool; tools run on the client"},
 	{path: "plugin", because: "agentd is one static binary"},
 	{path: "net/http/pprof", because: "it registers itself on the process's default mux"},
 	{path: "expvar", because: "it registers itself on the process's default mux"},
