@@ -18,45 +18,51 @@ import (
 // maxLine is the longest line that a person may type, in bytes.
 const maxLine = 1 << 20
 
-// Person is somebody at a terminal.
+// Person is somebody at a terminal. One goroutine at a time may ask.
 type Person struct {
 	out   io.Writer
-	in    io.Reader
-	once  sync.Once
-	lines chan string // closed at the end of the input
+	lines *bufio.Scanner
+	next  chan typed // the line that is being read; nil: none is
 }
 
-// NewPerson returns the person who reads out and types into in. Nothing is read
-// before the first question; from then on a goroutine reads, to the end of in.
+// typed is a line, or that there is none.
+type typed struct {
+	line string
+	ok   bool
+}
+
+// NewPerson returns the person who reads out and types into in.
 func NewPerson(in io.Reader, out io.Writer) *Person {
-	return &Person{in: in, out: out, lines: make(chan string)}
+	p := &Person{out: out, lines: bufio.NewScanner(in)}
+	p.lines.Buffer(nil, maxLine)
+	return p
 }
 
 // errNobody says that nobody answers.
 var errNobody = errors.New("nobody is there to answer")
 
 // Ask shows a prompt and returns the line that follows, without white space around
-// it.
+// it. A question that ctx has ended leaves a goroutine that waits for the line,
+// since reading a terminal cannot be interrupted; the next question takes it.
 func (p *Person) Ask(ctx context.Context, prompt string) (string, error) {
-	p.once.Do(func() {
-		go func() { // ends with the input; reading a terminal cannot be interrupted
-			defer close(p.lines)
-			s := bufio.NewScanner(p.in)
-			s.Buffer(nil, maxLine)
-			for s.Scan() {
-				p.lines <- s.Text()
-			}
+	if p.next == nil {
+		next := make(chan typed, 1)
+		p.next = next
+		go func() {
+			ok := p.lines.Scan()
+			next <- typed{p.lines.Text(), ok}
 		}()
-	})
+	}
 	if _, err := io.WriteString(p.out, prompt); err != nil {
 		return "", err
 	}
 	select {
-	case line, ok := <-p.lines:
-		if !ok {
+	case t := <-p.next:
+		p.next = nil
+		if !t.ok {
 			return "", errNobody
 		}
-		return strings.TrimSpace(line), nil
+		return strings.TrimSpace(t.line), nil
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
 	}
