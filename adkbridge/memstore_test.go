@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/apzuk3/agentd/session"
 )
@@ -14,6 +13,8 @@ import (
 // memStore is a session.Store in memory: the many small sessions of these tests
 // need no database. TestShapes runs on a real one.
 type memStore struct {
+	session.Store // nil: nothing else is called
+
 	mu     sync.Mutex // protects the fields below
 	logs   map[string][]session.Record
 	shared map[string]map[string]json.RawMessage
@@ -23,34 +24,26 @@ func newMemStore() *memStore {
 	return &memStore{logs: map[string][]session.Record{}, shared: map[string]map[string]json.RawMessage{}}
 }
 
-func (s *memStore) Create(_ context.Context, id string, _ time.Time) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, ok := s.logs[id]; ok {
-		return session.ErrSessionExists
-	}
-	s.logs[id] = nil
-	return nil
-}
-
-func (s *memStore) Head(_ context.Context, id string) (session.Head, error) {
+func (s *memStore) Info(_ context.Context, id string) (session.Info, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	log, ok := s.logs[id]
 	if !ok {
-		return session.Head{}, session.ErrNoSession
+		return session.Info{}, session.ErrNoSession
 	}
-	return session.Head{ID: id, LastSeq: int64(len(log))}, nil
+	return session.Info{Head: session.Head{ID: id, LastSeq: int64(len(log))}}, nil
 }
 
 func (s *memStore) Append(_ context.Context, b session.Batch) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	log, ok := s.logs[b.SessionID]
-	if !ok {
+	switch {
+	case b.Create == nil && !ok:
 		return session.ErrNoSession
-	}
-	if int64(len(log)) != b.After {
+	case b.Create != nil && ok:
+		return session.ErrSessionExists
+	case int64(len(log)) != b.After:
 		return session.ErrConflict
 	}
 	s.logs[b.SessionID] = append(log, b.Records...)
@@ -81,9 +74,3 @@ func (s *memStore) Shared(_ context.Context, scope string) (map[string]json.RawM
 	maps.Copy(out, s.shared[scope])
 	return out, nil
 }
-
-func (s *memStore) OpenTurns(context.Context, string, int) ([]session.Head, error) { return nil, nil }
-func (s *memStore) Idle(context.Context, time.Time, int) ([]session.Head, error)   { return nil, nil }
-func (s *memStore) Purge(context.Context, string, int64) error                     { return nil }
-func (s *memStore) Ping(context.Context) error                                     { return nil }
-func (s *memStore) Close() error                                                   { return nil }

@@ -416,7 +416,7 @@ func TestDeadServer(t *testing.T) {
 	for name, script := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := newMemNet(t, script).client(client.WithHeartbeatInterval(20 * time.Second))
+				c := newMemNet(t, script).client(client.WithHeartbeatInterval(20*time.Second), client.WithReconnect(client.ReconnectPolicy{MaxElapsed: -1}))
 				begin := time.Now()
 				_, err := c.Do(t.Context(), llm(), "hi")
 				if !errors.Is(err, client.ErrUnavailable) || !strings.Contains(err.Error(), "heartbeats for 40s") {

@@ -64,12 +64,11 @@ func New(baseURL string, opts ...Option) *Client {
 // [WithOnBusy] has the prompt wait, interrupt, or become a message of that turn.
 // [WithBudget] bounds what the turn may spend.
 //
-// A connection that breaks once the turn has started, or its prompt waits, is
-// set up again, as [WithReconnect] says, and the events go on where they were:
-// none is lost and none comes twice. When that fails for too long, the run fails
-// with UNAVAILABLE, and the turn may still be running: see [Client.Attach].
-// Whether a turn began is not known when the connection breaks before the first
-// event; then the run fails at once.
+// A connection that breaks is set up again, as [WithReconnect] says, and the
+// events go on where they were: none is lost and none comes twice, and no second
+// turn is started, as the request has a key of its own (see
+// [WithIdempotencyKey]). When that fails for too long, the run fails with
+// UNAVAILABLE, and the turn may still be running: see [Client.Attach].
 //
 // The tools that the tree names must be registered; otherwise nothing is sent
 // and the error says which agent names which tool. They are called on

@@ -32,6 +32,10 @@ const (
 	ErrContentBlocked   = Code(agentdv1.ErrorCode_ERROR_CODE_CONTENT_BLOCKED)
 	ErrContextTooLong   = Code(agentdv1.ErrorCode_ERROR_CODE_CONTEXT_TOO_LONG)
 	ErrUnavailable      = Code(agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE)
+	ErrConflict         = Code(agentdv1.ErrorCode_ERROR_CODE_CONFLICT)
+	ErrPrecondition     = Code(agentdv1.ErrorCode_ERROR_CODE_FAILED_PRECONDITION)
+	ErrOutputInvalid    = Code(agentdv1.ErrorCode_ERROR_CODE_OUTPUT_INVALID)
+	ErrNotFound         = Code(agentdv1.ErrorCode_ERROR_CODE_NOT_FOUND)
 )
 
 // Error returns the code's name without its prefix, such as SESSION_BUSY.

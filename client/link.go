@@ -30,6 +30,7 @@ type link struct {
 	left     bool                        // the sender has seen the end of the run; written before sent is closed
 	answered bool                        // something came; owned by the driver
 	news     bool                        // something new came; owned by the driver
+	refused  bool                        // the server did not want it; owned by the driver
 	again    int                         // bytes of text to skip; see ahead
 	wished   *agentdv1.RunRequest        // the wish that was sent; owned by the sender
 }

@@ -251,7 +251,7 @@ func (l *link) broken(err error) (failure *Error, lost bool) {
 		held := r.held
 		r.held = nil
 		failure = fromResponse(held.GetError())
-		lost = lostCode(failure.Code)
+		lost, l.refused = lostCode(failure.Code), true
 		if clean || lost || !r.recorded() || r.cursor == 0 {
 			if !clean {
 				failure.Err = err

@@ -29,9 +29,9 @@ type ReconnectPolicy struct {
 	Base time.Duration
 	// Cap bounds all waits; 0 or less is [DefaultReconnectCap].
 	Cap time.Duration
-	// Dial also repeats the first connection of a Run, as long as nothing of
-	// the request has been sent. Without it a server that cannot be reached
-	// fails the run at once.
+	// Dial also repeats the first request of a Run when the server cannot be
+	// reached, or refuses it for the time being: it is full, or stopping. Without
+	// it either fails the run at once.
 	Dial bool
 }
 
@@ -116,7 +116,7 @@ func (r *run) drive() {
 			failure, lost = errorf(ErrUnavailable, "the HTTP client did not end the stream when it was told to"), false
 		}
 		r.fail(failure)
-		if !lost || l.left || farewell || !r.resumable(l) {
+		if !lost || l.left || farewell || !r.resumable(l, failure) {
 			return
 		}
 		if l.news || (l.answered && time.Since(l.opened) > out.policy.Cap) {
@@ -146,7 +146,7 @@ func (r *run) fail(failure *Error) {
 }
 
 // resumable tells whether the run can go on with another stream after l.
-func (r *run) resumable(l *link) bool {
+func (r *run) resumable(l *link, failure *Error) bool {
 	policy := r.client.cfg.reconnect
 	switch {
 	case policy.MaxElapsed < 0:
@@ -156,7 +156,9 @@ func (r *run) resumable(l *link) bool {
 	case r.recorded():
 		return r.cursor > 0 // a server that counts its messages
 	default:
-		return policy.Dial && l.unsent()
+		// The key of the request keeps a repeat from starting another turn.
+		refused := l.refused || connect.IsWireError(failure)
+		return policy.Dial || !refused && !l.unsent()
 	}
 }
 

@@ -402,15 +402,21 @@ func TestUnavailableIsTriedAgain(t *testing.T) {
 	}
 }
 
-// TestUnknownStartIsNotTriedAgain: nobody knows whether the turn has begun.
-func TestUnknownStartIsNotTriedAgain(t *testing.T) {
+// TestUnknownStartIsTriedAgain: nobody knows whether the turn has begun, but the
+// request has a key that tells the server.
+func TestUnknownStartIsTriedAgain(t *testing.T) {
 	l := newTurnLog(t, tale)
-	l.cut = func(int, int) bool { return true }
-	c := dial(t, host(t, l), client.WithReconnect(client.ReconnectPolicy{Base: time.Microsecond, Dial: true}))
+	l.cut = func(stream, _ int) bool { return stream <= 3 }
+	c := dial(t, host(t, l), client.WithReconnect(client.ReconnectPolicy{Base: time.Microsecond}))
 	doubler(t, c)
-	_, err := c.Do(t.Context(), llm("double"), "go")
-	if !errors.Is(err, client.ErrUnavailable) || l.starts != 1 || len(l.streams) != 1 {
-		t.Errorf("%d starts on %d streams: %v", l.starts, len(l.streams), err)
+	res, err := c.Do(t.Context(), llm("double"), "go")
+	if err != nil || res.Text != taleText || l.starts != 1 || len(l.streams) != 4 {
+		t.Fatalf("got %+v, %v after %d starts on %d streams", res, err, l.starts, len(l.streams))
+	}
+	for _, s := range l.streams {
+		if key := s.execute.GetIdempotencyKey(); key == "" || key != l.startedBy || s.execute.GetUserPrompt() != "go" {
+			t.Errorf("stream with key %q: %v", key, s.execute)
+		}
 	}
 }
 

@@ -23,6 +23,8 @@ type runConfig struct {
 	turnID      string // of an attach
 	noTools     bool   // of an attach
 	toolTimeout time.Duration
+	// idempotencyKey is the caller's own, of a Run; "" stands for one of its own.
+	idempotencyKey string
 
 	onDisconnect agentdv1.OnDisconnect
 	grace        time.Duration // of onDisconnect
@@ -149,6 +151,24 @@ func WithTurnID(id string) RunOption {
 
 // maxTurnID is the protocol's.
 const maxTurnID = 128
+
+// maxIdempotencyKey is the protocol's.
+const maxIdempotencyKey = 128
+
+// WithIdempotencyKey has the turn of a [Client.Run] start once for all runs with
+// this key and the same request, also of other processes and at other times: the
+// first one starts it, the others follow it from its beginning. A key with another
+// request is refused with CONFLICT. Without this option every run has a key of its
+// own. At most 128 bytes.
+func WithIdempotencyKey(key string) RunOption {
+	return func(c *runConfig) {
+		if key == "" || len(key) > maxIdempotencyKey {
+			c.fail(errorf(ErrInvalidRequest, "client.WithIdempotencyKey: want 1 to %d bytes, got %d", maxIdempotencyKey, len(key)))
+			return
+		}
+		c.idempotencyKey = key
+	}
+}
 
 // WithoutTools has [Client.Attach] offer no tools at all: it only watches.
 func WithoutTools() RunOption {

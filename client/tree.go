@@ -2,6 +2,7 @@ package client
 
 import (
 	"cmp"
+	"crypto/rand"
 	"fmt"
 	"maps"
 	"net/http"
@@ -84,6 +85,8 @@ func (c *runConfig) request(prompt string) *agentdv1.RunRequest_ExecuteRequest {
 		Budget:        c.budget,
 		SessionBudget: c.sessionBudget,
 		ToolTimeout:   serverTimeout(c.toolTimeout),
+
+		IdempotencyKey: cmp.Or(c.idempotencyKey, rand.Text()),
 	}
 	if c.grace > 0 {
 		execute.DisconnectGrace = durationpb.New(c.grace)

@@ -37,8 +37,10 @@ type turnLog struct {
 	results map[string]*agentdv1.RunRequest_ToolCallResponse
 	streams []*streamRecord
 	starts  int
-	cancels int
-	over    bool
+
+	startedBy string // the key of the last start
+	cancels   int
+	over      bool
 }
 
 // entry is what stands under one position; of its messages the last bears it.
@@ -158,8 +160,9 @@ func (l *turnLog) enter(execute *agentdv1.RunRequest_ExecuteRequest, key string)
 	defer l.mu.Unlock()
 	rec := &streamRecord{execute: execute, key: key, done: make(chan struct{})}
 	l.streams = append(l.streams, rec)
-	if execute.GetUserPrompt() != "" {
+	if execute.GetUserPrompt() != "" && (l.starts == 0 || execute.GetIdempotencyKey() != l.startedBy) {
 		l.starts++
+		l.startedBy = execute.GetIdempotencyKey()
 		l.addLocked(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_Execute{Execute: &agentdv1.RunResponse_ExecuteResponse{SessionId: session}}})
 		if l.starts == 1 {
 			l.plots.Go(func() { l.plot(l) })

@@ -12,12 +12,20 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// Sessions starts turns, lets clients attach to them, and says how they are;
-// *session.Manager is one.
+// Sessions keeps sessions, starts turns, lets clients attach to them, and says how
+// they are; *session.Manager is one.
 type Sessions interface {
+	CreateSession(ctx context.Context, names session.SessionNames, once session.Once) (session.SessionInfo, error)
+	Session(ctx context.Context, id string) (session.SessionInfo, error)
+	ListSessions(ctx context.Context, f session.SessionFilter, page string, limit int) (sessions []session.SessionInfo, next string, err error)
+	UpdateSession(ctx context.Context, id string, c session.SessionChange) (session.SessionInfo, error)
+	DeleteSession(ctx context.Context, id string) error
+	ForkSession(ctx context.Context, req session.ForkRequest) (session.SessionInfo, error)
+
 	Start(ctx context.Context, req session.Request) (*session.Turn, error)
 	Attach(ctx context.Context, req session.AttachRequest) (*session.Turn, *session.Watcher, error)
-	Turns(ctx context.Context, sessionID string) ([]session.TurnInfo, error)
+	Turn(ctx context.Context, sessionID, turnID string) (session.TurnInfo, error)
+	ListTurns(ctx context.Context, q session.TurnQuery, page string, limit int) (turns []session.TurnInfo, next string, err error)
 	Events(ctx context.Context, req session.AttachRequest, limit int) ([]*agentdv1.RunResponse, bool, error)
 	AnswerTurn(ctx context.Context, req session.AttachRequest, answers []session.Answer) ([]error, error)
 	CancelTurn(ctx context.Context, sessionID, turnID, reason string) error

@@ -21,53 +21,8 @@ import (
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/server"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/sqlitestore"
 )
-
-// memory is the least store that a manager can work with.
-type memory struct {
-	mu   sync.Mutex
-	logs map[string][]session.Record
-}
-
-func (m *memory) Create(_ context.Context, id string, _ time.Time) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.logs[id] = []session.Record{}
-	return nil
-}
-
-func (m *memory) Head(context.Context, string) (session.Head, error) {
-	return session.Head{}, session.ErrNoSession
-}
-
-func (m *memory) Append(_ context.Context, b session.Batch) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if int64(len(m.logs[b.SessionID])) != b.After {
-		return session.ErrConflict
-	}
-	m.logs[b.SessionID] = append(m.logs[b.SessionID], b.Records...)
-	return nil
-}
-
-func (m *memory) Read(_ context.Context, id string, after int64, limit int) ([]session.Record, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	log, ok := m.logs[id]
-	if !ok {
-		return nil, session.ErrNoSession
-	}
-	from := min(after, int64(len(log)))
-	return log[from:min(from+int64(limit), int64(len(log)))], nil
-}
-
-func (m *memory) Shared(context.Context, string) (map[string]json.RawMessage, error) { return nil, nil }
-
-func (m *memory) OpenTurns(context.Context, string, int) ([]session.Head, error) { return nil, nil }
-func (m *memory) Idle(context.Context, time.Time, int) ([]session.Head, error)   { return nil, nil }
-func (m *memory) Purge(context.Context, string, int64) error                     { return nil }
-func (m *memory) Ping(context.Context) error                                     { return nil }
-func (m *memory) Close() error                                                   { return nil }
 
 // engine is a session.Runner that runs a function.
 type engine struct {
@@ -168,8 +123,12 @@ func serveOn(t *testing.T, l net.Listener, e engine, cfg server.Config) *fixture
 	t.Helper()
 	f := &fixture{log: &bytes.Buffer{}}
 	cfg.Logger = slog.New(slog.NewJSONHandler(f.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	store, err := sqlitestore.Open(t.Context(), sqlitestore.Memory)
+	if err != nil {
+		t.Fatal(err)
+	}
 	mgr, err := session.NewManager(session.Config{
-		Store: &memory{logs: map[string][]session.Record{}}, Runner: e, Logger: cfg.Logger,
+		Store: store, Runner: e, Logger: cfg.Logger,
 		Limits: session.Limits{StopGrace: time.Second, ToolTimeout: 2 * time.Hour},
 	})
 	if err != nil {
@@ -203,7 +162,7 @@ func serveOn(t *testing.T, l net.Listener, e engine, cfg server.Config) *fixture
 		f.srv.Drain()
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		if err := mgr.Shutdown(ctx); err != nil {
+		if err := errors.Join(mgr.Shutdown(ctx), store.Close()); err != nil {
 			t.Error(err)
 		}
 		<-f.srv.Drained()

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 	"time"
 
 	"connectrpc.com/connect"
@@ -15,7 +14,6 @@ import (
 	"github.com/rs/cors"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
@@ -26,8 +24,9 @@ const (
 	// requestTimeout bounds how long a request of SessionService may take to
 	// arrive.
 	requestTimeout = 30 * time.Second
-	// What a list returns at most when its request does not say.
-	defaultPage, defaultEvents = 50, 1000
+	// defaultEvents is how many events a list returns at most when its request
+	// does not say.
+	defaultEvents = 1000
 )
 
 // sessionService implements agentd.v1.SessionService: it translates, the
@@ -175,11 +174,18 @@ func (s *sessionService) CreateTurn(ctx context.Context, r *connect.Request[agen
 	if e != nil {
 		return nil, e
 	}
+	sessionID, turnID := "", ""
 	started, err := s.cfg.Sessions.Start(ctx, req)
-	if err != nil {
+	before, repeated := errors.AsType[*session.Repeated](err)
+	switch {
+	case repeated:
+		sessionID, turnID = before.SessionID, before.TurnID
+	case err != nil:
 		return nil, err
+	default:
+		sessionID, turnID = started.SessionID(), started.ID()
 	}
-	turn, err := s.turn(ctx, started.SessionID(), started.ID())
+	turn, err := s.turn(ctx, sessionID, turnID)
 	if err != nil {
 		return nil, err
 	}
@@ -196,55 +202,27 @@ func (s *sessionService) GetTurn(ctx context.Context, r *connect.Request[agentdv
 
 // turn finds a turn; "" is the last one that has started.
 func (s *sessionService) turn(ctx context.Context, sessionID, turnID string) (*agentdv1.Turn, error) {
-	turns, err := s.cfg.Sessions.Turns(ctx, sessionID)
+	t, err := s.cfg.Sessions.Turn(ctx, sessionID, turnID)
 	if err != nil {
 		return nil, err
 	}
-	last := -1
-	for i, t := range turns {
-		if t.ID == turnID {
-			return turnOf(&t), nil
-		}
-		if !t.Started.IsZero() && (last < 0 || t.Started.After(turns[last].Started)) {
-			last = i
-		}
-	}
-	switch {
-	case turnID != "":
-		return nil, session.Errorf(codeInvalid, "turn_id: session %s has no turn %s", quote(sessionID), quote(turnID))
-	case last < 0:
-		return nil, session.Errorf(codeInvalid, "session %s has no turn", quote(sessionID))
-	}
-	return turnOf(&turns[last]), nil
+	return turnOf(&t), nil
 }
 
 func (s *sessionService) ListTurns(ctx context.Context, r *connect.Request[agentdv1.ListTurnsRequest]) (*connect.Response[agentdv1.ListTurnsResponse], error) {
-	turns, err := s.cfg.Sessions.Turns(ctx, r.Msg.GetSessionId())
+	q := session.TurnQuery{
+		SessionID:     r.Msg.GetSessionId(),
+		Statuses:      statusesOf(r.Msg.GetStatuses()),
+		CreatedFrom:   timeOf(r.Msg.GetCreatedAfter()),
+		CreatedBefore: timeOf(r.Msg.GetCreatedBefore()),
+	}
+	turns, next, err := s.cfg.Sessions.ListTurns(ctx, q, r.Msg.GetPageToken(), pageSize(r.Msg.GetPageSize()))
 	if err != nil {
 		return nil, err
 	}
-	// A token is how many turns there were before the last one of the page: new
-	// ones come behind them.
-	end := len(turns)
-	if token := r.Msg.GetPageToken(); token != "" {
-		if end, err = strconv.Atoi(token); err != nil || end < 0 || end > len(turns) {
-			return nil, session.Errorf(codeInvalid, "page_token %s is none that this list has given", quote(token))
-		}
-	}
-	size := int(r.Msg.GetPageSize())
-	if size == 0 {
-		size = defaultPage
-	}
-	out := &agentdv1.ListTurnsResponse{}
-	for i, t := range slices.Backward(turns[:end]) {
-		if len(out.GetTurns()) == size {
-			out.NextPageToken = strconv.Itoa(i + 1)
-			break
-		}
-		turn := turnOf(&t)
-		if want := r.Msg.GetStatuses(); len(want) == 0 || slices.Contains(want, turn.GetStatus()) {
-			out.Turns = append(out.Turns, turn)
-		}
+	out := &agentdv1.ListTurnsResponse{NextPageToken: next}
+	for _, t := range turns {
+		out.Turns = append(out.Turns, turnOf(&t))
 	}
 	return connect.NewResponse(out), nil
 }
@@ -387,6 +365,7 @@ var turnStatuses = map[session.Status]agentdv1.TurnStatus{
 	session.Pending:          agentdv1.TurnStatus_TURN_STATUS_PENDING,
 	session.Running:          agentdv1.TurnStatus_TURN_STATUS_RUNNING,
 	session.WaitingForClient: agentdv1.TurnStatus_TURN_STATUS_WAITING_FOR_CLIENT,
+	session.WaitingForInput:  agentdv1.TurnStatus_TURN_STATUS_WAITING_FOR_INPUT,
 	session.Succeeded:        agentdv1.TurnStatus_TURN_STATUS_SUCCEEDED,
 	session.Failed:           agentdv1.TurnStatus_TURN_STATUS_FAILED,
 	session.Stopped:          agentdv1.TurnStatus_TURN_STATUS_CANCELED,
@@ -394,12 +373,6 @@ var turnStatuses = map[session.Status]agentdv1.TurnStatus{
 
 // turnOf translates what is known of a turn.
 func turnOf(t *session.TurnInfo) *agentdv1.Turn {
-	stamp := func(at time.Time) *timestamppb.Timestamp {
-		if at.IsZero() {
-			return nil
-		}
-		return timestamppb.New(at)
-	}
 	out := &agentdv1.Turn{
 		Id: t.ID, SessionId: t.SessionID, Status: turnStatuses[t.Status],
 		UserPrompt: t.Prompt, OutputText: cleanText(t.Output), Usage: t.Usage.Proto(), InjectedInto: t.Into,

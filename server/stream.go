@@ -139,6 +139,16 @@ func (st *stream) start(ctx context.Context, ex *agentdv1.RunRequest_ExecuteRequ
 		return e
 	}
 	turn, err := st.srv.cfg.Sessions.Start(ctx, req)
+	if before, ok := errors.AsType[*session.Repeated](err); ok {
+		// The client may have lost the answer to its first request.
+		again := session.AttachRequest{SessionID: before.SessionID, TurnID: before.TurnID, Starter: true, Keys: req.Keys}
+		turn, watch, err := st.srv.cfg.Sessions.Attach(ctx, again)
+		if err != nil {
+			return st.notBegun(ctx, "attach", err)
+		}
+		st.turn, st.watch = turn, watch
+		return nil
+	}
 	if err != nil {
 		return st.notBegun(ctx, "start turn", err)
 	}

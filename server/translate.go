@@ -48,17 +48,21 @@ func attachOf(ex *agentdv1.RunRequest_ExecuteRequest, h http.Header) (session.At
 		{"session_budget", ex.GetSessionBudget() != nil},
 		{"on_busy", ex.GetOnBusy() != 0},
 		{"tool_timeout", ex.GetToolTimeout() != nil},
+		{"idempotency_key", ex.GetIdempotencyKey() != ""},
 	} {
 		if f.set {
 			return session.AttachRequest{}, session.Errorf(codeInvalid,
 				"execute.%s is for a new turn: this request has no user_prompt, so it attaches to the last turn of session %s", f.name, quote(ex.GetSessionId()))
 		}
 	}
-	req := session.AttachRequest{SessionID: ex.GetSessionId(), TurnID: ex.GetTurnId(), After: ex.AfterSeq, Keys: keysOf(h)}
+	var names []string
 	for _, tool := range ex.GetTools() {
-		req.Tools = append(req.Tools, tool.GetName())
+		names = append(names, tool.GetName())
 	}
-	return req, nil
+	return session.AttachRequest{
+		SessionID: ex.GetSessionId(), TurnID: ex.GetTurnId(), After: ex.AfterSeq,
+		Tools: names, Keys: keysOf(h),
+	}, nil
 }
 
 // requestOf translates the message that starts a turn.
@@ -95,6 +99,9 @@ func requestOf(ex *agentdv1.RunRequest_ExecuteRequest, h http.Header) (session.R
 	if ex.GetSessionBudget() != nil {
 		b := budgetOf(ex.GetSessionBudget())
 		req.SessionBudget = &b
+	}
+	if key := ex.GetIdempotencyKey(); key != "" {
+		req.Once = onceOf(key, ex)
 	}
 	return req, nil
 }

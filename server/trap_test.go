@@ -443,7 +443,9 @@ type faulty struct {
 	err             error
 }
 
-func (s faulty) Turns(context.Context, string) ([]session.TurnInfo, error) { return nil, s.err }
+func (s faulty) Turn(context.Context, string, string) (session.TurnInfo, error) {
+	return session.TurnInfo{}, s.err
+}
 
 func (s faulty) Start(context.Context, session.Request) (*session.Turn, error) {
 	if s.err == nil {

@@ -149,7 +149,9 @@ func (s *Session) insist(f *flight) {
 // shown.
 func (s *Session) tryLocked(f *flight) error {
 	if !f.unsure { // otherwise it must be the same append, byte for byte
-		s.numberLocked(f)
+		if err := s.numberLocked(f); err != nil {
+			return err
+		}
 	}
 	s.mu.Unlock()
 	err := s.store.write(f.batch)
@@ -158,6 +160,7 @@ func (s *Session) tryLocked(f *flight) error {
 		return err
 	}
 	s.unstallLocked(f, true)
+	s.create = nil
 	for _, e := range f.entries {
 		s.applyLocked(e.rec, e.fact, e.turn)
 		it := item{pos: position(e.rec.Seq, 0), rec: e.rec, fact: e.fact, size: len(e.data)}
@@ -171,14 +174,27 @@ func (s *Session) tryLocked(f *flight) error {
 }
 
 // numberLocked makes the batch of a flight.
-func (s *Session) numberLocked(f *flight) {
-	f.batch = Batch{SessionID: s.id, After: s.seq}
+func (s *Session) numberLocked(f *flight) error {
+	f.batch = Batch{SessionID: s.id, Create: s.create, After: s.seq}
 	now := time.Now().UTC().Truncate(time.Microsecond)
+	x := s.index.clone()
 	for i, e := range f.entries {
 		e.rec = Record{Seq: s.seq + int64(i) + 1, TurnID: e.turn.id, Kind: e.kind, Time: now, Data: e.data}
 		f.batch.Records = append(f.batch.Records, e.rec)
 		f.batch.Shared = append(f.batch.Shared, e.shared...)
+		if e.key != nil { // turns of one session begin one by one
+			f.batch.Key = e.key
+		}
+		for _, t := range x.note(e.rec, e.fact) {
+			row, err := t.row(s.id)
+			if err != nil {
+				return fmt.Errorf("%w: session %s: turn %s: %w", ErrMalformed, s.id, t.ID, err)
+			}
+			f.batch.Rows = append(f.batch.Rows, row)
+		}
 	}
+	f.batch.Usage, f.batch.LastTurn, f.batch.LastStatus = x.usage, x.last, x.lastAs
+	return nil
 }
 
 // overcomeLocked deals with an append that the store did not take. It reports

@@ -26,6 +26,9 @@ type AttachRequest struct {
 	After *int64
 	// Tools are the names of the tools that this client can be asked for.
 	Tools []string
+	// Starter says that this client has asked for the turn: it can be asked for all
+	// tools of the turn.
+	Starter bool
 	// Keys are the caller's own provider keys.
 	Keys Keys
 }
@@ -49,13 +52,35 @@ func (m *Manager) Attach(ctx context.Context, req AttachRequest) (*Turn, *Watche
 	}
 	from := req.from(first)
 	from.asks = true
-	if len(req.Tools) > 0 {
+	tools := req.Tools
+	if req.Starter {
+		tools = t.toolNames()
+	}
+	if len(tools) > 0 {
 		from.tools = map[string]bool{}
-		for _, name := range req.Tools {
+		for _, name := range tools {
 			from.tools[name] = true
 		}
 	}
 	return t, s.watch(t, from), nil
+}
+
+// toolNames are the tools of a turn that is not over.
+func (t *Turn) toolNames() []string {
+	t.s.mu.Lock()
+	defer t.s.mu.Unlock()
+	spec := t.spec
+	if spec == nil && t.waits != nil { // it was read from the log
+		spec, _ = t.waits.spec() // an error is met, and told, when it starts
+	}
+	if spec == nil {
+		return nil
+	}
+	var names []string
+	for _, tool := range spec.Tools {
+		names = append(names, tool.GetName())
+	}
+	return names
 }
 
 // from is what a watcher of a turn begins with whose first record is given.
@@ -175,6 +200,10 @@ func (m *Manager) goOn(ctx context.Context, req AttachRequest) (*Turn, error) {
 	}
 	h.s.resuming.Lock()
 	defer h.s.resuming.Unlock()
+	if err := m.closeInherited(ctx, h.s); err != nil {
+		m.release(h)
+		return nil, err
+	}
 	if t := h.s.settled(); t != nil {
 		m.release(h)
 		return t, nil
@@ -366,6 +395,9 @@ func (s *Session) stopRunningLocked(t *Turn) {
 // then on it also ends turns that have waited for longer than Limits.Retention.
 // It is called once, before the first Start.
 func (m *Manager) Recover(ctx context.Context) error {
+	if err := m.indexAll(ctx); err != nil {
+		return err
+	}
 	after := ""
 	for {
 		heads, err := m.store.OpenTurns(ctx, after, readPage)
@@ -399,6 +431,12 @@ func (m *Manager) recoverTurn(ctx context.Context, id string) error {
 	h, err := m.acquire(ctx, id)
 	if err != nil {
 		return err
+	}
+	if h.s.inheritedOpen() {
+		defer m.release(h)
+		h.s.resuming.Lock()
+		defer h.s.resuming.Unlock()
+		return m.closeInherited(ctx, h.s)
 	}
 	if h.s.waitsForClient() {
 		m.release(h)

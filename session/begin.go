@@ -90,7 +90,11 @@ func (s *Session) begin(ctx context.Context, spec *Spec, req Request) (*Turn, *R
 	if err != nil {
 		return nil, nil, fmt.Errorf("session %s: %w", s.id, err)
 	}
-	if _, err := s.commit(ctx, &entry{turn: t, kind: KindTurnStarted, data: data, fact: started, shared: sharedValues(started.State), asked: true}); err != nil {
+	e := &entry{
+		turn: t, kind: KindTurnStarted, data: data, fact: started,
+		shared: sharedValues(started.State), key: req.key(s.id, t.id), asked: true,
+	}
+	if _, err := s.commit(ctx, e); err != nil {
 		return nil, nil, err
 	}
 	state := maps.Clone(whole)

@@ -66,9 +66,9 @@ func (s *Session) spentLocked(t *Turn) (turn, session spent) {
 	ran := time.Since(t.started)
 	turn = spent{calls: t.begun, tokens: t.usage.Total, cost: t.usage.CostUSD, wall: ran}
 	session = spent{
-		calls:  s.usage.Calls - t.usage.Calls + t.begun,
-		tokens: s.usage.Total,
-		cost:   s.usage.CostUSD,
+		calls:  s.index.usage.Calls - t.usage.Calls + t.begun,
+		tokens: s.index.usage.Total,
+		cost:   s.index.usage.CostUSD,
 		wall:   s.wall + ran,
 	}
 	return turn, session

@@ -1,6 +1,13 @@
 package session
 
-import "time"
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
 
 // HoldResuming keeps a session's turn from being made to run again until the
 // function it returns is called.
@@ -29,4 +36,17 @@ func (t *Turn) Started() time.Time {
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
 	return t.started
+}
+
+// IndexOf is what the log of a session says of it: rows in order of their ids.
+func IndexOf(ctx context.Context, store Store, runner Runner, info Info) (Batch, error) {
+	cfg := Config{Store: store, Runner: runner, Logger: slog.New(slog.DiscardHandler), Limits: Limits{}.WithDefaults()}
+	s := newSession(newPatient(cfg, func(error) {}), runner, cfg.Limits, info.ID)
+	x, err := s.readIndex(s.records(ctx, 0, readPage), info.Inherited, info.LastSeq, info.ID)
+	if err != nil {
+		return Batch{}, err
+	}
+	rows := slices.Collect(maps.Values(x.rows))
+	slices.SortFunc(rows, func(a, b Row) int { return strings.Compare(a.ID, b.ID) })
+	return Batch{SessionID: info.ID, Rows: rows, Usage: x.usage, LastTurn: x.last, LastStatus: x.lastAs}, nil
 }

@@ -125,6 +125,9 @@ func newFixture(t *testing.T, store session.Store, limits session.Limits) *fixtu
 		if err := m.Shutdown(ctx); err != nil {
 			t.Errorf("shutdown: %v", err)
 		}
+		if !t.Failed() {
+			checkIndex(t, store, e)
+		}
 	})
 	return &fixture{engine: e, t: t, store: store, m: m}
 }

@@ -2,9 +2,7 @@ package session
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
-	"strings"
 )
 
 // acquire returns a session in memory and counts its user; "" makes a new one.
@@ -12,7 +10,7 @@ func (m *Manager) acquire(ctx context.Context, id string) (*held, error) {
 	m.mu.Lock()
 	fresh := id == ""
 	if fresh {
-		id = strings.ToLower(rand.Text())
+		id = newSessionID()
 	}
 	h := m.sessions[id]
 	if h != nil {
@@ -39,6 +37,7 @@ func (m *Manager) acquire(ctx context.Context, id string) (*held, error) {
 	m.mu.Unlock()
 	if fresh {
 		h.s = newSession(m.store, m.runner, m.limits, id)
+		h.s.create = &NewSession{ID: id, CreatedAt: now(), Creator: creator}
 	} else {
 		// Others may wait for this read, so it does not end with this caller.
 		readCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTimeout)

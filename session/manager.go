@@ -24,10 +24,13 @@ type Manager struct {
 	limits Limits
 	turns  sync.WaitGroup // the goroutines that run turns
 
+	updating sync.Mutex // held while a session is changed that may be in memory
+
 	mu       sync.Mutex // protects the fields below
 	sessions map[string]*held
 	idle     *list.List // of *held without users, the longest idle first
 	running  map[*Turn]struct{}
+	keys     map[string]chan struct{} // idempotency keys at work; closed when that is over
 	starting int
 	draining bool // no new turns
 	stopping bool // turns are put aside
@@ -61,6 +64,7 @@ func NewManager(cfg Config) (*Manager, error) {
 		sessions: map[string]*held{},
 		idle:     list.New(),
 		running:  map[*Turn]struct{}{},
+		keys:     map[string]chan struct{}{},
 	}
 	m.store = newPatient(cfg, func(err error) {
 		m.putAllAside()
@@ -102,17 +106,24 @@ type Request struct {
 	// ToolTimeout is how long a client may take to answer a call of a tool that
 	// has no timeout of its own; 0 is the server's default.
 	ToolTimeout time.Duration
+	// Once, if it has a key, keeps the request from starting a second turn.
+	Once Once
 }
 
 // Start checks the request, records the turn and has it run in the background,
 // at once or, if OnBusy says so, after others; the turn does not depend on ctx.
 // An error that a client may see is of type *Error; then nothing has been
 // recorded, unless the store did not say for Limits.StorePatience whether it has
-// (UNAVAILABLE).
+// (UNAVAILABLE). A request whose key has started a turn before is *Repeated.
 func (m *Manager) Start(ctx context.Context, req Request) (*Turn, error) {
 	if err := m.checkRequest(req); err != nil {
 		return nil, err
 	}
+	done, err := m.once(ctx, scopeTurn, req.Once)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	if err := m.admit(); err != nil {
 		return nil, err
 	}
@@ -201,6 +212,9 @@ func (m *Manager) start(ctx context.Context, req Request) (started *Turn, err er
 	if err := m.runner.Check(ctx, spec, req.Keys); err != nil {
 		return nil, err
 	}
+	if s.isArchived() {
+		return nil, Errorf(codePrecondition, "session %q is archived: make it active with UpdateSession before it takes a new turn", s.id)
+	}
 	for range startTries {
 		t, launched, err := m.tryStart(ctx, h, spec, req)
 		switch {
@@ -254,11 +268,6 @@ func (m *Manager) tryStart(ctx context.Context, h *held, spec *Spec, req Request
 	defer s.unreserve()
 	if err != nil {
 		return nil, false, err
-	}
-	if req.SessionID == "" {
-		if err := m.store.Create(ctx, s.id, time.Now().UTC()); err != nil {
-			return nil, false, fmt.Errorf("session %s: create: %w", s.id, err)
-		}
 	}
 	t, run, err := s.begin(ctx, spec, req)
 	if err != nil {

@@ -34,25 +34,5 @@ func (m *Manager) purgeAll(ctx context.Context) {
 // purge removes the log of a session that nobody uses at the moment; one that
 // somebody uses is an ErrConflict.
 func (m *Manager) purge(ctx context.Context, head Head) error {
-	m.mu.Lock()
-	if h := m.sessions[head.ID]; h != nil {
-		if h.users > 0 {
-			m.mu.Unlock()
-			return ErrConflict
-		}
-		m.idle.Remove(h.idle)
-		delete(m.sessions, head.ID)
-	}
-	// Who asks for the session meanwhile waits.
-	h := &held{id: head.ID, ready: make(chan struct{}), users: 1}
-	m.sessions[head.ID] = h
-	m.mu.Unlock()
-	err := m.store.Purge(ctx, head.ID, head.LastSeq)
-	h.err = errPurged(head.ID)
-	if err != nil {
-		h.err = Errorf(codeUnavailable, "session %q was about to be purged: try again", head.ID)
-	}
-	close(h.ready)
-	m.release(h)
-	return err
+	return m.alone(head.ID, errPurged(head.ID), func() error { return m.store.Purge(ctx, head.ID, head.LastSeq) })
 }

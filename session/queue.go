@@ -110,7 +110,8 @@ func (s *Session) enqueue(ctx context.Context, spec *Spec, req Request) (*Turn, 
 	}
 	t := newTurn(s, newTurnID())
 	t.spec, t.keys = spec, req.Keys
-	if _, err := s.commit(ctx, &entry{turn: t, kind: KindTurnQueued, data: data, fact: fact, asked: true}); err != nil {
+	e := &entry{turn: t, kind: KindTurnQueued, data: data, fact: fact, key: req.key(s.id, t.id), asked: true}
+	if _, err := s.commit(ctx, e); err != nil {
 		return nil, err
 	}
 	if req.OnBusy == Interrupt {

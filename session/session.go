@@ -30,7 +30,9 @@ type Session struct {
 	mu          sync.Mutex // protects the fields below
 	seq         int64      // of the last durable record
 	state       map[string]any
-	usage       Usage
+	index       *index
+	archived    bool        // it takes no new turns
+	create      *NewSession // to be made by its first append; nil once it is in the store
 	lastSpec    *TurnStarted
 	budget      Budget        // what requests have allowed the session
 	wall        time.Duration // how long the turns that are over took
@@ -53,6 +55,7 @@ type entry struct {
 	data     []byte
 	fact     any // what data says, by kind: see Kind; of an event *Event
 	shared   []SharedValue
+	key      *Key          // names what the entry makes
 	asked    bool          // a client waits for it: refused when the store cannot take writes
 	settles  *pending      // the call it is the result of; protected by Session.mu
 	rec      Record        // set before done is closed
@@ -69,7 +72,15 @@ func load(ctx context.Context, store *patient, runner Runner, limits Limits, id 
 			err = fmt.Errorf("session %s: reading the log panicked: %v", id, p)
 		}
 	}()
+	info, err := store.Info(ctx, id)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("session %s: %w", id, err)
+	case info.Purged > 0 && info.Purged == info.LastSeq:
+		return nil, errPurged(id)
+	}
 	s := newSession(store, runner, limits, id)
+	s.archived, s.index = info.Archived, newIndex(info.Inherited)
 	for rec, err := range s.records(ctx, 0, readPage) {
 		if err != nil {
 			return nil, err
@@ -79,15 +90,6 @@ func load(ctx context.Context, store *patient, runner Runner, limits Limits, id 
 			return nil, err
 		}
 		s.applyLocked(rec, fact, s.subject(rec, fact))
-	}
-	if s.seq == 0 { // it has never run, or its log is gone
-		head, err := store.Head(ctx, id)
-		if err != nil {
-			return nil, fmt.Errorf("session %s: %w", id, err)
-		}
-		if head.Purged > 0 {
-			return nil, errPurged(id)
-		}
 	}
 	return s, nil
 }
@@ -131,6 +133,7 @@ func newSession(store *patient, runner Runner, limits Limits, id string) *Sessio
 		limits:   limits,
 		queueing: make(chan struct{}, 1),
 		state:    map[string]any{},
+		index:    newIndex(0),
 		watchers: map[*Watcher]struct{}{},
 	}
 }
@@ -201,6 +204,7 @@ func (s *Session) decode(rec Record) (any, error) {
 // log is read.
 func (s *Session) applyLocked(rec Record, fact any, t *Turn) {
 	s.seq, s.deltas = rec.Seq, 0
+	s.index.note(rec, fact)
 	switch f := fact.(type) {
 	case *TurnStarted:
 		s.turn = t
@@ -236,7 +240,6 @@ func (s *Session) applyLocked(rec Record, fact any, t *Turn) {
 		}
 		if f.Usage != nil {
 			t.usage = t.usage.Add(*f.Usage)
-			s.usage = s.usage.Add(*f.Usage)
 		}
 		delete(t.onTheirWay, f.MessageID)
 		t.openStep(f.Calls)
@@ -257,7 +260,9 @@ func (s *Session) applyLocked(rec Record, fact any, t *Turn) {
 		}
 	case *TurnEnded:
 		t.ended = f
-		s.wall += rec.Time.Sub(t.started)
+		if rec.Seq > s.index.inherited {
+			s.wall += rec.Time.Sub(t.started)
+		}
 		t.stopTimersLocked()
 		for _, p := range t.pending {
 			p.disarm()

@@ -62,7 +62,7 @@ func newPatient(cfg Config, onFatal func(error)) *patient {
 // settled tells whether an error of the store says how things are, so that
 // nothing is to be tried again.
 func settled(err error) bool {
-	for _, known := range []error{ErrNoSession, ErrSessionExists, ErrConflict, ErrMalformed} {
+	for _, known := range []error{ErrNoSession, ErrSessionExists, ErrConflict, ErrMalformed, ErrKeyTaken, ErrNotFound} {
 		if errors.Is(err, known) {
 			return true
 		}
@@ -117,17 +117,8 @@ func (p *patient) pause(ctx context.Context, wait *time.Duration) bool {
 }
 
 // Create makes a session whose id nobody else can have taken.
-func (p *patient) Create(ctx context.Context, id string, at time.Time) error {
-	tried := false
-	_, err := again(ctx, p, takeWrites, func(ctx context.Context) (struct{}, error) {
-		err := p.raw.Create(ctx, id, at)
-		if tried && errors.Is(err, ErrSessionExists) {
-			err = nil // by the try before
-		}
-		tried = true
-		return struct{}{}, err
-	})
-	return err
+func (p *patient) Create(ctx context.Context, n NewSession, key *Key) error {
+	return p.once(ctx, ErrSessionExists, func(ctx context.Context) error { return p.raw.Create(ctx, n, key) })
 }
 
 func (p *patient) Head(ctx context.Context, id string) (Head, error) {

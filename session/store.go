@@ -48,16 +48,166 @@ type Head struct {
 	LastSeq int64
 	// OpenTurn is the id of the turn that has started and not ended, or "".
 	OpenTurn string
-	// UpdatedAt is the time of the last record, or CreatedAt before the first.
+	// UpdatedAt is the time of what was written last, the last record or a Change;
+	// CreatedAt before there was either, whatever a fork has inherited.
 	UpdatedAt time.Time
 	// Purged is the sequence number up to which records are gone, 0 for none.
 	Purged int64
 }
 
+// NewSession is what a session begins with.
+type NewSession struct {
+	// ID is not empty.
+	ID string
+	// CreatedAt is in UTC, to the microsecond.
+	CreatedAt time.Time
+	// Creator is who made it.
+	Creator string
+	// Labels and ClientRef are the caller's own notes and name for it. A label with
+	// an empty value is none; one without a key is malformed.
+	Labels    map[string]string
+	ClientRef string
+}
+
+// Info is what a store knows of a session for those who look for one.
+type Info struct {
+	Head
+	// Creator, Labels and ClientRef are as in NewSession and Change. Labels is nil
+	// for none.
+	Creator   string
+	Labels    map[string]string
+	ClientRef string
+	// Archived is what Change has made of it.
+	Archived bool
+	// Version is 1 for a new session and rises by one with each change.
+	Version int64
+	// Usage is that of the last batch.
+	Usage Usage
+	// LastTurn is the turn that was started last, "" for none, and LastStatus the
+	// status of its row.
+	LastTurn, LastStatus string
+	// ForkedFrom is the session it was forked from, "" for none, ForkedAt the
+	// position, and Inherited the sequence number of the last record that it has
+	// from there.
+	ForkedFrom          string
+	ForkedAt, Inherited int64
+}
+
+// Change says what to change of a session; what is nil stays.
+type Change struct {
+	// Version is what the session has to have; 0 is any.
+	Version int64
+	// Labels are set; an empty value removes one.
+	Labels map[string]string
+	// ClientRef is the caller's own name for it.
+	ClientRef *string
+	// Archived is whether it takes no new turns.
+	Archived *bool
+	// At becomes UpdatedAt, if it is set.
+	At time.Time
+}
+
+// SessionQuery says which sessions; what is zero does not matter. Times count to
+// the microsecond.
+type SessionQuery struct {
+	// Archived, if set, is what Info.Archived has to be.
+	Archived *bool
+	// Labels are those that a session has to have.
+	Labels map[string]string
+	// ClientRef is the caller's own name for it.
+	ClientRef string
+	// LastStatuses are those of which Info.LastStatus has to be one.
+	LastStatuses []string
+	// CreatedFrom and UpdatedFrom are the first times that count, CreatedBefore
+	// and UpdatedBefore the first ones after that which do not.
+	CreatedFrom, CreatedBefore, UpdatedFrom, UpdatedBefore time.Time
+	// After is the last session of the page before: those follow whose (CreatedAt,
+	// ID) is below its own.
+	After *Info
+	// Limit is positive.
+	Limit int
+}
+
+// RowKind is what a row of the index is about.
+type RowKind string
+
+// The kinds of rows.
+const (
+	RowTurn        RowKind = "turn"
+	RowInteraction RowKind = "interaction"
+)
+
+// Row is one entry of the index: what a session knows of a turn or an
+// interaction, for those who look for one without reading its log. It is written
+// with the records that it follows from.
+type Row struct {
+	// Kind, SessionID and ID name it. In a batch, SessionID is that of the batch.
+	Kind      RowKind
+	SessionID string
+	ID        string
+	// TurnID is the turn it belongs to.
+	TurnID string
+	// Seq is the record it began with, and CreatedAt the time of that, in UTC, to
+	// the microsecond. Neither ever changes.
+	Seq       int64
+	CreatedAt time.Time
+	// Status is what is looked for.
+	Status string
+	// Data is the rest; JSON.
+	Data []byte
+}
+
+// RowQuery says which rows; what is zero does not matter, but for Kind. Times
+// count to the microsecond.
+type RowQuery struct {
+	Kind              RowKind
+	SessionID, TurnID string
+	// Statuses are those of which Row.Status has to be one.
+	Statuses []string
+	// CreatedFrom is the first time that counts, CreatedBefore the first one after
+	// that which does not.
+	CreatedFrom, CreatedBefore time.Time
+	// After is the last row of the page before: those follow whose (CreatedAt,
+	// SessionID, Seq, ID) is below its own.
+	After *Row
+	// Limit is positive.
+	Limit int
+}
+
+// Key says that something was made under a key that its caller has chosen.
+type Key struct {
+	// Scope and Name are unique together.
+	Scope, Name string
+	// Content tells one request from another.
+	Content string
+	// SessionID and ID are what was made: a session, and a turn of it or "".
+	SessionID, ID string
+}
+
+// Fork says what a session is to begin with.
+type Fork struct {
+	// From is the session to inherit from, and Seq the sequence number of the last
+	// record to inherit: 0 is none.
+	From string
+	Seq  int64
+	// At is the position that is remembered.
+	At int64
+	// Into is the new session.
+	Into NewSession
+	// Rows are those of the new session.
+	Rows []Row
+	// LastTurn, LastStatus and OpenTurn are those of the new session.
+	LastTurn, LastStatus, OpenTurn string
+	// Key, if set, names the new session.
+	Key *Key
+}
+
 // Batch is what one append writes, whole or not at all.
 type Batch struct {
-	// SessionID names an existing session.
+	// SessionID names an existing session, or that of Create.
 	SessionID string
+	// Create, if set, is a session that is made with the append; After is 0.
+	Create *NewSession
 	// After is the last sequence number the writer knows of.
 	After int64
 	// Records have the sequence numbers After+1, After+2, …; at least one.
@@ -65,6 +215,14 @@ type Batch struct {
 	// Shared are keys of state that sessions have in common, written together
 	// with the records. The last write of a key stands.
 	Shared []SharedValue
+	// Rows are written in place of those of the same kind and id.
+	Rows []Row
+	// Usage becomes Info.Usage.
+	Usage Usage
+	// LastTurn and LastStatus become those of Info.
+	LastTurn, LastStatus string
+	// Key, if set, names what the append makes; its SessionID is that of the batch.
+	Key *Key
 }
 
 // SharedValue is one key of state that is not a session's own.
@@ -89,6 +247,10 @@ var (
 	// ErrMalformed means that no store would ever take what it was given.
 	// Nothing was written.
 	ErrMalformed = errors.New("session: malformed")
+	// ErrKeyTaken means that the key names something else. Nothing was written.
+	ErrKeyTaken = errors.New("session: idempotency key is taken")
+	// ErrNotFound means that there is no such row or key.
+	ErrNotFound = errors.New("session: not found")
 	// ErrFull means that there is no space left. Nothing was written; the same
 	// call may succeed when there is space again.
 	ErrFull = errors.New("session: no space left in the store")
@@ -107,15 +269,16 @@ var (
 //
 // Package storetest is the definition of what an implementation must do.
 type Store interface {
-	// Create makes an empty session. It returns ErrSessionExists if the id is
-	// taken.
-	Create(ctx context.Context, id string, at time.Time) error
+	// Create makes an empty session, and the key, if there is one. It returns
+	// ErrSessionExists if the id is taken, and ErrKeyTaken if the key is.
+	Create(ctx context.Context, s NewSession, key *Key) error
 	// Head returns ErrNoSession for an unknown id.
 	Head(ctx context.Context, id string) (Head, error)
 	// Append writes the batch durably before it returns. It returns ErrConflict
 	// when the log's last sequence number is not Batch.After, except that
 	// repeating an append that has happened (same sequence numbers, same
-	// content) succeeds; ErrNoSession for an unknown id; ErrMalformed for a batch
+	// content) succeeds; ErrNoSession for an unknown id; ErrSessionExists when
+	// Create is not new; ErrKeyTaken when Key is not; ErrMalformed for a batch
 	// of sequence numbers that do not follow After, without records, with a kind
 	// that is not known, or that starts a second turn or ends one that is not open.
 	Append(ctx context.Context, b Batch) error
@@ -131,8 +294,40 @@ type Store interface {
 	// Idle returns the heads of at most limit sessions that have records and no
 	// open turn and were last updated before a time, the longest idle first, equals in order of id.
 	Idle(ctx context.Context, before time.Time, limit int) ([]Head, error)
-	// Purge removes all records of a session, and nothing else: its head and
-	// shared values stay, and an append goes on after LastSeq. It returns
+	// Info returns ErrNoSession for an unknown id.
+	Info(ctx context.Context, id string) (Info, error)
+	// Sessions returns at most Limit sessions, those with the highest (CreatedAt,
+	// ID) first.
+	Sessions(ctx context.Context, q SessionQuery) ([]Info, error)
+	// Update changes a session and returns it as it is then. It returns ErrConflict
+	// if Version is not the session's, and ErrNoSession for an unknown id.
+	Update(ctx context.Context, id string, c Change) (Info, error)
+	// Delete removes a session with all that belongs to it: records, rows, labels,
+	// keys. Shared values stay. It returns ErrConflict if the log does not end at
+	// lastSeq, and ErrNoSession for an unknown id.
+	Delete(ctx context.Context, id string, lastSeq int64) error
+	// Fork makes a session that begins with records of another one. It returns
+	// ErrNoSession if that one is unknown, ErrConflict if it does not have the
+	// records any more, or not yet, ErrSessionExists and ErrKeyTaken as Create.
+	Fork(ctx context.Context, f Fork) error
+	// Row returns one row, or ErrNotFound.
+	Row(ctx context.Context, kind RowKind, sessionID, id string) (Row, error)
+	// Rows returns at most Limit rows, those with the highest (CreatedAt,
+	// SessionID, Seq, ID) first.
+	Rows(ctx context.Context, q RowQuery) ([]Row, error)
+	// Key returns what was made under a key, or ErrNotFound.
+	Key(ctx context.Context, scope, name string) (Key, error)
+	// Unindexed returns the heads of at most limit sessions whose id is above after
+	// and whose records were written before there was an index, in order of id.
+	Unindexed(ctx context.Context, after string, limit int) ([]Head, error)
+	// Index writes the rows, the usage and the last turn of a session whose log
+	// ends at lastSeq, in place of those it has; the session is indexed from then on.
+	// It returns ErrConflict if the log does not end there, and ErrNoSession for an
+	// unknown id.
+	Index(ctx context.Context, b Batch, lastSeq int64) error
+	// Purge removes all records and rows of a session, and nothing else: its head,
+	// what it is called, its keys and shared values stay, and an append goes on
+	// after LastSeq. It returns
 	// ErrConflict if the log does not end at lastSeq or has an open turn, and
 	// ErrNoSession for an unknown id. Purging again changes nothing.
 	Purge(ctx context.Context, id string, lastSeq int64) error

@@ -14,14 +14,17 @@ import (
 )
 
 const (
-	codeInternal    = agentdv1.ErrorCode_ERROR_CODE_INTERNAL
-	codeNotFound    = agentdv1.ErrorCode_ERROR_CODE_SESSION_NOT_FOUND
-	codeTimeout     = agentdv1.ErrorCode_ERROR_CODE_TIMEOUT
-	codeBusy        = agentdv1.ErrorCode_ERROR_CODE_SESSION_BUSY
-	codeInvalid     = agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST
-	codeLimit       = agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED
-	codePurged      = agentdv1.ErrorCode_ERROR_CODE_HISTORY_PURGED
-	codeUnavailable = agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE
+	codeInternal     = agentdv1.ErrorCode_ERROR_CODE_INTERNAL
+	codeNotFound     = agentdv1.ErrorCode_ERROR_CODE_SESSION_NOT_FOUND
+	codeTimeout      = agentdv1.ErrorCode_ERROR_CODE_TIMEOUT
+	codeBusy         = agentdv1.ErrorCode_ERROR_CODE_SESSION_BUSY
+	codeInvalid      = agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST
+	codeLimit        = agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED
+	codePurged       = agentdv1.ErrorCode_ERROR_CODE_HISTORY_PURGED
+	codeConflict     = agentdv1.ErrorCode_ERROR_CODE_CONFLICT
+	codePrecondition = agentdv1.ErrorCode_ERROR_CODE_FAILED_PRECONDITION
+	codeNoSuch       = agentdv1.ErrorCode_ERROR_CODE_NOT_FOUND
+	codeUnavailable  = agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE
 )
 
 // Turn is what one prompt sets off. Its methods may be called from any

@@ -92,11 +92,11 @@ func newMortal(store session.Store, at string) (*mortal, error) {
 	return m, nil
 }
 
-func (m *mortal) Create(ctx context.Context, id string, at time.Time) error {
+func (m *mortal) Create(ctx context.Context, s session.NewSession, key *session.Key) error {
 	if m.record == 0 && !m.after {
 		die()
 	}
-	err := m.Store.Create(ctx, id, at)
+	err := m.Store.Create(ctx, s, key)
 	if m.record == 0 {
 		die()
 	}

@@ -339,9 +339,9 @@ func TestSessionServiceRefusals(t *testing.T) {
 		says string
 	}{
 		"no session":   {try(t, c.GetTurn, &agentdv1.GetTurnRequest{SessionId: "nobody"}), connect.CodeNotFound, agentdv1.ErrorCode_ERROR_CODE_SESSION_NOT_FOUND, `"nobody"`},
-		"no turn":      {try(t, c.GetTurn, &agentdv1.GetTurnRequest{SessionId: id, TurnId: "e-x"}), connect.CodeInvalidArgument, agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST, `"e-x"`},
-		"no id":        {try(t, c.ListTurns, &agentdv1.ListTurnsRequest{}), connect.CodeInvalidArgument, agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST, "session_id"},
-		"page":         {try(t, c.ListTurns, &agentdv1.ListTurnsRequest{SessionId: id, PageToken: "7"}), connect.CodeInvalidArgument, agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST, `"7"`},
+		"no turn":      {try(t, c.GetTurn, &agentdv1.GetTurnRequest{SessionId: id, TurnId: "e-x"}), connect.CodeNotFound, agentdv1.ErrorCode_ERROR_CODE_NOT_FOUND, `"e-x"`},
+		"no id":        {try(t, c.GetTurn, &agentdv1.GetTurnRequest{}), connect.CodeInvalidArgument, agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST, "session_id"},
+		"page":         {try(t, c.ListTurns, &agentdv1.ListTurnsRequest{SessionId: id, PageToken: "7"}), connect.CodeInvalidArgument, agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST, "page_token"},
 		"cursor":       {try(t, c.ListTurnEvents, &agentdv1.ListTurnEventsRequest{SessionId: id, AfterSeq: new(int64(1 << 40))}), connect.CodeInvalidArgument, agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST, "after_seq"},
 		"no request":   {try(t, c.CreateTurn, &agentdv1.CreateTurnRequest{}), connect.CodeInvalidArgument, agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST, "execute"},
 		"no prompt":    {try(t, c.CreateTurn, &agentdv1.CreateTurnRequest{Execute: &agentdv1.RunRequest_ExecuteRequest{SessionId: &id}}), connect.CodeInvalidArgument, agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST, "user_prompt"},

@@ -26,7 +26,7 @@ const unavailable = agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE
 // fill takes all the space that a store has, down to the last small append.
 func fill(t *testing.T, s session.Store) {
 	t.Helper()
-	if err := s.Create(t.Context(), "filler", time.Now()); err != nil {
+	if err := s.Create(t.Context(), session.NewSession{ID: "filler", CreatedAt: time.Now(), Creator: "local"}, nil); err != nil {
 		t.Fatal(err)
 	}
 	seq := int64(0)

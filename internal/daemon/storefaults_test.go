@@ -79,12 +79,32 @@ func (s *unreliable) write(ctx context.Context, call func(context.Context) error
 	return call(ctx)
 }
 
-func (s *unreliable) Create(ctx context.Context, id string, at time.Time) error {
-	return s.write(ctx, func(ctx context.Context) error { return s.Store.Create(ctx, id, at) })
+func (s *unreliable) Create(ctx context.Context, n session.NewSession, key *session.Key) error {
+	return s.write(ctx, func(ctx context.Context) error { return s.Store.Create(ctx, n, key) })
 }
 
 func (s *unreliable) Append(ctx context.Context, b session.Batch) error {
 	return s.write(ctx, func(ctx context.Context) error { return s.Store.Append(ctx, b) })
+}
+
+func (s *unreliable) Fork(ctx context.Context, f session.Fork) error {
+	return s.write(ctx, func(ctx context.Context) error { return s.Store.Fork(ctx, f) })
+}
+
+func (s *unreliable) Delete(ctx context.Context, id string, lastSeq int64) error {
+	return s.write(ctx, func(ctx context.Context) error { return s.Store.Delete(ctx, id, lastSeq) })
+}
+
+func (s *unreliable) Index(ctx context.Context, b session.Batch, lastSeq int64) error {
+	return s.write(ctx, func(ctx context.Context) error { return s.Store.Index(ctx, b, lastSeq) })
+}
+
+func (s *unreliable) Update(ctx context.Context, id string, c session.Change) (info session.Info, err error) {
+	err = s.write(ctx, func(ctx context.Context) (err error) {
+		info, err = s.Store.Update(ctx, id, c)
+		return err
+	})
+	return info, err
 }
 
 // look makes a call that reads.
@@ -102,6 +122,26 @@ func look[T any](ctx context.Context, s *unreliable, call func() (T, error)) (T,
 
 func (s *unreliable) Read(ctx context.Context, id string, after int64, limit int) ([]session.Record, error) {
 	return look(ctx, s, func() ([]session.Record, error) { return s.Store.Read(ctx, id, after, limit) })
+}
+
+func (s *unreliable) Info(ctx context.Context, id string) (session.Info, error) {
+	return look(ctx, s, func() (session.Info, error) { return s.Store.Info(ctx, id) })
+}
+
+func (s *unreliable) Sessions(ctx context.Context, q session.SessionQuery) ([]session.Info, error) {
+	return look(ctx, s, func() ([]session.Info, error) { return s.Store.Sessions(ctx, q) })
+}
+
+func (s *unreliable) Row(ctx context.Context, kind session.RowKind, sessionID, id string) (session.Row, error) {
+	return look(ctx, s, func() (session.Row, error) { return s.Store.Row(ctx, kind, sessionID, id) })
+}
+
+func (s *unreliable) Rows(ctx context.Context, q session.RowQuery) ([]session.Row, error) {
+	return look(ctx, s, func() ([]session.Row, error) { return s.Store.Rows(ctx, q) })
+}
+
+func (s *unreliable) Key(ctx context.Context, scope, name string) (session.Key, error) {
+	return look(ctx, s, func() (session.Key, error) { return s.Store.Key(ctx, scope, name) })
 }
 
 func (s *unreliable) Shared(ctx context.Context, scope string) (map[string]json.RawMessage, error) {

@@ -77,14 +77,37 @@ type recorded struct {
 	ids []string // protected by mu
 }
 
-func (r *recorded) Create(ctx context.Context, id string, at time.Time) error {
-	err := r.Store.Create(ctx, id, at)
+func (r *recorded) Create(ctx context.Context, s session.NewSession, key *session.Key) error {
+	err := r.Store.Create(ctx, s, key)
 	if err == nil {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.ids = append(r.ids, id)
+		r.note(s.ID)
 	}
 	return err
+}
+
+func (r *recorded) Append(ctx context.Context, b session.Batch) error {
+	err := r.Store.Append(ctx, b)
+	if err == nil && b.Create != nil {
+		r.note(b.SessionID)
+	}
+	return err
+}
+
+func (r *recorded) Fork(ctx context.Context, f session.Fork) error {
+	err := r.Store.Fork(ctx, f)
+	if err == nil {
+		r.note(f.Into.ID)
+	}
+	return err
+}
+
+// note takes note of a session once.
+func (r *recorded) note(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !slices.Contains(r.ids, id) {
+		r.ids = append(r.ids, id)
+	}
 }
 
 func (r *recorded) Close() error {

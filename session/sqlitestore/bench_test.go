@@ -27,7 +27,7 @@ func BenchmarkAppend(b *testing.B) {
 			defer mustClose(b, s)
 			data := bytes.Repeat([]byte{'x'}, benchData)
 			for w := range writers {
-				if err := s.Create(b.Context(), sessionID(w), time.Now()); err != nil {
+				if err := s.Create(b.Context(), newSession(sessionID(w)), nil); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -53,6 +53,65 @@ func BenchmarkAppend(b *testing.B) {
 			b.ReportMetric(each/float64(raw), "fsyncs/op")
 		})
 	}
+}
+
+// BenchmarkAppendRow appends records of 1 KiB without a row, with one that is
+// written over the last one, and with a new one, turn and turn about. Beside the
+// time of the three it reports the ratios to the first.
+func BenchmarkAppendRow(b *testing.B) {
+	const chunk = 20 // appends of a writer before the next kind has its turn
+	for _, writers := range []int{1, 16, 128} {
+		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
+			s := open(b, b.TempDir())
+			defer mustClose(b, s)
+			for w := range writers {
+				if err := s.Create(b.Context(), newSession(sessionID(w)), nil); err != nil {
+					b.Fatal(err)
+				}
+			}
+			var took [3]time.Duration
+			seq := int64(0)
+			b.ResetTimer()
+			for range (b.N + chunk*writers - 1) / (chunk * writers) {
+				for kind := range took {
+					begun := time.Now()
+					var wg sync.WaitGroup
+					for w := range writers {
+						wg.Go(func() {
+							for i := range int64(chunk) {
+								if err := s.Append(b.Context(), rowBatch(sessionID(w), seq+i, kind)); err != nil {
+									b.Error(err)
+									return
+								}
+							}
+						})
+					}
+					wg.Wait()
+					took[kind] += time.Since(begun)
+					seq += chunk
+				}
+			}
+			b.StopTimer()
+			b.ReportMetric(float64(took[1])/float64(took[0]), "same-row/none")
+			b.ReportMetric(float64(took[2])/float64(took[0]), "new-row/none")
+		})
+	}
+}
+
+// rowBatch returns an append of one record without a row, with the session's row
+// in another status, or with a row of its own.
+func rowBatch(id string, after int64, kind int) session.Batch {
+	b := batchOf(id, after, 1, benchData)
+	b.Usage, b.LastTurn, b.LastStatus = session.Usage{Prompt: after, Total: after, Calls: 1}, "turn", "TURN_STATUS_RUNNING"
+	if kind > 0 {
+		row := session.Row{Kind: session.RowTurn, SessionID: id, ID: id, TurnID: id, Seq: 1, CreatedAt: start, Data: make([]byte, 512)}
+		row.Status = []string{"TURN_STATUS_RUNNING", "TURN_STATUS_WAITING_FOR_CLIENT"}[after%2]
+		if kind == 2 {
+			row.ID, row.Seq, row.CreatedAt = fmt.Sprint(id, after), after+1, start.Add(time.Duration(after)*time.Second)
+		}
+		b.Rows = []session.Row{row}
+	}
+	return b
 }
 
 // rawSync returns the mean time of appending a record's bytes to a file and
@@ -89,7 +148,7 @@ func BenchmarkRead(b *testing.B) {
 	s := open(b, b.TempDir())
 	defer mustClose(b, s)
 	for n := range sessions {
-		if err := s.Create(b.Context(), sessionID(n), time.Now()); err != nil {
+		if err := s.Create(b.Context(), newSession(sessionID(n)), nil); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -41,6 +41,84 @@ func check(b *session.Batch) error {
 			return malformed("shared value %q of %q is not JSON", v.Key, v.Scope)
 		}
 	}
+	if n := b.Create; n != nil {
+		switch {
+		case n.ID != b.SessionID:
+			return malformed("the session to create is %q, the batch is of %q", n.ID, b.SessionID)
+		case b.After != 0:
+			return malformed("After is %d for a session to create", b.After)
+		}
+		if err := checkNew(n); err != nil {
+			return err
+		}
+	}
+	if err := checkRows(b.SessionID, b.Rows); err != nil {
+		return err
+	}
+	return checkKey(b.SessionID, b.Key)
+}
+
+// checkIndex refuses a batch for Index that holds what Index does not write.
+func checkIndex(b *session.Batch) error {
+	if len(b.Records) > 0 || len(b.Shared) > 0 || b.Create != nil || b.Key != nil {
+		return malformed("an index has rows, usage and a last turn, nothing else")
+	}
+	return checkRows(b.SessionID, b.Rows)
+}
+
+// checkFork refuses a fork that is malformed whatever the logs say.
+func checkFork(f *session.Fork) error {
+	if f.Seq < 0 {
+		return malformed("Seq is %d", f.Seq)
+	}
+	if err := checkNew(&f.Into); err != nil {
+		return err
+	}
+	if err := checkRows(f.Into.ID, f.Rows); err != nil {
+		return err
+	}
+	return checkKey(f.Into.ID, f.Key)
+}
+
+func checkNew(n *session.NewSession) error {
+	if n.ID == "" {
+		return malformed("id is empty")
+	}
+	return checkLabels(n.Labels)
+}
+
+func checkLabels(labels map[string]string) error {
+	if v, ok := labels[""]; ok {
+		return malformed("label of value %q has no key", v)
+	}
+	return nil
+}
+
+func checkRows(id string, rows []session.Row) error {
+	for i := range rows {
+		r := &rows[i]
+		switch {
+		case !knownRow(r.Kind):
+			return malformed("row %d is of unknown kind %q", i, r.Kind)
+		case r.ID == "":
+			return malformed("row %d of kind %q has no id", i, r.Kind)
+		case r.SessionID != id:
+			return malformed("row %q is of session %q, not of %q", r.ID, r.SessionID, id)
+		}
+	}
+	return nil
+}
+
+func knownRow(k session.RowKind) bool { return k == session.RowTurn || k == session.RowInteraction }
+
+func checkKey(id string, k *session.Key) error {
+	switch {
+	case k == nil:
+	case k.Name == "":
+		return malformed("key of scope %q has no name", k.Scope)
+	case k.SessionID != id:
+		return malformed("key %q names session %q, not %q", k.Name, k.SessionID, id)
+	}
 	return nil
 }
 
@@ -79,6 +157,9 @@ func size(b *session.Batch) int {
 	}
 	for i := range b.Shared {
 		n += len(b.Shared[i].Value) + 128
+	}
+	for i := range b.Rows {
+		n += len(b.Rows[i].Data) + 512 // in four trees
 	}
 	return n
 }

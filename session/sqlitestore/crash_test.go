@@ -121,7 +121,7 @@ func TestCrashChild(t *testing.T) {
 	for w := range crashWriters {
 		wg.Go(func() {
 			id := crashSession(w)
-			if err := s.Create(t.Context(), id, start); err != nil && !errors.Is(err, session.ErrSessionExists) {
+			if err := s.Create(t.Context(), newSession(id), nil); err != nil && !errors.Is(err, session.ErrSessionExists) {
 				t.Error(err)
 				return
 			}

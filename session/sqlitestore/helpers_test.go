@@ -28,10 +28,14 @@ func batchOf(id string, after int64, n, size int) session.Batch {
 	return b
 }
 
+func newSession(id string) session.NewSession {
+	return session.NewSession{ID: id, CreatedAt: start, Creator: "local"}
+}
+
 func mustCreate(t testing.TB, s *Store, ids ...string) {
 	t.Helper()
 	for _, id := range ids {
-		if err := s.Create(t.Context(), id, start); err != nil {
+		if err := s.Create(t.Context(), newSession(id), nil); err != nil {
 			t.Fatal(err)
 		}
 	}

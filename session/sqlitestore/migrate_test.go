@@ -12,6 +12,8 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -304,30 +306,22 @@ func TestNewerSchemaIsRefused(t *testing.T) {
 	wholeBatches(t, s, "a")
 }
 
-// TestRowsOfSchema1 (F33) reads rows as the first version of the schema holds
-// them, written out here so that no later code can change what they are.
-func TestRowsOfSchema1(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	first, err := fs.ReadFile(migrations, "migrations/00001_logs.sql")
-	if err != nil {
-		t.Fatal(err)
+// databaseOf makes a database by some of the migrations and runs queries on it. It
+// returns the directory.
+func databaseOf(t *testing.T, files []string, queries ...string) string {
+	t.Helper()
+	dir, some := t.TempDir(), fstest.MapFS{}
+	for _, name := range files {
+		some[name] = known(t)[name]
 	}
 	db, err := sql.Open("sqlite", dsn(filepath.Join(dir, "agentd.db"), writerPragmas(&options{})))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := migrate(t.Context(), db, true, fstest.MapFS{"00001_logs.sql": {Data: first}}); err != nil {
+	if err := migrate(t.Context(), db, true, some); err != nil {
 		t.Fatal(err)
 	}
-	for _, query := range []string{
-		`INSERT INTO sessions (id, created_at, last_seq, open_turn) VALUES ('s', 1700000000000001, 3, 'e-2')`,
-		`INSERT INTO records (session_id, seq, turn_id, kind, time, data) VALUES
-			('s', 1, 'e-1', 'turn_started', 1700000000000002, CAST('{"prompt":"hi"}' AS BLOB)),
-			('s', 2, 'e-1', 'turn_ended', 1700000000000003, x''),
-			('s', 3, 'e-2', 'turn_started', 1700000000000004, x'00ff')`,
-		`INSERT INTO shared (scope, key, value) VALUES ('user:local', 'k', CAST('{"n":1}' AS BLOB))`,
-	} {
+	for _, query := range queries {
 		if _, err := db.ExecContext(t.Context(), query); err != nil {
 			t.Fatal(err)
 		}
@@ -335,7 +329,21 @@ func TestRowsOfSchema1(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
+	return dir
+}
 
+// TestRowsOfSchema1 (F33) reads rows as the first version of the schema holds
+// them, written out here so that no later code can change what they are.
+func TestRowsOfSchema1(t *testing.T) {
+	t.Parallel()
+	dir := databaseOf(t, []string{"00001_logs.sql"},
+		`INSERT INTO sessions (id, created_at, last_seq, open_turn) VALUES ('s', 1700000000000001, 3, 'e-2')`,
+		`INSERT INTO records (session_id, seq, turn_id, kind, time, data) VALUES
+			('s', 1, 'e-1', 'turn_started', 1700000000000002, CAST('{"prompt":"hi"}' AS BLOB)),
+			('s', 2, 'e-1', 'turn_ended', 1700000000000003, x''),
+			('s', 3, 'e-2', 'turn_started', 1700000000000004, x'00ff')`,
+		`INSERT INTO shared (scope, key, value) VALUES ('user:local', 'k', CAST('{"n":1}' AS BLOB))`,
+	)
 	s := open(t, dir)
 	defer mustClose(t, s)
 	at := func(micros int64) time.Time { return time.UnixMicro(micros).UTC() }
@@ -363,5 +371,95 @@ func TestRowsOfSchema1(t *testing.T) {
 	want.LastSeq, want.OpenTurn, want.UpdatedAt = 4, "", at(1700000000000005)
 	if idle, err := s.Idle(t.Context(), at(1700000000000006), 10); err != nil || len(idle) != 1 || idle[0] != want {
 		t.Errorf("idle sessions are %+v, %v", idle, err)
+	}
+}
+
+// TestRowsOfSchema2 (F33) reads rows as the second version of the schema holds
+// them: what was written before there was an index says so until it has one.
+func TestRowsOfSchema2(t *testing.T) {
+	t.Parallel()
+	dir := databaseOf(t, []string{"00001_logs.sql", "00002_purge.sql"},
+		`INSERT INTO sessions (id, created_at, last_seq, open_turn, updated_at, purged) VALUES
+			('empty', 1700000000000001, 0, '', 1700000000000001, 0),
+			('idle', 1700000000000001, 2, '', 1700000000000003, 0),
+			('more', 1700000000000000, 3, 'e-2', 1700000000000004, 2),
+			('open', 1700000000000001, 1, 'e-1', 1700000000000002, 0),
+			('purged', 1700000000000002, 2, '', 1700000000000003, 2)`,
+		`INSERT INTO records (session_id, seq, turn_id, kind, time, data) VALUES
+			('idle', 1, 'e-1', 'turn_started', 1700000000000002, x''),
+			('idle', 2, 'e-1', 'turn_ended', 1700000000000003, x''),
+			('more', 3, 'e-2', 'turn_started', 1700000000000004, x''),
+			('open', 1, 'e-1', 'turn_started', 1700000000000002, x'00ff')`,
+		`INSERT INTO shared (scope, key, value) VALUES ('app', 'k', CAST('1' AS BLOB))`,
+	)
+	at := func(micros int64) time.Time { return time.UnixMicro(1700000000000000 + micros).UTC() }
+	newest := []session.Info{
+		{Head: session.Head{ID: "purged", CreatedAt: at(2), LastSeq: 2, UpdatedAt: at(3), Purged: 2}},
+		{Head: session.Head{ID: "open", CreatedAt: at(1), LastSeq: 1, OpenTurn: "e-1", UpdatedAt: at(2)}},
+		{Head: session.Head{ID: "idle", CreatedAt: at(1), LastSeq: 2, UpdatedAt: at(3)}},
+		{Head: session.Head{ID: "empty", CreatedAt: at(1), UpdatedAt: at(1)}},
+		{Head: session.Head{ID: "more", CreatedAt: at(0), LastSeq: 3, OpenTurn: "e-2", UpdatedAt: at(4), Purged: 2}},
+	}
+	for i := range newest {
+		newest[i].Version, newest[i].Creator = 1, "local"
+	}
+	idle, more, opened := newest[2].Head, newest[4].Head, newest[1].Head
+
+	s := open(t, dir)
+	got, err := s.Sessions(t.Context(), session.SessionQuery{Limit: 10})
+	if err != nil || !reflect.DeepEqual(got, newest) {
+		t.Errorf("the sessions are %+v, %v, want %+v", got, err, newest)
+	}
+	wantUnindexed(t, s, "", 10, idle, more, opened)
+	wantUnindexed(t, s, "", 2, idle, more)
+	wantUnindexed(t, s, "idle", 2, more, opened)
+
+	// An append with rows is no index of what was there before.
+	row := session.Row{Kind: session.RowTurn, SessionID: "open", ID: "e-1", TurnID: "e-1", Seq: 1, CreatedAt: at(2), Status: "over"}
+	b := session.Batch{SessionID: "open", After: 1, Rows: []session.Row{row}}
+	b.Records = []session.Record{{Seq: 2, TurnID: "e-1", Kind: session.KindTurnEnded, Time: at(9), Data: []byte("{}")}}
+	mustAppend(t, s, b)
+	opened.LastSeq, opened.OpenTurn, opened.UpdatedAt = 2, "", at(9)
+	wantUnindexed(t, s, "", 10, idle, more, opened)
+	if err := s.Index(t.Context(), session.Batch{SessionID: "open"}, 1); !errors.Is(err, session.ErrConflict) {
+		t.Errorf("index of a log that has moved on: %v", err)
+	}
+	row.Status = "indexed"
+	index := session.Batch{SessionID: "open", Rows: []session.Row{row}, LastTurn: "e-1", LastStatus: "indexed"}
+	if err := s.Index(t.Context(), index, 2); err != nil {
+		t.Fatal(err)
+	}
+	wantUnindexed(t, s, "", 10, idle, more)
+	if err := s.Purge(t.Context(), "idle", 2); err != nil { // leaves nothing to index
+		t.Fatal(err)
+	}
+	wantUnindexed(t, s, "", 10, more)
+	mustCreate(t, s, "new")
+	mustAppend(t, s, batchOf("new", 0, 1, 10))
+	fork := session.Fork{From: "open", Seq: 2, Into: newSession("fork")}
+	if err := s.Fork(t.Context(), fork); err != nil {
+		t.Fatal(err)
+	}
+	wantUnindexed(t, s, "", 10, more)
+	mustClose(t, s)
+
+	s = open(t, dir)
+	defer mustClose(t, s)
+	wantUnindexed(t, s, "", 10, more)
+	rows, err := s.Rows(t.Context(), session.RowQuery{Kind: session.RowTurn, Limit: 10})
+	if err != nil || len(rows) != 1 || rows[0].Status != "indexed" {
+		t.Errorf("the rows are %+v, %v", rows, err)
+	}
+	info, err := s.Info(t.Context(), "open")
+	if err != nil || info.LastStatus != "indexed" || info.LastTurn != "e-1" {
+		t.Errorf("the info is %+v, %v", info, err)
+	}
+}
+
+func wantUnindexed(t *testing.T, s *Store, after string, limit int, want ...session.Head) {
+	t.Helper()
+	got, err := s.Unindexed(t.Context(), after, limit)
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("Unindexed(%q, %d) = %+v, %v, want %+v", after, limit, got, err, want)
 	}
 }

@@ -14,7 +14,11 @@ import (
 // it was prepared on a pool.
 type reads struct {
 	statements
+	// db answers what cannot be prepared.
+	db queryer
+
 	getHead, getLog, getShared, getOpenTurns, getIdle *sql.Stmt
+	getInfo, getRow, getKey, getUnindexed             *sql.Stmt
 }
 
 // openTurnsQuery repeats the condition of the partial index, which so answers it.
@@ -27,14 +31,18 @@ const idleQuery = `SELECT ` + headColumns + ` FROM sessions
 
 const headColumns = `id, created_at, last_seq, open_turn, updated_at, purged`
 
-func prepareReads(ctx context.Context, p preparer) (*reads, error) {
-	r := new(reads)
+func prepareReads(ctx context.Context, p queryer) (*reads, error) {
+	r := &reads{db: p}
 	err := r.prepare(ctx, p, map[**sql.Stmt]string{
 		&r.getHead:      `SELECT ` + headColumns + ` FROM sessions WHERE id = ?`,
 		&r.getLog:       `SELECT seq, turn_id, kind, time, data FROM records WHERE session_id = ? AND seq > ? ORDER BY seq LIMIT ?`,
 		&r.getShared:    `SELECT key, value FROM shared WHERE scope = ?`,
 		&r.getOpenTurns: openTurnsQuery,
 		&r.getIdle:      idleQuery,
+		&r.getInfo:      infoQuery,
+		&r.getRow:       rowQuery,
+		&r.getKey:       keyQuery,
+		&r.getUnindexed: unindexedQuery,
 	})
 	return r, err
 }
@@ -90,12 +98,17 @@ func (r *reads) idle(ctx context.Context, before time.Time, limit int) ([]sessio
 	return query(ctx, r.getIdle, scanHead, before.UnixMicro(), limit)
 }
 
-// query returns all rows.
-func query[T any](ctx context.Context, stmt *sql.Stmt, scan func(*sql.Rows) (T, error), args ...any) (all []T, err error) {
+// query returns all rows of a prepared query.
+func query[T any](ctx context.Context, stmt *sql.Stmt, scan func(*sql.Rows) (T, error), args ...any) ([]T, error) {
 	rows, err := stmt.QueryContext(ctx, args...)
 	if err != nil {
 		return nil, err
 	}
+	return collect(rows, scan)
+}
+
+// collect reads rows to their end and closes them.
+func collect[T any](rows *sql.Rows, scan func(*sql.Rows) (T, error)) (all []T, err error) {
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	for rows.Next() {
 		v, err := scan(rows)

@@ -12,6 +12,12 @@ type preparer interface {
 	PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
 }
 
+// queryer is a preparer that also runs what is not prepared.
+type queryer interface {
+	preparer
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
 // statements are prepared statements. Those of a *sql.Conn have to be closed
 // before it, or SQLite keeps the connection and its files open.
 type statements []*sql.Stmt

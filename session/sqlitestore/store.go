@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -108,33 +110,54 @@ func Open(ctx context.Context, path string, opts ...Option) (*Store, error) {
 	return s, nil
 }
 
-// Create makes an empty session. It returns session.ErrSessionExists if the id
-// is taken.
-func (s *Store) Create(ctx context.Context, id string, at time.Time) error {
-	if id == "" {
-		return fmt.Errorf("sqlitestore: create session: %w", malformed("id is empty"))
-	}
-	err := s.write(ctx, 0, func(tx *tx) (error, error) { return tx.create(id, at) })
-	if err != nil {
-		return fmt.Errorf("sqlitestore: create session %q: %w", id, err)
-	}
-	return nil
-}
-
 // Append writes the batch durably before it returns; see session.Store. It may
 // wait for a place in the writer's queue. After an error that package session has
 // no name for, and after session.ErrFailed, the batch may have been written.
 func (s *Store) Append(ctx context.Context, b session.Batch) error {
 	err := check(&b)
+	var usage string
 	if err == nil {
-		b.Records = append([]session.Record(nil), b.Records...)
-		b.Shared = append([]session.SharedValue(nil), b.Shared...)
-		err = s.write(ctx, size(&b), func(tx *tx) (error, error) { return tx.append(&b) })
+		usage, err = usageText(b.Usage)
+	}
+	if err == nil {
+		own(&b)
+		err = s.write(ctx, size(&b), func(tx *tx) (error, error) { return tx.append(&b, usage) })
 	}
 	if err != nil {
 		return fmt.Errorf("sqlitestore: append to session %q after %d: %w", b.SessionID, b.After, err)
 	}
 	return nil
+}
+
+// own copies what the caller may change once it does not wait any more.
+func own(b *session.Batch) {
+	b.Records, b.Shared, b.Rows = slices.Clone(b.Records), slices.Clone(b.Shared), slices.Clone(b.Rows)
+	b.Create, b.Key = ownNew(b.Create), ownKey(b.Key)
+}
+
+func ownNew(n *session.NewSession) *session.NewSession {
+	if n == nil {
+		return nil
+	}
+	own := *n
+	own.Labels = maps.Clone(n.Labels)
+	return &own
+}
+
+func ownKey(k *session.Key) *session.Key {
+	if k == nil {
+		return nil
+	}
+	return new(*k)
+}
+
+// usageText returns the form in which usage is stored.
+func usageText(u session.Usage) (string, error) {
+	data, err := json.Marshal(u)
+	if err != nil {
+		return "", malformed("usage: %v", err)
+	}
+	return string(data), nil
 }
 
 // Head returns what is known of a session without its log, or
@@ -196,7 +219,7 @@ func (s *Store) Idle(ctx context.Context, before time.Time, limit int) ([]sessio
 	return heads, nil
 }
 
-// Purge removes the records of a session whose log ends at lastSeq; see
+// Purge removes the records and rows of a session whose log ends at lastSeq; see
 // session.Store. The file does not shrink, but its space is used again.
 func (s *Store) Purge(ctx context.Context, id string, lastSeq int64) error {
 	err := s.write(ctx, 0, func(tx *tx) (error, error) { return tx.purge(id, lastSeq) })

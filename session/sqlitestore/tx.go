@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/apzuk3/agentd/session"
 )
@@ -17,79 +16,131 @@ import (
 // writer goroutine.
 type tx struct {
 	statements
-	state, known, insertSession, insertRecord, setState, setShared, setProbe, deleteLog, setPurged *sql.Stmt
+	state, known, insertSession, insertRecord, setState, setShared, setProbe *sql.Stmt
+	deleteLog, deleteRows, setPurged                                         *sql.Stmt
+	getInfo, setInfo, setLabel, deleteLabel, deleteLabels, deleteSession     *sql.Stmt
+	copyLog, setFork, setRow, setIndex, getKey, insertKey, deleteKeys        *sql.Stmt
 }
 
 func prepareTx(ctx context.Context, p preparer) (*tx, error) {
 	t := new(tx)
 	err := t.prepare(ctx, p, map[**sql.Stmt]string{
-		&t.state:         `SELECT last_seq, open_turn FROM sessions WHERE id = ?`,
+		&t.state:         `SELECT last_seq, open_turn, purged, version, created_at FROM sessions WHERE id = ?`,
 		&t.known:         `SELECT turn_id, kind, time, data FROM records WHERE session_id = ? AND seq = ?`,
-		&t.insertSession: `INSERT INTO sessions (id, created_at, updated_at) VALUES (?, ?, ?)`,
+		&t.insertSession: `INSERT INTO sessions (id, created_at, updated_at, creator, client_ref) VALUES (?, ?, ?, ?, ?)`,
 		&t.insertRecord:  `INSERT INTO records (session_id, seq, turn_id, kind, time, data) VALUES (?, ?, ?, ?, ?, ?)`,
-		&t.setState:      `UPDATE sessions SET last_seq = ?, open_turn = ?, updated_at = ? WHERE id = ?`,
-		&t.deleteLog:     `DELETE FROM records WHERE session_id = ?`,
-		&t.setPurged:     `UPDATE sessions SET purged = last_seq WHERE id = ?`,
+		&t.setState: `UPDATE sessions SET last_seq = ?, open_turn = ?, updated_at = ?, usage = ?, last_turn = ?, last_status = ?
+			WHERE id = ?`,
+		&t.deleteLog:  `DELETE FROM records WHERE session_id = ?`,
+		&t.deleteRows: `DELETE FROM entries WHERE session_id = ?`,
+		// No record is left that was written before there was an index.
+		&t.setPurged: `UPDATE sessions SET purged = last_seq, indexed = 1 WHERE id = ?`,
 		&t.setShared: `INSERT INTO shared (scope, key, value) VALUES (?, ?, ?)
 			ON CONFLICT (scope, key) DO UPDATE SET value = excluded.value`,
 		&t.setProbe: `UPDATE probe SET counter = counter + 1, padding = zeroblob(?)`,
+
+		&t.getInfo: infoQuery,
+		&t.setInfo: `UPDATE sessions SET version = version + 1, client_ref = coalesce(?, client_ref),
+			archived = coalesce(?, archived), updated_at = coalesce(?, updated_at) WHERE id = ?`,
+		&t.setLabel: `INSERT INTO labels (session_id, key, value, created_at) VALUES (?, ?, ?, ?)
+			ON CONFLICT (session_id, key) DO UPDATE SET value = excluded.value`,
+		&t.deleteLabel:   `DELETE FROM labels WHERE session_id = ? AND key = ?`,
+		&t.deleteLabels:  `DELETE FROM labels WHERE session_id = ?`,
+		&t.deleteSession: `DELETE FROM sessions WHERE id = ?`,
+
+		&t.copyLog: `INSERT INTO records (session_id, seq, turn_id, kind, time, data)
+			SELECT ?, seq, turn_id, kind, time, data FROM records WHERE session_id = ? AND seq > ? AND seq <= ? ORDER BY seq`,
+		&t.setFork: `UPDATE sessions SET last_seq = ?, inherited = ?, forked_from = ?, forked_at = ?, open_turn = ?,
+			last_turn = ?, last_status = ? WHERE id = ?`,
+		&t.setRow: `INSERT INTO entries (session_id, kind, id, turn_id, seq, created_at, status, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+			ON CONFLICT (session_id, kind, id) DO UPDATE
+			SET turn_id = excluded.turn_id, status = excluded.status, data = excluded.data`,
+		&t.setIndex:   `UPDATE sessions SET indexed = 1, usage = ?, last_turn = ?, last_status = ? WHERE id = ?`,
+		&t.getKey:     keyQuery,
+		&t.insertKey:  `INSERT INTO keys (scope, name, content, session_id, id) VALUES (?, ?, ?, ?, ?)`,
+		&t.deleteKeys: `DELETE FROM keys WHERE session_id = ?`,
 	})
 	return t, err
 }
 
-func (t *tx) create(id string, at time.Time) (refusal, fault error) {
-	var seq int64
-	var turn string
-	switch err := t.state.QueryRowContext(context.Background(), id).Scan(&seq, &turn); {
-	case err == nil:
-		return session.ErrSessionExists, nil
-	case !errors.Is(err, sql.ErrNoRows):
-		return nil, err
-	}
-	_, err := t.insertSession.ExecContext(context.Background(), id, at.UnixMicro(), at.UnixMicro())
-	return nil, err
+// state is what decides whether something may be written to a session.
+type state struct {
+	last, purged, version, created int64
+	turn                           string
 }
 
-func (t *tx) append(b *session.Batch) (refusal, fault error) {
-	var last int64
-	var turn string
-	err := t.state.QueryRowContext(context.Background(), b.SessionID).Scan(&last, &turn)
+// stateOf returns nil for no session.
+func (t *tx) stateOf(id string) (*state, error) {
+	s := new(state)
+	err := t.state.QueryRowContext(context.Background(), id).Scan(&s.last, &s.turn, &s.purged, &s.version, &s.created)
 	if errors.Is(err, sql.ErrNoRows) {
-		return session.ErrNoSession, nil
+		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	if last != b.After {
-		return t.repeated(b, last)
+	return s, nil
+}
+
+// write runs a statement that changes something.
+func write(stmt *sql.Stmt, args ...any) error {
+	_, err := stmt.ExecContext(context.Background(), args...)
+	return err
+}
+
+// append writes b, whose Usage is usage.
+func (t *tx) append(b *session.Batch, usage string) (refusal, fault error) {
+	s, err := t.stateOf(b.SessionID)
+	switch {
+	case err != nil:
+		return nil, err
+	case s == nil && b.Create == nil:
+		return session.ErrNoSession, nil
+	case s == nil:
+		s = new(state)
+	case b.Create != nil:
+		if refusal, fault = t.repeated(b, s.last); errors.Is(refusal, session.ErrConflict) {
+			refusal = fmt.Errorf("%w: its log is another", session.ErrSessionExists)
+		}
+		return refusal, fault
+	case s.last != b.After:
+		return t.repeated(b, s.last)
 	}
-	if turn, err = turnAfter(turn, b.Records); err != nil {
+	turn, err := turnAfter(s.turn, b.Records)
+	if err != nil {
 		return err, nil
+	}
+	if refusal, fault := t.keyIsFree(b.Key); refusal != nil || fault != nil {
+		return refusal, fault
+	}
+	if b.Create != nil {
+		if err := t.insert(b.Create); err != nil {
+			return nil, err
+		}
 	}
 	for i := range b.Records {
 		r := &b.Records[i]
-		_, err := t.insertRecord.ExecContext(context.Background(),
-			b.SessionID, r.Seq, r.TurnID, string(r.Kind), r.Time.UnixMicro(), blob(r.Data))
-		if err != nil {
+		if err := write(t.insertRecord, b.SessionID, r.Seq, r.TurnID, string(r.Kind), r.Time.UnixMicro(), blob(r.Data)); err != nil {
 			return nil, fmt.Errorf("record %d: %w", r.Seq, err)
 		}
 	}
 	updated := b.Records[len(b.Records)-1].Time.UnixMicro()
-	if _, err := t.setState.ExecContext(context.Background(), b.After+int64(len(b.Records)), turn, updated, b.SessionID); err != nil {
+	err = write(t.setState, b.After+int64(len(b.Records)), turn, updated, usage, b.LastTurn, b.LastStatus, b.SessionID)
+	if err != nil {
 		return nil, err
 	}
 	for i := range b.Shared {
 		v := &b.Shared[i]
-		if _, err := t.setShared.ExecContext(context.Background(), v.Scope, v.Key, blob(v.Value)); err != nil {
+		if err := write(t.setShared, v.Scope, v.Key, blob(v.Value)); err != nil {
 			return nil, fmt.Errorf("shared value %q of %q: %w", v.Key, v.Scope, err)
 		}
 	}
-	return nil, nil
+	return nil, errors.Join(t.rows(b.Rows), t.key(b.Key))
 }
 
 // repeated answers an append to a log that ends elsewhere: it is no refusal if
-// the log holds these very records. Shared values are left alone, for others
-// may have written them since.
+// the log holds these very records and the key names what they made. All else is
+// left alone, for others may have written it since.
 func (t *tx) repeated(b *session.Batch, last int64) (refusal, fault error) {
 	if b.After+int64(len(b.Records)) > last {
 		return fmt.Errorf("%w: it ends at %d", session.ErrConflict, last), nil
@@ -110,35 +161,47 @@ func (t *tx) repeated(b *session.Batch, last int64) (refusal, fault error) {
 			return fmt.Errorf("%w: it ends at %d and its record %d is another", session.ErrConflict, last, r.Seq), nil
 		}
 	}
+	if b.Key == nil {
+		return nil, nil
+	}
+	switch k, err := t.keyOf(b.Key); {
+	case err != nil:
+		return nil, err
+	case k == nil:
+		return fmt.Errorf("%w: its records were not appended with key %q", session.ErrConflict, b.Key.Name), nil
+	case *k != *b.Key:
+		return taken(k), nil
+	}
 	return nil, nil
 }
 
-// purge removes a log that ends at lastSeq.
+// purge removes a log that ends at lastSeq, and what is known from it.
 func (t *tx) purge(id string, lastSeq int64) (refusal, fault error) {
-	var last int64
-	var turn string
-	err := t.state.QueryRowContext(context.Background(), id).Scan(&last, &turn)
+	s, err := t.stateOf(id)
 	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return session.ErrNoSession, nil
 	case err != nil:
 		return nil, err
-	case last != lastSeq:
-		return fmt.Errorf("%w: it ends at %d", session.ErrConflict, last), nil
-	case turn != "":
-		return fmt.Errorf("%w: turn %q is open", session.ErrConflict, turn), nil
+	case s == nil:
+		return session.ErrNoSession, nil
+	case s.last != lastSeq:
+		return endsAt(s), nil
+	case s.turn != "":
+		return fmt.Errorf("%w: turn %q is open", session.ErrConflict, s.turn), nil
 	}
-	if _, err := t.deleteLog.ExecContext(context.Background(), id); err != nil {
-		return nil, err
+	for _, stmt := range []*sql.Stmt{t.deleteLog, t.deleteRows, t.setPurged} {
+		if err := write(stmt, id); err != nil {
+			return nil, err
+		}
 	}
-	_, err = t.setPurged.ExecContext(context.Background(), id)
-	return nil, err
+	return nil, nil
 }
+
+// endsAt refuses because a log does not end where it should.
+func endsAt(s *state) error { return fmt.Errorf("%w: it ends at %d", session.ErrConflict, s.last) }
 
 // probe writes padding bytes in place of those of the last probe.
 func (t *tx) probe(padding int) error {
-	_, err := t.setProbe.ExecContext(context.Background(), padding)
-	return err
+	return write(t.setProbe, padding)
 }
 
 // blob returns b, or an empty blob where SQLite would see NULL.

@@ -85,7 +85,7 @@ func TestQueueIsBounded(t *testing.T) {
 		const callers = queueLen + 2*groupLen
 		done := make(chan error, callers)
 		for i := range callers {
-			go func() { done <- s.Create(ctx, fmt.Sprint(i), start) }()
+			go func() { done <- s.Create(ctx, newSession(fmt.Sprint(i)), nil) }()
 		}
 		synctest.Wait()
 		if n := len(s.writer.queue); n != queueLen {
@@ -231,7 +231,7 @@ func TestUnknownOutcome(t *testing.T) {
 				{"the append", func() error { return s.Append(t.Context(), lost) }},
 				{"its repeat", func() error { return s.Append(t.Context(), lost) }},
 				{"another's", func() error { return s.Append(t.Context(), batchOf("b", 0, 1, 100)) }},
-				{"a new session", func() error { return s.Create(t.Context(), "b", start) }},
+				{"a new session", func() error { return s.Create(t.Context(), newSession("b"), nil) }},
 				{"ping", func() error { return s.Ping(t.Context()) }},
 			} {
 				err := c.call()

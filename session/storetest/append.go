@@ -88,11 +88,16 @@ var appendTests = []test{
 		recs := events(0, 3)
 		mine := slices.Clone(recs)
 		values := []session.SharedValue{{Scope: "app", Key: "k", Value: []byte(`1`)}}
+		rows, key := []session.Row{row(turnRow, "a", "t", 1, "runs")}, &session.Key{Scope: "s", Name: "k", SessionID: "a"}
 		b := batch("a", mine...)
-		b.Shared = values
+		b.Shared, b.Rows, b.Key = values, rows, key
 		add(t, s, b)
 		clear(mine)
 		clear(values)
+		clear(rows)
+		*key = session.Key{}
+		wantRow(t, s, row(turnRow, "a", "t", 1, "runs"))
+		wantKey(t, s, session.Key{Scope: "s", Name: "k", SessionID: "a"})
 		wantLog(t, s, "a", recs)
 		wantShared(t, s, "app", map[string]string{"k": `1`})
 	}},
@@ -220,6 +225,6 @@ var malformedTests = []test{
 		wantLog(t, s, "a", events(0, 5))
 	}},
 	{"Malformed/NoSessionID", func(t *testing.T, s session.Store) {
-		wantRefused(t, "Create of a session without an id", s.Create(t.Context(), "", epoch))
+		wantRefused(t, "Create of a session without an id", s.Create(t.Context(), fresh(""), nil))
 	}},
 }

@@ -18,7 +18,7 @@ var concurrencyTests = []test{
 		var wg sync.WaitGroup
 		for range 16 {
 			wg.Go(func() {
-				switch err := s.Create(t.Context(), "a", epoch); {
+				switch err := s.Create(t.Context(), fresh("a"), nil); {
 				case err == nil:
 					won.Add(1)
 				case !errors.Is(err, session.ErrSessionExists):

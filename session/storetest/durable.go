@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/apzuk3/agentd/session"
 )
@@ -39,7 +40,36 @@ var durableTests = []struct {
 		wantLog(t, s, "empty", nil)
 		wantShared(t, s, "app", map[string]string{"round": "3"})
 		wantOpen(t, s, "", 10, session.Head{ID: "a", CreatedAt: epoch, LastSeq: 200, OpenTurn: "t3", UpdatedAt: log[199].Time})
-		wantErr(t, "Create of a session from before", s.Create(t.Context(), "a", epoch), session.ErrSessionExists)
+		wantErr(t, "Create of a session from before", s.Create(t.Context(), fresh("a"), nil), session.ErrSessionExists)
+	}},
+	{"Reopen/KeepsTheIndex", func(t *testing.T, open func() session.Store) {
+		s := open()
+		log := parent(t, s, 2)
+		f := forkOf("f", 3)
+		f.Rows = []session.Row{row(turnRow, "f", "t", 1, "stopped")}
+		f.Key = &session.Key{Scope: "s", Name: "fork", SessionID: "f"}
+		mustFork(t, s, f)
+		create(t, s, "gone")
+		if err := s.Delete(t.Context(), "gone", 0); err != nil {
+			t.Fatalf("Delete: %v", err)
+		}
+		want, err := s.Update(t.Context(), "a", session.Change{Labels: map[string]string{"l": "w"}, Archived: new(true), At: epoch.Add(time.Hour)})
+		if err != nil {
+			t.Fatalf("Update: %v", err)
+		}
+		closeStore(t, s)
+
+		s = open()
+		defer closeStore(t, s)
+		wantInfo(t, s, want)
+		wantInfo(t, s, forkInfo(f))
+		wantRecords(t, all(t, s, "f"), log[:3])
+		wantRow(t, s, f.Rows[0])
+		wantRow(t, s, row(askRow, "a", "i", 2, "asks"))
+		wantKey(t, s, *f.Key)
+		wantSessions(t, s, session.SessionQuery{}, "f", "a")
+		wantSessions(t, s, session.SessionQuery{Labels: map[string]string{"l": "w"}}, "a")
+		wantNamed(t, "the same Fork again", s.Fork(t.Context(), f), session.ErrSessionExists)
 	}},
 	{"Reopen/RepeatAndConflict", func(t *testing.T, open func() session.Store) {
 		s := open()

@@ -24,12 +24,22 @@ func RunFull(t *testing.T, open func(t *testing.T) (s session.Store, makeRoom fu
 		wantFull := func() {
 			t.Helper()
 			wantLog(t, s, "a", log)
+			wantNoRow(t, s, turnRow, "a", "t")
+			wantNoKey(t, s, "s", "k")
+			wantSessions(t, s, session.SessionQuery{}, "a")
 			wantShared(t, s, "app", map[string]string{"last": fmt.Sprint(len(log))})
 			wantOpen(t, s, "", 10)
 		}
 		wantFull()
 		for range 3 { // it is not broken by being asked again
 			wantNamed(t, "Append to a full store", s.Append(t.Context(), refused), session.ErrFull)
+			made := refused
+			made.SessionID, made.Create, made.After, made.Rows, made.Key = "made", new(fresh("made")), 0, nil, nil
+			made.Records = slices.Clone(refused.Records)
+			for i := range made.Records {
+				made.Records[i].Seq = int64(i) + 1
+			}
+			wantNamed(t, "Append that creates, to a full store", s.Append(t.Context(), made), session.ErrFull)
 			wantNamed(t, "Ping of a full store", s.Ping(t.Context()), session.ErrFull)
 			wantFull()
 		}
@@ -43,6 +53,8 @@ func RunFull(t *testing.T, open func(t *testing.T) (s session.Store, makeRoom fu
 		add(t, s, refused)
 		wantLog(t, s, "a", append(log, refused.Records...))
 		wantShared(t, s, "app", map[string]string{"last": `"refused"`})
+		wantRow(t, s, refused.Rows[0])
+		wantKey(t, s, *refused.Key)
 	})
 }
 
@@ -76,6 +88,8 @@ func fill(t *testing.T, s session.Store) (log []session.Record, refused session.
 			b.Records = append(b.Records, r)
 		}
 		b.Shared[0].Value = []byte(`"refused"`)
+		b.Rows = []session.Row{row(turnRow, "a", "t", 1, "runs")}
+		b.Key = &session.Key{Scope: "s", Name: "k", SessionID: "a", ID: "t"}
 		return log, b
 	}
 }
@@ -93,13 +107,26 @@ func RunFailing(t *testing.T, open func(t *testing.T, dir string) (s session.Sto
 			log := events(0, 2)
 			add(t, s, batch("a", log...))
 			lost := batch("a", events(2, 2)...)
+			lost.Rows, lost.LastTurn = []session.Row{row(turnRow, "a", "t", 3, "runs")}, "t"
+			lost.Key = &session.Key{Scope: "s", Name: "k", SessionID: "a", ID: "t"}
+			made := batch("made", started(1, "t"))
+			made.Create = new(fresh("made"))
 			failNext(persisted)
 			wantNamed(t, "Append that fails", s.Append(t.Context(), lost), session.ErrFailed)
 			for what, write := range map[string]func() error{
 				"Append that is repeated": func() error { return s.Append(t.Context(), lost) },
 				"Append to another log":   func() error { return s.Append(t.Context(), batch("b", events(0, 1)...)) },
-				"Create":                  func() error { return s.Create(t.Context(), "c", epoch) },
-				"Ping":                    func() error { return s.Ping(t.Context()) },
+				"Create":                  func() error { return s.Create(t.Context(), fresh("c"), nil) },
+				"Append that creates":     func() error { return s.Append(t.Context(), made) },
+				"Update": func() error {
+					_, err := s.Update(t.Context(), "a", session.Change{ClientRef: new("ref")})
+					return err
+				},
+				"Fork":   func() error { return s.Fork(t.Context(), session.Fork{From: "a", Into: fresh("d")}) },
+				"Index":  func() error { return s.Index(t.Context(), session.Batch{SessionID: "b"}, 0) },
+				"Purge":  func() error { return s.Purge(t.Context(), "b", 0) },
+				"Delete": func() error { return s.Delete(t.Context(), "b", 0) },
+				"Ping":   func() error { return s.Ping(t.Context()) },
 			} {
 				for range 2 {
 					wantNamed(t, what+" after a failure", write(), session.ErrFailed)
@@ -117,8 +144,19 @@ func RunFailing(t *testing.T, open func(t *testing.T, dir string) (s session.Sto
 			}
 			wantLog(t, s, "a", log)
 			wantLog(t, s, "b", nil)
+			if persisted {
+				wantRow(t, s, lost.Rows[0])
+				wantKey(t, s, *lost.Key)
+			} else {
+				wantNoRow(t, s, turnRow, "a", "t")
+				wantNoKey(t, s, "s", "k")
+			}
+			wantInfo(t, s, infoOf("b", nil))
 			add(t, s, lost) // the same way on, whatever has happened
 			wantLog(t, s, "a", whole)
+			wantRow(t, s, lost.Rows[0])
+			wantKey(t, s, *lost.Key)
+			wantSessions(t, s, session.SessionQuery{}, "b", "a")
 			create(t, s, "c")
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"reflect"
 	"testing"
 	"time"
 
@@ -16,10 +17,15 @@ var epoch = time.Date(2031, 2, 3, 4, 5, 6, 789012000, time.UTC)
 // pageSize is how many records all reads at a time, so that it pages.
 const pageSize = 777
 
+// fresh is a session that the suite makes.
+func fresh(id string) session.NewSession {
+	return session.NewSession{ID: id, CreatedAt: epoch, Creator: "somebody"}
+}
+
 func create(t testing.TB, s session.Store, ids ...string) {
 	t.Helper()
 	for _, id := range ids {
-		if err := s.Create(t.Context(), id, epoch); err != nil {
+		if err := s.Create(t.Context(), fresh(id), nil); err != nil {
 			t.Fatalf("Create(%q): %v", id, err)
 		}
 	}
@@ -153,9 +159,18 @@ func wantNamed(t testing.TB, what string, err, want error) {
 	wantErr(t, what, err, want)
 	for _, other := range []error{
 		session.ErrConflict, session.ErrNoSession, session.ErrSessionExists, session.ErrMalformed, session.ErrFull, session.ErrFailed,
+		session.ErrKeyTaken, session.ErrNotFound,
 	} {
 		if errors.Is(err, other) && !errors.Is(want, other) {
 			t.Fatalf("%s: error is %v, want %v alone", what, err, want)
 		}
 	}
+}
+
+// sameRow tells whether got is what a store returns for want.
+func sameRow(got, want session.Row) bool {
+	data, location := bytes.Equal(got.Data, want.Data), got.CreatedAt.Location() == time.UTC
+	equal := got.CreatedAt.Equal(micro(want.CreatedAt))
+	got.Data, want.Data, got.CreatedAt, want.CreatedAt = nil, nil, time.Time{}, time.Time{}
+	return data && location && equal && reflect.DeepEqual(got, want)
 }

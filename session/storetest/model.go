@@ -19,38 +19,24 @@ type model struct {
 	mu       sync.Mutex // protects the fields below
 	sessions map[string]*modelSession
 	values   map[string]map[string]json.RawMessage
-	space    int  // bytes of data that fit; 0 is no bound
-	failing  bool // the next append fails, ...
-	persists bool // ... having been done
+	keys     map[[2]string]session.Key // by scope and name
+	space    int                       // bytes of data that fit; 0 is no bound
+	failing  bool                      // the next append fails, ...
+	persists bool                      // ... having been done
 	failed   bool
 }
 
 type modelSession struct {
-	created time.Time
+	info    session.Info // but for what is below
+	updated time.Time
 	open    string
 	log     []session.Record
 	purged  int64
+	rows    map[rowName]session.Row
 }
 
 func newModel() *model {
-	return &model{sessions: map[string]*modelSession{}, values: map[string]map[string]json.RawMessage{}}
-}
-
-func (m *model) Create(ctx context.Context, id string, at time.Time) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	switch {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case m.failed:
-		return session.ErrFailed
-	case id == "":
-		return session.ErrMalformed
-	case m.sessions[id] != nil:
-		return session.ErrSessionExists
-	}
-	m.sessions[id] = &modelSession{created: at.UTC().Truncate(time.Microsecond)}
-	return nil
+	return &model{sessions: map[string]*modelSession{}, values: map[string]map[string]json.RawMessage{}, keys: map[[2]string]session.Key{}}
 }
 
 func (m *model) Append(ctx context.Context, b session.Batch) error {
@@ -66,15 +52,12 @@ func (m *model) Append(ctx context.Context, b session.Batch) error {
 	switch {
 	case m.failed:
 		return session.ErrFailed
-	case s == nil:
+	case s == nil && b.Create == nil:
 		return session.ErrNoSession
-	}
-	if b.After != int64(len(s.log)) {
-		end := b.After + int64(len(b.Records))
-		if b.After >= s.purged && end <= int64(len(s.log)) && slices.EqualFunc(s.log[b.After:end], b.Records, same) {
-			return nil
-		}
-		return session.ErrConflict
+	case s == nil:
+		s = newModelSession(*b.Create)
+	case b.Create != nil || b.After != int64(len(s.log)):
+		return m.repeated(s, b)
 	}
 	open := s.open
 	for _, r := range b.Records {
@@ -87,6 +70,9 @@ func (m *model) Append(ctx context.Context, b session.Batch) error {
 			return session.ErrMalformed
 		}
 	}
+	if _, ok := m.key(b.Key); ok {
+		return session.ErrKeyTaken
+	}
 	if m.space > 0 && m.used()+dataLen(b) > m.space {
 		return session.ErrFull
 	}
@@ -96,11 +82,16 @@ func (m *model) Append(ctx context.Context, b session.Batch) error {
 			return session.ErrFailed
 		}
 	}
+	m.sessions[b.SessionID] = s
+	m.name(b.Key)
+	s.write(b.Rows)
 	s.open = open
+	s.info.Usage, s.info.LastTurn, s.info.LastStatus = b.Usage, b.LastTurn, b.LastStatus
 	for _, r := range b.Records {
 		r.Time = r.Time.UTC().Truncate(time.Microsecond)
 		r.Data = bytes.Clone(r.Data)
 		s.log = append(s.log, r)
+		s.updated = r.Time
 	}
 	for _, v := range b.Shared {
 		if m.values[v.Scope] == nil {
@@ -146,7 +137,10 @@ func wellFormed(b session.Batch) bool {
 	for _, v := range b.Shared {
 		ok = ok && v.Scope != "" && json.Valid(v.Value)
 	}
-	return ok
+	if n := b.Create; n != nil {
+		ok = ok && b.After == 0 && n.ID == b.SessionID && wellNamed(n.ID, n.Labels)
+	}
+	return ok && wellIndexed(b.SessionID, b.Rows, b.Key) && wellUsed(b.Usage)
 }
 
 func (m *model) Head(ctx context.Context, id string) (session.Head, error) {
@@ -163,11 +157,7 @@ func (m *model) Head(ctx context.Context, id string) (session.Head, error) {
 }
 
 func (s *modelSession) head(id string) session.Head {
-	h := session.Head{ID: id, CreatedAt: s.created, LastSeq: int64(len(s.log)), OpenTurn: s.open, UpdatedAt: s.created, Purged: s.purged}
-	if n := len(s.log); n > 0 {
-		h.UpdatedAt = s.log[n-1].Time
-	}
-	return h
+	return session.Head{ID: id, CreatedAt: s.info.CreatedAt, LastSeq: int64(len(s.log)), OpenTurn: s.open, UpdatedAt: s.updated, Purged: s.purged}
 }
 
 func (m *model) Idle(ctx context.Context, before time.Time, limit int) ([]session.Head, error) {
@@ -206,6 +196,7 @@ func (m *model) Purge(ctx context.Context, id string, lastSeq int64) error {
 		return session.ErrConflict
 	}
 	s.purged = lastSeq
+	clear(s.rows)
 	return nil
 }
 

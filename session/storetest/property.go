@@ -18,9 +18,12 @@ var modelTests = []test{
 		run := 0
 		rapid.Check(t, func(rt *rapid.T) {
 			// One store serves all runs: each has ids, above those of the runs before,
-			// and scopes of its own.
+			// scopes, and an hour of its own.
 			run++
-			c := &comparison{t: rt, store: s, model: newModel(), prefix: fmt.Sprintf("run%06d-", run)}
+			c := &comparison{
+				t: rt, store: s, model: newModel(), prefix: fmt.Sprintf("run%06d-", run),
+				hour: epoch.Add(time.Duration(run) * time.Hour),
+			}
 			rt.Repeat(map[string]func(*rapid.T){
 				"":          func(*rapid.T) {},
 				"create":    c.create,
@@ -31,6 +34,14 @@ var modelTests = []test{
 				"shared":    c.shared,
 				"openTurns": c.openTurns,
 				"purge":     c.purge,
+				"update":    c.update,
+				"delete":    c.remove,
+				"fork":      c.fork,
+				"index":     c.index,
+				"info":      func(rt *rapid.T) { c.compareInfo(c.id(rt)) },
+				"sessions":  c.sessions,
+				"rows":      c.rows,
+				"key":       func(rt *rapid.T) { c.compareKey(c.scope(rt), c.keyName(rt)) },
 			})
 			c.everything()
 		})
@@ -43,6 +54,7 @@ type comparison struct {
 	store  session.Store
 	model  *model
 	prefix string
+	hour   time.Time
 	tried  []session.Batch // for repeat
 }
 
@@ -55,15 +67,15 @@ func (c *comparison) scope(t *rapid.T) string {
 }
 
 func (c *comparison) create(t *rapid.T) {
-	id := c.id(t)
-	at := epoch.Add(time.Duration(rapid.IntRange(0, 5000).Draw(t, "nanoseconds")))
-	c.agree("Create", c.store.Create(c.t.Context(), id, at), c.model.Create(c.t.Context(), id, at))
+	n := c.newSession(t, c.id(t))
+	key := c.key(t, n.ID)
+	c.agree("Create", c.store.Create(c.t.Context(), n, key), c.model.Create(c.t.Context(), n, key))
 }
 
 // append draws a batch that mostly fits: now and then it is after another
 // record, numbered wrongly, or of a turn that cannot start or end.
 func (c *comparison) append(t *rapid.T) {
-	b := session.Batch{SessionID: c.id(t)}
+	b := c.indexed(t, c.id(t))
 	if head, err := c.model.Head(c.t.Context(), b.SessionID); err == nil {
 		b.After = max(0, head.LastSeq+rapid.SampledFrom([]int64{0, 0, 0, 0, 0, 0, -1, -2, 1}).Draw(t, "off"))
 	}
@@ -73,7 +85,7 @@ func (c *comparison) append(t *rapid.T) {
 			Seq:    b.After + int64(i) + 1,
 			TurnID: rapid.SampledFrom([]string{"t", "t", "t", "u"}).Draw(t, "turn"),
 			Kind:   rapid.SampledFrom(kinds).Draw(t, "kind"),
-			Time:   epoch.Add(time.Duration(rapid.IntRange(0, 1500).Draw(t, "nanoseconds"))),
+			Time:   c.hour.Add(time.Duration(rapid.IntRange(0, 1500).Draw(t, "nanoseconds"))),
 			Data:   rapid.SliceOfN(rapid.Byte(), 0, 3).Draw(t, "data"),
 		})
 	}
@@ -86,6 +98,10 @@ func (c *comparison) append(t *rapid.T) {
 			Key:   rapid.SampledFrom([]string{"k", "l"}).Draw(t, "key"),
 			Value: fmt.Append(nil, rapid.IntRange(0, 99).Draw(t, "value")),
 		})
+	}
+	b.Key = c.key(t, b.SessionID)
+	if _, err := c.model.Head(c.t.Context(), b.SessionID); err != nil && rapid.Bool().Draw(t, "create") || rapid.IntRange(0, 9).Draw(t, "create again") == 0 {
+		b.Create = new(c.newSession(t, b.SessionID))
 	}
 	c.tried = append(c.tried, b)
 	c.agree("Append", c.store.Append(c.t.Context(), b), c.model.Append(c.t.Context(), b))
@@ -160,7 +176,7 @@ func (c *comparison) purge(t *rapid.T) {
 }
 
 func (c *comparison) compareIdle() {
-	before := epoch.Add(time.Second)
+	before := c.hour.Add(time.Second)
 	all, err := c.store.Idle(c.t.Context(), before, 10000)
 	want, wantErr := c.model.Idle(c.t.Context(), before, 10000)
 	c.agree("Idle", err, wantErr)
@@ -174,6 +190,11 @@ func (c *comparison) compareIdle() {
 func (c *comparison) everything() {
 	for _, name := range []string{"a", "b", "c"} {
 		c.compareLog(c.prefix+name, 0, 1000)
+		c.compareInfo(c.prefix + name)
+	}
+	c.compareSessions(session.SessionQuery{Limit: 2})
+	for _, kind := range []session.RowKind{session.RowTurn, session.RowInteraction} {
+		c.compareRows(session.RowQuery{Kind: kind, Limit: 2})
 	}
 	c.compareShared(c.prefix + "app")
 	c.compareShared(c.prefix + "user:u")
@@ -184,7 +205,7 @@ func (c *comparison) everything() {
 // agree compares errors: both none, both the same of those that have a name, or
 // both without one.
 func (c *comparison) agree(what string, got, want error) {
-	for _, named := range []error{session.ErrConflict, session.ErrNoSession, session.ErrSessionExists, session.ErrMalformed} {
+	for _, named := range []error{session.ErrConflict, session.ErrNoSession, session.ErrSessionExists, session.ErrMalformed, session.ErrKeyTaken, session.ErrNotFound} {
 		if errors.Is(got, named) != errors.Is(want, named) {
 			c.t.Fatalf("%s: error is %v, want %v", what, got, want)
 		}

@@ -25,7 +25,7 @@ var purgeTests = []test{
 		}
 		wantShared(t, s, "app", map[string]string{"k": "1"})
 		wantLog(t, s, "b", log)
-		wantErr(t, "Create of a purged session", s.Create(t.Context(), "a", epoch), session.ErrSessionExists)
+		wantErr(t, "Create of a purged session", s.Create(t.Context(), fresh("a"), nil), session.ErrSessionExists)
 	}},
 	{"Purge/AppendGoesOn", func(t *testing.T, s session.Store) {
 		create(t, s, "a")

@@ -18,7 +18,8 @@ type test struct {
 func Run(t *testing.T, open func(t *testing.T) session.Store) {
 	for _, tests := range [][]test{
 		sessionTests, appendTests, conflictTests, malformedTests, turnTests,
-		readTests, sharedTests, purgeTests, contextTests, concurrencyTests, modelTests,
+		readTests, sharedTests, purgeTests, infoTests, updateTests, listTests, rowTests, keyTests, batchTests, forkTests,
+		contextTests, concurrencyTests, modelTests,
 	} {
 		for _, test := range tests {
 			t.Run(test.name, func(t *testing.T) {

@@ -15,13 +15,13 @@ var sessionTests = []test{
 	{"Create/Exists", func(t *testing.T, s session.Store) {
 		create(t, s, "a")
 		add(t, s, batch("a", started(1, "turn")))
-		wantErr(t, "second Create", s.Create(t.Context(), "a", epoch.Add(time.Hour)), session.ErrSessionExists)
+		wantErr(t, "second Create", s.Create(t.Context(), session.NewSession{ID: "a", CreatedAt: epoch.Add(time.Hour), ClientRef: "x"}, nil), session.ErrSessionExists)
 		wantLog(t, s, "a", []session.Record{started(1, "turn")})
 	}},
 	{"Create/TimePrecision", func(t *testing.T, s session.Store) {
 		zone := time.FixedZone("far east", 9*3600)
 		for id, at := range times(zone) {
-			if err := s.Create(t.Context(), id, at); err != nil {
+			if err := s.Create(t.Context(), session.NewSession{ID: id, CreatedAt: at}, nil); err != nil {
 				t.Fatalf("Create: %v", err)
 			}
 			at = at.UTC().Truncate(time.Microsecond)

@@ -113,6 +113,7 @@ type faulty struct {
 	create   func(err error) error
 	refused  func(err error) error
 	deaf     bool // to contexts
+	beside
 }
 
 func (f faulty) ctx(ctx context.Context) context.Context {
@@ -122,8 +123,8 @@ func (f faulty) ctx(ctx context.Context) context.Context {
 	return ctx
 }
 
-func (f faulty) Create(ctx context.Context, id string, at time.Time) error {
-	err := f.model.Create(f.ctx(ctx), id, at)
+func (f faulty) Create(ctx context.Context, n session.NewSession, key *session.Key) error {
+	err := f.model.Create(f.ctx(ctx), n, key)
 	if f.create != nil {
 		err = f.create(err)
 	}
@@ -303,7 +304,7 @@ const faultEnv = "STORETEST_FAULT"
 // TestSuiteNoticesFaults runs the suite on each faulty store in a process of
 // its own, where it must fail.
 func TestSuiteNoticesFaults(t *testing.T) {
-	for name := range merged(faults, spaceFaults) {
+	for name := range merged(faults, besideFaults, spaceFaults) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFaulty$", "-rapid.nofailfile", "-test.failfast")
@@ -336,7 +337,7 @@ func TestFaulty(t *testing.T) {
 		return
 	}
 	Run(t, func(*testing.T) session.Store {
-		f := faults[name]
+		f := merged(faults, besideFaults)[name]
 		f.model = newModel()
 		return f
 	})

@@ -1,0 +1,170 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session"
+)
+
+// defaultPage is how much a list returns at most when its request does not say.
+const defaultPage = 50
+
+func (s *sessionService) CreateSession(ctx context.Context, r *connect.Request[agentdv1.CreateSessionRequest]) (*connect.Response[agentdv1.CreateSessionResponse], error) {
+	names := session.SessionNames{Labels: r.Msg.GetLabels(), ClientRef: r.Msg.GetClientRef()}
+	info, err := s.cfg.Sessions.CreateSession(ctx, names, onceOf(r.Msg.GetIdempotencyKey(), r.Msg))
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&agentdv1.CreateSessionResponse{Session: sessionOf(&info)}), nil
+}
+
+func (s *sessionService) GetSession(ctx context.Context, r *connect.Request[agentdv1.GetSessionRequest]) (*connect.Response[agentdv1.GetSessionResponse], error) {
+	info, err := s.cfg.Sessions.Session(ctx, r.Msg.GetSessionId())
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&agentdv1.GetSessionResponse{Session: sessionOf(&info)}), nil
+}
+
+func (s *sessionService) ListSessions(ctx context.Context, r *connect.Request[agentdv1.ListSessionsRequest]) (*connect.Response[agentdv1.ListSessionsResponse], error) {
+	f := session.SessionFilter{
+		Archived:      new(bool),
+		Labels:        r.Msg.GetLabels(),
+		ClientRef:     r.Msg.GetClientRef(),
+		LastIs:        statusesOf(r.Msg.GetTurnStatuses()),
+		CreatedFrom:   timeOf(r.Msg.GetCreatedAfter()),
+		CreatedBefore: timeOf(r.Msg.GetCreatedBefore()),
+		UpdatedFrom:   timeOf(r.Msg.GetUpdatedAfter()),
+		UpdatedBefore: timeOf(r.Msg.GetUpdatedBefore()),
+	}
+	for i, state := range r.Msg.GetStates() {
+		archived := state == agentdv1.SessionState_SESSION_STATE_ARCHIVED
+		switch {
+		case i == 0:
+			*f.Archived = archived
+		case f.Archived != nil && *f.Archived != archived:
+			f.Archived = nil // both
+		}
+	}
+	infos, next, err := s.cfg.Sessions.ListSessions(ctx, f, r.Msg.GetPageToken(), pageSize(r.Msg.GetPageSize()))
+	if err != nil {
+		return nil, err
+	}
+	out := &agentdv1.ListSessionsResponse{NextPageToken: next}
+	for _, info := range infos {
+		out.Sessions = append(out.Sessions, sessionOf(&info))
+	}
+	return connect.NewResponse(out), nil
+}
+
+func (s *sessionService) UpdateSession(ctx context.Context, r *connect.Request[agentdv1.UpdateSessionRequest]) (*connect.Response[agentdv1.UpdateSessionResponse], error) {
+	change := session.SessionChange{Version: r.Msg.GetVersion(), Labels: r.Msg.GetLabels(), ClientRef: r.Msg.ClientRef}
+	if state := r.Msg.GetState(); state != agentdv1.SessionState_SESSION_STATE_UNSPECIFIED {
+		archived := state == agentdv1.SessionState_SESSION_STATE_ARCHIVED
+		change.Archived = &archived
+	}
+	info, err := s.cfg.Sessions.UpdateSession(ctx, r.Msg.GetSessionId(), change)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&agentdv1.UpdateSessionResponse{Session: sessionOf(&info)}), nil
+}
+
+func (s *sessionService) DeleteSession(ctx context.Context, r *connect.Request[agentdv1.DeleteSessionRequest]) (*connect.Response[agentdv1.DeleteSessionResponse], error) {
+	if err := s.cfg.Sessions.DeleteSession(ctx, r.Msg.GetSessionId()); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&agentdv1.DeleteSessionResponse{}), nil
+}
+
+func (s *sessionService) ForkSession(ctx context.Context, r *connect.Request[agentdv1.ForkSessionRequest]) (*connect.Response[agentdv1.ForkSessionResponse], error) {
+	info, err := s.cfg.Sessions.ForkSession(ctx, session.ForkRequest{
+		SessionID:    r.Msg.GetSessionId(),
+		At:           r.Msg.Seq,
+		SessionNames: session.SessionNames{Labels: r.Msg.GetLabels(), ClientRef: r.Msg.GetClientRef()},
+		Once:         onceOf(r.Msg.GetIdempotencyKey(), r.Msg),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&agentdv1.ForkSessionResponse{Session: sessionOf(&info)}), nil
+}
+
+// sessionOf translates what is known of a session.
+func sessionOf(s *session.SessionInfo) *agentdv1.Session {
+	out := &agentdv1.Session{
+		Id: s.ID, State: agentdv1.SessionState_SESSION_STATE_ACTIVE, Labels: s.Labels, ClientRef: s.ClientRef, Creator: s.Creator,
+		CreateTime: stamp(s.CreatedAt), UpdateTime: stamp(s.UpdatedAt), Usage: s.Usage.Proto(), Version: s.Version,
+		ForkedFrom: s.ForkedFrom, ForkedAt: s.ForkedAt,
+		LastTurnId: s.LastTurn, LastTurnStatus: turnStatuses[s.LastIs], LastSeq: s.LastPosition(), Purged: s.Purged > 0,
+	}
+	if s.Archived {
+		out.State = agentdv1.SessionState_SESSION_STATE_ARCHIVED
+	}
+	return out
+}
+
+func stamp(at time.Time) *timestamppb.Timestamp {
+	if at.IsZero() {
+		return nil
+	}
+	return timestamppb.New(at)
+}
+
+// timeOf is the time that a request names; zero for none.
+func timeOf(at *timestamppb.Timestamp) time.Time {
+	if at == nil {
+		return time.Time{}
+	}
+	return at.AsTime()
+}
+
+// statusesOf returns each status once, in order: a page token is for one list,
+// however its request is written.
+func statusesOf(want []agentdv1.TurnStatus) []session.Status {
+	var out []session.Status
+	for is, name := range turnStatuses {
+		if slices.Contains(want, name) {
+			out = append(out, is)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func pageSize(asked int32) int {
+	if asked == 0 {
+		return defaultPage
+	}
+	return int(asked)
+}
+
+// onceOf tells a request from others that come under the same key. What it makes
+// of a request must not change from one version to the next: keys outlive them.
+func onceOf(key string, msg proto.Message) session.Once {
+	msg = proto.Clone(msg)
+	fields := msg.ProtoReflect().Descriptor().Fields()
+	msg.ProtoReflect().Clear(fields.ByName("idempotency_key"))
+	var b bytes.Buffer
+	data, err := protojson.Marshal(msg)
+	if err == nil {
+		err = json.Compact(&b, data) // protojson varies its spaces on purpose
+	}
+	if err != nil { // not reached: the message came off the wire
+		return session.Once{Key: key, Content: err.Error()}
+	}
+	sum := sha256.Sum256(b.Bytes())
+	return session.Once{Key: key, Content: hex.EncodeToString(sum[:])}
+}

@@ -1,0 +1,126 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+)
+
+// forked is why a turn is over in a fork that its parent had open.
+const forked = "the session was forked here"
+
+// ForkRequest says what a session is to begin with.
+type ForkRequest struct {
+	// SessionID is the session to inherit from.
+	SessionID string
+	// At is the position of the last message to inherit; nil is all there is.
+	At *int64
+	// SessionNames are those of the fork.
+	SessionNames
+	// Once, if it has a key, keeps the request from making a second fork.
+	Once Once
+}
+
+// ForkSession makes a session that begins with the log of another one up to a
+// position, which stays as it is. What the fork uses counts from zero. A turn that
+// was open there is over in the fork, prompts that waited are dropped. An error
+// that a client may see is of type *Error.
+func (m *Manager) ForkSession(ctx context.Context, req ForkRequest) (SessionInfo, error) {
+	if err := req.check(req.Labels); err != nil {
+		return SessionInfo{}, err
+	}
+	done, err := m.once(ctx, scopeFork, req.Once)
+	if before, ok := errors.AsType[*Repeated](err); ok {
+		return m.finishFork(ctx, before.SessionID)
+	}
+	if err != nil {
+		return SessionInfo{}, err
+	}
+	defer done()
+	if err := m.store.refuses(); err != nil {
+		return SessionInfo{}, err
+	}
+	f, err := m.fork(ctx, req)
+	if err != nil {
+		return SessionInfo{}, err
+	}
+	if err := m.store.Fork(ctx, *f); err != nil {
+		if errors.Is(err, ErrConflict) || errors.Is(err, ErrNoSession) {
+			return SessionInfo{}, Errorf(codeUnavailable, "session %q has changed while it was forked; try again", req.SessionID)
+		}
+		return SessionInfo{}, fmt.Errorf("session %s: fork: %w", req.SessionID, err)
+	}
+	return m.finishFork(ctx, f.Into.ID)
+}
+
+// fork reads what the fork inherits.
+func (m *Manager) fork(ctx context.Context, req ForkRequest) (*Fork, error) {
+	parent, err := m.known(ctx, req.SessionID)
+	if err != nil {
+		return nil, err
+	}
+	f := &Fork{From: parent.ID, Seq: parent.LastSeq, At: lastPosition(parent.LastSeq), Into: req.newSession()}
+	if req.At != nil {
+		if f.At = *req.At; f.At < 0 || recordOf(f.At) > parent.LastSeq {
+			return nil, Errorf(codeInvalid, "seq %d: session %q has not come that far", f.At, parent.ID)
+		}
+		f.Seq = recordOf(f.At)
+	}
+	from := newSession(m.store, m.runner, m.limits, parent.ID) // only read from
+	x, err := from.readIndex(from.records(ctx, 0, readPage), 0, f.Seq, f.Into.ID)
+	if err != nil {
+		return nil, err
+	}
+	f.Rows = slices.Collect(maps.Values(x.rows))
+	f.LastTurn, f.LastStatus, f.OpenTurn = x.last, x.lastAs, x.openTurn()
+	f.Key = req.Once.names(scopeFork, f.Into.ID, "")
+	return f, nil
+}
+
+// finishFork ends what a fork has inherited open, and returns the fork.
+func (m *Manager) finishFork(ctx context.Context, id string) (SessionInfo, error) {
+	h, err := m.acquire(ctx, id)
+	if err != nil {
+		return SessionInfo{}, err
+	}
+	defer m.release(h)
+	h.s.resuming.Lock()
+	defer h.s.resuming.Unlock()
+	if err := m.closeInherited(ctx, h.s); err != nil {
+		return SessionInfo{}, err
+	}
+	return m.Session(ctx, id)
+}
+
+// closeInherited ends a turn that a fork has inherited open: it is never made to
+// run. The caller holds s.resuming.
+func (m *Manager) closeInherited(ctx context.Context, s *Session) error {
+	if !s.inheritedOpen() {
+		return nil
+	}
+	if err := m.admit(); err != nil {
+		return err
+	}
+	defer m.turns.Done()
+	defer m.admitted()
+	s.dropQueued(forked)
+	if err := s.reserve(); err != nil {
+		return err
+	}
+	defer s.unreserve()
+	_, err := m.closeOpen(ctx, s, forked)
+	if err != nil {
+		m.log.LogAttrs(ctx, slog.LevelWarn, "a fork is left with an open turn", slog.String("session", s.id), slog.String("error", err.Error()))
+	}
+	return err
+}
+
+// inheritedOpen tells whether the open turn is another session's.
+func (s *Session) inheritedOpen() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.turn != nil && s.turn.ended == nil && s.turn.startSeq <= s.index.inherited
+}

@@ -1,0 +1,94 @@
+package session_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/apzuk3/agentd/session"
+)
+
+// checkIndex compares what a store can be asked about sessions with what their
+// logs say. It is part of every test of this package.
+func checkIndex(t testing.TB, store session.Store, runner session.Runner) {
+	t.Helper()
+	ctx := context.Background() // of no test: it runs when that is over
+	infos, err := store.Sessions(ctx, session.SessionQuery{Limit: 1000})
+	if err != nil {
+		t.Errorf("list sessions: %v", err)
+	}
+	for _, info := range infos {
+		if info.Purged > 0 {
+			continue
+		}
+		want, err := session.IndexOf(ctx, store, runner, info)
+		if err != nil {
+			t.Errorf("session %s: %v", info.ID, err)
+			continue
+		}
+		rows, err := store.Rows(ctx, session.RowQuery{Kind: session.RowTurn, SessionID: info.ID, Limit: 1000})
+		if err != nil {
+			t.Errorf("rows of %s: %v", info.ID, err)
+		}
+		slices.SortFunc(rows, func(a, b session.Row) int { return strings.Compare(a.ID, b.ID) })
+		got := session.Batch{SessionID: info.ID, Rows: rows, Usage: info.Usage, LastTurn: info.LastTurn, LastStatus: info.LastStatus}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("session %s: the index is not what the log says (-log +index):\n%s", info.ID, diff)
+		}
+	}
+}
+
+// Sessions from before there was an index get one when the server starts.
+func TestIndexOfOldSessions(t *testing.T) {
+	store := memory(t)
+	f := newFixture(t, store, session.Limits{})
+	f.on(talk)
+	var ids []string
+	for range 3 {
+		turn := f.start(session.Request{Prompt: "hi"})
+		follow(t, turn.Watch())
+		ids = append(ids, turn.SessionID())
+	}
+	old := &unindexed{Store: store, ids: ids}
+	g := newFixture(t, old, session.Limits{})
+	if err := g.m.Recover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(old.got) != len(ids) {
+		t.Fatalf("%d sessions were indexed, want %d", len(old.got), len(ids))
+	}
+	for _, b := range old.got {
+		if len(b.Rows) != 1 || b.Rows[0].Status != "succeeded" || b.Usage.Calls != 1 || b.LastTurn != b.Rows[0].ID {
+			t.Errorf("index of an old session: %+v", b)
+		}
+	}
+}
+
+// unindexed is a store whose sessions are older than the index.
+type unindexed struct {
+	session.Store
+	ids []string
+	got []session.Batch
+}
+
+func (s *unindexed) Unindexed(ctx context.Context, after string, limit int) ([]session.Head, error) {
+	var heads []session.Head
+	for _, id := range slices.Sorted(slices.Values(s.ids)) {
+		if id > after {
+			head, err := s.Head(ctx, id)
+			if err != nil {
+				return nil, err
+			}
+			heads = append(heads, head)
+		}
+	}
+	return heads, nil
+}
+
+func (s *unindexed) Index(ctx context.Context, b session.Batch, lastSeq int64) error {
+	s.got = append(s.got, b)
+	return s.Store.Index(ctx, b, lastSeq)
+}

@@ -1,0 +1,90 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Once keeps a request that is repeated from making something twice.
+type Once struct {
+	// Key is the caller's own; "" is none.
+	Key string
+	// Content tells one request from another.
+	Content string
+}
+
+// The scopes of idempotency keys: the same key may stand for one thing in each.
+const (
+	scopeTurn    = creator + ":turn"
+	scopeSession = creator + ":session"
+	scopeFork    = creator + ":fork"
+)
+
+// Repeated says that a request was made before, with the same key and the same
+// content, and what it has made.
+type Repeated struct {
+	// SessionID is the session, TurnID the turn, "" for none.
+	SessionID, TurnID string
+}
+
+func (r *Repeated) Error() string {
+	return fmt.Sprintf("session: the request was made before: session %s, turn %q", r.SessionID, r.TurnID)
+}
+
+// once returns *Repeated if something was made under the key. Otherwise nobody
+// else can use the key until done is called.
+func (m *Manager) once(ctx context.Context, scope string, o Once) (done func(), err error) {
+	if o.Key == "" {
+		return func() {}, nil
+	}
+	name := scope + "\x00" + o.Key
+	for {
+		m.mu.Lock()
+		other := m.keys[name]
+		if other == nil {
+			break
+		}
+		m.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	mine := make(chan struct{})
+	m.keys[name] = mine
+	m.mu.Unlock()
+	done = func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.keys, name)
+		close(mine)
+	}
+	known, err := m.store.Key(ctx, scope, o.Key)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return done, nil
+	case err != nil:
+		err = fmt.Errorf("session: idempotency key: %w", err)
+	case known.Content != o.Content:
+		err = Errorf(codeConflict, "idempotency_key %q was used for another request, which has made session %q; use a new key", o.Key, known.SessionID)
+	default:
+		err = &Repeated{SessionID: known.SessionID, TurnID: known.ID}
+	}
+	done()
+	return nil, err
+}
+
+// key names the turn that a request starts.
+func (req *Request) key(sessionID, turnID string) *Key {
+	return req.Once.names(scopeTurn, sessionID, turnID)
+}
+
+// names is what the store remembers; nil without a key.
+func (o Once) names(scope, sessionID, turnID string) *Key {
+	if o.Key == "" {
+		return nil
+	}
+	return &Key{Scope: scope, Name: o.Key, Content: o.Content, SessionID: sessionID, ID: turnID}
+}

@@ -1,0 +1,50 @@
+package session
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"hash/fnv"
+	"time"
+)
+
+// token is what a page of a list ends with. It is of no use for another list.
+type token struct {
+	Query   uint64 `json:"q"`
+	Created int64  `json:"t"` // microseconds since 1970
+	Session string `json:"s"`
+	Seq     int64  `json:"n,omitempty"`
+	ID      string `json:"i,omitempty"`
+}
+
+// queryHash tells one list from another. q must not hold a position.
+func queryHash(q any) uint64 {
+	h := fnv.New64a()
+	_ = json.NewEncoder(h).Encode(q) // a hash takes anything, and q is made of plain values
+	return h.Sum64()
+}
+
+func (t token) String() string {
+	data, err := json.Marshal(t)
+	if err != nil {
+		return "" // not reached: t is made of plain values
+	}
+	return base64.RawURLEncoding.EncodeToString(data)
+}
+
+// readToken reads what String has written for the same query; nil for "".
+func readToken(text string, query uint64) (*token, error) {
+	if text == "" {
+		return nil, nil
+	}
+	t := &token{}
+	data, err := base64.RawURLEncoding.DecodeString(text)
+	if err == nil {
+		err = json.Unmarshal(data, t)
+	}
+	if err != nil || t.Query != query {
+		return nil, Errorf(codeInvalid, "page_token is none that a list of the same request has given")
+	}
+	return t, nil
+}
+
+func (t *token) created() time.Time { return time.UnixMicro(t.Created).UTC() }

@@ -1,0 +1,378 @@
+package session
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// creator is who makes sessions while nobody is authenticated.
+const creator = "local"
+
+// Limits of what a session is called.
+const (
+	maxLabels        = 64
+	maxLabelBytes    = 63
+	maxLabelValue    = 1024
+	maxClientRef     = 256
+	deleteTries      = 64
+	deleteRetryAfter = 20 * time.Millisecond
+)
+
+// now is the time of a record.
+func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
+
+func newSessionID() string { return strings.ToLower(rand.Text()) }
+
+// SessionInfo is what is known of a session.
+type SessionInfo struct {
+	Info
+	// LastIs is how the last turn is; 0 when there is none.
+	LastIs Status
+}
+
+// LastPosition is the position of the last thing that has happened in the
+// session, 0 before the first.
+func (s *SessionInfo) LastPosition() int64 { return lastPosition(s.LastSeq) }
+
+// lastPosition is the last one of what a record says.
+func lastPosition(seq int64) int64 {
+	if seq == 0 {
+		return 0
+	}
+	return position(seq, slotDeltas) - 1
+}
+
+// SessionNames is what a caller may call a session.
+type SessionNames struct {
+	// Labels are its own notes, and ClientRef its own name for it.
+	Labels    map[string]string
+	ClientRef string
+}
+
+func (n SessionNames) check(labels map[string]string) error {
+	if len(labels) > maxLabels {
+		return Errorf(codeLimit, "labels: %d of them, at most %d are allowed", len(labels), maxLabels)
+	}
+	for k, v := range labels {
+		if k == "" || len(k) > maxLabelBytes || len(v) > maxLabelValue {
+			return Errorf(codeInvalid, "labels[%.64q]: a key has 1 to %d bytes, a value at most %d", k, maxLabelBytes, maxLabelValue)
+		}
+	}
+	if len(n.ClientRef) > maxClientRef {
+		return Errorf(codeInvalid, "client_ref has %d bytes, at most %d are allowed", len(n.ClientRef), maxClientRef)
+	}
+	return nil
+}
+
+// CreateSession makes a session without turns. With a key that was used before
+// for the same it returns the session of then, as it is now. An error that a
+// client may see is of type *Error.
+func (m *Manager) CreateSession(ctx context.Context, names SessionNames, o Once) (SessionInfo, error) {
+	if err := names.check(names.Labels); err != nil {
+		return SessionInfo{}, err
+	}
+	done, err := m.once(ctx, scopeSession, o)
+	if before, ok := errors.AsType[*Repeated](err); ok {
+		return m.Session(ctx, before.SessionID)
+	}
+	if err != nil {
+		return SessionInfo{}, err
+	}
+	defer done()
+	if err := m.store.refuses(); err != nil {
+		return SessionInfo{}, err
+	}
+	s := names.newSession()
+	if err := m.store.Create(ctx, s, o.names(scopeSession, s.ID, "")); err != nil {
+		return SessionInfo{}, fmt.Errorf("session %s: create: %w", s.ID, err)
+	}
+	return m.Session(ctx, s.ID)
+}
+
+func (n SessionNames) newSession() NewSession {
+	return NewSession{ID: newSessionID(), CreatedAt: now(), Creator: creator, Labels: n.Labels, ClientRef: n.ClientRef}
+}
+
+// Session says what is known of a session, also of one whose log is not kept any
+// more.
+func (m *Manager) Session(ctx context.Context, id string) (SessionInfo, error) {
+	info, err := m.store.Info(ctx, id)
+	switch {
+	case errors.Is(err, ErrNoSession):
+		return SessionInfo{}, Errorf(codeNotFound, "session %q does not exist", id)
+	case err != nil:
+		return SessionInfo{}, fmt.Errorf("session %s: %w", id, err)
+	}
+	return m.sessionNow(info), nil
+}
+
+// sessionNow adds how the last turn is.
+func (m *Manager) sessionNow(info Info) SessionInfo {
+	out := SessionInfo{Info: info, LastIs: overAs[info.LastStatus]}
+	if info.LastStatus != rowOpen {
+		return out
+	}
+	out.LastIs = WaitingForClient
+	m.mu.Lock()
+	h := m.sessions[info.ID]
+	m.mu.Unlock()
+	if h == nil {
+		return out
+	}
+	select {
+	case <-h.ready:
+	default:
+		return out
+	}
+	if h.err == nil {
+		h.s.mu.Lock()
+		defer h.s.mu.Unlock()
+		if out.LastIs = overAs[h.s.index.lastAs]; out.LastIs == 0 {
+			out.LastIs = h.s.statusLocked()
+		}
+	}
+	return out
+}
+
+// SessionFilter says which sessions; what is zero does not matter.
+type SessionFilter struct {
+	// Archived is whether the session has to be archived; nil is either.
+	Archived *bool
+	// Labels are those that it has to have, ClientRef its name.
+	Labels    map[string]string
+	ClientRef string
+	// LastIs are those of which its last turn has to be one.
+	LastIs []Status
+	// CreatedFrom and UpdatedFrom are the first times that count, CreatedBefore
+	// and UpdatedBefore the first ones after that which do not.
+	CreatedFrom, CreatedBefore, UpdatedFrom, UpdatedBefore time.Time
+}
+
+// ListSessions returns at most limit sessions, newest first, and the token of the next
+// page, "" on the last one. page is a token of the same filter, "" for the first
+// page.
+func (m *Manager) ListSessions(ctx context.Context, f SessionFilter, page string, limit int) (sessions []SessionInfo, next string, err error) {
+	hash := queryHash(f)
+	after, err := readToken(page, hash)
+	if err != nil {
+		return nil, "", err
+	}
+	q := SessionQuery{
+		Archived: f.Archived, Labels: f.Labels, ClientRef: f.ClientRef, LastStatuses: recorded(f.LastIs),
+		CreatedFrom: f.CreatedFrom, CreatedBefore: f.CreatedBefore, UpdatedFrom: f.UpdatedFrom, UpdatedBefore: f.UpdatedBefore,
+		Limit: limit + 1,
+	}
+	if after != nil {
+		q.After = &Info{Head: Head{ID: after.Session, CreatedAt: after.created()}}
+	}
+	for {
+		infos, err := m.store.Sessions(ctx, q)
+		if err != nil {
+			return nil, "", fmt.Errorf("session: list sessions: %w", err)
+		}
+		for _, info := range infos {
+			s := m.sessionNow(info)
+			if len(f.LastIs) > 0 && !slices.Contains(f.LastIs, s.LastIs) {
+				continue
+			}
+			if len(sessions) == limit {
+				last := sessions[limit-1]
+				return sessions, token{Query: hash, Created: last.CreatedAt.UnixMicro(), Session: last.ID}.String(), nil
+			}
+			sessions = append(sessions, s)
+		}
+		if len(infos) < q.Limit {
+			return sessions, "", nil
+		}
+		q.After = &infos[len(infos)-1]
+	}
+}
+
+// SessionChange says what to change of a session; what is nil stays.
+type SessionChange struct {
+	// Version is what the session has to have; 0 is any.
+	Version int64
+	// Labels are set; an empty value removes one.
+	Labels map[string]string
+	// ClientRef is the caller's own name for it.
+	ClientRef *string
+	// Archived is whether it takes no new turns.
+	Archived *bool
+}
+
+// UpdateSession changes a session and returns it as it is then. A session of
+// another version is an *Error of code CONFLICT.
+func (m *Manager) UpdateSession(ctx context.Context, id string, c SessionChange) (SessionInfo, error) {
+	names := SessionNames{}
+	if c.ClientRef != nil {
+		names.ClientRef = *c.ClientRef
+	}
+	if err := names.check(c.Labels); err != nil {
+		return SessionInfo{}, err
+	}
+	if err := m.store.refuses(); err != nil {
+		return SessionInfo{}, err
+	}
+	// Whoever starts a turn sees the session before or after the change.
+	m.updating.Lock()
+	defer m.updating.Unlock()
+	before, err := m.Session(ctx, id)
+	if err != nil {
+		return SessionInfo{}, err
+	}
+	if n := labelsAfter(before.Labels, c.Labels); n > maxLabels {
+		return SessionInfo{}, Errorf(codeLimit, "labels: the session would have %d of them, at most %d are allowed", n, maxLabels)
+	}
+	info, err := m.store.Update(ctx, id, Change{Version: c.Version, Labels: c.Labels, ClientRef: c.ClientRef, Archived: c.Archived, At: now()})
+	switch {
+	case errors.Is(err, ErrNoSession):
+		return SessionInfo{}, Errorf(codeNotFound, "session %q does not exist", id)
+	case errors.Is(err, ErrConflict):
+		return SessionInfo{}, Errorf(codeConflict, "version %d: session %q has version %d; read it again", c.Version, id, before.Version)
+	case err != nil:
+		return SessionInfo{}, fmt.Errorf("session %s: update: %w", id, err)
+	}
+	m.mu.Lock()
+	h := m.sessions[id]
+	m.mu.Unlock()
+	if h != nil {
+		select {
+		case <-h.ready:
+			if h.err == nil {
+				h.s.setArchived(info.Archived)
+			}
+		case <-ctx.Done():
+			return SessionInfo{}, context.Cause(ctx)
+		}
+	}
+	return m.sessionNow(info), nil
+}
+
+// labelsAfter is how many labels there are after a change.
+func labelsAfter(have, set map[string]string) int {
+	n := len(have)
+	for k, v := range set {
+		_, had := have[k]
+		switch {
+		case had && v == "":
+			n--
+		case !had && v != "":
+			n++
+		}
+	}
+	return n
+}
+
+func (s *Session) setArchived(archived bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.archived = archived
+}
+
+func (s *Session) isArchived() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.archived
+}
+
+// DeleteSession stops what runs in a session and removes it. A session that
+// others keep at work is an *Error of code SESSION_BUSY.
+func (m *Manager) DeleteSession(ctx context.Context, id string) error {
+	if err := m.store.refuses(); err != nil {
+		return err
+	}
+	for range deleteTries {
+		done, err := m.tryDelete(ctx, id)
+		if done || err != nil {
+			return err
+		}
+		select {
+		case <-time.After(deleteRetryAfter): // somebody reads it
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return Errorf(codeBusy, "session %q is in use all the time; try again", id)
+}
+
+// tryDelete reports false if somebody uses the session.
+func (m *Manager) tryDelete(ctx context.Context, id string) (done bool, err error) {
+	info, err := m.Session(ctx, id)
+	if err != nil {
+		return false, err
+	}
+	if info.OpenTurn != "" && info.Purged == 0 {
+		if err := m.stopAll(ctx, id); err != nil {
+			return false, err
+		}
+	}
+	err = m.alone(id, Errorf(codeNotFound, "session %q does not exist", id), func() error {
+		head, err := m.store.Head(ctx, id)
+		switch {
+		case errors.Is(err, ErrNoSession):
+			return Errorf(codeNotFound, "session %q does not exist", id)
+		case err != nil:
+			return fmt.Errorf("session %s: %w", id, err)
+		case head.OpenTurn != "":
+			return ErrConflict
+		}
+		return m.store.Delete(ctx, id, head.LastSeq)
+	})
+	if errors.Is(err, ErrConflict) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// stopAll ends the turns of a session, those that wait first.
+func (m *Manager) stopAll(ctx context.Context, id string) error {
+	const why = "the session was deleted"
+	h, err := m.acquire(ctx, id)
+	if err != nil {
+		return err
+	}
+	h.s.dropQueued(why)
+	m.release(h)
+	return m.CancelTurn(ctx, id, "", why)
+}
+
+// dropQueued keeps the turns from starting that wait for it.
+func (s *Session) dropQueued(why string) {
+	s.mu.Lock()
+	queued := slices.Clone(s.queued)
+	s.mu.Unlock()
+	for _, t := range queued {
+		s.drop(t, why)
+	}
+}
+
+// alone does something to a session that nobody uses, and has who asks for the
+// session meanwhile wait; they get gone if it succeeds. A session that somebody
+// uses is ErrConflict.
+func (m *Manager) alone(id string, gone *Error, f func() error) error {
+	m.mu.Lock()
+	if h := m.sessions[id]; h != nil {
+		if h.users > 0 {
+			m.mu.Unlock()
+			return ErrConflict
+		}
+		m.idle.Remove(h.idle)
+		delete(m.sessions, id)
+	}
+	h := &held{id: id, ready: make(chan struct{}), users: 1}
+	m.sessions[id] = h
+	m.mu.Unlock()
+	err := f()
+	h.err = gone
+	if err != nil {
+		h.err = Errorf(codeUnavailable, "session %q was about to be removed: try again", id)
+	}
+	close(h.ready)
+	m.release(h)
+	return err
+}

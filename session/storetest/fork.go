@@ -1,0 +1,296 @@
+package storetest
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/apzuk3/agentd/session"
+)
+
+var batchTests = []test{
+	{"Append/Creates", func(t *testing.T, s session.Store) {
+		b := batch("a", started(1, "t"), events(1, 1)[0])
+		n := fresh("a")
+		n.Labels, n.ClientRef = map[string]string{"k": "v"}, "ref"
+		b.Create, b.Rows = &n, []session.Row{row(turnRow, "a", "t", 1, "runs")}
+		b.Usage, b.LastTurn, b.LastStatus = session.Usage{Total: 1}, "t", "runs"
+		b.Key = &session.Key{Scope: "s", Name: "k", Content: "c", SessionID: "a", ID: "t"}
+		b.Shared = []session.SharedValue{{Scope: "app", Key: "k", Value: []byte(`1`)}}
+		add(t, s, b)
+		want := infoOf("a", func(i *session.Info) {
+			i.LastSeq, i.OpenTurn, i.UpdatedAt, i.Labels, i.ClientRef = 2, "t", b.Records[1].Time, n.Labels, "ref"
+			i.Usage, i.LastTurn, i.LastStatus = b.Usage, "t", "runs"
+		})
+		whole := func() {
+			t.Helper()
+			wantInfo(t, s, want)
+			wantLog(t, s, "a", b.Records)
+			wantRow(t, s, b.Rows[0])
+			wantKey(t, s, *b.Key)
+			wantShared(t, s, "app", map[string]string{"k": "1"})
+		}
+		whole()
+		again := b
+		again.Rows = []session.Row{row(turnRow, "a", "t", 1, "over")}
+		again.Usage, again.LastTurn, again.LastStatus = session.Usage{Total: 9}, "u", "over"
+		again.Shared = []session.SharedValue{{Scope: "app", Key: "k", Value: []byte(`2`)}}
+		again.Create = new(fresh("a"))
+		add(t, s, again) // a repeat
+		whole()
+		more := batch("a", ended(3, "t"))
+		more.Usage, more.LastTurn, more.LastStatus = b.Usage, "t", "runs"
+		add(t, s, more)
+		add(t, s, b) // the log has gone on
+		want.LastSeq, want.OpenTurn, want.UpdatedAt = 3, "", epoch
+		wantInfo(t, s, want)
+		other := b
+		other.Records = []session.Record{started(1, "u")}
+		wantNamed(t, "Append that makes a session of another log", s.Append(t.Context(), other), session.ErrSessionExists)
+		wantInfo(t, s, want)
+	}},
+	{"Append/CreatesNothing", func(t *testing.T, s session.Store) {
+		create(t, s, "empty")
+		if err := s.Create(t.Context(), fresh("named"), &session.Key{Scope: "s", Name: "k", SessionID: "named"}); err != nil {
+			t.Fatalf("Create: %v", err)
+		}
+		fill := func(id string, recs ...session.Record) session.Batch {
+			b := batch(id, recs...)
+			b.Create, b.Rows = new(fresh(id)), []session.Row{row(turnRow, id, "t", 1, "runs")}
+			b.Shared = []session.SharedValue{{Scope: "app", Key: "k", Value: []byte(`1`)}}
+			return b
+		}
+		taken := fill("a", started(1, "t"))
+		taken.Key = &session.Key{Scope: "s", Name: "k", SessionID: "a"}
+		another, nameless := fill("a", started(1, "t")), fill("", started(1, "t"))
+		another.Create.ID = "b"
+		labelled := fill("a", started(1, "t"))
+		labelled.Create.Labels = map[string]string{"": "v"}
+		for what, c := range map[string]struct {
+			b    session.Batch
+			want error
+		}{
+			"whose key is taken":         {taken, session.ErrKeyTaken},
+			"that there is":              {fill("empty", started(1, "t")), session.ErrSessionExists},
+			"of another id":              {another, session.ErrMalformed},
+			"without an id":              {nameless, session.ErrMalformed},
+			"with a label without a key": {labelled, session.ErrMalformed},
+			"after records":              {fill("a", events(1, 1)...), session.ErrMalformed},
+			"that ends a turn":           {fill("a", ended(1, "t")), session.ErrMalformed},
+		} {
+			wantNamed(t, "Append that makes a session "+what, s.Append(t.Context(), c.b), c.want)
+			wantSessions(t, s, session.SessionQuery{}, "named", "empty")
+			wantInfo(t, s, infoOf("empty", nil))
+			wantRows(t, s, session.RowQuery{Kind: turnRow})
+			wantShared(t, s, "app", nil)
+		}
+	}},
+}
+
+// parent makes session "a" with a log of n events in a turn that is over, rows,
+// labels and a key, and returns its log.
+func parent(t testing.TB, s session.Store, n int) []session.Record {
+	t.Helper()
+	log := slices.Concat([]session.Record{started(1, "t")}, events(1, n), []session.Record{ended(int64(n)+2, "t")})
+	for i := range log[1 : n+1] {
+		log[1+i].Data = []byte{byte(i), 0, 0xff}
+	}
+	b := batch("a", log...)
+	made := fresh("a")
+	made.Labels, made.ClientRef = map[string]string{"k": "v"}, "ref"
+	b.Create, b.Key = &made, &session.Key{Scope: "s", Name: "parent", SessionID: "a"}
+	b.Rows = []session.Row{row(turnRow, "a", "t", 1, "over"), row(askRow, "a", "i", 2, "asks")}
+	b.Usage, b.LastTurn, b.LastStatus = session.Usage{Total: 7}, "t", "over"
+	b.Shared = []session.SharedValue{{Scope: "app", Key: "k", Value: []byte(`1`)}}
+	add(t, s, b)
+	return log
+}
+
+// forkOf returns a fork of "a" that is made an hour later.
+func forkOf(into string, seq int64) session.Fork {
+	n := fresh(into)
+	n.CreatedAt = epoch.Add(time.Hour)
+	return session.Fork{From: "a", Seq: seq, At: seq, Into: n}
+}
+
+func mustFork(t testing.TB, s session.Store, f session.Fork) {
+	t.Helper()
+	if err := s.Fork(t.Context(), f); err != nil {
+		t.Fatalf("Fork(%q at %d into %q): %v", f.From, f.Seq, f.Into.ID, err)
+	}
+}
+
+func forkInfo(f session.Fork) session.Info {
+	return session.Info{
+		Head:    session.Head{ID: f.Into.ID, CreatedAt: f.Into.CreatedAt, UpdatedAt: f.Into.CreatedAt, LastSeq: f.Seq, OpenTurn: f.OpenTurn},
+		Creator: f.Into.Creator, Labels: f.Into.Labels, ClientRef: f.Into.ClientRef, Version: 1,
+		LastTurn: f.LastTurn, LastStatus: f.LastStatus, ForkedFrom: f.From, ForkedAt: f.At, Inherited: f.Seq,
+	}
+}
+
+var forkTests = []test{
+	{"Fork/InheritsTheLog", func(t *testing.T, s session.Store) {
+		log := parent(t, s, 50)
+		before, err := s.Info(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, seq := range []int64{1, 2, 15, 16, 17, 32, 33, 51, 52} {
+			f := forkOf("f"+string(rune('a'+i)), seq)
+			f.At = seq + 1<<40
+			f.Into.Labels, f.Into.ClientRef = map[string]string{"fork": "yes"}, "forked"
+			f.Rows = []session.Row{row(turnRow, f.Into.ID, "t", 1, "stopped")}
+			f.LastTurn, f.LastStatus, f.OpenTurn = "t", "stopped", []string{"t", ""}[i%2]
+			f.Key = &session.Key{Scope: "s", Name: f.Into.ID, SessionID: f.Into.ID}
+			mustFork(t, s, f)
+			wantInfo(t, s, forkInfo(f))
+			wantRecords(t, all(t, s, f.Into.ID), log[:seq])
+			wantRows(t, s, session.RowQuery{Kind: turnRow, SessionID: f.Into.ID}, f.Rows...)
+			wantNoRow(t, s, askRow, f.Into.ID, "i")
+			wantKey(t, s, *f.Key)
+		}
+		wantInfo(t, s, before)
+		wantLog(t, s, "a", log)
+		wantRow(t, s, row(turnRow, "a", "t", 1, "over"))
+		wantKey(t, s, session.Key{Scope: "s", Name: "parent", SessionID: "a"})
+		wantShared(t, s, "app", map[string]string{"k": "1"})
+	}},
+	{"Fork/GoesItsOwnWay", func(t *testing.T, s session.Store) {
+		log := parent(t, s, 2)
+		f := forkOf("f", 2)
+		f.OpenTurn = "t"
+		mustFork(t, s, f)
+		more := []session.Record{ended(3, "t"), started(4, "u"), ended(5, "u")}
+		add(t, s, batch("f", more...))
+		add(t, s, batch("f", more...))
+		add(t, s, batch("a", events(4, 1)...))
+		wantRecords(t, all(t, s, "f"), append(slices.Clone(log[:2]), more...))
+		wantLog(t, s, "a", append(slices.Clone(log), events(4, 1)...))
+		second := forkOf("g", 4)
+		second.From, second.OpenTurn = "f", "u"
+		mustFork(t, s, second)
+		wantInfo(t, s, forkInfo(second))
+		wantRecords(t, all(t, s, "g"), append(slices.Clone(log[:2]), more[:2]...))
+		// Nothing that happens to the one it comes from matters any more.
+		if err := s.Delete(t.Context(), "a", 5); err != nil {
+			t.Fatalf("Delete: %v", err)
+		}
+		if err := s.Purge(t.Context(), "f", 5); err != nil {
+			t.Fatalf("Purge: %v", err)
+		}
+		wantRecords(t, all(t, s, "g"), append(slices.Clone(log[:2]), more[:2]...))
+		wantInfo(t, s, forkInfo(second))
+	}},
+	{"Fork/OfNothing", func(t *testing.T, s session.Store) {
+		parent(t, s, 2)
+		f := forkOf("f", 0)
+		mustFork(t, s, f)
+		wantInfo(t, s, forkInfo(f))
+		wantRecords(t, all(t, s, "f"), nil)
+		add(t, s, batch("f", events(0, 3)...))
+		wantRecords(t, all(t, s, "f"), events(0, 3))
+		if err := s.Purge(t.Context(), "a", 4); err != nil {
+			t.Fatalf("Purge: %v", err)
+		}
+		mustFork(t, s, forkOf("g", 0)) // needs no record
+	}},
+	{"Fork/Refused", func(t *testing.T, s session.Store) {
+		log := parent(t, s, 2)
+		create(t, s, "b", "purged")
+		add(t, s, batch("purged", events(0, 3)...))
+		if err := s.Purge(t.Context(), "purged", 3); err != nil {
+			t.Fatalf("Purge: %v", err)
+		}
+		add(t, s, batch("purged", events(3, 3)...))
+		change := func(f func(*session.Fork)) session.Fork {
+			out := forkOf("f", 2)
+			out.Rows = []session.Row{row(turnRow, "f", "t", 1, "stopped")}
+			f(&out)
+			return out
+		}
+		for what, c := range map[string]struct {
+			f    session.Fork
+			want error
+		}{
+			"of no session":        {change(func(f *session.Fork) { f.From = "c" }), session.ErrNoSession},
+			"of a session unnamed": {change(func(f *session.Fork) { f.From = "" }), session.ErrNoSession},
+			"of itself":            {change(func(f *session.Fork) { f.From = "f" }), session.ErrNoSession},
+			"of what is to come":   {change(func(f *session.Fork) { f.Seq = 5 }), session.ErrConflict},
+			"of what is gone":      {change(func(f *session.Fork) { f.From, f.Seq = "purged", 5 }), session.ErrConflict},
+			"into one there is":    {change(func(f *session.Fork) { f.Into.ID, f.Rows = "b", nil }), session.ErrSessionExists},
+			"into itself":          {change(func(f *session.Fork) { f.Into.ID, f.Rows = "a", nil }), session.ErrSessionExists},
+			"into no name":         {change(func(f *session.Fork) { f.Into.ID, f.Rows = "", nil }), session.ErrMalformed},
+			"below the log":        {change(func(f *session.Fork) { f.Seq = -1 }), session.ErrMalformed},
+			"with an empty label":  {change(func(f *session.Fork) { f.Into.Labels = map[string]string{"": "x"} }), session.ErrMalformed},
+			"under a taken key": {change(func(f *session.Fork) {
+				f.Key = &session.Key{Scope: "s", Name: "parent", SessionID: "f"}
+			}), session.ErrKeyTaken},
+		} {
+			wantNamed(t, "Fork "+what, s.Fork(t.Context(), c.f), c.want)
+			wantSessions(t, s, session.SessionQuery{}, "purged", "b", "a")
+			wantLog(t, s, "a", log)
+			wantInfo(t, s, infoOf("b", nil))
+		}
+		mustFork(t, s, forkOf("f", 2))
+		// What has happened is known by the new session, whatever becomes of the old one.
+		if err := s.Delete(t.Context(), "a", 4); err != nil {
+			t.Fatalf("Delete: %v", err)
+		}
+		wantNamed(t, "the same Fork again", s.Fork(t.Context(), forkOf("f", 2)), session.ErrSessionExists)
+	}},
+	{"Delete/TakesAll", func(t *testing.T, s session.Store) {
+		parent(t, s, 2)
+		b := withRows("b", 1, row(turnRow, "b", "t", 1, "over"))
+		b.Create, b.Key = new(fresh("b")), &session.Key{Scope: "s", Name: "b", SessionID: "b"}
+		b.Create.Labels = map[string]string{"k": "v"}
+		add(t, s, b)
+		wantNamed(t, "Delete of a log that has moved on", s.Delete(t.Context(), "a", 3), session.ErrConflict)
+		wantNamed(t, "Delete of what is to come", s.Delete(t.Context(), "a", 5), session.ErrConflict)
+		wantSessions(t, s, session.SessionQuery{}, "b", "a")
+		wantRow(t, s, row(turnRow, "a", "t", 1, "over"))
+		if err := s.Delete(t.Context(), "a", 4); err != nil {
+			t.Fatalf("Delete: %v", err)
+		}
+		gone := func() {
+			t.Helper()
+			wantNamed(t, "second Delete", s.Delete(t.Context(), "a", 4), session.ErrNoSession)
+			_, err := s.Info(t.Context(), "a")
+			wantNamed(t, "Info", err, session.ErrNoSession)
+			_, err = s.Read(t.Context(), "a", 0, 10)
+			wantNamed(t, "Read", err, session.ErrNoSession)
+			wantNamed(t, "Append", s.Append(t.Context(), batch("a", events(4, 1)...)), session.ErrNoSession)
+			wantNoRow(t, s, turnRow, "a", "t")
+			wantNoRow(t, s, askRow, "a", "i")
+			wantNoKey(t, s, "s", "parent")
+		}
+		gone()
+		wantSessions(t, s, session.SessionQuery{Labels: map[string]string{"k": "v"}}, "b")
+		wantSessions(t, s, session.SessionQuery{ClientRef: "ref"})
+		wantRows(t, s, session.RowQuery{Kind: turnRow}, row(turnRow, "b", "t", 1, "over"))
+		wantKey(t, s, *b.Key)
+		wantRecords(t, all(t, s, "b"), events(0, 1))
+		wantShared(t, s, "app", map[string]string{"k": "1"})
+		// The id and the key are free, and nothing comes back.
+		if err := s.Create(t.Context(), fresh("a"), &session.Key{Scope: "s", Name: "parent", SessionID: "a"}); err != nil {
+			t.Fatalf("Create of an id that was deleted: %v", err)
+		}
+		wantInfo(t, s, infoOf("a", nil))
+		wantLog(t, s, "a", nil)
+		wantNoRow(t, s, turnRow, "a", "t")
+	}},
+	{"Delete/WhateverItsState", func(t *testing.T, s session.Store) {
+		create(t, s, "empty", "open", "purged", "unknown")
+		add(t, s, batch("open", started(1, "t")))
+		add(t, s, batch("purged", events(0, 2)...))
+		if err := s.Purge(t.Context(), "purged", 2); err != nil {
+			t.Fatalf("Purge: %v", err)
+		}
+		for id, last := range map[string]int64{"empty": 0, "open": 1, "purged": 2} {
+			if err := s.Delete(t.Context(), id, last); err != nil {
+				t.Fatalf("Delete(%q): %v", id, err)
+			}
+		}
+		wantSessions(t, s, session.SessionQuery{}, "unknown")
+		wantOpen(t, s, "", 10)
+	}},
+}

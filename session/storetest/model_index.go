@@ -1,0 +1,353 @@
+package storetest
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/apzuk3/agentd/session"
+)
+
+// rowName is what tells the rows of a session apart.
+type rowName struct {
+	kind session.RowKind
+	id   string
+}
+
+func newModelSession(n session.NewSession) *modelSession {
+	at := micro(n.CreatedAt)
+	s := &modelSession{updated: at, rows: map[rowName]session.Row{}}
+	s.info = session.Info{Creator: n.Creator, ClientRef: n.ClientRef, Version: 1}
+	s.info.ID, s.info.CreatedAt = n.ID, at
+	s.label(n.Labels)
+	return s
+}
+
+func micro(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
+
+func (s *modelSession) label(labels map[string]string) {
+	out := maps.Clone(s.info.Labels)
+	for key, value := range labels {
+		if out == nil {
+			out = map[string]string{}
+		}
+		out[key] = value
+	}
+	maps.DeleteFunc(out, func(_, value string) bool { return value == "" })
+	if len(out) == 0 {
+		out = nil
+	}
+	s.info.Labels = out
+}
+
+func (s *modelSession) write(rows []session.Row) {
+	for _, r := range rows {
+		r.CreatedAt, r.Data = micro(r.CreatedAt), bytes.Clone(r.Data)
+		name := rowName{r.Kind, r.ID}
+		if old, ok := s.rows[name]; ok {
+			r.Seq, r.CreatedAt = old.Seq, old.CreatedAt
+		}
+		s.rows[name] = r
+	}
+}
+
+func (s *modelSession) full() session.Info {
+	i := s.info
+	i.Head, i.Labels = s.head(s.info.ID), maps.Clone(s.info.Labels)
+	return i
+}
+
+// repeated answers an append to a log that ends elsewhere.
+func (m *model) repeated(s *modelSession, b session.Batch) error {
+	end := b.After + int64(len(b.Records))
+	if b.After < s.purged || end > int64(len(s.log)) || !slices.EqualFunc(s.log[b.After:end], b.Records, same) {
+		if b.Create != nil {
+			return session.ErrSessionExists
+		}
+		return session.ErrConflict
+	}
+	switch k, ok := m.key(b.Key); {
+	case b.Key == nil || ok && k == *b.Key:
+		return nil
+	case ok:
+		return session.ErrKeyTaken
+	case b.Create != nil:
+		return session.ErrSessionExists
+	}
+	return session.ErrConflict
+}
+
+// key returns what has the scope and the name of k, which may be nil.
+func (m *model) key(k *session.Key) (session.Key, bool) {
+	if k == nil {
+		return session.Key{}, false
+	}
+	found, ok := m.keys[[2]string{k.Scope, k.Name}]
+	return found, ok
+}
+
+func (m *model) name(k *session.Key) {
+	if k != nil {
+		m.keys[[2]string{k.Scope, k.Name}] = *k
+	}
+}
+
+func wellNamed(id string, labels map[string]string) bool {
+	_, nameless := labels[""]
+	return id != "" && !nameless
+}
+
+func wellIndexed(id string, rows []session.Row, k *session.Key) bool {
+	ok := k == nil || k.Name != "" && k.SessionID == id
+	for _, r := range rows {
+		ok = ok && knownRow(r.Kind) && r.ID != "" && r.SessionID == id
+	}
+	return ok
+}
+
+// wellUsed tells whether usage has a cost that is a number.
+func wellUsed(u session.Usage) bool { return !math.IsNaN(u.CostUSD) && !math.IsInf(u.CostUSD, 0) }
+
+func knownRow(k session.RowKind) bool { return k == session.RowTurn || k == session.RowInteraction }
+
+// begin answers for a method that writes.
+func (m *model) begin(ctx context.Context, wellFormed bool) error {
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case !wellFormed:
+		return session.ErrMalformed
+	case m.failed:
+		return session.ErrFailed
+	}
+	return nil
+}
+
+func (m *model) Create(ctx context.Context, n session.NewSession, key *session.Key) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.begin(ctx, wellNamed(n.ID, n.Labels) && wellIndexed(n.ID, nil, key)); err != nil {
+		return err
+	}
+	if m.sessions[n.ID] != nil {
+		return session.ErrSessionExists
+	}
+	if _, ok := m.key(key); ok {
+		return session.ErrKeyTaken
+	}
+	m.sessions[n.ID] = newModelSession(n)
+	m.name(key)
+	return nil
+}
+
+func (m *model) Update(ctx context.Context, id string, c session.Change) (session.Info, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.begin(ctx, wellNamed("some", c.Labels)); err != nil {
+		return session.Info{}, err
+	}
+	s := m.sessions[id]
+	switch {
+	case s == nil:
+		return session.Info{}, session.ErrNoSession
+	case c.Version != 0 && c.Version != s.info.Version:
+		return session.Info{}, session.ErrConflict
+	}
+	s.info.Version++
+	s.label(c.Labels)
+	if c.ClientRef != nil {
+		s.info.ClientRef = *c.ClientRef
+	}
+	if c.Archived != nil {
+		s.info.Archived = *c.Archived
+	}
+	if !c.At.IsZero() {
+		s.updated = micro(c.At)
+	}
+	return s.full(), nil
+}
+
+func (m *model) Delete(ctx context.Context, id string, lastSeq int64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.begin(ctx, true); err != nil {
+		return err
+	}
+	switch s := m.sessions[id]; {
+	case s == nil:
+		return session.ErrNoSession
+	case lastSeq != int64(len(s.log)):
+		return session.ErrConflict
+	}
+	delete(m.sessions, id)
+	maps.DeleteFunc(m.keys, func(_ [2]string, k session.Key) bool { return k.SessionID == id })
+	return nil
+}
+
+func (m *model) Fork(ctx context.Context, f session.Fork) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.begin(ctx, f.Seq >= 0 && wellNamed(f.Into.ID, f.Into.Labels) && wellIndexed(f.Into.ID, f.Rows, f.Key)); err != nil {
+		return err
+	}
+	from := m.sessions[f.From]
+	switch {
+	case m.sessions[f.Into.ID] != nil:
+		return session.ErrSessionExists
+	case from == nil:
+		return session.ErrNoSession
+	case f.Seq > int64(len(from.log)), f.Seq > 0 && from.purged > 0:
+		return session.ErrConflict
+	}
+	if _, ok := m.key(f.Key); ok {
+		return session.ErrKeyTaken
+	}
+	s := newModelSession(f.Into)
+	s.log = slices.Clone(from.log[:f.Seq])
+	s.write(f.Rows)
+	s.open, s.info.LastTurn, s.info.LastStatus = f.OpenTurn, f.LastTurn, f.LastStatus
+	s.info.ForkedFrom, s.info.ForkedAt, s.info.Inherited = f.From, f.At, f.Seq
+	m.sessions[f.Into.ID] = s
+	m.name(f.Key)
+	return nil
+}
+
+func (m *model) Index(ctx context.Context, b session.Batch, lastSeq int64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	bare := len(b.Records) == 0 && len(b.Shared) == 0 && b.Create == nil && b.Key == nil
+	if err := m.begin(ctx, bare && wellIndexed(b.SessionID, b.Rows, nil) && wellUsed(b.Usage)); err != nil {
+		return err
+	}
+	s := m.sessions[b.SessionID]
+	switch {
+	case s == nil:
+		return session.ErrNoSession
+	case lastSeq != int64(len(s.log)):
+		return session.ErrConflict
+	}
+	clear(s.rows)
+	s.write(b.Rows)
+	s.info.Usage, s.info.LastTurn, s.info.LastStatus = b.Usage, b.LastTurn, b.LastStatus
+	return nil
+}
+
+func (m *model) Info(ctx context.Context, id string) (session.Info, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.sessions[id]
+	switch {
+	case ctx.Err() != nil:
+		return session.Info{}, ctx.Err()
+	case s == nil:
+		return session.Info{}, session.ErrNoSession
+	}
+	return s.full(), nil
+}
+
+// within tells whether a time is within bounds, of which a zero one is none.
+func within(t, from, before time.Time) bool {
+	return (from.IsZero() || !t.Before(micro(from))) && (before.IsZero() || t.Before(micro(before)))
+}
+
+func oneOf(list []string, s string) bool { return len(list) == 0 || slices.Contains(list, s) }
+
+func (m *model) Sessions(ctx context.Context, q session.SessionQuery) ([]session.Info, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case q.Limit <= 0:
+		return nil, session.ErrMalformed
+	}
+	order := func(a, b session.Info) int {
+		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), strings.Compare(b.ID, a.ID))
+	}
+	var all []session.Info
+	for _, s := range m.sessions {
+		i := s.full()
+		ok := (q.Archived == nil || *q.Archived == i.Archived) && (q.ClientRef == "" || q.ClientRef == i.ClientRef) &&
+			oneOf(q.LastStatuses, i.LastStatus) && within(i.CreatedAt, q.CreatedFrom, q.CreatedBefore) &&
+			within(i.UpdatedAt, q.UpdatedFrom, q.UpdatedBefore) && (q.After == nil || order(*q.After, i) < 0)
+		for key, value := range q.Labels {
+			have, set := i.Labels[key]
+			ok = ok && set && have == value
+		}
+		if ok {
+			all = append(all, i)
+		}
+	}
+	slices.SortFunc(all, order)
+	return all[:min(q.Limit, len(all))], nil
+}
+
+func (m *model) Row(ctx context.Context, kind session.RowKind, sessionID, id string) (session.Row, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if ctx.Err() != nil {
+		return session.Row{}, ctx.Err()
+	}
+	if s := m.sessions[sessionID]; s != nil {
+		if r, ok := s.rows[rowName{kind, id}]; ok {
+			return r, nil
+		}
+	}
+	return session.Row{}, session.ErrNotFound
+}
+
+func (m *model) Rows(ctx context.Context, q session.RowQuery) ([]session.Row, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case q.Limit <= 0, !knownRow(q.Kind):
+		return nil, session.ErrMalformed
+	}
+	order := func(a, b session.Row) int {
+		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), strings.Compare(b.SessionID, a.SessionID),
+			cmp.Compare(b.Seq, a.Seq), strings.Compare(b.ID, a.ID))
+	}
+	var all []session.Row
+	for id, s := range m.sessions {
+		for _, r := range s.rows {
+			if r.Kind == q.Kind && (q.SessionID == "" || q.SessionID == id) && (q.TurnID == "" || q.TurnID == r.TurnID) &&
+				oneOf(q.Statuses, r.Status) && within(r.CreatedAt, q.CreatedFrom, q.CreatedBefore) &&
+				(q.After == nil || order(*q.After, r) < 0) {
+				all = append(all, r)
+			}
+		}
+	}
+	slices.SortFunc(all, order)
+	return all[:min(q.Limit, len(all))], nil
+}
+
+func (m *model) Key(ctx context.Context, scope, name string) (session.Key, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if ctx.Err() != nil {
+		return session.Key{}, ctx.Err()
+	}
+	k, ok := m.key(&session.Key{Scope: scope, Name: name})
+	if !ok {
+		return session.Key{}, session.ErrNotFound
+	}
+	return k, nil
+}
+
+// Unindexed returns none: every session of a model was made with an index.
+func (*model) Unindexed(ctx context.Context, _ string, limit int) ([]session.Head, error) {
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case limit <= 0:
+		return nil, session.ErrMalformed
+	}
+	return nil, nil
+}

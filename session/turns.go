@@ -1,0 +1,190 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// TurnQuery says which turns; what is zero does not matter.
+type TurnQuery struct {
+	// SessionID is the session they belong to.
+	SessionID string
+	// Statuses are those of which a turn has to have one.
+	Statuses []Status
+	// CreatedFrom is the first time of the prompt that counts, CreatedBefore the
+	// first one after that which does not.
+	CreatedFrom, CreatedBefore time.Time
+}
+
+// Turn says how a turn is; "" is the session's last one. Its errors are of type
+// *Error if a client may see them.
+func (m *Manager) Turn(ctx context.Context, sessionID, turnID string) (TurnInfo, error) {
+	if turnID == "" {
+		info, err := m.known(ctx, sessionID)
+		if err != nil {
+			return TurnInfo{}, err
+		}
+		if turnID = info.LastTurn; turnID == "" {
+			return TurnInfo{}, Errorf(codeNoSuch, "session %q has no turn", sessionID)
+		}
+	}
+	row, err := m.store.Row(ctx, RowTurn, sessionID, turnID)
+	if errors.Is(err, ErrNotFound) {
+		if _, err := m.known(ctx, sessionID); err != nil {
+			return TurnInfo{}, err
+		}
+		return TurnInfo{}, Errorf(codeNoSuch, "turn_id: session %q has no turn %q", sessionID, turnID)
+	}
+	if err != nil {
+		return TurnInfo{}, fmt.Errorf("session %s: turn %s: %w", sessionID, turnID, err)
+	}
+	return m.turnNow(ctx, row)
+}
+
+// known returns what the store has of a session whose log is kept.
+func (m *Manager) known(ctx context.Context, sessionID string) (Info, error) {
+	info, err := m.store.Info(ctx, sessionID)
+	switch {
+	case errors.Is(err, ErrNoSession):
+		return Info{}, Errorf(codeNotFound, "session %q does not exist", sessionID)
+	case err != nil:
+		return Info{}, fmt.Errorf("session %s: %w", sessionID, err)
+	case info.Purged > 0:
+		return Info{}, errPurged(sessionID)
+	}
+	return info, nil
+}
+
+// turnNow adds to a row what is not in it: of a turn that is not over, all that
+// has happened since it began.
+func (m *Manager) turnNow(ctx context.Context, row Row) (TurnInfo, error) {
+	// A turn that ends while it is looked at has a new row.
+	for range 2 {
+		t, err := turnOf(row)
+		if err != nil {
+			return TurnInfo{}, fmt.Errorf("session %s: turn %s: its row: %w", row.SessionID, row.ID, err)
+		}
+		if t.Status != 0 {
+			return *t, nil
+		}
+		h, err := m.acquire(ctx, row.SessionID)
+		if err != nil {
+			return TurnInfo{}, err
+		}
+		live, ok := h.s.turnNow(row.ID)
+		m.release(h)
+		if ok {
+			return live, nil
+		}
+		if row, err = m.store.Row(ctx, RowTurn, row.SessionID, row.ID); err != nil {
+			return TurnInfo{}, fmt.Errorf("session %s: turn %s: %w", row.SessionID, t.ID, err)
+		}
+	}
+	return TurnInfo{}, Errorf(codeUnavailable, "session %q could not be read while it changed; try again", row.SessionID)
+}
+
+// turnNow says how a turn is that is not over; false for any other.
+func (s *Session) turnNow(id string) (TurnInfo, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.index.turns[id]
+	if t == nil {
+		return TurnInfo{}, false
+	}
+	out := *t
+	out.SessionID, out.Open = s.id, slices.Clone(t.Open)
+	out.Status = Pending
+	if t.recorded == rowOpen {
+		out.Status = s.statusLocked()
+	}
+	return out, true
+}
+
+// statusLocked is how the open turn is.
+func (s *Session) statusLocked() Status {
+	t := s.turn
+	switch {
+	case s.starting != nil:
+		return Running
+	case t == nil || !t.running:
+		return WaitingForClient
+	case len(t.pending) == 0 || len(t.modelCalls) > 0:
+		return Running
+	}
+	for _, p := range t.pending {
+		if p.owner != nil {
+			return Running
+		}
+	}
+	return WaitingForClient
+}
+
+// ListTurns returns at most limit turns, newest first, and the token of the next
+// page, "" on the last one. page is a token of the same query, "" for the first
+// page. Turns that are not over are read from their sessions' logs unless those
+// are in memory.
+func (m *Manager) ListTurns(ctx context.Context, q TurnQuery, page string, limit int) (turns []TurnInfo, next string, err error) {
+	hash := queryHash(q)
+	after, err := readToken(page, hash)
+	if err != nil {
+		return nil, "", err
+	}
+	if q.SessionID != "" {
+		if _, err := m.known(ctx, q.SessionID); err != nil {
+			return nil, "", err
+		}
+	}
+	rq := RowQuery{
+		Kind: RowTurn, SessionID: q.SessionID, Statuses: recorded(q.Statuses),
+		CreatedFrom: q.CreatedFrom, CreatedBefore: q.CreatedBefore, Limit: limit + 1,
+	}
+	if after != nil {
+		rq.After = &Row{CreatedAt: after.created(), SessionID: after.Session, Seq: after.Seq, ID: after.ID}
+	}
+	for {
+		rows, err := m.store.Rows(ctx, rq)
+		if err != nil {
+			return nil, "", fmt.Errorf("session: list turns: %w", err)
+		}
+		for _, row := range rows {
+			t, err := m.turnNow(ctx, row)
+			switch {
+			case gone(err):
+				continue
+			case err != nil:
+				return nil, "", err
+			case len(q.Statuses) > 0 && !slices.Contains(q.Statuses, t.Status):
+				continue
+			case len(turns) == limit:
+				last := turns[limit-1]
+				return turns, token{hash, last.Created.UnixMicro(), last.SessionID, recordOf(last.After + 1), last.ID}.String(), nil
+			}
+			turns = append(turns, t)
+		}
+		if len(rows) < rq.Limit {
+			return turns, "", nil
+		}
+		rq.After = &rows[len(rows)-1]
+	}
+}
+
+// gone tells whether a session that a list has found was deleted or purged
+// meanwhile.
+func gone(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && (e.Code == codeNotFound || e.Code == codePurged) || errors.Is(err, ErrNotFound)
+}
+
+// recorded are the statuses that rows have for those that are looked for.
+func recorded(want []Status) []string {
+	var out []string
+	for _, is := range want {
+		if as := recordedAs[is]; !slices.Contains(out, as) {
+			out = append(out, as)
+		}
+	}
+	return out
+}
