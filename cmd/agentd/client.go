@@ -13,31 +13,31 @@ import (
 	"github.com/apzuk3/agentd/internal/cli"
 )
 
-// failure is an error with the exit code that it has; without an error, what was
+// codedError is an error with the exit code that it has; without an error, what was
 // wrong has been told already.
-type failure struct {
+type codedError struct {
 	code int
 	err  error
 }
 
-func (f *failure) Error() string {
+func (f *codedError) Error() string {
 	if f.err == nil {
 		return ""
 	}
 	return f.err.Error()
 }
 
-func (f *failure) Unwrap() error { return f.err }
+func (f *codedError) Unwrap() error { return f.err }
 
 // usage is an error about the command line.
 func usage(format string, args ...any) error {
-	return &failure{code: exitUsage, err: fmt.Errorf(format, args...)}
+	return &codedError{code: exitUsage, err: fmt.Errorf(format, args...)}
 }
 
 // report tells why a command has failed, and returns its exit code.
 func (p *process) report(err error) int {
 	code := exitError
-	if f, ok := errors.AsType[*failure](err); ok {
+	if f, ok := errors.AsType[*codedError](err); ok {
 		code = f.code
 	}
 	if text := err.Error(); text != "" {

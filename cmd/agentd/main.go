@@ -109,17 +109,8 @@ func run(signals <-chan os.Signal, args []string, env map[string]string, stdout,
 }
 
 func (p *process) run(args []string) (code int) {
-	stdout, stderr := p.stdout, p.stderr
-	var cmds commands
-	parser, err := kong.New(&cmds,
-		kong.Name("agentd"),
-		kong.Description("Hosts agent trees: agents run here, tools run on the client."),
-		kong.Writers(stdout, stderr),
-		kong.Resolvers(fromEnv(p.env)),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
-		kong.Exit(func(code int) { panic(exit{code}) }),
-		kong.ValueFormatter(withVariable),
-	)
+	stderr := p.stderr
+	parser, err := p.parser()
 	if err != nil {
 		fmt.Fprintln(stderr, "agentd:", err)
 		return exitError
@@ -143,6 +134,19 @@ func (p *process) run(args []string) (code int) {
 		return p.report(err)
 	}
 	return exitOK
+}
+
+// parser is the command line without arguments.
+func (p *process) parser() (*kong.Kong, error) {
+	return kong.New(&commands{},
+		kong.Name("agentd"),
+		kong.Description("Hosts agent trees: agents run here, tools run on the client."),
+		kong.Writers(p.stdout, p.stderr),
+		kong.Resolvers(fromEnv(p.env)),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.Exit(func(code int) { panic(exit{code}) }),
+		kong.ValueFormatter(withVariable),
+	)
 }
 
 type versionCmd struct{}

@@ -103,11 +103,11 @@ func (c *runCmd) Run(p *process) error {
 	}
 	defer done()
 	turn := &cli.Turn{Conn: conn, Tools: t.tools, Screen: cli.JSON{Out: p.stdout}, Note: p.note}
-	if !c.json(p) {
-		turn.Screen = &cli.Text{Out: p.stdout, Colors: p.colors(), Thoughts: c.Thoughts}
-	}
 	if p.tty.stdin && p.tty.stderr && !t.alone {
 		turn.Person = cli.NewPerson(p.stdin, p.stderr)
+	}
+	if !c.json(p) {
+		turn.Screen = &cli.Text{Out: p.stdout, Colors: p.colors(), Thoughts: c.Thoughts, Asks: turn.Person != nil}
 	}
 	ending, err := c.drive(p, turn, t.execute)
 	if err != nil {
@@ -115,7 +115,7 @@ func (c *runCmd) Run(p *process) error {
 	}
 	p.note("%s", ending.Summary())
 	if !ending.End.GetCompleted() || ending.Err != nil {
-		return &failure{code: exitError}
+		return &codedError{code: exitError}
 	}
 	return nil
 }
@@ -136,7 +136,7 @@ func (c *runCmd) task(p *process) (*task, error) {
 	if name != "" {
 		var err error
 		if t.file, err = agentfile.Read(name); err != nil {
-			return nil, &failure{code: exitUsage, err: err}
+			return nil, &codedError{code: exitUsage, err: err}
 		}
 		t.tools = toolCommands(t.file)
 	}
@@ -293,7 +293,7 @@ func (c *runCmd) explain(p *process, turn *cli.Turn, file *agentfile.File, err e
 		if problems, failed := check(file); failed == nil && len(problems) > 0 { // the same, with its place
 			err = problems
 		}
-		return &failure{code: exitUsage, err: err}
+		return &codedError{code: exitUsage, err: err}
 	}
 	if id := cli.Clean(turn.Session()); id != "" && !c.Local {
 		again := "agentd run --attach " + id
@@ -303,7 +303,7 @@ func (c *runCmd) explain(p *process, turn *cli.Turn, file *agentfile.File, err e
 		p.note("the turn may still be running. To follow it: %s, or: agentd sessions events -f %s", again, id)
 	}
 	if errors.Is(err, errLeft) {
-		return &failure{code: exitError, err: errors.New("interrupted")}
+		return &codedError{code: exitError, err: errors.New("interrupted")}
 	}
 	return err
 }

@@ -253,7 +253,7 @@ func (c *sessionsDeleteCmd) Run(p *process) error {
 				return err
 			}
 			if !sure {
-				return &failure{code: exitError, err: fmt.Errorf("nothing was deleted")}
+				return &codedError{code: exitError, err: fmt.Errorf("nothing was deleted")}
 			}
 		}
 		if _, err := cli.Call(t.ctx, t.conn, t.conn.DeleteSession, &agentdv1.DeleteSessionRequest{SessionId: c.ID}); err != nil {

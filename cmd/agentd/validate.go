@@ -47,9 +47,9 @@ func (c *validateCmd) Run(p *process) error {
 	case 0:
 		return nil
 	case 1:
-		return &failure{code: exitUsage, err: errors.New("1 file is invalid")}
+		return &codedError{code: exitUsage, err: errors.New("1 file is invalid")}
 	}
-	return &failure{code: exitUsage, err: fmt.Errorf("%d files are invalid", bad)}
+	return &codedError{code: exitUsage, err: fmt.Errorf("%d files are invalid", bad)}
 }
 
 // check has a file checked by a daemon's rules.

@@ -89,7 +89,7 @@ func (p Problem) String() string {
 }
 
 // Problems is everything that is wrong with a file, in its order.
-type Problems []Problem
+type Problems []Problem //nolint:errname // they are problems first
 
 // Error has one line for each problem.
 func (ps Problems) Error() string {

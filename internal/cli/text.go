@@ -56,6 +56,8 @@ type Text struct {
 	Colors bool
 	// Thoughts shows what models think, too.
 	Thoughts bool
+	// Asks leaves out questions: whoever reads this is asked.
+	Asks bool
 
 	err      error
 	holding  bool
@@ -123,6 +125,9 @@ func (s *Text) event(event *agentdv1.RunResponse) {
 	case event.GetInteractionRequested() != nil:
 		i := event.GetInteractionRequested().GetInteraction()
 		s.finished(i.GetAgentPath())
+		if s.Asks {
+			return
+		}
 		what := "asks: " + line(i.GetQuestion(), maxDetail)
 		if i.GetKind() == agentdv1.InteractionKind_INTERACTION_KIND_APPROVAL {
 			what = fmt.Sprintf("asks to call %s %s", i.GetToolName(), line(i.GetToolInput(), maxDetail))
