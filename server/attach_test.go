@@ -294,3 +294,35 @@ func TestPutAside(t *testing.T) {
 	}
 	<-stopped
 }
+
+// A request that comes again with its key follows the turn that it has started,
+// and is asked for the turn's tools.
+func TestRepeatedStart(t *testing.T) {
+	f := serve(t, engine{run: func(ctx context.Context, run *session.Run) error {
+		_, err := ask(ctx, run, "c1-"+run.TurnID())
+		return err
+	}}, server.Config{})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	start := execute()
+	start.GetExecute().IdempotencyKey = "key " + t.Name()
+	lost := f.open(ctx, t)
+	lost.send(start)
+	first := lost.until(isCall)
+	lost.drop(cancel)
+	c := f.open(t.Context(), t)
+	c.send(start)
+	again := c.until(isCall)
+	if again[0].GetExecute() == nil || again[0].GetSeq() != first[0].GetSeq() || again[0].GetTurnId() != first[0].GetTurnId() {
+		t.Errorf("the repeat begins with %v, the first request with %v", again[0], first[0])
+	}
+	c.send(answer(again[len(again)-1].GetToolCall().GetToolCallId(), "yes"))
+	if !lastOf(t, c.toEnd()).GetCompleted() {
+		t.Error("want the turn's end")
+	}
+	other := execute()
+	other.GetExecute().IdempotencyKey, other.GetExecute().UserPrompt = start.GetExecute().GetIdempotencyKey(), "something else"
+	c = f.open(t.Context(), t)
+	c.send(other)
+	left(t, c.rest(), agentdv1.ErrorCode_ERROR_CODE_CONFLICT, "idempotency_key")
+}

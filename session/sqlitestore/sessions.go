@@ -15,7 +15,7 @@ import (
 
 // infoColumns are those of a session that is called s.
 const infoColumns = `s.id, s.created_at, s.last_seq, s.open_turn, s.updated_at, s.purged,
-	s.creator, (SELECT json_group_object(key, value) FROM labels WHERE session_id = s.id), s.client_ref, s.archived, s.version,
+	s.creator, (SELECT json_group_array(json_array(key, value)) FROM labels WHERE session_id = s.id), s.client_ref, s.archived, s.version,
 	s.usage, s.last_turn, s.last_status, s.forked_from, s.forked_at, s.inherited`
 
 const infoQuery = `SELECT ` + infoColumns + ` FROM sessions s WHERE s.id = ?`
@@ -223,11 +223,15 @@ func scanInfo(rows *sql.Rows) (i session.Info, err error) {
 	if err := json.Unmarshal(usage, &i.Usage); err != nil {
 		return i, fmt.Errorf("usage of session %q: %w", i.ID, err)
 	}
-	if err := json.Unmarshal(labels, &i.Labels); err != nil {
+	var pairs [][2]string
+	if err := json.Unmarshal(labels, &pairs); err != nil {
 		return i, fmt.Errorf("labels of session %q: %w", i.ID, err)
 	}
-	if len(i.Labels) == 0 {
-		i.Labels = nil
+	if len(pairs) > 0 {
+		i.Labels = make(map[string]string, len(pairs))
+	}
+	for _, p := range pairs {
+		i.Labels[p[0]] = p[1]
 	}
 	return i, nil
 }

@@ -86,7 +86,7 @@ var listTests = []test{
 	{"Sessions/Filters", func(t *testing.T, s session.Store) {
 		// "0" is the oldest; what they have follows from their number.
 		all := []string{"8", "7", "6", "5", "4", "3", "2", "1", "0"}
-		for n := range len(all) {
+		for n := range all {
 			b := withRows(fmt.Sprint(n), 1)
 			made := fresh(b.SessionID)
 			made.CreatedAt = epoch.Add(time.Duration(n/2) * time.Minute)
