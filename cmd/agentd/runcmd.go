@@ -102,7 +102,7 @@ func (c *runCmd) Run(p *process) error {
 		return err
 	}
 	defer done()
-	turn := &cli.Turn{Conn: conn, Tools: t.tools, Screen: cli.JSON{Out: p.stdout}, Note: p.note}
+	turn := &cli.Turn{Conn: conn, Tools: t.tools, Screen: cli.JSON{Out: p.stdout}, Note: p.notef}
 	if p.tty.stdin && p.tty.stderr && !t.alone {
 		turn.Person = cli.NewPerson(p.stdin, p.stderr)
 	}
@@ -113,7 +113,7 @@ func (c *runCmd) Run(p *process) error {
 	if err != nil {
 		return c.explain(p, turn, t.file, err)
 	}
-	p.note("%s", ending.Summary())
+	p.notef("%s", ending.Summary())
 	if !ending.End.GetCompleted() || ending.Err != nil {
 		return &codedError{code: exitError}
 	}
@@ -231,7 +231,7 @@ func (c *runCmd) local(p *process) (url string, stop func(), err error) {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel() // at once: nobody needs it any more
 		if err := d.Shutdown(ctx); err != nil {
-			p.note("%v", err)
+			p.notef("%v", err)
 		}
 	}
 	if err := d.Start(context.Background()); err != nil {
@@ -259,14 +259,14 @@ func (c *runCmd) drive(p *process, turn *cli.Turn, execute *agentdv1.RunRequest_
 			cancel(errLeft)
 			return
 		}
-		p.note("cancelling the turn; interrupt again to leave it")
+		p.notef("cancelling the turn; interrupt again to leave it")
 		told := make(chan struct{})
 		go func() { // ends with the call
 			defer close(told)
 			callCtx, stop := context.WithTimeout(ctx, cancelTimeout)
 			defer stop()
 			if err := turn.Cancel(callCtx, "interrupted at the terminal"); err != nil && ctx.Err() == nil {
-				p.note("the turn could not be cancelled: %v", err)
+				p.notef("the turn could not be cancelled: %v", err)
 			}
 		}()
 		select {
@@ -300,7 +300,7 @@ func (c *runCmd) explain(p *process, turn *cli.Turn, file *agentfile.File, err e
 		if file != nil {
 			again += " " + file.Name
 		}
-		p.note("the turn may still be running. To follow it: %s, or: agentd sessions events -f %s", again, id)
+		p.notef("the turn may still be running. To follow it: %s, or: agentd sessions events -f %s", again, id)
 	}
 	if errors.Is(err, errLeft) {
 		return &codedError{code: exitError, err: errors.New("interrupted")}

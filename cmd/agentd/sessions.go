@@ -117,7 +117,7 @@ func (c *sessionsEventsCmd) Run(p *process) error {
 			return cli.EventLine(p.stdout, event)
 		}
 		if c.Follow {
-			lost := func(err error) { p.note("%v; trying again", err) }
+			lost := func(err error) { p.notef("%v; trying again", err) }
 			for event, err := range t.conn.Follow(t.ctx, cli.Following{Session: c.ID, Turn: c.Turn, After: c.After, Lost: lost}) {
 				if err == nil {
 					err = show(event)

@@ -39,11 +39,11 @@ type decoder struct {
 // Problems.
 func Parse(name string, data []byte) (*File, error) {
 	d := &decoder{file: &File{Name: name, places: map[place]Position{}}}
-	if root := read(data, d.problem); root != nil {
+	if root := read(data, d.problemf); root != nil {
 		d.root(root)
 	}
 	if size := d.size(); size > maxMessage {
-		d.problem(Position{1, 1}, "the tree and its tools have %d bytes, at most %d can be sent", size, maxMessage)
+		d.problemf(Position{1, 1}, "the tree and its tools have %d bytes, at most %d can be sent", size, maxMessage)
 	}
 	if len(d.problems) > 0 {
 		return nil, d.problems.sorted()
@@ -61,7 +61,7 @@ func (d *decoder) size() int {
 	return size
 }
 
-func (d *decoder) problem(pos Position, format string, args ...any) {
+func (d *decoder) problemf(pos Position, format string, args ...any) {
 	where := d.where
 	if where == "" {
 		where = strings.Join(d.path, "/")
@@ -73,7 +73,7 @@ func (d *decoder) problem(pos Position, format string, args ...any) {
 func (d *decoder) room(pos Position) bool {
 	d.values++
 	if d.values == maxValues+1 {
-		d.problem(pos, "the file has more than %d values, aliases counted with what they stand for", maxValues)
+		d.problemf(pos, "the file has more than %d values, aliases counted with what they stand for", maxValues)
 	}
 	return d.values <= maxValues
 }
@@ -81,7 +81,7 @@ func (d *decoder) room(pos Position) bool {
 // root reads a file: an agent with tools, or an agent alone.
 func (d *decoder) root(n *node) {
 	if n.kind != mappingKind {
-		d.problem(n.pos, "a file holds a mapping with agent and tools, got %s", n.kind)
+		d.problemf(n.pos, "a file holds a mapping with agent and tools, got %s", n.kind)
 		return
 	}
 	if n.get("agent") == nil && n.get("tools") == nil {
@@ -95,11 +95,11 @@ func (d *decoder) root(n *node) {
 		case "tools":
 			d.tools(p.value)
 		default:
-			d.problem(p.pos, "%s", unknown(p.key, []string{"agent", "tools"}))
+			d.problemf(p.pos, "%s", unknown(p.key, []string{"agent", "tools"}))
 		}
 	}
 	if n.get("agent") == nil {
-		d.problem(n.pos, "agent is missing")
+		d.problemf(n.pos, "agent is missing")
 	}
 }
 
@@ -111,7 +111,7 @@ func (d *decoder) agent(n *node) *agentdv1.Agent {
 
 func (d *decoder) tools(n *node) {
 	if n.kind != listKind {
-		d.problem(n.pos, "tools: want a list, got %s", n.kind)
+		d.problemf(n.pos, "tools: want a list, got %s", n.kind)
 		return
 	}
 	for i, item := range n.items {
@@ -122,7 +122,7 @@ func (d *decoder) tools(n *node) {
 		t := &Tool{Tool: &agentdv1.Tool{}}
 		d.message(item, t.Tool.ProtoReflect(), map[string]func(*node){"command": func(n *node) { t.Command = d.command(n) }})
 		if item.kind == mappingKind && item.get("command") == nil {
-			d.problem(item.pos, "no command: name the program that runs the tool and its arguments, as in command: [./greet.sh, --json]")
+			d.problemf(item.pos, "no command: name the program that runs the tool and its arguments, as in command: [./greet.sh, --json]")
 		}
 		d.file.Tools = append(d.file.Tools, t)
 		d.where = ""
@@ -132,7 +132,7 @@ func (d *decoder) tools(n *node) {
 // command reads a program and its arguments.
 func (d *decoder) command(n *node) []string {
 	if n.kind != listKind || len(n.items) == 0 {
-		d.problem(n.pos, "command: want a list of the program and its arguments, as in [grep, -c, x]; no shell takes it apart")
+		d.problemf(n.pos, "command: want a list of the program and its arguments, as in [grep, -c, x]; no shell takes it apart")
 		return nil
 	}
 	var out []string
@@ -142,13 +142,13 @@ func (d *decoder) command(n *node) []string {
 		}
 		if text, ok := d.text(item, "command"); ok {
 			if strings.ContainsRune(text, 0) {
-				d.problem(item.pos, "command: arguments cannot hold the character 0")
+				d.problemf(item.pos, "command: arguments cannot hold the character 0")
 			}
 			out = append(out, text)
 		}
 	}
 	if len(out) > 0 && out[0] == "" {
-		d.problem(n.pos, "command: the program is empty")
+		d.problemf(n.pos, "command: the program is empty")
 	}
 	return out
 }
@@ -170,7 +170,7 @@ func (d *decoder) message(n *node, m protoreflect.Message, more map[string]func(
 	}
 	d.file.places[place{m.Interface(), "", -1}] = n.pos
 	if n.kind != mappingKind {
-		d.problem(n.pos, "want a mapping of fields, got %s", n.kind)
+		d.problemf(n.pos, "want a mapping of fields, got %s", n.kind)
 		return
 	}
 	desc := m.Descriptor()
@@ -182,16 +182,16 @@ func (d *decoder) message(n *node, m protoreflect.Message, more map[string]func(
 		}
 		fd := desc.Fields().ByName(protoreflect.Name(p.key))
 		if fd == nil {
-			d.problem(p.pos, "%s", unknown(p.key, fields(desc, more)))
+			d.problemf(p.pos, "%s", unknown(p.key, fields(desc, more)))
 			continue
 		}
 		if why, ok := refused[fd.Name()]; ok {
-			d.problem(p.pos, "%s: %s", p.key, why)
+			d.problemf(p.pos, "%s: %s", p.key, why)
 			continue
 		}
 		if of := fd.ContainingOneof(); of != nil && !of.IsSynthetic() {
 			if other := chosen[of.Name()]; other != "" {
-				d.problem(p.pos, "%s and %s: only one of %s may be there", other, p.key, oneof(of))
+				d.problemf(p.pos, "%s and %s: only one of %s may be there", other, p.key, oneof(of))
 				continue
 			}
 			chosen[of.Name()] = p.key
@@ -208,7 +208,7 @@ func (d *decoder) field(n *node, m protoreflect.Message, fd protoreflect.FieldDe
 	case fd.IsList():
 		d.list(n, m, fd)
 	case fd.IsMap():
-		d.problem(n.pos, "%s is not understood in a file", name)
+		d.problemf(n.pos, "%s is not understood in a file", name)
 	case isDuration(fd):
 		if v := d.duration(n, name); v != nil {
 			m.Set(fd, protoreflect.ValueOfMessage(v.ProtoReflect()))
@@ -218,7 +218,7 @@ func (d *decoder) field(n *node, m protoreflect.Message, fd protoreflect.FieldDe
 	case strings.HasSuffix(name, "_schema") && fd.Kind() == protoreflect.StringKind && n.kind == mappingKind:
 		var b strings.Builder
 		if err := jsonText(&b, n, d.counted(n)); err != nil {
-			d.problem(n.pos, "%s: %v", name, err)
+			d.problemf(n.pos, "%s: %v", name, err)
 			return
 		}
 		m.Set(fd, protoreflect.ValueOfString(b.String()))
@@ -240,7 +240,7 @@ func (d *decoder) counted(n *node) func() error {
 
 func (d *decoder) list(n *node, m protoreflect.Message, fd protoreflect.FieldDescriptor) {
 	if n.kind != listKind {
-		d.problem(n.pos, "%s: want a list, got %s", fd.Name(), n.kind)
+		d.problemf(n.pos, "%s: want a list, got %s", fd.Name(), n.kind)
 		return
 	}
 	list := m.Mutable(fd).List()
@@ -268,19 +268,19 @@ func (d *decoder) scalar(n *node, fd protoreflect.FieldDescriptor) (protoreflect
 		if n.kind == boolKind {
 			return protoreflect.ValueOfBool(n.text == "true"), true
 		}
-		d.problem(n.pos, "%s: want true or false, got %s", name, shown(n))
+		d.problemf(n.pos, "%s: want true or false, got %s", name, shown(n))
 	case protoreflect.Uint32Kind:
 		if v, err := strconv.ParseUint(n.text, 10, 32); n.kind == numberKind && err == nil {
 			return protoreflect.ValueOfUint32(uint32(v)), true
 		}
-		d.problem(n.pos, "%s: want a whole number from 0 to %d, got %s", name, uint32(math.MaxUint32), shown(n))
+		d.problemf(n.pos, "%s: want a whole number from 0 to %d, got %s", name, uint32(math.MaxUint32), shown(n))
 	case protoreflect.DoubleKind:
 		if v, err := strconv.ParseFloat(n.text, 64); n.kind == numberKind && err == nil {
 			return protoreflect.ValueOfFloat64(v), true
 		}
-		d.problem(n.pos, "%s: want a number, got %s", name, shown(n))
+		d.problemf(n.pos, "%s: want a number, got %s", name, shown(n))
 	default:
-		d.problem(n.pos, "%s is not understood in a file", name)
+		d.problemf(n.pos, "%s is not understood in a file", name)
 	}
 	return protoreflect.Value{}, false
 }
@@ -290,9 +290,9 @@ func (d *decoder) text(n *node, name string) (string, bool) {
 	case textKind:
 		return n.text, true
 	case numberKind, boolKind:
-		d.problem(n.pos, `%s: want text, got %s; write it as "%s"`, name, shown(n), n.text)
+		d.problemf(n.pos, `%s: want text, got %s; write it as "%s"`, name, shown(n), n.text)
 	default:
-		d.problem(n.pos, "%s: want text, got %s", name, n.kind)
+		d.problemf(n.pos, "%s: want text, got %s", name, n.kind)
 	}
 	return "", false
 }
@@ -306,11 +306,11 @@ func (d *decoder) duration(n *node, name string) *durationpb.Duration {
 			if v > 0 {
 				return durationpb.New(v)
 			}
-			d.problem(n.pos, "%s: %s is not above 0", name, n.text)
+			d.problemf(n.pos, "%s: %s is not above 0", name, n.text)
 			return nil
 		}
 	}
-	d.problem(n.pos, "%s: want a duration such as 30s or 1m30s, got %s", name, shown(n))
+	d.problemf(n.pos, "%s: want a duration such as 30s or 1m30s, got %s", name, shown(n))
 	return nil
 }
 

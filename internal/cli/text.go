@@ -111,17 +111,17 @@ func (s *Text) event(event *agentdv1.RunResponse) {
 	case event.GetToolCall() != nil:
 		c := event.GetToolCall()
 		s.finished(c.GetAgentPath())
-		s.say("→ %s %s", c.GetToolName(), line(c.GetToolInput(), maxDetail))
+		s.sayf("→ %s %s", c.GetToolName(), line(c.GetToolInput(), maxDetail))
 	case event.GetToolCallNotice() != nil:
 		c := event.GetToolCallNotice()
 		s.finished(c.GetAgentPath())
-		s.say("→ %s %s (on another client)", c.GetToolName(), line(c.GetToolInput(), maxDetail))
+		s.sayf("→ %s %s (on another client)", c.GetToolName(), line(c.GetToolInput(), maxDetail))
 	case event.GetToolResult() != nil:
 		if r := event.GetToolResult(); r.GetError() != "" {
-			s.say("✗ %s: %s", r.GetToolName(), line(r.GetError(), maxDetail))
+			s.sayf("✗ %s: %s", r.GetToolName(), line(r.GetError(), maxDetail))
 		}
 	case event.GetToolCancelled() != nil:
-		s.say("✗ tool call cancelled: %s", line(event.GetToolCancelled().GetReason(), maxDetail))
+		s.sayf("✗ tool call cancelled: %s", line(event.GetToolCancelled().GetReason(), maxDetail))
 	case event.GetInteractionRequested() != nil:
 		i := event.GetInteractionRequested().GetInteraction()
 		s.finished(i.GetAgentPath())
@@ -132,22 +132,22 @@ func (s *Text) event(event *agentdv1.RunResponse) {
 		if i.GetKind() == agentdv1.InteractionKind_INTERACTION_KIND_APPROVAL {
 			what = fmt.Sprintf("asks to call %s %s", i.GetToolName(), line(i.GetToolInput(), maxDetail))
 		}
-		s.say("? %s %s", speaker(i.GetAgentPath()), what)
+		s.sayf("? %s %s", speaker(i.GetAgentPath()), what)
 	case event.GetInteractionResolved() != nil:
-		s.say("! %s", resolution(event.GetInteractionResolved().GetInteraction()))
+		s.sayf("! %s", resolution(event.GetInteractionResolved().GetInteraction()))
 	case event.GetRetract() != nil:
 		s.others = slices.DeleteFunc(s.others, func(p *piece) bool {
 			return len(event.GetRetract().GetAgentPath()) == 0 || slices.Equal(p.path, event.GetRetract().GetAgentPath())
 		})
-		s.say("↻ the model is asked again; its text starts over")
+		s.sayf("↻ the model is asked again; its text starts over")
 		s.speaking, s.named = "", ""
 	case event.GetModelRetry() != nil:
 		r := event.GetModelRetry()
-		s.say("↻ %s: the model call failed (%s), trying again in %s", speaker(r.GetAgentPath()), codeName(r.GetCode()), duration(r.GetWait().AsDuration()))
+		s.sayf("↻ %s: the model call failed (%s), trying again in %s", speaker(r.GetAgentPath()), codeName(r.GetCode()), duration(r.GetWait().AsDuration()))
 	case event.GetTurnQueued() != nil:
-		s.say("… waiting for the session's running turn, %d more before", event.GetTurnQueued().GetAhead())
+		s.sayf("… waiting for the session's running turn, %d more before", event.GetTurnQueued().GetAhead())
 	case event.GetUserMessage() != nil:
-		s.say("> %s", line(event.GetUserMessage().GetContent(), maxDetail))
+		s.sayf("> %s", line(event.GetUserMessage().GetContent(), maxDetail))
 	case event.GetError() != nil, event.GetEnd() != nil:
 		s.release()
 		s.newline()
@@ -235,8 +235,8 @@ func (s *Text) release() {
 	}
 }
 
-// say writes a line of its own.
-func (s *Text) say(format string, args ...any) {
+// sayf writes a line of its own.
+func (s *Text) sayf(format string, args ...any) {
 	s.newline()
 	s.write(s.style("2", Clean(fmt.Sprintf(format, args...))) + "\n")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
@@ -89,7 +90,8 @@ func (b *toolbox) close() {
 
 func (b *toolbox) run(ctx context.Context, c *agentdv1.RunResponse_ToolCallRequest, full bool) {
 	answer := &agentdv1.RunRequest_ToolCallResponse{ToolCallId: c.GetToolCallId(), ToolName: c.GetToolName()}
-	output, err := "", error(nil)
+	var output string
+	var err error
 	if full {
 		err = fmt.Errorf("more than %d tool calls wait", waiting)
 	} else {
@@ -117,7 +119,7 @@ func (b *toolbox) execute(ctx context.Context, c *agentdv1.RunResponse_ToolCallR
 	if !ok {
 		return "", fmt.Errorf("this client has no tool %q", c.GetToolName())
 	}
-	cmd.Env = append(cmd.Env[:len(cmd.Env):len(cmd.Env)], "AGENTD_SESSION_ID="+b.session, "AGENTD_TOOL_CALL_ID="+c.GetToolCallId())
+	cmd.Env = append(slices.Clip(cmd.Env), "AGENTD_SESSION_ID="+b.session, "AGENTD_TOOL_CALL_ID="+c.GetToolCallId())
 	return toolcmd.Run(ctx, cmd, c.GetToolInput())
 }
 

@@ -25,7 +25,7 @@ type notes struct {
 	all []string
 }
 
-func (n *notes) note(format string, args ...any) {
+func (n *notes) notef(format string, args ...any) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.all = append(n.all, fmt.Sprintf(format, args...))
@@ -57,7 +57,7 @@ func TestTools(t *testing.T) {
 	c := dial(t, f)
 	var out strings.Builder
 	n := &notes{}
-	turn := &cli.Turn{Conn: c, Screen: cli.JSON{Out: &out}, Note: n.note, Tools: map[string]toolcmd.Command{
+	turn := &cli.Turn{Conn: c, Screen: cli.JSON{Out: &out}, Note: n.notef, Tools: map[string]toolcmd.Command{
 		"shout": {Args: []string{"sh", "-c", `tr a-z A-Z; echo $AGENTD_SESSION_ID $AGENTD_TOOL_CALL_ID`}},
 		"fail":  {Args: []string{"sh", "-c", "echo no luck >&2; exit 7"}},
 		"slow":  {Args: []string{"sleep", "1000"}},
