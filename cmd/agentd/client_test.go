@@ -432,3 +432,45 @@ func TestSessionsCommands(t *testing.T) {
 	}
 	contains(t, s.fails(exitError, "sessions", "show", ids[0]), "SESSION_NOT_FOUND")
 }
+
+// A turn outlives its daemon: the tool that runs goes on, its answer waits for the
+// next daemon, and nothing is shown twice.
+func TestRunOutlivesDaemon(t *testing.T) {
+	scripts, gates := t.TempDir(), t.TempDir()
+	script := `answers:
+  - {when: {step: 1}, text: "One moment. ", calls: [{name: wait}]}
+  - {when: {}, text: 'It says {{tool_result "wait"}}.'}`
+	if err := os.WriteFile(filepath.Join(scripts, "waits.yaml"), []byte(script), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	gate, runs := filepath.Join(gates, "gate"), filepath.Join(gates, "runs")
+	waits := file(t, `agent: {name: a, llm: {model: scripted/waits, tool_names: [wait]}}
+tools:
+  - name: wait
+    description: Waits
+    command: [sh, -c, 'echo once >>"$1"; until [ -e "$0" ]; do sleep 0.02; done; echo hello', '`+gate+`', '`+runs+`']
+`)
+	env := map[string]string{"AGENTD_ADDR": "127.0.0.1:0", "AGENTD_DATA": t.TempDir(), "AGENTD_SCRIPTS": scripts}
+	first := binary(t, env)
+	s := shell{t: t, url: first.url, tty: true, stdout: &locked{}, stderr: &locked{}}
+	done := make(chan int, 1)
+	go func() { done <- s.run("run", waits, "go") }()
+	<-s.stdout.await("→ wait")
+	first.signal(os.Kill)
+	first.wait()
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	<-s.stderr.await("trying again")
+	env["AGENTD_ADDR"] = first.addr
+	binary(t, env)
+	if code := <-done; code != exitOK {
+		t.Fatalf("exit code %d: %s", code, s.stderr)
+	}
+	if want := "a: One moment. \n→ wait {}\nIt says hello.\n"; s.stdout.String() != want {
+		t.Errorf("shown %q, want %q", s.stdout, want)
+	}
+	if ran, err := os.ReadFile(runs); err != nil || string(ran) != "once\n" {
+		t.Errorf("the tool ran %q, %v", ran, err)
+	}
+}

@@ -136,11 +136,7 @@ func (s *Text) event(event *agentdv1.RunResponse) {
 	case event.GetInteractionResolved() != nil:
 		s.sayf("! %s", resolution(event.GetInteractionResolved().GetInteraction()))
 	case event.GetRetract() != nil:
-		s.others = slices.DeleteFunc(s.others, func(p *piece) bool {
-			return len(event.GetRetract().GetAgentPath()) == 0 || slices.Equal(p.path, event.GetRetract().GetAgentPath())
-		})
-		s.sayf("↻ the model is asked again; its text starts over")
-		s.speaking, s.named = "", ""
+		s.retract(event.GetRetract().GetAgentPath())
 	case event.GetModelRetry() != nil:
 		r := event.GetModelRetry()
 		s.sayf("↻ %s: the model call failed (%s), trying again in %s", speaker(r.GetAgentPath()), codeName(r.GetCode()), duration(r.GetWait().AsDuration()))
@@ -153,6 +149,17 @@ func (s *Text) event(event *agentdv1.RunResponse) {
 		s.newline()
 	case event.GetStateUpdate() != nil:
 		s.release()
+	}
+}
+
+// retract drops text of unfinished messages, of one agent or, without a path, of
+// all. What has been shown cannot be taken back, only told.
+func (s *Text) retract(path []string) {
+	void := func(p string) bool { return p != "" && (len(path) == 0 || p == strings.Join(path, "/")) }
+	s.others = slices.DeleteFunc(s.others, func(p *piece) bool { return void(strings.Join(p.path, "/")) })
+	if void(s.speaking) {
+		s.sayf("↻ the model is asked again; its text starts over")
+		s.speaking, s.named = "", ""
 	}
 }
 

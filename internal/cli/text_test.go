@@ -60,6 +60,7 @@ func TestText(t *testing.T) {
 		"a call of one that speaks": {cli.Text{}, []*agentdv1.RunResponse{says(a, "mine"), says(b, "waits"), calls("1", "look", "{}"), ends(true)},
 			"a: mine\nb: waits\n→ look {}\n"},
 		"starts over": {cli.Text{}, []*agentdv1.RunResponse{says(a, "Once up"), says(b, "lost"), retract(), says(a, "Once upon"), ends(true)}, "a: Once up\n↻ the model is asked again; its text starts over\na: Once upon\n"},
+		"another starts over": {cli.Text{}, []*agentdv1.RunResponse{says(a, "mine "), says(b, "lost"), retract("root", "b"), says(a, "stays", "last"), retract(), says(b, "anew", "last"), ends(true)}, "a: mine stays\nb: anew\n"},
 		"waits": {cli.Text{}, []*agentdv1.RunResponse{
 			{Response: &agentdv1.RunResponse_TurnQueued_{TurnQueued: &agentdv1.RunResponse_TurnQueued{Ahead: 2}}},
 			{Response: &agentdv1.RunResponse_UserMessage_{UserMessage: &agentdv1.RunResponse_UserMessage{Content: "and\nquick"}}},
