@@ -108,9 +108,12 @@ func says(path []string, text string, opts ...string) *agentdv1.RunResponse {
 	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_OutputChunk_{OutputChunk: c}}
 }
 
-func calls(id, tool, input string) *agentdv1.RunResponse {
+func calls(id, tool, input string, path ...string) *agentdv1.RunResponse {
+	if path == nil {
+		path = []string{"root", "a"}
+	}
 	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCall{ToolCall: &agentdv1.RunResponse_ToolCallRequest{
-		ToolCallId: id, ToolName: tool, ToolInput: input, AgentPath: []string{"root", "a"},
+		ToolCallId: id, ToolName: tool, ToolInput: input, AgentPath: path,
 	}}}
 }
 

@@ -62,7 +62,7 @@ type Text struct {
 	err      error
 	holding  bool
 	held     []*agentdv1.RunResponse // while a person is asked
-	speaking string                  // path of the agent whose text is shown; "" for none
+	speaking *piece                  // the last one that was shown of an agent that goes on; nil for none
 	named    string                  // path of the agent that was named last
 	open     bool                    // the last line has no end
 	dim      bool                    // what is shown is a thought
@@ -72,9 +72,11 @@ type Text struct {
 // piece is text that waits.
 type piece struct {
 	path    []string
+	message string
 	content string
 	thought bool
-	last    bool
+	last    bool // the agent says no more
+	done    bool // its message is finished
 }
 
 // Event shows one event.
@@ -107,7 +109,7 @@ func (s *Text) event(event *agentdv1.RunResponse) {
 	switch {
 	case event.GetOutputChunk() != nil:
 		c := event.GetOutputChunk()
-		s.chunk(&piece{path: c.GetAgentPath(), content: Clean(c.GetContent()), thought: c.GetIsThought(), last: c.GetLast()})
+		s.chunk(&piece{path: c.GetAgentPath(), message: c.GetMessageId(), content: Clean(c.GetContent()), thought: c.GetIsThought(), last: c.GetLast()})
 	case event.GetToolCall() != nil:
 		c := event.GetToolCall()
 		s.finished(c.GetAgentPath())
@@ -136,7 +138,7 @@ func (s *Text) event(event *agentdv1.RunResponse) {
 	case event.GetInteractionResolved() != nil:
 		s.sayf("! %s", resolution(event.GetInteractionResolved().GetInteraction()))
 	case event.GetRetract() != nil:
-		s.retract(event.GetRetract().GetAgentPath())
+		s.retract(event.GetRetract())
 	case event.GetModelRetry() != nil:
 		r := event.GetModelRetry()
 		s.sayf("↻ %s: the model call failed (%s), trying again in %s", speaker(r.GetAgentPath()), codeName(r.GetCode()), duration(r.GetWait().AsDuration()))
@@ -152,21 +154,27 @@ func (s *Text) event(event *agentdv1.RunResponse) {
 	}
 }
 
-// retract drops text of unfinished messages, of one agent or, without a path, of
-// all. What has been shown cannot be taken back, only told.
-func (s *Text) retract(path []string) {
-	void := func(p string) bool { return p != "" && (len(path) == 0 || p == strings.Join(path, "/")) }
-	s.others = slices.DeleteFunc(s.others, func(p *piece) bool { return void(strings.Join(p.path, "/")) })
-	if void(s.speaking) {
+// retract drops text of unfinished messages: of the one that is named, or of all.
+// What has been shown cannot be taken back, only told.
+func (s *Text) retract(r *agentdv1.RunResponse_Retract) {
+	void := func(p *piece) bool {
+		return !p.done && (r.GetMessageId() == "" || p.message == r.GetMessageId())
+	}
+	s.others = slices.DeleteFunc(s.others, void)
+	if s.speaking != nil && void(s.speaking) {
 		s.sayf("↻ the model is asked again; its text starts over")
-		s.speaking, s.named = "", ""
+		s.named = ""
+		s.release()
 	}
 }
 
 // chunk shows a piece of text, or has it wait while another agent speaks.
 func (s *Text) chunk(p *piece) {
-	path := strings.Join(p.path, "/")
-	if s.speaking != "" && s.speaking != path {
+	for _, o := range s.others { // the message before it is finished
+		o.done = o.done || slices.Equal(o.path, p.path) && (p.last || o.message != p.message)
+	}
+	if s.speaking != nil && !slices.Equal(s.speaking.path, p.path) {
+		p.done = p.last
 		s.others = append(s.others, p)
 		size := 0
 		for _, o := range s.others {
@@ -178,7 +186,7 @@ func (s *Text) chunk(p *piece) {
 		return
 	}
 	s.show(p)
-	s.speaking = path
+	s.speaking = p
 	if p.last {
 		s.release()
 	}
@@ -215,28 +223,33 @@ func (s *Text) show(p *piece) {
 
 // finished says that an agent has said its message.
 func (s *Text) finished(path []string) {
-	if s.speaking == strings.Join(path, "/") {
+	for _, o := range s.others {
+		o.done = o.done || slices.Equal(o.path, path)
+	}
+	if s.speaking != nil && slices.Equal(s.speaking.path, path) {
 		s.release()
 	}
 }
 
-// release has those speak who wait, in the order in which they began.
+// release has those speak who wait, in the order in which they began. The last one
+// goes on speaking if its message is not finished.
 func (s *Text) release() {
-	s.speaking = ""
+	s.speaking = nil
 	waiting := s.others
 	s.others = nil
 	for len(waiting) > 0 {
-		path := waiting[0].path
+		path, last := waiting[0].path, waiting[0]
 		var rest []*piece
 		for _, p := range waiting {
 			if slices.Equal(p.path, path) {
 				s.show(p)
+				last = p
 			} else {
 				rest = append(rest, p)
 			}
 		}
-		if len(rest) == 0 && !waiting[len(waiting)-1].last {
-			s.speaking = strings.Join(path, "/")
+		if len(rest) == 0 && !last.done {
+			s.speaking = last
 		}
 		waiting = rest
 	}

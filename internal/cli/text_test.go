@@ -14,8 +14,18 @@ import (
 	"github.com/apzuk3/agentd/internal/cli"
 )
 
-func retract(path ...string) *agentdv1.RunResponse {
-	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_Retract_{Retract: &agentdv1.RunResponse_Retract{AgentPath: path}}}
+func retract(message ...string) *agentdv1.RunResponse {
+	r := &agentdv1.RunResponse_Retract{}
+	if len(message) > 0 {
+		r.MessageId = message[0]
+	}
+	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_Retract_{Retract: r}}
+}
+
+// message names the message of a text.
+func message(id string, event *agentdv1.RunResponse) *agentdv1.RunResponse {
+	event.GetOutputChunk().MessageId = id
+	return event
 }
 
 func stateChange() *agentdv1.RunResponse {
@@ -60,7 +70,10 @@ func TestText(t *testing.T) {
 		"a call of one that speaks": {cli.Text{}, []*agentdv1.RunResponse{says(a, "mine"), says(b, "waits"), calls("1", "look", "{}"), ends(true)},
 			"a: mine\nb: waits\n→ look {}\n"},
 		"starts over": {cli.Text{}, []*agentdv1.RunResponse{says(a, "Once up"), says(b, "lost"), retract(), says(a, "Once upon"), ends(true)}, "a: Once up\n↻ the model is asked again; its text starts over\na: Once upon\n"},
-		"another starts over": {cli.Text{}, []*agentdv1.RunResponse{says(a, "mine "), says(b, "lost"), retract("root", "b"), says(a, "stays", "last"), retract(), says(b, "anew", "last"), ends(true)}, "a: mine stays\nb: anew\n"},
+		"others start over": {cli.Text{}, []*agentdv1.RunResponse{
+			says(a, "mine "), message("1", says(b, "first ")), message("2", says(b, "lost")), says(c, "calls"), calls("1", "look", "{}", c...), retract(), message("2", says(b, "again", "last")), ends(true),
+		}, "a: mine \n→ look {}\n↻ the model is asked again; its text starts over\nb: first \nc: calls\nb: again\n"},
+		"another starts over": {cli.Text{}, []*agentdv1.RunResponse{says(a, "mine "), message("m2", says(b, "lost")), retract("m2"), says(a, "stays", "last"), retract(), says(b, "anew", "last"), ends(true)}, "a: mine stays\nb: anew\n"},
 		"waits": {cli.Text{}, []*agentdv1.RunResponse{
 			{Response: &agentdv1.RunResponse_TurnQueued_{TurnQueued: &agentdv1.RunResponse_TurnQueued{Ahead: 2}}},
 			{Response: &agentdv1.RunResponse_UserMessage_{UserMessage: &agentdv1.RunResponse_UserMessage{Content: "and\nquick"}}},
@@ -141,7 +154,7 @@ func TestEventLines(t *testing.T) {
 		"state":    {at(7, stateChange()), `           7                state_update           {"k":1}`},
 		"asked":    {at(7, requested(question)), `           7                interaction_requested  clerk Which one? [red | blue]`},
 		"answered": {at(7, resolved(&agentdv1.Interaction{Resolution: cli.Answer("red")})), `           7                interaction_resolved   the question was answered: red`},
-		"other":    {at(7, retract("a")), `           7                retract                {"agentPath":["a"]}`},
+		"other":    {at(7, retract("a")), `           7                retract                {"messageId":"a"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out strings.Builder
