@@ -33,3 +33,7 @@ func (r registry) Resolve(name string, keys map[string]string) (Model, error) {
 	}
 	return m, nil
 }
+
+// BuiltinTools returns the names of builtin tools that the bridge itself knows,
+// sorted; those of the models' providers come on top.
+func BuiltinTools() []string { return []string{exitLoopTool} }

@@ -1,10 +1,12 @@
 package adkbridge
 
 import (
+	"slices"
 	"testing"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/session"
 )
 
 // provider serves a script's models as gpt-….
@@ -48,5 +50,25 @@ func TestFromRegistry(t *testing.T) {
 	}
 	if res := w.run(tree, "go"); res.err.GetCode() != agentdv1.ErrorCode_ERROR_CODE_MODEL_UNAVAILABLE {
 		t.Errorf("a panic of the adapter: %v", res.err)
+	}
+}
+
+// What no client may call its tool is the engine's own, or a builtin tool that is
+// told of.
+func TestBuiltinTools(t *testing.T) {
+	names := BuiltinTools()
+	if !slices.IsSorted(names) || len(names) == 0 {
+		t.Errorf("%q", names)
+	}
+	engine := []string{transferTool, modelResultTool, stopStreamTool}
+	for _, name := range reservedTools {
+		if slices.Contains(names, name) == slices.Contains(engine, name) {
+			t.Errorf("%q is reserved: it is a builtin tool, or the engine's", name)
+		}
+	}
+	for _, name := range names {
+		if err := check(&script{}, &session.Spec{Agent: rounds("root", 2, llm("a", tools(), builtin(name)))}); err != nil {
+			t.Errorf("%q is refused: %v", name, err)
+		}
 	}
 }

@@ -35,6 +35,8 @@ type toolRunner struct {
 	stopped bool
 	idle    chan struct{} // closed once stopped and running is 0
 	kept    []*answer     // what this run has answered, while it may be asked again
+	// told are the kept answers by call id whose results the server has not shown.
+	told map[string]*agentdv1.RunRequest_ToolCallResponse
 
 	telling sync.Mutex // protects silent, and the order of results before the end
 	silent  bool       // the turn has ended: results are told no more
@@ -50,10 +52,11 @@ type call struct {
 	expire context.CancelFunc // ends the part of ctx that has the timeout
 	rouse  func() bool        // stops waiting for the end of ctx; set while the call waits for a handler
 	over   atomic.Bool        // somebody has answered, or decided that nobody does
+	taken  atomic.Bool        // another client has answered
 }
 
 func newToolRunner(ctx context.Context, r *run) *toolRunner {
-	t := &toolRunner{run: r, state: newStateView(), calls: make(map[string]*call), idle: make(chan struct{})}
+	t := &toolRunner{run: r, state: newStateView(), calls: make(map[string]*call), idle: make(chan struct{}), told: make(map[string]*agentdv1.RunRequest_ToolCallResponse)}
 	t.ctx, t.cancel = context.WithCancelCause(ctx)
 	return t
 }
@@ -142,6 +145,29 @@ func (t *toolRunner) cancelCall(id, reason string) {
 	c.cancel(cause)
 }
 
+// errTaken is why a handler stops whose call another client has answered.
+const errTaken = "another client has answered the call"
+
+// settled takes the result of a call as the server has recorded it, and tells
+// whether it is news to the caller: not what this run has answered and told. A
+// handler that still runs for it stops.
+func (t *toolRunner) settled(r *agentdv1.RunResponse_ToolResult) (news bool) {
+	id := r.GetToolCallId()
+	t.mu.Lock()
+	own := t.told[id]
+	delete(t.told, id)
+	c := t.calls[id]
+	t.mu.Unlock()
+	if own != nil {
+		return own.GetOutput() != r.GetOutput() || own.GetError() != r.GetError()
+	}
+	if c != nil {
+		c.taken.Store(true)
+		t.cancelCall(id, errTaken)
+	}
+	return true
+}
+
 // stop cancels all calls and lets no new one start.
 func (t *toolRunner) stop() {
 	t.cancel(ErrRunEnded)
@@ -174,7 +200,9 @@ func (t *toolRunner) keep(entry *answer) {
 		return
 	}
 	t.kept = append(t.kept, entry)
+	t.told[entry.key.call] = entry.msg
 	if len(t.kept) > maxKept {
+		delete(t.told, t.kept[0].key.call)
 		t.run.client.answers.letGo(t.kept[0])
 		t.kept = t.kept[1:]
 	}
@@ -271,7 +299,9 @@ func (t *toolRunner) finish(c *call, entry *answer, msg *agentdv1.RunRequest_Too
 	}
 	t.run.client.answers.settle(entry, msg)
 	t.keep(entry)
-	t.tell(&Event{TurnID: c.turnID, ToolResult: toolResultOf(msg)})
+	if !c.taken.Load() {
+		t.tell(&Event{TurnID: c.turnID, ToolResult: answerOf(c.req, msg)})
+	}
 	if !wanted {
 		return
 	}

@@ -33,7 +33,7 @@ type Result struct {
 	// Reason is why the turn ended, when it did not end by itself.
 	Reason string
 	// Receipt is what the end has stopped; nil when nobody ended or cancelled the
-	// turn, or when it had not begun.
+	// turn.
 	Receipt *Receipt
 }
 

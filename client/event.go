@@ -37,8 +37,9 @@ type Event struct {
 	StateUpdate *StateUpdate
 	// ToolCall says that a tool of this client is about to run; informative.
 	ToolCall *ToolCall
-	// ToolResult says how a tool of this client ended; informative. A tool that
-	// still runs when the turn ends has none.
+	// ToolResult says how a tool call ended, once; informative. One that this run
+	// has answered has it at once, and no Seq; any other when the server has its
+	// answer. A tool that still runs when the turn ends has none.
 	ToolResult *ToolResult
 	// ToolNotice tells of a call that this client is not asked for.
 	ToolNotice *ToolNotice
@@ -124,8 +125,8 @@ type ToolCall struct {
 }
 
 // ToolNotice is a tool call that another client is asked to answer, or that has
-// been answered. If nobody has and the other one leaves, this client may be
-// asked: then a [ToolCall] follows.
+// been answered: its [ToolResult] follows. If nobody has and the other one
+// leaves, this client may be asked: then a [ToolCall] follows.
 type ToolNotice struct {
 	// ID is unique within the session.
 	ID string
@@ -148,6 +149,8 @@ type ToolResult struct {
 	Output string
 	// Error is why the tool failed, as the model sees it; empty if it did not.
 	Error string
+	// AgentPath runs from the root of the tree to the agent that called.
+	AgentPath []string
 }
 
 // End is the end of a turn that did not fail.
@@ -160,7 +163,7 @@ type End struct {
 	// UsageSummary is what the turn used; nil if the server sent none.
 	UsageSummary *agentdv1.UsageSummary
 	// Receipt is what the end has stopped; nil when nobody ended or cancelled the
-	// turn, or when it had not begun.
+	// turn.
 	Receipt *Receipt
 }
 
@@ -218,12 +221,24 @@ func retryOf(m *agentdv1.RunResponse_ModelRetry) *ModelRetry {
 	}
 }
 
-func toolResultOf(m *agentdv1.RunRequest_ToolCallResponse) *ToolResult {
+// answerOf is the result of a call that this client has answered.
+func answerOf(req *agentdv1.RunResponse_ToolCallRequest, m *agentdv1.RunRequest_ToolCallResponse) *ToolResult {
 	return &ToolResult{
-		ID:     m.GetToolCallId(),
-		Name:   m.GetToolName(),
-		Output: m.GetOutput(),
-		Error:  m.GetError(),
+		ID:        m.GetToolCallId(),
+		Name:      m.GetToolName(),
+		Output:    m.GetOutput(),
+		Error:     m.GetError(),
+		AgentPath: req.GetAgentPath(),
+	}
+}
+
+func toolResultOf(m *agentdv1.RunResponse_ToolResult) *ToolResult {
+	return &ToolResult{
+		ID:        m.GetToolCallId(),
+		Name:      m.GetToolName(),
+		Output:    m.GetOutput(),
+		Error:     m.GetError(),
+		AgentPath: m.GetAgentPath(),
 	}
 }
 

@@ -164,6 +164,11 @@ func (r *run) handle(l *link, msg *agentdv1.RunResponse) {
 		return
 	case *agentdv1.RunResponse_ToolCallNotice_:
 		event.ToolNotice = noticeOf(m.ToolCallNotice)
+	case *agentdv1.RunResponse_ToolResult_:
+		if !r.tools.settled(m.ToolResult) {
+			return
+		}
+		event.ToolResult = toolResultOf(m.ToolResult)
 	case *agentdv1.RunResponse_Retract_:
 		event.Retract = &Retract{MessageID: m.Retract.GetMessageId(), AgentPath: m.Retract.GetAgentPath()}
 	default:

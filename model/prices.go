@@ -12,16 +12,19 @@ import (
 // providers' price lists.
 const PricesDate = "2026-07-24"
 
-// rate is what tokens cost, in US dollars per million.
-type rate struct{ input, cached, output float64 }
+// Price is what tokens cost, in US dollars per million.
+type Price struct {
+	// Input and Cached are of the prompt, Output of the answer.
+	Input, Cached, Output float64
+}
 
 // price is the standard price of a model family, for text.
 type price struct {
-	rate
+	Price
 	// long applies to the whole call when its prompt has more than longFrom
 	// tokens; longFrom 0 means there is no such step.
 	longFrom int64
-	long     rate
+	long     Price
 }
 
 // accounting is how a provider counts tokens.
@@ -43,11 +46,11 @@ var accountings = map[string]accounting{
 var prices = map[string]map[string]price{
 	"gemini": {
 		"gemini-2.0-flash":      flat(0.10, 0.025, 0.40),
-		"gemini-2.5-pro":        {rate{1.25, 0.125, 10}, 200_000, rate{2.50, 0.25, 15}},
+		"gemini-2.5-pro":        {Price{1.25, 0.125, 10}, 200_000, Price{2.50, 0.25, 15}},
 		"gemini-2.5-flash":      flat(0.30, 0.03, 2.50),
 		"gemini-2.5-flash-lite": flat(0.10, 0.01, 0.40),
-		"gemini-3-pro":          {rate{2, 0.20, 12}, 200_000, rate{4, 0.40, 18}},
-		"gemini-3.1-pro":        {rate{2, 0.20, 12}, 200_000, rate{4, 0.40, 18}},
+		"gemini-3-pro":          {Price{2, 0.20, 12}, 200_000, Price{4, 0.40, 18}},
+		"gemini-3.1-pro":        {Price{2, 0.20, 12}, 200_000, Price{4, 0.40, 18}},
 		"gemini-3-flash":        flat(0.50, 0.05, 3),
 		"gemini-3.1-flash-lite": flat(0.25, 0.025, 1.50),
 		"gemini-3.5-flash":      flat(1.50, 0.15, 9),
@@ -87,10 +90,10 @@ var prices = map[string]map[string]price{
 		"gpt-5.1-codex":     flat(1.25, 0.125, 10),
 		"gpt-5.2":           flat(1.75, 0.175, 14),
 		"gpt-5.2-codex":     flat(1.75, 0.175, 14),
-		"gpt-5.4":           {rate{2.50, 0.25, 15}, 272_000, rate{5, 0.50, 22.50}},
+		"gpt-5.4":           {Price{2.50, 0.25, 15}, 272_000, Price{5, 0.50, 22.50}},
 		"gpt-5.4-mini":      flat(0.75, 0.075, 4.50),
 		"gpt-5.4-nano":      flat(0.20, 0.02, 1.25),
-		"gpt-5.5":           {rate{5, 0.50, 30}, 272_000, rate{10, 1, 45}},
+		"gpt-5.5":           {Price{5, 0.50, 30}, 272_000, Price{10, 1, 45}},
 		"o1":                flat(15, 7.50, 60),
 		"o1-pro":            flat(150, 150, 600),
 		"o3":                flat(2, 0.50, 8),
@@ -101,7 +104,7 @@ var prices = map[string]map[string]price{
 }
 
 func flat(input, cached, output float64) price {
-	return price{rate: rate{input, cached, output}}
+	return price{Price: Price{input, cached, output}}
 }
 
 // versionSuffix is what may follow a family in the name of one of its models: a
@@ -131,12 +134,22 @@ func Cost(provider, model string, u Usage) (usd float64, known bool) {
 	if !acc.thoughtsInCompletion {
 		output += u.Thoughts
 	}
-	r := p.rate
+	r := p.Price
 	if p.longFrom > 0 && all > p.longFrom {
 		r = p.long
 	}
 	const million = 1e6
-	return (float64(fresh)*r.input + float64(u.Cached)*r.cached + float64(output)*r.output) / million, true
+	return (float64(fresh)*r.Input + float64(u.Cached)*r.Cached + float64(output)*r.Output) / million, true
+}
+
+// ListPrice returns what the tokens of a model cost by the rules of Cost; of a
+// model that costs more with a long prompt it is the price of a short one.
+func ListPrice(provider, model string) (p Price, known bool) {
+	if provider == "scripted" || provider == "echo" {
+		return Price{}, true
+	}
+	found, known := findPrice(prices[cmp.Or(families[provider], provider)], strings.TrimPrefix(model, "models/"))
+	return found.Price, known
 }
 
 // findPrice returns the price of the longest family that model belongs to.

@@ -75,3 +75,32 @@ func TestCostFindsTheFamily(t *testing.T) {
 		}
 	}
 }
+
+// The list price of a model is what a call of it costs by the token.
+func TestListPrice(t *testing.T) {
+	const m = 1_000_000
+	for _, name := range [][2]string{
+		{"gemini", "gemini-2.5-flash"}, {"gemini", "models/gemini-2.5-flash-001"}, {"anthropic", "claude-sonnet-4-5"}, {"openai", "gpt-5"},
+		{"openai-chat", "gpt-5"}, {"openai", "gpt-99"}, {"acme", "gpt-5"}, {"echo", "echo"}, {"scripted", "scripted/demo"},
+	} {
+		p, known := model.ListPrice(name[0], name[1])
+		for _, part := range []struct {
+			usage model.Usage
+			want  float64
+		}{
+			{model.Usage{Prompt: m / 10}, p.Input / 10},
+			{model.Usage{Prompt: m / 10, Cached: m / 10}, p.Cached / 10},
+			{model.Usage{Completion: m}, p.Output},
+		} {
+			if name[0] == "anthropic" && part.usage.Cached > 0 {
+				part.usage.Prompt = 0 // it counts them apart
+			}
+			if got, ok := model.Cost(name[0], name[1], part.usage); ok != known || math.Abs(got-part.want) > 1e-9 {
+				t.Errorf("%v: %+v costs %v, %v; the list says %+v, %v", name, part.usage, got, ok, p, known)
+			}
+		}
+	}
+	if p, known := model.ListPrice("gemini", "gemini-2.5-pro"); !known || p != (model.Price{Input: 1.25, Cached: 0.125, Output: 10}) {
+		t.Errorf("the price with a short prompt is %+v, %v", p, known)
+	}
+}

@@ -170,7 +170,10 @@ func (r *Registry) Providers() []Status {
 		st := Status{Provider: name, NeedsKey: true, HasKey: true, Builtins: p.Builtins(), Models: knownModels(name)}
 		if l, ok := p.(Lister); ok {
 			for _, m := range l.Models() {
-				st.Models = append(st.Models, name+"/"+m)
+				if to, _, err := r.Route(m); err != nil || to != name {
+					m = name + "/" + m
+				}
+				st.Models = append(st.Models, m)
 			}
 		}
 		if _, ok := p.(Keyless); ok {

@@ -15,18 +15,18 @@ import (
 // Sessions keeps sessions, starts turns, lets clients attach to them, and says how
 // they are; *session.Manager is one.
 type Sessions interface {
-	CreateSession(ctx context.Context, names session.SessionNames, once session.Once) (session.SessionInfo, error)
-	Session(ctx context.Context, id string) (session.SessionInfo, error)
-	ListSessions(ctx context.Context, f session.SessionFilter, page string, limit int) (sessions []session.SessionInfo, next string, err error)
-	UpdateSession(ctx context.Context, id string, c session.SessionChange) (session.SessionInfo, error)
+	CreateSession(ctx context.Context, names session.Names, once session.Once) (session.Summary, error)
+	Session(ctx context.Context, id string) (session.Summary, error)
+	ListSessions(ctx context.Context, f session.Filter, page string, limit int) (sessions []session.Summary, next string, err error)
+	UpdateSession(ctx context.Context, id string, c session.Update) (session.Summary, error)
 	DeleteSession(ctx context.Context, id string) error
-	ForkSession(ctx context.Context, req session.ForkRequest) (session.SessionInfo, error)
+	ForkSession(ctx context.Context, req session.ForkRequest) (session.Summary, error)
 
 	Start(ctx context.Context, req session.Request) (*session.Turn, error)
 	Attach(ctx context.Context, req session.AttachRequest) (*session.Turn, *session.Watcher, error)
 	Turn(ctx context.Context, sessionID, turnID string) (session.TurnInfo, error)
 	ListTurns(ctx context.Context, q session.TurnQuery, page string, limit int) (turns []session.TurnInfo, next string, err error)
-	Events(ctx context.Context, req session.AttachRequest, limit int) ([]*agentdv1.RunResponse, bool, error)
+	Events(ctx context.Context, req session.AttachRequest, limit int, keep func(*agentdv1.RunResponse) bool) ([]*agentdv1.RunResponse, bool, error)
 	AnswerTurn(ctx context.Context, req session.AttachRequest, answers []session.Answer) ([]error, error)
 	CancelTurn(ctx context.Context, sessionID, turnID, reason string) error
 }
@@ -38,6 +38,9 @@ type Config struct {
 	Sessions Sessions
 	// Ready reports whether turns can be served; nil means they always can.
 	Ready func(context.Context) error
+	// About tells what this server is, whenever a client asks; it may be called
+	// from several goroutines at once. nil: nothing is known.
+	About func() About
 	// Logger receives one line per turn; no prompts, payloads or keys. Default:
 	// discard.
 	Logger *slog.Logger
@@ -82,6 +85,9 @@ type Config struct {
 func (c Config) WithDefaults() Config {
 	if c.Ready == nil {
 		c.Ready = func(context.Context) error { return nil }
+	}
+	if c.About == nil {
+		c.About = func() About { return About{} }
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

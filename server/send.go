@@ -156,6 +156,13 @@ func clean(msg *agentdv1.RunResponse) {
 	switch r := msg.GetResponse().(type) {
 	case *agentdv1.RunResponse_OutputChunk_:
 		r.OutputChunk.Content = cleanText(r.OutputChunk.GetContent())
+	case *agentdv1.RunResponse_ToolResult_:
+		switch result := r.ToolResult.GetResult().(type) {
+		case *agentdv1.RunResponse_ToolResult_Output:
+			result.Output = cleanText(result.Output)
+		case *agentdv1.RunResponse_ToolResult_Error:
+			result.Error = cleanText(result.Error)
+		}
 	case *agentdv1.RunResponse_Error:
 		r.Error.Message = wireText(r.Error.GetMessage())
 	case *agentdv1.RunResponse_End:

@@ -22,7 +22,7 @@ import (
 const defaultPage = 50
 
 func (s *sessionService) CreateSession(ctx context.Context, r *connect.Request[agentdv1.CreateSessionRequest]) (*connect.Response[agentdv1.CreateSessionResponse], error) {
-	names := session.SessionNames{Labels: r.Msg.GetLabels(), ClientRef: r.Msg.GetClientRef()}
+	names := session.Names{Labels: r.Msg.GetLabels(), ClientRef: r.Msg.GetClientRef()}
 	info, err := s.cfg.Sessions.CreateSession(ctx, names, onceOf(r.Msg.GetIdempotencyKey(), r.Msg))
 	if err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func (s *sessionService) GetSession(ctx context.Context, r *connect.Request[agen
 }
 
 func (s *sessionService) ListSessions(ctx context.Context, r *connect.Request[agentdv1.ListSessionsRequest]) (*connect.Response[agentdv1.ListSessionsResponse], error) {
-	f := session.SessionFilter{
+	f := session.Filter{
 		Archived:      new(bool),
 		Labels:        r.Msg.GetLabels(),
 		ClientRef:     r.Msg.GetClientRef(),
@@ -70,7 +70,7 @@ func (s *sessionService) ListSessions(ctx context.Context, r *connect.Request[ag
 }
 
 func (s *sessionService) UpdateSession(ctx context.Context, r *connect.Request[agentdv1.UpdateSessionRequest]) (*connect.Response[agentdv1.UpdateSessionResponse], error) {
-	change := session.SessionChange{Version: r.Msg.GetVersion(), Labels: r.Msg.GetLabels(), ClientRef: r.Msg.ClientRef}
+	change := session.Update{Version: r.Msg.GetVersion(), Labels: r.Msg.GetLabels(), ClientRef: r.Msg.ClientRef}
 	if state := r.Msg.GetState(); state != agentdv1.SessionState_SESSION_STATE_UNSPECIFIED {
 		archived := state == agentdv1.SessionState_SESSION_STATE_ARCHIVED
 		change.Archived = &archived
@@ -91,10 +91,10 @@ func (s *sessionService) DeleteSession(ctx context.Context, r *connect.Request[a
 
 func (s *sessionService) ForkSession(ctx context.Context, r *connect.Request[agentdv1.ForkSessionRequest]) (*connect.Response[agentdv1.ForkSessionResponse], error) {
 	info, err := s.cfg.Sessions.ForkSession(ctx, session.ForkRequest{
-		SessionID:    r.Msg.GetSessionId(),
-		At:           r.Msg.Seq,
-		SessionNames: session.SessionNames{Labels: r.Msg.GetLabels(), ClientRef: r.Msg.GetClientRef()},
-		Once:         onceOf(r.Msg.GetIdempotencyKey(), r.Msg),
+		SessionID: r.Msg.GetSessionId(),
+		At:        r.Msg.Seq,
+		Names:     session.Names{Labels: r.Msg.GetLabels(), ClientRef: r.Msg.GetClientRef()},
+		Once:      onceOf(r.Msg.GetIdempotencyKey(), r.Msg),
 	})
 	if err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func (s *sessionService) ForkSession(ctx context.Context, r *connect.Request[age
 }
 
 // sessionOf translates what is known of a session.
-func sessionOf(s *session.SessionInfo) *agentdv1.Session {
+func sessionOf(s *session.Summary) *agentdv1.Session {
 	out := &agentdv1.Session{
 		Id: s.ID, State: agentdv1.SessionState_SESSION_STATE_ACTIVE, Labels: s.Labels, ClientRef: s.ClientRef, Creator: s.Creator,
 		CreateTime: stamp(s.CreatedAt), UpdateTime: stamp(s.UpdatedAt), Usage: s.Usage.Proto(), Version: s.Version,

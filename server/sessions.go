@@ -174,7 +174,7 @@ func (s *sessionService) CreateTurn(ctx context.Context, r *connect.Request[agen
 	if e != nil {
 		return nil, e
 	}
-	sessionID, turnID := "", ""
+	var sessionID, turnID string
 	started, err := s.cfg.Sessions.Start(ctx, req)
 	before, repeated := errors.AsType[*session.Repeated](err)
 	switch {
@@ -252,13 +252,15 @@ func (s *sessionService) ListTurnEvents(ctx context.Context, r *connect.Request[
 		limit = defaultEvents
 	}
 	req := session.AttachRequest{SessionID: r.Msg.GetSessionId(), TurnID: r.Msg.GetTurnId(), After: r.Msg.AfterSeq}
-	events, more, err := s.cfg.Sessions.Events(ctx, req, limit)
+	see := projection{display: r.Msg.GetDisplay(), only: r.Msg.GetVisibility()}
+	events, more, err := s.cfg.Sessions.Events(ctx, req, limit, see.keep)
 	if err != nil {
 		return nil, err
 	}
 	out := &agentdv1.ListTurnEventsResponse{More: more}
 	size := 0
 	for _, event := range events {
+		see.apply(event)
 		// A reply is one message too. What is left out comes with the next request.
 		if size += proto.Size(event); size > s.cfg.MaxMessageBytes/2 && len(out.GetEvents()) > 0 {
 			out.More = true
@@ -287,7 +289,9 @@ func (s *sessionService) WatchTurn(ctx context.Context, r *connect.Request[agent
 		return err
 	}
 	defer watch.Close()
+	see := projection{display: r.Msg.GetDisplay(), only: r.Msg.GetVisibility()}
 	send := func(event *agentdv1.RunResponse) error {
+		see.apply(event)
 		bound(rc, s.cfg.WriteTimeout)
 		return stream.Send(&agentdv1.WatchTurnResponse{Event: event})
 	}
@@ -310,6 +314,9 @@ func (s *sessionService) WatchTurn(ctx context.Context, r *connect.Request[agent
 		}
 		events, err := watch.Next(ctx)
 		for _, event := range events {
+			if !see.keep(event) {
+				continue
+			}
 			for _, piece := range pieces(event) {
 				if err := send(piece); err != nil {
 					return err

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/server"
+	"github.com/apzuk3/agentd/session"
 )
 
 // A panic, and an error that is none of the client's business, are an internal
@@ -67,6 +69,63 @@ func TestWatchTurnIsKeptAlive(t *testing.T) {
 		t.Errorf("the stream ended with %v, %v", last, s.Err())
 	}
 	_ = s.Close()
+}
+
+// A stream has heartbeats, too, while all that happens is hidden by its filter.
+func TestFilteredStreamIsKeptAlive(t *testing.T) {
+	f := serve(t, engine{run: func(ctx context.Context, run *session.Run) error {
+		for ctx.Err() == nil {
+			run.Delta(session.Delta{MessageID: "m1", Path: root, Text: "hm", Thought: true})
+			time.Sleep(100 * time.Microsecond)
+		}
+		return context.Cause(ctx)
+	}}, server.Config{HeartbeatEvery: 5 * time.Millisecond})
+	c := agentdv1connect.NewSessionServiceClient(f.hc, f.url)
+	created, err := c.CreateTurn(t.Context(), connect.NewRequest(&agentdv1.CreateTurnRequest{Execute: execute().GetExecute()}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.WatchTurn(t.Context(), connect.NewRequest(&agentdv1.WatchTurnRequest{
+		SessionId: created.Msg.GetTurn().GetSessionId(), Display: true, Visibility: agentdv1.Display_VISIBILITY_PUBLIC,
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for beats := 0; beats < 3 && s.Receive(); {
+		e := s.Msg().GetEvent()
+		if e.GetOutputChunk() != nil {
+			t.Fatalf("not hidden: %v", e)
+		}
+		if e.GetHeartbeat() != nil {
+			beats++
+		}
+		if e.GetDisplay().GetVisibility() != agentdv1.Display_VISIBILITY_PUBLIC {
+			t.Errorf("shown without a display: %v", e)
+		}
+	}
+	f.stop()
+	var last *agentdv1.RunResponse
+	for s.Receive() {
+		last = s.Msg().GetEvent()
+	}
+	if s.Err() != nil || last.GetError().GetCode() != agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE || last.GetDisplay().GetKind() != agentdv1.Display_KIND_ERROR {
+		t.Errorf("the stream ended with %v, %v", last, s.Err())
+	}
+	_ = s.Close()
+}
+
+// A server that was told nothing of itself says what the protocol says.
+func TestCapabilitiesOfAnyServer(t *testing.T) {
+	f := serve(t, engine{run: talk}, server.Config{MaxMessageBytes: 1 << 16})
+	c := agentdv1connect.NewSessionServiceClient(f.hc, f.url)
+	got, err := c.GetCapabilities(t.Context(), connect.NewRequest(&agentdv1.GetCapabilitiesRequest{}))
+	if err != nil || got.Msg.GetMaxMessageBytes() != 1<<16 || got.Msg.GetMaxPromptBytes() != 1<<20 || len(got.Msg.GetProviders()) != 0 {
+		t.Errorf("capabilities: %v, %v", got, err)
+	}
+	models, err := c.ListModels(t.Context(), connect.NewRequest(&agentdv1.ListModelsRequest{}))
+	if err != nil || len(models.Msg.GetModels()) != 0 {
+		t.Errorf("models: %v, %v", models, err)
+	}
 }
 
 // Unary requests are bounded like messages of a stream.

@@ -83,6 +83,11 @@ type TurnDropped struct {
 	Reason string `json:"reason"`
 }
 
+// end is the end of the turn: it was stopped, and nothing of it was under way.
+func (f *TurnDropped) end() *TurnEnded {
+	return &TurnEnded{Reason: f.Reason, Receipt: &Receipt{}}
+}
+
 // ModelRetry says that a model call has failed before anything of its answer
 // was shown, and is made again.
 type ModelRetry struct {

@@ -18,8 +18,8 @@ type ForkRequest struct {
 	SessionID string
 	// At is the position of the last message to inherit; nil is all there is.
 	At *int64
-	// SessionNames are those of the fork.
-	SessionNames
+	// Names are those of the fork.
+	Names
 	// Once, if it has a key, keeps the request from making a second fork.
 	Once Once
 }
@@ -28,30 +28,30 @@ type ForkRequest struct {
 // position, which stays as it is. What the fork uses counts from zero. A turn that
 // was open there is over in the fork, prompts that waited are dropped. An error
 // that a client may see is of type *Error.
-func (m *Manager) ForkSession(ctx context.Context, req ForkRequest) (SessionInfo, error) {
+func (m *Manager) ForkSession(ctx context.Context, req ForkRequest) (Summary, error) {
 	if err := req.check(req.Labels); err != nil {
-		return SessionInfo{}, err
+		return Summary{}, err
 	}
 	done, err := m.once(ctx, scopeFork, req.Once)
 	if before, ok := errors.AsType[*Repeated](err); ok {
 		return m.finishFork(ctx, before.SessionID)
 	}
 	if err != nil {
-		return SessionInfo{}, err
+		return Summary{}, err
 	}
 	defer done()
 	if err := m.store.refuses(); err != nil {
-		return SessionInfo{}, err
+		return Summary{}, err
 	}
 	f, err := m.fork(ctx, req)
 	if err != nil {
-		return SessionInfo{}, err
+		return Summary{}, err
 	}
 	if err := m.store.Fork(ctx, *f); err != nil {
 		if errors.Is(err, ErrConflict) || errors.Is(err, ErrNoSession) {
-			return SessionInfo{}, Errorf(codeUnavailable, "session %q has changed while it was forked; try again", req.SessionID)
+			return Summary{}, Errorf(codeUnavailable, "session %q has changed while it was forked; try again", req.SessionID)
 		}
-		return SessionInfo{}, fmt.Errorf("session %s: fork: %w", req.SessionID, err)
+		return Summary{}, fmt.Errorf("session %s: fork: %w", req.SessionID, err)
 	}
 	return m.finishFork(ctx, f.Into.ID)
 }
@@ -81,16 +81,16 @@ func (m *Manager) fork(ctx context.Context, req ForkRequest) (*Fork, error) {
 }
 
 // finishFork ends what a fork has inherited open, and returns the fork.
-func (m *Manager) finishFork(ctx context.Context, id string) (SessionInfo, error) {
+func (m *Manager) finishFork(ctx context.Context, id string) (Summary, error) {
 	h, err := m.acquire(ctx, id)
 	if err != nil {
-		return SessionInfo{}, err
+		return Summary{}, err
 	}
 	defer m.release(h)
 	h.s.resuming.Lock()
 	defer h.s.resuming.Unlock()
 	if err := m.closeInherited(ctx, h.s); err != nil {
-		return SessionInfo{}, err
+		return Summary{}, err
 	}
 	return m.Session(ctx, id)
 }

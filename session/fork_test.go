@@ -1,8 +1,10 @@
 package session_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -51,20 +53,18 @@ func TestForkAnywhere(t *testing.T) {
 		before := f.log(parent)
 		state, starts := map[string]any{}, 0
 		for i, rec := range before {
-			switch rec.Kind {
-			case session.KindTurnStarted:
+			if rec.Kind == session.KindTurnStarted {
 				starts++
-			case session.KindEvent:
+			}
+			if rec.Kind == session.KindEvent {
 				ev, err := f.Decode(rec.Data)
 				if err != nil {
 					t.Fatal(err)
 				}
-				for k, v := range ev.State {
-					state[k] = v
-				}
+				maps.Copy(state, ev.State)
 			}
 			at := rec.Seq<<20 | 1<<16 - 1
-			fork, err := f.m.ForkSession(t.Context(), session.ForkRequest{SessionID: parent, At: &at, SessionNames: session.SessionNames{ClientRef: "f"}})
+			fork, err := f.m.ForkSession(t.Context(), session.ForkRequest{SessionID: parent, At: &at, Names: session.Names{ClientRef: "f"}})
 			if err != nil {
 				t.Fatalf("fork at record %d: %v", rec.Seq, err)
 			}
@@ -118,7 +118,7 @@ func TestForkAnywhere(t *testing.T) {
 }
 
 func sameRecord(a, b session.Record) bool {
-	return a.Seq == b.Seq && a.TurnID == b.TurnID && a.Kind == b.Kind && a.Time.Equal(b.Time) && string(a.Data) == string(b.Data)
+	return a.Seq == b.Seq && a.TurnID == b.TurnID && a.Kind == b.Kind && a.Time.Equal(b.Time) && bytes.Equal(a.Data, b.Data)
 }
 
 // log reads a session's records.

@@ -169,7 +169,7 @@ func (x *index) note(rec Record, fact any) []*TurnInfo {
 	case *ToolResult:
 		t.Open = slices.DeleteFunc(t.Open, func(c ToolCall) bool { return c.ID == f.CallID })
 	case *TurnDropped:
-		return x.over(t, rec.Time, &TurnEnded{Reason: f.Reason})
+		return x.over(t, rec.Time, f.end())
 	case *TurnEnded:
 		changed := x.over(t, rec.Time, f)
 		x.lastAs = t.recorded

@@ -16,7 +16,7 @@ import (
 func checkIndex(t testing.TB, store session.Store, runner session.Runner) {
 	t.Helper()
 	ctx := context.Background() // of no test: it runs when that is over
-	infos, err := store.Sessions(ctx, session.SessionQuery{Limit: 1000})
+	infos, err := store.Sessions(ctx, session.InfoQuery{Limit: 1000})
 	if err != nil {
 		t.Errorf("list sessions: %v", err)
 	}

@@ -10,8 +10,9 @@ import (
 )
 
 // Events returns at most limit messages of a turn after a position, and whether
-// there are more. The turn is left as it is. Its errors are as those of Attach.
-func (m *Manager) Events(ctx context.Context, req AttachRequest, limit int) (msgs []*agentdv1.RunResponse, more bool, err error) {
+// there are more. With keep, those do not count that it refuses. The turn is left
+// as it is. Its errors are as those of Attach.
+func (m *Manager) Events(ctx context.Context, req AttachRequest, limit int, keep func(*agentdv1.RunResponse) bool) (msgs []*agentdv1.RunResponse, more bool, err error) {
 	h, err := m.acquire(ctx, req.SessionID)
 	if err != nil {
 		return nil, false, err
@@ -29,7 +30,11 @@ func (m *Manager) Events(ctx context.Context, req AttachRequest, limit int) (msg
 	defer w.Close()
 	for {
 		next, err := w.Next(ctx)
-		msgs = append(msgs, next...)
+		for _, msg := range next {
+			if keep == nil || keep(msg) {
+				msgs = append(msgs, msg)
+			}
+		}
 		if len(msgs) > limit {
 			return msgs[:limit], true, nil
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Once keeps a request that is repeated from making something twice.
@@ -23,7 +24,7 @@ const (
 
 // Repeated says that a request was made before, with the same key and the same
 // content, and what it has made.
-type Repeated struct {
+type Repeated struct { //nolint:errname // it is an answer that takes the way of errors
 	// SessionID is the session, TurnID the turn, "" for none.
 	SessionID, TurnID string
 }
@@ -37,6 +38,9 @@ func (r *Repeated) Error() string {
 func (m *Manager) once(ctx context.Context, scope string, o Once) (done func(), err error) {
 	if o.Key == "" {
 		return func() {}, nil
+	}
+	if strings.Contains(o.Key, "\x00") {
+		return nil, Errorf(codeInvalid, "idempotency_key holds a 0 byte")
 	}
 	name := scope + "\x00" + o.Key
 	for {

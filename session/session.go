@@ -225,7 +225,7 @@ func (s *Session) applyLocked(rec Record, fact any, t *Turn) {
 		s.queueLocked(t, rec.Seq, f)
 	case *TurnDropped:
 		s.unqueueLocked(t.id)
-		t.ended = &TurnEnded{Reason: f.Reason}
+		t.ended = f.end()
 		close(t.done)
 	case *Event:
 		s.mergeStateLocked(f.State)

@@ -28,8 +28,8 @@ func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
 func newSessionID() string { return strings.ToLower(rand.Text()) }
 
-// SessionInfo is what is known of a session.
-type SessionInfo struct {
+// Summary is what is known of a session.
+type Summary struct {
 	Info
 	// LastIs is how the last turn is; 0 when there is none.
 	LastIs Status
@@ -37,7 +37,7 @@ type SessionInfo struct {
 
 // LastPosition is the position of the last thing that has happened in the
 // session, 0 before the first.
-func (s *SessionInfo) LastPosition() int64 { return lastPosition(s.LastSeq) }
+func (s *Summary) LastPosition() int64 { return lastPosition(s.LastSeq) }
 
 // lastPosition is the last one of what a record says.
 func lastPosition(seq int64) int64 {
@@ -47,24 +47,24 @@ func lastPosition(seq int64) int64 {
 	return position(seq, slotDeltas) - 1
 }
 
-// SessionNames is what a caller may call a session.
-type SessionNames struct {
+// Names is what a caller may call a session.
+type Names struct {
 	// Labels are its own notes, and ClientRef its own name for it.
 	Labels    map[string]string
 	ClientRef string
 }
 
-func (n SessionNames) check(labels map[string]string) error {
+func (n Names) check(labels map[string]string) error {
 	if len(labels) > maxLabels {
 		return Errorf(codeLimit, "labels: %d of them, at most %d are allowed", len(labels), maxLabels)
 	}
 	for k, v := range labels {
-		if k == "" || len(k) > maxLabelBytes || len(v) > maxLabelValue {
-			return Errorf(codeInvalid, "labels[%.64q]: a key has 1 to %d bytes, a value at most %d", k, maxLabelBytes, maxLabelValue)
+		if k == "" || len(k) > maxLabelBytes || len(v) > maxLabelValue || strings.Contains(k+v, "\x00") {
+			return Errorf(codeInvalid, "labels[%.64q]: a key has 1 to %d bytes, a value at most %d, none of them 0", k, maxLabelBytes, maxLabelValue)
 		}
 	}
-	if len(n.ClientRef) > maxClientRef {
-		return Errorf(codeInvalid, "client_ref has %d bytes, at most %d are allowed", len(n.ClientRef), maxClientRef)
+	if len(n.ClientRef) > maxClientRef || strings.Contains(n.ClientRef, "\x00") {
+		return Errorf(codeInvalid, "client_ref has %d bytes, at most %d are allowed, none of them 0", len(n.ClientRef), maxClientRef)
 	}
 	return nil
 }
@@ -72,52 +72,51 @@ func (n SessionNames) check(labels map[string]string) error {
 // CreateSession makes a session without turns. With a key that was used before
 // for the same it returns the session of then, as it is now. An error that a
 // client may see is of type *Error.
-func (m *Manager) CreateSession(ctx context.Context, names SessionNames, o Once) (SessionInfo, error) {
+func (m *Manager) CreateSession(ctx context.Context, names Names, o Once) (Summary, error) {
 	if err := names.check(names.Labels); err != nil {
-		return SessionInfo{}, err
+		return Summary{}, err
 	}
 	done, err := m.once(ctx, scopeSession, o)
 	if before, ok := errors.AsType[*Repeated](err); ok {
 		return m.Session(ctx, before.SessionID)
 	}
 	if err != nil {
-		return SessionInfo{}, err
+		return Summary{}, err
 	}
 	defer done()
 	if err := m.store.refuses(); err != nil {
-		return SessionInfo{}, err
+		return Summary{}, err
 	}
 	s := names.newSession()
 	if err := m.store.Create(ctx, s, o.names(scopeSession, s.ID, "")); err != nil {
-		return SessionInfo{}, fmt.Errorf("session %s: create: %w", s.ID, err)
+		return Summary{}, fmt.Errorf("session %s: create: %w", s.ID, err)
 	}
 	return m.Session(ctx, s.ID)
 }
 
-func (n SessionNames) newSession() NewSession {
+func (n Names) newSession() NewSession {
 	return NewSession{ID: newSessionID(), CreatedAt: now(), Creator: creator, Labels: n.Labels, ClientRef: n.ClientRef}
 }
 
 // Session says what is known of a session, also of one whose log is not kept any
 // more.
-func (m *Manager) Session(ctx context.Context, id string) (SessionInfo, error) {
+func (m *Manager) Session(ctx context.Context, id string) (Summary, error) {
 	info, err := m.store.Info(ctx, id)
 	switch {
 	case errors.Is(err, ErrNoSession):
-		return SessionInfo{}, Errorf(codeNotFound, "session %q does not exist", id)
+		return Summary{}, Errorf(codeNotFound, "session %q does not exist", id)
 	case err != nil:
-		return SessionInfo{}, fmt.Errorf("session %s: %w", id, err)
+		return Summary{}, fmt.Errorf("session %s: %w", id, err)
 	}
 	return m.sessionNow(info), nil
 }
 
 // sessionNow adds how the last turn is.
-func (m *Manager) sessionNow(info Info) SessionInfo {
-	out := SessionInfo{Info: info, LastIs: overAs[info.LastStatus]}
-	if info.LastStatus != rowOpen {
-		return out
+func (m *Manager) sessionNow(info Info) Summary {
+	out := Summary{Info: info, LastIs: overAs[info.LastStatus]}
+	if info.LastStatus == rowOpen {
+		out.LastIs = WaitingForClient
 	}
-	out.LastIs = WaitingForClient
 	m.mu.Lock()
 	h := m.sessions[info.ID]
 	m.mu.Unlock()
@@ -132,15 +131,15 @@ func (m *Manager) sessionNow(info Info) SessionInfo {
 	if h.err == nil {
 		h.s.mu.Lock()
 		defer h.s.mu.Unlock()
-		if out.LastIs = overAs[h.s.index.lastAs]; out.LastIs == 0 {
+		if h.s.index.last == info.LastTurn && h.s.index.lastAs == rowOpen { // what is written counts once it is shown
 			out.LastIs = h.s.statusLocked()
 		}
 	}
 	return out
 }
 
-// SessionFilter says which sessions; what is zero does not matter.
-type SessionFilter struct {
+// Filter says which sessions; what is zero does not matter.
+type Filter struct {
 	// Archived is whether the session has to be archived; nil is either.
 	Archived *bool
 	// Labels are those that it has to have, ClientRef its name.
@@ -156,13 +155,13 @@ type SessionFilter struct {
 // ListSessions returns at most limit sessions, newest first, and the token of the next
 // page, "" on the last one. page is a token of the same filter, "" for the first
 // page.
-func (m *Manager) ListSessions(ctx context.Context, f SessionFilter, page string, limit int) (sessions []SessionInfo, next string, err error) {
+func (m *Manager) ListSessions(ctx context.Context, f Filter, page string, limit int) (sessions []Summary, next string, err error) {
 	hash := queryHash(f)
 	after, err := readToken(page, hash)
 	if err != nil {
 		return nil, "", err
 	}
-	q := SessionQuery{
+	q := InfoQuery{
 		Archived: f.Archived, Labels: f.Labels, ClientRef: f.ClientRef, LastStatuses: recorded(f.LastIs),
 		CreatedFrom: f.CreatedFrom, CreatedBefore: f.CreatedBefore, UpdatedFrom: f.UpdatedFrom, UpdatedBefore: f.UpdatedBefore,
 		Limit: limit + 1,
@@ -193,8 +192,8 @@ func (m *Manager) ListSessions(ctx context.Context, f SessionFilter, page string
 	}
 }
 
-// SessionChange says what to change of a session; what is nil stays.
-type SessionChange struct {
+// Update says what to change of a session; what is nil stays.
+type Update struct {
 	// Version is what the session has to have; 0 is any.
 	Version int64
 	// Labels are set; an empty value removes one.
@@ -207,35 +206,35 @@ type SessionChange struct {
 
 // UpdateSession changes a session and returns it as it is then. A session of
 // another version is an *Error of code CONFLICT.
-func (m *Manager) UpdateSession(ctx context.Context, id string, c SessionChange) (SessionInfo, error) {
-	names := SessionNames{}
+func (m *Manager) UpdateSession(ctx context.Context, id string, c Update) (Summary, error) {
+	names := Names{}
 	if c.ClientRef != nil {
 		names.ClientRef = *c.ClientRef
 	}
 	if err := names.check(c.Labels); err != nil {
-		return SessionInfo{}, err
+		return Summary{}, err
 	}
 	if err := m.store.refuses(); err != nil {
-		return SessionInfo{}, err
+		return Summary{}, err
 	}
 	// Whoever starts a turn sees the session before or after the change.
 	m.updating.Lock()
 	defer m.updating.Unlock()
 	before, err := m.Session(ctx, id)
 	if err != nil {
-		return SessionInfo{}, err
+		return Summary{}, err
 	}
 	if n := labelsAfter(before.Labels, c.Labels); n > maxLabels {
-		return SessionInfo{}, Errorf(codeLimit, "labels: the session would have %d of them, at most %d are allowed", n, maxLabels)
+		return Summary{}, Errorf(codeLimit, "labels: the session would have %d of them, at most %d are allowed", n, maxLabels)
 	}
 	info, err := m.store.Update(ctx, id, Change{Version: c.Version, Labels: c.Labels, ClientRef: c.ClientRef, Archived: c.Archived, At: now()})
 	switch {
 	case errors.Is(err, ErrNoSession):
-		return SessionInfo{}, Errorf(codeNotFound, "session %q does not exist", id)
+		return Summary{}, Errorf(codeNotFound, "session %q does not exist", id)
 	case errors.Is(err, ErrConflict):
-		return SessionInfo{}, Errorf(codeConflict, "version %d: session %q has version %d; read it again", c.Version, id, before.Version)
+		return Summary{}, Errorf(codeConflict, "version %d: session %q has version %d; read it again", c.Version, id, before.Version)
 	case err != nil:
-		return SessionInfo{}, fmt.Errorf("session %s: update: %w", id, err)
+		return Summary{}, fmt.Errorf("session %s: update: %w", id, err)
 	}
 	m.mu.Lock()
 	h := m.sessions[id]
@@ -247,7 +246,7 @@ func (m *Manager) UpdateSession(ctx context.Context, id string, c SessionChange)
 				h.s.setArchived(info.Archived)
 			}
 		case <-ctx.Done():
-			return SessionInfo{}, context.Cause(ctx)
+			return Summary{}, context.Cause(ctx)
 		}
 	}
 	return m.sessionNow(info), nil

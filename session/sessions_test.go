@@ -21,7 +21,7 @@ const (
 	badRequest   = agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST
 )
 
-func (f *fixture) create(names session.SessionNames) session.SessionInfo {
+func (f *fixture) create(names session.Names) session.Summary {
 	f.t.Helper()
 	info, err := f.m.CreateSession(f.t.Context(), names, session.Once{})
 	if err != nil {
@@ -43,7 +43,7 @@ func (f *fixture) run(id, prompt string) *session.Turn {
 func tools() []*agentdv1.Tool { return []*agentdv1.Tool{{Name: "tool", Description: "a tool"}} }
 
 // pages reads a list to its end.
-func (f *fixture) pages(filter session.SessionFilter, size int) (ids []string) {
+func (f *fixture) pages(filter session.Filter, size int) (ids []string) {
 	f.t.Helper()
 	page := ""
 	for range 100 {
@@ -70,7 +70,7 @@ func TestListSessions(t *testing.T) {
 	f.on(talk)
 	var ids []string
 	for i := range 9 {
-		names := session.SessionNames{ClientRef: fmt.Sprint(i / 3), Labels: map[string]string{"kind": fmt.Sprint(i % 2), "all": "yes"}}
+		names := session.Names{ClientRef: fmt.Sprint(i / 3), Labels: map[string]string{"kind": fmt.Sprint(i % 2), "all": "yes"}}
 		ids = append(ids, f.create(names).ID)
 	}
 	slices.Reverse(ids) // newest first
@@ -78,26 +78,26 @@ func TestListSessions(t *testing.T) {
 	waiting := f.start(session.Request{SessionID: ids[7], Prompt: "ask", Agent: tree(), Tools: tools()})
 	w := waiting.Watch()
 	await(t, w, isCall)
-	if _, err := f.m.UpdateSession(t.Context(), ids[0], session.SessionChange{Archived: new(true)}); err != nil {
+	if _, err := f.m.UpdateSession(t.Context(), ids[0], session.Update{Archived: new(true)}); err != nil {
 		t.Fatal(err)
 	}
 	for name, tt := range map[string]struct {
-		filter session.SessionFilter
+		filter session.Filter
 		want   []string
 	}{
-		"all":              {session.SessionFilter{}, ids},
-		"active":           {session.SessionFilter{Archived: new(false)}, ids[1:]},
-		"archived":         {session.SessionFilter{Archived: new(true)}, ids[:1]},
-		"client_ref":       {session.SessionFilter{ClientRef: "1"}, ids[3:6]},
-		"one label":        {session.SessionFilter{Labels: map[string]string{"kind": "1"}}, []string{ids[1], ids[3], ids[5], ids[7]}},
-		"two labels":       {session.SessionFilter{Labels: map[string]string{"kind": "1", "all": "yes"}}, []string{ids[1], ids[3], ids[5], ids[7]}},
-		"no such label":    {session.SessionFilter{Labels: map[string]string{"kind": "1", "all": "no"}}, nil},
-		"last turn over":   {session.SessionFilter{LastIs: []session.Status{session.Succeeded}}, ids[8:]},
-		"last turn runs":   {session.SessionFilter{LastIs: []session.Status{session.Running}}, ids[7:8]},
-		"last turn either": {session.SessionFilter{LastIs: []session.Status{session.Running, session.Succeeded}}, ids[7:]},
-		"last turn failed": {session.SessionFilter{LastIs: []session.Status{session.Failed}}, nil},
-		"in the future":    {session.SessionFilter{CreatedFrom: time.Now().Add(time.Hour)}, nil},
-		"before now":       {session.SessionFilter{CreatedBefore: time.Now().Add(time.Hour), UpdatedBefore: time.Now().Add(time.Hour)}, ids},
+		"all":              {session.Filter{}, ids},
+		"active":           {session.Filter{Archived: new(false)}, ids[1:]},
+		"archived":         {session.Filter{Archived: new(true)}, ids[:1]},
+		"client_ref":       {session.Filter{ClientRef: "1"}, ids[3:6]},
+		"one label":        {session.Filter{Labels: map[string]string{"kind": "1"}}, []string{ids[1], ids[3], ids[5], ids[7]}},
+		"two labels":       {session.Filter{Labels: map[string]string{"kind": "1", "all": "yes"}}, []string{ids[1], ids[3], ids[5], ids[7]}},
+		"no such label":    {session.Filter{Labels: map[string]string{"kind": "1", "all": "no"}}, nil},
+		"last turn over":   {session.Filter{LastIs: []session.Status{session.Succeeded}}, ids[8:]},
+		"last turn runs":   {session.Filter{LastIs: []session.Status{session.Running}}, ids[7:8]},
+		"last turn either": {session.Filter{LastIs: []session.Status{session.Running, session.Succeeded}}, ids[7:]},
+		"last turn failed": {session.Filter{LastIs: []session.Status{session.Failed}}, nil},
+		"in the future":    {session.Filter{CreatedFrom: time.Now().Add(time.Hour)}, nil},
+		"before now":       {session.Filter{CreatedBefore: time.Now().Add(time.Hour), UpdatedBefore: time.Now().Add(time.Hour)}, ids},
 	} {
 		for _, size := range []int{1, 2, 3, 100} {
 			if got := f.pages(tt.filter, size); !slices.Equal(got, tt.want) {
@@ -105,18 +105,18 @@ func TestListSessions(t *testing.T) {
 			}
 		}
 	}
-	_, next, err := f.m.ListSessions(t.Context(), session.SessionFilter{}, "", 2)
+	_, next, err := f.m.ListSessions(t.Context(), session.Filter{}, "", 2)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, page := range map[string]string{"of another list": next, "garbage": "!"} {
-		if _, _, err := f.m.ListSessions(t.Context(), session.SessionFilter{ClientRef: "1"}, page, 2); code(err) != badRequest {
+		if _, _, err := f.m.ListSessions(t.Context(), session.Filter{ClientRef: "1"}, page, 2); code(err) != badRequest {
 			t.Errorf("a token %s: %v", name, err)
 		}
 	}
 	// Nobody is there: it waits for a client, here and after a restart.
 	w.Close()
-	waits := session.SessionFilter{LastIs: []session.Status{session.WaitingForClient}}
+	waits := session.Filter{LastIs: []session.Status{session.WaitingForClient}}
 	if got := f.pages(waits, 3); !slices.Equal(got, ids[7:8]) {
 		t.Errorf("sessions that wait for a client: %v, want %v", got, ids[7:8])
 	}
@@ -131,11 +131,11 @@ func TestListSessions(t *testing.T) {
 func TestUpdateSession(t *testing.T) {
 	f := newFixture(t, memory(t), session.Limits{})
 	f.on(talk)
-	s := f.create(session.SessionNames{ClientRef: "a", Labels: map[string]string{"x": "1", "y": "2"}})
+	s := f.create(session.Names{ClientRef: "a", Labels: map[string]string{"x": "1", "y": "2"}})
 	if s.Version != 1 || s.Creator != "local" || s.LastTurn != "" || s.LastIs != 0 {
 		t.Errorf("a new session: %+v", s)
 	}
-	change := session.SessionChange{Version: 1, ClientRef: new("b"), Labels: map[string]string{"x": "", "z": "3"}, Archived: new(true)}
+	change := session.Update{Version: 1, ClientRef: new("b"), Labels: map[string]string{"x": "", "z": "3"}, Archived: new(true)}
 	s, err := f.m.UpdateSession(t.Context(), s.ID, change)
 	if err != nil || s.Version != 2 || s.ClientRef != "b" || !s.Archived || fmt.Sprint(s.Labels) != "map[y:2 z:3]" {
 		t.Errorf("the changed session: %+v, %v", s, err)
@@ -147,14 +147,14 @@ func TestUpdateSession(t *testing.T) {
 	if _, err := f.m.Start(t.Context(), start); code(err) != precondition {
 		t.Errorf("a turn of an archived session: %v", err)
 	}
-	if s, err = f.m.UpdateSession(t.Context(), s.ID, session.SessionChange{Archived: new(false)}); err != nil || s.Version != 3 || s.ClientRef != "b" {
+	if s, err = f.m.UpdateSession(t.Context(), s.ID, session.Update{Archived: new(false)}); err != nil || s.Version != 3 || s.ClientRef != "b" {
 		t.Errorf("made active: %+v, %v", s, err)
 	}
 	// Archived while it is in memory, with a turn that goes on.
 	turn := f.start(session.Request{SessionID: s.ID, Prompt: "ask", Agent: tree(), Tools: tools()})
 	w := turn.Watch()
 	await(t, w, isCall)
-	if _, err := f.m.UpdateSession(t.Context(), s.ID, session.SessionChange{Archived: new(true)}); err != nil {
+	if _, err := f.m.UpdateSession(t.Context(), s.ID, session.Update{Archived: new(true)}); err != nil {
 		t.Error(err)
 	}
 	answer(t, turn)
@@ -168,10 +168,10 @@ func TestUpdateSession(t *testing.T) {
 	for i := range 64 {
 		labels[fmt.Sprint(i)] = "v"
 	}
-	if _, err := f.m.UpdateSession(t.Context(), s.ID, session.SessionChange{Labels: labels}); err == nil {
+	if _, err := f.m.UpdateSession(t.Context(), s.ID, session.Update{Labels: labels}); err == nil {
 		t.Error("66 labels were taken")
 	}
-	if _, err := f.m.UpdateSession(t.Context(), "none", session.SessionChange{}); code(err) != noSession {
+	if _, err := f.m.UpdateSession(t.Context(), "none", session.Update{}); code(err) != noSession {
 		t.Errorf("an unknown session: %v", err)
 	}
 }
@@ -200,7 +200,7 @@ func TestDeleteSession(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t, memory(t), session.Limits{})
 				f.on(talk)
-				id := f.create(session.SessionNames{Labels: map[string]string{"a": "b"}}).ID
+				id := f.create(session.Names{Labels: map[string]string{"a": "b"}}).ID
 				other := f.run("", "hi")
 				prepare(f, id)
 				if err := f.m.DeleteSession(t.Context(), id); err != nil {
@@ -252,6 +252,8 @@ func TestIdempotencyKeys(t *testing.T) {
 			t.Errorf("a repeat has started %v, the first request %v", again, first)
 		}
 	}
+	_, w := f.attach(session.AttachRequest{SessionID: first[0], Tools: []string{"tool"}}) // otherwise it gives way
+	await(t, w, isCall)
 	other := req
 	other.Once.Content = "d"
 	if _, err := f.m.Start(t.Context(), other); code(err) != conflict {
@@ -274,6 +276,7 @@ func TestIdempotencyKeys(t *testing.T) {
 			t.Errorf("a request that is refused: %v", err)
 		}
 	}
+	w.Close()
 	// Another server knows the keys; the key stands for something else elsewhere.
 	f.stop()
 	g := newFixture(t, f.store, session.Limits{})
@@ -282,11 +285,11 @@ func TestIdempotencyKeys(t *testing.T) {
 		t.Errorf("after a restart: %v", err)
 	}
 	once := session.Once{Key: "k", Content: "c"}
-	made, err := g.m.CreateSession(t.Context(), session.SessionNames{}, once)
+	made, err := g.m.CreateSession(t.Context(), session.Names{}, once)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := g.m.CreateSession(t.Context(), session.SessionNames{}, once); err != nil || again.ID != made.ID {
+	if again, err := g.m.CreateSession(t.Context(), session.Names{}, once); err != nil || again.ID != made.ID {
 		t.Errorf("the session again: %+v, %v", again, err)
 	}
 	fork := session.ForkRequest{SessionID: made.ID, Once: once}
@@ -301,7 +304,7 @@ func TestIdempotencyKeys(t *testing.T) {
 	if err := g.m.DeleteSession(t.Context(), made.ID); err != nil {
 		t.Fatal(err)
 	}
-	if again, err := g.m.CreateSession(t.Context(), session.SessionNames{}, once); err != nil || again.ID == made.ID {
+	if again, err := g.m.CreateSession(t.Context(), session.Names{}, once); err != nil || again.ID == made.ID {
 		t.Errorf("the session after it was deleted: %+v, %v", again, err)
 	}
 }

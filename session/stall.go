@@ -55,7 +55,7 @@ func newPatient(cfg Config, onFatal func(error)) *patient {
 		quit:     make(chan struct{}),
 		stalled:  map[*Session]error{},
 	}
-	p.tries, p.abort = context.WithCancel(context.Background()) //nolint:gosec // Manager.Shutdown calls abort if it has to
+	p.tries, p.abort = context.WithCancel(context.Background())
 	return p
 }
 

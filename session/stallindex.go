@@ -71,7 +71,7 @@ func (p *patient) Info(ctx context.Context, id string) (Info, error) {
 	return again(ctx, p, beRead, func(ctx context.Context) (Info, error) { return p.raw.Info(ctx, id) })
 }
 
-func (p *patient) Sessions(ctx context.Context, q SessionQuery) ([]Info, error) {
+func (p *patient) Sessions(ctx context.Context, q InfoQuery) ([]Info, error) {
 	return again(ctx, p, beRead, func(ctx context.Context) ([]Info, error) { return p.raw.Sessions(ctx, q) })
 }
 

@@ -107,9 +107,9 @@ type Change struct {
 	At time.Time
 }
 
-// SessionQuery says which sessions; what is zero does not matter. Times count to
+// InfoQuery says which sessions; what is zero does not matter. Times count to
 // the microsecond.
-type SessionQuery struct {
+type InfoQuery struct {
 	// Archived, if set, is what Info.Archived has to be.
 	Archived *bool
 	// Labels are those that a session has to have.
@@ -298,7 +298,7 @@ type Store interface {
 	Info(ctx context.Context, id string) (Info, error)
 	// Sessions returns at most Limit sessions, those with the highest (CreatedAt,
 	// ID) first.
-	Sessions(ctx context.Context, q SessionQuery) ([]Info, error)
+	Sessions(ctx context.Context, q InfoQuery) ([]Info, error)
 	// Update changes a session and returns it as it is then. It returns ErrConflict
 	// if Version is not the session's, and ErrNoSession for an unknown id.
 	Update(ctx context.Context, id string, c Change) (Info, error)

@@ -67,7 +67,8 @@ func (m *Manager) turnNow(ctx context.Context, row Row) (TurnInfo, error) {
 		if err != nil {
 			return TurnInfo{}, fmt.Errorf("session %s: turn %s: its row: %w", row.SessionID, row.ID, err)
 		}
-		if t.Status != 0 {
+		// What is written counts once it is shown too.
+		if t.Status != 0 && !m.inMemory(row.SessionID) {
 			return *t, nil
 		}
 		h, err := m.acquire(ctx, row.SessionID)
@@ -76,14 +77,24 @@ func (m *Manager) turnNow(ctx context.Context, row Row) (TurnInfo, error) {
 		}
 		live, ok := h.s.turnNow(row.ID)
 		m.release(h)
-		if ok {
+		switch {
+		case ok:
 			return live, nil
+		case t.Status != 0:
+			return *t, nil
 		}
 		if row, err = m.store.Row(ctx, RowTurn, row.SessionID, row.ID); err != nil {
 			return TurnInfo{}, fmt.Errorf("session %s: turn %s: %w", row.SessionID, t.ID, err)
 		}
 	}
 	return TurnInfo{}, Errorf(codeUnavailable, "session %q could not be read while it changed; try again", row.SessionID)
+}
+
+// inMemory tells whether a session is, or is about to be.
+func (m *Manager) inMemory(id string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.sessions[id] != nil
 }
 
 // turnNow says how a turn is that is not over; false for any other.

@@ -131,7 +131,7 @@ func (v *view) fact(rec Record, fact any, replayed bool, mine []string) (end boo
 	case *TurnDropped:
 		if v.only == rec.TurnID {
 			v.turnID, v.speakers, v.calls, v.usage = rec.TurnID, nil, nil, Usage{}
-			v.end(&TurnEnded{Reason: f.Reason})
+			v.end(f.end())
 		}
 		return true
 	case *ModelRetry:
@@ -145,11 +145,7 @@ func (v *view) fact(rec Record, fact any, replayed bool, mine []string) (end boo
 	case *ToolCall:
 		v.call(slotCalls, *f, mine)
 	case *ToolResult:
-		v.calls = slices.DeleteFunc(v.calls, func(c ToolCall) bool { return c.ID == f.CallID })
-		if f.Outcome != Answered {
-			v.cancelled(slotCalls, f.CallID, f.Error)
-		}
-		delete(v.asked, f.CallID)
+		v.settled(f)
 	case *TurnEnded:
 		v.end(f)
 		return true
@@ -295,6 +291,32 @@ func (v *view) offer(c ToolCall) {
 	m := v.request(c)
 	m.Seq, m.TurnId, m.Replayed = v.at, v.turnID, true
 	v.out = append(v.out, m)
+}
+
+// settled tells what has become of a call; also who was asked for it and is not
+// to see its turn, so that nobody goes on with it.
+func (v *view) settled(f *ToolResult) {
+	defer delete(v.asked, f.CallID)
+	i := slices.IndexFunc(v.calls, func(c ToolCall) bool { return c.ID == f.CallID })
+	if f.Outcome == Answered && i >= 0 && (v.asked[f.CallID] || !v.hidden()) {
+		v.send(slotCalls, v.turnID, v.result(v.calls[i], f))
+	}
+	if i >= 0 {
+		v.calls = slices.Delete(v.calls, i, i+1)
+	}
+	if f.Outcome != Answered {
+		v.cancelled(slotCalls, f.CallID, f.Error)
+	}
+}
+
+func (v *view) result(c ToolCall, f *ToolResult) *agentdv1.RunResponse {
+	r := &agentdv1.RunResponse_ToolResult{SessionId: v.sessionID, ToolCallId: c.ID, ToolName: c.Name, AgentPath: c.Path}
+	if f.Output != nil {
+		r.Result = &agentdv1.RunResponse_ToolResult_Output{Output: *f.Output}
+	} else {
+		r.Result = &agentdv1.RunResponse_ToolResult_Error{Error: f.Error}
+	}
+	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolResult_{ToolResult: r}}
 }
 
 func (v *view) cancelled(slot int, callID, reason string) {

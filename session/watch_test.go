@@ -367,6 +367,8 @@ func facts(msgs []*agentdv1.RunResponse) string {
 			fmt.Fprintln(&b, "call", m.GetToolCall().ToolCallId)
 		case m.GetToolCallNotice() != nil:
 			fmt.Fprintln(&b, "call", m.GetToolCallNotice().ToolCallId)
+		case m.GetToolResult() != nil:
+			fmt.Fprintln(&b, "result", m.GetToolResult(), m.Seq)
 		case m.GetOutputChunk() == nil:
 			fmt.Fprintf(&b, "%T %v\n", m.Response, m.GetEnd().GetUsageSummary().GetLlmCalls())
 		}

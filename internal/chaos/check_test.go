@@ -230,8 +230,12 @@ func (x *examine) unlogged() {
 // others have seen in the same place.
 func (x *examine) gather(c *chain) {
 	for _, m := range c.msgs {
-		if m.what == sawCall || m.what == sawNotice || m.what == sawCancelled {
+		switch m.what {
+		case sawCall, sawNotice, sawCancelled:
 			x.callSeen(c, m)
+		case sawResult:
+			x.resultSeen(c, m)
+		default:
 		}
 		if !m.fact() || c.events && m.what == sawCall {
 			continue
@@ -271,6 +275,8 @@ func fits(w what, k session.Kind) bool {
 		return k == session.KindTurnEnded
 	case sawCancelled:
 		return k == session.KindToolResult || k == session.KindTurnEnded
+	case sawResult:
+		return k == session.KindToolResult
 	default:
 		return true
 	}
@@ -298,6 +304,26 @@ func (x *examine) callSeen(c *chain, m seen) {
 	}
 	if r := call.settledAt; call.result != nil && m.opened.After(r.Time.Add(settleMargin)) {
 		x.v.rerunf("%s was asked for call %s %v after its result was recorded", c.who, m.id, m.opened.Sub(r.Time))
+	}
+}
+
+// resultSeen checks that a result is the one that the log has. What a client
+// tells of its own answers is before that.
+func (x *examine) resultSeen(c *chain, m seen) {
+	call := x.log.calls[m.id]
+	if m.seq == 0 {
+		return
+	}
+	if call == nil || call.result == nil || call.result.Outcome != session.Answered {
+		x.v.lostf("%s saw a result of call %s, the log has %+v", c.who, m.id, call)
+		return
+	}
+	text := call.result.Error
+	if call.result.Output != nil {
+		text = *call.result.Output
+	}
+	if text != m.text || call.settledAt.Seq != m.seq>>recordBits {
+		x.v.lostf("%s saw the result %q of call %s at %d, the log has %q in record %d", c.who, m.text, m.id, m.seq, text, call.settledAt.Seq)
 	}
 }
 
@@ -389,7 +415,7 @@ func (x *examine) gaps(c *chain) {
 		if pos <= c.after || pos > end || have[pos] || m.what == sawCall && (c.events || calls[m.id]) {
 			continue
 		}
-		if c.events && (m.what == sawCancelled || m.what == sawError || m.what == sawEnd) {
+		if c.events && (m.what == sawCancelled || m.what == sawResult || m.what == sawError || m.what == sawEnd) {
 			continue // what a client tells in another way
 		}
 		if m.what == sawState && x.snapshot(pos) {

@@ -26,6 +26,7 @@ const (
 	sawCall      what = "call"
 	sawNotice    what = "notice"
 	sawCancelled what = "cancelled call"
+	sawResult    what = "result"
 	sawRetract   what = "retract"
 	sawError     what = "error"
 	sawEnd       what = "end"
@@ -216,6 +217,9 @@ func seenOf(m *agentdv1.RunResponse) seen {
 		s.text = callText(r.ToolCallNotice.GetToolName(), r.ToolCallNotice.GetToolInput(), r.ToolCallNotice.GetAgentPath())
 	case *agentdv1.RunResponse_ToolCancelled_:
 		s.what, s.id, s.text = sawCancelled, r.ToolCancelled.GetToolCallId(), r.ToolCancelled.GetReason()
+	case *agentdv1.RunResponse_ToolResult_:
+		s.what, s.id = sawResult, r.ToolResult.GetToolCallId()
+		s.text = r.ToolResult.GetOutput() + r.ToolResult.GetError()
 	case *agentdv1.RunResponse_Retract_:
 		s.what, s.id = sawRetract, r.Retract.GetMessageId()
 	case *agentdv1.RunResponse_Error:
@@ -241,6 +245,8 @@ func seenOfEvent(e *client.Event) seen {
 		s.what, s.id, s.text = sawCall, e.ToolCall.ID, callText(e.ToolCall.Name, string(e.ToolCall.Input), e.ToolCall.AgentPath)
 	case e.ToolNotice != nil:
 		s.what, s.id, s.text = sawNotice, e.ToolNotice.ID, callText(e.ToolNotice.Name, string(e.ToolNotice.Input), e.ToolNotice.AgentPath)
+	case e.ToolResult != nil:
+		s.what, s.id, s.text = sawResult, e.ToolResult.ID, e.ToolResult.Output+e.ToolResult.Error
 	case e.Retract != nil:
 		s.what, s.id = sawRetract, e.Retract.MessageID
 	case e.End != nil:

@@ -47,7 +47,8 @@ type Config struct {
 	// Logger receives what is worth knowing, and no keys, prompts or payloads.
 	// Default: none.
 	Logger *slog.Logger
-	// Version is what the daemon calls itself in its log. Default "dev".
+	// Version is what the daemon calls itself in its log and to its clients. Default
+	// "dev".
 	Version string
 	// CORSOrigins are the origins from which web pages may call SessionService;
 	// "*" is any. Default: none.

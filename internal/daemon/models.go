@@ -5,12 +5,14 @@ import (
 	"log/slog"
 	"slices"
 
+	"github.com/apzuk3/agentd/adkbridge"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/anthropic"
 	"github.com/apzuk3/agentd/model/echo"
 	"github.com/apzuk3/agentd/model/gemini"
 	"github.com/apzuk3/agentd/model/openai"
 	"github.com/apzuk3/agentd/model/scripted"
+	"github.com/apzuk3/agentd/server"
 )
 
 // newRegistry returns the models that the config describes.
@@ -48,6 +50,30 @@ func newRegistry(cfg *Config) (*model.Registry, error) {
 		return slices.ContainsFunc(cfg.ExtraProviders, func(e model.Provider) bool { return e.Name() == p.Name() })
 	})
 	return model.NewRegistry(append(providers, cfg.ExtraProviders...)...)
+}
+
+// about is what the daemon tells of itself. Scripts may come and go while it
+// runs.
+func about(cfg *Config, reg *model.Registry) server.About {
+	turns := cfg.Turns.WithDefaults()
+	out := server.About{
+		Version:        cfg.Version,
+		BuiltinTools:   adkbridge.BuiltinTools(),
+		MaxPromptBytes: turns.MaxPromptBytes,
+		Retention:      turns.Retention,
+		PricesDate:     model.PricesDate,
+	}
+	for _, st := range reg.Providers() {
+		out.Providers = append(out.Providers, server.Provider{Name: st.Provider, HasKey: st.HasKey || !st.NeedsKey})
+		for _, name := range st.Models {
+			m := server.Model{Name: name, Provider: st.Provider}
+			if p, known := model.ListPrice(st.Provider, name); known {
+				m.Price = &server.Price{Input: p.Input, Cached: p.Cached, Output: p.Output}
+			}
+			out.Models = append(out.Models, m)
+		}
+	}
+	return out
 }
 
 // logModels says which providers the server has a key for, and what to do when

@@ -230,6 +230,9 @@ func TestTurnsAreTheSameOnBothServices(t *testing.T) {
 			text = false
 			e = proto.CloneOf(e)
 			e.Time, e.TurnId, e.Replayed, e.Seq = nil, "", false, 0
+			if r := e.GetToolResult(); r != nil {
+				r.ToolCallId = "" // another one
+			}
 			said := "call" // another id, and as a notice to who did not take part
 			if e.GetToolCall() == nil && e.GetToolCallNotice() == nil {
 				said = protojson.MarshalOptions{}.Format(e)
@@ -241,6 +244,38 @@ func TestTurnsAreTheSameOnBothServices(t *testing.T) {
 	}
 	if a, b := plain(onRun), plain(inBackground); !slices.Equal(a, b) {
 		t.Errorf("on Run %q\nin the background %q", a, b)
+	}
+}
+
+// A result of the largest size passes whole, as JSON and as protobuf, and comes
+// back to who watches and to who lists.
+func TestLargeToolResult(t *testing.T) {
+	d := start(t, daemon.Config{Scripts: map[string]string{"asks": `answers:
+  - {when: {step: 1}, calls: [{name: look, args: {}}]}
+  - {when: {}, text: "thanks"}`}})
+	large := strings.Repeat("ü\"", (1<<20-200)/4) // the answer's record is JSON: a quote takes two bytes
+	all := wires(t, d)
+	for _, name := range []string{"Connect, JSON, HTTP/1.1", "gRPC"} {
+		c := all[name]
+		t.Run(name, func(t *testing.T) {
+			turn := call(t, c.CreateTurn, &agentdv1.CreateTurnRequest{Execute: lookRequest("go")}).GetTurn()
+			turn = until(t, c, turn, agentdv1.TurnStatus_TURN_STATUS_WAITING_FOR_CLIENT)
+			answer := &agentdv1.RunRequest_ToolCallResponse{ToolCallId: turn.GetPendingToolCalls()[0].GetToolCallId(), Result: &agentdv1.RunRequest_ToolCallResponse_Output{Output: large}}
+			submitted := call(t, c.SubmitToolResults, &agentdv1.SubmitToolResultsRequest{SessionId: turn.GetSessionId(), Results: []*agentdv1.RunRequest_ToolCallResponse{answer}})
+			if len(submitted.GetRefused()) > 0 {
+				t.Fatal(submitted.GetRefused())
+			}
+			watched := followTurn(t, c, &agentdv1.WatchTurnRequest{SessionId: turn.GetSessionId()})
+			for how, events := range map[string][]*agentdv1.RunResponse{
+				"watched": watched,
+				"listed":  call(t, c.ListTurnEvents, &agentdv1.ListTurnEventsRequest{SessionId: turn.GetSessionId()}).GetEvents(),
+			} {
+				i := slices.IndexFunc(events, func(e *agentdv1.RunResponse) bool { return e.GetToolResult() != nil })
+				if i < 0 || events[i].GetToolResult().GetOutput() != large || events[i].GetToolResult().GetToolName() != "look" {
+					t.Errorf("%s: result %d of %d events", how, i, len(events))
+				}
+			}
+		})
 	}
 }
 

@@ -128,7 +128,7 @@ func (s *unreliable) Info(ctx context.Context, id string) (session.Info, error) 
 	return look(ctx, s, func() (session.Info, error) { return s.Store.Info(ctx, id) })
 }
 
-func (s *unreliable) Sessions(ctx context.Context, q session.SessionQuery) ([]session.Info, error) {
+func (s *unreliable) Sessions(ctx context.Context, q session.InfoQuery) ([]session.Info, error) {
 	return look(ctx, s, func() ([]session.Info, error) { return s.Store.Sessions(ctx, q) })
 }
 

@@ -20,6 +20,7 @@ type observer struct {
 	calls      []*agentdv1.RunResponse_ToolCallRequest
 	asked      map[string]bool // by call
 	cancelled  map[string]bool // by call
+	answered   map[string]bool // by call
 	lastCaller string          // the agent whose calls are being sent, "" between answers
 	errors     []*agentdv1.RunResponse_ErrorResponse
 	retries    []*agentdv1.RunResponse_ModelRetry
@@ -32,7 +33,7 @@ func newObserver(together int) *observer {
 	return &observer{
 		together: together,
 		text:     map[string]string{}, closed: map[string]bool{}, spoke: map[string]bool{},
-		asked: map[string]bool{}, cancelled: map[string]bool{},
+		asked: map[string]bool{}, cancelled: map[string]bool{}, answered: map[string]bool{},
 	}
 }
 
@@ -67,11 +68,14 @@ func (o *observer) see(m *agentdv1.RunResponse) {
 		o.asked[r.ToolCallNotice.GetToolCallId()] = true
 	case *agentdv1.RunResponse_ToolCancelled_:
 		id := r.ToolCancelled.GetToolCallId()
-		if !o.asked[id] || o.cancelled[id] {
-			o.faultf("call %s is cancelled, asked %v, cancelled before %v", id, o.asked[id], o.cancelled[id])
-		}
-		o.cancelled[id] = true
+		o.settle(o.cancelled, id)
 		o.inSession(r.ToolCancelled.GetSessionId())
+	case *agentdv1.RunResponse_ToolResult_:
+		o.settle(o.answered, r.ToolResult.GetToolCallId())
+		o.inSession(r.ToolResult.GetSessionId())
+		if r.ToolResult.GetResult() == nil || r.ToolResult.GetToolName() == "" || len(r.ToolResult.GetAgentPath()) == 0 {
+			o.faultf("a result that does not say what it is: %v", r.ToolResult)
+		}
 	case *agentdv1.RunResponse_Error:
 		o.errors = append(o.errors, r.Error)
 	case *agentdv1.RunResponse_ModelRetry_:
@@ -99,6 +103,14 @@ func (o *observer) inSession(id string) {
 	if id == "" || id != o.session {
 		o.faultf("a message of session %q on the stream of %q", id, o.session)
 	}
+}
+
+// settle takes note of what becomes of a call, which is said once.
+func (o *observer) settle(as map[string]bool, id string) {
+	if !o.asked[id] || o.cancelled[id] || o.answered[id] {
+		o.faultf("call %s is settled, asked %v, cancelled before %v, answered before %v", id, o.asked[id], o.cancelled[id], o.answered[id])
+	}
+	as[id] = true
 }
 
 // retry checks that the tries of a call are told one by one.

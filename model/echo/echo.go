@@ -36,6 +36,9 @@ func (*Provider) Name() string { return "echo" }
 // Keyless marks the provider as one without a key.
 func (*Provider) Keyless() {}
 
+// Models returns the one name.
+func (*Provider) Models() []string { return []string{"echo"} }
+
 // Builtins returns none.
 func (*Provider) Builtins() []string { return nil }
 

@@ -406,7 +406,7 @@ func TestRowsOfSchema2(t *testing.T) {
 	idle, more, opened := newest[2].Head, newest[4].Head, newest[1].Head
 
 	s := open(t, dir)
-	got, err := s.Sessions(t.Context(), session.SessionQuery{Limit: 10})
+	got, err := s.Sessions(t.Context(), session.InfoQuery{Limit: 10})
 	if err != nil || !reflect.DeepEqual(got, newest) {
 		t.Errorf("the sessions are %+v, %v, want %+v", got, err, newest)
 	}

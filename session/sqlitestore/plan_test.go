@@ -17,7 +17,7 @@ func TestPlans(t *testing.T) {
 	defer mustClose(t, s)
 	at := &session.Info{Head: session.Head{ID: "a", CreatedAt: start}}
 	behind := &session.Row{ID: "a", SessionID: "a", CreatedAt: start, Seq: 1}
-	sessions := func(q session.SessionQuery) string {
+	sessions := func(q session.InfoQuery) string {
 		q.Limit, q.After = 10, at
 		text, args := sessionsQuery(&q)
 		return plan(t, s, text, args)
@@ -28,10 +28,10 @@ func TestPlans(t *testing.T) {
 		return plan(t, s, text, args)
 	}
 	for what, c := range map[string]struct{ plan, want string }{
-		"all sessions":   {sessions(session.SessionQuery{}), "SEARCH s USING INDEX sessions_by_creation ((created_at,id)<(?,?))"},
-		"by label":       {sessions(session.SessionQuery{Labels: map[string]string{"k": "v", "l": "w"}}), "SEARCH l USING COVERING INDEX labels_by_value (key=? AND value=? AND (created_at,session_id)<(?,?))"},
-		"by ref":         {sessions(session.SessionQuery{ClientRef: "r", Archived: new(false)}), "SEARCH s USING INDEX sessions_by_ref (client_ref=? AND (created_at,id)<(?,?))"},
-		"by status":      {sessions(session.SessionQuery{LastStatuses: []string{"a", "b"}, Archived: new(true)}), "SEARCH s USING INDEX sessions_by_creation ((created_at,id)<(?,?))"},
+		"all sessions":   {sessions(session.InfoQuery{}), "SEARCH s USING INDEX sessions_by_creation ((created_at,id)<(?,?))"},
+		"by label":       {sessions(session.InfoQuery{Labels: map[string]string{"k": "v", "l": "w"}}), "SEARCH l USING COVERING INDEX labels_by_value (key=? AND value=? AND (created_at,session_id)<(?,?))"},
+		"by ref":         {sessions(session.InfoQuery{ClientRef: "r", Archived: new(false)}), "SEARCH s USING INDEX sessions_by_ref (client_ref=? AND (created_at,id)<(?,?))"},
+		"by status":      {sessions(session.InfoQuery{LastStatuses: []string{"a", "b"}, Archived: new(true)}), "SEARCH s USING INDEX sessions_by_creation ((created_at,id)<(?,?))"},
 		"all rows":       {rows(session.RowQuery{}), "SEARCH entries USING INDEX entries_by_time (kind=? AND (created_at,session_id,seq,id)<(?,?,?,?))"},
 		"of a session":   {rows(session.RowQuery{SessionID: "a", TurnID: "t", Statuses: []string{"a", "b"}}), "SEARCH entries USING INDEX entries_of_session (session_id=? AND kind=? AND created_at<?)"},
 		"of a status":    {rows(session.RowQuery{Statuses: []string{"a"}}), "SEARCH entries USING INDEX entries_by_status (kind=? AND status=? AND (created_at,session_id,seq,id)<(?,?,?,?))"},

@@ -55,7 +55,7 @@ func (s *Store) Info(ctx context.Context, id string) (session.Info, error) {
 // The caller owns the result. It costs what it returns, and a look at each session that
 // one condition lets pass and another does not: the client's reference, else the
 // labels, else the time of creation choose, the rest is looked at.
-func (s *Store) Sessions(ctx context.Context, q session.SessionQuery) ([]session.Info, error) {
+func (s *Store) Sessions(ctx context.Context, q session.InfoQuery) ([]session.Info, error) {
 	if q.Limit <= 0 {
 		return nil, fmt.Errorf("sqlitestore: sessions: %w", malformed("limit is %d, want at least 1", q.Limit))
 	}
@@ -145,7 +145,7 @@ func (f *filter) where() string {
 }
 
 // sessionsQuery names the index that has the sessions in the order of the answer.
-func sessionsQuery(q *session.SessionQuery) (text string, args []any) {
+func sessionsQuery(q *session.InfoQuery) (text string, args []any) {
 	var f filter
 	created, id := "s.created_at", "s.id"
 	labels := slices.Sorted(maps.Keys(q.Labels))

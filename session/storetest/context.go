@@ -89,7 +89,7 @@ func calls(made, id string, recs []session.Record) map[string]func(context.Conte
 			return err
 		},
 		"Sessions": func(ctx context.Context, s session.Store) error {
-			_, err := s.Sessions(ctx, session.SessionQuery{Limit: 10})
+			_, err := s.Sessions(ctx, session.InfoQuery{Limit: 10})
 			return err
 		},
 		"Row": func(ctx context.Context, s session.Store) error {

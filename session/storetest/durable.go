@@ -67,8 +67,8 @@ var durableTests = []struct {
 		wantRow(t, s, f.Rows[0])
 		wantRow(t, s, row(askRow, "a", "i", 2, "asks"))
 		wantKey(t, s, *f.Key)
-		wantSessions(t, s, session.SessionQuery{}, "f", "a")
-		wantSessions(t, s, session.SessionQuery{Labels: map[string]string{"l": "w"}}, "a")
+		wantSessions(t, s, session.InfoQuery{}, "f", "a")
+		wantSessions(t, s, session.InfoQuery{Labels: map[string]string{"l": "w"}}, "a")
 		wantNamed(t, "the same Fork again", s.Fork(t.Context(), f), session.ErrSessionExists)
 	}},
 	{"Reopen/RepeatAndConflict", func(t *testing.T, open func() session.Store) {

@@ -26,7 +26,7 @@ func RunFull(t *testing.T, open func(t *testing.T) (s session.Store, makeRoom fu
 			wantLog(t, s, "a", log)
 			wantNoRow(t, s, turnRow, "a", "t")
 			wantNoKey(t, s, "s", "k")
-			wantSessions(t, s, session.SessionQuery{}, "a")
+			wantSessions(t, s, session.InfoQuery{}, "a")
 			wantShared(t, s, "app", map[string]string{"last": fmt.Sprint(len(log))})
 			wantOpen(t, s, "", 10)
 		}
@@ -156,7 +156,7 @@ func RunFailing(t *testing.T, open func(t *testing.T, dir string) (s session.Sto
 			wantLog(t, s, "a", whole)
 			wantRow(t, s, lost.Rows[0])
 			wantKey(t, s, *lost.Key)
-			wantSessions(t, s, session.SessionQuery{}, "b", "a")
+			wantSessions(t, s, session.InfoQuery{}, "b", "a")
 			create(t, s, "c")
 		})
 	}

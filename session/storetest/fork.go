@@ -79,7 +79,7 @@ var batchTests = []test{
 			"that ends a turn":           {fill("a", ended(1, "t")), session.ErrMalformed},
 		} {
 			wantNamed(t, "Append that makes a session "+what, s.Append(t.Context(), c.b), c.want)
-			wantSessions(t, s, session.SessionQuery{}, "named", "empty")
+			wantSessions(t, s, session.InfoQuery{}, "named", "empty")
 			wantInfo(t, s, infoOf("empty", nil))
 			wantRows(t, s, session.RowQuery{Kind: turnRow})
 			wantShared(t, s, "app", nil)
@@ -227,7 +227,7 @@ var forkTests = []test{
 			}), session.ErrKeyTaken},
 		} {
 			wantNamed(t, "Fork "+what, s.Fork(t.Context(), c.f), c.want)
-			wantSessions(t, s, session.SessionQuery{}, "purged", "b", "a")
+			wantSessions(t, s, session.InfoQuery{}, "purged", "b", "a")
 			wantLog(t, s, "a", log)
 			wantInfo(t, s, infoOf("b", nil))
 		}
@@ -246,7 +246,7 @@ var forkTests = []test{
 		add(t, s, b)
 		wantNamed(t, "Delete of a log that has moved on", s.Delete(t.Context(), "a", 3), session.ErrConflict)
 		wantNamed(t, "Delete of what is to come", s.Delete(t.Context(), "a", 5), session.ErrConflict)
-		wantSessions(t, s, session.SessionQuery{}, "b", "a")
+		wantSessions(t, s, session.InfoQuery{}, "b", "a")
 		wantRow(t, s, row(turnRow, "a", "t", 1, "over"))
 		if err := s.Delete(t.Context(), "a", 4); err != nil {
 			t.Fatalf("Delete: %v", err)
@@ -264,8 +264,8 @@ var forkTests = []test{
 			wantNoKey(t, s, "s", "parent")
 		}
 		gone()
-		wantSessions(t, s, session.SessionQuery{Labels: map[string]string{"k": "v"}}, "b")
-		wantSessions(t, s, session.SessionQuery{ClientRef: "ref"})
+		wantSessions(t, s, session.InfoQuery{Labels: map[string]string{"k": "v"}}, "b")
+		wantSessions(t, s, session.InfoQuery{ClientRef: "ref"})
 		wantRows(t, s, session.RowQuery{Kind: turnRow}, row(turnRow, "b", "t", 1, "over"))
 		wantKey(t, s, *b.Key)
 		wantRecords(t, all(t, s, "b"), events(0, 1))
@@ -290,7 +290,7 @@ var forkTests = []test{
 				t.Fatalf("Delete(%q): %v", id, err)
 			}
 		}
-		wantSessions(t, s, session.SessionQuery{}, "unknown")
+		wantSessions(t, s, session.InfoQuery{}, "unknown")
 		wantOpen(t, s, "", 10)
 	}},
 }

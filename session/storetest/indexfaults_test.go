@@ -13,9 +13,9 @@ import (
 // breaks.
 type beside struct {
 	info   func(session.Info) session.Info // of Info, Sessions and Update
-	list   func(session.SessionQuery, []session.Info) []session.Info
+	list   func(session.InfoQuery, []session.Info) []session.Info
 	rows   func(session.RowQuery, []session.Row) []session.Row
-	query  func(*session.SessionQuery)
+	query  func(*session.InfoQuery)
 	forked func(m *model, f session.Fork) error
 	delete func(m *model, id string) // before the session is deleted
 	update func(*session.Change)
@@ -31,7 +31,7 @@ func (f faulty) Info(ctx context.Context, id string) (session.Info, error) {
 	return i, err
 }
 
-func (f faulty) Sessions(ctx context.Context, q session.SessionQuery) ([]session.Info, error) {
+func (f faulty) Sessions(ctx context.Context, q session.InfoQuery) ([]session.Info, error) {
 	if f.query != nil {
 		f.query(&q)
 	}
@@ -156,19 +156,19 @@ var besideFaults = map[string]faulty{
 	"update without time":    {beside: beside{update: func(c *session.Change) { c.At = time.Time{} }}},
 	"update keeps the label": {beside: beside{update: func(c *session.Change) { c.Labels = nonempty(c.Labels) }}},
 
-	"sessions oldest first": {beside: beside{list: func(_ session.SessionQuery, l []session.Info) []session.Info {
+	"sessions oldest first": {beside: beside{list: func(_ session.InfoQuery, l []session.Info) []session.Info {
 		slices.Reverse(l)
 		return l
 	}}},
-	"sessions paged by time alone": {beside: beside{list: func(q session.SessionQuery, l []session.Info) []session.Info {
+	"sessions paged by time alone": {beside: beside{list: func(q session.InfoQuery, l []session.Info) []session.Info {
 		return slices.DeleteFunc(l, func(i session.Info) bool { return q.After != nil && i.CreatedAt.Equal(q.After.CreatedAt) })
 	}}},
-	"archived ignored":    {beside: beside{query: func(q *session.SessionQuery) { q.Archived = nil }}},
-	"one label is enough": {beside: beside{query: func(q *session.SessionQuery) { delete(q.Labels, "half") }}},
-	"ref ignored":         {beside: beside{query: func(q *session.SessionQuery) { q.ClientRef = "" }}},
-	"status ignored":      {beside: beside{query: func(q *session.SessionQuery) { q.LastStatuses = nil }}},
-	"update time ignored": {beside: beside{query: func(q *session.SessionQuery) { q.UpdatedFrom = time.Time{} }}},
-	"end is included":     {beside: beside{query: func(q *session.SessionQuery) { q.CreatedBefore = q.CreatedBefore.Add(time.Microsecond) }}},
+	"archived ignored":    {beside: beside{query: func(q *session.InfoQuery) { q.Archived = nil }}},
+	"one label is enough": {beside: beside{query: func(q *session.InfoQuery) { delete(q.Labels, "half") }}},
+	"ref ignored":         {beside: beside{query: func(q *session.InfoQuery) { q.ClientRef = "" }}},
+	"status ignored":      {beside: beside{query: func(q *session.InfoQuery) { q.LastStatuses = nil }}},
+	"update time ignored": {beside: beside{query: func(q *session.InfoQuery) { q.UpdatedFrom = time.Time{} }}},
+	"end is included":     {beside: beside{query: func(q *session.InfoQuery) { q.CreatedBefore = q.CreatedBefore.Add(time.Microsecond) }}},
 
 	"rows oldest first": {beside: beside{rows: func(_ session.RowQuery, r []session.Row) []session.Row {
 		slices.Reverse(r)

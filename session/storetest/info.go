@@ -74,7 +74,7 @@ var infoTests = []test{
 		}
 		wantInfo(t, s, infoOf("a", func(i *session.Info) { i.Labels, i.ClientRef, i.Creator = labels, opaque[8], opaque[9] }))
 		for key, value := range labels {
-			list, err := s.Sessions(t.Context(), session.SessionQuery{Labels: map[string]string{key: value}, Limit: 10})
+			list, err := s.Sessions(t.Context(), session.InfoQuery{Labels: map[string]string{key: value}, Limit: 10})
 			if err != nil || len(list) != 1 {
 				t.Fatalf("Sessions with label %q %q = %v, %v, want one", key, value, list, err)
 			}
@@ -278,7 +278,7 @@ var keyTests = []test{
 			})
 		}
 		wg.Wait()
-		list, err := s.Sessions(t.Context(), session.SessionQuery{Limit: 100})
+		list, err := s.Sessions(t.Context(), session.InfoQuery{Limit: 100})
 		if won.Load() != 1 || err != nil || len(list) != 1 {
 			t.Fatalf("%d of 16 have won, the sessions are %v, %v; want 1", won.Load(), list, err)
 		}

@@ -11,7 +11,7 @@ import (
 )
 
 // wantSessions reads a list in pages of each size; want are the ids.
-func wantSessions(t testing.TB, s session.Store, q session.SessionQuery, want ...string) {
+func wantSessions(t testing.TB, s session.Store, q session.InfoQuery, want ...string) {
 	t.Helper()
 	for limit := range len(want) + 2 {
 		q.Limit, q.After = limit+1, nil
@@ -37,7 +37,7 @@ func wantSessions(t testing.TB, s session.Store, q session.SessionQuery, want ..
 
 var listTests = []test{
 	{"Sessions/NewestFirst", func(t *testing.T, s session.Store) {
-		wantSessions(t, s, session.SessionQuery{})
+		wantSessions(t, s, session.InfoQuery{})
 		var want []string
 		for i, id := range []string{"m", "Z", "é", "a", "b", "a1", "日"} {
 			n := fresh(id)
@@ -47,19 +47,19 @@ var listTests = []test{
 			}
 		}
 		want = []string{"é", "m", "Z", "b", "a1", "a", "日"}
-		wantSessions(t, s, session.SessionQuery{}, want...)
+		wantSessions(t, s, session.InfoQuery{}, want...)
 		// Nothing that is written to a session moves it.
 		add(t, s, batch("日", started(1, "t")))
 		if _, err := s.Update(t.Context(), "a", session.Change{At: epoch.Add(time.Hour)}); err != nil {
 			t.Fatalf("Update: %v", err)
 		}
-		wantSessions(t, s, session.SessionQuery{}, want...)
-		got, err := s.Sessions(t.Context(), session.SessionQuery{Limit: 1, After: &session.Info{Head: session.Head{ID: "aa", CreatedAt: epoch.Add(-time.Microsecond)}}})
+		wantSessions(t, s, session.InfoQuery{}, want...)
+		got, err := s.Sessions(t.Context(), session.InfoQuery{Limit: 1, After: &session.Info{Head: session.Head{ID: "aa", CreatedAt: epoch.Add(-time.Microsecond)}}})
 		if err != nil || len(got) != 1 || got[0].ID != "a1" {
 			t.Fatalf("Sessions after one that there is not = %v, %v, want a1", got, err)
 		}
 		for _, limit := range []int{0, -1} {
-			_, err = s.Sessions(t.Context(), session.SessionQuery{Limit: limit})
+			_, err = s.Sessions(t.Context(), session.InfoQuery{Limit: limit})
 			wantRefused(t, "Sessions without a limit", err)
 		}
 	}},
@@ -70,7 +70,7 @@ var listTests = []test{
 		b.Create, b.Usage, b.LastTurn, b.LastStatus = &n, session.Usage{Total: 3, CostUSD: 0.1}, "t", "runs"
 		add(t, s, b)
 		create(t, s, "b")
-		for _, q := range []session.SessionQuery{
+		for _, q := range []session.InfoQuery{
 			{Limit: 5}, {Limit: 5, ClientRef: "ref"}, {Limit: 5, Labels: n.Labels}, {Limit: 5, LastStatuses: []string{"runs"}},
 		} {
 			got, err := s.Sessions(t.Context(), q)
@@ -104,24 +104,24 @@ var listTests = []test{
 				t.Fatalf("Update: %v", err)
 			}
 		}
-		wantSessions(t, s, session.SessionQuery{}, all...)
-		wantSessions(t, s, session.SessionQuery{Archived: new(true)}, "6", "2")
-		wantSessions(t, s, session.SessionQuery{Archived: new(false)}, "8", "7", "5", "4", "3", "1", "0")
-		wantSessions(t, s, session.SessionQuery{ClientRef: "ref"}, "8", "7", "6")
-		wantSessions(t, s, session.SessionQuery{ClientRef: "re"})
-		wantSessions(t, s, session.SessionQuery{LastStatuses: []string{"runs"}}, "6", "3", "0")
-		wantSessions(t, s, session.SessionQuery{LastStatuses: []string{"runs", "over", "runs"}}, "7", "6", "4", "3", "1", "0")
-		wantSessions(t, s, session.SessionQuery{Labels: map[string]string{"odd": "1"}}, "7", "5", "3", "1")
-		wantSessions(t, s, session.SessionQuery{Labels: map[string]string{"odd": "1", "half": "2"}}, "5")
-		wantSessions(t, s, session.SessionQuery{Labels: map[string]string{"odd": "2"}})
-		wantSessions(t, s, session.SessionQuery{Labels: map[string]string{"odd": ""}})
-		wantSessions(t, s, session.SessionQuery{Labels: map[string]string{"none": ""}})
-		wantSessions(t, s, session.SessionQuery{CreatedFrom: epoch.Add(2 * time.Minute), CreatedBefore: epoch.Add(3 * time.Minute)}, "5", "4")
-		wantSessions(t, s, session.SessionQuery{CreatedFrom: epoch.Add(4 * time.Minute)}, "8")
-		wantSessions(t, s, session.SessionQuery{CreatedBefore: epoch}, []string(nil)...)
-		wantSessions(t, s, session.SessionQuery{UpdatedFrom: epoch.Add(98 * time.Minute)}, "2", "1", "0")
-		wantSessions(t, s, session.SessionQuery{UpdatedFrom: epoch.Add(94 * time.Minute), UpdatedBefore: epoch.Add(96 * time.Minute)}, "6", "5")
-		wantSessions(t, s, session.SessionQuery{
+		wantSessions(t, s, session.InfoQuery{}, all...)
+		wantSessions(t, s, session.InfoQuery{Archived: new(true)}, "6", "2")
+		wantSessions(t, s, session.InfoQuery{Archived: new(false)}, "8", "7", "5", "4", "3", "1", "0")
+		wantSessions(t, s, session.InfoQuery{ClientRef: "ref"}, "8", "7", "6")
+		wantSessions(t, s, session.InfoQuery{ClientRef: "re"})
+		wantSessions(t, s, session.InfoQuery{LastStatuses: []string{"runs"}}, "6", "3", "0")
+		wantSessions(t, s, session.InfoQuery{LastStatuses: []string{"runs", "over", "runs"}}, "7", "6", "4", "3", "1", "0")
+		wantSessions(t, s, session.InfoQuery{Labels: map[string]string{"odd": "1"}}, "7", "5", "3", "1")
+		wantSessions(t, s, session.InfoQuery{Labels: map[string]string{"odd": "1", "half": "2"}}, "5")
+		wantSessions(t, s, session.InfoQuery{Labels: map[string]string{"odd": "2"}})
+		wantSessions(t, s, session.InfoQuery{Labels: map[string]string{"odd": ""}})
+		wantSessions(t, s, session.InfoQuery{Labels: map[string]string{"none": ""}})
+		wantSessions(t, s, session.InfoQuery{CreatedFrom: epoch.Add(2 * time.Minute), CreatedBefore: epoch.Add(3 * time.Minute)}, "5", "4")
+		wantSessions(t, s, session.InfoQuery{CreatedFrom: epoch.Add(4 * time.Minute)}, "8")
+		wantSessions(t, s, session.InfoQuery{CreatedBefore: epoch}, []string(nil)...)
+		wantSessions(t, s, session.InfoQuery{UpdatedFrom: epoch.Add(98 * time.Minute)}, "2", "1", "0")
+		wantSessions(t, s, session.InfoQuery{UpdatedFrom: epoch.Add(94 * time.Minute), UpdatedBefore: epoch.Add(96 * time.Minute)}, "6", "5")
+		wantSessions(t, s, session.InfoQuery{
 			ClientRef: "ref", Labels: map[string]string{"odd": "0"}, Archived: new(false), LastStatuses: []string{"failed"},
 			CreatedFrom: epoch.Add(4 * time.Minute), UpdatedBefore: epoch.Add(93 * time.Minute),
 		}, "8")
@@ -129,9 +129,9 @@ var listTests = []test{
 		if _, err := s.Update(t.Context(), "3", session.Change{Labels: map[string]string{"odd": "yes", "half": ""}, ClientRef: new("ref")}); err != nil {
 			t.Fatalf("Update: %v", err)
 		}
-		wantSessions(t, s, session.SessionQuery{Labels: map[string]string{"odd": "1"}}, "7", "5", "1")
-		wantSessions(t, s, session.SessionQuery{Labels: map[string]string{"odd": "yes"}}, "3")
-		wantSessions(t, s, session.SessionQuery{Labels: map[string]string{"half": "1"}}, "2")
-		wantSessions(t, s, session.SessionQuery{ClientRef: "ref"}, "8", "7", "6", "3")
+		wantSessions(t, s, session.InfoQuery{Labels: map[string]string{"odd": "1"}}, "7", "5", "1")
+		wantSessions(t, s, session.InfoQuery{Labels: map[string]string{"odd": "yes"}}, "3")
+		wantSessions(t, s, session.InfoQuery{Labels: map[string]string{"half": "1"}}, "2")
+		wantSessions(t, s, session.InfoQuery{ClientRef: "ref"}, "8", "7", "6", "3")
 	}},
 }

@@ -257,7 +257,7 @@ func within(t, from, before time.Time) bool {
 
 func oneOf(list []string, s string) bool { return len(list) == 0 || slices.Contains(list, s) }
 
-func (m *model) Sessions(ctx context.Context, q session.SessionQuery) ([]session.Info, error) {
+func (m *model) Sessions(ctx context.Context, q session.InfoQuery) ([]session.Info, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {

@@ -192,7 +192,7 @@ func (c *comparison) everything() {
 		c.compareLog(c.prefix+name, 0, 1000)
 		c.compareInfo(c.prefix + name)
 	}
-	c.compareSessions(session.SessionQuery{Limit: 2})
+	c.compareSessions(session.InfoQuery{Limit: 2})
 	for _, kind := range []session.RowKind{session.RowTurn, session.RowInteraction} {
 		c.compareRows(session.RowQuery{Kind: kind, Limit: 2})
 	}

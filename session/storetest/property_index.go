@@ -146,7 +146,7 @@ func (c *comparison) compareKey(scope, name string) {
 }
 
 func (c *comparison) sessions(t *rapid.T) {
-	q := session.SessionQuery{
+	q := session.InfoQuery{
 		Archived:     maybe(t, "by archived", func() bool { return rapid.Bool().Draw(t, "archived") }),
 		ClientRef:    c.ref(t),
 		Labels:       c.labels(t),
@@ -162,7 +162,7 @@ func (c *comparison) sessions(t *rapid.T) {
 	c.compareSessions(q)
 }
 
-func (c *comparison) compareSessions(q session.SessionQuery) {
+func (c *comparison) compareSessions(q session.InfoQuery) {
 	if q.CreatedFrom.IsZero() {
 		q.CreatedFrom, q.CreatedBefore = c.hour, c.hour.Add(time.Hour) // the run's own
 	}

@@ -1,0 +1,91 @@
+package client_test
+
+import (
+	"slices"
+	"testing"
+
+	"connectrpc.com/connect"
+
+	"github.com/apzuk3/agentd/client"
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
+)
+
+func isToolCall(e *client.Event) bool   { return e.ToolCall != nil }
+func isToolNotice(e *client.Event) bool { return e.ToolNotice != nil }
+
+// resultsOf are the results of tool calls that were told.
+func resultsOf(events []*client.Event) []*client.Event {
+	return slices.DeleteFunc(slices.Clone(events), func(e *client.Event) bool { return e.ToolResult == nil })
+}
+
+// Each client is told the result of a call once: the one that answers at once,
+// the others when the server has it.
+func TestResultsAreToldOnce(t *testing.T) {
+	s := newStage(t)
+	c, _ := s.client(t)
+	door := newDoor(t, c, "door")
+	mine := follow(c.Run(t.Context(), actor("door"), "go"))
+	s.next(t).gets(t, reply{calls: []string{"door"}})
+	id := mine.until(t, isStarted).Started.SessionID
+	call := mine.until(t, isToolCall).ToolCall
+	other, _ := s.client(t)
+	watching := follow(other.Attach(t.Context(), id, client.WithoutTools()))
+	watching.until(t, isToolNotice)
+	door.let(t, "open")
+	s.says(t, "done")
+	for name, events := range map[string][]*client.Event{
+		"who answers": mine.rest(t),
+		"who watches": watching.rest(t),
+		"who is late": follow(other.Attach(t.Context(), id, client.WithoutTools())).rest(t),
+	} {
+		told := resultsOf(events)
+		if len(told) != 1 {
+			t.Fatalf("%s is told %d results", name, len(told))
+		}
+		r := told[0].ToolResult
+		if r.ID != call.ID || r.Name != "door" || r.Output != "open" || r.Error != "" || !slices.Equal(r.AgentPath, call.AgentPath) {
+			t.Errorf("%s: %+v", name, r)
+		}
+		if own := name == "who answers"; own != (told[0].Seq == 0) || own != told[0].Time.IsZero() || (name == "who is late") != told[0].Replayed {
+			t.Errorf("%s: %+v", name, told[0])
+		}
+	}
+}
+
+// A handler whose call somebody else has answered stops, and the result is the
+// other's.
+func TestCallThatSomebodyElseAnswers(t *testing.T) {
+	s := newStage(t)
+	c, _ := s.client(t)
+	door := newDoor(t, c, "door")
+	mine := follow(c.Run(t.Context(), actor("door"), "go"))
+	s.next(t).gets(t, reply{calls: []string{"door"}})
+	id := mine.until(t, isStarted).Started.SessionID
+	call := mine.until(t, isToolCall).ToolCall
+	await(t, door.asked, "call of the tool")
+	sessions := agentdv1connect.NewSessionServiceClient(s.d.HTTPClient(), s.d.URL)
+	submitted, err := sessions.SubmitToolResults(t.Context(), connect.NewRequest(&agentdv1.SubmitToolResultsRequest{
+		SessionId: id, Results: []*agentdv1.RunRequest_ToolCallResponse{{
+			ToolCallId: call.ID, Result: &agentdv1.RunRequest_ToolCallResponse_Error{Error: "locked"},
+		}},
+	}))
+	if err != nil || len(submitted.Msg.GetRefused()) > 0 {
+		t.Fatalf("%v, %v", submitted, err)
+	}
+	door.stops(t)
+	s.says(t, "done")
+	events := mine.rest(t)
+	told := resultsOf(events)
+	if len(told) != 1 || told[0].Seq == 0 || told[0].ToolResult.ID != call.ID || told[0].ToolResult.Error != "locked" || told[0].ToolResult.Output != "" {
+		t.Errorf("told %d results, the first %+v", len(told), told)
+	}
+	if !lastEnd(t, events).Completed {
+		t.Error("the turn did not complete")
+	}
+	for _, e := range events {
+		if e.Error != nil {
+			t.Errorf("refused: %v", e.Error)
+		}
+	}
+}

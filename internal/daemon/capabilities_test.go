@@ -1,0 +1,164 @@
+package daemon_test
+
+import (
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/apzuk3/agentd/adkbridge"
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
+	"github.com/apzuk3/agentd/internal/daemon"
+	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/session"
+)
+
+// A daemon says what it is, on each wire, and what it says holds.
+func TestGetCapabilities(t *testing.T) {
+	d := start(t, daemon.Config{
+		Version: "v1.2.3", MaxMessageBytes: 1 << 20, Turns: session.Limits{Retention: time.Hour, MaxPromptBytes: 1000},
+		Providers: daemon.Providers{AnthropicAPIKey: "secret"},
+	})
+	want := &agentdv1.GetCapabilitiesResponse{
+		Version: "v1.2.3", BuiltinTools: adkbridge.BuiltinTools(), MaxPromptBytes: 1000, MaxMessageBytes: 1 << 20,
+	}
+	for name, c := range wires(t, d) {
+		got := call(t, c.GetCapabilities, &agentdv1.GetCapabilitiesRequest{})
+		keys := map[string]bool{}
+		for _, p := range got.GetProviders() {
+			keys[p.GetName()] = p.GetHasKey()
+		}
+		for provider, has := range map[string]bool{"anthropic": true, "echo": true, "gemini": false, "openai": false, "openai-chat": false, "openai-responses": false, "scripted": true} {
+			if is, listed := keys[provider]; !listed || is != has {
+				t.Errorf("%s: provider %s is listed %v and has a key %v", name, provider, listed, is)
+			}
+		}
+		if !slices.Contains(got.GetBuiltinTools(), "exit_loop") || got.GetRetention().AsDuration() != time.Hour {
+			t.Errorf("%s: %v", name, got)
+		}
+		got.Providers, got.Retention = nil, nil
+		if !proto.Equal(got, want) {
+			t.Errorf("%s: got %v, want %v", name, got, want)
+		}
+	}
+	c := wires(t, d)["gRPC"]
+	prompt := func(n int) *agentdv1.CreateTurnRequest {
+		return &agentdv1.CreateTurnRequest{Execute: &agentdv1.RunRequest_ExecuteRequest{UserPrompt: strings.Repeat("x", n), Agent: llm("root", "echo")}}
+	}
+	until(t, c, call(t, c.CreateTurn, prompt(1000)).GetTurn(), agentdv1.TurnStatus_TURN_STATUS_SUCCEEDED)
+	if err := try(t, c.CreateTurn, prompt(1001)); err == nil {
+		t.Error("a prompt larger than the largest is taken")
+	}
+}
+
+// A prompt has the protocol's own bound, whatever the daemon would allow.
+func TestCapabilitiesOfTheProtocol(t *testing.T) {
+	d := start(t, daemon.Config{Turns: session.Limits{MaxPromptBytes: 2 << 20}})
+	c := wires(t, d)["Connect, binary, HTTP/1.1"]
+	got := call(t, c.GetCapabilities, &agentdv1.GetCapabilitiesRequest{})
+	if got.GetMaxMessageBytes() != 4<<20 || got.GetRetention().AsDuration() != 24*time.Hour || got.GetVersion() != "dev" {
+		t.Errorf("got %v", got)
+	}
+	largest := int(got.GetMaxPromptBytes())
+	for size, ok := range map[int]bool{largest: true, largest + 1: false} {
+		err := try(t, c.CreateTurn, &agentdv1.CreateTurnRequest{Execute: &agentdv1.RunRequest_ExecuteRequest{UserPrompt: strings.Repeat("x", size), Agent: llm("root", "scripted/demo")}})
+		if (err == nil) != ok {
+			t.Errorf("a prompt of %d bytes: %v", size, err)
+		}
+	}
+}
+
+// The models that are known by name can be named, and are priced as turns are.
+func TestListModels(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(`answers: [{text: hi}]`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("one.yaml")
+	d := start(t, daemon.Config{ScriptsDir: dir, Scripts: map[string]string{"two": `answers: [{text: hi}]`}, Providers: daemon.Providers{GeminiAPIKey: "secret"}})
+	for name, c := range wires(t, d) {
+		got := call(t, c.ListModels, &agentdv1.ListModelsRequest{})
+		if got.GetPricesDate() != model.PricesDate {
+			t.Errorf("%s: prices of %q", name, got.GetPricesDate())
+		}
+		models := map[string]*agentdv1.Model{}
+		last := ""
+		for _, m := range got.GetModels() {
+			if key := m.GetProvider() + " " + m.GetName(); key <= last {
+				t.Errorf("%s: %s comes after %s", name, key, last)
+			} else {
+				last = key
+			}
+			models[m.GetName()] = m
+		}
+		for _, want := range []*agentdv1.Model{
+			{Name: "gemini-2.5-flash", Provider: "gemini", Available: true, Price: &agentdv1.Model_Price{Input: 0.30, Cached: 0.03, Output: 2.50}},
+			{Name: "claude-sonnet-4-5", Provider: "anthropic", Price: &agentdv1.Model_Price{Input: 3, Cached: 0.30, Output: 15}},
+			{Name: "gpt-5", Provider: "openai", Price: &agentdv1.Model_Price{Input: 1.25, Cached: 0.125, Output: 10}},
+			{Name: "echo", Provider: "echo", Available: true, Price: &agentdv1.Model_Price{}},
+			{Name: "scripted/demo", Provider: "scripted", Available: true, Price: &agentdv1.Model_Price{}},
+			{Name: "scripted/one", Provider: "scripted", Available: true, Price: &agentdv1.Model_Price{}},
+			{Name: "scripted/two", Provider: "scripted", Available: true, Price: &agentdv1.Model_Price{}},
+		} {
+			if m := models[want.GetName()]; !proto.Equal(m, want) {
+				t.Errorf("%s: got %v, want %v", name, m, want)
+			}
+		}
+	}
+	// What is available can be run, and what is not says so before it begins; the
+	// providers that need a network are left out.
+	c := wires(t, d)["Connect, JSON, HTTP/1.1"]
+	write("three.yaml")
+	names := map[string]bool{}
+	for _, m := range call(t, c.ListModels, &agentdv1.ListModelsRequest{}).GetModels() {
+		names[m.GetName()] = true
+		if m.GetProvider() == "gemini" {
+			continue
+		}
+		err := try(t, c.CreateTurn, &agentdv1.CreateTurnRequest{Execute: &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "hi", Agent: llm("root", m.GetName())}})
+		if (err == nil) != m.GetAvailable() {
+			t.Errorf("%v: %v", m, err)
+		}
+	}
+	if !names["scripted/three"] {
+		t.Errorf("a script that came later is not listed: %v", names)
+	}
+}
+
+// Both are free of side effects: Connect serves them by GET.
+func TestCapabilitiesByGet(t *testing.T) {
+	d := start(t, daemon.Config{Version: "v1.2.3"})
+	for procedure, reply := range map[string]proto.Message{
+		agentdv1connect.SessionServiceGetCapabilitiesProcedure: &agentdv1.GetCapabilitiesResponse{},
+		agentdv1connect.SessionServiceListModelsProcedure:      &agentdv1.ListModelsResponse{},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, d.URL()+procedure+"?"+url.Values{"connect": {"v1"}, "encoding": {"json"}, "message": {"{}"}}.Encode(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("GET %s: %d %s, %v", procedure, resp.StatusCode, body, err)
+		}
+		if err := protojson.Unmarshal(body, reply); err != nil || proto.Size(reply) == 0 {
+			t.Errorf("GET %s: %s, %v", procedure, body, err)
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+}

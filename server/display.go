@@ -1,0 +1,188 @@
+package server
+
+import (
+	"strings"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+const (
+	kindText        = agentdv1.Display_KIND_TEXT
+	kindReasoning   = agentdv1.Display_KIND_REASONING
+	kindTool        = agentdv1.Display_KIND_TOOL
+	kindInteraction = agentdv1.Display_KIND_INTERACTION
+	kindStatus      = agentdv1.Display_KIND_STATUS
+	kindError       = agentdv1.Display_KIND_ERROR
+
+	phaseDelta     = agentdv1.Display_PHASE_DELTA
+	phaseCompleted = agentdv1.Display_PHASE_COMPLETED
+	phaseStarted   = agentdv1.Display_PHASE_STARTED
+	phaseProgress  = agentdv1.Display_PHASE_PROGRESS
+	phaseFailed    = agentdv1.Display_PHASE_FAILED
+	phaseRequested = agentdv1.Display_PHASE_REQUESTED
+	phaseResolved  = agentdv1.Display_PHASE_RESOLVED
+	phaseCanceled  = agentdv1.Display_PHASE_CANCELED
+
+	everything = agentdv1.Display_VISIBILITY_UNSPECIFIED
+	public     = agentdv1.Display_VISIBILITY_PUBLIC
+	private    = agentdv1.Display_VISIBILITY_PRIVATE
+)
+
+// What a ref names, before the colon; after it stands an id of the event.
+const (
+	refMessage     = "message:"     // what an agent says; the thoughts of the same message have a ref of their own
+	refReasoning   = "reasoning:"   // what the model thinks while it writes a message
+	refAgent       = "agent:"       // an agent, by its path: all that it says in the turn
+	refTool        = "tool:"        // a tool call
+	refInteraction = "interaction:" // a question to a person
+	refTurn        = "turn:"        // the turn itself
+	// refStream is for what is about the stream and not about a turn.
+	refStream = "stream"
+	// everyMessage follows refMessage where all unfinished messages are meant.
+	everyMessage = "*"
+)
+
+// displayOf is how a user interface may show an event. It is a function of the
+// event alone, defined for all that the protocol has; nil for any other.
+//
+// A text has deltas only: the chunk that closes its agent, or the turn's end,
+// completes it. A retract of a message voids its reasoning too. A tool call is
+// private by what the event holds of its arguments and its result, so that an
+// event without them, see withhold, is public.
+func displayOf(m *agentdv1.RunResponse) *agentdv1.Display {
+	turn := refTurn + m.GetTurnId()
+	switch r := m.GetResponse().(type) {
+	case *agentdv1.RunResponse_Execute:
+		return shown(kindStatus, phaseStarted, turn, public)
+	case *agentdv1.RunResponse_Heartbeat:
+		return shown(kindStatus, phaseProgress, refStream, public)
+	case *agentdv1.RunResponse_TurnQueued_:
+		return shown(kindStatus, phaseProgress, turn, public)
+	case *agentdv1.RunResponse_StateUpdate_:
+		return shown(kindStatus, phaseProgress, turn, private)
+	case *agentdv1.RunResponse_End:
+		return shown(kindStatus, phaseOfEnd(r.End), turn, public)
+	case *agentdv1.RunResponse_Error:
+		if m.GetSeq() == 0 {
+			turn = refStream
+		}
+		return shown(kindError, phaseFailed, turn, public)
+	case *agentdv1.RunResponse_ModelRetry_:
+		return shown(kindError, phaseProgress, refMessage+r.ModelRetry.GetMessageId(), private)
+	case *agentdv1.RunResponse_OutputChunk_:
+		return displayOfChunk(r.OutputChunk)
+	case *agentdv1.RunResponse_UserMessage_:
+		return shown(kindText, phaseCompleted, refMessage+r.UserMessage.GetQueuedTurnId(), public)
+	case *agentdv1.RunResponse_Retract_:
+		id := r.Retract.GetMessageId()
+		if id == "" {
+			id = everyMessage
+		}
+		return shown(kindText, phaseCanceled, refMessage+id, public)
+	case *agentdv1.RunResponse_ToolCall:
+		return shown(kindTool, phaseStarted, refTool+r.ToolCall.GetToolCallId(), visibilityOf(r.ToolCall.GetToolInput()))
+	case *agentdv1.RunResponse_ToolCallNotice_:
+		return shown(kindTool, phaseStarted, refTool+r.ToolCallNotice.GetToolCallId(), visibilityOf(r.ToolCallNotice.GetToolInput()))
+	case *agentdv1.RunResponse_ToolCancelled_:
+		return shown(kindTool, phaseCanceled, refTool+r.ToolCancelled.GetToolCallId(), public)
+	case *agentdv1.RunResponse_ToolResult_:
+		phase := phaseCompleted
+		if _, failed := r.ToolResult.GetResult().(*agentdv1.RunResponse_ToolResult_Error); failed {
+			phase = phaseFailed
+		}
+		return shown(kindTool, phase, refTool+r.ToolResult.GetToolCallId(), visibilityOf(r.ToolResult.GetOutput()+r.ToolResult.GetError()))
+	case *agentdv1.RunResponse_InteractionRequested_:
+		return shown(kindInteraction, phaseRequested, refInteraction+r.InteractionRequested.GetInteraction().GetId(), public)
+	case *agentdv1.RunResponse_InteractionResolved_:
+		phase := phaseResolved
+		if r.InteractionResolved.GetInteraction().GetStatus() == agentdv1.InteractionStatus_INTERACTION_STATUS_CANCELED {
+			phase = phaseCanceled
+		}
+		return shown(kindInteraction, phase, refInteraction+r.InteractionResolved.GetInteraction().GetId(), public)
+	default:
+		return nil
+	}
+}
+
+func shown(kind agentdv1.Display_Kind, phase agentdv1.Display_Phase, ref string, visibility agentdv1.Display_Visibility) *agentdv1.Display {
+	return &agentdv1.Display{Kind: kind, Phase: phase, Ref: ref, Visibility: visibility}
+}
+
+func phaseOfEnd(end *agentdv1.RunResponse_EndResponse) agentdv1.Display_Phase {
+	switch {
+	case end.GetCompleted():
+		return phaseCompleted
+	case end.GetReceipt() != nil:
+		return phaseCanceled
+	default:
+		return phaseFailed
+	}
+}
+
+// displayOfChunk tells a piece of text from a chunk that only closes its agent.
+func displayOfChunk(c *agentdv1.RunResponse_OutputChunk) *agentdv1.Display {
+	switch {
+	case c.GetContent() == "":
+		return shown(kindText, phaseCompleted, refAgent+strings.Join(c.GetAgentPath(), "/"), public)
+	case c.GetIsThought():
+		return shown(kindReasoning, phaseDelta, refReasoning+c.GetMessageId(), private)
+	default:
+		return shown(kindText, phaseDelta, refMessage+c.GetMessageId(), public)
+	}
+}
+
+// visibilityOf is that of an event about a tool call that holds payload.
+func visibilityOf(payload string) agentdv1.Display_Visibility {
+	if payload == "" {
+		return public
+	}
+	return private
+}
+
+// projection is how a client of SessionService wants to see events.
+type projection struct {
+	display bool
+	only    agentdv1.Display_Visibility // everything: no filter
+}
+
+// keep tells whether the client sees an event at all. The course of tool calls,
+// and what makes the rest of a stream right (retracts, errors, the end,
+// heartbeats), it always sees.
+func (p projection) keep(m *agentdv1.RunResponse) bool {
+	if p.only == everything {
+		return true
+	}
+	switch m.GetResponse().(type) {
+	case *agentdv1.RunResponse_ToolCall, *agentdv1.RunResponse_ToolCallNotice_, *agentdv1.RunResponse_ToolCancelled_, *agentdv1.RunResponse_ToolResult_,
+		*agentdv1.RunResponse_Retract_, *agentdv1.RunResponse_Error, *agentdv1.RunResponse_End, *agentdv1.RunResponse_Heartbeat:
+		return true
+	}
+	return displayOf(m).GetVisibility() == p.only
+}
+
+// apply makes an event that is kept, and that nobody else has, what the client
+// sees.
+func (p projection) apply(m *agentdv1.RunResponse) {
+	if p.only == public {
+		withhold(m)
+	}
+	if p.display {
+		m.Display = displayOf(m)
+	}
+}
+
+// withhold takes the arguments and the result of a tool call out of an event. A
+// call that this client is asked for stays whole: it is to run the tool.
+func withhold(m *agentdv1.RunResponse) {
+	switch r := m.GetResponse().(type) {
+	case *agentdv1.RunResponse_ToolCallNotice_:
+		r.ToolCallNotice.ToolInput = ""
+	case *agentdv1.RunResponse_ToolResult_:
+		switch result := r.ToolResult.GetResult().(type) {
+		case *agentdv1.RunResponse_ToolResult_Output:
+			result.Output = ""
+		case *agentdv1.RunResponse_ToolResult_Error:
+			result.Error = ""
+		}
+	}
+}

@@ -1,0 +1,169 @@
+package server
+
+import (
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+// Each event that the protocol has can be shown, and says so of itself alone.
+func TestEveryEventIsDisplayed(t *testing.T) {
+	members := (&agentdv1.RunResponse{}).ProtoReflect().Descriptor().Oneofs().ByName("response").Fields()
+	if members.Len() == 0 {
+		t.Fatal("the oneof has no members")
+	}
+	for i := range members.Len() {
+		member := members.Get(i)
+		m := &agentdv1.RunResponse{Seq: 1, TurnId: "e-1"}
+		fill(m.ProtoReflect().Mutable(member).Message())
+		before := proto.CloneOf(m)
+		d := displayOf(m)
+		if d.GetKind() == 0 || d.GetPhase() == 0 || d.GetVisibility() == 0 {
+			t.Errorf("%s is shown as %v", member.Name(), d)
+		}
+		if _, id, ok := strings.Cut(d.GetRef(), ":"); d.GetRef() != refStream && (!ok || id == "") {
+			t.Errorf("%s has the ref %q", member.Name(), d.GetRef())
+		}
+		if !proto.Equal(m, before) || !proto.Equal(d, displayOf(m)) {
+			t.Errorf("%s: to show an event changes it", member.Name())
+		}
+	}
+	if d := displayOf(&agentdv1.RunResponse{}); d != nil {
+		t.Errorf("an event without a member is shown as %v", d)
+	}
+}
+
+// fill sets the texts of a message, and of those in it, to their names.
+func fill(m protoreflect.Message) {
+	fields := m.Descriptor().Fields()
+	for i := range fields.Len() {
+		f := fields.Get(i)
+		switch {
+		case f.IsMap():
+		case f.IsList():
+			if f.Kind() == protoreflect.StringKind {
+				m.Mutable(f).List().Append(protoreflect.ValueOfString(string(f.Name())))
+			}
+		case f.Kind() == protoreflect.StringKind:
+			m.Set(f, protoreflect.ValueOfString(string(f.Name())))
+		case f.Message() != nil && strings.HasPrefix(string(f.Message().FullName()), "agentd."):
+			fill(m.Mutable(f).Message())
+		}
+	}
+}
+
+func chunkEvent(c *agentdv1.RunResponse_OutputChunk) *agentdv1.RunResponse {
+	return &agentdv1.RunResponse{Seq: 1, TurnId: "e-1", Response: &agentdv1.RunResponse_OutputChunk_{OutputChunk: c}}
+}
+
+func endEvent(e *agentdv1.RunResponse_EndResponse) *agentdv1.RunResponse {
+	return &agentdv1.RunResponse{Seq: 1, TurnId: "e-1", Response: &agentdv1.RunResponse_End{End: e}}
+}
+
+func noticeEvent(input string) *agentdv1.RunResponse {
+	return &agentdv1.RunResponse{Seq: 1, TurnId: "e-1", Response: &agentdv1.RunResponse_ToolCallNotice_{
+		ToolCallNotice: &agentdv1.RunResponse_ToolCallNotice{ToolCallId: "c1", ToolName: "look", ToolInput: input},
+	}}
+}
+
+func callEvent() *agentdv1.RunResponse {
+	return &agentdv1.RunResponse{Seq: 1, TurnId: "e-1", Response: &agentdv1.RunResponse_ToolCall{
+		ToolCall: &agentdv1.RunResponse_ToolCallRequest{ToolCallId: "c1", ToolName: "look", ToolInput: "{}"},
+	}}
+}
+
+func outputEvent(output string) *agentdv1.RunResponse {
+	return &agentdv1.RunResponse{Seq: 1, TurnId: "e-1", Response: &agentdv1.RunResponse_ToolResult_{ToolResult: &agentdv1.RunResponse_ToolResult{
+		ToolCallId: "c1", Result: &agentdv1.RunResponse_ToolResult_Output{Output: output},
+	}}}
+}
+
+func failureEvent(text string) *agentdv1.RunResponse {
+	return &agentdv1.RunResponse{Seq: 1, TurnId: "e-1", Response: &agentdv1.RunResponse_ToolResult_{ToolResult: &agentdv1.RunResponse_ToolResult{
+		ToolCallId: "c1", Result: &agentdv1.RunResponse_ToolResult_Error{Error: text},
+	}}}
+}
+
+func resolvedEvent(status agentdv1.InteractionStatus) *agentdv1.RunResponse {
+	return &agentdv1.RunResponse{Seq: 1, TurnId: "e-1", Response: &agentdv1.RunResponse_InteractionResolved_{
+		InteractionResolved: &agentdv1.RunResponse_InteractionResolved{Interaction: &agentdv1.Interaction{Id: "c1", Status: status}},
+	}}
+}
+
+func retractEvent(id string) *agentdv1.RunResponse {
+	return &agentdv1.RunResponse{Seq: 1, TurnId: "e-1", Response: &agentdv1.RunResponse_Retract_{
+		Retract: &agentdv1.RunResponse_Retract{MessageId: id},
+	}}
+}
+
+func errorEvent(seq int64) *agentdv1.RunResponse {
+	return &agentdv1.RunResponse{Seq: seq, TurnId: "e-1", Response: &agentdv1.RunResponse_Error{Error: &agentdv1.RunResponse_ErrorResponse{}}}
+}
+
+// What one member shows differs by what it holds.
+func TestDisplay(t *testing.T) {
+	path := []string{"root", "a"}
+	for name, tc := range map[string]struct {
+		event *agentdv1.RunResponse
+		want  *agentdv1.Display
+	}{
+		"text":                {chunkEvent(&agentdv1.RunResponse_OutputChunk{MessageId: "e-1/m", AgentPath: path, Content: "hi"}), shown(kindText, phaseDelta, "message:e-1/m", public)},
+		"thought":             {chunkEvent(&agentdv1.RunResponse_OutputChunk{MessageId: "e-1/m", AgentPath: path, Content: "hm", IsThought: true}), shown(kindReasoning, phaseDelta, "reasoning:e-1/m", private)},
+		"closing":             {chunkEvent(&agentdv1.RunResponse_OutputChunk{AgentPath: path, Last: true}), shown(kindText, phaseCompleted, "agent:root/a", public)},
+		"last text":           {chunkEvent(&agentdv1.RunResponse_OutputChunk{MessageId: "e-1/m", AgentPath: path, Content: "hi", Last: true}), shown(kindText, phaseDelta, "message:e-1/m", public)},
+		"call":                {callEvent(), shown(kindTool, phaseStarted, "tool:c1", private)},
+		"notice":              {noticeEvent("{}"), shown(kindTool, phaseStarted, "tool:c1", private)},
+		"notice, withheld":    {noticeEvent(""), shown(kindTool, phaseStarted, "tool:c1", public)},
+		"output":              {outputEvent("fog"), shown(kindTool, phaseCompleted, "tool:c1", private)},
+		"output, withheld":    {outputEvent(""), shown(kindTool, phaseCompleted, "tool:c1", public)},
+		"failure":             {failureEvent("no"), shown(kindTool, phaseFailed, "tool:c1", private)},
+		"failure, withheld":   {failureEvent(""), shown(kindTool, phaseFailed, "tool:c1", public)},
+		"resolved":            {resolvedEvent(agentdv1.InteractionStatus_INTERACTION_STATUS_RESOLVED), shown(kindInteraction, phaseResolved, "interaction:c1", public)},
+		"canceled":            {resolvedEvent(agentdv1.InteractionStatus_INTERACTION_STATUS_CANCELED), shown(kindInteraction, phaseCanceled, "interaction:c1", public)},
+		"retract":             {retractEvent("e-1/m"), shown(kindText, phaseCanceled, "message:e-1/m", public)},
+		"retract of all":      {retractEvent(""), shown(kindText, phaseCanceled, "message:*", public)},
+		"error of the turn":   {errorEvent(9), shown(kindError, phaseFailed, "turn:e-1", public)},
+		"error of the stream": {errorEvent(0), shown(kindError, phaseFailed, "stream", public)},
+		"completed":           {endEvent(&agentdv1.RunResponse_EndResponse{Completed: true}), shown(kindStatus, phaseCompleted, "turn:e-1", public)},
+		"stopped":             {endEvent(&agentdv1.RunResponse_EndResponse{Receipt: &agentdv1.RunResponse_CancelReceipt{}}), shown(kindStatus, phaseCanceled, "turn:e-1", public)},
+		"failed":              {endEvent(&agentdv1.RunResponse_EndResponse{Reason: new("why")}), shown(kindStatus, phaseFailed, "turn:e-1", public)},
+	} {
+		if got := displayOf(tc.event); !proto.Equal(got, tc.want) {
+			t.Errorf("%s is shown as %v, want %v", name, got, tc.want)
+		}
+	}
+}
+
+// What a filter lets through holds nothing of what it is to hide, and shows as
+// what it lets through.
+func TestFilterOfEveryEvent(t *testing.T) {
+	members := (&agentdv1.RunResponse{}).ProtoReflect().Descriptor().Oneofs().ByName("response").Fields()
+	for i := range members.Len() {
+		member := members.Get(i)
+		for _, only := range []agentdv1.Display_Visibility{everything, public, private} {
+			m := &agentdv1.RunResponse{Seq: 1, TurnId: "e-1"}
+			fill(m.ProtoReflect().Mutable(member).Message())
+			whole := proto.CloneOf(m)
+			see := projection{display: true, only: only}
+			if !see.keep(m) {
+				if only == everything || displayOf(m).GetVisibility() == only {
+					t.Errorf("%s does not pass the filter %v", member.Name(), only)
+				}
+				continue
+			}
+			see.apply(m)
+			shown := m.GetDisplay().GetVisibility()
+			m.Display = nil
+			if changed := !proto.Equal(m, whole); changed != (only == public && (member.Name() == "tool_call_notice" || member.Name() == "tool_result")) {
+				t.Errorf("%s has passed the filter %v as %v", member.Name(), only, m)
+			}
+			if only == public && shown != public && member.Name() != "tool_call" {
+				t.Errorf("%s passes the filter %v and is %v", member.Name(), only, shown)
+			}
+		}
+	}
+}

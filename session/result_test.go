@@ -1,0 +1,72 @@
+package session_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session"
+)
+
+// An answer is shown, at its record, to who gave it, to who watches and to who
+// comes later, whole and as the model sees it; what nobody answered is cancelled.
+func TestAnswersAreShown(t *testing.T) {
+	large := strings.Repeat("ä", 1<<19-100)
+	for name, tc := range map[string]struct {
+		answer session.Answer
+		output *string
+		err    string
+	}{
+		"output":  {answer: session.Answer{Output: &large}, output: &large},
+		"empty":   {answer: session.Answer{Output: new("")}, output: new("")},
+		"error":   {answer: session.Answer{Error: new("no such file")}, err: "no such file"},
+		"neither": {answer: session.Answer{}, err: "the client answered without output and without error"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, memory(t), session.Limits{})
+			f.on(func(ctx context.Context, r *session.Run) error {
+				_, err := call(ctx, r, "c1", "c2")
+				return err
+			})
+			turn := f.start(session.Request{})
+			asked, watching := turn.Watch(), attach(t, f, turn, nil)
+			await(t, asked, isCall)
+			tc.answer.CallID = "c1"
+			if err := errors.Join(turn.Answer(t.Context(), tc.answer), turn.CancelCall(t.Context(), "c2")); err != nil {
+				t.Fatal(err)
+			}
+			<-turn.Done()
+			var first *agentdv1.RunResponse
+			for i, w := range []*session.Watcher{asked, watching, attach(t, f, turn, nil)} {
+				var results, cancelled []*agentdv1.RunResponse
+				for _, m := range follow(t, w) {
+					switch {
+					case m.GetToolResult() != nil:
+						results = append(results, m)
+					case m.GetToolCancelled() != nil:
+						cancelled = append(cancelled, m)
+					}
+				}
+				if len(results) != 1 || len(cancelled) != 1 || cancelled[0].GetToolCancelled().GetToolCallId() != "c2" {
+					t.Fatalf("watcher %d reads %d results and that %v", i, len(results), cancelled)
+				}
+				r := results[0].GetToolResult()
+				if r.GetToolCallId() != "c1" || r.GetToolName() != "tool" || !slices.Equal(r.GetAgentPath(), root) || r.GetSessionId() != turn.SessionID() {
+					t.Errorf("watcher %d reads of %q %q %v", i, r.GetToolCallId(), r.GetToolName(), r.GetAgentPath())
+				}
+				if _, failed := r.GetResult().(*agentdv1.RunResponse_ToolResult_Error); failed != (tc.output == nil) || r.GetError() != tc.err || tc.output != nil && r.GetOutput() != *tc.output {
+					t.Errorf("watcher %d reads an output of %d bytes and the error %q", i, len(r.GetOutput()), r.GetError())
+				}
+				if first == nil {
+					first = results[0]
+				}
+				if results[0].GetSeq() != first.GetSeq() || !results[0].GetTime().AsTime().Equal(first.GetTime().AsTime()) {
+					t.Errorf("watcher %d reads it at %d, %v, the first at %d, %v", i, results[0].GetSeq(), results[0].GetTime(), first.GetSeq(), first.GetTime())
+				}
+			}
+		})
+	}
+}
