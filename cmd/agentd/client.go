@@ -57,7 +57,7 @@ func (p *process) context() (context.Context, func()) {
 		defer close(ended)
 		select {
 		case s := <-p.signals:
-			cancel(fmt.Errorf("interrupted by %v", s))
+			cancel(fmt.Errorf("interrupted (%v)", s))
 		case <-ctx.Done():
 		}
 	}()

@@ -237,7 +237,8 @@ func TestRunEnds(t *testing.T) {
 }
 
 func TestRunUsage(t *testing.T) {
-	s := shell{t: t, url: "http://127.0.0.1:1"}
+	// The variables do not count.
+	s := shell{t: t, url: "http://127.0.0.1:1", env: map[string]string{"AGENTD_SESSION": "x", "AGENTD_LOCAL": "true", "AGENTD_YES": "true", "AGENTD_STATUS": "failed"}}
 	greeter := examples + "greeter.yaml"
 	for want, args := range map[string][]string{
 		"the file and the prompt are missing":  {"run"},

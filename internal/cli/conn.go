@@ -17,8 +17,10 @@ import (
 )
 
 const (
-	// dialTimeout bounds setting up a connection.
+	// dialTimeout bounds setting up a connection, callTimeout a unary call: a cancel
+	// waits until nothing of the turn runs.
 	dialTimeout = 10 * time.Second
+	callTimeout = 2 * time.Minute
 	// maxMessage bounds what a daemon may send at once, in bytes.
 	maxMessage = 16 << 20
 )
@@ -100,8 +102,8 @@ func (c *Conn) explain(err error) *Error {
 		}
 	}
 	switch {
-	case ce.Code() == connect.CodeCanceled || ce.Code() == connect.CodeDeadlineExceeded && !connect.IsWireError(ce):
-		return &Error{Message: ce.Message(), Err: ce}
+	case ce.Code() == connect.CodeCanceled, ce.Code() == connect.CodeResourceExhausted:
+		return &Error{Message: Clean(ce.Message()), Err: ce}
 	case ce.Code() == connect.CodeUnimplemented:
 		return &Error{Message: fmt.Sprintf("the server at %s does not know this: it is no agentd, or an older one than this program", c.url), Err: ce}
 	case !connect.IsWireError(ce):
@@ -112,7 +114,12 @@ func (c *Conn) explain(err error) *Error {
 
 // Call makes a unary call of a Conn. Its errors are *Error.
 func Call[Req, Resp any](ctx context.Context, c *Conn, method func(context.Context, *connect.Request[Req]) (*connect.Response[Resp], error), req *Req) (*Resp, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, fmt.Errorf("%s has not answered within %v", c.url, callTimeout))
+	defer cancel()
 	resp, err := method(ctx, connect.NewRequest(req))
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		return nil, &Error{Message: cause.Error(), Err: cause}
+	}
 	if err != nil {
 		return nil, c.explain(err)
 	}

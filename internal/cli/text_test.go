@@ -2,6 +2,8 @@ package cli_test
 
 import (
 	"errors"
+	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
+	"pgregory.net/rapid"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/cli"
@@ -100,6 +103,43 @@ func TestText(t *testing.T) {
 			}
 		})
 	}
+}
+
+// However agents speak at the same time, each piece is shown once, and those of one
+// agent in their order.
+func TestTextKeepsAll(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var out strings.Builder
+		s := &cli.Text{Out: &out}
+		said := map[string]string{}
+		for i := range rapid.IntRange(0, 60).Draw(t, "pieces") {
+			name := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "agent")
+			var event *agentdv1.RunResponse
+			switch rapid.IntRange(0, 9).Draw(t, "event") {
+			case 0:
+				event = calls("x", "tool", "{}", "root", name)
+			case 1:
+				event = stateChange()
+			case 2:
+				event = says([]string{"root", name}, "", "last")
+			default:
+				text := fmt.Sprintf("%s%d;", name, i)
+				said[name] += text
+				event = message(fmt.Sprint(i/5), says([]string{"root", name}, text))
+			}
+			if err := s.Event(event); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Event(ends(true)); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"a", "b", "c"} {
+			if got := strings.Join(regexp.MustCompile(name+`\d+;`).FindAllString(out.String(), -1), ""); got != said[name] {
+				t.Fatalf("%s said %q, shown is %q in\n%s", name, said[name], got, &out)
+			}
+		}
+	})
 }
 
 // What comes while a person is asked is kept, within bounds.
