@@ -85,6 +85,11 @@ func (m *agentModel) answer(ctx context.Context, req *adkmodel.LLMRequest) (*ans
 			a.content = &genai.Content{Role: genai.RoleModel}
 		}
 		m.judge(a, req)
+		if !a.meta.Structured {
+			if _, err := m.conform(a); err != nil {
+				return a, err
+			}
+		}
 		return a, m.count(a)
 	}
 	if err := t.inject(ctx); err != nil {
@@ -113,9 +118,14 @@ func (m *agentModel) answer(ctx context.Context, req *adkmodel.LLMRequest) (*ans
 	a.meta.Marks = t.run.Marks(id)
 	a.meta.Calls = m.judge(a, req)
 	a.meta.Last = len(callsOf(a.content)) == 0 && !onlyThoughts(a.content) && m.n.speaksOnce()
+	var misfit error
+	a.meta.Structured, misfit = m.conform(a)
 	t.mu.Lock()
 	t.made = append(t.made, a)
 	t.mu.Unlock()
+	if misfit != nil {
+		return a, misfit
+	}
 	return a, m.count(a)
 }
 
@@ -177,6 +187,9 @@ func (t *turn) nextCall(n *node, branch string) (key string, logged *stored, err
 // alone.
 func (m *agentModel) prepare(cfg *genai.GenerateContentConfig) {
 	cfg.Tools = append(cfg.Tools, m.n.builtins...)
+	if m.n.output != nil {
+		cfg.ResponseMIMEType, cfg.ResponseJsonSchema = "application/json", m.n.output.text
+	}
 	// ADK renders the list of agents to transfer to as HTML.
 	if cfg.SystemInstruction == nil {
 		return

@@ -20,6 +20,7 @@ const (
 	codeTimeout  = agentdv1.ErrorCode_ERROR_CODE_TIMEOUT
 	codeInvalid  = agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST
 	codeLimit    = agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED
+	codeOutput   = agentdv1.ErrorCode_ERROR_CODE_OUTPUT_INVALID
 )
 
 // diverged is why a turn that goes on after an interruption fails: its log was

@@ -32,6 +32,8 @@ type meta struct {
 	Calls []string `json:"calls,omitempty"`
 	// Last is true when the agent cannot speak again in this turn.
 	Last bool `json:"last,omitempty"`
+	// Structured is true when the answer's text satisfies the agent's output schema.
+	Structured bool `json:"structured,omitempty"`
 	// Usage is what the model call took.
 	Usage *session.Usage `json:"usage,omitempty"`
 	// Marks are the places of the deltas that have shown the answer.
@@ -145,6 +147,7 @@ func (s *stored) meaning() *session.Event {
 		return ev
 	}
 	ev.MessageID = messageID(s.InvocationID, m.LLM)
+	ev.Model, ev.Stop, ev.Structured = s.ModelVersion, string(s.FinishReason), m.Structured
 	if s.Content == nil {
 		return ev
 	}

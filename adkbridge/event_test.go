@@ -37,7 +37,7 @@ func sample() (*adksession.Event, *meta) {
 		Actions: adksession.EventActions{StateDelta: map[string]any{"k": json.Number("9007199254740993"), "temp:t": 1, "user:u": nil}, Escalate: true},
 	}
 	return ev, &meta{
-		LLM: "a|p.a#3", Path: []string{"root", "p", "a"}, Calls: []string{"call_1"}, Last: true,
+		LLM: "a|p.a#3", Path: []string{"root", "p", "a"}, Calls: []string{"call_1"}, Last: true, Structured: true,
 		Usage: &session.Usage{Prompt: 1, Completion: 2, Cached: 3, Thoughts: 4, Total: 5, Calls: 1, CostUSD: 0.25},
 	}
 }
@@ -72,7 +72,8 @@ func TestEventRoundTrip(t *testing.T) {
 	got := compact(s.meaning())
 	want := `{"MessageID":"e-1/a|p.a#3","Path":["root","p","a"],"Text":"\u003cTom \u0026 \"Jerry\"\u003e\u2028 more","Thoughts":"hm","Last":true,` +
 		`"Calls":[{"id":"call_1","name":"search","input":{"big":12345678901234567890,"f":1.0},"path":["root","p","a"]}],` +
-		`"State":{"k":9007199254740993,"user:u":null},"Usage":{"prompt":1,"completion":2,"cached":3,"thoughts":4,"total":5,"calls":1,"cost_usd":0.25}}`
+		`"State":{"k":9007199254740993,"user:u":null},"Usage":{"prompt":1,"completion":2,"cached":3,"thoughts":4,"total":5,"calls":1,"cost_usd":0.25},` +
+		`"Model":"m-1","Stop":"STOP","Structured":true}`
 	if got != want {
 		t.Errorf("meaning\n%s\nwant\n%s", got, want)
 	}
@@ -94,6 +95,17 @@ func TestEmptyObjects(t *testing.T) {
 	}
 	if p := s.Content.Parts; len(p) != 2 || p[0].FunctionCall.Args == nil || p[1].FunctionResponse.Response == nil {
 		t.Errorf("parts %s", compact(p))
+	}
+}
+
+// TestDecodeOlder reads an answer that was stored without what came later.
+func TestDecodeOlder(t *testing.T) {
+	ev, err := New(Config{}).Decode([]byte(`{"author":"a","invocationId":"e-1","content":{"role":"model","parts":[{"text":"{}"}]},"customMetadata":{"agentd":{"llm":"a|#0","path":["a"]}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := compact(ev), `{"MessageID":"e-1/a|#0","Path":["a"],"Text":"{}","Thoughts":"","Last":false,"Calls":null,"State":null,"Usage":null}`; got != want {
+		t.Errorf("meaning\n%s\nwant\n%s", got, want)
 	}
 }
 

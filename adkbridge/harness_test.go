@@ -32,6 +32,7 @@ type step struct {
 	thought, text string
 	calls         []call
 	err           error
+	finish        genai.FinishReason // STOP if left out
 	panics        bool
 	// hang waits for the context's end.
 	hang bool
@@ -142,6 +143,9 @@ func (st step) play(ctx context.Context, emit func(model.Delta)) (*model.Respons
 		FinishReason: genai.FinishReasonStop,
 		Usage:        model.Usage{Prompt: 7, Completion: 3, Total: 10},
 		Model:        "fake-1",
+	}
+	if st.finish != "" {
+		resp.FinishReason = st.finish
 	}
 	if st.thought != "" {
 		emit(model.Delta{Text: st.thought, Thought: true})

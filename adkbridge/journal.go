@@ -104,7 +104,7 @@ func (t *turn) nextLogged(ev *adksession.Event, m *meta) (loggedEvent, bool, err
 // commit appends an event to the log and takes it into the history as the log
 // holds it, so that a reloaded history gives the same prompts.
 func (t *turn) commit(ctx context.Context, ev *adksession.Event, m *meta) error {
-	if n := t.nodeOf(ev.Author); n != nil && n.outputKey != "" {
+	if n := t.nodeOf(ev.Author); n != nil && n.outputKey != "" && (n.output == nil || m.Structured) {
 		if text, ok := finalText(ev.Content, m); ok && len(text) <= t.limits.ValueBytes {
 			delta := maps.Clone(ev.Actions.StateDelta)
 			if delta == nil {

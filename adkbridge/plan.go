@@ -51,6 +51,7 @@ type node struct {
 	model       Model
 	instruction []segment
 	outputKey   string         // "" for none
+	output      *outputSchema  // nil for any text
 	tools       []*declaration // of the client
 	exitLoop    bool           // may end the loop above
 	builtins    []*genai.Tool  // run by the model's provider

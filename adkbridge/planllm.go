@@ -36,6 +36,9 @@ func (p *planner) llm(n *node, a *agentdv1.LlmAgent) error {
 	if n.outputKey != "" && !stateKeyOK(n.outputKey) {
 		return n.errorf(`output_key %q: must be a letter or _, then letters, digits, _, . and -, at most %d, perhaps after "app:", "user:" or "temp:"`, cut(n.outputKey, maxName), maxStateKey)
 	}
+	if n.output, err = readOutputSchema(a.GetOutputSchema()); err != nil {
+		return n.errorf("output_schema: %w", err)
+	}
 	if err := p.agentTools(n, a.GetToolNames()); err != nil {
 		return err
 	}

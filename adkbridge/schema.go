@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"net/url"
+	"regexp/syntax"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,8 +15,8 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// Bounds of a tool's input schema. They hold before the schema is compiled: a
-// small one can expand to a huge one through its references.
+// Bounds of a schema. They hold before it is compiled: a small one can expand to
+// a huge one through its references.
 const (
 	maxSchemaBytes    = 32 << 10
 	maxSchemaDepth    = 16
@@ -23,17 +24,34 @@ const (
 	maxSchemaExpanded = 10_000
 )
 
-// checkSchema returns a schema as requests hold it. Left out, it is that of an
-// object without properties.
+// checkSchema returns the schema of a tool's arguments as requests hold it. Left
+// out, it is that of an object without properties.
 func checkSchema(text *string) (map[string]any, error) {
 	if text == nil || strings.TrimSpace(*text) == "" {
 		return map[string]any{"type": "object", "properties": map[string]any{}}, nil
 	}
-	if n := len(*text); n > maxSchemaBytes {
+	root, err := readSchema(*text, "a tool's arguments are")
+	if err != nil {
+		return nil, err
+	}
+	if root["type"] == nil {
+		root["type"] = "object"
+	}
+	b := &bounds{root: root, sizes: map[string]int{}}
+	if _, err := b.measure(); err != nil {
+		return nil, err
+	}
+	_, err = compileSchema(*text)
+	return root, err
+}
+
+// readSchema decodes the schema of an object. are says whose it is.
+func readSchema(text, are string) (map[string]any, error) {
+	if n := len(text); n > maxSchemaBytes {
 		return nil, fmt.Errorf("%d bytes, at most %d are allowed", n, maxSchemaBytes)
 	}
 	var v any
-	dec := json.NewDecoder(strings.NewReader(*text))
+	dec := json.NewDecoder(strings.NewReader(text))
 	dec.UseNumber()
 	if err := dec.Decode(&v); err != nil {
 		return nil, fmt.Errorf("not JSON: %w", err)
@@ -43,55 +61,85 @@ func checkSchema(text *string) (map[string]any, error) {
 	}
 	root, ok := v.(map[string]any)
 	if !ok {
-		return nil, errors.New(`not a JSON object; the schema of a tool's arguments looks like {"type":"object","properties":{…}}`)
+		return nil, fmt.Errorf(`not a JSON object but %s; a schema looks like {"type":"object","properties":{…}}`, cut(strings.TrimSpace(text), maxName))
 	}
 	switch t := root["type"].(type) {
 	case nil:
-		root["type"] = "object"
 	case string:
 		if t != "object" {
-			return nil, fmt.Errorf(`"type" is %q; a tool's arguments are an "object"`, cut(t, maxName))
+			return nil, fmt.Errorf(`"type" is %q; %s an "object"`, cut(t, maxName), are)
 		}
 	default:
 		return nil, errors.New(`"type" must be "object"`)
 	}
-	b := &bounds{root: root, sizes: map[string]int{}}
-	if err := b.walk(root, 1, true); err != nil {
-		return nil, err
-	}
-	if n, err := b.expanded(root); err != nil {
-		return nil, err
-	} else if n > maxSchemaExpanded {
-		return nil, fmt.Errorf("more than %d nodes once its references are followed", maxSchemaExpanded)
-	}
+	return root, nil
+}
+
+// compileSchema compiles a schema that has been measured.
+func compileSchema(text string) (*jsonschema.Resolved, error) {
 	schema := &jsonschema.Schema{}
-	if err := json.Unmarshal([]byte(*text), schema); err != nil {
+	if err := json.Unmarshal([]byte(text), schema); err != nil {
 		return nil, fmt.Errorf("not a JSON Schema: %w", err)
 	}
-	if _, err := schema.Resolve(nil); err != nil {
+	compiled, err := schema.Resolve(nil)
+	if err != nil {
 		return nil, fmt.Errorf("not a valid JSON Schema: %w", err)
 	}
-	return root, nil
+	return compiled, nil
 }
 
 // bounds measures a schema.
 type bounds struct {
-	root  map[string]any
+	root map[string]any
+	// checks is set when values are checked by the schema here: it must not be
+	// recursive then, and its data and patterns count, since each costs time.
+	checks bool
+
 	nodes int
-	sizes map[string]int // expanded size by reference; 1 while being measured
+	anyOf bool           // there is one
+	sizes map[string]int // expanded size by reference; 0 while being measured
 }
 
-// literals are keywords whose values are data, not schemas.
-func isLiteral(keyword string) bool {
-	switch keyword {
-	case "const", "enum", "default", "examples":
-		return true
+// measure returns how many nodes the schema has with its references followed.
+func (b *bounds) measure() (int, error) {
+	if err := b.walk(b.root, 1, inSchema); err != nil {
+		return 0, err
 	}
-	return false
+	n, err := b.expanded(b.root, inSchema)
+	if err == nil && n > maxSchemaExpanded {
+		err = fmt.Errorf("more than %d nodes once its references are followed", maxSchemaExpanded)
+	}
+	return n, err
 }
 
-// walk counts and checks the text of the schema. refs is false within data.
-func (b *bounds) walk(v any, depth int, refs bool) error {
+// place is what a value within a schema is.
+type place int
+
+const (
+	inSchema place = iota // a schema, or a list of them
+	inNames               // schemas by names, such as those of properties
+	inData                // a value to compare with
+)
+
+// below is what stands at a key of a value in this place.
+func (p place) below(key string) place {
+	switch {
+	case p == inData:
+		return inData
+	case p == inNames:
+		return inSchema
+	}
+	switch key {
+	case "const", "enum", "default", "examples":
+		return inData
+	case "properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies":
+		return inNames
+	}
+	return inSchema
+}
+
+// walk counts and checks the text of the schema.
+func (b *bounds) walk(v any, depth int, at place) error {
 	if b.nodes++; b.nodes > maxSchemaNodes {
 		return fmt.Errorf("more than %d values", maxSchemaNodes)
 	}
@@ -101,18 +149,19 @@ func (b *bounds) walk(v any, depth int, refs bool) error {
 	switch v := v.(type) {
 	case map[string]any:
 		for k, sub := range v {
-			if ref, ok := sub.(string); ok && refs {
+			b.anyOf = b.anyOf || k == "anyOf" && at == inSchema
+			if ref, ok := sub.(string); ok && at == inSchema {
 				if err := checkRef(k, ref); err != nil {
 					return err
 				}
 			}
-			if err := b.walk(sub, depth+1, refs && !isLiteral(k)); err != nil {
+			if err := b.walk(sub, depth+1, at.below(k)); err != nil {
 				return err
 			}
 		}
 	case []any:
 		for _, sub := range v {
-			if err := b.walk(sub, depth+1, refs); err != nil {
+			if err := b.walk(sub, depth+1, at); err != nil {
 				return err
 			}
 		}
@@ -136,54 +185,92 @@ func checkRef(keyword, ref string) error {
 // expanded counts the nodes with every reference replaced by its target, and
 // stops counting above the bound. A reference that leads back to where it stands
 // counts as one node: recursive arguments are as long as a model makes them.
-func (b *bounds) expanded(v any) (int, error) {
+func (b *bounds) expanded(v any, at place) (int, error) {
 	n := 1
-	add := func(sub any) error {
-		m, err := b.expanded(sub)
-		n = min(n+m, maxSchemaExpanded+1)
-		return err
-	}
 	switch v := v.(type) {
 	case map[string]any:
 		// In a fixed order, since it decides which reference leads back.
 		for _, k := range slices.Sorted(maps.Keys(v)) {
-			sub := v[k]
-			if isLiteral(k) {
-				continue
-			}
-			if ref, ok := sub.(string); ok && k == "$ref" {
-				m, err := b.target(ref)
-				if err != nil {
-					return 0, err
-				}
-				n = min(n+m, maxSchemaExpanded+1)
-				continue
-			}
-			if err := add(sub); err != nil {
+			m, err := b.keyword(k, v[k], at)
+			if err != nil {
 				return 0, err
 			}
+			n = min(n+m, maxSchemaExpanded+1)
 		}
 	case []any:
 		for _, sub := range v {
-			if err := add(sub); err != nil {
+			m, err := b.expanded(sub, at)
+			if err != nil {
 				return 0, err
 			}
+			n = min(n+m, maxSchemaExpanded+1)
 		}
 	}
 	return n, nil
 }
 
+// keyword counts what stands at a key.
+func (b *bounds) keyword(key string, v any, at place) (int, error) {
+	text, isText := v.(string)
+	below := at.below(key)
+	switch {
+	case at == inSchema && key == "$ref" && isText:
+		return b.target(text)
+	case below == inData && !b.checks:
+		return 0, nil
+	case b.checks && at == inSchema && key == "pattern" && isText:
+		return patternSize(text)
+	}
+	n, err := b.expanded(v, below)
+	if named, ok := v.(map[string]any); ok && err == nil && b.checks && key == "patternProperties" {
+		for pattern := range named {
+			m, err := patternSize(pattern)
+			if err != nil {
+				return 0, err
+			}
+			n = min(n+m, maxSchemaExpanded+1)
+		}
+	}
+	return n, err
+}
+
+// patternSize is about how many steps a pattern takes for each character.
+func patternSize(pattern string) (int, error) {
+	re, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return 0, fmt.Errorf("not a valid JSON Schema: pattern %q: %w", cut(pattern, maxName), err)
+	}
+	return stepsOf(re), nil
+}
+
+func stepsOf(re *syntax.Regexp) int {
+	n := 1
+	if re.Op == syntax.OpLiteral {
+		n = max(1, len(re.Rune))
+	}
+	for _, sub := range re.Sub {
+		n = min(n+stepsOf(sub), maxSchemaExpanded+1)
+	}
+	if re.Op == syntax.OpRepeat {
+		n = min(n*max(re.Min, re.Max, 1), maxSchemaExpanded+1)
+	}
+	return n
+}
+
 // target is the expanded size of what a reference points to.
 func (b *bounds) target(ref string) (int, error) {
 	if n, ok := b.sizes[ref]; ok {
-		return n, nil
+		if n == 0 && b.checks {
+			return 0, fmt.Errorf("$ref %q is recursive, which values cannot be checked by", cut(ref, maxName))
+		}
+		return max(n, 1), nil
 	}
 	v, err := b.lookup(ref)
 	if err != nil {
 		return 0, err
 	}
-	b.sizes[ref] = 1
-	n, err := b.expanded(v)
+	b.sizes[ref] = 0
+	n, err := b.expanded(v, inSchema)
 	if err != nil {
 		return 0, err
 	}

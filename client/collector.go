@@ -72,6 +72,7 @@ func (c *collector) add(event *Event) error {
 		c.result.Reason = event.End.Reason
 		c.result.Usage = event.End.UsageSummary
 		c.result.Receipt = event.End.Receipt
+		c.result.Structured = event.End.Structured
 	}
 	return nil
 }

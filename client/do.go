@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 
+	"google.golang.org/protobuf/types/known/structpb"
+
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
@@ -35,6 +37,8 @@ type Result struct {
 	// Receipt is what the end has stopped; nil when nobody ended or cancelled the
 	// turn.
 	Receipt *Receipt
+	// Structured is as in [End].
+	Structured *structpb.Value
 }
 
 // AgentText is what one agent said in a turn.

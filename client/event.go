@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"time"
 
+	"google.golang.org/protobuf/types/known/structpb"
+
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
@@ -165,6 +167,9 @@ type End struct {
 	// Receipt is what the end has stopped; nil when nobody ended or cancelled the
 	// turn.
 	Receipt *Receipt
+	// Structured is the last answer as a value, which [Structured] decodes, when
+	// the turn completed and the agent that gave it has an output schema; else nil.
+	Structured *structpb.Value
 }
 
 // eventOf returns an event with what a message says about itself.
@@ -248,5 +253,6 @@ func endOf(m *agentdv1.RunResponse_EndResponse) *End {
 		Reason:       m.GetReason(),
 		UsageSummary: m.GetUsageSummary(),
 		Receipt:      receiptOf(m.GetReceipt()),
+		Structured:   m.GetStructuredOutput(),
 	}
 }

@@ -140,3 +140,29 @@ func standIn() (url string, stop func()) {
 	srv.Start()
 	return srv.URL, srv.Close
 }
+
+// An answer that a program can use: the model's text is JSON of a Go type.
+func ExampleOutputSchema() {
+	type city struct {
+		Name   string `json:"name"`
+		People int    `json:"people" jsonschema:"how many live there"`
+	}
+	d, err := agentdtest.New(agentdtest.WithScript("atlas", `answers: [{text: '{"name": "Yerevan", "people": 1092800}'}]`))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = d.Close() }()
+	agent := &agentdv1.Agent{Name: "atlas", AgentType: &agentdv1.Agent_Llm{Llm: &agentdv1.LlmAgent{
+		Model:        "scripted/atlas",
+		OutputSchema: new(client.OutputSchema[city]()),
+	}}}
+	result, err := d.Client().Do(context.Background(), agent, "The capital of Armenia?")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	answer, err := client.Structured[city](result.Structured)
+	fmt.Println(answer.Name, answer.People, err)
+	// Output: Yerevan 1092800 <nil>
+}

@@ -28,8 +28,11 @@ type Request struct {
 	// change it: it is shared between calls.
 	Contents []*genai.Content
 	// Config holds the system instruction, the function declarations
-	// (ParametersJsonSchema), provider-run tools, output schema and sampling
-	// settings. Never nil. Adapters must not change it.
+	// (ParametersJsonSchema), provider-run tools, the schema of the final answer
+	// (ResponseJsonSchema) and sampling settings. Never nil. Adapters must not
+	// change it. They name the schema to the provider in its own way, and where it
+	// takes none, not together with the tools, or refuses this one, ask for it in
+	// the instructions; whether the answer satisfies it is for the caller to check.
 	Config *genai.GenerateContentConfig
 	// Try is the number of the try, from 1; 0 when nobody counts.
 	Try int `json:"-"`

@@ -65,6 +65,12 @@ type TurnInfo struct {
 	Prompt string `json:"prompt"`
 	// Output is the last complete answer without tool calls.
 	Output string `json:"output,omitempty"`
+	// Structured is true when Output is JSON that satisfies the output schema of the
+	// agent that gave it.
+	Structured bool `json:"structured,omitempty"`
+	// Model and Stop are those of the last answer of any kind, as in Event.
+	Model string `json:"model,omitempty"`
+	Stop  string `json:"stop,omitempty"`
 	// Usage is what it has used so far.
 	Usage Usage `json:"usage"`
 	// Created is when its prompt was recorded, Started when it began to run, and
@@ -189,9 +195,7 @@ func (t *TurnInfo) event(ev *Event) {
 	if ev.Usage != nil {
 		t.Usage = t.Usage.Add(*ev.Usage)
 	}
-	if ev.Text != "" && len(ev.Calls) == 0 {
-		t.Output = ev.Text
-	}
+	t.answered(ev)
 	t.Open = append(t.Open, ev.Calls...)
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -306,5 +307,32 @@ func TestIdempotencyKeys(t *testing.T) {
 	}
 	if again, err := g.m.CreateSession(t.Context(), session.Names{}, once); err != nil || again.ID == made.ID {
 		t.Errorf("the session after it was deleted: %+v, %v", again, err)
+	}
+}
+
+// Turns that say much come in smaller pages.
+func TestPagesOfLargeTurns(t *testing.T) {
+	f := newFixture(t, memory(t), session.Limits{})
+	f.on(talk)
+	id := f.create(session.Names{}).ID
+	for range 5 {
+		f.run(id, strings.Repeat("x", 300<<10)) // it is said again
+	}
+	got, page := 0, ""
+	for {
+		turns, next, err := f.m.ListTurns(t.Context(), session.TurnQuery{SessionID: id}, page, 50)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got += len(turns)
+		if page = next; page == "" {
+			break
+		}
+		if len(turns) != 2 {
+			t.Errorf("a page of %d turns, want 2", len(turns))
+		}
+	}
+	if got != 5 {
+		t.Errorf("%d turns, want 5", got)
 	}
 }

@@ -133,8 +133,11 @@ func (s *Session) statusLocked() Status {
 	return WaitingForClient
 }
 
-// ListTurns returns at most limit turns, newest first, and the token of the next
-// page, "" on the last one. page is a token of the same query, "" for the first
+// pageBytes is how much prompts and outputs of a page may take before it ends.
+const pageBytes = 1 << 20
+
+// ListTurns returns at most limit turns, fewer if they say much, newest first, and
+// the token of the next page, "" on the last one. page is a token of the same query, "" for the first
 // page. Turns that are not over are read from their sessions' logs unless those
 // are in memory.
 func (m *Manager) ListTurns(ctx context.Context, q TurnQuery, page string, limit int) (turns []TurnInfo, next string, err error) {
@@ -155,6 +158,7 @@ func (m *Manager) ListTurns(ctx context.Context, q TurnQuery, page string, limit
 	if after != nil {
 		rq.After = &Row{CreatedAt: after.created(), SessionID: after.Session, Seq: after.Seq, ID: after.ID}
 	}
+	bytes := 0
 	for {
 		rows, err := m.store.Rows(ctx, rq)
 		if err != nil {
@@ -169,11 +173,12 @@ func (m *Manager) ListTurns(ctx context.Context, q TurnQuery, page string, limit
 				return nil, "", err
 			case len(q.Statuses) > 0 && !slices.Contains(q.Statuses, t.Status):
 				continue
-			case len(turns) == limit:
-				last := turns[limit-1]
+			case len(turns) == limit, bytes >= pageBytes:
+				last := turns[len(turns)-1]
 				return turns, token{hash, last.Created.UnixMicro(), last.SessionID, recordOf(last.After + 1), last.ID}.String(), nil
 			}
 			turns = append(turns, t)
+			bytes += len(t.Prompt) + len(t.Output)
 		}
 		if len(rows) < rq.Limit {
 			return turns, "", nil

@@ -32,6 +32,7 @@ type view struct {
 	calls    []ToolCall // open calls, in order
 	asked    map[string]bool
 	usage    Usage
+	output   string // the output, if it is structured
 
 	// Of the record that is being rendered.
 	rec      Record
@@ -118,7 +119,7 @@ func (v *view) fact(rec Record, fact any, replayed bool, mine []string) (end boo
 	v.rec, v.replayed = rec, replayed
 	switch f := fact.(type) {
 	case *TurnStarted:
-		v.turnID, v.speakers, v.calls, v.usage = rec.TurnID, nil, nil, Usage{}
+		v.turnID, v.speakers, v.calls, v.usage, v.output = rec.TurnID, nil, nil, Usage{}, ""
 		v.asked = map[string]bool{}
 		v.begun()
 		v.state(slotState, v.snapshots[rec.TurnID])
@@ -130,7 +131,7 @@ func (v *view) fact(rec Record, fact any, replayed bool, mine []string) (end boo
 		v.queued(f)
 	case *TurnDropped:
 		if v.only == rec.TurnID {
-			v.turnID, v.speakers, v.calls, v.usage = rec.TurnID, nil, nil, Usage{}
+			v.turnID, v.speakers, v.calls, v.usage, v.output = rec.TurnID, nil, nil, Usage{}, ""
 			v.end(f.end())
 		}
 		return true
@@ -200,6 +201,12 @@ func (v *view) event(ev *Event, mine []string) {
 	}
 	if ev.Usage != nil {
 		v.usage = v.usage.Add(*ev.Usage)
+	}
+	if ev.final() {
+		v.output = ""
+		if ev.Structured {
+			v.output = ev.Text
+		}
 	}
 	if ev.Last {
 		if i := v.find(ev.Path); i >= 0 {
@@ -352,6 +359,9 @@ func (v *view) end(f *TurnEnded) {
 	}
 	if f.Receipt != nil {
 		end.Receipt = f.Receipt.Proto()
+	}
+	if f.Completed && v.output != "" {
+		end.StructuredOutput = Value(v.output)
 	}
 	v.emit(slotEnd, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_End{End: end}})
 }

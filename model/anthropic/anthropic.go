@@ -113,6 +113,13 @@ const maxPauses = 16
 // Generate implements model.LLM. An answer that the provider pauses to run its
 // own tools longer is continued, and comes out as one.
 func (l *llm) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
+	native := nativeSchema(l.model, req.Config) != nil
+	return wire.WithSchema(req, native, emit, func(req *model.Request, emit func(model.Delta)) (*model.Response, error) {
+		return l.generate(ctx, req, emit)
+	})
+}
+
+func (l *llm) generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
 	names := wire.NewNames(maxToolName, req)
 	body, err := newRequest(l.model, req, names)
 	if err != nil {

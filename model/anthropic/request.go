@@ -95,8 +95,8 @@ type outputConfig struct {
 }
 
 type outputFormat struct {
-	Type   string `json:"type"`
-	Schema any    `json:"schema"`
+	Type   string          `json:"type"`
+	Schema json.RawMessage `json:"schema"`
 }
 
 // newRequest translates req.
@@ -113,10 +113,10 @@ func newRequest(modelName string, req *model.Request, names *wire.Names) (*reque
 	if err := r.setTools(req, names); err != nil {
 		return nil, err
 	}
-	if schema := wire.ResponseSchema(cfg); schema != nil {
+	if schema := nativeSchema(modelName, cfg); schema != nil {
 		r.OutputConfig = &outputConfig{Format: &outputFormat{Type: "json_schema", Schema: schema}}
 	} else if cfg.ResponseMIMEType == "application/json" {
-		return nil, invalid("JSON answers need a response schema")
+		return nil, invalid("JSON answers need a response schema that Anthropic takes")
 	}
 	r.setSampling(cfg)
 	return r, nil

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
 // name is the name of this provider, and the owner of its signatures.
@@ -93,7 +94,7 @@ func (p *Provider) Open(modelName, key string) (model.LLM, error) {
 	if err := checkModel(modelName, overVertex); err != nil {
 		return nil, err
 	}
-	l := &llm{model: modelName, secret: key, client: p.server}
+	l := &llm{model: modelName, secret: key, vertex: overVertex, client: p.server}
 	switch {
 	case key != "":
 		l.client = sync.OnceValues(func() (*genai.Client, error) { return p.client(key) })
@@ -189,6 +190,7 @@ func newClient(cc *genai.ClientConfig) (*genai.Client, error) {
 type llm struct {
 	model  string
 	secret string
+	vertex bool
 	client func() (*genai.Client, error)
 }
 
@@ -200,6 +202,12 @@ func (l *llm) GoString() string { return l.String() }
 
 // Generate makes one streaming call.
 func (l *llm) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
+	return wire.WithSchema(req, l.takesSchema(req), emit, func(req *model.Request, emit func(model.Delta)) (*model.Response, error) {
+		return l.generate(ctx, req, emit)
+	})
+}
+
+func (l *llm) generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}

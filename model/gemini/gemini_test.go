@@ -150,9 +150,9 @@ func TestRequestOnTheWire(t *testing.T) {
 	req.Config.ThinkingConfig = &genai.ThinkingConfig{IncludeThoughts: true, ThinkingBudget: genai.Ptr[int32](512)}
 	req.Config.ResponseMIMEType = "application/json"
 	req.Config.ResponseJsonSchema = object{"type": "object"}
-	ask(t, gemini.New(gemini.Config{APIKey: "the-key", BaseURL: url}), "gemini-2.5-flash", req)
+	ask(t, gemini.New(gemini.Config{APIKey: "the-key", BaseURL: url}), "gemini-3-flash-preview", req)
 
-	if last.path != "/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse" {
+	if last.path != "/v1beta/models/gemini-3-flash-preview:streamGenerateContent?alt=sse" {
 		t.Errorf("path %s", last.path)
 	}
 	if last.header.Get("X-Goog-Api-Key") != "the-key" {

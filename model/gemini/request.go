@@ -67,6 +67,14 @@ func (l *llm) config(req *model.Request) (*genai.GenerateContentConfig, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the conversation cannot be encoded: %w", err)
 	}
+	// The SDK would put the keys of the schema into another order, which the model
+	// would follow.
+	var schema json.RawMessage
+	if cfg.ResponseJsonSchema != nil {
+		if schema, err = model.MarshalJSON(cfg.ResponseJsonSchema); err != nil {
+			return nil, fmt.Errorf("the response schema cannot be encoded: %w", err)
+		}
+	}
 	if cfg.SystemInstruction != nil {
 		cfg.SystemInstruction = &genai.Content{Role: genai.RoleUser, Parts: bare(cfg.SystemInstruction.Parts)}
 	}
@@ -75,6 +83,9 @@ func (l *llm) config(req *model.Request) (*genai.GenerateContentConfig, error) {
 	cfg.HTTPOptions = &genai.HTTPOptions{
 		ExtrasRequestProvider: func(body map[string]any) map[string]any {
 			body["contents"] = json.RawMessage(contents)
+			if generation, ok := body["generationConfig"].(map[string]any); ok && schema != nil {
+				generation["responseJsonSchema"] = schema
+			}
 			return body
 		},
 	}

@@ -88,9 +88,9 @@ type functionTool struct {
 }
 
 type jsonSchema struct {
-	Name   string `json:"name"`
-	Schema any    `json:"schema"`
-	Strict bool   `json:"strict"`
+	Name   string          `json:"name"`
+	Schema json.RawMessage `json:"schema"`
+	Strict bool            `json:"strict"`
 }
 
 // newChatRequest translates req.
@@ -110,6 +110,10 @@ func (l *llm) newChatRequest(req *model.Request, names *wire.Names) (*chatReques
 	}
 	if isMistral(l.cfg.BaseURL) {
 		r.StreamOptions = nil // Refused there; usage comes anyway.
+	}
+	schema, err := wire.ResponseSchema(cfg)
+	if err != nil {
+		return nil, l.invalid("the response schema is no JSON: %v", err)
 	}
 	if system := strings.Join(wire.System(cfg), "\n\n"); system != "" {
 		r.Messages = append(r.Messages, chatMessage{Role: "system", Content: system})
@@ -134,9 +138,10 @@ func (l *llm) newChatRequest(req *model.Request, names *wire.Names) (*chatReques
 			return map[string]any{"type": "function", "function": map[string]any{"name": names.Wire(allowed)}}
 		})
 	}
-	if schema := wire.ResponseSchema(cfg); schema != nil {
-		r.ResponseFormat = map[string]any{"type": "json_schema", "json_schema": jsonSchema{Name: "answer", Schema: schema}}
-	} else if cfg.ResponseMIMEType == "application/json" {
+	switch {
+	case schema != nil:
+		r.ResponseFormat = map[string]any{"type": "json_schema", "json_schema": jsonSchema{Name: "answer", Schema: schema, Strict: strict(schema)}}
+	case cfg.ResponseMIMEType == "application/json":
 		r.ResponseFormat = map[string]any{"type": "json_object"}
 	}
 	return r, nil

@@ -174,10 +174,12 @@ type llm struct {
 
 // Generate implements model.LLM.
 func (l *llm) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
-	if l.cfg.API == Responses {
-		return l.respond(ctx, req, emit)
-	}
-	return l.chat(ctx, req, emit)
+	return wire.WithSchema(req, l.takesSchema(req), emit, func(req *model.Request, emit func(model.Delta)) (*model.Response, error) {
+		if l.cfg.API == Responses {
+			return l.respond(ctx, req, emit)
+		}
+		return l.chat(ctx, req, emit)
+	})
 }
 
 // String names the model and hides its key.

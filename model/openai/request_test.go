@@ -108,6 +108,13 @@ func requests() map[string]*model.Request {
 			},
 			Contents: []*genai.Content{user(text("count"))},
 		},
+		"strict": {
+			Config: &genai.GenerateContentConfig{
+				ResponseMIMEType:   "application/json",
+				ResponseJsonSchema: json.RawMessage(`{"type":"object","properties":{"z":{"type":"string"},"a":{"type":["integer","null"]}},"required":["z","a"],"additionalProperties":false}`),
+			},
+			Contents: []*genai.Content{user(text("count"))},
+		},
 		"json": {
 			Config:   &genai.GenerateContentConfig{ResponseMIMEType: "application/json", ThinkingConfig: &genai.ThinkingConfig{ThinkingBudget: new(int32(0))}},
 			Contents: []*genai.Content{user(text("count"))},

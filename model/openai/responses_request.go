@@ -41,10 +41,10 @@ type textConfig struct {
 }
 
 type schemaFormat struct {
-	Type   string `json:"type"`
-	Name   string `json:"name"`
-	Schema any    `json:"schema"`
-	Strict bool   `json:"strict"`
+	Type   string          `json:"type"`
+	Name   string          `json:"name"`
+	Schema json.RawMessage `json:"schema"`
+	Strict bool            `json:"strict"`
 }
 
 type responsesTool struct {
@@ -89,6 +89,10 @@ type phase struct {
 // exist on this wire and are left out.
 func (l *llm) newResponsesRequest(req *model.Request, names *wire.Names) (*responsesRequest, error) {
 	cfg := req.Config
+	schema, err := wire.ResponseSchema(cfg)
+	if err != nil {
+		return nil, l.invalid("the response schema is no JSON: %v", err)
+	}
 	r := &responsesRequest{
 		Model: l.model, Stream: true,
 		Instructions:    strings.Join(wire.System(cfg), "\n\n"),
@@ -121,9 +125,10 @@ func (l *llm) newResponsesRequest(req *model.Request, names *wire.Names) (*respo
 	if err := l.responsesTools(r, req, names); err != nil {
 		return nil, err
 	}
-	if schema := wire.ResponseSchema(cfg); schema != nil {
-		r.Text = &textConfig{Format: schemaFormat{Type: "json_schema", Name: "answer", Schema: schema}}
-	} else if cfg.ResponseMIMEType == "application/json" {
+	switch {
+	case schema != nil:
+		r.Text = &textConfig{Format: schemaFormat{Type: "json_schema", Name: "answer", Schema: schema, Strict: strict(schema)}}
+	case cfg.ResponseMIMEType == "application/json":
 		r.Text = &textConfig{Format: map[string]any{"type": "json_object"}}
 	}
 	return r, nil

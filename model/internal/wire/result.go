@@ -88,19 +88,6 @@ func Parameters(d *genai.FunctionDeclaration) json.RawMessage {
 	return json.RawMessage(head + "," + strings.TrimLeft(string(text[1:]), " \t\r\n"))
 }
 
-// ResponseSchema returns the JSON Schema that the answer has to follow, nil if
-// there is none.
-func ResponseSchema(cfg *genai.GenerateContentConfig) any {
-	switch {
-	case cfg.ResponseJsonSchema != nil:
-		return cfg.ResponseJsonSchema
-	case cfg.ResponseSchema != nil:
-		return JSONSchema(cfg.ResponseSchema)
-	default:
-		return nil
-	}
-}
-
 // JSONSchema translates genai's own schema form, a subset of OpenAPI's with
 // types in upper case, to JSON Schema.
 func JSONSchema(s *genai.Schema) map[string]any {

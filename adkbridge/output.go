@@ -1,0 +1,153 @@
+package adkbridge
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"google.golang.org/genai"
+
+	"github.com/apzuk3/agentd/session"
+)
+
+// Bounds of an output. As a value it goes out in one message, which some clients
+// read 100 levels deep: three for each of an object.
+const (
+	maxJSONValues = 100_000
+	maxJSONDepth  = 30
+)
+
+// Bounds of what it takes to check an output, which is at most the schema's size
+// times its own: in values for the time, in bytes for that of patterns. What does
+// not fit an anyOf is repeated for each branch, so that bytes are memory there.
+const (
+	maxCheckValues = 4 << 20
+	maxCheckBytes  = 256 << 20
+	maxAnyOfBytes  = 16 << 20
+)
+
+// maxMisfit bounds what is said about an output that does not fit, in bytes.
+const maxMisfit = 512
+
+// outputSchema is what an agent's final text has to satisfy. It is immutable.
+type outputSchema struct {
+	text     json.RawMessage // as the client wrote it: models heed the order of keys
+	compiled *jsonschema.Resolved
+	size     int // nodes, with references followed
+	anyOf    bool
+}
+
+// readOutputSchema checks an output_schema; nil for none.
+func readOutputSchema(text string) (*outputSchema, error) {
+	if strings.TrimSpace(text) == "" {
+		return nil, nil
+	}
+	root, err := readSchema(text, "an agent's output is")
+	if err != nil {
+		return nil, err
+	}
+	if root["type"] == nil {
+		return nil, errors.New(`"type" is missing; an agent's output is an "object"`)
+	}
+	switch root["$schema"] {
+	case nil, "https://json-schema.org/draft/2020-12/schema", "http://json-schema.org/draft-07/schema#", "https://json-schema.org/draft-07/schema#":
+	default:
+		return nil, fmt.Errorf("$schema is %.100q; known are draft-07 and draft 2020-12", fmt.Sprint(root["$schema"]))
+	}
+	b := &bounds{root: root, checks: true, sizes: map[string]int{}}
+	size, err := b.measure()
+	if err != nil {
+		return nil, err
+	}
+	compiled, err := compileSchema(text)
+	if err != nil {
+		return nil, err
+	}
+	return &outputSchema{text: json.RawMessage(text), compiled: compiled, size: size, anyOf: b.anyOf}, nil
+}
+
+// check tells what is wrong with an output, nil if it is one JSON value that
+// satisfies the schema.
+func (o *outputSchema) check(text string) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = errors.New("the schema cannot be evaluated for it") // a fault of the checker
+		}
+	}()
+	values, err := countValues(text)
+	if err != nil {
+		return err
+	}
+	maxBytes := maxCheckBytes
+	if o.anyOf {
+		maxBytes = maxAnyOfBytes
+	}
+	if values*o.size > maxCheckValues || len(text)*o.size > maxBytes {
+		return fmt.Errorf("%d values in %d bytes are too many to be checked by a schema of %d nodes", values, len(text), o.size)
+	}
+	var v any
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		return fmt.Errorf("it is not JSON: %w", err) // a number beyond float64
+	}
+	if err := o.compiled.Validate(v); err != nil {
+		return errors.New(strings.TrimPrefix(err.Error(), "validating root: "))
+	}
+	return nil
+}
+
+// countValues counts the values, and keys, of a text that must be one JSON value
+// within the bounds.
+func countValues(text string) (n int, err error) {
+	dec := json.NewDecoder(strings.NewReader(text))
+	dec.UseNumber()
+	for depth := 0; n == 0 || depth > 0; {
+		tok, err := dec.Token()
+		switch {
+		case errors.Is(err, io.EOF) && n == 0:
+			return 0, errors.New("it is empty, not JSON")
+		case err != nil:
+			return 0, fmt.Errorf("it is not JSON: %w", err)
+		}
+		switch tok {
+		case json.Delim('{'), json.Delim('['):
+			depth++
+		case json.Delim('}'), json.Delim(']'):
+			depth--
+			continue
+		}
+		if n++; n > maxJSONValues || depth > maxJSONDepth {
+			return 0, fmt.Errorf("it has more than %d values or %d levels", maxJSONValues, maxJSONDepth)
+		}
+	}
+	if rest := strings.TrimSpace(text[dec.InputOffset():]); rest != "" {
+		return 0, fmt.Errorf("something follows the JSON value: %s", cut(rest, maxName))
+	}
+	return n, nil
+}
+
+// conform holds an agent's final answer against its output schema. ok tells that
+// there is one and that the answer satisfies it. It depends on nothing but the
+// answer, the agent and the limits.
+func (m *agentModel) conform(a *answer) (ok bool, err error) {
+	o := m.n.output
+	if o == nil || len(callsOf(a.content)) > 0 || onlyThoughts(a.content) {
+		return false, nil
+	}
+	text, _ := finalText(a.content, a.meta)
+	misfit := fmt.Errorf("it has %d bytes, at most %d are allowed", len(text), m.t.limits.ValueBytes)
+	if len(text) <= m.t.limits.ValueBytes {
+		misfit = o.check(text)
+	}
+	if misfit == nil {
+		return true, nil
+	}
+	why := ""
+	if a.finish == genai.FinishReasonMaxTokens {
+		why = "; it was cut off at the limit of its length"
+	}
+	return false, session.Errorf(codeOutput, "%s: the answer of model %q does not satisfy output_schema: %s%s",
+		m.n.at(), m.n.modelName, cut(misfit.Error(), maxMisfit), why)
+}

@@ -1,0 +1,93 @@
+package client_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/apzuk3/agentd/agentdtest"
+	"github.com/apzuk3/agentd/client"
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+// person is what an agent answers.
+type person struct {
+	Name  string   `json:"name" jsonschema:"the full name"`
+	Age   int64    `json:"age"`
+	Likes []string `json:"likes,omitempty"`
+}
+
+func TestOutputSchema(t *testing.T) {
+	want := `{"type":"object","properties":{"name":{"type":"string","description":"the full name"},"age":{"type":"integer"},"likes":{"type":"array","items":{"type":"string"}}},"required":["name","age"],"additionalProperties":false}`
+	var got, expected any
+	text := client.OutputSchema[person]()
+	if err := json.Unmarshal([]byte(text), &got); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(want), &expected); err != nil {
+		t.Fatal(err)
+	}
+	if a, b := mustJSON(t, got), mustJSON(t, expected); a != b {
+		t.Errorf("schema %s, want %s", a, b)
+	}
+	// Models answer in the order of the properties.
+	if strings.Index(text, `"name"`) > strings.Index(text, `"age"`) {
+		t.Errorf("the properties are out of order: %s", text)
+	}
+	for name, schema := range map[string]func() string{"slice": client.OutputSchema[[]person], "channel": client.OutputSchema[struct{ C chan int }]} {
+		func() {
+			defer func() {
+				if p, _ := recover().(string); !strings.HasPrefix(p, "client.OutputSchema: ") {
+					t.Errorf("%s: panic %q", name, p)
+				}
+			}()
+			t.Errorf("%s: %s", name, schema())
+		}()
+	}
+}
+
+func mustJSON(t *testing.T, v any) string {
+	t.Helper()
+	data, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// TestStructured runs an agent with an output schema on a real daemon.
+func TestStructured(t *testing.T) {
+	d := agentdtest.Start(t,
+		agentdtest.WithScript("clerk", `answers: [{text: '{"name":"Ann","age":40}'}, {text: 'Ann is 40.'}]`))
+	agent := &agentdv1.Agent{Name: "clerk", AgentType: &agentdv1.Agent_Llm{Llm: &agentdv1.LlmAgent{
+		Model: "scripted/clerk", OutputSchema: new(client.OutputSchema[person]()),
+	}}}
+	c := d.Client()
+	result, err := c.Do(t.Context(), agent, "who?")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := client.Structured[person](result.Structured)
+	if err != nil || got.Name != "Ann" || got.Age != 40 {
+		t.Errorf("structured output %+v, %v", got, err)
+	}
+	if _, err := client.Structured[[]person](result.Structured); err == nil || !strings.Contains(err.Error(), "[]client_test.person") {
+		t.Errorf("decoded into another type: %v", err)
+	}
+	result, err = c.Do(t.Context(), nil, "and in words?", client.WithSessionID(result.SessionID))
+	if e, ok := errors.AsType[*client.Error](err); !ok || e.Code != agentdv1.ErrorCode_ERROR_CODE_OUTPUT_INVALID || e.Retryable || !strings.Contains(e.Message, "clerk: ") {
+		t.Fatalf("error %v", err)
+	}
+	if result.Text != "Ann is 40." || result.Structured != nil {
+		t.Errorf("result %+v", result)
+	}
+	if _, err := client.Structured[person](result.Structured); err == nil {
+		t.Error("there is a structured output")
+	}
+	if v, err := client.Structured[map[string]any](structpb.NewStructValue(&structpb.Struct{})); err != nil || len(v) != 0 {
+		t.Errorf("an empty object is %v, %v", v, err)
+	}
+}

@@ -1,0 +1,138 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	"connectrpc.com/connect"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
+	"github.com/apzuk3/agentd/internal/providertest"
+)
+
+// personSchema is what the agents of these tests have to answer.
+const personSchema = `{"type":"object","properties":{"name":{"type":"string"},"age":{"type":"integer"}},"required":["name","age"],"additionalProperties":false}`
+
+// TestStructuredOutput asks each provider for JSON that satisfies a schema, in
+// its own way where it takes one, else in words, and ends the turn with the value,
+// or with an error when the answer does not fit.
+func TestStructuredOutput(t *testing.T) {
+	for wire, c := range map[providertest.Wire]struct {
+		model string
+		// native is what a request says that names the schema, and with whether it
+		// does so together with tools.
+		native    string
+		withTools bool
+		served    string
+	}{
+		providertest.Anthropic:       {"claude-sonnet-4-5", `"output_config":{"format":{"type":"json_schema"`, true, "claude-invented"},
+		providertest.Gemini:          {"gemini-2.5-flash", `"responseJsonSchema":{`, false, "gemini-invented"},
+		providertest.OpenAIChat:      {"invented", `"response_format":{`, false, "gpt-invented"},
+		providertest.OpenAIResponses: {"invented", `"text":{"format":{`, false, "gpt-invented"},
+	} {
+		t.Run(string(wire), func(t *testing.T) {
+			f := newFaulty(t, wire)
+			turn := func(session string, tools []string, answers ...providertest.Answer) (*dialogue, []providertest.Received) {
+				t.Helper()
+				srv := providertest.NewServer(t, providertest.Invent(wire, answers...), nil)
+				f.handle(srv)
+				agent := llmAgent("root", wireProviders[wire].Name()+"/"+c.model, "", tools...)
+				agent.GetLlm().OutputSchema = new(personSchema)
+				got := faultyTurn(t, f.d, agent, session)
+				if n := srv.Left(); n != 0 {
+					t.Errorf("%d answers were not asked for", n)
+				}
+				return got, srv.Received()
+			}
+			asked := func(requests []providertest.Received, native bool) {
+				t.Helper()
+				for _, r := range requests {
+					body := string(r.Body)
+					if strings.Contains(body, c.native) != native || strings.Contains(body, "satisfies the JSON Schema below") == native {
+						t.Errorf("asked for the schema natively: want %v: %s", native, body)
+					}
+				}
+			}
+			look := providertest.Answer{Text: "Let me see.", Calls: []providertest.ToolCall{{Name: "look", Args: `{}`}}, Usage: hello.Usage}
+			ann := providertest.Answer{Text: `{"name": "Ann", "age": 40}`, Usage: hello.Usage}
+
+			got, requests := turn("", nil, ann)
+			asked(requests, true)
+			checkPerson(t, got)
+
+			got, requests = turn(got.session, []string{"look"}, look, ann)
+			asked(requests, c.withTools)
+			checkPerson(t, got)
+			if got.text["root"] != "Let me see."+ann.Text {
+				t.Errorf("text %q", got.text["root"])
+			}
+			checkTurn(t, f, got.session, func(last *agentdv1.Turn) bool {
+				return last.GetStatus() == agentdv1.TurnStatus_TURN_STATUS_SUCCEEDED && last.GetOutputText() == ann.Text &&
+					last.GetStructuredOutput().GetStructValue().GetFields()["age"].GetNumberValue() == 40 &&
+					last.GetStopReason() == agentdv1.StopReason_STOP_REASON_STOP && last.GetModel() == c.served
+			})
+
+			got, _ = turn(got.session, nil, providertest.Answer{Text: "```json\n" + ann.Text + "\n```", Usage: hello.Usage})
+			checkFailed(t, got, agentdv1.ErrorCode_ERROR_CODE_OUTPUT_INVALID, 1, "root: ", "not JSON")
+			if got.end.GetStructuredOutput() != nil || got.end.GetUsageSummary().GetLlmCalls() != 1 || got.text["root"] == "" {
+				t.Errorf("end %v, texts %v", got.end, got.text)
+			}
+			checkTurn(t, f, got.session, func(last *agentdv1.Turn) bool {
+				return last.GetErrorCode() == agentdv1.ErrorCode_ERROR_CODE_OUTPUT_INVALID && last.GetStructuredOutput() == nil && last.GetOutputText() != ""
+			})
+
+			got, _ = turn(got.session, nil, ann)
+			checkPerson(t, got)
+		})
+	}
+}
+
+// checkPerson checks that a turn ended with the value.
+func checkPerson(t *testing.T, got *dialogue) {
+	t.Helper()
+	fields := got.end.GetStructuredOutput().GetStructValue().GetFields()
+	if !got.end.GetCompleted() || len(fields) != 2 || fields["name"].GetStringValue() != "Ann" || fields["age"].GetNumberValue() != 40 {
+		t.Errorf("end %v, errors %v", got.end, got.errors)
+	}
+}
+
+// checkTurn checks what is known of a session's last turn.
+func checkTurn(t *testing.T, f *faulty, session string, ok func(*agentdv1.Turn) bool) {
+	t.Helper()
+	c := agentdv1connect.NewSessionServiceClient(f.d.HTTPClient(), f.d.URL)
+	got, err := c.GetTurn(t.Context(), connect.NewRequest(&agentdv1.GetTurnRequest{SessionId: session}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !ok(got.Msg.GetTurn()) {
+		t.Errorf("turn %v", got.Msg.GetTurn())
+	}
+}
+
+// TestStructuredWithoutNetwork has the models that need no provider: they know
+// nothing of schemas, and their answers are held to them all the same.
+func TestStructuredWithoutNetwork(t *testing.T) {
+	f := newFaulty(t, providertest.Gemini)
+	for prompt, want := range map[string]bool{`{"name":"Ann","age":40}`: true, "hello": false} {
+		agent := llmAgent("root", "echo", "")
+		agent.GetLlm().OutputSchema = new(personSchema)
+		m := start(agent)
+		m.GetExecute().UserPrompt = prompt
+		got := rule{t, agentdv1connect.NewAgentdClient(f.d.HTTPClient(), f.d.URL)}.talk(m, nil)
+		if want {
+			checkPerson(t, got)
+			continue
+		}
+		checkFailed(t, got, agentdv1.ErrorCode_ERROR_CODE_OUTPUT_INVALID, 1, "root: ")
+	}
+}
+
+// TestOutputSchemaRefused refuses a schema before a token is spent.
+func TestOutputSchemaRefused(t *testing.T) {
+	f := newFaulty(t, providertest.Gemini)
+	agent := llmAgent("root", "echo", "")
+	agent.GetLlm().OutputSchema = new(`{"type":"string"}`)
+	r := rule{t, agentdv1connect.NewAgentdClient(f.d.HTTPClient(), f.d.URL)}
+	r.refused(r.talk(start(agent), nil), agentdv1.ErrorCode_ERROR_CODE_INVALID_AGENT_TREE, `root: output_schema: "type" is "string"`)
+}

@@ -1,0 +1,187 @@
+package anthropic
+
+import (
+	"encoding/json"
+	"slices"
+
+	"google.golang.org/genai"
+
+	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/internal/wire"
+)
+
+// nativeSchema returns the response schema as Anthropic takes it, nil if there is
+// none that it does. It compiles a schema to a grammar, whose rules are those of its
+// guide "Structured outputs": models from 4.5 on, no citations (which web search
+// always gives), and the part of JSON Schema that grammar.schema knows.
+func nativeSchema(modelName string, cfg *genai.GenerateContentConfig) json.RawMessage {
+	schema, err := wire.ResponseSchema(cfg)
+	search, _ := wire.ProviderTools(cfg)
+	if err != nil || schema == nil || search != nil || !familyOf(modelName).atLeast(4, 5) {
+		return nil
+	}
+	g := &grammar{}
+	native, ok := g.schema(schema)
+	if !ok || g.optional > maxOptional || g.unions > maxUnions {
+		return nil
+	}
+	return native
+}
+
+// What a grammar may have of properties that are not required, and of values of
+// several types.
+const (
+	maxOptional = 24
+	maxUnions   = 16
+)
+
+// grammar turns a JSON Schema into one that Anthropic compiles. The result allows
+// no more than the original but for what it moves into descriptions, which the
+// model reads: bounds of numbers, lengths and the like.
+type grammar struct{ optional, unions int }
+
+// formats are those of strings that are known.
+var formats = []string{"date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uri", "uuid"}
+
+// schema translates a schema; ok is false for one that cannot be.
+func (g *grammar) schema(text json.RawMessage) (out json.RawMessage, ok bool) {
+	members, ok := wire.Members(text)
+	if !ok {
+		return nil, false
+	}
+	if wire.Find(members, "anyOf") != nil && wire.Find(members, "oneOf") != nil {
+		return nil, false
+	}
+	if ref := wire.Find(members, "$ref"); ref != nil {
+		return wire.Object([]wire.Member{{Key: "$ref", Value: ref}}), true
+	}
+	var kept, told []wire.Member
+	for _, m := range members {
+		var keep bool
+		if m, keep, ok = g.keyword(m); !ok {
+			return nil, false
+		}
+		switch m.Key {
+		case "$schema", "$comment", "deprecated", "readOnly", "writeOnly":
+		default:
+			if keep {
+				kept = append(kept, m)
+			} else {
+				told = append(told, m)
+			}
+		}
+	}
+	if kept, ok = g.shape(kept); !ok {
+		return nil, false
+	}
+	return wire.Object(describe(kept, told)), true
+}
+
+// keyword translates what stands at a key. What is not to be kept is told.
+func (g *grammar) keyword(m wire.Member) (_ wire.Member, keep, ok bool) {
+	switch m.Key {
+	case "type", "title", "description", "const", "required", "additionalProperties":
+		return m, true, true
+	case "enum":
+		var values []any
+		ok := json.Unmarshal(m.Value, &values) == nil
+		return m, true, ok && !slices.ContainsFunc(values, func(v any) bool {
+			switch v.(type) {
+			case map[string]any, []any:
+				return true
+			}
+			return false
+		})
+	case "properties", "$defs", "definitions":
+		m.Value, ok = g.named(m.Value)
+		return m, true, ok
+	case "items":
+		m.Value, ok = g.schema(m.Value)
+		return m, true, ok
+	case "anyOf", "oneOf":
+		m.Key = "anyOf"
+		g.unions++
+		m.Value, ok = g.list(m.Value)
+		return m, true, ok
+	case "format":
+		format, ok := wire.Strings(m.Value)
+		return m, ok && len(format) == 1 && slices.Contains(formats, format[0]), ok
+	case "minItems":
+		return m, string(m.Value) == "0" || string(m.Value) == "1", true
+	case "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "pattern",
+		"maxItems", "uniqueItems", "minProperties", "maxProperties", "default", "examples",
+		"$schema", "$comment", "deprecated", "readOnly", "writeOnly":
+		return m, false, true
+	}
+	return m, false, false
+}
+
+// named translates schemas by names.
+func (g *grammar) named(text json.RawMessage) (json.RawMessage, bool) {
+	members, ok := wire.Members(text)
+	for i := range members {
+		if members[i].Value, ok = g.schema(members[i].Value); !ok {
+			return nil, false
+		}
+	}
+	return wire.Object(members), ok
+}
+
+// list translates a list of schemas.
+func (g *grammar) list(text json.RawMessage) (json.RawMessage, bool) {
+	var list []json.RawMessage
+	ok := json.Unmarshal(text, &list) == nil && len(list) > 0
+	for i := range list {
+		if list[i], ok = g.schema(list[i]); !ok {
+			return nil, false
+		}
+	}
+	out, err := model.MarshalJSON(list)
+	return out, ok && err == nil
+}
+
+// shape checks that a schema says what a value looks like, and closes an object
+// that names its properties.
+func (g *grammar) shape(members []wire.Member) ([]wire.Member, bool) {
+	types, typed := wire.Strings(wire.Find(members, "type"))
+	if len(types) > 1 {
+		g.unions++
+	}
+	properties := wire.Find(members, "properties")
+	if !slices.Contains(types, "object") && properties == nil {
+		known := typed || wire.Find(members, "anyOf") != nil || wire.Find(members, "enum") != nil || wire.Find(members, "const") != nil
+		return members, known
+	}
+	named, ok := wire.Members(properties)
+	if !ok || !typed || wire.Find(members, "anyOf") != nil {
+		return nil, false // closed twice, an object would fit neither
+	}
+	required, _ := wire.Strings(wire.Find(members, "required"))
+	for _, p := range named {
+		if !slices.Contains(required, p.Key) {
+			g.optional++
+		}
+	}
+	switch closed := string(wire.Find(members, "additionalProperties")); {
+	case closed == "false":
+		return members, true
+	case closed == "" && len(named) > 0:
+		return append(members, wire.Member{Key: "additionalProperties", Value: json.RawMessage("false")}), true
+	}
+	return nil, false
+}
+
+// describe adds what is only told to the description.
+func describe(members, told []wire.Member) []wire.Member {
+	if len(told) == 0 {
+		return members
+	}
+	i := slices.IndexFunc(members, func(m wire.Member) bool { return m.Key == "description" })
+	var text string
+	if i >= 0 && json.Unmarshal(members[i].Value, &text) == nil {
+		members = slices.Delete(members, i, i+1)
+		text += "\n"
+	}
+	value, _ := model.MarshalJSON(text + "Must satisfy " + string(wire.Object(told))) // a string always encodes
+	return append(members, wire.Member{Key: "description", Value: value})
+}

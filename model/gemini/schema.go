@@ -1,0 +1,44 @@
+package gemini
+
+import (
+	"regexp"
+	"strconv"
+
+	"github.com/apzuk3/agentd/model"
+)
+
+// generation is a Gemini model's, such as 2 in gemini-2.5-flash.
+var generation = regexp.MustCompile(`(?:^|/)gemini-(?:(\d+)(?:\.\d+)?)?`)
+
+// takesSchema tells whether a request may name a schema for the answer. Where it
+// may not, the schema goes into the instructions.
+//
+// Gemini takes one from 2.0 on; other models of the API, such as Gemma, do not.
+// Together with tools, Gemini 3 takes it (guide "Structured outputs", section
+// "with tools"). Earlier ones refuse it ("Function calling with a response mime
+// type: 'application/json' is unsupported", googleapis/python-genai issue 867),
+// but for functions over Vertex AI, which the engine's own rule allows from 2.0 on.
+func (l *llm) takesSchema(req *model.Request) bool {
+	found := generation.FindStringSubmatch(l.model)
+	if found == nil {
+		return false
+	}
+	gen, err := strconv.Atoi(found[1])
+	if err != nil {
+		gen = 3 // an alias, which means the newest
+	}
+	functions, others := false, false
+	for _, t := range req.Config.Tools {
+		if t != nil {
+			functions = functions || len(t.FunctionDeclarations) > 0
+			others = others || len(t.FunctionDeclarations) == 0
+		}
+	}
+	switch {
+	case others:
+		return gen >= 3
+	case functions && !l.vertex:
+		return gen >= 3
+	}
+	return gen >= 2
+}

@@ -1,0 +1,35 @@
+package server
+
+import (
+	"testing"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session"
+)
+
+func TestTurnSaysHowItsModelStopped(t *testing.T) {
+	for stop, want := range map[string]agentdv1.StopReason{
+		"":                        agentdv1.StopReason_STOP_REASON_UNSPECIFIED,
+		"STOP":                    agentdv1.StopReason_STOP_REASON_STOP,
+		"MAX_TOKENS":              agentdv1.StopReason_STOP_REASON_MAX_TOKENS,
+		"SAFETY":                  agentdv1.StopReason_STOP_REASON_CONTENT_BLOCKED,
+		"PROHIBITED_CONTENT":      agentdv1.StopReason_STOP_REASON_CONTENT_BLOCKED,
+		"OTHER":                   agentdv1.StopReason_STOP_REASON_OTHER,
+		"MALFORMED_FUNCTION_CALL": agentdv1.StopReason_STOP_REASON_OTHER,
+	} {
+		got := turnOf(&session.TurnInfo{Stop: stop, Model: "m\xff", Output: `{"a":[1,null]}`, Structured: true, Status: session.Succeeded})
+		if got.GetStopReason() != want || got.GetModel() != "m\uFFFD" {
+			t.Errorf("%q: turn %v, want %v", stop, got, want)
+		}
+		if list := got.GetStructuredOutput().GetStructValue().GetFields()["a"].GetListValue(); len(list.GetValues()) != 2 {
+			t.Errorf("structured output %v", got.GetStructuredOutput())
+		}
+	}
+	for name, turn := range map[string]session.TurnInfo{
+		"text": {Output: "{}", Status: session.Succeeded}, "failed": {Output: "{}", Structured: true, Status: session.Failed}, "running": {Output: "{}", Structured: true, Status: session.Running},
+	} {
+		if got := turnOf(&turn); got.GetStructuredOutput() != nil || got.GetOutputText() != "{}" {
+			t.Errorf("%s: turn %v", name, got)
+		}
+	}
+}

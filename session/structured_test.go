@@ -1,0 +1,129 @@
+package session_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+
+	"google.golang.org/protobuf/types/known/structpb"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session"
+)
+
+// answerOf is an answer of an agent below the root.
+func answerOf(agent, text string, structured bool) *session.Event {
+	return &session.Event{
+		MessageID: agent + text, Path: []string{"root", agent}, Text: text, Structured: structured,
+		Model: "model of " + agent, Stop: "STOP", Usage: &session.Usage{Calls: 1},
+	}
+}
+
+// TestStructuredOutput ends a turn with the value of its last answer, if that has
+// one, for every watcher from every position.
+func TestStructuredOutput(t *testing.T) {
+	calls := answerOf("b", `{"a":2}`, false)
+	calls.Calls = []session.ToolCall{{ID: "c1", Name: "tool", Input: []byte("{}"), Path: calls.Path}}
+	empty := answerOf("b", "", false)
+	empty.Stop = "MAX_TOKENS"
+	for _, tc := range []struct {
+		name   string
+		events []*session.Event
+		err    error
+		want   string // JSON; "" for none
+		output string
+		model  string
+		stop   string
+	}{
+		{
+			name: "one", events: []*session.Event{answerOf("a", `{"m":{},"n":[1,null,"x"]}`, true)},
+			want: `{"m":{},"n":[1,null,"x"]}`, output: `{"m":{},"n":[1,null,"x"]}`, model: "model of a", stop: "STOP",
+		},
+		{name: "text", events: []*session.Event{answerOf("a", `{"a":1}`, false)}, output: `{"a":1}`, model: "model of a", stop: "STOP"},
+		{name: "text before it", events: []*session.Event{answerOf("a", "hi", false), answerOf("b", `{"a":1}`, true)}, want: `{"a":1}`, output: `{"a":1}`, model: "model of b", stop: "STOP"},
+		{name: "text after it", events: []*session.Event{answerOf("a", `{"a":1}`, true), answerOf("b", "hi", false)}, output: "hi", model: "model of b", stop: "STOP"},
+		{name: "two", events: []*session.Event{answerOf("a", `{"a":1}`, true), answerOf("b", `{"a":2}`, true)}, want: `{"a":2}`, output: `{"a":2}`, model: "model of b", stop: "STOP"},
+		{name: "calls after it", events: []*session.Event{answerOf("a", `{"a":1}`, true), calls}, want: `{"a":1}`, output: `{"a":1}`, model: "model of b", stop: "STOP"},
+		{name: "nothing after it", events: []*session.Event{answerOf("a", `{"a":1}`, true), empty}, want: `{"a":1}`, output: `{"a":1}`, model: "model of b", stop: "MAX_TOKENS"},
+		{name: "digits beyond float64", events: []*session.Event{answerOf("a", `{"a":9007199254740993}`, true)}, want: `{"a":9007199254740992}`, output: `{"a":9007199254740993}`, model: "model of a", stop: "STOP"},
+		{name: "failed", events: []*session.Event{answerOf("a", `{"a":1}`, true)}, err: errors.New("boom"), output: `{"a":1}`, model: "model of a", stop: "STOP"},
+		{name: "no answer"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := newFixture(t, memory(t), session.Limits{WatchItems: 2})
+			f.on(func(ctx context.Context, r *session.Run) error {
+				return add(ctx, r, answerOf("a", `{"before":true}`, true))
+			})
+			first := f.start(session.Request{})
+			follow(t, first.Watch())
+			f.on(func(ctx context.Context, r *session.Run) error {
+				for _, ev := range tc.events {
+					if err := add(ctx, r, ev); err != nil {
+						return err
+					}
+					for _, c := range ev.Calls {
+						if _, err := r.Await(ctx, c.ID); err != nil {
+							return err
+						}
+					}
+				}
+				return tc.err
+			})
+			turn := f.start(session.Request{SessionID: first.SessionID()})
+			answerAll(t, turn, turn.Watch())
+			check := func(what string, got *agentdv1.RunResponse_EndResponse) {
+				t.Helper()
+				if text := jsonOf(t, got.GetStructuredOutput()); text != tc.want {
+					t.Errorf("%s: structured output %s, want %s", what, text, tc.want)
+				}
+			}
+			msgs := follow(t, turn.Watch())
+			check("all", end(t, msgs))
+			for _, m := range msgs[:len(msgs)-1] {
+				if m.GetSeq() > 0 {
+					check("from "+m.String(), end(t, follow(t, attach(t, f, turn, &m.Seq))))
+				}
+			}
+			turns, _, err := f.m.ListTurns(t.Context(), session.TurnQuery{SessionID: turn.SessionID()}, "", 9)
+			if err != nil || len(turns) != 2 {
+				t.Fatalf("turns %v, %v", turns, err)
+			}
+			got := turns[0]
+			if got.Output != tc.output || got.Model != tc.model || got.Stop != tc.stop {
+				t.Errorf("turn %+v", got)
+			}
+			if got.Structured != (tc.want != "" || tc.err != nil) {
+				t.Errorf("structured is %v", got.Structured)
+			}
+			if !turns[1].Structured || turns[1].Output != `{"before":true}` {
+				t.Errorf("the turn before: %+v", turns[1])
+			}
+		})
+	}
+}
+
+// jsonOf is a value as JSON, with its keys in order; "" for none.
+func jsonOf(t *testing.T, v *structpb.Value) string {
+	t.Helper()
+	if v == nil {
+		return ""
+	}
+	data, err := json.Marshal(v.AsInterface())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+func TestValue(t *testing.T) {
+	for _, text := range []string{"", "{", "{} {}", "1e400"} {
+		if v := session.Value(text); v != nil {
+			t.Errorf("%q is %v", text, v)
+		}
+	}
+	// The last of equal keys counts, as for those who read the text.
+	if v := session.Value(`{"a":1,"a":{"b":[true,"\ud800"]}}`); jsonOf(t, v) != `{"a":{"b":[true,"�"]}}` {
+		t.Errorf("value %v", v)
+	}
+}
