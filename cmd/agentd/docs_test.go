@@ -1,12 +1,14 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/testing/protocmp"
@@ -93,7 +95,9 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := inProcess(t, map[string]string{"AGENTD_ADDR": "127.0.0.1:0", "AGENTD_DATA": ":memory:"})
-	cmd := exec.CommandContext(t.Context(), bash, "-euo", "pipefail", "-c", script.String())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // the page waits for things to happen
+	defer cancel()
+	cmd := exec.CommandContext(ctx, bash, "-euo", "pipefail", "-c", script.String())
 	cmd.Dir = "../.."
 	cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "AGENTD_URL="+d.url, "NO_PROXY=*", "GORACE=atexit_sleep_ms=0")
 	out, err := cmd.CombinedOutput()
