@@ -276,7 +276,7 @@ tools:
 			`30:64: tool other: input_schema: "type" is "array"`,
 		}},
 		"output schema": {"name: a\nllm:\n  model: echo\n  output_schema: {type: object, properties: {a: {$ref: '#/nowhere'}}}\n  output_key: ok\n", []string{"4:18: a: output_schema: "}},
-		"long timeout": {"agent: {name: a, llm: {model: echo}}\ntools: [{name: x, description: d, command: [a], timeout: 48h}]\n", []string{"2:58: tool x: timeout: must be greater than 0s and less than or equal to 86400s"}},
+		"long timeout":  {"agent: {name: a, llm: {model: echo}}\ntools: [{name: x, description: d, command: [a], timeout: 48h}]\n", []string{"2:58: tool x: timeout: must be greater than 0s and less than or equal to 86400s"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, err := agentfile.Parse("f.yaml", []byte(tc.text))
