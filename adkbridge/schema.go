@@ -123,11 +123,12 @@ const (
 
 // below is what stands at a key of a value in this place.
 func (p place) below(key string) place {
-	switch {
-	case p == inData:
+	switch p {
+	case inData:
 		return inData
-	case p == inNames:
+	case inNames:
 		return inSchema
+	case inSchema:
 	}
 	switch key {
 	case "const", "enum", "default", "examples":

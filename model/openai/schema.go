@@ -99,7 +99,8 @@ func (s *strictness) schema(v any, depth int) bool {
 		}
 	}
 	s.properties += len(properties)
-	return m["additionalProperties"] == false
+	closed, ok := m["additionalProperties"].(bool)
+	return ok && !closed
 }
 
 // keyword checks what stands at a key of a schema.
