@@ -116,7 +116,7 @@ func (m *agentModel) answer(ctx context.Context, req *adkmodel.LLMRequest) (*ans
 	}
 	a := m.mint(resp, key, branch)
 	a.meta.Marks = t.run.Marks(id)
-	a.meta.Calls = m.judge(a, req)
+	a.meta.Calls, a.meta.Asks = m.judge(a, req)
 	a.meta.Last = len(callsOf(a.content)) == 0 && !onlyThoughts(a.content) && m.n.speaksOnce()
 	var misfit error
 	a.meta.Structured, misfit = m.conform(a)
@@ -299,10 +299,10 @@ func ownCall(p *genai.Part) *genai.Part {
 }
 
 // judge decides for each call of an answer who runs it, and returns the ids of
-// those that are for the client. A call that cannot be run is refused: its
-// result tells the model why. It depends on nothing but the answer, the tree
-// and the limits.
-func (m *agentModel) judge(a *answer, req *adkmodel.LLMRequest) []string {
+// those that are for the client or for a person, and of these again those about
+// which a person is asked. A call that cannot be run is refused: its result tells
+// the model why. It depends on nothing but the answer, the tree and the limits.
+func (m *agentModel) judge(a *answer, req *adkmodel.LLMRequest) (ours, asks []string) {
 	if req.Tools == nil {
 		req.Tools = map[string]any{}
 	}
@@ -312,7 +312,6 @@ func (m *agentModel) judge(a *answer, req *adkmodel.LLMRequest) []string {
 	}
 	// ADK looks tools up in req.Tools after the answer has come, which lets us put
 	// ours in the place of those it would not find.
-	var ours []string
 	handed := false
 	refused := map[string]string{}
 	for i, p := range callsOf(a.content) {
@@ -340,8 +339,13 @@ func (m *agentModel) judge(a *answer, req *adkmodel.LLMRequest) []string {
 		default:
 			if n := len(model.ArgsText(p)); n > m.t.limits.ValueBytes {
 				reason = fmt.Sprintf("not run: the arguments take %d bytes, at most %d are allowed", n, m.t.limits.ValueBytes)
+			} else if ask, err := m.asking(call); err != nil {
+				reason = err.Error()
 			} else {
 				ours = append(ours, call.ID)
+				if ask {
+					asks = append(asks, call.ID)
+				}
 			}
 		}
 		if reason != "" {
@@ -354,7 +358,17 @@ func (m *agentModel) judge(a *answer, req *adkmodel.LLMRequest) []string {
 		m.t.handed++
 	}
 	m.t.mu.Unlock()
-	return ours
+	return ours, asks
+}
+
+// asking tells whether a person is asked about a call; the error is why it cannot
+// be.
+func (m *agentModel) asking(call *genai.FunctionCall) (bool, error) {
+	if call.Name == askUserTool {
+		_, err := questionOf(call.Args)
+		return err == nil, err
+	}
+	return m.n.needsApproval(call.Name), nil
 }
 
 // count checks an answer against what a turn may do.

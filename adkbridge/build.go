@@ -97,6 +97,9 @@ func (t *turn) buildLLM(n *node, kids []agent.Agent) (agent.Agent, error) {
 	if n.exitLoop {
 		tools = append(tools, &exitTool{base: base{t: t, name: exitLoopTool, decl: exitDecl}, loop: n.loop})
 	}
+	if n.askUser {
+		tools = append(tools, &askTool{remoteTool{base{t: t, name: askUserTool, decl: askDecl}}})
+	}
 	alone := n.parent == nil || n.parent.kind != llmKind
 	cfg := llmagent.Config{
 		Name:        n.name,

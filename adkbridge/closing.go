@@ -63,7 +63,7 @@ func (t *turn) close(ctx context.Context, cause error) error {
 			if reason := t.refusal(c.ID); reason != "" {
 				result = errorResult(reason)
 			} else if res, ok := t.run.Result(c.ID); ok {
-				result = resultOf(res)
+				result = t.result(c.ID, res)
 				maps.Copy(ev.Actions.StateDelta, res.State)
 			}
 			ev.Content.Parts = append(ev.Content.Parts, responsePart(c, result))

@@ -30,6 +30,8 @@ type meta struct {
 	Path []string `json:"path"`
 	// Calls are the ids of the calls that the client has to answer.
 	Calls []string `json:"calls,omitempty"`
+	// Asks are those of Calls about which a person is asked, or which one answers.
+	Asks []string `json:"asks,omitempty"`
 	// Last is true when the agent cannot speak again in this turn.
 	Last bool `json:"last,omitempty"`
 	// Structured is true when the answer's text satisfies the agent's output schema.
@@ -164,6 +166,7 @@ func (s *stored) meaning() *session.Event {
 				Name:  fc.Name,
 				Input: json.RawMessage(model.ArgsText(p)),
 				Path:  m.Path,
+				Asks:  m.asks(fc),
 			})
 		}
 	}

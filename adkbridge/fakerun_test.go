@@ -28,6 +28,8 @@ type fakeRun struct {
 	state  map[string]any
 	// client answers calls; each call once.
 	client func(call session.ToolCall) session.ToolResult
+	// person resolves interactions; each once.
+	person func(call session.ToolCall) session.Resolution
 	// appending sees each event before it is stored.
 	appending func(ev *session.Event)
 	// streaming sees each delta.
@@ -40,6 +42,7 @@ type fakeRun struct {
 	start  int64
 	calls  map[string]session.ToolCall
 	result map[string]session.ToolResult
+	said   map[string]session.Resolution
 	asked  map[string]int
 	deltas []session.Delta
 	limit  int // of records; -1 for none
@@ -53,6 +56,7 @@ func newFakeRun(t testing.TB, tree *agentdv1.Agent, prompt string) *fakeRun {
 		limit:  -1,
 		client: func(call session.ToolCall) session.ToolResult { return answered(fmt.Sprintf(`{"ok":%q}`, call.Name)) },
 		result: map[string]session.ToolResult{},
+		said:   map[string]session.Resolution{},
 		calls:  map[string]session.ToolCall{},
 		asked:  map[string]int{},
 	}
@@ -83,7 +87,7 @@ func (f *fakeRun) begin(prompt string) {
 // last turn is open.
 func (f *fakeRun) restarted(n int) *fakeRun {
 	g := newFakeRun(f.t, f.spec.Agent, "")
-	g.recs, g.client, g.spec.Tools, g.tell = slices.Clone(f.recs[:n]), f.client, f.spec.Tools, f.tell
+	g.recs, g.client, g.person, g.spec.Tools, g.tell = slices.Clone(f.recs[:n]), f.client, f.person, f.spec.Tools, f.tell
 	for _, r := range g.recs {
 		switch r.Kind {
 		case session.KindTurnStarted:
@@ -98,6 +102,10 @@ func (f *fakeRun) restarted(n int) *fakeRun {
 			var res session.ToolResult
 			g.must(json.Unmarshal(r.Data, &res))
 			g.result[res.CallID] = res
+		case session.KindInteractionResolved:
+			var said session.InteractionResolved
+			g.must(json.Unmarshal(r.Data, &said))
+			g.resolve(said)
 		case session.KindEvent:
 			s, err := decode(r.Data)
 			g.must(err)
@@ -220,6 +228,23 @@ func (f *fakeRun) Await(ctx context.Context, id string) (session.ToolResult, err
 	if !ok {
 		return session.ToolResult{}, fmt.Errorf("no such call %q", id)
 	}
+	if _, ok := f.said[id]; call.Asks != nil && !ok {
+		said := session.InteractionResolved{ID: id, Resolution: f.person(call)}
+		data, err := json.Marshal(said)
+		if err == nil {
+			_, err = f.store(session.KindInteractionResolved, data)
+		}
+		if err != nil {
+			return session.ToolResult{}, err
+		}
+		f.resolve(said)
+		if res, ok := f.result[id]; ok {
+			return res, nil
+		}
+	}
+	if said := f.said[id]; said.Input != nil {
+		call.Input = said.Input
+	}
 	f.asked[id]++
 	res := f.client(call)
 	res.CallID = id
@@ -232,6 +257,25 @@ func (f *fakeRun) Await(ctx context.Context, id string) (session.ToolResult, err
 	}
 	f.result[id] = res
 	return res, nil
+}
+
+// resolve does what a session does with what a person says.
+func (f *fakeRun) resolve(said session.InteractionResolved) {
+	f.said[said.ID] = said.Resolution
+	switch said.Decision {
+	case session.Reply:
+		f.result[said.ID] = session.ToolResult{CallID: said.ID, Outcome: session.Answered, Output: &said.Answer}
+	case session.Deny:
+		f.result[said.ID] = session.ToolResult{CallID: said.ID, Outcome: session.Denied, Error: said.Reason}
+	case session.Approve:
+	}
+}
+
+func (f *fakeRun) Resolved(id string) (session.Resolution, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	said, ok := f.said[id]
+	return said, ok
 }
 
 func (f *fakeRun) Ask(ctx context.Context, call session.ToolCall) (session.ToolResult, error) {

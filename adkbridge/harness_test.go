@@ -57,6 +57,14 @@ func transfer(to string) step {
 	return step{calls: []call{{name: "transfer_to_agent", args: fmt.Sprintf(`{"agent_name":%q}`, to)}}}
 }
 
+func inquire(text string, choices ...string) step {
+	args, err := json.Marshal(map[string]any{"question": text, "choices": append([]string{}, choices...)})
+	if err != nil {
+		panic(err)
+	}
+	return step{calls: []call{{name: "ask_user", args: string(args)}}}
+}
+
 func exit() step { return step{calls: []call{{name: "exit_loop", args: `{"reason":"done"}`}}} }
 
 // request is what a model was sent.

@@ -83,12 +83,16 @@ func (l *loop) ask(ctx agent.InvocationContext, visit, iteration int) (more bool
 	if err != nil {
 		return false, nil, err
 	}
-	res, err := l.t.run.Ask(ctx, session.ToolCall{
+	call := session.ToolCall{
 		ID:    loopCallID(l.t.run.TurnID(), l.n.name, visit, iteration),
 		Name:  askLoopTool,
 		Input: input,
 		Path:  l.n.path,
-	})
+	}
+	if l.t.tree.askLeave {
+		call.Asks = approval
+	}
+	res, err := l.t.run.Ask(ctx, call)
 	if err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)

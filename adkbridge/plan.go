@@ -29,13 +29,14 @@ const (
 	transferTool    = "transfer_to_agent"
 	exitLoopTool    = "exit_loop"
 	askLoopTool     = "loop_continue"
+	askUserTool     = "ask_user"
 	modelResultTool = "set_model_response"
 	stopStreamTool  = "stop_streaming"
 )
 
 // reservedTools cannot be offered by a client: ADK or the bridge would take
 // calls of that name for its own.
-var reservedTools = []string{transferTool, exitLoopTool, modelResultTool, stopStreamTool}
+var reservedTools = []string{transferTool, exitLoopTool, askUserTool, modelResultTool, stopStreamTool}
 
 // node is an agent of a checked tree. It is immutable.
 type node struct {
@@ -54,6 +55,7 @@ type node struct {
 	output      *outputSchema  // nil for any text
 	tools       []*declaration // of the client
 	exitLoop    bool           // may end the loop above
+	askUser     bool           // may ask a person
 	builtins    []*genai.Tool  // run by the model's provider
 
 	// Of a loop:
@@ -99,15 +101,17 @@ func (n *node) mayStart() bool {
 
 // declaration is a tool of the client as models see it.
 type declaration struct {
-	name string
-	decl *genai.FunctionDeclaration
+	name    string
+	decl    *genai.FunctionDeclaration
+	approve bool // each call waits for a person
 }
 
 // tree is a spec that has passed all checks.
 type tree struct {
-	root    *node
-	byName  map[string]*node
-	askLoop bool // the client wants to be asked after each iteration
+	root     *node
+	byName   map[string]*node
+	askLoop  bool // the client wants to be asked after each iteration
+	askLeave bool // and a person before that
 }
 
 // planner checks one spec. It is used by one goroutine.
@@ -168,13 +172,13 @@ func (p *planner) clientTools(tools []*agentdv1.Tool) error {
 		if err != nil {
 			return session.Errorf(codeTree, "tool %q: input_schema: %w", name, err)
 		}
-		p.tools[name] = &declaration{name: name, decl: &genai.FunctionDeclaration{
+		p.tools[name] = &declaration{name: name, approve: t.GetNeedsApproval(), decl: &genai.FunctionDeclaration{
 			Name:                 name,
 			Description:          t.GetDescription(),
 			ParametersJsonSchema: schema,
 		}}
 		if name == askLoopTool {
-			p.tree.askLoop = true
+			p.tree.askLoop, p.tree.askLeave = true, t.GetNeedsApproval()
 		}
 	}
 	return nil

@@ -55,7 +55,7 @@ func (p *planner) agentTools(n *node, names []string) error {
 	}
 	for i, name := range names {
 		switch {
-		case name == exitLoopTool:
+		case name == exitLoopTool, name == askUserTool:
 			return n.errorf("tool %q belongs into builtin_tools", name)
 		case name == askLoopTool:
 			return n.errorf("tool %q is asked by loops, no agent can call it; offer it in tools alone", name)
@@ -112,10 +112,14 @@ func (p *planner) builtins(n *node, names []string) error {
 			n.exitLoop = true
 			continue
 		}
+		if name == askUserTool {
+			n.askUser = true
+			continue
+		}
 		tool, known := providerTools[name]
 		if !known || !slices.Contains(n.model.Builtins, name) {
-			return n.errorf("builtin tool %q: not available for model %q; the server runs no tools itself, it allows %q below a loop agent and what the model's provider runs: %s",
-				cut(name, maxName), n.modelName, exitLoopTool, quoteAll(n.model.Builtins))
+			return n.errorf("builtin tool %q: not available for model %q; the server runs no tools itself, it allows %q, %q below a loop agent and what the model's provider runs: %s",
+				cut(name, maxName), n.modelName, askUserTool, exitLoopTool, quoteAll(n.model.Builtins))
 		}
 		n.builtins = append(n.builtins, &tool)
 	}

@@ -36,4 +36,4 @@ func (r registry) Resolve(name string, keys map[string]string) (Model, error) {
 
 // BuiltinTools returns the names of builtin tools that the bridge itself knows,
 // sorted; those of the models' providers come on top.
-func BuiltinTools() []string { return []string{exitLoopTool} }
+func BuiltinTools() []string { return []string{askUserTool, exitLoopTool} }

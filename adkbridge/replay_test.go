@@ -77,6 +77,7 @@ type replayTree struct {
 	turns int
 	ask   bool
 	tell  []int // see fakeRun
+	leave bool  // calls of calc and loop_continue need approval
 }
 
 func replayTrees() []replayTree {
@@ -96,6 +97,12 @@ func replayTrees() []replayTree {
 		{name: "transfer", tree: llm("root", subs(llm("a"), llm("b", subs(llm("c"))))), turns: 1, steps: map[string][]step{
 			"root": {transfer("a"), use("ghost"), say("bye")}, "a": {use("search"), transfer("b")}, "b": {transfer("c"), transfer("root")}, "c": {{thought: "hm"}, use("calc", "fetch"), transfer("b")},
 		}},
+		{name: "asking", turns: 2, ask: true, leave: true,
+			tree: seq("root", llm("a", builtin("ask_user")), par("fan", llm("b", builtin("ask_user")), llm("c")), rounds("l", 3, llm("d"))),
+			steps: map[string][]step{
+				"a": {inquire("1"), use("calc", "search", "calc"), say("A")}, "b": {step{calls: append(inquire("2", "x", "y").calls, use("calc").calls...)}, say("B")},
+				"c": {use("calc"), use("calc"), say("C")}, "d": {use("calc"), say("D"), say("E"), say("F")},
+			}},
 		{name: "nested", turns: 2, ask: true,
 			tree: seq("root", llm("plan", output("plan")), par("fan", rounds("l", 3, llm("w", instruct("plan {plan}")), llm("x", builtin("exit_loop"))), llm("r", subs(llm("y"))), seq("s", llm("q"), llm("v"))), llm("z", instruct("{plan} {seen} {temp:t?}"), output("out"))),
 			steps: map[string][]step{
@@ -119,9 +126,24 @@ func (k *killed) first() *fakeRun {
 	if k.tc.ask {
 		run.spec.Tools = append(run.spec.Tools, offer("loop_continue"))
 	}
+	for _, tool := range run.spec.Tools {
+		tool.NeedsApproval = k.tc.leave && (tool.GetName() == "calc" || tool.GetName() == "loop_continue")
+	}
+	run.person = func(c session.ToolCall) session.Resolution {
+		switch {
+		case c.Name == "ask_user":
+			return session.Resolution{Decision: session.Reply, Answer: "re: " + c.Asks.Text + strings.Join(c.Asks.Choices, ",")}
+		case c.Name == "loop_continue":
+			return session.Resolution{Decision: session.Approve}
+		case c.Path[len(c.Path)-1] == "c":
+			return session.Resolution{Decision: session.Deny, Reason: "not today"}
+		default:
+			return session.Resolution{Decision: session.Approve, Input: []byte(`{"q":2}`)}
+		}
+	}
 	run.tell = k.tc.tell
 	run.client = func(c session.ToolCall) session.ToolResult {
-		res := answered(fmt.Sprintf(`{"did":%q,"n":12345678901234567890}`, c.Name))
+		res := answered(fmt.Sprintf(`{"did":%q,"with":%s,"n":12345678901234567890}`, c.Name, c.Input))
 		if c.Name == "calc" {
 			res.State = map[string]any{"seen": "s", "temp:t": "t"}
 		}
@@ -144,7 +166,15 @@ func (k *killed) finish(run *fakeRun, limit int) (*fakeRun, error) {
 			}
 		}
 	}
-	answeredBefore := maps.Clone(run.result)
+	answeredBefore, saidBefore := maps.Clone(run.result), maps.Clone(run.said)
+	person := run.person
+	run.person = func(c session.ToolCall) session.Resolution {
+		if _, ok := saidBefore[c.ID]; ok {
+			k.fatal("a person is asked about %s again", c.ID)
+		}
+		return person(c)
+	}
+	defer func() { run.person = person }()
 	turn := run.turnID
 	models := pure{steps: k.tc.steps, loose: true, calls: func(agent string, n int) {
 		if turn == run.turnID && done[fmt.Sprintf("%s %d", agent, n)] {

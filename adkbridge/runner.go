@@ -188,4 +188,5 @@ type handle interface {
 	Await(ctx context.Context, callID string) (session.ToolResult, error)
 	Ask(ctx context.Context, call session.ToolCall) (session.ToolResult, error)
 	Result(callID string) (session.ToolResult, bool)
+	Resolved(callID string) (session.Resolution, bool)
 }

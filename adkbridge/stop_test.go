@@ -218,7 +218,7 @@ func TestAnswerOnItsWay(t *testing.T) {
 		Content: &genai.Content{Parts: []*genai.Part{{Text: "B"}, model.NewCall("", "search", "{}"), model.NewCall("", "ghost", "{}")}},
 		Usage:   model.Usage{Total: 5},
 	}, "b|root.b#0", "root.b")
-	a.meta.Calls = m.judge(a, req)
+	a.meta.Calls, a.meta.Asks = m.judge(a, req)
 	turn.made = append(turn.made, a)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("enough"))

@@ -76,7 +76,7 @@ func (r *remoteTool) Run(ctx agent.Context, _ any) (map[string]any, error) {
 		for k, v := range res.State {
 			ctx.Actions().StateDelta[k] = cloneValue(v)
 		}
-		return resultOf(res), nil
+		return r.t.result(ctx.FunctionCallID(), res), nil
 	})
 }
 
@@ -159,6 +159,8 @@ func resultOf(res session.ToolResult) map[string]any {
 		text = "timed out: " + text
 	case session.Abandoned:
 		text = "abandoned: " + text
+	case session.Denied:
+		text = "denied: " + text
 	}
 	return errorResult(text)
 }

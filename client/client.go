@@ -18,13 +18,15 @@ import (
 // is made by [New], holds no goroutine between runs, and all its methods may
 // be called concurrently.
 type Client struct {
-	cfg     config                       // immutable after New
-	stub    agentdv1connect.AgentdClient // immutable after New
-	http    connect.HTTPClient           // immutable after New
-	err     error                        // what is wrong with New's arguments; each Run reports it
-	tools   *ToolSet                     // guards itself
-	answers *answers                     // guards itself
-	journal *journal                     // guards itself; nil: answers are not kept on disk
+	cfg  config                       // immutable after New
+	stub agentdv1connect.AgentdClient // immutable after New
+	// sessions is for what needs no stream; immutable after New.
+	sessions agentdv1connect.SessionServiceClient
+	http     connect.HTTPClient // immutable after New
+	err      error              // what is wrong with New's arguments; each Run reports it
+	tools    *ToolSet           // guards itself
+	answers  *answers           // guards itself
+	journal  *journal           // guards itself; nil: answers are not kept on disk
 }
 
 // New returns a client of the server at baseURL, such as
@@ -46,6 +48,7 @@ func New(baseURL string, opts ...Option) *Client {
 		c.journal = newJournal(cfg.journalDir)
 	}
 	c.stub = agentdv1connect.NewAgentdClient(linkedClient{c.http}, strings.TrimSpace(baseURL), cfg.connectOptions()...)
+	c.sessions = agentdv1connect.NewSessionServiceClient(c.http, strings.TrimSpace(baseURL), cfg.connectOptions()...)
 	return c
 }
 
@@ -69,6 +72,9 @@ func New(baseURL string, opts ...Option) *Client {
 // turn is started, as the request has a key of its own (see
 // [WithIdempotencyKey]). When that fails for too long, the run fails with
 // UNAVAILABLE, and the turn may still be running: see [Client.Attach].
+//
+// A turn that asks a person (a tool that needs approval, the builtin tool
+// ask_user) waits until one has answered: see [WithPrompter].
 //
 // The tools that the tree names must be registered; otherwise nothing is sent
 // and the error says which agent names which tool. They are called on

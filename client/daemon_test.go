@@ -1,11 +1,13 @@
 package client_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -30,7 +32,8 @@ type modelCall struct {
 	over   <-chan struct{} // closed when nobody waits any more
 }
 
-// reply is what a model answers: it speaks, then calls tools, by their names.
+// reply is what a model answers: it speaks, then calls tools, by their names and
+// maybe a space and arguments.
 type reply struct {
 	text  string
 	calls []string
@@ -74,7 +77,8 @@ func (p puppet) Generate(ctx context.Context, req *model.Request, emit func(mode
 		b.Text(r.text)
 	}
 	for _, name := range r.calls {
-		b.Part(model.NewCall("", name, "{}"))
+		name, args, _ := strings.Cut(name, " ")
+		b.Part(model.NewCall("", name, cmp.Or(args, "{}")))
 	}
 	return &model.Response{
 		Content: b.Content(), FinishReason: genai.FinishReasonStop, Model: "puppet",

@@ -51,6 +51,12 @@ type Event struct {
 	Retract *Retract
 	// ModelRetry says that a model call has failed and is made again.
 	ModelRetry *ModelRetry
+	// InteractionRequested says that the turn asks a person: this client's
+	// [Prompter], if it has one, and otherwise anybody who calls [Client.Resolve].
+	InteractionRequested *agentdv1.Interaction
+	// InteractionResolved says that nobody is asked any more, and what a person has
+	// said. The call of an approved tool follows as ToolCall or ToolNotice.
+	InteractionResolved *agentdv1.Interaction
 	// Error is a refusal that did not end the turn, such as of a late answer. It
 	// is yielded once the turn has gone on.
 	Error *Error

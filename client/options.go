@@ -31,6 +31,7 @@ type config struct {
 	attachments map[string]*ToolSet
 	reconnect   ReconnectPolicy
 	journalDir  string
+	prompter    Prompter // nil: nobody is asked
 }
 
 func defaultConfig() config {
@@ -149,6 +150,17 @@ func WithAttachment(name string, tools *ToolSet) Option {
 // [Client.Attach].
 func WithReconnect(policy ReconnectPolicy) Option {
 	return func(c *config) { c.reconnect = policy.withDefaults() }
+}
+
+// WithPrompter has p asked what turns ask people: whether a tool may be called
+// that needs approval, and what a model asks by the builtin tool ask_user. Up to
+// 16 prompts of a run are open at a time, more wait. What p says is sent until
+// the server has it, as [WithReconnect] says; that another client was first is
+// silent. An interaction is prompted for once in a run, also when the connection
+// is lost meanwhile. Without a Prompter a turn that asks waits until somebody
+// else answers: see [Event].InteractionRequested and [Client.Resolve].
+func WithPrompter(p Prompter) Option {
+	return func(c *config) { c.prompter = p }
 }
 
 // WithToolJournal keeps the answers of tools in files in dir, which is created

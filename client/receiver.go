@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
@@ -169,6 +171,15 @@ func (r *run) handle(l *link, msg *agentdv1.RunResponse) {
 			return
 		}
 		event.ToolResult = toolResultOf(m.ToolResult)
+	case *agentdv1.RunResponse_InteractionRequested_:
+		in := m.InteractionRequested.GetInteraction()
+		event.InteractionRequested = proto.CloneOf(in)
+		r.deliver(event)
+		r.asks.ask(in, msg.GetReplayed())
+		return
+	case *agentdv1.RunResponse_InteractionResolved_:
+		event.InteractionResolved = m.InteractionResolved.GetInteraction()
+		r.asks.over(event.InteractionResolved.GetId())
 	case *agentdv1.RunResponse_Retract_:
 		event.Retract = &Retract{MessageID: m.Retract.GetMessageId(), AgentPath: m.Retract.GetAgentPath()}
 	default:
@@ -228,6 +239,7 @@ func (l *link) finish(msg *agentdv1.RunResponse) (failure *Error) {
 	r.usage = end.GetUsageSummary()
 	r.ended.Store(true)
 	r.tools.stop()
+	r.asks.stop()
 	r.halt(false)
 	r.tools.silence()
 	if failure == nil {

@@ -106,6 +106,7 @@ func lostCode(code agentdv1.ErrorCode) bool {
 func (r *run) drive() {
 	defer close(r.done)
 	defer r.tools.stop()
+	defer r.asks.stop()
 	out := outage{policy: r.client.cfg.reconnect}
 	first := r.first
 	for {

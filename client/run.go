@@ -35,6 +35,7 @@ type run struct {
 	ctx    context.Context // the caller's, with the run's timeout
 	first  *agentdv1.RunRequest
 	tools  *toolRunner
+	asks   *prompts
 
 	// streamCtx is that of all streams. It does not end with the caller's ctx,
 	// so that the server can still be told.
@@ -92,6 +93,7 @@ func (c *Client) startRun(ctx context.Context, req *agentdv1.RunRequest, rc *run
 	r.turn = rc.turnID
 	r.session.Store(&rc.sessionID)
 	r.tools = newToolRunner(ctx, r)
+	r.asks = newPrompts(ctx, r)
 	r.streamCtx, r.abort = context.WithCancelCause(context.WithoutCancel(ctx))
 	r.unwatch = context.AfterFunc(ctx, func() { r.halt(true) })
 	rc.control.attach(r)
@@ -158,6 +160,7 @@ func (r *run) close() {
 		r.rc.control.detach(r)
 		close(r.stopped)
 		r.tools.stop()
+		r.asks.stop()
 		r.halt(!r.ended.Load())
 		limit := linger
 		if r.ended.Load() {
@@ -170,6 +173,7 @@ func (r *run) close() {
 		// contexts: that must not hang the caller.
 		r.await(r.done, r.client.cfg.grace+2*time.Second)
 		r.tools.wait(r.client.cfg.grace)
+		r.asks.wait(r.client.cfg.grace)
 	})
 }
 

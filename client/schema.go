@@ -50,7 +50,7 @@ func newTypedTool[T any](name, description string, fn func(*ToolContext, T) (any
 			return nil, fmt.Errorf("tool %q: input schema: %w", name, err)
 		}
 	}
-	declaration := &agentdv1.Tool{Name: name, Description: description, InputSchema: &cfg.schema}
+	declaration := &agentdv1.Tool{Name: name, Description: description, InputSchema: &cfg.schema, NeedsApproval: cfg.approve}
 	if err := checkTool(declaration); err != nil {
 		return nil, err
 	}
@@ -82,6 +82,7 @@ func newRawTool(declaration *agentdv1.Tool, fn func(context.Context, json.RawMes
 	if cfg.schema != "" {
 		declaration.InputSchema = &cfg.schema
 	}
+	declaration.NeedsApproval = declaration.NeedsApproval || cfg.approve
 	if fn == nil {
 		return nil, fmt.Errorf("tool %q has no function", declaration.GetName())
 	}

@@ -89,12 +89,19 @@ type ToolOption func(*toolConfig)
 type toolConfig struct {
 	timeout time.Duration
 	schema  string
+	approve bool
 }
 
 // ToolTimeout bounds each call of the tool, at most to a day; see
 // [WithToolTimeout].
 func ToolTimeout(d time.Duration) ToolOption {
 	return func(c *toolConfig) { c.timeout = max(d, 0) }
+}
+
+// NeedsApproval has each call of the tool wait until a person has approved it,
+// maybe with other arguments; see [WithPrompter]. The model is told of a denial.
+func NeedsApproval() ToolOption {
+	return func(c *toolConfig) { c.approve = true }
 }
 
 // ToolSchema declares the arguments by a JSON Schema (an object) in place of

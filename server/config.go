@@ -29,6 +29,7 @@ type Sessions interface {
 	Events(ctx context.Context, req session.AttachRequest, limit int, keep func(*agentdv1.RunResponse) bool) ([]*agentdv1.RunResponse, bool, error)
 	AnswerTurn(ctx context.Context, req session.AttachRequest, answers []session.Answer) ([]error, error)
 	CancelTurn(ctx context.Context, sessionID, turnID, reason string) error
+	People
 }
 
 // Config is what a Server needs. Zero values of all but Sessions stand for the

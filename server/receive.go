@@ -117,6 +117,9 @@ func (st *stream) handle(msg *agentdv1.RunRequest) *session.Error {
 			return e
 		}
 		return st.outcomeOf("record answer", st.turn.Answer(ctx, answer))
+	case *agentdv1.RunRequest_InteractionResponse_:
+		said := r.InteractionResponse
+		return st.outcomeOf("resolve interaction", st.turn.Resolve(ctx, said.GetInteractionId(), resolutionOf(said.GetResolution())))
 	case *agentdv1.RunRequest_End:
 		reason := r.End.GetReason()
 		if reason == "" {

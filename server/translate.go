@@ -184,6 +184,8 @@ func sessionIDOf(msg *agentdv1.RunRequest) string {
 		return r.End.GetSessionId()
 	case *agentdv1.RunRequest_Cancel:
 		return r.Cancel.GetSessionId()
+	case *agentdv1.RunRequest_InteractionResponse_:
+		return r.InteractionResponse.GetSessionId()
 	default:
 		return ""
 	}
@@ -202,6 +204,8 @@ func nameOf(msg *agentdv1.RunRequest) string {
 		return "EndRequest"
 	case *agentdv1.RunRequest_Cancel:
 		return "CancelRequest"
+	case *agentdv1.RunRequest_InteractionResponse_:
+		return "InteractionResponse"
 	default:
 		return "a message without a request"
 	}

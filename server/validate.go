@@ -22,6 +22,7 @@ func newValidator() (*validator, error) {
 	rules, err := protovalidate.New(protovalidate.WithMessages(
 		&agentdv1.RunRequest{}, &agentdv1.CreateTurnRequest{}, &agentdv1.GetTurnRequest{}, &agentdv1.ListTurnsRequest{}, &agentdv1.CancelTurnRequest{},
 		&agentdv1.ListTurnEventsRequest{}, &agentdv1.WatchTurnRequest{}, &agentdv1.SubmitToolResultsRequest{},
+		&agentdv1.GetInteractionRequest{}, &agentdv1.ListInteractionsRequest{}, &agentdv1.ResolveInteractionRequest{},
 	))
 	if err != nil {
 		return nil, fmt.Errorf("server: compile the protocol's rules: %w", err)

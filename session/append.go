@@ -95,6 +95,9 @@ func (e *entry) overLocked(err error) {
 		}
 		close(e.settles.tried)
 	}
+	if e.resolves != nil {
+		e.resolves.unresolveLocked()
+	}
 }
 
 // flight is an append under way.
@@ -185,10 +188,10 @@ func (s *Session) numberLocked(f *flight) error {
 		if e.key != nil { // turns of one session begin one by one
 			f.batch.Key = e.key
 		}
-		for _, t := range x.note(e.rec, e.fact) {
-			row, err := t.row(s.id)
+		for _, changed := range x.note(e.rec, e.fact) {
+			row, err := changed.row(s.id)
 			if err != nil {
-				return fmt.Errorf("%w: session %s: turn %s: %w", ErrMalformed, s.id, t.ID, err)
+				return fmt.Errorf("%w: session %s: turn %s: %w", ErrMalformed, s.id, e.turn.id, err)
 			}
 			f.batch.Rows = append(f.batch.Rows, row)
 		}

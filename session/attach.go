@@ -295,8 +295,11 @@ func (s *Session) reopen(ctx context.Context, keys Keys) (*Run, error) {
 	t.snapshot, t.startSeq, t.started = old.snapshot, old.startSeq, old.started
 	t.usage, t.results, t.steps, t.injected = old.usage, old.results, old.steps, old.injected
 	t.begun = t.usage.Calls
-	for id, p := range old.pending {
-		t.pending[id] = &pending{call: p.call, done: make(chan struct{})}
+	// What is being written about the calls of the turn counts for it too.
+	t.pending, t.resolved = old.pending, old.resolved
+	for _, p := range t.pending {
+		p.disarm()
+		p.owner, p.barred = nil, false
 	}
 	t.done = make(chan struct{})
 	state = maps.Clone(state)

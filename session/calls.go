@@ -24,9 +24,38 @@ const (
 func (s *Session) openCallLocked(t *Turn, call ToolCall) {
 	p := &pending{call: call, done: make(chan struct{})}
 	t.pending[call.ID] = p
-	p.owner = s.clientForLocked(call.Name)
+	if call.Asks == nil {
+		p.owner = s.clientForLocked(call.Name)
+	}
 	s.scheduleLocked(t, p)
 	s.waitingLocked(t)
+	s.paceLocked(t)
+}
+
+// resolvedLocked takes what a person has said about a call.
+func (s *Session) resolvedLocked(t *Turn, f *InteractionResolved) {
+	t = s.nowIs(t)
+	t.resolved[f.ID] = f.Resolution
+	if res := f.result(); res != nil {
+		s.settledLocked(t, res)
+		return
+	}
+	if p := t.pending[f.ID]; p != nil {
+		p.call = f.open(p.call)
+		p.owner = s.clientForLocked(p.call.Name)
+		s.scheduleLocked(t, p)
+		s.waitingLocked(t)
+	}
+	s.paceLocked(t)
+}
+
+// nowIs is a turn as it is now: one that was put aside while a record of it was
+// being written may run again.
+func (s *Session) nowIs(t *Turn) *Turn {
+	if s.turn != nil && s.turn.id == t.id {
+		return s.turn
+	}
+	return t
 }
 
 // clientForLocked is the client to ask for a call of a tool, or nil.
@@ -63,7 +92,7 @@ func (s *Session) scheduleLocked(t *Turn, p *pending) {
 	outcome, after := TimedOut, t.timeout(p.call.Name)
 	text := fmt.Sprintf("no answer within %v", after)
 	switch {
-	case !t.running:
+	case !t.running, p.call.Asks != nil:
 		return
 	case p.owner == nil && t.unattended != "":
 		outcome, after, text = Abandoned, 0, t.unattended
@@ -107,7 +136,7 @@ func (s *Session) takesPartLocked(w *Watcher, t *Turn) {
 	t.stopTimersLocked()
 	s.armDeadlineLocked(t)
 	for _, p := range t.pending {
-		if p.owner == nil && w.tools[p.call.Name] {
+		if p.owner == nil && p.call.Asks == nil && w.tools[p.call.Name] {
 			p.owner = w
 		}
 		s.scheduleLocked(t, p)
@@ -163,7 +192,7 @@ func (s *Session) handOver(t *Turn) {
 		return
 	}
 	for _, p := range t.pending {
-		if p.owner == nil {
+		if p.owner == nil && p.call.Asks == nil {
 			if p.owner = s.clientForLocked(p.call.Name); p.owner != nil {
 				p.owner.push(item{offer: &p.call})
 				s.scheduleLocked(t, p)
@@ -177,9 +206,7 @@ func (s *Session) waitingLocked(t *Turn) {
 	if !t.running || t.clients > 0 || t.unattended != "" || len(t.pending) == 0 {
 		return
 	}
-	if t.deadline != nil {
-		t.deadline.Stop() // its time does not run while it waits
-	}
+	s.paceLocked(t)
 	if t.idle != nil {
 		t.idle.Stop()
 	}
@@ -207,12 +234,45 @@ func (s *Session) armDeadlineLocked(t *Turn) {
 	if t.deadline != nil {
 		t.deadline.Stop()
 	}
+	t.left = 0
 	if !t.running {
 		return
 	}
-	t.deadline = time.AfterFunc(s.limits.TurnTimeout, func() {
+	s.startDeadlineLocked(t, s.limits.TurnTimeout)
+	s.paceLocked(t)
+}
+
+func (s *Session) startDeadlineLocked(t *Turn, d time.Duration) {
+	t.due = time.Now().Add(d)
+	t.deadline = time.AfterFunc(d, func() {
 		t.cancel(Errorf(codeTimeout, "the turn took longer than %v", s.limits.TurnTimeout))
 	})
+}
+
+// paceLocked has the turn's time stand still while the turn only waits: for a
+// client that is not there, or for a person, whoever is there.
+func (s *Session) paceLocked(t *Turn) {
+	if !t.running || t.ended != nil || t.deadline == nil {
+		return
+	}
+	waits := len(t.pending) > 0 && (t.clients == 0 && t.unattended == "" || t.awaitsPerson())
+	switch {
+	case waits && t.left == 0 && t.deadline.Stop():
+		t.left = max(time.Until(t.due), 1)
+	case !waits && t.left > 0:
+		s.startDeadlineLocked(t, t.left)
+		t.left = 0
+	}
+}
+
+// awaitsPerson tells whether a person is all that is waited for.
+func (t *Turn) awaitsPerson() bool {
+	for _, p := range t.pending {
+		if p.call.Asks == nil {
+			return false
+		}
+	}
+	return len(t.pending) > 0 && len(t.modelCalls) == 0
 }
 
 // stopTimersLocked stops what waits for a client to come or stay away.

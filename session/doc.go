@@ -26,6 +26,13 @@
 // there is put aside; it, and one whose process was killed, goes on by replay of
 // its log.
 //
+// # People
+//
+// A tool call may ask a person: for leave to be made, or for an answer that is its
+// result. It is an interaction then, under the call's id. No client is asked for
+// it, and no time of it runs, until a person has resolved it; any client may say
+// so for a person, and the first one counts, wherever the turn is by then.
+//
 // # Watching
 //
 // Facts and deltas of a session stand in one order, and each has a position in

@@ -125,6 +125,8 @@ type ToolCall struct {
 	Input json.RawMessage `json:"input"`
 	// Path runs from the root to the agent that called.
 	Path []string `json:"path"`
+	// Asks is set where a person is asked before any client is, or in place of one.
+	Asks *Question `json:"asks,omitempty"`
 }
 
 // Outcome says how a tool call was settled.
@@ -136,6 +138,7 @@ const (
 	Cancelled Outcome = "cancelled" // a client cancelled the call
 	TimedOut  Outcome = "timed_out" // no answer in time
 	Abandoned Outcome = "abandoned" // nobody is left who could answer
+	Denied    Outcome = "denied"    // a person has said no
 )
 
 // ToolResult settles one tool call; the first one stands.

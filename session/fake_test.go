@@ -109,6 +109,9 @@ type fixture struct {
 	m     *session.Manager
 }
 
+// fixtures are the stores that have one, or several.
+var fixtures sync.Map
+
 func newFixture(t *testing.T, store session.Store, limits session.Limits) *fixture {
 	t.Helper()
 	e := &engine{}
@@ -119,14 +122,19 @@ func newFixture(t *testing.T, store session.Store, limits session.Limits) *fixtu
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, again := fixtures.LoadOrStore(store, true); !again {
+		t.Cleanup(func() { // when the last server on the store has stopped
+			fixtures.Delete(store)
+			if !t.Failed() {
+				checkIndex(t, store, e)
+			}
+		})
+	}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		if err := m.Shutdown(ctx); err != nil {
 			t.Errorf("shutdown: %v", err)
-		}
-		if !t.Failed() {
-			checkIndex(t, store, e)
 		}
 	})
 	return &fixture{engine: e, t: t, store: store, m: m}

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// The index is what a session knows of its turns for those who look for one
-// without reading its log. Like the session's state it is what applying the
+// The index is what a session knows of its turns, and of what they ask people, for
+// those who look for one without reading its log. Like the session's state it is what applying the
 // records in order gives; the rows that a record changes are written in the
 // append of that record.
 
@@ -24,7 +24,7 @@ const (
 	Pending          Status = iota + 1 // it waits for the turns before it
 	Running                            // it runs
 	WaitingForClient                   // nobody is asked for what it needs, or it lacks its caller's key
-	WaitingForInput                    // it waits for a person
+	WaitingForInput                    // it waits for a person, and nothing else of it goes on
 	Succeeded                          // the tree has finished naturally
 	Failed                             // an error has ended it
 	Stopped                            // somebody has stopped it
@@ -80,8 +80,11 @@ type TurnInfo struct {
 	Ended   time.Time `json:"ended,omitzero"`
 	// After is the position before its first message.
 	After int64 `json:"after"`
-	// Open are the tool calls without a result, in order.
+	// Open are the tool calls without a result, in order, but for those about which
+	// a person is asked.
 	Open []ToolCall `json:"-"`
+	// Asking is what people are asked.
+	Asking []*Interaction `json:"-"`
 	// End is its end, nil before.
 	End *TurnEnded `json:"end,omitempty"`
 	// Into is the turn of which its prompt has become a message, "" for none.
@@ -115,9 +118,11 @@ func turnOf(r Row) (*TurnInfo, error) {
 }
 
 // index holds the turns that may still change: the open one, those that wait for
-// their start, and those whose prompts have become messages of the open one.
+// their start, and those whose prompts have become messages of the open one; and
+// what people are asked.
 type index struct {
 	turns     map[string]*TurnInfo
+	asked     asked
 	last      string // the turn that was started last
 	lastAs    string // the status of its row
 	usage     Usage  // of the session
@@ -137,11 +142,32 @@ func (x *index) clone() *index {
 		info.Open = slices.Clone(t.Open)
 		out.turns[id] = &info
 	}
+	out.asked = x.asked.clone()
 	return &out
 }
 
-// note applies a record and returns the turns whose rows it changes.
-func (x *index) note(rec Record, fact any) []*TurnInfo {
+// rowed is what has a row.
+type rowed interface {
+	row(sessionID string) (Row, error)
+}
+
+// note applies a record and returns what it changes the rows of.
+func (x *index) note(rec Record, fact any) []rowed {
+	var changed []rowed
+	for _, t := range x.noteTurn(rec, fact) {
+		changed = append(changed, t)
+	}
+	for _, in := range x.asked.add(rec, fact) {
+		changed = append(changed, in)
+		if t := x.turns[rec.TurnID]; t != nil && in.Resolution != nil && in.Resolution.Decision == Approve {
+			t.Open = append(t.Open, in.Resolution.open(in.Call))
+		}
+	}
+	return changed
+}
+
+// noteTurn is note for the turns.
+func (x *index) noteTurn(rec Record, fact any) []*TurnInfo {
 	t := x.turns[rec.TurnID]
 	switch f := fact.(type) {
 	case *TurnQueued:
@@ -171,7 +197,7 @@ func (x *index) note(rec Record, fact any) []*TurnInfo {
 	case *Event:
 		t.event(f)
 	case *ToolCall:
-		t.Open = append(t.Open, *f)
+		t.Open = append(t.Open, forClients(*f)...)
 	case *ToolResult:
 		t.Open = slices.DeleteFunc(t.Open, func(c ToolCall) bool { return c.ID == f.CallID })
 	case *TurnDropped:
@@ -196,7 +222,7 @@ func (t *TurnInfo) event(ev *Event) {
 		t.Usage = t.Usage.Add(*ev.Usage)
 	}
 	t.answered(ev)
-	t.Open = append(t.Open, ev.Calls...)
+	t.Open = append(t.Open, forClients(ev.Calls...)...)
 }
 
 // over lets go of a turn that is over, and of those whose prompts it has taken
@@ -228,17 +254,22 @@ func (x *index) over(t *TurnInfo, at time.Time, end *TurnEnded) []*TurnInfo {
 // indexed collects the rows of a log, from its beginning.
 type indexed struct {
 	*index
-	rows map[string]Row
+	rows map[rowKey]Row
+}
+
+type rowKey struct {
+	kind RowKind
+	id   string
 }
 
 // add applies the next record.
 func (x *indexed) add(sessionID string, rec Record, fact any) error {
-	for _, t := range x.note(rec, fact) {
-		row, err := t.row(sessionID)
+	for _, changed := range x.note(rec, fact) {
+		row, err := changed.row(sessionID)
 		if err != nil {
 			return err
 		}
-		x.rows[t.ID] = row
+		x.rows[rowKey{row.Kind, row.ID}] = row
 	}
 	return nil
 }
@@ -253,7 +284,7 @@ func (x *index) openTurn() string {
 
 // readIndex returns what the log says up to a record.
 func (s *Session) readIndex(records iter.Seq2[Record, error], inherited, upTo int64, as string) (*indexed, error) {
-	x := &indexed{index: newIndex(inherited), rows: map[string]Row{}}
+	x := &indexed{index: newIndex(inherited), rows: map[rowKey]Row{}}
 	for rec, err := range records {
 		if err != nil {
 			return nil, err

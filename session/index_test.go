@@ -29,9 +29,13 @@ func checkIndex(t testing.TB, store session.Store, runner session.Runner) {
 			t.Errorf("session %s: %v", info.ID, err)
 			continue
 		}
-		rows, err := store.Rows(ctx, session.RowQuery{Kind: session.RowTurn, SessionID: info.ID, Limit: 1000})
-		if err != nil {
-			t.Errorf("rows of %s: %v", info.ID, err)
+		var rows []session.Row
+		for _, kind := range []session.RowKind{session.RowTurn, session.RowInteraction} {
+			of, err := store.Rows(ctx, session.RowQuery{Kind: kind, SessionID: info.ID, Limit: 1000})
+			if err != nil {
+				t.Errorf("rows of %s: %v", info.ID, err)
+			}
+			rows = append(rows, of...)
 		}
 		slices.SortFunc(rows, func(a, b session.Row) int { return strings.Compare(a.ID, b.ID) })
 		got := session.Batch{SessionID: info.ID, Rows: rows, Usage: info.Usage, LastTurn: info.LastTurn, LastStatus: info.LastStatus}

@@ -91,9 +91,11 @@ func (r *Run) BeginCall(call ModelCall) (done func(), err error) {
 	t.begun++
 	key := &call
 	t.modelCalls[key] = time.Now()
+	s.paceLocked(t)
 	return func() {
 		s.mu.Lock()
 		delete(t.modelCalls, key)
+		s.paceLocked(t)
 		s.mu.Unlock()
 	}, nil
 }

@@ -58,6 +58,7 @@ type entry struct {
 	key      *Key          // names what the entry makes
 	asked    bool          // a client waits for it: refused when the store cannot take writes
 	settles  *pending      // the call it is the result of; protected by Session.mu
+	resolves *pending      // the call about which a person has said something
 	rec      Record        // set before done is closed
 	err      error         // set before done is closed
 	done     chan struct{} // closed when the entry is durable or has failed; see commit
@@ -190,6 +191,8 @@ func (s *Session) decode(rec Record) (any, error) {
 		fact = &TurnDropped{}
 	case KindModelRetry:
 		fact = &ModelRetry{}
+	case KindInteractionResolved:
+		fact = &InteractionResolved{}
 	default:
 		return nil, fmt.Errorf("session %s: record %d has unknown kind %q", s.id, rec.Seq, rec.Kind)
 	}
@@ -250,14 +253,9 @@ func (s *Session) applyLocked(rec Record, fact any, t *Turn) {
 		t.openStep([]ToolCall{*f})
 		s.openCallLocked(t, *f)
 	case *ToolResult:
-		t.results[f.CallID] = *f
-		t.closeSteps()
-		if p := t.pending[f.CallID]; p != nil {
-			delete(t.pending, f.CallID)
-			p.disarm()
-			p.result = f
-			close(p.done)
-		}
+		s.settledLocked(t, f)
+	case *InteractionResolved:
+		s.resolvedLocked(t, f)
 	case *TurnEnded:
 		t.ended = f
 		if rec.Seq > s.index.inherited {
@@ -271,6 +269,19 @@ func (s *Session) applyLocked(rec Record, fact any, t *Turn) {
 		clear(t.onTheirWay)
 		s.unclaimLocked()
 	}
+}
+
+// settledLocked takes the result of a call.
+func (s *Session) settledLocked(t *Turn, res *ToolResult) {
+	t.results[res.CallID] = *res
+	t.closeSteps()
+	if p := t.pending[res.CallID]; p != nil {
+		delete(t.pending, res.CallID)
+		p.disarm()
+		p.result = res
+		close(p.done)
+	}
+	s.paceLocked(s.nowIs(t))
 }
 
 // mergeStateLocked writes the session's own keys; those of other scopes are
@@ -308,6 +319,17 @@ func (s *Session) settleAs(ctx context.Context, t *Turn, callID string, o Outcom
 func (s *Session) settle(ctx context.Context, t *Turn, res ToolResult, data []byte) error {
 	s.mu.Lock()
 	p := t.pending[res.CallID]
+	for p != nil && p.resolving { // what the person says comes first
+		tried := p.tried
+		s.mu.Unlock()
+		select {
+		case <-tried:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		s.mu.Lock()
+		p = t.pending[res.CallID]
+	}
 	first, settled := t.results[res.CallID]
 	if p != nil && p.answering != nil {
 		first, settled = *p.answering, true
@@ -325,6 +347,9 @@ func (s *Session) settle(ctx context.Context, t *Turn, res ToolResult, data []by
 	case p.barred:
 		s.mu.Unlock()
 		return Errorf(codeInvalid, "tool call %q: this answer came too late, the turn is over", res.CallID)
+	case p.call.Asks != nil && res.Outcome == Answered:
+		s.mu.Unlock()
+		return Errorf(codeInvalid, "tool call %q waits for a person, no client is asked for it: resolve the interaction", res.CallID)
 	}
 	p.answering, p.tried = &res, make(chan struct{})
 	s.mu.Unlock()
@@ -338,7 +363,7 @@ func (s *Session) bar(t *Turn, callID string) (ToolResult, bool) {
 	for {
 		s.mu.Lock()
 		p := t.pending[callID]
-		if p == nil || p.answering == nil {
+		if p == nil || p.answering == nil && !p.resolving {
 			if p != nil {
 				p.barred = true
 			}
@@ -358,9 +383,9 @@ func (s *Session) publishLocked(it item) {
 	for w := range s.watchers {
 		it.mine = nil
 		if it.fact != nil && w.offered != nil && s.nowLocked(w.t) == s.turn {
-			for _, call := range callsOf(it.fact) {
-				if p := s.turn.pending[call.ID]; p != nil && (p.owner == w || p.owner == nil && w.offered[call.Name]) {
-					it.mine = append(it.mine, call.ID)
+			for _, id := range opens(it.fact) {
+				if p := s.turn.pending[id]; p != nil && p.call.Asks == nil && (p.owner == w || p.owner == nil && w.offered[p.call.Name]) {
+					it.mine = append(it.mine, id)
 				}
 			}
 		}
@@ -368,7 +393,19 @@ func (s *Session) publishLocked(it item) {
 	}
 }
 
-// callsOf are the calls that a fact opens.
+// opens are the ids of the calls that a fact may open for clients.
+func opens(fact any) []string {
+	if f, ok := fact.(*InteractionResolved); ok {
+		return []string{f.ID}
+	}
+	var ids []string
+	for _, call := range callsOf(fact) {
+		ids = append(ids, call.ID)
+	}
+	return ids
+}
+
+// callsOf are the calls that a fact holds.
 func callsOf(fact any) []ToolCall {
 	switch f := fact.(type) {
 	case *Event:

@@ -108,34 +108,48 @@ func (m *Manager) Session(ctx context.Context, id string) (Summary, error) {
 	case err != nil:
 		return Summary{}, fmt.Errorf("session %s: %w", id, err)
 	}
-	return m.sessionNow(info), nil
+	return m.sessionNow(ctx, info)
 }
 
 // sessionNow adds how the last turn is.
-func (m *Manager) sessionNow(info Info) Summary {
+func (m *Manager) sessionNow(ctx context.Context, info Info) (Summary, error) {
 	out := Summary{Info: info, LastIs: overAs[info.LastStatus]}
-	if info.LastStatus == rowOpen {
-		out.LastIs = WaitingForClient
-	}
 	m.mu.Lock()
 	h := m.sessions[info.ID]
 	m.mu.Unlock()
-	if h == nil {
-		return out
-	}
-	select {
-	case <-h.ready:
-	default:
-		return out
-	}
-	if h.err == nil {
-		h.s.mu.Lock()
-		defer h.s.mu.Unlock()
-		if h.s.index.last == info.LastTurn && h.s.index.lastAs == rowOpen { // what is written counts once it is shown
-			out.LastIs = h.s.statusLocked()
+	if h != nil {
+		select {
+		case <-h.ready:
+		default:
+			h = nil
 		}
 	}
-	return out
+	if h != nil && h.err == nil {
+		if is := h.s.lastIs(info.LastTurn); is != 0 { // what is written counts once it is shown
+			out.LastIs = is
+			return out, nil
+		}
+	}
+	if info.LastStatus != rowOpen {
+		return out, nil
+	}
+	var err error
+	out.LastIs, err = m.store.waitsFor(ctx, info)
+	return out, err
+}
+
+// lastIs is how a turn is if it is the session's last one, else 0.
+func (s *Session) lastIs(id string) Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.index.last != id:
+		return 0
+	case s.index.lastAs == rowOpen:
+		return s.statusLocked()
+	default:
+		return overAs[s.index.lastAs]
+	}
 }
 
 // Filter says which sessions; what is zero does not matter.
@@ -175,7 +189,10 @@ func (m *Manager) ListSessions(ctx context.Context, f Filter, page string, limit
 			return nil, "", fmt.Errorf("session: list sessions: %w", err)
 		}
 		for _, info := range infos {
-			s := m.sessionNow(info)
+			s, err := m.sessionNow(ctx, info)
+			if err != nil {
+				return nil, "", err
+			}
 			if len(f.LastIs) > 0 && !slices.Contains(f.LastIs, s.LastIs) {
 				continue
 			}
@@ -249,7 +266,7 @@ func (m *Manager) UpdateSession(ctx context.Context, id string, c Update) (Summa
 			return Summary{}, context.Cause(ctx)
 		}
 	}
-	return m.sessionNow(info), nil
+	return m.sessionNow(ctx, info)
 }
 
 // labelsAfter is how many labels there are after a change.

@@ -21,6 +21,8 @@ const (
 	KindTurnQueued  Kind = "turn_queued"  // TurnQueued; of a turn that waits for its start
 	KindTurnDropped Kind = "turn_dropped" // TurnDropped; of a turn that waited for its start
 	KindModelRetry  Kind = "model_retry"  // ModelRetry
+
+	KindInteractionResolved Kind = "interaction_resolved" // InteractionResolved
 )
 
 // Record is one entry of a session's log. A record is immutable once appended;

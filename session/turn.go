@@ -46,6 +46,7 @@ type Turn struct {
 	running    bool                  // a goroutine here drives the turn
 	pending    map[string]*pending   // calls nobody has settled yet
 	results    map[string]ToolResult // calls that are settled
+	resolved   map[string]Resolution // what people have said, by call
 	onTheirWay map[string]*message   // by message id
 	usage      Usage
 	clients    int                      // watchers whose client takes part
@@ -61,6 +62,8 @@ type Turn struct {
 	// Timers: the turn's time is over; its last client stays away; it waits for
 	// nobody; a client's calls go to another; its budget's time is over.
 	deadline, leave, idle, handover, wall *time.Timer
+	due                                   time.Time     // when deadline fires
+	left                                  time.Duration // what was left of the turn's time when it was stopped; 0 while it runs
 	// Of a turn that waits for its start.
 	waits     *TurnQueued
 	queuedSeq int64
@@ -81,6 +84,7 @@ func newTurn(s *Session, id string) *Turn {
 		done:       done,
 		pending:    map[string]*pending{},
 		results:    map[string]ToolResult{},
+		resolved:   map[string]Resolution{},
 		onTheirWay: map[string]*message{},
 		modelCalls: map[*ModelCall]time.Time{},
 	}
@@ -113,7 +117,8 @@ type pending struct {
 	call      ToolCall
 	owner     *Watcher      // whose client is asked; protected by s.mu
 	answering *ToolResult   // being made durable; protected by s.mu
-	tried     chan struct{} // closed when the attempt to do so has ended; made with answering
+	resolving bool          // what a person says is being made durable; protected by s.mu
+	tried     chan struct{} // closed when the attempt to do so has ended; made with answering and resolving
 	barred    bool          // no result is taken any more; protected by s.mu
 	timer     *time.Timer   // settles the call when its time is over; protected by s.mu
 	done      chan struct{} // closed when result is set

@@ -107,6 +107,13 @@ func (s *Session) turnNow(id string) (TurnInfo, bool) {
 	}
 	out := *t
 	out.SessionID, out.Open = s.id, slices.Clone(t.Open)
+	for _, in := range s.index.asked.pending {
+		if in.TurnID == id {
+			asking := *in
+			asking.SessionID = s.id
+			out.Asking = append(out.Asking, &asking)
+		}
+	}
 	out.Status = Pending
 	if t.recorded == rowOpen {
 		out.Status = s.statusLocked()
@@ -120,14 +127,26 @@ func (s *Session) statusLocked() Status {
 	switch {
 	case s.starting != nil:
 		return Running
-	case t == nil || !t.running:
+	case t == nil:
 		return WaitingForClient
+	case !t.running:
+		return t.waitsFor()
 	case len(t.pending) == 0 || len(t.modelCalls) > 0:
 		return Running
 	}
 	for _, p := range t.pending {
 		if p.owner != nil {
 			return Running
+		}
+	}
+	return t.waitsFor()
+}
+
+// waitsFor is the status of a turn that only waits.
+func (t *Turn) waitsFor() Status {
+	for _, p := range t.pending {
+		if p.call.Asks != nil {
+			return WaitingForInput
 		}
 	}
 	return WaitingForClient

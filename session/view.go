@@ -29,8 +29,9 @@ type view struct {
 	// Of the turn that is being rendered.
 	turnID   string
 	speakers []*speaker // agents that spoke
-	calls    []ToolCall // open calls, in order
+	calls    []ToolCall // open calls, in order, and those about which a person is asked
 	asked    map[string]bool
+	asking   asked // what people are asked
 	usage    Usage
 	output   string // the output, if it is structured
 
@@ -117,10 +118,11 @@ func (v *view) send(slot int, turnID string, m *agentdv1.RunResponse) {
 func (v *view) fact(rec Record, fact any, replayed bool, mine []string) (end bool) {
 	v.finishJoin()
 	v.rec, v.replayed = rec, replayed
+	asking := v.asking.add(rec, fact)
 	switch f := fact.(type) {
 	case *TurnStarted:
 		v.turnID, v.speakers, v.calls, v.usage, v.output = rec.TurnID, nil, nil, Usage{}, ""
-		v.asked = map[string]bool{}
+		v.asked, v.asking = map[string]bool{}, asked{sessionID: v.sessionID}
 		v.begun()
 		v.state(slotState, v.snapshots[rec.TurnID])
 	case *TurnResumed:
@@ -132,7 +134,7 @@ func (v *view) fact(rec Record, fact any, replayed bool, mine []string) (end boo
 	case *TurnDropped:
 		if v.only == rec.TurnID {
 			v.turnID, v.speakers, v.calls, v.usage, v.output = rec.TurnID, nil, nil, Usage{}, ""
-			v.end(f.end())
+			v.end(f.end(), nil)
 		}
 		return true
 	case *ModelRetry:
@@ -146,9 +148,22 @@ func (v *view) fact(rec Record, fact any, replayed bool, mine []string) (end boo
 	case *ToolCall:
 		v.call(slotCalls, *f, mine)
 	case *ToolResult:
-		v.settled(f)
+		if len(asking) > 0 {
+			v.resolved(slotCalls, asking[0])
+			v.calls = slices.DeleteFunc(v.calls, func(c ToolCall) bool { return c.ID == f.CallID })
+		} else {
+			v.settled(f)
+		}
+	case *InteractionResolved:
+		for _, in := range asking {
+			v.resolved(slotCalls, in)
+			v.calls = slices.DeleteFunc(v.calls, func(c ToolCall) bool { return c.ID == f.ID })
+			if f.Decision == Approve {
+				v.call(slotCalls+1, f.open(in.Call), mine)
+			}
+		}
 	case *TurnEnded:
-		v.end(f)
+		v.end(f, asking)
 		return true
 	}
 	return false
@@ -262,9 +277,16 @@ func (v *view) state(slot int, delta map[string]any) {
 }
 
 // call tells of a tool call: as a request to the client that is asked, as a
-// notice to any other.
+// notice to any other; or of what a person is asked about it.
 func (v *view) call(slot int, c ToolCall, mine []string) {
 	v.calls = append(v.calls, c)
+	if c.Asks != nil {
+		i := slices.IndexFunc(v.asking.pending, func(in *Interaction) bool { return in.Call.ID == c.ID })
+		v.emit(slot, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_InteractionRequested_{
+			InteractionRequested: &agentdv1.RunResponse_InteractionRequested{Interaction: v.asking.pending[i].Proto()},
+		}})
+		return
+	}
 	if !slices.Contains(mine, c.ID) {
 		v.emit(slot, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCallNotice_{
 			ToolCallNotice: &agentdv1.RunResponse_ToolCallNotice{
@@ -279,6 +301,13 @@ func (v *view) call(slot int, c ToolCall, mine []string) {
 	}
 }
 
+// resolved tells that no person is asked any more.
+func (v *view) resolved(slot int, in *Interaction) {
+	v.emit(slot, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_InteractionResolved_{
+		InteractionResolved: &agentdv1.RunResponse_InteractionResolved{Interaction: in.Proto()},
+	}})
+}
+
 func (v *view) request(c ToolCall) *agentdv1.RunResponse {
 	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCall{
 		ToolCall: &agentdv1.RunResponse_ToolCallRequest{
@@ -290,7 +319,7 @@ func (v *view) request(c ToolCall) *agentdv1.RunResponse {
 // offer asks the client for a call whose place in the order is past: it has
 // attached, or has taken over from another client.
 func (v *view) offer(c ToolCall) {
-	if v.asked[c.ID] || !slices.ContainsFunc(v.calls, func(o ToolCall) bool { return o.ID == c.ID }) {
+	if v.asked[c.ID] || !slices.ContainsFunc(v.calls, func(o ToolCall) bool { return o.ID == c.ID && o.Asks == nil }) {
 		return
 	}
 	v.asked[c.ID] = true
@@ -335,9 +364,14 @@ func (v *view) cancelled(slot int, callID, reason string) {
 	}
 }
 
-func (v *view) end(f *TurnEnded) {
+func (v *view) end(f *TurnEnded, asking []*Interaction) {
 	for i, c := range v.calls {
-		v.cancelled(slotCalls+min(i, slotClose-slotCalls-1), c.ID, "the turn ended")
+		slot := slotCalls + min(i, slotClose-slotCalls-1)
+		if at := slices.IndexFunc(asking, func(in *Interaction) bool { return in.Call.ID == c.ID }); at >= 0 {
+			v.resolved(slot, asking[at])
+		} else {
+			v.cancelled(slot, c.ID, "the turn ended")
+		}
 	}
 	for _, path := range f.Spoke {
 		v.speaker(path)

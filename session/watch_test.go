@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protojson"
 	"pgregory.net/rapid"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
@@ -182,10 +183,14 @@ func TestIdleSessionHoldsNoTurn(t *testing.T) {
 type line struct {
 	pieces   []string // streamed, a prefix of the text
 	thoughts []string
-	rest     string // of the text, not streamed
-	calls    int
+	rest     string   // of the text, not streamed
+	calls    []string // what becomes of each: see asks
 	last     bool
 }
+
+// asks are what a person does about a call; of "" nobody is asked, and of
+// "leave" nobody waits for what becomes of it.
+var asks = []string{"", "", "approve", "edit", "deny", "reply", "cancel", "leave"}
 
 // TestEveryWatcherReadsTheSame has agents speak at the same time, in any order,
 // to watchers of any speed, and compares what each has read.
@@ -204,7 +209,7 @@ func TestEveryWatcherReadsTheSame(t *testing.T) {
 					pieces:   rapid.SliceOfN(text, 0, 6).Draw(rt, "pieces"),
 					thoughts: rapid.SliceOfN(text, 0, 3).Draw(rt, "thoughts"),
 					rest:     rapid.SampledFrom([]string{"", "!"}).Draw(rt, "rest"),
-					calls:    rapid.IntRange(0, 3).Draw(rt, "calls"),
+					calls:    rapid.SliceOfN(rapid.SampledFrom(asks), 0, 3).Draw(rt, "calls"),
 					last:     i == n-1 && rapid.Bool().Draw(rt, "last"),
 				})
 			}
@@ -268,14 +273,24 @@ func speak(ctx context.Context, r *session.Run, a int, script []line) error {
 			Text: strings.Join(l.pieces, "") + l.rest, Thoughts: strings.Join(l.thoughts, ""),
 			Usage: &session.Usage{Calls: 1, Total: 1},
 		}
-		for c := range l.calls {
-			ev.Calls = append(ev.Calls, session.ToolCall{ID: fmt.Sprintf("%s/%d", id, c), Name: "t", Input: []byte("{}"), Path: path})
+		for c, does := range l.calls {
+			call := session.ToolCall{ID: fmt.Sprintf("%s/%d", id, c), Name: "t", Input: []byte("{}"), Path: path}
+			if does != "" {
+				call.Asks = &session.Question{Kind: agentdv1.InteractionKind_INTERACTION_KIND_APPROVAL, Text: does}
+			}
+			if does == "reply" {
+				call.Asks.Kind = agentdv1.InteractionKind_INTERACTION_KIND_INPUT
+			}
+			ev.Calls = append(ev.Calls, call)
 		}
 		if err := add(ctx, r, ev); err != nil {
 			return err
 		}
-		for _, c := range ev.Calls {
-			if _, err := r.Await(ctx, c.ID); err != nil {
+		for c, does := range l.calls {
+			if does == "leave" {
+				continue
+			}
+			if _, err := r.Await(ctx, ev.Calls[c].ID); err != nil {
 				return err
 			}
 		}
@@ -348,6 +363,9 @@ func answerAll(t *testing.T, turn *session.Turn, w *session.Watcher) {
 					t.Errorf("answer: %v", err)
 				}
 			}
+			if in := m.GetInteractionRequested().GetInteraction(); in != nil {
+				person(t, turn, in)
+			}
 		}
 		if errors.Is(err, io.EOF) {
 			return
@@ -358,17 +376,41 @@ func answerAll(t *testing.T, turn *session.Turn, w *session.Watcher) {
 	}
 }
 
+// person does about an interaction what its question says.
+func person(t *testing.T, turn *session.Turn, in *agentdv1.Interaction) {
+	var err error
+	switch in.Question {
+	case "approve":
+		err = turn.Resolve(t.Context(), in.Id, session.Resolution{Decision: session.Approve})
+	case "edit":
+		err = turn.Resolve(t.Context(), in.Id, session.Resolution{Decision: session.Approve, Input: []byte(`{"by": "a person"}`)})
+	case "deny":
+		err = turn.Resolve(t.Context(), in.Id, session.Resolution{Decision: session.Deny, Reason: "no"})
+	case "reply":
+		err = turn.Resolve(t.Context(), in.Id, session.Resolution{Decision: session.Reply, Answer: "yes"})
+	case "cancel":
+		err = turn.CancelCall(t.Context(), in.Id)
+	}
+	if err != nil {
+		t.Errorf("%s: %v", in.Question, err)
+	}
+}
+
 // facts is what was read without the text and its cuts.
 func facts(msgs []*agentdv1.RunResponse) string {
 	var b strings.Builder
 	for _, m := range msgs {
 		switch {
 		case m.GetToolCall() != nil:
-			fmt.Fprintln(&b, "call", m.GetToolCall().ToolCallId)
+			fmt.Fprintln(&b, m.Seq, "call", m.GetToolCall().ToolCallId, m.GetToolCall().ToolInput)
 		case m.GetToolCallNotice() != nil:
-			fmt.Fprintln(&b, "call", m.GetToolCallNotice().ToolCallId)
+			fmt.Fprintln(&b, m.Seq, "call", m.GetToolCallNotice().ToolCallId, m.GetToolCallNotice().ToolInput)
 		case m.GetToolResult() != nil:
 			fmt.Fprintln(&b, "result", m.GetToolResult(), m.Seq)
+		case m.GetInteractionRequested() != nil:
+			fmt.Fprintln(&b, m.Seq, "ask", protojson.Format(m.GetInteractionRequested()))
+		case m.GetInteractionResolved() != nil:
+			fmt.Fprintln(&b, m.Seq, "asked", protojson.Format(m.GetInteractionResolved()))
 		case m.GetOutputChunk() == nil:
 			fmt.Fprintf(&b, "%T %v\n", m.Response, m.GetEnd().GetUsageSummary().GetLlmCalls())
 		}

@@ -27,10 +27,10 @@ var appendTests = []test{
 	}},
 	{"Append/EveryKind", func(t *testing.T, s session.Store) {
 		create(t, s, "a")
-		recs := events(0, 9)
+		recs := events(0, 10)
 		for i, kind := range []session.Kind{
 			session.KindTurnStarted, session.KindTurnResumed, session.KindEvent, session.KindToolCall, session.KindToolResult,
-			session.KindModelRetry, session.KindTurnQueued, session.KindTurnDropped, session.KindTurnEnded,
+			session.KindModelRetry, session.KindInteractionResolved, session.KindTurnQueued, session.KindTurnDropped, session.KindTurnEnded,
 		} {
 			recs[i].Kind = kind
 		}

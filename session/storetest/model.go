@@ -129,7 +129,7 @@ func wellFormed(b session.Batch) bool {
 		case session.KindTurnStarted, session.KindTurnEnded:
 			ok = ok && r.TurnID != ""
 		case session.KindTurnResumed, session.KindEvent, session.KindToolCall, session.KindToolResult,
-			session.KindTurnQueued, session.KindTurnDropped, session.KindModelRetry:
+			session.KindTurnQueued, session.KindTurnDropped, session.KindModelRetry, session.KindInteractionResolved:
 		default:
 			return false
 		}

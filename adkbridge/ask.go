@@ -1,0 +1,146 @@
+package adkbridge
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/adk/v2/agent"
+	adkmodel "google.golang.org/adk/v2/model"
+	"google.golang.org/adk/v2/tool"
+	"google.golang.org/adk/v2/tool/toolutils"
+	"google.golang.org/genai"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session"
+)
+
+// askDecl declares ask_user.
+var askDecl = &genai.FunctionDeclaration{
+	Name: askUserTool,
+	Description: "Asks the user a question and returns the answer. Use it when you cannot go on without knowing something that only the user can tell. " +
+		"Give choices when a few answers are likely; the user may answer anything else.",
+	ParametersJsonSchema: map[string]any{
+		"type": "object",
+		"properties": map[string]any{
+			"question": map[string]any{"type": "string", "description": "The question, as the user is to read it."},
+			"choices":  map[string]any{"type": "array", "items": map[string]any{"type": "string"}, "description": "Answers to suggest."},
+		},
+		"required": []any{"question"},
+	},
+}
+
+// askTool puts a question to a person. As with the client's tools, the session
+// knows the call when Run is called.
+type askTool struct{ remoteTool }
+
+var _ tool.Tool = (*askTool)(nil)
+
+func (a *askTool) ProcessRequest(_ agent.Context, req *adkmodel.LLMRequest) error {
+	return toolutils.PackTool(req, a)
+}
+
+// questionOf reads the arguments of ask_user. Its errors are for the model.
+func questionOf(args map[string]any) (*session.Question, error) {
+	text, ok := args["question"].(string)
+	if !ok || strings.TrimSpace(text) == "" {
+		return nil, errors.New(`not asked: "question" must be a text that is not empty`)
+	}
+	q := &session.Question{Kind: agentdv1.InteractionKind_INTERACTION_KIND_INPUT, Text: text}
+	switch list := args["choices"].(type) {
+	case nil:
+	case []any:
+		for _, v := range list {
+			choice, ok := v.(string)
+			if !ok {
+				return nil, errors.New(`not asked: "choices" must be a list of texts`)
+			}
+			q.Choices = append(q.Choices, choice)
+		}
+	default:
+		return nil, errors.New(`not asked: "choices" must be a list of texts`)
+	}
+	if len(q.Choices) > 0 {
+		q.Kind = agentdv1.InteractionKind_INTERACTION_KIND_CLARIFICATION
+	}
+	return q, nil
+}
+
+// approval is what is asked before a tool is called that needs a person's leave.
+var approval = &session.Question{Kind: agentdv1.InteractionKind_INTERACTION_KIND_APPROVAL}
+
+// asks is what a call of an event asks a person, nil for nothing.
+func (m *meta) asks(call *genai.FunctionCall) *session.Question {
+	if !slices.Contains(m.Asks, call.ID) {
+		return nil
+	}
+	if call.Name != askUserTool {
+		return approval
+	}
+	q, err := questionOf(call.Args)
+	if err != nil { // not reached: such a call is refused
+		return &session.Question{Kind: agentdv1.InteractionKind_INTERACTION_KIND_INPUT}
+	}
+	return q
+}
+
+// needsApproval tells whether a tool of the agent's waits for a person.
+func (n *node) needsApproval(tool string) bool {
+	return slices.ContainsFunc(n.tools, func(d *declaration) bool { return d.name == tool && d.approve })
+}
+
+// result is what the model sees of a call's result: the answer of a person as it
+// is, and with that of a tool whose arguments a person has changed a note which
+// says so.
+func (t *turn) result(callID string, res session.ToolResult) map[string]any {
+	out := resultOf(res)
+	said, ok := t.run.Resolved(callID)
+	switch {
+	case !ok:
+	case said.Decision == session.Reply && res.Output != nil:
+		return map[string]any{"output": *res.Output}
+	case said.Decision == session.Approve && said.Input != nil:
+		if res.Outcome == session.Answered && res.Output != nil && isObject(*res.Output) {
+			out = map[string]any{"output": out}
+		}
+		out["note"] = "A person has changed the arguments of this call. The tool was called with " + string(said.Input)
+	}
+	return out
+}
+
+// isObject tells whether resultOf leaves a text the object that it is.
+func isObject(text string) bool {
+	v, ok := parseJSON(text)
+	_, object := v.(map[string]any)
+	return ok && object
+}
+
+// CheckInput says what is wrong with a JSON object as the arguments of a tool.
+func (*Runner) CheckInput(spec *session.Spec, name string, input json.RawMessage) error {
+	i := slices.IndexFunc(spec.Tools, func(t *agentdv1.Tool) bool { return t.GetName() == name })
+	if i < 0 || strings.TrimSpace(spec.Tools[i].GetInputSchema()) == "" {
+		return nil
+	}
+	schema := &jsonschema.Schema{}
+	if err := json.Unmarshal([]byte(spec.Tools[i].GetInputSchema()), schema); err != nil {
+		return fmt.Errorf("the schema is none: %w", err)
+	}
+	resolved, err := schema.Resolve(nil)
+	if err != nil {
+		return fmt.Errorf("the schema is none: %w", err)
+	}
+	var args map[string]any
+	if err := json.Unmarshal(input, &args); err != nil {
+		return fmt.Errorf("not a JSON object: %w", err)
+	}
+	if err := resolved.Validate(args); err != nil {
+		return errors.New(cut(strings.TrimPrefix(err.Error(), "validating root: "), 512))
+	}
+	return nil
+}
+
+var _ session.InputChecker = (*Runner)(nil)

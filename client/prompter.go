@@ -1,0 +1,237 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+// Prompter puts the questions of turns to a person; see [WithPrompter].
+type Prompter interface {
+	// Prompt returns what a person says to an interaction: whether a tool may be
+	// called, or an answer. It is called on a goroutine of its own, concurrently
+	// with itself for other interactions. ctx ends when nobody is asked any more,
+	// with the cause [ErrInteractionOver], or with the run, with [ErrRunEnded] or
+	// the caller's own cause; what is returned then is dropped. With an error, or
+	// with nil, the interaction stays open for others; the error is yielded as
+	// [Event].Error.
+	Prompt(ctx context.Context, in *agentdv1.Interaction) (*agentdv1.Resolution, error)
+}
+
+// PrompterFunc is a function as a [Prompter].
+type PrompterFunc func(ctx context.Context, in *agentdv1.Interaction) (*agentdv1.Resolution, error)
+
+// Prompt calls f.
+func (f PrompterFunc) Prompt(ctx context.Context, in *agentdv1.Interaction) (*agentdv1.Resolution, error) {
+	return f(ctx, in)
+}
+
+// ErrInteractionOver is the cause with which a prompt's context ends when
+// somebody else has resolved the interaction, or nobody waits for it any more.
+var ErrInteractionOver = errors.New("the interaction is over")
+
+const (
+	// maxPrompts is how many prompts of one run are open at a time; maxQuestions is
+	// how many more interactions may wait for their prompt.
+	maxPrompts   = 16
+	maxQuestions = 1024
+	// requestTimeout bounds one request outside of a stream.
+	requestTimeout = 30 * time.Second
+)
+
+// prompts are the prompts of one run. It owns their goroutines until stop; those
+// of prompters that ignore their contexts for longer than the grace outlive it.
+type prompts struct {
+	run    *run
+	ctx    context.Context         // parent of all prompts' contexts
+	cancel context.CancelCauseFunc // ends ctx
+	room   chan struct{}           // holds one for each prompt that is open
+
+	mu      sync.Mutex                         // protects the fields below
+	open    map[string]context.CancelCauseFunc // by interaction, those that wait too
+	stopped bool
+	idle    chan struct{} // closed once stopped and open is empty
+}
+
+// newPrompts returns nil for a client without a Prompter; all methods do nothing
+// then.
+func newPrompts(ctx context.Context, r *run) *prompts {
+	if r.client.cfg.prompter == nil {
+		return nil
+	}
+	p := &prompts{
+		run:  r,
+		room: make(chan struct{}, maxPrompts),
+		open: make(map[string]context.CancelCauseFunc),
+		idle: make(chan struct{}),
+	}
+	p.ctx, p.cancel = context.WithCancelCause(ctx)
+	return p
+}
+
+// ask has a person asked, unless one is being asked. It takes in over, and does
+// not block.
+func (p *prompts) ask(in *agentdv1.Interaction, replayed bool) {
+	if p == nil {
+		return
+	}
+	id := in.GetId()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stopped || p.open[id] != nil || len(p.open) >= maxPrompts+maxQuestions {
+		return
+	}
+	if in.GetSessionId() == "" {
+		in.SessionId = *p.run.session.Load()
+	}
+	ctx, cancel := context.WithCancelCause(p.ctx)
+	p.open[id] = cancel
+	go p.perform(ctx, in, replayed)
+}
+
+// over says that nobody waits for an interaction any more.
+func (p *prompts) over(id string) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if cancel := p.open[id]; cancel != nil {
+		cancel(ErrInteractionOver)
+	}
+}
+
+// stop ends all prompts and lets no new one begin.
+func (p *prompts) stop() {
+	if p == nil {
+		return
+	}
+	p.cancel(ErrRunEnded)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.stopped {
+		p.stopped = true
+		if len(p.open) == 0 {
+			close(p.idle)
+		}
+	}
+}
+
+// wait waits until the prompters have returned, at most for the grace. stop must
+// have been called.
+func (p *prompts) wait(grace time.Duration) {
+	if p != nil {
+		p.run.await(p.idle, grace)
+	}
+}
+
+// perform asks for one interaction; it is the body of its goroutine.
+func (p *prompts) perform(ctx context.Context, in *agentdv1.Interaction, replayed bool) {
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.open[in.GetId()](nil)
+		delete(p.open, in.GetId())
+		if p.stopped && len(p.open) == 0 {
+			close(p.idle)
+		}
+	}()
+	select {
+	case p.room <- struct{}{}:
+	case <-ctx.Done():
+		return
+	}
+	defer func() { <-p.room }()
+	if replayed && p.isOver(ctx, in) {
+		return
+	}
+	said, err := p.prompt(ctx, in)
+	if err == nil && said != nil {
+		err = p.send(ctx, in, said)
+	}
+	if err != nil && ctx.Err() == nil {
+		failure, ok := errors.AsType[*Error](err)
+		if !ok {
+			failure = errorf(ErrInternal, "interaction %q: the prompter failed: %w", in.GetId(), err)
+		}
+		p.run.tools.tell(&Event{TurnID: in.GetTurnId(), Error: failure})
+	}
+}
+
+// prompt calls the prompter, whatever it does.
+func (p *prompts) prompt(ctx context.Context, in *agentdv1.Interaction) (said *agentdv1.Resolution, err error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			said, err = nil, fmt.Errorf("it panicked: %v", v)
+			p.run.client.cfg.logger.LogAttrs(context.WithoutCancel(ctx), slog.LevelDebug, "prompter panicked",
+				slog.String("interaction_id", in.GetId()), slog.String("stack", string(debug.Stack())))
+		}
+	}()
+	return p.run.client.cfg.prompter.Prompt(ctx, in)
+}
+
+// isOver tells whether an interaction that was asked before this client came has
+// been resolved since: what follows would say so, but maybe only when a person
+// has been bothered.
+func (p *prompts) isOver(ctx context.Context, in *agentdv1.Interaction) (over bool) {
+	err := p.insist(ctx, func(ctx context.Context) error {
+		now, err := p.run.client.interaction(ctx, p.run.rc.header, in.GetSessionId(), in.GetId())
+		over = now != nil && now.GetStatus() != agentdv1.InteractionStatus_INTERACTION_STATUS_PENDING
+		return err
+	})
+	return over || err != nil && ctx.Err() != nil
+}
+
+// send says to the server what a person has said. That somebody else was first is
+// no error.
+func (p *prompts) send(ctx context.Context, in *agentdv1.Interaction, said *agentdv1.Resolution) error {
+	said = proto.CloneOf(said)
+	if said.GetIdempotencyKey() == "" {
+		said.IdempotencyKey = rand.Text() // one that got lost on its way is sent again
+	}
+	err := p.insist(ctx, func(ctx context.Context) error {
+		_, err := p.run.client.resolve(ctx, p.run.rc.header, in.GetSessionId(), in.GetId(), said)
+		return err
+	})
+	if errors.Is(err, ErrPrecondition) {
+		return nil
+	}
+	return err
+}
+
+// insist makes a request, again and again while the server cannot be reached, as
+// the reconnect policy says.
+func (p *prompts) insist(ctx context.Context, request func(context.Context) error) error {
+	out := outage{policy: p.run.client.cfg.reconnect}
+	for {
+		try, cancel := context.WithTimeout(ctx, requestTimeout)
+		err := request(try)
+		cancel()
+		if err == nil || ctx.Err() != nil || !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrTimeout) {
+			return err
+		}
+		delay, ok := out.next(time.Now())
+		if !ok {
+			return err
+		}
+		timer := time.NewTimer(delay)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		}
+	}
+}

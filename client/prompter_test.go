@@ -1,0 +1,272 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/apzuk3/agentd/client"
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+// asker is a Prompter that a test plays.
+type asker struct {
+	asked chan *question
+}
+
+// question is a prompt that waits for the test.
+type question struct {
+	*agentdv1.Interaction
+	says chan<- said
+	over <-chan struct{} // closed when nobody is asked any more
+	why  func() error    // after that: what the prompt's context ended with
+}
+
+type said struct {
+	*agentdv1.Resolution
+	err error
+}
+
+func newAsker() *asker { return &asker{asked: make(chan *question, 16)} }
+
+func (p *asker) Prompt(ctx context.Context, in *agentdv1.Interaction) (*agentdv1.Resolution, error) {
+	says := make(chan said, 1)
+	p.asked <- &question{in, says, ctx.Done(), func() error { return context.Cause(ctx) }}
+	select {
+	case s := <-says:
+		if s.Resolution == nil && s.err == nil {
+			panic("lost for words")
+		}
+		return s.Resolution, s.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// ends waits until nobody is asked any more.
+func (q *question) ends(t *testing.T, why error) {
+	t.Helper()
+	await(t, q.over, "end of the prompt")
+	if err := q.why(); !errors.Is(err, why) {
+		t.Errorf("the prompt ended with %v, want %v", err, why)
+	}
+}
+
+func approves(input string) *agentdv1.Resolution {
+	a := &agentdv1.Resolution_Approve{}
+	if input != "" {
+		a.ToolInput = &input
+	}
+	return &agentdv1.Resolution{Decision: &agentdv1.Resolution_Approve_{Approve: a}}
+}
+
+func denies(reason string) *agentdv1.Resolution {
+	return &agentdv1.Resolution{Decision: &agentdv1.Resolution_Deny_{Deny: &agentdv1.Resolution_Deny{Reason: reason}}}
+}
+
+func replies(text string) *agentdv1.Resolution {
+	return &agentdv1.Resolution{Decision: &agentdv1.Resolution_Answer{Answer: text}}
+}
+
+func isAsked(e *client.Event) bool   { return e.InteractionRequested != nil }
+func isSettled(e *client.Event) bool { return e.InteractionResolved != nil }
+
+// payer is an agent that may pay and ask.
+func payer() *agentdv1.Agent {
+	tree := actor("pay")
+	tree.GetLlm().BuiltinTools = []string{"ask_user"}
+	return tree
+}
+
+type payment struct {
+	Amount int `json:"amount"`
+}
+
+// addPay offers a tool that needs approval.
+func addPay(t *testing.T, c client.ToolHolder) {
+	t.Helper()
+	mustAdd(t, client.AddTool(c, "pay", "pays", func(_ context.Context, in payment) (any, error) {
+		return fmt.Sprint("paid ", in.Amount), nil
+	}, client.NeedsApproval()))
+}
+
+// A person approves with other arguments, which the tool gets and the model is
+// told of, then answers a question.
+func TestPrompter(t *testing.T) {
+	s, p := newStage(t), newAsker()
+	c, _ := s.client(t, client.WithPrompter(p))
+	addPay(t, c)
+	run := follow(c.Run(t.Context(), payer(), "pay"))
+	s.next(t).gets(t, reply{calls: []string{`pay {"amount":100}`}})
+	q := await(t, p.asked, "question")
+	if q.GetKind() != agentdv1.InteractionKind_INTERACTION_KIND_APPROVAL || q.GetToolName() != "pay" || q.GetToolInput() != `{"amount":100}` {
+		t.Errorf("asked %v", q.Interaction)
+	}
+	if e := run.until(t, isAsked); e.InteractionRequested.GetId() != q.GetId() {
+		t.Errorf("yielded %v", e.InteractionRequested)
+	}
+	q.says <- said{Resolution: approves(`{"amount":5}`)}
+	if e := run.until(t, isSettled); e.InteractionResolved.GetResolution().GetApprove().GetToolInput() != `{"amount":5}` {
+		t.Errorf("yielded %v", e.InteractionResolved)
+	}
+	call := s.next(t)
+	if want := `{"note":"A person has changed the arguments of this call. The tool was called with {\"amount\":5}","output":"paid 5"}`; !slices.Equal(call.told, []string{want}) {
+		t.Errorf("the model was told %v, want %s", call.told, want)
+	}
+	call.gets(t, reply{calls: []string{`ask_user {"question":"and now?","choices":["stop","go on"]}`}})
+	q = await(t, p.asked, "question")
+	if q.GetKind() != agentdv1.InteractionKind_INTERACTION_KIND_CLARIFICATION || q.GetQuestion() != "and now?" || !slices.Equal(q.GetChoices(), []string{"stop", "go on"}) {
+		t.Errorf("asked %v", q.Interaction)
+	}
+	q.says <- said{Resolution: replies("stop")}
+	if call := s.says(t, "bye"); call.told[len(call.told)-1] != `{"output":"stop"}` {
+		t.Errorf("the model was told %v", call.told)
+	}
+	if end := lastEnd(t, run.rest(t)); !end.Completed {
+		t.Errorf("ended with %v", end)
+	}
+}
+
+// What goes wrong with a prompter is yielded, and leaves the interaction to
+// others; so does what does not fit.
+func TestPrompterThatFails(t *testing.T) {
+	for name, tc := range map[string]struct {
+		says said
+		want client.Code
+	}{
+		"an error":           {said{err: errors.New("out of ink")}, client.ErrInternal},
+		"a panic":            {said{}, client.ErrInternal},
+		"what does not fit":  {said{Resolution: approves(`{"amount":"much"}`)}, client.ErrInvalidRequest},
+		"of the wrong kind":  {said{Resolution: replies("yes")}, client.ErrInvalidRequest},
+		"without a decision": {said{Resolution: &agentdv1.Resolution{}}, client.ErrInvalidRequest},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, p := newStage(t), newAsker()
+			c, _ := s.client(t, client.WithPrompter(p))
+			addPay(t, c)
+			run := follow(c.Run(t.Context(), payer(), "pay"))
+			s.next(t).gets(t, reply{calls: []string{`pay {"amount":100}`}})
+			q := await(t, p.asked, "question")
+			q.says <- tc.says
+			if e := run.until(t, func(e *client.Event) bool { return e.Error != nil }); !errors.Is(e.Error, tc.want) {
+				t.Errorf("yielded %v", e.Error)
+			}
+			in, err := c.Resolve(t.Context(), q.GetSessionId(), q.GetId(), denies("for now"))
+			if err != nil || in.GetStatus() != agentdv1.InteractionStatus_INTERACTION_STATUS_RESOLVED {
+				t.Fatalf("resolve: %v, %v", in, err)
+			}
+			if call := s.says(t, "well"); !slices.Equal(call.told, []string{`{"error":"denied: for now"}`}) {
+				t.Errorf("the model was told %v", call.told)
+			}
+			run.rest(t)
+		})
+	}
+}
+
+// Of two clients that ask their people one is first; the other one's prompt ends
+// without a word.
+func TestTwoPrompters(t *testing.T) {
+	s, first, second := newStage(t), newAsker(), newAsker()
+	a, _ := s.client(t, client.WithPrompter(first))
+	addPay(t, a)
+	run := follow(a.Run(t.Context(), payer(), "pay"))
+	id := run.until(t, isStarted).Started.SessionID
+	s.next(t).gets(t, reply{calls: []string{`pay {"amount":100}`}})
+	q1 := await(t, first.asked, "question")
+	b, _ := s.client(t, client.WithPrompter(second))
+	watch := follow(b.Attach(t.Context(), id, client.WithoutTools()))
+	q2 := await(t, second.asked, "question")
+	q2.says <- said{Resolution: approves("")}
+	q1.ends(t, client.ErrInteractionOver)
+	if _, err := a.Resolve(t.Context(), id, q1.GetId(), approves("")); !errors.Is(err, client.ErrPrecondition) {
+		t.Errorf("a second resolution: %v", err)
+	}
+	if _, err := a.Resolve(t.Context(), id, "other", approves("")); !errors.Is(err, client.ErrNotFound) {
+		t.Errorf("another interaction: %v", err)
+	}
+	if call := s.says(t, "done"); !slices.Equal(call.told, []string{`{"output":"paid 100"}`}) {
+		t.Errorf("the model was told %v", call.told)
+	}
+	for _, events := range [][]*client.Event{run.rest(t), watch.rest(t)} {
+		if slices.ContainsFunc(events, func(e *client.Event) bool { return e.Error != nil }) {
+			t.Error("a refusal was yielded")
+		}
+	}
+}
+
+// A person is asked once, though the connection breaks meanwhile, and what they
+// say while there is none arrives when there is one again.
+func TestPromptOutlivesItsConnection(t *testing.T) {
+	s, p := newStage(t), newAsker()
+	c, w := s.client(t, client.WithPrompter(p))
+	addPay(t, c)
+	run := follow(c.Run(t.Context(), payer(), "pay"))
+	s.next(t).gets(t, reply{calls: []string{`pay {"amount":100}`, `ask_user {"question":"why?"}`}})
+	q1, q2 := await(t, p.asked, "question"), await(t, p.asked, "question")
+	if q1.GetToolName() != "pay" {
+		q1, q2 = q2, q1
+	}
+	w.cut()
+	w.mend()
+	q1.says <- said{Resolution: denies("no")}
+	run.until(t, isSettled)
+	w.cut()
+	q2.says <- said{Resolution: replies("because")}
+	w.mend()
+	if call := s.says(t, "done"); !slices.Equal(call.told, []string{`{"error":"denied: no"}`, `{"output":"because"}`}) {
+		t.Errorf("the model was told %v", call.told)
+	}
+	if events := run.rest(t); slices.ContainsFunc(events, func(e *client.Event) bool { return e.Error != nil }) {
+		t.Error("an error was yielded")
+	}
+	if len(p.asked) > 0 {
+		t.Error("a person was asked again")
+	}
+}
+
+// Who comes later is asked what is open, and nothing else.
+func TestPromptsOfALateClient(t *testing.T) {
+	s, p := newStage(t), newAsker()
+	a, _ := s.client(t)
+	addPay(t, a)
+	run := follow(a.Run(t.Context(), payer(), "pay"))
+	id := run.until(t, isStarted).Started.SessionID
+	s.next(t).gets(t, reply{calls: []string{`ask_user {"question":"which?"}`}})
+	in := run.until(t, isAsked).InteractionRequested
+	if _, err := a.Resolve(t.Context(), id, in.GetId(), replies("this")); err != nil {
+		t.Fatal(err)
+	}
+	s.next(t).gets(t, reply{calls: []string{`ask_user {"question":"why?"}`}})
+	run.until(t, isAsked)
+	b, _ := s.client(t, client.WithPrompter(p))
+	watch := follow(b.Attach(t.Context(), id, client.WithoutTools()))
+	q := await(t, p.asked, "question")
+	if q.GetQuestion() != "why?" || len(p.asked) > 0 {
+		t.Errorf("asked %v, %d more", q.Interaction, len(p.asked))
+	}
+	q.says <- said{Resolution: replies("so")}
+	s.says(t, "done")
+	run.rest(t)
+	watch.rest(t)
+}
+
+// The end of the turn ends its prompts.
+func TestPromptOfATurnThatEnds(t *testing.T) {
+	s, p := newStage(t), newAsker()
+	c, _ := s.client(t, client.WithPrompter(p))
+	addPay(t, c)
+	var control client.Control
+	run := follow(c.Run(t.Context(), payer(), "pay", client.WithControl(&control)))
+	s.next(t).gets(t, reply{calls: []string{`pay {"amount":100}`}})
+	q := await(t, p.asked, "question")
+	if err := control.Cancel(); err != nil {
+		t.Fatal(err)
+	}
+	q.ends(t, client.ErrInteractionOver)
+	events := run.rest(t)
+	if i := slices.IndexFunc(events, isSettled); i < 0 || events[i].InteractionResolved.GetStatus() != agentdv1.InteractionStatus_INTERACTION_STATUS_CANCELED {
+		t.Errorf("yielded %v", events)
+	}
+}

@@ -1,0 +1,65 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+
+	"connectrpc.com/connect"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+// Resolve says what a person says to an interaction of a session, which any
+// client may do, once, whether or not its turn runs at the moment. It returns the
+// interaction as it is then. A second resolution is FAILED_PRECONDITION, unless
+// it repeats the first one with its idempotency key; an unknown interaction is
+// NOT_FOUND; one that does not fit is INVALID_REQUEST. All errors are an
+// [*Error]. Of the options those about keys and headers count.
+func (c *Client) Resolve(ctx context.Context, sessionID, interactionID string, said *agentdv1.Resolution, opts ...RunOption) (*agentdv1.Interaction, error) {
+	rc, err := c.configure(opts)
+	if err != nil {
+		return nil, err
+	}
+	return c.resolve(ctx, rc.header, sessionID, interactionID, said)
+}
+
+func (c *Client) resolve(ctx context.Context, header http.Header, sessionID, id string, said *agentdv1.Resolution) (*agentdv1.Interaction, error) {
+	req := connect.NewRequest(&agentdv1.ResolveInteractionRequest{SessionId: sessionID, InteractionId: id, Resolution: said})
+	maps.Copy(req.Header(), header)
+	resp, err := c.sessions.ResolveInteraction(ctx, req)
+	if err != nil {
+		return nil, fromUnary(ctx, err)
+	}
+	return resp.Msg.GetInteraction(), nil
+}
+
+func (c *Client) interaction(ctx context.Context, header http.Header, sessionID, id string) (*agentdv1.Interaction, error) {
+	req := connect.NewRequest(&agentdv1.GetInteractionRequest{SessionId: sessionID, InteractionId: id})
+	maps.Copy(req.Header(), header)
+	resp, err := c.sessions.GetInteraction(ctx, req)
+	if err != nil {
+		return nil, fromUnary(ctx, err)
+	}
+	return resp.Msg.GetInteraction(), nil
+}
+
+// fromUnary translates a failed request: the protocol's own error is among its
+// details.
+func fromUnary(ctx context.Context, err error) *Error {
+	if ctx.Err() != nil {
+		return fromContext(ctx)
+	}
+	if ce, ok := errors.AsType[*connect.Error](err); ok {
+		for _, detail := range ce.Details() {
+			value, verr := detail.Value()
+			if resp, ok := value.(*agentdv1.RunResponse_ErrorResponse); ok && verr == nil {
+				return fromResponse(resp)
+			}
+		}
+	}
+	failure := fromTransport(err)
+	failure.Message = "the request failed: " + err.Error()
+	return failure
+}

@@ -1,0 +1,67 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+
+	"connectrpc.com/connect"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session"
+)
+
+// People says what turns ask people, and takes what they say.
+type People interface {
+	Interaction(ctx context.Context, sessionID, id string) (*session.Interaction, error)
+	ListInteractions(ctx context.Context, q session.InteractionQuery, page string, limit int) (list []*session.Interaction, next string, err error)
+	Resolve(ctx context.Context, req session.AttachRequest, id string, r session.Resolution) (*session.Interaction, error)
+}
+
+// resolutionOf translates what a person says; the protocol's rules hold.
+func resolutionOf(r *agentdv1.Resolution) session.Resolution {
+	out := session.Resolution{Key: r.GetIdempotencyKey()}
+	switch d := r.GetDecision().(type) {
+	case *agentdv1.Resolution_Approve_:
+		out.Decision = session.Approve
+		if d.Approve.ToolInput != nil {
+			out.Input = json.RawMessage(d.Approve.GetToolInput())
+		}
+	case *agentdv1.Resolution_Deny_:
+		out.Decision, out.Reason = session.Deny, d.Deny.GetReason()
+	case *agentdv1.Resolution_Answer:
+		out.Decision, out.Answer = session.Reply, d.Answer
+	}
+	return out
+}
+
+func (s *sessionService) GetInteraction(ctx context.Context, r *connect.Request[agentdv1.GetInteractionRequest]) (*connect.Response[agentdv1.GetInteractionResponse], error) {
+	in, err := s.cfg.Sessions.Interaction(ctx, r.Msg.GetSessionId(), r.Msg.GetInteractionId())
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&agentdv1.GetInteractionResponse{Interaction: in.Proto()}), nil
+}
+
+func (s *sessionService) ListInteractions(ctx context.Context, r *connect.Request[agentdv1.ListInteractionsRequest]) (*connect.Response[agentdv1.ListInteractionsResponse], error) {
+	q := session.InteractionQuery{SessionID: r.Msg.GetSessionId(), TurnID: r.Msg.GetTurnId(), Statuses: r.Msg.GetStatuses()}
+	list, next, err := s.cfg.Sessions.ListInteractions(ctx, q, r.Msg.GetPageToken(), pageSize(r.Msg.GetPageSize()))
+	if err != nil {
+		return nil, err
+	}
+	out := &agentdv1.ListInteractionsResponse{NextPageToken: next}
+	for _, in := range list {
+		out.Interactions = append(out.Interactions, in.Proto())
+	}
+	return connect.NewResponse(out), nil
+}
+
+func (s *sessionService) ResolveInteraction(ctx context.Context, r *connect.Request[agentdv1.ResolveInteractionRequest]) (*connect.Response[agentdv1.ResolveInteractionResponse], error) {
+	// What a person has said counts, also when its client goes away right after.
+	ctx = context.WithoutCancel(ctx)
+	req := session.AttachRequest{SessionID: r.Msg.GetSessionId(), Keys: keysOf(r.Header())}
+	in, err := s.cfg.Sessions.Resolve(ctx, req, r.Msg.GetInteractionId(), resolutionOf(r.Msg.GetResolution()))
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&agentdv1.ResolveInteractionResponse{Interaction: in.Proto()}), nil
+}

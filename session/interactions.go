@@ -1,0 +1,350 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+// What a turn asks a person is a tool call that says so: its id is the call's. As
+// long as nobody has resolved it no client is asked for the call, and no time of
+// it runs. What a person says is one record. It is the call's result, but for an
+// approval, which opens the call for clients. A result that comes without one (a
+// cancel), like the end of the turn, leaves nobody who waits for a person.
+
+const (
+	askApproval = agentdv1.InteractionKind_INTERACTION_KIND_APPROVAL
+
+	askPending  = agentdv1.InteractionStatus_INTERACTION_STATUS_PENDING
+	askResolved = agentdv1.InteractionStatus_INTERACTION_STATUS_RESOLVED
+	askCanceled = agentdv1.InteractionStatus_INTERACTION_STATUS_CANCELED
+)
+
+// Question makes a tool call one that asks a person.
+type Question struct {
+	// Kind is APPROVAL for whether the call may be made; on any other the answer is
+	// the call's result.
+	Kind agentdv1.InteractionKind `json:"kind"`
+	// Text is the question; "" on an approval.
+	Text string `json:"text,omitempty"`
+	// Choices are answers to suggest.
+	Choices []string `json:"choices,omitempty"`
+}
+
+// Decision is what a person has decided.
+type Decision string
+
+// The decisions.
+const (
+	Approve Decision = "approve" // the call may be made
+	Deny    Decision = "deny"    // no call, or no answer
+	Reply   Decision = "reply"   // an answer
+)
+
+// Resolution is what a person says to an interaction.
+type Resolution struct {
+	// Decision says which of the fields below counts.
+	Decision Decision `json:"decision"`
+	// Input, of Approve, are arguments in place of the model's, a JSON object; nil
+	// leaves those.
+	Input json.RawMessage `json:"input,omitempty"`
+	// Reason, of Deny, is what the model is told.
+	Reason string `json:"reason,omitempty"`
+	// Answer, of Reply, is what the model is told.
+	Answer string `json:"answer,omitempty"`
+	// Key is the caller's own: a repeat with the same key and the same decision is
+	// no second resolution. "" is none.
+	Key string `json:"key,omitempty"`
+}
+
+// InteractionResolved says what a person has said; the first one stands.
+type InteractionResolved struct {
+	// ID is the interaction's, and the call's.
+	ID string `json:"id"`
+	Resolution
+}
+
+// result is what has become of the call; nil where a client is to make it.
+func (f *InteractionResolved) result() *ToolResult {
+	switch f.Decision {
+	case Approve:
+		return nil
+	case Reply:
+		return &ToolResult{CallID: f.ID, Outcome: Answered, Output: &f.Answer}
+	default:
+		reason := f.Reason
+		if reason == "" {
+			reason = "no reason was given"
+		}
+		return &ToolResult{CallID: f.ID, Outcome: Denied, Error: reason}
+	}
+}
+
+// open is the call as clients are asked for it.
+func (r *Resolution) open(c ToolCall) ToolCall {
+	c.Asks = nil
+	if r.Input != nil {
+		c.Input = r.Input
+	}
+	return c
+}
+
+// forClients are the calls about which no person is asked.
+func forClients(calls ...ToolCall) []ToolCall {
+	return slices.DeleteFunc(slices.Clone(calls), func(c ToolCall) bool { return c.Asks != nil })
+}
+
+// String names the question for an error.
+func (q *Question) String() string {
+	if q.Kind == askApproval {
+		return "an approval"
+	}
+	return fmt.Sprintf("a question (%v)", q.Kind)
+}
+
+// Interaction is one question of a turn to a person.
+type Interaction struct {
+	// SessionID and TurnID say who asks.
+	SessionID string `json:"-"`
+	TurnID    string `json:"-"`
+	// Call is the call as the model has made it; its Asks is set.
+	Call ToolCall `json:"call"`
+	// Status is how it is.
+	Status agentdv1.InteractionStatus `json:"status"`
+	// Created is when it was asked, and Ended when it was resolved or canceled; zero
+	// before.
+	Created time.Time `json:"-"`
+	Ended   time.Time `json:"ended,omitzero"`
+	// Resolution is nil unless it is resolved.
+	Resolution *Resolution `json:"resolution,omitempty"`
+
+	seq int64 // the record that asks
+}
+
+// Proto is the protocol's form. A caller's key is not part of it.
+func (in *Interaction) Proto() *agentdv1.Interaction {
+	out := &agentdv1.Interaction{
+		Id: in.Call.ID, SessionId: in.SessionID, TurnId: in.TurnID, Status: in.Status, AgentPath: in.Call.Path,
+		Kind: in.Call.Asks.Kind, Question: in.Call.Asks.Text, Choices: in.Call.Asks.Choices,
+		CreateTime: timestamppb.New(in.Created),
+	}
+	if out.GetKind() == askApproval {
+		out.ToolName, out.ToolInput = in.Call.Name, string(in.Call.Input)
+	}
+	if !in.Ended.IsZero() {
+		out.EndTime = timestamppb.New(in.Ended)
+	}
+	if r := in.Resolution; r != nil {
+		out.Resolution = r.proto()
+	}
+	return out
+}
+
+func (r *Resolution) proto() *agentdv1.Resolution {
+	switch r.Decision {
+	case Approve:
+		approve := &agentdv1.Resolution_Approve{}
+		if r.Input != nil {
+			approve.ToolInput = new(string(r.Input))
+		}
+		return &agentdv1.Resolution{Decision: &agentdv1.Resolution_Approve_{Approve: approve}}
+	case Reply:
+		return &agentdv1.Resolution{Decision: &agentdv1.Resolution_Answer{Answer: r.Answer}}
+	default:
+		return &agentdv1.Resolution{Decision: &agentdv1.Resolution_Deny_{Deny: &agentdv1.Resolution_Deny{Reason: r.Reason}}}
+	}
+}
+
+// asked are the interactions that are pending: what the records of a log, added
+// in order, say of them.
+type asked struct {
+	sessionID string         // may be empty
+	pending   []*Interaction // in the order in which they were asked
+}
+
+// add takes a record and returns the interactions that it has made or ended.
+func (a *asked) add(rec Record, fact any) (changed []*Interaction) {
+	switch f := fact.(type) {
+	case *Event, *ToolCall:
+		for _, c := range callsOf(f) {
+			if c.Asks != nil {
+				in := &Interaction{SessionID: a.sessionID, TurnID: rec.TurnID, Call: c, Status: askPending, Created: rec.Time, seq: rec.Seq}
+				a.pending = append(a.pending, in)
+				changed = append(changed, in)
+			}
+		}
+	case *InteractionResolved:
+		changed = a.end(func(in *Interaction) bool { return in.Call.ID == f.ID })
+		for _, in := range changed {
+			in.Status, in.Ended, in.Resolution = askResolved, rec.Time, &f.Resolution
+		}
+	case *ToolResult:
+		changed = a.end(func(in *Interaction) bool { return in.Call.ID == f.CallID })
+		for _, in := range changed {
+			in.Status, in.Ended = askCanceled, rec.Time
+		}
+	case *TurnEnded:
+		changed = a.end(func(in *Interaction) bool { return in.TurnID == rec.TurnID })
+		for _, in := range changed {
+			in.Status, in.Ended = askCanceled, rec.Time
+		}
+	}
+	return changed
+}
+
+// end returns those that are not pending any more.
+func (a *asked) end(over func(*Interaction) bool) (ended []*Interaction) {
+	a.pending = slices.DeleteFunc(a.pending, func(in *Interaction) bool {
+		if over(in) {
+			ended = append(ended, in)
+			return true
+		}
+		return false
+	})
+	return ended
+}
+
+// clone returns what changes by itself.
+func (a asked) clone() asked {
+	pending := make([]*Interaction, len(a.pending))
+	for i, in := range a.pending {
+		c := *in
+		pending[i] = &c
+	}
+	a.pending = pending
+	return a
+}
+
+// The statuses of interactions in rows.
+var askRows = map[agentdv1.InteractionStatus]string{askPending: "pending", askResolved: "resolved", askCanceled: "canceled"}
+
+// row is the interaction's entry of the index.
+func (in *Interaction) row(sessionID string) (Row, error) {
+	data, err := marshal(in)
+	return Row{
+		Kind:      RowInteraction,
+		SessionID: sessionID,
+		ID:        in.Call.ID,
+		TurnID:    in.TurnID,
+		Seq:       in.seq,
+		CreatedAt: in.Created,
+		Status:    askRows[in.Status],
+		Data:      data,
+	}, err
+}
+
+// interactionOf reads what row has written.
+func interactionOf(r Row) (*Interaction, error) {
+	in := &Interaction{}
+	if err := unmarshal(r.Data, in); err != nil {
+		return nil, fmt.Errorf("session %s: interaction %s: its row: %w", r.SessionID, r.ID, err)
+	}
+	in.SessionID, in.TurnID, in.Created, in.seq = r.SessionID, r.TurnID, r.CreatedAt, r.Seq
+	return in, nil
+}
+
+// interaction reads one of the session's. One that is not there is an *Error of
+// code NOT_FOUND.
+func (p *patient) interaction(ctx context.Context, sessionID, id string) (*Interaction, error) {
+	row, err := p.Row(ctx, RowInteraction, sessionID, id)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return nil, Errorf(codeNoSuch, "interaction_id: session %q has no interaction %q", sessionID, id)
+	case err != nil:
+		return nil, fmt.Errorf("session %s: interaction %s: %w", sessionID, id, err)
+	}
+	return interactionOf(row)
+}
+
+// waitsFor is how the open turn of a session is that runs nowhere.
+func (p *patient) waitsFor(ctx context.Context, info Info) (Status, error) {
+	rows, err := p.Rows(ctx, RowQuery{Kind: RowInteraction, SessionID: info.ID, TurnID: info.LastTurn, Statuses: []string{askRows[askPending]}, Limit: 1})
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("session %s: what it waits for: %w", info.ID, err)
+	case len(rows) > 0:
+		return WaitingForInput, nil
+	default:
+		return WaitingForClient, nil
+	}
+}
+
+// Interaction says how an interaction is; one that the session does not have is an
+// *Error of code NOT_FOUND.
+func (m *Manager) Interaction(ctx context.Context, sessionID, id string) (*Interaction, error) {
+	if _, err := m.known(ctx, sessionID); err != nil {
+		return nil, err
+	}
+	return m.store.interaction(ctx, sessionID, id)
+}
+
+// InteractionQuery says which interactions; what is zero does not matter.
+type InteractionQuery struct {
+	// SessionID and TurnID are those that ask; a turn only together with its session.
+	SessionID, TurnID string
+	// Statuses are those of which an interaction has to have one.
+	Statuses []agentdv1.InteractionStatus
+}
+
+const (
+	// listBytes is how much of interactions one page holds, unless one alone is
+	// larger: it becomes one message, of which clients take 4 MiB.
+	listBytes = 2 << 20
+	// listRows is how many rows a list reads at a time.
+	listRows = 16
+)
+
+// ListInteractions returns at most limit interactions, newest first, fewer if they
+// are large, and the token of the next page, "" on the last one. page is a token
+// of the same query, "" for the first page.
+func (m *Manager) ListInteractions(ctx context.Context, q InteractionQuery, page string, limit int) (list []*Interaction, next string, err error) {
+	hash := queryHash(q)
+	after, err := readToken(page, hash)
+	if err != nil {
+		return nil, "", err
+	}
+	if q.TurnID != "" && q.SessionID == "" {
+		return nil, "", Errorf(codeInvalid, "turn_id without session_id: a turn is named together with its session")
+	}
+	if q.SessionID != "" {
+		if _, err := m.known(ctx, q.SessionID); err != nil {
+			return nil, "", err
+		}
+	}
+	rq := RowQuery{Kind: RowInteraction, SessionID: q.SessionID, TurnID: q.TurnID, Limit: min(limit+1, listRows)}
+	for _, is := range q.Statuses {
+		rq.Statuses = append(rq.Statuses, askRows[is])
+	}
+	if after != nil {
+		rq.After = &Row{CreatedAt: after.created(), SessionID: after.Session, Seq: after.Seq, ID: after.ID}
+	}
+	size := 0
+	for {
+		rows, err := m.store.Rows(ctx, rq)
+		if err != nil {
+			return nil, "", fmt.Errorf("session: list interactions: %w", err)
+		}
+		for _, row := range rows {
+			size += len(row.Data)
+			if len(list) == limit || len(list) > 0 && size > listBytes {
+				last := rq.After
+				return list, token{hash, last.CreatedAt.UnixMicro(), last.SessionID, last.Seq, last.ID}.String(), nil
+			}
+			in, err := interactionOf(row)
+			if err != nil {
+				return nil, "", err
+			}
+			list, rq.After = append(list, in), &row
+		}
+		if len(rows) < rq.Limit {
+			return list, "", nil
+		}
+	}
+}

@@ -1,0 +1,691 @@
+package session_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session"
+)
+
+const (
+	approval = agentdv1.InteractionKind_INTERACTION_KIND_APPROVAL
+	question = agentdv1.InteractionKind_INTERACTION_KIND_INPUT
+	resolved = agentdv1.InteractionStatus_INTERACTION_STATUS_RESOLVED
+	canceled = agentdv1.InteractionStatus_INTERACTION_STATUS_CANCELED
+	asking   = agentdv1.InteractionStatus_INTERACTION_STATUS_PENDING
+)
+
+// careful is a turn that asks for approval of a tool call and then says what came
+// of it; it goes on where its log ends.
+func careful(ctx context.Context, r *session.Run) error { return asksFor(ctx, r, approval) }
+
+// curious is a turn that asks a person something, and says the answer.
+func curious(ctx context.Context, r *session.Run) error { return asksFor(ctx, r, question) }
+
+func asksFor(ctx context.Context, r *session.Run, kind agentdv1.InteractionKind) error {
+	events := 0
+	for rec, err := range r.Records(ctx, r.StartSeq()) {
+		if err != nil {
+			return err
+		}
+		if rec.Kind == session.KindEvent {
+			events++
+		}
+	}
+	if events == 0 {
+		call := session.ToolCall{ID: "q1", Name: "tool", Input: []byte(`{"a":1}`), Path: root, Asks: &session.Question{Kind: kind}}
+		if kind != approval {
+			call.Name, call.Asks.Text = "ask_user", "why?"
+		}
+		if err := add(ctx, r, &session.Event{MessageID: "m1", Path: root, Calls: []session.ToolCall{call}, Usage: &session.Usage{Calls: 1}}); err != nil {
+			return err
+		}
+	}
+	res, err := r.Await(ctx, "q1")
+	if err != nil {
+		if errors.Is(err, session.ErrPutAside) {
+			return err
+		}
+		r.Result("q1")
+		return err
+	}
+	said := string(res.Outcome) + ": " + res.Error
+	if res.Output != nil {
+		said += *res.Output
+	}
+	if person, ok := r.Resolved("q1"); ok {
+		said += fmt.Sprintf(" (%s %s%s)", person.Decision, person.Input, person.Reason)
+	}
+	return add(ctx, r, &session.Event{MessageID: "m2", Path: root, Text: said, Usage: &session.Usage{Calls: 1}})
+}
+
+func isAsked(m *agentdv1.RunResponse) bool   { return m.GetInteractionRequested() != nil }
+func isSettled(m *agentdv1.RunResponse) bool { return m.GetInteractionResolved() != nil }
+
+func approve(input string) session.Resolution {
+	r := session.Resolution{Decision: session.Approve}
+	if input != "" {
+		r.Input = json.RawMessage(input)
+	}
+	return r
+}
+
+func deny(reason string) session.Resolution {
+	return session.Resolution{Decision: session.Deny, Reason: reason}
+}
+
+func reply(text string) session.Resolution {
+	return session.Resolution{Decision: session.Reply, Answer: text}
+}
+
+// names lists what kinds of messages there were.
+func names(msgs []*agentdv1.RunResponse) string {
+	var out []string
+	for _, m := range msgs {
+		name := fmt.Sprintf("%T", m.Response)
+		out = append(out, strings.TrimSuffix(name[strings.Index(name, "_")+1:], "_"))
+	}
+	return strings.Join(out, " ")
+}
+
+func TestApproval(t *testing.T) {
+	for name, tc := range map[string]struct {
+		does   func(*testing.T, *session.Turn) error
+		sees   string // after InteractionRequested
+		says   string
+		input  string // that the client is asked with; "" is not at all
+		status agentdv1.InteractionStatus
+	}{
+		"approved": {
+			func(t *testing.T, turn *session.Turn) error { return turn.Resolve(t.Context(), "q1", approve("")) },
+			"InteractionResolved ToolCall ToolResult OutputChunk OutputChunk End", "answered: done (approve )", `{"a":1}`, resolved,
+		},
+		"approved with other arguments": {
+			func(t *testing.T, turn *session.Turn) error {
+				return turn.Resolve(t.Context(), "q1", approve(`{"a": 2}`))
+			},
+			"InteractionResolved ToolCall ToolResult OutputChunk OutputChunk End", `answered: done (approve {"a":2})`, `{"a":2}`, resolved,
+		},
+		"denied": {
+			func(t *testing.T, turn *session.Turn) error { return turn.Resolve(t.Context(), "q1", deny("too dear")) },
+			"InteractionResolved OutputChunk OutputChunk End", "denied: too dear (deny too dear)", "", resolved,
+		},
+		"cancelled": {
+			func(t *testing.T, turn *session.Turn) error { return turn.CancelCall(t.Context(), "q1") },
+			"InteractionResolved OutputChunk OutputChunk End", "cancelled: cancelled by the client", "", canceled,
+		},
+		"turn cancelled": {
+			func(_ *testing.T, turn *session.Turn) error { turn.Cancel(""); return nil },
+			"InteractionResolved End", "", "", canceled,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, memory(t), session.Limits{})
+				f.on(careful)
+				turn := f.start(session.Request{})
+				w := turn.Watch()
+				first := await(t, w, isAsked)
+				in := first[len(first)-1].GetInteractionRequested().GetInteraction()
+				if in.GetId() != "q1" || in.GetTurnId() != turn.ID() || in.GetKind() != approval || in.GetStatus() != asking ||
+					in.GetToolName() != "tool" || in.GetToolInput() != `{"a":1}` || in.GetCreateTime() == nil {
+					t.Errorf("asked %v", in)
+				}
+				if err := turn.Answer(t.Context(), session.Answer{CallID: "q1", Output: new("x")}); code(err) != badRequest {
+					t.Errorf("an answer of a client: %v", err)
+				}
+				time.Sleep(2 * time.Hour) // neither the tool's time nor the turn's runs
+				if err := tc.does(t, turn); err != nil {
+					t.Fatal(err)
+				}
+				var rest []*agentdv1.RunResponse
+				if tc.input != "" {
+					rest = await(t, w, isCall)
+					if got := rest[len(rest)-1].GetToolCall(); got.GetToolInput() != tc.input || got.GetToolCallId() != "q1" {
+						t.Errorf("asked the client with %v", got)
+					}
+					if err := turn.Answer(t.Context(), session.Answer{CallID: "q1", Output: new("done")}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				rest = append(rest, follow(t, w)...)
+				if got := names(rest); got != tc.sees {
+					t.Errorf("saw %s, want %s", got, tc.sees)
+				}
+				if texts(rest)["root"] != tc.says {
+					t.Errorf("said %q, want %q", texts(rest)["root"], tc.says)
+				}
+				if got := rest[0].GetInteractionResolved().GetInteraction(); got.GetStatus() != tc.status || got.GetEndTime() == nil || (got.GetResolution() != nil) != (tc.status == resolved) {
+					t.Errorf("settled as %v", got)
+				}
+				<-turn.Done()
+				// Who comes later is shown the same.
+				_, late := f.attach(session.AttachRequest{SessionID: turn.SessionID()})
+				want := facts(append(first, rest...))
+				if got := facts(follow(t, late)); got != want {
+					t.Errorf("who comes later reads\n%swant\n%s", got, want)
+				}
+				if got, err := f.m.Interaction(t.Context(), turn.SessionID(), "q1"); err != nil || got.Status != tc.status {
+					t.Errorf("in the end it is %v, %v", got, err)
+				}
+			})
+		})
+	}
+}
+
+func TestQuestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, memory(t), session.Limits{})
+		f.on(curious)
+		turn := f.start(session.Request{})
+		w := turn.Watch()
+		await(t, w, isAsked)
+		if err := turn.Resolve(t.Context(), "q1", reply("because")); err != nil {
+			t.Fatal(err)
+		}
+		msgs := follow(t, w)
+		if said := texts(msgs)["root"]; said != "answered: because (reply )" || names(msgs) != "InteractionResolved OutputChunk OutputChunk End" {
+			t.Errorf("said %q in %s", said, names(msgs))
+		}
+	})
+}
+
+// Refusals change nothing.
+func TestRefusedResolutions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, memory(t), session.Limits{MaxResultBytes: 100})
+		f.on(careful)
+		a := f.start(session.Request{})
+		await(t, a.Watch(), isAsked)
+		f.on(curious)
+		q := f.start(session.Request{})
+		await(t, q.Watch(), isAsked)
+		for name, tc := range map[string]struct {
+			turn *session.Turn
+			id   string
+			r    session.Resolution
+			want agentdv1.ErrorCode
+		}{
+			"unknown":               {a, "q2", approve(""), noSuch},
+			"answer to an approval": {a, "q1", reply("yes"), badRequest},
+			"approval of question":  {q, "q1", approve(""), badRequest},
+			"no object":             {a, "q1", approve(`[1]`), badRequest},
+			"no JSON":               {a, "q1", approve(`{"a":`), badRequest},
+			"empty":                 {a, "q1", session.Resolution{Decision: session.Approve, Input: json.RawMessage{}}, badRequest},
+			"too large":             {q, "q1", reply(strings.Repeat("x", 101)), agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED},
+		} {
+			if err := tc.turn.Resolve(t.Context(), tc.id, tc.r); code(err) != tc.want {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		for _, turn := range []*session.Turn{a, q} {
+			if in, err := f.m.Interaction(t.Context(), turn.SessionID(), "q1"); err != nil || in.Status != asking {
+				t.Errorf("afterwards it is %v, %v", in, err)
+			}
+			turn.Cancel("")
+			<-turn.Done()
+			if err := turn.Resolve(t.Context(), "q1", deny("")); code(err) != precondition {
+				t.Errorf("after the turn: %v", err)
+			}
+		}
+	})
+}
+
+// The first resolution stands, whoever comes second, wherever the turn is by
+// then; a repeat under the same key is none.
+func TestFirstResolutionStands(t *testing.T) {
+	f := newFixture(t, memory(t), session.Limits{})
+	f.on(careful)
+	turn := f.start(session.Request{})
+	w := turn.Watch()
+	await(t, w, isAsked)
+	won := make(chan string)
+	for i := range 8 {
+		go func() {
+			key := fmt.Sprint("k", i)
+			r := approve(fmt.Sprintf(`{"a":%d}`, i))
+			r.Key = key
+			switch err := turn.Resolve(t.Context(), "q1", r); {
+			case err == nil:
+				won <- key
+			case code(err) == precondition:
+				won <- ""
+			default:
+				t.Errorf("resolve: %v", err)
+				won <- ""
+			}
+		}()
+	}
+	var winners []string
+	for range 8 {
+		if key := <-won; key != "" {
+			winners = append(winners, key)
+		}
+	}
+	if len(winners) != 1 {
+		t.Fatalf("%v have won", winners)
+	}
+	again := func() {
+		t.Helper()
+		r := approve(`{ "a":` + winners[0][1:] + `}`)
+		r.Key = winners[0]
+		if err := turn.Resolve(t.Context(), "q1", r); err != nil {
+			t.Errorf("a repeat: %v", err)
+		}
+		if in, err := f.m.Resolve(t.Context(), session.AttachRequest{SessionID: turn.SessionID()}, "q1", r); err != nil || in.Status != resolved {
+			t.Errorf("a repeat: %v, %v", in, err)
+		}
+		r.Input = nil
+		if err := turn.Resolve(t.Context(), "q1", r); code(err) != precondition {
+			t.Errorf("another one under the same key: %v", err)
+		}
+		r.Key = ""
+		if err := turn.Resolve(t.Context(), "q1", r); code(err) != precondition {
+			t.Errorf("without a key: %v", err)
+		}
+	}
+	again()
+	await(t, w, isCall)
+	if err := turn.Answer(t.Context(), session.Answer{CallID: "q1", Output: new("done")}); err != nil {
+		t.Fatal(err)
+	}
+	follow(t, w)
+	<-turn.Done()
+	again()
+}
+
+// What a person says counts wherever the turn is: put aside, or left behind by a
+// server that was killed.
+func TestResolvingATurnThatRunsNowhere(t *testing.T) {
+	for name, tc := range map[string]struct {
+		engine  func(context.Context, *session.Run) error
+		r       session.Resolution
+		restart bool
+		says    string
+	}{
+		"approval, put aside": {careful, approve(`{"a":2}`), false, `answered: done (approve {"a":2})`},
+		"approval, killed":    {careful, approve(`{"a":2}`), true, `answered: done (approve {"a":2})`},
+		"denial, put aside":   {careful, deny("no"), false, "denied: no (deny no)"},
+		"answer, killed":      {curious, reply("so"), true, "answered: so (reply )"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, memory(t), session.Limits{})
+				f.on(tc.engine)
+				turn := f.start(session.Request{})
+				w := turn.Watch()
+				await(t, w, isAsked)
+				w.Close()
+				if tc.restart {
+					f.stop()
+					g := newFixture(t, f.store, session.Limits{})
+					g.on(tc.engine)
+					if err := g.m.Recover(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					f = g
+				}
+				time.Sleep(2 * time.Hour)
+				info, err := f.m.Session(t.Context(), turn.SessionID())
+				if err != nil || info.LastIs != session.WaitingForInput {
+					t.Errorf("the session's last turn is %v, %v", info.LastIs, err)
+				}
+				is, err := f.m.Turn(t.Context(), turn.SessionID(), "")
+				if err != nil || is.Status != session.WaitingForInput || len(is.Asking) != 1 || len(is.Open) != 0 {
+					t.Errorf("it is %v, %v", is, err)
+				}
+				in, err := f.m.Resolve(t.Context(), session.AttachRequest{SessionID: turn.SessionID()}, "q1", tc.r)
+				if err != nil || in.Status != resolved {
+					t.Fatalf("resolve: %v, %v", in, err)
+				}
+				after, w := f.attach(session.AttachRequest{SessionID: turn.SessionID(), Tools: []string{"tool"}})
+				var msgs []*agentdv1.RunResponse
+				if tc.r.Decision == session.Approve {
+					synctest.Wait()
+					if is, err := f.m.Turn(t.Context(), turn.SessionID(), ""); err != nil || is.Status != session.Running || len(is.Open) != 1 || string(is.Open[0].Input) != `{"a":2}` {
+						t.Errorf("approved, it is %v, %v", is, err)
+					}
+					msgs = await(t, w, isCall)
+					if got := msgs[slices.IndexFunc(msgs, isCall)].GetToolCall().GetToolInput(); got != `{"a":2}` {
+						t.Errorf("asked with %s", got)
+					}
+					if err := after.Answer(t.Context(), session.Answer{CallID: "q1", Output: new("done")}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				msgs = append(msgs, follow(t, w)...)
+				if got := texts(msgs)["root"]; got != tc.says || !end(t, msgs).Completed {
+					t.Errorf("said %q, want %q", got, tc.says)
+				}
+			})
+		})
+	}
+}
+
+// A person who resolves need not bring the caller's own keys: the turn goes on
+// when somebody does.
+func TestResolvingATurnOnItsCallersKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, memory(t), session.Limits{})
+		f.on(curious)
+		keys := session.Keys{"gemini": "secret"}
+		turn := f.start(session.Request{Keys: keys})
+		w := turn.Watch()
+		await(t, w, isAsked)
+		w.Close()
+		time.Sleep(time.Hour)
+		if in, err := f.m.Resolve(t.Context(), session.AttachRequest{SessionID: turn.SessionID()}, "q1", reply("so")); err != nil || in.Status != resolved {
+			t.Fatalf("resolve: %v, %v", in, err)
+		}
+		_, w = f.attach(session.AttachRequest{SessionID: turn.SessionID(), Keys: keys})
+		if msgs := follow(t, w); texts(msgs)["root"] != "answered: so (reply )" {
+			t.Errorf("said %v", texts(msgs))
+		}
+	})
+}
+
+// The turn's time stands still while only a person is awaited, and runs for what
+// else it does.
+func TestTimeOfATurnThatAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, memory(t), session.Limits{TurnTimeout: 10 * time.Minute, ToolTimeout: time.Hour})
+		f.on(func(ctx context.Context, r *session.Run) error {
+			for i := range 2 {
+				select {
+				case <-time.After(4 * time.Minute):
+				case <-ctx.Done():
+					return context.Cause(ctx)
+				}
+				id := fmt.Sprint("q", i)
+				ev := &session.Event{Path: root, Calls: []session.ToolCall{{ID: id, Name: "tool", Input: []byte(`{}`), Path: root, Asks: &session.Question{Kind: approval}}}}
+				if err := add(ctx, r, ev); err != nil {
+					return err
+				}
+				if _, err := r.Await(ctx, id); err != nil {
+					r.Result(id)
+					return err
+				}
+			}
+			return nil
+		})
+		turn := f.start(session.Request{})
+		w := turn.Watch()
+		await(t, w, isAsked)
+		time.Sleep(24 * time.Hour)
+		if err := turn.Resolve(t.Context(), "q0", deny("")); err != nil {
+			t.Fatal(err)
+		}
+		await(t, w, isAsked)
+		time.Sleep(24 * time.Hour)
+		if err := turn.Resolve(t.Context(), "q1", approve("")); err != nil {
+			t.Fatal(err)
+		}
+		await(t, w, isCall)
+		approved := time.Now()
+		msgs := follow(t, w)
+		if e := msgs[len(msgs)-2].GetError(); e.GetCode() != agentdv1.ErrorCode_ERROR_CODE_TIMEOUT || time.Since(approved) != 2*time.Minute {
+			t.Errorf("after %v came %v", time.Since(approved), msgs)
+		}
+	})
+}
+
+// Calls of which nobody is asked and questions to people are told apart.
+func TestStatusOfATurnThatAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, memory(t), session.Limits{})
+		f.on(func(ctx context.Context, r *session.Run) error {
+			ev := &session.Event{Path: root, Calls: []session.ToolCall{
+				{ID: "ask", Name: "ask_user", Input: []byte(`{}`), Path: root, Asks: &session.Question{Kind: question, Text: "?"}},
+				{ID: "do", Name: "tool", Input: []byte(`{}`), Path: root},
+			}}
+			if err := add(ctx, r, ev); err != nil {
+				return err
+			}
+			for _, id := range []string{"do", "ask"} {
+				if _, err := r.Await(ctx, id); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		turn := f.start(session.Request{})
+		is := func(want session.Status) {
+			t.Helper()
+			synctest.Wait()
+			is, err := f.m.Turn(t.Context(), turn.SessionID(), "")
+			if err != nil || is.Status != want {
+				t.Errorf("it is %v, %v; want %v", is.Status, err, want)
+			}
+		}
+		w := turn.Watch()
+		await(t, w, isAsked)
+		is(session.Running)
+		w.Close()
+		is(session.WaitingForInput)
+		_, w = f.attach(session.AttachRequest{SessionID: turn.SessionID(), Tools: []string{"tool"}})
+		msgs := await(t, w, isCall)
+		if slices.ContainsFunc(msgs, isSettled) {
+			t.Errorf("got %v", msgs)
+		}
+		if err := turn.Answer(t.Context(), session.Answer{CallID: "do", Output: new("x")}); err != nil {
+			t.Fatal(err)
+		}
+		is(session.WaitingForInput)
+		if err := turn.Resolve(t.Context(), "ask", reply("")); err != nil {
+			t.Fatal(err)
+		}
+		follow(t, w)
+		is(session.Succeeded)
+	})
+}
+
+// Of two that come while neither is written yet one stands.
+func TestResolutionWhileAnotherIsWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gated{Store: memory(t)}
+		f := newFixture(t, g, session.Limits{})
+		f.on(curious)
+		turn := f.start(session.Request{})
+		w := turn.Watch()
+		await(t, w, isAsked)
+		open := g.shut()
+		tried := make(chan error)
+		go func() { tried <- turn.Resolve(t.Context(), "q1", reply("once")) }()
+		go func() { tried <- turn.Resolve(t.Context(), "q1", reply("twice")) }()
+		synctest.Wait()
+		open()
+		a, b := <-tried, <-tried
+		if (a == nil) == (b == nil) || code(errors.Join(a, b)) != precondition {
+			t.Errorf("got %v and %v, want one that stands", a, b)
+		}
+		follow(t, w)
+	})
+}
+
+// A resolution is on its way into the log while its turn is put aside and goes on
+// again: it counts for the turn that goes on, and nobody comes in between.
+func TestResolutionWhileTheTurnGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gated{Store: memory(t)}
+		f := newFixture(t, g, session.Limits{IdleTurn: time.Second})
+		f.on(curious)
+		turn := f.start(session.Request{})
+		w := turn.Watch()
+		await(t, w, isAsked)
+		w.Close()
+		open := g.shut()
+		first, second := make(chan error), make(chan error)
+		go func() {
+			_, err := f.m.Resolve(t.Context(), session.AttachRequest{SessionID: turn.SessionID()}, "q1", reply("once"))
+			first <- err
+		}()
+		time.Sleep(2 * time.Second)
+		<-turn.Done() // it was put aside
+		watched := make(chan *session.Watcher)
+		go func() {
+			_, w := f.attach(session.AttachRequest{SessionID: turn.SessionID()})
+			watched <- w
+		}()
+		synctest.Wait()
+		go func() {
+			_, err := f.m.Resolve(t.Context(), session.AttachRequest{SessionID: turn.SessionID()}, "q1", reply("twice"))
+			second <- err
+		}()
+		synctest.Wait()
+		open()
+		if err := <-first; err != nil {
+			t.Errorf("the first resolution: %v", err)
+		}
+		if err := <-second; code(err) != precondition {
+			t.Errorf("the second resolution: %v", err)
+		}
+		if msgs := follow(t, <-watched); texts(msgs)["root"] != "answered: once (reply )" {
+			t.Errorf("said %v", texts(msgs))
+		}
+	})
+}
+
+// People find what they are asked across sessions, page by page.
+func TestListInteractions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, memory(t), session.Limits{})
+		f.on(curious)
+		var want []string
+		for range 5 {
+			turn := f.start(session.Request{})
+			await(t, turn.Watch(), isAsked)
+			want = append(want, turn.SessionID())
+			time.Sleep(time.Second)
+		}
+		if _, err := f.m.Resolve(t.Context(), session.AttachRequest{SessionID: want[2]}, "q1", reply("so")); err != nil {
+			t.Fatal(err)
+		}
+		slices.Reverse(want)
+		list := func(q session.InteractionQuery, size int) (ids []string) {
+			t.Helper()
+			for page := ""; ; {
+				ins, next, err := f.m.ListInteractions(t.Context(), q, page, size)
+				if err != nil || len(ins) > size {
+					t.Fatalf("list: %v, %v", ins, err)
+				}
+				for _, in := range ins {
+					ids = append(ids, in.SessionID)
+				}
+				if page = next; page == "" {
+					return ids
+				}
+			}
+		}
+		for _, size := range []int{1, 2, 5, 6} {
+			if got := list(session.InteractionQuery{}, size); !slices.Equal(got, want) {
+				t.Errorf("%d to a page: listed %v, want %v", size, got, want)
+			}
+		}
+		for range 20 { // more than are read at a time
+			turn := f.start(session.Request{})
+			await(t, turn.Watch(), isAsked)
+			want = slices.Insert(want, 0, turn.SessionID())
+			time.Sleep(time.Second)
+		}
+		for _, size := range []int{15, 16, 17, 25} {
+			if got := list(session.InteractionQuery{}, size); !slices.Equal(got, want) {
+				t.Errorf("%d to a page: listed %v, want %v", size, got, want)
+			}
+		}
+		pending := slices.Delete(slices.Clone(want), 22, 23)
+		if got := list(session.InteractionQuery{Statuses: []agentdv1.InteractionStatus{asking, canceled}}, 2); !slices.Equal(got, pending) {
+			t.Errorf("pending are %v, want %v", got, pending)
+		}
+		if got := list(session.InteractionQuery{SessionID: want[1]}, 2); !slices.Equal(got, want[1:2]) {
+			t.Errorf("of one session: %v", got)
+		}
+		for name, q := range map[string]session.InteractionQuery{"no such session": {SessionID: "x"}, "a turn alone": {TurnID: "x"}} {
+			if ins, _, err := f.m.ListInteractions(t.Context(), q, "", 1); err == nil {
+				t.Errorf("%s: %v", name, ins)
+			}
+		}
+		_, next, err := f.m.ListInteractions(t.Context(), session.InteractionQuery{}, "", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := f.m.ListInteractions(t.Context(), session.InteractionQuery{SessionID: want[0]}, next, 1); code(err) != badRequest {
+			t.Errorf("a page of another list: %v", err)
+		}
+		for _, id := range want[:3] {
+			if _, err := f.m.Resolve(t.Context(), session.AttachRequest{SessionID: id}, "q1", reply(strings.Repeat("x", 900<<10))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if ins, next, err := f.m.ListInteractions(t.Context(), session.InteractionQuery{}, "", 10); err != nil || len(ins) != 2 || next == "" {
+			t.Errorf("a page of large ones: %d, %q, %v", len(ins), next, err)
+		}
+		for _, id := range want[:3] {
+			if err := f.m.DeleteSession(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := list(session.InteractionQuery{}, 9); !slices.Equal(got, want[3:]) {
+			t.Errorf("after three were deleted: %v", got)
+		}
+	})
+}
+
+// Nobody is asked in a fork what its parent asks.
+func TestForkOfATurnThatAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, memory(t), session.Limits{})
+		f.on(curious)
+		turn := f.start(session.Request{})
+		w := turn.Watch()
+		await(t, w, isAsked)
+		fork, err := f.m.ForkSession(t.Context(), session.ForkRequest{SessionID: turn.SessionID()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if in, err := f.m.Interaction(t.Context(), fork.ID, "q1"); err != nil || in.Status != canceled || in.SessionID != fork.ID {
+			t.Errorf("in the fork it is %v, %v", in, err)
+		}
+		if _, err := f.m.Resolve(t.Context(), session.AttachRequest{SessionID: fork.ID}, "q1", reply("no")); code(err) != precondition {
+			t.Errorf("resolved in the fork: %v", err)
+		}
+		if err := turn.Resolve(t.Context(), "q1", reply("yes")); err != nil {
+			t.Error(err)
+		}
+		if msgs := follow(t, w); texts(msgs)["root"] != "answered: yes (reply )" {
+			t.Errorf("said %v", texts(msgs))
+		}
+	})
+}
+
+// A full store refuses what a person says at once; it can be said again.
+func TestResolutionAndAFullStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &tampered{Store: memory(t)}
+		f := newFixture(t, store, session.Limits{})
+		f.on(curious)
+		turn := f.start(session.Request{})
+		w := turn.Watch()
+		await(t, w, isAsked)
+		store.tamper(always(session.ErrFull))
+		for range 2 {
+			if err := turn.Resolve(t.Context(), "q1", reply("so")); code(err) != unavailable {
+				t.Errorf("while the store is full: %v", err)
+			}
+		}
+		store.tamper(nil)
+		if err := turn.Resolve(t.Context(), "q1", reply("so")); err != nil {
+			t.Errorf("then: %v", err)
+		}
+		if msgs := follow(t, w); texts(msgs)["root"] != "answered: so (reply )" {
+			t.Errorf("said %v", texts(msgs))
+		}
+	})
+}

@@ -1,0 +1,204 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+)
+
+// InputChecker is what a [Runner] may implement that knows what tools take.
+type InputChecker interface {
+	// CheckInput says what is wrong with a JSON object as the arguments of a tool of
+	// a spec that has passed Check; the text is for whoever wrote it.
+	CheckInput(spec *Spec, tool string, input json.RawMessage) error
+}
+
+// Resolve records what a person says to an interaction of the session, durably,
+// before it returns. The first resolution stands: an equal repeat under the same
+// key is no error; a second one, like one that comes after the call was cancelled
+// or the turn has ended, is an *Error of code FAILED_PRECONDITION. One that the
+// session does not have is NOT_FOUND, a decision that does not fit it
+// INVALID_REQUEST; neither changes anything.
+func (t *Turn) Resolve(ctx context.Context, id string, r Resolution) error {
+	return t.s.resolve(ctx, id, r)
+}
+
+// Resolve is Turn.Resolve for a session that may run nowhere: its turn goes on,
+// if it can, and otherwise when a client comes. It returns the interaction as it
+// is then.
+func (m *Manager) Resolve(ctx context.Context, req AttachRequest, id string, r Resolution) (*Interaction, error) {
+	h, err := m.acquire(ctx, req.SessionID)
+	if err != nil {
+		return nil, err
+	}
+	defer m.release(h)
+	s := h.s
+	if err := s.resolve(ctx, id, r); err != nil {
+		return nil, err
+	}
+	if s.isOpen() {
+		// What the person said stands, whether or not the turn can go on now.
+		if _, err := m.goOn(ctx, AttachRequest{SessionID: s.id, Keys: req.Keys}); err != nil {
+			m.log.LogAttrs(ctx, slog.LevelInfo, "a turn whose interaction was resolved waits for a client",
+				slog.String("session", s.id), slog.String("error", err.Error()))
+		}
+	}
+	return m.store.interaction(ctx, s.id, id)
+}
+
+func (s *Session) resolve(ctx context.Context, id string, r Resolution) error {
+	for {
+		s.mu.Lock()
+		t := s.turn
+		if t == nil {
+			s.mu.Unlock()
+			return s.unasked(ctx, id, r)
+		}
+		first, done := t.resolved[id]
+		p := t.pending[id]
+		switch {
+		case done:
+			s.mu.Unlock()
+			return first.again(id, r)
+		case p == nil || p.call.Asks == nil:
+			s.mu.Unlock()
+			return s.unasked(ctx, id, r)
+		case p.resolving:
+			tried := p.tried
+			s.mu.Unlock()
+			select {
+			case <-tried:
+				continue
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		case p.answering != nil || p.barred || t.ending:
+			s.mu.Unlock()
+			return errNotAsked(id)
+		}
+		p.resolving, p.tried = true, make(chan struct{})
+		call := p.call
+		s.mu.Unlock()
+		e, err := s.resolution(t, p, call, r)
+		if err != nil {
+			return err
+		}
+		_, err = s.commit(ctx, e)
+		if over, ok := errors.AsType[*Error](err); ok && over.Code == codeInvalid {
+			return errNotAsked(id) // the turn has ended meanwhile
+		}
+		return err
+	}
+}
+
+// resolution checks what a person says about a call, and makes the record of it.
+// If there is none, somebody else may say something.
+func (s *Session) resolution(t *Turn, p *pending, call ToolCall, r Resolution) (e *entry, err error) {
+	defer func() {
+		if e == nil { // also when the engine panics
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			p.unresolveLocked()
+		}
+	}()
+	if err := s.fits(t, call, &r); err != nil {
+		return nil, err
+	}
+	fact := &InteractionResolved{ID: call.ID, Resolution: r}
+	data, err := marshal(fact)
+	if err != nil {
+		return nil, err
+	}
+	return &entry{turn: t, kind: KindInteractionResolved, data: data, fact: fact, asked: true, resolves: p}, nil
+}
+
+// unresolveLocked says that a try to resolve has ended.
+func (p *pending) unresolveLocked() {
+	p.resolving = false
+	close(p.tried)
+}
+
+// fits says whether a resolution can be one of a call, and brings its arguments
+// into the form that the log has.
+func (s *Session) fits(t *Turn, call ToolCall, r *Resolution) error {
+	if most := s.limits.MaxResultBytes; len(r.Answer)+len(r.Input)+len(r.Reason) > most {
+		return Errorf(codeLimit, "interaction %q: the resolution takes more than %d bytes", call.ID, most)
+	}
+	switch approval := call.Asks.Kind == askApproval; {
+	case r.Decision == Deny:
+		return nil
+	case r.Decision == Approve && !approval:
+		return Errorf(codeInvalid, "interaction %q is %v: answer it, or deny", call.ID, call.Asks)
+	case r.Decision == Reply && approval:
+		return Errorf(codeInvalid, "interaction %q is %v: approve, or deny", call.ID, call.Asks)
+	case r.Input == nil:
+		return nil
+	}
+	var b bytes.Buffer
+	if err := json.Compact(&b, r.Input); err != nil || !bytes.HasPrefix(b.Bytes(), []byte("{")) {
+		return Errorf(codeInvalid, "interaction %q: tool_input must be a JSON object", call.ID)
+	}
+	r.Input = b.Bytes()
+	check, ok := s.runner.(InputChecker)
+	if !ok {
+		return nil
+	}
+	s.mu.Lock()
+	spec, started := t.spec, s.lastSpec
+	s.mu.Unlock()
+	if spec == nil { // the turn runs nowhere
+		var err error
+		if spec, err = started.spec(); err != nil {
+			return fmt.Errorf("session %s: %w", s.id, err)
+		}
+	}
+	if err := check.CheckInput(spec, call.Name, r.Input); err != nil {
+		return Errorf(codeInvalid, "interaction %q: tool_input does not fit the input_schema of %q: %w", call.ID, call.Name, err)
+	}
+	return nil
+}
+
+// unasked is what becomes of a resolution that nobody waits for.
+func (s *Session) unasked(ctx context.Context, id string, r Resolution) error {
+	in, err := s.store.interaction(ctx, s.id, id)
+	switch {
+	case err != nil:
+		return err
+	case in.Resolution != nil:
+		return in.Resolution.again(id, r)
+	case in.Status == askPending: // the log is ahead of what has been applied
+		return Errorf(codeUnavailable, "interaction %q is just being asked: try again", id)
+	default:
+		return errNotAsked(id)
+	}
+}
+
+func errNotAsked(id string) error {
+	return Errorf(codePrecondition, "interaction %q: nobody waits for it any more, the call was cancelled or its turn is over", id)
+}
+
+// again is what a resolution comes to after another one.
+func (r *Resolution) again(id string, o Resolution) error {
+	if o.Input != nil {
+		var b bytes.Buffer
+		if json.Compact(&b, o.Input) == nil {
+			o.Input = b.Bytes()
+		}
+	}
+	if r.Key != "" && r.Key == o.Key && r.Decision == o.Decision && r.Reason == o.Reason && r.Answer == o.Answer && bytes.Equal(r.Input, o.Input) {
+		return nil
+	}
+	return Errorf(codePrecondition, "interaction %q: it has been resolved before (%s), the first resolution stands", id, r.Decision)
+}
+
+// Resolved returns what a person has said about a call of this turn; false if
+// nobody has.
+func (r *Run) Resolved(callID string) (Resolution, bool) {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	f, ok := r.t.resolved[callID]
+	return f, ok
+}
