@@ -16,7 +16,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
-	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/session"
 )
 
@@ -31,10 +30,7 @@ const (
 
 // sessionService implements agentd.v1.SessionService: it translates, the
 // sessions do the rest.
-type sessionService struct {
-	*Server
-	agentdv1connect.UnimplementedSessionServiceHandler
-}
+type sessionService struct{ *Server }
 
 type responseKey struct{}
 

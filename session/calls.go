@@ -220,7 +220,7 @@ func (s *Session) putAside(t *Turn) {
 	defer s.mu.Unlock()
 	switch {
 	case t != s.turn || t.ended != nil || t.clients > 0 || len(t.pending) == 0:
-	case len(t.modelCalls) > 0:
+	case len(t.modelCalls) > 0, len(s.queued) > 0 && s.asksPersonLocked() != "":
 		s.waitingLocked(t)
 	case len(s.queued) > 0:
 		t.haltLocked(interrupted)
@@ -263,6 +263,21 @@ func (s *Session) paceLocked(t *Turn) {
 		s.startDeadlineLocked(t, t.left)
 		t.left = 0
 	}
+}
+
+// asksPerson is an interaction of the open turn that is pending, or "". Such a turn
+// gives way to no prompt but one that interrupts.
+func (s *Session) asksPerson() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asksPersonLocked()
+}
+
+func (s *Session) asksPersonLocked() string {
+	if pending := s.index.asked.pending; len(pending) > 0 {
+		return pending[0].Call.ID
+	}
+	return ""
 }
 
 // awaitsPerson tells whether a person is all that is waited for.

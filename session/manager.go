@@ -237,14 +237,20 @@ const startTries = 8
 // goroutine uses h and is counted in m.turns.
 func (m *Manager) tryStart(ctx context.Context, h *held, spec *Spec, req Request) (_ *Turn, launched bool, err error) {
 	s := h.s
-	if req.OnBusy == Inject {
+	asks := s.asksPerson()
+	switch {
+	case asks != "" && req.OnBusy == Reject:
+		return nil, false, Errorf(codeBusy, "session %q runs a turn that waits for a person (interaction %q); resolve it, cancel the turn, or say on_busy", s.id, asks)
+	case req.OnBusy == Inject, asks != "" && req.OnBusy == Enqueue:
 		if s.isOpen() { // it may have been put aside
 			if _, err := m.goOn(ctx, AttachRequest{SessionID: s.id, Keys: req.Keys}); err != nil {
 				return nil, false, err
 			}
 		}
-	} else if err := s.interruptWaiting(ctx); err != nil {
-		return nil, false, err
+	default:
+		if err := s.interruptWaiting(ctx); err != nil {
+			return nil, false, err
+		}
 	}
 	if req.OnBusy != Reject {
 		t, err := s.enqueue(ctx, spec, req)

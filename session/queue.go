@@ -18,7 +18,7 @@ import (
 
 // OnBusy says what happens to a prompt when the session already runs a turn. A
 // turn that only waits for a client which is not there gives way to any prompt
-// but an injected one.
+// but an injected one; one that waits for a person does not.
 type OnBusy int
 
 // The ways to deal with a busy session.

@@ -1,12 +1,18 @@
 // Agentd hosts agent trees: agents run here, tools run on the client.
 //
 //	agentd serve          serve until told to stop
+//	agentd run            run an agent of a file, and its tools
+//	agentd validate       check files
+//	agentd sessions       look at sessions and change them
+//	agentd turns          look at turns and cancel them
+//	agentd interactions   answer what turns ask of people
+//	agentd models         list the models that the server knows
 //	agentd healthcheck    ask the server on this machine whether it is ready
 //	agentd version        print the version
 //
 // Every flag of serve is an environment variable too: --addr is AGENTD_ADDR. A
-// flag wins over its variable. Provider keys come from GEMINI_API_KEY,
-// ANTHROPIC_API_KEY and OPENAI_API_KEY.
+// flag wins over its variable; of the commands that are clients only --url has one.
+// Provider keys come from GEMINI_API_KEY, ANTHROPIC_API_KEY and OPENAI_API_KEY.
 //
 // SIGTERM and SIGINT stop the server: new turns are refused, running ones are
 // waited for, up to --shutdown-grace, then put aside: they go on after the next
@@ -18,10 +24,11 @@
 // exit code 1; started again, it goes on with what is in the database.
 //
 // Exit codes: 0 after a clean stop, 1 when something failed, 2 for a wrong
-// command line. healthcheck exits 0 when the server is ready, else 1.
+// command line or an invalid file. healthcheck exits 0 when the server is ready,
+// else 1; run exits 0 when its turn has completed, else 1.
 //
-// The package translates flags, environment and signals for package daemon, and
-// does nothing else.
+// The package translates flags, environment, signals and terminals for the
+// packages daemon, cli and agentfile, and does nothing else.
 package main
 
 import (
@@ -34,6 +41,7 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+	"github.com/mattn/go-isatty"
 
 	"github.com/apzuk3/agentd/internal/daemon"
 )
@@ -51,8 +59,12 @@ var version string
 func main() {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	os.Exit(run(signals, os.Args[1:], environ(os.Environ()), os.Stdout, os.Stderr))
+	p := &process{signals: signals, env: environ(os.Environ()), stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
+	p.tty.stdin, p.tty.stdout, p.tty.stderr = terminal(os.Stdin), terminal(os.Stdout), terminal(os.Stderr)
+	os.Exit(p.run(os.Args[1:]))
 }
+
+func terminal(f *os.File) bool { return isatty.IsTerminal(f.Fd()) || isatty.IsCygwinTerminal(f.Fd()) }
 
 // environ splits the environment into names and values.
 func environ(list []string) map[string]string {
@@ -66,18 +78,26 @@ func environ(list []string) map[string]string {
 
 // commands is the command line.
 type commands struct {
-	Serve       serveCmd       `cmd:"" help:"Serve until told to stop."`
-	Healthcheck healthcheckCmd `cmd:"" help:"Ask the server on this machine whether it is ready."`
-	Version     versionCmd     `cmd:"" help:"Print the version."`
+	Serve        serveCmd        `cmd:"" help:"Serve until told to stop."`
+	Run          runCmd          `cmd:"" help:"Run an agent of a file, and its tools."`
+	Validate     validateCmd     `cmd:"" help:"Check files with agents and tools."`
+	Sessions     sessionsCmd     `cmd:"" help:"Look at sessions and change them."`
+	Turns        turnsCmd        `cmd:"" help:"Look at turns and cancel them."`
+	Interactions interactionsCmd `cmd:"" help:"Answer what turns ask of people."`
+	Models       modelsCmd       `cmd:"" help:"List the models that the daemon knows."`
+	Healthcheck  healthcheckCmd  `cmd:"" help:"Ask the server on this machine whether it is ready."`
+	Version      versionCmd      `cmd:"" help:"Print the version."`
 }
 
 // process is what a command has of its process.
 type process struct {
 	signals <-chan os.Signal
 	env     map[string]string
+	stdin   io.Reader
 	stdout  io.Writer
 	stderr  io.Writer
-	adjust  func(*daemon.Config) // for tests; may be nil
+	tty     struct{ stdin, stdout, stderr bool } // which of them are terminals
+	adjust  func(*daemon.Config)                 // for tests; may be nil
 }
 
 // exit is how kong leaves after --help.
@@ -89,17 +109,8 @@ func run(signals <-chan os.Signal, args []string, env map[string]string, stdout,
 }
 
 func (p *process) run(args []string) (code int) {
-	stdout, stderr := p.stdout, p.stderr
-	var cmds commands
-	parser, err := kong.New(&cmds,
-		kong.Name("agentd"),
-		kong.Description("Hosts agent trees: agents run here, tools run on the client."),
-		kong.Writers(stdout, stderr),
-		kong.Resolvers(fromEnv(p.env)),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
-		kong.Exit(func(code int) { panic(exit{code}) }),
-		kong.ValueFormatter(withVariable),
-	)
+	stderr := p.stderr
+	parser, err := p.parser()
 	if err != nil {
 		fmt.Fprintln(stderr, "agentd:", err)
 		return exitError
@@ -120,10 +131,22 @@ func (p *process) run(args []string) (code int) {
 		return exitUsage
 	}
 	if err := ctx.Run(p); err != nil {
-		fmt.Fprintln(stderr, "agentd:", err)
-		return exitError
+		return p.report(err)
 	}
 	return exitOK
+}
+
+// parser is the command line without arguments.
+func (p *process) parser() (*kong.Kong, error) {
+	return kong.New(&commands{},
+		kong.Name("agentd"),
+		kong.Description("Hosts agent trees: agents run here, tools run on the client."),
+		kong.Writers(p.stdout, p.stderr),
+		kong.Resolvers(fromEnv(p.env)),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.Exit(func(code int) { panic(exit{code}) }),
+		kong.ValueFormatter(withVariable),
+	)
 }
 
 type versionCmd struct{}
@@ -146,6 +169,9 @@ func versionText() string {
 	return info.Main.Version
 }
 
+// noVariable is the tag of flags that have no environment variable.
+const noVariable = "noenv"
+
 // variable is the environment variable of a flag.
 func variable(flag string) string {
 	return "AGENTD_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
@@ -153,7 +179,7 @@ func variable(flag string) string {
 
 // withVariable names a flag's variable in the help.
 func withVariable(v *kong.Value) string {
-	if v.Flag == nil || v.Name == "help" {
+	if v.Flag == nil || v.Name == "help" || v.Tag.Has(noVariable) {
 		return v.Help
 	}
 	return v.Help + " ($" + variable(v.Name) + ")"
@@ -163,7 +189,7 @@ func withVariable(v *kong.Value) string {
 // variables. An empty variable counts as none.
 func fromEnv(env map[string]string) kong.ResolverFunc {
 	return func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
-		if value := env[variable(flag.Name)]; value != "" {
+		if value := env[variable(flag.Name)]; value != "" && !flag.Tag.Has(noVariable) {
 			return value, nil
 		}
 		return nil, nil

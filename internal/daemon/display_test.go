@@ -88,7 +88,7 @@ func TestFilteredEvents(t *testing.T) {
 			t.Fatalf("the filter %v leaves %d events of %d", only, len(want), len(all))
 		}
 		// From the start, and behind each event, also one that the filter hides.
-		for i := range len(all) {
+		for i := range all {
 			var after *int64
 			left := want
 			if i > 0 {

@@ -84,7 +84,7 @@ func TestSessionLife(t *testing.T) {
 func checkUpdates(t *testing.T, c agentdv1connect.SessionServiceClient, s *agentdv1.Session) {
 	t.Helper()
 	update := &agentdv1.UpdateSessionRequest{
-		SessionId: s.GetId(), Version: proto.Int64(s.GetVersion()), Labels: map[string]string{"team": "", "done": "yes"},
+		SessionId: s.GetId(), Version: new(s.GetVersion()), Labels: map[string]string{"team": "", "done": "yes"},
 		State: agentdv1.SessionState_SESSION_STATE_ARCHIVED,
 	}
 	got := call(t, c.UpdateSession, update).GetSession()

@@ -193,7 +193,8 @@ const (
 	// For whoever uses the agent.
 	Display_VISIBILITY_PUBLIC Display_Visibility = 1
 	// For whoever builds or operates it: reasoning, tool arguments and results,
-	// state, retries.
+	// state, retries. A filter for the public lets notices and results of tools
+	// through without arguments, outputs and error texts.
 	Display_VISIBILITY_PRIVATE Display_Visibility = 2
 )
 
@@ -770,14 +771,19 @@ func (*RunResponse_InteractionResolved_) isRunResponse_Response() {}
 
 // Display is a projection of an event for user interfaces. It is computed from
 // the event alone.
+//
+// Text and reasoning have deltas only; the closing chunk of the agent, or the end
+// of the turn, completes them. A Retract cancels the text and the reasoning of its
+// message, or of `message:*`, all that is unfinished.
 type Display struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What it is about.
 	Kind Display_Kind `protobuf:"varint,1,opt,name=kind,proto3,enum=agentd.v1.Display_Kind" json:"kind,omitempty"`
 	// What has become of it.
 	Phase Display_Phase `protobuf:"varint,2,opt,name=phase,proto3,enum=agentd.v1.Display_Phase" json:"phase,omitempty"`
-	// The same for all events about one thing, stable within the turn: the message,
-	// the tool call, the interaction, the turn.
+	// The same for all events about one thing, stable within the turn, its kind and
+	// its id, such as `message:…`, `reasoning:…`, `tool:…`, `interaction:…`, `agent:…`
+	// and `turn:…`; `stream` for what is about none of them.
 	Ref string `protobuf:"bytes,3,opt,name=ref,proto3" json:"ref,omitempty"`
 	// For whom it is.
 	Visibility    Display_Visibility `protobuf:"varint,4,opt,name=visibility,proto3,enum=agentd.v1.Display_Visibility" json:"visibility,omitempty"`

@@ -1797,7 +1797,8 @@ type ListTurnEventsRequest struct {
 	Limit int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	// Sends Display with each event.
 	Display bool `protobuf:"varint,5,opt,name=display,proto3" json:"display,omitempty"`
-	// Only events of this visibility.
+	// Only events of this visibility, and what no client can do without: the end,
+	// errors, retracts, the calls it is asked for.
 	Visibility    Display_Visibility `protobuf:"varint,6,opt,name=visibility,proto3,enum=agentd.v1.Display_Visibility" json:"visibility,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1945,7 +1946,8 @@ type WatchTurnRequest struct {
 	ToolNames []string `protobuf:"bytes,4,rep,name=tool_names,json=toolNames,proto3" json:"tool_names,omitempty"`
 	// Sends Display with each event.
 	Display bool `protobuf:"varint,5,opt,name=display,proto3" json:"display,omitempty"`
-	// Only events of this visibility, heartbeats and the end.
+	// Only events of this visibility, and what no client can do without: the end,
+	// errors, retracts, heartbeats, the calls it is asked for.
 	Visibility    Display_Visibility `protobuf:"varint,6,opt,name=visibility,proto3,enum=agentd.v1.Display_Visibility" json:"visibility,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

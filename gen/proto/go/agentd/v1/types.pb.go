@@ -216,7 +216,7 @@ func (OnDisconnect) EnumDescriptor() ([]byte, []int) {
 
 // OnBusy says what happens to a prompt when the session already runs a turn. A
 // turn that only waits for a client which is not there gives way to any prompt
-// but an injected one.
+// but an injected one; one that waits for a person does not.
 type OnBusy int32
 
 const (

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/apzuk3/agentd/internal/cli"
+)
+
+// codedError is an error with the exit code that it has; without an error, what was
+// wrong has been told already.
+type codedError struct {
+	code int
+	err  error
+}
+
+func (f *codedError) Error() string {
+	if f.err == nil {
+		return ""
+	}
+	return f.err.Error()
+}
+
+func (f *codedError) Unwrap() error { return f.err }
+
+// usage is an error about the command line.
+func usage(format string, args ...any) error {
+	return &codedError{code: exitUsage, err: fmt.Errorf(format, args...)}
+}
+
+// report tells why a command has failed, and returns its exit code.
+func (p *process) report(err error) int {
+	code := exitError
+	if f, ok := errors.AsType[*codedError](err); ok {
+		code = f.code
+	}
+	if text := err.Error(); text != "" {
+		fmt.Fprintln(p.stderr, "agentd:", text)
+	}
+	if e, ok := errors.AsType[*cli.Error](err); ok && e.Unreachable {
+		fmt.Fprintln(p.stderr, "Start one with: agentd serve. Or name another one with --url (or AGENTD_URL), or run without one: agentd run --local FILE PROMPT.")
+	}
+	return code
+}
+
+// context is the time until somebody interrupts. The caller ends it with stop.
+func (p *process) context() (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	ended := make(chan struct{})
+	go func() { // ends with stop
+		defer close(ended)
+		select {
+		case s := <-p.signals:
+			cancel(fmt.Errorf("interrupted (%v)", s))
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() {
+		cancel(nil)
+		<-ended
+	}
+}
+
+// notef tells a person what is no result.
+func (p *process) notef(format string, args ...any) {
+	fmt.Fprintln(p.stderr, "agentd:", cli.Clean(fmt.Sprintf(format, args...)))
+}
+
+// colors tells whether what goes to a terminal may be coloured; see no-color.org.
+func (p *process) colors() bool { return p.env["NO_COLOR"] == "" && p.env["TERM"] != "dumb" }
+
+// daemonFlags are the flags of commands that talk to a daemon.
+type daemonFlags struct {
+	URL  string `name:"url" default:"http://127.0.0.1:8080" placeholder:"URL" help:"Where the daemon is."`
+	JSON bool   `name:"json" noenv:"" help:"Write JSON, one object a line, as is done when the output is no terminal."`
+}
+
+// session is a command's talk with a daemon.
+type talk struct {
+	*cli.Printer
+	conn *cli.Conn
+	ctx  context.Context //nolint:containedctx // the command's own
+}
+
+// talk has f talk to the daemon.
+func (d *daemonFlags) talk(p *process, f func(talk) error) error {
+	conn, err := cli.Dial(d.URL)
+	if err != nil {
+		return usage("--url: %w", err)
+	}
+	defer conn.Close()
+	ctx, stop := p.context()
+	defer stop()
+	return f(talk{Printer: &cli.Printer{Out: p.stdout, JSON: d.json(p), Now: time.Now()}, conn: conn, ctx: ctx})
+}
+
+// json tells whether programs read the output.
+func (d *daemonFlags) json(p *process) bool { return d.JSON || !p.tty.stdout }
+
+// pages calls next with a page size and a token until limit things were there or
+// there are no more.
+func pages(limit int, next func(size int32, token string) (got int, nextToken string, err error)) error {
+	token := ""
+	for limit > 0 {
+		got, more, err := next(int32(min(limit, 100)), token)
+		if err != nil {
+			return err
+		}
+		if limit -= got; more == "" {
+			return nil
+		}
+		token = more
+	}
+	return nil
+}
+
+// state reads key=value pairs: a value that is JSON counts as such, any other one
+// as text.
+func state(pairs map[string]string) (map[string]any, error) {
+	out := make(map[string]any, len(pairs))
+	for key, text := range pairs {
+		if key == "" {
+			return nil, usage("--state: %q has no key", "="+text)
+		}
+		var value any
+		if err := json.Unmarshal([]byte(text), &value); err != nil {
+			value = text
+		}
+		out[key] = value
+	}
+	return out, nil
+}
+
+// readAll reads at most limit bytes.
+func readAll(in io.Reader, limit int64) (string, error) {
+	data, err := io.ReadAll(io.LimitReader(in, limit+1))
+	if err != nil {
+		return "", err
+	}
+	if int64(len(data)) > limit {
+		return "", fmt.Errorf("more than %d bytes", limit)
+	}
+	return strings.TrimRight(string(data), "\r\n"), nil
+}
+
+// isFile tells whether a name is that of a file that may hold an agent.
+func isFile(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && !info.IsDir()
+}

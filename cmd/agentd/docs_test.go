@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	"github.com/apzuk3/agentd/internal/agentfile"
+)
+
+// commandNames are the names of all commands, such as sessions list.
+func commandNames(t *testing.T) []string {
+	t.Helper()
+	parser, err := (&process{}).parser()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, leaf := range parser.Model.Leaves(true) {
+		name := leaf.Name
+		for n := leaf.Parent; n != nil && n.Parent != nil; n = n.Parent {
+			name = n.Name + " " + name
+		}
+		out = append(out, name)
+	}
+	return out
+}
+
+// Helps are sentences, and every command that is a client has examples.
+func TestHelp(t *testing.T) {
+	for _, name := range commandNames(t) {
+		out := shell{t: t}.says(false, append(strings.Fields(name), "--help")...)
+		if !strings.HasPrefix(out, "Usage: agentd "+name) {
+			t.Errorf("agentd %s --help begins with %.60q", name, out)
+		}
+		if name != "serve" && name != "healthcheck" && name != "version" && !strings.Contains(out, "\n    agentd "+name) {
+			t.Errorf("agentd %s --help has no example:\n%s", name, out)
+		}
+	}
+	parser, err := (&process{}).parser()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, leaf := range parser.Model.Leaves(true) {
+		texts := []string{leaf.Help}
+		for _, f := range leaf.Flags {
+			texts = append(texts, f.Help)
+		}
+		for _, a := range leaf.Positional {
+			texts = append(texts, a.Help)
+		}
+		for _, text := range texts {
+			if !strings.HasSuffix(text, ".") {
+				t.Errorf("%s: %q is no sentence", leaf.Name, text)
+			}
+		}
+	}
+}
+
+// TestPage runs the commands of docs/cli.md, in one shell, against a daemon.
+func TestPage(t *testing.T) {
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	page, err := os.ReadFile("../../docs/cli.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var script strings.Builder
+	blocks := strings.Split(string(page), "```")
+	for i := 1; i < len(blocks); i += 2 {
+		if code, ok := strings.CutPrefix(blocks[i], "sh\n"); ok {
+			script.WriteString(code)
+		}
+	}
+	bin := t.TempDir()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrapper := fmt.Sprintf("#!/bin/sh\n%s=1 exec '%s' \"$@\"\n", asMain, self)
+	if err := os.WriteFile(filepath.Join(bin, "agentd"), []byte(wrapper), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	d := inProcess(t, map[string]string{"AGENTD_ADDR": "127.0.0.1:0", "AGENTD_DATA": ":memory:"})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // the page waits for things to happen
+	defer cancel()
+	cmd := exec.CommandContext(ctx, bash, "-euo", "pipefail", "-c", script.String())
+	cmd.Dir = "../.."
+	cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "AGENTD_URL="+d.url, "NO_PROXY=*", "GORACE=atexit_sleep_ms=0")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	contains(t, string(out), "greeter.yaml: ok", "Hello, Alice!", "Hello, Bob!", `"TURN_STATUS_SUCCEEDED"`, "Hello, Dora!", `"team":"search"`, `"SESSION_STATE_ARCHIVED"`, `"forkedFrom":"`,
+		"enough for today", `"toolName":"refund"`, "paid back", `"name":"scripted/demo"`, "did you mean model?")
+	// The file on the page is the example.
+	_, shown, _ := strings.Cut(string(page), "```yaml\n")
+	shown, _, _ = strings.Cut(shown, "```")
+	onPage, err := agentfile.Parse("page", []byte(shown))
+	if err != nil {
+		t.Fatal(err)
+	}
+	example, err := agentfile.Read(examples + "greeter.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(example.Agent, onPage.Agent, protocmp.Transform()) + cmp.Diff(example.Tools, onPage.Tools, protocmp.Transform()); diff != "" {
+		t.Errorf("the page's file is not greeter.yaml:\n%s", diff)
+	}
+	// Every command there is has its place on the page.
+	for _, name := range commandNames(t) {
+		if !strings.Contains(string(page), "agentd "+name) {
+			t.Errorf("agentd %s is not on the page", name)
+		}
+	}
+}

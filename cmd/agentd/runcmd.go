@@ -1,0 +1,309 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/agentfile"
+	"github.com/apzuk3/agentd/internal/cli"
+	"github.com/apzuk3/agentd/internal/daemon"
+	"github.com/apzuk3/agentd/internal/toolcmd"
+)
+
+const (
+	// maxPrompt is the protocol's, in bytes.
+	maxPrompt = 1 << 20
+	// cancelTimeout bounds how long a cancel may take.
+	cancelTimeout = time.Minute
+	// answerWay is how much longer than the tool the daemon waits for its answer.
+	answerWay = 2 * time.Second
+)
+
+type runCmd struct {
+	File   string `arg:"" optional:"" name:"FILE" help:"The agent and its tools, YAML or JSON. With --session it may be left out."`
+	Prompt string `arg:"" optional:"" name:"PROMPT" help:"What the user says; '-' reads it from standard input."`
+
+	daemonFlags `embed:""`
+	Local       bool   `noenv:"" help:"Run a daemon in this process, for this turn alone. It keeps everything in memory and takes provider keys from the environment."`
+	Scripts     string `placeholder:"DIR" help:"Folder of scripts for the models 'scripted/…' of --local."`
+	Session     string `noenv:"" placeholder:"ID" help:"Continue this session."`
+	Attach      string `noenv:"" placeholder:"SESSION" help:"Follow the last turn of this session, and run its tools if FILE is given."`
+
+	State    map[string]string `short:"s" noenv:"" mapsep:"none" placeholder:"KEY=VALUE" help:"Set a key of the session's state. A value that is JSON counts as such, any other one as text."`
+	Thoughts bool              `noenv:"" help:"Show what models think, too."`
+
+	BudgetCalls  int64         `noenv:"" placeholder:"N" help:"Model calls that the turn may make."`
+	BudgetTokens int64         `noenv:"" placeholder:"N" help:"Tokens that the turn may use."`
+	BudgetCost   float64       `noenv:"" placeholder:"USD" help:"US dollars that the turn may cost."`
+	BudgetTime   time.Duration `noenv:"" placeholder:"DURATION" help:"How long the turn may take."`
+}
+
+// Help is shown below the flags.
+func (*runCmd) Help() string {
+	return `Agents run on the daemon. The tools of the file run here: each call starts the tool's command, with the arguments as JSON on its standard input.
+
+On a terminal you see what the agents say, and are asked what they ask. Otherwise each event is a line of JSON on standard output. The last line on standard error says what the turn has used.
+
+Ctrl-C cancels the turn. A second one leaves it to itself.
+
+The exit code is 0 when the turn has completed, 1 when it has failed or was cancelled, and 2 for a wrong command line or an invalid file.
+
+Examples:
+
+  agentd run --local examples/agents/greeter.yaml "Say hi to Alice"
+
+  agentd run --session SESSION "And to Bob"
+
+  agentd run --attach SESSION examples/agents/greeter.yaml`
+}
+
+// Validate refuses flags that do not go together.
+func (c *runCmd) Validate() error {
+	switch {
+	case c.Attach != "" && (c.Session != "" || c.Local):
+		return errors.New("--attach goes neither with --session nor with --local")
+	case c.Session != "" && c.Local:
+		return errors.New("--session does not go with --local: its daemon has no sessions yet")
+	case c.Attach != "" && (c.Prompt != "" || len(c.State) > 0):
+		return errors.New("--attach follows a turn that there is: give a FILE with its tools or nothing, but neither PROMPT nor --state")
+	case c.BudgetCalls < 0 || c.BudgetTokens < 0 || c.BudgetCost < 0 || c.BudgetTime < 0:
+		return errors.New("a budget has to be above 0")
+	}
+	return nil
+}
+
+// task is what the arguments ask for.
+type task struct {
+	file  *agentfile.File // nil: none
+	tools map[string]toolcmd.Command
+	// execute is the turn to start; nil: one is followed.
+	execute *agentdv1.RunRequest_ExecuteRequest
+	// alone is true when standard input holds the prompt: nobody can be asked.
+	alone bool
+}
+
+// Run runs a turn to its end.
+func (c *runCmd) Run(p *process) error {
+	t, err := c.task(p)
+	if err != nil {
+		return err
+	}
+	conn, done, err := c.dial(p)
+	if err != nil {
+		return err
+	}
+	defer done()
+	turn := &cli.Turn{Conn: conn, Tools: t.tools, Screen: cli.JSON{Out: p.stdout}, Note: p.notef}
+	if p.tty.stdin && p.tty.stderr && !t.alone {
+		turn.Person = cli.NewPerson(p.stdin, p.stderr)
+	}
+	if !c.json(p) {
+		turn.Screen = &cli.Text{Out: p.stdout, Colors: p.colors(), Thoughts: c.Thoughts, Asks: turn.Person != nil}
+	}
+	ending, err := c.drive(p, turn, t.execute)
+	if err != nil {
+		return c.explain(p, turn, t.file, err)
+	}
+	p.notef("%s", ending.Summary())
+	if !ending.End.GetCompleted() || ending.Err != nil {
+		return &codedError{code: exitError}
+	}
+	return nil
+}
+
+// task reads the arguments.
+func (c *runCmd) task(p *process) (*task, error) {
+	t := &task{}
+	name, prompt := c.File, c.Prompt
+	if c.Session != "" && prompt == "" && !isFile(name) {
+		name, prompt = "", c.File
+	}
+	switch {
+	case c.Attach == "" && c.Session == "" && name == "":
+		return nil, usage("the file and the prompt are missing: agentd run FILE PROMPT")
+	case c.Attach == "" && prompt == "":
+		return nil, usage("the prompt is missing: agentd run FILE PROMPT")
+	}
+	if name != "" {
+		var err error
+		if t.file, err = agentfile.Read(name); err != nil {
+			return nil, &codedError{code: exitUsage, err: err}
+		}
+		t.tools = toolCommands(t.file)
+	}
+	if prompt == "-" {
+		var err error
+		if prompt, err = readAll(p.stdin, maxPrompt); err != nil {
+			return nil, fmt.Errorf("read the prompt: %w", err)
+		}
+		t.alone = true
+	}
+	if c.Attach != "" {
+		return t, nil
+	}
+	var err error
+	t.execute, err = c.execute(t.file, prompt)
+	return t, err
+}
+
+// execute is the turn that is asked for.
+func (c *runCmd) execute(file *agentfile.File, prompt string) (*agentdv1.RunRequest_ExecuteRequest, error) {
+	ex := &agentdv1.RunRequest_ExecuteRequest{UserPrompt: prompt}
+	if file != nil {
+		ex.Agent = file.Agent
+		for _, t := range file.Declarations() {
+			if d := t.GetTimeout(); d != nil {
+				t = proto.CloneOf(t)
+				t.Timeout = durationpb.New(min(d.AsDuration()+answerWay, 24*time.Hour))
+			}
+			ex.Tools = append(ex.Tools, t)
+		}
+	}
+	if c.Session != "" {
+		ex.SessionId = &c.Session
+	}
+	if len(c.State) > 0 {
+		values, err := state(c.State)
+		if err != nil {
+			return nil, err
+		}
+		if ex.InitialState, err = structpb.NewStruct(values); err != nil {
+			return nil, usage("--state: %w", err)
+		}
+	}
+	if c.BudgetCalls > 0 || c.BudgetTokens > 0 || c.BudgetCost > 0 || c.BudgetTime > 0 {
+		ex.Budget = &agentdv1.Budget{ModelCalls: c.BudgetCalls, Tokens: c.BudgetTokens, Cost: c.BudgetCost}
+		if c.BudgetTime > 0 {
+			ex.Budget.WallTime = durationpb.New(c.BudgetTime)
+		}
+	}
+	return ex, nil
+}
+
+// toolCommands are the programs of a file's tools.
+func toolCommands(file *agentfile.File) map[string]toolcmd.Command {
+	out := make(map[string]toolcmd.Command, len(file.Tools))
+	for _, t := range file.Tools {
+		out[t.GetName()] = toolcmd.Command{Args: t.Command, Base: filepath.Dir(file.Name), Timeout: t.GetTimeout().AsDuration()}
+	}
+	return out
+}
+
+// dial names the daemon, or starts one.
+func (c *runCmd) dial(p *process) (conn *cli.Conn, done func(), err error) {
+	url, stop := c.URL, func() {}
+	if c.Local {
+		if url, stop, err = c.local(p); err != nil {
+			return nil, nil, err
+		}
+	}
+	if conn, err = cli.Dial(url); err != nil {
+		stop()
+		return nil, nil, usage("--url: %w", err)
+	}
+	return conn, func() { conn.Close(); stop() }, nil
+}
+
+// local starts a daemon on loopback that keeps nothing.
+func (c *runCmd) local(p *process) (url string, stop func(), err error) {
+	providers := daemon.ProvidersFromEnv(func(name string) string { return p.env[name] })
+	d, err := daemon.New(daemon.Config{
+		Addr:       "127.0.0.1:0",
+		DataDir:    daemon.Memory,
+		Providers:  providers,
+		ScriptsDir: c.Scripts,
+		Logger:     daemon.NewLogger(p.stderr, daemon.LogConfig{Level: slog.LevelError, Providers: providers}),
+		Version:    versionText(),
+	})
+	if err != nil {
+		return "", nil, err
+	}
+	stop = func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel() // at once: nobody needs it any more
+		if err := d.Shutdown(ctx); err != nil {
+			p.notef("%v", err)
+		}
+	}
+	if err := d.Start(context.Background()); err != nil {
+		stop()
+		return "", nil, err
+	}
+	return d.URL(), stop, nil
+}
+
+// errLeft is why a turn is followed no longer.
+var errLeft = errors.New("left")
+
+// drive runs the turn: the first signal cancels it, the second one leaves.
+func (c *runCmd) drive(p *process, turn *cli.Turn, execute *agentdv1.RunRequest_ExecuteRequest) (*cli.Ending, error) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	ended := make(chan struct{})
+	go func() { // ends with the turn
+		defer close(ended)
+		select {
+		case <-p.signals:
+		case <-ctx.Done():
+			return
+		}
+		if turn.Session() == "" {
+			cancel(errLeft)
+			return
+		}
+		p.notef("cancelling the turn; interrupt again to leave it")
+		told := make(chan struct{})
+		go func() { // ends with the call
+			defer close(told)
+			callCtx, stop := context.WithTimeout(ctx, cancelTimeout)
+			defer stop()
+			if err := turn.Cancel(callCtx, "interrupted at the terminal"); err != nil && ctx.Err() == nil {
+				p.notef("the turn could not be cancelled: %v", err)
+			}
+		}()
+		select {
+		case <-p.signals:
+			cancel(errLeft)
+		case <-ctx.Done():
+		}
+		<-told
+	}()
+	defer func() {
+		cancel(nil)
+		<-ended
+	}()
+	if execute == nil {
+		return turn.Attach(ctx, c.Attach)
+	}
+	return turn.Start(ctx, execute)
+}
+
+// explain adds to an error what a person can do about it.
+func (c *runCmd) explain(p *process, turn *cli.Turn, file *agentfile.File, err error) error {
+	e, _ := errors.AsType[*cli.Error](err)
+	if e != nil && e.Code == agentdv1.ErrorCode_ERROR_CODE_INVALID_AGENT_TREE && file != nil {
+		if problems, failed := check(file); failed == nil && len(problems) > 0 { // the same, with its place
+			err = problems
+		}
+		return &codedError{code: exitUsage, err: err}
+	}
+	if id := cli.Clean(turn.Session()); id != "" && !c.Local {
+		again := "agentd run --attach " + id
+		if file != nil {
+			again += " " + file.Name
+		}
+		p.notef("the turn may still be running. To follow it: %s, or: agentd sessions events -f %s", again, id)
+	}
+	if errors.Is(err, errLeft) {
+		return &codedError{code: exitError, err: errors.New("interrupted")}
+	}
+	return err
+}

@@ -1,0 +1,264 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/cli"
+)
+
+type sessionsCmd struct {
+	List    sessionsListCmd    `cmd:"" help:"List sessions, newest first."`
+	Show    sessionsShowCmd    `cmd:"" help:"Show one session."`
+	Events  sessionsEventsCmd  `cmd:"" help:"Show what has happened in a turn, event by event."`
+	Update  sessionsUpdateCmd  `cmd:"" help:"Change what a session is called."`
+	Archive sessionsArchiveCmd `cmd:"" help:"Have a session take no new turns."`
+	Fork    sessionsForkCmd    `cmd:"" help:"Make a session that begins with the history of another one."`
+	Delete  sessionsDeleteCmd  `cmd:"" help:"Remove a session for good, with its log."`
+}
+
+type sessionsListCmd struct {
+	daemonFlags `embed:""`
+	Label       map[string]string `noenv:"" mapsep:"none" placeholder:"KEY=VALUE" help:"Only sessions with this label; may be given several times."`
+	State       string            `noenv:"" default:"active" enum:"active,archived,all" help:"Only sessions of this state: active, archived or all."`
+	Ref         string            `noenv:"" placeholder:"NAME" help:"Only sessions of this name."`
+	Status      []string          `noenv:"" enum:"pending,running,waiting-for-client,waiting-for-input,succeeded,failed,canceled" placeholder:"STATUS" help:"Only sessions whose last turn is so: pending, running, waiting-for-client, waiting-for-input, succeeded, failed or canceled."`
+	Limit       int               `noenv:"" default:"50" help:"How many to list at most."`
+}
+
+// Help is shown below the flags.
+func (*sessionsListCmd) Help() string {
+	return `Examples:
+
+  agentd sessions list --label team=search --status failed
+
+  agentd sessions list --json | jq -r .id`
+}
+
+// Run lists sessions.
+func (c *sessionsListCmd) Run(p *process) error {
+	return c.talk(p, func(t talk) error {
+		req := &agentdv1.ListSessionsRequest{Labels: c.Label, ClientRef: c.Ref, TurnStatuses: turnStatuses(c.Status)}
+		switch c.State {
+		case "archived":
+			req.States = []agentdv1.SessionState{agentdv1.SessionState_SESSION_STATE_ARCHIVED}
+		case "all":
+			req.States = []agentdv1.SessionState{agentdv1.SessionState_SESSION_STATE_ACTIVE, agentdv1.SessionState_SESSION_STATE_ARCHIVED}
+		}
+		var all []*agentdv1.Session
+		err := pages(c.Limit, func(size int32, token string) (int, string, error) {
+			req.PageSize, req.PageToken = size, token
+			resp, err := cli.Call(t.ctx, t.conn, t.conn.ListSessions, req)
+			all = append(all, resp.GetSessions()...)
+			return len(resp.GetSessions()), resp.GetNextPageToken(), err
+		})
+		if err != nil {
+			return err
+		}
+		return t.Sessions(all)
+	})
+}
+
+// turnStatuses are the protocol's names of statuses.
+func turnStatuses(names []string) []agentdv1.TurnStatus {
+	var out []agentdv1.TurnStatus
+	for _, name := range names {
+		out = append(out, agentdv1.TurnStatus(agentdv1.TurnStatus_value["TURN_STATUS_"+strings.ToUpper(strings.ReplaceAll(name, "-", "_"))]))
+	}
+	return out
+}
+
+type sessionsShowCmd struct {
+	daemonFlags `embed:""`
+	ID          string `arg:"" name:"SESSION" help:"The session."`
+}
+
+// Help is shown below the flags.
+func (*sessionsShowCmd) Help() string { return "Examples:\n\n  agentd sessions show SESSION" }
+
+// Run shows a session.
+func (c *sessionsShowCmd) Run(p *process) error {
+	return c.talk(p, func(t talk) error {
+		resp, err := cli.Call(t.ctx, t.conn, t.conn.GetSession, &agentdv1.GetSessionRequest{SessionId: c.ID})
+		if err != nil {
+			return err
+		}
+		return t.Session(resp.GetSession())
+	})
+}
+
+type sessionsEventsCmd struct {
+	daemonFlags `embed:""`
+	ID          string `arg:"" name:"SESSION" help:"The session."`
+	Follow      bool   `short:"f" noenv:"" help:"Go on with what happens, to the end of the turn."`
+	Turn        string `noenv:"" placeholder:"TURN" help:"The turn. Default: the session's last one."`
+	After       *int64 `noenv:"" placeholder:"SEQ" help:"Begin behind this event."`
+}
+
+// Help is shown below the flags.
+func (*sessionsEventsCmd) Help() string {
+	return `Each event is a line with its seq, its time and its kind. Text that is on its way is shown only with --follow.
+
+Examples:
+
+  agentd sessions events SESSION
+
+  agentd sessions events -f --after 1200 SESSION`
+}
+
+// Run shows events.
+func (c *sessionsEventsCmd) Run(p *process) error {
+	return c.talk(p, func(t talk) error {
+		show := func(event *agentdv1.RunResponse) error {
+			if c.json(p) {
+				return cli.WriteJSON(p.stdout, event)
+			}
+			return cli.EventLine(p.stdout, event)
+		}
+		if c.Follow {
+			lost := func(err error) { p.notef("%v; trying again", err) }
+			for event, err := range t.conn.Follow(t.ctx, cli.Following{Session: c.ID, Turn: c.Turn, After: c.After, Lost: lost}) {
+				if err == nil {
+					err = show(event)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		req := &agentdv1.ListTurnEventsRequest{SessionId: c.ID, TurnId: c.Turn, AfterSeq: c.After}
+		for more := true; more; {
+			resp, err := cli.Call(t.ctx, t.conn, t.conn.ListTurnEvents, req)
+			if err != nil {
+				return err
+			}
+			for _, event := range resp.GetEvents() {
+				if err := show(event); err != nil {
+					return err
+				}
+				req.AfterSeq = new(max(event.GetSeq(), req.GetAfterSeq()))
+				if req.GetTurnId() == "" { // the session may begin another one between two pages
+					req.TurnId = event.GetTurnId()
+				}
+			}
+			more = resp.GetMore() && len(resp.GetEvents()) > 0
+		}
+		return nil
+	})
+}
+
+type sessionsUpdateCmd struct {
+	daemonFlags `embed:""`
+	ID          string            `arg:"" name:"SESSION" help:"The session."`
+	Label       map[string]string `noenv:"" mapsep:"none" placeholder:"KEY=VALUE" help:"Set a label; an empty value removes it."`
+	Ref         *string           `noenv:"" placeholder:"NAME" help:"Call it by this name."`
+	Version     *int64            `noenv:"" placeholder:"N" help:"Change it only if it is at this version."`
+}
+
+// Help is shown below the flags.
+func (*sessionsUpdateCmd) Help() string {
+	return "Examples:\n\n  agentd sessions update SESSION --label team=search --label old= --ref ticket-17"
+}
+
+// Run changes a session.
+func (c *sessionsUpdateCmd) Run(p *process) error {
+	if len(c.Label) == 0 && c.Ref == nil {
+		return usage("nothing to change: give --label or --ref")
+	}
+	return c.talk(p, func(t talk) error {
+		return update(t, &agentdv1.UpdateSessionRequest{SessionId: c.ID, Labels: c.Label, ClientRef: c.Ref, Version: c.Version})
+	})
+}
+
+func update(t talk, req *agentdv1.UpdateSessionRequest) error {
+	resp, err := cli.Call(t.ctx, t.conn, t.conn.UpdateSession, req)
+	if err != nil {
+		return err
+	}
+	return t.Session(resp.GetSession())
+}
+
+type sessionsArchiveCmd struct {
+	daemonFlags `embed:""`
+	ID          string `arg:"" name:"SESSION" help:"The session."`
+	Undo        bool   `noenv:"" help:"Make it active again."`
+}
+
+// Help is shown below the flags.
+func (*sessionsArchiveCmd) Help() string {
+	return "A turn that runs is not stopped by it.\n\nExamples:\n\n  agentd sessions archive SESSION\n\n  agentd sessions archive --undo SESSION"
+}
+
+// Run archives a session.
+func (c *sessionsArchiveCmd) Run(p *process) error {
+	to := agentdv1.SessionState_SESSION_STATE_ARCHIVED
+	if c.Undo {
+		to = agentdv1.SessionState_SESSION_STATE_ACTIVE
+	}
+	return c.talk(p, func(t talk) error {
+		return update(t, &agentdv1.UpdateSessionRequest{SessionId: c.ID, State: to})
+	})
+}
+
+type sessionsForkCmd struct {
+	daemonFlags `embed:""`
+	ID          string            `arg:"" name:"SESSION" help:"The session to inherit from."`
+	At          *int64            `noenv:"" placeholder:"SEQ" help:"The last event to inherit. Default: all there is."`
+	Label       map[string]string `noenv:"" mapsep:"none" placeholder:"KEY=VALUE" help:"Give the fork a label."`
+	Ref         string            `noenv:"" placeholder:"NAME" help:"Call the fork by this name."`
+}
+
+// Help is shown below the flags.
+func (*sessionsForkCmd) Help() string {
+	return `The session stays as it is. What the fork uses counts from zero.
+
+Examples:
+
+  agentd sessions fork SESSION --at 1200 --ref another-try`
+}
+
+// Run forks a session.
+func (c *sessionsForkCmd) Run(p *process) error {
+	return c.talk(p, func(t talk) error {
+		resp, err := cli.Call(t.ctx, t.conn, t.conn.ForkSession, &agentdv1.ForkSessionRequest{SessionId: c.ID, Seq: c.At, Labels: c.Label, ClientRef: c.Ref})
+		if err != nil {
+			return err
+		}
+		return t.Session(resp.GetSession())
+	})
+}
+
+type sessionsDeleteCmd struct {
+	daemonFlags `embed:""`
+	ID          string `arg:"" name:"SESSION" help:"The session."`
+	Yes         bool   `noenv:"" help:"Do not ask whether you are sure."`
+}
+
+// Help is shown below the flags.
+func (*sessionsDeleteCmd) Help() string {
+	return "What runs in it is cancelled.\n\nExamples:\n\n  agentd sessions delete --yes SESSION"
+}
+
+// Run deletes a session.
+func (c *sessionsDeleteCmd) Run(p *process) error {
+	if !c.Yes && !(p.tty.stdin && p.tty.stderr) {
+		return usage("nobody can be asked whether you are sure: give --yes")
+	}
+	return c.talk(p, func(t talk) error {
+		if !c.Yes {
+			sure, err := cli.NewPerson(p.stdin, p.stderr).Confirm(t.ctx, fmt.Sprintf("Delete session %s and its log for good?", cli.Clean(c.ID)))
+			if err != nil {
+				return err
+			}
+			if !sure {
+				return &codedError{code: exitError, err: fmt.Errorf("nothing was deleted")}
+			}
+		}
+		if _, err := cli.Call(t.ctx, t.conn, t.conn.DeleteSession, &agentdv1.DeleteSessionRequest{SessionId: c.ID}); err != nil {
+			return err
+		}
+		return t.Done("deleted %s", c.ID)
+	})
+}

@@ -1,0 +1,250 @@
+package agentfile
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+// Rules refuses a tree that cannot run, with the first reason there is. It must
+// not keep or change what it is given.
+type Rules func(*agentdv1.Agent, []*agentdv1.Tool) error
+
+// blank is a model that any tree may have while other things of it are checked.
+const blank = "echo"
+
+// Check returns everything that rules has against the file.
+//
+// A tree that is right is built up from nothing: tools, then agents, then their
+// fields, one after the other. Each is kept if rules takes it and reported, at its
+// place in the file, if not; so no problem hides another one.
+func (f *File) Check(rules Rules) Problems {
+	c := &checker{file: f, rules: rules}
+	c.tools()
+	if c.root = c.shell(f.Agent, nil); c.root != nil {
+		c.fields(c.root)
+	}
+	if len(c.problems) == 0 { // what nobody has thought of above
+		if err := rules(f.Agent, f.Declarations()); err != nil {
+			c.report(f.at(f.Agent, "", -1), "", err.Error())
+		}
+	}
+	return c.problems.sorted()
+}
+
+// checker is one check of a file.
+type checker struct {
+	file     *File
+	rules    Rules
+	problems Problems
+	offered  []*agentdv1.Tool // that are right, without their schemas
+	bad      []string         // names of those that are not
+	root     *draft
+	count    int // of agents
+}
+
+func (c *checker) report(pos Position, where, message string) {
+	c.problems = append(c.problems, Problem{File: c.file.Name, Position: pos, Where: where, Message: message})
+}
+
+// tools checks each tool by what it says, one field after the other.
+func (c *checker) tools() {
+	root := &agentdv1.Agent{Name: "root", AgentType: &agentdv1.Agent_Llm{Llm: &agentdv1.LlmAgent{Model: blank}}}
+	for i, t := range c.file.Tools {
+		where := fmt.Sprintf("tools[%d]", i)
+		if t.GetName() != "" {
+			where = "tool " + t.GetName()
+		}
+		draft := &agentdv1.Tool{Description: "a tool"}
+		failed := false
+		try := func(field string, set func()) {
+			before := proto.CloneOf(draft)
+			set()
+			if err := c.rules(root, append(slices.Clip(c.offered), draft)); err != nil {
+				text := strings.TrimPrefix(err.Error(), fmt.Sprintf("tool %q: ", t.GetName()))
+				c.report(c.file.at(t.Tool, field, -1), where, strings.TrimPrefix(text, fmt.Sprintf("tools[%d]: ", len(c.offered))))
+				draft, failed = before, true
+			}
+		}
+		try("name", func() { draft.Name = t.GetName() })
+		if failed {
+			c.bad = append(c.bad, t.GetName())
+			continue
+		}
+		try("description", func() { draft.Description = t.GetDescription() })
+		try("input_schema", func() { draft.InputSchema = t.InputSchema })
+		try("timeout", func() { draft.Timeout = t.GetTimeout() })
+		draft.InputSchema = nil
+		c.offered = append(c.offered, draft)
+	}
+}
+
+// draft is an agent of the tree that is built up.
+type draft struct {
+	agent  *agentdv1.Agent // of the file
+	name   string          // the file's, or another one where that is refused
+	path   []string        // of the file
+	parent *draft
+	kids   []*draft
+	whole  bool            // has its own kind, also without agents below it
+	fields *agentdv1.Agent // the fields that are kept so far
+}
+
+// build returns the tree below a draft as a message.
+func (d *draft) build() *agentdv1.Agent {
+	out := &agentdv1.Agent{Name: d.name, Description: d.fields.GetDescription()}
+	var kids []*agentdv1.Agent
+	for _, k := range d.kids {
+		kids = append(kids, k.build())
+	}
+	switch d.agent.GetAgentType().(type) {
+	case *agentdv1.Agent_Sequential:
+		out.AgentType = &agentdv1.Agent_Sequential{Sequential: &agentdv1.SequentialAgent{Agents: kids}}
+	case *agentdv1.Agent_Parallel:
+		out.AgentType = &agentdv1.Agent_Parallel{Parallel: &agentdv1.ParallelAgent{Agents: kids}}
+	case *agentdv1.Agent_Loop:
+		out.AgentType = &agentdv1.Agent_Loop{Loop: &agentdv1.LoopAgent{Agents: kids, MaxIterations: d.fields.GetLoop().GetMaxIterations()}}
+	case *agentdv1.Agent_Llm:
+		llm := proto.CloneOf(d.fields.GetLlm())
+		llm.SubAgents = kids
+		out.AgentType = &agentdv1.Agent_Llm{Llm: llm}
+	}
+	if !d.whole && len(kids) == 0 && d.agent.GetLlm() == nil {
+		out.AgentType = &agentdv1.Agent_Llm{Llm: &agentdv1.LlmAgent{Model: blank}}
+	}
+	return out
+}
+
+// try reports why the tree as it is now is refused, with the place.
+func (c *checker) try(d *draft, pos Position) bool {
+	if len(c.problems) > maxProblems {
+		return false // enough has been found
+	}
+	err := c.rules(c.root.build(), c.offered)
+	if err == nil {
+		return true
+	}
+	c.report(pos, strings.Join(d.path, "/"), d.shorten(err.Error()))
+	return false
+}
+
+// shorten takes away the agent's path, of which rules begin their messages: it
+// is told apart.
+func (d *draft) shorten(text string) string {
+	var names, quoted []string
+	for a := d; a != nil; a = a.parent {
+		names = append(names, a.name)
+		quoted = append(quoted, a.name)
+	}
+	quoted[0] = strconv.Quote(quoted[0])
+	for _, path := range [][]string{names, quoted} {
+		slices.Reverse(path)
+		if rest, ok := strings.CutPrefix(text, strings.Join(path, "/")+": "); ok {
+			return rest
+		}
+	}
+	return text
+}
+
+// shell adds an agent and those below it by name and kind alone.
+func (c *checker) shell(a *agentdv1.Agent, parent *draft) *draft {
+	c.count++
+	d := &draft{agent: a, name: a.GetName(), parent: parent, fields: &agentdv1.Agent{}}
+	if parent != nil {
+		d.path = slices.Clip(parent.path)
+		parent.kids = append(parent.kids, d)
+	} else {
+		c.root = d
+	}
+	d.path = append(d.path, a.GetName())
+	switch a.GetAgentType().(type) {
+	case *agentdv1.Agent_Llm:
+		d.fields.AgentType = &agentdv1.Agent_Llm{Llm: &agentdv1.LlmAgent{Model: blank}}
+	case *agentdv1.Agent_Loop:
+		d.fields.AgentType = &agentdv1.Agent_Loop{Loop: &agentdv1.LoopAgent{}}
+	}
+	if !c.try(d, c.file.at(a, "name", -1)) {
+		// Under another name it may stay; else there is no room for it.
+		d.name = fmt.Sprintf("agent-%d", c.count)
+		if c.rules(c.root.build(), c.offered) != nil {
+			if parent != nil {
+				parent.kids = parent.kids[:len(parent.kids)-1]
+			}
+			return nil
+		}
+	}
+	for _, kid := range children(a) {
+		c.shell(kid, d)
+	}
+	return d
+}
+
+// fields adds what an agent says besides, and goes on below it.
+func (c *checker) fields(d *draft) {
+	a := d.agent
+	d.whole = true
+	if !c.try(d, c.file.at(a, "", -1)) {
+		d.whole = false
+	}
+	c.set(d, a, "description", func() { d.fields.Description = a.GetDescription() })
+	if loop := a.GetLoop(); loop.GetMaxIterations() > 0 {
+		c.set(d, loop, "max_iterations", func() { d.fields.GetLoop().MaxIterations = loop.GetMaxIterations() })
+	}
+	if llm := a.GetLlm(); llm != nil {
+		c.set(d, llm, "model", func() { d.fields.GetLlm().Model = llm.GetModel() })
+		c.llm(d, llm.ProtoReflect())
+	}
+	for _, kid := range d.kids {
+		c.fields(kid)
+	}
+}
+
+// set keeps a field if the tree with it is taken.
+func (c *checker) set(d *draft, message any, field string, apply func()) {
+	before := proto.CloneOf(d.fields)
+	apply()
+	if !c.try(d, c.file.at(message, field, -1)) {
+		d.fields = before
+	}
+}
+
+// llm adds the fields of an LLM agent but its model, lists element by element.
+func (c *checker) llm(d *draft, from protoreflect.Message) {
+	desc := from.Descriptor().Fields()
+	for i := range desc.Len() {
+		fd := desc.Get(i)
+		if !from.Has(fd) || fd.Message() != nil || fd.Name() == "model" {
+			continue
+		}
+		if !fd.IsList() {
+			c.set(d, from.Interface(), string(fd.Name()), func() { d.fields.GetLlm().ProtoReflect().Set(fd, from.Get(fd)) })
+			continue
+		}
+		list := from.Get(fd).List()
+		for j := range list.Len() {
+			if fd.Name() == "tool_names" && c.refused(list.Get(j).String()) {
+				continue // told where the tool stands
+			}
+			before := proto.CloneOf(d.fields)
+			d.fields.GetLlm().ProtoReflect().Mutable(fd).List().Append(list.Get(j))
+			if !c.try(d, c.file.at(from.Interface(), string(fd.Name()), j)) {
+				d.fields = before
+			}
+		}
+	}
+}
+
+// refused tells whether a tool is in the file and cannot be offered.
+func (c *checker) refused(name string) bool {
+	return slices.Contains(c.bad, name) && !slices.ContainsFunc(c.offered, func(t *agentdv1.Tool) bool { return t.GetName() == name })
+}
+
+func children(a *agentdv1.Agent) []*agentdv1.Agent {
+	return slices.Concat(a.GetLlm().GetSubAgents(), a.GetSequential().GetAgents(), a.GetParallel().GetAgents(), a.GetLoop().GetAgents())
+}

@@ -1,0 +1,140 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+// ago is a time as people read it best: relative within a day, else the date.
+func ago(now time.Time, at *timestamppb.Timestamp) string {
+	if at == nil {
+		return "-"
+	}
+	t := at.AsTime()
+	d := now.Sub(t)
+	switch {
+	case d < -time.Minute || d >= 24*time.Hour:
+		return t.In(now.Location()).Format("2006-01-02 15:04")
+	case d < time.Second:
+		return "now"
+	case d < time.Minute:
+		return strconv.Itoa(int(d/time.Second)) + "s ago"
+	case d < time.Hour:
+		return strconv.Itoa(int(d/time.Minute)) + "m ago"
+	default:
+		return strconv.Itoa(int(d/time.Hour)) + "h ago"
+	}
+}
+
+// exact is a time with its distance.
+func exact(now time.Time, at *timestamppb.Timestamp) string {
+	if at == nil {
+		return ""
+	}
+	text := at.AsTime().In(now.Location()).Format("2006-01-02 15:04:05 MST")
+	if short := ago(now, at); strings.HasSuffix(short, "ago") || short == "now" {
+		text += " (" + short + ")"
+	}
+	return text
+}
+
+// duration is a time span with three digits or so.
+func duration(d time.Duration) string {
+	switch {
+	case d < time.Millisecond:
+		return d.Round(time.Microsecond).String()
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	default:
+		return d.Round(time.Second).String()
+	}
+}
+
+// number groups digits: 1234567 is 1,234,567.
+func number(n int64) string {
+	if n < 0 {
+		return "-" + number(-n)
+	}
+	s := strconv.FormatInt(n, 10)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// dollars is a cost; 0 is one that is not known.
+func dollars(usd float64) string {
+	switch {
+	case usd <= 0:
+		return "-"
+	case usd < 0.0001:
+		return "<$0.0001"
+	case usd < 1:
+		return fmt.Sprintf("$%.4f", usd)
+	default:
+		return fmt.Sprintf("$%.2f", usd)
+	}
+}
+
+// price is dollars for a million tokens.
+func price(usd float64) string {
+	if usd == 0 {
+		return "-"
+	}
+	return "$" + strconv.FormatFloat(usd, 'f', -1, 64)
+}
+
+// word is SUCCEEDED of an enum TURN_STATUS_SUCCEEDED, in lower case and with
+// spaces.
+func word(enum fmt.Stringer, prefix string) string {
+	s := strings.TrimPrefix(enum.String(), prefix)
+	if s == "UNSPECIFIED" {
+		return "-"
+	}
+	return strings.ToLower(strings.ReplaceAll(s, "_", " "))
+}
+
+func status(s agentdv1.TurnStatus) string { return word(s, "TURN_STATUS_") }
+
+func labels(m map[string]string) string {
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		out = append(out, k+"="+m[k])
+	}
+	return strings.Join(out, " ")
+}
+
+// usage says what was used, in a few words.
+func usage(u *agentdv1.UsageSummary) string {
+	out := []string{number(int64(u.GetLlmCalls())) + " model calls", number(int64(u.GetTotalUsage().GetTotalTokens())) + " tokens"}
+	if u.GetLlmCalls() == 1 {
+		out[0] = "1 model call"
+	}
+	if u.GetEstimatedCost() > 0 {
+		out = append(out, dollars(u.GetEstimatedCost()))
+	}
+	return strings.Join(out, ", ")
+}
+
+// Summary is the last line of a turn.
+func (e *Ending) Summary() string {
+	how := "completed"
+	switch {
+	case e.Err != nil:
+		how = fmt.Sprintf("failed: %s (%s)", line(e.Err.GetMessage(), 500), codeName(e.Err.GetCode()))
+	case !e.End.GetCompleted():
+		how = "stopped: " + cmp.Or(line(e.End.GetReason(), 500), "cancelled")
+	}
+	return fmt.Sprintf("%s; %s, %s, session %s", how, usage(e.End.GetUsageSummary()), duration(e.Took), Clean(e.Session))
+}

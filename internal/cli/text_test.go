@@ -1,0 +1,296 @@
+package cli_test
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	"pgregory.net/rapid"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/cli"
+)
+
+func retract(message ...string) *agentdv1.RunResponse {
+	r := &agentdv1.RunResponse_Retract{}
+	if len(message) > 0 {
+		r.MessageId = message[0]
+	}
+	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_Retract_{Retract: r}}
+}
+
+// message names the message of a text.
+func message(id string, event *agentdv1.RunResponse) *agentdv1.RunResponse {
+	event.GetOutputChunk().MessageId = id
+	return event
+}
+
+func stateChange() *agentdv1.RunResponse {
+	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_StateUpdate_{StateUpdate: &agentdv1.RunResponse_StateUpdate{
+		StateDelta: &structpb.Struct{Fields: map[string]*structpb.Value{"k": structpb.NewNumberValue(1)}},
+	}}}
+}
+
+func TestText(t *testing.T) {
+	a, b, c := []string{"root", "a"}, []string{"root", "b"}, []string{"root", "c"}
+	toolResult := func(err string) *agentdv1.RunResponse {
+		r := &agentdv1.RunResponse_ToolResult{ToolName: "look", Result: &agentdv1.RunResponse_ToolResult_Output{Output: "fine"}}
+		if err != "" {
+			r.Result = &agentdv1.RunResponse_ToolResult_Error{Error: err}
+		}
+		return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolResult_{ToolResult: r}}
+	}
+	for name, tc := range map[string]struct {
+		screen cli.Text
+		events []*agentdv1.RunResponse
+		want   string
+	}{
+		"one agent":     {cli.Text{}, []*agentdv1.RunResponse{says(a, "Hello "), says(a, "you.", "last"), ends(true)}, "a: Hello you.\n"},
+		"two agents":    {cli.Text{}, []*agentdv1.RunResponse{says(a, "one\n", "last"), says(b, "two", "last"), says(a, "three", "last"), ends(true)}, "a: one\nb: two\na: three\n"},
+		"no text":       {cli.Text{}, []*agentdv1.RunResponse{ends(false)}, ""},
+		"leading lines": {cli.Text{}, []*agentdv1.RunResponse{says(a, "\n\n"), says(a, "x"), ends(true)}, "a: x\n"},
+		"at the same time": {cli.Text{}, []*agentdv1.RunResponse{
+			says(a, "a1 "), says(b, "b1 "), says(c, "c1 "), says(a, "a2 "), says(b, "b2 "), says(a, "a3", "last"), says(c, "c2", "last"), says(b, "b3", "last"), ends(true),
+		}, "a: a1 a2 a3\nb: b1 b2 \nc: c1 c2\nb: b3\n"},
+		"at the same time, to the end": {cli.Text{}, []*agentdv1.RunResponse{says(a, "a1"), says(b, "b1"), ends(false)}, "a: a1\nb: b1\n"},
+		"much at the same time":        {cli.Text{}, []*agentdv1.RunResponse{says(a, "a1"), says(b, strings.Repeat("b", 70<<10)), says(a, "a2"), ends(false)}, "a: a1\nb: " + strings.Repeat("b", 70<<10) + "\na: a2\n"},
+		"thoughts":                     {cli.Text{}, []*agentdv1.RunResponse{says(a, "hm", "thought"), says(a, "yes", "last"), ends(true)}, "a: yes\n"},
+		"thoughts shown":               {cli.Text{Thoughts: true, Colors: true}, []*agentdv1.RunResponse{says(a, "hm", "thought"), says(a, "yes", "last"), ends(true)}, "\x1b[1ma:\x1b[0m \x1b[2mhm\x1b[0m\nyes\n"},
+		"colors":                       {cli.Text{Colors: true}, []*agentdv1.RunResponse{calls("1", "look", "{}")}, "\x1b[2m→ look {}\x1b[0m\n"},
+		"tools": {cli.Text{}, []*agentdv1.RunResponse{
+			says(a, "I will look."), calls("1", "look", "{\"a\":\n  \"b\"}"), toolResult(""), toolResult("broken\nleg"),
+			{Response: &agentdv1.RunResponse_ToolCallNotice_{ToolCallNotice: &agentdv1.RunResponse_ToolCallNotice{ToolName: "look", ToolInput: "{}"}}},
+			{Response: &agentdv1.RunResponse_ToolCancelled_{ToolCancelled: &agentdv1.RunResponse_ToolCancelled{ToolCallId: "1", Reason: "timed out"}}},
+			says(a, "Done."), ends(true),
+		}, "a: I will look.\n→ look {\"a\": \"b\"}\n✗ look: broken leg\n→ look {} (on another client)\n✗ tool call cancelled: timed out\nDone.\n"},
+		"long arguments": {cli.Text{}, []*agentdv1.RunResponse{calls("1", "look", strings.Repeat("ä", 500))}, "→ look " + strings.Repeat("ä", 159) + "…\n"},
+		"a call of one that speaks": {cli.Text{}, []*agentdv1.RunResponse{says(a, "mine"), says(b, "waits"), calls("1", "look", "{}"), ends(true)},
+			"a: mine\nb: waits\n→ look {}\n"},
+		"starts over": {cli.Text{}, []*agentdv1.RunResponse{says(a, "Once up"), says(b, "lost"), retract(), says(a, "Once upon"), ends(true)}, "a: Once up\n↻ the model is asked again; its text starts over\na: Once upon\n"},
+		"others start over": {cli.Text{}, []*agentdv1.RunResponse{
+			says(a, "mine "), message("1", says(b, "first ")), message("2", says(b, "lost")), says(c, "calls"), calls("1", "look", "{}", c...), retract(), message("2", says(b, "again", "last")), ends(true),
+		}, "a: mine \n→ look {}\n↻ the model is asked again; its text starts over\nb: first \nc: calls\nb: again\n"},
+		"another starts over": {cli.Text{}, []*agentdv1.RunResponse{says(a, "mine "), message("m2", says(b, "lost")), retract("m2"), says(a, "stays", "last"), retract(), says(b, "anew", "last"), ends(true)}, "a: mine stays\nb: anew\n"},
+		"waits": {cli.Text{}, []*agentdv1.RunResponse{
+			{Response: &agentdv1.RunResponse_TurnQueued_{TurnQueued: &agentdv1.RunResponse_TurnQueued{Ahead: 2}}},
+			{Response: &agentdv1.RunResponse_UserMessage_{UserMessage: &agentdv1.RunResponse_UserMessage{Content: "and\nquick"}}},
+			{Response: &agentdv1.RunResponse_ModelRetry_{ModelRetry: &agentdv1.RunResponse_ModelRetry{AgentPath: a, Code: agentdv1.ErrorCode_ERROR_CODE_RATE_LIMITED, Wait: durationpb.New(1500 * time.Millisecond)}}},
+		}, "… waiting for the session's running turn, 2 more before\n> and quick\n↻ a: the model call failed (RATE_LIMITED), trying again in 1.5s\n"},
+		"people": {cli.Text{}, []*agentdv1.RunResponse{
+			requested(approval), resolved(&agentdv1.Interaction{ToolName: "refund", Resolution: cli.Approve("")}), resolved(&agentdv1.Interaction{ToolName: "refund", Resolution: cli.Approve("{}")}),
+			requested(question), resolved(&agentdv1.Interaction{Resolution: cli.Answer("red")}), resolved(&agentdv1.Interaction{Resolution: cli.Deny("")}), resolved(&agentdv1.Interaction{}),
+		}, "? clerk asks to call refund {\"amount\":30}\n! the call of refund was approved\n! the call of refund was approved with other arguments: {}\n" +
+			"? clerk asks: Which one?\n! the question was answered: red\n! the question was denied\n! the question is no longer asked\n"},
+		"state is not shown": {cli.Text{}, []*agentdv1.RunResponse{says(a, "x"), says(b, "y"), stateChange(), says(a, "z"), ends(true)}, "a: x\nb: y\na: z\n"},
+		"control characters": {cli.Text{}, []*agentdv1.RunResponse{says([]string{"\x1b[31ma"}, "x\x1b]0;title\x07\ry\u202ez\n", "last"), calls("1", "lo\u009bok", "\x1b[2J"), ends(true)}, "[31ma: x]0;titleyz\n→ look [2J\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out strings.Builder
+			tc.screen.Out = &out
+			for _, event := range tc.events {
+				if err := tc.screen.Event(event); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if out.String() != tc.want {
+				t.Errorf("shown\n%.2000q\nwant\n%.2000q", out.String(), tc.want)
+			}
+		})
+	}
+}
+
+// However agents speak at the same time, each piece is shown once, and those of one
+// agent in their order.
+func TestTextKeepsAll(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var out strings.Builder
+		s := &cli.Text{Out: &out}
+		said := map[string]string{}
+		for i := range rapid.IntRange(0, 60).Draw(t, "pieces") {
+			name := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "agent")
+			var event *agentdv1.RunResponse
+			switch rapid.IntRange(0, 9).Draw(t, "event") {
+			case 0:
+				event = calls("x", "tool", "{}", "root", name)
+			case 1:
+				event = stateChange()
+			case 2:
+				event = says([]string{"root", name}, "", "last")
+			default:
+				text := fmt.Sprintf("%s%d;", name, i)
+				said[name] += text
+				event = message(fmt.Sprint(i/5), says([]string{"root", name}, text))
+			}
+			if err := s.Event(event); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Event(ends(true)); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"a", "b", "c"} {
+			if got := strings.Join(regexp.MustCompile(name+`\d+;`).FindAllString(out.String(), -1), ""); got != said[name] {
+				t.Fatalf("%s said %q, shown is %q in\n%s", name, said[name], got, &out)
+			}
+		}
+	})
+}
+
+// What comes while a person is asked is kept, within bounds.
+func TestHold(t *testing.T) {
+	var out strings.Builder
+	s := &cli.Text{Out: &out}
+	for range 2 {
+		if err := errors.Join(s.Event(says([]string{"a"}, "x")), s.Hold(true), s.Event(says([]string{"a"}, "y")), s.Event(says([]string{"a"}, "z"))); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasSuffix(out.String(), "x\n") {
+			t.Errorf("shown %q", out.String())
+		}
+		if err := s.Hold(false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := "a: x\nyz\na: x\nyz"; out.String() != want {
+		t.Errorf("shown %q, want %q", out.String(), want)
+	}
+	out.Reset()
+	if err := s.Hold(true); err != nil {
+		t.Fatal(err)
+	}
+	for range 5000 {
+		if err := s.Event(says([]string{"a"}, "x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out.Len() < 500 {
+		t.Errorf("%d bytes were shown, want those that are too many to be kept", out.Len())
+	}
+}
+
+func TestEventLines(t *testing.T) {
+	when := timestamppb.New(time.Date(2026, 3, 4, 5, 6, 7, 890e6, time.UTC))
+	clock := when.AsTime().Local().Format("15:04:05.000")
+	end := at(20, ends(true))
+	end.Time = when
+	result := &agentdv1.RunResponse_ToolResult{ToolName: "look", Result: &agentdv1.RunResponse_ToolResult_Output{Output: "fine"}}
+	for name, tc := range map[string]struct {
+		event *agentdv1.RunResponse
+		want  string
+	}{
+		"text":     {at(7, says([]string{"root", "a"}, "x\ny")), `           7                output_chunk           root/a "x\ny"`},
+		"thought":  {at(7, says([]string{"a"}, "hm", "thought")), `           7                thought                a "hm"`},
+		"closing":  {at(7, says([]string{"a"}, "", "last")), `           7                output_chunk           a (last)`},
+		"call":     {at(7, calls("1", "look", `{"a": 1}`)), `           7                tool_call              root/a look {"a": 1}`},
+		"result":   {at(7, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolResult_{ToolResult: result}}), `           7                tool_result            look = fine`},
+		"end":      {end, `          20  ` + clock + `  end                    completed; 2 model calls, 1,234 tokens, $0.0123`},
+		"error":    {fails(agentdv1.ErrorCode_ERROR_CODE_TIMEOUT, "too\nslow"), `           0                error                  TIMEOUT: too slow`},
+		"state":    {at(7, stateChange()), `           7                state_update           {"k":1}`},
+		"asked":    {at(7, requested(question)), `           7                interaction_requested  clerk Which one? [red | blue]`},
+		"answered": {at(7, resolved(&agentdv1.Interaction{Resolution: cli.Answer("red")})), `           7                interaction_resolved   the question was answered: red`},
+		"other":    {at(7, retract("a")), `           7                retract                {"messageId":"a"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out strings.Builder
+			if err := cli.EventLine(&out, tc.event); err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.TrimSuffix(out.String(), "\n"); got != tc.want {
+				t.Errorf("got\n%q, want\n%q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestViews(t *testing.T) {
+	now := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+	before := func(d time.Duration) *timestamppb.Timestamp { return timestamppb.New(now.Add(-d)) }
+	used := &agentdv1.UsageSummary{LlmCalls: 1, EstimatedCost: 1.5, TotalUsage: &agentdv1.TokenUsage{TotalTokens: 1234567}}
+	sessions := []*agentdv1.Session{
+		{Id: "s1", State: agentdv1.SessionState_SESSION_STATE_ACTIVE, LastTurnId: "t1", LastTurnStatus: agentdv1.TurnStatus_TURN_STATUS_WAITING_FOR_INPUT, CreateTime: before(time.Hour), UpdateTime: before(90 * time.Second),
+			Usage: used, ClientRef: "my\x1b[31m ref", Labels: map[string]string{"team": "a", "env": "prod"}, Version: 3, LastSeq: 42, ForkedFrom: "s0", ForkedAt: 7, Creator: "local"},
+		{Id: "session-2", State: agentdv1.SessionState_SESSION_STATE_ARCHIVED, UpdateTime: before(50 * time.Hour), Purged: true},
+	}
+	turn := &agentdv1.Turn{
+		Id: "t1", SessionId: "s1", Status: agentdv1.TurnStatus_TURN_STATUS_FAILED, StatusMessage: "too slow", ErrorCode: agentdv1.ErrorCode_ERROR_CODE_TIMEOUT,
+		CreateTime: before(3 * time.Hour), StartTime: before(3 * time.Hour), Duration: durationpb.New(61500 * time.Millisecond), Usage: used, UserPrompt: "Write\na poem about the bridges of the whole wide world",
+		OutputText: "one\ntwo", PendingToolCalls: []*agentdv1.RunResponse_ToolCallRequest{{ToolCallId: "c1", ToolName: "look", ToolInput: "{}"}}, PendingInteractions: []*agentdv1.Interaction{approval},
+		StructuredOutput: structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{"a": structpb.NewNumberValue(1)}}),
+	}
+	models := []*agentdv1.Model{
+		{Name: "gpt-x", Provider: "openai", Price: &agentdv1.Model_Price{Input: 1.25, Cached: 0.125, Output: 10}},
+		{Name: "echo", Provider: "echo", Available: true},
+	}
+	for name, tc := range map[string]struct {
+		show       func(*cli.Printer) error
+		text, json string
+	}{
+		"sessions": {func(p *cli.Printer) error { return p.Sessions(sessions) }, `SESSION    STATE     LAST TURN          UPDATED           TOKENS     COST   REF         LABELS
+s1         active    waiting for input  1m ago            1,234,567  $1.50  my[31m ref  env=prod team=a
+session-2  archived  -                  2026-03-02 10:00  0          -      -           -
+`, `{"id":"s1","state":"SESSION_STATE_ACTIVE",`},
+		"no sessions": {func(p *cli.Printer) error { return p.Sessions(nil) }, "nothing\n", ""},
+		"session": {func(p *cli.Printer) error { return p.Session(sessions[0]) }, `session      s1
+state        active
+ref          my[31m ref
+labels       env=prod team=a
+creator      local
+created      2026-03-04 11:00:00 UTC (1h ago)
+updated      2026-03-04 11:58:30 UTC (1m ago)
+used         1 model call, 1,234,567 tokens, $1.50
+version      3
+last seq     42
+forked from  s0 at 7
+last turn    t1, waiting for input
+`, `{"id":"s1",`},
+		"turns": {func(p *cli.Printer) error { return p.Turns([]*agentdv1.Turn{turn}) }, `TURN  SESSION  STATUS  CREATED  TOOK  TOKENS     COST   PROMPT
+t1    s1       failed  3h ago   1m2s  1,234,567  $1.50  Write a poem about the bridges of the w…
+`, `{"id":"t1",`},
+		"turn": {func(p *cli.Printer) error { return p.Turn(turn) }, `turn       t1
+session    s1
+status     failed
+why        too slow (TIMEOUT)
+created    2026-03-04 09:00:00 UTC (3h ago)
+started    2026-03-04 09:00:00 UTC (3h ago)
+took       1m2s
+used       1 model call, 1,234,567 tokens, $1.50
+prompt     Write
+           a poem about the bridges of the whole wide world
+waits for  tool look {} (call c1)
+asks       refund {"amount":30} (interaction i1)
+value      {"a":1}
+output     one
+           two
+`, `{"id":"t1",`},
+		"interactions": {func(p *cli.Printer) error { return p.Interactions([]*agentdv1.Interaction{approval, question}) }, `INTERACTION  SESSION  KIND           STATUS  CREATED  AGENT  ASKS
+i1           s1       approval       -       -        clerk  refund {"amount":30}
+i1           s1       clarification  -       -        clerk  Which one? [red | blue]
+`, `{"id":"i1",`},
+		"models": {func(p *cli.Printer) error { return p.Models(models, "2026-03-01") }, `MODEL  PROVIDER  KEY             IN $/M  CACHED  OUT
+gpt-x  openai    bring your own  $1.25   $0.125  $10
+echo   echo      not needed      -       -       -
+
+List prices of 2026-03-01, in dollars per million tokens. Providers serve models of other names, too.
+`, `{"name":"gpt-x",`},
+		"done": {func(p *cli.Printer) error { return p.Done("deleted %s", "s1") }, "deleted s1\n", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var text, json strings.Builder
+			if err := errors.Join(tc.show(&cli.Printer{Out: &text, Now: now}), tc.show(&cli.Printer{Out: &json, Now: now, JSON: true})); err != nil {
+				t.Fatal(err)
+			}
+			if text.String() != tc.text {
+				t.Errorf("shown\n%s\nwant\n%s", text.String(), tc.text)
+			}
+			if !strings.HasPrefix(json.String(), tc.json) || (tc.json == "") != (json.String() == "") || strings.Contains(json.String(), "\x1b") {
+				t.Errorf("as JSON %s", json.String())
+			}
+		})
+	}
+}

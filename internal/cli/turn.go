@@ -1,0 +1,151 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/toolcmd"
+)
+
+// Screen shows events. Its methods are called by one goroutine at a time.
+type Screen interface {
+	// Event shows one event.
+	Event(*agentdv1.RunResponse) error
+	// Hold keeps what comes from now on until it is called with false, so that a
+	// person can be asked.
+	Hold(bool) error
+}
+
+// Turn follows one turn, runs its tools and asks its questions.
+type Turn struct {
+	// Conn is the daemon.
+	Conn *Conn
+	// Tools are run by this process, by name.
+	Tools map[string]toolcmd.Command
+	// Screen shows what happens.
+	Screen Screen
+	// Person is asked; nil: nobody is there to be asked.
+	Person *Person
+	// Note tells a person what is no event; called from several goroutines.
+	Note func(format string, args ...any)
+
+	session, turn atomic.Pointer[string] // as soon as they are known
+}
+
+// Ending is how a turn has ended.
+type Ending struct {
+	// Session is the turn's.
+	Session string
+	// End is the turn's last event.
+	End *agentdv1.RunResponse_EndResponse
+	// Err is what the turn failed with; nil when it did not fail.
+	Err *agentdv1.RunResponse_ErrorResponse
+	// Took is how long it was followed.
+	Took time.Duration
+}
+
+// Session is the turn's session, "" before it is known. It may be called from any
+// goroutine.
+func (t *Turn) Session() string { return known(&t.session) }
+
+func known(p *atomic.Pointer[string]) string {
+	if s := p.Load(); s != nil {
+		return *s
+	}
+	return ""
+}
+
+// Start starts a turn and follows it to its end. Its errors are *Error.
+func (t *Turn) Start(ctx context.Context, execute *agentdv1.RunRequest_ExecuteRequest) (*Ending, error) {
+	resp, err := Call(ctx, t.Conn, t.Conn.CreateTurn, &agentdv1.CreateTurnRequest{Execute: execute})
+	if err != nil {
+		return nil, err
+	}
+	created := resp.GetTurn()
+	return t.follow(ctx, Following{Session: created.GetSessionId(), Turn: created.GetId(), Patient: true})
+}
+
+// Attach follows a session's last turn from its beginning to its end. Its errors
+// are *Error.
+func (t *Turn) Attach(ctx context.Context, session string) (*Ending, error) {
+	resp, err := Call(ctx, t.Conn, t.Conn.GetTurn, &agentdv1.GetTurnRequest{SessionId: session})
+	if err != nil {
+		return nil, err
+	}
+	return t.follow(ctx, Following{Session: session, Turn: resp.GetTurn().GetId(), Patient: true})
+}
+
+// Cancel asks the daemon to stop the turn; what it follows then ends by itself. It
+// may be called from any goroutine.
+func (t *Turn) Cancel(ctx context.Context, reason string) error {
+	_, err := Call(ctx, t.Conn, t.Conn.CancelTurn, &agentdv1.CancelTurnRequest{SessionId: t.Session(), TurnId: known(&t.turn), Reason: reason})
+	return err
+}
+
+func (t *Turn) follow(ctx context.Context, f Following) (*Ending, error) {
+	start := time.Now()
+	t.session.Store(&f.Session)
+	t.turn.Store(&f.Turn)
+	f.Tools = slices.Sorted(maps.Keys(t.Tools))
+	f.Lost = func(err error) { t.Note("%v; trying again", err) }
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	tools := newToolbox(ctx, t, f.Session, func() string { return known(&t.turn) })
+	defer tools.close()
+	asked := t.questions(ctx)
+	defer asked.close()
+
+	// One goroutine shows; a question that is open holds the screen.
+	ending := &Ending{Session: f.Session}
+	for event, err := range t.Conn.Follow(ctx, f) {
+		if err != nil {
+			asked.close()
+			return nil, err
+		}
+		if id := event.GetTurnId(); id != "" && event.GetExecute() != nil {
+			t.turn.Store(&id) // of an injected prompt it is another one
+		}
+		if !t.react(event, tools, asked) {
+			continue
+		}
+		if e := event.GetError(); e != nil {
+			ending.Err = e
+		}
+		if event.GetEnd() != nil {
+			asked.close()
+			ending.End, ending.Took = event.GetEnd(), time.Since(start)
+			if ending.End.GetCompleted() || ending.End.GetReceipt() != nil {
+				ending.Err = nil // it was about something else
+			}
+		}
+		if err := asked.show(event); err != nil {
+			return nil, &Error{Message: fmt.Sprintf("write: %v", err), Err: err}
+		}
+	}
+	if ending.End == nil {
+		return nil, &Error{Message: "the turn's end was not told", Err: errors.ErrUnsupported}
+	}
+	return ending, nil
+}
+
+// react does what an event asks for, and tells whether it is to be shown: a call
+// that is asked for again is not.
+func (t *Turn) react(event *agentdv1.RunResponse, tools *toolbox, asked *questions) bool {
+	switch {
+	case event.GetToolCall() != nil:
+		return tools.call(event.GetToolCall())
+	case event.GetToolCancelled() != nil:
+		tools.cancel(event.GetToolCancelled().GetToolCallId())
+	case event.GetInteractionRequested() != nil:
+		asked.ask(event.GetInteractionRequested().GetInteraction())
+	case event.GetInteractionResolved() != nil:
+		asked.resolved(event.GetInteractionResolved().GetInteraction().GetId())
+	}
+	return true
+}

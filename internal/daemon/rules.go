@@ -1,0 +1,75 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"buf.build/go/protovalidate"
+
+	"github.com/apzuk3/agentd/adkbridge"
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/session"
+)
+
+// TreeRules returns what a daemon with default limits has against a tree and its
+// tools, before it runs: a function that returns the first reason, without its
+// code, or nil. Models are judged by their names, no key is needed; whether a
+// daemon has a script is for that daemon to say. The function may be called from
+// any goroutine and opens no connection.
+func TreeRules() (func(*agentdv1.Agent, []*agentdv1.Tool) error, error) {
+	reg, err := newRegistry(&Config{})
+	if err != nil {
+		return nil, err
+	}
+	rules, err := protovalidate.New(protovalidate.WithMessages(&agentdv1.Agent{}, &agentdv1.Tool{}), protovalidate.WithDisableLazy())
+	if err != nil {
+		return nil, fmt.Errorf("daemon: compile the protocol's rules: %w", err)
+	}
+	runner := adkbridge.New(adkbridge.Config{Models: namedModels(reg)})
+	return func(agent *agentdv1.Agent, tools []*agentdv1.Tool) error {
+		if err := runner.Check(context.Background(), &session.Spec{Agent: agent, Tools: tools}, nil); err != nil {
+			return err
+		}
+		// The protocol's own rules, in its own words, come last: where both know a
+		// rule the engine says it better.
+		for _, t := range tools {
+			if err := rules.Validate(t, protovalidate.WithFailFast()); err != nil {
+				return fmt.Errorf("tool %q: %w", t.GetName(), violation(err))
+			}
+		}
+		return violation(rules.Validate(agent, protovalidate.WithFailFast()))
+	}, nil
+}
+
+// violation is the first rule that is broken.
+func violation(err error) error {
+	if broken, ok := errors.AsType[*protovalidate.ValidationError](err); ok && len(broken.Violations) > 0 {
+		return errors.New(broken.Violations[0].String())
+	}
+	return err
+}
+
+// names are models of which nothing but the name counts.
+type names struct {
+	reg      *model.Registry
+	builtins map[string][]string // by provider
+}
+
+func namedModels(reg *model.Registry) adkbridge.Models {
+	n := names{reg: reg, builtins: map[string][]string{}}
+	for _, st := range reg.Providers() {
+		n.builtins[st.Provider] = st.Builtins
+	}
+	return n
+}
+
+// Resolve finds a model's provider.
+func (n names) Resolve(name string, _ map[string]string) (adkbridge.Model, error) {
+	provider, _, err := n.reg.Route(name)
+	if err != nil {
+		return adkbridge.Model{}, err
+	}
+	return adkbridge.Model{Provider: provider, Builtins: n.builtins[provider]}, nil
+}
