@@ -1390,6 +1390,10 @@ export const RunResponse_InteractionResolvedSchema: GenMessage<RunResponse_Inter
  * Display is a projection of an event for user interfaces. It is computed from
  * the event alone.
  *
+ * Text and reasoning have deltas only; the closing chunk of the agent, or the end
+ * of the turn, completes them. A Retract cancels the text and the reasoning of its
+ * message, or of `message:*`, all that is unfinished.
+ *
  * @generated from message agentd.v1.Display
  */
 export type Display = Message<"agentd.v1.Display"> & {
@@ -1408,8 +1412,9 @@ export type Display = Message<"agentd.v1.Display"> & {
   phase: Display_Phase;
 
   /**
-   * The same for all events about one thing, stable within the turn: the message,
-   * the tool call, the interaction, the turn.
+   * The same for all events about one thing, stable within the turn, its kind and
+   * its id, such as `message:…`, `reasoning:…`, `tool:…`, `interaction:…`, `agent:…`
+   * and `turn:…`; `stream` for what is about none of them.
    *
    * @generated from field: string ref = 3;
    */
@@ -1590,7 +1595,8 @@ export enum Display_Visibility {
 
   /**
    * For whoever builds or operates it: reasoning, tool arguments and results,
-   * state, retries.
+   * state, retries. A filter for the public lets notices and results of tools
+   * through without arguments, outputs and error texts.
    *
    * @generated from enum value: VISIBILITY_PRIVATE = 2;
    */

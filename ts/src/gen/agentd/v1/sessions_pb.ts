@@ -962,7 +962,8 @@ export type ListTurnEventsRequest = Message<"agentd.v1.ListTurnEventsRequest"> &
   display: boolean;
 
   /**
-   * Only events of this visibility.
+   * Only events of this visibility, and what no client can do without: the end,
+   * errors, retracts, the calls it is asked for.
    *
    * @generated from field: agentd.v1.Display.Visibility visibility = 6;
    */
@@ -1048,7 +1049,8 @@ export type WatchTurnRequest = Message<"agentd.v1.WatchTurnRequest"> & {
   display: boolean;
 
   /**
-   * Only events of this visibility, heartbeats and the end.
+   * Only events of this visibility, and what no client can do without: the end,
+   * errors, retracts, heartbeats, the calls it is asked for.
    *
    * @generated from field: agentd.v1.Display.Visibility visibility = 6;
    */

@@ -657,7 +657,7 @@ export const OnDisconnectSchema: GenEnum<OnDisconnect> = /*@__PURE__*/
 /**
  * OnBusy says what happens to a prompt when the session already runs a turn. A
  * turn that only waits for a client which is not there gives way to any prompt
- * but an injected one.
+ * but an injected one; one that waits for a person does not.
  *
  * @generated from enum agentd.v1.OnBusy
  */
