@@ -8,7 +8,7 @@ FAULTS ?= 300
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
 .PHONY: help build test race cover bench fuzz examples lint fmt generate generate-check breaking house vuln \
-	chaos image-smoke docker check ci clean
+	chaos web image-smoke docker check ci clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,16 +43,19 @@ chaos: ## kill a daemon at each record of its log, then break one FAULTS times; 
 	go test -count=1 -run 'TestChaos$$' -v ./internal/chaos -chaos.faults=$(FAULTS) -timeout 24h | tee .cache/chaos.log
 	@grep '^faults=' .cache/chaos.log
 
+web: ## build and test the TypeScript client, in Node.js and in Chromium
+	scripts/web
+
 lint: ## run the linters
 	scripts/lint
 
 fmt: ## format the code
 	. scripts/tools && linter && "$$TOOLBIN/golangci-lint" fmt
 
-generate: ## regenerate gen/ from proto/
+generate: ## regenerate gen/ and ts/src/gen/ from proto/
 	scripts/generate
 
-generate-check: ## fail if gen/ is not what proto/ gives
+generate-check: ## fail if they are not what proto/ gives
 	scripts/generate --check
 
 breaking: ## fail if proto/ breaks deployed clients
@@ -76,4 +79,4 @@ ci: ## everything that CI runs
 	.ci/run
 
 clean: ## remove what was built
-	rm -rf .cache agentd
+	rm -rf .cache agentd ts/node_modules ts/dist ts/dist-test

@@ -1,0 +1,90 @@
+// A page with a tool of its own: the agent runs on the server, the tool asks the page's visitor. A reload in the middle of a
+// turn goes on with it; a second page that is opened with #SESSION/TURN watches it.
+import { Agentd, llm, Transcript, type Run } from "@apzuk3/agentd";
+import { z } from "zod";
+
+const server = new URLSearchParams(location.search).get("agentd") ?? "http://127.0.0.1:8080";
+const agentd = new Agentd(server);
+
+const teas = [...document.querySelectorAll<HTMLButtonElement>("#teas button")];
+
+agentd.addTool("pick_tea", {
+  description: `Asks the visitor to pick one of the teas of the page: ${teas.map((tea) => tea.textContent).join(", ")}`,
+  input: z.object({ question: z.string().describe("what to ask the visitor") }),
+  run: ({ question }, { signal }) => {
+    status(question);
+    return new Promise<string>((resolve, reject) => {
+      const enable = (on: boolean) => teas.forEach((tea) => (tea.disabled = !on));
+      enable(true);
+      for (const tea of teas) {
+        tea.onclick = () => {
+          enable(false);
+          resolve(tea.textContent ?? "");
+        };
+      }
+      signal.addEventListener("abort", () => {
+        enable(false);
+        reject(signal.reason as Error);
+      });
+    });
+  },
+});
+
+const agent = llm({
+  name: "host",
+  model: "scripted/demo",
+  instruction: "You serve tea. Ask the visitor with the tool pick_tea, then say what you will bring.",
+  tools: ["pick_tea"],
+});
+
+/** Shows a turn while it happens, and remembers it for as long as it runs. */
+async function show(run: Run, remember: boolean): Promise<void> {
+  const transcript = new Transcript();
+  element("#events").replaceChildren();
+  try {
+    for await (const event of run) {
+      transcript.add(event);
+      element("#said").textContent = transcript.messages.map((message) => message.text).join("\n");
+      if (event.type !== "text") {
+        const item = document.createElement("li");
+        item.textContent = `${event.seq} ${event.type}`;
+        element("#events").append(item);
+      }
+      if (event.type === "started" && remember) {
+        sessionStorage.setItem("turn", `${run.sessionId}/${run.turnId}`);
+      }
+      if (event.type === "end") {
+        status(event.completed ? "completed" : `stopped: ${event.reason}`);
+      }
+    }
+  } catch (err) {
+    status(`failed: ${String(err)}`);
+  }
+  if (remember) {
+    sessionStorage.removeItem("turn");
+  }
+}
+
+function element(selector: string): Element {
+  return document.querySelector(selector) ?? document.body;
+}
+
+function status(text: string): void {
+  element("#status").textContent = text;
+}
+
+const form = document.querySelector<HTMLFormElement>("#ask")!;
+form.onsubmit = (event) => {
+  event.preventDefault();
+  const prompt = String(new FormData(form).get("prompt"));
+  void show(agentd.run({ agent, prompt }), true);
+};
+
+const [watched, remembered] = [location.hash.slice(1), sessionStorage.getItem("turn")];
+if (watched !== "") {
+  const [sessionId = "", turnId = ""] = watched.split("/");
+  void show(agentd.attach(sessionId, { turnId, watchOnly: true }), false);
+} else if (remembered !== null) {
+  const [sessionId = "", turnId = ""] = remembered.split("/");
+  void show(agentd.attach(sessionId, { turnId }), true);
+}

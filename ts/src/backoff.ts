@@ -1,0 +1,79 @@
+// How long to wait before something is tried again.
+import { AgentdError, fromThrown, isLost } from "./errors.js";
+import { sleep } from "./wait.js";
+
+/**
+ * ReconnectPolicy says how long a lost connection is tried again. Before the n-th attempt in a row without progress there is a
+ * random wait of at most base·2ⁿ⁻¹ and at most cap.
+ */
+export interface ReconnectPolicy {
+  /** Time without progress, in milliseconds, after which no attempt begins; 0 never tries again. Default: 2 minutes. */
+  maxElapsedMs: number;
+  /** The same for the request that starts a turn. Default: 5 seconds. */
+  startElapsedMs: number;
+  /** Bound of the first wait, in milliseconds. Default: 50. */
+  baseMs: number;
+  /** Bound of all waits, in milliseconds. Default: 5,000. */
+  capMs: number;
+}
+
+/** defaultReconnect is what holds for what an option leaves out. */
+export const defaultReconnect: Readonly<ReconnectPolicy> = { maxElapsedMs: 120_000, startElapsedMs: 5_000, baseMs: 50, capMs: 5_000 };
+
+/** The longest that one attempt counts, in milliseconds: a computer that sleeps meanwhile has not tried. */
+const longestAttempt = 60_000;
+
+/** Outage is the time since there was progress. A new one is no outage. */
+export class Outage {
+  readonly #policy: ReconnectPolicy;
+  #last: number | undefined; // when next was called
+  #spent = 0;
+  #tries = 0;
+
+  constructor(policy: ReconnectPolicy) {
+    this.#policy = policy;
+  }
+
+  /** over says that there was progress. */
+  over(): void {
+    this.#last = undefined;
+    this.#spent = 0;
+    this.#tries = 0;
+  }
+
+  /** next returns how long to wait before the next attempt, in milliseconds; undefined when there is none. */
+  next(now: number = Date.now()): number | undefined {
+    this.#spent += Math.min(Math.max(now - (this.#last ?? now), 0), longestAttempt);
+    this.#last = now;
+    const left = this.#policy.maxElapsedMs - this.#spent;
+    if (left <= 0) {
+      return undefined;
+    }
+    const limit = Math.min(this.#policy.capMs, this.#policy.baseMs * 2 ** this.#tries++);
+    // An attempt at the very end of the time, rather than none.
+    return Math.min(Math.random() * limit, left);
+  }
+}
+
+/**
+ * persist calls attempt until it is answered, or refused, or the policy's time is over. Only for requests that may arrive twice.
+ * It throws an AgentdError, or the signal's reason.
+ */
+export async function persist<T>(policy: ReconnectPolicy, signal: AbortSignal, attempt: () => Promise<T>): Promise<T> {
+  const outage = new Outage(policy);
+  for (;;) {
+    signal.throwIfAborted();
+    let failure: AgentdError;
+    try {
+      return await attempt();
+    } catch (thrown) {
+      signal.throwIfAborted();
+      failure = fromThrown(thrown);
+    }
+    const wait = isLost(failure) ? outage.next() : undefined;
+    if (wait === undefined) {
+      throw failure;
+    }
+    await sleep(wait, signal);
+  }
+}

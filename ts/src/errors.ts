@@ -1,0 +1,114 @@
+// What can go wrong, in the protocol's own words.
+import { Code, ConnectError } from "@connectrpc/connect";
+import {
+  RunResponse_ErrorResponseSchema,
+  type RunResponse_ErrorResponse,
+} from "./gen/agentd/v1/service_pb.js";
+import { ErrorCode, type UsageSummary } from "./gen/agentd/v1/types_pb.js";
+
+/** ErrorCodeName is a kind of error: the protocol's ErrorCode without its prefix, such as `SESSION_BUSY`. */
+export type ErrorCodeName = keyof typeof ErrorCode;
+
+/** Codes of errors that may be over when the same request is made again. */
+const retryable: ReadonlySet<ErrorCodeName> = new Set<ErrorCodeName>([
+  "RATE_LIMITED",
+  "MODEL_UNAVAILABLE",
+  "TIMEOUT",
+  "SESSION_BUSY",
+  "UNAVAILABLE",
+]);
+
+/** ErrorDetails is what an {@link AgentdError} knows besides its code and its message. */
+export interface ErrorDetails {
+  /** Whether the same request may succeed later; left out: what the protocol says of the code. */
+  retryable?: boolean;
+  /** The session, once it is known. */
+  sessionId?: string | undefined;
+  /** The turn, once it is known. */
+  turnId?: string | undefined;
+  /** What the turn used, if the server came to say it. */
+  usage?: UsageSummary | undefined;
+  /** The cause on this side of the wire. */
+  cause?: unknown;
+}
+
+/**
+ * AgentdError is why a call or a run failed. Everything this package throws is one, but for the reason of an AbortSignal that
+ * the caller has aborted, which is thrown as it is.
+ */
+export class AgentdError extends Error {
+  override readonly name = "AgentdError";
+  /** The kind of error. */
+  readonly code: ErrorCodeName;
+  /** Whether the same request may succeed later. */
+  readonly retryable: boolean;
+  /** The session, once it is known. */
+  readonly sessionId: string | undefined;
+  /** The turn, once it is known. */
+  readonly turnId: string | undefined;
+  /** What the turn used; undefined if the server did not come to say it. */
+  readonly usage: UsageSummary | undefined;
+
+  constructor(code: ErrorCodeName, message: string, details: ErrorDetails = {}) {
+    super(message, { cause: details.cause });
+    this.code = code;
+    this.retryable = details.retryable ?? retryable.has(code);
+    this.sessionId = details.sessionId;
+    this.turnId = details.turnId;
+    this.usage = details.usage;
+  }
+
+  /** with returns the same error with more details. */
+  with(details: ErrorDetails): AgentdError {
+    return new AgentdError(this.code, this.message, {
+      retryable: this.retryable,
+      sessionId: details.sessionId ?? this.sessionId,
+      turnId: details.turnId ?? this.turnId,
+      usage: details.usage ?? this.usage,
+      cause: this.cause ?? details.cause,
+    });
+  }
+}
+
+/** fromResponse translates an ErrorResponse of the server. */
+export function fromResponse(response: RunResponse_ErrorResponse, details: ErrorDetails = {}): AgentdError {
+  // A server may be newer than this client.
+  const code = (ErrorCode[response.code] as ErrorCodeName | undefined) ?? "UNSPECIFIED";
+  return new AgentdError(code, response.message, {
+    retryable: response.retryable,
+    sessionId: response.sessionId === "" ? undefined : response.sessionId,
+    ...details,
+  });
+}
+
+/** Codes of Connect that say what was wrong with the request; all others are a connection that did not work. */
+const connectCodes: ReadonlyMap<Code, ErrorCodeName> = new Map<Code, ErrorCodeName>([
+  [Code.DeadlineExceeded, "TIMEOUT"],
+  [Code.Unauthenticated, "AUTH_FAILED"],
+  [Code.PermissionDenied, "PERMISSION_DENIED"],
+  [Code.ResourceExhausted, "LIMIT_EXCEEDED"],
+]);
+
+/** fromThrown translates what a transport has thrown. */
+export function fromThrown(thrown: unknown): AgentdError {
+  if (thrown instanceof AgentdError) {
+    return thrown;
+  }
+  const err = ConnectError.from(thrown);
+  const detail = err.findDetails(RunResponse_ErrorResponseSchema)[0];
+  if (detail !== undefined) {
+    return fromResponse(detail, { cause: err });
+  }
+  if (err.code === Code.Unimplemented) {
+    return new AgentdError("INVALID_REQUEST", `this address does not serve what was asked for: ${err.message}`, { cause: err });
+  }
+  return new AgentdError(connectCodes.get(err.code) ?? "UNAVAILABLE", `the request failed: ${err.message}`, { cause: err });
+}
+
+/**
+ * isLost tells whether an error that ended a request is about the way to the server, or a server that is about to stop, rather
+ * than about the request: the same one may be made again.
+ */
+export function isLost(err: AgentdError): boolean {
+  return err.code === "UNAVAILABLE" || err.code === "TIMEOUT" || err.code === "RATE_LIMITED";
+}

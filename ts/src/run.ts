@@ -1,0 +1,272 @@
+// One turn, from its start or from any event to its end.
+import { toJson, type JsonValue } from "@bufbuild/protobuf";
+import { ValueSchema } from "@bufbuild/protobuf/wkt";
+import type { Client } from "@connectrpc/connect";
+import type { Answers } from "./answers.js";
+import { persist, type ReconnectPolicy } from "./backoff.js";
+import { Calls } from "./calls.js";
+import { AgentdError, fromThrown } from "./errors.js";
+import { eventOf, ownEvent, type Event } from "./events.js";
+import { follow, type Followed } from "./follow.js";
+import type { Display_Visibility } from "./gen/agentd/v1/service_pb.js";
+import { TurnStatus, type SessionService, type Turn } from "./gen/agentd/v1/sessions_pb.js";
+import type { UsageSummary } from "./gen/agentd/v1/types_pb.js";
+import { Prompts, type Prompter } from "./prompts.js";
+import type { Tool } from "./tool.js";
+import { Transcript, type Message } from "./transcript.js";
+import { follows, Mailbox, type Gate } from "./wait.js";
+
+/** Result is a whole turn. */
+export interface Result {
+  /** What all agents said, see {@link Transcript.text}. */
+  readonly text: string;
+  /** The same, message by message. */
+  readonly messages: readonly Message[];
+  /** Whether the agent tree finished naturally; false when somebody has stopped the turn. */
+  readonly completed: boolean;
+  /** The last answer as a value, when the agent that gave it has an output schema. */
+  readonly structuredOutput: JsonValue | undefined;
+  /** What the turn used. */
+  readonly usage: UsageSummary | undefined;
+  /** The turn as the server has it. */
+  readonly turn: Turn;
+}
+
+/** Place is a turn and a position in it. */
+export interface Place {
+  sessionId: string;
+  /** Empty is the session's last turn. */
+  turnId: string;
+  afterSeq: bigint | undefined;
+}
+
+/** RunConfig is what a run is made of. */
+export interface RunConfig {
+  client: Client<typeof SessionService>;
+  /** Finds the turn to follow, or starts it. */
+  begin: (signal: AbortSignal) => Promise<Place>;
+  /** The tools to be asked for. */
+  tools: ReadonlyMap<string, Tool>;
+  answers: Answers;
+  gate: Gate;
+  prompter: Prompter | undefined;
+  headers: Headers;
+  reconnect: ReconnectPolicy;
+  silenceMs: number;
+  requestTimeoutMs: number;
+  display: boolean;
+  visibility: Display_Visibility;
+  signal: AbortSignal | undefined;
+  cancelOnAbort: boolean;
+}
+
+/**
+ * Run is a turn that is followed: an iterable of its events that can be iterated once. Nothing happens before that. The run ends
+ * with its iteration: then its tools are aborted and nothing is fetched any more. The turn itself goes on if it is only left.
+ */
+export class Run implements AsyncIterable<Event> {
+  readonly #c: RunConfig;
+  #taken = false;
+  #sessionId: string | undefined;
+  #turnId: string | undefined;
+  #cancelling: Promise<void> | undefined;
+
+  constructor(config: RunConfig) {
+    this.#c = config;
+  }
+
+  /** sessionId names the session, once it is known: from the first event on. */
+  get sessionId(): string | undefined {
+    return this.#sessionId;
+  }
+
+  /** turnId names the turn, once it is known. */
+  get turnId(): string | undefined {
+    return this.#turnId;
+  }
+
+  /**
+   * Yields the events in order, each once. Throws an AgentdError when the turn has failed or cannot be followed any further, and
+   * the reason of a signal that was aborted.
+   */
+  [Symbol.asyncIterator](): AsyncIterator<Event, void, undefined> {
+    if (this.#taken) {
+      throw new TypeError("a run can be iterated once; attach follows its turn again");
+    }
+    this.#taken = true;
+    const { controller, release } = follows(this.#c.signal);
+    const events = this.#events(controller.signal);
+    const left = new AgentdError("UNSPECIFIED", "the run is over");
+    // At once, for the caller may be busy with an event, or leave.
+    const cancel = () => void this.#cancelIfAborted();
+    this.#c.signal?.addEventListener("abort", cancel, { once: true });
+    const close = () => {
+      this.#c.signal?.removeEventListener("abort", cancel);
+      release();
+      controller.abort(left);
+    };
+    return {
+      next: async () => {
+        try {
+          const next = await events.next();
+          if (next.done === true) {
+            close();
+          }
+          return next;
+        } catch (thrown) {
+          close();
+          if (thrown === left) {
+            return { done: true, value: undefined }; // return was called meanwhile
+          }
+          throw thrown;
+        }
+      },
+      return: async () => {
+        close();
+        await events.return().catch(() => {});
+        return { done: true, value: undefined };
+      },
+    };
+  }
+
+  /** result iterates the run to its end and gathers it, from where the run began. It throws what the iteration throws. */
+  async result(): Promise<Result> {
+    const { client, reconnect, requestTimeoutMs, headers } = this.#c;
+    const transcript = new Transcript();
+    let end: (Event & { type: "end" }) | undefined;
+    for await (const event of this) {
+      transcript.add(event);
+      if (event.type === "end") {
+        end = event;
+      }
+    }
+    const named = { sessionId: this.#sessionId ?? "", turnId: this.#turnId ?? "" };
+    const signal = this.#c.signal ?? new AbortController().signal;
+    const { turn } = await persist(reconnect, signal, () => client.getTurn(named, { signal, headers, timeoutMs: requestTimeoutMs }));
+    if (turn === undefined) {
+      throw new AgentdError("INTERNAL", "the server said nothing of the turn", named);
+    }
+    return {
+      text: transcript.text,
+      messages: transcript.messages,
+      completed: end?.completed ?? turn.status === TurnStatus.SUCCEEDED,
+      structuredOutput: end?.structuredOutput ?? (turn.structuredOutput && toJson(ValueSchema, turn.structuredOutput)),
+      usage: end?.usage ?? turn.usage,
+      turn,
+    };
+  }
+
+  async *#events(signal: AbortSignal): AsyncGenerator<Event, void, undefined> {
+    let place: Place;
+    try {
+      place = await this.#begin(signal);
+    } catch (thrown) {
+      signal.throwIfAborted();
+      throw fromThrown(thrown);
+    }
+    this.#sessionId = place.sessionId;
+    this.#turnId = place.turnId || undefined;
+    try {
+      yield* this.#follow(place, signal);
+    } finally {
+      await this.#cancelIfAborted();
+    }
+  }
+
+  /** begin begins. Where an abort is to cancel the turn, its name is waited for. */
+  async #begin(signal: AbortSignal): Promise<Place> {
+    signal.throwIfAborted();
+    if (!this.#c.cancelOnAbort) {
+      return this.#c.begin(signal);
+    }
+    return this.#c.begin(new AbortController().signal);
+  }
+
+  /** cancelIfAborted cancels the turn, once, if its caller wants that and it is known. */
+  #cancelIfAborted(): Promise<void> {
+    const { client, headers, requestTimeoutMs, reconnect, cancelOnAbort, signal } = this.#c;
+    if (!cancelOnAbort || signal?.aborted !== true || this.#sessionId === undefined) {
+      return Promise.resolve();
+    }
+    const named = { sessionId: this.#sessionId, turnId: this.#turnId ?? "" };
+    // The caller has gone: what fails now is nobody's business.
+    this.#cancelling ??= persist(reconnect, AbortSignal.timeout(requestTimeoutMs), () =>
+      client.cancelTurn(named, { headers, timeoutMs: requestTimeoutMs }),
+    ).then(
+      () => {},
+      () => {},
+    );
+    return this.#cancelling;
+  }
+
+  async *#follow(place: Place, signal: AbortSignal): AsyncGenerator<Event, void, undefined> {
+    const c = this.#c;
+    const faults = new Mailbox<AgentdError>();
+    const shared = { ...c, signal, report: (error: AgentdError) => faults.put(error) };
+    const calls = new Calls(shared);
+    const prompts = c.prompter === undefined ? undefined : new Prompts({ ...shared, prompter: c.prompter });
+    const messages = follow({ ...c, ...place, toolNames: [...c.tools.keys()], signal });
+    let why: AgentdError | undefined; // an error that stands in the log is the reason of the turn's end
+    let pending: Promise<IteratorResult<Followed, void>> | undefined;
+    try {
+      for (;;) {
+        pending ??= messages.next();
+        await Promise.race([pending, faults.filled()]);
+        for (let error = faults.take(); error !== undefined; error = faults.take()) {
+          yield ownEvent(this.#turnId ?? "", { type: "error", error });
+        }
+        const next = await Promise.race([pending, undefined]);
+        if (next === undefined) {
+          continue;
+        }
+        pending = undefined;
+        if (next.done === true) {
+          return;
+        }
+        const event = this.#take(next.value, calls, prompts);
+        if (event?.type === "error") {
+          why = event.error;
+        } else if (event?.type === "end" && !event.completed && why !== undefined) {
+          throw why.with({ sessionId: this.#sessionId, turnId: this.#turnId, usage: event.usage });
+        } else if (event !== undefined) {
+          yield event;
+        }
+      }
+    } finally {
+      pending?.catch(() => {});
+      void messages.return().catch(() => {});
+    }
+  }
+
+  /** take sees to what a message asks for, and returns the event that it is. */
+  #take({ message, again }: Followed, calls: Calls, prompts: Prompts | undefined): Event | undefined {
+    const { response } = message;
+    if (this.#turnId === undefined && response.case !== "turnQueued" && message.turnId !== "") {
+      this.#turnId = message.turnId; // a prompt that waits may be another turn's
+    }
+    switch (response.case) {
+      case "execute":
+        this.#sessionId = response.value.sessionId;
+        break;
+      case "toolCall":
+        calls.start(response.value, message.turnId);
+        break;
+      case "toolCancelled":
+        calls.stop(response.value.toolCallId, `the tool call was cancelled: ${response.value.reason}`);
+        break;
+      case "toolResult": // this client's, or another one's that was faster
+        calls.stop(response.value.toolCallId, "the tool call is answered");
+        break;
+      case "interactionRequested":
+        if (response.value.interaction !== undefined) {
+          prompts?.start({ ...response.value.interaction, sessionId: this.#sessionId ?? "" }, message.replayed);
+        }
+        break;
+      case "interactionResolved":
+        prompts?.settled(response.value.interaction?.id ?? "");
+        break;
+      default:
+    }
+    return again ? undefined : eventOf(message);
+  }
+}

@@ -1,0 +1,125 @@
+// What agents have said so far.
+import type { Event } from "./events.js";
+
+/** Message is one answer of one model call. */
+export interface Message {
+  /** Unique within the turn; empty for text that is of no message. */
+  readonly id: string;
+  /** From the root of the tree to the agent that speaks. */
+  readonly agentPath: readonly string[];
+  /** The text so far. */
+  readonly text: string;
+  /** The model's thinking so far. */
+  readonly thoughts: string;
+}
+
+interface Draft {
+  readonly id: string;
+  readonly agent: string;
+  readonly agentPath: readonly string[];
+  text: string;
+  thoughts: string;
+  restarts: boolean; // the next piece replaces what there is
+}
+
+/**
+ * Transcript puts the text of a turn together, message by message, and drops what is retracted.
+ *
+ * A message is finished when the server has moved on: another message of its agent has begun, the agent's last piece or a call
+ * of it came, the state changed, or a piece said when it happened, as only text that is complete does. Of agents that speak at
+ * the same time one may have changed the state while another spoke; so a retract of all unfinished messages also has each
+ * finished one start over if it is ever said again.
+ */
+export class Transcript {
+  readonly #drafts = new Map<string, Draft>(); // by agent and id, in the order in which they began
+  readonly #open = new Map<string, Draft>(); // by agent: the message that is not finished
+
+  /** add takes up the next event. */
+  add(event: Event): void {
+    switch (event.type) {
+      case "text":
+        this.#piece(event);
+        break;
+      case "retract":
+        this.#retract(event.messageId);
+        break;
+      case "state":
+        this.#open.clear();
+        break;
+      case "tool_call":
+      case "tool_notice":
+        this.#open.delete(keyOf(event.call.agentPath));
+        break;
+      default:
+    }
+  }
+
+  /** messages returns what was said, in the order in which it began. */
+  get messages(): Message[] {
+    return Array.from(this.#drafts.values(), ({ id, agentPath, text, thoughts }) => ({ id, agentPath, text, thoughts })).filter(
+      (m) => m.text !== "" || m.thoughts !== "",
+    );
+  }
+
+  /**
+   * text is what all agents said, one after the other in the order in which they first spoke, with an empty line between them.
+   * Of a tree with one agent it is exactly the model's text.
+   */
+  get text(): string {
+    const byAgent = new Map<string, string>();
+    for (const { agent, text } of this.#drafts.values()) {
+      byAgent.set(agent, (byAgent.get(agent) ?? "") + text);
+    }
+    return [...byAgent.values()].filter((text) => text !== "").join("\n\n");
+  }
+
+  #piece(event: Event & { type: "text" }): void {
+    const agent = keyOf(event.agentPath);
+    if (event.text !== "") {
+      const key = JSON.stringify([agent, event.messageId]);
+      let draft = this.#drafts.get(key);
+      if (draft === undefined) {
+        draft = { id: event.messageId, agent, agentPath: event.agentPath, text: "", thoughts: "", restarts: false };
+        this.#drafts.set(key, draft);
+      }
+      if (draft.restarts) {
+        drop(draft);
+      }
+      if (event.thought) {
+        draft.thoughts += event.text;
+      } else {
+        draft.text += event.text;
+      }
+      this.#open.set(agent, draft);
+      if (event.time !== undefined) {
+        this.#open.delete(agent);
+      }
+    }
+    if (event.last) {
+      this.#open.delete(agent);
+    }
+  }
+
+  #retract(id: string): void {
+    for (const draft of this.#drafts.values()) {
+      if (draft.id === "") {
+        continue;
+      }
+      if (id === "" ? this.#open.get(draft.agent) === draft : draft.id === id) {
+        drop(draft);
+      } else if (id === "") {
+        draft.restarts = true;
+      }
+    }
+  }
+}
+
+function drop(draft: Draft): void {
+  draft.text = "";
+  draft.thoughts = "";
+  draft.restarts = false;
+}
+
+function keyOf(agentPath: readonly string[]): string {
+  return JSON.stringify(agentPath);
+}

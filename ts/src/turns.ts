@@ -1,0 +1,71 @@
+// Turns: what one prompt sets off.
+import type { Client } from "@connectrpc/connect";
+import { eventOf, type Event } from "./events.js";
+import type { ListTurnsRequestSchema, SessionService, Turn } from "./gen/agentd/v1/sessions_pb.js";
+import { visibilityOf, type Visibility } from "./options.js";
+import { pages, required, type Fields, type Unary } from "./unary.js";
+
+/** EventsOptions says which events to read. */
+export interface EventsOptions {
+  /** The turn; left out: the session's last one. */
+  turnId?: string;
+  /** The seq of the last event that the caller has. */
+  afterSeq?: bigint;
+  /** How many to read with one request at most. */
+  limit?: number;
+  /** Has each event carry how a user interface may show it. */
+  display?: boolean;
+  /** Only events of this visibility. */
+  visibility?: Visibility;
+}
+
+/** Turns looks at turns and cancels them. Each method makes one request and throws an AgentdError. */
+export class Turns {
+  readonly #client: Client<typeof SessionService>;
+  readonly #unary: Unary;
+
+  constructor(client: Client<typeof SessionService>, unary: Unary) {
+    this.#client = client;
+    this.#unary = unary;
+  }
+
+  /** get says how a turn is; without turnId, the session's last one. */
+  async get(sessionId: string, turnId = ""): Promise<Turn> {
+    return required((await this.#unary((o) => this.#client.getTurn({ sessionId, turnId }, o))).turn, "a turn");
+  }
+
+  /** list yields turns, newest first, page by page; pageSize is that of one page. */
+  list(filter: Fields<typeof ListTurnsRequestSchema, "pageToken"> = {}): AsyncGenerator<Turn, void, undefined> {
+    return pages(async (pageToken) => {
+      const { turns, nextPageToken } = await this.#unary((o) => this.#client.listTurns({ ...filter, pageToken }, o));
+      return { items: turns, nextPageToken };
+    });
+  }
+
+  /** cancel cancels a turn and returns when nothing of it runs any more. One that is over stays as it is. */
+  async cancel(sessionId: string, turnId = "", reason = ""): Promise<Turn> {
+    return required((await this.#unary((o) => this.#client.cancelTurn({ sessionId, turnId, reason }, o))).turn, "a turn");
+  }
+
+  /**
+   * events yields what has happened in a turn so far, after a position; without turnId, in the session's last one. Unlike a Run
+   * it yields the error of a turn that failed as an event.
+   */
+  async *events(sessionId: string, options: EventsOptions = {}): AsyncGenerator<Event, void, undefined> {
+    let request = { ...options, visibility: visibilityOf(options.visibility), sessionId };
+    for (;;) {
+      const { events, more } = await this.#unary((o) => this.#client.listTurnEvents(request, o));
+      for (const message of events) {
+        const event = eventOf(message);
+        if (event !== undefined) {
+          yield event;
+        }
+      }
+      const last = events.at(-1);
+      if (!more || last === undefined) {
+        return;
+      }
+      request = { ...request, turnId: request.turnId ?? last.turnId, afterSeq: last.seq };
+    }
+  }
+}

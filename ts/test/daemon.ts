@@ -1,0 +1,72 @@
+// A real daemon for tests: the command, in a process of its own, on loopback.
+import { spawn, type ChildProcess } from "node:child_process";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import type { TestContext } from "node:test";
+import { fileURLToPath } from "node:url";
+
+/** What `npm test` builds first. */
+const binary = fileURLToPath(new URL("./agentd", import.meta.url));
+
+/** Scripts of the models `scripted/…`, by name. */
+export type Scripts = Record<string, string>;
+
+/** Daemon is a daemon that can be stopped and started again on the same data. */
+export class Daemon {
+  url = "";
+  readonly dir: string;
+  readonly #args: string[];
+  #child: ChildProcess | undefined;
+  #ended: Promise<void> = Promise.resolve();
+
+  constructor(dir: string, args: string[]) {
+    this.dir = dir;
+    this.#args = args;
+  }
+
+  /** start starts it on a free port and waits until it serves. */
+  async start(): Promise<void> {
+    const child = spawn(binary, ["serve", "--addr=127.0.0.1:0", "--log-format=json", ...this.#args], {
+      env: {}, // no keys
+      stdio: ["ignore", "ignore", "pipe"],
+    });
+    this.#child = child;
+    this.#ended = new Promise((resolve) => child.once("close", () => resolve()));
+    const log: string[] = [];
+    const lines = createInterface({ input: child.stderr! });
+    this.url = await new Promise<string>((resolve, reject) => {
+      lines.on("line", (line) => {
+        log.push(line);
+        const entry = JSON.parse(line) as { msg?: string; addr?: string };
+        if (entry.msg === "serving") {
+          resolve(`http://${entry.addr}`);
+        }
+      });
+      child.once("error", reject);
+      child.once("close", (code) => reject(new Error(`agentd ended with ${code}:\n${log.join("\n")}`)));
+    });
+  }
+
+  /** end ends it with a signal and waits until it has ended. */
+  async end(signal: NodeJS.Signals): Promise<void> {
+    this.#child?.kill(signal);
+    await this.#ended;
+  }
+}
+
+/** serve starts a daemon for one test. Its data is on disk if it is to survive a restart. */
+export async function serve(t: TestContext, scripts: Scripts = {}, ...args: string[]): Promise<Daemon> {
+  const dir = await mkdtemp(join(tmpdir(), "agentd-test-"));
+  for (const [name, script] of Object.entries(scripts)) {
+    await writeFile(join(dir, `${name}.yaml`), script);
+  }
+  const daemon = new Daemon(dir, [`--data=${join(dir, "data")}`, `--scripts=${dir}`, "--handover-grace=50ms", ...args]);
+  t.after(async () => {
+    await daemon.end("SIGKILL");
+    await rm(dir, { recursive: true, force: true });
+  });
+  await daemon.start();
+  return daemon;
+}

@@ -1,0 +1,40 @@
+// What tests do with events.
+import { Transcript, type Event } from "@apzuk3/agentd";
+
+/** gather iterates a run to its end. */
+export async function gather(events: AsyncIterable<Event>): Promise<Event[]> {
+  const out: Event[] = [];
+  for await (const event of events) {
+    out.push(event);
+  }
+  return out;
+}
+
+/** told is what events tell, however their texts are cut into pieces. */
+export function told(events: Event[]): { messages: unknown; facts: unknown } {
+  const transcript = new Transcript();
+  events.forEach((event) => transcript.add(event));
+  // Which client is asked for a tool is not the same for all.
+  const facts = events.filter((e) => e.type !== "text").map((e) => [e.seq, e.type === "tool_notice" ? "tool_call" : e.type]);
+  return { messages: transcript.messages, facts };
+}
+
+/** rising tells whether the seqs of events rise, so that none came twice. */
+export function rising(events: Event[]): boolean {
+  let last = 0n;
+  return events.filter((e) => e.seq !== 0n).every(({ seq }) => {
+    const risen = seq > last;
+    last = seq;
+    return risen;
+  });
+}
+
+/** Latch is opened once. */
+export class Latch {
+  readonly opened: Promise<void>;
+  open = () => {};
+
+  constructor() {
+    this.opened = new Promise((resolve) => (this.open = resolve));
+  }
+}

@@ -1,0 +1,136 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Agentd, AgentdError, llm, type Decision, type Prompter } from "@apzuk3/agentd";
+import { InteractionKind, InteractionStatus, TurnStatus } from "@apzuk3/agentd/proto";
+import { z } from "zod";
+import { serve } from "./daemon.js";
+import { gather, Latch } from "./gather.js";
+import { proxy } from "./proxy.js";
+
+const scripts = {
+  pay: `
+answers:
+  - when: {after_tool: pay}
+    text: '{{tool_result "pay"}}'
+  - when: {}
+    calls: [{name: pay, args: {amount: 100}}]
+`,
+  ask: `
+answers:
+  - when: {after_tool: ask_user}
+    text: '{{tool_result "ask_user"}}'
+  - when: {}
+    calls: [{name: ask_user, args: {question: "which?", choices: [this, that]}}]
+`,
+};
+const payer = llm({ name: "payer", model: "scripted/pay", tools: ["pay"] });
+const asker = llm({ name: "asker", model: "scripted/ask", builtinTools: ["ask_user"] });
+
+function withPay(url: string, paid: number[], prompter?: Prompter): Agentd {
+  return new Agentd(url, prompter === undefined ? {} : { prompter }).addTool("pay", {
+    description: "Pays",
+    input: z.object({ amount: z.number() }),
+    needsApproval: true,
+    run: ({ amount }) => {
+      paid.push(amount);
+      return `paid ${amount}`;
+    },
+  });
+}
+
+test("a tool that needs approval runs when a person has approved it", async (t) => {
+  const { url } = await serve(t, scripts);
+  for (const [decision, amounts, text] of [
+    [{ approve: true }, [100], /^paid 100$/],
+    [{ approve: true, toolInput: { amount: 5 } }, [5], /paid 5/],
+    [{ deny: true, reason: "too much" }, [], /too much/],
+  ] as [Decision, number[], RegExp][]) {
+    const paid: number[] = [];
+    const asked: string[] = [];
+    const agentd = withPay(url, paid, (interaction) => {
+      assert.equal(interaction.kind, InteractionKind.APPROVAL);
+      asked.push(`${interaction.toolName} ${interaction.toolInput}`);
+      return Promise.resolve(decision);
+    });
+    const result = await agentd.run({ agent: payer, prompt: "pay" }).result();
+    assert.match(result.text, text);
+    assert.deepEqual(paid, amounts);
+    assert.deepEqual(asked, ['pay {"amount":100}']);
+  }
+});
+
+test("a question of an agent is answered by a person", async (t) => {
+  const { url } = await serve(t, scripts);
+  const agentd = new Agentd(url);
+  const prompter: Prompter = ({ question, choices }) => ({ answer: `${question} ${choices.at(-1)}` });
+  const events = await gather(agentd.run({ agent: asker, prompt: "ask", prompter }));
+  const kinds = events.map((e) => e.type).filter((type) => type.startsWith("interaction"));
+  assert.deepEqual(kinds, ["interaction_requested", "interaction_resolved"]);
+  assert.match(events.flatMap((e) => (e.type === "text" ? [e.text] : [])).join(""), /which\? that/);
+});
+
+test("of two people one is first, and a replayed question that is settled is asked nobody", async (t) => {
+  const { url } = await serve(t, scripts);
+  const asked = new Latch();
+  let dropped: unknown;
+  const slow: Prompter = (_, signal) => {
+    asked.open();
+    return new Promise((resolve) => signal.addEventListener("abort", () => resolve(void (dropped = signal.reason))));
+  };
+  const first = new Agentd(url).run({ agent: asker, prompt: "ask", prompter: slow });
+  const whole = gather(first);
+  await asked.opened;
+  const second = new Agentd(url);
+  const rest = await gather(second.attach(first.sessionId!, { prompter: () => ({ answer: "by the second" }) }));
+  const events = await whole;
+  assert.match(String(dropped), /settled/);
+  assert.deepEqual(events.filter((e) => e.type === "error"), []);
+  assert.deepEqual(rest.at(-1)?.type, "end");
+  await gather(second.attach(first.sessionId!, { turnId: first.turnId!, prompter: () => assert.fail("asked again") }));
+});
+
+test("interactions are found and resolved without a run", async (t) => {
+  const { url } = await serve(t, scripts);
+  const agentd = withPay(url, []);
+  let asked = 0;
+  for await (const event of agentd.run({ agent: payer, prompt: "pay" })) {
+    if (event.type !== "interaction_requested") {
+      continue;
+    }
+    asked++;
+    const { id } = event.interaction;
+    const pending = [];
+    for await (const interaction of agentd.interactions.list({ statuses: [InteractionStatus.PENDING] })) {
+      pending.push(interaction);
+    }
+    assert.deepEqual(pending.map((interaction) => interaction.id), [id]);
+    const { sessionId } = pending[0]!;
+    assert.equal((await agentd.interactions.get(sessionId, id)).status, InteractionStatus.PENDING);
+    assert.equal((await agentd.turns.get(sessionId)).status, TurnStatus.WAITING_FOR_INPUT);
+    const deny = { deny: true, reason: "no" } as const;
+    assert.equal((await agentd.interactions.resolve(sessionId, id, deny, "key")).status, InteractionStatus.RESOLVED);
+    assert.equal((await agentd.interactions.resolve(sessionId, id, deny, "key")).status, InteractionStatus.RESOLVED);
+    await assert.rejects(agentd.interactions.resolve(sessionId, id, { approve: true }), (err) => err instanceof AgentdError && err.code === "FAILED_PRECONDITION");
+    await assert.rejects(agentd.interactions.get(sessionId, "other"), (err) => err instanceof AgentdError && err.code === "NOT_FOUND");
+  }
+  assert.equal(asked, 1);
+});
+
+test("a person is asked once, though the daemon is killed meanwhile, and the answer arrives", async (t) => {
+  const daemon = await serve(t, scripts);
+  const way = await proxy(t, daemon.url);
+  const paid: number[] = [];
+  let asked = 0;
+  const agentd = withPay(way.url, paid, async () => {
+    asked++;
+    await daemon.end("SIGKILL");
+    await daemon.start();
+    way.target = daemon.url;
+    way.losing.set("ResolveInteraction", 1);
+    return { approve: true };
+  });
+  const { text } = await agentd.run({ agent: payer, prompt: "pay" }).result();
+  assert.equal(text, "paid 100");
+  assert.deepEqual([asked, paid], [1, [100]]);
+  assert.equal(way.losing.get("ResolveInteraction"), 0);
+});

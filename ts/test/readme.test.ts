@@ -1,0 +1,38 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { serve } from "./daemon.js";
+
+const run = promisify(execFile);
+const root = fileURLToPath(new URL("../", import.meta.url));
+
+test("the program of the README compiles as strict code and runs", async (t) => {
+  const daemon = await serve(t);
+  const readme = await readFile(`${root}README.md`, "utf8");
+  const program = /```ts\n([^]*?)```/.exec(readme)?.[1] ?? "";
+  const ours = program.replace("http://127.0.0.1:8080", daemon.url);
+  assert.notEqual(ours, program, "the README names no server");
+  const dir = `${root}dist-test/readme`;
+  await mkdir(dir, { recursive: true });
+  await writeFile(`${dir}/program.ts`, ours);
+  await writeFile(`${dir}/tsconfig.json`, '{"extends": "../../test/tsconfig.json", "compilerOptions": {"rootDir": ".", "outDir": "."}, "include": [], "files": ["program.ts"]}');
+  await run(process.execPath, [`${root}node_modules/typescript/bin/tsc`, "-p", dir]);
+  const { stdout } = await run(process.execPath, [`${dir}/program.js`]);
+  assert.match(stdout, /The \ntool \ngreet \nsays: \nHello, \nAlice!/);
+  assert.match(stdout, /completed: true/);
+  assert.match(stdout, /The tool greet says: Hello, Bob!\n$/);
+});
+
+test("the package holds what it promises, and nothing else", async () => {
+  const { stdout } = await run("npm", ["pack", "--dry-run", "--json", "--ignore-scripts"], { cwd: root });
+  const [{ files }] = JSON.parse(stdout.slice(stdout.indexOf("["))) as [{ files: { path: string }[] }];
+  const paths = files.map(({ path }) => path);
+  const pack = JSON.parse(await readFile(`${root}package.json`, "utf8")) as { exports: Record<string, string | Record<string, string>> };
+  for (const target of Object.values(pack.exports).flatMap((e) => (typeof e === "string" ? [e] : Object.values(e)))) {
+    assert.ok(paths.includes(target.replace("./", "")), `${target} is missing`);
+  }
+  assert.deepEqual(paths.filter((path) => !/^(dist\/.*\.(js|d\.ts|js\.map)|package\.json|README\.md|LICENSE)$/.test(path)), []);
+});
