@@ -337,10 +337,17 @@ func (s *Session) interruptWaiting(ctx context.Context) error {
 	}
 }
 
-// closeOpen ends a turn that the log has open and nobody runs. The caller has
+// closeOpen ends a turn that the log has open and nobody runs, and what a fork has
+// inherited. A store without space refuses that at once. The caller has
 // reserved the session; if it returns a turn to run next, that one has the
 // reservation.
 func (m *Manager) closeOpen(ctx context.Context, s *Session, reason string) (next *Run, err error) {
+	if s.inherits() {
+		reason = forked
+		if err := s.dropQueued(ctx, reason); err != nil {
+			return nil, err
+		}
+	}
 	s.mu.Lock()
 	open := s.turn != nil && s.turn.ended == nil
 	s.mu.Unlock()
@@ -352,7 +359,7 @@ func (m *Manager) closeOpen(ctx context.Context, s *Session, reason string) (nex
 		return nil, err
 	}
 	s.mu.Lock()
-	s.turn = run.t
+	s.turn, run.t.closing = run.t, true
 	stop := &stopped{reason: reason, at: time.Now(), receipt: run.t.receiptLocked()}
 	s.mu.Unlock()
 	// A run whose context has ended only makes the history valid.
@@ -435,7 +442,7 @@ func (m *Manager) recoverTurn(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if h.s.inheritedOpen() {
+	if h.s.inherits() {
 		defer m.release(h)
 		h.s.resuming.Lock()
 		defer h.s.resuming.Unlock()

@@ -95,10 +95,10 @@ func (m *Manager) finishFork(ctx context.Context, id string) (Summary, error) {
 	return m.Session(ctx, id)
 }
 
-// closeInherited ends a turn that a fork has inherited open: it is never made to
-// run. The caller holds s.resuming.
+// closeInherited ends a turn that a fork has inherited open, and drops prompts that
+// it has inherited: they are never made to run. The caller holds s.resuming.
 func (m *Manager) closeInherited(ctx context.Context, s *Session) error {
-	if !s.inheritedOpen() {
+	if !s.inherits() {
 		return nil
 	}
 	if err := m.admit(); err != nil {
@@ -106,7 +106,6 @@ func (m *Manager) closeInherited(ctx context.Context, s *Session) error {
 	}
 	defer m.turns.Done()
 	defer m.admitted()
-	s.dropQueued(forked)
 	if err := s.reserve(); err != nil {
 		return err
 	}
@@ -118,9 +117,13 @@ func (m *Manager) closeInherited(ctx context.Context, s *Session) error {
 	return err
 }
 
-// inheritedOpen tells whether the open turn is another session's.
-func (s *Session) inheritedOpen() bool {
+// inherits tells whether a turn is another session's that is open or waits.
+func (s *Session) inherits() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.inheritedOpenLocked() || slices.ContainsFunc(s.queued, func(t *Turn) bool { return t.queuedSeq <= s.index.inherited })
+}
+
+func (s *Session) inheritedOpenLocked() bool {
 	return s.turn != nil && s.turn.ended == nil && s.turn.startSeq <= s.index.inherited
 }

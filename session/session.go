@@ -258,7 +258,7 @@ func (s *Session) applyLocked(rec Record, fact any, t *Turn) {
 		s.resolvedLocked(t, f)
 	case *TurnEnded:
 		t.ended = f
-		if rec.Seq > s.index.inherited {
+		if t.startSeq > s.index.inherited {
 			s.wall += rec.Time.Sub(t.started)
 		}
 		t.stopTimersLocked()

@@ -352,19 +352,26 @@ func (m *Manager) stopAll(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	h.s.dropQueued(why)
+	err = h.s.dropQueued(ctx, why)
 	m.release(h)
+	if err != nil {
+		return err
+	}
 	return m.CancelTurn(ctx, id, "", why)
 }
 
-// dropQueued keeps the turns from starting that wait for it.
-func (s *Session) dropQueued(why string) {
+// dropQueued keeps the turns from starting that wait for it. A store without space
+// refuses that at once.
+func (s *Session) dropQueued(ctx context.Context, why string) error {
 	s.mu.Lock()
 	queued := slices.Clone(s.queued)
 	s.mu.Unlock()
 	for _, t := range queued {
-		s.drop(t, why)
+		if _, err := s.drop(ctx, t, why, true); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // alone does something to a session that nobody uses, and has who asks for the
