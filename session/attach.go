@@ -204,6 +204,10 @@ func (m *Manager) goOn(ctx context.Context, req AttachRequest) (*Turn, error) {
 		m.release(h)
 		return nil, err
 	}
+	if err := h.s.awaitAside(ctx); err != nil {
+		m.release(h)
+		return nil, err
+	}
 	if t := h.s.settled(); t != nil {
 		m.release(h)
 		return t, nil
@@ -213,6 +217,23 @@ func (m *Manager) goOn(ctx context.Context, req AttachRequest) (*Turn, error) {
 		return nil, Errorf(codeUnavailable, "session %q is starting another turn: attach again", req.SessionID)
 	}
 	return t, err
+}
+
+// awaitAside waits until a turn that is being put aside is.
+func (s *Session) awaitAside(ctx context.Context) error {
+	s.mu.Lock()
+	t := s.turn
+	leaving := t != nil && t.running && t.leaving
+	s.mu.Unlock()
+	if !leaving {
+		return nil
+	}
+	select {
+	case <-t.Done():
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // settled returns the last turn if it runs or is over.

@@ -44,13 +44,13 @@ func (m *Manager) ForkSession(ctx context.Context, req ForkRequest) (Summary, er
 		return Summary{}, err
 	}
 	f, err := m.fork(ctx, req)
-	if err != nil {
-		return Summary{}, err
+	if err == nil {
+		err = m.store.Fork(ctx, *f)
 	}
-	if err := m.store.Fork(ctx, *f); err != nil {
-		if errors.Is(err, ErrConflict) || errors.Is(err, ErrNoSession) {
-			return Summary{}, Errorf(codeUnavailable, "session %q has changed while it was forked; try again", req.SessionID)
-		}
+	switch {
+	case errors.Is(err, ErrConflict), errors.Is(err, ErrNoSession):
+		return Summary{}, Errorf(codeUnavailable, "session %q has changed while it was forked; try again", req.SessionID)
+	case err != nil:
 		return Summary{}, fmt.Errorf("session %s: fork: %w", req.SessionID, err)
 	}
 	return m.finishFork(ctx, f.Into.ID)
@@ -101,11 +101,10 @@ func (m *Manager) closeInherited(ctx context.Context, s *Session) error {
 	if !s.inherits() {
 		return nil
 	}
-	if err := m.admit(); err != nil {
+	if err := m.enter(); err != nil {
 		return err
 	}
 	defer m.turns.Done()
-	defer m.admitted()
 	if err := s.reserve(); err != nil {
 		return err
 	}

@@ -176,3 +176,26 @@ func TestForkWhileTheStoreIsFull(t *testing.T) {
 		})
 	}
 }
+
+// Ending what runs nowhere is no turn more.
+func TestEndingTurnsWhereNoMoreMayRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, memory(t), session.Limits{MaxTurns: 1})
+		f.on(talk)
+		aside := f.start(session.Request{Prompt: "ask a"})
+		w := aside.Watch()
+		await(t, w, isCall)
+		w.Close()
+		<-aside.Done()
+		await(t, f.start(session.Request{Prompt: "ask b"}).Watch(), isCall)
+		if fork, err := f.m.ForkSession(t.Context(), session.ForkRequest{SessionID: aside.SessionID()}); err != nil || fork.LastIs != session.Stopped {
+			t.Errorf("fork: %+v, %v", fork, err)
+		}
+		if err := f.m.CancelTurn(t.Context(), aside.SessionID(), aside.ID(), "enough"); err != nil {
+			t.Errorf("cancel: %v", err)
+		}
+		if err := f.m.DeleteSession(t.Context(), aside.SessionID()); err != nil {
+			t.Errorf("delete: %v", err)
+		}
+	})
+}

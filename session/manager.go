@@ -180,6 +180,21 @@ func (m *Manager) admit() error {
 	return nil
 }
 
+// enter counts who is about to end a turn that runs nowhere, in m.turns: no more
+// turns run for it.
+func (m *Manager) enter() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.draining {
+		return Errorf(codeUnavailable, "the server is stopping")
+	}
+	if err := m.store.refuses(); err != nil {
+		return err
+	}
+	m.turns.Add(1)
+	return nil
+}
+
 // admitted says that what admit has counted runs by now, or never will.
 func (m *Manager) admitted() {
 	m.mu.Lock()

@@ -91,7 +91,7 @@ func (s *Session) enqueue(ctx context.Context, spec *Spec, req Request) (*Turn, 
 	defer func() { <-s.queueing }()
 	s.mu.Lock()
 	running := s.turn
-	idle := running == nil || !running.running || running.ended != nil || running.ending
+	idle := running == nil || !running.running || running.ended != nil || running.ending || running.leaving
 	ahead := len(s.queued)
 	s.mu.Unlock()
 	switch {

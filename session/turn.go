@@ -56,6 +56,7 @@ type Turn struct {
 	injected   []string                 // queued turns whose prompts have become messages of this one
 	unattended string                   // why nobody can answer any more; "" while somebody can
 	ending     bool                     // the end is on its way into the log: nothing may follow
+	leaving    bool                     // it is being put aside
 	closing    bool                     // it runs nowhere, and somebody waits for its end
 	stop       *stopped                 // somebody has stopped the turn
 	ended      *TurnEnded
