@@ -125,7 +125,11 @@ func (m *Manager) sessionNow(ctx context.Context, info Info) (Summary, error) {
 		}
 	}
 	if h != nil && h.err == nil {
-		if is := h.s.lastIs(info.LastTurn); is != 0 { // what is written counts once it is shown
+		is := h.s.lastIs(info.LastTurn) // what is written counts once it is shown
+		if is == 0 && info.LastStatus == rowOpen {
+			is = Running // it is just recorded
+		}
+		if is != 0 {
 			out.LastIs = is
 			return out, nil
 		}
@@ -352,9 +356,12 @@ func (m *Manager) stopAll(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	err = h.s.dropQueued(ctx, why)
+	if err = h.s.awaitStart(ctx); err == nil { // of which only the store may know yet
+		err = h.s.dropQueued(ctx, why)
+	}
+	open := h.s.isOpen()
 	m.release(h)
-	if err != nil {
+	if err != nil || !open {
 		return err
 	}
 	return m.CancelTurn(ctx, id, "", why)

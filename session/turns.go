@@ -61,10 +61,11 @@ func (m *Manager) known(ctx context.Context, sessionID string) (Info, error) {
 // turnNow adds to a row what is not in it: of a turn that is not over, all that
 // has happened since it began.
 func (m *Manager) turnNow(ctx context.Context, row Row) (TurnInfo, error) {
+	var t *TurnInfo
 	// A turn that ends while it is looked at has a new row.
 	for range 2 {
-		t, err := turnOf(row)
-		if err != nil {
+		var err error
+		if t, err = turnOf(row); err != nil {
 			return TurnInfo{}, fmt.Errorf("session %s: turn %s: its row: %w", row.SessionID, row.ID, err)
 		}
 		// What is written counts once it is shown too.
@@ -87,7 +88,12 @@ func (m *Manager) turnNow(ctx context.Context, row Row) (TurnInfo, error) {
 			return TurnInfo{}, fmt.Errorf("session %s: turn %s: %w", row.SessionID, t.ID, err)
 		}
 	}
-	return TurnInfo{}, Errorf(codeUnavailable, "session %q could not be read while it changed; try again", row.SessionID)
+	// The row is ahead of the session, which is just told that it was written.
+	t.Status = Running
+	if t.recorded == rowPending {
+		t.Status = Pending
+	}
+	return *t, nil
 }
 
 // inMemory tells whether a session is, or is about to be.
