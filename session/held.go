@@ -44,7 +44,7 @@ func (m *Manager) acquire(ctx context.Context, id string) (*held, error) {
 		h.s, h.err = load(readCtx, m.store, m.runner, m.limits, id)
 		cancel()
 		if errors.Is(h.err, ErrNoSession) {
-			h.err = Errorf(codeNotFound, "session %q does not exist", id)
+			h.err = errNoSession(id)
 		}
 	}
 	close(h.ready)

@@ -24,13 +24,11 @@ type Manager struct {
 	limits Limits
 	turns  sync.WaitGroup // the goroutines that run turns
 
-	updating sync.Mutex // held while a session is changed that may be in memory
-
 	mu       sync.Mutex // protects the fields below
 	sessions map[string]*held
 	idle     *list.List // of *held without users, the longest idle first
 	running  map[*Turn]struct{}
-	keys     map[string]chan struct{} // idempotency keys at work; closed when that is over
+	keys     map[string]chan struct{} // what only one may be at work on: see exclusive; closed when that is over
 	starting int
 	draining bool // no new turns
 	stopping bool // turns are put aside

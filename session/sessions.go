@@ -104,7 +104,7 @@ func (m *Manager) Session(ctx context.Context, id string) (Summary, error) {
 	info, err := m.store.Info(ctx, id)
 	switch {
 	case errors.Is(err, ErrNoSession):
-		return Summary{}, Errorf(codeNotFound, "session %q does not exist", id)
+		return Summary{}, errNoSession(id)
 	case err != nil:
 		return Summary{}, fmt.Errorf("session %s: %w", id, err)
 	}
@@ -239,8 +239,11 @@ func (m *Manager) UpdateSession(ctx context.Context, id string, c Update) (Summa
 		return Summary{}, err
 	}
 	// Whoever starts a turn sees the session before or after the change.
-	m.updating.Lock()
-	defer m.updating.Unlock()
+	done, err := m.exclusive(ctx, scopeUpdate, id)
+	if err != nil {
+		return Summary{}, err
+	}
+	defer done()
 	before, err := m.Session(ctx, id)
 	if err != nil {
 		return Summary{}, err
@@ -251,7 +254,7 @@ func (m *Manager) UpdateSession(ctx context.Context, id string, c Update) (Summa
 	info, err := m.store.Update(ctx, id, Change{Version: c.Version, Labels: c.Labels, ClientRef: c.ClientRef, Archived: c.Archived, At: now()})
 	switch {
 	case errors.Is(err, ErrNoSession):
-		return Summary{}, Errorf(codeNotFound, "session %q does not exist", id)
+		return Summary{}, errNoSession(id)
 	case errors.Is(err, ErrConflict):
 		return Summary{}, Errorf(codeConflict, "version %d: session %q has version %d; read it again", c.Version, id, before.Version)
 	case err != nil:
@@ -301,9 +304,10 @@ func (s *Session) isArchived() bool {
 }
 
 // DeleteSession stops what runs in a session and removes it. A session that
-// others keep at work is an *Error of code SESSION_BUSY.
+// others keep at work is an *Error of code SESSION_BUSY. A store without space
+// loses sessions that do not run all the same: that makes space.
 func (m *Manager) DeleteSession(ctx context.Context, id string) error {
-	if err := m.store.refuses(); err != nil {
+	if err := m.store.refuses(); err != nil && !errors.Is(err, ErrFull) {
 		return err
 	}
 	for range deleteTries {
@@ -327,15 +331,18 @@ func (m *Manager) tryDelete(ctx context.Context, id string) (done bool, err erro
 		return false, err
 	}
 	if info.OpenTurn != "" && info.Purged == 0 {
+		if err := m.store.refuses(); err != nil {
+			return false, err
+		}
 		if err := m.stopAll(ctx, id); err != nil {
 			return false, err
 		}
 	}
-	err = m.alone(id, Errorf(codeNotFound, "session %q does not exist", id), func() error {
+	err = m.alone(id, errNoSession(id), func() error {
 		head, err := m.store.Head(ctx, id)
 		switch {
 		case errors.Is(err, ErrNoSession):
-			return Errorf(codeNotFound, "session %q does not exist", id)
+			return errNoSession(id)
 		case err != nil:
 			return fmt.Errorf("session %s: %w", id, err)
 		case head.OpenTurn != "":

@@ -49,7 +49,7 @@ func (m *Manager) known(ctx context.Context, sessionID string) (Info, error) {
 	info, err := m.store.Info(ctx, sessionID)
 	switch {
 	case errors.Is(err, ErrNoSession):
-		return Info{}, Errorf(codeNotFound, "session %q does not exist", sessionID)
+		return Info{}, errNoSession(sessionID)
 	case err != nil:
 		return Info{}, fmt.Errorf("session %s: %w", sessionID, err)
 	case info.Purged > 0:
