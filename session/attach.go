@@ -148,6 +148,11 @@ func (s *Session) other(ctx context.Context, req AttachRequest) (*Turn, error) {
 	if slices.Contains(last.injected, id) {
 		t.into = last.id
 		s.mu.Unlock()
+		if req.Starter {
+			var err error
+			t.spec, err = s.queuedSpec(ctx, last.startSeq, id)
+			return t, err
+		}
 		return t, nil
 	}
 	s.mu.Unlock()
@@ -339,12 +344,28 @@ func (s *Session) recordResumed(ctx context.Context, t *Turn) error {
 	return err
 }
 
+// onlyWaitsLocked tells whether a turn that runs here does nothing but wait for
+// what no client here can bring.
+func (t *Turn) onlyWaitsLocked() bool {
+	return t.running && t.clients == 0 && len(t.modelCalls) == 0 && len(t.pending) > 0
+}
+
+// haltWaiting stops a turn that only waits.
+func (s *Session) haltWaiting(t *Turn, reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t.onlyWaitsLocked() {
+		t.haltLocked(reason)
+	}
+}
+
 // interruptWaiting ends a turn that runs here and only waits for a client that
-// is not there: a new prompt is worth more.
-func (s *Session) interruptWaiting(ctx context.Context) error {
+// is not there: a new prompt is worth more. If it asks a person, only a prompt is
+// that interrupts.
+func (s *Session) interruptWaiting(ctx context.Context, how OnBusy) error {
 	s.mu.Lock()
 	t := s.turn
-	waits := t != nil && t.running && t.clients == 0 && len(t.modelCalls) == 0 && len(t.pending) > 0
+	waits := t != nil && t.onlyWaitsLocked() && (how == Interrupt || s.asksPersonLocked() == "")
 	s.mu.Unlock()
 	if !waits {
 		return nil
@@ -543,13 +564,15 @@ func (m *Manager) expire(ctx context.Context, head Head) error {
 		return err
 	}
 	defer m.release(h)
-	if h.s.settled() != nil {
-		return nil // it runs
+	reason := fmt.Sprintf("expired: no client came within %v", m.limits.Retention)
+	if t := h.s.settled(); t != nil { // it runs
+		h.s.haltWaiting(t, reason)
+		return nil
 	}
 	if err := h.s.reserve(); err != nil {
 		return err
 	}
-	next, err := m.closeOpen(ctx, h.s, fmt.Sprintf("expired: no client came within %v", m.limits.Retention))
+	next, err := m.closeOpen(ctx, h.s, reason)
 	if next == nil {
 		h.s.unreserve()
 		return err

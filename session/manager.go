@@ -261,7 +261,7 @@ func (m *Manager) tryStart(ctx context.Context, h *held, spec *Spec, req Request
 			}
 		}
 	default:
-		if err := s.interruptWaiting(ctx); err != nil {
+		if err := s.interruptWaiting(ctx, req.OnBusy); err != nil {
 			return nil, false, err
 		}
 	}

@@ -19,6 +19,7 @@ const (
 	maxLabelBytes    = 63
 	maxLabelValue    = 1024
 	maxClientRef     = 256
+	listSessions     = 64 // that a list reads at a time
 	deleteTries      = 64
 	deleteRetryAfter = 20 * time.Millisecond
 )
@@ -170,7 +171,16 @@ type Filter struct {
 	CreatedFrom, CreatedBefore, UpdatedFrom, UpdatedBefore time.Time
 }
 
-// ListSessions returns at most limit sessions, newest first, and the token of the next
+// size is about how many bytes of a list it takes.
+func (s *Summary) size() int {
+	n := len(s.ClientRef)
+	for k, v := range s.Labels {
+		n += len(k) + len(v)
+	}
+	return n
+}
+
+// ListSessions returns at most limit sessions, fewer if they have much to say, newest first, and the token of the next
 // page, "" on the last one. page is a token of the same filter, "" for the first
 // page.
 func (m *Manager) ListSessions(ctx context.Context, f Filter, page string, limit int) (sessions []Summary, next string, err error) {
@@ -182,8 +192,9 @@ func (m *Manager) ListSessions(ctx context.Context, f Filter, page string, limit
 	q := InfoQuery{
 		Archived: f.Archived, Labels: f.Labels, ClientRef: f.ClientRef, LastStatuses: recorded(f.LastIs),
 		CreatedFrom: f.CreatedFrom, CreatedBefore: f.CreatedBefore, UpdatedFrom: f.UpdatedFrom, UpdatedBefore: f.UpdatedBefore,
-		Limit: limit + 1,
+		Limit: min(limit+1, listSessions),
 	}
+	bytes := 0
 	if after != nil {
 		q.After = &Info{Head: Head{ID: after.Session, CreatedAt: after.created()}}
 	}
@@ -200,11 +211,12 @@ func (m *Manager) ListSessions(ctx context.Context, f Filter, page string, limit
 			if len(f.LastIs) > 0 && !slices.Contains(f.LastIs, s.LastIs) {
 				continue
 			}
-			if len(sessions) == limit {
-				last := sessions[limit-1]
+			if len(sessions) == limit || bytes >= pageBytes {
+				last := sessions[len(sessions)-1]
 				return sessions, token{Query: hash, Created: last.CreatedAt.UnixMicro(), Session: last.ID}.String(), nil
 			}
 			sessions = append(sessions, s)
+			bytes += s.size()
 		}
 		if len(infos) < q.Limit {
 			return sessions, "", nil

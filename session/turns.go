@@ -178,7 +178,7 @@ func (m *Manager) ListTurns(ctx context.Context, q TurnQuery, page string, limit
 	}
 	rq := RowQuery{
 		Kind: RowTurn, SessionID: q.SessionID, Statuses: recorded(q.Statuses),
-		CreatedFrom: q.CreatedFrom, CreatedBefore: q.CreatedBefore, Limit: limit + 1,
+		CreatedFrom: q.CreatedFrom, CreatedBefore: q.CreatedBefore, Limit: min(limit+1, listRows),
 	}
 	if after != nil {
 		rq.After = &Row{CreatedAt: after.created(), SessionID: after.Session, Seq: after.Seq, ID: after.ID}
