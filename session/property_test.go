@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -82,10 +84,11 @@ func busy(ctx context.Context, r *session.Run) error {
 func TestIndexWhateverHappens(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		synctest.Test(t, func(t *testing.T) {
-			x := &world{rt: rt, fixture: newFixture(t, memory(t), session.Limits{IdleTurn: 10 * time.Second})}
+			pick := func(n int, what string) int { return rapid.IntRange(0, n-1).Draw(rt, what) }
+			x := &world{pick: pick, fixture: newFixture(t, memory(t), session.Limits{IdleTurn: 10 * time.Second})}
 			x.on(busy)
-			for range rapid.IntRange(1, 40).Draw(rt, "steps") {
-				x.step()
+			for range 1 + pick(40, "steps") {
+				x.step(whatever[pick(len(whatever), "what")])
 				synctest.Wait()
 				checkIndex(t, x.store, x)
 				if t.Failed() {
@@ -100,11 +103,59 @@ func TestIndexWhateverHappens(t *testing.T) {
 	})
 }
 
+// So they do when it is done at once.
+func TestIndexWhateverHappensAtOnce(t *testing.T) {
+	for range 5 {
+		synctest.Test(t, func(t *testing.T) {
+			pick := func(n int, _ string) int { return rand.IntN(n) }
+			x := &world{pick: pick, atOnce: true, fixture: newFixture(t, memory(t), session.Limits{IdleTurn: 10 * time.Second})}
+			x.on(busy)
+			for range 10 {
+				var wg sync.WaitGroup
+				for range 6 {
+					wg.Go(func() {
+						for range 1 + pick(3, "steps") {
+							x.step(whatever[pick(len(whatever)-alone, "what")])
+						}
+					})
+				}
+				wg.Wait()
+				synctest.Wait()
+				checkIndex(t, x.store, x)
+				x.step(whatever[len(whatever)-1-pick(alone, "what")])
+			}
+			x.settle()
+		})
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// whatever are the steps; the last ones, as many as alone, nothing else is done
+// beside.
+var whatever = []string{
+	"start", "start", "start", "start", "answer", "answer", "answer", "cancel", "fork", "delete", "archive", "attach", "look",
+	"leave", "sleep", "restart",
+}
+
+const alone = 3
+
 // world is a store that things happen to.
 type world struct {
 	*fixture
-	rt       *rapid.T
+	pick     func(n int, what string) int
+	atOnce   bool
+	mu       sync.Mutex // protects watchers
 	watchers []*session.Watcher
+}
+
+func (x *world) bool(what string) bool { return x.pick(2, what) == 1 }
+
+func (x *world) add(w *session.Watcher) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.watchers = append(x.watchers, w)
 }
 
 // ok takes an error that a client may see.
@@ -139,18 +190,18 @@ func (x *world) answer(turn session.TurnInfo, all bool) {
 	ctx := x.t.Context()
 	req := session.AttachRequest{SessionID: turn.SessionID}
 	for _, c := range turn.Open {
-		if all || rapid.Bool().Draw(x.rt, "answered") {
+		if all || x.bool("answered") {
 			_, err := x.m.AnswerTurn(ctx, req, []session.Answer{{CallID: c.ID, Output: new("x")}})
 			x.ok("answer", err)
 		}
 	}
 	for _, in := range turn.Asking {
-		if all || rapid.Bool().Draw(x.rt, "resolved") {
+		if all || x.bool("resolved") {
 			said := reply("so")
 			if in.Call.Asks.Kind == approval {
 				said = approve("")
 			}
-			if rapid.Bool().Draw(x.rt, "denied") {
+			if x.bool("denied") {
 				said = deny("no")
 			}
 			_, err := x.m.Resolve(ctx, req, in.Call.ID, said)
@@ -159,39 +210,45 @@ func (x *world) answer(turn session.TurnInfo, all bool) {
 	}
 }
 
-func (x *world) step() {
-	ctx, rt := x.t.Context(), x.rt
+func (x *world) step(what string) {
+	ctx := x.t.Context()
 	list := x.sessions()
 	var s session.Summary
 	if len(list) > 0 {
-		s = rapid.SampledFrom(list).Draw(rt, "session")
+		s = list[x.pick(len(list), "session")]
 	}
-	switch what := rapid.SampledFrom([]string{"start", "start", "start", "start", "answer", "answer", "answer", "cancel", "fork", "delete", "archive", "restart", "attach", "leave", "sleep"}).Draw(rt, "what"); what {
+	switch what {
 	case "start":
-		prompt := rapid.StringOfN(rapid.SampledFrom([]rune("tpqbse")), 1, 4, -1).Draw(rt, "prompt")
-		req := session.Request{SessionID: s.ID, Prompt: prompt, Agent: tree(), Tools: tools(), OnBusy: session.OnBusy(rapid.IntRange(0, 3).Draw(rt, "busy"))}
-		if rapid.IntRange(0, 3).Draw(rt, "new") == 0 {
+		prompt := ""
+		for range 1 + x.pick(4, "letters") {
+			prompt += "tpqbse"[x.pick(6, "letter"):][:1]
+		}
+		req := session.Request{SessionID: s.ID, Prompt: prompt, Agent: tree(), Tools: tools(), OnBusy: session.OnBusy(x.pick(4, "busy"))}
+		if x.pick(4, "new") == 0 {
 			req.SessionID = ""
 		}
 		turn, err := x.m.Start(ctx, req)
 		x.ok(what, err)
-		if err == nil && rapid.Bool().Draw(rt, "watched") {
-			x.watchers = append(x.watchers, turn.Watch())
+		if err == nil && x.bool("watched") {
+			x.add(turn.Watch())
 		}
 	case "answer":
 		if open := x.turns(); len(open) > 0 {
-			x.answer(rapid.SampledFrom(open).Draw(rt, "turn"), false)
+			x.answer(open[x.pick(len(open), "turn")], false)
 		}
 	case "cancel":
 		if open := x.turns(); len(open) > 0 {
-			turn := rapid.SampledFrom(open).Draw(rt, "turn")
+			turn := open[x.pick(len(open), "turn")]
 			x.ok(what, x.m.CancelTurn(ctx, turn.SessionID, turn.ID, "enough"))
 		}
 	case "fork":
 		if s.ID != "" {
-			at := rapid.Int64Range(0, s.LastSeq).Draw(rt, "at")<<20 | 1<<16 - 1
+			at := int64(x.pick(int(s.LastSeq)+1, "at"))<<20 | 1<<16 - 1
 			fork, err := x.m.ForkSession(ctx, session.ForkRequest{SessionID: s.ID, At: &at})
 			x.ok(what, err)
+			if x.atOnce || err != nil {
+				return
+			}
 			turns, _, err := x.m.ListTurns(ctx, session.TurnQuery{SessionID: fork.ID}, "", 1000)
 			x.ok(what, err)
 			for _, turn := range turns {
@@ -202,7 +259,9 @@ func (x *world) step() {
 		}
 	case "delete":
 		if s.ID != "" {
-			if err := x.m.DeleteSession(ctx, s.ID); err != nil {
+			err := x.m.DeleteSession(ctx, s.ID)
+			x.ok(what, err)
+			if err != nil && !x.atOnce {
 				x.t.Errorf("delete: %v", err)
 			}
 		}
@@ -224,8 +283,15 @@ func (x *world) step() {
 			_, w, err := x.m.Attach(ctx, session.AttachRequest{SessionID: s.ID, Tools: []string{"tool"}})
 			x.ok(what, err)
 			if err == nil {
-				x.watchers = append(x.watchers, w)
+				x.add(w)
 			}
+		}
+	case "look":
+		if s.ID != "" {
+			_, err := x.m.Turn(ctx, s.ID, "")
+			x.ok(what, err)
+			_, _, err = x.m.Events(ctx, session.AttachRequest{SessionID: s.ID}, 100, nil)
+			x.ok(what, err)
 		}
 	case "leave":
 		for _, w := range x.watchers {
@@ -233,7 +299,7 @@ func (x *world) step() {
 		}
 		x.watchers = nil
 	case "sleep":
-		time.Sleep(time.Duration(rapid.IntRange(1, 30).Draw(rt, "seconds")) * time.Second)
+		time.Sleep(time.Duration(1+x.pick(30, "seconds")) * time.Second)
 	}
 }
 
