@@ -85,7 +85,8 @@ func TestIndexWhateverHappens(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		synctest.Test(t, func(t *testing.T) {
 			pick := func(n int, what string) int { return rapid.IntRange(0, n-1).Draw(rt, what) }
-			x := &world{pick: pick, fixture: newFixture(t, memory(t), session.Limits{IdleTurn: 10 * time.Second})}
+			limits := session.Limits{IdleTurn: 10 * time.Second}
+			x := &world{pick: pick, limits: limits, fixture: newFixture(t, memory(t), limits)}
 			x.on(busy)
 			for range 1 + pick(40, "steps") {
 				x.step(whatever[pick(len(whatever), "what")])
@@ -108,7 +109,8 @@ func TestIndexWhateverHappensAtOnce(t *testing.T) {
 	for range 5 {
 		synctest.Test(t, func(t *testing.T) {
 			pick := func(n int, _ string) int { return rand.IntN(n) }
-			x := &world{pick: pick, atOnce: true, fixture: newFixture(t, memory(t), session.Limits{IdleTurn: 10 * time.Second})}
+			limits := session.Limits{IdleTurn: 10 * time.Second}
+			x := &world{pick: pick, atOnce: true, limits: limits, fixture: newFixture(t, memory(t), limits)}
 			x.on(busy)
 			for range 10 {
 				var wg sync.WaitGroup
@@ -145,6 +147,7 @@ const alone = 3
 type world struct {
 	*fixture
 	pick     func(n int, what string) int
+	limits   session.Limits
 	atOnce   bool
 	mu       sync.Mutex // protects watchers
 	watchers []*session.Watcher
@@ -272,7 +275,7 @@ func (x *world) step(what string) {
 		}
 	case "restart":
 		x.stop()
-		next := newFixture(x.t, x.store, session.Limits{IdleTurn: 10 * time.Second})
+		next := newFixture(x.t, x.store, x.limits)
 		next.on(busy)
 		x.fixture, x.watchers = next, nil
 		if err := x.m.Recover(ctx); err != nil {
@@ -312,6 +315,13 @@ func (x *world) settle() {
 			break
 		}
 		for _, turn := range open {
+			if len(turn.Open)+len(turn.Asking) == 0 { // it was left when the store had failed
+				_, w, err := x.m.Attach(x.t.Context(), session.AttachRequest{SessionID: turn.SessionID})
+				x.ok("attach", err)
+				if err == nil {
+					x.add(w)
+				}
+			}
 			x.answer(turn, true)
 		}
 		time.Sleep(time.Second)
