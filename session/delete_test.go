@@ -138,3 +138,68 @@ func TestUpdateBesideASlowSession(t *testing.T) {
 		t.Errorf("a turn of an archived session: %v", err)
 	}
 }
+
+// reluctant is a store whose first Delete fails when it is told to.
+type reluctant struct {
+	session.Store
+	did      atomic.Bool
+	at, fail chan struct{}
+}
+
+func (s *reluctant) Delete(ctx context.Context, id string, lastSeq int64) error {
+	if s.did.Swap(true) {
+		return s.Store.Delete(ctx, id, lastSeq)
+	}
+	close(s.at)
+	<-s.fail
+	return session.ErrFull
+}
+
+// Who asks for a session while it is about to be deleted, and it is not after all,
+// has it.
+func TestStartBesideADeletionThatFails(t *testing.T) {
+	store := &reluctant{Store: memory(t), at: make(chan struct{}), fail: make(chan struct{})}
+	f := newFixture(t, store, session.Limits{})
+	f.on(talk)
+	id := f.run("", "hi").SessionID()
+	deleted := make(chan error, 1)
+	go func() { deleted <- f.m.DeleteSession(t.Context(), id) }()
+	<-store.at
+	started := make(chan error, 8)
+	for range cap(started) {
+		go func() {
+			_, err := f.m.Start(t.Context(), session.Request{SessionID: id, Prompt: "hi", OnBusy: session.Enqueue})
+			started <- err
+		}()
+	}
+	close(store.fail)
+	if err := <-deleted; code(err) != unavailable {
+		t.Errorf("delete: %v", err)
+	}
+	for range cap(started) {
+		if err := <-started; err != nil {
+			t.Errorf("start: %v", err)
+		}
+	}
+}
+
+// A session whose log cannot be read does not keep others from being listed.
+func TestListBesideALogThatCannotBeRead(t *testing.T) {
+	f := newFixture(t, memory(t), session.Limits{})
+	f.on(busy)
+	w := f.start(session.Request{Prompt: "st"}).Watch()
+	await(t, w, isCall)
+	over := f.run("", "s")
+	f.stop()
+	m, err := session.NewManager(session.Config{Store: f.store, Runner: illiterate{f.engine}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	turns, _, err := m.ListTurns(t.Context(), session.TurnQuery{}, "", 9)
+	if err != nil || len(turns) != 2 || turns[0].ID != over.ID() || turns[1].Prompt != "st" || turns[1].Status != session.WaitingForClient {
+		t.Errorf("listed %+v, %v", turns, err)
+	}
+	if err := m.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

@@ -401,8 +401,8 @@ func (s *Session) dropQueued(ctx context.Context, why string) error {
 }
 
 // alone does something to a session that nobody uses, and has who asks for the
-// session meanwhile wait; they get gone if it succeeds. A session that somebody
-// uses is ErrConflict.
+// session meanwhile wait; they get gone if it succeeds, else the session. A session
+// that somebody uses is ErrConflict.
 func (m *Manager) alone(id string, gone *Error, f func() error) error {
 	m.mu.Lock()
 	if h := m.sessions[id]; h != nil {
@@ -419,7 +419,10 @@ func (m *Manager) alone(id string, gone *Error, f func() error) error {
 	err := f()
 	h.err = gone
 	if err != nil {
-		h.err = Errorf(codeUnavailable, "session %q was about to be removed: try again", id)
+		h.err = errKept
+		m.mu.Lock()
+		delete(m.sessions, id) // who comes now reads it anew
+		m.mu.Unlock()
 	}
 	close(h.ready)
 	m.release(h)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 )
@@ -191,6 +192,11 @@ func (m *Manager) ListTurns(ctx context.Context, q TurnQuery, page string, limit
 		}
 		for _, row := range rows {
 			t, err := m.turnNow(ctx, row)
+			if _, known := errors.AsType[*Error](err); err != nil && !known && !gone(err) && ctx.Err() == nil {
+				m.log.LogAttrs(ctx, slog.LevelWarn, "a turn is listed without what has happened in it", slog.String("session", row.SessionID),
+					slog.String("turn", row.ID), slog.String("error", err.Error()))
+				t, err = asRecorded(row)
+			}
 			switch {
 			case gone(err):
 				continue
@@ -210,6 +216,21 @@ func (m *Manager) ListTurns(ctx context.Context, q TurnQuery, page string, limit
 		}
 		rq.After = &rows[len(rows)-1]
 	}
+}
+
+// asRecorded is what a row says of a turn that runs nowhere.
+func asRecorded(row Row) (TurnInfo, error) {
+	t, err := turnOf(row)
+	if err != nil {
+		return TurnInfo{}, fmt.Errorf("session %s: turn %s: its row: %w", row.SessionID, row.ID, err)
+	}
+	switch t.recorded {
+	case rowOpen:
+		t.Status = WaitingForClient
+	case rowPending:
+		t.Status = Pending
+	}
+	return *t, nil
 }
 
 // gone tells whether a session that a list has found was deleted or purged
