@@ -121,6 +121,8 @@ func newTurnStarted(spec *Spec, req Request) (*TurnStarted, error) {
 	}
 	started := &TurnStarted{
 		Prompt:        spec.Prompt,
+		Before:        spec.Before,
+		After:         spec.After,
 		Agent:         agent,
 		OnDisconnect:  req.OnDisconnect,
 		OwnKeys:       slices.Sorted(maps.Keys(req.Keys)),
@@ -148,7 +150,7 @@ func newTurnStarted(spec *Spec, req Request) (*TurnStarted, error) {
 
 // spec reads back what newTurnStarted has written.
 func (f *TurnStarted) spec() (*Spec, error) {
-	spec := &Spec{Prompt: f.Prompt, Agent: &agentdv1.Agent{}}
+	spec := &Spec{Prompt: f.Prompt, Before: f.Before, After: f.After, Agent: &agentdv1.Agent{}}
 	opts := protojson.UnmarshalOptions{DiscardUnknown: true}
 	if err := opts.Unmarshal(f.Agent, spec.Agent); err != nil {
 		return nil, err
