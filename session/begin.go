@@ -110,6 +110,7 @@ func (s *Session) retire(t *Turn) {
 	if s.turn == t && t.ended != nil {
 		over := newTurn(s, t.id)
 		over.ended, over.startSeq, over.snapshot, over.injected = t.ended, t.startSeq, t.snapshot, t.injected
+		over.queuedSeq, over.besideSeq = t.queuedSeq, t.besideSeq
 		s.turn = over
 	}
 }
