@@ -112,7 +112,7 @@ func inFront(t *testing.T, daemon string) string {
 	go func() { served <- s.Serve(l) }()
 	t.Cleanup(func() {
 		_ = s.Close()
-		<-served
+		_ = <-served // that it was closed
 		inner.CloseIdleConnections()
 		if n := f.Lacks(); n > 0 {
 			t.Errorf("%d requests were made that SessionService cannot serve", n)

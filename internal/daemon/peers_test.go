@@ -155,7 +155,7 @@ func (p peer) turn(t *testing.T) {
 	}
 	named := fmt.Sprintf(`"sessionId":%q,"turnId":%q`, turn.SessionID, turn.ID)
 	events := p.watch(t, `{`+named+`,"toolNames":["look"]}`)
-	text, seq := "", ""
+	var text, seq string
 	for {
 		m, err := events()
 		if err != nil {
