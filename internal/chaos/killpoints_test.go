@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -112,7 +113,9 @@ func inFront(t *testing.T, daemon string) string {
 	go func() { served <- s.Serve(l) }()
 	t.Cleanup(func() {
 		_ = s.Close()
-		_ = <-served // that it was closed
+		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
 		inner.CloseIdleConnections()
 		if n := f.Lacks(); n > 0 {
 			t.Errorf("%d requests were made that SessionService cannot serve", n)
