@@ -88,7 +88,7 @@ func TestIndexWhateverHappens(t *testing.T) {
 			limits := session.Limits{IdleTurn: 10 * time.Second}
 			x := &world{pick: pick, limits: limits, fixture: newFixture(t, memory(t), limits)}
 			x.on(busy)
-			for range 1 + pick(40, "steps") {
+			for range 1 + pick(25, "steps") {
 				x.step(whatever[pick(len(whatever), "what")])
 				synctest.Wait()
 				checkIndex(t, x.store, x)
@@ -106,7 +106,7 @@ func TestIndexWhateverHappens(t *testing.T) {
 
 // So they do when it is done at once.
 func TestIndexWhateverHappensAtOnce(t *testing.T) {
-	for range 5 {
+	for range 2 {
 		synctest.Test(t, func(t *testing.T) {
 			pick := func(n int, _ string) int { return rand.IntN(n) }
 			limits := session.Limits{IdleTurn: 10 * time.Second}

@@ -60,7 +60,7 @@ func (s *wild) Update(ctx context.Context, id string, c session.Change) (info se
 
 // And so they do when the store fails now and then.
 func TestIndexWhateverTheStoreDoes(t *testing.T) {
-	for range 5 {
+	for range 2 {
 		synctest.Test(t, func(t *testing.T) {
 			store := &wild{Store: memory(t)}
 			limits := session.Limits{IdleTurn: 10 * time.Second, StorePatience: 30 * time.Second}
