@@ -24,13 +24,11 @@ type Manager struct {
 	limits Limits
 	turns  sync.WaitGroup // the goroutines that run turns
 
-	updating sync.Mutex // held while a session is changed that may be in memory
-
 	mu       sync.Mutex // protects the fields below
 	sessions map[string]*held
 	idle     *list.List // of *held without users, the longest idle first
 	running  map[*Turn]struct{}
-	keys     map[string]chan struct{} // idempotency keys at work; closed when that is over
+	keys     map[string]chan struct{} // what only one may be at work on: see exclusive; closed when that is over
 	starting int
 	draining bool // no new turns
 	stopping bool // turns are put aside
@@ -184,6 +182,21 @@ func (m *Manager) admit() error {
 	return nil
 }
 
+// enter counts who is about to end a turn that runs nowhere, in m.turns: no more
+// turns run for it.
+func (m *Manager) enter() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.draining {
+		return Errorf(codeUnavailable, "the server is stopping")
+	}
+	if err := m.store.refuses(); err != nil {
+		return err
+	}
+	m.turns.Add(1)
+	return nil
+}
+
 // admitted says that what admit has counted runs by now, or never will.
 func (m *Manager) admitted() {
 	m.mu.Lock()
@@ -253,7 +266,7 @@ func (m *Manager) tryStart(ctx context.Context, h *held, spec *Spec, req Request
 			}
 		}
 	default:
-		if err := s.interruptWaiting(ctx); err != nil {
+		if err := s.interruptWaiting(ctx, req.OnBusy); err != nil {
 			return nil, false, err
 		}
 	}

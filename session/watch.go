@@ -3,6 +3,7 @@ package session
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -127,7 +128,11 @@ func (w *Watcher) Next(ctx context.Context) ([]*agentdv1.RunResponse, error) {
 	w.queue, w.bytes = nil, 0
 	w.mu.Unlock()
 	if lagged {
-		if err := w.catchUp(ctx); err != nil {
+		err := w.catchUp(ctx)
+		if errors.Is(err, ErrNoSession) {
+			err = errNoSession(w.s.id) // it was deleted meanwhile
+		}
+		if err != nil {
 			return w.view.take(), err
 		}
 	}
