@@ -62,7 +62,10 @@ test("a whole turn with a tool in the page, from another origin", { skip }, asyn
 test("a page of an origin that is not let in is told so", { skip }, async (t) => {
   const page = await open(t, (await daemonFor(t)).url, 1);
   await ask(page);
-  await page.locator("#status", { hasText: /^failed: AgentdError: the request failed/ }).waitFor();
+  const says = /^failed: AgentdError: http\S+ cannot be reached: .+does it let this page in \(agentd serve --cors-origins=(\S+)\)\?$/;
+  const status = page.locator("#status", { hasText: says });
+  await status.waitFor();
+  assert.equal(says.exec((await status.textContent()) ?? "")?.[1], origins[1]!.url);
 });
 
 test("a reload in the middle of a turn goes on with it", { skip }, async (t) => {
