@@ -92,6 +92,15 @@ func (req *AttachRequest) from(first int64) watch {
 	return from
 }
 
+// firstOf is the first record of the session's last turn. That it has waited is
+// told to who names it: among all that a session does it is told in its place.
+func (req *AttachRequest) firstOf(t *Turn) int64 {
+	if req.TurnID != "" && t.queuedSeq > 0 {
+		return t.queuedSeq
+	}
+	return t.startSeq
+}
+
 // firstOf is the first record of a turn that other has found, or 1.
 func firstOf(t *Turn) int64 {
 	if t == nil {
@@ -121,7 +130,7 @@ func (m *Manager) find(ctx context.Context, s *Session, req AttachRequest) (_ *T
 			return nil, 0, err
 		}
 		if req.TurnID == "" || t.id == req.TurnID { // otherwise it has ended meanwhile
-			return t, t.startSeq, nil
+			return t, req.firstOf(t), nil
 		}
 	}
 }
@@ -152,6 +161,7 @@ func (s *Session) other(ctx context.Context, req AttachRequest) (*Turn, error) {
 	}
 	s.mu.Unlock()
 	t.ended = &TurnEnded{}
+	exists := false
 	after := int64(0)
 	if req.After != nil {
 		after = recordOf(*req.After)
@@ -160,6 +170,7 @@ func (s *Session) other(ctx context.Context, req AttachRequest) (*Turn, error) {
 		if err != nil {
 			return nil, err
 		}
+		exists = exists || rec.TurnID == req.TurnID
 		if rec.TurnID == id && rec.Seq >= after && (rec.Kind == KindTurnEnded || rec.Kind == KindTurnDropped) {
 			return t, nil
 		}
@@ -174,6 +185,9 @@ func (s *Session) other(ctx context.Context, req AttachRequest) (*Turn, error) {
 			id = rec.TurnID // its end is the one to come
 		}
 	}
+	if !exists {
+		return nil, Errorf(codeNoSuch, "turn_id: session %q has no turn %q", s.id, req.TurnID)
+	}
 	return nil, Errorf(codeInvalid, "turn_id %q: session %q has no such turn whose end comes after after_seq", req.TurnID, s.id)
 }
 
@@ -182,7 +196,7 @@ func (s *Session) checkPosition(after *int64) error {
 	defer s.mu.Unlock()
 	switch {
 	case s.turn == nil:
-		return Errorf(codeInvalid, "session %q has no turn to attach to", s.id)
+		return Errorf(codeNoSuch, "session %q has no turn to attach to", s.id)
 	case after == nil:
 		return nil
 	case *after < 0, *after >= position(s.seq+1, 0):
@@ -293,6 +307,7 @@ func (s *Session) reopen(ctx context.Context, keys Keys) (*Run, error) {
 	t := newTurn(s, old.id)
 	t.spec, t.keys, t.onDisconnect, t.toolTimeout = spec, keys, started.OnDisconnect, started.ToolTimeout
 	t.snapshot, t.startSeq, t.started = old.snapshot, old.startSeq, old.started
+	t.queuedSeq, t.besideSeq = old.queuedSeq, old.besideSeq
 	t.usage, t.results, t.steps, t.injected = old.usage, old.results, old.steps, old.injected
 	t.begun = t.usage.Calls
 	// What is being written about the calls of the turn counts for it too.

@@ -90,6 +90,8 @@ type Request struct {
 	Tools []*agentdv1.Tool
 	// Prompt is what the user says; not empty.
 	Prompt string
+	// Instruction is put behind that of each agent, for this turn.
+	Instruction string
 	// InitialState are keys to set before the turn runs.
 	InitialState map[string]any
 	// Keys are the caller's own provider keys.
@@ -137,6 +139,8 @@ func (m *Manager) checkRequest(req Request) error {
 		return Errorf(codeInvalid, "user_prompt is empty: a turn needs something to answer")
 	case len(req.Prompt) > m.limits.MaxPromptBytes:
 		return Errorf(codeLimit, "user_prompt has %d bytes, at most %d are allowed", len(req.Prompt), m.limits.MaxPromptBytes)
+	case len(req.Instruction) > m.limits.MaxPromptBytes:
+		return Errorf(codeLimit, "instruction has %d bytes, at most %d are allowed", len(req.Instruction), m.limits.MaxPromptBytes)
 	case req.Agent == nil && req.SessionID == "":
 		return Errorf(codeInvalid, "agent is missing: a new session needs an agent tree")
 	case req.Agent == nil && len(req.Tools) > 0:
@@ -208,6 +212,7 @@ func (m *Manager) start(ctx context.Context, req Request) (started *Turn, err er
 			return nil, err
 		}
 	}
+	spec.Before, spec.After = m.limits.Instruction, req.Instruction
 	s.limit(spec, req)
 	if err := m.runner.Check(ctx, spec, req.Keys); err != nil {
 		return nil, err

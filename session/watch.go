@@ -103,7 +103,7 @@ func (s *Session) watch(t *Turn, from watch) *Watcher {
 	// What came before the turn, or the one it waits for, does not matter.
 	if now := s.nowLocked(t); now.startSeq > 0 && recordOf(from.after+1) >= now.startSeq {
 		w.read = now.startSeq - 1
-	} else if t.waits != nil {
+	} else if t.waits != nil || t.besideSeq > 0 {
 		w.read = t.besideSeq - 1
 	}
 	s.joinLocked(w)
