@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -471,10 +472,27 @@ func (m *Manager) putAllAside() {
 	}
 }
 
+// putWaitingAside does so with turns that only wait for a person, or for a client
+// that is not there: that may take days.
+func (m *Manager) putWaitingAside() {
+	m.mu.Lock()
+	turns := slices.Collect(maps.Keys(m.running))
+	m.mu.Unlock()
+	for _, t := range turns {
+		if t.s.onlyWaits(t) {
+			t.cancel(ErrPutAside)
+		}
+	}
+}
+
+// waitingLook is how often a shutdown looks for turns that have come to wait.
+const waitingLook = 50 * time.Millisecond
+
 // Shutdown refuses new turns, waits for those that run until ctx ends, then puts
 // them aside, so that they go on when a server opens the store again, and waits
-// a little longer. It may be called again. The error names the turns that are
-// still running.
+// a little longer. Turns that only wait for a person, or for a client that is not
+// there, are put aside at once. It may be called again. The error names the turns
+// that are still running.
 func (m *Manager) Shutdown(ctx context.Context) error {
 	m.mu.Lock()
 	m.draining = true
@@ -489,10 +507,17 @@ func (m *Manager) Shutdown(ctx context.Context) error {
 		m.store.flushers.Wait()
 		close(idle)
 	}()
-	select {
-	case <-idle:
-		return nil
-	case <-ctx.Done():
+	look := time.NewTicker(waitingLook)
+	defer look.Stop()
+	for soft := true; soft; {
+		m.putWaitingAside()
+		select {
+		case <-idle:
+			return nil
+		case <-ctx.Done():
+			soft = false
+		case <-look.C:
+		}
 	}
 	m.putAllAside()
 	m.store.giveUp()

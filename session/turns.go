@@ -149,6 +149,18 @@ func (s *Session) statusLocked() Status {
 	return t.waitsFor()
 }
 
+// onlyWaits tells whether a turn that runs waits for a person, or for a client
+// that is not there, and nothing else of it goes on.
+func (s *Session) onlyWaits(t *Turn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t != s.turn || t.ended != nil || !t.running {
+		return false
+	}
+	status := s.statusLocked()
+	return status == WaitingForClient || status == WaitingForInput
+}
+
 // waitsFor is the status of a turn that only waits.
 func (t *Turn) waitsFor() Status {
 	for _, p := range t.pending {

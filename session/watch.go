@@ -56,6 +56,7 @@ type item struct {
 	delta *Delta
 	offer *ToolCall
 	mine  []string // the calls of the fact that this watcher's client is asked for
+	old   bool     // the delta is of a message that was complete before the client came
 	size  int
 	// snapshot is the state at the start of a turn, of its first fact.
 	snapshot map[string]any
@@ -277,6 +278,9 @@ func (w *Watcher) facts(ctx context.Context, upTo int64) ([]item, error) {
 			if err != nil {
 				return nil, fmt.Errorf("session %s: record %d: %w", w.s.id, rec.Seq, err)
 			}
+			for i := range ds {
+				ds[i].old = rec.Seq <= w.behind
+			}
 			items = append(items, ds...)
 		}
 		items = append(items, item{pos: position(rec.Seq, 0), rec: rec, fact: fact})
@@ -301,7 +305,7 @@ func (w *Watcher) render(it item) {
 	case it.offer != nil:
 		w.view.offer(*it.offer)
 	case it.delta != nil:
-		w.view.delta(it.delta, it.pos)
+		w.view.delta(it.delta, it.pos, it.old)
 	case it.rec.Seq > w.read:
 		w.read = it.rec.Seq
 		if it.snapshot != nil {
