@@ -231,7 +231,12 @@ func TestStreams(t *testing.T) {
 		want   want
 	}{
 		"text in the start":         {started(text, stop0, reason("end_turn"), end), want{text: "hey", finish: genai.FinishReasonStop}},
-		"no block stops":            {started(text, use, reason("tool_use"), end), want{text: "hey", finish: genai.FinishReasonStop, args: "{}"}},
+		"no block of text stops":    {started(text, reason("end_turn"), end), want{text: "hey", finish: genai.FinishReasonStop}},
+		"call that does not stop":   {started(text, use, reason("tool_use"), end), want{errKind: model.KindUnavailable, errNames: "not finished"}},
+		"calls without a call":      {started(text, stop0, reason("tool_use"), end), want{errKind: model.KindUnavailable, errNames: "has none"}},
+		"second beginning":          {started(text, `{"type":"message_start","message":{}}`), want{errKind: model.KindUnavailable, errNames: "begin"}},
+		"stop of another block":     {started(text, stop1), want{errKind: model.KindUnavailable, errNames: "not open"}},
+		"delta of another kind":     {started(text, `{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{}"}}`), want{errKind: model.KindUnavailable, errNames: "another kind"}},
 		"input in the start":        {started(useAll, stop1, reason("tool_use"), end), want{finish: genai.FinishReasonStop, args: `{"a":1}`}},
 		"unknown events and deltas": {started(`{"type":"news"}`, text, `{"type":"content_block_delta","index":0,"delta":{"type":"news_delta"}}`, stop0, reason("end_turn"), end), want{text: "hey", finish: genai.FinishReasonStop}},
 		"events without a name": {
