@@ -15,6 +15,7 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/providertest"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/internal/wire"
 )
@@ -433,8 +434,14 @@ func TestOpen(t *testing.T) {
 }
 
 // FuzzStream: no stream brings an adapter down, and a success has a finish
-// reason and streamed what it holds, which the guard checks.
+// reason, streamed what it holds, which the guard checks, and is what the bytes
+// say up to the end.
 func FuzzStream(f *testing.F) {
+	for _, wire := range []providertest.Wire{providertest.OpenAIChat, providertest.OpenAIResponses} {
+		for _, stream := range providertest.Streams(f, wire) {
+			f.Add(wire == providertest.OpenAIResponses, stream)
+		}
+	}
 	f.Add(true, fixture(f, "responses.sse"))
 	f.Add(true, event("response.output_item.done", obj{"output_index": -1, "item": nil}))
 	f.Add(false, chunks(choice(`"delta":{"content":"hey","reasoning":"hm"}`), toolCalls(`{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}`), choice(`"finish_reason":"stop"`), "[DONE]"))
@@ -454,8 +461,14 @@ func FuzzStream(f *testing.F) {
 			t.Fatal(err)
 		}
 		resp, err := model.Guard(llm, model.Limits{}).Generate(t.Context(), hello(), func(model.Delta) {})
-		if err == nil && resp.FinishReason == "" {
-			t.Error("a success without a finish reason")
+		if err == nil {
+			wire := providertest.OpenAIChat
+			if overResponses {
+				wire = providertest.OpenAIResponses
+			}
+			if difference := providertest.Differs(wire, providertest.Hear(wire, stream), heard(resp)); difference != "" {
+				t.Errorf("a wrong success: %s", difference)
+			}
 		}
 		if e, ok := errors.AsType[*model.Error](err); ok {
 			if _, panicked := errors.AsType[*model.PanicError](e.Err); panicked {
@@ -466,6 +479,27 @@ func FuzzStream(f *testing.F) {
 			}
 		}
 	})
+}
+
+// heard is what an answer says, in the terms of what its stream says.
+func heard(resp *model.Response) providertest.Heard {
+	var h providertest.Heard
+	if resp.Content == nil {
+		return h
+	}
+	for _, p := range resp.Content.Parts {
+		switch {
+		case p.FunctionCall != nil:
+			args, _ := p.PartMetadata[model.MetaArgs].(string)
+			h.Calls++
+			h.Args += args
+		case p.Thought:
+			h.Thoughts += p.Text
+		default:
+			h.Text += p.Text
+		}
+	}
+	return h
 }
 
 type roundTrip func(*http.Request) (*http.Response, error)
