@@ -181,6 +181,7 @@ func (h *hearing) chat(data []byte) {
 
 // said is an item or the whole of a response.
 type said struct {
+	CallID    string     `json:"call_id"`
 	Type      string     `json:"type"`
 	Arguments string     `json:"arguments"`
 	Content   []saidPart `json:"content"`
@@ -277,12 +278,12 @@ func (h *hearing) item(streamed *heardItem, s said) {
 // finished before, else nothing new.
 func (h *hearing) whole(output []json.RawMessage) {
 	var words strings.Builder
-	calls := 0
+	calls := map[string]bool{}
 	for _, raw := range output {
 		s := lenient[said](raw)
 		words.WriteString(s.text())
 		if s.Type == "function_call" {
-			calls++
+			calls[s.CallID] = true
 		}
 	}
 	if !h.done {
@@ -295,10 +296,10 @@ func (h *hearing) whole(output []json.RawMessage) {
 		}
 		return
 	}
-	if h.text.Len() > 0 && words.Len() > 0 && strings.Join(strings.Fields(words.String()), "") != strings.Join(strings.Fields(h.text.String()), "") {
+	if words.Len() > 0 && strings.Join(strings.Fields(words.String()), "") != strings.Join(strings.Fields(h.text.String()), "") {
 		h.Broken = h.Broken || !h.Refused
 	}
-	if len(h.order) > 0 && calls > 0 && calls != len(h.order) {
+	if len(calls) > len(h.order) {
 		h.Broken = h.Broken || !h.Refused
 	}
 }
