@@ -60,6 +60,9 @@ type functionResult struct {
 // it with the request's contents, once.
 func (l *llm) config(req *model.Request) (*genai.GenerateContentConfig, error) {
 	cfg := *req.Config
+	if cfg.CandidateCount > 1 {
+		return nil, fmt.Errorf("CandidateCount is %d: one answer can be read", cfg.CandidateCount)
+	}
 	if _, err := json.Marshal(&cfg); err != nil { // the SDK would send half of it
 		return nil, fmt.Errorf("the request cannot be encoded: %w", err)
 	}
