@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 
 	"google.golang.org/genai"
 
@@ -109,11 +110,15 @@ func bare(parts []*genai.Part) []*genai.Part {
 }
 
 // contents translates a conversation. Contents of which nothing is left are
-// left out.
+// left out, and neighbours of one role become one, with the results of functions
+// first: Gemini wants all results of the calls in one content in the next one.
 func (l *llm) contents(in []*genai.Content) []content {
 	ids := model.CallIDs(in)
 	out := []content{}
 	for _, c := range in {
+		if c == nil {
+			continue
+		}
 		w := content{Role: genai.RoleUser}
 		if c.Role == genai.RoleModel {
 			w.Role = genai.RoleModel
@@ -135,11 +140,26 @@ func (l *llm) contents(in []*genai.Content) []content {
 				}
 			}
 		}
-		if len(w.Parts) > 0 {
+		switch n := len(out); {
+		case len(w.Parts) == 0:
+		case n > 0 && out[n-1].Role == w.Role:
+			out[n-1].Parts = append(out[n-1].Parts, w.Parts...)
+		default:
 			out = append(out, w)
 		}
 	}
+	for _, w := range out {
+		slices.SortStableFunc(w.Parts, func(a, b any) int { return rank(a) - rank(b) })
+	}
 	return out
+}
+
+// rank sorts results before everything else.
+func rank(part any) int {
+	if _, ok := part.(resultPart); ok {
+		return 0
+	}
+	return 1
 }
 
 // call translates a function call. The provider's own id goes out, never one
