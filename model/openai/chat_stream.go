@@ -350,7 +350,7 @@ func (a *chatAnswer) response() (*model.Response, error) {
 		resp.FinishReason = genai.FinishReasonMaxTokens
 	case "content_filter":
 		return nil, l.blocked("the provider's content filter stopped the answer")
-	case "error", "insufficient_system_resource":
+	case "error", "abort", "insufficient_system_resource":
 		return nil, l.broken("the server stopped the answer: %s", a.finish)
 	case "tool_calls", "function_call":
 		if len(a.calls) == 0 {
