@@ -57,6 +57,9 @@ type chatPart struct {
 	Type     string    `json:"type"`
 	Text     string    `json:"text,omitempty"`
 	ImageURL *imageURL `json:"image_url,omitempty"`
+	VideoURL *imageURL `json:"video_url,omitempty"`
+	// DocumentURL is Mistral's.
+	DocumentURL string `json:"document_url,omitempty"`
 }
 
 type imageURL struct {
@@ -282,12 +285,10 @@ func (l *llm) chatUser(r *chatRequest, parts []*genai.Part, names *wire.Names) e
 	var content []chatPart
 	images := false
 	image := func(m *wire.Media) error {
-		if !m.IsImage() {
-			return l.invalid("media of type %q cannot be sent, only images", m.MIMEType)
-		}
+		part, err := l.mediaPart(m)
 		images = true
-		content = append(content, chatPart{Type: "image_url", ImageURL: &imageURL{URL: m.Link()}})
-		return nil
+		content = append(content, part)
+		return err
 	}
 	for _, p := range parts {
 		switch media := wire.MediaOf(p); {
@@ -320,6 +321,21 @@ func (l *llm) chatUser(r *chatRequest, parts []*genai.Part, names *wire.Names) e
 		r.Messages = append(r.Messages, chatMessage{Role: "user", Content: strings.Join(texts, "\n\n")})
 	}
 	return nil
+}
+
+// mediaPart translates an image; a video too for servers other than OpenAI's,
+// some of which watch them, and a PDF for Mistral's.
+func (l *llm) mediaPart(m *wire.Media) (chatPart, error) {
+	switch {
+	case m.IsImage():
+		return chatPart{Type: "image_url", ImageURL: &imageURL{URL: m.Link()}}, nil
+	case strings.HasPrefix(m.MIMEType, "video/") && !isFirstParty(l.cfg.BaseURL):
+		return chatPart{Type: "video_url", VideoURL: &imageURL{URL: m.Link()}}, nil
+	case m.MIMEType == "application/pdf" && isMistral(l.cfg.BaseURL):
+		return chatPart{Type: "document_url", DocumentURL: m.Link()}, nil
+	default:
+		return chatPart{}, l.invalid("media of type %q cannot be sent, only images", m.MIMEType)
+	}
 }
 
 // resultText is a tool's answer as text; an error is the JSON {"error": …},
