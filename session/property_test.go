@@ -88,7 +88,7 @@ func TestIndexWhateverHappens(t *testing.T) {
 			limits := session.Limits{IdleTurn: 10 * time.Second}
 			x := &world{pick: pick, limits: limits, fixture: newFixture(t, memory(t), limits)}
 			x.on(busy)
-			for range 1 + pick(25, "steps") {
+			for range 1 + pick(12, "steps") {
 				x.step(whatever[pick(len(whatever), "what")])
 				synctest.Wait()
 				checkIndex(t, x.store, x)
@@ -112,7 +112,7 @@ func TestIndexWhateverHappensAtOnce(t *testing.T) {
 			limits := session.Limits{IdleTurn: 10 * time.Second}
 			x := &world{pick: pick, atOnce: true, limits: limits, fixture: newFixture(t, memory(t), limits)}
 			x.on(busy)
-			for range 10 {
+			for range 6 {
 				var wg sync.WaitGroup
 				for range 6 {
 					wg.Go(func() {

@@ -67,7 +67,7 @@ func TestIndexWhateverTheStoreDoes(t *testing.T) {
 			pick := func(n int, _ string) int { return rand.IntN(n) }
 			x := &world{pick: pick, atOnce: true, limits: limits, fixture: newFixture(t, store, limits)}
 			x.on(busy)
-			for range 60 {
+			for range 40 {
 				x.step(whatever[pick(len(whatever), "what")])
 				synctest.Wait()
 				checkIndex(t, x.store, x)
