@@ -67,6 +67,9 @@ func turn(recs []session.Record, beside bool) ([]string, error) {
 		if ev, ok := body.(map[string]any); ok && rec.Kind == session.KindEvent {
 			author, _ = ev["author"].(string)
 		}
+		if f, ok := body.(map[string]any); ok && rec.Kind == session.KindInteractionResolved && f["key"] != nil {
+			f["key"] = "KEY" // a client's own
+		}
 		Scrub(body)
 		untimed(body)
 		data, err := json.Marshal(body)

@@ -1,6 +1,7 @@
 package plainlog_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +27,8 @@ func log(letter string, facts ...string) []session.Record {
 func TestText(t *testing.T) {
 	started, event := string(session.KindTurnStarted)+" ", string(session.KindEvent)+" "
 	result, ended := string(session.KindToolResult)+" ", string(session.KindTurnEnded)+" "
-	whole := []string{started + `{"prompt":"go"}`, event + `{"author":"a","text":"ID"}`, result + `{"call":"ID","output":"x"}`, result + `{"output":"y"}`, ended + `{"took":1}`}
+	resolved := string(session.KindInteractionResolved) + " "
+	whole := []string{started + `{"prompt":"go"}`, event + `{"author":"a","text":"ID"}`, result + `{"call":"ID","output":"x"}`, result + `{"output":"y"}`, resolved + `{"key":"a"}`, ended + `{"took":1}`}
 	plain := func(recs []session.Record) string {
 		t.Helper()
 		text, err := plainlog.Text(recs)
@@ -41,12 +43,14 @@ func TestText(t *testing.T) {
 		same  bool
 	}{
 		"ids":              {whole, true},
-		"times":            {append(whole[:4:4], ended+`{"took":2}`), true},
-		"order of results": {[]string{whole[0], whole[1], whole[3], whole[2], whole[4]}, true},
-		"a result more":    {append(whole[:4:4], whole[3], whole[4]), false},
-		"a record less":    {whole[:4], false},
-		"other text":       {append(whole[:4:4], ended+`{"reason":"no"}`), false},
-		"order of records": {[]string{whole[0], whole[2], whole[1], whole[3], whole[4]}, false},
+		"times":            {append(whole[:5:5], ended+`{"took":2}`), true},
+		"order of results": {[]string{whole[0], whole[1], whole[3], whole[2], whole[4], whole[5]}, true},
+		"keys":             {slices.Concat(whole[:4], []string{resolved + `{"key":"b"}`}, whole[5:]), true},
+		"no key":           {slices.Concat(whole[:4], []string{resolved + `{}`}, whole[5:]), false},
+		"a result more":    {append(whole[:4:4], whole[3], whole[4], whole[5]), false},
+		"a record less":    {whole[:5], false},
+		"other text":       {append(whole[:5:5], ended+`{"reason":"no"}`), false},
+		"order of records": {[]string{whole[0], whole[2], whole[1], whole[3], whole[4], whole[5]}, false},
 	} {
 		if got := plain(log("b", tc.facts...)); (got == want) != tc.same {
 			t.Errorf("%s: same %v, want %v: %s", name, got == want, tc.same, plainlog.Difference(want, got))
