@@ -157,6 +157,11 @@ func (s *Session) other(ctx context.Context, req AttachRequest) (*Turn, error) {
 	if slices.Contains(last.injected, id) {
 		t.into = last.id
 		s.mu.Unlock()
+		if req.Starter {
+			var err error
+			t.spec, err = s.queuedSpec(ctx, last.startSeq, id)
+			return t, err
+		}
 		return t, nil
 	}
 	s.mu.Unlock()
@@ -218,6 +223,10 @@ func (m *Manager) goOn(ctx context.Context, req AttachRequest) (*Turn, error) {
 		m.release(h)
 		return nil, err
 	}
+	if err := h.s.awaitAside(ctx); err != nil {
+		m.release(h)
+		return nil, err
+	}
 	if t := h.s.settled(); t != nil {
 		m.release(h)
 		return t, nil
@@ -227,6 +236,23 @@ func (m *Manager) goOn(ctx context.Context, req AttachRequest) (*Turn, error) {
 		return nil, Errorf(codeUnavailable, "session %q is starting another turn: attach again", req.SessionID)
 	}
 	return t, err
+}
+
+// awaitAside waits until a turn that is being put aside is.
+func (s *Session) awaitAside(ctx context.Context) error {
+	s.mu.Lock()
+	t := s.turn
+	leaving := t != nil && t.running && t.leaving
+	s.mu.Unlock()
+	if !leaving {
+		return nil
+	}
+	select {
+	case <-t.Done():
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // settled returns the last turn if it runs or is over.
@@ -333,12 +359,28 @@ func (s *Session) recordResumed(ctx context.Context, t *Turn) error {
 	return err
 }
 
+// onlyWaitsLocked tells whether a turn that runs here does nothing but wait for
+// what no client here can bring.
+func (t *Turn) onlyWaitsLocked() bool {
+	return t.running && t.clients == 0 && len(t.modelCalls) == 0 && len(t.pending) > 0
+}
+
+// haltWaiting stops a turn that only waits.
+func (s *Session) haltWaiting(t *Turn, reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t.onlyWaitsLocked() {
+		t.haltLocked(reason)
+	}
+}
+
 // interruptWaiting ends a turn that runs here and only waits for a client that
-// is not there: a new prompt is worth more.
-func (s *Session) interruptWaiting(ctx context.Context) error {
+// is not there: a new prompt is worth more. If it asks a person, only a prompt is
+// that interrupts.
+func (s *Session) interruptWaiting(ctx context.Context, how OnBusy) error {
 	s.mu.Lock()
 	t := s.turn
-	waits := t != nil && t.running && t.clients == 0 && len(t.modelCalls) == 0 && len(t.pending) > 0
+	waits := t != nil && t.onlyWaitsLocked() && (how == Interrupt || s.asksPersonLocked() == "")
 	s.mu.Unlock()
 	if !waits {
 		return nil
@@ -352,10 +394,17 @@ func (s *Session) interruptWaiting(ctx context.Context) error {
 	}
 }
 
-// closeOpen ends a turn that the log has open and nobody runs. The caller has
+// closeOpen ends a turn that the log has open and nobody runs, and what a fork has
+// inherited. A store without space refuses that at once. The caller has
 // reserved the session; if it returns a turn to run next, that one has the
 // reservation.
 func (m *Manager) closeOpen(ctx context.Context, s *Session, reason string) (next *Run, err error) {
+	if s.inherits() {
+		reason = forked
+		if err := s.dropQueued(ctx, reason); err != nil {
+			return nil, err
+		}
+	}
 	s.mu.Lock()
 	open := s.turn != nil && s.turn.ended == nil
 	s.mu.Unlock()
@@ -367,7 +416,7 @@ func (m *Manager) closeOpen(ctx context.Context, s *Session, reason string) (nex
 		return nil, err
 	}
 	s.mu.Lock()
-	s.turn = run.t
+	s.turn, run.t.closing = run.t, true
 	stop := &stopped{reason: reason, at: time.Now(), receipt: run.t.receiptLocked()}
 	s.mu.Unlock()
 	// A run whose context has ended only makes the history valid.
@@ -450,7 +499,7 @@ func (m *Manager) recoverTurn(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if h.s.inheritedOpen() {
+	if h.s.inherits() {
 		defer m.release(h)
 		h.s.resuming.Lock()
 		defer h.s.resuming.Unlock()
@@ -530,13 +579,15 @@ func (m *Manager) expire(ctx context.Context, head Head) error {
 		return err
 	}
 	defer m.release(h)
-	if h.s.settled() != nil {
-		return nil // it runs
+	reason := fmt.Sprintf("expired: no client came within %v", m.limits.Retention)
+	if t := h.s.settled(); t != nil { // it runs
+		h.s.haltWaiting(t, reason)
+		return nil
 	}
 	if err := h.s.reserve(); err != nil {
 		return err
 	}
-	next, err := m.closeOpen(ctx, h.s, fmt.Sprintf("expired: no client came within %v", m.limits.Retention))
+	next, err := m.closeOpen(ctx, h.s, reason)
 	if next == nil {
 		h.s.unreserve()
 		return err

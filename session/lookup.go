@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"slices"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
@@ -89,6 +90,12 @@ func (m *Manager) AnswerTurn(ctx context.Context, req AttachRequest, answers []A
 	errs := make([]error, len(answers))
 	for i, a := range answers {
 		errs[i] = t.Answer(ctx, a)
+	}
+	if h.s.isOpen() { // it may have been put aside meanwhile
+		if _, err := m.goOn(ctx, req); err != nil {
+			m.log.LogAttrs(ctx, slog.LevelInfo, "a turn whose calls were answered waits for a client",
+				slog.String("session", req.SessionID), slog.String("error", err.Error()))
+		}
 	}
 	return errs, nil
 }
@@ -211,11 +218,10 @@ func (s *Session) look(turnID string) (*Turn, state) {
 
 // endAside ends a turn that was put aside.
 func (m *Manager) endAside(ctx context.Context, h *held, reason string) error {
-	if err := m.admit(); err != nil {
+	if err := m.enter(); err != nil {
 		return err
 	}
 	defer m.turns.Done()
-	defer m.admitted()
 	if err := h.s.reserve(); err != nil {
 		return err
 	}

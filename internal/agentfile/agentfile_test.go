@@ -201,6 +201,10 @@ func TestRead(t *testing.T) {
 	if _, err := agentfile.Read(name); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v", err)
 	}
+	dir := t.TempDir()
+	if _, err := agentfile.Read(dir); err == nil || strings.Count(err.Error(), dir) != 1 {
+		t.Errorf("got %v, want an error that names the folder once", err)
+	}
 	if err := os.WriteFile(name, []byte(whole), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -105,6 +105,8 @@ var rooms = []room{
 	{path: "examples", floor: 5, knows: "nothing of its own: its tests run the examples"},
 	{path: "examples/...", floor: 5, may: []string{"client", gen, "agentdtest", "examples/internal/demo"},
 		knows: "what a user of agentd can import"},
+	{path: "ts/test/witness", floor: 5, may: []string{"client", gen},
+		knows: "the Go client, for the tests of the TypeScript client"},
 	{path: "internal/e2e", floor: 5,
 		knows: "nothing of its own: its tests run the whole of agentd"},
 	{path: "internal/chaos", floor: 5,
