@@ -337,7 +337,7 @@ func (s *Session) reopen(ctx context.Context, keys Keys) (*Run, error) {
 	t.usage, t.results, t.steps, t.injected = old.usage, old.results, old.steps, old.injected
 	t.begun = t.usage.Calls
 	// What is being written about the calls of the turn counts for it too.
-	t.pending, t.resolved = old.pending, old.resolved
+	t.pending, t.opened, t.resolved = old.pending, old.opened, old.resolved
 	for _, p := range t.pending {
 		p.disarm()
 		p.owner, p.barred = nil, false

@@ -1,10 +1,11 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -22,7 +23,8 @@ const (
 
 // openCallLocked takes a call that a record has opened.
 func (s *Session) openCallLocked(t *Turn, call ToolCall) {
-	p := &pending{call: call, done: make(chan struct{})}
+	t.opened++
+	p := &pending{call: call, order: t.opened, done: make(chan struct{})}
 	t.pending[call.ID] = p
 	if call.Asks == nil {
 		p.owner = s.clientForLocked(call.Name)
@@ -73,16 +75,22 @@ func (s *Session) clientForLocked(tool string) *Watcher {
 	return found
 }
 
-// askedOfLocked are the open calls that a client is asked for, in no order.
+// askedOfLocked are the open calls that a client is asked for, in the order in
+// which they were opened.
 func (s *Session) askedOfLocked(t *Turn, w *Watcher) []ToolCall {
 	var out []ToolCall
-	for _, p := range t.pending {
+	for _, p := range t.inOrder() {
 		if p.owner == w {
 			out = append(out, p.call)
 		}
 	}
-	slices.SortFunc(out, func(a, b ToolCall) int { return strings.Compare(a.ID, b.ID) })
 	return out
+}
+
+// inOrder are the calls nobody has settled yet, in the order in which they were
+// opened. The caller holds s.mu.
+func (t *Turn) inOrder() []*pending {
+	return slices.SortedFunc(maps.Values(t.pending), func(a, b *pending) int { return cmp.Compare(a.order, b.order) })
 }
 
 // scheduleLocked arms the timer that settles a call nobody answers. It is
@@ -191,7 +199,7 @@ func (s *Session) handOver(t *Turn) {
 	if t != s.turn || t.ended != nil {
 		return
 	}
-	for _, p := range t.pending {
+	for _, p := range t.inOrder() {
 		if p.owner == nil && p.call.Asks == nil {
 			if p.owner = s.clientForLocked(p.call.Name); p.owner != nil {
 				p.owner.push(item{offer: &p.call})

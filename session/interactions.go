@@ -303,7 +303,8 @@ const (
 
 // ListInteractions returns at most limit interactions, newest first, fewer if they
 // are large, and the token of the next page, "" on the last one. page is a token
-// of the same query, "" for the first page.
+// of the same query, "" for the first page. A turn that its session does not have
+// is an *Error of code NOT_FOUND.
 func (m *Manager) ListInteractions(ctx context.Context, q InteractionQuery, page string, limit int) (list []*Interaction, next string, err error) {
 	hash := queryHash(q)
 	after, err := readToken(page, hash)
@@ -314,7 +315,7 @@ func (m *Manager) ListInteractions(ctx context.Context, q InteractionQuery, page
 		return nil, "", Errorf(codeInvalid, "turn_id without session_id: a turn is named together with its session")
 	}
 	if q.SessionID != "" {
-		if _, err := m.known(ctx, q.SessionID); err != nil {
+		if err := m.hasTurn(ctx, q.SessionID, q.TurnID); err != nil {
 			return nil, "", err
 		}
 	}

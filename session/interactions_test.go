@@ -352,6 +352,19 @@ func TestListInteractions(t *testing.T) {
 				t.Errorf("%s: %v", name, ins)
 			}
 		}
+		if ins, _, err := f.m.ListInteractions(t.Context(), session.InteractionQuery{SessionID: want[0], TurnID: "x"}, "", 1); code(err) != agentdv1.ErrorCode_ERROR_CODE_NOT_FOUND {
+			t.Errorf("of a turn that the session does not have: %v, %v", ins, err)
+		}
+		other, err := f.m.Turn(t.Context(), want[1], "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ins, _, err := f.m.ListInteractions(t.Context(), session.InteractionQuery{SessionID: want[0], TurnID: other.ID}, "", 1); code(err) != agentdv1.ErrorCode_ERROR_CODE_NOT_FOUND {
+			t.Errorf("of a turn of another session: %v, %v", ins, err)
+		}
+		if got := list(session.InteractionQuery{SessionID: want[1], TurnID: other.ID}, 2); !slices.Equal(got, want[1:2]) {
+			t.Errorf("of one turn: %v", got)
+		}
 		_, next, err := f.m.ListInteractions(t.Context(), session.InteractionQuery{}, "", 1)
 		if err != nil {
 			t.Fatal(err)

@@ -45,6 +45,7 @@ type Turn struct {
 	// The fields below are protected by s.mu.
 	running    bool                  // a goroutine here drives the turn
 	pending    map[string]*pending   // calls nobody has settled yet
+	opened     int                   // calls that were ever in pending
 	results    map[string]ToolResult // calls that are settled
 	resolved   map[string]Resolution // what people have said, by call
 	onTheirWay map[string]*message   // by message id
@@ -117,6 +118,7 @@ func (e *stopped) end() *TurnEnded {
 // pending is a tool call that nobody has settled yet.
 type pending struct {
 	call      ToolCall
+	order     int           // rises with each call of the turn
 	owner     *Watcher      // whose client is asked; protected by s.mu
 	answering *ToolResult   // being made durable; protected by s.mu
 	resolving bool          // what a person says is being made durable; protected by s.mu
@@ -305,7 +307,7 @@ func (w *Watcher) Unattended(reason string) {
 	if t != s.turn {
 		return // its turn waits for its start, or is over
 	}
-	for _, p := range t.pending {
+	for _, p := range t.inOrder() {
 		if p.owner == w {
 			p.owner = s.clientForLocked(p.call.Name)
 			if p.owner != nil {

@@ -45,6 +45,21 @@ func (m *Manager) Turn(ctx context.Context, sessionID, turnID string) (TurnInfo,
 	return m.turnNow(ctx, row)
 }
 
+// hasTurn is nil if a session is kept and has a turn; "" asks for the session
+// alone.
+func (m *Manager) hasTurn(ctx context.Context, sessionID, turnID string) error {
+	if _, err := m.known(ctx, sessionID); err != nil || turnID == "" {
+		return err
+	}
+	switch _, err := m.store.Row(ctx, RowTurn, sessionID, turnID); {
+	case errors.Is(err, ErrNotFound):
+		return Errorf(codeNoSuch, "turn_id: session %q has no turn %q", sessionID, turnID)
+	case err != nil:
+		return fmt.Errorf("session %s: turn %s: %w", sessionID, turnID, err)
+	}
+	return nil
+}
+
 // known returns what the store has of a session whose log is kept.
 func (m *Manager) known(ctx context.Context, sessionID string) (Info, error) {
 	info, err := m.store.Info(ctx, sessionID)

@@ -29,7 +29,9 @@ const payer = `answers:
 // An approval waits across the death of its server. What a person then says
 // stands, also across the next death; the tool gets the arguments that the person
 // has changed.
-func TestApprovalOutlivesItsServer(t *testing.T) {
+func TestApprovalOutlivesItsServer(t *testing.T) { overBoth(t, approvalOutlivesItsServer) }
+
+func approvalOutlivesItsServer(t *testing.T, over *carrier) {
 	scripts := t.TempDir()
 	if err := os.WriteFile(filepath.Join(scripts, "payer.yaml"), []byte(payer), 0o600); err != nil {
 		t.Fatal(err)
@@ -57,7 +59,7 @@ func TestApprovalOutlivesItsServer(t *testing.T) {
 		return c
 	}
 
-	first := binary(t, env)
+	first := over.binary(t, env)
 	c := client.New(first.url, client.WithReconnect(client.ReconnectPolicy{MaxElapsed: -1}))
 	t.Cleanup(c.CloseIdleConnections)
 	if err := client.AddTool(c, "pay", "pays", func(context.Context, payment) (any, error) {
@@ -83,7 +85,7 @@ func TestApprovalOutlivesItsServer(t *testing.T) {
 		t.Fatalf("asked %v", in)
 	}
 
-	second := binary(t, env)
+	second := over.binary(t, env)
 	tr := &http.Transport{}
 	t.Cleanup(tr.CloseIdleConnections)
 	sessions := agentdv1connect.NewSessionServiceClient(&http.Client{Transport: tr}, second.url)
@@ -104,7 +106,7 @@ func TestApprovalOutlivesItsServer(t *testing.T) {
 	second.signal(syscall.SIGKILL)
 	second.wait()
 
-	third := binary(t, env)
+	third := over.binary(t, env)
 	c = dial(third)
 	if _, err := c.Resolve(t.Context(), in.GetSessionId(), in.GetId(), yes(`{"amount":1000}`)); !errors.Is(err, client.ErrPrecondition) {
 		t.Errorf("a second resolution: %v", err)

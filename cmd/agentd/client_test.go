@@ -436,7 +436,9 @@ func TestSessionsCommands(t *testing.T) {
 
 // A turn outlives its daemon: the tool that runs goes on, its answer waits for the
 // next daemon, and nothing is shown twice.
-func TestRunOutlivesDaemon(t *testing.T) {
+func TestRunOutlivesDaemon(t *testing.T) { overBoth(t, runOutlivesDaemon) }
+
+func runOutlivesDaemon(t *testing.T, c *carrier) {
 	scripts, gates := t.TempDir(), t.TempDir()
 	script := `answers:
   - {when: {step: 1}, text: "One moment. ", calls: [{name: wait}]}
@@ -452,7 +454,7 @@ tools:
     command: [sh, -c, 'echo once >>"$1"; until [ -e "$0" ]; do sleep 0.02; done; echo hello', '`+gate+`', '`+runs+`']
 `)
 	env := map[string]string{"AGENTD_ADDR": "127.0.0.1:0", "AGENTD_DATA": t.TempDir(), "AGENTD_SCRIPTS": scripts}
-	first := binary(t, env)
+	first := c.binary(t, env)
 	s := shell{t: t, url: first.url, tty: true, stdout: &locked{}, stderr: &locked{}}
 	done := make(chan int, 1)
 	go func() { done <- s.run("run", waits, "go") }()
@@ -464,7 +466,7 @@ tools:
 	}
 	<-s.stderr.await("was lost; trying again")
 	env["AGENTD_ADDR"] = first.addr
-	binary(t, env)
+	c.binary(t, env)
 	if code := <-done; code != exitOK {
 		t.Fatalf("exit code %d: %s", code, s.stderr)
 	}

@@ -79,56 +79,60 @@ func TestKill(t *testing.T) {
 		"abruptly, nobody there, a tool waits": {func(t *testing.T, f *follower) { asked("d")(t, f); f.drop() }, syscall.SIGKILL, "d", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			env, f := killable(t)
-			first := binary(t, env)
-			f.t = t
-			f.open(first, agent("scripted/work", "a", "b", "c", "d"))
-			tc.until(t, f)
-			first.signal(tc.signal)
-			if tc.signal == syscall.SIGTERM && !tc.alone {
-				f.putAside()
-			}
-			code := first.wait()
-			if tc.signal == syscall.SIGTERM && code != exitOK {
-				t.Errorf("exit code %d: %s", code, first.log)
-			}
-			f.drop()
-			second := binary(t, env)
-			f.open(second, nil)
-			end := f.end()
-			if !end.GetCompleted() || end.GetUsageSummary().GetLlmCalls() != 3 {
-				t.Errorf("got %v, want a completed turn of 3 model calls", end)
-			}
-			if want := long + " result of a, result of b, result of c, result of d"; f.text() != want {
-				t.Errorf("said %q, want %q", f.text(), want)
-			}
-			for _, tool := range f.tools {
-				if n := f.asked[tool.GetName()]; n < 1 || n > 2 || n == 2 && tool.GetName() != tc.twice {
-					t.Errorf("tool %s was asked for %d times", tool.GetName(), n)
+			overBoth(t, func(t *testing.T, c *carrier) {
+				env, f := killable(t)
+				first := c.binary(t, env)
+				f.t = t
+				f.open(first, agent("scripted/work", "a", "b", "c", "d"))
+				tc.until(t, f)
+				first.signal(tc.signal)
+				if tc.signal == syscall.SIGTERM && !tc.alone {
+					f.putAside()
 				}
-			}
-			second.signal(syscall.SIGTERM)
-			if code := second.wait(); code != exitOK {
-				t.Errorf("exit code %d: %s", code, second.log)
-			}
-			calls, results, ended := records(t, env["AGENTD_DATA"], f.session())
-			if calls != 3 || results != 4 || !ended {
-				t.Errorf("the log holds %d model calls and %d results, ended %v; want 3, 4 and true", calls, results, ended)
-			}
+				code := first.wait()
+				if tc.signal == syscall.SIGTERM && code != exitOK {
+					t.Errorf("exit code %d: %s", code, first.log)
+				}
+				f.drop()
+				second := c.binary(t, env)
+				f.open(second, nil)
+				end := f.end()
+				if !end.GetCompleted() || end.GetUsageSummary().GetLlmCalls() != 3 {
+					t.Errorf("got %v, want a completed turn of 3 model calls", end)
+				}
+				if want := long + " result of a, result of b, result of c, result of d"; f.text() != want {
+					t.Errorf("said %q, want %q", f.text(), want)
+				}
+				for _, tool := range f.tools {
+					if n := f.asked[tool.GetName()]; n < 1 || n > 2 || n == 2 && tool.GetName() != tc.twice {
+						t.Errorf("tool %s was asked for %d times", tool.GetName(), n)
+					}
+				}
+				second.signal(syscall.SIGTERM)
+				if code := second.wait(); code != exitOK {
+					t.Errorf("exit code %d: %s", code, second.log)
+				}
+				calls, results, ended := records(t, env["AGENTD_DATA"], f.session())
+				if calls != 3 || results != 4 || !ended {
+					t.Errorf("the log holds %d model calls and %d results, ended %v; want 3, 4 and true", calls, results, ended)
+				}
+			})
 		})
 	}
 }
 
 // A turn that was running when its server was killed goes on without a client.
-func TestGoesOnAlone(t *testing.T) {
+func TestGoesOnAlone(t *testing.T) { overBoth(t, goesOnAlone) }
+
+func goesOnAlone(t *testing.T, c *carrier) {
 	env, f := killable(t)
-	first := binary(t, env)
+	first := c.binary(t, env)
 	f.open(first, agent("scripted/work", "a", "b", "c", "d"))
 	f.until(func(m *agentdv1.RunResponse) bool { return strings.Contains(m.GetOutputChunk().GetContent(), "three") })
 	first.signal(syscall.SIGKILL)
 	first.wait()
 	f.lost()
-	second := binary(t, env)
+	second := c.binary(t, env)
 	awaitModelCall(t, second, f)
 	second.signal(syscall.SIGTERM)
 	if code := second.wait(); code != exitOK {

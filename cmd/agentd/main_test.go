@@ -241,54 +241,56 @@ func TestSignals(t *testing.T) {
 		completed bool
 	}{"one signal": {false, true}, "two signals": {true, false}} {
 		t.Run(name, func(t *testing.T) {
-			s := binary(t, map[string]string{"AGENTD_ADDR": "127.0.0.1:0", "AGENTD_DATA": ":memory:", "AGENTD_SHUTDOWN_GRACE": "1m"})
-			c := client.New(s.url, client.WithReconnect(client.ReconnectPolicy{MaxElapsed: -1}))
-			defer c.CloseIdleConnections()
-			called := make(chan struct{})
-			release := make(chan struct{})
-			err := client.AddTool(c, "wait", "Waits", func(ctx context.Context, _ struct{}) (any, error) {
-				close(called)
-				select {
-				case <-release:
-					return "done", nil
-				case <-ctx.Done():
-					return nil, ctx.Err()
+			overBoth(t, func(t *testing.T, over *carrier) {
+				s := over.binary(t, map[string]string{"AGENTD_ADDR": "127.0.0.1:0", "AGENTD_DATA": t.TempDir(), "AGENTD_SHUTDOWN_GRACE": "1m"})
+				c := client.New(s.url, client.WithReconnect(client.ReconnectPolicy{MaxElapsed: -1}))
+				defer c.CloseIdleConnections()
+				called := make(chan struct{})
+				release := make(chan struct{})
+				err := client.AddTool(c, "wait", "Waits", func(ctx context.Context, _ struct{}) (any, error) {
+					close(called)
+					select {
+					case <-release:
+						return "done", nil
+					case <-ctx.Done():
+						return nil, ctx.Err()
+					}
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				type outcome struct {
+					res *client.Result
+					err error
+				}
+				done := make(chan outcome, 1)
+				go func() {
+					res, err := c.Do(t.Context(), agent("scripted/demo", "wait"), "go")
+					done <- outcome{res, err}
+				}()
+				<-called
+				s.signal(syscall.SIGTERM)
+				for { // until it has been taken
+					if code := run(nil, []string{"healthcheck", "--addr", s.addr}, nil, io.Discard, io.Discard); code != exitOK {
+						break
+					}
+				}
+				if tc.second {
+					s.signal(syscall.SIGINT)
+				} else {
+					close(release)
+				}
+				got := <-done
+				if completed := got.err == nil && got.res.Completed; completed != tc.completed {
+					t.Errorf("completed %v, want %v: %v", completed, tc.completed, got.err)
+				}
+				if !tc.completed && (got.err == nil || !strings.Contains(got.err.Error(), "attach again")) {
+					t.Errorf("got %v, want that the turn goes on later", got.err)
+				}
+				if code := s.wait(); code != exitOK {
+					t.Errorf("exit code %d: %s", code, s.log)
 				}
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			type outcome struct {
-				res *client.Result
-				err error
-			}
-			done := make(chan outcome, 1)
-			go func() {
-				res, err := c.Do(t.Context(), agent("scripted/demo", "wait"), "go")
-				done <- outcome{res, err}
-			}()
-			<-called
-			s.signal(syscall.SIGTERM)
-			for { // until it has been taken
-				if code := run(nil, []string{"healthcheck", "--addr", s.addr}, nil, io.Discard, io.Discard); code != exitOK {
-					break
-				}
-			}
-			if tc.second {
-				s.signal(syscall.SIGINT)
-			} else {
-				close(release)
-			}
-			got := <-done
-			if completed := got.err == nil && got.res.Completed; completed != tc.completed {
-				t.Errorf("completed %v, want %v: %v", completed, tc.completed, got.err)
-			}
-			if !tc.completed && (got.err == nil || !strings.Contains(got.err.Error(), "attach again")) {
-				t.Errorf("got %v, want that the turn goes on later", got.err)
-			}
-			if code := s.wait(); code != exitOK {
-				t.Errorf("exit code %d: %s", code, s.log)
-			}
 		})
 	}
 }

@@ -114,7 +114,7 @@ func newReady(t *testing.T, s *served) ready {
 	tr := &http.Transport{Protocols: new(http.Protocols)}
 	tr.Protocols.SetUnencryptedHTTP2(true)
 	t.Cleanup(tr.CloseIdleConnections)
-	return ready{&http.Client{Transport: tr}, s.url + "/readyz"}
+	return ready{&http.Client{Transport: tr}, "http://" + s.addr + "/readyz"}
 }
 
 func (r ready) ask() (status int, text string, err error) {
@@ -131,13 +131,15 @@ func (r ready) ask() (status int, text string, err error) {
 // again, three times, while clients run turns with tools. No turn fails, each
 // client gets all of its turns, and a server that stops says so: readyz is 503, and
 // streams end with UNAVAILABLE and how to go on.
-func TestRollingRestart(t *testing.T) {
+func TestRollingRestart(t *testing.T) { overBoth(t, rollingRestart) }
+
+func rollingRestart(t *testing.T, c *carrier) {
 	env, f := killable(t)
 	env["AGENTD_SHUTDOWN_GRACE"] = "200ms" // shorter than a turn
 	if err := os.WriteFile(filepath.Join(env["AGENTD_SCRIPTS"], "rolling.yaml"), []byte(rollingTurn), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := binary(t, env)
+	s := c.binary(t, env)
 	env["AGENTD_ADDR"] = s.addr // from now on
 	l := newLoad(t)
 	l.start(s.url)
@@ -164,7 +166,7 @@ func TestRollingRestart(t *testing.T) {
 		if code := s.wait(); code != exitOK {
 			t.Errorf("exit code %d: %s", code, s.log)
 		}
-		s = binary(t, env)
+		s = c.binary(t, env)
 		f.open(s, nil)
 	}
 	for range 2 * rollingSessions {

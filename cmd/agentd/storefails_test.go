@@ -88,16 +88,16 @@ func TestStoreFails(t *testing.T) {
 		for _, at := range appends {
 			t.Run(fmt.Sprintf("%s %d", way, at), func(t *testing.T) {
 				t.Parallel()
-				storeFailsAt(t, way, at)
+				overBoth(t, func(t *testing.T, c *carrier) { storeFailsAt(t, c, way, at) })
 			})
 		}
 	}
 }
 
-func storeFailsAt(t *testing.T, way string, at int) {
+func storeFailsAt(t *testing.T, c *carrier, way string, at int) {
 	env, f := killable(t)
 	env[storeFails] = fmt.Sprintf("%s:%d", way, at)
-	first := binary(t, env)
+	first := c.binary(t, env)
 	f.open(first, agent("scripted/work", "a", "b", "c", "d"))
 	e := f.until(func(m *agentdv1.RunResponse) bool {
 		if call := m.GetToolCall(); call != nil {
@@ -116,7 +116,7 @@ func storeFailsAt(t *testing.T, way string, at int) {
 		t.Errorf("%d lines say that the store has failed: %s", n, first.log)
 	}
 	delete(env, storeFails)
-	second := binary(t, env)
+	second := c.binary(t, env)
 	if at == 1 { // nobody has seen a session
 		f.got = nil
 		f.open(second, agent("scripted/work", "a", "b", "c", "d"))

@@ -34,10 +34,15 @@ const (
 	roundLimit = 5 * time.Minute
 	// veterans are the sessions of a round that go on in the next one.
 	veterans = 4
+	// fronts share the sessions whose turns are carried by SessionService; each has
+	// one connection to the daemon.
+	fronts = 4
 )
 
 // TestChaos breaks a daemon under load as often as -chaos.faults says, lets
-// everything finish, and holds what happened against the promises.
+// everything finish, and holds what happened against the promises. Every other
+// session's turns are carried by SessionService, over connections that break like
+// those of the clients.
 func TestChaos(t *testing.T) {
 	seed := *seedFlag
 	t.Logf("-chaos.seed %d", seed)
@@ -70,6 +75,7 @@ type storm struct {
 	verdict                     verdict
 	turns, failed, calls, tools int
 	streams                     int
+	fronted                     int // sessions whose turns were carried by SessionService
 	caught                      []time.Duration
 	old                         []*talk // go on in the next round
 	sealed                      map[string]seal
@@ -87,6 +93,9 @@ func newStorm(t *testing.T, seed uint64, binary string) *storm {
 	s := &storm{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), live: map[*talk]bool{}, sealed: map[string]seal{}, orphans: map[string]bool{}}
 	s.daemon = newDaemon(t, binary, p.http.URL)
 	s.w = &world{t: t, url: s.daemon.url(), lines: &lines{open: map[*line]bool{}}, provider: p, slow: true}
+	for range fronts {
+		s.w.fronts = append(s.w.fronts, inFront(t, s.w.url, s.w.lines))
+	}
 	p.fault = s.providerFault
 	return s
 }
@@ -321,6 +330,9 @@ func (s *storm) records(store session.Store, id string) []session.Record {
 
 func (s *storm) count(talk *talk, records []session.Record) {
 	from := talk.counted
+	if from == 0 && talk.url != s.w.url {
+		s.fronted++
+	}
 	for _, rec := range records[from:] {
 		switch rec.Kind {
 		case session.KindTurnEnded:
@@ -387,12 +399,15 @@ func (s *storm) show() {
 func (s *storm) report() {
 	s.show()
 	v := s.verdict
-	s.t.Logf("%d sessions, %d turns, %d of them failed with their provider, %d model calls, %d tool results, %d streams",
-		len(s.sealed), s.turns, s.failed, s.calls, s.tools, s.streams)
-	s.t.Logf("%d kills, %d restarts, %d connections cut, %d clients killed, provider: %d answers truncated, %d reset, %d refused",
-		s.kills.Load(), s.stops.Load(), s.w.lines.cuts.Load(), s.deaths.Load(), s.truncated.Load(), s.resets.Load(), s.refused.Load())
+	s.t.Logf("%d sessions, %d of them over SessionService, %d turns, %d of them failed with their provider, %d model calls, %d tool results, %d streams",
+		len(s.sealed), s.fronted, s.turns, s.failed, s.calls, s.tools, s.streams)
+	s.t.Logf("%d kills, %d restarts, %d connections cut (%d of them behind a front), %d clients killed, provider: %d answers truncated, %d reset, %d refused",
+		s.kills.Load(), s.stops.Load(), s.w.lines.cuts.Load(), s.w.lines.far.Load(), s.deaths.Load(), s.truncated.Load(), s.resets.Load(), s.refused.Load())
 	s.t.Logf("ready after a kill: p50 %v, p99 %v; caught up after a reconnect: p50 %v, p99 %v; %d facts checked, %d other faults found",
 		percentile(s.ready, 50), percentile(s.ready, 99), percentile(s.caught, 50), percentile(s.caught, 99), v.facts, v.other)
+	if s.fronted == 0 || s.fronted == len(s.sealed) {
+		s.t.Errorf("%d of %d sessions were driven over SessionService, want some over either service", s.fronted, len(s.sealed))
+	}
 	fmt.Printf("faults=%d lost=%d repeated=%d rerun=%d\n", s.total(), v.lost, v.repeated, v.rerun)
 	if v.bad() {
 		s.t.Fail()

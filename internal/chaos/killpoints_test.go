@@ -93,35 +93,37 @@ type told struct {
 	facts int
 }
 
-// inFront serves Run by means of the SessionService of a daemon, and returns its
-// address.
-func inFront(t *testing.T, daemon string) string {
+// inFront serves Run by means of the SessionService of a daemon, to which it has a
+// phone of its own, and returns its address.
+func inFront(t *testing.T, daemon string, l *lines) string {
 	t.Helper()
+	phone := l.phone()
+	phone.far = true
+	hc := phone.client()
+	f, err := sessionfront.New(hc, daemon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
-	inner := &http.Transport{Protocols: protocols}
-	f, err := sessionfront.New(&http.Client{Transport: inner}, daemon)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	s := &http.Server{Handler: f.Handler(), Protocols: protocols}
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(l) }()
+	go func() { served <- s.Serve(listener) }()
 	t.Cleanup(func() {
 		_ = s.Close()
 		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
 			t.Error(err)
 		}
-		inner.CloseIdleConnections()
+		hc.CloseIdleConnections()
 		if n := f.Lacks(); n > 0 {
 			t.Errorf("%d requests were made that SessionService cannot serve", n)
 		}
 	})
-	return "http://" + l.Addr().String()
+	return "http://" + listener.Addr().String()
 }
 
 func (p *point) run(t *testing.T) (out told) {
@@ -131,7 +133,7 @@ func (p *point) run(t *testing.T) (out told) {
 	d := newDaemon(t, os.Args[0], p.p.http.URL, asDaemon+"=1")
 	w := &world{t: t, url: d.url(), lines: &lines{open: map[*line]bool{}}, provider: p.p}
 	if p.sessions {
-		w.url = inFront(t, w.url)
+		w.url = inFront(t, w.url, w.lines)
 	}
 	d.start(crashAt + "=" + p.at)
 	journal := filepath.Join(t.TempDir(), "journal")

@@ -11,18 +11,19 @@ import (
 	"time"
 )
 
-// lines are the connections of all clients.
+// lines are the connections of all clients and fronts.
 type lines struct {
 	mu   sync.Mutex     // protects open
 	open map[*line]bool // connections that live
 	cuts atomic.Int64   // connections that were cut
-
+	far  atomic.Int64   // of them, those between a front and the daemon
 }
 
 // line is one connection, which can be cut.
 type line struct {
 	net.Conn
 	of   *lines
+	far  bool         // between a front and the daemon
 	busy atomic.Bool  // something has been received
 	left atomic.Int64 // bytes until it is cut, plus one; 0: it is not to be
 	once sync.Once
@@ -34,6 +35,7 @@ var errCut = errors.New("the test has cut the connection")
 // the client's process dies.
 type phone struct {
 	lines *lines
+	far   bool // a front's
 
 	mu   sync.Mutex // protects the fields below
 	dead bool
@@ -59,7 +61,7 @@ func (p *phone) dial(ctx context.Context, network, addr string) (net.Conn, error
 	if err != nil {
 		return nil, err
 	}
-	l := &line{Conn: conn, of: p.lines}
+	l := &line{Conn: conn, of: p.lines, far: p.far}
 	p.mine[l] = true
 	p.lines.mu.Lock()
 	p.lines.open[l] = true
@@ -135,6 +137,9 @@ func (c *line) Write(b []byte) (int, error) {
 func (c *line) strike() {
 	if c.drop(rand.IntN(2) == 0) {
 		c.of.cuts.Add(1)
+		if c.far {
+			c.of.far.Add(1)
+		}
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 type world struct {
 	t        testing.TB
 	url      string
+	fronts   []string // serve every other session's Run by SessionService, unless there are none
 	lines    *lines
 	provider *provider
 	slow     bool // tools and watchers take their time
@@ -71,6 +72,7 @@ type driven struct {
 type talk struct {
 	w       *world
 	number  int
+	url     string // where its clients and watchers go
 	seed    uint64 // of what its models say
 	shape   shape
 	journal string // folder of its clients' answers; "" without
@@ -99,8 +101,12 @@ type talk struct {
 }
 
 func (w *world) newTalk(sh shape, seed uint64, journal string) *talk {
+	number, url := w.provider.serve(script{seed, sh.root}), w.url
+	if n := len(w.fronts); n > 0 && number%2 == 1 {
+		url = w.fronts[number/2%n]
+	}
 	t := &talk{
-		w: w, number: w.provider.serve(script{seed, sh.root}), seed: seed, shape: sh, journal: journal,
+		w: w, number: number, url: url, seed: seed, shape: sh, journal: journal,
 		events: chains{who: "driver", events: true}, recorder: recorder{chains: chains{who: "driver's stream"}},
 		died: map[int]bool{},
 	}
@@ -121,7 +127,7 @@ func (t *talk) newClient() {
 	if t.journal != "" {
 		opts = append(opts, client.WithToolJournal(t.journal))
 	}
-	t.c = client.New(t.w.url, opts...)
+	t.c = client.New(t.url, opts...)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.phone = phone
@@ -359,7 +365,7 @@ func (t *talk) newWatcher(who string, restless bool) *watcher {
 
 // watch follows the session from its beginning until it is over.
 func (w *watcher) watch(ctx context.Context) {
-	c := client.New(w.t.w.url, client.WithHTTPClient(w.t.w.lines.phone().client()), recording(&w.recorder),
+	c := client.New(w.t.url, client.WithHTTPClient(w.t.w.lines.phone().client()), recording(&w.recorder),
 		client.WithReconnect(client.ReconnectPolicy{Base: 4 * time.Millisecond, Cap: 150 * time.Millisecond, MaxElapsed: time.Minute}))
 	defer c.CloseIdleConnections()
 	last := int64(0)

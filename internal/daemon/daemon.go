@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/apzuk3/agentd/adkbridge"
@@ -40,6 +41,9 @@ type Daemon struct {
 	server  *server.Server
 	http    *http.Server
 	tls     *tls.Config // nil without a certificate
+
+	requests atomic.Int64 // that are being answered, of any kind
+	broken   atomic.Bool  // the store has failed for good
 
 	mu       sync.Mutex   // protects the fields below
 	listener net.Listener // nil before Start
@@ -109,7 +113,7 @@ func New(cfg Config) (_ *Daemon, err error) {
 	if err != nil {
 		return nil, err
 	}
-	d.http = newHTTPServer(&cfg, d.server.Handler())
+	d.http = newHTTPServer(&cfg, d.counted(d.server.Handler()))
 	logModels(d.log, models)
 	return d, nil
 }
@@ -122,6 +126,15 @@ func openStore(dir string) (session.Store, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
 	return sqlitestore.Open(ctx, path)
+}
+
+// counted counts requests while h answers them.
+func (d *Daemon) counted(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d.requests.Add(1)
+		defer d.requests.Add(-1)
+		h.ServeHTTP(w, r)
+	})
 }
 
 func newHTTPServer(cfg *Config, h http.Handler) *http.Server {
@@ -211,6 +224,7 @@ func exposed(a net.Addr) bool {
 func (d *Daemon) storeFailed(err error) {
 	d.log.Error("the store has failed: turns are put aside, this server stops; the next one opens the store anew and goes on with them",
 		slog.String("error", err.Error()))
+	d.broken.Store(true)
 	d.failed <- fmt.Errorf("daemon: %w", err)
 }
 
@@ -255,7 +269,8 @@ func (d *Daemon) Shutdown(ctx context.Context) error {
 	d.stopped = true
 	started := d.started
 	d.mu.Unlock()
-	streams := d.server.Streams()
+	// Whoever met the store's failure may be getting its answer only now.
+	answering := d.requests.Load() > 0 || d.broken.Load()
 	d.server.Drain()
 	var errs []error
 	if started {
@@ -266,7 +281,7 @@ func (d *Daemon) Shutdown(ctx context.Context) error {
 		_ = d.cfg.Listener.Close()
 	}
 	errs = append(errs, d.manager.Shutdown(ctx))
-	if d.awaitStreams() && streams > 0 {
+	if d.awaitStreams() && answering {
 		d.lastFrames()
 	}
 	if err := d.http.Close(); err != nil && !errors.Is(err, net.ErrClosed) {

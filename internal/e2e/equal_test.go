@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
-	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -19,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/plainlog"
 	"github.com/apzuk3/agentd/session"
 )
 
@@ -37,10 +37,7 @@ type scenario struct {
 
 var allServices = flag.Bool("services.all", false, "TestServices runs all scenarios, also those that take long")
 
-const (
-	byTime  = "where a turn is cut, stopped or answered depends on time"
-	noOrder = "calls that are asked for again come in no order"
-)
+const byTime = "where a turn is cut, stopped or answered depends on time"
 
 // scenarios are the tests that TestServices runs over both services.
 var scenarios = map[string]scenario{
@@ -70,7 +67,7 @@ var scenarios = map[string]scenario{
 	"TestFaultAnswerTooLate":             {run: TestFaultAnswerTooLate, differ: byTime},
 	"TestFaultForeignAnswer":             {run: TestFaultForeignAnswer},
 	"TestFaultToolNeverAnswers":          {run: TestFaultToolNeverAnswers},
-	"TestFaultNobodyAnswers":             {run: TestFaultNobodyAnswers, differ: noOrder, slow: true},
+	"TestFaultNobodyAnswers":             {run: TestFaultNobodyAnswers, slow: true},
 	"TestFaultCancelAtEveryMessage":      {run: TestFaultCancelAtEveryMessage, differ: byTime, slow: true},
 	"TestFaultContextCancelled":          {run: TestFaultContextCancelled, differ: byTime},
 	"TestFaultDropAtEveryMessage":        {run: TestFaultDropAtEveryMessage, places: true, slow: true},
@@ -236,38 +233,9 @@ func sameLines(t *testing.T, what string, run, sessions []string) {
 		if run[i] == sessions[i] {
 			continue
 		}
-		t.Errorf("%s differ %s", what, difference(run[i], sessions[i]))
+		t.Errorf("%s differ %s", what, plainlog.Difference(run[i], sessions[i]))
 		return
 	}
-}
-
-// difference shows where two texts begin to differ.
-func difference(run, sessions string) string {
-	a, b := strings.Split(run, "\n"), strings.Split(sessions, "\n")
-	at := 0
-	for at < min(len(a), len(b)) && a[at] == b[at] {
-		at++
-	}
-	some := func(lines []string) string { return strings.Join(lines[:min(len(lines), 8)], "\n") }
-	return fmt.Sprintf("from line %d on, after\n%s\nover Run\n%s\nover SessionService\n%s",
-		at, some(a[max(0, at-4):at]), some(a[at:]), some(b[at:]))
-}
-
-// loose leaves out which id is which, and the order of results that come one after
-// the other: whose tools run side by side answers in any.
-func loose(lines []string, mark string) []string {
-	for i := range lines {
-		lines[i] = anyID.ReplaceAllString(lines[i], "ID")
-	}
-	for from := 0; from < len(lines); from++ {
-		to := from
-		for to < len(lines) && strings.HasPrefix(lines[to], mark) {
-			to++
-		}
-		slices.Sort(lines[from:to])
-		from = max(from, to)
-	}
-	return lines
 }
 
 // lines are the logs, each as one text.
@@ -280,112 +248,14 @@ func (b *logbook) lines(t *testing.T) []string {
 	return out
 }
 
-// plainLog is a log without ids and times, turn by turn. Of agents that run side
-// by side each has its own order.
+// plainLog is a log as plainlog writes it.
 func plainLog(t testing.TB, recs []session.Record) string {
 	t.Helper()
-	var order []string // of the turns
-	turns := map[string][]session.Record{}
-	var out strings.Builder
-	for _, rec := range recs {
-		if turns[rec.TurnID] == nil {
-			order = append(order, rec.TurnID)
-		}
-		turns[rec.TurnID] = append(turns[rec.TurnID], rec)
+	text, err := plainlog.Text(recs)
+	if err != nil {
+		t.Error(err)
 	}
-	beside := slices.ContainsFunc(recs, func(rec session.Record) bool {
-		return rec.Kind == session.KindTurnStarted && bytes.Contains(rec.Data, []byte(`"parallel"`))
-	})
-	if !beside && len(order) > 1 {
-		for _, rec := range recs {
-			fmt.Fprintf(&out, "%d ", slices.Index(order, rec.TurnID))
-		}
-		out.WriteString("are the turns of the records\n")
-	}
-	for _, id := range order {
-		for _, line := range loose(plainTurn(t, turns[id], beside), string(session.KindToolResult)+" ") {
-			out.WriteString(line + "\n")
-		}
-	}
-	return out.String()
-}
-
-func plainTurn(t testing.TB, recs []session.Record, beside bool) []string {
-	t.Helper()
-	seen := map[string]int{}
-	var common []string
-	agents := map[string][]string{}
-	for _, rec := range recs {
-		var body any
-		if err := json.Unmarshal(rec.Data, &body); err != nil {
-			t.Errorf("record %d (%s): %v", rec.Seq, rec.Kind, err)
-			continue
-		}
-		author := ""
-		if ev, ok := body.(map[string]any); ok && rec.Kind == session.KindEvent {
-			author, _ = ev["author"].(string)
-		}
-		scrub(body)
-		untimed(body)
-		data, err := json.Marshal(body)
-		if err != nil {
-			t.Error(err)
-		}
-		line := string(rec.Kind) + " " + withoutIDs(string(data), seen, beside)
-		switch {
-		case beside && author != "":
-			agents[author] = append(agents[author], line)
-		case beside && rec.Kind == session.KindToolResult:
-			agents[" results"] = append(agents[" results"], line)
-		default:
-			common = append(common, line)
-		}
-	}
-	slices.Sort(agents[" results"])
-	for _, author := range slices.Sorted(maps.Keys(agents)) {
-		common = append(common, agents[author]...)
-	}
-	return common
-}
-
-// untimed takes out how long things took.
-func untimed(v any) {
-	switch v := v.(type) {
-	case map[string]any:
-		for _, key := range []string{"took", "Took", "ran", "Ran", "wait", "Wait", "queued_seq"} {
-			delete(v, key)
-		}
-		for _, sub := range v {
-			untimed(sub)
-		}
-	case []any:
-		for _, sub := range v {
-			untimed(sub)
-		}
-	}
-}
-
-var (
-	// anID is what the daemon names sessions, turns and calls.
-	anID = regexp.MustCompile(`(?:call_|loop_|e-|\b)[a-z2-7]{26}\b`)
-	// anyID is one that withoutIDs has numbered.
-	anyID = regexp.MustCompile(`ID\d+`)
-	// local is what of an error's text depends on where and when it was made.
-	local = regexp.MustCompile(`127\.0\.0\.1:\d+|retry after [0-9hms.]+`)
-)
-
-// withoutIDs writes for each id how many others came first, or nothing of it.
-func withoutIDs(s string, seen map[string]int, mix bool) string {
-	s = local.ReplaceAllString(s, "HERE")
-	return anID.ReplaceAllStringFunc(s, func(id string) string {
-		if mix {
-			return "ID"
-		}
-		if _, ok := seen[id]; !ok {
-			seen[id] = len(seen)
-		}
-		return fmt.Sprint("ID", seen[id])
-	})
+	return text
 }
 
 // keepStream has what a client was sent compared. Pieces of one text that follow
@@ -436,9 +306,9 @@ func plainStream(t testing.TB, msgs []*agentdv1.RunResponse) string {
 		if err := json.Compact(&compact, data); err != nil {
 			t.Error(err)
 		}
-		lines = append(lines, withoutIDs(compact.String(), seen, false))
+		lines = append(lines, plainlog.WithoutIDs(compact.String(), seen))
 	}
-	return strings.Join(loose(lines, `{"toolResult":`), "\n")
+	return strings.Join(plainlog.Loose(lines, `{"toolResult":`), "\n")
 }
 
 // withoutHalves leaves out the text of the last message of a turn that was not

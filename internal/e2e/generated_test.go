@@ -22,6 +22,7 @@ import (
 	"github.com/apzuk3/agentd/agentdtest"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
+	"github.com/apzuk3/agentd/internal/plainlog"
 	"github.com/apzuk3/agentd/internal/sessionfront"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
@@ -429,10 +430,10 @@ func TestGeneratedTurns(t *testing.T) {
 			rt.Fatalf("a client was let down")
 		}
 		if a.log != b.log {
-			rt.Errorf("the logs differ %s", difference(a.log, b.log))
+			rt.Errorf("the logs differ %s", plainlog.Difference(a.log, b.log))
 		}
 		if !slices.Equal(a.streams, b.streams) {
-			rt.Errorf("the streams differ %s", difference(strings.Join(a.streams, "\n\n"), strings.Join(b.streams, "\n\n")))
+			rt.Errorf("the streams differ %s", plainlog.Difference(strings.Join(a.streams, "\n\n"), strings.Join(b.streams, "\n\n")))
 		}
 		if a.refused != b.refused {
 			rt.Errorf("%d refusals over Run, %d over SessionService", a.refused, b.refused)

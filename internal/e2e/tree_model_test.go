@@ -16,6 +16,7 @@ import (
 	"google.golang.org/genai"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/plainlog"
 	"github.com/apzuk3/agentd/model"
 )
 
@@ -220,27 +221,11 @@ func scrubbed(t *testing.T, data []byte) (author, line string) {
 		t.Error(err)
 		return "", ""
 	}
-	scrub(ev)
+	plainlog.Scrub(ev)
 	out, err := json.Marshal(ev)
 	if err != nil {
 		t.Error(err)
 	}
 	author, _ = ev["author"].(string)
 	return author, string(out)
-}
-
-func scrub(v any) {
-	switch v := v.(type) {
-	case map[string]any:
-		for _, volatile := range []string{"id", "timestamp", "invocationId", "calls", "marks"} {
-			delete(v, volatile)
-		}
-		for _, sub := range v {
-			scrub(sub)
-		}
-	case []any:
-		for _, sub := range v {
-			scrub(sub)
-		}
-	}
 }

@@ -116,6 +116,8 @@ var rooms = []room{
 		knows: "recorded traffic of providers, told apart from our adapters"},
 	{path: "internal/sessionfront", floor: 1, kit: true, may: []string{gen, genConnect, connect},
 		knows: "Run by means of SessionService"},
+	{path: "internal/plainlog", floor: 2, kit: true, may: []string{"session"},
+		knows: "the log of a session, without what differs from run to run"},
 	{path: "internal/contract", floor: 0, knows: "the part of the protocol that may never change"},
 	{path: "internal/importrules", floor: 0, knows: "this table"},
 }
