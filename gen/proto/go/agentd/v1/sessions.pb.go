@@ -2352,7 +2352,8 @@ type ListInteractionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session; empty is all of them.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The turn; only together with the session.
+	// The turn; only together with the session. One that there is not is
+	// ERROR_CODE_NOT_FOUND.
 	TurnId string `protobuf:"bytes,2,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
 	// How many interactions to return at most; 0 is 50.
 	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`

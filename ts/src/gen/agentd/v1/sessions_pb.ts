@@ -1240,7 +1240,8 @@ export type ListInteractionsRequest = Message<"agentd.v1.ListInteractionsRequest
   sessionId: string;
 
   /**
-   * The turn; only together with the session.
+   * The turn; only together with the session. One that there is not is
+   * ERROR_CODE_NOT_FOUND.
    *
    * @generated from field: string turn_id = 2;
    */
