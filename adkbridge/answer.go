@@ -104,7 +104,7 @@ func (m *agentModel) answer(ctx context.Context, req *adkmodel.LLMRequest) (*ans
 	m.prepare(req.Config)
 	// ADK's own contents are dropped; of the request its configuration is used.
 	resp, err := m.generate(ctx, &model.Request{
-		Contents: t.hist.prompt(m.n.name, branch),
+		Contents: t.hist.prompt(m.n.name, branch, m.since()),
 		Config:   req.Config,
 	}, id)
 	if err != nil {
@@ -127,6 +127,14 @@ func (m *agentModel) answer(ctx context.Context, req *adkmodel.LLMRequest) (*ans
 		return a, misfit
 	}
 	return a, m.count(a)
+}
+
+// since is the first record that the model is told of.
+func (m *agentModel) since() int64 {
+	if m.n.turnOnly {
+		return m.t.run.StartSeq()
+	}
+	return 0
 }
 
 // inject makes messages of prompts that came while the turn runs.
@@ -186,6 +194,7 @@ func (t *turn) nextCall(n *node, branch string) (key string, logged *stored, err
 // prepare completes a request's configuration, which ADK has made for this call
 // alone.
 func (m *agentModel) prepare(cfg *genai.GenerateContentConfig) {
+	m.n.generation.apply(cfg)
 	cfg.Tools = append(cfg.Tools, m.n.builtins...)
 	if m.n.output != nil {
 		cfg.ResponseMIMEType, cfg.ResponseJsonSchema = "application/json", m.n.output.text

@@ -82,6 +82,7 @@ func (l *llm) config(req *model.Request) (*genai.GenerateContentConfig, error) {
 	if cfg.SystemInstruction != nil {
 		cfg.SystemInstruction = &genai.Content{Role: genai.RoleUser, Parts: bare(cfg.SystemInstruction.Parts)}
 	}
+	cfg.ThinkingConfig = l.thinking(cfg.ThinkingConfig)
 	cfg.AutomaticContinuation = new(bool)
 	cfg.CandidateCount = 0
 	cfg.HTTPOptions = &genai.HTTPOptions{
@@ -94,6 +95,28 @@ func (l *llm) config(req *model.Request) (*genai.GenerateContentConfig, error) {
 		},
 	}
 	return &cfg, nil
+}
+
+// budgets are the thinking budgets of levels, in tokens, for models that know no
+// levels: those before Gemini 3.
+var budgets = map[genai.ThinkingLevel]int32{
+	genai.ThinkingLevelMinimal: 1024,
+	genai.ThinkingLevelLow:     2048,
+	genai.ThinkingLevelMedium:  8192,
+	genai.ThinkingLevelHigh:    16384,
+}
+
+// thinking translates a thinking setting.
+func (l *llm) thinking(t *genai.ThinkingConfig) *genai.ThinkingConfig {
+	if t == nil || t.ThinkingLevel == "" || l.generation() >= 3 {
+		return t
+	}
+	out := *t
+	out.ThinkingLevel = ""
+	if budget, ok := budgets[t.ThinkingLevel]; ok && out.ThinkingBudget == nil {
+		out.ThinkingBudget = &budget
+	}
+	return &out
 }
 
 // bare returns copies of parts without what is ours.
