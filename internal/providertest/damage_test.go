@@ -142,7 +142,7 @@ func TestCutAtEveryEvent(t *testing.T) {
 				events := providertest.Events(stream)
 				for n := range events {
 					// Long answers are cut behind some of their events, unless told otherwise.
-					if edge := min(n, len(events)-n); !*everyEvent && edge > 15 && n%(len(events)/25+1) != 0 {
+					if edge := min(n, len(events)-n); !*everyEvent && edge > 8 && n%(len(events)/10+1) != 0 {
 						continue
 					}
 					cut := strings.Join(events[:n], "")

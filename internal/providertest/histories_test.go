@@ -122,14 +122,13 @@ type translation struct {
 // requestOf translates a recorded request.
 func requestOf(e *providertest.Exchange) (*model.Request, error) {
 	tr := &translation{&model.Request{Config: &genai.GenerateContentConfig{}}, map[string]string{}}
-	if e.Wire == providertest.Gemini {
-		return tr.req, tr.gemini(e.Request)
-	}
 	var body object
 	if err := json.Unmarshal(e.Request, &body); err != nil {
 		return nil, err
 	}
 	switch e.Wire {
+	case providertest.Gemini:
+		return tr.req, tr.gemini(e.Request)
 	case providertest.OpenAIChat:
 		tr.chat(body)
 	case providertest.OpenAIResponses:
@@ -165,7 +164,7 @@ func raw(v any) string {
 func (tr *translation) tools(body object) error {
 	var tool genai.Tool
 	for _, d := range list(body, "tools") {
-		if d["defer_loading"] == true {
+		if later, _ := d["defer_loading"].(bool); later {
 			return fmt.Errorf("tools that are declared to be loaded later (defer_loading)")
 		}
 		if kind := str(d, "type"); kind != "" && kind != "function" && kind != "custom" {

@@ -116,6 +116,7 @@ func (h *history) text(wire providertest.Wire) *genai.Part {
 		return p
 	}
 	switch wire {
+	case providertest.OpenAIChat:
 	case providertest.OpenAIResponses:
 		p.PartMetadata = owned("openai", `{"phase":"final_answer"}`)
 	case providertest.Anthropic:

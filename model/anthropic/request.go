@@ -121,7 +121,10 @@ func newRequest(modelName string, req *model.Request, names *wire.Names) (*reque
 	} else if cfg.ResponseMIMEType == "application/json" {
 		return nil, invalid("JSON answers need a response schema that Anthropic takes")
 	}
-	return r, r.setSampling(cfg)
+	if err := r.setSampling(cfg); err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 // setSampling sets token limit, thinking and sampling. Thinking excludes

@@ -235,6 +235,7 @@ func TestStreams(t *testing.T) {
 		"no block of text stops":    {started(text, reason("end_turn"), end), want{text: "hey", finish: genai.FinishReasonStop}},
 		"call that does not stop":   {started(text, use, reason("tool_use"), end), want{errKind: model.KindUnavailable, errNames: "not finished"}},
 		"calls without a call":      {started(text, stop0, reason("tool_use"), end), want{errKind: model.KindUnavailable, errNames: "has none"}},
+		"block that is nothing":     {started(`{"type":"content_block_start","index":0,"content_block":null}`, `{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{}"}}`, stop0, reason("end_turn"), end), want{errKind: model.KindUnavailable, errNames: "content block"}},
 		"second beginning":          {started(text, `{"type":"message_start","message":{}}`), want{errKind: model.KindUnavailable, errNames: "begin"}},
 		"stop of another block":     {started(text, stop1), want{errKind: model.KindUnavailable, errNames: "not open"}},
 		"delta of another kind":     {started(text, `{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{}"}}`), want{errKind: model.KindUnavailable, errNames: "another kind"}},
