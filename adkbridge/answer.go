@@ -106,6 +106,7 @@ func (m *agentModel) answer(ctx context.Context, req *adkmodel.LLMRequest) (*ans
 	resp, err := m.generate(ctx, &model.Request{
 		Contents: t.hist.prompt(m.n.name, branch),
 		Config:   req.Config,
+		Origin:   model.Origin{Session: t.run.SessionID(), Turn: t.run.TurnID(), Path: m.n.path, MessageID: id},
 	}, id)
 	if err != nil {
 		m.spent(err, branch)

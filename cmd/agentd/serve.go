@@ -24,6 +24,7 @@ type serveCmd struct {
 	LogFormat string     `default:"text" enum:"text,json" help:"Form of the log: text or json."`
 
 	Scripts      string   `placeholder:"DIR" help:"Folder of scripts for the models 'scripted/…'."`
+	RecordTo     string   `placeholder:"FILE" help:"Append each model call to this file, one JSON line each: prompts and answers, never keys."`
 	CORSOrigins  []string `name:"cors-origins" placeholder:"ORIGIN" help:"Origins from which web pages may call SessionService, such as https://app.example.com; '*' is any."`
 	NoReflection bool     `help:"Do not serve gRPC reflection."`
 
@@ -69,6 +70,7 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 		DataDir:           data,
 		Providers:         providers,
 		ScriptsDir:        c.Scripts,
+		RecordTo:          c.RecordTo,
 		Logger:            daemon.NewLogger(p.stderr, daemon.LogConfig{Level: c.LogLevel, JSON: c.LogFormat == "json", Providers: providers}),
 		Version:           versionText(),
 		CORSOrigins:       c.CORSOrigins,

@@ -44,6 +44,10 @@ type Config struct {
 	// of the same name.
 	ExtraProviders []model.Provider
 
+	// RecordTo is a file to which each model call is appended, one JSON line each;
+	// see package record. It holds prompts and answers, and no keys. Default none.
+	RecordTo string
+
 	// Logger receives what is worth knowing, and no keys, prompts or payloads.
 	// Default: none.
 	Logger *slog.Logger

@@ -14,6 +14,7 @@ import (
 
 	"github.com/apzuk3/agentd/adkbridge"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/record"
 	"github.com/apzuk3/agentd/server"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/sqlitestore"
@@ -39,7 +40,9 @@ type Daemon struct {
 	manager *session.Manager
 	server  *server.Server
 	http    *http.Server
-	tls     *tls.Config // nil without a certificate
+	// recorder is nil unless model calls are recorded.
+	recorder *record.Recorder
+	tls      *tls.Config // nil without a certificate
 
 	mu       sync.Mutex   // protects the fields below
 	listener net.Listener // nil before Start
@@ -79,9 +82,16 @@ func New(cfg Config) (_ *Daemon, err error) {
 		if err != nil && cfg.Store == nil {
 			err = errors.Join(err, d.closeStore())
 		}
+		if err != nil {
+			err = errors.Join(err, d.closeRecorder())
+		}
 	}()
+	callable, err := d.openRecorder(adkbridge.FromRegistry(models, model.Limits{Total: cfg.ModelTimeout, Idle: cfg.ModelIdleTimeout, Retry: cfg.ModelRetry}))
+	if err != nil {
+		return nil, err
+	}
 	runner := adkbridge.New(adkbridge.Config{
-		Models: adkbridge.FromRegistry(models, model.Limits{Total: cfg.ModelTimeout, Idle: cfg.ModelIdleTimeout, Retry: cfg.ModelRetry}),
+		Models: callable,
 		Limits: cfg.Trees,
 		Logger: cfg.Logger,
 	})
@@ -276,7 +286,7 @@ func (d *Daemon) Shutdown(ctx context.Context) error {
 		errs = append(errs, fmt.Errorf("daemon: %d streams did not end within %v", d.server.Streams(), 2*streamsGrace))
 	}
 	d.served.Wait()
-	errs = append(errs, d.closeStore())
+	errs = append(errs, d.closeStore(), d.closeRecorder())
 	err := errors.Join(errs...)
 	if err == nil {
 		d.log.Info("stopped")
