@@ -84,6 +84,11 @@ func (m *agentModel) answer(ctx context.Context, req *adkmodel.LLMRequest) (*ans
 		if a.content == nil {
 			a.content = &genai.Content{Role: genai.RoleModel}
 		}
+		if t.verifier != nil {
+			again := *a.meta
+			a.meta = &again
+			return a, m.conclude(a, req)
+		}
 		m.judge(a, req)
 		if !a.meta.Structured {
 			if _, err := m.conform(a); err != nil {
@@ -117,17 +122,22 @@ func (m *agentModel) answer(ctx context.Context, req *adkmodel.LLMRequest) (*ans
 	}
 	a := m.mint(resp, key, branch)
 	a.meta.Marks = t.run.Marks(id)
+	return a, m.conclude(a, req)
+}
+
+// conclude finds out what an answer means, and keeps it in turn.made. Its error
+// ends the turn.
+func (m *agentModel) conclude(a *answer, req *adkmodel.LLMRequest) (misfit error) {
 	a.meta.Calls, a.meta.Asks = m.judge(a, req)
 	a.meta.Last = len(callsOf(a.content)) == 0 && !onlyThoughts(a.content) && m.n.speaksOnce()
-	var misfit error
 	a.meta.Structured, misfit = m.conform(a)
-	t.mu.Lock()
-	t.made = append(t.made, a)
-	t.mu.Unlock()
+	m.t.mu.Lock()
+	m.t.made = append(m.t.made, a)
+	m.t.mu.Unlock()
 	if misfit != nil {
-		return a, misfit
+		return misfit
 	}
-	return a, m.count(a)
+	return m.count(a)
 }
 
 // inject makes messages of prompts that came while the turn runs.

@@ -34,7 +34,7 @@ func retryDaemon(t *testing.T, opts ...agentdtest.Option) *agentdtest.Daemon {
 	for name, script := range retryScripts {
 		opts = append(opts, agentdtest.WithScript(name, script))
 	}
-	return agentdtest.Start(t, append(opts, agentdtest.WithRetry(model.Retry{}))...)
+	return startVerified(t, append(opts, agentdtest.WithRetry(model.Retry{}))...)
 }
 
 // TestRetryUsage is F26: what failed tries took is counted once, whether the call

@@ -171,7 +171,7 @@ func TestRules(t *testing.T) {
 	for name, text := range ruleScripts {
 		opts = append(opts, agentdtest.WithScript(name, text))
 	}
-	d := agentdtest.Start(t, opts...)
+	d := startVerified(t, opts...)
 	for wire, opts := range map[string][]connect.ClientOption{
 		"connect":       nil,
 		"connect-json":  {connect.WithProtoJSON()},

@@ -81,7 +81,7 @@ var rooms = []room{
 		knows: "what every model.Provider must do"},
 
 	{path: "adkbridge", floor: 2,
-		may: []string{"session", "model", gen, protobuf, genai, jsonschema, "google.golang.org/adk/v2",
+		may: []string{"session", "model", "internal/jsondiff", gen, protobuf, genai, jsonschema, "google.golang.org/adk/v2",
 			"github.com/google/uuid"},
 		knows: "the engine; neither database nor transport"},
 	{path: "server", floor: 2,
