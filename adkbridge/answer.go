@@ -86,7 +86,7 @@ func (m *agentModel) answer(ctx context.Context, req *adkmodel.LLMRequest) (*ans
 		}
 		if t.verifier != nil {
 			again := *a.meta
-			a.meta = &again
+			again.Path, a.meta = m.n.path, &again
 			return a, m.conclude(a, req)
 		}
 		m.judge(a, req)

@@ -164,11 +164,20 @@ func (v *verifier) hold(ctx context.Context) error {
 	v.mu.Lock()
 	v.held = true
 	v.mu.Unlock()
-	if !slices.ContainsFunc(v.unread(""), func(l loggedEvent) bool { return !l.ev.closes() }) {
-		v.stop(errHeld)
-	}
+	v.settle()
 	<-ctx.Done()
 	return context.Cause(ctx)
+}
+
+// settle ends the run if somebody waits at the end of the log and the others have
+// come there too.
+func (v *verifier) settle() {
+	v.mu.Lock()
+	held := v.held
+	v.mu.Unlock()
+	if held && !slices.ContainsFunc(v.unread(""), func(l loggedEvent) bool { return !l.ev.closes() }) {
+		v.stop(errHeld)
+	}
 }
 
 // watch ends a run that waits at the end of the log and makes no progress.
@@ -226,7 +235,9 @@ func (v *verifier) compare(ctx context.Context, t *turn, l loggedEvent, ev *adks
 	if err != nil {
 		return err
 	}
-	return v.differ(l, data, last && !v.complete())
+	err = v.differ(l, data, last && !v.complete())
+	v.settle()
+	return err
 }
 
 // differ is a divergence if an event is not that of the log. With loose only what
