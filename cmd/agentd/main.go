@@ -102,6 +102,9 @@ type process struct {
 	adjust  func(*daemon.Config)                 // for tests; may be nil
 }
 
+// getenv reads the environment.
+func (p *process) getenv(name string) string { return p.env[name] }
+
 // exit is how kong leaves after --help.
 type exit struct{ code int }
 

@@ -62,13 +62,14 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 			return daemon.Config{}, err
 		}
 	}
-	providers := daemon.ProvidersFromEnv(func(name string) string { return p.env[name] })
+	providers := daemon.ProvidersFromEnv(p.getenv)
 	cfg := daemon.Config{
 		Addr:              c.Addr,
 		TLSCertFile:       c.TLSCert,
 		TLSKeyFile:        c.TLSKey,
 		DataDir:           data,
 		Providers:         providers,
+		Getenv:            p.getenv,
 		ScriptsDir:        c.Scripts,
 		RecordTo:          c.RecordTo,
 		Logger:            daemon.NewLogger(p.stderr, daemon.LogConfig{Level: c.LogLevel, JSON: c.LogFormat == "json", Providers: providers}),

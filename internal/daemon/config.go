@@ -36,6 +36,11 @@ type Config struct {
 
 	// Providers holds the server's own keys and the addresses of the providers.
 	Providers Providers
+	// Getenv reads the environment for providers that have registered themselves,
+	// see model.Register. Default: an empty environment.
+	Getenv func(name string) string
+	// keys are what providers have read there under the name of a secret.
+	keys []string
 	// ScriptsDir holds scripts for the models "scripted/…". Default none.
 	ScriptsDir string
 	// Scripts are scripts by name, as YAML or JSON; they win over files.

@@ -69,7 +69,7 @@ func New(cfg Config) (_ *Daemon, err error) {
 		}
 		d.tls = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 	}
-	models, err := newRegistry(&cfg)
+	models, err := newRegistry(&d.cfg)
 	if err != nil {
 		return nil, err
 	}
