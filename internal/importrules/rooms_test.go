@@ -110,7 +110,7 @@ var rooms = []room{
 	{path: "examples", floor: 5, knows: "nothing of its own: its tests run the examples"},
 	{path: "examples/provider/acme", floor: 4, may: []string{"model", genai},
 		knows: "what somebody who adds a provider can import"},
-	{path: "examples/provider", floor: 5, may: []string{"agentdhost", "examples/provider/acme"},
+	{path: "examples/provider", floor: 5, may: []string{"agentdhost", "examples/provider/acme", "client", gen},
 		knows: "a daemon with one more provider"},
 	{path: "examples/...", floor: 5, may: []string{"client", gen, "agentdtest", "examples/internal/demo"},
 		knows: "what a user of agentd can import"},
