@@ -109,7 +109,7 @@ func (m *agentModel) answer(ctx context.Context, req *adkmodel.LLMRequest) (*ans
 	m.prepare(req.Config)
 	// ADK's own contents are dropped; of the request its configuration is used.
 	resp, err := m.generate(ctx, &model.Request{
-		Contents: t.hist.prompt(m.n.name, branch),
+		Contents: t.hist.prompt(m.n.name, branch, m.since()),
 		Config:   req.Config,
 		Origin:   model.Origin{Session: t.run.SessionID(), Turn: t.run.TurnID(), Path: m.n.path, MessageID: id},
 	}, id)
@@ -138,6 +138,14 @@ func (m *agentModel) conclude(a *answer, req *adkmodel.LLMRequest) (misfit error
 		return misfit
 	}
 	return m.count(a)
+}
+
+// since is the first record that the model is told of.
+func (m *agentModel) since() int64 {
+	if m.n.turnOnly {
+		return m.t.run.StartSeq()
+	}
+	return 0
 }
 
 // inject makes messages of prompts that came while the turn runs.
@@ -197,6 +205,7 @@ func (t *turn) nextCall(n *node, branch string) (key string, logged *stored, err
 // prepare completes a request's configuration, which ADK has made for this call
 // alone.
 func (m *agentModel) prepare(cfg *genai.GenerateContentConfig) {
+	m.n.generation.apply(cfg)
 	cfg.Tools = append(cfg.Tools, m.n.builtins...)
 	if m.n.output != nil {
 		cfg.ResponseMIMEType, cfg.ResponseJsonSchema = "application/json", m.n.output.text

@@ -37,7 +37,7 @@ func BenchmarkModelCall(b *testing.B) {
 					result: map[string]session.ToolResult{}, calls: map[string]session.ToolCall{}, asked: map[string]int{},
 				}
 				hist := benchHistory(b, run, n, author)
-				hist.prompt(author, "")
+				hist.prompt(author, "", 0)
 				saved := *hist.prompts[promptKey{author, ""}]
 				items := len(hist.items)
 				b.ReportAllocs()

@@ -114,7 +114,7 @@ func (t *turn) buildLLM(n *node, kids []agent.Agent) (agent.Agent, error) {
 		DisallowTransferToParent: alone,
 		DisallowTransferToPeers:  alone,
 	}
-	if len(n.instruction) > 0 {
+	if spec := t.run.Spec(); len(n.instruction) > 0 || spec.Before != "" || spec.After != "" {
 		cfg.InstructionProvider = func(agent.ReadonlyContext) (string, error) {
 			text, err := t.instruct(n)
 			if err != nil {

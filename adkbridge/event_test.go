@@ -145,8 +145,8 @@ func FuzzDecode(f *testing.F) {
 		}
 		h := newHistory()
 		h.addStored(1, s, len(data))
-		h.prompt("a", "b")
-		h.prompt(s.Author, s.Branch)
+		h.prompt("a", "b", 0)
+		h.prompt(s.Author, s.Branch, 0)
 		back := adksession.Event(s.event)
 		again, err := encode(&back, &s.CustomMetadata.Agentd)
 		if err != nil {

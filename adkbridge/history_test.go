@@ -54,7 +54,7 @@ func TestPromptProperties(t *testing.T) {
 			h.add(it, 1)
 			if rapid.Bool().Draw(t, "ask") {
 				agent, branch := rapid.SampledFrom(agents).Draw(t, "agent"), rapid.SampledFrom(branches).Draw(t, "asking")
-				contents := h.prompt(agent, branch)
+				contents := h.prompt(agent, branch, 0)
 				checkValid(t, contents)
 				out = append(out, handed{compact(contents), agent + "|" + branch, contents})
 			}
@@ -72,7 +72,7 @@ func TestPromptProperties(t *testing.T) {
 			for _, branch := range branches {
 				fresh := newHistory()
 				fresh.items = h.items
-				if got, want := compact(h.prompt(agent, branch)), compact(fresh.prompt(agent, branch)); got != want {
+				if got, want := compact(h.prompt(agent, branch, 0)), compact(fresh.prompt(agent, branch, 0)); got != want {
 					t.Fatalf("%s|%s: step by step\n%s\nat once\n%s", agent, branch, got, want)
 				}
 			}
@@ -88,10 +88,10 @@ func TestLateEvents(t *testing.T) {
 	}
 	h.add(text(1, "a", "one"), 1)
 	h.add(text(4, "a", "four"), 1)
-	before := h.prompt("a", "")
+	before := h.prompt("a", "", 0)
 	h.add(text(2, "b", "two"), 1)
 	h.add(text(3, "a", "three"), 1)
-	if got := transcript(h.prompt("a", "")); got != "model: one\nuser: For context: [b] said: two\nmodel: three\nmodel: four\nuser: "+continueText+"\n" {
+	if got := transcript(h.prompt("a", "", 0)); got != "model: one\nuser: For context: [b] said: two\nmodel: three\nmodel: four\nuser: "+continueText+"\n" {
 		t.Errorf("prompt\n%s", got)
 	}
 	if len(before) != 3 || before[1].Parts[0].Text != "four" {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -63,10 +64,21 @@ func placeholderKey(key string) bool {
 	return key != ""
 }
 
-// instruct fills in an agent's instruction from the state as it is now. It takes
+// instruct is what an agent's model is told: the server's text, the agent's own
+// filled in from the state as it is now, the caller's text for this turn. It takes
 // the place of ADK's templates, whose errors name neither key nor agent and which
 // print objects and large numbers as Go does.
 func (t *turn) instruct(n *node) (string, error) {
+	own, err := t.ownInstruction(n)
+	if err != nil {
+		return "", err
+	}
+	spec := t.run.Spec()
+	layers := slices.DeleteFunc([]string{spec.Before, own, spec.After}, func(s string) bool { return strings.TrimSpace(s) == "" })
+	return strings.Join(layers, "\n\n"), nil
+}
+
+func (t *turn) ownInstruction(n *node) (string, error) {
 	var b strings.Builder
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -56,7 +56,9 @@ type node struct {
 	tools       []*declaration // of the client
 	exitLoop    bool           // may end the loop above
 	askUser     bool           // may ask a person
-	builtins    []*genai.Tool  // run by the model's provider
+	turnOnly    bool           // its model is told of the present turn alone
+	generation  generation
+	builtins    []*genai.Tool // run by the model's provider
 
 	// Of a loop:
 	maxIterations int // at least 1

@@ -45,7 +45,11 @@ func (p *planner) llm(n *node, a *agentdv1.LlmAgent) error {
 	if err := p.openModel(n, a.GetModel()); err != nil {
 		return err
 	}
-	return p.builtins(n, a.GetBuiltinTools())
+	if err := p.builtins(n, a.GetBuiltinTools()); err != nil {
+		return err
+	}
+	n.turnOnly = a.GetIncludeHistory() == agentdv1.IncludeHistory_INCLUDE_HISTORY_TURN
+	return p.generation(n, a.GetGeneration())
 }
 
 // agentTools resolves the names of an agent's tools.

@@ -18,6 +18,7 @@ type promptKey struct{ agent, branch string }
 // prompt is what one agent on one branch has seen so far. Requests share its
 // contents: what was handed out is never changed, only extended.
 type prompt struct {
+	since    int64 // what happened before this record is not part of it
 	contents []*genai.Content
 	next     int         // index into history.items of the first one not seen
 	open     []*openCall // own calls without a result, rarely more than one
@@ -30,19 +31,19 @@ type openCall struct {
 	missing  []*genai.FunctionCall
 }
 
-// prompt returns what an agent is to be sent: the history as it sees it, ending
-// on a user's turn. The result is shared and must not be changed.
-func (h *history) prompt(agent, branch string) []*genai.Content {
+// prompt returns what an agent is to be sent: the history as it sees it from a
+// record on, ending on a user's turn. The result is shared and must not be changed.
+func (h *history) prompt(agent, branch string, since int64) []*genai.Content {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	key := promptKey{agent, branch}
 	p := h.prompts[key]
-	if p == nil {
-		p = &prompt{}
+	if p == nil || p.since != since {
+		p = &prompt{since: since}
 		h.prompts[key] = p
 	}
 	for ; p.next < len(h.items); p.next++ {
-		if it := h.items[p.next]; it.content != nil && len(it.content.Parts) > 0 && visible(branch, it.branch) {
+		if it := h.items[p.next]; it.seq >= since && it.content != nil && len(it.content.Parts) > 0 && visible(branch, it.branch) {
 			p.see(it, agent)
 		}
 	}

@@ -308,7 +308,7 @@ func TestReplayDiverged(t *testing.T) {
 	if _, err := hist.load(t.Context(), run); err != nil {
 		t.Fatal(err)
 	}
-	got := hist.prompt("a", "")
+	got := hist.prompt("a", "", 0)
 	checkValid(t, got)
 	if len(got) < 3 || compact(got[2].Parts[0].FunctionResponse.Response) != `{"error":"cancelled: the turn was stopped before this call was over"}` {
 		t.Errorf("prompt of a:\n%s", transcript(got))

@@ -229,7 +229,7 @@ func TestAnswerOnItsWay(t *testing.T) {
 	if len(events) != 2 || events[0].Text != "B" || events[0].Usage.Total != 5 || len(events[0].Calls) != 1 || events[0].MessageID != run.turnID+"/b|root.b#0" {
 		t.Fatalf("events %s", compact(events))
 	}
-	got := transcript(hist.prompt("b", "root.b"))
+	got := transcript(hist.prompt("b", "root.b", 0))
 	want := "user: go\nmodel: B call search{} call ghost{}\n" +
 		`user: result search{"error":"cancelled: the turn was stopped before this call was over"} result ghost{"error":"there is no tool \"ghost\"; available: \"search\""}` + "\n"
 	if got != want {

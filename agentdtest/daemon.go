@@ -37,6 +37,7 @@ type Daemon struct {
 	d         *daemon.Daemon
 	transport *http.Transport
 	grace     time.Duration
+	endFront  func() error // nil without WithFront
 }
 
 // Option changes how a daemon is started.
@@ -47,6 +48,7 @@ type config struct {
 	loopback bool
 	leaks    bool
 	grace    time.Duration
+	front    func(hc *http.Client, url string) http.Handler
 }
 
 // WithScript makes the model "scripted/<name>" play a script, YAML or JSON as
@@ -141,6 +143,12 @@ func WithTimeouts(idle, write time.Duration) Option {
 // Default none.
 func WithGrace(d time.Duration) Option { return func(c *config) { c.grace = d } }
 
+// WithFront has clients reach a handler in place of the daemon, such as a proxy.
+// It is made once the daemon runs, and is told where that is.
+func WithFront(front func(hc *http.Client, url string) http.Handler) Option {
+	return func(c *config) { c.front = front }
+}
+
 // WithLeakCheck has Start's test fail when goroutines that were not there before
 // are left once the daemon has ended. It is not for tests that run in parallel,
 // nor for bubbles, which check it themselves.
@@ -203,6 +211,11 @@ func New(opts ...Option) (*Daemon, error) {
 	if c.loopback {
 		out.URL = d.URL()
 	}
+	if c.front != nil {
+		if err := out.stepBehind(c.front, c.loopback); err != nil {
+			return nil, errors.Join(err, out.Close())
+		}
+	}
 	return out, nil
 }
 
@@ -218,6 +231,9 @@ func (d *Daemon) Client(opts ...client.Option) *client.Client {
 // be called again.
 func (d *Daemon) Shutdown(ctx context.Context) error {
 	err := d.d.Shutdown(ctx)
+	if d.endFront != nil {
+		err = errors.Join(err, d.endFront())
+	}
 	d.transport.CloseIdleConnections()
 	return err
 }

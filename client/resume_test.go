@@ -185,7 +185,7 @@ func TestAttachToATurn(t *testing.T) {
 	completes(t, attach(b.started.TurnID), "A moment.done")
 	completes(t, attach(q.TurnID), "yes")
 	unknown := attach("e-nothing")
-	if event := await(t, unknown.events, "end of the run"); event != nil || !errors.Is(unknown.err, client.ErrInvalidRequest) || !strings.Contains(unknown.err.Error(), "e-nothing") {
+	if event := await(t, unknown.events, "end of the run"); event != nil || !errors.Is(unknown.err, client.Code(agentdv1.ErrorCode_ERROR_CODE_NOT_FOUND)) || !strings.Contains(unknown.err.Error(), "e-nothing") {
 		t.Errorf("got %+v, %v", event, unknown.err)
 	}
 	for _, bad := range []string{"", strings.Repeat("x", 129)} {

@@ -23,6 +23,7 @@ type runConfig struct {
 	turnID      string // of an attach
 	noTools     bool   // of an attach
 	toolTimeout time.Duration
+	instruction string
 	// idempotencyKey is the caller's own, of a Run; "" stands for one of its own.
 	idempotencyKey string
 
@@ -151,6 +152,12 @@ func WithTurnID(id string) RunOption {
 
 // maxTurnID is the protocol's.
 const maxTurnID = 128
+
+// WithInstruction adds a text to the instruction of every agent of a [Client.Run],
+// for this turn. At most 64 KiB.
+func WithInstruction(text string) RunOption {
+	return func(c *runConfig) { c.instruction = text }
+}
 
 // maxIdempotencyKey is the protocol's.
 const maxIdempotencyKey = 128

@@ -86,6 +86,7 @@ func (c *runConfig) request(prompt string) *agentdv1.RunRequest_ExecuteRequest {
 		SessionBudget: c.sessionBudget,
 		ToolTimeout:   serverTimeout(c.toolTimeout),
 
+		Instruction:    c.instruction,
 		IdempotencyKey: cmp.Or(c.idempotencyKey, rand.Text()),
 	}
 	if c.grace > 0 {

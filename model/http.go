@@ -141,12 +141,16 @@ func (f Failure) Error() *Error {
 func (f Failure) kind() Kind {
 	text := strings.ToLower(f.Code + " " + f.Message)
 	kind := KindOfStatus(f.Status)
+	// Some servers say so with a status of their own failure, or in a stream.
+	if kind == KindInvalid || kind == KindUnavailable && f.Status != http.StatusNotFound {
+		if containsAny(text, tooLong...) {
+			return KindContextTooLong
+		}
+	}
 	if kind != KindInvalid {
 		return kind
 	}
 	switch {
-	case containsAny(text, "context_length_exceeded", "context length", "context window", "prompt is too long", "exceeds the maximum number of tokens", "too many input tokens", "maximum context"):
-		return KindContextTooLong
 	case containsAny(text, "content_filter", "content_policy", "content policy", "responsibleaipolicy", "moderation_blocked", "safety system", "content filtering policy"):
 		return KindBlocked
 	case containsAny(text, "api key not valid", "api_key_invalid", "invalid_api_key", "api key expired", "api key not found"):
@@ -154,6 +158,14 @@ func (f Failure) kind() Kind {
 	default:
 		return KindInvalid
 	}
+}
+
+// tooLong is how providers and servers say that a prompt does not fit.
+var tooLong = []string{
+	"context_length_exceeded", "exceed_context_size", "context length", "context window", "context size", "context limit", "maximum context",
+	"prompt is too long", "prompt exceeds max length", "maximum prompt length", "input is too long", "range of input length",
+	"exceeds the maximum number of tokens", "exceeded model token limit", "too many input tokens", "only supports up to",
+	"`inputs` tokens", "request payload size exceeds",
 }
 
 func containsAny(s string, subs ...string) bool {

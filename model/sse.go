@@ -29,9 +29,14 @@ const maxQuoted = 8 << 10
 // data are skipped; a final event without the blank line behind it counts. The
 // iteration ends with the stream, or with an error as its last element: that of
 // r, ErrLineTooLong, or one about a line that no event stream holds, such as a
-// line of HTML.
-func ReadEvents(r io.Reader) iter.Seq2[Event, error] {
+// line of HTML: what was lost there would be missed by nobody.
+func ReadEvents(r io.Reader) iter.Seq2[Event, error] { return ReadLongEvents(r, MaxLine) }
+
+// ReadLongEvents is ReadEvents for providers whose lines, and events, may have
+// up to maxLine bytes.
+func ReadLongEvents(r io.Reader, maxLine int) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
+		maxEvent := max(maxEvent, maxLine)
 		var ev Event
 		var data []string
 		size := 0
@@ -42,10 +47,13 @@ func ReadEvents(r io.Reader) iter.Seq2[Event, error] {
 			return out.Data == "" || yield(out, nil)
 		}
 		lines := bufio.NewScanner(r)
-		lines.Buffer(make([]byte, 4<<10), MaxLine+2)
+		lines.Buffer(make([]byte, 4<<10), maxLine+2)
 		lines.Split(splitLine)
-		for lines.Scan() {
+		for first := true; lines.Scan(); first = false {
 			line := lines.Text()
+			if first {
+				line = strings.TrimPrefix(line, "\ufeff") // A stream may begin with a byte order mark.
+			}
 			if line == "" {
 				if !flush() {
 					return

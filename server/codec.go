@@ -34,6 +34,14 @@ func handlerOptions(maxMessageBytes int) []connect.HandlerOption {
 	}
 }
 
+// strictJSON refuses fields and names of values that it does not know.
+func strictJSON() []connect.HandlerOption {
+	return []connect.HandlerOption{
+		connect.WithCodec(jsonCodec{name: "json", strict: true}),
+		connect.WithCodec(jsonCodec{name: "json; charset=utf-8", strict: true}),
+	}
+}
+
 // errCompressed is what a compressed request gets.
 var errCompressed = errors.New("compressed requests are not accepted; send them as they are (compressed replies are fine)")
 
@@ -104,8 +112,12 @@ func (binaryCodec) Unmarshal(data []byte, message any) error {
 }
 
 // jsonCodec is protobuf's JSON form with a bounded depth. Fields it does not
-// know are skipped, as in the binary form, so that newer clients are served.
-type jsonCodec struct{ name string }
+// know are skipped, as in the binary form, so that newer clients are served;
+// unless it is strict, for what people write by hand and misspell.
+type jsonCodec struct {
+	name   string
+	strict bool
+}
 
 func (c jsonCodec) Name() string { return c.name }
 
@@ -117,7 +129,7 @@ func (jsonCodec) Marshal(message any) ([]byte, error) {
 	return protojson.Marshal(m)
 }
 
-func (jsonCodec) Unmarshal(data []byte, message any) error {
+func (c jsonCodec) Unmarshal(data []byte, message any) error {
 	m, err := asProto(message)
 	if err != nil {
 		return err
@@ -125,7 +137,7 @@ func (jsonCodec) Unmarshal(data []byte, message any) error {
 	if err := countJSON(data); err != nil {
 		return newDecodeError(err)
 	}
-	opts := protojson.UnmarshalOptions{DiscardUnknown: true, RecursionLimit: maxDepth}
+	opts := protojson.UnmarshalOptions{DiscardUnknown: !c.strict, RecursionLimit: maxDepth}
 	if err := opts.Unmarshal(data, m); err != nil {
 		return newDecodeError(err)
 	}

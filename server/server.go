@@ -53,7 +53,8 @@ func (s *Server) routes() http.Handler {
 	opts := handlerOptions(s.cfg.MaxMessageBytes)
 	path, run := agentdv1connect.NewAgentdHandler(s, opts...)
 	mux.Handle(path, withTransport(s.cfg.MaxMessageBytes, run))
-	path, sessions := agentdv1connect.NewSessionServiceHandler(&sessionService{s}, append(opts, connect.WithInterceptors(s.checked()))...)
+	opts = append(append(opts, strictJSON()...), connect.WithInterceptors(s.checked()))
+	path, sessions := agentdv1connect.NewSessionServiceHandler(&sessionService{s}, opts...)
 	mux.Handle(path, s.crossOrigin(s.exchange(sessions)))
 
 	opts = handlerOptions(smallMessageBytes)

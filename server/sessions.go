@@ -78,6 +78,13 @@ func bound(rc *http.ResponseController, d time.Duration) {
 	}
 }
 
+// unbound gives the time until the next write as long as it takes.
+func unbound(rc *http.ResponseController) {
+	if rc != nil {
+		_ = rc.SetWriteDeadline(time.Time{})
+	}
+}
+
 // checked is what all methods have in common: rules, panics, errors, deadlines.
 func (s *Server) checked() connect.Interceptor { return checks{s} }
 
@@ -87,7 +94,7 @@ func (c checks) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (resp connect.AnyResponse, err error) {
 		rc := arrived(ctx)
 		defer bound(rc, c.s.cfg.WriteTimeout)
-		defer func() { err = c.contain(req.Spec().Procedure, recover(), err) }()
+		defer func() { err = c.contain(ctx, req.Spec().Procedure, recover(), err) }()
 		if msg, ok := req.Any().(proto.Message); ok {
 			if e := c.s.validate.check(msg); e != nil {
 				return nil, e
@@ -99,7 +106,7 @@ func (c checks) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 
 func (c checks) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) (err error) {
-		defer func() { err = c.contain(conn.Spec().Procedure, recover(), err) }()
+		defer func() { err = c.contain(ctx, conn.Spec().Procedure, recover(), err) }()
 		return next(ctx, conn)
 	}
 }
@@ -109,7 +116,7 @@ func (c checks) WrapStreamingClient(next connect.StreamingClientFunc) connect.St
 }
 
 // contain makes what has gone wrong an error that a client may see.
-func (c checks) contain(where string, p any, err error) error {
+func (c checks) contain(ctx context.Context, where string, p any, err error) error {
 	if p != nil {
 		c.s.panicked(where, p)
 		err = errors.New("panic")
@@ -119,6 +126,12 @@ func (c checks) contain(where string, p any, err error) error {
 	}
 	if _, ok := errors.AsType[*connect.Error](err); ok {
 		return err
+	}
+	if ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return connectError(session.Errorf(codeTimeout, "the deadline of the request has passed"))
+		}
+		return connect.NewError(connect.CodeCanceled, errors.New("the client is gone"))
 	}
 	return connectError(c.s.internal(where, err))
 }
@@ -289,8 +302,10 @@ func (s *sessionService) WatchTurn(ctx context.Context, r *connect.Request[agent
 	send := func(event *agentdv1.RunResponse) error {
 		see.apply(event)
 		bound(rc, s.cfg.WriteTimeout)
+		defer unbound(rc) // HTTP/2 resets a stream when its deadline passes, also when nothing is written
 		return stream.Send(&agentdv1.WatchTurnResponse{Event: event})
 	}
+	defer bound(rc, s.cfg.WriteTimeout) // the end of the stream
 	quiet := time.NewTicker(s.cfg.HeartbeatEvery)
 	defer quiet.Stop()
 	age := time.NewTimer(s.cfg.StreamTimeout)

@@ -55,6 +55,7 @@ func attachOf(ex *agentdv1.RunRequest_ExecuteRequest, h http.Header) (session.At
 		{"on_busy", ex.GetOnBusy() != 0},
 		{"tool_timeout", ex.GetToolTimeout() != nil},
 		{"idempotency_key", ex.GetIdempotencyKey() != ""},
+		{"instruction", ex.GetInstruction() != ""},
 	} {
 		if f.set {
 			return session.AttachRequest{}, session.Errorf(codeInvalid,
@@ -92,6 +93,7 @@ func requestOf(ex *agentdv1.RunRequest_ExecuteRequest, h http.Header) (session.R
 		Agent:        ex.GetAgent(),
 		Tools:        ex.GetTools(),
 		Prompt:       ex.GetUserPrompt(),
+		Instruction:  ex.GetInstruction(),
 		InitialState: state,
 		Keys:         keysOf(h),
 		OnDisconnect: session.OnDisconnect{

@@ -18,6 +18,11 @@ import (
 func (s *Session) commit(ctx context.Context, entries ...*entry) (Record, error) {
 	last := entries[len(entries)-1]
 	s.mu.Lock()
+	if slices.ContainsFunc(entries, func(e *entry) bool { return e.turn.closing }) {
+		for _, e := range entries { // all or none
+			e.asked = true
+		}
+	}
 	if err := s.refusesLocked(ctx, entries); err != nil {
 		for _, e := range entries {
 			e.overLocked(err)

@@ -92,6 +92,15 @@ func (req *AttachRequest) from(first int64) watch {
 	return from
 }
 
+// firstOf is the first record of the session's last turn. That it has waited is
+// told to who names it: among all that a session does it is told in its place.
+func (req *AttachRequest) firstOf(t *Turn) int64 {
+	if req.TurnID != "" && t.queuedSeq > 0 {
+		return t.queuedSeq
+	}
+	return t.startSeq
+}
+
 // firstOf is the first record of a turn that other has found, or 1.
 func firstOf(t *Turn) int64 {
 	if t == nil {
@@ -121,7 +130,7 @@ func (m *Manager) find(ctx context.Context, s *Session, req AttachRequest) (_ *T
 			return nil, 0, err
 		}
 		if req.TurnID == "" || t.id == req.TurnID { // otherwise it has ended meanwhile
-			return t, t.startSeq, nil
+			return t, req.firstOf(t), nil
 		}
 	}
 }
@@ -148,10 +157,16 @@ func (s *Session) other(ctx context.Context, req AttachRequest) (*Turn, error) {
 	if slices.Contains(last.injected, id) {
 		t.into = last.id
 		s.mu.Unlock()
+		if req.Starter {
+			var err error
+			t.spec, err = s.queuedSpec(ctx, last.startSeq, id)
+			return t, err
+		}
 		return t, nil
 	}
 	s.mu.Unlock()
 	t.ended = &TurnEnded{}
+	exists := false
 	after := int64(0)
 	if req.After != nil {
 		after = recordOf(*req.After)
@@ -160,6 +175,7 @@ func (s *Session) other(ctx context.Context, req AttachRequest) (*Turn, error) {
 		if err != nil {
 			return nil, err
 		}
+		exists = exists || rec.TurnID == req.TurnID
 		if rec.TurnID == id && rec.Seq >= after && (rec.Kind == KindTurnEnded || rec.Kind == KindTurnDropped) {
 			return t, nil
 		}
@@ -174,6 +190,9 @@ func (s *Session) other(ctx context.Context, req AttachRequest) (*Turn, error) {
 			id = rec.TurnID // its end is the one to come
 		}
 	}
+	if !exists {
+		return nil, Errorf(codeNoSuch, "turn_id: session %q has no turn %q", s.id, req.TurnID)
+	}
 	return nil, Errorf(codeInvalid, "turn_id %q: session %q has no such turn whose end comes after after_seq", req.TurnID, s.id)
 }
 
@@ -182,7 +201,7 @@ func (s *Session) checkPosition(after *int64) error {
 	defer s.mu.Unlock()
 	switch {
 	case s.turn == nil:
-		return Errorf(codeInvalid, "session %q has no turn to attach to", s.id)
+		return Errorf(codeNoSuch, "session %q has no turn to attach to", s.id)
 	case after == nil:
 		return nil
 	case *after < 0, *after >= position(s.seq+1, 0):
@@ -204,6 +223,10 @@ func (m *Manager) goOn(ctx context.Context, req AttachRequest) (*Turn, error) {
 		m.release(h)
 		return nil, err
 	}
+	if err := h.s.awaitAside(ctx); err != nil {
+		m.release(h)
+		return nil, err
+	}
 	if t := h.s.settled(); t != nil {
 		m.release(h)
 		return t, nil
@@ -213,6 +236,23 @@ func (m *Manager) goOn(ctx context.Context, req AttachRequest) (*Turn, error) {
 		return nil, Errorf(codeUnavailable, "session %q is starting another turn: attach again", req.SessionID)
 	}
 	return t, err
+}
+
+// awaitAside waits until a turn that is being put aside is.
+func (s *Session) awaitAside(ctx context.Context) error {
+	s.mu.Lock()
+	t := s.turn
+	leaving := t != nil && t.running && t.leaving
+	s.mu.Unlock()
+	if !leaving {
+		return nil
+	}
+	select {
+	case <-t.Done():
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // settled returns the last turn if it runs or is over.
@@ -293,6 +333,7 @@ func (s *Session) reopen(ctx context.Context, keys Keys) (*Run, error) {
 	t := newTurn(s, old.id)
 	t.spec, t.keys, t.onDisconnect, t.toolTimeout = spec, keys, started.OnDisconnect, started.ToolTimeout
 	t.snapshot, t.startSeq, t.started = old.snapshot, old.startSeq, old.started
+	t.queuedSeq, t.besideSeq = old.queuedSeq, old.besideSeq
 	t.usage, t.results, t.steps, t.injected = old.usage, old.results, old.steps, old.injected
 	t.begun = t.usage.Calls
 	// What is being written about the calls of the turn counts for it too.
@@ -318,12 +359,28 @@ func (s *Session) recordResumed(ctx context.Context, t *Turn) error {
 	return err
 }
 
+// onlyWaitsLocked tells whether a turn that runs here does nothing but wait for
+// what no client here can bring.
+func (t *Turn) onlyWaitsLocked() bool {
+	return t.running && t.clients == 0 && len(t.modelCalls) == 0 && len(t.pending) > 0
+}
+
+// haltWaiting stops a turn that only waits.
+func (s *Session) haltWaiting(t *Turn, reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t.onlyWaitsLocked() {
+		t.haltLocked(reason)
+	}
+}
+
 // interruptWaiting ends a turn that runs here and only waits for a client that
-// is not there: a new prompt is worth more.
-func (s *Session) interruptWaiting(ctx context.Context) error {
+// is not there: a new prompt is worth more. If it asks a person, only a prompt is
+// that interrupts.
+func (s *Session) interruptWaiting(ctx context.Context, how OnBusy) error {
 	s.mu.Lock()
 	t := s.turn
-	waits := t != nil && t.running && t.clients == 0 && len(t.modelCalls) == 0 && len(t.pending) > 0
+	waits := t != nil && t.onlyWaitsLocked() && (how == Interrupt || s.asksPersonLocked() == "")
 	s.mu.Unlock()
 	if !waits {
 		return nil
@@ -337,10 +394,17 @@ func (s *Session) interruptWaiting(ctx context.Context) error {
 	}
 }
 
-// closeOpen ends a turn that the log has open and nobody runs. The caller has
+// closeOpen ends a turn that the log has open and nobody runs, and what a fork has
+// inherited. A store without space refuses that at once. The caller has
 // reserved the session; if it returns a turn to run next, that one has the
 // reservation.
 func (m *Manager) closeOpen(ctx context.Context, s *Session, reason string) (next *Run, err error) {
+	if s.inherits() {
+		reason = forked
+		if err := s.dropQueued(ctx, reason); err != nil {
+			return nil, err
+		}
+	}
 	s.mu.Lock()
 	open := s.turn != nil && s.turn.ended == nil
 	s.mu.Unlock()
@@ -352,7 +416,7 @@ func (m *Manager) closeOpen(ctx context.Context, s *Session, reason string) (nex
 		return nil, err
 	}
 	s.mu.Lock()
-	s.turn = run.t
+	s.turn, run.t.closing = run.t, true
 	stop := &stopped{reason: reason, at: time.Now(), receipt: run.t.receiptLocked()}
 	s.mu.Unlock()
 	// A run whose context has ended only makes the history valid.
@@ -435,7 +499,7 @@ func (m *Manager) recoverTurn(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if h.s.inheritedOpen() {
+	if h.s.inherits() {
 		defer m.release(h)
 		h.s.resuming.Lock()
 		defer h.s.resuming.Unlock()
@@ -515,13 +579,15 @@ func (m *Manager) expire(ctx context.Context, head Head) error {
 		return err
 	}
 	defer m.release(h)
-	if h.s.settled() != nil {
-		return nil // it runs
+	reason := fmt.Sprintf("expired: no client came within %v", m.limits.Retention)
+	if t := h.s.settled(); t != nil { // it runs
+		h.s.haltWaiting(t, reason)
+		return nil
 	}
 	if err := h.s.reserve(); err != nil {
 		return err
 	}
-	next, err := m.closeOpen(ctx, h.s, fmt.Sprintf("expired: no client came within %v", m.limits.Retention))
+	next, err := m.closeOpen(ctx, h.s, reason)
 	if next == nil {
 		h.s.unreserve()
 		return err

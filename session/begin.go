@@ -110,6 +110,7 @@ func (s *Session) retire(t *Turn) {
 	if s.turn == t && t.ended != nil {
 		over := newTurn(s, t.id)
 		over.ended, over.startSeq, over.snapshot, over.injected = t.ended, t.startSeq, t.snapshot, t.injected
+		over.queuedSeq, over.besideSeq = t.queuedSeq, t.besideSeq
 		s.turn = over
 	}
 }
@@ -121,6 +122,8 @@ func newTurnStarted(spec *Spec, req Request) (*TurnStarted, error) {
 	}
 	started := &TurnStarted{
 		Prompt:        spec.Prompt,
+		Before:        spec.Before,
+		After:         spec.After,
 		Agent:         agent,
 		OnDisconnect:  req.OnDisconnect,
 		OwnKeys:       slices.Sorted(maps.Keys(req.Keys)),
@@ -148,7 +151,7 @@ func newTurnStarted(spec *Spec, req Request) (*TurnStarted, error) {
 
 // spec reads back what newTurnStarted has written.
 func (f *TurnStarted) spec() (*Spec, error) {
-	spec := &Spec{Prompt: f.Prompt, Agent: &agentdv1.Agent{}}
+	spec := &Spec{Prompt: f.Prompt, Before: f.Before, After: f.After, Agent: &agentdv1.Agent{}}
 	opts := protojson.UnmarshalOptions{DiscardUnknown: true}
 	if err := opts.Unmarshal(f.Agent, spec.Agent); err != nil {
 		return nil, err

@@ -70,7 +70,7 @@ func TestPromptsBesideAQuestion(t *testing.T) {
 			await(t, w, isAsked)
 			f.on(talk)
 			next := f.start(session.Request{SessionID: turn.SessionID(), Prompt: "now", OnBusy: session.Interrupt})
-			if end(t, follow(t, next.Watch())).GetCompleted() != true || end(t, follow(t, w)).GetCompleted() {
+			if !end(t, follow(t, next.Watch())).GetCompleted() || end(t, follow(t, w)).GetCompleted() {
 				t.Error("want the turn that asks to be interrupted and the other to be completed")
 			}
 			in, err := f.m.Interaction(t.Context(), turn.SessionID(), "q1")

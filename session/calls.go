@@ -222,11 +222,24 @@ func (s *Session) putAside(t *Turn) {
 	case t != s.turn || t.ended != nil || t.clients > 0 || len(t.pending) == 0:
 	case len(t.modelCalls) > 0, len(s.queued) > 0 && s.asksPersonLocked() != "":
 		s.waitingLocked(t)
+	case len(s.queueing) > 0, t.answeringLocked(): // what comes is just being recorded
+		s.waitingLocked(t)
 	case len(s.queued) > 0:
 		t.haltLocked(interrupted)
 	default:
+		t.leaving = true
 		t.cancel(ErrPutAside)
 	}
+}
+
+// answeringLocked tells whether a result is on its way into the log.
+func (t *Turn) answeringLocked() bool {
+	for _, p := range t.pending {
+		if p.answering != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // armDeadlineLocked bounds the time that a turn runs without waiting.
@@ -274,7 +287,7 @@ func (s *Session) asksPerson() string {
 }
 
 func (s *Session) asksPersonLocked() string {
-	if pending := s.index.asked.pending; len(pending) > 0 {
+	if pending := s.index.asked.pending; len(pending) > 0 && !s.inheritedOpenLocked() {
 		return pending[0].Call.ID
 	}
 	return ""

@@ -41,6 +41,9 @@ type Limits struct {
 	// Budget and SessionBudget are what a turn and a session may spend at most,
 	// whatever a request says. By default they have no bound.
 	Budget, SessionBudget Budget
+	// Instruction is put before that of each agent. It is pinned in the log when a
+	// turn is recorded. Default: none.
+	Instruction string
 	// MaxCalls is how many tool calls one model answer may ask for. Default 128.
 	MaxCalls int
 	// MaxPromptBytes bounds the prompt. Default 1 MiB.

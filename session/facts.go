@@ -16,6 +16,9 @@ type Spec struct {
 	Agent *agentdv1.Agent
 	// Tools are what the client offers.
 	Tools []*agentdv1.Tool
+	// Before and After are texts around the instruction of each agent: the server's
+	// and the caller's.
+	Before, After string
 	// Budget is what the turn may spend.
 	Budget Budget
 	// SessionBudget is what the session may spend; it counts from its beginning.
@@ -43,6 +46,9 @@ type TurnStarted struct {
 	Agent json.RawMessage `json:"agent"`
 	// Tools are protobuf JSON, one each.
 	Tools []json.RawMessage `json:"tools,omitempty"`
+	// Before and After are those of the Spec.
+	Before string `json:"before,omitempty"`
+	After  string `json:"after,omitempty"`
 	// State are the keys the client set, without those of scope temp.
 	State map[string]any `json:"state,omitempty"`
 	// Temp are the keys of scope temp that the client set: a turn that goes on

@@ -44,13 +44,13 @@ func (m *Manager) ForkSession(ctx context.Context, req ForkRequest) (Summary, er
 		return Summary{}, err
 	}
 	f, err := m.fork(ctx, req)
-	if err != nil {
-		return Summary{}, err
+	if err == nil {
+		err = m.store.Fork(ctx, *f)
 	}
-	if err := m.store.Fork(ctx, *f); err != nil {
-		if errors.Is(err, ErrConflict) || errors.Is(err, ErrNoSession) {
-			return Summary{}, Errorf(codeUnavailable, "session %q has changed while it was forked; try again", req.SessionID)
-		}
+	switch {
+	case errors.Is(err, ErrConflict), errors.Is(err, ErrNoSession):
+		return Summary{}, Errorf(codeUnavailable, "session %q has changed while it was forked; try again", req.SessionID)
+	case err != nil:
 		return Summary{}, fmt.Errorf("session %s: fork: %w", req.SessionID, err)
 	}
 	return m.finishFork(ctx, f.Into.ID)
@@ -95,18 +95,16 @@ func (m *Manager) finishFork(ctx context.Context, id string) (Summary, error) {
 	return m.Session(ctx, id)
 }
 
-// closeInherited ends a turn that a fork has inherited open: it is never made to
-// run. The caller holds s.resuming.
+// closeInherited ends a turn that a fork has inherited open, and drops prompts that
+// it has inherited: they are never made to run. The caller holds s.resuming.
 func (m *Manager) closeInherited(ctx context.Context, s *Session) error {
-	if !s.inheritedOpen() {
+	if !s.inherits() {
 		return nil
 	}
-	if err := m.admit(); err != nil {
+	if err := m.enter(); err != nil {
 		return err
 	}
 	defer m.turns.Done()
-	defer m.admitted()
-	s.dropQueued(forked)
 	if err := s.reserve(); err != nil {
 		return err
 	}
@@ -118,9 +116,13 @@ func (m *Manager) closeInherited(ctx context.Context, s *Session) error {
 	return err
 }
 
-// inheritedOpen tells whether the open turn is another session's.
-func (s *Session) inheritedOpen() bool {
+// inherits tells whether a turn is another session's that is open or waits.
+func (s *Session) inherits() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.inheritedOpenLocked() || slices.ContainsFunc(s.queued, func(t *Turn) bool { return t.queuedSeq <= s.index.inherited })
+}
+
+func (s *Session) inheritedOpenLocked() bool {
 	return s.turn != nil && s.turn.ended == nil && s.turn.startSeq <= s.index.inherited
 }

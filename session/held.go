@@ -5,8 +5,20 @@ import (
 	"errors"
 )
 
+// errKept is the error of a session that was about to be removed and was not.
+var errKept = errors.New("session: not removed")
+
 // acquire returns a session in memory and counts its user; "" makes a new one.
 func (m *Manager) acquire(ctx context.Context, id string) (*held, error) {
+	for {
+		if h, err := m.tryAcquire(ctx, id); !errors.Is(err, errKept) {
+			return h, err
+		}
+	}
+}
+
+// tryAcquire is acquire, or errKept.
+func (m *Manager) tryAcquire(ctx context.Context, id string) (*held, error) {
 	m.mu.Lock()
 	fresh := id == ""
 	if fresh {
@@ -44,7 +56,7 @@ func (m *Manager) acquire(ctx context.Context, id string) (*held, error) {
 		h.s, h.err = load(readCtx, m.store, m.runner, m.limits, id)
 		cancel()
 		if errors.Is(h.err, ErrNoSession) {
-			h.err = Errorf(codeNotFound, "session %q does not exist", id)
+			h.err = errNoSession(id)
 		}
 	}
 	close(h.ready)
@@ -65,7 +77,9 @@ func (m *Manager) release(h *held) {
 		return
 	}
 	if h.err != nil || h.s.useless() {
-		delete(m.sessions, h.id)
+		if m.sessions[h.id] == h { // see alone
+			delete(m.sessions, h.id)
+		}
 		return
 	}
 	h.idle = m.idle.PushBack(h)

@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"bytes"
 	"context"
 	"slices"
 	"strings"
@@ -39,7 +40,7 @@ func checkIndex(t testing.TB, store session.Store, runner session.Runner) {
 		}
 		slices.SortFunc(rows, func(a, b session.Row) int { return strings.Compare(a.ID, b.ID) })
 		got := session.Batch{SessionID: info.ID, Rows: rows, Usage: info.Usage, LastTurn: info.LastTurn, LastStatus: info.LastStatus}
-		if diff := cmp.Diff(want, got); diff != "" {
+		if diff := cmp.Diff(want, got, cmp.Comparer(bytes.Equal)); diff != "" {
 			t.Errorf("session %s: the index is not what the log says (-log +index):\n%s", info.ID, diff)
 		}
 	}

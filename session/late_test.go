@@ -361,3 +361,37 @@ func TestWatchWhileTheTurnBegins(t *testing.T) {
 	}
 	follow(t, wa)
 }
+
+// A request whose prompt has become a message of the running turn comes again: its
+// client can be asked for the tools that it came with.
+func TestRepeatOfAnInjectedPrompt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, memory(t), session.Limits{})
+		f.on(func(ctx context.Context, r *session.Run) error {
+			if err := talk(ctx, r); err != nil {
+				return err
+			}
+			_, err := call(ctx, r, "late")
+			return err
+		})
+		a := f.start(session.Request{Prompt: "ask a"})
+		wa := a.Watch()
+		await(t, wa, isCall)
+		b := f.start(session.Request{SessionID: a.SessionID(), Prompt: "b", OnBusy: session.Inject})
+		answer(t, a)
+		wa.Close()
+		synctest.Wait()
+		_, w := f.attach(session.AttachRequest{SessionID: a.SessionID(), TurnID: b.ID(), Starter: true})
+		synctest.Wait()
+		if info, err := f.m.Turn(t.Context(), a.SessionID(), b.ID()); err != nil || info.Status != session.Running {
+			t.Fatalf("it is %+v, %v", info, err)
+		}
+		await(t, w, isCall)
+		if err := b.Answer(t.Context(), session.Answer{CallID: "late", Output: new("x")}); err != nil {
+			t.Error(err)
+		}
+		if !end(t, follow(t, w)).GetCompleted() {
+			t.Error("want the turn completed")
+		}
+	})
+}

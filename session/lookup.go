@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"slices"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
@@ -57,11 +58,13 @@ func (s *Session) named(ctx context.Context, req AttachRequest) (_ *Turn, first 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.turn, s.turn.startSeq, nil
+	return s.turn, req.firstOf(s.turn), nil
 }
 
-// AnswerTurn answers tool calls of a session's last turn, which goes on if it was
-// put aside, and returns for each answer what Turn.Answer returns.
+// AnswerTurn answers tool calls of a turn, and returns for each answer what
+// Turn.Answer returns. The session's last turn goes on if it was put aside; one
+// that is over takes no more answers, but knows a repeat of those that it has
+// got.
 func (m *Manager) AnswerTurn(ctx context.Context, req AttachRequest, answers []Answer) ([]error, error) {
 	h, err := m.acquire(ctx, req.SessionID)
 	if err != nil {
@@ -71,10 +74,16 @@ func (m *Manager) AnswerTurn(ctx context.Context, req AttachRequest, answers []A
 	if err := h.s.checkPosition(nil); err != nil {
 		return nil, err
 	}
+	var t *Turn
 	if req.TurnID != "" && !h.s.isLast(req.TurnID) {
-		return nil, Errorf(codeInvalid, "turn_id %q: session %q has another last turn, and no other can be answered", req.TurnID, req.SessionID)
+		t, err = h.s.other(ctx, AttachRequest{SessionID: req.SessionID, TurnID: req.TurnID})
 	}
-	t, err := m.goOn(ctx, req)
+	if t == nil && err == nil {
+		t, err = m.goOn(ctx, req)
+	}
+	if err == nil {
+		t, err = h.s.recall(ctx, t)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +91,44 @@ func (m *Manager) AnswerTurn(ctx context.Context, req AttachRequest, answers []A
 	for i, a := range answers {
 		errs[i] = t.Answer(ctx, a)
 	}
+	if h.s.isOpen() { // it may have been put aside meanwhile
+		if _, err := m.goOn(ctx, req); err != nil {
+			m.log.LogAttrs(ctx, slog.LevelInfo, "a turn whose calls were answered waits for a client",
+				slog.String("session", req.SessionID), slog.String("error", err.Error()))
+		}
+	}
 	return errs, nil
+}
+
+// recall returns a turn that is over with the results of its calls, which the
+// session has let go of.
+func (s *Session) recall(ctx context.Context, t *Turn) (*Turn, error) {
+	s.mu.Lock()
+	t = s.nowLocked(t)
+	known := t.ended == nil || len(t.results) > 0
+	from := max(t.startSeq, 1) - 1
+	s.mu.Unlock()
+	if known {
+		return t, nil
+	}
+	over := newTurn(s, t.id)
+	over.ended = t.ended
+	for rec, err := range s.records(ctx, from, readPage) {
+		if err != nil {
+			return nil, err
+		}
+		if rec.TurnID != t.id || rec.Kind != KindToolResult {
+			continue
+		}
+		fact, err := s.decode(rec)
+		if err != nil {
+			return nil, err
+		}
+		if res, ok := fact.(*ToolResult); ok {
+			over.results[res.CallID] = *res
+		}
+	}
+	return over, nil
 }
 
 // isLast tells whether a turn is the session's last one, or its prompt has become
@@ -172,11 +218,10 @@ func (s *Session) look(turnID string) (*Turn, state) {
 
 // endAside ends a turn that was put aside.
 func (m *Manager) endAside(ctx context.Context, h *held, reason string) error {
-	if err := m.admit(); err != nil {
+	if err := m.enter(); err != nil {
 		return err
 	}
 	defer m.turns.Done()
-	defer m.admitted()
 	if err := h.s.reserve(); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -24,13 +25,11 @@ type Manager struct {
 	limits Limits
 	turns  sync.WaitGroup // the goroutines that run turns
 
-	updating sync.Mutex // held while a session is changed that may be in memory
-
 	mu       sync.Mutex // protects the fields below
 	sessions map[string]*held
 	idle     *list.List // of *held without users, the longest idle first
 	running  map[*Turn]struct{}
-	keys     map[string]chan struct{} // idempotency keys at work; closed when that is over
+	keys     map[string]chan struct{} // what only one may be at work on: see exclusive; closed when that is over
 	starting int
 	draining bool // no new turns
 	stopping bool // turns are put aside
@@ -90,6 +89,8 @@ type Request struct {
 	Tools []*agentdv1.Tool
 	// Prompt is what the user says; not empty.
 	Prompt string
+	// Instruction is put behind that of each agent, for this turn.
+	Instruction string
 	// InitialState are keys to set before the turn runs.
 	InitialState map[string]any
 	// Keys are the caller's own provider keys.
@@ -137,6 +138,8 @@ func (m *Manager) checkRequest(req Request) error {
 		return Errorf(codeInvalid, "user_prompt is empty: a turn needs something to answer")
 	case len(req.Prompt) > m.limits.MaxPromptBytes:
 		return Errorf(codeLimit, "user_prompt has %d bytes, at most %d are allowed", len(req.Prompt), m.limits.MaxPromptBytes)
+	case len(req.Instruction) > m.limits.MaxPromptBytes:
+		return Errorf(codeLimit, "instruction has %d bytes, at most %d are allowed", len(req.Instruction), m.limits.MaxPromptBytes)
 	case req.Agent == nil && req.SessionID == "":
 		return Errorf(codeInvalid, "agent is missing: a new session needs an agent tree")
 	case req.Agent == nil && len(req.Tools) > 0:
@@ -180,6 +183,21 @@ func (m *Manager) admit() error {
 	return nil
 }
 
+// enter counts who is about to end a turn that runs nowhere, in m.turns: no more
+// turns run for it.
+func (m *Manager) enter() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.draining {
+		return Errorf(codeUnavailable, "the server is stopping")
+	}
+	if err := m.store.refuses(); err != nil {
+		return err
+	}
+	m.turns.Add(1)
+	return nil
+}
+
 // admitted says that what admit has counted runs by now, or never will.
 func (m *Manager) admitted() {
 	m.mu.Lock()
@@ -208,6 +226,7 @@ func (m *Manager) start(ctx context.Context, req Request) (started *Turn, err er
 			return nil, err
 		}
 	}
+	spec.Before, spec.After = m.limits.Instruction, req.Instruction
 	s.limit(spec, req)
 	if err := m.runner.Check(ctx, spec, req.Keys); err != nil {
 		return nil, err
@@ -248,7 +267,7 @@ func (m *Manager) tryStart(ctx context.Context, h *held, spec *Spec, req Request
 			}
 		}
 	default:
-		if err := s.interruptWaiting(ctx); err != nil {
+		if err := s.interruptWaiting(ctx, req.OnBusy); err != nil {
 			return nil, false, err
 		}
 	}
@@ -453,10 +472,27 @@ func (m *Manager) putAllAside() {
 	}
 }
 
+// putWaitingAside does so with turns that only wait for a person, or for a client
+// that is not there: that may take days.
+func (m *Manager) putWaitingAside() {
+	m.mu.Lock()
+	turns := slices.Collect(maps.Keys(m.running))
+	m.mu.Unlock()
+	for _, t := range turns {
+		if t.s.onlyWaits(t) {
+			t.cancel(ErrPutAside)
+		}
+	}
+}
+
+// waitingLook is how often a shutdown looks for turns that have come to wait.
+const waitingLook = 50 * time.Millisecond
+
 // Shutdown refuses new turns, waits for those that run until ctx ends, then puts
 // them aside, so that they go on when a server opens the store again, and waits
-// a little longer. It may be called again. The error names the turns that are
-// still running.
+// a little longer. Turns that only wait for a person, or for a client that is not
+// there, are put aside at once. It may be called again. The error names the turns
+// that are still running.
 func (m *Manager) Shutdown(ctx context.Context) error {
 	m.mu.Lock()
 	m.draining = true
@@ -471,10 +507,17 @@ func (m *Manager) Shutdown(ctx context.Context) error {
 		m.store.flushers.Wait()
 		close(idle)
 	}()
-	select {
-	case <-idle:
-		return nil
-	case <-ctx.Done():
+	look := time.NewTicker(waitingLook)
+	defer look.Stop()
+	for soft := true; soft; {
+		m.putWaitingAside()
+		select {
+		case <-idle:
+			return nil
+		case <-ctx.Done():
+			soft = false
+		case <-look.C:
+		}
 	}
 	m.putAllAside()
 	m.store.giveUp()

@@ -22,6 +22,9 @@ const (
 	scopeFork    = creator + ":fork"
 )
 
+// scopeUpdate has the changes of one session made one after the other.
+const scopeUpdate = "update"
+
 // Repeated says that a request was made before, with the same key and the same
 // content, and what it has made.
 type Repeated struct { //nolint:errname // it is an answer that takes the way of errors
@@ -42,7 +45,28 @@ func (m *Manager) once(ctx context.Context, scope string, o Once) (done func(), 
 	if strings.Contains(o.Key, "\x00") {
 		return nil, Errorf(codeInvalid, "idempotency_key holds a 0 byte")
 	}
-	name := scope + "\x00" + o.Key
+	if done, err = m.exclusive(ctx, scope, o.Key); err != nil {
+		return nil, err
+	}
+	known, err := m.store.Key(ctx, scope, o.Key)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return done, nil
+	case err != nil:
+		err = fmt.Errorf("session: idempotency key: %w", err)
+	case known.Content != o.Content:
+		err = Errorf(codeConflict, "idempotency_key %q was used for another request, which has made session %q; use a new key", o.Key, known.SessionID)
+	default:
+		err = &Repeated{SessionID: known.SessionID, TurnID: known.ID}
+	}
+	done()
+	return nil, err
+}
+
+// exclusive returns when nobody else is at work on what has the scope and the name,
+// and keeps others from it until done is called.
+func (m *Manager) exclusive(ctx context.Context, scope, name string) (done func(), err error) {
+	name = scope + "\x00" + name
 	for {
 		m.mu.Lock()
 		other := m.keys[name]
@@ -59,25 +83,12 @@ func (m *Manager) once(ctx context.Context, scope string, o Once) (done func(), 
 	mine := make(chan struct{})
 	m.keys[name] = mine
 	m.mu.Unlock()
-	done = func() {
+	return func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		delete(m.keys, name)
 		close(mine)
-	}
-	known, err := m.store.Key(ctx, scope, o.Key)
-	switch {
-	case errors.Is(err, ErrNotFound):
-		return done, nil
-	case err != nil:
-		err = fmt.Errorf("session: idempotency key: %w", err)
-	case known.Content != o.Content:
-		err = Errorf(codeConflict, "idempotency_key %q was used for another request, which has made session %q; use a new key", o.Key, known.SessionID)
-	default:
-		err = &Repeated{SessionID: known.SessionID, TurnID: known.ID}
-	}
-	done()
-	return nil, err
+	}, nil
 }
 
 // key names the turn that a request starts.

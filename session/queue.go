@@ -61,6 +61,24 @@ func (s *Session) unqueueLocked(id string) *Turn {
 	return t
 }
 
+// queuedSpec is what a prompt came with that was queued after a record.
+func (s *Session) queuedSpec(ctx context.Context, after int64, id string) (*Spec, error) {
+	for rec, err := range s.records(ctx, after, readPage) {
+		if err != nil {
+			return nil, err
+		}
+		if rec.Kind != KindTurnQueued || rec.TurnID != id {
+			continue
+		}
+		f := &TurnQueued{}
+		if err := unmarshal(rec.Data, f); err != nil {
+			return nil, fmt.Errorf("session %s: record %d: %w", s.id, rec.Seq, err)
+		}
+		return f.spec()
+	}
+	return nil, nil // not reached: the log has what the session knows
+}
+
 // nowLocked is the turn that a client of t takes part in: t, or the one that t's
 // prompt becomes, or has become, a message of.
 func (s *Session) nowLocked(t *Turn) *Turn {
@@ -91,7 +109,7 @@ func (s *Session) enqueue(ctx context.Context, spec *Spec, req Request) (*Turn, 
 	defer func() { <-s.queueing }()
 	s.mu.Lock()
 	running := s.turn
-	idle := running == nil || !running.running || running.ended != nil || running.ending
+	idle := running == nil || !running.running || running.ended != nil || running.ending || running.leaving
 	ahead := len(s.queued)
 	s.mu.Unlock()
 	switch {
@@ -122,34 +140,40 @@ func (s *Session) enqueue(ctx context.Context, spec *Spec, req Request) (*Turn, 
 
 func newTurnID() string { return "e-" + strings.ToLower(rand.Text()) }
 
-// drop keeps a turn from starting. It reports false if the turn does not wait.
-func (s *Session) drop(t *Turn, reason string) bool {
+// drop keeps a turn from starting. It reports false if the turn does not wait. ctx
+// bounds the wait for those at work on the queue. asked says that a client waits for
+// the record: see entry.
+func (s *Session) drop(ctx context.Context, t *Turn, reason string, asked bool) (waits bool, err error) {
 	s.mu.Lock()
-	waits := slices.Contains(s.queued, t)
+	waits = slices.Contains(s.queued, t)
 	s.mu.Unlock()
 	if !waits {
-		return false // a turn that runs is not to wait for what happens to others
+		return false, nil // a turn that runs is not to wait for what happens to others
 	}
-	s.queueing <- struct{}{}
+	select {
+	case s.queueing <- struct{}{}:
+	case <-ctx.Done():
+		return true, context.Cause(ctx)
+	}
 	defer func() { <-s.queueing }()
 	s.mu.Lock()
 	waits = slices.Contains(s.queued, t) && !t.claimed
 	t.dropping = waits // nobody may take it up meanwhile
 	s.mu.Unlock()
 	if !waits {
-		return false
+		return false, nil
 	}
 	fact := &TurnDropped{Reason: reason}
 	data, err := marshal(fact)
 	if err == nil {
-		_, err = s.commit(context.Background(), &entry{turn: t, kind: KindTurnDropped, data: data, fact: fact})
+		_, err = s.commit(context.Background(), &entry{turn: t, kind: KindTurnDropped, data: data, fact: fact, asked: asked})
 	}
 	if err != nil {
 		s.mu.Lock()
 		t.dropping = false
 		s.mu.Unlock()
 	}
-	return true // if the store has failed, the watchers are told
+	return true, err
 }
 
 // leftQueuedLocked sees to a turn whose last client leaves before it has begun.
@@ -170,7 +194,11 @@ func (s *Session) leftQueuedLocked(t *Turn) {
 		t.leave = nil
 		stays := watched() || s.turn.failed != nil // or nothing runs here any more
 		s.mu.Unlock()
-		if stays || s.drop(t, disconnected) {
+		if stays {
+			return
+		}
+		// If the store has failed, the watchers are told.
+		if waits, _ := s.drop(context.Background(), t, disconnected, false); waits {
 			return
 		}
 		s.mu.Lock()

@@ -164,7 +164,7 @@ func TestQueuedTurnSurvivesARestart(t *testing.T) {
 		if msgs := follow(t, w); texts(msgs)["root"] != "re: a" || !end(t, msgs).Completed {
 			t.Errorf("a came as %v", msgs)
 		}
-		if _, _, err := g.m.Attach(t.Context(), session.AttachRequest{SessionID: a.SessionID(), TurnID: "e-none"}); code(err) != agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST {
+		if _, _, err := g.m.Attach(t.Context(), session.AttachRequest{SessionID: a.SessionID(), TurnID: "e-none"}); code(err) != agentdv1.ErrorCode_ERROR_CODE_NOT_FOUND {
 			t.Errorf("a turn there is not: %v", err)
 		}
 	})

@@ -95,6 +95,10 @@ func load(ctx context.Context, store *patient, runner Runner, limits Limits, id 
 	return s, nil
 }
 
+func errNoSession(id string) *Error {
+	return Errorf(codeNotFound, "session %q does not exist", id)
+}
+
 // errPurged is what whoever asks for a session is told whose log is gone.
 func errPurged(id string) *Error {
 	return Errorf(codePurged, "session %q was not used for so long that its history is no longer kept; start a new session", id)
@@ -258,7 +262,7 @@ func (s *Session) applyLocked(rec Record, fact any, t *Turn) {
 		s.resolvedLocked(t, f)
 	case *TurnEnded:
 		t.ended = f
-		if rec.Seq > s.index.inherited {
+		if t.startSeq > s.index.inherited {
 			s.wall += rec.Time.Sub(t.started)
 		}
 		t.stopTimersLocked()

@@ -588,6 +588,42 @@ func TestShutdown(t *testing.T) {
 	})
 }
 
+// A soft stop waits for clients that are asked, and for nobody else: a person may take days.
+func TestShutdownLeavesWhatOnlyWaits(t *testing.T) {
+	for name, tc := range map[string]struct {
+		turn  func(context.Context, *session.Run) error
+		tools []string // of the client that is there
+		until func(*agentdv1.RunResponse) bool
+		waits bool
+	}{
+		"a person is asked":          {careful, []string{"tool"}, isAsked, false},
+		"nobody has the tool":        {story, nil, func(m *agentdv1.RunResponse) bool { return m.GetToolCallNotice() != nil }, false},
+		"a client's tool is at work": {story, []string{"tool"}, isCall, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, memory(t), session.Limits{})
+				f.on(tc.turn)
+				turn := f.start(session.Request{})
+				_, w := f.attach(session.AttachRequest{SessionID: turn.SessionID(), Tools: tc.tools})
+				await(t, w, tc.until)
+				begin := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				if err := f.m.Shutdown(ctx); err != nil {
+					t.Fatal(err)
+				}
+				if waited := time.Since(begin) >= time.Minute; waited != tc.waits {
+					t.Errorf("the stop took %v", time.Since(begin))
+				}
+				if _, err := followErr(t, w); code(err) != agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE {
+					t.Errorf("the watcher was told %v", err)
+				}
+			})
+		})
+	}
+}
+
 func TestAnswersShareAppends(t *testing.T) {
 	store := &faulty{Store: memory(t)}
 	f := newFixture(t, store, session.Limits{})

@@ -19,6 +19,7 @@ const (
 	maxLabelBytes    = 63
 	maxLabelValue    = 1024
 	maxClientRef     = 256
+	listSessions     = 64 // that a list reads at a time
 	deleteTries      = 64
 	deleteRetryAfter = 20 * time.Millisecond
 )
@@ -104,7 +105,7 @@ func (m *Manager) Session(ctx context.Context, id string) (Summary, error) {
 	info, err := m.store.Info(ctx, id)
 	switch {
 	case errors.Is(err, ErrNoSession):
-		return Summary{}, Errorf(codeNotFound, "session %q does not exist", id)
+		return Summary{}, errNoSession(id)
 	case err != nil:
 		return Summary{}, fmt.Errorf("session %s: %w", id, err)
 	}
@@ -125,7 +126,11 @@ func (m *Manager) sessionNow(ctx context.Context, info Info) (Summary, error) {
 		}
 	}
 	if h != nil && h.err == nil {
-		if is := h.s.lastIs(info.LastTurn); is != 0 { // what is written counts once it is shown
+		is := h.s.lastIs(info.LastTurn) // what is written counts once it is shown
+		if is == 0 && info.LastStatus == rowOpen {
+			is = Running // it is just recorded
+		}
+		if is != 0 {
 			out.LastIs = is
 			return out, nil
 		}
@@ -166,7 +171,16 @@ type Filter struct {
 	CreatedFrom, CreatedBefore, UpdatedFrom, UpdatedBefore time.Time
 }
 
-// ListSessions returns at most limit sessions, newest first, and the token of the next
+// size is about how many bytes of a list it takes.
+func (s *Summary) size() int {
+	n := len(s.ClientRef)
+	for k, v := range s.Labels {
+		n += len(k) + len(v)
+	}
+	return n
+}
+
+// ListSessions returns at most limit sessions, fewer if they have much to say, newest first, and the token of the next
 // page, "" on the last one. page is a token of the same filter, "" for the first
 // page.
 func (m *Manager) ListSessions(ctx context.Context, f Filter, page string, limit int) (sessions []Summary, next string, err error) {
@@ -178,8 +192,9 @@ func (m *Manager) ListSessions(ctx context.Context, f Filter, page string, limit
 	q := InfoQuery{
 		Archived: f.Archived, Labels: f.Labels, ClientRef: f.ClientRef, LastStatuses: recorded(f.LastIs),
 		CreatedFrom: f.CreatedFrom, CreatedBefore: f.CreatedBefore, UpdatedFrom: f.UpdatedFrom, UpdatedBefore: f.UpdatedBefore,
-		Limit: limit + 1,
+		Limit: min(limit+1, listSessions),
 	}
+	bytes := 0
 	if after != nil {
 		q.After = &Info{Head: Head{ID: after.Session, CreatedAt: after.created()}}
 	}
@@ -196,11 +211,12 @@ func (m *Manager) ListSessions(ctx context.Context, f Filter, page string, limit
 			if len(f.LastIs) > 0 && !slices.Contains(f.LastIs, s.LastIs) {
 				continue
 			}
-			if len(sessions) == limit {
-				last := sessions[limit-1]
+			if len(sessions) == limit || bytes >= pageBytes {
+				last := sessions[len(sessions)-1]
 				return sessions, token{Query: hash, Created: last.CreatedAt.UnixMicro(), Session: last.ID}.String(), nil
 			}
 			sessions = append(sessions, s)
+			bytes += s.size()
 		}
 		if len(infos) < q.Limit {
 			return sessions, "", nil
@@ -235,8 +251,11 @@ func (m *Manager) UpdateSession(ctx context.Context, id string, c Update) (Summa
 		return Summary{}, err
 	}
 	// Whoever starts a turn sees the session before or after the change.
-	m.updating.Lock()
-	defer m.updating.Unlock()
+	done, err := m.exclusive(ctx, scopeUpdate, id)
+	if err != nil {
+		return Summary{}, err
+	}
+	defer done()
 	before, err := m.Session(ctx, id)
 	if err != nil {
 		return Summary{}, err
@@ -247,7 +266,7 @@ func (m *Manager) UpdateSession(ctx context.Context, id string, c Update) (Summa
 	info, err := m.store.Update(ctx, id, Change{Version: c.Version, Labels: c.Labels, ClientRef: c.ClientRef, Archived: c.Archived, At: now()})
 	switch {
 	case errors.Is(err, ErrNoSession):
-		return Summary{}, Errorf(codeNotFound, "session %q does not exist", id)
+		return Summary{}, errNoSession(id)
 	case errors.Is(err, ErrConflict):
 		return Summary{}, Errorf(codeConflict, "version %d: session %q has version %d; read it again", c.Version, id, before.Version)
 	case err != nil:
@@ -297,9 +316,10 @@ func (s *Session) isArchived() bool {
 }
 
 // DeleteSession stops what runs in a session and removes it. A session that
-// others keep at work is an *Error of code SESSION_BUSY.
+// others keep at work is an *Error of code SESSION_BUSY. A store without space
+// loses sessions that do not run all the same: that makes space.
 func (m *Manager) DeleteSession(ctx context.Context, id string) error {
-	if err := m.store.refuses(); err != nil {
+	if err := m.store.refuses(); err != nil && !errors.Is(err, ErrFull) {
 		return err
 	}
 	for range deleteTries {
@@ -323,15 +343,18 @@ func (m *Manager) tryDelete(ctx context.Context, id string) (done bool, err erro
 		return false, err
 	}
 	if info.OpenTurn != "" && info.Purged == 0 {
+		if err := m.store.refuses(); err != nil {
+			return false, err
+		}
 		if err := m.stopAll(ctx, id); err != nil {
 			return false, err
 		}
 	}
-	err = m.alone(id, Errorf(codeNotFound, "session %q does not exist", id), func() error {
+	err = m.alone(id, errNoSession(id), func() error {
 		head, err := m.store.Head(ctx, id)
 		switch {
 		case errors.Is(err, ErrNoSession):
-			return Errorf(codeNotFound, "session %q does not exist", id)
+			return errNoSession(id)
 		case err != nil:
 			return fmt.Errorf("session %s: %w", id, err)
 		case head.OpenTurn != "":
@@ -352,24 +375,34 @@ func (m *Manager) stopAll(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	h.s.dropQueued(why)
+	if err = h.s.awaitStart(ctx); err == nil { // of which only the store may know yet
+		err = h.s.dropQueued(ctx, why)
+	}
+	open := h.s.isOpen()
 	m.release(h)
+	if err != nil || !open {
+		return err
+	}
 	return m.CancelTurn(ctx, id, "", why)
 }
 
-// dropQueued keeps the turns from starting that wait for it.
-func (s *Session) dropQueued(why string) {
+// dropQueued keeps the turns from starting that wait for it. A store without space
+// refuses that at once.
+func (s *Session) dropQueued(ctx context.Context, why string) error {
 	s.mu.Lock()
 	queued := slices.Clone(s.queued)
 	s.mu.Unlock()
 	for _, t := range queued {
-		s.drop(t, why)
+		if _, err := s.drop(ctx, t, why, true); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // alone does something to a session that nobody uses, and has who asks for the
-// session meanwhile wait; they get gone if it succeeds. A session that somebody
-// uses is ErrConflict.
+// session meanwhile wait; they get gone if it succeeds, else the session. A session
+// that somebody uses is ErrConflict.
 func (m *Manager) alone(id string, gone *Error, f func() error) error {
 	m.mu.Lock()
 	if h := m.sessions[id]; h != nil {
@@ -386,7 +419,10 @@ func (m *Manager) alone(id string, gone *Error, f func() error) error {
 	err := f()
 	h.err = gone
 	if err != nil {
-		h.err = Errorf(codeUnavailable, "session %q was about to be removed: try again", id)
+		h.err = errKept
+		m.mu.Lock()
+		delete(m.sessions, id) // who comes now reads it anew
+		m.mu.Unlock()
 	}
 	close(h.ready)
 	m.release(h)

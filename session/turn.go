@@ -56,6 +56,8 @@ type Turn struct {
 	injected   []string                 // queued turns whose prompts have become messages of this one
 	unattended string                   // why nobody can answer any more; "" while somebody can
 	ending     bool                     // the end is on its way into the log: nothing may follow
+	leaving    bool                     // it is being put aside
+	closing    bool                     // it runs nowhere, and somebody waits for its end
 	stop       *stopped                 // somebody has stopped the turn
 	ended      *TurnEnded
 	failed     *Error // why the turn has no end in the log
@@ -217,7 +219,9 @@ func (t *Turn) End(reason string) {
 	case t.ended != nil:
 	case slices.Contains(s.queued, t):
 		t.haltLocked(reason) // should it become a turn or a message nevertheless
-		s.store.spawn(func() { s.drop(t, reason) })
+		s.store.spawn(func() {
+			_, _ = s.drop(context.Background(), t, reason, false) // if the store has failed, the watchers are told
+		})
 	default:
 		s.nowLocked(t).haltLocked(reason)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 )
@@ -49,7 +50,7 @@ func (m *Manager) known(ctx context.Context, sessionID string) (Info, error) {
 	info, err := m.store.Info(ctx, sessionID)
 	switch {
 	case errors.Is(err, ErrNoSession):
-		return Info{}, Errorf(codeNotFound, "session %q does not exist", sessionID)
+		return Info{}, errNoSession(sessionID)
 	case err != nil:
 		return Info{}, fmt.Errorf("session %s: %w", sessionID, err)
 	case info.Purged > 0:
@@ -61,10 +62,11 @@ func (m *Manager) known(ctx context.Context, sessionID string) (Info, error) {
 // turnNow adds to a row what is not in it: of a turn that is not over, all that
 // has happened since it began.
 func (m *Manager) turnNow(ctx context.Context, row Row) (TurnInfo, error) {
+	var t *TurnInfo
 	// A turn that ends while it is looked at has a new row.
 	for range 2 {
-		t, err := turnOf(row)
-		if err != nil {
+		var err error
+		if t, err = turnOf(row); err != nil {
 			return TurnInfo{}, fmt.Errorf("session %s: turn %s: its row: %w", row.SessionID, row.ID, err)
 		}
 		// What is written counts once it is shown too.
@@ -87,7 +89,12 @@ func (m *Manager) turnNow(ctx context.Context, row Row) (TurnInfo, error) {
 			return TurnInfo{}, fmt.Errorf("session %s: turn %s: %w", row.SessionID, t.ID, err)
 		}
 	}
-	return TurnInfo{}, Errorf(codeUnavailable, "session %q could not be read while it changed; try again", row.SessionID)
+	// The row is ahead of the session, which is just told that it was written.
+	t.Status = Running
+	if t.recorded == rowPending {
+		t.Status = Pending
+	}
+	return *t, nil
 }
 
 // inMemory tells whether a session is, or is about to be.
@@ -142,6 +149,18 @@ func (s *Session) statusLocked() Status {
 	return t.waitsFor()
 }
 
+// onlyWaits tells whether a turn that runs waits for a person, or for a client
+// that is not there, and nothing else of it goes on.
+func (s *Session) onlyWaits(t *Turn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t != s.turn || t.ended != nil || !t.running {
+		return false
+	}
+	status := s.statusLocked()
+	return status == WaitingForClient || status == WaitingForInput
+}
+
 // waitsFor is the status of a turn that only waits.
 func (t *Turn) waitsFor() Status {
 	for _, p := range t.pending {
@@ -172,7 +191,7 @@ func (m *Manager) ListTurns(ctx context.Context, q TurnQuery, page string, limit
 	}
 	rq := RowQuery{
 		Kind: RowTurn, SessionID: q.SessionID, Statuses: recorded(q.Statuses),
-		CreatedFrom: q.CreatedFrom, CreatedBefore: q.CreatedBefore, Limit: limit + 1,
+		CreatedFrom: q.CreatedFrom, CreatedBefore: q.CreatedBefore, Limit: min(limit+1, listRows),
 	}
 	if after != nil {
 		rq.After = &Row{CreatedAt: after.created(), SessionID: after.Session, Seq: after.Seq, ID: after.ID}
@@ -185,6 +204,11 @@ func (m *Manager) ListTurns(ctx context.Context, q TurnQuery, page string, limit
 		}
 		for _, row := range rows {
 			t, err := m.turnNow(ctx, row)
+			if _, known := errors.AsType[*Error](err); err != nil && !known && !gone(err) && ctx.Err() == nil {
+				m.log.LogAttrs(ctx, slog.LevelWarn, "a turn is listed without what has happened in it", slog.String("session", row.SessionID),
+					slog.String("turn", row.ID), slog.String("error", err.Error()))
+				t, err = asRecorded(row)
+			}
 			switch {
 			case gone(err):
 				continue
@@ -204,6 +228,21 @@ func (m *Manager) ListTurns(ctx context.Context, q TurnQuery, page string, limit
 		}
 		rq.After = &rows[len(rows)-1]
 	}
+}
+
+// asRecorded is what a row says of a turn that runs nowhere.
+func asRecorded(row Row) (TurnInfo, error) {
+	t, err := turnOf(row)
+	if err != nil {
+		return TurnInfo{}, fmt.Errorf("session %s: turn %s: its row: %w", row.SessionID, row.ID, err)
+	}
+	switch t.recorded {
+	case rowOpen:
+		t.Status = WaitingForClient
+	case rowPending:
+		t.Status = Pending
+	}
+	return *t, nil
 }
 
 // gone tells whether a session that a list has found was deleted or purged

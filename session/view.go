@@ -62,8 +62,8 @@ func (v *view) take() []*agentdv1.RunResponse {
 	return out
 }
 
-// delta shows a piece of text.
-func (v *view) delta(d *Delta, pos int64) {
+// delta shows a piece of text. Pieces that are joined are either all replayed, or none is.
+func (v *view) delta(d *Delta, pos int64, replayed bool) {
 	if pos <= v.at || v.hidden() {
 		return
 	}
@@ -75,7 +75,10 @@ func (v *view) delta(d *Delta, pos int64) {
 	}
 	v.finishJoin()
 	c := v.chunk(d.MessageID, d.Path, d.Thought)
-	m := &agentdv1.RunResponse{Seq: pos, TurnId: v.turnID, Response: &agentdv1.RunResponse_OutputChunk_{OutputChunk: c}}
+	m := &agentdv1.RunResponse{
+		Seq: pos, TurnId: v.turnID, Replayed: replayed,
+		Response: &agentdv1.RunResponse_OutputChunk_{OutputChunk: c},
+	}
 	v.out = append(v.out, m)
 	v.joining = &joining{chunk: c, msg: m}
 	v.joining.text.WriteString(d.Text)

@@ -3,6 +3,7 @@ package session
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -55,6 +56,7 @@ type item struct {
 	delta *Delta
 	offer *ToolCall
 	mine  []string // the calls of the fact that this watcher's client is asked for
+	old   bool     // the delta is of a message that was complete before the client came
 	size  int
 	// snapshot is the state at the start of a turn, of its first fact.
 	snapshot map[string]any
@@ -102,7 +104,7 @@ func (s *Session) watch(t *Turn, from watch) *Watcher {
 	// What came before the turn, or the one it waits for, does not matter.
 	if now := s.nowLocked(t); now.startSeq > 0 && recordOf(from.after+1) >= now.startSeq {
 		w.read = now.startSeq - 1
-	} else if t.waits != nil {
+	} else if t.waits != nil || t.besideSeq > 0 {
 		w.read = t.besideSeq - 1
 	}
 	s.joinLocked(w)
@@ -127,7 +129,11 @@ func (w *Watcher) Next(ctx context.Context) ([]*agentdv1.RunResponse, error) {
 	w.queue, w.bytes = nil, 0
 	w.mu.Unlock()
 	if lagged {
-		if err := w.catchUp(ctx); err != nil {
+		err := w.catchUp(ctx)
+		if errors.Is(err, ErrNoSession) {
+			err = errNoSession(w.s.id) // it was deleted meanwhile
+		}
+		if err != nil {
 			return w.view.take(), err
 		}
 	}
@@ -272,6 +278,9 @@ func (w *Watcher) facts(ctx context.Context, upTo int64) ([]item, error) {
 			if err != nil {
 				return nil, fmt.Errorf("session %s: record %d: %w", w.s.id, rec.Seq, err)
 			}
+			for i := range ds {
+				ds[i].old = rec.Seq <= w.behind
+			}
 			items = append(items, ds...)
 		}
 		items = append(items, item{pos: position(rec.Seq, 0), rec: rec, fact: fact})
@@ -296,7 +305,7 @@ func (w *Watcher) render(it item) {
 	case it.offer != nil:
 		w.view.offer(*it.offer)
 	case it.delta != nil:
-		w.view.delta(it.delta, it.pos)
+		w.view.delta(it.delta, it.pos, it.old)
 	case it.rec.Seq > w.read:
 		w.read = it.rec.Seq
 		if it.snapshot != nil {

@@ -462,7 +462,7 @@ tools:
 	if err := os.WriteFile(gate, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	<-s.stderr.await("trying again")
+	<-s.stderr.await("was lost; trying again")
 	env["AGENTD_ADDR"] = first.addr
 	binary(t, env)
 	if code := <-done; code != exitOK {

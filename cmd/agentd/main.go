@@ -17,7 +17,8 @@
 //
 // SIGTERM and SIGINT stop the server: new turns are refused, running ones are
 // waited for, up to --shutdown-grace, then put aside: they go on after the next
-// start. A second signal puts them aside at once. Turns that run when the server
+// start. Those that only wait for a person, or for a client that is not there, are
+// put aside at once; a second signal does so with all. Turns that run when the server
 // is killed go on after the next start too.
 //
 // When the disk is full turns wait, and go on when there is space again. When the

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/apzuk3/agentd/internal/daemon"
@@ -40,6 +41,8 @@ type serveCmd struct {
 	IdleTimeout   time.Duration `help:"Longest silence on a stream, both ways. Default: 15m, or 5m more than --tool-timeout."`
 	StreamTimeout time.Duration `default:"24h" help:"Longest stream."`
 	WriteTimeout  time.Duration `default:"10s" help:"How long a message may wait for the client to read."`
+
+	InstructionFile []byte `type:"filecontent" placeholder:"FILE" help:"A file whose text is put before the instruction of every agent."`
 
 	TurnBudget    budgetFlag `placeholder:"BUDGET" help:"What one turn may spend at most, such as calls=100,tokens=2000000,cost=5,time=30m. Default: no bound."`
 	SessionBudget budgetFlag `placeholder:"BUDGET" help:"What one session may spend at most, in the same form. Default: no bound."`
@@ -94,6 +97,7 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 	cfg.Turns.IdleTurn = c.IdleTurn
 	cfg.Turns.HandoverGrace = c.HandoverGrace
 	cfg.Turns.MaxQueued = c.MaxQueued
+	cfg.Turns.Instruction = strings.TrimSpace(string(c.InstructionFile))
 	cfg.Turns.Budget = daemon.Budget(c.TurnBudget)
 	cfg.Turns.SessionBudget = daemon.Budget(c.SessionBudget)
 	cfg.Trees.ModelCalls = c.MaxModelCalls

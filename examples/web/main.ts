@@ -1,10 +1,10 @@
 // A page with a tool of its own: the agent runs on the server, the tool asks the page's visitor. A reload in the middle of a
-// turn goes on with it; a second page that is opened with #SESSION/TURN watches it.
-import { Agentd, llm, Transcript, type Run } from "@apzuk3/agentd";
+// turn goes on with it; a second page that is opened with #SESSION/TURN watches it, and with ?tool answers too once nobody else does.
+import { Agentd, llm, Transcript, type Event, type Run } from "@apzuk3/agentd";
 import { z } from "zod";
 
-const server = new URLSearchParams(location.search).get("agentd") ?? "http://127.0.0.1:8080";
-const agentd = new Agentd(server);
+const query = new URLSearchParams(location.search);
+const agentd = new Agentd(query.get("agentd") ?? "http://127.0.0.1:8080");
 
 const teas = [...document.querySelectorAll<HTMLButtonElement>("#teas button")];
 
@@ -47,7 +47,7 @@ async function show(run: Run, remember: boolean): Promise<void> {
       element("#said").textContent = transcript.messages.map((message) => message.text).join("\n");
       if (event.type !== "text") {
         const item = document.createElement("li");
-        item.textContent = `${event.seq} ${event.type}`;
+        item.textContent = `${event.seq} ${event.type} ${about(event)}`;
         element("#events").append(item);
       }
       if (event.type === "started" && remember) {
@@ -62,6 +62,23 @@ async function show(run: Run, remember: boolean): Promise<void> {
   }
   if (remember) {
     sessionStorage.removeItem("turn");
+  }
+}
+
+/** about is what an event holds, as far as the page shows it. */
+function about(event: Event): string {
+  switch (event.type) {
+    case "started":
+      return event.sessionId;
+    case "tool_call":
+    case "tool_notice":
+      return `${event.call.id} ${event.call.name} ${event.call.input}`;
+    case "tool_result":
+      return `${event.callId} ${event.name} ${event.output ?? event.error}`;
+    case "end":
+      return `${event.completed ? "completed" : `stopped: ${event.reason}`}, ${event.usage?.llmCalls} model calls`;
+    default:
+      return "";
   }
 }
 
@@ -83,7 +100,7 @@ form.onsubmit = (event) => {
 const [watched, remembered] = [location.hash.slice(1), sessionStorage.getItem("turn")];
 if (watched !== "") {
   const [sessionId = "", turnId = ""] = watched.split("/");
-  void show(agentd.attach(sessionId, { turnId, watchOnly: true }), false);
+  void show(agentd.attach(sessionId, { turnId, watchOnly: !query.has("tool") }), false);
 } else if (remembered !== null) {
   const [sessionId = "", turnId = ""] = remembered.split("/");
   void show(agentd.attach(sessionId, { turnId }), true);

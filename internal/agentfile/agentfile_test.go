@@ -113,7 +113,7 @@ func TestParseProblems(t *testing.T) {
 		"unknown top": {agent + "tool: []\n", []string{`2:1: unknown field "tool"; did you mean tools?`}},
 		"unknown": {"agent:\n  name: a\n  llm:\n    modell: echo\n    toolNames: [x]\n    zzzzzz: 1\n", []string{
 			`4:5: a: unknown field "modell"; did you mean model?`, `5:5: a: unknown field "toolNames"; did you mean tool_names?`,
-			`6:5: a: unknown field "zzzzzz"; there are builtin_tools, instruction, model, output_key, output_schema, sub_agents, tool_names`,
+			`6:5: a: unknown field "zzzzzz"; there are builtin_tools, generation, include_history, instruction, model, output_key, output_schema, sub_agents, tool_names`,
 		}},
 		"wrong types": {"agent:\n  name: 4\n  description: yes please\n  loop: {max_iterations: -1, agents: {name: x}}\n", []string{
 			`2:9: ?: name: want text, got the number 4; write it as "4"`, `4:26: ?: max_iterations: want a whole number from 0 to 4294967295, got the number -1`,
@@ -200,6 +200,10 @@ func TestRead(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "a.yaml")
 	if _, err := agentfile.Read(name); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v", err)
+	}
+	dir := t.TempDir()
+	if _, err := agentfile.Read(dir); err == nil || strings.Count(err.Error(), dir) != 1 {
+		t.Errorf("got %v, want an error that names the folder once", err)
 	}
 	if err := os.WriteFile(name, []byte(whole), 0o600); err != nil {
 		t.Fatal(err)
@@ -352,4 +356,36 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Settings with names for values: those of the protocol, or the short ones.
+func TestParseGeneration(t *testing.T) {
+	const text = `name: a
+llm:
+  model: echo
+  include_history: turn
+  generation:
+    temperature: 0.5
+    max_output_tokens: 100
+    stop_sequences: [END]
+    seed: 7
+    thinking: {effort: low, include_thoughts: true}
+    tool_choice: {mode: MODE_REQUIRED, tool_names: [x]}
+`
+	f, err := agentfile.Parse("f.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &agentdv1.LlmAgent{Model: "echo", IncludeHistory: agentdv1.IncludeHistory_INCLUDE_HISTORY_TURN, Generation: &agentdv1.GenerationSettings{
+		Temperature: new(0.5), MaxOutputTokens: 100, StopSequences: []string{"END"}, Seed: new(int32(7)),
+		Thinking:   &agentdv1.Thinking{Amount: &agentdv1.Thinking_Effort_{Effort: agentdv1.Thinking_EFFORT_LOW}, IncludeThoughts: true},
+		ToolChoice: &agentdv1.ToolChoice{Mode: agentdv1.ToolChoice_MODE_REQUIRED, ToolNames: []string{"x"}},
+	}}
+	if !proto.Equal(f.Agent.GetLlm(), want) {
+		t.Errorf("got %v, want %v", f.Agent.GetLlm(), want)
+	}
+	_, err = agentfile.Parse("f.yaml", []byte(strings.Replace(text, "effort: low", "effort: some", 1)))
+	if err == nil || !strings.Contains(err.Error(), "f.yaml:10:24: a: effort: want one of minimal, low, medium, high") {
+		t.Errorf("a value that there is not: %v", err)
+	}
 }

@@ -274,6 +274,13 @@ func (d *decoder) scalar(n *node, fd protoreflect.FieldDescriptor) (protoreflect
 			return protoreflect.ValueOfUint32(uint32(v)), true
 		}
 		d.problemf(n.pos, "%s: want a whole number from 0 to %d, got %s", name, uint32(math.MaxUint32), shown(n))
+	case protoreflect.Int32Kind:
+		if v, err := strconv.ParseInt(n.text, 10, 32); n.kind == numberKind && err == nil {
+			return protoreflect.ValueOfInt32(int32(v)), true
+		}
+		d.problemf(n.pos, "%s: want a whole number, got %s", name, shown(n))
+	case protoreflect.EnumKind:
+		return d.enum(n, fd)
 	case protoreflect.DoubleKind:
 		if v, err := strconv.ParseFloat(n.text, 64); n.kind == numberKind && err == nil {
 			return protoreflect.ValueOfFloat64(v), true
@@ -282,6 +289,27 @@ func (d *decoder) scalar(n *node, fd protoreflect.FieldDescriptor) (protoreflect
 	default:
 		d.problemf(n.pos, "%s is not understood in a file", name)
 	}
+	return protoreflect.Value{}, false
+}
+
+// enum reads a value by its name, as it is in the protocol or without the prefix
+// that all of them have, in lower case.
+func (d *decoder) enum(n *node, fd protoreflect.FieldDescriptor) (protoreflect.Value, bool) {
+	values := fd.Enum().Values()
+	var names []string
+	for i := range values.Len() {
+		v := values.Get(i)
+		prefix, zero := strings.CutSuffix(string(values.Get(0).Name()), "UNSPECIFIED")
+		if !zero || i == 0 {
+			continue
+		}
+		short := strings.ToLower(strings.TrimPrefix(string(v.Name()), prefix))
+		if n.kind == textKind && (n.text == string(v.Name()) || n.text == short) {
+			return protoreflect.ValueOfEnum(v.Number()), true
+		}
+		names = append(names, short)
+	}
+	d.problemf(n.pos, "%s: want one of %s, got %s", fd.Name(), strings.Join(names, ", "), shown(n))
 	return protoreflect.Value{}, false
 }
 

@@ -122,7 +122,7 @@ func Read(name string) (*File, error) {
 	defer func() { _ = in.Close() }()
 	data, err := io.ReadAll(io.LimitReader(in, MaxBytes+1))
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", name, err)
+		return nil, err // it names the file
 	}
 	return Parse(name, data)
 }

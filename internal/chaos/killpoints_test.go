@@ -2,9 +2,12 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -17,6 +20,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/apzuk3/agentd/internal/sessionfront"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/sqlitestore"
 )
@@ -29,7 +33,9 @@ const pointLimit = 60 * time.Second
 
 // TestKillPoints kills the daemon before and after each record of the log of each
 // of eight trees, in a process and on a file of its own: what the next daemon and
-// the client make of it is what they would have come to without.
+// the client make of it is what they would have come to without. Every other
+// client's turns are carried by SessionService; what came to its end over Run
+// undisturbed is what they are held against.
 func TestKillPoints(t *testing.T) {
 	p := newProvider(t, false)
 	var mu sync.Mutex // protects the fields below
@@ -40,14 +46,16 @@ func TestKillPoints(t *testing.T) {
 			t.Run(strings.ReplaceAll(sh.name, " ", "_"), func(t *testing.T) {
 				t.Parallel()
 				whole := (&point{p: p, shape: sh, number: number}).run(t)
+				sessions := number%2 == 1
 				for i := range 2 * (len(whole.records) + 1) {
 					if (i+number)%*strideFlag != 0 {
 						continue
 					}
+					sessions = !sessions
 					at := fmt.Sprintf("%s:%d", []string{"before", "after"}[i%2], i/2)
-					got := (&point{p: p, shape: sh, number: number, at: at}).run(t)
+					got := (&point{p: p, shape: sh, number: number, at: at, sessions: sessions}).run(t)
 					if diff := cmp.Diff(whole.story, got.story); diff != "" {
-						t.Errorf("killed %s, it is not the same (-undisturbed +killed):\n%s", at, diff)
+						t.Errorf("killed %s (by SessionService: %v), it is not the same (-undisturbed +killed):\n%s", at, sessions, diff)
 					}
 					mu.Lock()
 					ready = append(ready, got.ready)
@@ -73,6 +81,8 @@ type point struct {
 	shape  shape
 	number int
 	at     string // see crashAt; "" is never
+	// sessions is that SessionService carries the turns.
+	sessions bool
 }
 
 // told is what became of it.
@@ -83,12 +93,46 @@ type told struct {
 	facts int
 }
 
+// inFront serves Run by means of the SessionService of a daemon, and returns its
+// address.
+func inFront(t *testing.T, daemon string) string {
+	t.Helper()
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	inner := &http.Transport{Protocols: protocols}
+	f, err := sessionfront.New(&http.Client{Transport: inner}, daemon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &http.Server{Handler: f.Handler(), Protocols: protocols}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	t.Cleanup(func() {
+		_ = s.Close()
+		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+		inner.CloseIdleConnections()
+		if n := f.Lacks(); n > 0 {
+			t.Errorf("%d requests were made that SessionService cannot serve", n)
+		}
+	})
+	return "http://" + l.Addr().String()
+}
+
 func (p *point) run(t *testing.T) (out told) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), pointLimit)
 	defer cancel()
 	d := newDaemon(t, os.Args[0], p.p.http.URL, asDaemon+"=1")
 	w := &world{t: t, url: d.url(), lines: &lines{open: map[*line]bool{}}, provider: p.p}
+	if p.sessions {
+		w.url = inFront(t, w.url)
+	}
 	d.start(crashAt + "=" + p.at)
 	journal := filepath.Join(t.TempDir(), "journal")
 	var talk *talk

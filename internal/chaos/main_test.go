@@ -107,7 +107,7 @@ func (m *mortal) Append(ctx context.Context, b session.Batch) error {
 	m.mu.Lock()
 	from := m.records
 	m.records += len(b.Records)
-	hit := m.record > from && m.record <= m.records
+	hit := m.record > from && m.record <= m.records || m.record == 0 && b.Create != nil
 	m.mu.Unlock()
 	if hit && !m.after {
 		die()

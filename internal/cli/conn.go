@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"strings"
+	"syscall"
 	"time"
 
 	"connectrpc.com/connect"
@@ -106,6 +108,8 @@ func (c *Conn) explain(err error) *Error {
 		return &Error{Message: Clean(ce.Message()), Err: ce}
 	case ce.Code() == connect.CodeUnimplemented:
 		return &Error{Message: fmt.Sprintf("the server at %s does not know this: it is no agentd, or an older one than this program", c.url), Err: ce}
+	case errors.Is(ce, io.ErrUnexpectedEOF), errors.Is(ce, syscall.ECONNRESET):
+		return &Error{Message: fmt.Sprintf("the connection to agentd at %s was lost", c.url), Unreachable: true, Err: ce}
 	case !connect.IsWireError(ce):
 		return &Error{Message: fmt.Sprintf("no agentd answers at %s: %s", c.url, Clean(ce.Message())), Unreachable: true, Err: ce}
 	}

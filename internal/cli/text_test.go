@@ -231,9 +231,9 @@ func TestViews(t *testing.T) {
 		show       func(*cli.Printer) error
 		text, json string
 	}{
-		"sessions": {func(p *cli.Printer) error { return p.Sessions(sessions) }, `SESSION    STATE     LAST TURN          UPDATED           TOKENS     COST   REF         LABELS
-s1         active    waiting for input  1m ago            1,234,567  $1.50  my[31m ref  env=prod team=a
-session-2  archived  -                  2026-03-02 10:00  0          -      -           -
+		"sessions": {func(p *cli.Printer) error { return p.Sessions(sessions) }, `SESSION    STATE             LAST TURN          UPDATED           TOKENS     COST   REF         LABELS
+s1         active            waiting for input  1m ago            1,234,567  $1.50  my[31m ref  env=prod team=a
+session-2  archived, purged  -                  2026-03-02 10:00  0          -      -           -
 `, `{"id":"s1","state":"SESSION_STATE_ACTIVE",`},
 		"no sessions": {func(p *cli.Printer) error { return p.Sessions(nil) }, "nothing\n", ""},
 		"session": {func(p *cli.Printer) error { return p.Session(sessions[0]) }, `session      s1

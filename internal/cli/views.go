@@ -99,10 +99,19 @@ func describe(w io.Writer, facts []fact) error {
 func (p *Printer) Sessions(sessions []*agentdv1.Session) error {
 	return list(p, sessions, []string{"SESSION", "STATE", "LAST TURN", "UPDATED", "TOKENS", "COST", "REF", "LABELS"}, func(s *agentdv1.Session) []string {
 		return []string{
-			s.GetId(), word(s.GetState(), "SESSION_STATE_"), status(s.GetLastTurnStatus()), ago(p.Now, s.GetUpdateTime()),
+			s.GetId(), sessionState(s), status(s.GetLastTurnStatus()), ago(p.Now, s.GetUpdateTime()),
 			number(int64(s.GetUsage().GetTotalUsage().GetTotalTokens())), dollars(s.GetUsage().GetEstimatedCost()), s.GetClientRef(), labels(s.GetLabels()),
 		}
 	})
+}
+
+// sessionState tells whether a session takes new turns: a purged one does not, in whatever state.
+func sessionState(s *agentdv1.Session) string {
+	state := word(s.GetState(), "SESSION_STATE_")
+	if s.GetPurged() {
+		return state + ", purged"
+	}
+	return state
 }
 
 // Session shows one session.

@@ -66,7 +66,7 @@ func newBedOn(t *testing.T, path string, plays map[string][]line, opts ...agentd
 	t.Helper()
 	b := &bed{t: t, log: &logLines{}}
 	b.leaks()
-	disk, err := sqlitestore.Open(t.Context(), path)
+	disk, err := openStore(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func newBedOn(t *testing.T, path string, plays map[string][]line, opts ...agentd
 		b.secrets(path)
 	})
 	b.stage = newStage(t, ownKey, plays)
-	b.d = agentdtest.Start(t, append([]agentdtest.Option{
+	b.d = startDaemon(t, append([]agentdtest.Option{
 		agentdtest.WithLoopback(), agentdtest.WithStore(b.store), agentdtest.WithOpenAI("", b.stage.http.URL+"/v1/"),
 		agentdtest.WithTurnLimits(session.Limits{HandoverGrace: 20 * time.Millisecond}),
 		agentdtest.WithLogger(slog.New(slog.NewJSONHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug}))),

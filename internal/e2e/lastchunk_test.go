@@ -13,7 +13,7 @@ import (
 // Who comes later is told the same end of a failed turn, at the same places, as
 // who saw the beginning of the answer that failed.
 func TestLastChunksOfAFailedTurn(t *testing.T) {
-	d := startVerified(t, agentdtest.WithProvider(provider{name: "torn", open: func(agent string) generate {
+	d := startDaemon(t, agentdtest.WithProvider(provider{name: "torn", open: func(agent string) generate {
 		return func(_ context.Context, _ *model.Request, emit func(model.Delta)) (*model.Response, error) {
 			emit(model.Delta{Text: "half an ans"})
 			return nil, &model.Error{Kind: model.KindUnavailable, Provider: "torn", Message: "cut"}

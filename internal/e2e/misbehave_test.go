@@ -46,7 +46,7 @@ func TestModelMisbehaves(t *testing.T) {
 	for name, script := range misbehaving() {
 		opts = append(opts, agentdtest.WithScript(name, script))
 	}
-	d := startVerified(t, opts...)
+	d := startDaemon(t, opts...)
 	for name, c := range map[string]struct {
 		text   []string // of the answer that completes the turn
 		fails  client.Code

@@ -96,7 +96,10 @@ func (o *observer) see(m *agentdv1.RunResponse) {
 	default:
 		o.faultf("a message of unknown kind: %v", m)
 	}
-	o.lastCaller = caller
+	// What is no event of the turn has no place among those that WatchTurn sends.
+	if m.GetTurnId() != "" || now == nil || now.over == overRun {
+		o.lastCaller = caller
+	}
 }
 
 func (o *observer) inSession(id string) {

@@ -106,7 +106,7 @@ func TestProviderStalls(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					server := &stalling{head: head}
-					d := startVerified(t, agentdtest.WithProvider(providerAt(wire, "http://provider.invalid", server)), agentdtest.WithModelTimeouts(0, time.Minute))
+					d := startDaemon(t, agentdtest.WithProvider(providerAt(wire, "http://provider.invalid", server)), agentdtest.WithModelTimeouts(0, time.Minute))
 					begin := time.Now()
 					got := faultyTurn(t, d, llmAgent("root", wireProviders[wire].Name()+"/invented", "", "look"), "")
 					checkFailed(t, got, agentdv1.ErrorCode_ERROR_CODE_TIMEOUT, 5, "nothing for 1m0s", "after 5 tries")

@@ -58,7 +58,7 @@ func newFaulty(t *testing.T, wire providertest.Wire, opts ...agentdtest.Option) 
 			}
 		}
 	})
-	f.d = startVerified(t, append([]agentdtest.Option{
+	f.d = startDaemon(t, append([]agentdtest.Option{
 		agentdtest.WithGemini(keyCanary, front.URL+"/"),
 		agentdtest.WithAnthropic(keyCanary, front.URL+"/"),
 		agentdtest.WithOpenAI(keyCanary, front.URL+"/v1/"),
@@ -309,7 +309,7 @@ func TestProviderUnreachable(t *testing.T) {
 			for _, wire := range providertest.Wires {
 				opts = append(opts, agentdtest.WithProvider(providerAt(wire, gone.URL, tr)))
 			}
-			d := startVerified(t, opts...)
+			d := startDaemon(t, opts...)
 			onEachWire(t, func(t *testing.T, wire providertest.Wire) {
 				dials.Store(0)
 				got := faultyTurn(t, d, llmAgent("root", wireProviders[wire].Name()+"/invented", ""), "")

@@ -34,7 +34,7 @@ func retryDaemon(t *testing.T, opts ...agentdtest.Option) *agentdtest.Daemon {
 	for name, script := range retryScripts {
 		opts = append(opts, agentdtest.WithScript(name, script))
 	}
-	return startVerified(t, append(opts, agentdtest.WithRetry(model.Retry{}))...)
+	return startDaemon(t, append(opts, agentdtest.WithRetry(model.Retry{}))...)
 }
 
 // TestRetryUsage is F26: what failed tries took is counted once, whether the call
@@ -112,7 +112,7 @@ func TestRetryWaits(t *testing.T) {
 // next one makes the call again.
 func TestRetryRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store, err := sqlitestore.Open(t.Context(), sqlitestore.Memory)
+		store, err := openStore(t.Context(), sqlitestore.Memory)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -37,7 +37,7 @@ func recordedDaemon(t *testing.T, address string) *agentdtest.Daemon {
 	t.Helper()
 	// No text of a recording holds the key, for keys are taken out of messages.
 	const key = "sk-recorded-0123456789"
-	return startVerified(t,
+	return startDaemon(t,
 		agentdtest.WithRetry(model.Retry{Tries: 1}),
 		agentdtest.WithGemini(key, address+"/"),
 		agentdtest.WithAnthropic(key, address+"/"),

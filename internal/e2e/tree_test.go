@@ -19,7 +19,6 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/session"
-	"github.com/apzuk3/agentd/session/sqlitestore"
 )
 
 // treeRuns is how often the tree runs, and treeAtOnce how many of the runs go on
@@ -30,11 +29,11 @@ const treeRuns, treeAtOnce = 24, 4
 // tools that take their time at random: each agent says and does the same in
 // every run, and what one has to wait for comes before it.
 func TestTree(t *testing.T) {
-	disk, err := sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "agentd.db"))
+	disk, err := openStore(t.Context(), filepath.Join(t.TempDir(), "agentd.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := agentdtest.Start(t, agentdtest.WithLeakCheck(), agentdtest.WithStore(disk),
+	d := startDaemon(t, agentdtest.WithLeakCheck(), agentdtest.WithStore(disk),
 		agentdtest.WithProvider(treeModel()), agentdtest.WithLogger(slog.New(alarm{t})))
 	tree, edges := bigTree(), treeOrder(bigTree())
 	traces := make([]*treeTrace, treeRuns)

@@ -114,6 +114,8 @@ var rooms = []room{
 		knows: "a daemon with one more provider"},
 	{path: "examples/...", floor: 5, may: []string{"client", gen, "agentdtest", "examples/internal/demo"},
 		knows: "what a user of agentd can import"},
+	{path: "ts/test/witness", floor: 5, may: []string{"client", gen},
+		knows: "the Go client, for the tests of the TypeScript client"},
 	{path: "internal/e2e", floor: 5,
 		knows: "nothing of its own: its tests run the whole of agentd"},
 	{path: "internal/chaos", floor: 5,
@@ -121,6 +123,8 @@ var rooms = []room{
 
 	{path: "internal/providertest", floor: 2, kit: true,
 		knows: "recorded traffic of providers, told apart from our adapters"},
+	{path: "internal/sessionfront", floor: 1, kit: true, may: []string{gen, genConnect, connect},
+		knows: "Run by means of SessionService"},
 	{path: "internal/contract", floor: 0, knows: "the part of the protocol that may never change"},
 	{path: "internal/importrules", floor: 0, knows: "this table"},
 }
@@ -141,7 +145,7 @@ var bans = []ban{
 	{path: "database/sql", but: []string{"session/sqlitestore"},
 		because: "storage stands behind session.Store"},
 	{path: "net/http", but: []string{"server", "client", "model/...", "model", "internal/daemon", "internal/providertest",
-		"cmd/agentd", "internal/cli", "agentdtest", "examples/...", genConnect},
+		"internal/sessionfront", "cmd/agentd", "internal/cli", "agentdtest", "examples/...", genConnect},
 		because: "a turn belongs to its session and not to a connection: the domain, the engine and the stores know no transport"},
 	{path: "os/exec", but: []string{"internal/toolcmd"}, because: "the server never runs a tool; tools run on the client"},
 	{path: "plugin", because: "agentd is one static binary"},

@@ -1,6 +1,6 @@
 // Package anthropic serves Claude models over Anthropic's Messages API.
 //
-// The official SDK signs and sends the request and frames the event stream.
+// The official SDK signs and sends the request.
 // The bodies on both sides are this package's own: what the model wrote has to
 // be kept byte for byte (tool arguments, signatures, blocks of the provider's
 // tools), and a stream without its last event has to be an error.

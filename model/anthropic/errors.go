@@ -47,14 +47,10 @@ func (l *llm) failure(e apiError, status int, header http.Header) *model.Error {
 	if status == 0 {
 		status = errorStatus[e.Type]
 	}
-	err := model.Failure{
+	return model.Failure{
 		Provider: name, Status: status, Header: header,
 		Code: e.Type, Message: e.Message, Secrets: []string{l.key},
 	}.Error()
-	if err.Kind == model.KindInvalid && strings.Contains(e.Message, "exceed context limit") {
-		err.Kind = model.KindContextTooLong
-	}
-	return err
 }
 
 // sendError makes an error of what the SDK returned. A body that cannot be read

@@ -102,6 +102,9 @@ type outputFormat struct {
 // newRequest translates req.
 func newRequest(modelName string, req *model.Request, names *wire.Names) (*request, error) {
 	cfg := req.Config
+	if names := wire.Unsupported(cfg, "StopSequences", "TopK"); len(names) > 0 {
+		return nil, invalid("settings that Anthropic does not know: %s", strings.Join(names, ", "))
+	}
 	r := &request{Model: modelName, Stream: true, StopSequences: cfg.StopSequences}
 	for _, text := range wire.System(cfg) {
 		r.System = append(r.System, block{Type: "text", Text: text})
@@ -118,13 +121,12 @@ func newRequest(modelName string, req *model.Request, names *wire.Names) (*reque
 	} else if cfg.ResponseMIMEType == "application/json" {
 		return nil, invalid("JSON answers need a response schema that Anthropic takes")
 	}
-	r.setSampling(cfg)
-	return r, nil
+	return r, r.setSampling(cfg)
 }
 
 // setSampling sets token limit, thinking and sampling. Thinking excludes
-// temperature and top_k, which are then left out.
-func (r *request) setSampling(cfg *genai.GenerateContentConfig) {
+// top_k and any temperature but 1.
+func (r *request) setSampling(cfg *genai.GenerateContentConfig) error {
 	family := familyOf(r.Model)
 	r.MaxTokens = int64(cfg.MaxOutputTokens)
 	if r.MaxTokens <= 0 {
@@ -146,7 +148,9 @@ func (r *request) setSampling(cfg *genai.GenerateContentConfig) {
 		r.TopP = new(wire.Float(*cfg.TopP))
 	}
 	if r.Thinking != nil && r.Thinking.Type != "disabled" {
-		return
+		if cfg.TopK != nil || cfg.Temperature != nil && *cfg.Temperature != 1 {
+			return invalid("Anthropic takes neither TopK nor a Temperature other than 1 together with thinking")
+		}
 	}
 	if cfg.Temperature != nil {
 		r.Temperature = new(wire.Float(*cfg.Temperature))
@@ -154,11 +158,16 @@ func (r *request) setSampling(cfg *genai.GenerateContentConfig) {
 	if cfg.TopK != nil {
 		r.TopK = new(int64(*cfg.TopK))
 	}
+	return nil
 }
 
 // setTools sets the tools and which of them the model has to use.
 func (r *request) setTools(req *model.Request, names *wire.Names) error {
-	for _, d := range req.Functions() {
+	choice, err := wire.Choose(req.Config, req.Functions())
+	if err != nil {
+		return invalid("Anthropic cannot choose tools so: %v", err)
+	}
+	for _, d := range choice.Functions {
 		r.Tools = append(r.Tools, tool{Name: names.Wire(d.Name), Description: d.Description, InputSchema: wire.Parameters(d)})
 	}
 	search, other := wire.ProviderTools(req.Config)
@@ -168,17 +177,14 @@ func (r *request) setTools(req *model.Request, names *wire.Names) error {
 	if search != nil {
 		r.Tools = append(r.Tools, searchTool{Type: "web_search_20250305", Name: "web_search", BlockedDomains: search.Excluded})
 	}
-	if req.Config.ToolConfig == nil || req.Config.ToolConfig.FunctionCallingConfig == nil || len(r.Tools) == 0 {
-		return nil
-	}
-	switch f := req.Config.ToolConfig.FunctionCallingConfig; f.Mode {
-	case genai.FunctionCallingConfigModeNone:
+	switch {
+	case len(r.Tools) == 0:
+	case choice.None:
 		r.ToolChoice = &toolChoice{Type: "none"}
-	case genai.FunctionCallingConfigModeAny:
+	case choice.Only != "":
+		r.ToolChoice = &toolChoice{Type: "tool", Name: names.Wire(choice.Only)}
+	case choice.Any:
 		r.ToolChoice = &toolChoice{Type: "any"}
-		if len(f.AllowedFunctionNames) == 1 {
-			r.ToolChoice = &toolChoice{Type: "tool", Name: names.Wire(f.AllowedFunctionNames[0])}
-		}
 	}
 	return nil
 }

@@ -102,8 +102,7 @@ func requests() map[string]*model.Request {
 		"thinking_structured": {
 			Config: &genai.GenerateContentConfig{
 				ThinkingConfig:     &genai.ThinkingConfig{ThinkingBudget: new(int32(4000)), IncludeThoughts: true},
-				Temperature:        new(float32(0)),
-				TopK:               new(float32(3)),
+				Temperature:        new(float32(1)),
 				MaxOutputTokens:    3000,
 				ResponseJsonSchema: json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"],"additionalProperties":false}`),
 				Tools:              []*genai.Tool{{FunctionDeclarations: []*genai.FunctionDeclaration{{Name: "f"}}}},
@@ -181,8 +180,12 @@ func TestInvalidRequests(t *testing.T) {
 		"video in a result": {Config: &genai.GenerateContentConfig{}, Contents: []*genai.Content{part(&genai.Part{FunctionResponse: &genai.FunctionResponse{
 			Parts: []*genai.FunctionResponsePart{{InlineData: &genai.FunctionResponseBlob{MIMEType: "video/mp4"}}},
 		}})}},
-		"foreign tool":   {Config: &genai.GenerateContentConfig{Tools: []*genai.Tool{{URLContext: &genai.URLContext{}}}}, Contents: []*genai.Content{hello}},
-		"JSON at random": {Config: &genai.GenerateContentConfig{ResponseMIMEType: "application/json"}, Contents: []*genai.Content{hello}},
+		"foreign tool":    {Config: &genai.GenerateContentConfig{Tools: []*genai.Tool{{URLContext: &genai.URLContext{}}}}, Contents: []*genai.Content{hello}},
+		"seed":            {Config: &genai.GenerateContentConfig{Seed: new(int32(1))}, Contents: []*genai.Content{hello}},
+		"two candidates":  {Config: &genai.GenerateContentConfig{CandidateCount: 2}, Contents: []*genai.Content{hello}},
+		"warm thinking":   {Config: &genai.GenerateContentConfig{Temperature: new(float32(0.5)), ThinkingConfig: &genai.ThinkingConfig{}}, Contents: []*genai.Content{hello}},
+		"thinking, top k": {Config: &genai.GenerateContentConfig{TopK: new(float32(5)), ThinkingConfig: &genai.ThinkingConfig{}}, Contents: []*genai.Content{hello}},
+		"JSON at random":  {Config: &genai.GenerateContentConfig{ResponseMIMEType: "application/json"}, Contents: []*genai.Content{hello}},
 	} {
 		_, err := newRequest("claude-x", req, wire.NewNames(maxToolName, req))
 		if e, ok := errors.AsType[*model.Error](err); !ok || e.Kind != model.KindInvalid {

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/anthropics/anthropic-sdk-go/packages/ssestream"
 	"google.golang.org/genai"
 
 	"github.com/apzuk3/agentd/model"
@@ -97,6 +96,8 @@ type answer struct {
 	builder *model.Builder
 
 	block     *openBlock // nil between blocks
+	started   bool       // whether the request's answer has begun
+	called    bool       // whether there was a call
 	callBegan bool       // whether the last call had any argument text
 	stop      string     // the stop reason of the last request
 	refusal   string
@@ -112,17 +113,18 @@ func (a *answer) read(ctx context.Context, body *request) error {
 		return err
 	}
 	defer resp.Body.Close()
-	dec := ssestream.NewDecoder(resp)
 	var n counts
 	defer func() { a.count(n) }()
-	a.stop, a.block = "", nil
-	for dec.Next() {
-		data := bytes.TrimSpace(dec.Event().Data)
-		if len(data) == 0 {
+	a.stop, a.block, a.started = "", nil, false
+	for line, err := range model.ReadEvents(resp.Body) {
+		if err != nil {
+			return model.TransportError(ctx, name, err, a.llm.key)
+		}
+		if strings.TrimSpace(line.Data) == "" {
 			continue
 		}
 		var ev event
-		if err := json.Unmarshal(data, &ev); err != nil {
+		if err := json.Unmarshal([]byte(line.Data), &ev); err != nil {
 			return broken("an event of the stream is not the JSON expected")
 		}
 		done, err := a.event(&ev, &n)
@@ -132,9 +134,6 @@ func (a *answer) read(ctx context.Context, body *request) error {
 		if done {
 			return nil
 		}
-	}
-	if err := dec.Err(); err != nil {
-		return model.TransportError(ctx, name, err, a.llm.key)
 	}
 	if err := ctx.Err(); err != nil {
 		return err
@@ -146,19 +145,24 @@ func (a *answer) read(ctx context.Context, body *request) error {
 func (a *answer) event(ev *event, n *counts) (done bool, err error) {
 	switch ev.Type {
 	case "message_start":
-		if ev.Message != nil {
-			a.model = ev.Message.Model
-			n.merge(ev.Message.Usage)
+		if a.started || ev.Message == nil {
+			return false, broken("the stream does not begin once")
 		}
+		a.started = true
+		a.model = ev.Message.Model
+		n.merge(ev.Message.Usage)
 	case "content_block_start":
 		return false, a.startBlock(ev)
 	case "content_block_delta":
 		if a.block == nil || a.block.index != ev.Index {
 			return false, broken("a piece of the stream belongs to no content block")
 		}
-		a.blockDelta(&ev.Delta)
+		return false, a.blockDelta(&ev.Delta)
 	case "content_block_stop":
-		return false, a.stopBlock()
+		if a.block == nil || a.block.index != ev.Index {
+			return false, broken("the stream ends a content block that is not open")
+		}
+		return false, a.stopBlock(true)
 	case "message_delta":
 		n.merge(ev.Usage)
 		if ev.Delta.StopReason != "" {
@@ -168,7 +172,10 @@ func (a *answer) event(ev *event, n *counts) (done bool, err error) {
 		if a.stop == "" {
 			return false, model.Truncated(name)
 		}
-		return true, a.stopBlock()
+		if !a.started {
+			return false, broken("the stream has no beginning")
+		}
+		return true, a.stopBlock(false)
 	case "error":
 		return false, a.llm.failure(ev.Error, 0, nil)
 	}
@@ -176,11 +183,11 @@ func (a *answer) event(ev *event, n *counts) (done bool, err error) {
 }
 
 func (a *answer) startBlock(ev *event) error {
-	if err := a.stopBlock(); err != nil {
+	if err := a.stopBlock(false); err != nil {
 		return err
 	}
 	b := &openBlock{index: ev.Index, raw: ev.ContentBlock}
-	if err := json.Unmarshal(ev.ContentBlock, &b.start); err != nil {
+	if err := json.Unmarshal(ev.ContentBlock, &b.start); err != nil || b.start.Type == "" {
 		return broken("a content block of the stream is not the JSON expected")
 	}
 	a.block = b
@@ -204,7 +211,17 @@ func (a *answer) think(text string) {
 	a.builder.Thought(text)
 }
 
-func (a *answer) blockDelta(d *delta) {
+// deltaOf is the type of block that a type of delta belongs to. Others belong to
+// blocks that have input, or are what the future brings.
+var deltaOf = map[string]string{
+	"text_delta": "text", "citations_delta": "text", "thinking_delta": "thinking", "signature_delta": "thinking",
+}
+
+func (a *answer) blockDelta(d *delta) error {
+	of, kind := deltaOf[d.Type], a.block.start.Type
+	if of != "" && of != kind || d.Type == "input_json_delta" && (kind == "text" || kind == "thinking") {
+		return broken("a piece of the stream belongs to another kind of content block")
+	}
 	switch d.Type {
 	case "text_delta":
 		a.builder.Text(d.Text)
@@ -217,10 +234,12 @@ func (a *answer) blockDelta(d *delta) {
 	case "citations_delta":
 		a.block.citations = append(a.block.citations, d.Citation)
 	}
+	return nil
 }
 
-// stopBlock finishes the open block, if there is one.
-func (a *answer) stopBlock() error {
+// stopBlock finishes the open block, if there is one. Of a call that the stream
+// does not end, the rest of the input may have been lost; text is what it is.
+func (a *answer) stopBlock(ended bool) error {
 	b := a.block
 	if b == nil {
 		return nil
@@ -240,8 +259,11 @@ func (a *answer) stopBlock() error {
 	case "redacted_thinking":
 		a.builder.Opaque(string(b.raw), true)
 	case "tool_use":
+		if !ended {
+			return broken("a function call of the answer was not finished")
+		}
 		args := b.input()
-		a.callBegan = args != ""
+		a.called, a.callBegan = true, args != ""
 		a.builder.Part(model.NewCall(b.start.ID, a.names.Original(b.start.Name), args))
 	default:
 		return a.providerBlock(b)
@@ -309,7 +331,12 @@ func (a *answer) count(n counts) {
 func (a *answer) response() (*model.Response, error) {
 	resp := &model.Response{Content: a.builder.Content(), Usage: a.total, Model: a.model}
 	switch a.stop {
-	case "end_turn", "tool_use", "stop_sequence":
+	case "tool_use":
+		if !a.called {
+			return nil, broken("the answer ended with function calls and has none")
+		}
+		resp.FinishReason = genai.FinishReasonStop
+	case "end_turn", "stop_sequence":
 		resp.FinishReason = genai.FinishReasonStop
 	case "max_tokens", "model_context_window_exceeded":
 		resp.FinishReason = genai.FinishReasonMaxTokens

@@ -15,6 +15,7 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/providertest"
 	"github.com/apzuk3/agentd/model"
 )
 
@@ -231,7 +232,12 @@ func TestStreams(t *testing.T) {
 		want   want
 	}{
 		"text in the start":         {started(text, stop0, reason("end_turn"), end), want{text: "hey", finish: genai.FinishReasonStop}},
-		"no block stops":            {started(text, use, reason("tool_use"), end), want{text: "hey", finish: genai.FinishReasonStop, args: "{}"}},
+		"no block of text stops":    {started(text, reason("end_turn"), end), want{text: "hey", finish: genai.FinishReasonStop}},
+		"call that does not stop":   {started(text, use, reason("tool_use"), end), want{errKind: model.KindUnavailable, errNames: "not finished"}},
+		"calls without a call":      {started(text, stop0, reason("tool_use"), end), want{errKind: model.KindUnavailable, errNames: "has none"}},
+		"second beginning":          {started(text, `{"type":"message_start","message":{}}`), want{errKind: model.KindUnavailable, errNames: "begin"}},
+		"stop of another block":     {started(text, stop1), want{errKind: model.KindUnavailable, errNames: "not open"}},
+		"delta of another kind":     {started(text, `{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{}"}}`), want{errKind: model.KindUnavailable, errNames: "another kind"}},
 		"input in the start":        {started(useAll, stop1, reason("tool_use"), end), want{finish: genai.FinishReasonStop, args: `{"a":1}`}},
 		"unknown events and deltas": {started(`{"type":"news"}`, text, `{"type":"content_block_delta","index":0,"delta":{"type":"news_delta"}}`, stop0, reason("end_turn"), end), want{text: "hey", finish: genai.FinishReasonStop}},
 		"events without a name": {
@@ -326,8 +332,12 @@ func TestBaseURL(t *testing.T) {
 }
 
 // FuzzStream: no stream brings the adapter down, and a success has a finish
-// reason and streamed what it holds, which the guard checks.
+// reason, streamed what it holds, which the guard checks, and is what the bytes
+// say up to the end.
 func FuzzStream(f *testing.F) {
+	for _, stream := range providertest.Streams(f, providertest.Anthropic) {
+		f.Add(stream)
+	}
 	for _, file := range []string{"thinking.sse", "search_rest.sse"} {
 		f.Add(fixture(f, file))
 	}
@@ -335,8 +345,10 @@ func FuzzStream(f *testing.F) {
 	f.Fuzz(func(t *testing.T, stream string) {
 		a := newFuzzLLM(stream)
 		resp, err := model.Guard(a, model.Limits{}).Generate(t.Context(), hello(), func(model.Delta) {})
-		if err == nil && resp.FinishReason == "" {
-			t.Error("a success without a finish reason")
+		if err == nil {
+			if difference := providertest.Differs(providertest.Anthropic, providertest.Hear(providertest.Anthropic, stream), heard(resp)); difference != "" {
+				t.Errorf("a wrong success: %s", difference)
+			}
 		}
 		if e, ok := errors.AsType[*model.Error](err); ok {
 			if _, panicked := errors.AsType[*model.PanicError](e.Err); panicked {
@@ -362,6 +374,27 @@ func newFuzzLLM(stream string) model.LLM {
 		panic(err)
 	}
 	return llm
+}
+
+// heard is what an answer says, in the terms of what its stream says.
+func heard(resp *model.Response) providertest.Heard {
+	var h providertest.Heard
+	if resp.Content == nil {
+		return h
+	}
+	for _, p := range resp.Content.Parts {
+		switch {
+		case p.FunctionCall != nil:
+			args, _ := p.PartMetadata[model.MetaArgs].(string)
+			h.Calls++
+			h.Args += args
+		case p.Thought:
+			h.Thoughts += p.Text
+		default:
+			h.Text += p.Text
+		}
+	}
+	return h
 }
 
 type roundTrip func(*http.Request) (*http.Response, error)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 
 	"google.golang.org/genai"
 
@@ -60,6 +61,9 @@ type functionResult struct {
 // it with the request's contents, once.
 func (l *llm) config(req *model.Request) (*genai.GenerateContentConfig, error) {
 	cfg := *req.Config
+	if cfg.CandidateCount > 1 {
+		return nil, fmt.Errorf("CandidateCount is %d: one answer can be read", cfg.CandidateCount)
+	}
 	if _, err := json.Marshal(&cfg); err != nil { // the SDK would send half of it
 		return nil, fmt.Errorf("the request cannot be encoded: %w", err)
 	}
@@ -78,6 +82,7 @@ func (l *llm) config(req *model.Request) (*genai.GenerateContentConfig, error) {
 	if cfg.SystemInstruction != nil {
 		cfg.SystemInstruction = &genai.Content{Role: genai.RoleUser, Parts: bare(cfg.SystemInstruction.Parts)}
 	}
+	cfg.ThinkingConfig = l.thinking(cfg.ThinkingConfig)
 	cfg.AutomaticContinuation = new(bool)
 	cfg.CandidateCount = 0
 	cfg.HTTPOptions = &genai.HTTPOptions{
@@ -90,6 +95,28 @@ func (l *llm) config(req *model.Request) (*genai.GenerateContentConfig, error) {
 		},
 	}
 	return &cfg, nil
+}
+
+// budgets are the thinking budgets of levels, in tokens, for models that know no
+// levels: those before Gemini 3.
+var budgets = map[genai.ThinkingLevel]int32{
+	genai.ThinkingLevelMinimal: 1024,
+	genai.ThinkingLevelLow:     2048,
+	genai.ThinkingLevelMedium:  8192,
+	genai.ThinkingLevelHigh:    16384,
+}
+
+// thinking translates a thinking setting.
+func (l *llm) thinking(t *genai.ThinkingConfig) *genai.ThinkingConfig {
+	if t == nil || t.ThinkingLevel == "" || l.generation() >= 3 {
+		return t
+	}
+	out := *t
+	out.ThinkingLevel = ""
+	if budget, ok := budgets[t.ThinkingLevel]; ok && out.ThinkingBudget == nil {
+		out.ThinkingBudget = &budget
+	}
+	return &out
 }
 
 // bare returns copies of parts without what is ours.
@@ -106,11 +133,15 @@ func bare(parts []*genai.Part) []*genai.Part {
 }
 
 // contents translates a conversation. Contents of which nothing is left are
-// left out.
+// left out, and neighbours of one role become one, with the results of functions
+// first: Gemini wants all results of the calls in one content in the next one.
 func (l *llm) contents(in []*genai.Content) []content {
 	ids := model.CallIDs(in)
 	out := []content{}
 	for _, c := range in {
+		if c == nil {
+			continue
+		}
 		w := content{Role: genai.RoleUser}
 		if c.Role == genai.RoleModel {
 			w.Role = genai.RoleModel
@@ -132,11 +163,26 @@ func (l *llm) contents(in []*genai.Content) []content {
 				}
 			}
 		}
-		if len(w.Parts) > 0 {
+		switch n := len(out); {
+		case len(w.Parts) == 0:
+		case n > 0 && out[n-1].Role == w.Role:
+			out[n-1].Parts = append(out[n-1].Parts, w.Parts...)
+		default:
 			out = append(out, w)
 		}
 	}
+	for _, w := range out {
+		slices.SortStableFunc(w.Parts, func(a, b any) int { return rank(a) - rank(b) })
+	}
 	return out
+}
+
+// rank sorts results before everything else.
+func rank(part any) int {
+	if _, ok := part.(resultPart); ok {
+		return 0
+	}
+	return 1
 }
 
 // call translates a function call. The provider's own id goes out, never one

@@ -10,6 +10,19 @@ import (
 // generation is a Gemini model's, such as 2 in gemini-2.5-flash.
 var generation = regexp.MustCompile(`(?:^|/)gemini-(?:(\d+)(?:\.\d+)?)?`)
 
+// generation is the model's; 0 for one that is no Gemini.
+func (l *llm) generation() int {
+	found := generation.FindStringSubmatch(l.model)
+	if found == nil {
+		return 0
+	}
+	gen, err := strconv.Atoi(found[1])
+	if err != nil {
+		return 3 // an alias, which means the newest
+	}
+	return gen
+}
+
 // takesSchema tells whether a request may name a schema for the answer. Where it
 // may not, the schema goes into the instructions.
 //
@@ -19,13 +32,9 @@ var generation = regexp.MustCompile(`(?:^|/)gemini-(?:(\d+)(?:\.\d+)?)?`)
 // type: 'application/json' is unsupported", googleapis/python-genai issue 867),
 // but for functions over Vertex AI, which the engine's own rule allows from 2.0 on.
 func (l *llm) takesSchema(req *model.Request) bool {
-	found := generation.FindStringSubmatch(l.model)
-	if found == nil {
+	gen := l.generation()
+	if gen == 0 {
 		return false
-	}
-	gen, err := strconv.Atoi(found[1])
-	if err != nil {
-		gen = 3 // an alias, which means the newest
 	}
 	functions, others := false, false
 	for _, t := range req.Config.Tools {

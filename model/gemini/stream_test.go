@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/apzuk3/agentd/internal/providertest"
 	"github.com/apzuk3/agentd/model"
 )
 
@@ -23,15 +24,20 @@ func (p *player) Generate(ctx context.Context, _ *model.Request, emit func(model
 }
 
 // Whatever a stream holds, reading it ends in an *Error or in a response that
-// passes the guard.
+// passes the guard and is what the bytes say.
 func FuzzStream(f *testing.F) {
+	for _, stream := range providertest.Streams(f, providertest.Gemini) {
+		f.Add(stream)
+	}
 	f.Add(`{"candidates":[{"content":{"parts":[{"text":"a","thought":true},{"text":"b","thoughtSignature":"eA=="}]},"finishReason":"STOP"}],"usageMetadata":{"totalTokenCount":3}}`)
 	f.Add(`{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","args":{"a":[1]}}},{"executableCode":{}},null]},"finishReason":"MAX_TOKENS"}]}`)
 	f.Add(`{"error":{"code":429,"message":"x","details":[{"retryDelay":"1s"}]}}`)
 	f.Add(`{"promptFeedback":{"blockReason":"OTHER"}}`)
 	f.Add(`{"candidates":[{"index":1,"finishReason":"STOP"},{"finishReason":"SAFETY","finishMessage":"no"}]}`)
-	f.Fuzz(func(t *testing.T, event string) {
-		body := "data: " + strings.ReplaceAll(event, "\n", "\ndata: ") + "\n\n"
+	f.Fuzz(func(t *testing.T, body string) {
+		if strings.HasPrefix(body, "{") { // One event.
+			body = "data: " + strings.ReplaceAll(body, "\n", "\ndata: ") + "\n\n"
+		}
 		p := &player{llm: llm{model: "m", secret: "canary-key-0123456789"}, body: body}
 		resp, err := model.Guard(p, model.Limits{Provider: name}).Generate(t.Context(), nil, func(model.Delta) {})
 		if (resp == nil) == (err == nil) {
@@ -43,13 +49,38 @@ func FuzzStream(f *testing.F) {
 		}
 		if ok {
 			if _, panicked := errors.AsType[*model.PanicError](err); panicked {
-				t.Fatalf("panic on %q", event)
+				t.Fatalf("panic on %q", body)
 			}
 			if e.RetryAfter < 0 {
 				t.Fatalf("negative retry after: %v", e)
 			}
+			return
+		}
+		if difference := providertest.Differs(providertest.Gemini, providertest.Hear(providertest.Gemini, body), heard(resp)); difference != "" {
+			t.Errorf("a wrong success: %s", difference)
 		}
 	})
+}
+
+// heard is what an answer says, in the terms of what its stream says.
+func heard(resp *model.Response) providertest.Heard {
+	var h providertest.Heard
+	if resp.Content == nil {
+		return h
+	}
+	for _, p := range resp.Content.Parts {
+		switch {
+		case p.FunctionCall != nil:
+			args, _ := p.PartMetadata[model.MetaArgs].(string)
+			h.Calls++
+			h.Args += args
+		case p.Thought:
+			h.Thoughts += p.Text
+		default:
+			h.Text += p.Text
+		}
+	}
+	return h
 }
 
 // TestRefusalUsage: a refused answer has its price.

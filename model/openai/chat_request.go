@@ -57,6 +57,9 @@ type chatPart struct {
 	Type     string    `json:"type"`
 	Text     string    `json:"text,omitempty"`
 	ImageURL *imageURL `json:"image_url,omitempty"`
+	VideoURL *imageURL `json:"video_url,omitempty"`
+	// DocumentURL is Mistral's.
+	DocumentURL string `json:"document_url,omitempty"`
 }
 
 type imageURL struct {
@@ -96,6 +99,13 @@ type jsonSchema struct {
 // newChatRequest translates req.
 func (l *llm) newChatRequest(req *model.Request, names *wire.Names) (*chatRequest, error) {
 	cfg := req.Config
+	if names := wire.Unsupported(cfg, "StopSequences", "Seed", "PresencePenalty", "FrequencyPenalty"); len(names) > 0 {
+		return nil, l.invalid("settings that chat completions do not know: %s", strings.Join(names, ", "))
+	}
+	choice, err := wire.Choose(cfg, req.Functions())
+	if err != nil {
+		return nil, l.invalid("chat completions cannot choose tools so: %v", err)
+	}
 	r := &chatRequest{
 		Model: l.model, Stream: true, StreamOptions: &streamOptions{IncludeUsage: true},
 		Stop: cfg.StopSequences, Seed: cfg.Seed,
@@ -128,15 +138,13 @@ func (l *llm) newChatRequest(req *model.Request, names *wire.Names) (*chatReques
 	if len(other) > 0 {
 		return nil, l.invalid("tools that a chat completions server does not run: %s", strings.Join(other, ", "))
 	}
-	for _, d := range req.Functions() {
+	for _, d := range choice.Functions {
 		r.Tools = append(r.Tools, chatTool{Type: "function", Function: functionTool{
 			Name: names.Wire(d.Name), Description: d.Description, Parameters: wire.Parameters(d),
 		}})
 	}
 	if len(r.Tools) > 0 {
-		r.ToolChoice = toolChoice(cfg, func(allowed string) any {
-			return map[string]any{"type": "function", "function": map[string]any{"name": names.Wire(allowed)}}
-		})
+		r.ToolChoice = toolChoice(choice, map[string]any{"type": "function", "function": map[string]any{"name": names.Wire(choice.Only)}})
 	}
 	switch {
 	case schema != nil:
@@ -152,19 +160,15 @@ func isMistral(baseURL string) bool {
 	return err == nil && u.Hostname() == "api.mistral.ai"
 }
 
-// toolChoice translates which tools the model has to use; one is how the wire
-// demands a tool by name.
-func toolChoice(cfg *genai.GenerateContentConfig, one func(name string) any) any {
-	if cfg.ToolConfig == nil || cfg.ToolConfig.FunctionCallingConfig == nil {
-		return nil
-	}
-	switch f := cfg.ToolConfig.FunctionCallingConfig; f.Mode {
-	case genai.FunctionCallingConfigModeNone:
+// toolChoice translates which tools the model has to use; only is how the wire
+// demands the one tool that is chosen.
+func toolChoice(choice wire.Choice, only any) any {
+	switch {
+	case choice.None:
 		return "none"
-	case genai.FunctionCallingConfigModeAny:
-		if len(f.AllowedFunctionNames) == 1 {
-			return one(f.AllowedFunctionNames[0])
-		}
+	case choice.Only != "":
+		return only
+	case choice.Any:
 		return "required"
 	default:
 		return nil
@@ -281,12 +285,10 @@ func (l *llm) chatUser(r *chatRequest, parts []*genai.Part, names *wire.Names) e
 	var content []chatPart
 	images := false
 	image := func(m *wire.Media) error {
-		if !m.IsImage() {
-			return l.invalid("media of type %q cannot be sent, only images", m.MIMEType)
-		}
+		part, err := l.mediaPart(m)
 		images = true
-		content = append(content, chatPart{Type: "image_url", ImageURL: &imageURL{URL: m.Link()}})
-		return nil
+		content = append(content, part)
+		return err
 	}
 	for _, p := range parts {
 		switch media := wire.MediaOf(p); {
@@ -319,6 +321,21 @@ func (l *llm) chatUser(r *chatRequest, parts []*genai.Part, names *wire.Names) e
 		r.Messages = append(r.Messages, chatMessage{Role: "user", Content: strings.Join(texts, "\n\n")})
 	}
 	return nil
+}
+
+// mediaPart translates an image; a video too for servers other than OpenAI's,
+// some of which watch them, and a PDF for Mistral's.
+func (l *llm) mediaPart(m *wire.Media) (chatPart, error) {
+	switch {
+	case m.IsImage():
+		return chatPart{Type: "image_url", ImageURL: &imageURL{URL: m.Link()}}, nil
+	case strings.HasPrefix(m.MIMEType, "video/") && !isFirstParty(l.cfg.BaseURL):
+		return chatPart{Type: "video_url", VideoURL: &imageURL{URL: m.Link()}}, nil
+	case m.MIMEType == "application/pdf" && isMistral(l.cfg.BaseURL):
+		return chatPart{Type: "document_url", DocumentURL: m.Link()}, nil
+	default:
+		return chatPart{}, l.invalid("media of type %q cannot be sent, only images", m.MIMEType)
+	}
 }
 
 // resultText is a tool's answer as text; an error is the JSON {"error": …},

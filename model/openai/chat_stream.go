@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/openai/openai-go/v3/packages/ssestream"
 	"google.golang.org/genai"
 
 	"github.com/apzuk3/agentd/model"
@@ -139,9 +138,11 @@ func (a *chatAnswer) readWhole(ctx context.Context, resp *http.Response) error {
 // it, to its end. What makes an answer complete is its finish reason, and the
 // usage behind it where the server has announced one.
 func (a *chatAnswer) readStream(ctx context.Context, resp *http.Response) error {
-	dec := ssestream.NewDecoder(resp)
-	for dec.Next() {
-		data := bytes.TrimSpace(dec.Event().Data)
+	for line, err := range model.ReadLongEvents(resp.Body, maxLine) {
+		if err != nil {
+			return model.TransportError(ctx, a.llm.cfg.Name, err, a.llm.key)
+		}
+		data := bytes.TrimSpace([]byte(line.Data))
 		if bytes.HasPrefix(data, []byte("[DONE]")) {
 			return nil
 		}
@@ -151,9 +152,6 @@ func (a *chatAnswer) readStream(ctx context.Context, resp *http.Response) error 
 		if err := a.event(data); err != nil {
 			return err
 		}
-	}
-	if err := dec.Err(); err != nil {
-		return model.TransportError(ctx, a.llm.cfg.Name, err, a.llm.key)
 	}
 	if err := ctx.Err(); err != nil {
 		return err
@@ -352,9 +350,14 @@ func (a *chatAnswer) response() (*model.Response, error) {
 		resp.FinishReason = genai.FinishReasonMaxTokens
 	case "content_filter":
 		return nil, l.blocked("the provider's content filter stopped the answer")
-	case "error", "insufficient_system_resource":
+	case "error", "abort", "insufficient_system_resource":
 		return nil, l.broken("the server stopped the answer: %s", a.finish)
-	case "stop", "tool_calls", "function_call", "eos", "eos_token", "stop_sequence":
+	case "tool_calls", "function_call":
+		if len(a.calls) == 0 {
+			return nil, l.broken("the answer ended with function calls and has none")
+		}
+		resp.FinishReason = genai.FinishReasonStop
+	case "stop", "eos", "eos_token", "stop_sequence":
 		resp.FinishReason = genai.FinishReasonStop
 	default:
 		resp.FinishReason = genai.FinishReasonOther

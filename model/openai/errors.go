@@ -98,6 +98,9 @@ var codeStatus = map[string]int{
 	"context_length_exceeded":  http.StatusBadRequest,
 	"content_filter":           http.StatusBadRequest,
 	"content_policy_violation": http.StatusBadRequest,
+	"bio_policy":               http.StatusBadRequest,
+	"data_residency_mismatch":  http.StatusBadRequest,
+	"vector_store_timeout":     http.StatusGatewayTimeout,
 	"server_error":             http.StatusInternalServerError,
 	"server_overloaded":        http.StatusServiceUnavailable,
 	"overloaded_error":         http.StatusServiceUnavailable,
@@ -109,6 +112,9 @@ func (l *llm) failure(e apiError, status int, header http.Header) *model.Error {
 		if status == 0 {
 			status = s
 		}
+	}
+	if status == 0 && strings.Contains(e.Code, "image") {
+		status = http.StatusBadRequest // Of a failed response: an image that it could not read, or may not.
 	}
 	code := e.Code
 	if code == "" {
@@ -124,9 +130,9 @@ func (l *llm) failure(e apiError, status int, header http.Header) *model.Error {
 	if err.Kind == model.KindInvalid {
 		text := strings.ToLower(e.Code + " " + e.Type + " " + e.Message)
 		switch {
-		case strings.Contains(text, "exceed_context_size"), strings.Contains(text, "too large for model"):
+		case strings.Contains(text, "too large for model"):
 			err.Kind = model.KindContextTooLong
-		case strings.Contains(text, "invalid_prompt"), strings.Contains(text, "content_filter"):
+		case strings.Contains(text, "invalid_prompt"), strings.Contains(text, "content_filter"), strings.Contains(text, "bio_policy"):
 			err.Kind = model.KindBlocked
 		}
 	}

@@ -2,7 +2,7 @@
 // of OpenAI itself, and chat completions, which many servers speak (vLLM,
 // Ollama, OpenRouter, Groq, DeepSeek, Mistral and others).
 //
-// The official SDK signs and sends the request and frames the event stream.
+// The official SDK signs and sends the request.
 // The bodies on both sides are this package's own: what the model wrote has to
 // be kept byte for byte, compatible servers deviate in ways the SDK's decoder
 // hides or refuses, and a stream without its last event has to be an error.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 
 	sdk "github.com/openai/openai-go/v3"
@@ -141,7 +142,9 @@ func TestRequests(t *testing.T) {
 			checkGolden(t, "chat_"+name, r, err, new(sdk.ChatCompletionNewParams))
 		})
 		t.Run("responses/"+name, func(t *testing.T) {
-			r, err := openFor(t, Config{}, "gpt-5").newResponsesRequest(req, names)
+			cfg := *req.Config
+			cfg.Seed, cfg.StopSequences = nil, nil // Refused, see TestInvalidRequests.
+			r, err := openFor(t, Config{}, "gpt-5").newResponsesRequest(&model.Request{Contents: req.Contents, Config: &cfg}, names)
 			checkGolden(t, "responses_"+name, r, err, new(responses.ResponseNewParams))
 		})
 	}
@@ -272,6 +275,31 @@ func TestAPI(t *testing.T) {
 	}
 	if got := New(Config{Name: "openai-chat"}).Name(); got != "openai-chat" {
 		t.Errorf("name %q", got)
+	}
+}
+
+func TestUnknownSettings(t *testing.T) {
+	for name, c := range map[string]struct {
+		cfg             genai.GenerateContentConfig
+		chat, responses bool
+	}{
+		"StopSequences":   {genai.GenerateContentConfig{StopSequences: []string{"x"}}, true, false},
+		"Seed":            {genai.GenerateContentConfig{Seed: new(int32(0))}, true, false},
+		"PresencePenalty": {genai.GenerateContentConfig{PresencePenalty: new(float32(1))}, true, false},
+		"TopK":            {genai.GenerateContentConfig{TopK: new(float32(1))}, false, false},
+		"SafetySettings":  {genai.GenerateContentConfig{SafetySettings: []*genai.SafetySetting{{}}}, false, false},
+		"CachedContent":   {genai.GenerateContentConfig{CachedContent: "x"}, false, false},
+		"mode VALIDATED":  {genai.GenerateContentConfig{ToolConfig: &genai.ToolConfig{FunctionCallingConfig: &genai.FunctionCallingConfig{Mode: genai.FunctionCallingConfigModeValidated}}}, false, false},
+	} {
+		req := &model.Request{Contents: []*genai.Content{user(text("x"))}, Config: &c.cfg}
+		names := wire.NewNames(maxToolName, req)
+		_, chatErr := openFor(t, Config{API: Chat}, "m").newChatRequest(req, names)
+		_, responsesErr := openFor(t, Config{}, "m").newResponsesRequest(req, names)
+		for err, takes := range map[error]bool{chatErr: c.chat, responsesErr: c.responses} {
+			if takes && err != nil || !takes && (err == nil || !strings.Contains(err.Error(), name)) {
+				t.Errorf("%s: error %v, taken: %t", name, err, takes)
+			}
+		}
 	}
 }
 

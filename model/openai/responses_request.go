@@ -86,9 +86,12 @@ type phase struct {
 }
 
 // newResponsesRequest translates req. Stop sequences, seed and penalties do not
-// exist on this wire and are left out.
+// exist on this wire.
 func (l *llm) newResponsesRequest(req *model.Request, names *wire.Names) (*responsesRequest, error) {
 	cfg := req.Config
+	if names := wire.Unsupported(cfg); len(names) > 0 {
+		return nil, l.invalid("settings that the Responses API does not know: %s", strings.Join(names, ", "))
+	}
 	schema, err := wire.ResponseSchema(cfg)
 	if err != nil {
 		return nil, l.invalid("the response schema is no JSON: %v", err)
@@ -146,7 +149,11 @@ func reasons(modelName string) bool {
 }
 
 func (l *llm) responsesTools(r *responsesRequest, req *model.Request, names *wire.Names) error {
-	for _, d := range req.Functions() {
+	choice, err := wire.Choose(req.Config, req.Functions())
+	if err != nil {
+		return l.invalid("the Responses API cannot choose tools so: %v", err)
+	}
+	for _, d := range choice.Functions {
 		r.Tools = append(r.Tools, responsesTool{Type: "function", functionTool: functionTool{
 			Name: names.Wire(d.Name), Description: d.Description, Parameters: wire.Parameters(d),
 		}})
@@ -162,9 +169,7 @@ func (l *llm) responsesTools(r *responsesRequest, req *model.Request, names *wir
 		r.Tools = append(r.Tools, map[string]any{"type": "web_search"})
 	}
 	if len(r.Tools) > 0 {
-		r.ToolChoice = toolChoice(req.Config, func(allowed string) any {
-			return map[string]any{"type": "function", "name": names.Wire(allowed)}
-		})
+		r.ToolChoice = toolChoice(choice, map[string]any{"type": "function", "name": names.Wire(choice.Only)})
 	}
 	return nil
 }

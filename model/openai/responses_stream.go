@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/openai/openai-go/v3/packages/ssestream"
 	"google.golang.org/genai"
 
 	"github.com/apzuk3/agentd/model"
@@ -142,9 +141,11 @@ func (a *responsesAnswer) readWhole(ctx context.Context, resp *http.Response) (*
 
 // readStream reads the stream up to the event that ends the response.
 func (a *responsesAnswer) readStream(ctx context.Context, resp *http.Response) (*model.Response, error) {
-	dec := ssestream.NewDecoder(resp)
-	for dec.Next() {
-		data := bytes.TrimSpace(dec.Event().Data)
+	for line, err := range model.ReadLongEvents(resp.Body, maxLine) {
+		if err != nil {
+			return nil, model.TransportError(ctx, a.llm.cfg.Name, err, a.llm.key)
+		}
+		data := bytes.TrimSpace([]byte(line.Data))
 		if len(data) == 0 || bytes.HasPrefix(data, []byte("[DONE]")) {
 			continue
 		}
@@ -171,9 +172,6 @@ func (a *responsesAnswer) readStream(ctx context.Context, resp *http.Response) (
 		if err := a.event(&ev); err != nil {
 			return nil, err
 		}
-	}
-	if err := dec.Err(); err != nil {
-		return nil, model.TransportError(ctx, a.llm.cfg.Name, err, a.llm.key)
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -243,10 +241,7 @@ func (a *responsesAnswer) event(ev *responsesEvent) error {
 	case "response.function_call_arguments.delta":
 		it.args.WriteString(ev.Delta)
 	case "response.function_call_arguments.done":
-		if ev.Arguments != "" {
-			it.args.Reset()
-			it.args.WriteString(ev.Arguments)
-		}
+		return a.setArgs(it, ev.Arguments)
 	}
 	return nil
 }
@@ -283,14 +278,14 @@ func (a *responsesAnswer) itemDone(it *itemState, raw json.RawMessage) error {
 	it.done = true
 	switch item.Type {
 	case "message":
-		a.message(it, &item)
+		return a.message(it, &item)
 	case "reasoning":
 		a.reasoning(it, &item, raw)
 	case "function_call":
-		args := item.Arguments
-		if args == "" {
-			args = it.args.String()
+		if err := a.setArgs(it, item.Arguments); err != nil {
+			return err
 		}
+		args := it.args.String()
 		a.callBegan = args != ""
 		a.builder.Part(model.NewCall(item.CallID, a.names.Original(item.Name), args))
 	default:
@@ -299,7 +294,7 @@ func (a *responsesAnswer) itemDone(it *itemState, raw json.RawMessage) error {
 	return nil
 }
 
-func (a *responsesAnswer) message(it *itemState, item *outItem) {
+func (a *responsesAnswer) message(it *itemState, item *outItem) error {
 	var whole strings.Builder
 	refused := a.refusal.Len() > 0
 	for _, c := range item.Content {
@@ -312,15 +307,18 @@ func (a *responsesAnswer) message(it *itemState, item *outItem) {
 	}
 	if rest, ok := strings.CutPrefix(whole.String(), it.text.String()); ok {
 		a.text(it, rest)
+	} else if whole.Len() > 0 && !sameText(whole.String(), it.text.String()) {
+		return a.llm.broken("the text of the answer is not what was streamed of it")
 	}
 	if item.Phase == "" || it.text.Len() == 0 {
-		return
+		return nil
 	}
 	if p := a.last(); p != nil && p.Text != "" && !p.Thought {
 		if b, err := model.MarshalJSON(phase{item.Phase}); err == nil {
 			wire.Mark(p, responsesOwner, string(b))
 		}
 	}
+	return nil
 }
 
 // reasoning keeps the whole item with the thought that was streamed of it.
@@ -408,6 +406,11 @@ func (a *responsesAnswer) outcome(kind string, r *responseObject) (*model.Respon
 	}
 	if a.refusal.Len() > 0 {
 		return nil, l.blocked("the model refused to answer: %s", a.refusal.String())
+	}
+	if kind == "response.completed" {
+		if err := a.repeated(r.Output); err != nil {
+			return nil, err
+		}
 	}
 	resp := &model.Response{Content: a.builder.Content(), Model: a.model}
 	if r.Model != "" {

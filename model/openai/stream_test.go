@@ -15,6 +15,7 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/providertest"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/internal/wire"
 )
@@ -148,6 +149,7 @@ func TestChatStreams(t *testing.T) {
 			chunks(`{"choices":[{"index":0,"delta":{"content":"hey"}}],"usage":null}`, stop),
 			wanted{kind: model.KindUnavailable, words: "ended before"},
 		},
+		"calls without a call":   {chunks(hey, calls, done), wanted{kind: model.KindUnavailable, words: "has none"}},
 		"done but no reason":     {chunks(hey, done), wanted{kind: model.KindUnavailable, words: "ended before"}},
 		"nothing":                {chunks(done), wanted{kind: model.KindUnavailable, words: "ended before"}},
 		"usage with choices":     {chunks(hey, `{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":{"prompt_tokens":5,"completion_tokens":1}}`, done), wanted{text: "hey", usage: used(5)}},
@@ -328,6 +330,11 @@ func TestResponsesStreams(t *testing.T) {
 		"other numbers at the end":  {item(0, `{"type":"reasoning","summary":[]}`) + item(1, message) + completed(`[`+message+`,{"type":"reasoning","summary":[]},{"type":"message","content":[]}]`), wanted{text: "hey you"}},
 		"call that is not finished": {delta("response.function_call_arguments.delta", 1, `{"a"`) + item(0, message) + completed(`[]`), wanted{kind: model.KindUnavailable, words: "not finished"}},
 		"the rest of the text":      {delta("response.output_text.delta", 0, "hey ") + item(0, message) + completed(`[]`), wanted{text: "hey you"}},
+		"a piece was lost":          {delta("response.output_text.delta", 0, "you") + item(0, message) + completed(`[]`), wanted{kind: model.KindUnavailable, words: "not what was streamed"}},
+		"an item was lost":          {item(0, `{"type":"message","content":[{"type":"output_text","text":"hey"}]}`) + completed(`[`+message+`]`), wanted{kind: model.KindUnavailable, words: "not what was streamed"}},
+		"a call was lost":           {item(0, message) + completed(`[`+message+`,{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}]`), wanted{kind: model.KindUnavailable, words: "was not streamed"}},
+		"arguments were lost":       {delta("response.function_call_arguments.delta", 0, `{"a"`) + item(0, `{"type":"function_call","call_id":"c","name":"f","arguments":"{\"a\":1}"}`) + completed(`[]`), wanted{kind: model.KindUnavailable, words: "not what was streamed"}},
+		"arguments spaced":          {delta("response.function_call_arguments.delta", 0, `{"a":1}`) + item(0, `{"type":"function_call","call_id":"c","name":"f","arguments":"{\"a\": 1}"}`) + completed(`[]`), wanted{calls: []string{`c f {"a": 1}`}}},
 		"text without its item":     {delta("response.output_text.delta", 0, "hey") + completed(`[]`), wanted{text: "hey"}},
 		"data without event names":  {strings.ReplaceAll(delta("response.output_text.delta", 0, "hey")+completed(`[]`), "event: ", ": "), wanted{text: "hey"}},
 		"raw reasoning":             {delta("response.reasoning_text.delta", 0, "hm") + item(0, `{"type":"reasoning","summary":[],"content":[{"type":"reasoning_text","text":"hm"}]}`) + item(1, message) + completed(`[]`), wanted{text: "hey you", thought: "hm"}},
@@ -427,16 +434,29 @@ func TestOpen(t *testing.T) {
 }
 
 // FuzzStream: no stream brings an adapter down, and a success has a finish
-// reason and streamed what it holds, which the guard checks.
+// reason, streamed what it holds, which the guard checks, and is what the bytes
+// say up to the end.
 func FuzzStream(f *testing.F) {
+	for _, wire := range []providertest.Wire{providertest.OpenAIChat, providertest.OpenAIResponses} {
+		for _, stream := range providertest.Streams(f, wire) {
+			f.Add(wire == providertest.OpenAIResponses, stream)
+		}
+	}
 	f.Add(true, fixture(f, "responses.sse"))
 	f.Add(true, event("response.output_item.done", obj{"output_index": -1, "item": nil}))
 	f.Add(false, chunks(choice(`"delta":{"content":"hey","reasoning":"hm"}`), toolCalls(`{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}`), choice(`"finish_reason":"stop"`), "[DONE]"))
 	f.Add(false, chunks(choice(`"delta":{"content":[{"type":"thinking","thinking":[{"text":"hm"}]}]}`), `{"usage":null}`))
+	// What begins like JSON comes from a server that does not stream.
+	f.Add(false, `{"choices":[{"message":{"content":"hey","tool_calls":[{"id":"a","function":{"name":"f","arguments":"{}"}}]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":1}}`)
+	f.Add(true, `{"status":"completed","output":[{"type":"message","content":[{"type":"output_text","text":"hey"}]},{"type":"function_call","call_id":"a","name":"f","arguments":"{}"}]}`)
 	f.Fuzz(func(t *testing.T, overResponses bool, stream string) {
+		contentType, whole := "text/event-stream", strings.HasPrefix(stream, "{")
+		if whole {
+			contentType = "application/json"
+		}
 		cfg := Config{APIKey: "k", API: Chat, Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
 			return &http.Response{
-				StatusCode: http.StatusOK, Request: r, Header: http.Header{"Content-Type": {"text/event-stream"}},
+				StatusCode: http.StatusOK, Request: r, Header: http.Header{"Content-Type": {contentType}},
 				Body: io.NopCloser(strings.NewReader(stream)),
 			}, nil
 		})}
@@ -448,8 +468,14 @@ func FuzzStream(f *testing.F) {
 			t.Fatal(err)
 		}
 		resp, err := model.Guard(llm, model.Limits{}).Generate(t.Context(), hello(), func(model.Delta) {})
-		if err == nil && resp.FinishReason == "" {
-			t.Error("a success without a finish reason")
+		if err == nil && !whole {
+			wire := providertest.OpenAIChat
+			if overResponses {
+				wire = providertest.OpenAIResponses
+			}
+			if difference := providertest.Differs(wire, providertest.Hear(wire, stream), heard(resp)); difference != "" {
+				t.Errorf("a wrong success: %s", difference)
+			}
 		}
 		if e, ok := errors.AsType[*model.Error](err); ok {
 			if _, panicked := errors.AsType[*model.PanicError](e.Err); panicked {
@@ -460,6 +486,27 @@ func FuzzStream(f *testing.F) {
 			}
 		}
 	})
+}
+
+// heard is what an answer says, in the terms of what its stream says.
+func heard(resp *model.Response) providertest.Heard {
+	var h providertest.Heard
+	if resp.Content == nil {
+		return h
+	}
+	for _, p := range resp.Content.Parts {
+		switch {
+		case p.FunctionCall != nil:
+			args, _ := p.PartMetadata[model.MetaArgs].(string)
+			h.Calls++
+			h.Args += args
+		case p.Thought:
+			h.Thoughts += p.Text
+		default:
+			h.Text += p.Text
+		}
+	}
+	return h
 }
 
 type roundTrip func(*http.Request) (*http.Response, error)

@@ -7,7 +7,8 @@ import { defaultReconnect, persist, type ReconnectPolicy } from "./backoff.js";
 import { AgentdError } from "./errors.js";
 import { SessionService, type GetCapabilitiesResponse, type ListModelsResponse } from "./gen/agentd/v1/sessions_pb.js";
 import { Interactions } from "./interactions.js";
-import { headersOf, keyHeaders, requestOf, visibilityOf, type AgentdOptions, type AttachOptions, type RunOptions } from "./options.js";
+import { headersOf, keyHeaders, requestOf, seqOf, visibilityOf, type AgentdOptions, type AttachOptions, type RunOptions } from "./options.js";
+import { addressOf, reaching } from "./reach.js";
 import { Run, type Place } from "./run.js";
 import { Sessions } from "./sessions.js";
 import { Tool, type ToolDefinition } from "./tool.js";
@@ -47,7 +48,10 @@ export class Agentd {
   readonly #answers = new Answers();
   readonly #gate: Gate;
 
-  /** Makes a client of the server at a URL, such as `http://127.0.0.1:8080`. Nothing is sent before it is used. */
+  /**
+   * Makes a client of the server at a URL, such as `http://127.0.0.1:8080`. Nothing is sent before it is used. In a page
+   * it may be relative. It throws INVALID_REQUEST for anything else, and for options that cannot be.
+   */
   constructor(baseUrl: string, options: AgentdOptions = {}) {
     for (const name of ["silenceMs", "requestTimeoutMs", "maxConcurrentTools"] as const) {
       if (!((options[name] ?? 1) > 0)) {
@@ -60,7 +64,7 @@ export class Agentd {
     this.#gate = new Gate(options.maxConcurrentTools ?? defaultTools);
     const transport =
       options.transport ??
-      createConnectTransport({ baseUrl, ...(options.fetch === undefined ? {} : { fetch: options.fetch }) });
+      createConnectTransport({ baseUrl: addressOf(baseUrl), fetch: reaching(baseUrl, options.fetch) });
     this.#client = createClient(SessionService, transport);
     this.#unary = unary(this.#headers, options.requestTimeoutMs ?? defaultRequestTimeoutMs);
     this.sessions = new Sessions(this.#client, this.#unary);
@@ -111,7 +115,7 @@ export class Agentd {
     if (visibility !== undefined && !watchOnly) {
       throw new AgentdError("INVALID_REQUEST", "visibility needs watchOnly: who is asked for tools has to see all events");
     }
-    const place = { sessionId, turnId, afterSeq: afterSeq === undefined ? undefined : BigInt(afterSeq) };
+    const place = { sessionId, turnId, afterSeq: afterSeq === undefined ? undefined : seqOf(afterSeq) };
     const tools = new Map(watchOnly ? [] : this.#tools);
     return this.#run(() => Promise.resolve(place), options, tools);
   }

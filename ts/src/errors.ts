@@ -95,14 +95,17 @@ export function fromThrown(thrown: unknown): AgentdError {
     return thrown;
   }
   const err = ConnectError.from(thrown);
+  if (err.cause instanceof AgentdError) {
+    return err.cause; // of this package's own fetch
+  }
   const detail = err.findDetails(RunResponse_ErrorResponseSchema)[0];
   if (detail !== undefined) {
     return fromResponse(detail, { cause: err });
   }
   if (err.code === Code.Unimplemented) {
-    return new AgentdError("INVALID_REQUEST", `this address does not serve what was asked for: ${err.message}`, { cause: err });
+    return new AgentdError("INVALID_REQUEST", `this address does not serve what was asked for: ${err.rawMessage}`, { cause: err });
   }
-  return new AgentdError(connectCodes.get(err.code) ?? "UNAVAILABLE", `the request failed: ${err.message}`, { cause: err });
+  return new AgentdError(connectCodes.get(err.code) ?? "UNAVAILABLE", `the request failed: ${err.code === Code.Unknown ? err.rawMessage : err.message}`, { cause: err });
 }
 
 /**

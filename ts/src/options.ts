@@ -1,5 +1,5 @@
 // What callers may choose.
-import { create, type JsonObject, type MessageInitShape } from "@bufbuild/protobuf";
+import { create, toJson, type JsonObject, type MessageInitShape } from "@bufbuild/protobuf";
 import { durationFromMs } from "@bufbuild/protobuf/wkt";
 import type { Transport } from "@connectrpc/connect";
 import type { ReconnectPolicy } from "./backoff.js";
@@ -7,7 +7,7 @@ import { AgentdError } from "./errors.js";
 import { Display_Visibility, RunRequest_ExecuteRequestSchema, type RunRequest_ExecuteRequest } from "./gen/agentd/v1/service_pb.js";
 import { BudgetSchema, OnBusy, OnDisconnect, type Tool as ToolMessage } from "./gen/agentd/v1/types_pb.js";
 import type { Prompter } from "./prompts.js";
-import { newKey, wellFormed } from "./text.js";
+import { asJson, messageOf, newKey, wellFormed } from "./text.js";
 import type { Agent } from "./tree.js";
 
 /** Keys are the caller's own provider keys. They are sent with each request and never stored. */
@@ -111,7 +111,16 @@ export interface RunOptions extends WatchOptions {
 const busy = { reject: OnBusy.REJECT, enqueue: OnBusy.ENQUEUE, interrupt: OnBusy.INTERRUPT, inject: OnBusy.INJECT } as const;
 const disconnect = { continue: OnDisconnect.CONTINUE, cancel: OnDisconnect.CANCEL } as const;
 
-/** requestOf returns the request for a turn. */
+/** seqOf is a position of a session as the protocol has it. */
+export function seqOf(seq: bigint | number | string): bigint {
+  try {
+    return BigInt(seq);
+  } catch (thrown) {
+    throw new AgentdError("INVALID_REQUEST", `afterSeq is ${JSON.stringify(seq)}, must be the seq of an event`, { cause: thrown });
+  }
+}
+
+/** requestOf returns the request for a turn. It throws INVALID_REQUEST for what cannot be sent. */
 export function requestOf(o: RunOptions, tools: ToolMessage[]): RunRequest_ExecuteRequest {
   if (o.prompt === "") {
     throw new AgentdError("INVALID_REQUEST", "a run needs a prompt; attach follows a turn that there is");
@@ -119,6 +128,16 @@ export function requestOf(o: RunOptions, tools: ToolMessage[]): RunRequest_Execu
   if (o.agent === undefined && o.sessionId === undefined) {
     throw new AgentdError("INVALID_REQUEST", "a run needs an agent, or the sessionId of a session to continue");
   }
+  try {
+    const request = messageFor(o, tools);
+    toJson(RunRequest_ExecuteRequestSchema, request);
+    return request;
+  } catch (thrown) {
+    throw new AgentdError("INVALID_REQUEST", `the run cannot be sent: ${messageOf(thrown)}`, { cause: thrown });
+  }
+}
+
+function messageFor(o: RunOptions, tools: ToolMessage[]): RunRequest_ExecuteRequest {
   return create(RunRequest_ExecuteRequestSchema, {
     userPrompt: wellFormed(o.prompt),
     tools,
@@ -127,7 +146,7 @@ export function requestOf(o: RunOptions, tools: ToolMessage[]): RunRequest_Execu
     onDisconnect: o.onDisconnect === undefined ? OnDisconnect.UNSPECIFIED : disconnect[o.onDisconnect],
     ...(o.agent === undefined ? {} : { agent: o.agent }),
     ...(o.sessionId === undefined ? {} : { sessionId: o.sessionId }),
-    ...(o.state === undefined ? {} : { initialState: o.state }),
+    ...(o.state === undefined ? {} : { initialState: asJson(o.state) as JsonObject }),
     ...(o.disconnectGraceMs === undefined ? {} : { disconnectGrace: durationFromMs(o.disconnectGraceMs) }),
     ...(o.toolTimeoutMs === undefined ? {} : { toolTimeout: durationFromMs(o.toolTimeoutMs) }),
     ...(o.budget === undefined ? {} : { budget: budgetOf(o.budget) }),

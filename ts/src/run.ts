@@ -91,7 +91,7 @@ export class Run implements AsyncIterable<Event> {
    */
   [Symbol.asyncIterator](): AsyncIterator<Event, void, undefined> {
     if (this.#taken) {
-      throw new TypeError("a run can be iterated once; attach follows its turn again");
+      throw new AgentdError("INVALID_REQUEST", "a run can be iterated once; attach follows its turn again");
     }
     this.#taken = true;
     const { controller, release } = follows(this.#c.signal);

@@ -8,6 +8,9 @@ const maxSchema = 32_768;
 
 /** jsonSchemaOf returns the JSON Schema of a zod schema of objects. It throws INVALID_REQUEST if there is none. */
 export function jsonSchemaOf(schema: $ZodType, what: string): string {
+  if (!("_zod" in schema)) {
+    throw new AgentdError("INVALID_REQUEST", `${what} must be a schema of zod 4, such as z.object({ name: z.string() })`);
+  }
   let object: Record<string, unknown>;
   try {
     object = { ...toJSONSchema(schema, { io: "input" }) };

@@ -1,4 +1,6 @@
-// Texts and names for the wire.
+// Texts and values for the wire.
+import type { JsonValue } from "@bufbuild/protobuf";
+import { AgentdError } from "./errors.js";
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
@@ -11,6 +13,15 @@ export function wellFormed(text: string): string {
 /** byteLength is the length of a text in UTF-8. */
 export function byteLength(text: string): number {
   return encoder.encode(text).length;
+}
+
+/** asJson is a value as JSON carries it. It throws for one that JSON does not have. */
+export function asJson(value: JsonValue): JsonValue {
+  const text: string | undefined = JSON.stringify(value);
+  if (text === undefined) {
+    throw new AgentdError("INVALID_REQUEST", `${String(value)} is no JSON value`);
+  }
+  return JSON.parse(text) as JsonValue;
 }
 
 /** newKey makes an idempotency key. */

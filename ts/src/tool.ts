@@ -5,7 +5,7 @@ import { prettifyError, safeParseAsync, type $ZodType, type output } from "zod/v
 import { AgentdError } from "./errors.js";
 import { ToolSchema, type Tool as ToolMessage } from "./gen/agentd/v1/types_pb.js";
 import { jsonSchemaOf } from "./schema.js";
-import { byteLength, messageOf, wellFormed } from "./text.js";
+import { asJson, byteLength, messageOf, wellFormed } from "./text.js";
 import { follows, orAborted } from "./wait.js";
 
 /** ToolContext is what a tool knows of a call. */
@@ -18,7 +18,10 @@ export interface ToolContext {
   readonly agentPath: readonly string[];
   /** Aborted when nobody waits for the call any more: it was cancelled or took too long, or the run is over. */
   readonly signal: AbortSignal;
-  /** Sets a key of the session's state. It is written together with the result, and not at all if the tool fails. */
+  /**
+   * Sets a key of the session's state, to the value as it is now. It is written together with the result, and not at all if the
+   * tool fails. A value that JSON does not have, such as undefined, is an error.
+   */
   setState(key: string, value: JsonValue): void;
 }
 
@@ -117,7 +120,7 @@ export class Tool {
     const delta: JsonObject = {};
     const { callId, sessionId, agentPath } = asked;
     const setState = (key: string, value: JsonValue) => {
-      delta[key] = value;
+      delta[key] = asJson(value);
     };
     const result = await this.#definition.run(input, { callId, sessionId, agentPath, signal, setState });
     const answer: Answer = { result: { case: "output", value: textOf(result) } };

@@ -1,7 +1,7 @@
 // Trees of agents.
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import type { $ZodType } from "zod/v4/core";
-import { AgentSchema, type Agent as AgentMessage } from "./gen/agentd/v1/types_pb.js";
+import { AgentSchema, GenerationSettingsSchema, IncludeHistory, type Agent as AgentMessage } from "./gen/agentd/v1/types_pb.js";
 import { AgentdError } from "./errors.js";
 import { jsonSchemaOf } from "./schema.js";
 
@@ -32,6 +32,10 @@ export interface LlmOptions extends AgentOptions {
   outputKey?: string;
   /** What the agent's final text has to be, as JSON. */
   output?: $ZodType;
+  /** How the model is to write: temperature, longest answer, thinking, and so on. */
+  generation?: MessageInitShape<typeof GenerationSettingsSchema>;
+  /** How much of the conversation the model is told: all of it, or the present turn alone. Default: "all". */
+  history?: "all" | "turn";
 }
 
 /** llm is one model with an instruction and tools. */
@@ -48,6 +52,8 @@ export function llm(options: LlmOptions): Agent {
         builtinTools: [...(options.builtinTools ?? [])],
         subAgents: [...(options.subAgents ?? [])],
         outputKey: options.outputKey ?? "",
+        includeHistory: options.history === "turn" ? IncludeHistory.TURN : IncludeHistory.ALL,
+        ...(options.generation === undefined ? {} : { generation: options.generation }),
         ...(options.output === undefined ? {} : { outputSchema: jsonSchemaOf(options.output, `the output of agent ${options.name}`) }),
       },
     },

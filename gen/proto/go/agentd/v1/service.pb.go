@@ -904,8 +904,11 @@ type RunRequest_ExecuteRequest struct {
 	// that the first one has started, from its beginning. The same key with other
 	// content is ERROR_CODE_CONFLICT. Keys are kept as long as their sessions.
 	IdempotencyKey string `protobuf:"bytes,18,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Put behind the instruction of every agent, for this turn alone. It is text,
+	// without placeholders.
+	Instruction   string `protobuf:"bytes,19,opt,name=instruction,proto3" json:"instruction,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RunRequest_ExecuteRequest) Reset() {
@@ -1032,6 +1035,13 @@ func (x *RunRequest_ExecuteRequest) GetTurnId() string {
 func (x *RunRequest_ExecuteRequest) GetIdempotencyKey() string {
 	if x != nil {
 		return x.IdempotencyKey
+	}
+	return ""
+}
+
+func (x *RunRequest_ExecuteRequest) GetInstruction() string {
+	if x != nil {
+		return x.Instruction
 	}
 	return ""
 }
@@ -2763,7 +2773,7 @@ var File_agentd_v1_service_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"\x17agentd/v1/service.proto\x12\tagentd.v1\x1a\x1cagentd/v1/interactions.proto\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb6\x0f\n" +
+	"\x17agentd/v1/service.proto\x12\tagentd.v1\x1a\x1cagentd/v1/interactions.proto\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe3\x0f\n" +
 	"\n" +
 	"RunRequest\x12@\n" +
 	"\aexecute\x18\x01 \x01(\v2$.agentd.v1.RunRequest.ExecuteRequestH\x00R\aexecute\x12F\n" +
@@ -2771,7 +2781,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\x12tool_call_response\x18\x03 \x01(\v2&.agentd.v1.RunRequest.ToolCallResponseH\x00R\x10toolCallResponse\x124\n" +
 	"\x03end\x18\x04 \x01(\v2 .agentd.v1.RunRequest.EndRequestH\x00R\x03end\x12=\n" +
 	"\x06cancel\x18\x05 \x01(\v2#.agentd.v1.RunRequest.CancelRequestH\x00R\x06cancel\x12^\n" +
-	"\x14interaction_response\x18\x14 \x01(\v2).agentd.v1.RunRequest.InteractionResponseH\x00R\x13interactionResponse\x1a\xba\x06\n" +
+	"\x14interaction_response\x18\x14 \x01(\v2).agentd.v1.RunRequest.InteractionResponseH\x00R\x13interactionResponse\x1a\xe7\x06\n" +
 	"\x0eExecuteRequest\x12&\n" +
 	"\x05agent\x18\x01 \x01(\v2\x10.agentd.v1.AgentR\x05agent\x12,\n" +
 	"\n" +
@@ -2790,7 +2800,8 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\ftool_timeout\x18\x10 \x01(\v2\x19.google.protobuf.DurationB\x0e\xbaH\v\xaa\x01\b\"\x04\b\x80\xa3\x05*\x00R\vtoolTimeout\x12(\n" +
 	"\aturn_id\x18\x11 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x01H\x02R\x06turnId\x88\x01\x01\x121\n" +
-	"\x0fidempotency_key\x18\x12 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x0eidempotencyKeyB\r\n" +
+	"\x0fidempotency_key\x18\x12 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x0eidempotencyKey\x12+\n" +
+	"\vinstruction\x18\x13 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x04R\vinstructionB\r\n" +
 	"\v_session_idB\f\n" +
 	"\n" +
 	"_after_seqB\n" +

@@ -279,6 +279,178 @@ func (OnBusy) EnumDescriptor() ([]byte, []int) {
 	return file_agentd_v1_types_proto_rawDescGZIP(), []int{2}
 }
 
+// IncludeHistory is how much of a conversation a model is told.
+type IncludeHistory int32
+
+const (
+	// INCLUDE_HISTORY_ALL.
+	IncludeHistory_INCLUDE_HISTORY_UNSPECIFIED IncludeHistory = 0
+	// All turns of the session, as far as the agent's branch sees them.
+	IncludeHistory_INCLUDE_HISTORY_ALL IncludeHistory = 1
+	// The present turn alone.
+	IncludeHistory_INCLUDE_HISTORY_TURN IncludeHistory = 2
+)
+
+// Enum value maps for IncludeHistory.
+var (
+	IncludeHistory_name = map[int32]string{
+		0: "INCLUDE_HISTORY_UNSPECIFIED",
+		1: "INCLUDE_HISTORY_ALL",
+		2: "INCLUDE_HISTORY_TURN",
+	}
+	IncludeHistory_value = map[string]int32{
+		"INCLUDE_HISTORY_UNSPECIFIED": 0,
+		"INCLUDE_HISTORY_ALL":         1,
+		"INCLUDE_HISTORY_TURN":        2,
+	}
+)
+
+func (x IncludeHistory) Enum() *IncludeHistory {
+	p := new(IncludeHistory)
+	*p = x
+	return p
+}
+
+func (x IncludeHistory) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (IncludeHistory) Descriptor() protoreflect.EnumDescriptor {
+	return file_agentd_v1_types_proto_enumTypes[3].Descriptor()
+}
+
+func (IncludeHistory) Type() protoreflect.EnumType {
+	return &file_agentd_v1_types_proto_enumTypes[3]
+}
+
+func (x IncludeHistory) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use IncludeHistory.Descriptor instead.
+func (IncludeHistory) EnumDescriptor() ([]byte, []int) {
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{3}
+}
+
+// Effort is how much to think, in words.
+type Thinking_Effort int32
+
+const (
+	// The model's default.
+	Thinking_EFFORT_UNSPECIFIED Thinking_Effort = 0
+	// As little as the model can.
+	Thinking_EFFORT_MINIMAL Thinking_Effort = 1
+	// Little.
+	Thinking_EFFORT_LOW Thinking_Effort = 2
+	// Some.
+	Thinking_EFFORT_MEDIUM Thinking_Effort = 3
+	// Much.
+	Thinking_EFFORT_HIGH Thinking_Effort = 4
+)
+
+// Enum value maps for Thinking_Effort.
+var (
+	Thinking_Effort_name = map[int32]string{
+		0: "EFFORT_UNSPECIFIED",
+		1: "EFFORT_MINIMAL",
+		2: "EFFORT_LOW",
+		3: "EFFORT_MEDIUM",
+		4: "EFFORT_HIGH",
+	}
+	Thinking_Effort_value = map[string]int32{
+		"EFFORT_UNSPECIFIED": 0,
+		"EFFORT_MINIMAL":     1,
+		"EFFORT_LOW":         2,
+		"EFFORT_MEDIUM":      3,
+		"EFFORT_HIGH":        4,
+	}
+)
+
+func (x Thinking_Effort) Enum() *Thinking_Effort {
+	p := new(Thinking_Effort)
+	*p = x
+	return p
+}
+
+func (x Thinking_Effort) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Thinking_Effort) Descriptor() protoreflect.EnumDescriptor {
+	return file_agentd_v1_types_proto_enumTypes[4].Descriptor()
+}
+
+func (Thinking_Effort) Type() protoreflect.EnumType {
+	return &file_agentd_v1_types_proto_enumTypes[4]
+}
+
+func (x Thinking_Effort) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Thinking_Effort.Descriptor instead.
+func (Thinking_Effort) EnumDescriptor() ([]byte, []int) {
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{6, 0}
+}
+
+// Mode is what the model has to do.
+type ToolChoice_Mode int32
+
+const (
+	// MODE_AUTO.
+	ToolChoice_MODE_UNSPECIFIED ToolChoice_Mode = 0
+	// As it likes.
+	ToolChoice_MODE_AUTO ToolChoice_Mode = 1
+	// No tool is called.
+	ToolChoice_MODE_NONE ToolChoice_Mode = 2
+	// A tool is called, in each answer: the agent needs another way to come to an
+	// end, such as `exit_loop`, a transfer, or a limit.
+	ToolChoice_MODE_REQUIRED ToolChoice_Mode = 3
+)
+
+// Enum value maps for ToolChoice_Mode.
+var (
+	ToolChoice_Mode_name = map[int32]string{
+		0: "MODE_UNSPECIFIED",
+		1: "MODE_AUTO",
+		2: "MODE_NONE",
+		3: "MODE_REQUIRED",
+	}
+	ToolChoice_Mode_value = map[string]int32{
+		"MODE_UNSPECIFIED": 0,
+		"MODE_AUTO":        1,
+		"MODE_NONE":        2,
+		"MODE_REQUIRED":    3,
+	}
+)
+
+func (x ToolChoice_Mode) Enum() *ToolChoice_Mode {
+	p := new(ToolChoice_Mode)
+	*p = x
+	return p
+}
+
+func (x ToolChoice_Mode) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ToolChoice_Mode) Descriptor() protoreflect.EnumDescriptor {
+	return file_agentd_v1_types_proto_enumTypes[5].Descriptor()
+}
+
+func (ToolChoice_Mode) Type() protoreflect.EnumType {
+	return &file_agentd_v1_types_proto_enumTypes[5]
+}
+
+func (x ToolChoice_Mode) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ToolChoice_Mode.Descriptor instead.
+func (ToolChoice_Mode) EnumDescriptor() ([]byte, []int) {
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{7, 0}
+}
+
 // Budget bounds what a turn or a session may spend. It is checked before each
 // model call, so that it is overshot by no more than the calls under way.
 // Running out ends the turn with ERROR_CODE_BUDGET_EXHAUSTED; what it has
@@ -664,9 +836,13 @@ type LlmAgent struct {
 	// JSON Schema, an object, that the agent's final text has to satisfy as JSON.
 	// The provider is asked for it in its native way where it has one. An answer
 	// that does not satisfy it ends the turn with ERROR_CODE_OUTPUT_INVALID.
-	OutputSchema  *string `protobuf:"bytes,10,opt,name=output_schema,json=outputSchema,proto3,oneof" json:"output_schema,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	OutputSchema *string `protobuf:"bytes,10,opt,name=output_schema,json=outputSchema,proto3,oneof" json:"output_schema,omitempty"`
+	// How the model is to write. Left out: as its provider does.
+	Generation *GenerationSettings `protobuf:"bytes,11,opt,name=generation,proto3" json:"generation,omitempty"`
+	// How much of the conversation the model is told.
+	IncludeHistory IncludeHistory `protobuf:"varint,12,opt,name=include_history,json=includeHistory,proto3,enum=agentd.v1.IncludeHistory" json:"include_history,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *LlmAgent) Reset() {
@@ -755,6 +931,275 @@ func (x *LlmAgent) GetOutputSchema() string {
 	return ""
 }
 
+func (x *LlmAgent) GetGeneration() *GenerationSettings {
+	if x != nil {
+		return x.Generation
+	}
+	return nil
+}
+
+func (x *LlmAgent) GetIncludeHistory() IncludeHistory {
+	if x != nil {
+		return x.IncludeHistory
+	}
+	return IncludeHistory_INCLUDE_HISTORY_UNSPECIFIED
+}
+
+// GenerationSettings are how a model is to write. What the model's provider has no
+// such setting for is ERROR_CODE_INVALID_AGENT_TREE before a token is spent where
+// the server knows, else the provider's own refusal.
+type GenerationSettings struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 0 for the likeliest words, up to 2 for less likely ones; some models allow less.
+	Temperature *float64 `protobuf:"fixed64,1,opt,name=temperature,proto3,oneof" json:"temperature,omitempty"`
+	// Only the likeliest words that together have this probability.
+	TopP *float64 `protobuf:"fixed64,2,opt,name=top_p,json=topP,proto3,oneof" json:"top_p,omitempty"`
+	// Longest answer, in tokens, thinking included where the provider counts so; 0
+	// is what the model allows, or the server's default where a provider demands one.
+	MaxOutputTokens int32 `protobuf:"varint,3,opt,name=max_output_tokens,json=maxOutputTokens,proto3" json:"max_output_tokens,omitempty"`
+	// Texts at which the answer ends.
+	StopSequences []string `protobuf:"bytes,4,rep,name=stop_sequences,json=stopSequences,proto3" json:"stop_sequences,omitempty"`
+	// For answers that repeat, as far as the provider can.
+	Seed *int32 `protobuf:"varint,5,opt,name=seed,proto3,oneof" json:"seed,omitempty"`
+	// How much the model may think.
+	Thinking *Thinking `protobuf:"bytes,6,opt,name=thinking,proto3" json:"thinking,omitempty"`
+	// Whether the model has to call a tool.
+	ToolChoice    *ToolChoice `protobuf:"bytes,7,opt,name=tool_choice,json=toolChoice,proto3" json:"tool_choice,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GenerationSettings) Reset() {
+	*x = GenerationSettings{}
+	mi := &file_agentd_v1_types_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GenerationSettings) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GenerationSettings) ProtoMessage() {}
+
+func (x *GenerationSettings) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_types_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GenerationSettings.ProtoReflect.Descriptor instead.
+func (*GenerationSettings) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *GenerationSettings) GetTemperature() float64 {
+	if x != nil && x.Temperature != nil {
+		return *x.Temperature
+	}
+	return 0
+}
+
+func (x *GenerationSettings) GetTopP() float64 {
+	if x != nil && x.TopP != nil {
+		return *x.TopP
+	}
+	return 0
+}
+
+func (x *GenerationSettings) GetMaxOutputTokens() int32 {
+	if x != nil {
+		return x.MaxOutputTokens
+	}
+	return 0
+}
+
+func (x *GenerationSettings) GetStopSequences() []string {
+	if x != nil {
+		return x.StopSequences
+	}
+	return nil
+}
+
+func (x *GenerationSettings) GetSeed() int32 {
+	if x != nil && x.Seed != nil {
+		return *x.Seed
+	}
+	return 0
+}
+
+func (x *GenerationSettings) GetThinking() *Thinking {
+	if x != nil {
+		return x.Thinking
+	}
+	return nil
+}
+
+func (x *GenerationSettings) GetToolChoice() *ToolChoice {
+	if x != nil {
+		return x.ToolChoice
+	}
+	return nil
+}
+
+// Thinking is how much a model may think before it answers, in one of the two ways
+// in which providers put it; each adapter translates the other one.
+type Thinking struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One of them.
+	//
+	// Types that are valid to be assigned to Amount:
+	//
+	//	*Thinking_Effort_
+	//	*Thinking_BudgetTokens
+	Amount isThinking_Amount `protobuf_oneof:"amount"`
+	// Asks for the thoughts, or a summary of them, where the provider gives them.
+	IncludeThoughts bool `protobuf:"varint,3,opt,name=include_thoughts,json=includeThoughts,proto3" json:"include_thoughts,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *Thinking) Reset() {
+	*x = Thinking{}
+	mi := &file_agentd_v1_types_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Thinking) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Thinking) ProtoMessage() {}
+
+func (x *Thinking) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_types_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Thinking.ProtoReflect.Descriptor instead.
+func (*Thinking) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Thinking) GetAmount() isThinking_Amount {
+	if x != nil {
+		return x.Amount
+	}
+	return nil
+}
+
+func (x *Thinking) GetEffort() Thinking_Effort {
+	if x != nil {
+		if x, ok := x.Amount.(*Thinking_Effort_); ok {
+			return x.Effort
+		}
+	}
+	return Thinking_EFFORT_UNSPECIFIED
+}
+
+func (x *Thinking) GetBudgetTokens() int32 {
+	if x != nil {
+		if x, ok := x.Amount.(*Thinking_BudgetTokens); ok {
+			return x.BudgetTokens
+		}
+	}
+	return 0
+}
+
+func (x *Thinking) GetIncludeThoughts() bool {
+	if x != nil {
+		return x.IncludeThoughts
+	}
+	return false
+}
+
+type isThinking_Amount interface {
+	isThinking_Amount()
+}
+
+type Thinking_Effort_ struct {
+	// In words.
+	Effort Thinking_Effort `protobuf:"varint,1,opt,name=effort,proto3,enum=agentd.v1.Thinking_Effort,oneof"`
+}
+
+type Thinking_BudgetTokens struct {
+	// In tokens; 0 is none, where the model can do without.
+	BudgetTokens int32 `protobuf:"varint,2,opt,name=budget_tokens,json=budgetTokens,proto3,oneof"`
+}
+
+func (*Thinking_Effort_) isThinking_Amount() {}
+
+func (*Thinking_BudgetTokens) isThinking_Amount() {}
+
+// ToolChoice is whether a model has to call a tool.
+type ToolChoice struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the model has to do.
+	Mode ToolChoice_Mode `protobuf:"varint,1,opt,name=mode,proto3,enum=agentd.v1.ToolChoice_Mode" json:"mode,omitempty"`
+	// With MODE_REQUIRED: one of these tools of the agent; empty is any.
+	ToolNames     []string `protobuf:"bytes,2,rep,name=tool_names,json=toolNames,proto3" json:"tool_names,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ToolChoice) Reset() {
+	*x = ToolChoice{}
+	mi := &file_agentd_v1_types_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ToolChoice) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ToolChoice) ProtoMessage() {}
+
+func (x *ToolChoice) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_types_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ToolChoice.ProtoReflect.Descriptor instead.
+func (*ToolChoice) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ToolChoice) GetMode() ToolChoice_Mode {
+	if x != nil {
+		return x.Mode
+	}
+	return ToolChoice_MODE_UNSPECIFIED
+}
+
+func (x *ToolChoice) GetToolNames() []string {
+	if x != nil {
+		return x.ToolNames
+	}
+	return nil
+}
+
 // SequentialAgent runs its agents one after the other.
 type SequentialAgent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -766,7 +1211,7 @@ type SequentialAgent struct {
 
 func (x *SequentialAgent) Reset() {
 	*x = SequentialAgent{}
-	mi := &file_agentd_v1_types_proto_msgTypes[5]
+	mi := &file_agentd_v1_types_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -778,7 +1223,7 @@ func (x *SequentialAgent) String() string {
 func (*SequentialAgent) ProtoMessage() {}
 
 func (x *SequentialAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[5]
+	mi := &file_agentd_v1_types_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -791,7 +1236,7 @@ func (x *SequentialAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SequentialAgent.ProtoReflect.Descriptor instead.
 func (*SequentialAgent) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{5}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *SequentialAgent) GetAgents() []*Agent {
@@ -813,7 +1258,7 @@ type ParallelAgent struct {
 
 func (x *ParallelAgent) Reset() {
 	*x = ParallelAgent{}
-	mi := &file_agentd_v1_types_proto_msgTypes[6]
+	mi := &file_agentd_v1_types_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -825,7 +1270,7 @@ func (x *ParallelAgent) String() string {
 func (*ParallelAgent) ProtoMessage() {}
 
 func (x *ParallelAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[6]
+	mi := &file_agentd_v1_types_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -838,7 +1283,7 @@ func (x *ParallelAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ParallelAgent.ProtoReflect.Descriptor instead.
 func (*ParallelAgent) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{6}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ParallelAgent) GetAgents() []*Agent {
@@ -865,7 +1310,7 @@ type LoopAgent struct {
 
 func (x *LoopAgent) Reset() {
 	*x = LoopAgent{}
-	mi := &file_agentd_v1_types_proto_msgTypes[7]
+	mi := &file_agentd_v1_types_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -877,7 +1322,7 @@ func (x *LoopAgent) String() string {
 func (*LoopAgent) ProtoMessage() {}
 
 func (x *LoopAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[7]
+	mi := &file_agentd_v1_types_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -890,7 +1335,7 @@ func (x *LoopAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopAgent.ProtoReflect.Descriptor instead.
 func (*LoopAgent) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{7}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *LoopAgent) GetAgents() []*Agent {
@@ -926,7 +1371,7 @@ type TokenUsage struct {
 
 func (x *TokenUsage) Reset() {
 	*x = TokenUsage{}
-	mi := &file_agentd_v1_types_proto_msgTypes[8]
+	mi := &file_agentd_v1_types_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -938,7 +1383,7 @@ func (x *TokenUsage) String() string {
 func (*TokenUsage) ProtoMessage() {}
 
 func (x *TokenUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[8]
+	mi := &file_agentd_v1_types_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -951,7 +1396,7 @@ func (x *TokenUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenUsage.ProtoReflect.Descriptor instead.
 func (*TokenUsage) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{8}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TokenUsage) GetPromptTokens() int32 {
@@ -1004,7 +1449,7 @@ type UsageSummary struct {
 
 func (x *UsageSummary) Reset() {
 	*x = UsageSummary{}
-	mi := &file_agentd_v1_types_proto_msgTypes[9]
+	mi := &file_agentd_v1_types_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1016,7 +1461,7 @@ func (x *UsageSummary) String() string {
 func (*UsageSummary) ProtoMessage() {}
 
 func (x *UsageSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[9]
+	mi := &file_agentd_v1_types_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1029,7 +1474,7 @@ func (x *UsageSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageSummary.ProtoReflect.Descriptor instead.
 func (*UsageSummary) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{9}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *UsageSummary) GetTotalUsage() *TokenUsage {
@@ -1085,7 +1530,7 @@ const file_agentd_v1_types_proto_rawDesc = "" +
 	"agent_type\"a\n" +
 	"\rMcpAttachment\x12\"\n" +
 	"\bmcp_name\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\amcpName\x12,\n" +
-	"\x12include_tool_names\x18\x02 \x03(\tR\x10includeToolNames\"\xe0\x02\n" +
+	"\x12include_tool_names\x18\x02 \x03(\tR\x10includeToolNames\"\xed\x03\n" +
 	"\bLlmAgent\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x12\x1d\n" +
 	"\n" +
@@ -1098,8 +1543,46 @@ const file_agentd_v1_types_proto_rawDesc = "" +
 	"output_key\x18\x06 \x01(\tR\toutputKey\x12A\n" +
 	"\x0fmcp_attachments\x18\a \x03(\v2\x18.agentd.v1.McpAttachmentR\x0emcpAttachments\x123\n" +
 	"\routput_schema\x18\n" +
-	" \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x02H\x00R\foutputSchema\x88\x01\x01B\x10\n" +
-	"\x0e_output_schema\";\n" +
+	" \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x02H\x00R\foutputSchema\x88\x01\x01\x12=\n" +
+	"\n" +
+	"generation\x18\v \x01(\v2\x1d.agentd.v1.GenerationSettingsR\n" +
+	"generation\x12L\n" +
+	"\x0finclude_history\x18\f \x01(\x0e2\x19.agentd.v1.IncludeHistoryB\b\xbaH\x05\x82\x01\x02\x10\x01R\x0eincludeHistoryB\x10\n" +
+	"\x0e_output_schema\"\x9b\x03\n" +
+	"\x12GenerationSettings\x12>\n" +
+	"\vtemperature\x18\x01 \x01(\x01B\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00\x00@)\x00\x00\x00\x00\x00\x00\x00\x00H\x00R\vtemperature\x88\x01\x01\x121\n" +
+	"\x05top_p\x18\x02 \x01(\x01B\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00\xf0?!\x00\x00\x00\x00\x00\x00\x00\x00H\x01R\x04topP\x88\x01\x01\x123\n" +
+	"\x11max_output_tokens\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x0fmaxOutputTokens\x128\n" +
+	"\x0estop_sequences\x18\x04 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10\x10\"\ar\x05\x10\x01(\x80\x02R\rstopSequences\x12\x17\n" +
+	"\x04seed\x18\x05 \x01(\x05H\x02R\x04seed\x88\x01\x01\x12/\n" +
+	"\bthinking\x18\x06 \x01(\v2\x13.agentd.v1.ThinkingR\bthinking\x126\n" +
+	"\vtool_choice\x18\a \x01(\v2\x15.agentd.v1.ToolChoiceR\n" +
+	"toolChoiceB\x0e\n" +
+	"\f_temperatureB\b\n" +
+	"\x06_top_pB\a\n" +
+	"\x05_seed\"\x99\x02\n" +
+	"\bThinking\x12>\n" +
+	"\x06effort\x18\x01 \x01(\x0e2\x1a.agentd.v1.Thinking.EffortB\b\xbaH\x05\x82\x01\x02\x10\x01H\x00R\x06effort\x12.\n" +
+	"\rbudget_tokens\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00H\x00R\fbudgetTokens\x12)\n" +
+	"\x10include_thoughts\x18\x03 \x01(\bR\x0fincludeThoughts\"h\n" +
+	"\x06Effort\x12\x16\n" +
+	"\x12EFFORT_UNSPECIFIED\x10\x00\x12\x12\n" +
+	"\x0eEFFORT_MINIMAL\x10\x01\x12\x0e\n" +
+	"\n" +
+	"EFFORT_LOW\x10\x02\x12\x11\n" +
+	"\rEFFORT_MEDIUM\x10\x03\x12\x0f\n" +
+	"\vEFFORT_HIGH\x10\x04B\b\n" +
+	"\x06amount\"\xbe\x01\n" +
+	"\n" +
+	"ToolChoice\x128\n" +
+	"\x04mode\x18\x01 \x01(\x0e2\x1a.agentd.v1.ToolChoice.ModeB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04mode\x12'\n" +
+	"\n" +
+	"tool_names\x18\x02 \x03(\tB\b\xbaH\x05\x92\x01\x02\x10@R\ttoolNames\"M\n" +
+	"\x04Mode\x12\x14\n" +
+	"\x10MODE_UNSPECIFIED\x10\x00\x12\r\n" +
+	"\tMODE_AUTO\x10\x01\x12\r\n" +
+	"\tMODE_NONE\x10\x02\x12\x11\n" +
+	"\rMODE_REQUIRED\x10\x03\";\n" +
 	"\x0fSequentialAgent\x12(\n" +
 	"\x06agents\x18\x01 \x03(\v2\x10.agentd.v1.AgentR\x06agents\"9\n" +
 	"\rParallelAgent\x12(\n" +
@@ -1151,7 +1634,11 @@ const file_agentd_v1_types_proto_rawDesc = "" +
 	"\x0eON_BUSY_REJECT\x10\x01\x12\x13\n" +
 	"\x0fON_BUSY_ENQUEUE\x10\x02\x12\x15\n" +
 	"\x11ON_BUSY_INTERRUPT\x10\x03\x12\x12\n" +
-	"\x0eON_BUSY_INJECT\x10\x04B:Z8github.com/apzuk3/agentd/gen/proto/go/agentd/v1;agentdv1b\x06proto3"
+	"\x0eON_BUSY_INJECT\x10\x04*d\n" +
+	"\x0eIncludeHistory\x12\x1f\n" +
+	"\x1bINCLUDE_HISTORY_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13INCLUDE_HISTORY_ALL\x10\x01\x12\x18\n" +
+	"\x14INCLUDE_HISTORY_TURN\x10\x02B:Z8github.com/apzuk3/agentd/gen/proto/go/agentd/v1;agentdv1b\x06proto3"
 
 var (
 	file_agentd_v1_types_proto_rawDescOnce sync.Once
@@ -1165,42 +1652,54 @@ func file_agentd_v1_types_proto_rawDescGZIP() []byte {
 	return file_agentd_v1_types_proto_rawDescData
 }
 
-var file_agentd_v1_types_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_agentd_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_agentd_v1_types_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_agentd_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_agentd_v1_types_proto_goTypes = []any{
 	(ErrorCode)(0),              // 0: agentd.v1.ErrorCode
 	(OnDisconnect)(0),           // 1: agentd.v1.OnDisconnect
 	(OnBusy)(0),                 // 2: agentd.v1.OnBusy
-	(*Budget)(nil),              // 3: agentd.v1.Budget
-	(*Tool)(nil),                // 4: agentd.v1.Tool
-	(*Agent)(nil),               // 5: agentd.v1.Agent
-	(*McpAttachment)(nil),       // 6: agentd.v1.McpAttachment
-	(*LlmAgent)(nil),            // 7: agentd.v1.LlmAgent
-	(*SequentialAgent)(nil),     // 8: agentd.v1.SequentialAgent
-	(*ParallelAgent)(nil),       // 9: agentd.v1.ParallelAgent
-	(*LoopAgent)(nil),           // 10: agentd.v1.LoopAgent
-	(*TokenUsage)(nil),          // 11: agentd.v1.TokenUsage
-	(*UsageSummary)(nil),        // 12: agentd.v1.UsageSummary
-	(*durationpb.Duration)(nil), // 13: google.protobuf.Duration
+	(IncludeHistory)(0),         // 3: agentd.v1.IncludeHistory
+	(Thinking_Effort)(0),        // 4: agentd.v1.Thinking.Effort
+	(ToolChoice_Mode)(0),        // 5: agentd.v1.ToolChoice.Mode
+	(*Budget)(nil),              // 6: agentd.v1.Budget
+	(*Tool)(nil),                // 7: agentd.v1.Tool
+	(*Agent)(nil),               // 8: agentd.v1.Agent
+	(*McpAttachment)(nil),       // 9: agentd.v1.McpAttachment
+	(*LlmAgent)(nil),            // 10: agentd.v1.LlmAgent
+	(*GenerationSettings)(nil),  // 11: agentd.v1.GenerationSettings
+	(*Thinking)(nil),            // 12: agentd.v1.Thinking
+	(*ToolChoice)(nil),          // 13: agentd.v1.ToolChoice
+	(*SequentialAgent)(nil),     // 14: agentd.v1.SequentialAgent
+	(*ParallelAgent)(nil),       // 15: agentd.v1.ParallelAgent
+	(*LoopAgent)(nil),           // 16: agentd.v1.LoopAgent
+	(*TokenUsage)(nil),          // 17: agentd.v1.TokenUsage
+	(*UsageSummary)(nil),        // 18: agentd.v1.UsageSummary
+	(*durationpb.Duration)(nil), // 19: google.protobuf.Duration
 }
 var file_agentd_v1_types_proto_depIdxs = []int32{
-	13, // 0: agentd.v1.Budget.wall_time:type_name -> google.protobuf.Duration
-	13, // 1: agentd.v1.Tool.timeout:type_name -> google.protobuf.Duration
-	7,  // 2: agentd.v1.Agent.llm:type_name -> agentd.v1.LlmAgent
-	8,  // 3: agentd.v1.Agent.sequential:type_name -> agentd.v1.SequentialAgent
-	9,  // 4: agentd.v1.Agent.parallel:type_name -> agentd.v1.ParallelAgent
-	10, // 5: agentd.v1.Agent.loop:type_name -> agentd.v1.LoopAgent
-	5,  // 6: agentd.v1.LlmAgent.sub_agents:type_name -> agentd.v1.Agent
-	6,  // 7: agentd.v1.LlmAgent.mcp_attachments:type_name -> agentd.v1.McpAttachment
-	5,  // 8: agentd.v1.SequentialAgent.agents:type_name -> agentd.v1.Agent
-	5,  // 9: agentd.v1.ParallelAgent.agents:type_name -> agentd.v1.Agent
-	5,  // 10: agentd.v1.LoopAgent.agents:type_name -> agentd.v1.Agent
-	11, // 11: agentd.v1.UsageSummary.total_usage:type_name -> agentd.v1.TokenUsage
-	12, // [12:12] is the sub-list for method output_type
-	12, // [12:12] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	19, // 0: agentd.v1.Budget.wall_time:type_name -> google.protobuf.Duration
+	19, // 1: agentd.v1.Tool.timeout:type_name -> google.protobuf.Duration
+	10, // 2: agentd.v1.Agent.llm:type_name -> agentd.v1.LlmAgent
+	14, // 3: agentd.v1.Agent.sequential:type_name -> agentd.v1.SequentialAgent
+	15, // 4: agentd.v1.Agent.parallel:type_name -> agentd.v1.ParallelAgent
+	16, // 5: agentd.v1.Agent.loop:type_name -> agentd.v1.LoopAgent
+	8,  // 6: agentd.v1.LlmAgent.sub_agents:type_name -> agentd.v1.Agent
+	9,  // 7: agentd.v1.LlmAgent.mcp_attachments:type_name -> agentd.v1.McpAttachment
+	11, // 8: agentd.v1.LlmAgent.generation:type_name -> agentd.v1.GenerationSettings
+	3,  // 9: agentd.v1.LlmAgent.include_history:type_name -> agentd.v1.IncludeHistory
+	12, // 10: agentd.v1.GenerationSettings.thinking:type_name -> agentd.v1.Thinking
+	13, // 11: agentd.v1.GenerationSettings.tool_choice:type_name -> agentd.v1.ToolChoice
+	4,  // 12: agentd.v1.Thinking.effort:type_name -> agentd.v1.Thinking.Effort
+	5,  // 13: agentd.v1.ToolChoice.mode:type_name -> agentd.v1.ToolChoice.Mode
+	8,  // 14: agentd.v1.SequentialAgent.agents:type_name -> agentd.v1.Agent
+	8,  // 15: agentd.v1.ParallelAgent.agents:type_name -> agentd.v1.Agent
+	8,  // 16: agentd.v1.LoopAgent.agents:type_name -> agentd.v1.Agent
+	17, // 17: agentd.v1.UsageSummary.total_usage:type_name -> agentd.v1.TokenUsage
+	18, // [18:18] is the sub-list for method output_type
+	18, // [18:18] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_types_proto_init() }
@@ -1216,13 +1715,18 @@ func file_agentd_v1_types_proto_init() {
 		(*Agent_Loop)(nil),
 	}
 	file_agentd_v1_types_proto_msgTypes[4].OneofWrappers = []any{}
+	file_agentd_v1_types_proto_msgTypes[5].OneofWrappers = []any{}
+	file_agentd_v1_types_proto_msgTypes[6].OneofWrappers = []any{
+		(*Thinking_Effort_)(nil),
+		(*Thinking_BudgetTokens)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_types_proto_rawDesc), len(file_agentd_v1_types_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   10,
+			NumEnums:      6,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file agentd/v1/types.proto.
  */
 export const file_agentd_v1_types: GenFile = /*@__PURE__*/
-  fileDesc("ChVhZ2VudGQvdjEvdHlwZXMucHJvdG8SCWFnZW50ZC52MSJpCgZCdWRnZXQSEwoLbW9kZWxfY2FsbHMYASABKAMSDgoGdG9rZW5zGAIgASgDEgwKBGNvc3QYAyABKAESLAoJd2FsbF90aW1lGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIpkBCgRUb29sEgwKBG5hbWUYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSGQoMaW5wdXRfc2NoZW1hGAMgASgJSACIAQESKgoHdGltZW91dBgKIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIWCg5uZWVkc19hcHByb3ZhbBgLIAEoCEIPCg1faW5wdXRfc2NoZW1hIuIBCgVBZ2VudBIMCgRuYW1lGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEiIKA2xsbRgDIAEoCzITLmFnZW50ZC52MS5MbG1BZ2VudEgAEjAKCnNlcXVlbnRpYWwYBCABKAsyGi5hZ2VudGQudjEuU2VxdWVudGlhbEFnZW50SAASLAoIcGFyYWxsZWwYBSABKAsyGC5hZ2VudGQudjEuUGFyYWxsZWxBZ2VudEgAEiQKBGxvb3AYBiABKAsyFC5hZ2VudGQudjEuTG9vcEFnZW50SABCDAoKYWdlbnRfdHlwZSI9Cg1NY3BBdHRhY2htZW50EhAKCG1jcF9uYW1lGAEgASgJEhoKEmluY2x1ZGVfdG9vbF9uYW1lcxgCIAMoCSL0AQoITGxtQWdlbnQSDQoFbW9kZWwYASABKAkSEgoKdG9vbF9uYW1lcxgCIAMoCRIkCgpzdWJfYWdlbnRzGAMgAygLMhAuYWdlbnRkLnYxLkFnZW50EhMKC2luc3RydWN0aW9uGAQgASgJEhUKDWJ1aWx0aW5fdG9vbHMYBSADKAkSEgoKb3V0cHV0X2tleRgGIAEoCRIxCg9tY3BfYXR0YWNobWVudHMYByADKAsyGC5hZ2VudGQudjEuTWNwQXR0YWNobWVudBIaCg1vdXRwdXRfc2NoZW1hGAogASgJSACIAQFCEAoOX291dHB1dF9zY2hlbWEiMwoPU2VxdWVudGlhbEFnZW50EiAKBmFnZW50cxgBIAMoCzIQLmFnZW50ZC52MS5BZ2VudCIxCg1QYXJhbGxlbEFnZW50EiAKBmFnZW50cxgBIAMoCzIQLmFnZW50ZC52MS5BZ2VudCJFCglMb29wQWdlbnQSIAoGYWdlbnRzGAEgAygLMhAuYWdlbnRkLnYxLkFnZW50EhYKDm1heF9pdGVyYXRpb25zGAIgASgNIoQBCgpUb2tlblVzYWdlEhUKDXByb21wdF90b2tlbnMYASABKAUSGQoRY29tcGxldGlvbl90b2tlbnMYAiABKAUSFQoNY2FjaGVkX3Rva2VucxgDIAEoBRIXCg90aG91Z2h0c190b2tlbnMYBCABKAUSFAoMdG90YWxfdG9rZW5zGAUgASgFImUKDFVzYWdlU3VtbWFyeRIqCgt0b3RhbF91c2FnZRgBIAEoCzIVLmFnZW50ZC52MS5Ub2tlblVzYWdlEhEKCWxsbV9jYWxscxgCIAEoBRIWCg5lc3RpbWF0ZWRfY29zdBgDIAEoASqJBQoJRXJyb3JDb2RlEhoKFkVSUk9SX0NPREVfVU5TUEVDSUZJRUQQABIXChNFUlJPUl9DT0RFX0lOVEVSTkFMEAESIQodRVJST1JfQ09ERV9JTlZBTElEX0FHRU5UX1RSRUUQAhIbChdFUlJPUl9DT0RFX1JBVEVfTElNSVRFRBADEhoKFkVSUk9SX0NPREVfQVVUSF9GQUlMRUQQBBIgChxFUlJPUl9DT0RFX1NFU1NJT05fTk9UX0ZPVU5EEAUSIAocRVJST1JfQ09ERV9NT0RFTF9VTkFWQUlMQUJMRRAGEhYKEkVSUk9SX0NPREVfVElNRU9VVBAHEhsKF0VSUk9SX0NPREVfU0VTU0lPTl9CVVNZEAgSHgoaRVJST1JfQ09ERV9JTlZBTElEX1JFUVVFU1QQCRIfChtFUlJPUl9DT0RFX0JVREdFVF9FWEhBVVNURUQQChIdChlFUlJPUl9DT0RFX0xJTUlUX0VYQ0VFREVEEAsSIAocRVJST1JfQ09ERV9QRVJNSVNTSU9OX0RFTklFRBAMEh0KGUVSUk9SX0NPREVfSElTVE9SWV9QVVJHRUQQDRIeChpFUlJPUl9DT0RFX0NPTlRFTlRfQkxPQ0tFRBAOEh8KG0VSUk9SX0NPREVfQ09OVEVYVF9UT09fTE9ORxAPEhoKFkVSUk9SX0NPREVfVU5BVkFJTEFCTEUQEBIXChNFUlJPUl9DT0RFX0NPTkZMSUNUEBESIgoeRVJST1JfQ09ERV9GQUlMRURfUFJFQ09ORElUSU9OEBISHQoZRVJST1JfQ09ERV9PVVRQVVRfSU5WQUxJRBATEhgKFEVSUk9SX0NPREVfTk9UX0ZPVU5EEBQqYwoMT25EaXNjb25uZWN0Eh0KGU9OX0RJU0NPTk5FQ1RfVU5TUEVDSUZJRUQQABIaChZPTl9ESVNDT05ORUNUX0NPTlRJTlVFEAESGAoUT05fRElTQ09OTkVDVF9DQU5DRUwQAip1CgZPbkJ1c3kSFwoTT05fQlVTWV9VTlNQRUNJRklFRBAAEhIKDk9OX0JVU1lfUkVKRUNUEAESEwoPT05fQlVTWV9FTlFVRVVFEAISFQoRT05fQlVTWV9JTlRFUlJVUFQQAxISCg5PTl9CVVNZX0lOSkVDVBAEQjpaOGdpdGh1Yi5jb20vYXB6dWszL2FnZW50ZC9nZW4vcHJvdG8vZ28vYWdlbnRkL3YxO2FnZW50ZHYxYgZwcm90bzM", [file_google_protobuf_duration]);
+  fileDesc("ChVhZ2VudGQvdjEvdHlwZXMucHJvdG8SCWFnZW50ZC52MSJpCgZCdWRnZXQSEwoLbW9kZWxfY2FsbHMYASABKAMSDgoGdG9rZW5zGAIgASgDEgwKBGNvc3QYAyABKAESLAoJd2FsbF90aW1lGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIpkBCgRUb29sEgwKBG5hbWUYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSGQoMaW5wdXRfc2NoZW1hGAMgASgJSACIAQESKgoHdGltZW91dBgKIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIWCg5uZWVkc19hcHByb3ZhbBgLIAEoCEIPCg1faW5wdXRfc2NoZW1hIuIBCgVBZ2VudBIMCgRuYW1lGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEiIKA2xsbRgDIAEoCzITLmFnZW50ZC52MS5MbG1BZ2VudEgAEjAKCnNlcXVlbnRpYWwYBCABKAsyGi5hZ2VudGQudjEuU2VxdWVudGlhbEFnZW50SAASLAoIcGFyYWxsZWwYBSABKAsyGC5hZ2VudGQudjEuUGFyYWxsZWxBZ2VudEgAEiQKBGxvb3AYBiABKAsyFC5hZ2VudGQudjEuTG9vcEFnZW50SABCDAoKYWdlbnRfdHlwZSI9Cg1NY3BBdHRhY2htZW50EhAKCG1jcF9uYW1lGAEgASgJEhoKEmluY2x1ZGVfdG9vbF9uYW1lcxgCIAMoCSLbAgoITGxtQWdlbnQSDQoFbW9kZWwYASABKAkSEgoKdG9vbF9uYW1lcxgCIAMoCRIkCgpzdWJfYWdlbnRzGAMgAygLMhAuYWdlbnRkLnYxLkFnZW50EhMKC2luc3RydWN0aW9uGAQgASgJEhUKDWJ1aWx0aW5fdG9vbHMYBSADKAkSEgoKb3V0cHV0X2tleRgGIAEoCRIxCg9tY3BfYXR0YWNobWVudHMYByADKAsyGC5hZ2VudGQudjEuTWNwQXR0YWNobWVudBIaCg1vdXRwdXRfc2NoZW1hGAogASgJSACIAQESMQoKZ2VuZXJhdGlvbhgLIAEoCzIdLmFnZW50ZC52MS5HZW5lcmF0aW9uU2V0dGluZ3MSMgoPaW5jbHVkZV9oaXN0b3J5GAwgASgOMhkuYWdlbnRkLnYxLkluY2x1ZGVIaXN0b3J5QhAKDl9vdXRwdXRfc2NoZW1hIv4BChJHZW5lcmF0aW9uU2V0dGluZ3MSGAoLdGVtcGVyYXR1cmUYASABKAFIAIgBARISCgV0b3BfcBgCIAEoAUgBiAEBEhkKEW1heF9vdXRwdXRfdG9rZW5zGAMgASgFEhYKDnN0b3Bfc2VxdWVuY2VzGAQgAygJEhEKBHNlZWQYBSABKAVIAogBARIlCgh0aGlua2luZxgGIAEoCzITLmFnZW50ZC52MS5UaGlua2luZxIqCgt0b29sX2Nob2ljZRgHIAEoCzIVLmFnZW50ZC52MS5Ub29sQ2hvaWNlQg4KDF90ZW1wZXJhdHVyZUIICgZfdG9wX3BCBwoFX3NlZWQi3wEKCFRoaW5raW5nEiwKBmVmZm9ydBgBIAEoDjIaLmFnZW50ZC52MS5UaGlua2luZy5FZmZvcnRIABIXCg1idWRnZXRfdG9rZW5zGAIgASgFSAASGAoQaW5jbHVkZV90aG91Z2h0cxgDIAEoCCJoCgZFZmZvcnQSFgoSRUZGT1JUX1VOU1BFQ0lGSUVEEAASEgoORUZGT1JUX01JTklNQUwQARIOCgpFRkZPUlRfTE9XEAISEQoNRUZGT1JUX01FRElVTRADEg8KC0VGRk9SVF9ISUdIEARCCAoGYW1vdW50IpkBCgpUb29sQ2hvaWNlEigKBG1vZGUYASABKA4yGi5hZ2VudGQudjEuVG9vbENob2ljZS5Nb2RlEhIKCnRvb2xfbmFtZXMYAiADKAkiTQoETW9kZRIUChBNT0RFX1VOU1BFQ0lGSUVEEAASDQoJTU9ERV9BVVRPEAESDQoJTU9ERV9OT05FEAISEQoNTU9ERV9SRVFVSVJFRBADIjMKD1NlcXVlbnRpYWxBZ2VudBIgCgZhZ2VudHMYASADKAsyEC5hZ2VudGQudjEuQWdlbnQiMQoNUGFyYWxsZWxBZ2VudBIgCgZhZ2VudHMYASADKAsyEC5hZ2VudGQudjEuQWdlbnQiRQoJTG9vcEFnZW50EiAKBmFnZW50cxgBIAMoCzIQLmFnZW50ZC52MS5BZ2VudBIWCg5tYXhfaXRlcmF0aW9ucxgCIAEoDSKEAQoKVG9rZW5Vc2FnZRIVCg1wcm9tcHRfdG9rZW5zGAEgASgFEhkKEWNvbXBsZXRpb25fdG9rZW5zGAIgASgFEhUKDWNhY2hlZF90b2tlbnMYAyABKAUSFwoPdGhvdWdodHNfdG9rZW5zGAQgASgFEhQKDHRvdGFsX3Rva2VucxgFIAEoBSJlCgxVc2FnZVN1bW1hcnkSKgoLdG90YWxfdXNhZ2UYASABKAsyFS5hZ2VudGQudjEuVG9rZW5Vc2FnZRIRCglsbG1fY2FsbHMYAiABKAUSFgoOZXN0aW1hdGVkX2Nvc3QYAyABKAEqiQUKCUVycm9yQ29kZRIaChZFUlJPUl9DT0RFX1VOU1BFQ0lGSUVEEAASFwoTRVJST1JfQ09ERV9JTlRFUk5BTBABEiEKHUVSUk9SX0NPREVfSU5WQUxJRF9BR0VOVF9UUkVFEAISGwoXRVJST1JfQ09ERV9SQVRFX0xJTUlURUQQAxIaChZFUlJPUl9DT0RFX0FVVEhfRkFJTEVEEAQSIAocRVJST1JfQ09ERV9TRVNTSU9OX05PVF9GT1VORBAFEiAKHEVSUk9SX0NPREVfTU9ERUxfVU5BVkFJTEFCTEUQBhIWChJFUlJPUl9DT0RFX1RJTUVPVVQQBxIbChdFUlJPUl9DT0RFX1NFU1NJT05fQlVTWRAIEh4KGkVSUk9SX0NPREVfSU5WQUxJRF9SRVFVRVNUEAkSHwobRVJST1JfQ09ERV9CVURHRVRfRVhIQVVTVEVEEAoSHQoZRVJST1JfQ09ERV9MSU1JVF9FWENFRURFRBALEiAKHEVSUk9SX0NPREVfUEVSTUlTU0lPTl9ERU5JRUQQDBIdChlFUlJPUl9DT0RFX0hJU1RPUllfUFVSR0VEEA0SHgoaRVJST1JfQ09ERV9DT05URU5UX0JMT0NLRUQQDhIfChtFUlJPUl9DT0RFX0NPTlRFWFRfVE9PX0xPTkcQDxIaChZFUlJPUl9DT0RFX1VOQVZBSUxBQkxFEBASFwoTRVJST1JfQ09ERV9DT05GTElDVBAREiIKHkVSUk9SX0NPREVfRkFJTEVEX1BSRUNPTkRJVElPThASEh0KGUVSUk9SX0NPREVfT1VUUFVUX0lOVkFMSUQQExIYChRFUlJPUl9DT0RFX05PVF9GT1VORBAUKmMKDE9uRGlzY29ubmVjdBIdChlPTl9ESVNDT05ORUNUX1VOU1BFQ0lGSUVEEAASGgoWT05fRElTQ09OTkVDVF9DT05USU5VRRABEhgKFE9OX0RJU0NPTk5FQ1RfQ0FOQ0VMEAIqdQoGT25CdXN5EhcKE09OX0JVU1lfVU5TUEVDSUZJRUQQABISCg5PTl9CVVNZX1JFSkVDVBABEhMKD09OX0JVU1lfRU5RVUVVRRACEhUKEU9OX0JVU1lfSU5URVJSVVBUEAMSEgoOT05fQlVTWV9JTkpFQ1QQBCpkCg5JbmNsdWRlSGlzdG9yeRIfChtJTkNMVURFX0hJU1RPUllfVU5TUEVDSUZJRUQQABIXChNJTkNMVURFX0hJU1RPUllfQUxMEAESGAoUSU5DTFVERV9ISVNUT1JZX1RVUk4QAkI6WjhnaXRodWIuY29tL2FwenVrMy9hZ2VudGQvZ2VuL3Byb3RvL2dvL2FnZW50ZC92MTthZ2VudGR2MWIGcHJvdG8z", [file_google_protobuf_duration]);
 
 /**
  * Budget bounds what a turn or a session may spend. It is checked before each
@@ -281,6 +281,20 @@ export type LlmAgent = Message<"agentd.v1.LlmAgent"> & {
    * @generated from field: optional string output_schema = 10;
    */
   outputSchema?: string | undefined;
+
+  /**
+   * How the model is to write. Left out: as its provider does.
+   *
+   * @generated from field: agentd.v1.GenerationSettings generation = 11;
+   */
+  generation?: GenerationSettings | undefined;
+
+  /**
+   * How much of the conversation the model is told.
+   *
+   * @generated from field: agentd.v1.IncludeHistory include_history = 12;
+   */
+  includeHistory: IncludeHistory;
 };
 
 /**
@@ -289,6 +303,235 @@ export type LlmAgent = Message<"agentd.v1.LlmAgent"> & {
  */
 export const LlmAgentSchema: GenMessage<LlmAgent> = /*@__PURE__*/
   messageDesc(file_agentd_v1_types, 4);
+
+/**
+ * GenerationSettings are how a model is to write. What the model's provider has no
+ * such setting for is ERROR_CODE_INVALID_AGENT_TREE before a token is spent where
+ * the server knows, else the provider's own refusal.
+ *
+ * @generated from message agentd.v1.GenerationSettings
+ */
+export type GenerationSettings = Message<"agentd.v1.GenerationSettings"> & {
+  /**
+   * 0 for the likeliest words, up to 2 for less likely ones; some models allow less.
+   *
+   * @generated from field: optional double temperature = 1;
+   */
+  temperature?: number | undefined;
+
+  /**
+   * Only the likeliest words that together have this probability.
+   *
+   * @generated from field: optional double top_p = 2;
+   */
+  topP?: number | undefined;
+
+  /**
+   * Longest answer, in tokens, thinking included where the provider counts so; 0
+   * is what the model allows, or the server's default where a provider demands one.
+   *
+   * @generated from field: int32 max_output_tokens = 3;
+   */
+  maxOutputTokens: number;
+
+  /**
+   * Texts at which the answer ends.
+   *
+   * @generated from field: repeated string stop_sequences = 4;
+   */
+  stopSequences: string[];
+
+  /**
+   * For answers that repeat, as far as the provider can.
+   *
+   * @generated from field: optional int32 seed = 5;
+   */
+  seed?: number | undefined;
+
+  /**
+   * How much the model may think.
+   *
+   * @generated from field: agentd.v1.Thinking thinking = 6;
+   */
+  thinking?: Thinking | undefined;
+
+  /**
+   * Whether the model has to call a tool.
+   *
+   * @generated from field: agentd.v1.ToolChoice tool_choice = 7;
+   */
+  toolChoice?: ToolChoice | undefined;
+};
+
+/**
+ * Describes the message agentd.v1.GenerationSettings.
+ * Use `create(GenerationSettingsSchema)` to create a new message.
+ */
+export const GenerationSettingsSchema: GenMessage<GenerationSettings> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_types, 5);
+
+/**
+ * Thinking is how much a model may think before it answers, in one of the two ways
+ * in which providers put it; each adapter translates the other one.
+ *
+ * @generated from message agentd.v1.Thinking
+ */
+export type Thinking = Message<"agentd.v1.Thinking"> & {
+  /**
+   * One of them.
+   *
+   * @generated from oneof agentd.v1.Thinking.amount
+   */
+  amount: {
+    /**
+     * In words.
+     *
+     * @generated from field: agentd.v1.Thinking.Effort effort = 1;
+     */
+    value: Thinking_Effort;
+    case: "effort";
+  } | {
+    /**
+     * In tokens; 0 is none, where the model can do without.
+     *
+     * @generated from field: int32 budget_tokens = 2;
+     */
+    value: number;
+    case: "budgetTokens";
+  } | { case: undefined; value?: undefined };
+
+  /**
+   * Asks for the thoughts, or a summary of them, where the provider gives them.
+   *
+   * @generated from field: bool include_thoughts = 3;
+   */
+  includeThoughts: boolean;
+};
+
+/**
+ * Describes the message agentd.v1.Thinking.
+ * Use `create(ThinkingSchema)` to create a new message.
+ */
+export const ThinkingSchema: GenMessage<Thinking> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_types, 6);
+
+/**
+ * Effort is how much to think, in words.
+ *
+ * @generated from enum agentd.v1.Thinking.Effort
+ */
+export enum Thinking_Effort {
+  /**
+   * The model's default.
+   *
+   * @generated from enum value: EFFORT_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * As little as the model can.
+   *
+   * @generated from enum value: EFFORT_MINIMAL = 1;
+   */
+  MINIMAL = 1,
+
+  /**
+   * Little.
+   *
+   * @generated from enum value: EFFORT_LOW = 2;
+   */
+  LOW = 2,
+
+  /**
+   * Some.
+   *
+   * @generated from enum value: EFFORT_MEDIUM = 3;
+   */
+  MEDIUM = 3,
+
+  /**
+   * Much.
+   *
+   * @generated from enum value: EFFORT_HIGH = 4;
+   */
+  HIGH = 4,
+}
+
+/**
+ * Describes the enum agentd.v1.Thinking.Effort.
+ */
+export const Thinking_EffortSchema: GenEnum<Thinking_Effort> = /*@__PURE__*/
+  enumDesc(file_agentd_v1_types, 6, 0);
+
+/**
+ * ToolChoice is whether a model has to call a tool.
+ *
+ * @generated from message agentd.v1.ToolChoice
+ */
+export type ToolChoice = Message<"agentd.v1.ToolChoice"> & {
+  /**
+   * What the model has to do.
+   *
+   * @generated from field: agentd.v1.ToolChoice.Mode mode = 1;
+   */
+  mode: ToolChoice_Mode;
+
+  /**
+   * With MODE_REQUIRED: one of these tools of the agent; empty is any.
+   *
+   * @generated from field: repeated string tool_names = 2;
+   */
+  toolNames: string[];
+};
+
+/**
+ * Describes the message agentd.v1.ToolChoice.
+ * Use `create(ToolChoiceSchema)` to create a new message.
+ */
+export const ToolChoiceSchema: GenMessage<ToolChoice> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_types, 7);
+
+/**
+ * Mode is what the model has to do.
+ *
+ * @generated from enum agentd.v1.ToolChoice.Mode
+ */
+export enum ToolChoice_Mode {
+  /**
+   * MODE_AUTO.
+   *
+   * @generated from enum value: MODE_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * As it likes.
+   *
+   * @generated from enum value: MODE_AUTO = 1;
+   */
+  AUTO = 1,
+
+  /**
+   * No tool is called.
+   *
+   * @generated from enum value: MODE_NONE = 2;
+   */
+  NONE = 2,
+
+  /**
+   * A tool is called, in each answer: the agent needs another way to come to an
+   * end, such as `exit_loop`, a transfer, or a limit.
+   *
+   * @generated from enum value: MODE_REQUIRED = 3;
+   */
+  REQUIRED = 3,
+}
+
+/**
+ * Describes the enum agentd.v1.ToolChoice.Mode.
+ */
+export const ToolChoice_ModeSchema: GenEnum<ToolChoice_Mode> = /*@__PURE__*/
+  enumDesc(file_agentd_v1_types, 7, 0);
 
 /**
  * SequentialAgent runs its agents one after the other.
@@ -309,7 +552,7 @@ export type SequentialAgent = Message<"agentd.v1.SequentialAgent"> & {
  * Use `create(SequentialAgentSchema)` to create a new message.
  */
 export const SequentialAgentSchema: GenMessage<SequentialAgent> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 5);
+  messageDesc(file_agentd_v1_types, 8);
 
 /**
  * ParallelAgent runs its agents at the same time, each on its own branch of
@@ -331,7 +574,7 @@ export type ParallelAgent = Message<"agentd.v1.ParallelAgent"> & {
  * Use `create(ParallelAgentSchema)` to create a new message.
  */
 export const ParallelAgentSchema: GenMessage<ParallelAgent> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 6);
+  messageDesc(file_agentd_v1_types, 9);
 
 /**
  * LoopAgent runs its agents in order, again and again, until its cap is
@@ -363,7 +606,7 @@ export type LoopAgent = Message<"agentd.v1.LoopAgent"> & {
  * Use `create(LoopAgentSchema)` to create a new message.
  */
 export const LoopAgentSchema: GenMessage<LoopAgent> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 7);
+  messageDesc(file_agentd_v1_types, 10);
 
 /**
  * TokenUsage counts tokens as the provider reported them.
@@ -412,7 +655,7 @@ export type TokenUsage = Message<"agentd.v1.TokenUsage"> & {
  * Use `create(TokenUsageSchema)` to create a new message.
  */
 export const TokenUsageSchema: GenMessage<TokenUsage> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 8);
+  messageDesc(file_agentd_v1_types, 11);
 
 /**
  * UsageSummary is what a turn used. Each model call counts once.
@@ -447,7 +690,7 @@ export type UsageSummary = Message<"agentd.v1.UsageSummary"> & {
  * Use `create(UsageSummarySchema)` to create a new message.
  */
 export const UsageSummarySchema: GenMessage<UsageSummary> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 9);
+  messageDesc(file_agentd_v1_types, 12);
 
 /**
  * ErrorCode is the kind of an error. Codes up to 7 are fixed.
@@ -705,4 +948,38 @@ export enum OnBusy {
  */
 export const OnBusySchema: GenEnum<OnBusy> = /*@__PURE__*/
   enumDesc(file_agentd_v1_types, 2);
+
+/**
+ * IncludeHistory is how much of a conversation a model is told.
+ *
+ * @generated from enum agentd.v1.IncludeHistory
+ */
+export enum IncludeHistory {
+  /**
+   * INCLUDE_HISTORY_ALL.
+   *
+   * @generated from enum value: INCLUDE_HISTORY_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * All turns of the session, as far as the agent's branch sees them.
+   *
+   * @generated from enum value: INCLUDE_HISTORY_ALL = 1;
+   */
+  ALL = 1,
+
+  /**
+   * The present turn alone.
+   *
+   * @generated from enum value: INCLUDE_HISTORY_TURN = 2;
+   */
+  TURN = 2,
+}
+
+/**
+ * Describes the enum agentd.v1.IncludeHistory.
+ */
+export const IncludeHistorySchema: GenEnum<IncludeHistory> = /*@__PURE__*/
+  enumDesc(file_agentd_v1_types, 3);
 

@@ -1,0 +1,456 @@
+package daemon_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/dynamicpb"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
+	"github.com/apzuk3/agentd/internal/daemon"
+	"github.com/apzuk3/agentd/session"
+)
+
+// badRequest is a request that a method must refuse. Its JSON holds names in
+// braces, which stand for what the test has made, see fixtures.
+type badRequest struct {
+	name, json string
+	code       connect.Code
+	kind       agentdv1.ErrorCode // 0: it was not read at all, and there are no details
+	says       []string
+	// jsonOnly is that the other forms cannot say it.
+	jsonOnly bool
+}
+
+const (
+	invalidArgument = connect.CodeInvalidArgument
+	invalidRequest  = agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST
+	noSession       = agentdv1.ErrorCode_ERROR_CODE_SESSION_NOT_FOUND
+	notFound        = agentdv1.ErrorCode_ERROR_CODE_NOT_FOUND
+	limitExceeded   = agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED
+	badTree         = agentdv1.ErrorCode_ERROR_CODE_INVALID_AGENT_TREE
+	conflict        = agentdv1.ErrorCode_ERROR_CODE_CONFLICT
+)
+
+// named are the requests that every method with a session_id refuses.
+func named(rest string) []badRequest {
+	return []badRequest{
+		{name: "no session", json: `{` + strings.TrimPrefix(rest, ",") + `}`, code: invalidArgument, kind: invalidRequest, says: []string{"session_id", "1"}},
+		{name: "unknown session", json: `{"sessionId":"nobody"` + rest + `}`, code: connect.CodeNotFound, kind: noSession, says: []string{`"nobody"`}},
+		{name: "long session", json: `{"sessionId":"{long}"` + rest + `}`, code: invalidArgument, kind: invalidRequest, says: []string{"session_id", "128"}},
+		{name: "session of another type", json: `{"sessionId":7` + rest + `}`, code: invalidArgument, says: []string{"sessionId"}, jsonOnly: true},
+	}
+}
+
+// ofTurn are the requests that every method with a turn_id refuses besides.
+func ofTurn(rest string) []badRequest {
+	return append(named(rest),
+		badRequest{name: "unknown turn", json: `{"sessionId":"{done}","turnId":"e-nobody"` + rest + `}`, code: connect.CodeNotFound, kind: notFound, says: []string{`"e-nobody"`, `{done}`}},
+		badRequest{name: "turn of another session", json: `{"sessionId":"{done}","turnId":"{waitTurn}"` + rest + `}`, code: connect.CodeNotFound, kind: notFound, says: []string{`{waitTurn}`}},
+		badRequest{name: "session without turns", json: `{"sessionId":"{empty}"` + rest + `}`, code: connect.CodeNotFound, kind: notFound, says: []string{`{empty}`, "no turn"}},
+		badRequest{name: "long turn", json: `{"sessionId":"{done}","turnId":"{long}"` + rest + `}`, code: invalidArgument, kind: invalidRequest, says: []string{"turn_id", "128"}},
+	)
+}
+
+// paged are the requests that every list refuses; size is the name of its limit.
+func paged(rest string) []badRequest {
+	return []badRequest{
+		{name: "negative page", json: `{"pageSize":-1` + rest + `}`, code: invalidArgument, kind: invalidRequest, says: []string{"page_size", "greater than or equal to 0"}},
+		{name: "large page", json: `{"pageSize":1001` + rest + `}`, code: invalidArgument, kind: invalidRequest, says: []string{"page_size", "1000"}},
+		{name: "page of another type", json: `{"pageSize":"many"` + rest + `}`, code: invalidArgument, says: []string{"pageSize"}, jsonOnly: true},
+		{name: "token of nobody", json: `{"pageToken":"garbage"` + rest + `}`, code: invalidArgument, kind: invalidRequest, says: []string{"page_token"}},
+		{name: "token that is none", json: `{"pageToken":"%%%"` + rest + `}`, code: invalidArgument, kind: invalidRequest, says: []string{"page_token"}},
+		{name: "long token", json: `{"pageToken":"{kilobyte}"` + rest + `}`, code: invalidArgument, kind: invalidRequest, says: []string{"page_token", "512"}},
+	}
+}
+
+// positioned are the requests that methods with after_seq refuse.
+func positioned() []badRequest {
+	return []badRequest{
+		{name: "position to come", json: `{"sessionId":"{done}","afterSeq":"1099511627776"}`, code: invalidArgument, kind: invalidRequest, says: []string{"after_seq", "1099511627776"}},
+		{name: "largest position", json: `{"sessionId":"{done}","afterSeq":"9223372036854775807"}`, code: invalidArgument, kind: invalidRequest, says: []string{"after_seq"}},
+		{name: "negative position", json: `{"sessionId":"{done}","afterSeq":"-1"}`, code: invalidArgument, kind: invalidRequest, says: []string{"after_seq", "0"}},
+		{name: "position that is none", json: `{"sessionId":"{done}","afterSeq":"x"}`, code: invalidArgument, says: []string{"afterSeq"}, jsonOnly: true},
+		{name: "unknown visibility", json: `{"sessionId":"{done}","visibility":77}`, code: invalidArgument, kind: invalidRequest, says: []string{"visibility"}},
+	}
+}
+
+// labelled are the requests that methods with names for a session refuse.
+func labelled(rest string) []badRequest {
+	return []badRequest{
+		{name: "many labels", json: `{"labels":{{labels}}` + rest + `}`, code: invalidArgument, kind: invalidRequest, says: []string{"labels", "64"}},
+		{name: "long label", json: `{"labels":{"{long}":"x"}` + rest + `}`, code: invalidArgument, kind: invalidRequest, says: []string{"labels", "63"}},
+		{name: "label without a name", json: `{"labels":{"":"x"}` + rest + `}`, code: invalidArgument, kind: invalidRequest, says: []string{"labels"}},
+		{name: "long value", json: `{"labels":{"a":"{kilobytes}"}` + rest + `}`, code: invalidArgument, kind: invalidRequest, says: []string{"labels", "1024"}},
+		{name: "long name", json: `{"clientRef":"{kilobyte}"` + rest + `}`, code: invalidArgument, kind: invalidRequest, says: []string{"client_ref", "256"}},
+		{name: "labels of another type", json: `{"labels":["a"]` + rest + `}`, code: invalidArgument, says: []string{"unexpected token ["}, jsonOnly: true},
+	}
+}
+
+// agent is a tree that runs, as JSON.
+const agent = `"agent":{"name":"root","llm":{"model":"echo"}}`
+
+// badRequests are by method.
+func badRequests() map[string][]badRequest {
+	const results = `,"results":[{"toolCallId":"x","output":"y"}]`
+	const session = `,"sessionId":"{done}"`
+	all := map[string][]badRequest{
+		"CreateSession": append(labelled(""),
+			badRequest{name: "long key", json: `{"idempotencyKey":"{long}"}`, code: invalidArgument, kind: invalidRequest, says: []string{"idempotency_key", "128"}},
+			badRequest{name: "the same key for another session", json: `{"idempotencyKey":"taken","clientRef":"another"}`, code: connect.CodeAborted, kind: conflict, says: []string{"idempotency_key"}}),
+		"GetSession": named(""),
+		"ListSessions": append(paged(""),
+			badRequest{name: "token of another list", json: `{"pageToken":"{sessionsToken}","clientRef":"another"}`, code: invalidArgument, kind: invalidRequest, says: []string{"page_token"}},
+			badRequest{name: "token of other things", json: `{"pageToken":"{turnsToken}"}`, code: invalidArgument, kind: invalidRequest, says: []string{"page_token"}},
+			badRequest{name: "unknown state", json: `{"states":[9]}`, code: invalidArgument, kind: invalidRequest, says: []string{"states[0]"}},
+			badRequest{name: "no state", json: `{"states":[0]}`, code: invalidArgument, kind: invalidRequest, says: []string{"states[0]"}},
+			badRequest{name: "unknown status", json: `{"turnStatuses":[99]}`, code: invalidArgument, kind: invalidRequest, says: []string{"turn_statuses[0]"}},
+			badRequest{name: "time that is none", json: `{"createdAfter":"yesterday"}`, code: invalidArgument, says: []string{"Timestamp", "yesterday"}, jsonOnly: true}),
+		"UpdateSession": append(append(named(""), labelled(session)[:3]...),
+			badRequest{name: "another version", json: `{"sessionId":"{done}","version":"77"}`, code: connect.CodeAborted, kind: conflict, says: []string{"version", "77"}},
+			badRequest{name: "version 0", json: `{"sessionId":"{done}","version":"0"}`, code: invalidArgument, kind: invalidRequest, says: []string{"version", "1"}},
+			badRequest{name: "unknown state", json: `{"sessionId":"{done}","state":9}`, code: invalidArgument, kind: invalidRequest, says: []string{"state"}}),
+		"DeleteSession": named(""),
+		"ForkSession": append(append(named(""), labelled(session)...),
+			badRequest{name: "position to come", json: `{"sessionId":"{done}","seq":"1099511627776"}`, code: invalidArgument, kind: invalidRequest, says: []string{"seq"}},
+			badRequest{name: "negative position", json: `{"sessionId":"{done}","seq":"-1"}`, code: invalidArgument, kind: invalidRequest, says: []string{"seq"}}),
+		"CreateTurn": {
+			{name: "nothing", json: `{}`, code: invalidArgument, kind: invalidRequest, says: []string{"execute"}},
+			{name: "no prompt", json: `{"execute":{` + agent + `}}`, code: invalidArgument, kind: invalidRequest, says: []string{"user_prompt"}},
+			{name: "blank prompt", json: `{"execute":{"userPrompt":" \n",` + agent + `}}`, code: invalidArgument, kind: invalidRequest, says: []string{"user_prompt"}},
+			{name: "no prompt for a session", json: `{"execute":{"sessionId":"{done}"}}`, code: invalidArgument, kind: invalidRequest, says: []string{"user_prompt", "WatchTurn"}},
+			{name: "long prompt", json: `{"execute":{"userPrompt":"{kilobytes}{kilobytes}",` + agent + `}}`, code: connect.CodeResourceExhausted, kind: limitExceeded, says: []string{"user_prompt", "3000"}},
+			{name: "no agent", json: `{"execute":{"userPrompt":"hi"}}`, code: invalidArgument, kind: invalidRequest, says: []string{"agent"}},
+			{name: "agent without a kind", json: `{"execute":{"userPrompt":"hi","agent":{"name":"root"}}}`, code: invalidArgument, kind: badTree, says: []string{"root"}},
+			{name: "unknown model", json: `{"execute":{"userPrompt":"hi","agent":{"name":"root","llm":{"model":"scripted/nobody"}}}}`, code: connect.CodeUnavailable, kind: agentdv1.ErrorCode_ERROR_CODE_MODEL_UNAVAILABLE, says: []string{"nobody"}},
+			{name: "no key", json: `{"execute":{"userPrompt":"hi","agent":{"name":"root","llm":{"model":"gpt-x"}}}}`, code: connect.CodeUnauthenticated, kind: agentdv1.ErrorCode_ERROR_CODE_AUTH_FAILED, says: []string{"OPENAI_API_KEY"}},
+			{name: "tool that nobody offers", json: `{"execute":{"userPrompt":"hi","agent":{"name":"root","llm":{"model":"echo","toolNames":["look"]}}}}`, code: invalidArgument, kind: badTree, says: []string{"look"}},
+			{name: "bad name of a tool", json: `{"execute":{"userPrompt":"hi",` + agent + `,"tools":[{"name":"a b","description":"x"}]}}`, code: invalidArgument, kind: badTree, says: []string{"tools[0]"}},
+			{name: "tool without description", json: `{"execute":{"userPrompt":"hi",` + agent + `,"tools":[{"name":"a"}]}}`, code: invalidArgument, kind: badTree, says: []string{"tools[0]", "description"}},
+			{name: "unknown session", json: `{"execute":{"sessionId":"nobody","userPrompt":"hi"}}`, code: connect.CodeNotFound, kind: noSession, says: []string{`"nobody"`}},
+			{name: "busy session", json: `{"execute":{"sessionId":"{busy}","userPrompt":"hi"}}`, code: connect.CodeFailedPrecondition, kind: agentdv1.ErrorCode_ERROR_CODE_SESSION_BUSY, says: []string{`{busy}`}},
+			{name: "position", json: `{"execute":{"sessionId":"{done}","userPrompt":"hi","afterSeq":"1"}}`, code: invalidArgument, kind: invalidRequest, says: []string{"after_seq"}},
+			{name: "turn", json: `{"execute":{"sessionId":"{done}","userPrompt":"hi","turnId":"{doneTurn}"}}`, code: invalidArgument, kind: invalidRequest, says: []string{"turn_id"}},
+			{name: "unknown way to be busy", json: `{"execute":{"sessionId":"{done}","userPrompt":"hi","onBusy":44}}`, code: invalidArgument, kind: invalidRequest, says: []string{"on_busy"}},
+			{name: "budget below zero", json: `{"execute":{"sessionId":"{done}","userPrompt":"hi","budget":{"tokens":"-1"}}}`, code: invalidArgument, kind: invalidRequest, says: []string{"budget"}},
+			{name: "grace without a cancel", json: `{"execute":{"sessionId":"{done}","userPrompt":"hi","disconnectGrace":"1s"}}`, code: invalidArgument, kind: invalidRequest, says: []string{"disconnect_grace"}},
+			{name: "the same key for another turn", json: `{"execute":{"sessionId":"{done}","userPrompt":"another","idempotencyKey":"once"}}`, code: connect.CodeAborted, kind: conflict, says: []string{"idempotency_key"}},
+			{name: "too much", json: `{"execute":{"userPrompt":"hi",` + agent + `,"initialState":{"a":"{message}"}}}`, code: connect.CodeResourceExhausted, says: []string{"65536"}},
+			{name: "prompt of another type", json: `{"execute":{"userPrompt":{"text":"hi"},` + agent + `}}`, code: invalidArgument, says: []string{"userPrompt"}, jsonOnly: true},
+			{name: "half of a message", json: `{"execute":{"userPrompt":"hi"`, code: invalidArgument, jsonOnly: true},
+		},
+		"GetTurn": ofTurn(""),
+		"ListTurns": append(paged(session),
+			badRequest{name: "unknown session", json: `{"sessionId":"nobody"}`, code: connect.CodeNotFound, kind: noSession, says: []string{`"nobody"`}},
+			badRequest{name: "token of another list", json: `{"pageToken":"{turnsToken}","sessionId":"{wait}"}`, code: invalidArgument, kind: invalidRequest, says: []string{"page_token"}},
+			badRequest{name: "token of other things", json: `{"pageToken":"{sessionsToken}"}`, code: invalidArgument, kind: invalidRequest, says: []string{"page_token"}},
+			badRequest{name: "unknown status", json: `{"statuses":[99]}`, code: invalidArgument, kind: invalidRequest, says: []string{"statuses[0]"}}),
+		"CancelTurn": append(ofTurn(""),
+			badRequest{name: "long reason", json: `{"sessionId":"{done}","reason":"{kilobytes}{kilobytes}{kilobytes}"}`, code: invalidArgument, kind: invalidRequest, says: []string{"reason", "4096"}}),
+		"ListTurnEvents": append(append(ofTurn(""), positioned()...),
+			badRequest{name: "negative limit", json: `{"sessionId":"{done}","limit":-1}`, code: invalidArgument, kind: invalidRequest, says: []string{"limit", "0"}},
+			badRequest{name: "large limit", json: `{"sessionId":"{done}","limit":10001}`, code: invalidArgument, kind: invalidRequest, says: []string{"limit", "10000"}}),
+		"WatchTurn": append(append(ofTurn(""), positioned()...),
+			badRequest{name: "many tools", json: `{"sessionId":"{done}","toolNames":[{names}]}`, code: invalidArgument, kind: invalidRequest, says: []string{"tool_names", "512"}}),
+		"SubmitToolResults": append(ofTurn(results),
+			badRequest{name: "no results", json: `{"sessionId":"{wait}"}`, code: invalidArgument, kind: invalidRequest, says: []string{"results", "1"}},
+			badRequest{name: "many results", json: `{"sessionId":"{wait}","results":[{results}]}`, code: invalidArgument, kind: invalidRequest, says: []string{"results", "512"}},
+			badRequest{name: "result of another session", json: `{"sessionId":"{wait}","results":[{"sessionId":"{done}","toolCallId":"{call}","output":"x"}]}`, code: invalidArgument, kind: invalidRequest, says: []string{"results[0]", "{done}"}},
+			badRequest{name: "result of another type", json: `{"sessionId":"{wait}","results":[{"toolCallId":"{call}","output":{"a":1}}]}`, code: invalidArgument, says: []string{"output"}, jsonOnly: true}),
+		"GetInteraction": ofInteraction(""),
+		"ResolveInteraction": append(ofInteraction(`,"resolution":{"approve":{}}`),
+			badRequest{name: "no resolution", json: `{"sessionId":"{done}","interactionId":"x"}`, code: invalidArgument, kind: invalidRequest, says: []string{"resolution"}},
+			badRequest{name: "no decision", json: `{"sessionId":"{done}","interactionId":"x","resolution":{}}`, code: invalidArgument, kind: invalidRequest, says: []string{"decision"}}),
+		"ListInteractions": append(paged(""),
+			badRequest{name: "unknown session", json: `{"sessionId":"nobody"}`, code: connect.CodeNotFound, kind: noSession, says: []string{`"nobody"`}},
+			badRequest{name: "turn without a session", json: `{"turnId":"{doneTurn}"}`, code: invalidArgument, kind: invalidRequest, says: []string{"turn_id", "session_id"}},
+			badRequest{name: "token of other things", json: `{"pageToken":"{sessionsToken}"}`, code: invalidArgument, kind: invalidRequest, says: []string{"page_token"}},
+			badRequest{name: "unknown status", json: `{"statuses":[99]}`, code: invalidArgument, kind: invalidRequest, says: []string{"statuses[0]"}}),
+		// They ask for nothing that could be wrong.
+		"GetCapabilities": {},
+		"ListModels":      {},
+	}
+	return all
+}
+
+// ofInteraction are the requests that methods with an interaction_id refuse.
+func ofInteraction(rest string) []badRequest {
+	const id = `,"interactionId":"x"`
+	return append(named(id+rest),
+		badRequest{name: "unknown interaction", json: `{"sessionId":"{done}"` + id + rest + `}`, code: connect.CodeNotFound, kind: notFound, says: []string{`"x"`}},
+		badRequest{name: "no interaction", json: `{"sessionId":"{done}"` + rest + `}`, code: invalidArgument, kind: invalidRequest, says: []string{"interaction_id", "1"}},
+		badRequest{name: "long interaction", json: `{"sessionId":"{done}","interactionId":"{long}{long}"` + rest + `}`, code: invalidArgument, kind: invalidRequest, says: []string{"interaction_id", "256"}},
+	)
+}
+
+// form is a message as it stands on the wire, whatever it says.
+type form struct{ data []byte }
+
+// forms is a codec that lets messages through as they are.
+type forms struct{ name string }
+
+func (f forms) Name() string { return f.name }
+
+func (forms) Marshal(m any) ([]byte, error) {
+	switch m := m.(type) {
+	case *form:
+		return m.data, nil
+	case proto.Message: // the wire's own
+		return proto.Marshal(m)
+	default:
+		return nil, fmt.Errorf("%T is no form", m)
+	}
+}
+
+func (forms) Unmarshal(data []byte, m any) error {
+	switch m := m.(type) {
+	case *form:
+		m.data = bytes.Clone(data)
+		return nil
+	case proto.Message:
+		return proto.Unmarshal(data, m)
+	default:
+		return fmt.Errorf("%T is no form", m)
+	}
+}
+
+// caller calls any method on one wire.
+type caller struct {
+	hc   *http.Client
+	url  string
+	json bool
+	opts []connect.ClientOption
+}
+
+func (c caller) call(t *testing.T, method protoreflect.MethodDescriptor, data []byte) ([]byte, error) {
+	client := connect.NewClient[form, form](c.hc, c.url+"/agentd.v1.SessionService/"+string(method.Name()), c.opts...)
+	if !method.IsStreamingServer() {
+		resp, err := client.CallUnary(t.Context(), connect.NewRequest(&form{data}))
+		if err != nil {
+			return nil, err
+		}
+		return resp.Msg.data, nil
+	}
+	stream, err := client.CallServerStream(t.Context(), connect.NewRequest(&form{data}))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = stream.Close() }()
+	for stream.Receive() {
+	}
+	return nil, stream.Err()
+}
+
+// callers are the wires.
+func callers(t *testing.T, d *daemon.Daemon) map[string]caller {
+	t.Helper()
+	h1, h2 := &http.Client{Transport: &http.Transport{}}, h2c(t)
+	t.Cleanup(h1.CloseIdleConnections)
+	binary := connect.WithCodec(forms{"proto"})
+	return map[string]caller{
+		"Connect JSON":   {h1, d.URL(), true, []connect.ClientOption{connect.WithCodec(forms{"json"})}},
+		"Connect binary": {h2, d.URL(), false, []connect.ClientOption{binary}},
+		"gRPC":           {h2, d.URL(), false, []connect.ClientOption{connect.WithGRPC(), binary}},
+		"gRPC-Web":       {h1, d.URL(), false, []connect.ClientOption{connect.WithGRPCWeb(), binary}},
+	}
+}
+
+// fixtures makes what bad requests speak of, and returns the names it has there.
+func fixtures(t *testing.T, c agentdv1connect.SessionServiceClient) *strings.Replacer {
+	t.Helper()
+	ex := &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "hi", Agent: llm("root", "echo")}
+	create := func(ex *agentdv1.RunRequest_ExecuteRequest) *agentdv1.Turn {
+		t.Helper()
+		return call(t, c.CreateTurn, &agentdv1.CreateTurnRequest{Execute: ex}).GetTurn()
+	}
+	done := until(t, c, create(ex), agentdv1.TurnStatus_TURN_STATUS_SUCCEEDED)
+	id := done.GetSessionId()
+	done = until(t, c, create(&agentdv1.RunRequest_ExecuteRequest{UserPrompt: "hi", SessionId: &id, IdempotencyKey: "once"}), agentdv1.TurnStatus_TURN_STATUS_SUCCEEDED)
+	wait := until(t, c, create(lookRequest("1")), agentdv1.TurnStatus_TURN_STATUS_WAITING_FOR_CLIENT)
+	busy := create(lookRequest("2"))
+	stream, err := c.WatchTurn(t.Context(), connect.NewRequest(&agentdv1.WatchTurnRequest{SessionId: busy.GetSessionId(), ToolNames: []string{"look"}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = stream.Close() })
+	for stream.Receive() && stream.Msg().GetEvent().GetToolCall() == nil {
+	}
+	empty := call(t, c.CreateSession, &agentdv1.CreateSessionRequest{IdempotencyKey: "taken"}).GetSession()
+	sessions := call(t, c.ListSessions, &agentdv1.ListSessionsRequest{PageSize: 1})
+	turns := call(t, c.ListTurns, &agentdv1.ListTurnsRequest{PageSize: 1, SessionId: id})
+	list := func(n int, format string) string {
+		var out []string
+		for i := range n {
+			out = append(out, strings.ReplaceAll(format, "#", fmt.Sprint(i)))
+		}
+		return strings.Join(out, ",")
+	}
+	return strings.NewReplacer(
+		"{done}", id, "{doneTurn}", done.GetId(), "{empty}", empty.GetId(), "{busy}", busy.GetSessionId(),
+		"{wait}", wait.GetSessionId(), "{waitTurn}", wait.GetId(), "{call}", wait.GetPendingToolCalls()[0].GetToolCallId(),
+		"{sessionsToken}", sessions.GetNextPageToken(), "{turnsToken}", turns.GetNextPageToken(),
+		"{long}", strings.Repeat("x", 129), "{kilobyte}", strings.Repeat("x", 1000), "{kilobytes}", strings.Repeat("x", 2000),
+		"{message}", strings.Repeat("x", 1<<16), "{{labels}}", "{"+list(65, `"l#":"x"`)+"}",
+		"{names}", list(513, `"t#"`), "{results}", list(513, `{"toolCallId":"c#"}`),
+	)
+}
+
+// TestBadRequests sends what each method of SessionService must refuse, on each
+// wire: with its code, the protocol's own in the details, and a message that
+// names what was wrong. Nothing of it does any harm.
+func TestBadRequests(t *testing.T) {
+	d := start(t, daemon.Config{
+		Scripts: map[string]string{"asks": asks}, MaxMessageBytes: 1 << 16,
+		Turns: session.Limits{MaxPromptBytes: 3000, IdleTurn: time.Hour},
+	})
+	fill := fixtures(t, wires(t, d)["Connect, binary, HTTP/1.1"])
+	methods := agentdv1.File_agentd_v1_sessions_proto.Services().ByName("SessionService").Methods()
+	get := methods.ByName("GetTurn")
+	bad := badRequests()
+	for wire, c := range callers(t, d) {
+		t.Run(wire, func(t *testing.T) {
+			for i := range methods.Len() {
+				method := methods.Get(i)
+				requests, ok := bad[string(method.Name())]
+				if !ok {
+					t.Errorf("nothing is said of what %s refuses", method.Name())
+				}
+				if _, err := c.call(t, method, []byte{0xff}); connect.CodeOf(err) != invalidArgument {
+					t.Errorf("%s, what is no message: %v", method.Name(), err)
+				}
+				for _, req := range requests {
+					if req.jsonOnly && !c.json {
+						continue
+					}
+					_, err := c.call(t, method, c.form(t, method, fill.Replace(req.json)))
+					req.check(t, string(method.Name()), fill, err)
+					if _, err := c.call(t, get, c.form(t, get, fill.Replace(`{"sessionId":"{done}"}`))); err != nil {
+						t.Fatalf("after %s, %s: %v", method.Name(), req.name, err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// form is a request as the wire has it.
+func (c caller) form(t *testing.T, method protoreflect.MethodDescriptor, text string) []byte {
+	t.Helper()
+	if c.json {
+		return []byte(text)
+	}
+	m := dynamicpb.NewMessage(method.Input())
+	if err := protojson.Unmarshal([]byte(text), m); err != nil {
+		t.Fatalf("%s: %.200s: %v", method.Name(), text, err)
+	}
+	data, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func (r badRequest) check(t *testing.T, method string, fill *strings.Replacer, err error) {
+	t.Helper()
+	ce, ok := errors.AsType[*connect.Error](err)
+	if !ok || ce.Code() != r.code {
+		t.Errorf("%s, %s: %v, want %v", method, r.name, err, r.code)
+		return
+	}
+	for _, want := range r.says {
+		if !strings.Contains(ce.Message(), fill.Replace(want)) {
+			t.Errorf("%s, %s: %q does not name %q", method, r.name, ce.Message(), fill.Replace(want))
+		}
+	}
+	if len(ce.Message()) > 1000 {
+		t.Errorf("%s, %s: a message of %d bytes", method, r.name, len(ce.Message()))
+	}
+	if r.kind == 0 {
+		return
+	}
+	for _, detail := range ce.Details() {
+		value, err := detail.Value()
+		if e, ok := value.(*agentdv1.RunResponse_ErrorResponse); ok && err == nil && e.GetCode() == r.kind && e.GetMessage() == ce.Message() {
+			return
+		}
+	}
+	t.Errorf("%s, %s: the details are %v, want %v", method, r.name, ce.Details(), r.kind)
+}
+
+// TestNoRequests sends what is no call of a method at all.
+func TestNoRequests(t *testing.T) {
+	d := start(t, daemon.Config{MaxMessageBytes: 1 << 16})
+	c := wires(t, d)["Connect, JSON, HTTP/1.1"]
+	ex := &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "hi", Agent: llm("root", "echo")}
+	id := until(t, c, call(t, c.CreateTurn, &agentdv1.CreateTurnRequest{Execute: ex}).GetTurn(), agentdv1.TurnStatus_TURN_STATUS_SUCCEEDED).GetSessionId()
+	hc := &http.Client{Transport: &http.Transport{DisableCompression: true}}
+	t.Cleanup(hc.CloseIdleConnections)
+	good := `{"sessionId":"` + id + `"}`
+	json := http.Header{"Content-Type": {"application/json"}}
+	with := func(name, value string) http.Header {
+		h := json.Clone()
+		h.Set(name, value)
+		return h
+	}
+	for name, tc := range map[string]struct {
+		verb, path, body string
+		header           http.Header
+		status           int
+		says             string
+	}{
+		"GET of a write":         {http.MethodGet, "CancelTurn?connect=v1&encoding=json&message=%7B%7D", "", nil, http.StatusMethodNotAllowed, ""},
+		"GET of a stream":        {http.MethodGet, "WatchTurn?connect=v1&encoding=json&message=%7B%7D", "", nil, http.StatusMethodNotAllowed, ""},
+		"GET without a message":  {http.MethodGet, "GetTurn?connect=v1&encoding=json", "", nil, http.StatusBadRequest, `"invalid_argument"`},
+		"GET in no encoding":     {http.MethodGet, "GetTurn?connect=v1&message=%7B%7D", "", nil, http.StatusUnsupportedMediaType, ""},
+		"GET of garbage":         {http.MethodGet, "GetTurn?connect=v1&encoding=json&message=%7B", "", nil, http.StatusBadRequest, `"invalid_argument"`},
+		"DELETE":                 {http.MethodDelete, "GetTurn", "", json, http.StatusMethodNotAllowed, ""},
+		"PUT":                    {http.MethodPut, "GetTurn", good, json, http.StatusMethodNotAllowed, ""},
+		"no such method":         {http.MethodPost, "ForgetTurn", good, json, http.StatusNotFound, ""},
+		"text":                   {http.MethodPost, "GetTurn", good, http.Header{"Content-Type": {"text/plain"}}, http.StatusUnsupportedMediaType, ""},
+		"no content type":        {http.MethodPost, "GetTurn", good, nil, http.StatusUnsupportedMediaType, ""},
+		"a stream's type":        {http.MethodPost, "GetTurn", good, http.Header{"Content-Type": {"application/connect+json"}}, http.StatusUnsupportedMediaType, ""},
+		"a unary type":           {http.MethodPost, "WatchTurn", good, json, http.StatusUnsupportedMediaType, ""},
+		"nothing":                {http.MethodPost, "GetTurn", "", json, http.StatusBadRequest, `"invalid_argument"`},
+		"a list":                 {http.MethodPost, "GetTurn", "[]", json, http.StatusBadRequest, `"invalid_argument"`},
+		"a misspelt field":       {http.MethodPost, "GetTurn", `{"sessionID":"` + id + `"}`, json, http.StatusBadRequest, `unknown field \"sessionID\"`},
+		"a misspelt value":       {http.MethodPost, "CreateTurn", `{"execute":{"sessionId":"` + id + `","userPrompt":"hi","onBusy":"INTERUPT"}}`, json, http.StatusBadRequest, "INTERUPT"},
+		"a misspelt filter":      {http.MethodPost, "ListSessions", `{"states":["OPEN"]}`, json, http.StatusBadRequest, "OPEN"},
+		"two messages":           {http.MethodPost, "GetTurn", good + good, json, http.StatusBadRequest, `"invalid_argument"`},
+		"binary that is JSON":    {http.MethodPost, "GetTurn", good, http.Header{"Content-Type": {"application/proto"}}, http.StatusBadRequest, `"invalid_argument"`},
+		"too much":               {http.MethodPost, "GetTurn", `{"sessionId":"` + strings.Repeat("x", 1<<16) + `"}`, json, http.StatusTooManyRequests, `"resource_exhausted"`},
+		"compressed":             {http.MethodPost, "GetTurn", "\x1f\x8b", with("Content-Encoding", "gzip"), http.StatusBadRequest, "compressed"},
+		"compressed by whatever": {http.MethodPost, "GetTurn", "x", with("Content-Encoding", "br"), http.StatusNotImplemented, `"unimplemented"`},
+		"a deadline of nobody":   {http.MethodPost, "GetTurn", good, with("Connect-Timeout-Ms", "soon"), http.StatusBadRequest, "soon"},
+		"deep":                   {http.MethodPost, "CreateTurn", `{"execute":{"initialState":{"a":` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + `}}}`, json, http.StatusBadRequest, `"invalid_argument"`},
+		"not UTF-8":              {http.MethodPost, "GetTurn", "{\"sessionId\":\"\xff\"}", json, http.StatusBadRequest, `"invalid_argument"`},
+		"good":                   {http.MethodPost, "GetTurn", good, json, http.StatusOK, id},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), tc.verb, d.URL()+"/agentd.v1.SessionService/"+tc.path, strings.NewReader(tc.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header = tc.header.Clone()
+		resp, err := hc.Do(req)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		body, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if err != nil || resp.StatusCode != tc.status || !strings.Contains(string(body), tc.says) {
+			t.Errorf("%s: %d %.300s (%v), want %d with %q", name, resp.StatusCode, body, err, tc.status, tc.says)
+		}
+		call(t, c.GetTurn, &agentdv1.GetTurnRequest{SessionId: id})
+	}
+}

@@ -1,0 +1,317 @@
+package providertest_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"google.golang.org/genai"
+
+	"github.com/apzuk3/agentd/internal/providertest"
+	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/anthropic"
+	"github.com/apzuk3/agentd/model/gemini"
+	"github.com/apzuk3/agentd/model/openai"
+)
+
+// cannot are the recordings that no model.Request can ask for, each with what
+// stands in the way.
+var cannot = map[string]string{
+	"test_anthropic__test_anthropic_deferred_capability_without_tool_search_across_models_claude-haiku-4-5": "tools that are declared to be loaded later (defer_loading)",
+	"test_tool_search__test_openai_promotes_local_search_history_round_trip":                                "a search for tools that OpenAI runs (tool_search)",
+}
+
+// TestHistories runs the recordings that need more than prompts and tool results:
+// each recorded request is translated to what the engine would ask, and asked;
+// what is sent says the same as the recorded one, and what comes back is what was
+// recorded.
+func TestHistories(t *testing.T) {
+	left := map[string]bool{}
+	for name := range cannot {
+		left[name] = true
+	}
+	all := providertest.All(t)
+	for _, rec := range all {
+		conv, err := providertest.Expect(rec)
+		if err != nil {
+			t.Errorf("%s: %v", rec.Name, err)
+			continue
+		}
+		if conv.Needs() == "" {
+			if left[rec.Name] {
+				t.Errorf("%s is listed as one that cannot be run, and needs nothing but prompts", rec.Name)
+			}
+			continue
+		}
+		t.Run(rec.Name, func(t *testing.T) {
+			delete(left, rec.Name)
+			err := runHistory(t, rec, conv)
+			switch want := cannot[rec.Name]; {
+			case err == nil && want != "":
+				t.Errorf("it can be run, and is listed as one that cannot: %s", want)
+			case err != nil && err.Error() != want:
+				t.Errorf("it cannot be run: %v; listed is %q", err, want)
+			}
+		})
+	}
+	if len(all) > len(providertest.Synthetic(t)) && len(left) > 0 {
+		t.Errorf("listed as recordings that cannot be run, and not there: %v", left)
+	}
+}
+
+// runHistory asks each request of a recording. Its error is what no request of
+// ours can say.
+func runHistory(t *testing.T, rec *providertest.Recording, conv *providertest.Conversation) error {
+	var steps []providertest.Step
+	for _, s := range conv.Sessions {
+		for _, turn := range s.Turns {
+			steps = append(steps, turn.Steps...)
+		}
+	}
+	for i, e := range rec.Calls() {
+		req, err := requestOf(e)
+		if err != nil {
+			return err
+		}
+		stream, err := e.EventStream()
+		if err != nil {
+			t.Fatal(err)
+		}
+		recorded, err := providertest.ParseRequest(e.URL, e.Request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sent := &sender{answer: stream}
+		var p model.Provider
+		switch e.Wire {
+		case providertest.OpenAIChat:
+			p = openai.New(openai.Config{APIKey: apiKey, BaseURL: strings.TrimSuffix(e.URL, "/chat/completions"), Transport: sent})
+		case providertest.OpenAIResponses:
+			p = openai.New(openai.Config{APIKey: apiKey, Transport: sent})
+		case providertest.Anthropic:
+			p = anthropic.New(anthropic.Config{APIKey: apiKey, Transport: sent})
+		default:
+			p = gemini.New(gemini.Config{APIKey: apiKey, Transport: sent})
+		}
+		llm, err := p.Open(recorded.Model, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := model.Guard(llm, model.Limits{}).Generate(t.Context(), req, func(model.Delta) {})
+		if err != nil {
+			return err
+		}
+		d := &adapterDriver{wire: e.Wire}
+		d.compare(t, resp, steps[i])
+		if err := providertest.CheckHistory(sent.body, e.Wire, recorded.Items); err != nil {
+			t.Errorf("request %d: %v\n%s", i, err, sent.body)
+		}
+	}
+	return nil
+}
+
+// translation is a recorded request becoming one of ours.
+type translation struct {
+	req   *model.Request
+	names map[string]string // of the functions, by call id
+}
+
+// requestOf translates a recorded request.
+func requestOf(e *providertest.Exchange) (*model.Request, error) {
+	tr := &translation{&model.Request{Config: &genai.GenerateContentConfig{}}, map[string]string{}}
+	if e.Wire == providertest.Gemini {
+		return tr.req, tr.gemini(e.Request)
+	}
+	var body object
+	if err := json.Unmarshal(e.Request, &body); err != nil {
+		return nil, err
+	}
+	switch e.Wire {
+	case providertest.OpenAIChat:
+		tr.chat(body)
+	case providertest.OpenAIResponses:
+		tr.responses(body)
+	case providertest.Anthropic:
+		tr.anthropic(body)
+	}
+	return tr.req, tr.tools(body)
+}
+
+func (tr *translation) add(role string, parts ...*genai.Part) {
+	tr.req.Contents = append(tr.req.Contents, &genai.Content{Role: role, Parts: parts})
+}
+
+func (tr *translation) call(id, name, args string) {
+	tr.names[id] = name
+	tr.add(genai.RoleModel, called(id, id, name, args, nil))
+}
+
+func (tr *translation) result(id, output string, parts ...*genai.FunctionResponsePart) {
+	tr.add(genai.RoleUser, answered(id, tr.names[id], map[string]any{"output": output}, parts...))
+}
+
+func raw(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // It was JSON a moment ago.
+	}
+	return string(b)
+}
+
+// tools declares what the recorded request declares.
+func (tr *translation) tools(body object) error {
+	var tool genai.Tool
+	for _, d := range list(body, "tools") {
+		if d["defer_loading"] == true {
+			return fmt.Errorf("tools that are declared to be loaded later (defer_loading)")
+		}
+		if kind := str(d, "type"); kind != "" && kind != "function" && kind != "custom" {
+			return fmt.Errorf("a search for tools that OpenAI runs (%s)", kind)
+		}
+		if fn, ok := d["function"].(object); ok {
+			d = fn
+		}
+		schema := d["parameters"]
+		if schema == nil {
+			schema = d["input_schema"]
+		}
+		tool.FunctionDeclarations = append(tool.FunctionDeclarations, &genai.FunctionDeclaration{
+			Name: str(d, "name"), Description: str(d, "description"), ParametersJsonSchema: schema,
+		})
+	}
+	if len(tool.FunctionDeclarations) > 0 {
+		tr.req.Config.Tools = []*genai.Tool{&tool}
+	}
+	return nil
+}
+
+// chatMedia are the types of the media that chat's wire links to.
+var chatMedia = map[string]string{"image_url": "image/png", "video_url": "video/mp4", "document_url": "application/pdf"}
+
+func (tr *translation) chat(body object) {
+	for _, m := range list(body, "messages") {
+		role := map[string]string{"assistant": genai.RoleModel}[str(m, "role")]
+		var parts []*genai.Part
+		if s := str(m, "content"); s != "" {
+			parts = append(parts, text(s))
+		}
+		for _, c := range list(m, "content") {
+			kind := str(c, "type")
+			link := str(c, kind)
+			if o, ok := c[kind].(object); ok {
+				link = str(o, "url")
+			}
+			if kind == "text" {
+				parts = append(parts, text(str(c, "text")))
+			} else {
+				parts = append(parts, &genai.Part{FileData: &genai.FileData{FileURI: link, MIMEType: chatMedia[kind]}})
+			}
+		}
+		switch str(m, "role") {
+		case "system":
+			tr.req.Config.SystemInstruction = asked(parts...)
+			continue
+		case "tool":
+			tr.result(str(m, "tool_call_id"), str(m, "content"))
+			continue
+		}
+		if len(parts) > 0 {
+			tr.add(role, parts...)
+		}
+		for _, c := range list(m, "tool_calls") {
+			fn, _ := c["function"].(object)
+			tr.call(str(c, "id"), str(fn, "name"), str(fn, "arguments"))
+		}
+	}
+}
+
+// responses translates messages, calls and results; anything else is an item of
+// OpenAI's own, which goes back as it came.
+func (tr *translation) responses(body object) {
+	for _, item := range list(body, "input") {
+		switch kind := str(item, "type"); {
+		case str(item, "role") == "user":
+			tr.add(genai.RoleUser, text(str(item, "content")))
+		case kind == "function_call":
+			tr.call(str(item, "call_id"), str(item, "name"), str(item, "arguments"))
+		case kind == "function_call_output":
+			tr.result(str(item, "call_id"), str(item, "output"))
+		default:
+			tr.add(genai.RoleModel, &genai.Part{PartMetadata: owned("openai", raw(item))})
+		}
+	}
+}
+
+func (tr *translation) anthropic(body object) {
+	for _, s := range list(body, "system") {
+		tr.req.Config.SystemInstruction = asked(text(str(s, "text")))
+	}
+	for _, m := range list(body, "messages") {
+		for _, b := range list(m, "content") {
+			switch str(b, "type") {
+			case "text":
+				tr.add(map[string]string{"assistant": genai.RoleModel}[str(m, "role")], text(str(b, "text")))
+			case "tool_use":
+				tr.call(str(b, "id"), str(b, "name"), raw(b["input"]))
+			case "tool_result":
+				var output string
+				var media []*genai.FunctionResponsePart
+				for _, c := range list(b, "content") {
+					output += str(c, "text")
+					if source, ok := c["source"].(object); ok {
+						media = append(media, &genai.FunctionResponsePart{InlineData: &genai.FunctionResponseBlob{
+							MIMEType: str(source, "media_type"), Data: []byte(str(source, "data")),
+						}})
+					}
+				}
+				tr.result(str(b, "tool_use_id"), output, media...)
+			}
+		}
+	}
+}
+
+var (
+	snakeKey      = regexp.MustCompile(`"[a-z]+(_[a-z]+)+":`)
+	signatureText = regexp.MustCompile(`"thoughtSignature":\s*"[^"]*"`)
+)
+
+// gemini decodes the request with the SDK's own types, which know camelCase and
+// base64's usual alphabet only.
+func (tr *translation) gemini(body []byte) error {
+	body = snakeKey.ReplaceAllFunc(body, func(key []byte) []byte {
+		words := strings.Split(string(key), "_")
+		for i := range words[1:] {
+			words[i+1] = strings.ToUpper(words[i+1][:1]) + words[i+1][1:]
+		}
+		return []byte(strings.Join(words, ""))
+	})
+	body = signatureText.ReplaceAllFunc(body, func(s []byte) []byte {
+		return bytes.ReplaceAll(bytes.ReplaceAll(s, []byte("-"), []byte("+")), []byte("_"), []byte("/"))
+	})
+	var r geminiRequest
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&r); err != nil {
+		return err
+	}
+	for _, c := range r.Contents {
+		for _, p := range c.Parts {
+			p.PartMetadata = owned("gemini", "")
+			if p.FunctionCall != nil {
+				p.PartMetadata[model.MetaCallID] = p.FunctionCall.ID
+			}
+		}
+	}
+	tr.req.Contents = r.Contents
+	cfg := tr.req.Config
+	cfg.SystemInstruction, cfg.Tools, cfg.ToolConfig = r.SystemInstruction, r.Tools, r.ToolConfig
+	if r.GenerationConfig != nil {
+		for _, m := range r.GenerationConfig.ResponseModalities {
+			cfg.ResponseModalities = append(cfg.ResponseModalities, string(m))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,236 @@
+package providertest_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/genai"
+	"pgregory.net/rapid"
+
+	"github.com/apzuk3/agentd/internal/providertest"
+	"github.com/apzuk3/agentd/model"
+)
+
+// marks are what must reach its own provider only, as it stands in a body.
+var marks = map[providertest.Wire][]string{
+	providertest.OpenAIChat:      {"chat-opaque-mark"},
+	providertest.OpenAIResponses: {"responses-opaque-mark"},
+	providertest.Anthropic:       {"anthropic-opaque-mark"},
+	providertest.Gemini:          {"Z2VtaW5pLW9wYXF1ZS1tYXJr", "gemini-opaque-mark"},
+}
+
+// history draws what the engine can have stored of a conversation: turns of the
+// user and of models of any provider, who thought, spoke, called, or did nothing.
+type history struct {
+	t     *rapid.T
+	calls int
+	out   []*genai.Content
+}
+
+// drawHistory draws a conversation that waits for a model.
+func drawHistory(t *rapid.T) []*genai.Content {
+	h := &history{t: t}
+	for range rapid.IntRange(0, 4).Draw(t, "turns") {
+		h.user()
+		for range rapid.IntRange(0, 3).Draw(t, "answers") {
+			h.model()
+		}
+	}
+	h.user()
+	if rapid.Bool().Draw(t, "within a turn") {
+		h.model()
+		if last := h.out[len(h.out)-1]; last.Role == genai.RoleModel {
+			h.user()
+		}
+	}
+	return h.out
+}
+
+// word draws a text, at times one that is hard to carry.
+func (h *history) word(label string) string {
+	return rapid.SampledFrom([]string{"Hello.", "Grüße\n<b>", " ", "\n\n", "", "x\u2028y", "{}", "[media]"}).Draw(h.t, label)
+}
+
+func (h *history) user() {
+	c := asked()
+	for range rapid.IntRange(1, 3).Draw(h.t, "parts") {
+		switch rapid.SampledFrom([]string{"text", "text", "image", "link"}).Draw(h.t, "part") {
+		case "image":
+			c.Parts = append(c.Parts, &genai.Part{InlineData: &genai.Blob{MIMEType: "image/png", Data: []byte("png")}})
+		case "link":
+			c.Parts = append(c.Parts, &genai.Part{FileData: &genai.FileData{MIMEType: "image/jpeg", FileURI: "https://example.com/a.jpg"}})
+		default:
+			c.Parts = append(c.Parts, text(h.word("said")))
+		}
+	}
+	// A prompt says something; the empty one is refused before it is stored.
+	c.Parts = append(c.Parts, text("Go on."))
+	h.out = append(h.out, c)
+}
+
+// model draws an answer and what its calls brought.
+func (h *history) model() {
+	wire := rapid.SampledFrom(providertest.Wires).Draw(h.t, "by")
+	c := said()
+	var results []*genai.Part
+	for range rapid.IntRange(0, 5).Draw(h.t, "model parts") {
+		switch rapid.SampledFrom([]string{"text", "thought", "call", "call", "own"}).Draw(h.t, "model part") {
+		case "text":
+			c.Parts = append(c.Parts, h.text(wire))
+		case "thought":
+			c.Parts = append(c.Parts, h.thought(wire))
+		case "own":
+			c.Parts = append(c.Parts, h.own(wire))
+		case "call":
+			call := h.call(wire)
+			c.Parts = append(c.Parts, call)
+			results = append(results, h.result(call.FunctionCall))
+		}
+	}
+	if len(c.Parts) == 0 && rapid.Bool().Draw(h.t, "no parts") {
+		c.Parts = nil
+	}
+	h.out = append(h.out, c)
+	if len(results) == 0 {
+		return
+	}
+	results = rapid.Permutation(results).Draw(h.t, "results")
+	if n := rapid.IntRange(0, len(results)-1).Draw(h.t, "split"); n > 0 {
+		h.out = append(h.out, asked(results[:n]...))
+		results = results[n:]
+	}
+	last := asked(results...)
+	if rapid.Bool().Draw(h.t, "injected") {
+		last.Parts = append(last.Parts, text("By the way."))
+	}
+	h.out = append(h.out, last)
+}
+
+func (h *history) text(wire providertest.Wire) *genai.Part {
+	p := text(h.word("spoken"))
+	if p.Text == "" || !rapid.Bool().Draw(h.t, "marked") {
+		return p
+	}
+	switch wire {
+	case providertest.OpenAIResponses:
+		p.PartMetadata = owned("openai", `{"phase":"final_answer"}`)
+	case providertest.Anthropic:
+		p.PartMetadata = owned("anthropic", `[{"type":"web_search_result_location","cited_text":"anthropic-opaque-mark","encrypted_index":"z","title":"t","url":"https://example.com"}]`)
+	case providertest.Gemini:
+		p.PartMetadata, p.ThoughtSignature = owned("gemini", ""), []byte("gemini-opaque-mark")
+	}
+	return p
+}
+
+func (h *history) thought(wire providertest.Wire) *genai.Part {
+	p := text(h.word("thought"))
+	p.Thought = true
+	if !rapid.Bool().Draw(h.t, "signed") {
+		return p
+	}
+	switch wire {
+	case providertest.OpenAIChat:
+		p.PartMetadata = owned("openai-chat", rapid.SampledFrom([]string{"reasoning", "reasoning_content"}).Draw(h.t, "field"))
+	case providertest.OpenAIResponses:
+		p.PartMetadata = owned("openai", rapid.SampledFrom([]string{
+			`{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"responses-opaque-mark","status":null}`,
+			`{"type":"reasoning","id":"rs_1","summary":[]}`,
+		}).Draw(h.t, "item"))
+	case providertest.Anthropic:
+		p.PartMetadata, p.ThoughtSignature = owned("anthropic", ""), []byte("anthropic-opaque-mark")
+		if rapid.Bool().Draw(h.t, "redacted") {
+			p = &genai.Part{Thought: true, PartMetadata: owned("anthropic", `{"type":"redacted_thinking","data":"anthropic-opaque-mark"}`)}
+		}
+	case providertest.Gemini:
+		p.PartMetadata, p.ThoughtSignature = owned("gemini", ""), []byte("gemini-opaque-mark")
+	}
+	return p
+}
+
+// own draws a part of a provider's own tools.
+func (h *history) own(wire providertest.Wire) *genai.Part {
+	switch wire {
+	case providertest.OpenAIResponses:
+		return &genai.Part{PartMetadata: owned("openai", `{"type":"web_search_call","id":"ws_1","status":"completed","action":{"type":"search","query":"responses-opaque-mark"}}`)}
+	case providertest.Anthropic:
+		return &genai.Part{PartMetadata: owned("anthropic", `{"type":"redacted_thinking","data":"anthropic-opaque-mark"}`)}
+	case providertest.Gemini:
+		if rapid.Bool().Draw(h.t, "result") {
+			return &genai.Part{CodeExecutionResult: &genai.CodeExecutionResult{Outcome: genai.OutcomeOK, Output: "gemini-opaque-mark"}, PartMetadata: owned("gemini", "")}
+		}
+		return &genai.Part{ExecutableCode: &genai.ExecutableCode{Language: genai.LanguagePython, Code: "gemini-opaque-mark"}, PartMetadata: owned("gemini", "")}
+	default:
+		return &genai.Part{}
+	}
+}
+
+func (h *history) call(wire providertest.Wire) *genai.Part {
+	h.calls++
+	own := rapid.SampledFrom([]string{"", "call_0", "call_0", fmt.Sprintf("call_%d", h.calls), strings.Repeat("long", 20), "has spaces"}).Draw(h.t, "own id")
+	args := rapid.SampledFrom([]string{"", "{}", `{"place": "Graz"}`, `{"place":`, `[1]`, `null`, `{"n":9007199254740993}`}).Draw(h.t, "arguments")
+	name := rapid.SampledFrom([]string{"weather", "clock.now", "gone:tool", "gone_tool"}).Draw(h.t, "tool")
+	p := called(fmt.Sprintf("adk-%d", h.calls), own, name, args, nil)
+	switch {
+	case !rapid.Bool().Draw(h.t, "signed call"):
+	case wire == providertest.Gemini:
+		p.ThoughtSignature = []byte("gemini-opaque-mark")
+		p.PartMetadata[model.MetaProvider] = "gemini"
+	case wire == providertest.OpenAIChat:
+		p.PartMetadata[model.MetaProvider], p.PartMetadata[model.MetaOpaque] = "openai-chat", `{"google":{"thought_signature":"chat-opaque-mark"}}`
+	}
+	return p
+}
+
+func (h *history) result(call *genai.FunctionCall) *genai.Part {
+	response := rapid.SampledFrom([]map[string]any{
+		{"output": "sunny"}, {"output": ""}, {"output": " "}, {"output": map[string]any{"n": json.Number("1.0")}}, {"output": nil},
+		{"error": "no such place"}, {"error": ""}, {"a": 1, "b": []any{}}, {}, nil,
+	}).Draw(h.t, "response")
+	var media []*genai.FunctionResponsePart
+	if rapid.IntRange(0, 3).Draw(h.t, "picture") == 0 {
+		media = append(media, &genai.FunctionResponsePart{InlineData: &genai.FunctionResponseBlob{MIMEType: "image/png", Data: []byte("png")}})
+	}
+	return answered(call.ID, call.Name, response, media...)
+}
+
+// TestSwitching: whatever the engine can have stored, of whichever providers, can
+// be sent to each of them: the request is one that its SDK knows and its wire
+// allows, and what another provider wants back stays away from it.
+func TestSwitching(t *testing.T) {
+	for _, wire := range providertest.Wires {
+		t.Run(string(wire), func(t *testing.T) {
+			a := newAsker(t, wire)
+			rapid.Check(t, func(rt *rapid.T) {
+				req := &model.Request{Contents: drawHistory(rt), Config: &genai.GenerateContentConfig{
+					Tools: []*genai.Tool{{FunctionDeclarations: []*genai.FunctionDeclaration{weather, clock}}},
+				}}
+				before, err := json.Marshal(req)
+				if err != nil {
+					rt.Fatal(err)
+				}
+				body, err := a.ask(t, req)
+				if err != nil {
+					rt.Fatalf("%v\nof %s", err, before)
+				}
+				if err := checkRequest(wire, body); err != nil {
+					rt.Errorf("%v:\n%s\nof %s", err, body, before)
+				}
+				if after, err := json.Marshal(req); err != nil || !bytes.Equal(before, after) {
+					rt.Errorf("the request was changed (%v):\n%s\nbefore:\n%s", err, after, before)
+				}
+				if bytes.Contains(body, []byte("agentd.")) {
+					rt.Errorf("our own metadata was sent: %s", body)
+				}
+				for other, texts := range marks {
+					if other != wire && slices.ContainsFunc(texts, func(s string) bool { return bytes.Contains(body, []byte(s)) }) {
+						rt.Errorf("what %s wants back was sent: %s", other, body)
+					}
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,205 @@
+package session_test
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/sqlitestore"
+)
+
+// Who reads a session that is deleted meanwhile is told so.
+func TestWatchingASessionThatIsDeleted(t *testing.T) {
+	f := newFixture(t, memory(t), session.Limits{})
+	f.on(talk)
+	turn := f.run("", "hi")
+	w := turn.Watch()
+	if err := f.m.DeleteSession(t.Context(), turn.SessionID()); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := followErr(t, w); code(err) != noSession {
+		t.Errorf("the watcher read %v, then %v", got, err)
+	}
+}
+
+// A session can be deleted while the store is full: that makes space.
+func TestDeletingMakesSpace(t *testing.T) {
+	store, err := sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "db"), sqlitestore.WithMaxBytes(1<<20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	f := newFixture(t, store, session.Limits{})
+	f.on(talk)
+	old := f.run("", strings.Repeat("x", 100<<10))
+	asks := f.start(session.Request{Prompt: "ask"})
+	w := asks.Watch()
+	await(t, w, isCall)
+	f.on(func(ctx context.Context, r *session.Run) error {
+		for {
+			if err := say(ctx, r, "m", root, strings.Repeat("y", 30<<10)); err != nil {
+				return err
+			}
+		}
+	})
+	full := f.start(session.Request{})
+	for { // until the turn waits for space
+		if _, err := f.m.UpdateSession(t.Context(), old.SessionID(), session.Update{}); code(err) == unavailable {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if err := f.m.DeleteSession(t.Context(), asks.SessionID()); code(err) != unavailable {
+		t.Errorf("a session that runs: %v", err)
+	}
+	if err := f.m.DeleteSession(t.Context(), old.SessionID()); err != nil {
+		t.Errorf("an old session: %v", err)
+	}
+	full.Cancel("")
+	asks.Cancel("")
+	follow(t, w)
+}
+
+// blocked is a store that does not give a session away.
+type blocked struct {
+	session.Store
+	id   atomic.Value
+	at   chan struct{}
+	goOn chan struct{}
+}
+
+func (s *blocked) Read(ctx context.Context, id string, after int64, limit int) ([]session.Record, error) {
+	if s.id.CompareAndSwap(id, "") {
+		close(s.at)
+		<-s.goOn
+	}
+	return s.Store.Read(ctx, id, after, limit)
+}
+
+// A session that takes long to be read keeps no other from being changed.
+func TestUpdateBesideASlowSession(t *testing.T) {
+	store := &blocked{Store: memory(t), at: make(chan struct{}), goOn: make(chan struct{})}
+	f := newFixture(t, store, session.Limits{})
+	f.on(talk)
+	slow, other := f.run("", "hi").SessionID(), f.create(session.Names{}).ID
+	g := newFixture(t, store, session.Limits{})
+	g.on(talk)
+	store.id.Store(slow)
+	started, changed := make(chan error, 1), make(chan error, 1)
+	go func() {
+		_, err := g.m.Start(t.Context(), session.Request{SessionID: slow, Prompt: "hi"})
+		started <- err
+	}()
+	<-store.at
+	go func() {
+		_, err := g.m.UpdateSession(t.Context(), slow, session.Update{Archived: new(true)})
+		changed <- err
+	}()
+	for { // until the first change waits for the session
+		if info, err := store.Info(t.Context(), slow); err != nil || info.Archived {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		_, err := g.m.UpdateSession(ctx, other, session.Update{ClientRef: new("x")})
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Errorf("another session: %v", err)
+		}
+	case <-ctx.Done():
+		t.Error("another session cannot be changed")
+	}
+	ctx, cancel = context.WithCancel(t.Context())
+	cancel()
+	if _, err := g.m.UpdateSession(ctx, slow, session.Update{}); err == nil {
+		t.Error("the same session was changed by who does not want to wait")
+	}
+	close(store.goOn)
+	if err := <-changed; err != nil {
+		t.Errorf("the slow session: %v", err)
+	}
+	<-started
+	if _, err := g.m.Start(t.Context(), session.Request{SessionID: slow, Prompt: "hi"}); code(err) != precondition {
+		t.Errorf("a turn of an archived session: %v", err)
+	}
+}
+
+// reluctant is a store whose first Delete fails when it is told to.
+type reluctant struct {
+	session.Store
+	did      atomic.Bool
+	at, fail chan struct{}
+}
+
+func (s *reluctant) Delete(ctx context.Context, id string, lastSeq int64) error {
+	if s.did.Swap(true) {
+		return s.Store.Delete(ctx, id, lastSeq)
+	}
+	close(s.at)
+	<-s.fail
+	return session.ErrFull
+}
+
+// Who asks for a session while it is about to be deleted, and it is not after all,
+// has it.
+func TestStartBesideADeletionThatFails(t *testing.T) {
+	store := &reluctant{Store: memory(t), at: make(chan struct{}), fail: make(chan struct{})}
+	f := newFixture(t, store, session.Limits{})
+	f.on(talk)
+	id := f.run("", "hi").SessionID()
+	deleted := make(chan error, 1)
+	go func() { deleted <- f.m.DeleteSession(t.Context(), id) }()
+	<-store.at
+	started := make(chan error, 8)
+	for range cap(started) {
+		go func() {
+			_, err := f.m.Start(t.Context(), session.Request{SessionID: id, Prompt: "hi", OnBusy: session.Enqueue})
+			started <- err
+		}()
+	}
+	close(store.fail)
+	if err := <-deleted; code(err) != unavailable {
+		t.Errorf("delete: %v", err)
+	}
+	for range cap(started) {
+		if err := <-started; err != nil {
+			t.Errorf("start: %v", err)
+		}
+	}
+}
+
+// A session whose log cannot be read does not keep others from being listed.
+func TestListBesideALogThatCannotBeRead(t *testing.T) {
+	f := newFixture(t, memory(t), session.Limits{})
+	f.on(busy)
+	w := f.start(session.Request{Prompt: "st"}).Watch()
+	await(t, w, isCall)
+	over := f.run("", "s")
+	f.stop()
+	m, err := session.NewManager(session.Config{Store: f.store, Runner: illiterate{f.engine}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	turns, _, err := m.ListTurns(t.Context(), session.TurnQuery{}, "", 9)
+	if err != nil || len(turns) != 2 || turns[0].ID != over.ID() || turns[1].Prompt != "st" || turns[1].Status != session.WaitingForClient {
+		t.Errorf("listed %+v, %v", turns, err)
+	}
+	if err := m.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,96 @@
+package session_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/apzuk3/agentd/session"
+)
+
+// What a turn waits for comes while it is just being put aside: it goes on
+// nevertheless, with nobody there.
+func TestAnswerWhileTheTurnIsPutAside(t *testing.T) {
+	for name, tc := range map[string]struct {
+		engine func(context.Context, *session.Run) error
+		asked  func(*fixture, *session.Watcher)
+		answer func(*fixture, *session.Turn) error
+	}{
+		"resolution": {
+			curious,
+			func(f *fixture, w *session.Watcher) { await(f.t, w, isAsked) },
+			func(f *fixture, turn *session.Turn) error {
+				_, err := f.m.Resolve(f.t.Context(), session.AttachRequest{SessionID: turn.SessionID()}, "q1", reply("so"))
+				return err
+			},
+		},
+		"tool result": {
+			talk,
+			func(f *fixture, w *session.Watcher) { await(f.t, w, isCall) },
+			func(f *fixture, turn *session.Turn) error {
+				answers := []session.Answer{{CallID: "c-" + turn.ID(), Output: new("so")}}
+				errs, err := f.m.AnswerTurn(f.t.Context(), session.AttachRequest{SessionID: turn.SessionID()}, answers)
+				return errors.Join(append(errs, err)...)
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, memory(t), session.Limits{IdleTurn: time.Minute})
+				leave := make(chan struct{})
+				f.on(func(ctx context.Context, r *session.Run) error {
+					err := tc.engine(ctx, r)
+					if errors.Is(context.Cause(ctx), session.ErrPutAside) {
+						<-leave // it takes its time
+					}
+					return err
+				})
+				turn := f.start(session.Request{Prompt: "ask"})
+				w := turn.Watch()
+				tc.asked(f, w)
+				w.Close()
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				done := make(chan error, 1)
+				go func() { done <- tc.answer(f, turn) }()
+				synctest.Wait()
+				close(leave)
+				if err := <-done; err != nil {
+					t.Errorf("answer: %v", err)
+				}
+				time.Sleep(time.Minute)
+				if info, err := f.m.Turn(t.Context(), turn.SessionID(), turn.ID()); err != nil || info.Status != session.Succeeded {
+					t.Errorf("afterwards it is %+v, %v", info, err)
+				}
+			})
+		})
+	}
+}
+
+// An answer that was taken while the store is full has its turn go on when it is
+// written, with nobody there.
+func TestAnswerThatWaitsForSpace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &tampered{Store: memory(t)}
+		f := newFixture(t, store, session.Limits{IdleTurn: time.Minute})
+		f.on(talk)
+		turn := f.start(session.Request{Prompt: "ask"})
+		w := turn.Watch()
+		await(t, w, isCall)
+		w.Close()
+		store.tamper(always(session.ErrFull))
+		answers := []session.Answer{{CallID: "c-" + turn.ID(), Output: new("so")}}
+		errs, err := f.m.AnswerTurn(t.Context(), session.AttachRequest{SessionID: turn.SessionID()}, answers)
+		if err := errors.Join(append(errs, err)...); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		store.tamper(nil)
+		time.Sleep(time.Hour)
+		if info, err := f.m.Turn(t.Context(), turn.SessionID(), turn.ID()); err != nil || info.Status != session.Succeeded {
+			t.Errorf("afterwards it is %+v, %v", info, err)
+		}
+	})
+}

@@ -1,0 +1,134 @@
+// Command witness is the Go client among the tests of the TypeScript client: it starts a turn, or follows one, and writes a line for
+// each thing it sees, in the words of the page in examples/web. With -tool it has that page's tool, which answers with the
+// next line of the standard input. It ends with the turn, without ending it.
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"iter"
+	"os"
+
+	"github.com/apzuk3/agentd/client"
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+const tool = "pick_tea"
+
+func main() {
+	url := flag.String("url", "", "the daemon")
+	session := flag.String("session", "", "the session to follow")
+	turn := flag.String("turn", "", "the turn to follow")
+	prompt := flag.String("prompt", "", "what to start a turn with, in place of following one; takes -tool")
+	answers := flag.Bool("tool", false, "have the tool; else only watch")
+	flag.Parse()
+	if err := run(*url, *session, *turn, *prompt, *answers); err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+func run(url, session, turn, prompt string, answers bool) error {
+	clnt := client.New(url)
+	opts := []client.RunOption{client.WithTurnID(turn)}
+	if answers {
+		if err := client.AddTool(clnt, tool, "Asks which tea it is to be", pick); err != nil {
+			return err
+		}
+	} else {
+		opts = append(opts, client.WithoutTools())
+	}
+	var events iter.Seq2[*client.Event, error]
+	if prompt == "" {
+		events = clnt.Attach(context.Background(), session, opts...)
+	} else {
+		events = clnt.Run(context.Background(), host(), prompt)
+	}
+	out := json.NewEncoder(os.Stdout)
+	for event, err := range events {
+		if err != nil {
+			return err
+		}
+		if event.Started != nil {
+			session = event.Started.SessionID
+		}
+		if err := out.Encode(lineOf(session, event)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// host is the agent of the page.
+func host() *agentdv1.Agent {
+	return &agentdv1.Agent{Name: "host", AgentType: &agentdv1.Agent_Llm{Llm: &agentdv1.LlmAgent{
+		Model: "scripted/demo", Instruction: "You serve tea.", ToolNames: []string{tool},
+	}}}
+}
+
+type question struct {
+	Question string `json:"question" jsonschema:"what to ask the visitor"`
+}
+
+// pick returns the next line of the standard input. The model asks once.
+func pick(ctx context.Context, _ question) (any, error) {
+	line := make(chan string, 1)
+	go func() { // ends with the standard input, or with the process
+		if in := bufio.NewScanner(os.Stdin); in.Scan() {
+			line <- in.Text()
+		}
+	}()
+	select {
+	case tea := <-line:
+		return tea, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// line is what is written of an event: a piece of a message, or a fact.
+type line struct {
+	// Turn is the session and the turn, as the page has them behind its #.
+	Turn    string `json:"turn"`
+	Message string `json:"message,omitempty"`
+	Text    string `json:"text,omitempty"`
+	// Fact is the event's seq, its type, and what it holds.
+	Fact string `json:"fact,omitempty"`
+}
+
+func lineOf(session string, e *client.Event) line {
+	out := line{Turn: session + "/" + e.TurnID}
+	switch c := e.OutputChunk; {
+	case c == nil:
+		out.Fact = fmt.Sprintf("%d %s", e.Seq, fact(e))
+	case !c.IsThought: // the page shows none either
+		out.Message, out.Text = c.MessageID, c.Content
+	}
+	return out
+}
+
+func fact(e *client.Event) string {
+	switch {
+	case e.Started != nil:
+		return "started " + e.Started.SessionID
+	case e.ToolCall != nil:
+		return fmt.Sprintf("tool_call %s %s %s", e.ToolCall.ID, e.ToolCall.Name, e.ToolCall.Input)
+	case e.ToolNotice != nil:
+		return fmt.Sprintf("tool_notice %s %s %s", e.ToolNotice.ID, e.ToolNotice.Name, e.ToolNotice.Input)
+	case e.ToolResult != nil:
+		return fmt.Sprintf("tool_result %s %s %s", e.ToolResult.ID, e.ToolResult.Name, e.ToolResult.Output+e.ToolResult.Error)
+	case e.Error != nil:
+		return "error " + e.Error.Error()
+	case e.End != nil:
+		end := "completed"
+		if !e.End.Completed {
+			end = "stopped: " + e.End.Reason
+		}
+		return fmt.Sprintf("end %s, %d model calls", end, e.End.UsageSummary.GetLlmCalls())
+	default:
+		return fmt.Sprintf("unexpected %+v", e)
+	}
+}
