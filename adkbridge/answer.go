@@ -84,6 +84,11 @@ func (m *agentModel) answer(ctx context.Context, req *adkmodel.LLMRequest) (*ans
 		if a.content == nil {
 			a.content = &genai.Content{Role: genai.RoleModel}
 		}
+		if t.verifier != nil {
+			again := *a.meta
+			again.Path, a.meta = m.n.path, &again
+			return a, m.conclude(a, req)
+		}
 		m.judge(a, req)
 		if !a.meta.Structured {
 			if _, err := m.conform(a); err != nil {
@@ -106,6 +111,7 @@ func (m *agentModel) answer(ctx context.Context, req *adkmodel.LLMRequest) (*ans
 	resp, err := m.generate(ctx, &model.Request{
 		Contents: t.hist.prompt(m.n.name, branch, m.since()),
 		Config:   req.Config,
+		Origin:   model.Origin{Session: t.run.SessionID(), Turn: t.run.TurnID(), Path: m.n.path, MessageID: id},
 	}, id)
 	if err != nil {
 		m.spent(err, branch)
@@ -116,17 +122,22 @@ func (m *agentModel) answer(ctx context.Context, req *adkmodel.LLMRequest) (*ans
 	}
 	a := m.mint(resp, key, branch)
 	a.meta.Marks = t.run.Marks(id)
+	return a, m.conclude(a, req)
+}
+
+// conclude finds out what an answer means, and keeps it in turn.made. Its error
+// ends the turn.
+func (m *agentModel) conclude(a *answer, req *adkmodel.LLMRequest) (misfit error) {
 	a.meta.Calls, a.meta.Asks = m.judge(a, req)
 	a.meta.Last = len(callsOf(a.content)) == 0 && !onlyThoughts(a.content) && m.n.speaksOnce()
-	var misfit error
 	a.meta.Structured, misfit = m.conform(a)
-	t.mu.Lock()
-	t.made = append(t.made, a)
-	t.mu.Unlock()
+	m.t.mu.Lock()
+	m.t.made = append(m.t.made, a)
+	m.t.mu.Unlock()
 	if misfit != nil {
-		return a, misfit
+		return misfit
 	}
-	return a, m.count(a)
+	return m.count(a)
 }
 
 // since is the first record that the model is told of.

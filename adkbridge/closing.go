@@ -12,6 +12,9 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
+// stoppedText begins the results of calls that were cut off.
+const stoppedText = "cancelled: the turn was stopped"
+
 // close makes the history valid after the tree has ended: it appends complete
 // answers that were on their way, what failed calls took, and results for calls
 // that have none. Calls of a turn that is put aside stay open: they are answered
@@ -48,9 +51,9 @@ func (t *turn) close(ctx context.Context, cause error) error {
 	if errors.Is(cause, session.ErrPutAside) {
 		return nil
 	}
-	text := "cancelled: the turn was stopped before this call was over"
+	text := stoppedText + " before this call was over"
 	if e, ok := errors.AsType[*session.Error](cause); ok && e.Code != codeInternal {
-		text = "cancelled: the turn was stopped: " + e.Message
+		text = stoppedText + ": " + e.Message
 	}
 	t.mu.Lock()
 	open := slices.Clone(t.open)

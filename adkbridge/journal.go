@@ -56,6 +56,12 @@ func (j *journal) AppendEvent(ctx context.Context, _ adksession.Session, ev *adk
 		return err
 	}
 	temp := tempKeys(ev.Actions.StateDelta)
+	if ok && j.t.verifier != nil {
+		if err := j.t.verifier.compare(ctx, j.t, l, ev, m); err != nil {
+			j.t.stop(err)
+			return err
+		}
+	}
 	if ok { // a turn that runs again after a crash
 		ev.ID, ev.Timestamp = l.ev.ID, l.ev.Timestamp
 		j.t.admit(l.seq, l.ev, l.size, temp)
@@ -90,7 +96,7 @@ func (t *turn) nextLogged(ev *adksession.Event, m *meta) (loggedEvent, bool, err
 		return loggedEvent{}, false, nil
 	}
 	l := queue[0]
-	if l.ev.CustomMetadata.Agentd.LLM != m.LLM || !slices.Equal(responses(l.ev.Content), responses(ev.Content)) {
+	if t.verifier == nil && (l.ev.CustomMetadata.Agentd.LLM != m.LLM || !slices.Equal(responses(l.ev.Content), responses(ev.Content))) {
 		t.stopped = true
 		t.cause = diverged("%s, branch %q, does not match record %d", pathString(m.Path), ev.Branch, l.seq)
 		return loggedEvent{}, false, t.cause
@@ -104,16 +110,7 @@ func (t *turn) nextLogged(ev *adksession.Event, m *meta) (loggedEvent, bool, err
 // commit appends an event to the log and takes it into the history as the log
 // holds it, so that a reloaded history gives the same prompts.
 func (t *turn) commit(ctx context.Context, ev *adksession.Event, m *meta) error {
-	if n := t.nodeOf(ev.Author); n != nil && n.outputKey != "" && (n.output == nil || m.Structured) {
-		if text, ok := finalText(ev.Content, m); ok && len(text) <= t.limits.ValueBytes {
-			delta := maps.Clone(ev.Actions.StateDelta)
-			if delta == nil {
-				delta = map[string]any{}
-			}
-			delta[n.outputKey] = text
-			ev.Actions.StateDelta = delta
-		}
-	}
+	t.setOutput(ev, m)
 	data, err := encode(ev, m)
 	if err != nil {
 		return err
@@ -128,6 +125,21 @@ func (t *turn) commit(ctx context.Context, ev *adksession.Event, m *meta) error 
 	}
 	t.admit(rec.Seq, s, len(data), tempKeys(ev.Actions.StateDelta))
 	return nil
+}
+
+// setOutput writes what an agent ends with into the state, if it has an
+// output_key.
+func (t *turn) setOutput(ev *adksession.Event, m *meta) {
+	if n := t.nodeOf(ev.Author); n != nil && n.outputKey != "" && (n.output == nil || m.Structured) {
+		if text, ok := finalText(ev.Content, m); ok && len(text) <= t.limits.ValueBytes {
+			delta := maps.Clone(ev.Actions.StateDelta)
+			if delta == nil {
+				delta = map[string]any{}
+			}
+			delta[n.outputKey] = text
+			ev.Actions.StateDelta = delta
+		}
+	}
 }
 
 // nodeOf finds an event's agent; nil for an interrupted turn, which has no tree.

@@ -34,6 +34,9 @@ type turn struct {
 	hist   *history
 	limits Limits
 
+	// verifier, if set, compares what the run would append with the log; see Verify.
+	verifier *verifier
+
 	injecting sync.Mutex // held while prompts become messages; taken before mu
 
 	mu       sync.Mutex // protects the fields below

@@ -34,12 +34,26 @@ type Request struct {
 	// takes none, not together with the tools, or refuses this one, ask for it in
 	// the instructions; whether the answer satisfies it is for the caller to check.
 	Config *genai.GenerateContentConfig
+	// Origin says whose call it is, for those who record calls or play them again;
+	// adapters never look at it.
+	Origin Origin `json:"-"`
 	// Try is the number of the try, from 1; 0 when nobody counts.
 	Try int `json:"-"`
 	// OnRetry, when not nil, is told of each try that failed before the wait for
 	// the next one, see Again. It runs on the calling goroutine; its error ends
 	// the call. Adapters never see it.
 	OnRetry func(Failed) error `json:"-"`
+}
+
+// Origin names a model call. What is not known is empty.
+type Origin struct {
+	// Session and Turn are ids.
+	Session, Turn string
+	// Path runs from the root of the tree to the agent that calls. It must not be
+	// changed.
+	Path []string
+	// MessageID is the one of the answer to come.
+	MessageID string
 }
 
 // Delta is a piece of the answer's text or of the model's thinking.

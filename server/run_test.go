@@ -417,11 +417,12 @@ func TestKeys(t *testing.T) {
 	c.RequestHeader().Set("X-Agentd-Gemini-Api-Key", "canary-gemini")
 	c.RequestHeader().Set("X-Agentd-Openai-Api-Key", " canary-openai ")
 	c.RequestHeader().Set("X-Agentd-Anthropic-Api-Key", "")
+	c.RequestHeader().Set("X-Agentd-Acme-Api-Key", "canary-acme")
 	m := execute()
 	m.GetExecute().UserPrompt = "canary-prompt"
 	c.send(m)
 	keys := <-got
-	if len(keys) != 2 || keys["gemini"] != "canary-gemini" || keys["openai"] != "canary-openai" {
+	if len(keys) != 3 || keys["acme"] != "canary-acme" || keys["gemini"] != "canary-gemini" || keys["openai"] != "canary-openai" {
 		t.Errorf("got %d keys", len(keys))
 	}
 	c.send(answer("canary-call", "canary-output"))
@@ -430,7 +431,7 @@ func TestKeys(t *testing.T) {
 		t.Error("a panic is no completion")
 	}
 	f.stop()
-	for _, secret := range []string{"canary-gemini", "canary-openai", "canary-prompt", "canary-output"} {
+	for _, secret := range []string{"canary-gemini", "canary-openai", "canary-acme", "canary-prompt", "canary-output"} {
 		if bytes.Contains(f.log.Bytes(), []byte(secret)) {
 			t.Errorf("the log holds %s", secret)
 		}

@@ -12,7 +12,8 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// keyHeaders hold a caller's own keys, by provider name.
+// keyHeaders hold a caller's own keys, by provider name. A provider that is not
+// among them has a header of the same form; web pages may send these alone.
 var keyHeaders = map[string]string{
 	"gemini":    "X-Agentd-Gemini-Api-Key",
 	"anthropic": "X-Agentd-Anthropic-Api-Key",
@@ -22,13 +23,18 @@ var keyHeaders = map[string]string{
 // keysOf takes the caller's own keys out of the request's headers.
 func keysOf(h http.Header) session.Keys {
 	keys := session.Keys{}
-	for provider, header := range keyHeaders {
-		if key := strings.TrimSpace(h.Get(header)); key != "" {
-			keys[provider] = session.Secret(key)
+	for header := range h {
+		name, ours := strings.CutPrefix(header, "X-Agentd-")
+		name, aKey := strings.CutSuffix(name, "-Api-Key")
+		if key := strings.TrimSpace(h.Get(header)); key != "" && ours && aKey && name != "" && len(name) <= maxProviderName {
+			keys[strings.ToLower(name)] = session.Secret(key)
 		}
 	}
 	return keys
 }
+
+// maxProviderName bounds the name of a provider in a header, in bytes.
+const maxProviderName = 64
 
 // attaches tells whether a message asks for a turn there is, not for a new one.
 func attaches(ex *agentdv1.RunRequest_ExecuteRequest) bool {

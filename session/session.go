@@ -538,19 +538,11 @@ func (s *Session) wholeState(ctx context.Context) (map[string]any, error) {
 	s.mu.Lock()
 	out := maps.Clone(s.state)
 	s.mu.Unlock()
-	for scope, prefix := range map[string]string{"app": scopeApp, sharedUser: scopeUser} {
-		values, err := s.store.Shared(ctx, scope)
-		if err != nil {
-			return nil, fmt.Errorf("session %s: shared state %q: %w", s.id, scope, err)
-		}
-		for k, raw := range values {
-			var v any
-			if err := unmarshal(raw, &v); err != nil {
-				return nil, fmt.Errorf("session %s: shared state %s%s: %w", s.id, prefix, k, err)
-			}
-			out[prefix+k] = v
-		}
+	shared, err := SharedState(ctx, s.store)
+	if err != nil {
+		return nil, fmt.Errorf("session %s: %w", s.id, err)
 	}
+	maps.Copy(out, shared)
 	return out, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -65,8 +66,10 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestPage runs the commands of docs/cli.md, in one shell, against a daemon.
-func TestPage(t *testing.T) {
+// runPage runs the commands of a page in one shell, from the root of the
+// repository. It returns the page and what they have printed.
+func runPage(t *testing.T, name string, env ...string) (page, out string) {
+	t.Helper()
 	bash, err := exec.LookPath("bash")
 	if err != nil {
 		if os.Getenv("CI") == "true" {
@@ -74,12 +77,12 @@ func TestPage(t *testing.T) {
 		}
 		t.Skip(err)
 	}
-	page, err := os.ReadFile("../../docs/cli.md")
+	text, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var script strings.Builder
-	blocks := strings.Split(string(page), "```")
+	blocks := strings.Split(string(text), "```")
 	for i := 1; i < len(blocks); i += 2 {
 		if code, ok := strings.CutPrefix(blocks[i], "sh\n"); ok {
 			script.WriteString(code)
@@ -94,20 +97,34 @@ func TestPage(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(bin, "agentd"), []byte(wrapper), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	d := inProcess(t, map[string]string{"AGENTD_ADDR": "127.0.0.1:0", "AGENTD_DATA": ":memory:"})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // the page waits for things to happen
 	defer cancel()
 	cmd := exec.CommandContext(ctx, bash, "-euo", "pipefail", "-c", script.String())
 	cmd.Dir = "../.."
-	cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "AGENTD_URL="+d.url, "NO_PROXY=*", "GORACE=atexit_sleep_ms=0")
-	out, err := cmd.CombinedOutput()
+	cmd.Env = slices.Concat(os.Environ(), []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "NO_PROXY=*", "GORACE=atexit_sleep_ms=0"}, env)
+	printed, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("%v\n%s", err, printed)
 	}
-	contains(t, string(out), "greeter.yaml: ok", "Hello, Alice!", "Hello, Bob!", `"TURN_STATUS_SUCCEEDED"`, "Hello, Dora!", `"team":"search"`, `"SESSION_STATE_ARCHIVED"`, `"forkedFrom":"`,
+	return string(text), string(printed)
+}
+
+// TestRecordPage runs the commands of docs/record.md.
+func TestRecordPage(t *testing.T) {
+	_, out := runPage(t, "../../docs/record.md")
+	contains(t, out, "\n2\n", "Hello from a tool", "Hello, Carol!", "ERROR_CODE_INVALID_REQUEST",
+		`contents[0].parts[0].text: recorded "Say hi to Alice", got "Say hi to Bob"`,
+		"equal, 1 turn, 6 records", `"equal":true,"turns":1,"records":6`)
+}
+
+// TestPage runs the commands of docs/cli.md, in one shell, against a daemon.
+func TestPage(t *testing.T) {
+	d := inProcess(t, map[string]string{"AGENTD_ADDR": "127.0.0.1:0", "AGENTD_DATA": ":memory:"})
+	page, out := runPage(t, "../../docs/cli.md", "AGENTD_URL="+d.url)
+	contains(t, out, "greeter.yaml: ok", "Hello, Alice!", "Hello, Bob!", `"TURN_STATUS_SUCCEEDED"`, "Hello, Dora!", `"team":"search"`, `"SESSION_STATE_ARCHIVED"`, `"forkedFrom":"`,
 		"enough for today", `"toolName":"refund"`, "paid back", `"name":"scripted/demo"`, "did you mean model?")
 	// The file on the page is the example.
-	_, shown, _ := strings.Cut(string(page), "```yaml\n")
+	_, shown, _ := strings.Cut(page, "```yaml\n")
 	shown, _, _ = strings.Cut(shown, "```")
 	onPage, err := agentfile.Parse("page", []byte(shown))
 	if err != nil {
@@ -122,7 +139,7 @@ func TestPage(t *testing.T) {
 	}
 	// Every command there is has its place on the page.
 	for _, name := range commandNames(t) {
-		if !strings.Contains(string(page), "agentd "+name) {
+		if !strings.Contains(page, "agentd "+name) {
 			t.Errorf("agentd %s is not on the page", name)
 		}
 	}

@@ -7,6 +7,7 @@
 //	agentd turns          look at turns and cancel them
 //	agentd interactions   answer what turns ask of people
 //	agentd models         list the models that the server knows
+//	agentd replay         run a session again on its own log
 //	agentd healthcheck    ask the server on this machine whether it is ready
 //	agentd version        print the version
 //
@@ -86,6 +87,7 @@ type commands struct {
 	Turns        turnsCmd        `cmd:"" help:"Look at turns and cancel them."`
 	Interactions interactionsCmd `cmd:"" help:"Answer what turns ask of people."`
 	Models       modelsCmd       `cmd:"" help:"List the models that the daemon knows."`
+	Replay       replayCmd       `cmd:"" help:"Run a session of a stopped daemon again on its own log, and tell where it differs."`
 	Healthcheck  healthcheckCmd  `cmd:"" help:"Ask the server on this machine whether it is ready."`
 	Version      versionCmd      `cmd:"" help:"Print the version."`
 }
@@ -100,6 +102,9 @@ type process struct {
 	tty     struct{ stdin, stdout, stderr bool } // which of them are terminals
 	adjust  func(*daemon.Config)                 // for tests; may be nil
 }
+
+// getenv reads the environment.
+func (p *process) getenv(name string) string { return p.env[name] }
 
 // exit is how kong leaves after --help.
 type exit struct{ code int }

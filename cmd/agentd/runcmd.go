@@ -35,6 +35,7 @@ type runCmd struct {
 	daemonFlags `embed:""`
 	Local       bool   `noenv:"" help:"Run a daemon in this process, for this turn alone. It keeps everything in memory and takes provider keys from the environment."`
 	Scripts     string `placeholder:"DIR" help:"Folder of scripts for the models 'scripted/…' of --local."`
+	RecordTo    string `placeholder:"FILE" help:"Append each model call of --local to this file, one JSON line each: prompts and answers, never keys."`
 	Session     string `noenv:"" placeholder:"ID" help:"Continue this session."`
 	Attach      string `noenv:"" placeholder:"SESSION" help:"Follow the last turn of this session, and run its tools if FILE is given."`
 
@@ -215,12 +216,14 @@ func (c *runCmd) dial(p *process) (conn *cli.Conn, done func(), err error) {
 
 // local starts a daemon on loopback that keeps nothing.
 func (c *runCmd) local(p *process) (url string, stop func(), err error) {
-	providers := daemon.ProvidersFromEnv(func(name string) string { return p.env[name] })
+	providers := daemon.ProvidersFromEnv(p.getenv)
 	d, err := daemon.New(daemon.Config{
 		Addr:       "127.0.0.1:0",
 		DataDir:    daemon.Memory,
 		Providers:  providers,
+		Getenv:     p.getenv,
 		ScriptsDir: c.Scripts,
+		RecordTo:   c.RecordTo,
 		Logger:     daemon.NewLogger(p.stderr, daemon.LogConfig{Level: slog.LevelError, Providers: providers}),
 		Version:    versionText(),
 	})

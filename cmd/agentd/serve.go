@@ -25,6 +25,7 @@ type serveCmd struct {
 	LogFormat string     `default:"text" enum:"text,json" help:"Form of the log: text or json."`
 
 	Scripts      string   `placeholder:"DIR" help:"Folder of scripts for the models 'scripted/…'."`
+	RecordTo     string   `placeholder:"FILE" help:"Append each model call to this file, one JSON line each: prompts and answers, never keys."`
 	CORSOrigins  []string `name:"cors-origins" placeholder:"ORIGIN" help:"Origins from which web pages may call SessionService, such as https://app.example.com; '*' is any."`
 	NoReflection bool     `help:"Do not serve gRPC reflection."`
 
@@ -64,14 +65,16 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 			return daemon.Config{}, err
 		}
 	}
-	providers := daemon.ProvidersFromEnv(func(name string) string { return p.env[name] })
+	providers := daemon.ProvidersFromEnv(p.getenv)
 	cfg := daemon.Config{
 		Addr:              c.Addr,
 		TLSCertFile:       c.TLSCert,
 		TLSKeyFile:        c.TLSKey,
 		DataDir:           data,
 		Providers:         providers,
+		Getenv:            p.getenv,
 		ScriptsDir:        c.Scripts,
+		RecordTo:          c.RecordTo,
 		Logger:            daemon.NewLogger(p.stderr, daemon.LogConfig{Level: c.LogLevel, JSON: c.LogFormat == "json", Providers: providers}),
 		Version:           versionText(),
 		CORSOrigins:       c.CORSOrigins,

@@ -36,6 +36,11 @@ type Config struct {
 
 	// Providers holds the server's own keys and the addresses of the providers.
 	Providers Providers
+	// Getenv reads the environment for providers that have registered themselves,
+	// see model.Register. Default: an empty environment.
+	Getenv func(name string) string
+	// keys are what providers have read there under the name of a secret.
+	keys []string
 	// ScriptsDir holds scripts for the models "scripted/…". Default none.
 	ScriptsDir string
 	// Scripts are scripts by name, as YAML or JSON; they win over files.
@@ -43,6 +48,10 @@ type Config struct {
 	// ExtraProviders are served besides the built-in ones, or in place of those
 	// of the same name.
 	ExtraProviders []model.Provider
+
+	// RecordTo is a file to which each model call is appended, one JSON line each;
+	// see package record. It holds prompts and answers, and no keys. Default none.
+	RecordTo string
 
 	// Logger receives what is worth knowing, and no keys, prompts or payloads.
 	// Default: none.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/apzuk3/agentd/adkbridge"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/record"
 	"github.com/apzuk3/agentd/server"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/sqlitestore"
@@ -40,7 +41,9 @@ type Daemon struct {
 	manager *session.Manager
 	server  *server.Server
 	http    *http.Server
-	tls     *tls.Config // nil without a certificate
+	// recorder is nil unless model calls are recorded.
+	recorder *record.Recorder
+	tls      *tls.Config // nil without a certificate
 
 	requests atomic.Int64 // that are being answered, of any kind
 	broken   atomic.Bool  // the store has failed for good
@@ -70,7 +73,7 @@ func New(cfg Config) (_ *Daemon, err error) {
 		}
 		d.tls = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 	}
-	models, err := newRegistry(&cfg)
+	models, err := newRegistry(&d.cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -83,9 +86,16 @@ func New(cfg Config) (_ *Daemon, err error) {
 		if err != nil && cfg.Store == nil {
 			err = errors.Join(err, d.closeStore())
 		}
+		if err != nil {
+			err = errors.Join(err, d.closeRecorder())
+		}
 	}()
+	callable, err := d.openRecorder(adkbridge.FromRegistry(models, model.Limits{Total: cfg.ModelTimeout, Idle: cfg.ModelIdleTimeout, Retry: cfg.ModelRetry}))
+	if err != nil {
+		return nil, err
+	}
 	runner := adkbridge.New(adkbridge.Config{
-		Models: adkbridge.FromRegistry(models, model.Limits{Total: cfg.ModelTimeout, Idle: cfg.ModelIdleTimeout, Retry: cfg.ModelRetry}),
+		Models: callable,
 		Limits: cfg.Trees,
 		Logger: cfg.Logger,
 	})
@@ -291,7 +301,7 @@ func (d *Daemon) Shutdown(ctx context.Context) error {
 		errs = append(errs, fmt.Errorf("daemon: %d streams did not end within %v", d.server.Streams(), 2*streamsGrace))
 	}
 	d.served.Wait()
-	errs = append(errs, d.closeStore())
+	errs = append(errs, d.closeStore(), d.closeRecorder())
 	err := errors.Join(errs...)
 	if err == nil {
 		d.log.Info("stopped")

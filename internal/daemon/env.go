@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,6 +24,20 @@ func ProvidersFromEnv(getenv func(string) string) Providers {
 		VertexProject:    get("GOOGLE_CLOUD_PROJECT"),
 		VertexLocation:   get("GOOGLE_CLOUD_LOCATION"),
 	}
+}
+
+// getenv reads the environment for providers that have registered themselves, and
+// remembers the secrets among what they read.
+func (c *Config) getenv(name string) string {
+	if c.Getenv == nil {
+		return ""
+	}
+	value := c.Getenv(name)
+	lower := strings.ToLower(name)
+	if value != "" && slices.ContainsFunc(secretNames, func(s string) bool { return strings.HasSuffix(lower, s) }) {
+		c.keys = append(c.keys, value)
+	}
+	return value
 }
 
 // secrets are the keys that no log line may hold.

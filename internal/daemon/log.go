@@ -11,7 +11,7 @@ import (
 const hidden = "***"
 
 // secretNames end the names of attributes that are hidden whatever they hold.
-var secretNames = []string{"api_key", "api-key", "apikey", "authorization", "password", "secret"}
+var secretNames = []string{"api_key", "api-key", "apikey", "authorization", "password", "secret", "token"}
 
 // LogConfig is how a daemon's log looks.
 type LogConfig struct {

@@ -46,10 +46,19 @@ func newRegistry(cfg *Config) (*model.Registry, error) {
 		script,
 		echo.New(echo.Config{}),
 	}
-	providers = slices.DeleteFunc(providers, func(p model.Provider) bool {
-		return slices.ContainsFunc(cfg.ExtraProviders, func(e model.Provider) bool { return e.Name() == p.Name() })
-	})
-	return model.NewRegistry(append(providers, cfg.ExtraProviders...)...)
+	registered, err := model.Registered(cfg.getenv)
+	if err != nil {
+		return nil, fmt.Errorf("daemon: %w", err)
+	}
+	return model.NewRegistry(instead(instead(providers, registered), cfg.ExtraProviders)...)
+}
+
+// instead are providers with others added, which take the place of those of the
+// same name.
+func instead(providers, others []model.Provider) []model.Provider {
+	return append(slices.DeleteFunc(providers, func(p model.Provider) bool {
+		return slices.ContainsFunc(others, func(o model.Provider) bool { return o.Name() == p.Name() })
+	}), others...)
 }
 
 // about is what the daemon tells of itself. Scripts may come and go while it

@@ -103,6 +103,7 @@ func readLog(ctx context.Context, t *testing.T, store session.Store, id string) 
 	if open != nil {
 		t.Errorf("session %s: turn %s has no end", id, open.id)
 	}
+	verifyLog(ctx, t, store, id)
 	for _, turn := range turns {
 		for _, a := range turn.answers {
 			for _, call := range a.calls {

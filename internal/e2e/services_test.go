@@ -55,6 +55,9 @@ var now *logbook
 func startDaemon(t testing.TB, opts ...agentdtest.Option) *agentdtest.Daemon {
 	t.Helper()
 	if now == nil {
+		if t, ok := t.(*testing.T); ok {
+			return startVerified(t, opts...)
+		}
 		return agentdtest.Start(t, opts...)
 	}
 	store, err := openStore(t.Context(), sqlitestore.Memory)

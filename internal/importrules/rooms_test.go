@@ -52,6 +52,7 @@ var rooms = []room{
 	{path: "client", floor: 1, may: []string{gen, genConnect, connect, jsonschema, protobuf},
 		knows: "the protocol from the caller's side; nothing of the server"},
 
+	{path: "internal/jsondiff", floor: 0, knows: "where two JSON values differ"},
 	{path: "internal/toolcmd", floor: 0, knows: "programs as tools, on the client"},
 	{path: "internal/agentfile", floor: 1, may: []string{gen, protobuf, "github.com/goccy/go-yaml"}, tests: []string{"internal/daemon"},
 		knows: "how agents and tools are written down in files; not what a tree may be"},
@@ -70,7 +71,9 @@ var rooms = []room{
 		knows: "Anthropic's wire"},
 	{path: "model/openai", floor: 2, may: []string{"model", "model/internal/wire", genai, "github.com/openai/openai-go/v3"},
 		knows: "OpenAI's wires"},
-	{path: "model/scripted", floor: 2, may: []string{"model", genai, "github.com/goccy/go-yaml"},
+	{path: "model/record", floor: 2, may: []string{"model", "internal/jsondiff"},
+		knows: "model calls in a file; neither providers nor sessions"},
+	{path: "model/scripted", floor: 2, may: []string{"model", "model/record", "internal/jsondiff", genai, "github.com/goccy/go-yaml"},
 		knows: "answers from a script"},
 	{path: "model/echo", floor: 2, may: []string{"model", genai},
 		knows: "a model that repeats"},
@@ -78,7 +81,7 @@ var rooms = []room{
 		knows: "what every model.Provider must do"},
 
 	{path: "adkbridge", floor: 2,
-		may: []string{"session", "model", gen, protobuf, genai, jsonschema, "google.golang.org/adk/v2",
+		may: []string{"session", "model", "internal/jsondiff", gen, protobuf, genai, jsonschema, "google.golang.org/adk/v2",
 			"github.com/google/uuid"},
 		knows: "the engine; neither database nor transport"},
 	{path: "server", floor: 2,
@@ -88,7 +91,7 @@ var rooms = []room{
 
 	{path: "internal/daemon", floor: 3,
 		may: []string{"session", "session/sqlitestore", "model", "model/gemini", "model/anthropic",
-			"model/openai", "model/scripted", "model/echo", "adkbridge", "server", gen, genConnect, connect,
+			"model/openai", "model/scripted", "model/echo", "model/record", "adkbridge", "server", gen, genConnect, connect,
 			"connectrpc.com/grpchealth", "connectrpc.com/grpcreflect", "golang.org/x/net", "buf.build/go/protovalidate"},
 		knows: "how the rooms are wired together, and nothing else"},
 
@@ -99,10 +102,16 @@ var rooms = []room{
 		may: []string{"internal/daemon", "internal/cli", "internal/agentfile", "internal/toolcmd", "client", gen, protobuf,
 			"github.com/alecthomas/kong", "github.com/mattn/go-isatty"},
 		knows: "flags, environment, signals, exit codes"},
+	{path: "agentdhost", floor: 4, may: []string{"internal/daemon"}, tests: []string{"client", gen},
+		knows: "a real daemon in somebody else's program"},
 	{path: "agentdtest", floor: 4, kit: true, may: []string{"internal/daemon", "client", "model", "model/scripted", "session"},
 		knows: "a real daemon for tests"},
 
 	{path: "examples", floor: 5, knows: "nothing of its own: its tests run the examples"},
+	{path: "examples/provider/acme", floor: 4, may: []string{"model", genai},
+		knows: "what somebody who adds a provider can import"},
+	{path: "examples/provider", floor: 5, may: []string{"agentdhost", "examples/provider/acme", "client", gen},
+		knows: "a daemon with one more provider"},
 	{path: "examples/...", floor: 5, may: []string{"client", gen, "agentdtest", "examples/internal/demo"},
 		knows: "what a user of agentd can import"},
 	{path: "ts/test/witness", floor: 5, may: []string{"client", gen},

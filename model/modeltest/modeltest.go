@@ -4,7 +4,8 @@
 // makes of it against the contract of package model.
 //
 // A provider plugs in with a Harness, which says how to open it and how its
-// wire looks. The package imports model, genai and testing, and no provider.
+// wire looks; examples/provider/acme is one that stands outside of this project's
+// own. The package imports model, genai and testing, and no provider.
 package modeltest
 
 import (

@@ -6,7 +6,16 @@
 // between calls, so concurrent sessions, retries and restarts do not matter.
 // See Script for the format. The script "demo" is built in.
 //
-// It imports model, genai and a YAML decoder, and knows nothing of sessions,
+// A file of recorded calls, <name>.jsonl (see package record), is played again
+// as a script is. A call gets the answer of the recorded call of the same agent
+// (its path in the tree) that asked the same; if none did, as "<name>" that of
+// the same number, which is one more than the number of model turns in the
+// request, and as "<name>:strict" an error that shows the first difference. Ids
+// of tool calls do not count. Failed tries fail again, without what the provider
+// asked to wait; text that was shown of an answer that failed is not in the
+// record, and not shown again.
+//
+// It imports model, record, genai and a YAML decoder, and knows nothing of sessions,
 // ADK or the protocol.
 package scripted
 
@@ -22,6 +31,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/apzuk3/agentd/model"
@@ -30,8 +40,18 @@ import (
 // name is the name of this provider.
 const name = "scripted"
 
-// maxScript bounds a script file, in bytes.
-const maxScript = 1 << 20
+const (
+	// maxScript bounds a script file, and maxTape a file of recorded calls, in
+	// bytes.
+	maxScript = 1 << 20
+	maxTape   = 64 << 20
+	// maxTapes is how many files of recorded calls are kept in memory.
+	maxTapes = 4
+	// tapeExt is the extension of those, and strictSuffix follows the name where
+	// requests have to be equal.
+	tapeExt      = ".jsonl"
+	strictSuffix = ":strict"
+)
 
 // scriptName is what a script may be called.
 var scriptName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
@@ -41,8 +61,9 @@ var extensions = []string{".yaml", ".yml", ".json"}
 
 // Config configures the provider; the zero value serves "demo" alone.
 type Config struct {
-	// Dir holds script files, <name>.yaml, .yml or .json; "" means none. A file
-	// is read each time its model is opened.
+	// Dir holds script files, <name>.yaml, .yml or .json, and files of recorded
+	// calls, <name>.jsonl; "" means none. A file is read when its model is opened,
+	// one of recorded calls only if it has changed since.
 	Dir string
 	// Scripts are scripts by name; they win over files.
 	Scripts map[string]*Script
@@ -51,8 +72,21 @@ type Config struct {
 	Delay time.Duration
 }
 
-// Provider serves scripts by name. It is immutable.
-type Provider struct{ cfg Config }
+// Provider serves scripts by name. Its methods may be called from any goroutine.
+type Provider struct {
+	cfg Config // never changes
+
+	mu    sync.Mutex // protects the field below
+	tapes []*kept    // the newest last
+}
+
+// kept is a file of recorded calls in memory.
+type kept struct {
+	name    string
+	size    int64
+	changed time.Time
+	tape    *tape
+}
 
 var (
 	_ model.Keyless = (*Provider)(nil)
@@ -97,7 +131,7 @@ func (p *Provider) Models() []string {
 		for _, e := range entries {
 			ext := filepath.Ext(e.Name())
 			n := strings.TrimSuffix(e.Name(), ext)
-			if slices.Contains(extensions, ext) && scriptName.MatchString(n) {
+			if (ext == tapeExt || slices.Contains(extensions, ext)) && scriptName.MatchString(n) {
 				names[n] = true
 			}
 		}
@@ -107,14 +141,19 @@ func (p *Provider) Models() []string {
 
 // Open returns the script of that name. The key is ignored.
 func (p *Provider) Open(script, _ string) (model.LLM, error) {
+	script, strict := strings.CutSuffix(script, strictSuffix)
 	if !scriptName.MatchString(script) {
 		return nil, errorf(model.KindUnavailable, "script name %q: want letters, digits, '_', '.' and '-'", script)
 	}
-	if s := p.cfg.Scripts[script]; s != nil {
-		return &player{name: script, script: s, delay: p.cfg.Delay}, nil
+	s, t, err := p.cfg.Scripts[script], (*tape)(nil), error(nil)
+	if s == nil {
+		s, t, err = p.load(script)
 	}
-	s, err := p.load(script)
 	switch {
+	case t != nil:
+		return &tapePlayer{name: script, tape: t, strict: strict, delay: p.cfg.Delay}, nil
+	case strict && (err == nil || script == demoName):
+		return nil, errorf(model.KindUnavailable, "script %q: only recorded calls (%s%s) can be played strictly", script, script, tapeExt)
 	case err == nil:
 		return &player{name: script, script: s, delay: p.cfg.Delay}, nil
 	case !errors.Is(err, fs.ErrNotExist):
@@ -126,17 +165,73 @@ func (p *Provider) Open(script, _ string) (model.LLM, error) {
 	}
 }
 
-// load reads a script file. The error of one that is not there is
-// fs.ErrNotExist.
-func (p *Provider) load(script string) (*Script, error) {
+// load reads a script file, or one of recorded calls. The error of one that is
+// not there is fs.ErrNotExist.
+func (p *Provider) load(script string) (*Script, *tape, error) {
 	if p.cfg.Dir == "" {
-		return nil, fs.ErrNotExist
+		return nil, nil, fs.ErrNotExist
 	}
 	root, err := os.OpenRoot(p.cfg.Dir)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer root.Close()
+	s, err := loadScript(root, script)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return s, nil, err
+	}
+	t, err := p.loadTape(root, script)
+	return nil, t, err
+}
+
+// loadTape reads recorded calls, unless they are in memory. Large files make
+// others wait.
+func (p *Provider) loadTape(root *os.Root, name string) (*tape, error) {
+	f, err := root.Open(name + tapeExt)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := slices.IndexFunc(p.tapes, func(k *kept) bool { return k.name == name })
+	if i >= 0 {
+		k := p.tapes[i]
+		if k.size == info.Size() && k.changed.Equal(info.ModTime()) {
+			return k.tape, nil
+		}
+		p.tapes = slices.Delete(p.tapes, i, i+1)
+	}
+	data, err := readAll(f, maxTape)
+	if err != nil {
+		return nil, err
+	}
+	t, err := readTape(data)
+	if err != nil {
+		return nil, err
+	}
+	if len(p.tapes) == maxTapes {
+		p.tapes = slices.Delete(p.tapes, 0, 1)
+	}
+	p.tapes = append(p.tapes, &kept{name: name, size: info.Size(), changed: info.ModTime(), tape: t})
+	return t, nil
+}
+
+// readAll reads a file of at most limit bytes.
+func readAll(f io.Reader, limit int64) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		err = fmt.Errorf("the file is larger than %d bytes", limit)
+	}
+	return data, err
+}
+
+// loadScript reads a script file.
+func loadScript(root *os.Root, script string) (*Script, error) {
 	for _, ext := range extensions {
 		f, err := root.Open(script + ext)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -145,13 +240,10 @@ func (p *Provider) load(script string) (*Script, error) {
 		if err != nil {
 			return nil, err
 		}
-		data, err := io.ReadAll(io.LimitReader(f, maxScript+1))
+		data, err := readAll(f, maxScript)
 		f.Close()
 		if err != nil {
 			return nil, err
-		}
-		if len(data) > maxScript {
-			return nil, fmt.Errorf("the file is larger than %d bytes", maxScript)
 		}
 		return Parse(data)
 	}

@@ -1,0 +1,399 @@
+package adkbridge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	adksession "google.golang.org/adk/v2/session"
+	"google.golang.org/genai"
+
+	"github.com/apzuk3/agentd/internal/jsondiff"
+	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/session"
+)
+
+// maxShown bounds how much of a value or an error a divergence shows, in bytes.
+const maxShown = 300
+
+// patience is how long a run of a stopped turn may make no progress before it is
+// taken to have come as far as the log goes.
+const patience = 5 * time.Second
+
+var (
+	// errHeld ends a run that has come to where its turn was stopped.
+	errHeld = errors.New("the log goes no further")
+	// errDiverged ends a run that has taken another way than the log.
+	errDiverged = errors.New("the run differs from the log")
+)
+
+// verifier is a turn of a log that is run again. It is the run's handle and its
+// only model, and compares what the run would append.
+type verifier struct {
+	sessionID string
+	recs      []session.Record // those of the turn, by seq; the first is its start
+	started   session.TurnStarted
+	spec      *session.Spec
+	ended     *session.TurnEnded // nil: the turn is open
+	state     map[string]any
+	calls     map[string]session.Record // of kind tool_call, by id
+	results   map[string]session.ToolResult
+	resolved  map[string]session.Resolution
+
+	t    *turn
+	stop context.CancelCauseFunc
+
+	mu    sync.Mutex  // protects the fields below
+	found *Divergence // the first one, by seq
+	held  bool        // somebody has come to where the log ends
+	steps int         // rises when the run makes progress
+
+	// Owned by the goroutine that verifies, once the run's own are gone.
+	over    bool          // the run is over and the turn is being closed
+	closing []loggedEvent // what the log has for that
+}
+
+var _ handle = (*verifier)(nil)
+
+func newVerifier(sessionID string, recs []session.Record) (*verifier, error) {
+	v := &verifier{
+		sessionID: sessionID, recs: recs,
+		calls: map[string]session.Record{}, results: map[string]session.ToolResult{}, resolved: map[string]session.Resolution{},
+	}
+	for _, rec := range recs {
+		if err := v.read(rec); err != nil {
+			return nil, fmt.Errorf("record %d (%s): %w", rec.Seq, rec.Kind, err)
+		}
+	}
+	var err error
+	if v.spec, err = v.started.ReadSpec(); err != nil {
+		return nil, fmt.Errorf("record %d: %w", recs[0].Seq, err)
+	}
+	return v, nil
+}
+
+// read takes in a record that is no event.
+func (v *verifier) read(rec session.Record) error {
+	if rec.TurnID != v.recs[0].TurnID {
+		return nil // of a prompt that waits
+	}
+	switch rec.Kind {
+	case session.KindTurnStarted:
+		return json.Unmarshal(rec.Data, &v.started)
+	case session.KindToolCall:
+		var call session.ToolCall
+		if err := json.Unmarshal(rec.Data, &call); err != nil {
+			return err
+		}
+		v.calls[call.ID] = rec
+	case session.KindToolResult:
+		var res session.ToolResult
+		if err := json.Unmarshal(rec.Data, &res); err != nil {
+			return err
+		}
+		v.results[res.CallID] = res
+	case session.KindInteractionResolved:
+		var said session.InteractionResolved
+		if err := json.Unmarshal(rec.Data, &said); err != nil {
+			return err
+		}
+		v.resolved[said.ID] = said.Resolution
+		if res := said.Result(); res != nil {
+			v.results[said.ID] = *res
+		}
+	case session.KindTurnEnded:
+		v.ended = &session.TurnEnded{}
+		return json.Unmarshal(rec.Data, v.ended)
+	default:
+	}
+	return nil
+}
+
+// complete tells whether the log holds all of the turn.
+func (v *verifier) complete() bool { return v.ended != nil && v.ended.Completed }
+
+// diverge takes note of a divergence, and returns the error that ends the run.
+func (v *verifier) diverge(rec session.Record, field, recorded, replayed string) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.found == nil || rec.Seq < v.found.Seq {
+		v.found = &Divergence{Turn: v.TurnID(), Seq: rec.Seq, Kind: rec.Kind, Field: field, Recorded: recorded, Replayed: replayed}
+	}
+	return errDiverged
+}
+
+// beyond is a divergence at what the log has next of an agent, or at the turn's
+// end if it has nothing.
+func (v *verifier) beyond(author, replayed string) error {
+	if left := v.unread(author); len(left) > 0 {
+		return v.diverge(v.record(left[0].seq), "", summary(left[0].ev), replayed)
+	}
+	return v.diverge(v.recs[len(v.recs)-1], "", "no more of "+author+" before it", replayed)
+}
+
+// unread is what the log holds and the run has not come to, by seq; of one agent,
+// or of all if author is "".
+func (v *verifier) unread(author string) []loggedEvent {
+	v.t.mu.Lock()
+	defer v.t.mu.Unlock()
+	var out []loggedEvent
+	for key, queue := range v.t.logged {
+		if author == "" || key.agent == author {
+			out = append(out, queue...)
+		}
+	}
+	slices.SortFunc(out, func(a, b loggedEvent) int { return int(a.seq - b.seq) })
+	return out
+}
+
+// record finds a record of the turn.
+func (v *verifier) record(seq int64) session.Record {
+	i, _ := slices.BinarySearchFunc(v.recs, seq, func(r session.Record, seq int64) int { return int(r.Seq - seq) })
+	return v.recs[i]
+}
+
+// hold keeps a goroutine where the log ends, until the others are there too.
+func (v *verifier) hold(ctx context.Context) error {
+	v.mu.Lock()
+	v.held = true
+	v.mu.Unlock()
+	v.settle()
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+// settle ends the run if somebody waits at the end of the log and the others have
+// come there too.
+func (v *verifier) settle() {
+	v.mu.Lock()
+	held := v.held
+	v.mu.Unlock()
+	if held && !slices.ContainsFunc(v.unread(""), func(l loggedEvent) bool { return !l.ev.closes() }) {
+		v.stop(errHeld)
+	}
+}
+
+// watch ends a run that waits at the end of the log and makes no progress.
+func (v *verifier) watch(ctx context.Context) {
+	tick := time.NewTicker(patience)
+	defer tick.Stop()
+	for last := -1; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		v.mu.Lock()
+		steps, held := v.steps, v.held
+		v.mu.Unlock()
+		if held && steps == last {
+			v.stop(errHeld)
+		}
+		last = steps
+	}
+}
+
+// closes tells whether an event holds the result of a call that was cut off by
+// the end of its turn.
+func (s *stored) closes() bool {
+	return s.Content != nil && slices.ContainsFunc(s.Content.Parts, func(p *genai.Part) bool {
+		if p.FunctionResponse == nil {
+			return false
+		}
+		text, _ := p.FunctionResponse.Response["error"].(string)
+		return strings.HasPrefix(text, stoppedText)
+	})
+}
+
+// compare holds an event that the run would append against that of the log, l,
+// which has just been taken from turn.logged.
+func (v *verifier) compare(ctx context.Context, t *turn, l loggedEvent, ev *adksession.Event, m *meta) error {
+	v.mu.Lock()
+	v.steps++
+	v.mu.Unlock()
+	key := promptKey{ev.Author, ev.Branch}
+	t.mu.Lock()
+	last := len(t.logged[key]) == 0
+	t.mu.Unlock()
+	if !v.complete() && l.ev.closes() { // this is where the agent was stopped
+		t.mu.Lock()
+		t.logged[key] = slices.Insert(t.logged[key], 0, l)
+		t.mu.Unlock()
+		return v.hold(ctx)
+	}
+	t.setOutput(ev, m)
+	again := *ev
+	again.ID, again.Timestamp = l.ev.ID, l.ev.Timestamp
+	data, err := encode(&again, m)
+	if err != nil {
+		return err
+	}
+	err = v.differ(l, data, last && !v.complete())
+	v.settle()
+	return err
+}
+
+// differ is a divergence if an event is not that of the log. With loose only what
+// the event says counts, not what the engine notes about it: such an event may
+// have been written when the turn was closed.
+func (v *verifier) differ(l loggedEvent, data []byte, loose bool) error {
+	rec := v.record(l.seq)
+	want, err := jsondiff.Decode(rec.Data)
+	if err != nil {
+		return fmt.Errorf("record %d: %w", rec.Seq, err)
+	}
+	got, err := jsondiff.Decode(data)
+	if err != nil {
+		return err
+	}
+	if loose {
+		want, got = said(want), said(got)
+		cutOff(want, got)
+	}
+	if d := jsondiff.First(want, got); d != nil {
+		return v.diverge(rec, d.Path, d.Want, d.Got)
+	}
+	return nil
+}
+
+// said is what an event says.
+func said(v any) any {
+	ev, ok := v.(map[string]any)
+	if !ok {
+		return v
+	}
+	out := map[string]any{}
+	for _, name := range []string{"author", "branch", "invocationId", "content", "customMetadata", "finishReason", "modelVersion"} {
+		if member, ok := ev[name]; ok {
+			out[name] = member
+		}
+	}
+	actions, _ := ev["actions"].(map[string]any)
+	if delta, _ := actions["stateDelta"].(map[string]any); len(delta) > 0 {
+		out["stateDelta"] = delta
+	}
+	return out
+}
+
+// cutOff gives calls that were cut off in the log the result that they have in
+// the run.
+func cutOff(want, got any) {
+	w, g := responsesOf(want), responsesOf(got)
+	for i := range min(len(w), len(g)) {
+		response, _ := w[i]["response"].(map[string]any)
+		if text, _ := response["error"].(string); strings.HasPrefix(text, stoppedText) {
+			w[i]["response"] = g[i]["response"]
+		}
+	}
+}
+
+// responsesOf are the function responses of a decoded event.
+func responsesOf(v any) []map[string]any {
+	ev, _ := v.(map[string]any)
+	content, _ := ev["content"].(map[string]any)
+	parts, _ := content["parts"].([]any)
+	var out []map[string]any
+	for _, p := range parts {
+		part, _ := p.(map[string]any)
+		if r, ok := part["functionResponse"].(map[string]any); ok {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// Resolve implements Models: every model is the log.
+func (v *verifier) Resolve(string, map[string]string) (Model, error) {
+	return Model{
+		LLM: v, Provider: "log", Builtins: slices.Collect(maps.Keys(providerTools)),
+		Cost: func(model.Usage) float64 { return 0 },
+	}, nil
+}
+
+// Generate implements model.LLM: the log has no answer of this call.
+func (v *verifier) Generate(ctx context.Context, _ *model.Request, _ func(model.Delta)) (*model.Response, error) {
+	return nil, v.hold(ctx)
+}
+
+func (v *verifier) SessionID() string     { return v.sessionID }
+func (v *verifier) TurnID() string        { return v.recs[0].TurnID }
+func (v *verifier) Spec() *session.Spec   { return v.spec }
+func (*verifier) Keys() session.Keys      { return nil }
+func (v *verifier) State() map[string]any { return maps.Clone(v.state) }
+func (v *verifier) StartSeq() int64       { return v.recs[0].Seq }
+
+func (v *verifier) Records(_ context.Context, _ int64) iter.Seq2[session.Record, error] {
+	return func(yield func(session.Record, error) bool) {
+		for _, rec := range v.recs {
+			if !yield(rec, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (*verifier) Delta(session.Delta)                                {}
+func (*verifier) Marks(string) session.Marks                         { return nil }
+func (*verifier) Retrying(context.Context, session.ModelRetry) error { return nil }
+func (*verifier) Injected() []session.Injected                       { return nil }
+
+func (v *verifier) BeginCall(call session.ModelCall) (func(), error) {
+	if v.complete() {
+		return nil, v.beyond(call.Path[len(call.Path)-1], "calls the model "+call.Model)
+	}
+	return func() {}, nil
+}
+
+func (v *verifier) Await(ctx context.Context, id string) (session.ToolResult, error) {
+	res, ok := v.results[id]
+	if ok {
+		return res, nil
+	}
+	if v.complete() {
+		return res, v.diverge(v.recs[len(v.recs)-1], "", "no result of call "+id+" before it", "waits for one")
+	}
+	return res, v.hold(ctx)
+}
+
+func (v *verifier) Ask(ctx context.Context, call session.ToolCall) (session.ToolResult, error) {
+	rec, ok := v.calls[call.ID]
+	switch {
+	case !ok && v.complete():
+		return session.ToolResult{}, v.diverge(v.recs[len(v.recs)-1], "", "no call "+call.ID+" before it", "asks for a call of "+call.Name)
+	case !ok:
+		return session.ToolResult{}, v.hold(ctx)
+	}
+	want, err := jsondiff.Decode(rec.Data)
+	if err != nil {
+		return session.ToolResult{}, err
+	}
+	data, err := json.Marshal(call)
+	if err != nil {
+		return session.ToolResult{}, err
+	}
+	got, err := jsondiff.Decode(data)
+	if err != nil {
+		return session.ToolResult{}, err
+	}
+	if d := jsondiff.First(want, got); d != nil {
+		return session.ToolResult{}, v.diverge(rec, d.Path, d.Want, d.Got)
+	}
+	return v.Await(ctx, call.ID)
+}
+
+func (v *verifier) Result(id string) (session.ToolResult, bool) {
+	res, ok := v.results[id]
+	return res, ok
+}
+
+func (v *verifier) Resolved(id string) (session.Resolution, bool) {
+	said, ok := v.resolved[id]
+	return said, ok
+}

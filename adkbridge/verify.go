@@ -1,0 +1,239 @@
+package adkbridge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/apzuk3/agentd/session"
+)
+
+// Report is what Verify has found.
+type Report struct {
+	// Turns and Records count what was compared, up to the divergence if there is
+	// one.
+	Turns, Records int
+	// Divergence is the first one; nil if the log is what the engine would write.
+	Divergence *Divergence
+}
+
+// Divergence is a place at which a log is not what the engine would write.
+type Divergence struct {
+	// Turn is the turn's id.
+	Turn string
+	// Seq and Kind are those of the record.
+	Seq  int64
+	Kind session.Kind
+	// Field leads to the value within the record, as in content.parts[0].text; ""
+	// is the whole of it.
+	Field string
+	// Recorded is what the log has there, and Replayed what the engine would write,
+	// both as text, cut.
+	Recorded, Replayed string
+}
+
+// String tells the divergence in one line.
+func (d *Divergence) String() string {
+	field := ""
+	if d.Field != "" {
+		field = ", " + d.Field
+	}
+	return fmt.Sprintf("record %d (%s) of turn %s%s: the log has %s, the engine %s", d.Seq, d.Kind, d.Turn, field, d.Recorded, d.Replayed)
+}
+
+// Verify runs the turns of a session's log again, each from its start, with the
+// answers of models, clients and people taken from the log, and compares what
+// the engine would append with what the log has, record by record and field by
+// field. No model is called and nothing is written. state holds the keys that
+// sessions have in common, as they are now.
+//
+// What is not compared: ids and times of events; prompts that were injected; what
+// failed tries took; where a turn was stopped, be it by a cancel, an error of a
+// model, a budget or the end of the log. Of the events that end such a turn only
+// what they say counts, and a call that was cancelled then may have had a result.
+//
+// The error is one of reading the log, or the context's.
+func Verify(ctx context.Context, sessionID string, log iter.Seq2[session.Record, error], state map[string]any) (Report, error) {
+	v := &verification{sessionID: sessionID, hist: newHistory(), state: maps.Clone(state)}
+	if v.state == nil {
+		v.state = map[string]any{}
+	}
+	var rep Report
+	var turn []session.Record
+	for rec, err := range log {
+		if err != nil {
+			return rep, err
+		}
+		rep.Records++
+		switch {
+		case rec.Kind == session.KindTurnStarted:
+			turn = []session.Record{rec}
+		case turn != nil:
+			turn = append(turn, rec)
+		}
+		if turn == nil || rec.Kind != session.KindTurnEnded || rec.TurnID != turn[0].TurnID {
+			continue
+		}
+		rep.Turns++
+		if rep.Divergence, err = v.turn(ctx, turn); err != nil || rep.Divergence != nil {
+			return rep, err
+		}
+		turn = nil
+	}
+	if turn == nil {
+		return rep, nil
+	}
+	rep.Turns++ // it is open
+	var err error
+	rep.Divergence, err = v.turn(ctx, turn)
+	return rep, err
+}
+
+// verification is a log that is being verified. It is used by one goroutine.
+type verification struct {
+	sessionID string
+	hist      *history
+	state     map[string]any
+}
+
+// turn verifies one turn.
+func (v *verification) turn(ctx context.Context, recs []session.Record) (*Divergence, error) {
+	run, err := newVerifier(v.sessionID, recs)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(v.state, run.started.State)
+	run.state = maps.Clone(v.state)
+	maps.Copy(run.state, run.started.Temp)
+	logged, err := v.hist.load(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range logged {
+		maps.Copy(v.state, durable(l.ev.Actions.StateDelta))
+	}
+	runner := New(Config{Models: run, Logger: slog.New(slog.DiscardHandler), Limits: Limits{ModelCalls: math.MaxInt}})
+	t := newTurn(run, v.hist, runner.limits, logged)
+	t.verifier, run.t = run, t
+
+	playing, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	run.stop = stop
+	watched := make(chan struct{})
+	go func() { // ends with the run
+		defer close(watched)
+		run.watch(playing)
+	}()
+	err = t.outcome(playing, t.play(playing, runner))
+	stop(nil)
+	<-watched
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if run.found == nil {
+		if err := run.end(ctx, err); err != nil {
+			return nil, err
+		}
+	}
+	v.hist.seal(run.StartSeq())
+	return run.found, nil
+}
+
+// end compares the end of the turn with that of its run, which is err.
+func (v *verifier) end(ctx context.Context, err error) error {
+	last := v.recs[len(v.recs)-1]
+	failed, _ := errors.AsType[*session.Error](err)
+	switch {
+	case v.ended != nil && v.ended.Completed && err != nil && len(v.unread("")) == 0:
+		v.diverge(last, "completed", "true", "fails: "+cut(err.Error(), maxShown))
+	case errors.Is(err, errHeld), v.ended == nil, v.ended.Completed, v.ended.Code == 0:
+	case err == nil && v.ended.Code == codeOutput:
+		v.diverge(last, "code", v.ended.Code.String(), "finishes naturally")
+	case err == nil:
+	case failed == nil && v.ended.Code != codeInternal || failed != nil && failed.Code != v.ended.Code:
+		v.diverge(last, "code", v.ended.Code.String(), "fails: "+cut(err.Error(), maxShown))
+	}
+	if v.found != nil {
+		return nil
+	}
+	// What closes a turn is appended by the run's end, not by the engine.
+	v.over, v.closing = true, v.unread("")
+	v.t.mu.Lock()
+	v.t.logged = map[promptKey][]loggedEvent{}
+	v.t.mu.Unlock()
+	if v.ended != nil {
+		cause := &session.Error{Code: v.ended.Code, Message: v.ended.Message}
+		if err := v.t.close(ctx, cause); err != nil && v.found == nil {
+			return err
+		}
+	}
+	if v.found == nil && len(v.closing) > 0 {
+		got := "does not append it"
+		if err != nil && !errors.Is(err, errHeld) {
+			got += ", it fails: " + cut(err.Error(), maxShown)
+		}
+		v.diverge(v.record(v.closing[0].seq), "", summary(v.closing[0].ev), got)
+	}
+	return nil
+}
+
+// Append implements handle: the engine has come to an event that the log does
+// not have in this place.
+func (v *verifier) Append(ctx context.Context, data []byte, _ *session.Event) (session.Record, error) {
+	s, err := decode(data)
+	if err != nil {
+		return session.Record{}, err
+	}
+	if !v.over {
+		if v.complete() {
+			return session.Record{}, v.beyond(s.Author, "appends "+summary(s))
+		}
+		return session.Record{}, v.hold(ctx)
+	}
+	i := slices.IndexFunc(v.closing, func(l loggedEvent) bool {
+		return l.ev.Author == s.Author && l.ev.Branch == s.Branch && l.ev.CustomMetadata.Agentd.LLM == s.CustomMetadata.Agentd.LLM &&
+			slices.Equal(responses(l.ev.Content), responses(s.Content))
+	})
+	if i < 0 {
+		return session.Record{}, v.diverge(v.recs[len(v.recs)-1], "", "nothing before it", "appends "+summary(s))
+	}
+	l := v.closing[i]
+	v.closing = slices.Delete(v.closing, i, i+1)
+	if err := v.differ(l, data, true); err != nil {
+		return session.Record{}, err
+	}
+	return v.record(l.seq), nil
+}
+
+// summary says, bounded, what an event is.
+func summary(s *stored) string {
+	var parts []string
+	if s.Content != nil {
+		for _, p := range s.Content.Parts {
+			switch {
+			case p.FunctionCall != nil:
+				parts = append(parts, "a call of "+p.FunctionCall.Name)
+			case p.FunctionResponse != nil:
+				parts = append(parts, "the result of "+p.FunctionResponse.Name)
+			case p.Thought:
+				parts = append(parts, "a thought")
+			case p.Text != "":
+				parts = append(parts, fmt.Sprintf("%q", cut(p.Text, 64)))
+			}
+		}
+	}
+	if len(s.Actions.StateDelta) > 0 {
+		delta, err := json.Marshal(s.Actions.StateDelta)
+		if err == nil {
+			parts = append(parts, "state "+cut(string(delta), 64))
+		}
+	}
+	return cut("an event of "+s.Author+": "+strings.Join(parts, ", "), maxShown)
+}

@@ -1,0 +1,70 @@
+package daemon_test
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/apzuk3/agentd/client"
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/daemon"
+	"github.com/apzuk3/agentd/model/record"
+	"github.com/apzuk3/agentd/session"
+)
+
+// A run with keys in the environment and in headers, against a provider that
+// repeats them, leaves no trace of them in the record.
+func TestRecordHoldsNoKeys(t *testing.T) {
+	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		chunk := `data: {"id":"1","object":"chat.completion.chunk","model":"gpt-x","choices":[{"index":0,"delta":{"role":"assistant","content":%q},"finish_reason":%s}],"usage":%s}` + "\n\n"
+		fmt.Fprintf(w, chunk, "your key is "+r.Header.Get("Authorization"), "null", "null")
+		fmt.Fprintf(w, chunk, "", `"stop"`, `{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3}`)
+		fmt.Fprint(w, "data: [DONE]\n\n")
+	}))
+	defer provider.Close()
+	file := filepath.Join(t.TempDir(), "calls.jsonl")
+	d := start(t, daemon.Config{
+		Providers: daemon.Providers{OpenAIAPIKey: session.Secret("canary-server-key"), OpenAIBaseURL: provider.URL + "/canary-not-a-key"},
+		RecordTo:  file,
+	})
+	agent := &agentdv1.Agent{Name: "a", AgentType: &agentdv1.Agent_Llm{Llm: &agentdv1.LlmAgent{Model: "openai-chat/gpt-x", Instruction: "Be brief."}}}
+	for _, opts := range [][]client.RunOption{nil, {client.WithOpenAIAPIKey("canary-caller-key")}} {
+		for _, err := range client.New(d.URL()).Run(t.Context(), agent, "Which key?", opts...) {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(data), "canary") {
+		t.Errorf("a secret is in the record:\n%s", data)
+	}
+	lines, err := record.Read(bytes.NewReader(data))
+	if err != nil || len(lines) != 2 {
+		t.Fatalf("%d lines, error %v", len(lines), err)
+	}
+	for _, l := range lines {
+		if l.Provider != "openai-chat" || l.Model != "openai-chat/gpt-x" || l.Served != "gpt-x" || l.Session == "" || l.Turn == "" ||
+			strings.Join(l.Path, "/") != "a" || l.MessageID == "" || l.Response == nil ||
+			!strings.Contains(string(l.Response.Content), "your key is Bearer ***") || l.Response.Usage.Total != 3 {
+			t.Errorf("%+v", l)
+		}
+	}
+}
+
+// A record that cannot be opened is an error at once.
+func TestRecordToNowhere(t *testing.T) {
+	_, err := daemon.New(daemon.Config{RecordTo: filepath.Join(t.TempDir(), "no", "calls.jsonl")})
+	if err == nil || !strings.Contains(err.Error(), "record: open") {
+		t.Errorf("%v", err)
+	}
+}

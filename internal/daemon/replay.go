@@ -1,0 +1,77 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+
+	"github.com/apzuk3/agentd/adkbridge"
+	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/sqlitestore"
+)
+
+// ReplayReport is what Replay has found.
+type ReplayReport = adkbridge.Report
+
+// Replay runs a session of a stopped daemon again on its own log; see
+// adkbridge.Verify. It works on a copy of the database, in the folder for
+// temporary files, and writes nothing to dataDir.
+func Replay(ctx context.Context, dataDir, sessionID string) (_ ReplayReport, err error) {
+	scratch, err := os.MkdirTemp("", "agentd-replay-")
+	if err != nil {
+		return ReplayReport{}, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
+	path, err := sqlitestore.Copy(ctx, filepath.Join(dataDir, databaseFile), scratch)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return ReplayReport{}, fmt.Errorf("there is no database in %s", dataDir)
+	case err != nil:
+		return ReplayReport{}, err
+	}
+	store, err := sqlitestore.Open(ctx, path) // which brings the copy's schema up to date
+	if err != nil {
+		return ReplayReport{}, err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	head, err := store.Head(ctx, sessionID)
+	switch {
+	case errors.Is(err, session.ErrNoSession):
+		return ReplayReport{}, fmt.Errorf("there is no session %q in %s", sessionID, dataDir)
+	case err != nil:
+		return ReplayReport{}, err
+	case head.Purged > 0:
+		return ReplayReport{}, fmt.Errorf("the log of session %q has been purged", sessionID)
+	}
+	shared, err := session.SharedState(ctx, store)
+	if err != nil {
+		return ReplayReport{}, err
+	}
+	return adkbridge.Verify(ctx, sessionID, logOf(ctx, store, sessionID), shared)
+}
+
+// logOf yields a session's records, a page at a time.
+func logOf(ctx context.Context, store session.Store, id string) iter.Seq2[session.Record, error] {
+	const page = 512
+	return func(yield func(session.Record, error) bool) {
+		for last := int64(0); ; {
+			recs, err := store.Read(ctx, id, last, page)
+			if err != nil {
+				yield(session.Record{}, err)
+				return
+			}
+			for _, rec := range recs {
+				if last = rec.Seq; !yield(rec, nil) {
+					return
+				}
+			}
+			if len(recs) < page {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,187 @@
+// Package record writes model calls to a file, one JSON line each, and reads
+// them back: what was asked, what came back, how often it was tried. It is for
+// looking at what an agent tells its models, for tests that play it again (see
+// package scripted), and for bug reports.
+//
+// A line never holds a provider's key, an HTTP header or an address that the
+// call was sent to. It does hold prompts, tool results and answers.
+//
+// The package imports model, and knows neither providers, nor sessions, nor the
+// protocol.
+package record
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/apzuk3/agentd/model"
+)
+
+// Version is the form of the lines that this package writes.
+const Version = 1
+
+const (
+	// MaxLine bounds a line, in bytes. A call that takes more is not recorded.
+	MaxLine = 32 << 20
+	// MaxInline bounds inline data of a request, in bytes: of more than that the
+	// hash is recorded. Answers are recorded whole.
+	MaxInline = 4 << 10
+)
+
+// Line is one model call.
+type Line struct {
+	// Version is the form of the line.
+	Version int `json:"agentd_record"`
+	// Time is when the call began.
+	Time time.Time `json:"time"`
+	// Session, Turn, Path and MessageID say whose call it is, as far as that is
+	// known: see model.Origin.
+	Session   string   `json:"session,omitempty"`
+	Turn      string   `json:"turn,omitempty"`
+	Path      []string `json:"path,omitempty"`
+	MessageID string   `json:"message_id,omitempty"`
+	// Provider is who was asked, and Model the name that the agent has.
+	Provider string `json:"provider"`
+	Model    string `json:"model"`
+	// Served is the name that the provider gave its model, "" if it did not.
+	Served string `json:"served,omitempty"`
+	// Request is what was asked: contents and config in genai's JSON form, members
+	// by name, with long inline data replaced by its hash.
+	Request json.RawMessage `json:"request"`
+	// Tries are those that failed and were followed by another one.
+	Tries []Try `json:"tries,omitempty"`
+	// Response is the answer; nil if the call has failed.
+	Response *Response `json:"response,omitempty"`
+	// Error is how it has failed; nil if there is an answer.
+	Error *Error `json:"error,omitempty"`
+	// Duration is that of the whole call, all tries and waits, in milliseconds.
+	Duration float64 `json:"duration_ms"`
+}
+
+// Try is a try that failed and was followed by another one.
+type Try struct {
+	// Try is its number, from 1.
+	Try int `json:"try"`
+	// Wait is the time until the next one, in milliseconds.
+	Wait float64 `json:"wait_ms"`
+	// Error is how it failed.
+	Error *Error `json:"error"`
+}
+
+// Response is a complete answer.
+type Response struct {
+	// Content is in genai's JSON form; absent when the model answered nothing.
+	Content json.RawMessage `json:"content,omitempty"`
+	// Finish is the finish reason.
+	Finish string `json:"finish_reason"`
+	// Usage is that of the try that succeeded.
+	Usage Usage `json:"usage"`
+}
+
+// Usage is model.Usage.
+type Usage struct {
+	Prompt     int64 `json:"prompt"`
+	Completion int64 `json:"completion"`
+	Cached     int64 `json:"cached,omitempty"`
+	Thoughts   int64 `json:"thoughts,omitempty"`
+	Total      int64 `json:"total"`
+}
+
+// Canceled is the Error.Kind of a call whose caller left before there was an
+// answer, and Internal that of an error which is no model.Error.
+const (
+	Canceled = "canceled"
+	Internal = "internal"
+)
+
+// Error is a failed try, see model.Error.
+type Error struct {
+	// Kind is a model.Kind, Canceled or Internal.
+	Kind string `json:"kind"`
+	// Provider is who failed; "" where Kind is no model.Kind.
+	Provider string `json:"provider,omitempty"`
+	// Status is the HTTP status, 0 if there was none.
+	Status int `json:"status,omitempty"`
+	// Message is the provider's, or ours.
+	Message string `json:"message"`
+	// RetryAfter is what the provider asked to wait, in milliseconds.
+	RetryAfter float64 `json:"retry_after_ms,omitempty"`
+	// Usage is what the try took, as far as it was reported.
+	Usage *Usage `json:"usage,omitempty"`
+}
+
+// Model is the error as an adapter would return it; nil if Kind is no
+// model.Kind.
+func (e *Error) Model() *model.Error {
+	if e.Kind == Canceled || e.Kind == Internal {
+		return nil
+	}
+	out := &model.Error{
+		Kind: model.Kind(e.Kind), Provider: e.Provider, Status: e.Status, Message: e.Message,
+		RetryAfter: time.Duration(e.RetryAfter * float64(time.Millisecond)),
+	}
+	if e.Usage != nil {
+		u := model.Usage(*e.Usage)
+		out.Usage = &u
+	}
+	return out
+}
+
+// Read reads all lines. Empty ones are skipped, and so is a last one without its
+// end, of a process that was killed. Its other errors name the line.
+func Read(r io.Reader) ([]Line, error) {
+	in := bufio.NewReader(r)
+	var out []Line
+	for n := 1; ; n++ {
+		text, err := readLine(in)
+		switch {
+		case errors.Is(err, io.EOF):
+			return out, nil
+		case err != nil:
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		if text = bytes.TrimSpace(text); len(text) == 0 {
+			continue
+		}
+		var l Line
+		if err := json.Unmarshal(text, &l); err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		if err := l.check(); err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		out = append(out, l)
+	}
+}
+
+// readLine reads to the end of a line; io.EOF where there is no such end.
+func readLine(in *bufio.Reader) ([]byte, error) {
+	var line []byte
+	for {
+		piece, err := in.ReadSlice('\n')
+		if line = append(line, piece...); len(line) > MaxLine {
+			return nil, fmt.Errorf("longer than %d bytes", MaxLine)
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return line, err
+		}
+	}
+}
+
+// check refuses what is no record of a call.
+func (l *Line) check() error {
+	switch {
+	case l.Version != Version:
+		return fmt.Errorf("agentd_record is %d, want %d: this is no recorded model call that this version can read", l.Version, Version)
+	case len(l.Request) == 0:
+		return errors.New("no request")
+	case (l.Response == nil) == (l.Error == nil):
+		return errors.New("want a response or an error, one of them")
+	}
+	return nil
+}

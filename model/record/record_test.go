@@ -1,0 +1,319 @@
+package record_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/genai"
+
+	"github.com/apzuk3/agentd/internal/jsondiff"
+	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/record"
+)
+
+// generate is a model that is a function.
+type generate func(ctx context.Context, req *model.Request) (*model.Response, error)
+
+func (g generate) Generate(ctx context.Context, req *model.Request, _ func(model.Delta)) (*model.Response, error) {
+	return g(ctx, req)
+}
+
+func says(text string) *model.Response {
+	return &model.Response{
+		Content: genai.NewContentFromText(text, genai.RoleModel), FinishReason: genai.FinishReasonStop,
+		Usage: model.Usage{Prompt: 3, Completion: 2, Total: 5}, Model: "served-1",
+	}
+}
+
+// prompt is a request with parts of the user's.
+func prompt(parts ...*genai.Part) *model.Request {
+	return &model.Request{
+		Contents: []*genai.Content{{Role: genai.RoleUser, Parts: parts}},
+		Config:   &genai.GenerateContentConfig{SystemInstruction: genai.NewContentFromText("be brief", genai.RoleUser)},
+		Origin:   model.Origin{Session: "s", Turn: "e-t", Path: []string{"root", "a"}, MessageID: "e-t/a|#0"},
+	}
+}
+
+// file opens a recorder; read closes it and reads what it has written.
+func file(t *testing.T) (rec *record.Recorder, read func() []record.Line, path string, log *bytes.Buffer) {
+	t.Helper()
+	path, log = filepath.Join(t.TempDir(), "calls.jsonl"), &bytes.Buffer{}
+	rec, err := record.Open(path, slog.New(slog.NewTextHandler(log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := rec.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return rec, func() []record.Line {
+		t.Helper()
+		if err := rec.Close(); err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		lines, err := record.Read(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return lines
+	}, path, log
+}
+
+func ask(t *testing.T, llm model.LLM, req *model.Request) (*model.Response, error) {
+	t.Helper()
+	return llm.Generate(t.Context(), req, func(model.Delta) {})
+}
+
+// A call with failed tries is one line that says all of it.
+func TestLine(t *testing.T) {
+	rec, read, path, _ := file(t)
+	flaky := generate(func(_ context.Context, req *model.Request) (*model.Response, error) {
+		if req.Try == 1 {
+			return nil, &model.Error{Kind: model.KindUnavailable, Provider: "p", Status: 503, Message: "overloaded", Usage: &model.Usage{Prompt: 1, Total: 1}}
+		}
+		return says("hello"), nil
+	})
+	told := 0
+	req := prompt(&genai.Part{Text: "hi <b>"})
+	req.OnRetry = func(model.Failed) error { told++; return nil }
+	llm := rec.Wrap(model.Again(flaky, model.Retry{Base: time.Nanosecond}), record.Source{Provider: "p", Model: "p/m"})
+	resp, err := ask(t, llm, req)
+	if err != nil || resp.Content.Parts[0].Text != "hello" || told != 1 {
+		t.Fatalf("%+v, %v, told %d times", resp, err, told)
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+	lines := read()
+	if len(lines) != 1 {
+		t.Fatalf("%d lines", len(lines))
+	}
+	l := lines[0]
+	if l.Session != "s" || l.Turn != "e-t" || strings.Join(l.Path, "/") != "root/a" || l.MessageID != "e-t/a|#0" ||
+		l.Provider != "p" || l.Model != "p/m" || l.Served != "served-1" || l.Time.IsZero() || l.Duration <= 0 || l.Error != nil {
+		t.Errorf("%+v", l)
+	}
+	if len(l.Tries) != 1 || l.Tries[0].Try != 1 || l.Tries[0].Error.Status != 503 || l.Tries[0].Error.Message != "overloaded" || l.Tries[0].Error.Usage.Total != 1 {
+		t.Errorf("tries: %+v", l.Tries)
+	}
+	if l.Response.Finish != "STOP" || l.Response.Usage != (record.Usage{Prompt: 3, Completion: 2, Total: 5}) ||
+		string(l.Response.Content) != `{"parts":[{"text":"hello"}],"role":"model"}` {
+		t.Errorf("response: %+v %s", l.Response, l.Response.Content)
+	}
+	want := `{"config":{"systemInstruction":{"parts":[{"text":"be brief"}],"role":"user"}},"contents":[{"parts":[{"text":"hi <b>"}],"role":"user"}]}`
+	if string(l.Request) != want {
+		t.Errorf("request:\n%s, want\n%s", l.Request, want)
+	}
+}
+
+// Failures are lines too.
+func TestErrors(t *testing.T) {
+	rec, read, _, _ := file(t)
+	for _, err := range []error{
+		&model.Error{Kind: model.KindRateLimited, Provider: "p", Status: 429, Message: "slow down", RetryAfter: time.Second},
+		errors.New("broken"),
+		nil,
+	} {
+		llm := rec.Wrap(generate(func(context.Context, *model.Request) (*model.Response, error) { return nil, err }), record.Source{})
+		if _, got := ask(t, llm, prompt()); !errors.Is(got, err) {
+			t.Errorf("error %v became %v", err, got)
+		}
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	llm := rec.Wrap(generate(func(ctx context.Context, _ *model.Request) (*model.Response, error) { return nil, ctx.Err() }), record.Source{})
+	if _, err := llm.Generate(gone, prompt(), nil); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	var got []string
+	for _, l := range read() {
+		got = append(got, l.Error.Kind+": "+l.Error.Message)
+		if e := l.Error.Model(); (e != nil) != (l.Error.Kind == "rate_limited") || e != nil && (e.RetryAfter != time.Second || e.Status != 429) {
+			t.Errorf("%+v is %+v", l.Error, e)
+		}
+	}
+	want := "rate_limited: slow down|internal: broken|internal: neither an answer nor an error|canceled: context canceled"
+	if strings.Join(got, "|") != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// Nothing that opens a door is written: keys wherever they turn up, headers,
+// addresses, signatures of files. Long data is a hash in requests.
+func TestSecrets(t *testing.T) {
+	rec, read, path, _ := file(t)
+	data := bytes.Repeat([]byte("picture"), 1000)
+	req := prompt(
+		&genai.Part{Text: "my key is canary-key"},
+		&genai.Part{FileData: &genai.FileData{FileURI: "https://canary-user:canary-pass@files.example/a.png?sig=canary-sig", MIMEType: "image/png"}},
+		&genai.Part{InlineData: &genai.Blob{Data: data, MIMEType: "image/png"}},
+		&genai.Part{InlineData: &genai.Blob{Data: data[:7], MIMEType: "image/png"}},
+	)
+	req.Config.HTTPOptions = &genai.HTTPOptions{BaseURL: "https://canary-host", Headers: map[string][]string{"Authorization": {"canary-header"}}}
+	answer := says("you said canary-key")
+	answer.Content.Parts = append(answer.Content.Parts, &genai.Part{InlineData: &genai.Blob{Data: data, MIMEType: "image/png"}})
+	n := 0
+	llm := rec.Wrap(generate(func(context.Context, *model.Request) (*model.Response, error) {
+		if n++; n == 1 {
+			return answer, nil
+		}
+		return nil, &model.Error{Kind: model.KindAuth, Provider: "p", Message: "bad key canary-key"}
+	}), record.Source{Secrets: []string{"canary-key", "", "e"}})
+	for range 2 {
+		_, _ = ask(t, llm, req)
+	}
+	lines := read()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Contains(text, []byte("canary")) {
+		t.Errorf("the file holds a secret:\n%.3000s", text)
+	}
+	for _, want := range []string{"my key is ***", "you said ***", "bad key ***", "https://files.example/a.png?sha256=", "sha256:", "(7000 bytes)", "cGljdHVyZQ=="} {
+		if !bytes.Contains(text, []byte(want)) {
+			t.Errorf("the file lacks %q", want)
+		}
+	}
+	var content genai.Content
+	if err := json.Unmarshal(lines[0].Response.Content, &content); err != nil || !bytes.Equal(content.Parts[1].InlineData.Data, data) {
+		t.Errorf("the answer's data is not whole: %v", err)
+	}
+	if req.Config.HTTPOptions == nil {
+		t.Error("the request has been changed")
+	}
+}
+
+// Calls that end at once leave whole lines, also behind a part of a line.
+func TestConcurrent(t *testing.T) {
+	rec, read, path, _ := file(t)
+	if err := rec.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	rec, err := record.Open(path, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rec.Close()
+	var wg sync.WaitGroup
+	for i := range 50 {
+		wg.Go(func() {
+			text := strings.Repeat(fmt.Sprint(i, " "), 2000)
+			llm := rec.Wrap(generate(func(context.Context, *model.Request) (*model.Response, error) { return says(text), nil }), record.Source{})
+			if _, err := llm.Generate(t.Context(), prompt(&genai.Part{Text: text}), nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	seen := map[string]bool{}
+	for _, l := range read() {
+		seen[string(l.Request)] = true
+	}
+	if len(seen) != 50 {
+		t.Errorf("%d different calls, want 50", len(seen))
+	}
+}
+
+// A file that takes nothing does not fail a call, and is logged once.
+func TestFull(t *testing.T) {
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip(err)
+	}
+	var log bytes.Buffer
+	rec, err := record.Open("/dev/full", slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rec.Close()
+	llm := rec.Wrap(generate(func(context.Context, *model.Request) (*model.Response, error) { return says("x"), nil }), record.Source{})
+	for range 3 {
+		if _, err := ask(t, llm, prompt()); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := strings.Count(log.String(), "not recorded"); n != 1 {
+		t.Errorf("logged %d times:\n%s", n, log.String())
+	}
+	if strings.Contains(log.String(), "be brief") {
+		t.Errorf("the log holds a prompt:\n%s", log.String())
+	}
+}
+
+func TestRead(t *testing.T) {
+	const good = `{"agentd_record":1,"request":{"contents":[]},"error":{"kind":"internal","message":"x"}}`
+	for name, c := range map[string]struct {
+		text string
+		n    int
+		err  string
+	}{
+		"nothing":      {"", 0, ""},
+		"lines":        {good + "\n\n" + good + "\n", 2, ""},
+		"torn":         {good + "\n" + good[:20], 1, ""},
+		"no JSON":      {good + "\nwhat\n", 0, "line 2: "},
+		"other":        {"{}\n", 0, "line 1: agentd_record is 0"},
+		"newer":        {strings.Replace(good, ":1", ":2", 1) + "\n", 0, "agentd_record is 2, want 1"},
+		"no request":   {`{"agentd_record":1,"error":{}}` + "\n", 0, "line 1: no request"},
+		"no outcome":   {`{"agentd_record":1,"request":{}}` + "\n", 0, "one of them"},
+		"both of them": {`{"agentd_record":1,"request":{},"error":{},"response":{}}` + "\n", 0, "one of them"},
+		"too long":     {strings.Repeat(" ", record.MaxLine+1), 0, "longer than"},
+	} {
+		lines, err := record.Read(strings.NewReader(c.text))
+		if len(lines) != c.n || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%s: %d lines, error %v; want %d, %q", name, len(lines), err, c.n, c.err)
+		}
+	}
+}
+
+// Ids of calls do not matter, which call a result is of does.
+func TestNormal(t *testing.T) {
+	const form = `{"contents":[{"parts":[{"functionCall":{"id":%q}},{"functionCall":{"id":%q}}]},{"parts":[{"functionResponse":{"id":%q}}]}],"config":{}}`
+	normal := func(ids ...any) any {
+		v, err := record.Normal(fmt.Appendf(nil, form, ids...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	if d := jsondiff.First(normal("a", "b", "b"), normal("x", "a", "a")); d != nil {
+		t.Error(d)
+	}
+	if d := jsondiff.First(normal("a", "b", "b"), normal("a", "b", "a")); d == nil || d.Path != "contents[1].parts[0].functionResponse.id" {
+		t.Error(d)
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add([]byte(`{"agentd_record":1,"request":{"contents":[]},"error":{"kind":"internal"}}` + "\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		lines, err := record.Read(bytes.NewReader(data))
+		if err != nil && lines != nil {
+			t.Error("lines and an error")
+		}
+		for _, l := range lines {
+			if _, err := record.Normal(l.Request); err != nil {
+				t.Errorf("%s: %v", l.Request, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,188 @@
+package record
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/apzuk3/agentd/internal/jsondiff"
+	"github.com/apzuk3/agentd/model"
+)
+
+// Recorder appends lines to a file. Its methods may be called from any goroutine.
+//
+// A call is written when it is over, by its own goroutine, in one write. What
+// cannot be written is left out: the call itself does not fail. The first time
+// that happens is logged.
+type Recorder struct {
+	log *slog.Logger
+
+	mu     sync.Mutex // protects the fields below
+	file   io.WriteCloser
+	torn   bool // the file may end in the middle of a line
+	failed bool // a failure has been logged
+	closed bool
+}
+
+// Open appends to a file, which it makes, readable by its owner alone, if there
+// is none. The caller closes the recorder when no call is under way any more.
+func Open(path string, log *slog.Logger) (*Recorder, error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("record: %w", err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("record: %w", err), f.Close())
+	}
+	// An empty line does no harm: whoever was killed while writing left a part of
+	// one.
+	return &Recorder{log: log, file: f, torn: info.Mode().IsRegular() && info.Size() > 0}, nil
+}
+
+// Close closes the file. What is recorded afterwards is left out.
+func (r *Recorder) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil
+	}
+	r.closed = true
+	return r.file.Close()
+}
+
+// Source is the model that is called.
+type Source struct {
+	// Provider is the provider's name, and Model the name that the agent has.
+	Provider, Model string
+	// Secrets are texts that no line may hold. Those of less than six bytes are not
+	// looked for.
+	Secrets []string
+}
+
+// Wrap returns llm with each call of it recorded. It goes around the retries, see
+// model.Again: they are part of one call.
+func (r *Recorder) Wrap(llm model.LLM, from Source) model.LLM {
+	var pairs []string
+	for _, s := range from.Secrets {
+		if len(s) >= minSecret {
+			pairs = append(pairs, s, hidden)
+		}
+	}
+	return &recorded{r: r, llm: llm, from: from, hide: strings.NewReplacer(pairs...)}
+}
+
+// recorded is immutable.
+type recorded struct {
+	r    *Recorder
+	llm  model.LLM
+	from Source
+	hide *strings.Replacer
+}
+
+// Generate implements model.LLM.
+func (m *recorded) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
+	began := time.Now()
+	line := &Line{
+		Version: Version, Time: began.UTC(),
+		Session: req.Origin.Session, Turn: req.Origin.Turn, Path: req.Origin.Path, MessageID: req.Origin.MessageID,
+		Provider: m.from.Provider, Model: m.from.Model,
+	}
+	one := *req
+	one.OnRetry = func(f model.Failed) error {
+		line.Tries = append(line.Tries, Try{Try: f.Try, Wait: millis(f.Wait), Error: m.failure(nil, f.Err)})
+		if req.OnRetry == nil {
+			return nil
+		}
+		return req.OnRetry(f)
+	}
+	resp, err := m.llm.Generate(ctx, &one, emit)
+	line.Duration = millis(time.Since(began))
+	m.r.write(m.complete(ctx, line, req, resp, err))
+	return resp, err
+}
+
+// complete fills in what the call was about and how it ended.
+func (m *recorded) complete(ctx context.Context, line *Line, req *model.Request, resp *model.Response, err error) (*Line, error) {
+	asked, encErr := request(req, m.hide)
+	if encErr != nil {
+		return nil, encErr
+	}
+	line.Request = asked
+	if err != nil || resp == nil {
+		line.Error = m.failure(ctx, err)
+		return line, nil
+	}
+	line.Served = m.hide.Replace(resp.Model)
+	line.Response = &Response{Finish: string(resp.FinishReason), Usage: Usage(resp.Usage)}
+	if resp.Content == nil {
+		return line, nil
+	}
+	data, encErr := model.MarshalJSON(resp.Content)
+	if encErr != nil {
+		return nil, encErr
+	}
+	v, encErr := jsondiff.Decode(data)
+	if encErr != nil {
+		return nil, encErr
+	}
+	line.Response.Content, encErr = model.MarshalJSON(clean(v, m.hide, false))
+	return line, encErr
+}
+
+// failure is an error as a line has it; ctx, if there is one, is the caller's.
+func (m *recorded) failure(ctx context.Context, err error) *Error {
+	if err == nil {
+		return &Error{Kind: Internal, Message: "neither an answer nor an error"}
+	}
+	out := &Error{Kind: Internal, Message: m.hide.Replace(err.Error())}
+	e, ok := errors.AsType[*model.Error](err)
+	if ok {
+		out.Kind, out.Provider, out.Status, out.Message = string(e.Kind), e.Provider, e.Status, m.hide.Replace(e.Message)
+		out.RetryAfter = millis(e.RetryAfter)
+		if e.Usage != nil {
+			u := Usage(*e.Usage)
+			out.Usage = &u
+		}
+	}
+	if ctx != nil && ctx.Err() != nil {
+		out.Kind = Canceled
+	}
+	return out
+}
+
+// write appends a line, or logs why it cannot.
+func (r *Recorder) write(line *Line, err error) {
+	var data []byte
+	if err == nil {
+		data, err = model.MarshalJSON(line)
+	}
+	if err == nil && len(data) >= MaxLine {
+		err = fmt.Errorf("the call takes %d bytes, at most %d are recorded", len(data), MaxLine)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == nil && r.closed {
+		err = os.ErrClosed
+	}
+	if err == nil {
+		whole := make([]byte, 0, len(data)+2)
+		if r.torn {
+			whole = append(whole, '\n')
+		}
+		_, err = r.file.Write(append(append(whole, data...), '\n'))
+		r.torn = err != nil
+	}
+	if err != nil && !r.failed {
+		r.failed = true
+		r.log.Error("model calls are not recorded; the next such failures are not logged", slog.Any("error", err))
+	}
+}
+
+func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

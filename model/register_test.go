@@ -1,0 +1,49 @@
+package model_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/apzuk3/agentd/model"
+)
+
+// named is a provider with nothing but a name.
+type named string
+
+func (n named) Name() string                         { return string(n) }
+func (named) Builtins() []string                     { return nil }
+func (named) Open(string, string) (model.LLM, error) { return nil, errors.ErrUnsupported }
+func panics(f func()) (text string)                  { defer func() { text, _ = recover().(string) }(); f(); return "" }
+func makes(p model.Provider, err error) model.New {
+	return func(func(string) string) (model.Provider, error) { return p, err }
+}
+
+// The registrations of this test stay for the whole process, so it is one test.
+func TestRegister(t *testing.T) {
+	for name, want := range map[string]string{"": "non-empty", "a/b": "without a slash"} {
+		if got := panics(func() { model.Register(name, makes(named(name), nil)) }); !strings.Contains(got, want) {
+			t.Errorf("%q: %q", name, got)
+		}
+	}
+	if got := panics(func() { model.Register("none", nil) }); !strings.Contains(got, "nil") {
+		t.Errorf("%q", got)
+	}
+	var asked string
+	model.Register("zoo", func(getenv func(string) string) (model.Provider, error) {
+		asked = getenv("ZOO")
+		return named("zoo"), nil
+	})
+	model.Register("acme", makes(named("acme"), nil))
+	if got := panics(func() { model.Register("zoo", makes(named("zoo"), nil)) }); !strings.Contains(got, "registered twice") {
+		t.Errorf("%q", got)
+	}
+	got, err := model.Registered(func(name string) string { return "value of " + name })
+	if err != nil || len(got) != 2 || got[0].Name() != "acme" || got[1].Name() != "zoo" || asked != "value of ZOO" {
+		t.Errorf("%v, %v, asked %q", got, err, asked)
+	}
+	model.Register("liar", makes(named("other"), nil))
+	if _, err := model.Registered(func(string) string { return "" }); err == nil || !strings.Contains(err.Error(), `"liar" calls itself "other"`) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,38 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+)
+
+// ReadSpec returns what the turn runs. It shares nothing with the record, and
+// holds no budgets.
+func (f *TurnStarted) ReadSpec() (*Spec, error) { return f.spec() }
+
+// Result is what has become of the call that the interaction is about; nil where
+// a client is to make it.
+func (f *InteractionResolved) Result() *ToolResult { return f.result() }
+
+// SharedState returns the keys that sessions have in common, with their scopes,
+// as they are now.
+func SharedState(ctx context.Context, store interface {
+	Shared(ctx context.Context, scope string) (map[string]json.RawMessage, error)
+},
+) (map[string]any, error) {
+	out := map[string]any{}
+	for scope, prefix := range map[string]string{"app": scopeApp, sharedUser: scopeUser} {
+		values, err := store.Shared(ctx, scope)
+		if err != nil {
+			return nil, fmt.Errorf("shared state %q: %w", scope, err)
+		}
+		for k, raw := range values {
+			var v any
+			if err := unmarshal(raw, &v); err != nil {
+				return nil, fmt.Errorf("shared state %s%s: %w", prefix, k, err)
+			}
+			out[prefix+k] = v
+		}
+	}
+	return out, nil
+}
