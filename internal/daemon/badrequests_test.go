@@ -424,7 +424,7 @@ func TestNoRequests(t *testing.T) {
 		"nothing":                {http.MethodPost, "GetTurn", "", json, http.StatusBadRequest, `"invalid_argument"`},
 		"a list":                 {http.MethodPost, "GetTurn", "[]", json, http.StatusBadRequest, `"invalid_argument"`},
 		"a misspelt field":       {http.MethodPost, "GetTurn", `{"sessionID":"` + id + `"}`, json, http.StatusBadRequest, `unknown field \"sessionID\"`},
-		"a misspelt value":       {http.MethodPost, "CreateTurn", `{"execute":{"sessionId":"` + id + `","userPrompt":"hi","onBusy":"INTERUPT"}}`, json, http.StatusBadRequest, "INTERUPT"},
+		"a misspelt value":       {http.MethodPost, "CreateTurn", `{"execute":{"sessionId":"` + id + `","userPrompt":"hi","onBusy":"ON_BUSY_NEVER"}}`, json, http.StatusBadRequest, "ON_BUSY_NEVER"},
 		"a misspelt filter":      {http.MethodPost, "ListSessions", `{"states":["OPEN"]}`, json, http.StatusBadRequest, "OPEN"},
 		"two messages":           {http.MethodPost, "GetTurn", good + good, json, http.StatusBadRequest, `"invalid_argument"`},
 		"binary that is JSON":    {http.MethodPost, "GetTurn", good, http.Header{"Content-Type": {"application/proto"}}, http.StatusBadRequest, `"invalid_argument"`},
