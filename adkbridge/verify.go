@@ -152,13 +152,13 @@ func (v *verifier) end(ctx context.Context, err error) error {
 	failed, _ := errors.AsType[*session.Error](err)
 	switch {
 	case v.ended != nil && v.ended.Completed && err != nil && len(v.unread("")) == 0:
-		v.diverge(last, "completed", "true", "fails: "+cut(err.Error(), maxShown))
+		_ = v.diverge(last, "completed", "true", "fails: "+cut(err.Error(), maxShown))
 	case errors.Is(err, errHeld), v.ended == nil, v.ended.Completed, v.ended.Code == 0:
 	case err == nil && v.ended.Code == codeOutput:
-		v.diverge(last, "code", v.ended.Code.String(), "finishes naturally")
+		_ = v.diverge(last, "code", v.ended.Code.String(), "finishes naturally")
 	case err == nil:
 	case failed == nil && v.ended.Code != codeInternal || failed != nil && failed.Code != v.ended.Code:
-		v.diverge(last, "code", v.ended.Code.String(), "fails: "+cut(err.Error(), maxShown))
+		_ = v.diverge(last, "code", v.ended.Code.String(), "fails: "+cut(err.Error(), maxShown))
 	}
 	if v.found != nil {
 		return nil
@@ -179,7 +179,7 @@ func (v *verifier) end(ctx context.Context, err error) error {
 		if err != nil && !errors.Is(err, errHeld) {
 			got += ", it fails: " + cut(err.Error(), maxShown)
 		}
-		v.diverge(v.record(v.closing[0].seq), "", summary(v.closing[0].ev), got)
+		_ = v.diverge(v.record(v.closing[0].seq), "", summary(v.closing[0].ev), got)
 	}
 	return nil
 }

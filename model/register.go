@@ -30,20 +30,20 @@ var registered struct {
 //
 // What a provider must do is said by Provider and LLM; package modeltest tells
 // whether it does.
-func Register(name string, make New) {
+func Register(name string, newProvider New) {
 	registered.mu.Lock()
 	defer registered.mu.Unlock()
 	switch {
 	case name == "" || strings.Contains(name, "/"):
 		panic(fmt.Sprintf("model: Register(%q): the name must be non-empty and without a slash", name))
-	case make == nil:
+	case newProvider == nil:
 		panic(fmt.Sprintf("model: Register(%q): the function is nil", name))
 	case registered.news[name] != nil:
 		panic(fmt.Sprintf("model: Register(%q): the provider is registered twice", name))
 	case registered.news == nil:
 		registered.news = map[string]New{}
 	}
-	registered.news[name] = make
+	registered.news[name] = newProvider
 }
 
 // Registered makes the providers that have registered themselves, by name. A nil
@@ -55,8 +55,8 @@ func Registered(getenv func(name string) string) ([]Provider, error) {
 	registered.mu.Lock()
 	defer registered.mu.Unlock()
 	var out []Provider
-	for name, make := range registered.news {
-		p, err := make(getenv)
+	for name, newProvider := range registered.news {
+		p, err := newProvider(getenv)
 		if err != nil {
 			return nil, fmt.Errorf("provider %q: %w", name, err)
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"time"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
@@ -106,11 +107,19 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
+// originPattern is what a browser may say that a page is from.
+var originPattern = regexp.MustCompile(`^[a-z][a-z0-9+.-]*://[^/\s]+$`)
+
 // Validate names what is wrong with the config, all of it at once.
 func (c Config) Validate() error {
 	var errs []error
 	if c.Sessions == nil {
 		errs = append(errs, errors.New("server: Sessions is required"))
+	}
+	for _, o := range c.CORSOrigins {
+		if o != "*" && !originPattern.MatchString(o) {
+			errs = append(errs, fmt.Errorf("server: CORSOrigins has %q, want a scheme and a host, such as https://app.example.com, and no path, or *", o))
+		}
 	}
 	for _, n := range []struct {
 		name  string

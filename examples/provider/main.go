@@ -28,11 +28,12 @@ func run() error {
 	vendor := httptest.NewServer(http.HandlerFunc(answer))
 	defer vendor.Close()
 
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	ctx, stop := context.WithCancel(context.Background())
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
+		stop()
 		return err
 	}
-	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { // ends with ctx
 		served <- agentdhost.Serve(ctx, agentdhost.Config{

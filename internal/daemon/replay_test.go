@@ -76,7 +76,6 @@ func TestReplay(t *testing.T) {
 	}
 	stop(t, d)
 
-	id := ""
 	store, err := sqlitestore.Open(t.Context(), filepath.Join(dir, "agentd.db"))
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +84,7 @@ func TestReplay(t *testing.T) {
 	if err != nil || len(infos) != 1 {
 		t.Fatalf("%v, %v", infos, err)
 	}
-	id = infos[0].ID
+	id := infos[0].ID
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}

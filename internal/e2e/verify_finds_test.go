@@ -37,12 +37,15 @@ func verifiedLog(t *testing.T) (id string, recs []session.Record) {
     calls: [{name: look, args: {at: sky}}]`),
 		agentdtest.WithScript("writer", `answers: [{when: {}, text: "It is {{system}}."}]`))
 	clnt := d.Client()
-	client.AddTool(clnt, "look", "Looks.", func(context.Context, struct {
+	err = client.AddTool(clnt, "look", "Looks.", func(context.Context, struct {
 		At string `json:"at"`
 	},
 	) (any, error) {
 		return map[string]any{"color": "blue"}, nil
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	asker := llmAgent("asker", "scripted/asker", "Look.", "look")
 	asker.GetLlm().OutputKey = "found"
 	tree := sequentialAgent("root", asker, llmAgent("writer", "scripted/writer", "{found}"))

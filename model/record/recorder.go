@@ -96,7 +96,7 @@ func (m *recorded) Generate(ctx context.Context, req *model.Request, emit func(m
 	}
 	one := *req
 	one.OnRetry = func(f model.Failed) error {
-		line.Tries = append(line.Tries, Try{Try: f.Try, Wait: millis(f.Wait), Error: m.failure(nil, f.Err)})
+		line.Tries = append(line.Tries, Try{Try: f.Try, Wait: millis(f.Wait), Error: m.failure(f.Err)})
 		if req.OnRetry == nil {
 			return nil
 		}
@@ -116,7 +116,9 @@ func (m *recorded) complete(ctx context.Context, line *Line, req *model.Request,
 	}
 	line.Request = asked
 	if err != nil || resp == nil {
-		line.Error = m.failure(ctx, err)
+		if line.Error = m.failure(err); ctx.Err() != nil {
+			line.Error.Kind = Canceled
+		}
 		return line, nil
 	}
 	line.Served = m.hide.Replace(resp.Model)
@@ -136,8 +138,8 @@ func (m *recorded) complete(ctx context.Context, line *Line, req *model.Request,
 	return line, encErr
 }
 
-// failure is an error as a line has it; ctx, if there is one, is the caller's.
-func (m *recorded) failure(ctx context.Context, err error) *Error {
+// failure is an error as a line has it.
+func (m *recorded) failure(err error) *Error {
 	if err == nil {
 		return &Error{Kind: Internal, Message: "neither an answer nor an error"}
 	}
@@ -150,9 +152,6 @@ func (m *recorded) failure(ctx context.Context, err error) *Error {
 			u := Usage(*e.Usage)
 			out.Usage = &u
 		}
-	}
-	if ctx != nil && ctx.Err() != nil {
-		out.Kind = Canceled
 	}
 	return out
 }

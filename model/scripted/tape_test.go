@@ -1,6 +1,7 @@
 package scripted_test
 
 import (
+	"bytes"
 	"errors"
 	"log/slog"
 	"os"
@@ -118,7 +119,7 @@ func sameOutcome(t *testing.T, got, want outcome) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(g) != string(w) {
+	if !bytes.Equal(g, w) {
 		t.Errorf("response\n%s, want\n%s", g, w)
 	}
 }

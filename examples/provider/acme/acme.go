@@ -13,6 +13,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -25,7 +26,7 @@ import (
 
 const name = "acme"
 
-func init() {
+func init() { //nolint:gochecknoinits // it is how a provider is there by being imported
 	model.Register(name, func(getenv func(string) string) (model.Provider, error) {
 		return New(getenv("ACME_BASE_URL"), getenv("ACME_API_KEY")), nil
 	})
@@ -77,7 +78,7 @@ func (l *llm) String() string { return name + "/" + l.model }
 // Generate makes one call. A schema that ACME refuses is asked for in words.
 func (l *llm) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
 	resp, err := l.generate(ctx, l.body(req, false), emit)
-	if e, ok := err.(*model.Error); ok && e.Kind == model.KindInvalid && req.Config.ResponseJsonSchema != nil && strings.Contains(e.Message, "schema") {
+	if e, ok := errors.AsType[*model.Error](err); ok && e.Kind == model.KindInvalid && req.Config.ResponseJsonSchema != nil && strings.Contains(e.Message, "schema") {
 		return l.generate(ctx, l.body(req, true), emit)
 	}
 	return resp, err
