@@ -231,6 +231,7 @@ func (v *verifier) compare(ctx context.Context, t *turn, l loggedEvent, ev *adks
 	t.setOutput(ev, m)
 	again := *ev
 	again.ID, again.Timestamp = l.ev.ID, l.ev.Timestamp
+	again.TurnComplete = l.ev.TurnComplete // an answer that a stop has kept has no mark of the engine's
 	data, err := encode(&again, m)
 	if err != nil {
 		return err

@@ -246,11 +246,13 @@ func (t *toolRunner) perform(c *call) {
 		return // cancelled while another run works on it
 	}
 	if !mine {
+		c.over.Store(true) // the call may be asked again as soon as this is sent
 		_ = t.run.enqueue(toolRequest(entry.msg))
 		return
 	}
 	if msg := t.run.client.journal.find(t.key(c.req)); msg != nil {
 		memory.settle(entry, msg)
+		c.over.Store(true)
 		_ = t.run.enqueue(toolRequest(msg))
 		return
 	}
