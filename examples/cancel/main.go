@@ -30,8 +30,10 @@ func main() { demo.Main(script, run) }
 
 func run(ctx context.Context, e demo.Example) error {
 	clnt := client.New(e.URL)
+	begun := make(chan struct{}, 1)
 	err := client.AddTool(clnt, "archive", "Asks the archive",
 		func(ctx context.Context, _ struct{}) (any, error) {
+			begun <- struct{}{}
 			select {
 			case <-time.After(time.Minute):
 				return "found", nil
@@ -57,6 +59,7 @@ func run(ctx context.Context, e demo.Example) error {
 			case event.Started != nil:
 				session = event.Started.SessionID
 			case event.ToolCall != nil:
+				<-begun
 				err = control.CancelTool(event.ToolCall.ID) // the turn goes on
 			case event.OutputChunk != nil:
 				fmt.Print(event.OutputChunk.Content)
