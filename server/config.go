@@ -19,7 +19,7 @@ type Sessions interface {
 	CreateSession(ctx context.Context, names session.Names, once session.Once) (session.Summary, error)
 	Session(ctx context.Context, id string) (session.Summary, error)
 	ListSessions(ctx context.Context, f session.Filter, page string, limit int) (sessions []session.Summary, next string, err error)
-	UpdateSession(ctx context.Context, id string, c session.Update) (session.Summary, error)
+	UpdateSession(ctx context.Context, id string, c session.Change) (session.Summary, error)
 	DeleteSession(ctx context.Context, id string) error
 	ForkSession(ctx context.Context, req session.ForkRequest) (session.Summary, error)
 

@@ -52,7 +52,7 @@ func TestDeletingMakesSpace(t *testing.T) {
 	})
 	full := f.start(session.Request{})
 	for { // until the turn waits for space
-		if _, err := f.m.UpdateSession(t.Context(), old.SessionID(), session.Update{}); code(err) == unavailable {
+		if _, err := f.m.UpdateSession(t.Context(), old.SessionID(), session.Change{}); code(err) == unavailable {
 			break
 		}
 		time.Sleep(time.Millisecond)
@@ -100,7 +100,7 @@ func TestUpdateBesideASlowSession(t *testing.T) {
 	}()
 	<-store.at
 	go func() {
-		_, err := g.m.UpdateSession(t.Context(), slow, session.Update{Archived: new(true)})
+		_, err := g.m.UpdateSession(t.Context(), slow, session.Change{Archived: new(true)})
 		changed <- err
 	}()
 	for { // until the first change waits for the session
@@ -113,7 +113,7 @@ func TestUpdateBesideASlowSession(t *testing.T) {
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {
-		_, err := g.m.UpdateSession(ctx, other, session.Update{ClientRef: new("x")})
+		_, err := g.m.UpdateSession(ctx, other, session.Change{ClientRef: new("x")})
 		done <- err
 	}()
 	select {
@@ -126,7 +126,7 @@ func TestUpdateBesideASlowSession(t *testing.T) {
 	}
 	ctx, cancel = context.WithCancel(t.Context())
 	cancel()
-	if _, err := g.m.UpdateSession(ctx, slow, session.Update{}); err == nil {
+	if _, err := g.m.UpdateSession(ctx, slow, session.Change{}); err == nil {
 		t.Error("the same session was changed by who does not want to wait")
 	}
 	close(store.goOn)

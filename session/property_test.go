@@ -270,7 +270,7 @@ func (x *world) step(what string) {
 		}
 	case "archive":
 		if s.ID != "" {
-			_, err := x.m.UpdateSession(ctx, s.ID, session.Update{Archived: new(!s.Archived)})
+			_, err := x.m.UpdateSession(ctx, s.ID, session.Change{Archived: new(!s.Archived)})
 			x.ok(what, err)
 		}
 	case "restart":

@@ -180,9 +180,9 @@ func (s *Summary) size() int {
 	return n
 }
 
-// ListSessions returns at most limit sessions, fewer if they have much to say, newest first, and the token of the next
-// page, "" on the last one. page is a token of the same filter, "" for the first
-// page.
+// ListSessions returns at most limit sessions, fewer if they have much to say,
+// newest first, and the token of the next page, "" on the last one. page is a token
+// of the same filter, "" for the first page.
 func (m *Manager) ListSessions(ctx context.Context, f Filter, page string, limit int) (sessions []Summary, next string, err error) {
 	hash := queryHash(f)
 	after, err := readToken(page, hash)
@@ -225,21 +225,9 @@ func (m *Manager) ListSessions(ctx context.Context, f Filter, page string, limit
 	}
 }
 
-// Update says what to change of a session; what is nil stays.
-type Update struct {
-	// Version is what the session has to have; 0 is any.
-	Version int64
-	// Labels are set; an empty value removes one.
-	Labels map[string]string
-	// ClientRef is the caller's own name for it.
-	ClientRef *string
-	// Archived is whether it takes no new turns.
-	Archived *bool
-}
-
-// UpdateSession changes a session and returns it as it is then. A session of
-// another version is an *Error of code CONFLICT.
-func (m *Manager) UpdateSession(ctx context.Context, id string, c Update) (Summary, error) {
+// UpdateSession changes a session, now whatever c.At says, and returns it as it is
+// then. A session of another version is an *Error of code CONFLICT.
+func (m *Manager) UpdateSession(ctx context.Context, id string, c Change) (Summary, error) {
 	names := Names{}
 	if c.ClientRef != nil {
 		names.ClientRef = *c.ClientRef
@@ -263,7 +251,8 @@ func (m *Manager) UpdateSession(ctx context.Context, id string, c Update) (Summa
 	if n := labelsAfter(before.Labels, c.Labels); n > maxLabels {
 		return Summary{}, Errorf(codeLimit, "labels: the session would have %d of them, at most %d are allowed", n, maxLabels)
 	}
-	info, err := m.store.Update(ctx, id, Change{Version: c.Version, Labels: c.Labels, ClientRef: c.ClientRef, Archived: c.Archived, At: now()})
+	c.At = now()
+	info, err := m.store.Update(ctx, id, c)
 	switch {
 	case errors.Is(err, ErrNoSession):
 		return Summary{}, errNoSession(id)

@@ -79,7 +79,7 @@ func TestListSessions(t *testing.T) {
 	waiting := f.start(session.Request{SessionID: ids[7], Prompt: "ask", Agent: tree(), Tools: tools()})
 	w := waiting.Watch()
 	await(t, w, isCall)
-	if _, err := f.m.UpdateSession(t.Context(), ids[0], session.Update{Archived: new(true)}); err != nil {
+	if _, err := f.m.UpdateSession(t.Context(), ids[0], session.Change{Archived: new(true)}); err != nil {
 		t.Fatal(err)
 	}
 	for name, tt := range map[string]struct {
@@ -136,7 +136,7 @@ func TestUpdateSession(t *testing.T) {
 	if s.Version != 1 || s.Creator != "local" || s.LastTurn != "" || s.LastIs != 0 {
 		t.Errorf("a new session: %+v", s)
 	}
-	change := session.Update{Version: 1, ClientRef: new("b"), Labels: map[string]string{"x": "", "z": "3"}, Archived: new(true)}
+	change := session.Change{Version: 1, ClientRef: new("b"), Labels: map[string]string{"x": "", "z": "3"}, Archived: new(true)}
 	s, err := f.m.UpdateSession(t.Context(), s.ID, change)
 	if err != nil || s.Version != 2 || s.ClientRef != "b" || !s.Archived || fmt.Sprint(s.Labels) != "map[y:2 z:3]" {
 		t.Errorf("the changed session: %+v, %v", s, err)
@@ -148,14 +148,14 @@ func TestUpdateSession(t *testing.T) {
 	if _, err := f.m.Start(t.Context(), start); code(err) != precondition {
 		t.Errorf("a turn of an archived session: %v", err)
 	}
-	if s, err = f.m.UpdateSession(t.Context(), s.ID, session.Update{Archived: new(false)}); err != nil || s.Version != 3 || s.ClientRef != "b" {
+	if s, err = f.m.UpdateSession(t.Context(), s.ID, session.Change{Archived: new(false)}); err != nil || s.Version != 3 || s.ClientRef != "b" {
 		t.Errorf("made active: %+v, %v", s, err)
 	}
 	// Archived while it is in memory, with a turn that goes on.
 	turn := f.start(session.Request{SessionID: s.ID, Prompt: "ask", Agent: tree(), Tools: tools()})
 	w := turn.Watch()
 	await(t, w, isCall)
-	if _, err := f.m.UpdateSession(t.Context(), s.ID, session.Update{Archived: new(true)}); err != nil {
+	if _, err := f.m.UpdateSession(t.Context(), s.ID, session.Change{Archived: new(true)}); err != nil {
 		t.Error(err)
 	}
 	answer(t, turn)
@@ -169,10 +169,10 @@ func TestUpdateSession(t *testing.T) {
 	for i := range 64 {
 		labels[fmt.Sprint(i)] = "v"
 	}
-	if _, err := f.m.UpdateSession(t.Context(), s.ID, session.Update{Labels: labels}); err == nil {
+	if _, err := f.m.UpdateSession(t.Context(), s.ID, session.Change{Labels: labels}); err == nil {
 		t.Error("66 labels were taken")
 	}
-	if _, err := f.m.UpdateSession(t.Context(), "none", session.Update{}); code(err) != noSession {
+	if _, err := f.m.UpdateSession(t.Context(), "none", session.Change{}); code(err) != noSession {
 		t.Errorf("an unknown session: %v", err)
 	}
 }

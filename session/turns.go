@@ -32,17 +32,29 @@ func (m *Manager) Turn(ctx context.Context, sessionID, turnID string) (TurnInfo,
 			return TurnInfo{}, Errorf(codeNoSuch, "session %q has no turn", sessionID)
 		}
 	}
-	row, err := m.store.Row(ctx, RowTurn, sessionID, turnID)
-	if errors.Is(err, ErrNotFound) {
+	row, err := m.turnRow(ctx, sessionID, turnID)
+	if e, ok := errors.AsType[*Error](err); ok && e.Code == codeNoSuch {
 		if _, err := m.known(ctx, sessionID); err != nil {
 			return TurnInfo{}, err
 		}
-		return TurnInfo{}, Errorf(codeNoSuch, "turn_id: session %q has no turn %q", sessionID, turnID)
 	}
 	if err != nil {
-		return TurnInfo{}, fmt.Errorf("session %s: turn %s: %w", sessionID, turnID, err)
+		return TurnInfo{}, err
 	}
 	return m.turnNow(ctx, row)
+}
+
+// turnRow finds the row of a turn. One that there is not is an *Error of code
+// NOT_FOUND, whether or not there is the session.
+func (m *Manager) turnRow(ctx context.Context, sessionID, turnID string) (Row, error) {
+	row, err := m.store.Row(ctx, RowTurn, sessionID, turnID)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return Row{}, Errorf(codeNoSuch, "turn_id: session %q has no turn %q", sessionID, turnID)
+	case err != nil:
+		return Row{}, fmt.Errorf("session %s: turn %s: %w", sessionID, turnID, err)
+	}
+	return row, nil
 }
 
 // hasTurn is nil if a session is kept and has a turn; "" asks for the session
@@ -51,13 +63,8 @@ func (m *Manager) hasTurn(ctx context.Context, sessionID, turnID string) error {
 	if _, err := m.known(ctx, sessionID); err != nil || turnID == "" {
 		return err
 	}
-	switch _, err := m.store.Row(ctx, RowTurn, sessionID, turnID); {
-	case errors.Is(err, ErrNotFound):
-		return Errorf(codeNoSuch, "turn_id: session %q has no turn %q", sessionID, turnID)
-	case err != nil:
-		return fmt.Errorf("session %s: turn %s: %w", sessionID, turnID, err)
-	}
-	return nil
+	_, err := m.turnRow(ctx, sessionID, turnID)
+	return err
 }
 
 // known returns what the store has of a session whose log is kept.
@@ -190,9 +197,9 @@ func (t *Turn) waitsFor() Status {
 const pageBytes = 1 << 20
 
 // ListTurns returns at most limit turns, fewer if they say much, newest first, and
-// the token of the next page, "" on the last one. page is a token of the same query, "" for the first
-// page. Turns that are not over are read from their sessions' logs unless those
-// are in memory.
+// the token of the next page, "" on the last one. page is a token of the same
+// query, "" for the first page. Turns that are not over are read from their
+// sessions' logs unless those are in memory.
 func (m *Manager) ListTurns(ctx context.Context, q TurnQuery, page string, limit int) (turns []TurnInfo, next string, err error) {
 	hash := queryHash(q)
 	after, err := readToken(page, hash)

@@ -177,14 +177,10 @@ func (t *tx) repeated(b *session.Batch, last int64) (refusal, fault error) {
 
 // purge removes a log that ends at lastSeq, and what is known from it.
 func (t *tx) purge(id string, lastSeq int64) (refusal, fault error) {
-	s, err := t.stateOf(id)
+	s, refusal, fault := t.endingAt(id, lastSeq)
 	switch {
-	case err != nil:
-		return nil, err
-	case s == nil:
-		return session.ErrNoSession, nil
-	case s.last != lastSeq:
-		return endsAt(s), nil
+	case refusal != nil, fault != nil:
+		return refusal, fault
 	case s.turn != "":
 		return fmt.Errorf("%w: turn %q is open", session.ErrConflict, s.turn), nil
 	}
@@ -194,6 +190,21 @@ func (t *tx) purge(id string, lastSeq int64) (refusal, fault error) {
 		}
 	}
 	return nil, nil
+}
+
+// endingAt is the state of a session whose log ends at lastSeq; any other is
+// refused.
+func (t *tx) endingAt(id string, lastSeq int64) (s *state, refusal, fault error) {
+	s, err := t.stateOf(id)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case s == nil:
+		return nil, session.ErrNoSession, nil
+	case s.last != lastSeq:
+		return nil, endsAt(s), nil
+	}
+	return s, nil, nil
 }
 
 // endsAt refuses because a log does not end where it should.

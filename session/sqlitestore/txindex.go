@@ -127,14 +127,8 @@ func (t *tx) update(id string, c *session.Change) (info session.Info, refusal, f
 }
 
 func (t *tx) delete(id string, lastSeq int64) (refusal, fault error) {
-	s, err := t.stateOf(id)
-	switch {
-	case err != nil:
-		return nil, err
-	case s == nil:
-		return session.ErrNoSession, nil
-	case s.last != lastSeq:
-		return endsAt(s), nil
+	if _, refusal, fault := t.endingAt(id, lastSeq); refusal != nil || fault != nil {
+		return refusal, fault
 	}
 	for _, stmt := range []*sql.Stmt{t.deleteLog, t.deleteRows, t.deleteLabels, t.deleteKeys, t.deleteSession} {
 		if err := write(stmt, id); err != nil {
@@ -182,18 +176,12 @@ func (t *tx) fork(f *session.Fork) (refusal, fault error) {
 
 // index writes what b, whose Usage is usage, says of a log that ends at lastSeq.
 func (t *tx) index(b *session.Batch, usage string, lastSeq int64) (refusal, fault error) {
-	s, err := t.stateOf(b.SessionID)
-	switch {
-	case err != nil:
-		return nil, err
-	case s == nil:
-		return session.ErrNoSession, nil
-	case s.last != lastSeq:
-		return endsAt(s), nil
+	if _, refusal, fault := t.endingAt(b.SessionID, lastSeq); refusal != nil || fault != nil {
+		return refusal, fault
 	}
 	if err := write(t.deleteRows, b.SessionID); err != nil {
 		return nil, err
 	}
-	err = write(t.setIndex, usage, b.LastTurn, b.LastStatus, b.SessionID)
+	err := write(t.setIndex, usage, b.LastTurn, b.LastStatus, b.SessionID)
 	return nil, errors.Join(err, t.rows(b.Rows))
 }
