@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"google.golang.org/adk/v2/agent"
 	adkmodel "google.golang.org/adk/v2/model"
@@ -108,20 +109,27 @@ func (m *agentModel) answer(ctx context.Context, req *adkmodel.LLMRequest) (*ans
 	defer done()
 	m.prepare(req.Config)
 	// ADK's own contents are dropped; of the request its configuration is used.
+	began := time.Now()
+	var first time.Duration
 	resp, err := m.generate(ctx, &model.Request{
 		Contents: t.hist.prompt(m.n.name, branch, m.since()),
 		Config:   req.Config,
 		Origin:   model.Origin{Session: t.run.SessionID(), Turn: t.run.TurnID(), Path: m.n.path, MessageID: id},
-	}, id)
+	}, id, func() {
+		if first == 0 {
+			first = time.Since(began)
+		}
+	})
+	call := &session.CallInfo{Model: m.n.modelName, Provider: m.n.model.Provider, Took: time.Since(began), FirstText: first}
 	if err != nil {
-		m.spent(err, branch)
+		m.spent(err, branch, call)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 		return nil, modelError(m.n, err)
 	}
 	a := m.mint(resp, key, branch)
-	a.meta.Marks = t.run.Marks(id)
+	a.meta.Marks, a.meta.Call = t.run.Marks(id), call
 	return a, m.conclude(a, req)
 }
 
@@ -164,7 +172,7 @@ func (t *turn) inject(ctx context.Context) error {
 
 // spent keeps what a failed call took, all of its tries, until the turn is
 // closed.
-func (m *agentModel) spent(err error, branch string) {
+func (m *agentModel) spent(err error, branch string, call *session.CallInfo) {
 	e, ok := errors.AsType[*model.Error](err)
 	if !ok {
 		return
@@ -182,7 +190,7 @@ func (m *agentModel) spent(err error, branch string) {
 	m.t.spent = append(m.t.spent, &answer{
 		author: m.n.name, branch: branch,
 		content: &genai.Content{Role: genai.RoleModel},
-		meta:    &meta{Path: m.n.path, Usage: usage},
+		meta:    &meta{Path: m.n.path, Usage: usage, Call: call},
 	})
 }
 
@@ -224,8 +232,9 @@ func (m *agentModel) prepare(cfg *genai.GenerateContentConfig) {
 // transferMarker begins ADK's list of agents to transfer to.
 const transferMarker = "\nYou have a list of other agents to transfer to:\n"
 
-// generate calls the model; a panic of it becomes an error.
-func (m *agentModel) generate(ctx context.Context, req *model.Request, messageID string) (resp *model.Response, err error) {
+// generate calls the model, and spoke with each piece of its text; a panic of it
+// becomes an error.
+func (m *agentModel) generate(ctx context.Context, req *model.Request, messageID string, spoke func()) (resp *model.Response, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			resp, err = nil, panicError("the model", p)
@@ -233,6 +242,7 @@ func (m *agentModel) generate(ctx context.Context, req *model.Request, messageID
 	}()
 	req.OnRetry = func(f model.Failed) error { return m.retrying(ctx, messageID, f) }
 	resp, err = m.n.model.LLM.Generate(ctx, req, func(d model.Delta) {
+		spoke()
 		m.t.run.Delta(session.Delta{MessageID: messageID, Path: m.n.path, Text: d.Text, Thought: d.Thought})
 	})
 	if err == nil && resp == nil {
@@ -289,6 +299,8 @@ func (m *agentModel) usage(tries []model.Usage) *session.Usage {
 		one := session.Usage{Prompt: u.Prompt, Completion: u.Completion, Cached: u.Cached, Thoughts: u.Thoughts, Total: u.Total, Calls: 1}
 		if m.n.model.Cost != nil {
 			one.CostUSD = m.n.model.Cost(u)
+		} else {
+			one.Unpriced = 1
 		}
 		*sum = sum.Add(one)
 	}

@@ -38,6 +38,12 @@ type meta struct {
 	Structured bool `json:"structured,omitempty"`
 	// Usage is what the model call took.
 	Usage *session.Usage `json:"usage,omitempty"`
+	// Call says more of the model call.
+	Call *session.CallInfo `json:"call,omitempty"`
+	// Provided is what the model's provider has run.
+	Provided *session.Provided `json:"provided,omitempty"`
+	// Compacted is the summary that the event is.
+	Compacted *session.Compacted `json:"compacted,omitempty"`
 	// Marks are the places of the deltas that have shown the answer.
 	Marks session.Marks `json:"marks,omitempty"`
 	// Injected is the queued turn whose prompt the event is.
@@ -137,6 +143,10 @@ func (s *stored) meaning() *session.Event {
 		State: maps.Clone(durable(s.Actions.StateDelta)),
 		Usage: m.Usage,
 		Marks: m.Marks,
+
+		Call:      m.Call,
+		Provided:  m.Provided,
+		Compacted: m.Compacted,
 	}
 	if m.Injected != "" && s.Content != nil {
 		ev.Injected = m.Injected

@@ -94,7 +94,7 @@ func (h *history) load(ctx context.Context, run handle) ([]loggedEvent, error) {
 			}
 			h.addStored(rec.Seq, s, len(rec.Data))
 		case session.KindTurnResumed, session.KindToolCall, session.KindToolResult, session.KindTurnEnded,
-			session.KindModelRetry, session.KindInteractionResolved, session.KindTurnQueued, session.KindTurnDropped:
+			session.KindModelRetry, session.KindModelFallback, session.KindRawPayload, session.KindInteractionResolved, session.KindTurnQueued, session.KindTurnDropped:
 			// Results are part of the history in the event that answers their calls,
 			// queued prompts in the turn they start or the event they become.
 		}

@@ -69,6 +69,16 @@ func displayOf(m *agentdv1.RunResponse) *agentdv1.Display {
 		return shown(kindError, phaseFailed, turn, public)
 	case *agentdv1.RunResponse_ModelRetry_:
 		return shown(kindError, phaseProgress, refMessage+r.ModelRetry.GetMessageId(), private)
+	case *agentdv1.RunResponse_ModelFallback_:
+		return shown(kindError, phaseProgress, refMessage+r.ModelFallback.GetMessageId(), private)
+	case *agentdv1.RunResponse_ModelCallEnded_:
+		return shown(kindStatus, phaseProgress, turn, private)
+	case *agentdv1.RunResponse_HistoryCompacted_:
+		return shown(kindStatus, phaseProgress, turn, private)
+	case *agentdv1.RunResponse_RawPayload_:
+		return shown(kindStatus, phaseProgress, turn, private)
+	case *agentdv1.RunResponse_ProviderTools_:
+		return shown(kindTool, phaseCompleted, refTool+r.ProviderTools.GetMessageId(), private)
 	case *agentdv1.RunResponse_OutputChunk_:
 		return displayOfChunk(r.OutputChunk)
 	case *agentdv1.RunResponse_UserMessage_:

@@ -389,23 +389,6 @@ var turnStatuses = map[session.Status]agentdv1.TurnStatus{
 	session.Stopped:          agentdv1.TurnStatus_TURN_STATUS_CANCELED,
 }
 
-// stopReasons are the protocol's names of genai's finish reasons. What is not
-// here is STOP_REASON_OTHER, and none is none.
-var stopReasons = map[string]agentdv1.StopReason{
-	"":                         agentdv1.StopReason_STOP_REASON_UNSPECIFIED,
-	"STOP":                     agentdv1.StopReason_STOP_REASON_STOP,
-	"MAX_TOKENS":               agentdv1.StopReason_STOP_REASON_MAX_TOKENS,
-	"SAFETY":                   agentdv1.StopReason_STOP_REASON_CONTENT_BLOCKED,
-	"RECITATION":               agentdv1.StopReason_STOP_REASON_CONTENT_BLOCKED,
-	"LANGUAGE":                 agentdv1.StopReason_STOP_REASON_CONTENT_BLOCKED,
-	"BLOCKLIST":                agentdv1.StopReason_STOP_REASON_CONTENT_BLOCKED,
-	"PROHIBITED_CONTENT":       agentdv1.StopReason_STOP_REASON_CONTENT_BLOCKED,
-	"SPII":                     agentdv1.StopReason_STOP_REASON_CONTENT_BLOCKED,
-	"IMAGE_SAFETY":             agentdv1.StopReason_STOP_REASON_CONTENT_BLOCKED,
-	"IMAGE_PROHIBITED_CONTENT": agentdv1.StopReason_STOP_REASON_CONTENT_BLOCKED,
-	"IMAGE_RECITATION":         agentdv1.StopReason_STOP_REASON_CONTENT_BLOCKED,
-}
-
 // turnOf translates what is known of a turn.
 func turnOf(t *session.TurnInfo) *agentdv1.Turn {
 	out := &agentdv1.Turn{
@@ -414,10 +397,7 @@ func turnOf(t *session.TurnInfo) *agentdv1.Turn {
 		CreateTime: stamp(t.Created), StartTime: stamp(t.Started), EndTime: stamp(t.Ended), AfterSeq: t.After,
 		Model: cleanText(t.Model),
 	}
-	var known bool
-	if out.StopReason, known = stopReasons[t.Stop]; !known {
-		out.StopReason = agentdv1.StopReason_STOP_REASON_OTHER
-	}
+	out.StopReason = session.StopReason(t.Stop)
 	if t.Structured && t.Status == session.Succeeded {
 		out.StructuredOutput = session.Value(t.Output)
 	}

@@ -167,10 +167,13 @@ type Usage struct {
 	Prompt     int64   `json:"prompt"`
 	Completion int64   `json:"completion"`
 	Cached     int64   `json:"cached,omitempty"`
+	CacheWrite int64   `json:"cache_write,omitempty"`
 	Thoughts   int64   `json:"thoughts,omitempty"`
 	Total      int64   `json:"total"`
 	Calls      int64   `json:"calls"`
 	CostUSD    float64 `json:"cost_usd,omitempty"`
+	// Unpriced are those of Calls whose price is not known: CostUSD is without them.
+	Unpriced int64 `json:"unpriced,omitempty"`
 }
 
 // Add returns the sum.
@@ -179,10 +182,12 @@ func (u Usage) Add(v Usage) Usage {
 		Prompt:     u.Prompt + v.Prompt,
 		Completion: u.Completion + v.Completion,
 		Cached:     u.Cached + v.Cached,
+		CacheWrite: u.CacheWrite + v.CacheWrite,
 		Thoughts:   u.Thoughts + v.Thoughts,
 		Total:      u.Total + v.Total,
 		Calls:      u.Calls + v.Calls,
 		CostUSD:    u.CostUSD + v.CostUSD,
+		Unpriced:   u.Unpriced + v.Unpriced,
 	}
 }
 
@@ -267,6 +272,12 @@ type Event struct {
 	// Structured is true when Text is JSON that satisfies the output schema of the
 	// agent, which has finished with it.
 	Structured bool `json:",omitempty"`
+	// Call says more of the model call; nil where nothing is known.
+	Call *CallInfo `json:",omitempty"`
+	// Provided is what the model's provider has run; nil for nothing.
+	Provided *Provided `json:",omitempty"`
+	// Compacted is set on an event that is no model's answer but a summary.
+	Compacted *Compacted `json:",omitempty"`
 	// Injected is the id of the queued turn whose prompt, in Text, has become a
 	// message of this turn; such an event is no model's answer.
 	Injected string `json:",omitempty"`

@@ -21,6 +21,9 @@ const (
 	slotLast       = 4
 	slotEventState = 5
 	slotUser       = 6 // what a user has said, after slotStart
+	slotProvided   = 7
+	slotCompacted  = 8
+	slotCallEnded  = 9
 	slotCalls      = 16
 	// The end of a turn.
 	slotClose = 1 << 15

@@ -195,6 +195,10 @@ func (s *Session) decode(rec Record) (any, error) {
 		fact = &TurnDropped{}
 	case KindModelRetry:
 		fact = &ModelRetry{}
+	case KindModelFallback:
+		fact = &ModelFallback{}
+	case KindRawPayload:
+		fact = &RawPayload{}
 	case KindInteractionResolved:
 		fact = &InteractionResolved{}
 	default:

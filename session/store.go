@@ -21,6 +21,9 @@ const (
 	KindTurnQueued  Kind = "turn_queued"  // TurnQueued; of a turn that waits for its start
 	KindTurnDropped Kind = "turn_dropped" // TurnDropped; of a turn that waited for its start
 	KindModelRetry  Kind = "model_retry"  // ModelRetry
+	KindRawPayload  Kind = "raw_payload"  // RawPayload
+
+	KindModelFallback Kind = "model_fallback" // ModelFallback
 
 	KindInteractionResolved Kind = "interaction_resolved" // InteractionResolved
 )

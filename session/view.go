@@ -142,6 +142,10 @@ func (v *view) fact(rec Record, fact any, replayed bool, mine []string) (end boo
 		return true
 	case *ModelRetry:
 		v.emit(slotStart, retryMessage(v.sessionID, f))
+	case *ModelFallback:
+		v.fellBack(f)
+	case *RawPayload:
+		v.raw(f)
 	case *Event:
 		if f.Injected != "" {
 			v.injected(f)
@@ -232,6 +236,7 @@ func (v *view) event(ev *Event, mine []string) {
 		}
 	}
 	v.state(slotEventState, ev.State)
+	v.modelCall(ev)
 	for i, call := range ev.Calls {
 		v.call(slotCalls+i, call, mine)
 	}
@@ -446,9 +451,11 @@ func (u Usage) Proto() *agentdv1.UsageSummary {
 			CachedTokens:     clamp(u.Cached),
 			ThoughtsTokens:   clamp(u.Thoughts),
 			TotalTokens:      clamp(u.Total),
+			CacheWriteTokens: clamp(u.CacheWrite),
 		},
 		LlmCalls:      clamp(u.Calls),
 		EstimatedCost: u.CostUSD,
+		UnpricedCalls: clamp(u.Unpriced),
 	}
 }
 

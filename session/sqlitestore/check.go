@@ -27,7 +27,8 @@ func check(b *session.Batch) error {
 				return malformed("record %d is of kind %q and has no turn id", r.Seq, r.Kind)
 			}
 		case session.KindTurnResumed, session.KindEvent, session.KindToolCall, session.KindToolResult,
-			session.KindTurnQueued, session.KindTurnDropped, session.KindModelRetry, session.KindInteractionResolved:
+			session.KindTurnQueued, session.KindTurnDropped, session.KindModelRetry, session.KindModelFallback,
+			session.KindRawPayload, session.KindInteractionResolved:
 		default:
 			return malformed("record %d is of unknown kind %q", r.Seq, r.Kind)
 		}

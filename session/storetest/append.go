@@ -27,10 +27,10 @@ var appendTests = []test{
 	}},
 	{"Append/EveryKind", func(t *testing.T, s session.Store) {
 		create(t, s, "a")
-		recs := events(0, 10)
+		recs := events(0, 12)
 		for i, kind := range []session.Kind{
 			session.KindTurnStarted, session.KindTurnResumed, session.KindEvent, session.KindToolCall, session.KindToolResult,
-			session.KindModelRetry, session.KindInteractionResolved, session.KindTurnQueued, session.KindTurnDropped, session.KindTurnEnded,
+			session.KindModelRetry, session.KindModelFallback, session.KindRawPayload, session.KindInteractionResolved, session.KindTurnQueued, session.KindTurnDropped, session.KindTurnEnded,
 		} {
 			recs[i].Kind = kind
 		}

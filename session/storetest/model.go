@@ -129,7 +129,8 @@ func wellFormed(b session.Batch) bool {
 		case session.KindTurnStarted, session.KindTurnEnded:
 			ok = ok && r.TurnID != ""
 		case session.KindTurnResumed, session.KindEvent, session.KindToolCall, session.KindToolResult,
-			session.KindTurnQueued, session.KindTurnDropped, session.KindModelRetry, session.KindInteractionResolved:
+			session.KindTurnQueued, session.KindTurnDropped, session.KindModelRetry, session.KindModelFallback,
+			session.KindRawPayload, session.KindInteractionResolved:
 		default:
 			return false
 		}

@@ -38,6 +38,59 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Reason is why.
+type RunResponse_HistoryCompacted_Reason int32
+
+const (
+	// Never sent.
+	RunResponse_HistoryCompacted_REASON_UNSPECIFIED RunResponse_HistoryCompacted_Reason = 0
+	// The prompt had come to the share of the context that was set.
+	RunResponse_HistoryCompacted_REASON_SHARE RunResponse_HistoryCompacted_Reason = 1
+	// The provider had refused the prompt as too long.
+	RunResponse_HistoryCompacted_REASON_OVERFLOW RunResponse_HistoryCompacted_Reason = 2
+)
+
+// Enum value maps for RunResponse_HistoryCompacted_Reason.
+var (
+	RunResponse_HistoryCompacted_Reason_name = map[int32]string{
+		0: "REASON_UNSPECIFIED",
+		1: "REASON_SHARE",
+		2: "REASON_OVERFLOW",
+	}
+	RunResponse_HistoryCompacted_Reason_value = map[string]int32{
+		"REASON_UNSPECIFIED": 0,
+		"REASON_SHARE":       1,
+		"REASON_OVERFLOW":    2,
+	}
+)
+
+func (x RunResponse_HistoryCompacted_Reason) Enum() *RunResponse_HistoryCompacted_Reason {
+	p := new(RunResponse_HistoryCompacted_Reason)
+	*p = x
+	return p
+}
+
+func (x RunResponse_HistoryCompacted_Reason) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (RunResponse_HistoryCompacted_Reason) Descriptor() protoreflect.EnumDescriptor {
+	return file_agentd_v1_service_proto_enumTypes[0].Descriptor()
+}
+
+func (RunResponse_HistoryCompacted_Reason) Type() protoreflect.EnumType {
+	return &file_agentd_v1_service_proto_enumTypes[0]
+}
+
+func (x RunResponse_HistoryCompacted_Reason) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use RunResponse_HistoryCompacted_Reason.Descriptor instead.
+func (RunResponse_HistoryCompacted_Reason) EnumDescriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 14, 0}
+}
+
 // Kind is what an event is about.
 type Display_Kind int32
 
@@ -91,11 +144,11 @@ func (x Display_Kind) String() string {
 }
 
 func (Display_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_agentd_v1_service_proto_enumTypes[0].Descriptor()
+	return file_agentd_v1_service_proto_enumTypes[1].Descriptor()
 }
 
 func (Display_Kind) Type() protoreflect.EnumType {
-	return &file_agentd_v1_service_proto_enumTypes[0]
+	return &file_agentd_v1_service_proto_enumTypes[1]
 }
 
 func (x Display_Kind) Number() protoreflect.EnumNumber {
@@ -168,11 +221,11 @@ func (x Display_Phase) String() string {
 }
 
 func (Display_Phase) Descriptor() protoreflect.EnumDescriptor {
-	return file_agentd_v1_service_proto_enumTypes[1].Descriptor()
+	return file_agentd_v1_service_proto_enumTypes[2].Descriptor()
 }
 
 func (Display_Phase) Type() protoreflect.EnumType {
-	return &file_agentd_v1_service_proto_enumTypes[1]
+	return &file_agentd_v1_service_proto_enumTypes[2]
 }
 
 func (x Display_Phase) Number() protoreflect.EnumNumber {
@@ -223,11 +276,11 @@ func (x Display_Visibility) String() string {
 }
 
 func (Display_Visibility) Descriptor() protoreflect.EnumDescriptor {
-	return file_agentd_v1_service_proto_enumTypes[2].Descriptor()
+	return file_agentd_v1_service_proto_enumTypes[3].Descriptor()
 }
 
 func (Display_Visibility) Type() protoreflect.EnumType {
-	return &file_agentd_v1_service_proto_enumTypes[2]
+	return &file_agentd_v1_service_proto_enumTypes[3]
 }
 
 func (x Display_Visibility) Number() protoreflect.EnumNumber {
@@ -417,6 +470,11 @@ type RunResponse struct {
 	//	*RunResponse_ToolResult_
 	//	*RunResponse_InteractionRequested_
 	//	*RunResponse_InteractionResolved_
+	//	*RunResponse_ModelCallEnded_
+	//	*RunResponse_ModelFallback_
+	//	*RunResponse_ProviderTools_
+	//	*RunResponse_RawPayload_
+	//	*RunResponse_HistoryCompacted_
 	Response isRunResponse_Response `protobuf_oneof:"response"`
 	// The message's place in the session: rises with every message about the
 	// session, is the same for every client that receives it, and is what
@@ -618,6 +676,51 @@ func (x *RunResponse) GetInteractionResolved() *RunResponse_InteractionResolved 
 	return nil
 }
 
+func (x *RunResponse) GetModelCallEnded() *RunResponse_ModelCallEnded {
+	if x != nil {
+		if x, ok := x.Response.(*RunResponse_ModelCallEnded_); ok {
+			return x.ModelCallEnded
+		}
+	}
+	return nil
+}
+
+func (x *RunResponse) GetModelFallback() *RunResponse_ModelFallback {
+	if x != nil {
+		if x, ok := x.Response.(*RunResponse_ModelFallback_); ok {
+			return x.ModelFallback
+		}
+	}
+	return nil
+}
+
+func (x *RunResponse) GetProviderTools() *RunResponse_ProviderTools {
+	if x != nil {
+		if x, ok := x.Response.(*RunResponse_ProviderTools_); ok {
+			return x.ProviderTools
+		}
+	}
+	return nil
+}
+
+func (x *RunResponse) GetRawPayload() *RunResponse_RawPayload {
+	if x != nil {
+		if x, ok := x.Response.(*RunResponse_RawPayload_); ok {
+			return x.RawPayload
+		}
+	}
+	return nil
+}
+
+func (x *RunResponse) GetHistoryCompacted() *RunResponse_HistoryCompacted {
+	if x != nil {
+		if x, ok := x.Response.(*RunResponse_HistoryCompacted_); ok {
+			return x.HistoryCompacted
+		}
+	}
+	return nil
+}
+
 func (x *RunResponse) GetSeq() int64 {
 	if x != nil {
 		return x.Seq
@@ -737,6 +840,31 @@ type RunResponse_InteractionResolved_ struct {
 	InteractionResolved *RunResponse_InteractionResolved `protobuf:"bytes,28,opt,name=interaction_resolved,json=interactionResolved,proto3,oneof"`
 }
 
+type RunResponse_ModelCallEnded_ struct {
+	// A model call is over.
+	ModelCallEnded *RunResponse_ModelCallEnded `protobuf:"bytes,29,opt,name=model_call_ended,json=modelCallEnded,proto3,oneof"`
+}
+
+type RunResponse_ModelFallback_ struct {
+	// Another model is called.
+	ModelFallback *RunResponse_ModelFallback `protobuf:"bytes,30,opt,name=model_fallback,json=modelFallback,proto3,oneof"`
+}
+
+type RunResponse_ProviderTools_ struct {
+	// A provider has run tools, or an answer cites sources.
+	ProviderTools *RunResponse_ProviderTools `protobuf:"bytes,31,opt,name=provider_tools,json=providerTools,proto3,oneof"`
+}
+
+type RunResponse_RawPayload_ struct {
+	// A provider's answer as it came.
+	RawPayload *RunResponse_RawPayload `protobuf:"bytes,32,opt,name=raw_payload,json=rawPayload,proto3,oneof"`
+}
+
+type RunResponse_HistoryCompacted_ struct {
+	// The beginning of a conversation is told as a summary.
+	HistoryCompacted *RunResponse_HistoryCompacted `protobuf:"bytes,33,opt,name=history_compacted,json=historyCompacted,proto3,oneof"`
+}
+
 func (*RunResponse_Execute) isRunResponse_Response() {}
 
 func (*RunResponse_Heartbeat) isRunResponse_Response() {}
@@ -768,6 +896,16 @@ func (*RunResponse_ToolResult_) isRunResponse_Response() {}
 func (*RunResponse_InteractionRequested_) isRunResponse_Response() {}
 
 func (*RunResponse_InteractionResolved_) isRunResponse_Response() {}
+
+func (*RunResponse_ModelCallEnded_) isRunResponse_Response() {}
+
+func (*RunResponse_ModelFallback_) isRunResponse_Response() {}
+
+func (*RunResponse_ProviderTools_) isRunResponse_Response() {}
+
+func (*RunResponse_RawPayload_) isRunResponse_Response() {}
+
+func (*RunResponse_HistoryCompacted_) isRunResponse_Response() {}
 
 // Display is a projection of an event for user interfaces. It is computed from
 // the event alone.
@@ -906,7 +1044,11 @@ type RunRequest_ExecuteRequest struct {
 	IdempotencyKey string `protobuf:"bytes,18,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
 	// Put behind the instruction of every agent, for this turn alone. It is text,
 	// without placeholders.
-	Instruction   string `protobuf:"bytes,19,opt,name=instruction,proto3" json:"instruction,omitempty"`
+	Instruction string `protobuf:"bytes,19,opt,name=instruction,proto3" json:"instruction,omitempty"`
+	// More of what the user says, behind user_prompt, which may then be empty.
+	UserParts []*Part `protobuf:"bytes,20,rep,name=user_parts,json=userParts,proto3" json:"user_parts,omitempty"`
+	// Sends the provider's own answer to each model call of the turn, as RawPayload.
+	RawPayloads   bool `protobuf:"varint,21,opt,name=raw_payloads,json=rawPayloads,proto3" json:"raw_payloads,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1046,6 +1188,20 @@ func (x *RunRequest_ExecuteRequest) GetInstruction() string {
 	return ""
 }
 
+func (x *RunRequest_ExecuteRequest) GetUserParts() []*Part {
+	if x != nil {
+		return x.UserParts
+	}
+	return nil
+}
+
+func (x *RunRequest_ExecuteRequest) GetRawPayloads() bool {
+	if x != nil {
+		return x.RawPayloads
+	}
+	return false
+}
+
 // HeartbeatRequest keeps the stream alive; it is answered with a
 // HeartbeatResponse.
 type RunRequest_HeartbeatRequest struct {
@@ -1114,7 +1270,9 @@ type RunRequest_ToolCallResponse struct {
 	//	*RunRequest_ToolCallResponse_Error
 	Result isRunRequest_ToolCallResponse_Result `protobuf_oneof:"result"`
 	// Keys to write into the session's state together with this result.
-	StateDelta    *structpb.Struct `protobuf:"bytes,6,opt,name=state_delta,json=stateDelta,proto3" json:"state_delta,omitempty"`
+	StateDelta *structpb.Struct `protobuf:"bytes,6,opt,name=state_delta,json=stateDelta,proto3" json:"state_delta,omitempty"`
+	// More of the result, behind output, such as images; not together with error.
+	Parts         []*Part `protobuf:"bytes,10,rep,name=parts,proto3" json:"parts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1198,6 +1356,13 @@ func (x *RunRequest_ToolCallResponse) GetError() string {
 func (x *RunRequest_ToolCallResponse) GetStateDelta() *structpb.Struct {
 	if x != nil {
 		return x.StateDelta
+	}
+	return nil
+}
+
+func (x *RunRequest_ToolCallResponse) GetParts() []*Part {
+	if x != nil {
+		return x.Parts
 	}
 	return nil
 }
@@ -1925,7 +2090,9 @@ type RunResponse_TurnQueued struct {
 	Ahead uint32 `protobuf:"varint,3,opt,name=ahead,proto3" json:"ahead,omitempty"`
 	// True when the running turn takes the message up, if it calls a model
 	// again.
-	Inject        bool `protobuf:"varint,4,opt,name=inject,proto3" json:"inject,omitempty"`
+	Inject bool `protobuf:"varint,4,opt,name=inject,proto3" json:"inject,omitempty"`
+	// More of what the user says.
+	UserParts     []*Part `protobuf:"bytes,5,rep,name=user_parts,json=userParts,proto3" json:"user_parts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1988,6 +2155,13 @@ func (x *RunResponse_TurnQueued) GetInject() bool {
 	return false
 }
 
+func (x *RunResponse_TurnQueued) GetUserParts() []*Part {
+	if x != nil {
+		return x.UserParts
+	}
+	return nil
+}
+
 // UserMessage is what a user has said to the running turn: the models of its
 // following calls see it.
 type RunResponse_UserMessage struct {
@@ -1997,7 +2171,9 @@ type RunResponse_UserMessage struct {
 	// What the user says.
 	Content string `protobuf:"bytes,2,opt,name=content,proto3" json:"content,omitempty"`
 	// The turn_id of the TurnQueued it came with.
-	QueuedTurnId  string `protobuf:"bytes,3,opt,name=queued_turn_id,json=queuedTurnId,proto3" json:"queued_turn_id,omitempty"`
+	QueuedTurnId string `protobuf:"bytes,3,opt,name=queued_turn_id,json=queuedTurnId,proto3" json:"queued_turn_id,omitempty"`
+	// More of what the user says.
+	Parts         []*Part `protobuf:"bytes,4,rep,name=parts,proto3" json:"parts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2051,6 +2227,13 @@ func (x *RunResponse_UserMessage) GetQueuedTurnId() string {
 		return x.QueuedTurnId
 	}
 	return ""
+}
+
+func (x *RunResponse_UserMessage) GetParts() []*Part {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
 }
 
 // ModelRetry says that a model call has failed before any of its text was
@@ -2154,6 +2337,561 @@ func (x *RunResponse_ModelRetry) GetMessage() string {
 	return ""
 }
 
+// ModelFallback says that a model has failed before any of its text was there,
+// all its retries included, and that the call is made to the next one of
+// LlmAgent.fallback_models.
+type RunResponse_ModelFallback struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// From the root to the agent whose call it is.
+	AgentPath []string `protobuf:"bytes,2,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
+	// The message that the call is to write.
+	MessageId string `protobuf:"bytes,3,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	// The model that has failed, as the agent names it.
+	Model string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
+	// The model that is called now.
+	NextModel string `protobuf:"bytes,5,opt,name=next_model,json=nextModel,proto3" json:"next_model,omitempty"`
+	// Why the first one failed.
+	Code ErrorCode `protobuf:"varint,6,opt,name=code,proto3,enum=agentd.v1.ErrorCode" json:"code,omitempty"`
+	// The same for people.
+	Message       string `protobuf:"bytes,7,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunResponse_ModelFallback) Reset() {
+	*x = RunResponse_ModelFallback{}
+	mi := &file_agentd_v1_service_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunResponse_ModelFallback) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunResponse_ModelFallback) ProtoMessage() {}
+
+func (x *RunResponse_ModelFallback) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunResponse_ModelFallback.ProtoReflect.Descriptor instead.
+func (*RunResponse_ModelFallback) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 10}
+}
+
+func (x *RunResponse_ModelFallback) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *RunResponse_ModelFallback) GetAgentPath() []string {
+	if x != nil {
+		return x.AgentPath
+	}
+	return nil
+}
+
+func (x *RunResponse_ModelFallback) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
+}
+
+func (x *RunResponse_ModelFallback) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *RunResponse_ModelFallback) GetNextModel() string {
+	if x != nil {
+		return x.NextModel
+	}
+	return ""
+}
+
+func (x *RunResponse_ModelFallback) GetCode() ErrorCode {
+	if x != nil {
+		return x.Code
+	}
+	return ErrorCode_ERROR_CODE_UNSPECIFIED
+}
+
+func (x *RunResponse_ModelFallback) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+// ModelCallEnded says that a model call is over, and what it took. It comes after
+// the text of its message. The sum over a turn is EndResponse.usage_summary.
+type RunResponse_ModelCallEnded struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// From the root to the agent whose call it was.
+	AgentPath []string `protobuf:"bytes,2,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
+	// The message that the call has written; empty for one that has failed, and
+	// is only told of because it was paid for.
+	MessageId string `protobuf:"bytes,3,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	// The model that was called last, as the agent names it.
+	Model string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
+	// The name that its provider gave it.
+	ServedModel string `protobuf:"bytes,5,opt,name=served_model,json=servedModel,proto3" json:"served_model,omitempty"`
+	// Who served it.
+	Provider string `protobuf:"bytes,6,opt,name=provider,proto3" json:"provider,omitempty"`
+	// What the call took, all its tries included.
+	Usage *TokenUsage `protobuf:"bytes,7,opt,name=usage,proto3" json:"usage,omitempty"`
+	// How many tries reported what they took: what llm_calls of the turn counts.
+	LlmCalls int32 `protobuf:"varint,8,opt,name=llm_calls,json=llmCalls,proto3" json:"llm_calls,omitempty"`
+	// US dollars at the server's price table. Unset when a price is not known.
+	Cost *float64 `protobuf:"fixed64,9,opt,name=cost,proto3,oneof" json:"cost,omitempty"`
+	// Why the model stopped.
+	StopReason StopReason `protobuf:"varint,10,opt,name=stop_reason,json=stopReason,proto3,enum=agentd.v1.StopReason" json:"stop_reason,omitempty"`
+	// From the first try to the end of the answer, waits included.
+	Duration *durationpb.Duration `protobuf:"bytes,11,opt,name=duration,proto3" json:"duration,omitempty"`
+	// From the first try to the first text, or thought; unset when there was none.
+	FirstText     *durationpb.Duration `protobuf:"bytes,12,opt,name=first_text,json=firstText,proto3" json:"first_text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunResponse_ModelCallEnded) Reset() {
+	*x = RunResponse_ModelCallEnded{}
+	mi := &file_agentd_v1_service_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunResponse_ModelCallEnded) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunResponse_ModelCallEnded) ProtoMessage() {}
+
+func (x *RunResponse_ModelCallEnded) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunResponse_ModelCallEnded.ProtoReflect.Descriptor instead.
+func (*RunResponse_ModelCallEnded) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 11}
+}
+
+func (x *RunResponse_ModelCallEnded) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *RunResponse_ModelCallEnded) GetAgentPath() []string {
+	if x != nil {
+		return x.AgentPath
+	}
+	return nil
+}
+
+func (x *RunResponse_ModelCallEnded) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
+}
+
+func (x *RunResponse_ModelCallEnded) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *RunResponse_ModelCallEnded) GetServedModel() string {
+	if x != nil {
+		return x.ServedModel
+	}
+	return ""
+}
+
+func (x *RunResponse_ModelCallEnded) GetProvider() string {
+	if x != nil {
+		return x.Provider
+	}
+	return ""
+}
+
+func (x *RunResponse_ModelCallEnded) GetUsage() *TokenUsage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+func (x *RunResponse_ModelCallEnded) GetLlmCalls() int32 {
+	if x != nil {
+		return x.LlmCalls
+	}
+	return 0
+}
+
+func (x *RunResponse_ModelCallEnded) GetCost() float64 {
+	if x != nil && x.Cost != nil {
+		return *x.Cost
+	}
+	return 0
+}
+
+func (x *RunResponse_ModelCallEnded) GetStopReason() StopReason {
+	if x != nil {
+		return x.StopReason
+	}
+	return StopReason_STOP_REASON_UNSPECIFIED
+}
+
+func (x *RunResponse_ModelCallEnded) GetDuration() *durationpb.Duration {
+	if x != nil {
+		return x.Duration
+	}
+	return nil
+}
+
+func (x *RunResponse_ModelCallEnded) GetFirstText() *durationpb.Duration {
+	if x != nil {
+		return x.FirstText
+	}
+	return nil
+}
+
+// ProviderTools tells what a model's own provider has run while it wrote a
+// message (searches, code), and what the message cites. The server only
+// observes it.
+type RunResponse_ProviderTools struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// From the root to the agent whose model it was.
+	AgentPath []string `protobuf:"bytes,2,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
+	// The message.
+	MessageId string `protobuf:"bytes,3,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	// In order.
+	Uses []*RunResponse_ProviderTools_Use `protobuf:"bytes,4,rep,name=uses,proto3" json:"uses,omitempty"`
+	// In order of the provider.
+	Citations     []*RunResponse_ProviderTools_Citation `protobuf:"bytes,5,rep,name=citations,proto3" json:"citations,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunResponse_ProviderTools) Reset() {
+	*x = RunResponse_ProviderTools{}
+	mi := &file_agentd_v1_service_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunResponse_ProviderTools) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunResponse_ProviderTools) ProtoMessage() {}
+
+func (x *RunResponse_ProviderTools) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunResponse_ProviderTools.ProtoReflect.Descriptor instead.
+func (*RunResponse_ProviderTools) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 12}
+}
+
+func (x *RunResponse_ProviderTools) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *RunResponse_ProviderTools) GetAgentPath() []string {
+	if x != nil {
+		return x.AgentPath
+	}
+	return nil
+}
+
+func (x *RunResponse_ProviderTools) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
+}
+
+func (x *RunResponse_ProviderTools) GetUses() []*RunResponse_ProviderTools_Use {
+	if x != nil {
+		return x.Uses
+	}
+	return nil
+}
+
+func (x *RunResponse_ProviderTools) GetCitations() []*RunResponse_ProviderTools_Citation {
+	if x != nil {
+		return x.Citations
+	}
+	return nil
+}
+
+// RawPayload is a provider's answer to one try of a model call as it came over
+// the network; only for a turn with ExecuteRequest.raw_payloads. It comes before
+// the ModelCallEnded of its call.
+type RunResponse_RawPayload struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// From the root to the agent whose call it was.
+	AgentPath []string `protobuf:"bytes,2,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
+	// The message that the call was to write.
+	MessageId string `protobuf:"bytes,3,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	// The try, from 1.
+	Attempt uint32 `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	// Who answered.
+	Provider string `protobuf:"bytes,5,opt,name=provider,proto3" json:"provider,omitempty"`
+	// The HTTP status.
+	Status int32 `protobuf:"varint,6,opt,name=status,proto3" json:"status,omitempty"`
+	// The content type.
+	ContentType string `protobuf:"bytes,7,opt,name=content_type,json=contentType,proto3" json:"content_type,omitempty"`
+	// The body.
+	Body []byte `protobuf:"bytes,8,opt,name=body,proto3" json:"body,omitempty"`
+	// True when the body was longer than what is kept of it, 1 MiB.
+	Truncated     bool `protobuf:"varint,9,opt,name=truncated,proto3" json:"truncated,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunResponse_RawPayload) Reset() {
+	*x = RunResponse_RawPayload{}
+	mi := &file_agentd_v1_service_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunResponse_RawPayload) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunResponse_RawPayload) ProtoMessage() {}
+
+func (x *RunResponse_RawPayload) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunResponse_RawPayload.ProtoReflect.Descriptor instead.
+func (*RunResponse_RawPayload) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 13}
+}
+
+func (x *RunResponse_RawPayload) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *RunResponse_RawPayload) GetAgentPath() []string {
+	if x != nil {
+		return x.AgentPath
+	}
+	return nil
+}
+
+func (x *RunResponse_RawPayload) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
+}
+
+func (x *RunResponse_RawPayload) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *RunResponse_RawPayload) GetProvider() string {
+	if x != nil {
+		return x.Provider
+	}
+	return ""
+}
+
+func (x *RunResponse_RawPayload) GetStatus() int32 {
+	if x != nil {
+		return x.Status
+	}
+	return 0
+}
+
+func (x *RunResponse_RawPayload) GetContentType() string {
+	if x != nil {
+		return x.ContentType
+	}
+	return ""
+}
+
+func (x *RunResponse_RawPayload) GetBody() []byte {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
+
+func (x *RunResponse_RawPayload) GetTruncated() bool {
+	if x != nil {
+		return x.Truncated
+	}
+	return false
+}
+
+// HistoryCompacted says that an agent's model is from now on told a summary in
+// place of the beginning of the conversation, see LlmAgent.compaction. The
+// session keeps all of it.
+type RunResponse_HistoryCompacted struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// From the root to the agent whose model it is.
+	AgentPath []string `protobuf:"bytes,2,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
+	// What the model is told.
+	Summary string `protobuf:"bytes,3,opt,name=summary,proto3" json:"summary,omitempty"`
+	// The seq up to which the summary stands for what has happened.
+	ThroughSeq int64 `protobuf:"varint,4,opt,name=through_seq,json=throughSeq,proto3" json:"through_seq,omitempty"`
+	// Why.
+	Reason RunResponse_HistoryCompacted_Reason `protobuf:"varint,5,opt,name=reason,proto3,enum=agentd.v1.RunResponse_HistoryCompacted_Reason" json:"reason,omitempty"`
+	// Tokens of the prompt before, as far as they are known.
+	PromptTokens int64 `protobuf:"varint,6,opt,name=prompt_tokens,json=promptTokens,proto3" json:"prompt_tokens,omitempty"`
+	// The context window that was counted with, in tokens; 0 when it is not known.
+	ContextTokens int64 `protobuf:"varint,7,opt,name=context_tokens,json=contextTokens,proto3" json:"context_tokens,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunResponse_HistoryCompacted) Reset() {
+	*x = RunResponse_HistoryCompacted{}
+	mi := &file_agentd_v1_service_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunResponse_HistoryCompacted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunResponse_HistoryCompacted) ProtoMessage() {}
+
+func (x *RunResponse_HistoryCompacted) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunResponse_HistoryCompacted.ProtoReflect.Descriptor instead.
+func (*RunResponse_HistoryCompacted) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 14}
+}
+
+func (x *RunResponse_HistoryCompacted) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *RunResponse_HistoryCompacted) GetAgentPath() []string {
+	if x != nil {
+		return x.AgentPath
+	}
+	return nil
+}
+
+func (x *RunResponse_HistoryCompacted) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *RunResponse_HistoryCompacted) GetThroughSeq() int64 {
+	if x != nil {
+		return x.ThroughSeq
+	}
+	return 0
+}
+
+func (x *RunResponse_HistoryCompacted) GetReason() RunResponse_HistoryCompacted_Reason {
+	if x != nil {
+		return x.Reason
+	}
+	return RunResponse_HistoryCompacted_REASON_UNSPECIFIED
+}
+
+func (x *RunResponse_HistoryCompacted) GetPromptTokens() int64 {
+	if x != nil {
+		return x.PromptTokens
+	}
+	return 0
+}
+
+func (x *RunResponse_HistoryCompacted) GetContextTokens() int64 {
+	if x != nil {
+		return x.ContextTokens
+	}
+	return 0
+}
+
 // StateUpdate tells the client about session state: first the whole of it,
 // later the keys that changed.
 type RunResponse_StateUpdate struct {
@@ -2169,7 +2907,7 @@ type RunResponse_StateUpdate struct {
 
 func (x *RunResponse_StateUpdate) Reset() {
 	*x = RunResponse_StateUpdate{}
-	mi := &file_agentd_v1_service_proto_msgTypes[19]
+	mi := &file_agentd_v1_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2181,7 +2919,7 @@ func (x *RunResponse_StateUpdate) String() string {
 func (*RunResponse_StateUpdate) ProtoMessage() {}
 
 func (x *RunResponse_StateUpdate) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[19]
+	mi := &file_agentd_v1_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2194,7 +2932,7 @@ func (x *RunResponse_StateUpdate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResponse_StateUpdate.ProtoReflect.Descriptor instead.
 func (*RunResponse_StateUpdate) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 10}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 15}
 }
 
 func (x *RunResponse_StateUpdate) GetSessionId() string {
@@ -2227,7 +2965,7 @@ type RunResponse_ToolCancelled struct {
 
 func (x *RunResponse_ToolCancelled) Reset() {
 	*x = RunResponse_ToolCancelled{}
-	mi := &file_agentd_v1_service_proto_msgTypes[20]
+	mi := &file_agentd_v1_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2239,7 +2977,7 @@ func (x *RunResponse_ToolCancelled) String() string {
 func (*RunResponse_ToolCancelled) ProtoMessage() {}
 
 func (x *RunResponse_ToolCancelled) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[20]
+	mi := &file_agentd_v1_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2252,7 +2990,7 @@ func (x *RunResponse_ToolCancelled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResponse_ToolCancelled.ProtoReflect.Descriptor instead.
 func (*RunResponse_ToolCancelled) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 11}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 16}
 }
 
 func (x *RunResponse_ToolCancelled) GetSessionId() string {
@@ -2296,7 +3034,7 @@ type RunResponse_ToolCallNotice struct {
 
 func (x *RunResponse_ToolCallNotice) Reset() {
 	*x = RunResponse_ToolCallNotice{}
-	mi := &file_agentd_v1_service_proto_msgTypes[21]
+	mi := &file_agentd_v1_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2308,7 +3046,7 @@ func (x *RunResponse_ToolCallNotice) String() string {
 func (*RunResponse_ToolCallNotice) ProtoMessage() {}
 
 func (x *RunResponse_ToolCallNotice) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[21]
+	mi := &file_agentd_v1_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2321,7 +3059,7 @@ func (x *RunResponse_ToolCallNotice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResponse_ToolCallNotice.ProtoReflect.Descriptor instead.
 func (*RunResponse_ToolCallNotice) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 12}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 17}
 }
 
 func (x *RunResponse_ToolCallNotice) GetSessionId() string {
@@ -2376,7 +3114,7 @@ type RunResponse_Retract struct {
 
 func (x *RunResponse_Retract) Reset() {
 	*x = RunResponse_Retract{}
-	mi := &file_agentd_v1_service_proto_msgTypes[22]
+	mi := &file_agentd_v1_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2388,7 +3126,7 @@ func (x *RunResponse_Retract) String() string {
 func (*RunResponse_Retract) ProtoMessage() {}
 
 func (x *RunResponse_Retract) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[22]
+	mi := &file_agentd_v1_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2401,7 +3139,7 @@ func (x *RunResponse_Retract) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResponse_Retract.ProtoReflect.Descriptor instead.
 func (*RunResponse_Retract) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 13}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 18}
 }
 
 func (x *RunResponse_Retract) GetSessionId() string {
@@ -2442,14 +3180,16 @@ type RunResponse_ToolResult struct {
 	//	*RunResponse_ToolResult_Error
 	Result isRunResponse_ToolResult_Result `protobuf_oneof:"result"`
 	// From the root to the agent that called.
-	AgentPath     []string `protobuf:"bytes,6,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
+	AgentPath []string `protobuf:"bytes,6,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
+	// More of the result.
+	Parts         []*Part `protobuf:"bytes,7,rep,name=parts,proto3" json:"parts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RunResponse_ToolResult) Reset() {
 	*x = RunResponse_ToolResult{}
-	mi := &file_agentd_v1_service_proto_msgTypes[23]
+	mi := &file_agentd_v1_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2461,7 +3201,7 @@ func (x *RunResponse_ToolResult) String() string {
 func (*RunResponse_ToolResult) ProtoMessage() {}
 
 func (x *RunResponse_ToolResult) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[23]
+	mi := &file_agentd_v1_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2474,7 +3214,7 @@ func (x *RunResponse_ToolResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResponse_ToolResult.ProtoReflect.Descriptor instead.
 func (*RunResponse_ToolResult) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 14}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 19}
 }
 
 func (x *RunResponse_ToolResult) GetSessionId() string {
@@ -2530,6 +3270,13 @@ func (x *RunResponse_ToolResult) GetAgentPath() []string {
 	return nil
 }
 
+func (x *RunResponse_ToolResult) GetParts() []*Part {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
 type isRunResponse_ToolResult_Result interface {
 	isRunResponse_ToolResult_Result()
 }
@@ -2559,7 +3306,7 @@ type RunResponse_InteractionRequested struct {
 
 func (x *RunResponse_InteractionRequested) Reset() {
 	*x = RunResponse_InteractionRequested{}
-	mi := &file_agentd_v1_service_proto_msgTypes[24]
+	mi := &file_agentd_v1_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2571,7 +3318,7 @@ func (x *RunResponse_InteractionRequested) String() string {
 func (*RunResponse_InteractionRequested) ProtoMessage() {}
 
 func (x *RunResponse_InteractionRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[24]
+	mi := &file_agentd_v1_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2584,7 +3331,7 @@ func (x *RunResponse_InteractionRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResponse_InteractionRequested.ProtoReflect.Descriptor instead.
 func (*RunResponse_InteractionRequested) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 15}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 20}
 }
 
 func (x *RunResponse_InteractionRequested) GetInteraction() *Interaction {
@@ -2606,7 +3353,7 @@ type RunResponse_InteractionResolved struct {
 
 func (x *RunResponse_InteractionResolved) Reset() {
 	*x = RunResponse_InteractionResolved{}
-	mi := &file_agentd_v1_service_proto_msgTypes[25]
+	mi := &file_agentd_v1_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2618,7 +3365,7 @@ func (x *RunResponse_InteractionResolved) String() string {
 func (*RunResponse_InteractionResolved) ProtoMessage() {}
 
 func (x *RunResponse_InteractionResolved) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[25]
+	mi := &file_agentd_v1_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2631,7 +3378,7 @@ func (x *RunResponse_InteractionResolved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResponse_InteractionResolved.ProtoReflect.Descriptor instead.
 func (*RunResponse_InteractionResolved) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 16}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 21}
 }
 
 func (x *RunResponse_InteractionResolved) GetInteraction() *Interaction {
@@ -2658,7 +3405,7 @@ type RunResponse_CancelReceipt_ModelCall struct {
 
 func (x *RunResponse_CancelReceipt_ModelCall) Reset() {
 	*x = RunResponse_CancelReceipt_ModelCall{}
-	mi := &file_agentd_v1_service_proto_msgTypes[26]
+	mi := &file_agentd_v1_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2670,7 +3417,7 @@ func (x *RunResponse_CancelReceipt_ModelCall) String() string {
 func (*RunResponse_CancelReceipt_ModelCall) ProtoMessage() {}
 
 func (x *RunResponse_CancelReceipt_ModelCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[26]
+	mi := &file_agentd_v1_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2727,7 +3474,7 @@ type RunResponse_CancelReceipt_ToolCall struct {
 
 func (x *RunResponse_CancelReceipt_ToolCall) Reset() {
 	*x = RunResponse_CancelReceipt_ToolCall{}
-	mi := &file_agentd_v1_service_proto_msgTypes[27]
+	mi := &file_agentd_v1_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2739,7 +3486,7 @@ func (x *RunResponse_CancelReceipt_ToolCall) String() string {
 func (*RunResponse_CancelReceipt_ToolCall) ProtoMessage() {}
 
 func (x *RunResponse_CancelReceipt_ToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[27]
+	mi := &file_agentd_v1_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2769,11 +3516,178 @@ func (x *RunResponse_CancelReceipt_ToolCall) GetToolName() string {
 	return ""
 }
 
+// Use is one run of a tool.
+type RunResponse_ProviderTools_Use struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The provider's id; may be empty.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The builtin tool, such as google_search, web_search, url_context and
+	// code_execution; a tool that has no such name has the provider's own.
+	ToolName string `protobuf:"bytes,2,opt,name=tool_name,json=toolName,proto3" json:"tool_name,omitempty"`
+	// What it was asked, JSON; empty where the provider does not say.
+	Input string `protobuf:"bytes,3,opt,name=input,proto3" json:"input,omitempty"`
+	// What it found, JSON; empty where the provider does not say. What the
+	// provider has encrypted is left out.
+	Output string `protobuf:"bytes,4,opt,name=output,proto3" json:"output,omitempty"`
+	// Why it failed; empty when it did not.
+	Error         string `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunResponse_ProviderTools_Use) Reset() {
+	*x = RunResponse_ProviderTools_Use{}
+	mi := &file_agentd_v1_service_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunResponse_ProviderTools_Use) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunResponse_ProviderTools_Use) ProtoMessage() {}
+
+func (x *RunResponse_ProviderTools_Use) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunResponse_ProviderTools_Use.ProtoReflect.Descriptor instead.
+func (*RunResponse_ProviderTools_Use) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 12, 0}
+}
+
+func (x *RunResponse_ProviderTools_Use) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *RunResponse_ProviderTools_Use) GetToolName() string {
+	if x != nil {
+		return x.ToolName
+	}
+	return ""
+}
+
+func (x *RunResponse_ProviderTools_Use) GetInput() string {
+	if x != nil {
+		return x.Input
+	}
+	return ""
+}
+
+func (x *RunResponse_ProviderTools_Use) GetOutput() string {
+	if x != nil {
+		return x.Output
+	}
+	return ""
+}
+
+func (x *RunResponse_ProviderTools_Use) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+// Citation is a source of a part of the message.
+type RunResponse_ProviderTools_Citation struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Where it is.
+	Uri string `protobuf:"bytes,1,opt,name=uri,proto3" json:"uri,omitempty"`
+	// What it is called.
+	Title string `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
+	// The words of the source; empty where the provider does not say.
+	CitedText string `protobuf:"bytes,3,opt,name=cited_text,json=citedText,proto3" json:"cited_text,omitempty"`
+	// The part of the message's text, without thoughts, as offsets in bytes of
+	// its UTF-8 form; both 0 when the provider does not say.
+	Start int32 `protobuf:"varint,4,opt,name=start,proto3" json:"start,omitempty"`
+	// Behind the last byte.
+	End           int32 `protobuf:"varint,5,opt,name=end,proto3" json:"end,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunResponse_ProviderTools_Citation) Reset() {
+	*x = RunResponse_ProviderTools_Citation{}
+	mi := &file_agentd_v1_service_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunResponse_ProviderTools_Citation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunResponse_ProviderTools_Citation) ProtoMessage() {}
+
+func (x *RunResponse_ProviderTools_Citation) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunResponse_ProviderTools_Citation.ProtoReflect.Descriptor instead.
+func (*RunResponse_ProviderTools_Citation) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 12, 1}
+}
+
+func (x *RunResponse_ProviderTools_Citation) GetUri() string {
+	if x != nil {
+		return x.Uri
+	}
+	return ""
+}
+
+func (x *RunResponse_ProviderTools_Citation) GetTitle() string {
+	if x != nil {
+		return x.Title
+	}
+	return ""
+}
+
+func (x *RunResponse_ProviderTools_Citation) GetCitedText() string {
+	if x != nil {
+		return x.CitedText
+	}
+	return ""
+}
+
+func (x *RunResponse_ProviderTools_Citation) GetStart() int32 {
+	if x != nil {
+		return x.Start
+	}
+	return 0
+}
+
+func (x *RunResponse_ProviderTools_Citation) GetEnd() int32 {
+	if x != nil {
+		return x.End
+	}
+	return 0
+}
+
 var File_agentd_v1_service_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"\x17agentd/v1/service.proto\x12\tagentd.v1\x1a\x1cagentd/v1/interactions.proto\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe3\x0f\n" +
+	"\x17agentd/v1/service.proto\x12\tagentd.v1\x1a\x1cagentd/v1/interactions.proto\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf1\x10\n" +
 	"\n" +
 	"RunRequest\x12@\n" +
 	"\aexecute\x18\x01 \x01(\v2$.agentd.v1.RunRequest.ExecuteRequestH\x00R\aexecute\x12F\n" +
@@ -2781,7 +3695,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\x12tool_call_response\x18\x03 \x01(\v2&.agentd.v1.RunRequest.ToolCallResponseH\x00R\x10toolCallResponse\x124\n" +
 	"\x03end\x18\x04 \x01(\v2 .agentd.v1.RunRequest.EndRequestH\x00R\x03end\x12=\n" +
 	"\x06cancel\x18\x05 \x01(\v2#.agentd.v1.RunRequest.CancelRequestH\x00R\x06cancel\x12^\n" +
-	"\x14interaction_response\x18\x14 \x01(\v2).agentd.v1.RunRequest.InteractionResponseH\x00R\x13interactionResponse\x1a\xe7\x06\n" +
+	"\x14interaction_response\x18\x14 \x01(\v2).agentd.v1.RunRequest.InteractionResponseH\x00R\x13interactionResponse\x1a\xc4\a\n" +
 	"\x0eExecuteRequest\x12&\n" +
 	"\x05agent\x18\x01 \x01(\v2\x10.agentd.v1.AgentR\x05agent\x12,\n" +
 	"\n" +
@@ -2801,7 +3715,10 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\aturn_id\x18\x11 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x01H\x02R\x06turnId\x88\x01\x01\x121\n" +
 	"\x0fidempotency_key\x18\x12 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x0eidempotencyKey\x12+\n" +
-	"\vinstruction\x18\x13 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x04R\vinstructionB\r\n" +
+	"\vinstruction\x18\x13 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x04R\vinstruction\x128\n" +
+	"\n" +
+	"user_parts\x18\x14 \x03(\v2\x0f.agentd.v1.PartB\b\xbaH\x05\x92\x01\x02\x10@R\tuserParts\x12!\n" +
+	"\fraw_payloads\x18\x15 \x01(\bR\vrawPayloadsB\r\n" +
 	"\v_session_idB\f\n" +
 	"\n" +
 	"_after_seqB\n" +
@@ -2809,7 +3726,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\b_turn_id\x1a1\n" +
 	"\x10HeartbeatRequest\x12\x1d\n" +
 	"\n" +
-	"session_id\x18\x01 \x01(\tR\tsessionId\x1a\xf2\x01\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x1a\xa3\x02\n" +
 	"\x10ToolCallResponse\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12,\n" +
@@ -2820,7 +3737,9 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\x06output\x18\x04 \x01(\tH\x00R\x06output\x12\x16\n" +
 	"\x05error\x18\x05 \x01(\tH\x00R\x05error\x128\n" +
 	"\vstate_delta\x18\x06 \x01(\v2\x17.google.protobuf.StructR\n" +
-	"stateDeltaB\b\n" +
+	"stateDelta\x12/\n" +
+	"\x05parts\x18\n" +
+	" \x03(\v2\x0f.agentd.v1.PartB\b\xbaH\x05\x92\x01\x02\x10@R\x05partsB\b\n" +
 	"\x06result\x1a]\n" +
 	"\n" +
 	"EndRequest\x12\x1d\n" +
@@ -2843,7 +3762,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\n" +
 	"resolution\x18\x03 \x01(\v2\x15.agentd.v1.ResolutionB\x06\xbaH\x03\xc8\x01\x01R\n" +
 	"resolutionB\x10\n" +
-	"\arequest\x12\x05\xbaH\x02\b\x01\"\xe6 \n" +
+	"\arequest\x12\x05\xbaH\x02\b\x01\"\x9e3\n" +
 	"\vRunResponse\x12B\n" +
 	"\aexecute\x18\x01 \x01(\v2&.agentd.v1.RunResponse.ExecuteResponseH\x00R\aexecute\x12H\n" +
 	"\theartbeat\x18\x02 \x01(\v2(.agentd.v1.RunResponse.HeartbeatResponseH\x00R\theartbeat\x12E\n" +
@@ -2863,7 +3782,13 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\vtool_result\x18\x1a \x01(\v2!.agentd.v1.RunResponse.ToolResultH\x00R\n" +
 	"toolResult\x12b\n" +
 	"\x15interaction_requested\x18\x1b \x01(\v2+.agentd.v1.RunResponse.InteractionRequestedH\x00R\x14interactionRequested\x12_\n" +
-	"\x14interaction_resolved\x18\x1c \x01(\v2*.agentd.v1.RunResponse.InteractionResolvedH\x00R\x13interactionResolved\x12\x10\n" +
+	"\x14interaction_resolved\x18\x1c \x01(\v2*.agentd.v1.RunResponse.InteractionResolvedH\x00R\x13interactionResolved\x12Q\n" +
+	"\x10model_call_ended\x18\x1d \x01(\v2%.agentd.v1.RunResponse.ModelCallEndedH\x00R\x0emodelCallEnded\x12M\n" +
+	"\x0emodel_fallback\x18\x1e \x01(\v2$.agentd.v1.RunResponse.ModelFallbackH\x00R\rmodelFallback\x12M\n" +
+	"\x0eprovider_tools\x18\x1f \x01(\v2$.agentd.v1.RunResponse.ProviderToolsH\x00R\rproviderTools\x12D\n" +
+	"\vraw_payload\x18  \x01(\v2!.agentd.v1.RunResponse.RawPayloadH\x00R\n" +
+	"rawPayload\x12V\n" +
+	"\x11history_compacted\x18! \x01(\v2'.agentd.v1.RunResponse.HistoryCompactedH\x00R\x10historyCompacted\x12\x10\n" +
 	"\x03seq\x18\n" +
 	" \x01(\x03R\x03seq\x12\x17\n" +
 	"\aturn_id\x18\v \x01(\tR\x06turnId\x12.\n" +
@@ -2929,7 +3854,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\bToolCall\x12 \n" +
 	"\ftool_call_id\x18\x01 \x01(\tR\n" +
 	"toolCallId\x12\x1b\n" +
-	"\ttool_name\x18\x02 \x01(\tR\btoolName\x1az\n" +
+	"\ttool_name\x18\x02 \x01(\tR\btoolName\x1a\xaa\x01\n" +
 	"\n" +
 	"TurnQueued\x12\x1d\n" +
 	"\n" +
@@ -2937,12 +3862,15 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\vuser_prompt\x18\x02 \x01(\tR\n" +
 	"userPrompt\x12\x14\n" +
 	"\x05ahead\x18\x03 \x01(\rR\x05ahead\x12\x16\n" +
-	"\x06inject\x18\x04 \x01(\bR\x06inject\x1al\n" +
+	"\x06inject\x18\x04 \x01(\bR\x06inject\x12.\n" +
+	"\n" +
+	"user_parts\x18\x05 \x03(\v2\x0f.agentd.v1.PartR\tuserParts\x1a\x93\x01\n" +
 	"\vUserMessage\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x18\n" +
 	"\acontent\x18\x02 \x01(\tR\acontent\x12$\n" +
-	"\x0equeued_turn_id\x18\x03 \x01(\tR\fqueuedTurnId\x1a\xf6\x01\n" +
+	"\x0equeued_turn_id\x18\x03 \x01(\tR\fqueuedTurnId\x12%\n" +
+	"\x05parts\x18\x04 \x03(\v2\x0f.agentd.v1.PartR\x05parts\x1a\xf6\x01\n" +
 	"\n" +
 	"ModelRetry\x12\x1d\n" +
 	"\n" +
@@ -2954,7 +3882,90 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\aattempt\x18\x04 \x01(\rR\aattempt\x12-\n" +
 	"\x04wait\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12(\n" +
 	"\x04code\x18\x06 \x01(\x0e2\x14.agentd.v1.ErrorCodeR\x04code\x12\x18\n" +
-	"\amessage\x18\a \x01(\tR\amessage\x1af\n" +
+	"\amessage\x18\a \x01(\tR\amessage\x1a\xe5\x01\n" +
+	"\rModelFallback\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
+	"\n" +
+	"agent_path\x18\x02 \x03(\tR\tagentPath\x12\x1d\n" +
+	"\n" +
+	"message_id\x18\x03 \x01(\tR\tmessageId\x12\x14\n" +
+	"\x05model\x18\x04 \x01(\tR\x05model\x12\x1d\n" +
+	"\n" +
+	"next_model\x18\x05 \x01(\tR\tnextModel\x12(\n" +
+	"\x04code\x18\x06 \x01(\x0e2\x14.agentd.v1.ErrorCodeR\x04code\x12\x18\n" +
+	"\amessage\x18\a \x01(\tR\amessage\x1a\xd7\x03\n" +
+	"\x0eModelCallEnded\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
+	"\n" +
+	"agent_path\x18\x02 \x03(\tR\tagentPath\x12\x1d\n" +
+	"\n" +
+	"message_id\x18\x03 \x01(\tR\tmessageId\x12\x14\n" +
+	"\x05model\x18\x04 \x01(\tR\x05model\x12!\n" +
+	"\fserved_model\x18\x05 \x01(\tR\vservedModel\x12\x1a\n" +
+	"\bprovider\x18\x06 \x01(\tR\bprovider\x12+\n" +
+	"\x05usage\x18\a \x01(\v2\x15.agentd.v1.TokenUsageR\x05usage\x12\x1b\n" +
+	"\tllm_calls\x18\b \x01(\x05R\bllmCalls\x12\x17\n" +
+	"\x04cost\x18\t \x01(\x01H\x00R\x04cost\x88\x01\x01\x126\n" +
+	"\vstop_reason\x18\n" +
+	" \x01(\x0e2\x15.agentd.v1.StopReasonR\n" +
+	"stopReason\x125\n" +
+	"\bduration\x18\v \x01(\v2\x19.google.protobuf.DurationR\bduration\x128\n" +
+	"\n" +
+	"first_text\x18\f \x01(\v2\x19.google.protobuf.DurationR\tfirstTextB\a\n" +
+	"\x05_cost\x1a\xea\x03\n" +
+	"\rProviderTools\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
+	"\n" +
+	"agent_path\x18\x02 \x03(\tR\tagentPath\x12\x1d\n" +
+	"\n" +
+	"message_id\x18\x03 \x01(\tR\tmessageId\x12<\n" +
+	"\x04uses\x18\x04 \x03(\v2(.agentd.v1.RunResponse.ProviderTools.UseR\x04uses\x12K\n" +
+	"\tcitations\x18\x05 \x03(\v2-.agentd.v1.RunResponse.ProviderTools.CitationR\tcitations\x1av\n" +
+	"\x03Use\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1b\n" +
+	"\ttool_name\x18\x02 \x01(\tR\btoolName\x12\x14\n" +
+	"\x05input\x18\x03 \x01(\tR\x05input\x12\x16\n" +
+	"\x06output\x18\x04 \x01(\tR\x06output\x12\x14\n" +
+	"\x05error\x18\x05 \x01(\tR\x05error\x1ay\n" +
+	"\bCitation\x12\x10\n" +
+	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x14\n" +
+	"\x05title\x18\x02 \x01(\tR\x05title\x12\x1d\n" +
+	"\n" +
+	"cited_text\x18\x03 \x01(\tR\tcitedText\x12\x14\n" +
+	"\x05start\x18\x04 \x01(\x05R\x05start\x12\x10\n" +
+	"\x03end\x18\x05 \x01(\x05R\x03end\x1a\x8c\x02\n" +
+	"\n" +
+	"RawPayload\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
+	"\n" +
+	"agent_path\x18\x02 \x03(\tR\tagentPath\x12\x1d\n" +
+	"\n" +
+	"message_id\x18\x03 \x01(\tR\tmessageId\x12\x18\n" +
+	"\aattempt\x18\x04 \x01(\rR\aattempt\x12\x1a\n" +
+	"\bprovider\x18\x05 \x01(\tR\bprovider\x12\x16\n" +
+	"\x06status\x18\x06 \x01(\x05R\x06status\x12!\n" +
+	"\fcontent_type\x18\a \x01(\tR\vcontentType\x12\x12\n" +
+	"\x04body\x18\b \x01(\fR\x04body\x12\x1c\n" +
+	"\ttruncated\x18\t \x01(\bR\ttruncated\x1a\xe8\x02\n" +
+	"\x10HistoryCompacted\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
+	"\n" +
+	"agent_path\x18\x02 \x03(\tR\tagentPath\x12\x18\n" +
+	"\asummary\x18\x03 \x01(\tR\asummary\x12\x1f\n" +
+	"\vthrough_seq\x18\x04 \x01(\x03R\n" +
+	"throughSeq\x12F\n" +
+	"\x06reason\x18\x05 \x01(\x0e2..agentd.v1.RunResponse.HistoryCompacted.ReasonR\x06reason\x12#\n" +
+	"\rprompt_tokens\x18\x06 \x01(\x03R\fpromptTokens\x12%\n" +
+	"\x0econtext_tokens\x18\a \x01(\x03R\rcontextTokens\"G\n" +
+	"\x06Reason\x12\x16\n" +
+	"\x12REASON_UNSPECIFIED\x10\x00\x12\x10\n" +
+	"\fREASON_SHARE\x10\x01\x12\x13\n" +
+	"\x0fREASON_OVERFLOW\x10\x02\x1af\n" +
 	"\vStateUpdate\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x128\n" +
@@ -2982,7 +3993,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\n" +
 	"message_id\x18\x02 \x01(\tR\tmessageId\x12\x1d\n" +
 	"\n" +
-	"agent_path\x18\x03 \x03(\tR\tagentPath\x1a\xc5\x01\n" +
+	"agent_path\x18\x03 \x03(\tR\tagentPath\x1a\xec\x01\n" +
 	"\n" +
 	"ToolResult\x12\x1d\n" +
 	"\n" +
@@ -2993,7 +4004,8 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\x06output\x18\x04 \x01(\tH\x00R\x06output\x12\x16\n" +
 	"\x05error\x18\x05 \x01(\tH\x00R\x05error\x12\x1d\n" +
 	"\n" +
-	"agent_path\x18\x06 \x03(\tR\tagentPathB\b\n" +
+	"agent_path\x18\x06 \x03(\tR\tagentPath\x12%\n" +
+	"\x05parts\x18\a \x03(\v2\x0f.agentd.v1.PartR\x05partsB\b\n" +
 	"\x06result\x1aP\n" +
 	"\x14InteractionRequested\x128\n" +
 	"\vinteraction\x18\x01 \x01(\v2\x16.agentd.v1.InteractionR\vinteraction\x1aO\n" +
@@ -3047,114 +4059,143 @@ func file_agentd_v1_service_proto_rawDescGZIP() []byte {
 	return file_agentd_v1_service_proto_rawDescData
 }
 
-var file_agentd_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_agentd_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_agentd_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_agentd_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_agentd_v1_service_proto_goTypes = []any{
-	(Display_Kind)(0),                           // 0: agentd.v1.Display.Kind
-	(Display_Phase)(0),                          // 1: agentd.v1.Display.Phase
-	(Display_Visibility)(0),                     // 2: agentd.v1.Display.Visibility
-	(*RunRequest)(nil),                          // 3: agentd.v1.RunRequest
-	(*RunResponse)(nil),                         // 4: agentd.v1.RunResponse
-	(*Display)(nil),                             // 5: agentd.v1.Display
-	(*RunRequest_ExecuteRequest)(nil),           // 6: agentd.v1.RunRequest.ExecuteRequest
-	(*RunRequest_HeartbeatRequest)(nil),         // 7: agentd.v1.RunRequest.HeartbeatRequest
-	(*RunRequest_ToolCallResponse)(nil),         // 8: agentd.v1.RunRequest.ToolCallResponse
-	(*RunRequest_EndRequest)(nil),               // 9: agentd.v1.RunRequest.EndRequest
-	(*RunRequest_CancelRequest)(nil),            // 10: agentd.v1.RunRequest.CancelRequest
-	(*RunRequest_InteractionResponse)(nil),      // 11: agentd.v1.RunRequest.InteractionResponse
-	(*RunResponse_ExecuteResponse)(nil),         // 12: agentd.v1.RunResponse.ExecuteResponse
-	(*RunResponse_HeartbeatResponse)(nil),       // 13: agentd.v1.RunResponse.HeartbeatResponse
-	(*RunResponse_ToolCallRequest)(nil),         // 14: agentd.v1.RunResponse.ToolCallRequest
-	(*RunResponse_OutputChunk)(nil),             // 15: agentd.v1.RunResponse.OutputChunk
-	(*RunResponse_ErrorResponse)(nil),           // 16: agentd.v1.RunResponse.ErrorResponse
-	(*RunResponse_EndResponse)(nil),             // 17: agentd.v1.RunResponse.EndResponse
-	(*RunResponse_CancelReceipt)(nil),           // 18: agentd.v1.RunResponse.CancelReceipt
-	(*RunResponse_TurnQueued)(nil),              // 19: agentd.v1.RunResponse.TurnQueued
-	(*RunResponse_UserMessage)(nil),             // 20: agentd.v1.RunResponse.UserMessage
-	(*RunResponse_ModelRetry)(nil),              // 21: agentd.v1.RunResponse.ModelRetry
-	(*RunResponse_StateUpdate)(nil),             // 22: agentd.v1.RunResponse.StateUpdate
-	(*RunResponse_ToolCancelled)(nil),           // 23: agentd.v1.RunResponse.ToolCancelled
-	(*RunResponse_ToolCallNotice)(nil),          // 24: agentd.v1.RunResponse.ToolCallNotice
-	(*RunResponse_Retract)(nil),                 // 25: agentd.v1.RunResponse.Retract
-	(*RunResponse_ToolResult)(nil),              // 26: agentd.v1.RunResponse.ToolResult
-	(*RunResponse_InteractionRequested)(nil),    // 27: agentd.v1.RunResponse.InteractionRequested
-	(*RunResponse_InteractionResolved)(nil),     // 28: agentd.v1.RunResponse.InteractionResolved
-	(*RunResponse_CancelReceipt_ModelCall)(nil), // 29: agentd.v1.RunResponse.CancelReceipt.ModelCall
-	(*RunResponse_CancelReceipt_ToolCall)(nil),  // 30: agentd.v1.RunResponse.CancelReceipt.ToolCall
-	(*timestamppb.Timestamp)(nil),               // 31: google.protobuf.Timestamp
-	(*Agent)(nil),                               // 32: agentd.v1.Agent
-	(*Tool)(nil),                                // 33: agentd.v1.Tool
-	(*structpb.Struct)(nil),                     // 34: google.protobuf.Struct
-	(OnDisconnect)(0),                           // 35: agentd.v1.OnDisconnect
-	(*durationpb.Duration)(nil),                 // 36: google.protobuf.Duration
-	(*Budget)(nil),                              // 37: agentd.v1.Budget
-	(OnBusy)(0),                                 // 38: agentd.v1.OnBusy
-	(*Resolution)(nil),                          // 39: agentd.v1.Resolution
-	(ErrorCode)(0),                              // 40: agentd.v1.ErrorCode
-	(*UsageSummary)(nil),                        // 41: agentd.v1.UsageSummary
-	(*structpb.Value)(nil),                      // 42: google.protobuf.Value
-	(*Interaction)(nil),                         // 43: agentd.v1.Interaction
+	(RunResponse_HistoryCompacted_Reason)(0),    // 0: agentd.v1.RunResponse.HistoryCompacted.Reason
+	(Display_Kind)(0),                           // 1: agentd.v1.Display.Kind
+	(Display_Phase)(0),                          // 2: agentd.v1.Display.Phase
+	(Display_Visibility)(0),                     // 3: agentd.v1.Display.Visibility
+	(*RunRequest)(nil),                          // 4: agentd.v1.RunRequest
+	(*RunResponse)(nil),                         // 5: agentd.v1.RunResponse
+	(*Display)(nil),                             // 6: agentd.v1.Display
+	(*RunRequest_ExecuteRequest)(nil),           // 7: agentd.v1.RunRequest.ExecuteRequest
+	(*RunRequest_HeartbeatRequest)(nil),         // 8: agentd.v1.RunRequest.HeartbeatRequest
+	(*RunRequest_ToolCallResponse)(nil),         // 9: agentd.v1.RunRequest.ToolCallResponse
+	(*RunRequest_EndRequest)(nil),               // 10: agentd.v1.RunRequest.EndRequest
+	(*RunRequest_CancelRequest)(nil),            // 11: agentd.v1.RunRequest.CancelRequest
+	(*RunRequest_InteractionResponse)(nil),      // 12: agentd.v1.RunRequest.InteractionResponse
+	(*RunResponse_ExecuteResponse)(nil),         // 13: agentd.v1.RunResponse.ExecuteResponse
+	(*RunResponse_HeartbeatResponse)(nil),       // 14: agentd.v1.RunResponse.HeartbeatResponse
+	(*RunResponse_ToolCallRequest)(nil),         // 15: agentd.v1.RunResponse.ToolCallRequest
+	(*RunResponse_OutputChunk)(nil),             // 16: agentd.v1.RunResponse.OutputChunk
+	(*RunResponse_ErrorResponse)(nil),           // 17: agentd.v1.RunResponse.ErrorResponse
+	(*RunResponse_EndResponse)(nil),             // 18: agentd.v1.RunResponse.EndResponse
+	(*RunResponse_CancelReceipt)(nil),           // 19: agentd.v1.RunResponse.CancelReceipt
+	(*RunResponse_TurnQueued)(nil),              // 20: agentd.v1.RunResponse.TurnQueued
+	(*RunResponse_UserMessage)(nil),             // 21: agentd.v1.RunResponse.UserMessage
+	(*RunResponse_ModelRetry)(nil),              // 22: agentd.v1.RunResponse.ModelRetry
+	(*RunResponse_ModelFallback)(nil),           // 23: agentd.v1.RunResponse.ModelFallback
+	(*RunResponse_ModelCallEnded)(nil),          // 24: agentd.v1.RunResponse.ModelCallEnded
+	(*RunResponse_ProviderTools)(nil),           // 25: agentd.v1.RunResponse.ProviderTools
+	(*RunResponse_RawPayload)(nil),              // 26: agentd.v1.RunResponse.RawPayload
+	(*RunResponse_HistoryCompacted)(nil),        // 27: agentd.v1.RunResponse.HistoryCompacted
+	(*RunResponse_StateUpdate)(nil),             // 28: agentd.v1.RunResponse.StateUpdate
+	(*RunResponse_ToolCancelled)(nil),           // 29: agentd.v1.RunResponse.ToolCancelled
+	(*RunResponse_ToolCallNotice)(nil),          // 30: agentd.v1.RunResponse.ToolCallNotice
+	(*RunResponse_Retract)(nil),                 // 31: agentd.v1.RunResponse.Retract
+	(*RunResponse_ToolResult)(nil),              // 32: agentd.v1.RunResponse.ToolResult
+	(*RunResponse_InteractionRequested)(nil),    // 33: agentd.v1.RunResponse.InteractionRequested
+	(*RunResponse_InteractionResolved)(nil),     // 34: agentd.v1.RunResponse.InteractionResolved
+	(*RunResponse_CancelReceipt_ModelCall)(nil), // 35: agentd.v1.RunResponse.CancelReceipt.ModelCall
+	(*RunResponse_CancelReceipt_ToolCall)(nil),  // 36: agentd.v1.RunResponse.CancelReceipt.ToolCall
+	(*RunResponse_ProviderTools_Use)(nil),       // 37: agentd.v1.RunResponse.ProviderTools.Use
+	(*RunResponse_ProviderTools_Citation)(nil),  // 38: agentd.v1.RunResponse.ProviderTools.Citation
+	(*timestamppb.Timestamp)(nil),               // 39: google.protobuf.Timestamp
+	(*Agent)(nil),                               // 40: agentd.v1.Agent
+	(*Tool)(nil),                                // 41: agentd.v1.Tool
+	(*structpb.Struct)(nil),                     // 42: google.protobuf.Struct
+	(OnDisconnect)(0),                           // 43: agentd.v1.OnDisconnect
+	(*durationpb.Duration)(nil),                 // 44: google.protobuf.Duration
+	(*Budget)(nil),                              // 45: agentd.v1.Budget
+	(OnBusy)(0),                                 // 46: agentd.v1.OnBusy
+	(*Part)(nil),                                // 47: agentd.v1.Part
+	(*Resolution)(nil),                          // 48: agentd.v1.Resolution
+	(ErrorCode)(0),                              // 49: agentd.v1.ErrorCode
+	(*UsageSummary)(nil),                        // 50: agentd.v1.UsageSummary
+	(*structpb.Value)(nil),                      // 51: google.protobuf.Value
+	(*TokenUsage)(nil),                          // 52: agentd.v1.TokenUsage
+	(StopReason)(0),                             // 53: agentd.v1.StopReason
+	(*Interaction)(nil),                         // 54: agentd.v1.Interaction
 }
 var file_agentd_v1_service_proto_depIdxs = []int32{
-	6,  // 0: agentd.v1.RunRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
-	7,  // 1: agentd.v1.RunRequest.heartbeat:type_name -> agentd.v1.RunRequest.HeartbeatRequest
-	8,  // 2: agentd.v1.RunRequest.tool_call_response:type_name -> agentd.v1.RunRequest.ToolCallResponse
-	9,  // 3: agentd.v1.RunRequest.end:type_name -> agentd.v1.RunRequest.EndRequest
-	10, // 4: agentd.v1.RunRequest.cancel:type_name -> agentd.v1.RunRequest.CancelRequest
-	11, // 5: agentd.v1.RunRequest.interaction_response:type_name -> agentd.v1.RunRequest.InteractionResponse
-	12, // 6: agentd.v1.RunResponse.execute:type_name -> agentd.v1.RunResponse.ExecuteResponse
-	13, // 7: agentd.v1.RunResponse.heartbeat:type_name -> agentd.v1.RunResponse.HeartbeatResponse
-	14, // 8: agentd.v1.RunResponse.tool_call:type_name -> agentd.v1.RunResponse.ToolCallRequest
-	16, // 9: agentd.v1.RunResponse.error:type_name -> agentd.v1.RunResponse.ErrorResponse
-	17, // 10: agentd.v1.RunResponse.end:type_name -> agentd.v1.RunResponse.EndResponse
-	15, // 11: agentd.v1.RunResponse.output_chunk:type_name -> agentd.v1.RunResponse.OutputChunk
-	22, // 12: agentd.v1.RunResponse.state_update:type_name -> agentd.v1.RunResponse.StateUpdate
-	23, // 13: agentd.v1.RunResponse.tool_cancelled:type_name -> agentd.v1.RunResponse.ToolCancelled
-	24, // 14: agentd.v1.RunResponse.tool_call_notice:type_name -> agentd.v1.RunResponse.ToolCallNotice
-	25, // 15: agentd.v1.RunResponse.retract:type_name -> agentd.v1.RunResponse.Retract
-	19, // 16: agentd.v1.RunResponse.turn_queued:type_name -> agentd.v1.RunResponse.TurnQueued
-	20, // 17: agentd.v1.RunResponse.user_message:type_name -> agentd.v1.RunResponse.UserMessage
-	21, // 18: agentd.v1.RunResponse.model_retry:type_name -> agentd.v1.RunResponse.ModelRetry
-	26, // 19: agentd.v1.RunResponse.tool_result:type_name -> agentd.v1.RunResponse.ToolResult
-	27, // 20: agentd.v1.RunResponse.interaction_requested:type_name -> agentd.v1.RunResponse.InteractionRequested
-	28, // 21: agentd.v1.RunResponse.interaction_resolved:type_name -> agentd.v1.RunResponse.InteractionResolved
-	31, // 22: agentd.v1.RunResponse.time:type_name -> google.protobuf.Timestamp
-	5,  // 23: agentd.v1.RunResponse.display:type_name -> agentd.v1.Display
-	0,  // 24: agentd.v1.Display.kind:type_name -> agentd.v1.Display.Kind
-	1,  // 25: agentd.v1.Display.phase:type_name -> agentd.v1.Display.Phase
-	2,  // 26: agentd.v1.Display.visibility:type_name -> agentd.v1.Display.Visibility
-	32, // 27: agentd.v1.RunRequest.ExecuteRequest.agent:type_name -> agentd.v1.Agent
-	33, // 28: agentd.v1.RunRequest.ExecuteRequest.tools:type_name -> agentd.v1.Tool
-	34, // 29: agentd.v1.RunRequest.ExecuteRequest.initial_state:type_name -> google.protobuf.Struct
-	35, // 30: agentd.v1.RunRequest.ExecuteRequest.on_disconnect:type_name -> agentd.v1.OnDisconnect
-	36, // 31: agentd.v1.RunRequest.ExecuteRequest.disconnect_grace:type_name -> google.protobuf.Duration
-	37, // 32: agentd.v1.RunRequest.ExecuteRequest.budget:type_name -> agentd.v1.Budget
-	37, // 33: agentd.v1.RunRequest.ExecuteRequest.session_budget:type_name -> agentd.v1.Budget
-	38, // 34: agentd.v1.RunRequest.ExecuteRequest.on_busy:type_name -> agentd.v1.OnBusy
-	36, // 35: agentd.v1.RunRequest.ExecuteRequest.tool_timeout:type_name -> google.protobuf.Duration
-	34, // 36: agentd.v1.RunRequest.ToolCallResponse.state_delta:type_name -> google.protobuf.Struct
-	39, // 37: agentd.v1.RunRequest.InteractionResponse.resolution:type_name -> agentd.v1.Resolution
-	40, // 38: agentd.v1.RunResponse.ErrorResponse.code:type_name -> agentd.v1.ErrorCode
-	41, // 39: agentd.v1.RunResponse.EndResponse.usage_summary:type_name -> agentd.v1.UsageSummary
-	18, // 40: agentd.v1.RunResponse.EndResponse.receipt:type_name -> agentd.v1.RunResponse.CancelReceipt
-	42, // 41: agentd.v1.RunResponse.EndResponse.structured_output:type_name -> google.protobuf.Value
-	29, // 42: agentd.v1.RunResponse.CancelReceipt.aborted_model_calls:type_name -> agentd.v1.RunResponse.CancelReceipt.ModelCall
-	30, // 43: agentd.v1.RunResponse.CancelReceipt.cancelled_tool_calls:type_name -> agentd.v1.RunResponse.CancelReceipt.ToolCall
-	30, // 44: agentd.v1.RunResponse.CancelReceipt.answered_tool_calls:type_name -> agentd.v1.RunResponse.CancelReceipt.ToolCall
-	36, // 45: agentd.v1.RunResponse.CancelReceipt.took:type_name -> google.protobuf.Duration
-	36, // 46: agentd.v1.RunResponse.ModelRetry.wait:type_name -> google.protobuf.Duration
-	40, // 47: agentd.v1.RunResponse.ModelRetry.code:type_name -> agentd.v1.ErrorCode
-	34, // 48: agentd.v1.RunResponse.StateUpdate.state_delta:type_name -> google.protobuf.Struct
-	43, // 49: agentd.v1.RunResponse.InteractionRequested.interaction:type_name -> agentd.v1.Interaction
-	43, // 50: agentd.v1.RunResponse.InteractionResolved.interaction:type_name -> agentd.v1.Interaction
-	36, // 51: agentd.v1.RunResponse.CancelReceipt.ModelCall.ran:type_name -> google.protobuf.Duration
-	3,  // 52: agentd.v1.Agentd.Run:input_type -> agentd.v1.RunRequest
-	4,  // 53: agentd.v1.Agentd.Run:output_type -> agentd.v1.RunResponse
-	53, // [53:54] is the sub-list for method output_type
-	52, // [52:53] is the sub-list for method input_type
-	52, // [52:52] is the sub-list for extension type_name
-	52, // [52:52] is the sub-list for extension extendee
-	0,  // [0:52] is the sub-list for field type_name
+	7,  // 0: agentd.v1.RunRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
+	8,  // 1: agentd.v1.RunRequest.heartbeat:type_name -> agentd.v1.RunRequest.HeartbeatRequest
+	9,  // 2: agentd.v1.RunRequest.tool_call_response:type_name -> agentd.v1.RunRequest.ToolCallResponse
+	10, // 3: agentd.v1.RunRequest.end:type_name -> agentd.v1.RunRequest.EndRequest
+	11, // 4: agentd.v1.RunRequest.cancel:type_name -> agentd.v1.RunRequest.CancelRequest
+	12, // 5: agentd.v1.RunRequest.interaction_response:type_name -> agentd.v1.RunRequest.InteractionResponse
+	13, // 6: agentd.v1.RunResponse.execute:type_name -> agentd.v1.RunResponse.ExecuteResponse
+	14, // 7: agentd.v1.RunResponse.heartbeat:type_name -> agentd.v1.RunResponse.HeartbeatResponse
+	15, // 8: agentd.v1.RunResponse.tool_call:type_name -> agentd.v1.RunResponse.ToolCallRequest
+	17, // 9: agentd.v1.RunResponse.error:type_name -> agentd.v1.RunResponse.ErrorResponse
+	18, // 10: agentd.v1.RunResponse.end:type_name -> agentd.v1.RunResponse.EndResponse
+	16, // 11: agentd.v1.RunResponse.output_chunk:type_name -> agentd.v1.RunResponse.OutputChunk
+	28, // 12: agentd.v1.RunResponse.state_update:type_name -> agentd.v1.RunResponse.StateUpdate
+	29, // 13: agentd.v1.RunResponse.tool_cancelled:type_name -> agentd.v1.RunResponse.ToolCancelled
+	30, // 14: agentd.v1.RunResponse.tool_call_notice:type_name -> agentd.v1.RunResponse.ToolCallNotice
+	31, // 15: agentd.v1.RunResponse.retract:type_name -> agentd.v1.RunResponse.Retract
+	20, // 16: agentd.v1.RunResponse.turn_queued:type_name -> agentd.v1.RunResponse.TurnQueued
+	21, // 17: agentd.v1.RunResponse.user_message:type_name -> agentd.v1.RunResponse.UserMessage
+	22, // 18: agentd.v1.RunResponse.model_retry:type_name -> agentd.v1.RunResponse.ModelRetry
+	32, // 19: agentd.v1.RunResponse.tool_result:type_name -> agentd.v1.RunResponse.ToolResult
+	33, // 20: agentd.v1.RunResponse.interaction_requested:type_name -> agentd.v1.RunResponse.InteractionRequested
+	34, // 21: agentd.v1.RunResponse.interaction_resolved:type_name -> agentd.v1.RunResponse.InteractionResolved
+	24, // 22: agentd.v1.RunResponse.model_call_ended:type_name -> agentd.v1.RunResponse.ModelCallEnded
+	23, // 23: agentd.v1.RunResponse.model_fallback:type_name -> agentd.v1.RunResponse.ModelFallback
+	25, // 24: agentd.v1.RunResponse.provider_tools:type_name -> agentd.v1.RunResponse.ProviderTools
+	26, // 25: agentd.v1.RunResponse.raw_payload:type_name -> agentd.v1.RunResponse.RawPayload
+	27, // 26: agentd.v1.RunResponse.history_compacted:type_name -> agentd.v1.RunResponse.HistoryCompacted
+	39, // 27: agentd.v1.RunResponse.time:type_name -> google.protobuf.Timestamp
+	6,  // 28: agentd.v1.RunResponse.display:type_name -> agentd.v1.Display
+	1,  // 29: agentd.v1.Display.kind:type_name -> agentd.v1.Display.Kind
+	2,  // 30: agentd.v1.Display.phase:type_name -> agentd.v1.Display.Phase
+	3,  // 31: agentd.v1.Display.visibility:type_name -> agentd.v1.Display.Visibility
+	40, // 32: agentd.v1.RunRequest.ExecuteRequest.agent:type_name -> agentd.v1.Agent
+	41, // 33: agentd.v1.RunRequest.ExecuteRequest.tools:type_name -> agentd.v1.Tool
+	42, // 34: agentd.v1.RunRequest.ExecuteRequest.initial_state:type_name -> google.protobuf.Struct
+	43, // 35: agentd.v1.RunRequest.ExecuteRequest.on_disconnect:type_name -> agentd.v1.OnDisconnect
+	44, // 36: agentd.v1.RunRequest.ExecuteRequest.disconnect_grace:type_name -> google.protobuf.Duration
+	45, // 37: agentd.v1.RunRequest.ExecuteRequest.budget:type_name -> agentd.v1.Budget
+	45, // 38: agentd.v1.RunRequest.ExecuteRequest.session_budget:type_name -> agentd.v1.Budget
+	46, // 39: agentd.v1.RunRequest.ExecuteRequest.on_busy:type_name -> agentd.v1.OnBusy
+	44, // 40: agentd.v1.RunRequest.ExecuteRequest.tool_timeout:type_name -> google.protobuf.Duration
+	47, // 41: agentd.v1.RunRequest.ExecuteRequest.user_parts:type_name -> agentd.v1.Part
+	42, // 42: agentd.v1.RunRequest.ToolCallResponse.state_delta:type_name -> google.protobuf.Struct
+	47, // 43: agentd.v1.RunRequest.ToolCallResponse.parts:type_name -> agentd.v1.Part
+	48, // 44: agentd.v1.RunRequest.InteractionResponse.resolution:type_name -> agentd.v1.Resolution
+	49, // 45: agentd.v1.RunResponse.ErrorResponse.code:type_name -> agentd.v1.ErrorCode
+	50, // 46: agentd.v1.RunResponse.EndResponse.usage_summary:type_name -> agentd.v1.UsageSummary
+	19, // 47: agentd.v1.RunResponse.EndResponse.receipt:type_name -> agentd.v1.RunResponse.CancelReceipt
+	51, // 48: agentd.v1.RunResponse.EndResponse.structured_output:type_name -> google.protobuf.Value
+	35, // 49: agentd.v1.RunResponse.CancelReceipt.aborted_model_calls:type_name -> agentd.v1.RunResponse.CancelReceipt.ModelCall
+	36, // 50: agentd.v1.RunResponse.CancelReceipt.cancelled_tool_calls:type_name -> agentd.v1.RunResponse.CancelReceipt.ToolCall
+	36, // 51: agentd.v1.RunResponse.CancelReceipt.answered_tool_calls:type_name -> agentd.v1.RunResponse.CancelReceipt.ToolCall
+	44, // 52: agentd.v1.RunResponse.CancelReceipt.took:type_name -> google.protobuf.Duration
+	47, // 53: agentd.v1.RunResponse.TurnQueued.user_parts:type_name -> agentd.v1.Part
+	47, // 54: agentd.v1.RunResponse.UserMessage.parts:type_name -> agentd.v1.Part
+	44, // 55: agentd.v1.RunResponse.ModelRetry.wait:type_name -> google.protobuf.Duration
+	49, // 56: agentd.v1.RunResponse.ModelRetry.code:type_name -> agentd.v1.ErrorCode
+	49, // 57: agentd.v1.RunResponse.ModelFallback.code:type_name -> agentd.v1.ErrorCode
+	52, // 58: agentd.v1.RunResponse.ModelCallEnded.usage:type_name -> agentd.v1.TokenUsage
+	53, // 59: agentd.v1.RunResponse.ModelCallEnded.stop_reason:type_name -> agentd.v1.StopReason
+	44, // 60: agentd.v1.RunResponse.ModelCallEnded.duration:type_name -> google.protobuf.Duration
+	44, // 61: agentd.v1.RunResponse.ModelCallEnded.first_text:type_name -> google.protobuf.Duration
+	37, // 62: agentd.v1.RunResponse.ProviderTools.uses:type_name -> agentd.v1.RunResponse.ProviderTools.Use
+	38, // 63: agentd.v1.RunResponse.ProviderTools.citations:type_name -> agentd.v1.RunResponse.ProviderTools.Citation
+	0,  // 64: agentd.v1.RunResponse.HistoryCompacted.reason:type_name -> agentd.v1.RunResponse.HistoryCompacted.Reason
+	42, // 65: agentd.v1.RunResponse.StateUpdate.state_delta:type_name -> google.protobuf.Struct
+	47, // 66: agentd.v1.RunResponse.ToolResult.parts:type_name -> agentd.v1.Part
+	54, // 67: agentd.v1.RunResponse.InteractionRequested.interaction:type_name -> agentd.v1.Interaction
+	54, // 68: agentd.v1.RunResponse.InteractionResolved.interaction:type_name -> agentd.v1.Interaction
+	44, // 69: agentd.v1.RunResponse.CancelReceipt.ModelCall.ran:type_name -> google.protobuf.Duration
+	4,  // 70: agentd.v1.Agentd.Run:input_type -> agentd.v1.RunRequest
+	5,  // 71: agentd.v1.Agentd.Run:output_type -> agentd.v1.RunResponse
+	71, // [71:72] is the sub-list for method output_type
+	70, // [70:71] is the sub-list for method input_type
+	70, // [70:70] is the sub-list for extension type_name
+	70, // [70:70] is the sub-list for extension extendee
+	0,  // [0:70] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_service_proto_init() }
@@ -3189,6 +4230,11 @@ func file_agentd_v1_service_proto_init() {
 		(*RunResponse_ToolResult_)(nil),
 		(*RunResponse_InteractionRequested_)(nil),
 		(*RunResponse_InteractionResolved_)(nil),
+		(*RunResponse_ModelCallEnded_)(nil),
+		(*RunResponse_ModelFallback_)(nil),
+		(*RunResponse_ProviderTools_)(nil),
+		(*RunResponse_RawPayload_)(nil),
+		(*RunResponse_HistoryCompacted_)(nil),
 	}
 	file_agentd_v1_service_proto_msgTypes[3].OneofWrappers = []any{}
 	file_agentd_v1_service_proto_msgTypes[5].OneofWrappers = []any{
@@ -3198,7 +4244,8 @@ func file_agentd_v1_service_proto_init() {
 	file_agentd_v1_service_proto_msgTypes[6].OneofWrappers = []any{}
 	file_agentd_v1_service_proto_msgTypes[7].OneofWrappers = []any{}
 	file_agentd_v1_service_proto_msgTypes[14].OneofWrappers = []any{}
-	file_agentd_v1_service_proto_msgTypes[23].OneofWrappers = []any{
+	file_agentd_v1_service_proto_msgTypes[20].OneofWrappers = []any{}
+	file_agentd_v1_service_proto_msgTypes[28].OneofWrappers = []any{
 		(*RunResponse_ToolResult_Output)(nil),
 		(*RunResponse_ToolResult_Error)(nil),
 	}
@@ -3207,8 +4254,8 @@ func file_agentd_v1_service_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_service_proto_rawDesc), len(file_agentd_v1_service_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   28,
+			NumEnums:      4,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -155,67 +155,6 @@ func (TurnStatus) EnumDescriptor() ([]byte, []int) {
 	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{1}
 }
 
-// StopReason is why a model ended an answer.
-type StopReason int32
-
-const (
-	// There is no answer yet.
-	StopReason_STOP_REASON_UNSPECIFIED StopReason = 0
-	// It had said all, or called tools.
-	StopReason_STOP_REASON_STOP StopReason = 1
-	// It came to the limit of its output.
-	StopReason_STOP_REASON_MAX_TOKENS StopReason = 2
-	// Its provider did not let it say more.
-	StopReason_STOP_REASON_CONTENT_BLOCKED StopReason = 3
-	// Any other reason.
-	StopReason_STOP_REASON_OTHER StopReason = 4
-)
-
-// Enum value maps for StopReason.
-var (
-	StopReason_name = map[int32]string{
-		0: "STOP_REASON_UNSPECIFIED",
-		1: "STOP_REASON_STOP",
-		2: "STOP_REASON_MAX_TOKENS",
-		3: "STOP_REASON_CONTENT_BLOCKED",
-		4: "STOP_REASON_OTHER",
-	}
-	StopReason_value = map[string]int32{
-		"STOP_REASON_UNSPECIFIED":     0,
-		"STOP_REASON_STOP":            1,
-		"STOP_REASON_MAX_TOKENS":      2,
-		"STOP_REASON_CONTENT_BLOCKED": 3,
-		"STOP_REASON_OTHER":           4,
-	}
-)
-
-func (x StopReason) Enum() *StopReason {
-	p := new(StopReason)
-	*p = x
-	return p
-}
-
-func (x StopReason) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (StopReason) Descriptor() protoreflect.EnumDescriptor {
-	return file_agentd_v1_sessions_proto_enumTypes[2].Descriptor()
-}
-
-func (StopReason) Type() protoreflect.EnumType {
-	return &file_agentd_v1_sessions_proto_enumTypes[2]
-}
-
-func (x StopReason) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use StopReason.Descriptor instead.
-func (StopReason) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{2}
-}
-
 // Session is a conversation of many turns.
 type Session struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2817,7 +2756,8 @@ func (x *ListModelsResponse) GetPricesDate() string {
 	return ""
 }
 
-// Model is a family of models of one name.
+// Model is a family of models of one name. Of what is left out the server knows
+// nothing.
 type Model struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// As LlmAgent.model takes it.
@@ -2827,7 +2767,11 @@ type Model struct {
 	// True when the server can serve it without a key of the caller.
 	Available bool `protobuf:"varint,3,opt,name=available,proto3" json:"available,omitempty"`
 	// Unset where none is known.
-	Price         *Model_Price `protobuf:"bytes,4,opt,name=price,proto3" json:"price,omitempty"`
+	Price *Model_Price `protobuf:"bytes,4,opt,name=price,proto3" json:"price,omitempty"`
+	// Unset where none are known.
+	Capabilities *Model_Capabilities `protobuf:"bytes,5,opt,name=capabilities,proto3" json:"capabilities,omitempty"`
+	// Builtin tools that its provider runs.
+	BuiltinTools  []string `protobuf:"bytes,6,rep,name=builtin_tools,json=builtinTools,proto3" json:"builtin_tools,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2890,6 +2834,215 @@ func (x *Model) GetPrice() *Model_Price {
 	return nil
 }
 
+func (x *Model) GetCapabilities() *Model_Capabilities {
+	if x != nil {
+		return x.Capabilities
+	}
+	return nil
+}
+
+func (x *Model) GetBuiltinTools() []string {
+	if x != nil {
+		return x.BuiltinTools
+	}
+	return nil
+}
+
+// ListModelCallsRequest names a turn.
+type ListModelCallsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The turn; empty is the session's last one.
+	TurnId        string `protobuf:"bytes,2,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListModelCallsRequest) Reset() {
+	*x = ListModelCallsRequest{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListModelCallsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListModelCallsRequest) ProtoMessage() {}
+
+func (x *ListModelCallsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListModelCallsRequest.ProtoReflect.Descriptor instead.
+func (*ListModelCallsRequest) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *ListModelCallsRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *ListModelCallsRequest) GetTurnId() string {
+	if x != nil {
+		return x.TurnId
+	}
+	return ""
+}
+
+// ListModelCallsResponse lists what the models of a turn were told.
+type ListModelCallsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the order in which they ended; those that are under way are not among them.
+	Calls         []*ModelCallDetails `protobuf:"bytes,1,rep,name=calls,proto3" json:"calls,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListModelCallsResponse) Reset() {
+	*x = ListModelCallsResponse{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListModelCallsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListModelCallsResponse) ProtoMessage() {}
+
+func (x *ListModelCallsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListModelCallsResponse.ProtoReflect.Descriptor instead.
+func (*ListModelCallsResponse) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *ListModelCallsResponse) GetCalls() []*ModelCallDetails {
+	if x != nil {
+		return x.Calls
+	}
+	return nil
+}
+
+// ModelCallDetails is what a model was told in one call. It is not stored but made
+// again from the session's log.
+type ModelCallDetails struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The call: its message, its agent, what it took.
+	Call *RunResponse_ModelCallEnded `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	// The instruction as the model got it: the server's text, the agent's filled in
+	// from the state as it was, the caller's for the turn, and the engine's words
+	// about agents to transfer to.
+	Instruction string `protobuf:"bytes,2,opt,name=instruction,proto3" json:"instruction,omitempty"`
+	// Tools that it was told of, by name.
+	ToolNames []string `protobuf:"bytes,3,rep,name=tool_names,json=toolNames,proto3" json:"tool_names,omitempty"`
+	// How it was to write.
+	Generation *GenerationSettings `protobuf:"bytes,4,opt,name=generation,proto3" json:"generation,omitempty"`
+	// How many messages of the conversation it was told.
+	Contents int32 `protobuf:"varint,5,opt,name=contents,proto3" json:"contents,omitempty"`
+	// The summary that stood for the beginning of the conversation, if one did.
+	Summary       string `protobuf:"bytes,6,opt,name=summary,proto3" json:"summary,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModelCallDetails) Reset() {
+	*x = ModelCallDetails{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModelCallDetails) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModelCallDetails) ProtoMessage() {}
+
+func (x *ModelCallDetails) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModelCallDetails.ProtoReflect.Descriptor instead.
+func (*ModelCallDetails) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *ModelCallDetails) GetCall() *RunResponse_ModelCallEnded {
+	if x != nil {
+		return x.Call
+	}
+	return nil
+}
+
+func (x *ModelCallDetails) GetInstruction() string {
+	if x != nil {
+		return x.Instruction
+	}
+	return ""
+}
+
+func (x *ModelCallDetails) GetToolNames() []string {
+	if x != nil {
+		return x.ToolNames
+	}
+	return nil
+}
+
+func (x *ModelCallDetails) GetGeneration() *GenerationSettings {
+	if x != nil {
+		return x.Generation
+	}
+	return nil
+}
+
+func (x *ModelCallDetails) GetContents() int32 {
+	if x != nil {
+		return x.Contents
+	}
+	return 0
+}
+
+func (x *ModelCallDetails) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
 // Provider serves models.
 type GetCapabilitiesResponse_Provider struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2897,14 +3050,18 @@ type GetCapabilitiesResponse_Provider struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// True when the server has a key for it or it needs none; otherwise the caller
 	// has to bring one.
-	HasKey        bool `protobuf:"varint,2,opt,name=has_key,json=hasKey,proto3" json:"has_key,omitempty"`
+	HasKey bool `protobuf:"varint,2,opt,name=has_key,json=hasKey,proto3" json:"has_key,omitempty"`
+	// Builtin tools that it runs.
+	BuiltinTools []string `protobuf:"bytes,3,rep,name=builtin_tools,json=builtinTools,proto3" json:"builtin_tools,omitempty"`
+	// The request header that carries a caller's own key.
+	KeyHeader     string `protobuf:"bytes,4,opt,name=key_header,json=keyHeader,proto3" json:"key_header,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetCapabilitiesResponse_Provider) Reset() {
 	*x = GetCapabilitiesResponse_Provider{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[45]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2916,7 +3073,7 @@ func (x *GetCapabilitiesResponse_Provider) String() string {
 func (*GetCapabilitiesResponse_Provider) ProtoMessage() {}
 
 func (x *GetCapabilitiesResponse_Provider) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[45]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2946,6 +3103,20 @@ func (x *GetCapabilitiesResponse_Provider) GetHasKey() bool {
 	return false
 }
 
+func (x *GetCapabilitiesResponse_Provider) GetBuiltinTools() []string {
+	if x != nil {
+		return x.BuiltinTools
+	}
+	return nil
+}
+
+func (x *GetCapabilitiesResponse_Provider) GetKeyHeader() string {
+	if x != nil {
+		return x.KeyHeader
+	}
+	return ""
+}
+
 // Price is in US dollars per million tokens.
 type Model_Price struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2954,14 +3125,26 @@ type Model_Price struct {
 	// Of the request, where the provider had it cached.
 	Cached float64 `protobuf:"fixed64,2,opt,name=cached,proto3" json:"cached,omitempty"`
 	// Of the answer.
-	Output        float64 `protobuf:"fixed64,3,opt,name=output,proto3" json:"output,omitempty"`
+	Output float64 `protobuf:"fixed64,3,opt,name=output,proto3" json:"output,omitempty"`
+	// Of the request, where the provider writes it into its cache; unset where it
+	// costs what other tokens do.
+	CacheWrite *float64 `protobuf:"fixed64,4,opt,name=cache_write,json=cacheWrite,proto3,oneof" json:"cache_write,omitempty"`
+	// Of the model's thinking; unset where it costs what the answer does.
+	Thinking *float64 `protobuf:"fixed64,5,opt,name=thinking,proto3,oneof" json:"thinking,omitempty"`
+	// With a request of more tokens than this, long holds for the whole call; 0 is
+	// no such step.
+	LongFrom int64 `protobuf:"varint,6,opt,name=long_from,json=longFrom,proto3" json:"long_from,omitempty"`
+	// For long requests.
+	Long *Model_Price `protobuf:"bytes,7,opt,name=long,proto3" json:"long,omitempty"`
+	// The day of this price, YYYY-MM-DD, where it is another than prices_date.
+	Date          string `protobuf:"bytes,8,opt,name=date,proto3" json:"date,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Model_Price) Reset() {
 	*x = Model_Price{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[46]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2973,7 +3156,7 @@ func (x *Model_Price) String() string {
 func (*Model_Price) ProtoMessage() {}
 
 func (x *Model_Price) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[46]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3008,6 +3191,133 @@ func (x *Model_Price) GetOutput() float64 {
 		return x.Output
 	}
 	return 0
+}
+
+func (x *Model_Price) GetCacheWrite() float64 {
+	if x != nil && x.CacheWrite != nil {
+		return *x.CacheWrite
+	}
+	return 0
+}
+
+func (x *Model_Price) GetThinking() float64 {
+	if x != nil && x.Thinking != nil {
+		return *x.Thinking
+	}
+	return 0
+}
+
+func (x *Model_Price) GetLongFrom() int64 {
+	if x != nil {
+		return x.LongFrom
+	}
+	return 0
+}
+
+func (x *Model_Price) GetLong() *Model_Price {
+	if x != nil {
+		return x.Long
+	}
+	return nil
+}
+
+func (x *Model_Price) GetDate() string {
+	if x != nil {
+		return x.Date
+	}
+	return ""
+}
+
+// Capabilities are what a model can do.
+type Model_Capabilities struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Tokens of request and answer together, or of the request alone where the
+	// provider says so; 0 is not known.
+	ContextTokens int64 `protobuf:"varint,1,opt,name=context_tokens,json=contextTokens,proto3" json:"context_tokens,omitempty"`
+	// Tokens of the longest answer; 0 is not known.
+	OutputTokens int64 `protobuf:"varint,2,opt,name=output_tokens,json=outputTokens,proto3" json:"output_tokens,omitempty"`
+	// Kinds of file that it reads: image, audio, video, document.
+	Inputs []string `protobuf:"bytes,3,rep,name=inputs,proto3" json:"inputs,omitempty"`
+	// It thinks before it answers.
+	Thinking bool `protobuf:"varint,4,opt,name=thinking,proto3" json:"thinking,omitempty"`
+	// It calls tools.
+	Tools bool `protobuf:"varint,5,opt,name=tools,proto3" json:"tools,omitempty"`
+	// It answers by a schema in its provider's native way.
+	StructuredOutput bool `protobuf:"varint,6,opt,name=structured_output,json=structuredOutput,proto3" json:"structured_output,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *Model_Capabilities) Reset() {
+	*x = Model_Capabilities{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Model_Capabilities) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Model_Capabilities) ProtoMessage() {}
+
+func (x *Model_Capabilities) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Model_Capabilities.ProtoReflect.Descriptor instead.
+func (*Model_Capabilities) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{39, 1}
+}
+
+func (x *Model_Capabilities) GetContextTokens() int64 {
+	if x != nil {
+		return x.ContextTokens
+	}
+	return 0
+}
+
+func (x *Model_Capabilities) GetOutputTokens() int64 {
+	if x != nil {
+		return x.OutputTokens
+	}
+	return 0
+}
+
+func (x *Model_Capabilities) GetInputs() []string {
+	if x != nil {
+		return x.Inputs
+	}
+	return nil
+}
+
+func (x *Model_Capabilities) GetThinking() bool {
+	if x != nil {
+		return x.Thinking
+	}
+	return false
+}
+
+func (x *Model_Capabilities) GetTools() bool {
+	if x != nil {
+		return x.Tools
+	}
+	return false
+}
+
+func (x *Model_Capabilities) GetStructuredOutput() bool {
+	if x != nil {
+		return x.StructuredOutput
+	}
+	return false
 }
 
 var File_agentd_v1_sessions_proto protoreflect.FileDescriptor
@@ -3252,31 +3562,68 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"resolution\"V\n" +
 	"\x1aResolveInteractionResponse\x128\n" +
 	"\vinteraction\x18\x01 \x01(\v2\x16.agentd.v1.InteractionR\vinteraction\"\x18\n" +
-	"\x16GetCapabilitiesRequest\"\xeb\x02\n" +
+	"\x16GetCapabilitiesRequest\"\xaf\x03\n" +
 	"\x17GetCapabilitiesResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12I\n" +
 	"\tproviders\x18\x02 \x03(\v2+.agentd.v1.GetCapabilitiesResponse.ProviderR\tproviders\x12#\n" +
 	"\rbuiltin_tools\x18\x03 \x03(\tR\fbuiltinTools\x12(\n" +
 	"\x10max_prompt_bytes\x18\x04 \x01(\x03R\x0emaxPromptBytes\x12*\n" +
 	"\x11max_message_bytes\x18\x05 \x01(\x03R\x0fmaxMessageBytes\x127\n" +
-	"\tretention\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\tretention\x1a7\n" +
+	"\tretention\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\tretention\x1a{\n" +
 	"\bProvider\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x17\n" +
-	"\ahas_key\x18\x02 \x01(\bR\x06hasKey\"\x13\n" +
+	"\ahas_key\x18\x02 \x01(\bR\x06hasKey\x12#\n" +
+	"\rbuiltin_tools\x18\x03 \x03(\tR\fbuiltinTools\x12\x1d\n" +
+	"\n" +
+	"key_header\x18\x04 \x01(\tR\tkeyHeader\"\x13\n" +
 	"\x11ListModelsRequest\"_\n" +
 	"\x12ListModelsResponse\x12(\n" +
 	"\x06models\x18\x01 \x03(\v2\x10.agentd.v1.ModelR\x06models\x12\x1f\n" +
 	"\vprices_date\x18\x02 \x01(\tR\n" +
-	"pricesDate\"\xd2\x01\n" +
+	"pricesDate\"\xd0\x05\n" +
 	"\x05Model\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bprovider\x18\x02 \x01(\tR\bprovider\x12\x1c\n" +
 	"\tavailable\x18\x03 \x01(\bR\tavailable\x12,\n" +
-	"\x05price\x18\x04 \x01(\v2\x16.agentd.v1.Model.PriceR\x05price\x1aM\n" +
+	"\x05price\x18\x04 \x01(\v2\x16.agentd.v1.Model.PriceR\x05price\x12A\n" +
+	"\fcapabilities\x18\x05 \x01(\v2\x1d.agentd.v1.Model.CapabilitiesR\fcapabilities\x12#\n" +
+	"\rbuiltin_tools\x18\x06 \x03(\tR\fbuiltinTools\x1a\x8e\x02\n" +
 	"\x05Price\x12\x14\n" +
 	"\x05input\x18\x01 \x01(\x01R\x05input\x12\x16\n" +
 	"\x06cached\x18\x02 \x01(\x01R\x06cached\x12\x16\n" +
-	"\x06output\x18\x03 \x01(\x01R\x06output*c\n" +
+	"\x06output\x18\x03 \x01(\x01R\x06output\x12$\n" +
+	"\vcache_write\x18\x04 \x01(\x01H\x00R\n" +
+	"cacheWrite\x88\x01\x01\x12\x1f\n" +
+	"\bthinking\x18\x05 \x01(\x01H\x01R\bthinking\x88\x01\x01\x12\x1b\n" +
+	"\tlong_from\x18\x06 \x01(\x03R\blongFrom\x12*\n" +
+	"\x04long\x18\a \x01(\v2\x16.agentd.v1.Model.PriceR\x04long\x12\x12\n" +
+	"\x04date\x18\b \x01(\tR\x04dateB\x0e\n" +
+	"\f_cache_writeB\v\n" +
+	"\t_thinking\x1a\xd1\x01\n" +
+	"\fCapabilities\x12%\n" +
+	"\x0econtext_tokens\x18\x01 \x01(\x03R\rcontextTokens\x12#\n" +
+	"\routput_tokens\x18\x02 \x01(\x03R\foutputTokens\x12\x16\n" +
+	"\x06inputs\x18\x03 \x03(\tR\x06inputs\x12\x1a\n" +
+	"\bthinking\x18\x04 \x01(\bR\bthinking\x12\x14\n" +
+	"\x05tools\x18\x05 \x01(\bR\x05tools\x12+\n" +
+	"\x11structured_output\x18\x06 \x01(\bR\x10structuredOutput\"e\n" +
+	"\x15ListModelCallsRequest\x12)\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\tsessionId\x12!\n" +
+	"\aturn_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06turnId\"K\n" +
+	"\x16ListModelCallsResponse\x121\n" +
+	"\x05calls\x18\x01 \x03(\v2\x1b.agentd.v1.ModelCallDetailsR\x05calls\"\x83\x02\n" +
+	"\x10ModelCallDetails\x129\n" +
+	"\x04call\x18\x01 \x01(\v2%.agentd.v1.RunResponse.ModelCallEndedR\x04call\x12 \n" +
+	"\vinstruction\x18\x02 \x01(\tR\vinstruction\x12\x1d\n" +
+	"\n" +
+	"tool_names\x18\x03 \x03(\tR\ttoolNames\x12=\n" +
+	"\n" +
+	"generation\x18\x04 \x01(\v2\x1d.agentd.v1.GenerationSettingsR\n" +
+	"generation\x12\x1a\n" +
+	"\bcontents\x18\x05 \x01(\x05R\bcontents\x12\x18\n" +
+	"\asummary\x18\x06 \x01(\tR\asummary*c\n" +
 	"\fSessionState\x12\x1d\n" +
 	"\x19SESSION_STATE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14SESSION_STATE_ACTIVE\x10\x01\x12\x1a\n" +
@@ -3290,14 +3637,7 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\x1dTURN_STATUS_WAITING_FOR_INPUT\x10\x04\x12\x19\n" +
 	"\x15TURN_STATUS_SUCCEEDED\x10\x05\x12\x16\n" +
 	"\x12TURN_STATUS_FAILED\x10\x06\x12\x18\n" +
-	"\x14TURN_STATUS_CANCELED\x10\a*\x93\x01\n" +
-	"\n" +
-	"StopReason\x12\x1b\n" +
-	"\x17STOP_REASON_UNSPECIFIED\x10\x00\x12\x14\n" +
-	"\x10STOP_REASON_STOP\x10\x01\x12\x1a\n" +
-	"\x16STOP_REASON_MAX_TOKENS\x10\x02\x12\x1f\n" +
-	"\x1bSTOP_REASON_CONTENT_BLOCKED\x10\x03\x12\x15\n" +
-	"\x11STOP_REASON_OTHER\x10\x042\x80\f\n" +
+	"\x14TURN_STATUS_CANCELED\x10\a2\xdc\f\n" +
 	"\x0eSessionService\x12R\n" +
 	"\rCreateSession\x12\x1f.agentd.v1.CreateSessionRequest\x1a .agentd.v1.CreateSessionResponse\x12N\n" +
 	"\n" +
@@ -3317,7 +3657,8 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\x11SubmitToolResults\x12#.agentd.v1.SubmitToolResultsRequest\x1a$.agentd.v1.SubmitToolResultsResponse\x12Z\n" +
 	"\x0eGetInteraction\x12 .agentd.v1.GetInteractionRequest\x1a!.agentd.v1.GetInteractionResponse\"\x03\x90\x02\x01\x12`\n" +
 	"\x10ListInteractions\x12\".agentd.v1.ListInteractionsRequest\x1a#.agentd.v1.ListInteractionsResponse\"\x03\x90\x02\x01\x12a\n" +
-	"\x12ResolveInteraction\x12$.agentd.v1.ResolveInteractionRequest\x1a%.agentd.v1.ResolveInteractionResponse\x12]\n" +
+	"\x12ResolveInteraction\x12$.agentd.v1.ResolveInteractionRequest\x1a%.agentd.v1.ResolveInteractionResponse\x12Z\n" +
+	"\x0eListModelCalls\x12 .agentd.v1.ListModelCallsRequest\x1a!.agentd.v1.ListModelCallsResponse\"\x03\x90\x02\x01\x12]\n" +
 	"\x0fGetCapabilities\x12!.agentd.v1.GetCapabilitiesRequest\x1a\".agentd.v1.GetCapabilitiesResponse\"\x03\x90\x02\x01\x12N\n" +
 	"\n" +
 	"ListModels\x12\x1c.agentd.v1.ListModelsRequest\x1a\x1d.agentd.v1.ListModelsResponse\"\x03\x90\x02\x01B:Z8github.com/apzuk3/agentd/gen/proto/go/agentd/v1;agentdv1b\x06proto3"
@@ -3334,176 +3675,189 @@ func file_agentd_v1_sessions_proto_rawDescGZIP() []byte {
 	return file_agentd_v1_sessions_proto_rawDescData
 }
 
-var file_agentd_v1_sessions_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_agentd_v1_sessions_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_agentd_v1_sessions_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_agentd_v1_sessions_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
 var file_agentd_v1_sessions_proto_goTypes = []any{
 	(SessionState)(0),                        // 0: agentd.v1.SessionState
 	(TurnStatus)(0),                          // 1: agentd.v1.TurnStatus
-	(StopReason)(0),                          // 2: agentd.v1.StopReason
-	(*Session)(nil),                          // 3: agentd.v1.Session
-	(*Turn)(nil),                             // 4: agentd.v1.Turn
-	(*CreateSessionRequest)(nil),             // 5: agentd.v1.CreateSessionRequest
-	(*CreateSessionResponse)(nil),            // 6: agentd.v1.CreateSessionResponse
-	(*GetSessionRequest)(nil),                // 7: agentd.v1.GetSessionRequest
-	(*GetSessionResponse)(nil),               // 8: agentd.v1.GetSessionResponse
-	(*ListSessionsRequest)(nil),              // 9: agentd.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),             // 10: agentd.v1.ListSessionsResponse
-	(*UpdateSessionRequest)(nil),             // 11: agentd.v1.UpdateSessionRequest
-	(*UpdateSessionResponse)(nil),            // 12: agentd.v1.UpdateSessionResponse
-	(*DeleteSessionRequest)(nil),             // 13: agentd.v1.DeleteSessionRequest
-	(*DeleteSessionResponse)(nil),            // 14: agentd.v1.DeleteSessionResponse
-	(*ForkSessionRequest)(nil),               // 15: agentd.v1.ForkSessionRequest
-	(*ForkSessionResponse)(nil),              // 16: agentd.v1.ForkSessionResponse
-	(*CreateTurnRequest)(nil),                // 17: agentd.v1.CreateTurnRequest
-	(*CreateTurnResponse)(nil),               // 18: agentd.v1.CreateTurnResponse
-	(*GetTurnRequest)(nil),                   // 19: agentd.v1.GetTurnRequest
-	(*GetTurnResponse)(nil),                  // 20: agentd.v1.GetTurnResponse
-	(*ListTurnsRequest)(nil),                 // 21: agentd.v1.ListTurnsRequest
-	(*ListTurnsResponse)(nil),                // 22: agentd.v1.ListTurnsResponse
-	(*CancelTurnRequest)(nil),                // 23: agentd.v1.CancelTurnRequest
-	(*CancelTurnResponse)(nil),               // 24: agentd.v1.CancelTurnResponse
-	(*ListTurnEventsRequest)(nil),            // 25: agentd.v1.ListTurnEventsRequest
-	(*ListTurnEventsResponse)(nil),           // 26: agentd.v1.ListTurnEventsResponse
-	(*WatchTurnRequest)(nil),                 // 27: agentd.v1.WatchTurnRequest
-	(*WatchTurnResponse)(nil),                // 28: agentd.v1.WatchTurnResponse
-	(*SubmitToolResultsRequest)(nil),         // 29: agentd.v1.SubmitToolResultsRequest
-	(*SubmitToolResultsResponse)(nil),        // 30: agentd.v1.SubmitToolResultsResponse
-	(*RefusedToolResult)(nil),                // 31: agentd.v1.RefusedToolResult
-	(*GetInteractionRequest)(nil),            // 32: agentd.v1.GetInteractionRequest
-	(*GetInteractionResponse)(nil),           // 33: agentd.v1.GetInteractionResponse
-	(*ListInteractionsRequest)(nil),          // 34: agentd.v1.ListInteractionsRequest
-	(*ListInteractionsResponse)(nil),         // 35: agentd.v1.ListInteractionsResponse
-	(*ResolveInteractionRequest)(nil),        // 36: agentd.v1.ResolveInteractionRequest
-	(*ResolveInteractionResponse)(nil),       // 37: agentd.v1.ResolveInteractionResponse
-	(*GetCapabilitiesRequest)(nil),           // 38: agentd.v1.GetCapabilitiesRequest
-	(*GetCapabilitiesResponse)(nil),          // 39: agentd.v1.GetCapabilitiesResponse
-	(*ListModelsRequest)(nil),                // 40: agentd.v1.ListModelsRequest
-	(*ListModelsResponse)(nil),               // 41: agentd.v1.ListModelsResponse
-	(*Model)(nil),                            // 42: agentd.v1.Model
-	nil,                                      // 43: agentd.v1.Session.LabelsEntry
-	nil,                                      // 44: agentd.v1.CreateSessionRequest.LabelsEntry
-	nil,                                      // 45: agentd.v1.ListSessionsRequest.LabelsEntry
-	nil,                                      // 46: agentd.v1.UpdateSessionRequest.LabelsEntry
-	nil,                                      // 47: agentd.v1.ForkSessionRequest.LabelsEntry
-	(*GetCapabilitiesResponse_Provider)(nil), // 48: agentd.v1.GetCapabilitiesResponse.Provider
-	(*Model_Price)(nil),                      // 49: agentd.v1.Model.Price
-	(*timestamppb.Timestamp)(nil),            // 50: google.protobuf.Timestamp
-	(*UsageSummary)(nil),                     // 51: agentd.v1.UsageSummary
-	(ErrorCode)(0),                           // 52: agentd.v1.ErrorCode
-	(*durationpb.Duration)(nil),              // 53: google.protobuf.Duration
-	(*RunResponse_ToolCallRequest)(nil),      // 54: agentd.v1.RunResponse.ToolCallRequest
-	(*RunResponse_CancelReceipt)(nil),        // 55: agentd.v1.RunResponse.CancelReceipt
-	(*structpb.Value)(nil),                   // 56: google.protobuf.Value
-	(*Interaction)(nil),                      // 57: agentd.v1.Interaction
-	(*RunRequest_ExecuteRequest)(nil),        // 58: agentd.v1.RunRequest.ExecuteRequest
-	(Display_Visibility)(0),                  // 59: agentd.v1.Display.Visibility
-	(*RunResponse)(nil),                      // 60: agentd.v1.RunResponse
-	(*RunRequest_ToolCallResponse)(nil),      // 61: agentd.v1.RunRequest.ToolCallResponse
-	(*RunResponse_ErrorResponse)(nil),        // 62: agentd.v1.RunResponse.ErrorResponse
-	(InteractionStatus)(0),                   // 63: agentd.v1.InteractionStatus
-	(*Resolution)(nil),                       // 64: agentd.v1.Resolution
+	(*Session)(nil),                          // 2: agentd.v1.Session
+	(*Turn)(nil),                             // 3: agentd.v1.Turn
+	(*CreateSessionRequest)(nil),             // 4: agentd.v1.CreateSessionRequest
+	(*CreateSessionResponse)(nil),            // 5: agentd.v1.CreateSessionResponse
+	(*GetSessionRequest)(nil),                // 6: agentd.v1.GetSessionRequest
+	(*GetSessionResponse)(nil),               // 7: agentd.v1.GetSessionResponse
+	(*ListSessionsRequest)(nil),              // 8: agentd.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),             // 9: agentd.v1.ListSessionsResponse
+	(*UpdateSessionRequest)(nil),             // 10: agentd.v1.UpdateSessionRequest
+	(*UpdateSessionResponse)(nil),            // 11: agentd.v1.UpdateSessionResponse
+	(*DeleteSessionRequest)(nil),             // 12: agentd.v1.DeleteSessionRequest
+	(*DeleteSessionResponse)(nil),            // 13: agentd.v1.DeleteSessionResponse
+	(*ForkSessionRequest)(nil),               // 14: agentd.v1.ForkSessionRequest
+	(*ForkSessionResponse)(nil),              // 15: agentd.v1.ForkSessionResponse
+	(*CreateTurnRequest)(nil),                // 16: agentd.v1.CreateTurnRequest
+	(*CreateTurnResponse)(nil),               // 17: agentd.v1.CreateTurnResponse
+	(*GetTurnRequest)(nil),                   // 18: agentd.v1.GetTurnRequest
+	(*GetTurnResponse)(nil),                  // 19: agentd.v1.GetTurnResponse
+	(*ListTurnsRequest)(nil),                 // 20: agentd.v1.ListTurnsRequest
+	(*ListTurnsResponse)(nil),                // 21: agentd.v1.ListTurnsResponse
+	(*CancelTurnRequest)(nil),                // 22: agentd.v1.CancelTurnRequest
+	(*CancelTurnResponse)(nil),               // 23: agentd.v1.CancelTurnResponse
+	(*ListTurnEventsRequest)(nil),            // 24: agentd.v1.ListTurnEventsRequest
+	(*ListTurnEventsResponse)(nil),           // 25: agentd.v1.ListTurnEventsResponse
+	(*WatchTurnRequest)(nil),                 // 26: agentd.v1.WatchTurnRequest
+	(*WatchTurnResponse)(nil),                // 27: agentd.v1.WatchTurnResponse
+	(*SubmitToolResultsRequest)(nil),         // 28: agentd.v1.SubmitToolResultsRequest
+	(*SubmitToolResultsResponse)(nil),        // 29: agentd.v1.SubmitToolResultsResponse
+	(*RefusedToolResult)(nil),                // 30: agentd.v1.RefusedToolResult
+	(*GetInteractionRequest)(nil),            // 31: agentd.v1.GetInteractionRequest
+	(*GetInteractionResponse)(nil),           // 32: agentd.v1.GetInteractionResponse
+	(*ListInteractionsRequest)(nil),          // 33: agentd.v1.ListInteractionsRequest
+	(*ListInteractionsResponse)(nil),         // 34: agentd.v1.ListInteractionsResponse
+	(*ResolveInteractionRequest)(nil),        // 35: agentd.v1.ResolveInteractionRequest
+	(*ResolveInteractionResponse)(nil),       // 36: agentd.v1.ResolveInteractionResponse
+	(*GetCapabilitiesRequest)(nil),           // 37: agentd.v1.GetCapabilitiesRequest
+	(*GetCapabilitiesResponse)(nil),          // 38: agentd.v1.GetCapabilitiesResponse
+	(*ListModelsRequest)(nil),                // 39: agentd.v1.ListModelsRequest
+	(*ListModelsResponse)(nil),               // 40: agentd.v1.ListModelsResponse
+	(*Model)(nil),                            // 41: agentd.v1.Model
+	(*ListModelCallsRequest)(nil),            // 42: agentd.v1.ListModelCallsRequest
+	(*ListModelCallsResponse)(nil),           // 43: agentd.v1.ListModelCallsResponse
+	(*ModelCallDetails)(nil),                 // 44: agentd.v1.ModelCallDetails
+	nil,                                      // 45: agentd.v1.Session.LabelsEntry
+	nil,                                      // 46: agentd.v1.CreateSessionRequest.LabelsEntry
+	nil,                                      // 47: agentd.v1.ListSessionsRequest.LabelsEntry
+	nil,                                      // 48: agentd.v1.UpdateSessionRequest.LabelsEntry
+	nil,                                      // 49: agentd.v1.ForkSessionRequest.LabelsEntry
+	(*GetCapabilitiesResponse_Provider)(nil), // 50: agentd.v1.GetCapabilitiesResponse.Provider
+	(*Model_Price)(nil),                      // 51: agentd.v1.Model.Price
+	(*Model_Capabilities)(nil),               // 52: agentd.v1.Model.Capabilities
+	(*timestamppb.Timestamp)(nil),            // 53: google.protobuf.Timestamp
+	(*UsageSummary)(nil),                     // 54: agentd.v1.UsageSummary
+	(ErrorCode)(0),                           // 55: agentd.v1.ErrorCode
+	(*durationpb.Duration)(nil),              // 56: google.protobuf.Duration
+	(*RunResponse_ToolCallRequest)(nil),      // 57: agentd.v1.RunResponse.ToolCallRequest
+	(*RunResponse_CancelReceipt)(nil),        // 58: agentd.v1.RunResponse.CancelReceipt
+	(*structpb.Value)(nil),                   // 59: google.protobuf.Value
+	(StopReason)(0),                          // 60: agentd.v1.StopReason
+	(*Interaction)(nil),                      // 61: agentd.v1.Interaction
+	(*RunRequest_ExecuteRequest)(nil),        // 62: agentd.v1.RunRequest.ExecuteRequest
+	(Display_Visibility)(0),                  // 63: agentd.v1.Display.Visibility
+	(*RunResponse)(nil),                      // 64: agentd.v1.RunResponse
+	(*RunRequest_ToolCallResponse)(nil),      // 65: agentd.v1.RunRequest.ToolCallResponse
+	(*RunResponse_ErrorResponse)(nil),        // 66: agentd.v1.RunResponse.ErrorResponse
+	(InteractionStatus)(0),                   // 67: agentd.v1.InteractionStatus
+	(*Resolution)(nil),                       // 68: agentd.v1.Resolution
+	(*RunResponse_ModelCallEnded)(nil),       // 69: agentd.v1.RunResponse.ModelCallEnded
+	(*GenerationSettings)(nil),               // 70: agentd.v1.GenerationSettings
 }
 var file_agentd_v1_sessions_proto_depIdxs = []int32{
 	0,  // 0: agentd.v1.Session.state:type_name -> agentd.v1.SessionState
-	43, // 1: agentd.v1.Session.labels:type_name -> agentd.v1.Session.LabelsEntry
-	50, // 2: agentd.v1.Session.create_time:type_name -> google.protobuf.Timestamp
-	50, // 3: agentd.v1.Session.update_time:type_name -> google.protobuf.Timestamp
-	51, // 4: agentd.v1.Session.usage:type_name -> agentd.v1.UsageSummary
+	45, // 1: agentd.v1.Session.labels:type_name -> agentd.v1.Session.LabelsEntry
+	53, // 2: agentd.v1.Session.create_time:type_name -> google.protobuf.Timestamp
+	53, // 3: agentd.v1.Session.update_time:type_name -> google.protobuf.Timestamp
+	54, // 4: agentd.v1.Session.usage:type_name -> agentd.v1.UsageSummary
 	1,  // 5: agentd.v1.Session.last_turn_status:type_name -> agentd.v1.TurnStatus
 	1,  // 6: agentd.v1.Turn.status:type_name -> agentd.v1.TurnStatus
-	52, // 7: agentd.v1.Turn.error_code:type_name -> agentd.v1.ErrorCode
-	51, // 8: agentd.v1.Turn.usage:type_name -> agentd.v1.UsageSummary
-	50, // 9: agentd.v1.Turn.create_time:type_name -> google.protobuf.Timestamp
-	50, // 10: agentd.v1.Turn.start_time:type_name -> google.protobuf.Timestamp
-	50, // 11: agentd.v1.Turn.end_time:type_name -> google.protobuf.Timestamp
-	53, // 12: agentd.v1.Turn.duration:type_name -> google.protobuf.Duration
-	54, // 13: agentd.v1.Turn.pending_tool_calls:type_name -> agentd.v1.RunResponse.ToolCallRequest
-	55, // 14: agentd.v1.Turn.receipt:type_name -> agentd.v1.RunResponse.CancelReceipt
-	56, // 15: agentd.v1.Turn.structured_output:type_name -> google.protobuf.Value
-	2,  // 16: agentd.v1.Turn.stop_reason:type_name -> agentd.v1.StopReason
-	57, // 17: agentd.v1.Turn.pending_interactions:type_name -> agentd.v1.Interaction
-	44, // 18: agentd.v1.CreateSessionRequest.labels:type_name -> agentd.v1.CreateSessionRequest.LabelsEntry
-	3,  // 19: agentd.v1.CreateSessionResponse.session:type_name -> agentd.v1.Session
-	3,  // 20: agentd.v1.GetSessionResponse.session:type_name -> agentd.v1.Session
+	55, // 7: agentd.v1.Turn.error_code:type_name -> agentd.v1.ErrorCode
+	54, // 8: agentd.v1.Turn.usage:type_name -> agentd.v1.UsageSummary
+	53, // 9: agentd.v1.Turn.create_time:type_name -> google.protobuf.Timestamp
+	53, // 10: agentd.v1.Turn.start_time:type_name -> google.protobuf.Timestamp
+	53, // 11: agentd.v1.Turn.end_time:type_name -> google.protobuf.Timestamp
+	56, // 12: agentd.v1.Turn.duration:type_name -> google.protobuf.Duration
+	57, // 13: agentd.v1.Turn.pending_tool_calls:type_name -> agentd.v1.RunResponse.ToolCallRequest
+	58, // 14: agentd.v1.Turn.receipt:type_name -> agentd.v1.RunResponse.CancelReceipt
+	59, // 15: agentd.v1.Turn.structured_output:type_name -> google.protobuf.Value
+	60, // 16: agentd.v1.Turn.stop_reason:type_name -> agentd.v1.StopReason
+	61, // 17: agentd.v1.Turn.pending_interactions:type_name -> agentd.v1.Interaction
+	46, // 18: agentd.v1.CreateSessionRequest.labels:type_name -> agentd.v1.CreateSessionRequest.LabelsEntry
+	2,  // 19: agentd.v1.CreateSessionResponse.session:type_name -> agentd.v1.Session
+	2,  // 20: agentd.v1.GetSessionResponse.session:type_name -> agentd.v1.Session
 	0,  // 21: agentd.v1.ListSessionsRequest.states:type_name -> agentd.v1.SessionState
-	45, // 22: agentd.v1.ListSessionsRequest.labels:type_name -> agentd.v1.ListSessionsRequest.LabelsEntry
+	47, // 22: agentd.v1.ListSessionsRequest.labels:type_name -> agentd.v1.ListSessionsRequest.LabelsEntry
 	1,  // 23: agentd.v1.ListSessionsRequest.turn_statuses:type_name -> agentd.v1.TurnStatus
-	50, // 24: agentd.v1.ListSessionsRequest.created_after:type_name -> google.protobuf.Timestamp
-	50, // 25: agentd.v1.ListSessionsRequest.created_before:type_name -> google.protobuf.Timestamp
-	50, // 26: agentd.v1.ListSessionsRequest.updated_after:type_name -> google.protobuf.Timestamp
-	50, // 27: agentd.v1.ListSessionsRequest.updated_before:type_name -> google.protobuf.Timestamp
-	3,  // 28: agentd.v1.ListSessionsResponse.sessions:type_name -> agentd.v1.Session
-	46, // 29: agentd.v1.UpdateSessionRequest.labels:type_name -> agentd.v1.UpdateSessionRequest.LabelsEntry
+	53, // 24: agentd.v1.ListSessionsRequest.created_after:type_name -> google.protobuf.Timestamp
+	53, // 25: agentd.v1.ListSessionsRequest.created_before:type_name -> google.protobuf.Timestamp
+	53, // 26: agentd.v1.ListSessionsRequest.updated_after:type_name -> google.protobuf.Timestamp
+	53, // 27: agentd.v1.ListSessionsRequest.updated_before:type_name -> google.protobuf.Timestamp
+	2,  // 28: agentd.v1.ListSessionsResponse.sessions:type_name -> agentd.v1.Session
+	48, // 29: agentd.v1.UpdateSessionRequest.labels:type_name -> agentd.v1.UpdateSessionRequest.LabelsEntry
 	0,  // 30: agentd.v1.UpdateSessionRequest.state:type_name -> agentd.v1.SessionState
-	3,  // 31: agentd.v1.UpdateSessionResponse.session:type_name -> agentd.v1.Session
-	47, // 32: agentd.v1.ForkSessionRequest.labels:type_name -> agentd.v1.ForkSessionRequest.LabelsEntry
-	3,  // 33: agentd.v1.ForkSessionResponse.session:type_name -> agentd.v1.Session
-	58, // 34: agentd.v1.CreateTurnRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
-	4,  // 35: agentd.v1.CreateTurnResponse.turn:type_name -> agentd.v1.Turn
-	4,  // 36: agentd.v1.GetTurnResponse.turn:type_name -> agentd.v1.Turn
+	2,  // 31: agentd.v1.UpdateSessionResponse.session:type_name -> agentd.v1.Session
+	49, // 32: agentd.v1.ForkSessionRequest.labels:type_name -> agentd.v1.ForkSessionRequest.LabelsEntry
+	2,  // 33: agentd.v1.ForkSessionResponse.session:type_name -> agentd.v1.Session
+	62, // 34: agentd.v1.CreateTurnRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
+	3,  // 35: agentd.v1.CreateTurnResponse.turn:type_name -> agentd.v1.Turn
+	3,  // 36: agentd.v1.GetTurnResponse.turn:type_name -> agentd.v1.Turn
 	1,  // 37: agentd.v1.ListTurnsRequest.statuses:type_name -> agentd.v1.TurnStatus
-	50, // 38: agentd.v1.ListTurnsRequest.created_after:type_name -> google.protobuf.Timestamp
-	50, // 39: agentd.v1.ListTurnsRequest.created_before:type_name -> google.protobuf.Timestamp
-	4,  // 40: agentd.v1.ListTurnsResponse.turns:type_name -> agentd.v1.Turn
-	4,  // 41: agentd.v1.CancelTurnResponse.turn:type_name -> agentd.v1.Turn
-	59, // 42: agentd.v1.ListTurnEventsRequest.visibility:type_name -> agentd.v1.Display.Visibility
-	60, // 43: agentd.v1.ListTurnEventsResponse.events:type_name -> agentd.v1.RunResponse
-	59, // 44: agentd.v1.WatchTurnRequest.visibility:type_name -> agentd.v1.Display.Visibility
-	60, // 45: agentd.v1.WatchTurnResponse.event:type_name -> agentd.v1.RunResponse
-	61, // 46: agentd.v1.SubmitToolResultsRequest.results:type_name -> agentd.v1.RunRequest.ToolCallResponse
-	31, // 47: agentd.v1.SubmitToolResultsResponse.refused:type_name -> agentd.v1.RefusedToolResult
-	4,  // 48: agentd.v1.SubmitToolResultsResponse.turn:type_name -> agentd.v1.Turn
-	62, // 49: agentd.v1.RefusedToolResult.error:type_name -> agentd.v1.RunResponse.ErrorResponse
-	57, // 50: agentd.v1.GetInteractionResponse.interaction:type_name -> agentd.v1.Interaction
-	63, // 51: agentd.v1.ListInteractionsRequest.statuses:type_name -> agentd.v1.InteractionStatus
-	57, // 52: agentd.v1.ListInteractionsResponse.interactions:type_name -> agentd.v1.Interaction
-	64, // 53: agentd.v1.ResolveInteractionRequest.resolution:type_name -> agentd.v1.Resolution
-	57, // 54: agentd.v1.ResolveInteractionResponse.interaction:type_name -> agentd.v1.Interaction
-	48, // 55: agentd.v1.GetCapabilitiesResponse.providers:type_name -> agentd.v1.GetCapabilitiesResponse.Provider
-	53, // 56: agentd.v1.GetCapabilitiesResponse.retention:type_name -> google.protobuf.Duration
-	42, // 57: agentd.v1.ListModelsResponse.models:type_name -> agentd.v1.Model
-	49, // 58: agentd.v1.Model.price:type_name -> agentd.v1.Model.Price
-	5,  // 59: agentd.v1.SessionService.CreateSession:input_type -> agentd.v1.CreateSessionRequest
-	7,  // 60: agentd.v1.SessionService.GetSession:input_type -> agentd.v1.GetSessionRequest
-	9,  // 61: agentd.v1.SessionService.ListSessions:input_type -> agentd.v1.ListSessionsRequest
-	11, // 62: agentd.v1.SessionService.UpdateSession:input_type -> agentd.v1.UpdateSessionRequest
-	13, // 63: agentd.v1.SessionService.DeleteSession:input_type -> agentd.v1.DeleteSessionRequest
-	15, // 64: agentd.v1.SessionService.ForkSession:input_type -> agentd.v1.ForkSessionRequest
-	17, // 65: agentd.v1.SessionService.CreateTurn:input_type -> agentd.v1.CreateTurnRequest
-	19, // 66: agentd.v1.SessionService.GetTurn:input_type -> agentd.v1.GetTurnRequest
-	21, // 67: agentd.v1.SessionService.ListTurns:input_type -> agentd.v1.ListTurnsRequest
-	23, // 68: agentd.v1.SessionService.CancelTurn:input_type -> agentd.v1.CancelTurnRequest
-	25, // 69: agentd.v1.SessionService.ListTurnEvents:input_type -> agentd.v1.ListTurnEventsRequest
-	27, // 70: agentd.v1.SessionService.WatchTurn:input_type -> agentd.v1.WatchTurnRequest
-	29, // 71: agentd.v1.SessionService.SubmitToolResults:input_type -> agentd.v1.SubmitToolResultsRequest
-	32, // 72: agentd.v1.SessionService.GetInteraction:input_type -> agentd.v1.GetInteractionRequest
-	34, // 73: agentd.v1.SessionService.ListInteractions:input_type -> agentd.v1.ListInteractionsRequest
-	36, // 74: agentd.v1.SessionService.ResolveInteraction:input_type -> agentd.v1.ResolveInteractionRequest
-	38, // 75: agentd.v1.SessionService.GetCapabilities:input_type -> agentd.v1.GetCapabilitiesRequest
-	40, // 76: agentd.v1.SessionService.ListModels:input_type -> agentd.v1.ListModelsRequest
-	6,  // 77: agentd.v1.SessionService.CreateSession:output_type -> agentd.v1.CreateSessionResponse
-	8,  // 78: agentd.v1.SessionService.GetSession:output_type -> agentd.v1.GetSessionResponse
-	10, // 79: agentd.v1.SessionService.ListSessions:output_type -> agentd.v1.ListSessionsResponse
-	12, // 80: agentd.v1.SessionService.UpdateSession:output_type -> agentd.v1.UpdateSessionResponse
-	14, // 81: agentd.v1.SessionService.DeleteSession:output_type -> agentd.v1.DeleteSessionResponse
-	16, // 82: agentd.v1.SessionService.ForkSession:output_type -> agentd.v1.ForkSessionResponse
-	18, // 83: agentd.v1.SessionService.CreateTurn:output_type -> agentd.v1.CreateTurnResponse
-	20, // 84: agentd.v1.SessionService.GetTurn:output_type -> agentd.v1.GetTurnResponse
-	22, // 85: agentd.v1.SessionService.ListTurns:output_type -> agentd.v1.ListTurnsResponse
-	24, // 86: agentd.v1.SessionService.CancelTurn:output_type -> agentd.v1.CancelTurnResponse
-	26, // 87: agentd.v1.SessionService.ListTurnEvents:output_type -> agentd.v1.ListTurnEventsResponse
-	28, // 88: agentd.v1.SessionService.WatchTurn:output_type -> agentd.v1.WatchTurnResponse
-	30, // 89: agentd.v1.SessionService.SubmitToolResults:output_type -> agentd.v1.SubmitToolResultsResponse
-	33, // 90: agentd.v1.SessionService.GetInteraction:output_type -> agentd.v1.GetInteractionResponse
-	35, // 91: agentd.v1.SessionService.ListInteractions:output_type -> agentd.v1.ListInteractionsResponse
-	37, // 92: agentd.v1.SessionService.ResolveInteraction:output_type -> agentd.v1.ResolveInteractionResponse
-	39, // 93: agentd.v1.SessionService.GetCapabilities:output_type -> agentd.v1.GetCapabilitiesResponse
-	41, // 94: agentd.v1.SessionService.ListModels:output_type -> agentd.v1.ListModelsResponse
-	77, // [77:95] is the sub-list for method output_type
-	59, // [59:77] is the sub-list for method input_type
-	59, // [59:59] is the sub-list for extension type_name
-	59, // [59:59] is the sub-list for extension extendee
-	0,  // [0:59] is the sub-list for field type_name
+	53, // 38: agentd.v1.ListTurnsRequest.created_after:type_name -> google.protobuf.Timestamp
+	53, // 39: agentd.v1.ListTurnsRequest.created_before:type_name -> google.protobuf.Timestamp
+	3,  // 40: agentd.v1.ListTurnsResponse.turns:type_name -> agentd.v1.Turn
+	3,  // 41: agentd.v1.CancelTurnResponse.turn:type_name -> agentd.v1.Turn
+	63, // 42: agentd.v1.ListTurnEventsRequest.visibility:type_name -> agentd.v1.Display.Visibility
+	64, // 43: agentd.v1.ListTurnEventsResponse.events:type_name -> agentd.v1.RunResponse
+	63, // 44: agentd.v1.WatchTurnRequest.visibility:type_name -> agentd.v1.Display.Visibility
+	64, // 45: agentd.v1.WatchTurnResponse.event:type_name -> agentd.v1.RunResponse
+	65, // 46: agentd.v1.SubmitToolResultsRequest.results:type_name -> agentd.v1.RunRequest.ToolCallResponse
+	30, // 47: agentd.v1.SubmitToolResultsResponse.refused:type_name -> agentd.v1.RefusedToolResult
+	3,  // 48: agentd.v1.SubmitToolResultsResponse.turn:type_name -> agentd.v1.Turn
+	66, // 49: agentd.v1.RefusedToolResult.error:type_name -> agentd.v1.RunResponse.ErrorResponse
+	61, // 50: agentd.v1.GetInteractionResponse.interaction:type_name -> agentd.v1.Interaction
+	67, // 51: agentd.v1.ListInteractionsRequest.statuses:type_name -> agentd.v1.InteractionStatus
+	61, // 52: agentd.v1.ListInteractionsResponse.interactions:type_name -> agentd.v1.Interaction
+	68, // 53: agentd.v1.ResolveInteractionRequest.resolution:type_name -> agentd.v1.Resolution
+	61, // 54: agentd.v1.ResolveInteractionResponse.interaction:type_name -> agentd.v1.Interaction
+	50, // 55: agentd.v1.GetCapabilitiesResponse.providers:type_name -> agentd.v1.GetCapabilitiesResponse.Provider
+	56, // 56: agentd.v1.GetCapabilitiesResponse.retention:type_name -> google.protobuf.Duration
+	41, // 57: agentd.v1.ListModelsResponse.models:type_name -> agentd.v1.Model
+	51, // 58: agentd.v1.Model.price:type_name -> agentd.v1.Model.Price
+	52, // 59: agentd.v1.Model.capabilities:type_name -> agentd.v1.Model.Capabilities
+	44, // 60: agentd.v1.ListModelCallsResponse.calls:type_name -> agentd.v1.ModelCallDetails
+	69, // 61: agentd.v1.ModelCallDetails.call:type_name -> agentd.v1.RunResponse.ModelCallEnded
+	70, // 62: agentd.v1.ModelCallDetails.generation:type_name -> agentd.v1.GenerationSettings
+	51, // 63: agentd.v1.Model.Price.long:type_name -> agentd.v1.Model.Price
+	4,  // 64: agentd.v1.SessionService.CreateSession:input_type -> agentd.v1.CreateSessionRequest
+	6,  // 65: agentd.v1.SessionService.GetSession:input_type -> agentd.v1.GetSessionRequest
+	8,  // 66: agentd.v1.SessionService.ListSessions:input_type -> agentd.v1.ListSessionsRequest
+	10, // 67: agentd.v1.SessionService.UpdateSession:input_type -> agentd.v1.UpdateSessionRequest
+	12, // 68: agentd.v1.SessionService.DeleteSession:input_type -> agentd.v1.DeleteSessionRequest
+	14, // 69: agentd.v1.SessionService.ForkSession:input_type -> agentd.v1.ForkSessionRequest
+	16, // 70: agentd.v1.SessionService.CreateTurn:input_type -> agentd.v1.CreateTurnRequest
+	18, // 71: agentd.v1.SessionService.GetTurn:input_type -> agentd.v1.GetTurnRequest
+	20, // 72: agentd.v1.SessionService.ListTurns:input_type -> agentd.v1.ListTurnsRequest
+	22, // 73: agentd.v1.SessionService.CancelTurn:input_type -> agentd.v1.CancelTurnRequest
+	24, // 74: agentd.v1.SessionService.ListTurnEvents:input_type -> agentd.v1.ListTurnEventsRequest
+	26, // 75: agentd.v1.SessionService.WatchTurn:input_type -> agentd.v1.WatchTurnRequest
+	28, // 76: agentd.v1.SessionService.SubmitToolResults:input_type -> agentd.v1.SubmitToolResultsRequest
+	31, // 77: agentd.v1.SessionService.GetInteraction:input_type -> agentd.v1.GetInteractionRequest
+	33, // 78: agentd.v1.SessionService.ListInteractions:input_type -> agentd.v1.ListInteractionsRequest
+	35, // 79: agentd.v1.SessionService.ResolveInteraction:input_type -> agentd.v1.ResolveInteractionRequest
+	42, // 80: agentd.v1.SessionService.ListModelCalls:input_type -> agentd.v1.ListModelCallsRequest
+	37, // 81: agentd.v1.SessionService.GetCapabilities:input_type -> agentd.v1.GetCapabilitiesRequest
+	39, // 82: agentd.v1.SessionService.ListModels:input_type -> agentd.v1.ListModelsRequest
+	5,  // 83: agentd.v1.SessionService.CreateSession:output_type -> agentd.v1.CreateSessionResponse
+	7,  // 84: agentd.v1.SessionService.GetSession:output_type -> agentd.v1.GetSessionResponse
+	9,  // 85: agentd.v1.SessionService.ListSessions:output_type -> agentd.v1.ListSessionsResponse
+	11, // 86: agentd.v1.SessionService.UpdateSession:output_type -> agentd.v1.UpdateSessionResponse
+	13, // 87: agentd.v1.SessionService.DeleteSession:output_type -> agentd.v1.DeleteSessionResponse
+	15, // 88: agentd.v1.SessionService.ForkSession:output_type -> agentd.v1.ForkSessionResponse
+	17, // 89: agentd.v1.SessionService.CreateTurn:output_type -> agentd.v1.CreateTurnResponse
+	19, // 90: agentd.v1.SessionService.GetTurn:output_type -> agentd.v1.GetTurnResponse
+	21, // 91: agentd.v1.SessionService.ListTurns:output_type -> agentd.v1.ListTurnsResponse
+	23, // 92: agentd.v1.SessionService.CancelTurn:output_type -> agentd.v1.CancelTurnResponse
+	25, // 93: agentd.v1.SessionService.ListTurnEvents:output_type -> agentd.v1.ListTurnEventsResponse
+	27, // 94: agentd.v1.SessionService.WatchTurn:output_type -> agentd.v1.WatchTurnResponse
+	29, // 95: agentd.v1.SessionService.SubmitToolResults:output_type -> agentd.v1.SubmitToolResultsResponse
+	32, // 96: agentd.v1.SessionService.GetInteraction:output_type -> agentd.v1.GetInteractionResponse
+	34, // 97: agentd.v1.SessionService.ListInteractions:output_type -> agentd.v1.ListInteractionsResponse
+	36, // 98: agentd.v1.SessionService.ResolveInteraction:output_type -> agentd.v1.ResolveInteractionResponse
+	43, // 99: agentd.v1.SessionService.ListModelCalls:output_type -> agentd.v1.ListModelCallsResponse
+	38, // 100: agentd.v1.SessionService.GetCapabilities:output_type -> agentd.v1.GetCapabilitiesResponse
+	40, // 101: agentd.v1.SessionService.ListModels:output_type -> agentd.v1.ListModelsResponse
+	83, // [83:102] is the sub-list for method output_type
+	64, // [64:83] is the sub-list for method input_type
+	64, // [64:64] is the sub-list for extension type_name
+	64, // [64:64] is the sub-list for extension extendee
+	0,  // [0:64] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_sessions_proto_init() }
@@ -3518,13 +3872,14 @@ func file_agentd_v1_sessions_proto_init() {
 	file_agentd_v1_sessions_proto_msgTypes[12].OneofWrappers = []any{}
 	file_agentd_v1_sessions_proto_msgTypes[22].OneofWrappers = []any{}
 	file_agentd_v1_sessions_proto_msgTypes[24].OneofWrappers = []any{}
+	file_agentd_v1_sessions_proto_msgTypes[49].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_sessions_proto_rawDesc), len(file_agentd_v1_sessions_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   47,
+			NumEnums:      2,
+			NumMessages:   51,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -332,6 +332,120 @@ func (IncludeHistory) EnumDescriptor() ([]byte, []int) {
 	return file_agentd_v1_types_proto_rawDescGZIP(), []int{3}
 }
 
+// StopReason is why a model ended an answer.
+type StopReason int32
+
+const (
+	// There is no answer yet.
+	StopReason_STOP_REASON_UNSPECIFIED StopReason = 0
+	// It had said all, or called tools.
+	StopReason_STOP_REASON_STOP StopReason = 1
+	// It came to the limit of its output.
+	StopReason_STOP_REASON_MAX_TOKENS StopReason = 2
+	// Its provider did not let it say more.
+	StopReason_STOP_REASON_CONTENT_BLOCKED StopReason = 3
+	// Any other reason.
+	StopReason_STOP_REASON_OTHER StopReason = 4
+)
+
+// Enum value maps for StopReason.
+var (
+	StopReason_name = map[int32]string{
+		0: "STOP_REASON_UNSPECIFIED",
+		1: "STOP_REASON_STOP",
+		2: "STOP_REASON_MAX_TOKENS",
+		3: "STOP_REASON_CONTENT_BLOCKED",
+		4: "STOP_REASON_OTHER",
+	}
+	StopReason_value = map[string]int32{
+		"STOP_REASON_UNSPECIFIED":     0,
+		"STOP_REASON_STOP":            1,
+		"STOP_REASON_MAX_TOKENS":      2,
+		"STOP_REASON_CONTENT_BLOCKED": 3,
+		"STOP_REASON_OTHER":           4,
+	}
+)
+
+func (x StopReason) Enum() *StopReason {
+	p := new(StopReason)
+	*p = x
+	return p
+}
+
+func (x StopReason) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (StopReason) Descriptor() protoreflect.EnumDescriptor {
+	return file_agentd_v1_types_proto_enumTypes[4].Descriptor()
+}
+
+func (StopReason) Type() protoreflect.EnumType {
+	return &file_agentd_v1_types_proto_enumTypes[4]
+}
+
+func (x StopReason) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use StopReason.Descriptor instead.
+func (StopReason) EnumDescriptor() ([]byte, []int) {
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{4}
+}
+
+// Mode is what to do.
+type PromptCache_Mode int32
+
+const (
+	// As the provider does.
+	PromptCache_MODE_UNSPECIFIED PromptCache_Mode = 0
+	// No request for it is made.
+	PromptCache_MODE_OFF PromptCache_Mode = 1
+	// It is asked for, where the provider has to be asked.
+	PromptCache_MODE_ON PromptCache_Mode = 2
+)
+
+// Enum value maps for PromptCache_Mode.
+var (
+	PromptCache_Mode_name = map[int32]string{
+		0: "MODE_UNSPECIFIED",
+		1: "MODE_OFF",
+		2: "MODE_ON",
+	}
+	PromptCache_Mode_value = map[string]int32{
+		"MODE_UNSPECIFIED": 0,
+		"MODE_OFF":         1,
+		"MODE_ON":          2,
+	}
+)
+
+func (x PromptCache_Mode) Enum() *PromptCache_Mode {
+	p := new(PromptCache_Mode)
+	*p = x
+	return p
+}
+
+func (x PromptCache_Mode) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (PromptCache_Mode) Descriptor() protoreflect.EnumDescriptor {
+	return file_agentd_v1_types_proto_enumTypes[5].Descriptor()
+}
+
+func (PromptCache_Mode) Type() protoreflect.EnumType {
+	return &file_agentd_v1_types_proto_enumTypes[5]
+}
+
+func (x PromptCache_Mode) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use PromptCache_Mode.Descriptor instead.
+func (PromptCache_Mode) EnumDescriptor() ([]byte, []int) {
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{10, 0}
+}
+
 // Effort is how much to think, in words.
 type Thinking_Effort int32
 
@@ -377,11 +491,11 @@ func (x Thinking_Effort) String() string {
 }
 
 func (Thinking_Effort) Descriptor() protoreflect.EnumDescriptor {
-	return file_agentd_v1_types_proto_enumTypes[4].Descriptor()
+	return file_agentd_v1_types_proto_enumTypes[6].Descriptor()
 }
 
 func (Thinking_Effort) Type() protoreflect.EnumType {
-	return &file_agentd_v1_types_proto_enumTypes[4]
+	return &file_agentd_v1_types_proto_enumTypes[6]
 }
 
 func (x Thinking_Effort) Number() protoreflect.EnumNumber {
@@ -390,7 +504,7 @@ func (x Thinking_Effort) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Thinking_Effort.Descriptor instead.
 func (Thinking_Effort) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{6, 0}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{11, 0}
 }
 
 // Mode is what the model has to do.
@@ -435,11 +549,11 @@ func (x ToolChoice_Mode) String() string {
 }
 
 func (ToolChoice_Mode) Descriptor() protoreflect.EnumDescriptor {
-	return file_agentd_v1_types_proto_enumTypes[5].Descriptor()
+	return file_agentd_v1_types_proto_enumTypes[7].Descriptor()
 }
 
 func (ToolChoice_Mode) Type() protoreflect.EnumType {
-	return &file_agentd_v1_types_proto_enumTypes[5]
+	return &file_agentd_v1_types_proto_enumTypes[7]
 }
 
 func (x ToolChoice_Mode) Number() protoreflect.EnumNumber {
@@ -448,7 +562,7 @@ func (x ToolChoice_Mode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolChoice_Mode.Descriptor instead.
 func (ToolChoice_Mode) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{7, 0}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{12, 0}
 }
 
 // Budget bounds what a turn or a session may spend. It is checked before each
@@ -544,6 +658,10 @@ type Tool struct {
 	// Each call of it waits until a person has approved it, see Interaction; only
 	// then a client is asked to run it.
 	NeedsApproval bool `protobuf:"varint,11,opt,name=needs_approval,json=needsApproval,proto3" json:"needs_approval,omitempty"`
+	// The model is told of it only when it looks for it with `tool_search`, a builtin
+	// tool that some providers run and that the agent needs then. For agents with
+	// many tools.
+	Deferred      bool `protobuf:"varint,12,opt,name=deferred,proto3" json:"deferred,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -613,6 +731,231 @@ func (x *Tool) GetNeedsApproval() bool {
 	return false
 }
 
+func (x *Tool) GetDeferred() bool {
+	if x != nil {
+		return x.Deferred
+	}
+	return false
+}
+
+// Part is a piece of what a user says, or of a tool's result.
+type Part struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Exactly one must be set.
+	//
+	// Types that are valid to be assigned to Content:
+	//
+	//	*Part_Text
+	//	*Part_Inline
+	//	*Part_File
+	Content       isPart_Content `protobuf_oneof:"content"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Part) Reset() {
+	*x = Part{}
+	mi := &file_agentd_v1_types_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Part) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Part) ProtoMessage() {}
+
+func (x *Part) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_types_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Part.ProtoReflect.Descriptor instead.
+func (*Part) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Part) GetContent() isPart_Content {
+	if x != nil {
+		return x.Content
+	}
+	return nil
+}
+
+func (x *Part) GetText() string {
+	if x != nil {
+		if x, ok := x.Content.(*Part_Text); ok {
+			return x.Text
+		}
+	}
+	return ""
+}
+
+func (x *Part) GetInline() *InlineData {
+	if x != nil {
+		if x, ok := x.Content.(*Part_Inline); ok {
+			return x.Inline
+		}
+	}
+	return nil
+}
+
+func (x *Part) GetFile() *FileUri {
+	if x != nil {
+		if x, ok := x.Content.(*Part_File); ok {
+			return x.File
+		}
+	}
+	return nil
+}
+
+type isPart_Content interface {
+	isPart_Content()
+}
+
+type Part_Text struct {
+	// Text; not empty.
+	Text string `protobuf:"bytes,1,opt,name=text,proto3,oneof"`
+}
+
+type Part_Inline struct {
+	// A file itself.
+	Inline *InlineData `protobuf:"bytes,2,opt,name=inline,proto3,oneof"`
+}
+
+type Part_File struct {
+	// Where the model's provider finds a file.
+	File *FileUri `protobuf:"bytes,3,opt,name=file,proto3,oneof"`
+}
+
+func (*Part_Text) isPart_Content() {}
+
+func (*Part_Inline) isPart_Content() {}
+
+func (*Part_File) isPart_Content() {}
+
+// InlineData is a file within a message. What kinds of file a model takes is for
+// its provider to say; one that it does not take is refused by name before it is
+// called where the server knows, else by the provider.
+type InlineData struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its media type, such as image/png.
+	MimeType string `protobuf:"bytes,1,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
+	// The file; the largest message of the server bounds it.
+	Data          []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InlineData) Reset() {
+	*x = InlineData{}
+	mi := &file_agentd_v1_types_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InlineData) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InlineData) ProtoMessage() {}
+
+func (x *InlineData) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_types_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InlineData.ProtoReflect.Descriptor instead.
+func (*InlineData) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *InlineData) GetMimeType() string {
+	if x != nil {
+		return x.MimeType
+	}
+	return ""
+}
+
+func (x *InlineData) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+// FileUri is a file that the model's provider fetches, or holds: the server never
+// opens it.
+type FileUri struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its media type, such as image/png.
+	MimeType string `protobuf:"bytes,1,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
+	// An https, http or gs URI, or the provider's name of a file that was uploaded
+	// there.
+	Uri           string `protobuf:"bytes,2,opt,name=uri,proto3" json:"uri,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FileUri) Reset() {
+	*x = FileUri{}
+	mi := &file_agentd_v1_types_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FileUri) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FileUri) ProtoMessage() {}
+
+func (x *FileUri) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_types_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FileUri.ProtoReflect.Descriptor instead.
+func (*FileUri) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *FileUri) GetMimeType() string {
+	if x != nil {
+		return x.MimeType
+	}
+	return ""
+}
+
+func (x *FileUri) GetUri() string {
+	if x != nil {
+		return x.Uri
+	}
+	return ""
+}
+
 // Agent is a node of the tree: a model with instructions, or an order in which
 // other agents run. The rules of a tree (names, references, depth, size) are
 // checked before a token is spent; a breach is ERROR_CODE_INVALID_AGENT_TREE
@@ -638,7 +981,7 @@ type Agent struct {
 
 func (x *Agent) Reset() {
 	*x = Agent{}
-	mi := &file_agentd_v1_types_proto_msgTypes[2]
+	mi := &file_agentd_v1_types_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -650,7 +993,7 @@ func (x *Agent) String() string {
 func (*Agent) ProtoMessage() {}
 
 func (x *Agent) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[2]
+	mi := &file_agentd_v1_types_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -663,7 +1006,7 @@ func (x *Agent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Agent.ProtoReflect.Descriptor instead.
 func (*Agent) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{2}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Agent) GetName() string {
@@ -769,7 +1112,7 @@ type McpAttachment struct {
 
 func (x *McpAttachment) Reset() {
 	*x = McpAttachment{}
-	mi := &file_agentd_v1_types_proto_msgTypes[3]
+	mi := &file_agentd_v1_types_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -781,7 +1124,7 @@ func (x *McpAttachment) String() string {
 func (*McpAttachment) ProtoMessage() {}
 
 func (x *McpAttachment) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[3]
+	mi := &file_agentd_v1_types_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -794,7 +1137,7 @@ func (x *McpAttachment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpAttachment.ProtoReflect.Descriptor instead.
 func (*McpAttachment) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{3}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *McpAttachment) GetMcpName() string {
@@ -841,13 +1184,22 @@ type LlmAgent struct {
 	Generation *GenerationSettings `protobuf:"bytes,11,opt,name=generation,proto3" json:"generation,omitempty"`
 	// How much of the conversation the model is told.
 	IncludeHistory IncludeHistory `protobuf:"varint,12,opt,name=include_history,json=includeHistory,proto3,enum=agentd.v1.IncludeHistory" json:"include_history,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Models to call, in this order, when the one before has failed for good before
+	// any of its text was there: it cannot be reached, is overloaded or asks to slow
+	// down, its key was refused, or it does not exist. They get the same
+	// instructions, tools and settings; one that refuses these is passed over. A
+	// prompt that a model refuses for its content goes to no other one.
+	FallbackModels []string `protobuf:"bytes,13,rep,name=fallback_models,json=fallbackModels,proto3" json:"fallback_models,omitempty"`
+	// When the conversation is summarised for the model. Left out: as the server is
+	// set, by default never.
+	Compaction    *Compaction `protobuf:"bytes,14,opt,name=compaction,proto3" json:"compaction,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LlmAgent) Reset() {
 	*x = LlmAgent{}
-	mi := &file_agentd_v1_types_proto_msgTypes[4]
+	mi := &file_agentd_v1_types_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -859,7 +1211,7 @@ func (x *LlmAgent) String() string {
 func (*LlmAgent) ProtoMessage() {}
 
 func (x *LlmAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[4]
+	mi := &file_agentd_v1_types_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -872,7 +1224,7 @@ func (x *LlmAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LlmAgent.ProtoReflect.Descriptor instead.
 func (*LlmAgent) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{4}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *LlmAgent) GetModel() string {
@@ -945,6 +1297,98 @@ func (x *LlmAgent) GetIncludeHistory() IncludeHistory {
 	return IncludeHistory_INCLUDE_HISTORY_UNSPECIFIED
 }
 
+func (x *LlmAgent) GetFallbackModels() []string {
+	if x != nil {
+		return x.FallbackModels
+	}
+	return nil
+}
+
+func (x *LlmAgent) GetCompaction() *Compaction {
+	if x != nil {
+		return x.Compaction
+	}
+	return nil
+}
+
+// Compaction is when and how the beginning of a conversation is summarised for a
+// model. The session keeps all of it; a tool call is never parted from its
+// result. Once a prompt was refused as too long, it is compacted and sent again,
+// once a call.
+type Compaction struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Compacts before a call whose prompt takes more than this share of the model's
+	// context window; 0 is never.
+	AtShare float64 `protobuf:"fixed64,1,opt,name=at_share,json=atShare,proto3" json:"at_share,omitempty"`
+	// The model's context window in tokens; 0 is what the server knows. Where it
+	// knows none, only a refused prompt is compacted.
+	ContextTokens int64 `protobuf:"varint,2,opt,name=context_tokens,json=contextTokens,proto3" json:"context_tokens,omitempty"`
+	// The model that writes summaries; empty is the agent's own.
+	Model string `protobuf:"bytes,3,opt,name=model,proto3" json:"model,omitempty"`
+	// What to keep in mind when summarising, for the model that does it.
+	Instruction   string `protobuf:"bytes,4,opt,name=instruction,proto3" json:"instruction,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Compaction) Reset() {
+	*x = Compaction{}
+	mi := &file_agentd_v1_types_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Compaction) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Compaction) ProtoMessage() {}
+
+func (x *Compaction) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_types_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Compaction.ProtoReflect.Descriptor instead.
+func (*Compaction) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Compaction) GetAtShare() float64 {
+	if x != nil {
+		return x.AtShare
+	}
+	return 0
+}
+
+func (x *Compaction) GetContextTokens() int64 {
+	if x != nil {
+		return x.ContextTokens
+	}
+	return 0
+}
+
+func (x *Compaction) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *Compaction) GetInstruction() string {
+	if x != nil {
+		return x.Instruction
+	}
+	return ""
+}
+
 // GenerationSettings are how a model is to write. What the model's provider has no
 // such setting for is ERROR_CODE_INVALID_AGENT_TREE before a token is spent where
 // the server knows, else the provider's own refusal.
@@ -964,14 +1408,16 @@ type GenerationSettings struct {
 	// How much the model may think.
 	Thinking *Thinking `protobuf:"bytes,6,opt,name=thinking,proto3" json:"thinking,omitempty"`
 	// Whether the model has to call a tool.
-	ToolChoice    *ToolChoice `protobuf:"bytes,7,opt,name=tool_choice,json=toolChoice,proto3" json:"tool_choice,omitempty"`
+	ToolChoice *ToolChoice `protobuf:"bytes,7,opt,name=tool_choice,json=toolChoice,proto3" json:"tool_choice,omitempty"`
+	// Whether the provider is to cache the prompt.
+	Cache         *PromptCache `protobuf:"bytes,8,opt,name=cache,proto3" json:"cache,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GenerationSettings) Reset() {
 	*x = GenerationSettings{}
-	mi := &file_agentd_v1_types_proto_msgTypes[5]
+	mi := &file_agentd_v1_types_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -983,7 +1429,7 @@ func (x *GenerationSettings) String() string {
 func (*GenerationSettings) ProtoMessage() {}
 
 func (x *GenerationSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[5]
+	mi := &file_agentd_v1_types_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -996,7 +1442,7 @@ func (x *GenerationSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationSettings.ProtoReflect.Descriptor instead.
 func (*GenerationSettings) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{5}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GenerationSettings) GetTemperature() float64 {
@@ -1048,6 +1494,73 @@ func (x *GenerationSettings) GetToolChoice() *ToolChoice {
 	return nil
 }
 
+func (x *GenerationSettings) GetCache() *PromptCache {
+	if x != nil {
+		return x.Cache
+	}
+	return nil
+}
+
+// PromptCache is whether the provider is to keep the prompt (instructions, tools
+// and conversation), so that the next call that begins in the same way costs less.
+// Some providers do so by themselves, whatever is said here; what was cached is in
+// TokenUsage.cached_tokens.
+type PromptCache struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What to do.
+	Mode PromptCache_Mode `protobuf:"varint,1,opt,name=mode,proto3,enum=agentd.v1.PromptCache_Mode" json:"mode,omitempty"`
+	// How long to keep it, with MODE_ON; left out: as the provider does. One of the
+	// spans that the provider has: the next longer one is taken, and more than its
+	// longest is refused.
+	Ttl           *durationpb.Duration `protobuf:"bytes,2,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PromptCache) Reset() {
+	*x = PromptCache{}
+	mi := &file_agentd_v1_types_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PromptCache) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PromptCache) ProtoMessage() {}
+
+func (x *PromptCache) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_types_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PromptCache.ProtoReflect.Descriptor instead.
+func (*PromptCache) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *PromptCache) GetMode() PromptCache_Mode {
+	if x != nil {
+		return x.Mode
+	}
+	return PromptCache_MODE_UNSPECIFIED
+}
+
+func (x *PromptCache) GetTtl() *durationpb.Duration {
+	if x != nil {
+		return x.Ttl
+	}
+	return nil
+}
+
 // Thinking is how much a model may think before it answers, in one of the two ways
 // in which providers put it; each adapter translates the other one.
 type Thinking struct {
@@ -1067,7 +1580,7 @@ type Thinking struct {
 
 func (x *Thinking) Reset() {
 	*x = Thinking{}
-	mi := &file_agentd_v1_types_proto_msgTypes[6]
+	mi := &file_agentd_v1_types_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1079,7 +1592,7 @@ func (x *Thinking) String() string {
 func (*Thinking) ProtoMessage() {}
 
 func (x *Thinking) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[6]
+	mi := &file_agentd_v1_types_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1092,7 +1605,7 @@ func (x *Thinking) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Thinking.ProtoReflect.Descriptor instead.
 func (*Thinking) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{6}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Thinking) GetAmount() isThinking_Amount {
@@ -1158,7 +1671,7 @@ type ToolChoice struct {
 
 func (x *ToolChoice) Reset() {
 	*x = ToolChoice{}
-	mi := &file_agentd_v1_types_proto_msgTypes[7]
+	mi := &file_agentd_v1_types_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1170,7 +1683,7 @@ func (x *ToolChoice) String() string {
 func (*ToolChoice) ProtoMessage() {}
 
 func (x *ToolChoice) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[7]
+	mi := &file_agentd_v1_types_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1183,7 +1696,7 @@ func (x *ToolChoice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolChoice.ProtoReflect.Descriptor instead.
 func (*ToolChoice) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{7}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ToolChoice) GetMode() ToolChoice_Mode {
@@ -1211,7 +1724,7 @@ type SequentialAgent struct {
 
 func (x *SequentialAgent) Reset() {
 	*x = SequentialAgent{}
-	mi := &file_agentd_v1_types_proto_msgTypes[8]
+	mi := &file_agentd_v1_types_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1223,7 +1736,7 @@ func (x *SequentialAgent) String() string {
 func (*SequentialAgent) ProtoMessage() {}
 
 func (x *SequentialAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[8]
+	mi := &file_agentd_v1_types_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1236,7 +1749,7 @@ func (x *SequentialAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SequentialAgent.ProtoReflect.Descriptor instead.
 func (*SequentialAgent) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{8}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SequentialAgent) GetAgents() []*Agent {
@@ -1258,7 +1771,7 @@ type ParallelAgent struct {
 
 func (x *ParallelAgent) Reset() {
 	*x = ParallelAgent{}
-	mi := &file_agentd_v1_types_proto_msgTypes[9]
+	mi := &file_agentd_v1_types_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1270,7 +1783,7 @@ func (x *ParallelAgent) String() string {
 func (*ParallelAgent) ProtoMessage() {}
 
 func (x *ParallelAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[9]
+	mi := &file_agentd_v1_types_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1283,7 +1796,7 @@ func (x *ParallelAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ParallelAgent.ProtoReflect.Descriptor instead.
 func (*ParallelAgent) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{9}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ParallelAgent) GetAgents() []*Agent {
@@ -1310,7 +1823,7 @@ type LoopAgent struct {
 
 func (x *LoopAgent) Reset() {
 	*x = LoopAgent{}
-	mi := &file_agentd_v1_types_proto_msgTypes[10]
+	mi := &file_agentd_v1_types_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1322,7 +1835,7 @@ func (x *LoopAgent) String() string {
 func (*LoopAgent) ProtoMessage() {}
 
 func (x *LoopAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[10]
+	mi := &file_agentd_v1_types_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1335,7 +1848,7 @@ func (x *LoopAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopAgent.ProtoReflect.Descriptor instead.
 func (*LoopAgent) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{10}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *LoopAgent) GetAgents() []*Agent {
@@ -1364,14 +1877,17 @@ type TokenUsage struct {
 	// Tokens of the model's thinking.
 	ThoughtsTokens int32 `protobuf:"varint,4,opt,name=thoughts_tokens,json=thoughtsTokens,proto3" json:"thoughts_tokens,omitempty"`
 	// All tokens that the provider counted.
-	TotalTokens   int32 `protobuf:"varint,5,opt,name=total_tokens,json=totalTokens,proto3" json:"total_tokens,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	TotalTokens int32 `protobuf:"varint,5,opt,name=total_tokens,json=totalTokens,proto3" json:"total_tokens,omitempty"`
+	// Tokens of the request that the provider has written into its cache, where it
+	// says so.
+	CacheWriteTokens int32 `protobuf:"varint,10,opt,name=cache_write_tokens,json=cacheWriteTokens,proto3" json:"cache_write_tokens,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *TokenUsage) Reset() {
 	*x = TokenUsage{}
-	mi := &file_agentd_v1_types_proto_msgTypes[11]
+	mi := &file_agentd_v1_types_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1383,7 +1899,7 @@ func (x *TokenUsage) String() string {
 func (*TokenUsage) ProtoMessage() {}
 
 func (x *TokenUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[11]
+	mi := &file_agentd_v1_types_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1396,7 +1912,7 @@ func (x *TokenUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenUsage.ProtoReflect.Descriptor instead.
 func (*TokenUsage) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{11}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TokenUsage) GetPromptTokens() int32 {
@@ -1434,6 +1950,13 @@ func (x *TokenUsage) GetTotalTokens() int32 {
 	return 0
 }
 
+func (x *TokenUsage) GetCacheWriteTokens() int32 {
+	if x != nil {
+		return x.CacheWriteTokens
+	}
+	return 0
+}
+
 // UsageSummary is what a turn used. Each model call counts once.
 type UsageSummary struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1441,15 +1964,18 @@ type UsageSummary struct {
 	TotalUsage *TokenUsage `protobuf:"bytes,1,opt,name=total_usage,json=totalUsage,proto3" json:"total_usage,omitempty"`
 	// How many model calls there were.
 	LlmCalls int32 `protobuf:"varint,2,opt,name=llm_calls,json=llmCalls,proto3" json:"llm_calls,omitempty"`
-	// Estimated cost in US dollars; 0 where no price is known.
+	// Estimated cost in US dollars of the calls whose price is known.
 	EstimatedCost float64 `protobuf:"fixed64,3,opt,name=estimated_cost,json=estimatedCost,proto3" json:"estimated_cost,omitempty"`
+	// How many of llm_calls have no known price: unless it is 0, the cost is more
+	// than estimated_cost.
+	UnpricedCalls int32 `protobuf:"varint,10,opt,name=unpriced_calls,json=unpricedCalls,proto3" json:"unpriced_calls,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *UsageSummary) Reset() {
 	*x = UsageSummary{}
-	mi := &file_agentd_v1_types_proto_msgTypes[12]
+	mi := &file_agentd_v1_types_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1461,7 +1987,7 @@ func (x *UsageSummary) String() string {
 func (*UsageSummary) ProtoMessage() {}
 
 func (x *UsageSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[12]
+	mi := &file_agentd_v1_types_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1474,7 +2000,7 @@ func (x *UsageSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageSummary.ProtoReflect.Descriptor instead.
 func (*UsageSummary) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{12}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *UsageSummary) GetTotalUsage() *TokenUsage {
@@ -1498,6 +2024,13 @@ func (x *UsageSummary) GetEstimatedCost() float64 {
 	return 0
 }
 
+func (x *UsageSummary) GetUnpricedCalls() int32 {
+	if x != nil {
+		return x.UnpricedCalls
+	}
+	return 0
+}
+
 var File_agentd_v1_types_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_types_proto_rawDesc = "" +
@@ -1508,15 +2041,29 @@ const file_agentd_v1_types_proto_rawDesc = "" +
 	"modelCalls\x12\x1f\n" +
 	"\x06tokens\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06tokens\x12$\n" +
 	"\x04cost\x18\x03 \x01(\x01B\x10\xbaH\r\x12\v@\x01)\x00\x00\x00\x00\x00\x00\x00\x00R\x04cost\x12G\n" +
-	"\twall_time\x18\x04 \x01(\v2\x19.google.protobuf.DurationB\x0f\xbaH\f\xaa\x01\t\"\x05\b\x80\xe7\x84\x0f2\x00R\bwallTime\"\xa6\x02\n" +
+	"\twall_time\x18\x04 \x01(\v2\x19.google.protobuf.DurationB\x0f\xbaH\f\xaa\x01\t\"\x05\b\x80\xe7\x84\x0f2\x00R\bwallTime\"\xc2\x02\n" +
 	"\x04Tool\x12?\n" +
 	"\x04name\x18\x01 \x01(\tB+\xbaH(r&\x10\x01\x18@2 ^[A-Za-z_][A-Za-z0-9_.:-]{0,63}$R\x04name\x12-\n" +
 	"\vdescription\x18\x02 \x01(\tB\v\xbaH\br\x06\x10\x01(\x80\x80\x01R\vdescription\x121\n" +
 	"\finput_schema\x18\x03 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x02H\x00R\vinputSchema\x88\x01\x01\x12C\n" +
 	"\atimeout\x18\n" +
 	" \x01(\v2\x19.google.protobuf.DurationB\x0e\xbaH\v\xaa\x01\b\"\x04\b\x80\xa3\x05*\x00R\atimeout\x12%\n" +
-	"\x0eneeds_approval\x18\v \x01(\bR\rneedsApprovalB\x0f\n" +
-	"\r_input_schema\"\x96\x02\n" +
+	"\x0eneeds_approval\x18\v \x01(\bR\rneedsApproval\x12\x1a\n" +
+	"\bdeferred\x18\f \x01(\bR\bdeferredB\x0f\n" +
+	"\r_input_schema\"\x96\x01\n" +
+	"\x04Part\x12!\n" +
+	"\x04text\x18\x01 \x01(\tB\v\xbaH\br\x06\x10\x01(\x80\x80@H\x00R\x04text\x12/\n" +
+	"\x06inline\x18\x02 \x01(\v2\x15.agentd.v1.InlineDataH\x00R\x06inline\x12(\n" +
+	"\x04file\x18\x03 \x01(\v2\x12.agentd.v1.FileUriH\x00R\x04fileB\x10\n" +
+	"\acontent\x12\x05\xbaH\x02\b\x01\"\x9e\x01\n" +
+	"\n" +
+	"InlineData\x12s\n" +
+	"\tmime_type\x18\x01 \x01(\tBV\xbaHSrQ2O^[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}$R\bmimeType\x12\x1b\n" +
+	"\x04data\x18\x02 \x01(\fB\a\xbaH\x04z\x02\x10\x01R\x04data\"\x9c\x01\n" +
+	"\aFileUri\x12s\n" +
+	"\tmime_type\x18\x01 \x01(\tBV\xbaHSrQ2O^[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}$R\bmimeType\x12\x1c\n" +
+	"\x03uri\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80@R\x03uri\"\x96\x02\n" +
 	"\x05Agent\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12'\n" +
@@ -1530,7 +2077,7 @@ const file_agentd_v1_types_proto_rawDesc = "" +
 	"agent_type\"a\n" +
 	"\rMcpAttachment\x12\"\n" +
 	"\bmcp_name\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\amcpName\x12,\n" +
-	"\x12include_tool_names\x18\x02 \x03(\tR\x10includeToolNames\"\xed\x03\n" +
+	"\x12include_tool_names\x18\x02 \x03(\tR\x10includeToolNames\"\xe0\x04\n" +
 	"\bLlmAgent\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x12\x1d\n" +
 	"\n" +
@@ -1547,8 +2094,18 @@ const file_agentd_v1_types_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\v \x01(\v2\x1d.agentd.v1.GenerationSettingsR\n" +
 	"generation\x12L\n" +
-	"\x0finclude_history\x18\f \x01(\x0e2\x19.agentd.v1.IncludeHistoryB\b\xbaH\x05\x82\x01\x02\x10\x01R\x0eincludeHistoryB\x10\n" +
-	"\x0e_output_schema\"\x9b\x03\n" +
+	"\x0finclude_history\x18\f \x01(\x0e2\x19.agentd.v1.IncludeHistoryB\b\xbaH\x05\x82\x01\x02\x10\x01R\x0eincludeHistory\x12:\n" +
+	"\x0ffallback_models\x18\r \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10\b\"\ar\x05\x10\x01(\x80\x02R\x0efallbackModels\x125\n" +
+	"\n" +
+	"compaction\x18\x0e \x01(\v2\x15.agentd.v1.CompactionR\n" +
+	"compactionB\x10\n" +
+	"\x0e_output_schema\"\xbd\x01\n" +
+	"\n" +
+	"Compaction\x122\n" +
+	"\bat_share\x18\x01 \x01(\x01B\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00\xf0?)\x00\x00\x00\x00\x00\x00\x00\x00R\aatShare\x12.\n" +
+	"\x0econtext_tokens\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\rcontextTokens\x12\x1e\n" +
+	"\x05model\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x05model\x12+\n" +
+	"\vinstruction\x18\x04 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x01R\vinstruction\"\xc9\x03\n" +
 	"\x12GenerationSettings\x12>\n" +
 	"\vtemperature\x18\x01 \x01(\x01B\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00\x00@)\x00\x00\x00\x00\x00\x00\x00\x00H\x00R\vtemperature\x88\x01\x01\x121\n" +
 	"\x05top_p\x18\x02 \x01(\x01B\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00\xf0?!\x00\x00\x00\x00\x00\x00\x00\x00H\x01R\x04topP\x88\x01\x01\x123\n" +
@@ -1557,10 +2114,18 @@ const file_agentd_v1_types_proto_rawDesc = "" +
 	"\x04seed\x18\x05 \x01(\x05H\x02R\x04seed\x88\x01\x01\x12/\n" +
 	"\bthinking\x18\x06 \x01(\v2\x13.agentd.v1.ThinkingR\bthinking\x126\n" +
 	"\vtool_choice\x18\a \x01(\v2\x15.agentd.v1.ToolChoiceR\n" +
-	"toolChoiceB\x0e\n" +
+	"toolChoice\x12,\n" +
+	"\x05cache\x18\b \x01(\v2\x16.agentd.v1.PromptCacheR\x05cacheB\x0e\n" +
 	"\f_temperatureB\b\n" +
 	"\x06_top_pB\a\n" +
-	"\x05_seed\"\x99\x02\n" +
+	"\x05_seed\"\xbe\x01\n" +
+	"\vPromptCache\x129\n" +
+	"\x04mode\x18\x01 \x01(\x0e2\x1b.agentd.v1.PromptCache.ModeB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04mode\x12;\n" +
+	"\x03ttl\x18\x02 \x01(\v2\x19.google.protobuf.DurationB\x0e\xbaH\v\xaa\x01\b\"\x04\b\x80\xa3\x05*\x00R\x03ttl\"7\n" +
+	"\x04Mode\x12\x14\n" +
+	"\x10MODE_UNSPECIFIED\x10\x00\x12\f\n" +
+	"\bMODE_OFF\x10\x01\x12\v\n" +
+	"\aMODE_ON\x10\x02\"\x99\x02\n" +
 	"\bThinking\x12>\n" +
 	"\x06effort\x18\x01 \x01(\x0e2\x1a.agentd.v1.Thinking.EffortB\b\xbaH\x05\x82\x01\x02\x10\x01H\x00R\x06effort\x12.\n" +
 	"\rbudget_tokens\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00H\x00R\fbudgetTokens\x12)\n" +
@@ -1589,19 +2154,23 @@ const file_agentd_v1_types_proto_rawDesc = "" +
 	"\x06agents\x18\x01 \x03(\v2\x10.agentd.v1.AgentR\x06agents\"\\\n" +
 	"\tLoopAgent\x12(\n" +
 	"\x06agents\x18\x01 \x03(\v2\x10.agentd.v1.AgentR\x06agents\x12%\n" +
-	"\x0emax_iterations\x18\x02 \x01(\rR\rmaxIterations\"\xcf\x01\n" +
+	"\x0emax_iterations\x18\x02 \x01(\rR\rmaxIterations\"\xfd\x01\n" +
 	"\n" +
 	"TokenUsage\x12#\n" +
 	"\rprompt_tokens\x18\x01 \x01(\x05R\fpromptTokens\x12+\n" +
 	"\x11completion_tokens\x18\x02 \x01(\x05R\x10completionTokens\x12#\n" +
 	"\rcached_tokens\x18\x03 \x01(\x05R\fcachedTokens\x12'\n" +
 	"\x0fthoughts_tokens\x18\x04 \x01(\x05R\x0ethoughtsTokens\x12!\n" +
-	"\ftotal_tokens\x18\x05 \x01(\x05R\vtotalTokens\"\x8a\x01\n" +
+	"\ftotal_tokens\x18\x05 \x01(\x05R\vtotalTokens\x12,\n" +
+	"\x12cache_write_tokens\x18\n" +
+	" \x01(\x05R\x10cacheWriteTokens\"\xb1\x01\n" +
 	"\fUsageSummary\x126\n" +
 	"\vtotal_usage\x18\x01 \x01(\v2\x15.agentd.v1.TokenUsageR\n" +
 	"totalUsage\x12\x1b\n" +
 	"\tllm_calls\x18\x02 \x01(\x05R\bllmCalls\x12%\n" +
-	"\x0eestimated_cost\x18\x03 \x01(\x01R\restimatedCost*\x89\x05\n" +
+	"\x0eestimated_cost\x18\x03 \x01(\x01R\restimatedCost\x12%\n" +
+	"\x0eunpriced_calls\x18\n" +
+	" \x01(\x05R\runpricedCalls*\x89\x05\n" +
 	"\tErrorCode\x12\x1a\n" +
 	"\x16ERROR_CODE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13ERROR_CODE_INTERNAL\x10\x01\x12!\n" +
@@ -1638,7 +2207,14 @@ const file_agentd_v1_types_proto_rawDesc = "" +
 	"\x0eIncludeHistory\x12\x1f\n" +
 	"\x1bINCLUDE_HISTORY_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13INCLUDE_HISTORY_ALL\x10\x01\x12\x18\n" +
-	"\x14INCLUDE_HISTORY_TURN\x10\x02B:Z8github.com/apzuk3/agentd/gen/proto/go/agentd/v1;agentdv1b\x06proto3"
+	"\x14INCLUDE_HISTORY_TURN\x10\x02*\x93\x01\n" +
+	"\n" +
+	"StopReason\x12\x1b\n" +
+	"\x17STOP_REASON_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10STOP_REASON_STOP\x10\x01\x12\x1a\n" +
+	"\x16STOP_REASON_MAX_TOKENS\x10\x02\x12\x1f\n" +
+	"\x1bSTOP_REASON_CONTENT_BLOCKED\x10\x03\x12\x15\n" +
+	"\x11STOP_REASON_OTHER\x10\x04B:Z8github.com/apzuk3/agentd/gen/proto/go/agentd/v1;agentdv1b\x06proto3"
 
 var (
 	file_agentd_v1_types_proto_rawDescOnce sync.Once
@@ -1652,54 +2228,67 @@ func file_agentd_v1_types_proto_rawDescGZIP() []byte {
 	return file_agentd_v1_types_proto_rawDescData
 }
 
-var file_agentd_v1_types_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_agentd_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_agentd_v1_types_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
+var file_agentd_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_agentd_v1_types_proto_goTypes = []any{
 	(ErrorCode)(0),              // 0: agentd.v1.ErrorCode
 	(OnDisconnect)(0),           // 1: agentd.v1.OnDisconnect
 	(OnBusy)(0),                 // 2: agentd.v1.OnBusy
 	(IncludeHistory)(0),         // 3: agentd.v1.IncludeHistory
-	(Thinking_Effort)(0),        // 4: agentd.v1.Thinking.Effort
-	(ToolChoice_Mode)(0),        // 5: agentd.v1.ToolChoice.Mode
-	(*Budget)(nil),              // 6: agentd.v1.Budget
-	(*Tool)(nil),                // 7: agentd.v1.Tool
-	(*Agent)(nil),               // 8: agentd.v1.Agent
-	(*McpAttachment)(nil),       // 9: agentd.v1.McpAttachment
-	(*LlmAgent)(nil),            // 10: agentd.v1.LlmAgent
-	(*GenerationSettings)(nil),  // 11: agentd.v1.GenerationSettings
-	(*Thinking)(nil),            // 12: agentd.v1.Thinking
-	(*ToolChoice)(nil),          // 13: agentd.v1.ToolChoice
-	(*SequentialAgent)(nil),     // 14: agentd.v1.SequentialAgent
-	(*ParallelAgent)(nil),       // 15: agentd.v1.ParallelAgent
-	(*LoopAgent)(nil),           // 16: agentd.v1.LoopAgent
-	(*TokenUsage)(nil),          // 17: agentd.v1.TokenUsage
-	(*UsageSummary)(nil),        // 18: agentd.v1.UsageSummary
-	(*durationpb.Duration)(nil), // 19: google.protobuf.Duration
+	(StopReason)(0),             // 4: agentd.v1.StopReason
+	(PromptCache_Mode)(0),       // 5: agentd.v1.PromptCache.Mode
+	(Thinking_Effort)(0),        // 6: agentd.v1.Thinking.Effort
+	(ToolChoice_Mode)(0),        // 7: agentd.v1.ToolChoice.Mode
+	(*Budget)(nil),              // 8: agentd.v1.Budget
+	(*Tool)(nil),                // 9: agentd.v1.Tool
+	(*Part)(nil),                // 10: agentd.v1.Part
+	(*InlineData)(nil),          // 11: agentd.v1.InlineData
+	(*FileUri)(nil),             // 12: agentd.v1.FileUri
+	(*Agent)(nil),               // 13: agentd.v1.Agent
+	(*McpAttachment)(nil),       // 14: agentd.v1.McpAttachment
+	(*LlmAgent)(nil),            // 15: agentd.v1.LlmAgent
+	(*Compaction)(nil),          // 16: agentd.v1.Compaction
+	(*GenerationSettings)(nil),  // 17: agentd.v1.GenerationSettings
+	(*PromptCache)(nil),         // 18: agentd.v1.PromptCache
+	(*Thinking)(nil),            // 19: agentd.v1.Thinking
+	(*ToolChoice)(nil),          // 20: agentd.v1.ToolChoice
+	(*SequentialAgent)(nil),     // 21: agentd.v1.SequentialAgent
+	(*ParallelAgent)(nil),       // 22: agentd.v1.ParallelAgent
+	(*LoopAgent)(nil),           // 23: agentd.v1.LoopAgent
+	(*TokenUsage)(nil),          // 24: agentd.v1.TokenUsage
+	(*UsageSummary)(nil),        // 25: agentd.v1.UsageSummary
+	(*durationpb.Duration)(nil), // 26: google.protobuf.Duration
 }
 var file_agentd_v1_types_proto_depIdxs = []int32{
-	19, // 0: agentd.v1.Budget.wall_time:type_name -> google.protobuf.Duration
-	19, // 1: agentd.v1.Tool.timeout:type_name -> google.protobuf.Duration
-	10, // 2: agentd.v1.Agent.llm:type_name -> agentd.v1.LlmAgent
-	14, // 3: agentd.v1.Agent.sequential:type_name -> agentd.v1.SequentialAgent
-	15, // 4: agentd.v1.Agent.parallel:type_name -> agentd.v1.ParallelAgent
-	16, // 5: agentd.v1.Agent.loop:type_name -> agentd.v1.LoopAgent
-	8,  // 6: agentd.v1.LlmAgent.sub_agents:type_name -> agentd.v1.Agent
-	9,  // 7: agentd.v1.LlmAgent.mcp_attachments:type_name -> agentd.v1.McpAttachment
-	11, // 8: agentd.v1.LlmAgent.generation:type_name -> agentd.v1.GenerationSettings
-	3,  // 9: agentd.v1.LlmAgent.include_history:type_name -> agentd.v1.IncludeHistory
-	12, // 10: agentd.v1.GenerationSettings.thinking:type_name -> agentd.v1.Thinking
-	13, // 11: agentd.v1.GenerationSettings.tool_choice:type_name -> agentd.v1.ToolChoice
-	4,  // 12: agentd.v1.Thinking.effort:type_name -> agentd.v1.Thinking.Effort
-	5,  // 13: agentd.v1.ToolChoice.mode:type_name -> agentd.v1.ToolChoice.Mode
-	8,  // 14: agentd.v1.SequentialAgent.agents:type_name -> agentd.v1.Agent
-	8,  // 15: agentd.v1.ParallelAgent.agents:type_name -> agentd.v1.Agent
-	8,  // 16: agentd.v1.LoopAgent.agents:type_name -> agentd.v1.Agent
-	17, // 17: agentd.v1.UsageSummary.total_usage:type_name -> agentd.v1.TokenUsage
-	18, // [18:18] is the sub-list for method output_type
-	18, // [18:18] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	26, // 0: agentd.v1.Budget.wall_time:type_name -> google.protobuf.Duration
+	26, // 1: agentd.v1.Tool.timeout:type_name -> google.protobuf.Duration
+	11, // 2: agentd.v1.Part.inline:type_name -> agentd.v1.InlineData
+	12, // 3: agentd.v1.Part.file:type_name -> agentd.v1.FileUri
+	15, // 4: agentd.v1.Agent.llm:type_name -> agentd.v1.LlmAgent
+	21, // 5: agentd.v1.Agent.sequential:type_name -> agentd.v1.SequentialAgent
+	22, // 6: agentd.v1.Agent.parallel:type_name -> agentd.v1.ParallelAgent
+	23, // 7: agentd.v1.Agent.loop:type_name -> agentd.v1.LoopAgent
+	13, // 8: agentd.v1.LlmAgent.sub_agents:type_name -> agentd.v1.Agent
+	14, // 9: agentd.v1.LlmAgent.mcp_attachments:type_name -> agentd.v1.McpAttachment
+	17, // 10: agentd.v1.LlmAgent.generation:type_name -> agentd.v1.GenerationSettings
+	3,  // 11: agentd.v1.LlmAgent.include_history:type_name -> agentd.v1.IncludeHistory
+	16, // 12: agentd.v1.LlmAgent.compaction:type_name -> agentd.v1.Compaction
+	19, // 13: agentd.v1.GenerationSettings.thinking:type_name -> agentd.v1.Thinking
+	20, // 14: agentd.v1.GenerationSettings.tool_choice:type_name -> agentd.v1.ToolChoice
+	18, // 15: agentd.v1.GenerationSettings.cache:type_name -> agentd.v1.PromptCache
+	5,  // 16: agentd.v1.PromptCache.mode:type_name -> agentd.v1.PromptCache.Mode
+	26, // 17: agentd.v1.PromptCache.ttl:type_name -> google.protobuf.Duration
+	6,  // 18: agentd.v1.Thinking.effort:type_name -> agentd.v1.Thinking.Effort
+	7,  // 19: agentd.v1.ToolChoice.mode:type_name -> agentd.v1.ToolChoice.Mode
+	13, // 20: agentd.v1.SequentialAgent.agents:type_name -> agentd.v1.Agent
+	13, // 21: agentd.v1.ParallelAgent.agents:type_name -> agentd.v1.Agent
+	13, // 22: agentd.v1.LoopAgent.agents:type_name -> agentd.v1.Agent
+	24, // 23: agentd.v1.UsageSummary.total_usage:type_name -> agentd.v1.TokenUsage
+	24, // [24:24] is the sub-list for method output_type
+	24, // [24:24] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_types_proto_init() }
@@ -1709,14 +2298,19 @@ func file_agentd_v1_types_proto_init() {
 	}
 	file_agentd_v1_types_proto_msgTypes[1].OneofWrappers = []any{}
 	file_agentd_v1_types_proto_msgTypes[2].OneofWrappers = []any{
+		(*Part_Text)(nil),
+		(*Part_Inline)(nil),
+		(*Part_File)(nil),
+	}
+	file_agentd_v1_types_proto_msgTypes[5].OneofWrappers = []any{
 		(*Agent_Llm)(nil),
 		(*Agent_Sequential)(nil),
 		(*Agent_Parallel)(nil),
 		(*Agent_Loop)(nil),
 	}
-	file_agentd_v1_types_proto_msgTypes[4].OneofWrappers = []any{}
-	file_agentd_v1_types_proto_msgTypes[5].OneofWrappers = []any{}
-	file_agentd_v1_types_proto_msgTypes[6].OneofWrappers = []any{
+	file_agentd_v1_types_proto_msgTypes[7].OneofWrappers = []any{}
+	file_agentd_v1_types_proto_msgTypes[9].OneofWrappers = []any{}
+	file_agentd_v1_types_proto_msgTypes[11].OneofWrappers = []any{
 		(*Thinking_Effort_)(nil),
 		(*Thinking_BudgetTokens)(nil),
 	}
@@ -1725,8 +2319,8 @@ func file_agentd_v1_types_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_types_proto_rawDesc), len(file_agentd_v1_types_proto_rawDesc)),
-			NumEnums:      6,
-			NumMessages:   13,
+			NumEnums:      8,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -19,7 +19,7 @@ import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobu
 import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import type { Interaction, Resolution } from "./interactions_pb.js";
 import { file_agentd_v1_interactions } from "./interactions_pb.js";
-import type { Agent, Budget, ErrorCode, OnBusy, OnDisconnect, Tool, UsageSummary } from "./types_pb.js";
+import type { Agent, Budget, ErrorCode, OnBusy, OnDisconnect, Part, StopReason, TokenUsage, Tool, UsageSummary } from "./types_pb.js";
 import { file_agentd_v1_types } from "./types_pb.js";
 import type { Duration, Timestamp, Value } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
@@ -29,7 +29,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file agentd/v1/service.proto.
  */
 export const file_agentd_v1_service: GenFile = /*@__PURE__*/
-  fileDesc("ChdhZ2VudGQvdjEvc2VydmljZS5wcm90bxIJYWdlbnRkLnYxIpsLCgpSdW5SZXF1ZXN0EjcKB2V4ZWN1dGUYASABKAsyJC5hZ2VudGQudjEuUnVuUmVxdWVzdC5FeGVjdXRlUmVxdWVzdEgAEjsKCWhlYXJ0YmVhdBgCIAEoCzImLmFnZW50ZC52MS5SdW5SZXF1ZXN0LkhlYXJ0YmVhdFJlcXVlc3RIABJEChJ0b29sX2NhbGxfcmVzcG9uc2UYAyABKAsyJi5hZ2VudGQudjEuUnVuUmVxdWVzdC5Ub29sQ2FsbFJlc3BvbnNlSAASLwoDZW5kGAQgASgLMiAuYWdlbnRkLnYxLlJ1blJlcXVlc3QuRW5kUmVxdWVzdEgAEjUKBmNhbmNlbBgFIAEoCzIjLmFnZW50ZC52MS5SdW5SZXF1ZXN0LkNhbmNlbFJlcXVlc3RIABJJChRpbnRlcmFjdGlvbl9yZXNwb25zZRgUIAEoCzIpLmFnZW50ZC52MS5SdW5SZXF1ZXN0LkludGVyYWN0aW9uUmVzcG9uc2VIABq8BAoORXhlY3V0ZVJlcXVlc3QSHwoFYWdlbnQYASABKAsyEC5hZ2VudGQudjEuQWdlbnQSFwoKc2Vzc2lvbl9pZBgCIAEoCUgAiAEBEhMKC3VzZXJfcHJvbXB0GAMgASgJEh4KBXRvb2xzGAQgAygLMg8uYWdlbnRkLnYxLlRvb2wSLgoNaW5pdGlhbF9zdGF0ZRgFIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSFgoJYWZ0ZXJfc2VxGAogASgDSAGIAQESLgoNb25fZGlzY29ubmVjdBgLIAEoDjIXLmFnZW50ZC52MS5PbkRpc2Nvbm5lY3QSMwoQZGlzY29ubmVjdF9ncmFjZRgMIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIhCgZidWRnZXQYDSABKAsyES5hZ2VudGQudjEuQnVkZ2V0EikKDnNlc3Npb25fYnVkZ2V0GA4gASgLMhEuYWdlbnRkLnYxLkJ1ZGdldBIiCgdvbl9idXN5GA8gASgOMhEuYWdlbnRkLnYxLk9uQnVzeRIvCgx0b29sX3RpbWVvdXQYECABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SFAoHdHVybl9pZBgRIAEoCUgCiAEBEhcKD2lkZW1wb3RlbmN5X2tleRgSIAEoCRITCgtpbnN0cnVjdGlvbhgTIAEoCUINCgtfc2Vzc2lvbl9pZEIMCgpfYWZ0ZXJfc2VxQgoKCF90dXJuX2lkGiYKEEhlYXJ0YmVhdFJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRqqAQoQVG9vbENhbGxSZXNwb25zZRISCgpzZXNzaW9uX2lkGAEgASgJEhQKDHRvb2xfY2FsbF9pZBgCIAEoCRIRCgl0b29sX25hbWUYAyABKAkSEAoGb3V0cHV0GAQgASgJSAASDwoFZXJyb3IYBSABKAlIABIsCgtzdGF0ZV9kZWx0YRgGIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RCCAoGcmVzdWx0GkAKCkVuZFJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRITCgZyZWFzb24YAiABKAlIAIgBAUIJCgdfcmVhc29uGk8KDUNhbmNlbFJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIZCgx0b29sX2NhbGxfaWQYAiABKAlIAIgBAUIPCg1fdG9vbF9jYWxsX2lkGmwKE0ludGVyYWN0aW9uUmVzcG9uc2USEgoKc2Vzc2lvbl9pZBgBIAEoCRIWCg5pbnRlcmFjdGlvbl9pZBgCIAEoCRIpCgpyZXNvbHV0aW9uGAMgASgLMhUuYWdlbnRkLnYxLlJlc29sdXRpb25CCQoHcmVxdWVzdCKdGQoLUnVuUmVzcG9uc2USOQoHZXhlY3V0ZRgBIAEoCzImLmFnZW50ZC52MS5SdW5SZXNwb25zZS5FeGVjdXRlUmVzcG9uc2VIABI9CgloZWFydGJlYXQYAiABKAsyKC5hZ2VudGQudjEuUnVuUmVzcG9uc2UuSGVhcnRiZWF0UmVzcG9uc2VIABI7Cgl0b29sX2NhbGwYAyABKAsyJi5hZ2VudGQudjEuUnVuUmVzcG9uc2UuVG9vbENhbGxSZXF1ZXN0SAASNQoFZXJyb3IYBCABKAsyJC5hZ2VudGQudjEuUnVuUmVzcG9uc2UuRXJyb3JSZXNwb25zZUgAEjEKA2VuZBgFIAEoCzIiLmFnZW50ZC52MS5SdW5SZXNwb25zZS5FbmRSZXNwb25zZUgAEjoKDG91dHB1dF9jaHVuaxgGIAEoCzIiLmFnZW50ZC52MS5SdW5SZXNwb25zZS5PdXRwdXRDaHVua0gAEjoKDHN0YXRlX3VwZGF0ZRgHIAEoCzIiLmFnZW50ZC52MS5SdW5SZXNwb25zZS5TdGF0ZVVwZGF0ZUgAEj4KDnRvb2xfY2FuY2VsbGVkGBQgASgLMiQuYWdlbnRkLnYxLlJ1blJlc3BvbnNlLlRvb2xDYW5jZWxsZWRIABJBChB0b29sX2NhbGxfbm90aWNlGBUgASgLMiUuYWdlbnRkLnYxLlJ1blJlc3BvbnNlLlRvb2xDYWxsTm90aWNlSAASMQoHcmV0cmFjdBgWIAEoCzIeLmFnZW50ZC52MS5SdW5SZXNwb25zZS5SZXRyYWN0SAASOAoLdHVybl9xdWV1ZWQYFyABKAsyIS5hZ2VudGQudjEuUnVuUmVzcG9uc2UuVHVyblF1ZXVlZEgAEjoKDHVzZXJfbWVzc2FnZRgYIAEoCzIiLmFnZW50ZC52MS5SdW5SZXNwb25zZS5Vc2VyTWVzc2FnZUgAEjgKC21vZGVsX3JldHJ5GBkgASgLMiEuYWdlbnRkLnYxLlJ1blJlc3BvbnNlLk1vZGVsUmV0cnlIABI4Cgt0b29sX3Jlc3VsdBgaIAEoCzIhLmFnZW50ZC52MS5SdW5SZXNwb25zZS5Ub29sUmVzdWx0SAASTAoVaW50ZXJhY3Rpb25fcmVxdWVzdGVkGBsgASgLMisuYWdlbnRkLnYxLlJ1blJlc3BvbnNlLkludGVyYWN0aW9uUmVxdWVzdGVkSAASSgoUaW50ZXJhY3Rpb25fcmVzb2x2ZWQYHCABKAsyKi5hZ2VudGQudjEuUnVuUmVzcG9uc2UuSW50ZXJhY3Rpb25SZXNvbHZlZEgAEgsKA3NlcRgKIAEoAxIPCgd0dXJuX2lkGAsgASgJEigKBHRpbWUYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCHJlcGxheWVkGA0gASgIEiMKB2Rpc3BsYXkYDiABKAsyEi5hZ2VudGQudjEuRGlzcGxheRolCg9FeGVjdXRlUmVzcG9uc2USEgoKc2Vzc2lvbl9pZBgBIAEoCRonChFIZWFydGJlYXRSZXNwb25zZRISCgpzZXNzaW9uX2lkGAEgASgJGnYKD1Rvb2xDYWxsUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhQKDHRvb2xfY2FsbF9pZBgCIAEoCRIRCgl0b29sX25hbWUYAyABKAkSEgoKdG9vbF9pbnB1dBgEIAEoCRISCgphZ2VudF9wYXRoGAUgAygJGnwKC091dHB1dENodW5rEhIKCnNlc3Npb25faWQYASABKAkSEgoKYWdlbnRfcGF0aBgCIAMoCRIPCgdjb250ZW50GAMgASgJEgwKBGxhc3QYBCABKAgSEgoKaXNfdGhvdWdodBgFIAEoCBISCgptZXNzYWdlX2lkGAogASgJGmsKDUVycm9yUmVzcG9uc2USEgoKc2Vzc2lvbl9pZBgBIAEoCRIiCgRjb2RlGAIgASgOMhQuYWdlbnRkLnYxLkVycm9yQ29kZRIPCgdtZXNzYWdlGAMgASgJEhEKCXJldHJ5YWJsZRgEIAEoCBruAQoLRW5kUmVzcG9uc2USEgoKc2Vzc2lvbl9pZBgBIAEoCRITCgZyZWFzb24YAiABKAlIAIgBARIuCg11c2FnZV9zdW1tYXJ5GAMgASgLMhcuYWdlbnRkLnYxLlVzYWdlU3VtbWFyeRIRCgljb21wbGV0ZWQYBCABKAgSNQoHcmVjZWlwdBgKIAEoCzIkLmFnZW50ZC52MS5SdW5SZXNwb25zZS5DYW5jZWxSZWNlaXB0EjEKEXN0cnVjdHVyZWRfb3V0cHV0GAsgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlQgkKB19yZWFzb24avwMKDUNhbmNlbFJlY2VpcHQSSwoTYWJvcnRlZF9tb2RlbF9jYWxscxgBIAMoCzIuLmFnZW50ZC52MS5SdW5SZXNwb25zZS5DYW5jZWxSZWNlaXB0Lk1vZGVsQ2FsbBJLChRjYW5jZWxsZWRfdG9vbF9jYWxscxgCIAMoCzItLmFnZW50ZC52MS5SdW5SZXNwb25zZS5DYW5jZWxSZWNlaXB0LlRvb2xDYWxsEkoKE2Fuc3dlcmVkX3Rvb2xfY2FsbHMYAyADKAsyLS5hZ2VudGQudjEuUnVuUmVzcG9uc2UuQ2FuY2VsUmVjZWlwdC5Ub29sQ2FsbBInCgR0b29rGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uGmoKCU1vZGVsQ2FsbBISCgphZ2VudF9wYXRoGAEgAygJEg0KBW1vZGVsGAIgASgJEhIKCm1lc3NhZ2VfaWQYAyABKAkSJgoDcmFuGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uGjMKCFRvb2xDYWxsEhQKDHRvb2xfY2FsbF9pZBgBIAEoCRIRCgl0b29sX25hbWUYAiABKAkaVAoKVHVyblF1ZXVlZBISCgpzZXNzaW9uX2lkGAEgASgJEhMKC3VzZXJfcHJvbXB0GAIgASgJEg0KBWFoZWFkGAMgASgNEg4KBmluamVjdBgEIAEoCBpKCgtVc2VyTWVzc2FnZRISCgpzZXNzaW9uX2lkGAEgASgJEg8KB2NvbnRlbnQYAiABKAkSFgoOcXVldWVkX3R1cm5faWQYAyABKAkatwEKCk1vZGVsUmV0cnkSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgphZ2VudF9wYXRoGAIgAygJEhIKCm1lc3NhZ2VfaWQYAyABKAkSDwoHYXR0ZW1wdBgEIAEoDRInCgR3YWl0GAUgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEiIKBGNvZGUYBiABKA4yFC5hZ2VudGQudjEuRXJyb3JDb2RlEg8KB21lc3NhZ2UYByABKAkaTwoLU3RhdGVVcGRhdGUSEgoKc2Vzc2lvbl9pZBgBIAEoCRIsCgtzdGF0ZV9kZWx0YRgCIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QaSQoNVG9vbENhbmNlbGxlZBISCgpzZXNzaW9uX2lkGAEgASgJEhQKDHRvb2xfY2FsbF9pZBgCIAEoCRIOCgZyZWFzb24YAyABKAkadQoOVG9vbENhbGxOb3RpY2USEgoKc2Vzc2lvbl9pZBgBIAEoCRIUCgx0b29sX2NhbGxfaWQYAiABKAkSEQoJdG9vbF9uYW1lGAMgASgJEhIKCnRvb2xfaW5wdXQYBCABKAkSEgoKYWdlbnRfcGF0aBgFIAMoCRpFCgdSZXRyYWN0EhIKCnNlc3Npb25faWQYASABKAkSEgoKbWVzc2FnZV9pZBgCIAEoCRISCgphZ2VudF9wYXRoGAMgAygJGooBCgpUb29sUmVzdWx0EhIKCnNlc3Npb25faWQYASABKAkSFAoMdG9vbF9jYWxsX2lkGAIgASgJEhEKCXRvb2xfbmFtZRgDIAEoCRIQCgZvdXRwdXQYBCABKAlIABIPCgVlcnJvchgFIAEoCUgAEhIKCmFnZW50X3BhdGgYBiADKAlCCAoGcmVzdWx0GkMKFEludGVyYWN0aW9uUmVxdWVzdGVkEisKC2ludGVyYWN0aW9uGAEgASgLMhYuYWdlbnRkLnYxLkludGVyYWN0aW9uGkIKE0ludGVyYWN0aW9uUmVzb2x2ZWQSKwoLaW50ZXJhY3Rpb24YASABKAsyFi5hZ2VudGQudjEuSW50ZXJhY3Rpb25CCgoIcmVzcG9uc2UitwQKB0Rpc3BsYXkSJQoEa2luZBgBIAEoDjIXLmFnZW50ZC52MS5EaXNwbGF5LktpbmQSJwoFcGhhc2UYAiABKA4yGC5hZ2VudGQudjEuRGlzcGxheS5QaGFzZRILCgNyZWYYAyABKAkSMQoKdmlzaWJpbGl0eRgEIAEoDjIdLmFnZW50ZC52MS5EaXNwbGF5LlZpc2liaWxpdHkihQEKBEtpbmQSFAoQS0lORF9VTlNQRUNJRklFRBAAEg0KCUtJTkRfVEVYVBABEhIKDktJTkRfUkVBU09OSU5HEAISDQoJS0lORF9UT09MEAMSFAoQS0lORF9JTlRFUkFDVElPThAEEg8KC0tJTkRfU1RBVFVTEAUSDgoKS0lORF9FUlJPUhAGIroBCgVQaGFzZRIVChFQSEFTRV9VTlNQRUNJRklFRBAAEg8KC1BIQVNFX0RFTFRBEAESEwoPUEhBU0VfQ09NUExFVEVEEAISEQoNUEhBU0VfU1RBUlRFRBADEhIKDlBIQVNFX1BST0dSRVNTEAQSEAoMUEhBU0VfRkFJTEVEEAUSEwoPUEhBU0VfUkVRVUVTVEVEEAYSEgoOUEhBU0VfUkVTT0xWRUQQBxISCg5QSEFTRV9DQU5DRUxFRBAIIlcKClZpc2liaWxpdHkSGgoWVklTSUJJTElUWV9VTlNQRUNJRklFRBAAEhUKEVZJU0lCSUxJVFlfUFVCTElDEAESFgoSVklTSUJJTElUWV9QUklWQVRFEAIyQgoGQWdlbnRkEjgKA1J1bhIVLmFnZW50ZC52MS5SdW5SZXF1ZXN0GhYuYWdlbnRkLnYxLlJ1blJlc3BvbnNlKAEwAUI6WjhnaXRodWIuY29tL2FwenVrMy9hZ2VudGQvZ2VuL3Byb3RvL2dvL2FnZW50ZC92MTthZ2VudGR2MWIGcHJvdG8z", [file_agentd_v1_interactions, file_agentd_v1_types, file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("ChdhZ2VudGQvdjEvc2VydmljZS5wcm90bxIJYWdlbnRkLnYxIvYLCgpSdW5SZXF1ZXN0EjcKB2V4ZWN1dGUYASABKAsyJC5hZ2VudGQudjEuUnVuUmVxdWVzdC5FeGVjdXRlUmVxdWVzdEgAEjsKCWhlYXJ0YmVhdBgCIAEoCzImLmFnZW50ZC52MS5SdW5SZXF1ZXN0LkhlYXJ0YmVhdFJlcXVlc3RIABJEChJ0b29sX2NhbGxfcmVzcG9uc2UYAyABKAsyJi5hZ2VudGQudjEuUnVuUmVxdWVzdC5Ub29sQ2FsbFJlc3BvbnNlSAASLwoDZW5kGAQgASgLMiAuYWdlbnRkLnYxLlJ1blJlcXVlc3QuRW5kUmVxdWVzdEgAEjUKBmNhbmNlbBgFIAEoCzIjLmFnZW50ZC52MS5SdW5SZXF1ZXN0LkNhbmNlbFJlcXVlc3RIABJJChRpbnRlcmFjdGlvbl9yZXNwb25zZRgUIAEoCzIpLmFnZW50ZC52MS5SdW5SZXF1ZXN0LkludGVyYWN0aW9uUmVzcG9uc2VIABr3BAoORXhlY3V0ZVJlcXVlc3QSHwoFYWdlbnQYASABKAsyEC5hZ2VudGQudjEuQWdlbnQSFwoKc2Vzc2lvbl9pZBgCIAEoCUgAiAEBEhMKC3VzZXJfcHJvbXB0GAMgASgJEh4KBXRvb2xzGAQgAygLMg8uYWdlbnRkLnYxLlRvb2wSLgoNaW5pdGlhbF9zdGF0ZRgFIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSFgoJYWZ0ZXJfc2VxGAogASgDSAGIAQESLgoNb25fZGlzY29ubmVjdBgLIAEoDjIXLmFnZW50ZC52MS5PbkRpc2Nvbm5lY3QSMwoQZGlzY29ubmVjdF9ncmFjZRgMIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIhCgZidWRnZXQYDSABKAsyES5hZ2VudGQudjEuQnVkZ2V0EikKDnNlc3Npb25fYnVkZ2V0GA4gASgLMhEuYWdlbnRkLnYxLkJ1ZGdldBIiCgdvbl9idXN5GA8gASgOMhEuYWdlbnRkLnYxLk9uQnVzeRIvCgx0b29sX3RpbWVvdXQYECABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SFAoHdHVybl9pZBgRIAEoCUgCiAEBEhcKD2lkZW1wb3RlbmN5X2tleRgSIAEoCRITCgtpbnN0cnVjdGlvbhgTIAEoCRIjCgp1c2VyX3BhcnRzGBQgAygLMg8uYWdlbnRkLnYxLlBhcnQSFAoMcmF3X3BheWxvYWRzGBUgASgIQg0KC19zZXNzaW9uX2lkQgwKCl9hZnRlcl9zZXFCCgoIX3R1cm5faWQaJgoQSGVhcnRiZWF0UmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJGsoBChBUb29sQ2FsbFJlc3BvbnNlEhIKCnNlc3Npb25faWQYASABKAkSFAoMdG9vbF9jYWxsX2lkGAIgASgJEhEKCXRvb2xfbmFtZRgDIAEoCRIQCgZvdXRwdXQYBCABKAlIABIPCgVlcnJvchgFIAEoCUgAEiwKC3N0YXRlX2RlbHRhGAYgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIeCgVwYXJ0cxgKIAMoCzIPLmFnZW50ZC52MS5QYXJ0QggKBnJlc3VsdBpACgpFbmRSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEwoGcmVhc29uGAIgASgJSACIAQFCCQoHX3JlYXNvbhpPCg1DYW5jZWxSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSGQoMdG9vbF9jYWxsX2lkGAIgASgJSACIAQFCDwoNX3Rvb2xfY2FsbF9pZBpsChNJbnRlcmFjdGlvblJlc3BvbnNlEhIKCnNlc3Npb25faWQYASABKAkSFgoOaW50ZXJhY3Rpb25faWQYAiABKAkSKQoKcmVzb2x1dGlvbhgDIAEoCzIVLmFnZW50ZC52MS5SZXNvbHV0aW9uQgkKB3JlcXVlc3QikicKC1J1blJlc3BvbnNlEjkKB2V4ZWN1dGUYASABKAsyJi5hZ2VudGQudjEuUnVuUmVzcG9uc2UuRXhlY3V0ZVJlc3BvbnNlSAASPQoJaGVhcnRiZWF0GAIgASgLMiguYWdlbnRkLnYxLlJ1blJlc3BvbnNlLkhlYXJ0YmVhdFJlc3BvbnNlSAASOwoJdG9vbF9jYWxsGAMgASgLMiYuYWdlbnRkLnYxLlJ1blJlc3BvbnNlLlRvb2xDYWxsUmVxdWVzdEgAEjUKBWVycm9yGAQgASgLMiQuYWdlbnRkLnYxLlJ1blJlc3BvbnNlLkVycm9yUmVzcG9uc2VIABIxCgNlbmQYBSABKAsyIi5hZ2VudGQudjEuUnVuUmVzcG9uc2UuRW5kUmVzcG9uc2VIABI6CgxvdXRwdXRfY2h1bmsYBiABKAsyIi5hZ2VudGQudjEuUnVuUmVzcG9uc2UuT3V0cHV0Q2h1bmtIABI6CgxzdGF0ZV91cGRhdGUYByABKAsyIi5hZ2VudGQudjEuUnVuUmVzcG9uc2UuU3RhdGVVcGRhdGVIABI+Cg50b29sX2NhbmNlbGxlZBgUIAEoCzIkLmFnZW50ZC52MS5SdW5SZXNwb25zZS5Ub29sQ2FuY2VsbGVkSAASQQoQdG9vbF9jYWxsX25vdGljZRgVIAEoCzIlLmFnZW50ZC52MS5SdW5SZXNwb25zZS5Ub29sQ2FsbE5vdGljZUgAEjEKB3JldHJhY3QYFiABKAsyHi5hZ2VudGQudjEuUnVuUmVzcG9uc2UuUmV0cmFjdEgAEjgKC3R1cm5fcXVldWVkGBcgASgLMiEuYWdlbnRkLnYxLlJ1blJlc3BvbnNlLlR1cm5RdWV1ZWRIABI6Cgx1c2VyX21lc3NhZ2UYGCABKAsyIi5hZ2VudGQudjEuUnVuUmVzcG9uc2UuVXNlck1lc3NhZ2VIABI4Cgttb2RlbF9yZXRyeRgZIAEoCzIhLmFnZW50ZC52MS5SdW5SZXNwb25zZS5Nb2RlbFJldHJ5SAASOAoLdG9vbF9yZXN1bHQYGiABKAsyIS5hZ2VudGQudjEuUnVuUmVzcG9uc2UuVG9vbFJlc3VsdEgAEkwKFWludGVyYWN0aW9uX3JlcXVlc3RlZBgbIAEoCzIrLmFnZW50ZC52MS5SdW5SZXNwb25zZS5JbnRlcmFjdGlvblJlcXVlc3RlZEgAEkoKFGludGVyYWN0aW9uX3Jlc29sdmVkGBwgASgLMiouYWdlbnRkLnYxLlJ1blJlc3BvbnNlLkludGVyYWN0aW9uUmVzb2x2ZWRIABJBChBtb2RlbF9jYWxsX2VuZGVkGB0gASgLMiUuYWdlbnRkLnYxLlJ1blJlc3BvbnNlLk1vZGVsQ2FsbEVuZGVkSAASPgoObW9kZWxfZmFsbGJhY2sYHiABKAsyJC5hZ2VudGQudjEuUnVuUmVzcG9uc2UuTW9kZWxGYWxsYmFja0gAEj4KDnByb3ZpZGVyX3Rvb2xzGB8gASgLMiQuYWdlbnRkLnYxLlJ1blJlc3BvbnNlLlByb3ZpZGVyVG9vbHNIABI4CgtyYXdfcGF5bG9hZBggIAEoCzIhLmFnZW50ZC52MS5SdW5SZXNwb25zZS5SYXdQYXlsb2FkSAASRAoRaGlzdG9yeV9jb21wYWN0ZWQYISABKAsyJy5hZ2VudGQudjEuUnVuUmVzcG9uc2UuSGlzdG9yeUNvbXBhY3RlZEgAEgsKA3NlcRgKIAEoAxIPCgd0dXJuX2lkGAsgASgJEigKBHRpbWUYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCHJlcGxheWVkGA0gASgIEiMKB2Rpc3BsYXkYDiABKAsyEi5hZ2VudGQudjEuRGlzcGxheRolCg9FeGVjdXRlUmVzcG9uc2USEgoKc2Vzc2lvbl9pZBgBIAEoCRonChFIZWFydGJlYXRSZXNwb25zZRISCgpzZXNzaW9uX2lkGAEgASgJGnYKD1Rvb2xDYWxsUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhQKDHRvb2xfY2FsbF9pZBgCIAEoCRIRCgl0b29sX25hbWUYAyABKAkSEgoKdG9vbF9pbnB1dBgEIAEoCRISCgphZ2VudF9wYXRoGAUgAygJGnwKC091dHB1dENodW5rEhIKCnNlc3Npb25faWQYASABKAkSEgoKYWdlbnRfcGF0aBgCIAMoCRIPCgdjb250ZW50GAMgASgJEgwKBGxhc3QYBCABKAgSEgoKaXNfdGhvdWdodBgFIAEoCBISCgptZXNzYWdlX2lkGAogASgJGmsKDUVycm9yUmVzcG9uc2USEgoKc2Vzc2lvbl9pZBgBIAEoCRIiCgRjb2RlGAIgASgOMhQuYWdlbnRkLnYxLkVycm9yQ29kZRIPCgdtZXNzYWdlGAMgASgJEhEKCXJldHJ5YWJsZRgEIAEoCBruAQoLRW5kUmVzcG9uc2USEgoKc2Vzc2lvbl9pZBgBIAEoCRITCgZyZWFzb24YAiABKAlIAIgBARIuCg11c2FnZV9zdW1tYXJ5GAMgASgLMhcuYWdlbnRkLnYxLlVzYWdlU3VtbWFyeRIRCgljb21wbGV0ZWQYBCABKAgSNQoHcmVjZWlwdBgKIAEoCzIkLmFnZW50ZC52MS5SdW5SZXNwb25zZS5DYW5jZWxSZWNlaXB0EjEKEXN0cnVjdHVyZWRfb3V0cHV0GAsgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlQgkKB19yZWFzb24avwMKDUNhbmNlbFJlY2VpcHQSSwoTYWJvcnRlZF9tb2RlbF9jYWxscxgBIAMoCzIuLmFnZW50ZC52MS5SdW5SZXNwb25zZS5DYW5jZWxSZWNlaXB0Lk1vZGVsQ2FsbBJLChRjYW5jZWxsZWRfdG9vbF9jYWxscxgCIAMoCzItLmFnZW50ZC52MS5SdW5SZXNwb25zZS5DYW5jZWxSZWNlaXB0LlRvb2xDYWxsEkoKE2Fuc3dlcmVkX3Rvb2xfY2FsbHMYAyADKAsyLS5hZ2VudGQudjEuUnVuUmVzcG9uc2UuQ2FuY2VsUmVjZWlwdC5Ub29sQ2FsbBInCgR0b29rGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uGmoKCU1vZGVsQ2FsbBISCgphZ2VudF9wYXRoGAEgAygJEg0KBW1vZGVsGAIgASgJEhIKCm1lc3NhZ2VfaWQYAyABKAkSJgoDcmFuGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uGjMKCFRvb2xDYWxsEhQKDHRvb2xfY2FsbF9pZBgBIAEoCRIRCgl0b29sX25hbWUYAiABKAkaeQoKVHVyblF1ZXVlZBISCgpzZXNzaW9uX2lkGAEgASgJEhMKC3VzZXJfcHJvbXB0GAIgASgJEg0KBWFoZWFkGAMgASgNEg4KBmluamVjdBgEIAEoCBIjCgp1c2VyX3BhcnRzGAUgAygLMg8uYWdlbnRkLnYxLlBhcnQaagoLVXNlck1lc3NhZ2USEgoKc2Vzc2lvbl9pZBgBIAEoCRIPCgdjb250ZW50GAIgASgJEhYKDnF1ZXVlZF90dXJuX2lkGAMgASgJEh4KBXBhcnRzGAQgAygLMg8uYWdlbnRkLnYxLlBhcnQatwEKCk1vZGVsUmV0cnkSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgphZ2VudF9wYXRoGAIgAygJEhIKCm1lc3NhZ2VfaWQYAyABKAkSDwoHYXR0ZW1wdBgEIAEoDRInCgR3YWl0GAUgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEiIKBGNvZGUYBiABKA4yFC5hZ2VudGQudjEuRXJyb3JDb2RlEg8KB21lc3NhZ2UYByABKAkaowEKDU1vZGVsRmFsbGJhY2sSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgphZ2VudF9wYXRoGAIgAygJEhIKCm1lc3NhZ2VfaWQYAyABKAkSDQoFbW9kZWwYBCABKAkSEgoKbmV4dF9tb2RlbBgFIAEoCRIiCgRjb2RlGAYgASgOMhQuYWdlbnRkLnYxLkVycm9yQ29kZRIPCgdtZXNzYWdlGAcgASgJGuACCg5Nb2RlbENhbGxFbmRlZBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCmFnZW50X3BhdGgYAiADKAkSEgoKbWVzc2FnZV9pZBgDIAEoCRINCgVtb2RlbBgEIAEoCRIUCgxzZXJ2ZWRfbW9kZWwYBSABKAkSEAoIcHJvdmlkZXIYBiABKAkSJAoFdXNhZ2UYByABKAsyFS5hZ2VudGQudjEuVG9rZW5Vc2FnZRIRCglsbG1fY2FsbHMYCCABKAUSEQoEY29zdBgJIAEoAUgAiAEBEioKC3N0b3BfcmVhc29uGAogASgOMhUuYWdlbnRkLnYxLlN0b3BSZWFzb24SKwoIZHVyYXRpb24YCyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLQoKZmlyc3RfdGV4dBgMIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbkIHCgVfY29zdBrxAgoNUHJvdmlkZXJUb29scxISCgpzZXNzaW9uX2lkGAEgASgJEhIKCmFnZW50X3BhdGgYAiADKAkSEgoKbWVzc2FnZV9pZBgDIAEoCRI2CgR1c2VzGAQgAygLMiguYWdlbnRkLnYxLlJ1blJlc3BvbnNlLlByb3ZpZGVyVG9vbHMuVXNlEkAKCWNpdGF0aW9ucxgFIAMoCzItLmFnZW50ZC52MS5SdW5SZXNwb25zZS5Qcm92aWRlclRvb2xzLkNpdGF0aW9uGlIKA1VzZRIKCgJpZBgBIAEoCRIRCgl0b29sX25hbWUYAiABKAkSDQoFaW5wdXQYAyABKAkSDgoGb3V0cHV0GAQgASgJEg0KBWVycm9yGAUgASgJGlYKCENpdGF0aW9uEgsKA3VyaRgBIAEoCRINCgV0aXRsZRgCIAEoCRISCgpjaXRlZF90ZXh0GAMgASgJEg0KBXN0YXJ0GAQgASgFEgsKA2VuZBgFIAEoBRqyAQoKUmF3UGF5bG9hZBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCmFnZW50X3BhdGgYAiADKAkSEgoKbWVzc2FnZV9pZBgDIAEoCRIPCgdhdHRlbXB0GAQgASgNEhAKCHByb3ZpZGVyGAUgASgJEg4KBnN0YXR1cxgGIAEoBRIUCgxjb250ZW50X3R5cGUYByABKAkSDAoEYm9keRgIIAEoDBIRCgl0cnVuY2F0ZWQYCSABKAgamAIKEEhpc3RvcnlDb21wYWN0ZWQSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgphZ2VudF9wYXRoGAIgAygJEg8KB3N1bW1hcnkYAyABKAkSEwoLdGhyb3VnaF9zZXEYBCABKAMSPgoGcmVhc29uGAUgASgOMi4uYWdlbnRkLnYxLlJ1blJlc3BvbnNlLkhpc3RvcnlDb21wYWN0ZWQuUmVhc29uEhUKDXByb21wdF90b2tlbnMYBiABKAMSFgoOY29udGV4dF90b2tlbnMYByABKAMiRwoGUmVhc29uEhYKElJFQVNPTl9VTlNQRUNJRklFRBAAEhAKDFJFQVNPTl9TSEFSRRABEhMKD1JFQVNPTl9PVkVSRkxPVxACGk8KC1N0YXRlVXBkYXRlEhIKCnNlc3Npb25faWQYASABKAkSLAoLc3RhdGVfZGVsdGEYAiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0GkkKDVRvb2xDYW5jZWxsZWQSEgoKc2Vzc2lvbl9pZBgBIAEoCRIUCgx0b29sX2NhbGxfaWQYAiABKAkSDgoGcmVhc29uGAMgASgJGnUKDlRvb2xDYWxsTm90aWNlEhIKCnNlc3Npb25faWQYASABKAkSFAoMdG9vbF9jYWxsX2lkGAIgASgJEhEKCXRvb2xfbmFtZRgDIAEoCRISCgp0b29sX2lucHV0GAQgASgJEhIKCmFnZW50X3BhdGgYBSADKAkaRQoHUmV0cmFjdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCm1lc3NhZ2VfaWQYAiABKAkSEgoKYWdlbnRfcGF0aBgDIAMoCRqqAQoKVG9vbFJlc3VsdBISCgpzZXNzaW9uX2lkGAEgASgJEhQKDHRvb2xfY2FsbF9pZBgCIAEoCRIRCgl0b29sX25hbWUYAyABKAkSEAoGb3V0cHV0GAQgASgJSAASDwoFZXJyb3IYBSABKAlIABISCgphZ2VudF9wYXRoGAYgAygJEh4KBXBhcnRzGAcgAygLMg8uYWdlbnRkLnYxLlBhcnRCCAoGcmVzdWx0GkMKFEludGVyYWN0aW9uUmVxdWVzdGVkEisKC2ludGVyYWN0aW9uGAEgASgLMhYuYWdlbnRkLnYxLkludGVyYWN0aW9uGkIKE0ludGVyYWN0aW9uUmVzb2x2ZWQSKwoLaW50ZXJhY3Rpb24YASABKAsyFi5hZ2VudGQudjEuSW50ZXJhY3Rpb25CCgoIcmVzcG9uc2UitwQKB0Rpc3BsYXkSJQoEa2luZBgBIAEoDjIXLmFnZW50ZC52MS5EaXNwbGF5LktpbmQSJwoFcGhhc2UYAiABKA4yGC5hZ2VudGQudjEuRGlzcGxheS5QaGFzZRILCgNyZWYYAyABKAkSMQoKdmlzaWJpbGl0eRgEIAEoDjIdLmFnZW50ZC52MS5EaXNwbGF5LlZpc2liaWxpdHkihQEKBEtpbmQSFAoQS0lORF9VTlNQRUNJRklFRBAAEg0KCUtJTkRfVEVYVBABEhIKDktJTkRfUkVBU09OSU5HEAISDQoJS0lORF9UT09MEAMSFAoQS0lORF9JTlRFUkFDVElPThAEEg8KC0tJTkRfU1RBVFVTEAUSDgoKS0lORF9FUlJPUhAGIroBCgVQaGFzZRIVChFQSEFTRV9VTlNQRUNJRklFRBAAEg8KC1BIQVNFX0RFTFRBEAESEwoPUEhBU0VfQ09NUExFVEVEEAISEQoNUEhBU0VfU1RBUlRFRBADEhIKDlBIQVNFX1BST0dSRVNTEAQSEAoMUEhBU0VfRkFJTEVEEAUSEwoPUEhBU0VfUkVRVUVTVEVEEAYSEgoOUEhBU0VfUkVTT0xWRUQQBxISCg5QSEFTRV9DQU5DRUxFRBAIIlcKClZpc2liaWxpdHkSGgoWVklTSUJJTElUWV9VTlNQRUNJRklFRBAAEhUKEVZJU0lCSUxJVFlfUFVCTElDEAESFgoSVklTSUJJTElUWV9QUklWQVRFEAIyQgoGQWdlbnRkEjgKA1J1bhIVLmFnZW50ZC52MS5SdW5SZXF1ZXN0GhYuYWdlbnRkLnYxLlJ1blJlc3BvbnNlKAEwAUI6WjhnaXRodWIuY29tL2FwenVrMy9hZ2VudGQvZ2VuL3Byb3RvL2dvL2FnZW50ZC92MTthZ2VudGR2MWIGcHJvdG8z", [file_agentd_v1_interactions, file_agentd_v1_types, file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * RunRequest is one message from the client.
@@ -235,6 +235,20 @@ export type RunRequest_ExecuteRequest = Message<"agentd.v1.RunRequest.ExecuteReq
    * @generated from field: string instruction = 19;
    */
   instruction: string;
+
+  /**
+   * More of what the user says, behind user_prompt, which may then be empty.
+   *
+   * @generated from field: repeated agentd.v1.Part user_parts = 20;
+   */
+  userParts: Part[];
+
+  /**
+   * Sends the provider's own answer to each model call of the turn, as RawPayload.
+   *
+   * @generated from field: bool raw_payloads = 21;
+   */
+  rawPayloads: boolean;
 };
 
 /**
@@ -327,6 +341,13 @@ export type RunRequest_ToolCallResponse = Message<"agentd.v1.RunRequest.ToolCall
    * @generated from field: google.protobuf.Struct state_delta = 6;
    */
   stateDelta?: JsonObject | undefined;
+
+  /**
+   * More of the result, behind output, such as images; not together with error.
+   *
+   * @generated from field: repeated agentd.v1.Part parts = 10;
+   */
+  parts: Part[];
 };
 
 /**
@@ -571,6 +592,46 @@ export type RunResponse = Message<"agentd.v1.RunResponse"> & {
      */
     value: RunResponse_InteractionResolved;
     case: "interactionResolved";
+  } | {
+    /**
+     * A model call is over.
+     *
+     * @generated from field: agentd.v1.RunResponse.ModelCallEnded model_call_ended = 29;
+     */
+    value: RunResponse_ModelCallEnded;
+    case: "modelCallEnded";
+  } | {
+    /**
+     * Another model is called.
+     *
+     * @generated from field: agentd.v1.RunResponse.ModelFallback model_fallback = 30;
+     */
+    value: RunResponse_ModelFallback;
+    case: "modelFallback";
+  } | {
+    /**
+     * A provider has run tools, or an answer cites sources.
+     *
+     * @generated from field: agentd.v1.RunResponse.ProviderTools provider_tools = 31;
+     */
+    value: RunResponse_ProviderTools;
+    case: "providerTools";
+  } | {
+    /**
+     * A provider's answer as it came.
+     *
+     * @generated from field: agentd.v1.RunResponse.RawPayload raw_payload = 32;
+     */
+    value: RunResponse_RawPayload;
+    case: "rawPayload";
+  } | {
+    /**
+     * The beginning of a conversation is told as a summary.
+     *
+     * @generated from field: agentd.v1.RunResponse.HistoryCompacted history_compacted = 33;
+     */
+    value: RunResponse_HistoryCompacted;
+    case: "historyCompacted";
   } | { case: undefined; value?: undefined };
 
   /**
@@ -1024,6 +1085,13 @@ export type RunResponse_TurnQueued = Message<"agentd.v1.RunResponse.TurnQueued">
    * @generated from field: bool inject = 4;
    */
   inject: boolean;
+
+  /**
+   * More of what the user says.
+   *
+   * @generated from field: repeated agentd.v1.Part user_parts = 5;
+   */
+  userParts: Part[];
 };
 
 /**
@@ -1060,6 +1128,13 @@ export type RunResponse_UserMessage = Message<"agentd.v1.RunResponse.UserMessage
    * @generated from field: string queued_turn_id = 3;
    */
   queuedTurnId: string;
+
+  /**
+   * More of what the user says.
+   *
+   * @generated from field: repeated agentd.v1.Part parts = 4;
+   */
+  parts: Part[];
 };
 
 /**
@@ -1134,6 +1209,501 @@ export const RunResponse_ModelRetrySchema: GenMessage<RunResponse_ModelRetry> = 
   messageDesc(file_agentd_v1_service, 1, 9);
 
 /**
+ * ModelFallback says that a model has failed before any of its text was there,
+ * all its retries included, and that the call is made to the next one of
+ * LlmAgent.fallback_models.
+ *
+ * @generated from message agentd.v1.RunResponse.ModelFallback
+ */
+export type RunResponse_ModelFallback = Message<"agentd.v1.RunResponse.ModelFallback"> & {
+  /**
+   * The session.
+   *
+   * @generated from field: string session_id = 1;
+   */
+  sessionId: string;
+
+  /**
+   * From the root to the agent whose call it is.
+   *
+   * @generated from field: repeated string agent_path = 2;
+   */
+  agentPath: string[];
+
+  /**
+   * The message that the call is to write.
+   *
+   * @generated from field: string message_id = 3;
+   */
+  messageId: string;
+
+  /**
+   * The model that has failed, as the agent names it.
+   *
+   * @generated from field: string model = 4;
+   */
+  model: string;
+
+  /**
+   * The model that is called now.
+   *
+   * @generated from field: string next_model = 5;
+   */
+  nextModel: string;
+
+  /**
+   * Why the first one failed.
+   *
+   * @generated from field: agentd.v1.ErrorCode code = 6;
+   */
+  code: ErrorCode;
+
+  /**
+   * The same for people.
+   *
+   * @generated from field: string message = 7;
+   */
+  message: string;
+};
+
+/**
+ * Describes the message agentd.v1.RunResponse.ModelFallback.
+ * Use `create(RunResponse_ModelFallbackSchema)` to create a new message.
+ */
+export const RunResponse_ModelFallbackSchema: GenMessage<RunResponse_ModelFallback> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_service, 1, 10);
+
+/**
+ * ModelCallEnded says that a model call is over, and what it took. It comes after
+ * the text of its message. The sum over a turn is EndResponse.usage_summary.
+ *
+ * @generated from message agentd.v1.RunResponse.ModelCallEnded
+ */
+export type RunResponse_ModelCallEnded = Message<"agentd.v1.RunResponse.ModelCallEnded"> & {
+  /**
+   * The session.
+   *
+   * @generated from field: string session_id = 1;
+   */
+  sessionId: string;
+
+  /**
+   * From the root to the agent whose call it was.
+   *
+   * @generated from field: repeated string agent_path = 2;
+   */
+  agentPath: string[];
+
+  /**
+   * The message that the call has written; empty for one that has failed, and
+   * is only told of because it was paid for.
+   *
+   * @generated from field: string message_id = 3;
+   */
+  messageId: string;
+
+  /**
+   * The model that was called last, as the agent names it.
+   *
+   * @generated from field: string model = 4;
+   */
+  model: string;
+
+  /**
+   * The name that its provider gave it.
+   *
+   * @generated from field: string served_model = 5;
+   */
+  servedModel: string;
+
+  /**
+   * Who served it.
+   *
+   * @generated from field: string provider = 6;
+   */
+  provider: string;
+
+  /**
+   * What the call took, all its tries included.
+   *
+   * @generated from field: agentd.v1.TokenUsage usage = 7;
+   */
+  usage?: TokenUsage | undefined;
+
+  /**
+   * How many tries reported what they took: what llm_calls of the turn counts.
+   *
+   * @generated from field: int32 llm_calls = 8;
+   */
+  llmCalls: number;
+
+  /**
+   * US dollars at the server's price table. Unset when a price is not known.
+   *
+   * @generated from field: optional double cost = 9;
+   */
+  cost?: number | undefined;
+
+  /**
+   * Why the model stopped.
+   *
+   * @generated from field: agentd.v1.StopReason stop_reason = 10;
+   */
+  stopReason: StopReason;
+
+  /**
+   * From the first try to the end of the answer, waits included.
+   *
+   * @generated from field: google.protobuf.Duration duration = 11;
+   */
+  duration?: Duration | undefined;
+
+  /**
+   * From the first try to the first text, or thought; unset when there was none.
+   *
+   * @generated from field: google.protobuf.Duration first_text = 12;
+   */
+  firstText?: Duration | undefined;
+};
+
+/**
+ * Describes the message agentd.v1.RunResponse.ModelCallEnded.
+ * Use `create(RunResponse_ModelCallEndedSchema)` to create a new message.
+ */
+export const RunResponse_ModelCallEndedSchema: GenMessage<RunResponse_ModelCallEnded> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_service, 1, 11);
+
+/**
+ * ProviderTools tells what a model's own provider has run while it wrote a
+ * message (searches, code), and what the message cites. The server only
+ * observes it.
+ *
+ * @generated from message agentd.v1.RunResponse.ProviderTools
+ */
+export type RunResponse_ProviderTools = Message<"agentd.v1.RunResponse.ProviderTools"> & {
+  /**
+   * The session.
+   *
+   * @generated from field: string session_id = 1;
+   */
+  sessionId: string;
+
+  /**
+   * From the root to the agent whose model it was.
+   *
+   * @generated from field: repeated string agent_path = 2;
+   */
+  agentPath: string[];
+
+  /**
+   * The message.
+   *
+   * @generated from field: string message_id = 3;
+   */
+  messageId: string;
+
+  /**
+   * In order.
+   *
+   * @generated from field: repeated agentd.v1.RunResponse.ProviderTools.Use uses = 4;
+   */
+  uses: RunResponse_ProviderTools_Use[];
+
+  /**
+   * In order of the provider.
+   *
+   * @generated from field: repeated agentd.v1.RunResponse.ProviderTools.Citation citations = 5;
+   */
+  citations: RunResponse_ProviderTools_Citation[];
+};
+
+/**
+ * Describes the message agentd.v1.RunResponse.ProviderTools.
+ * Use `create(RunResponse_ProviderToolsSchema)` to create a new message.
+ */
+export const RunResponse_ProviderToolsSchema: GenMessage<RunResponse_ProviderTools> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_service, 1, 12);
+
+/**
+ * Use is one run of a tool.
+ *
+ * @generated from message agentd.v1.RunResponse.ProviderTools.Use
+ */
+export type RunResponse_ProviderTools_Use = Message<"agentd.v1.RunResponse.ProviderTools.Use"> & {
+  /**
+   * The provider's id; may be empty.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * The builtin tool, such as google_search, web_search, url_context and
+   * code_execution; a tool that has no such name has the provider's own.
+   *
+   * @generated from field: string tool_name = 2;
+   */
+  toolName: string;
+
+  /**
+   * What it was asked, JSON; empty where the provider does not say.
+   *
+   * @generated from field: string input = 3;
+   */
+  input: string;
+
+  /**
+   * What it found, JSON; empty where the provider does not say. What the
+   * provider has encrypted is left out.
+   *
+   * @generated from field: string output = 4;
+   */
+  output: string;
+
+  /**
+   * Why it failed; empty when it did not.
+   *
+   * @generated from field: string error = 5;
+   */
+  error: string;
+};
+
+/**
+ * Describes the message agentd.v1.RunResponse.ProviderTools.Use.
+ * Use `create(RunResponse_ProviderTools_UseSchema)` to create a new message.
+ */
+export const RunResponse_ProviderTools_UseSchema: GenMessage<RunResponse_ProviderTools_Use> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_service, 1, 12, 0);
+
+/**
+ * Citation is a source of a part of the message.
+ *
+ * @generated from message agentd.v1.RunResponse.ProviderTools.Citation
+ */
+export type RunResponse_ProviderTools_Citation = Message<"agentd.v1.RunResponse.ProviderTools.Citation"> & {
+  /**
+   * Where it is.
+   *
+   * @generated from field: string uri = 1;
+   */
+  uri: string;
+
+  /**
+   * What it is called.
+   *
+   * @generated from field: string title = 2;
+   */
+  title: string;
+
+  /**
+   * The words of the source; empty where the provider does not say.
+   *
+   * @generated from field: string cited_text = 3;
+   */
+  citedText: string;
+
+  /**
+   * The part of the message's text, without thoughts, as offsets in bytes of
+   * its UTF-8 form; both 0 when the provider does not say.
+   *
+   * @generated from field: int32 start = 4;
+   */
+  start: number;
+
+  /**
+   * Behind the last byte.
+   *
+   * @generated from field: int32 end = 5;
+   */
+  end: number;
+};
+
+/**
+ * Describes the message agentd.v1.RunResponse.ProviderTools.Citation.
+ * Use `create(RunResponse_ProviderTools_CitationSchema)` to create a new message.
+ */
+export const RunResponse_ProviderTools_CitationSchema: GenMessage<RunResponse_ProviderTools_Citation> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_service, 1, 12, 1);
+
+/**
+ * RawPayload is a provider's answer to one try of a model call as it came over
+ * the network; only for a turn with ExecuteRequest.raw_payloads. It comes before
+ * the ModelCallEnded of its call.
+ *
+ * @generated from message agentd.v1.RunResponse.RawPayload
+ */
+export type RunResponse_RawPayload = Message<"agentd.v1.RunResponse.RawPayload"> & {
+  /**
+   * The session.
+   *
+   * @generated from field: string session_id = 1;
+   */
+  sessionId: string;
+
+  /**
+   * From the root to the agent whose call it was.
+   *
+   * @generated from field: repeated string agent_path = 2;
+   */
+  agentPath: string[];
+
+  /**
+   * The message that the call was to write.
+   *
+   * @generated from field: string message_id = 3;
+   */
+  messageId: string;
+
+  /**
+   * The try, from 1.
+   *
+   * @generated from field: uint32 attempt = 4;
+   */
+  attempt: number;
+
+  /**
+   * Who answered.
+   *
+   * @generated from field: string provider = 5;
+   */
+  provider: string;
+
+  /**
+   * The HTTP status.
+   *
+   * @generated from field: int32 status = 6;
+   */
+  status: number;
+
+  /**
+   * The content type.
+   *
+   * @generated from field: string content_type = 7;
+   */
+  contentType: string;
+
+  /**
+   * The body.
+   *
+   * @generated from field: bytes body = 8;
+   */
+  body: Uint8Array;
+
+  /**
+   * True when the body was longer than what is kept of it, 1 MiB.
+   *
+   * @generated from field: bool truncated = 9;
+   */
+  truncated: boolean;
+};
+
+/**
+ * Describes the message agentd.v1.RunResponse.RawPayload.
+ * Use `create(RunResponse_RawPayloadSchema)` to create a new message.
+ */
+export const RunResponse_RawPayloadSchema: GenMessage<RunResponse_RawPayload> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_service, 1, 13);
+
+/**
+ * HistoryCompacted says that an agent's model is from now on told a summary in
+ * place of the beginning of the conversation, see LlmAgent.compaction. The
+ * session keeps all of it.
+ *
+ * @generated from message agentd.v1.RunResponse.HistoryCompacted
+ */
+export type RunResponse_HistoryCompacted = Message<"agentd.v1.RunResponse.HistoryCompacted"> & {
+  /**
+   * The session.
+   *
+   * @generated from field: string session_id = 1;
+   */
+  sessionId: string;
+
+  /**
+   * From the root to the agent whose model it is.
+   *
+   * @generated from field: repeated string agent_path = 2;
+   */
+  agentPath: string[];
+
+  /**
+   * What the model is told.
+   *
+   * @generated from field: string summary = 3;
+   */
+  summary: string;
+
+  /**
+   * The seq up to which the summary stands for what has happened.
+   *
+   * @generated from field: int64 through_seq = 4;
+   */
+  throughSeq: bigint;
+
+  /**
+   * Why.
+   *
+   * @generated from field: agentd.v1.RunResponse.HistoryCompacted.Reason reason = 5;
+   */
+  reason: RunResponse_HistoryCompacted_Reason;
+
+  /**
+   * Tokens of the prompt before, as far as they are known.
+   *
+   * @generated from field: int64 prompt_tokens = 6;
+   */
+  promptTokens: bigint;
+
+  /**
+   * The context window that was counted with, in tokens; 0 when it is not known.
+   *
+   * @generated from field: int64 context_tokens = 7;
+   */
+  contextTokens: bigint;
+};
+
+/**
+ * Describes the message agentd.v1.RunResponse.HistoryCompacted.
+ * Use `create(RunResponse_HistoryCompactedSchema)` to create a new message.
+ */
+export const RunResponse_HistoryCompactedSchema: GenMessage<RunResponse_HistoryCompacted> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_service, 1, 14);
+
+/**
+ * Reason is why.
+ *
+ * @generated from enum agentd.v1.RunResponse.HistoryCompacted.Reason
+ */
+export enum RunResponse_HistoryCompacted_Reason {
+  /**
+   * Never sent.
+   *
+   * @generated from enum value: REASON_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * The prompt had come to the share of the context that was set.
+   *
+   * @generated from enum value: REASON_SHARE = 1;
+   */
+  SHARE = 1,
+
+  /**
+   * The provider had refused the prompt as too long.
+   *
+   * @generated from enum value: REASON_OVERFLOW = 2;
+   */
+  OVERFLOW = 2,
+}
+
+/**
+ * Describes the enum agentd.v1.RunResponse.HistoryCompacted.Reason.
+ */
+export const RunResponse_HistoryCompacted_ReasonSchema: GenEnum<RunResponse_HistoryCompacted_Reason> = /*@__PURE__*/
+  enumDesc(file_agentd_v1_service, 1, 14, 0);
+
+/**
  * StateUpdate tells the client about session state: first the whole of it,
  * later the keys that changed.
  *
@@ -1161,7 +1731,7 @@ export type RunResponse_StateUpdate = Message<"agentd.v1.RunResponse.StateUpdate
  * Use `create(RunResponse_StateUpdateSchema)` to create a new message.
  */
 export const RunResponse_StateUpdateSchema: GenMessage<RunResponse_StateUpdate> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 1, 10);
+  messageDesc(file_agentd_v1_service, 1, 15);
 
 /**
  * ToolCancelled tells the client that nobody waits for this call any more,
@@ -1197,7 +1767,7 @@ export type RunResponse_ToolCancelled = Message<"agentd.v1.RunResponse.ToolCance
  * Use `create(RunResponse_ToolCancelledSchema)` to create a new message.
  */
 export const RunResponse_ToolCancelledSchema: GenMessage<RunResponse_ToolCancelled> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 1, 11);
+  messageDesc(file_agentd_v1_service, 1, 16);
 
 /**
  * ToolCallNotice tells a client about a tool call that another client is asked
@@ -1247,7 +1817,7 @@ export type RunResponse_ToolCallNotice = Message<"agentd.v1.RunResponse.ToolCall
  * Use `create(RunResponse_ToolCallNoticeSchema)` to create a new message.
  */
 export const RunResponse_ToolCallNoticeSchema: GenMessage<RunResponse_ToolCallNotice> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 1, 12);
+  messageDesc(file_agentd_v1_service, 1, 17);
 
 /**
  * Retract tells the client to drop what it has of unfinished messages: their
@@ -1284,7 +1854,7 @@ export type RunResponse_Retract = Message<"agentd.v1.RunResponse.Retract"> & {
  * Use `create(RunResponse_RetractSchema)` to create a new message.
  */
 export const RunResponse_RetractSchema: GenMessage<RunResponse_Retract> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 1, 13);
+  messageDesc(file_agentd_v1_service, 1, 18);
 
 /**
  * ToolResult tells that a tool call has been answered, by whichever client.
@@ -1342,6 +1912,13 @@ export type RunResponse_ToolResult = Message<"agentd.v1.RunResponse.ToolResult">
    * @generated from field: repeated string agent_path = 6;
    */
   agentPath: string[];
+
+  /**
+   * More of the result.
+   *
+   * @generated from field: repeated agentd.v1.Part parts = 7;
+   */
+  parts: Part[];
 };
 
 /**
@@ -1349,7 +1926,7 @@ export type RunResponse_ToolResult = Message<"agentd.v1.RunResponse.ToolResult">
  * Use `create(RunResponse_ToolResultSchema)` to create a new message.
  */
 export const RunResponse_ToolResultSchema: GenMessage<RunResponse_ToolResult> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 1, 14);
+  messageDesc(file_agentd_v1_service, 1, 19);
 
 /**
  * InteractionRequested tells that the turn asks a person.
@@ -1370,7 +1947,7 @@ export type RunResponse_InteractionRequested = Message<"agentd.v1.RunResponse.In
  * Use `create(RunResponse_InteractionRequestedSchema)` to create a new message.
  */
 export const RunResponse_InteractionRequestedSchema: GenMessage<RunResponse_InteractionRequested> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 1, 15);
+  messageDesc(file_agentd_v1_service, 1, 20);
 
 /**
  * InteractionResolved tells that nobody is asked any more. The call of an
@@ -1392,7 +1969,7 @@ export type RunResponse_InteractionResolved = Message<"agentd.v1.RunResponse.Int
  * Use `create(RunResponse_InteractionResolvedSchema)` to create a new message.
  */
 export const RunResponse_InteractionResolvedSchema: GenMessage<RunResponse_InteractionResolved> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 1, 16);
+  messageDesc(file_agentd_v1_service, 1, 21);
 
 /**
  * Display is a projection of an event for user interfaces. It is computed from

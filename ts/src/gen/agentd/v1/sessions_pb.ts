@@ -9,9 +9,9 @@ import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobu
 import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import type { Interaction, InteractionStatus, Resolution } from "./interactions_pb.js";
 import { file_agentd_v1_interactions } from "./interactions_pb.js";
-import type { Display_Visibility, RunRequest_ExecuteRequest, RunRequest_ToolCallResponse, RunResponse, RunResponse_CancelReceipt, RunResponse_ErrorResponse, RunResponse_ToolCallRequest } from "./service_pb.js";
+import type { Display_Visibility, RunRequest_ExecuteRequest, RunRequest_ToolCallResponse, RunResponse, RunResponse_CancelReceipt, RunResponse_ErrorResponse, RunResponse_ModelCallEnded, RunResponse_ToolCallRequest } from "./service_pb.js";
 import { file_agentd_v1_service } from "./service_pb.js";
-import type { ErrorCode, UsageSummary } from "./types_pb.js";
+import type { ErrorCode, GenerationSettings, StopReason, UsageSummary } from "./types_pb.js";
 import { file_agentd_v1_types } from "./types_pb.js";
 import type { Duration, Timestamp, Value } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
@@ -21,7 +21,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file agentd/v1/sessions.proto.
  */
 export const file_agentd_v1_sessions: GenFile = /*@__PURE__*/
-  fileDesc("ChhhZ2VudGQvdjEvc2Vzc2lvbnMucHJvdG8SCWFnZW50ZC52MSLtAwoHU2Vzc2lvbhIKCgJpZBgBIAEoCRImCgVzdGF0ZRgCIAEoDjIXLmFnZW50ZC52MS5TZXNzaW9uU3RhdGUSLgoGbGFiZWxzGAMgAygLMh4uYWdlbnRkLnYxLlNlc3Npb24uTGFiZWxzRW50cnkSEgoKY2xpZW50X3JlZhgEIAEoCRIPCgdjcmVhdG9yGAUgASgJEi8KC2NyZWF0ZV90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgt1cGRhdGVfdGltZRgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJgoFdXNhZ2UYCCABKAsyFy5hZ2VudGQudjEuVXNhZ2VTdW1tYXJ5Eg8KB3ZlcnNpb24YCSABKAMSEwoLZm9ya2VkX2Zyb20YCiABKAkSEQoJZm9ya2VkX2F0GAsgASgDEhQKDGxhc3RfdHVybl9pZBgMIAEoCRIvChBsYXN0X3R1cm5fc3RhdHVzGA0gASgOMhUuYWdlbnRkLnYxLlR1cm5TdGF0dXMSEAoIbGFzdF9zZXEYDiABKAMSDgoGcHVyZ2VkGA8gASgIGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEi5gUKBFR1cm4SCgoCaWQYASABKAkSEgoKc2Vzc2lvbl9pZBgCIAEoCRIlCgZzdGF0dXMYAyABKA4yFS5hZ2VudGQudjEuVHVyblN0YXR1cxIWCg5zdGF0dXNfbWVzc2FnZRgEIAEoCRIoCgplcnJvcl9jb2RlGAUgASgOMhQuYWdlbnRkLnYxLkVycm9yQ29kZRITCgt1c2VyX3Byb21wdBgGIAEoCRITCgtvdXRwdXRfdGV4dBgHIAEoCRImCgV1c2FnZRgIIAEoCzIXLmFnZW50ZC52MS5Vc2FnZVN1bW1hcnkSLwoLY3JlYXRlX3RpbWUYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnN0YXJ0X3RpbWUYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZF90aW1lGAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCghkdXJhdGlvbhgMIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIRCglhZnRlcl9zZXEYDSABKAMSQgoScGVuZGluZ190b29sX2NhbGxzGA4gAygLMiYuYWdlbnRkLnYxLlJ1blJlc3BvbnNlLlRvb2xDYWxsUmVxdWVzdBIVCg1pbmplY3RlZF9pbnRvGA8gASgJEjUKB3JlY2VpcHQYECABKAsyJC5hZ2VudGQudjEuUnVuUmVzcG9uc2UuQ2FuY2VsUmVjZWlwdBIxChFzdHJ1Y3R1cmVkX291dHB1dBgRIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIqCgtzdG9wX3JlYXNvbhgSIAEoDjIVLmFnZW50ZC52MS5TdG9wUmVhc29uEg0KBW1vZGVsGBMgASgJEjQKFHBlbmRpbmdfaW50ZXJhY3Rpb25zGBQgAygLMhYuYWdlbnRkLnYxLkludGVyYWN0aW9uIq8BChRDcmVhdGVTZXNzaW9uUmVxdWVzdBI7CgZsYWJlbHMYASADKAsyKy5hZ2VudGQudjEuQ3JlYXRlU2Vzc2lvblJlcXVlc3QuTGFiZWxzRW50cnkSEgoKY2xpZW50X3JlZhgCIAEoCRIXCg9pZGVtcG90ZW5jeV9rZXkYAyABKAkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASI8ChVDcmVhdGVTZXNzaW9uUmVzcG9uc2USIwoHc2Vzc2lvbhgBIAEoCzISLmFnZW50ZC52MS5TZXNzaW9uIicKEUdldFNlc3Npb25SZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkiOQoSR2V0U2Vzc2lvblJlc3BvbnNlEiMKB3Nlc3Npb24YASABKAsyEi5hZ2VudGQudjEuU2Vzc2lvbiLgAwoTTGlzdFNlc3Npb25zUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCRInCgZzdGF0ZXMYAyADKA4yFy5hZ2VudGQudjEuU2Vzc2lvblN0YXRlEjoKBmxhYmVscxgEIAMoCzIqLmFnZW50ZC52MS5MaXN0U2Vzc2lvbnNSZXF1ZXN0LkxhYmVsc0VudHJ5EhIKCmNsaWVudF9yZWYYBSABKAkSLAoNdHVybl9zdGF0dXNlcxgGIAMoDjIVLmFnZW50ZC52MS5UdXJuU3RhdHVzEjEKDWNyZWF0ZWRfYWZ0ZXIYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjIKDmNyZWF0ZWRfYmVmb3JlGAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIxCg11cGRhdGVkX2FmdGVyGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIyCg51cGRhdGVkX2JlZm9yZRgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJVChRMaXN0U2Vzc2lvbnNSZXNwb25zZRIkCghzZXNzaW9ucxgBIAMoCzISLmFnZW50ZC52MS5TZXNzaW9uEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKIAgoUVXBkYXRlU2Vzc2lvblJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIUCgd2ZXJzaW9uGAIgASgDSACIAQESOwoGbGFiZWxzGAMgAygLMisuYWdlbnRkLnYxLlVwZGF0ZVNlc3Npb25SZXF1ZXN0LkxhYmVsc0VudHJ5EhcKCmNsaWVudF9yZWYYBCABKAlIAYgBARImCgVzdGF0ZRgFIAEoDjIXLmFnZW50ZC52MS5TZXNzaW9uU3RhdGUaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIKCghfdmVyc2lvbkINCgtfY2xpZW50X3JlZiI8ChVVcGRhdGVTZXNzaW9uUmVzcG9uc2USIwoHc2Vzc2lvbhgBIAEoCzISLmFnZW50ZC52MS5TZXNzaW9uIioKFERlbGV0ZVNlc3Npb25SZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkiFwoVRGVsZXRlU2Vzc2lvblJlc3BvbnNlItkBChJGb3JrU2Vzc2lvblJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIQCgNzZXEYAiABKANIAIgBARI5CgZsYWJlbHMYAyADKAsyKS5hZ2VudGQudjEuRm9ya1Nlc3Npb25SZXF1ZXN0LkxhYmVsc0VudHJ5EhIKCmNsaWVudF9yZWYYBCABKAkSFwoPaWRlbXBvdGVuY3lfa2V5GAUgASgJGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCBgoEX3NlcSI6ChNGb3JrU2Vzc2lvblJlc3BvbnNlEiMKB3Nlc3Npb24YASABKAsyEi5hZ2VudGQudjEuU2Vzc2lvbiJKChFDcmVhdGVUdXJuUmVxdWVzdBI1CgdleGVjdXRlGAEgASgLMiQuYWdlbnRkLnYxLlJ1blJlcXVlc3QuRXhlY3V0ZVJlcXVlc3QiMwoSQ3JlYXRlVHVyblJlc3BvbnNlEh0KBHR1cm4YASABKAsyDy5hZ2VudGQudjEuVHVybiI1Cg5HZXRUdXJuUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEg8KB3R1cm5faWQYAiABKAkiMAoPR2V0VHVyblJlc3BvbnNlEh0KBHR1cm4YASABKAsyDy5hZ2VudGQudjEuVHVybiLdAQoQTGlzdFR1cm5zUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJEicKCHN0YXR1c2VzGAQgAygOMhUuYWdlbnRkLnYxLlR1cm5TdGF0dXMSMQoNY3JlYXRlZF9hZnRlchgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMgoOY3JlYXRlZF9iZWZvcmUYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIkwKEUxpc3RUdXJuc1Jlc3BvbnNlEh4KBXR1cm5zGAEgAygLMg8uYWdlbnRkLnYxLlR1cm4SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIkgKEUNhbmNlbFR1cm5SZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSDwoHdHVybl9pZBgCIAEoCRIOCgZyZWFzb24YAyABKAkiMwoSQ2FuY2VsVHVyblJlc3BvbnNlEh0KBHR1cm4YASABKAsyDy5hZ2VudGQudjEuVHVybiK1AQoVTGlzdFR1cm5FdmVudHNSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSDwoHdHVybl9pZBgCIAEoCRIWCglhZnRlcl9zZXEYAyABKANIAIgBARINCgVsaW1pdBgEIAEoBRIPCgdkaXNwbGF5GAUgASgIEjEKCnZpc2liaWxpdHkYBiABKA4yHS5hZ2VudGQudjEuRGlzcGxheS5WaXNpYmlsaXR5QgwKCl9hZnRlcl9zZXEiTgoWTGlzdFR1cm5FdmVudHNSZXNwb25zZRImCgZldmVudHMYASADKAsyFi5hZ2VudGQudjEuUnVuUmVzcG9uc2USDAoEbW9yZRgCIAEoCCK1AQoQV2F0Y2hUdXJuUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEg8KB3R1cm5faWQYAiABKAkSFgoJYWZ0ZXJfc2VxGAMgASgDSACIAQESEgoKdG9vbF9uYW1lcxgEIAMoCRIPCgdkaXNwbGF5GAUgASgIEjEKCnZpc2liaWxpdHkYBiABKA4yHS5hZ2VudGQudjEuRGlzcGxheS5WaXNpYmlsaXR5QgwKCl9hZnRlcl9zZXEiOgoRV2F0Y2hUdXJuUmVzcG9uc2USJQoFZXZlbnQYASABKAsyFi5hZ2VudGQudjEuUnVuUmVzcG9uc2UieAoYU3VibWl0VG9vbFJlc3VsdHNSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSDwoHdHVybl9pZBgCIAEoCRI3CgdyZXN1bHRzGAMgAygLMiYuYWdlbnRkLnYxLlJ1blJlcXVlc3QuVG9vbENhbGxSZXNwb25zZSJpChlTdWJtaXRUb29sUmVzdWx0c1Jlc3BvbnNlEi0KB3JlZnVzZWQYASADKAsyHC5hZ2VudGQudjEuUmVmdXNlZFRvb2xSZXN1bHQSHQoEdHVybhgCIAEoCzIPLmFnZW50ZC52MS5UdXJuIl4KEVJlZnVzZWRUb29sUmVzdWx0EhQKDHRvb2xfY2FsbF9pZBgBIAEoCRIzCgVlcnJvchgCIAEoCzIkLmFnZW50ZC52MS5SdW5SZXNwb25zZS5FcnJvclJlc3BvbnNlIkMKFUdldEludGVyYWN0aW9uUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhYKDmludGVyYWN0aW9uX2lkGAIgASgJIkUKFkdldEludGVyYWN0aW9uUmVzcG9uc2USKwoLaW50ZXJhY3Rpb24YASABKAsyFi5hZ2VudGQudjEuSW50ZXJhY3Rpb24ilQEKF0xpc3RJbnRlcmFjdGlvbnNSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSDwoHdHVybl9pZBgCIAEoCRIRCglwYWdlX3NpemUYAyABKAUSEgoKcGFnZV90b2tlbhgEIAEoCRIuCghzdGF0dXNlcxgFIAMoDjIcLmFnZW50ZC52MS5JbnRlcmFjdGlvblN0YXR1cyJhChhMaXN0SW50ZXJhY3Rpb25zUmVzcG9uc2USLAoMaW50ZXJhY3Rpb25zGAEgAygLMhYuYWdlbnRkLnYxLkludGVyYWN0aW9uEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSJyChlSZXNvbHZlSW50ZXJhY3Rpb25SZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSFgoOaW50ZXJhY3Rpb25faWQYAiABKAkSKQoKcmVzb2x1dGlvbhgDIAEoCzIVLmFnZW50ZC52MS5SZXNvbHV0aW9uIkkKGlJlc29sdmVJbnRlcmFjdGlvblJlc3BvbnNlEisKC2ludGVyYWN0aW9uGAEgASgLMhYuYWdlbnRkLnYxLkludGVyYWN0aW9uIhgKFkdldENhcGFiaWxpdGllc1JlcXVlc3QijwIKF0dldENhcGFiaWxpdGllc1Jlc3BvbnNlEg8KB3ZlcnNpb24YASABKAkSPgoJcHJvdmlkZXJzGAIgAygLMisuYWdlbnRkLnYxLkdldENhcGFiaWxpdGllc1Jlc3BvbnNlLlByb3ZpZGVyEhUKDWJ1aWx0aW5fdG9vbHMYAyADKAkSGAoQbWF4X3Byb21wdF9ieXRlcxgEIAEoAxIZChFtYXhfbWVzc2FnZV9ieXRlcxgFIAEoAxIsCglyZXRlbnRpb24YBiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24aKQoIUHJvdmlkZXISDAoEbmFtZRgBIAEoCRIPCgdoYXNfa2V5GAIgASgIIhMKEUxpc3RNb2RlbHNSZXF1ZXN0IksKEkxpc3RNb2RlbHNSZXNwb25zZRIgCgZtb2RlbHMYASADKAsyEC5hZ2VudGQudjEuTW9kZWwSEwoLcHJpY2VzX2RhdGUYAiABKAkimQEKBU1vZGVsEgwKBG5hbWUYASABKAkSEAoIcHJvdmlkZXIYAiABKAkSEQoJYXZhaWxhYmxlGAMgASgIEiUKBXByaWNlGAQgASgLMhYuYWdlbnRkLnYxLk1vZGVsLlByaWNlGjYKBVByaWNlEg0KBWlucHV0GAEgASgBEg4KBmNhY2hlZBgCIAEoARIOCgZvdXRwdXQYAyABKAEqYwoMU2Vzc2lvblN0YXRlEh0KGVNFU1NJT05fU1RBVEVfVU5TUEVDSUZJRUQQABIYChRTRVNTSU9OX1NUQVRFX0FDVElWRRABEhoKFlNFU1NJT05fU1RBVEVfQVJDSElWRUQQAirvAQoKVHVyblN0YXR1cxIbChdUVVJOX1NUQVRVU19VTlNQRUNJRklFRBAAEhcKE1RVUk5fU1RBVFVTX1BFTkRJTkcQARIXChNUVVJOX1NUQVRVU19SVU5OSU5HEAISIgoeVFVSTl9TVEFUVVNfV0FJVElOR19GT1JfQ0xJRU5UEAMSIQodVFVSTl9TVEFUVVNfV0FJVElOR19GT1JfSU5QVVQQBBIZChVUVVJOX1NUQVRVU19TVUNDRUVERUQQBRIWChJUVVJOX1NUQVRVU19GQUlMRUQQBhIYChRUVVJOX1NUQVRVU19DQU5DRUxFRBAHKpMBCgpTdG9wUmVhc29uEhsKF1NUT1BfUkVBU09OX1VOU1BFQ0lGSUVEEAASFAoQU1RPUF9SRUFTT05fU1RPUBABEhoKFlNUT1BfUkVBU09OX01BWF9UT0tFTlMQAhIfChtTVE9QX1JFQVNPTl9DT05URU5UX0JMT0NLRUQQAxIVChFTVE9QX1JFQVNPTl9PVEhFUhAEMoAMCg5TZXNzaW9uU2VydmljZRJSCg1DcmVhdGVTZXNzaW9uEh8uYWdlbnRkLnYxLkNyZWF0ZVNlc3Npb25SZXF1ZXN0GiAuYWdlbnRkLnYxLkNyZWF0ZVNlc3Npb25SZXNwb25zZRJOCgpHZXRTZXNzaW9uEhwuYWdlbnRkLnYxLkdldFNlc3Npb25SZXF1ZXN0Gh0uYWdlbnRkLnYxLkdldFNlc3Npb25SZXNwb25zZSIDkAIBElQKDExpc3RTZXNzaW9ucxIeLmFnZW50ZC52MS5MaXN0U2Vzc2lvbnNSZXF1ZXN0Gh8uYWdlbnRkLnYxLkxpc3RTZXNzaW9uc1Jlc3BvbnNlIgOQAgESUgoNVXBkYXRlU2Vzc2lvbhIfLmFnZW50ZC52MS5VcGRhdGVTZXNzaW9uUmVxdWVzdBogLmFnZW50ZC52MS5VcGRhdGVTZXNzaW9uUmVzcG9uc2USUgoNRGVsZXRlU2Vzc2lvbhIfLmFnZW50ZC52MS5EZWxldGVTZXNzaW9uUmVxdWVzdBogLmFnZW50ZC52MS5EZWxldGVTZXNzaW9uUmVzcG9uc2USTAoLRm9ya1Nlc3Npb24SHS5hZ2VudGQudjEuRm9ya1Nlc3Npb25SZXF1ZXN0Gh4uYWdlbnRkLnYxLkZvcmtTZXNzaW9uUmVzcG9uc2USSQoKQ3JlYXRlVHVybhIcLmFnZW50ZC52MS5DcmVhdGVUdXJuUmVxdWVzdBodLmFnZW50ZC52MS5DcmVhdGVUdXJuUmVzcG9uc2USRQoHR2V0VHVybhIZLmFnZW50ZC52MS5HZXRUdXJuUmVxdWVzdBoaLmFnZW50ZC52MS5HZXRUdXJuUmVzcG9uc2UiA5ACARJLCglMaXN0VHVybnMSGy5hZ2VudGQudjEuTGlzdFR1cm5zUmVxdWVzdBocLmFnZW50ZC52MS5MaXN0VHVybnNSZXNwb25zZSIDkAIBEkkKCkNhbmNlbFR1cm4SHC5hZ2VudGQudjEuQ2FuY2VsVHVyblJlcXVlc3QaHS5hZ2VudGQudjEuQ2FuY2VsVHVyblJlc3BvbnNlEloKDkxpc3RUdXJuRXZlbnRzEiAuYWdlbnRkLnYxLkxpc3RUdXJuRXZlbnRzUmVxdWVzdBohLmFnZW50ZC52MS5MaXN0VHVybkV2ZW50c1Jlc3BvbnNlIgOQAgESSAoJV2F0Y2hUdXJuEhsuYWdlbnRkLnYxLldhdGNoVHVyblJlcXVlc3QaHC5hZ2VudGQudjEuV2F0Y2hUdXJuUmVzcG9uc2UwARJeChFTdWJtaXRUb29sUmVzdWx0cxIjLmFnZW50ZC52MS5TdWJtaXRUb29sUmVzdWx0c1JlcXVlc3QaJC5hZ2VudGQudjEuU3VibWl0VG9vbFJlc3VsdHNSZXNwb25zZRJaCg5HZXRJbnRlcmFjdGlvbhIgLmFnZW50ZC52MS5HZXRJbnRlcmFjdGlvblJlcXVlc3QaIS5hZ2VudGQudjEuR2V0SW50ZXJhY3Rpb25SZXNwb25zZSIDkAIBEmAKEExpc3RJbnRlcmFjdGlvbnMSIi5hZ2VudGQudjEuTGlzdEludGVyYWN0aW9uc1JlcXVlc3QaIy5hZ2VudGQudjEuTGlzdEludGVyYWN0aW9uc1Jlc3BvbnNlIgOQAgESYQoSUmVzb2x2ZUludGVyYWN0aW9uEiQuYWdlbnRkLnYxLlJlc29sdmVJbnRlcmFjdGlvblJlcXVlc3QaJS5hZ2VudGQudjEuUmVzb2x2ZUludGVyYWN0aW9uUmVzcG9uc2USXQoPR2V0Q2FwYWJpbGl0aWVzEiEuYWdlbnRkLnYxLkdldENhcGFiaWxpdGllc1JlcXVlc3QaIi5hZ2VudGQudjEuR2V0Q2FwYWJpbGl0aWVzUmVzcG9uc2UiA5ACARJOCgpMaXN0TW9kZWxzEhwuYWdlbnRkLnYxLkxpc3RNb2RlbHNSZXF1ZXN0Gh0uYWdlbnRkLnYxLkxpc3RNb2RlbHNSZXNwb25zZSIDkAIBQjpaOGdpdGh1Yi5jb20vYXB6dWszL2FnZW50ZC9nZW4vcHJvdG8vZ28vYWdlbnRkL3YxO2FnZW50ZHYxYgZwcm90bzM", [file_agentd_v1_interactions, file_agentd_v1_service, file_agentd_v1_types, file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("ChhhZ2VudGQvdjEvc2Vzc2lvbnMucHJvdG8SCWFnZW50ZC52MSLtAwoHU2Vzc2lvbhIKCgJpZBgBIAEoCRImCgVzdGF0ZRgCIAEoDjIXLmFnZW50ZC52MS5TZXNzaW9uU3RhdGUSLgoGbGFiZWxzGAMgAygLMh4uYWdlbnRkLnYxLlNlc3Npb24uTGFiZWxzRW50cnkSEgoKY2xpZW50X3JlZhgEIAEoCRIPCgdjcmVhdG9yGAUgASgJEi8KC2NyZWF0ZV90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgt1cGRhdGVfdGltZRgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJgoFdXNhZ2UYCCABKAsyFy5hZ2VudGQudjEuVXNhZ2VTdW1tYXJ5Eg8KB3ZlcnNpb24YCSABKAMSEwoLZm9ya2VkX2Zyb20YCiABKAkSEQoJZm9ya2VkX2F0GAsgASgDEhQKDGxhc3RfdHVybl9pZBgMIAEoCRIvChBsYXN0X3R1cm5fc3RhdHVzGA0gASgOMhUuYWdlbnRkLnYxLlR1cm5TdGF0dXMSEAoIbGFzdF9zZXEYDiABKAMSDgoGcHVyZ2VkGA8gASgIGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEi5gUKBFR1cm4SCgoCaWQYASABKAkSEgoKc2Vzc2lvbl9pZBgCIAEoCRIlCgZzdGF0dXMYAyABKA4yFS5hZ2VudGQudjEuVHVyblN0YXR1cxIWCg5zdGF0dXNfbWVzc2FnZRgEIAEoCRIoCgplcnJvcl9jb2RlGAUgASgOMhQuYWdlbnRkLnYxLkVycm9yQ29kZRITCgt1c2VyX3Byb21wdBgGIAEoCRITCgtvdXRwdXRfdGV4dBgHIAEoCRImCgV1c2FnZRgIIAEoCzIXLmFnZW50ZC52MS5Vc2FnZVN1bW1hcnkSLwoLY3JlYXRlX3RpbWUYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnN0YXJ0X3RpbWUYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZF90aW1lGAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCghkdXJhdGlvbhgMIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIRCglhZnRlcl9zZXEYDSABKAMSQgoScGVuZGluZ190b29sX2NhbGxzGA4gAygLMiYuYWdlbnRkLnYxLlJ1blJlc3BvbnNlLlRvb2xDYWxsUmVxdWVzdBIVCg1pbmplY3RlZF9pbnRvGA8gASgJEjUKB3JlY2VpcHQYECABKAsyJC5hZ2VudGQudjEuUnVuUmVzcG9uc2UuQ2FuY2VsUmVjZWlwdBIxChFzdHJ1Y3R1cmVkX291dHB1dBgRIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIqCgtzdG9wX3JlYXNvbhgSIAEoDjIVLmFnZW50ZC52MS5TdG9wUmVhc29uEg0KBW1vZGVsGBMgASgJEjQKFHBlbmRpbmdfaW50ZXJhY3Rpb25zGBQgAygLMhYuYWdlbnRkLnYxLkludGVyYWN0aW9uIq8BChRDcmVhdGVTZXNzaW9uUmVxdWVzdBI7CgZsYWJlbHMYASADKAsyKy5hZ2VudGQudjEuQ3JlYXRlU2Vzc2lvblJlcXVlc3QuTGFiZWxzRW50cnkSEgoKY2xpZW50X3JlZhgCIAEoCRIXCg9pZGVtcG90ZW5jeV9rZXkYAyABKAkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASI8ChVDcmVhdGVTZXNzaW9uUmVzcG9uc2USIwoHc2Vzc2lvbhgBIAEoCzISLmFnZW50ZC52MS5TZXNzaW9uIicKEUdldFNlc3Npb25SZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkiOQoSR2V0U2Vzc2lvblJlc3BvbnNlEiMKB3Nlc3Npb24YASABKAsyEi5hZ2VudGQudjEuU2Vzc2lvbiLgAwoTTGlzdFNlc3Npb25zUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCRInCgZzdGF0ZXMYAyADKA4yFy5hZ2VudGQudjEuU2Vzc2lvblN0YXRlEjoKBmxhYmVscxgEIAMoCzIqLmFnZW50ZC52MS5MaXN0U2Vzc2lvbnNSZXF1ZXN0LkxhYmVsc0VudHJ5EhIKCmNsaWVudF9yZWYYBSABKAkSLAoNdHVybl9zdGF0dXNlcxgGIAMoDjIVLmFnZW50ZC52MS5UdXJuU3RhdHVzEjEKDWNyZWF0ZWRfYWZ0ZXIYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjIKDmNyZWF0ZWRfYmVmb3JlGAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIxCg11cGRhdGVkX2FmdGVyGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIyCg51cGRhdGVkX2JlZm9yZRgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJVChRMaXN0U2Vzc2lvbnNSZXNwb25zZRIkCghzZXNzaW9ucxgBIAMoCzISLmFnZW50ZC52MS5TZXNzaW9uEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKIAgoUVXBkYXRlU2Vzc2lvblJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIUCgd2ZXJzaW9uGAIgASgDSACIAQESOwoGbGFiZWxzGAMgAygLMisuYWdlbnRkLnYxLlVwZGF0ZVNlc3Npb25SZXF1ZXN0LkxhYmVsc0VudHJ5EhcKCmNsaWVudF9yZWYYBCABKAlIAYgBARImCgVzdGF0ZRgFIAEoDjIXLmFnZW50ZC52MS5TZXNzaW9uU3RhdGUaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIKCghfdmVyc2lvbkINCgtfY2xpZW50X3JlZiI8ChVVcGRhdGVTZXNzaW9uUmVzcG9uc2USIwoHc2Vzc2lvbhgBIAEoCzISLmFnZW50ZC52MS5TZXNzaW9uIioKFERlbGV0ZVNlc3Npb25SZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkiFwoVRGVsZXRlU2Vzc2lvblJlc3BvbnNlItkBChJGb3JrU2Vzc2lvblJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIQCgNzZXEYAiABKANIAIgBARI5CgZsYWJlbHMYAyADKAsyKS5hZ2VudGQudjEuRm9ya1Nlc3Npb25SZXF1ZXN0LkxhYmVsc0VudHJ5EhIKCmNsaWVudF9yZWYYBCABKAkSFwoPaWRlbXBvdGVuY3lfa2V5GAUgASgJGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCBgoEX3NlcSI6ChNGb3JrU2Vzc2lvblJlc3BvbnNlEiMKB3Nlc3Npb24YASABKAsyEi5hZ2VudGQudjEuU2Vzc2lvbiJKChFDcmVhdGVUdXJuUmVxdWVzdBI1CgdleGVjdXRlGAEgASgLMiQuYWdlbnRkLnYxLlJ1blJlcXVlc3QuRXhlY3V0ZVJlcXVlc3QiMwoSQ3JlYXRlVHVyblJlc3BvbnNlEh0KBHR1cm4YASABKAsyDy5hZ2VudGQudjEuVHVybiI1Cg5HZXRUdXJuUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEg8KB3R1cm5faWQYAiABKAkiMAoPR2V0VHVyblJlc3BvbnNlEh0KBHR1cm4YASABKAsyDy5hZ2VudGQudjEuVHVybiLdAQoQTGlzdFR1cm5zUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJEicKCHN0YXR1c2VzGAQgAygOMhUuYWdlbnRkLnYxLlR1cm5TdGF0dXMSMQoNY3JlYXRlZF9hZnRlchgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMgoOY3JlYXRlZF9iZWZvcmUYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIkwKEUxpc3RUdXJuc1Jlc3BvbnNlEh4KBXR1cm5zGAEgAygLMg8uYWdlbnRkLnYxLlR1cm4SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIkgKEUNhbmNlbFR1cm5SZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSDwoHdHVybl9pZBgCIAEoCRIOCgZyZWFzb24YAyABKAkiMwoSQ2FuY2VsVHVyblJlc3BvbnNlEh0KBHR1cm4YASABKAsyDy5hZ2VudGQudjEuVHVybiK1AQoVTGlzdFR1cm5FdmVudHNSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSDwoHdHVybl9pZBgCIAEoCRIWCglhZnRlcl9zZXEYAyABKANIAIgBARINCgVsaW1pdBgEIAEoBRIPCgdkaXNwbGF5GAUgASgIEjEKCnZpc2liaWxpdHkYBiABKA4yHS5hZ2VudGQudjEuRGlzcGxheS5WaXNpYmlsaXR5QgwKCl9hZnRlcl9zZXEiTgoWTGlzdFR1cm5FdmVudHNSZXNwb25zZRImCgZldmVudHMYASADKAsyFi5hZ2VudGQudjEuUnVuUmVzcG9uc2USDAoEbW9yZRgCIAEoCCK1AQoQV2F0Y2hUdXJuUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEg8KB3R1cm5faWQYAiABKAkSFgoJYWZ0ZXJfc2VxGAMgASgDSACIAQESEgoKdG9vbF9uYW1lcxgEIAMoCRIPCgdkaXNwbGF5GAUgASgIEjEKCnZpc2liaWxpdHkYBiABKA4yHS5hZ2VudGQudjEuRGlzcGxheS5WaXNpYmlsaXR5QgwKCl9hZnRlcl9zZXEiOgoRV2F0Y2hUdXJuUmVzcG9uc2USJQoFZXZlbnQYASABKAsyFi5hZ2VudGQudjEuUnVuUmVzcG9uc2UieAoYU3VibWl0VG9vbFJlc3VsdHNSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSDwoHdHVybl9pZBgCIAEoCRI3CgdyZXN1bHRzGAMgAygLMiYuYWdlbnRkLnYxLlJ1blJlcXVlc3QuVG9vbENhbGxSZXNwb25zZSJpChlTdWJtaXRUb29sUmVzdWx0c1Jlc3BvbnNlEi0KB3JlZnVzZWQYASADKAsyHC5hZ2VudGQudjEuUmVmdXNlZFRvb2xSZXN1bHQSHQoEdHVybhgCIAEoCzIPLmFnZW50ZC52MS5UdXJuIl4KEVJlZnVzZWRUb29sUmVzdWx0EhQKDHRvb2xfY2FsbF9pZBgBIAEoCRIzCgVlcnJvchgCIAEoCzIkLmFnZW50ZC52MS5SdW5SZXNwb25zZS5FcnJvclJlc3BvbnNlIkMKFUdldEludGVyYWN0aW9uUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhYKDmludGVyYWN0aW9uX2lkGAIgASgJIkUKFkdldEludGVyYWN0aW9uUmVzcG9uc2USKwoLaW50ZXJhY3Rpb24YASABKAsyFi5hZ2VudGQudjEuSW50ZXJhY3Rpb24ilQEKF0xpc3RJbnRlcmFjdGlvbnNSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSDwoHdHVybl9pZBgCIAEoCRIRCglwYWdlX3NpemUYAyABKAUSEgoKcGFnZV90b2tlbhgEIAEoCRIuCghzdGF0dXNlcxgFIAMoDjIcLmFnZW50ZC52MS5JbnRlcmFjdGlvblN0YXR1cyJhChhMaXN0SW50ZXJhY3Rpb25zUmVzcG9uc2USLAoMaW50ZXJhY3Rpb25zGAEgAygLMhYuYWdlbnRkLnYxLkludGVyYWN0aW9uEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSJyChlSZXNvbHZlSW50ZXJhY3Rpb25SZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSFgoOaW50ZXJhY3Rpb25faWQYAiABKAkSKQoKcmVzb2x1dGlvbhgDIAEoCzIVLmFnZW50ZC52MS5SZXNvbHV0aW9uIkkKGlJlc29sdmVJbnRlcmFjdGlvblJlc3BvbnNlEisKC2ludGVyYWN0aW9uGAEgASgLMhYuYWdlbnRkLnYxLkludGVyYWN0aW9uIhgKFkdldENhcGFiaWxpdGllc1JlcXVlc3QiugIKF0dldENhcGFiaWxpdGllc1Jlc3BvbnNlEg8KB3ZlcnNpb24YASABKAkSPgoJcHJvdmlkZXJzGAIgAygLMisuYWdlbnRkLnYxLkdldENhcGFiaWxpdGllc1Jlc3BvbnNlLlByb3ZpZGVyEhUKDWJ1aWx0aW5fdG9vbHMYAyADKAkSGAoQbWF4X3Byb21wdF9ieXRlcxgEIAEoAxIZChFtYXhfbWVzc2FnZV9ieXRlcxgFIAEoAxIsCglyZXRlbnRpb24YBiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24aVAoIUHJvdmlkZXISDAoEbmFtZRgBIAEoCRIPCgdoYXNfa2V5GAIgASgIEhUKDWJ1aWx0aW5fdG9vbHMYAyADKAkSEgoKa2V5X2hlYWRlchgEIAEoCSITChFMaXN0TW9kZWxzUmVxdWVzdCJLChJMaXN0TW9kZWxzUmVzcG9uc2USIAoGbW9kZWxzGAEgAygLMhAuYWdlbnRkLnYxLk1vZGVsEhMKC3ByaWNlc19kYXRlGAIgASgJIocECgVNb2RlbBIMCgRuYW1lGAEgASgJEhAKCHByb3ZpZGVyGAIgASgJEhEKCWF2YWlsYWJsZRgDIAEoCBIlCgVwcmljZRgEIAEoCzIWLmFnZW50ZC52MS5Nb2RlbC5QcmljZRIzCgxjYXBhYmlsaXRpZXMYBSABKAsyHS5hZ2VudGQudjEuTW9kZWwuQ2FwYWJpbGl0aWVzEhUKDWJ1aWx0aW5fdG9vbHMYBiADKAkaywEKBVByaWNlEg0KBWlucHV0GAEgASgBEg4KBmNhY2hlZBgCIAEoARIOCgZvdXRwdXQYAyABKAESGAoLY2FjaGVfd3JpdGUYBCABKAFIAIgBARIVCgh0aGlua2luZxgFIAEoAUgBiAEBEhEKCWxvbmdfZnJvbRgGIAEoAxIkCgRsb25nGAcgASgLMhYuYWdlbnRkLnYxLk1vZGVsLlByaWNlEgwKBGRhdGUYCCABKAlCDgoMX2NhY2hlX3dyaXRlQgsKCV90aGlua2luZxqJAQoMQ2FwYWJpbGl0aWVzEhYKDmNvbnRleHRfdG9rZW5zGAEgASgDEhUKDW91dHB1dF90b2tlbnMYAiABKAMSDgoGaW5wdXRzGAMgAygJEhAKCHRoaW5raW5nGAQgASgIEg0KBXRvb2xzGAUgASgIEhkKEXN0cnVjdHVyZWRfb3V0cHV0GAYgASgIIjwKFUxpc3RNb2RlbENhbGxzUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEg8KB3R1cm5faWQYAiABKAkiRAoWTGlzdE1vZGVsQ2FsbHNSZXNwb25zZRIqCgVjYWxscxgBIAMoCzIbLmFnZW50ZC52MS5Nb2RlbENhbGxEZXRhaWxzIsYBChBNb2RlbENhbGxEZXRhaWxzEjMKBGNhbGwYASABKAsyJS5hZ2VudGQudjEuUnVuUmVzcG9uc2UuTW9kZWxDYWxsRW5kZWQSEwoLaW5zdHJ1Y3Rpb24YAiABKAkSEgoKdG9vbF9uYW1lcxgDIAMoCRIxCgpnZW5lcmF0aW9uGAQgASgLMh0uYWdlbnRkLnYxLkdlbmVyYXRpb25TZXR0aW5ncxIQCghjb250ZW50cxgFIAEoBRIPCgdzdW1tYXJ5GAYgASgJKmMKDFNlc3Npb25TdGF0ZRIdChlTRVNTSU9OX1NUQVRFX1VOU1BFQ0lGSUVEEAASGAoUU0VTU0lPTl9TVEFURV9BQ1RJVkUQARIaChZTRVNTSU9OX1NUQVRFX0FSQ0hJVkVEEAIq7wEKClR1cm5TdGF0dXMSGwoXVFVSTl9TVEFUVVNfVU5TUEVDSUZJRUQQABIXChNUVVJOX1NUQVRVU19QRU5ESU5HEAESFwoTVFVSTl9TVEFUVVNfUlVOTklORxACEiIKHlRVUk5fU1RBVFVTX1dBSVRJTkdfRk9SX0NMSUVOVBADEiEKHVRVUk5fU1RBVFVTX1dBSVRJTkdfRk9SX0lOUFVUEAQSGQoVVFVSTl9TVEFUVVNfU1VDQ0VFREVEEAUSFgoSVFVSTl9TVEFUVVNfRkFJTEVEEAYSGAoUVFVSTl9TVEFUVVNfQ0FOQ0VMRUQQBzLcDAoOU2Vzc2lvblNlcnZpY2USUgoNQ3JlYXRlU2Vzc2lvbhIfLmFnZW50ZC52MS5DcmVhdGVTZXNzaW9uUmVxdWVzdBogLmFnZW50ZC52MS5DcmVhdGVTZXNzaW9uUmVzcG9uc2USTgoKR2V0U2Vzc2lvbhIcLmFnZW50ZC52MS5HZXRTZXNzaW9uUmVxdWVzdBodLmFnZW50ZC52MS5HZXRTZXNzaW9uUmVzcG9uc2UiA5ACARJUCgxMaXN0U2Vzc2lvbnMSHi5hZ2VudGQudjEuTGlzdFNlc3Npb25zUmVxdWVzdBofLmFnZW50ZC52MS5MaXN0U2Vzc2lvbnNSZXNwb25zZSIDkAIBElIKDVVwZGF0ZVNlc3Npb24SHy5hZ2VudGQudjEuVXBkYXRlU2Vzc2lvblJlcXVlc3QaIC5hZ2VudGQudjEuVXBkYXRlU2Vzc2lvblJlc3BvbnNlElIKDURlbGV0ZVNlc3Npb24SHy5hZ2VudGQudjEuRGVsZXRlU2Vzc2lvblJlcXVlc3QaIC5hZ2VudGQudjEuRGVsZXRlU2Vzc2lvblJlc3BvbnNlEkwKC0ZvcmtTZXNzaW9uEh0uYWdlbnRkLnYxLkZvcmtTZXNzaW9uUmVxdWVzdBoeLmFnZW50ZC52MS5Gb3JrU2Vzc2lvblJlc3BvbnNlEkkKCkNyZWF0ZVR1cm4SHC5hZ2VudGQudjEuQ3JlYXRlVHVyblJlcXVlc3QaHS5hZ2VudGQudjEuQ3JlYXRlVHVyblJlc3BvbnNlEkUKB0dldFR1cm4SGS5hZ2VudGQudjEuR2V0VHVyblJlcXVlc3QaGi5hZ2VudGQudjEuR2V0VHVyblJlc3BvbnNlIgOQAgESSwoJTGlzdFR1cm5zEhsuYWdlbnRkLnYxLkxpc3RUdXJuc1JlcXVlc3QaHC5hZ2VudGQudjEuTGlzdFR1cm5zUmVzcG9uc2UiA5ACARJJCgpDYW5jZWxUdXJuEhwuYWdlbnRkLnYxLkNhbmNlbFR1cm5SZXF1ZXN0Gh0uYWdlbnRkLnYxLkNhbmNlbFR1cm5SZXNwb25zZRJaCg5MaXN0VHVybkV2ZW50cxIgLmFnZW50ZC52MS5MaXN0VHVybkV2ZW50c1JlcXVlc3QaIS5hZ2VudGQudjEuTGlzdFR1cm5FdmVudHNSZXNwb25zZSIDkAIBEkgKCVdhdGNoVHVybhIbLmFnZW50ZC52MS5XYXRjaFR1cm5SZXF1ZXN0GhwuYWdlbnRkLnYxLldhdGNoVHVyblJlc3BvbnNlMAESXgoRU3VibWl0VG9vbFJlc3VsdHMSIy5hZ2VudGQudjEuU3VibWl0VG9vbFJlc3VsdHNSZXF1ZXN0GiQuYWdlbnRkLnYxLlN1Ym1pdFRvb2xSZXN1bHRzUmVzcG9uc2USWgoOR2V0SW50ZXJhY3Rpb24SIC5hZ2VudGQudjEuR2V0SW50ZXJhY3Rpb25SZXF1ZXN0GiEuYWdlbnRkLnYxLkdldEludGVyYWN0aW9uUmVzcG9uc2UiA5ACARJgChBMaXN0SW50ZXJhY3Rpb25zEiIuYWdlbnRkLnYxLkxpc3RJbnRlcmFjdGlvbnNSZXF1ZXN0GiMuYWdlbnRkLnYxLkxpc3RJbnRlcmFjdGlvbnNSZXNwb25zZSIDkAIBEmEKElJlc29sdmVJbnRlcmFjdGlvbhIkLmFnZW50ZC52MS5SZXNvbHZlSW50ZXJhY3Rpb25SZXF1ZXN0GiUuYWdlbnRkLnYxLlJlc29sdmVJbnRlcmFjdGlvblJlc3BvbnNlEloKDkxpc3RNb2RlbENhbGxzEiAuYWdlbnRkLnYxLkxpc3RNb2RlbENhbGxzUmVxdWVzdBohLmFnZW50ZC52MS5MaXN0TW9kZWxDYWxsc1Jlc3BvbnNlIgOQAgESXQoPR2V0Q2FwYWJpbGl0aWVzEiEuYWdlbnRkLnYxLkdldENhcGFiaWxpdGllc1JlcXVlc3QaIi5hZ2VudGQudjEuR2V0Q2FwYWJpbGl0aWVzUmVzcG9uc2UiA5ACARJOCgpMaXN0TW9kZWxzEhwuYWdlbnRkLnYxLkxpc3RNb2RlbHNSZXF1ZXN0Gh0uYWdlbnRkLnYxLkxpc3RNb2RlbHNSZXNwb25zZSIDkAIBQjpaOGdpdGh1Yi5jb20vYXB6dWszL2FnZW50ZC9nZW4vcHJvdG8vZ28vYWdlbnRkL3YxO2FnZW50ZHYxYgZwcm90bzM", [file_agentd_v1_interactions, file_agentd_v1_service, file_agentd_v1_types, file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * Session is a conversation of many turns.
@@ -1452,6 +1452,20 @@ export type GetCapabilitiesResponse_Provider = Message<"agentd.v1.GetCapabilitie
    * @generated from field: bool has_key = 2;
    */
   hasKey: boolean;
+
+  /**
+   * Builtin tools that it runs.
+   *
+   * @generated from field: repeated string builtin_tools = 3;
+   */
+  builtinTools: string[];
+
+  /**
+   * The request header that carries a caller's own key.
+   *
+   * @generated from field: string key_header = 4;
+   */
+  keyHeader: string;
 };
 
 /**
@@ -1506,7 +1520,8 @@ export const ListModelsResponseSchema: GenMessage<ListModelsResponse> = /*@__PUR
   messageDesc(file_agentd_v1_sessions, 38);
 
 /**
- * Model is a family of models of one name.
+ * Model is a family of models of one name. Of what is left out the server knows
+ * nothing.
  *
  * @generated from message agentd.v1.Model
  */
@@ -1538,6 +1553,20 @@ export type Model = Message<"agentd.v1.Model"> & {
    * @generated from field: agentd.v1.Model.Price price = 4;
    */
   price?: Model_Price | undefined;
+
+  /**
+   * Unset where none are known.
+   *
+   * @generated from field: agentd.v1.Model.Capabilities capabilities = 5;
+   */
+  capabilities?: Model_Capabilities | undefined;
+
+  /**
+   * Builtin tools that its provider runs.
+   *
+   * @generated from field: repeated string builtin_tools = 6;
+   */
+  builtinTools: string[];
 };
 
 /**
@@ -1573,6 +1602,43 @@ export type Model_Price = Message<"agentd.v1.Model.Price"> & {
    * @generated from field: double output = 3;
    */
   output: number;
+
+  /**
+   * Of the request, where the provider writes it into its cache; unset where it
+   * costs what other tokens do.
+   *
+   * @generated from field: optional double cache_write = 4;
+   */
+  cacheWrite?: number | undefined;
+
+  /**
+   * Of the model's thinking; unset where it costs what the answer does.
+   *
+   * @generated from field: optional double thinking = 5;
+   */
+  thinking?: number | undefined;
+
+  /**
+   * With a request of more tokens than this, long holds for the whole call; 0 is
+   * no such step.
+   *
+   * @generated from field: int64 long_from = 6;
+   */
+  longFrom: bigint;
+
+  /**
+   * For long requests.
+   *
+   * @generated from field: agentd.v1.Model.Price long = 7;
+   */
+  long?: Model_Price | undefined;
+
+  /**
+   * The day of this price, YYYY-MM-DD, where it is another than prices_date.
+   *
+   * @generated from field: string date = 8;
+   */
+  date: string;
 };
 
 /**
@@ -1581,6 +1647,171 @@ export type Model_Price = Message<"agentd.v1.Model.Price"> & {
  */
 export const Model_PriceSchema: GenMessage<Model_Price> = /*@__PURE__*/
   messageDesc(file_agentd_v1_sessions, 39, 0);
+
+/**
+ * Capabilities are what a model can do.
+ *
+ * @generated from message agentd.v1.Model.Capabilities
+ */
+export type Model_Capabilities = Message<"agentd.v1.Model.Capabilities"> & {
+  /**
+   * Tokens of request and answer together, or of the request alone where the
+   * provider says so; 0 is not known.
+   *
+   * @generated from field: int64 context_tokens = 1;
+   */
+  contextTokens: bigint;
+
+  /**
+   * Tokens of the longest answer; 0 is not known.
+   *
+   * @generated from field: int64 output_tokens = 2;
+   */
+  outputTokens: bigint;
+
+  /**
+   * Kinds of file that it reads: image, audio, video, document.
+   *
+   * @generated from field: repeated string inputs = 3;
+   */
+  inputs: string[];
+
+  /**
+   * It thinks before it answers.
+   *
+   * @generated from field: bool thinking = 4;
+   */
+  thinking: boolean;
+
+  /**
+   * It calls tools.
+   *
+   * @generated from field: bool tools = 5;
+   */
+  tools: boolean;
+
+  /**
+   * It answers by a schema in its provider's native way.
+   *
+   * @generated from field: bool structured_output = 6;
+   */
+  structuredOutput: boolean;
+};
+
+/**
+ * Describes the message agentd.v1.Model.Capabilities.
+ * Use `create(Model_CapabilitiesSchema)` to create a new message.
+ */
+export const Model_CapabilitiesSchema: GenMessage<Model_Capabilities> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_sessions, 39, 1);
+
+/**
+ * ListModelCallsRequest names a turn.
+ *
+ * @generated from message agentd.v1.ListModelCallsRequest
+ */
+export type ListModelCallsRequest = Message<"agentd.v1.ListModelCallsRequest"> & {
+  /**
+   * The session.
+   *
+   * @generated from field: string session_id = 1;
+   */
+  sessionId: string;
+
+  /**
+   * The turn; empty is the session's last one.
+   *
+   * @generated from field: string turn_id = 2;
+   */
+  turnId: string;
+};
+
+/**
+ * Describes the message agentd.v1.ListModelCallsRequest.
+ * Use `create(ListModelCallsRequestSchema)` to create a new message.
+ */
+export const ListModelCallsRequestSchema: GenMessage<ListModelCallsRequest> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_sessions, 40);
+
+/**
+ * ListModelCallsResponse lists what the models of a turn were told.
+ *
+ * @generated from message agentd.v1.ListModelCallsResponse
+ */
+export type ListModelCallsResponse = Message<"agentd.v1.ListModelCallsResponse"> & {
+  /**
+   * In the order in which they ended; those that are under way are not among them.
+   *
+   * @generated from field: repeated agentd.v1.ModelCallDetails calls = 1;
+   */
+  calls: ModelCallDetails[];
+};
+
+/**
+ * Describes the message agentd.v1.ListModelCallsResponse.
+ * Use `create(ListModelCallsResponseSchema)` to create a new message.
+ */
+export const ListModelCallsResponseSchema: GenMessage<ListModelCallsResponse> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_sessions, 41);
+
+/**
+ * ModelCallDetails is what a model was told in one call. It is not stored but made
+ * again from the session's log.
+ *
+ * @generated from message agentd.v1.ModelCallDetails
+ */
+export type ModelCallDetails = Message<"agentd.v1.ModelCallDetails"> & {
+  /**
+   * The call: its message, its agent, what it took.
+   *
+   * @generated from field: agentd.v1.RunResponse.ModelCallEnded call = 1;
+   */
+  call?: RunResponse_ModelCallEnded | undefined;
+
+  /**
+   * The instruction as the model got it: the server's text, the agent's filled in
+   * from the state as it was, the caller's for the turn, and the engine's words
+   * about agents to transfer to.
+   *
+   * @generated from field: string instruction = 2;
+   */
+  instruction: string;
+
+  /**
+   * Tools that it was told of, by name.
+   *
+   * @generated from field: repeated string tool_names = 3;
+   */
+  toolNames: string[];
+
+  /**
+   * How it was to write.
+   *
+   * @generated from field: agentd.v1.GenerationSettings generation = 4;
+   */
+  generation?: GenerationSettings | undefined;
+
+  /**
+   * How many messages of the conversation it was told.
+   *
+   * @generated from field: int32 contents = 5;
+   */
+  contents: number;
+
+  /**
+   * The summary that stood for the beginning of the conversation, if one did.
+   *
+   * @generated from field: string summary = 6;
+   */
+  summary: string;
+};
+
+/**
+ * Describes the message agentd.v1.ModelCallDetails.
+ * Use `create(ModelCallDetailsSchema)` to create a new message.
+ */
+export const ModelCallDetailsSchema: GenMessage<ModelCallDetails> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_sessions, 42);
 
 /**
  * SessionState is whether a session takes new turns.
@@ -1685,54 +1916,6 @@ export enum TurnStatus {
  */
 export const TurnStatusSchema: GenEnum<TurnStatus> = /*@__PURE__*/
   enumDesc(file_agentd_v1_sessions, 1);
-
-/**
- * StopReason is why a model ended an answer.
- *
- * @generated from enum agentd.v1.StopReason
- */
-export enum StopReason {
-  /**
-   * There is no answer yet.
-   *
-   * @generated from enum value: STOP_REASON_UNSPECIFIED = 0;
-   */
-  UNSPECIFIED = 0,
-
-  /**
-   * It had said all, or called tools.
-   *
-   * @generated from enum value: STOP_REASON_STOP = 1;
-   */
-  STOP = 1,
-
-  /**
-   * It came to the limit of its output.
-   *
-   * @generated from enum value: STOP_REASON_MAX_TOKENS = 2;
-   */
-  MAX_TOKENS = 2,
-
-  /**
-   * Its provider did not let it say more.
-   *
-   * @generated from enum value: STOP_REASON_CONTENT_BLOCKED = 3;
-   */
-  CONTENT_BLOCKED = 3,
-
-  /**
-   * Any other reason.
-   *
-   * @generated from enum value: STOP_REASON_OTHER = 4;
-   */
-  OTHER = 4,
-}
-
-/**
- * Describes the enum agentd.v1.StopReason.
- */
-export const StopReasonSchema: GenEnum<StopReason> = /*@__PURE__*/
-  enumDesc(file_agentd_v1_sessions, 2);
 
 /**
  * SessionService runs turns in the background. A turn that it has created and one
@@ -1921,6 +2104,16 @@ export const SessionService: GenService<{
     methodKind: "unary";
     input: typeof ResolveInteractionRequestSchema;
     output: typeof ResolveInteractionResponseSchema;
+  },
+  /**
+   * ListModelCalls says what the models of a turn were told, call by call.
+   *
+   * @generated from rpc agentd.v1.SessionService.ListModelCalls
+   */
+  listModelCalls: {
+    methodKind: "unary";
+    input: typeof ListModelCallsRequestSchema;
+    output: typeof ListModelCallsResponseSchema;
   },
   /**
    * GetCapabilities says what this server is and allows.

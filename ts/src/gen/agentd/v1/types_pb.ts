@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file agentd/v1/types.proto.
  */
 export const file_agentd_v1_types: GenFile = /*@__PURE__*/
-  fileDesc("ChVhZ2VudGQvdjEvdHlwZXMucHJvdG8SCWFnZW50ZC52MSJpCgZCdWRnZXQSEwoLbW9kZWxfY2FsbHMYASABKAMSDgoGdG9rZW5zGAIgASgDEgwKBGNvc3QYAyABKAESLAoJd2FsbF90aW1lGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIpkBCgRUb29sEgwKBG5hbWUYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSGQoMaW5wdXRfc2NoZW1hGAMgASgJSACIAQESKgoHdGltZW91dBgKIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIWCg5uZWVkc19hcHByb3ZhbBgLIAEoCEIPCg1faW5wdXRfc2NoZW1hIuIBCgVBZ2VudBIMCgRuYW1lGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEiIKA2xsbRgDIAEoCzITLmFnZW50ZC52MS5MbG1BZ2VudEgAEjAKCnNlcXVlbnRpYWwYBCABKAsyGi5hZ2VudGQudjEuU2VxdWVudGlhbEFnZW50SAASLAoIcGFyYWxsZWwYBSABKAsyGC5hZ2VudGQudjEuUGFyYWxsZWxBZ2VudEgAEiQKBGxvb3AYBiABKAsyFC5hZ2VudGQudjEuTG9vcEFnZW50SABCDAoKYWdlbnRfdHlwZSI9Cg1NY3BBdHRhY2htZW50EhAKCG1jcF9uYW1lGAEgASgJEhoKEmluY2x1ZGVfdG9vbF9uYW1lcxgCIAMoCSLbAgoITGxtQWdlbnQSDQoFbW9kZWwYASABKAkSEgoKdG9vbF9uYW1lcxgCIAMoCRIkCgpzdWJfYWdlbnRzGAMgAygLMhAuYWdlbnRkLnYxLkFnZW50EhMKC2luc3RydWN0aW9uGAQgASgJEhUKDWJ1aWx0aW5fdG9vbHMYBSADKAkSEgoKb3V0cHV0X2tleRgGIAEoCRIxCg9tY3BfYXR0YWNobWVudHMYByADKAsyGC5hZ2VudGQudjEuTWNwQXR0YWNobWVudBIaCg1vdXRwdXRfc2NoZW1hGAogASgJSACIAQESMQoKZ2VuZXJhdGlvbhgLIAEoCzIdLmFnZW50ZC52MS5HZW5lcmF0aW9uU2V0dGluZ3MSMgoPaW5jbHVkZV9oaXN0b3J5GAwgASgOMhkuYWdlbnRkLnYxLkluY2x1ZGVIaXN0b3J5QhAKDl9vdXRwdXRfc2NoZW1hIv4BChJHZW5lcmF0aW9uU2V0dGluZ3MSGAoLdGVtcGVyYXR1cmUYASABKAFIAIgBARISCgV0b3BfcBgCIAEoAUgBiAEBEhkKEW1heF9vdXRwdXRfdG9rZW5zGAMgASgFEhYKDnN0b3Bfc2VxdWVuY2VzGAQgAygJEhEKBHNlZWQYBSABKAVIAogBARIlCgh0aGlua2luZxgGIAEoCzITLmFnZW50ZC52MS5UaGlua2luZxIqCgt0b29sX2Nob2ljZRgHIAEoCzIVLmFnZW50ZC52MS5Ub29sQ2hvaWNlQg4KDF90ZW1wZXJhdHVyZUIICgZfdG9wX3BCBwoFX3NlZWQi3wEKCFRoaW5raW5nEiwKBmVmZm9ydBgBIAEoDjIaLmFnZW50ZC52MS5UaGlua2luZy5FZmZvcnRIABIXCg1idWRnZXRfdG9rZW5zGAIgASgFSAASGAoQaW5jbHVkZV90aG91Z2h0cxgDIAEoCCJoCgZFZmZvcnQSFgoSRUZGT1JUX1VOU1BFQ0lGSUVEEAASEgoORUZGT1JUX01JTklNQUwQARIOCgpFRkZPUlRfTE9XEAISEQoNRUZGT1JUX01FRElVTRADEg8KC0VGRk9SVF9ISUdIEARCCAoGYW1vdW50IpkBCgpUb29sQ2hvaWNlEigKBG1vZGUYASABKA4yGi5hZ2VudGQudjEuVG9vbENob2ljZS5Nb2RlEhIKCnRvb2xfbmFtZXMYAiADKAkiTQoETW9kZRIUChBNT0RFX1VOU1BFQ0lGSUVEEAASDQoJTU9ERV9BVVRPEAESDQoJTU9ERV9OT05FEAISEQoNTU9ERV9SRVFVSVJFRBADIjMKD1NlcXVlbnRpYWxBZ2VudBIgCgZhZ2VudHMYASADKAsyEC5hZ2VudGQudjEuQWdlbnQiMQoNUGFyYWxsZWxBZ2VudBIgCgZhZ2VudHMYASADKAsyEC5hZ2VudGQudjEuQWdlbnQiRQoJTG9vcEFnZW50EiAKBmFnZW50cxgBIAMoCzIQLmFnZW50ZC52MS5BZ2VudBIWCg5tYXhfaXRlcmF0aW9ucxgCIAEoDSKEAQoKVG9rZW5Vc2FnZRIVCg1wcm9tcHRfdG9rZW5zGAEgASgFEhkKEWNvbXBsZXRpb25fdG9rZW5zGAIgASgFEhUKDWNhY2hlZF90b2tlbnMYAyABKAUSFwoPdGhvdWdodHNfdG9rZW5zGAQgASgFEhQKDHRvdGFsX3Rva2VucxgFIAEoBSJlCgxVc2FnZVN1bW1hcnkSKgoLdG90YWxfdXNhZ2UYASABKAsyFS5hZ2VudGQudjEuVG9rZW5Vc2FnZRIRCglsbG1fY2FsbHMYAiABKAUSFgoOZXN0aW1hdGVkX2Nvc3QYAyABKAEqiQUKCUVycm9yQ29kZRIaChZFUlJPUl9DT0RFX1VOU1BFQ0lGSUVEEAASFwoTRVJST1JfQ09ERV9JTlRFUk5BTBABEiEKHUVSUk9SX0NPREVfSU5WQUxJRF9BR0VOVF9UUkVFEAISGwoXRVJST1JfQ09ERV9SQVRFX0xJTUlURUQQAxIaChZFUlJPUl9DT0RFX0FVVEhfRkFJTEVEEAQSIAocRVJST1JfQ09ERV9TRVNTSU9OX05PVF9GT1VORBAFEiAKHEVSUk9SX0NPREVfTU9ERUxfVU5BVkFJTEFCTEUQBhIWChJFUlJPUl9DT0RFX1RJTUVPVVQQBxIbChdFUlJPUl9DT0RFX1NFU1NJT05fQlVTWRAIEh4KGkVSUk9SX0NPREVfSU5WQUxJRF9SRVFVRVNUEAkSHwobRVJST1JfQ09ERV9CVURHRVRfRVhIQVVTVEVEEAoSHQoZRVJST1JfQ09ERV9MSU1JVF9FWENFRURFRBALEiAKHEVSUk9SX0NPREVfUEVSTUlTU0lPTl9ERU5JRUQQDBIdChlFUlJPUl9DT0RFX0hJU1RPUllfUFVSR0VEEA0SHgoaRVJST1JfQ09ERV9DT05URU5UX0JMT0NLRUQQDhIfChtFUlJPUl9DT0RFX0NPTlRFWFRfVE9PX0xPTkcQDxIaChZFUlJPUl9DT0RFX1VOQVZBSUxBQkxFEBASFwoTRVJST1JfQ09ERV9DT05GTElDVBAREiIKHkVSUk9SX0NPREVfRkFJTEVEX1BSRUNPTkRJVElPThASEh0KGUVSUk9SX0NPREVfT1VUUFVUX0lOVkFMSUQQExIYChRFUlJPUl9DT0RFX05PVF9GT1VORBAUKmMKDE9uRGlzY29ubmVjdBIdChlPTl9ESVNDT05ORUNUX1VOU1BFQ0lGSUVEEAASGgoWT05fRElTQ09OTkVDVF9DT05USU5VRRABEhgKFE9OX0RJU0NPTk5FQ1RfQ0FOQ0VMEAIqdQoGT25CdXN5EhcKE09OX0JVU1lfVU5TUEVDSUZJRUQQABISCg5PTl9CVVNZX1JFSkVDVBABEhMKD09OX0JVU1lfRU5RVUVVRRACEhUKEU9OX0JVU1lfSU5URVJSVVBUEAMSEgoOT05fQlVTWV9JTkpFQ1QQBCpkCg5JbmNsdWRlSGlzdG9yeRIfChtJTkNMVURFX0hJU1RPUllfVU5TUEVDSUZJRUQQABIXChNJTkNMVURFX0hJU1RPUllfQUxMEAESGAoUSU5DTFVERV9ISVNUT1JZX1RVUk4QAkI6WjhnaXRodWIuY29tL2FwenVrMy9hZ2VudGQvZ2VuL3Byb3RvL2dvL2FnZW50ZC92MTthZ2VudGR2MWIGcHJvdG8z", [file_google_protobuf_duration]);
+  fileDesc("ChVhZ2VudGQvdjEvdHlwZXMucHJvdG8SCWFnZW50ZC52MSJpCgZCdWRnZXQSEwoLbW9kZWxfY2FsbHMYASABKAMSDgoGdG9rZW5zGAIgASgDEgwKBGNvc3QYAyABKAESLAoJd2FsbF90aW1lGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIqsBCgRUb29sEgwKBG5hbWUYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSGQoMaW5wdXRfc2NoZW1hGAMgASgJSACIAQESKgoHdGltZW91dBgKIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIWCg5uZWVkc19hcHByb3ZhbBgLIAEoCBIQCghkZWZlcnJlZBgMIAEoCEIPCg1faW5wdXRfc2NoZW1hIm4KBFBhcnQSDgoEdGV4dBgBIAEoCUgAEicKBmlubGluZRgCIAEoCzIVLmFnZW50ZC52MS5JbmxpbmVEYXRhSAASIgoEZmlsZRgDIAEoCzISLmFnZW50ZC52MS5GaWxlVXJpSABCCQoHY29udGVudCItCgpJbmxpbmVEYXRhEhEKCW1pbWVfdHlwZRgBIAEoCRIMCgRkYXRhGAIgASgMIikKB0ZpbGVVcmkSEQoJbWltZV90eXBlGAEgASgJEgsKA3VyaRgCIAEoCSLiAQoFQWdlbnQSDAoEbmFtZRgBIAEoCRITCgtkZXNjcmlwdGlvbhgCIAEoCRIiCgNsbG0YAyABKAsyEy5hZ2VudGQudjEuTGxtQWdlbnRIABIwCgpzZXF1ZW50aWFsGAQgASgLMhouYWdlbnRkLnYxLlNlcXVlbnRpYWxBZ2VudEgAEiwKCHBhcmFsbGVsGAUgASgLMhguYWdlbnRkLnYxLlBhcmFsbGVsQWdlbnRIABIkCgRsb29wGAYgASgLMhQuYWdlbnRkLnYxLkxvb3BBZ2VudEgAQgwKCmFnZW50X3R5cGUiPQoNTWNwQXR0YWNobWVudBIQCghtY3BfbmFtZRgBIAEoCRIaChJpbmNsdWRlX3Rvb2xfbmFtZXMYAiADKAkinwMKCExsbUFnZW50Eg0KBW1vZGVsGAEgASgJEhIKCnRvb2xfbmFtZXMYAiADKAkSJAoKc3ViX2FnZW50cxgDIAMoCzIQLmFnZW50ZC52MS5BZ2VudBITCgtpbnN0cnVjdGlvbhgEIAEoCRIVCg1idWlsdGluX3Rvb2xzGAUgAygJEhIKCm91dHB1dF9rZXkYBiABKAkSMQoPbWNwX2F0dGFjaG1lbnRzGAcgAygLMhguYWdlbnRkLnYxLk1jcEF0dGFjaG1lbnQSGgoNb3V0cHV0X3NjaGVtYRgKIAEoCUgAiAEBEjEKCmdlbmVyYXRpb24YCyABKAsyHS5hZ2VudGQudjEuR2VuZXJhdGlvblNldHRpbmdzEjIKD2luY2x1ZGVfaGlzdG9yeRgMIAEoDjIZLmFnZW50ZC52MS5JbmNsdWRlSGlzdG9yeRIXCg9mYWxsYmFja19tb2RlbHMYDSADKAkSKQoKY29tcGFjdGlvbhgOIAEoCzIVLmFnZW50ZC52MS5Db21wYWN0aW9uQhAKDl9vdXRwdXRfc2NoZW1hIloKCkNvbXBhY3Rpb24SEAoIYXRfc2hhcmUYASABKAESFgoOY29udGV4dF90b2tlbnMYAiABKAMSDQoFbW9kZWwYAyABKAkSEwoLaW5zdHJ1Y3Rpb24YBCABKAkipQIKEkdlbmVyYXRpb25TZXR0aW5ncxIYCgt0ZW1wZXJhdHVyZRgBIAEoAUgAiAEBEhIKBXRvcF9wGAIgASgBSAGIAQESGQoRbWF4X291dHB1dF90b2tlbnMYAyABKAUSFgoOc3RvcF9zZXF1ZW5jZXMYBCADKAkSEQoEc2VlZBgFIAEoBUgCiAEBEiUKCHRoaW5raW5nGAYgASgLMhMuYWdlbnRkLnYxLlRoaW5raW5nEioKC3Rvb2xfY2hvaWNlGAcgASgLMhUuYWdlbnRkLnYxLlRvb2xDaG9pY2USJQoFY2FjaGUYCCABKAsyFi5hZ2VudGQudjEuUHJvbXB0Q2FjaGVCDgoMX3RlbXBlcmF0dXJlQggKBl90b3BfcEIHCgVfc2VlZCKZAQoLUHJvbXB0Q2FjaGUSKQoEbW9kZRgBIAEoDjIbLmFnZW50ZC52MS5Qcm9tcHRDYWNoZS5Nb2RlEiYKA3R0bBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiI3CgRNb2RlEhQKEE1PREVfVU5TUEVDSUZJRUQQABIMCghNT0RFX09GRhABEgsKB01PREVfT04QAiLfAQoIVGhpbmtpbmcSLAoGZWZmb3J0GAEgASgOMhouYWdlbnRkLnYxLlRoaW5raW5nLkVmZm9ydEgAEhcKDWJ1ZGdldF90b2tlbnMYAiABKAVIABIYChBpbmNsdWRlX3Rob3VnaHRzGAMgASgIImgKBkVmZm9ydBIWChJFRkZPUlRfVU5TUEVDSUZJRUQQABISCg5FRkZPUlRfTUlOSU1BTBABEg4KCkVGRk9SVF9MT1cQAhIRCg1FRkZPUlRfTUVESVVNEAMSDwoLRUZGT1JUX0hJR0gQBEIICgZhbW91bnQimQEKClRvb2xDaG9pY2USKAoEbW9kZRgBIAEoDjIaLmFnZW50ZC52MS5Ub29sQ2hvaWNlLk1vZGUSEgoKdG9vbF9uYW1lcxgCIAMoCSJNCgRNb2RlEhQKEE1PREVfVU5TUEVDSUZJRUQQABINCglNT0RFX0FVVE8QARINCglNT0RFX05PTkUQAhIRCg1NT0RFX1JFUVVJUkVEEAMiMwoPU2VxdWVudGlhbEFnZW50EiAKBmFnZW50cxgBIAMoCzIQLmFnZW50ZC52MS5BZ2VudCIxCg1QYXJhbGxlbEFnZW50EiAKBmFnZW50cxgBIAMoCzIQLmFnZW50ZC52MS5BZ2VudCJFCglMb29wQWdlbnQSIAoGYWdlbnRzGAEgAygLMhAuYWdlbnRkLnYxLkFnZW50EhYKDm1heF9pdGVyYXRpb25zGAIgASgNIqABCgpUb2tlblVzYWdlEhUKDXByb21wdF90b2tlbnMYASABKAUSGQoRY29tcGxldGlvbl90b2tlbnMYAiABKAUSFQoNY2FjaGVkX3Rva2VucxgDIAEoBRIXCg90aG91Z2h0c190b2tlbnMYBCABKAUSFAoMdG90YWxfdG9rZW5zGAUgASgFEhoKEmNhY2hlX3dyaXRlX3Rva2VucxgKIAEoBSJ9CgxVc2FnZVN1bW1hcnkSKgoLdG90YWxfdXNhZ2UYASABKAsyFS5hZ2VudGQudjEuVG9rZW5Vc2FnZRIRCglsbG1fY2FsbHMYAiABKAUSFgoOZXN0aW1hdGVkX2Nvc3QYAyABKAESFgoOdW5wcmljZWRfY2FsbHMYCiABKAUqiQUKCUVycm9yQ29kZRIaChZFUlJPUl9DT0RFX1VOU1BFQ0lGSUVEEAASFwoTRVJST1JfQ09ERV9JTlRFUk5BTBABEiEKHUVSUk9SX0NPREVfSU5WQUxJRF9BR0VOVF9UUkVFEAISGwoXRVJST1JfQ09ERV9SQVRFX0xJTUlURUQQAxIaChZFUlJPUl9DT0RFX0FVVEhfRkFJTEVEEAQSIAocRVJST1JfQ09ERV9TRVNTSU9OX05PVF9GT1VORBAFEiAKHEVSUk9SX0NPREVfTU9ERUxfVU5BVkFJTEFCTEUQBhIWChJFUlJPUl9DT0RFX1RJTUVPVVQQBxIbChdFUlJPUl9DT0RFX1NFU1NJT05fQlVTWRAIEh4KGkVSUk9SX0NPREVfSU5WQUxJRF9SRVFVRVNUEAkSHwobRVJST1JfQ09ERV9CVURHRVRfRVhIQVVTVEVEEAoSHQoZRVJST1JfQ09ERV9MSU1JVF9FWENFRURFRBALEiAKHEVSUk9SX0NPREVfUEVSTUlTU0lPTl9ERU5JRUQQDBIdChlFUlJPUl9DT0RFX0hJU1RPUllfUFVSR0VEEA0SHgoaRVJST1JfQ09ERV9DT05URU5UX0JMT0NLRUQQDhIfChtFUlJPUl9DT0RFX0NPTlRFWFRfVE9PX0xPTkcQDxIaChZFUlJPUl9DT0RFX1VOQVZBSUxBQkxFEBASFwoTRVJST1JfQ09ERV9DT05GTElDVBAREiIKHkVSUk9SX0NPREVfRkFJTEVEX1BSRUNPTkRJVElPThASEh0KGUVSUk9SX0NPREVfT1VUUFVUX0lOVkFMSUQQExIYChRFUlJPUl9DT0RFX05PVF9GT1VORBAUKmMKDE9uRGlzY29ubmVjdBIdChlPTl9ESVNDT05ORUNUX1VOU1BFQ0lGSUVEEAASGgoWT05fRElTQ09OTkVDVF9DT05USU5VRRABEhgKFE9OX0RJU0NPTk5FQ1RfQ0FOQ0VMEAIqdQoGT25CdXN5EhcKE09OX0JVU1lfVU5TUEVDSUZJRUQQABISCg5PTl9CVVNZX1JFSkVDVBABEhMKD09OX0JVU1lfRU5RVUVVRRACEhUKEU9OX0JVU1lfSU5URVJSVVBUEAMSEgoOT05fQlVTWV9JTkpFQ1QQBCpkCg5JbmNsdWRlSGlzdG9yeRIfChtJTkNMVURFX0hJU1RPUllfVU5TUEVDSUZJRUQQABIXChNJTkNMVURFX0hJU1RPUllfQUxMEAESGAoUSU5DTFVERV9ISVNUT1JZX1RVUk4QAiqTAQoKU3RvcFJlYXNvbhIbChdTVE9QX1JFQVNPTl9VTlNQRUNJRklFRBAAEhQKEFNUT1BfUkVBU09OX1NUT1AQARIaChZTVE9QX1JFQVNPTl9NQVhfVE9LRU5TEAISHwobU1RPUF9SRUFTT05fQ09OVEVOVF9CTE9DS0VEEAMSFQoRU1RPUF9SRUFTT05fT1RIRVIQBEI6WjhnaXRodWIuY29tL2FwenVrMy9hZ2VudGQvZ2VuL3Byb3RvL2dvL2FnZW50ZC92MTthZ2VudGR2MWIGcHJvdG8z", [file_google_protobuf_duration]);
 
 /**
  * Budget bounds what a turn or a session may spend. It is checked before each
@@ -105,6 +105,15 @@ export type Tool = Message<"agentd.v1.Tool"> & {
    * @generated from field: bool needs_approval = 11;
    */
   needsApproval: boolean;
+
+  /**
+   * The model is told of it only when it looks for it with `tool_search`, a builtin
+   * tool that some providers run and that the agent needs then. For agents with
+   * many tools.
+   *
+   * @generated from field: bool deferred = 12;
+   */
+  deferred: boolean;
 };
 
 /**
@@ -113,6 +122,111 @@ export type Tool = Message<"agentd.v1.Tool"> & {
  */
 export const ToolSchema: GenMessage<Tool> = /*@__PURE__*/
   messageDesc(file_agentd_v1_types, 1);
+
+/**
+ * Part is a piece of what a user says, or of a tool's result.
+ *
+ * @generated from message agentd.v1.Part
+ */
+export type Part = Message<"agentd.v1.Part"> & {
+  /**
+   * Exactly one must be set.
+   *
+   * @generated from oneof agentd.v1.Part.content
+   */
+  content: {
+    /**
+     * Text; not empty.
+     *
+     * @generated from field: string text = 1;
+     */
+    value: string;
+    case: "text";
+  } | {
+    /**
+     * A file itself.
+     *
+     * @generated from field: agentd.v1.InlineData inline = 2;
+     */
+    value: InlineData;
+    case: "inline";
+  } | {
+    /**
+     * Where the model's provider finds a file.
+     *
+     * @generated from field: agentd.v1.FileUri file = 3;
+     */
+    value: FileUri;
+    case: "file";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message agentd.v1.Part.
+ * Use `create(PartSchema)` to create a new message.
+ */
+export const PartSchema: GenMessage<Part> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_types, 2);
+
+/**
+ * InlineData is a file within a message. What kinds of file a model takes is for
+ * its provider to say; one that it does not take is refused by name before it is
+ * called where the server knows, else by the provider.
+ *
+ * @generated from message agentd.v1.InlineData
+ */
+export type InlineData = Message<"agentd.v1.InlineData"> & {
+  /**
+   * Its media type, such as image/png.
+   *
+   * @generated from field: string mime_type = 1;
+   */
+  mimeType: string;
+
+  /**
+   * The file; the largest message of the server bounds it.
+   *
+   * @generated from field: bytes data = 2;
+   */
+  data: Uint8Array;
+};
+
+/**
+ * Describes the message agentd.v1.InlineData.
+ * Use `create(InlineDataSchema)` to create a new message.
+ */
+export const InlineDataSchema: GenMessage<InlineData> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_types, 3);
+
+/**
+ * FileUri is a file that the model's provider fetches, or holds: the server never
+ * opens it.
+ *
+ * @generated from message agentd.v1.FileUri
+ */
+export type FileUri = Message<"agentd.v1.FileUri"> & {
+  /**
+   * Its media type, such as image/png.
+   *
+   * @generated from field: string mime_type = 1;
+   */
+  mimeType: string;
+
+  /**
+   * An https, http or gs URI, or the provider's name of a file that was uploaded
+   * there.
+   *
+   * @generated from field: string uri = 2;
+   */
+  uri: string;
+};
+
+/**
+ * Describes the message agentd.v1.FileUri.
+ * Use `create(FileUriSchema)` to create a new message.
+ */
+export const FileUriSchema: GenMessage<FileUri> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_types, 4);
 
 /**
  * Agent is a node of the tree: a model with instructions, or an order in which
@@ -182,7 +296,7 @@ export type Agent = Message<"agentd.v1.Agent"> & {
  * Use `create(AgentSchema)` to create a new message.
  */
 export const AgentSchema: GenMessage<Agent> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 2);
+  messageDesc(file_agentd_v1_types, 5);
 
 /**
  * McpAttachment names tools of an MCP server that the client has attached. The
@@ -211,7 +325,7 @@ export type McpAttachment = Message<"agentd.v1.McpAttachment"> & {
  * Use `create(McpAttachmentSchema)` to create a new message.
  */
 export const McpAttachmentSchema: GenMessage<McpAttachment> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 3);
+  messageDesc(file_agentd_v1_types, 6);
 
 /**
  * LlmAgent is a model with instructions.
@@ -295,6 +409,25 @@ export type LlmAgent = Message<"agentd.v1.LlmAgent"> & {
    * @generated from field: agentd.v1.IncludeHistory include_history = 12;
    */
   includeHistory: IncludeHistory;
+
+  /**
+   * Models to call, in this order, when the one before has failed for good before
+   * any of its text was there: it cannot be reached, is overloaded or asks to slow
+   * down, its key was refused, or it does not exist. They get the same
+   * instructions, tools and settings; one that refuses these is passed over. A
+   * prompt that a model refuses for its content goes to no other one.
+   *
+   * @generated from field: repeated string fallback_models = 13;
+   */
+  fallbackModels: string[];
+
+  /**
+   * When the conversation is summarised for the model. Left out: as the server is
+   * set, by default never.
+   *
+   * @generated from field: agentd.v1.Compaction compaction = 14;
+   */
+  compaction?: Compaction | undefined;
 };
 
 /**
@@ -302,7 +435,54 @@ export type LlmAgent = Message<"agentd.v1.LlmAgent"> & {
  * Use `create(LlmAgentSchema)` to create a new message.
  */
 export const LlmAgentSchema: GenMessage<LlmAgent> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 4);
+  messageDesc(file_agentd_v1_types, 7);
+
+/**
+ * Compaction is when and how the beginning of a conversation is summarised for a
+ * model. The session keeps all of it; a tool call is never parted from its
+ * result. Once a prompt was refused as too long, it is compacted and sent again,
+ * once a call.
+ *
+ * @generated from message agentd.v1.Compaction
+ */
+export type Compaction = Message<"agentd.v1.Compaction"> & {
+  /**
+   * Compacts before a call whose prompt takes more than this share of the model's
+   * context window; 0 is never.
+   *
+   * @generated from field: double at_share = 1;
+   */
+  atShare: number;
+
+  /**
+   * The model's context window in tokens; 0 is what the server knows. Where it
+   * knows none, only a refused prompt is compacted.
+   *
+   * @generated from field: int64 context_tokens = 2;
+   */
+  contextTokens: bigint;
+
+  /**
+   * The model that writes summaries; empty is the agent's own.
+   *
+   * @generated from field: string model = 3;
+   */
+  model: string;
+
+  /**
+   * What to keep in mind when summarising, for the model that does it.
+   *
+   * @generated from field: string instruction = 4;
+   */
+  instruction: string;
+};
+
+/**
+ * Describes the message agentd.v1.Compaction.
+ * Use `create(CompactionSchema)` to create a new message.
+ */
+export const CompactionSchema: GenMessage<Compaction> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_types, 8);
 
 /**
  * GenerationSettings are how a model is to write. What the model's provider has no
@@ -361,6 +541,13 @@ export type GenerationSettings = Message<"agentd.v1.GenerationSettings"> & {
    * @generated from field: agentd.v1.ToolChoice tool_choice = 7;
    */
   toolChoice?: ToolChoice | undefined;
+
+  /**
+   * Whether the provider is to cache the prompt.
+   *
+   * @generated from field: agentd.v1.PromptCache cache = 8;
+   */
+  cache?: PromptCache | undefined;
 };
 
 /**
@@ -368,7 +555,74 @@ export type GenerationSettings = Message<"agentd.v1.GenerationSettings"> & {
  * Use `create(GenerationSettingsSchema)` to create a new message.
  */
 export const GenerationSettingsSchema: GenMessage<GenerationSettings> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 5);
+  messageDesc(file_agentd_v1_types, 9);
+
+/**
+ * PromptCache is whether the provider is to keep the prompt (instructions, tools
+ * and conversation), so that the next call that begins in the same way costs less.
+ * Some providers do so by themselves, whatever is said here; what was cached is in
+ * TokenUsage.cached_tokens.
+ *
+ * @generated from message agentd.v1.PromptCache
+ */
+export type PromptCache = Message<"agentd.v1.PromptCache"> & {
+  /**
+   * What to do.
+   *
+   * @generated from field: agentd.v1.PromptCache.Mode mode = 1;
+   */
+  mode: PromptCache_Mode;
+
+  /**
+   * How long to keep it, with MODE_ON; left out: as the provider does. One of the
+   * spans that the provider has: the next longer one is taken, and more than its
+   * longest is refused.
+   *
+   * @generated from field: google.protobuf.Duration ttl = 2;
+   */
+  ttl?: Duration | undefined;
+};
+
+/**
+ * Describes the message agentd.v1.PromptCache.
+ * Use `create(PromptCacheSchema)` to create a new message.
+ */
+export const PromptCacheSchema: GenMessage<PromptCache> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_types, 10);
+
+/**
+ * Mode is what to do.
+ *
+ * @generated from enum agentd.v1.PromptCache.Mode
+ */
+export enum PromptCache_Mode {
+  /**
+   * As the provider does.
+   *
+   * @generated from enum value: MODE_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * No request for it is made.
+   *
+   * @generated from enum value: MODE_OFF = 1;
+   */
+  OFF = 1,
+
+  /**
+   * It is asked for, where the provider has to be asked.
+   *
+   * @generated from enum value: MODE_ON = 2;
+   */
+  ON = 2,
+}
+
+/**
+ * Describes the enum agentd.v1.PromptCache.Mode.
+ */
+export const PromptCache_ModeSchema: GenEnum<PromptCache_Mode> = /*@__PURE__*/
+  enumDesc(file_agentd_v1_types, 10, 0);
 
 /**
  * Thinking is how much a model may think before it answers, in one of the two ways
@@ -413,7 +667,7 @@ export type Thinking = Message<"agentd.v1.Thinking"> & {
  * Use `create(ThinkingSchema)` to create a new message.
  */
 export const ThinkingSchema: GenMessage<Thinking> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 6);
+  messageDesc(file_agentd_v1_types, 11);
 
 /**
  * Effort is how much to think, in words.
@@ -461,7 +715,7 @@ export enum Thinking_Effort {
  * Describes the enum agentd.v1.Thinking.Effort.
  */
 export const Thinking_EffortSchema: GenEnum<Thinking_Effort> = /*@__PURE__*/
-  enumDesc(file_agentd_v1_types, 6, 0);
+  enumDesc(file_agentd_v1_types, 11, 0);
 
 /**
  * ToolChoice is whether a model has to call a tool.
@@ -489,7 +743,7 @@ export type ToolChoice = Message<"agentd.v1.ToolChoice"> & {
  * Use `create(ToolChoiceSchema)` to create a new message.
  */
 export const ToolChoiceSchema: GenMessage<ToolChoice> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 7);
+  messageDesc(file_agentd_v1_types, 12);
 
 /**
  * Mode is what the model has to do.
@@ -531,7 +785,7 @@ export enum ToolChoice_Mode {
  * Describes the enum agentd.v1.ToolChoice.Mode.
  */
 export const ToolChoice_ModeSchema: GenEnum<ToolChoice_Mode> = /*@__PURE__*/
-  enumDesc(file_agentd_v1_types, 7, 0);
+  enumDesc(file_agentd_v1_types, 12, 0);
 
 /**
  * SequentialAgent runs its agents one after the other.
@@ -552,7 +806,7 @@ export type SequentialAgent = Message<"agentd.v1.SequentialAgent"> & {
  * Use `create(SequentialAgentSchema)` to create a new message.
  */
 export const SequentialAgentSchema: GenMessage<SequentialAgent> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 8);
+  messageDesc(file_agentd_v1_types, 13);
 
 /**
  * ParallelAgent runs its agents at the same time, each on its own branch of
@@ -574,7 +828,7 @@ export type ParallelAgent = Message<"agentd.v1.ParallelAgent"> & {
  * Use `create(ParallelAgentSchema)` to create a new message.
  */
 export const ParallelAgentSchema: GenMessage<ParallelAgent> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 9);
+  messageDesc(file_agentd_v1_types, 14);
 
 /**
  * LoopAgent runs its agents in order, again and again, until its cap is
@@ -606,7 +860,7 @@ export type LoopAgent = Message<"agentd.v1.LoopAgent"> & {
  * Use `create(LoopAgentSchema)` to create a new message.
  */
 export const LoopAgentSchema: GenMessage<LoopAgent> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 10);
+  messageDesc(file_agentd_v1_types, 15);
 
 /**
  * TokenUsage counts tokens as the provider reported them.
@@ -648,6 +902,14 @@ export type TokenUsage = Message<"agentd.v1.TokenUsage"> & {
    * @generated from field: int32 total_tokens = 5;
    */
   totalTokens: number;
+
+  /**
+   * Tokens of the request that the provider has written into its cache, where it
+   * says so.
+   *
+   * @generated from field: int32 cache_write_tokens = 10;
+   */
+  cacheWriteTokens: number;
 };
 
 /**
@@ -655,7 +917,7 @@ export type TokenUsage = Message<"agentd.v1.TokenUsage"> & {
  * Use `create(TokenUsageSchema)` to create a new message.
  */
 export const TokenUsageSchema: GenMessage<TokenUsage> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 11);
+  messageDesc(file_agentd_v1_types, 16);
 
 /**
  * UsageSummary is what a turn used. Each model call counts once.
@@ -678,11 +940,19 @@ export type UsageSummary = Message<"agentd.v1.UsageSummary"> & {
   llmCalls: number;
 
   /**
-   * Estimated cost in US dollars; 0 where no price is known.
+   * Estimated cost in US dollars of the calls whose price is known.
    *
    * @generated from field: double estimated_cost = 3;
    */
   estimatedCost: number;
+
+  /**
+   * How many of llm_calls have no known price: unless it is 0, the cost is more
+   * than estimated_cost.
+   *
+   * @generated from field: int32 unpriced_calls = 10;
+   */
+  unpricedCalls: number;
 };
 
 /**
@@ -690,7 +960,7 @@ export type UsageSummary = Message<"agentd.v1.UsageSummary"> & {
  * Use `create(UsageSummarySchema)` to create a new message.
  */
 export const UsageSummarySchema: GenMessage<UsageSummary> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 12);
+  messageDesc(file_agentd_v1_types, 17);
 
 /**
  * ErrorCode is the kind of an error. Codes up to 7 are fixed.
@@ -982,4 +1252,52 @@ export enum IncludeHistory {
  */
 export const IncludeHistorySchema: GenEnum<IncludeHistory> = /*@__PURE__*/
   enumDesc(file_agentd_v1_types, 3);
+
+/**
+ * StopReason is why a model ended an answer.
+ *
+ * @generated from enum agentd.v1.StopReason
+ */
+export enum StopReason {
+  /**
+   * There is no answer yet.
+   *
+   * @generated from enum value: STOP_REASON_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * It had said all, or called tools.
+   *
+   * @generated from enum value: STOP_REASON_STOP = 1;
+   */
+  STOP = 1,
+
+  /**
+   * It came to the limit of its output.
+   *
+   * @generated from enum value: STOP_REASON_MAX_TOKENS = 2;
+   */
+  MAX_TOKENS = 2,
+
+  /**
+   * Its provider did not let it say more.
+   *
+   * @generated from enum value: STOP_REASON_CONTENT_BLOCKED = 3;
+   */
+  CONTENT_BLOCKED = 3,
+
+  /**
+   * Any other reason.
+   *
+   * @generated from enum value: STOP_REASON_OTHER = 4;
+   */
+  OTHER = 4,
+}
+
+/**
+ * Describes the enum agentd.v1.StopReason.
+ */
+export const StopReasonSchema: GenEnum<StopReason> = /*@__PURE__*/
+  enumDesc(file_agentd_v1_types, 4);
 

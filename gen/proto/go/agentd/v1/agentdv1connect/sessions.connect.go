@@ -83,6 +83,9 @@ const (
 	// SessionServiceResolveInteractionProcedure is the fully-qualified name of the SessionService's
 	// ResolveInteraction RPC.
 	SessionServiceResolveInteractionProcedure = "/agentd.v1.SessionService/ResolveInteraction"
+	// SessionServiceListModelCallsProcedure is the fully-qualified name of the SessionService's
+	// ListModelCalls RPC.
+	SessionServiceListModelCallsProcedure = "/agentd.v1.SessionService/ListModelCalls"
 	// SessionServiceGetCapabilitiesProcedure is the fully-qualified name of the SessionService's
 	// GetCapabilities RPC.
 	SessionServiceGetCapabilitiesProcedure = "/agentd.v1.SessionService/GetCapabilities"
@@ -137,6 +140,8 @@ type SessionServiceClient interface {
 	// second one is ERROR_CODE_FAILED_PRECONDITION. It returns when the resolution
 	// is recorded; a turn that waited goes on.
 	ResolveInteraction(context.Context, *connect.Request[v1.ResolveInteractionRequest]) (*connect.Response[v1.ResolveInteractionResponse], error)
+	// ListModelCalls says what the models of a turn were told, call by call.
+	ListModelCalls(context.Context, *connect.Request[v1.ListModelCallsRequest]) (*connect.Response[v1.ListModelCallsResponse], error)
 	// GetCapabilities says what this server is and allows.
 	GetCapabilities(context.Context, *connect.Request[v1.GetCapabilitiesRequest]) (*connect.Response[v1.GetCapabilitiesResponse], error)
 	// ListModels lists the models that the server knows by name; providers serve
@@ -258,6 +263,13 @@ func NewSessionServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(sessionServiceMethods.ByName("ResolveInteraction")),
 			connect.WithClientOptions(opts...),
 		),
+		listModelCalls: connect.NewClient[v1.ListModelCallsRequest, v1.ListModelCallsResponse](
+			httpClient,
+			baseURL+SessionServiceListModelCallsProcedure,
+			connect.WithSchema(sessionServiceMethods.ByName("ListModelCalls")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
 		getCapabilities: connect.NewClient[v1.GetCapabilitiesRequest, v1.GetCapabilitiesResponse](
 			httpClient,
 			baseURL+SessionServiceGetCapabilitiesProcedure,
@@ -293,6 +305,7 @@ type sessionServiceClient struct {
 	getInteraction     *connect.Client[v1.GetInteractionRequest, v1.GetInteractionResponse]
 	listInteractions   *connect.Client[v1.ListInteractionsRequest, v1.ListInteractionsResponse]
 	resolveInteraction *connect.Client[v1.ResolveInteractionRequest, v1.ResolveInteractionResponse]
+	listModelCalls     *connect.Client[v1.ListModelCallsRequest, v1.ListModelCallsResponse]
 	getCapabilities    *connect.Client[v1.GetCapabilitiesRequest, v1.GetCapabilitiesResponse]
 	listModels         *connect.Client[v1.ListModelsRequest, v1.ListModelsResponse]
 }
@@ -377,6 +390,11 @@ func (c *sessionServiceClient) ResolveInteraction(ctx context.Context, req *conn
 	return c.resolveInteraction.CallUnary(ctx, req)
 }
 
+// ListModelCalls calls agentd.v1.SessionService.ListModelCalls.
+func (c *sessionServiceClient) ListModelCalls(ctx context.Context, req *connect.Request[v1.ListModelCallsRequest]) (*connect.Response[v1.ListModelCallsResponse], error) {
+	return c.listModelCalls.CallUnary(ctx, req)
+}
+
 // GetCapabilities calls agentd.v1.SessionService.GetCapabilities.
 func (c *sessionServiceClient) GetCapabilities(ctx context.Context, req *connect.Request[v1.GetCapabilitiesRequest]) (*connect.Response[v1.GetCapabilitiesResponse], error) {
 	return c.getCapabilities.CallUnary(ctx, req)
@@ -433,6 +451,8 @@ type SessionServiceHandler interface {
 	// second one is ERROR_CODE_FAILED_PRECONDITION. It returns when the resolution
 	// is recorded; a turn that waited goes on.
 	ResolveInteraction(context.Context, *connect.Request[v1.ResolveInteractionRequest]) (*connect.Response[v1.ResolveInteractionResponse], error)
+	// ListModelCalls says what the models of a turn were told, call by call.
+	ListModelCalls(context.Context, *connect.Request[v1.ListModelCallsRequest]) (*connect.Response[v1.ListModelCallsResponse], error)
 	// GetCapabilities says what this server is and allows.
 	GetCapabilities(context.Context, *connect.Request[v1.GetCapabilitiesRequest]) (*connect.Response[v1.GetCapabilitiesResponse], error)
 	// ListModels lists the models that the server knows by name; providers serve
@@ -550,6 +570,13 @@ func NewSessionServiceHandler(svc SessionServiceHandler, opts ...connect.Handler
 		connect.WithSchema(sessionServiceMethods.ByName("ResolveInteraction")),
 		connect.WithHandlerOptions(opts...),
 	)
+	sessionServiceListModelCallsHandler := connect.NewUnaryHandler(
+		SessionServiceListModelCallsProcedure,
+		svc.ListModelCalls,
+		connect.WithSchema(sessionServiceMethods.ByName("ListModelCalls")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
 	sessionServiceGetCapabilitiesHandler := connect.NewUnaryHandler(
 		SessionServiceGetCapabilitiesProcedure,
 		svc.GetCapabilities,
@@ -598,6 +625,8 @@ func NewSessionServiceHandler(svc SessionServiceHandler, opts ...connect.Handler
 			sessionServiceListInteractionsHandler.ServeHTTP(w, r)
 		case SessionServiceResolveInteractionProcedure:
 			sessionServiceResolveInteractionHandler.ServeHTTP(w, r)
+		case SessionServiceListModelCallsProcedure:
+			sessionServiceListModelCallsHandler.ServeHTTP(w, r)
 		case SessionServiceGetCapabilitiesProcedure:
 			sessionServiceGetCapabilitiesHandler.ServeHTTP(w, r)
 		case SessionServiceListModelsProcedure:
@@ -673,6 +702,10 @@ func (UnimplementedSessionServiceHandler) ListInteractions(context.Context, *con
 
 func (UnimplementedSessionServiceHandler) ResolveInteraction(context.Context, *connect.Request[v1.ResolveInteractionRequest]) (*connect.Response[v1.ResolveInteractionResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agentd.v1.SessionService.ResolveInteraction is not implemented"))
+}
+
+func (UnimplementedSessionServiceHandler) ListModelCalls(context.Context, *connect.Request[v1.ListModelCallsRequest]) (*connect.Response[v1.ListModelCallsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agentd.v1.SessionService.ListModelCalls is not implemented"))
 }
 
 func (UnimplementedSessionServiceHandler) GetCapabilities(context.Context, *connect.Request[v1.GetCapabilitiesRequest]) (*connect.Response[v1.GetCapabilitiesResponse], error) {
