@@ -345,6 +345,9 @@ func (*verifier) Marks(string) session.Marks                         { return ni
 func (*verifier) Retrying(context.Context, session.ModelRetry) error { return nil }
 func (*verifier) Injected() []session.Injected                       { return nil }
 
+// FellBack implements handle: the model of a verifier never fails.
+func (*verifier) FellBack(context.Context, session.ModelFallback) error { return nil }
+
 func (v *verifier) BeginCall(call session.ModelCall) (func(), error) {
 	if v.complete() {
 		return nil, v.beyond(call.Path[len(call.Path)-1], "calls the model "+call.Model)
