@@ -271,7 +271,7 @@ func (m *agentModel) mint(resp *model.Response, key, branch string) *answer {
 		author: m.n.name, branch: branch,
 		content: &genai.Content{Role: genai.RoleModel},
 		finish:  resp.FinishReason, model: resp.Model,
-		meta: &meta{LLM: key, Path: m.n.path, Usage: m.usage(append(slices.Clone(resp.Failed), resp.Usage))},
+		meta: &meta{LLM: key, Path: m.n.path, Usage: m.usage(append(slices.Clone(resp.Failed), resp.Usage)), Provided: provided(resp.Provided)},
 	}
 	if resp.Content == nil {
 		return a

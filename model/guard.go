@@ -163,7 +163,7 @@ func (g *guard) Generate(ctx context.Context, req *Request, emit func(Delta)) (*
 	for _, d := range rest {
 		emit(d)
 	}
-	return out.resp, nil
+	return out.resp.bounded(), nil
 }
 
 // drive passes deltas to emit until the adapter returns, or until the call has

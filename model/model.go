@@ -92,6 +92,10 @@ type Response struct {
 	Failed []Usage
 	// Model is the name the provider says it served.
 	Model string
+	// Provided is what the provider has run meanwhile, and what the answer cites;
+	// nil for nothing. Guard bounds it. What the provider wants back of it stands in
+	// Content all the same.
+	Provided *Provided
 }
 
 // Keys of Part.PartMetadata. All of them are ours; adapters do not send them.

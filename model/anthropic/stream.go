@@ -75,6 +75,7 @@ type openBlock struct {
 	signature strings.Builder
 	citations []json.RawMessage
 	hasText   bool
+	at        int // where its text begins in the answer's, in bytes
 }
 
 type startedBlock struct {
@@ -103,6 +104,7 @@ type answer struct {
 	refusal   string
 	model     string
 	total     model.Usage
+	provided  model.Provided
 }
 
 // read sends one request and reads its stream to the end. What was counted until
@@ -186,7 +188,7 @@ func (a *answer) startBlock(ev *event) error {
 	if err := a.stopBlock(false); err != nil {
 		return err
 	}
-	b := &openBlock{index: ev.Index, raw: ev.ContentBlock}
+	b := &openBlock{index: ev.Index, raw: ev.ContentBlock, at: a.builder.Said()}
 	if err := json.Unmarshal(ev.ContentBlock, &b.start); err != nil || b.start.Type == "" {
 		return broken("a content block of the stream is not the JSON expected")
 	}
@@ -297,6 +299,7 @@ func (a *answer) cite(b *openBlock) error {
 			wire.Mark(p, name, string(raw))
 		}
 	}
+	a.cited(b)
 	return nil
 }
 
@@ -315,6 +318,7 @@ func (a *answer) providerBlock(b *openBlock) error {
 		}
 	}
 	a.builder.Opaque(string(raw), false)
+	a.used(raw)
 	return nil
 }
 
@@ -329,7 +333,7 @@ func (a *answer) count(n counts) {
 
 // response returns the finished answer.
 func (a *answer) response() (*model.Response, error) {
-	resp := &model.Response{Content: a.builder.Content(), Usage: a.total, Model: a.model}
+	resp := &model.Response{Content: a.builder.Content(), Usage: a.total, Model: a.model, Provided: a.provided.OrNil()}
 	switch a.stop {
 	case "tool_use":
 		if !a.called {

@@ -35,6 +35,9 @@ type candidate struct {
 	FinishReason  genai.FinishReason `json:"finishReason"`
 	FinishMessage string             `json:"finishMessage"`
 	Index         int                `json:"index"`
+	Grounding     json.RawMessage    `json:"groundingMetadata"`
+	URLContext    json.RawMessage    `json:"urlContextMetadata"`
+	Citations     json.RawMessage    `json:"citationMetadata"`
 }
 
 // usage is cumulative: each chunk repeats and raises the one before.
@@ -64,6 +67,7 @@ type answer struct {
 	detail string       // what the provider says about the finish
 	usage  *model.Usage // nil before the provider reports it
 	model  string
+	seen   observed
 }
 
 // read reads an answer.
@@ -98,6 +102,7 @@ func (l *llm) stream(ctx context.Context, resp *http.Response, a *answer) (*mode
 		return nil, model.Truncated(name)
 	case genai.FinishReasonStop, genai.FinishReasonMaxTokens:
 		resp := &model.Response{Content: a.parts.Content(), FinishReason: a.finish, Model: a.model}
+		resp.Provided = a.seen.result(resp.Content)
 		if a.usage != nil {
 			resp.Usage = *a.usage
 		}
@@ -146,6 +151,7 @@ func (l *llm) event(a *answer, data string) error {
 				}
 			}
 		}
+		a.seen.candidate(&cand)
 		a.finish = cmp.Or(cand.FinishReason, a.finish)
 		a.detail = cmp.Or(cand.FinishMessage, a.detail)
 	}
@@ -196,6 +202,7 @@ func (a *answer) part(raw json.RawMessage) error {
 		}
 		if !isText(&part) {
 			a.parts.Mark(&part)
+			a.seen.part(&part)
 		}
 		a.signed(&part, signature)
 	}

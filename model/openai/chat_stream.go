@@ -28,6 +28,8 @@ type chunk struct {
 		Usage *chatUsage `json:"usage"`
 	} `json:"x_groq"`
 	Error json.RawMessage `json:"error"`
+
+	SearchResults json.RawMessage `json:"search_results"` // Perplexity
 }
 
 type chatChoice struct {
@@ -43,6 +45,8 @@ type chatDelta struct {
 	Reasoning        string          `json:"reasoning"`
 	Refusal          string          `json:"refusal"`
 	ToolCalls        []callDelta     `json:"tool_calls"`
+	Annotations      json.RawMessage `json:"annotations"`
+	Executed         json.RawMessage `json:"executed_tools"` // Groq
 }
 
 // contentPart is how Mistral sends text next to thinking.
@@ -98,6 +102,8 @@ type chatAnswer struct {
 
 	counted  bool // whether usage was reported
 	usageDue bool // whether the server announced usage and has not sent it
+
+	seen seenInChat
 }
 
 // chat makes one call over chat completions.
@@ -187,6 +193,7 @@ func (a *chatAnswer) event(data []byte) error {
 			a.count(u)
 		}
 	}
+	a.seen.chunk(&c)
 	for _, choice := range c.Choices {
 		if choice.Index != 0 {
 			continue
@@ -232,6 +239,7 @@ func (a *chatAnswer) delta(d *chatDelta) error {
 		return err
 	}
 	a.refusal.WriteString(d.Refusal)
+	a.seen.delta(d)
 	for i := range d.ToolCalls {
 		if err := a.call(&d.ToolCalls[i]); err != nil {
 			return err
@@ -374,6 +382,7 @@ func (a *chatAnswer) response() (*model.Response, error) {
 		a.builder.Part(p)
 	}
 	resp.Content = a.builder.Content()
+	resp.Provided = a.seen.result(resp.Content)
 	if resp.FinishReason == genai.FinishReasonMaxTokens && len(a.calls) > 0 {
 		wire.CutCall(resp.Content, a.calls[len(a.calls)-1].args.Len() > 0)
 	}

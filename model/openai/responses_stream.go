@@ -84,11 +84,14 @@ type itemContent struct {
 	Type    string `json:"type"`
 	Text    string `json:"text"`
 	Refusal string `json:"refusal"`
+
+	Annotations json.RawMessage `json:"annotations"`
 }
 
 // itemState is what was streamed of an item before it was finished.
 type itemState struct {
 	text, thought, args strings.Builder
+	at                  int // where its text begins in the answer's, in bytes
 	done                bool
 }
 
@@ -102,6 +105,7 @@ type responsesAnswer struct {
 	refusal   strings.Builder
 	callBegan bool // whether the last call had any argument text
 	model     string
+	provided  model.Provided
 }
 
 // respond makes one call over the Responses API.
@@ -259,6 +263,9 @@ func (a *responsesAnswer) item(index int) (*itemState, error) {
 }
 
 func (a *responsesAnswer) text(it *itemState, text string) {
+	if it.text.Len() == 0 {
+		it.at = a.builder.Said()
+	}
 	it.text.WriteString(text)
 	a.builder.Text(text)
 }
@@ -290,6 +297,7 @@ func (a *responsesAnswer) itemDone(it *itemState, raw json.RawMessage) error {
 		a.builder.Part(model.NewCall(item.CallID, a.names.Original(item.Name), args))
 	default:
 		a.builder.Opaque(string(raw), false)
+		a.used(raw)
 	}
 	return nil
 }
@@ -310,6 +318,7 @@ func (a *responsesAnswer) message(it *itemState, item *outItem) error {
 	} else if whole.Len() > 0 && !sameText(whole.String(), it.text.String()) {
 		return a.llm.broken("the text of the answer is not what was streamed of it")
 	}
+	a.cited(item, it.at)
 	if item.Phase == "" || it.text.Len() == 0 {
 		return nil
 	}
@@ -412,7 +421,7 @@ func (a *responsesAnswer) outcome(kind string, r *responseObject) (*model.Respon
 			return nil, err
 		}
 	}
-	resp := &model.Response{Content: a.builder.Content(), Model: a.model}
+	resp := &model.Response{Content: a.builder.Content(), Model: a.model, Provided: a.provided.OrNil()}
 	if r.Model != "" {
 		resp.Model = r.Model
 	}
