@@ -241,6 +241,9 @@ func (m *agentModel) generate(ctx context.Context, req *model.Request, messageID
 		}
 	}()
 	req.OnRetry = func(f model.Failed) error { return m.retrying(ctx, messageID, f) }
+	if m.t.run.Spec().Raw {
+		req.OnRaw = func(r model.Raw) error { return m.raw(ctx, messageID, r) }
+	}
 	resp, err = m.n.model.LLM.Generate(ctx, req, func(d model.Delta) {
 		spoke()
 		m.t.run.Delta(session.Delta{MessageID: messageID, Path: m.n.path, Text: d.Text, Thought: d.Thought})

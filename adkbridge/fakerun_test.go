@@ -190,6 +190,8 @@ func (*fakeRun) BeginCall(session.ModelCall) (func(), error) { return func() {},
 
 func (*fakeRun) Retrying(context.Context, session.ModelRetry) error { return nil }
 
+func (*fakeRun) Raw(context.Context, session.RawPayload) error { return nil }
+
 // Injected returns what the user says while the turn runs, each once so many
 // results are there, unless the log holds it.
 func (f *fakeRun) Injected() []session.Injected {

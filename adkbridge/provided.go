@@ -1,6 +1,8 @@
 package adkbridge
 
 import (
+	"context"
+
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
 )
@@ -19,4 +21,18 @@ func provided(p *model.Provided) *session.Provided {
 		out.Citations = append(out.Citations, session.Citation(c))
 	}
 	return out
+}
+
+// raw records a provider's answer as it came.
+func (m *agentModel) raw(ctx context.Context, messageID string, r model.Raw) error {
+	return m.t.run.Raw(ctx, session.RawPayload{
+		MessageID:   messageID,
+		Path:        m.n.path,
+		Attempt:     r.Attempt,
+		Provider:    r.Provider,
+		Status:      r.Status,
+		ContentType: r.ContentType,
+		Body:        r.Body,
+		Truncated:   r.Truncated,
+	})
 }

@@ -184,6 +184,7 @@ type handle interface {
 	Marks(messageID string) session.Marks
 	BeginCall(call session.ModelCall) (done func(), err error)
 	Retrying(ctx context.Context, retry session.ModelRetry) error
+	Raw(ctx context.Context, p session.RawPayload) error
 	Injected() []session.Injected
 	Await(ctx context.Context, callID string) (session.ToolResult, error)
 	Ask(ctx context.Context, call session.ToolCall) (session.ToolResult, error)

@@ -43,6 +43,10 @@ type Request struct {
 	// the next one, see Again. It runs on the calling goroutine; its error ends
 	// the call. Adapters never see it.
 	OnRetry func(Failed) error `json:"-"`
+	// OnRaw, when not nil, is told of the provider's HTTP answers to each try, after
+	// the try and before OnRetry. It runs on the calling goroutine; its error ends
+	// the call. Adapters never look at it.
+	OnRaw func(Raw) error `json:"-"`
 }
 
 // Origin names a model call. What is not known is empty.
