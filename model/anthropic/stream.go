@@ -38,6 +38,7 @@ type delta struct {
 	Citation    json.RawMessage `json:"citation"`
 	StopReason  string          `json:"stop_reason"`
 	StopDetails struct {
+		Category    string `json:"category"`
 		Explanation string `json:"explanation"`
 	} `json:"stop_details"`
 }
@@ -168,7 +169,8 @@ func (a *answer) event(ev *event, n *counts) (done bool, err error) {
 	case "message_delta":
 		n.merge(ev.Usage)
 		if ev.Delta.StopReason != "" {
-			a.stop, a.refusal = ev.Delta.StopReason, ev.Delta.StopDetails.Explanation
+			d := ev.Delta.StopDetails
+			a.stop, a.refusal = ev.Delta.StopReason, strings.Trim(d.Category+": "+d.Explanation, ": ")
 		}
 	case "message_stop":
 		if a.stop == "" {
@@ -346,11 +348,7 @@ func (a *answer) response() (*model.Response, error) {
 		resp.FinishReason = genai.FinishReasonMaxTokens
 		wire.CutCall(resp.Content, a.callBegan)
 	case "refusal":
-		msg := "the model refused to answer"
-		if a.refusal != "" {
-			msg += ": " + model.Redact(a.refusal, a.llm.key)
-		}
-		return nil, &model.Error{Kind: model.KindBlocked, Provider: name, Message: msg, Usage: &a.total}
+		return nil, model.Spent(model.Blocked(name, "the model refused to answer", a.refusal, a.llm.key), a.total)
 	default:
 		resp.FinishReason = genai.FinishReasonOther
 	}

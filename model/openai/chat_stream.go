@@ -2,6 +2,7 @@ package openai
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -37,6 +38,8 @@ type chatChoice struct {
 	Delta        *chatDelta `json:"delta"`
 	Message      *chatDelta `json:"message"`
 	FinishReason string     `json:"finish_reason"`
+
+	Filter json.RawMessage `json:"content_filter_results"` // Azure
 }
 
 type chatDelta struct {
@@ -93,12 +96,13 @@ type chatAnswer struct {
 	names   *wire.Names
 	builder *model.Builder
 
-	calls   []*chatCallState
-	thought string // the field that thinking came in; "" if it cannot go back
-	refusal strings.Builder
-	finish  string
-	model   string
-	usage   model.Usage
+	calls    []*chatCallState
+	thought  string // the field that thinking came in; "" if it cannot go back
+	refusal  strings.Builder
+	filtered string // the categories of a content filter
+	finish   string
+	model    string
+	usage    model.Usage
 
 	counted  bool // whether usage was reported
 	usageDue bool // whether the server announced usage and has not sent it
@@ -210,6 +214,7 @@ func (a *chatAnswer) event(data []byte) error {
 		if choice.FinishReason != "" {
 			a.finish = choice.FinishReason
 		}
+		a.filtered = cmp.Or(categories(choice.Filter), a.filtered)
 	}
 	return nil
 }
@@ -348,7 +353,7 @@ func argsPiece(raw json.RawMessage) (string, error) {
 func (a *chatAnswer) response() (*model.Response, error) {
 	l := a.llm
 	if a.refusal.Len() > 0 {
-		return nil, l.blocked("the model refused to answer: %s", a.refusal.String())
+		return nil, l.blocked(refused, a.refusal.String())
 	}
 	resp := &model.Response{Usage: a.usage, Model: a.model}
 	switch a.finish {
@@ -357,7 +362,7 @@ func (a *chatAnswer) response() (*model.Response, error) {
 	case "length", "max_tokens", "model_length":
 		resp.FinishReason = genai.FinishReasonMaxTokens
 	case "content_filter":
-		return nil, l.blocked("the provider's content filter stopped the answer")
+		return nil, l.blocked(filtered, a.filtered)
 	case "error", "abort", "insufficient_system_resource":
 		return nil, l.broken("the server stopped the answer: %s", a.finish)
 	case "tool_calls", "function_call":

@@ -414,7 +414,7 @@ func (a *responsesAnswer) outcome(kind string, r *responseObject) (*model.Respon
 		return nil, err
 	}
 	if a.refusal.Len() > 0 {
-		return nil, l.blocked("the model refused to answer: %s", a.refusal.String())
+		return nil, l.blocked(refused, a.refusal.String())
 	}
 	if kind == "response.completed" {
 		if err := a.repeated(r.Output); err != nil {
@@ -434,7 +434,7 @@ func (a *responsesAnswer) outcome(kind string, r *responseObject) (*model.Respon
 		resp.FinishReason = genai.FinishReasonMaxTokens
 		wire.CutCall(resp.Content, a.callBegan)
 	case r.Incomplete.Reason == "content_filter":
-		return nil, l.blocked("the provider's content filter stopped the answer")
+		return nil, l.blocked(filtered, "")
 	default:
 		return nil, l.broken("the provider ended the answer early: %s", model.Redact(r.Incomplete.Reason, l.key))
 	}
