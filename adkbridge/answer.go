@@ -250,6 +250,9 @@ func (m *agentModel) generate(ctx context.Context, req *model.Request, messageID
 		}
 	}()
 	req.OnRetry = func(f model.Failed) error { return m.retrying(ctx, messageID, f) }
+	if m.t.run.Spec().Raw {
+		req.OnRaw = func(r model.Raw) error { return m.raw(ctx, messageID, r) }
+	}
 	resp, err = m.n.model.LLM.Generate(ctx, req, func(d model.Delta) {
 		spoke()
 		m.t.run.Delta(session.Delta{MessageID: messageID, Path: m.n.path, Text: d.Text, Thought: d.Thought})
@@ -280,7 +283,7 @@ func (m *agentModel) mint(resp *model.Response, key, branch string) *answer {
 		author: m.n.name, branch: branch,
 		content: &genai.Content{Role: genai.RoleModel},
 		finish:  resp.FinishReason, model: resp.Model,
-		meta: &meta{LLM: key, Path: m.n.path, Usage: m.usage(append(slices.Clone(resp.Failed), resp.Usage))},
+		meta: &meta{LLM: key, Path: m.n.path, Usage: m.usage(append(slices.Clone(resp.Failed), resp.Usage)), Provided: provided(resp.Provided)},
 	}
 	if resp.Content == nil {
 		return a

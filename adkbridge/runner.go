@@ -187,6 +187,7 @@ type handle interface {
 	BeginCall(call session.ModelCall) (done func(), err error)
 	Retrying(ctx context.Context, retry session.ModelRetry) error
 	FellBack(ctx context.Context, f session.ModelFallback) error
+	Raw(ctx context.Context, p session.RawPayload) error
 	Injected() []session.Injected
 	Await(ctx context.Context, callID string) (session.ToolResult, error)
 	Ask(ctx context.Context, call session.ToolCall) (session.ToolResult, error)

@@ -46,6 +46,10 @@ type Request struct {
 	// the next one, see Again. It runs on the calling goroutine; its error ends
 	// the call. Adapters never see it.
 	OnRetry func(Failed) error `json:"-"`
+	// OnRaw, when not nil, is told of the provider's HTTP answers to each try, after
+	// the try and before OnRetry. It runs on the calling goroutine; its error ends
+	// the call. Adapters never look at it.
+	OnRaw func(Raw) error `json:"-"`
 }
 
 // Origin names a model call. What is not known is empty.
@@ -95,6 +99,10 @@ type Response struct {
 	Failed []Usage
 	// Model is the name the provider says it served.
 	Model string
+	// Provided is what the provider has run meanwhile, and what the answer cites;
+	// nil for nothing. Guard bounds it. What the provider wants back of it stands in
+	// Content all the same.
+	Provided *Provided
 }
 
 // Keys of Part.PartMetadata. All of them are ours; adapters do not send them.

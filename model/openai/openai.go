@@ -115,7 +115,7 @@ type lineLimit struct{ base http.RoundTripper }
 func (t lineLimit) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := t.base.RoundTrip(req)
 	if err == nil {
-		resp.Body = model.LimitLines(resp.Body, maxLine)
+		resp.Body = model.LimitLines(model.Tapped(req, resp), maxLine)
 	}
 	return resp, err
 }
