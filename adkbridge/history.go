@@ -77,12 +77,13 @@ func (h *history) load(ctx context.Context, run handle) ([]loggedEvent, error) {
 		switch rec.Kind {
 		case session.KindTurnStarted:
 			var f struct {
-				Prompt string `json:"prompt"`
+				Prompt string        `json:"prompt"`
+				Parts  session.Parts `json:"parts"`
 			}
 			if err := json.Unmarshal(rec.Data, &f); err != nil {
 				return nil, fmt.Errorf("record %d: %w", rec.Seq, err)
 			}
-			h.add(&item{seq: rec.Seq, author: user, content: genai.NewContentFromText(f.Prompt, genai.RoleUser)}, len(rec.Data))
+			h.add(&item{seq: rec.Seq, author: user, content: userContent(f.Prompt, f.Parts)}, len(rec.Data))
 		case session.KindEvent:
 			s, err := decode(rec.Data)
 			if err != nil {
@@ -161,6 +162,11 @@ func (it *item) foreign() *genai.Content {
 			say("[%s] called tool `%s` with parameters: %s", it.author, p.FunctionCall.Name, jsonText(p.FunctionCall.Args))
 		case p.FunctionResponse != nil:
 			say("[%s] `%s` tool returned result: %s", it.author, p.FunctionResponse.Name, jsonText(p.FunctionResponse.Response))
+			for _, f := range p.FunctionResponse.Parts {
+				if file := asPart(f); file != nil {
+					c.Parts = append(c.Parts, file)
+				}
+			}
 		case p.InlineData != nil, p.FileData != nil, p.ExecutableCode != nil, p.CodeExecutionResult != nil:
 			c.Parts = append(c.Parts, p)
 		}

@@ -85,10 +85,11 @@ type Ref struct {
 }
 
 // Guarded returns the model behind a Guard that names this provider, with failed
-// calls made again: see Again. Each try has the guard's limits to itself.
+// calls made again: see Again. Each try has the guard's limits to itself. Of files
+// that a FileTaker does not take the model is told in words.
 func (r Ref) Guarded(limits Limits) LLM {
 	limits.Provider = r.Provider
-	return Again(Guard(r.LLM, limits), limits.Retry)
+	return Again(fitting(Guard(r.LLM, limits), r.Takes()), limits.Retry)
 }
 
 // Resolve opens the model that name stands for. keys holds the caller's own
