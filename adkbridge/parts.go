@@ -195,3 +195,24 @@ func (n *node) all() iter.Seq[*node] {
 func (n *node) walk(yield func(*node) bool) bool {
 	return yield(n) && !slices.ContainsFunc(n.kids, func(kid *node) bool { return !kid.walk(yield) })
 }
+
+// refused tells whether a turn may have ended because a provider could not read a
+// file of it.
+func refused(code agentdv1.ErrorCode) bool { return code == codeInvalid }
+
+// dropFiles has the files since a record told in words from now on: every provider
+// is sent the whole history, and one that refuses a file would refuse the session
+// for ever.
+func (h *history) dropFiles(since int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i, it := range h.items {
+		if it.seq < since || it.content == nil {
+			continue
+		}
+		if c := model.WithoutFiles(it.content); c != it.content {
+			h.items[i] = &item{seq: it.seq, author: it.author, branch: it.branch, content: c}
+			clear(h.prompts) // rebuilt when they are asked for
+		}
+	}
+}

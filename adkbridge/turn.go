@@ -133,6 +133,9 @@ func (r *Runner) drive(ctx context.Context, run handle) error {
 	if errors.Is(err, session.ErrPutAside) {
 		return err // the turn will be replayed, from a history without it
 	}
+	if e, ok := errors.AsType[*session.Error](err); ok && refused(e.Code) {
+		return err // the history has to be read again, see history.dropFiles
+	}
 	hist.seal(run.StartSeq())
 	r.cache.put(run.SessionID(), hist)
 	return err
