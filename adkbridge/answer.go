@@ -166,8 +166,8 @@ func (t *turn) inject(ctx context.Context) error {
 	defer t.injecting.Unlock()
 	for _, in := range t.run.Injected() {
 		ev := t.newEvent(ctx, user, "")
-		ev.Content = genai.NewContentFromText(in.Text, genai.RoleUser)
-		if err := t.commit(ctx, ev, &meta{Injected: in.ID}); err != nil {
+		ev.Content = userContent(in.Text, in.Parts)
+		if err := t.commit(ctx, ev, &meta{Injected: in.ID, NoText: in.Text == ""}); err != nil {
 			return err
 		}
 	}
