@@ -174,7 +174,7 @@ func (r *Registry) Providers() []Status {
 	var out []Status
 	for _, name := range r.names() {
 		p := r.providers[name]
-		st := Status{Provider: name, NeedsKey: true, HasKey: true, Builtins: p.Builtins(), }
+		st := Status{Provider: name, NeedsKey: true, HasKey: true, Builtins: p.Builtins()}
 		models := r.table.Families(name)
 		if l, ok := p.(Lister); ok {
 			models = append(models, l.Models()...)
