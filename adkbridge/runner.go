@@ -31,6 +31,8 @@ type Model struct {
 	Builtins []string
 	// Cost estimates US dollars; nil when the price is not known.
 	Cost func(model.Usage) float64
+	// Window is the context window in tokens, 0 when it is not known.
+	Window int64
 }
 
 // Limits bound what a tree may be and what a turn may do. A zero field stands
@@ -118,6 +120,10 @@ type Config struct {
 	Models Models
 	// Limits may be zero.
 	Limits Limits
+	// CompactAt is the share of the context window, from 0 to 1, above which the
+	// conversation of an agent is summarised that does not say itself; 0 is never. It is
+	// not part of a turn: what was summarised stands in the log.
+	CompactAt float64
 	// Logger defaults to none.
 	Logger *slog.Logger
 }
@@ -126,6 +132,7 @@ type Config struct {
 type Runner struct {
 	models Models
 	limits Limits
+	share  float64
 	log    *slog.Logger
 	cache  *cache
 	// tweak, if set, changes what ADK is given; tests compare with ADK's own
@@ -144,6 +151,7 @@ func New(cfg Config) *Runner {
 	return &Runner{
 		models: cfg.Models,
 		limits: limits,
+		share:  cfg.CompactAt,
 		log:    cfg.Logger,
 		cache:  newCache(limits.CacheSessions, limits.CacheBytes),
 	}

@@ -49,9 +49,10 @@ type turn struct {
 	visits   map[*node]int  // how often a loop was entered
 	exited   map[*node]bool // loops whose iteration called exit_loop
 	refused  map[string]string
-	made     []*answer     // complete answers that are not appended yet
-	spent    []*answer     // empty answers: what failed model calls took
-	open     []*openAnswer // appended answers whose calls have no results yet
+	made     []*answer          // complete answers that are not appended yet
+	spent    []*answer          // empty answers: what failed model calls took
+	open     []*openAnswer      // appended answers whose calls have no results yet
+	whole    map[promptKey]bool // prompts of which a summary was tried in vain
 	stopped  bool
 	cause    error // what stopped the turn, if it was no context
 
@@ -84,6 +85,7 @@ func newTurn(run handle, hist *history, limits Limits, logged []loggedEvent) *tu
 		refused:  map[string]string{},
 		logged:   map[promptKey][]loggedEvent{},
 		answers:  map[string]*stored{},
+		whole:    map[promptKey]bool{},
 	}
 	if t.state == nil {
 		t.state = map[string]any{}
@@ -94,6 +96,11 @@ func newTurn(run handle, hist *history, limits Limits, logged []loggedEvent) *tu
 		}
 		if l.ev.CustomMetadata.Agentd.Injected != "" {
 			t.admit(l.seq, l.ev, l.size, nil) // all model calls to come see it
+			continue
+		}
+		if l.ev.CustomMetadata.Agentd.Compacted != nil {
+			t.admit(l.seq, l.ev, l.size, nil) // the run itself never comes to it
+			t.calls++
 			continue
 		}
 		key := promptKey{l.ev.Author, l.ev.Branch}
