@@ -28,12 +28,14 @@ const (
 // compaction is when and how an agent's conversation is summarised. It is
 // immutable.
 type compaction struct {
-	share  float64 // of window; 0 is only when a prompt was refused
-	window int64   // in tokens; 0 is not known
-	by     *node   // the agent with the model that writes summaries
-	input  int64   // the window of that model
+	share  float64 // of the window; 0 is only when a prompt was refused
+	window int64   // of any model, in tokens; 0 is what is known of it
+	by     *node   // the agent with the model that writes summaries; nil is its own
 	text   string  // what the client wants to be kept in mind
 }
+
+// windowOf is the context window of an agent's model, in tokens; 0 is not known.
+func (c *compaction) windowOf(n *node) int64 { return cmp.Or(c.window, n.model.Window) }
 
 // compaction checks an agent's compaction, and resolves its model.
 func (p *planner) compaction(n *node, c *agentdv1.Compaction) (*compaction, error) {
@@ -51,14 +53,14 @@ func (p *planner) compaction(n *node, c *agentdv1.Compaction) (*compaction, erro
 	case len(c.GetInstruction()) > maxCompactionText:
 		return nil, n.errorf("compaction: the instruction has %d bytes, at most %d are allowed", len(c.GetInstruction()), maxCompactionText)
 	}
-	by := *n
-	out := &compaction{share: c.GetAtShare(), window: cmp.Or(c.GetContextTokens(), n.model.Window), by: &by, text: c.GetInstruction()}
-	out.input = out.window
+	out := &compaction{share: c.GetAtShare(), window: c.GetContextTokens(), text: c.GetInstruction()}
 	if c.GetModel() != "" {
+		by := *n
+		by.fallbacks = nil
 		if err := p.openModel(&by, c.GetModel()); err != nil {
 			return nil, err
 		}
-		out.input = cmp.Or(by.model.Window, out.window)
+		out.by = &by
 	}
 	return out, nil
 }
@@ -68,7 +70,7 @@ func (p *planner) compaction(n *node, c *agentdv1.Compaction) (*compaction, erro
 // long as the call can be made.
 func (m *agentModel) compactAhead(ctx context.Context, l *live) error {
 	c := m.n.compaction
-	if c == nil || c.share == 0 || c.window == 0 {
+	if c == nil || c.share == 0 || c.windowOf(m.n) == 0 {
 		return nil
 	}
 	key := promptKey{m.n.name, l.branch}
@@ -77,7 +79,7 @@ func (m *agentModel) compactAhead(ctx context.Context, l *live) error {
 	m.t.mu.Unlock()
 	o := m.outline(l)
 	tokens := o.tokens(l.rest(o))
-	room := c.share * float64(c.window)
+	room := c.share * float64(c.windowOf(m.n))
 	if vain || o.fresh || float64(tokens) <= room {
 		return nil
 	}
@@ -85,7 +87,7 @@ func (m *agentModel) compactAhead(ctx context.Context, l *live) error {
 	if !ok {
 		return nil
 	}
-	done, err := m.compact(ctx, l, o.contents[:s.n], s, &session.Compacted{Prompt: tokens, Window: c.window}, c.telling(o))
+	done, err := m.compact(ctx, l, o, s, &session.Compacted{Prompt: tokens, Window: c.windowOf(m.n)})
 	if err == nil && !done {
 		m.t.mu.Lock()
 		m.t.whole[key] = true
@@ -105,12 +107,13 @@ func (m *agentModel) overflowed(ctx context.Context, l *live, err error) bool {
 // tells whether it is shorter now.
 func (m *agentModel) compactOverflow(ctx context.Context, l *live) (bool, error) {
 	c, o := m.n.compaction, m.outline(l)
+	window := c.windowOf(l.chain.last.n)
 	if o.fresh && o.overflow {
 		return false, nil // it was refused all the same
 	}
 	keep := float64(o.bytes)
-	if c.window > 0 {
-		room := o.ratio() * float64(c.window)
+	if window > 0 {
+		room := o.ratio() * float64(window)
 		if c.share > 0 {
 			room *= c.share
 		}
@@ -120,8 +123,8 @@ func (m *agentModel) compactOverflow(ctx context.Context, l *live) (bool, error)
 	if !ok {
 		return false, nil
 	}
-	fact := &session.Compacted{Overflow: true, Prompt: o.tokens(l.rest(o)), Window: c.window}
-	return m.compact(ctx, l, o.contents[:s.n], s, fact, min(c.telling(o), o.bytes/2))
+	fact := &session.Compacted{Overflow: true, Prompt: o.tokens(l.rest(o)), Window: window}
+	return m.compact(ctx, l, o, s, fact)
 }
 
 // outline is the prompt of a call that is to be made.
@@ -142,20 +145,34 @@ func (l *live) rest(o *outline) int {
 	return len(model.TextOf(l.config.SystemInstruction)) + len(tools)
 }
 
-// telling is how much of a prompt the summary's model can be told, in bytes.
-func (c *compaction) telling(o *outline) int {
-	const part = 0.6
-	if c.input == 0 {
-		return o.bytes
-	}
-	return int(part * o.ratio() * float64(c.input))
+// summariser is the agent's model that writes summaries: unless the client has
+// named one, that which is to be called.
+func (m *agentModel) summariser(l *live) *agentModel {
+	return &agentModel{t: m.t, n: cmp.Or(m.n.compaction.by, l.chain.last.n)}
 }
 
-// compact has a summary written of contents and appends it. It returns false when
+// telling is how much of a prompt the summary's model can be told, in bytes.
+func (m *agentModel) telling(c *compaction, o *outline, fact *session.Compacted) int {
+	const part = 0.6
+	most := o.bytes
+	if fact.Overflow {
+		most /= 2
+	}
+	window := m.n.model.Window
+	if m.n != c.by || window == 0 {
+		window = cmp.Or(fact.Window, window)
+	}
+	if window > 0 {
+		most = min(most, int(part*o.ratio()*float64(window)))
+	}
+	return most
+}
+
+// compact has a summary written of a section and appends it. It returns false when
 // there is no summary that would help; an error ends the turn.
-func (m *agentModel) compact(ctx context.Context, l *live, contents []*genai.Content, s section, fact *session.Compacted, limit int) (bool, error) {
-	by := &agentModel{t: m.t, n: m.n.compaction.by}
-	text, meta, err := by.summarise(ctx, l, m.n.compaction, conversation(contents, limit))
+func (m *agentModel) compact(ctx context.Context, l *live, o *outline, s section, fact *session.Compacted) (bool, error) {
+	by, c := m.summariser(l), m.n.compaction
+	text, meta, err := by.summarise(ctx, l, c.text, conversation(o.contents[:s.n], by.telling(c, o, fact)), fact)
 	if err != nil {
 		return false, err
 	}
@@ -178,7 +195,7 @@ func (m *agentModel) compact(ctx context.Context, l *live, contents []*genai.Con
 
 // summarise asks for a summary. It is a model call like any, of which nothing is
 // shown; one that fails has no text and no error.
-func (m *agentModel) summarise(ctx context.Context, l *live, c *compaction, text string) (string, *meta, error) {
+func (m *agentModel) summarise(ctx context.Context, l *live, mind, text string, fact *session.Compacted) (string, *meta, error) {
 	t := m.t
 	t.mu.Lock()
 	t.calls++
@@ -193,12 +210,14 @@ func (m *agentModel) summarise(ctx context.Context, l *live, c *compaction, text
 	}
 	defer done()
 	instruction := summaryInstruction
-	if c.text != "" {
-		instruction += "\n\nFor this agent, mind in particular:\n" + c.text
+	if mind != "" {
+		instruction += "\n\nFor this agent, mind in particular:\n" + mind
 	}
 	most := int64(maxSummary)
-	if c.window > 0 {
-		most = min(most, max(c.window/8, 1))
+	for _, limit := range []int64{fact.Window / 8, m.n.model.Longest} {
+		if limit > 0 {
+			most = min(most, limit)
+		}
 	}
 	began := time.Now()
 	resp, err := m.quiet(ctx, l.id, &model.Request{
@@ -208,6 +227,8 @@ func (m *agentModel) summarise(ctx context.Context, l *live, c *compaction, text
 			MaxOutputTokens:   int32(most),
 		},
 		Origin: model.Origin{Session: t.run.SessionID(), Turn: t.run.TurnID(), Path: m.n.path, MessageID: l.id},
+		// A call can be made without a summary, unless it was refused.
+		Replaceable: !fact.Overflow,
 	})
 	info := &meta{Path: m.n.path, Call: &session.CallInfo{Model: m.n.modelName, Provider: m.n.model.Provider, Took: time.Since(began)}}
 	if err != nil {

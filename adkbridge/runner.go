@@ -31,8 +31,21 @@ type Model struct {
 	Builtins []string
 	// Cost estimates US dollars; nil when the price is not known.
 	Cost func(model.Usage) float64
-	// Window is the context window in tokens, 0 when it is not known.
+	// Window is the model's context, in tokens; 0 when it is not known.
 	Window int64
+	// Longest is the longest answer, in tokens; 0 when it is not known.
+	Longest int64
+	// PromptTokens are all tokens of a prompt, cached ones included; nil when they
+	// are Usage.Prompt.
+	PromptTokens func(model.Usage) int64
+}
+
+// promptTokens are all tokens of a call's prompt, 0 when they are not known.
+func (m *Model) promptTokens(u model.Usage) int64 {
+	if m.PromptTokens != nil {
+		return max(m.PromptTokens(u), 0)
+	}
+	return max(u.Prompt, 0)
 }
 
 // Limits bound what a tree may be and what a turn may do. A zero field stands
@@ -192,6 +205,8 @@ type handle interface {
 	Marks(messageID string) session.Marks
 	BeginCall(call session.ModelCall) (done func(), err error)
 	Retrying(ctx context.Context, retry session.ModelRetry) error
+	FellBack(ctx context.Context, f session.ModelFallback) error
+	Raw(ctx context.Context, p session.RawPayload) error
 	Injected() []session.Injected
 	Await(ctx context.Context, callID string) (session.ToolResult, error)
 	Ask(ctx context.Context, call session.ToolCall) (session.ToolResult, error)
