@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -41,13 +40,14 @@ type turn struct {
 
 	mu       sync.Mutex // protects the fields below
 	state    map[string]any
-	calls    int            // model calls made
-	handed   int            // transfers made
-	step     map[string]int // model calls by "agent|branch"
-	thinking map[string]int // answers of thoughts alone in a row, by "agent|branch"
-	vain     map[string]int // answers in a row whose calls were all refused, by "agent|branch"
-	visits   map[*node]int  // how often a loop was entered
-	exited   map[*node]bool // loops whose iteration called exit_loop
+	wrote    map[string]int64 // where in the log the values of state are from
+	calls    int              // model calls made
+	handed   int              // transfers made
+	step     map[string]int   // model calls by "agent|branch"
+	thinking map[string]int   // answers of thoughts alone in a row, by "agent|branch"
+	vain     map[string]int   // answers in a row whose calls were all refused, by "agent|branch"
+	visits   map[*node]int    // how often a loop was entered
+	exited   map[*node]bool   // loops whose iteration called exit_loop
 	refused  map[string]string
 	made     []*answer     // complete answers that are not appended yet
 	spent    []*answer     // empty answers: what failed model calls took
@@ -76,6 +76,7 @@ func newTurn(run handle, hist *history, limits Limits, logged []loggedEvent) *tu
 		hist:     hist,
 		limits:   limits,
 		state:    run.State(),
+		wrote:    map[string]int64{},
 		step:     map[string]int{},
 		thinking: map[string]int{},
 		vain:     map[string]int{},
@@ -270,8 +271,14 @@ func (t *turn) admit(seq int64, s *stored, size int, temp map[string]any) {
 	t.hist.addStored(seq, s, size)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	maps.Copy(t.state, temp)
-	maps.Copy(t.state, s.Actions.StateDelta)
+	for _, delta := range []map[string]any{temp, s.Actions.StateDelta} {
+		for k, v := range delta {
+			// A turn that runs again meets events in another order than the log's.
+			if seq >= t.wrote[k] {
+				t.state[k], t.wrote[k] = v, seq
+			}
+		}
+	}
 	m := &s.CustomMetadata.Agentd
 	if m.LLM != "" {
 		t.made = slices.DeleteFunc(t.made, func(a *answer) bool { return a.meta.LLM == m.LLM })
