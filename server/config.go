@@ -30,6 +30,7 @@ type Sessions interface {
 	Events(ctx context.Context, req session.AttachRequest, limit int, keep func(*agentdv1.RunResponse) bool) ([]*agentdv1.RunResponse, bool, error)
 	AnswerTurn(ctx context.Context, req session.AttachRequest, answers []session.Answer) ([]error, error)
 	CancelTurn(ctx context.Context, sessionID, turnID, reason string) error
+	TurnLog(ctx context.Context, sessionID, turnID string) (session.TurnLog, error)
 	People
 }
 
@@ -43,6 +44,8 @@ type Config struct {
 	// About tells what this server is, whenever a client asks; it may be called
 	// from several goroutines at once. nil: nothing is known.
 	About func() About
+	// ModelCalls finds out what models were told; nil: nobody can.
+	ModelCalls ModelCalls
 	// Logger receives one line per turn; no prompts, payloads or keys. Default:
 	// discard.
 	Logger *slog.Logger
