@@ -40,6 +40,8 @@ type Provider struct {
 	Name string
 	// HasKey is true when the server has a key for it or it needs none.
 	HasKey bool
+	// KeyHeader is the request header that carries a caller's own key; "" for none.
+	KeyHeader string
 }
 
 // Model is a model that is known by name.
@@ -68,7 +70,7 @@ func (s *sessionService) GetCapabilities(context.Context, *connect.Request[agent
 		Retention:       durationpb.New(about.Retention),
 	}
 	for _, p := range about.Providers {
-		out.Providers = append(out.Providers, &agentdv1.GetCapabilitiesResponse_Provider{Name: p.Name, HasKey: p.HasKey})
+		out.Providers = append(out.Providers, &agentdv1.GetCapabilitiesResponse_Provider{Name: p.Name, HasKey: p.HasKey, KeyHeader: p.KeyHeader})
 	}
 	return connect.NewResponse(out), nil
 }
@@ -79,7 +81,7 @@ func (s *sessionService) ListModels(context.Context, *connect.Request[agentdv1.L
 	for _, m := range about.Models {
 		model := &agentdv1.Model{
 			Name: m.Name, Provider: m.Provider,
-			Available: slices.Contains(about.Providers, Provider{Name: m.Provider, HasKey: true}),
+			Available: slices.ContainsFunc(about.Providers, func(p Provider) bool { return p.Name == m.Provider && p.HasKey }),
 		}
 		if m.Price != nil {
 			model.Price = &agentdv1.Model_Price{Input: m.Price.Input, Cached: m.Price.Cached, Output: m.Price.Output}

@@ -42,7 +42,8 @@ type Config struct {
 	// Ready reports whether turns can be served; nil means they always can.
 	Ready func(context.Context) error
 	// About tells what this server is, whenever a client asks; it may be called
-	// from several goroutines at once. nil: nothing is known.
+	// from several goroutines at once. The key headers of its providers when the
+	// server is made are those that web pages may send. nil: nothing is known.
 	About func() About
 	// ModelCalls finds out what models were told; nil: nobody can.
 	ModelCalls ModelCalls

@@ -7,8 +7,8 @@
 // the model wrote goes back as it was written.
 //
 // It imports model, the SDK and the standard library, and knows nothing of
-// sessions, ADK or the protocol. It reads no environment itself; the SDK does
-// for Application Default Credentials.
+// sessions, ADK or the protocol. It registers itself with what the environment says,
+// see model.RegisterDefault; the SDK reads it for Application Default Credentials.
 package gemini
 
 import (
