@@ -296,10 +296,12 @@ func (m *agentModel) mint(resp *model.Response, key, branch string) *answer {
 func (m *agentModel) usage(tries []model.Usage) *session.Usage {
 	sum := &session.Usage{}
 	for _, u := range tries {
-		if min(u.Prompt, u.Completion, u.Cached, u.Thoughts, u.Total) < 0 {
+		if !u.Valid() {
 			continue
 		}
-		one := session.Usage{Prompt: u.Prompt, Completion: u.Completion, Cached: u.Cached, Thoughts: u.Thoughts, Total: u.Total, Calls: 1}
+		one := session.Usage{
+			Prompt: u.Prompt, Completion: u.Completion, Cached: u.Cached, CacheWrite: u.CacheWrite, Thoughts: u.Thoughts, Total: u.Total, Calls: 1,
+		}
 		if m.n.model.Cost != nil {
 			one.CostUSD = m.n.model.Cost(u)
 		} else {

@@ -31,6 +31,8 @@ type Model struct {
 	Builtins []string
 	// Cost estimates US dollars; nil when the price is not known.
 	Cost func(model.Usage) float64
+	// Window is the model's context, in tokens; 0 when it is not known.
+	Window int64
 }
 
 // Limits bound what a tree may be and what a turn may do. A zero field stands

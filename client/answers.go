@@ -28,7 +28,7 @@ type answers struct {
 	mu    sync.Mutex // protects the fields below and those of the entries
 	byKey map[callKey]*answer
 	order *list.List // of *answer, finished and let go, the oldest in front
-	bytes int        // of the outputs and errors in order
+	bytes int        // of the outputs, parts and errors in order
 }
 
 // answer is one remembered call.
@@ -105,5 +105,5 @@ func (m *answers) abandon(entry *answer) {
 }
 
 func size(entry *answer) int {
-	return len(entry.msg.GetOutput()) + len(entry.msg.GetError())
+	return len(entry.msg.GetOutput()) + len(entry.msg.GetError()) + sizeOf(entry.msg.GetParts())
 }

@@ -43,8 +43,8 @@ func (c *Client) prepareAttach(sessionID string, opts []RunOption) (*agentdv1.Ru
 	if sessionID == "" {
 		return nil, nil, errorf(ErrInvalidRequest, "client.Attach needs the id of a session")
 	}
-	if rc.idempotencyKey != "" || rc.instruction != "" {
-		return nil, nil, errorf(ErrInvalidRequest, "client.WithIdempotencyKey and client.WithInstruction are options of client.Run, not of Attach")
+	if rc.idempotencyKey != "" || rc.instruction != "" || len(rc.parts) > 0 || rc.rawPayloads {
+		return nil, nil, errorf(ErrInvalidRequest, "client.WithIdempotencyKey, WithInstruction, WithParts and WithRawPayloads are options of client.Run, not of Attach")
 	}
 	rc.attach, rc.sessionID = true, sessionID
 	sets, attachments := []*ToolSet{c.tools}, c.cfg.attachments

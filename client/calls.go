@@ -34,7 +34,7 @@ type toolRunner struct {
 	running int
 	stopped bool
 	idle    chan struct{} // closed once stopped and running is 0
-	kept    []*answer     // what this run has answered, while it may be asked again
+	kept    []*answer     // what this run has answered and the server has not shown, while it may be asked again
 	// told are the kept answers by call id whose results the server has not shown.
 	told map[string]*agentdv1.RunRequest_ToolCallResponse
 
@@ -156,10 +156,14 @@ func (t *toolRunner) settled(r *agentdv1.RunResponse_ToolResult) (news bool) {
 	t.mu.Lock()
 	own := t.told[id]
 	delete(t.told, id)
+	if i := slices.IndexFunc(t.kept, func(entry *answer) bool { return entry.key.call == id }); i >= 0 {
+		t.run.client.answers.letGo(t.kept[i]) // the server has it
+		t.kept = slices.Delete(t.kept, i, i+1)
+	}
 	c := t.calls[id]
 	t.mu.Unlock()
 	if own != nil {
-		return own.GetOutput() != r.GetOutput() || own.GetError() != r.GetError()
+		return own.GetOutput() != r.GetOutput() || own.GetError() != r.GetError() || !equalParts(own.GetParts(), r.GetParts())
 	}
 	if c != nil {
 		c.taken.Store(true)
@@ -190,8 +194,8 @@ func (t *toolRunner) stop() {
 // maxKept is how many answers a run keeps from being forgotten.
 const maxKept = 16 * maxAnswers
 
-// keep keeps an answer until the run is over: on a new connection the server may
-// ask again for what it has not received.
+// keep keeps an answer until the server has it, or the run is over: on a new
+// connection the server may ask again for what it has not received.
 func (t *toolRunner) keep(entry *answer) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -252,6 +256,7 @@ func (t *toolRunner) perform(c *call) {
 	}
 	if msg := t.run.client.journal.find(t.key(c.req)); msg != nil {
 		memory.settle(entry, msg)
+		memory.letGo(entry) // the journal has it
 		c.over.Store(true)
 		_ = t.run.enqueue(toolRequest(msg))
 		return
@@ -353,7 +358,7 @@ func (t *toolRunner) invoke(c *call) (msg *agentdv1.RunRequest_ToolCallResponse)
 	if err != nil {
 		return failure(c.req, err)
 	}
-	output, err := encodeResult(result)
+	output, parts, err := encodeOutput(result)
 	if err != nil {
 		return failure(c.req, err)
 	}
@@ -362,7 +367,7 @@ func (t *toolRunner) invoke(c *call) (msg *agentdv1.RunRequest_ToolCallResponse)
 		return failure(c.req, err)
 	}
 	answer := response(c.req)
-	answer.StateDelta = delta
+	answer.StateDelta, answer.Parts = delta, parts
 	answer.Result = &agentdv1.RunRequest_ToolCallResponse_Output{Output: output}
 	if n := proto.Size(toolRequest(answer)); n > t.run.client.cfg.maxMessage {
 		return failure(c.req, fmt.Errorf("the tool's result has %d bytes, at most %d are allowed", n, t.run.client.cfg.maxMessage))

@@ -25,7 +25,8 @@ type agentTexts struct {
 // messageText is one message, or all text that is of none.
 //
 // A message is finished when the server has moved on: another message of the
-// same agent has begun, the agent's last chunk or a call of it came, the state
+// same agent has begun, its model call was over, the agent's last chunk or a call
+// of it came, the state
 // changed, or a chunk said when it happened, as only text that is complete
 // does. Of agents that speak at the same time one may have changed the state
 // while the other was speaking; so a retract also has each message, finished or
@@ -67,6 +68,10 @@ func (c *collector) add(event *Event) error {
 		c.called(event.ToolCall.AgentPath)
 	case event.ToolNotice != nil:
 		c.called(event.ToolNotice.AgentPath)
+	case event.ModelCallEnded != nil:
+		c.called(event.ModelCallEnded.AgentPath)
+	case event.ProviderTools != nil:
+		c.result.ProviderTools = append(c.result.ProviderTools, event.ProviderTools)
 	case event.End != nil:
 		c.result.Completed = event.End.Completed
 		c.result.Reason = event.End.Reason
@@ -128,7 +133,8 @@ func (a *agentTexts) message(id string) *messageText {
 	return m
 }
 
-// called says that an agent has called a tool, which ends its message.
+// called says that an agent has called a tool, or its model call is over, which
+// ends its message.
 func (c *collector) called(path []string) {
 	for _, a := range c.agents {
 		if slices.Equal(a.path, path) {

@@ -28,7 +28,11 @@ type Result struct {
 	// State is the session's state as far as the server told of it; numbers are
 	// float64.
 	State map[string]any
-	// Usage is what the turn used; nil if the server did not come to say it.
+	// ProviderTools is what the models' providers have run, and what messages cite,
+	// in order.
+	ProviderTools []*ProviderTools
+	// Usage is what the turn used; nil if the server did not come to say it. See
+	// [End].
 	Usage *agentdv1.UsageSummary
 	// Completed is true when the agent tree finished naturally.
 	Completed bool

@@ -51,6 +51,18 @@ type Event struct {
 	Retract *Retract
 	// ModelRetry says that a model call has failed and is made again.
 	ModelRetry *ModelRetry
+	// ModelFallback says that a model has failed and another one is called.
+	ModelFallback *ModelFallback
+	// ModelCallEnded says that a model call is over, and what it took.
+	ModelCallEnded *ModelCallEnded
+	// ProviderTools tells what a model's own provider has run, and what a message
+	// cites.
+	ProviderTools *ProviderTools
+	// RawPayload is a provider's own answer; see [WithRawPayloads].
+	RawPayload *RawPayload
+	// HistoryCompacted says that an agent's model is from now on told a summary of
+	// the beginning of the conversation.
+	HistoryCompacted *HistoryCompacted
 	// InteractionRequested says that the turn asks a person: this client's
 	// [Prompter], if it has one, and otherwise anybody who calls [Client.Resolve].
 	InteractionRequested *agentdv1.Interaction
@@ -157,6 +169,8 @@ type ToolResult struct {
 	Output string
 	// Error is why the tool failed, as the model sees it; empty if it did not.
 	Error string
+	// Parts are what the model sees behind Output, such as images.
+	Parts []*agentdv1.Part
 	// AgentPath runs from the root of the tree to the agent that called.
 	AgentPath []string
 }
@@ -168,7 +182,8 @@ type End struct {
 	Completed bool
 	// Reason is why the turn ended, when it did not end by itself.
 	Reason string
-	// UsageSummary is what the turn used; nil if the server sent none.
+	// UsageSummary is what the turn used; nil if the server sent none. Its cost is of
+	// the calls whose price is known: there are UnpricedCalls more.
 	UsageSummary *agentdv1.UsageSummary
 	// Receipt is what the end has stopped; nil when nobody ended or cancelled the
 	// turn.
@@ -239,6 +254,7 @@ func answerOf(req *agentdv1.RunResponse_ToolCallRequest, m *agentdv1.RunRequest_
 		Name:      m.GetToolName(),
 		Output:    m.GetOutput(),
 		Error:     m.GetError(),
+		Parts:     m.GetParts(),
 		AgentPath: req.GetAgentPath(),
 	}
 }
@@ -249,6 +265,7 @@ func toolResultOf(m *agentdv1.RunResponse_ToolResult) *ToolResult {
 		Name:      m.GetToolName(),
 		Output:    m.GetOutput(),
 		Error:     m.GetError(),
+		Parts:     m.GetParts(),
 		AgentPath: m.GetAgentPath(),
 	}
 }

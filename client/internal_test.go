@@ -132,6 +132,36 @@ func TestAnswersAreBounded(t *testing.T) {
 	}
 }
 
+// An answer is kept until the server has shown it; then its time may come, and its
+// parts count.
+func TestShownAnswersAreLetGo(t *testing.T) {
+	c := New("http://127.0.0.1:1")
+	calls := newToolRunner(t.Context(), &run{client: c})
+	defer calls.stop()
+	for i := range 8 {
+		key := callKey{call: fmt.Sprint(i)}
+		entry, _, err := c.answers.claim(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		picture := []*agentdv1.Part{Inline("image/png", make([]byte, 3<<20))}
+		c.answers.settle(entry, &agentdv1.RunRequest_ToolCallResponse{ToolCallId: key.call, Parts: picture})
+		calls.keep(entry)
+		if len(calls.kept) != 1 || c.answers.order.Len() != min(i, 5) {
+			t.Errorf("%d kept, %d in order", len(calls.kept), c.answers.order.Len())
+		}
+		if calls.settled(&agentdv1.RunResponse_ToolResult{ToolCallId: key.call, Parts: picture}) {
+			t.Error("what this run has answered is told as news")
+		}
+		if len(calls.kept) != 0 || !c.answers.known(key) {
+			t.Errorf("%d kept", len(calls.kept))
+		}
+	}
+	if c.answers.bytes > maxAnswerBytes || c.answers.known(callKey{call: "0"}) {
+		t.Errorf("%d bytes are remembered", c.answers.bytes)
+	}
+}
+
 // TestClaimWaits lets one claimer wait for another that gives up.
 func TestClaimWaits(t *testing.T) {
 	m := newAnswers()

@@ -56,6 +56,8 @@ type Queued struct {
 	TurnID string
 	// Prompt is what the user says.
 	Prompt string
+	// Parts are what the user says behind it; see [WithParts].
+	Parts []*agentdv1.Part
 	// Ahead is how many turns wait before it; the running one is not counted.
 	Ahead int
 	// Inject is true when the prompt becomes a message of the running turn, if
@@ -68,6 +70,8 @@ type Queued struct {
 type UserMessage struct {
 	// Content is what the user says.
 	Content string
+	// Parts are what the user says behind it.
+	Parts []*agentdv1.Part
 	// QueuedTurnID is the TurnID of the [Queued] that it came with.
 	QueuedTurnID string
 }
@@ -78,11 +82,12 @@ func queuedOf(m *agentdv1.RunResponse) *Queued {
 		SessionID: q.GetSessionId(),
 		TurnID:    m.GetTurnId(),
 		Prompt:    q.GetUserPrompt(),
+		Parts:     q.GetUserParts(),
 		Ahead:     int(q.GetAhead()),
 		Inject:    q.GetInject(),
 	}
 }
 
 func userMessageOf(m *agentdv1.RunResponse_UserMessage) *UserMessage {
-	return &UserMessage{Content: m.GetContent(), QueuedTurnID: m.GetQueuedTurnId()}
+	return &UserMessage{Content: m.GetContent(), Parts: m.GetParts(), QueuedTurnID: m.GetQueuedTurnId()}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -86,7 +87,7 @@ func TestEnqueuedPromptsRunInOrder(t *testing.T) {
 		if q.Ahead != i || q.Inject {
 			t.Errorf("prompt %d: %+v", i, q)
 		}
-		if seen := b.turn.until(t, isQueued).Queued; *seen != *q {
+		if seen := b.turn.until(t, isQueued).Queued; !reflect.DeepEqual(seen, q) {
 			t.Errorf("the running turn's client saw %+v, want %+v", seen, q)
 		}
 		runs, queued = append(runs, r), append(queued, q)

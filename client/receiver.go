@@ -151,6 +151,16 @@ func (r *run) handle(l *link, msg *agentdv1.RunResponse) {
 		event.UserMessage = userMessageOf(m.UserMessage)
 	case *agentdv1.RunResponse_ModelRetry_:
 		event.ModelRetry = retryOf(m.ModelRetry)
+	case *agentdv1.RunResponse_ModelFallback_:
+		event.ModelFallback = fallbackOf(m.ModelFallback)
+	case *agentdv1.RunResponse_ModelCallEnded_:
+		event.ModelCallEnded = callEndedOf(m.ModelCallEnded)
+	case *agentdv1.RunResponse_ProviderTools_:
+		event.ProviderTools = providerToolsOf(m.ProviderTools)
+	case *agentdv1.RunResponse_RawPayload_:
+		event.RawPayload = rawPayloadOf(m.RawPayload)
+	case *agentdv1.RunResponse_HistoryCompacted_:
+		event.HistoryCompacted = compactedOf(m.HistoryCompacted)
 	case *agentdv1.RunResponse_OutputChunk_:
 		if !r.chunk(l, msg) {
 			return

@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -168,7 +169,7 @@ func TestAttachToATurn(t *testing.T) {
 	other, w := b.client(t)
 	attach := func(turnID string) *running { return follow(other.Attach(t.Context(), id, client.WithTurnID(turnID))) }
 	waits := attach(q.TurnID)
-	if event := waits.until(t, func(*client.Event) bool { return true }); event.Queued == nil || *event.Queued != *q || !event.Replayed {
+	if event := waits.until(t, func(*client.Event) bool { return true }); event.Queued == nil || !reflect.DeepEqual(event.Queued, q) || !event.Replayed {
 		t.Errorf("first came %+v", event)
 	}
 	w.cut()
@@ -281,7 +282,7 @@ func TestQueuedTurnBeginsOnce(t *testing.T) {
 			case err != nil:
 				t.Fatal(err)
 			case event.Queued != nil:
-				if *event.Queued != (client.Queued{SessionID: session, TurnID: "t", Prompt: "hi", Ahead: 2}) {
+				if !reflect.DeepEqual(event.Queued, &client.Queued{SessionID: session, TurnID: "t", Prompt: "hi", Ahead: 2}) {
 					t.Errorf("queued: %+v", event.Queued)
 				}
 				notes = append(notes, "queued")

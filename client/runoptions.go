@@ -24,6 +24,8 @@ type runConfig struct {
 	noTools     bool   // of an attach
 	toolTimeout time.Duration
 	instruction string
+	parts       []*agentdv1.Part // behind the prompt
+	rawPayloads bool
 	// idempotencyKey is the caller's own, of a Run; "" stands for one of its own.
 	idempotencyKey string
 

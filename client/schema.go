@@ -50,7 +50,7 @@ func newTypedTool[T any](name, description string, fn func(*ToolContext, T) (any
 			return nil, fmt.Errorf("tool %q: input schema: %w", name, err)
 		}
 	}
-	declaration := &agentdv1.Tool{Name: name, Description: description, InputSchema: &cfg.schema, NeedsApproval: cfg.approve}
+	declaration := &agentdv1.Tool{Name: name, Description: description, InputSchema: &cfg.schema, NeedsApproval: cfg.approve, Deferred: cfg.defers}
 	if err := checkTool(declaration); err != nil {
 		return nil, err
 	}
@@ -83,6 +83,7 @@ func newRawTool(declaration *agentdv1.Tool, fn func(context.Context, json.RawMes
 		declaration.InputSchema = &cfg.schema
 	}
 	declaration.NeedsApproval = declaration.NeedsApproval || cfg.approve
+	declaration.Deferred = declaration.Deferred || cfg.defers
 	if fn == nil {
 		return nil, fmt.Errorf("tool %q has no function", declaration.GetName())
 	}

@@ -90,6 +90,7 @@ type toolConfig struct {
 	timeout time.Duration
 	schema  string
 	approve bool
+	defers  bool
 }
 
 // ToolTimeout bounds each call of the tool, at most to a day; see
@@ -102,6 +103,13 @@ func ToolTimeout(d time.Duration) ToolOption {
 // maybe with other arguments; see [WithPrompter]. The model is told of a denial.
 func NeedsApproval() ToolOption {
 	return func(c *toolConfig) { c.approve = true }
+}
+
+// Deferred has the model be told of the tool only when it looks for it with the
+// builtin tool tool_search, which some providers run and the agent then needs. For
+// agents with many tools.
+func Deferred() ToolOption {
+	return func(c *toolConfig) { c.defers = true }
 }
 
 // ToolSchema declares the arguments by a JSON Schema (an object) in place of
@@ -122,11 +130,12 @@ func ToolSchema(schema string) ToolOption {
 //
 // fn's result may be a string, []byte or json.RawMessage, sent as they are, a
 // proto.Message, sent as its JSON form, or anything that encoding/json
-// encodes. An error becomes a tool error that the model sees, with its text.
-// So does a panic, without its stack. fn is called on its own goroutine,
-// concurrently with other calls and with itself; it should return soon after
-// its context ends. The cause of that is one of [ErrToolCancelled],
-// [ErrToolTimeout] and [ErrRunEnded], or the caller's own.
+// encodes; a [ToolOutput] has one of these and images or other files behind it.
+// An error becomes a tool error that the model sees, with its text. So does a
+// panic, without its stack. fn is called on its own goroutine, concurrently with
+// other calls and with itself; it should return soon after its context ends. The
+// cause of that is one of [ErrToolCancelled], [ErrToolTimeout] and [ErrRunEnded],
+// or the caller's own.
 //
 // AddTool fails for a name that does not match
 // [A-Za-z_][A-Za-z0-9_.:-]{0,63} or is taken, for a description that is empty

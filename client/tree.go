@@ -86,6 +86,8 @@ func (c *runConfig) request(prompt string) *agentdv1.RunRequest_ExecuteRequest {
 		SessionBudget: c.sessionBudget,
 		ToolTimeout:   serverTimeout(c.toolTimeout),
 
+		UserParts:      c.parts,
+		RawPayloads:    c.rawPayloads,
 		Instruction:    c.instruction,
 		IdempotencyKey: cmp.Or(c.idempotencyKey, rand.Text()),
 	}

@@ -13,7 +13,33 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
+
+// encodeOutput turns a handler's result into what the model sees.
+func encodeOutput(result any) (string, []*agentdv1.Part, error) {
+	var out ToolOutput
+	switch v := result.(type) {
+	case ToolOutput:
+		out = v
+	case *ToolOutput:
+		if v != nil {
+			out = *v
+		}
+	default:
+		out.Output = v
+	}
+	parts, err := checkParts(out.Parts)
+	if err != nil {
+		return "", nil, fmt.Errorf("the tool's result: %w", err)
+	}
+	if out.Output == nil && len(parts) > 0 {
+		return "", parts, nil
+	}
+	text, err := encodeResult(out.Output)
+	return text, parts, err
+}
 
 // encodeResult turns a handler's result into the text that the model sees.
 func encodeResult(result any) (string, error) {

@@ -100,7 +100,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // *Error, has that already, or u is zero or holds a count below zero.
 func Spent(err error, u Usage) error {
 	e, ok := errors.AsType[*Error](err)
-	if !ok || e.Usage != nil || u == (Usage{}) || !u.valid() {
+	if !ok || e.Usage != nil || u == (Usage{}) || !u.Valid() {
 		return err
 	}
 	out := *e

@@ -7,17 +7,12 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/apzuk3/agentd/model/catalog"
 )
 
 // maxNameLen bounds a model name, in bytes.
 const maxNameLen = 256
-
-// families are providers that speak another interface of the same vendor: they
-// have the vendor's prices.
-var families = map[string]string{
-	"openai-chat":      "openai",
-	"openai-responses": "openai",
-}
 
 // Keyless is a Provider that needs no key at all.
 type Keyless interface {
@@ -40,6 +35,7 @@ type Registry struct {
 	providers map[string]Provider
 	keysOf    map[string]string // whose keys a provider takes, if not its own
 	routes    routes
+	table     *catalog.Table
 }
 
 // NewRegistry returns a registry of the given providers. Their names must be
@@ -63,7 +59,9 @@ func NewRegistry(providers ...Provider) (*Registry, error) {
 			return nil, err
 		}
 	}
-	return r, nil
+	var err error
+	r.table, err = ownCatalogs(r.providers)
+	return r, err
 }
 
 // Ref is a model name resolved: who serves it, under which name, and the open
@@ -79,6 +77,8 @@ type Ref struct {
 	LLM LLM
 	// OwnKey is true when the key is the caller's, not the server's.
 	OwnKey bool
+	// Known is what is known of the model.
+	Known Knowledge
 }
 
 // Guarded returns the model behind a Guard that names this provider, with failed
@@ -107,7 +107,7 @@ func (r *Registry) Resolve(name string, keys map[string]string) (Ref, error) {
 		}
 		return Ref{}, err
 	}
-	return Ref{Provider: provider, Model: model, Builtins: p.Builtins(), LLM: llm, OwnKey: key != ""}, nil
+	return Ref{Provider: provider, Model: model, Builtins: p.Builtins(), LLM: llm, OwnKey: key != "", Known: r.Knows(provider, model)}, nil
 }
 
 // Route splits a model name into the provider that serves it and the name that
@@ -157,12 +157,16 @@ func (r *Registry) Providers() []Status {
 	var out []Status
 	for _, name := range r.names() {
 		p := r.providers[name]
-		st := Status{Provider: name, NeedsKey: true, HasKey: true, Builtins: p.Builtins(), Models: knownModels(name), KeyHeader: KeyHeader(cmp.Or(r.keysOf[name], name))}
+		st := Status{Provider: name, NeedsKey: true, HasKey: true, Builtins: p.Builtins(), KeyHeader: KeyHeader(cmp.Or(r.keysOf[name], name))}
+		models := r.table.Families(name)
 		if l, ok := p.(Lister); ok {
-			for _, m := range l.Models() {
-				if to, _, err := r.Route(m); err != nil || to != name {
-					m = name + "/" + m
-				}
+			models = append(models, l.Models()...)
+		}
+		for _, m := range models {
+			if to, _, err := r.Route(m); err != nil || to != name {
+				m = name + "/" + m
+			}
+			if !slices.Contains(st.Models, m) {
 				st.Models = append(st.Models, m)
 			}
 		}

@@ -117,7 +117,7 @@ func TestAttachedWithNothingMissed(t *testing.T) {
 	onPipes(t, engine{run: hold}, server.Config{}, func(t *testing.T, f *fixture) {
 		for name, opts := range wires {
 			c := f.run(t, opts...)
-			msgs := c.until(isText)
+			msgs := c.until(isSaid)
 			d := f.open(t.Context(), t, opts...)
 			d.send(attach(msgs[0].GetExecute().GetSessionId(), msgs[len(msgs)-1].GetSeq()))
 			d.send(heartbeat())
@@ -248,7 +248,7 @@ func TestOnDisconnect(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			c := f.open(ctx, t)
 			c.send(attach(id, -1)) // comes back in time
-			c.until(isText)
+			c.until(isSaid)
 			time.Sleep(10 * time.Minute)
 			c.send(heartbeat())
 			if c.next().GetHeartbeat() == nil {

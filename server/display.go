@@ -36,6 +36,7 @@ const (
 	refTool        = "tool:"        // a tool call
 	refInteraction = "interaction:" // a question to a person
 	refTurn        = "turn:"        // the turn itself
+	refModelCall   = "call:"        // a model call, by its message
 	// refStream is for what is about the stream and not about a turn.
 	refStream = "stream"
 	// everyMessage follows refMessage where all unfinished messages are meant.
@@ -72,13 +73,13 @@ func displayOf(m *agentdv1.RunResponse) *agentdv1.Display {
 	case *agentdv1.RunResponse_ModelFallback_:
 		return shown(kindError, phaseProgress, refMessage+r.ModelFallback.GetMessageId(), private)
 	case *agentdv1.RunResponse_ModelCallEnded_:
-		return shown(kindStatus, phaseProgress, turn, private)
+		return shown(kindStatus, phaseCompleted, refModelCall+r.ModelCallEnded.GetMessageId(), private)
 	case *agentdv1.RunResponse_HistoryCompacted_:
-		return shown(kindStatus, phaseProgress, turn, private)
+		return shown(kindStatus, phaseProgress, refAgent+strings.Join(r.HistoryCompacted.GetAgentPath(), "/"), private)
 	case *agentdv1.RunResponse_RawPayload_:
-		return shown(kindStatus, phaseProgress, turn, private)
+		return shown(kindStatus, phaseProgress, refModelCall+r.RawPayload.GetMessageId(), private)
 	case *agentdv1.RunResponse_ProviderTools_:
-		return shown(kindTool, phaseCompleted, refTool+r.ProviderTools.GetMessageId(), private)
+		return shown(kindTool, phaseCompleted, refTool+r.ProviderTools.GetMessageId(), public)
 	case *agentdv1.RunResponse_OutputChunk_:
 		return displayOfChunk(r.OutputChunk)
 	case *agentdv1.RunResponse_UserMessage_:

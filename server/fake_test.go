@@ -274,6 +274,9 @@ func isError(m *agentdv1.RunResponse) bool { return m.GetError() != nil }
 func isCall(m *agentdv1.RunResponse) bool  { return m.GetToolCall() != nil }
 func isText(m *agentdv1.RunResponse) bool  { return m.GetOutputChunk() != nil }
 
+// isSaid is what follows the text of a model's answer.
+func isSaid(m *agentdv1.RunResponse) bool { return m.GetModelCallEnded() != nil }
+
 func show(msgs []*agentdv1.RunResponse) string {
 	var s string
 	for _, m := range msgs {

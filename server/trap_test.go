@@ -363,7 +363,7 @@ func TestTimeouts(t *testing.T) {
 func TestFlood(t *testing.T) {
 	onPipes(t, engine{run: hold}, server.Config{MessagesPerSecond: 10}, func(t *testing.T, f *fixture) {
 		c := f.run(t)
-		c.until(isText)
+		c.until(isSaid)
 		const n = 200
 		start := time.Now()
 		go func() {
@@ -405,7 +405,7 @@ func TestMaxStreams(t *testing.T) {
 func TestDrain(t *testing.T) {
 	f := serve(t, engine{run: hold}, server.Config{})
 	running := f.run(t)
-	running.until(isText)
+	running.until(isSaid)
 	silent := f.open(t.Context(), t)
 	if err := silent.Send(nil); err != nil {
 		t.Fatal(err)

@@ -428,6 +428,9 @@ func (m *Manager) logTurn(t *Turn, end *TurnEnded, err error) {
 		slog.Float64("cost_usd", u.CostUSD),
 		slog.Duration("took", time.Since(t.started)),
 	}
+	if u.Unpriced > 0 {
+		attrs = append(attrs, slog.Int64("unpriced_calls", u.Unpriced))
+	}
 	level := slog.LevelInfo
 	if end.Code != 0 {
 		attrs = append(attrs, slog.String("code", end.Code.String()))

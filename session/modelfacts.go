@@ -139,16 +139,16 @@ func (v *view) modelCall(ev *Event) {
 }
 
 // callEnded is the protocol's form; ev has a Usage.
-func (ev *Event) callEnded(sessionID string) *agentdv1.RunResponse_ModelCallEnded {
-	sum := ev.Usage.Proto()
+func (e *Event) callEnded(sessionID string) *agentdv1.RunResponse_ModelCallEnded {
+	sum := e.Usage.Proto()
 	m := &agentdv1.RunResponse_ModelCallEnded{
-		SessionId: sessionID, AgentPath: ev.Path, MessageId: ev.MessageID, ServedModel: ev.Model,
-		Usage: sum.GetTotalUsage(), LlmCalls: sum.GetLlmCalls(), StopReason: StopReason(ev.Stop),
+		SessionId: sessionID, AgentPath: e.Path, MessageId: e.MessageID, ServedModel: e.Model,
+		Usage: sum.GetTotalUsage(), LlmCalls: sum.GetLlmCalls(), StopReason: StopReason(e.Stop),
 	}
-	if ev.Usage.Unpriced == 0 {
-		m.Cost = &ev.Usage.CostUSD
+	if e.Usage.Unpriced == 0 {
+		m.Cost = &e.Usage.CostUSD
 	}
-	if c := ev.Call; c != nil {
+	if c := e.Call; c != nil {
 		m.Model, m.Provider, m.Duration = c.Model, c.Provider, durationpb.New(c.Took)
 		if c.FirstText > 0 {
 			m.FirstText = durationpb.New(c.FirstText)

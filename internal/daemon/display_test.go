@@ -51,8 +51,8 @@ func onlyOf(all []*agentdv1.RunResponse, only agentdv1.Display_Visibility) (out 
 			} else if r != nil {
 				r.Result = &agentdv1.RunResponse_ToolResult_Output{}
 			}
-		case only == agentdv1.Display_VISIBILITY_PUBLIC && e.GetOutputChunk().GetIsThought(),
-			only == agentdv1.Display_VISIBILITY_PRIVATE && !tool && !e.GetOutputChunk().GetIsThought() && e.GetEnd() == nil:
+		case only == agentdv1.Display_VISIBILITY_PUBLIC && (e.GetOutputChunk().GetIsThought() || e.GetModelCallEnded() != nil),
+			only == agentdv1.Display_VISIBILITY_PRIVATE && !tool && !e.GetOutputChunk().GetIsThought() && e.GetModelCallEnded() == nil && e.GetEnd() == nil:
 			continue
 		}
 		out = append(out, e)
@@ -147,7 +147,7 @@ func TestDisplayTellsTheTurn(t *testing.T) {
 	if got := texts[agentdv1.Display_KIND_REASONING]; got != "white whalemoreenough" {
 		t.Errorf("reasoning %q", got)
 	}
-	for what, want := range map[string]string{"turn": "STARTED COMPLETED", "tool": "STARTED COMPLETED STARTED FAILED", "agent": "COMPLETED", "message": "", "reasoning": ""} {
+	for what, want := range map[string]string{"turn": "STARTED COMPLETED", "tool": "STARTED COMPLETED STARTED FAILED", "agent": "COMPLETED", "call": "COMPLETED COMPLETED COMPLETED", "message": "", "reasoning": ""} {
 		if got := strings.Join(phases[what], " "); got != want {
 			t.Errorf("%s: %s, want %s", what, got, want)
 		}

@@ -233,6 +233,9 @@ func TestTurnsAreTheSameOnBothServices(t *testing.T) {
 			if r := e.GetToolResult(); r != nil {
 				r.ToolCallId = "" // another one
 			}
+			if m := e.GetModelCallEnded(); m != nil {
+				m.MessageId, m.Duration, m.FirstText = "", nil, nil
+			}
 			said := "call" // another id, and as a notice to who did not take part
 			if e.GetToolCall() == nil && e.GetToolCallNotice() == nil {
 				said = protojson.MarshalOptions{}.Format(e)

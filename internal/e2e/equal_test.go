@@ -344,4 +344,7 @@ func timeless(m *agentdv1.RunResponse) {
 	if r := m.GetModelRetry(); r != nil {
 		r.Wait = nil
 	}
+	if c := m.GetModelCallEnded(); c != nil {
+		c.Duration, c.FirstText = nil, nil
+	}
 }

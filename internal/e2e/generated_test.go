@@ -392,7 +392,7 @@ func (a *actor) story(t testing.TB) string {
 	var paths []string
 	byPath := map[string][]*agentdv1.RunResponse{}
 	for _, m := range once {
-		path := strings.Join(slices.Concat(m.GetOutputChunk().GetAgentPath(), m.GetToolCallNotice().GetAgentPath(), m.GetToolResult().GetAgentPath()), "/")
+		path := strings.Join(slices.Concat(m.GetOutputChunk().GetAgentPath(), m.GetToolCallNotice().GetAgentPath(), m.GetToolResult().GetAgentPath(), m.GetModelCallEnded().GetAgentPath()), "/")
 		if byPath[path] == nil {
 			paths = append(paths, path)
 		}

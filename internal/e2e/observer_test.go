@@ -2,7 +2,10 @@ package e2e
 
 import (
 	"fmt"
+	"math"
 	"strings"
+
+	"google.golang.org/protobuf/proto"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
@@ -24,6 +27,7 @@ type observer struct {
 	lastCaller string          // the agent whose calls are being sent, "" between answers
 	errors     []*agentdv1.RunResponse_ErrorResponse
 	retries    []*agentdv1.RunResponse_ModelRetry
+	modelCalls []*agentdv1.RunResponse_ModelCallEnded
 	heartbeats int
 	end        *agentdv1.RunResponse_EndResponse
 	together   int // how many calls an answer has
@@ -80,6 +84,8 @@ func (o *observer) see(m *agentdv1.RunResponse) {
 		o.errors = append(o.errors, r.Error)
 	case *agentdv1.RunResponse_ModelRetry_:
 		o.retry(r.ModelRetry)
+	case *agentdv1.RunResponse_ModelCallEnded_:
+		o.modelCall(r.ModelCallEnded)
 	case *agentdv1.RunResponse_StateUpdate_:
 		o.inSession(r.StateUpdate.GetSessionId())
 	case *agentdv1.RunResponse_End:
@@ -90,9 +96,7 @@ func (o *observer) see(m *agentdv1.RunResponse) {
 				o.faultf("%s has spoken and had no last chunk", agent)
 			}
 		}
-		if r.End.GetUsageSummary() == nil {
-			o.faultf("EndResponse has no usage")
-		}
+		o.usage(r.End.GetUsageSummary())
 	default:
 		o.faultf("a message of unknown kind: %v", m)
 	}
@@ -129,6 +133,50 @@ func (o *observer) retry(r *agentdv1.RunResponse_ModelRetry) {
 		o.faultf("retry %v, want that of try %d", r, failed)
 	}
 	o.retries = append(o.retries, r)
+}
+
+// modelCall checks that a call says whose it was, and that its answer is told once.
+func (o *observer) modelCall(c *agentdv1.RunResponse_ModelCallEnded) {
+	o.inSession(c.GetSessionId())
+	if len(c.GetAgentPath()) == 0 || c.GetModel() == "" || c.GetProvider() == "" || c.GetUsage() == nil || c.GetLlmCalls() < 1 ||
+		c.GetMessageId() != "" && c.GetStopReason() == 0 {
+		o.faultf("a model call that does not say what it was: %v", c)
+	}
+	for _, before := range o.modelCalls {
+		if c.GetMessageId() != "" && before.GetMessageId() == c.GetMessageId() {
+			o.faultf("the model call of message %s ends twice", c.GetMessageId())
+		}
+	}
+	o.modelCalls = append(o.modelCalls, c)
+}
+
+// usage holds the sum of the turn against its model calls.
+func (o *observer) usage(sum *agentdv1.UsageSummary) {
+	if sum == nil {
+		o.faultf("EndResponse has no usage")
+		return
+	}
+	var got agentdv1.UsageSummary
+	got.TotalUsage = &agentdv1.TokenUsage{}
+	for _, c := range o.modelCalls {
+		got.LlmCalls += c.GetLlmCalls()
+		got.TotalUsage.PromptTokens += c.GetUsage().GetPromptTokens()
+		got.TotalUsage.CompletionTokens += c.GetUsage().GetCompletionTokens()
+		got.TotalUsage.CachedTokens += c.GetUsage().GetCachedTokens()
+		got.TotalUsage.ThoughtsTokens += c.GetUsage().GetThoughtsTokens()
+		got.TotalUsage.TotalTokens += c.GetUsage().GetTotalTokens()
+		got.TotalUsage.CacheWriteTokens += c.GetUsage().GetCacheWriteTokens()
+		got.EstimatedCost += c.GetCost()
+		if c.Cost == nil {
+			got.UnpricedCalls += c.GetLlmCalls()
+		}
+	}
+	if math.Abs(got.GetEstimatedCost()-sum.GetEstimatedCost()) < 1e-9 {
+		got.EstimatedCost = sum.GetEstimatedCost()
+	}
+	if !proto.Equal(&got, sum) {
+		o.faultf("the model calls took %v, the turn says %v", &got, sum)
+	}
 }
 
 func (o *observer) chunk(c *agentdv1.RunResponse_OutputChunk) {

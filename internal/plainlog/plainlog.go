@@ -110,7 +110,9 @@ func Loose(lines []string, mark string) []string {
 }
 
 // Scrub takes out of an event's JSON what is another each time it is written.
-func Scrub(v any) { without(v, "id", "timestamp", "invocationId", "calls", "marks") }
+func Scrub(v any) {
+	without(v, "id", "timestamp", "invocationId", "calls", "marks", "took", "first_text")
+}
 
 // untimed takes out how long things took.
 func untimed(v any) { without(v, "took", "Took", "ran", "Ran", "wait", "Wait", "queued_seq") }

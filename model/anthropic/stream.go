@@ -48,14 +48,18 @@ type usage struct {
 	Output        *int64 `json:"output_tokens"`
 	CacheRead     *int64 `json:"cache_read_input_tokens"`
 	CacheCreation *int64 `json:"cache_creation_input_tokens"`
-	Details       struct {
+	// Creation is how much of CacheCreation is kept for how long.
+	Creation struct {
+		Hour *int64 `json:"ephemeral_1h_input_tokens"`
+	} `json:"cache_creation"`
+	Details struct {
 		Thinking int64 `json:"thinking_tokens"`
 	} `json:"output_tokens_details"`
 }
 
 // merge takes over what u says: counts are cumulative, the last one holds.
 func (c *counts) merge(u usage) {
-	for dst, src := range map[*int64]*int64{&c.input: u.Input, &c.output: u.Output, &c.read: u.CacheRead, &c.created: u.CacheCreation} {
+	for dst, src := range map[*int64]*int64{&c.input: u.Input, &c.output: u.Output, &c.read: u.CacheRead, &c.created: u.CacheCreation, &c.hour: u.Creation.Hour} {
 		if src != nil {
 			*dst = *src
 		}
@@ -64,7 +68,7 @@ func (c *counts) merge(u usage) {
 }
 
 // counts is the usage of one request.
-type counts struct{ input, output, read, created, thinking int64 }
+type counts struct{ input, output, read, created, hour, thinking int64 }
 
 // openBlock is the content block that is being streamed.
 type openBlock struct {
@@ -322,6 +326,8 @@ func (a *answer) providerBlock(b *openBlock) error {
 func (a *answer) count(n counts) {
 	a.total.Prompt += n.input + n.created
 	a.total.Cached += n.read
+	a.total.CacheWrite += n.created
+	a.total.CacheWriteHour += n.hour
 	a.total.Completion += n.output
 	a.total.Thoughts += n.thinking
 	a.total.Total = a.total.Prompt + a.total.Completion

@@ -1,0 +1,204 @@
+package client
+
+import (
+	"time"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+// WithRawPayloads has a [Client.Run] yield [RawPayload]: the providers' own answers
+// to each model call of the turn. They are stored with the session.
+func WithRawPayloads() RunOption {
+	return func(c *runConfig) { c.rawPayloads = true }
+}
+
+// ModelFallback says that a model has failed before any of its text was there, all
+// its retries included, and that the call is made to the next one of
+// LlmAgent.FallbackModels; nothing is void.
+type ModelFallback struct {
+	// AgentPath runs from the root of the tree to the agent whose call it is.
+	AgentPath []string
+	// MessageID is the message that the call is to write.
+	MessageID string
+	// Model has failed, NextModel is called now; as the agent names them.
+	Model, NextModel string
+	// Code is why the first one failed, such as [ErrRateLimited].
+	Code Code
+	// Message says the same for people.
+	Message string
+}
+
+// ModelCallEnded says that a model call is over, and what it took. It comes after
+// the text of its message. The sum over the turn is [End].UsageSummary.
+type ModelCallEnded struct {
+	// AgentPath runs from the root of the tree to the agent whose call it was.
+	AgentPath []string
+	// MessageID is the message that the call has written; empty for one that has
+	// failed, and is only told of because it was paid for.
+	MessageID string
+	// Model is the one that was called last, as the agent names it; ServedModel is
+	// the name that its provider gave it.
+	Model, ServedModel string
+	// Provider is who served it.
+	Provider string
+	// Usage is what the call took, all its tries included, in tokens; nil if the
+	// server did not say.
+	Usage *agentdv1.TokenUsage
+	// ModelCalls is how many tries reported what they took: what counts as calls in
+	// the turn's summary.
+	ModelCalls int
+	// Cost is in US dollars at the server's price table; nil when a price is not
+	// known.
+	Cost *float64
+	// StopReason is why the model stopped.
+	StopReason agentdv1.StopReason
+	// Duration is from the first try to the end of the answer, waits included.
+	Duration time.Duration
+	// FirstText is from the first try to the first text, or thought; 0 when there
+	// was none.
+	FirstText time.Duration
+}
+
+// ProviderTools tells what a model's own provider has run while it wrote a message
+// (searches, code), and what the message cites. Nobody is asked for it.
+type ProviderTools struct {
+	// AgentPath runs from the root of the tree to the agent whose model it was.
+	AgentPath []string
+	// MessageID is the message.
+	MessageID string
+	// Uses are in order.
+	Uses []ProviderToolUse
+	// Citations are in the order of the provider.
+	Citations []Citation
+}
+
+// ProviderToolUse is one run of a tool by a provider. What a provider does not say
+// is empty.
+type ProviderToolUse struct {
+	// ID is the provider's.
+	ID string
+	// Name is that of the builtin tool, such as google_search, web_search and
+	// code_execution; a tool that has no such name has the provider's own.
+	Name string
+	// Input is what it was asked, and Output what it found, as JSON.
+	Input, Output string
+	// Error is why it failed; empty when it did not.
+	Error string
+}
+
+// Citation is a source of a part of a message. What a provider does not say is
+// empty.
+type Citation struct {
+	// URI is where it is.
+	URI string
+	// Title is what it is called.
+	Title string
+	// CitedText is the words of the source.
+	CitedText string
+	// Start and End are the part of the message's text, without thoughts: the bytes
+	// text[Start:End]. Both are 0 when the provider does not say.
+	Start, End int
+}
+
+// RawPayload is a provider's answer to one try of a model call as it came over the
+// network; see [WithRawPayloads]. It comes before the ModelCallEnded of its call.
+type RawPayload struct {
+	// AgentPath runs from the root of the tree to the agent whose call it was.
+	AgentPath []string
+	// MessageID is the message that the call was to write.
+	MessageID string
+	// Attempt is the try, from 1.
+	Attempt int
+	// Provider is who answered.
+	Provider string
+	// Status is the HTTP status.
+	Status int
+	// ContentType is that of Body.
+	ContentType string
+	// Body is at most 1 MiB; Truncated tells that there was more.
+	Body      []byte
+	Truncated bool
+}
+
+// HistoryCompacted says that an agent's model is from now on told a summary in
+// place of the beginning of the conversation; see LlmAgent.Compaction. The session
+// keeps all of it.
+type HistoryCompacted struct {
+	// AgentPath runs from the root of the tree to the agent whose model it is.
+	AgentPath []string
+	// Summary is what the model is told.
+	Summary string
+	// ThroughSeq is the position up to which the summary stands for what has
+	// happened; see [Event].Seq.
+	ThroughSeq int64
+	// Overflow is true when the provider had refused the prompt as too long, false
+	// when the prompt had come to the share of the context that was set.
+	Overflow bool
+	// PromptTokens is what the prompt took before, ContextTokens the window that was
+	// counted with; 0 is not known.
+	PromptTokens, ContextTokens int64
+}
+
+func fallbackOf(m *agentdv1.RunResponse_ModelFallback) *ModelFallback {
+	return &ModelFallback{
+		AgentPath: m.GetAgentPath(),
+		MessageID: m.GetMessageId(),
+		Model:     m.GetModel(),
+		NextModel: m.GetNextModel(),
+		Code:      Code(m.GetCode()),
+		Message:   m.GetMessage(),
+	}
+}
+
+func callEndedOf(m *agentdv1.RunResponse_ModelCallEnded) *ModelCallEnded {
+	return &ModelCallEnded{
+		AgentPath:   m.GetAgentPath(),
+		MessageID:   m.GetMessageId(),
+		Model:       m.GetModel(),
+		ServedModel: m.GetServedModel(),
+		Provider:    m.GetProvider(),
+		Usage:       m.GetUsage(),
+		ModelCalls:  int(m.GetLlmCalls()),
+		Cost:        m.Cost,
+		StopReason:  m.GetStopReason(),
+		Duration:    m.GetDuration().AsDuration(),
+		FirstText:   m.GetFirstText().AsDuration(),
+	}
+}
+
+func providerToolsOf(m *agentdv1.RunResponse_ProviderTools) *ProviderTools {
+	out := &ProviderTools{AgentPath: m.GetAgentPath(), MessageID: m.GetMessageId()}
+	for _, u := range m.GetUses() {
+		out.Uses = append(out.Uses, ProviderToolUse{ID: u.GetId(), Name: u.GetToolName(), Input: u.GetInput(), Output: u.GetOutput(), Error: u.GetError()})
+	}
+	for _, c := range m.GetCitations() {
+		out.Citations = append(out.Citations, Citation{
+			URI: c.GetUri(), Title: c.GetTitle(), CitedText: c.GetCitedText(), Start: int(c.GetStart()), End: int(c.GetEnd()),
+		})
+	}
+	return out
+}
+
+func rawPayloadOf(m *agentdv1.RunResponse_RawPayload) *RawPayload {
+	return &RawPayload{
+		AgentPath:   m.GetAgentPath(),
+		MessageID:   m.GetMessageId(),
+		Attempt:     int(m.GetAttempt()),
+		Provider:    m.GetProvider(),
+		Status:      int(m.GetStatus()),
+		ContentType: m.GetContentType(),
+		Body:        m.GetBody(),
+		Truncated:   m.GetTruncated(),
+	}
+}
+
+func compactedOf(m *agentdv1.RunResponse_HistoryCompacted) *HistoryCompacted {
+	return &HistoryCompacted{
+		AgentPath:     m.GetAgentPath(),
+		Summary:       m.GetSummary(),
+		ThroughSeq:    m.GetThroughSeq(),
+		Overflow:      m.GetReason() == agentdv1.RunResponse_HistoryCompacted_REASON_OVERFLOW,
+		PromptTokens:  m.GetPromptTokens(),
+		ContextTokens: m.GetContextTokens(),
+	}
+}

@@ -1,0 +1,179 @@
+package client_test
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/apzuk3/agentd/client"
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+// modelTale is a turn in which much happens to a model call.
+func modelTale(l *turnLog) {
+	path, cost := []string{"root"}, 0.25
+	l.add(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_HistoryCompacted_{HistoryCompacted: &agentdv1.RunResponse_HistoryCompacted{
+		SessionId: session, AgentPath: path, Summary: "they met", ThroughSeq: 7, Reason: agentdv1.RunResponse_HistoryCompacted_REASON_OVERFLOW, PromptTokens: 900, ContextTokens: 1000,
+	}}})
+	l.add(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_RawPayload_{RawPayload: &agentdv1.RunResponse_RawPayload{
+		SessionId: session, AgentPath: path, MessageId: "m1", Attempt: 1, Provider: "openai", Status: 503, ContentType: "text/html", Body: []byte("busy\xff"), Truncated: true,
+	}}})
+	l.add(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_ModelFallback_{ModelFallback: &agentdv1.RunResponse_ModelFallback{
+		SessionId: session, AgentPath: path, MessageId: "m1", Model: "gpt-x", NextModel: "claude-x", Code: agentdv1.ErrorCode_ERROR_CODE_MODEL_UNAVAILABLE, Message: "busy",
+	}}})
+	l.say("m1", "It is sunny.")
+	l.add(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_ProviderTools_{ProviderTools: &agentdv1.RunResponse_ProviderTools{
+		SessionId: session, AgentPath: path, MessageId: "m1",
+		Uses: []*agentdv1.RunResponse_ProviderTools_Use{{Id: "u1", ToolName: "web_search", Input: `{"q":"sun"}`, Output: `["x"]`}, {ToolName: "code_execution", Error: "no"}},
+		Citations: []*agentdv1.RunResponse_ProviderTools_Citation{
+			{Uri: "https://sun.example", Title: "Sun", CitedText: "sunny", Start: 6, End: 11}, {Uri: "https://sky.example"},
+		},
+	}}})
+	l.add(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_ModelCallEnded_{ModelCallEnded: &agentdv1.RunResponse_ModelCallEnded{
+		SessionId: session, AgentPath: path, MessageId: "m1", Model: "claude-x", ServedModel: "claude-x-1", Provider: "anthropic",
+		Usage: &agentdv1.TokenUsage{PromptTokens: 5, CacheWriteTokens: 3}, LlmCalls: 2, Cost: &cost, StopReason: agentdv1.StopReason_STOP_REASON_STOP,
+		Duration: durationpb.New(3 * time.Second), FirstText: durationpb.New(time.Second),
+	}}})
+	l.add(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_ModelCallEnded_{ModelCallEnded: &agentdv1.RunResponse_ModelCallEnded{
+		SessionId: session, AgentPath: path, LlmCalls: 1,
+	}}})
+	l.say("", "")
+	l.finish(true, "")
+}
+
+// modelEvents are the events of a modelTale that are about models.
+func modelEvents(t *testing.T, c *client.Client) (out []*client.Event) {
+	t.Helper()
+	for event, err := range c.Run(t.Context(), llm(), "tell") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if event.Started == nil && event.End == nil && event.OutputChunk == nil {
+			if event.Time.IsZero() || event.TurnID != "turn" {
+				t.Errorf("%+v", event)
+			}
+			event.Time, event.TurnID, event.Replayed = time.Time{}, "", false
+			out = append(out, event)
+		}
+	}
+	return out
+}
+
+// What happens to model calls is told once, wherever the connection breaks.
+func TestModelEvents(t *testing.T) {
+	path, cost := []string{"root"}, 0.25
+	want := []*client.Event{
+		{Seq: 20, HistoryCompacted: &client.HistoryCompacted{AgentPath: path, Summary: "they met", ThroughSeq: 7, Overflow: true, PromptTokens: 900, ContextTokens: 1000}},
+		{Seq: 30, RawPayload: &client.RawPayload{AgentPath: path, MessageID: "m1", Attempt: 1, Provider: "openai", Status: 503, ContentType: "text/html", Body: []byte("busy\xff"), Truncated: true}},
+		{Seq: 40, ModelFallback: &client.ModelFallback{AgentPath: path, MessageID: "m1", Model: "gpt-x", NextModel: "claude-x", Code: client.ErrModelUnavailable, Message: "busy"}},
+		{Seq: 60, ProviderTools: &client.ProviderTools{
+			AgentPath: path, MessageID: "m1",
+			Uses:      []client.ProviderToolUse{{ID: "u1", Name: "web_search", Input: `{"q":"sun"}`, Output: `["x"]`}, {Name: "code_execution", Error: "no"}},
+			Citations: []client.Citation{{URI: "https://sun.example", Title: "Sun", CitedText: "sunny", Start: 6, End: 11}, {URI: "https://sky.example"}},
+		}},
+		{Seq: 70, ModelCallEnded: &client.ModelCallEnded{
+			AgentPath: path, MessageID: "m1", Model: "claude-x", ServedModel: "claude-x-1", Provider: "anthropic", ModelCalls: 2, Cost: &cost,
+			StopReason: agentdv1.StopReason_STOP_REASON_STOP, Duration: 3 * time.Second, FirstText: time.Second,
+		}},
+		{Seq: 80, ModelCallEnded: &client.ModelCallEnded{AgentPath: path, ModelCalls: 1}},
+	}
+	for at := range 11 {
+		t.Run(fmt.Sprint(at), func(t *testing.T) {
+			l := newTurnLog(t, modelTale)
+			l.cut = func(stream, sent int) bool { return at > 0 && stream == 1 && sent == at }
+			got := modelEvents(t, dial(t, host(t, l), quick))
+			if len(got) != len(want) {
+				t.Fatalf("%d events, want %d", len(got), len(want))
+			}
+			if usage := got[4].ModelCallEnded.Usage; usage.GetPromptTokens() != 5 || usage.GetCacheWriteTokens() != 3 {
+				t.Errorf("usage: %v", usage)
+			}
+			got[4].ModelCallEnded.Usage = nil // a message, which DeepEqual does not compare
+			for i := range want {
+				if !reflect.DeepEqual(got[i], want[i]) {
+					t.Errorf("event %d is\n%+v, want\n%+v", i, got[i], want[i])
+				}
+			}
+		})
+	}
+}
+
+// Text whose model call is over is finished: a retract of what is unfinished leaves
+// it.
+func TestFinishedCallIsNotRetracted(t *testing.T) {
+	for name, over := range map[string]bool{"over": true, "not over": false} {
+		t.Run(name, func(t *testing.T) {
+			l := newTurnLog(t, func(l *turnLog) {
+				l.say("m1", "one ")
+				if over {
+					l.add(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_ModelCallEnded_{ModelCallEnded: &agentdv1.RunResponse_ModelCallEnded{
+						SessionId: session, AgentPath: []string{"root"}, MessageId: "m1", LlmCalls: 1,
+					}}})
+				}
+				l.add(retractMsg(""))
+				l.say("m2", "two")
+				l.finish(true, "")
+			})
+			want := "two"
+			if over {
+				want = "one two"
+			}
+			if res, err := dial(t, host(t, l)).Do(t.Context(), llm(), "hi"); err != nil || res.Text != want {
+				t.Errorf("got %+v, %v", res, err)
+			}
+		})
+	}
+}
+
+func TestDoCollectsCitations(t *testing.T) {
+	res, err := dial(t, host(t, newTurnLog(t, modelTale))).Do(t.Context(), llm(), "hi", client.WithRawPayloads())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(res.ProviderTools) != 1 || len(res.ProviderTools[0].Citations) != 2 {
+		t.Fatalf("got %+v", res.ProviderTools)
+	}
+	if c := res.ProviderTools[0].Citations[0]; res.Text[c.Start:c.End] != "sunny" {
+		t.Errorf("cited %q", res.Text[c.Start:c.End])
+	}
+}
+
+// A real server tells of each model call, and the calls add up to the turn.
+func TestModelCallsOfADaemon(t *testing.T) {
+	s := newStage(t)
+	c, _ := s.client(t)
+	door := newDoor(t, c, "door")
+	r := follow(c.Run(t.Context(), actor("door"), "go"))
+	s.next(t).gets(t, reply{text: "I knock.", calls: []string{"door"}})
+	door.let(t, "open")
+	s.says(t, "It is open.")
+	events := r.rest(t)
+	var calls, tokens int32
+	said := map[string]string{}
+	for _, e := range events {
+		if e.OutputChunk != nil {
+			said[e.OutputChunk.MessageID] += e.OutputChunk.Content
+		}
+		m := e.ModelCallEnded
+		if m == nil {
+			continue
+		}
+		if said[m.MessageID] == "" || e.Seq == 0 || e.Time.IsZero() {
+			t.Errorf("%+v of %q", e, said)
+		}
+		if strings.Join(m.AgentPath, "/") != "root" || m.Model != "puppet/any" || m.Provider != "puppet" || m.ServedModel != "puppet" || m.Duration < m.FirstText ||
+			m.FirstText <= 0 || m.Cost != nil || m.StopReason != agentdv1.StopReason_STOP_REASON_STOP {
+			t.Errorf("%+v", m)
+		}
+		calls += int32(m.ModelCalls)
+		tokens += m.Usage.GetTotalTokens()
+	}
+	sum := lastEnd(t, events).UsageSummary
+	if calls != 2 || sum.GetLlmCalls() != calls || sum.GetUnpricedCalls() != calls || sum.GetTotalUsage().GetTotalTokens() != tokens {
+		t.Errorf("%d calls with %d tokens, the turn used %v", calls, tokens, sum)
+	}
+}
