@@ -117,6 +117,7 @@ func (m *agentModel) answer(ctx context.Context, req *adkmodel.LLMRequest) (*ans
 	resp, err := m.generate(ctx, &model.Request{
 		Contents: t.hist.prompt(m.n.name, branch, m.since()),
 		Config:   req.Config,
+		Cache:    m.n.cacheOf(t.run.SessionID()),
 		Origin:   model.Origin{Session: t.run.SessionID(), Turn: t.run.TurnID(), Path: m.n.path, MessageID: id},
 	}, id, func() {
 		if first == 0 {

@@ -218,6 +218,11 @@ func (l *llm) generate(ctx context.Context, req *model.Request, emit func(model.
 	if err != nil {
 		return nil, &model.Error{Kind: model.KindAuth, Provider: name, Message: err.Error()}
 	}
+	if req.Cache != nil { // Gemini caches by itself; there is nothing to be asked
+		if _, err := req.Cache.Span(name); err != nil {
+			return nil, err
+		}
+	}
 	cfg, err := l.config(req)
 	if err != nil {
 		return nil, &model.Error{Kind: model.KindInvalid, Provider: name, Message: model.Redact(err.Error(), l.secret)}
