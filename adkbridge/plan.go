@@ -51,6 +51,7 @@ type node struct {
 	spec        *agentdv1.LlmAgent // as the client wrote it
 	modelName   string
 	model       Model
+	fallbacks   []*node // the same agent with other models, in order; without agents below
 	instruction []segment
 	outputKey   string         // "" for none
 	output      *outputSchema  // nil for any text
