@@ -78,6 +78,9 @@ func (m *agentModel) answer(ctx context.Context, req *adkmodel.LLMRequest) (*ans
 	if err != nil {
 		return nil, err
 	}
+	if t.verifier != nil {
+		t.verifier.told.tell(m, promptKey{m.n.name, branch}, key, req.Config)
+	}
 	if logged != nil {
 		a := &answer{
 			author: m.n.name, branch: branch, content: logged.Content,
@@ -148,6 +151,7 @@ func (m *agentModel) ask(ctx context.Context, l *live) (*model.Response, *sessio
 	resp, err := l.chain.generate(ctx, &model.Request{
 		Contents: t.hist.prompt(m.n.name, l.branch, m.since()),
 		Config:   l.config,
+		Cache:    m.n.cacheOf(t.run.SessionID()),
 		Origin:   model.Origin{Session: t.run.SessionID(), Turn: t.run.TurnID(), Path: m.n.path, MessageID: l.id},
 	}, l.id, func() {
 		if !l.shown {

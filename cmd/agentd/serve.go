@@ -67,17 +67,15 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 			return daemon.Config{}, err
 		}
 	}
-	providers := daemon.ProvidersFromEnv(p.getenv)
 	cfg := daemon.Config{
 		Addr:              c.Addr,
 		TLSCertFile:       c.TLSCert,
 		TLSKeyFile:        c.TLSKey,
 		DataDir:           data,
-		Providers:         providers,
 		Getenv:            p.getenv,
 		ScriptsDir:        c.Scripts,
 		RecordTo:          c.RecordTo,
-		Logger:            daemon.NewLogger(p.stderr, daemon.LogConfig{Level: c.LogLevel, JSON: c.LogFormat == "json", Providers: providers}),
+		Logger:            daemon.NewLogger(p.stderr, daemon.LogConfig{Level: c.LogLevel, JSON: c.LogFormat == "json", Secrets: daemon.Secrets(p.getenv)}),
 		Version:           versionText(),
 		CORSOrigins:       c.CORSOrigins,
 		NoReflection:      c.NoReflection,

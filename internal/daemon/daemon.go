@@ -109,6 +109,7 @@ func New(cfg Config) (_ *Daemon, err error) {
 	d.server, err = server.New(server.Config{
 		Sessions:            d.manager,
 		Ready:               d.manager.Ready,
+		ModelCalls:          adkbridge.ModelCalls,
 		About:               func() server.About { return about(&d.cfg, models) },
 		Logger:              cfg.Logger,
 		NoReflection:        cfg.NoReflection,
