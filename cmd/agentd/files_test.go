@@ -54,7 +54,7 @@ func TestFilesOfPrompts(t *testing.T) {
 		"photo":                             {inline("image/png", pngHead), ""},
 		"plain":                             {inline("text/plain", "just text"), ""},
 		"video/mp4=odd":                     {inline("video/mp4", "\x00\x01\x02"), ""},
-		"image/png=photo":                   {inline("image/png", "y"), ""}, // there is a file of this name
+		"image/png=photo":                   {inline("text/plain", "y"), ""}, // there is a file of this name
 		"image/gif=photo":                   {inline("image/gif", pngHead), ""},
 		"odd":                               {nil, "as in image/png=odd"},
 		"empty.png":                         {nil, "the file is empty"},
