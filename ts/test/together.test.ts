@@ -107,6 +107,8 @@ function factOf(event: Event): string {
       return `tool_call ${event.call.id} ${event.call.name} ${event.call.input}`;
     case "tool_result":
       return `tool_result ${event.callId} ${event.name} ${event.output ?? event.error}`;
+    case "model_call_ended":
+      return `model_call_ended ${event.model}, ${event.usage?.totalTokens} tokens`;
     case "end":
       return `end ${event.completed ? "completed" : `stopped: ${event.reason}`}, ${event.usage?.llmCalls} model calls`;
     default:
