@@ -31,6 +31,8 @@ type Model struct {
 	Builtins []string
 	// Cost estimates US dollars; nil when the price is not known.
 	Cost func(model.Usage) float64
+	// Window is the model's context, in tokens; 0 when it is not known.
+	Window int64
 }
 
 // Limits bound what a tree may be and what a turn may do. A zero field stands
@@ -184,6 +186,8 @@ type handle interface {
 	Marks(messageID string) session.Marks
 	BeginCall(call session.ModelCall) (done func(), err error)
 	Retrying(ctx context.Context, retry session.ModelRetry) error
+	FellBack(ctx context.Context, f session.ModelFallback) error
+	Raw(ctx context.Context, p session.RawPayload) error
 	Injected() []session.Injected
 	Await(ctx context.Context, callID string) (session.ToolResult, error)
 	Ask(ctx context.Context, call session.ToolCall) (session.ToolResult, error)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -33,6 +34,7 @@ type turn struct {
 	tree   *tree
 	hist   *history
 	limits Limits
+	log    *slog.Logger
 
 	// verifier, if set, compares what the run would append with the log; see Verify.
 	verifier *verifier
@@ -75,6 +77,7 @@ func newTurn(run handle, hist *history, limits Limits, logged []loggedEvent) *tu
 		run:      run,
 		hist:     hist,
 		limits:   limits,
+		log:      slog.New(slog.DiscardHandler),
 		state:    run.State(),
 		step:     map[string]int{},
 		thinking: map[string]int{},
@@ -122,6 +125,7 @@ func (r *Runner) drive(ctx context.Context, run handle) error {
 		return err
 	}
 	t := newTurn(run, hist, r.limits, logged)
+	t.log = r.log
 	err = t.outcome(ctx, t.play(ctx, r))
 	if cerr := t.close(ctx, err); cerr != nil {
 		r.log.WarnContext(ctx, "history of a stopped turn is incomplete",

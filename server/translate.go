@@ -56,6 +56,7 @@ func attachOf(ex *agentdv1.RunRequest_ExecuteRequest, h http.Header) (session.At
 		{"tool_timeout", ex.GetToolTimeout() != nil},
 		{"idempotency_key", ex.GetIdempotencyKey() != ""},
 		{"instruction", ex.GetInstruction() != ""},
+		{"raw_payloads", ex.GetRawPayloads()},
 	} {
 		if f.set {
 			return session.AttachRequest{}, session.Errorf(codeInvalid,
@@ -103,6 +104,7 @@ func requestOf(ex *agentdv1.RunRequest_ExecuteRequest, h http.Header) (session.R
 		OnBusy:      onBusy[ex.GetOnBusy()],
 		Budget:      budgetOf(ex.GetBudget()),
 		ToolTimeout: ex.GetToolTimeout().AsDuration(),
+		Raw:         ex.GetRawPayloads(),
 	}
 	if ex.GetSessionBudget() != nil {
 		b := budgetOf(ex.GetSessionBudget())

@@ -115,13 +115,22 @@ type lineLimit struct{ base http.RoundTripper }
 func (t lineLimit) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := t.base.RoundTrip(req)
 	if err == nil {
-		resp.Body = model.LimitLines(resp.Body, maxLine)
+		resp.Body = model.LimitLines(model.Tapped(req, resp), maxLine)
 	}
 	return resp, err
 }
 
 // Name returns the configured name.
 func (p *Provider) Name() string { return p.cfg.Name }
+
+// Billing says that OpenAI's other interface costs the same. A provider under
+// another name is another vendor, of which nothing is known.
+func (p *Provider) Billing() model.Billing {
+	if p.cfg.Name == "openai-chat" || p.cfg.Name == "openai-responses" {
+		return model.Billing{As: "openai"}
+	}
+	return model.Billing{}
+}
 
 // String names the provider and hides its key.
 func (p *Provider) String() string { return p.Name() + " provider" }
