@@ -166,8 +166,8 @@ func (t *turn) inject(ctx context.Context) error {
 	defer t.injecting.Unlock()
 	for _, in := range t.run.Injected() {
 		ev := t.newEvent(ctx, user, "")
-		ev.Content = genai.NewContentFromText(in.Text, genai.RoleUser)
-		if err := t.commit(ctx, ev, &meta{Injected: in.ID}); err != nil {
+		ev.Content = userContent(in.Text, in.Parts)
+		if err := t.commit(ctx, ev, &meta{Injected: in.ID, NoText: in.Text == ""}); err != nil {
 			return err
 		}
 	}
@@ -250,6 +250,9 @@ func (m *agentModel) generate(ctx context.Context, req *model.Request, messageID
 		}
 	}()
 	req.OnRetry = func(f model.Failed) error { return m.retrying(ctx, messageID, f) }
+	if m.t.run.Spec().Raw {
+		req.OnRaw = func(r model.Raw) error { return m.raw(ctx, messageID, r) }
+	}
 	resp, err = m.n.model.LLM.Generate(ctx, req, func(d model.Delta) {
 		spoke()
 		m.t.run.Delta(session.Delta{MessageID: messageID, Path: m.n.path, Text: d.Text, Thought: d.Thought})
@@ -280,7 +283,7 @@ func (m *agentModel) mint(resp *model.Response, key, branch string) *answer {
 		author: m.n.name, branch: branch,
 		content: &genai.Content{Role: genai.RoleModel},
 		finish:  resp.FinishReason, model: resp.Model,
-		meta: &meta{LLM: key, Path: m.n.path, Usage: m.usage(append(slices.Clone(resp.Failed), resp.Usage))},
+		meta: &meta{LLM: key, Path: m.n.path, Usage: m.usage(append(slices.Clone(resp.Failed), resp.Usage)), Provided: provided(resp.Provided)},
 	}
 	if resp.Content == nil {
 		return a
@@ -302,10 +305,12 @@ func (m *agentModel) mint(resp *model.Response, key, branch string) *answer {
 func (m *agentModel) usage(tries []model.Usage) *session.Usage {
 	sum := new(m.before)
 	for _, u := range tries {
-		if min(u.Prompt, u.Completion, u.Cached, u.Thoughts, u.Total) < 0 {
+		if !u.Valid() {
 			continue
 		}
-		one := session.Usage{Prompt: u.Prompt, Completion: u.Completion, Cached: u.Cached, Thoughts: u.Thoughts, Total: u.Total, Calls: 1}
+		one := session.Usage{
+			Prompt: u.Prompt, Completion: u.Completion, Cached: u.Cached, CacheWrite: u.CacheWrite, Thoughts: u.Thoughts, Total: u.Total, Calls: 1,
+		}
 		if m.n.model.Cost != nil {
 			one.CostUSD = m.n.model.Cost(u)
 		} else {

@@ -200,6 +200,7 @@ func (f *fakeRun) FellBack(_ context.Context, b session.ModelFallback) error {
 	}
 	return err
 }
+func (*fakeRun) Raw(context.Context, session.RawPayload) error { return nil }
 
 // Injected returns what the user says while the turn runs, each once so many
 // results are there, unless the log holds it.

@@ -5,7 +5,7 @@ import (
 )
 
 // FromRegistry returns the models of a registry, each behind a model.Guard with
-// these limits, priced with the model package's list prices.
+// these limits, priced by the registry's table.
 func FromRegistry(reg *model.Registry, limits model.Limits) Models {
 	return registry{reg: reg, limits: limits}
 }
@@ -24,12 +24,16 @@ func (r registry) Resolve(name string, keys map[string]string) (Model, error) {
 		LLM:      ref.Guarded(r.limits),
 		Provider: ref.Provider,
 		Builtins: ref.Builtins,
+		Takes:    ref.Takes(),
 	}
-	if _, known := model.Cost(ref.Provider, ref.Model, model.Usage{}); known {
+	if _, known := ref.Known.Cost(model.Usage{}); known {
 		m.Cost = func(u model.Usage) float64 {
-			usd, _ := model.Cost(ref.Provider, ref.Model, u)
+			usd, _ := ref.Known.Cost(u)
 			return usd
 		}
+	}
+	if c := ref.Known.Capabilities; c != nil {
+		m.Window = c.ContextTokens
 	}
 	return m, nil
 }

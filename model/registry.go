@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/apzuk3/agentd/model/catalog"
 )
 
 // maxNameLen bounds a model name, in bytes.
@@ -25,7 +27,7 @@ var routes = []struct{ prefix, provider string }{
 }
 
 // families are providers that speak another interface of the same vendor: they
-// take the vendor's keys and prices.
+// take the vendor's keys.
 var families = map[string]string{
 	"openai-chat":      "openai",
 	"openai-responses": "openai",
@@ -50,6 +52,7 @@ type Lister interface {
 // concurrent use.
 type Registry struct {
 	providers map[string]Provider
+	table     *catalog.Table
 }
 
 // NewRegistry returns a registry of the given providers. Their names must be
@@ -66,7 +69,9 @@ func NewRegistry(providers ...Provider) (*Registry, error) {
 		}
 		r.providers[name] = p
 	}
-	return r, nil
+	var err error
+	r.table, err = ownCatalogs(r.providers)
+	return r, err
 }
 
 // Ref is a model name resolved: who serves it, under which name, and the open
@@ -82,6 +87,8 @@ type Ref struct {
 	LLM LLM
 	// OwnKey is true when the key is the caller's, not the server's.
 	OwnKey bool
+	// Known is what is known of the model.
+	Known Knowledge
 
 	account account // of the caller's own key
 }
@@ -89,10 +96,11 @@ type Ref struct {
 // Guarded returns the model behind a Guard that names this provider, with its
 // calls suspended while it keeps failing, and failed ones made again: see Breaker,
 // which leaves alone what needs no provider, and Again. Each try has the guard's
-// limits to itself.
+// limits to itself. Of files that a FileTaker does not take the model is told in
+// words.
 func (r Ref) Guarded(limits Limits) LLM {
 	limits.Provider = r.Provider
-	llm := Guard(r.LLM, limits)
+	llm := fitting(Guard(r.LLM, limits), r.Takes())
 	if limits.Breaker != nil && r.Provider != "scripted" && r.Provider != "echo" {
 		llm = limits.Breaker.wrap(llm, circuitKey{r.Provider, r.Model, r.account}, limits.Retry.WithDefaults().MaxRetryAfter)
 	}
@@ -118,7 +126,10 @@ func (r *Registry) Resolve(name string, keys map[string]string) (Ref, error) {
 		}
 		return Ref{}, err
 	}
-	return Ref{Provider: provider, Model: model, Builtins: p.Builtins(), LLM: llm, OwnKey: key != "", account: accountOf(key)}, nil
+	return Ref{
+		Provider: provider, Model: model, Builtins: p.Builtins(), LLM: llm, OwnKey: key != "",
+		Known: r.Knows(provider, model), account: accountOf(key),
+	}, nil
 }
 
 // Route splits a model name into the provider that serves it and the name that
@@ -175,12 +186,16 @@ func (r *Registry) Providers() []Status {
 	var out []Status
 	for _, name := range r.names() {
 		p := r.providers[name]
-		st := Status{Provider: name, NeedsKey: true, HasKey: true, Builtins: p.Builtins(), Models: knownModels(name)}
+		st := Status{Provider: name, NeedsKey: true, HasKey: true, Builtins: p.Builtins()}
+		models := r.table.Families(name)
 		if l, ok := p.(Lister); ok {
-			for _, m := range l.Models() {
-				if to, _, err := r.Route(m); err != nil || to != name {
-					m = name + "/" + m
-				}
+			models = append(models, l.Models()...)
+		}
+		for _, m := range models {
+			if to, _, err := r.Route(m); err != nil || to != name {
+				m = name + "/" + m
+			}
+			if !slices.Contains(st.Models, m) {
 				st.Models = append(st.Models, m)
 			}
 		}

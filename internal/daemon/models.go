@@ -4,10 +4,13 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 
 	"github.com/apzuk3/agentd/adkbridge"
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/anthropic"
+	"github.com/apzuk3/agentd/model/catalog"
 	"github.com/apzuk3/agentd/model/echo"
 	"github.com/apzuk3/agentd/model/gemini"
 	"github.com/apzuk3/agentd/model/openai"
@@ -70,19 +73,53 @@ func about(cfg *Config, reg *model.Registry) server.About {
 		BuiltinTools:   adkbridge.BuiltinTools(),
 		MaxPromptBytes: turns.MaxPromptBytes,
 		Retention:      turns.Retention,
-		PricesDate:     model.PricesDate,
+		PricesDate:     reg.PricesDate(),
 	}
 	for _, st := range reg.Providers() {
-		out.Providers = append(out.Providers, server.Provider{Name: st.Provider, HasKey: st.HasKey || !st.NeedsKey})
+		out.Providers = append(out.Providers, server.Provider{Name: st.Provider, HasKey: st.HasKey || !st.NeedsKey, BuiltinTools: st.Builtins})
 		for _, name := range st.Models {
-			m := server.Model{Name: name, Provider: st.Provider}
-			if p, known := model.ListPrice(st.Provider, name); known {
-				m.Price = &server.Price{Input: p.Input, Cached: p.Cached, Output: p.Output}
-			}
-			out.Models = append(out.Models, m)
+			known := reg.Knows(st.Provider, strings.TrimPrefix(name, st.Provider+"/"))
+			out.Models = append(out.Models, server.Model{
+				Name: name, Provider: st.Provider, Price: listPrice(known.Entry), Capabilities: capabilities(known.Capabilities),
+			})
 		}
 	}
 	return out
+}
+
+// listPrice is the protocol's form of a price; nil when it is not known.
+func listPrice(e catalog.Entry) *agentdv1.Model_Price {
+	if e.Price == nil {
+		return nil
+	}
+	out := rates(e.Price.Rates)
+	out.Date = e.Date
+	if e.Price.LongFrom > 0 {
+		out.LongFrom, out.Long = e.Price.LongFrom, rates(e.Price.Long)
+	}
+	return out
+}
+
+// rates leaves out those that are no others than those of all tokens.
+func rates(r catalog.Rates) *agentdv1.Model_Price {
+	out := &agentdv1.Model_Price{Input: r.Input, Cached: r.Cached, Output: r.Output}
+	if r.CacheWrite != r.Input {
+		out.CacheWrite = &r.CacheWrite
+	}
+	if r.Thinking != r.Output {
+		out.Thinking = &r.Thinking
+	}
+	return out
+}
+
+func capabilities(c *catalog.Capabilities) *agentdv1.Model_Capabilities {
+	if c == nil {
+		return nil
+	}
+	return &agentdv1.Model_Capabilities{
+		ContextTokens: c.ContextTokens, OutputTokens: c.OutputTokens, Inputs: c.Inputs,
+		Thinking: c.Thinking, Tools: c.Tools, StructuredOutput: c.StructuredOutput,
+	}
 }
 
 // logModels says which providers the server has a key for, and what to do when

@@ -91,6 +91,16 @@ func (o *observer) see(m *agentdv1.RunResponse) {
 		o.fallback(r.ModelFallback)
 	case *agentdv1.RunResponse_ModelCallEnded_:
 		o.modelCall(r.ModelCallEnded)
+	case *agentdv1.RunResponse_ProviderTools_:
+		o.inSession(r.ProviderTools.GetSessionId())
+		if p := r.ProviderTools; len(p.GetAgentPath()) == 0 || p.GetMessageId() == "" || len(p.GetUses())+len(p.GetCitations()) == 0 {
+			o.faultf("provider tools that do not say what they are: %v", p)
+		}
+	case *agentdv1.RunResponse_RawPayload_:
+		o.inSession(r.RawPayload.GetSessionId())
+		if p := r.RawPayload; len(p.GetAgentPath()) == 0 || p.GetMessageId() == "" || p.GetAttempt() < 1 || p.GetStatus() < 100 || p.GetProvider() == "" {
+			o.faultf("a raw payload that does not say what it is: %v", p)
+		}
 	case *agentdv1.RunResponse_StateUpdate_:
 		o.inSession(r.StateUpdate.GetSessionId())
 	case *agentdv1.RunResponse_End:

@@ -76,6 +76,9 @@ func New(cfg Config) *Provider {
 // Name returns "gemini".
 func (*Provider) Name() string { return name }
 
+// Billing says how tokens are counted.
+func (*Provider) Billing() model.Billing { return model.Billing{ThoughtsApart: true} }
+
 // String names the provider and hides its key.
 func (*Provider) String() string { return "gemini.Provider" }
 

@@ -25,7 +25,7 @@ import (
 // When none applies the call fails with KindInvalid.
 //
 // Texts, arguments, call ids and messages may hold actions of text/template with the
-// functions last_user (the newest thing the user said), last_word (its last
+// functions last_user (the newest thing the user said, files in words), last_word (its last
 // word), system (the system instruction), call and step (see When), and
 // tool_result "name" (the newest result of that tool, "" if there is none):
 //
@@ -118,8 +118,11 @@ type Usage struct {
 	Prompt     int64 `yaml:"prompt"`
 	Completion int64 `yaml:"completion"`
 	Cached     int64 `yaml:"cached"`
-	Thoughts   int64 `yaml:"thoughts"`
-	Total      int64 `yaml:"total"`
+	CacheWrite int64 `yaml:"cache_write"`
+	// CacheWriteHour is part of CacheWrite.
+	CacheWriteHour int64 `yaml:"cache_write_hour"`
+	Thoughts       int64 `yaml:"thoughts"`
+	Total          int64 `yaml:"total"`
 }
 
 // Chunks is text: a single one is sent word by word, several piece by piece. In
