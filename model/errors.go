@@ -41,6 +41,9 @@ type Error struct {
 	Usage *Usage
 	// Final says that the same call would fail again, whatever the kind.
 	Final bool
+	// Suspended says that the call was not made, see Breaker. Adapters leave it
+	// alone.
+	Suspended bool
 	// Tries is how often the call was made, 0 or 1 for once. Failed is what the
 	// tries before the last one took, as far as it was reported; not part of
 	// Usage. Adapters set neither.

@@ -32,6 +32,9 @@ type Limits struct {
 	Calls int
 	// Counters, when not nil, counts what the guard had to contain.
 	Counters *Counters
+	// Breaker, when not nil, suspends the calls of a model that keeps failing, of
+	// what Ref.Guarded returns.
+	Breaker *Breaker
 	// Retry says when a failed call is made again, by what Ref.Guarded returns.
 	// A guard by itself makes one try.
 	Retry Retry

@@ -43,6 +43,9 @@ type Request struct {
 	Origin Origin `json:"-"`
 	// Try is the number of the try, from 1; 0 when nobody counts.
 	Try int `json:"-"`
+	// Replaceable says that another model takes the call when this one fails: what
+	// is known to be down is not waited for, see Breaker. Adapters never see it.
+	Replaceable bool `json:"-"`
 	// OnRetry, when not nil, is told of each try that failed before the wait for
 	// the next one, see Again. It runs on the calling goroutine; its error ends
 	// the call. Adapters never see it.
