@@ -48,6 +48,7 @@ var scenarios = map[string]scenario{
 	"TestFiles":                          {run: TestFiles},
 	"TestFilesRefused":                   {run: TestFilesRefused},
 	"TestFilesByTool":                    {run: TestFilesByTool},
+	"TestRecordedFiles":                  {run: TestRecordedFiles},
 	"TestTree":                           {run: TestTree, slow: true},
 	"TestStress":                         {run: TestStress, differ: byTime, slow: true},
 	"TestRecordings":                     {run: TestRecordings, slow: true},
