@@ -53,6 +53,9 @@ func (p *planner) llm(n *node, a *agentdv1.LlmAgent) error {
 		return err
 	}
 	n.turnOnly = a.GetIncludeHistory() == agentdv1.IncludeHistory_INCLUDE_HISTORY_TURN
+	if n.compaction, err = p.compaction(n, a.GetCompaction()); err != nil {
+		return err
+	}
 	return p.generation(n, a.GetGeneration())
 }
 

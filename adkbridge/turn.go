@@ -55,6 +55,7 @@ type turn struct {
 	made     []*answer                                // complete answers that are not appended yet
 	spent    []*answer                                // empty answers: what failed model calls took
 	open     []*openAnswer                            // appended answers whose calls have no results yet
+	whole    map[promptKey]bool                       // prompts of which a summary was tried in vain
 	stopped  bool
 	cause    error // what stopped the turn, if it was no context
 
@@ -90,6 +91,7 @@ func newTurn(run handle, hist *history, limits Limits, logged []loggedEvent) *tu
 		files:    map[string][]*genai.FunctionResponsePart{},
 		logged:   map[promptKey][]loggedEvent{},
 		answers:  map[string]*stored{},
+		whole:    map[promptKey]bool{},
 	}
 	if t.state == nil {
 		t.state = map[string]any{}
@@ -100,6 +102,11 @@ func newTurn(run handle, hist *history, limits Limits, logged []loggedEvent) *tu
 		}
 		if l.ev.CustomMetadata.Agentd.Injected != "" {
 			t.admit(l.seq, l.ev, l.size, nil) // all model calls to come see it
+			continue
+		}
+		if l.ev.CustomMetadata.Agentd.Compacted != nil {
+			t.admit(l.seq, l.ev, l.size, nil) // the run itself never comes to it
+			t.calls++
 			continue
 		}
 		key := promptKey{l.ev.Author, l.ev.Branch}

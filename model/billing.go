@@ -69,6 +69,15 @@ func (k Knowledge) Cost(u Usage) (usd float64, known bool) {
 	return k.Price.Cost(k.billing.tokens(u)), true
 }
 
+// PromptTokens are all tokens of a call's prompt: those that were read from a
+// cache and those that were not.
+func (k Knowledge) PromptTokens(u Usage) int64 {
+	if k.billing.CachedApart || u.Cached > u.Prompt {
+		return u.Prompt + u.Cached
+	}
+	return u.Prompt
+}
+
 // PricesDate is the day of the prices of the registry's table, YYYY-MM-DD; an
 // entry may have one of its own.
 func (r *Registry) PricesDate() string { return r.table.Date }

@@ -102,6 +102,11 @@ type Config struct {
 	// failed before anything of it was shown is made again. Default 5 tries.
 	ModelRetry model.Retry
 
+	// CompactAt is the share of a model's context window, from 0 to 1, above which
+	// the beginning of a conversation is summarised for agents that do not say
+	// themselves. Default 0, never.
+	CompactAt float64
+
 	// Turns bounds what runs and what waits: turns at once, their time, the time
 	// of a tool call, how long a turn waits for its client, sizes.
 	Turns session.Limits
@@ -156,6 +161,9 @@ func (c Config) Validate() error {
 		if _, _, err := net.SplitHostPort(c.Addr); err != nil {
 			errs = append(errs, fmt.Errorf("daemon: address %q: want host:port, such as :8080 or 127.0.0.1:8080: %w", c.Addr, err))
 		}
+	}
+	if !(c.CompactAt >= 0 && c.CompactAt <= 1) {
+		errs = append(errs, fmt.Errorf("daemon: CompactAt is %v, must be from 0 to 1", c.CompactAt))
 	}
 	for _, n := range []struct {
 		name  string
