@@ -10,7 +10,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"google.golang.org/adk/v2/agent"
 	adkmodel "google.golang.org/adk/v2/model"
@@ -127,46 +126,6 @@ func (m *agentModel) answer(ctx context.Context, req *adkmodel.LLMRequest) (*ans
 	return a, m.conclude(a, req)
 }
 
-// live is a model call whose answer the log does not hold.
-type live struct {
-	branch, id string // of the answer to come
-	config     *genai.GenerateContentConfig
-	chain      *chain
-	shown      bool // something of the answer
-}
-
-// ask makes a live model call.
-func (m *agentModel) ask(ctx context.Context, l *live) (*model.Response, *session.CallInfo, error) {
-	t := m.t
-	done, err := t.run.BeginCall(session.ModelCall{Path: m.n.path, Model: l.chain.last.n.modelName, MessageID: l.id})
-	if err != nil {
-		return nil, nil, err
-	}
-	defer done()
-	began := time.Now()
-	var first time.Duration
-	resp, err := l.chain.generate(ctx, &model.Request{
-		Contents: t.hist.prompt(m.n.name, l.branch, m.since()),
-		Config:   l.config,
-		Origin:   model.Origin{Session: t.run.SessionID(), Turn: t.run.TurnID(), Path: m.n.path, MessageID: l.id},
-	}, l.id, func() {
-		if !l.shown {
-			l.shown, first = true, time.Since(began)
-		}
-	})
-	last := l.chain.last
-	call := &session.CallInfo{Model: last.n.modelName, Provider: last.n.model.Provider, Took: time.Since(began), FirstText: first}
-	if err != nil {
-		last.spent(err, l.branch, call)
-		last.before = session.Usage{} // it is kept
-		if ctx.Err() != nil {
-			return nil, nil, context.Cause(ctx)
-		}
-		return nil, nil, l.chain.failed(err)
-	}
-	return resp, call, nil
-}
-
 // conclude finds out what an answer means, and keeps it in turn.made. Its error
 // ends the turn.
 func (m *agentModel) conclude(a *answer, req *adkmodel.LLMRequest) (misfit error) {
@@ -196,8 +155,8 @@ func (t *turn) inject(ctx context.Context) error {
 	defer t.injecting.Unlock()
 	for _, in := range t.run.Injected() {
 		ev := t.newEvent(ctx, user, "")
-		ev.Content = genai.NewContentFromText(in.Text, genai.RoleUser)
-		if err := t.commit(ctx, ev, &meta{Injected: in.ID}); err != nil {
+		ev.Content = userContent(in.Text, in.Parts)
+		if err := t.commit(ctx, ev, &meta{Injected: in.ID, NoText: in.Text == ""}); err != nil {
 			return err
 		}
 	}

@@ -24,6 +24,7 @@ func (r registry) Resolve(name string, keys map[string]string) (Model, error) {
 		LLM:      ref.Guarded(r.limits),
 		Provider: ref.Provider,
 		Builtins: ref.Builtins,
+		Takes:    ref.Takes(),
 
 		PromptTokens: ref.Known.PromptTokens,
 	}

@@ -96,10 +96,11 @@ type Ref struct {
 // Guarded returns the model behind a Guard that names this provider, with its
 // calls suspended while it keeps failing, and failed ones made again: see Breaker,
 // which leaves alone what needs no provider, and Again. Each try has the guard's
-// limits to itself.
+// limits to itself. Of files that a FileTaker does not take the model is told in
+// words.
 func (r Ref) Guarded(limits Limits) LLM {
 	limits.Provider = r.Provider
-	llm := Guard(r.LLM, limits)
+	llm := fitting(Guard(r.LLM, limits), r.Takes())
 	if limits.Breaker != nil && r.Provider != "scripted" && r.Provider != "echo" {
 		llm = limits.Breaker.wrap(llm, circuitKey{r.Provider, r.Model, r.account}, limits.Retry.WithDefaults().MaxRetryAfter)
 	}
@@ -185,7 +186,7 @@ func (r *Registry) Providers() []Status {
 	var out []Status
 	for _, name := range r.names() {
 		p := r.providers[name]
-		st := Status{Provider: name, NeedsKey: true, HasKey: true, Builtins: p.Builtins(), }
+		st := Status{Provider: name, NeedsKey: true, HasKey: true, Builtins: p.Builtins()}
 		models := r.table.Families(name)
 		if l, ok := p.(Lister); ok {
 			models = append(models, l.Models()...)
