@@ -77,6 +77,9 @@ func (m *agentModel) answer(ctx context.Context, req *adkmodel.LLMRequest) (*ans
 	if err != nil {
 		return nil, err
 	}
+	if t.verifier != nil {
+		t.verifier.told.tell(m, promptKey{m.n.name, branch}, key, req.Config)
+	}
 	if logged != nil {
 		a := &answer{
 			author: m.n.name, branch: branch, content: logged.Content,

@@ -31,6 +31,7 @@ func (m *agentModel) ask(ctx context.Context, l *live) (*model.Response, *sessio
 	resp, err := l.chain.generate(ctx, &model.Request{
 		Contents: t.hist.prompt(m.n.name, l.branch, m.since()),
 		Config:   l.config,
+		Cache:    m.n.cacheOf(t.run.SessionID()),
 		Origin:   model.Origin{Session: t.run.SessionID(), Turn: t.run.TurnID(), Path: m.n.path, MessageID: l.id},
 	}, l.id, func() {
 		if !l.shown {

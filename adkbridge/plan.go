@@ -48,7 +48,8 @@ type node struct {
 	loop              *node // the innermost loop around this agent, or nil
 
 	// Of an LLM agent:
-	modelName   string // as the client wrote it
+	spec        *agentdv1.LlmAgent // as the client wrote it
+	modelName   string
 	model       Model
 	fallbacks   []*node // the same agent with other models, in order; without agents below
 	instruction []segment

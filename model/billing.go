@@ -109,7 +109,9 @@ func (r *Registry) WithCatalog(over *catalog.Table) (*Registry, error) {
 			return nil, fmt.Errorf("model: the price table speaks of provider %q, which this server does not have; it has: %s", name, strings.Join(known, ", "))
 		}
 	}
-	return &Registry{providers: r.providers, table: r.table.With(over)}, nil
+	out := *r
+	out.table = r.table.With(over)
+	return &out, nil
 }
 
 // ownCatalogs returns the built-in table with those of the providers laid over it.

@@ -80,6 +80,7 @@ func (c *checker) tools() {
 		try("description", func() { draft.Description = t.GetDescription() })
 		try("input_schema", func() { draft.InputSchema = t.InputSchema })
 		try("timeout", func() { draft.Timeout = t.GetTimeout() })
+		try("deferred", func() { draft.Deferred = t.GetDeferred() })
 		draft.InputSchema = nil
 		c.offered = append(c.offered, draft)
 	}
