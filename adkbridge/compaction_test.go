@@ -359,13 +359,28 @@ func TestCompactTold(t *testing.T) {
 		}
 	}
 	tree := compacts(2000, &agentdv1.Compaction{AtShare: 0.8})
-	res := w.run(tree, "20 rounds").ok(t)
+	turn := w.start(tree, "20 rounds")
+	res := w.follow(turn).ok(t)
 	if len(told) < 2 || told[0].GetReason() != agentdv1.RunResponse_HistoryCompacted_REASON_SHARE || told[0].GetContextTokens() != 2000 ||
 		!strings.HasPrefix(told[0].GetSummary(), "summary ") || told[len(told)-1].GetThroughSeq() >= seq {
 		t.Fatalf("told of %v", told)
 	}
 	if n := len(models.requests); calls != n || int(res.end.GetUsageSummary().GetLlmCalls()) != n {
 		t.Errorf("%d calls, told of %d, counted %d", n, calls, res.end.GetUsageSummary().GetLlmCalls())
+	}
+	details, err := ModelCalls(t.Context(), w.turnLog(turn.ID()))
+	if err != nil || len(details) != len(models.requests) {
+		t.Fatalf("%d of %d calls are told, %v", len(details), len(models.requests), err)
+	}
+	for i, c := range details { // one call after the other
+		req := models.requests[i]
+		switch summary := slices.Contains(models.summed, req); {
+		case summary && (c.GetContents() != 0 || c.GetInstruction() != ""):
+			t.Errorf("call %d, a summary, is told as %v", i, c)
+		case !summary && (int(c.GetContents()) != len(req.Contents) || c.GetSummary() != "" != strings.Contains(transcript(req.Contents), summaryHead) ||
+			!strings.Contains(transcript(req.Contents), c.GetSummary())):
+			t.Errorf("call %d of %d contents is told as %v", i, len(req.Contents), c)
+		}
 	}
 	w.run(tree, "and now").ok(t)
 	log := func() iter.Seq2[session.Record, error] {
