@@ -33,6 +33,8 @@ type answer struct {
 type agentModel struct {
 	t *turn
 	n *node
+	// before is what other models took that failed at the same call.
+	before session.Usage
 }
 
 // Name is the model's name.
@@ -111,7 +113,8 @@ func (m *agentModel) answer(ctx context.Context, req *adkmodel.LLMRequest) (*ans
 	// ADK's own contents are dropped; of the request its configuration is used.
 	began := time.Now()
 	var first time.Duration
-	resp, err := m.generate(ctx, &model.Request{
+	chain := newChain(m)
+	resp, err := chain.generate(ctx, &model.Request{
 		Contents: t.hist.prompt(m.n.name, branch, m.since()),
 		Config:   req.Config,
 		Origin:   model.Origin{Session: t.run.SessionID(), Turn: t.run.TurnID(), Path: m.n.path, MessageID: id},
@@ -120,15 +123,16 @@ func (m *agentModel) answer(ctx context.Context, req *adkmodel.LLMRequest) (*ans
 			first = time.Since(began)
 		}
 	})
-	call := &session.CallInfo{Model: m.n.modelName, Provider: m.n.model.Provider, Took: time.Since(began), FirstText: first}
+	last := chain.last
+	call := &session.CallInfo{Model: last.n.modelName, Provider: last.n.model.Provider, Took: time.Since(began), FirstText: first}
 	if err != nil {
-		m.spent(err, branch, call)
+		last.spent(err, branch, call)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		return nil, modelError(m.n, err)
+		return nil, chain.failed(err)
 	}
-	a := m.mint(resp, key, branch)
+	a := last.mint(resp, key, branch)
 	a.meta.Marks, a.meta.Call = t.run.Marks(id), call
 	return a, m.conclude(a, req)
 }
@@ -162,8 +166,8 @@ func (t *turn) inject(ctx context.Context) error {
 	defer t.injecting.Unlock()
 	for _, in := range t.run.Injected() {
 		ev := t.newEvent(ctx, user, "")
-		ev.Content = genai.NewContentFromText(in.Text, genai.RoleUser)
-		if err := t.commit(ctx, ev, &meta{Injected: in.ID}); err != nil {
+		ev.Content = userContent(in.Text, in.Parts)
+		if err := t.commit(ctx, ev, &meta{Injected: in.ID, NoText: in.Text == ""}); err != nil {
 			return err
 		}
 	}
@@ -173,15 +177,7 @@ func (t *turn) inject(ctx context.Context) error {
 // spent keeps what a failed call took, all of its tries, until the turn is
 // closed.
 func (m *agentModel) spent(err error, branch string, call *session.CallInfo) {
-	e, ok := errors.AsType[*model.Error](err)
-	if !ok {
-		return
-	}
-	took := e.Failed
-	if e.Usage != nil {
-		took = append(slices.Clone(took), *e.Usage)
-	}
-	usage := m.usage(took)
+	usage := m.usage(took(err))
 	if usage.Calls == 0 {
 		return
 	}
@@ -192,6 +188,19 @@ func (m *agentModel) spent(err error, branch string, call *session.CallInfo) {
 		content: &genai.Content{Role: genai.RoleModel},
 		meta:    &meta{Path: m.n.path, Usage: usage, Call: call},
 	})
+}
+
+// took is what the tries of a failed call took, as far as it was reported.
+func took(err error) []model.Usage {
+	e, ok := errors.AsType[*model.Error](err)
+	switch {
+	case !ok:
+		return nil
+	case e.Usage != nil:
+		return append(slices.Clone(e.Failed), *e.Usage)
+	default:
+		return e.Failed
+	}
 }
 
 // nextCall numbers a model call, and returns its answer if the log holds it.
@@ -241,6 +250,9 @@ func (m *agentModel) generate(ctx context.Context, req *model.Request, messageID
 		}
 	}()
 	req.OnRetry = func(f model.Failed) error { return m.retrying(ctx, messageID, f) }
+	if m.t.run.Spec().Raw {
+		req.OnRaw = func(r model.Raw) error { return m.raw(ctx, messageID, r) }
+	}
 	resp, err = m.n.model.LLM.Generate(ctx, req, func(d model.Delta) {
 		spoke()
 		m.t.run.Delta(session.Delta{MessageID: messageID, Path: m.n.path, Text: d.Text, Thought: d.Thought})
@@ -271,7 +283,7 @@ func (m *agentModel) mint(resp *model.Response, key, branch string) *answer {
 		author: m.n.name, branch: branch,
 		content: &genai.Content{Role: genai.RoleModel},
 		finish:  resp.FinishReason, model: resp.Model,
-		meta: &meta{LLM: key, Path: m.n.path, Usage: m.usage(append(slices.Clone(resp.Failed), resp.Usage))},
+		meta: &meta{LLM: key, Path: m.n.path, Usage: m.usage(append(slices.Clone(resp.Failed), resp.Usage)), Provided: provided(resp.Provided)},
 	}
 	if resp.Content == nil {
 		return a
@@ -288,10 +300,10 @@ func (m *agentModel) mint(resp *model.Response, key, branch string) *answer {
 	return a
 }
 
-// usage sums up what the tries of a call took. Counts that cannot be are left
-// out.
+// usage sums up what the tries of a call took, those of the models before this
+// one included. Counts that cannot be are left out.
 func (m *agentModel) usage(tries []model.Usage) *session.Usage {
-	sum := &session.Usage{}
+	sum := new(m.before)
 	for _, u := range tries {
 		if !u.Valid() {
 			continue

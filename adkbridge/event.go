@@ -48,6 +48,8 @@ type meta struct {
 	Marks session.Marks `json:"marks,omitempty"`
 	// Injected is the queued turn whose prompt the event is.
 	Injected string `json:"injected,omitempty"`
+	// NoText is true when all that such a prompt says is in its parts.
+	NoText bool `json:"no_text,omitempty"`
 }
 
 // event is an ADK event without its methods: ADK's own decoder would turn
@@ -150,9 +152,11 @@ func (s *stored) meaning() *session.Event {
 	}
 	if m.Injected != "" && s.Content != nil {
 		ev.Injected = m.Injected
-		for _, p := range s.Content.Parts {
-			ev.Text += p.Text
+		parts := s.Content.Parts
+		if len(parts) > 0 && !m.NoText {
+			ev.Text, parts = parts[0].Text, parts[1:]
 		}
+		ev.Parts = saidParts(parts)
 		return ev
 	}
 	if m.LLM == "" {

@@ -70,6 +70,7 @@ func (h *history) addStored(seq int64, s *stored, size int) {
 func (h *history) load(ctx context.Context, run handle) ([]loggedEvent, error) {
 	var open []loggedEvent
 	startSeq := run.StartSeq()
+	var began int64 // the start of the turn that is being read
 	for rec, err := range run.Records(ctx, h.upto) {
 		if err != nil {
 			return nil, fmt.Errorf("read the history: %w", err)
@@ -77,12 +78,14 @@ func (h *history) load(ctx context.Context, run handle) ([]loggedEvent, error) {
 		switch rec.Kind {
 		case session.KindTurnStarted:
 			var f struct {
-				Prompt string `json:"prompt"`
+				Prompt string        `json:"prompt"`
+				Parts  session.Parts `json:"parts"`
 			}
 			if err := json.Unmarshal(rec.Data, &f); err != nil {
 				return nil, fmt.Errorf("record %d: %w", rec.Seq, err)
 			}
-			h.add(&item{seq: rec.Seq, author: user, content: genai.NewContentFromText(f.Prompt, genai.RoleUser)}, len(rec.Data))
+			began = rec.Seq
+			h.add(&item{seq: rec.Seq, author: user, content: userContent(f.Prompt, f.Parts)}, len(rec.Data))
 		case session.KindEvent:
 			s, err := decode(rec.Data)
 			if err != nil {
@@ -93,7 +96,15 @@ func (h *history) load(ctx context.Context, run handle) ([]loggedEvent, error) {
 				continue
 			}
 			h.addStored(rec.Seq, s, len(rec.Data))
-		case session.KindTurnResumed, session.KindToolCall, session.KindToolResult, session.KindTurnEnded,
+		case session.KindTurnEnded:
+			var end session.TurnEnded
+			if err := json.Unmarshal(rec.Data, &end); err != nil {
+				return nil, fmt.Errorf("record %d: %w", rec.Seq, err)
+			}
+			if rec.Seq <= startSeq && refused(end.Code) {
+				h.dropFiles(began)
+			}
+		case session.KindTurnResumed, session.KindToolCall, session.KindToolResult,
 			session.KindModelRetry, session.KindModelFallback, session.KindRawPayload, session.KindInteractionResolved, session.KindTurnQueued, session.KindTurnDropped:
 			// Results are part of the history in the event that answers their calls,
 			// queued prompts in the turn they start or the event they become.
@@ -161,6 +172,11 @@ func (it *item) foreign() *genai.Content {
 			say("[%s] called tool `%s` with parameters: %s", it.author, p.FunctionCall.Name, jsonText(p.FunctionCall.Args))
 		case p.FunctionResponse != nil:
 			say("[%s] `%s` tool returned result: %s", it.author, p.FunctionResponse.Name, jsonText(p.FunctionResponse.Response))
+			for _, f := range p.FunctionResponse.Parts {
+				if file := asPart(f); file != nil {
+					c.Parts = append(c.Parts, file)
+				}
+			}
 		case p.InlineData != nil, p.FileData != nil, p.ExecutableCode != nil, p.CodeExecutionResult != nil:
 			c.Parts = append(c.Parts, p)
 		}

@@ -50,6 +50,7 @@ type node struct {
 	// Of an LLM agent:
 	modelName   string // as the client wrote it
 	model       Model
+	fallbacks   []*node // the same agent with other models, in order; without agents below
 	instruction []segment
 	outputKey   string         // "" for none
 	output      *outputSchema  // nil for any text

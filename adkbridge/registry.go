@@ -24,6 +24,7 @@ func (r registry) Resolve(name string, keys map[string]string) (Model, error) {
 		LLM:      ref.Guarded(r.limits),
 		Provider: ref.Provider,
 		Builtins: ref.Builtins,
+		Takes:    ref.Takes(),
 	}
 	if _, known := ref.Known.Cost(model.Usage{}); known {
 		m.Cost = func(u model.Usage) float64 {

@@ -29,6 +29,9 @@ type Model struct {
 	Provider string
 	// Builtins are the tools that the provider itself runs.
 	Builtins []string
+	// Takes tells why the model takes no file of a kind, nil if it does; a nil
+	// function if that is not known.
+	Takes func(model.File) error
 	// Cost estimates US dollars; nil when the price is not known.
 	Cost func(model.Usage) float64
 	// Window is the model's context, in tokens; 0 when it is not known.
@@ -154,8 +157,11 @@ func New(cfg Config) *Runner {
 // Check refuses a spec that cannot run. It makes no network call. All of its
 // errors are *session.Error and name the agent by its path.
 func (r *Runner) Check(_ context.Context, spec *session.Spec, keys session.Keys) error {
-	_, err := r.plan(spec, keys)
-	return err
+	tree, err := r.plan(spec, keys)
+	if err != nil {
+		return err
+	}
+	return tree.checkParts(spec.Parts)
 }
 
 // Decode says what a stored event means.
@@ -186,6 +192,8 @@ type handle interface {
 	Marks(messageID string) session.Marks
 	BeginCall(call session.ModelCall) (done func(), err error)
 	Retrying(ctx context.Context, retry session.ModelRetry) error
+	FellBack(ctx context.Context, f session.ModelFallback) error
+	Raw(ctx context.Context, p session.RawPayload) error
 	Injected() []session.Injected
 	Await(ctx context.Context, callID string) (session.ToolResult, error)
 	Ask(ctx context.Context, call session.ToolCall) (session.ToolResult, error)

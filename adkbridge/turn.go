@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -33,6 +34,7 @@ type turn struct {
 	tree   *tree
 	hist   *history
 	limits Limits
+	log    *slog.Logger
 
 	// verifier, if set, compares what the run would append with the log; see Verify.
 	verifier *verifier
@@ -49,9 +51,10 @@ type turn struct {
 	visits   map[*node]int  // how often a loop was entered
 	exited   map[*node]bool // loops whose iteration called exit_loop
 	refused  map[string]string
-	made     []*answer     // complete answers that are not appended yet
-	spent    []*answer     // empty answers: what failed model calls took
-	open     []*openAnswer // appended answers whose calls have no results yet
+	files    map[string][]*genai.FunctionResponsePart // of results that are not appended yet, by call
+	made     []*answer                                // complete answers that are not appended yet
+	spent    []*answer                                // empty answers: what failed model calls took
+	open     []*openAnswer                            // appended answers whose calls have no results yet
 	stopped  bool
 	cause    error // what stopped the turn, if it was no context
 
@@ -75,6 +78,7 @@ func newTurn(run handle, hist *history, limits Limits, logged []loggedEvent) *tu
 		run:      run,
 		hist:     hist,
 		limits:   limits,
+		log:      slog.New(slog.DiscardHandler),
 		state:    run.State(),
 		step:     map[string]int{},
 		thinking: map[string]int{},
@@ -82,6 +86,7 @@ func newTurn(run handle, hist *history, limits Limits, logged []loggedEvent) *tu
 		visits:   map[*node]int{},
 		exited:   map[*node]bool{},
 		refused:  map[string]string{},
+		files:    map[string][]*genai.FunctionResponsePart{},
 		logged:   map[promptKey][]loggedEvent{},
 		answers:  map[string]*stored{},
 	}
@@ -122,6 +127,7 @@ func (r *Runner) drive(ctx context.Context, run handle) error {
 		return err
 	}
 	t := newTurn(run, hist, r.limits, logged)
+	t.log = r.log
 	err = t.outcome(ctx, t.play(ctx, r))
 	if cerr := t.close(ctx, err); cerr != nil {
 		r.log.WarnContext(ctx, "history of a stopped turn is incomplete",
@@ -130,6 +136,9 @@ func (r *Runner) drive(ctx context.Context, run handle) error {
 	}
 	if errors.Is(err, session.ErrPutAside) {
 		return err // the turn will be replayed, from a history without it
+	}
+	if e, ok := errors.AsType[*session.Error](err); ok && refused(e.Code) {
+		return err // the history has to be read again, see history.dropFiles
 	}
 	hist.seal(run.StartSeq())
 	r.cache.put(run.SessionID(), hist)
@@ -286,6 +295,7 @@ func (t *turn) admit(seq int64, s *stored, size int, temp map[string]any) {
 		}
 		if r := p.FunctionResponse; r != nil {
 			delete(t.refused, r.ID)
+			delete(t.files, r.ID)
 			for _, open := range t.open {
 				open.calls = slices.DeleteFunc(open.calls, func(c *genai.FunctionCall) bool { return c.ID == r.ID })
 			}

@@ -229,6 +229,7 @@ func (v *verifier) compare(ctx context.Context, t *turn, l loggedEvent, ev *adks
 		return v.hold(ctx)
 	}
 	t.setOutput(ev, m)
+	t.setFiles(ev)
 	again := *ev
 	again.ID, again.Timestamp = l.ev.ID, l.ev.Timestamp
 	again.TurnComplete = l.ev.TurnComplete // an answer that a stop has kept has no mark of the engine's
@@ -344,6 +345,10 @@ func (*verifier) Delta(session.Delta)                                {}
 func (*verifier) Marks(string) session.Marks                         { return nil }
 func (*verifier) Retrying(context.Context, session.ModelRetry) error { return nil }
 func (*verifier) Injected() []session.Injected                       { return nil }
+func (*verifier) Raw(context.Context, session.RawPayload) error      { return nil }
+
+// FellBack implements handle: the model of a verifier never fails.
+func (*verifier) FellBack(context.Context, session.ModelFallback) error { return nil }
 
 func (v *verifier) BeginCall(call session.ModelCall) (func(), error) {
 	if v.complete() {

@@ -39,10 +39,17 @@ type Request struct {
 	Origin Origin `json:"-"`
 	// Try is the number of the try, from 1; 0 when nobody counts.
 	Try int `json:"-"`
+	// Replaceable says that another model takes the call when this one fails: what
+	// is known to be down is not waited for, see Breaker. Adapters never see it.
+	Replaceable bool `json:"-"`
 	// OnRetry, when not nil, is told of each try that failed before the wait for
 	// the next one, see Again. It runs on the calling goroutine; its error ends
 	// the call. Adapters never see it.
 	OnRetry func(Failed) error `json:"-"`
+	// OnRaw, when not nil, is told of the provider's HTTP answers to each try, after
+	// the try and before OnRetry. It runs on the calling goroutine; its error ends
+	// the call. Adapters never look at it.
+	OnRaw func(Raw) error `json:"-"`
 }
 
 // Origin names a model call. What is not known is empty.
@@ -92,6 +99,10 @@ type Response struct {
 	Failed []Usage
 	// Model is the name the provider says it served.
 	Model string
+	// Provided is what the provider has run meanwhile, and what the answer cites;
+	// nil for nothing. Guard bounds it. What the provider wants back of it stands in
+	// Content all the same.
+	Provided *Provided
 }
 
 // Keys of Part.PartMetadata. All of them are ours; adapters do not send them.

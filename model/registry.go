@@ -89,13 +89,22 @@ type Ref struct {
 	OwnKey bool
 	// Known is what is known of the model.
 	Known Knowledge
+
+	account account // of the caller's own key
 }
 
-// Guarded returns the model behind a Guard that names this provider, with failed
-// calls made again: see Again. Each try has the guard's limits to itself.
+// Guarded returns the model behind a Guard that names this provider, with its
+// calls suspended while it keeps failing, and failed ones made again: see Breaker,
+// which leaves alone what needs no provider, and Again. Each try has the guard's
+// limits to itself. Of files that a FileTaker does not take the model is told in
+// words.
 func (r Ref) Guarded(limits Limits) LLM {
 	limits.Provider = r.Provider
-	return Again(Guard(r.LLM, limits), limits.Retry)
+	llm := fitting(Guard(r.LLM, limits), r.Takes())
+	if limits.Breaker != nil && r.Provider != "scripted" && r.Provider != "echo" {
+		llm = limits.Breaker.wrap(llm, circuitKey{r.Provider, r.Model, r.account}, limits.Retry.WithDefaults().MaxRetryAfter)
+	}
+	return Again(llm, limits.Retry)
 }
 
 // Resolve opens the model that name stands for. keys holds the caller's own
@@ -117,7 +126,10 @@ func (r *Registry) Resolve(name string, keys map[string]string) (Ref, error) {
 		}
 		return Ref{}, err
 	}
-	return Ref{Provider: provider, Model: model, Builtins: p.Builtins(), LLM: llm, OwnKey: key != "", Known: r.Knows(provider, model)}, nil
+	return Ref{
+		Provider: provider, Model: model, Builtins: p.Builtins(), LLM: llm, OwnKey: key != "",
+		Known: r.Knows(provider, model), account: accountOf(key),
+	}, nil
 }
 
 // Route splits a model name into the provider that serves it and the name that

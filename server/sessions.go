@@ -398,6 +398,9 @@ func turnOf(t *session.TurnInfo) *agentdv1.Turn {
 		Model: cleanText(t.Model),
 	}
 	out.StopReason = session.StopReason(t.Stop)
+	if t.End != nil && t.End.Code == agentdv1.ErrorCode_ERROR_CODE_CONTENT_BLOCKED {
+		out.StopReason = agentdv1.StopReason_STOP_REASON_CONTENT_BLOCKED // of an answer that is none
+	}
 	if t.Structured && t.Status == session.Succeeded {
 		out.StructuredOutput = session.Value(t.Output)
 	}

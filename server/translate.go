@@ -38,7 +38,7 @@ const maxProviderName = 64
 
 // attaches tells whether a message asks for a turn there is, not for a new one.
 func attaches(ex *agentdv1.RunRequest_ExecuteRequest) bool {
-	return ex.GetSessionId() != "" && ex.GetUserPrompt() == "" && ex.GetAgent() == nil
+	return ex.GetSessionId() != "" && ex.GetUserPrompt() == "" && len(ex.GetUserParts()) == 0 && ex.GetAgent() == nil
 }
 
 // attachOf translates the message that attaches to a turn of a session.
@@ -56,6 +56,8 @@ func attachOf(ex *agentdv1.RunRequest_ExecuteRequest, h http.Header) (session.At
 		{"tool_timeout", ex.GetToolTimeout() != nil},
 		{"idempotency_key", ex.GetIdempotencyKey() != ""},
 		{"instruction", ex.GetInstruction() != ""},
+		{"raw_payloads", ex.GetRawPayloads()},
+		{"user_parts", len(ex.GetUserParts()) > 0},
 	} {
 		if f.set {
 			return session.AttachRequest{}, session.Errorf(codeInvalid,
@@ -78,7 +80,7 @@ func requestOf(ex *agentdv1.RunRequest_ExecuteRequest, h http.Header) (session.R
 	case ex.AfterSeq != nil && ex.GetSessionId() == "":
 		return session.Request{}, session.Errorf(codeInvalid, "execute.after_seq without session_id: only a stream that attaches to a session has a position")
 	case ex.AfterSeq != nil:
-		return session.Request{}, session.Errorf(codeInvalid, "execute.after_seq is for a stream that attaches: leave out user_prompt and agent to attach, or after_seq to start a turn")
+		return session.Request{}, session.Errorf(codeInvalid, "execute.after_seq is for a stream that attaches: leave out user_prompt, user_parts and agent to attach, or after_seq to start a turn")
 	case ex.TurnId != nil:
 		return session.Request{}, session.Errorf(codeInvalid, "execute.turn_id is for a stream that attaches: the server names the turns it starts")
 	case ex.GetDisconnectGrace() != nil && ex.GetOnDisconnect() != cancelTurn:
@@ -93,6 +95,7 @@ func requestOf(ex *agentdv1.RunRequest_ExecuteRequest, h http.Header) (session.R
 		Agent:        ex.GetAgent(),
 		Tools:        ex.GetTools(),
 		Prompt:       ex.GetUserPrompt(),
+		Parts:        ex.GetUserParts(),
 		Instruction:  ex.GetInstruction(),
 		InitialState: state,
 		Keys:         keysOf(h),
@@ -103,6 +106,7 @@ func requestOf(ex *agentdv1.RunRequest_ExecuteRequest, h http.Header) (session.R
 		OnBusy:      onBusy[ex.GetOnBusy()],
 		Budget:      budgetOf(ex.GetBudget()),
 		ToolTimeout: ex.GetToolTimeout().AsDuration(),
+		Raw:         ex.GetRawPayloads(),
 	}
 	if ex.GetSessionBudget() != nil {
 		b := budgetOf(ex.GetSessionBudget())
@@ -138,7 +142,7 @@ func answerOf(r *agentdv1.RunRequest_ToolCallResponse) (session.Answer, *session
 	if err != nil {
 		return session.Answer{}, err
 	}
-	a := session.Answer{CallID: r.GetToolCallId(), State: state}
+	a := session.Answer{CallID: r.GetToolCallId(), State: state, Parts: r.GetParts()}
 	switch result := r.GetResult().(type) {
 	case *agentdv1.RunRequest_ToolCallResponse_Output:
 		a.Output = &result.Output

@@ -87,8 +87,10 @@ type Request struct {
 	Agent *agentdv1.Agent
 	// Tools are what the client offers.
 	Tools []*agentdv1.Tool
-	// Prompt is what the user says; not empty.
+	// Prompt is what the user says, and Parts are more of it; one of them says
+	// something.
 	Prompt string
+	Parts  Parts
 	// Instruction is put behind that of each agent, for this turn.
 	Instruction string
 	// InitialState are keys to set before the turn runs.
@@ -107,6 +109,8 @@ type Request struct {
 	// ToolTimeout is how long a client may take to answer a call of a tool that
 	// has no timeout of its own; 0 is the server's default.
 	ToolTimeout time.Duration
+	// Raw asks for a RawPayload of each try of a model call of the turn.
+	Raw bool
 	// Once, if it has a key, keeps the request from starting a second turn.
 	Once Once
 }
@@ -133,11 +137,10 @@ func (m *Manager) Start(ctx context.Context, req Request) (*Turn, error) {
 }
 
 func (m *Manager) checkRequest(req Request) error {
+	if err := m.checkSaid(req.Prompt, req.Parts); err != nil {
+		return err
+	}
 	switch {
-	case strings.TrimSpace(req.Prompt) == "":
-		return Errorf(codeInvalid, "user_prompt is empty: a turn needs something to answer")
-	case len(req.Prompt) > m.limits.MaxPromptBytes:
-		return Errorf(codeLimit, "user_prompt has %d bytes, at most %d are allowed", len(req.Prompt), m.limits.MaxPromptBytes)
 	case len(req.Instruction) > m.limits.MaxPromptBytes:
 		return Errorf(codeLimit, "instruction has %d bytes, at most %d are allowed", len(req.Instruction), m.limits.MaxPromptBytes)
 	case req.Agent == nil && req.SessionID == "":
@@ -220,13 +223,14 @@ func (m *Manager) start(ctx context.Context, req Request) (started *Turn, err er
 		return nil, err
 	}
 	s := h.s
-	spec := &Spec{Prompt: req.Prompt, Agent: req.Agent, Tools: req.Tools}
+	spec := &Spec{Agent: req.Agent, Tools: req.Tools}
 	if req.Agent == nil {
-		if spec, err = s.repeatSpec(req.Prompt); err != nil {
+		if spec, err = s.repeatSpec(); err != nil {
 			return nil, err
 		}
 	}
-	spec.Before, spec.After = m.limits.Instruction, req.Instruction
+	spec.Prompt, spec.Parts = req.Prompt, req.Parts
+	spec.Before, spec.After, spec.Raw = m.limits.Instruction, req.Instruction, req.Raw
 	s.limit(spec, req)
 	if err := m.runner.Check(ctx, spec, req.Keys); err != nil {
 		return nil, err
@@ -427,6 +431,9 @@ func (m *Manager) logTurn(t *Turn, end *TurnEnded, err error) {
 		slog.Int64("tokens", u.Total),
 		slog.Float64("cost_usd", u.CostUSD),
 		slog.Duration("took", time.Since(t.started)),
+	}
+	if u.Unpriced > 0 {
+		attrs = append(attrs, slog.Int64("unpriced_calls", u.Unpriced))
 	}
 	level := slog.LevelInfo
 	if end.Code != 0 {

@@ -143,6 +143,9 @@ func (c Config) WithDefaults() Config {
 	if c.IdleTimeout == 0 {
 		c.IdleTimeout = max(15*time.Minute, c.Turns.WithDefaults().ToolTimeout+5*time.Minute)
 	}
+	if c.MaxMessageBytes > 0 && c.Turns.MaxPartsBytes == 0 {
+		c.Turns.MaxPartsBytes = c.MaxMessageBytes - c.MaxMessageBytes/16
+	}
 	c.MaxConns = cmp.Or(c.MaxConns, 4096)
 	c.MaxStreamsPerConn = cmp.Or(c.MaxStreamsPerConn, 100)
 	return c

@@ -38,6 +38,7 @@ type delta struct {
 	Citation    json.RawMessage `json:"citation"`
 	StopReason  string          `json:"stop_reason"`
 	StopDetails struct {
+		Category    string `json:"category"`
 		Explanation string `json:"explanation"`
 	} `json:"stop_details"`
 }
@@ -79,6 +80,7 @@ type openBlock struct {
 	signature strings.Builder
 	citations []json.RawMessage
 	hasText   bool
+	at        int // where its text begins in the answer's, in bytes
 }
 
 type startedBlock struct {
@@ -107,6 +109,7 @@ type answer struct {
 	refusal   string
 	model     string
 	total     model.Usage
+	provided  model.Provided
 }
 
 // read sends one request and reads its stream to the end. What was counted until
@@ -170,7 +173,8 @@ func (a *answer) event(ev *event, n *counts) (done bool, err error) {
 	case "message_delta":
 		n.merge(ev.Usage)
 		if ev.Delta.StopReason != "" {
-			a.stop, a.refusal = ev.Delta.StopReason, ev.Delta.StopDetails.Explanation
+			d := ev.Delta.StopDetails
+			a.stop, a.refusal = ev.Delta.StopReason, strings.Trim(d.Category+": "+d.Explanation, ": ")
 		}
 	case "message_stop":
 		if a.stop == "" {
@@ -190,7 +194,7 @@ func (a *answer) startBlock(ev *event) error {
 	if err := a.stopBlock(false); err != nil {
 		return err
 	}
-	b := &openBlock{index: ev.Index, raw: ev.ContentBlock}
+	b := &openBlock{index: ev.Index, raw: ev.ContentBlock, at: a.builder.Said()}
 	if err := json.Unmarshal(ev.ContentBlock, &b.start); err != nil || b.start.Type == "" {
 		return broken("a content block of the stream is not the JSON expected")
 	}
@@ -301,6 +305,7 @@ func (a *answer) cite(b *openBlock) error {
 			wire.Mark(p, name, string(raw))
 		}
 	}
+	a.cited(b)
 	return nil
 }
 
@@ -319,6 +324,7 @@ func (a *answer) providerBlock(b *openBlock) error {
 		}
 	}
 	a.builder.Opaque(string(raw), false)
+	a.used(raw)
 	return nil
 }
 
@@ -335,7 +341,7 @@ func (a *answer) count(n counts) {
 
 // response returns the finished answer.
 func (a *answer) response() (*model.Response, error) {
-	resp := &model.Response{Content: a.builder.Content(), Usage: a.total, Model: a.model}
+	resp := &model.Response{Content: a.builder.Content(), Usage: a.total, Model: a.model, Provided: a.provided.OrNil()}
 	switch a.stop {
 	case "tool_use":
 		if !a.called {
@@ -348,11 +354,7 @@ func (a *answer) response() (*model.Response, error) {
 		resp.FinishReason = genai.FinishReasonMaxTokens
 		wire.CutCall(resp.Content, a.callBegan)
 	case "refusal":
-		msg := "the model refused to answer"
-		if a.refusal != "" {
-			msg += ": " + model.Redact(a.refusal, a.llm.key)
-		}
-		return nil, &model.Error{Kind: model.KindBlocked, Provider: name, Message: msg, Usage: &a.total}
+		return nil, model.Spent(model.Blocked(name, "the model refused to answer", a.refusal, a.llm.key), a.total)
 	default:
 		resp.FinishReason = genai.FinishReasonOther
 	}

@@ -69,7 +69,10 @@ type Provider struct {
 	client *http.Client
 }
 
-var _ model.Provider = (*Provider)(nil)
+var (
+	_ model.Provider  = (*Provider)(nil)
+	_ model.FileTaker = (*llm)(nil)
+)
 
 // New returns the provider. It panics if cfg.API is none of the constants.
 func New(cfg Config) *Provider {
@@ -115,7 +118,7 @@ type lineLimit struct{ base http.RoundTripper }
 func (t lineLimit) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := t.base.RoundTrip(req)
 	if err == nil {
-		resp.Body = model.LimitLines(resp.Body, maxLine)
+		resp.Body = model.LimitLines(model.Tapped(req, resp), maxLine)
 	}
 	return resp, err
 }
@@ -189,6 +192,17 @@ func (l *llm) Generate(ctx context.Context, req *model.Request, emit func(model.
 		}
 		return l.chat(ctx, req, emit)
 	})
+}
+
+// Takes implements model.FileTaker.
+func (l *llm) Takes(f model.File) error {
+	var err error
+	if l.cfg.API == Responses {
+		_, err = l.filePart(wire.Of(f))
+	} else {
+		_, err = l.mediaPart(wire.Of(f))
+	}
+	return err
 }
 
 // String names the model and hides its key.
