@@ -97,14 +97,15 @@ func (n *node) needsApproval(tool string) bool {
 // is, and with that of a tool whose arguments a person has changed a note which
 // says so.
 func (t *turn) result(callID string, res session.ToolResult) map[string]any {
-	out := resultOf(res)
+	t.keepFiles(callID, res.Parts)
+	out := withTexts(resultOf(res), res.Parts)
 	said, ok := t.run.Resolved(callID)
 	switch {
 	case !ok:
 	case said.Decision == session.Reply && res.Output != nil:
 		return map[string]any{"output": *res.Output}
 	case said.Decision == session.Approve && said.Input != nil:
-		if res.Outcome == session.Answered && res.Output != nil && isObject(*res.Output) {
+		if res.Outcome == session.Answered && res.Output != nil && isObject(*res.Output) && !hasTexts(res.Parts) {
 			out = map[string]any{"output": out}
 		}
 		out["note"] = "A person has changed the arguments of this call. The tool was called with " + string(said.Input)

@@ -44,10 +44,17 @@ type meta struct {
 	Provided *session.Provided `json:"provided,omitempty"`
 	// Compacted is the summary that the event is.
 	Compacted *session.Compacted `json:"compacted,omitempty"`
+	// Span says what Compacted stands for.
+	Span *span `json:"span,omitempty"`
+	// Context is how many tokens the prompt of the call's last try had, cached
+	// ones included, as its provider has counted; 0 is not known.
+	Context int64 `json:"context,omitempty"`
 	// Marks are the places of the deltas that have shown the answer.
 	Marks session.Marks `json:"marks,omitempty"`
 	// Injected is the queued turn whose prompt the event is.
 	Injected string `json:"injected,omitempty"`
+	// NoText is true when all that such a prompt says is in its parts.
+	NoText bool `json:"no_text,omitempty"`
 }
 
 // event is an ADK event without its methods: ADK's own decoder would turn
@@ -110,9 +117,18 @@ func decode(data []byte) (*stored, error) {
 	return s, nil
 }
 
+// context is Context, also of events that were stored without it, if their call
+// had one try.
+func (m *meta) context() int64 {
+	if m.Context == 0 && m.LLM != "" && m.Usage != nil && m.Usage.Calls == 1 {
+		return m.Usage.Prompt
+	}
+	return m.Context
+}
+
 // onlyUsage tells whether an event says nothing but what a failed call took.
 func (s *stored) onlyUsage() bool {
-	return s.CustomMetadata.Agentd.LLM == "" && (s.Content == nil || len(s.Content.Parts) == 0) && len(s.Actions.StateDelta) == 0
+	return s.CustomMetadata.Agentd.LLM == "" && s.CustomMetadata.Agentd.Compacted == nil && (s.Content == nil || len(s.Content.Parts) == 0) && len(s.Actions.StateDelta) == 0
 }
 
 // emptyPart tells whether a part says nothing at all.
@@ -150,9 +166,11 @@ func (s *stored) meaning() *session.Event {
 	}
 	if m.Injected != "" && s.Content != nil {
 		ev.Injected = m.Injected
-		for _, p := range s.Content.Parts {
-			ev.Text += p.Text
+		parts := s.Content.Parts
+		if len(parts) > 0 && !m.NoText {
+			ev.Text, parts = parts[0].Text, parts[1:]
 		}
+		ev.Parts = saidParts(parts)
 		return ev
 	}
 	if m.LLM == "" {

@@ -17,12 +17,17 @@ import (
 const user = "user"
 
 // item is one event of a session as prompts need it. It is immutable, apart
-// from the converted form, which is made on first use.
+// from the converted form and the weight, which are made on first use.
 type item struct {
 	seq            int64
 	author, branch string
 	content        *genai.Content // without parts if it says nothing
 	converted      *genai.Content // content as other agents see it
+	weight         int            // of content, see weigh; 0 until it is asked for
+	answer         bool           // a model's
+	context        int64          // tokens of the prompt that it answers; 0 is not known
+	compacted      *session.Compacted
+	span           span // of compacted
 }
 
 // history is what has happened in a session, and the prompts that were built
@@ -61,7 +66,15 @@ func (h *history) add(it *item, size int) {
 
 // addStored adds a decoded event.
 func (h *history) addStored(seq int64, s *stored, size int) {
-	h.add(&item{seq: seq, author: s.Author, branch: s.Branch, content: s.Content}, size)
+	m := &s.CustomMetadata.Agentd
+	it := &item{
+		seq: seq, author: s.Author, branch: s.Branch, content: s.Content,
+		answer: m.LLM != "", context: m.context(), compacted: m.Compacted,
+	}
+	if m.Span != nil {
+		it.span = *m.Span
+	}
+	h.add(it, size)
 }
 
 // load reads the session's records after those it knows. Events of the turn
@@ -70,6 +83,7 @@ func (h *history) addStored(seq int64, s *stored, size int) {
 func (h *history) load(ctx context.Context, run handle) ([]loggedEvent, error) {
 	var open []loggedEvent
 	startSeq := run.StartSeq()
+	var began int64 // the start of the turn that is being read
 	for rec, err := range run.Records(ctx, h.upto) {
 		if err != nil {
 			return nil, fmt.Errorf("read the history: %w", err)
@@ -77,12 +91,14 @@ func (h *history) load(ctx context.Context, run handle) ([]loggedEvent, error) {
 		switch rec.Kind {
 		case session.KindTurnStarted:
 			var f struct {
-				Prompt string `json:"prompt"`
+				Prompt string        `json:"prompt"`
+				Parts  session.Parts `json:"parts"`
 			}
 			if err := json.Unmarshal(rec.Data, &f); err != nil {
 				return nil, fmt.Errorf("record %d: %w", rec.Seq, err)
 			}
-			h.add(&item{seq: rec.Seq, author: user, content: genai.NewContentFromText(f.Prompt, genai.RoleUser)}, len(rec.Data))
+			began = rec.Seq
+			h.add(&item{seq: rec.Seq, author: user, content: userContent(f.Prompt, f.Parts)}, len(rec.Data))
 		case session.KindEvent:
 			s, err := decode(rec.Data)
 			if err != nil {
@@ -93,7 +109,15 @@ func (h *history) load(ctx context.Context, run handle) ([]loggedEvent, error) {
 				continue
 			}
 			h.addStored(rec.Seq, s, len(rec.Data))
-		case session.KindTurnResumed, session.KindToolCall, session.KindToolResult, session.KindTurnEnded,
+		case session.KindTurnEnded:
+			var end session.TurnEnded
+			if err := json.Unmarshal(rec.Data, &end); err != nil {
+				return nil, fmt.Errorf("record %d: %w", rec.Seq, err)
+			}
+			if rec.Seq <= startSeq && refused(end.Code) {
+				h.dropFiles(began)
+			}
+		case session.KindTurnResumed, session.KindToolCall, session.KindToolResult,
 			session.KindModelRetry, session.KindModelFallback, session.KindRawPayload, session.KindInteractionResolved, session.KindTurnQueued, session.KindTurnDropped:
 			// Results are part of the history in the event that answers their calls,
 			// queued prompts in the turn they start or the event they become.
@@ -117,7 +141,7 @@ func (h *history) lastAuthor(ok func(name string) bool) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, it := range slices.Backward(h.items) {
-		if it.author != user && ok(it.author) {
+		if it.author != user && it.compacted == nil && ok(it.author) {
 			return it.author
 		}
 	}
@@ -161,6 +185,11 @@ func (it *item) foreign() *genai.Content {
 			say("[%s] called tool `%s` with parameters: %s", it.author, p.FunctionCall.Name, jsonText(p.FunctionCall.Args))
 		case p.FunctionResponse != nil:
 			say("[%s] `%s` tool returned result: %s", it.author, p.FunctionResponse.Name, jsonText(p.FunctionResponse.Response))
+			for _, f := range p.FunctionResponse.Parts {
+				if file := asPart(f); file != nil {
+					c.Parts = append(c.Parts, file)
+				}
+			}
 		case p.InlineData != nil, p.FileData != nil, p.ExecutableCode != nil, p.CodeExecutionResult != nil:
 			c.Parts = append(c.Parts, p)
 		}

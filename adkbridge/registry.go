@@ -24,6 +24,9 @@ func (r registry) Resolve(name string, keys map[string]string) (Model, error) {
 		LLM:      ref.Guarded(r.limits),
 		Provider: ref.Provider,
 		Builtins: ref.Builtins,
+		Takes:    ref.Takes(),
+
+		PromptTokens: ref.Known.PromptTokens,
 	}
 	if _, known := ref.Known.Cost(model.Usage{}); known {
 		m.Cost = func(u model.Usage) float64 {
@@ -32,7 +35,7 @@ func (r registry) Resolve(name string, keys map[string]string) (Model, error) {
 		}
 	}
 	if c := ref.Known.Capabilities; c != nil {
-		m.Window = c.ContextTokens
+		m.Window, m.Longest = c.ContextTokens, c.OutputTokens
 	}
 	return m, nil
 }

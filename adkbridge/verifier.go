@@ -48,6 +48,7 @@ type verifier struct {
 	resolved  map[string]session.Resolution
 
 	t    *turn
+	told *told // takes note of what models are told; may be nil
 	stop context.CancelCauseFunc
 
 	mu    sync.Mutex  // protects the fields below
@@ -229,6 +230,7 @@ func (v *verifier) compare(ctx context.Context, t *turn, l loggedEvent, ev *adks
 		return v.hold(ctx)
 	}
 	t.setOutput(ev, m)
+	t.setFiles(ev)
 	again := *ev
 	again.ID, again.Timestamp = l.ev.ID, l.ev.Timestamp
 	again.TurnComplete = l.ev.TurnComplete // an answer that a stop has kept has no mark of the engine's

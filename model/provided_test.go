@@ -20,7 +20,7 @@ func (f fixed) Generate(context.Context, *model.Request, func(model.Delta)) (*mo
 	return f.resp, nil
 }
 
-func guarded(t interface{ Fatal(...any) }, text string, p *model.Provided) *model.Provided {
+func passed(t interface{ Fatal(...any) }, text string, p *model.Provided) *model.Provided {
 	resp := &model.Response{Content: genai.NewContentFromText(text, genai.RoleModel), FinishReason: genai.FinishReasonStop, Provided: p}
 	got, err := model.Guard(fixed{resp}, model.Limits{}).Generate(context.Background(), &model.Request{}, func(model.Delta) {})
 	if err != nil {
@@ -51,7 +51,7 @@ func TestProvidedBounds(t *testing.T) {
 			p.Citations[0] = model.Cite{URI: long("uri"), Title: long("title"), Text: long("text"), Start: rapid.IntRange(-2, 12).Draw(rt, "start"), End: rapid.IntRange(-2, 12).Draw(rt, "end")}
 		}
 		const text = "a ü 🗼 b"
-		got := guarded(rt, text, p)
+		got := passed(rt, text, p)
 		if got == nil {
 			if len(p.Uses)+len(p.Citations) > 0 {
 				rt.Fatal("all of it is gone")
@@ -96,7 +96,7 @@ func TestProvidedKept(t *testing.T) {
 		},
 		Citations: []model.Cite{{URI: "https://lights.example", Title: "t", Text: "w", Start: 0, End: 5}, {URI: "x", Start: 1, End: 2}},
 	}
-	got := guarded(t, "ü 🗼"[:3]+"ab", p)
+	got := passed(t, "ü 🗼"[:3]+"ab", p)
 	want := *p
 	want.Citations = []model.Cite{p.Citations[0], {URI: "x"}} // It would begin in the middle of a letter.
 	a, _ := json.Marshal(got)
@@ -104,7 +104,7 @@ func TestProvidedKept(t *testing.T) {
 	if string(a) != string(b) {
 		t.Errorf("got %s\nwant %s", a, b)
 	}
-	long := guarded(t, "x", &model.Provided{Uses: []model.Use{{Name: "n", Output: `"` + strings.Repeat("y", model.MaxUseValue) + `"`}}})
+	long := passed(t, "x", &model.Provided{Uses: []model.Use{{Name: "n", Output: `"` + strings.Repeat("y", model.MaxUseValue) + `"`}}})
 	var head string
 	if err := json.Unmarshal([]byte(long.Uses[0].Output), &head); err != nil || !strings.HasPrefix(head, `"yyy`) || !strings.HasSuffix(head, "…") {
 		t.Errorf("a long value became %.40s: %v", long.Uses[0].Output, err)

@@ -10,12 +10,12 @@ import (
 )
 
 // LastUser returns the index of the newest content in which the user says
-// something, and its text; -1 and "" when there is none. Tool results alone are
-// not something the user says.
+// something, and what: see SaidOf; -1 and "" when there is none. Tool results alone
+// are not something the user says.
 func (r *Request) LastUser() (int, string) {
 	for i, c := range slices.Backward(r.Contents) {
 		if c.Role != genai.RoleModel {
-			if text := TextOf(c); text != "" {
+			if text := SaidOf(c); text != "" {
 				return i, text
 			}
 		}

@@ -12,15 +12,8 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// keyHeaders hold a caller's own keys, by provider name. A provider that is not
-// among them has a header of the same form; web pages may send these alone.
-var keyHeaders = map[string]string{
-	"gemini":    "X-Agentd-Gemini-Api-Key",
-	"anthropic": "X-Agentd-Anthropic-Api-Key",
-	"openai":    "X-Agentd-Openai-Api-Key",
-}
-
-// keysOf takes the caller's own keys out of the request's headers.
+// keysOf takes the caller's own keys out of the request's headers: that of a
+// provider is in X-Agentd-Provider-Api-Key, whether or not there is one.
 func keysOf(h http.Header) session.Keys {
 	keys := session.Keys{}
 	for header := range h {
@@ -38,7 +31,7 @@ const maxProviderName = 64
 
 // attaches tells whether a message asks for a turn there is, not for a new one.
 func attaches(ex *agentdv1.RunRequest_ExecuteRequest) bool {
-	return ex.GetSessionId() != "" && ex.GetUserPrompt() == "" && ex.GetAgent() == nil
+	return ex.GetSessionId() != "" && ex.GetUserPrompt() == "" && len(ex.GetUserParts()) == 0 && ex.GetAgent() == nil
 }
 
 // attachOf translates the message that attaches to a turn of a session.
@@ -57,6 +50,7 @@ func attachOf(ex *agentdv1.RunRequest_ExecuteRequest, h http.Header) (session.At
 		{"idempotency_key", ex.GetIdempotencyKey() != ""},
 		{"instruction", ex.GetInstruction() != ""},
 		{"raw_payloads", ex.GetRawPayloads()},
+		{"user_parts", len(ex.GetUserParts()) > 0},
 	} {
 		if f.set {
 			return session.AttachRequest{}, session.Errorf(codeInvalid,
@@ -79,7 +73,7 @@ func requestOf(ex *agentdv1.RunRequest_ExecuteRequest, h http.Header) (session.R
 	case ex.AfterSeq != nil && ex.GetSessionId() == "":
 		return session.Request{}, session.Errorf(codeInvalid, "execute.after_seq without session_id: only a stream that attaches to a session has a position")
 	case ex.AfterSeq != nil:
-		return session.Request{}, session.Errorf(codeInvalid, "execute.after_seq is for a stream that attaches: leave out user_prompt and agent to attach, or after_seq to start a turn")
+		return session.Request{}, session.Errorf(codeInvalid, "execute.after_seq is for a stream that attaches: leave out user_prompt, user_parts and agent to attach, or after_seq to start a turn")
 	case ex.TurnId != nil:
 		return session.Request{}, session.Errorf(codeInvalid, "execute.turn_id is for a stream that attaches: the server names the turns it starts")
 	case ex.GetDisconnectGrace() != nil && ex.GetOnDisconnect() != cancelTurn:
@@ -94,6 +88,7 @@ func requestOf(ex *agentdv1.RunRequest_ExecuteRequest, h http.Header) (session.R
 		Agent:        ex.GetAgent(),
 		Tools:        ex.GetTools(),
 		Prompt:       ex.GetUserPrompt(),
+		Parts:        ex.GetUserParts(),
 		Instruction:  ex.GetInstruction(),
 		InitialState: state,
 		Keys:         keysOf(h),
@@ -140,7 +135,7 @@ func answerOf(r *agentdv1.RunRequest_ToolCallResponse) (session.Answer, *session
 	if err != nil {
 		return session.Answer{}, err
 	}
-	a := session.Answer{CallID: r.GetToolCallId(), State: state}
+	a := session.Answer{CallID: r.GetToolCallId(), State: state, Parts: r.GetParts()}
 	switch result := r.GetResult().(type) {
 	case *agentdv1.RunRequest_ToolCallResponse_Output:
 		a.Output = &result.Output

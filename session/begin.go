@@ -53,8 +53,8 @@ func (s *Session) awaitStart(ctx context.Context) error {
 	}
 }
 
-// repeatSpec is the session's last tree and tools with a new prompt.
-func (s *Session) repeatSpec(prompt string) (*Spec, error) {
+// repeatSpec is the session's last tree and tools, without a prompt.
+func (s *Session) repeatSpec() (*Spec, error) {
 	s.mu.Lock()
 	last := s.lastSpec
 	s.mu.Unlock()
@@ -65,7 +65,7 @@ func (s *Session) repeatSpec(prompt string) (*Spec, error) {
 	if err != nil {
 		return nil, fmt.Errorf("session %s: last agent tree: %w", s.id, err)
 	}
-	spec.Prompt = prompt
+	spec.Prompt, spec.Parts = "", nil
 	return spec, nil
 }
 
@@ -122,6 +122,7 @@ func newTurnStarted(spec *Spec, req Request) (*TurnStarted, error) {
 	}
 	started := &TurnStarted{
 		Prompt:        spec.Prompt,
+		Parts:         spec.Parts,
 		Before:        spec.Before,
 		After:         spec.After,
 		Agent:         agent,
@@ -152,7 +153,7 @@ func newTurnStarted(spec *Spec, req Request) (*TurnStarted, error) {
 
 // spec reads back what newTurnStarted has written.
 func (f *TurnStarted) spec() (*Spec, error) {
-	spec := &Spec{Prompt: f.Prompt, Before: f.Before, After: f.After, Raw: f.Raw, Agent: &agentdv1.Agent{}}
+	spec := &Spec{Prompt: f.Prompt, Parts: f.Parts, Before: f.Before, After: f.After, Raw: f.Raw, Agent: &agentdv1.Agent{}}
 	opts := protojson.UnmarshalOptions{DiscardUnknown: true}
 	if err := opts.Unmarshal(f.Agent, spec.Agent); err != nil {
 		return nil, err

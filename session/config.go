@@ -46,10 +46,15 @@ type Limits struct {
 	Instruction string
 	// MaxCalls is how many tool calls one model answer may ask for. Default 128.
 	MaxCalls int
-	// MaxPromptBytes bounds the prompt. Default 1 MiB.
+	// MaxPromptBytes bounds the prompt, all of its texts together. Default 1 MiB.
 	MaxPromptBytes int
-	// MaxResultBytes bounds one tool answer with its state, as JSON. Default
-	// 1 MiB.
+	// MaxPartsBytes bounds the parts of one prompt, and those of one tool answer,
+	// as they are in a message. What a client sends goes on to others in one
+	// message, so it should be a little less than the largest message. Default
+	// 3.75 MiB.
+	MaxPartsBytes int
+	// MaxResultBytes bounds one tool answer with its state, without its parts, as
+	// JSON. Default 1 MiB.
 	MaxResultBytes int
 	// MaxStateBytes bounds the state a client may begin with, as JSON. Default
 	// 1 MiB.
@@ -84,6 +89,7 @@ func (l Limits) WithDefaults() Limits {
 	set(&l.MaxQueued, 16)
 	set(&l.MaxCalls, 128)
 	set(&l.MaxPromptBytes, 1<<20)
+	set(&l.MaxPartsBytes, 15<<18)
 	set(&l.MaxResultBytes, 1<<20)
 	set(&l.MaxStateBytes, 1<<20)
 	set(&l.WatchItems, 1024)
@@ -123,7 +129,7 @@ func (c Config) Validate() error {
 		return errors.New("session: Config.Store is missing")
 	case c.Runner == nil:
 		return errors.New("session: Config.Runner is missing")
-	case min(l.MaxTurns, l.MaxIdleSessions, l.MaxQueued, l.MaxCalls, l.MaxPromptBytes, l.MaxResultBytes, l.MaxStateBytes, l.WatchItems, l.WatchBytes) < 0,
+	case min(l.MaxTurns, l.MaxIdleSessions, l.MaxQueued, l.MaxCalls, l.MaxPromptBytes, l.MaxPartsBytes, l.MaxResultBytes, l.MaxStateBytes, l.WatchItems, l.WatchBytes) < 0,
 		min(l.TurnTimeout, l.ToolTimeout, l.HandoverGrace, l.IdleTurn, l.Retention, l.PurgeAfter, l.StopGrace, l.StorePatience) < 0:
 		return errors.New("session: Config.Limits has a negative field")
 	}

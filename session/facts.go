@@ -10,8 +10,9 @@ import (
 
 // Spec is what a turn runs: it is pinned in the log when the turn starts.
 type Spec struct {
-	// Prompt is what the user says.
+	// Prompt is what the user says, and Parts are more of it.
 	Prompt string
+	Parts  Parts
 	// Agent is the tree.
 	Agent *agentdv1.Agent
 	// Tools are what the client offers.
@@ -42,8 +43,9 @@ type Budget struct {
 
 // TurnStarted is the first record of a turn.
 type TurnStarted struct {
-	// Prompt is what the user says.
+	// Prompt is what the user says, and Parts are more of it.
 	Prompt string `json:"prompt"`
+	Parts  Parts  `json:"parts,omitempty"`
 	// Agent is the tree, protobuf JSON.
 	Agent json.RawMessage `json:"agent"`
 	// Tools are protobuf JSON, one each.
@@ -159,6 +161,8 @@ type ToolResult struct {
 	Outcome Outcome `json:"outcome"`
 	// Output is the client's text, if it answered with output.
 	Output *string `json:"output,omitempty"`
+	// Parts are more of the output.
+	Parts Parts `json:"parts,omitempty"`
 	// Error is what the model sees otherwise.
 	Error string `json:"error,omitempty"`
 	// State are keys to write with the result; temp keys are kept here too,
@@ -282,9 +286,10 @@ type Event struct {
 	Provided *Provided `json:",omitempty"`
 	// Compacted is set on an event that is no model's answer but a summary.
 	Compacted *Compacted `json:",omitempty"`
-	// Injected is the id of the queued turn whose prompt, in Text, has become a
-	// message of this turn; such an event is no model's answer.
+	// Injected is the id of the queued turn whose prompt, in Text and Parts, has
+	// become a message of this turn; such an event is no model's answer.
 	Injected string `json:",omitempty"`
+	Parts    Parts  `json:",omitempty"`
 }
 
 // Delta is a piece of a message on its way.

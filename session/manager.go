@@ -87,8 +87,10 @@ type Request struct {
 	Agent *agentdv1.Agent
 	// Tools are what the client offers.
 	Tools []*agentdv1.Tool
-	// Prompt is what the user says; not empty.
+	// Prompt is what the user says, and Parts are more of it; one of them says
+	// something.
 	Prompt string
+	Parts  Parts
 	// Instruction is put behind that of each agent, for this turn.
 	Instruction string
 	// InitialState are keys to set before the turn runs.
@@ -135,11 +137,10 @@ func (m *Manager) Start(ctx context.Context, req Request) (*Turn, error) {
 }
 
 func (m *Manager) checkRequest(req Request) error {
+	if err := m.checkSaid(req.Prompt, req.Parts); err != nil {
+		return err
+	}
 	switch {
-	case strings.TrimSpace(req.Prompt) == "":
-		return Errorf(codeInvalid, "user_prompt is empty: a turn needs something to answer")
-	case len(req.Prompt) > m.limits.MaxPromptBytes:
-		return Errorf(codeLimit, "user_prompt has %d bytes, at most %d are allowed", len(req.Prompt), m.limits.MaxPromptBytes)
 	case len(req.Instruction) > m.limits.MaxPromptBytes:
 		return Errorf(codeLimit, "instruction has %d bytes, at most %d are allowed", len(req.Instruction), m.limits.MaxPromptBytes)
 	case req.Agent == nil && req.SessionID == "":
@@ -222,12 +223,13 @@ func (m *Manager) start(ctx context.Context, req Request) (started *Turn, err er
 		return nil, err
 	}
 	s := h.s
-	spec := &Spec{Prompt: req.Prompt, Agent: req.Agent, Tools: req.Tools}
+	spec := &Spec{Agent: req.Agent, Tools: req.Tools}
 	if req.Agent == nil {
-		if spec, err = s.repeatSpec(req.Prompt); err != nil {
+		if spec, err = s.repeatSpec(); err != nil {
 			return nil, err
 		}
 	}
+	spec.Prompt, spec.Parts = req.Prompt, req.Parts
 	spec.Before, spec.After, spec.Raw = m.limits.Instruction, req.Instruction, req.Raw
 	s.limit(spec, req)
 	if err := m.runner.Check(ctx, spec, req.Keys); err != nil {

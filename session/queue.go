@@ -213,8 +213,9 @@ func (s *Session) leftQueuedLocked(t *Turn) {
 type Injected struct {
 	// ID is what Event.Injected has to be.
 	ID string
-	// Text is what the user says.
-	Text string
+	// Text is what the user says, and Parts are more of it.
+	Text  string
+	Parts Parts
 }
 
 // Injected returns the prompts that the turn's models have to be told, in order.
@@ -226,7 +227,7 @@ func (r *Run) Injected() []Injected {
 	for _, t := range r.s.queued {
 		if t.waits.Inject && !t.claimed && !t.dropping && t.stop == nil && t.into == r.t.id {
 			t.claimed = true
-			out = append(out, Injected{ID: t.id, Text: t.waits.Prompt})
+			out = append(out, Injected{ID: t.id, Text: t.waits.Prompt, Parts: t.waits.Parts})
 		}
 	}
 	return out

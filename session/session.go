@@ -266,6 +266,9 @@ func (s *Session) applyLocked(rec Record, fact any, t *Turn) {
 		s.resolvedLocked(t, f)
 	case *TurnEnded:
 		t.ended = f
+		if s.lastSpec != nil {
+			s.lastSpec = s.lastSpec.withoutParts()
+		}
 		if t.startSeq > s.index.inherited {
 			s.wall += rec.Time.Sub(t.started)
 		}

@@ -133,9 +133,11 @@ type pending struct {
 type Answer struct {
 	// CallID is the call.
 	CallID string
-	// Output is the tool's result; Error why it failed. With neither the model
-	// sees a tool error that says so.
+	// Output is the tool's result; Error why it failed. With neither, and without
+	// Parts, the model sees a tool error that says so.
 	Output, Error *string
+	// Parts are more of the result; not together with Error.
+	Parts Parts
 	// State are keys to write with the result.
 	State map[string]any
 }
@@ -176,8 +178,12 @@ func (t *Turn) Answer(ctx context.Context, a Answer) error {
 	t = t.s.now(t)
 	res := ToolResult{CallID: a.CallID, Outcome: Answered, State: a.State}
 	switch {
+	case a.Error != nil && len(a.Parts) > 0:
+		return Errorf(codeInvalid, "tool call %q: parts together with error: a tool that has failed has no result", a.CallID)
 	case a.Output != nil:
 		res.Output = a.Output
+	case len(a.Parts) > 0:
+		res.Output = new("")
 	case a.Error != nil:
 		res.Error = *a.Error
 		if res.Error == "" {
@@ -192,6 +198,15 @@ func (t *Turn) Answer(ctx context.Context, a Answer) error {
 	}
 	if n, most := len(data), t.s.limits.MaxResultBytes; n > most {
 		return Errorf(codeLimit, "tool call %q: the answer takes %d bytes, at most %d are allowed", a.CallID, n, most)
+	}
+	if len(a.Parts) > 0 {
+		if err := a.Parts.check("parts", t.s.limits.MaxPartsBytes); err != nil {
+			return Errorf(err.Code, "tool call %q: %s", a.CallID, err.Message)
+		}
+		res.Parts = a.Parts
+		if data, err = marshal(res); err != nil {
+			return Errorf(codeInvalid, "tool call %q: the answer cannot be stored: %v", a.CallID, err)
+		}
 	}
 	return t.s.settle(ctx, t, res, data)
 }

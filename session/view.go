@@ -186,7 +186,7 @@ func (v *view) begun() {
 // not.
 func (v *view) queued(f *TurnQueued) {
 	m := &agentdv1.RunResponse{Response: &agentdv1.RunResponse_TurnQueued_{
-		TurnQueued: &agentdv1.RunResponse_TurnQueued{SessionId: v.sessionID, UserPrompt: f.Prompt, Inject: f.Inject, Ahead: uint32(min(f.Ahead, 1<<20))},
+		TurnQueued: &agentdv1.RunResponse_TurnQueued{SessionId: v.sessionID, UserPrompt: f.Prompt, UserParts: f.Parts, Inject: f.Inject, Ahead: uint32(min(f.Ahead, 1<<20))},
 	}}
 	if v.only == v.rec.TurnID || !v.hidden() {
 		v.send(slotStart, v.rec.TurnID, m)
@@ -201,7 +201,7 @@ func (v *view) injected(ev *Event) {
 		v.begun()
 	}
 	v.emit(slotUser, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_UserMessage_{
-		UserMessage: &agentdv1.RunResponse_UserMessage{SessionId: v.sessionID, Content: ev.Text, QueuedTurnId: ev.Injected},
+		UserMessage: &agentdv1.RunResponse_UserMessage{SessionId: v.sessionID, Content: ev.Text, Parts: ev.Parts, QueuedTurnId: ev.Injected},
 	}})
 }
 
@@ -354,7 +354,7 @@ func (v *view) settled(f *ToolResult) {
 }
 
 func (v *view) result(c ToolCall, f *ToolResult) *agentdv1.RunResponse {
-	r := &agentdv1.RunResponse_ToolResult{SessionId: v.sessionID, ToolCallId: c.ID, ToolName: c.Name, AgentPath: c.Path}
+	r := &agentdv1.RunResponse_ToolResult{SessionId: v.sessionID, ToolCallId: c.ID, ToolName: c.Name, AgentPath: c.Path, Parts: f.Parts}
 	if f.Output != nil {
 		r.Result = &agentdv1.RunResponse_ToolResult_Output{Output: *f.Output}
 	} else {

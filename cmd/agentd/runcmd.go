@@ -233,15 +233,13 @@ func (c *runCmd) dial(p *process) (conn *cli.Conn, done func(), err error) {
 
 // local starts a daemon on loopback that keeps nothing.
 func (c *runCmd) local(p *process) (url string, stop func(), err error) {
-	providers := daemon.ProvidersFromEnv(p.getenv)
 	d, err := daemon.New(daemon.Config{
 		Addr:       "127.0.0.1:0",
 		DataDir:    daemon.Memory,
-		Providers:  providers,
 		Getenv:     p.getenv,
 		ScriptsDir: c.Scripts,
 		RecordTo:   c.RecordTo,
-		Logger:     daemon.NewLogger(p.stderr, daemon.LogConfig{Level: slog.LevelError, Providers: providers}),
+		Logger:     daemon.NewLogger(p.stderr, daemon.LogConfig{Level: slog.LevelError, Secrets: daemon.Secrets(p.getenv)}),
 		Version:    versionText(),
 	})
 	if err != nil {

@@ -231,7 +231,7 @@ func responsesRules(p *pairs, r object) error {
 				return fmt.Errorf("item %d is an empty message", i)
 			}
 			for _, part := range list(item, "content") {
-				if str(part, "type") != "input_image" && str(part, "text") == "" {
+				if str(part, "type") == "input_text" && str(part, "text") == "" {
 					return fmt.Errorf("item %d has an empty part", i)
 				}
 			}

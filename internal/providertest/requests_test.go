@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/genai"
 
@@ -149,7 +150,7 @@ func conversations() map[string]*model.Request {
 			FunctionCallingConfig: &genai.FunctionCallingConfig{Mode: mode, AllowedFunctionNames: names},
 		}}
 	}
-	return map[string]*model.Request{
+	all := map[string]*model.Request{
 		"text":   {Contents: hello, Config: &genai.GenerateContentConfig{}},
 		"system": {Contents: hello, Config: &genai.GenerateContentConfig{SystemInstruction: asked(text("Be brief."), text("Be kind."))}},
 		"thoughts": {
@@ -192,11 +193,66 @@ func conversations() map[string]*model.Request {
 		"penalties":       {Contents: hello, Config: &genai.GenerateContentConfig{PresencePenalty: new(float32(0.5)), FrequencyPenalty: new(float32(0.5))}},
 		"thinking_level":  {Contents: hello, Config: &genai.GenerateContentConfig{ThinkingConfig: &genai.ThinkingConfig{ThinkingLevel: genai.ThinkingLevelLow, IncludeThoughts: true}}},
 		"thinking_budget": {Contents: hello, Config: &genai.GenerateContentConfig{ThinkingConfig: &genai.ThinkingConfig{ThinkingBudget: new(int32(4000))}}},
-		"choice_none":     {Contents: hello, Config: choice(genai.FunctionCallingConfigModeNone)},
-		"choice_any":      {Contents: hello, Config: choice(genai.FunctionCallingConfigModeAny)},
-		"choice_one":      {Contents: hello, Config: choice(genai.FunctionCallingConfigModeAny, "clock.now")},
-		"choice_some":     {Contents: hello, Config: choice(genai.FunctionCallingConfigModeAny, "clock.now", "weather")},
+		"cache":           {Contents: hello, Config: &genai.GenerateContentConfig{}, Cache: &model.Cache{Key: "k1"}},
+		"cache_hour":      {Contents: hello, Config: &genai.GenerateContentConfig{Tools: tools[:1:1]}, Cache: &model.Cache{Key: "k1", TTL: 6 * time.Minute}},
+		"cache_day":       {Contents: hello, Config: &genai.GenerateContentConfig{}, Cache: &model.Cache{Key: "k1", TTL: 24 * time.Hour}},
+		"cache_all": {
+			Config: &genai.GenerateContentConfig{
+				SystemInstruction: asked(text("Be brief."), text("Be kind.")),
+				Tools:             []*genai.Tool{{FunctionDeclarations: []*genai.FunctionDeclaration{weather, clock}}, {GoogleSearch: &genai.GoogleSearch{}}},
+			},
+			Cache: &model.Cache{Key: "k1", TTL: 5 * time.Minute},
+			Contents: []*genai.Content{
+				hello[0], said(called("e1", "call_1", "weather", `{"place":"Graz"}`, nil), called("e2", "call_2", "clock.now", "", nil)),
+				asked(answered("e1", "weather", map[string]any{"output": "sunny"}), answered("e2", "clock.now", map[string]any{"output": "7"})),
+				said(text("Sunny.")), asked(text("And tomorrow?")),
+			},
+		},
+		"choice_none": {Contents: hello, Config: choice(genai.FunctionCallingConfigModeNone)},
+		"choice_any":  {Contents: hello, Config: choice(genai.FunctionCallingConfigModeAny)},
+		"choice_one":  {Contents: hello, Config: choice(genai.FunctionCallingConfigModeAny, "clock.now")},
+		"choice_some": {Contents: hello, Config: choice(genai.FunctionCallingConfigModeAny, "clock.now", "weather")},
 	}
+	maps.Copy(all, files())
+	return all
+}
+
+// files are conversations with one file each: of every kind, within the request and
+// by URI, in a prompt and in a tool's result. What a wire has no way for is refused.
+func files() map[string]*model.Request {
+	all := map[string]*model.Request{}
+	add := func(name string, p *genai.Part) {
+		r := &genai.FunctionResponsePart{}
+		if b := p.InlineData; b != nil {
+			r.InlineData = &genai.FunctionResponseBlob{MIMEType: b.MIMEType, Data: b.Data}
+		} else {
+			r.FileData = &genai.FunctionResponseFileData{MIMEType: p.FileData.MIMEType, FileURI: p.FileData.FileURI}
+		}
+		cfg := &genai.GenerateContentConfig{}
+		all["prompt_"+name] = &model.Request{Config: cfg, Contents: []*genai.Content{asked(text("What is this?"), p)}}
+		all["result_"+name] = &model.Request{
+			Config: &genai.GenerateContentConfig{Tools: []*genai.Tool{{FunctionDeclarations: []*genai.FunctionDeclaration{weather}}}},
+			Contents: []*genai.Content{
+				asked(text("What is the weather in Graz?")), said(called("e1", "call_1", "weather", `{"place":"Graz"}`, nil)),
+				asked(answered("e1", "weather", map[string]any{"output": ""}, r)),
+			},
+		}
+	}
+	for name, kind := range map[string]string{
+		"image": "image/png", "tiff": "image/tiff", "audio": "audio/wav", "flac": "audio/flac", "video": "video/mp4",
+		"pdf": "application/pdf", "text": "text/plain", "csv": "text/csv",
+	} {
+		add(name, &genai.Part{InlineData: &genai.Blob{MIMEType: kind, Data: []byte("data")}})
+		if name == "tiff" || name == "flac" || name == "csv" {
+			continue
+		}
+		add(name+"_uri", &genai.Part{FileData: &genai.FileData{MIMEType: kind, FileURI: "https://example.com/file"}})
+	}
+	for name, kind := range map[string]string{"image": "image/png", "pdf": "application/pdf"} {
+		add(name+"_uploaded", &genai.Part{FileData: &genai.FileData{MIMEType: kind, FileURI: "file-123"}})
+		add(name+"_bucket", &genai.Part{FileData: &genai.FileData{MIMEType: kind, FileURI: "gs://bucket/file"}})
+	}
+	return all
 }
 
 // TestRequests sends representative conversations to each provider. What is sent

@@ -53,7 +53,10 @@ type Provider struct {
 	client *http.Client
 }
 
-var _ model.Provider = (*Provider)(nil)
+var (
+	_ model.Provider  = (*Provider)(nil)
+	_ model.FileTaker = (*llm)(nil)
+)
 
 // New returns the provider.
 func New(cfg Config) *Provider {

@@ -52,6 +52,8 @@ type block struct {
 	IsError   bool            `json:"is_error,omitempty"`
 	Content   []block         `json:"content,omitempty"`
 
+	CacheControl *cacheControl `json:"cache_control,omitempty"`
+
 	raw json.RawMessage
 }
 
@@ -70,18 +72,23 @@ type source struct {
 	MediaType string `json:"media_type,omitempty"`
 	Data      string `json:"data,omitempty"`
 	URL       string `json:"url,omitempty"`
+	FileID    string `json:"file_id,omitempty"`
 }
 
 type tool struct {
 	Name        string          `json:"name"`
 	Description string          `json:"description,omitempty"`
 	InputSchema json.RawMessage `json:"input_schema"`
+
+	CacheControl *cacheControl `json:"cache_control,omitempty"`
 }
 
 type searchTool struct {
 	Type           string   `json:"type"`
 	Name           string   `json:"name"`
 	BlockedDomains []string `json:"blocked_domains,omitempty"`
+
+	CacheControl *cacheControl `json:"cache_control,omitempty"`
 }
 
 type toolChoice struct {
@@ -124,7 +131,7 @@ func newRequest(modelName string, req *model.Request, names *wire.Names) (*reque
 	if err := r.setSampling(cfg); err != nil {
 		return nil, err
 	}
-	return r, nil
+	return r, r.setCache(req.Cache)
 }
 
 // setSampling sets token limit, thinking and sampling. Thinking excludes
@@ -306,22 +313,38 @@ func toolResult(fr *genai.FunctionResponse, names *wire.Names) (block, error) {
 	return b, nil
 }
 
-// mediaBlock translates images, PDF and plain text.
+// Takes implements model.FileTaker.
+func (l *llm) Takes(f model.File) error {
+	_, err := mediaBlock(wire.Of(f))
+	return err
+}
+
+// mediaBlock translates images, PDF and plain text: what Anthropic documents for
+// messages and tool results alike.
 func mediaBlock(m *wire.Media) (block, error) {
+	out := block{Type: "document", Title: m.Name}
 	switch {
-	case m.IsImage() && m.URL != "":
-		return block{Type: "image", Source: &source{Type: "url", URL: m.URL}}, nil
-	case m.IsImage():
-		return block{Type: "image", Source: &source{Type: "base64", MediaType: m.MIMEType, Data: m.Base64()}}, nil
-	case m.MIMEType == "application/pdf" && m.URL != "":
-		return block{Type: "document", Title: m.Name, Source: &source{Type: "url", URL: m.URL}}, nil
-	case m.MIMEType == "application/pdf":
-		return block{Type: "document", Title: m.Name, Source: &source{Type: "base64", MediaType: m.MIMEType, Data: m.Base64()}}, nil
-	case m.MIMEType == "text/plain" && m.URL == "":
-		return block{Type: "document", Title: m.Name, Source: &source{Type: "text", MediaType: m.MIMEType, Data: string(m.Data)}}, nil
+	case m.IsCommonImage():
+		out = block{Type: "image"}
+	case m.MIMEType == "application/pdf", m.MIMEType == "text/plain":
 	default:
-		return block{}, invalid("media of type %q cannot be sent, only images, PDF and plain text", m.MIMEType)
+		return block{}, invalid("media of type %q cannot be sent, only images (JPEG, PNG, GIF, WebP), PDF and plain text", m.MIMEType)
 	}
+	switch {
+	case m.IsID():
+		out.Source = &source{Type: "file", FileID: m.URL}
+	case m.URL != "" && !m.IsWeb():
+		return block{}, invalid("media of type %q cannot be sent from %q, only from http and https URLs, or as the id of an uploaded file", m.MIMEType, m.URL)
+	case m.URL != "" && m.MIMEType == "text/plain":
+		return block{}, invalid("media of type %q cannot be sent from a URL, only inline, or as the id of an uploaded file", m.MIMEType)
+	case m.URL != "":
+		out.Source = &source{Type: "url", URL: m.URL}
+	case m.MIMEType == "text/plain":
+		out.Source = &source{Type: "text", MediaType: m.MIMEType, Data: string(m.Data)}
+	default:
+		out.Source = &source{Type: "base64", MediaType: m.MIMEType, Data: m.Base64()}
+	}
+	return out, nil
 }
 
 func invalid(format string, args ...any) *model.Error {

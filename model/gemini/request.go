@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 
 	"google.golang.org/genai"
 
@@ -156,7 +157,8 @@ func (l *llm) contents(in []*genai.Content) []content {
 				w.Parts = append(w.Parts, l.call(p, firstCall))
 				firstCall = false
 			case p.FunctionResponse != nil:
-				w.Parts = append(w.Parts, result(p.FunctionResponse, ids))
+				answer, behind := l.result(p.FunctionResponse, ids)
+				w.Parts = append(append(w.Parts, answer), behind...)
 			default:
 				if part := other(p); part != nil {
 					w.Parts = append(w.Parts, part)
@@ -198,14 +200,44 @@ func (l *llm) call(p *genai.Part, first bool) callPart {
 	return out
 }
 
-// result translates a function's result, under the id its call went out with.
-func result(r *genai.FunctionResponse, ids map[string]string) resultPart {
-	out := functionResult{ID: ids[r.ID], Name: r.Name, Response: r.Response, Parts: r.Parts}
+// result translates a function's result, under the id its call went out with, and
+// what of it has to stand behind the results as parts of the user's.
+func (l *llm) result(r *genai.FunctionResponse, ids map[string]string) (answer resultPart, behind []any) {
+	out := functionResult{ID: ids[r.ID], Name: r.Name, Response: r.Response}
 	if out.Response == nil {
 		out.Response = map[string]any{}
 	}
-	return resultPart{out}
+	for _, p := range r.Parts {
+		switch {
+		case p == nil:
+		case l.holds(p):
+			out.Parts = append(out.Parts, p)
+		case p.InlineData != nil:
+			behind = append(behind, &genai.Part{InlineData: &genai.Blob{MIMEType: p.InlineData.MIMEType, Data: p.InlineData.Data}})
+		case p.FileData != nil:
+			behind = append(behind, &genai.Part{FileData: &genai.FileData{MIMEType: p.FileData.MIMEType, FileURI: p.FileData.FileURI}})
+		}
+	}
+	return resultPart{out}, behind
 }
+
+// holds tells whether a result may hold a file: from Gemini 3 on, in the formats
+// that the guide "Function calling", section "Multimodal function responses",
+// names; by URI over Vertex AI alone.
+func (l *llm) holds(p *genai.FunctionResponsePart) bool {
+	var kind string
+	switch {
+	case l.generation() < 3, p.InlineData == nil && !l.vertex:
+		return false
+	case p.InlineData != nil:
+		kind = p.InlineData.MIMEType
+	case p.FileData != nil:
+		kind = p.FileData.MIMEType
+	}
+	return slices.Contains(resultTypes, strings.ToLower(kind))
+}
+
+var resultTypes = []string{"image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"}
 
 // other translates a part that is neither call nor result; nil when it means
 // something to another provider only.

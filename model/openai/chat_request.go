@@ -36,6 +36,8 @@ type chatRequest struct {
 	ReasoningEffort     string         `json:"reasoning_effort,omitempty"`
 	Stream              bool           `json:"stream"`
 	StreamOptions       *streamOptions `json:"stream_options,omitempty"`
+
+	promptCache
 }
 
 type streamOptions struct {
@@ -59,7 +61,22 @@ type chatPart struct {
 	ImageURL *imageURL `json:"image_url,omitempty"`
 	VideoURL *imageURL `json:"video_url,omitempty"`
 	// DocumentURL is Mistral's.
-	DocumentURL string `json:"document_url,omitempty"`
+	DocumentURL string      `json:"document_url,omitempty"`
+	InputAudio  *inputAudio `json:"input_audio,omitempty"`
+	File        *chatFile   `json:"file,omitempty"`
+}
+
+// inputAudio is sound in base64.
+type inputAudio struct {
+	Data   string `json:"data"`
+	Format string `json:"format"`
+}
+
+// chatFile is a file: a data URL and a name, or an id.
+type chatFile struct {
+	Data string `json:"file_data,omitempty"`
+	ID   string `json:"file_id,omitempty"`
+	Name string `json:"filename,omitempty"`
 }
 
 type imageURL struct {
@@ -112,6 +129,9 @@ func (l *llm) newChatRequest(req *model.Request, names *wire.Names) (*chatReques
 		Temperature: widen(cfg.Temperature), TopP: widen(cfg.TopP),
 		PresencePenalty: widen(cfg.PresencePenalty), FrequencyPenalty: widen(cfg.FrequencyPenalty),
 		ReasoningEffort: effortOf(cfg.ThinkingConfig),
+	}
+	if r.promptCache, err = l.cache(req.Cache); err != nil {
+		return nil, err
 	}
 	if isFirstParty(l.cfg.BaseURL) {
 		r.MaxCompletionTokens = int64(cfg.MaxOutputTokens)
@@ -323,19 +343,38 @@ func (l *llm) chatUser(r *chatRequest, parts []*genai.Part, names *wire.Names) e
 	return nil
 }
 
-// mediaPart translates an image; a video too for servers other than OpenAI's,
-// some of which watch them, and a PDF for Mistral's.
+// mediaPart translates images; wav and mp3, and documents, as far as they are not
+// by URL; a video for servers other than OpenAI's, some of which watch them, and
+// documents as Mistral's server wants them. Other servers than OpenAI's may take
+// images of any format.
 func (l *llm) mediaPart(m *wire.Media) (chatPart, error) {
+	first, mistral := isFirstParty(l.cfg.BaseURL), isMistral(l.cfg.BaseURL)
+	inline, format := m.URL == "", sounds[m.MIMEType]
 	switch {
-	case m.IsImage():
+	case m.IsCommonImage() && (inline || m.IsWeb()), m.IsImage() && !first && (inline || m.IsWeb()):
 		return chatPart{Type: "image_url", ImageURL: &imageURL{URL: m.Link()}}, nil
-	case strings.HasPrefix(m.MIMEType, "video/") && !isFirstParty(l.cfg.BaseURL):
+	case m.IsCommonImage():
+		return chatPart{}, l.invalid("media of type %q cannot be sent from %q, only from http and https URLs", m.MIMEType, m.URL)
+	case strings.HasPrefix(m.MIMEType, "video/") && !first:
 		return chatPart{Type: "video_url", VideoURL: &imageURL{URL: m.Link()}}, nil
-	case m.MIMEType == "application/pdf" && isMistral(l.cfg.BaseURL):
+	case mistral && m.IsDocument():
 		return chatPart{Type: "document_url", DocumentURL: m.Link()}, nil
+	case format != "" && inline:
+		return chatPart{Type: "input_audio", InputAudio: &inputAudio{Data: m.Base64(), Format: format}}, nil
+	case !m.IsDocument() && format == "":
+		return chatPart{}, l.invalid("media of type %q cannot be sent, only images, wav and mp3, and documents", m.MIMEType)
+	case m.IsDocument() && inline:
+		return chatPart{Type: "file", File: &chatFile{Data: m.Link(), Name: m.FileName()}}, nil
+	case m.IsDocument() && m.IsID():
+		return chatPart{Type: "file", File: &chatFile{ID: m.URL}}, nil
 	default:
-		return chatPart{}, l.invalid("media of type %q cannot be sent, only images", m.MIMEType)
+		return chatPart{}, l.invalid("media of type %q cannot be sent from a URL, only inline", m.MIMEType)
 	}
+}
+
+// sounds are the formats of sound that go over the wire, by media type.
+var sounds = map[string]string{
+	"audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav", "audio/vnd.wave": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3",
 }
 
 // resultText is a tool's answer as text; an error is the JSON {"error": …},

@@ -69,11 +69,14 @@ type Provider struct {
 	client *http.Client
 }
 
-var _ model.Provider = (*Provider)(nil)
+var (
+	_ model.Provider  = (*Provider)(nil)
+	_ model.FileTaker = (*llm)(nil)
+)
 
 // New returns the provider. It panics if cfg.API is none of the constants.
 func New(cfg Config) *Provider {
-	cfg.Name = cmp.Or(cfg.Name, "openai")
+	cfg.Name = cmp.Or(cfg.Name, name)
 	cfg.BaseURL = strings.TrimRight(cmp.Or(cfg.BaseURL, defaultBaseURL), "/")
 	switch cfg.API {
 	case Responses, Chat:
@@ -189,6 +192,17 @@ func (l *llm) Generate(ctx context.Context, req *model.Request, emit func(model.
 		}
 		return l.chat(ctx, req, emit)
 	})
+}
+
+// Takes implements model.FileTaker.
+func (l *llm) Takes(f model.File) error {
+	var err error
+	if l.cfg.API == Responses {
+		_, err = l.filePart(wire.Of(f))
+	} else {
+		_, err = l.mediaPart(wire.Of(f))
+	}
+	return err
 }
 
 // String names the model and hides its key.

@@ -304,13 +304,16 @@ func TestUnknownSettings(t *testing.T) {
 }
 
 func TestInvalidRequests(t *testing.T) {
-	pdf := &genai.Part{InlineData: &genai.Blob{MIMEType: "application/pdf", Data: []byte("x")}}
+	inResult := func(kind string) *genai.Part {
+		return &genai.Part{FunctionResponse: &genai.FunctionResponse{Parts: []*genai.FunctionResponsePart{{InlineData: &genai.FunctionResponseBlob{MIMEType: kind}}}}}
+	}
 	for name, req := range map[string]*model.Request{
-		"no contents":     {Config: &genai.GenerateContentConfig{}},
-		"audio":           {Config: &genai.GenerateContentConfig{}, Contents: []*genai.Content{user(&genai.Part{InlineData: &genai.Blob{MIMEType: "audio/wav"}})}},
-		"pdf":             {Config: &genai.GenerateContentConfig{}, Contents: []*genai.Content{user(pdf)}},
-		"pdf in a result": {Config: &genai.GenerateContentConfig{}, Contents: []*genai.Content{user(&genai.Part{FunctionResponse: &genai.FunctionResponse{Parts: []*genai.FunctionResponsePart{{InlineData: &genai.FunctionResponseBlob{MIMEType: "application/pdf"}}}}})}},
-		"foreign tool":    {Config: &genai.GenerateContentConfig{Tools: []*genai.Tool{{URLContext: &genai.URLContext{}}}}, Contents: []*genai.Content{user(text("x"))}},
+		"no contents":      {Config: &genai.GenerateContentConfig{}},
+		"flac":             {Config: &genai.GenerateContentConfig{}, Contents: []*genai.Content{user(&genai.Part{InlineData: &genai.Blob{MIMEType: "audio/flac"}})}},
+		"video":            {Config: &genai.GenerateContentConfig{}, Contents: []*genai.Content{user(&genai.Part{InlineData: &genai.Blob{MIMEType: "video/mp4"}})}},
+		"a bucket":         {Config: &genai.GenerateContentConfig{}, Contents: []*genai.Content{user(&genai.Part{FileData: &genai.FileData{MIMEType: "application/pdf", FileURI: "gs://b/a.pdf"}})}},
+		"tiff in a result": {Config: &genai.GenerateContentConfig{}, Contents: []*genai.Content{user(inResult("image/tiff"))}},
+		"foreign tool":     {Config: &genai.GenerateContentConfig{Tools: []*genai.Tool{{URLContext: &genai.URLContext{}}}}, Contents: []*genai.Content{user(text("x"))}},
 		"search without domains": {
 			Config:   &genai.GenerateContentConfig{Tools: []*genai.Tool{{GoogleSearch: &genai.GoogleSearch{ExcludeDomains: []string{"a.example"}}}}},
 			Contents: []*genai.Content{user(text("x"))},

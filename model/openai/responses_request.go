@@ -29,6 +29,8 @@ type responsesRequest struct {
 	Include         []string    `json:"include,omitempty"`
 	Store           bool        `json:"store"`
 	Stream          bool        `json:"stream"`
+
+	promptCache
 }
 
 type reasoning struct {
@@ -64,6 +66,10 @@ type inputPart struct {
 	Type     string `json:"type"`
 	Text     string `json:"text,omitempty"`
 	ImageURL string `json:"image_url,omitempty"`
+	FileID   string `json:"file_id,omitempty"`
+	FileURL  string `json:"file_url,omitempty"`
+	FileData string `json:"file_data,omitempty"`
+	Filename string `json:"filename,omitempty"`
 }
 
 type callItem struct {
@@ -101,6 +107,9 @@ func (l *llm) newResponsesRequest(req *model.Request, names *wire.Names) (*respo
 		Instructions:    strings.Join(wire.System(cfg), "\n\n"),
 		MaxOutputTokens: int64(cfg.MaxOutputTokens),
 		Temperature:     widen(cfg.Temperature), TopP: widen(cfg.TopP),
+	}
+	if r.promptCache, err = l.cache(req.Cache); err != nil {
+		return nil, err
 	}
 	if reasons(l.model) {
 		r.Include = []string{"reasoning.encrypted_content"}
@@ -253,7 +262,7 @@ func (l *llm) userItems(parts []*genai.Part, names *wire.Names) ([]any, error) {
 			}
 			items = append(items, out)
 		case media != nil:
-			part, err := l.imagePart(media)
+			part, err := l.filePart(media)
 			if err != nil {
 				return nil, err
 			}
@@ -274,9 +283,12 @@ func (l *llm) toolOutput(fr *genai.FunctionResponse, names *wire.Names) (outputI
 	if len(media) == 0 {
 		return out, nil
 	}
-	parts := []inputPart{{Type: "input_text", Text: resultText(fr)}}
+	var parts []inputPart
+	if text := resultText(fr); text != "" {
+		parts = append(parts, inputPart{Type: "input_text", Text: text})
+	}
 	for _, m := range media {
-		part, err := l.imagePart(m)
+		part, err := l.filePart(m)
 		if err != nil {
 			return out, err
 		}
@@ -286,9 +298,29 @@ func (l *llm) toolOutput(fr *genai.FunctionResponse, names *wire.Names) (outputI
 	return out, nil
 }
 
-func (l *llm) imagePart(m *wire.Media) (inputPart, error) {
-	if !m.IsImage() {
-		return inputPart{}, l.invalid("media of type %q cannot be sent, only images", m.MIMEType)
+// filePart translates images, and documents of any kind: which ones it reads is
+// for OpenAI to say. Sound and video have no place on this wire.
+func (l *llm) filePart(m *wire.Media) (inputPart, error) {
+	web := m.URL == "" || m.IsWeb()
+	switch {
+	case !web && !m.IsID():
+		return inputPart{}, l.elsewhere(m)
+	case m.IsCommonImage() && web:
+		return inputPart{Type: "input_image", ImageURL: m.Link()}, nil
+	case m.IsCommonImage():
+		return inputPart{Type: "input_image", FileID: m.URL}, nil
+	case !m.IsDocument():
+		return inputPart{}, l.invalid("media of type %q cannot be sent, only images (JPEG, PNG, GIF, WebP) and documents", m.MIMEType)
+	case m.IsID():
+		return inputPart{Type: "input_file", FileID: m.URL}, nil
+	case m.URL != "":
+		return inputPart{Type: "input_file", FileURL: m.URL}, nil
+	default:
+		return inputPart{Type: "input_file", FileData: m.Link(), Filename: m.FileName()}, nil
 	}
-	return inputPart{Type: "input_image", ImageURL: m.Link()}, nil
+}
+
+// elsewhere refuses a file that is where OpenAI cannot get it.
+func (l *llm) elsewhere(m *wire.Media) error {
+	return l.invalid("media of type %q cannot be sent from %q, only from http and https URLs, or as the id of an uploaded file", m.MIMEType, m.URL)
 }

@@ -91,7 +91,7 @@ func tell(results []*genai.FunctionResponse) string {
 		if text, ok := r.Response["error"]; ok && len(r.Response) == 1 {
 			fmt.Fprintf(&b, "The tool %s failed: %v. ", r.Name, text)
 		} else {
-			fmt.Fprintf(&b, "The tool %s says: %s ", r.Name, resultText(r.Response))
+			fmt.Fprintf(&b, "The tool %s says: %s ", r.Name, resultText(r))
 		}
 	}
 	return strings.TrimSpace(b.String())

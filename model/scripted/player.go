@@ -228,7 +228,7 @@ func (s *scene) funcs() template.FuncMap {
 		"tool_result": func(tool string) string {
 			for _, r := range slices.Backward(s.all) {
 				if r.Name == tool {
-					return resultText(r.Response)
+					return resultText(r)
 				}
 			}
 			return ""
@@ -307,8 +307,18 @@ func (s *scene) expandValue(v any) (any, error) {
 }
 
 // resultText is a tool's result in words: the one string in it under a usual
-// name, else its JSON.
-func resultText(r map[string]any) string {
+// name, else its JSON; then its files, on lines of their own.
+func resultText(r *genai.FunctionResponse) string {
+	text := valueText(r.Response)
+	for _, p := range r.Parts {
+		if p != nil {
+			text = strings.TrimPrefix(text+"\n", "\n") + model.DescribeResultFile(p)
+		}
+	}
+	return text
+}
+
+func valueText(r map[string]any) string {
 	for _, key := range []string{"output", "result", "error"} {
 		if text, ok := r[key].(string); ok && len(r) == 1 {
 			return text

@@ -25,7 +25,7 @@ import (
 // When none applies the call fails with KindInvalid.
 //
 // Texts, arguments, call ids and messages may hold actions of text/template with the
-// functions last_user (the newest thing the user said), last_word (its last
+// functions last_user (the newest thing the user said, files in words), last_word (its last
 // word), system (the system instruction), call and step (see When), and
 // tool_result "name" (the newest result of that tool, "" if there is none):
 //

@@ -6,6 +6,7 @@
 package wire
 
 import (
+	"cmp"
 	"encoding/base64"
 	"iter"
 	"slices"
@@ -149,6 +150,58 @@ func ResultMedia(fr *genai.FunctionResponse) []*Media {
 	return media
 }
 
+// Of describes a file as far as adapters decide by it.
+func Of(f model.File) *Media { return &Media{MIMEType: mimeType(f.MIMEType), URL: f.URI} }
+
+// IsID tells whether the URL of m is none, but a provider's own name of a file that
+// was uploaded there.
+func (m *Media) IsID() bool { return m.URL != "" && !strings.Contains(m.URL, ":") }
+
+// IsWeb tells whether m is at an http or https URL, or at a data URL.
+func (m *Media) IsWeb() bool {
+	scheme, _, _ := strings.Cut(m.URL, ":")
+	scheme = strings.ToLower(scheme)
+	return m.URL != "" && !m.IsID() && (scheme == "https" || scheme == "http" || scheme == "data")
+}
+
+// IsCommonImage tells whether m is an image in one of the four formats that all
+// providers take: JPEG, PNG, GIF and WebP. A URL without a type counts as one.
+func (m *Media) IsCommonImage() bool {
+	switch m.MIMEType {
+	case "image/jpeg", "image/png", "image/gif", "image/webp":
+		return true
+	}
+	return m.MIMEType == "" && m.URL != ""
+}
+
+// IsDocument tells whether m is neither image nor sound nor video.
+func (m *Media) IsDocument() bool {
+	kind, _, _ := strings.Cut(m.MIMEType, "/")
+	return m.MIMEType != "" && kind != "image" && kind != "audio" && kind != "video"
+}
+
+// FileName is the file's name, or one with an ending that says its type, for
+// providers that go by it.
+func (m *Media) FileName() string {
+	if m.Name != "" {
+		return m.Name
+	}
+	_, kind, _ := strings.Cut(m.MIMEType, "/")
+	return "file." + cmp.Or(endings[m.MIMEType], clean(strings.TrimPrefix(kind, "x-"), maxEnding))
+}
+
+// maxEnding bounds the ending of a file's name, in bytes.
+const maxEnding = 16
+
+// endings are those of file names that are not the end of their types.
+var endings = map[string]string{
+	"text/plain": "txt", "text/markdown": "md", "application/msword": "doc",
+	"application/vnd.ms-excel": "xls", "application/vnd.ms-powerpoint": "ppt",
+	"application/vnd.openxmlformats-officedocument.wordprocessingml.document":   "docx",
+	"application/vnd.openxmlformats-officedocument.spreadsheetml.sheet":         "xlsx",
+	"application/vnd.openxmlformats-officedocument.presentationml.presentation": "pptx",
+}
+
 // IsImage tells whether m is an image. A URL without a type counts as one,
 // since nothing else is commonly linked that way.
 func (m *Media) IsImage() bool {
@@ -177,7 +230,11 @@ func (m *Media) Placeholder() string {
 
 func mimeType(s string) string {
 	s, _, _ = strings.Cut(s, ";")
-	return strings.ToLower(strings.TrimSpace(s))
+	s = strings.ToLower(strings.TrimSpace(s))
+	if s == "image/jpg" { // common, and registered nowhere
+		return "image/jpeg"
+	}
+	return s
 }
 
 // maxCallID bounds a call's id, in bytes, at what every provider takes.

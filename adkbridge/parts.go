@@ -1,0 +1,218 @@
+package adkbridge
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	adksession "google.golang.org/adk/v2/session"
+	"google.golang.org/genai"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/session"
+)
+
+// userContent is what a user says, as models see it: the text first, unless it is
+// empty and there is more. It shares the data of files with parts.
+func userContent(text string, parts session.Parts) *genai.Content {
+	c := &genai.Content{Role: genai.RoleUser}
+	if text != "" || len(parts) == 0 {
+		c.Parts = append(c.Parts, &genai.Part{Text: text})
+	}
+	for _, p := range parts {
+		switch k := p.GetContent().(type) {
+		case *agentdv1.Part_Text:
+			c.Parts = append(c.Parts, &genai.Part{Text: k.Text})
+		case *agentdv1.Part_Inline:
+			c.Parts = append(c.Parts, &genai.Part{InlineData: &genai.Blob{MIMEType: k.Inline.GetMimeType(), Data: k.Inline.GetData()}})
+		case *agentdv1.Part_File:
+			c.Parts = append(c.Parts, &genai.Part{FileData: &genai.FileData{MIMEType: k.File.GetMimeType(), FileURI: k.File.GetUri()}})
+		}
+	}
+	return c
+}
+
+// saidParts is what userContent has made of parts.
+func saidParts(in []*genai.Part) session.Parts {
+	var out session.Parts
+	for _, p := range in {
+		switch {
+		case p.InlineData != nil:
+			out = append(out, &agentdv1.Part{Content: &agentdv1.Part_Inline{
+				Inline: &agentdv1.InlineData{MimeType: p.InlineData.MIMEType, Data: p.InlineData.Data},
+			}})
+		case p.FileData != nil:
+			out = append(out, &agentdv1.Part{Content: &agentdv1.Part_File{
+				File: &agentdv1.FileUri{MimeType: p.FileData.MIMEType, Uri: p.FileData.FileURI},
+			}})
+		case p.Text != "":
+			out = append(out, &agentdv1.Part{Content: &agentdv1.Part_Text{Text: p.Text}})
+		}
+	}
+	return out
+}
+
+// withTexts puts the texts among the parts of a result behind its output: a
+// function response has a place for files alone.
+func withTexts(result map[string]any, parts session.Parts) map[string]any {
+	if !hasTexts(parts) {
+		return result
+	}
+	var texts []string
+	for _, p := range parts {
+		if text := p.GetText(); text != "" {
+			texts = append(texts, text)
+		}
+	}
+	text := strings.Join(texts, "\n\n")
+	output, alone := result["output"]
+	alone = alone && len(result) == 1
+	said, isText := output.(string)
+	switch {
+	case alone && isText && said == "":
+		return map[string]any{"output": text}
+	case alone && isText:
+		return map[string]any{"output": said + "\n\n" + text}
+	case alone:
+		return map[string]any{"output": output, "text": text}
+	default:
+		return map[string]any{"output": result, "text": text}
+	}
+}
+
+func hasTexts(parts session.Parts) bool {
+	return slices.ContainsFunc(parts, func(p *agentdv1.Part) bool { return p.GetText() != "" })
+}
+
+// resultFiles are the files among the parts of a result. They share the data.
+func resultFiles(parts session.Parts) []*genai.FunctionResponsePart {
+	var out []*genai.FunctionResponsePart
+	for _, p := range parts {
+		switch k := p.GetContent().(type) {
+		case *agentdv1.Part_Inline:
+			out = append(out, &genai.FunctionResponsePart{InlineData: &genai.FunctionResponseBlob{MIMEType: k.Inline.GetMimeType(), Data: k.Inline.GetData()}})
+		case *agentdv1.Part_File:
+			out = append(out, &genai.FunctionResponsePart{FileData: &genai.FunctionResponseFileData{MIMEType: k.File.GetMimeType(), FileURI: k.File.GetUri()}})
+		}
+	}
+	return out
+}
+
+// keepFiles remembers the files of a call's result until the event that holds the
+// result is in the log: the engine knows values alone.
+func (t *turn) keepFiles(callID string, parts session.Parts) {
+	if files := resultFiles(parts); len(files) > 0 {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.files[callID] = files
+	}
+}
+
+// setFiles puts the files of results where they belong. The event may share its
+// content with the engine's own: it gets another one.
+func (t *turn) setFiles(ev *adksession.Event) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if ev.Content == nil || !slices.ContainsFunc(ev.Content.Parts, func(p *genai.Part) bool {
+		return p.FunctionResponse != nil && t.files[p.FunctionResponse.ID] != nil
+	}) {
+		return
+	}
+	c := &genai.Content{Role: ev.Content.Role, Parts: slices.Clone(ev.Content.Parts)}
+	for i, p := range c.Parts {
+		if p.FunctionResponse == nil {
+			continue
+		}
+		part, response := *p, *p.FunctionResponse
+		response.Parts = t.files[response.ID]
+		part.FunctionResponse = &response
+		c.Parts[i] = &part
+	}
+	ev.Content = c
+}
+
+// asPart is a file of a result as a part of what a user says.
+func asPart(f *genai.FunctionResponsePart) *genai.Part {
+	switch {
+	case f == nil:
+		return nil
+	case f.InlineData != nil:
+		return &genai.Part{InlineData: &genai.Blob{MIMEType: f.InlineData.MIMEType, Data: f.InlineData.Data, DisplayName: f.InlineData.DisplayName}}
+	case f.FileData != nil:
+		return &genai.Part{FileData: &genai.FileData{MIMEType: f.FileData.MIMEType, FileURI: f.FileData.FileURI, DisplayName: f.FileData.DisplayName}}
+	default:
+		return nil
+	}
+}
+
+// checkParts refuses a file that no model of the tree takes. One that some of them
+// take is told to the others in words.
+func (t *tree) checkParts(parts session.Parts) error {
+	for i, p := range parts {
+		f := model.File{MIMEType: p.GetInline().GetMimeType()}
+		switch {
+		case p.GetFile() != nil:
+			f = model.File{MIMEType: p.GetFile().GetMimeType(), URI: p.GetFile().GetUri()}
+		case p.GetInline() == nil:
+			continue
+		}
+		if err := t.takes(f); err != nil {
+			return session.Errorf(codeInvalid, "user_parts[%d]: no model of the tree takes it: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// takes tells why no model of the tree takes a file, in the words of the first
+// one; nil if one does.
+func (t *tree) takes(f model.File) error {
+	var refused error
+	for n := range t.root.all() {
+		if n.kind != llmKind {
+			continue
+		}
+		if n.model.Takes == nil {
+			return nil
+		}
+		err := n.model.Takes(f)
+		if err == nil {
+			return nil
+		}
+		if refused == nil {
+			refused = fmt.Errorf("model %q: %w", n.modelName, err)
+		}
+	}
+	return refused
+}
+
+// all yields the agents of a tree, from the top.
+func (n *node) all() iter.Seq[*node] {
+	return func(yield func(*node) bool) { n.walk(yield) }
+}
+
+func (n *node) walk(yield func(*node) bool) bool {
+	return yield(n) && !slices.ContainsFunc(n.kids, func(kid *node) bool { return !kid.walk(yield) })
+}
+
+// refused tells whether a turn may have ended because a provider could not read a
+// file of it.
+func refused(code agentdv1.ErrorCode) bool { return code == codeInvalid }
+
+// dropFiles has the files since a record told in words from now on: every provider
+// is sent the whole history, and one that refuses a file would refuse the session
+// for ever.
+func (h *history) dropFiles(since int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i, it := range h.items {
+		if it.seq < since || it.content == nil {
+			continue
+		}
+		if c := model.WithoutFiles(it.content); c != it.content {
+			h.items[i] = &item{seq: it.seq, author: it.author, branch: it.branch, content: c}
+			clear(h.prompts) // rebuilt when they are asked for
+		}
+	}
+}

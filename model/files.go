@@ -1,0 +1,227 @@
+package model
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"google.golang.org/genai"
+)
+
+// File is what decides whether a model takes a file.
+type File struct {
+	// MIMEType is the declared media type.
+	MIMEType string
+	// URI is where the file is; "" for one within the request.
+	URI string
+	// Result is true for a file of a tool's result, false for one of the user's.
+	Result bool
+}
+
+// FileTaker is an LLM that knows which files it has a way for. What it takes the
+// provider may still refuse.
+type FileTaker interface {
+	LLM
+	// Takes returns nil, or an *Error of KindInvalid that names the media type and
+	// the provider: the one with which Generate would refuse the file. It makes no
+	// network call and may be called from many goroutines at once.
+	Takes(f File) error
+}
+
+// Takes tells why the model takes no file of a kind, nil if it does; it is nil for
+// a model that does not say.
+func (r Ref) Takes() func(File) error { return takesOf(r.LLM) }
+
+func takesOf(llm LLM) func(File) error {
+	if t, ok := llm.(FileTaker); ok {
+		return t.Takes
+	}
+	return nil
+}
+
+// fitting tells a model in words of the files that it does not take: they may have
+// come while the conversation was another model's, or from a tool, and must not
+// end it. takes may be nil.
+func fitting(llm LLM, takes func(File) error) LLM {
+	if takes == nil {
+		return llm
+	}
+	return fitter{llm, takes}
+}
+
+// fitter is immutable.
+type fitter struct {
+	llm   LLM
+	takes func(File) error
+}
+
+// Generate implements LLM.
+func (f fitter) Generate(ctx context.Context, req *Request, emit func(Delta)) (*Response, error) {
+	if contents := f.contents(req.Contents); contents != nil {
+		own := *req
+		own.Contents = contents
+		req = &own
+	}
+	return f.llm.Generate(ctx, req, emit)
+}
+
+// contents is a conversation without the files that the model does not take; nil
+// if there are none. Only what differs is copied.
+func (f fitter) contents(in []*genai.Content) []*genai.Content {
+	var out []*genai.Content
+	for i, c := range in {
+		if c == nil || c.Role == genai.RoleModel {
+			continue // its own files are no input
+		}
+		parts := f.parts(c.Parts)
+		if parts == nil {
+			continue
+		}
+		if out == nil {
+			out = slices.Clone(in)
+		}
+		out[i] = &genai.Content{Role: c.Role, Parts: parts}
+	}
+	return out
+}
+
+func (f fitter) parts(in []*genai.Part) []*genai.Part {
+	var out []*genai.Part
+	for i, p := range in {
+		fit := f.part(p)
+		if fit == p {
+			continue
+		}
+		if out == nil {
+			out = slices.Clone(in)
+		}
+		out[i] = fit
+	}
+	return out
+}
+
+// part is p itself if the model takes it.
+func (f fitter) part(p *genai.Part) *genai.Part {
+	switch {
+	case p == nil:
+	case p.InlineData != nil:
+		if f.takes(File{MIMEType: p.InlineData.MIMEType}) != nil {
+			return &genai.Part{Text: notShown(DescribeFile(p))}
+		}
+	case p.FileData != nil:
+		if f.takes(File{MIMEType: p.FileData.MIMEType, URI: p.FileData.FileURI}) != nil {
+			return &genai.Part{Text: notShown(DescribeFile(p))}
+		}
+	case p.FunctionResponse != nil:
+		return f.result(p)
+	}
+	return p
+}
+
+// result is a tool's result without the files that the model does not take.
+func (f fitter) result(p *genai.Part) *genai.Part {
+	var keep []*genai.FunctionResponsePart
+	var notes []string
+	for _, file := range p.FunctionResponse.Parts {
+		var err error
+		switch {
+		case file == nil:
+			continue
+		case file.InlineData != nil:
+			err = f.takes(File{MIMEType: file.InlineData.MIMEType, Result: true})
+		case file.FileData != nil:
+			err = f.takes(File{MIMEType: file.FileData.MIMEType, URI: file.FileData.FileURI, Result: true})
+		}
+		if err == nil {
+			keep = append(keep, file)
+			continue
+		}
+		notes = append(notes, notShown(DescribeResultFile(file)))
+	}
+	if len(notes) == 0 {
+		return p
+	}
+	part, r := *p, *p.FunctionResponse
+	r.Parts = keep
+	note := strings.Join(notes, "\n")
+	if text, ok := r.Response["output"].(string); ok && len(r.Response) == 1 {
+		r.Response = map[string]any{"output": strings.TrimSpace(text + "\n\n" + note)}
+	} else {
+		r.Response = maps.Clone(r.Response)
+		if r.Response == nil {
+			r.Response = map[string]any{}
+		}
+		r.Response["files"] = note
+	}
+	part.FunctionResponse = &r
+	return &part
+}
+
+func notShown(file string) string { return strings.TrimSuffix(file, "]") + ", not shown to you]" }
+
+// WithoutFiles returns c with its files in words; c itself if it has none.
+func WithoutFiles(c *genai.Content) *genai.Content {
+	parts := fitter{takes: func(File) error { return errNoFiles }}.parts(c.Parts)
+	if parts == nil {
+		return c
+	}
+	return &genai.Content{Role: c.Role, Parts: parts}
+}
+
+var errNoFiles = errors.New("no files")
+
+// DescribeFile is a file in words, such as "[image/png, 68 bytes]"; "" for a part
+// that is none.
+func DescribeFile(p *genai.Part) string {
+	switch {
+	case p.InlineData != nil:
+		return fmt.Sprintf("[%s, %d bytes]", p.InlineData.MIMEType, len(p.InlineData.Data))
+	case p.FileData != nil:
+		return fmt.Sprintf("[%s, %s]", p.FileData.MIMEType, p.FileData.FileURI)
+	default:
+		return ""
+	}
+}
+
+// DescribeResultFile is DescribeFile for a file of a tool's result.
+func DescribeResultFile(p *genai.FunctionResponsePart) string {
+	switch {
+	case p.InlineData != nil:
+		return fmt.Sprintf("[%s, %d bytes]", p.InlineData.MIMEType, len(p.InlineData.Data))
+	case p.FileData != nil:
+		return fmt.Sprintf("[%s, %s]", p.FileData.MIMEType, p.FileData.FileURI)
+	default:
+		return ""
+	}
+}
+
+// SaidOf is what c says: its texts that are no thoughts, and its files in words,
+// on lines of their own. c may be nil.
+func SaidOf(c *genai.Content) string {
+	if c == nil {
+		return ""
+	}
+	var b strings.Builder
+	file := false
+	for _, p := range c.Parts {
+		if p == nil || p.Thought {
+			continue
+		}
+		text, isFile := p.Text, false
+		if described := DescribeFile(p); described != "" {
+			text, isFile = described, true
+		}
+		if text == "" {
+			continue
+		}
+		if b.Len() > 0 && (file || isFile) {
+			b.WriteByte('\n')
+		}
+		b.WriteString(text)
+		file = isFile
+	}
+	return b.String()
+}

@@ -1,0 +1,112 @@
+package session
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+// Parts are pieces of what a user says, or of a tool's result. In JSON they are a
+// list of protobuf JSON. Nobody may change what they hold: it is shared.
+type Parts []*agentdv1.Part
+
+// MarshalJSON implements json.Marshaler.
+func (p Parts) MarshalJSON() ([]byte, error) {
+	out := make([]json.RawMessage, 0, len(p))
+	for i, part := range p {
+		data, err := protojson.Marshal(part)
+		if err != nil {
+			return nil, fmt.Errorf("parts[%d]: %w", i, err)
+		}
+		out = append(out, data)
+	}
+	return marshal(out) // which takes out the spaces that protojson varies on purpose
+}
+
+// UnmarshalJSON implements json.Unmarshaler. Fields that it does not know are
+// left out.
+func (p *Parts) UnmarshalJSON(data []byte) error {
+	var list []json.RawMessage
+	if err := json.Unmarshal(data, &list); err != nil {
+		return err
+	}
+	*p = make(Parts, 0, len(list))
+	opts := protojson.UnmarshalOptions{DiscardUnknown: true}
+	for i, one := range list {
+		part := &agentdv1.Part{}
+		if err := opts.Unmarshal(one, part); err != nil {
+			return fmt.Errorf("parts[%d]: %w", i, err)
+		}
+		*p = append(*p, part)
+	}
+	return nil
+}
+
+// size is what the parts take in a message, and texts what their texts do, both
+// in bytes.
+func (p Parts) size() (size, texts int) {
+	for _, part := range p {
+		size += proto.Size(part)
+		texts += len(part.GetText())
+	}
+	return size, texts
+}
+
+// blank tells whether the parts say nothing: none is a file, and the texts are
+// white space.
+func (p Parts) blank() bool {
+	for _, part := range p {
+		if part.GetInline() != nil || part.GetFile() != nil || strings.TrimSpace(part.GetText()) != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// check refuses parts that are no parts, or too large. name is the field they
+// come from.
+func (p Parts) check(name string, most int) *Error {
+	for i, part := range p {
+		if part.GetContent() == nil {
+			return Errorf(codeInvalid, "%s[%d] is empty: set text, inline or file", name, i)
+		}
+	}
+	if size, _ := p.size(); size > most {
+		return Errorf(codeLimit, "%s take %d bytes, at most %d are allowed", name, size, most)
+	}
+	return nil
+}
+
+// checkSaid refuses a prompt that says nothing, or too much.
+func (m *Manager) checkSaid(prompt string, parts Parts) *Error {
+	if strings.TrimSpace(prompt) == "" && parts.blank() {
+		return Errorf(codeInvalid, "user_prompt is empty: a turn needs something to answer")
+	}
+	if err := parts.check("user_parts", m.limits.MaxPartsBytes); err != nil {
+		return err
+	}
+	_, texts := parts.size()
+	switch n, most := len(prompt)+texts, m.limits.MaxPromptBytes; {
+	case n <= most:
+		return nil
+	case texts > 0:
+		return Errorf(codeLimit, "user_prompt and the texts of user_parts have %d bytes, at most %d are allowed", n, most)
+	default:
+		return Errorf(codeLimit, "user_prompt has %d bytes, at most %d are allowed", n, most)
+	}
+}
+
+// withoutParts is what a session keeps of the start of a turn that is over.
+func (f *TurnStarted) withoutParts() *TurnStarted {
+	if len(f.Parts) == 0 {
+		return f
+	}
+	kept := *f
+	kept.Parts = nil
+	return &kept
+}
