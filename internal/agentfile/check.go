@@ -220,7 +220,7 @@ func (c *checker) llm(d *draft, from protoreflect.Message) {
 	desc := from.Descriptor().Fields()
 	for i := range desc.Len() {
 		fd := desc.Get(i)
-		if !from.Has(fd) || fd.Message() != nil && fd.Name() != "compaction" || fd.Name() == "model" {
+		if !from.Has(fd) || fd.Message() != nil && fd.IsList() || fd.Name() == "model" {
 			continue
 		}
 		if !fd.IsList() {
