@@ -20,7 +20,7 @@ agent:
   name: a
   llm:
     model: claude-sonnet-4-5
-    fallback_models: [gpt-5, scripted/demo]
+    fallback_models: [gpt-5, anthropic/claude-opus-4-5]
     generation: {cache: {mode: on, ttl: 1h}}
     builtin_tools: [tool_search]
     tool_names: [rare]
@@ -32,7 +32,7 @@ tools:
 		t.Fatal(err)
 	}
 	want := &agentdv1.LlmAgent{
-		Model: "claude-sonnet-4-5", FallbackModels: []string{"gpt-5", "scripted/demo"}, BuiltinTools: []string{"tool_search"}, ToolNames: []string{"rare"},
+		Model: "claude-sonnet-4-5", FallbackModels: []string{"gpt-5", "anthropic/claude-opus-4-5"}, BuiltinTools: []string{"tool_search"}, ToolNames: []string{"rare"},
 		Generation: &agentdv1.GenerationSettings{Cache: &agentdv1.PromptCache{Mode: agentdv1.PromptCache_MODE_ON, Ttl: durationpb.New(time.Hour)}},
 	}
 	if diff := cmp.Diff(want, f.Agent.GetLlm(), protocmp.Transform()); diff != "" {
@@ -42,6 +42,32 @@ tools:
 		t.Error("the tool is not deferred")
 	}
 	compare(t, f.Check(rules(t)), nil)
+}
+
+// A tool that a model has to look for needs that with which it looks, and the other
+// way round.
+func TestCheckDeferred(t *testing.T) {
+	f, err := agentfile.Parse("f.yaml", []byte(`
+agent:
+  name: root
+  sequential:
+    agents:
+      - {name: a, llm: {model: claude-sonnet-4-5, tool_names: [rare, common], builtin_tools: [web_search, tool_search]}}
+      - {name: b, llm: {model: claude-sonnet-4-5, tool_names: [common, rare]}}
+      - {name: c, llm: {model: claude-sonnet-4-5, tool_names: [common], builtin_tools: [web_search, tool_search]}}
+      - {name: d, llm: {model: echo, tool_names: [rare], builtin_tools: [tool_search]}}
+tools:
+  - {name: common, description: Common, command: [x]}
+  - {name: rare, description: Rare, deferred: true, command: [x]}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	compare(t, f.Check(rules(t)), []string{
+		`7:72: root/b: tool "rare" is deferred`,
+		`8:101: root/c: builtin tool "tool_search": none of the agent's tools is deferred`,
+		`9:74: root/d: builtin tool "tool_search": not available`,
+	})
 }
 
 // What is wrong with them is told at its place, of an agent deep in the tree too.
