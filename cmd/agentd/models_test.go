@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"maps"
@@ -82,7 +83,7 @@ func TestRunShowsModelCalls(t *testing.T) {
 	// Who attaches keeps the same.
 	again := filepath.Join(t.TempDir(), "again")
 	s.says(true, "run", "--attach", session, "--raw", again)
-	if twice, err := os.ReadFile(again); err != nil || string(twice) != string(data) {
+	if twice, err := os.ReadFile(again); err != nil || !bytes.Equal(twice, data) {
 		t.Errorf("attached, kept %q, %v", twice, err)
 	}
 }
