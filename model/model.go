@@ -34,6 +34,13 @@ type Request struct {
 	// takes none, not together with the tools, or refuses this one, ask for it in
 	// the instructions; whether the answer satisfies it is for the caller to check.
 	Config *genai.GenerateContentConfig
+	// Cache asks the provider to keep the prompt; nil asks for nothing. Adapters
+	// must not change it.
+	Cache *Cache `json:"-"`
+	// Deferred are the names of functions that the model is told of only when it looks
+	// for them with a search that the provider runs. Adapters of providers without one
+	// refuse it.
+	Deferred []string `json:"-"`
 	// Origin says whose call it is, for those who record calls or play them again;
 	// adapters never look at it.
 	Origin Origin `json:"-"`

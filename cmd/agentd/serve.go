@@ -43,6 +43,8 @@ type serveCmd struct {
 	StreamTimeout time.Duration `default:"24h" help:"Longest stream."`
 	WriteTimeout  time.Duration `default:"10s" help:"How long a message may wait for the client to read."`
 
+	CompactAt float64 `placeholder:"SHARE" help:"Share of a model's context window, such as 0.8, above which the beginning of a conversation is summarised, for agents that do not say themselves. Default: never."`
+
 	InstructionFile []byte `type:"filecontent" placeholder:"FILE" help:"A file whose text is put before the instruction of every agent."`
 
 	TurnBudget    budgetFlag `placeholder:"BUDGET" help:"What one turn may spend at most, such as calls=100,tokens=2000000,cost=5,time=30m. Default: no bound."`
@@ -67,17 +69,15 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 			return daemon.Config{}, err
 		}
 	}
-	providers := daemon.ProvidersFromEnv(p.getenv)
 	cfg := daemon.Config{
 		Addr:              c.Addr,
 		TLSCertFile:       c.TLSCert,
 		TLSKeyFile:        c.TLSKey,
 		DataDir:           data,
-		Providers:         providers,
 		Getenv:            p.getenv,
 		ScriptsDir:        c.Scripts,
 		RecordTo:          c.RecordTo,
-		Logger:            daemon.NewLogger(p.stderr, daemon.LogConfig{Level: c.LogLevel, JSON: c.LogFormat == "json", Providers: providers}),
+		Logger:            daemon.NewLogger(p.stderr, daemon.LogConfig{Level: c.LogLevel, JSON: c.LogFormat == "json", Secrets: daemon.Secrets(p.getenv)}),
 		Version:           versionText(),
 		CORSOrigins:       c.CORSOrigins,
 		NoReflection:      c.NoReflection,
@@ -90,6 +90,7 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 		WriteTimeout:      c.WriteTimeout,
 		ModelTimeout:      c.ModelTimeout,
 		ModelIdleTimeout:  c.ModelIdle,
+		CompactAt:         c.CompactAt,
 	}
 	cfg.Turns.MaxTurns = c.MaxTurns
 	cfg.Turns.TurnTimeout = c.TurnTimeout
@@ -130,6 +131,9 @@ func (c *serveCmd) Validate() error {
 		if n < 1 {
 			errs = append(errs, fmt.Errorf("--%s is %d, must be at least 1", name, n))
 		}
+	}
+	if !(c.CompactAt >= 0 && c.CompactAt <= 1) {
+		errs = append(errs, fmt.Errorf("--compact-at is %v, must be from 0 to 1", c.CompactAt))
 	}
 	if c.ModelBreaker < 0 {
 		errs = append(errs, fmt.Errorf("--model-breaker is %d, must not be below 0", c.ModelBreaker))

@@ -34,14 +34,15 @@ type Config struct {
 	// Store is used in place of a database in DataDir. Shutdown closes it.
 	Store session.Store
 
-	// Providers holds the server's own keys and the addresses of the providers.
-	Providers Providers
-	// Getenv reads the environment for providers that have registered themselves,
-	// see model.Register. Default: an empty environment.
+	// Getenv reads the environment, where providers find the server's own keys and
+	// their addresses, see model.Register. Default: an empty environment.
 	Getenv func(name string) string
+	// Providers says the same of those that come with agentd, and wins.
+	Providers Providers
 	// keys are what providers have read there under the name of a secret.
 	keys []string
-	// ScriptsDir holds scripts for the models "scripted/…". Default none.
+	// ScriptsDir holds scripts for the models "scripted/…", in place of
+	// AGENTD_SCRIPTS. Default none.
 	ScriptsDir string
 	// Scripts are scripts by name, as YAML or JSON; they win over files.
 	Scripts map[string]string
@@ -105,6 +106,11 @@ type Config struct {
 	// never.
 	ModelBreaker model.BreakerConfig
 
+	// CompactAt is the share of a model's context window, from 0 to 1, above which
+	// the beginning of a conversation is summarised for agents that do not say
+	// themselves. Default 0, never.
+	CompactAt float64
+
 	// Turns bounds what runs and what waits: turns at once, their time, the time
 	// of a tool call, how long a turn waits for its client, sizes.
 	Turns session.Limits
@@ -115,7 +121,8 @@ type Config struct {
 // Budget is what a turn or a session may spend; see Config.Turns.
 type Budget = session.Budget
 
-// Providers are the model providers as the environment describes them.
+// Providers are model providers for those who have no environment for them; what
+// is left out is as Config.Getenv says.
 type Providers struct {
 	// GeminiAPIKey, AnthropicAPIKey and OpenAIAPIKey are the server's own keys;
 	// without one, callers have to bring theirs.
@@ -123,10 +130,6 @@ type Providers struct {
 	// GeminiBaseURL, AnthropicBaseURL and OpenAIBaseURL replace the addresses of
 	// the providers; the last may be any server that speaks OpenAI's API.
 	GeminiBaseURL, AnthropicBaseURL, OpenAIBaseURL string
-	// Vertex serves Gemini models over Vertex AI, in VertexProject and
-	// VertexLocation.
-	Vertex                        bool
-	VertexProject, VertexLocation string
 }
 
 // WithDefaults returns the config with its zero values replaced. The limits of
@@ -162,6 +165,9 @@ func (c Config) Validate() error {
 		if _, _, err := net.SplitHostPort(c.Addr); err != nil {
 			errs = append(errs, fmt.Errorf("daemon: address %q: want host:port, such as :8080 or 127.0.0.1:8080: %w", c.Addr, err))
 		}
+	}
+	if !(c.CompactAt >= 0 && c.CompactAt <= 1) {
+		errs = append(errs, fmt.Errorf("daemon: CompactAt is %v, must be from 0 to 1", c.CompactAt))
 	}
 	for _, n := range []struct {
 		name  string

@@ -234,7 +234,7 @@ func TestLogGuard(t *testing.T) {
 	var log buffer
 	l := daemon.NewLogger(&log, daemon.LogConfig{
 		Level: slog.LevelDebug, JSON: true,
-		Providers: daemon.Providers{GeminiAPIKey: "canary-1", AnthropicAPIKey: "canary-2", OpenAIAPIKey: "canary-3"},
+		Secrets: []string{"canary-1", "canary-2", "canary-3"},
 	})
 	l.Info("says canary-1", slog.String("text", "has canary-2 in it"), slog.Any("error", &client.Error{Code: agentdv1.ErrorCode_ERROR_CODE_INTERNAL, Message: "canary-3"}),
 		slog.String("gemini_api_key", "anything"), slog.Any("key", daemon.Providers{GeminiAPIKey: "canary-1"}.GeminiAPIKey), slog.Int("tokens", 7))

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/genai"
 
@@ -131,6 +132,17 @@ func thoughts() []*genai.Part {
 	}
 }
 
+// searches are the searches for tools of each wire that has them.
+func searches() []*genai.Part {
+	opaque := func(provider, json string) *genai.Part { return &genai.Part{PartMetadata: owned(provider, json)} }
+	return []*genai.Part{
+		opaque("openai", `{"type":"tool_search_call","id":"ts_1","call_id":null,"execution":"server","status":"completed","arguments":{"paths":["clock_now"]}}`),
+		opaque("openai", `{"type":"tool_search_output","id":"tso_1","call_id":null,"execution":"server","status":"completed","tools":[{"type":"function","name":"clock_now","defer_loading":true,"parameters":{"type":"object","properties":{}}}]}`),
+		opaque("anthropic", `{"type":"server_tool_use","id":"srvtoolu_1","name":"tool_search_tool_bm25","input":{"query":"time"}}`),
+		opaque("anthropic", `{"type":"tool_search_tool_result","tool_use_id":"srvtoolu_1","content":{"type":"tool_search_tool_search_result","tool_references":[{"type":"tool_reference","tool_name":"clock_now"}]}}`),
+	}
+}
+
 var weather = &genai.FunctionDeclaration{
 	Name: "weather", Description: "Tells the weather of a place.",
 	ParametersJsonSchema: json.RawMessage(`{"type":"object","properties":{"place":{"type":"string"},"days":{"type":"integer"}},"required":["place"]}`),
@@ -183,6 +195,24 @@ func conversations() map[string]*model.Request {
 		}},
 		"search": {Contents: hello, Config: &genai.GenerateContentConfig{Tools: []*genai.Tool{{GoogleSearch: &genai.GoogleSearch{}}}}},
 		"code":   {Contents: hello, Config: &genai.GenerateContentConfig{Tools: []*genai.Tool{{CodeExecution: &genai.ToolCodeExecution{}}}}},
+		"urls":   {Contents: hello, Config: &genai.GenerateContentConfig{Tools: []*genai.Tool{{URLContext: &genai.URLContext{}}}}},
+		"deferred": {
+			Deferred: []string{"clock.now"}, Config: &genai.GenerateContentConfig{Tools: tools},
+			Contents: []*genai.Content{
+				hello[0],
+				said(append(searches(), called("e1", "call_1", "clock.now", `{}`, owned("openai", `{"namespace":"clock_now"}`)))...),
+				asked(answered("e1", "clock.now", map[string]any{"output": "seven"})),
+			},
+		},
+		// What was found before is not deferred any more.
+		"no_longer_deferred": {
+			Config: &genai.GenerateContentConfig{Tools: tools},
+			Contents: []*genai.Content{
+				hello[0],
+				said(append(searches(), called("e1", "call_1", "clock.now", `{}`, owned("openai", `{"namespace":"clock_now"}`)))...),
+				asked(answered("e1", "clock.now", map[string]any{"output": "seven"})),
+			},
+		},
 		"sampling": {Contents: hello, Config: &genai.GenerateContentConfig{
 			Temperature: new(float32(0.3)), TopP: new(float32(0.9)), MaxOutputTokens: 500,
 		}},
@@ -192,10 +222,25 @@ func conversations() map[string]*model.Request {
 		"penalties":       {Contents: hello, Config: &genai.GenerateContentConfig{PresencePenalty: new(float32(0.5)), FrequencyPenalty: new(float32(0.5))}},
 		"thinking_level":  {Contents: hello, Config: &genai.GenerateContentConfig{ThinkingConfig: &genai.ThinkingConfig{ThinkingLevel: genai.ThinkingLevelLow, IncludeThoughts: true}}},
 		"thinking_budget": {Contents: hello, Config: &genai.GenerateContentConfig{ThinkingConfig: &genai.ThinkingConfig{ThinkingBudget: new(int32(4000))}}},
-		"choice_none":     {Contents: hello, Config: choice(genai.FunctionCallingConfigModeNone)},
-		"choice_any":      {Contents: hello, Config: choice(genai.FunctionCallingConfigModeAny)},
-		"choice_one":      {Contents: hello, Config: choice(genai.FunctionCallingConfigModeAny, "clock.now")},
-		"choice_some":     {Contents: hello, Config: choice(genai.FunctionCallingConfigModeAny, "clock.now", "weather")},
+		"cache":           {Contents: hello, Config: &genai.GenerateContentConfig{}, Cache: &model.Cache{Key: "k1"}},
+		"cache_hour":      {Contents: hello, Config: &genai.GenerateContentConfig{Tools: tools[:1:1]}, Cache: &model.Cache{Key: "k1", TTL: 6 * time.Minute}},
+		"cache_day":       {Contents: hello, Config: &genai.GenerateContentConfig{}, Cache: &model.Cache{Key: "k1", TTL: 24 * time.Hour}},
+		"cache_all": {
+			Config: &genai.GenerateContentConfig{
+				SystemInstruction: asked(text("Be brief."), text("Be kind.")),
+				Tools:             []*genai.Tool{{FunctionDeclarations: []*genai.FunctionDeclaration{weather, clock}}, {GoogleSearch: &genai.GoogleSearch{}}},
+			},
+			Cache: &model.Cache{Key: "k1", TTL: 5 * time.Minute},
+			Contents: []*genai.Content{
+				hello[0], said(called("e1", "call_1", "weather", `{"place":"Graz"}`, nil), called("e2", "call_2", "clock.now", "", nil)),
+				asked(answered("e1", "weather", map[string]any{"output": "sunny"}), answered("e2", "clock.now", map[string]any{"output": "7"})),
+				said(text("Sunny.")), asked(text("And tomorrow?")),
+			},
+		},
+		"choice_none": {Contents: hello, Config: choice(genai.FunctionCallingConfigModeNone)},
+		"choice_any":  {Contents: hello, Config: choice(genai.FunctionCallingConfigModeAny)},
+		"choice_one":  {Contents: hello, Config: choice(genai.FunctionCallingConfigModeAny, "clock.now")},
+		"choice_some": {Contents: hello, Config: choice(genai.FunctionCallingConfigModeAny, "clock.now", "weather")},
 	}
 	maps.Copy(all, files())
 	return all

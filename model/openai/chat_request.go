@@ -36,6 +36,8 @@ type chatRequest struct {
 	ReasoningEffort     string         `json:"reasoning_effort,omitempty"`
 	Stream              bool           `json:"stream"`
 	StreamOptions       *streamOptions `json:"stream_options,omitempty"`
+
+	promptCache
 }
 
 type streamOptions struct {
@@ -128,6 +130,9 @@ func (l *llm) newChatRequest(req *model.Request, names *wire.Names) (*chatReques
 		PresencePenalty: widen(cfg.PresencePenalty), FrequencyPenalty: widen(cfg.FrequencyPenalty),
 		ReasoningEffort: effortOf(cfg.ThinkingConfig),
 	}
+	if r.promptCache, err = l.cache(req.Cache); err != nil {
+		return nil, err
+	}
 	if isFirstParty(l.cfg.BaseURL) {
 		r.MaxCompletionTokens = int64(cfg.MaxOutputTokens)
 	} else {
@@ -146,9 +151,12 @@ func (l *llm) newChatRequest(req *model.Request, names *wire.Names) (*chatReques
 	if err := l.chatMessages(r, req, names); err != nil {
 		return nil, err
 	}
-	search, other := wire.ProviderTools(cfg)
-	if search != nil {
+	asked, other := wire.ProviderTools(cfg)
+	if asked.Search != nil {
 		other = append(other, "web_search")
+	}
+	if len(req.Deferred) > 0 {
+		other = append(other, toolSearch)
 	}
 	if len(other) > 0 {
 		return nil, l.invalid("tools that a chat completions server does not run: %s", strings.Join(other, ", "))
