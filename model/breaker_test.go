@@ -101,8 +101,8 @@ func TestBreakerOpens(t *testing.T) {
 		s := newSteady(t, model.BreakerConfig{Failures: 3, CoolDown: 10 * time.Second, MaxCoolDown: 35 * time.Second})
 		s.err = &unavailable
 		s.until(t, 3)
-		for i, cool := range []time.Duration{10, 20, 35, 35} {
-			cool *= time.Second
+		for i, seconds := range []int{10, 20, 35, 35} {
+			cool := time.Duration(seconds) * time.Second
 			time.Sleep(cool - time.Second)
 			made, err := s.call(s.llm)
 			if e := asError(t, err); made || !e.Suspended || e.Kind != model.KindUnavailable || e.RetryAfter != time.Second || !e.Temporary() ||
@@ -288,7 +288,7 @@ func TestBreakerProbe(t *testing.T) {
 			synctest.Wait()
 			return done
 		}
-		<-call(t.Context())
+		_ = <-call(t.Context())
 		down = false
 		time.Sleep(10 * time.Second)
 
@@ -456,7 +456,7 @@ func TestBreakerProperty(t *testing.T) {
 				for _, c := range courses {
 					for _, f := range c.flights {
 						f.leave()
-						<-f.done
+						_ = <-f.done
 					}
 				}
 			}()
@@ -539,21 +539,21 @@ func TestBreakerProperty(t *testing.T) {
 				case 4, 5:
 					wish := time.Duration(rapid.SampledFrom([]int{0, 0, 30, 61, 7200}).Draw(rt, "wish")) * time.Second
 					f.end <- &model.Error{Kind: model.KindUnavailable, Provider: "fake", RetryAfter: wish}
-					<-f.done
+					_ = <-f.done
 					fail(c, f, wish)
 				case 6:
 					f.end <- nil
-					<-f.done
+					_ = <-f.done
 					succeed(c, f)
 				case 7:
 					f.end <- &model.Error{Kind: model.KindInvalid}
-					<-f.done
+					_ = <-f.done
 					if c.probe == f {
 						c.probe = nil
 					}
 				case 8:
 					f.leave()
-					<-f.done
+					_ = <-f.done
 					if c.probe == f {
 						c.probe = nil
 					}
