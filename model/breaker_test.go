@@ -288,7 +288,9 @@ func TestBreakerProbe(t *testing.T) {
 			synctest.Wait()
 			return done
 		}
-		_ = <-call(t.Context())
+		if err := <-call(t.Context()); err == nil {
+			t.Fatal("the model is not down")
+		}
 		down = false
 		time.Sleep(10 * time.Second)
 
@@ -412,6 +414,13 @@ type flight struct {
 	done   chan error
 }
 
+// failed waits for the end of a call, none of which gets an answer.
+func (f *flight) failed(t *rapid.T) {
+	if err := <-f.done; err == nil {
+		t.Error("a call got an answer that nobody gave")
+	}
+}
+
 // course is what a circuit has to be by the documentation of Breaker.
 type course struct {
 	failures int
@@ -456,7 +465,7 @@ func TestBreakerProperty(t *testing.T) {
 				for _, c := range courses {
 					for _, f := range c.flights {
 						f.leave()
-						_ = <-f.done
+						f.failed(rt)
 					}
 				}
 			}()
@@ -539,21 +548,21 @@ func TestBreakerProperty(t *testing.T) {
 				case 4, 5:
 					wish := time.Duration(rapid.SampledFrom([]int{0, 0, 30, 61, 7200}).Draw(rt, "wish")) * time.Second
 					f.end <- &model.Error{Kind: model.KindUnavailable, Provider: "fake", RetryAfter: wish}
-					_ = <-f.done
+					f.failed(rt)
 					fail(c, f, wish)
 				case 6:
 					f.end <- nil
-					_ = <-f.done
+					f.failed(rt)
 					succeed(c, f)
 				case 7:
 					f.end <- &model.Error{Kind: model.KindInvalid}
-					_ = <-f.done
+					f.failed(rt)
 					if c.probe == f {
 						c.probe = nil
 					}
 				case 8:
 					f.leave()
-					_ = <-f.done
+					f.failed(rt)
 					if c.probe == f {
 						c.probe = nil
 					}

@@ -2,8 +2,8 @@ package e2e
 
 import (
 	"fmt"
-	"slices"
 	"math"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
