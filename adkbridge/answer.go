@@ -78,6 +78,9 @@ func (m *agentModel) answer(ctx context.Context, req *adkmodel.LLMRequest) (*ans
 	if err != nil {
 		return nil, err
 	}
+	if t.verifier != nil {
+		t.verifier.told.tell(m, promptKey{m.n.name, branch}, key, req.Config)
+	}
 	if logged != nil {
 		a := &answer{
 			author: m.n.name, branch: branch, content: logged.Content,
@@ -103,38 +106,69 @@ func (m *agentModel) answer(ctx context.Context, req *adkmodel.LLMRequest) (*ans
 	if err := t.inject(ctx); err != nil {
 		return nil, err
 	}
-	id := messageID(t.run.TurnID(), key)
-	done, err := t.run.BeginCall(session.ModelCall{Path: m.n.path, Model: m.n.modelName, MessageID: id})
+	m.prepare(req.Config)
+	// ADK's own contents are dropped; of the request its configuration is used.
+	l := &live{branch: branch, id: messageID(t.run.TurnID(), key), config: req.Config, chain: newChain(m)}
+	if err := m.compactAhead(ctx, l); err != nil {
+		return nil, err
+	}
+	resp, call, err := m.ask(ctx, l)
+	if m.overflowed(ctx, l, err) {
+		again, failed := m.compactOverflow(ctx, l)
+		if failed != nil {
+			return nil, failed
+		}
+		if again {
+			resp, call, err = m.ask(ctx, l)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
+	a := l.chain.last.mint(resp, key, branch)
+	a.meta.Marks, a.meta.Call = t.run.Marks(l.id), call
+	return a, m.conclude(a, req)
+}
+
+// live is a model call whose answer the log does not hold.
+type live struct {
+	branch, id string // of the answer to come
+	config     *genai.GenerateContentConfig
+	chain      *chain
+	shown      bool // something of the answer
+}
+
+// ask makes a live model call.
+func (m *agentModel) ask(ctx context.Context, l *live) (*model.Response, *session.CallInfo, error) {
+	t := m.t
+	done, err := t.run.BeginCall(session.ModelCall{Path: m.n.path, Model: l.chain.last.n.modelName, MessageID: l.id})
+	if err != nil {
+		return nil, nil, err
+	}
 	defer done()
-	m.prepare(req.Config)
-	// ADK's own contents are dropped; of the request its configuration is used.
 	began := time.Now()
 	var first time.Duration
-	chain := newChain(m)
-	resp, err := chain.generate(ctx, &model.Request{
-		Contents: t.hist.prompt(m.n.name, branch, m.since()),
-		Config:   req.Config,
-		Origin:   model.Origin{Session: t.run.SessionID(), Turn: t.run.TurnID(), Path: m.n.path, MessageID: id},
-	}, id, func() {
-		if first == 0 {
-			first = time.Since(began)
+	resp, err := l.chain.generate(ctx, &model.Request{
+		Contents: t.hist.prompt(m.n.name, l.branch, m.since()),
+		Config:   l.config,
+		Cache:    m.n.cacheOf(t.run.SessionID()),
+		Origin:   model.Origin{Session: t.run.SessionID(), Turn: t.run.TurnID(), Path: m.n.path, MessageID: l.id},
+	}, l.id, func() {
+		if !l.shown {
+			l.shown, first = true, time.Since(began)
 		}
 	})
-	last := chain.last
+	last := l.chain.last
 	call := &session.CallInfo{Model: last.n.modelName, Provider: last.n.model.Provider, Took: time.Since(began), FirstText: first}
 	if err != nil {
-		last.spent(err, branch, call)
+		last.spent(err, l.branch, call)
+		last.before = session.Usage{} // it is kept
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return nil, nil, context.Cause(ctx)
 		}
-		return nil, chain.failed(err)
+		return nil, nil, l.chain.failed(err)
 	}
-	a := last.mint(resp, key, branch)
-	a.meta.Marks, a.meta.Call = t.run.Marks(id), call
-	return a, m.conclude(a, req)
+	return resp, call, nil
 }
 
 // conclude finds out what an answer means, and keeps it in turn.made. Its error
@@ -177,7 +211,12 @@ func (t *turn) inject(ctx context.Context) error {
 // spent keeps what a failed call took, all of its tries, until the turn is
 // closed.
 func (m *agentModel) spent(err error, branch string, call *session.CallInfo) {
-	usage := m.usage(took(err))
+	m.keep(m.usage(took(err)), branch, call)
+}
+
+// keep has what a call took that came to nothing in the log when the turn is
+// closed.
+func (m *agentModel) keep(usage *session.Usage, branch string, call *session.CallInfo) {
 	if usage.Calls == 0 {
 		return
 	}
@@ -284,7 +323,10 @@ func (m *agentModel) mint(resp *model.Response, key, branch string) *answer {
 		author: m.n.name, branch: branch,
 		content: &genai.Content{Role: genai.RoleModel},
 		finish:  resp.FinishReason, model: resp.Model,
-		meta: &meta{LLM: key, Path: m.n.path, Usage: m.usage(append(slices.Clone(resp.Failed), resp.Usage)), Provided: provided(resp.Provided)},
+		meta: &meta{
+			LLM: key, Path: m.n.path, Usage: m.usage(append(slices.Clone(resp.Failed), resp.Usage)), Provided: provided(resp.Provided),
+			Context: m.n.model.promptTokens(resp.Usage),
+		},
 	}
 	if resp.Content == nil {
 		return a

@@ -29,6 +29,7 @@ func (p *planner) llm(n *node, a *agentdv1.LlmAgent) error {
 	if got := len(a.GetInstruction()); got > p.limits.InstructionBytes {
 		return n.errorf("the instruction has %d bytes, at most %d are allowed", got, p.limits.InstructionBytes)
 	}
+	n.spec = a
 	var err error
 	if n.instruction, err = parseInstruction(a.GetInstruction()); err != nil {
 		return n.errorf("instruction: %w", err)
@@ -53,6 +54,9 @@ func (p *planner) llm(n *node, a *agentdv1.LlmAgent) error {
 		return err
 	}
 	n.turnOnly = a.GetIncludeHistory() == agentdv1.IncludeHistory_INCLUDE_HISTORY_TURN
+	if n.compaction, err = p.compaction(n, a.GetCompaction()); err != nil {
+		return err
+	}
 	return p.generation(n, a.GetGeneration())
 }
 

@@ -25,6 +25,8 @@ func (r registry) Resolve(name string, keys map[string]string) (Model, error) {
 		Provider: ref.Provider,
 		Builtins: ref.Builtins,
 		Takes:    ref.Takes(),
+
+		PromptTokens: ref.Known.PromptTokens,
 	}
 	if _, known := ref.Known.Cost(model.Usage{}); known {
 		m.Cost = func(u model.Usage) float64 {
@@ -33,7 +35,7 @@ func (r registry) Resolve(name string, keys map[string]string) (Model, error) {
 		}
 	}
 	if c := ref.Known.Capabilities; c != nil {
-		m.Window = c.ContextTokens
+		m.Window, m.Longest = c.ContextTokens, c.OutputTokens
 	}
 	return m, nil
 }

@@ -48,6 +48,7 @@ type verifier struct {
 	resolved  map[string]session.Resolution
 
 	t    *turn
+	told *told // takes note of what models are told; may be nil
 	stop context.CancelCauseFunc
 
 	mu    sync.Mutex  // protects the fields below

@@ -69,6 +69,15 @@ func (k Knowledge) Cost(u Usage) (usd float64, known bool) {
 	return k.Price.Cost(k.billing.tokens(u)), true
 }
 
+// PromptTokens are all tokens of a call's prompt: those that were read from a
+// cache and those that were not.
+func (k Knowledge) PromptTokens(u Usage) int64 {
+	if k.billing.CachedApart || u.Cached > u.Prompt {
+		return u.Prompt + u.Cached
+	}
+	return u.Prompt
+}
+
 // PricesDate is the day of the prices of the registry's table, YYYY-MM-DD; an
 // entry may have one of its own.
 func (r *Registry) PricesDate() string { return r.table.Date }
@@ -100,7 +109,9 @@ func (r *Registry) WithCatalog(over *catalog.Table) (*Registry, error) {
 			return nil, fmt.Errorf("model: the price table speaks of provider %q, which this server does not have; it has: %s", name, strings.Join(known, ", "))
 		}
 	}
-	return &Registry{providers: r.providers, table: r.table.With(over)}, nil
+	out := *r
+	out.table = r.table.With(over)
+	return &out, nil
 }
 
 // ownCatalogs returns the built-in table with those of the providers laid over it.

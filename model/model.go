@@ -34,6 +34,9 @@ type Request struct {
 	// takes none, not together with the tools, or refuses this one, ask for it in
 	// the instructions; whether the answer satisfies it is for the caller to check.
 	Config *genai.GenerateContentConfig
+	// Cache asks the provider to keep the prompt; nil asks for nothing. Adapters
+	// must not change it.
+	Cache *Cache `json:"-"`
 	// Deferred are the names of functions that the model is told of only when it looks
 	// for them with a search that the provider runs. Adapters of providers without one
 	// refuse it.

@@ -40,6 +40,8 @@ type Provider struct {
 	Name string
 	// HasKey is true when the server has a key for it or it needs none.
 	HasKey bool
+	// KeyHeader is the request header that carries a caller's own key; "" for none.
+	KeyHeader string
 	// BuiltinTools are those that it runs.
 	BuiltinTools []string
 }
@@ -66,7 +68,9 @@ func (s *sessionService) GetCapabilities(context.Context, *connect.Request[agent
 		Retention:       durationpb.New(about.Retention),
 	}
 	for _, p := range about.Providers {
-		out.Providers = append(out.Providers, &agentdv1.GetCapabilitiesResponse_Provider{Name: p.Name, HasKey: p.HasKey, BuiltinTools: p.BuiltinTools})
+		out.Providers = append(out.Providers, &agentdv1.GetCapabilitiesResponse_Provider{
+			Name: p.Name, HasKey: p.HasKey, KeyHeader: p.KeyHeader, BuiltinTools: p.BuiltinTools,
+		})
 	}
 	return connect.NewResponse(out), nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -50,7 +49,12 @@ func (s *Server) crossOrigin(next http.Handler) http.Handler {
 	if len(s.cfg.CORSOrigins) == 0 {
 		return next
 	}
-	own := slices.Collect(maps.Values(keyHeaders))
+	own := []string{}
+	for _, p := range s.cfg.About().Providers {
+		if p.KeyHeader != "" && !slices.Contains(own, p.KeyHeader) {
+			own = append(own, p.KeyHeader)
+		}
+	}
 	return cors.New(cors.Options{
 		AllowedOrigins: s.cfg.CORSOrigins,
 		AllowedMethods: connectcors.AllowedMethods(),

@@ -12,15 +12,8 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// keyHeaders hold a caller's own keys, by provider name. A provider that is not
-// among them has a header of the same form; web pages may send these alone.
-var keyHeaders = map[string]string{
-	"gemini":    "X-Agentd-Gemini-Api-Key",
-	"anthropic": "X-Agentd-Anthropic-Api-Key",
-	"openai":    "X-Agentd-Openai-Api-Key",
-}
-
-// keysOf takes the caller's own keys out of the request's headers.
+// keysOf takes the caller's own keys out of the request's headers: that of a
+// provider is in X-Agentd-Provider-Api-Key, whether or not there is one.
 func keysOf(h http.Header) session.Keys {
 	keys := session.Keys{}
 	for header := range h {

@@ -89,6 +89,11 @@ func (o *observer) see(m *agentdv1.RunResponse) {
 		o.retry(r.ModelRetry)
 	case *agentdv1.RunResponse_ModelFallback_:
 		o.fallback(r.ModelFallback)
+	case *agentdv1.RunResponse_HistoryCompacted_:
+		o.inSession(r.HistoryCompacted.GetSessionId())
+		if r.HistoryCompacted.GetSummary() == "" || len(r.HistoryCompacted.GetAgentPath()) == 0 {
+			o.faultf("a summary that does not say what it is: %v", r.HistoryCompacted)
+		}
 	case *agentdv1.RunResponse_ModelCallEnded_:
 		o.modelCall(r.ModelCallEnded)
 	case *agentdv1.RunResponse_ProviderTools_:

@@ -55,6 +55,8 @@ type block struct {
 	IsError   bool            `json:"is_error,omitempty"`
 	Content   []block         `json:"content,omitempty"`
 
+	CacheControl *cacheControl `json:"cache_control,omitempty"`
+
 	raw json.RawMessage
 }
 
@@ -80,7 +82,9 @@ type tool struct {
 	Name        string          `json:"name"`
 	Description string          `json:"description,omitempty"`
 	InputSchema json.RawMessage `json:"input_schema"`
-	Deferred    bool            `json:"defer_loading,omitempty"`
+
+	CacheControl *cacheControl `json:"cache_control,omitempty"`
+	Deferred     bool          `json:"defer_loading,omitempty"`
 }
 
 // serverTool is a tool that Anthropic runs.
@@ -88,6 +92,8 @@ type serverTool struct {
 	Type           string   `json:"type"`
 	Name           string   `json:"name"`
 	BlockedDomains []string `json:"blocked_domains,omitempty"`
+
+	CacheControl *cacheControl `json:"cache_control,omitempty"`
 }
 
 type toolChoice struct {
@@ -133,7 +139,7 @@ func newRequest(modelName string, req *model.Request, names *wire.Names) (*reque
 	if err := r.setSampling(cfg); err != nil {
 		return nil, err
 	}
-	return r, nil
+	return r, r.setCache(req.Cache)
 }
 
 // setSampling sets token limit, thinking and sampling. Thinking excludes

@@ -77,7 +77,7 @@ var (
 
 // New returns the provider. It panics if cfg.API is none of the constants.
 func New(cfg Config) *Provider {
-	cfg.Name = cmp.Or(cfg.Name, "openai")
+	cfg.Name = cmp.Or(cfg.Name, name)
 	cfg.BaseURL = strings.TrimRight(cmp.Or(cfg.BaseURL, defaultBaseURL), "/")
 	switch cfg.API {
 	case Responses, Chat:
