@@ -33,6 +33,8 @@ type answer struct {
 type agentModel struct {
 	t *turn
 	n *node
+	// before is what other models took that failed at the same call.
+	before session.Usage
 }
 
 // Name is the model's name.
@@ -76,6 +78,9 @@ func (m *agentModel) answer(ctx context.Context, req *adkmodel.LLMRequest) (*ans
 	if err != nil {
 		return nil, err
 	}
+	if t.verifier != nil {
+		t.verifier.told.tell(m, promptKey{m.n.name, branch}, key, req.Config)
+	}
 	if logged != nil {
 		a := &answer{
 			author: m.n.name, branch: branch, content: logged.Content,
@@ -101,36 +106,69 @@ func (m *agentModel) answer(ctx context.Context, req *adkmodel.LLMRequest) (*ans
 	if err := t.inject(ctx); err != nil {
 		return nil, err
 	}
-	id := messageID(t.run.TurnID(), key)
-	done, err := t.run.BeginCall(session.ModelCall{Path: m.n.path, Model: m.n.modelName, MessageID: id})
+	m.prepare(req.Config)
+	// ADK's own contents are dropped; of the request its configuration is used.
+	l := &live{branch: branch, id: messageID(t.run.TurnID(), key), config: req.Config, chain: newChain(m)}
+	if err := m.compactAhead(ctx, l); err != nil {
+		return nil, err
+	}
+	resp, call, err := m.ask(ctx, l)
+	if m.overflowed(ctx, l, err) {
+		again, failed := m.compactOverflow(ctx, l)
+		if failed != nil {
+			return nil, failed
+		}
+		if again {
+			resp, call, err = m.ask(ctx, l)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
+	a := l.chain.last.mint(resp, key, branch)
+	a.meta.Marks, a.meta.Call = t.run.Marks(l.id), call
+	return a, m.conclude(a, req)
+}
+
+// live is a model call whose answer the log does not hold.
+type live struct {
+	branch, id string // of the answer to come
+	config     *genai.GenerateContentConfig
+	chain      *chain
+	shown      bool // something of the answer
+}
+
+// ask makes a live model call.
+func (m *agentModel) ask(ctx context.Context, l *live) (*model.Response, *session.CallInfo, error) {
+	t := m.t
+	done, err := t.run.BeginCall(session.ModelCall{Path: m.n.path, Model: l.chain.last.n.modelName, MessageID: l.id})
+	if err != nil {
+		return nil, nil, err
+	}
 	defer done()
-	m.prepare(req.Config)
-	// ADK's own contents are dropped; of the request its configuration is used.
 	began := time.Now()
 	var first time.Duration
-	resp, err := m.generate(ctx, &model.Request{
-		Contents: t.hist.prompt(m.n.name, branch, m.since()),
-		Config:   req.Config,
-		Origin:   model.Origin{Session: t.run.SessionID(), Turn: t.run.TurnID(), Path: m.n.path, MessageID: id},
-	}, id, func() {
-		if first == 0 {
-			first = time.Since(began)
+	resp, err := l.chain.generate(ctx, &model.Request{
+		Contents: t.hist.prompt(m.n.name, l.branch, m.since()),
+		Config:   l.config,
+		Cache:    m.n.cacheOf(t.run.SessionID()),
+		Origin:   model.Origin{Session: t.run.SessionID(), Turn: t.run.TurnID(), Path: m.n.path, MessageID: l.id},
+	}, l.id, func() {
+		if !l.shown {
+			l.shown, first = true, time.Since(began)
 		}
 	})
-	call := &session.CallInfo{Model: m.n.modelName, Provider: m.n.model.Provider, Took: time.Since(began), FirstText: first}
+	last := l.chain.last
+	call := &session.CallInfo{Model: last.n.modelName, Provider: last.n.model.Provider, Took: time.Since(began), FirstText: first}
 	if err != nil {
-		m.spent(err, branch, call)
+		last.spent(err, l.branch, call)
+		last.before = session.Usage{} // it is kept
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return nil, nil, context.Cause(ctx)
 		}
-		return nil, modelError(m.n, err)
+		return nil, nil, l.chain.failed(err)
 	}
-	a := m.mint(resp, key, branch)
-	a.meta.Marks, a.meta.Call = t.run.Marks(id), call
-	return a, m.conclude(a, req)
+	return resp, call, nil
 }
 
 // conclude finds out what an answer means, and keeps it in turn.made. Its error
@@ -173,15 +211,12 @@ func (t *turn) inject(ctx context.Context) error {
 // spent keeps what a failed call took, all of its tries, until the turn is
 // closed.
 func (m *agentModel) spent(err error, branch string, call *session.CallInfo) {
-	e, ok := errors.AsType[*model.Error](err)
-	if !ok {
-		return
-	}
-	took := e.Failed
-	if e.Usage != nil {
-		took = append(slices.Clone(took), *e.Usage)
-	}
-	usage := m.usage(took)
+	m.keep(m.usage(took(err)), branch, call)
+}
+
+// keep has what a call took that came to nothing in the log when the turn is
+// closed.
+func (m *agentModel) keep(usage *session.Usage, branch string, call *session.CallInfo) {
 	if usage.Calls == 0 {
 		return
 	}
@@ -192,6 +227,19 @@ func (m *agentModel) spent(err error, branch string, call *session.CallInfo) {
 		content: &genai.Content{Role: genai.RoleModel},
 		meta:    &meta{Path: m.n.path, Usage: usage, Call: call},
 	})
+}
+
+// took is what the tries of a failed call took, as far as it was reported.
+func took(err error) []model.Usage {
+	e, ok := errors.AsType[*model.Error](err)
+	switch {
+	case !ok:
+		return nil
+	case e.Usage != nil:
+		return append(slices.Clone(e.Failed), *e.Usage)
+	default:
+		return e.Failed
+	}
 }
 
 // nextCall numbers a model call, and returns its answer if the log holds it.
@@ -241,6 +289,9 @@ func (m *agentModel) generate(ctx context.Context, req *model.Request, messageID
 		}
 	}()
 	req.OnRetry = func(f model.Failed) error { return m.retrying(ctx, messageID, f) }
+	if m.t.run.Spec().Raw {
+		req.OnRaw = func(r model.Raw) error { return m.raw(ctx, messageID, r) }
+	}
 	resp, err = m.n.model.LLM.Generate(ctx, req, func(d model.Delta) {
 		spoke()
 		m.t.run.Delta(session.Delta{MessageID: messageID, Path: m.n.path, Text: d.Text, Thought: d.Thought})
@@ -271,7 +322,10 @@ func (m *agentModel) mint(resp *model.Response, key, branch string) *answer {
 		author: m.n.name, branch: branch,
 		content: &genai.Content{Role: genai.RoleModel},
 		finish:  resp.FinishReason, model: resp.Model,
-		meta: &meta{LLM: key, Path: m.n.path, Usage: m.usage(append(slices.Clone(resp.Failed), resp.Usage))},
+		meta: &meta{
+			LLM: key, Path: m.n.path, Usage: m.usage(append(slices.Clone(resp.Failed), resp.Usage)), Provided: provided(resp.Provided),
+			Context: m.n.model.promptTokens(resp.Usage),
+		},
 	}
 	if resp.Content == nil {
 		return a
@@ -288,15 +342,17 @@ func (m *agentModel) mint(resp *model.Response, key, branch string) *answer {
 	return a
 }
 
-// usage sums up what the tries of a call took. Counts that cannot be are left
-// out.
+// usage sums up what the tries of a call took, those of the models before this
+// one included. Counts that cannot be are left out.
 func (m *agentModel) usage(tries []model.Usage) *session.Usage {
-	sum := &session.Usage{}
+	sum := new(m.before)
 	for _, u := range tries {
-		if min(u.Prompt, u.Completion, u.Cached, u.Thoughts, u.Total) < 0 {
+		if !u.Valid() {
 			continue
 		}
-		one := session.Usage{Prompt: u.Prompt, Completion: u.Completion, Cached: u.Cached, Thoughts: u.Thoughts, Total: u.Total, Calls: 1}
+		one := session.Usage{
+			Prompt: u.Prompt, Completion: u.Completion, Cached: u.Cached, CacheWrite: u.CacheWrite, Thoughts: u.Thoughts, Total: u.Total, Calls: 1,
+		}
 		if m.n.model.Cost != nil {
 			one.CostUSD = m.n.model.Cost(u)
 		} else {

@@ -48,16 +48,20 @@ func modelError(n *node, err error) error {
 		if !ok {
 			return fmt.Errorf("%s: error of unknown kind %q: %w", at, e.Kind, err)
 		}
-		var wait string
-		if e.RetryAfter > 0 {
-			wait = fmt.Sprintf("; retry after %v", e.RetryAfter.Round(time.Millisecond))
-		}
-		return session.Errorf(code, "%s: %w%s", at, err, wait)
+		return session.Errorf(code, "%s: %w%s", at, err, waitText(e))
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return &session.Error{Code: codeTimeout, Message: at + ": no answer in time", Err: err}
 	}
 	return fmt.Errorf("%s: %w", at, err)
+}
+
+// waitText says how long a provider asks to wait, if it does.
+func waitText(e *model.Error) string {
+	if e.RetryAfter <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("; retry after %v", e.RetryAfter.Round(time.Millisecond))
 }
 
 // isContextError tells whether err only says that a context has ended.

@@ -44,6 +44,11 @@ type meta struct {
 	Provided *session.Provided `json:"provided,omitempty"`
 	// Compacted is the summary that the event is.
 	Compacted *session.Compacted `json:"compacted,omitempty"`
+	// Span says what Compacted stands for.
+	Span *span `json:"span,omitempty"`
+	// Context is how many tokens the prompt of the call's last try had, cached
+	// ones included, as its provider has counted; 0 is not known.
+	Context int64 `json:"context,omitempty"`
 	// Marks are the places of the deltas that have shown the answer.
 	Marks session.Marks `json:"marks,omitempty"`
 	// Injected is the queued turn whose prompt the event is.
@@ -112,9 +117,18 @@ func decode(data []byte) (*stored, error) {
 	return s, nil
 }
 
+// context is Context, also of events that were stored without it, if their call
+// had one try.
+func (m *meta) context() int64 {
+	if m.Context == 0 && m.LLM != "" && m.Usage != nil && m.Usage.Calls == 1 {
+		return m.Usage.Prompt
+	}
+	return m.Context
+}
+
 // onlyUsage tells whether an event says nothing but what a failed call took.
 func (s *stored) onlyUsage() bool {
-	return s.CustomMetadata.Agentd.LLM == "" && (s.Content == nil || len(s.Content.Parts) == 0) && len(s.Actions.StateDelta) == 0
+	return s.CustomMetadata.Agentd.LLM == "" && s.CustomMetadata.Agentd.Compacted == nil && (s.Content == nil || len(s.Content.Parts) == 0) && len(s.Actions.StateDelta) == 0
 }
 
 // emptyPart tells whether a part says nothing at all.

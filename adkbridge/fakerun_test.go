@@ -112,6 +112,7 @@ func (f *fakeRun) restarted(n int) *fakeRun {
 			for _, c := range s.meaning().Calls {
 				g.calls[c.ID] = c
 			}
+		case session.KindModelFallback:
 		default:
 			f.t.Fatal("a fake log holds neither ends nor resumptions")
 		}
@@ -189,6 +190,17 @@ func (*fakeRun) Marks(string) session.Marks { return nil }
 func (*fakeRun) BeginCall(session.ModelCall) (func(), error) { return func() {}, nil }
 
 func (*fakeRun) Retrying(context.Context, session.ModelRetry) error { return nil }
+
+func (f *fakeRun) FellBack(_ context.Context, b session.ModelFallback) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	data, err := json.Marshal(b)
+	if err == nil {
+		_, err = f.store(session.KindModelFallback, data)
+	}
+	return err
+}
+func (*fakeRun) Raw(context.Context, session.RawPayload) error { return nil }
 
 // Injected returns what the user says while the turn runs, each once so many
 // results are there, unless the log holds it.

@@ -1,11 +1,15 @@
 package adkbridge
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"slices"
+	"strings"
 
 	"google.golang.org/genai"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/model"
 )
 
 // generation is how an agent's model is to write; the zero value is as its
@@ -17,6 +21,7 @@ type generation struct {
 	seed              *int32
 	thinking          *genai.ThinkingConfig
 	choice            *genai.ToolConfig
+	cache             *model.Cache // without its key; nil asks for none
 }
 
 // efforts are the common form of the protocol's.
@@ -65,7 +70,32 @@ func (p *planner) generation(n *node, s *agentdv1.GenerationSettings) error {
 			g.thinking.ThinkingBudget = &budget.BudgetTokens
 		}
 	}
+	if err := g.readCache(n, s.GetCache()); err != nil {
+		return err
+	}
 	return p.toolChoice(n, s.GetToolChoice())
+}
+
+// readCache reads whether the provider is to keep prompts.
+func (g *generation) readCache(n *node, c *agentdv1.PromptCache) error {
+	if c.GetMode() == agentdv1.PromptCache_MODE_ON {
+		g.cache = &model.Cache{TTL: c.GetTtl().AsDuration()}
+		return nil
+	}
+	if c.GetTtl() != nil {
+		return n.errorf("generation.cache.ttl is for MODE_ON, received %v", c.GetMode())
+	}
+	return nil
+}
+
+// cacheOf is what a call of a session asks of its provider's cache. Its prompts
+// begin as those of the agent's other calls in that session do.
+func (n *node) cacheOf(sessionID string) *model.Cache {
+	if n.generation.cache == nil {
+		return nil
+	}
+	sum := sha256.Sum256([]byte(sessionID + "\x00" + strings.Join(n.path, "/")))
+	return &model.Cache{TTL: n.generation.cache.TTL, Key: hex.EncodeToString(sum[:16])}
 }
 
 // toolChoice reads whether the model has to call a tool.

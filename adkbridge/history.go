@@ -17,12 +17,17 @@ import (
 const user = "user"
 
 // item is one event of a session as prompts need it. It is immutable, apart
-// from the converted form, which is made on first use.
+// from the converted form and the weight, which are made on first use.
 type item struct {
 	seq            int64
 	author, branch string
 	content        *genai.Content // without parts if it says nothing
 	converted      *genai.Content // content as other agents see it
+	weight         int            // of content, see weigh; 0 until it is asked for
+	answer         bool           // a model's
+	context        int64          // tokens of the prompt that it answers; 0 is not known
+	compacted      *session.Compacted
+	span           span // of compacted
 }
 
 // history is what has happened in a session, and the prompts that were built
@@ -61,7 +66,15 @@ func (h *history) add(it *item, size int) {
 
 // addStored adds a decoded event.
 func (h *history) addStored(seq int64, s *stored, size int) {
-	h.add(&item{seq: seq, author: s.Author, branch: s.Branch, content: s.Content}, size)
+	m := &s.CustomMetadata.Agentd
+	it := &item{
+		seq: seq, author: s.Author, branch: s.Branch, content: s.Content,
+		answer: m.LLM != "", context: m.context(), compacted: m.Compacted,
+	}
+	if m.Span != nil {
+		it.span = *m.Span
+	}
+	h.add(it, size)
 }
 
 // load reads the session's records after those it knows. Events of the turn
@@ -128,7 +141,7 @@ func (h *history) lastAuthor(ok func(name string) bool) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, it := range slices.Backward(h.items) {
-		if it.author != user && ok(it.author) {
+		if it.author != user && it.compacted == nil && ok(it.author) {
 			return it.author
 		}
 	}

@@ -68,8 +68,8 @@ func placeholderKey(key string) bool {
 // filled in from the state as it is now, the caller's text for this turn. It takes
 // the place of ADK's templates, whose errors name neither key nor agent and which
 // print objects and large numbers as Go does.
-func (t *turn) instruct(n *node) (string, error) {
-	own, err := t.ownInstruction(n)
+func (t *turn) instruct(n *node, branch string) (string, error) {
+	own, err := t.ownInstruction(n, branch)
 	if err != nil {
 		return "", err
 	}
@@ -78,16 +78,20 @@ func (t *turn) instruct(n *node) (string, error) {
 	return strings.Join(layers, "\n\n"), nil
 }
 
-func (t *turn) ownInstruction(n *node) (string, error) {
+func (t *turn) ownInstruction(n *node, branch string) (string, error) {
 	var b strings.Builder
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	state := t.state
+	if t.verifier != nil && t.verifier.told != nil {
+		state = t.verifier.told.stateLocked(t, promptKey{n.name, branch})
+	}
 	for _, s := range n.instruction {
 		if s.key == "" {
 			b.WriteString(s.text)
 			continue
 		}
-		v, ok := t.state[s.key]
+		v, ok := state[s.key]
 		if !ok && !s.optional {
 			return "", session.Errorf(codeTree, "%s: instruction: the state has no key %q; set it before this agent runs, or write {%s?}", n.at(), s.key, s.key)
 		}

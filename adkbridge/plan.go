@@ -48,8 +48,10 @@ type node struct {
 	loop              *node // the innermost loop around this agent, or nil
 
 	// Of an LLM agent:
-	modelName   string // as the client wrote it
+	spec        *agentdv1.LlmAgent // as the client wrote it
+	modelName   string
 	model       Model
+	fallbacks   []*node // the same agent with other models, in order; without agents below
 	instruction []segment
 	outputKey   string         // "" for none
 	output      *outputSchema  // nil for any text
@@ -59,6 +61,7 @@ type node struct {
 	turnOnly    bool           // its model is told of the present turn alone
 	generation  generation
 	builtins    []*genai.Tool // run by the model's provider
+	compaction  *compaction   // nil for never
 
 	// Of a loop:
 	maxIterations int // at least 1
@@ -124,6 +127,7 @@ type planner struct {
 	tools  map[string]*declaration // what the client offers
 	opened map[string]Model        // models by name
 	priced bool                    // the price of each must be known
+	share  float64                 // see Config.CompactAt
 	tree   *tree                   // being built
 }
 
@@ -133,6 +137,7 @@ func (r *Runner) plan(spec *session.Spec, keys session.Keys) (*tree, error) {
 	p := &planner{
 		limits: r.limits,
 		models: r.models,
+		share:  r.share,
 		priced: spec.Budget.CostUSD > 0 || spec.SessionBudget.CostUSD > 0,
 		keys:   make(map[string]string, len(keys)),
 		tools:  make(map[string]*declaration, len(spec.Tools)),

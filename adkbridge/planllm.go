@@ -28,6 +28,7 @@ func (p *planner) llm(n *node, a *agentdv1.LlmAgent) error {
 	if got := len(a.GetInstruction()); got > p.limits.InstructionBytes {
 		return n.errorf("the instruction has %d bytes, at most %d are allowed", got, p.limits.InstructionBytes)
 	}
+	n.spec = a
 	var err error
 	if n.instruction, err = parseInstruction(a.GetInstruction()); err != nil {
 		return n.errorf("instruction: %w", err)
@@ -48,7 +49,13 @@ func (p *planner) llm(n *node, a *agentdv1.LlmAgent) error {
 	if err := p.builtins(n, a.GetBuiltinTools()); err != nil {
 		return err
 	}
+	if err := p.fallbacks(n, a); err != nil {
+		return err
+	}
 	n.turnOnly = a.GetIncludeHistory() == agentdv1.IncludeHistory_INCLUDE_HISTORY_TURN
+	if n.compaction, err = p.compaction(n, a.GetCompaction()); err != nil {
+		return err
+	}
 	return p.generation(n, a.GetGeneration())
 }
 
@@ -100,6 +107,38 @@ func (p *planner) openModel(n *node, name string) error {
 		return session.Errorf(codeInvalid, "%s: a budget in money needs the price of every model, and that of %q is not known", n.at(), name)
 	}
 	n.model = m
+	return nil
+}
+
+// maxFallbacks bounds an agent's fallback models.
+const maxFallbacks = 8
+
+// fallbacks resolves the models that stand in for the agent's own. What holds for
+// that one holds for each of them.
+func (p *planner) fallbacks(n *node, a *agentdv1.LlmAgent) error {
+	names := a.GetFallbackModels()
+	if got := len(names); got > maxFallbacks {
+		return n.errorf("%d fallback_models, at most %d are allowed", got, maxFallbacks)
+	}
+	for i, name := range names {
+		switch {
+		case name == "":
+			return n.errorf("fallback_models[%d] is empty", i)
+		case name == n.modelName:
+			return n.errorf("fallback_models[%d]: %q is the agent's own model", i, cut(name, maxName))
+		case slices.Contains(names[:i], name):
+			return n.errorf("fallback_models[%d]: %q is listed twice", i, cut(name, maxName))
+		}
+		other := *n
+		other.builtins, other.fallbacks = nil, nil
+		if err := p.openModel(&other, name); err != nil {
+			return err
+		}
+		if err := p.builtins(&other, a.GetBuiltinTools()); err != nil {
+			return err
+		}
+		n.fallbacks = append(n.fallbacks, &other)
+	}
 	return nil
 }
 

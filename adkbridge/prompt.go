@@ -22,6 +22,7 @@ type prompt struct {
 	contents []*genai.Content
 	next     int         // index into history.items of the first one not seen
 	open     []*openCall // own calls without a result, rarely more than one
+	measures
 }
 
 // openCall is a content of an agent's own with calls that lack results.
@@ -36,23 +37,51 @@ type openCall struct {
 func (h *history) prompt(agent, branch string, since int64) []*genai.Content {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	key := promptKey{agent, branch}
+	out := slices.Clip(h.upToDateLocked(promptKey{agent, branch}, since).contents)
+	if n := len(out); n == 0 || out[n-1].Role != genai.RoleUser {
+		out = append(out, genai.NewContentFromText(continueText, genai.RoleUser))
+	}
+	return out
+}
+
+// upToDateLocked returns the prompt of a key with all that has happened, from a
+// record or from where a summary ends.
+func (h *history) upToDateLocked(key promptKey, since int64) *prompt {
 	p := h.prompts[key]
 	if p == nil || p.since != since {
 		p = &prompt{since: since}
 		h.prompts[key] = p
 	}
 	for ; p.next < len(h.items); p.next++ {
-		if it := h.items[p.next]; it.seq >= since && it.content != nil && len(it.content.Parts) > 0 && visible(branch, it.branch) {
-			p.see(it, agent)
+		it := h.items[p.next]
+		if it.compacted == nil {
+			p.meet(it, key)
+		} else if it.author == key.agent && it.branch == key.branch && it.span.Since == since {
+			p.begin(h.summaryLocked(it))
+			for _, kept := range h.items[h.afterLocked(it.compacted.Through):p.next] {
+				p.meet(kept, key)
+			}
+			p.begun(it.compacted)
 		}
 	}
 	p.heal()
-	out := slices.Clip(p.contents)
-	if n := len(out); n == 0 || out[n-1].Role != genai.RoleUser {
-		out = append(out, genai.NewContentFromText(continueText, genai.RoleUser))
+	return p
+}
+
+// afterLocked is the index of the first item behind a record.
+func (h *history) afterLocked(seq int64) int {
+	i, _ := slices.BinarySearchFunc(h.items, seq+1, func(e *item, seq int64) int { return int(e.seq - seq) })
+	return i
+}
+
+// meet adds one event, if it is one that an agent sees.
+func (p *prompt) meet(it *item, key promptKey) {
+	if it.compacted != nil || it.seq < p.since || it.content == nil || len(it.content.Parts) == 0 || !visible(key.branch, it.branch) {
+		return
 	}
-	return out
+	p.before(it, key)
+	p.see(it, key.agent)
+	p.after(it)
 }
 
 // see adds one event.

@@ -5,7 +5,7 @@ import (
 )
 
 // FromRegistry returns the models of a registry, each behind a model.Guard with
-// these limits, priced with the model package's list prices.
+// these limits, priced by the registry's table.
 func FromRegistry(reg *model.Registry, limits model.Limits) Models {
 	return registry{reg: reg, limits: limits}
 }
@@ -25,12 +25,17 @@ func (r registry) Resolve(name string, keys map[string]string) (Model, error) {
 		Provider: ref.Provider,
 		Builtins: ref.Builtins,
 		Takes:    ref.Takes(),
+
+		PromptTokens: ref.Known.PromptTokens,
 	}
-	if _, known := model.Cost(ref.Provider, ref.Model, model.Usage{}); known {
+	if _, known := ref.Known.Cost(model.Usage{}); known {
 		m.Cost = func(u model.Usage) float64 {
-			usd, _ := model.Cost(ref.Provider, ref.Model, u)
+			usd, _ := ref.Known.Cost(u)
 			return usd
 		}
+	}
+	if c := ref.Known.Capabilities; c != nil {
+		m.Window, m.Longest = c.ContextTokens, c.OutputTokens
 	}
 	return m, nil
 }

@@ -34,6 +34,21 @@ type Model struct {
 	Takes func(model.File) error
 	// Cost estimates US dollars; nil when the price is not known.
 	Cost func(model.Usage) float64
+	// Window is the model's context, in tokens; 0 when it is not known.
+	Window int64
+	// Longest is the longest answer, in tokens; 0 when it is not known.
+	Longest int64
+	// PromptTokens are all tokens of a prompt, cached ones included; nil when they
+	// are Usage.Prompt.
+	PromptTokens func(model.Usage) int64
+}
+
+// promptTokens are all tokens of a call's prompt, 0 when they are not known.
+func (m *Model) promptTokens(u model.Usage) int64 {
+	if m.PromptTokens != nil {
+		return max(m.PromptTokens(u), 0)
+	}
+	return max(u.Prompt, 0)
 }
 
 // Limits bound what a tree may be and what a turn may do. A zero field stands
@@ -121,6 +136,10 @@ type Config struct {
 	Models Models
 	// Limits may be zero.
 	Limits Limits
+	// CompactAt is the share of the context window, from 0 to 1, above which the
+	// conversation of an agent is summarised that does not say itself; 0 is never. It is
+	// not part of a turn: what was summarised stands in the log.
+	CompactAt float64
 	// Logger defaults to none.
 	Logger *slog.Logger
 }
@@ -129,6 +148,7 @@ type Config struct {
 type Runner struct {
 	models Models
 	limits Limits
+	share  float64
 	log    *slog.Logger
 	cache  *cache
 	// tweak, if set, changes what ADK is given; tests compare with ADK's own
@@ -147,6 +167,7 @@ func New(cfg Config) *Runner {
 	return &Runner{
 		models: cfg.Models,
 		limits: limits,
+		share:  cfg.CompactAt,
 		log:    cfg.Logger,
 		cache:  newCache(limits.CacheSessions, limits.CacheBytes),
 	}
@@ -190,6 +211,8 @@ type handle interface {
 	Marks(messageID string) session.Marks
 	BeginCall(call session.ModelCall) (done func(), err error)
 	Retrying(ctx context.Context, retry session.ModelRetry) error
+	FellBack(ctx context.Context, f session.ModelFallback) error
+	Raw(ctx context.Context, p session.RawPayload) error
 	Injected() []session.Injected
 	Await(ctx context.Context, callID string) (session.ToolResult, error)
 	Ask(ctx context.Context, call session.ToolCall) (session.ToolResult, error)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -33,6 +33,7 @@ type turn struct {
 	tree   *tree
 	hist   *history
 	limits Limits
+	log    *slog.Logger
 
 	// verifier, if set, compares what the run would append with the log; see Verify.
 	verifier *verifier
@@ -41,18 +42,20 @@ type turn struct {
 
 	mu       sync.Mutex // protects the fields below
 	state    map[string]any
-	calls    int            // model calls made
-	handed   int            // transfers made
-	step     map[string]int // model calls by "agent|branch"
-	thinking map[string]int // answers of thoughts alone in a row, by "agent|branch"
-	vain     map[string]int // answers in a row whose calls were all refused, by "agent|branch"
-	visits   map[*node]int  // how often a loop was entered
-	exited   map[*node]bool // loops whose iteration called exit_loop
+	wrote    map[string]int64 // where in the log the values of state are from
+	calls    int              // model calls made
+	handed   int              // transfers made
+	step     map[string]int   // model calls by "agent|branch"
+	thinking map[string]int   // answers of thoughts alone in a row, by "agent|branch"
+	vain     map[string]int   // answers in a row whose calls were all refused, by "agent|branch"
+	visits   map[*node]int    // how often a loop was entered
+	exited   map[*node]bool   // loops whose iteration called exit_loop
 	refused  map[string]string
 	files    map[string][]*genai.FunctionResponsePart // of results that are not appended yet, by call
 	made     []*answer                                // complete answers that are not appended yet
 	spent    []*answer                                // empty answers: what failed model calls took
 	open     []*openAnswer                            // appended answers whose calls have no results yet
+	whole    map[promptKey]bool                       // prompts of which a summary was tried in vain
 	stopped  bool
 	cause    error // what stopped the turn, if it was no context
 
@@ -76,7 +79,9 @@ func newTurn(run handle, hist *history, limits Limits, logged []loggedEvent) *tu
 		run:      run,
 		hist:     hist,
 		limits:   limits,
+		log:      slog.New(slog.DiscardHandler),
 		state:    run.State(),
+		wrote:    map[string]int64{},
 		step:     map[string]int{},
 		thinking: map[string]int{},
 		vain:     map[string]int{},
@@ -86,6 +91,7 @@ func newTurn(run handle, hist *history, limits Limits, logged []loggedEvent) *tu
 		files:    map[string][]*genai.FunctionResponsePart{},
 		logged:   map[promptKey][]loggedEvent{},
 		answers:  map[string]*stored{},
+		whole:    map[promptKey]bool{},
 	}
 	if t.state == nil {
 		t.state = map[string]any{}
@@ -96,6 +102,11 @@ func newTurn(run handle, hist *history, limits Limits, logged []loggedEvent) *tu
 		}
 		if l.ev.CustomMetadata.Agentd.Injected != "" {
 			t.admit(l.seq, l.ev, l.size, nil) // all model calls to come see it
+			continue
+		}
+		if l.ev.CustomMetadata.Agentd.Compacted != nil {
+			t.admit(l.seq, l.ev, l.size, nil) // the run itself never comes to it
+			t.calls++
 			continue
 		}
 		key := promptKey{l.ev.Author, l.ev.Branch}
@@ -124,6 +135,7 @@ func (r *Runner) drive(ctx context.Context, run handle) error {
 		return err
 	}
 	t := newTurn(run, hist, r.limits, logged)
+	t.log = r.log
 	err = t.outcome(ctx, t.play(ctx, r))
 	if cerr := t.close(ctx, err); cerr != nil {
 		r.log.WarnContext(ctx, "history of a stopped turn is incomplete",
@@ -275,8 +287,14 @@ func (t *turn) admit(seq int64, s *stored, size int, temp map[string]any) {
 	t.hist.addStored(seq, s, size)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	maps.Copy(t.state, temp)
-	maps.Copy(t.state, s.Actions.StateDelta)
+	for _, delta := range []map[string]any{temp, s.Actions.StateDelta} {
+		for k, v := range delta {
+			// A turn that runs again meets events in another order than the log's.
+			if seq >= t.wrote[k] {
+				t.state[k], t.wrote[k] = v, seq
+			}
+		}
+	}
 	m := &s.CustomMetadata.Agentd
 	if m.LLM != "" {
 		t.made = slices.DeleteFunc(t.made, func(a *answer) bool { return a.meta.LLM == m.LLM })

@@ -48,6 +48,7 @@ type verifier struct {
 	resolved  map[string]session.Resolution
 
 	t    *turn
+	told *told // takes note of what models are told; may be nil
 	stop context.CancelCauseFunc
 
 	mu    sync.Mutex  // protects the fields below
@@ -345,6 +346,10 @@ func (*verifier) Delta(session.Delta)                                {}
 func (*verifier) Marks(string) session.Marks                         { return nil }
 func (*verifier) Retrying(context.Context, session.ModelRetry) error { return nil }
 func (*verifier) Injected() []session.Injected                       { return nil }
+func (*verifier) Raw(context.Context, session.RawPayload) error      { return nil }
+
+// FellBack implements handle: the model of a verifier never fails.
+func (*verifier) FellBack(context.Context, session.ModelFallback) error { return nil }
 
 func (v *verifier) BeginCall(call session.ModelCall) (func(), error) {
 	if v.complete() {

@@ -101,6 +101,7 @@ type verification struct {
 	sessionID string
 	hist      *history
 	state     map[string]any
+	told      *told // nil to verify alone
 }
 
 // turn verifies one turn.
@@ -119,9 +120,10 @@ func (v *verification) turn(ctx context.Context, recs []session.Record) (*Diverg
 	for _, l := range logged {
 		maps.Copy(v.state, durable(l.ev.Actions.StateDelta))
 	}
+	logged = v.told.begin(run.state, logged)
 	runner := New(Config{Models: run, Logger: slog.New(slog.DiscardHandler), Limits: Limits{ModelCalls: math.MaxInt}})
 	t := newTurn(run, v.hist, runner.limits, logged)
-	t.verifier, run.t = run, t
+	t.verifier, run.t, run.told = run, t, v.told
 
 	playing, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -137,7 +139,9 @@ func (v *verification) turn(ctx context.Context, recs []session.Record) (*Diverg
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if run.found == nil {
+	if v.told != nil {
+		v.told.failed = err
+	} else if run.found == nil {
 		if err := run.end(ctx, err); err != nil {
 			return nil, err
 		}

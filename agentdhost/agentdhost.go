@@ -60,13 +60,12 @@ func Serve(ctx context.Context, cfg Config) error {
 	if cfg.Getenv == nil {
 		cfg.Getenv = os.Getenv
 	}
-	providers := daemon.ProvidersFromEnv(cfg.Getenv)
 	if cfg.Logger == nil {
-		cfg.Logger = daemon.NewLogger(os.Stderr, daemon.LogConfig{Providers: providers})
+		cfg.Logger = daemon.NewLogger(os.Stderr, daemon.LogConfig{Secrets: daemon.Secrets(cfg.Getenv)})
 	}
 	d, err := daemon.New(daemon.Config{
 		Addr: cfg.Addr, Listener: cfg.Listener, DataDir: cfg.DataDir, ScriptsDir: cfg.ScriptsDir, RecordTo: cfg.RecordTo,
-		Providers: providers, Getenv: cfg.Getenv, Logger: cfg.Logger,
+		Getenv: cfg.Getenv, Logger: cfg.Logger,
 	})
 	if err != nil {
 		return err

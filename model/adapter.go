@@ -167,6 +167,7 @@ type Builder struct {
 	parts    []*genai.Part
 	text     strings.Builder // text of the open part, the last of parts
 	open     bool            // whether the last part still takes text
+	said     int             // bytes of answer text so far
 }
 
 // NewBuilder returns a Builder for an answer of the named provider.
@@ -191,8 +192,15 @@ func (b *Builder) add(d Delta) {
 		b.open = true
 	}
 	b.text.WriteString(d.Text)
+	if !d.Thought {
+		b.said += len(d.Text)
+	}
 	b.emit(d)
 }
+
+// Said is how much answer text there is so far, in bytes: where the next piece
+// begins in the joined text.
+func (b *Builder) Said() int { return b.said }
 
 // Part adds a part that is not streamed text. Text in it is not emitted.
 func (b *Builder) Part(p *genai.Part) {

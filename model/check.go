@@ -50,7 +50,7 @@ func (c *checker) response(resp *Response) ([]Delta, error) {
 	if resp.FinishReason == "" {
 		return nil, c.errorf("the answer has no finish reason: the stream was cut short")
 	}
-	if !resp.Usage.valid() {
+	if !resp.Usage.Valid() {
 		return nil, c.errorf("negative usage: %+v", resp.Usage)
 	}
 	var parts []*genai.Part

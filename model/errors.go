@@ -41,6 +41,9 @@ type Error struct {
 	Usage *Usage
 	// Final says that the same call would fail again, whatever the kind.
 	Final bool
+	// Suspended says that the call was not made, see Breaker. Adapters leave it
+	// alone.
+	Suspended bool
 	// Tries is how often the call was made, 0 or 1 for once. Failed is what the
 	// tries before the last one took, as far as it was reported; not part of
 	// Usage. Adapters set neither.
@@ -96,11 +99,21 @@ func (e *Error) LogValue() slog.Value {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
+// Blocked is the error of content that a provider or its model refuses: what says
+// what happened, in our words, and why what they say of it, "" for nothing.
+func Blocked(provider, what, why string, secrets ...string) *Error {
+	e := &Error{Kind: KindBlocked, Provider: provider, Message: what}
+	if why = Redact(why, secrets...); why != "" {
+		e.Message, e.theirs = what+": "+why, true
+	}
+	return e
+}
+
 // Spent returns err with what the failed call took, unless it is nil or no
 // *Error, has that already, or u is zero or holds a count below zero.
 func Spent(err error, u Usage) error {
 	e, ok := errors.AsType[*Error](err)
-	if !ok || e.Usage != nil || u == (Usage{}) || !u.valid() {
+	if !ok || e.Usage != nil || u == (Usage{}) || !u.Valid() {
 		return err
 	}
 	out := *e

@@ -32,6 +32,9 @@ type Limits struct {
 	Calls int
 	// Counters, when not nil, counts what the guard had to contain.
 	Counters *Counters
+	// Breaker, when not nil, suspends the calls of a model that keeps failing, of
+	// what Ref.Guarded returns.
+	Breaker *Breaker
 	// Retry says when a failed call is made again, by what Ref.Guarded returns.
 	// A guard by itself makes one try.
 	Retry Retry
@@ -89,10 +92,42 @@ type outcome struct {
 	err  error
 }
 
-// Generate implements LLM. The adapter runs on a goroutine of its own, owned by
+// Generate implements LLM.
+func (g *guard) Generate(ctx context.Context, req *Request, emit func(Delta)) (*Response, error) {
+	if req == nil || req.OnRaw == nil {
+		return g.generate(ctx, req, emit)
+	}
+	tapCtx, tap := withTap(ctx)
+	resp, err := g.generate(tapCtx, req, emit)
+	for _, raw := range tap.close(g.limits.Provider, req.Try) {
+		if told := req.OnRaw(raw); told != nil {
+			return nil, g.untold(ctx, told, resp, err)
+		}
+	}
+	return resp, err
+}
+
+// untold is the error of a try whose raw payload could not be told, whatever came
+// of it. It is not made again.
+func (g *guard) untold(ctx context.Context, cause error, resp *Response, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	e := g.errorf(KindUnavailable, "a raw payload could not be told")
+	e.Final, e.Err = true, cause
+	if failed, ok := errors.AsType[*Error](err); ok {
+		e.Usage = failed.Usage
+	}
+	if resp != nil {
+		return Spent(e, resp.Usage)
+	}
+	return e
+}
+
+// generate makes the call. The adapter runs on a goroutine of its own, owned by
 // this call and ended by its context; deltas come back over an unbuffered
 // channel, so that emit runs on the caller's goroutine and nothing piles up.
-func (g *guard) Generate(ctx context.Context, req *Request, emit func(Delta)) (*Response, error) {
+func (g *guard) generate(ctx context.Context, req *Request, emit func(Delta)) (*Response, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -163,7 +198,7 @@ func (g *guard) Generate(ctx context.Context, req *Request, emit func(Delta)) (*
 	for _, d := range rest {
 		emit(d)
 	}
-	return out.resp, nil
+	return out.resp.bounded(), nil
 }
 
 // drive passes deltas to emit until the adapter returns, or until the call has

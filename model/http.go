@@ -53,7 +53,7 @@ func (t lineLimitTransport) RoundTrip(req *http.Request) (*http.Response, error)
 	if err != nil {
 		return nil, err
 	}
-	resp.Body = LimitLines(resp.Body, MaxLine)
+	resp.Body = LimitLines(Tapped(req, resp), MaxLine)
 	return resp, nil
 }
 

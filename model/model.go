@@ -10,7 +10,7 @@
 // The common form of content is that of google.golang.org/genai, the one the
 // engine stores. What a provider needs back verbatim travels in the parts, see
 // Response. This package and its adapters import genai, the providers' official
-// SDKs and the standard library; they know neither sessions, nor ADK, nor the
+// SDKs and the standard library, and this package imports catalog; they know neither sessions, nor ADK, nor the
 // protocol.
 package model
 
@@ -34,15 +34,25 @@ type Request struct {
 	// takes none, not together with the tools, or refuses this one, ask for it in
 	// the instructions; whether the answer satisfies it is for the caller to check.
 	Config *genai.GenerateContentConfig
+	// Cache asks the provider to keep the prompt; nil asks for nothing. Adapters
+	// must not change it.
+	Cache *Cache `json:"-"`
 	// Origin says whose call it is, for those who record calls or play them again;
 	// adapters never look at it.
 	Origin Origin `json:"-"`
 	// Try is the number of the try, from 1; 0 when nobody counts.
 	Try int `json:"-"`
+	// Replaceable says that another model takes the call when this one fails: what
+	// is known to be down is not waited for, see Breaker. Adapters never see it.
+	Replaceable bool `json:"-"`
 	// OnRetry, when not nil, is told of each try that failed before the wait for
 	// the next one, see Again. It runs on the calling goroutine; its error ends
 	// the call. Adapters never see it.
 	OnRetry func(Failed) error `json:"-"`
+	// OnRaw, when not nil, is told of the provider's HTTP answers to each try, after
+	// the try and before OnRetry. It runs on the calling goroutine; its error ends
+	// the call. Adapters never look at it.
+	OnRaw func(Raw) error `json:"-"`
 }
 
 // Origin names a model call. What is not known is empty.
@@ -92,6 +102,10 @@ type Response struct {
 	Failed []Usage
 	// Model is the name the provider says it served.
 	Model string
+	// Provided is what the provider has run meanwhile, and what the answer cites;
+	// nil for nothing. Guard bounds it. What the provider wants back of it stands in
+	// Content all the same.
+	Provided *Provided
 }
 
 // Keys of Part.PartMetadata. All of them are ours; adapters do not send them.
@@ -110,16 +124,36 @@ const (
 	MetaCallID = "agentd.call_id"
 )
 
-// Usage counts tokens as the provider reported them. Providers differ in
-// whether Completion includes Thoughts, and Prompt includes Cached; Total is the
-// provider's own total where it gives one, else Prompt plus Completion.
+// Usage counts tokens as the provider reported them. Whether Prompt includes
+// Cached, and Completion includes Thoughts, is said by the provider's Billing:
+//
+//	           Cached in Prompt  CacheWrite in Prompt  Thoughts in Completion
+//	OpenAI     yes               -                     yes
+//	Gemini     yes               -                     no
+//	Anthropic  no                yes                   yes
+//	others     as OpenAI, if they do not say
 type Usage struct {
-	Prompt, Completion, Cached, Thoughts, Total int64
+	// Prompt is what was asked, with everything that came before and with what
+	// tools of the provider have added.
+	Prompt int64
+	// Completion is the answer.
+	Completion int64
+	// Cached was read from the provider's cache.
+	Cached int64
+	// CacheWrite is the part of Prompt that was written into the provider's cache,
+	// where it says so, and CacheWriteHour the part of CacheWrite that is kept for
+	// an hour there.
+	CacheWrite, CacheWriteHour int64
+	// Thoughts is what the model thought.
+	Thoughts int64
+	// Total is the provider's own total where it gives one, else Prompt plus
+	// Completion.
+	Total int64
 }
 
-// valid tells whether u can be: no count is below zero.
-func (u Usage) valid() bool {
-	return min(u.Prompt, u.Completion, u.Cached, u.Thoughts, u.Total) >= 0
+// Valid tells whether u can be: no count is below zero.
+func (u Usage) Valid() bool {
+	return min(u.Prompt, u.Completion, u.Cached, u.CacheWrite, u.CacheWriteHour, u.Thoughts, u.Total) >= 0
 }
 
 // LLM is one model of one provider, with a key.

@@ -2,6 +2,7 @@ package model_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -38,9 +39,20 @@ func TestRegister(t *testing.T) {
 	if got := panics(func() { model.Register("zoo", makes(named("zoo"), nil)) }); !strings.Contains(got, "registered twice") {
 		t.Errorf("%q", got)
 	}
+	// One that gives way does so whenever it is registered.
+	model.RegisterDefault("zoo", makes(named("zoo"), nil))
+	model.RegisterDefault("pond", makes(named("pond"), nil))
 	got, err := model.Registered(func(name string) string { return "value of " + name })
-	if err != nil || len(got) != 2 || got[0].Name() != "acme" || got[1].Name() != "zoo" || asked != "value of ZOO" {
-		t.Errorf("%v, %v, asked %q", got, err, asked)
+	var names []string
+	for _, p := range got {
+		names = append(names, p.Name())
+	}
+	// echo and scripted are imported by tests of this package.
+	if want := []string{"acme", "echo", "pond", "scripted", "zoo"}; err != nil || !slices.Equal(names, want) || asked != "value of ZOO" {
+		t.Errorf("got %v, %v, want %v; asked %q", names, err, want, asked)
+	}
+	if got := panics(func() { model.RegisterDefault("pond", makes(named("pond"), nil)) }); !strings.Contains(got, "registered twice") {
+		t.Errorf("%q", got)
 	}
 	model.Register("liar", makes(named("other"), nil))
 	if _, err := model.Registered(func(string) string { return "" }); err == nil || !strings.Contains(err.Error(), `"liar" calls itself "other"`) {

@@ -7,29 +7,12 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/apzuk3/agentd/model/catalog"
 )
 
 // maxNameLen bounds a model name, in bytes.
 const maxNameLen = 256
-
-// routes sends model names without a provider to the provider that serves
-// them; the first prefix that fits wins, and "" fits all.
-var routes = []struct{ prefix, provider string }{
-	{"claude-", "anthropic"},
-	{"gpt-", "openai"},
-	{"o1", "openai"},
-	{"o3", "openai"},
-	{"o4", "openai"},
-	{"chatgpt-", "openai"},
-	{"", "gemini"},
-}
-
-// families are providers that speak another interface of the same vendor: they
-// take the vendor's keys and prices.
-var families = map[string]string{
-	"openai-chat":      "openai",
-	"openai-responses": "openai",
-}
 
 // Keyless is a Provider that needs no key at all.
 type Keyless interface {
@@ -50,23 +33,35 @@ type Lister interface {
 // concurrent use.
 type Registry struct {
 	providers map[string]Provider
+	keysOf    map[string]string // whose keys a provider takes, if not its own
+	routes    routes
+	table     *catalog.Table
 }
 
 // NewRegistry returns a registry of the given providers. Their names must be
-// unique, not empty and without a slash.
+// unique, not empty and without a slash, and no two of them may claim the same
+// models.
 func NewRegistry(providers ...Provider) (*Registry, error) {
-	r := &Registry{providers: make(map[string]Provider, len(providers))}
+	r := &Registry{providers: make(map[string]Provider, len(providers)), keysOf: map[string]string{}, routes: routes{names: map[string]string{}}}
 	for _, p := range providers {
-		name := p.Name()
+		name, about := p.Name(), describe(p)
+		if s, ok := p.(standIn); ok {
+			p, about = s.Provider, s.as
+		}
 		if name == "" || strings.Contains(name, "/") {
 			return nil, fmt.Errorf("model: provider name %q: must be non-empty and without a slash", name)
 		}
 		if _, ok := r.providers[name]; ok {
 			return nil, fmt.Errorf("model: provider %q is registered twice", name)
 		}
-		r.providers[name] = p
+		r.providers[name], r.keysOf[name] = p, about.KeysOf
+		if err := r.routes.claim(name, about); err != nil {
+			return nil, err
+		}
 	}
-	return r, nil
+	var err error
+	r.table, err = ownCatalogs(r.providers)
+	return r, err
 }
 
 // Ref is a model name resolved: who serves it, under which name, and the open
@@ -82,19 +77,29 @@ type Ref struct {
 	LLM LLM
 	// OwnKey is true when the key is the caller's, not the server's.
 	OwnKey bool
+	// Known is what is known of the model.
+	Known Knowledge
+
+	account account // of the caller's own key
 }
 
-// Guarded returns the model behind a Guard that names this provider, with failed
-// calls made again: see Again. Each try has the guard's limits to itself. Of files
-// that a FileTaker does not take the model is told in words.
+// Guarded returns the model behind a Guard that names this provider, with its
+// calls suspended while it keeps failing, and failed ones made again: see Breaker,
+// which leaves alone what needs no provider, and Again. Each try has the guard's
+// limits to itself. Of files that a FileTaker does not take the model is told in
+// words.
 func (r Ref) Guarded(limits Limits) LLM {
 	limits.Provider = r.Provider
-	return Again(fitting(Guard(r.LLM, limits), r.Takes()), limits.Retry)
+	llm := fitting(Guard(r.LLM, limits), r.Takes())
+	if limits.Breaker != nil && r.Provider != "scripted" && r.Provider != "echo" {
+		llm = limits.Breaker.wrap(llm, circuitKey{r.Provider, r.Model, r.account}, limits.Retry.WithDefaults().MaxRetryAfter)
+	}
+	return Again(llm, limits.Retry)
 }
 
 // Resolve opens the model that name stands for. keys holds the caller's own
-// keys by provider name; an empty value counts as none, and openai-chat and
-// openai-responses take the key of openai. It makes no network call. Its errors
+// keys by provider name; an empty value counts as none, and a provider may take the
+// keys of another one, see Description. It makes no network call. Its errors
 // are of type *Error: KindUnavailable when no provider serves the name, KindAuth
 // when the key is missing.
 func (r *Registry) Resolve(name string, keys map[string]string) (Ref, error) {
@@ -103,7 +108,7 @@ func (r *Registry) Resolve(name string, keys map[string]string) (Ref, error) {
 		return Ref{}, err
 	}
 	p := r.providers[provider]
-	key := cmp.Or(keys[provider], keys[families[provider]])
+	key := cmp.Or(keys[provider], keys[r.keysOf[provider]])
 	llm, err := p.Open(model, key)
 	if err != nil {
 		if _, ok := errors.AsType[*Error](err); !ok {
@@ -111,13 +116,16 @@ func (r *Registry) Resolve(name string, keys map[string]string) (Ref, error) {
 		}
 		return Ref{}, err
 	}
-	return Ref{Provider: provider, Model: model, Builtins: p.Builtins(), LLM: llm, OwnKey: key != ""}, nil
+	return Ref{
+		Provider: provider, Model: model, Builtins: p.Builtins(), LLM: llm, OwnKey: key != "",
+		Known: r.Knows(provider, model), account: accountOf(key),
+	}, nil
 }
 
 // Route splits a model name into the provider that serves it and the name that
 // the provider knows. "provider/model" names a registered provider outright and
-// is split at the first slash; any other name goes by its prefix, and what no
-// prefix claims goes to Gemini. Its errors are of type *Error.
+// is split at the first slash; any other name goes to the provider that claims it,
+// or else to the one that serves the rest. Its errors are of type *Error.
 func (r *Registry) Route(name string) (provider, model string, err error) {
 	if msg := checkName(name); msg != "" {
 		return "", "", &Error{Kind: KindUnavailable, Provider: "model", Message: msg}
@@ -128,20 +136,10 @@ func (r *Registry) Route(name string) (provider, model string, err error) {
 		}
 		return before, after, nil
 	}
-	provider = "echo"
-	if name != "echo" {
-		i := slices.IndexFunc(routes, func(rt struct{ prefix, provider string }) bool {
-			return strings.HasPrefix(name, rt.prefix)
-		})
-		provider = routes[i].provider
-	}
-	if before, _, ok := strings.Cut(name, "/"); ok && (before == "scripted" || before == "echo") {
-		provider = before
-	}
-	if r.providers[provider] == nil {
+	if provider = r.routes.of(name); provider == "" {
 		return "", "", &Error{
-			Kind: KindUnavailable, Provider: provider,
-			Message: fmt.Sprintf("model %q belongs to provider %q, which this server does not have; it has: %s", name, provider, strings.Join(r.names(), ", ")),
+			Kind: KindUnavailable, Provider: "model",
+			Message: fmt.Sprintf("model %q is served by no provider that this server has; it has: %s", name, strings.Join(r.names(), ", ")),
 		}
 	}
 	return provider, name, nil
@@ -155,6 +153,9 @@ type Status struct {
 	NeedsKey bool
 	// HasKey is true when the server holds a key of its own.
 	HasKey bool
+	// KeyHeader is the request header that carries a caller's own key, "" when none
+	// is needed.
+	KeyHeader string
 	// Builtins are the tools that the provider itself runs.
 	Builtins []string
 	// Models are names that are known to exist, in the form that Resolve takes;
@@ -168,17 +169,21 @@ func (r *Registry) Providers() []Status {
 	var out []Status
 	for _, name := range r.names() {
 		p := r.providers[name]
-		st := Status{Provider: name, NeedsKey: true, HasKey: true, Builtins: p.Builtins(), Models: knownModels(name)}
+		st := Status{Provider: name, NeedsKey: true, HasKey: true, Builtins: p.Builtins(), KeyHeader: KeyHeader(cmp.Or(r.keysOf[name], name))}
+		models := r.table.Families(name)
 		if l, ok := p.(Lister); ok {
-			for _, m := range l.Models() {
-				if to, _, err := r.Route(m); err != nil || to != name {
-					m = name + "/" + m
-				}
+			models = append(models, l.Models()...)
+		}
+		for _, m := range models {
+			if to, _, err := r.Route(m); err != nil || to != name {
+				m = name + "/" + m
+			}
+			if !slices.Contains(st.Models, m) {
 				st.Models = append(st.Models, m)
 			}
 		}
 		if _, ok := p.(Keyless); ok {
-			st.NeedsKey, st.HasKey = false, false
+			st.NeedsKey, st.HasKey, st.KeyHeader = false, false, ""
 		} else if _, err := p.Open("any", ""); err != nil {
 			e, ok := errors.AsType[*Error](err)
 			st.HasKey = !ok || e.Kind != KindAuth

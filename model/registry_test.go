@@ -15,6 +15,24 @@ import (
 // provider is a provider whose models are fakes.
 type provider struct{ name, key string }
 
+// Describe says what the real ones of these names do.
+func (p provider) Describe() model.Description {
+	return map[string]model.Description{
+		"gemini":      {Rest: true},
+		"anthropic":   {Prefixes: []string{"claude-"}},
+		"openai":      {Prefixes: []string{"gpt-", "o1", "o3", "o4", "chatgpt-"}},
+		"openai-chat": {KeysOf: "openai"},
+		"acme":        {Names: []string{"rocket"}, Prefixes: []string{"rocket-", "gpt-rocket-"}},
+		"twin":        {Names: []string{"rocket"}},
+		"shadow":      {Prefixes: []string{"rocket-"}},
+		"greedy":      {Prefixes: []string{""}},
+		"other":       {Rest: true},
+	}[p.name]
+}
+
+// plain is a provider that says nothing of itself.
+type plain struct{ model.Provider }
+
 func (p provider) Name() string       { return p.name }
 func (p provider) Builtins() []string { return []string{p.name + "_search"} }
 func (p provider) Open(name, key string) (model.LLM, error) {
@@ -42,7 +60,7 @@ func fullRegistry(t *testing.T) *model.Registry {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newRegistry(t, provider{"gemini", "k"}, provider{"anthropic", "k"}, provider{"openai", ""}, s, echo.New(echo.Config{}))
+	return newRegistry(t, provider{"gemini", "k"}, provider{"anthropic", "k"}, provider{"openai", ""}, provider{"acme", "k"}, s, echo.New(echo.Config{}))
 }
 
 func TestRoute(t *testing.T) {
@@ -59,6 +77,12 @@ func TestRoute(t *testing.T) {
 		"models/gemini-2.5-flash":       "gemini models/gemini-2.5-flash",
 		"anything-else":                 "gemini anything-else",
 		"echo":                          "echo echo",
+		"echo-2":                        "gemini echo-2",
+		"rocket":                        "acme rocket",
+		"rocket-2":                      "acme rocket-2",
+		"rockets":                       "gemini rockets",
+		"gpt-rocket-2":                  "acme gpt-rocket-2",
+		"acme/gpt-5":                    "acme gpt-5",
 		"scripted/demo":                 "scripted demo",
 		"anthropic/my-model":            "anthropic my-model",
 		"openai/meta-llama/llama-3:8b":  "openai meta-llama/llama-3:8b",
@@ -83,13 +107,33 @@ func TestRoute(t *testing.T) {
 }
 
 func TestRouteToAnAbsentProvider(t *testing.T) {
-	r := newRegistry(t, provider{"gemini", "k"})
-	for name, missing := range map[string]string{"claude-x": "anthropic", "gpt-5": "openai", "echo": "echo", "scripted/demo": "scripted"} {
+	r := newRegistry(t, provider{"anthropic", "k"})
+	for _, name := range []string{"gpt-5", "echo", "scripted/demo", "anthropic-x"} {
 		_, _, err := r.Route(name)
 		e, ok := errors.AsType[*model.Error](err)
-		if !ok || e.Kind != model.KindUnavailable || !strings.Contains(e.Message, fmt.Sprintf("%q", missing)) || !strings.Contains(e.Message, "it has: gemini") {
-			t.Errorf("Route(%q): %v, want KindUnavailable about %s", name, err, missing)
+		if !ok || e.Kind != model.KindUnavailable || !strings.Contains(e.Message, fmt.Sprintf("%q", name)) || !strings.Contains(e.Message, "it has: anthropic") {
+			t.Errorf("Route(%q): %v, want KindUnavailable", name, err)
 		}
+	}
+}
+
+// A provider that takes the place of another one serves what that one did, unless
+// it says otherwise.
+func TestInstead(t *testing.T) {
+	ours := []model.Provider{provider{"gemini", "k"}, provider{"openai", ""}, provider{"openai-chat", ""}}
+	theirs := model.Instead(ours, []model.Provider{plain{provider{"openai", "theirs"}}, plain{provider{"openai-chat", "theirs"}}, plain{provider{"zoo", "k"}}})
+	r := newRegistry(t, model.Instead(theirs, []model.Provider{plain{provider{"openai", "last"}}, provider{"gemini", "k"}})...)
+	for name, want := range map[string]string{"gpt-5": "openai gpt-5", "zoo/x": "zoo x", "zoo-x": "gemini zoo-x"} {
+		p, m, err := r.Route(name)
+		if got := p + " " + m; err != nil || got != want {
+			t.Errorf("Route(%q) = %s, %v; want %s", name, got, err, want)
+		}
+	}
+	if ref, err := r.Resolve("openai-chat/x", map[string]string{"openai": "own"}); err != nil || !ref.OwnKey {
+		t.Errorf("with the caller's key for openai: %+v, %v", ref, err)
+	}
+	if got := len(r.Providers()); got != 4 {
+		t.Errorf("%d providers, want 4", got)
 	}
 }
 
@@ -127,14 +171,18 @@ func TestProviders(t *testing.T) {
 	type line struct {
 		name         string
 		needs, holds bool
+		header       string
 	}
 	var got []line
 	models := map[string][]string{}
 	for _, s := range fullRegistry(t).Providers() {
-		got = append(got, line{s.Provider, s.NeedsKey, s.HasKey})
+		got = append(got, line{s.Provider, s.NeedsKey, s.HasKey, s.KeyHeader})
 		models[s.Provider] = s.Models
 	}
-	want := []line{{"anthropic", true, true}, {"echo", false, false}, {"gemini", true, true}, {"openai", true, false}, {"scripted", false, false}}
+	want := []line{
+		{"acme", true, true, "X-Agentd-Acme-Api-Key"}, {"anthropic", true, true, "X-Agentd-Anthropic-Api-Key"}, {"echo", false, false, ""},
+		{"gemini", true, true, "X-Agentd-Gemini-Api-Key"}, {"openai", true, false, "X-Agentd-Openai-Api-Key"}, {"scripted", false, false, ""},
+	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
@@ -151,13 +199,20 @@ func TestProviders(t *testing.T) {
 }
 
 func TestNewRegistryRefuses(t *testing.T) {
-	for _, ps := range [][]model.Provider{
-		{provider{"", "k"}},
-		{provider{"a/b", "k"}},
-		{provider{"a", "k"}, provider{"a", "k"}},
+	for _, tc := range []struct {
+		providers []model.Provider
+		want      string
+	}{
+		{[]model.Provider{provider{"", "k"}}, "must be non-empty"},
+		{[]model.Provider{provider{"a/b", "k"}}, "without a slash"},
+		{[]model.Provider{provider{"a", "k"}, provider{"a", "k"}}, `"a" is registered twice`},
+		{[]model.Provider{provider{"acme", "k"}, provider{"twin", "k"}}, `providers "acme" and "twin" both claim the model "rocket"`},
+		{[]model.Provider{provider{"acme", "k"}, provider{"shadow", "k"}}, `providers "acme" and "shadow" both claim models that begin with "rocket-"`},
+		{[]model.Provider{provider{"gemini", "k"}, provider{"other", "k"}}, `providers "gemini" and "other" both claim the models that nobody else does`},
+		{[]model.Provider{provider{"greedy", "k"}}, `"greedy" claims an empty prefix`},
 	} {
-		if _, err := model.NewRegistry(ps...); err == nil {
-			t.Errorf("NewRegistry(%v) succeeded", ps)
+		if _, err := model.NewRegistry(tc.providers...); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("NewRegistry(%v): %v, want %s", tc.providers, err, tc.want)
 		}
 	}
 }

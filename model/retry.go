@@ -50,7 +50,8 @@ type Failed struct {
 
 // Again returns llm with failed calls made again, as retry says: those whose
 // error is Temporary, while nothing of the answer has been passed to emit. It
-// tells Request.OnRetry of each.
+// tells Request.OnRetry of each. A call that is Suspended is waited for like any
+// other, unless it is Replaceable.
 //
 // What failed tries took is in Response.Failed, or in the Failed of the last
 // error. When ctx ends after a try has failed, the error is that try's, with the
@@ -86,7 +87,8 @@ func (a *again) Generate(ctx context.Context, req *Request, emit func(Delta)) (*
 			return nil, last.interrupted(ctx.Err(), failed[:len(failed)-1])
 		case ctx.Err() != nil || !ok:
 			return nil, err
-		case shown || try >= a.retry.Tries || !e.Temporary() || e.RetryAfter > a.retry.MaxRetryAfter:
+		case shown || try >= a.retry.Tries || !e.Temporary() || e.RetryAfter > a.retry.MaxRetryAfter,
+			e.Suspended && req.Replaceable:
 			return nil, e.after(try, failed)
 		}
 		wait := a.wait(try, e)

@@ -40,6 +40,10 @@ type Provider struct {
 	Name string
 	// HasKey is true when the server has a key for it or it needs none.
 	HasKey bool
+	// KeyHeader is the request header that carries a caller's own key; "" for none.
+	KeyHeader string
+	// BuiltinTools are those that it runs.
+	BuiltinTools []string
 }
 
 // Model is a model that is known by name.
@@ -49,13 +53,9 @@ type Model struct {
 	// Provider is one of About.Providers.
 	Provider string
 	// Price is nil where none is known.
-	Price *Price
-}
-
-// Price is in US dollars per million tokens.
-type Price struct {
-	// Input and Cached are of the request, Output of the answer.
-	Input, Cached, Output float64
+	Price *agentdv1.Model_Price
+	// Capabilities is nil where none are known.
+	Capabilities *agentdv1.Model_Capabilities
 }
 
 func (s *sessionService) GetCapabilities(context.Context, *connect.Request[agentdv1.GetCapabilitiesRequest]) (*connect.Response[agentdv1.GetCapabilitiesResponse], error) {
@@ -68,7 +68,9 @@ func (s *sessionService) GetCapabilities(context.Context, *connect.Request[agent
 		Retention:       durationpb.New(about.Retention),
 	}
 	for _, p := range about.Providers {
-		out.Providers = append(out.Providers, &agentdv1.GetCapabilitiesResponse_Provider{Name: p.Name, HasKey: p.HasKey})
+		out.Providers = append(out.Providers, &agentdv1.GetCapabilitiesResponse_Provider{
+			Name: p.Name, HasKey: p.HasKey, KeyHeader: p.KeyHeader, BuiltinTools: p.BuiltinTools,
+		})
 	}
 	return connect.NewResponse(out), nil
 }
@@ -76,15 +78,16 @@ func (s *sessionService) GetCapabilities(context.Context, *connect.Request[agent
 func (s *sessionService) ListModels(context.Context, *connect.Request[agentdv1.ListModelsRequest]) (*connect.Response[agentdv1.ListModelsResponse], error) {
 	about := s.cfg.About()
 	out := &agentdv1.ListModelsResponse{PricesDate: about.PricesDate}
+	providers := map[string]Provider{}
+	for _, p := range about.Providers {
+		providers[p.Name] = p
+	}
 	for _, m := range about.Models {
-		model := &agentdv1.Model{
-			Name: m.Name, Provider: m.Provider,
-			Available: slices.Contains(about.Providers, Provider{Name: m.Provider, HasKey: true}),
-		}
-		if m.Price != nil {
-			model.Price = &agentdv1.Model_Price{Input: m.Price.Input, Cached: m.Price.Cached, Output: m.Price.Output}
-		}
-		out.Models = append(out.Models, model)
+		p := providers[m.Provider]
+		out.Models = append(out.Models, &agentdv1.Model{
+			Name: m.Name, Provider: m.Provider, Available: p.HasKey,
+			Price: m.Price, Capabilities: m.Capabilities, BuiltinTools: p.BuiltinTools,
+		})
 	}
 	slices.SortFunc(out.GetModels(), func(a, b *agentdv1.Model) int {
 		return cmp.Or(cmp.Compare(a.GetProvider(), b.GetProvider()), cmp.Compare(a.GetName(), b.GetName()))

@@ -30,6 +30,7 @@ type Sessions interface {
 	Events(ctx context.Context, req session.AttachRequest, limit int, keep func(*agentdv1.RunResponse) bool) ([]*agentdv1.RunResponse, bool, error)
 	AnswerTurn(ctx context.Context, req session.AttachRequest, answers []session.Answer) ([]error, error)
 	CancelTurn(ctx context.Context, sessionID, turnID, reason string) error
+	TurnLog(ctx context.Context, sessionID, turnID string) (session.TurnLog, error)
 	People
 }
 
@@ -41,8 +42,11 @@ type Config struct {
 	// Ready reports whether turns can be served; nil means they always can.
 	Ready func(context.Context) error
 	// About tells what this server is, whenever a client asks; it may be called
-	// from several goroutines at once. nil: nothing is known.
+	// from several goroutines at once. The key headers of its providers when the
+	// server is made are those that web pages may send. nil: nothing is known.
 	About func() About
+	// ModelCalls finds out what models were told; nil: nobody can.
+	ModelCalls ModelCalls
 	// Logger receives one line per turn; no prompts, payloads or keys. Default:
 	// discard.
 	Logger *slog.Logger

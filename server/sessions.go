@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -50,7 +49,12 @@ func (s *Server) crossOrigin(next http.Handler) http.Handler {
 	if len(s.cfg.CORSOrigins) == 0 {
 		return next
 	}
-	own := slices.Collect(maps.Values(keyHeaders))
+	own := []string{}
+	for _, p := range s.cfg.About().Providers {
+		if p.KeyHeader != "" && !slices.Contains(own, p.KeyHeader) {
+			own = append(own, p.KeyHeader)
+		}
+	}
 	return cors.New(cors.Options{
 		AllowedOrigins: s.cfg.CORSOrigins,
 		AllowedMethods: connectcors.AllowedMethods(),
@@ -398,6 +402,9 @@ func turnOf(t *session.TurnInfo) *agentdv1.Turn {
 		Model: cleanText(t.Model),
 	}
 	out.StopReason = session.StopReason(t.Stop)
+	if t.End != nil && t.End.Code == agentdv1.ErrorCode_ERROR_CODE_CONTENT_BLOCKED {
+		out.StopReason = agentdv1.StopReason_STOP_REASON_CONTENT_BLOCKED // of an answer that is none
+	}
 	if t.Structured && t.Status == session.Succeeded {
 		out.StructuredOutput = session.Value(t.Output)
 	}

@@ -12,15 +12,8 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// keyHeaders hold a caller's own keys, by provider name. A provider that is not
-// among them has a header of the same form; web pages may send these alone.
-var keyHeaders = map[string]string{
-	"gemini":    "X-Agentd-Gemini-Api-Key",
-	"anthropic": "X-Agentd-Anthropic-Api-Key",
-	"openai":    "X-Agentd-Openai-Api-Key",
-}
-
-// keysOf takes the caller's own keys out of the request's headers.
+// keysOf takes the caller's own keys out of the request's headers: that of a
+// provider is in X-Agentd-Provider-Api-Key, whether or not there is one.
 func keysOf(h http.Header) session.Keys {
 	keys := session.Keys{}
 	for header := range h {
@@ -56,6 +49,7 @@ func attachOf(ex *agentdv1.RunRequest_ExecuteRequest, h http.Header) (session.At
 		{"tool_timeout", ex.GetToolTimeout() != nil},
 		{"idempotency_key", ex.GetIdempotencyKey() != ""},
 		{"instruction", ex.GetInstruction() != ""},
+		{"raw_payloads", ex.GetRawPayloads()},
 		{"user_parts", len(ex.GetUserParts()) > 0},
 	} {
 		if f.set {
@@ -105,6 +99,7 @@ func requestOf(ex *agentdv1.RunRequest_ExecuteRequest, h http.Header) (session.R
 		OnBusy:      onBusy[ex.GetOnBusy()],
 		Budget:      budgetOf(ex.GetBudget()),
 		ToolTimeout: ex.GetToolTimeout().AsDuration(),
+		Raw:         ex.GetRawPayloads(),
 	}
 	if ex.GetSessionBudget() != nil {
 		b := budgetOf(ex.GetSessionBudget())

@@ -131,6 +131,7 @@ func newTurnStarted(spec *Spec, req Request) (*TurnStarted, error) {
 		Budget:        req.Budget,
 		SessionBudget: req.SessionBudget,
 		ToolTimeout:   req.ToolTimeout,
+		Raw:           spec.Raw,
 	}
 	for _, tool := range spec.Tools {
 		data, err := protojson.Marshal(tool)
@@ -152,7 +153,7 @@ func newTurnStarted(spec *Spec, req Request) (*TurnStarted, error) {
 
 // spec reads back what newTurnStarted has written.
 func (f *TurnStarted) spec() (*Spec, error) {
-	spec := &Spec{Prompt: f.Prompt, Parts: f.Parts, Before: f.Before, After: f.After, Agent: &agentdv1.Agent{}}
+	spec := &Spec{Prompt: f.Prompt, Parts: f.Parts, Before: f.Before, After: f.After, Raw: f.Raw, Agent: &agentdv1.Agent{}}
 	opts := protojson.UnmarshalOptions{DiscardUnknown: true}
 	if err := opts.Unmarshal(f.Agent, spec.Agent); err != nil {
 		return nil, err

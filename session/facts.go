@@ -24,6 +24,8 @@ type Spec struct {
 	Budget Budget
 	// SessionBudget is what the session may spend; it counts from its beginning.
 	SessionBudget Budget
+	// Raw asks for a RawPayload of each try of a model call.
+	Raw bool
 }
 
 // Budget bounds what a turn or a session may spend; 0 is no bound.
@@ -68,6 +70,8 @@ type TurnStarted struct {
 	// ToolTimeout is for tools that have no timeout of their own; 0 is the
 	// server's default. In nanoseconds.
 	ToolTimeout time.Duration `json:"tool_timeout,omitempty"`
+	// Raw is that of the Spec.
+	Raw bool `json:"raw,omitempty"`
 }
 
 // TurnQueued is a prompt that came while the session ran a turn. Its turn starts

@@ -109,6 +109,8 @@ type Request struct {
 	// ToolTimeout is how long a client may take to answer a call of a tool that
 	// has no timeout of its own; 0 is the server's default.
 	ToolTimeout time.Duration
+	// Raw asks for a RawPayload of each try of a model call of the turn.
+	Raw bool
 	// Once, if it has a key, keeps the request from starting a second turn.
 	Once Once
 }
@@ -228,7 +230,7 @@ func (m *Manager) start(ctx context.Context, req Request) (started *Turn, err er
 		}
 	}
 	spec.Prompt, spec.Parts = req.Prompt, req.Parts
-	spec.Before, spec.After = m.limits.Instruction, req.Instruction
+	spec.Before, spec.After, spec.Raw = m.limits.Instruction, req.Instruction, req.Raw
 	s.limit(spec, req)
 	if err := m.runner.Check(ctx, spec, req.Keys); err != nil {
 		return nil, err
@@ -429,6 +431,9 @@ func (m *Manager) logTurn(t *Turn, end *TurnEnded, err error) {
 		slog.Int64("tokens", u.Total),
 		slog.Float64("cost_usd", u.CostUSD),
 		slog.Duration("took", time.Since(t.started)),
+	}
+	if u.Unpriced > 0 {
+		attrs = append(attrs, slog.Int64("unpriced_calls", u.Unpriced))
 	}
 	level := slog.LevelInfo
 	if end.Code != 0 {

@@ -98,14 +98,24 @@ type Compacted struct {
 	Window int64 `json:"window,omitempty"`
 }
 
-// FellBack records that another model is called.
+// FellBack records that another model is called, which is from then on the one
+// that is under way; see BeginCall.
 func (r *Run) FellBack(ctx context.Context, f ModelFallback) error {
 	data, err := marshal(f)
 	if err != nil {
 		return err
 	}
-	_, err = r.s.commit(ctx, &entry{turn: r.t, kind: KindModelFallback, data: data, fact: &f})
-	return err
+	if _, err := r.s.commit(ctx, &entry{turn: r.t, kind: KindModelFallback, data: data, fact: &f}); err != nil {
+		return err
+	}
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	for call := range r.t.modelCalls {
+		if call.MessageID == f.MessageID {
+			call.Model = f.Next
+		}
+	}
+	return nil
 }
 
 // Raw records a provider's answer as it came; for a turn whose Spec asks for it.

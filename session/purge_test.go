@@ -29,6 +29,11 @@ func TestPurge(t *testing.T) {
 			return turn.SessionID()
 		}
 		unused, used := run("", "hi"), run("", "hi")
+		info, err := f.m.Turn(t.Context(), unused, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		lost := info.ID
 		waiting := begin("", "ask")
 		w := waiting.Watch()
 		await(t, w, isCall)
@@ -38,12 +43,17 @@ func TestPurge(t *testing.T) {
 			run(used, "again")
 		}
 		last := int64(1)
-		_, _, err := f.m.Attach(t.Context(), session.AttachRequest{SessionID: unused, After: &last})
+		_, _, err = f.m.Attach(t.Context(), session.AttachRequest{SessionID: unused, After: &last})
 		if code(err) != purged {
 			t.Errorf("attach to a purged session: %v", err)
 		}
 		if _, err := f.m.Start(t.Context(), session.Request{SessionID: unused, Prompt: "hi"}); code(err) != purged {
 			t.Errorf("start in a purged session: %v", err)
+		}
+		for _, id := range []string{"", lost} {
+			if _, err := f.m.TurnLog(t.Context(), unused, id); code(err) != purged {
+				t.Errorf("the log of a turn that is purged: %v", err)
+			}
 		}
 		if recs, err := f.store.Read(t.Context(), unused, 0, 10); err != nil || len(recs) != 0 {
 			t.Errorf("the store still has %v, %v", recs, err)

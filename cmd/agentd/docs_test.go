@@ -122,7 +122,7 @@ func TestPage(t *testing.T) {
 	d := inProcess(t, map[string]string{"AGENTD_ADDR": "127.0.0.1:0", "AGENTD_DATA": ":memory:"})
 	page, out := runPage(t, "../../docs/cli.md", "AGENTD_URL="+d.url)
 	contains(t, out, "greeter.yaml: ok", "Hello, Alice!", "Hello, Bob!", `"TURN_STATUS_SUCCEEDED"`, "Hello, Dora!", `"team":"search"`, `"SESSION_STATE_ARCHIVED"`, `"forkedFrom":"`,
-		"enough for today", `"toolName":"refund"`, "paid back", `"name":"scripted/demo"`, "did you mean model?")
+		"enough for today", `"instruction":"Greet people`, `"toolName":"refund"`, "paid back", `"name":"scripted/demo"`, "did you mean model?")
 	// The file on the page is the example.
 	_, shown, _ := strings.Cut(page, "```yaml\n")
 	shown, _, _ = strings.Cut(shown, "```")

@@ -56,6 +56,7 @@ func TestCommandLine(t *testing.T) {
 		"handover of none":  {[]string{"serve", "--handover-grace=0s"}, nil, exitUsage, "", "--handover-grace is 0s"},
 		"timeout of none":   {[]string{"serve", "--write-timeout=0s"}, nil, exitUsage, "", "--write-timeout is 0s"},
 		"negative grace":    {[]string{"serve", "--shutdown-grace=-1s"}, nil, exitUsage, "", "--shutdown-grace"},
+		"bad share":         {[]string{"serve", "--compact-at=80"}, nil, exitUsage, "", "--compact-at is 80"},
 		"bad variable":      {[]string{"serve"}, map[string]string{"AGENTD_MAX_STREAMS": "many"}, exitUsage, "", "many"},
 		"bad level":         {[]string{"serve"}, map[string]string{"AGENTD_LOG_LEVEL": "loud"}, exitUsage, "", "loud"},
 		"bad format":        {[]string{"serve", "--log-format=xml"}, nil, exitUsage, "", "xml"},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -41,6 +42,8 @@ type runCmd struct {
 
 	State    map[string]string `short:"s" noenv:"" mapsep:"none" placeholder:"KEY=VALUE" help:"Set a key of the session's state. A value that is JSON counts as such, any other one as text."`
 	Thoughts bool              `noenv:"" help:"Show what models think, too."`
+	Files    []string          `name:"file" short:"f" noenv:"" sep:"none" placeholder:"FILE" help:"Show the models this file, behind the prompt, which may then be left out: an image, a PDF, a sound, a text; or an https, http or gs URI, which the model's provider fetches. Its type is that of its name or content; TYPE/SUBTYPE=FILE tells it. May be given several times."`
+	Raw      string            `noenv:"" placeholder:"FILE" help:"Append what providers have answered, as it came, to this file, one JSON line each: with --attach, of a turn that was begun so."`
 
 	BudgetCalls  int64         `noenv:"" placeholder:"N" help:"Model calls that the turn may make."`
 	BudgetTokens int64         `noenv:"" placeholder:"N" help:"Tokens that the turn may use."`
@@ -64,6 +67,8 @@ Examples:
 
   agentd run --session SESSION "And to Bob"
 
+  agentd run agent.yaml --file photo.jpg "What is this?"
+
   agentd run --attach SESSION examples/agents/greeter.yaml`
 }
 
@@ -74,8 +79,8 @@ func (c *runCmd) Validate() error {
 		return errors.New("--attach goes neither with --session nor with --local")
 	case c.Session != "" && c.Local:
 		return errors.New("--session does not go with --local: its daemon has no sessions yet")
-	case c.Attach != "" && (c.Prompt != "" || len(c.State) > 0):
-		return errors.New("--attach follows a turn that there is: give a FILE with its tools or nothing, but neither PROMPT nor --state")
+	case c.Attach != "" && (c.Prompt != "" || len(c.State) > 0 || len(c.Files) > 0):
+		return errors.New("--attach follows a turn that there is: give a FILE with its tools or nothing, but neither PROMPT nor --file nor --state")
 	case c.BudgetCalls < 0 || c.BudgetTokens < 0 || c.BudgetCost < 0 || c.BudgetTime < 0:
 		return errors.New("a budget has to be above 0")
 	}
@@ -110,6 +115,14 @@ func (c *runCmd) Run(p *process) error {
 	if !c.json(p) {
 		turn.Screen = &cli.Text{Out: p.stdout, Colors: p.colors(), Thoughts: c.Thoughts, Asks: turn.Person != nil}
 	}
+	if c.Raw != "" {
+		f, err := os.OpenFile(c.Raw, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err != nil {
+			return usage("--raw: %w", err)
+		}
+		defer func() { _ = f.Close() }()
+		turn.Screen = cli.Payloads{Screen: turn.Screen, Out: f}
+	}
 	ending, err := c.drive(p, turn, t.execute)
 	if err != nil {
 		return c.explain(p, turn, t.file, err)
@@ -131,7 +144,7 @@ func (c *runCmd) task(p *process) (*task, error) {
 	switch {
 	case c.Attach == "" && c.Session == "" && name == "":
 		return nil, usage("the file and the prompt are missing: agentd run FILE PROMPT")
-	case c.Attach == "" && prompt == "":
+	case c.Attach == "" && prompt == "" && len(c.Files) == 0:
 		return nil, usage("the prompt is missing: agentd run FILE PROMPT")
 	}
 	if name != "" {
@@ -158,7 +171,11 @@ func (c *runCmd) task(p *process) (*task, error) {
 
 // execute is the turn that is asked for.
 func (c *runCmd) execute(file *agentfile.File, prompt string) (*agentdv1.RunRequest_ExecuteRequest, error) {
-	ex := &agentdv1.RunRequest_ExecuteRequest{UserPrompt: prompt}
+	files, err := parts(c.Files)
+	if err != nil {
+		return nil, err
+	}
+	ex := &agentdv1.RunRequest_ExecuteRequest{UserPrompt: prompt, UserParts: files, RawPayloads: c.Raw != ""}
 	if file != nil {
 		ex.Agent = file.Agent
 		for _, t := range file.Declarations() {
@@ -216,15 +233,13 @@ func (c *runCmd) dial(p *process) (conn *cli.Conn, done func(), err error) {
 
 // local starts a daemon on loopback that keeps nothing.
 func (c *runCmd) local(p *process) (url string, stop func(), err error) {
-	providers := daemon.ProvidersFromEnv(p.getenv)
 	d, err := daemon.New(daemon.Config{
 		Addr:       "127.0.0.1:0",
 		DataDir:    daemon.Memory,
-		Providers:  providers,
 		Getenv:     p.getenv,
 		ScriptsDir: c.Scripts,
 		RecordTo:   c.RecordTo,
-		Logger:     daemon.NewLogger(p.stderr, daemon.LogConfig{Level: slog.LevelError, Providers: providers}),
+		Logger:     daemon.NewLogger(p.stderr, daemon.LogConfig{Level: slog.LevelError, Secrets: daemon.Secrets(p.getenv)}),
 		Version:    versionText(),
 	})
 	if err != nil {

@@ -38,9 +38,12 @@ type serveCmd struct {
 	ToolTimeout   time.Duration `default:"10m" help:"Longest wait for a client's answer to a tool call."`
 	ModelTimeout  time.Duration `default:"10m" help:"Longest model call; each try has it to itself."`
 	ModelIdle     time.Duration `default:"5m" help:"Longest silence within a model call."`
+	ModelCoolDown time.Duration `default:"10s" help:"How long the calls of a model that keeps failing are suspended at first; longer each time it fails again, up to 2m."`
 	IdleTimeout   time.Duration `help:"Longest silence on a stream, both ways. Default: 15m, or 5m more than --tool-timeout."`
 	StreamTimeout time.Duration `default:"24h" help:"Longest stream."`
 	WriteTimeout  time.Duration `default:"10s" help:"How long a message may wait for the client to read."`
+
+	CompactAt float64 `placeholder:"SHARE" help:"Share of a model's context window, such as 0.8, above which the beginning of a conversation is summarised, for agents that do not say themselves. Default: never."`
 
 	InstructionFile []byte `type:"filecontent" placeholder:"FILE" help:"A file whose text is put before the instruction of every agent."`
 
@@ -54,6 +57,7 @@ type serveCmd struct {
 	MessagesPerSecond int `default:"200" help:"Messages a second that are taken from one stream."`
 	MaxModelCalls     int `default:"500" help:"Model calls of one turn."`
 	MaxQueued         int `default:"16" help:"Turns of one session that may wait for their start."`
+	ModelBreaker      int `default:"10" help:"How many model calls of one model and key have to fail in a row, tries counted, until such calls are suspended; 0 is never."`
 	ModelTries        int `default:"5" help:"How often a model call is made at most when its provider fails before it has said anything; 1 means no retries."`
 }
 
@@ -65,17 +69,15 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 			return daemon.Config{}, err
 		}
 	}
-	providers := daemon.ProvidersFromEnv(p.getenv)
 	cfg := daemon.Config{
 		Addr:              c.Addr,
 		TLSCertFile:       c.TLSCert,
 		TLSKeyFile:        c.TLSKey,
 		DataDir:           data,
-		Providers:         providers,
 		Getenv:            p.getenv,
 		ScriptsDir:        c.Scripts,
 		RecordTo:          c.RecordTo,
-		Logger:            daemon.NewLogger(p.stderr, daemon.LogConfig{Level: c.LogLevel, JSON: c.LogFormat == "json", Providers: providers}),
+		Logger:            daemon.NewLogger(p.stderr, daemon.LogConfig{Level: c.LogLevel, JSON: c.LogFormat == "json", Secrets: daemon.Secrets(p.getenv)}),
 		Version:           versionText(),
 		CORSOrigins:       c.CORSOrigins,
 		NoReflection:      c.NoReflection,
@@ -88,6 +90,7 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 		WriteTimeout:      c.WriteTimeout,
 		ModelTimeout:      c.ModelTimeout,
 		ModelIdleTimeout:  c.ModelIdle,
+		CompactAt:         c.CompactAt,
 	}
 	cfg.Turns.MaxTurns = c.MaxTurns
 	cfg.Turns.TurnTimeout = c.TurnTimeout
@@ -102,6 +105,10 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 	cfg.Turns.SessionBudget = daemon.Budget(c.SessionBudget)
 	cfg.Trees.ModelCalls = c.MaxModelCalls
 	cfg.ModelRetry.Tries = c.ModelTries
+	cfg.ModelBreaker.CoolDown = c.ModelCoolDown
+	if cfg.ModelBreaker.Failures = c.ModelBreaker; c.ModelBreaker == 0 {
+		cfg.ModelBreaker.Failures = -1
+	}
 	return cfg, nil
 }
 
@@ -109,7 +116,7 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 func (c *serveCmd) Validate() error {
 	var errs []error
 	for name, d := range map[string]time.Duration{
-		"turn-timeout": c.TurnTimeout, "tool-timeout": c.ToolTimeout, "model-timeout": c.ModelTimeout, "model-idle": c.ModelIdle,
+		"turn-timeout": c.TurnTimeout, "tool-timeout": c.ToolTimeout, "model-timeout": c.ModelTimeout, "model-idle": c.ModelIdle, "model-cool-down": c.ModelCoolDown,
 		"stream-timeout": c.StreamTimeout, "write-timeout": c.WriteTimeout,
 		"retention": c.Retention, "idle-turn": c.IdleTurn, "handover-grace": c.HandoverGrace,
 	} {
@@ -124,6 +131,12 @@ func (c *serveCmd) Validate() error {
 		if n < 1 {
 			errs = append(errs, fmt.Errorf("--%s is %d, must be at least 1", name, n))
 		}
+	}
+	if !(c.CompactAt >= 0 && c.CompactAt <= 1) {
+		errs = append(errs, fmt.Errorf("--compact-at is %v, must be from 0 to 1", c.CompactAt))
+	}
+	if c.ModelBreaker < 0 {
+		errs = append(errs, fmt.Errorf("--model-breaker is %d, must not be below 0", c.ModelBreaker))
 	}
 	if c.PurgeAfter < 0 {
 		errs = append(errs, fmt.Errorf("--purge-after is %v, must not be below 0", c.PurgeAfter))

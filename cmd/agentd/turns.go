@@ -8,6 +8,7 @@ import (
 type turnsCmd struct {
 	List   turnsListCmd   `cmd:"" help:"List turns, newest first."`
 	Show   turnsShowCmd   `cmd:"" help:"Show one turn."`
+	Calls  turnsCallsCmd  `cmd:"" help:"Show what the models of a turn were told, call by call."`
 	Cancel turnsCancelCmd `cmd:"" help:"Stop a turn, and wait until nothing of it runs."`
 }
 
@@ -58,6 +59,28 @@ func (c *turnsShowCmd) Run(p *process) error {
 			return err
 		}
 		return t.Turn(resp.GetTurn())
+	})
+}
+
+type turnsCallsCmd struct {
+	daemonFlags `embed:""`
+	Session     string `arg:"" name:"SESSION" help:"The session."`
+	Turn        string `arg:"" optional:"" name:"TURN" help:"The turn. Default: the session's last one."`
+}
+
+// Help is shown below the flags.
+func (*turnsCallsCmd) Help() string {
+	return "Instructions are as the model got them, filled in from the state as it was.\n\nExamples:\n\n  agentd turns calls SESSION"
+}
+
+// Run shows what models were told.
+func (c *turnsCallsCmd) Run(p *process) error {
+	return c.talk(p, func(t talk) error {
+		resp, err := cli.Call(t.ctx, t.conn, t.conn.ListModelCalls, &agentdv1.ListModelCallsRequest{SessionId: c.Session, TurnId: c.Turn})
+		if err != nil {
+			return err
+		}
+		return t.ModelCalls(resp.GetCalls())
 	})
 }
 

@@ -1,6 +1,6 @@
 // A page with a tool of its own: the agent runs on the server, the tool asks the page's visitor. A reload in the middle of a
 // turn goes on with it; a second page that is opened with #SESSION/TURN watches it, and with ?tool answers too once nobody else does.
-import { Agentd, llm, Transcript, type Event, type Run } from "@apzuk3/agentd";
+import { Agentd, llm, Transcript, type Citation, type End, type Event, type Run } from "@apzuk3/agentd";
 import { z } from "zod";
 
 const query = new URLSearchParams(location.search);
@@ -40,7 +40,10 @@ const agent = llm({
 /** Shows a turn while it happens, and remembers it for as long as it runs. */
 async function show(run: Run, remember: boolean): Promise<void> {
   const transcript = new Transcript();
-  element("#events").replaceChildren();
+  for (const list of ["#events", "#sources"]) {
+    element(list).replaceChildren();
+  }
+  element("#cost").textContent = "";
   try {
     for await (const event of run) {
       transcript.add(event);
@@ -50,10 +53,14 @@ async function show(run: Run, remember: boolean): Promise<void> {
         item.textContent = `${event.seq} ${event.type} ${about(event)}`;
         element("#events").append(item);
       }
+      if (event.type === "provider_tools") {
+        element("#sources").append(...event.citations.map(source));
+      }
       if (event.type === "started" && remember) {
         sessionStorage.setItem("turn", `${run.sessionId}/${run.turnId}`);
       }
       if (event.type === "end") {
+        element("#cost").textContent = cost(event.usage);
         status(event.completed ? "completed" : `stopped: ${event.reason}`);
       }
     }
@@ -75,11 +82,32 @@ function about(event: Event): string {
       return `${event.call.id} ${event.call.name} ${event.call.input}`;
     case "tool_result":
       return `${event.callId} ${event.name} ${event.output ?? event.error}`;
+    case "model_call_ended":
+      return `${event.model}, ${event.usage?.totalTokens} tokens`;
     case "end":
       return `${event.completed ? "completed" : `stopped: ${event.reason}`}, ${event.usage?.llmCalls} model calls`;
     default:
       return "";
   }
+}
+
+/** source is a place that the answer cites. What a model's provider says is not trusted: a link leads to the web or nowhere. */
+function source({ uri, title }: Citation): HTMLLIElement {
+  const item = document.createElement("li");
+  const link = document.createElement("a");
+  link.textContent = title || uri;
+  if (/^https?:/.test(uri)) {
+    link.href = uri;
+    link.rel = "noreferrer";
+  }
+  item.append(link);
+  return item;
+}
+
+/** cost is what a turn has cost, as far as prices are known. */
+function cost(usage: End["usage"]): string {
+  const { estimatedCost = 0, unpricedCalls = 0 } = usage ?? {};
+  return `$${estimatedCost.toFixed(4)}${unpricedCalls > 0 ? ` and ${unpricedCalls} model calls of unknown price` : ""}`;
 }
 
 function element(selector: string): Element {

@@ -113,7 +113,7 @@ func TestParseProblems(t *testing.T) {
 		"unknown top": {agent + "tool: []\n", []string{`2:1: unknown field "tool"; did you mean tools?`}},
 		"unknown": {"agent:\n  name: a\n  llm:\n    modell: echo\n    toolNames: [x]\n    zzzzzz: 1\n", []string{
 			`4:5: a: unknown field "modell"; did you mean model?`, `5:5: a: unknown field "toolNames"; did you mean tool_names?`,
-			`6:5: a: unknown field "zzzzzz"; there are builtin_tools, generation, include_history, instruction, model, output_key, output_schema, sub_agents, tool_names`,
+			`6:5: a: unknown field "zzzzzz"; there are builtin_tools, compaction, fallback_models, generation, include_history, instruction, model, output_key, output_schema, sub_agents, tool_names`,
 		}},
 		"wrong types": {"agent:\n  name: 4\n  description: yes please\n  loop: {max_iterations: -1, agents: {name: x}}\n", []string{
 			`2:9: ?: name: want text, got the number 4; write it as "4"`, `4:26: ?: max_iterations: want a whole number from 0 to 4294967295, got the number -1`,
@@ -280,6 +280,7 @@ tools:
 			`30:64: tool other: input_schema: "type" is "array"`,
 		}},
 		"output schema": {"name: a\nllm:\n  model: echo\n  output_schema: {type: object, properties: {a: {$ref: '#/nowhere'}}}\n  output_key: ok\n", []string{"4:18: a: output_schema: "}},
+		"compaction":    {"name: a\nllm:\n  model: echo\n  compaction: {at_share: 80}\n  output_key: ok\n", []string{"4:15: a: compaction: at_share is 80, must be from 0 to 1"}},
 		"long timeout":  {"agent: {name: a, llm: {model: echo}}\ntools: [{name: x, description: d, command: [a], timeout: 48h}]\n", []string{"2:58: tool x: timeout: must be greater than 0s and less than or equal to 86400s"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -356,6 +357,20 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestParseCompaction(t *testing.T) {
+	f, err := agentfile.Parse("f.yaml", []byte("name: a\nllm:\n  model: echo\n  compaction: {at_share: 0.8, context_tokens: 100000, model: echo, instruction: keep the numbers}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &agentdv1.Compaction{AtShare: 0.8, ContextTokens: 100_000, Model: "echo", Instruction: "keep the numbers"}
+	if got := f.Agent.GetLlm().GetCompaction(); !proto.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if p := f.Check(rules(t)); len(p) > 0 {
+		t.Errorf("problems: %v", p)
+	}
 }
 
 // Settings with names for values: those of the protocol, or the short ones.

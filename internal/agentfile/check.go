@@ -80,6 +80,7 @@ func (c *checker) tools() {
 		try("description", func() { draft.Description = t.GetDescription() })
 		try("input_schema", func() { draft.InputSchema = t.InputSchema })
 		try("timeout", func() { draft.Timeout = t.GetTimeout() })
+		try("deferred", func() { draft.Deferred = t.GetDeferred() })
 		draft.InputSchema = nil
 		c.offered = append(c.offered, draft)
 	}
@@ -219,7 +220,7 @@ func (c *checker) llm(d *draft, from protoreflect.Message) {
 	desc := from.Descriptor().Fields()
 	for i := range desc.Len() {
 		fd := desc.Get(i)
-		if !from.Has(fd) || fd.Message() != nil || fd.Name() == "model" {
+		if !from.Has(fd) || fd.Message() != nil && fd.Name() != "compaction" || fd.Name() == "model" {
 			continue
 		}
 		if !fd.IsList() {

@@ -279,6 +279,11 @@ func (d *decoder) scalar(n *node, fd protoreflect.FieldDescriptor) (protoreflect
 			return protoreflect.ValueOfInt32(int32(v)), true
 		}
 		d.problemf(n.pos, "%s: want a whole number, got %s", name, shown(n))
+	case protoreflect.Int64Kind:
+		if v, err := strconv.ParseInt(n.text, 10, 64); n.kind == numberKind && err == nil {
+			return protoreflect.ValueOfInt64(v), true
+		}
+		d.problemf(n.pos, "%s: want a whole number, got %s", name, shown(n))
 	case protoreflect.EnumKind:
 		return d.enum(n, fd)
 	case protoreflect.DoubleKind:

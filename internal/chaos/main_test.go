@@ -52,7 +52,7 @@ func serve() error {
 		return errors.Join(err, store.Close())
 	}
 	d, err := daemon.New(daemon.Config{
-		Addr: os.Getenv("AGENTD_ADDR"), Store: mortal, Providers: daemon.ProvidersFromEnv(os.Getenv),
+		Addr: os.Getenv("AGENTD_ADDR"), Store: mortal, Getenv: os.Getenv,
 		Logger: slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 		Turns:  session.Limits{HandoverGrace: 100 * time.Millisecond},
 	})

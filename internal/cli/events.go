@@ -47,7 +47,19 @@ func eventParts(event *agentdv1.RunResponse) (kind string, who []string, what st
 		if r.ToolResult.GetError() != "" {
 			return kind, r.ToolResult.GetAgentPath(), r.ToolResult.GetToolName() + " failed: " + r.ToolResult.GetError()
 		}
-		return kind, r.ToolResult.GetAgentPath(), r.ToolResult.GetToolName() + " = " + r.ToolResult.GetOutput()
+		return kind, r.ToolResult.GetAgentPath(), r.ToolResult.GetToolName() + " = " + line(r.ToolResult.GetOutput(), maxDetail) + files(r.ToolResult.GetParts())
+	case *agentdv1.RunResponse_UserMessage_:
+		return kind, nil, line(r.UserMessage.GetContent(), maxDetail) + files(r.UserMessage.GetParts())
+	case *agentdv1.RunResponse_ModelFallback_:
+		return kind, r.ModelFallback.GetAgentPath(), fellBack(r.ModelFallback) + ": " + r.ModelFallback.GetMessage()
+	case *agentdv1.RunResponse_ModelCallEnded_:
+		return kind, r.ModelCallEnded.GetAgentPath(), callEnded(r.ModelCallEnded)
+	case *agentdv1.RunResponse_ProviderTools_:
+		return kind, r.ProviderTools.GetAgentPath(), provided(r.ProviderTools)
+	case *agentdv1.RunResponse_RawPayload_:
+		return kind, r.RawPayload.GetAgentPath(), payload(r.RawPayload)
+	case *agentdv1.RunResponse_HistoryCompacted_:
+		return kind, r.HistoryCompacted.GetAgentPath(), compacted(r.HistoryCompacted) + ": " + r.HistoryCompacted.GetSummary()
 	case *agentdv1.RunResponse_InteractionRequested_:
 		return kind, r.InteractionRequested.GetInteraction().GetAgentPath(), asks(r.InteractionRequested.GetInteraction())
 	case *agentdv1.RunResponse_InteractionResolved_:

@@ -115,13 +115,23 @@ func labels(m map[string]string) string {
 	return strings.Join(out, " ")
 }
 
+// calls is a number of model calls.
+func calls(n int32) string {
+	if n == 1 {
+		return "1 model call"
+	}
+	return number(int64(n)) + " model calls"
+}
+
 // usage says what was used, in a few words.
 func usage(u *agentdv1.UsageSummary) string {
-	out := []string{number(int64(u.GetLlmCalls())) + " model calls", number(int64(u.GetTotalUsage().GetTotalTokens())) + " tokens"}
-	if u.GetLlmCalls() == 1 {
-		out[0] = "1 model call"
-	}
-	if u.GetEstimatedCost() > 0 {
+	out := []string{calls(u.GetLlmCalls()), number(int64(u.GetTotalUsage().GetTotalTokens())) + " tokens"}
+	switch n := u.GetUnpricedCalls(); {
+	case n > 0 && u.GetEstimatedCost() > 0:
+		out = append(out, fmt.Sprintf("%s + %s of unknown price", dollars(u.GetEstimatedCost()), calls(n)))
+	case n > 0:
+		out = append(out, "price unknown")
+	case u.GetEstimatedCost() > 0:
 		out = append(out, dollars(u.GetEstimatedCost()))
 	}
 	return strings.Join(out, ", ")

@@ -75,6 +75,7 @@ type piece struct {
 	message string
 	content string
 	thought bool
+	note    bool // content is lines about the message before it
 	last    bool // the agent says no more
 	done    bool // its message is finished
 }
@@ -142,10 +143,22 @@ func (s *Text) event(event *agentdv1.RunResponse) {
 	case event.GetModelRetry() != nil:
 		r := event.GetModelRetry()
 		s.sayf("↻ %s: the model call failed (%s), trying again in %s", speaker(r.GetAgentPath()), codeName(r.GetCode()), duration(r.GetWait().AsDuration()))
+	case event.GetModelFallback() != nil:
+		f := event.GetModelFallback()
+		s.sayf("↻ %s: %s", speaker(f.GetAgentPath()), line(fellBack(f), 2*maxDetail))
+	case event.GetHistoryCompacted() != nil:
+		c := event.GetHistoryCompacted()
+		s.sayf("… %s: %s", speaker(c.GetAgentPath()), compacted(c))
+	case event.GetProviderTools() != nil:
+		p := event.GetProviderTools()
+		s.chunk(&piece{path: p.GetAgentPath(), message: p.GetMessageId(), content: provided(p), note: true, last: true})
+	case event.GetModelCallEnded() != nil:
+		s.finished(event.GetModelCallEnded().GetAgentPath())
 	case event.GetTurnQueued() != nil:
 		s.sayf("… waiting for the session's running turn, %d more before", event.GetTurnQueued().GetAhead())
 	case event.GetUserMessage() != nil:
-		s.sayf("> %s", line(event.GetUserMessage().GetContent(), maxDetail))
+		m := event.GetUserMessage()
+		s.sayf("> %s", line(m.GetContent()+files(m.GetParts()), maxDetail))
 	case event.GetError() != nil, event.GetEnd() != nil:
 		s.release()
 		s.newline()
@@ -195,6 +208,11 @@ func (s *Text) chunk(p *piece) {
 // show writes a piece.
 func (s *Text) show(p *piece) {
 	if p.content == "" || p.thought && !s.Thoughts {
+		return
+	}
+	if p.note {
+		s.newline()
+		s.write(s.style("2", p.content))
 		return
 	}
 	path := strings.Join(p.path, "/")

@@ -227,6 +227,17 @@ func TestViews(t *testing.T) {
 		{Name: "gpt-x", Provider: "openai", Price: &agentdv1.Model_Price{Input: 1.25, Cached: 0.125, Output: 10}},
 		{Name: "echo", Provider: "echo", Available: true},
 	}
+	details := []*agentdv1.ModelCallDetails{
+		{
+			Call: &agentdv1.RunResponse_ModelCallEnded{
+				AgentPath: []string{"root", "a"}, MessageId: "m1", Model: "gpt-x", Duration: durationpb.New(1500 * time.Millisecond),
+				Usage: &agentdv1.TokenUsage{PromptTokens: 12, CompletionTokens: 3},
+			},
+			Instruction: "Be\nbrief.", ToolNames: []string{"look", "google_search"}, Contents: 1204, Summary: "It rained.",
+			Generation: &agentdv1.GenerationSettings{Seed: new(int32(7))},
+		},
+		{Call: &agentdv1.RunResponse_ModelCallEnded{AgentPath: []string{"root", "b"}, Model: "echo"}},
+	}
 	for name, tc := range map[string]struct {
 		show       func(*cli.Printer) error
 		text, json string
@@ -278,7 +289,25 @@ echo   echo      not needed      -       -       -
 
 List prices of 2026-03-01, in dollars per million tokens. Providers serve models of other names, too.
 `, `{"name":"gpt-x",`},
-		"done": {func(p *cli.Printer) error { return p.Done("deleted %s", "s1") }, "deleted s1\n", ""},
+		"calls": {func(p *cli.Printer) error { return p.ModelCalls(details) }, `agent        root/a
+model        gpt-x
+message      m1
+took         1.5s
+tokens       12 in, 3 out
+generation   {"seed":7}
+tools        look, google_search
+contents     1,204
+summary      It rained.
+instruction  Be
+             brief.
+
+agent   root/b
+model   echo
+tokens  0 in, 0 out
+told    cannot be made again from the log
+`, `{"call":{`},
+		"no calls": {func(p *cli.Printer) error { return p.ModelCalls(nil) }, "nothing\n", ""},
+		"done":     {func(p *cli.Printer) error { return p.Done("deleted %s", "s1") }, "deleted s1\n", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var text, json strings.Builder

@@ -188,6 +188,7 @@ func badRequests() map[string][]badRequest {
 		"ResolveInteraction": append(ofInteraction(`,"resolution":{"approve":{}}`),
 			badRequest{name: "no resolution", json: `{"sessionId":"{done}","interactionId":"x"}`, code: invalidArgument, kind: invalidRequest, says: []string{"resolution"}},
 			badRequest{name: "no decision", json: `{"sessionId":"{done}","interactionId":"x","resolution":{}}`, code: invalidArgument, kind: invalidRequest, says: []string{"decision"}}),
+		"ListModelCalls": ofTurn(""),
 		"ListInteractions": append(paged(""),
 			badRequest{name: "unknown session", json: `{"sessionId":"nobody"}`, code: connect.CodeNotFound, kind: noSession, says: []string{`"nobody"`}},
 			badRequest{name: "turn without a session", json: `{"turnId":"{doneTurn}"}`, code: invalidArgument, kind: invalidRequest, says: []string{"turn_id", "session_id"}},

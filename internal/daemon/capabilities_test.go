@@ -18,7 +18,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/internal/daemon"
-	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/catalog"
 	"github.com/apzuk3/agentd/session"
 )
 
@@ -89,7 +89,7 @@ func TestListModels(t *testing.T) {
 	d := start(t, daemon.Config{ScriptsDir: dir, Scripts: map[string]string{"two": `answers: [{text: hi}]`}, Providers: daemon.Providers{GeminiAPIKey: "secret"}})
 	for name, c := range wires(t, d) {
 		got := call(t, c.ListModels, &agentdv1.ListModelsRequest{})
-		if got.GetPricesDate() != model.PricesDate {
+		if got.GetPricesDate() != catalog.Builtin().Date {
 			t.Errorf("%s: prices of %q", name, got.GetPricesDate())
 		}
 		models := map[string]*agentdv1.Model{}

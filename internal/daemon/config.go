@@ -34,14 +34,15 @@ type Config struct {
 	// Store is used in place of a database in DataDir. Shutdown closes it.
 	Store session.Store
 
-	// Providers holds the server's own keys and the addresses of the providers.
-	Providers Providers
-	// Getenv reads the environment for providers that have registered themselves,
-	// see model.Register. Default: an empty environment.
+	// Getenv reads the environment, where providers find the server's own keys and
+	// their addresses, see model.Register. Default: an empty environment.
 	Getenv func(name string) string
+	// Providers says the same of those that come with agentd, and wins.
+	Providers Providers
 	// keys are what providers have read there under the name of a secret.
 	keys []string
-	// ScriptsDir holds scripts for the models "scripted/…". Default none.
+	// ScriptsDir holds scripts for the models "scripted/…", in place of
+	// AGENTD_SCRIPTS. Default none.
 	ScriptsDir string
 	// Scripts are scripts by name, as YAML or JSON; they win over files.
 	Scripts map[string]string
@@ -100,6 +101,15 @@ type Config struct {
 	// ModelRetry says how often, and after which waits, a model call that has
 	// failed before anything of it was shown is made again. Default 5 tries.
 	ModelRetry model.Retry
+	// ModelBreaker says when the calls of a model that keeps failing are suspended.
+	// Default after 10 failures in a row, for 10 s at first; negative Failures are
+	// never.
+	ModelBreaker model.BreakerConfig
+
+	// CompactAt is the share of a model's context window, from 0 to 1, above which
+	// the beginning of a conversation is summarised for agents that do not say
+	// themselves. Default 0, never.
+	CompactAt float64
 
 	// Turns bounds what runs and what waits: turns at once, their time, the time
 	// of a tool call, how long a turn waits for its client, sizes.
@@ -111,7 +121,8 @@ type Config struct {
 // Budget is what a turn or a session may spend; see Config.Turns.
 type Budget = session.Budget
 
-// Providers are the model providers as the environment describes them.
+// Providers are model providers for those who have no environment for them; what
+// is left out is as Config.Getenv says.
 type Providers struct {
 	// GeminiAPIKey, AnthropicAPIKey and OpenAIAPIKey are the server's own keys;
 	// without one, callers have to bring theirs.
@@ -119,10 +130,6 @@ type Providers struct {
 	// GeminiBaseURL, AnthropicBaseURL and OpenAIBaseURL replace the addresses of
 	// the providers; the last may be any server that speaks OpenAI's API.
 	GeminiBaseURL, AnthropicBaseURL, OpenAIBaseURL string
-	// Vertex serves Gemini models over Vertex AI, in VertexProject and
-	// VertexLocation.
-	Vertex                        bool
-	VertexProject, VertexLocation string
 }
 
 // WithDefaults returns the config with its zero values replaced. The limits of
@@ -159,6 +166,9 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf("daemon: address %q: want host:port, such as :8080 or 127.0.0.1:8080: %w", c.Addr, err))
 		}
 	}
+	if !(c.CompactAt >= 0 && c.CompactAt <= 1) {
+		errs = append(errs, fmt.Errorf("daemon: CompactAt is %v, must be from 0 to 1", c.CompactAt))
+	}
 	for _, n := range []struct {
 		name  string
 		value int
@@ -166,6 +176,7 @@ func (c Config) Validate() error {
 		{"MaxConns", c.MaxConns},
 		{"MaxStreamsPerConn", c.MaxStreamsPerConn},
 		{"ModelRetry.Tries", c.ModelRetry.Tries},
+		{"ModelBreaker.Circuits", c.ModelBreaker.Circuits},
 	} {
 		if n.value < 0 {
 			errs = append(errs, fmt.Errorf("daemon: %s is %d, must be at least 1", n.name, n.value))
@@ -180,6 +191,8 @@ func (c Config) Validate() error {
 		{"ModelRetry.Base", c.ModelRetry.Base},
 		{"ModelRetry.MaxWait", c.ModelRetry.MaxWait},
 		{"ModelRetry.MaxRetryAfter", c.ModelRetry.MaxRetryAfter},
+		{"ModelBreaker.CoolDown", c.ModelBreaker.CoolDown},
+		{"ModelBreaker.MaxCoolDown", c.ModelBreaker.MaxCoolDown},
 	} {
 		if d.value < 0 {
 			errs = append(errs, fmt.Errorf("daemon: %s is %s, must be above 0", d.name, d.value))

@@ -90,7 +90,10 @@ func New(cfg Config) (_ *Daemon, err error) {
 			err = errors.Join(err, d.closeRecorder())
 		}
 	}()
-	callable, err := d.openRecorder(adkbridge.FromRegistry(models, model.Limits{Total: cfg.ModelTimeout, Idle: cfg.ModelIdleTimeout, Retry: cfg.ModelRetry}))
+	callable, err := d.openRecorder(adkbridge.FromRegistry(models, model.Limits{
+		Total: cfg.ModelTimeout, Idle: cfg.ModelIdleTimeout,
+		Retry: cfg.ModelRetry, Breaker: model.NewBreaker(cfg.ModelBreaker, cfg.Logger),
+	}))
 	if err != nil {
 		return nil, err
 	}
@@ -98,6 +101,8 @@ func New(cfg Config) (_ *Daemon, err error) {
 		Models: callable,
 		Limits: cfg.Trees,
 		Logger: cfg.Logger,
+
+		CompactAt: cfg.CompactAt,
 	})
 	if d.manager, err = session.NewManager(session.Config{
 		Store: d.store, Runner: runner, Logger: cfg.Logger, Limits: cfg.Turns, OnFatal: d.storeFailed,
@@ -107,6 +112,7 @@ func New(cfg Config) (_ *Daemon, err error) {
 	d.server, err = server.New(server.Config{
 		Sessions:            d.manager,
 		Ready:               d.manager.Ready,
+		ModelCalls:          adkbridge.ModelCalls,
 		About:               func() server.About { return about(&d.cfg, models) },
 		Logger:              cfg.Logger,
 		NoReflection:        cfg.NoReflection,

@@ -2,51 +2,56 @@ package daemon
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/model"
 )
 
-// ProvidersFromEnv reads what the environment says about the providers, under
-// the names that their own tools use.
-func ProvidersFromEnv(getenv func(string) string) Providers {
-	get := func(name string) string { return strings.TrimSpace(getenv(name)) }
-	vertex, _ := strconv.ParseBool(get("GOOGLE_GENAI_USE_VERTEXAI")) // anything else is no
-	return Providers{
-		GeminiAPIKey:     session.Secret(get("GEMINI_API_KEY")),
-		AnthropicAPIKey:  session.Secret(get("ANTHROPIC_API_KEY")),
-		OpenAIAPIKey:     session.Secret(get("OPENAI_API_KEY")),
-		GeminiBaseURL:    get("GOOGLE_GEMINI_BASE_URL"),
-		AnthropicBaseURL: get("ANTHROPIC_BASE_URL"),
-		OpenAIBaseURL:    get("OPENAI_BASE_URL"),
-		Vertex:           vertex,
-		VertexProject:    get("GOOGLE_CLOUD_PROJECT"),
-		VertexLocation:   get("GOOGLE_CLOUD_LOCATION"),
-	}
+// Secrets are what the providers of a daemon read from the environment under the
+// names of secrets; no log line may hold them. Providers that cannot be made are
+// New's to report.
+func Secrets(getenv func(name string) string) []string {
+	cfg := Config{Getenv: getenv}
+	_, _ = model.Registered(cfg.getenv)
+	return cfg.keys
 }
 
-// getenv reads the environment for providers that have registered themselves, and
-// remembers the secrets among what they read.
+// getenv reads the environment for providers, below what the config itself says,
+// and remembers the secrets among what they read.
 func (c *Config) getenv(name string) string {
-	if c.Getenv == nil {
-		return ""
+	if name == scriptsVariable {
+		return c.ScriptsDir
 	}
-	value := c.Getenv(name)
-	lower := strings.ToLower(name)
-	if value != "" && slices.ContainsFunc(secretNames, func(s string) bool { return strings.HasSuffix(lower, s) }) {
-		c.keys = append(c.keys, value)
+	value := c.Providers.getenv(name)
+	if value == "" && c.Getenv != nil {
+		value = c.Getenv(name)
+	}
+	lower, secret := strings.ToLower(name), strings.TrimSpace(value)
+	if secret != "" && !slices.Contains(c.keys, secret) && slices.ContainsFunc(secretNames, func(s string) bool { return strings.HasSuffix(lower, s) }) {
+		c.keys = append(c.keys, secret)
 	}
 	return value
 }
 
-// secrets are the keys that no log line may hold.
-func (p Providers) secrets() []string {
-	var out []string
-	for _, s := range []session.Secret{p.GeminiAPIKey, p.AnthropicAPIKey, p.OpenAIAPIKey} {
-		if s != "" {
-			out = append(out, string(s))
-		}
+// scriptsVariable is where scripted finds its folder.
+const scriptsVariable = "AGENTD_SCRIPTS"
+
+// getenv says what is set here in the words of the environment.
+func (p Providers) getenv(name string) string {
+	switch name {
+	case "GEMINI_API_KEY":
+		return string(p.GeminiAPIKey)
+	case "GOOGLE_GEMINI_BASE_URL":
+		return p.GeminiBaseURL
+	case "ANTHROPIC_API_KEY":
+		return string(p.AnthropicAPIKey)
+	case "ANTHROPIC_BASE_URL":
+		return p.AnthropicBaseURL
+	case "OPENAI_API_KEY":
+		return string(p.OpenAIAPIKey)
+	case "OPENAI_BASE_URL":
+		return p.OpenAIBaseURL
+	default:
+		return ""
 	}
-	return out
 }

@@ -19,14 +19,14 @@ type LogConfig struct {
 	Level slog.Level
 	// JSON writes one JSON object a line in place of text.
 	JSON bool
-	// Providers are the keys that are hidden wherever they turn up.
-	Providers Providers
+	// Secrets are hidden wherever they turn up.
+	Secrets []string
 }
 
 // NewLogger returns a logger that writes to w. It is a last line of defence:
 // nothing logs a key on purpose.
 func NewLogger(w io.Writer, cfg LogConfig) *slog.Logger {
-	opts := &slog.HandlerOptions{Level: cfg.Level, ReplaceAttr: guard(cfg.Providers.secrets())}
+	opts := &slog.HandlerOptions{Level: cfg.Level, ReplaceAttr: guard(cfg.Secrets)}
 	if cfg.JSON {
 		return slog.New(slog.NewJSONHandler(w, opts))
 	}

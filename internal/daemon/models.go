@@ -3,20 +3,34 @@ package daemon
 import (
 	"fmt"
 	"log/slog"
-	"slices"
+	"strings"
 
 	"github.com/apzuk3/agentd/adkbridge"
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/model/anthropic"
-	"github.com/apzuk3/agentd/model/echo"
-	"github.com/apzuk3/agentd/model/gemini"
-	"github.com/apzuk3/agentd/model/openai"
+	"github.com/apzuk3/agentd/model/catalog"
 	"github.com/apzuk3/agentd/model/scripted"
 	"github.com/apzuk3/agentd/server"
 )
 
 // newRegistry returns the models that the config describes.
 func newRegistry(cfg *Config) (*model.Registry, error) {
+	providers, err := model.Registered(cfg.getenv)
+	if err != nil {
+		return nil, fmt.Errorf("daemon: %w", err)
+	}
+	if len(cfg.Scripts) > 0 {
+		script, err := newScripted(cfg)
+		if err != nil {
+			return nil, err
+		}
+		providers = model.Instead(providers, []model.Provider{script})
+	}
+	return model.NewRegistry(model.Instead(providers, cfg.ExtraProviders)...)
+}
+
+// newScripted serves the scripts of the config besides those of its folder.
+func newScripted(cfg *Config) (model.Provider, error) {
 	scripts := make(map[string]*scripted.Script, len(cfg.Scripts))
 	for name, text := range cfg.Scripts {
 		s, err := scripted.Parse([]byte(text))
@@ -25,40 +39,11 @@ func newRegistry(cfg *Config) (*model.Registry, error) {
 		}
 		scripts[name] = s
 	}
-	script, err := scripted.New(scripted.Config{Dir: cfg.ScriptsDir, Scripts: scripts})
+	p, err := scripted.New(scripted.Config{Dir: cfg.ScriptsDir, Scripts: scripts})
 	if err != nil {
 		return nil, fmt.Errorf("daemon: scripts: %w", err)
 	}
-	p := cfg.Providers
-	oai := openai.Config{APIKey: string(p.OpenAIAPIKey), BaseURL: p.OpenAIBaseURL}
-	chat, responses := oai, oai
-	chat.Name, chat.API = "openai-chat", openai.Chat
-	responses.Name, responses.API = "openai-responses", openai.Responses
-	providers := []model.Provider{
-		gemini.New(gemini.Config{
-			APIKey: string(p.GeminiAPIKey), BaseURL: p.GeminiBaseURL,
-			Vertex: p.Vertex, Project: p.VertexProject, Location: p.VertexLocation,
-		}),
-		anthropic.New(anthropic.Config{APIKey: string(p.AnthropicAPIKey), BaseURL: p.AnthropicBaseURL}),
-		openai.New(oai),
-		openai.New(chat),
-		openai.New(responses),
-		script,
-		echo.New(echo.Config{}),
-	}
-	registered, err := model.Registered(cfg.getenv)
-	if err != nil {
-		return nil, fmt.Errorf("daemon: %w", err)
-	}
-	return model.NewRegistry(instead(instead(providers, registered), cfg.ExtraProviders)...)
-}
-
-// instead are providers with others added, which take the place of those of the
-// same name.
-func instead(providers, others []model.Provider) []model.Provider {
-	return append(slices.DeleteFunc(providers, func(p model.Provider) bool {
-		return slices.ContainsFunc(others, func(o model.Provider) bool { return o.Name() == p.Name() })
-	}), others...)
+	return p, nil
 }
 
 // about is what the daemon tells of itself. Scripts may come and go while it
@@ -70,19 +55,55 @@ func about(cfg *Config, reg *model.Registry) server.About {
 		BuiltinTools:   adkbridge.BuiltinTools(),
 		MaxPromptBytes: turns.MaxPromptBytes,
 		Retention:      turns.Retention,
-		PricesDate:     model.PricesDate,
+		PricesDate:     reg.PricesDate(),
 	}
 	for _, st := range reg.Providers() {
-		out.Providers = append(out.Providers, server.Provider{Name: st.Provider, HasKey: st.HasKey || !st.NeedsKey})
+		out.Providers = append(out.Providers, server.Provider{
+			Name: st.Provider, HasKey: st.HasKey || !st.NeedsKey, KeyHeader: st.KeyHeader, BuiltinTools: st.Builtins,
+		})
 		for _, name := range st.Models {
-			m := server.Model{Name: name, Provider: st.Provider}
-			if p, known := model.ListPrice(st.Provider, name); known {
-				m.Price = &server.Price{Input: p.Input, Cached: p.Cached, Output: p.Output}
-			}
-			out.Models = append(out.Models, m)
+			known := reg.Knows(st.Provider, strings.TrimPrefix(name, st.Provider+"/"))
+			out.Models = append(out.Models, server.Model{
+				Name: name, Provider: st.Provider, Price: listPrice(known.Entry), Capabilities: capabilities(known.Capabilities),
+			})
 		}
 	}
 	return out
+}
+
+// listPrice is the protocol's form of a price; nil when it is not known.
+func listPrice(e catalog.Entry) *agentdv1.Model_Price {
+	if e.Price == nil {
+		return nil
+	}
+	out := rates(e.Price.Rates)
+	out.Date = e.Date
+	if e.Price.LongFrom > 0 {
+		out.LongFrom, out.Long = e.Price.LongFrom, rates(e.Price.Long)
+	}
+	return out
+}
+
+// rates leaves out those that are no others than those of all tokens.
+func rates(r catalog.Rates) *agentdv1.Model_Price {
+	out := &agentdv1.Model_Price{Input: r.Input, Cached: r.Cached, Output: r.Output}
+	if r.CacheWrite != r.Input {
+		out.CacheWrite = &r.CacheWrite
+	}
+	if r.Thinking != r.Output {
+		out.Thinking = &r.Thinking
+	}
+	return out
+}
+
+func capabilities(c *catalog.Capabilities) *agentdv1.Model_Capabilities {
+	if c == nil {
+		return nil
+	}
+	return &agentdv1.Model_Capabilities{
+		ContextTokens: c.ContextTokens, OutputTokens: c.OutputTokens, Inputs: c.Inputs,
+		Thinking: c.Thinking, Tools: c.Tools, StructuredOutput: c.StructuredOutput,
+	}
 }
 
 // logModels says which providers the server has a key for, and what to do when

@@ -39,7 +39,7 @@ func (d *Daemon) openRecorder(models adkbridge.Models) (adkbridge.Models, error)
 		return nil, fmt.Errorf("daemon: %w", err)
 	}
 	d.recorder = rec
-	return recording{models, rec, append(d.cfg.Providers.secrets(), d.cfg.keys...)}, nil
+	return recording{models, rec, d.cfg.keys}, nil
 }
 
 // closeRecorder ends the recording, if there is one.

@@ -27,6 +27,8 @@ type observer struct {
 	lastCaller string          // the agent whose calls are being sent, "" between answers
 	errors     []*agentdv1.RunResponse_ErrorResponse
 	retries    []*agentdv1.RunResponse_ModelRetry
+	fallbacks  []*agentdv1.RunResponse_ModelFallback
+	tries      map[string]uint32 // of the present model that have failed, by message
 	modelCalls []*agentdv1.RunResponse_ModelCallEnded
 	heartbeats int
 	end        *agentdv1.RunResponse_EndResponse
@@ -37,6 +39,7 @@ func newObserver(together int) *observer {
 	return &observer{
 		together: together,
 		text:     map[string]string{}, closed: map[string]bool{}, spoke: map[string]bool{},
+		tries: map[string]uint32{},
 		asked: map[string]bool{}, cancelled: map[string]bool{}, answered: map[string]bool{},
 	}
 }
@@ -84,8 +87,25 @@ func (o *observer) see(m *agentdv1.RunResponse) {
 		o.errors = append(o.errors, r.Error)
 	case *agentdv1.RunResponse_ModelRetry_:
 		o.retry(r.ModelRetry)
+	case *agentdv1.RunResponse_ModelFallback_:
+		o.fallback(r.ModelFallback)
+	case *agentdv1.RunResponse_HistoryCompacted_:
+		o.inSession(r.HistoryCompacted.GetSessionId())
+		if r.HistoryCompacted.GetSummary() == "" || len(r.HistoryCompacted.GetAgentPath()) == 0 {
+			o.faultf("a summary that does not say what it is: %v", r.HistoryCompacted)
+		}
 	case *agentdv1.RunResponse_ModelCallEnded_:
 		o.modelCall(r.ModelCallEnded)
+	case *agentdv1.RunResponse_ProviderTools_:
+		o.inSession(r.ProviderTools.GetSessionId())
+		if p := r.ProviderTools; len(p.GetAgentPath()) == 0 || p.GetMessageId() == "" || len(p.GetUses())+len(p.GetCitations()) == 0 {
+			o.faultf("provider tools that do not say what they are: %v", p)
+		}
+	case *agentdv1.RunResponse_RawPayload_:
+		o.inSession(r.RawPayload.GetSessionId())
+		if p := r.RawPayload; len(p.GetAgentPath()) == 0 || p.GetMessageId() == "" || p.GetAttempt() < 1 || p.GetStatus() < 100 || p.GetProvider() == "" {
+			o.faultf("a raw payload that does not say what it is: %v", p)
+		}
 	case *agentdv1.RunResponse_StateUpdate_:
 		o.inSession(r.StateUpdate.GetSessionId())
 	case *agentdv1.RunResponse_End:
@@ -123,16 +143,31 @@ func (o *observer) settle(as map[string]bool, id string) {
 // retry checks that the tries of a call are told one by one.
 func (o *observer) retry(r *agentdv1.RunResponse_ModelRetry) {
 	o.inSession(r.GetSessionId())
-	failed := uint32(1)
-	for _, before := range o.retries {
-		if before.GetMessageId() == r.GetMessageId() {
-			failed++
-		}
-	}
+	o.tries[r.GetMessageId()]++
+	failed := o.tries[r.GetMessageId()]
 	if r.GetAttempt() != failed || r.GetMessageId() == "" || len(r.GetAgentPath()) == 0 || r.GetMessage() == "" || r.GetCode() == 0 || r.GetWait().AsDuration() < 0 {
 		o.faultf("retry %v, want that of try %d", r, failed)
 	}
 	o.retries = append(o.retries, r)
+}
+
+// fallback checks that a change of the model says what was changed, and follows the
+// one before.
+func (o *observer) fallback(f *agentdv1.RunResponse_ModelFallback) {
+	o.inSession(f.GetSessionId())
+	if len(f.GetAgentPath()) == 0 || f.GetMessageId() == "" || f.GetModel() == "" || f.GetNextModel() == "" || f.GetCode() == 0 || f.GetMessage() == "" {
+		o.faultf("a change of the model that does not say what it is: %v", f)
+	}
+	for i := len(o.fallbacks) - 1; i >= 0; i-- {
+		if before := o.fallbacks[i]; before.GetMessageId() == f.GetMessageId() {
+			if before.GetNextModel() != f.GetModel() {
+				o.faultf("%s takes the place of %s, which was not called: the model was %s", f.GetNextModel(), f.GetModel(), before.GetNextModel())
+			}
+			break
+		}
+	}
+	o.tries[f.GetMessageId()] = 0
+	o.fallbacks = append(o.fallbacks, f)
 }
 
 // modelCall checks that a call says whose it was, and that its answer is told once.

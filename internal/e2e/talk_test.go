@@ -175,7 +175,7 @@ func (k *talk) expect(out *outcome, prompt string, steps []providertest.Step, fi
 	total := out.usage.GetTotalUsage()
 	got := providertest.Usage{
 		Prompt: int64(total.GetPromptTokens()), Completion: int64(total.GetCompletionTokens()), Cached: int64(total.GetCachedTokens()),
-		Thoughts: int64(total.GetThoughtsTokens()), Total: int64(total.GetTotalTokens()),
+		CacheWrite: int64(total.GetCacheWriteTokens()), Thoughts: int64(total.GetThoughtsTokens()), Total: int64(total.GetTotalTokens()),
 	}
 	want, counted := turn.Usage().Add(k.failed), len(steps)
 	if k.failed != (providertest.Usage{}) {

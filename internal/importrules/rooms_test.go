@@ -47,7 +47,10 @@ var rooms = []room{
 
 	{path: "session", floor: 1, may: []string{gen, protobuf}, tests: []string{"session/sqlitestore"},
 		knows: "conversations; neither engine, nor database, nor transport"},
-	{path: "model", floor: 1, may: []string{genai}, tests: []string{"model/echo", "model/scripted"},
+	{path: "model/catalog", floor: 0, may: []string{"github.com/goccy/go-yaml"},
+		knows: "what models cost and can do; neither providers' code, nor how they count"},
+	{path: "model", floor: 1, may: []string{"model/catalog", genai},
+		tests: []string{"model/echo", "model/scripted", "model/gemini", "model/anthropic", "model/openai"},
 		knows: "what a provider must do; neither sessions, nor the engine, nor the protocol"},
 	{path: "client", floor: 1, may: []string{gen, genConnect, connect, jsonschema, protobuf},
 		knows: "the protocol from the caller's side; nothing of the server"},
@@ -90,7 +93,7 @@ var rooms = []room{
 		knows: "the wire; neither engine, nor models, nor database"},
 
 	{path: "internal/daemon", floor: 3,
-		may: []string{"session", "session/sqlitestore", "model", "model/gemini", "model/anthropic",
+		may: []string{"session", "session/sqlitestore", "model", "model/catalog", "model/gemini", "model/anthropic",
 			"model/openai", "model/scripted", "model/echo", "model/record", "adkbridge", "server", gen, genConnect, connect,
 			"connectrpc.com/grpchealth", "connectrpc.com/grpcreflect", "golang.org/x/net", "buf.build/go/protovalidate"},
 		knows: "how the rooms are wired together, and nothing else"},
@@ -108,7 +111,7 @@ var rooms = []room{
 		knows: "a real daemon for tests"},
 
 	{path: "examples", floor: 5, knows: "nothing of its own: its tests run the examples"},
-	{path: "examples/provider/acme", floor: 4, may: []string{"model", genai},
+	{path: "examples/provider/acme", floor: 4, may: []string{"model", "model/catalog", genai},
 		knows: "what somebody who adds a provider can import"},
 	{path: "examples/provider", floor: 5, may: []string{"agentdhost", "examples/provider/acme", "client", gen},
 		knows: "a daemon with one more provider"},

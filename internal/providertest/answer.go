@@ -39,15 +39,18 @@ type ToolCall struct {
 
 // Usage counts tokens as the provider reports them. Prompt includes what the
 // provider's own tools put into the prompt, and what was written to a cache.
-// Total is the provider's own or, where it has none, Prompt plus Completion.
+// CacheWrite is that part of Prompt, and CacheWriteHour that of CacheWrite which is
+// kept for an hour. Total is the provider's own or, where it has none, Prompt plus
+// Completion.
 type Usage struct {
-	Prompt, Completion, Cached, Thoughts, Total int64
+	Prompt, Completion, Cached, CacheWrite, CacheWriteHour, Thoughts, Total int64
 }
 
 // Add returns the sum of both.
 func (u Usage) Add(v Usage) Usage {
 	return Usage{
 		Prompt: u.Prompt + v.Prompt, Completion: u.Completion + v.Completion, Cached: u.Cached + v.Cached,
+		CacheWrite: u.CacheWrite + v.CacheWrite, CacheWriteHour: u.CacheWriteHour + v.CacheWriteHour,
 		Thoughts: u.Thoughts + v.Thoughts, Total: u.Total + v.Total,
 	}
 }
@@ -178,6 +181,8 @@ func (a *Answer) anthropic(body object) {
 	a.Usage = Usage{
 		Prompt:     number(usage, "input_tokens") + number(usage, "cache_creation_input_tokens"),
 		Completion: number(usage, "output_tokens"), Cached: number(usage, "cache_read_input_tokens"),
+		CacheWrite:     number(usage, "cache_creation_input_tokens"),
+		CacheWriteHour: number(usage.obj("cache_creation"), "ephemeral_1h_input_tokens"),
 	}
 	a.Usage.Total = a.Usage.Prompt + a.Usage.Completion
 	for _, block := range body.list("content") {

@@ -3,7 +3,6 @@ package providertest
 import (
 	"encoding/json"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -143,11 +142,7 @@ func (e *Exchange) EventStream() (string, error) {
 	if e.Stream() {
 		return e.Text, nil
 	}
-	u, err := url.Parse(e.URL)
-	if err != nil {
-		return "", err
-	}
-	events, err := stream(wireOf(u.Path), object{"stream_options": encode(object{"include_usage": encode(true)})}, e.JSON)
+	events, err := stream(e.Wire, object{"stream_options": encode(object{"include_usage": encode(true)})}, e.JSON)
 	if err != nil {
 		return "", err
 	}

@@ -50,7 +50,7 @@ var invented = map[Wire]func(Answer) any{
 			"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-invented", "content": blocks,
 			"stop_reason": stop, "stop_sequence": nil,
 			"usage": map[string]any{
-				"input_tokens": a.Usage.Prompt, "cache_creation_input_tokens": 0,
+				"input_tokens": a.Usage.Prompt - a.Usage.CacheWrite, "cache_creation_input_tokens": a.Usage.CacheWrite,
 				"cache_read_input_tokens": a.Usage.Cached, "output_tokens": a.Usage.Completion,
 			},
 		}

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/genai"
 
@@ -192,10 +193,25 @@ func conversations() map[string]*model.Request {
 		"penalties":       {Contents: hello, Config: &genai.GenerateContentConfig{PresencePenalty: new(float32(0.5)), FrequencyPenalty: new(float32(0.5))}},
 		"thinking_level":  {Contents: hello, Config: &genai.GenerateContentConfig{ThinkingConfig: &genai.ThinkingConfig{ThinkingLevel: genai.ThinkingLevelLow, IncludeThoughts: true}}},
 		"thinking_budget": {Contents: hello, Config: &genai.GenerateContentConfig{ThinkingConfig: &genai.ThinkingConfig{ThinkingBudget: new(int32(4000))}}},
-		"choice_none":     {Contents: hello, Config: choice(genai.FunctionCallingConfigModeNone)},
-		"choice_any":      {Contents: hello, Config: choice(genai.FunctionCallingConfigModeAny)},
-		"choice_one":      {Contents: hello, Config: choice(genai.FunctionCallingConfigModeAny, "clock.now")},
-		"choice_some":     {Contents: hello, Config: choice(genai.FunctionCallingConfigModeAny, "clock.now", "weather")},
+		"cache":           {Contents: hello, Config: &genai.GenerateContentConfig{}, Cache: &model.Cache{Key: "k1"}},
+		"cache_hour":      {Contents: hello, Config: &genai.GenerateContentConfig{Tools: tools[:1:1]}, Cache: &model.Cache{Key: "k1", TTL: 6 * time.Minute}},
+		"cache_day":       {Contents: hello, Config: &genai.GenerateContentConfig{}, Cache: &model.Cache{Key: "k1", TTL: 24 * time.Hour}},
+		"cache_all": {
+			Config: &genai.GenerateContentConfig{
+				SystemInstruction: asked(text("Be brief."), text("Be kind.")),
+				Tools:             []*genai.Tool{{FunctionDeclarations: []*genai.FunctionDeclaration{weather, clock}}, {GoogleSearch: &genai.GoogleSearch{}}},
+			},
+			Cache: &model.Cache{Key: "k1", TTL: 5 * time.Minute},
+			Contents: []*genai.Content{
+				hello[0], said(called("e1", "call_1", "weather", `{"place":"Graz"}`, nil), called("e2", "call_2", "clock.now", "", nil)),
+				asked(answered("e1", "weather", map[string]any{"output": "sunny"}), answered("e2", "clock.now", map[string]any{"output": "7"})),
+				said(text("Sunny.")), asked(text("And tomorrow?")),
+			},
+		},
+		"choice_none": {Contents: hello, Config: choice(genai.FunctionCallingConfigModeNone)},
+		"choice_any":  {Contents: hello, Config: choice(genai.FunctionCallingConfigModeAny)},
+		"choice_one":  {Contents: hello, Config: choice(genai.FunctionCallingConfigModeAny, "clock.now")},
+		"choice_some": {Contents: hello, Config: choice(genai.FunctionCallingConfigModeAny, "clock.now", "weather")},
 	}
 	maps.Copy(all, files())
 	return all

@@ -5,8 +5,8 @@
 // be kept byte for byte (tool arguments, signatures, blocks of the provider's
 // tools), and a stream without its last event has to be an error.
 //
-// Usage: Prompt is the input that was not read from the cache, including what
-// was written to it; Cached is what was read from it, not part of Prompt;
+// Usage: Prompt is the input that was not read from the cache, including
+// CacheWrite; Cached is what was read from it, not part of Prompt;
 // Completion includes thinking; Thoughts is 0 unless Anthropic reports it.
 //
 // It imports model, genai, the SDK and the standard library; it knows neither
@@ -77,6 +77,9 @@ func (p *Provider) GoString() string { return p.String() }
 // Builtins returns "web_search", which Config asks for as genai's GoogleSearch
 // or EnterpriseWebSearch.
 func (*Provider) Builtins() []string { return []string{"web_search"} }
+
+// Billing says how tokens are counted.
+func (*Provider) Billing() model.Billing { return model.Billing{CachedApart: true} }
 
 // Open returns the model of that name; whether Anthropic has it shows in the
 // first call.

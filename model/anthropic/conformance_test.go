@@ -65,7 +65,11 @@ func encode(a modeltest.Answer) modeltest.Wire {
 	u := a.Usage
 	e := &encoder{frames: []string{frame("message_start", map[string]any{"message": map[string]any{
 		"model": "claude-test-1", "role": "assistant", "content": []any{},
-		"usage": map[string]any{"input_tokens": u.Prompt, "cache_read_input_tokens": u.Cached, "cache_creation_input_tokens": 0, "output_tokens": 1},
+		"usage": map[string]any{
+			"input_tokens": u.Prompt - u.CacheWrite, "cache_read_input_tokens": u.Cached, "cache_creation_input_tokens": u.CacheWrite,
+			"cache_creation": map[string]any{"ephemeral_5m_input_tokens": u.CacheWrite - u.CacheWriteHour, "ephemeral_1h_input_tokens": u.CacheWriteHour},
+			"output_tokens":  1,
+		},
 	}})}}
 	stop := "end_turn"
 	for _, p := range a.Pieces {
@@ -143,6 +147,6 @@ func TestConformance(t *testing.T) {
 			"too large":       httpError(model.KindContextTooLong, 413, "Request exceeds the maximum size"),
 			"no stop reason":  refusal(model.KindUnavailable, frame("message_stop", map[string]any{})),
 		},
-		Can: modeltest.Can{Thoughts: true, CallIDs: true, CallsWithoutID: true, BadArgs: true, ArgsText: true, CachedUsage: true, ThoughtsUsage: true, EarlyUsage: true},
+		Can: modeltest.Can{Thoughts: true, CallIDs: true, CallsWithoutID: true, BadArgs: true, ArgsText: true, CachedUsage: true, CacheWriteUsage: true, ThoughtsUsage: true, EarlyUsage: true},
 	})
 }

@@ -52,6 +52,8 @@ type block struct {
 	IsError   bool            `json:"is_error,omitempty"`
 	Content   []block         `json:"content,omitempty"`
 
+	CacheControl *cacheControl `json:"cache_control,omitempty"`
+
 	raw json.RawMessage
 }
 
@@ -77,12 +79,16 @@ type tool struct {
 	Name        string          `json:"name"`
 	Description string          `json:"description,omitempty"`
 	InputSchema json.RawMessage `json:"input_schema"`
+
+	CacheControl *cacheControl `json:"cache_control,omitempty"`
 }
 
 type searchTool struct {
 	Type           string   `json:"type"`
 	Name           string   `json:"name"`
 	BlockedDomains []string `json:"blocked_domains,omitempty"`
+
+	CacheControl *cacheControl `json:"cache_control,omitempty"`
 }
 
 type toolChoice struct {
@@ -125,7 +131,7 @@ func newRequest(modelName string, req *model.Request, names *wire.Names) (*reque
 	if err := r.setSampling(cfg); err != nil {
 		return nil, err
 	}
-	return r, nil
+	return r, r.setCache(req.Cache)
 }
 
 // setSampling sets token limit, thinking and sampling. Thinking excludes

@@ -38,6 +38,7 @@ type delta struct {
 	Citation    json.RawMessage `json:"citation"`
 	StopReason  string          `json:"stop_reason"`
 	StopDetails struct {
+		Category    string `json:"category"`
 		Explanation string `json:"explanation"`
 	} `json:"stop_details"`
 }
@@ -48,14 +49,18 @@ type usage struct {
 	Output        *int64 `json:"output_tokens"`
 	CacheRead     *int64 `json:"cache_read_input_tokens"`
 	CacheCreation *int64 `json:"cache_creation_input_tokens"`
-	Details       struct {
+	// Creation is how much of CacheCreation is kept for how long.
+	Creation struct {
+		Hour *int64 `json:"ephemeral_1h_input_tokens"`
+	} `json:"cache_creation"`
+	Details struct {
 		Thinking int64 `json:"thinking_tokens"`
 	} `json:"output_tokens_details"`
 }
 
 // merge takes over what u says: counts are cumulative, the last one holds.
 func (c *counts) merge(u usage) {
-	for dst, src := range map[*int64]*int64{&c.input: u.Input, &c.output: u.Output, &c.read: u.CacheRead, &c.created: u.CacheCreation} {
+	for dst, src := range map[*int64]*int64{&c.input: u.Input, &c.output: u.Output, &c.read: u.CacheRead, &c.created: u.CacheCreation, &c.hour: u.Creation.Hour} {
 		if src != nil {
 			*dst = *src
 		}
@@ -64,7 +69,7 @@ func (c *counts) merge(u usage) {
 }
 
 // counts is the usage of one request.
-type counts struct{ input, output, read, created, thinking int64 }
+type counts struct{ input, output, read, created, hour, thinking int64 }
 
 // openBlock is the content block that is being streamed.
 type openBlock struct {
@@ -75,6 +80,7 @@ type openBlock struct {
 	signature strings.Builder
 	citations []json.RawMessage
 	hasText   bool
+	at        int // where its text begins in the answer's, in bytes
 }
 
 type startedBlock struct {
@@ -103,6 +109,7 @@ type answer struct {
 	refusal   string
 	model     string
 	total     model.Usage
+	provided  model.Provided
 }
 
 // read sends one request and reads its stream to the end. What was counted until
@@ -166,7 +173,8 @@ func (a *answer) event(ev *event, n *counts) (done bool, err error) {
 	case "message_delta":
 		n.merge(ev.Usage)
 		if ev.Delta.StopReason != "" {
-			a.stop, a.refusal = ev.Delta.StopReason, ev.Delta.StopDetails.Explanation
+			d := ev.Delta.StopDetails
+			a.stop, a.refusal = ev.Delta.StopReason, strings.Trim(d.Category+": "+d.Explanation, ": ")
 		}
 	case "message_stop":
 		if a.stop == "" {
@@ -186,7 +194,7 @@ func (a *answer) startBlock(ev *event) error {
 	if err := a.stopBlock(false); err != nil {
 		return err
 	}
-	b := &openBlock{index: ev.Index, raw: ev.ContentBlock}
+	b := &openBlock{index: ev.Index, raw: ev.ContentBlock, at: a.builder.Said()}
 	if err := json.Unmarshal(ev.ContentBlock, &b.start); err != nil || b.start.Type == "" {
 		return broken("a content block of the stream is not the JSON expected")
 	}
@@ -297,6 +305,7 @@ func (a *answer) cite(b *openBlock) error {
 			wire.Mark(p, name, string(raw))
 		}
 	}
+	a.cited(b)
 	return nil
 }
 
@@ -315,6 +324,7 @@ func (a *answer) providerBlock(b *openBlock) error {
 		}
 	}
 	a.builder.Opaque(string(raw), false)
+	a.used(raw)
 	return nil
 }
 
@@ -322,6 +332,8 @@ func (a *answer) providerBlock(b *openBlock) error {
 func (a *answer) count(n counts) {
 	a.total.Prompt += n.input + n.created
 	a.total.Cached += n.read
+	a.total.CacheWrite += n.created
+	a.total.CacheWriteHour += n.hour
 	a.total.Completion += n.output
 	a.total.Thoughts += n.thinking
 	a.total.Total = a.total.Prompt + a.total.Completion
@@ -329,7 +341,7 @@ func (a *answer) count(n counts) {
 
 // response returns the finished answer.
 func (a *answer) response() (*model.Response, error) {
-	resp := &model.Response{Content: a.builder.Content(), Usage: a.total, Model: a.model}
+	resp := &model.Response{Content: a.builder.Content(), Usage: a.total, Model: a.model, Provided: a.provided.OrNil()}
 	switch a.stop {
 	case "tool_use":
 		if !a.called {
@@ -342,11 +354,7 @@ func (a *answer) response() (*model.Response, error) {
 		resp.FinishReason = genai.FinishReasonMaxTokens
 		wire.CutCall(resp.Content, a.callBegan)
 	case "refusal":
-		msg := "the model refused to answer"
-		if a.refusal != "" {
-			msg += ": " + model.Redact(a.refusal, a.llm.key)
-		}
-		return nil, &model.Error{Kind: model.KindBlocked, Provider: name, Message: msg, Usage: &a.total}
+		return nil, model.Spent(model.Blocked(name, "the model refused to answer", a.refusal, a.llm.key), a.total)
 	default:
 		resp.FinishReason = genai.FinishReasonOther
 	}

@@ -36,6 +36,9 @@ func (*Provider) Name() string { return "echo" }
 // Keyless marks the provider as one without a key.
 func (*Provider) Keyless() {}
 
+// Billing says that calls cost nothing.
+func (*Provider) Billing() model.Billing { return model.Billing{Free: true} }
+
 // Models returns the one name.
 func (*Provider) Models() []string { return []string{"echo"} }
 

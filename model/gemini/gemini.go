@@ -7,8 +7,8 @@
 // the model wrote goes back as it was written.
 //
 // It imports model, the SDK and the standard library, and knows nothing of
-// sessions, ADK or the protocol. It reads no environment itself; the SDK does
-// for Application Default Credentials.
+// sessions, ADK or the protocol. It registers itself with what the environment says,
+// see model.RegisterDefault; the SDK reads it for Application Default Credentials.
 package gemini
 
 import (
@@ -75,6 +75,9 @@ func New(cfg Config) *Provider {
 
 // Name returns "gemini".
 func (*Provider) Name() string { return name }
+
+// Billing says how tokens are counted.
+func (*Provider) Billing() model.Billing { return model.Billing{ThoughtsApart: true} }
 
 // String names the provider and hides its key.
 func (*Provider) String() string { return "gemini.Provider" }
@@ -214,6 +217,11 @@ func (l *llm) generate(ctx context.Context, req *model.Request, emit func(model.
 	client, err := l.client()
 	if err != nil {
 		return nil, &model.Error{Kind: model.KindAuth, Provider: name, Message: err.Error()}
+	}
+	if req.Cache != nil { // Gemini caches by itself; there is nothing to be asked
+		if _, err := req.Cache.Span(name); err != nil {
+			return nil, err
+		}
 	}
 	cfg, err := l.config(req)
 	if err != nil {

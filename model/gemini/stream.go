@@ -20,8 +20,9 @@ import (
 type chunk struct {
 	Candidates     []candidate `json:"candidates"`
 	PromptFeedback *struct {
-		BlockReason        string `json:"blockReason"`
-		BlockReasonMessage string `json:"blockReasonMessage"`
+		BlockReason        string          `json:"blockReason"`
+		BlockReasonMessage string          `json:"blockReasonMessage"`
+		Ratings            json.RawMessage `json:"safetyRatings"`
 	} `json:"promptFeedback"`
 	UsageMetadata *usage          `json:"usageMetadata"`
 	ModelVersion  string          `json:"modelVersion"`
@@ -35,6 +36,10 @@ type candidate struct {
 	FinishReason  genai.FinishReason `json:"finishReason"`
 	FinishMessage string             `json:"finishMessage"`
 	Index         int                `json:"index"`
+	Ratings       json.RawMessage    `json:"safetyRatings"`
+	Grounding     json.RawMessage    `json:"groundingMetadata"`
+	URLContext    json.RawMessage    `json:"urlContextMetadata"`
+	Citations     json.RawMessage    `json:"citationMetadata"`
 }
 
 // usage is cumulative: each chunk repeats and raises the one before.
@@ -62,8 +67,10 @@ type answer struct {
 	parts  *model.Builder
 	finish genai.FinishReason
 	detail string       // what the provider says about the finish
+	rated  string       // for which categories it blocks, as far as it says
 	usage  *model.Usage // nil before the provider reports it
 	model  string
+	seen   observed
 }
 
 // read reads an answer.
@@ -98,6 +105,7 @@ func (l *llm) stream(ctx context.Context, resp *http.Response, a *answer) (*mode
 		return nil, model.Truncated(name)
 	case genai.FinishReasonStop, genai.FinishReasonMaxTokens:
 		resp := &model.Response{Content: a.parts.Content(), FinishReason: a.finish, Model: a.model}
+		resp.Provided = a.seen.result(resp.Content)
 		if a.usage != nil {
 			resp.Usage = *a.usage
 		}
@@ -108,14 +116,34 @@ func (l *llm) stream(ctx context.Context, resp *http.Response, a *answer) (*mode
 
 // refused is the error of an answer that ended in a way that is no answer.
 func (l *llm) refused(a *answer) error {
-	kind := model.KindUnavailable
 	switch a.finish {
 	case genai.FinishReasonSafety, genai.FinishReasonRecitation, genai.FinishReasonLanguage, genai.FinishReasonBlocklist,
 		genai.FinishReasonProhibitedContent, genai.FinishReasonSPII, genai.FinishReasonImageSafety,
 		genai.FinishReasonImageProhibitedContent, genai.FinishReasonImageRecitation:
-		kind = model.KindBlocked
+		return model.Blocked(name, "the model stopped with "+model.Redact(string(a.finish), l.secret), join(a.rated, a.detail), l.secret)
 	}
-	return l.errorf(kind, "the model stopped with %s", strings.TrimSuffix(string(a.finish)+": "+a.detail, ": "))
+	return l.errorf(model.KindUnavailable, "the model stopped with %s", join(string(a.finish), a.detail))
+}
+
+// join puts a colon between two texts that are not empty.
+func join(a, b string) string { return strings.Trim(a+": "+b, ": ") }
+
+// categories are those of a list of safety ratings for which content is blocked,
+// with how probable they are; "" for none.
+func categories(ratings json.RawMessage) string {
+	var list []struct {
+		Category    string `json:"category"`
+		Probability string `json:"probability"`
+		Blocked     bool   `json:"blocked"`
+	}
+	_ = json.Unmarshal(ratings, &list) // It explains an error, no more.
+	var out []string
+	for _, r := range list {
+		if r.Blocked {
+			out = append(out, fmt.Sprintf("%s (%s)", r.Category, r.Probability))
+		}
+	}
+	return strings.Join(out, ", ")
 }
 
 // event takes one event in.
@@ -132,7 +160,7 @@ func (l *llm) event(a *answer, data string) error {
 		a.usage = &u
 	}
 	if f := c.PromptFeedback; f != nil && f.BlockReason != "" {
-		return l.errorf(model.KindBlocked, "the prompt was blocked: %s", strings.TrimSpace(f.BlockReason+" "+f.BlockReasonMessage))
+		return model.Blocked(name, "the prompt was blocked with "+model.Redact(f.BlockReason, l.secret), join(categories(f.Ratings), f.BlockReasonMessage), l.secret)
 	}
 	a.model = cmp.Or(c.ModelVersion, a.model)
 	for _, cand := range c.Candidates {
@@ -146,6 +174,8 @@ func (l *llm) event(a *answer, data string) error {
 				}
 			}
 		}
+		a.seen.candidate(&cand)
+		a.rated = cmp.Or(categories(cand.Ratings), a.rated)
 		a.finish = cmp.Or(cand.FinishReason, a.finish)
 		a.detail = cmp.Or(cand.FinishMessage, a.detail)
 	}
@@ -196,6 +226,7 @@ func (a *answer) part(raw json.RawMessage) error {
 		}
 		if !isText(&part) {
 			a.parts.Mark(&part)
+			a.seen.part(&part)
 		}
 		a.signed(&part, signature)
 	}

@@ -25,6 +25,9 @@ func (h Harness) usage() model.Usage {
 	if h.Can.CachedUsage {
 		u.Cached = 64
 	}
+	if h.Can.CacheWriteUsage {
+		u.CacheWrite, u.CacheWriteHour = 12, 5
+	}
 	if h.Can.ThoughtsUsage {
 		u.Thoughts = 7
 	}

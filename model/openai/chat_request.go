@@ -36,6 +36,8 @@ type chatRequest struct {
 	ReasoningEffort     string         `json:"reasoning_effort,omitempty"`
 	Stream              bool           `json:"stream"`
 	StreamOptions       *streamOptions `json:"stream_options,omitempty"`
+
+	promptCache
 }
 
 type streamOptions struct {
@@ -127,6 +129,9 @@ func (l *llm) newChatRequest(req *model.Request, names *wire.Names) (*chatReques
 		Temperature: widen(cfg.Temperature), TopP: widen(cfg.TopP),
 		PresencePenalty: widen(cfg.PresencePenalty), FrequencyPenalty: widen(cfg.FrequencyPenalty),
 		ReasoningEffort: effortOf(cfg.ThinkingConfig),
+	}
+	if r.promptCache, err = l.cache(req.Cache); err != nil {
+		return nil, err
 	}
 	if isFirstParty(l.cfg.BaseURL) {
 		r.MaxCompletionTokens = int64(cfg.MaxOutputTokens)

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -28,6 +29,8 @@ type chunk struct {
 		Usage *chatUsage `json:"usage"`
 	} `json:"x_groq"`
 	Error json.RawMessage `json:"error"`
+
+	SearchResults json.RawMessage `json:"search_results"` // Perplexity
 }
 
 type chatChoice struct {
@@ -35,6 +38,8 @@ type chatChoice struct {
 	Delta        *chatDelta `json:"delta"`
 	Message      *chatDelta `json:"message"`
 	FinishReason string     `json:"finish_reason"`
+
+	Filter json.RawMessage `json:"content_filter_results"` // Azure
 }
 
 type chatDelta struct {
@@ -43,6 +48,8 @@ type chatDelta struct {
 	Reasoning        string          `json:"reasoning"`
 	Refusal          string          `json:"refusal"`
 	ToolCalls        []callDelta     `json:"tool_calls"`
+	Annotations      json.RawMessage `json:"annotations"`
+	Executed         json.RawMessage `json:"executed_tools"` // Groq
 }
 
 // contentPart is how Mistral sends text next to thinking.
@@ -89,15 +96,18 @@ type chatAnswer struct {
 	names   *wire.Names
 	builder *model.Builder
 
-	calls   []*chatCallState
-	thought string // the field that thinking came in; "" if it cannot go back
-	refusal strings.Builder
-	finish  string
-	model   string
-	usage   model.Usage
+	calls    []*chatCallState
+	thought  string // the field that thinking came in; "" if it cannot go back
+	refusal  strings.Builder
+	filtered string // the categories of a content filter
+	finish   string
+	model    string
+	usage    model.Usage
 
 	counted  bool // whether usage was reported
 	usageDue bool // whether the server announced usage and has not sent it
+
+	seen seenInChat
 }
 
 // chat makes one call over chat completions.
@@ -187,6 +197,7 @@ func (a *chatAnswer) event(data []byte) error {
 			a.count(u)
 		}
 	}
+	a.seen.chunk(&c)
 	for _, choice := range c.Choices {
 		if choice.Index != 0 {
 			continue
@@ -203,6 +214,7 @@ func (a *chatAnswer) event(data []byte) error {
 		if choice.FinishReason != "" {
 			a.finish = choice.FinishReason
 		}
+		a.filtered = cmp.Or(categories(choice.Filter), a.filtered)
 	}
 	return nil
 }
@@ -232,6 +244,7 @@ func (a *chatAnswer) delta(d *chatDelta) error {
 		return err
 	}
 	a.refusal.WriteString(d.Refusal)
+	a.seen.delta(d)
 	for i := range d.ToolCalls {
 		if err := a.call(&d.ToolCalls[i]); err != nil {
 			return err
@@ -340,7 +353,7 @@ func argsPiece(raw json.RawMessage) (string, error) {
 func (a *chatAnswer) response() (*model.Response, error) {
 	l := a.llm
 	if a.refusal.Len() > 0 {
-		return nil, l.blocked("the model refused to answer: %s", a.refusal.String())
+		return nil, l.blocked(refused, a.refusal.String())
 	}
 	resp := &model.Response{Usage: a.usage, Model: a.model}
 	switch a.finish {
@@ -349,7 +362,7 @@ func (a *chatAnswer) response() (*model.Response, error) {
 	case "length", "max_tokens", "model_length":
 		resp.FinishReason = genai.FinishReasonMaxTokens
 	case "content_filter":
-		return nil, l.blocked("the provider's content filter stopped the answer")
+		return nil, l.blocked(filtered, a.filtered)
 	case "error", "abort", "insufficient_system_resource":
 		return nil, l.broken("the server stopped the answer: %s", a.finish)
 	case "tool_calls", "function_call":
@@ -374,6 +387,7 @@ func (a *chatAnswer) response() (*model.Response, error) {
 		a.builder.Part(p)
 	}
 	resp.Content = a.builder.Content()
+	resp.Provided = a.seen.result(resp.Content)
 	if resp.FinishReason == genai.FinishReasonMaxTokens && len(a.calls) > 0 {
 		wire.CutCall(resp.Content, a.calls[len(a.calls)-1].args.Len() > 0)
 	}

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 
 	sdk "github.com/openai/openai-go/v3"
@@ -40,6 +42,9 @@ func (e *apiError) UnmarshalJSON(data []byte) error {
 		Metadata struct {
 			Raw any `json:"raw"` // OpenRouter: what the provider behind it said.
 		} `json:"metadata"`
+		Inner struct {
+			Filter json.RawMessage `json:"content_filter_result"` // Azure
+		} `json:"innererror"`
 	}
 	if json.Unmarshal(data, &fields) != nil {
 		var text string
@@ -54,6 +59,9 @@ func (e *apiError) UnmarshalJSON(data []byte) error {
 	}
 	if raw := asText(fields.Metadata.Raw); raw != "" {
 		e.Message += ": " + raw
+	}
+	if why := categories(fields.Inner.Filter); why != "" {
+		e.Message += ": " + why
 	}
 	for _, v := range []any{fields.Status, fields.Code} {
 		if n, ok := v.(float64); ok && n >= 400 && n < 600 {
@@ -225,6 +233,35 @@ func (l *llm) tooMuch(format string, args ...any) *model.Error {
 	return err
 }
 
-func (l *llm) blocked(format string, args ...any) *model.Error {
-	return &model.Error{Kind: model.KindBlocked, Provider: l.cfg.Name, Message: model.Redact(fmt.Sprintf(format, args...), l.key)}
+// blocked is the error of content that is refused; why is what the server, or the
+// model, says of it.
+func (l *llm) blocked(what, why string) *model.Error {
+	return model.Blocked(l.cfg.Name, what, why, l.key)
+}
+
+const (
+	refused  = "the model refused to answer"
+	filtered = "the provider's content filter stopped the answer"
+)
+
+// categories are those for which Azure's content filter says that it has
+// filtered, with how severe they are; "" for none.
+func categories(results json.RawMessage) string {
+	var byName map[string]json.RawMessage
+	_ = json.Unmarshal(results, &byName) // It explains an error, no more.
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		var r struct {
+			Filtered bool   `json:"filtered"`
+			Severity string `json:"severity"`
+		}
+		if json.Unmarshal(byName[name], &r) != nil || !r.Filtered {
+			continue
+		}
+		if r.Severity != "" {
+			name += " (" + r.Severity + ")"
+		}
+		out = append(out, name)
+	}
+	return strings.Join(out, ", ")
 }

@@ -76,7 +76,7 @@ var (
 
 // New returns the provider. It panics if cfg.API is none of the constants.
 func New(cfg Config) *Provider {
-	cfg.Name = cmp.Or(cfg.Name, "openai")
+	cfg.Name = cmp.Or(cfg.Name, name)
 	cfg.BaseURL = strings.TrimRight(cmp.Or(cfg.BaseURL, defaultBaseURL), "/")
 	switch cfg.API {
 	case Responses, Chat:
@@ -118,13 +118,22 @@ type lineLimit struct{ base http.RoundTripper }
 func (t lineLimit) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := t.base.RoundTrip(req)
 	if err == nil {
-		resp.Body = model.LimitLines(resp.Body, maxLine)
+		resp.Body = model.LimitLines(model.Tapped(req, resp), maxLine)
 	}
 	return resp, err
 }
 
 // Name returns the configured name.
 func (p *Provider) Name() string { return p.cfg.Name }
+
+// Billing says that OpenAI's other interface costs the same. A provider under
+// another name is another vendor, of which nothing is known.
+func (p *Provider) Billing() model.Billing {
+	if p.cfg.Name == "openai-chat" || p.cfg.Name == "openai-responses" {
+		return model.Billing{As: "openai"}
+	}
+	return model.Billing{}
+}
 
 // String names the provider and hides its key.
 func (p *Provider) String() string { return p.Name() + " provider" }

@@ -29,6 +29,8 @@ type responsesRequest struct {
 	Include         []string    `json:"include,omitempty"`
 	Store           bool        `json:"store"`
 	Stream          bool        `json:"stream"`
+
+	promptCache
 }
 
 type reasoning struct {
@@ -105,6 +107,9 @@ func (l *llm) newResponsesRequest(req *model.Request, names *wire.Names) (*respo
 		Instructions:    strings.Join(wire.System(cfg), "\n\n"),
 		MaxOutputTokens: int64(cfg.MaxOutputTokens),
 		Temperature:     widen(cfg.Temperature), TopP: widen(cfg.TopP),
+	}
+	if r.promptCache, err = l.cache(req.Cache); err != nil {
+		return nil, err
 	}
 	if reasons(l.model) {
 		r.Include = []string{"reasoning.encrypted_content"}

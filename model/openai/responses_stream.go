@@ -84,11 +84,14 @@ type itemContent struct {
 	Type    string `json:"type"`
 	Text    string `json:"text"`
 	Refusal string `json:"refusal"`
+
+	Annotations json.RawMessage `json:"annotations"`
 }
 
 // itemState is what was streamed of an item before it was finished.
 type itemState struct {
 	text, thought, args strings.Builder
+	at                  int // where its text begins in the answer's, in bytes
 	done                bool
 }
 
@@ -102,6 +105,7 @@ type responsesAnswer struct {
 	refusal   strings.Builder
 	callBegan bool // whether the last call had any argument text
 	model     string
+	provided  model.Provided
 }
 
 // respond makes one call over the Responses API.
@@ -259,6 +263,9 @@ func (a *responsesAnswer) item(index int) (*itemState, error) {
 }
 
 func (a *responsesAnswer) text(it *itemState, text string) {
+	if it.text.Len() == 0 {
+		it.at = a.builder.Said()
+	}
 	it.text.WriteString(text)
 	a.builder.Text(text)
 }
@@ -290,6 +297,7 @@ func (a *responsesAnswer) itemDone(it *itemState, raw json.RawMessage) error {
 		a.builder.Part(model.NewCall(item.CallID, a.names.Original(item.Name), args))
 	default:
 		a.builder.Opaque(string(raw), false)
+		a.used(raw)
 	}
 	return nil
 }
@@ -310,6 +318,7 @@ func (a *responsesAnswer) message(it *itemState, item *outItem) error {
 	} else if whole.Len() > 0 && !sameText(whole.String(), it.text.String()) {
 		return a.llm.broken("the text of the answer is not what was streamed of it")
 	}
+	a.cited(item, it.at)
 	if item.Phase == "" || it.text.Len() == 0 {
 		return nil
 	}
@@ -405,14 +414,14 @@ func (a *responsesAnswer) outcome(kind string, r *responseObject) (*model.Respon
 		return nil, err
 	}
 	if a.refusal.Len() > 0 {
-		return nil, l.blocked("the model refused to answer: %s", a.refusal.String())
+		return nil, l.blocked(refused, a.refusal.String())
 	}
 	if kind == "response.completed" {
 		if err := a.repeated(r.Output); err != nil {
 			return nil, err
 		}
 	}
-	resp := &model.Response{Content: a.builder.Content(), Model: a.model}
+	resp := &model.Response{Content: a.builder.Content(), Model: a.model, Provided: a.provided.OrNil()}
 	if r.Model != "" {
 		resp.Model = r.Model
 	}
@@ -425,7 +434,7 @@ func (a *responsesAnswer) outcome(kind string, r *responseObject) (*model.Respon
 		resp.FinishReason = genai.FinishReasonMaxTokens
 		wire.CutCall(resp.Content, a.callBegan)
 	case r.Incomplete.Reason == "content_filter":
-		return nil, l.blocked("the provider's content filter stopped the answer")
+		return nil, l.blocked(filtered, "")
 	default:
 		return nil, l.broken("the provider ended the answer early: %s", model.Redact(r.Incomplete.Reason, l.key))
 	}

@@ -88,8 +88,11 @@ type Usage struct {
 	Prompt     int64 `json:"prompt"`
 	Completion int64 `json:"completion"`
 	Cached     int64 `json:"cached,omitempty"`
-	Thoughts   int64 `json:"thoughts,omitempty"`
-	Total      int64 `json:"total"`
+	CacheWrite int64 `json:"cache_write,omitempty"`
+	// CacheWriteHour is part of CacheWrite.
+	CacheWriteHour int64 `json:"cache_write_hour,omitempty"`
+	Thoughts       int64 `json:"thoughts,omitempty"`
+	Total          int64 `json:"total"`
 }
 
 // Canceled is the Error.Kind of a call whose caller left before there was an

@@ -118,8 +118,11 @@ type Usage struct {
 	Prompt     int64 `yaml:"prompt"`
 	Completion int64 `yaml:"completion"`
 	Cached     int64 `yaml:"cached"`
-	Thoughts   int64 `yaml:"thoughts"`
-	Total      int64 `yaml:"total"`
+	CacheWrite int64 `yaml:"cache_write"`
+	// CacheWriteHour is part of CacheWrite.
+	CacheWriteHour int64 `yaml:"cache_write_hour"`
+	Thoughts       int64 `yaml:"thoughts"`
+	Total          int64 `yaml:"total"`
 }
 
 // Chunks is text: a single one is sent word by word, several piece by piece. In

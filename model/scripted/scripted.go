@@ -116,6 +116,9 @@ func (*Provider) Name() string { return name }
 // Keyless marks the provider as one without a key.
 func (*Provider) Keyless() {}
 
+// Billing says that calls cost nothing.
+func (*Provider) Billing() model.Billing { return model.Billing{Free: true} }
+
 // Builtins returns none.
 func (*Provider) Builtins() []string { return nil }
 

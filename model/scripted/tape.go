@@ -42,7 +42,7 @@ type requestView struct {
 }
 
 // readTape reads recorded calls. Those that were cancelled before there was an
-// answer are left out.
+// answer are left out, and so are failed ones that another model took over.
 func readTape(data []byte) (*tape, error) {
 	lines, err := record.Read(bytes.NewReader(data))
 	if err != nil {
@@ -62,10 +62,31 @@ func readTape(data []byte) (*tape, error) {
 		}
 		t.calls = append(t.calls, c)
 	}
+	t.calls = withoutReplaced(t.calls)
 	if len(t.calls) == 0 {
 		return nil, errors.New("no recorded call has an answer")
 	}
 	return t, nil
+}
+
+// withoutReplaced leaves out failed calls behind which the same message was asked
+// for again with the same request: a tape plays what became of the call.
+func withoutReplaced(calls []*taped) []*taped {
+	type asked struct {
+		session, turn, message string
+		sum                    [sha256.Size]byte
+	}
+	later := map[asked]bool{}
+	var out []*taped
+	for _, c := range slices.Backward(calls) {
+		key := asked{c.line.Session, c.line.Turn, c.line.MessageID, c.sum}
+		if c.line.Error == nil || c.line.MessageID == "" || !later[key] {
+			out = append(out, c)
+		}
+		later[key] = true
+	}
+	slices.Reverse(out)
+	return out
 }
 
 // recordedView is viewOf of a recorded request. It reads who said what and nothing

@@ -226,3 +226,23 @@ func TestTapeFiles(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A call that another model took over is played as that one answered it; one that
+// failed for good is not.
+func TestTapeFallback(t *testing.T) {
+	dir := t.TempDir()
+	ask := func(text, message string) *model.Request {
+		req := by("a", newTalk("be brief").user(text).req)
+		req.Origin.Session, req.Origin.Turn, req.Origin.MessageID = "s", "t", message
+		return req
+	}
+	taken, lost := ask("hello", "t/a#0"), ask("good bye", "t/a#1")
+	taping(t, dir, `answers: [{when: {}, error: {kind: unavailable, status: 400, message: down}}]`, taken)
+	answered := taping(t, dir, `answers: [{when: {}, text: Hello from another one.}]`, taken)
+	failed := taping(t, dir, `answers: [{when: {}, error: {kind: auth, status: 401, message: go away}}]`, lost)
+	for _, name := range []string{"tape", "tape:strict"} {
+		llm := replaying(t, dir, name)
+		sameOutcome(t, play(t, llm, taken), answered[0])
+		sameOutcome(t, play(t, llm, lost), failed[0])
+	}
+}

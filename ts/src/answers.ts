@@ -1,4 +1,5 @@
 // How tool calls were answered.
+import { sizeOf } from "./parts.js";
 import type { Answer } from "./tool.js";
 import { orAborted } from "./wait.js";
 
@@ -46,13 +47,17 @@ export class Answers {
 
   #remember(key: string, answer: Answer): void {
     this.#answered.set(key, answer);
-    this.#chars += answer.result.value.length;
-    for (const [oldest, { result }] of this.#answered) {
+    this.#chars += charsOf(answer);
+    for (const [oldest, forgotten] of this.#answered) {
       if (this.#answered.size <= maxAnswers && (this.#chars <= maxAnswerChars || this.#answered.size === 1)) {
         break;
       }
       this.#answered.delete(oldest);
-      this.#chars -= result.value.length;
+      this.#chars -= charsOf(forgotten);
     }
   }
+}
+
+function charsOf({ result, parts = [] }: Answer): number {
+  return result.value.length + sizeOf(parts);
 }

@@ -70,11 +70,14 @@ export class AgentdError extends Error {
   }
 }
 
+/** codeNameOf names a code; a server may be newer than this client. */
+export function codeNameOf(code: ErrorCode): ErrorCodeName {
+  return (ErrorCode[code] as ErrorCodeName | undefined) ?? "UNSPECIFIED";
+}
+
 /** fromResponse translates an ErrorResponse of the server. */
 export function fromResponse(response: RunResponse_ErrorResponse, details: ErrorDetails = {}): AgentdError {
-  // A server may be newer than this client.
-  const code = (ErrorCode[response.code] as ErrorCodeName | undefined) ?? "UNSPECIFIED";
-  return new AgentdError(code, response.message, {
+  return new AgentdError(codeNameOf(response.code), response.message, {
     retryable: response.retryable,
     sessionId: response.sessionId === "" ? undefined : response.sessionId,
     ...details,

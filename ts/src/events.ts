@@ -1,10 +1,23 @@
 // What happens in a turn.
 import { toJson, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
 import { durationMs, timestampDate, ValueSchema } from "@bufbuild/protobuf/wkt";
-import { fromResponse, type AgentdError, type ErrorCodeName } from "./errors.js";
+import { codeNameOf, fromResponse, type AgentdError, type ErrorCodeName } from "./errors.js";
 import type { Interaction } from "./gen/agentd/v1/interactions_pb.js";
 import type { Display, RunResponse, RunResponse_CancelReceipt, RunResponse_EndResponse } from "./gen/agentd/v1/service_pb.js";
-import { ErrorCode, type UsageSummary } from "./gen/agentd/v1/types_pb.js";
+import type { UsageSummary } from "./gen/agentd/v1/types_pb.js";
+import {
+  callEndedOf,
+  compactedOf,
+  fallbackOf,
+  providerToolsOf,
+  rawPayloadOf,
+  type HistoryCompacted,
+  type ModelCallEnded,
+  type ModelFallback,
+  type ProviderTools,
+  type RawPayload,
+} from "./modelevents.js";
+import { partsOf, type Part } from "./parts.js";
 
 /** EventBase is what all events have. */
 export interface EventBase {
@@ -38,7 +51,14 @@ export interface ToolCall {
 /** EventBody is what an event is about; its type says which. */
 export type EventBody =
   /** A prompt waits for the turns before it. */
-  | { readonly type: "queued"; readonly sessionId: string; readonly prompt: string; readonly ahead: number; readonly inject: boolean }
+  | {
+      readonly type: "queued";
+      readonly sessionId: string;
+      readonly prompt: string;
+      readonly parts: readonly Part[];
+      readonly ahead: number;
+      readonly inject: boolean;
+    }
   /** The turn runs. */
   | { readonly type: "started"; readonly sessionId: string }
   /** A piece of an agent's text, or of its thinking. last is true once per agent and turn in which it spoke. */
@@ -67,10 +87,12 @@ export type EventBody =
       readonly name: string;
       readonly output: string | undefined;
       readonly error: string | undefined;
+      /** What the model sees behind output, such as images. */
+      readonly parts: readonly Part[];
       readonly agentPath: readonly string[];
     }
   /** A user has said something to the running turn. */
-  | { readonly type: "user_message"; readonly text: string; readonly queuedTurnId: string }
+  | { readonly type: "user_message"; readonly text: string; readonly parts: readonly Part[]; readonly queuedTurnId: string }
   /** A model call has failed before any of its text was there, and is made again. */
   | {
       readonly type: "model_retry";
@@ -81,6 +103,16 @@ export type EventBody =
       readonly code: ErrorCodeName;
       readonly message: string;
     }
+  /** A model has failed before any of its text was there, and another one is called. */
+  | ({ readonly type: "model_fallback" } & ModelFallback)
+  /** A model call is over. */
+  | ({ readonly type: "model_call_ended" } & ModelCallEnded)
+  /** A model's own provider has run tools, or a message cites sources. */
+  | ({ readonly type: "provider_tools" } & ProviderTools)
+  /** A provider's own answer; only where rawPayloads was asked for. */
+  | ({ readonly type: "raw_payload" } & RawPayload)
+  /** An agent's model is from now on told a summary of the beginning of the conversation. */
+  | ({ readonly type: "history_compacted" } & HistoryCompacted)
   /** A person is asked. */
   | { readonly type: "interaction_requested"; readonly interaction: Interaction }
   /** A person has answered, or need not any more. */
@@ -96,7 +128,7 @@ export interface End {
   readonly completed: boolean;
   /** Why it ended, when it did not end by itself. */
   readonly reason: string;
-  /** What it used. */
+  /** What it used. Its cost is of the calls whose price is known; there are unpricedCalls more. */
   readonly usage: UsageSummary | undefined;
   /** What was stopped; undefined when nobody stopped it. */
   readonly receipt: RunResponse_CancelReceipt | undefined;
@@ -131,8 +163,8 @@ export function ownEvent(turnId: string, body: EventBody): Event {
 function bodyOf(response: RunResponse["response"]): EventBody | undefined {
   switch (response.case) {
     case "turnQueued": {
-      const { sessionId, userPrompt, ahead, inject } = response.value;
-      return { type: "queued", sessionId, prompt: userPrompt, ahead, inject };
+      const { sessionId, userPrompt, userParts, ahead, inject } = response.value;
+      return { type: "queued", sessionId, prompt: userPrompt, parts: partsOf(userParts), ahead, inject };
     }
     case "execute":
       return { type: "started", sessionId: response.value.sessionId };
@@ -151,18 +183,21 @@ function bodyOf(response: RunResponse["response"]): EventBody | undefined {
     case "toolCancelled":
       return { type: "tool_cancelled", callId: response.value.toolCallId, reason: response.value.reason };
     case "toolResult": {
-      const { toolCallId, toolName, result, agentPath } = response.value;
+      const { toolCallId, toolName, result, parts, agentPath } = response.value;
       return {
         type: "tool_result",
         callId: toolCallId,
         name: toolName,
         output: result.case === "output" ? result.value : undefined,
         error: result.case === "error" ? result.value : undefined,
+        parts: partsOf(parts),
         agentPath,
       };
     }
-    case "userMessage":
-      return { type: "user_message", text: response.value.content, queuedTurnId: response.value.queuedTurnId };
+    case "userMessage": {
+      const { content, parts, queuedTurnId } = response.value;
+      return { type: "user_message", text: content, parts: partsOf(parts), queuedTurnId };
+    }
     case "modelRetry": {
       const { messageId, agentPath, attempt, wait, code, message } = response.value;
       return {
@@ -171,10 +206,20 @@ function bodyOf(response: RunResponse["response"]): EventBody | undefined {
         agentPath,
         attempt,
         waitMs: wait === undefined ? 0 : durationMs(wait),
-        code: (ErrorCode[code] as ErrorCodeName | undefined) ?? "UNSPECIFIED",
+        code: codeNameOf(code),
         message,
       };
     }
+    case "modelFallback":
+      return { type: "model_fallback", ...fallbackOf(response.value) };
+    case "modelCallEnded":
+      return { type: "model_call_ended", ...callEndedOf(response.value) };
+    case "providerTools":
+      return { type: "provider_tools", ...providerToolsOf(response.value) };
+    case "rawPayload":
+      return { type: "raw_payload", ...rawPayloadOf(response.value) };
+    case "historyCompacted":
+      return { type: "history_compacted", ...compactedOf(response.value) };
     case "interactionRequested":
     case "interactionResolved": {
       const { interaction } = response.value;

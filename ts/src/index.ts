@@ -10,11 +10,23 @@ export type { ReconnectPolicy } from "./backoff.js";
 export { AgentdError, type ErrorCodeName, type ErrorDetails } from "./errors.js";
 export type { End, Event, EventBase, EventBody, ToolCall } from "./events.js";
 export type { Interactions } from "./interactions.js";
+export {
+  citedPart,
+  type Citation,
+  type HistoryCompacted,
+  type ModelCallEnded,
+  type ModelFallback,
+  type ProviderTools,
+  type ProviderToolUse,
+  type RawPayload,
+  type StopReasonName,
+} from "./modelevents.js";
 export type { AgentdOptions, AttachOptions, Budget, Keys, RunOptions, Visibility, WatchOptions } from "./options.js";
+export { ToolOutput, type Part } from "./parts.js";
 export type { Decision, Prompter } from "./prompts.js";
 export type { Result, Run } from "./run.js";
 export type { Sessions } from "./sessions.js";
 export type { ToolContext, ToolDefinition } from "./tool.js";
 export { Transcript, type Message } from "./transcript.js";
-export { llm, loop, parallel, sequential, type Agent, type AgentOptions, type GroupOptions, type LlmOptions } from "./tree.js";
+export { llm, loop, parallel, sequential, type Agent, type AgentOptions, type Compaction, type GroupOptions, type LlmOptions } from "./tree.js";
 export type { EventsOptions, Turns } from "./turns.js";

@@ -6,6 +6,7 @@ import type { ReconnectPolicy } from "./backoff.js";
 import { AgentdError } from "./errors.js";
 import { Display_Visibility, RunRequest_ExecuteRequestSchema, type RunRequest_ExecuteRequest } from "./gen/agentd/v1/service_pb.js";
 import { BudgetSchema, OnBusy, OnDisconnect, type Tool as ToolMessage } from "./gen/agentd/v1/types_pb.js";
+import { messagesOf, type Part } from "./parts.js";
 import type { Prompter } from "./prompts.js";
 import { asJson, messageOf, newKey, wellFormed } from "./text.js";
 import type { Agent } from "./tree.js";
@@ -84,8 +85,12 @@ export interface Budget {
 
 /** RunOptions describes a turn. */
 export interface RunOptions extends WatchOptions {
-  /** What the user says. */
-  prompt: string;
+  /** What the user says; may be left out where there are parts. */
+  prompt?: string;
+  /** More of it, behind the prompt: images and other files, or text between them; at most 64. */
+  parts?: readonly Part[];
+  /** Yields the providers' own answers to each model call of the turn, as raw_payload; they are stored with the session. */
+  rawPayloads?: boolean;
   /** The tree. May be left out on a session that has run before: its last tree and tools then run again. */
   agent?: Agent;
   /** The session to continue; left out: a new one. */
@@ -122,8 +127,8 @@ export function seqOf(seq: bigint | number | string): bigint {
 
 /** requestOf returns the request for a turn. It throws INVALID_REQUEST for what cannot be sent. */
 export function requestOf(o: RunOptions, tools: ToolMessage[]): RunRequest_ExecuteRequest {
-  if (o.prompt === "") {
-    throw new AgentdError("INVALID_REQUEST", "a run needs a prompt; attach follows a turn that there is");
+  if ((o.prompt ?? "") === "" && (o.parts ?? []).length === 0) {
+    throw new AgentdError("INVALID_REQUEST", "a run needs a prompt, or parts; attach follows a turn that there is");
   }
   if (o.agent === undefined && o.sessionId === undefined) {
     throw new AgentdError("INVALID_REQUEST", "a run needs an agent, or the sessionId of a session to continue");
@@ -139,7 +144,9 @@ export function requestOf(o: RunOptions, tools: ToolMessage[]): RunRequest_Execu
 
 function messageFor(o: RunOptions, tools: ToolMessage[]): RunRequest_ExecuteRequest {
   return create(RunRequest_ExecuteRequestSchema, {
-    userPrompt: wellFormed(o.prompt),
+    userPrompt: wellFormed(o.prompt ?? ""),
+    userParts: messagesOf(o.parts ?? []),
+    rawPayloads: o.rawPayloads ?? false,
     tools,
     idempotencyKey: o.idempotencyKey ?? newKey(),
     onBusy: o.onBusy === undefined ? OnBusy.UNSPECIFIED : busy[o.onBusy],

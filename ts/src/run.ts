@@ -11,6 +11,7 @@ import { follow, type Followed } from "./follow.js";
 import type { Display_Visibility } from "./gen/agentd/v1/service_pb.js";
 import { TurnStatus, type SessionService, type Turn } from "./gen/agentd/v1/sessions_pb.js";
 import type { UsageSummary } from "./gen/agentd/v1/types_pb.js";
+import type { ProviderTools } from "./modelevents.js";
 import { Prompts, type Prompter } from "./prompts.js";
 import type { Tool } from "./tool.js";
 import { Transcript, type Message } from "./transcript.js";
@@ -22,6 +23,8 @@ export interface Result {
   readonly text: string;
   /** The same, message by message. */
   readonly messages: readonly Message[];
+  /** What the models' providers have run, and what messages cite, in order. */
+  readonly providerTools: readonly ProviderTools[];
   /** Whether the agent tree finished naturally; false when somebody has stopped the turn. */
   readonly completed: boolean;
   /** The last answer as a value, when the agent that gave it has an output schema. */
@@ -133,11 +136,15 @@ export class Run implements AsyncIterable<Event> {
   async result(): Promise<Result> {
     const { client, reconnect, requestTimeoutMs, headers } = this.#c;
     const transcript = new Transcript();
+    const providerTools: ProviderTools[] = [];
     let end: (Event & { type: "end" }) | undefined;
     for await (const event of this) {
       transcript.add(event);
       if (event.type === "end") {
         end = event;
+      } else if (event.type === "provider_tools") {
+        const { messageId, agentPath, uses, citations } = event;
+        providerTools.push({ messageId, agentPath, uses, citations });
       }
     }
     const named = { sessionId: this.#sessionId ?? "", turnId: this.#turnId ?? "" };
@@ -149,6 +156,7 @@ export class Run implements AsyncIterable<Event> {
     return {
       text: transcript.text,
       messages: transcript.messages,
+      providerTools,
       completed: end?.completed ?? turn.status === TurnStatus.SUCCEEDED,
       structuredOutput: end?.structuredOutput ?? (turn.structuredOutput && toJson(ValueSchema, turn.structuredOutput)),
       usage: end?.usage ?? turn.usage,

@@ -3,7 +3,8 @@ import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
 import { durationFromMs } from "@bufbuild/protobuf/wkt";
 import { prettifyError, safeParseAsync, type $ZodType, type output } from "zod/v4/core";
 import { AgentdError } from "./errors.js";
-import { ToolSchema, type Tool as ToolMessage } from "./gen/agentd/v1/types_pb.js";
+import { ToolSchema, type Part as PartMessage, type Tool as ToolMessage } from "./gen/agentd/v1/types_pb.js";
+import { messagesOf, ToolOutput } from "./parts.js";
 import { jsonSchemaOf } from "./schema.js";
 import { asJson, byteLength, messageOf, wellFormed } from "./text.js";
 import { follows, orAborted } from "./wait.js";
@@ -32,14 +33,19 @@ export interface ToolDefinition<S extends $ZodType = $ZodType> {
   /** Its arguments, an object. Arguments that do not fit are answered with an error that tells the model why. */
   input?: S;
   /**
-   * Runs the tool, also several times at once. A string is the result as it is, anything else is sent as JSON. What it throws
-   * becomes an error that the model sees, with its message.
+   * Runs the tool, also several times at once. A string is the result as it is, anything else is sent as JSON; a ToolOutput has
+   * one of these and images or other files behind it. What it throws becomes an error that the model sees, with its message.
    */
   run: (input: output<S>, context: ToolContext) => unknown;
   /** How long a call may take, in milliseconds; left out: what the run says for all tools, or the server. */
   timeoutMs?: number;
   /** Whether a person has to approve each call first, see Prompter. */
   needsApproval?: boolean;
+  /**
+   * Whether the model is told of the tool only when it looks for it with the builtin tool tool_search, which some providers run
+   * and the agent then needs. For agents with many tools.
+   */
+  deferred?: boolean;
 }
 
 /** Asked is one call of a tool. */
@@ -53,6 +59,7 @@ export interface Asked {
 /** Answer is what the model sees of a call. */
 export interface Answer {
   result: { case: "output" | "error"; value: string };
+  parts?: PartMessage[];
   stateDelta?: JsonObject;
 }
 
@@ -74,12 +81,13 @@ export class Tool {
     if (wrong !== undefined) {
       throw new AgentdError("INVALID_REQUEST", wrong);
     }
-    const { description, input, timeoutMs, needsApproval = false } = definition;
+    const { description, input, timeoutMs, needsApproval = false, deferred = false } = definition;
     this.#definition = definition;
     this.declaration = create(ToolSchema, {
       name,
       description: wellFormed(description),
       needsApproval,
+      deferred,
       ...(input === undefined ? {} : { inputSchema: jsonSchemaOf(input, `the input of tool ${name}`) }),
       ...(timeoutMs === undefined ? {} : { timeout: durationFromMs(Math.min(timeoutMs + answerWayMs, maxTimeoutMs)) }),
     });
@@ -123,7 +131,12 @@ export class Tool {
       delta[key] = asJson(value);
     };
     const result = await this.#definition.run(input, { callId, sessionId, agentPath, signal, setState });
-    const answer: Answer = { result: { case: "output", value: textOf(result) } };
+    const { output, parts } = result instanceof ToolOutput ? result : new ToolOutput(result, []);
+    const value = output === undefined && parts.length > 0 ? "" : textOf(output);
+    const answer: Answer = { result: { case: "output", value } };
+    if (parts.length > 0) {
+      answer.parts = messagesOf(parts);
+    }
     if (Object.keys(delta).length > 0) {
       answer.stateDelta = delta;
     }

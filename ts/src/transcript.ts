@@ -25,10 +25,10 @@ interface Draft {
 /**
  * Transcript puts the text of a turn together, message by message, and drops what is retracted.
  *
- * A message is finished when the server has moved on: another message of its agent has begun, the agent's last piece or a call
- * of it came, the state changed, or a piece said when it happened, as only text that is complete does. Of agents that speak at
- * the same time one may have changed the state while another spoke; so a retract of all unfinished messages also has each
- * finished one start over if it is ever said again.
+ * A message is finished when the server has moved on: another message of its agent has begun, its model call was over, the
+ * agent's last piece or a call of it came, the state changed, or a piece said when it happened, as only text that is complete
+ * does. Of agents that speak at the same time one may have changed the state while another spoke; so a retract of all unfinished
+ * messages also has each finished one start over if it is ever said again.
  */
 export class Transcript {
   readonly #drafts = new Map<string, Draft>(); // by agent and id, in the order in which they began
@@ -49,6 +49,9 @@ export class Transcript {
       case "tool_call":
       case "tool_notice":
         this.#open.delete(keyOf(event.call.agentPath));
+        break;
+      case "model_call_ended":
+        this.#open.delete(keyOf(event.agentPath));
         break;
       default:
     }

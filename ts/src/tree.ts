@@ -1,7 +1,7 @@
 // Trees of agents.
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import type { $ZodType } from "zod/v4/core";
-import { AgentSchema, GenerationSettingsSchema, IncludeHistory, type Agent as AgentMessage } from "./gen/agentd/v1/types_pb.js";
+import { AgentSchema, CompactionSchema, GenerationSettingsSchema, IncludeHistory, type Agent as AgentMessage } from "./gen/agentd/v1/types_pb.js";
 import { AgentdError } from "./errors.js";
 import { jsonSchemaOf } from "./schema.js";
 
@@ -16,10 +16,26 @@ export interface AgentOptions {
   description?: string;
 }
 
+/** Compaction is when and how the beginning of a conversation is summarised for a model; the session keeps all of it. */
+export interface Compaction {
+  /** Before a call whose prompt takes more than this share of the context window, from 0 to 1; 0 is never. */
+  atShare: number;
+  /** The context window in tokens; left out: what the server knows. */
+  contextTokens?: number;
+  /** The model that writes summaries; left out: the agent's own. */
+  model?: string;
+  /** What to keep in mind when summarising. */
+  instruction?: string;
+}
+
 /** LlmOptions describes an agent with a model. */
 export interface LlmOptions extends AgentOptions {
   /** The model by name, such as `claude-…`, `gpt-…`, `gemini-…` or `provider/model`. */
   model: string;
+  /** Models to call, in this order, when the one before has failed for good before any of its text was there; at most 8. */
+  fallbackModels?: readonly string[];
+  /** When the conversation is summarised for the model. Default: as the server is set. */
+  compaction?: Compaction;
   /** What the model is told. `{key}` is replaced from the session's state. */
   instruction?: string;
   /** Names of tools that were added to the client. */
@@ -32,7 +48,7 @@ export interface LlmOptions extends AgentOptions {
   outputKey?: string;
   /** What the agent's final text has to be, as JSON. */
   output?: $ZodType;
-  /** How the model is to write: temperature, longest answer, thinking, and so on. */
+  /** How the model is to write: temperature, longest answer, thinking, whether its prompt is cached, and so on. */
   generation?: MessageInitShape<typeof GenerationSettingsSchema>;
   /** How much of the conversation the model is told: all of it, or the present turn alone. Default: "all". */
   history?: "all" | "turn";
@@ -53,11 +69,20 @@ export function llm(options: LlmOptions): Agent {
         subAgents: [...(options.subAgents ?? [])],
         outputKey: options.outputKey ?? "",
         includeHistory: options.history === "turn" ? IncludeHistory.TURN : IncludeHistory.ALL,
+        fallbackModels: [...(options.fallbackModels ?? [])],
+        ...(options.compaction === undefined ? {} : { compaction: compactionOf(options.compaction) }),
         ...(options.generation === undefined ? {} : { generation: options.generation }),
         ...(options.output === undefined ? {} : { outputSchema: jsonSchemaOf(options.output, `the output of agent ${options.name}`) }),
       },
     },
   };
+}
+
+function compactionOf({ atShare, contextTokens = 0, model = "", instruction = "" }: Compaction): MessageInitShape<typeof CompactionSchema> {
+  if (!Number.isSafeInteger(contextTokens) || contextTokens < 0) {
+    throw new AgentdError("INVALID_AGENT_TREE", `compaction: contextTokens is ${contextTokens}, must be a whole number of at least 0`);
+  }
+  return { atShare, contextTokens: BigInt(contextTokens), model, instruction };
 }
 
 /** GroupOptions describes an agent that runs others. */

@@ -57,6 +57,7 @@ test("a whole turn with a tool in the page, from another origin", { skip }, asyn
   await pick(page, "Sencha");
   await completed(page);
   assert.equal(await said(page), "Let me use pick_tea for that.\nThe tool pick_tea says: Sencha");
+  assert.match((await page.locator("#cost").textContent()) ?? "", /^\$0\.0000/);
 });
 
 test("a page of an origin that is not let in is told so", { skip }, async (t) => {

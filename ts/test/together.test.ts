@@ -71,11 +71,13 @@ for (const { starts, answers, leaves, how } of scenarios) {
   });
 }
 
-/** What such a turn has in its log, whoever was there. The names of its session and its call stand as S and C. */
+/** What such a turn has in its log, whoever was there: S is its session, C its call, N a number that depends on who started. */
 const expected = [
   "1048576 started S",
+  "2097161 model_call_ended scripted/demo, N tokens",
   '2097168 tool_call C pick_tea {"question":"like"}',
   "3145744 tool_result C pick_tea Sencha",
+  "5242889 model_call_ended scripted/demo, N tokens",
   "6356991 end completed, 2 model calls",
 ];
 
@@ -107,6 +109,8 @@ function factOf(event: Event): string {
       return `tool_call ${event.call.id} ${event.call.name} ${event.call.input}`;
     case "tool_result":
       return `tool_result ${event.callId} ${event.name} ${event.output ?? event.error}`;
+    case "model_call_ended":
+      return `model_call_ended ${event.model}, ${event.usage?.totalTokens} tokens`;
     case "end":
       return `end ${event.completed ? "completed" : `stopped: ${event.reason}`}, ${event.usage?.llmCalls} model calls`;
     default:
@@ -124,5 +128,5 @@ function told(facts: string[], log: string[] = []): string[] {
 }
 
 function anonymous(fact: string): string {
-  return fact.replace(/ started \w+$/, " started S").replace(/ call_\w+ /, " C ");
+  return fact.replace(/ started \w+$/, " started S").replace(/ call_\w+ /, " C ").replace(/ \d+ tokens$/, " N tokens");
 }

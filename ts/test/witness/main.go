@@ -120,6 +120,8 @@ func fact(e *client.Event) string {
 		return fmt.Sprintf("tool_notice %s %s %s", e.ToolNotice.ID, e.ToolNotice.Name, e.ToolNotice.Input)
 	case e.ToolResult != nil:
 		return fmt.Sprintf("tool_result %s %s %s", e.ToolResult.ID, e.ToolResult.Name, e.ToolResult.Output+e.ToolResult.Error)
+	case e.ModelCallEnded != nil:
+		return fmt.Sprintf("model_call_ended %s, %d tokens", e.ModelCallEnded.Model, e.ModelCallEnded.Usage.GetTotalTokens())
 	case e.Error != nil:
 		return "error " + e.Error.Error()
 	case e.End != nil:

@@ -1,0 +1,133 @@
+package adkbridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/session"
+)
+
+// chain makes one model call: to the agent's model and, when that one fails for
+// good before anything of its answer was shown, to its fallback models, in order.
+// It is used by one goroutine.
+type chain struct {
+	// last is the model that was called last.
+	last *agentModel
+	// rest are those that are left.
+	rest []*node
+	// over are those that have failed, but for the last one.
+	over failures
+}
+
+func newChain(m *agentModel) *chain {
+	return &chain{last: &agentModel{t: m.t, n: m.n, before: m.before}, rest: m.n.fallbacks}
+}
+
+// generate calls one model after the other until one has answered, or has failed
+// in a way that another one would not mend. Each change is recorded before the
+// next model is called.
+func (c *chain) generate(ctx context.Context, req *model.Request, messageID string, spoke func()) (*model.Response, error) {
+	for {
+		shown := false
+		one := *req
+		one.Replaceable = len(c.rest) > 0
+		resp, err := c.last.generate(ctx, &one, messageID, func() {
+			shown = true
+			spoke()
+		})
+		if err == nil || shown || len(c.rest) == 0 || ctx.Err() != nil || !passesOn(err) {
+			return resp, err
+		}
+		if err := c.next(ctx, messageID, err); err != nil {
+			return nil, fmt.Errorf("%s: the change to another model could not be recorded: %w", c.last.n.at(), err)
+		}
+	}
+}
+
+// passesOn tells whether a call that has failed so is one for the next model. What
+// is wrong with the conversation itself, its content or its length, is not. A
+// request that is invalid is: other models may have the settings and take the
+// tools that this one refuses.
+func passesOn(err error) bool {
+	e, ok := errors.AsType[*model.Error](err)
+	return ok && slices.Contains([]model.Kind{
+		model.KindUnavailable, model.KindRateLimited, model.KindTimeout, model.KindAuth, model.KindInvalid,
+	}, e.Kind)
+}
+
+// next takes the next model in place of the one that has failed.
+func (c *chain) next(ctx context.Context, messageID string, err error) error {
+	was := c.last
+	was.before = *was.usage(took(err))
+	told := session.AsError(modelError(was.n, err))
+	if err := was.t.run.FellBack(ctx, session.ModelFallback{
+		MessageID: messageID,
+		Path:      was.n.path,
+		Model:     was.n.modelName,
+		Next:      c.rest[0].modelName,
+		Code:      told.Code,
+		Message:   told.Message,
+	}); err != nil {
+		return err
+	}
+	c.over = append(c.over, failure{was.n.modelName, err})
+	was.t.log.WarnContext(ctx, "a model has failed, another one is called",
+		slog.String("session", was.t.run.SessionID()), slog.String("turn", was.t.run.TurnID()), slog.String("agent", was.n.at()),
+		slog.String("next", c.rest[0].modelName), slog.Any("error", c.over[len(c.over)-1:]))
+	c.last, c.rest = &agentModel{t: was.t, n: c.rest[0], before: was.before}, c.rest[1:]
+	return nil
+}
+
+// failed is the error of a call that has failed with err: its code is that of the
+// last model, and its message names each model that was called.
+func (c *chain) failed(err error) error {
+	last := modelError(c.last.n, err)
+	e, ok := errors.AsType[*session.Error](last)
+	if len(c.over) == 0 || !ok {
+		return last
+	}
+	return session.Errorf(e.Code, "%s: no model has answered: %w", c.last.n.at(), append(c.over, failure{c.last.n.modelName, err}))
+}
+
+// failure is how a model has failed.
+type failure struct {
+	model string
+	err   error
+}
+
+// failures are how one model after the other has failed; never empty.
+type failures []failure
+
+// Error tells all of them.
+func (f failures) Error() string {
+	var out []string
+	for _, one := range f {
+		wait := ""
+		if e, ok := errors.AsType[*model.Error](one.err); ok {
+			wait = waitText(e)
+		}
+		out = append(out, fmt.Sprintf("model %q: %v%s", one.model, one.err, wait))
+	}
+	return strings.Join(out, ", then ")
+}
+
+// LogValue leaves out the providers' own words.
+func (f failures) LogValue() slog.Value {
+	var out []string
+	for _, one := range f {
+		text := one.err.Error()
+		if e, ok := errors.AsType[*model.Error](one.err); ok {
+			text = e.LogValue().String()
+		}
+		out = append(out, fmt.Sprintf("model %q: %s", one.model, text))
+	}
+	return slog.StringValue(strings.Join(out, ", then "))
+}
+
+// Unwrap returns the last one.
+func (f failures) Unwrap() error { return f[len(f)-1].err }

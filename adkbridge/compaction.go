@@ -1,0 +1,258 @@
+package adkbridge
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/genai"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/session"
+)
+
+const (
+	// keepPart of the room that a prompt has stays as it is, the newest of it.
+	keepPart = 1.0 / 3
+	// maxSummary bounds a summary, in tokens.
+	maxSummary = 8192
+	// maxCompactionText bounds Compaction.instruction, in bytes.
+	maxCompactionText = 16 << 10
+)
+
+// compaction is when and how an agent's conversation is summarised. It is
+// immutable.
+type compaction struct {
+	share  float64 // of the window; 0 is only when a prompt was refused
+	window int64   // of any model, in tokens; 0 is what is known of it
+	by     *node   // the agent with the model that writes summaries; nil is its own
+	text   string  // what the client wants to be kept in mind
+}
+
+// windowOf is the context window of an agent's model, in tokens; 0 is not known.
+func (c *compaction) windowOf(n *node) int64 { return cmp.Or(c.window, n.model.Window) }
+
+// compaction checks an agent's compaction, and resolves its model.
+func (p *planner) compaction(n *node, c *agentdv1.Compaction) (*compaction, error) {
+	if c == nil {
+		if p.share == 0 {
+			return nil, nil //nolint:nilnil // there is none
+		}
+		c = &agentdv1.Compaction{AtShare: p.share}
+	}
+	switch share := c.GetAtShare(); {
+	case !(share >= 0 && share <= 1):
+		return nil, n.errorf("compaction: at_share is %v, must be from 0 to 1", share)
+	case c.GetContextTokens() < 0:
+		return nil, n.errorf("compaction: context_tokens is %d, must not be below 0", c.GetContextTokens())
+	case len(c.GetInstruction()) > maxCompactionText:
+		return nil, n.errorf("compaction: the instruction has %d bytes, at most %d are allowed", len(c.GetInstruction()), maxCompactionText)
+	}
+	out := &compaction{share: c.GetAtShare(), window: c.GetContextTokens(), text: c.GetInstruction()}
+	if c.GetModel() != "" {
+		by := *n
+		by.fallbacks = nil
+		if err := p.openModel(&by, c.GetModel()); err != nil {
+			return nil, err
+		}
+		out.by = &by
+	}
+	return out, nil
+}
+
+// compactAhead compacts the conversation before a call whose prompt takes more
+// than its share of the context window. That it did not come off is no error, as
+// long as the call can be made.
+func (m *agentModel) compactAhead(ctx context.Context, l *live) error {
+	c := m.n.compaction
+	if c == nil || c.share == 0 || c.windowOf(m.n) == 0 {
+		return nil
+	}
+	key := promptKey{m.n.name, l.branch}
+	m.t.mu.Lock()
+	vain := m.t.whole[key]
+	m.t.mu.Unlock()
+	o := m.outline(l)
+	tokens := o.tokens(l.rest(o))
+	room := c.share * float64(c.windowOf(m.n))
+	if vain || o.fresh || float64(tokens) <= room {
+		return nil
+	}
+	s, ok := o.choose(int(room*o.ratio()*keepPart), false)
+	if !ok {
+		return nil
+	}
+	done, err := m.compact(ctx, l, o, s, &session.Compacted{Prompt: tokens, Window: c.windowOf(m.n)})
+	if err == nil && !done {
+		m.t.mu.Lock()
+		m.t.whole[key] = true
+		m.t.mu.Unlock()
+	}
+	return err
+}
+
+// overflowed tells whether a call has failed of a prompt that is too long, before
+// anything was shown, and may be made again once it is shorter.
+func (m *agentModel) overflowed(ctx context.Context, l *live, err error) bool {
+	e, ok := errors.AsType[*model.Error](err)
+	return ok && e.Kind == model.KindContextTooLong && m.n.compaction != nil && !l.shown && ctx.Err() == nil
+}
+
+// compactOverflow compacts the conversation after its prompt was refused, and
+// tells whether it is shorter now.
+func (m *agentModel) compactOverflow(ctx context.Context, l *live) (bool, error) {
+	c, o := m.n.compaction, m.outline(l)
+	window := c.windowOf(l.chain.last.n)
+	if o.fresh && o.overflow {
+		return false, nil // it was refused all the same
+	}
+	keep := float64(o.bytes)
+	if window > 0 {
+		room := o.ratio() * float64(window)
+		if c.share > 0 {
+			room *= c.share
+		}
+		keep = min(keep, room)
+	}
+	s, ok := o.choose(int(keep*keepPart/2), true)
+	if !ok {
+		return false, nil
+	}
+	fact := &session.Compacted{Overflow: true, Prompt: o.tokens(l.rest(o)), Window: window}
+	return m.compact(ctx, l, o, s, fact)
+}
+
+// outline is the prompt of a call that is to be made.
+func (m *agentModel) outline(l *live) *outline {
+	return m.t.hist.outline(promptKey{m.n.name, l.branch}, m.since(), m.t.run.StartSeq())
+}
+
+// rest is what a request holds besides its contents, in bytes, for a prompt that
+// nobody has counted yet.
+func (l *live) rest(o *outline) int {
+	if o.context > 0 {
+		return 0
+	}
+	tools, err := json.Marshal(l.config.Tools)
+	if err != nil {
+		return 0
+	}
+	return len(model.TextOf(l.config.SystemInstruction)) + len(tools)
+}
+
+// summariser is the agent's model that writes summaries: unless the client has
+// named one, that which is to be called.
+func (m *agentModel) summariser(l *live) *agentModel {
+	return &agentModel{t: m.t, n: cmp.Or(m.n.compaction.by, l.chain.last.n)}
+}
+
+// telling is how much of a prompt the summary's model can be told, in bytes.
+func (m *agentModel) telling(c *compaction, o *outline, fact *session.Compacted) int {
+	const part = 0.6
+	most := o.bytes
+	if fact.Overflow {
+		most /= 2
+	}
+	window := m.n.model.Window
+	if m.n != c.by || window == 0 {
+		window = cmp.Or(fact.Window, window)
+	}
+	if window > 0 {
+		most = min(most, int(part*o.ratio()*float64(window)))
+	}
+	return most
+}
+
+// compact has a summary written of a section and appends it. It returns false when
+// there is no summary that would help; an error ends the turn.
+func (m *agentModel) compact(ctx context.Context, l *live, o *outline, s section, fact *session.Compacted) (bool, error) {
+	by, c := m.summariser(l), m.n.compaction
+	text, meta, err := by.summarise(ctx, l, c.text, conversation(o.contents[:s.n], by.telling(c, o, fact)), fact)
+	if err != nil {
+		return false, err
+	}
+	fact.Summary, fact.Through = text, s.seq
+	if text == "" || len(text) > m.t.limits.ValueBytes || len(text)+len(summaryHead)+len(summaryTail) >= s.gain {
+		if meta.Usage != nil {
+			by.keep(meta.Usage, l.branch, meta.Call)
+		}
+		return false, nil
+	}
+	meta.Compacted, meta.Span = fact, &span{Since: m.since(), Kept: s.kept}
+	ev := m.t.newEvent(ctx, m.n.name, l.branch)
+	ev.Content = &genai.Content{Role: genai.RoleModel}
+	if err := m.t.commit(ctx, ev, meta); err != nil {
+		by.keep(meta.Usage, l.branch, meta.Call)
+		return false, err
+	}
+	return true, nil
+}
+
+// summarise asks for a summary. It is a model call like any, of which nothing is
+// shown; one that fails has no text and no error.
+func (m *agentModel) summarise(ctx context.Context, l *live, mind, text string, fact *session.Compacted) (string, *meta, error) {
+	t := m.t
+	t.mu.Lock()
+	t.calls++
+	over := t.calls > t.limits.ModelCalls
+	t.mu.Unlock()
+	if over {
+		return "", nil, session.Errorf(codeLimit, "%s: the turn has made %d model calls, more are not allowed", m.n.at(), t.limits.ModelCalls)
+	}
+	done, err := t.run.BeginCall(session.ModelCall{Path: m.n.path, Model: m.n.modelName, MessageID: l.id})
+	if err != nil {
+		return "", nil, err
+	}
+	defer done()
+	instruction := summaryInstruction
+	if mind != "" {
+		instruction += "\n\nFor this agent, mind in particular:\n" + mind
+	}
+	most := int64(maxSummary)
+	for _, limit := range []int64{fact.Window / 8, m.n.model.Longest} {
+		if limit > 0 {
+			most = min(most, limit)
+		}
+	}
+	began := time.Now()
+	resp, err := m.quiet(ctx, l.id, &model.Request{
+		Contents: []*genai.Content{genai.NewContentFromText("<conversation>\n"+text+"</conversation>\n\nWrite the summary.", genai.RoleUser)},
+		Config: &genai.GenerateContentConfig{
+			SystemInstruction: genai.NewContentFromText(instruction, ""),
+			MaxOutputTokens:   int32(most),
+		},
+		Origin: model.Origin{Session: t.run.SessionID(), Turn: t.run.TurnID(), Path: m.n.path, MessageID: l.id},
+		// A call can be made without a summary, unless it was refused.
+		Replaceable: !fact.Overflow,
+	})
+	info := &meta{Path: m.n.path, Call: &session.CallInfo{Model: m.n.modelName, Provider: m.n.model.Provider, Took: time.Since(began)}}
+	if err != nil {
+		m.spent(err, l.branch, info.Call)
+		if ctx.Err() != nil {
+			return "", nil, context.Cause(ctx)
+		}
+		return "", info, nil
+	}
+	info.Usage = m.usage(append(slices.Clone(resp.Failed), resp.Usage))
+	return strings.TrimSpace(model.TextOf(resp.Content)), info, nil
+}
+
+// quiet calls the model and shows nothing; a panic of it becomes an error.
+func (m *agentModel) quiet(ctx context.Context, messageID string, req *model.Request) (resp *model.Response, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			resp, err = nil, panicError("the model", p)
+		}
+	}()
+	req.OnRetry = func(f model.Failed) error { return m.retrying(ctx, messageID, f) }
+	resp, err = m.n.model.LLM.Generate(ctx, req, func(model.Delta) {})
+	if err == nil && resp == nil {
+		err = errors.New("the model returned neither an answer nor an error")
+	}
+	return resp, err
+}

@@ -1,0 +1,584 @@
+package adkbridge
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"google.golang.org/genai"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/session"
+)
+
+// narrow is a model with a context window, as large as its name says after the
+// last dash: it counts four bytes as a token and refuses what does not fit. Its
+// answer depends on the request alone. A prompt "N rounds" has it search until a
+// result holds N, any other one it answers at once; a summary is a hash.
+type narrow struct {
+	// known tells the bridge the window.
+	known bool
+	// summary, if set, writes summaries.
+	summary func(ctx context.Context) (*model.Response, error)
+
+	mu       sync.Mutex // protects the fields below
+	requests []*model.Request
+	refused  int
+	summed   []*model.Request
+}
+
+func (w *narrow) Resolve(name string, _ map[string]string) (Model, error) {
+	var window int64
+	if _, err := fmt.Sscanf(name[strings.LastIndex(name, "-")+1:], "%d", &window); err != nil {
+		return Model{}, &model.Error{Kind: model.KindUnavailable, Provider: "narrow", Message: "there is no such model"}
+	}
+	m := Model{LLM: narrowModel{w, window}, Provider: "narrow", Cost: func(u model.Usage) float64 { return float64(u.Total) }}
+	if w.known {
+		m.Window = window
+	}
+	return m, nil
+}
+
+type narrowModel struct {
+	w      *narrow
+	window int64
+}
+
+func (m narrowModel) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
+	data, err := json.Marshal(req.Contents)
+	if err != nil {
+		return nil, err
+	}
+	tokens := int64(len(data)+len(req.SystemText())) / 4
+	sum := sha256.Sum256([]byte(transcript(req.Contents))) // without the ids of calls
+	u := model.Usage{Prompt: tokens, Completion: 10, Total: tokens + 10}
+	sums := strings.HasPrefix(req.SystemText(), summaryInstruction)
+	m.w.mu.Lock()
+	m.w.requests = append(m.w.requests, req)
+	if tokens > m.window {
+		m.w.refused++
+		m.w.mu.Unlock()
+		return nil, &model.Error{Kind: model.KindContextTooLong, Provider: "narrow", Status: 400, Message: fmt.Sprintf("%d tokens, at most %d", tokens, m.window)}
+	}
+	summary := m.w.summary
+	if sums {
+		m.w.summed = append(m.w.summed, req)
+	}
+	m.w.mu.Unlock()
+	resp := &model.Response{Content: &genai.Content{Role: genai.RoleModel}, FinishReason: genai.FinishReasonStop, Usage: u, Model: "narrow"}
+	if sums {
+		if summary != nil {
+			return summary(ctx)
+		}
+		resp.Content.Parts = []*genai.Part{{Text: fmt.Sprintf("summary %x", sum)}}
+		return resp, nil
+	}
+	var rounds, round int
+	for _, c := range req.Contents {
+		for _, p := range c.Parts {
+			if _, err := fmt.Sscanf(p.Text, "%d rounds", &rounds); err == nil {
+				round = 0
+			}
+			if p.FunctionResponse != nil {
+				n, err := p.FunctionResponse.Response["n"].(json.Number).Int64()
+				if err != nil {
+					return nil, err
+				}
+				round = int(n)
+			}
+		}
+	}
+	if round < rounds {
+		resp.Content.Parts = []*genai.Part{
+			model.NewCall("", "search", fmt.Sprintf(`{"q":%d}`, round+1)), model.NewCall("", "fetch", fmt.Sprintf(`{"q":%d}`, round+1)),
+		}
+		return resp, nil
+	}
+	text := fmt.Sprintf("answer %x", sum)
+	emit(model.Delta{Text: text})
+	resp.Content.Parts = []*genai.Part{{Text: text}}
+	return resp, nil
+}
+
+// compacts is an agent of a window, of which the server knows the rest.
+func compacts(window int, c *agentdv1.Compaction) *agentdv1.Agent {
+	return llm("root", func(a *agentdv1.LlmAgent) {
+		a.Model, a.Compaction = fmt.Sprintf("narrow-%d", window), c
+	})
+}
+
+// long is a session with a narrow model.
+func long(t *testing.T, tree *agentdv1.Agent, prompt string) *fakeRun {
+	run := newFakeRun(t, tree, prompt)
+	run.client = func(c session.ToolCall) session.ToolResult {
+		var in struct{ Q int }
+		if err := json.Unmarshal(c.Input, &in); err != nil {
+			t.Error(err)
+		}
+		return answered(fmt.Sprintf(`{"n":%d,"text":%q}`, in.Q, strings.Repeat("r", 300)))
+	}
+	return run
+}
+
+// compacted are the summaries of a log.
+func compacted(r *Runner, run *fakeRun) []*session.Event {
+	return slices.DeleteFunc(run.events(r), func(ev *session.Event) bool { return ev.Compacted == nil })
+}
+
+// sameHistory fails the test unless a history that is read from the log gives the
+// prompt and the measures that the runner's own one gives.
+func sameHistory(t *testing.T, r *Runner, run *fakeRun) {
+	t.Helper()
+	ended := run.restarted(len(run.recs))
+	ended.start = int64(len(run.recs)) + 1 // all is history
+	live := r.cache.take("s", ended.start)
+	read := newHistory()
+	if _, err := read.load(t.Context(), ended); err != nil {
+		t.Fatal(err)
+	}
+	key := promptKey{"root", ""}
+	a, b := live.outline(key, 0, run.start), read.outline(key, 0, run.start)
+	if compact(a.contents) != compact(b.contents) || a.tokens(0) != b.tokens(0) || a.bytes != b.bytes {
+		t.Fatalf("live, %d tokens:\n%s\nread, %d tokens:\n%s", a.tokens(0), transcript(a.contents), b.tokens(0), transcript(b.contents))
+	}
+	r.cache.put("s", live)
+}
+
+// TestCompactAhead keeps a conversation of many turns, and one of many rounds in
+// one turn, below the window: no prompt is ever refused.
+func TestCompactAhead(t *testing.T) {
+	for name, tc := range map[string]struct {
+		known  bool
+		c      *agentdv1.Compaction
+		at     float64
+		window int64 // that is told
+	}{
+		"of the model":  {true, &agentdv1.Compaction{AtShare: 0.75}, 0, 3000},
+		"of the client": {false, &agentdv1.Compaction{AtShare: 0.75, ContextTokens: 2900, Instruction: "mind the gap"}, 0, 2900},
+		"of the server": {true, nil, 0.75, 3000},
+		"other model":   {true, &agentdv1.Compaction{AtShare: 0.75, Model: "sums-2500"}, 0, 3000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &narrow{known: tc.known}
+			r := New(Config{Models: w, CompactAt: tc.at})
+			run := long(t, compacts(3000, tc.c), "10 rounds")
+			for i := range 60 {
+				if i > 0 {
+					run.begin(fmt.Sprintf("turn %d %s", i, strings.Repeat("u", 300)))
+				}
+				if err := r.drive(t.Context(), run); err != nil {
+					t.Fatalf("turn %d: %v", i, err)
+				}
+				sameHistory(t, r, run)
+			}
+			run.begin("40 rounds")
+			if err := r.drive(t.Context(), run); err != nil {
+				t.Fatal(err)
+			}
+			if w.refused > 0 {
+				t.Errorf("%d prompts were refused", w.refused)
+			}
+			for _, req := range w.requests {
+				checkValid(t, req.Contents)
+			}
+			sums := compacted(r, run)
+			if len(sums) < 5 || len(sums) != len(w.summed) {
+				t.Fatalf("%d summaries of %d asked for", len(sums), len(w.summed))
+			}
+			last := sums[len(sums)-1]
+			if c := last.Compacted; c.Overflow || c.Window != tc.window || c.Prompt < 2100 || c.Prompt > 3000 || c.Through <= run.start {
+				t.Errorf("the last summary is %+v", last.Compacted)
+			}
+			if last.Text != "" || last.MessageID != "" || last.Usage == nil || last.Usage.Calls != 1 || last.Usage.CostUSD == 0 || last.Call.Provider != "narrow" {
+				t.Errorf("the last summary is the event %s", compact(last))
+			}
+			first, end := w.summed[0], w.requests[len(w.requests)-1]
+			if len(first.Functions()) > 0 || first.Config.MaxOutputTokens == 0 || tc.c.GetInstruction() != "" && !strings.HasSuffix(first.SystemText(), tc.c.GetInstruction()) {
+				t.Errorf("asked for a summary with %s", compact(first.Config))
+			}
+			if second := transcript(w.summed[1].Contents); !strings.Contains(second, sums[0].Compacted.Summary) {
+				t.Errorf("the second summary is not one of the first and more:\n%s", second)
+			}
+			if text := transcript(end.Contents); !strings.Contains(text, last.Compacted.Summary) || !strings.Contains(text, "40 rounds") || strings.Contains(text, "10 rounds") {
+				t.Errorf("the last prompt is\n%s", text)
+			}
+			if slices.ContainsFunc(run.deltas, func(d session.Delta) bool { return strings.HasPrefix(d.Text, "summary") }) {
+				t.Error("a summary was shown")
+			}
+		})
+	}
+}
+
+// TestCompactNever: without compaction, and without a window or with a share of 0,
+// nothing is summarised before a prompt is refused.
+func TestCompactNever(t *testing.T) {
+	for name, tc := range map[string]struct {
+		known bool
+		c     *agentdv1.Compaction
+		want  int // summaries after the first refused prompt
+	}{
+		"no compaction": {true, nil, 0},
+		"no window":     {false, &agentdv1.Compaction{AtShare: 0.1}, 1},
+		"no share":      {true, &agentdv1.Compaction{}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &narrow{known: tc.known}
+			r := New(Config{Models: w})
+			run := long(t, compacts(3000, tc.c), "start")
+			var err error
+			for i := 0; w.refused == 0 && i < 100 && err == nil; i++ {
+				run.begin(strings.Repeat("u", 300))
+				if n := len(compacted(r, run)); n > 0 {
+					t.Fatalf("turn %d: %d summaries", i, n)
+				}
+				err = r.drive(t.Context(), run)
+			}
+			sums := compacted(r, run)
+			if len(sums) != tc.want || (err == nil) != (tc.want > 0) || err != nil && session.AsError(err).Code != agentdv1.ErrorCode_ERROR_CODE_CONTEXT_TOO_LONG {
+				t.Fatalf("%d summaries, %v", len(sums), err)
+			}
+			if tc.want > 0 && !sums[0].Compacted.Overflow {
+				t.Errorf("summary %+v", sums[0].Compacted)
+			}
+		})
+	}
+}
+
+// TestCompactOverflow goes on after a prompt was refused, again and again, and
+// ends with the provider's error where nothing can be left out.
+func TestCompactOverflow(t *testing.T) {
+	w := &narrow{}
+	r := New(Config{Models: w})
+	run := long(t, compacts(2000, &agentdv1.Compaction{AtShare: 1}), "30 rounds")
+	if err := r.drive(t.Context(), run); err != nil {
+		t.Fatal(err)
+	}
+	if sums := compacted(r, run); len(sums) < 3 || len(sums) != w.refused {
+		t.Fatalf("%d summaries, %d prompts were refused", len(sums), w.refused)
+	}
+	for _, req := range w.requests {
+		checkValid(t, req.Contents)
+	}
+	for i := range 40 {
+		run.begin(fmt.Sprintf("turn %d %s", i, strings.Repeat("u", 300)))
+		if err := r.drive(t.Context(), run); err != nil {
+			t.Fatal(err)
+		}
+		sameHistory(t, r, run)
+	}
+	before, refused := len(compacted(r, run)), w.refused
+	run.begin(strings.Repeat("u", 20_000))
+	err := r.drive(t.Context(), run)
+	if e := session.AsError(err); e.Code != agentdv1.ErrorCode_ERROR_CODE_CONTEXT_TOO_LONG || !strings.Contains(e.Message, "tokens, at most 2000") {
+		t.Errorf("a prompt that does not fit: %v", err)
+	}
+	if n := w.refused - refused; n > 2 || len(compacted(r, run)) > before+1 {
+		t.Errorf("%d tries, %d more summaries", n, len(compacted(r, run))-before)
+	}
+}
+
+// TestCompactCrashes kills the process behind each record: the turn takes the same
+// way, and what was summarised is not summarised again.
+func TestCompactCrashes(t *testing.T) {
+	for name, tc := range map[string]struct {
+		known bool
+		c     *agentdv1.Compaction
+	}{
+		"ahead":    {true, &agentdv1.Compaction{AtShare: 0.8}},
+		"overflow": {false, &agentdv1.Compaction{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			models := &narrow{known: tc.known}
+			finish := func(run *fakeRun) *fakeRun {
+				r := New(Config{Models: models})
+				if err := r.drive(t.Context(), run); err != nil {
+					t.Fatalf("%d records: %v", len(run.recs), err)
+				}
+				sameHistory(t, r, run)
+				return run
+			}
+			said := func(run *fakeRun) []string {
+				var out []string
+				for _, ev := range run.events(New(Config{})) {
+					if c := ev.Compacted; c != nil {
+						out = append(out, compact(*c))
+					}
+					out = append(out, ev.Text+compact(len(ev.Calls)))
+				}
+				return out
+			}
+			full := finish(long(t, compacts(2000, tc.c), "20 rounds"))
+			want := said(full)
+			if n := len(compacted(New(Config{}), full)); n < 2 {
+				t.Fatalf("%d summaries", n)
+			}
+			for n := 1; n <= len(full.recs); n++ {
+				models.refused = 0
+				got := finish(full.restarted(n))
+				if s := said(got); !slices.Equal(s, want) {
+					t.Fatalf("%d records: another transcript\n%s\nwant\n%s", n, strings.Join(s, "\n"), strings.Join(want, "\n"))
+				}
+				for i, rec := range full.recs[:n] {
+					if !bytes.Equal(rec.Data, got.recs[i].Data) {
+						t.Fatalf("%d records: record %d was rewritten", n, i+1)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestCompactFails goes on without a summary that cannot be had, keeps what it
+// took, and asks once a turn.
+func TestCompactFails(t *testing.T) {
+	u := model.Usage{Prompt: 5, Total: 5}
+	for name, summary := range map[string]func(context.Context) (*model.Response, error){
+		"error": func(context.Context) (*model.Response, error) {
+			return nil, &model.Error{Kind: model.KindUnavailable, Provider: "narrow", Message: "no", Usage: &u}
+		},
+		"empty": func(context.Context) (*model.Response, error) {
+			return &model.Response{Content: &genai.Content{Parts: []*genai.Part{{Text: "hm", Thought: true}, {Text: " \n"}}}, Usage: u}, nil
+		},
+		"nothing": func(context.Context) (*model.Response, error) { return &model.Response{Usage: u}, nil },
+		"too long": func(context.Context) (*model.Response, error) {
+			return &model.Response{Content: genai.NewContentFromText(strings.Repeat("s", 8000), "model"), Usage: u}, nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &narrow{known: true, summary: summary}
+			r := New(Config{Models: w})
+			run := long(t, compacts(2000, &agentdv1.Compaction{AtShare: 0.5}), "5 rounds")
+			if err := r.drive(t.Context(), run); err != nil {
+				t.Fatal(err)
+			}
+			var took int64
+			for _, ev := range run.events(r) {
+				if ev.Usage != nil && ev.MessageID == "" {
+					took += ev.Usage.Total
+				}
+			}
+			if len(w.summed) != 1 || len(compacted(r, run)) > 0 || took != 5 {
+				t.Errorf("asked %d times, %d summaries, %d tokens", len(w.summed), len(compacted(r, run)), took)
+			}
+			run.begin("30 rounds")
+			err := r.drive(t.Context(), run)
+			if e := session.AsError(err); e.Code != agentdv1.ErrorCode_ERROR_CODE_CONTEXT_TOO_LONG || w.refused != 1 {
+				t.Errorf("%d prompts were refused, the turn ended with %v", w.refused, err)
+			}
+		})
+	}
+	t.Run("panic", func(t *testing.T) {
+		w := &narrow{known: true, summary: func(context.Context) (*model.Response, error) { panic("scripted panic") }}
+		run := long(t, compacts(2000, &agentdv1.Compaction{AtShare: 0.5}), "5 rounds")
+		if err := New(Config{Models: w}).drive(t.Context(), run); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestCompactTurnOnly: an agent that is told of the turn alone has its turn
+// summarised, and begins the next one without.
+func TestCompactTurnOnly(t *testing.T) {
+	w := &narrow{known: true}
+	r := New(Config{Models: w})
+	tree := compacts(2000, &agentdv1.Compaction{AtShare: 0.8})
+	tree.GetLlm().IncludeHistory = agentdv1.IncludeHistory_INCLUDE_HISTORY_TURN
+	run := long(t, tree, "20 rounds")
+	if err := r.drive(t.Context(), run); err != nil {
+		t.Fatal(err)
+	}
+	sums := compacted(r, run)
+	if len(sums) == 0 {
+		t.Fatal("no summary")
+	}
+	run.begin("hello")
+	if err := r.drive(t.Context(), run); err != nil {
+		t.Fatal(err)
+	}
+	if got := transcript(w.requests[len(w.requests)-1].Contents); got != "user: hello\n" {
+		t.Errorf("the next turn was told\n%s", got)
+	}
+	// Told of everything again, it is not told of half by a summary of one turn.
+	tree.GetLlm().IncludeHistory, tree.GetLlm().Compaction = agentdv1.IncludeHistory_INCLUDE_HISTORY_ALL, nil
+	tree.GetLlm().Model = "narrow-100000"
+	run.begin("and all")
+	if err := r.drive(t.Context(), run); err != nil {
+		t.Fatal(err)
+	}
+	if got := transcript(w.requests[len(w.requests)-1].Contents); strings.Contains(got, "<summary>") || strings.Count(got, "result search") != 20 {
+		t.Errorf("told\n%s", got)
+	}
+}
+
+// narrowWorld is a world with a narrow model and tools that count.
+func narrowWorld(t *testing.T, models *narrow) *world {
+	w := newWorld(t, nil)
+	w.runner = New(Config{Models: models})
+	w.restart()
+	w.answer = func(tc *agentdv1.RunResponse_ToolCallRequest) session.Answer {
+		var in struct{ Q int }
+		if err := json.Unmarshal([]byte(tc.GetToolInput()), &in); err != nil {
+			t.Error(err)
+		}
+		return session.Answer{Output: new(fmt.Sprintf(`{"n":%d,"text":%q}`, in.Q, strings.Repeat("r", 300)))}
+	}
+	return w
+}
+
+// TestCompactTold: clients are told of a summary and of what it took, the budget
+// counts it, and the log is what the engine would write.
+func TestCompactTold(t *testing.T) {
+	models := &narrow{known: true}
+	w := narrowWorld(t, models)
+	var told []*agentdv1.RunResponse_HistoryCompacted
+	calls, seq := 0, int64(0)
+	w.watch = func(_ *session.Turn, m *agentdv1.RunResponse) {
+		if c := m.GetHistoryCompacted(); c != nil {
+			told, seq = append(told, c), m.GetSeq()
+		}
+		if m.GetModelCallEnded() != nil {
+			calls++
+		}
+	}
+	tree := compacts(2000, &agentdv1.Compaction{AtShare: 0.8})
+	res := w.run(tree, "20 rounds").ok(t)
+	if len(told) < 2 || told[0].GetReason() != agentdv1.RunResponse_HistoryCompacted_REASON_SHARE || told[0].GetContextTokens() != 2000 ||
+		!strings.HasPrefix(told[0].GetSummary(), "summary ") || told[len(told)-1].GetThroughSeq() >= seq {
+		t.Fatalf("told of %v", told)
+	}
+	if n := len(models.requests); calls != n || int(res.end.GetUsageSummary().GetLlmCalls()) != n {
+		t.Errorf("%d calls, told of %d, counted %d", n, calls, res.end.GetUsageSummary().GetLlmCalls())
+	}
+	w.run(tree, "and now").ok(t)
+	log := func() iter.Seq2[session.Record, error] {
+		recs, err := w.store.Read(t.Context(), w.session, 0, 1<<20)
+		return func(yield func(session.Record, error) bool) {
+			for _, rec := range recs {
+				if !yield(rec, err) {
+					return
+				}
+			}
+		}
+	}()
+	rep, err := Verify(t.Context(), w.session, log, nil)
+	if err != nil || rep.Turns != 2 || rep.Divergence != nil {
+		t.Errorf("verified %+v, %v: %v", rep, err, rep.Divergence)
+	}
+}
+
+// TestCompactBudget ends the turn when the summary was the last call it may make,
+// and when there is no call left for it.
+func TestCompactBudget(t *testing.T) {
+	free := &narrow{known: true}
+	tree := compacts(2000, &agentdv1.Compaction{AtShare: 0.8})
+	narrowWorld(t, free).run(tree, "20 rounds").ok(t)
+	at := int64(slices.Index(free.requests, free.summed[0])) // calls before the summary
+	for _, n := range []int64{at, at + 1} {
+		models := &narrow{known: true}
+		w := narrowWorld(t, models)
+		turn, err := w.manager.Start(t.Context(), session.Request{Agent: tree, Tools: w.tools, Prompt: "20 rounds", Budget: session.Budget{ModelCalls: n}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.session = turn.SessionID()
+		res := w.follow(turn)
+		if res.err.GetCode() != agentdv1.ErrorCode_ERROR_CODE_BUDGET_EXHAUSTED || int64(res.end.GetUsageSummary().GetLlmCalls()) != n || len(models.summed) != int(n-at) {
+			t.Errorf("%d calls: %d summaries, ended with %v and %v", n, len(models.summed), res.err, res.end)
+		}
+		w.run(tree, "and now").ok(t)
+		for _, req := range models.requests {
+			checkValid(t, req.Contents)
+		}
+	}
+	limited := New(Config{Models: &narrow{known: true}, Limits: Limits{ModelCalls: int(at) + 1}})
+	if err := limited.drive(t.Context(), long(t, tree, "20 rounds")); session.AsError(err).Code != codeLimit {
+		t.Errorf("the limit of model calls: %v", err)
+	}
+}
+
+// TestCompactCancel aborts a summary with its turn; the receipt names it.
+func TestCompactCancel(t *testing.T) {
+	asked := make(chan struct{})
+	models := &narrow{known: true, summary: func(ctx context.Context) (*model.Response, error) {
+		close(asked)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}}
+	w := narrowWorld(t, models)
+	tree := compacts(2000, &agentdv1.Compaction{AtShare: 0.8})
+	turn := w.start(tree, "20 rounds")
+	go func() { // ends with the summary
+		<-asked
+		turn.Cancel("enough")
+	}()
+	res := w.follow(turn)
+	aborted := res.end.GetReceipt().GetAbortedModelCalls()
+	if res.end.GetCompleted() || len(aborted) != 1 || aborted[0].GetModel() != "narrow-2000" {
+		t.Fatalf("ended with %v", res.end)
+	}
+	models.summary = nil
+	w.run(tree, "and now").ok(t)
+	for _, req := range models.requests {
+		checkValid(t, req.Contents)
+	}
+}
+
+func TestPlanCompaction(t *testing.T) {
+	for name, tc := range map[string]struct {
+		c    *agentdv1.Compaction
+		want string // "": it is taken
+	}{
+		"all":          {&agentdv1.Compaction{AtShare: 0.5, ContextTokens: 1000, Model: "sums-7", Instruction: "x"}, ""},
+		"none":         {nil, ""},
+		"share":        {&agentdv1.Compaction{AtShare: 1.5}, `at_share is 1.5`},
+		"below":        {&agentdv1.Compaction{AtShare: -0.5}, `at_share is -0.5`},
+		"window":       {&agentdv1.Compaction{ContextTokens: -1}, `context_tokens is -1`},
+		"long":         {&agentdv1.Compaction{Instruction: strings.Repeat("x", maxCompactionText+1)}, `16385 bytes`},
+		"other model":  {&agentdv1.Compaction{Model: "nobody"}, `model "nobody"`},
+		"not a number": {&agentdv1.Compaction{AtShare: nan()}, `at_share is NaN`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := New(Config{Models: &narrow{}})
+			err := r.Check(t.Context(), &session.Spec{Prompt: "go", Agent: seq("top", compacts(1000, tc.c)), Tools: newWorld(t, nil).tools}, nil)
+			if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "top/root")) {
+				t.Errorf("error %v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func nan() float64 {
+	zero := 0.0
+	return zero / zero
+}
+
+// TestCompactOthers: a summary for one agent changes nothing for another one, also
+// when both speak at the same time and only one of them has a narrow model.
+func TestCompactOthers(t *testing.T) {
+	models := &narrow{known: true}
+	w := narrowWorld(t, models)
+	small, wide := compacts(2000, &agentdv1.Compaction{AtShare: 0.8}), llm("wide", func(a *agentdv1.LlmAgent) { a.Model = "narrow-1000000" })
+	tree := par("top", small, wide)
+	for i := range 3 {
+		w.run(tree, fmt.Sprintf("%d rounds", 10+i)).ok(t)
+	}
+	told := map[string]int{}
+	for _, req := range models.requests {
+		checkValid(t, req.Contents)
+		if strings.Contains(transcript(req.Contents), summaryHead) {
+			told[req.Origin.Path[len(req.Origin.Path)-1]]++
+		}
+	}
+	if models.refused > 0 || len(models.summed) == 0 || !slices.Equal(slices.Collect(maps.Keys(told)), []string{"root"}) {
+		t.Errorf("%d refused, %d summaries, told of them %v", models.refused, len(models.summed), told)
+	}
+}

@@ -1,0 +1,240 @@
+package adkbridge
+
+import (
+	"slices"
+
+	"google.golang.org/genai"
+
+	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/session"
+)
+
+const (
+	// A token takes from minRatio to maxRatio bytes, the latter where nobody has
+	// counted.
+	minRatio, maxRatio = 2, 4
+	// pictureWeight is that of a picture, in bytes of text that take as many tokens.
+	pictureWeight = 1600 * maxRatio
+	// partWeight is that of a part besides what it says.
+	partWeight = 16
+)
+
+// measures are what is known of the size of a prompt, and where it may be cut.
+type measures struct {
+	bytes      int     // weight of the contents, about
+	points     []point // rising
+	summarised bool    // the first content is a summary
+	fresh      bool    // nothing has happened since that was written
+	overflow   bool    // it was written because the prompt before was refused
+	// The provider has counted context tokens when the prompt weighed counted;
+	// context is 0 while it has not.
+	context int64
+	counted int
+}
+
+// point is a place in a prompt at which no call is without its result.
+type point struct {
+	seq   int64 // of the last record before it
+	n     int   // contents before it
+	bytes int   // their weight
+	asks  bool  // the user speaks next
+}
+
+// before takes note of an event that is to be added.
+func (p *prompt) before(it *item, key promptKey) {
+	p.fresh = false
+	if it.answer && it.context > 0 && it.author == key.agent && it.branch == key.branch {
+		p.context, p.counted = it.context, p.bytes
+	}
+	if n := len(p.points); it.author == user && n > 0 {
+		p.points[n-1].asks = true
+	}
+}
+
+// after takes note of an event that was added.
+func (p *prompt) after(it *item) {
+	p.bytes += it.weigh()
+	if len(p.open) == 0 {
+		p.points = append(p.points, point{seq: it.seq, n: len(p.contents), bytes: p.bytes})
+	}
+}
+
+// begin starts the prompt anew, with a summary of what was in it.
+func (p *prompt) begin(c *genai.Content) {
+	p.contents, p.open = []*genai.Content{c}, nil
+	p.measures = measures{summarised: true, bytes: weigh(c)}
+}
+
+// begun takes note that the prompt holds what the summary does not stand for. What
+// a provider has counted before was another prompt.
+func (p *prompt) begun(c *session.Compacted) {
+	p.fresh, p.overflow = true, c.Overflow
+	p.context, p.counted = 0, 0
+}
+
+// outline is a prompt at one moment.
+type outline struct {
+	contents []*genai.Content // shared; without what only a request needs
+	measures
+	said []*item // what the user has said in the turn
+}
+
+// outline returns an agent's prompt with its measures; start is the turn's first
+// record.
+func (h *history) outline(key promptKey, since, start int64) *outline {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := h.upToDateLocked(key, since)
+	o := &outline{contents: slices.Clip(p.contents), measures: p.measures}
+	o.points = slices.Clone(o.points)
+	for _, it := range h.items[h.afterLocked(start-1):] {
+		if it.author == user && it.content != nil {
+			o.said = append(o.said, it)
+			it.weigh()
+		}
+	}
+	return o
+}
+
+// ratio is how many bytes a token takes.
+func (o *outline) ratio() float64 {
+	if o.context == 0 {
+		return maxRatio
+	}
+	return min(max(float64(o.counted)/float64(o.context), minRatio), maxRatio)
+}
+
+// tokens estimates what the prompt takes, and rest bytes that go with every prompt.
+func (o *outline) tokens(rest int) int64 {
+	if o.context == 0 {
+		return int64(o.bytes+rest) / maxRatio
+	}
+	return o.context + int64(float64(max(o.bytes-o.counted, 0))/o.ratio())
+}
+
+// section is the beginning of a prompt that a summary is to stand for.
+type section struct {
+	point
+	kept []int64 // what the user has said before the point and is told nevertheless
+	gain int     // what the prompt loses, in bytes
+}
+
+// choose finds the beginning of which the rest weighs at most keep bytes, or as
+// little as can be. The newest round of calls stays, unless all may go. It tells
+// whether that is worth while.
+func (o *outline) choose(keep int, all bool) (section, bool) {
+	var best section
+	first := 0
+	if o.summarised {
+		first = 1
+	}
+	for _, p := range o.points {
+		if p.n <= first || p.n == len(o.contents) && !all {
+			continue
+		}
+		s := o.section(p, keep)
+		rest := o.bytes - s.gain
+		switch fitting := best.n > 0 && o.bytes-best.gain <= keep; {
+		case !fitting && (rest <= keep || best.n == 0 || s.gain > best.gain):
+			best = s
+		case fitting && rest < keep/2:
+			return best, best.gain >= o.bytes/8
+		case fitting && s.asks && !best.asks:
+			best = s // better, since the rest begins with what the user says
+		}
+	}
+	return best, best.n > 0 && best.gain >= o.bytes/8
+}
+
+// section is what ends at a point. Of what the user has said in the turn the newest
+// is kept word for word, and more as long as it is not too much.
+func (o *outline) section(p point, keep int) section {
+	s := section{point: p, gain: p.bytes}
+	for i, it := range slices.Backward(o.said) {
+		if it.seq > p.seq {
+			continue
+		}
+		if i < len(o.said)-1 && p.bytes-s.gain+it.weight > keep/2 {
+			break
+		}
+		s.kept = append(s.kept, it.seq)
+		s.gain -= it.weight
+	}
+	slices.Reverse(s.kept)
+	return s
+}
+
+// weigh is the weight of what the event says.
+func (it *item) weigh() int {
+	if it.weight == 0 {
+		it.weight = weigh(it.content)
+	}
+	return it.weight
+}
+
+// weigh is how many bytes of text would take about as many tokens as a content.
+func weigh(c *genai.Content) int {
+	n := 0
+	for _, p := range c.Parts {
+		n += partWeight + len(p.Text)
+		if p.FunctionCall != nil {
+			n += len(p.FunctionCall.Name) + len(model.ArgsText(p))
+		}
+		if r := p.FunctionResponse; r != nil {
+			n += len(r.Name) + weighValue(r.Response)
+			for _, media := range r.Parts {
+				if media.InlineData != nil {
+					n += weighMedia(media.InlineData.MIMEType, len(media.InlineData.Data))
+				}
+				if media.FileData != nil {
+					n += pictureWeight
+				}
+			}
+		}
+		if p.InlineData != nil {
+			n += weighMedia(p.InlineData.MIMEType, len(p.InlineData.Data))
+		}
+		if p.FileData != nil {
+			n += pictureWeight
+		}
+		if p.ExecutableCode != nil {
+			n += len(p.ExecutableCode.Code)
+		}
+		if p.CodeExecutionResult != nil {
+			n += len(p.CodeExecutionResult.Output)
+		}
+		if opaque, ok := p.PartMetadata[model.MetaOpaque].(string); ok {
+			n += len(opaque)
+		}
+	}
+	return n
+}
+
+// weighValue is the size of a JSON value, about.
+func weighValue(v any) int {
+	const other = 6
+	n := other
+	switch v := v.(type) {
+	case string:
+		n += len(v)
+	case map[string]any:
+		for k, member := range v {
+			n += len(k) + weighValue(member)
+		}
+	case []any:
+		for _, member := range v {
+			n += weighValue(member)
+		}
+	}
+	return n
+}
+
+// weighMedia is the weight of inline data. Providers count pictures by their area
+// and other media by their length; bytes tell little of either.
+func weighMedia(mime string, size int) int {
+	const perToken = 32
+	if len(mime) > 6 && mime[:6] == "image/" {
+		return pictureWeight
+	}
+	return max(pictureWeight, size/perToken*maxRatio)
+}

@@ -1,0 +1,38 @@
+package adkbridge
+
+import (
+	"context"
+
+	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/session"
+)
+
+// provided is what a model's provider has run, in the session's terms; nil for
+// nothing.
+func provided(p *model.Provided) *session.Provided {
+	if p.Empty() {
+		return nil
+	}
+	out := &session.Provided{}
+	for _, u := range p.Uses {
+		out.Uses = append(out.Uses, session.ProviderUse(u))
+	}
+	for _, c := range p.Citations {
+		out.Citations = append(out.Citations, session.Citation(c))
+	}
+	return out
+}
+
+// raw records a provider's answer as it came.
+func (m *agentModel) raw(ctx context.Context, messageID string, r model.Raw) error {
+	return m.t.run.Raw(ctx, session.RawPayload{
+		MessageID:   messageID,
+		Path:        m.n.path,
+		Attempt:     r.Attempt,
+		Provider:    r.Provider,
+		Status:      r.Status,
+		ContentType: r.ContentType,
+		Body:        r.Body,
+		Truncated:   r.Truncated,
+	})
+}

@@ -1,0 +1,290 @@
+package adkbridge
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+
+	"google.golang.org/genai"
+	"google.golang.org/protobuf/proto"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/session"
+)
+
+// ModelCalls says what the models of a turn were told, call by call, in the order
+// in which the calls ended. It runs the turn again, as Verify does, up to where
+// its log ends; no model is called and nothing is written. A turn that has not
+// begun has no calls.
+//
+// What a call was told is left out, and Contents is 0, where it cannot be made
+// again: the engine goes another way than the log from there on. If that is so for
+// all calls, the error says what differs. A prompt that was injected while calls of
+// several agents were under way may be counted for one that did not see it.
+//
+// Its errors are of type *session.Error if a client may see them.
+func ModelCalls(ctx context.Context, log session.TurnLog) ([]*agentdv1.ModelCallDetails, error) {
+	v := &verification{sessionID: log.SessionID, hist: newHistory(), state: maps.Clone(log.State), told: newTold()}
+	if v.state == nil {
+		v.state = map[string]any{}
+	}
+	recs, err := v.rush(ctx, log)
+	if err != nil || len(recs) == 0 {
+		return nil, err
+	}
+	diverged, err := v.turn(ctx, recs)
+	if err != nil {
+		return nil, err
+	}
+	calls, err := v.told.details(log.SessionID, recs)
+	if err != nil {
+		return nil, err
+	}
+	lost := !slices.ContainsFunc(calls, func(c *agentdv1.ModelCallDetails) bool { return c.GetContents() > 0 })
+	if len(calls) > 0 && lost {
+		why := fmt.Sprint(v.told.failed)
+		if diverged != nil {
+			why = diverged.String()
+		}
+		return nil, session.Errorf(agentdv1.ErrorCode_ERROR_CODE_FAILED_PRECONDITION,
+			"what the models of turn %s were told cannot be made again from its log: %s", log.TurnID, cut(why, maxShown))
+	}
+	return calls, nil
+}
+
+// rush takes in what was before a turn without running it, and returns the records
+// from its start on, up to its end if there is one.
+func (v *verification) rush(ctx context.Context, log session.TurnLog) ([]session.Record, error) {
+	var recs []session.Record
+	var failed error
+	before := func(yield func(session.Record, error) bool) {
+		for rec, err := range log.Records {
+			if err != nil {
+				failed = err
+				return
+			}
+			if rec.Kind == session.KindTurnStarted && rec.TurnID == log.TurnID || recs != nil {
+				if recs = append(recs, rec); rec.Kind == session.KindTurnEnded && rec.TurnID == log.TurnID {
+					return
+				}
+				continue
+			}
+			if failed = v.settleState(rec); failed != nil || !yield(rec, nil) {
+				return
+			}
+		}
+	}
+	if _, err := v.hist.load(ctx, past{records: before}); err != nil {
+		return nil, err
+	}
+	return recs, failed
+}
+
+// settleState takes in what a record of a turn that is past says about the state
+// and about summaries.
+func (v *verification) settleState(rec session.Record) error {
+	switch rec.Kind {
+	case session.KindTurnStarted:
+		var f session.TurnStarted
+		if err := json.Unmarshal(rec.Data, &f); err != nil {
+			return fmt.Errorf("record %d: %w", rec.Seq, err)
+		}
+		maps.Copy(v.state, f.State)
+	case session.KindEvent:
+		s, err := decode(rec.Data)
+		if err != nil {
+			return fmt.Errorf("record %d: %w", rec.Seq, err)
+		}
+		maps.Copy(v.state, durable(s.Actions.StateDelta))
+		v.told.summarized(loggedEvent{seq: rec.Seq, ev: s})
+	default:
+	}
+	return nil
+}
+
+// past is the log before a turn: a handle of which history.load uses what is here.
+type past struct {
+	handle
+	records iter.Seq2[session.Record, error]
+}
+
+func (past) StartSeq() int64                                                   { return math.MaxInt64 }
+func (p past) Records(context.Context, int64) iter.Seq2[session.Record, error] { return p.records }
+
+// told takes note of what the models of one turn are told while it is run again.
+// A nil told takes note of nothing.
+type told struct {
+	// Set before the run, not changed by it.
+	start     map[string]any             // the state
+	events    []loggedEvent              // those of the turn, but for prompts
+	ends      map[string]int64           // where the answers are in the log, by "agent|branch#n"
+	summaries map[promptKey][]summarized // in order of seq
+
+	mu       sync.Mutex                            // protects the fields below
+	calls    map[string]*agentdv1.ModelCallDetails // by "agent|branch#n"
+	injected []loggedEvent                         // prompts that no call has come to yet
+
+	failed error // what the run has ended with; owned by the goroutine that runs it
+}
+
+// summarized is a summary and where it is in the log.
+type summarized struct {
+	seq  int64
+	text string
+}
+
+func newTold() *told {
+	return &told{calls: map[string]*agentdv1.ModelCallDetails{}, ends: map[string]int64{}, summaries: map[promptKey][]summarized{}}
+}
+
+// begin takes in what is known of the turn before it runs. It holds back the
+// prompts that were injected until the calls that saw them, and returns all other
+// events of the turn.
+func (d *told) begin(state map[string]any, logged []loggedEvent) []loggedEvent {
+	if d == nil {
+		return logged
+	}
+	d.start = state
+	for _, l := range logged {
+		d.summarized(l)
+		m := &l.ev.CustomMetadata.Agentd
+		if m.Injected != "" {
+			d.injected = append(d.injected, l)
+			continue
+		}
+		if m.LLM != "" {
+			d.ends[m.LLM] = l.seq
+		}
+		d.events = append(d.events, l)
+	}
+	return d.events
+}
+
+// end is where in the log the answer of a call is.
+func (d *told) end(key string) int64 {
+	if seq, ok := d.ends[key]; ok {
+		return seq
+	}
+	return math.MaxInt64
+}
+
+// stateLocked is the state as it was when an agent's next call began, which is
+// right behind the last event that the agent could see. Siblings come to their
+// events in another order now. The caller holds t.mu.
+func (d *told) stateLocked(t *turn, at promptKey) map[string]any {
+	end, began := d.end(callKey(at, t.step[at.agent+"|"+at.branch])), 0
+	for i, l := range d.events {
+		if l.seq < end && visible(at.branch, l.ev.Branch) {
+			began = i + 1
+		}
+	}
+	state := maps.Clone(d.start)
+	for _, l := range d.events[:began] {
+		maps.Copy(state, durable(l.ev.Actions.StateDelta))
+	}
+	maps.Copy(state, tempKeys(t.state))
+	return state
+}
+
+// callKey names a call of an agent, n counting from 0.
+func callKey(at promptKey, n int) string { return fmt.Sprintf("%s|%s#%d", at.agent, at.branch, n) }
+
+func (d *told) summarized(l loggedEvent) {
+	if c := l.ev.CustomMetadata.Agentd.Compacted; c != nil {
+		key := promptKey{l.ev.Author, l.ev.Branch}
+		d.summaries[key] = append(d.summaries[key], summarized{l.seq, c.Summary})
+	}
+}
+
+// tell takes note of a call that is about to be made. cfg is what ADK has made
+// for it; it is not changed.
+func (d *told) tell(m *agentModel, at promptKey, key string, cfg *genai.GenerateContentConfig) {
+	if d == nil {
+		return
+	}
+	end := d.come(m.t, key)
+	own := *cfg
+	own.Tools = slices.Clone(cfg.Tools)
+	if s := cfg.SystemInstruction; s != nil {
+		own.SystemInstruction = &genai.Content{Role: s.Role}
+		for _, p := range s.Parts {
+			part := *p
+			own.SystemInstruction.Parts = append(own.SystemInstruction.Parts, &part)
+		}
+	}
+	m.prepare(&own)
+	req := &model.Request{Config: &own}
+	call := &agentdv1.ModelCallDetails{
+		Instruction: req.SystemText(),
+		Generation:  m.n.spec.GetGeneration(),
+		Contents:    int32(min(len(m.t.hist.prompt(at.agent, at.branch, m.since())), math.MaxInt32)),
+	}
+	for _, f := range req.Functions() {
+		call.ToolNames = append(call.ToolNames, f.Name)
+	}
+	for _, name := range m.n.spec.GetBuiltinTools() {
+		if _, ok := providerTools[name]; ok {
+			call.ToolNames = append(call.ToolNames, name)
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, s := range d.summaries[at] {
+		if s.seq < end {
+			call.Summary = s.text
+		}
+	}
+	d.calls[key] = call
+}
+
+// come makes history of the prompts that were injected before a call ended, and
+// returns where in the log that is.
+func (d *told) come(t *turn, key string) int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	end := d.end(key)
+	for len(d.injected) > 0 && d.injected[0].seq < end {
+		l := d.injected[0]
+		d.injected = d.injected[1:]
+		t.admit(l.seq, l.ev, l.size, nil)
+	}
+	return end
+}
+
+// details are the calls of the turn that have ended. A call that has failed has no
+// answer: it is the one that its agent has come to at last.
+func (d *told) details(sessionID string, recs []session.Record) ([]*agentdv1.ModelCallDetails, error) {
+	var out []*agentdv1.ModelCallDetails
+	answered := map[promptKey]int{}
+	for _, rec := range recs {
+		if rec.Kind != session.KindEvent {
+			continue
+		}
+		s, err := decode(rec.Data)
+		if err != nil {
+			return nil, fmt.Errorf("record %d: %w", rec.Seq, err)
+		}
+		at, key := promptKey{s.Author, s.Branch}, s.CustomMetadata.Agentd.LLM
+		switch {
+		case key != "":
+			answered[at]++
+		case s.onlyUsage():
+			key = callKey(at, answered[at])
+		}
+		ended := s.meaning().CallEnded(sessionID)
+		if ended == nil {
+			continue
+		}
+		call := &agentdv1.ModelCallDetails{}
+		proto.Merge(call, d.calls[key]) // a call that was made again has ended twice
+		call.Call = ended
+		out = append(out, call)
+	}
+	return out, nil
+}

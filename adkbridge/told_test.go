@@ -1,0 +1,238 @@
+package adkbridge
+
+import (
+	"errors"
+	"iter"
+	"slices"
+	"strings"
+	"testing"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/session"
+)
+
+// turnLog is the log of a world's session as it is now.
+func (w *world) turnLog(turnID string) session.TurnLog {
+	w.t.Helper()
+	recs, err := w.store.Read(w.t.Context(), w.session, 0, 1<<20)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return logOfTurn(w.session, turnID, recs)
+}
+
+func logOfTurn(sessionID, turnID string, recs []session.Record) session.TurnLog {
+	var all iter.Seq2[session.Record, error] = func(yield func(session.Record, error) bool) {
+		for _, r := range recs {
+			if !yield(r, nil) {
+				return
+			}
+		}
+	}
+	return session.TurnLog{SessionID: sessionID, TurnID: turnID, Records: all}
+}
+
+// sameAsSent holds what is said of a turn's calls against what its models were
+// sent, and returns the former.
+func (w *world) sameAsSent(turnID string, want int) []*agentdv1.ModelCallDetails {
+	w.t.Helper()
+	calls, err := ModelCalls(w.t.Context(), w.turnLog(turnID))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if len(calls) != want {
+		w.t.Fatalf("%d calls, want %d: %s", len(calls), want, compact(calls))
+	}
+	w.script.mu.Lock()
+	defer w.script.mu.Unlock()
+	for _, c := range calls {
+		i := slices.IndexFunc(w.script.requests, func(r request) bool { return r.raw.Origin.MessageID == c.GetCall().GetMessageId() })
+		if i < 0 {
+			w.t.Errorf("call %q was not made", c.GetCall().GetMessageId())
+			continue
+		}
+		sent := w.script.requests[i]
+		if got, want := c.GetInstruction(), sent.system; got != want {
+			w.t.Errorf("%s: instruction %q, sent %q", c.GetCall().GetMessageId(), got, want)
+		}
+		if got, want := c.GetToolNames(), sent.tools; !slices.Equal(got, want) {
+			w.t.Errorf("%s: tools %q, sent %q", c.GetCall().GetMessageId(), got, want)
+		}
+		if got, want := int(c.GetContents()), len(sent.contents); got != want {
+			w.t.Errorf("%s: %d contents, sent %d", c.GetCall().GetMessageId(), got, want)
+		}
+	}
+	return calls
+}
+
+// TestModelCalls says of each turn of each kind of tree what its models were sent.
+func TestModelCalls(t *testing.T) {
+	for _, tc := range replayTrees() {
+		if tc.leave || tc.tell != nil {
+			continue // people and prompts in between have tests of their own
+		}
+		t.Run(tc.name, func(t *testing.T) {
+			steps := map[string][]step{}
+			for name, own := range tc.steps {
+				for range tc.turns {
+					steps[name] = append(steps[name], own...)
+				}
+			}
+			w := newWorld(t, steps)
+			if tc.ask {
+				w.tools = append(w.tools, offer("loop_continue"))
+			}
+			w.state = map[string]any{"seen": "nothing"}
+			n := 0
+			w.answer = func(*agentdv1.RunResponse_ToolCallRequest) session.Answer {
+				n++
+				return session.Answer{Output: new("ok"), State: map[string]any{"seen": strings.Repeat("x", n)}}
+			}
+			var turns []string
+			var sizes []int
+			for range tc.turns {
+				before := len(w.script.requests)
+				turn := w.start(tc.tree, "go")
+				w.follow(turn).ok(t)
+				w.state = nil
+				turns, sizes = append(turns, turn.ID()), append(sizes, len(w.script.requests)-before)
+			}
+			for i, id := range turns {
+				w.sameAsSent(id, sizes[i])
+			}
+		})
+	}
+}
+
+// TestModelCallsTellEachItsOwn changes the state, and says something more, while
+// the turn runs: each call has the instruction that it had.
+func TestModelCallsTellEachItsOwn(t *testing.T) {
+	w := newWorld(t, map[string][]step{"root": {use("search"), use("search"), say("done")}})
+	w.state = map[string]any{"mood": "calm & quiet"}
+	n := 0
+	w.watch = func(turn *session.Turn, m *agentdv1.RunResponse) {
+		if m.GetToolCall() == nil {
+			return
+		}
+		if n++; n == 2 {
+			if _, err := w.manager.Start(t.Context(), session.Request{SessionID: turn.SessionID(), Prompt: "hurry", OnBusy: session.Inject}); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	w.answer = func(*agentdv1.RunResponse_ToolCallRequest) session.Answer {
+		return session.Answer{Output: new("ok"), State: map[string]any{"mood": n}}
+	}
+	var open []*agentdv1.ModelCallDetails
+	temperature := func(a *agentdv1.LlmAgent) { a.Generation = &agentdv1.GenerationSettings{Temperature: new(0.5)} }
+	tree := llm("root", instruct("be {mood}"), builtin("google_search", "ask_user"), temperature)
+	watch := w.watch
+	w.watch = func(turn *session.Turn, m *agentdv1.RunResponse) {
+		if m.GetToolCall() != nil && n == 1 {
+			var err error
+			if open, err = ModelCalls(t.Context(), w.turnLog(turn.ID())); err != nil {
+				t.Error(err)
+			}
+		}
+		watch(turn, m)
+	}
+	turn := w.start(tree, "go")
+	w.follow(turn).ok(t)
+	calls, err := ModelCalls(t.Context(), w.turnLog(turn.ID()))
+	if err != nil || len(calls) != 3 || len(open) != 2 {
+		t.Fatalf("%d calls, %d while it ran, %v", len(calls), len(open), err)
+	}
+	for i, want := range []string{"be calm & quiet", "be 1", "be 2"} {
+		c := calls[i]
+		if !strings.HasPrefix(c.GetInstruction(), want+"\n") || i < 2 && open[i].GetInstruction() != c.GetInstruction() {
+			t.Errorf("call %d: %q, want %q first", i, c.GetInstruction(), want)
+		}
+		if got := strings.Join(c.GetToolNames(), " "); got != "search fetch calc ask_user google_search" || c.GetGeneration().GetTemperature() != 0.5 {
+			t.Errorf("call %d: tools %s, generation %v", i, got, c.GetGeneration())
+		}
+		if got, sent := int(c.GetContents()), len(w.script.requests[i].contents); got != sent {
+			t.Errorf("call %d: %d contents, sent %d", i, got, sent)
+		}
+	}
+	if u := calls[1].GetCall(); u.GetModel() != "root" || u.GetProvider() != "fake" || u.GetLlmCalls() != 1 {
+		t.Errorf("call %v", u)
+	}
+}
+
+// TestModelCallsOfFailedTurn tells of a call that has failed too.
+func TestModelCallsOfFailedTurn(t *testing.T) {
+	blocked := step{err: &model.Error{Kind: model.KindBlocked, Provider: "fake", Message: "no", Usage: &model.Usage{Prompt: 7, Total: 7}}}
+	w := newWorld(t, map[string][]step{"a": {say("A")}, "b": {use("search"), blocked}})
+	turn := w.start(seq("root", llm("a"), llm("b", instruct("after a"))), "go")
+	if res := w.follow(turn); res.err == nil {
+		t.Fatal("the turn has not failed")
+	}
+	calls, err := ModelCalls(t.Context(), w.turnLog(turn.ID()))
+	if err != nil || len(calls) != 3 {
+		t.Fatalf("%d calls, %v", len(calls), err)
+	}
+	last := calls[2]
+	if last.GetCall().GetUsage().GetPromptTokens() != 7 || !strings.HasPrefix(last.GetInstruction(), "after a\n") || int(last.GetContents()) != len(w.script.requests[2].contents) {
+		t.Errorf("the call that failed: %v", last)
+	}
+}
+
+// TestModelCallsOfOtherLogs are those of logs that the engine would not write.
+func TestModelCallsOfOtherLogs(t *testing.T) {
+	w := newWorld(t, map[string][]step{"a": {say("A")}, "b": {say("B")}})
+	turn := w.start(seq("root", llm("a"), llm("b")), "go")
+	w.follow(turn).ok(t)
+	recs := slices.Collect(func(yield func(session.Record) bool) {
+		for r := range w.turnLog(turn.ID()).Records {
+			if !yield(r) {
+				return
+			}
+		}
+	})
+	change := func(old, with string) session.TurnLog {
+		out := slices.Clone(recs)
+		found := false
+		for i, r := range out {
+			if strings.Contains(string(r.Data), old) {
+				found = true
+				out[i].Data = []byte(strings.ReplaceAll(string(r.Data), old, with))
+			}
+		}
+		if !found {
+			t.Fatalf("no record has %s", old)
+		}
+		return logOfTurn(w.session, turn.ID(), out)
+	}
+	calls, err := ModelCalls(t.Context(), change(`"last":true`, `"last":false`))
+	if err != nil || len(calls) != 2 || calls[0].GetInstruction() == "" || calls[1].GetContents() != 0 || calls[1].GetCall().GetModel() != "b" {
+		t.Errorf("the run differs from the first event on: %v, %v", calls, err)
+	}
+	_, err = ModelCalls(t.Context(), change(`"name":"a"`, `"name":"c"`))
+	if e, ok := errors.AsType[*session.Error](err); !ok || e.Code != agentdv1.ErrorCode_ERROR_CODE_FAILED_PRECONDITION || !strings.Contains(e.Message, turn.ID()) {
+		t.Errorf("no call can be made again: %v", err)
+	}
+	if calls, err := ModelCalls(t.Context(), logOfTurn(w.session, "e-later", recs)); err != nil || len(calls) != 0 {
+		t.Errorf("a turn that has not begun: %v, %v", calls, err)
+	}
+	broken := slices.Clone(recs)
+	broken[0].Data = []byte("{")
+	if _, err := ModelCalls(t.Context(), logOfTurn(w.session, turn.ID(), broken)); err == nil {
+		t.Error("a log that cannot be read has calls")
+	}
+}
+
+// TestStateIsOfTheLastWriter takes in the events of a turn in another order than
+// the log's, as a turn does that runs again.
+func TestStateIsOfTheLastWriter(t *testing.T) {
+	run := newFakeRun(t, llm("root"), "go")
+	turn := newTurn(run, newHistory(), Limits{}.WithDefaults(), nil)
+	for _, seq := range []int64{5, 3} {
+		s := &stored{}
+		s.Actions.StateDelta = map[string]any{"k": seq}
+		turn.admit(seq, s, 1, map[string]any{"temp:k": seq})
+	}
+	if turn.state["k"] != int64(5) || turn.state["temp:k"] != int64(5) {
+		t.Errorf("state %v, want what record 5 has written", turn.state)
+	}
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+const pngHead = "\x89PNG\r\n\x1a\n"
+
+// filesDir is a folder of files of many types.
+func filesDir(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "image"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range map[string]string{
+		"photo.JPG": "x", "notes.md": "# hi", "report.pdf": "%PDF-", "photo": pngHead, "plain": "just text", "odd": "\x00\x01\x02",
+		"empty.png": "", "image/png=photo": "y",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func inline(kind, data string) *agentdv1.Part {
+	return &agentdv1.Part{Content: &agentdv1.Part_Inline{Inline: &agentdv1.InlineData{MimeType: kind, Data: []byte(data)}}}
+}
+
+func remoteFile(kind, uri string) *agentdv1.Part {
+	return &agentdv1.Part{Content: &agentdv1.Part_File{File: &agentdv1.FileUri{MimeType: kind, Uri: uri}}}
+}
+
+// The type of a file is what is said, else that of its name, else of its content.
+func TestFilesOfPrompts(t *testing.T) {
+	t.Chdir(filesDir(t))
+	for name, tc := range map[string]struct {
+		want  *agentdv1.Part
+		fails string
+	}{
+		"photo.JPG":                         {inline("image/jpeg", "x"), ""},
+		"notes.md":                          {inline("text/markdown", "# hi"), ""},
+		"report.pdf":                        {inline("application/pdf", "%PDF-"), ""},
+		"photo":                             {inline("image/png", pngHead), ""},
+		"plain":                             {inline("text/plain", "just text"), ""},
+		"video/mp4=odd":                     {inline("video/mp4", "\x00\x01\x02"), ""},
+		"image/png=photo":                   {inline("text/plain", "y"), ""}, // there is a file of this name
+		"image/gif=photo":                   {inline("image/gif", pngHead), ""},
+		"odd":                               {nil, "as in image/png=odd"},
+		"empty.png":                         {nil, "the file is empty"},
+		"missing.png":                       {nil, "no such file"},
+		"image":                             {nil, "is a directory"},
+		"https://x.example/a/cat.png?x=y.z": {remoteFile("image/png", "https://x.example/a/cat.png?x=y.z"), ""},
+		"gs://bucket/doc.pdf":               {remoteFile("application/pdf", "gs://bucket/doc.pdf"), ""},
+		"video/mp4=https://x.example/watch": {remoteFile("video/mp4", "https://x.example/watch"), ""},
+		"https://x.example/watch":           {nil, "as in image/png=https://x.example/watch"},
+		"https://x.example/%zz.png":         {nil, "invalid URL"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := parts([]string{name})
+			if tc.fails != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.fails) || !strings.Contains(err.Error(), "--file "+name) {
+					t.Errorf("got %v, want %q", err, tc.fails)
+				}
+				return
+			}
+			if diff := cmp.Diff([]*agentdv1.Part{tc.want}, got, protocmp.Transform()); err != nil || diff != "" {
+				t.Errorf("%v, (-want +got):\n%s", err, diff)
+			}
+		})
+	}
+	if _, err := parts(slices.Repeat([]string{"plain"}, 65)); err == nil || !strings.Contains(err.Error(), "at most 64") {
+		t.Errorf("65 files: %v", err)
+	}
+}
+
+// With files a prompt may be left out.
+func TestFilesInTheRequest(t *testing.T) {
+	agent := file(t, "{name: a, llm: {model: echo}}")
+	photo := filepath.Join(filesDir(t), "photo")
+	for name, tc := range map[string]struct {
+		args   runCmd
+		prompt string
+	}{
+		"a file and a prompt":  {runCmd{File: agent, Prompt: "what?", Files: []string{photo}}, "what?"},
+		"a file alone":         {runCmd{File: agent, Files: []string{photo}}, ""},
+		"a session":            {runCmd{Session: "s", Files: []string{photo}}, ""},
+		"a session's prompt":   {runCmd{Session: "s", File: "what?", Files: []string{photo}}, "what?"},
+		"a session with a raw": {runCmd{Session: "s", File: agent, Raw: "x", Files: []string{photo}}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			task, err := tc.args.task(&process{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ex := task.execute
+			if ex.GetUserPrompt() != tc.prompt || len(ex.GetUserParts()) != 1 || ex.GetRawPayloads() != (tc.args.Raw != "") || (ex.GetAgent() != nil) != (tc.args.File == agent) {
+				t.Errorf("asks for %v", ex)
+			}
+		})
+	}
+	if _, err := (&runCmd{File: agent}).task(&process{}); err == nil || !strings.Contains(err.Error(), "the prompt is missing") {
+		t.Errorf("without a prompt: %v", err)
+	}
+}

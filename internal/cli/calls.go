@@ -1,0 +1,61 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+// ModelCalls shows what models were told, one call below the other.
+func (p *Printer) ModelCalls(calls []*agentdv1.ModelCallDetails) error {
+	if !p.JSON && len(calls) == 0 {
+		_, err := fmt.Fprintln(p.Out, "nothing")
+		return err
+	}
+	for i, c := range calls {
+		if p.JSON {
+			if err := WriteJSON(p.Out, c); err != nil {
+				return err
+			}
+			continue
+		}
+		if i > 0 {
+			if _, err := io.WriteString(p.Out, "\n"); err != nil {
+				return err
+			}
+		}
+		if err := describe(p.Out, p.modelCall(c)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// modelCall is one call. One without contents is one that cannot be made again.
+func (*Printer) modelCall(c *agentdv1.ModelCallDetails) []fact {
+	end := c.GetCall()
+	facts := []fact{
+		{"agent", strings.Join(end.GetAgentPath(), "/")},
+		{"model", end.GetModel()},
+		{"message", end.GetMessageId()},
+		{"took", ""},
+		{"tokens", fmt.Sprintf("%s in, %s out", number(int64(end.GetUsage().GetPromptTokens())), number(int64(end.GetUsage().GetCompletionTokens())))},
+	}
+	if end.GetDuration() != nil {
+		facts[3].value = duration(end.GetDuration().AsDuration())
+	}
+	if c.GetContents() == 0 {
+		return append(facts, fact{"told", "cannot be made again from the log"})
+	}
+	if c.GetGeneration() != nil {
+		facts = append(facts, fact{"generation", jsonOr(c.GetGeneration())})
+	}
+	return append(facts,
+		fact{"tools", strings.Join(c.GetToolNames(), ", ")},
+		fact{"contents", number(int64(c.GetContents()))},
+		fact{"summary", c.GetSummary()},
+		fact{"instruction", c.GetInstruction()},
+	)
+}

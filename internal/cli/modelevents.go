@@ -1,0 +1,138 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+const (
+	// maxSources is how many sources of an answer are listed.
+	maxSources = 50
+	// maxURI is how many characters of a URI are shown: a shorter one is none.
+	maxURI = 4096
+)
+
+// provided are the lines that tell what a provider has run and what an answer
+// cites, each source once.
+func provided(p *agentdv1.RunResponse_ProviderTools) string {
+	var b strings.Builder
+	for _, u := range p.GetUses() {
+		fmt.Fprintf(&b, "→ %s (by the provider)\n", line(u.GetToolName()+" "+u.GetInput(), maxDetail))
+		if u.GetError() != "" {
+			fmt.Fprintf(&b, "✗ %s: %s\n", line(u.GetToolName(), maxDetail), line(u.GetError(), maxDetail))
+		}
+	}
+	var sources []string
+	for _, c := range p.GetCitations() {
+		uri, title := line(c.GetUri(), maxURI), line(c.GetTitle(), maxDetail)
+		source := cmp.Or(uri, title)
+		if uri != "" && title != "" {
+			source = title + " " + uri
+		}
+		if source != "" && !slices.Contains(sources, source) {
+			sources = append(sources, source)
+		}
+	}
+	for i, s := range sources[:min(len(sources), maxSources)] {
+		fmt.Fprintf(&b, "[%d] %s\n", i+1, s)
+	}
+	if more := len(sources) - maxSources; more > 0 {
+		fmt.Fprintf(&b, "… and %d more\n", more)
+	}
+	return b.String()
+}
+
+// fellBack says that another model is called.
+func fellBack(f *agentdv1.RunResponse_ModelFallback) string {
+	return fmt.Sprintf("%s failed (%s), going on with %s", f.GetModel(), codeName(f.GetCode()), f.GetNextModel())
+}
+
+// compacted says that a model is told a summary.
+func compacted(c *agentdv1.RunResponse_HistoryCompacted) string {
+	how := "the prompt had"
+	if c.GetReason() == agentdv1.RunResponse_HistoryCompacted_REASON_OVERFLOW {
+		how = "the prompt was too long:"
+	}
+	out := "a summary stands for the beginning of the conversation"
+	if c.GetPromptTokens() > 0 {
+		out += fmt.Sprintf("; %s %s", how, number(c.GetPromptTokens()))
+		if c.GetContextTokens() > 0 {
+			out += " of " + number(c.GetContextTokens())
+		}
+		out += " tokens"
+	}
+	return out
+}
+
+// callEnded says what a model call took.
+func callEnded(c *agentdv1.RunResponse_ModelCallEnded) string {
+	sum := &agentdv1.UsageSummary{TotalUsage: c.GetUsage(), LlmCalls: c.GetLlmCalls(), EstimatedCost: c.GetCost()}
+	if c.Cost == nil {
+		sum.UnpricedCalls = c.GetLlmCalls()
+	}
+	out := []string{cmp.Or(c.GetModel(), c.GetServedModel(), "a model"), usage(sum)}
+	if c.GetDuration() != nil {
+		out = append(out, duration(c.GetDuration().AsDuration()))
+	}
+	if c.GetFirstText() != nil {
+		out = append(out, "first text after "+duration(c.GetFirstText().AsDuration()))
+	}
+	if c.GetStopReason() > agentdv1.StopReason_STOP_REASON_STOP {
+		out = append(out, word(c.GetStopReason(), "STOP_REASON_"))
+	}
+	return strings.Join(out, ", ")
+}
+
+// payload says what a provider has answered, without the answer.
+func payload(p *agentdv1.RunResponse_RawPayload) string {
+	out := fmt.Sprintf("try %d: %s answered %d, %s bytes", p.GetAttempt(), p.GetProvider(), p.GetStatus(), number(int64(len(p.GetBody()))))
+	if p.GetContentType() != "" {
+		out += " of " + p.GetContentType()
+	}
+	if p.GetTruncated() {
+		out += ", cut"
+	}
+	return out
+}
+
+// files says what a message has besides text, such as "[image/png, text]".
+func files(parts []*agentdv1.Part) string {
+	if len(parts) == 0 {
+		return ""
+	}
+	var out []string
+	for _, p := range parts {
+		switch c := p.GetContent().(type) {
+		case *agentdv1.Part_Text:
+			out = append(out, "text")
+		case *agentdv1.Part_Inline:
+			out = append(out, c.Inline.GetMimeType())
+		case *agentdv1.Part_File:
+			out = append(out, c.File.GetMimeType()+" "+c.File.GetUri())
+		}
+	}
+	return " [" + strings.Join(out, ", ") + "]"
+}
+
+// Payloads is a Screen that also writes what providers have answered, as JSON, one
+// answer a line.
+type Payloads struct {
+	Screen
+	// Out takes the answers.
+	Out io.Writer
+}
+
+// Event shows an event.
+func (s Payloads) Event(event *agentdv1.RunResponse) error {
+	if p := event.GetRawPayload(); p != nil {
+		if err := WriteJSON(s.Out, p); err != nil {
+			return err
+		}
+	}
+	return s.Screen.Event(event)
+}

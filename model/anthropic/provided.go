@@ -1,0 +1,90 @@
+package anthropic
+
+import (
+	"cmp"
+	"encoding/json"
+	"strings"
+
+	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/internal/wire"
+)
+
+// providerTool is a block of a tool that Anthropic has run: the use, or its result.
+type providerTool struct {
+	Type      string          `json:"type"`
+	ID        string          `json:"id"`
+	Name      string          `json:"name"`
+	Input     json.RawMessage `json:"input"`
+	ToolUseID string          `json:"tool_use_id"`
+	IsError   bool            `json:"is_error"`
+	Content   json.RawMessage `json:"content"`
+}
+
+// toolNames are the names of builtin tools where Anthropic has others.
+var toolNames = map[string]string{
+	"web_fetch":                  "url_context",
+	"bash_code_execution":        "code_execution",
+	"text_editor_code_execution": "code_execution",
+	"tool_search_tool_bm25":      "tool_search",
+	"tool_search_tool_regex":     "tool_search",
+}
+
+// toolName is the name of the builtin tool that Anthropic calls name.
+func toolName(name string) string { return cmp.Or(toolNames[name], name) }
+
+// used notes a block of a provider's tool. What is not of the form expected is
+// not seen: it goes back in any case.
+func (a *answer) used(raw json.RawMessage) {
+	var b providerTool
+	if json.Unmarshal(raw, &b) != nil || len(a.provided.Uses) > model.MaxUses {
+		return
+	}
+	if result, ok := strings.CutSuffix(b.Type, "_tool_result"); ok {
+		u := a.provided.Use(b.ToolUseID, toolName(result))
+		u.Output, u.Error = outcome(&b)
+		return
+	}
+	if strings.HasSuffix(b.Type, "_tool_use") {
+		a.provided.Uses = append(a.provided.Uses, model.Use{ID: b.ID, Name: toolName(b.Name), Input: wire.JSON(b.Input)})
+	}
+}
+
+// outcome is what a tool has found, without what Anthropic has encrypted, or why
+// it failed.
+func outcome(b *providerTool) (output, failure string) {
+	v := wire.Without(wire.Decode(b.Content), func(name string) bool { return strings.HasPrefix(name, "encrypted_") })
+	if fields, ok := v.(map[string]any); ok {
+		if kind, _ := fields["type"].(string); strings.HasSuffix(kind, "_error") {
+			code, _ := fields["error_code"].(string)
+			return "", cmp.Or(code, kind)
+		}
+	}
+	output = wire.JSON(v)
+	if b.IsError {
+		failure = "the tool says that it has failed"
+	}
+	return output, failure
+}
+
+// cited notes the citations of a text block, which are about all of its text.
+func (a *answer) cited(b *openBlock) {
+	for _, raw := range b.citations {
+		if len(a.provided.Citations) >= model.MaxCitations {
+			return
+		}
+		var c struct {
+			URL      string `json:"url"`
+			Source   string `json:"source"` // of a search result that the caller gave
+			Title    string `json:"title"`
+			Document string `json:"document_title"`
+			Text     string `json:"cited_text"`
+		}
+		if json.Unmarshal(raw, &c) != nil {
+			continue
+		}
+		a.provided.Citations = append(a.provided.Citations, model.Cite{
+			URI: cmp.Or(c.URL, c.Source), Title: cmp.Or(c.Title, c.Document), Text: c.Text,
+			Start: b.at, End: a.builder.Said(),
+		})
+	}
+}

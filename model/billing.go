@@ -1,0 +1,138 @@
+package model
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/apzuk3/agentd/model/catalog"
+)
+
+// Billed is a Provider that says how it counts tokens, and what its models cost.
+// One that does not counts as the zero Billing says.
+type Billed interface {
+	Provider
+	// Billing must always return the same.
+	Billing() Billing
+}
+
+// Billing is how a provider counts and what is known of its models.
+type Billing struct {
+	// As names another provider whose models these are, served in another way: what
+	// the table in force says of that one holds, unless it says more of this one.
+	As string
+	// Free is true when calls cost nothing, such as of models that run here.
+	Free bool
+	// CachedApart is true when Usage.Prompt does not include Usage.Cached.
+	CachedApart bool
+	// ThoughtsApart is true when Usage.Completion does not include Usage.Thoughts.
+	ThoughtsApart bool
+	// Catalog is what the provider knows of its own models, see catalog.Parse; nil
+	// for nothing. It must not speak of other providers. It is laid over the
+	// built-in table, and the server's own one over it.
+	Catalog *catalog.Table
+}
+
+// tokens are the counts of u, none of which is part of another one.
+func (b Billing) tokens(u Usage) catalog.Tokens {
+	hour := min(u.CacheWriteHour, u.CacheWrite)
+	t := catalog.Tokens{
+		Input: u.Prompt - u.CacheWrite, Cached: u.Cached, CacheWrite: u.CacheWrite - hour, CacheWriteHour: hour,
+		Output: u.Completion, Thinking: u.Thoughts,
+	}
+	if !b.CachedApart {
+		t.Input -= u.Cached
+	}
+	if !b.ThoughtsApart {
+		t.Thinking = min(u.Thoughts, u.Completion)
+		t.Output -= t.Thinking
+	}
+	t.Input = max(t.Input, 0)
+	return t
+}
+
+// Knowledge is what is known of a model: what its calls cost, and what it can do.
+type Knowledge struct {
+	// Entry is what the table in force says. Its Price is one of zeros where calls
+	// cost nothing.
+	catalog.Entry
+	billing Billing
+}
+
+// Cost returns the price in US dollars of a call of usage u; known is false when
+// Price is nil.
+func (k Knowledge) Cost(u Usage) (usd float64, known bool) {
+	if k.Price == nil {
+		return 0, false
+	}
+	return k.Price.Cost(k.billing.tokens(u)), true
+}
+
+// PromptTokens are all tokens of a call's prompt: those that were read from a
+// cache and those that were not.
+func (k Knowledge) PromptTokens(u Usage) int64 {
+	if k.billing.CachedApart || u.Cached > u.Prompt {
+		return u.Prompt + u.Cached
+	}
+	return u.Prompt
+}
+
+// PricesDate is the day of the prices of the registry's table, YYYY-MM-DD; an
+// entry may have one of its own.
+func (r *Registry) PricesDate() string { return r.table.Date }
+
+// Knows returns what is known of a model of a provider, both as Route returns
+// them.
+func (r *Registry) Knows(provider, model string) Knowledge {
+	k := Knowledge{Entry: r.table.Find(provider, model), billing: billing(r.providers[provider])}
+	if as := k.billing.As; as != "" {
+		k.Entry = k.Or(r.table.Find(as, model))
+	}
+	if k.billing.Free {
+		k.Price, k.Date = &catalog.Price{}, ""
+	}
+	return k
+}
+
+// WithCatalog returns the registry with a table laid over its own one. Every
+// provider in it must be one of the registry's, or one whose models they serve.
+func (r *Registry) WithCatalog(over *catalog.Table) (*Registry, error) {
+	var known []string
+	for name, p := range r.providers {
+		known = append(known, name, cmp.Or(billing(p).As, name))
+	}
+	slices.Sort(known)
+	known = slices.Compact(known)
+	for _, name := range over.Providers() {
+		if !slices.Contains(known, name) {
+			return nil, fmt.Errorf("model: the price table speaks of provider %q, which this server does not have; it has: %s", name, strings.Join(known, ", "))
+		}
+	}
+	out := *r
+	out.table = r.table.With(over)
+	return &out, nil
+}
+
+// ownCatalogs returns the built-in table with those of the providers laid over it.
+func ownCatalogs(providers map[string]Provider) (*catalog.Table, error) {
+	table := catalog.Builtin()
+	for name, p := range providers {
+		own := billing(p).Catalog
+		if own == nil {
+			continue
+		}
+		if names := own.Providers(); !slices.Equal(names, []string{name}) {
+			return nil, fmt.Errorf("model: the catalog of provider %q speaks of %q; it may speak of itself alone", name, names)
+		}
+		table = table.With(own)
+	}
+	return table, nil
+}
+
+func billing(p Provider) Billing {
+	if b, ok := p.(Billed); ok {
+		return b.Billing()
+	}
+	return Billing{}
+}

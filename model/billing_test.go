@@ -1,0 +1,181 @@
+package model_test
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/anthropic"
+	"github.com/apzuk3/agentd/model/catalog"
+	"github.com/apzuk3/agentd/model/echo"
+	"github.com/apzuk3/agentd/model/gemini"
+	"github.com/apzuk3/agentd/model/openai"
+	"github.com/apzuk3/agentd/model/scripted"
+)
+
+// seller is a provider of a stranger's that says how it is to be paid.
+type seller struct {
+	model.Provider
+	billing model.Billing
+}
+
+func (s seller) Billing() model.Billing { return s.billing }
+
+// sold is a registry of the built-in providers and of strangers.
+func sold(t *testing.T, more ...model.Provider) *model.Registry {
+	t.Helper()
+	script, err := scripted.New(scripted.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reg, err := model.NewRegistry(append([]model.Provider{
+		gemini.New(gemini.Config{}), anthropic.New(anthropic.Config{}), openai.New(openai.Config{}),
+		openai.New(openai.Config{Name: "openai-chat", API: openai.Chat}), openai.New(openai.Config{Name: "deepseek", API: openai.Chat}),
+		script, echo.New(echo.Config{}),
+	}, more...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reg
+}
+
+const acmeCatalog = `
+date: 2026-01-01
+providers:
+  acme:
+    big:
+      price: {input: 1, cached: 0.5, output: 4, thinking: 10, cache_write: 2, cache_write_hour: 3}
+      capabilities: {context_tokens: 1000}
+    gpt-5: {price: {input: 2, output: 2}}
+`
+
+// Each provider's counts are billed as it means them.
+func TestCost(t *testing.T) {
+	const m = 1_000_000
+	own := catalog.MustParse("acme.yaml", acmeCatalog)
+	acme := seller{provider{name: "acme"}, model.Billing{Catalog: own}}
+	apart := seller{provider{name: "apart"}, model.Billing{As: "acme", CachedApart: true, ThoughtsApart: true}}
+	reg := sold(t, acme, apart, provider{name: "silent"})
+	for _, c := range []struct {
+		name, provider, model string
+		usage                 model.Usage
+		want                  float64
+		known                 bool
+	}{
+		{"Gemini: cached in the prompt, thoughts apart", "gemini", "gemini-2.5-flash", model.Usage{Prompt: 2 * m, Cached: m, Completion: m, Thoughts: m}, 0.30 + 0.03 + 5, true},
+		{"OpenAI: cached in the prompt, thoughts in the completion", "openai", "gpt-5", model.Usage{Prompt: 2 * m, Cached: m, Completion: m, Thoughts: m / 2}, 1.25 + 0.125 + 10, true},
+		{"Anthropic: cached apart, thoughts in the completion", "anthropic", "claude-sonnet-4-5", model.Usage{Prompt: m, Cached: m, Completion: m, Thoughts: m / 2}, 3 + 0.30 + 15, true},
+		{"Anthropic: writing the cache", "anthropic", "claude-sonnet-4-5", model.Usage{Prompt: 2 * m, Cached: m, CacheWrite: m}, 3 + 3.75 + 0.30, true},
+		{"Anthropic: some of it for an hour", "anthropic", "claude-sonnet-4-5", model.Usage{Prompt: 3 * m, CacheWrite: 2 * m, CacheWriteHour: m}, 3 + 3.75 + 6, true},
+		{"more for an hour than at all", "anthropic", "claude-sonnet-4-5", model.Usage{Prompt: m, CacheWrite: m, CacheWriteHour: 2 * m}, 6, true},
+		{"more written than asked", "anthropic", "claude-sonnet-4-5", model.Usage{Prompt: 1, CacheWrite: m}, 3.75, true},
+		{"long prompt", "gemini", "gemini-2.5-pro", model.Usage{Prompt: 200_001, Completion: m}, 200_001*2.50/m + 15, true},
+		{"just not long", "gemini", "gemini-2.5-pro", model.Usage{Prompt: 200_000, Completion: m}, 0.25 + 10, true},
+		{"long with the cache", "openai", "gpt-5.4", model.Usage{Prompt: 300_000, Cached: 100_000}, 200_000*5.0/m + 100_000*0.50/m, true},
+		{"more cached than prompt", "openai", "gpt-5", model.Usage{Prompt: 1, Cached: m}, 0.125, true},
+		{"more thoughts than completion", "openai", "gpt-5", model.Usage{Completion: 1, Thoughts: m}, 0.00001, true},
+		{"another interface of OpenAI's", "openai-chat", "gpt-5", model.Usage{Prompt: 2 * m, Cached: m}, 1.25 + 0.125, true},
+		{"OpenAI's interface of another vendor", "deepseek", "gpt-5", model.Usage{Prompt: 2 * m, Cached: m}, 0, false},
+		{"nothing", "openai", "gpt-5", model.Usage{}, 0, true},
+		{"echo", "echo", "echo", model.Usage{Prompt: m}, 0, true},
+		{"scripted", "scripted", "demo", model.Usage{Prompt: m}, 0, true},
+		{"a stranger's, who counts as OpenAI does", "acme", "big", model.Usage{Prompt: 4 * m, Cached: m, CacheWrite: 2 * m, CacheWriteHour: m, Completion: 2 * m, Thoughts: m}, 1 + 0.5 + 2 + 3 + 4 + 10, true},
+		{"a stranger's, who counts otherwise and sells another's", "apart", "big", model.Usage{Prompt: 3 * m, Cached: m, CacheWrite: 2 * m, CacheWriteHour: m, Completion: 2 * m, Thoughts: m}, 1 + 0.5 + 2 + 3 + 8 + 10, true},
+		{"a stranger's of a name that another one has", "acme", "gpt-5", model.Usage{Prompt: m}, 2, true},
+		{"a stranger's who says nothing", "silent", "big", model.Usage{Prompt: m}, 0, false},
+		{"unknown model", "openai", "gpt-99", model.Usage{Prompt: m}, 0, false},
+		{"unknown provider", "nobody", "gpt-5", model.Usage{Prompt: m}, 0, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, known := reg.Knows(c.provider, c.model).Cost(c.usage)
+			if known != c.known || math.Abs(got-c.want) > 1e-9 {
+				t.Errorf("Cost = %v, %v; want %v, %v", got, known, c.want, c.known)
+			}
+		})
+	}
+}
+
+// No usage is billed below zero, and more tokens never make a call cheaper, as
+// long as they are not known to have been cached.
+func TestCostIsMonotone(t *testing.T) {
+	reg := sold(t)
+	var models [][2]string
+	for _, p := range catalog.Builtin().Providers() {
+		for _, f := range catalog.Builtin().Families(p) {
+			models = append(models, [2]string{p, f})
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		count := rapid.Int64Range(0, 1_000_000)
+		u := model.Usage{
+			Prompt: count.Draw(t, "prompt"), Completion: count.Draw(t, "completion"), Cached: count.Draw(t, "cached"),
+			CacheWrite: count.Draw(t, "write"), CacheWriteHour: count.Draw(t, "hour"), Thoughts: count.Draw(t, "thoughts"),
+		}
+		m := rapid.SampledFrom(models).Draw(t, "model")
+		known := reg.Knows(m[0], m[1])
+		before, ok := known.Cost(u)
+		if !ok || before < 0 {
+			t.Fatalf("%v: %+v costs %v, %v", m, u, before, ok)
+		}
+		*rapid.SampledFrom([]*int64{&u.Prompt, &u.Completion, &u.CacheWrite, &u.CacheWriteHour, &u.Thoughts}).Draw(t, "which") += count.Draw(t, "more")
+		if after, _ := known.Cost(u); after < before*(1-1e-12) {
+			t.Fatalf("%v: %+v costs %v, less than %v with fewer tokens", m, u, after, before)
+		}
+	})
+}
+
+// What a provider knows of itself is laid over the built-in table, and the
+// server's own table over all of it.
+func TestCatalogsOverEachOther(t *testing.T) {
+	base := sold(t, seller{provider{name: "acme"}, model.Billing{Catalog: catalog.MustParse("acme.yaml", acmeCatalog)}}, provider{name: "silent"})
+	reg, err := base.WithCatalog(catalog.MustParse("prices.yaml", `
+date: 2026-09-09
+providers:
+  acme: {big: {price: {input: 9, output: 9}}}
+  silent: {big: {price: {input: 8, output: 8}}}
+  openai: {gpt-5: {price: {input: 7, output: 7}}}
+  openai-chat: {gpt-5: {price: {input: 6, output: 6}}}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]float64{"acme/big": 9, "silent/big": 8, "openai/gpt-5": 7, "openai-chat/gpt-5": 6, "openai-chat/gpt-5-mini": 0.25, "gemini/gemini-2.5-flash": 0.30} {
+		provider, m, _ := strings.Cut(name, "/")
+		e := reg.Knows(provider, m)
+		if e.Price == nil || e.Price.Input != want {
+			t.Errorf("%s: %+v, want %v", name, e.Price, want)
+		}
+	}
+	if e := reg.Knows("acme", "big"); e.Capabilities == nil || e.Capabilities.ContextTokens != 1000 || e.Date != "2026-09-09" {
+		t.Errorf("acme/big: %+v", e)
+	}
+	if e := base.Knows("silent", "big"); e.Price != nil {
+		t.Errorf("the first registry has changed: %+v", e)
+	}
+	for _, st := range reg.Providers() {
+		switch st.Provider {
+		case "acme":
+			if want := []string{"acme/big", "acme/gpt-5"}; !slices.Equal(st.Models, want) {
+				t.Errorf("models %q, want %q", st.Models, want)
+			}
+		case "openai":
+			if !slices.Contains(st.Models, "gpt-5") || slices.Contains(st.Models, "openai/gpt-5") {
+				t.Errorf("models %q", st.Models)
+			}
+		}
+	}
+}
+
+func TestCatalogsOfOthersAreRefused(t *testing.T) {
+	table := catalog.MustParse("acme.yaml", acmeCatalog)
+	if _, err := sold(t).WithCatalog(table); err == nil || !strings.Contains(err.Error(), `"acme"`) || !strings.Contains(err.Error(), "gemini") {
+		t.Errorf("a table for a provider that is not there: %v", err)
+	}
+	if _, err := model.NewRegistry(seller{provider{name: "other"}, model.Billing{Catalog: table}}); err == nil || !strings.Contains(err.Error(), `"other"`) {
+		t.Errorf("a catalog of another provider: %v", err)
+	}
+}

@@ -1,0 +1,40 @@
+package openai
+
+import (
+	"strings"
+
+	"github.com/apzuk3/agentd/model"
+)
+
+// name is that of the provider with the interface that fits its address; the
+// others insist on theirs.
+const (
+	name          = "openai"
+	nameChat      = "openai-chat"
+	nameResponses = "openai-responses"
+)
+
+func init() { //nolint:gochecknoinits // it is how a provider is there by being imported
+	for name, api := range map[string]API{name: Auto, nameChat: Chat, nameResponses: Responses} {
+		model.RegisterDefault(name, func(getenv func(string) string) (model.Provider, error) {
+			return New(Config{
+				Name: name, API: api,
+				APIKey:  strings.TrimSpace(getenv("OPENAI_API_KEY")),
+				BaseURL: strings.TrimSpace(getenv("OPENAI_BASE_URL")),
+			}), nil
+		})
+	}
+}
+
+// Describe claims the models of OpenAI for "openai", whose keys the other two
+// take.
+func (p *Provider) Describe() model.Description {
+	switch p.cfg.Name {
+	case name:
+		return model.Description{Prefixes: []string{"gpt-", "o1", "o3", "o4", "chatgpt-"}}
+	case nameChat, nameResponses:
+		return model.Description{KeysOf: name}
+	default:
+		return model.Description{}
+	}
+}

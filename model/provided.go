@@ -1,0 +1,164 @@
+package model
+
+import (
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
+)
+
+// What is kept of what a provider has run. More is left out, and a longer Input or
+// Output is a JSON string of its beginning.
+const (
+	// MaxUses and MaxCitations bound the lists of one answer.
+	MaxUses      = 128
+	MaxCitations = 512
+	// MaxUseValue bounds an Input and an Output, in bytes, and MaxUseText every
+	// other text of Provided.
+	MaxUseValue = 16 << 10
+	MaxUseText  = 2 << 10
+	// MaxProvided bounds all texts of one answer's Provided together, in bytes.
+	MaxProvided = 512 << 10
+)
+
+// Provided is what a model's provider has run while the model answered, and what
+// the answer cites.
+type Provided struct {
+	// Uses are the runs of its tools, in order.
+	Uses []Use `json:"uses,omitempty"`
+	// Citations are the sources, in the provider's order.
+	Citations []Cite `json:"citations,omitempty"`
+}
+
+// Use is one run of a tool by a provider.
+type Use struct {
+	// ID is the provider's; may be "".
+	ID string `json:"id,omitempty"`
+	// Name is that of the builtin tool, such as "google_search", "web_search",
+	// "url_context" and "code_execution", or else the provider's own.
+	Name string `json:"name"`
+	// Input and Output are JSON, or "" where the provider does not say. What only
+	// the provider can read, since it is encrypted, is not in them.
+	Input  string `json:"input,omitempty"`
+	Output string `json:"output,omitempty"`
+	// Error says why the tool has failed, "" when it has not.
+	Error string `json:"error,omitempty"`
+}
+
+// Cite is a source of a part of the answer.
+type Cite struct {
+	// URI is where the source is, and Title what it is called.
+	URI   string `json:"uri,omitempty"`
+	Title string `json:"title,omitempty"`
+	// Text are the words of the source, "" where the provider does not say.
+	Text string `json:"text,omitempty"`
+	// Start and End are the part of the answer's joined text without thoughts, as
+	// offsets in bytes; both 0 where the provider does not say.
+	Start int `json:"start,omitempty"`
+	End   int `json:"end,omitempty"`
+}
+
+// Empty tells whether nothing was run or cited. p may be nil.
+func (p *Provided) Empty() bool { return p == nil || len(p.Uses) == 0 && len(p.Citations) == 0 }
+
+// Use returns the newest use of that id that has no outcome yet, for the
+// provider's report of it; a new one of that name when there is none.
+func (p *Provided) Use(id, name string) *Use {
+	for i := len(p.Uses) - 1; i >= 0; i-- {
+		if u := &p.Uses[i]; u.ID == id && u.Output == "" && u.Error == "" && (id != "" || u.Name == name) {
+			return u
+		}
+	}
+	p.Uses = append(p.Uses, Use{ID: id, Name: name})
+	return &p.Uses[len(p.Uses)-1]
+}
+
+// OrNil returns p, or nil when nothing is in it.
+func (p *Provided) OrNil() *Provided {
+	if p.Empty() {
+		return nil
+	}
+	return p
+}
+
+// bounded returns the response with its Provided within bounds: UTF-8, valid JSON
+// where JSON is due, and citations of parts that the text has.
+func (r *Response) bounded() *Response {
+	if r.Provided == nil {
+		return r
+	}
+	out := *r
+	b := &bounds{left: MaxProvided, text: TextOf(r.Content)}
+	out.Provided = b.apply(r.Provided).OrNil()
+	return &out
+}
+
+// bounds are those of one answer.
+type bounds struct {
+	left int    // what texts may take yet, in bytes
+	text string // what is cited from
+}
+
+func (b *bounds) apply(p *Provided) *Provided {
+	out := &Provided{}
+	for _, u := range p.Uses[:min(len(p.Uses), MaxUses)] {
+		out.Uses = append(out.Uses, Use{
+			ID: b.cut(u.ID), Name: b.cut(u.Name), Input: b.value(u.Input), Output: b.value(u.Output), Error: b.cut(u.Error),
+		})
+	}
+	for _, c := range p.Citations {
+		if len(out.Citations) == MaxCitations || b.left <= 0 {
+			break
+		}
+		c.URI, c.Title, c.Text = b.cut(c.URI), b.cut(c.Title), b.cut(c.Text)
+		if !b.holds(c.Start, c.End) {
+			c.Start, c.End = 0, 0
+		}
+		out.Citations = append(out.Citations, c)
+	}
+	return out
+}
+
+// holds tells whether the text has such a part.
+func (b *bounds) holds(start, end int) bool {
+	edge := func(i int) bool { return i == len(b.text) || utf8.RuneStart(b.text[i]) }
+	return 0 <= start && start < end && end <= len(b.text) && edge(start) && edge(end)
+}
+
+// take returns the beginning of s, of at most limit bytes and of what is left.
+func (b *bounds) take(s string, limit int) (head string, cut bool) {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	n := max(min(limit, b.left), 0)
+	if len(s) > n {
+		for n > 0 && !utf8.RuneStart(s[n]) {
+			n--
+		}
+		s, cut = s[:n], true
+	}
+	b.left -= len(s)
+	return s, cut
+}
+
+func (b *bounds) cut(s string) string {
+	s, _ = b.take(s, MaxUseText)
+	return s
+}
+
+// value bounds JSON. Quoting at most doubles what was JSON.
+func (b *bounds) value(s string) string {
+	limit := MaxUseValue
+	if len(s) > limit || len(s) > b.left {
+		limit /= 2
+	}
+	s, cut := b.take(s, limit)
+	if s == "" || !cut && json.Valid([]byte(s)) {
+		return s
+	}
+	if cut {
+		s += "…"
+	}
+	quoted, err := MarshalJSON(s)
+	if err != nil {
+		return "" // A string always encodes.
+	}
+	return string(quoted)
+}

@@ -1,0 +1,97 @@
+package model_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/genai"
+
+	"github.com/apzuk3/agentd/model"
+)
+
+// fetcher is an adapter that asks its server so often in each try.
+type fetcher struct {
+	client *http.Client
+	url    string
+	times  int
+	tries  int
+}
+
+func (f *fetcher) Generate(ctx context.Context, _ *model.Request, _ func(model.Delta)) (*model.Response, error) {
+	f.tries++
+	for range f.times {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, f.url+"?key=canary-in-query", nil)
+		if err != nil {
+			return nil, err
+		}
+		req.Header.Set("Authorization", "Bearer canary-in-header")
+		resp, err := f.client.Do(req)
+		if err != nil {
+			return nil, err
+		}
+		_, err = io.ReadAll(resp.Body)
+		if err := errors.Join(err, resp.Body.Close()); err != nil {
+			return nil, err
+		}
+		if resp.StatusCode != http.StatusOK {
+			return nil, &model.Error{Kind: model.KindUnavailable, Provider: "p", Status: resp.StatusCode, Message: "no", Usage: &model.Usage{Total: 1}}
+		}
+	}
+	return &model.Response{Content: genai.NewContentFromText("", genai.RoleModel), FinishReason: genai.FinishReasonStop, Usage: model.Usage{Total: 7}}, nil
+}
+
+// newFetcher serves statuses one by one, each with a body that repeats the keys.
+func newFetcher(t *testing.T, times int, statuses ...int) *fetcher {
+	t.Helper()
+	n := 0
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/plain")
+		w.WriteHeader(statuses[n])
+		n++
+		fmt.Fprintf(w, "answer %d to %s and %s", n, r.Header.Get("Authorization"), r.URL.Query().Get("key"))
+	}))
+	t.Cleanup(srv.Close)
+	return &fetcher{client: model.HTTPClient(nil), url: srv.URL, times: times}
+}
+
+// TestOnRaw: all answers of all tries are told, in order, without the keys.
+func TestOnRaw(t *testing.T) {
+	f := newFetcher(t, 2, 200, 503, 200, 200)
+	llm := model.Ref{Provider: "p", LLM: f}.Guarded(model.Limits{Retry: model.Retry{Tries: 2, Base: 1}})
+	var told []string
+	req := &model.Request{OnRaw: func(r model.Raw) error {
+		told = append(told, fmt.Sprintf("%d %s %d %s: %s", r.Attempt, r.Provider, r.Status, r.ContentType, r.Body))
+		return nil
+	}, OnRetry: func(model.Failed) error { told = append(told, "retry"); return nil }}
+	if _, err := llm.Generate(t.Context(), req, func(model.Delta) {}); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{
+		"1 p 200 text/plain: answer 1 to Bearer [redacted] and [redacted]", "1 p 503 text/plain: answer 2 to Bearer [redacted] and [redacted]", "retry",
+		"2 p 200 text/plain: answer 3 to Bearer [redacted] and [redacted]", "2 p 200 text/plain: answer 4 to Bearer [redacted] and [redacted]",
+	}; !slices.Equal(told, want) {
+		t.Errorf("told\n%s\nwant\n%s", strings.Join(told, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestOnRawFails: a payload that cannot be told ends the call, whatever came of
+// the try, and what that took is not lost.
+func TestOnRawFails(t *testing.T) {
+	for status, spent := range map[int]int64{200: 7, 503: 1} {
+		f := newFetcher(t, 1, status, 200)
+		llm := model.Ref{Provider: "p", LLM: f}.Guarded(model.Limits{Retry: model.Retry{Tries: 2, Base: 1}})
+		cause := errors.New("no room")
+		_, err := llm.Generate(t.Context(), &model.Request{OnRaw: func(model.Raw) error { return cause }}, func(model.Delta) {})
+		e, ok := errors.AsType[*model.Error](err)
+		if !ok || !errors.Is(err, cause) || e.Temporary() || e.Usage == nil || e.Usage.Total != spent || f.tries != 1 {
+			t.Errorf("status %d: %+v after %d tries", status, err, f.tries)
+		}
+	}
+}

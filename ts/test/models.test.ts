@@ -1,0 +1,153 @@
+// What happens in and around model calls, from a server of this file's own and from a real one.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { durationFromMs } from "@bufbuild/protobuf/wkt";
+import { Code, ConnectError, createRouterTransport } from "@connectrpc/connect";
+import { Agentd, citedPart, llm, Transcript, type Event } from "@apzuk3/agentd";
+import {
+  ErrorCode,
+  RunResponse_HistoryCompacted_Reason,
+  SessionService,
+  StopReason,
+  type RunResponseSchema,
+} from "@apzuk3/agentd/proto";
+import { serve } from "./daemon.js";
+import { gather } from "./gather.js";
+
+type Response = NonNullable<MessageInitShape<typeof RunResponseSchema>["response"]>;
+
+const agentPath = ["root"];
+const messageId = "m1";
+const responses: Response[] = [
+  { case: "historyCompacted", value: { agentPath, summary: "they met", throughSeq: 7n, reason: RunResponse_HistoryCompacted_Reason.OVERFLOW, promptTokens: 900n, contextTokens: 1000n } },
+  { case: "rawPayload", value: { agentPath, messageId, attempt: 1, provider: "openai", status: 503, contentType: "text/html", body: Uint8Array.of(1, 255), truncated: true } },
+  { case: "modelFallback", value: { agentPath, messageId, model: "gpt-x", nextModel: "claude-x", code: ErrorCode.MODEL_UNAVAILABLE, message: "busy" } },
+  { case: "outputChunk", value: { agentPath, messageId, content: "Es ist schön." } },
+  {
+    case: "providerTools",
+    value: {
+      agentPath,
+      messageId,
+      uses: [{ id: "u1", toolName: "web_search", input: '{"q":"sun"}', output: '["x"]' }, { toolName: "code_execution", error: "no" }],
+      citations: [{ uri: "https://sun.example", title: "Sun", citedText: "sunny", start: 7, end: 13 }, { uri: "https://sky.example" }],
+    },
+  },
+  {
+    case: "modelCallEnded",
+    value: {
+      agentPath,
+      messageId,
+      model: "claude-x",
+      servedModel: "claude-x-1",
+      provider: "anthropic",
+      usage: { promptTokens: 5, cacheWriteTokens: 3 },
+      llmCalls: 2,
+      cost: 0.25,
+      stopReason: StopReason.MAX_TOKENS,
+      duration: durationFromMs(3000),
+      firstText: durationFromMs(1000),
+    },
+  },
+  { case: "modelCallEnded", value: { agentPath, llmCalls: 1, stopReason: 4711 as StopReason } },
+  { case: "end", value: { completed: true } },
+];
+
+/** serving is a client of a server whose first stream ends after some messages. */
+function serving(cut: number): Agentd {
+  let streams = 0;
+  const transport = createRouterTransport((router) =>
+    router.service(SessionService, {
+      async *watchTurn({ afterSeq = 0n }) {
+        const first = streams++ === 0;
+        for (const [i, response] of responses.entries()) {
+          if (first && i === cut) {
+            throw new ConnectError("connection reset", Code.Unknown);
+          }
+          const seq = BigInt(i + 1);
+          if (seq > afterSeq - (first ? 0n : 1n)) { // some come twice
+            yield { event: { seq, turnId: "t", response } };
+          }
+        }
+      },
+      getTurn: () => ({ turn: { id: "t" } }),
+    }),
+  );
+  return new Agentd("http://unused", { transport, reconnect: { baseMs: 1, capMs: 2 } });
+}
+
+test("what happens to model calls is told once, wherever the connection breaks", async () => {
+  for (let cut = 0; cut < responses.length; cut++) {
+    const events = await gather(serving(cut).attach("s"));
+    assert.deepEqual(events.map(({ seq }) => seq), responses.map((_, i) => BigInt(i + 1)), `cut at ${cut}`);
+    const bodies = events.map(({ seq: _s, turnId: _t, time: _i, replayed: _r, display: _d, ...body }) => body);
+    const [compacted, raw, fallback, , tools, ended, failed] = bodies;
+    assert.deepEqual(compacted, { type: "history_compacted", agentPath, summary: "they met", throughSeq: 7n, overflow: true, promptTokens: 900, contextTokens: 1000 });
+    assert.deepEqual(raw, { type: "raw_payload", agentPath, messageId, attempt: 1, provider: "openai", status: 503, contentType: "text/html", body: Uint8Array.of(1, 255), truncated: true });
+    assert.deepEqual(fallback, { type: "model_fallback", agentPath, messageId, model: "gpt-x", nextModel: "claude-x", code: "MODEL_UNAVAILABLE", message: "busy" });
+    assert.deepEqual(tools, {
+      type: "provider_tools",
+      agentPath,
+      messageId,
+      uses: [{ id: "u1", name: "web_search", input: '{"q":"sun"}', output: '["x"]', error: "" }, { id: "", name: "code_execution", input: "", output: "", error: "no" }],
+      citations: [
+        { uri: "https://sun.example", title: "Sun", citedText: "sunny", start: 7, end: 13 },
+        { uri: "https://sky.example", title: "", citedText: "", start: 0, end: 0 },
+      ],
+    });
+    assert.ok(ended?.type === "model_call_ended");
+    const { usage, ...rest } = ended;
+    assert.deepEqual([usage?.promptTokens, usage?.cacheWriteTokens], [5, 3]);
+    assert.deepEqual(rest, {
+      type: "model_call_ended",
+      agentPath,
+      messageId,
+      model: "claude-x",
+      servedModel: "claude-x-1",
+      provider: "anthropic",
+      modelCalls: 2,
+      cost: 0.25,
+      stopReason: "MAX_TOKENS",
+      durationMs: 3000,
+      firstTextMs: 1000,
+    });
+    assert.ok(failed?.type === "model_call_ended" && failed.cost === undefined && failed.firstTextMs === undefined && failed.stopReason === "OTHER");
+  }
+});
+
+test("a result has what is cited, in the bytes of its text", async () => {
+  const { text, providerTools } = await serving(3).attach("s").result();
+  assert.equal(providerTools.length, 1);
+  assert.deepEqual(providerTools[0]?.citations.map((c) => citedPart(text, c)), ["schön", ""]);
+});
+
+test("text whose model call is over is not retracted with what is unfinished", () => {
+  const base = { seq: 0n, turnId: "t", time: undefined, replayed: false, display: undefined };
+  for (const finished of [true, false]) {
+    const transcript = new Transcript();
+    const events: Event[] = [
+      { ...base, type: "text", text: "one ", thought: false, last: false, messageId: "1", agentPath },
+      ...(finished ? [{ ...base, type: "model_call_ended", messageId: "1", agentPath, model: "", servedModel: "", provider: "", usage: undefined, modelCalls: 1, cost: undefined, stopReason: "STOP", durationMs: 1, firstTextMs: 1 } satisfies Event] : []),
+      { ...base, type: "retract", messageId: "", agentPath },
+      { ...base, type: "text", text: "two", thought: false, last: false, messageId: "2", agentPath },
+    ];
+    events.forEach((event) => transcript.add(event));
+    assert.equal(transcript.text, finished ? "one two" : "two");
+  }
+});
+
+test("a real server tells of each model call, and the calls add up to the turn", async (t) => {
+  const agentd = new Agentd((await serve(t)).url).addTool("look", { description: "x", run: () => "fine" });
+  const events = await gather(agentd.run({ agent: llm({ name: "a", model: "scripted/demo", tools: ["look"] }), prompt: "hi" }));
+  const calls = events.flatMap((e) => (e.type === "model_call_ended" ? [e] : []));
+  const end = events.at(-1);
+  assert.ok(end?.type === "end");
+  assert.equal(calls.length, 2);
+  assert.equal(calls.reduce((sum, c) => sum + c.modelCalls, 0), end.usage?.llmCalls);
+  assert.equal(calls.reduce((sum, c) => sum + (c.usage?.totalTokens ?? 0), 0), end.usage?.totalUsage?.totalTokens);
+  for (const call of calls) {
+    assert.equal(call.model, "scripted/demo");
+    assert.equal(call.provider, "scripted");
+    assert.ok(events.some((e) => e.type === "text" && e.messageId === call.messageId) && call.durationMs >= 0);
+  }
+});
