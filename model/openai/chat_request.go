@@ -151,9 +151,12 @@ func (l *llm) newChatRequest(req *model.Request, names *wire.Names) (*chatReques
 	if err := l.chatMessages(r, req, names); err != nil {
 		return nil, err
 	}
-	search, other := wire.ProviderTools(cfg)
-	if search != nil {
+	asked, other := wire.ProviderTools(cfg)
+	if asked.Search != nil {
 		other = append(other, "web_search")
+	}
+	if len(req.Deferred) > 0 {
+		other = append(other, toolSearch)
 	}
 	if len(other) > 0 {
 		return nil, l.invalid("tools that a chat completions server does not run: %s", strings.Join(other, ", "))
