@@ -289,6 +289,7 @@ func (m *agentModel) generate(ctx context.Context, req *model.Request, messageID
 		}
 	}()
 	req.OnRetry = func(f model.Failed) error { return m.retrying(ctx, messageID, f) }
+	req.Deferred = m.n.deferred()
 	if m.t.run.Spec().Raw {
 		req.OnRaw = func(r model.Raw) error { return m.raw(ctx, messageID, r) }
 	}

@@ -30,6 +30,7 @@ const (
 	exitLoopTool    = "exit_loop"
 	askLoopTool     = "loop_continue"
 	askUserTool     = "ask_user"
+	toolSearchTool  = "tool_search"
 	modelResultTool = "set_model_response"
 	stopStreamTool  = "stop_streaming"
 )
@@ -109,6 +110,8 @@ type declaration struct {
 	name    string
 	decl    *genai.FunctionDeclaration
 	approve bool // each call waits for a person
+	// deferred has the model look for it.
+	deferred bool
 }
 
 // tree is a spec that has passed all checks.
@@ -179,7 +182,7 @@ func (p *planner) clientTools(tools []*agentdv1.Tool) error {
 		if err != nil {
 			return session.Errorf(codeTree, "tool %q: input_schema: %w", name, err)
 		}
-		p.tools[name] = &declaration{name: name, approve: t.GetNeedsApproval(), decl: &genai.FunctionDeclaration{
+		p.tools[name] = &declaration{name: name, approve: t.GetNeedsApproval(), deferred: t.GetDeferred(), decl: &genai.FunctionDeclaration{
 			Name:                 name,
 			Description:          t.GetDescription(),
 			ParametersJsonSchema: schema,

@@ -21,6 +21,7 @@ var providerTools = map[string]genai.Tool{
 	"web_search":     {GoogleSearch: &genai.GoogleSearch{}},
 	"url_context":    {URLContext: &genai.URLContext{}},
 	"code_execution": {CodeExecution: &genai.ToolCodeExecution{}},
+	toolSearchTool:   {}, // asked for by Request.Deferred
 }
 
 // llm checks what only LLM agents have.
@@ -164,9 +165,35 @@ func (p *planner) builtins(n *node, names []string) error {
 			return n.errorf("builtin tool %q: not available for model %q; the server runs no tools itself, it allows %q, %q below a loop agent and what the model's provider runs: %s",
 				cut(name, maxName), n.modelName, askUserTool, exitLoopTool, quoteAll(n.model.Builtins))
 		}
-		n.builtins = append(n.builtins, &tool)
+		if name != toolSearchTool {
+			n.builtins = append(n.builtins, &tool)
+		}
+	}
+	return n.searches(slices.Contains(names, toolSearchTool))
+}
+
+// searches checks that the agent can search for tools if, and only if, some are
+// deferred.
+func (n *node) searches(can bool) error {
+	deferred := n.deferred()
+	switch {
+	case can && len(deferred) == 0:
+		return n.errorf("builtin tool %q: none of the agent's tools is deferred, so there is nothing to find", toolSearchTool)
+	case !can && len(deferred) > 0:
+		return n.errorf("tool %q is deferred: an agent finds such tools with the builtin tool %q, which it lacks", deferred[0], toolSearchTool)
 	}
 	return nil
+}
+
+// deferred are the tools that the model has to look for.
+func (n *node) deferred() []string {
+	var names []string
+	for _, d := range n.tools {
+		if d.deferred {
+			names = append(names, d.name)
+		}
+	}
+	return names
 }
 
 // maxStateKey bounds a state key without its scope, in bytes.

@@ -127,6 +127,12 @@ func WithMaxMessageBytes(n int) Option { return func(c *config) { c.daemon.MaxMe
 // millisecond where the provider does not ask for more.
 func WithRetry(r model.Retry) Option { return func(c *config) { c.daemon.ModelRetry = r } }
 
+// WithBreaker says when the calls of a model that keeps failing are suspended. The
+// default, unlike the daemon's, is never.
+func WithBreaker(c model.BreakerConfig) Option {
+	return func(cfg *config) { cfg.daemon.ModelBreaker = c }
+}
+
 // WithModelTimeouts bounds one try of a model call, and the silence within it; 0
 // means the daemon's default.
 func WithModelTimeouts(total, idle time.Duration) Option {
@@ -182,7 +188,10 @@ func Start(t testing.TB, opts ...Option) *Daemon {
 // New starts a daemon for a program that is no test. The caller ends it with
 // Close.
 func New(opts ...Option) (*Daemon, error) {
-	c := config{daemon: daemon.Config{ModelRetry: model.Retry{Base: time.Millisecond, MaxWait: time.Millisecond}}}
+	c := config{daemon: daemon.Config{
+		ModelRetry:   model.Retry{Base: time.Millisecond, MaxWait: time.Millisecond},
+		ModelBreaker: model.BreakerConfig{Failures: -1},
+	}}
 	for _, opt := range opts {
 		opt(&c)
 	}

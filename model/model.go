@@ -37,6 +37,10 @@ type Request struct {
 	// Cache asks the provider to keep the prompt; nil asks for nothing. Adapters
 	// must not change it.
 	Cache *Cache `json:"-"`
+	// Deferred are the names of functions that the model is told of only when it looks
+	// for them with a search that the provider runs. Adapters of providers without one
+	// refuse it.
+	Deferred []string `json:"-"`
 	// Origin says whose call it is, for those who record calls or play them again;
 	// adapters never look at it.
 	Origin Origin `json:"-"`

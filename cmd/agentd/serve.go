@@ -38,6 +38,7 @@ type serveCmd struct {
 	ToolTimeout   time.Duration `default:"10m" help:"Longest wait for a client's answer to a tool call."`
 	ModelTimeout  time.Duration `default:"10m" help:"Longest model call; each try has it to itself."`
 	ModelIdle     time.Duration `default:"5m" help:"Longest silence within a model call."`
+	ModelCoolDown time.Duration `default:"10s" help:"How long the calls of a model that keeps failing are suspended at first; longer each time it fails again, up to 2m."`
 	IdleTimeout   time.Duration `help:"Longest silence on a stream, both ways. Default: 15m, or 5m more than --tool-timeout."`
 	StreamTimeout time.Duration `default:"24h" help:"Longest stream."`
 	WriteTimeout  time.Duration `default:"10s" help:"How long a message may wait for the client to read."`
@@ -56,6 +57,7 @@ type serveCmd struct {
 	MessagesPerSecond int `default:"200" help:"Messages a second that are taken from one stream."`
 	MaxModelCalls     int `default:"500" help:"Model calls of one turn."`
 	MaxQueued         int `default:"16" help:"Turns of one session that may wait for their start."`
+	ModelBreaker      int `default:"10" help:"How many model calls of one model and key have to fail in a row, tries counted, until such calls are suspended; 0 is never."`
 	ModelTries        int `default:"5" help:"How often a model call is made at most when its provider fails before it has said anything; 1 means no retries."`
 }
 
@@ -103,6 +105,10 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 	cfg.Turns.SessionBudget = daemon.Budget(c.SessionBudget)
 	cfg.Trees.ModelCalls = c.MaxModelCalls
 	cfg.ModelRetry.Tries = c.ModelTries
+	cfg.ModelBreaker.CoolDown = c.ModelCoolDown
+	if cfg.ModelBreaker.Failures = c.ModelBreaker; c.ModelBreaker == 0 {
+		cfg.ModelBreaker.Failures = -1
+	}
 	return cfg, nil
 }
 
@@ -110,7 +116,7 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 func (c *serveCmd) Validate() error {
 	var errs []error
 	for name, d := range map[string]time.Duration{
-		"turn-timeout": c.TurnTimeout, "tool-timeout": c.ToolTimeout, "model-timeout": c.ModelTimeout, "model-idle": c.ModelIdle,
+		"turn-timeout": c.TurnTimeout, "tool-timeout": c.ToolTimeout, "model-timeout": c.ModelTimeout, "model-idle": c.ModelIdle, "model-cool-down": c.ModelCoolDown,
 		"stream-timeout": c.StreamTimeout, "write-timeout": c.WriteTimeout,
 		"retention": c.Retention, "idle-turn": c.IdleTurn, "handover-grace": c.HandoverGrace,
 	} {
@@ -128,6 +134,9 @@ func (c *serveCmd) Validate() error {
 	}
 	if !(c.CompactAt >= 0 && c.CompactAt <= 1) {
 		errs = append(errs, fmt.Errorf("--compact-at is %v, must be from 0 to 1", c.CompactAt))
+	}
+	if c.ModelBreaker < 0 {
+		errs = append(errs, fmt.Errorf("--model-breaker is %d, must not be below 0", c.ModelBreaker))
 	}
 	if c.PurgeAfter < 0 {
 		errs = append(errs, fmt.Errorf("--purge-after is %v, must not be below 0", c.PurgeAfter))

@@ -101,6 +101,10 @@ type Config struct {
 	// ModelRetry says how often, and after which waits, a model call that has
 	// failed before anything of it was shown is made again. Default 5 tries.
 	ModelRetry model.Retry
+	// ModelBreaker says when the calls of a model that keeps failing are suspended.
+	// Default after 10 failures in a row, for 10 s at first; negative Failures are
+	// never.
+	ModelBreaker model.BreakerConfig
 
 	// CompactAt is the share of a model's context window, from 0 to 1, above which
 	// the beginning of a conversation is summarised for agents that do not say
@@ -172,6 +176,7 @@ func (c Config) Validate() error {
 		{"MaxConns", c.MaxConns},
 		{"MaxStreamsPerConn", c.MaxStreamsPerConn},
 		{"ModelRetry.Tries", c.ModelRetry.Tries},
+		{"ModelBreaker.Circuits", c.ModelBreaker.Circuits},
 	} {
 		if n.value < 0 {
 			errs = append(errs, fmt.Errorf("daemon: %s is %d, must be at least 1", n.name, n.value))
@@ -186,6 +191,8 @@ func (c Config) Validate() error {
 		{"ModelRetry.Base", c.ModelRetry.Base},
 		{"ModelRetry.MaxWait", c.ModelRetry.MaxWait},
 		{"ModelRetry.MaxRetryAfter", c.ModelRetry.MaxRetryAfter},
+		{"ModelBreaker.CoolDown", c.ModelBreaker.CoolDown},
+		{"ModelBreaker.MaxCoolDown", c.ModelBreaker.MaxCoolDown},
 	} {
 		if d.value < 0 {
 			errs = append(errs, fmt.Errorf("daemon: %s is %s, must be above 0", d.name, d.value))

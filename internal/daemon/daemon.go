@@ -90,7 +90,10 @@ func New(cfg Config) (_ *Daemon, err error) {
 			err = errors.Join(err, d.closeRecorder())
 		}
 	}()
-	callable, err := d.openRecorder(adkbridge.FromRegistry(models, model.Limits{Total: cfg.ModelTimeout, Idle: cfg.ModelIdleTimeout, Retry: cfg.ModelRetry}))
+	callable, err := d.openRecorder(adkbridge.FromRegistry(models, model.Limits{
+		Total: cfg.ModelTimeout, Idle: cfg.ModelIdleTimeout,
+		Retry: cfg.ModelRetry, Breaker: model.NewBreaker(cfg.ModelBreaker, cfg.Logger),
+	}))
 	if err != nil {
 		return nil, err
 	}

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,8 +22,7 @@ import (
 // cannot are the recordings that no model.Request can ask for, each with what
 // stands in the way.
 var cannot = map[string]string{
-	"test_anthropic__test_anthropic_deferred_capability_without_tool_search_across_models_claude-haiku-4-5": "tools that are declared to be loaded later (defer_loading)",
-	"test_tool_search__test_openai_promotes_local_search_history_round_trip":                                "a search for tools that OpenAI runs (tool_search)",
+	"test_anthropic__test_anthropic_deferred_capability_without_tool_search_across_models_claude-haiku-4-5": "tools that a result of the client's loads (tool_reference), without a search that Anthropic runs",
 }
 
 // TestHistories runs the recordings that need more than prompts and tool results:
@@ -109,8 +110,46 @@ func runHistory(t *testing.T, rec *providertest.Recording, conv *providertest.Co
 		if err := providertest.CheckHistory(sent.body, e.Wire, recorded.Items); err != nil {
 			t.Errorf("request %d: %v\n%s", i, err, sent.body)
 		}
+		if want, got := fieldsOf(e.Request), fieldsOf(sent.body); want != got {
+			t.Errorf("request %d defers %s, recorded %s", i, got, want)
+		}
+		var answer object
+		if json.Unmarshal(e.JSON, &answer) == nil {
+			for _, item := range list(answer, "output") {
+				ns := str(item, "namespace")
+				if ns != "" && !slices.ContainsFunc(resp.Content.Parts, func(p *genai.Part) bool {
+					return p.FunctionCall != nil && p.PartMetadata[model.MetaOpaque] == `{"namespace":"`+ns+`"}`
+				}) {
+					t.Errorf("answer %d: namespace %q of a call is not kept", i, ns)
+				}
+			}
+		}
 	}
 	return nil
+}
+
+// fieldsOf are the deferrals, the searches for tools, and the namespaces of calls
+// in a request.
+func fieldsOf(body []byte) string {
+	var req object
+	if err := json.Unmarshal(body, &req); err != nil {
+		return err.Error()
+	}
+	var out []string
+	for _, d := range list(req, "tools") {
+		if later, _ := d["defer_loading"].(bool); later {
+			out = append(out, "deferred "+str(d, "name"))
+		} else if strings.HasPrefix(str(d, "type"), "tool_search") {
+			out = append(out, str(d, "type"))
+		}
+	}
+	slices.Sort(out)
+	for _, item := range list(req, "input") {
+		if ns := str(item, "namespace"); ns != "" {
+			out = append(out, str(item, "name")+" in "+ns)
+		}
+	}
+	return strings.Join(out, ", ")
 }
 
 // translation is a recorded request becoming one of ours.
@@ -163,12 +202,18 @@ func raw(v any) string {
 // tools declares what the recorded request declares.
 func (tr *translation) tools(body object) error {
 	var tool genai.Tool
+	searches := false
 	for _, d := range list(body, "tools") {
-		if later, _ := d["defer_loading"].(bool); later {
-			return fmt.Errorf("tools that are declared to be loaded later (defer_loading)")
+		kind := str(d, "type")
+		if strings.HasPrefix(kind, "tool_search") {
+			searches = true
+			continue
 		}
-		if kind := str(d, "type"); kind != "" && kind != "function" && kind != "custom" {
-			return fmt.Errorf("a search for tools that OpenAI runs (%s)", kind)
+		if kind != "" && kind != "function" && kind != "custom" {
+			return fmt.Errorf("a tool that OpenAI runs (%s)", kind)
+		}
+		if later, _ := d["defer_loading"].(bool); later {
+			tr.req.Deferred = append(tr.req.Deferred, str(d, "name"))
 		}
 		if fn, ok := d["function"].(object); ok {
 			d = fn
@@ -183,6 +228,9 @@ func (tr *translation) tools(body object) error {
 	}
 	if len(tool.FunctionDeclarations) > 0 {
 		tr.req.Config.Tools = []*genai.Tool{&tool}
+	}
+	if len(tr.req.Deferred) > 0 && !searches {
+		return fmt.Errorf("tools that a result of the client's loads (tool_reference), without a search that Anthropic runs")
 	}
 	return nil
 }
@@ -236,6 +284,10 @@ func (tr *translation) responses(body object) {
 			tr.add(genai.RoleUser, text(str(item, "content")))
 		case kind == "function_call":
 			tr.call(str(item, "call_id"), str(item, "name"), str(item, "arguments"))
+			if ns := str(item, "namespace"); ns != "" {
+				last := tr.req.Contents[len(tr.req.Contents)-1]
+				maps.Copy(last.Parts[0].PartMetadata, owned("openai", `{"namespace":"`+ns+`"}`))
+			}
 		case kind == "function_call_output":
 			tr.result(str(item, "call_id"), str(item, "output"))
 		default:

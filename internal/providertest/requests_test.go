@@ -132,6 +132,17 @@ func thoughts() []*genai.Part {
 	}
 }
 
+// searches are the searches for tools of each wire that has them.
+func searches() []*genai.Part {
+	opaque := func(provider, json string) *genai.Part { return &genai.Part{PartMetadata: owned(provider, json)} }
+	return []*genai.Part{
+		opaque("openai", `{"type":"tool_search_call","id":"ts_1","call_id":null,"execution":"server","status":"completed","arguments":{"paths":["clock_now"]}}`),
+		opaque("openai", `{"type":"tool_search_output","id":"tso_1","call_id":null,"execution":"server","status":"completed","tools":[{"type":"function","name":"clock_now","defer_loading":true,"parameters":{"type":"object","properties":{}}}]}`),
+		opaque("anthropic", `{"type":"server_tool_use","id":"srvtoolu_1","name":"tool_search_tool_bm25","input":{"query":"time"}}`),
+		opaque("anthropic", `{"type":"tool_search_tool_result","tool_use_id":"srvtoolu_1","content":{"type":"tool_search_tool_search_result","tool_references":[{"type":"tool_reference","tool_name":"clock_now"}]}}`),
+	}
+}
+
 var weather = &genai.FunctionDeclaration{
 	Name: "weather", Description: "Tells the weather of a place.",
 	ParametersJsonSchema: json.RawMessage(`{"type":"object","properties":{"place":{"type":"string"},"days":{"type":"integer"}},"required":["place"]}`),
@@ -184,6 +195,24 @@ func conversations() map[string]*model.Request {
 		}},
 		"search": {Contents: hello, Config: &genai.GenerateContentConfig{Tools: []*genai.Tool{{GoogleSearch: &genai.GoogleSearch{}}}}},
 		"code":   {Contents: hello, Config: &genai.GenerateContentConfig{Tools: []*genai.Tool{{CodeExecution: &genai.ToolCodeExecution{}}}}},
+		"urls":   {Contents: hello, Config: &genai.GenerateContentConfig{Tools: []*genai.Tool{{URLContext: &genai.URLContext{}}}}},
+		"deferred": {
+			Deferred: []string{"clock.now"}, Config: &genai.GenerateContentConfig{Tools: tools},
+			Contents: []*genai.Content{
+				hello[0],
+				said(append(searches(), called("e1", "call_1", "clock.now", `{}`, owned("openai", `{"namespace":"clock_now"}`)))...),
+				asked(answered("e1", "clock.now", map[string]any{"output": "seven"})),
+			},
+		},
+		// What was found before is not deferred any more.
+		"no_longer_deferred": {
+			Config: &genai.GenerateContentConfig{Tools: tools},
+			Contents: []*genai.Content{
+				hello[0],
+				said(append(searches(), called("e1", "call_1", "clock.now", `{}`, owned("openai", `{"namespace":"clock_now"}`)))...),
+				asked(answered("e1", "clock.now", map[string]any{"output": "seven"})),
+			},
+		},
 		"sampling": {Contents: hello, Config: &genai.GenerateContentConfig{
 			Temperature: new(float32(0.3)), TopP: new(float32(0.9)), MaxOutputTokens: 500,
 		}},

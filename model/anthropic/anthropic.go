@@ -74,9 +74,13 @@ func (p *Provider) String() string { return p.Name() + " provider" }
 // GoString does as String.
 func (p *Provider) GoString() string { return p.String() }
 
-// Builtins returns "web_search", which Config asks for as genai's GoogleSearch
-// or EnterpriseWebSearch.
-func (*Provider) Builtins() []string { return []string{"web_search"} }
+// builtins are the tools that Anthropic runs, in agentd's names.
+var builtins = []string{"code_execution", "tool_search", "url_context", "web_search"}
+
+// Builtins returns "web_search", which Config asks for as genai's GoogleSearch or
+// EnterpriseWebSearch, "code_execution", "url_context", and "tool_search", which
+// Request.Deferred asks for. Code has a container of its own in each answer.
+func (*Provider) Builtins() []string { return slices.Clone(builtins) }
 
 // Billing says how tokens are counted.
 func (*Provider) Billing() model.Billing { return model.Billing{CachedApart: true} }
@@ -145,6 +149,7 @@ func (l *llm) generate(ctx context.Context, req *model.Request, emit func(model.
 			return nil, model.Spent(broken("the provider paused an answer that had not begun"), a.total)
 		}
 		body.Messages = slices.Concat(messages, []message{{Role: "assistant", Content: so}})
+		body.Container = a.container
 	}
 	err = &model.Error{Kind: model.KindUnavailable, Provider: name, Final: true, Message: fmt.Sprintf("the provider paused the answer more than %d times", maxPauses)}
 	return nil, model.Spent(err, a.total)

@@ -1,6 +1,7 @@
 package anthropic
 
 import (
+	"slices"
 	"time"
 
 	"github.com/apzuk3/agentd/model"
@@ -30,16 +31,7 @@ func (r *request) setCache(c *model.Cache) error {
 	if span == time.Hour {
 		mark.TTL = "1h"
 	}
-	if n := len(r.Tools); n > 0 {
-		switch t := r.Tools[n-1].(type) {
-		case tool:
-			t.CacheControl = mark
-			r.Tools[n-1] = t
-		case searchTool:
-			t.CacheControl = mark
-			r.Tools[n-1] = t
-		}
-	}
+	r.markTools(mark)
 	if n := len(r.System); n > 0 {
 		r.System[n-1].CacheControl = mark
 	}
@@ -51,4 +43,23 @@ func (r *request) setCache(c *model.Cache) error {
 		}
 	}
 	return nil
+}
+
+// markTools marks the last tool that the prompt begins with: one that is deferred
+// is not there, and Anthropic refuses a mark on it.
+func (r *request) markTools(mark *cacheControl) {
+	for i, t := range slices.Backward(r.Tools) {
+		switch t := t.(type) {
+		case tool:
+			if t.Deferred {
+				continue
+			}
+			t.CacheControl = mark
+			r.Tools[i] = t
+		case serverTool:
+			t.CacheControl = mark
+			r.Tools[i] = t
+		}
+		return
+	}
 }

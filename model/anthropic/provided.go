@@ -1,8 +1,10 @@
 package anthropic
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/apzuk3/agentd/model"
@@ -87,4 +89,37 @@ func (a *answer) cited(b *openBlock) {
 			Start: b.at, End: a.builder.Said(),
 		})
 	}
+}
+
+// findable returns blocks without the searches for tools whose results name a tool
+// that the request does not defer: Anthropic refuses references to what it cannot
+// find, such as of another agent's tools.
+func findable(blocks []block, finds func(name string) bool) []block {
+	stale := map[string]bool{} // by id of the use
+	for _, b := range blocks {
+		if !bytes.Contains(b.raw, []byte("tool_search_tool_result")) {
+			continue
+		}
+		var result struct {
+			ToolUseID string `json:"tool_use_id"`
+			Content   struct {
+				References []struct {
+					Name string `json:"tool_name"`
+				} `json:"tool_references"`
+			} `json:"content"`
+		}
+		_ = json.Unmarshal(b.raw, &result) // It was read when it came.
+		for _, ref := range result.Content.References {
+			if !finds(ref.Name) {
+				stale[result.ToolUseID] = true
+			}
+		}
+	}
+	if len(stale) == 0 {
+		return blocks
+	}
+	return slices.DeleteFunc(blocks, func(b block) bool {
+		var of providerTool
+		return b.raw != nil && json.Unmarshal(b.raw, &of) == nil && stale[cmp.Or(of.ToolUseID, of.ID)]
+	})
 }

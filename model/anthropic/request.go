@@ -3,6 +3,7 @@ package anthropic
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"google.golang.org/genai"
@@ -20,7 +21,7 @@ type request struct {
 	MaxTokens     int64         `json:"max_tokens"`
 	System        []block       `json:"system,omitempty"`
 	Messages      []message     `json:"messages"`
-	Tools         []any         `json:"tools,omitempty"` // tool or searchTool
+	Tools         []any         `json:"tools,omitempty"` // tool or serverTool
 	ToolChoice    *toolChoice   `json:"tool_choice,omitempty"`
 	Thinking      *thinking     `json:"thinking,omitempty"`
 	OutputConfig  *outputConfig `json:"output_config,omitempty"`
@@ -29,6 +30,8 @@ type request struct {
 	TopK          *int64        `json:"top_k,omitempty"`
 	StopSequences []string      `json:"stop_sequences,omitempty"`
 	Stream        bool          `json:"stream"`
+	// Container is where code runs; a paused answer goes on in its own.
+	Container string `json:"container,omitempty"`
 }
 
 type message struct {
@@ -81,9 +84,11 @@ type tool struct {
 	InputSchema json.RawMessage `json:"input_schema"`
 
 	CacheControl *cacheControl `json:"cache_control,omitempty"`
+	Deferred     bool          `json:"defer_loading,omitempty"`
 }
 
-type searchTool struct {
+// serverTool is a tool that Anthropic runs.
+type serverTool struct {
 	Type           string   `json:"type"`
 	Name           string   `json:"name"`
 	BlockedDomains []string `json:"blocked_domains,omitempty"`
@@ -117,7 +122,10 @@ func newRequest(modelName string, req *model.Request, names *wire.Names) (*reque
 		r.System = append(r.System, block{Type: "text", Text: text})
 	}
 	var err error
-	if r.Messages, err = messages(req.Contents, names); err != nil {
+	finds := func(name string) bool {
+		return slices.ContainsFunc(req.Deferred, func(d string) bool { return names.Wire(d) == name })
+	}
+	if r.Messages, err = messages(req.Contents, names, finds); err != nil {
 		return nil, err
 	}
 	if err := r.setTools(req, names); err != nil {
@@ -178,14 +186,26 @@ func (r *request) setTools(req *model.Request, names *wire.Names) error {
 		return invalid("Anthropic cannot choose tools so: %v", err)
 	}
 	for _, d := range choice.Functions {
-		r.Tools = append(r.Tools, tool{Name: names.Wire(d.Name), Description: d.Description, InputSchema: wire.Parameters(d)})
+		r.Tools = append(r.Tools, tool{
+			Name: names.Wire(d.Name), Description: d.Description, InputSchema: wire.Parameters(d),
+			Deferred: slices.Contains(req.Deferred, d.Name),
+		})
 	}
-	search, other := wire.ProviderTools(req.Config)
+	asked, other := wire.ProviderTools(req.Config, builtins...)
 	if len(other) > 0 {
-		return invalid("tools that Anthropic does not run: %s; it runs web_search", strings.Join(other, ", "))
+		return invalid("tools that Anthropic does not run: %s; it runs %s", strings.Join(other, ", "), strings.Join(builtins, ", "))
 	}
-	if search != nil {
-		r.Tools = append(r.Tools, searchTool{Type: "web_search_20250305", Name: "web_search", BlockedDomains: search.Excluded})
+	if asked.Search != nil {
+		r.Tools = append(r.Tools, serverTool{Type: "web_search_20250305", Name: "web_search", BlockedDomains: asked.Search.Excluded})
+	}
+	if asked.URLs {
+		r.Tools = append(r.Tools, serverTool{Type: "web_fetch_20250910", Name: "web_fetch"})
+	}
+	if asked.Code {
+		r.Tools = append(r.Tools, serverTool{Type: "code_execution_20250825", Name: "code_execution"})
+	}
+	if len(req.Deferred) > 0 {
+		r.Tools = append(r.Tools, serverTool{Type: "tool_search_tool_bm25_20251119", Name: "tool_search_tool_bm25"})
 	}
 	switch {
 	case len(r.Tools) == 0:
@@ -199,12 +219,13 @@ func (r *request) setTools(req *model.Request, names *wire.Names) error {
 	return nil
 }
 
-// messages translates the conversation.
-func messages(contents []*genai.Content, names *wire.Names) ([]message, error) {
+// messages translates the conversation; finds tells whether a search for tools can
+// find one of that name.
+func messages(contents []*genai.Content, names *wire.Names, finds func(name string) bool) ([]message, error) {
 	var out []message
 	for _, t := range wire.Turns(contents) {
 		if t.Model {
-			if blocks := assistantBlocks(&genai.Content{Parts: t.Parts}, names); len(blocks) > 0 {
+			if blocks := findable(assistantBlocks(&genai.Content{Parts: t.Parts}, names), finds); len(blocks) > 0 {
 				out = append(out, message{Role: "assistant", Content: blocks})
 			}
 			continue

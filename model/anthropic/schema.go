@@ -16,8 +16,8 @@ import (
 // always gives), and the part of JSON Schema that grammar.schema knows.
 func nativeSchema(modelName string, cfg *genai.GenerateContentConfig) json.RawMessage {
 	schema, err := wire.ResponseSchema(cfg)
-	search, _ := wire.ProviderTools(cfg)
-	if err != nil || schema == nil || search != nil || !familyOf(modelName).atLeast(4, 5) {
+	asked, _ := wire.ProviderTools(cfg)
+	if err != nil || schema == nil || asked.Search != nil || !familyOf(modelName).atLeast(4, 5) {
 		return nil
 	}
 	g := &grammar{}

@@ -2,6 +2,7 @@ package anthropic
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -24,9 +25,15 @@ type event struct {
 	Error        apiError        `json:"error"`
 }
 
+// container is where code has run.
+type container struct {
+	ID string `json:"id"`
+}
+
 type startedMessage struct {
-	Model string `json:"model"`
-	Usage usage  `json:"usage"`
+	Model     string    `json:"model"`
+	Container container `json:"container"`
+	Usage     usage     `json:"usage"`
 }
 
 type delta struct {
@@ -37,6 +44,7 @@ type delta struct {
 	PartialJSON string          `json:"partial_json"`
 	Citation    json.RawMessage `json:"citation"`
 	StopReason  string          `json:"stop_reason"`
+	Container   container       `json:"container"`
 	StopDetails struct {
 		Category    string `json:"category"`
 		Explanation string `json:"explanation"`
@@ -110,6 +118,7 @@ type answer struct {
 	model     string
 	total     model.Usage
 	provided  model.Provided
+	container string // of the code that ran, "" for none
 }
 
 // read sends one request and reads its stream to the end. What was counted until
@@ -157,6 +166,7 @@ func (a *answer) event(ev *event, n *counts) (done bool, err error) {
 		}
 		a.started = true
 		a.model = ev.Message.Model
+		a.container = cmp.Or(ev.Message.Container.ID, a.container)
 		n.merge(ev.Message.Usage)
 	case "content_block_start":
 		return false, a.startBlock(ev)
@@ -172,6 +182,7 @@ func (a *answer) event(ev *event, n *counts) (done bool, err error) {
 		return false, a.stopBlock(true)
 	case "message_delta":
 		n.merge(ev.Usage)
+		a.container = cmp.Or(ev.Delta.Container.ID, a.container)
 		if ev.Delta.StopReason != "" {
 			d := ev.Delta.StopDetails
 			a.stop, a.refusal = ev.Delta.StopReason, strings.Trim(d.Category+": "+d.Explanation, ": ")

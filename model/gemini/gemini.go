@@ -214,6 +214,9 @@ func (l *llm) generate(ctx context.Context, req *model.Request, emit func(model.
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	if len(req.Deferred) > 0 {
+		return nil, l.errorf(model.KindInvalid, "the function %q is deferred, and Gemini runs no tool_search", req.Deferred[0])
+	}
 	client, err := l.client()
 	if err != nil {
 		return nil, &model.Error{Kind: model.KindAuth, Provider: name, Message: err.Error()}

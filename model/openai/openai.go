@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	sdk "github.com/openai/openai-go/v3"
@@ -141,11 +142,16 @@ func (p *Provider) String() string { return p.Name() + " provider" }
 // GoString does as String.
 func (p *Provider) GoString() string { return p.String() }
 
-// Builtins returns "web_search" on the Responses API, which Config asks for as
-// genai's GoogleSearch or EnterpriseWebSearch; none on chat completions.
+// builtins are the tools that OpenAI runs, in agentd's names.
+var builtins = []string{"code_execution", "tool_search", "web_search"}
+
+// Builtins returns on the Responses API "web_search", which Config asks for as
+// genai's GoogleSearch or EnterpriseWebSearch, "code_execution", and "tool_search",
+// which Request.Deferred asks for; none on chat completions. Later answers are not
+// told what code an earlier one has run.
 func (p *Provider) Builtins() []string {
 	if p.cfg.API == Responses {
-		return []string{"web_search"}
+		return slices.Clone(builtins)
 	}
 	return nil
 }

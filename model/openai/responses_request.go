@@ -2,6 +2,7 @@ package openai
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"google.golang.org/genai"
@@ -52,7 +53,8 @@ type schemaFormat struct {
 type responsesTool struct {
 	Type string `json:"type"`
 	functionTool
-	Strict bool `json:"strict"` // On by default on this wire, so always sent.
+	Strict   bool `json:"strict"` // On by default on this wire, so always sent.
+	Deferred bool `json:"defer_loading,omitempty"`
 }
 
 type inputMessage struct {
@@ -76,6 +78,7 @@ type callItem struct {
 	Type      string `json:"type"`
 	CallID    string `json:"call_id"`
 	Name      string `json:"name"`
+	Namespace string `json:"namespace,omitempty"`
 	Arguments string `json:"arguments"`
 }
 
@@ -84,6 +87,12 @@ type outputItem struct {
 	Type   string `json:"type"`
 	CallID string `json:"call_id"`
 	Output any    `json:"output"`
+}
+
+// namespace is the opaque data of a function call: where a search for tools has
+// found the function.
+type namespace struct {
+	Namespace string `json:"namespace"`
 }
 
 // phase is the opaque data of a text part.
@@ -122,7 +131,7 @@ func (l *llm) newResponsesRequest(req *model.Request, names *wire.Names) (*respo
 	}
 	for _, t := range wire.Turns(req.Contents) {
 		if t.Model {
-			r.Input = append(r.Input, assistantItems(t.Parts, names)...)
+			r.Input = append(r.Input, assistantItems(t.Parts, names, len(req.Deferred) > 0)...)
 			continue
 		}
 		items, err := l.userItems(t.Parts, names)
@@ -165,17 +174,24 @@ func (l *llm) responsesTools(r *responsesRequest, req *model.Request, names *wir
 	for _, d := range choice.Functions {
 		r.Tools = append(r.Tools, responsesTool{Type: "function", functionTool: functionTool{
 			Name: names.Wire(d.Name), Description: d.Description, Parameters: wire.Parameters(d),
-		}})
+		}, Deferred: slices.Contains(req.Deferred, d.Name)})
 	}
-	search, other := wire.ProviderTools(req.Config)
+	asked, other := wire.ProviderTools(req.Config, builtins...)
 	if len(other) > 0 {
-		return l.invalid("tools that OpenAI does not run: %s; it runs web_search", strings.Join(other, ", "))
+		return l.invalid("tools that OpenAI does not run: %s; it runs %s", strings.Join(other, ", "), strings.Join(builtins, ", "))
 	}
-	if search != nil {
-		if len(search.Excluded) > 0 {
+	if asked.Search != nil {
+		if len(asked.Search.Excluded) > 0 {
 			return l.invalid("OpenAI's web search cannot leave out domains")
 		}
 		r.Tools = append(r.Tools, map[string]any{"type": "web_search"})
+	}
+	if asked.Code {
+		r.Tools = append(r.Tools, map[string]any{"type": "code_interpreter", "container": map[string]any{"type": "auto"}})
+		r.Include = append(r.Include, "code_interpreter_call.outputs")
+	}
+	if len(req.Deferred) > 0 {
+		r.Tools = append(r.Tools, map[string]any{"type": toolSearch})
 	}
 	if len(r.Tools) > 0 {
 		r.ToolChoice = toolChoice(choice, map[string]any{"type": "function", "name": names.Wire(choice.Only)})
@@ -185,17 +201,22 @@ func (l *llm) responsesTools(r *responsesRequest, req *model.Request, names *wir
 
 // assistantItems translates a turn of the model. Items of the provider's own
 // go back as they came, without the ids, since the provider has not stored what
-// they name; reasoning goes back only before what it led to.
-func assistantItems(parts []*genai.Part, names *wire.Names) []any {
+// they name; reasoning goes back only before what it led to, and searches for tools
+// only where the model can search.
+func assistantItems(parts []*genai.Part, names *wire.Names, searches bool) []any {
 	var items []any
 	end := 0 // The items up to the last one that is no reasoning.
 	for _, p := range parts {
 		opaque := wire.Opaque(p, responsesOwner)
 		switch media := wire.MediaOf(p); {
 		case p.FunctionCall != nil:
+			var ns namespace
+			if searches {
+				_ = json.Unmarshal([]byte(opaque), &ns) // Not every call has one.
+			}
 			items = append(items, callItem{
 				Type: "function_call", CallID: names.ID(p.FunctionCall.ID),
-				Name: names.Wire(p.FunctionCall.Name), Arguments: wire.ArgsText(p),
+				Name: names.Wire(p.FunctionCall.Name), Namespace: ns.Namespace, Arguments: wire.ArgsText(p),
 			})
 		case p.Thought:
 			if item := storeless(opaque, "encrypted_content"); item != nil {
@@ -209,6 +230,12 @@ func assistantItems(parts []*genai.Part, names *wire.Names) []any {
 		case opaque != "":
 			item := storeless(opaque, "type")
 			if item == nil {
+				continue
+			}
+			switch kind := string(item["type"]); {
+			case kind == `"code_interpreter_call"`:
+				continue // It is named by the container that it ran in, which may be gone.
+			case strings.HasPrefix(kind, `"tool_search_`) && !searches:
 				continue
 			}
 			items = append(items, item)

@@ -74,6 +74,7 @@ type outItem struct {
 	Type      string        `json:"type"`
 	CallID    string        `json:"call_id"`
 	Name      string        `json:"name"`
+	Namespace string        `json:"namespace"`
 	Arguments string        `json:"arguments"`
 	Phase     string        `json:"phase"`
 	Content   []itemContent `json:"content"`
@@ -294,7 +295,11 @@ func (a *responsesAnswer) itemDone(it *itemState, raw json.RawMessage) error {
 		}
 		args := it.args.String()
 		a.callBegan = args != ""
-		a.builder.Part(model.NewCall(item.CallID, a.names.Original(item.Name), args))
+		p := model.NewCall(item.CallID, a.names.Original(item.Name), args)
+		if item.Namespace != "" {
+			wire.Mark(p, responsesOwner, wire.JSON(namespace{item.Namespace}))
+		}
+		a.builder.Part(p)
 	default:
 		a.builder.Opaque(string(raw), false)
 		a.used(raw)

@@ -26,7 +26,11 @@ func Request(req *model.Request) (json.RawMessage, error) { return request(req, 
 func request(req *model.Request, hide *strings.Replacer) (json.RawMessage, error) {
 	cfg := *req.Config
 	cfg.HTTPOptions = nil // addresses and headers are no part of what is asked
-	data, err := model.MarshalJSON(map[string]any{"contents": req.Contents, "config": &cfg})
+	asked := map[string]any{"contents": req.Contents, "config": &cfg}
+	if len(req.Deferred) > 0 {
+		asked["deferred"] = req.Deferred
+	}
+	data, err := model.MarshalJSON(asked)
 	if err != nil {
 		return nil, err
 	}

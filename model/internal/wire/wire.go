@@ -81,34 +81,45 @@ type Search struct {
 	Excluded []string
 }
 
-// ProviderTools looks for tools that the provider is to run: search is not nil
-// when web search is asked for, in the form of genai's GoogleSearch or
-// EnterpriseWebSearch; other names the fields that ask for anything else.
-func ProviderTools(cfg *genai.GenerateContentConfig) (search *Search, other []string) {
+// Asked are the tools that the provider is to run.
+type Asked struct {
+	// Search is web search, nil when it is not asked for.
+	Search *Search
+	// Code is the execution of code, URLs the reading of pages.
+	Code, URLs bool
+}
+
+// ProviderTools looks for tools that the provider is to run: web search in the
+// form of genai's GoogleSearch or EnterpriseWebSearch, and those of "code_execution"
+// and "url_context" that are among runs; other names the fields that ask for
+// anything else.
+func ProviderTools(cfg *genai.GenerateContentConfig, runs ...string) (asked Asked, other []string) {
 	for _, t := range cfg.Tools {
 		if t == nil {
 			continue
 		}
 		if t.GoogleSearch != nil {
-			search = &Search{Excluded: t.GoogleSearch.ExcludeDomains}
+			asked.Search = &Search{Excluded: t.GoogleSearch.ExcludeDomains}
 		}
 		if t.EnterpriseWebSearch != nil {
-			search = &Search{Excluded: t.EnterpriseWebSearch.ExcludeDomains}
+			asked.Search = &Search{Excluded: t.EnterpriseWebSearch.ExcludeDomains}
 		}
-		for name, asked := range map[string]bool{
+		asked.Code = asked.Code || t.CodeExecution != nil && slices.Contains(runs, "code_execution")
+		asked.URLs = asked.URLs || t.URLContext != nil && slices.Contains(runs, "url_context")
+		for name, wanted := range map[string]bool{
 			"code_execution": t.CodeExecution != nil, "computer_use": t.ComputerUse != nil,
 			"file_search": t.FileSearch != nil, "google_maps": t.GoogleMaps != nil,
 			"google_search_retrieval": t.GoogleSearchRetrieval != nil, "retrieval": t.Retrieval != nil,
 			"url_context": t.URLContext != nil, "mcp_servers": len(t.MCPServers) > 0,
 			"parallel_ai_search": t.ParallelAISearch != nil, "exa_ai_search": t.ExaAISearch != nil,
 		} {
-			if asked {
+			if wanted && !slices.Contains(runs, name) {
 				other = append(other, name)
 			}
 		}
 	}
 	slices.Sort(other)
-	return search, other
+	return asked, other
 }
 
 // Media is an image or a file in a content part.

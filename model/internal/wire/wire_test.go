@@ -230,19 +230,23 @@ func FuzzParameters(f *testing.F) {
 }
 
 func TestProviderTools(t *testing.T) {
-	search, other := ProviderTools(&genai.GenerateContentConfig{Tools: []*genai.Tool{
+	cfg := &genai.GenerateContentConfig{Tools: []*genai.Tool{
 		nil,
 		{GoogleSearch: &genai.GoogleSearch{ExcludeDomains: []string{"a.example"}}},
 		{URLContext: &genai.URLContext{}, CodeExecution: &genai.ToolCodeExecution{}},
-	}})
-	if search == nil || !slices.Equal(search.Excluded, []string{"a.example"}) {
-		t.Errorf("search %+v", search)
+	}}
+	asked, other := ProviderTools(cfg)
+	if asked.Search == nil || !slices.Equal(asked.Search.Excluded, []string{"a.example"}) || asked.Code || asked.URLs {
+		t.Errorf("asked for %+v", asked)
 	}
 	if want := []string{"code_execution", "url_context"}; !slices.Equal(other, want) {
 		t.Errorf("other tools %q, want %q", other, want)
 	}
-	if search, other := ProviderTools(declare("f").Config); search != nil || other != nil {
-		t.Errorf("functions alone ask for %v, %v", search, other)
+	if asked, other := ProviderTools(cfg, "code_execution"); !asked.Code || asked.URLs || !slices.Equal(other, []string{"url_context"}) {
+		t.Errorf("asked for %+v, other tools %q", asked, other)
+	}
+	if asked, other := ProviderTools(declare("f").Config); asked != (Asked{}) || other != nil {
+		t.Errorf("functions alone ask for %v, %v", asked, other)
 	}
 }
 

@@ -1,0 +1,128 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apzuk3/agentd/agentdtest"
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
+	"github.com/apzuk3/agentd/internal/providertest"
+	"github.com/apzuk3/agentd/model"
+)
+
+// alive are events of the wires that say nothing but that the provider is there.
+var alive = map[providertest.Wire]string{
+	providertest.Anthropic:       "event: ping\ndata: {\"type\": \"ping\"}\n\n",
+	providertest.Gemini:          "data: {\"candidates\":[{\"content\":{\"role\":\"model\",\"parts\":[{\"text\":\"\"}]},\"index\":0}]}\n\n",
+	providertest.OpenAIChat:      "data: {\"id\":\"1\",\"object\":\"chat.completion.chunk\",\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"\"}}]}\n\n",
+	providertest.OpenAIResponses: "event: keepalive\ndata: {\"type\":\"keepalive\",\"sequence_number\":3}\n\n",
+}
+
+// endless is a provider's server whose answers have no end.
+type endless struct {
+	head   bool   // the answer begins
+	once   string // is sent first
+	again  string // is sent over and over; "" is silence
+	coming chan struct{}
+	gone   chan struct{} // closed when the client has hung up
+}
+
+func (e *endless) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer close(e.gone)
+	_, _ = io.Copy(io.Discard, r.Body) // or the end of the connection is not noticed
+	if e.head {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, e.once)
+		_ = http.NewResponseController(w).Flush()
+	}
+	close(e.coming)
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-r.Context().Done():
+			return
+		case <-tick.C:
+			if e.again != "" {
+				_, _ = io.WriteString(w, e.again)
+				_ = http.NewResponseController(w).Flush()
+			}
+		}
+	}
+}
+
+// arrives waits for a channel to be closed.
+func arrives(t *testing.T, c <-chan struct{}, what string) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(20 * time.Second):
+		t.Fatalf("waited in vain for %s", what)
+	}
+}
+
+// TestProviderNeverEnds is F28: answers that have no end, be they silent or say
+// over and over that the provider is there, end with TIMEOUT, or with the turn that
+// is cancelled; and the request is aborted, which the provider sees.
+func TestProviderNeverEnds(t *testing.T) {
+	onEachWire(t, func(t *testing.T, wire providertest.Wire) {
+		for name, server := range map[string]endless{
+			"no answer":           {},
+			"a silent answer":     {head: true},
+			"silent in an event":  {head: true, once: "data: {\"id\":"},
+			"comments":            {head: true, again: ": still here\n\n"},
+			"lines that are none": {head: true, again: "\n"},
+			"signs of life":       {head: true, again: alive[wire]},
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Run("times out", func(t *testing.T) {
+					f := newFaulty(t, wire, agentdtest.WithRetry(model.Retry{Tries: 1}), agentdtest.WithModelTimeouts(0, 200*time.Millisecond))
+					server := server
+					server.coming, server.gone = make(chan struct{}), make(chan struct{})
+					f.handle(&server)
+					f.failed(f.turn("", "look"), agentdv1.ErrorCode_ERROR_CODE_TIMEOUT, 1, "nothing for 200ms")
+					arrives(t, server.gone, "the provider to see that the client has hung up")
+				})
+				t.Run("is cancelled", func(t *testing.T) {
+					f := newFaulty(t, wire)
+					server := server
+					server.coming, server.gone = make(chan struct{}), make(chan struct{})
+					f.handle(&server)
+					m := start(f.agent())
+					m.GetExecute().UserPrompt = promptCanary
+					got := rule{t, agentdv1connect.NewAgentdClient(f.d.HTTPClient(), f.d.URL)}.talk(m, func(m *agentdv1.RunResponse) []*agentdv1.RunRequest {
+						if m.GetExecute() == nil {
+							return nil
+						}
+						arrives(t, server.coming, "the request")
+						return []*agentdv1.RunRequest{cancel(nil)}
+					})
+					arrives(t, server.gone, "the provider to see that the client has hung up")
+					if got.end.GetCompleted() || len(got.errors) != 0 || len(f.calls()) != 1 || len(got.end.GetReceipt().GetAbortedModelCalls()) != 1 {
+						t.Errorf("%d model calls, %v", len(f.calls()), got.msgs)
+					}
+				})
+			})
+		}
+	})
+}
+
+// TestProviderNeverStops is F28: an answer that goes on and on ends with TIMEOUT when
+// its time is over, with what was shown of it.
+func TestProviderNeverStops(t *testing.T) {
+	chapter := providertest.Answer{Text: strings.Repeat("and then ", 5000)}
+	onEachWire(t, func(t *testing.T, wire providertest.Wire) {
+		f := newFaulty(t, wire, agentdtest.WithModelTimeouts(300*time.Millisecond, 0))
+		f.serve(always(providertest.Fault{Delay: 5 * time.Millisecond}), chapter)
+		got := f.turn("", "look")
+		f.failed(got, agentdv1.ErrorCode_ERROR_CODE_TIMEOUT, 1, fmt.Sprintf("did not finish within %v", 300*time.Millisecond))
+		if text := got.text["root"]; !strings.HasPrefix(chapter.Text, text) {
+			t.Errorf("text %q", text)
+		}
+	})
+}
