@@ -103,9 +103,24 @@ func TestListModels(t *testing.T) {
 			models[m.GetName()] = m
 		}
 		for _, want := range []*agentdv1.Model{
-			{Name: "gemini-2.5-flash", Provider: "gemini", Available: true, Price: &agentdv1.Model_Price{Input: 0.30, Cached: 0.03, Output: 2.50}},
-			{Name: "claude-sonnet-4-5", Provider: "anthropic", Price: &agentdv1.Model_Price{Input: 3, Cached: 0.30, Output: 15}},
-			{Name: "gpt-5", Provider: "openai", Price: &agentdv1.Model_Price{Input: 1.25, Cached: 0.125, Output: 10}},
+			{Name: "gemini-2.5-flash", Provider: "gemini", Available: true, Price: &agentdv1.Model_Price{Input: 0.30, Cached: 0.03, Output: 2.50},
+				Capabilities: &agentdv1.Model_Capabilities{
+					ContextTokens: 1_048_576, OutputTokens: 65_536, Inputs: []string{"image", "audio", "video", "document"},
+					Thinking: true, Tools: true, StructuredOutput: true,
+				},
+				BuiltinTools: []string{"code_execution", "google_search", "url_context"}},
+			{Name: "claude-sonnet-4-5", Provider: "anthropic", Price: &agentdv1.Model_Price{Input: 3, Cached: 0.30, Output: 15, CacheWrite: new(3.75)},
+				Capabilities: &agentdv1.Model_Capabilities{
+					ContextTokens: 200_000, OutputTokens: 64_000, Inputs: []string{"image", "document"}, Thinking: true, Tools: true, StructuredOutput: true,
+				},
+				BuiltinTools: []string{"web_search"}},
+			{Name: "gpt-5.4", Provider: "openai", Price: &agentdv1.Model_Price{
+				Input: 2.50, Cached: 0.25, Output: 15, LongFrom: 272_000, Long: &agentdv1.Model_Price{Input: 5, Cached: 0.50, Output: 22.50},
+			},
+				Capabilities: &agentdv1.Model_Capabilities{
+					ContextTokens: 1_050_000, OutputTokens: 128_000, Inputs: []string{"image", "document"}, Thinking: true, Tools: true, StructuredOutput: true,
+				},
+				BuiltinTools: []string{"web_search"}},
 			{Name: "echo", Provider: "echo", Available: true, Price: &agentdv1.Model_Price{}},
 			{Name: "scripted/demo", Provider: "scripted", Available: true, Price: &agentdv1.Model_Price{}},
 			{Name: "scripted/one", Provider: "scripted", Available: true, Price: &agentdv1.Model_Price{}},
