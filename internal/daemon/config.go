@@ -51,6 +51,10 @@ type Config struct {
 	// of the same name.
 	ExtraProviders []model.Provider
 
+	// Prices is a file with a table of what models cost and can do, in the form of
+	// catalog.Parse, that is laid over the built-in one. Default none.
+	Prices string
+
 	// RecordTo is a file to which each model call is appended, one JSON line each;
 	// see package record. It holds prompts and answers, and no keys. Default none.
 	RecordTo string
