@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -134,7 +135,7 @@ func (c *serveCmd) Validate() error {
 			errs = append(errs, fmt.Errorf("--%s is %d, must be at least 1", name, n))
 		}
 	}
-	if !(c.CompactAt >= 0 && c.CompactAt <= 1) {
+	if c.CompactAt < 0 || c.CompactAt > 1 || math.IsNaN(c.CompactAt) {
 		errs = append(errs, fmt.Errorf("--compact-at is %v, must be from 0 to 1", c.CompactAt))
 	}
 	if c.ModelBreaker < 0 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"time"
 
@@ -170,7 +171,7 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf("daemon: address %q: want host:port, such as :8080 or 127.0.0.1:8080: %w", c.Addr, err))
 		}
 	}
-	if !(c.CompactAt >= 0 && c.CompactAt <= 1) {
+	if c.CompactAt < 0 || c.CompactAt > 1 || math.IsNaN(c.CompactAt) {
 		errs = append(errs, fmt.Errorf("daemon: CompactAt is %v, must be from 0 to 1", c.CompactAt))
 	}
 	for _, n := range []struct {
