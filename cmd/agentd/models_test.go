@@ -1,89 +1,54 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
-	"io"
-	"maps"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/apzuk3/agentd/internal/providertest"
 )
 
-// What becomes of model calls is seen on the command line: the fallback from one
-// provider to another, what that one has run and cites, what it cost, and the
-// answers of both as they came.
-func TestRunShowsModelCalls(t *testing.T) {
-	var stream string
-	streams := providertest.Streams(t, providertest.Anthropic)
-	for _, name := range slices.Sorted(maps.Keys(streams)) {
-		if uses, sources := providertest.HearTools(providertest.Anthropic, streams[name]); len(uses) > 0 && len(sources) > 0 {
-			stream = streams[name]
-		}
-	}
-	uses, sources := providertest.HearTools(providertest.Anthropic, stream)
-	if len(sources) == 0 {
-		t.Fatal("no stream cites a source")
-	}
-	const busy = `{"error":{"message":"busy","type":"server_error"}}`
-	providers := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("X-Api-Key") == "" { // OpenAI
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(http.StatusServiceUnavailable)
-			_, _ = io.WriteString(w, busy)
-			return
-		}
-		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = io.WriteString(w, stream)
-	}))
-	t.Cleanup(providers.Close)
-	d := inProcess(t, map[string]string{
-		"AGENTD_ADDR": "127.0.0.1:0", "AGENTD_DATA": ":memory:", "AGENTD_MODEL_TRIES": "1",
-		"OPENAI_API_KEY": "sk-one", "OPENAI_BASE_URL": providers.URL + "/v1", "ANTHROPIC_API_KEY": "sk-two", "ANTHROPIC_BASE_URL": providers.URL,
-	})
-	s := shell{t: t, url: d.url}
-	agent := file(t, "{name: a, llm: {model: openai-responses/gpt-5, fallback_models: [anthropic/claude-sonnet-4-5], builtin_tools: [web_search]}}")
-	kept := filepath.Join(t.TempDir(), "raw")
-	s.tty = true
-	if code := s.run("run", agent, "Search.", "--raw", kept); code != exitOK {
-		t.Fatalf("exit code %d: %s", code, s.stderr)
-	}
-	out := s.stdout.String()
-	contains(t, out, "↻ a: openai-responses/gpt-5 failed (MODEL_UNAVAILABLE), going on with anthropic/claude-sonnet-4-5\n", "→ "+uses[0].Name, "(by the provider)\n", "\n[1] ", sources[0].URI)
-	if !strings.HasPrefix(out, "↻") {
-		t.Errorf("the fallback does not come first: %s", out)
-	}
-	contains(t, s.stderr.String(), "completed; 1 model call, ", " tokens, $")
-	data, err := os.ReadFile(kept)
-	if err != nil {
+// The table of models is that of the daemon's own prices, where it has some.
+func TestModelsAreShown(t *testing.T) {
+	prices := filepath.Join(t.TempDir(), "prices.yaml")
+	if err := os.WriteFile(prices, []byte(`
+date: 2026-10-10
+providers:
+  gemini:
+    gemini-9-golden:
+      price: {input: 1.5, cached: 0.15, output: 9, long_from: 200000, long: {input: 3, cached: 0.3, output: 18}}
+      capabilities: {context_tokens: 1048576, output_tokens: 65536, inputs: [document, image], thinking: true, tools: true}
+  anthropic:
+    claude-9-golden: {price: {input: 3, cached: 0.3, cache_write: 3.75, output: 15}}
+`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var bodies []string
-	for l := range strings.Lines(string(data)) {
-		var p struct {
-			Status int
-			Body   []byte
+	d := inProcess(t, map[string]string{"AGENTD_ADDR": "127.0.0.1:0", "AGENTD_DATA": ":memory:", "AGENTD_PRICES": prices})
+	s := shell{t: t, url: d.url}
+	var rows []string
+	for l := range strings.Lines(s.says(true, "models")) {
+		if slices.ContainsFunc([]string{"MODEL", "golden", "scripted/demo", "Context"}, func(part string) bool { return strings.Contains(l, part) }) {
+			rows = append(rows, strings.Join(strings.Fields(l), " "))
 		}
-		if err := json.Unmarshal([]byte(l), &p); err != nil {
-			t.Fatalf("%v: %s", err, l)
+	}
+	day := regexp.MustCompile(`of \d{4}-\d\d-\d\d,`)
+	if got, want := day.ReplaceAllString(strings.Join(rows, "\n"), "of DAY,"), `MODEL PROVIDER KEY CONTEXT READS IN $/M CACHED OUT
+claude-9-golden anthropic bring your own - - $3 $0.3 $15
+gemini-9-golden gemini bring your own 1,048,576 image document $1.5 ($3) $0.15 ($0.3) $9 ($18)
+scripted/demo scripted not needed - - $0 $0 $0
+Context in tokens. List prices of DAY, in dollars per million tokens, in brackets those of long prompts. Providers serve models of other names, too.`; got != want {
+		t.Errorf("shown\n%s\nwant\n%s", got, want)
+	}
+	for _, m := range s.lines("models") {
+		if m["name"] != "claude-9-golden" {
+			continue
 		}
-		bodies = append(bodies, string(p.Body))
+		price, _ := m["price"].(map[string]any)
+		if price["cacheWrite"] != 3.75 || price["date"] != "2026-10-10" {
+			t.Errorf("as JSON %v", m)
+		}
+		return
 	}
-	if len(bodies) != 2 || bodies[0] != busy || bodies[1] != stream {
-		t.Errorf("kept %q", bodies)
-	}
-	session := s.lines("sessions", "list")[0]["id"].(string)
-	contains(t, s.says(true, "sessions", "events", session), "model_fallback ", "provider_tools ", "raw_payload ", "model_call_ended ", "anthropic/claude-sonnet-4-5, 1 model call, ")
-	// Who attaches keeps the same.
-	again := filepath.Join(t.TempDir(), "again")
-	s.says(true, "run", "--attach", session, "--raw", again)
-	if twice, err := os.ReadFile(again); err != nil || !bytes.Equal(twice, data) {
-		t.Errorf("attached, kept %q, %v", twice, err)
-	}
+	t.Error("claude-9-golden is not among the lines")
 }
