@@ -97,7 +97,7 @@ func (s *script) Resolve(name string, _ map[string]string) (Model, error) {
 	return Model{
 		LLM:      scripted{s, name},
 		Provider: "fake",
-		Builtins: []string{"google_search"},
+		Builtins: []string{"google_search", "tool_search"},
 		Cost:     func(u model.Usage) float64 { return float64(u.Total) / 1000 },
 	}, nil
 }

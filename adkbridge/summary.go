@@ -1,7 +1,6 @@
 package adkbridge
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -74,11 +73,15 @@ func passages(contents []*genai.Content) []passage {
 			case p.FunctionCall != nil:
 				out = append(out, passage{"[agent calls " + p.FunctionCall.Name + "]", model.ArgsText(p)})
 			case p.FunctionResponse != nil:
-				out = append(out, passage{"[result of " + p.FunctionResponse.Name + "]", jsonText(p.FunctionResponse.Response)})
-			case p.InlineData != nil:
-				out = append(out, passage{"[" + who + "]", "(attached: " + p.InlineData.MIMEType + ")"})
-			case p.FileData != nil:
-				out = append(out, passage{"[" + who + "]", "(attached: " + p.FileData.MIMEType + " " + p.FileData.FileURI + ")"})
+				head := "[result of " + p.FunctionResponse.Name + "]"
+				out = append(out, passage{head, jsonText(p.FunctionResponse.Response)})
+				for _, f := range p.FunctionResponse.Parts {
+					if file := asPart(f); file != nil {
+						out = append(out, passage{head, attached(file)})
+					}
+				}
+			case p.InlineData != nil, p.FileData != nil:
+				out = append(out, passage{"[" + who + "]", attached(p)})
 			case p.ExecutableCode != nil:
 				out = append(out, passage{"[agent runs code]", p.ExecutableCode.Code})
 			case p.CodeExecutionResult != nil:
@@ -89,6 +92,14 @@ func passages(contents []*genai.Content) []passage {
 		}
 	}
 	return out
+}
+
+// attached says what a file is.
+func attached(p *genai.Part) string {
+	if p.InlineData != nil {
+		return strings.TrimSpace("(attached: "+p.InlineData.MIMEType+" "+p.InlineData.DisplayName) + ")"
+	}
+	return strings.TrimSpace("(attached: "+p.FileData.MIMEType+" "+p.FileData.FileURI) + ")"
 }
 
 // conversation is contents as one text of at most limit bytes; the longest
@@ -105,6 +116,7 @@ func conversation(contents []*genai.Content, limit int) string {
 
 // longestFitting is how long a passage may be so that all of them fit.
 func longestFitting(all []passage, limit int) int {
+	longest := 0
 	lens := make([]int, len(all))
 	for i, p := range all {
 		lens[i] = len(p.body)
@@ -116,8 +128,9 @@ func longestFitting(all []passage, limit int) int {
 			return max(limit/rest, 0)
 		}
 		limit -= n
+		longest = n
 	}
-	return cmp.Or(slices.Max(append(lens, 0)), 1)
+	return longest
 }
 
 // middleOut shortens a text to about n bytes; most of what is left is its

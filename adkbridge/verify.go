@@ -54,10 +54,11 @@ func (d *Divergence) String() string {
 // field. No model is called and nothing is written. state holds the keys that
 // sessions have in common, as they are now.
 //
-// What is not compared: ids and times of events; prompts that were injected; what
-// failed tries took; where a turn was stopped, be it by a cancel, an error of a
-// model, a budget or the end of the log. Of the events that end such a turn only
-// what they say counts, and a call that was cancelled then may have had a result.
+// What is not compared: ids and times of events; prompts that were injected, and
+// summaries, which are taken as they are; what failed tries took; where a turn was
+// stopped, be it by a cancel, an error of a model, a budget or the end of the log.
+// Of the events that end such a turn only what they say counts, and a call that
+// was cancelled then may have had a result.
 //
 // The error is one of reading the log, or the context's.
 func Verify(ctx context.Context, sessionID string, log iter.Seq2[session.Record, error], state map[string]any) (Report, error) {
@@ -120,7 +121,7 @@ func (v *verification) turn(ctx context.Context, recs []session.Record) (*Diverg
 	for _, l := range logged {
 		maps.Copy(v.state, durable(l.ev.Actions.StateDelta))
 	}
-	logged = v.told.begin(run.state, logged)
+	v.told.begin(run.state, v.hist, logged)
 	runner := New(Config{Models: run, Logger: slog.New(slog.DiscardHandler), Limits: Limits{ModelCalls: math.MaxInt}})
 	t := newTurn(run, v.hist, runner.limits, logged)
 	t.verifier, run.t, run.told = run, t, v.told

@@ -8,12 +8,16 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
+
 	"github.com/apzuk3/agentd/agentdtest"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/internal/providertest"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/sqlitestore"
 )
 
 // eventStreams are answers as a wire's provider streams them.
@@ -131,4 +135,51 @@ func TestRawPayloadBounds(t *testing.T) {
 		}
 	}
 	t.Error("no payload came")
+}
+
+// TestRawPayloadsInLog: a session with payloads and provider tools replays to its own
+// log, and whoever comes later sees both as they were.
+func TestRawPayloadsInLog(t *testing.T) {
+	store, err := openStore(t.Context(), sqlitestore.Memory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	f := newFaulty(t, providertest.Anthropic, agentdtest.WithStore(&recorded{Store: store, keep: true}))
+	var searched string
+	for _, rec := range providertest.Synthetic(t) {
+		if rec.Name == "anthropic_web_search" {
+			if searched, err = rec.Calls()[0].EventStream(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	f.playStreams(eventStreams(t, f.wire, look)[0], searched)
+	got := f.rawTurn("look")
+	later := rule{t, agentdv1connect.NewAgentdClient(f.d.HTTPClient(), f.d.URL)}.talk(&agentdv1.RunRequest{Request: &agentdv1.RunRequest_Execute{
+		Execute: &agentdv1.RunRequest_ExecuteRequest{SessionId: &got.session, AfterSeq: new(int64(0))},
+	}}, nil)
+	facts := func(d *dialogue) []*agentdv1.RunResponse {
+		var out []*agentdv1.RunResponse
+		for _, m := range d.msgs {
+			if m.GetRawPayload() != nil || m.GetProviderTools() != nil {
+				m.Replayed = false
+				out = append(out, m)
+			}
+		}
+		return out
+	}
+	if diff := cmp.Diff(facts(got), facts(later), protocmp.Transform()); diff != "" || len(facts(got)) != 3 {
+		t.Errorf("%d facts (-live +later):\n%s", len(facts(got)), diff)
+	}
+	verifyLog(t.Context(), t, store, got.session)
+
+	r := rule{t, agentdv1connect.NewAgentdClient(f.d.HTTPClient(), f.d.URL)}
+	r.refused(r.talk(&agentdv1.RunRequest{Request: &agentdv1.RunRequest_Execute{
+		Execute: &agentdv1.RunRequest_ExecuteRequest{SessionId: &got.session, RawPayloads: true},
+	}}, nil), agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST, "execute.raw_payloads is for a new turn")
 }

@@ -180,7 +180,7 @@ func TestInvalidRequests(t *testing.T) {
 		"video in a result": {Config: &genai.GenerateContentConfig{}, Contents: []*genai.Content{part(&genai.Part{FunctionResponse: &genai.FunctionResponse{
 			Parts: []*genai.FunctionResponsePart{{InlineData: &genai.FunctionResponseBlob{MIMEType: "video/mp4"}}},
 		}})}},
-		"foreign tool":    {Config: &genai.GenerateContentConfig{Tools: []*genai.Tool{{URLContext: &genai.URLContext{}}}}, Contents: []*genai.Content{hello}},
+		"foreign tool":    {Config: &genai.GenerateContentConfig{Tools: []*genai.Tool{{GoogleMaps: &genai.GoogleMaps{}}}}, Contents: []*genai.Content{hello}},
 		"seed":            {Config: &genai.GenerateContentConfig{Seed: new(int32(1))}, Contents: []*genai.Content{hello}},
 		"two candidates":  {Config: &genai.GenerateContentConfig{CandidateCount: 2}, Contents: []*genai.Content{hello}},
 		"warm thinking":   {Config: &genai.GenerateContentConfig{Temperature: new(float32(0.5)), ThinkingConfig: &genai.ThinkingConfig{}}, Contents: []*genai.Content{hello}},

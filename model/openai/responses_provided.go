@@ -68,7 +68,7 @@ func (a *responsesAnswer) used(raw json.RawMessage) {
 		u.Name, u.Input = toolSearch, plainJSON(it.Arguments)
 	case "tool_search_output":
 		if it.Execution != "client" {
-			a.provided.Use(u.ID, toolSearch).Output = wire.JSON(it.Tools)
+			a.searched(it.CallID, wire.JSON(it.Tools))
 		}
 		return
 	default:
@@ -80,6 +80,18 @@ func (a *responsesAnswer) used(raw json.RawMessage) {
 		u.Error = it.Status
 	}
 	a.provided.Uses = append(a.provided.Uses, u)
+}
+
+// searched notes what a search for tools has found. OpenAI gives its own searches
+// no call id: then it is the newest one.
+func (a *responsesAnswer) searched(callID, found string) {
+	for i, u := range slices.Backward(a.provided.Uses) {
+		if u.Name == toolSearch && u.Output == "" && (callID == "" || u.ID == callID) {
+			a.provided.Uses[i].Output = found
+			return
+		}
+	}
+	a.provided.Uses = append(a.provided.Uses, model.Use{ID: callID, Name: toolSearch, Output: found})
 }
 
 // toolSearch is the builtin tool that finds deferred tools.

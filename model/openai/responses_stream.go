@@ -81,6 +81,23 @@ type outItem struct {
 	Summary   []itemContent `json:"summary"`
 }
 
+// readItem reads an item: of those of the provider's own tools, whose fields have
+// other types, the type alone.
+func readItem(raw json.RawMessage) (*outItem, error) {
+	var kind struct {
+		Type string `json:"type"`
+	}
+	if err := json.Unmarshal(raw, &kind); err != nil {
+		return nil, err
+	}
+	item := &outItem{Type: kind.Type}
+	switch kind.Type {
+	case "message", "reasoning", "function_call":
+		return item, json.Unmarshal(raw, item)
+	}
+	return item, nil
+}
+
 type itemContent struct {
 	Type    string `json:"type"`
 	Text    string `json:"text"`
@@ -279,16 +296,16 @@ func (a *responsesAnswer) thought(it *itemState, text string) {
 // itemDone takes a finished item. Its text was streamed as a rule; what was not
 // is added.
 func (a *responsesAnswer) itemDone(it *itemState, raw json.RawMessage) error {
-	var item outItem
-	if err := json.Unmarshal(raw, &item); err != nil {
+	item, err := readItem(raw)
+	if err != nil {
 		return a.llm.broken("an item of the answer is not the JSON expected")
 	}
 	it.done = true
 	switch item.Type {
 	case "message":
-		return a.message(it, &item)
+		return a.message(it, item)
 	case "reasoning":
-		a.reasoning(it, &item, raw)
+		a.reasoning(it, item, raw)
 	case "function_call":
 		if err := a.setArgs(it, item.Arguments); err != nil {
 			return err

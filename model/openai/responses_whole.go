@@ -43,8 +43,8 @@ func (a *responsesAnswer) repeated(output []json.RawMessage) error {
 	var text strings.Builder
 	calls := map[string]string{} // arguments by call id
 	for _, raw := range output {
-		var item outItem
-		if err := json.Unmarshal(raw, &item); err != nil {
+		item, err := readItem(raw)
+		if err != nil {
 			return a.llm.broken("an item of the answer is not the JSON expected")
 		}
 		switch item.Type {

@@ -1,0 +1,33 @@
+package session
+
+import (
+	"testing"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+// TestSpecRaw: that a turn asks for raw payloads is in its first record, so that it
+// holds when the turn goes on elsewhere; logs from before do not ask.
+func TestSpecRaw(t *testing.T) {
+	for _, raw := range []bool{true, false} {
+		f, err := newTurnStarted(&Spec{Agent: &agentdv1.Agent{Name: "root"}, Raw: raw}, Request{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := marshal(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back TurnStarted
+		if err := unmarshal(data, &back); err != nil {
+			t.Fatal(err)
+		}
+		if spec, err := back.spec(); err != nil || spec.Raw != raw {
+			t.Errorf("asked for %v, got %+v, %v", raw, spec, err)
+		}
+	}
+	old := TurnStarted{Agent: []byte(`{"name":"root"}`)}
+	if spec, err := old.spec(); err != nil || spec.Raw {
+		t.Errorf("an old log asks: %+v, %v", spec, err)
+	}
+}
