@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -41,12 +42,12 @@ func (c *compaction) windowOf(n *node) int64 { return cmp.Or(c.window, n.model.W
 func (p *planner) compaction(n *node, c *agentdv1.Compaction) (*compaction, error) {
 	if c == nil {
 		if p.share == 0 {
-			return nil, nil //nolint:nilnil // there is none
+			return nil, nil
 		}
 		c = &agentdv1.Compaction{AtShare: p.share}
 	}
 	switch share := c.GetAtShare(); {
-	case !(share >= 0 && share <= 1):
+	case share < 0 || share > 1 || math.IsNaN(share):
 		return nil, n.errorf("compaction: at_share is %v, must be from 0 to 1", share)
 	case c.GetContextTokens() < 0:
 		return nil, n.errorf("compaction: context_tokens is %d, must not be below 0", c.GetContextTokens())
@@ -220,7 +221,7 @@ func (m *agentModel) summarise(ctx context.Context, l *live, mind, text string, 
 		}
 	}
 	began := time.Now()
-	resp, err := m.quiet(ctx, l.id, &model.Request{
+	resp, failed := m.quiet(ctx, l.id, &model.Request{
 		Contents: []*genai.Content{genai.NewContentFromText("<conversation>\n"+text+"</conversation>\n\nWrite the summary.", genai.RoleUser)},
 		Config: &genai.GenerateContentConfig{
 			SystemInstruction: genai.NewContentFromText(instruction, ""),
@@ -231,8 +232,8 @@ func (m *agentModel) summarise(ctx context.Context, l *live, mind, text string, 
 		Replaceable: !fact.Overflow,
 	})
 	info := &meta{Path: m.n.path, Call: &session.CallInfo{Model: m.n.modelName, Provider: m.n.model.Provider, Took: time.Since(began)}}
-	if err != nil {
-		m.spent(err, l.branch, info.Call)
+	if resp == nil {
+		m.spent(failed, l.branch, info.Call)
 		if ctx.Err() != nil {
 			return "", nil, context.Cause(ctx)
 		}

@@ -3,14 +3,12 @@ package adkbridge
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"iter"
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"google.golang.org/genai"
@@ -19,95 +17,6 @@ import (
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
 )
-
-// narrow is a model with a context window, as large as its name says after the
-// last dash: it counts four bytes as a token and refuses what does not fit. Its
-// answer depends on the request alone. A prompt "N rounds" has it search until a
-// result holds N, any other one it answers at once; a summary is a hash.
-type narrow struct {
-	// known tells the bridge the window.
-	known bool
-	// summary, if set, writes summaries.
-	summary func(ctx context.Context) (*model.Response, error)
-
-	mu       sync.Mutex // protects the fields below
-	requests []*model.Request
-	refused  int
-	summed   []*model.Request
-}
-
-func (w *narrow) Resolve(name string, _ map[string]string) (Model, error) {
-	var window int64
-	if _, err := fmt.Sscanf(name[strings.LastIndex(name, "-")+1:], "%d", &window); err != nil {
-		return Model{}, &model.Error{Kind: model.KindUnavailable, Provider: "narrow", Message: "there is no such model"}
-	}
-	m := Model{LLM: narrowModel{w, window}, Provider: "narrow", Cost: func(u model.Usage) float64 { return float64(u.Total) }}
-	if w.known {
-		m.Window = window
-	}
-	return m, nil
-}
-
-type narrowModel struct {
-	w      *narrow
-	window int64
-}
-
-func (m narrowModel) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
-	data, err := json.Marshal(req.Contents)
-	if err != nil {
-		return nil, err
-	}
-	tokens := int64(len(data)+len(req.SystemText())) / 4
-	sum := sha256.Sum256([]byte(transcript(req.Contents))) // without the ids of calls
-	u := model.Usage{Prompt: tokens, Completion: 10, Total: tokens + 10}
-	sums := strings.HasPrefix(req.SystemText(), summaryInstruction)
-	m.w.mu.Lock()
-	m.w.requests = append(m.w.requests, req)
-	if tokens > m.window {
-		m.w.refused++
-		m.w.mu.Unlock()
-		return nil, &model.Error{Kind: model.KindContextTooLong, Provider: "narrow", Status: 400, Message: fmt.Sprintf("%d tokens, at most %d", tokens, m.window)}
-	}
-	summary := m.w.summary
-	if sums {
-		m.w.summed = append(m.w.summed, req)
-	}
-	m.w.mu.Unlock()
-	resp := &model.Response{Content: &genai.Content{Role: genai.RoleModel}, FinishReason: genai.FinishReasonStop, Usage: u, Model: "narrow"}
-	if sums {
-		if summary != nil {
-			return summary(ctx)
-		}
-		resp.Content.Parts = []*genai.Part{{Text: fmt.Sprintf("summary %x", sum)}}
-		return resp, nil
-	}
-	var rounds, round int
-	for _, c := range req.Contents {
-		for _, p := range c.Parts {
-			if _, err := fmt.Sscanf(p.Text, "%d rounds", &rounds); err == nil {
-				round = 0
-			}
-			if p.FunctionResponse != nil {
-				n, err := p.FunctionResponse.Response["n"].(json.Number).Int64()
-				if err != nil {
-					return nil, err
-				}
-				round = int(n)
-			}
-		}
-	}
-	if round < rounds {
-		resp.Content.Parts = []*genai.Part{
-			model.NewCall("", "search", fmt.Sprintf(`{"q":%d}`, round+1)), model.NewCall("", "fetch", fmt.Sprintf(`{"q":%d}`, round+1)),
-		}
-		return resp, nil
-	}
-	text := fmt.Sprintf("answer %x", sum)
-	emit(model.Delta{Text: text})
-	resp.Content.Parts = []*genai.Part{{Text: text}}
-	return resp, nil
-}
 
 // compacts is an agent of a window, of which the server knows the rest.
 func compacts(window int, c *agentdv1.Compaction) *agentdv1.Agent {
@@ -450,13 +359,28 @@ func TestCompactTold(t *testing.T) {
 		}
 	}
 	tree := compacts(2000, &agentdv1.Compaction{AtShare: 0.8})
-	res := w.run(tree, "20 rounds").ok(t)
+	turn := w.start(tree, "20 rounds")
+	res := w.follow(turn).ok(t)
 	if len(told) < 2 || told[0].GetReason() != agentdv1.RunResponse_HistoryCompacted_REASON_SHARE || told[0].GetContextTokens() != 2000 ||
 		!strings.HasPrefix(told[0].GetSummary(), "summary ") || told[len(told)-1].GetThroughSeq() >= seq {
 		t.Fatalf("told of %v", told)
 	}
 	if n := len(models.requests); calls != n || int(res.end.GetUsageSummary().GetLlmCalls()) != n {
 		t.Errorf("%d calls, told of %d, counted %d", n, calls, res.end.GetUsageSummary().GetLlmCalls())
+	}
+	details, err := ModelCalls(t.Context(), w.turnLog(turn.ID()))
+	if err != nil || len(details) != len(models.requests) {
+		t.Fatalf("%d of %d calls are told, %v", len(details), len(models.requests), err)
+	}
+	for i, c := range details { // one call after the other
+		req := models.requests[i]
+		switch summary := slices.Contains(models.summed, req); {
+		case summary && (c.GetContents() != 0 || c.GetInstruction() != ""):
+			t.Errorf("call %d, a summary, is told as %v", i, c)
+		case !summary && (int(c.GetContents()) != len(req.Contents) || c.GetSummary() != "" != strings.Contains(transcript(req.Contents), summaryHead) ||
+			!strings.Contains(transcript(req.Contents), c.GetSummary())):
+			t.Errorf("call %d of %d contents is told as %v", i, len(req.Contents), c)
+		}
 	}
 	w.run(tree, "and now").ok(t)
 	log := func() iter.Seq2[session.Record, error] {
@@ -580,5 +504,38 @@ func TestCompactOthers(t *testing.T) {
 	}
 	if models.refused > 0 || len(models.summed) == 0 || !slices.Equal(slices.Collect(maps.Keys(told)), []string{"root"}) {
 		t.Errorf("%d refused, %d summaries, told of them %v", models.refused, len(models.summed), told)
+	}
+}
+
+// TestCompactFallback summarises with the model that has refused the prompt, a
+// fallback, and goes on with it; what each model took is counted once.
+func TestCompactFallback(t *testing.T) {
+	w := &narrow{}
+	r := New(Config{Models: w})
+	tree := compacts(2000, &agentdv1.Compaction{AtShare: 1})
+	tree.GetLlm().Model, tree.GetLlm().FallbackModels = "down-2000", []string{"narrow-2000", "other-100000"}
+	run := long(t, tree, "20 rounds")
+	if err := r.drive(t.Context(), run); err != nil {
+		t.Fatal(err)
+	}
+	sums := compacted(r, run)
+	if len(sums) == 0 || w.refused != len(sums) {
+		t.Fatalf("%d summaries, %d prompts were refused", len(sums), w.refused)
+	}
+	var total, want int64
+	for _, ev := range run.events(r) {
+		if ev.Usage != nil {
+			total += ev.Usage.Calls
+		}
+		if ev.Call != nil && ev.Call.Model != "narrow-2000" {
+			t.Errorf("a call of %s: %s", ev.Call.Model, compact(ev))
+		}
+	}
+	for _, req := range w.requests {
+		checkValid(t, req.Contents)
+		want++
+	}
+	if want -= int64(w.refused); total != want+int64(w.down) {
+		t.Errorf("%d tries are counted, want %d and %d of the model that is down", total, want, w.down)
 	}
 }

@@ -3,9 +3,11 @@ package adkbridge
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/genai"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
@@ -52,14 +54,15 @@ func TestGeneration(t *testing.T) {
 
 func TestBadGeneration(t *testing.T) {
 	for says, s := range map[string]*agentdv1.GenerationSettings{
-		"temperature is 3":      {Temperature: new(3.0)},
-		"top_p is 0":            {TopP: new(0.0)},
-		"max_output_tokens":     {MaxOutputTokens: -1},
-		"stop_sequences":        {StopSequences: []string{""}},
-		"budget_tokens is -1":   {Thinking: &agentdv1.Thinking{Amount: &agentdv1.Thinking_BudgetTokens{BudgetTokens: -1}}},
-		`names "nothing"`:       {ToolChoice: &agentdv1.ToolChoice{Mode: agentdv1.ToolChoice_MODE_REQUIRED, ToolNames: []string{"nothing"}}},
-		"is for MODE_REQUIRED":  {ToolChoice: &agentdv1.ToolChoice{Mode: agentdv1.ToolChoice_MODE_NONE, ToolNames: []string{"calc"}}},
-		"the agent has no tool": {ToolChoice: &agentdv1.ToolChoice{Mode: agentdv1.ToolChoice_MODE_REQUIRED}},
+		"temperature is 3":         {Temperature: new(3.0)},
+		"top_p is 0":               {TopP: new(0.0)},
+		"max_output_tokens":        {MaxOutputTokens: -1},
+		"stop_sequences":           {StopSequences: []string{""}},
+		"budget_tokens is -1":      {Thinking: &agentdv1.Thinking{Amount: &agentdv1.Thinking_BudgetTokens{BudgetTokens: -1}}},
+		`names "nothing"`:          {ToolChoice: &agentdv1.ToolChoice{Mode: agentdv1.ToolChoice_MODE_REQUIRED, ToolNames: []string{"nothing"}}},
+		"is for MODE_REQUIRED":     {ToolChoice: &agentdv1.ToolChoice{Mode: agentdv1.ToolChoice_MODE_NONE, ToolNames: []string{"calc"}}},
+		"cache.ttl is for MODE_ON": {Cache: &agentdv1.PromptCache{Mode: agentdv1.PromptCache_MODE_OFF, Ttl: durationpb.New(time.Hour)}},
+		"the agent has no tool":    {ToolChoice: &agentdv1.ToolChoice{Mode: agentdv1.ToolChoice_MODE_REQUIRED}},
 	} {
 		opts := []option{generate(s)}
 		if strings.Contains(says, "no tool") {
@@ -70,6 +73,44 @@ func TestBadGeneration(t *testing.T) {
 		if err == nil || session.AsError(err).Code != codeTree || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", says, err)
 		}
+	}
+}
+
+// TestPromptCache: the provider is asked to keep prompts where it is to be, under a key
+// that all calls of an agent in a session have, and no others.
+func TestPromptCache(t *testing.T) {
+	on := func(ttl time.Duration) option {
+		c := &agentdv1.PromptCache{Mode: agentdv1.PromptCache_MODE_ON}
+		if ttl > 0 {
+			c.Ttl = durationpb.New(ttl)
+		}
+		return generate(&agentdv1.GenerationSettings{Cache: c})
+	}
+	off := generate(&agentdv1.GenerationSettings{Cache: &agentdv1.PromptCache{Mode: agentdv1.PromptCache_MODE_OFF}})
+	tree := seq("s", llm("a", on(0)), llm("b", on(time.Hour)), llm("c", off), llm("d"))
+	w := newWorld(t, map[string][]step{"a": {use("calc"), say("A"), say("A"), say("A")}, "b": {say("B"), say("B"), say("B")}, "c": {say("C"), say("C"), say("C")}, "d": {say("D"), say("D"), say("D")}})
+	w.run(tree, "go").ok(t)
+	w.restart()
+	w.run(tree, "again").ok(t)
+	for agent, ttl := range map[string]time.Duration{"a": 0, "b": time.Hour} {
+		seen := w.script.seen(agent)
+		for _, r := range seen {
+			if c := r.raw.Cache; c == nil || c.TTL != ttl || len(c.Key) != 32 || c.Key != seen[0].raw.Cache.Key {
+				t.Errorf("agent %s asks for %+v, before for %+v", agent, c, seen[0].raw.Cache)
+			}
+		}
+	}
+	for _, agent := range []string{"c", "d"} {
+		if c := w.script.seen(agent)[0].raw.Cache; c != nil {
+			t.Errorf("agent %s asks for %+v", agent, c)
+		}
+	}
+	w.session = ""
+	w.run(tree, "elsewhere").ok(t)
+	a := w.script.seen("a")
+	first, other := a[0].raw.Cache.Key, a[len(a)-1].raw.Cache.Key
+	if first == other || first == w.script.seen("b")[0].raw.Cache.Key {
+		t.Errorf("sessions have the keys %s and %s, another agent %s", first, other, w.script.seen("b")[0].raw.Cache.Key)
 	}
 }
 

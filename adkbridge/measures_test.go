@@ -245,14 +245,16 @@ func TestChoose(t *testing.T) {
 // first, and never beyond the limit.
 func TestConversation(t *testing.T) {
 	c := &genai.FunctionCall{ID: "1", Name: "read", Args: map[string]any{"path": "x"}}
+	result := responsePart(c, map[string]any{"output": "BEGIN" + strings.Repeat("ü", 5000) + "END"})
+	result.FunctionResponse.Parts = []*genai.FunctionResponsePart{{FileData: &genai.FunctionResponseFileData{MIMEType: "image/jpeg", FileURI: "https://x.test/y"}}}
 	contents := []*genai.Content{
 		{Role: genai.RoleUser, Parts: []*genai.Part{{Text: "read it"}, {InlineData: &genai.Blob{MIMEType: "image/png"}}}},
 		{Role: genai.RoleModel, Parts: []*genai.Part{{Text: "secret", Thought: true}, {Text: "I do."}, {FunctionCall: c}}},
-		{Role: genai.RoleUser, Parts: []*genai.Part{responsePart(c, map[string]any{"output": "BEGIN" + strings.Repeat("ü", 5000) + "END"})}},
+		{Role: genai.RoleUser, Parts: []*genai.Part{result}},
 		genai.NewContentFromText("done", genai.RoleModel),
 	}
 	got := conversation(contents, 1000)
-	for _, want := range []string{"[user]\nread it\n", "(attached: image/png)", "[agent]\nI do.\n", "[agent calls read]\n{\"path\":\"x\"}", "[result of read]\n{\"output\":\"BEGIN", "bytes are left out", "END\"}", "[agent]\ndone"} {
+	for _, want := range []string{"[user]\nread it\n", "(attached: image/png)", "[agent]\nI do.\n", "[agent calls read]\n{\"path\":\"x\"}", "[result of read]\n{\"output\":\"BEGIN", "bytes are left out", "END\"}", "(attached: image/jpeg https://x.test/y)", "[agent]\ndone"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is missing in\n%s", want, got)
 		}

@@ -211,7 +211,9 @@ func (h *history) dropFiles(since int64) {
 			continue
 		}
 		if c := model.WithoutFiles(it.content); c != it.content {
-			h.items[i] = &item{seq: it.seq, author: it.author, branch: it.branch, content: c}
+			told := *it
+			told.content, told.converted, told.weight = c, nil, 0
+			h.items[i] = &told
 			clear(h.prompts) // rebuilt when they are asked for
 		}
 	}

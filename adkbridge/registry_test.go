@@ -30,21 +30,27 @@ func TestFromRegistry(t *testing.T) {
 		t.Fatal(err)
 	}
 	models := FromRegistry(reg, model.Limits{})
-	if _, err := models.Resolve("gpt-4o", nil); err == nil {
+	if _, err := models.Resolve("openai/gpt-4o", nil); err == nil {
 		t.Error("opened without a key")
 	}
-	m, err := models.Resolve("gpt-4o", map[string]string{"openai": "k"})
+	m, err := models.Resolve("openai/gpt-4o", map[string]string{"openai": "k"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if m.Provider != "openai" || len(m.Builtins) != 1 || m.Cost(model.Usage{Prompt: 1_000_000}) <= 0 {
 		t.Errorf("model %+v costs %v", m, m.Cost(model.Usage{Prompt: 1_000_000}))
 	}
+	if m.Window != 128_000 {
+		t.Errorf("a context of %d tokens", m.Window)
+	}
+	if m, err := models.Resolve("openai/gpt-99", map[string]string{"openai": "k"}); err != nil || m.Cost != nil || m.Window != 0 {
+		t.Errorf("of a model that nobody knows: %+v, %v", m, err)
+	}
 	w := newWorld(t, nil)
 	w.runner.models = modelsFunc(func(name string, _ map[string]string) (Model, error) {
 		return models.Resolve(name, map[string]string{"openai": "k"})
 	})
-	tree := llm("root", func(a *agentdv1.LlmAgent) { a.Model = "gpt-4o" }, builtin("web_search"))
+	tree := llm("root", func(a *agentdv1.LlmAgent) { a.Model = "openai/gpt-4o" }, builtin("web_search"))
 	if res := w.run(tree, "go").ok(t); res.text["root"] != "hi" || res.end.GetUsageSummary().GetEstimatedCost() <= 0 {
 		t.Errorf("%v, %v", res.text, res.end)
 	}

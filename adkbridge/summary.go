@@ -74,11 +74,15 @@ func passages(contents []*genai.Content) []passage {
 			case p.FunctionCall != nil:
 				out = append(out, passage{"[agent calls " + p.FunctionCall.Name + "]", model.ArgsText(p)})
 			case p.FunctionResponse != nil:
-				out = append(out, passage{"[result of " + p.FunctionResponse.Name + "]", jsonText(p.FunctionResponse.Response)})
-			case p.InlineData != nil:
-				out = append(out, passage{"[" + who + "]", "(attached: " + p.InlineData.MIMEType + ")"})
-			case p.FileData != nil:
-				out = append(out, passage{"[" + who + "]", "(attached: " + p.FileData.MIMEType + " " + p.FileData.FileURI + ")"})
+				head := "[result of " + p.FunctionResponse.Name + "]"
+				out = append(out, passage{head, jsonText(p.FunctionResponse.Response)})
+				for _, f := range p.FunctionResponse.Parts {
+					if file := asPart(f); file != nil {
+						out = append(out, passage{head, attached(file)})
+					}
+				}
+			case p.InlineData != nil, p.FileData != nil:
+				out = append(out, passage{"[" + who + "]", attached(p)})
 			case p.ExecutableCode != nil:
 				out = append(out, passage{"[agent runs code]", p.ExecutableCode.Code})
 			case p.CodeExecutionResult != nil:
@@ -89,6 +93,14 @@ func passages(contents []*genai.Content) []passage {
 		}
 	}
 	return out
+}
+
+// attached says what a file is.
+func attached(p *genai.Part) string {
+	if p.InlineData != nil {
+		return strings.TrimSpace("(attached: "+p.InlineData.MIMEType+" "+p.InlineData.DisplayName) + ")"
+	}
+	return strings.TrimSpace("(attached: "+p.FileData.MIMEType+" "+p.FileData.FileURI) + ")"
 }
 
 // conversation is contents as one text of at most limit bytes; the longest

@@ -126,9 +126,9 @@ type told struct {
 	ends      map[string]int64           // where the answers are in the log, by "agent|branch#n"
 	summaries map[promptKey][]summarized // in order of seq
 
-	mu       sync.Mutex                            // protects the fields below
-	calls    map[string]*agentdv1.ModelCallDetails // by "agent|branch#n"
-	injected []loggedEvent                         // prompts that no call has come to yet
+	mu    sync.Mutex                            // protects the fields below
+	calls map[string]*agentdv1.ModelCallDetails // by "agent|branch#n"
+	held  []loggedEvent                         // prompts and summaries that no call has come to yet
 
 	failed error // what the run has ended with; owned by the goroutine that runs it
 }
@@ -144,8 +144,8 @@ func newTold() *told {
 }
 
 // begin takes in what is known of the turn before it runs. It holds back the
-// prompts that were injected until the calls that saw them, and returns all other
-// events of the turn.
+// prompts that were injected, and summaries, until the calls that saw them, and
+// returns all other events of the turn.
 func (d *told) begin(state map[string]any, logged []loggedEvent) []loggedEvent {
 	if d == nil {
 		return logged
@@ -154,8 +154,8 @@ func (d *told) begin(state map[string]any, logged []loggedEvent) []loggedEvent {
 	for _, l := range logged {
 		d.summarized(l)
 		m := &l.ev.CustomMetadata.Agentd
-		if m.Injected != "" {
-			d.injected = append(d.injected, l)
+		if m.Injected != "" || m.Compacted != nil {
+			d.held = append(d.held, l)
 			continue
 		}
 		if m.LLM != "" {
@@ -208,7 +208,7 @@ func (d *told) tell(m *agentModel, at promptKey, key string, cfg *genai.Generate
 	if d == nil {
 		return
 	}
-	end := d.come(m.t, key)
+	end := d.come(m.t, at, key)
 	own := *cfg
 	own.Tools = slices.Clone(cfg.Tools)
 	if s := cfg.SystemInstruction; s != nil {
@@ -243,17 +243,20 @@ func (d *told) tell(m *agentModel, at promptKey, key string, cfg *genai.Generate
 	d.calls[key] = call
 }
 
-// come makes history of the prompts that were injected before a call ended, and
-// returns where in the log that is.
-func (d *told) come(t *turn, key string) int64 {
+// come makes history of the prompts that were injected before a call ended, and of
+// the summaries that its agent was told, and returns where in the log that is.
+func (d *told) come(t *turn, at promptKey, key string) int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	end := d.end(key)
-	for len(d.injected) > 0 && d.injected[0].seq < end {
-		l := d.injected[0]
-		d.injected = d.injected[1:]
+	d.held = slices.DeleteFunc(d.held, func(l loggedEvent) bool {
+		summary := l.ev.CustomMetadata.Agentd.Compacted != nil
+		if l.seq >= end || summary && at != (promptKey{l.ev.Author, l.ev.Branch}) {
+			return false
+		}
 		t.admit(l.seq, l.ev, l.size, nil)
-	}
+		return true
+	})
 	return end
 }
 

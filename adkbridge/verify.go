@@ -54,10 +54,11 @@ func (d *Divergence) String() string {
 // field. No model is called and nothing is written. state holds the keys that
 // sessions have in common, as they are now.
 //
-// What is not compared: ids and times of events; prompts that were injected; what
-// failed tries took; where a turn was stopped, be it by a cancel, an error of a
-// model, a budget or the end of the log. Of the events that end such a turn only
-// what they say counts, and a call that was cancelled then may have had a result.
+// What is not compared: ids and times of events; prompts that were injected, and
+// summaries, which are taken as they are; what failed tries took; where a turn was
+// stopped, be it by a cancel, an error of a model, a budget or the end of the log.
+// Of the events that end such a turn only what they say counts, and a call that
+// was cancelled then may have had a result.
 //
 // The error is one of reading the log, or the context's.
 func Verify(ctx context.Context, sessionID string, log iter.Seq2[session.Record, error], state map[string]any) (Report, error) {

@@ -41,6 +41,9 @@ type Config struct {
 	DataDir string
 	// ScriptsDir holds scripts for the models "scripted/…". Default none.
 	ScriptsDir string
+	// Prices is a file with a table of what models cost and can do, laid over the
+	// built-in one; see package catalog. Default none.
+	Prices string
 	// RecordTo is a file to which each model call is appended. Default none.
 	RecordTo string
 	// Getenv reads the environment, where providers find their keys and addresses.
@@ -64,7 +67,7 @@ func Serve(ctx context.Context, cfg Config) error {
 		cfg.Logger = daemon.NewLogger(os.Stderr, daemon.LogConfig{Secrets: daemon.Secrets(cfg.Getenv)})
 	}
 	d, err := daemon.New(daemon.Config{
-		Addr: cfg.Addr, Listener: cfg.Listener, DataDir: cfg.DataDir, ScriptsDir: cfg.ScriptsDir, RecordTo: cfg.RecordTo,
+		Addr: cfg.Addr, Listener: cfg.Listener, DataDir: cfg.DataDir, ScriptsDir: cfg.ScriptsDir, Prices: cfg.Prices, RecordTo: cfg.RecordTo,
 		Getenv: cfg.Getenv, Logger: cfg.Logger,
 	})
 	if err != nil {

@@ -99,6 +99,26 @@ func TestCost(t *testing.T) {
 	}
 }
 
+// A prompt has the tokens that were read from a cache, whoever counts how.
+func TestPromptTokens(t *testing.T) {
+	reg := sold(t)
+	for _, c := range []struct {
+		provider string
+		usage    model.Usage
+		want     int64
+	}{
+		{"openai", model.Usage{Prompt: 100, Cached: 80}, 100},
+		{"gemini", model.Usage{Prompt: 100, Cached: 80}, 100},
+		{"anthropic", model.Usage{Prompt: 100, Cached: 80, CacheWrite: 50}, 180},
+		{"deepseek", model.Usage{Prompt: 20, Cached: 80}, 100}, // it cannot be a part
+		{"nobody", model.Usage{Prompt: 7}, 7},
+	} {
+		if got := reg.Knows(c.provider, "m").PromptTokens(c.usage); got != c.want {
+			t.Errorf("%s: a prompt of %+v has %d tokens, want %d", c.provider, c.usage, got, c.want)
+		}
+	}
+}
+
 // No usage is billed below zero, and more tokens never make a call cheaper, as
 // long as they are not known to have been cached.
 func TestCostIsMonotone(t *testing.T) {

@@ -101,8 +101,8 @@ func TestBreakerOpens(t *testing.T) {
 		s := newSteady(t, model.BreakerConfig{Failures: 3, CoolDown: 10 * time.Second, MaxCoolDown: 35 * time.Second})
 		s.err = &unavailable
 		s.until(t, 3)
-		for i, cool := range []time.Duration{10, 20, 35, 35} {
-			cool *= time.Second
+		for i, seconds := range []int{10, 20, 35, 35} {
+			cool := time.Duration(seconds) * time.Second
 			time.Sleep(cool - time.Second)
 			made, err := s.call(s.llm)
 			if e := asError(t, err); made || !e.Suspended || e.Kind != model.KindUnavailable || e.RetryAfter != time.Second || !e.Temporary() ||
@@ -288,7 +288,9 @@ func TestBreakerProbe(t *testing.T) {
 			synctest.Wait()
 			return done
 		}
-		<-call(t.Context())
+		if err := <-call(t.Context()); err == nil {
+			t.Fatal("the model is not down")
+		}
 		down = false
 		time.Sleep(10 * time.Second)
 
@@ -412,6 +414,13 @@ type flight struct {
 	done   chan error
 }
 
+// failed waits for the end of a call, none of which gets an answer.
+func (f *flight) failed(t *rapid.T) {
+	if err := <-f.done; err == nil {
+		t.Error("a call got an answer that nobody gave")
+	}
+}
+
 // course is what a circuit has to be by the documentation of Breaker.
 type course struct {
 	failures int
@@ -456,7 +465,7 @@ func TestBreakerProperty(t *testing.T) {
 				for _, c := range courses {
 					for _, f := range c.flights {
 						f.leave()
-						<-f.done
+						f.failed(rt)
 					}
 				}
 			}()
@@ -539,21 +548,21 @@ func TestBreakerProperty(t *testing.T) {
 				case 4, 5:
 					wish := time.Duration(rapid.SampledFrom([]int{0, 0, 30, 61, 7200}).Draw(rt, "wish")) * time.Second
 					f.end <- &model.Error{Kind: model.KindUnavailable, Provider: "fake", RetryAfter: wish}
-					<-f.done
+					f.failed(rt)
 					fail(c, f, wish)
 				case 6:
 					f.end <- nil
-					<-f.done
+					f.failed(rt)
 					succeed(c, f)
 				case 7:
 					f.end <- &model.Error{Kind: model.KindInvalid}
-					<-f.done
+					f.failed(rt)
 					if c.probe == f {
 						c.probe = nil
 					}
 				case 8:
 					f.leave()
-					<-f.done
+					f.failed(rt)
 					if c.probe == f {
 						c.probe = nil
 					}

@@ -47,8 +47,8 @@ func TestRegister(t *testing.T) {
 	for _, p := range got {
 		names = append(names, p.Name())
 	}
-	// echo and scripted are imported by tests of this package.
-	if want := []string{"acme", "echo", "pond", "scripted", "zoo"}; err != nil || !slices.Equal(names, want) || asked != "value of ZOO" {
+	// Those that come with agentd are imported by tests of this package.
+	if want := []string{"acme", "anthropic", "echo", "gemini", "openai", "openai-chat", "openai-responses", "pond", "scripted", "zoo"}; err != nil || !slices.Equal(names, want) || asked != "value of ZOO" {
 		t.Errorf("got %v, %v, want %v; asked %q", names, err, want, asked)
 	}
 	if got := panics(func() { model.RegisterDefault("pond", makes(named("pond"), nil)) }); !strings.Contains(got, "registered twice") {

@@ -142,7 +142,7 @@ func newFixture(t *testing.T, store session.Store, limits session.Limits) *fixtu
 
 func (f *fixture) start(req session.Request) *session.Turn {
 	f.t.Helper()
-	if req.Prompt == "" {
+	if req.Prompt == "" && len(req.Parts) == 0 {
 		req.Prompt = "hello"
 	}
 	if req.Agent == nil && req.SessionID == "" {

@@ -113,3 +113,14 @@ func TestFilesInTheRequest(t *testing.T) {
 		t.Errorf("without a prompt: %v", err)
 	}
 }
+
+// The files of a command line reach the model; a file alone is a prompt.
+func TestRunFiles(t *testing.T) {
+	s := startShell(t, map[string]string{"eye": "answers: [{text: 'You said {{last_user}}.'}]"})
+	agent := file(t, "{name: a, llm: {model: scripted/eye}}")
+	photo := filepath.Join(filesDir(t), "photo")
+	out := s.says(true, "run", agent, "what?", "--file", photo, "-f", "https://x.example/a,b.gif")
+	contains(t, out, "You said what?", "[image/png, 8 bytes]", "[image/gif, https://x.example/a,b.gif].")
+	contains(t, s.says(true, "run", agent, "--file", photo), "You said [image/png, 8 bytes].")
+	contains(t, s.fails(exitUsage, "run", agent, "--file", photo+"graph"), "--file "+photo+"graph", "no such file")
+}

@@ -26,7 +26,8 @@ type follower struct {
 	drop   func() // lets go of the stream
 	got    []*agentdv1.RunResponse
 	tools  []*agentdv1.Tool
-	asked  map[string]int // how often a call was asked for, by name
+	asked  map[string]int   // how often a call was asked for, by name
+	parts  []*agentdv1.Part // of the prompt, and of each answer
 }
 
 // open opens a stream to a server; with an agent it starts a turn, without one it
@@ -46,7 +47,7 @@ func (f *follower) open(s *served, agent *agentdv1.Agent) {
 	f.t.Cleanup(f.drop)
 	ex := &agentdv1.RunRequest_ExecuteRequest{Agent: agent, Tools: f.tools}
 	if agent != nil {
-		ex.UserPrompt = "go"
+		ex.UserPrompt, ex.UserParts = "go", f.parts
 	} else {
 		ex.SessionId = new(f.session())
 		for _, m := range slices.Backward(f.got) {
@@ -70,6 +71,7 @@ func (f *follower) answer(call *agentdv1.RunResponse_ToolCallRequest) {
 	f.t.Helper()
 	f.send(&agentdv1.RunRequest{Request: &agentdv1.RunRequest_ToolCallResponse_{ToolCallResponse: &agentdv1.RunRequest_ToolCallResponse{
 		ToolCallId: call.GetToolCallId(), Result: &agentdv1.RunRequest_ToolCallResponse_Output{Output: "result of " + call.GetToolName()},
+		Parts: f.parts,
 	}}})
 }
 

@@ -63,6 +63,7 @@ func TestCommandLine(t *testing.T) {
 		"no home":           {[]string{"serve"}, nil, exitError, "", "--data"},
 		"bad address":       {[]string{"serve", "--addr=here"}, map[string]string{"HOME": home}, exitError, "", "want host:port"},
 		"certificate only":  {[]string{"serve", "--tls-cert=x"}, map[string]string{"HOME": home}, exitError, "", "both a certificate and a key"},
+		"no prices":         {[]string{"serve", "--data=:memory:", "--prices=none.yaml"}, map[string]string{"HOME": home}, exitError, "", "none.yaml"},
 		"taken address":     {[]string{"serve", "--addr=203.0.113.1:1"}, map[string]string{"HOME": home}, exitError, "", "203.0.113.1:1"},
 		"nobody healthy":    {[]string{"healthcheck", "--addr=127.0.0.1:1"}, nil, exitError, "", "127.0.0.1:1"},
 		"nobody at all":     {[]string{"healthcheck", "--addr=x"}, nil, exitError, "", "want host:port"},

@@ -90,7 +90,7 @@ func TestInteractionsCommands(t *testing.T) {
 
 func TestModelsCommand(t *testing.T) {
 	s := startShell(t, nil)
-	contains(t, s.says(true, "models"), "MODEL ", "PROVIDER", "echo", "List prices of 20")
+	contains(t, s.says(true, "models"), "MODEL ", "PROVIDER", "CONTEXT", "echo", "List prices of 20")
 	found := false
 	for _, m := range s.lines("models") {
 		found = found || m["name"] == "scripted/demo" && m["available"] != nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -25,6 +26,7 @@ type serveCmd struct {
 	LogFormat string     `default:"text" enum:"text,json" help:"Form of the log: text or json."`
 
 	Scripts      string   `placeholder:"DIR" help:"Folder of scripts for the models 'scripted/…'."`
+	Prices       string   `placeholder:"FILE" help:"A file with prices and limits of models, laid over the built-in table."`
 	RecordTo     string   `placeholder:"FILE" help:"Append each model call to this file, one JSON line each: prompts and answers, never keys."`
 	CORSOrigins  []string `name:"cors-origins" placeholder:"ORIGIN" help:"Origins from which web pages may call SessionService, such as https://app.example.com; '*' is any."`
 	NoReflection bool     `help:"Do not serve gRPC reflection."`
@@ -76,6 +78,7 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 		DataDir:           data,
 		Getenv:            p.getenv,
 		ScriptsDir:        c.Scripts,
+		Prices:            c.Prices,
 		RecordTo:          c.RecordTo,
 		Logger:            daemon.NewLogger(p.stderr, daemon.LogConfig{Level: c.LogLevel, JSON: c.LogFormat == "json", Secrets: daemon.Secrets(p.getenv)}),
 		Version:           versionText(),
@@ -132,7 +135,7 @@ func (c *serveCmd) Validate() error {
 			errs = append(errs, fmt.Errorf("--%s is %d, must be at least 1", name, n))
 		}
 	}
-	if !(c.CompactAt >= 0 && c.CompactAt <= 1) {
+	if c.CompactAt < 0 || c.CompactAt > 1 || math.IsNaN(c.CompactAt) {
 		errs = append(errs, fmt.Errorf("--compact-at is %v, must be from 0 to 1", c.CompactAt))
 	}
 	if c.ModelBreaker < 0 {

@@ -1,6 +1,6 @@
 // A page with a tool of its own: the agent runs on the server, the tool asks the page's visitor. A reload in the middle of a
 // turn goes on with it; a second page that is opened with #SESSION/TURN watches it, and with ?tool answers too once nobody else does.
-import { Agentd, llm, Transcript, type Citation, type End, type Event, type Run } from "@apzuk3/agentd";
+import { Agentd, llm, Transcript, type Citation, type End, type Event, type Part, type Run } from "@apzuk3/agentd";
 import { z } from "zod";
 
 const query = new URLSearchParams(location.search);
@@ -119,11 +119,18 @@ function status(text: string): void {
 }
 
 const form = document.querySelector<HTMLFormElement>("#ask")!;
-form.onsubmit = (event) => {
+form.onsubmit = async (event) => {
   event.preventDefault();
-  const prompt = String(new FormData(form).get("prompt"));
-  void show(agentd.run({ agent, prompt }), true);
+  const fields = new FormData(form);
+  const files = fields.getAll("file").filter((file): file is File => file instanceof File && file.size > 0);
+  const parts = await Promise.all(files.map(partOf));
+  await show(agentd.run({ agent, prompt: String(fields.get("prompt")), parts }), true);
 };
+
+/** partOf is a file that the visitor has chosen, as a part of the prompt. */
+async function partOf(file: File): Promise<Part> {
+  return { mimeType: file.type || "application/octet-stream", data: new Uint8Array(await file.arrayBuffer()) };
+}
 
 const [watched, remembered] = [location.hash.slice(1), sessionStorage.getItem("turn")];
 if (watched !== "") {

@@ -386,6 +386,7 @@ llm:
     seed: 7
     thinking: {effort: low, include_thoughts: true}
     tool_choice: {mode: MODE_REQUIRED, tool_names: [x]}
+    cache: {mode: on, ttl: 1h}
 `
 	f, err := agentfile.Parse("f.yaml", []byte(text))
 	if err != nil {
@@ -395,6 +396,7 @@ llm:
 		Temperature: new(0.5), MaxOutputTokens: 100, StopSequences: []string{"END"}, Seed: new(int32(7)),
 		Thinking:   &agentdv1.Thinking{Amount: &agentdv1.Thinking_Effort_{Effort: agentdv1.Thinking_EFFORT_LOW}, IncludeThoughts: true},
 		ToolChoice: &agentdv1.ToolChoice{Mode: agentdv1.ToolChoice_MODE_REQUIRED, ToolNames: []string{"x"}},
+		Cache:      &agentdv1.PromptCache{Mode: agentdv1.PromptCache_MODE_ON, Ttl: durationpb.New(time.Hour)},
 	}}
 	if !proto.Equal(f.Agent.GetLlm(), want) {
 		t.Errorf("got %v, want %v", f.Agent.GetLlm(), want)

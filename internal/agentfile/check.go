@@ -218,9 +218,10 @@ func (c *checker) set(d *draft, message any, field string, apply func()) {
 // llm adds the fields of an LLM agent but its model, lists element by element.
 func (c *checker) llm(d *draft, from protoreflect.Message) {
 	desc := from.Descriptor().Fields()
+	var search []element
 	for i := range desc.Len() {
 		fd := desc.Get(i)
-		if !from.Has(fd) || fd.Message() != nil && fd.Name() != "compaction" || fd.Name() == "model" {
+		if !from.Has(fd) || fd.Message() != nil && fd.IsList() || fd.Name() == "model" {
 			continue
 		}
 		if !fd.IsList() {
@@ -232,6 +233,10 @@ func (c *checker) llm(d *draft, from protoreflect.Message) {
 			if fd.Name() == "tool_names" && c.refused(list.Get(j).String()) {
 				continue // told where the tool stands
 			}
+			if c.searches(fd, list.Get(j).String()) {
+				search = append(search, element{fd, j})
+				continue
+			}
 			before := proto.CloneOf(d.fields)
 			d.fields.GetLlm().ProtoReflect().Mutable(fd).List().Append(list.Get(j))
 			if !c.try(d, c.file.at(from.Interface(), string(fd.Name()), j)) {
@@ -239,6 +244,34 @@ func (c *checker) llm(d *draft, from protoreflect.Message) {
 			}
 		}
 	}
+	if len(search) == 0 {
+		return
+	}
+	before, at := proto.CloneOf(d.fields), search[0]
+	for _, e := range search {
+		d.fields.GetLlm().ProtoReflect().Mutable(e.field).List().Append(from.Get(e.field).List().Get(e.index))
+		if e.field.Name() == "builtin_tools" {
+			at = e
+		}
+	}
+	if !c.try(d, c.file.at(from.Interface(), string(at.field.Name()), at.index)) {
+		d.fields = before
+	}
+}
+
+// element is an element of a list of an agent.
+type element struct {
+	field protoreflect.FieldDescriptor
+	index int
+}
+
+// searches tells whether an element is a tool that the model has to look for, or
+// that with which it does: one needs the other, so they are added together.
+func (c *checker) searches(fd protoreflect.FieldDescriptor, name string) bool {
+	if fd.Name() == "tool_names" {
+		return slices.ContainsFunc(c.offered, func(t *agentdv1.Tool) bool { return t.GetName() == name && t.GetDeferred() })
+	}
+	return fd.Name() == "builtin_tools" && name == "tool_search"
 }
 
 // refused tells whether a tool is in the file and cannot be offered.

@@ -87,13 +87,29 @@ func dollars(usd float64) string {
 	}
 }
 
-// price is dollars for a million tokens.
-func price(usd float64) string {
-	if usd == 0 {
+// size is a count; 0 is one that is not known.
+func size(n int64) string {
+	if n == 0 {
 		return "-"
 	}
-	return "$" + strconv.FormatFloat(usd, 'f', -1, 64)
+	return number(n)
 }
+
+// prices is a price of a model, and in brackets that for long prompts.
+func prices(m *agentdv1.Model, which func(*agentdv1.Model_Price) float64) string {
+	p := m.GetPrice()
+	if p == nil {
+		return "-"
+	}
+	out := price(which(p))
+	if l := p.GetLong(); l != nil {
+		out += " (" + price(which(l)) + ")"
+	}
+	return out
+}
+
+// price is what a million tokens cost.
+func price(usd float64) string { return "$" + strconv.FormatFloat(usd, 'f', -1, 64) }
 
 // word is SUCCEEDED of an enum TURN_STATUS_SUCCEEDED, in lower case and with
 // spaces.

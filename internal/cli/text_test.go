@@ -225,7 +225,12 @@ func TestViews(t *testing.T) {
 	}
 	models := []*agentdv1.Model{
 		{Name: "gpt-x", Provider: "openai", Price: &agentdv1.Model_Price{Input: 1.25, Cached: 0.125, Output: 10}},
-		{Name: "echo", Provider: "echo", Available: true},
+		{
+			Name: "gem-l", Provider: "gemini", Capabilities: &agentdv1.Model_Capabilities{ContextTokens: 1_048_576, Inputs: []string{"image", "audio"}},
+			Price: &agentdv1.Model_Price{Input: 2, Cached: 0.2, Output: 12, LongFrom: 200_000, Long: &agentdv1.Model_Price{Input: 4, Cached: 0.4, Output: 18}},
+		},
+		{Name: "echo", Provider: "echo", Available: true, Price: &agentdv1.Model_Price{}},
+		{Name: "other", Provider: "acme"},
 	}
 	details := []*agentdv1.ModelCallDetails{
 		{
@@ -283,11 +288,13 @@ output     one
 i1           s1       approval       -       -        clerk  refund {"amount":30}
 i1           s1       clarification  -       -        clerk  Which one? [red | blue]
 `, `{"id":"i1",`},
-		"models": {func(p *cli.Printer) error { return p.Models(models, "2026-03-01") }, `MODEL  PROVIDER  KEY             IN $/M  CACHED  OUT
-gpt-x  openai    bring your own  $1.25   $0.125  $10
-echo   echo      not needed      -       -       -
+		"models": {func(p *cli.Printer) error { return p.Models(models, "2026-03-01") }, `MODEL  PROVIDER  KEY             CONTEXT    READS        IN $/M   CACHED       OUT
+gpt-x  openai    bring your own  -          -            $1.25    $0.125       $10
+gem-l  gemini    bring your own  1,048,576  image audio  $2 ($4)  $0.2 ($0.4)  $12 ($18)
+echo   echo      not needed      -          -            $0       $0           $0
+other  acme      bring your own  -          -            -        -            -
 
-List prices of 2026-03-01, in dollars per million tokens. Providers serve models of other names, too.
+Context in tokens. List prices of 2026-03-01, in dollars per million tokens, in brackets those of long prompts. Providers serve models of other names, too.
 `, `{"name":"gpt-x",`},
 		"calls": {func(p *cli.Printer) error { return p.ModelCalls(details) }, `agent        root/a
 model        gpt-x

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strconv"
@@ -227,16 +228,27 @@ func (p *Printer) Interaction(i *agentdv1.Interaction) error {
 
 // Models lists models.
 func (p *Printer) Models(models []*agentdv1.Model, pricesDate string) error {
-	err := list(p, models, []string{"MODEL", "PROVIDER", "KEY", "IN $/M", "CACHED", "OUT"}, func(m *agentdv1.Model) []string {
+	long := false
+	err := list(p, models, []string{"MODEL", "PROVIDER", "KEY", "CONTEXT", "READS", "IN $/M", "CACHED", "OUT"}, func(m *agentdv1.Model) []string {
 		key := "bring your own"
 		if m.GetAvailable() {
 			key = "not needed"
 		}
-		return []string{m.GetName(), m.GetProvider(), key, price(m.GetPrice().GetInput()), price(m.GetPrice().GetCached()), price(m.GetPrice().GetOutput())}
+		long = long || m.GetPrice().GetLong() != nil
+		can := m.GetCapabilities()
+		return []string{
+			m.GetName(), m.GetProvider(), key, size(can.GetContextTokens()), cmp.Or(strings.Join(can.GetInputs(), " "), "-"),
+			prices(m, (*agentdv1.Model_Price).GetInput), prices(m, (*agentdv1.Model_Price).GetCached), prices(m, (*agentdv1.Model_Price).GetOutput),
+		}
 	})
-	if err == nil && !p.JSON && pricesDate != "" {
-		_, err = fmt.Fprintf(p.Out, "\nList prices of %s, in dollars per million tokens. Providers serve models of other names, too.\n", Clean(pricesDate))
+	if err != nil || p.JSON || pricesDate == "" {
+		return err
 	}
+	note := "Context in tokens. List prices of " + Clean(pricesDate) + ", in dollars per million tokens"
+	if long {
+		note += ", in brackets those of long prompts"
+	}
+	_, err = fmt.Fprintf(p.Out, "\n%s. Providers serve models of other names, too.\n", note)
 	return err
 }
 

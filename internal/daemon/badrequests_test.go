@@ -131,6 +131,20 @@ func badRequests() map[string][]badRequest {
 			{name: "blank prompt", json: `{"execute":{"userPrompt":" \n",` + agent + `}}`, code: invalidArgument, kind: invalidRequest, says: []string{"user_prompt"}},
 			{name: "no prompt for a session", json: `{"execute":{"sessionId":"{done}"}}`, code: invalidArgument, kind: invalidRequest, says: []string{"user_prompt", "WatchTurn"}},
 			{name: "long prompt", json: `{"execute":{"userPrompt":"{kilobytes}{kilobytes}",` + agent + `}}`, code: connect.CodeResourceExhausted, kind: limitExceeded, says: []string{"user_prompt", "3000"}},
+			{name: "blank parts", json: `{"execute":{"userParts":[{"text":" "}],` + agent + `}}`, code: invalidArgument, kind: invalidRequest, says: []string{"user_prompt"}},
+			{name: "empty part", json: `{"execute":{"userPrompt":"hi","userParts":[{"text":"a"},{}],` + agent + `}}`, code: invalidArgument, kind: invalidRequest, says: []string{"user_parts[1]"}},
+			{name: "part of empty text", json: `{"execute":{"userPrompt":"hi","userParts":[{"text":""}],` + agent + `}}`, code: invalidArgument, kind: invalidRequest, says: []string{"user_parts[0].text"}},
+			{name: "file without a type", json: `{"execute":{"userPrompt":"hi","userParts":[{"inline":{"data":"eA=="}}],` + agent + `}}`, code: invalidArgument, kind: invalidRequest, says: []string{"user_parts[0].inline.mime_type"}},
+			{name: "file of no type", json: `{"execute":{"userPrompt":"hi","userParts":[{"inline":{"mimeType":"png","data":"eA=="}}],` + agent + `}}`, code: invalidArgument, kind: invalidRequest, says: []string{"user_parts[0].inline.mime_type", `"png"`}},
+			{name: "empty file", json: `{"execute":{"userPrompt":"hi","userParts":[{"inline":{"mimeType":"image/png"}}],` + agent + `}}`, code: invalidArgument, kind: invalidRequest, says: []string{"user_parts[0].inline.data"}},
+			{name: "file nowhere", json: `{"execute":{"userPrompt":"hi","userParts":[{"file":{"mimeType":"image/png"}}],` + agent + `}}`, code: invalidArgument, kind: invalidRequest, says: []string{"user_parts[0].file.uri"}},
+			{name: "many parts", json: `{"execute":{"userPrompt":"hi","userParts":[{parts}],` + agent + `}}`, code: invalidArgument, kind: invalidRequest, says: []string{"user_parts", "64"}},
+			{name: "large parts", json: `{"execute":{"userPrompt":"hi","userParts":[{"inline":{"mimeType":"image/png","data":"{kilobytes}{kilobytes}{kilobytes}"}}],` + agent + `}}`, code: connect.CodeResourceExhausted, kind: limitExceeded, says: []string{"user_parts", "4517", "4000"}},
+			{name: "long texts", json: `{"execute":{"userPrompt":"{kilobytes}","userParts":[{"text":"{kilobytes}"}],` + agent + `}}`, code: connect.CodeResourceExhausted, kind: limitExceeded, says: []string{"user_parts", "4000 bytes", "3000"}},
+			{name: "parts and a position", json: `{"execute":{"sessionId":"{done}","userParts":[{"text":"hi"}],"afterSeq":"1"}}`, code: invalidArgument, kind: invalidRequest, says: []string{"after_seq", "user_parts"}},
+			{name: "the same key with other parts", json: `{"execute":{"sessionId":"{done}","userPrompt":"hi","userParts":[{"text":"hi"}],"idempotencyKey":"once"}}`, code: connect.CodeAborted, kind: conflict, says: []string{"idempotency_key"}},
+			{name: "file that is no base64", json: `{"execute":{"userPrompt":"hi","userParts":[{"inline":{"mimeType":"image/png","data":"%%%"}}],` + agent + `}}`, code: invalidArgument, says: []string{"data"}, jsonOnly: true},
+			{name: "a part of two kinds", json: `{"execute":{"userPrompt":"hi","userParts":[{"text":"a","file":{"mimeType":"image/png","uri":"x"}}],` + agent + `}}`, code: invalidArgument, says: []string{"oneof"}, jsonOnly: true},
 			{name: "no agent", json: `{"execute":{"userPrompt":"hi"}}`, code: invalidArgument, kind: invalidRequest, says: []string{"agent"}},
 			{name: "agent without a kind", json: `{"execute":{"userPrompt":"hi","agent":{"name":"root"}}}`, code: invalidArgument, kind: badTree, says: []string{"root"}},
 			{name: "unknown model", json: `{"execute":{"userPrompt":"hi","agent":{"name":"root","llm":{"model":"scripted/nobody"}}}}`, code: connect.CodeUnavailable, kind: agentdv1.ErrorCode_ERROR_CODE_MODEL_UNAVAILABLE, says: []string{"nobody"}},
@@ -167,6 +181,8 @@ func badRequests() map[string][]badRequest {
 			badRequest{name: "no results", json: `{"sessionId":"{wait}"}`, code: invalidArgument, kind: invalidRequest, says: []string{"results", "1"}},
 			badRequest{name: "many results", json: `{"sessionId":"{wait}","results":[{results}]}`, code: invalidArgument, kind: invalidRequest, says: []string{"results", "512"}},
 			badRequest{name: "result of another session", json: `{"sessionId":"{wait}","results":[{"sessionId":"{done}","toolCallId":"{call}","output":"x"}]}`, code: invalidArgument, kind: invalidRequest, says: []string{"results[0]", "{done}"}},
+			badRequest{name: "empty part", json: `{"sessionId":"{wait}","results":[{"toolCallId":"{call}","output":"x","parts":[{}]}]}`, code: invalidArgument, kind: invalidRequest, says: []string{"results[0].parts[0]"}},
+			badRequest{name: "many parts", json: `{"sessionId":"{wait}","results":[{"toolCallId":"{call}","parts":[{parts}]}]}`, code: invalidArgument, kind: invalidRequest, says: []string{"results[0].parts", "64"}},
 			badRequest{name: "result of another type", json: `{"sessionId":"{wait}","results":[{"toolCallId":"{call}","output":{"a":1}}]}`, code: invalidArgument, says: []string{"output"}, jsonOnly: true}),
 		"GetInteraction": ofInteraction(""),
 		"ResolveInteraction": append(ofInteraction(`,"resolution":{"approve":{}}`),
@@ -303,7 +319,7 @@ func fixtures(t *testing.T, c agentdv1connect.SessionServiceClient) *strings.Rep
 		"{sessionsToken}", sessions.GetNextPageToken(), "{turnsToken}", turns.GetNextPageToken(),
 		"{long}", strings.Repeat("x", 129), "{kilobyte}", strings.Repeat("x", 1000), "{kilobytes}", strings.Repeat("x", 2000),
 		"{message}", strings.Repeat("x", 1<<16), "{{labels}}", "{"+list(65, `"l#":"x"`)+"}",
-		"{names}", list(513, `"t#"`), "{results}", list(513, `{"toolCallId":"c#"}`),
+		"{names}", list(513, `"t#"`), "{results}", list(513, `{"toolCallId":"c#"}`), "{parts}", list(65, `{"text":"p#"}`),
 	)
 }
 
@@ -313,7 +329,7 @@ func fixtures(t *testing.T, c agentdv1connect.SessionServiceClient) *strings.Rep
 func TestBadRequests(t *testing.T) {
 	d := start(t, daemon.Config{
 		Scripts: map[string]string{"asks": asks}, MaxMessageBytes: 1 << 16,
-		Turns: session.Limits{MaxPromptBytes: 3000, IdleTurn: time.Hour},
+		Turns: session.Limits{MaxPromptBytes: 3000, MaxPartsBytes: 4000, IdleTurn: time.Hour},
 	})
 	fill := fixtures(t, wires(t, d)["Connect, binary, HTTP/1.1"])
 	methods := agentdv1.File_agentd_v1_sessions_proto.Services().ByName("SessionService").Methods()

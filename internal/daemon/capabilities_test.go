@@ -36,6 +36,9 @@ func TestGetCapabilities(t *testing.T) {
 		keys := map[string]bool{}
 		for _, p := range got.GetProviders() {
 			keys[p.GetName()] = p.GetHasKey()
+			if has := slices.Contains(p.GetBuiltinTools(), "web_search"); has != slices.Contains([]string{"anthropic", "openai", "openai-responses"}, p.GetName()) {
+				t.Errorf("%s: provider %s runs %q", name, p.GetName(), p.GetBuiltinTools())
+			}
 		}
 		for provider, has := range map[string]bool{"anthropic": true, "echo": true, "gemini": false, "openai": false, "openai-chat": false, "openai-responses": false, "scripted": true} {
 			if is, listed := keys[provider]; !listed || is != has {
@@ -102,15 +105,32 @@ func TestListModels(t *testing.T) {
 			}
 			models[m.GetName()] = m
 		}
+		runs := map[string][]string{}
+		for _, p := range call(t, c.GetCapabilities, &agentdv1.GetCapabilitiesRequest{}).GetProviders() {
+			runs[p.GetName()] = p.GetBuiltinTools()
+		}
 		for _, want := range []*agentdv1.Model{
-			{Name: "gemini-2.5-flash", Provider: "gemini", Available: true, Price: &agentdv1.Model_Price{Input: 0.30, Cached: 0.03, Output: 2.50}},
-			{Name: "claude-sonnet-4-5", Provider: "anthropic", Price: &agentdv1.Model_Price{Input: 3, Cached: 0.30, Output: 15}},
-			{Name: "gpt-5", Provider: "openai", Price: &agentdv1.Model_Price{Input: 1.25, Cached: 0.125, Output: 10}},
+			{Name: "gemini-2.5-flash", Provider: "gemini", Available: true, Price: &agentdv1.Model_Price{Input: 0.30, Cached: 0.03, Output: 2.50},
+				Capabilities: &agentdv1.Model_Capabilities{
+					ContextTokens: 1_048_576, OutputTokens: 65_536, Inputs: []string{"image", "audio", "video", "document"},
+					Thinking: true, Tools: true, StructuredOutput: true,
+				}},
+			{Name: "claude-sonnet-4-5", Provider: "anthropic", Price: &agentdv1.Model_Price{Input: 3, Cached: 0.30, Output: 15, CacheWrite: new(3.75)},
+				Capabilities: &agentdv1.Model_Capabilities{
+					ContextTokens: 200_000, OutputTokens: 64_000, Inputs: []string{"image", "document"}, Thinking: true, Tools: true, StructuredOutput: true,
+				}},
+			{Name: "gpt-5.4", Provider: "openai", Price: &agentdv1.Model_Price{
+				Input: 2.50, Cached: 0.25, Output: 15, LongFrom: 272_000, Long: &agentdv1.Model_Price{Input: 5, Cached: 0.50, Output: 22.50},
+			},
+				Capabilities: &agentdv1.Model_Capabilities{
+					ContextTokens: 1_050_000, OutputTokens: 128_000, Inputs: []string{"image", "document"}, Thinking: true, Tools: true, StructuredOutput: true,
+				}},
 			{Name: "echo", Provider: "echo", Available: true, Price: &agentdv1.Model_Price{}},
 			{Name: "scripted/demo", Provider: "scripted", Available: true, Price: &agentdv1.Model_Price{}},
 			{Name: "scripted/one", Provider: "scripted", Available: true, Price: &agentdv1.Model_Price{}},
 			{Name: "scripted/two", Provider: "scripted", Available: true, Price: &agentdv1.Model_Price{}},
 		} {
+			want.BuiltinTools = runs[want.GetProvider()]
 			if m := models[want.GetName()]; !proto.Equal(m, want) {
 				t.Errorf("%s: got %v, want %v", name, m, want)
 			}

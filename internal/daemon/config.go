@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"time"
 
@@ -49,6 +50,10 @@ type Config struct {
 	// ExtraProviders are served besides the built-in ones, or in place of those
 	// of the same name.
 	ExtraProviders []model.Provider
+
+	// Prices is a file with a table of what models cost and can do, in the form of
+	// catalog.Parse, that is laid over the built-in one. Default none.
+	Prices string
 
 	// RecordTo is a file to which each model call is appended, one JSON line each;
 	// see package record. It holds prompts and answers, and no keys. Default none.
@@ -166,7 +171,7 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf("daemon: address %q: want host:port, such as :8080 or 127.0.0.1:8080: %w", c.Addr, err))
 		}
 	}
-	if !(c.CompactAt >= 0 && c.CompactAt <= 1) {
+	if c.CompactAt < 0 || c.CompactAt > 1 || math.IsNaN(c.CompactAt) {
 		errs = append(errs, fmt.Errorf("daemon: CompactAt is %v, must be from 0 to 1", c.CompactAt))
 	}
 	for _, n := range []struct {

@@ -6,9 +6,7 @@ import (
 	"strings"
 
 	"github.com/apzuk3/agentd/adkbridge"
-	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/model/catalog"
 	"github.com/apzuk3/agentd/model/scripted"
 	"github.com/apzuk3/agentd/server"
 )
@@ -26,7 +24,11 @@ func newRegistry(cfg *Config) (*model.Registry, error) {
 		}
 		providers = model.Instead(providers, []model.Provider{script})
 	}
-	return model.NewRegistry(model.Instead(providers, cfg.ExtraProviders)...)
+	reg, err := model.NewRegistry(model.Instead(providers, cfg.ExtraProviders)...)
+	if err != nil {
+		return nil, fmt.Errorf("daemon: %w", err)
+	}
+	return withPrices(reg, cfg.Prices)
 }
 
 // newScripted serves the scripts of the config besides those of its folder.
@@ -69,41 +71,6 @@ func about(cfg *Config, reg *model.Registry) server.About {
 		}
 	}
 	return out
-}
-
-// listPrice is the protocol's form of a price; nil when it is not known.
-func listPrice(e catalog.Entry) *agentdv1.Model_Price {
-	if e.Price == nil {
-		return nil
-	}
-	out := rates(e.Price.Rates)
-	out.Date = e.Date
-	if e.Price.LongFrom > 0 {
-		out.LongFrom, out.Long = e.Price.LongFrom, rates(e.Price.Long)
-	}
-	return out
-}
-
-// rates leaves out those that are no others than those of all tokens.
-func rates(r catalog.Rates) *agentdv1.Model_Price {
-	out := &agentdv1.Model_Price{Input: r.Input, Cached: r.Cached, Output: r.Output}
-	if r.CacheWrite != r.Input {
-		out.CacheWrite = &r.CacheWrite
-	}
-	if r.Thinking != r.Output {
-		out.Thinking = &r.Thinking
-	}
-	return out
-}
-
-func capabilities(c *catalog.Capabilities) *agentdv1.Model_Capabilities {
-	if c == nil {
-		return nil
-	}
-	return &agentdv1.Model_Capabilities{
-		ContextTokens: c.ContextTokens, OutputTokens: c.OutputTokens, Inputs: c.Inputs,
-		Thinking: c.Thinking, Tools: c.Tools, StructuredOutput: c.StructuredOutput,
-	}
 }
 
 // logModels says which providers the server has a key for, and what to do when

@@ -68,3 +68,48 @@ func TestRecordToNowhere(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A call that falls back to another model is a line for each, and the recording is
+// played as the last one answered.
+func TestRecordFallback(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "calls.jsonl")
+	d := start(t, daemon.Config{
+		RecordTo: file, ScriptsDir: dir,
+		Scripts: map[string]string{
+			"down":  `answers: [{when: {}, error: {kind: unavailable, status: 404, message: gone}}]`,
+			"spare": `answers: [{when: {}, text: "Spare."}]`,
+		},
+	})
+	say := func(modelName string, fallbacks ...string) (text string) {
+		t.Helper()
+		agent := &agentdv1.Agent{Name: "a", AgentType: &agentdv1.Agent_Llm{Llm: &agentdv1.LlmAgent{Model: modelName, FallbackModels: fallbacks}}}
+		for event, err := range client.New(d.URL()).Run(t.Context(), agent, "Hello") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if event.OutputChunk != nil {
+				text += event.OutputChunk.Content
+			}
+		}
+		return text
+	}
+	if got := say("scripted/down", "scripted/spare"); got != "Spare." {
+		t.Fatalf("said %q", got)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, err := record.Read(bytes.NewReader(data))
+	if err != nil || len(lines) != 2 {
+		t.Fatalf("%d lines, error %v", len(lines), err)
+	}
+	down, spare := lines[0], lines[1]
+	if down.Model != "scripted/down" || down.Error == nil || spare.Model != "scripted/spare" || spare.Response == nil || down.MessageID == "" || down.MessageID != spare.MessageID {
+		t.Errorf("%+v\n%+v", down, spare)
+	}
+	if got := say("scripted/calls:strict"); got != "Spare." {
+		t.Errorf("played %q", got)
+	}
+}

@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -158,8 +159,8 @@ func (o *observer) fallback(f *agentdv1.RunResponse_ModelFallback) {
 	if len(f.GetAgentPath()) == 0 || f.GetMessageId() == "" || f.GetModel() == "" || f.GetNextModel() == "" || f.GetCode() == 0 || f.GetMessage() == "" {
 		o.faultf("a change of the model that does not say what it is: %v", f)
 	}
-	for i := len(o.fallbacks) - 1; i >= 0; i-- {
-		if before := o.fallbacks[i]; before.GetMessageId() == f.GetMessageId() {
+	for _, before := range slices.Backward(o.fallbacks) {
+		if before.GetMessageId() == f.GetMessageId() {
 			if before.GetNextModel() != f.GetModel() {
 				o.faultf("%s takes the place of %s, which was not called: the model was %s", f.GetNextModel(), f.GetModel(), before.GetNextModel())
 			}

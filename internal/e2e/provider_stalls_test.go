@@ -1,11 +1,12 @@
 package e2e
 
 import (
-	"fmt"
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/apzuk3/agentd/agentdtest"
@@ -112,17 +113,50 @@ func TestProviderNeverEnds(t *testing.T) {
 	})
 }
 
-// TestProviderNeverStops is F28: an answer that goes on and on ends with TIMEOUT when
-// its time is over, with what was shown of it.
-func TestProviderNeverStops(t *testing.T) {
-	chapter := providertest.Answer{Text: strings.Repeat("and then ", 5000)}
-	onEachWire(t, func(t *testing.T, wire providertest.Wire) {
-		f := newFaulty(t, wire, agentdtest.WithModelTimeouts(300*time.Millisecond, 0))
-		f.serve(always(providertest.Fault{Delay: 5 * time.Millisecond}), chapter)
-		got := f.turn("", "look")
-		f.failed(got, agentdv1.ErrorCode_ERROR_CODE_TIMEOUT, 1, fmt.Sprintf("did not finish within %v", 300*time.Millisecond))
-		if text := got.text["root"]; !strings.HasPrefix(chapter.Text, text) {
-			t.Errorf("text %q", text)
+// chatty is a provider's server that sends an event a second.
+type chatty struct {
+	events []string
+	calls  atomic.Int32
+}
+
+func (c *chatty) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.calls.Add(1)
+	body, w := io.Pipe()
+	go func() { // ends with the request
+		for _, event := range c.events {
+			_, _ = io.WriteString(w, event)
+			if rest(r.Context(), time.Second) != nil {
+				break
+			}
 		}
+		w.CloseWithError(r.Context().Err())
+	}()
+	return &http.Response{
+		StatusCode: http.StatusOK, Request: r, Body: body, ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"text/event-stream"}},
+	}, nil
+}
+
+// TestProviderNeverStops is F28: an answer that goes on and on ends with TIMEOUT when
+// its time is over.
+func TestProviderNeverStops(t *testing.T) {
+	chapter := providertest.Answer{Text: strings.Repeat("and then ", 100)}
+	onEachWire(t, func(t *testing.T, wire providertest.Wire) {
+		stream, err := providertest.Invent(wire, chapter).Exchanges[0].EventStream()
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Test(t, func(t *testing.T) {
+			server := &chatty{events: providertest.Events(stream)}
+			d := startDaemon(t, agentdtest.WithProvider(providerAt(wire, "http://provider.invalid", server)), agentdtest.WithModelTimeouts(30*time.Second, 0))
+			got := faultyTurn(t, d, llmAgent("root", invented(wire), "", "look"), "")
+			checkFailed(t, got, agentdv1.ErrorCode_ERROR_CODE_TIMEOUT, 1, "did not finish within 30s")
+			if n := server.calls.Load(); n != 1 || len(server.events) < 40 {
+				t.Errorf("%d model calls were made, of %d events", n, len(server.events))
+			}
+			if text := got.text["root"]; !strings.HasPrefix(chapter.Text, text) {
+				t.Errorf("text %q", text)
+			}
+		})
 	})
 }

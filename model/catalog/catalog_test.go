@@ -2,6 +2,7 @@ package catalog_test
 
 import (
 	"math"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -349,4 +350,25 @@ func parse(t *testing.T, text string) *catalog.Table {
 		t.Fatal(err)
 	}
 	return table
+}
+
+// The file that the documentation shows is one.
+func TestDocumentedFile(t *testing.T) {
+	page, err := os.ReadFile("../../docs/providers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(page), "\n```yaml\n")
+	text, _, found := strings.Cut(text, "\n```\n")
+	if !found {
+		t.Fatal("docs/providers.md shows no file")
+	}
+	e := parse(t, text).Find("acme", "rocket-1")
+	want := catalog.Price{
+		Rates:    catalog.Rates{Input: 2, Cached: 0.5, CacheWrite: 2.5, CacheWriteHour: 4, Output: 8, Thinking: 10},
+		LongFrom: 200_000, Long: catalog.Rates{Input: 4, Cached: 4, CacheWrite: 4, CacheWriteHour: 4, Output: 12, Thinking: 12},
+	}
+	if e.Price == nil || *e.Price != want || e.Capabilities == nil || len(e.Capabilities.Inputs) != 2 {
+		t.Errorf("%+v, want %+v", e, want)
+	}
 }

@@ -14,10 +14,12 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
+// MaxBytes is how large a file may be.
+const MaxBytes = 1 << 20
+
 // Bounds of a file. The YAML parser recurses, so depth is bounded before it runs:
 // by brackets, by columns, and by dashes in a line.
 const (
-	maxBytes    = 1 << 20
 	maxBrackets = 8
 	maxColumn   = 400
 	maxDashes   = 4
@@ -60,8 +62,8 @@ func start(n ast.Node) *token.Token {
 func (p *parser) read(data []byte) (root ast.Node) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	switch {
-	case len(data) > maxBytes:
-		p.problemAt(nil, "the file has more than %d bytes", maxBytes)
+	case len(data) > MaxBytes:
+		p.problemAt(nil, "the file has more than %d bytes", MaxBytes)
 		return nil
 	case !utf8.Valid(data):
 		p.problemAt(nil, "the file is not UTF-8")

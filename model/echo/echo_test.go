@@ -51,6 +51,24 @@ func TestEcho(t *testing.T) {
 	}
 }
 
+// Files are said in words, also without a text.
+func TestEchoOfFiles(t *testing.T) {
+	png := &genai.Part{InlineData: &genai.Blob{MIMEType: "image/png", Data: make([]byte, 68)}}
+	film := &genai.Part{FileData: &genai.FileData{MIMEType: "video/mp4", FileURI: "gs://b/film"}}
+	for want, parts := range map[string][]*genai.Part{
+		"[image/png, 68 bytes]": {png},
+		"look:\n[image/png, 68 bytes]\n[video/mp4, gs://b/film]\nwell?": {{Text: "look:"}, png, film, {Text: "well?"}},
+	} {
+		resp, err := open(t, echo.Config{}).Generate(t.Context(), request(&genai.Content{Role: genai.RoleUser, Parts: parts}), func(model.Delta) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := model.TextOf(resp.Content); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 func TestEchoOfNothing(t *testing.T) {
 	resp, err := open(t, echo.Config{}).Generate(t.Context(), request(), func(model.Delta) { t.Error("a delta") })
 	if err != nil || resp.Content != nil || resp.FinishReason != genai.FinishReasonStop {

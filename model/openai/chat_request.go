@@ -303,13 +303,13 @@ func chatAssistant(parts []*genai.Part, names *wire.Names, withThoughts bool) (m
 }
 
 // chatUser translates a turn of the user: the tool results first, then what the
-// user said. A tool message has no room for images: they follow as the user's.
+// user said. A tool message has no room for files: they follow as the user's.
 func (l *llm) chatUser(r *chatRequest, parts []*genai.Part, names *wire.Names) error {
 	var content []chatPart
-	images := false
-	image := func(m *wire.Media) error {
+	files := false
+	file := func(m *wire.Media) error {
 		part, err := l.mediaPart(m)
-		images = true
+		files = true
 		content = append(content, part)
 		return err
 	}
@@ -320,20 +320,23 @@ func (l *llm) chatUser(r *chatRequest, parts []*genai.Part, names *wire.Names) e
 				Role: "tool", ToolCallID: names.ID(p.FunctionResponse.ID), Content: resultText(p.FunctionResponse),
 			})
 			for _, m := range wire.ResultMedia(p.FunctionResponse) {
-				if err := image(m); err != nil {
+				if err := file(m); err != nil {
 					return err
 				}
 			}
 		case media != nil:
-			if err := image(media); err != nil {
+			if err := file(media); err != nil {
 				return err
 			}
 		case p.Text != "":
 			content = append(content, chatPart{Type: "text", Text: p.Text})
 		}
 	}
+	if n := len(r.Messages); n > 0 && r.Messages[n-1].Role == "tool" && len(content) > 0 && isMistral(l.cfg.BaseURL) {
+		r.Messages = append(r.Messages, chatMessage{Role: "assistant", Content: "OK"}) // It refuses a user right behind a tool.
+	}
 	switch {
-	case images:
+	case files:
 		r.Messages = append(r.Messages, chatMessage{Role: "user", Content: content})
 	case len(content) > 0:
 		// A plain text is what every server understands.

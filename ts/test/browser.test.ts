@@ -5,7 +5,7 @@ import { after, before, test, type TestContext } from "node:test";
 import { Agentd } from "@apzuk3/agentd";
 import { chromium, type Browser, type Page } from "playwright-core";
 import { launching, skip } from "./chromium.js";
-import { serve, type Daemon } from "./daemon.js";
+import { serve, type Daemon, type Scripts } from "./daemon.js";
 import { serveExample } from "./example.js";
 import { proxy } from "./proxy.js";
 
@@ -29,8 +29,8 @@ after(async () => {
 });
 
 /** daemonFor starts a daemon that lets the first origin in, and not the second. */
-function daemonFor(t: TestContext): Promise<Daemon> {
-  return serve(t, {}, `--cors-origins=${origins[0]!.url}`);
+function daemonFor(t: TestContext, scripts: Scripts = {}): Promise<Daemon> {
+  return serve(t, scripts, `--cors-origins=${origins[0]!.url}`);
 }
 
 async function open(t: TestContext, server: string, origin = 0, hash = ""): Promise<Page> {
@@ -58,6 +58,18 @@ test("a whole turn with a tool in the page, from another origin", { skip }, asyn
   await completed(page);
   assert.equal(await said(page), "Let me use pick_tea for that.\nThe tool pick_tea says: Sencha");
   assert.match((await page.locator("#cost").textContent()) ?? "", /^\$0\.0000/);
+});
+
+test("a file that the visitor chooses goes with the prompt", { skip }, async (t) => {
+  const demo = "answers:\n  - {when: {after_tool: pick_tea}, text: '{{last_user}}'}\n  - {when: {}, calls: [{name: pick_tea, args: {question: which}}]}\n";
+  const page = await open(t, (await daemonFor(t, { demo })).url);
+  const files = ["image/png", "application/pdf"].map((mimeType) => ({ name: mimeType.replace("/", "."), mimeType, buffer: Buffer.from([0, 128, 255]) }));
+  await page.locator("input[name=file]").setInputFiles(files);
+  await ask(page);
+  await asked(page);
+  await pick(page, "Assam");
+  await completed(page);
+  assert.equal(await said(page), "Find out which tea I would like\n[image/png, 3 bytes]\n[application/pdf, 3 bytes]");
 });
 
 test("a page of an origin that is not let in is told so", { skip }, async (t) => {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Agentd, llm, type Event } from "@apzuk3/agentd";
+import { Agentd, llm, ToolOutput, Transcript, type Event, type Part } from "@apzuk3/agentd";
 import { SessionService } from "@apzuk3/agentd/proto";
 import { createClient } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-web";
@@ -47,6 +47,29 @@ test("what a tool returns, and what it throws, reaches the model", async (t) => 
   assert.match(results[5]!, /circular/);
   assert.match(results[6]!, /longer than 20 ms/);
   assert.equal(results[7], "a\ufffdb");
+});
+
+test("files reach the model, of a prompt and of a tool's result", async (t) => {
+  const look = `
+answers:
+  - {when: {after_tool: look}, text: '{{last_user}}|{{tool_result "look"}}'}
+  - {when: {}, calls: [{name: look, args: {}}]}
+`;
+  const daemon = await serve(t, { caller: look });
+  const picture = { mimeType: "image/png", data: Uint8Array.of(0, 128, 255) };
+  const agentd = new Agentd(daemon.url).addTool("look", { description: "x", run: () => new ToolOutput("seen", [picture, { text: "twice" }]) });
+  const parts: Part[] = [{ text: "at" }, picture, { mimeType: "image/gif", uri: "https://x.example/a.gif" }];
+  const run = agentd.run({ agent: agent("look"), prompt: "look", parts });
+  const events = await gather(run);
+  const transcript = new Transcript();
+  events.forEach((event) => transcript.add(event));
+  assert.equal(transcript.text, "lookat\n[image/png, 3 bytes]\n[image/gif, https://x.example/a.gif]|seen\n\ntwice\n[image/png, 3 bytes]");
+  for (const seen of [events, await gather(agentd.attach(run.sessionId!, { watchOnly: true }))]) {
+    const results = seen.flatMap((e) => (e.type === "tool_result" ? [e] : []));
+    assert.deepEqual(results.map((e) => [e.output, e.parts]), [["seen", [picture, { text: "twice" }]]]);
+  }
+  const alone = await agentd.run({ agent: agent("look"), parts: [picture] }).result();
+  assert.match(alone.text, /^\[image\/png, 3 bytes\]\|/);
 });
 
 test("arguments that are no JSON are a tool error", async (t) => {

@@ -61,7 +61,23 @@ func TestConformance(t *testing.T) {
 		},
 		Can: modeltest.Can{
 			Thoughts: true, CallsWithoutID: true, CallIDs: true, BadArgs: true, ArgsText: true,
-			CachedUsage: true, ThoughtsUsage: true,
+			CachedUsage: true, CacheWriteUsage: true, ThoughtsUsage: true,
 		},
 	})
+}
+
+// ACME's models have prices, so that budgets in money can be held.
+func TestPrices(t *testing.T) {
+	reg, err := model.NewRegistry(acme.New("", "k"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref, err := reg.Resolve("acme/rocket-1", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	usd, known := ref.Known.Cost(model.Usage{Prompt: 2_000_000, Cached: 1_000_000, Completion: 1_000_000, Thoughts: 500_000})
+	if !known || usd != 2+0.5+8 {
+		t.Errorf("costs %v, %v", usd, known)
+	}
 }

@@ -1,0 +1,111 @@
+package adkbridge
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+
+	"google.golang.org/genai"
+
+	"github.com/apzuk3/agentd/model"
+)
+
+// narrow is a model with a context window, as large as its name says after the
+// last dash: it counts four bytes as a token and refuses what does not fit. Its
+// answer depends on the request alone. A prompt "N rounds" has it search until a
+// result holds N, any other one it answers at once; a summary is a hash. One whose
+// name begins with "down" fails.
+type narrow struct {
+	// known tells the bridge the window.
+	known bool
+	// summary, if set, writes summaries.
+	summary func(ctx context.Context) (*model.Response, error)
+
+	mu       sync.Mutex // protects the fields below
+	requests []*model.Request
+	refused  int
+	down     int
+	summed   []*model.Request
+}
+
+func (w *narrow) Resolve(name string, _ map[string]string) (Model, error) {
+	var window int64
+	if _, err := fmt.Sscanf(name[strings.LastIndex(name, "-")+1:], "%d", &window); err != nil {
+		return Model{}, &model.Error{Kind: model.KindUnavailable, Provider: "narrow", Message: "there is no such model"}
+	}
+	m := Model{LLM: narrowModel{w, window, strings.HasPrefix(name, "down")}, Provider: "narrow", Cost: func(u model.Usage) float64 { return float64(u.Total) }}
+	if w.known {
+		m.Window = window
+	}
+	return m, nil
+}
+
+type narrowModel struct {
+	w      *narrow
+	window int64
+	down   bool
+}
+
+func (m narrowModel) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
+	data, err := json.Marshal(req.Contents)
+	if err != nil {
+		return nil, err
+	}
+	tokens := int64(len(data)+len(req.SystemText())) / 4
+	sum := sha256.Sum256([]byte(transcript(req.Contents))) // without the ids of calls
+	u := model.Usage{Prompt: tokens, Completion: 10, Total: tokens + 10}
+	sums := strings.HasPrefix(req.SystemText(), summaryInstruction)
+	m.w.mu.Lock()
+	if m.down {
+		m.w.down++
+		m.w.mu.Unlock()
+		return nil, &model.Error{Kind: model.KindUnavailable, Provider: "narrow", Status: 404, Message: "gone", Usage: &model.Usage{Prompt: 1, Total: 1}}
+	}
+	m.w.requests = append(m.w.requests, req)
+	if tokens > m.window {
+		m.w.refused++
+		m.w.mu.Unlock()
+		return nil, &model.Error{Kind: model.KindContextTooLong, Provider: "narrow", Status: 400, Message: fmt.Sprintf("%d tokens, at most %d", tokens, m.window)}
+	}
+	summary := m.w.summary
+	if sums {
+		m.w.summed = append(m.w.summed, req)
+	}
+	m.w.mu.Unlock()
+	resp := &model.Response{Content: &genai.Content{Role: genai.RoleModel}, FinishReason: genai.FinishReasonStop, Usage: u, Model: "narrow"}
+	if sums {
+		if summary != nil {
+			return summary(ctx)
+		}
+		resp.Content.Parts = []*genai.Part{{Text: fmt.Sprintf("summary %x", sum)}}
+		return resp, nil
+	}
+	var rounds, round int
+	for _, c := range req.Contents {
+		for _, p := range c.Parts {
+			if _, err := fmt.Sscanf(p.Text, "%d rounds", &rounds); err == nil {
+				round = 0
+			}
+			if p.FunctionResponse != nil {
+				n, err := p.FunctionResponse.Response["n"].(json.Number).Int64()
+				if err != nil {
+					return nil, err
+				}
+				round = int(n)
+			}
+		}
+	}
+	if round < rounds {
+		resp.Content.Parts = []*genai.Part{
+			model.NewCall("", "search", fmt.Sprintf(`{"q":%d}`, round+1)), model.NewCall("", "fetch", fmt.Sprintf(`{"q":%d}`, round+1)),
+		}
+		return resp, nil
+	}
+	text := fmt.Sprintf("answer %x", sum)
+	emit(model.Delta{Text: text})
+	resp.Content.Parts = []*genai.Part{{Text: text}}
+	return resp, nil
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+// A server that is killed while a summary is written has it written again; one
+// that is killed behind it goes on with it.
+func TestKillInCompaction(t *testing.T) {
+	overBoth(t, func(t *testing.T, c *carrier) {
+		env, f := killable(t)
+		note := strings.Repeat("x", 500)
+		script := `answers:
+  - {when: {system: "memory of an AI agent"}, text: "a and b were called", delay: 300ms}
+  - {when: {after_tool: d}, text: " {{tool_result \"c\"}}, {{tool_result \"d\"}}"}
+  - {when: {after_tool: c}, text: "` + long + `", chunk_delay: 20ms, calls: [{name: d}]}
+  - {when: {after_tool: b}, calls: [{name: c, args: {note: ` + note + `}}], usage: {prompt: 900}}
+  - {when: {after_tool: a}, calls: [{name: b, args: {note: ` + note + `}}]}
+  - {when: {}, calls: [{name: a, args: {note: ` + note + `}}]}`
+		if err := os.WriteFile(filepath.Join(env["AGENTD_SCRIPTS"], "tidy.yaml"), []byte(script), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		root := agent("scripted/tidy", "a", "b", "c", "d")
+		root.GetLlm().Compaction = &agentdv1.Compaction{AtShare: 0.8, ContextTokens: 1000}
+		until := func(fit func(*agentdv1.RunResponse) bool) {
+			f.until(func(m *agentdv1.RunResponse) bool {
+				if call := m.GetToolCall(); call != nil {
+					f.answer(call)
+				}
+				return fit(m)
+			})
+		}
+		kill := func(s *served) {
+			s.signal(syscall.SIGKILL)
+			s.wait()
+			f.drop()
+		}
+
+		first := c.binary(t, env)
+		f.t = t
+		f.open(first, root)
+		until(func(m *agentdv1.RunResponse) bool { return m.GetToolCall().GetToolName() == "c" })
+		f.settled() // the summary is next
+		kill(first)
+		second := c.binary(t, env)
+		f.open(second, nil)
+		until(func(m *agentdv1.RunResponse) bool { return strings.Contains(m.GetOutputChunk().GetContent(), "five") })
+		kill(second)
+		third := c.binary(t, env)
+		f.open(third, nil)
+		if end := f.end(); !end.GetCompleted() || end.GetUsageSummary().GetLlmCalls() != 6 {
+			t.Errorf("got %v, want a completed turn of 6 model calls", end)
+		}
+		if want := long + " result of c, result of d"; f.text() != want {
+			t.Errorf("said %q, want %q", f.text(), want)
+		}
+		told := map[int64]string{}
+		for _, m := range f.got {
+			if h := m.GetHistoryCompacted(); h != nil {
+				told[m.GetSeq()] = h.GetSummary()
+			}
+		}
+		if len(told) != 1 {
+			t.Errorf("told of summaries %v, want one", told)
+		}
+		for _, tool := range f.tools {
+			if n := f.asked[tool.GetName()]; n != 1 {
+				t.Errorf("tool %s was asked for %d times", tool.GetName(), n)
+			}
+		}
+		third.signal(syscall.SIGTERM)
+		if code := third.wait(); code != exitOK {
+			t.Errorf("exit code %d: %s", code, third.log)
+		}
+		if calls, results, ended := records(t, env["AGENTD_DATA"], f.session()); calls != 6 || results != 4 || !ended {
+			t.Errorf("the log holds %d model calls and %d results, ended %v; want 6, 4 and true", calls, results, ended)
+		}
+	})
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/apzuk3/agentd/internal/providertest"
+)
+
+// What becomes of model calls is seen on the command line: the fallback from one
+// provider to another, what that one has run and cites, what it cost, and the
+// answers of both as they came.
+func TestRunShowsModelCalls(t *testing.T) {
+	var stream string
+	streams := providertest.Streams(t, providertest.Anthropic)
+	for _, name := range slices.Sorted(maps.Keys(streams)) {
+		if uses, sources := providertest.HearTools(providertest.Anthropic, streams[name]); len(uses) > 0 && len(sources) > 0 {
+			stream = streams[name]
+		}
+	}
+	uses, sources := providertest.HearTools(providertest.Anthropic, stream)
+	if len(sources) == 0 {
+		t.Fatal("no stream cites a source")
+	}
+	const busy = `{"error":{"message":"busy","type":"server_error"}}`
+	providers := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Api-Key") == "" { // OpenAI
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = io.WriteString(w, busy)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, stream)
+	}))
+	t.Cleanup(providers.Close)
+	d := inProcess(t, map[string]string{
+		"AGENTD_ADDR": "127.0.0.1:0", "AGENTD_DATA": ":memory:", "AGENTD_MODEL_TRIES": "1",
+		"OPENAI_API_KEY": "sk-one", "OPENAI_BASE_URL": providers.URL + "/v1", "ANTHROPIC_API_KEY": "sk-two", "ANTHROPIC_BASE_URL": providers.URL,
+	})
+	s := shell{t: t, url: d.url}
+	agent := file(t, "{name: a, llm: {model: openai-responses/gpt-5, fallback_models: [anthropic/claude-sonnet-4-5], builtin_tools: [web_search]}}")
+	kept := filepath.Join(t.TempDir(), "raw")
+	s.tty = true
+	if code := s.run("run", agent, "Search.", "--raw", kept); code != exitOK {
+		t.Fatalf("exit code %d: %s", code, s.stderr)
+	}
+	out := s.stdout.String()
+	contains(t, out, "↻ a: openai-responses/gpt-5 failed (MODEL_UNAVAILABLE), going on with anthropic/claude-sonnet-4-5\n", "→ "+uses[0].Name, "(by the provider)\n", "\n[1] ", sources[0].URI)
+	if !strings.HasPrefix(out, "↻") {
+		t.Errorf("the fallback does not come first: %s", out)
+	}
+	contains(t, s.stderr.String(), "completed; 1 model call, ", " tokens, $")
+	data, err := os.ReadFile(kept)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var bodies []string
+	for l := range strings.Lines(string(data)) {
+		var p struct {
+			Status int
+			Body   []byte
+		}
+		if err := json.Unmarshal([]byte(l), &p); err != nil {
+			t.Fatalf("%v: %s", err, l)
+		}
+		bodies = append(bodies, string(p.Body))
+	}
+	if len(bodies) != 2 || bodies[0] != busy || bodies[1] != stream {
+		t.Errorf("kept %q", bodies)
+	}
+	session := s.lines("sessions", "list")[0]["id"].(string)
+	contains(t, s.says(true, "sessions", "events", session), "model_fallback ", "provider_tools ", "raw_payload ", "model_call_ended ", "anthropic/claude-sonnet-4-5, 1 model call, ")
+	// Who attaches keeps the same.
+	again := filepath.Join(t.TempDir(), "again")
+	s.says(true, "run", "--attach", session, "--raw", again)
+	if twice, err := os.ReadFile(again); err != nil || !bytes.Equal(twice, data) {
+		t.Errorf("attached, kept %q, %v", twice, err)
+	}
+}

@@ -1,0 +1,70 @@
+package daemon
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/catalog"
+)
+
+// withPrices lays the table of a file over that of the registry.
+func withPrices(reg *model.Registry, file string) (*model.Registry, error) {
+	if file == "" {
+		return reg, nil
+	}
+	in, err := os.Open(file)
+	if err != nil {
+		return nil, fmt.Errorf("daemon: prices: %w", err)
+	}
+	defer func() { _ = in.Close() }()
+	data, err := io.ReadAll(io.LimitReader(in, catalog.MaxBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("daemon: prices: %w", err)
+	}
+	table, err := catalog.Parse(file, data)
+	if err != nil {
+		return nil, fmt.Errorf("daemon: prices: %w", err)
+	}
+	if reg, err = reg.WithCatalog(table); err != nil {
+		return nil, fmt.Errorf("daemon: prices: %s: %w", file, err)
+	}
+	return reg, nil
+}
+
+// listPrice is the protocol's form of a price; nil when it is not known.
+func listPrice(e catalog.Entry) *agentdv1.Model_Price {
+	if e.Price == nil {
+		return nil
+	}
+	out := rates(e.Price.Rates)
+	out.Date = e.Date
+	if e.Price.LongFrom > 0 {
+		out.LongFrom, out.Long = e.Price.LongFrom, rates(e.Price.Long)
+	}
+	return out
+}
+
+// rates leaves out those that are no others than those of all tokens.
+func rates(r catalog.Rates) *agentdv1.Model_Price {
+	out := &agentdv1.Model_Price{Input: r.Input, Cached: r.Cached, Output: r.Output}
+	if r.CacheWrite != r.Input {
+		out.CacheWrite = &r.CacheWrite
+	}
+	if r.Thinking != r.Output {
+		out.Thinking = &r.Thinking
+	}
+	return out
+}
+
+func capabilities(c *catalog.Capabilities) *agentdv1.Model_Capabilities {
+	if c == nil {
+		return nil
+	}
+	return &agentdv1.Model_Capabilities{
+		ContextTokens: c.ContextTokens, OutputTokens: c.OutputTokens, Inputs: c.Inputs,
+		Thinking: c.Thinking, Tools: c.Tools, StructuredOutput: c.StructuredOutput,
+	}
+}

@@ -1,0 +1,147 @@
+package model_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/genai"
+
+	"github.com/apzuk3/agentd/model"
+)
+
+// reader takes images, and in results only those by URI. It keeps the request.
+type reader struct{ got *model.Request }
+
+func (r *reader) Generate(_ context.Context, req *model.Request, _ func(model.Delta)) (*model.Response, error) {
+	r.got = req
+	return &model.Response{FinishReason: genai.FinishReasonStop}, nil
+}
+
+func (*reader) Takes(f model.File) error {
+	if strings.HasPrefix(f.MIMEType, "image/") && (!f.Result || f.URI != "") {
+		return nil
+	}
+	return &model.Error{Kind: model.KindInvalid, Provider: "reader", Message: "no " + f.MIMEType}
+}
+
+func inline(mimeType, data string) *genai.Part {
+	return &genai.Part{InlineData: &genai.Blob{MIMEType: mimeType, Data: []byte(data)}}
+}
+
+func atURI(mimeType, uri string) *genai.Part {
+	return &genai.Part{FileData: &genai.FileData{MIMEType: mimeType, FileURI: uri}}
+}
+
+func answered(response map[string]any, parts ...*genai.FunctionResponsePart) *genai.Part {
+	return &genai.Part{FunctionResponse: &genai.FunctionResponse{ID: "1", Name: "t", Response: response, Parts: parts}}
+}
+
+// A guarded model is told in words of the files that it does not take, whoever
+// they are from, and the conversation stays what it is for others.
+func TestFilesInWords(t *testing.T) {
+	png, wav := inline("image/png", "png"), inline("audio/wav", "sound")
+	seen := &genai.FunctionResponsePart{FileData: &genai.FunctionResponseFileData{MIMEType: "image/png", FileURI: "u"}}
+	unseen := &genai.FunctionResponsePart{InlineData: &genai.FunctionResponseBlob{MIMEType: "image/png", Data: []byte("png")}}
+	contents := []*genai.Content{
+		{Role: genai.RoleUser, Parts: []*genai.Part{{Text: "hi"}, png}},
+		{Role: genai.RoleUser, Parts: []*genai.Part{{Text: "hear"}, wav, atURI("video/mp4", "gs://b/f"), png}},
+		{Role: genai.RoleModel, Parts: []*genai.Part{wav, {FunctionCall: &genai.FunctionCall{ID: "1", Name: "t"}}}},
+		{Role: genai.RoleUser, Parts: []*genai.Part{
+			answered(map[string]any{"output": "text"}, seen, unseen), answered(map[string]any{"output": ""}, unseen),
+			answered(map[string]any{"a": 1}, unseen), answered(nil, unseen), answered(map[string]any{"output": "text"}, seen),
+		}},
+	}
+	before := describe(contents)
+	r := &reader{}
+	llm := model.Ref{Provider: "reader", LLM: r}.Guarded(model.Limits{})
+	if _, err := llm.Generate(t.Context(), &model.Request{Contents: contents, Config: &genai.GenerateContentConfig{}}, func(model.Delta) {}); err != nil {
+		t.Fatal(err)
+	}
+	if got := describe(contents); got != before {
+		t.Errorf("the conversation was changed to\n%s", got)
+	}
+	if r.got.Contents[0] != contents[0] || r.got.Contents[2] != contents[2] || r.got.Contents[1].Parts[3] != png || r.got.Contents[3].Parts[4] != contents[3].Parts[4] {
+		t.Error("what the model takes was copied")
+	}
+	want := `hi [image/png, 3 bytes]
+hear [audio/wav, 5 bytes, not shown to you] [video/mp4, gs://b/f, not shown to you] [image/png, 3 bytes]
+[audio/wav, 5 bytes] call
+{"output":"text\n\n[image/png, 3 bytes, not shown to you]"} [image/png, u]` +
+		` {"output":"[image/png, 3 bytes, not shown to you]"} {"a":1,"files":"[image/png, 3 bytes, not shown to you]"} {"files":"[image/png, 3 bytes, not shown to you]"} {"output":"text"} [image/png, u]
+`
+	if got := describe(r.got.Contents); got != want {
+		t.Errorf("the model is told\n%s\nwant\n%s", got, want)
+	}
+	if got := model.WithoutFiles(contents[0]); len(got.Parts) != 2 || got.Parts[1].Text != "[image/png, 3 bytes, not shown to you]" {
+		t.Errorf("without files: %+v", got.Parts)
+	}
+	if plain := (&genai.Content{Parts: []*genai.Part{{Text: "x"}}}); model.WithoutFiles(plain) != plain {
+		t.Error("what has no files was copied")
+	}
+}
+
+// describe is what contents hold.
+func describe(contents []*genai.Content) string {
+	var b strings.Builder
+	for _, c := range contents {
+		var words []string
+		for _, p := range c.Parts {
+			switch {
+			case p.FunctionCall != nil:
+				words = append(words, "call")
+			case p.FunctionResponse != nil:
+				data, err := model.MarshalJSON(p.FunctionResponse.Response)
+				if err != nil {
+					data = []byte(err.Error())
+				}
+				words = append(words, string(data))
+				for _, f := range p.FunctionResponse.Parts {
+					words = append(words, model.DescribeResultFile(f))
+				}
+			default:
+				words = append(words, p.Text+model.DescribeFile(p))
+			}
+		}
+		b.WriteString(strings.Join(words, " ") + "\n")
+	}
+	return b.String()
+}
+
+// A model that does not say what it takes is given all files.
+func TestFilesOfSilentModels(t *testing.T) {
+	var got *model.Request
+	llm := model.Ref{LLM: silent(func(req *model.Request) { got = req })}
+	if llm.Takes() != nil {
+		t.Error("it says what it takes")
+	}
+	req := &model.Request{Contents: []*genai.Content{{Role: genai.RoleUser, Parts: []*genai.Part{inline("a/b", "x")}}}, Config: &genai.GenerateContentConfig{}}
+	if _, err := llm.Guarded(model.Limits{}).Generate(t.Context(), req, func(model.Delta) {}); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(got.Contents, req.Contents) {
+		t.Errorf("the model is told %+v", got.Contents)
+	}
+}
+
+type silent func(*model.Request)
+
+func (s silent) Generate(_ context.Context, req *model.Request, _ func(model.Delta)) (*model.Response, error) {
+	s(req)
+	return &model.Response{FinishReason: genai.FinishReasonStop}, nil
+}
+
+// What the user says is texts and files in order, files on lines of their own.
+func TestSaidOf(t *testing.T) {
+	for want, parts := range map[string][]*genai.Part{
+		"ab":                          {{Text: "a"}, {Text: "no", Thought: true}, {Text: "b"}},
+		"a\n[x/y, 2 bytes]\nb":        {{Text: "a"}, inline("x/y", "zz"), {}, {Text: "b"}},
+		"[x/y, 2 bytes]\n[x/y, u://]": {inline("x/y", "zz"), atURI("x/y", "u://")},
+		"":                            {answered(nil)},
+	} {
+		if got := model.SaidOf(&genai.Content{Parts: parts}); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

@@ -1,0 +1,45 @@
+package openai
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/internal/wire"
+)
+
+// A server that is not OpenAI's own is told nothing that only OpenAI knows.
+func TestCacheElsewhere(t *testing.T) {
+	for _, api := range []API{Chat, Responses} {
+		l := &llm{cfg: &Config{Name: "openai", BaseURL: "http://127.0.0.1:1/v1", API: api}, model: "llama"}
+		req := *requests()["plain"]
+		send := func() (string, error) {
+			var body any
+			var err error
+			if api == Chat {
+				body, err = l.newChatRequest(&req, wire.NewNames(maxToolName, &req))
+			} else {
+				body, err = l.newResponsesRequest(&req, wire.NewNames(maxToolName, &req))
+			}
+			if err != nil {
+				return "", err
+			}
+			data, err := json.Marshal(body)
+			return string(data), err
+		}
+		before, err := send()
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Cache = &model.Cache{Key: "k"}
+		if after, err := send(); err != nil || after != before {
+			t.Errorf("%s sends %s, %v, without a cache %s", api, after, err, before)
+		}
+		req.Cache.TTL = time.Minute
+		if _, err := send(); err == nil || !strings.Contains(err.Error(), "cache.ttl is 1m0s") {
+			t.Errorf("%s, with a TTL: %v", api, err)
+		}
+	}
+}

@@ -1,0 +1,224 @@
+package session_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session"
+)
+
+const (
+	invalid = agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST
+	limit   = agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED
+)
+
+func textPart(s string) *agentdv1.Part {
+	return &agentdv1.Part{Content: &agentdv1.Part_Text{Text: s}}
+}
+
+func filePart(mimeType string, data []byte) *agentdv1.Part {
+	return &agentdv1.Part{Content: &agentdv1.Part_Inline{Inline: &agentdv1.InlineData{MimeType: mimeType, Data: data}}}
+}
+
+func uriPart(mimeType, uri string) *agentdv1.Part {
+	return &agentdv1.Part{Content: &agentdv1.Part_File{File: &agentdv1.FileUri{MimeType: mimeType, Uri: uri}}}
+}
+
+func equalParts(a, b []*agentdv1.Part) bool {
+	return proto.Equal(&agentdv1.RunRequest_ExecuteRequest{UserParts: a}, &agentdv1.RunRequest_ExecuteRequest{UserParts: b})
+}
+
+// anyParts draws parts as clients may send them.
+func anyParts() *rapid.Generator[session.Parts] {
+	mimeType := rapid.StringMatching(`[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,9}/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,9}`)
+	part := rapid.OneOf(
+		rapid.Map(rapid.StringN(1, 50, -1), textPart),
+		rapid.Custom(func(t *rapid.T) *agentdv1.Part {
+			return filePart(mimeType.Draw(t, "type"), rapid.SliceOfN(rapid.Byte(), 1, 200).Draw(t, "data"))
+		}),
+		rapid.Custom(func(t *rapid.T) *agentdv1.Part {
+			return uriPart(mimeType.Draw(t, "type"), rapid.StringN(1, 50, -1).Draw(t, "uri"))
+		}),
+	)
+	return rapid.Map(rapid.SliceOfN(part, 1, 8), func(p []*agentdv1.Part) session.Parts { return p })
+}
+
+// Whatever parts there are, the log gives them back byte for byte, wherever they
+// stand in it, and always as the same text.
+func TestPartsSurviveTheLog(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		parts := anyParts().Draw(t, "parts")
+		facts := []struct {
+			fact, again any
+			parts       func(any) session.Parts
+		}{
+			{&session.TurnStarted{Parts: parts}, &session.TurnStarted{}, func(f any) session.Parts { return f.(*session.TurnStarted).Parts }},
+			{&session.TurnQueued{TurnStarted: session.TurnStarted{Parts: parts}}, &session.TurnQueued{}, func(f any) session.Parts { return f.(*session.TurnQueued).Parts }},
+			{&session.ToolResult{Parts: parts}, &session.ToolResult{}, func(f any) session.Parts { return f.(*session.ToolResult).Parts }},
+		}
+		for _, f := range facts {
+			data, err := json.Marshal(f.fact)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := json.Unmarshal(data, f.again); err != nil {
+				t.Fatal(err)
+			}
+			if !equalParts(parts, f.parts(f.again)) {
+				t.Errorf("%T: %v became %v", f.fact, parts, f.parts(f.again))
+			}
+			if second, err := json.Marshal(f.again); err != nil || !bytes.Equal(data, second) {
+				t.Errorf("%T is written as %s, then as %s, error %v", f.fact, data, second, err)
+			}
+		}
+	})
+}
+
+// A prompt may be parts alone, whether its turn runs, waits or becomes a message;
+// everybody who watches is told of them.
+func TestPartsOfPrompts(t *testing.T) {
+	parts := session.Parts{filePart("image/png", []byte{0, 1, 255}), textPart("look"), uriPart("video/mp4", "gs://b/f")}
+	store := memory(t)
+	f := newFixture(t, store, session.Limits{})
+	var heard []session.Injected
+	f.on(func(ctx context.Context, r *session.Run) error {
+		if !equalParts(r.Spec().Parts, parts) {
+			t.Errorf("the run has the parts %v", r.Spec().Parts)
+		}
+		if r.Spec().Prompt == "first" {
+			if _, err := call(ctx, r, "c1"); err != nil {
+				return err
+			}
+		}
+		for _, in := range r.Injected() {
+			heard = append(heard, in)
+			if err := add(ctx, r, &session.Event{Path: root, Injected: in.ID, Text: in.Text, Parts: in.Parts}); err != nil {
+				return err
+			}
+		}
+		return say(ctx, r, "m-"+r.TurnID(), root, "done")
+	})
+	first := f.start(session.Request{Prompt: "first", Parts: parts})
+	asked := first.Watch()
+	await(t, asked, isCall)
+	waits := f.start(session.Request{SessionID: first.SessionID(), Parts: parts, OnBusy: session.Enqueue})
+	injected := f.start(session.Request{SessionID: first.SessionID(), Parts: parts, OnBusy: session.Inject})
+	after := []*session.Watcher{asked, attach(t, f, first, nil)}
+	if err := first.Answer(t.Context(), session.Answer{CallID: "c1", Output: new("ok")}); err != nil {
+		t.Fatal(err)
+	}
+	<-waits.Done()
+	if len(heard) != 1 || heard[0].ID != injected.ID() || heard[0].Text != "" || !equalParts(heard[0].Parts, parts) {
+		t.Errorf("the running turn is told %v", heard)
+	}
+	for i, w := range after {
+		queued, messages := 0, 0
+		for _, m := range follow(t, w) {
+			switch {
+			case m.GetTurnQueued() != nil:
+				queued++
+				if q := m.GetTurnQueued(); q.GetUserPrompt() != "" || !equalParts(q.GetUserParts(), parts) {
+					t.Errorf("watcher %d: queued %v", i, q)
+				}
+			case m.GetUserMessage() != nil:
+				messages++
+				if u := m.GetUserMessage(); u.GetContent() != "" || !equalParts(u.GetParts(), parts) {
+					t.Errorf("watcher %d: the user says %v", i, u)
+				}
+			}
+		}
+		if queued != 2 || messages != 1 {
+			t.Errorf("watcher %d is told of %d prompts that wait and %d messages, want 2 and 1", i, queued, messages)
+		}
+	}
+	if info, err := f.m.Turn(t.Context(), first.SessionID(), waits.ID()); err != nil || info.Prompt != "" || info.Status != session.Succeeded {
+		t.Errorf("the turn that waited is %+v, error %v", info, err)
+	}
+}
+
+// An answer has its parts with its first text, and the same answer again is one
+// with the same parts.
+func TestPartsOfAnswers(t *testing.T) {
+	png := session.Parts{filePart("image/png", []byte("png"))}
+	f := newFixture(t, memory(t), session.Limits{MaxPartsBytes: 1000})
+	got := make(chan map[string]session.ToolResult, 1)
+	f.on(func(ctx context.Context, r *session.Run) error {
+		res, err := call(ctx, r, "c1", "c2")
+		got <- res
+		return err
+	})
+	turn := f.start(session.Request{})
+	asked := turn.Watch()
+	await(t, asked, isCall)
+	for name, tc := range map[string]struct {
+		answer session.Answer
+		code   agentdv1.ErrorCode
+		says   string
+	}{
+		"with an error": {session.Answer{Error: new("no"), Parts: png}, invalid, "together with error"},
+		"no part":       {session.Answer{Parts: session.Parts{{}}}, invalid, "parts[0]"},
+		"too large":     {session.Answer{Parts: session.Parts{filePart("image/png", make([]byte, 1001))}}, limit, "at most 1000"},
+	} {
+		tc.answer.CallID = "c1"
+		if e := session.AsError(turn.Answer(t.Context(), tc.answer)); e.Code != tc.code || !strings.Contains(e.Message, tc.says) || !strings.Contains(e.Message, "c1") {
+			t.Errorf("%s: %v", name, e)
+		}
+	}
+	first := session.Answer{CallID: "c1", Parts: png}
+	if err := errors.Join(turn.Answer(t.Context(), first), turn.Answer(t.Context(), first)); err != nil {
+		t.Errorf("the same answer twice: %v", err)
+	}
+	other := session.Answer{CallID: "c1", Parts: session.Parts{filePart("image/png", []byte("jpg"))}}
+	if e := session.AsError(turn.Answer(t.Context(), other)); e.Code != invalid || !strings.Contains(e.Message, "too late") {
+		t.Errorf("another answer with other parts: %v", e)
+	}
+	if err := turn.Answer(t.Context(), session.Answer{CallID: "c2", Output: new("text"), Parts: png}); err != nil {
+		t.Fatal(err)
+	}
+	res := <-got
+	if r := res["c1"]; r.Output == nil || *r.Output != "" || !equalParts(r.Parts, png) {
+		t.Errorf("parts alone are the result %+v", r)
+	}
+	shown := 0
+	for _, m := range follow(t, attach(t, f, turn, nil)) {
+		if r := m.GetToolResult(); r != nil {
+			shown++
+			if !equalParts(r.GetParts(), png) || r.GetOutput() != map[string]string{"c1": "", "c2": "text"}[r.GetToolCallId()] {
+				t.Errorf("who watches is shown %v", r)
+			}
+		}
+	}
+	if shown != 2 {
+		t.Errorf("%d results are shown, want 2", shown)
+	}
+}
+
+// What a prompt may be: something, and not too much of it.
+func TestPartsOfPromptsAreBounded(t *testing.T) {
+	f := newFixture(t, memory(t), session.Limits{MaxPartsBytes: 1000, MaxPromptBytes: 100})
+	for name, tc := range map[string]struct {
+		prompt string
+		parts  session.Parts
+		code   agentdv1.ErrorCode
+		says   string
+	}{
+		"blank":          {" ", session.Parts{textPart("\n"), textPart(" ")}, invalid, "user_prompt"},
+		"no part":        {"hi", session.Parts{textPart("a"), {}}, invalid, "user_parts[1]"},
+		"large files":    {"hi", session.Parts{filePart("a/b", make([]byte, 500)), filePart("a/b", make([]byte, 500))}, limit, "at most 1000"},
+		"many words":     {strings.Repeat("a", 50), session.Parts{textPart(strings.Repeat("b", 51))}, limit, "user_prompt and the texts of user_parts have 101 bytes, at most 100"},
+		"a long request": {strings.Repeat("a", 101), nil, limit, "user_prompt has 101 bytes"},
+	} {
+		_, err := f.m.Start(t.Context(), session.Request{Agent: tree(), Prompt: tc.prompt, Parts: tc.parts})
+		if e := session.AsError(err); e.Code != tc.code || !strings.Contains(e.Message, tc.says) {
+			t.Errorf("%s: %v", name, e)
+		}
+	}
+}
