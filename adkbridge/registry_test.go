@@ -22,6 +22,9 @@ func (p provider) Open(name, key string) (model.LLM, error) {
 	return scripted{p.s, name}, nil
 }
 
+// Describe claims what OpenAI's provider does.
+func (provider) Describe() model.Description { return model.Description{Prefixes: []string{"gpt-"}} }
+
 // TestFromRegistry guards the models of a registry and prices their calls.
 func TestFromRegistry(t *testing.T) {
 	s := &script{steps: map[string][]step{"gpt-4o": {say("hi"), {panics: true}}}}

@@ -1,7 +1,6 @@
 package adkbridge
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -117,6 +116,7 @@ func conversation(contents []*genai.Content, limit int) string {
 
 // longestFitting is how long a passage may be so that all of them fit.
 func longestFitting(all []passage, limit int) int {
+	longest := 0
 	lens := make([]int, len(all))
 	for i, p := range all {
 		lens[i] = len(p.body)
@@ -128,8 +128,9 @@ func longestFitting(all []passage, limit int) int {
 			return max(limit/rest, 0)
 		}
 		limit -= n
+		longest = n
 	}
-	return cmp.Or(slices.Max(append(lens, 0)), 1)
+	return longest
 }
 
 // middleOut shortens a text to about n bytes; most of what is left is its

@@ -86,8 +86,7 @@ func (v *verification) rush(ctx context.Context, log session.TurnLog) ([]session
 	return recs, failed
 }
 
-// settleState takes in what a record of a turn that is past says about the state
-// and about summaries.
+// settleState takes in what a record of a turn that is past says about the state.
 func (v *verification) settleState(rec session.Record) error {
 	switch rec.Kind {
 	case session.KindTurnStarted:
@@ -102,7 +101,6 @@ func (v *verification) settleState(rec session.Record) error {
 			return fmt.Errorf("record %d: %w", rec.Seq, err)
 		}
 		maps.Copy(v.state, durable(s.Actions.StateDelta))
-		v.told.summarized(loggedEvent{seq: rec.Seq, ev: s})
 	default:
 	}
 	return nil
@@ -121,49 +119,42 @@ func (p past) Records(context.Context, int64) iter.Seq2[session.Record, error] {
 // A nil told takes note of nothing.
 type told struct {
 	// Set before the run, not changed by it.
-	start     map[string]any             // the state
-	events    []loggedEvent              // those of the turn, but for prompts
-	ends      map[string]int64           // where the answers are in the log, by "agent|branch#n"
-	summaries map[promptKey][]summarized // in order of seq
+	start  map[string]any   // the state
+	hist   *history         // up to the end of the turn
+	events []loggedEvent    // those of the turn that agents have come to
+	ends   map[string]int64 // where the answers are in the log, by "agent|branch#n"
 
-	mu    sync.Mutex                            // protects the fields below
+	mu    sync.Mutex                            // protects the field below
 	calls map[string]*agentdv1.ModelCallDetails // by "agent|branch#n"
-	held  []loggedEvent                         // prompts and summaries that no call has come to yet
 
 	failed error // what the run has ended with; owned by the goroutine that runs it
 }
 
-// summarized is a summary and where it is in the log.
-type summarized struct {
-	seq  int64
-	text string
-}
-
 func newTold() *told {
-	return &told{calls: map[string]*agentdv1.ModelCallDetails{}, ends: map[string]int64{}, summaries: map[promptKey][]summarized{}}
+	return &told{hist: newHistory(), calls: map[string]*agentdv1.ModelCallDetails{}, ends: map[string]int64{}}
 }
 
-// begin takes in what is known of the turn before it runs. It holds back the
-// prompts that were injected, and summaries, until the calls that saw them, and
-// returns all other events of the turn.
-func (d *told) begin(state map[string]any, logged []loggedEvent) []loggedEvent {
+// begin takes in what is known of the turn before it runs: the state and the
+// history at its start, and its events.
+func (d *told) begin(state map[string]any, hist *history, logged []loggedEvent) {
 	if d == nil {
-		return logged
+		return
 	}
 	d.start = state
+	for _, it := range hist.items {
+		own := *it // what is made on first use belongs to one history
+		d.hist.add(&own, 0)
+	}
 	for _, l := range logged {
-		d.summarized(l)
+		d.hist.addStored(l.seq, l.ev, l.size)
 		m := &l.ev.CustomMetadata.Agentd
-		if m.Injected != "" || m.Compacted != nil {
-			d.held = append(d.held, l)
-			continue
-		}
 		if m.LLM != "" {
 			d.ends[m.LLM] = l.seq
 		}
-		d.events = append(d.events, l)
+		if m.Injected == "" && m.Compacted == nil {
+			d.events = append(d.events, l)
+		}
 	}
-	return d.events
 }
 
 // end is where in the log the answer of a call is.
@@ -195,20 +186,12 @@ func (d *told) stateLocked(t *turn, at promptKey) map[string]any {
 // callKey names a call of an agent, n counting from 0.
 func callKey(at promptKey, n int) string { return fmt.Sprintf("%s|%s#%d", at.agent, at.branch, n) }
 
-func (d *told) summarized(l loggedEvent) {
-	if c := l.ev.CustomMetadata.Agentd.Compacted; c != nil {
-		key := promptKey{l.ev.Author, l.ev.Branch}
-		d.summaries[key] = append(d.summaries[key], summarized{l.seq, c.Summary})
-	}
-}
-
 // tell takes note of a call that is about to be made. cfg is what ADK has made
 // for it; it is not changed.
 func (d *told) tell(m *agentModel, at promptKey, key string, cfg *genai.GenerateContentConfig) {
 	if d == nil {
 		return
 	}
-	end := d.come(m.t, at, key)
 	own := *cfg
 	own.Tools = slices.Clone(cfg.Tools)
 	if s := cfg.SystemInstruction; s != nil {
@@ -220,10 +203,12 @@ func (d *told) tell(m *agentModel, at promptKey, key string, cfg *genai.Generate
 	}
 	m.prepare(&own)
 	req := &model.Request{Config: &own}
+	contents, summary := d.hist.promptBefore(at, m.since(), d.end(key))
 	call := &agentdv1.ModelCallDetails{
 		Instruction: req.SystemText(),
 		Generation:  m.n.spec.GetGeneration(),
-		Contents:    int32(min(len(m.t.hist.prompt(at.agent, at.branch, m.since())), math.MaxInt32)),
+		Contents:    int32(min(len(contents), math.MaxInt32)),
+		Summary:     summary,
 	}
 	for _, f := range req.Functions() {
 		call.ToolNames = append(call.ToolNames, f.Name)
@@ -235,29 +220,25 @@ func (d *told) tell(m *agentModel, at promptKey, key string, cfg *genai.Generate
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, s := range d.summaries[at] {
-		if s.seq < end {
-			call.Summary = s.text
-		}
-	}
 	d.calls[key] = call
 }
 
-// come makes history of the prompts that were injected before a call ended, and of
-// the summaries that its agent was told, and returns where in the log that is.
-func (d *told) come(t *turn, at promptKey, key string) int64 {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	end := d.end(key)
-	d.held = slices.DeleteFunc(d.held, func(l loggedEvent) bool {
-		summary := l.ev.CustomMetadata.Agentd.Compacted != nil
-		if l.seq >= end || summary && at != (promptKey{l.ev.Author, l.ev.Branch}) {
-			return false
+// promptBefore returns the prompt of a key as it was before a record was appended,
+// and the summary that it begins with, "" if it does not.
+func (h *history) promptBefore(key promptKey, since, seq int64) (contents []*genai.Content, summary string) {
+	h.mu.Lock() // its items are those of past, too
+	defer h.mu.Unlock()
+	past := newHistory()
+	past.items = h.items
+	if seq < math.MaxInt64 {
+		past.items = h.items[:h.afterLocked(seq-1)]
+	}
+	for _, it := range past.items {
+		if it.compacted != nil && it.author == key.agent && it.branch == key.branch && it.span.Since == since {
+			summary = it.compacted.Summary
 		}
-		t.admit(l.seq, l.ev, l.size, nil)
-		return true
-	})
-	return end
+	}
+	return past.prompt(key.agent, key.branch, since), summary
 }
 
 // details are the calls of the turn that have ended. A call that has failed has no

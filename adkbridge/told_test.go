@@ -1,7 +1,9 @@
 package adkbridge
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -157,6 +159,52 @@ func TestModelCallsTellEachItsOwn(t *testing.T) {
 	}
 	if u := calls[1].GetCall(); u.GetModel() != "root" || u.GetProvider() != "fake" || u.GetLlmCalls() != 1 {
 		t.Errorf("call %v", u)
+	}
+}
+
+// TestModelCallsBehindSummaries tells which summary stood for the beginning of the
+// conversation, and of the calls that wrote them.
+func TestModelCallsBehindSummaries(t *testing.T) {
+	w := newWorld(t, nil)
+	models := &narrow{known: true}
+	w.runner = New(Config{Models: models})
+	w.restart()
+	w.answer = func(tc *agentdv1.RunResponse_ToolCallRequest) session.Answer {
+		var in struct{ Q int }
+		if err := json.Unmarshal([]byte(tc.GetToolInput()), &in); err != nil {
+			t.Error(err)
+		}
+		return session.Answer{Output: new(fmt.Sprintf(`{"n":%d,"text":%q}`, in.Q, strings.Repeat("r", 300)))}
+	}
+	tree := compacts(3000, &agentdv1.Compaction{AtShare: 0.75})
+	before := 0
+	for range 3 {
+		turn := w.start(tree, "12 rounds")
+		w.follow(turn).ok(t)
+		calls, err := ModelCalls(t.Context(), w.turnLog(turn.ID()))
+		made := models.requests[before:]
+		before = len(models.requests)
+		if err != nil || len(calls) != len(made) {
+			t.Fatalf("%d calls, %d were made, %v", len(calls), len(made), err)
+		}
+		for i, c := range calls {
+			if strings.HasPrefix(made[i].SystemText(), summaryInstruction) {
+				if c.GetContents() != 0 || c.GetCall().GetMessageId() != "" || c.GetCall().GetUsage().GetTotalTokens() == 0 {
+					t.Errorf("a call for a summary: %v", c)
+				}
+				continue
+			}
+			if got, want := int(c.GetContents()), len(made[i].Contents); got != want {
+				t.Errorf("call %d: %d contents, sent %d", i, got, want)
+			}
+			sent := model.TextOf(made[i].Contents[0])
+			if got := c.GetSummary(); got == "" && strings.HasPrefix(sent, summaryHead) || !strings.Contains(sent, got) {
+				t.Errorf("call %d: summary %q, sent %q", i, got, sent)
+			}
+		}
+	}
+	if len(models.summed) < 2 {
+		t.Errorf("%d summaries", len(models.summed))
 	}
 }
 

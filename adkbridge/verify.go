@@ -121,7 +121,7 @@ func (v *verification) turn(ctx context.Context, recs []session.Record) (*Diverg
 	for _, l := range logged {
 		maps.Copy(v.state, durable(l.ev.Actions.StateDelta))
 	}
-	logged = v.told.begin(run.state, logged)
+	v.told.begin(run.state, v.hist, logged)
 	runner := New(Config{Models: run, Logger: slog.New(slog.DiscardHandler), Limits: Limits{ModelCalls: math.MaxInt}})
 	t := newTurn(run, v.hist, runner.limits, logged)
 	t.verifier, run.t, run.told = run, t, v.told

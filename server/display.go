@@ -101,7 +101,11 @@ func displayOf(m *agentdv1.RunResponse) *agentdv1.Display {
 		if _, failed := r.ToolResult.GetResult().(*agentdv1.RunResponse_ToolResult_Error); failed {
 			phase = phaseFailed
 		}
-		return shown(kindTool, phase, refTool+r.ToolResult.GetToolCallId(), visibilityOf(r.ToolResult.GetOutput()+r.ToolResult.GetError()))
+		visibility := visibilityOf(r.ToolResult.GetOutput() + r.ToolResult.GetError())
+		if len(r.ToolResult.GetParts()) > 0 {
+			visibility = private
+		}
+		return shown(kindTool, phase, refTool+r.ToolResult.GetToolCallId(), visibility)
 	case *agentdv1.RunResponse_InteractionRequested_:
 		return shown(kindInteraction, phaseRequested, refInteraction+r.InteractionRequested.GetInteraction().GetId(), public)
 	case *agentdv1.RunResponse_InteractionResolved_:
@@ -189,6 +193,7 @@ func withhold(m *agentdv1.RunResponse) {
 	case *agentdv1.RunResponse_ToolCallNotice_:
 		r.ToolCallNotice.ToolInput = ""
 	case *agentdv1.RunResponse_ToolResult_:
+		r.ToolResult.Parts = nil
 		switch result := r.ToolResult.GetResult().(type) {
 		case *agentdv1.RunResponse_ToolResult_Output:
 			result.Output = ""

@@ -45,8 +45,11 @@ func fill(m protoreflect.Message) {
 		switch {
 		case f.IsMap():
 		case f.IsList():
-			if f.Kind() == protoreflect.StringKind {
-				m.Mutable(f).List().Append(protoreflect.ValueOfString(string(f.Name())))
+			switch list := m.Mutable(f).List(); {
+			case f.Kind() == protoreflect.StringKind:
+				list.Append(protoreflect.ValueOfString(string(f.Name())))
+			case f.Message() != nil && strings.HasPrefix(string(f.Message().FullName()), "agentd."):
+				fill(list.AppendMutable().Message())
 			}
 		case f.Kind() == protoreflect.StringKind:
 			m.Set(f, protoreflect.ValueOfString(string(f.Name())))
@@ -80,6 +83,12 @@ func outputEvent(output string) *agentdv1.RunResponse {
 	return &agentdv1.RunResponse{Seq: 1, TurnId: "e-1", Response: &agentdv1.RunResponse_ToolResult_{ToolResult: &agentdv1.RunResponse_ToolResult{
 		ToolCallId: "c1", Result: &agentdv1.RunResponse_ToolResult_Output{Output: output},
 	}}}
+}
+
+func partsEvent() *agentdv1.RunResponse {
+	m := outputEvent("")
+	m.GetToolResult().Parts = []*agentdv1.Part{{Content: &agentdv1.Part_Text{Text: "fog"}}}
+	return m
 }
 
 func failureEvent(text string) *agentdv1.RunResponse {
@@ -119,6 +128,7 @@ func TestDisplay(t *testing.T) {
 		"notice":              {noticeEvent("{}"), shown(kindTool, phaseStarted, "tool:c1", private)},
 		"notice, withheld":    {noticeEvent(""), shown(kindTool, phaseStarted, "tool:c1", public)},
 		"output":              {outputEvent("fog"), shown(kindTool, phaseCompleted, "tool:c1", private)},
+		"parts":               {partsEvent(), shown(kindTool, phaseCompleted, "tool:c1", private)},
 		"output, withheld":    {outputEvent(""), shown(kindTool, phaseCompleted, "tool:c1", public)},
 		"failure":             {failureEvent("no"), shown(kindTool, phaseFailed, "tool:c1", private)},
 		"failure, withheld":   {failureEvent(""), shown(kindTool, phaseFailed, "tool:c1", public)},

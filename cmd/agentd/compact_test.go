@@ -16,15 +16,19 @@ func TestKillInCompaction(t *testing.T) {
 	overBoth(t, func(t *testing.T, c *carrier) {
 		env, f := killable(t)
 		note := strings.Repeat("x", 500)
-		script := `answers:
-  - {when: {system: "memory of an AI agent"}, text: "a and b were called", delay: 300ms}
+		// The script of a server says how long a summary takes, and how slowly it
+		// speaks.
+		script := func(summary, word string) {
+			text := `answers:
+  - {when: {system: "memory of an AI agent"}, text: "a and b were called", delay: ` + summary + `}
   - {when: {after_tool: d}, text: " {{tool_result \"c\"}}, {{tool_result \"d\"}}"}
-  - {when: {after_tool: c}, text: "` + long + `", chunk_delay: 20ms, calls: [{name: d}]}
+  - {when: {after_tool: c}, text: "` + long + `", chunk_delay: ` + word + `, calls: [{name: d}]}
   - {when: {after_tool: b}, calls: [{name: c, args: {note: ` + note + `}}], usage: {prompt: 900}}
   - {when: {after_tool: a}, calls: [{name: b, args: {note: ` + note + `}}]}
   - {when: {}, calls: [{name: a, args: {note: ` + note + `}}]}`
-		if err := os.WriteFile(filepath.Join(env["AGENTD_SCRIPTS"], "tidy.yaml"), []byte(script), 0o600); err != nil {
-			t.Fatal(err)
+			if err := os.WriteFile(filepath.Join(env["AGENTD_SCRIPTS"], "tidy.yaml"), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
 		}
 		root := agent("scripted/tidy", "a", "b", "c", "d")
 		root.GetLlm().Compaction = &agentdv1.Compaction{AtShare: 0.8, ContextTokens: 1000}
@@ -42,16 +46,19 @@ func TestKillInCompaction(t *testing.T) {
 			f.drop()
 		}
 
+		script("1h", "1ms")
 		first := c.binary(t, env)
 		f.t = t
 		f.open(first, root)
 		until(func(m *agentdv1.RunResponse) bool { return m.GetToolCall().GetToolName() == "c" })
 		f.settled() // the summary is next
 		kill(first)
+		script("1ms", "300ms")
 		second := c.binary(t, env)
 		f.open(second, nil)
 		until(func(m *agentdv1.RunResponse) bool { return strings.Contains(m.GetOutputChunk().GetContent(), "five") })
 		kill(second)
+		script("1ms", "1ms")
 		third := c.binary(t, env)
 		f.open(third, nil)
 		if end := f.end(); !end.GetCompleted() || end.GetUsageSummary().GetLlmCalls() != 6 {

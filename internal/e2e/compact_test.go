@@ -8,9 +8,11 @@ import (
 	"sync"
 	"testing"
 
+	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/internal/providertest"
 )
 
@@ -34,6 +36,7 @@ type windowed struct {
 	calls     int
 	refused   int
 	summaries int
+	known     int // the newest summary that prompts begin with; 0 is none
 	largest   int64
 }
 
@@ -67,12 +70,13 @@ func (p *windowed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch last := req.Items[len(req.Items)-1]; {
 	case strings.HasPrefix(req.System, "You write the memory"):
 		p.summaries++
+		p.known = p.summaries
 		a.Text = fmt.Sprintf("summary %d", p.summaries)
 		if len(req.Tools) > 0 || len(req.Items) != 1 {
 			p.t.Errorf("asked for a summary by %s", body)
 		}
-	case p.summaries > 0 && !strings.Contains(req.Items[0].Text, fmt.Sprintf("summary %d\n", p.summaries)):
-		p.t.Errorf("after summary %d a prompt begins with %q", p.summaries, req.Items[0].Text)
+	case p.known > 0 && !strings.Contains(req.Items[0].Text, fmt.Sprintf("summary %d\n", p.known)):
+		p.t.Errorf("after summary %d a prompt begins with %q", p.known, req.Items[0].Text)
 	case p.calls%3 == 0 && last.Kind == providertest.User:
 		a.Calls = []providertest.ToolCall{{ID: fmt.Sprintf("c%d", p.calls), Name: "look", Args: fmt.Sprintf(`{"n":%d}`, p.calls)}}
 	}
@@ -105,7 +109,7 @@ func TestCompaction(t *testing.T) {
 				f.handle(p)
 				agent := f.agent("look")
 				agent.GetLlm().Compaction = proto.CloneOf(c)
-				session, told := "", 0
+				session, told, at, through := "", 0, int64(0), int64(0)
 				for i := range 100 {
 					got := faultyTurn(t, f.d, agent, session)
 					if len(got.errors) > 0 || !got.end.GetCompleted() {
@@ -116,7 +120,7 @@ func TestCompaction(t *testing.T) {
 							session = id
 						}
 						if h := m.GetHistoryCompacted(); h != nil {
-							told++
+							told, at, through = told+1, m.GetSeq(), h.GetThroughSeq()
 							if over := h.GetReason() == agentdv1.RunResponse_HistoryCompacted_REASON_OVERFLOW; over != (c.GetAtShare() == 0) || h.GetSummary() != fmt.Sprintf("summary %d", told) {
 								t.Errorf("turn %d: told of %v", i, h)
 							}
@@ -125,6 +129,20 @@ func TestCompaction(t *testing.T) {
 				}
 				if want := c.GetAtShare() == 0; p.summaries < 5 || told != p.summaries || p.refused != 0 && !want || want && p.refused != p.summaries {
 					t.Errorf("%d calls, the largest of %d tokens: %d summaries, %d told, %d refused", p.calls, p.largest, p.summaries, told, p.refused)
+				}
+				// A fork knows the summaries up to where it begins.
+				sessions := agentdv1connect.NewSessionServiceClient(f.d.HTTPClient(), f.d.URL)
+				for back, seq := range []int64{at, through} {
+					fork, err := sessions.ForkSession(t.Context(), connect.NewRequest(&agentdv1.ForkSessionRequest{SessionId: session, Seq: &seq}))
+					if err != nil {
+						t.Fatal(err)
+					}
+					p.mu.Lock()
+					p.known = told - back
+					p.mu.Unlock()
+					if got := faultyTurn(t, f.d, agent, fork.Msg.GetSession().GetId()); len(got.errors) > 0 {
+						t.Errorf("a fork at %d: %v", seq, got.errors)
+					}
 				}
 			})
 		}

@@ -46,6 +46,7 @@ var scenarios = map[string]scenario{
 	"TestOutputSchemaRefused":            {run: TestOutputSchemaRefused},
 	"TestRules":                          {run: TestRules},
 	"TestFiles":                          {run: TestFiles},
+	"TestFilesLarge":                     {run: TestFilesLarge, slow: true},
 	"TestFilesRefused":                   {run: TestFilesRefused},
 	"TestFilesByTool":                    {run: TestFilesByTool},
 	"TestRecordedFiles":                  {run: TestRecordedFiles},

@@ -148,6 +148,77 @@ func TestFiles(t *testing.T) {
 	}
 }
 
+// TestFilesLarge: what fits a message goes all the way: to the model, into a queue,
+// and to whoever watches.
+func TestFilesLarge(t *testing.T) {
+	eye := &looker{}
+	d := startDaemon(t, agentdtest.WithProvider(provider{"eye", eye.open}))
+	clnt := d.Client()
+	large := bytes.Repeat(picture, 14<<10) // 3.5 MiB
+	running, queued := make(chan struct{}), make(chan struct{})
+	client.AddTool(clnt, "look", "Looks.", func(context.Context, struct{}) (any, error) {
+		select {
+		case <-queued:
+		case <-t.Context().Done():
+		}
+		return client.ToolOutput{Parts: []*agentdv1.Part{client.Inline("image/png", large)}}, nil
+	})
+	agent := llmAgent("root", "eye/1", "", "look")
+	over := make(chan error, 1)
+	shown, session := 0, ""
+	go func() { // ends with its turn, which the queued one lets go on
+		for event, err := range clnt.Run(t.Context(), agent, "", client.WithParts(client.Inline("image/png", large))) {
+			switch {
+			case err != nil:
+				over <- err
+				return
+			case event.Started != nil:
+				session = event.Started.SessionID
+			case event.ToolCall != nil:
+				close(running)
+			case event.ToolResult != nil && len(event.ToolResult.Parts) == 1 && bytes.Equal(event.ToolResult.Parts[0].GetInline().GetData(), large):
+				shown++
+			}
+		}
+		over <- nil
+	}()
+	select {
+	case <-running:
+	case err := <-over:
+		t.Fatal(err)
+	}
+	told := 0
+	for event, err := range clnt.Run(t.Context(), nil, "", client.WithSessionID(session), client.WithOnBusy(client.OnBusyEnqueue),
+		client.WithParts(client.Inline("image/png", large))) {
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case event.Queued != nil:
+			close(queued)
+			if q := event.Queued.Parts; len(q) == 1 && bytes.Equal(q[0].GetInline().GetData(), large) {
+				told++
+			}
+		}
+	}
+	if err := <-over; err != nil {
+		t.Fatal(err)
+	}
+	if shown != 1 || told != 1 {
+		t.Errorf("%d results and %d prompts are shown whole, want one of each", shown, told)
+	}
+	files := 0
+	for _, c := range eye.last() {
+		for _, p := range c.Parts {
+			if p.InlineData != nil && bytes.Equal(p.InlineData.Data, large) || p.FunctionResponse != nil && bytes.Equal(p.FunctionResponse.Parts[0].InlineData.Data, large) {
+				files++
+			}
+		}
+	}
+	if files != 4 {
+		t.Errorf("the model is told %d files whole, want 4", files)
+	}
+}
+
 // TestFilesRefused: a file that no model of the tree takes is refused before
 // anything happens; one that a provider refuses makes its turn fail, and not those
 // that follow.

@@ -197,7 +197,7 @@ func (d *adapterDriver) step(t *testing.T, llm model.LLM, req *model.Request, wa
 		if !ok || e.Kind != kind || want.Status >= 400 && (e.Status != want.Status || !strings.Contains(e.Message, want.Message)) {
 			t.Errorf("error %v, want kind %s, status %d: %s", err, kind, want.Status, want.Message)
 		}
-		if ok && (want.Usage != providertest.Usage{}) && (e.Usage == nil || counted(*e.Usage) != want.Usage) {
+		if ok && (want.Usage != providertest.Usage{}) && (e.Usage == nil || providertest.Usage(*e.Usage) != want.Usage) {
 			t.Errorf("error with usage %+v, want %+v", e.Usage, want.Usage)
 		}
 		return nil, false
@@ -223,7 +223,7 @@ func (d *adapterDriver) compare(t *testing.T, resp *model.Response, want provide
 	if got, want := squeeze(parts(resp.Content, true)), squeeze(strings.Join(want.Thoughts, "")); got != want {
 		t.Errorf("thoughts %q, want %q", got, want)
 	}
-	if got := counted(resp.Usage); got != want.Usage {
+	if got := providertest.Usage(resp.Usage); got != want.Usage {
 		t.Errorf("usage %+v, want %+v", got, want.Usage)
 	}
 	if resp.Model != want.Model {
@@ -387,9 +387,4 @@ func sameJSON(a, b string) bool {
 		}
 	}
 	return reflect.DeepEqual(values[0], values[1])
-}
-
-// counted is usage as recordings have it.
-func counted(u model.Usage) providertest.Usage {
-	return providertest.Usage{Prompt: u.Prompt, Completion: u.Completion, Cached: u.Cached, Thoughts: u.Thoughts, Total: u.Total}
 }

@@ -34,6 +34,12 @@ type history struct {
 // drawHistory draws a conversation that waits for a model.
 func drawHistory(t *rapid.T) []*genai.Content {
 	h := &history{t: t}
+	if rapid.IntRange(0, 3).Draw(t, "summarised") == 0 { // which may end within a turn
+		h.out = append(h.out, asked(text("<summary>\nEarlier.\n</summary>"), text("word for word:"), text("Go on.")))
+		for range rapid.IntRange(0, 3).Draw(t, "answers behind the summary") {
+			h.model()
+		}
+	}
 	for range rapid.IntRange(0, 4).Draw(t, "turns") {
 		h.user()
 		for range rapid.IntRange(0, 3).Draw(t, "answers") {
