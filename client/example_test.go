@@ -118,6 +118,43 @@ func ExampleWithOnBusy() {
 	// Found 3 letters. And you said: only from 1912
 }
 
+// An image goes to the model with the prompt, and another one comes back from a
+// tool. This model only says what it was shown.
+func ExampleWithParts() {
+	d, err := agentdtest.New(agentdtest.WithScript("eye", `answers:
+  - calls: [{name: photograph}]
+  - text: 'You showed me: {{last_user}}. The tool said: {{tool_result "photograph"}}.'`))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = d.Close() }()
+	clnt := d.Client()
+	png := []byte("\x89PNG")
+	err = client.AddTool(clnt, "photograph", "Takes a photograph", func(context.Context, struct{}) (any, error) {
+		return client.ToolOutput{Output: "a photograph", Parts: []*agentdv1.Part{client.Inline("image/png", png)}}, nil
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	agent := &agentdv1.Agent{Name: "eye", AgentType: &agentdv1.Agent_Llm{Llm: &agentdv1.LlmAgent{
+		Model: "scripted/eye", ToolNames: []string{"photograph"},
+	}}}
+	result, err := clnt.Do(context.Background(), agent, "Compare", client.WithParts(
+		client.Inline("image/png", png), client.FileURI("application/pdf", "gs://bucket/plan.pdf")))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(result.Text)
+	// Output:
+	// You showed me: Compare
+	// [image/png, 4 bytes]
+	// [application/pdf, gs://bucket/plan.pdf]. The tool said: a photograph
+	// [image/png, 4 bytes].
+}
+
 // standIn starts an HTTP/2 server without TLS.
 func standIn() (url string, stop func()) {
 	mux := http.NewServeMux()

@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -167,5 +168,36 @@ func TestModelCallsOfADaemon(t *testing.T) {
 	sum := lastEnd(t, events).UsageSummary
 	if calls != 2 || sum.GetLlmCalls() != calls || sum.GetUnpricedCalls() != calls || sum.GetTotalUsage().GetTotalTokens() != tokens {
 		t.Errorf("%d calls with %d tokens, the turn used %v", calls, tokens, sum)
+	}
+}
+
+// What a real server has told of a call comes neither again after a cut nor behind
+// its position.
+func TestModelCallsAreToldOnce(t *testing.T) {
+	s := newStage(t)
+	c, w := s.client(t)
+	door := newDoor(t, c, "door")
+	isOver := func(e *client.Event) bool { return e.ModelCallEnded != nil }
+	mine := follow(c.Run(t.Context(), actor("door"), "go"))
+	s.next(t).gets(t, reply{text: "I knock.", calls: []string{"door"}})
+	id := mine.until(t, isStarted).Started.SessionID
+	first := mine.until(t, isOver)
+	await(t, door.asked, "call of the tool")
+	w.cut()
+	w.mend()
+	door.let(t, "open")
+	s.says(t, "It is open.")
+	other, _ := s.client(t)
+	for name, events := range map[string][]*client.Event{
+		"who was cut off": mine.rest(t),
+		"who is late":     follow(other.Attach(t.Context(), id, client.WithoutTools(), client.WithAfterSeq(first.Seq))).rest(t),
+	} {
+		over := slices.DeleteFunc(slices.Clone(events), func(e *client.Event) bool { return !isOver(e) })
+		if len(over) != 1 || over[0].Seq <= first.Seq || over[0].ModelCallEnded.MessageID == first.ModelCallEnded.MessageID || textOf(events) != "It is open." {
+			t.Errorf("%s is told of %d calls behind %d, and %q", name, len(over), first.Seq, textOf(events))
+		}
+		if !lastEnd(t, events).Completed {
+			t.Errorf("%s: the turn did not complete", name)
+		}
 	}
 }

@@ -10,8 +10,8 @@
 // The common form of content is that of google.golang.org/genai, the one the
 // engine stores. What a provider needs back verbatim travels in the parts, see
 // Response. This package and its adapters import genai, the providers' official
-// SDKs and the standard library, and this package imports catalog; they know neither sessions, nor ADK, nor the
-// protocol.
+// SDKs, package catalog and the standard library; they know neither sessions, nor
+// ADK, nor the protocol.
 package model
 
 import (

@@ -1,7 +1,7 @@
 // Turns: what one prompt sets off.
 import type { Client } from "@connectrpc/connect";
 import { eventOf, type Event } from "./events.js";
-import type { ListTurnsRequestSchema, SessionService, Turn } from "./gen/agentd/v1/sessions_pb.js";
+import type { ListTurnsRequestSchema, ModelCallDetails, SessionService, Turn } from "./gen/agentd/v1/sessions_pb.js";
 import { visibilityOf, type Visibility } from "./options.js";
 import { pages, required, type Fields, type Unary } from "./unary.js";
 
@@ -45,6 +45,11 @@ export class Turns {
   /** cancel cancels a turn and returns when nothing of it runs any more. One that is over stays as it is. */
   async cancel(sessionId: string, turnId = "", reason = ""): Promise<Turn> {
     return required((await this.#unary((o) => this.#client.cancelTurn({ sessionId, turnId, reason }, o))).turn, "a turn");
+  }
+
+  /** modelCalls says what the models of a turn were told, call by call; without turnId, of the session's last one. */
+  async modelCalls(sessionId: string, turnId = ""): Promise<ModelCallDetails[]> {
+    return (await this.#unary((o) => this.#client.listModelCalls({ sessionId, turnId }, o))).calls;
   }
 
   /**

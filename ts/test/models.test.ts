@@ -138,7 +138,8 @@ test("text whose model call is over is not retracted with what is unfinished", (
 
 test("a real server tells of each model call, and the calls add up to the turn", async (t) => {
   const agentd = new Agentd((await serve(t)).url).addTool("look", { description: "x", run: () => "fine" });
-  const events = await gather(agentd.run({ agent: llm({ name: "a", model: "scripted/demo", tools: ["look"] }), prompt: "hi" }));
+  const run = agentd.run({ agent: llm({ name: "a", model: "scripted/demo", instruction: "Look around.", tools: ["look"] }), prompt: "hi" });
+  const events = await gather(run);
   const calls = events.flatMap((e) => (e.type === "model_call_ended" ? [e] : []));
   const end = events.at(-1);
   assert.ok(end?.type === "end");
@@ -149,5 +150,11 @@ test("a real server tells of each model call, and the calls add up to the turn",
     assert.equal(call.model, "scripted/demo");
     assert.equal(call.provider, "scripted");
     assert.ok(events.some((e) => e.type === "text" && e.messageId === call.messageId) && call.durationMs >= 0);
+  }
+  const told = await agentd.turns.modelCalls(run.sessionId!, run.turnId!);
+  assert.deepEqual(told.map(({ call }) => call?.messageId), calls.map((call) => call.messageId));
+  for (const { instruction, toolNames } of told) {
+    assert.match(instruction, /Look around\./);
+    assert.deepEqual(toolNames, ["look"]);
   }
 });
