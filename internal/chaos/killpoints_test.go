@@ -47,6 +47,9 @@ func TestKillPoints(t *testing.T) {
 				t.Parallel()
 				whole := (&point{p: p, shape: sh, number: number}).run(t)
 				whole.does(t)
+				for n := range whole.records { // as forks have them
+					whole.verified(t, whole.records[:n+1])
+				}
 				sessions := number%2 == 1
 				for i := range 2 * (len(whole.records) + 1) {
 					if (i+number)%*strideFlag != 0 {
@@ -161,6 +164,7 @@ func (p *point) run(t *testing.T) (out told) {
 	records := readRecords(t, d.dir, talk.id)
 	out.evidence = talk.evidence(records)
 	v := out.evidence.check()
+	out.evidence.replayed(t)
 	for _, text := range slices.Concat(v.texts, w.takeProblems(), d.complaints()) {
 		t.Errorf("killed %s: %s", p.at, text)
 	}

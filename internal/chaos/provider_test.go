@@ -28,6 +28,7 @@ type attempt struct {
 	prompt int64  // tokens
 	fault  string // what we did to it; "" is nothing
 	whole  bool   // all of the answer was written
+	told   prompt
 }
 
 // provider serves OpenAI's chat completions. What it answers follows from the
@@ -183,6 +184,7 @@ func answerOf(seed uint64, p *plan, s step, number int, prompt int64) answer {
 // chatRequest is what the provider reads of a request.
 type chatRequest struct {
 	Model    string        `json:"model"`
+	Tools    []chatTool    `json:"tools"`
 	Messages []chatMessage `json:"messages"`
 }
 
@@ -322,7 +324,7 @@ func (p *provider) begin(r *http.Request) (*attempt, answer, error) {
 	}
 	h := fnv.New64a()
 	_, _ = h.Write(body)
-	a := &attempt{number: len(p.attempts[s]) + 1, epoch: epoch, digest: h.Sum64(), prompt: int64(len(body) / 4)}
+	a := &attempt{number: len(p.attempts[s]) + 1, epoch: epoch, digest: h.Sum64(), prompt: int64(len(body) / 4), told: promptOf(&req)}
 	p.attempts[s] = append(p.attempts[s], a)
 	return a, answerOf(script.seed, script.root.find(s.agent), s, a.number, a.prompt), nil
 }
