@@ -61,7 +61,7 @@ type TurnInfo struct {
 	SessionID string `json:"-"`
 	// Status is how it is.
 	Status Status `json:"-"`
-	// Prompt is what the user said.
+	// Prompt is what the user said; parts alone stand here in words.
 	Prompt string `json:"prompt"`
 	// Output is the last complete answer without tool calls.
 	Output string `json:"output,omitempty"`
@@ -172,13 +172,13 @@ func (x *index) noteTurn(rec Record, fact any) []*TurnInfo {
 	switch f := fact.(type) {
 	case *TurnQueued:
 		t = x.add(rec)
-		t.Prompt, t.recorded = f.Prompt, rowPending
+		t.Prompt, t.recorded = said(f.Prompt, f.Parts), rowPending
 		return []*TurnInfo{t}
 	case *TurnStarted:
 		if t == nil {
 			t = x.add(rec)
 		}
-		t.Prompt, t.Started, t.recorded = f.Prompt, rec.Time, rowOpen
+		t.Prompt, t.Started, t.recorded = said(f.Prompt, f.Parts), rec.Time, rowOpen
 		x.last, x.lastAs = t.ID, rowOpen
 		return []*TurnInfo{t}
 	case *Event:
