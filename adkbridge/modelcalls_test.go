@@ -220,13 +220,13 @@ func TestModelCallsOfOtherLogs(t *testing.T) {
 	w := newWorld(t, map[string][]step{"a": {say("A")}, "b": {say("B")}})
 	turn := w.start(seq("root", llm("a"), llm("b")), "go")
 	w.follow(turn).ok(t)
-	recs := slices.Collect(func(yield func(session.Record) bool) {
-		for r := range w.turnLog(turn.ID()).Records {
-			if !yield(r) {
-				return
-			}
+	var recs []session.Record
+	for r, err := range w.turnLog(turn.ID()).Records {
+		if err != nil {
+			t.Fatal(err)
 		}
-	})
+		recs = append(recs, r)
+	}
 	change := func(old, with string) session.TurnLog {
 		out := slices.Clone(recs)
 		found := false

@@ -1,6 +1,7 @@
 package model_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"strings"
@@ -101,7 +102,7 @@ func TestProvidedKept(t *testing.T) {
 	want.Citations = []model.Cite{p.Citations[0], {URI: "x"}} // It would begin in the middle of a letter.
 	a, _ := json.Marshal(got)
 	b, _ := json.Marshal(want)
-	if string(a) != string(b) {
+	if !bytes.Equal(a, b) {
 		t.Errorf("got %s\nwant %s", a, b)
 	}
 	long := passed(t, "x", &model.Provided{Uses: []model.Use{{Name: "n", Output: `"` + strings.Repeat("y", model.MaxUseValue) + `"`}}})

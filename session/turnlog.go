@@ -68,9 +68,9 @@ func (m *Manager) logOf(ctx context.Context, sessionID string) iter.Seq2[Record,
 
 // CallEnded is the protocol's form of the model call that the event is the end of;
 // nil if it is the end of none.
-func (ev *Event) CallEnded(sessionID string) *agentdv1.RunResponse_ModelCallEnded {
-	if ev.Usage == nil {
+func (e *Event) CallEnded(sessionID string) *agentdv1.RunResponse_ModelCallEnded {
+	if e.Usage == nil {
 		return nil
 	}
-	return ev.callEnded(sessionID)
+	return e.callEnded(sessionID)
 }

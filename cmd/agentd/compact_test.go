@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 
+	"google.golang.org/protobuf/types/known/structpb"
+
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
@@ -35,6 +37,7 @@ func TestKillInCompaction(t *testing.T) {
 		until := func(fit func(*agentdv1.RunResponse) bool) {
 			f.until(func(m *agentdv1.RunResponse) bool {
 				if call := m.GetToolCall(); call != nil {
+					f.state = &structpb.Struct{Fields: map[string]*structpb.Value{"last": structpb.NewStringValue(call.GetToolName())}}
 					f.answer(call)
 				}
 				return fit(m)
@@ -50,8 +53,10 @@ func TestKillInCompaction(t *testing.T) {
 		first := c.binary(t, env)
 		f.t = t
 		f.open(first, root)
-		until(func(m *agentdv1.RunResponse) bool { return m.GetToolCall().GetToolName() == "c" })
-		f.settled() // the summary is next
+		// The state changes with the event that has the result: the summary is next.
+		until(func(m *agentdv1.RunResponse) bool {
+			return m.GetStateUpdate().GetStateDelta().GetFields()["last"].GetStringValue() == "c"
+		})
 		kill(first)
 		script("1ms", "300ms")
 		second := c.binary(t, env)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/apzuk3/agentd/adkbridge"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
@@ -28,6 +29,7 @@ type follower struct {
 	tools  []*agentdv1.Tool
 	asked  map[string]int   // how often a call was asked for, by name
 	parts  []*agentdv1.Part // of the prompt, and of each answer
+	state  *structpb.Struct // of each answer
 }
 
 // open opens a stream to a server; with an agent it starts a turn, without one it
@@ -71,7 +73,7 @@ func (f *follower) answer(call *agentdv1.RunResponse_ToolCallRequest) {
 	f.t.Helper()
 	f.send(&agentdv1.RunRequest{Request: &agentdv1.RunRequest_ToolCallResponse_{ToolCallResponse: &agentdv1.RunRequest_ToolCallResponse{
 		ToolCallId: call.GetToolCallId(), Result: &agentdv1.RunRequest_ToolCallResponse_Output{Output: "result of " + call.GetToolName()},
-		Parts: f.parts,
+		Parts: f.parts, StateDelta: f.state,
 	}}})
 }
 

@@ -146,7 +146,7 @@ func TestPricesOfStrangers(t *testing.T) {
 func TestBadPrices(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"no YAML":       {"[", "prices.yaml:1:1"},
-		"a slip":        {"date: 2026-10-10\nproviders:\n  openai:\n    gpt-5: {price: {input: 1, ouput: 2}}\n", `prices.yaml:4:31: unknown key "ouput"`},
+		"a slip":        {"date: 2026-10-10\nproviders:\n  openai:\n    gpt-5: {price: {input: 1, outputs: 2}}\n", `prices.yaml:4:31: unknown key "outputs"`},
 		"negative":      {"date: 2026-10-10\nproviders:\n  openai:\n    gpt-5: {price: {input: 1, output: -2}}\n", "prices.yaml:4:39: -2 is no price"},
 		"nobody's":      {"date: 2026-10-10\nproviders: {opnai: {gpt-5: {price: {input: 1, output: 2}}}}", `provider "opnai", which this server does not have; it has: anthropic, echo`},
 		"far too large": {strings.Repeat("#\n", 1<<20), "more than 1048576 bytes"},

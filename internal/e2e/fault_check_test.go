@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -249,6 +250,12 @@ func saga(t testing.TB, events []*client.Event) []string {
 			p.text = fmt.Sprintf("call %s %s %s %v", ev.ToolNotice.ID, ev.ToolNotice.Name, ev.ToolNotice.Input, ev.ToolNotice.AgentPath)
 		case ev.End != nil:
 			p.text = fmt.Sprint("end ", ev.End.Completed, ev.End.Reason, ev.End.UsageSummary.GetTotalUsage())
+		case ev.ModelCallEnded != nil:
+			p.text = fmt.Sprintf("%+v", struct {
+				client.ModelCallEnded
+				Usage string
+				Cost  float64
+			}{*ev.ModelCallEnded, ev.ModelCallEnded.Usage.String(), *cmp.Or(ev.ModelCallEnded.Cost, new(-1.0))})
 		case ev.ToolResult != nil:
 			continue
 		default:

@@ -77,7 +77,7 @@ func TestFiles(t *testing.T) {
 	eye := &looker{}
 	d := startDaemon(t, agentdtest.WithProvider(provider{"eye", eye.open}))
 	clnt := d.Client()
-	client.AddTool(clnt, "look", "Takes a picture.", func(context.Context, struct{}) (any, error) {
+	addTool(t, clnt, "look", "Takes a picture.", func(context.Context, struct{}) (any, error) {
 		return client.ToolOutput{Output: "a picture", Parts: []*agentdv1.Part{
 			client.Inline("image/png", picture), client.Text("and one more"), client.FileURI("image/jpeg", "https://example.com/a.jpg?x=<1>&y"),
 		}}, nil
@@ -155,7 +155,7 @@ func TestFilesLarge(t *testing.T) {
 	d := startDaemon(t, agentdtest.WithProvider(provider{"eye", eye.open}))
 	clnt := d.Client()
 	large := bytes.Repeat(picture, 14<<10) // 3.5 MiB
-	client.AddTool(clnt, "look", "Looks.", func(context.Context, struct{}) (any, error) {
+	addTool(t, clnt, "look", "Looks.", func(context.Context, struct{}) (any, error) {
 		return client.ToolOutput{Parts: []*agentdv1.Part{client.Inline("image/png", large)}}, nil
 	})
 	shown, session := 0, ""
@@ -231,7 +231,7 @@ func TestFilesRefused(t *testing.T) {
 		eye := &looker{refuse: "image/png"}
 		d := startDaemon(t, agentdtest.WithProvider(provider{"eye", eye.open}))
 		clnt := d.Client()
-		client.AddTool(clnt, "look", "Looks.", func(context.Context, struct{}) (any, error) { return "nothing", nil })
+		addTool(t, clnt, "look", "Looks.", func(context.Context, struct{}) (any, error) { return "nothing", nil })
 		agent, session := llmAgent("root", "eye/1", "", "look"), ""
 		run := func(opts ...client.RunOption) error {
 			if session != "" {
@@ -270,7 +270,7 @@ func TestFilesByTool(t *testing.T) {
 			srv := providertest.NewServer(t, providertest.Invent(wire, look, hello), nil)
 			f.handle(srv)
 			clnt := f.d.Client()
-			client.AddTool(clnt, "look", "Looks.", func(context.Context, struct{}) (any, error) {
+			addTool(t, clnt, "look", "Looks.", func(context.Context, struct{}) (any, error) {
 				return &client.ToolOutput{Parts: []*agentdv1.Part{client.Inline("image/png", []byte("png")), client.Inline("audio/flac", []byte("film"))}}, nil
 			})
 			for _, err := range clnt.Run(t.Context(), llmAgent("root", fileModels[wire], "", "look"), "Look.") {
@@ -290,5 +290,12 @@ func TestFilesByTool(t *testing.T) {
 				t.Errorf("the model is asked %s", compact.String())
 			}
 		})
+	}
+}
+
+func addTool[T any](t testing.TB, c *client.Client, name, description string, handler func(context.Context, T) (any, error)) {
+	t.Helper()
+	if err := client.AddTool(c, name, description, handler); err != nil {
+		t.Fatal(err)
 	}
 }

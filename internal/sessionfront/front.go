@@ -131,7 +131,7 @@ func (st *stream) begin(ctx context.Context, ex *agentdv1.RunRequest_ExecuteRequ
 	for _, tool := range ex.GetTools() {
 		names = append(names, tool.GetName())
 	}
-	if ex.GetSessionId() != "" && ex.GetUserPrompt() == "" && ex.GetAgent() == nil {
+	if ex.GetSessionId() != "" && ex.GetUserPrompt() == "" && len(ex.GetUserParts()) == 0 && ex.GetAgent() == nil {
 		st.session, st.turn = ex.GetSessionId(), ex.GetTurnId()
 		return &agentdv1.WatchTurnRequest{SessionId: st.session, TurnId: st.turn, AfterSeq: ex.AfterSeq, ToolNames: names}, nil
 	}

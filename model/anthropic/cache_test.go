@@ -3,6 +3,7 @@ package anthropic
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -43,7 +44,7 @@ func TestCacheMarks(t *testing.T) {
 			t.Errorf("%d turns more: begins with %s, before it was %s", n, now, before)
 		}
 		before = now
-		req.Contents = append(req.Contents[:len(req.Contents):len(req.Contents)],
+		req.Contents = append(slices.Clip(req.Contents),
 			genai.NewContentFromText(fmt.Sprint("answer ", n), genai.RoleModel), genai.NewContentFromText(fmt.Sprint("prompt ", n), genai.RoleUser))
 	}
 }

@@ -139,7 +139,10 @@ func newRequest(modelName string, req *model.Request, names *wire.Names) (*reque
 	if err := r.setSampling(cfg); err != nil {
 		return nil, err
 	}
-	return r, r.setCache(req.Cache)
+	if err := r.setCache(req.Cache); err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 // setSampling sets token limit, thinking and sampling. Thinking excludes

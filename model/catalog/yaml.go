@@ -28,10 +28,10 @@ const (
 
 // problemf keeps what is wrong with a value.
 func (p *parser) problemf(n ast.Node, format string, args ...any) {
-	p.problemAt(start(n), format, args...)
+	p.problemAtf(start(n), format, args...)
 }
 
-func (p *parser) problemAt(t *token.Token, format string, args ...any) {
+func (p *parser) problemAtf(t *token.Token, format string, args ...any) {
 	if len(p.errs) == maxProblems {
 		return
 	}
@@ -63,15 +63,15 @@ func (p *parser) read(data []byte) (root ast.Node) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	switch {
 	case len(data) > MaxBytes:
-		p.problemAt(nil, "the file has more than %d bytes", MaxBytes)
+		p.problemAtf(nil, "the file has more than %d bytes", MaxBytes)
 		return nil
 	case !utf8.Valid(data):
-		p.problemAt(nil, "the file is not UTF-8")
+		p.problemAtf(nil, "the file is not UTF-8")
 		return nil
 	}
 	defer func() {
 		if r := recover(); r != nil { // a fault of the YAML parser is to the user an odd file
-			p.problemAt(nil, "the file cannot be parsed: %v", r)
+			p.problemAtf(nil, "the file cannot be parsed: %v", r)
 			root = nil
 		}
 	}()
@@ -82,9 +82,9 @@ func (p *parser) read(data []byte) (root ast.Node) {
 	file, err := yamlparser.Parse(tokens, 0, yamlparser.AllowDuplicateMapKey()) // pairs tells of those
 	if err != nil {
 		if e, ok := errors.AsType[*yaml.SyntaxError](err); ok {
-			p.problemAt(e.GetToken(), "%s", e.GetMessage())
+			p.problemAtf(e.GetToken(), "%s", e.GetMessage())
 		} else {
-			p.problemAt(nil, "the file cannot be parsed: %v", err)
+			p.problemAtf(nil, "the file cannot be parsed: %v", err)
 		}
 		return nil
 	}
@@ -99,7 +99,7 @@ func (p *parser) read(data []byte) (root ast.Node) {
 		}
 	}
 	if root == nil {
-		p.problemAt(nil, "the file is empty; it holds date and providers")
+		p.problemAtf(nil, "the file is empty; it holds date and providers")
 	}
 	return root
 }
@@ -119,12 +119,12 @@ func (p *parser) bounded(tokens token.Tokens) bool {
 		case token.SequenceEntryType:
 			dashes++
 		case token.AnchorType, token.AliasType, token.MergeKeyType, token.TagType, token.DirectiveType, token.MappingKeyType:
-			p.problemAt(t, "%s is not understood here", t.Value)
+			p.problemAtf(t, "%s is not understood here", t.Value)
 			return false
 		default: // takes no level
 		}
 		if brackets > maxBrackets || dashes > maxDashes || brackets == 0 && t.Position != nil && t.Position.Column > maxColumn {
-			p.problemAt(t, "too deep, or too far to the right")
+			p.problemAtf(t, "too deep, or too far to the right")
 			return false
 		}
 	}

@@ -91,7 +91,7 @@ func (o *observed) candidate(c *candidate) {
 		Citations []recited `json:"citations"`       // Vertex AI
 	}
 	if _ = json.Unmarshal(c.Citations, &cited); len(cited.Sources)+len(cited.Citations) > 0 {
-		o.recited = append(cited.Sources, cited.Citations...)
+		o.recited = slices.Concat(cited.Sources, cited.Citations)
 	}
 }
 
