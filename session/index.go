@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -334,4 +335,30 @@ func (m *Manager) makeIndex(ctx context.Context, head Head) error {
 	}
 	b := Batch{SessionID: head.ID, Rows: slices.Collect(maps.Values(x.rows)), Usage: x.usage, LastTurn: x.last, LastStatus: x.lastAs}
 	return m.store.Index(ctx, b, head.LastSeq)
+}
+
+// said is what the user has said, for lists of turns: the prompt, or if that is
+// blank the parts, their files in words such as "[image/png, 68 bytes]". It is as
+// long as the prompt, or at most maxSaid bytes.
+func said(prompt string, parts Parts) string {
+	const maxSaid = 4096
+	if strings.TrimSpace(prompt) != "" || len(parts) == 0 {
+		return prompt
+	}
+	var words []string
+	for _, part := range parts {
+		switch {
+		case part.GetInline() != nil:
+			words = append(words, fmt.Sprintf("[%s, %d bytes]", part.GetInline().GetMimeType(), len(part.GetInline().GetData())))
+		case part.GetFile() != nil:
+			words = append(words, fmt.Sprintf("[%s, %s]", part.GetFile().GetMimeType(), part.GetFile().GetUri()))
+		default:
+			words = append(words, part.GetText())
+		}
+	}
+	text := strings.Join(words, "\n")
+	if len(text) > maxSaid {
+		text = strings.ToValidUTF8(text[:maxSaid-len("…")], "") + "…"
+	}
+	return text
 }

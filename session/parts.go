@@ -68,32 +68,6 @@ func (p Parts) blank() bool {
 	return true
 }
 
-// said is what the user has said, for lists of turns: the prompt, or if that is
-// blank the parts, their files in words such as "[image/png, 68 bytes]". It is as
-// long as the prompt, or at most maxSaid bytes.
-func said(prompt string, parts Parts) string {
-	const maxSaid = 4096
-	if strings.TrimSpace(prompt) != "" || len(parts) == 0 {
-		return prompt
-	}
-	var words []string
-	for _, part := range parts {
-		switch {
-		case part.GetInline() != nil:
-			words = append(words, fmt.Sprintf("[%s, %d bytes]", part.GetInline().GetMimeType(), len(part.GetInline().GetData())))
-		case part.GetFile() != nil:
-			words = append(words, fmt.Sprintf("[%s, %s]", part.GetFile().GetMimeType(), part.GetFile().GetUri()))
-		default:
-			words = append(words, part.GetText())
-		}
-	}
-	text := strings.Join(words, "\n")
-	if len(text) > maxSaid {
-		text = strings.ToValidUTF8(text[:maxSaid-len("…")], "") + "…"
-	}
-	return text
-}
-
 // check refuses parts that are no parts, or too large. name is the field they
 // come from.
 func (p Parts) check(name string, most int) *Error {
