@@ -1326,7 +1326,8 @@ type Compaction struct {
 	// The model's context window in tokens; 0 is what the server knows. Where it
 	// knows none, only a refused prompt is compacted.
 	ContextTokens int64 `protobuf:"varint,2,opt,name=context_tokens,json=contextTokens,proto3" json:"context_tokens,omitempty"`
-	// The model that writes summaries; empty is the agent's own.
+	// The model that writes summaries; empty is the agent's own, and where that fails
+	// its fallback_models. A change among these is not told as ModelFallback.
 	Model string `protobuf:"bytes,3,opt,name=model,proto3" json:"model,omitempty"`
 	// What to keep in mind when summarising, for the model that does it.
 	Instruction   string `protobuf:"bytes,4,opt,name=instruction,proto3" json:"instruction,omitempty"`

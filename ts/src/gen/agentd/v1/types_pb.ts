@@ -466,7 +466,8 @@ export type Compaction = Message<"agentd.v1.Compaction"> & {
   contextTokens: bigint;
 
   /**
-   * The model that writes summaries; empty is the agent's own.
+   * The model that writes summaries; empty is the agent's own, and where that fails
+   * its fallback_models. A change among these is not told as ModelFallback.
    *
    * @generated from field: string model = 3;
    */
