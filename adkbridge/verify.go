@@ -77,7 +77,7 @@ func Verify(ctx context.Context, sessionID string, log iter.Seq2[session.Record,
 		case rec.Kind == session.KindTurnStarted:
 			turn = []session.Record{rec}
 		case turn != nil:
-			turn = append(turn, rec)
+			turn = append(turn, lean(rec))
 		}
 		if turn == nil || rec.Kind != session.KindTurnEnded || rec.TurnID != turn[0].TurnID {
 			continue
