@@ -78,7 +78,7 @@ func (m *agentModel) answer(ctx context.Context, req *adkmodel.LLMRequest) (*ans
 		return nil, err
 	}
 	if t.verifier != nil {
-		t.verifier.told.tell(m, promptKey{m.n.name, branch}, key, req.Config)
+		t.verifier.recorder.record(m, promptKey{m.n.name, branch}, key, req.Config)
 	}
 	if logged != nil {
 		a := &answer{
