@@ -241,6 +241,7 @@ func TestViews(t *testing.T) {
 			Instruction: "Be\nbrief.", ToolNames: []string{"look", "google_search"}, Contents: 1204, Summary: "It rained.",
 			Generation: &agentdv1.GenerationSettings{Seed: new(int32(7))},
 		},
+		{Call: &agentdv1.RunResponse_ModelCallEnded{AgentPath: []string{"root", "b"}, Model: "echo", MessageId: "m2"}},
 		{Call: &agentdv1.RunResponse_ModelCallEnded{AgentPath: []string{"root", "b"}, Model: "echo"}},
 	}
 	for name, tc := range map[string]struct {
@@ -308,10 +309,16 @@ summary      It rained.
 instruction  Be
              brief.
 
+agent    root/b
+model    echo
+message  m2
+tokens   0 in, 0 out
+told     cannot be made again from the log
+
 agent   root/b
 model   echo
 tokens  0 in, 0 out
-told    cannot be made again from the log
+told    nothing that can be made again: the call wrote a summary, or failed
 `, `{"call":{`},
 		"no calls": {func(p *cli.Printer) error { return p.ModelCalls(nil) }, "nothing\n", ""},
 		"done":     {func(p *cli.Printer) error { return p.Done("deleted %s", "s1") }, "deleted s1\n", ""},
