@@ -15,6 +15,7 @@ func TestVerifyOpenTurn(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, tc.steps)
+			w.state = map[string]any{"seen": "s"}
 			if tc.ask {
 				w.tools = append(w.tools, offer("loop_continue"))
 			}
