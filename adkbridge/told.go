@@ -70,7 +70,7 @@ func (v *verification) rush(ctx context.Context, log session.TurnLog) ([]session
 				return
 			}
 			if rec.Kind == session.KindTurnStarted && rec.TurnID == log.TurnID || recs != nil {
-				if recs = append(recs, rec); rec.Kind == session.KindTurnEnded && rec.TurnID == log.TurnID {
+				if recs = append(recs, lean(rec)); rec.Kind == session.KindTurnEnded && rec.TurnID == log.TurnID {
 					return
 				}
 				continue
@@ -84,6 +84,15 @@ func (v *verification) rush(ctx context.Context, log session.TurnLog) ([]session
 		return nil, err
 	}
 	return recs, failed
+}
+
+// lean is a record without what nobody needs who runs its turn again: there may be
+// megabytes of raw payloads for each model call.
+func lean(rec session.Record) session.Record {
+	if rec.Kind == session.KindRawPayload {
+		rec.Data = nil
+	}
+	return rec
 }
 
 // settleState takes in what a record of a turn that is past says about the state.
@@ -124,14 +133,15 @@ type told struct {
 	events []loggedEvent    // those of the turn that agents have come to
 	ends   map[string]int64 // where the answers are in the log, by "agent|branch#n"
 
-	mu    sync.Mutex                            // protects the field below
+	mu    sync.Mutex                            // protects the fields below
 	calls map[string]*agentdv1.ModelCallDetails // by "agent|branch#n"
+	texts map[string]string                     // what calls are told alike, once
 
 	failed error // what the run has ended with; owned by the goroutine that runs it
 }
 
 func newTold() *told {
-	return &told{hist: newHistory(), calls: map[string]*agentdv1.ModelCallDetails{}, ends: map[string]int64{}}
+	return &told{hist: newHistory(), calls: map[string]*agentdv1.ModelCallDetails{}, texts: map[string]string{}, ends: map[string]int64{}}
 }
 
 // begin takes in what is known of the turn before it runs: the state and the
@@ -220,7 +230,18 @@ func (d *told) tell(m *agentModel, at promptKey, key string, cfg *genai.Generate
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	call.Instruction, call.Summary = d.onceLocked(call.GetInstruction()), d.onceLocked(call.GetSummary())
 	d.calls[key] = call
+}
+
+// onceLocked returns the first text that was the same.
+func (d *told) onceLocked(text string) string {
+	first, ok := d.texts[text]
+	if !ok {
+		first = text
+		d.texts[text] = text
+	}
+	return first
 }
 
 // promptBefore returns the prompt of a key as it was before a record was appended,

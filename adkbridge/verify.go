@@ -77,7 +77,7 @@ func Verify(ctx context.Context, sessionID string, log iter.Seq2[session.Record,
 		case rec.Kind == session.KindTurnStarted:
 			turn = []session.Record{rec}
 		case turn != nil:
-			turn = append(turn, rec)
+			turn = append(turn, lean(rec))
 		}
 		if turn == nil || rec.Kind != session.KindTurnEnded || rec.TurnID != turn[0].TurnID {
 			continue
@@ -191,7 +191,7 @@ func (v *verifier) end(ctx context.Context, err error) error {
 
 // Append implements handle: the engine has come to an event that the log does
 // not have in this place.
-func (v *verifier) Append(ctx context.Context, data []byte, _ *session.Event) (session.Record, error) {
+func (v *verifier) Append(_ context.Context, data []byte, _ *session.Event) (session.Record, error) {
 	s, err := decode(data)
 	if err != nil {
 		return session.Record{}, err
@@ -200,7 +200,7 @@ func (v *verifier) Append(ctx context.Context, data []byte, _ *session.Event) (s
 		if v.complete() {
 			return session.Record{}, v.beyond(s.Author, "appends "+summary(s))
 		}
-		return session.Record{}, v.hold(ctx)
+		return session.Record{}, v.past()
 	}
 	i := slices.IndexFunc(v.closing, func(l loggedEvent) bool {
 		return l.ev.Author == s.Author && l.ev.Branch == s.Branch && l.ev.CustomMetadata.Agentd.LLM == s.CustomMetadata.Agentd.LLM &&

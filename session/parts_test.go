@@ -165,7 +165,9 @@ func TestPartsOfAnswers(t *testing.T) {
 	}{
 		"with an error": {session.Answer{Error: new("no"), Parts: png}, invalid, "together with error"},
 		"no part":       {session.Answer{Parts: session.Parts{{}}}, invalid, "parts[0]"},
+		"a local file":  {session.Answer{Parts: session.Parts{uriPart("image/png", "FILE:///etc/hosts")}}, invalid, `parts[0].file.uri: the schemes are https, http and gs`},
 		"too large":     {session.Answer{Parts: session.Parts{filePart("image/png", make([]byte, 1001))}}, limit, "at most 1000"},
+		"with its text": {session.Answer{Output: new(strings.Repeat("a", 990)), Parts: png}, limit, "output and parts take 1008 bytes, at most 1000"},
 	} {
 		tc.answer.CallID = "c1"
 		if e := session.AsError(turn.Answer(t.Context(), tc.answer)); e.Code != tc.code || !strings.Contains(e.Message, tc.says) || !strings.Contains(e.Message, "c1") {
@@ -213,6 +215,9 @@ func TestPartsOfPromptsAreBounded(t *testing.T) {
 		"blank":          {" ", session.Parts{textPart("\n"), textPart(" ")}, invalid, "user_prompt"},
 		"no part":        {"hi", session.Parts{textPart("a"), {}}, invalid, "user_parts[1]"},
 		"large files":    {"hi", session.Parts{filePart("a/b", make([]byte, 500)), filePart("a/b", make([]byte, 500))}, limit, "at most 1000"},
+		"a local file":   {"hi", session.Parts{textPart("a"), uriPart("text/plain", "file:///etc/hosts")}, invalid, `user_parts[1].file.uri: the schemes are https, http and gs`},
+		"no scheme":      {"hi", session.Parts{uriPart("text/plain", "://x")}, invalid, "user_parts[0].file.uri"},
+		"a little more":  {strings.Repeat("a", 90), session.Parts{filePart("a/b", make([]byte, 950))}, limit, "user_prompt and user_parts take"},
 		"many words":     {strings.Repeat("a", 50), session.Parts{textPart(strings.Repeat("b", 51))}, limit, "user_prompt and the texts of user_parts have 101 bytes, at most 100"},
 		"a long request": {strings.Repeat("a", 101), nil, limit, "user_prompt has 101 bytes"},
 	} {
