@@ -111,9 +111,10 @@ func (a *Answer) chat(body object) {
 	usage := body.obj("usage")
 	a.Usage = Usage{
 		Prompt: number(usage, "prompt_tokens"), Completion: number(usage, "completion_tokens"),
-		Cached:   number(usage.obj("prompt_tokens_details"), "cached_tokens"),
-		Thoughts: number(usage.obj("completion_tokens_details"), "reasoning_tokens"),
-		Total:    number(usage, "total_tokens"),
+		Cached:     number(usage.obj("prompt_tokens_details"), "cached_tokens"),
+		CacheWrite: number(usage.obj("prompt_tokens_details"), "cache_write_tokens"),
+		Thoughts:   number(usage.obj("completion_tokens_details"), "reasoning_tokens"),
+		Total:      number(usage, "total_tokens"),
 	}
 	choices := body.list("choices")
 	if len(choices) == 0 {
@@ -152,9 +153,10 @@ func (a *Answer) responses(body object) {
 	usage := body.obj("usage")
 	a.Usage = Usage{
 		Prompt: number(usage, "input_tokens"), Completion: number(usage, "output_tokens"),
-		Cached:   number(usage.obj("input_tokens_details"), "cached_tokens"),
-		Thoughts: number(usage.obj("output_tokens_details"), "reasoning_tokens"),
-		Total:    number(usage, "total_tokens"),
+		Cached:     number(usage.obj("input_tokens_details"), "cached_tokens"),
+		CacheWrite: number(usage.obj("input_tokens_details"), "cache_write_tokens"),
+		Thoughts:   number(usage.obj("output_tokens_details"), "reasoning_tokens"),
+		Total:      number(usage, "total_tokens"),
 	}
 	a.Finish = body.str("status")
 	if reason := body.obj("incomplete_details").str("reason"); reason != "" {

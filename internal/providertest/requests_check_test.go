@@ -329,11 +329,11 @@ func (r *runs) answer(blocks []object) error {
 		case kind == "server_tool_use":
 			r.open[str(b, "id")] = true
 		case strings.HasSuffix(kind, "_tool_result"):
-			if id := str(b, "tool_use_id"); !r.open[id] {
+			id := str(b, "tool_use_id")
+			if !r.open[id] {
 				return fmt.Errorf("a result of the run %q, which has no use", id)
-			} else {
-				delete(r.open, id)
 			}
+			delete(r.open, id)
 		}
 	}
 	return nil

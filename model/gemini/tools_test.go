@@ -1,6 +1,7 @@
 package gemini
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 
@@ -68,7 +69,7 @@ func TestUnsigned(t *testing.T) {
 	} {
 		l := &llm{model: modelName}
 		got := l.call(model.NewCall("c", "f", "{}"), true).Signature
-		if (string(got) == string(unsigned)) != want || !want && got != nil {
+		if bytes.Equal(got, unsigned) != want || !want && got != nil {
 			t.Errorf("%s: %q", modelName, got)
 		}
 	}

@@ -356,14 +356,16 @@ func (l *llm) chatUser(r *chatRequest, parts []*genai.Part, names *wire.Names) e
 func (l *llm) mediaPart(m *wire.Media) (chatPart, error) {
 	first, mistral := isFirstParty(l.cfg.BaseURL), isMistral(l.cfg.BaseURL)
 	inline, format := m.URL == "", sounds[m.MIMEType]
+	video, document := strings.HasPrefix(m.MIMEType, "video/") && !first, mistral && m.IsDocument()
+	link := inline || m.IsWeb() // as which it can be sent
 	switch {
-	case m.IsCommonImage() && (inline || m.IsWeb()), m.IsImage() && !first && (inline || m.IsWeb()):
+	case link && (m.IsCommonImage() || m.IsImage() && !first):
 		return chatPart{Type: "image_url", ImageURL: &imageURL{URL: m.Link()}}, nil
-	case m.IsCommonImage():
+	case !link && (m.IsCommonImage() || video || document):
 		return chatPart{}, l.invalid("media of type %q cannot be sent from %q, only from http and https URLs", m.MIMEType, m.URL)
-	case strings.HasPrefix(m.MIMEType, "video/") && !first:
+	case video:
 		return chatPart{Type: "video_url", VideoURL: &imageURL{URL: m.Link()}}, nil
-	case mistral && m.IsDocument():
+	case document:
 		return chatPart{Type: "document_url", DocumentURL: m.Link()}, nil
 	case format != "" && inline:
 		return chatPart{Type: "input_audio", InputAudio: &inputAudio{Data: m.Base64(), Format: format}}, nil

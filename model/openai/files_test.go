@@ -28,9 +28,13 @@ func TestFilesByServer(t *testing.T) {
 		{other, "image/png", "gs://b/x", ""},
 		{other, "image/tiff", "gs://b/x", ""},
 		{other, "video/mp4", "https://x/y", `{"type":"video_url","video_url":{"url":"https://x/y"}}`},
+		{other, "video/mp4", "gs://b/x", ""},
+		{other, "video/mp4", "file-1", ""},
 		{other, "audio/flac", "", ""},
 		{other, "application/pdf", "https://x/y", ""},
 		{mistral, "application/pdf", "https://x/y", `{"type":"document_url","document_url":"https://x/y"}`},
+		{mistral, "application/pdf", "gs://b/x", ""},
+		{mistral, "application/pdf", "file-1", ""},
 		{mistral, "application/pdf", "", `{"type":"document_url","document_url":"data:application/pdf;base64,eA=="}`},
 	} {
 		l := openFor(t, Config{API: Chat, BaseURL: c.base}, "m")
