@@ -265,7 +265,7 @@ func (m *agentModel) quiet(ctx context.Context, messageID string, req *model.Req
 			resp, err = nil, panicError("the model", p)
 		}
 	}()
-	req.OnRetry = func(f model.Failed) error { return m.retrying(ctx, messageID, f) }
+	m.observe(ctx, req, messageID)
 	resp, err = m.n.model.LLM.Generate(ctx, req, func(model.Delta) {})
 	if err == nil && resp == nil {
 		err = errors.New("the model returned neither an answer nor an error")

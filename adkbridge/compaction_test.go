@@ -400,6 +400,32 @@ func TestCompactTold(t *testing.T) {
 	}
 }
 
+// TestCompactRaw: a turn that asks for raw payloads gets those of its summaries
+// too, and is replayed all the same.
+func TestCompactRaw(t *testing.T) {
+	models := &narrow{known: true}
+	w := narrowWorld(t, models)
+	payloads := 0
+	w.watch = func(_ *session.Turn, m *agentdv1.RunResponse) {
+		if m.GetRawPayload() != nil {
+			payloads++
+		}
+	}
+	turn, err := w.manager.Start(t.Context(), session.Request{Agent: compacts(2000, &agentdv1.Compaction{AtShare: 0.8}), Tools: w.tools, Prompt: "20 rounds", Raw: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.session = turn.SessionID()
+	w.follow(turn).ok(t)
+	if n := len(models.requests); payloads != n || len(models.summed) == 0 {
+		t.Errorf("%d payloads of %d calls, %d of which wrote summaries", payloads, n, len(models.summed))
+	}
+	rep, err := Verify(t.Context(), w.session, w.turnLog(turn.ID()).Records, nil)
+	if err != nil || rep.Turns != 1 || rep.Divergence != nil {
+		t.Errorf("verified %+v, %v: %v", rep, err, rep.Divergence)
+	}
+}
+
 // TestCompactBudget ends the turn when the summary was the last call it may make,
 // and when there is no call left for it.
 func TestCompactBudget(t *testing.T) {

@@ -51,9 +51,9 @@ type verifier struct {
 	results   map[string]session.ToolResult
 	resolved  map[string]session.Resolution
 
-	t    *turn
-	told *told // takes note of what models are told; may be nil
-	stop context.CancelCauseFunc
+	t        *turn
+	recorder *callRecorder // takes note of what models are told; may be nil
+	stop     context.CancelCauseFunc
 
 	mu    sync.Mutex  // protects the fields below
 	found *Divergence // the first one, by seq

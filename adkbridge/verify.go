@@ -77,7 +77,7 @@ func Verify(ctx context.Context, sessionID string, log iter.Seq2[session.Record,
 		case rec.Kind == session.KindTurnStarted:
 			turn = []session.Record{rec}
 		case turn != nil:
-			turn = append(turn, rec)
+			turn = append(turn, lean(rec))
 		}
 		if turn == nil || rec.Kind != session.KindTurnEnded || rec.TurnID != turn[0].TurnID {
 			continue
@@ -102,7 +102,7 @@ type verification struct {
 	sessionID string
 	hist      *history
 	state     map[string]any
-	told      *told // nil to verify alone
+	recorder  *callRecorder // nil to verify alone
 }
 
 // turn verifies one turn.
@@ -121,10 +121,10 @@ func (v *verification) turn(ctx context.Context, recs []session.Record) (*Diverg
 	for _, l := range logged {
 		maps.Copy(v.state, durable(l.ev.Actions.StateDelta))
 	}
-	v.told.begin(run.state, v.hist, logged)
+	v.recorder.begin(run.state, v.hist, logged)
 	runner := New(Config{Models: run, Logger: slog.New(slog.DiscardHandler), Limits: Limits{ModelCalls: math.MaxInt}})
 	t := newTurn(run, v.hist, runner.limits, logged)
-	t.verifier, run.t, run.told = run, t, v.told
+	t.verifier, run.t, run.recorder = run, t, v.recorder
 
 	playing, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -140,8 +140,8 @@ func (v *verification) turn(ctx context.Context, recs []session.Record) (*Diverg
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if v.told != nil {
-		v.told.failed = err
+	if v.recorder != nil {
+		v.recorder.failed = err
 	} else if run.found == nil {
 		if err := run.end(ctx, err); err != nil {
 			return nil, err

@@ -17,6 +17,8 @@ const (
 	// rawSlack is how much more is read of a body, in bytes, so that a key across
 	// its end is still seen whole.
 	rawSlack = 8 << 10
+	// maxContentType bounds what is kept of a content type, in bytes.
+	maxContentType = 256
 	// minSecret is the length, in bytes, below which a header's value is not looked
 	// for: it would be found in any text.
 	minSecret = 6
@@ -74,9 +76,14 @@ func Tapped(req *http.Request, resp *http.Response) io.ReadCloser {
 		return resp.Body
 	}
 	a := &tapped{
-		raw:     Raw{Status: resp.StatusCode, ContentType: resp.Header.Get("Content-Type")},
+		raw:     Raw{Status: resp.StatusCode},
 		secrets: secretsOf(req), size: resp.ContentLength,
 	}
+	kind := strings.ToValidUTF8(resp.Header.Get("Content-Type"), "\uFFFD")
+	for _, s := range a.secrets {
+		kind = hide(kind, s)
+	}
+	a.raw.ContentType = strings.ToValidUTF8(kind[:min(len(kind), maxContentType)], "")
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed || t.left <= 0 {
@@ -130,7 +137,7 @@ func (t *tap) close(provider string, attempt int) []Raw {
 		r.Provider, r.Attempt = provider, max(attempt, 1)
 		text := string(r.Body)
 		for _, s := range a.secrets {
-			text = hide(text, s)
+			text = hideEnd(hide(text, s), s)
 		}
 		if r.Status >= http.StatusBadRequest {
 			text = keyLike.ReplaceAllStringFunc(text, redactKeys) // Some repeat a part of a key.
@@ -153,6 +160,19 @@ var keyLike = regexp.MustCompile(`[A-Za-z0-9_.*-]{10,}`)
 func hide(text, secret string) string {
 	for _, form := range forms(secret) {
 		text = strings.ReplaceAll(text, form, "[redacted]")
+	}
+	return text
+}
+
+// hideEnd replaces the beginning of a secret at the end of a text that may have been
+// cut there.
+func hideEnd(text, secret string) string {
+	for _, form := range forms(secret) {
+		for n := len(form) - 1; n >= minSecret; n-- {
+			if head, ok := strings.CutSuffix(text, form[:n]); ok {
+				return head + "[redacted]"
+			}
+		}
 	}
 	return text
 }

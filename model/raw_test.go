@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"google.golang.org/genai"
 
@@ -92,6 +93,37 @@ func TestOnRawFails(t *testing.T) {
 		e, ok := errors.AsType[*model.Error](err)
 		if !ok || !errors.Is(err, cause) || e.Temporary() || !e.Untold || e.Usage == nil || e.Usage.Total != spent || f.tries != 1 {
 			t.Errorf("status %d: %+v after %d tries", status, err, f.tries)
+		}
+	}
+}
+
+// TestOnRawEdges: what a server puts into the type of its answer, and a key that is
+// cut by the end of what was read, does no harm.
+func TestOnRawEdges(t *testing.T) {
+	const key = "canary-in-header"
+	echoes := strings.Repeat(key, (model.MaxRaw+8<<10)/len(key)+1) // ends in the middle of one
+	for name, tc := range map[string]struct{ contentType, body, wantType, wantBody string }{
+		"no UTF-8":    {"text/\xffplain", "x", "text/\uFFFDplain", "x"},
+		"long type":   {"text/" + strings.Repeat("x", 5000), "x", "", "x"},
+		"key in type": {"text/" + key, "x", "text/[redacted]", "x"},
+		"whole keys":  {"a/b", key + ".", "a/b", "[redacted]."},
+		"broken off":  {"a/b", "say " + key[:len(key)-1], "a/b", "say [redacted]"},
+		"many keys":   {"a/b", "x" + echoes, "a/b", ""},
+	} {
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header()["Content-Type"] = []string{tc.contentType}
+			_, _ = io.WriteString(w, tc.body)
+		}))
+		f := &fetcher{client: model.HTTPClient(nil), url: srv.URL, times: 1}
+		llm := model.Ref{Provider: "p", LLM: f}.Guarded(model.Limits{Retry: model.Retry{Tries: 1}})
+		var got model.Raw
+		_, _ = llm.Generate(t.Context(), &model.Request{OnRaw: func(r model.Raw) error { got = r; return nil }}, func(model.Delta) {})
+		srv.Close()
+		if !utf8.ValidString(got.ContentType) || len(got.ContentType) > 256 || tc.wantType != "" && got.ContentType != tc.wantType {
+			t.Errorf("%s: the type is %q", name, got.ContentType)
+		}
+		if tc.wantBody != "" && string(got.Body) != tc.wantBody || strings.Contains(string(got.Body), key[:6]) {
+			t.Errorf("%s: the body of %d bytes ends in %q", name, len(got.Body), got.Body[max(len(got.Body)-40, 0):])
 		}
 	}
 }

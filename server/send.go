@@ -163,6 +163,16 @@ func clean(msg *agentdv1.RunResponse) {
 		case *agentdv1.RunResponse_ToolResult_Error:
 			result.Error = cleanText(result.Error)
 		}
+	case *agentdv1.RunResponse_ModelRetry_:
+		r.ModelRetry.Message = wireText(r.ModelRetry.GetMessage())
+	case *agentdv1.RunResponse_ModelFallback_:
+		r.ModelFallback.Message = wireText(r.ModelFallback.GetMessage())
+	case *agentdv1.RunResponse_ModelCallEnded_:
+		r.ModelCallEnded.ServedModel = wireText(r.ModelCallEnded.GetServedModel())
+	case *agentdv1.RunResponse_HistoryCompacted_:
+		r.HistoryCompacted.Summary = cleanText(r.HistoryCompacted.GetSummary())
+	case *agentdv1.RunResponse_RawPayload_:
+		r.RawPayload.ContentType = wireText(r.RawPayload.GetContentType())
 	case *agentdv1.RunResponse_Error:
 		r.Error.Message = wireText(r.Error.GetMessage())
 	case *agentdv1.RunResponse_End:

@@ -3,10 +3,13 @@ package server
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"buf.build/go/protovalidate"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
@@ -51,10 +54,33 @@ func (v *validator) check(msg proto.Message) *session.Error {
 		rule = first.Proto.GetRuleId()
 	}
 	text := path + ": " + rule
-	if value, ok := first.FieldValue.Interface().(string); ok {
-		text += fmt.Sprintf(" (received %s)", quote(value))
+	if value := refusedValue(first.FieldValue); value != "" {
+		text += " (received " + value + ")"
 	}
 	return session.Errorf(code, "%s", text)
+}
+
+// refusedValue shows a refused value: a scalar, a span of time, or how long a list is.
+func refusedValue(value protoreflect.Value) string {
+	switch v := value.Interface().(type) {
+	case nil:
+		return ""
+	case string:
+		return quote(v)
+	case []byte:
+		return fmt.Sprintf("%d bytes", len(v))
+	case protoreflect.List:
+		return strconv.Itoa(v.Len())
+	case protoreflect.Map:
+		return strconv.Itoa(v.Len())
+	case protoreflect.Message:
+		if d, ok := v.Interface().(*durationpb.Duration); ok && d.IsValid() {
+			return strconv.FormatFloat(d.AsDuration().Seconds(), 'f', -1, 64) + "s"
+		}
+		return ""
+	default:
+		return fmt.Sprint(v)
+	}
 }
 
 // quote shows the beginning of a value and how long it is.

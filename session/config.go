@@ -48,8 +48,8 @@ type Limits struct {
 	MaxCalls int
 	// MaxPromptBytes bounds the prompt, all of its texts together. Default 1 MiB.
 	MaxPromptBytes int
-	// MaxPartsBytes bounds the parts of one prompt, and those of one tool answer,
-	// as they are in a message. What a client sends goes on to others in one
+	// MaxPartsBytes bounds the parts of one prompt together with the prompt, and
+	// those of one tool answer with its output, as they are in a message. What a client sends goes on to others in one
 	// message, so it should be a little less than the largest message. Default
 	// 3.75 MiB.
 	MaxPartsBytes int

@@ -7,11 +7,17 @@ import (
 	"log/slog"
 	"slices"
 
+	"google.golang.org/protobuf/proto"
+
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
-// Events returns at most limit messages of a turn after a position, and whether
-// there are more. With keep, those do not count that it refuses. The turn is left
+// eventsBytes is how much the messages of one Events hold, in bytes, before it
+// leaves the rest to the next one.
+const eventsBytes = 4 << 20
+
+// Events returns at most limit messages of a turn after a position, fewer if they
+// are large, and whether there are more. With keep, those do not count that it refuses. The turn is left
 // as it is. Its errors are as those of Attach.
 func (m *Manager) Events(ctx context.Context, req AttachRequest, limit int, keep func(*agentdv1.RunResponse) bool) (msgs []*agentdv1.RunResponse, more bool, err error) {
 	h, err := m.acquire(ctx, req.SessionID)
@@ -29,11 +35,12 @@ func (m *Manager) Events(ctx context.Context, req AttachRequest, limit int, keep
 	}
 	w := s.watch(t, req.from(first))
 	defer w.Close()
-	for {
+	for size := 0; ; {
 		next, err := w.Next(ctx)
 		for _, msg := range next {
 			if keep == nil || keep(msg) {
 				msgs = append(msgs, msg)
+				size += proto.Size(msg)
 			}
 		}
 		if len(msgs) > limit {
@@ -45,6 +52,8 @@ func (m *Manager) Events(ctx context.Context, req AttachRequest, limit int, keep
 			return msgs, false, nil
 		case err != nil:
 			return nil, false, err
+		case size >= eventsBytes:
+			return msgs, true, nil
 		}
 	}
 }

@@ -3,6 +3,7 @@ package session
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -68,18 +69,36 @@ func (p Parts) blank() bool {
 	return true
 }
 
-// check refuses parts that are no parts, or too large. name is the field they
-// come from.
-func (p Parts) check(name string, most int) *Error {
+// check refuses parts that are no parts. name is the field they come from.
+func (p Parts) check(name string) *Error {
 	for i, part := range p {
 		if part.GetContent() == nil {
 			return Errorf(codeInvalid, "%s[%d] is empty: set text, inline or file", name, i)
 		}
-	}
-	if size, _ := p.size(); size > most {
-		return Errorf(codeLimit, "%s take %d bytes, at most %d are allowed", name, size, most)
+		uri := part.GetFile().GetUri()
+		if scheme, _, ok := strings.Cut(uri, ":"); ok && !slices.Contains(schemes, strings.ToLower(scheme)) {
+			return Errorf(codeInvalid, "%s[%d].file.uri: the schemes are https, http and gs, besides the names of files that were uploaded to the provider; send others as inline (received %.80q)", name, i, uri)
+		}
 	}
 	return nil
+}
+
+// schemes are those of the files that a provider may be told to fetch: none by
+// which it, or a model server nearby, would open a file of its own.
+var schemes = []string{"https", "http", "gs"}
+
+// checkSize refuses parts that are, together with the text beside them, more than
+// fits into a message. text is the field of that.
+func (p Parts) checkSize(name, text string, beside, most int) *Error {
+	size, _ := p.size()
+	switch {
+	case len(p) == 0 || size+beside <= most:
+		return nil
+	case size > most:
+		return Errorf(codeLimit, "%s take %d bytes, at most %d are allowed", name, size, most)
+	default:
+		return Errorf(codeLimit, "%s and %s take %d bytes, at most %d are allowed", text, name, size+beside, most)
+	}
 }
 
 // checkSaid refuses a prompt that says nothing, or too much.
@@ -87,13 +106,13 @@ func (m *Manager) checkSaid(prompt string, parts Parts) *Error {
 	if strings.TrimSpace(prompt) == "" && parts.blank() {
 		return Errorf(codeInvalid, "user_prompt is empty: a turn needs something to answer")
 	}
-	if err := parts.check("user_parts", m.limits.MaxPartsBytes); err != nil {
+	if err := parts.check("user_parts"); err != nil {
 		return err
 	}
 	_, texts := parts.size()
 	switch n, most := len(prompt)+texts, m.limits.MaxPromptBytes; {
 	case n <= most:
-		return nil
+		return parts.checkSize("user_parts", "user_prompt", len(prompt), m.limits.MaxPartsBytes)
 	case texts > 0:
 		return Errorf(codeLimit, "user_prompt and the texts of user_parts have %d bytes, at most %d are allowed", n, most)
 	default:

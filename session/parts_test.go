@@ -7,6 +7,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
@@ -139,8 +140,23 @@ func TestPartsOfPrompts(t *testing.T) {
 			t.Errorf("watcher %d is told of %d prompts that wait and %d messages, want 2 and 1", i, queued, messages)
 		}
 	}
-	if info, err := f.m.Turn(t.Context(), first.SessionID(), waits.ID()); err != nil || info.Prompt != "" || info.Status != session.Succeeded {
+	if info, err := f.m.Turn(t.Context(), first.SessionID(), waits.ID()); err != nil || info.Prompt != "[image/png, 3 bytes]\nlook\n[video/mp4, gs://b/f]" || info.Status != session.Succeeded {
 		t.Errorf("the turn that waited is %+v, error %v", info, err)
+	}
+}
+
+// What lists of turns say of a prompt without text is bounded.
+func TestPartsInListsAreBounded(t *testing.T) {
+	f := newFixture(t, memory(t), session.Limits{})
+	f.on(func(ctx context.Context, r *session.Run) error { return say(ctx, r, "m", root, "done") })
+	turn := f.start(session.Request{Prompt: " ", Parts: session.Parts{textPart("a" + strings.Repeat("é", 4000))}})
+	<-turn.Done()
+	info, err := f.m.Turn(t.Context(), turn.SessionID(), turn.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(info.Prompt); n > 4096 || n < 4000 || !utf8.ValidString(info.Prompt) || !strings.HasSuffix(info.Prompt, "é…") {
+		t.Errorf("the prompt is told with %d bytes, and ends with %q", n, info.Prompt[max(n-8, 0):])
 	}
 }
 
@@ -165,7 +181,9 @@ func TestPartsOfAnswers(t *testing.T) {
 	}{
 		"with an error": {session.Answer{Error: new("no"), Parts: png}, invalid, "together with error"},
 		"no part":       {session.Answer{Parts: session.Parts{{}}}, invalid, "parts[0]"},
+		"a local file":  {session.Answer{Parts: session.Parts{uriPart("image/png", "FILE:///etc/hosts")}}, invalid, `parts[0].file.uri: the schemes are https, http and gs`},
 		"too large":     {session.Answer{Parts: session.Parts{filePart("image/png", make([]byte, 1001))}}, limit, "at most 1000"},
+		"with its text": {session.Answer{Output: new(strings.Repeat("a", 990)), Parts: png}, limit, "output and parts take 1008 bytes, at most 1000"},
 	} {
 		tc.answer.CallID = "c1"
 		if e := session.AsError(turn.Answer(t.Context(), tc.answer)); e.Code != tc.code || !strings.Contains(e.Message, tc.says) || !strings.Contains(e.Message, "c1") {
@@ -213,6 +231,9 @@ func TestPartsOfPromptsAreBounded(t *testing.T) {
 		"blank":          {" ", session.Parts{textPart("\n"), textPart(" ")}, invalid, "user_prompt"},
 		"no part":        {"hi", session.Parts{textPart("a"), {}}, invalid, "user_parts[1]"},
 		"large files":    {"hi", session.Parts{filePart("a/b", make([]byte, 500)), filePart("a/b", make([]byte, 500))}, limit, "at most 1000"},
+		"a local file":   {"hi", session.Parts{textPart("a"), uriPart("text/plain", "file:///etc/hosts")}, invalid, `user_parts[1].file.uri: the schemes are https, http and gs`},
+		"no scheme":      {"hi", session.Parts{uriPart("text/plain", "://x")}, invalid, "user_parts[0].file.uri"},
+		"a little more":  {strings.Repeat("a", 90), session.Parts{filePart("a/b", make([]byte, 950))}, limit, "user_prompt and user_parts take"},
 		"many words":     {strings.Repeat("a", 50), session.Parts{textPart(strings.Repeat("b", 51))}, limit, "user_prompt and the texts of user_parts have 101 bytes, at most 100"},
 		"a long request": {strings.Repeat("a", 101), nil, limit, "user_prompt has 101 bytes"},
 	} {

@@ -162,7 +162,7 @@ func (s *Session) records(ctx context.Context, after int64, pageLen int) iter.Se
 					return
 				}
 			}
-			if len(page) < pageLen {
+			if LastPage(page, pageLen) {
 				return
 			}
 		}

@@ -267,6 +267,20 @@ var (
 	ErrFailed = errors.New("session: the store has failed")
 )
 
+// ReadBytes is how much data the records of one Store.Read need hold, in bytes:
+// a record may hold a file of several megabytes.
+const ReadBytes = 4 << 20
+
+// LastPage tells whether records that a Store.Read with a limit has returned are
+// the last ones of the log.
+func LastPage(recs []Record, limit int) bool {
+	size := 0
+	for _, rec := range recs {
+		size += len(rec.Data)
+	}
+	return len(recs) < limit && size < ReadBytes
+}
+
 // Store keeps the logs. All methods may be called from any goroutine. A method
 // whose context ends returns its error. A write that returns an error which is
 // none of those above, such as that of a context, may or may not have happened;
@@ -288,8 +302,9 @@ type Store interface {
 	// that is not known, or that starts a second turn or ends one that is not open.
 	Append(ctx context.Context, b Batch) error
 	// Read returns at most limit records with a sequence number above after, in
-	// order. It returns none past the end and ErrNoSession for an unknown id.
-	// limit must be positive.
+	// order. It may return fewer although there are more once they hold ReadBytes,
+	// and should: see LastPage. It returns none past the end and ErrNoSession for an
+	// unknown id. limit must be positive.
 	Read(ctx context.Context, id string, after int64, limit int) ([]Record, error)
 	// Shared returns all keys of a scope; none for an unknown scope.
 	Shared(ctx context.Context, scope string) (map[string]json.RawMessage, error)

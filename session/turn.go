@@ -200,8 +200,12 @@ func (t *Turn) Answer(ctx context.Context, a Answer) error {
 		return Errorf(codeLimit, "tool call %q: the answer takes %d bytes, at most %d are allowed", a.CallID, n, most)
 	}
 	if len(a.Parts) > 0 {
-		if err := a.Parts.check("parts", t.s.limits.MaxPartsBytes); err != nil {
-			return Errorf(err.Code, "tool call %q: %s", a.CallID, err.Message)
+		wrong := a.Parts.check("parts")
+		if wrong == nil {
+			wrong = a.Parts.checkSize("parts", "output", len(*res.Output), t.s.limits.MaxPartsBytes)
+		}
+		if wrong != nil {
+			return Errorf(wrong.Code, "tool call %q: %s", a.CallID, wrong.Message)
 		}
 		res.Parts = a.Parts
 		if data, err = marshal(res); err != nil {

@@ -59,7 +59,7 @@ func (m *Manager) logOf(ctx context.Context, sessionID string) iter.Seq2[Record,
 					return
 				}
 			}
-			if len(recs) < readPage {
+			if LastPage(recs, readPage) {
 				return
 			}
 		}

@@ -322,7 +322,7 @@ func (s *storm) records(store session.Store, id string) []session.Record {
 			s.t.Fatal(err)
 		}
 		out = append(out, page...)
-		if len(page) < 500 {
+		if session.LastPage(page, 500) {
 			return out
 		}
 	}

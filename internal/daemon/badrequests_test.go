@@ -101,6 +101,16 @@ func labelled(rest string) []badRequest {
 // agent is a tree that runs, as JSON.
 const agent = `"agent":{"name":"root","llm":{"model":"echo"}}`
 
+// uriOf is a request with a file that is elsewhere.
+func uriOf(uri string) string {
+	return `{"execute":{"userPrompt":"hi","userParts":[{"file":{"mimeType":"image/png","uri":"` + uri + `"}}],` + agent + `}}`
+}
+
+// llmOf is a request whose agent has fields besides its model.
+func llmOf(fields string) string {
+	return `{"execute":{"userPrompt":"hi","agent":{"name":"root","llm":{"model":"echo",` + fields + `}}}}`
+}
+
 // badRequests are by method.
 func badRequests() map[string][]badRequest {
 	const results = `,"results":[{"toolCallId":"x","output":"y"}]`
@@ -138,6 +148,26 @@ func badRequests() map[string][]badRequest {
 			{name: "file of no type", json: `{"execute":{"userPrompt":"hi","userParts":[{"inline":{"mimeType":"png","data":"eA=="}}],` + agent + `}}`, code: invalidArgument, kind: invalidRequest, says: []string{"user_parts[0].inline.mime_type", `"png"`}},
 			{name: "empty file", json: `{"execute":{"userPrompt":"hi","userParts":[{"inline":{"mimeType":"image/png"}}],` + agent + `}}`, code: invalidArgument, kind: invalidRequest, says: []string{"user_parts[0].inline.data"}},
 			{name: "file nowhere", json: `{"execute":{"userPrompt":"hi","userParts":[{"file":{"mimeType":"image/png"}}],` + agent + `}}`, code: invalidArgument, kind: invalidRequest, says: []string{"user_parts[0].file.uri"}},
+			{name: "file of the server's", json: uriOf("file:///etc/passwd"), code: invalidArgument, kind: invalidRequest, says: []string{"user_parts[0].file.uri", "https, http and gs", `"file:///etc/passwd"`}},
+			{name: "file that is a program", json: uriOf("JavaScript:alert(1)"), code: invalidArgument, kind: invalidRequest, says: []string{"user_parts[0].file.uri", `"JavaScript:alert(1)"`}},
+			{name: "file within its URI", json: uriOf("data:image/png;base64,eA=="), code: invalidArgument, kind: invalidRequest, says: []string{"user_parts[0].file.uri", "inline"}},
+			{name: "long URI", json: uriOf("https://{kilobytes}{kilobytes}{kilobytes}{kilobytes}{kilobytes}"), code: invalidArgument, kind: invalidRequest, says: []string{"user_parts[0].file.uri", "8192", "10008"}},
+			{name: "prompt and parts", json: `{"execute":{"userPrompt":"{kilobyte}","userParts":[{"inline":{"mimeType":"image/png","data":"{kilobytes}{kilobytes}"}}],` + agent + `}}`, code: connect.CodeResourceExhausted, kind: limitExceeded, says: []string{"user_prompt", "user_parts", "4017", "4000"}},
+			{name: "payloads of another type", json: `{"execute":{"userPrompt":"hi","rawPayloads":"yes",` + agent + `}}`, code: invalidArgument, says: []string{"rawPayloads"}, jsonOnly: true},
+			{name: "many fallbacks", json: llmOf(`"fallbackModels":["echo","echo","echo","echo","echo","echo","echo","echo","echo"]`), code: invalidArgument, kind: badTree, says: []string{"fallback_models", "8", "9"}},
+			{name: "fallback without a name", json: llmOf(`"fallbackModels":[""]`), code: invalidArgument, kind: badTree, says: []string{"fallback_models[0]", "1"}},
+			{name: "long fallback", json: llmOf(`"fallbackModels":["{kilobyte}"]`), code: invalidArgument, kind: badTree, says: []string{"fallback_models[0]", "256", "1000"}},
+			{name: "unknown fallback", json: llmOf(`"fallbackModels":["scripted/nobody"]`), code: connect.CodeUnavailable, kind: agentdv1.ErrorCode_ERROR_CODE_MODEL_UNAVAILABLE, says: []string{"nobody"}},
+			{name: "share of nothing", json: llmOf(`"compaction":{"atShare":"NaN"}`), code: invalidArgument, kind: badTree, says: []string{"compaction.at_share", "NaN"}},
+			{name: "negative share", json: llmOf(`"compaction":{"atShare":-0.5}`), code: invalidArgument, kind: badTree, says: []string{"compaction.at_share", "0", "-0.5"}},
+			{name: "large share", json: llmOf(`"compaction":{"atShare":80}`), code: invalidArgument, kind: badTree, says: []string{"compaction.at_share", "1", "80"}},
+			{name: "negative window", json: llmOf(`"compaction":{"contextTokens":"-7"}`), code: invalidArgument, kind: badTree, says: []string{"compaction.context_tokens", "0", "-7"}},
+			{name: "long summary model", json: llmOf(`"compaction":{"model":"{kilobyte}"}`), code: invalidArgument, kind: badTree, says: []string{"compaction.model", "256", "1000"}},
+			{name: "unknown summary model", json: llmOf(`"compaction":{"atShare":0.5,"model":"scripted/nobody"}`), code: connect.CodeUnavailable, kind: agentdv1.ErrorCode_ERROR_CODE_MODEL_UNAVAILABLE, says: []string{"nobody"}},
+			{name: "cache for no time", json: llmOf(`"generation":{"cache":{"mode":"MODE_ON","ttl":"0s"}}`), code: invalidArgument, kind: badTree, says: []string{"cache.ttl", "0s"}},
+			{name: "cache for days", json: llmOf(`"generation":{"cache":{"mode":"MODE_ON","ttl":"86401s"}}`), code: invalidArgument, kind: badTree, says: []string{"cache.ttl", "86401s"}},
+			{name: "unknown cache", json: llmOf(`"generation":{"cache":{"mode":9}}`), code: invalidArgument, kind: badTree, says: []string{"cache.mode", "9"}},
+			{name: "deferred in vain", json: `{"execute":{"userPrompt":"hi","agent":{"name":"root","llm":{"model":"echo","toolNames":["t"]}},"tools":[{"name":"t","description":"x","deferred":true}]}}`, code: invalidArgument, kind: badTree, says: []string{"deferred", "tool_search"}},
 			{name: "many parts", json: `{"execute":{"userPrompt":"hi","userParts":[{parts}],` + agent + `}}`, code: invalidArgument, kind: invalidRequest, says: []string{"user_parts", "64"}},
 			{name: "large parts", json: `{"execute":{"userPrompt":"hi","userParts":[{"inline":{"mimeType":"image/png","data":"{kilobytes}{kilobytes}{kilobytes}"}}],` + agent + `}}`, code: connect.CodeResourceExhausted, kind: limitExceeded, says: []string{"user_parts", "4517", "4000"}},
 			{name: "long texts", json: `{"execute":{"userPrompt":"{kilobytes}","userParts":[{"text":"{kilobytes}"}],` + agent + `}}`, code: connect.CodeResourceExhausted, kind: limitExceeded, says: []string{"user_parts", "4000 bytes", "3000"}},

@@ -69,7 +69,7 @@ func logOf(ctx context.Context, store session.Store, id string) iter.Seq2[sessio
 					return
 				}
 			}
-			if len(recs) < page {
+			if session.LastPage(recs, page) {
 				return
 			}
 		}

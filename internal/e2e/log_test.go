@@ -96,7 +96,7 @@ func readLog(ctx context.Context, t *testing.T, store session.Store, id string) 
 				open = nil
 			}
 		}
-		if len(recs) < page {
+		if session.LastPage(recs, page) {
 			break
 		}
 	}

@@ -25,7 +25,7 @@ func recordsOf(ctx context.Context, store session.Store, id string) iter.Seq2[se
 					return
 				}
 			}
-			if len(recs) < 64 {
+			if session.LastPage(recs, 64) {
 				return
 			}
 		}

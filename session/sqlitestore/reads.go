@@ -62,12 +62,30 @@ func (r *reads) log(ctx context.Context, id string, after int64, limit int) ([]s
 	if limit <= 0 {
 		return nil, malformed("limit is %d, want at least 1", limit)
 	}
-	recs, err := query(ctx, r.getLog, scanRecord, id, after, limit)
+	recs, err := r.page(ctx, id, after, limit)
 	if err != nil || len(recs) > 0 {
 		return recs, err
 	}
 	_, err = r.head(ctx, id)
 	return nil, err
+}
+
+// page reads records until they hold enough.
+func (r *reads) page(ctx context.Context, id string, after int64, limit int) (recs []session.Record, err error) {
+	rows, err := r.getLog.QueryContext(ctx, id, after, limit)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for size := 0; size < session.ReadBytes && rows.Next(); {
+		rec, err := scanRecord(rows)
+		if err != nil {
+			return nil, err
+		}
+		recs = append(recs, rec)
+		size += len(rec.Data)
+	}
+	return recs, rows.Err()
 }
 
 func (r *reads) shared(ctx context.Context, scope string) (map[string]json.RawMessage, error) {

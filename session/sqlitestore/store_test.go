@@ -3,7 +3,9 @@ package sqlitestore
 import (
 	"errors"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -78,4 +80,34 @@ func TestFailing(t *testing.T) {
 			}
 		}
 	})
+}
+
+// One read holds a bounded number of bytes, however large the records are.
+func TestReadIsBounded(t *testing.T) {
+	s := open(t, t.TempDir())
+	t.Cleanup(func() { mustClose(t, s) })
+	if err := s.Create(t.Context(), session.NewSession{ID: "s", CreatedAt: time.Now().UTC()}, nil); err != nil {
+		t.Fatal(err)
+	}
+	const records = 12
+	data := []byte(`"` + strings.Repeat("x", session.ReadBytes/4) + `"`)
+	for i := range int64(records) {
+		rec := session.Record{Seq: i + 1, TurnID: "t", Kind: session.KindRawPayload, Time: time.Now().UTC(), Data: data}
+		if i == 0 {
+			rec.Kind = session.KindTurnStarted
+		}
+		if err := s.Append(t.Context(), session.Batch{SessionID: "s", After: i, Records: []session.Record{rec}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for last := int64(0); last < records; {
+		recs, err := s.Read(t.Context(), "s", last, 100)
+		if err != nil || len(recs) == 0 {
+			t.Fatalf("after %d: %d records, %v", last, len(recs), err)
+		}
+		if size := len(recs) * len(data); size > session.ReadBytes+len(data) {
+			t.Errorf("after %d: %d bytes at once", last, size)
+		}
+		last = recs[len(recs)-1].Seq
+	}
 }

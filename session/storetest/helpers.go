@@ -78,7 +78,7 @@ func all(t testing.TB, s session.Store, id string) []session.Record {
 			t.Fatalf("Read(%q after %d) returned %d records, the limit is %d", id, len(log), len(page), pageSize)
 		}
 		log = append(log, page...)
-		if len(page) < pageSize {
+		if session.LastPage(page, pageSize) {
 			return log
 		}
 	}

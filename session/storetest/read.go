@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/apzuk3/agentd/session"
@@ -45,6 +46,15 @@ var readTests = []test{
 			add(t, s, batch("a", part...))
 		}
 		add(t, s, batch("b", events(0, 1000)...))
+		wantLog(t, s, "a", log)
+	}},
+	{"Read/LargeRecords", func(t *testing.T, s session.Store) {
+		create(t, s, "a")
+		log := events(0, 8)
+		for i := range log {
+			log[i].Data = []byte(`"` + strings.Repeat("x", session.ReadBytes/3) + `"`)
+			add(t, s, batch("a", log[i]))
+		}
 		wantLog(t, s, "a", log)
 	}},
 	{"Read/SeesWhatWasAcknowledged", func(t *testing.T, s session.Store) {

@@ -1,0 +1,52 @@
+package adkbridge
+
+import (
+	"bytes"
+	"testing"
+	"unsafe"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session"
+)
+
+// TestRushHoldsNoPayloads: what a turn is run again from has no raw payloads.
+func TestRushHoldsNoPayloads(t *testing.T) {
+	recs := []session.Record{
+		{Seq: 1, TurnID: "t", Kind: session.KindTurnStarted, Data: []byte(`{"prompt":"hi","agent":{}}`)},
+		{Seq: 2, TurnID: "t", Kind: session.KindRawPayload, Data: bytes.Repeat([]byte("x"), session.MaxRawBody)},
+		{Seq: 3, TurnID: "t", Kind: session.KindTurnEnded, Data: []byte(`{"completed":true}`)},
+	}
+	v := &verification{hist: newHistory(), state: map[string]any{}}
+	got, err := v.skipTo(t.Context(), logOfTurn("s", "t", recs))
+	if err != nil || len(got) != len(recs) {
+		t.Fatalf("%d records, %v", len(got), err)
+	}
+	size := 0
+	for _, rec := range got {
+		size += len(rec.Data)
+	}
+	if size > 1000 {
+		t.Errorf("%d bytes are held", size)
+	}
+	if len(recs[1].Data) != session.MaxRawBody {
+		t.Error("the log itself was changed")
+	}
+}
+
+// TestModelCallsShareTexts: an instruction that many calls are given is held once.
+func TestModelCallsShareTexts(t *testing.T) {
+	w := newWorld(t, map[string][]step{"root": {use("search"), use("search"), say("done")}})
+	w.answer = func(*agentdv1.RunResponse_ToolCallRequest) session.Answer { return session.Answer{Output: new("ok")} }
+	turn := w.start(llm("root", instruct("be quick")), "go")
+	w.follow(turn).ok(t)
+	calls, err := ModelCalls(t.Context(), w.turnLog(turn.ID()))
+	if err != nil || len(calls) != 3 {
+		t.Fatalf("%d calls, %v", len(calls), err)
+	}
+	first := unsafe.StringData(calls[0].GetInstruction())
+	for i, c := range calls {
+		if c.GetInstruction() == "" || unsafe.StringData(c.GetInstruction()) != first {
+			t.Errorf("call %d has an instruction of its own: %q", i, c.GetInstruction())
+		}
+	}
+}
