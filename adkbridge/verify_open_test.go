@@ -19,6 +19,7 @@ func TestVerifyOpenTurn(t *testing.T) {
 			if tc.ask {
 				w.tools = append(w.tools, offer("loop_continue"))
 			}
+			w.state = map[string]any{"seen": "nothing"}
 			turn := w.start(tc.tree, "go")
 			w.follow(turn).ok(t)
 			recs, err := w.store.Read(t.Context(), w.session, 0, 1<<20)

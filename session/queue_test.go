@@ -137,7 +137,8 @@ func TestQueuedTurnSurvivesARestart(t *testing.T) {
 			return context.Cause(ctx)
 		})
 		a := f.start(session.Request{Prompt: "a"})
-		b := f.start(session.Request{SessionID: a.SessionID(), Prompt: "b", OnBusy: session.Enqueue, InitialState: map[string]any{"k": "v", "temp:t": "x"}})
+		parts := session.Parts{filePart("image/png", []byte{0, 1, 255})}
+		b := f.start(session.Request{SessionID: a.SessionID(), Prompt: "b", Parts: parts, OnBusy: session.Enqueue, InitialState: map[string]any{"k": "v", "temp:t": "x"}})
 		wb := b.Watch()
 		last := await(t, wb, isQueued)[0].Seq
 		f.stop()
@@ -148,6 +149,9 @@ func TestQueuedTurnSurvivesARestart(t *testing.T) {
 		g.on(func(ctx context.Context, r *session.Run) error {
 			if s := r.State(); r.TurnID() == b.ID() && (s["k"] != "v" || s["temp:t"] != "x") {
 				return fmt.Errorf("state is %v", s)
+			}
+			if got := r.Spec().Parts; r.TurnID() == b.ID() && !equalParts(got, parts) {
+				return fmt.Errorf("parts are %v", got)
 			}
 			time.Sleep(time.Minute)
 			return talk(ctx, r)

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/apzuk3/agentd/session"
 )
 
 // downModel is a model that is never there.
@@ -203,7 +205,7 @@ func (x *examine) fallbacks() {
 		}
 		m := attemptMark.FindStringSubmatch(a.text)
 		for _, epoch := range x.downs[a.step] {
-			i := slices.IndexFunc(x.attempts[a.step], func(t attempt) bool { return m != nil && strconv.Itoa(t.number) == m[1] })
+			i := slices.IndexFunc(x.attempts[a.step], func(t attempt) bool { return len(m) > 1 && strconv.Itoa(t.number) == m[1] })
 			if i >= 0 && epoch > x.attempts[a.step][i].epoch {
 				x.v.rerunf("step %s: process %d asked for it, its answer is of process %d", a.step, epoch, x.attempts[a.step][i].epoch)
 			}
@@ -260,5 +262,61 @@ func (x *examine) summary(seq int64, text string, prompt int64) {
 		if other.epoch > this.epoch || other.epoch == this.epoch && (other.number > this.number || other.fault == "") {
 			x.v.rerunf("record %d: the summary %q of process %d was made again: %q of process %d", seq, text, this.epoch, other.text, other.epoch)
 		}
+	}
+}
+
+// What is wrong with model calls is seen.
+func TestModelsChecker(t *testing.T) {
+	p := newProvider(t, false)
+	evidenceOf := func(name string) evidence {
+		i := slices.IndexFunc(shapes(), func(s shape) bool { return s.name == name })
+		return (&point{p: p, shape: shapes()[i]}).run(t).evidence
+	}
+	fallback, compaction := evidenceOf("fallback"), evidenceOf("compaction")
+	for name, tc := range map[string]struct {
+		whole  evidence
+		count  func(verdict) int
+		mutate func(*testing.T, *evidence)
+	}{
+		"a model that was replaced is asked again": {fallback, func(v verdict) int { return v.rerun }, func(_ *testing.T, e *evidence) {
+			e.downs = map[step][]int{}
+			for _, a := range readLog(e.records).answers {
+				e.downs[a.step] = []int{7}
+			}
+		}},
+		"a raw payload is another": {fallback, func(v verdict) int { return v.lost }, func(_ *testing.T, e *evidence) {
+			for i, rec := range e.records {
+				var raw session.RawPayload
+				if rec.Kind == session.KindRawPayload && json.Unmarshal(rec.Data, &raw) == nil && raw.Status == 200 {
+					raw.Body = bytes.ReplaceAll(raw.Body, []byte("w0:"), []byte("w0;"))
+					e.records[i].Data, _ = json.Marshal(raw)
+				}
+			}
+		}},
+		"nobody has asked for raw payloads": {fallback, func(v verdict) int { return v.other }, func(_ *testing.T, e *evidence) { e.shape.raw = false }},
+		"a call is said to have taken more": {fallback, func(v verdict) int { return v.lost }, func(t *testing.T, e *evidence) {
+			c, i := e.on(t, "driver's stream", sawCost, 0)
+			c.msgs[i].text += "0"
+		}},
+		"a summary is written again": {compaction, func(v verdict) int { return v.rerun }, func(_ *testing.T, e *evidence) {
+			again := e.sums[0]
+			again.number, again.epoch, again.text = 99, again.epoch+1, "summary 099"
+			e.sums = append(slices.Clone(e.sums), again)
+		}},
+		"a summary is another": {compaction, func(v verdict) int { return v.lost }, func(_ *testing.T, e *evidence) {
+			e.sums = slices.Clone(e.sums)
+			e.sums[0].text += "?"
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := tc.whole.clone()
+			if v := e.check(); v.bad() || v.facts == 0 {
+				t.Fatalf("before the fault: %+v", v)
+			}
+			tc.mutate(t, &e)
+			if v := e.check(); tc.count(v) == 0 {
+				t.Errorf("the fault is not seen: %+v", v)
+			}
+		})
 	}
 }

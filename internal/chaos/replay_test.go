@@ -78,7 +78,7 @@ func (e *evidence) replayed(t *testing.T) {
 			}
 			answers++
 			m := attemptMark.FindStringSubmatch(a.text)
-			i := slices.IndexFunc(e.attempts[a.step], func(t attempt) bool { return m != nil && strconv.Itoa(t.number) == m[1] })
+			i := slices.IndexFunc(e.attempts[a.step], func(t attempt) bool { return len(m) > 1 && strconv.Itoa(t.number) == m[1] })
 			if i < 0 {
 				continue // is reported
 			}

@@ -49,6 +49,7 @@ var scenarios = map[string]scenario{
 	"TestFilesLarge":                     {run: TestFilesLarge, slow: true},
 	"TestFilesRefused":                   {run: TestFilesRefused},
 	"TestFilesByTool":                    {run: TestFilesByTool},
+	"TestFilesQueued":                    {run: TestFilesQueued},
 	"TestBlocked":                        {run: TestBlocked, slow: true},
 	"TestProviderSuspended":              {run: TestProviderSuspended, slow: true},
 	"TestCompaction":                     {run: TestCompaction, slow: true},

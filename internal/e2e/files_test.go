@@ -299,3 +299,70 @@ func addTool[T any](t testing.TB, c *client.Client, name, description string, ha
 		t.Fatal(err)
 	}
 }
+
+// TestFilesQueued says a file, and nothing else, while a turn runs: it waits, or is
+// a message of that turn, and the model is given it.
+func TestFilesQueued(t *testing.T) {
+	for name, busy := range map[string]client.OnBusy{"enqueued": client.OnBusyEnqueue, "injected": client.OnBusyInject} {
+		t.Run(name, func(t *testing.T) {
+			eye := &looker{}
+			d := startDaemon(t, agentdtest.WithProvider(provider{"eye", eye.open}))
+			clnt := d.Client()
+			called, release := make(chan struct{}), make(chan struct{})
+			var once sync.Once
+			addTool(t, clnt, "look", "Takes a picture.", func(context.Context, struct{}) (any, error) {
+				once.Do(func() {
+					close(called)
+					<-release
+				})
+				return "nothing", nil
+			})
+			session := make(chan string, 1)
+			first := make(chan error, 1)
+			go func() { // ends with its turn
+				var failed error
+				for event, err := range clnt.Run(t.Context(), llmAgent("root", "eye/1", "", "look"), "Look!") {
+					failed = err
+					if event != nil && event.Started != nil {
+						session <- event.Started.SessionID
+					}
+				}
+				first <- failed
+			}()
+			id := <-session
+			<-called
+			turns, ends := map[string]bool{}, 0
+			for event, err := range clnt.Run(t.Context(), nil, "", client.WithSessionID(id), client.WithParts(client.Inline("image/png", picture)), client.WithOnBusy(busy)) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if event.Queued != nil {
+					close(release)
+				}
+				if event.Started != nil {
+					turns[event.TurnID] = true
+				}
+				if event.End != nil {
+					ends++
+				}
+			}
+			if err := <-first; err != nil {
+				t.Fatal(err)
+			}
+			if len(turns) != 1 || ends != 1 {
+				t.Errorf("its client was told of %d turns and %d ends", len(turns), ends)
+			}
+			shown := 0
+			for _, c := range eye.last() {
+				for _, p := range c.Parts {
+					if p.InlineData != nil && bytes.Equal(p.InlineData.Data, picture) {
+						shown++
+					}
+				}
+			}
+			if shown != 1 {
+				t.Errorf("the model was given the picture %d times in the last call", shown)
+			}
+		})
+	}
+}
