@@ -78,7 +78,7 @@ func (m *agentModel) answer(ctx context.Context, req *adkmodel.LLMRequest) (*ans
 		return nil, err
 	}
 	if t.verifier != nil {
-		t.verifier.told.tell(m, promptKey{m.n.name, branch}, key, req.Config)
+		t.verifier.recorder.record(m, promptKey{m.n.name, branch}, key, req.Config)
 	}
 	if logged != nil {
 		a := &answer{
@@ -246,11 +246,8 @@ func (m *agentModel) generate(ctx context.Context, req *model.Request, messageID
 			resp, err = nil, panicError("the model", p)
 		}
 	}()
-	req.OnRetry = func(f model.Failed) error { return m.retrying(ctx, messageID, f) }
+	m.observe(ctx, req, messageID)
 	req.Deferred = m.n.deferred()
-	if m.t.run.Spec().Raw {
-		req.OnRaw = func(r model.Raw) error { return m.raw(ctx, messageID, r) }
-	}
 	resp, err = m.n.model.LLM.Generate(ctx, req, func(d model.Delta) {
 		spoke()
 		m.t.run.Delta(session.Delta{MessageID: messageID, Path: m.n.path, Text: d.Text, Thought: d.Thought})
@@ -259,6 +256,15 @@ func (m *agentModel) generate(ctx context.Context, req *model.Request, messageID
 		err = fmt.Errorf("the model returned neither an answer nor an error")
 	}
 	return resp, err
+}
+
+// observe has the tries of a call recorded, and what the provider answers to each
+// if the turn asks for that.
+func (m *agentModel) observe(ctx context.Context, req *model.Request, messageID string) {
+	req.OnRetry = func(f model.Failed) error { return m.retrying(ctx, messageID, f) }
+	if m.t.run.Spec().Raw {
+		req.OnRaw = func(r model.Raw) error { return m.raw(ctx, messageID, r) }
+	}
 }
 
 // retrying records that a try of a model call has failed and is followed by

@@ -52,10 +52,11 @@ func (c *chain) generate(ctx context.Context, req *model.Request, messageID stri
 // passesOn tells whether a call that has failed so is one for the next model. What
 // is wrong with the conversation itself, its content or its length, is not. A
 // request that is invalid is: other models may have the settings and take the
-// tools that this one refuses.
+// tools that this one refuses. What could not be recorded of a call would be lost
+// behind the next one's answer.
 func passesOn(err error) bool {
 	e, ok := errors.AsType[*model.Error](err)
-	return ok && slices.Contains([]model.Kind{
+	return ok && !e.Untold && slices.Contains([]model.Kind{
 		model.KindUnavailable, model.KindRateLimited, model.KindTimeout, model.KindAuth, model.KindInvalid,
 	}, e.Kind)
 }

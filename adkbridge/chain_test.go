@@ -155,6 +155,17 @@ func TestFallbackShown(t *testing.T) {
 	}
 }
 
+// TestFallbackUntold does not turn to another model when what became of a call could
+// not be recorded.
+func TestFallbackUntold(t *testing.T) {
+	untold := &model.Error{Kind: model.KindUnavailable, Provider: "fake", Message: "a raw payload could not be told", Final: true, Untold: true}
+	c := newChained(t, map[string][]step{"root": {{err: untold}}, "b": {say("B")}})
+	res := c.run(llm("root", fallback("b")), "go")
+	if res.err.GetCode() != agentdv1.ErrorCode_ERROR_CODE_MODEL_UNAVAILABLE || c.asked() != "1 0 0" || len(c.fallbacks) != 0 {
+		t.Errorf("asked %s, %v, %v", c.asked(), res.err, c.fallbacks)
+	}
+}
+
 // TestFallbackAllFail tells how each model has failed, the log without the words of
 // providers, and counts what that took.
 func TestFallbackAllFail(t *testing.T) {

@@ -146,21 +146,24 @@ func (l *live) rest(o *outline) int {
 	return len(model.TextOf(l.config.SystemInstruction)) + len(tools)
 }
 
-// summariser is the agent's model that writes summaries: unless the client has
-// named one, that which is to be called.
-func (m *agentModel) summariser(l *live) *agentModel {
-	return &agentModel{t: m.t, n: cmp.Or(m.n.compaction.by, l.chain.last.n)}
+// summarisers are the agent with the models that write summaries, one where those
+// before fail: unless the client has named one, those that are to be called.
+func (m *agentModel) summarisers(l *live) []*node {
+	if by := m.n.compaction.by; by != nil {
+		return []*node{by}
+	}
+	return slices.Concat([]*node{l.chain.last.n}, l.chain.rest)
 }
 
 // telling is how much of a prompt the summary's model can be told, in bytes.
-func (m *agentModel) telling(c *compaction, o *outline, fact *session.Compacted) int {
+func (m *agentModel) telling(by *node, o *outline, fact *session.Compacted) int {
 	const part = 0.6
 	most := o.bytes
 	if fact.Overflow {
 		most /= 2
 	}
-	window := m.n.model.Window
-	if m.n != c.by || window == 0 {
+	window := by.model.Window
+	if by != m.n.compaction.by || window == 0 {
 		window = cmp.Or(fact.Window, window)
 	}
 	if window > 0 {
@@ -172,15 +175,15 @@ func (m *agentModel) telling(c *compaction, o *outline, fact *session.Compacted)
 // compact has a summary written of a section and appends it. It returns false when
 // there is no summary that would help; an error ends the turn.
 func (m *agentModel) compact(ctx context.Context, l *live, o *outline, s section, fact *session.Compacted) (bool, error) {
-	by, c := m.summariser(l), m.n.compaction
-	text, meta, err := by.summarise(ctx, l, c.text, conversation(o.contents[:s.n], by.telling(c, o, fact)), fact)
+	by := m.summarisers(l)
+	text, meta, err := m.summarise(ctx, l, conversation(o.contents[:s.n], m.telling(by[0], o, fact)), fact, by)
 	if err != nil {
 		return false, err
 	}
 	fact.Summary, fact.Through = text, s.seq
 	if text == "" || len(text) > m.t.limits.ValueBytes || len(text)+len(summaryHead)+len(summaryTail) >= s.gain {
 		if meta.Usage != nil {
-			by.keep(meta.Usage, l.branch, meta.Call)
+			m.keep(meta.Usage, l.branch, meta.Call)
 		}
 		return false, nil
 	}
@@ -188,15 +191,19 @@ func (m *agentModel) compact(ctx context.Context, l *live, o *outline, s section
 	ev := m.t.newEvent(ctx, m.n.name, l.branch)
 	ev.Content = &genai.Content{Role: genai.RoleModel}
 	if err := m.t.commit(ctx, ev, meta); err != nil {
-		by.keep(meta.Usage, l.branch, meta.Call)
+		// It is paid for: a turn that is put aside goes on with it.
+		m.t.mu.Lock()
+		m.t.spent = append(m.t.spent, &answer{author: m.n.name, branch: l.branch, content: ev.Content, meta: meta})
+		m.t.mu.Unlock()
 		return false, err
 	}
 	return true, nil
 }
 
-// summarise asks for a summary. It is a model call like any, of which nothing is
-// shown; one that fails has no text and no error.
-func (m *agentModel) summarise(ctx context.Context, l *live, mind, text string, fact *session.Compacted) (string, *meta, error) {
+// summarise asks for a summary, one model where those before have failed. It is a
+// model call like any, of which nothing is shown; one that fails has no text and no
+// error.
+func (m *agentModel) summarise(ctx context.Context, l *live, text string, fact *session.Compacted, models []*node) (string, *meta, error) {
 	t := m.t
 	t.mu.Lock()
 	t.calls++
@@ -205,41 +212,49 @@ func (m *agentModel) summarise(ctx context.Context, l *live, mind, text string, 
 	if over {
 		return "", nil, session.Errorf(codeLimit, "%s: the turn has made %d model calls, more are not allowed", m.n.at(), t.limits.ModelCalls)
 	}
-	done, err := t.run.BeginCall(session.ModelCall{Path: m.n.path, Model: m.n.modelName, MessageID: l.id})
+	done, err := t.run.BeginCall(session.ModelCall{Path: m.n.path, Model: models[0].modelName, MessageID: l.id})
 	if err != nil {
 		return "", nil, err
 	}
 	defer done()
 	instruction := summaryInstruction
-	if mind != "" {
+	if mind := m.n.compaction.text; mind != "" {
 		instruction += "\n\nFor this agent, mind in particular:\n" + mind
 	}
-	most := int64(maxSummary)
-	for _, limit := range []int64{fact.Window / 8, m.n.model.Longest} {
-		if limit > 0 {
-			most = min(most, limit)
-		}
-	}
 	began := time.Now()
-	resp, failed := m.quiet(ctx, l.id, &model.Request{
-		Contents: []*genai.Content{genai.NewContentFromText("<conversation>\n"+text+"</conversation>\n\nWrite the summary.", genai.RoleUser)},
-		Config: &genai.GenerateContentConfig{
-			SystemInstruction: genai.NewContentFromText(instruction, ""),
-			MaxOutputTokens:   int32(most),
-		},
-		Origin: model.Origin{Session: t.run.SessionID(), Turn: t.run.TurnID(), Path: m.n.path, MessageID: l.id},
-		// A call can be made without a summary, unless it was refused.
-		Replaceable: !fact.Overflow,
-	})
-	info := &meta{Path: m.n.path, Call: &session.CallInfo{Model: m.n.modelName, Provider: m.n.model.Provider, Took: time.Since(began)}}
+	by, rest := &agentModel{t: t, n: models[0]}, models[1:]
+	ask := func() (*model.Response, error) {
+		most := int64(maxSummary)
+		for _, limit := range []int64{fact.Window / 8, by.n.model.Longest} {
+			if limit > 0 {
+				most = min(most, limit)
+			}
+		}
+		return by.quiet(ctx, l.id, &model.Request{
+			Contents: []*genai.Content{genai.NewContentFromText("<conversation>\n"+text+"</conversation>\n\nWrite the summary.", genai.RoleUser)},
+			Config: &genai.GenerateContentConfig{
+				SystemInstruction: genai.NewContentFromText(instruction, ""),
+				MaxOutputTokens:   int32(most),
+			},
+			Origin: model.Origin{Session: t.run.SessionID(), Turn: t.run.TurnID(), Path: m.n.path, MessageID: l.id},
+			// A call can be made without a summary, unless it was refused.
+			Replaceable: !fact.Overflow || len(rest) > 0,
+		})
+	}
+	resp, failed := ask()
+	for resp == nil && len(rest) > 0 && passesOn(failed) && ctx.Err() == nil {
+		by, rest = &agentModel{t: t, n: rest[0], before: *by.usage(took(failed))}, rest[1:]
+		resp, failed = ask()
+	}
+	info := &meta{Path: m.n.path, Call: &session.CallInfo{Model: by.n.modelName, Provider: by.n.model.Provider, Took: time.Since(began)}}
 	if resp == nil {
-		m.spent(failed, l.branch, info.Call)
+		by.spent(failed, l.branch, info.Call)
 		if ctx.Err() != nil {
 			return "", nil, context.Cause(ctx)
 		}
 		return "", info, nil
 	}
-	info.Usage = m.usage(append(slices.Clone(resp.Failed), resp.Usage))
+	info.Usage = by.usage(append(slices.Clone(resp.Failed), resp.Usage))
 	return strings.TrimSpace(model.TextOf(resp.Content)), info, nil
 }
 
@@ -250,7 +265,7 @@ func (m *agentModel) quiet(ctx context.Context, messageID string, req *model.Req
 			resp, err = nil, panicError("the model", p)
 		}
 	}()
-	req.OnRetry = func(f model.Failed) error { return m.retrying(ctx, messageID, f) }
+	m.observe(ctx, req, messageID)
 	resp, err = m.n.model.LLM.Generate(ctx, req, func(model.Delta) {})
 	if err == nil && resp == nil {
 		err = errors.New("the model returned neither an answer nor an error")

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -399,6 +400,32 @@ func TestCompactTold(t *testing.T) {
 	}
 }
 
+// TestCompactRaw: a turn that asks for raw payloads gets those of its summaries
+// too, and is replayed all the same.
+func TestCompactRaw(t *testing.T) {
+	models := &narrow{known: true}
+	w := narrowWorld(t, models)
+	payloads := 0
+	w.watch = func(_ *session.Turn, m *agentdv1.RunResponse) {
+		if m.GetRawPayload() != nil {
+			payloads++
+		}
+	}
+	turn, err := w.manager.Start(t.Context(), session.Request{Agent: compacts(2000, &agentdv1.Compaction{AtShare: 0.8}), Tools: w.tools, Prompt: "20 rounds", Raw: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.session = turn.SessionID()
+	w.follow(turn).ok(t)
+	if n := len(models.requests); payloads != n || len(models.summed) == 0 {
+		t.Errorf("%d payloads of %d calls, %d of which wrote summaries", payloads, n, len(models.summed))
+	}
+	rep, err := Verify(t.Context(), w.session, w.turnLog(turn.ID()).Records, nil)
+	if err != nil || rep.Turns != 1 || rep.Divergence != nil {
+		t.Errorf("verified %+v, %v: %v", rep, err, rep.Divergence)
+	}
+}
+
 // TestCompactBudget ends the turn when the summary was the last call it may make,
 // and when there is no call left for it.
 func TestCompactBudget(t *testing.T) {
@@ -538,4 +565,57 @@ func TestCompactFallback(t *testing.T) {
 	if want -= int64(w.refused); total != want+int64(w.down) {
 		t.Errorf("%d tries are counted, want %d and %d of the model that is down", total, want, w.down)
 	}
+}
+
+// TestCompactOwnModelDown: where the agent's own model is not there, the one that
+// stands in for it writes the summaries, too, so that no prompt gets too long.
+func TestCompactOwnModelDown(t *testing.T) {
+	w := &narrow{known: true}
+	r := New(Config{Models: w})
+	tree := compacts(2000, &agentdv1.Compaction{AtShare: 0.8})
+	tree.GetLlm().Model, tree.GetLlm().FallbackModels = "down-2000", []string{"narrow-2000"}
+	run := long(t, tree, "20 rounds")
+	if err := r.drive(t.Context(), run); err != nil {
+		t.Fatal(err)
+	}
+	sums := compacted(r, run)
+	if len(sums) < 2 || w.refused > 0 {
+		t.Fatalf("%d summaries, %d prompts were refused", len(sums), w.refused)
+	}
+	for _, ev := range sums { // what the first model took is part of it
+		if c := ev.Call; c.Model != "narrow-2000" || ev.Usage.Calls != 2 {
+			t.Errorf("a summary is told as %+v, took %+v", c, ev.Usage)
+		}
+	}
+	sameHistory(t, r, run)
+}
+
+// TestCompactPutAside: a summary that is there when the turn is put aside is part
+// of it, and is not written again when the turn goes on.
+func TestCompactPutAside(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	w := &narrow{known: true}
+	w.summary = func(context.Context) (*model.Response, error) {
+		cancel(session.ErrPutAside)
+		return &model.Response{
+			Content: genai.NewContentFromText("the summary", genai.RoleModel), Usage: model.Usage{Prompt: 9, Total: 9}, FinishReason: genai.FinishReasonStop,
+		}, nil
+	}
+	r := New(Config{Models: w})
+	run := long(t, compacts(2000, &agentdv1.Compaction{AtShare: 0.8}), "8 rounds")
+	if err := r.drive(ctx, run); !errors.Is(err, session.ErrPutAside) {
+		t.Fatal(err)
+	}
+	sums := compacted(r, run)
+	if len(sums) != 1 || sums[0].Compacted.Summary != "the summary" || sums[0].Usage.Total != 9 {
+		t.Fatalf("the log has %s", compact(sums))
+	}
+	again := run.restarted(len(run.recs))
+	if err := r.drive(t.Context(), again); err != nil {
+		t.Fatal(err)
+	}
+	if len(w.summed) != 1 {
+		t.Errorf("%d summaries were written", len(w.summed))
+	}
+	sameHistory(t, r, again)
 }

@@ -83,8 +83,8 @@ func (t *turn) ownInstruction(n *node, branch string) (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	state := t.state
-	if t.verifier != nil && t.verifier.told != nil {
-		state = t.verifier.told.stateLocked(t, promptKey{n.name, branch})
+	if t.verifier != nil && t.verifier.recorder != nil {
+		state = t.verifier.recorder.stateLocked(t, promptKey{n.name, branch})
 	}
 	for _, s := range n.instruction {
 		if s.key == "" {

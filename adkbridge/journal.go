@@ -57,7 +57,10 @@ func (j *journal) AppendEvent(ctx context.Context, _ adksession.Session, ev *adk
 	}
 	temp := tempKeys(ev.Actions.StateDelta)
 	if ok && j.t.verifier != nil {
-		if err := j.t.verifier.compare(ctx, j.t, l, ev, m); err != nil {
+		switch err := j.t.verifier.compare(j.t, l, ev, m); {
+		case errors.Is(err, errPast):
+			return nil
+		case err != nil:
 			j.t.stop(err)
 			return err
 		}
@@ -67,7 +70,10 @@ func (j *journal) AppendEvent(ctx context.Context, _ adksession.Session, ev *adk
 		j.t.admit(l.seq, l.ev, l.size, temp)
 		return nil
 	}
-	return j.t.commit(ctx, ev, m)
+	if err := j.t.commit(ctx, ev, m); !errors.Is(err, errPast) {
+		return err
+	}
+	return nil
 }
 
 // metaOf returns what we add to an event, and whether it is to be kept: a

@@ -134,12 +134,12 @@ func (o *outline) choose(keep int, all bool) (section, bool) {
 		}
 		s := o.section(p, keep)
 		rest := o.bytes - s.gain
-		switch fitting := best.n > 0 && o.bytes-best.gain <= keep; {
-		case !fitting && (rest <= keep || best.n == 0 || s.gain > best.gain):
+		switch fits := best.n > 0 && o.bytes-best.gain <= keep; {
+		case !fits && (rest <= keep || best.n == 0 || s.gain > best.gain):
 			best = s
-		case fitting && rest < keep/2:
+		case fits && rest < keep/2:
 			return best, best.gain >= o.bytes/8
-		case fitting && s.asks && !best.asks:
+		case fits && s.asks && !best.asks:
 			best = s // better, since the rest begins with what the user says
 		}
 	}

@@ -30,6 +30,10 @@ const patience = 5 * time.Second
 var (
 	// errHeld ends a run that has come to where its turn was stopped.
 	errHeld = errors.New("the log goes no further")
+	// errPast refuses an event that the log does not have any more. Its agent goes
+	// on to where it waits: the engine appends the events of all agents on one
+	// goroutine, which must not.
+	errPast = errors.New("the log ends before this event")
 	// errDiverged ends a run that has taken another way than the log.
 	errDiverged = errors.New("the run differs from the log")
 )
@@ -47,9 +51,9 @@ type verifier struct {
 	results   map[string]session.ToolResult
 	resolved  map[string]session.Resolution
 
-	t    *turn
-	told *told // takes note of what models are told; may be nil
-	stop context.CancelCauseFunc
+	t        *turn
+	recorder *callRecorder // takes note of what models are told; may be nil
+	stop     context.CancelCauseFunc
 
 	mu    sync.Mutex  // protects the fields below
 	found *Divergence // the first one, by seq
@@ -160,12 +164,18 @@ func (v *verifier) record(seq int64) session.Record {
 	return v.recs[i]
 }
 
-// hold keeps a goroutine where the log ends, until the others are there too.
-func (v *verifier) hold(ctx context.Context) error {
+// past takes note that an agent has come to where the log ends.
+func (v *verifier) past() error {
 	v.mu.Lock()
 	v.held = true
 	v.mu.Unlock()
 	v.settle()
+	return errPast
+}
+
+// hold keeps a goroutine where the log ends, until the others are there too.
+func (v *verifier) hold(ctx context.Context) error {
+	_ = v.past()
 	<-ctx.Done()
 	return context.Cause(ctx)
 }
@@ -215,7 +225,7 @@ func (s *stored) closes() bool {
 
 // compare holds an event that the run would append against that of the log, l,
 // which has just been taken from turn.logged.
-func (v *verifier) compare(ctx context.Context, t *turn, l loggedEvent, ev *adksession.Event, m *meta) error {
+func (v *verifier) compare(t *turn, l loggedEvent, ev *adksession.Event, m *meta) error {
 	v.mu.Lock()
 	v.steps++
 	v.mu.Unlock()
@@ -227,7 +237,7 @@ func (v *verifier) compare(ctx context.Context, t *turn, l loggedEvent, ev *adks
 		t.mu.Lock()
 		t.logged[key] = slices.Insert(t.logged[key], 0, l)
 		t.mu.Unlock()
-		return v.hold(ctx)
+		return v.past()
 	}
 	t.setOutput(ev, m)
 	t.setFiles(ev)

@@ -102,7 +102,7 @@ type verification struct {
 	sessionID string
 	hist      *history
 	state     map[string]any
-	told      *told // nil to verify alone
+	recorder  *callRecorder // nil to verify alone
 }
 
 // turn verifies one turn.
@@ -121,10 +121,10 @@ func (v *verification) turn(ctx context.Context, recs []session.Record) (*Diverg
 	for _, l := range logged {
 		maps.Copy(v.state, durable(l.ev.Actions.StateDelta))
 	}
-	v.told.begin(run.state, v.hist, logged)
+	v.recorder.begin(run.state, v.hist, logged)
 	runner := New(Config{Models: run, Logger: slog.New(slog.DiscardHandler), Limits: Limits{ModelCalls: math.MaxInt}})
 	t := newTurn(run, v.hist, runner.limits, logged)
-	t.verifier, run.t, run.told = run, t, v.told
+	t.verifier, run.t, run.recorder = run, t, v.recorder
 
 	playing, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -140,8 +140,8 @@ func (v *verification) turn(ctx context.Context, recs []session.Record) (*Diverg
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if v.told != nil {
-		v.told.failed = err
+	if v.recorder != nil {
+		v.recorder.failed = err
 	} else if run.found == nil {
 		if err := run.end(ctx, err); err != nil {
 			return nil, err
@@ -191,7 +191,7 @@ func (v *verifier) end(ctx context.Context, err error) error {
 
 // Append implements handle: the engine has come to an event that the log does
 // not have in this place.
-func (v *verifier) Append(ctx context.Context, data []byte, _ *session.Event) (session.Record, error) {
+func (v *verifier) Append(_ context.Context, data []byte, _ *session.Event) (session.Record, error) {
 	s, err := decode(data)
 	if err != nil {
 		return session.Record{}, err
@@ -200,7 +200,7 @@ func (v *verifier) Append(ctx context.Context, data []byte, _ *session.Event) (s
 		if v.complete() {
 			return session.Record{}, v.beyond(s.Author, "appends "+summary(s))
 		}
-		return session.Record{}, v.hold(ctx)
+		return session.Record{}, v.past()
 	}
 	i := slices.IndexFunc(v.closing, func(l loggedEvent) bool {
 		return l.ev.Author == s.Author && l.ev.Branch == s.Branch && l.ev.CustomMetadata.Agentd.LLM == s.CustomMetadata.Agentd.LLM &&

@@ -7,7 +7,7 @@ import (
 )
 
 // WithRawPayloads has a [Client.Run] yield [RawPayload]: the providers' own answers
-// to each model call of the turn. They are stored with the session.
+// to each try of the turn's model calls. They are stored with the session.
 func WithRawPayloads() RunOption {
 	return func(c *runConfig) { c.rawPayloads = true }
 }
@@ -34,7 +34,8 @@ type ModelCallEnded struct {
 	// AgentPath runs from the root of the tree to the agent whose call it was.
 	AgentPath []string
 	// MessageID is the message that the call has written; empty for one that has
-	// failed, and is only told of because it was paid for.
+	// failed, and is only told of because it was paid for, and for one that has
+	// written a summary, see [HistoryCompacted].
 	MessageID string
 	// Model is the one that was called last, as the agent names it; ServedModel is
 	// the name that its provider gave it.
@@ -101,13 +102,15 @@ type Citation struct {
 }
 
 // RawPayload is a provider's answer to one try of a model call as it came over the
-// network; see [WithRawPayloads]. It comes before the ModelCallEnded of its call.
+// network, but for keys, which are replaced; see [WithRawPayloads]. It comes before
+// the ModelCallEnded of its call.
 type RawPayload struct {
 	// AgentPath runs from the root of the tree to the agent whose call it was.
 	AgentPath []string
-	// MessageID is the message that the call was to write.
+	// MessageID is the message that the call was to write; for a summary, the one
+	// that the agent's call is to write after it.
 	MessageID string
-	// Attempt is the try, from 1.
+	// Attempt is the try of a model, from 1.
 	Attempt int
 	// Provider is who answered.
 	Provider string

@@ -42,6 +42,7 @@ func TestExamples(t *testing.T) {
 		"state":      {"Your cart is worth 50.", `state: cart_total=50 answer="Your cart is worth 50."`},
 		"cancel":     {"the handler stops: the tool call was cancelled", "The archive did not answer.\n  [completed: true ]", "It all began\n  [completed: false cancelled by the client]", "It is fine.\n  [completed: true ]"},
 		"provider":   {"Three, two, one.\ncompleted: true\n"},
+		"files":      {"scripted/example failed (AUTH_FAILED), echo is called\nWhat is this?\n[image/png, 67 bytes]\nanswered by echo\n"},
 		"chat":       {"Nice to meet you, Ada.", `You said "What did I say?"; that was turn 2.`, `You said "And now?"; that was turn 3.`},
 	}
 	bin := t.TempDir()

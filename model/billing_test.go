@@ -75,6 +75,12 @@ func TestCost(t *testing.T) {
 		{"more written than asked", "anthropic", "claude-sonnet-4-5", model.Usage{Prompt: 1, CacheWrite: m}, 3.75, true},
 		{"long prompt", "gemini", "gemini-2.5-pro", model.Usage{Prompt: 200_001, Completion: m}, 200_001*2.50/m + 15, true},
 		{"just not long", "gemini", "gemini-2.5-pro", model.Usage{Prompt: 200_000, Completion: m}, 0.25 + 10, true},
+		{"OpenAI: writing the cache", "openai", "gpt-6-sol", model.Usage{Prompt: 200_000, Cached: 50_000, CacheWrite: 100_000}, 0.05*2 + 0.05*0.20 + 0.1*2.50, true},
+		{"OpenAI: writing it was free", "openai", "gpt-5.4", model.Usage{Prompt: 200_000, CacheWrite: 100_000}, 0.2 * 2.50, true},
+		{"OpenAI: long with what is written", "openai", "gpt-6-sol", model.Usage{Prompt: 272_001, CacheWrite: 272_001, Completion: m}, 272_001*5.0/m + 15, true},
+		{"Anthropic: cached tokens make a prompt long", "anthropic", "claude-haiku-5-5", model.Usage{Prompt: 40_001, Cached: 60_000, CacheWrite: 40_000, CacheWriteHour: 10_000, Completion: m}, (1*0.50+60_000*0.05+30_000*0.625+10_000*1)/m + 2.50, true},
+		{"Anthropic: just not long", "anthropic", "claude-haiku-5-5", model.Usage{Prompt: 40_000, Cached: 60_000, CacheWrite: 40_000}, (60_000*0.01 + 40_000*0.125) / m, true},
+		{"Gemini: cached tokens are part of a long prompt", "gemini", "gemini-2.5-pro", model.Usage{Prompt: 200_001, Cached: 200_000, Thoughts: m}, (1*2.50+200_000*0.25)/m + 15, true},
 		{"long with the cache", "openai", "gpt-5.4", model.Usage{Prompt: 300_000, Cached: 100_000}, 200_000*5.0/m + 100_000*0.50/m, true},
 		{"more cached than prompt", "openai", "gpt-5", model.Usage{Prompt: 1, Cached: m}, 0.125, true},
 		{"more thoughts than completion", "openai", "gpt-5", model.Usage{Completion: 1, Thoughts: m}, 0.00001, true},
@@ -96,6 +102,34 @@ func TestCost(t *testing.T) {
 				t.Errorf("Cost = %v, %v; want %v, %v", got, known, c.want, c.known)
 			}
 		})
+	}
+}
+
+// What makers say of their caches, as multiples of a prompt that is not cached.
+func TestCachingPays(t *testing.T) {
+	reg := sold(t)
+	const n = 10_000
+	for _, c := range []struct {
+		name, provider, model string
+		calls                 []model.Usage
+		want                  float64
+	}{
+		{"OpenAI: one write and nine reads", "openai", "gpt-6-sol", append(slices.Repeat([]model.Usage{{Prompt: n, Cached: n}}, 9), model.Usage{Prompt: n, CacheWrite: n}), 2.15},
+		{"Anthropic: a write for five minutes", "anthropic", "claude-opus-4-8", []model.Usage{{Prompt: n, CacheWrite: n}}, 1.25},
+		{"Anthropic: a write for an hour", "anthropic", "claude-opus-4-8", []model.Usage{{Prompt: n, CacheWrite: n, CacheWriteHour: n}}, 2},
+		{"Anthropic: a read", "anthropic", "claude-opus-4-8", []model.Usage{{Cached: n}}, 0.1},
+		{"Anthropic: a read of Fable 5.1", "anthropic", "claude-fable-5-1", []model.Usage{{Cached: n}}, 0.025},
+	} {
+		known := reg.Knows(c.provider, c.model)
+		whole, ok := known.Cost(model.Usage{Prompt: n})
+		var got float64
+		for _, u := range c.calls {
+			usd, _ := known.Cost(u)
+			got += usd
+		}
+		if !ok || math.Abs(got/whole-c.want) > 1e-9 {
+			t.Errorf("%s: %v of %v, want %v", c.name, got/whole, whole, c.want)
+		}
 	}
 }
 
@@ -126,7 +160,9 @@ func TestCostIsMonotone(t *testing.T) {
 	var models [][2]string
 	for _, p := range catalog.Builtin().Providers() {
 		for _, f := range catalog.Builtin().Families(p) {
-			models = append(models, [2]string{p, f})
+			if reg.Knows(p, f).Price != nil {
+				models = append(models, [2]string{p, f})
+			}
 		}
 	}
 	rapid.Check(t, func(t *rapid.T) {

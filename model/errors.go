@@ -44,6 +44,9 @@ type Error struct {
 	// Suspended says that the call was not made, see Breaker. Adapters leave it
 	// alone.
 	Suspended bool
+	// Untold says that the call ended since OnRetry or OnRaw failed: another model is
+	// not the way out. Adapters leave it alone.
+	Untold bool
 	// Tries is how often the call was made, 0 or 1 for once. Failed is what the
 	// tries before the last one took, as far as it was reported; not part of
 	// Usage. Adapters set neither.

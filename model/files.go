@@ -42,24 +42,25 @@ func takesOf(llm LLM) func(File) error {
 	return nil
 }
 
-// fitting tells a model in words of the files that it does not take: they may have
-// come while the conversation was another model's, or from a tool, and must not
-// end it. takes may be nil.
-func fitting(llm LLM, takes func(File) error) LLM {
+// filterFiles tells a model in words of the files that it does not take: they may
+// have come while the conversation was another model's, or from a tool, and must
+// not end it. takes may be nil.
+func filterFiles(llm LLM, takes func(File) error) LLM {
 	if takes == nil {
 		return llm
 	}
-	return fitter{llm, takes}
+	return fileFilter{llm, takes}
 }
 
-// fitter is immutable.
-type fitter struct {
+// fileFilter is an LLM with the files taken out that it does not take. It is
+// immutable.
+type fileFilter struct {
 	llm   LLM
 	takes func(File) error
 }
 
 // Generate implements LLM.
-func (f fitter) Generate(ctx context.Context, req *Request, emit func(Delta)) (*Response, error) {
+func (f fileFilter) Generate(ctx context.Context, req *Request, emit func(Delta)) (*Response, error) {
 	if contents := f.contents(req.Contents); contents != nil {
 		own := *req
 		own.Contents = contents
@@ -70,7 +71,7 @@ func (f fitter) Generate(ctx context.Context, req *Request, emit func(Delta)) (*
 
 // contents is a conversation without the files that the model does not take; nil
 // if there are none. Only what differs is copied.
-func (f fitter) contents(in []*genai.Content) []*genai.Content {
+func (f fileFilter) contents(in []*genai.Content) []*genai.Content {
 	var out []*genai.Content
 	for i, c := range in {
 		if c == nil || c.Role == genai.RoleModel {
@@ -88,7 +89,7 @@ func (f fitter) contents(in []*genai.Content) []*genai.Content {
 	return out
 }
 
-func (f fitter) parts(in []*genai.Part) []*genai.Part {
+func (f fileFilter) parts(in []*genai.Part) []*genai.Part {
 	var out []*genai.Part
 	for i, p := range in {
 		fit := f.part(p)
@@ -104,7 +105,7 @@ func (f fitter) parts(in []*genai.Part) []*genai.Part {
 }
 
 // part is p itself if the model takes it.
-func (f fitter) part(p *genai.Part) *genai.Part {
+func (f fileFilter) part(p *genai.Part) *genai.Part {
 	switch {
 	case p == nil:
 	case p.InlineData != nil:
@@ -122,7 +123,7 @@ func (f fitter) part(p *genai.Part) *genai.Part {
 }
 
 // result is a tool's result without the files that the model does not take.
-func (f fitter) result(p *genai.Part) *genai.Part {
+func (f fileFilter) result(p *genai.Part) *genai.Part {
 	var keep []*genai.FunctionResponsePart
 	var notes []string
 	for _, file := range p.FunctionResponse.Parts {
@@ -164,7 +165,7 @@ func notShown(file string) string { return strings.TrimSuffix(file, "]") + ", no
 
 // WithoutFiles returns c with its files in words; c itself if it has none.
 func WithoutFiles(c *genai.Content) *genai.Content {
-	parts := fitter{takes: func(File) error { return errNoFiles }}.parts(c.Parts)
+	parts := fileFilter{takes: func(File) error { return errNoFiles }}.parts(c.Parts)
 	if parts == nil {
 		return c
 	}
@@ -178,9 +179,9 @@ var errNoFiles = errors.New("no files")
 func DescribeFile(p *genai.Part) string {
 	switch {
 	case p.InlineData != nil:
-		return fmt.Sprintf("[%s, %d bytes]", p.InlineData.MIMEType, len(p.InlineData.Data))
+		return describeData(p.InlineData.MIMEType, p.InlineData.Data)
 	case p.FileData != nil:
-		return fmt.Sprintf("[%s, %s]", p.FileData.MIMEType, p.FileData.FileURI)
+		return describeURI(p.FileData.MIMEType, p.FileData.FileURI)
 	default:
 		return ""
 	}
@@ -190,13 +191,19 @@ func DescribeFile(p *genai.Part) string {
 func DescribeResultFile(p *genai.FunctionResponsePart) string {
 	switch {
 	case p.InlineData != nil:
-		return fmt.Sprintf("[%s, %d bytes]", p.InlineData.MIMEType, len(p.InlineData.Data))
+		return describeData(p.InlineData.MIMEType, p.InlineData.Data)
 	case p.FileData != nil:
-		return fmt.Sprintf("[%s, %s]", p.FileData.MIMEType, p.FileData.FileURI)
+		return describeURI(p.FileData.MIMEType, p.FileData.FileURI)
 	default:
 		return ""
 	}
 }
+
+func describeData(mimeType string, data []byte) string {
+	return fmt.Sprintf("[%s, %d bytes]", mimeType, len(data))
+}
+
+func describeURI(mimeType, uri string) string { return fmt.Sprintf("[%s, %s]", mimeType, uri) }
 
 // SaidOf is what c says: its texts that are no thoughts, and its files in words,
 // on lines of their own. c may be nil.

@@ -114,7 +114,7 @@ func (g *guard) untold(ctx context.Context, cause error, resp *Response, err err
 		return ctx.Err()
 	}
 	e := g.errorf(KindUnavailable, "a raw payload could not be told")
-	e.Final, e.Err = true, cause
+	e.Final, e.Untold, e.Err = true, true, cause
 	if failed, ok := errors.AsType[*Error](err); ok {
 		e.Usage = failed.Usage
 	}

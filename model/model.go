@@ -132,7 +132,7 @@ const (
 // Cached, and Completion includes Thoughts, is said by the provider's Billing:
 //
 //	           Cached in Prompt  CacheWrite in Prompt  Thoughts in Completion
-//	OpenAI     yes               -                     yes
+//	OpenAI     yes               yes                   yes
 //	Gemini     yes               -                     no
 //	Anthropic  no                yes                   yes
 //	others     as OpenAI, if they do not say

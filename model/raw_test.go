@@ -91,7 +91,7 @@ func TestOnRawFails(t *testing.T) {
 		cause := errors.New("no room")
 		_, err := llm.Generate(t.Context(), &model.Request{OnRaw: func(model.Raw) error { return cause }}, func(model.Delta) {})
 		e, ok := errors.AsType[*model.Error](err)
-		if !ok || !errors.Is(err, cause) || e.Temporary() || e.Usage == nil || e.Usage.Total != spent || f.tries != 1 {
+		if !ok || !errors.Is(err, cause) || e.Temporary() || !e.Untold || e.Usage == nil || e.Usage.Total != spent || f.tries != 1 {
 			t.Errorf("status %d: %+v after %d tries", status, err, f.tries)
 		}
 	}

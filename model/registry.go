@@ -90,7 +90,7 @@ type Ref struct {
 // words.
 func (r Ref) Guarded(limits Limits) LLM {
 	limits.Provider = r.Provider
-	llm := fitting(Guard(r.LLM, limits), r.Takes())
+	llm := filterFiles(Guard(r.LLM, limits), r.Takes())
 	if limits.Breaker != nil && r.Provider != "scripted" && r.Provider != "echo" {
 		llm = limits.Breaker.wrap(llm, circuitKey{r.Provider, r.Model, r.account}, limits.Retry.WithDefaults().MaxRetryAfter)
 	}

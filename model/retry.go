@@ -94,7 +94,9 @@ func (a *again) Generate(ctx context.Context, req *Request, emit func(Delta)) (*
 		wait := a.wait(try, e)
 		if req.OnRetry != nil {
 			if err := req.OnRetry(Failed{Try: try, Wait: wait, Err: e}); err != nil {
-				return nil, e.interrupted(fmt.Errorf("a retry could not be told: %w", err), failed)
+				untold := e.interrupted(fmt.Errorf("a retry could not be told: %w", err), failed)
+				untold.Untold = true
+				return nil, untold
 			}
 		}
 		if err := sleep(ctx, wait); err != nil {

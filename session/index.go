@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -61,7 +62,7 @@ type TurnInfo struct {
 	SessionID string `json:"-"`
 	// Status is how it is.
 	Status Status `json:"-"`
-	// Prompt is what the user said.
+	// Prompt is what the user said; parts alone stand here in words.
 	Prompt string `json:"prompt"`
 	// Output is the last complete answer without tool calls.
 	Output string `json:"output,omitempty"`
@@ -172,13 +173,13 @@ func (x *index) noteTurn(rec Record, fact any) []*TurnInfo {
 	switch f := fact.(type) {
 	case *TurnQueued:
 		t = x.add(rec)
-		t.Prompt, t.recorded = f.Prompt, rowPending
+		t.Prompt, t.recorded = said(f.Prompt, f.Parts), rowPending
 		return []*TurnInfo{t}
 	case *TurnStarted:
 		if t == nil {
 			t = x.add(rec)
 		}
-		t.Prompt, t.Started, t.recorded = f.Prompt, rec.Time, rowOpen
+		t.Prompt, t.Started, t.recorded = said(f.Prompt, f.Parts), rec.Time, rowOpen
 		x.last, x.lastAs = t.ID, rowOpen
 		return []*TurnInfo{t}
 	case *Event:
@@ -334,4 +335,30 @@ func (m *Manager) makeIndex(ctx context.Context, head Head) error {
 	}
 	b := Batch{SessionID: head.ID, Rows: slices.Collect(maps.Values(x.rows)), Usage: x.usage, LastTurn: x.last, LastStatus: x.lastAs}
 	return m.store.Index(ctx, b, head.LastSeq)
+}
+
+// said is what the user has said, for lists of turns: the prompt, or if that is
+// blank the parts, their files in words such as "[image/png, 68 bytes]". It is as
+// long as the prompt, or at most maxSaid bytes.
+func said(prompt string, parts Parts) string {
+	const maxSaid = 4096
+	if strings.TrimSpace(prompt) != "" || len(parts) == 0 {
+		return prompt
+	}
+	var words []string
+	for _, part := range parts {
+		switch {
+		case part.GetInline() != nil:
+			words = append(words, fmt.Sprintf("[%s, %d bytes]", part.GetInline().GetMimeType(), len(part.GetInline().GetData())))
+		case part.GetFile() != nil:
+			words = append(words, fmt.Sprintf("[%s, %s]", part.GetFile().GetMimeType(), part.GetFile().GetUri()))
+		default:
+			words = append(words, part.GetText())
+		}
+	}
+	text := strings.Join(words, "\n")
+	if len(text) > maxSaid {
+		text = strings.ToValidUTF8(text[:maxSaid-len("…")], "") + "…"
+	}
+	return text
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
@@ -139,8 +140,23 @@ func TestPartsOfPrompts(t *testing.T) {
 			t.Errorf("watcher %d is told of %d prompts that wait and %d messages, want 2 and 1", i, queued, messages)
 		}
 	}
-	if info, err := f.m.Turn(t.Context(), first.SessionID(), waits.ID()); err != nil || info.Prompt != "" || info.Status != session.Succeeded {
+	if info, err := f.m.Turn(t.Context(), first.SessionID(), waits.ID()); err != nil || info.Prompt != "[image/png, 3 bytes]\nlook\n[video/mp4, gs://b/f]" || info.Status != session.Succeeded {
 		t.Errorf("the turn that waited is %+v, error %v", info, err)
+	}
+}
+
+// What lists of turns say of a prompt without text is bounded.
+func TestPartsInListsAreBounded(t *testing.T) {
+	f := newFixture(t, memory(t), session.Limits{})
+	f.on(func(ctx context.Context, r *session.Run) error { return say(ctx, r, "m", root, "done") })
+	turn := f.start(session.Request{Prompt: " ", Parts: session.Parts{textPart("a" + strings.Repeat("é", 4000))}})
+	<-turn.Done()
+	info, err := f.m.Turn(t.Context(), turn.SessionID(), turn.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(info.Prompt); n > 4096 || n < 4000 || !utf8.ValidString(info.Prompt) || !strings.HasSuffix(info.Prompt, "é…") {
+		t.Errorf("the prompt is told with %d bytes, and ends with %q", n, info.Prompt[max(n-8, 0):])
 	}
 }
 

@@ -32,12 +32,12 @@ providers:
 			rows = append(rows, strings.Join(strings.Fields(l), " "))
 		}
 	}
-	day := regexp.MustCompile(`of \d{4}-\d\d-\d\d,`)
-	if got, want := day.ReplaceAllString(strings.Join(rows, "\n"), "of DAY,"), `MODEL PROVIDER KEY CONTEXT READS IN $/M CACHED OUT
+	day := regexp.MustCompile(`of \d{4}-\d\d-\d\d to \d{4}-\d\d-\d\d,`)
+	if got, want := day.ReplaceAllString(strings.Join(rows, "\n"), "of DAYS,"), `MODEL PROVIDER KEY CONTEXT READS IN $/M CACHED OUT
 claude-9-golden anthropic bring your own - - $3 $0.3 $15
 gemini-9-golden gemini bring your own 1,048,576 image document $1.5 ($3) $0.15 ($0.3) $9 ($18)
 scripted/demo scripted not needed - - $0 $0 $0
-Context in tokens. List prices of DAY, in dollars per million tokens, in brackets those of long prompts. Providers serve models of other names, too.`; got != want {
+Context in tokens. List prices of DAYS, in dollars per million tokens, in brackets those of long prompts. Providers serve models of other names, too.`; got != want {
 		t.Errorf("shown\n%s\nwant\n%s", got, want)
 	}
 	for _, m := range s.lines("models") {

@@ -26,6 +26,8 @@ type evidence struct {
 	records  []session.Record
 	chains   []*chain
 	attempts map[step][]attempt
+	downs    map[step][]int
+	sums     []sum
 	results  func(key string) (time.Time, bool) // when the provider was first told
 	runs     []execution
 	died     map[int]bool
@@ -48,6 +50,7 @@ func (e evidence) check() verdict {
 		x.answer(a)
 	}
 	x.unlogged()
+	x.models()
 	for _, c := range x.chains {
 		x.gather(c)
 	}
@@ -235,6 +238,8 @@ func (x *examine) gather(c *chain) {
 			x.callSeen(c, m)
 		case sawResult:
 			x.resultSeen(c, m)
+		case sawCost:
+			x.costSeen(c, m)
 		default:
 		}
 		if !m.fact() || c.events && m.what == sawCall {
@@ -330,6 +335,7 @@ func (x *examine) resultSeen(c *chain, m seen) {
 // complete checks that what the log has was shown, and with the same end.
 func (x *examine) complete() {
 	starts, ends, calls := map[string]int{}, map[string]int{}, map[string]bool{}
+	costs := 0
 	for _, m := range x.facts {
 		switch m.what {
 		case sawStart:
@@ -341,8 +347,13 @@ func (x *examine) complete() {
 			ends[m.turn]++
 		case sawCall:
 			calls[m.id] = true
+		case sawCost:
+			costs++
 		default: // is compared by its place
 		}
+	}
+	if costs != len(x.log.costs) {
+		x.v.lostf("of %d model calls it was told what they took, the log has %d", costs, len(x.log.costs))
 	}
 	for _, t := range x.log.turns {
 		if starts[t.id] != 1 {

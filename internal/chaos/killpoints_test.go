@@ -32,7 +32,7 @@ var strideFlag = flag.Int("chaos.stride", 9, "TestKillPoints kills at each strid
 const pointLimit = 60 * time.Second
 
 // TestKillPoints kills the daemon before and after each record of the log of each
-// of eight trees, in a process and on a file of its own: what the next daemon and
+// of twelve trees, in a process and on a file of its own: what the next daemon and
 // the client make of it is what they would have come to without. Every other
 // client's turns are carried by SessionService; what came to its end over Run
 // undisturbed is what they are held against.
@@ -46,6 +46,10 @@ func TestKillPoints(t *testing.T) {
 			t.Run(strings.ReplaceAll(sh.name, " ", "_"), func(t *testing.T) {
 				t.Parallel()
 				whole := (&point{p: p, shape: sh, number: number}).run(t)
+				whole.does(t)
+				for n := range whole.records { // as forks have them
+					whole.verified(t, whole.records[:n+1])
+				}
 				sessions := number%2 == 1
 				for i := range 2 * (len(whole.records) + 1) {
 					if (i+number)%*strideFlag != 0 {
@@ -160,11 +164,12 @@ func (p *point) run(t *testing.T) (out told) {
 	records := readRecords(t, d.dir, talk.id)
 	out.evidence = talk.evidence(records)
 	v := out.evidence.check()
+	out.evidence.replayed(t)
 	for _, text := range slices.Concat(v.texts, w.takeProblems(), d.complaints()) {
 		t.Errorf("killed %s: %s", p.at, text)
 	}
 	p.p.forget(talk.number)
-	out.story, out.facts = story(records), v.facts
+	out.story, out.facts = story(records, p.shape.loose), v.facts
 	return out
 }
 
@@ -199,8 +204,9 @@ func plain(s string) string {
 }
 
 // story is what a log says: for each turn its end and its usage, what each agent
-// said and called, and the results, each in their order.
-func story(records []session.Record) []string {
+// said and called, and the results, each in their order. Where agents are told what
+// the others happen to have said before, what that takes is left out.
+func story(records []session.Record, loose bool) []string {
 	l := readLog(records)
 	var out []string
 	for i, t := range l.turns {
@@ -227,6 +233,9 @@ func story(records []session.Record) []string {
 		slices.Sort(results)
 		out = append(out, fmt.Sprint(i, " results: ", strings.Join(results, "\n")))
 		u := t.usage
+		if loose {
+			u = session.Usage{}
+		}
 		out = append(out, fmt.Sprint(i, " ", usageText(u.Calls, u.Prompt, u.Completion, u.Total), ", ended ", t.ended != nil && t.ended.Completed))
 	}
 	return out

@@ -15,7 +15,18 @@ type logged struct {
 	turns   []*loggedTurn
 	answers map[string]*loggedAnswer // by message id
 	calls   map[string]*loggedCall   // by id
+	costs   map[int64]string         // what is told of model calls, by record
+	falls   []loggedFact[session.ModelFallback]
+	raws    []loggedFact[session.RawPayload]
+	sums    []loggedFact[*session.Event] // summaries
 	faults  verdict
+}
+
+// loggedFact is a fact with its place.
+type loggedFact[T any] struct {
+	seq  int64
+	turn *loggedTurn
+	fact T
 }
 
 type loggedTurn struct {
@@ -69,7 +80,7 @@ var engine = adkbridge.New(adkbridge.Config{})
 
 // readLog takes a log apart and finds what no log may hold.
 func readLog(records []session.Record) *logged {
-	l := &logged{records: records, answers: map[string]*loggedAnswer{}, calls: map[string]*loggedCall{}}
+	l := &logged{records: records, answers: map[string]*loggedAnswer{}, calls: map[string]*loggedCall{}, costs: map[int64]string{}}
 	var open *loggedTurn
 	author := ""
 	for i, rec := range records {
@@ -145,6 +156,14 @@ func (l *logged) take(t *loggedTurn, rec session.Record, author *string) error {
 		default:
 			c.result, c.settledAt = &r, rec
 		}
+	case session.KindModelFallback:
+		f := loggedFact[session.ModelFallback]{seq: rec.Seq, turn: t}
+		defer func() { l.falls = append(l.falls, f) }()
+		return json.Unmarshal(rec.Data, &f.fact)
+	case session.KindRawPayload:
+		f := loggedFact[session.RawPayload]{seq: rec.Seq, turn: t}
+		defer func() { l.raws = append(l.raws, f) }()
+		return json.Unmarshal(rec.Data, &f.fact)
 	case session.KindTurnEnded:
 		t.ended = &session.TurnEnded{}
 		return json.Unmarshal(rec.Data, t.ended)
@@ -171,6 +190,7 @@ func (l *logged) event(t *loggedTurn, rec session.Record, author *string) error 
 	}
 	if ev.Usage != nil {
 		t.usage = t.usage.Add(*ev.Usage)
+		l.costs[rec.Seq] = costText(ev.MessageID, ev.Path, ev.Usage.Proto())
 	}
 	var made []string
 	if stored.Content != nil {
@@ -195,6 +215,9 @@ func (l *logged) event(t *loggedTurn, rec session.Record, author *string) error 
 				}
 			}
 		}
+	}
+	if ev.Compacted != nil {
+		l.sums = append(l.sums, loggedFact[*session.Event]{rec.Seq, t, ev})
 	}
 	if ev.MessageID == "" {
 		return nil

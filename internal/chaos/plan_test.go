@@ -34,6 +34,12 @@ type plan struct {
 	exitAt int  // of a leaf in a loop: leaves it in the exitAt-th of its answers; 0: never
 	rounds int  // of a leaf: answers with tool calls before one without; less in some turns
 	keeps  bool // of a leaf: writes its text into the state
+	words  int  // of a leaf: how many more its answers have
+	// falls is that a leaf's own model is never there, so that another one answers.
+	falls bool
+	// window, if set, is the context of a leaf's model in tokens: what outgrows it is
+	// summarised.
+	window int64
 }
 
 // tries is how often a client can ask for a turn, whose number is that of the turn
@@ -70,7 +76,7 @@ type act struct {
 // act returns what the n-th answer of a leaf in a turn is.
 func (p *plan) act(seed uint64, s step) act {
 	rng := s.chance(seed)
-	a := act{words: 2 + rng.IntN(12)}
+	a := act{words: 2 + rng.IntN(12) + p.words}
 	if rng.IntN(3) == 0 {
 		a.thoughts = 1 + rng.IntN(4)
 	}
@@ -210,6 +216,14 @@ func (p *plan) agent(session int) *agentdv1.Agent {
 		if p.exitAt > 0 {
 			llm.BuiltinTools = []string{"exit_loop"}
 		}
+		if p.falls {
+			llm.Model, llm.FallbackModels = downModel, []string{"gpt-chaos"}
+		}
+		if p.window > 0 {
+			llm.Compaction = &agentdv1.Compaction{
+				AtShare: 1, ContextTokens: p.window, Instruction: fmt.Sprintf("chaos summary session=%d agent=%s;", session, p.name),
+			}
+		}
 		if p.keeps {
 			llm.OutputKey = p.name + "_text"
 		}
@@ -230,6 +244,9 @@ type shape struct {
 	root  *plan
 	asks  bool
 	turns int
+	raw   bool // its turns ask for the provider's answers as they come
+	files bool // prompts and results have a picture each
+	loose bool // what agents are told depends on the order of parallel ones
 }
 
 func one(name string, rounds int) *plan { return &plan{name: name, rounds: rounds} }
@@ -238,7 +255,7 @@ func group(name string, k kind, kids ...*plan) *plan {
 	return &plan{name: name, kind: k, kids: kids, most: 3}
 }
 
-// shapes are the eight trees that are killed at every record.
+// shapes are the twelve trees that are killed at every record.
 func shapes() []shape {
 	judge := func() *plan { return &plan{name: "judge", exitAt: 2} }
 	keeper := &plan{name: "keeper", rounds: 1, keeps: true}
@@ -246,17 +263,27 @@ func shapes() []shape {
 	transfer.kids = []*plan{one("expert", 1), one("other", 0)}
 	inner := one("router", 0)
 	inner.kids = []*plan{one("deep", 1)}
+	falling := func(name string, rounds int) *plan { return &plan{name: name, rounds: rounds, falls: true} }
+	long := func(name string, rounds int) *plan { return &plan{name: name, rounds: rounds, words: 90, window: 1200} }
+	both := long("writer", 1)
+	both.falls = true
 	return []shape{
-		{"llm with parallel calls", one("solo", 2), false, 1},
-		{"sequential", group("root", sequence, keeper, one("second", 1), one("third", 0)), false, 1},
-		{"parallel", group("root", parallel, one("left", 1), one("middle", 0), one("right", 1)), false, 1},
-		{"loop with exit_loop", group("root", looped, one("writer", 1), judge()), false, 1},
-		{"loop with loop_continue", group("root", looped, one("writer", 1)), true, 1},
-		{"transfer", transfer, false, 1},
-		{"nested", group("root", sequence, one("first", 0),
+		{name: "llm with parallel calls", root: one("solo", 2), turns: 1},
+		{name: "sequential", root: group("root", sequence, keeper, one("second", 1), one("third", 0)), turns: 1},
+		{name: "parallel", root: group("root", parallel, one("left", 1), one("middle", 0), one("right", 1)), turns: 1},
+		{name: "loop with exit_loop", root: group("root", looped, one("writer", 1), judge()), turns: 1},
+		{name: "loop with loop_continue", root: group("root", looped, one("writer", 1)), asks: true, turns: 1},
+		{name: "transfer", root: transfer, turns: 1},
+		{name: "nested", root: group("root", sequence, one("first", 0),
 			group("both", parallel, group("round", looped, one("draft", 1), judge()), inner),
-			one("sum", 0)), false, 1},
-		{"several turns", one("chat", 1), false, 3},
+			one("sum", 0)), turns: 1},
+		{name: "several turns", root: one("chat", 1), turns: 3},
+		{name: "fallback", root: group("root", sequence, falling("first", 1),
+			group("both", parallel, falling("left", 1), one("right", 0))), turns: 1, raw: true},
+		{name: "compaction", root: long("chat", 2), turns: 4},
+		{name: "files", root: group("root", sequence, one("first", 1), one("second", 1)), turns: 2, files: true},
+		{name: "all of it", root: group("root", parallel, group("round", looped, both), long("side", 1)),
+			turns: 2, raw: true, files: true, loose: true},
 	}
 }
 

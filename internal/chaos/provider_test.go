@@ -2,9 +2,11 @@ package chaos
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -26,6 +28,7 @@ type attempt struct {
 	prompt int64  // tokens
 	fault  string // what we did to it; "" is nothing
 	whole  bool   // all of the answer was written
+	told   prompt
 }
 
 // provider serves OpenAI's chat completions. What it answers follows from the
@@ -40,20 +43,26 @@ type provider struct {
 	sessions int            // how many have been numbered
 	scripts  map[int]script // by session
 	attempts map[step][]*attempt
+	downs    map[step][]int       // the epochs that asked the model which is never there
+	sums     map[int][]*sum       // summaries that were asked for, by session
 	results  map[string]time.Time // when a call's result was first sent back, by its key
 	problems []string             // what was wrong with requests
 }
 
 // script is what is said in a session.
 type script struct {
-	seed uint64
-	root *plan
+	seed  uint64
+	root  *plan
+	files bool // see shape
 }
 
 func newProvider(t *testing.T, slow bool) *provider {
 	p := &provider{
 		slow: slow, fault: func() string { return "" },
-		scripts: map[int]script{}, attempts: map[step][]*attempt{}, results: map[string]time.Time{},
+		// All numbers are of one length: so are the requests.
+		sessions: 1000,
+		scripts:  map[int]script{}, attempts: map[step][]*attempt{}, results: map[string]time.Time{},
+		downs: map[step][]int{}, sums: map[int][]*sum{},
 	}
 	p.http = httptest.NewServer(p)
 	t.Cleanup(p.http.Close)
@@ -74,6 +83,8 @@ func (p *provider) forget(session int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.scripts, session)
+	delete(p.sums, session)
+	maps.DeleteFunc(p.downs, func(s step, _ []int) bool { return s.session == session })
 	for s := range p.attempts {
 		if s.session == session {
 			delete(p.attempts, s)
@@ -172,12 +183,14 @@ func answerOf(seed uint64, p *plan, s step, number int, prompt int64) answer {
 
 // chatRequest is what the provider reads of a request.
 type chatRequest struct {
+	Model    string        `json:"model"`
+	Tools    []chatTool    `json:"tools"`
 	Messages []chatMessage `json:"messages"`
 }
 
 type chatMessage struct {
 	Role       string     `json:"role"`
-	Content    string     `json:"content"`
+	Content    content    `json:"content"`
 	ToolCalls  []chatCall `json:"tool_calls"`
 	ToolCallID string     `json:"tool_call_id"`
 }
@@ -198,23 +211,28 @@ func stepOfRequest(req *chatRequest) (step, error) {
 	if len(req.Messages) == 0 {
 		return step{}, fmt.Errorf("no messages")
 	}
-	m := systemMark.FindStringSubmatch(req.Messages[0].Content)
+	m := systemMark.FindStringSubmatch(req.Messages[0].Content.text)
 	if m == nil {
-		return step{}, fmt.Errorf("no mark in the instruction %q", req.Messages[0].Content)
+		return step{}, fmt.Errorf("no mark in the instruction %q", req.Messages[0].Content.text)
 	}
 	s := stepOf(append(m, "0"))
-	own := map[step]bool{}
+	own, summary := map[step]bool{}, false
 	for _, msg := range req.Messages {
-		if msg.Role != "assistant" {
+		told := strings.Contains(msg.Content.text, "<summary>")
+		summary = summary || told
+		if msg.Role != "assistant" && !told {
 			continue
 		}
-		for _, m := range stepMark.FindAllStringSubmatch(msg.Content, -1) {
+		for _, m := range stepMark.FindAllStringSubmatch(msg.Content.text, -1) {
 			if o := stepOf(m); o.session == s.session && o.turn == s.turn && o.agent == s.agent {
 				own[o] = true
+				s.n = max(s.n, o.n+1)
 			}
 		}
 	}
-	s.n = len(own)
+	if len(own) != s.n && !summary {
+		return step{}, fmt.Errorf("step %s is asked for with %d answers before it", s, len(own))
+	}
 	return s, nil
 }
 
@@ -232,10 +250,10 @@ func checkHistory(req *chatRequest) (answered []string, err error) {
 			delete(open, m.ToolCallID)
 			switch {
 			case key == "": // not one of the client's tools
-			case m.Content == toolOutput(key), strings.Contains(m.Content, toolError(key)):
+			case m.Content.text == toolOutput(key), strings.Contains(m.Content.text, toolError(key)):
 				answered = append(answered, key)
-			case !strings.Contains(m.Content, `"error"`):
-				return nil, fmt.Errorf("message %d of %d: call %s has the result %q", i, len(req.Messages), key, m.Content)
+			case !strings.Contains(m.Content.text, `"error"`):
+				return nil, fmt.Errorf("message %d of %d: call %s has the result %q", i, len(req.Messages), key, m.Content.text)
 			}
 			continue
 		}
@@ -269,6 +287,14 @@ func (p *provider) begin(r *http.Request) (*attempt, answer, error) {
 	if err := json.Unmarshal(body, &req); err != nil {
 		return nil, answer{}, err
 	}
+	key := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "+keyPrefix)
+	epoch, err := strconv.Atoi(key)
+	if err != nil {
+		return nil, answer{}, fmt.Errorf("key %q: %w", key, err)
+	}
+	if who, agent, ok := summaryOf(&req); ok {
+		return p.summarise(who, agent, epoch, body, &req)
+	}
 	s, err := stepOfRequest(&req)
 	if err != nil {
 		return nil, answer{}, err
@@ -277,16 +303,18 @@ func (p *provider) begin(r *http.Request) (*attempt, answer, error) {
 	if err != nil {
 		return nil, answer{}, fmt.Errorf("step %s: %w", s, err)
 	}
-	key := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "+keyPrefix)
-	epoch, err := strconv.Atoi(key)
-	if err != nil {
-		return nil, answer{}, fmt.Errorf("key %q: %w", key, err)
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	script, ok := p.scripts[s.session]
 	if !ok || script.root.find(s.agent) == nil {
 		return nil, answer{}, fmt.Errorf("step %s of no session", s)
+	}
+	if err := checkPictures(&req, script.files); err != nil {
+		return nil, answer{}, fmt.Errorf("step %s: %w", s, err)
+	}
+	if req.Model == downModel {
+		p.downs[s] = append(p.downs[s], epoch)
+		return nil, answer{}, errDown
 	}
 	now := time.Now()
 	for _, key := range answered {
@@ -296,7 +324,7 @@ func (p *provider) begin(r *http.Request) (*attempt, answer, error) {
 	}
 	h := fnv.New64a()
 	_, _ = h.Write(body)
-	a := &attempt{number: len(p.attempts[s]) + 1, epoch: epoch, digest: h.Sum64(), prompt: int64(len(req.Messages))}
+	a := &attempt{number: len(p.attempts[s]) + 1, epoch: epoch, digest: h.Sum64(), prompt: int64(len(body) / 4), told: promptOf(&req)}
 	p.attempts[s] = append(p.attempts[s], a)
 	return a, answerOf(script.seed, script.root.find(s.agent), s, a.number, a.prompt), nil
 }
@@ -304,6 +332,11 @@ func (p *provider) begin(r *http.Request) (*attempt, answer, error) {
 // ServeHTTP answers one model call.
 func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a, ans, err := p.begin(r)
+	if errors.Is(err, errDown) {
+		w.Header().Set("Retry-After", "600") // no retry waits for that
+		http.Error(w, `{"error":{"message":"closed for repairs"}}`, http.StatusServiceUnavailable)
+		return
+	}
 	if err != nil {
 		p.faultf("%v", err)
 		http.Error(w, `{"error":{"message":"a request that the test does not understand"}}`, http.StatusBadRequest)

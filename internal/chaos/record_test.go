@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -30,6 +31,8 @@ const (
 	sawRetract   what = "retract"
 	sawError     what = "error"
 	sawEnd       what = "end"
+	sawCost      what = "cost of a call"
+	sawModel     what = "event of a model"
 	sawOther     what = "other"
 )
 
@@ -222,6 +225,16 @@ func seenOf(m *agentdv1.RunResponse) seen {
 		s.text = r.ToolResult.GetOutput() + r.ToolResult.GetError()
 	case *agentdv1.RunResponse_Retract_:
 		s.what, s.id = sawRetract, r.Retract.GetMessageId()
+	case *agentdv1.RunResponse_ModelCallEnded_:
+		c := r.ModelCallEnded
+		s.what, s.id = sawCost, c.GetMessageId()
+		s.text = costText(s.id, c.GetAgentPath(), &agentdv1.UsageSummary{LlmCalls: c.GetLlmCalls(), TotalUsage: c.GetUsage()})
+	case *agentdv1.RunResponse_ModelFallback_:
+		s.what, s.id, s.text = sawModel, r.ModelFallback.GetMessageId(), "fallback to "+r.ModelFallback.GetNextModel()
+	case *agentdv1.RunResponse_RawPayload_:
+		s.what, s.id, s.text = sawModel, r.RawPayload.GetMessageId(), rawText(int(r.RawPayload.GetStatus()), r.RawPayload.GetBody())
+	case *agentdv1.RunResponse_HistoryCompacted_:
+		s.what, s.text = sawModel, fmt.Sprint(r.HistoryCompacted.GetSummary(), r.HistoryCompacted.GetThroughSeq())
 	case *agentdv1.RunResponse_Error:
 		s.what, s.text = sawError, fmt.Sprint(r.Error.GetCode(), " ", r.Error.GetMessage())
 	case *agentdv1.RunResponse_End:
@@ -247,6 +260,16 @@ func seenOfEvent(e *client.Event) seen {
 		s.what, s.id, s.text = sawNotice, e.ToolNotice.ID, callText(e.ToolNotice.Name, string(e.ToolNotice.Input), e.ToolNotice.AgentPath)
 	case e.ToolResult != nil:
 		s.what, s.id, s.text = sawResult, e.ToolResult.ID, e.ToolResult.Output+e.ToolResult.Error
+	case e.ModelCallEnded != nil:
+		c := e.ModelCallEnded
+		s.what, s.id = sawCost, c.MessageID
+		s.text = costText(s.id, c.AgentPath, &agentdv1.UsageSummary{LlmCalls: int32(c.ModelCalls), TotalUsage: c.Usage})
+	case e.ModelFallback != nil:
+		s.what, s.id, s.text = sawModel, e.ModelFallback.MessageID, "fallback to "+e.ModelFallback.NextModel
+	case e.RawPayload != nil:
+		s.what, s.id, s.text = sawModel, e.RawPayload.MessageID, rawText(e.RawPayload.Status, e.RawPayload.Body)
+	case e.HistoryCompacted != nil:
+		s.what, s.text = sawModel, fmt.Sprint(e.HistoryCompacted.Summary, e.HistoryCompacted.ThroughSeq)
 	case e.Retract != nil:
 		s.what, s.id = sawRetract, e.Retract.MessageID
 	case e.End != nil:
@@ -272,6 +295,15 @@ func callText(name, input string, path []string) string {
 func endText(completed bool, reason string, u *agentdv1.UsageSummary) string {
 	return fmt.Sprint(completed, " ", reason, " ", usageText(int64(u.GetLlmCalls()), int64(u.GetTotalUsage().GetPromptTokens()),
 		int64(u.GetTotalUsage().GetCompletionTokens()), int64(u.GetTotalUsage().GetTotalTokens())))
+}
+
+func costText(messageID string, path []string, u *agentdv1.UsageSummary) string {
+	return fmt.Sprint(messageID, " ", strings.Join(path, "/"), " ", usageText(int64(u.GetLlmCalls()), int64(u.GetTotalUsage().GetPromptTokens()),
+		int64(u.GetTotalUsage().GetCompletionTokens()), int64(u.GetTotalUsage().GetTotalTokens())))
+}
+
+func rawText(status int, body []byte) string {
+	return fmt.Sprintf("answer of status %d: %x", status, sha256.Sum256(body))
 }
 
 func usageText(calls, prompt, completion, total int64) string {

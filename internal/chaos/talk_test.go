@@ -14,6 +14,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/apzuk3/agentd/client"
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 )
 
@@ -101,7 +102,7 @@ type talk struct {
 }
 
 func (w *world) newTalk(sh shape, seed uint64, journal string) *talk {
-	number, url := w.provider.serve(script{seed, sh.root}), w.url
+	number, url := w.provider.serve(script{seed, sh.root, sh.files}), w.url
 	if n := len(w.fronts); n > 0 && number%2 == 1 {
 		url = w.fronts[number/2%n]
 	}
@@ -152,7 +153,11 @@ func (t *talk) addTools(number int) {
 			if toolFails(in.Key) {
 				return t.execute(ctx, number, in.Key, "", errors.New(toolError(in.Key)))
 			}
-			return t.execute(ctx, number, in.Key, toolOutput(in.Key), nil)
+			out, err := t.execute(ctx, number, in.Key, toolOutput(in.Key), nil)
+			if err == nil && t.shape.files {
+				out = client.ToolOutput{Output: out, Parts: []*agentdv1.Part{client.Inline("image/png", picture(in.Key))}}
+			}
+			return out, err
 		}))
 	}
 	if t.shape.asks {
@@ -283,6 +288,12 @@ func (t *talk) begin(ctx context.Context) result {
 	tree := t.shape.root.agent(t.number)
 	if t.id != "" {
 		opts = append(opts, client.WithSessionID(t.id))
+	}
+	if t.shape.raw {
+		opts = append(opts, client.WithRawPayloads())
+	}
+	if t.shape.files {
+		opts = append(opts, client.WithParts(client.Inline("image/png", picture(fmt.Sprint(t.turn)))))
 	}
 	t.chain = t.events.from(-1)
 	return t.follow(ctx, func(ctx context.Context) iter.Seq2[*client.Event, error] {
@@ -423,6 +434,7 @@ func (t *talk) evidence(records []session.Record) evidence {
 	e := evidence{
 		seed: t.seed, number: t.number, id: t.id, shape: t.shape, records: records,
 		attempts: t.w.provider.of(t.number), results: t.w.provider.resultSeen,
+		downs: t.w.provider.downsOf(t.number), sums: t.w.provider.sumsOf(t.number),
 		runs: t.runs, died: t.died, outcome: t.outcome,
 		chains: slices.Concat(t.events.all, t.recorder.all),
 	}

@@ -47,7 +47,11 @@ func (*Printer) modelCall(c *agentdv1.ModelCallDetails) []fact {
 		facts[3].value = duration(end.GetDuration().AsDuration())
 	}
 	if c.GetContents() == 0 {
-		return append(facts, fact{"told", "cannot be made again from the log"})
+		told := "cannot be made again from the log"
+		if end.GetMessageId() == "" {
+			told = "nothing that can be made again: the call wrote a summary, or failed"
+		}
+		return append(facts, fact{"told", told})
 	}
 	if c.GetGeneration() != nil {
 		facts = append(facts, fact{"generation", jsonOr(c.GetGeneration())})

@@ -224,7 +224,7 @@ func TestViews(t *testing.T) {
 		StructuredOutput: structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{"a": structpb.NewNumberValue(1)}}),
 	}
 	models := []*agentdv1.Model{
-		{Name: "gpt-x", Provider: "openai", Price: &agentdv1.Model_Price{Input: 1.25, Cached: 0.125, Output: 10}},
+		{Name: "gpt-x", Provider: "openai", Price: &agentdv1.Model_Price{Input: 1.25, Cached: 0.125, Output: 10, Date: "2026-01-02"}},
 		{
 			Name: "gem-l", Provider: "gemini", Capabilities: &agentdv1.Model_Capabilities{ContextTokens: 1_048_576, Inputs: []string{"image", "audio"}},
 			Price: &agentdv1.Model_Price{Input: 2, Cached: 0.2, Output: 12, LongFrom: 200_000, Long: &agentdv1.Model_Price{Input: 4, Cached: 0.4, Output: 18}},
@@ -241,6 +241,7 @@ func TestViews(t *testing.T) {
 			Instruction: "Be\nbrief.", ToolNames: []string{"look", "google_search"}, Contents: 1204, Summary: "It rained.",
 			Generation: &agentdv1.GenerationSettings{Seed: new(int32(7))},
 		},
+		{Call: &agentdv1.RunResponse_ModelCallEnded{AgentPath: []string{"root", "b"}, Model: "echo", MessageId: "m2"}},
 		{Call: &agentdv1.RunResponse_ModelCallEnded{AgentPath: []string{"root", "b"}, Model: "echo"}},
 	}
 	for name, tc := range map[string]struct {
@@ -294,7 +295,7 @@ gem-l  gemini    bring your own  1,048,576  image audio  $2 ($4)  $0.2 ($0.4)  $
 echo   echo      not needed      -          -            $0       $0           $0
 other  acme      bring your own  -          -            -        -            -
 
-Context in tokens. List prices of 2026-03-01, in dollars per million tokens, in brackets those of long prompts. Providers serve models of other names, too.
+Context in tokens. List prices of 2026-01-02 to 2026-03-01, in dollars per million tokens, in brackets those of long prompts. Providers serve models of other names, too.
 `, `{"name":"gpt-x",`},
 		"calls": {func(p *cli.Printer) error { return p.ModelCalls(details) }, `agent        root/a
 model        gpt-x
@@ -308,10 +309,16 @@ summary      It rained.
 instruction  Be
              brief.
 
+agent    root/b
+model    echo
+message  m2
+tokens   0 in, 0 out
+told     cannot be made again from the log
+
 agent   root/b
 model   echo
 tokens  0 in, 0 out
-told    cannot be made again from the log
+told    nothing that can be made again: the call wrote a summary, or failed
 `, `{"call":{`},
 		"no calls": {func(p *cli.Printer) error { return p.ModelCalls(nil) }, "nothing\n", ""},
 		"done":     {func(p *cli.Printer) error { return p.Done("deleted %s", "s1") }, "deleted s1\n", ""},

@@ -226,15 +226,17 @@ func (p *Printer) Interaction(i *agentdv1.Interaction) error {
 	return err
 }
 
-// Models lists models.
+// Models lists models. pricesDate is the day of the prices that do not say theirs.
 func (p *Printer) Models(models []*agentdv1.Model, pricesDate string) error {
-	long := false
+	long, first, last := false, pricesDate, pricesDate
 	err := list(p, models, []string{"MODEL", "PROVIDER", "KEY", "CONTEXT", "READS", "IN $/M", "CACHED", "OUT"}, func(m *agentdv1.Model) []string {
 		key := "bring your own"
 		if m.GetAvailable() {
 			key = "not needed"
 		}
 		long = long || m.GetPrice().GetLong() != nil
+		day := cmp.Or(m.GetPrice().GetDate(), pricesDate)
+		first, last = min(first, day), max(last, day)
 		can := m.GetCapabilities()
 		return []string{
 			m.GetName(), m.GetProvider(), key, size(can.GetContextTokens()), cmp.Or(strings.Join(can.GetInputs(), " "), "-"),
@@ -244,7 +246,10 @@ func (p *Printer) Models(models []*agentdv1.Model, pricesDate string) error {
 	if err != nil || p.JSON || pricesDate == "" {
 		return err
 	}
-	note := "Context in tokens. List prices of " + Clean(pricesDate) + ", in dollars per million tokens"
+	if first != last {
+		last = first + " to " + last
+	}
+	note := "Context in tokens. List prices of " + Clean(last) + ", in dollars per million tokens"
 	if long {
 		note += ", in brackets those of long prompts"
 	}

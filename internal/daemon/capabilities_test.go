@@ -110,7 +110,7 @@ func TestListModels(t *testing.T) {
 			runs[p.GetName()] = p.GetBuiltinTools()
 		}
 		for _, want := range []*agentdv1.Model{
-			{Name: "gemini-2.5-flash", Provider: "gemini", Available: true, Price: &agentdv1.Model_Price{Input: 0.30, Cached: 0.03, Output: 2.50},
+			{Name: "gemini-2.5-flash", Provider: "gemini", Available: true, Price: &agentdv1.Model_Price{Input: 0.30, Cached: 0.03, Output: 2.50, Date: "2026-07-24"},
 				Capabilities: &agentdv1.Model_Capabilities{
 					ContextTokens: 1_048_576, OutputTokens: 65_536, Inputs: []string{"image", "audio", "video", "document"},
 					Thinking: true, Tools: true, StructuredOutput: true,
@@ -120,7 +120,8 @@ func TestListModels(t *testing.T) {
 					ContextTokens: 200_000, OutputTokens: 64_000, Inputs: []string{"image", "document"}, Thinking: true, Tools: true, StructuredOutput: true,
 				}},
 			{Name: "gpt-5.4", Provider: "openai", Price: &agentdv1.Model_Price{
-				Input: 2.50, Cached: 0.25, Output: 15, LongFrom: 272_000, Long: &agentdv1.Model_Price{Input: 5, Cached: 0.50, Output: 22.50},
+				Input: 2.50, Cached: 0.25, Output: 15, Date: "2026-07-24",
+				LongFrom: 272_000, Long: &agentdv1.Model_Price{Input: 5, Cached: 0.50, Output: 22.50},
 			},
 				Capabilities: &agentdv1.Model_Capabilities{
 					ContextTokens: 1_050_000, OutputTokens: 128_000, Inputs: []string{"image", "document"}, Thinking: true, Tools: true, StructuredOutput: true,

@@ -73,7 +73,9 @@ func TestNobodyLingers(t *testing.T) {
 				defer c.CloseIdleConnections()
 				begin := time.Now()
 				tc(t, d, c)
-				if took := time.Since(begin); took >= time.Second {
+				// Who lingers is there for 2 s. When the server stops just as a stream
+				// ends, net/http leaves the client a second to close the connection.
+				if took := time.Since(begin); took >= 2*time.Second {
 					t.Errorf("it took %v", took)
 				}
 			})

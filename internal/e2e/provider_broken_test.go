@@ -86,16 +86,23 @@ func (s *stalling) RoundTrip(r *http.Request) (*http.Response, error) {
 		<-r.Context().Done()
 		return nil, r.Context().Err()
 	}
-	body, w := io.Pipe()
-	go func() { // ends with the request
+	return streamed(r, func(w io.Writer) {
 		_, _ = io.WriteString(w, s.head)
 		<-r.Context().Done()
+	}), nil
+}
+
+// streamed is an answer to a request that write writes, which has to end with it.
+func streamed(r *http.Request, write func(io.Writer)) *http.Response {
+	body, w := io.Pipe()
+	go func() { // ends with the request
+		write(w)
 		w.CloseWithError(r.Context().Err())
 	}()
 	return &http.Response{
 		StatusCode: http.StatusOK, Request: r, Body: body, ProtoMajor: 1, ProtoMinor: 1,
 		Header: http.Header{"Content-Type": {"text/event-stream"}},
-	}, nil
+	}
 }
 
 // TestProviderStalls is F28: a provider that goes silent is given up after a

@@ -121,20 +121,14 @@ type chatty struct {
 
 func (c *chatty) RoundTrip(r *http.Request) (*http.Response, error) {
 	c.calls.Add(1)
-	body, w := io.Pipe()
-	go func() { // ends with the request
+	return streamed(r, func(w io.Writer) {
 		for _, event := range c.events {
 			_, _ = io.WriteString(w, event)
 			if rest(r.Context(), time.Second) != nil {
-				break
+				return
 			}
 		}
-		w.CloseWithError(r.Context().Err())
-	}()
-	return &http.Response{
-		StatusCode: http.StatusOK, Request: r, Body: body, ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{"Content-Type": {"text/event-stream"}},
-	}, nil
+	}), nil
 }
 
 // TestProviderNeverStops is F28: an answer that goes on and on ends with TIMEOUT when

@@ -14,8 +14,10 @@ type Answer struct {
 	Thoughts []string
 	// Calls are the tool calls that the client has to answer, in order.
 	Calls []ToolCall
-	// CallsFirst tells that the model called before it spoke.
-	CallsFirst bool
+	// Items are the texts, the calls and what the provider's own tools have said, in
+	// order, as later requests carry them. Runs of OpenAI's code_interpreter, which
+	// name a container that may be gone by then, are not among them.
+	Items []Item
 	// Usage is what the provider reported.
 	Usage Usage
 	// Finish is the provider's own finish reason: of a response its status, or
@@ -104,13 +106,6 @@ func (a *Answer) thought(s string) {
 	}
 }
 
-func (a *Answer) say(s string) {
-	if s != "" && a.Text == "" && len(a.Calls) > 0 {
-		a.CallsFirst = true
-	}
-	a.Text += s
-}
-
 func (a *Answer) chat(body object) {
 	a.Model = body.str("model")
 	usage := body.obj("usage")
@@ -144,6 +139,12 @@ func (a *Answer) chat(body object) {
 		fn := call.obj("function")
 		a.Calls = append(a.Calls, ToolCall{ID: call.str("id"), Name: fn.str("name"), Args: fn.str("arguments")})
 	}
+	said := Request{}
+	said.add(Item{Kind: Assistant, Text: a.Text})
+	for _, c := range a.Calls {
+		said.add(Item{Kind: Call, ID: c.ID, Name: c.Name, Args: c.Args})
+	}
+	a.Items = said.Items
 }
 
 func (a *Answer) responses(body object) {
@@ -159,11 +160,15 @@ func (a *Answer) responses(body object) {
 	if reason := body.obj("incomplete_details").str("reason"); reason != "" {
 		a.Finish = reason
 	}
+	said := Request{}
 	for _, item := range body.list("output") {
+		if item.str("type") != "code_interpreter_call" {
+			said.item(item)
+		}
 		switch item.str("type") {
 		case "message":
 			for _, part := range item.list("content") {
-				a.say(part.str("text") + part.str("refusal"))
+				a.Text += part.str("text") + part.str("refusal")
 			}
 		case "reasoning":
 			for _, part := range append(item.list("summary"), item.list("content")...) {
@@ -173,6 +178,7 @@ func (a *Answer) responses(body object) {
 			a.Calls = append(a.Calls, ToolCall{ID: item.str("call_id"), Name: item.str("name"), Args: item.str("arguments")})
 		}
 	}
+	a.Items = said.Items
 }
 
 func (a *Answer) anthropic(body object) {
@@ -185,16 +191,19 @@ func (a *Answer) anthropic(body object) {
 		CacheWriteHour: number(usage.obj("cache_creation"), "ephemeral_1h_input_tokens"),
 	}
 	a.Usage.Total = a.Usage.Prompt + a.Usage.Completion
+	said := Request{}
 	for _, block := range body.list("content") {
+		said.block(Assistant, block)
 		switch block.str("type") {
 		case "text":
-			a.say(block.str("text"))
+			a.Text += block.str("text")
 		case "thinking":
 			a.thought(block.str("thinking"))
 		case "tool_use":
 			a.Calls = append(a.Calls, ToolCall{ID: block.str("id"), Name: block.str("name"), Args: string(block["input"])})
 		}
 	}
+	a.Items = said.Items
 }
 
 func (a *Answer) gemini(body object) {
@@ -211,7 +220,9 @@ func (a *Answer) gemini(body object) {
 		return
 	}
 	a.Finish = candidates[0].str("finishReason")
+	said := Request{}
 	for _, part := range candidates[0].obj("content").list("parts") {
+		said.part(Assistant, part)
 		switch {
 		case part.has("functionCall"):
 			call := part.obj("functionCall")
@@ -223,9 +234,10 @@ func (a *Answer) gemini(body object) {
 		case string(part["thought"]) == "true":
 			a.thought(part.str("text"))
 		default:
-			a.say(part.str("text"))
+			a.Text += part.str("text")
 		}
 	}
+	a.Items = said.Items
 }
 
 // number returns the integer at a key, 0 if there is none.

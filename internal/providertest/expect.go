@@ -106,16 +106,7 @@ func (s *Session) History(turn, step int) []Item {
 
 // items are the answer and the results as a later request carries them.
 func (s Step) items() []Item {
-	var items []Item
-	if s.Text != "" && !s.CallsFirst {
-		items = append(items, Item{Kind: Assistant, Text: s.Text})
-	}
-	for _, c := range s.Calls {
-		items = append(items, Item{Kind: Call, ID: c.ID, Name: c.Name, Args: c.Args})
-	}
-	if s.Text != "" && s.CallsFirst {
-		items = append(items, Item{Kind: Assistant, Text: s.Text})
-	}
+	items := slices.Clone(s.Items)
 	for _, r := range s.Results {
 		items = append(items, Item{Kind: Result, ID: r.ID, Name: r.Name, Text: r.Output, IsError: r.IsError})
 	}
@@ -175,8 +166,12 @@ func begin(req *Request) Session {
 
 // goOn adds what a request has beyond the session so far: tool results to the
 // last step, or a prompt, which starts a turn. It reports false if the request
-// does not continue the session or brings anything else.
+// does not continue the session or brings anything else, or what a provider's
+// tools have said.
 func (s *Session) goOn(req *Request) bool {
+	if slices.ContainsFunc(req.Items, func(i Item) bool { return i.Kind == Other }) {
+		return false
+	}
 	turn := len(s.Turns) - 1
 	last := &s.Turns[turn].Steps[len(s.Turns[turn].Steps)-1]
 	before := canonical(append(s.History(turn, len(s.Turns[turn].Steps)-1), last.items()...))

@@ -110,11 +110,15 @@ func TestExpectErrors(t *testing.T) {
 	}
 }
 
-// TestExpectCallsFirst checks that a text keeps its place behind the calls.
-func TestExpectCallsFirst(t *testing.T) {
+// TestExpectOrder checks that texts, calls and what the provider's own tools have
+// said keep their places.
+func TestExpectOrder(t *testing.T) {
 	for name, want := range map[string][]Kind{
-		"responses_stream": {User, Call, Assistant},
-		"anthropic_stream": {User, Assistant, Call, Call},
+		"responses_stream":     {User, Call, Assistant},
+		"anthropic_stream":     {User, Assistant, Call, Call},
+		"anthropic_web_search": {User, Assistant, Other, Other, Other, Other, Assistant, Assistant},
+		"responses_web_search": {User, Other, Other, Assistant},
+		"gemini_search":        {User, Assistant, Other, Other, Other, Other, Assistant},
 	} {
 		conv, err := Expect(synthesized(t, name))
 		if err != nil {

@@ -183,25 +183,7 @@ func (r *Request) responses(o object) {
 	r.system(o.str("instructions"))
 	r.add(Item{Kind: User, Text: text(o["input"])})
 	for _, m := range o.list("input") {
-		switch t := m.str("type"); t {
-		case "", "message":
-			switch m.str("role") {
-			case "system", "developer":
-				r.system(joined(m["content"]))
-			case "user":
-				r.add(content(User, m["content"])...)
-			default:
-				r.add(content(Assistant, m["content"])...)
-			}
-		case "reasoning":
-			r.signature(m.str("encrypted_content"))
-		case "function_call":
-			r.add(Item{Kind: Call, ID: m.str("call_id"), Name: m.str("name"), Args: m.str("arguments")})
-		case "function_call_output":
-			r.add(Item{Kind: Result, ID: m.str("call_id"), Text: joined(m["output"])})
-		default:
-			r.add(Item{Kind: Other, Text: t})
-		}
+		r.item(m)
 	}
 	for _, t := range o.list("tools") {
 		if t.str("type") == "function" {
@@ -209,6 +191,28 @@ func (r *Request) responses(o object) {
 			continue
 		}
 		r.Builtins = append(r.Builtins, builtin(t.str("type")))
+	}
+}
+
+func (r *Request) item(m object) {
+	switch t := m.str("type"); t {
+	case "", "message":
+		switch m.str("role") {
+		case "system", "developer":
+			r.system(joined(m["content"]))
+		case "user":
+			r.add(content(User, m["content"])...)
+		default:
+			r.add(content(Assistant, m["content"])...)
+		}
+	case "reasoning":
+		r.signature(m.str("encrypted_content"))
+	case "function_call":
+		r.add(Item{Kind: Call, ID: m.str("call_id"), Name: m.str("name"), Args: m.str("arguments")})
+	case "function_call_output":
+		r.add(Item{Kind: Result, ID: m.str("call_id"), Text: joined(m["output"])})
+	default:
+		r.add(Item{Kind: Other, Text: t})
 	}
 }
 

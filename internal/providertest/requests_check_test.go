@@ -257,6 +257,7 @@ func responsesRules(p *pairs, r object) error {
 
 func anthropicRules(p *pairs, r object) error {
 	want := "user"
+	runs := &runs{open: map[string]bool{}}
 	for i, m := range list(r, "messages") {
 		if role := str(m, "role"); role != want {
 			return fmt.Errorf("message %d is the %s's, want the %s's", i, role, want)
@@ -264,6 +265,11 @@ func anthropicRules(p *pairs, r object) error {
 		blocks := list(m, "content")
 		if len(blocks) == 0 {
 			return fmt.Errorf("message %d is empty", i)
+		}
+		if want == "assistant" {
+			if err := runs.answer(blocks); err != nil {
+				return fmt.Errorf("message %d: %w", i, err)
+			}
 		}
 		for _, b := range blocks {
 			kind := str(b, "type")
@@ -298,7 +304,39 @@ func anthropicRules(p *pairs, r object) error {
 	if want == "user" {
 		return errors.New("the conversation does not end on the user's side")
 	}
+	if len(runs.open) > 0 && !runs.waits {
+		return fmt.Errorf("Anthropic's own runs %v have no result", runs.open)
+	}
 	return p.closed("the end")
+}
+
+// runs follows the runs of Anthropic's own tools: a result follows its use, and
+// what has none yet waits for the results of the answer's own calls.
+type runs struct {
+	open  map[string]bool
+	waits bool // the newest answer has calls
+}
+
+func (r *runs) answer(blocks []object) error {
+	if len(r.open) > 0 && !r.waits {
+		return fmt.Errorf("an answer behind the runs %v, which have no result", r.open)
+	}
+	r.waits = false
+	for _, b := range blocks {
+		switch kind := str(b, "type"); {
+		case kind == "tool_use":
+			r.waits = true
+		case kind == "server_tool_use":
+			r.open[str(b, "id")] = true
+		case strings.HasSuffix(kind, "_tool_result"):
+			if id := str(b, "tool_use_id"); !r.open[id] {
+				return fmt.Errorf("a result of the run %q, which has no use", id)
+			} else {
+				delete(r.open, id)
+			}
+		}
+	}
+	return nil
 }
 
 // geminiRules: Gemini counts: the content that follows one with calls has as many

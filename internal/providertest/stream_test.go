@@ -34,6 +34,11 @@ func TestStreamRoundTrip(t *testing.T) {
 					got.Calls[j].Args = want.Calls[j].Args
 				}
 			}
+			for j := range min(len(want.Items), len(got.Items)) {
+				if sameJSON(want.Items[j].Args, got.Items[j].Args) {
+					got.Items[j].Args = want.Items[j].Args
+				}
+			}
 			if !reflect.DeepEqual(got, want) {
 				t.Errorf("%s, call %d:\n%+v, want\n%+v", rec.Name, i, got, want)
 			}

@@ -28,6 +28,7 @@ var marks = map[providertest.Wire][]string{
 type history struct {
 	t     *rapid.T
 	calls int
+	runs  int // of Anthropic's tools
 	out   []*genai.Content
 }
 
@@ -61,10 +62,24 @@ func (h *history) word(label string) string {
 	return rapid.SampledFrom([]string{"Hello.", "Grüße\n<b>", " ", "\n\n", "", "x\u2028y", "{}", "[media]"}).Draw(h.t, label)
 }
 
+// kind draws a type of files that not every provider takes.
+func (h *history) kind() string {
+	return rapid.SampledFrom([]string{"application/pdf", "text/csv", "audio/wav", "video/mp4", "image/tiff"}).Draw(h.t, "kind")
+}
+
+// place draws where a file is.
+func (h *history) place() string {
+	return rapid.SampledFrom([]string{"https://example.com/a", "gs://bucket/a", "file-123"}).Draw(h.t, "place")
+}
+
 func (h *history) user() {
 	c := asked()
 	for range rapid.IntRange(1, 3).Draw(h.t, "parts") {
-		switch rapid.SampledFrom([]string{"text", "text", "image", "link"}).Draw(h.t, "part") {
+		switch rapid.SampledFrom([]string{"text", "text", "image", "link", "file", "file link"}).Draw(h.t, "part") {
+		case "file":
+			c.Parts = append(c.Parts, &genai.Part{InlineData: &genai.Blob{MIMEType: h.kind(), Data: []byte("data"), DisplayName: "a.bin"}})
+		case "file link":
+			c.Parts = append(c.Parts, &genai.Part{FileData: &genai.FileData{MIMEType: h.kind(), FileURI: h.place()}})
 		case "image":
 			c.Parts = append(c.Parts, &genai.Part{InlineData: &genai.Blob{MIMEType: "image/png", Data: []byte("png")}})
 		case "link":
@@ -90,7 +105,7 @@ func (h *history) model() {
 		case "thought":
 			c.Parts = append(c.Parts, h.thought(wire))
 		case "own":
-			c.Parts = append(c.Parts, h.own(wire))
+			c.Parts = append(c.Parts, h.own(wire)...)
 		case "call":
 			call := h.call(wire)
 			c.Parts = append(c.Parts, call)
@@ -158,20 +173,57 @@ func (h *history) thought(wire providertest.Wire) *genai.Part {
 	return p
 }
 
-// own draws a part of a provider's own tools.
-func (h *history) own(wire providertest.Wire) *genai.Part {
+// own draws what a provider's own tools have said.
+func (h *history) own(wire providertest.Wire) []*genai.Part {
 	switch wire {
 	case providertest.OpenAIResponses:
-		return &genai.Part{PartMetadata: owned("openai", `{"type":"web_search_call","id":"ws_1","status":"completed","action":{"type":"search","query":"responses-opaque-mark"}}`)}
+		return []*genai.Part{{PartMetadata: owned("openai", rapid.SampledFrom([]string{
+			`{"type":"web_search_call","id":"ws_1","status":"completed","action":{"type":"search","query":"responses-opaque-mark"}}`,
+			`{"type":"code_interpreter_call","id":"ci_1","status":"completed","code":"responses-opaque-mark","container_id":"cntr_1","outputs":null}`,
+			`{"type":"tool_search_call","id":"ts_1","call_id":null,"execution":"server","status":"completed","arguments":{"paths":["responses-opaque-mark"]}}`,
+			`{"type":"tool_search_output","id":"tso_1","call_id":null,"execution":"server","status":"completed","tools":[]}`,
+		}).Draw(h.t, "item"))}}
 	case providertest.Anthropic:
-		return &genai.Part{PartMetadata: owned("anthropic", `{"type":"redacted_thinking","data":"anthropic-opaque-mark"}`)}
+		return h.anthropicRun()
 	case providertest.Gemini:
-		if rapid.Bool().Draw(h.t, "result") {
-			return &genai.Part{CodeExecutionResult: &genai.CodeExecutionResult{Outcome: genai.OutcomeOK, Output: "gemini-opaque-mark"}, PartMetadata: owned("gemini", "")}
+		p := &genai.Part{PartMetadata: owned("gemini", "")}
+		switch rapid.IntRange(0, 3).Draw(h.t, "of a tool") {
+		case 0:
+			p.CodeExecutionResult = &genai.CodeExecutionResult{Outcome: genai.OutcomeOK, Output: "gemini-opaque-mark"}
+		case 1:
+			p.ExecutableCode = &genai.ExecutableCode{Language: genai.LanguagePython, Code: "gemini-opaque-mark"}
+		case 2:
+			p.ToolCall = &genai.ToolCall{ID: "t1", ToolType: genai.ToolTypeGoogleSearchWeb, Args: map[string]any{"queries": []any{"gemini-opaque-mark"}}}
+		default:
+			p.ToolResponse = &genai.ToolResponse{ID: "t1", ToolType: genai.ToolTypeGoogleSearchWeb, Response: map[string]any{"a": "gemini-opaque-mark"}}
 		}
-		return &genai.Part{ExecutableCode: &genai.ExecutableCode{Language: genai.LanguagePython, Code: "gemini-opaque-mark"}, PartMetadata: owned("gemini", "")}
+		return []*genai.Part{p}
 	default:
-		return &genai.Part{}
+		return []*genai.Part{{}}
+	}
+}
+
+// anthropicRun draws a run of a tool by Anthropic, of which the result may be
+// missing, since the answer ended before, or the use, since it was summarised.
+func (h *history) anthropicRun() []*genai.Part {
+	h.runs++
+	id := fmt.Sprintf("srvtoolu_%d", h.runs)
+	block := func(json string) *genai.Part { return &genai.Part{PartMetadata: owned("anthropic", json)} }
+	name := rapid.SampledFrom([]string{"web_search", "tool_search_tool_bm25"}).Draw(h.t, "run")
+	use := block(`{"type":"server_tool_use","id":"` + id + `","name":"` + name + `","input":{"query":"anthropic-opaque-mark"}}`)
+	result := block(`{"type":"web_search_tool_result","tool_use_id":"` + id + `","content":[{"type":"web_search_result","url":"https://example.com","title":"t","encrypted_content":"anthropic-opaque-mark"}]}`)
+	if name != "web_search" {
+		result = block(`{"type":"tool_search_tool_result","tool_use_id":"` + id + `","content":{"type":"tool_search_tool_search_result","tool_references":[{"type":"tool_reference","tool_name":"gone"}]}}`)
+	}
+	switch rapid.IntRange(0, 5).Draw(h.t, "whole") {
+	case 0:
+		return []*genai.Part{use}
+	case 1:
+		return []*genai.Part{result}
+	case 2:
+		return []*genai.Part{block(`{"type":"redacted_thinking","data":"anthropic-opaque-mark"}`)}
+	default:
+		return []*genai.Part{use, result}
 	}
 }
 
@@ -201,6 +253,12 @@ func (h *history) result(call *genai.FunctionCall) *genai.Part {
 	if rapid.IntRange(0, 3).Draw(h.t, "picture") == 0 {
 		media = append(media, &genai.FunctionResponsePart{InlineData: &genai.FunctionResponseBlob{MIMEType: "image/png", Data: []byte("png")}})
 	}
+	switch rapid.IntRange(0, 5).Draw(h.t, "file") {
+	case 0:
+		media = append(media, &genai.FunctionResponsePart{InlineData: &genai.FunctionResponseBlob{MIMEType: h.kind(), Data: []byte("data")}})
+	case 1:
+		media = append(media, &genai.FunctionResponsePart{FileData: &genai.FunctionResponseFileData{MIMEType: h.kind(), FileURI: h.place()}})
+	}
 	return answered(call.ID, call.Name, response, media...)
 }
 
@@ -211,6 +269,7 @@ func TestSwitching(t *testing.T) {
 	for _, wire := range providertest.Wires {
 		t.Run(string(wire), func(t *testing.T) {
 			a := newAsker(t, wire)
+			a.llm = model.Ref{Provider: string(wire), LLM: a.llm}.Guarded(model.Limits{Retry: model.Retry{Tries: 1}})
 			rapid.Check(t, func(rt *rapid.T) {
 				req := &model.Request{Contents: drawHistory(rt), Config: &genai.GenerateContentConfig{
 					Tools: []*genai.Tool{{FunctionDeclarations: []*genai.FunctionDeclaration{weather, clock}}},

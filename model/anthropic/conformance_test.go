@@ -147,6 +147,6 @@ func TestConformance(t *testing.T) {
 			"too large":       httpError(model.KindContextTooLong, 413, "Request exceeds the maximum size"),
 			"no stop reason":  refusal(model.KindUnavailable, frame("message_stop", map[string]any{})),
 		},
-		Can: modeltest.Can{Thoughts: true, CallIDs: true, CallsWithoutID: true, BadArgs: true, ArgsText: true, CachedUsage: true, CacheWriteUsage: true, ThoughtsUsage: true, EarlyUsage: true},
+		Can: modeltest.Can{Thoughts: true, CallIDs: true, CallsWithoutID: true, BadArgs: true, ArgsText: true, CachedUsage: true, CacheWriteUsage: true, CacheHourUsage: true, ThoughtsUsage: true, EarlyUsage: true},
 	})
 }

@@ -91,35 +91,72 @@ func (a *answer) cited(b *openBlock) {
 	}
 }
 
-// findable returns blocks without the searches for tools whose results name a tool
-// that the request does not defer: Anthropic refuses references to what it cannot
-// find, such as of another agent's tools.
-func findable(blocks []block, finds func(name string) bool) []block {
-	stale := map[string]bool{} // by id of the use
-	for _, b := range blocks {
-		if !bytes.Contains(b.raw, []byte("tool_search_tool_result")) {
-			continue
+// dropStale takes out of the turns of a model what Anthropic refuses of the runs of
+// its own tools: searches for tools that found one which finds does not know, such
+// as of another agent, a use without a result, since the answer ended before it,
+// and a result without its use, which may have been summarised. The result of a use
+// beside the model's calls comes with the next answer.
+func dropStale(turns [][]block, finds func(name string) bool) {
+	kept, missing := map[string]bool{}, map[string]bool{} // by id of the use; missing is part of the turn before
+	for i, blocks := range turns {
+		open := map[string]bool{}
+		for _, b := range blocks {
+			id, result := b.run()
+			switch {
+			case id == "":
+			case !result:
+				open[id] = true
+			case open[id] || missing[id]:
+				kept[id] = b.found(finds)
+				delete(open, id)
+			}
 		}
-		var result struct {
-			ToolUseID string `json:"tool_use_id"`
-			Content   struct {
-				References []struct {
-					Name string `json:"tool_name"`
-				} `json:"tool_references"`
-			} `json:"content"`
+		missing = nil
+		if slices.ContainsFunc(blocks, func(b block) bool { return b.Type == "tool_use" }) {
+			missing = open
 		}
-		_ = json.Unmarshal(b.raw, &result) // It was read when it came.
-		for _, ref := range result.Content.References {
-			if !finds(ref.Name) {
-				stale[result.ToolUseID] = true
+		if i == len(turns)-1 {
+			for id := range missing {
+				kept[id] = true
 			}
 		}
 	}
-	if len(stale) == 0 {
-		return blocks
+	for i := range turns {
+		turns[i] = slices.DeleteFunc(turns[i], func(b block) bool {
+			id, _ := b.run()
+			return id != "" && !kept[id]
+		})
 	}
-	return slices.DeleteFunc(blocks, func(b block) bool {
-		var of providerTool
-		return b.raw != nil && json.Unmarshal(b.raw, &of) == nil && stale[cmp.Or(of.ToolUseID, of.ID)]
-	})
+}
+
+// run is the id of the run of a provider's tool that the block is about, "" for any
+// other, and whether the block is its result.
+func (b *block) run() (id string, result bool) {
+	var of providerTool
+	if b.raw == nil || json.Unmarshal(b.raw, &of) != nil {
+		return "", false
+	}
+	return cmp.Or(of.ToolUseID, of.ID), of.ToolUseID != ""
+}
+
+// found tells whether finds knows all that a search for tools has found; true for
+// any other block.
+func (b *block) found(finds func(name string) bool) bool {
+	if !bytes.Contains(b.raw, []byte("tool_search_tool_result")) {
+		return true
+	}
+	var result struct {
+		Content struct {
+			References []struct {
+				Name string `json:"tool_name"`
+			} `json:"tool_references"`
+		} `json:"content"`
+	}
+	_ = json.Unmarshal(b.raw, &result) // It was read when it came.
+	for _, ref := range result.Content.References {
+		if !finds(ref.Name) {
+			return false
+		}
+	}
+	return true
 }

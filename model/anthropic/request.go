@@ -226,11 +226,20 @@ func (r *request) setTools(req *model.Request, names *wire.Names) error {
 // find one of that name.
 func messages(contents []*genai.Content, names *wire.Names, finds func(name string) bool) ([]message, error) {
 	var out []message
-	for _, t := range wire.Turns(contents) {
+	turns := wire.Turns(contents)
+	var said [][]block // of the model, turn by turn
+	for _, t := range turns {
 		if t.Model {
-			if blocks := findable(assistantBlocks(&genai.Content{Parts: t.Parts}, names), finds); len(blocks) > 0 {
-				out = append(out, message{Role: "assistant", Content: blocks})
+			said = append(said, assistantBlocks(&genai.Content{Parts: t.Parts}, names))
+		}
+	}
+	dropStale(said, finds)
+	for _, t := range turns {
+		if t.Model {
+			if len(said[0]) > 0 {
+				out = append(out, message{Role: "assistant", Content: said[0]})
 			}
+			said = said[1:]
 			continue
 		}
 		blocks, err := userBlocks(t.Parts, names)

@@ -168,7 +168,7 @@ func TestRequestOnTheWire(t *testing.T) {
 	want := `{"contents":[{"parts":[{"text":"hello"}],"role":"user"}],` +
 		`"generationConfig":{"responseJsonSchema":{"type":"object"},"responseMimeType":"application/json","thinkingConfig":{"includeThoughts":true,"thinkingBudget":512}},` +
 		`"systemInstruction":{"parts":[{"text":"be brief"}],"role":"user"},` +
-		`"tools":[{"functionDeclarations":[{"description":"greets","name":"greet","parametersJsonSchema":{"properties":{"name":{"type":"string"}},"required":["name"],"type":"object"}}]},{"googleSearch":{}}]}`
+		`"toolConfig":{"includeServerSideToolInvocations":true},"tools":[{"functionDeclarations":[{"description":"greets","name":"greet","parametersJsonSchema":{"properties":{"name":{"type":"string"}},"required":["name"],"type":"object"}}]},{"googleSearch":{}}]}`
 	if string(got) != want {
 		t.Errorf("body\n%s\nwant\n%s", got, want)
 	}

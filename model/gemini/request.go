@@ -3,18 +3,14 @@ package gemini
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	"google.golang.org/genai"
 
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/internal/wire"
 )
-
-// needsSignature is the models that refuse a function call of their own turn
-// without a signature.
-var needsSignature = regexp.MustCompile(`gemini-([3-9]|[1-9]\d)`)
 
 // unsigned is the signature that Google documents for calls that another model
 // made.
@@ -84,6 +80,9 @@ func (l *llm) config(req *model.Request) (*genai.GenerateContentConfig, error) {
 		cfg.SystemInstruction = &genai.Content{Role: genai.RoleUser, Parts: bare(cfg.SystemInstruction.Parts)}
 	}
 	cfg.ThinkingConfig = l.thinking(cfg.ThinkingConfig)
+	if cfg.ToolConfig, err = l.toolConfig(req); err != nil {
+		return nil, err
+	}
 	cfg.AutomaticContinuation = new(bool)
 	cfg.CandidateCount = 0
 	cfg.HTTPOptions = &genai.HTTPOptions{
@@ -96,6 +95,44 @@ func (l *llm) config(req *model.Request) (*genai.GenerateContentConfig, error) {
 		},
 	}
 	return &cfg, nil
+}
+
+// toolConfig is the setting of the tools. Tools that Google runs are combined with
+// functions from Gemini 3 on, where the Gemini API wants to be told so (guide "Tool
+// combination"), and Vertex AI knows no such setting.
+func (l *llm) toolConfig(req *model.Request) (*genai.ToolConfig, error) {
+	own := ownTools(req.Config)
+	gen := l.generation()
+	switch {
+	case len(own) == 0 || len(req.Functions()) == 0 || gen == 0:
+		return req.Config.ToolConfig, nil
+	case gen < 3:
+		return nil, fmt.Errorf("%s does not run %s together with functions, only models from Gemini 3 on do", l.model, strings.Join(own, ", "))
+	case l.vertex:
+		return req.Config.ToolConfig, nil
+	}
+	out := genai.ToolConfig{}
+	if req.Config.ToolConfig != nil {
+		out = *req.Config.ToolConfig
+	}
+	out.IncludeServerSideToolInvocations = new(true)
+	return &out, nil
+}
+
+// ownTools are the tools that Google is to run.
+func ownTools(cfg *genai.GenerateContentConfig) []string {
+	var names []string
+	asked, _ := wire.ProviderTools(cfg, "code_execution", "url_context")
+	if asked.Search != nil {
+		names = append(names, "google_search")
+	}
+	if asked.Code {
+		names = append(names, "code_execution")
+	}
+	if asked.URLs {
+		names = append(names, "url_context")
+	}
+	return names
 }
 
 // budgets are the thinking budgets of levels, in tokens, for models that know no
@@ -188,13 +225,14 @@ func rank(part any) int {
 }
 
 // call translates a function call. The provider's own id goes out, never one
-// that the engine made.
+// that the engine made. Models from Gemini 3 on refuse the first call of a turn
+// without a signature.
 func (l *llm) call(p *genai.Part, first bool) callPart {
 	out := callPart{Call: functionCall{ID: model.CallID(p), Name: p.FunctionCall.Name, Args: json.RawMessage(model.ArgsText(p))}}
 	if model.Owned(p, name) {
 		out.Signature = p.ThoughtSignature
 	}
-	if len(out.Signature) == 0 && first && needsSignature.MatchString(l.model) {
+	if len(out.Signature) == 0 && first && l.generation() >= 3 {
 		out.Signature = unsigned
 	}
 	return out

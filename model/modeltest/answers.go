@@ -26,7 +26,10 @@ func (h Harness) usage() model.Usage {
 		u.Cached = 64
 	}
 	if h.Can.CacheWriteUsage {
-		u.CacheWrite, u.CacheWriteHour = 12, 5
+		u.CacheWrite = 12
+	}
+	if h.Can.CacheHourUsage {
+		u.CacheWriteHour = 5
 	}
 	if h.Can.ThoughtsUsage {
 		u.Thoughts = 7

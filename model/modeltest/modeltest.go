@@ -51,9 +51,9 @@ type Can struct {
 	ArgsText bool
 	// CachedUsage and ThoughtsUsage: the wire counts cached tokens and thoughts.
 	CachedUsage, ThoughtsUsage bool
-	// CacheWriteUsage: the wire counts tokens written into the cache, and those that
-	// are kept there for an hour.
-	CacheWriteUsage bool
+	// CacheWriteUsage: the wire counts tokens written into the cache;
+	// CacheHourUsage: it also counts those that are kept there for an hour.
+	CacheWriteUsage, CacheHourUsage bool
 	// EarlyUsage: the wire counts tokens before the answer is complete.
 	EarlyUsage bool
 }

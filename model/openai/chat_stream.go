@@ -75,7 +75,8 @@ type chatUsage struct {
 	Total      int64 `json:"total_tokens"`
 	CacheHit   int64 `json:"prompt_cache_hit_tokens"` // DeepSeek
 	PromptMore struct {
-		Cached int64 `json:"cached_tokens"`
+		Cached  int64 `json:"cached_tokens"`
+		Written int64 `json:"cache_write_tokens"`
 	} `json:"prompt_tokens_details"`
 	CompletionMore struct {
 		Reasoning int64 `json:"reasoning_tokens"`
@@ -224,7 +225,7 @@ func (a *chatAnswer) count(u *chatUsage) {
 	a.usageDue, a.counted = false, true
 	a.usage = model.Usage{
 		Prompt: u.Prompt, Completion: u.Completion, Total: u.Total,
-		Cached: max(u.PromptMore.Cached, u.CacheHit), Thoughts: u.CompletionMore.Reasoning,
+		Cached: max(u.PromptMore.Cached, u.CacheHit), CacheWrite: u.PromptMore.Written, Thoughts: u.CompletionMore.Reasoning,
 	}
 	if a.usage.Total == 0 {
 		a.usage.Total = u.Prompt + u.Completion

@@ -61,7 +61,7 @@ func encodeChat(a modeltest.Answer) modeltest.Wire {
 	frames = append(frames, chatFrame(obj{}, finish),
 		dataFrame(obj{"model": "test-model-1", "choices": []any{}, "usage": obj{
 			"prompt_tokens": u.Prompt, "completion_tokens": u.Completion, "total_tokens": u.Total,
-			"prompt_tokens_details": obj{"cached_tokens": u.Cached}, "completion_tokens_details": obj{"reasoning_tokens": u.Thoughts},
+			"prompt_tokens_details": obj{"cached_tokens": u.Cached, "cache_write_tokens": u.CacheWrite}, "completion_tokens_details": obj{"reasoning_tokens": u.Thoughts},
 		}}),
 		"data: [DONE]\n\n")
 	return modeltest.Wire{Frames: frames, Needed: len(frames) - 1}
@@ -135,7 +135,7 @@ func encodeResponses(a modeltest.Answer) modeltest.Wire {
 	u := a.Usage
 	last := obj{"status": "completed", "model": "test-model-1", "output": e.output, "error": nil, "usage": obj{
 		"input_tokens": u.Prompt, "output_tokens": u.Completion, "total_tokens": u.Total,
-		"input_tokens_details": obj{"cached_tokens": u.Cached}, "output_tokens_details": obj{"reasoning_tokens": u.Thoughts},
+		"input_tokens_details": obj{"cached_tokens": u.Cached, "cache_write_tokens": u.CacheWrite}, "output_tokens_details": obj{"reasoning_tokens": u.Thoughts},
 	}}
 	kind := "response.completed"
 	if a.Finish == genai.FinishReasonMaxTokens {
@@ -177,7 +177,7 @@ func harness(api API, encode func(modeltest.Answer) modeltest.Wire) modeltest.Ha
 			"rate limit":      after(encode, model.KindRateLimited, dataFrame(obj{"error": obj{"message": "slow down", "code": "rate_limit_exceeded"}})),
 			"as text":         after(encode, model.KindUnavailable, dataFrame(obj{"error": "boom"})),
 		},
-		Can: modeltest.Can{Thoughts: true, CallIDs: true, CallsWithoutID: true, BadArgs: true, ArgsText: true, CachedUsage: true, ThoughtsUsage: true},
+		Can: modeltest.Can{Thoughts: true, CallIDs: true, CallsWithoutID: true, BadArgs: true, ArgsText: true, CachedUsage: true, CacheWriteUsage: true, ThoughtsUsage: true},
 	}
 }
 

@@ -7,7 +7,7 @@
 // be kept byte for byte, compatible servers deviate in ways the SDK's decoder
 // hides or refuses, and a stream without its last event has to be an error.
 //
-// Usage: Prompt includes Cached, Completion includes Thoughts.
+// Usage: Prompt includes Cached and CacheWrite, Completion includes Thoughts.
 //
 // It imports model, genai, the SDK and the standard library; it knows neither
 // sessions nor ADK nor the protocol.

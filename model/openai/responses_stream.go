@@ -46,7 +46,8 @@ type responsesUsage struct {
 	Output    int64 `json:"output_tokens"`
 	Total     int64 `json:"total_tokens"`
 	InputMore struct {
-		Cached int64 `json:"cached_tokens"`
+		Cached  int64 `json:"cached_tokens"`
+		Written int64 `json:"cache_write_tokens"`
 	} `json:"input_tokens_details"`
 	OutputMore struct {
 		Reasoning int64 `json:"reasoning_tokens"`
@@ -60,7 +61,7 @@ func (u *responsesUsage) model() *model.Usage {
 	}
 	out := &model.Usage{
 		Prompt: u.Input, Completion: u.Output, Total: u.Total,
-		Cached: u.InputMore.Cached, Thoughts: u.OutputMore.Reasoning,
+		Cached: u.InputMore.Cached, CacheWrite: u.InputMore.Written, Thoughts: u.OutputMore.Reasoning,
 	}
 	if u.Total == 0 {
 		out.Total = u.Input + u.Output

@@ -16,7 +16,7 @@ export type StopReasonName = keyof typeof StopReason;
 
 /** ModelCall is what such events have in common. */
 interface ModelCall {
-  /** The message that the call writes; empty where there is none. */
+  /** The message that the call writes; empty in a `ModelCallEnded` of a call that has failed, or that has written a summary. */
   readonly messageId: string;
   /** From the root of the tree to the agent whose call it is. */
   readonly agentPath: readonly string[];
@@ -91,7 +91,7 @@ export interface ProviderTools extends ModelCall {
 
 /** RawPayload is a provider's answer to one try of a model call as it came; only where rawPayloads was asked for. */
 export interface RawPayload extends ModelCall {
-  /** The try, from 1. */
+  /** The try of a model, from 1. */
   readonly attempt: number;
   readonly provider: string;
   /** The HTTP status. */

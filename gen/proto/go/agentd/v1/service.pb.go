@@ -1045,9 +1045,11 @@ type RunRequest_ExecuteRequest struct {
 	// Put behind the instruction of every agent, for this turn alone. It is text,
 	// without placeholders.
 	Instruction string `protobuf:"bytes,19,opt,name=instruction,proto3" json:"instruction,omitempty"`
-	// More of what the user says, behind user_prompt, which may then be empty.
+	// More of what the user says, behind user_prompt, which may then be empty. A
+	// file that no model of the tree takes is refused before the turn is recorded.
 	UserParts []*Part `protobuf:"bytes,20,rep,name=user_parts,json=userParts,proto3" json:"user_parts,omitempty"`
-	// Sends the provider's own answer to each model call of the turn, as RawPayload.
+	// Sends the provider's own answer to each try of the turn's model calls, as
+	// RawPayload. It is kept in the session's log.
 	RawPayloads   bool `protobuf:"varint,21,opt,name=raw_payloads,json=rawPayloads,proto3" json:"raw_payloads,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2338,8 +2340,9 @@ func (x *RunResponse_ModelRetry) GetMessage() string {
 }
 
 // ModelFallback says that a model has failed before any of its text was there,
-// all its retries included, and that the call is made to the next one of
-// LlmAgent.fallback_models.
+// its retries included, and that the call is made to the next one of
+// LlmAgent.fallback_models. What the failed one took is part of the call's
+// ModelCallEnded.
 type RunResponse_ModelFallback struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session.
@@ -2447,8 +2450,9 @@ type RunResponse_ModelCallEnded struct {
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// From the root to the agent whose call it was.
 	AgentPath []string `protobuf:"bytes,2,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
-	// The message that the call has written; empty for one that has failed, and
-	// is only told of because it was paid for.
+	// The message that the call has written; empty for a call that has written
+	// none: one that has failed, and is only told of because it was paid for, and
+	// one that has written a summary, see HistoryCompacted.
 	MessageId string `protobuf:"bytes,3,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
 	// The model that was called last, as the agent names it.
 	Model string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
@@ -2671,17 +2675,21 @@ func (x *RunResponse_ProviderTools) GetCitations() []*RunResponse_ProviderTools_
 }
 
 // RawPayload is a provider's answer to one try of a model call as it came over
-// the network; only for a turn with ExecuteRequest.raw_payloads. It comes before
-// the ModelCallEnded of its call.
+// the network, but for keys of the request, which are replaced; only for a turn
+// with ExecuteRequest.raw_payloads. It comes before the ModelCallEnded of its
+// call. A try may have several, such as one of a model that pauses, and has none
+// where nothing was answered.
 type RunResponse_RawPayload struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// From the root to the agent whose call it was.
 	AgentPath []string `protobuf:"bytes,2,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
-	// The message that the call was to write.
+	// The message that the call was to write; for a summary, the one that the
+	// agent's call is to write after it.
 	MessageId string `protobuf:"bytes,3,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
-	// The try, from 1.
+	// The try, from 1; it begins anew with each model of LlmAgent.fallback_models
+	// and behind HistoryCompacted.
 	Attempt uint32 `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	// Who answered.
 	Provider string `protobuf:"bytes,5,opt,name=provider,proto3" json:"provider,omitempty"`
@@ -2689,9 +2697,9 @@ type RunResponse_RawPayload struct {
 	Status int32 `protobuf:"varint,6,opt,name=status,proto3" json:"status,omitempty"`
 	// The content type.
 	ContentType string `protobuf:"bytes,7,opt,name=content_type,json=contentType,proto3" json:"content_type,omitempty"`
-	// The body.
+	// What was read of the body, at most 1 MiB, and 4 MiB of all bodies of a try.
 	Body []byte `protobuf:"bytes,8,opt,name=body,proto3" json:"body,omitempty"`
-	// True when the body was longer than what is kept of it, 1 MiB.
+	// True when there was more.
 	Truncated     bool `protobuf:"varint,9,opt,name=truncated,proto3" json:"truncated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2792,7 +2800,8 @@ func (x *RunResponse_RawPayload) GetTruncated() bool {
 
 // HistoryCompacted says that an agent's model is from now on told a summary in
 // place of the beginning of the conversation, see LlmAgent.compaction. The
-// session keeps all of it.
+// session keeps all of it. The ModelCallEnded of the call that has written the
+// summary comes next.
 type RunResponse_HistoryCompacted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session.

@@ -340,7 +340,8 @@ type Turn struct {
 	StatusMessage string `protobuf:"bytes,4,opt,name=status_message,json=statusMessage,proto3" json:"status_message,omitempty"`
 	// The kind of error that ended it; unset if none did.
 	ErrorCode ErrorCode `protobuf:"varint,5,opt,name=error_code,json=errorCode,proto3,enum=agentd.v1.ErrorCode" json:"error_code,omitempty"`
-	// What the user said.
+	// What the user said. A prompt of parts alone stands here in words of at most
+	// 4,096 bytes, its files as "[image/png, 68 bytes]".
 	UserPrompt string `protobuf:"bytes,6,opt,name=user_prompt,json=userPrompt,proto3" json:"user_prompt,omitempty"`
 	// The last complete answer without tool calls, of whichever agent gave it.
 	OutputText string `protobuf:"bytes,7,opt,name=output_text,json=outputText,proto3" json:"output_text,omitempty"`
@@ -2961,9 +2962,11 @@ type ModelCallDetails struct {
 	Instruction string `protobuf:"bytes,2,opt,name=instruction,proto3" json:"instruction,omitempty"`
 	// Tools that it was told of, by name.
 	ToolNames []string `protobuf:"bytes,3,rep,name=tool_names,json=toolNames,proto3" json:"tool_names,omitempty"`
-	// How it was to write.
+	// How it was to write, as its agent says.
 	Generation *GenerationSettings `protobuf:"bytes,4,opt,name=generation,proto3" json:"generation,omitempty"`
-	// How many messages of the conversation it was told.
+	// How many messages of the conversation it was told. 0 means that what the model
+	// was told cannot be made again, and that only call is set: the engine goes
+	// another way than the log by now, or the call has written a summary.
 	Contents int32 `protobuf:"varint,5,opt,name=contents,proto3" json:"contents,omitempty"`
 	// The summary that stood for the beginning of the conversation, if one did.
 	Summary       string `protobuf:"bytes,6,opt,name=summary,proto3" json:"summary,omitempty"`

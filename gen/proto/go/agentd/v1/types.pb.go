@@ -842,9 +842,11 @@ func (*Part_Inline) isPart_Content() {}
 
 func (*Part_File) isPart_Content() {}
 
-// InlineData is a file within a message. What kinds of file a model takes is for
-// its provider to say; one that it does not take is refused by name before it is
-// called where the server knows, else by the provider.
+// InlineData is a file within a message. A prompt with a file that no model of the
+// tree takes is refused with ERROR_CODE_INVALID_REQUEST, as far as the server
+// knows; else it is for the provider to say. A model that does not take a file of
+// the conversation is told of it in words, such as
+// "[image/png, 68 bytes, not shown to you]".
 type InlineData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its media type, such as image/png.
@@ -900,7 +902,7 @@ func (x *InlineData) GetData() []byte {
 }
 
 // FileUri is a file that the model's provider fetches, or holds: the server never
-// opens it.
+// opens it. What a model does not take is treated as InlineData is.
 type FileUri struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its media type, such as image/png.
@@ -1185,10 +1187,11 @@ type LlmAgent struct {
 	// How much of the conversation the model is told.
 	IncludeHistory IncludeHistory `protobuf:"varint,12,opt,name=include_history,json=includeHistory,proto3,enum=agentd.v1.IncludeHistory" json:"include_history,omitempty"`
 	// Models to call, in this order, when the one before has failed for good before
-	// any of its text was there: it cannot be reached, is overloaded or asks to slow
-	// down, its key was refused, or it does not exist. They get the same
-	// instructions, tools and settings; one that refuses these is passed over. A
-	// prompt that a model refuses for its content goes to no other one.
+	// any of its text was there: it cannot be reached, is overloaded, too slow or asks
+	// to slow down, its key was refused, it does not exist, or it refuses the request,
+	// such as a setting or a tool. They get the same instructions, tools and settings.
+	// A prompt that a model refuses for its content or its length goes to no other
+	// one.
 	FallbackModels []string `protobuf:"bytes,13,rep,name=fallback_models,json=fallbackModels,proto3" json:"fallback_models,omitempty"`
 	// When the conversation is summarised for the model. Left out: as the server is
 	// set, by default never.
@@ -1323,7 +1326,8 @@ type Compaction struct {
 	// The model's context window in tokens; 0 is what the server knows. Where it
 	// knows none, only a refused prompt is compacted.
 	ContextTokens int64 `protobuf:"varint,2,opt,name=context_tokens,json=contextTokens,proto3" json:"context_tokens,omitempty"`
-	// The model that writes summaries; empty is the agent's own.
+	// The model that writes summaries; empty is the agent's own, and where that fails
+	// its fallback_models. A change among these is not told as ModelFallback.
 	Model string `protobuf:"bytes,3,opt,name=model,proto3" json:"model,omitempty"`
 	// What to keep in mind when summarising, for the model that does it.
 	Instruction   string `protobuf:"bytes,4,opt,name=instruction,proto3" json:"instruction,omitempty"`
@@ -1511,7 +1515,7 @@ type PromptCache struct {
 	Mode PromptCache_Mode `protobuf:"varint,1,opt,name=mode,proto3,enum=agentd.v1.PromptCache_Mode" json:"mode,omitempty"`
 	// How long to keep it, with MODE_ON; left out: as the provider does. One of the
 	// spans that the provider has: the next longer one is taken, and more than its
-	// longest is refused.
+	// longest is refused, as is any by a provider that has none.
 	Ttl           *durationpb.Duration `protobuf:"bytes,2,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -237,14 +237,16 @@ export type RunRequest_ExecuteRequest = Message<"agentd.v1.RunRequest.ExecuteReq
   instruction: string;
 
   /**
-   * More of what the user says, behind user_prompt, which may then be empty.
+   * More of what the user says, behind user_prompt, which may then be empty. A
+   * file that no model of the tree takes is refused before the turn is recorded.
    *
    * @generated from field: repeated agentd.v1.Part user_parts = 20;
    */
   userParts: Part[];
 
   /**
-   * Sends the provider's own answer to each model call of the turn, as RawPayload.
+   * Sends the provider's own answer to each try of the turn's model calls, as
+   * RawPayload. It is kept in the session's log.
    *
    * @generated from field: bool raw_payloads = 21;
    */
@@ -1210,8 +1212,9 @@ export const RunResponse_ModelRetrySchema: GenMessage<RunResponse_ModelRetry> = 
 
 /**
  * ModelFallback says that a model has failed before any of its text was there,
- * all its retries included, and that the call is made to the next one of
- * LlmAgent.fallback_models.
+ * its retries included, and that the call is made to the next one of
+ * LlmAgent.fallback_models. What the failed one took is part of the call's
+ * ModelCallEnded.
  *
  * @generated from message agentd.v1.RunResponse.ModelFallback
  */
@@ -1295,8 +1298,9 @@ export type RunResponse_ModelCallEnded = Message<"agentd.v1.RunResponse.ModelCal
   agentPath: string[];
 
   /**
-   * The message that the call has written; empty for one that has failed, and
-   * is only told of because it was paid for.
+   * The message that the call has written; empty for a call that has written
+   * none: one that has failed, and is only told of because it was paid for, and
+   * one that has written a summary, see HistoryCompacted.
    *
    * @generated from field: string message_id = 3;
    */
@@ -1527,8 +1531,10 @@ export const RunResponse_ProviderTools_CitationSchema: GenMessage<RunResponse_Pr
 
 /**
  * RawPayload is a provider's answer to one try of a model call as it came over
- * the network; only for a turn with ExecuteRequest.raw_payloads. It comes before
- * the ModelCallEnded of its call.
+ * the network, but for keys of the request, which are replaced; only for a turn
+ * with ExecuteRequest.raw_payloads. It comes before the ModelCallEnded of its
+ * call. A try may have several, such as one of a model that pauses, and has none
+ * where nothing was answered.
  *
  * @generated from message agentd.v1.RunResponse.RawPayload
  */
@@ -1548,14 +1554,16 @@ export type RunResponse_RawPayload = Message<"agentd.v1.RunResponse.RawPayload">
   agentPath: string[];
 
   /**
-   * The message that the call was to write.
+   * The message that the call was to write; for a summary, the one that the
+   * agent's call is to write after it.
    *
    * @generated from field: string message_id = 3;
    */
   messageId: string;
 
   /**
-   * The try, from 1.
+   * The try, from 1; it begins anew with each model of LlmAgent.fallback_models
+   * and behind HistoryCompacted.
    *
    * @generated from field: uint32 attempt = 4;
    */
@@ -1583,14 +1591,14 @@ export type RunResponse_RawPayload = Message<"agentd.v1.RunResponse.RawPayload">
   contentType: string;
 
   /**
-   * The body.
+   * What was read of the body, at most 1 MiB, and 4 MiB of all bodies of a try.
    *
    * @generated from field: bytes body = 8;
    */
   body: Uint8Array;
 
   /**
-   * True when the body was longer than what is kept of it, 1 MiB.
+   * True when there was more.
    *
    * @generated from field: bool truncated = 9;
    */
@@ -1607,7 +1615,8 @@ export const RunResponse_RawPayloadSchema: GenMessage<RunResponse_RawPayload> = 
 /**
  * HistoryCompacted says that an agent's model is from now on told a summary in
  * place of the beginning of the conversation, see LlmAgent.compaction. The
- * session keeps all of it.
+ * session keeps all of it. The ModelCallEnded of the call that has written the
+ * summary comes next.
  *
  * @generated from message agentd.v1.RunResponse.HistoryCompacted
  */

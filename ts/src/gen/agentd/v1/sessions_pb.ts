@@ -184,7 +184,8 @@ export type Turn = Message<"agentd.v1.Turn"> & {
   errorCode: ErrorCode;
 
   /**
-   * What the user said.
+   * What the user said. A prompt of parts alone stands here in words of at most
+   * 4,096 bytes, its files as "[image/png, 68 bytes]".
    *
    * @generated from field: string user_prompt = 6;
    */
@@ -1785,14 +1786,16 @@ export type ModelCallDetails = Message<"agentd.v1.ModelCallDetails"> & {
   toolNames: string[];
 
   /**
-   * How it was to write.
+   * How it was to write, as its agent says.
    *
    * @generated from field: agentd.v1.GenerationSettings generation = 4;
    */
   generation?: GenerationSettings | undefined;
 
   /**
-   * How many messages of the conversation it was told.
+   * How many messages of the conversation it was told. 0 means that what the model
+   * was told cannot be made again, and that only call is set: the engine goes
+   * another way than the log by now, or the call has written a summary.
    *
    * @generated from field: int32 contents = 5;
    */
@@ -2106,7 +2109,10 @@ export const SessionService: GenService<{
     output: typeof ResolveInteractionResponseSchema;
   },
   /**
-   * ListModelCalls says what the models of a turn were told, call by call.
+   * ListModelCalls says what the models of a turn were told, call by call. It runs
+   * the turn again without models, at most 30 seconds long
+   * (ERROR_CODE_TIMEOUT), and one turn at a time. What does not fit into a reply
+   * is ERROR_CODE_LIMIT_EXCEEDED.
    *
    * @generated from rpc agentd.v1.SessionService.ListModelCalls
    */

@@ -169,9 +169,11 @@ export const PartSchema: GenMessage<Part> = /*@__PURE__*/
   messageDesc(file_agentd_v1_types, 2);
 
 /**
- * InlineData is a file within a message. What kinds of file a model takes is for
- * its provider to say; one that it does not take is refused by name before it is
- * called where the server knows, else by the provider.
+ * InlineData is a file within a message. A prompt with a file that no model of the
+ * tree takes is refused with ERROR_CODE_INVALID_REQUEST, as far as the server
+ * knows; else it is for the provider to say. A model that does not take a file of
+ * the conversation is told of it in words, such as
+ * "[image/png, 68 bytes, not shown to you]".
  *
  * @generated from message agentd.v1.InlineData
  */
@@ -200,7 +202,7 @@ export const InlineDataSchema: GenMessage<InlineData> = /*@__PURE__*/
 
 /**
  * FileUri is a file that the model's provider fetches, or holds: the server never
- * opens it.
+ * opens it. What a model does not take is treated as InlineData is.
  *
  * @generated from message agentd.v1.FileUri
  */
@@ -412,10 +414,11 @@ export type LlmAgent = Message<"agentd.v1.LlmAgent"> & {
 
   /**
    * Models to call, in this order, when the one before has failed for good before
-   * any of its text was there: it cannot be reached, is overloaded or asks to slow
-   * down, its key was refused, or it does not exist. They get the same
-   * instructions, tools and settings; one that refuses these is passed over. A
-   * prompt that a model refuses for its content goes to no other one.
+   * any of its text was there: it cannot be reached, is overloaded, too slow or asks
+   * to slow down, its key was refused, it does not exist, or it refuses the request,
+   * such as a setting or a tool. They get the same instructions, tools and settings.
+   * A prompt that a model refuses for its content or its length goes to no other
+   * one.
    *
    * @generated from field: repeated string fallback_models = 13;
    */
@@ -463,7 +466,8 @@ export type Compaction = Message<"agentd.v1.Compaction"> & {
   contextTokens: bigint;
 
   /**
-   * The model that writes summaries; empty is the agent's own.
+   * The model that writes summaries; empty is the agent's own, and where that fails
+   * its fallback_models. A change among these is not told as ModelFallback.
    *
    * @generated from field: string model = 3;
    */
@@ -576,7 +580,7 @@ export type PromptCache = Message<"agentd.v1.PromptCache"> & {
   /**
    * How long to keep it, with MODE_ON; left out: as the provider does. One of the
    * spans that the provider has: the next longer one is taken, and more than its
-   * longest is refused.
+   * longest is refused, as is any by a provider that has none.
    *
    * @generated from field: google.protobuf.Duration ttl = 2;
    */

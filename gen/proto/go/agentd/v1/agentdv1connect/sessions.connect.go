@@ -140,7 +140,10 @@ type SessionServiceClient interface {
 	// second one is ERROR_CODE_FAILED_PRECONDITION. It returns when the resolution
 	// is recorded; a turn that waited goes on.
 	ResolveInteraction(context.Context, *connect.Request[v1.ResolveInteractionRequest]) (*connect.Response[v1.ResolveInteractionResponse], error)
-	// ListModelCalls says what the models of a turn were told, call by call.
+	// ListModelCalls says what the models of a turn were told, call by call. It runs
+	// the turn again without models, at most 30 seconds long
+	// (ERROR_CODE_TIMEOUT), and one turn at a time. What does not fit into a reply
+	// is ERROR_CODE_LIMIT_EXCEEDED.
 	ListModelCalls(context.Context, *connect.Request[v1.ListModelCallsRequest]) (*connect.Response[v1.ListModelCallsResponse], error)
 	// GetCapabilities says what this server is and allows.
 	GetCapabilities(context.Context, *connect.Request[v1.GetCapabilitiesRequest]) (*connect.Response[v1.GetCapabilitiesResponse], error)
@@ -451,7 +454,10 @@ type SessionServiceHandler interface {
 	// second one is ERROR_CODE_FAILED_PRECONDITION. It returns when the resolution
 	// is recorded; a turn that waited goes on.
 	ResolveInteraction(context.Context, *connect.Request[v1.ResolveInteractionRequest]) (*connect.Response[v1.ResolveInteractionResponse], error)
-	// ListModelCalls says what the models of a turn were told, call by call.
+	// ListModelCalls says what the models of a turn were told, call by call. It runs
+	// the turn again without models, at most 30 seconds long
+	// (ERROR_CODE_TIMEOUT), and one turn at a time. What does not fit into a reply
+	// is ERROR_CODE_LIMIT_EXCEEDED.
 	ListModelCalls(context.Context, *connect.Request[v1.ListModelCallsRequest]) (*connect.Response[v1.ListModelCallsResponse], error)
 	// GetCapabilities says what this server is and allows.
 	GetCapabilities(context.Context, *connect.Request[v1.GetCapabilitiesRequest]) (*connect.Response[v1.GetCapabilitiesResponse], error)

@@ -1,9 +1,7 @@
 package adkbridge
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -165,17 +163,8 @@ func TestModelCallsTellEachItsOwn(t *testing.T) {
 // TestModelCallsBehindSummaries tells which summary stood for the beginning of the
 // conversation, and of the calls that wrote them.
 func TestModelCallsBehindSummaries(t *testing.T) {
-	w := newWorld(t, nil)
 	models := &narrow{known: true}
-	w.runner = New(Config{Models: models})
-	w.restart()
-	w.answer = func(tc *agentdv1.RunResponse_ToolCallRequest) session.Answer {
-		var in struct{ Q int }
-		if err := json.Unmarshal([]byte(tc.GetToolInput()), &in); err != nil {
-			t.Error(err)
-		}
-		return session.Answer{Output: new(fmt.Sprintf(`{"n":%d,"text":%q}`, in.Q, strings.Repeat("r", 300)))}
-	}
+	w := narrowWorld(t, models)
 	tree := compacts(3000, &agentdv1.Compaction{AtShare: 0.75})
 	before := 0
 	for range 3 {

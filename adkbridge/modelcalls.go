@@ -30,11 +30,11 @@ import (
 //
 // Its errors are of type *session.Error if a client may see them.
 func ModelCalls(ctx context.Context, log session.TurnLog) ([]*agentdv1.ModelCallDetails, error) {
-	v := &verification{sessionID: log.SessionID, hist: newHistory(), state: maps.Clone(log.State), told: newTold()}
+	v := &verification{sessionID: log.SessionID, hist: newHistory(), state: maps.Clone(log.State), recorder: newCallRecorder()}
 	if v.state == nil {
 		v.state = map[string]any{}
 	}
-	recs, err := v.rush(ctx, log)
+	recs, err := v.skipTo(ctx, log)
 	if err != nil || len(recs) == 0 {
 		return nil, err
 	}
@@ -42,13 +42,13 @@ func ModelCalls(ctx context.Context, log session.TurnLog) ([]*agentdv1.ModelCall
 	if err != nil {
 		return nil, err
 	}
-	calls, err := v.told.details(log.SessionID, recs)
+	calls, err := v.recorder.details(log.SessionID, recs)
 	if err != nil {
 		return nil, err
 	}
 	lost := !slices.ContainsFunc(calls, func(c *agentdv1.ModelCallDetails) bool { return c.GetContents() > 0 })
 	if len(calls) > 0 && lost {
-		why := fmt.Sprint(v.told.failed)
+		why := fmt.Sprint(v.recorder.failed)
 		if diverged != nil {
 			why = diverged.String()
 		}
@@ -58,9 +58,9 @@ func ModelCalls(ctx context.Context, log session.TurnLog) ([]*agentdv1.ModelCall
 	return calls, nil
 }
 
-// rush takes in what was before a turn without running it, and returns the records
+// skipTo takes in what was before a turn without running it, and returns the records
 // from its start on, up to its end if there is one.
-func (v *verification) rush(ctx context.Context, log session.TurnLog) ([]session.Record, error) {
+func (v *verification) skipTo(ctx context.Context, log session.TurnLog) ([]session.Record, error) {
 	var recs []session.Record
 	var failed error
 	before := func(yield func(session.Record, error) bool) {
@@ -124,9 +124,9 @@ type past struct {
 func (past) StartSeq() int64                                                   { return math.MaxInt64 }
 func (p past) Records(context.Context, int64) iter.Seq2[session.Record, error] { return p.records }
 
-// told takes note of what the models of one turn are told while it is run again.
-// A nil told takes note of nothing.
-type told struct {
+// callRecorder takes note of what the models of one turn are told while it is run
+// again. A nil one takes note of nothing.
+type callRecorder struct {
 	// Set before the run, not changed by it.
 	start  map[string]any   // the state
 	hist   *history         // up to the end of the turn
@@ -140,36 +140,36 @@ type told struct {
 	failed error // what the run has ended with; owned by the goroutine that runs it
 }
 
-func newTold() *told {
-	return &told{hist: newHistory(), calls: map[string]*agentdv1.ModelCallDetails{}, texts: map[string]string{}, ends: map[string]int64{}}
+func newCallRecorder() *callRecorder {
+	return &callRecorder{hist: newHistory(), calls: map[string]*agentdv1.ModelCallDetails{}, texts: map[string]string{}, ends: map[string]int64{}}
 }
 
 // begin takes in what is known of the turn before it runs: the state and the
 // history at its start, and its events.
-func (d *told) begin(state map[string]any, hist *history, logged []loggedEvent) {
-	if d == nil {
+func (r *callRecorder) begin(state map[string]any, hist *history, logged []loggedEvent) {
+	if r == nil {
 		return
 	}
-	d.start = state
+	r.start = state
 	for _, it := range hist.items {
 		own := *it // what is made on first use belongs to one history
-		d.hist.add(&own, 0)
+		r.hist.add(&own, 0)
 	}
 	for _, l := range logged {
-		d.hist.addStored(l.seq, l.ev, l.size)
+		r.hist.addStored(l.seq, l.ev, l.size)
 		m := &l.ev.CustomMetadata.Agentd
 		if m.LLM != "" {
-			d.ends[m.LLM] = l.seq
+			r.ends[m.LLM] = l.seq
 		}
 		if m.Injected == "" && m.Compacted == nil {
-			d.events = append(d.events, l)
+			r.events = append(r.events, l)
 		}
 	}
 }
 
 // end is where in the log the answer of a call is.
-func (d *told) end(key string) int64 {
-	if seq, ok := d.ends[key]; ok {
+func (r *callRecorder) end(key string) int64 {
+	if seq, ok := r.ends[key]; ok {
 		return seq
 	}
 	return math.MaxInt64
@@ -178,15 +178,15 @@ func (d *told) end(key string) int64 {
 // stateLocked is the state as it was when an agent's next call began, which is
 // right behind the last event that the agent could see. Siblings come to their
 // events in another order now. The caller holds t.mu.
-func (d *told) stateLocked(t *turn, at promptKey) map[string]any {
-	end, began := d.end(callKey(at, t.step[at.agent+"|"+at.branch])), 0
-	for i, l := range d.events {
+func (r *callRecorder) stateLocked(t *turn, at promptKey) map[string]any {
+	end, began := r.end(callKey(at, t.step[at.agent+"|"+at.branch])), 0
+	for i, l := range r.events {
 		if l.seq < end && visible(at.branch, l.ev.Branch) {
 			began = i + 1
 		}
 	}
-	state := maps.Clone(d.start)
-	for _, l := range d.events[:began] {
+	state := maps.Clone(r.start)
+	for _, l := range r.events[:began] {
 		maps.Copy(state, durable(l.ev.Actions.StateDelta))
 	}
 	maps.Copy(state, tempKeys(t.state))
@@ -196,10 +196,10 @@ func (d *told) stateLocked(t *turn, at promptKey) map[string]any {
 // callKey names a call of an agent, n counting from 0.
 func callKey(at promptKey, n int) string { return fmt.Sprintf("%s|%s#%d", at.agent, at.branch, n) }
 
-// tell takes note of a call that is about to be made. cfg is what ADK has made
+// record takes note of a call that is about to be made. cfg is what ADK has made
 // for it; it is not changed.
-func (d *told) tell(m *agentModel, at promptKey, key string, cfg *genai.GenerateContentConfig) {
-	if d == nil {
+func (r *callRecorder) record(m *agentModel, at promptKey, key string, cfg *genai.GenerateContentConfig) {
+	if r == nil {
 		return
 	}
 	own := *cfg
@@ -213,7 +213,7 @@ func (d *told) tell(m *agentModel, at promptKey, key string, cfg *genai.Generate
 	}
 	m.prepare(&own)
 	req := &model.Request{Config: &own}
-	contents, summary := d.hist.promptBefore(at, m.since(), d.end(key))
+	contents, summary := r.hist.promptBefore(at, m.since(), r.end(key))
 	call := &agentdv1.ModelCallDetails{
 		Instruction: req.SystemText(),
 		Generation:  m.n.spec.GetGeneration(),
@@ -228,18 +228,18 @@ func (d *told) tell(m *agentModel, at promptKey, key string, cfg *genai.Generate
 			call.ToolNames = append(call.ToolNames, name)
 		}
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	call.Instruction, call.Summary = d.onceLocked(call.GetInstruction()), d.onceLocked(call.GetSummary())
-	d.calls[key] = call
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	call.Instruction, call.Summary = r.onceLocked(call.GetInstruction()), r.onceLocked(call.GetSummary())
+	r.calls[key] = call
 }
 
 // onceLocked returns the first text that was the same.
-func (d *told) onceLocked(text string) string {
-	first, ok := d.texts[text]
+func (r *callRecorder) onceLocked(text string) string {
+	first, ok := r.texts[text]
 	if !ok {
 		first = text
-		d.texts[text] = text
+		r.texts[text] = text
 	}
 	return first
 }
@@ -264,7 +264,7 @@ func (h *history) promptBefore(key promptKey, since, seq int64) (contents []*gen
 
 // details are the calls of the turn that have ended. A call that has failed has no
 // answer: it is the one that its agent has come to at last.
-func (d *told) details(sessionID string, recs []session.Record) ([]*agentdv1.ModelCallDetails, error) {
+func (r *callRecorder) details(sessionID string, recs []session.Record) ([]*agentdv1.ModelCallDetails, error) {
 	var out []*agentdv1.ModelCallDetails
 	answered := map[promptKey]int{}
 	for _, rec := range recs {
@@ -287,7 +287,7 @@ func (d *told) details(sessionID string, recs []session.Record) ([]*agentdv1.Mod
 			continue
 		}
 		call := &agentdv1.ModelCallDetails{}
-		proto.Merge(call, d.calls[key]) // a call that was made again has ended twice
+		proto.Merge(call, r.calls[key]) // a call that was made again has ended twice
 		call.Call = ended
 		out = append(out, call)
 	}

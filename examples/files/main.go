@@ -1,0 +1,46 @@
+// Files shows an agent a picture, and calls another model when the agent's own
+// one fails: without -model it always does, and echo says what it was shown.
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+
+	"github.com/apzuk3/agentd/client"
+	"github.com/apzuk3/agentd/examples/internal/demo"
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+const script = `answers:
+  - error: {kind: auth, message: this key has expired}`
+
+// dot is a PNG of one pixel.
+const dot = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR42mNoAAAAggCB2kUIOwAAAABJRU5ErkJggg=="
+
+func main() { demo.Main(script, run) }
+
+func run(ctx context.Context, e demo.Example) error {
+	picture, err := base64.StdEncoding.DecodeString(dot)
+	if err != nil {
+		return err
+	}
+	agent := demo.LLM("looker", &agentdv1.LlmAgent{
+		Model:          e.Model,
+		FallbackModels: []string{"echo"},
+		Instruction:    "Say what is in the picture.",
+	})
+	for event, err := range client.New(e.URL).Run(ctx, agent, "What is this?", client.WithParts(client.Inline("image/png", picture))) {
+		switch {
+		case err != nil:
+			return err
+		case event.ModelFallback != nil:
+			fmt.Printf("%s failed (%v), %s is called\n", event.ModelFallback.Model, event.ModelFallback.Code, event.ModelFallback.NextModel)
+		case event.OutputChunk != nil:
+			fmt.Print(event.OutputChunk.Content)
+		case event.ModelCallEnded != nil:
+			fmt.Printf("\nanswered by %s\n", event.ModelCallEnded.Model)
+		}
+	}
+	return nil
+}
