@@ -38,7 +38,7 @@ func TestWildWordsOfModels(t *testing.T) {
 	}
 	var seen []string
 	for _, m := range got.msgs {
-		said := ""
+		var said string
 		switch r := m.GetResponse().(type) {
 		case *agentdv1.RunResponse_ModelRetry_:
 			seen, said = append(seen, "retry"), r.ModelRetry.GetMessage()
