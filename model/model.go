@@ -120,6 +120,9 @@ const (
 	MetaArgsError = "agentd.args_error"
 	// MetaProvider names the provider whose opaque data the part holds.
 	MetaProvider = "agentd.provider"
+	// MetaModel is the model of that provider whose opaque data the part holds, for
+	// an adapter that has to know.
+	MetaModel = "agentd.model"
 	// MetaOpaque is data that the named provider wants back with this part, such
 	// as a redacted thought or an item id; a JSON value of the adapter's own.
 	MetaOpaque = "agentd.opaque"

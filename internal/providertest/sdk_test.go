@@ -129,7 +129,7 @@ func decodeChat(ctx context.Context, srv *Server) (Answer, error) {
 		chunk := s.Current()
 		a.Model = chunk.Model
 		if u := chunk.Usage; u.TotalTokens > 0 {
-			a.Usage = Usage{u.PromptTokens, u.CompletionTokens, u.PromptTokensDetails.CachedTokens, 0, 0, u.CompletionTokensDetails.ReasoningTokens, u.TotalTokens}
+			a.Usage = Usage{u.PromptTokens, u.CompletionTokens, u.PromptTokensDetails.CachedTokens, u.PromptTokensDetails.CacheWriteTokens, 0, u.CompletionTokensDetails.ReasoningTokens, u.TotalTokens}
 		}
 		for _, c := range chunk.Choices {
 			a.Finish += c.FinishReason
@@ -208,7 +208,7 @@ func decodeResponses(ctx context.Context, srv *Server) (Answer, error) {
 				a.Finish = r
 			}
 			u := e.Response.Usage
-			a.Usage = Usage{u.InputTokens, u.OutputTokens, u.InputTokensDetails.CachedTokens, 0, 0, u.OutputTokensDetails.ReasoningTokens, u.TotalTokens}
+			a.Usage = Usage{u.InputTokens, u.OutputTokens, u.InputTokensDetails.CachedTokens, u.InputTokensDetails.CacheWriteTokens, 0, u.OutputTokensDetails.ReasoningTokens, u.TotalTokens}
 		}
 	}
 	if err := s.Err(); err != nil {

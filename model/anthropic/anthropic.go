@@ -144,7 +144,7 @@ func (l *llm) generate(ctx context.Context, req *model.Request, emit func(model.
 		if a.stop != "pause_turn" {
 			return a.response()
 		}
-		so := assistantBlocks(a.builder.Content(), names)
+		so := assistantBlocks(a.builder.Content(), names, familyOf(l.model))
 		if len(so) == 0 {
 			return nil, model.Spent(broken("the provider paused an answer that had not begun"), a.total)
 		}

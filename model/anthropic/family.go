@@ -59,12 +59,67 @@ func (f family) defaultMaxTokens() int64 {
 	}
 }
 
+// known tells whether the name says which model it is.
+func (f family) known() bool { return f.line != "" && f.major != math.MaxInt }
+
+// preserves tells whether the model checks, in each request, that nothing before its
+// thinking has changed ("preserved thinking"). It reads the thinking of some other
+// models, and leaves out that of the rest by itself. The documentation, under
+// build-with-claude/preserved-thinking, lists these.
+func (f family) preserves() bool {
+	switch f.line {
+	case "fable", "mythos":
+		return f.known() && f.atLeast(5, 1)
+	case "opus", "sonnet", "haiku":
+		return f.known() && f.atLeast(5, 5)
+	default:
+		return false
+	}
+}
+
+// alwaysThinks tells whether the model refuses to do without thinking.
+func (f family) alwaysThinks() bool {
+	switch f.line {
+	case "fable", "mythos":
+		return f.known()
+	case "opus", "sonnet":
+		return f.known() && f.atLeast(5, 5)
+	default:
+		return false
+	}
+}
+
+// choosesTools tells whether the model refuses to be told that it has to call a
+// tool.
+func (f family) choosesTools() bool { return f.preserves() && f.line != "haiku" }
+
+// samples tells whether the model takes temperature, top_p and top_k.
+func (f family) samples() bool {
+	return !f.known() || f.line != "fable" && f.line != "mythos" && (f.line != "opus" || !f.atLeast(4, 7))
+}
+
+// reads tells whether thinking of a model may be sent to this one; an unknown
+// origin, "", is the same model. Signatures are of one model, and those that do not
+// preserve thinking answer any other one with an error.
+func (f family) reads(origin string) bool {
+	return origin == "" || f.preserves() || f == familyOf(origin)
+}
+
 // thinking is the request's thinking setting.
 type thinking struct {
-	Type         string `json:"type"`
-	BudgetTokens int64  `json:"budget_tokens,omitempty"`
-	Display      string `json:"display,omitempty"`
+	Type         string        `json:"type"`
+	BudgetTokens int64         `json:"budget_tokens,omitempty"`
+	Display      string        `json:"display,omitempty"`
+	BlockBinding *blockBinding `json:"block_binding,omitempty"`
 }
+
+// blockBinding says what becomes of thinking before which something has changed.
+type blockBinding struct {
+	OnMismatch string `json:"prefix_mismatch_behavior"`
+}
+
+// bindingBeta is the beta of blockBinding.
+const bindingBeta = "thinking-binding-controls-2026-08-01"
 
 // minBudget is the smallest thinking budget Anthropic takes, in tokens.
 const minBudget = 1024

@@ -125,7 +125,7 @@ func newRequest(modelName string, req *model.Request, names *wire.Names) (*reque
 	finds := func(name string) bool {
 		return slices.ContainsFunc(req.Deferred, func(d string) bool { return names.Wire(d) == name })
 	}
-	if r.Messages, err = messages(req.Contents, names, finds); err != nil {
+	if r.Messages, err = messages(req.Contents, names, familyOf(modelName), finds); err != nil {
 		return nil, err
 	}
 	if err := r.setTools(req, names); err != nil {
@@ -155,6 +155,19 @@ func (r *request) setSampling(cfg *genai.GenerateContentConfig) error {
 	}
 	var effort string
 	r.Thinking, effort = family.thinking(cfg.ThinkingConfig)
+	if r.Thinking != nil && r.Thinking.Type == "disabled" && family.alwaysThinks() {
+		return invalid("%s cannot do without thinking: leave out the budget of 0, or ask for an effort", r.Model)
+	}
+	if family.preserves() {
+		// What stands before a thought changes here: instructions with keys of the state,
+		// tools, summaries. Such a thought is to be left out, not to end the session.
+		if r.Thinking == nil {
+			r.Thinking = &thinking{Type: "adaptive"}
+		}
+		if r.Thinking.Type == "adaptive" {
+			r.Thinking.BlockBinding = &blockBinding{OnMismatch: "drop_block"}
+		}
+	}
 	if effort != "" {
 		if r.OutputConfig == nil {
 			r.OutputConfig = &outputConfig{}
@@ -172,6 +185,13 @@ func (r *request) setSampling(cfg *genai.GenerateContentConfig) error {
 		if cfg.TopK != nil || cfg.Temperature != nil && *cfg.Temperature != 1 {
 			return invalid("Anthropic takes neither TopK nor a Temperature other than 1 together with thinking")
 		}
+	}
+	if !family.samples() {
+		if cfg.TopK != nil || cfg.TopP != nil && *cfg.TopP != 1 || cfg.Temperature != nil && *cfg.Temperature != 1 {
+			return invalid("%s takes no Temperature, TopP and TopK", r.Model)
+		}
+		r.TopP = nil
+		return nil
 	}
 	if cfg.Temperature != nil {
 		r.Temperature = new(wire.Float(*cfg.Temperature))
@@ -212,6 +232,8 @@ func (r *request) setTools(req *model.Request, names *wire.Names) error {
 	}
 	switch {
 	case len(r.Tools) == 0:
+	case (choice.Any || choice.Only != "") && familyOf(r.Model).choosesTools():
+		return invalid("%s cannot be told to call a tool: leave out the tool choice", r.Model)
 	case choice.None:
 		r.ToolChoice = &toolChoice{Type: "none"}
 	case choice.Only != "":
@@ -222,15 +244,15 @@ func (r *request) setTools(req *model.Request, names *wire.Names) error {
 	return nil
 }
 
-// messages translates the conversation; finds tells whether a search for tools can
-// find one of that name.
-func messages(contents []*genai.Content, names *wire.Names, finds func(name string) bool) ([]message, error) {
+// messages translates the conversation for a model of a family; finds tells whether
+// a search for tools can find one of that name.
+func messages(contents []*genai.Content, names *wire.Names, to family, finds func(name string) bool) ([]message, error) {
 	var out []message
 	turns := wire.Turns(contents)
 	var said [][]block // of the model, turn by turn
 	for _, t := range turns {
 		if t.Model {
-			said = append(said, assistantBlocks(&genai.Content{Parts: t.Parts}, names))
+			said = append(said, assistantBlocks(&genai.Content{Parts: t.Parts}, names, to))
 		}
 	}
 	dropStale(said, finds)
@@ -261,13 +283,16 @@ func messages(contents []*genai.Content, names *wire.Names, finds func(name stri
 
 // assistantBlocks translates a turn of the model. Thinking goes back only to
 // where it came from, and only signed.
-func assistantBlocks(c *genai.Content, names *wire.Names) []block {
+func assistantBlocks(c *genai.Content, names *wire.Names, to family) []block {
 	if c == nil {
 		return nil
 	}
 	var blocks []block
 	for _, p := range c.Parts {
 		opaque := wire.Opaque(p, name)
+		if origin, _ := p.PartMetadata[model.MetaModel].(string); p.Thought && !to.reads(origin) {
+			continue
+		}
 		switch media := wire.MediaOf(p); {
 		case p.FunctionCall != nil:
 			blocks = append(blocks, block{

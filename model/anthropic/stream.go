@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/anthropics/anthropic-sdk-go/option"
 	"google.golang.org/genai"
 
 	"github.com/apzuk3/agentd/model"
@@ -273,10 +274,12 @@ func (a *answer) stopBlock(ended bool) error {
 				a.builder.Part(&genai.Part{Thought: true})
 			}
 			a.builder.Sign([]byte(b.signature.String()), true)
+			a.bind()
 		}
 		a.builder.Close()
 	case "redacted_thinking":
 		a.builder.Opaque(string(b.raw), true)
+		a.bind()
 	case "tool_use":
 		if !ended {
 			return broken("a function call of the answer was not finished")
@@ -288,6 +291,13 @@ func (a *answer) stopBlock(ended bool) error {
 		return a.providerBlock(b)
 	}
 	return nil
+}
+
+// bind notes in the thinking that was added last which model it is of.
+func (a *answer) bind() {
+	if c := a.builder.Content(); c != nil {
+		c.Parts[len(c.Parts)-1].PartMetadata[model.MetaModel] = a.llm.model
+	}
 }
 
 // input is the text of the block's input: the pieces that were streamed, or
@@ -382,8 +392,12 @@ func (l *llm) send(ctx context.Context, body *request) (*http.Response, error) {
 	if err != nil {
 		return nil, invalid("the request cannot be written as JSON: %v", err)
 	}
+	var opts []option.RequestOption
+	if t := body.Thinking; t != nil && t.BlockBinding != nil {
+		opts = append(opts, option.WithHeader("Anthropic-Beta", bindingBeta))
+	}
 	var resp *http.Response
-	if err := l.client.Post(ctx, "v1/messages", data, &resp); err != nil {
+	if err := l.client.Post(ctx, "v1/messages", data, &resp, opts...); err != nil {
 		return nil, l.sendError(ctx, err, resp)
 	}
 	return resp, l.checkAnswer(resp)

@@ -163,7 +163,7 @@ func TestWebSearch(t *testing.T) {
 	if !strings.Contains((*bodies)[1], paused) {
 		t.Errorf("the continuation was not asked for with what there was:\n%s\nwant in it\n%s", (*bodies)[1], paused)
 	}
-	blocks := assistantBlocks(resp.Content, nil)
+	blocks := assistantBlocks(resp.Content, nil, family{})
 	var kinds []string
 	for _, b := range blocks {
 		data, err := json.Marshal(b)
