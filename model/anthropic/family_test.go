@@ -110,7 +110,7 @@ func TestThinkingOfOtherModels(t *testing.T) {
 			t.Errorf("%s was sent %s, want the thinking in it: %v", name, transport.body, want.sent)
 		}
 		binds := strings.Contains(transport.body, `"thinking":{"type":"adaptive","block_binding":{"prefix_mismatch_behavior":"drop_block"}}`)
-		if beta := transport.header.Get("Anthropic-Beta") == string(sdk.AnthropicBetaThinkingBindingControls2026_08_01); binds != want.binds || beta != want.binds {
+		if beta := transport.header.Get("Anthropic-Beta") == sdk.AnthropicBetaThinkingBindingControls2026_08_01; binds != want.binds || beta != want.binds {
 			t.Errorf("%s: binds %v, with the beta's header %v, want %v: %s", name, binds, beta, want.binds, transport.body)
 		}
 		if want.binds {
