@@ -62,6 +62,7 @@ var scenarios = map[string]scenario{
 	"TestRawPayloads":                    {run: TestRawPayloads, slow: true},
 	"TestRawPayloadBounds":               {run: TestRawPayloadBounds, slow: true},
 	"TestRawPayloadsInLog":               {run: TestRawPayloadsInLog, slow: true},
+	"TestWildWordsOfModels":              {run: TestWildWordsOfModels, slow: true},
 	"TestRecordedFiles":                  {run: TestRecordedFiles},
 	"TestTree":                           {run: TestTree, slow: true},
 	"TestStress":                         {run: TestStress, differ: byTime, slow: true},
