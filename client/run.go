@@ -115,6 +115,12 @@ func (r *run) next() (*Event, bool) {
 		}
 		select {
 		case event := <-r.events:
+			// Of two that are ready at once either may be taken: an end of the context counts.
+			if done != nil && r.ctx.Err() != nil {
+				if r.halt(true); r.cancelled {
+					return nil, false
+				}
+			}
 			return event, true
 		case <-r.done:
 			select {
