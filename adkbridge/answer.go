@@ -286,7 +286,7 @@ func (m *agentModel) mint(resp *model.Response, key, branch string) *answer {
 	a := &answer{
 		author: m.n.name, branch: branch,
 		content: &genai.Content{Role: genai.RoleModel},
-		finish:  resp.FinishReason, model: resp.Model,
+		finish:  resp.FinishReason, model: strings.ToValidUTF8(resp.Model, "\uFFFD"),
 		meta: &meta{
 			LLM: key, Path: m.n.path, Usage: m.usage(append(slices.Clone(resp.Failed), resp.Usage)), Provided: provided(resp.Provided),
 			Context: m.n.model.promptTokens(resp.Usage),

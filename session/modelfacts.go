@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -101,6 +102,7 @@ type Compacted struct {
 // FellBack records that another model is called, which is from then on the one
 // that is under way; see BeginCall.
 func (r *Run) FellBack(ctx context.Context, f ModelFallback) error {
+	f.Message = readable(f.Message)
 	data, err := marshal(f)
 	if err != nil {
 		return err
@@ -127,6 +129,10 @@ func (r *Run) Raw(ctx context.Context, p RawPayload) error {
 	_, err = r.s.commit(ctx, &entry{turn: r.t, kind: KindRawPayload, data: data, fact: &p})
 	return err
 }
+
+// readable is a provider's text as the log can hold it, so that whoever is told at
+// once is told the same.
+func readable(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
 // modelCall tells what an event says of the model call it is the end of.
 func (v *view) modelCall(ev *Event) {

@@ -102,6 +102,7 @@ func (r *Run) BeginCall(call ModelCall) (done func(), err error) {
 
 // Retrying records that a model call is made again.
 func (r *Run) Retrying(ctx context.Context, retry ModelRetry) error {
+	retry.Message = readable(retry.Message)
 	data, err := marshal(retry)
 	if err != nil {
 		return err
