@@ -14,6 +14,8 @@ const (
 	// MaxRaw bounds the body of one Raw, in bytes, and maxRaws those of one try.
 	MaxRaw  = 1 << 20
 	maxRaws = 4 << 20
+	// maxAnswers bounds how many answers of one try are kept.
+	maxAnswers = 64
 	// rawSlack is how much more is read of a body, in bytes, so that a key across
 	// its end is still seen whole.
 	rawSlack = 8 << 10
@@ -44,7 +46,7 @@ type Raw struct {
 type tap struct {
 	mu      sync.Mutex // protects the fields below
 	answers []*tapped
-	left    int // what all bodies may take yet, in bytes
+	held    int // bytes of all bodies
 	closed  bool
 }
 
@@ -52,7 +54,6 @@ type tap struct {
 type tapped struct {
 	raw     Raw
 	secrets []string
-	limit   int
 	size    int64 // of the body, as its header says; -1 if it does not
 	read    int64
 }
@@ -63,7 +64,7 @@ type tapKey struct{}
 // withTap returns a context whose HTTP answers are kept, as far as they come over
 // a client of HTTPClient or a transport that calls Tapped.
 func withTap(ctx context.Context) (context.Context, *tap) {
-	t := &tap{left: maxRaws}
+	t := &tap{}
 	return context.WithValue(ctx, tapKey{}, t), t
 }
 
@@ -86,10 +87,9 @@ func Tapped(req *http.Request, resp *http.Response) io.ReadCloser {
 	a.raw.ContentType = strings.ToValidUTF8(kind[:min(len(kind), maxContentType)], "")
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.closed || t.left <= 0 {
+	if t.closed || t.held >= maxRaws || len(t.answers) >= maxAnswers {
 		return resp.Body
 	}
-	a.limit = min(MaxRaw, t.left)
 	t.answers = append(t.answers, a)
 	return &tappedBody{resp.Body, t, a}
 }
@@ -117,12 +117,13 @@ func (t *tap) keep(a *tapped, data []byte) {
 		return
 	}
 	a.read += int64(len(data))
-	room := min(a.limit, t.left) + rawSlack - len(a.raw.Body)
+	room := min(MaxRaw-len(a.raw.Body), maxRaws-t.held) + rawSlack
 	if room < len(data) {
 		a.raw.Truncated = true
 		data = data[:max(room, 0)]
 	}
 	a.raw.Body = append(a.raw.Body, data...)
+	t.held += len(data)
 }
 
 // close ends the tap, and returns what came of it. What is read afterwards, by an
@@ -132,6 +133,7 @@ func (t *tap) close(provider string, attempt int) []Raw {
 	defer t.mu.Unlock()
 	t.closed = true
 	var out []Raw
+	left := maxRaws
 	for _, a := range t.answers {
 		r := a.raw
 		r.Provider, r.Attempt = provider, max(attempt, 1)
@@ -143,11 +145,10 @@ func (t *tap) close(provider string, attempt int) []Raw {
 			text = keyLike.ReplaceAllStringFunc(text, redactKeys) // Some repeat a part of a key.
 		}
 		r.Truncated = r.Truncated || a.size > a.read
-		limit := max(min(a.limit, t.left), 0)
-		if len(text) > limit {
+		if limit := min(MaxRaw, left); len(text) > limit {
 			text, r.Truncated = text[:limit], true
 		}
-		r.Body, t.left = []byte(text), t.left-len(text)
+		r.Body, left = []byte(text), left-len(text)
 		out = append(out, r)
 	}
 	return out

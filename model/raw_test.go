@@ -127,3 +127,29 @@ func TestOnRawEdges(t *testing.T) {
 		}
 	}
 }
+
+// However often an adapter asks in one try, and however long the answers are, what
+// is kept of them is bounded.
+func TestOnRawBounds(t *testing.T) {
+	const maxBodies, maxAnswers = 4 << 20, 64
+	for name, size := range map[string]int{"many": 10, "long": 600 << 10} {
+		t.Run(name, func(t *testing.T) {
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = io.WriteString(w, strings.Repeat("x", size))
+			}))
+			t.Cleanup(srv.Close)
+			kept, bodies := 0, 0
+			f := &fetcher{client: model.HTTPClient(nil), url: srv.URL, times: maxAnswers + 6}
+			_, err := model.Guard(f, model.Limits{}).Generate(t.Context(), &model.Request{OnRaw: func(r model.Raw) error {
+				kept, bodies = kept+1, bodies+len(r.Body)
+				return nil
+			}}, func(model.Delta) {})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := min(maxAnswers*size, maxBodies); bodies != want || kept > maxAnswers {
+				t.Errorf("%d bytes of %d answers are kept, want %d bytes of at most %d", bodies, kept, want, maxAnswers)
+			}
+		})
+	}
+}

@@ -146,16 +146,17 @@ func (v *view) modelCall(ev *Event) {
 			HistoryCompacted: c.proto(v.sessionID, ev),
 		}})
 	}
-	if ev.Usage == nil {
-		return
+	if ended := ev.CallEnded(v.sessionID); ended != nil {
+		v.emit(slotCallEnded, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ModelCallEnded_{ModelCallEnded: ended}})
 	}
-	v.emit(slotCallEnded, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ModelCallEnded_{
-		ModelCallEnded: ev.callEnded(v.sessionID),
-	}})
 }
 
-// callEnded is the protocol's form; ev has a Usage.
-func (e *Event) callEnded(sessionID string) *agentdv1.RunResponse_ModelCallEnded {
+// CallEnded is the protocol's form of the model call that the event is the end of;
+// nil if it is the end of none.
+func (e *Event) CallEnded(sessionID string) *agentdv1.RunResponse_ModelCallEnded {
+	if e.Usage == nil {
+		return nil
+	}
 	sum := e.Usage.Proto()
 	m := &agentdv1.RunResponse_ModelCallEnded{
 		SessionId: sessionID, AgentPath: e.Path, MessageId: e.MessageID, ServedModel: e.Model,

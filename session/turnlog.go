@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-
-	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
 // TurnLog is the log of a session, for those who want to know more of one of its
@@ -64,13 +62,4 @@ func (m *Manager) logOf(ctx context.Context, sessionID string) iter.Seq2[Record,
 			}
 		}
 	}
-}
-
-// CallEnded is the protocol's form of the model call that the event is the end of;
-// nil if it is the end of none.
-func (e *Event) CallEnded(sessionID string) *agentdv1.RunResponse_ModelCallEnded {
-	if e.Usage == nil {
-		return nil
-	}
-	return e.callEnded(sessionID)
 }
