@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-export FUZZTIME ?= 10s
+export FUZZTIME ?= 20000x
 BENCHTIME ?= 1s
 FAULTS ?= 300
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -31,7 +31,7 @@ cover: ## measure what the tests cover; writes .cache/cover.html
 bench: ## run the benchmarks, BENCHTIME each
 	go test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./...
 
-fuzz: ## fuzz each target for FUZZTIME
+fuzz: ## fuzz each target with FUZZTIME inputs
 	scripts/fuzz
 
 examples: ## run every example
