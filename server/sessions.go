@@ -431,3 +431,7 @@ func turnOf(t *session.TurnInfo) *agentdv1.Turn {
 	}
 	return out
 }
+
+func (s *sessionService) CancelToolCall(context.Context, *connect.Request[agentdv1.CancelToolCallRequest]) (*connect.Response[agentdv1.CancelToolCallResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, nil)
+}

@@ -38,6 +38,63 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Outcome is what has come of a call.
+type RunResponse_ModelCallEnded_Outcome int32
+
+const (
+	// Not known: the call was made by a server that did not tell yet.
+	RunResponse_ModelCallEnded_OUTCOME_UNSPECIFIED RunResponse_ModelCallEnded_Outcome = 0
+	// It has written message_id.
+	RunResponse_ModelCallEnded_OUTCOME_ANSWERED RunResponse_ModelCallEnded_Outcome = 1
+	// It has written a summary, see HistoryCompacted.
+	RunResponse_ModelCallEnded_OUTCOME_SUMMARISED RunResponse_ModelCallEnded_Outcome = 2
+	// It has failed, and is told of because it was paid for.
+	RunResponse_ModelCallEnded_OUTCOME_FAILED RunResponse_ModelCallEnded_Outcome = 3
+)
+
+// Enum value maps for RunResponse_ModelCallEnded_Outcome.
+var (
+	RunResponse_ModelCallEnded_Outcome_name = map[int32]string{
+		0: "OUTCOME_UNSPECIFIED",
+		1: "OUTCOME_ANSWERED",
+		2: "OUTCOME_SUMMARISED",
+		3: "OUTCOME_FAILED",
+	}
+	RunResponse_ModelCallEnded_Outcome_value = map[string]int32{
+		"OUTCOME_UNSPECIFIED": 0,
+		"OUTCOME_ANSWERED":    1,
+		"OUTCOME_SUMMARISED":  2,
+		"OUTCOME_FAILED":      3,
+	}
+)
+
+func (x RunResponse_ModelCallEnded_Outcome) Enum() *RunResponse_ModelCallEnded_Outcome {
+	p := new(RunResponse_ModelCallEnded_Outcome)
+	*p = x
+	return p
+}
+
+func (x RunResponse_ModelCallEnded_Outcome) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (RunResponse_ModelCallEnded_Outcome) Descriptor() protoreflect.EnumDescriptor {
+	return file_agentd_v1_service_proto_enumTypes[0].Descriptor()
+}
+
+func (RunResponse_ModelCallEnded_Outcome) Type() protoreflect.EnumType {
+	return &file_agentd_v1_service_proto_enumTypes[0]
+}
+
+func (x RunResponse_ModelCallEnded_Outcome) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use RunResponse_ModelCallEnded_Outcome.Descriptor instead.
+func (RunResponse_ModelCallEnded_Outcome) EnumDescriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 11, 0}
+}
+
 // Reason is why.
 type RunResponse_HistoryCompacted_Reason int32
 
@@ -75,11 +132,11 @@ func (x RunResponse_HistoryCompacted_Reason) String() string {
 }
 
 func (RunResponse_HistoryCompacted_Reason) Descriptor() protoreflect.EnumDescriptor {
-	return file_agentd_v1_service_proto_enumTypes[0].Descriptor()
+	return file_agentd_v1_service_proto_enumTypes[1].Descriptor()
 }
 
 func (RunResponse_HistoryCompacted_Reason) Type() protoreflect.EnumType {
-	return &file_agentd_v1_service_proto_enumTypes[0]
+	return &file_agentd_v1_service_proto_enumTypes[1]
 }
 
 func (x RunResponse_HistoryCompacted_Reason) Number() protoreflect.EnumNumber {
@@ -144,11 +201,11 @@ func (x Display_Kind) String() string {
 }
 
 func (Display_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_agentd_v1_service_proto_enumTypes[1].Descriptor()
+	return file_agentd_v1_service_proto_enumTypes[2].Descriptor()
 }
 
 func (Display_Kind) Type() protoreflect.EnumType {
-	return &file_agentd_v1_service_proto_enumTypes[1]
+	return &file_agentd_v1_service_proto_enumTypes[2]
 }
 
 func (x Display_Kind) Number() protoreflect.EnumNumber {
@@ -221,11 +278,11 @@ func (x Display_Phase) String() string {
 }
 
 func (Display_Phase) Descriptor() protoreflect.EnumDescriptor {
-	return file_agentd_v1_service_proto_enumTypes[2].Descriptor()
+	return file_agentd_v1_service_proto_enumTypes[3].Descriptor()
 }
 
 func (Display_Phase) Type() protoreflect.EnumType {
-	return &file_agentd_v1_service_proto_enumTypes[2]
+	return &file_agentd_v1_service_proto_enumTypes[3]
 }
 
 func (x Display_Phase) Number() protoreflect.EnumNumber {
@@ -276,11 +333,11 @@ func (x Display_Visibility) String() string {
 }
 
 func (Display_Visibility) Descriptor() protoreflect.EnumDescriptor {
-	return file_agentd_v1_service_proto_enumTypes[3].Descriptor()
+	return file_agentd_v1_service_proto_enumTypes[4].Descriptor()
 }
 
 func (Display_Visibility) Type() protoreflect.EnumType {
-	return &file_agentd_v1_service_proto_enumTypes[3]
+	return &file_agentd_v1_service_proto_enumTypes[4]
 }
 
 func (x Display_Visibility) Number() protoreflect.EnumNumber {
@@ -2349,7 +2406,8 @@ type RunResponse_ModelFallback struct {
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// From the root to the agent whose call it is.
 	AgentPath []string `protobuf:"bytes,2,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
-	// The message that the call is to write.
+	// The message that the call is to write; empty when it is to write a summary,
+	// see HistoryCompacted.
 	MessageId string `protobuf:"bytes,3,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
 	// The model that has failed, as the agent names it.
 	Model string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
@@ -2451,8 +2509,7 @@ type RunResponse_ModelCallEnded struct {
 	// From the root to the agent whose call it was.
 	AgentPath []string `protobuf:"bytes,2,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
 	// The message that the call has written; empty for a call that has written
-	// none: one that has failed, and is only told of because it was paid for, and
-	// one that has written a summary, see HistoryCompacted.
+	// none.
 	MessageId string `protobuf:"bytes,3,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
 	// The model that was called last, as the agent names it.
 	Model string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
@@ -2471,7 +2528,9 @@ type RunResponse_ModelCallEnded struct {
 	// From the first try to the end of the answer, waits included.
 	Duration *durationpb.Duration `protobuf:"bytes,11,opt,name=duration,proto3" json:"duration,omitempty"`
 	// From the first try to the first text, or thought; unset when there was none.
-	FirstText     *durationpb.Duration `protobuf:"bytes,12,opt,name=first_text,json=firstText,proto3" json:"first_text,omitempty"`
+	FirstText *durationpb.Duration `protobuf:"bytes,12,opt,name=first_text,json=firstText,proto3" json:"first_text,omitempty"`
+	// What has come of it.
+	Outcome       RunResponse_ModelCallEnded_Outcome `protobuf:"varint,13,opt,name=outcome,proto3,enum=agentd.v1.RunResponse_ModelCallEnded_Outcome" json:"outcome,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2588,6 +2647,13 @@ func (x *RunResponse_ModelCallEnded) GetFirstText() *durationpb.Duration {
 		return x.FirstText
 	}
 	return nil
+}
+
+func (x *RunResponse_ModelCallEnded) GetOutcome() RunResponse_ModelCallEnded_Outcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return RunResponse_ModelCallEnded_OUTCOME_UNSPECIFIED
 }
 
 // ProviderTools tells what a model's own provider has run while it wrote a
@@ -3771,7 +3837,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\n" +
 	"resolution\x18\x03 \x01(\v2\x15.agentd.v1.ResolutionB\x06\xbaH\x03\xc8\x01\x01R\n" +
 	"resolutionB\x10\n" +
-	"\arequest\x12\x05\xbaH\x02\b\x01\"\x9e3\n" +
+	"\arequest\x12\x05\xbaH\x02\b\x01\"\xcd4\n" +
 	"\vRunResponse\x12B\n" +
 	"\aexecute\x18\x01 \x01(\v2&.agentd.v1.RunResponse.ExecuteResponseH\x00R\aexecute\x12H\n" +
 	"\theartbeat\x18\x02 \x01(\v2(.agentd.v1.RunResponse.HeartbeatResponseH\x00R\theartbeat\x12E\n" +
@@ -3903,7 +3969,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\n" +
 	"next_model\x18\x05 \x01(\tR\tnextModel\x12(\n" +
 	"\x04code\x18\x06 \x01(\x0e2\x14.agentd.v1.ErrorCodeR\x04code\x12\x18\n" +
-	"\amessage\x18\a \x01(\tR\amessage\x1a\xd7\x03\n" +
+	"\amessage\x18\a \x01(\tR\amessage\x1a\x86\x05\n" +
 	"\x0eModelCallEnded\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
@@ -3922,7 +3988,13 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"stopReason\x125\n" +
 	"\bduration\x18\v \x01(\v2\x19.google.protobuf.DurationR\bduration\x128\n" +
 	"\n" +
-	"first_text\x18\f \x01(\v2\x19.google.protobuf.DurationR\tfirstTextB\a\n" +
+	"first_text\x18\f \x01(\v2\x19.google.protobuf.DurationR\tfirstText\x12G\n" +
+	"\aoutcome\x18\r \x01(\x0e2-.agentd.v1.RunResponse.ModelCallEnded.OutcomeR\aoutcome\"d\n" +
+	"\aOutcome\x12\x17\n" +
+	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10OUTCOME_ANSWERED\x10\x01\x12\x16\n" +
+	"\x12OUTCOME_SUMMARISED\x10\x02\x12\x12\n" +
+	"\x0eOUTCOME_FAILED\x10\x03B\a\n" +
 	"\x05_cost\x1a\xea\x03\n" +
 	"\rProviderTools\x12\x1d\n" +
 	"\n" +
@@ -4068,143 +4140,145 @@ func file_agentd_v1_service_proto_rawDescGZIP() []byte {
 	return file_agentd_v1_service_proto_rawDescData
 }
 
-var file_agentd_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_agentd_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
 var file_agentd_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_agentd_v1_service_proto_goTypes = []any{
-	(RunResponse_HistoryCompacted_Reason)(0),    // 0: agentd.v1.RunResponse.HistoryCompacted.Reason
-	(Display_Kind)(0),                           // 1: agentd.v1.Display.Kind
-	(Display_Phase)(0),                          // 2: agentd.v1.Display.Phase
-	(Display_Visibility)(0),                     // 3: agentd.v1.Display.Visibility
-	(*RunRequest)(nil),                          // 4: agentd.v1.RunRequest
-	(*RunResponse)(nil),                         // 5: agentd.v1.RunResponse
-	(*Display)(nil),                             // 6: agentd.v1.Display
-	(*RunRequest_ExecuteRequest)(nil),           // 7: agentd.v1.RunRequest.ExecuteRequest
-	(*RunRequest_HeartbeatRequest)(nil),         // 8: agentd.v1.RunRequest.HeartbeatRequest
-	(*RunRequest_ToolCallResponse)(nil),         // 9: agentd.v1.RunRequest.ToolCallResponse
-	(*RunRequest_EndRequest)(nil),               // 10: agentd.v1.RunRequest.EndRequest
-	(*RunRequest_CancelRequest)(nil),            // 11: agentd.v1.RunRequest.CancelRequest
-	(*RunRequest_InteractionResponse)(nil),      // 12: agentd.v1.RunRequest.InteractionResponse
-	(*RunResponse_ExecuteResponse)(nil),         // 13: agentd.v1.RunResponse.ExecuteResponse
-	(*RunResponse_HeartbeatResponse)(nil),       // 14: agentd.v1.RunResponse.HeartbeatResponse
-	(*RunResponse_ToolCallRequest)(nil),         // 15: agentd.v1.RunResponse.ToolCallRequest
-	(*RunResponse_OutputChunk)(nil),             // 16: agentd.v1.RunResponse.OutputChunk
-	(*RunResponse_ErrorResponse)(nil),           // 17: agentd.v1.RunResponse.ErrorResponse
-	(*RunResponse_EndResponse)(nil),             // 18: agentd.v1.RunResponse.EndResponse
-	(*RunResponse_CancelReceipt)(nil),           // 19: agentd.v1.RunResponse.CancelReceipt
-	(*RunResponse_TurnQueued)(nil),              // 20: agentd.v1.RunResponse.TurnQueued
-	(*RunResponse_UserMessage)(nil),             // 21: agentd.v1.RunResponse.UserMessage
-	(*RunResponse_ModelRetry)(nil),              // 22: agentd.v1.RunResponse.ModelRetry
-	(*RunResponse_ModelFallback)(nil),           // 23: agentd.v1.RunResponse.ModelFallback
-	(*RunResponse_ModelCallEnded)(nil),          // 24: agentd.v1.RunResponse.ModelCallEnded
-	(*RunResponse_ProviderTools)(nil),           // 25: agentd.v1.RunResponse.ProviderTools
-	(*RunResponse_RawPayload)(nil),              // 26: agentd.v1.RunResponse.RawPayload
-	(*RunResponse_HistoryCompacted)(nil),        // 27: agentd.v1.RunResponse.HistoryCompacted
-	(*RunResponse_StateUpdate)(nil),             // 28: agentd.v1.RunResponse.StateUpdate
-	(*RunResponse_ToolCancelled)(nil),           // 29: agentd.v1.RunResponse.ToolCancelled
-	(*RunResponse_ToolCallNotice)(nil),          // 30: agentd.v1.RunResponse.ToolCallNotice
-	(*RunResponse_Retract)(nil),                 // 31: agentd.v1.RunResponse.Retract
-	(*RunResponse_ToolResult)(nil),              // 32: agentd.v1.RunResponse.ToolResult
-	(*RunResponse_InteractionRequested)(nil),    // 33: agentd.v1.RunResponse.InteractionRequested
-	(*RunResponse_InteractionResolved)(nil),     // 34: agentd.v1.RunResponse.InteractionResolved
-	(*RunResponse_CancelReceipt_ModelCall)(nil), // 35: agentd.v1.RunResponse.CancelReceipt.ModelCall
-	(*RunResponse_CancelReceipt_ToolCall)(nil),  // 36: agentd.v1.RunResponse.CancelReceipt.ToolCall
-	(*RunResponse_ProviderTools_Use)(nil),       // 37: agentd.v1.RunResponse.ProviderTools.Use
-	(*RunResponse_ProviderTools_Citation)(nil),  // 38: agentd.v1.RunResponse.ProviderTools.Citation
-	(*timestamppb.Timestamp)(nil),               // 39: google.protobuf.Timestamp
-	(*Agent)(nil),                               // 40: agentd.v1.Agent
-	(*Tool)(nil),                                // 41: agentd.v1.Tool
-	(*structpb.Struct)(nil),                     // 42: google.protobuf.Struct
-	(OnDisconnect)(0),                           // 43: agentd.v1.OnDisconnect
-	(*durationpb.Duration)(nil),                 // 44: google.protobuf.Duration
-	(*Budget)(nil),                              // 45: agentd.v1.Budget
-	(OnBusy)(0),                                 // 46: agentd.v1.OnBusy
-	(*Part)(nil),                                // 47: agentd.v1.Part
-	(*Resolution)(nil),                          // 48: agentd.v1.Resolution
-	(ErrorCode)(0),                              // 49: agentd.v1.ErrorCode
-	(*UsageSummary)(nil),                        // 50: agentd.v1.UsageSummary
-	(*structpb.Value)(nil),                      // 51: google.protobuf.Value
-	(*TokenUsage)(nil),                          // 52: agentd.v1.TokenUsage
-	(StopReason)(0),                             // 53: agentd.v1.StopReason
-	(*Interaction)(nil),                         // 54: agentd.v1.Interaction
+	(RunResponse_ModelCallEnded_Outcome)(0),     // 0: agentd.v1.RunResponse.ModelCallEnded.Outcome
+	(RunResponse_HistoryCompacted_Reason)(0),    // 1: agentd.v1.RunResponse.HistoryCompacted.Reason
+	(Display_Kind)(0),                           // 2: agentd.v1.Display.Kind
+	(Display_Phase)(0),                          // 3: agentd.v1.Display.Phase
+	(Display_Visibility)(0),                     // 4: agentd.v1.Display.Visibility
+	(*RunRequest)(nil),                          // 5: agentd.v1.RunRequest
+	(*RunResponse)(nil),                         // 6: agentd.v1.RunResponse
+	(*Display)(nil),                             // 7: agentd.v1.Display
+	(*RunRequest_ExecuteRequest)(nil),           // 8: agentd.v1.RunRequest.ExecuteRequest
+	(*RunRequest_HeartbeatRequest)(nil),         // 9: agentd.v1.RunRequest.HeartbeatRequest
+	(*RunRequest_ToolCallResponse)(nil),         // 10: agentd.v1.RunRequest.ToolCallResponse
+	(*RunRequest_EndRequest)(nil),               // 11: agentd.v1.RunRequest.EndRequest
+	(*RunRequest_CancelRequest)(nil),            // 12: agentd.v1.RunRequest.CancelRequest
+	(*RunRequest_InteractionResponse)(nil),      // 13: agentd.v1.RunRequest.InteractionResponse
+	(*RunResponse_ExecuteResponse)(nil),         // 14: agentd.v1.RunResponse.ExecuteResponse
+	(*RunResponse_HeartbeatResponse)(nil),       // 15: agentd.v1.RunResponse.HeartbeatResponse
+	(*RunResponse_ToolCallRequest)(nil),         // 16: agentd.v1.RunResponse.ToolCallRequest
+	(*RunResponse_OutputChunk)(nil),             // 17: agentd.v1.RunResponse.OutputChunk
+	(*RunResponse_ErrorResponse)(nil),           // 18: agentd.v1.RunResponse.ErrorResponse
+	(*RunResponse_EndResponse)(nil),             // 19: agentd.v1.RunResponse.EndResponse
+	(*RunResponse_CancelReceipt)(nil),           // 20: agentd.v1.RunResponse.CancelReceipt
+	(*RunResponse_TurnQueued)(nil),              // 21: agentd.v1.RunResponse.TurnQueued
+	(*RunResponse_UserMessage)(nil),             // 22: agentd.v1.RunResponse.UserMessage
+	(*RunResponse_ModelRetry)(nil),              // 23: agentd.v1.RunResponse.ModelRetry
+	(*RunResponse_ModelFallback)(nil),           // 24: agentd.v1.RunResponse.ModelFallback
+	(*RunResponse_ModelCallEnded)(nil),          // 25: agentd.v1.RunResponse.ModelCallEnded
+	(*RunResponse_ProviderTools)(nil),           // 26: agentd.v1.RunResponse.ProviderTools
+	(*RunResponse_RawPayload)(nil),              // 27: agentd.v1.RunResponse.RawPayload
+	(*RunResponse_HistoryCompacted)(nil),        // 28: agentd.v1.RunResponse.HistoryCompacted
+	(*RunResponse_StateUpdate)(nil),             // 29: agentd.v1.RunResponse.StateUpdate
+	(*RunResponse_ToolCancelled)(nil),           // 30: agentd.v1.RunResponse.ToolCancelled
+	(*RunResponse_ToolCallNotice)(nil),          // 31: agentd.v1.RunResponse.ToolCallNotice
+	(*RunResponse_Retract)(nil),                 // 32: agentd.v1.RunResponse.Retract
+	(*RunResponse_ToolResult)(nil),              // 33: agentd.v1.RunResponse.ToolResult
+	(*RunResponse_InteractionRequested)(nil),    // 34: agentd.v1.RunResponse.InteractionRequested
+	(*RunResponse_InteractionResolved)(nil),     // 35: agentd.v1.RunResponse.InteractionResolved
+	(*RunResponse_CancelReceipt_ModelCall)(nil), // 36: agentd.v1.RunResponse.CancelReceipt.ModelCall
+	(*RunResponse_CancelReceipt_ToolCall)(nil),  // 37: agentd.v1.RunResponse.CancelReceipt.ToolCall
+	(*RunResponse_ProviderTools_Use)(nil),       // 38: agentd.v1.RunResponse.ProviderTools.Use
+	(*RunResponse_ProviderTools_Citation)(nil),  // 39: agentd.v1.RunResponse.ProviderTools.Citation
+	(*timestamppb.Timestamp)(nil),               // 40: google.protobuf.Timestamp
+	(*Agent)(nil),                               // 41: agentd.v1.Agent
+	(*Tool)(nil),                                // 42: agentd.v1.Tool
+	(*structpb.Struct)(nil),                     // 43: google.protobuf.Struct
+	(OnDisconnect)(0),                           // 44: agentd.v1.OnDisconnect
+	(*durationpb.Duration)(nil),                 // 45: google.protobuf.Duration
+	(*Budget)(nil),                              // 46: agentd.v1.Budget
+	(OnBusy)(0),                                 // 47: agentd.v1.OnBusy
+	(*Part)(nil),                                // 48: agentd.v1.Part
+	(*Resolution)(nil),                          // 49: agentd.v1.Resolution
+	(ErrorCode)(0),                              // 50: agentd.v1.ErrorCode
+	(*UsageSummary)(nil),                        // 51: agentd.v1.UsageSummary
+	(*structpb.Value)(nil),                      // 52: google.protobuf.Value
+	(*TokenUsage)(nil),                          // 53: agentd.v1.TokenUsage
+	(StopReason)(0),                             // 54: agentd.v1.StopReason
+	(*Interaction)(nil),                         // 55: agentd.v1.Interaction
 }
 var file_agentd_v1_service_proto_depIdxs = []int32{
-	7,  // 0: agentd.v1.RunRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
-	8,  // 1: agentd.v1.RunRequest.heartbeat:type_name -> agentd.v1.RunRequest.HeartbeatRequest
-	9,  // 2: agentd.v1.RunRequest.tool_call_response:type_name -> agentd.v1.RunRequest.ToolCallResponse
-	10, // 3: agentd.v1.RunRequest.end:type_name -> agentd.v1.RunRequest.EndRequest
-	11, // 4: agentd.v1.RunRequest.cancel:type_name -> agentd.v1.RunRequest.CancelRequest
-	12, // 5: agentd.v1.RunRequest.interaction_response:type_name -> agentd.v1.RunRequest.InteractionResponse
-	13, // 6: agentd.v1.RunResponse.execute:type_name -> agentd.v1.RunResponse.ExecuteResponse
-	14, // 7: agentd.v1.RunResponse.heartbeat:type_name -> agentd.v1.RunResponse.HeartbeatResponse
-	15, // 8: agentd.v1.RunResponse.tool_call:type_name -> agentd.v1.RunResponse.ToolCallRequest
-	17, // 9: agentd.v1.RunResponse.error:type_name -> agentd.v1.RunResponse.ErrorResponse
-	18, // 10: agentd.v1.RunResponse.end:type_name -> agentd.v1.RunResponse.EndResponse
-	16, // 11: agentd.v1.RunResponse.output_chunk:type_name -> agentd.v1.RunResponse.OutputChunk
-	28, // 12: agentd.v1.RunResponse.state_update:type_name -> agentd.v1.RunResponse.StateUpdate
-	29, // 13: agentd.v1.RunResponse.tool_cancelled:type_name -> agentd.v1.RunResponse.ToolCancelled
-	30, // 14: agentd.v1.RunResponse.tool_call_notice:type_name -> agentd.v1.RunResponse.ToolCallNotice
-	31, // 15: agentd.v1.RunResponse.retract:type_name -> agentd.v1.RunResponse.Retract
-	20, // 16: agentd.v1.RunResponse.turn_queued:type_name -> agentd.v1.RunResponse.TurnQueued
-	21, // 17: agentd.v1.RunResponse.user_message:type_name -> agentd.v1.RunResponse.UserMessage
-	22, // 18: agentd.v1.RunResponse.model_retry:type_name -> agentd.v1.RunResponse.ModelRetry
-	32, // 19: agentd.v1.RunResponse.tool_result:type_name -> agentd.v1.RunResponse.ToolResult
-	33, // 20: agentd.v1.RunResponse.interaction_requested:type_name -> agentd.v1.RunResponse.InteractionRequested
-	34, // 21: agentd.v1.RunResponse.interaction_resolved:type_name -> agentd.v1.RunResponse.InteractionResolved
-	24, // 22: agentd.v1.RunResponse.model_call_ended:type_name -> agentd.v1.RunResponse.ModelCallEnded
-	23, // 23: agentd.v1.RunResponse.model_fallback:type_name -> agentd.v1.RunResponse.ModelFallback
-	25, // 24: agentd.v1.RunResponse.provider_tools:type_name -> agentd.v1.RunResponse.ProviderTools
-	26, // 25: agentd.v1.RunResponse.raw_payload:type_name -> agentd.v1.RunResponse.RawPayload
-	27, // 26: agentd.v1.RunResponse.history_compacted:type_name -> agentd.v1.RunResponse.HistoryCompacted
-	39, // 27: agentd.v1.RunResponse.time:type_name -> google.protobuf.Timestamp
-	6,  // 28: agentd.v1.RunResponse.display:type_name -> agentd.v1.Display
-	1,  // 29: agentd.v1.Display.kind:type_name -> agentd.v1.Display.Kind
-	2,  // 30: agentd.v1.Display.phase:type_name -> agentd.v1.Display.Phase
-	3,  // 31: agentd.v1.Display.visibility:type_name -> agentd.v1.Display.Visibility
-	40, // 32: agentd.v1.RunRequest.ExecuteRequest.agent:type_name -> agentd.v1.Agent
-	41, // 33: agentd.v1.RunRequest.ExecuteRequest.tools:type_name -> agentd.v1.Tool
-	42, // 34: agentd.v1.RunRequest.ExecuteRequest.initial_state:type_name -> google.protobuf.Struct
-	43, // 35: agentd.v1.RunRequest.ExecuteRequest.on_disconnect:type_name -> agentd.v1.OnDisconnect
-	44, // 36: agentd.v1.RunRequest.ExecuteRequest.disconnect_grace:type_name -> google.protobuf.Duration
-	45, // 37: agentd.v1.RunRequest.ExecuteRequest.budget:type_name -> agentd.v1.Budget
-	45, // 38: agentd.v1.RunRequest.ExecuteRequest.session_budget:type_name -> agentd.v1.Budget
-	46, // 39: agentd.v1.RunRequest.ExecuteRequest.on_busy:type_name -> agentd.v1.OnBusy
-	44, // 40: agentd.v1.RunRequest.ExecuteRequest.tool_timeout:type_name -> google.protobuf.Duration
-	47, // 41: agentd.v1.RunRequest.ExecuteRequest.user_parts:type_name -> agentd.v1.Part
-	42, // 42: agentd.v1.RunRequest.ToolCallResponse.state_delta:type_name -> google.protobuf.Struct
-	47, // 43: agentd.v1.RunRequest.ToolCallResponse.parts:type_name -> agentd.v1.Part
-	48, // 44: agentd.v1.RunRequest.InteractionResponse.resolution:type_name -> agentd.v1.Resolution
-	49, // 45: agentd.v1.RunResponse.ErrorResponse.code:type_name -> agentd.v1.ErrorCode
-	50, // 46: agentd.v1.RunResponse.EndResponse.usage_summary:type_name -> agentd.v1.UsageSummary
-	19, // 47: agentd.v1.RunResponse.EndResponse.receipt:type_name -> agentd.v1.RunResponse.CancelReceipt
-	51, // 48: agentd.v1.RunResponse.EndResponse.structured_output:type_name -> google.protobuf.Value
-	35, // 49: agentd.v1.RunResponse.CancelReceipt.aborted_model_calls:type_name -> agentd.v1.RunResponse.CancelReceipt.ModelCall
-	36, // 50: agentd.v1.RunResponse.CancelReceipt.cancelled_tool_calls:type_name -> agentd.v1.RunResponse.CancelReceipt.ToolCall
-	36, // 51: agentd.v1.RunResponse.CancelReceipt.answered_tool_calls:type_name -> agentd.v1.RunResponse.CancelReceipt.ToolCall
-	44, // 52: agentd.v1.RunResponse.CancelReceipt.took:type_name -> google.protobuf.Duration
-	47, // 53: agentd.v1.RunResponse.TurnQueued.user_parts:type_name -> agentd.v1.Part
-	47, // 54: agentd.v1.RunResponse.UserMessage.parts:type_name -> agentd.v1.Part
-	44, // 55: agentd.v1.RunResponse.ModelRetry.wait:type_name -> google.protobuf.Duration
-	49, // 56: agentd.v1.RunResponse.ModelRetry.code:type_name -> agentd.v1.ErrorCode
-	49, // 57: agentd.v1.RunResponse.ModelFallback.code:type_name -> agentd.v1.ErrorCode
-	52, // 58: agentd.v1.RunResponse.ModelCallEnded.usage:type_name -> agentd.v1.TokenUsage
-	53, // 59: agentd.v1.RunResponse.ModelCallEnded.stop_reason:type_name -> agentd.v1.StopReason
-	44, // 60: agentd.v1.RunResponse.ModelCallEnded.duration:type_name -> google.protobuf.Duration
-	44, // 61: agentd.v1.RunResponse.ModelCallEnded.first_text:type_name -> google.protobuf.Duration
-	37, // 62: agentd.v1.RunResponse.ProviderTools.uses:type_name -> agentd.v1.RunResponse.ProviderTools.Use
-	38, // 63: agentd.v1.RunResponse.ProviderTools.citations:type_name -> agentd.v1.RunResponse.ProviderTools.Citation
-	0,  // 64: agentd.v1.RunResponse.HistoryCompacted.reason:type_name -> agentd.v1.RunResponse.HistoryCompacted.Reason
-	42, // 65: agentd.v1.RunResponse.StateUpdate.state_delta:type_name -> google.protobuf.Struct
-	47, // 66: agentd.v1.RunResponse.ToolResult.parts:type_name -> agentd.v1.Part
-	54, // 67: agentd.v1.RunResponse.InteractionRequested.interaction:type_name -> agentd.v1.Interaction
-	54, // 68: agentd.v1.RunResponse.InteractionResolved.interaction:type_name -> agentd.v1.Interaction
-	44, // 69: agentd.v1.RunResponse.CancelReceipt.ModelCall.ran:type_name -> google.protobuf.Duration
-	4,  // 70: agentd.v1.Agentd.Run:input_type -> agentd.v1.RunRequest
-	5,  // 71: agentd.v1.Agentd.Run:output_type -> agentd.v1.RunResponse
-	71, // [71:72] is the sub-list for method output_type
-	70, // [70:71] is the sub-list for method input_type
-	70, // [70:70] is the sub-list for extension type_name
-	70, // [70:70] is the sub-list for extension extendee
-	0,  // [0:70] is the sub-list for field type_name
+	8,  // 0: agentd.v1.RunRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
+	9,  // 1: agentd.v1.RunRequest.heartbeat:type_name -> agentd.v1.RunRequest.HeartbeatRequest
+	10, // 2: agentd.v1.RunRequest.tool_call_response:type_name -> agentd.v1.RunRequest.ToolCallResponse
+	11, // 3: agentd.v1.RunRequest.end:type_name -> agentd.v1.RunRequest.EndRequest
+	12, // 4: agentd.v1.RunRequest.cancel:type_name -> agentd.v1.RunRequest.CancelRequest
+	13, // 5: agentd.v1.RunRequest.interaction_response:type_name -> agentd.v1.RunRequest.InteractionResponse
+	14, // 6: agentd.v1.RunResponse.execute:type_name -> agentd.v1.RunResponse.ExecuteResponse
+	15, // 7: agentd.v1.RunResponse.heartbeat:type_name -> agentd.v1.RunResponse.HeartbeatResponse
+	16, // 8: agentd.v1.RunResponse.tool_call:type_name -> agentd.v1.RunResponse.ToolCallRequest
+	18, // 9: agentd.v1.RunResponse.error:type_name -> agentd.v1.RunResponse.ErrorResponse
+	19, // 10: agentd.v1.RunResponse.end:type_name -> agentd.v1.RunResponse.EndResponse
+	17, // 11: agentd.v1.RunResponse.output_chunk:type_name -> agentd.v1.RunResponse.OutputChunk
+	29, // 12: agentd.v1.RunResponse.state_update:type_name -> agentd.v1.RunResponse.StateUpdate
+	30, // 13: agentd.v1.RunResponse.tool_cancelled:type_name -> agentd.v1.RunResponse.ToolCancelled
+	31, // 14: agentd.v1.RunResponse.tool_call_notice:type_name -> agentd.v1.RunResponse.ToolCallNotice
+	32, // 15: agentd.v1.RunResponse.retract:type_name -> agentd.v1.RunResponse.Retract
+	21, // 16: agentd.v1.RunResponse.turn_queued:type_name -> agentd.v1.RunResponse.TurnQueued
+	22, // 17: agentd.v1.RunResponse.user_message:type_name -> agentd.v1.RunResponse.UserMessage
+	23, // 18: agentd.v1.RunResponse.model_retry:type_name -> agentd.v1.RunResponse.ModelRetry
+	33, // 19: agentd.v1.RunResponse.tool_result:type_name -> agentd.v1.RunResponse.ToolResult
+	34, // 20: agentd.v1.RunResponse.interaction_requested:type_name -> agentd.v1.RunResponse.InteractionRequested
+	35, // 21: agentd.v1.RunResponse.interaction_resolved:type_name -> agentd.v1.RunResponse.InteractionResolved
+	25, // 22: agentd.v1.RunResponse.model_call_ended:type_name -> agentd.v1.RunResponse.ModelCallEnded
+	24, // 23: agentd.v1.RunResponse.model_fallback:type_name -> agentd.v1.RunResponse.ModelFallback
+	26, // 24: agentd.v1.RunResponse.provider_tools:type_name -> agentd.v1.RunResponse.ProviderTools
+	27, // 25: agentd.v1.RunResponse.raw_payload:type_name -> agentd.v1.RunResponse.RawPayload
+	28, // 26: agentd.v1.RunResponse.history_compacted:type_name -> agentd.v1.RunResponse.HistoryCompacted
+	40, // 27: agentd.v1.RunResponse.time:type_name -> google.protobuf.Timestamp
+	7,  // 28: agentd.v1.RunResponse.display:type_name -> agentd.v1.Display
+	2,  // 29: agentd.v1.Display.kind:type_name -> agentd.v1.Display.Kind
+	3,  // 30: agentd.v1.Display.phase:type_name -> agentd.v1.Display.Phase
+	4,  // 31: agentd.v1.Display.visibility:type_name -> agentd.v1.Display.Visibility
+	41, // 32: agentd.v1.RunRequest.ExecuteRequest.agent:type_name -> agentd.v1.Agent
+	42, // 33: agentd.v1.RunRequest.ExecuteRequest.tools:type_name -> agentd.v1.Tool
+	43, // 34: agentd.v1.RunRequest.ExecuteRequest.initial_state:type_name -> google.protobuf.Struct
+	44, // 35: agentd.v1.RunRequest.ExecuteRequest.on_disconnect:type_name -> agentd.v1.OnDisconnect
+	45, // 36: agentd.v1.RunRequest.ExecuteRequest.disconnect_grace:type_name -> google.protobuf.Duration
+	46, // 37: agentd.v1.RunRequest.ExecuteRequest.budget:type_name -> agentd.v1.Budget
+	46, // 38: agentd.v1.RunRequest.ExecuteRequest.session_budget:type_name -> agentd.v1.Budget
+	47, // 39: agentd.v1.RunRequest.ExecuteRequest.on_busy:type_name -> agentd.v1.OnBusy
+	45, // 40: agentd.v1.RunRequest.ExecuteRequest.tool_timeout:type_name -> google.protobuf.Duration
+	48, // 41: agentd.v1.RunRequest.ExecuteRequest.user_parts:type_name -> agentd.v1.Part
+	43, // 42: agentd.v1.RunRequest.ToolCallResponse.state_delta:type_name -> google.protobuf.Struct
+	48, // 43: agentd.v1.RunRequest.ToolCallResponse.parts:type_name -> agentd.v1.Part
+	49, // 44: agentd.v1.RunRequest.InteractionResponse.resolution:type_name -> agentd.v1.Resolution
+	50, // 45: agentd.v1.RunResponse.ErrorResponse.code:type_name -> agentd.v1.ErrorCode
+	51, // 46: agentd.v1.RunResponse.EndResponse.usage_summary:type_name -> agentd.v1.UsageSummary
+	20, // 47: agentd.v1.RunResponse.EndResponse.receipt:type_name -> agentd.v1.RunResponse.CancelReceipt
+	52, // 48: agentd.v1.RunResponse.EndResponse.structured_output:type_name -> google.protobuf.Value
+	36, // 49: agentd.v1.RunResponse.CancelReceipt.aborted_model_calls:type_name -> agentd.v1.RunResponse.CancelReceipt.ModelCall
+	37, // 50: agentd.v1.RunResponse.CancelReceipt.cancelled_tool_calls:type_name -> agentd.v1.RunResponse.CancelReceipt.ToolCall
+	37, // 51: agentd.v1.RunResponse.CancelReceipt.answered_tool_calls:type_name -> agentd.v1.RunResponse.CancelReceipt.ToolCall
+	45, // 52: agentd.v1.RunResponse.CancelReceipt.took:type_name -> google.protobuf.Duration
+	48, // 53: agentd.v1.RunResponse.TurnQueued.user_parts:type_name -> agentd.v1.Part
+	48, // 54: agentd.v1.RunResponse.UserMessage.parts:type_name -> agentd.v1.Part
+	45, // 55: agentd.v1.RunResponse.ModelRetry.wait:type_name -> google.protobuf.Duration
+	50, // 56: agentd.v1.RunResponse.ModelRetry.code:type_name -> agentd.v1.ErrorCode
+	50, // 57: agentd.v1.RunResponse.ModelFallback.code:type_name -> agentd.v1.ErrorCode
+	53, // 58: agentd.v1.RunResponse.ModelCallEnded.usage:type_name -> agentd.v1.TokenUsage
+	54, // 59: agentd.v1.RunResponse.ModelCallEnded.stop_reason:type_name -> agentd.v1.StopReason
+	45, // 60: agentd.v1.RunResponse.ModelCallEnded.duration:type_name -> google.protobuf.Duration
+	45, // 61: agentd.v1.RunResponse.ModelCallEnded.first_text:type_name -> google.protobuf.Duration
+	0,  // 62: agentd.v1.RunResponse.ModelCallEnded.outcome:type_name -> agentd.v1.RunResponse.ModelCallEnded.Outcome
+	38, // 63: agentd.v1.RunResponse.ProviderTools.uses:type_name -> agentd.v1.RunResponse.ProviderTools.Use
+	39, // 64: agentd.v1.RunResponse.ProviderTools.citations:type_name -> agentd.v1.RunResponse.ProviderTools.Citation
+	1,  // 65: agentd.v1.RunResponse.HistoryCompacted.reason:type_name -> agentd.v1.RunResponse.HistoryCompacted.Reason
+	43, // 66: agentd.v1.RunResponse.StateUpdate.state_delta:type_name -> google.protobuf.Struct
+	48, // 67: agentd.v1.RunResponse.ToolResult.parts:type_name -> agentd.v1.Part
+	55, // 68: agentd.v1.RunResponse.InteractionRequested.interaction:type_name -> agentd.v1.Interaction
+	55, // 69: agentd.v1.RunResponse.InteractionResolved.interaction:type_name -> agentd.v1.Interaction
+	45, // 70: agentd.v1.RunResponse.CancelReceipt.ModelCall.ran:type_name -> google.protobuf.Duration
+	5,  // 71: agentd.v1.Agentd.Run:input_type -> agentd.v1.RunRequest
+	6,  // 72: agentd.v1.Agentd.Run:output_type -> agentd.v1.RunResponse
+	72, // [72:73] is the sub-list for method output_type
+	71, // [71:72] is the sub-list for method input_type
+	71, // [71:71] is the sub-list for extension type_name
+	71, // [71:71] is the sub-list for extension extendee
+	0,  // [0:71] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_service_proto_init() }
@@ -4263,7 +4337,7 @@ func file_agentd_v1_service_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_service_proto_rawDesc), len(file_agentd_v1_service_proto_rawDesc)),
-			NumEnums:      4,
+			NumEnums:      5,
 			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   1,

@@ -372,8 +372,11 @@ type Turn struct {
 	Model string `protobuf:"bytes,19,opt,name=model,proto3" json:"model,omitempty"`
 	// What it asks of people.
 	PendingInteractions []*Interaction `protobuf:"bytes,20,rep,name=pending_interactions,json=pendingInteractions,proto3" json:"pending_interactions,omitempty"`
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
+	// What the user said behind, or instead of, user_prompt: the files whole. Set by
+	// GetTurn alone.
+	Parts         []*Part `protobuf:"bytes,21,rep,name=parts,proto3" json:"parts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Turn) Reset() {
@@ -542,6 +545,13 @@ func (x *Turn) GetModel() string {
 func (x *Turn) GetPendingInteractions() []*Interaction {
 	if x != nil {
 		return x.PendingInteractions
+	}
+	return nil
+}
+
+func (x *Turn) GetParts() []*Part {
+	if x != nil {
+		return x.Parts
 	}
 	return nil
 }
@@ -1723,6 +1733,116 @@ func (x *CancelTurnResponse) GetTurn() *Turn {
 	return nil
 }
 
+// CancelToolCallRequest names a tool call.
+type CancelToolCallRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The turn; empty is the session's last one.
+	TurnId string `protobuf:"bytes,2,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
+	// The id of the ToolCallRequest.
+	ToolCallId    string `protobuf:"bytes,3,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelToolCallRequest) Reset() {
+	*x = CancelToolCallRequest{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelToolCallRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelToolCallRequest) ProtoMessage() {}
+
+func (x *CancelToolCallRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelToolCallRequest.ProtoReflect.Descriptor instead.
+func (*CancelToolCallRequest) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *CancelToolCallRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *CancelToolCallRequest) GetTurnId() string {
+	if x != nil {
+		return x.TurnId
+	}
+	return ""
+}
+
+func (x *CancelToolCallRequest) GetToolCallId() string {
+	if x != nil {
+		return x.ToolCallId
+	}
+	return ""
+}
+
+// CancelToolCallResponse says how the turn is now.
+type CancelToolCallResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The turn.
+	Turn          *Turn `protobuf:"bytes,1,opt,name=turn,proto3" json:"turn,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelToolCallResponse) Reset() {
+	*x = CancelToolCallResponse{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelToolCallResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelToolCallResponse) ProtoMessage() {}
+
+func (x *CancelToolCallResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelToolCallResponse.ProtoReflect.Descriptor instead.
+func (*CancelToolCallResponse) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *CancelToolCallResponse) GetTurn() *Turn {
+	if x != nil {
+		return x.Turn
+	}
+	return nil
+}
+
 // ListTurnEventsRequest names a turn and a position.
 type ListTurnEventsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1746,7 +1866,7 @@ type ListTurnEventsRequest struct {
 
 func (x *ListTurnEventsRequest) Reset() {
 	*x = ListTurnEventsRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[22]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1758,7 +1878,7 @@ func (x *ListTurnEventsRequest) String() string {
 func (*ListTurnEventsRequest) ProtoMessage() {}
 
 func (x *ListTurnEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[22]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1771,7 +1891,7 @@ func (x *ListTurnEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTurnEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListTurnEventsRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{22}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListTurnEventsRequest) GetSessionId() string {
@@ -1829,7 +1949,7 @@ type ListTurnEventsResponse struct {
 
 func (x *ListTurnEventsResponse) Reset() {
 	*x = ListTurnEventsResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[23]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1841,7 +1961,7 @@ func (x *ListTurnEventsResponse) String() string {
 func (*ListTurnEventsResponse) ProtoMessage() {}
 
 func (x *ListTurnEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[23]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1854,7 +1974,7 @@ func (x *ListTurnEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTurnEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListTurnEventsResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{23}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListTurnEventsResponse) GetEvents() []*RunResponse {
@@ -1895,7 +2015,7 @@ type WatchTurnRequest struct {
 
 func (x *WatchTurnRequest) Reset() {
 	*x = WatchTurnRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[24]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1907,7 +2027,7 @@ func (x *WatchTurnRequest) String() string {
 func (*WatchTurnRequest) ProtoMessage() {}
 
 func (x *WatchTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[24]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1920,7 +2040,7 @@ func (x *WatchTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTurnRequest.ProtoReflect.Descriptor instead.
 func (*WatchTurnRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{24}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *WatchTurnRequest) GetSessionId() string {
@@ -1976,7 +2096,7 @@ type WatchTurnResponse struct {
 
 func (x *WatchTurnResponse) Reset() {
 	*x = WatchTurnResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[25]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1988,7 +2108,7 @@ func (x *WatchTurnResponse) String() string {
 func (*WatchTurnResponse) ProtoMessage() {}
 
 func (x *WatchTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[25]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2001,7 +2121,7 @@ func (x *WatchTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTurnResponse.ProtoReflect.Descriptor instead.
 func (*WatchTurnResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{25}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *WatchTurnResponse) GetEvent() *RunResponse {
@@ -2026,7 +2146,7 @@ type SubmitToolResultsRequest struct {
 
 func (x *SubmitToolResultsRequest) Reset() {
 	*x = SubmitToolResultsRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[26]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2038,7 +2158,7 @@ func (x *SubmitToolResultsRequest) String() string {
 func (*SubmitToolResultsRequest) ProtoMessage() {}
 
 func (x *SubmitToolResultsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[26]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2051,7 +2171,7 @@ func (x *SubmitToolResultsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitToolResultsRequest.ProtoReflect.Descriptor instead.
 func (*SubmitToolResultsRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{26}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SubmitToolResultsRequest) GetSessionId() string {
@@ -2088,7 +2208,7 @@ type SubmitToolResultsResponse struct {
 
 func (x *SubmitToolResultsResponse) Reset() {
 	*x = SubmitToolResultsResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[27]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2100,7 +2220,7 @@ func (x *SubmitToolResultsResponse) String() string {
 func (*SubmitToolResultsResponse) ProtoMessage() {}
 
 func (x *SubmitToolResultsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[27]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2113,7 +2233,7 @@ func (x *SubmitToolResultsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitToolResultsResponse.ProtoReflect.Descriptor instead.
 func (*SubmitToolResultsResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{27}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SubmitToolResultsResponse) GetRefused() []*RefusedToolResult {
@@ -2143,7 +2263,7 @@ type RefusedToolResult struct {
 
 func (x *RefusedToolResult) Reset() {
 	*x = RefusedToolResult{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[28]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2155,7 +2275,7 @@ func (x *RefusedToolResult) String() string {
 func (*RefusedToolResult) ProtoMessage() {}
 
 func (x *RefusedToolResult) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[28]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2168,7 +2288,7 @@ func (x *RefusedToolResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefusedToolResult.ProtoReflect.Descriptor instead.
 func (*RefusedToolResult) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{28}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RefusedToolResult) GetToolCallId() string {
@@ -2198,7 +2318,7 @@ type GetInteractionRequest struct {
 
 func (x *GetInteractionRequest) Reset() {
 	*x = GetInteractionRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[29]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2210,7 +2330,7 @@ func (x *GetInteractionRequest) String() string {
 func (*GetInteractionRequest) ProtoMessage() {}
 
 func (x *GetInteractionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[29]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2223,7 +2343,7 @@ func (x *GetInteractionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInteractionRequest.ProtoReflect.Descriptor instead.
 func (*GetInteractionRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{29}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *GetInteractionRequest) GetSessionId() string {
@@ -2251,7 +2371,7 @@ type GetInteractionResponse struct {
 
 func (x *GetInteractionResponse) Reset() {
 	*x = GetInteractionResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[30]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2263,7 +2383,7 @@ func (x *GetInteractionResponse) String() string {
 func (*GetInteractionResponse) ProtoMessage() {}
 
 func (x *GetInteractionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[30]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2276,7 +2396,7 @@ func (x *GetInteractionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInteractionResponse.ProtoReflect.Descriptor instead.
 func (*GetInteractionResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{30}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *GetInteractionResponse) GetInteraction() *Interaction {
@@ -2307,7 +2427,7 @@ type ListInteractionsRequest struct {
 
 func (x *ListInteractionsRequest) Reset() {
 	*x = ListInteractionsRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[31]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2319,7 +2439,7 @@ func (x *ListInteractionsRequest) String() string {
 func (*ListInteractionsRequest) ProtoMessage() {}
 
 func (x *ListInteractionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[31]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2332,7 +2452,7 @@ func (x *ListInteractionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInteractionsRequest.ProtoReflect.Descriptor instead.
 func (*ListInteractionsRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{31}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListInteractionsRequest) GetSessionId() string {
@@ -2383,7 +2503,7 @@ type ListInteractionsResponse struct {
 
 func (x *ListInteractionsResponse) Reset() {
 	*x = ListInteractionsResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[32]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2395,7 +2515,7 @@ func (x *ListInteractionsResponse) String() string {
 func (*ListInteractionsResponse) ProtoMessage() {}
 
 func (x *ListInteractionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[32]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2408,7 +2528,7 @@ func (x *ListInteractionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInteractionsResponse.ProtoReflect.Descriptor instead.
 func (*ListInteractionsResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{32}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListInteractionsResponse) GetInteractions() []*Interaction {
@@ -2440,7 +2560,7 @@ type ResolveInteractionRequest struct {
 
 func (x *ResolveInteractionRequest) Reset() {
 	*x = ResolveInteractionRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[33]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2452,7 +2572,7 @@ func (x *ResolveInteractionRequest) String() string {
 func (*ResolveInteractionRequest) ProtoMessage() {}
 
 func (x *ResolveInteractionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[33]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2465,7 +2585,7 @@ func (x *ResolveInteractionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveInteractionRequest.ProtoReflect.Descriptor instead.
 func (*ResolveInteractionRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{33}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ResolveInteractionRequest) GetSessionId() string {
@@ -2500,7 +2620,7 @@ type ResolveInteractionResponse struct {
 
 func (x *ResolveInteractionResponse) Reset() {
 	*x = ResolveInteractionResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[34]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2512,7 +2632,7 @@ func (x *ResolveInteractionResponse) String() string {
 func (*ResolveInteractionResponse) ProtoMessage() {}
 
 func (x *ResolveInteractionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[34]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2525,7 +2645,7 @@ func (x *ResolveInteractionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveInteractionResponse.ProtoReflect.Descriptor instead.
 func (*ResolveInteractionResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{34}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ResolveInteractionResponse) GetInteraction() *Interaction {
@@ -2544,7 +2664,7 @@ type GetCapabilitiesRequest struct {
 
 func (x *GetCapabilitiesRequest) Reset() {
 	*x = GetCapabilitiesRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[35]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2556,7 +2676,7 @@ func (x *GetCapabilitiesRequest) String() string {
 func (*GetCapabilitiesRequest) ProtoMessage() {}
 
 func (x *GetCapabilitiesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[35]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2569,7 +2689,7 @@ func (x *GetCapabilitiesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCapabilitiesRequest.ProtoReflect.Descriptor instead.
 func (*GetCapabilitiesRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{35}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{37}
 }
 
 // GetCapabilitiesResponse says what this server is and allows.
@@ -2594,7 +2714,7 @@ type GetCapabilitiesResponse struct {
 
 func (x *GetCapabilitiesResponse) Reset() {
 	*x = GetCapabilitiesResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[36]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2606,7 +2726,7 @@ func (x *GetCapabilitiesResponse) String() string {
 func (*GetCapabilitiesResponse) ProtoMessage() {}
 
 func (x *GetCapabilitiesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[36]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2619,7 +2739,7 @@ func (x *GetCapabilitiesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCapabilitiesResponse.ProtoReflect.Descriptor instead.
 func (*GetCapabilitiesResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{36}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GetCapabilitiesResponse) GetVersion() string {
@@ -2673,7 +2793,7 @@ type ListModelsRequest struct {
 
 func (x *ListModelsRequest) Reset() {
 	*x = ListModelsRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[37]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2685,7 +2805,7 @@ func (x *ListModelsRequest) String() string {
 func (*ListModelsRequest) ProtoMessage() {}
 
 func (x *ListModelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[37]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2698,7 +2818,7 @@ func (x *ListModelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelsRequest.ProtoReflect.Descriptor instead.
 func (*ListModelsRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{37}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{39}
 }
 
 // ListModelsResponse lists models.
@@ -2715,7 +2835,7 @@ type ListModelsResponse struct {
 
 func (x *ListModelsResponse) Reset() {
 	*x = ListModelsResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[38]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2727,7 +2847,7 @@ func (x *ListModelsResponse) String() string {
 func (*ListModelsResponse) ProtoMessage() {}
 
 func (x *ListModelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[38]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2740,7 +2860,7 @@ func (x *ListModelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelsResponse.ProtoReflect.Descriptor instead.
 func (*ListModelsResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{38}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListModelsResponse) GetModels() []*Model {
@@ -2779,7 +2899,7 @@ type Model struct {
 
 func (x *Model) Reset() {
 	*x = Model{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[39]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2791,7 +2911,7 @@ func (x *Model) String() string {
 func (*Model) ProtoMessage() {}
 
 func (x *Model) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[39]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2804,7 +2924,7 @@ func (x *Model) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Model.ProtoReflect.Descriptor instead.
 func (*Model) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{39}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Model) GetName() string {
@@ -2855,14 +2975,18 @@ type ListModelCallsRequest struct {
 	// The session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// The turn; empty is the session's last one.
-	TurnId        string `protobuf:"bytes,2,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
+	TurnId string `protobuf:"bytes,2,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
+	// How many calls to return at most; 0 is 50.
+	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// The next_page_token of the page before, of the same request.
+	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListModelCallsRequest) Reset() {
 	*x = ListModelCallsRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[40]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2874,7 +2998,7 @@ func (x *ListModelCallsRequest) String() string {
 func (*ListModelCallsRequest) ProtoMessage() {}
 
 func (x *ListModelCallsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[40]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2887,7 +3011,7 @@ func (x *ListModelCallsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelCallsRequest.ProtoReflect.Descriptor instead.
 func (*ListModelCallsRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{40}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListModelCallsRequest) GetSessionId() string {
@@ -2904,18 +3028,34 @@ func (x *ListModelCallsRequest) GetTurnId() string {
 	return ""
 }
 
-// ListModelCallsResponse lists what the models of a turn were told.
+func (x *ListModelCallsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListModelCallsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListModelCallsResponse is a page of what the models of a turn were told.
 type ListModelCallsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In the order in which they ended; those that are under way are not among them.
-	Calls         []*ModelCallDetails `protobuf:"bytes,1,rep,name=calls,proto3" json:"calls,omitempty"`
+	Calls []*ModelCallDetails `protobuf:"bytes,1,rep,name=calls,proto3" json:"calls,omitempty"`
+	// For the next page; empty on the last one.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListModelCallsResponse) Reset() {
 	*x = ListModelCallsResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[41]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2927,7 +3067,7 @@ func (x *ListModelCallsResponse) String() string {
 func (*ListModelCallsResponse) ProtoMessage() {}
 
 func (x *ListModelCallsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[41]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2940,7 +3080,7 @@ func (x *ListModelCallsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelCallsResponse.ProtoReflect.Descriptor instead.
 func (*ListModelCallsResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{41}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListModelCallsResponse) GetCalls() []*ModelCallDetails {
@@ -2948,6 +3088,13 @@ func (x *ListModelCallsResponse) GetCalls() []*ModelCallDetails {
 		return x.Calls
 	}
 	return nil
+}
+
+func (x *ListModelCallsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
 }
 
 // ModelCallDetails is what a model was told in one call. It is not stored but made
@@ -2976,7 +3123,7 @@ type ModelCallDetails struct {
 
 func (x *ModelCallDetails) Reset() {
 	*x = ModelCallDetails{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[42]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2988,7 +3135,7 @@ func (x *ModelCallDetails) String() string {
 func (*ModelCallDetails) ProtoMessage() {}
 
 func (x *ModelCallDetails) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[42]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3001,7 +3148,7 @@ func (x *ModelCallDetails) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelCallDetails.ProtoReflect.Descriptor instead.
 func (*ModelCallDetails) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{42}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ModelCallDetails) GetCall() *RunResponse_ModelCallEnded {
@@ -3064,7 +3211,7 @@ type GetCapabilitiesResponse_Provider struct {
 
 func (x *GetCapabilitiesResponse_Provider) Reset() {
 	*x = GetCapabilitiesResponse_Provider{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[48]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3076,7 +3223,7 @@ func (x *GetCapabilitiesResponse_Provider) String() string {
 func (*GetCapabilitiesResponse_Provider) ProtoMessage() {}
 
 func (x *GetCapabilitiesResponse_Provider) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[48]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3089,7 +3236,7 @@ func (x *GetCapabilitiesResponse_Provider) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCapabilitiesResponse_Provider.ProtoReflect.Descriptor instead.
 func (*GetCapabilitiesResponse_Provider) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{36, 0}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{38, 0}
 }
 
 func (x *GetCapabilitiesResponse_Provider) GetName() string {
@@ -3140,14 +3287,17 @@ type Model_Price struct {
 	// For long requests.
 	Long *Model_Price `protobuf:"bytes,7,opt,name=long,proto3" json:"long,omitempty"`
 	// The day of this price, YYYY-MM-DD, where it is another than prices_date.
-	Date          string `protobuf:"bytes,8,opt,name=date,proto3" json:"date,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Date string `protobuf:"bytes,8,opt,name=date,proto3" json:"date,omitempty"`
+	// Of the request, where the provider writes it into its cache for an hour or
+	// longer; unset where it costs what cache_write does.
+	CacheWriteHour *float64 `protobuf:"fixed64,9,opt,name=cache_write_hour,json=cacheWriteHour,proto3,oneof" json:"cache_write_hour,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Model_Price) Reset() {
 	*x = Model_Price{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[49]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3159,7 +3309,7 @@ func (x *Model_Price) String() string {
 func (*Model_Price) ProtoMessage() {}
 
 func (x *Model_Price) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[49]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3172,7 +3322,7 @@ func (x *Model_Price) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Model_Price.ProtoReflect.Descriptor instead.
 func (*Model_Price) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{39, 0}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{41, 0}
 }
 
 func (x *Model_Price) GetInput() float64 {
@@ -3231,6 +3381,13 @@ func (x *Model_Price) GetDate() string {
 	return ""
 }
 
+func (x *Model_Price) GetCacheWriteHour() float64 {
+	if x != nil && x.CacheWriteHour != nil {
+		return *x.CacheWriteHour
+	}
+	return 0
+}
+
 // Capabilities are what a model can do.
 type Model_Capabilities struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3253,7 +3410,7 @@ type Model_Capabilities struct {
 
 func (x *Model_Capabilities) Reset() {
 	*x = Model_Capabilities{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[50]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3265,7 +3422,7 @@ func (x *Model_Capabilities) String() string {
 func (*Model_Capabilities) ProtoMessage() {}
 
 func (x *Model_Capabilities) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[50]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3278,7 +3435,7 @@ func (x *Model_Capabilities) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Model_Capabilities.ProtoReflect.Descriptor instead.
 func (*Model_Capabilities) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{39, 1}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{41, 1}
 }
 
 func (x *Model_Capabilities) GetContextTokens() int64 {
@@ -3352,7 +3509,7 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\x06purged\x18\x0f \x01(\bR\x06purged\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xcd\a\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf4\a\n" +
 	"\x04Turn\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
@@ -3381,7 +3538,8 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\vstop_reason\x18\x12 \x01(\x0e2\x15.agentd.v1.StopReasonR\n" +
 	"stopReason\x12\x14\n" +
 	"\x05model\x18\x13 \x01(\tR\x05model\x12I\n" +
-	"\x14pending_interactions\x18\x14 \x03(\v2\x16.agentd.v1.InteractionR\x13pendingInteractions\"\x8d\x02\n" +
+	"\x14pending_interactions\x18\x14 \x03(\v2\x16.agentd.v1.InteractionR\x13pendingInteractions\x12%\n" +
+	"\x05parts\x18\x15 \x03(\v2\x0f.agentd.v1.PartR\x05parts\"\x8d\x02\n" +
 	"\x14CreateSessionRequest\x12^\n" +
 	"\x06labels\x18\x01 \x03(\v2+.agentd.v1.CreateSessionRequest.LabelsEntryB\x19\xbaH\x16\x9a\x01\x13\x10@\"\x06r\x04\x10\x01(?*\ar\x05\x10\x01(\x80\bR\x06labels\x12'\n" +
 	"\n" +
@@ -3487,6 +3645,16 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\aturn_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06turnId\x12 \n" +
 	"\x06reason\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x06reason\"9\n" +
 	"\x12CancelTurnResponse\x12#\n" +
+	"\x04turn\x18\x01 \x01(\v2\x0f.agentd.v1.TurnR\x04turn\"\x93\x01\n" +
+	"\x15CancelToolCallRequest\x12)\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\tsessionId\x12!\n" +
+	"\aturn_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06turnId\x12,\n" +
+	"\ftool_call_id\x18\x03 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\n" +
+	"toolCallId\"=\n" +
+	"\x16CancelToolCallResponse\x12#\n" +
 	"\x04turn\x18\x01 \x01(\v2\x0f.agentd.v1.TurnR\x04turn\"\xa3\x02\n" +
 	"\x15ListTurnEventsRequest\x12)\n" +
 	"\n" +
@@ -3583,14 +3751,14 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\x12ListModelsResponse\x12(\n" +
 	"\x06models\x18\x01 \x03(\v2\x10.agentd.v1.ModelR\x06models\x12\x1f\n" +
 	"\vprices_date\x18\x02 \x01(\tR\n" +
-	"pricesDate\"\xd0\x05\n" +
+	"pricesDate\"\x94\x06\n" +
 	"\x05Model\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bprovider\x18\x02 \x01(\tR\bprovider\x12\x1c\n" +
 	"\tavailable\x18\x03 \x01(\bR\tavailable\x12,\n" +
 	"\x05price\x18\x04 \x01(\v2\x16.agentd.v1.Model.PriceR\x05price\x12A\n" +
 	"\fcapabilities\x18\x05 \x01(\v2\x1d.agentd.v1.Model.CapabilitiesR\fcapabilities\x12#\n" +
-	"\rbuiltin_tools\x18\x06 \x03(\tR\fbuiltinTools\x1a\x8e\x02\n" +
+	"\rbuiltin_tools\x18\x06 \x03(\tR\fbuiltinTools\x1a\xd2\x02\n" +
 	"\x05Price\x12\x14\n" +
 	"\x05input\x18\x01 \x01(\x01R\x05input\x12\x16\n" +
 	"\x06cached\x18\x02 \x01(\x01R\x06cached\x12\x16\n" +
@@ -3600,23 +3768,30 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\bthinking\x18\x05 \x01(\x01H\x01R\bthinking\x88\x01\x01\x12\x1b\n" +
 	"\tlong_from\x18\x06 \x01(\x03R\blongFrom\x12*\n" +
 	"\x04long\x18\a \x01(\v2\x16.agentd.v1.Model.PriceR\x04long\x12\x12\n" +
-	"\x04date\x18\b \x01(\tR\x04dateB\x0e\n" +
+	"\x04date\x18\b \x01(\tR\x04date\x12-\n" +
+	"\x10cache_write_hour\x18\t \x01(\x01H\x02R\x0ecacheWriteHour\x88\x01\x01B\x0e\n" +
 	"\f_cache_writeB\v\n" +
-	"\t_thinking\x1a\xd1\x01\n" +
+	"\t_thinkingB\x13\n" +
+	"\x11_cache_write_hour\x1a\xd1\x01\n" +
 	"\fCapabilities\x12%\n" +
 	"\x0econtext_tokens\x18\x01 \x01(\x03R\rcontextTokens\x12#\n" +
 	"\routput_tokens\x18\x02 \x01(\x03R\foutputTokens\x12\x16\n" +
 	"\x06inputs\x18\x03 \x03(\tR\x06inputs\x12\x1a\n" +
 	"\bthinking\x18\x04 \x01(\bR\bthinking\x12\x14\n" +
 	"\x05tools\x18\x05 \x01(\bR\x05tools\x12+\n" +
-	"\x11structured_output\x18\x06 \x01(\bR\x10structuredOutput\"e\n" +
+	"\x11structured_output\x18\x06 \x01(\bR\x10structuredOutput\"\xb7\x01\n" +
 	"\x15ListModelCallsRequest\x12)\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\tsessionId\x12!\n" +
-	"\aturn_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06turnId\"K\n" +
+	"\aturn_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06turnId\x12'\n" +
+	"\tpage_size\x18\x03 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\tpageToken\"s\n" +
 	"\x16ListModelCallsResponse\x121\n" +
-	"\x05calls\x18\x01 \x03(\v2\x1b.agentd.v1.ModelCallDetailsR\x05calls\"\x83\x02\n" +
+	"\x05calls\x18\x01 \x03(\v2\x1b.agentd.v1.ModelCallDetailsR\x05calls\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x83\x02\n" +
 	"\x10ModelCallDetails\x129\n" +
 	"\x04call\x18\x01 \x01(\v2%.agentd.v1.RunResponse.ModelCallEndedR\x04call\x12 \n" +
 	"\vinstruction\x18\x02 \x01(\tR\vinstruction\x12\x1d\n" +
@@ -3640,7 +3815,7 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\x1dTURN_STATUS_WAITING_FOR_INPUT\x10\x04\x12\x19\n" +
 	"\x15TURN_STATUS_SUCCEEDED\x10\x05\x12\x16\n" +
 	"\x12TURN_STATUS_FAILED\x10\x06\x12\x18\n" +
-	"\x14TURN_STATUS_CANCELED\x10\a2\xdc\f\n" +
+	"\x14TURN_STATUS_CANCELED\x10\a2\xb3\r\n" +
 	"\x0eSessionService\x12R\n" +
 	"\rCreateSession\x12\x1f.agentd.v1.CreateSessionRequest\x1a .agentd.v1.CreateSessionResponse\x12N\n" +
 	"\n" +
@@ -3654,7 +3829,8 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\aGetTurn\x12\x19.agentd.v1.GetTurnRequest\x1a\x1a.agentd.v1.GetTurnResponse\"\x03\x90\x02\x01\x12K\n" +
 	"\tListTurns\x12\x1b.agentd.v1.ListTurnsRequest\x1a\x1c.agentd.v1.ListTurnsResponse\"\x03\x90\x02\x01\x12I\n" +
 	"\n" +
-	"CancelTurn\x12\x1c.agentd.v1.CancelTurnRequest\x1a\x1d.agentd.v1.CancelTurnResponse\x12Z\n" +
+	"CancelTurn\x12\x1c.agentd.v1.CancelTurnRequest\x1a\x1d.agentd.v1.CancelTurnResponse\x12U\n" +
+	"\x0eCancelToolCall\x12 .agentd.v1.CancelToolCallRequest\x1a!.agentd.v1.CancelToolCallResponse\x12Z\n" +
 	"\x0eListTurnEvents\x12 .agentd.v1.ListTurnEventsRequest\x1a!.agentd.v1.ListTurnEventsResponse\"\x03\x90\x02\x01\x12H\n" +
 	"\tWatchTurn\x12\x1b.agentd.v1.WatchTurnRequest\x1a\x1c.agentd.v1.WatchTurnResponse0\x01\x12^\n" +
 	"\x11SubmitToolResults\x12#.agentd.v1.SubmitToolResultsRequest\x1a$.agentd.v1.SubmitToolResultsResponse\x12Z\n" +
@@ -3679,7 +3855,7 @@ func file_agentd_v1_sessions_proto_rawDescGZIP() []byte {
 }
 
 var file_agentd_v1_sessions_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_agentd_v1_sessions_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
+var file_agentd_v1_sessions_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
 var file_agentd_v1_sessions_proto_goTypes = []any{
 	(SessionState)(0),                        // 0: agentd.v1.SessionState
 	(TurnStatus)(0),                          // 1: agentd.v1.TurnStatus
@@ -3705,162 +3881,169 @@ var file_agentd_v1_sessions_proto_goTypes = []any{
 	(*ListTurnsResponse)(nil),                // 21: agentd.v1.ListTurnsResponse
 	(*CancelTurnRequest)(nil),                // 22: agentd.v1.CancelTurnRequest
 	(*CancelTurnResponse)(nil),               // 23: agentd.v1.CancelTurnResponse
-	(*ListTurnEventsRequest)(nil),            // 24: agentd.v1.ListTurnEventsRequest
-	(*ListTurnEventsResponse)(nil),           // 25: agentd.v1.ListTurnEventsResponse
-	(*WatchTurnRequest)(nil),                 // 26: agentd.v1.WatchTurnRequest
-	(*WatchTurnResponse)(nil),                // 27: agentd.v1.WatchTurnResponse
-	(*SubmitToolResultsRequest)(nil),         // 28: agentd.v1.SubmitToolResultsRequest
-	(*SubmitToolResultsResponse)(nil),        // 29: agentd.v1.SubmitToolResultsResponse
-	(*RefusedToolResult)(nil),                // 30: agentd.v1.RefusedToolResult
-	(*GetInteractionRequest)(nil),            // 31: agentd.v1.GetInteractionRequest
-	(*GetInteractionResponse)(nil),           // 32: agentd.v1.GetInteractionResponse
-	(*ListInteractionsRequest)(nil),          // 33: agentd.v1.ListInteractionsRequest
-	(*ListInteractionsResponse)(nil),         // 34: agentd.v1.ListInteractionsResponse
-	(*ResolveInteractionRequest)(nil),        // 35: agentd.v1.ResolveInteractionRequest
-	(*ResolveInteractionResponse)(nil),       // 36: agentd.v1.ResolveInteractionResponse
-	(*GetCapabilitiesRequest)(nil),           // 37: agentd.v1.GetCapabilitiesRequest
-	(*GetCapabilitiesResponse)(nil),          // 38: agentd.v1.GetCapabilitiesResponse
-	(*ListModelsRequest)(nil),                // 39: agentd.v1.ListModelsRequest
-	(*ListModelsResponse)(nil),               // 40: agentd.v1.ListModelsResponse
-	(*Model)(nil),                            // 41: agentd.v1.Model
-	(*ListModelCallsRequest)(nil),            // 42: agentd.v1.ListModelCallsRequest
-	(*ListModelCallsResponse)(nil),           // 43: agentd.v1.ListModelCallsResponse
-	(*ModelCallDetails)(nil),                 // 44: agentd.v1.ModelCallDetails
-	nil,                                      // 45: agentd.v1.Session.LabelsEntry
-	nil,                                      // 46: agentd.v1.CreateSessionRequest.LabelsEntry
-	nil,                                      // 47: agentd.v1.ListSessionsRequest.LabelsEntry
-	nil,                                      // 48: agentd.v1.UpdateSessionRequest.LabelsEntry
-	nil,                                      // 49: agentd.v1.ForkSessionRequest.LabelsEntry
-	(*GetCapabilitiesResponse_Provider)(nil), // 50: agentd.v1.GetCapabilitiesResponse.Provider
-	(*Model_Price)(nil),                      // 51: agentd.v1.Model.Price
-	(*Model_Capabilities)(nil),               // 52: agentd.v1.Model.Capabilities
-	(*timestamppb.Timestamp)(nil),            // 53: google.protobuf.Timestamp
-	(*UsageSummary)(nil),                     // 54: agentd.v1.UsageSummary
-	(ErrorCode)(0),                           // 55: agentd.v1.ErrorCode
-	(*durationpb.Duration)(nil),              // 56: google.protobuf.Duration
-	(*RunResponse_ToolCallRequest)(nil),      // 57: agentd.v1.RunResponse.ToolCallRequest
-	(*RunResponse_CancelReceipt)(nil),        // 58: agentd.v1.RunResponse.CancelReceipt
-	(*structpb.Value)(nil),                   // 59: google.protobuf.Value
-	(StopReason)(0),                          // 60: agentd.v1.StopReason
-	(*Interaction)(nil),                      // 61: agentd.v1.Interaction
-	(*RunRequest_ExecuteRequest)(nil),        // 62: agentd.v1.RunRequest.ExecuteRequest
-	(Display_Visibility)(0),                  // 63: agentd.v1.Display.Visibility
-	(*RunResponse)(nil),                      // 64: agentd.v1.RunResponse
-	(*RunRequest_ToolCallResponse)(nil),      // 65: agentd.v1.RunRequest.ToolCallResponse
-	(*RunResponse_ErrorResponse)(nil),        // 66: agentd.v1.RunResponse.ErrorResponse
-	(InteractionStatus)(0),                   // 67: agentd.v1.InteractionStatus
-	(*Resolution)(nil),                       // 68: agentd.v1.Resolution
-	(*RunResponse_ModelCallEnded)(nil),       // 69: agentd.v1.RunResponse.ModelCallEnded
-	(*GenerationSettings)(nil),               // 70: agentd.v1.GenerationSettings
+	(*CancelToolCallRequest)(nil),            // 24: agentd.v1.CancelToolCallRequest
+	(*CancelToolCallResponse)(nil),           // 25: agentd.v1.CancelToolCallResponse
+	(*ListTurnEventsRequest)(nil),            // 26: agentd.v1.ListTurnEventsRequest
+	(*ListTurnEventsResponse)(nil),           // 27: agentd.v1.ListTurnEventsResponse
+	(*WatchTurnRequest)(nil),                 // 28: agentd.v1.WatchTurnRequest
+	(*WatchTurnResponse)(nil),                // 29: agentd.v1.WatchTurnResponse
+	(*SubmitToolResultsRequest)(nil),         // 30: agentd.v1.SubmitToolResultsRequest
+	(*SubmitToolResultsResponse)(nil),        // 31: agentd.v1.SubmitToolResultsResponse
+	(*RefusedToolResult)(nil),                // 32: agentd.v1.RefusedToolResult
+	(*GetInteractionRequest)(nil),            // 33: agentd.v1.GetInteractionRequest
+	(*GetInteractionResponse)(nil),           // 34: agentd.v1.GetInteractionResponse
+	(*ListInteractionsRequest)(nil),          // 35: agentd.v1.ListInteractionsRequest
+	(*ListInteractionsResponse)(nil),         // 36: agentd.v1.ListInteractionsResponse
+	(*ResolveInteractionRequest)(nil),        // 37: agentd.v1.ResolveInteractionRequest
+	(*ResolveInteractionResponse)(nil),       // 38: agentd.v1.ResolveInteractionResponse
+	(*GetCapabilitiesRequest)(nil),           // 39: agentd.v1.GetCapabilitiesRequest
+	(*GetCapabilitiesResponse)(nil),          // 40: agentd.v1.GetCapabilitiesResponse
+	(*ListModelsRequest)(nil),                // 41: agentd.v1.ListModelsRequest
+	(*ListModelsResponse)(nil),               // 42: agentd.v1.ListModelsResponse
+	(*Model)(nil),                            // 43: agentd.v1.Model
+	(*ListModelCallsRequest)(nil),            // 44: agentd.v1.ListModelCallsRequest
+	(*ListModelCallsResponse)(nil),           // 45: agentd.v1.ListModelCallsResponse
+	(*ModelCallDetails)(nil),                 // 46: agentd.v1.ModelCallDetails
+	nil,                                      // 47: agentd.v1.Session.LabelsEntry
+	nil,                                      // 48: agentd.v1.CreateSessionRequest.LabelsEntry
+	nil,                                      // 49: agentd.v1.ListSessionsRequest.LabelsEntry
+	nil,                                      // 50: agentd.v1.UpdateSessionRequest.LabelsEntry
+	nil,                                      // 51: agentd.v1.ForkSessionRequest.LabelsEntry
+	(*GetCapabilitiesResponse_Provider)(nil), // 52: agentd.v1.GetCapabilitiesResponse.Provider
+	(*Model_Price)(nil),                      // 53: agentd.v1.Model.Price
+	(*Model_Capabilities)(nil),               // 54: agentd.v1.Model.Capabilities
+	(*timestamppb.Timestamp)(nil),            // 55: google.protobuf.Timestamp
+	(*UsageSummary)(nil),                     // 56: agentd.v1.UsageSummary
+	(ErrorCode)(0),                           // 57: agentd.v1.ErrorCode
+	(*durationpb.Duration)(nil),              // 58: google.protobuf.Duration
+	(*RunResponse_ToolCallRequest)(nil),      // 59: agentd.v1.RunResponse.ToolCallRequest
+	(*RunResponse_CancelReceipt)(nil),        // 60: agentd.v1.RunResponse.CancelReceipt
+	(*structpb.Value)(nil),                   // 61: google.protobuf.Value
+	(StopReason)(0),                          // 62: agentd.v1.StopReason
+	(*Interaction)(nil),                      // 63: agentd.v1.Interaction
+	(*Part)(nil),                             // 64: agentd.v1.Part
+	(*RunRequest_ExecuteRequest)(nil),        // 65: agentd.v1.RunRequest.ExecuteRequest
+	(Display_Visibility)(0),                  // 66: agentd.v1.Display.Visibility
+	(*RunResponse)(nil),                      // 67: agentd.v1.RunResponse
+	(*RunRequest_ToolCallResponse)(nil),      // 68: agentd.v1.RunRequest.ToolCallResponse
+	(*RunResponse_ErrorResponse)(nil),        // 69: agentd.v1.RunResponse.ErrorResponse
+	(InteractionStatus)(0),                   // 70: agentd.v1.InteractionStatus
+	(*Resolution)(nil),                       // 71: agentd.v1.Resolution
+	(*RunResponse_ModelCallEnded)(nil),       // 72: agentd.v1.RunResponse.ModelCallEnded
+	(*GenerationSettings)(nil),               // 73: agentd.v1.GenerationSettings
 }
 var file_agentd_v1_sessions_proto_depIdxs = []int32{
 	0,  // 0: agentd.v1.Session.state:type_name -> agentd.v1.SessionState
-	45, // 1: agentd.v1.Session.labels:type_name -> agentd.v1.Session.LabelsEntry
-	53, // 2: agentd.v1.Session.create_time:type_name -> google.protobuf.Timestamp
-	53, // 3: agentd.v1.Session.update_time:type_name -> google.protobuf.Timestamp
-	54, // 4: agentd.v1.Session.usage:type_name -> agentd.v1.UsageSummary
+	47, // 1: agentd.v1.Session.labels:type_name -> agentd.v1.Session.LabelsEntry
+	55, // 2: agentd.v1.Session.create_time:type_name -> google.protobuf.Timestamp
+	55, // 3: agentd.v1.Session.update_time:type_name -> google.protobuf.Timestamp
+	56, // 4: agentd.v1.Session.usage:type_name -> agentd.v1.UsageSummary
 	1,  // 5: agentd.v1.Session.last_turn_status:type_name -> agentd.v1.TurnStatus
 	1,  // 6: agentd.v1.Turn.status:type_name -> agentd.v1.TurnStatus
-	55, // 7: agentd.v1.Turn.error_code:type_name -> agentd.v1.ErrorCode
-	54, // 8: agentd.v1.Turn.usage:type_name -> agentd.v1.UsageSummary
-	53, // 9: agentd.v1.Turn.create_time:type_name -> google.protobuf.Timestamp
-	53, // 10: agentd.v1.Turn.start_time:type_name -> google.protobuf.Timestamp
-	53, // 11: agentd.v1.Turn.end_time:type_name -> google.protobuf.Timestamp
-	56, // 12: agentd.v1.Turn.duration:type_name -> google.protobuf.Duration
-	57, // 13: agentd.v1.Turn.pending_tool_calls:type_name -> agentd.v1.RunResponse.ToolCallRequest
-	58, // 14: agentd.v1.Turn.receipt:type_name -> agentd.v1.RunResponse.CancelReceipt
-	59, // 15: agentd.v1.Turn.structured_output:type_name -> google.protobuf.Value
-	60, // 16: agentd.v1.Turn.stop_reason:type_name -> agentd.v1.StopReason
-	61, // 17: agentd.v1.Turn.pending_interactions:type_name -> agentd.v1.Interaction
-	46, // 18: agentd.v1.CreateSessionRequest.labels:type_name -> agentd.v1.CreateSessionRequest.LabelsEntry
-	2,  // 19: agentd.v1.CreateSessionResponse.session:type_name -> agentd.v1.Session
-	2,  // 20: agentd.v1.GetSessionResponse.session:type_name -> agentd.v1.Session
-	0,  // 21: agentd.v1.ListSessionsRequest.states:type_name -> agentd.v1.SessionState
-	47, // 22: agentd.v1.ListSessionsRequest.labels:type_name -> agentd.v1.ListSessionsRequest.LabelsEntry
-	1,  // 23: agentd.v1.ListSessionsRequest.turn_statuses:type_name -> agentd.v1.TurnStatus
-	53, // 24: agentd.v1.ListSessionsRequest.created_after:type_name -> google.protobuf.Timestamp
-	53, // 25: agentd.v1.ListSessionsRequest.created_before:type_name -> google.protobuf.Timestamp
-	53, // 26: agentd.v1.ListSessionsRequest.updated_after:type_name -> google.protobuf.Timestamp
-	53, // 27: agentd.v1.ListSessionsRequest.updated_before:type_name -> google.protobuf.Timestamp
-	2,  // 28: agentd.v1.ListSessionsResponse.sessions:type_name -> agentd.v1.Session
-	48, // 29: agentd.v1.UpdateSessionRequest.labels:type_name -> agentd.v1.UpdateSessionRequest.LabelsEntry
-	0,  // 30: agentd.v1.UpdateSessionRequest.state:type_name -> agentd.v1.SessionState
-	2,  // 31: agentd.v1.UpdateSessionResponse.session:type_name -> agentd.v1.Session
-	49, // 32: agentd.v1.ForkSessionRequest.labels:type_name -> agentd.v1.ForkSessionRequest.LabelsEntry
-	2,  // 33: agentd.v1.ForkSessionResponse.session:type_name -> agentd.v1.Session
-	62, // 34: agentd.v1.CreateTurnRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
-	3,  // 35: agentd.v1.CreateTurnResponse.turn:type_name -> agentd.v1.Turn
-	3,  // 36: agentd.v1.GetTurnResponse.turn:type_name -> agentd.v1.Turn
-	1,  // 37: agentd.v1.ListTurnsRequest.statuses:type_name -> agentd.v1.TurnStatus
-	53, // 38: agentd.v1.ListTurnsRequest.created_after:type_name -> google.protobuf.Timestamp
-	53, // 39: agentd.v1.ListTurnsRequest.created_before:type_name -> google.protobuf.Timestamp
-	3,  // 40: agentd.v1.ListTurnsResponse.turns:type_name -> agentd.v1.Turn
-	3,  // 41: agentd.v1.CancelTurnResponse.turn:type_name -> agentd.v1.Turn
-	63, // 42: agentd.v1.ListTurnEventsRequest.visibility:type_name -> agentd.v1.Display.Visibility
-	64, // 43: agentd.v1.ListTurnEventsResponse.events:type_name -> agentd.v1.RunResponse
-	63, // 44: agentd.v1.WatchTurnRequest.visibility:type_name -> agentd.v1.Display.Visibility
-	64, // 45: agentd.v1.WatchTurnResponse.event:type_name -> agentd.v1.RunResponse
-	65, // 46: agentd.v1.SubmitToolResultsRequest.results:type_name -> agentd.v1.RunRequest.ToolCallResponse
-	30, // 47: agentd.v1.SubmitToolResultsResponse.refused:type_name -> agentd.v1.RefusedToolResult
-	3,  // 48: agentd.v1.SubmitToolResultsResponse.turn:type_name -> agentd.v1.Turn
-	66, // 49: agentd.v1.RefusedToolResult.error:type_name -> agentd.v1.RunResponse.ErrorResponse
-	61, // 50: agentd.v1.GetInteractionResponse.interaction:type_name -> agentd.v1.Interaction
-	67, // 51: agentd.v1.ListInteractionsRequest.statuses:type_name -> agentd.v1.InteractionStatus
-	61, // 52: agentd.v1.ListInteractionsResponse.interactions:type_name -> agentd.v1.Interaction
-	68, // 53: agentd.v1.ResolveInteractionRequest.resolution:type_name -> agentd.v1.Resolution
-	61, // 54: agentd.v1.ResolveInteractionResponse.interaction:type_name -> agentd.v1.Interaction
-	50, // 55: agentd.v1.GetCapabilitiesResponse.providers:type_name -> agentd.v1.GetCapabilitiesResponse.Provider
-	56, // 56: agentd.v1.GetCapabilitiesResponse.retention:type_name -> google.protobuf.Duration
-	41, // 57: agentd.v1.ListModelsResponse.models:type_name -> agentd.v1.Model
-	51, // 58: agentd.v1.Model.price:type_name -> agentd.v1.Model.Price
-	52, // 59: agentd.v1.Model.capabilities:type_name -> agentd.v1.Model.Capabilities
-	44, // 60: agentd.v1.ListModelCallsResponse.calls:type_name -> agentd.v1.ModelCallDetails
-	69, // 61: agentd.v1.ModelCallDetails.call:type_name -> agentd.v1.RunResponse.ModelCallEnded
-	70, // 62: agentd.v1.ModelCallDetails.generation:type_name -> agentd.v1.GenerationSettings
-	51, // 63: agentd.v1.Model.Price.long:type_name -> agentd.v1.Model.Price
-	4,  // 64: agentd.v1.SessionService.CreateSession:input_type -> agentd.v1.CreateSessionRequest
-	6,  // 65: agentd.v1.SessionService.GetSession:input_type -> agentd.v1.GetSessionRequest
-	8,  // 66: agentd.v1.SessionService.ListSessions:input_type -> agentd.v1.ListSessionsRequest
-	10, // 67: agentd.v1.SessionService.UpdateSession:input_type -> agentd.v1.UpdateSessionRequest
-	12, // 68: agentd.v1.SessionService.DeleteSession:input_type -> agentd.v1.DeleteSessionRequest
-	14, // 69: agentd.v1.SessionService.ForkSession:input_type -> agentd.v1.ForkSessionRequest
-	16, // 70: agentd.v1.SessionService.CreateTurn:input_type -> agentd.v1.CreateTurnRequest
-	18, // 71: agentd.v1.SessionService.GetTurn:input_type -> agentd.v1.GetTurnRequest
-	20, // 72: agentd.v1.SessionService.ListTurns:input_type -> agentd.v1.ListTurnsRequest
-	22, // 73: agentd.v1.SessionService.CancelTurn:input_type -> agentd.v1.CancelTurnRequest
-	24, // 74: agentd.v1.SessionService.ListTurnEvents:input_type -> agentd.v1.ListTurnEventsRequest
-	26, // 75: agentd.v1.SessionService.WatchTurn:input_type -> agentd.v1.WatchTurnRequest
-	28, // 76: agentd.v1.SessionService.SubmitToolResults:input_type -> agentd.v1.SubmitToolResultsRequest
-	31, // 77: agentd.v1.SessionService.GetInteraction:input_type -> agentd.v1.GetInteractionRequest
-	33, // 78: agentd.v1.SessionService.ListInteractions:input_type -> agentd.v1.ListInteractionsRequest
-	35, // 79: agentd.v1.SessionService.ResolveInteraction:input_type -> agentd.v1.ResolveInteractionRequest
-	42, // 80: agentd.v1.SessionService.ListModelCalls:input_type -> agentd.v1.ListModelCallsRequest
-	37, // 81: agentd.v1.SessionService.GetCapabilities:input_type -> agentd.v1.GetCapabilitiesRequest
-	39, // 82: agentd.v1.SessionService.ListModels:input_type -> agentd.v1.ListModelsRequest
-	5,  // 83: agentd.v1.SessionService.CreateSession:output_type -> agentd.v1.CreateSessionResponse
-	7,  // 84: agentd.v1.SessionService.GetSession:output_type -> agentd.v1.GetSessionResponse
-	9,  // 85: agentd.v1.SessionService.ListSessions:output_type -> agentd.v1.ListSessionsResponse
-	11, // 86: agentd.v1.SessionService.UpdateSession:output_type -> agentd.v1.UpdateSessionResponse
-	13, // 87: agentd.v1.SessionService.DeleteSession:output_type -> agentd.v1.DeleteSessionResponse
-	15, // 88: agentd.v1.SessionService.ForkSession:output_type -> agentd.v1.ForkSessionResponse
-	17, // 89: agentd.v1.SessionService.CreateTurn:output_type -> agentd.v1.CreateTurnResponse
-	19, // 90: agentd.v1.SessionService.GetTurn:output_type -> agentd.v1.GetTurnResponse
-	21, // 91: agentd.v1.SessionService.ListTurns:output_type -> agentd.v1.ListTurnsResponse
-	23, // 92: agentd.v1.SessionService.CancelTurn:output_type -> agentd.v1.CancelTurnResponse
-	25, // 93: agentd.v1.SessionService.ListTurnEvents:output_type -> agentd.v1.ListTurnEventsResponse
-	27, // 94: agentd.v1.SessionService.WatchTurn:output_type -> agentd.v1.WatchTurnResponse
-	29, // 95: agentd.v1.SessionService.SubmitToolResults:output_type -> agentd.v1.SubmitToolResultsResponse
-	32, // 96: agentd.v1.SessionService.GetInteraction:output_type -> agentd.v1.GetInteractionResponse
-	34, // 97: agentd.v1.SessionService.ListInteractions:output_type -> agentd.v1.ListInteractionsResponse
-	36, // 98: agentd.v1.SessionService.ResolveInteraction:output_type -> agentd.v1.ResolveInteractionResponse
-	43, // 99: agentd.v1.SessionService.ListModelCalls:output_type -> agentd.v1.ListModelCallsResponse
-	38, // 100: agentd.v1.SessionService.GetCapabilities:output_type -> agentd.v1.GetCapabilitiesResponse
-	40, // 101: agentd.v1.SessionService.ListModels:output_type -> agentd.v1.ListModelsResponse
-	83, // [83:102] is the sub-list for method output_type
-	64, // [64:83] is the sub-list for method input_type
-	64, // [64:64] is the sub-list for extension type_name
-	64, // [64:64] is the sub-list for extension extendee
-	0,  // [0:64] is the sub-list for field type_name
+	57, // 7: agentd.v1.Turn.error_code:type_name -> agentd.v1.ErrorCode
+	56, // 8: agentd.v1.Turn.usage:type_name -> agentd.v1.UsageSummary
+	55, // 9: agentd.v1.Turn.create_time:type_name -> google.protobuf.Timestamp
+	55, // 10: agentd.v1.Turn.start_time:type_name -> google.protobuf.Timestamp
+	55, // 11: agentd.v1.Turn.end_time:type_name -> google.protobuf.Timestamp
+	58, // 12: agentd.v1.Turn.duration:type_name -> google.protobuf.Duration
+	59, // 13: agentd.v1.Turn.pending_tool_calls:type_name -> agentd.v1.RunResponse.ToolCallRequest
+	60, // 14: agentd.v1.Turn.receipt:type_name -> agentd.v1.RunResponse.CancelReceipt
+	61, // 15: agentd.v1.Turn.structured_output:type_name -> google.protobuf.Value
+	62, // 16: agentd.v1.Turn.stop_reason:type_name -> agentd.v1.StopReason
+	63, // 17: agentd.v1.Turn.pending_interactions:type_name -> agentd.v1.Interaction
+	64, // 18: agentd.v1.Turn.parts:type_name -> agentd.v1.Part
+	48, // 19: agentd.v1.CreateSessionRequest.labels:type_name -> agentd.v1.CreateSessionRequest.LabelsEntry
+	2,  // 20: agentd.v1.CreateSessionResponse.session:type_name -> agentd.v1.Session
+	2,  // 21: agentd.v1.GetSessionResponse.session:type_name -> agentd.v1.Session
+	0,  // 22: agentd.v1.ListSessionsRequest.states:type_name -> agentd.v1.SessionState
+	49, // 23: agentd.v1.ListSessionsRequest.labels:type_name -> agentd.v1.ListSessionsRequest.LabelsEntry
+	1,  // 24: agentd.v1.ListSessionsRequest.turn_statuses:type_name -> agentd.v1.TurnStatus
+	55, // 25: agentd.v1.ListSessionsRequest.created_after:type_name -> google.protobuf.Timestamp
+	55, // 26: agentd.v1.ListSessionsRequest.created_before:type_name -> google.protobuf.Timestamp
+	55, // 27: agentd.v1.ListSessionsRequest.updated_after:type_name -> google.protobuf.Timestamp
+	55, // 28: agentd.v1.ListSessionsRequest.updated_before:type_name -> google.protobuf.Timestamp
+	2,  // 29: agentd.v1.ListSessionsResponse.sessions:type_name -> agentd.v1.Session
+	50, // 30: agentd.v1.UpdateSessionRequest.labels:type_name -> agentd.v1.UpdateSessionRequest.LabelsEntry
+	0,  // 31: agentd.v1.UpdateSessionRequest.state:type_name -> agentd.v1.SessionState
+	2,  // 32: agentd.v1.UpdateSessionResponse.session:type_name -> agentd.v1.Session
+	51, // 33: agentd.v1.ForkSessionRequest.labels:type_name -> agentd.v1.ForkSessionRequest.LabelsEntry
+	2,  // 34: agentd.v1.ForkSessionResponse.session:type_name -> agentd.v1.Session
+	65, // 35: agentd.v1.CreateTurnRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
+	3,  // 36: agentd.v1.CreateTurnResponse.turn:type_name -> agentd.v1.Turn
+	3,  // 37: agentd.v1.GetTurnResponse.turn:type_name -> agentd.v1.Turn
+	1,  // 38: agentd.v1.ListTurnsRequest.statuses:type_name -> agentd.v1.TurnStatus
+	55, // 39: agentd.v1.ListTurnsRequest.created_after:type_name -> google.protobuf.Timestamp
+	55, // 40: agentd.v1.ListTurnsRequest.created_before:type_name -> google.protobuf.Timestamp
+	3,  // 41: agentd.v1.ListTurnsResponse.turns:type_name -> agentd.v1.Turn
+	3,  // 42: agentd.v1.CancelTurnResponse.turn:type_name -> agentd.v1.Turn
+	3,  // 43: agentd.v1.CancelToolCallResponse.turn:type_name -> agentd.v1.Turn
+	66, // 44: agentd.v1.ListTurnEventsRequest.visibility:type_name -> agentd.v1.Display.Visibility
+	67, // 45: agentd.v1.ListTurnEventsResponse.events:type_name -> agentd.v1.RunResponse
+	66, // 46: agentd.v1.WatchTurnRequest.visibility:type_name -> agentd.v1.Display.Visibility
+	67, // 47: agentd.v1.WatchTurnResponse.event:type_name -> agentd.v1.RunResponse
+	68, // 48: agentd.v1.SubmitToolResultsRequest.results:type_name -> agentd.v1.RunRequest.ToolCallResponse
+	32, // 49: agentd.v1.SubmitToolResultsResponse.refused:type_name -> agentd.v1.RefusedToolResult
+	3,  // 50: agentd.v1.SubmitToolResultsResponse.turn:type_name -> agentd.v1.Turn
+	69, // 51: agentd.v1.RefusedToolResult.error:type_name -> agentd.v1.RunResponse.ErrorResponse
+	63, // 52: agentd.v1.GetInteractionResponse.interaction:type_name -> agentd.v1.Interaction
+	70, // 53: agentd.v1.ListInteractionsRequest.statuses:type_name -> agentd.v1.InteractionStatus
+	63, // 54: agentd.v1.ListInteractionsResponse.interactions:type_name -> agentd.v1.Interaction
+	71, // 55: agentd.v1.ResolveInteractionRequest.resolution:type_name -> agentd.v1.Resolution
+	63, // 56: agentd.v1.ResolveInteractionResponse.interaction:type_name -> agentd.v1.Interaction
+	52, // 57: agentd.v1.GetCapabilitiesResponse.providers:type_name -> agentd.v1.GetCapabilitiesResponse.Provider
+	58, // 58: agentd.v1.GetCapabilitiesResponse.retention:type_name -> google.protobuf.Duration
+	43, // 59: agentd.v1.ListModelsResponse.models:type_name -> agentd.v1.Model
+	53, // 60: agentd.v1.Model.price:type_name -> agentd.v1.Model.Price
+	54, // 61: agentd.v1.Model.capabilities:type_name -> agentd.v1.Model.Capabilities
+	46, // 62: agentd.v1.ListModelCallsResponse.calls:type_name -> agentd.v1.ModelCallDetails
+	72, // 63: agentd.v1.ModelCallDetails.call:type_name -> agentd.v1.RunResponse.ModelCallEnded
+	73, // 64: agentd.v1.ModelCallDetails.generation:type_name -> agentd.v1.GenerationSettings
+	53, // 65: agentd.v1.Model.Price.long:type_name -> agentd.v1.Model.Price
+	4,  // 66: agentd.v1.SessionService.CreateSession:input_type -> agentd.v1.CreateSessionRequest
+	6,  // 67: agentd.v1.SessionService.GetSession:input_type -> agentd.v1.GetSessionRequest
+	8,  // 68: agentd.v1.SessionService.ListSessions:input_type -> agentd.v1.ListSessionsRequest
+	10, // 69: agentd.v1.SessionService.UpdateSession:input_type -> agentd.v1.UpdateSessionRequest
+	12, // 70: agentd.v1.SessionService.DeleteSession:input_type -> agentd.v1.DeleteSessionRequest
+	14, // 71: agentd.v1.SessionService.ForkSession:input_type -> agentd.v1.ForkSessionRequest
+	16, // 72: agentd.v1.SessionService.CreateTurn:input_type -> agentd.v1.CreateTurnRequest
+	18, // 73: agentd.v1.SessionService.GetTurn:input_type -> agentd.v1.GetTurnRequest
+	20, // 74: agentd.v1.SessionService.ListTurns:input_type -> agentd.v1.ListTurnsRequest
+	22, // 75: agentd.v1.SessionService.CancelTurn:input_type -> agentd.v1.CancelTurnRequest
+	24, // 76: agentd.v1.SessionService.CancelToolCall:input_type -> agentd.v1.CancelToolCallRequest
+	26, // 77: agentd.v1.SessionService.ListTurnEvents:input_type -> agentd.v1.ListTurnEventsRequest
+	28, // 78: agentd.v1.SessionService.WatchTurn:input_type -> agentd.v1.WatchTurnRequest
+	30, // 79: agentd.v1.SessionService.SubmitToolResults:input_type -> agentd.v1.SubmitToolResultsRequest
+	33, // 80: agentd.v1.SessionService.GetInteraction:input_type -> agentd.v1.GetInteractionRequest
+	35, // 81: agentd.v1.SessionService.ListInteractions:input_type -> agentd.v1.ListInteractionsRequest
+	37, // 82: agentd.v1.SessionService.ResolveInteraction:input_type -> agentd.v1.ResolveInteractionRequest
+	44, // 83: agentd.v1.SessionService.ListModelCalls:input_type -> agentd.v1.ListModelCallsRequest
+	39, // 84: agentd.v1.SessionService.GetCapabilities:input_type -> agentd.v1.GetCapabilitiesRequest
+	41, // 85: agentd.v1.SessionService.ListModels:input_type -> agentd.v1.ListModelsRequest
+	5,  // 86: agentd.v1.SessionService.CreateSession:output_type -> agentd.v1.CreateSessionResponse
+	7,  // 87: agentd.v1.SessionService.GetSession:output_type -> agentd.v1.GetSessionResponse
+	9,  // 88: agentd.v1.SessionService.ListSessions:output_type -> agentd.v1.ListSessionsResponse
+	11, // 89: agentd.v1.SessionService.UpdateSession:output_type -> agentd.v1.UpdateSessionResponse
+	13, // 90: agentd.v1.SessionService.DeleteSession:output_type -> agentd.v1.DeleteSessionResponse
+	15, // 91: agentd.v1.SessionService.ForkSession:output_type -> agentd.v1.ForkSessionResponse
+	17, // 92: agentd.v1.SessionService.CreateTurn:output_type -> agentd.v1.CreateTurnResponse
+	19, // 93: agentd.v1.SessionService.GetTurn:output_type -> agentd.v1.GetTurnResponse
+	21, // 94: agentd.v1.SessionService.ListTurns:output_type -> agentd.v1.ListTurnsResponse
+	23, // 95: agentd.v1.SessionService.CancelTurn:output_type -> agentd.v1.CancelTurnResponse
+	25, // 96: agentd.v1.SessionService.CancelToolCall:output_type -> agentd.v1.CancelToolCallResponse
+	27, // 97: agentd.v1.SessionService.ListTurnEvents:output_type -> agentd.v1.ListTurnEventsResponse
+	29, // 98: agentd.v1.SessionService.WatchTurn:output_type -> agentd.v1.WatchTurnResponse
+	31, // 99: agentd.v1.SessionService.SubmitToolResults:output_type -> agentd.v1.SubmitToolResultsResponse
+	34, // 100: agentd.v1.SessionService.GetInteraction:output_type -> agentd.v1.GetInteractionResponse
+	36, // 101: agentd.v1.SessionService.ListInteractions:output_type -> agentd.v1.ListInteractionsResponse
+	38, // 102: agentd.v1.SessionService.ResolveInteraction:output_type -> agentd.v1.ResolveInteractionResponse
+	45, // 103: agentd.v1.SessionService.ListModelCalls:output_type -> agentd.v1.ListModelCallsResponse
+	40, // 104: agentd.v1.SessionService.GetCapabilities:output_type -> agentd.v1.GetCapabilitiesResponse
+	42, // 105: agentd.v1.SessionService.ListModels:output_type -> agentd.v1.ListModelsResponse
+	86, // [86:106] is the sub-list for method output_type
+	66, // [66:86] is the sub-list for method input_type
+	66, // [66:66] is the sub-list for extension type_name
+	66, // [66:66] is the sub-list for extension extendee
+	0,  // [0:66] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_sessions_proto_init() }
@@ -3873,16 +4056,16 @@ func file_agentd_v1_sessions_proto_init() {
 	file_agentd_v1_types_proto_init()
 	file_agentd_v1_sessions_proto_msgTypes[8].OneofWrappers = []any{}
 	file_agentd_v1_sessions_proto_msgTypes[12].OneofWrappers = []any{}
-	file_agentd_v1_sessions_proto_msgTypes[22].OneofWrappers = []any{}
 	file_agentd_v1_sessions_proto_msgTypes[24].OneofWrappers = []any{}
-	file_agentd_v1_sessions_proto_msgTypes[49].OneofWrappers = []any{}
+	file_agentd_v1_sessions_proto_msgTypes[26].OneofWrappers = []any{}
+	file_agentd_v1_sessions_proto_msgTypes[51].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_sessions_proto_rawDesc), len(file_agentd_v1_sessions_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   51,
+			NumMessages:   53,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -443,7 +443,7 @@ func (x PromptCache_Mode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PromptCache_Mode.Descriptor instead.
 func (PromptCache_Mode) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{10, 0}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{11, 0}
 }
 
 // Effort is how much to think, in words.
@@ -504,7 +504,7 @@ func (x Thinking_Effort) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Thinking_Effort.Descriptor instead.
 func (Thinking_Effort) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{11, 0}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{12, 0}
 }
 
 // Mode is what the model has to do.
@@ -562,7 +562,7 @@ func (x ToolChoice_Mode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolChoice_Mode.Descriptor instead.
 func (ToolChoice_Mode) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{12, 0}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{13, 0}
 }
 
 // Budget bounds what a turn or a session may spend. It is checked before each
@@ -658,9 +658,10 @@ type Tool struct {
 	// Each call of it waits until a person has approved it, see Interaction; only
 	// then a client is asked to run it.
 	NeedsApproval bool `protobuf:"varint,11,opt,name=needs_approval,json=needsApproval,proto3" json:"needs_approval,omitempty"`
-	// The model is told of it only when it looks for it with `tool_search`, a builtin
-	// tool that some providers run and that the agent needs then. For agents with
-	// many tools.
+	// The model is told of it only when it looks for it: with `tool_search`, a builtin
+	// tool that some providers run, or with a tool of the client that answers with
+	// Part.tool, which all models can. The agent needs one of the two then. For agents
+	// with many tools.
 	Deferred      bool `protobuf:"varint,12,opt,name=deferred,proto3" json:"deferred,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -748,6 +749,7 @@ type Part struct {
 	//	*Part_Text
 	//	*Part_Inline
 	//	*Part_File
+	//	*Part_Tool
 	Content       isPart_Content `protobuf_oneof:"content"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -817,6 +819,15 @@ func (x *Part) GetFile() *FileUri {
 	return nil
 }
 
+func (x *Part) GetTool() *ToolReference {
+	if x != nil {
+		if x, ok := x.Content.(*Part_Tool); ok {
+			return x.Tool
+		}
+	}
+	return nil
+}
+
 type isPart_Content interface {
 	isPart_Content()
 }
@@ -836,11 +847,67 @@ type Part_File struct {
 	File *FileUri `protobuf:"bytes,3,opt,name=file,proto3,oneof"`
 }
 
+type Part_Tool struct {
+	// A tool that the model may call from now on; only in a tool's result.
+	Tool *ToolReference `protobuf:"bytes,4,opt,name=tool,proto3,oneof"`
+}
+
 func (*Part_Text) isPart_Content() {}
 
 func (*Part_Inline) isPart_Content() {}
 
 func (*Part_File) isPart_Content() {}
+
+func (*Part_Tool) isPart_Content() {}
+
+// ToolReference names a deferred tool of the agent, in the result of a tool that
+// looks for others. The model is told of it from its next call on, for as long as
+// that result is in what it is told. A name that is not one of the agent's tools is
+// told to the model in words.
+type ToolReference struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The tool.
+	ToolName      string `protobuf:"bytes,1,opt,name=tool_name,json=toolName,proto3" json:"tool_name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ToolReference) Reset() {
+	*x = ToolReference{}
+	mi := &file_agentd_v1_types_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ToolReference) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ToolReference) ProtoMessage() {}
+
+func (x *ToolReference) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_types_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ToolReference.ProtoReflect.Descriptor instead.
+func (*ToolReference) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ToolReference) GetToolName() string {
+	if x != nil {
+		return x.ToolName
+	}
+	return ""
+}
 
 // InlineData is a file within a message. A prompt with a file that no model of the
 // tree takes is refused with ERROR_CODE_INVALID_REQUEST, as far as the server
@@ -859,7 +926,7 @@ type InlineData struct {
 
 func (x *InlineData) Reset() {
 	*x = InlineData{}
-	mi := &file_agentd_v1_types_proto_msgTypes[3]
+	mi := &file_agentd_v1_types_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -871,7 +938,7 @@ func (x *InlineData) String() string {
 func (*InlineData) ProtoMessage() {}
 
 func (x *InlineData) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[3]
+	mi := &file_agentd_v1_types_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -884,7 +951,7 @@ func (x *InlineData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InlineData.ProtoReflect.Descriptor instead.
 func (*InlineData) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{3}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *InlineData) GetMimeType() string {
@@ -916,7 +983,7 @@ type FileUri struct {
 
 func (x *FileUri) Reset() {
 	*x = FileUri{}
-	mi := &file_agentd_v1_types_proto_msgTypes[4]
+	mi := &file_agentd_v1_types_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -928,7 +995,7 @@ func (x *FileUri) String() string {
 func (*FileUri) ProtoMessage() {}
 
 func (x *FileUri) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[4]
+	mi := &file_agentd_v1_types_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -941,7 +1008,7 @@ func (x *FileUri) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileUri.ProtoReflect.Descriptor instead.
 func (*FileUri) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{4}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *FileUri) GetMimeType() string {
@@ -983,7 +1050,7 @@ type Agent struct {
 
 func (x *Agent) Reset() {
 	*x = Agent{}
-	mi := &file_agentd_v1_types_proto_msgTypes[5]
+	mi := &file_agentd_v1_types_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -995,7 +1062,7 @@ func (x *Agent) String() string {
 func (*Agent) ProtoMessage() {}
 
 func (x *Agent) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[5]
+	mi := &file_agentd_v1_types_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1008,7 +1075,7 @@ func (x *Agent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Agent.ProtoReflect.Descriptor instead.
 func (*Agent) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{5}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Agent) GetName() string {
@@ -1114,7 +1181,7 @@ type McpAttachment struct {
 
 func (x *McpAttachment) Reset() {
 	*x = McpAttachment{}
-	mi := &file_agentd_v1_types_proto_msgTypes[6]
+	mi := &file_agentd_v1_types_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1126,7 +1193,7 @@ func (x *McpAttachment) String() string {
 func (*McpAttachment) ProtoMessage() {}
 
 func (x *McpAttachment) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[6]
+	mi := &file_agentd_v1_types_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1139,7 +1206,7 @@ func (x *McpAttachment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpAttachment.ProtoReflect.Descriptor instead.
 func (*McpAttachment) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{6}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *McpAttachment) GetMcpName() string {
@@ -1202,7 +1269,7 @@ type LlmAgent struct {
 
 func (x *LlmAgent) Reset() {
 	*x = LlmAgent{}
-	mi := &file_agentd_v1_types_proto_msgTypes[7]
+	mi := &file_agentd_v1_types_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1214,7 +1281,7 @@ func (x *LlmAgent) String() string {
 func (*LlmAgent) ProtoMessage() {}
 
 func (x *LlmAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[7]
+	mi := &file_agentd_v1_types_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1227,7 +1294,7 @@ func (x *LlmAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LlmAgent.ProtoReflect.Descriptor instead.
 func (*LlmAgent) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{7}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *LlmAgent) GetModel() string {
@@ -1327,7 +1394,7 @@ type Compaction struct {
 	// knows none, only a refused prompt is compacted.
 	ContextTokens int64 `protobuf:"varint,2,opt,name=context_tokens,json=contextTokens,proto3" json:"context_tokens,omitempty"`
 	// The model that writes summaries; empty is the agent's own, and where that fails
-	// its fallback_models. A change among these is not told as ModelFallback.
+	// its fallback_models.
 	Model string `protobuf:"bytes,3,opt,name=model,proto3" json:"model,omitempty"`
 	// What to keep in mind when summarising, for the model that does it.
 	Instruction   string `protobuf:"bytes,4,opt,name=instruction,proto3" json:"instruction,omitempty"`
@@ -1337,7 +1404,7 @@ type Compaction struct {
 
 func (x *Compaction) Reset() {
 	*x = Compaction{}
-	mi := &file_agentd_v1_types_proto_msgTypes[8]
+	mi := &file_agentd_v1_types_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1349,7 +1416,7 @@ func (x *Compaction) String() string {
 func (*Compaction) ProtoMessage() {}
 
 func (x *Compaction) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[8]
+	mi := &file_agentd_v1_types_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1362,7 +1429,7 @@ func (x *Compaction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Compaction.ProtoReflect.Descriptor instead.
 func (*Compaction) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{8}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Compaction) GetAtShare() float64 {
@@ -1421,7 +1488,7 @@ type GenerationSettings struct {
 
 func (x *GenerationSettings) Reset() {
 	*x = GenerationSettings{}
-	mi := &file_agentd_v1_types_proto_msgTypes[9]
+	mi := &file_agentd_v1_types_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1433,7 +1500,7 @@ func (x *GenerationSettings) String() string {
 func (*GenerationSettings) ProtoMessage() {}
 
 func (x *GenerationSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[9]
+	mi := &file_agentd_v1_types_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1446,7 +1513,7 @@ func (x *GenerationSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationSettings.ProtoReflect.Descriptor instead.
 func (*GenerationSettings) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{9}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GenerationSettings) GetTemperature() float64 {
@@ -1523,7 +1590,7 @@ type PromptCache struct {
 
 func (x *PromptCache) Reset() {
 	*x = PromptCache{}
-	mi := &file_agentd_v1_types_proto_msgTypes[10]
+	mi := &file_agentd_v1_types_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1535,7 +1602,7 @@ func (x *PromptCache) String() string {
 func (*PromptCache) ProtoMessage() {}
 
 func (x *PromptCache) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[10]
+	mi := &file_agentd_v1_types_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1548,7 +1615,7 @@ func (x *PromptCache) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromptCache.ProtoReflect.Descriptor instead.
 func (*PromptCache) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{10}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PromptCache) GetMode() PromptCache_Mode {
@@ -1584,7 +1651,7 @@ type Thinking struct {
 
 func (x *Thinking) Reset() {
 	*x = Thinking{}
-	mi := &file_agentd_v1_types_proto_msgTypes[11]
+	mi := &file_agentd_v1_types_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1596,7 +1663,7 @@ func (x *Thinking) String() string {
 func (*Thinking) ProtoMessage() {}
 
 func (x *Thinking) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[11]
+	mi := &file_agentd_v1_types_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1609,7 +1676,7 @@ func (x *Thinking) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Thinking.ProtoReflect.Descriptor instead.
 func (*Thinking) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{11}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Thinking) GetAmount() isThinking_Amount {
@@ -1675,7 +1742,7 @@ type ToolChoice struct {
 
 func (x *ToolChoice) Reset() {
 	*x = ToolChoice{}
-	mi := &file_agentd_v1_types_proto_msgTypes[12]
+	mi := &file_agentd_v1_types_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1687,7 +1754,7 @@ func (x *ToolChoice) String() string {
 func (*ToolChoice) ProtoMessage() {}
 
 func (x *ToolChoice) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[12]
+	mi := &file_agentd_v1_types_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1700,7 +1767,7 @@ func (x *ToolChoice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolChoice.ProtoReflect.Descriptor instead.
 func (*ToolChoice) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{12}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ToolChoice) GetMode() ToolChoice_Mode {
@@ -1728,7 +1795,7 @@ type SequentialAgent struct {
 
 func (x *SequentialAgent) Reset() {
 	*x = SequentialAgent{}
-	mi := &file_agentd_v1_types_proto_msgTypes[13]
+	mi := &file_agentd_v1_types_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1740,7 +1807,7 @@ func (x *SequentialAgent) String() string {
 func (*SequentialAgent) ProtoMessage() {}
 
 func (x *SequentialAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[13]
+	mi := &file_agentd_v1_types_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1753,7 +1820,7 @@ func (x *SequentialAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SequentialAgent.ProtoReflect.Descriptor instead.
 func (*SequentialAgent) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{13}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SequentialAgent) GetAgents() []*Agent {
@@ -1775,7 +1842,7 @@ type ParallelAgent struct {
 
 func (x *ParallelAgent) Reset() {
 	*x = ParallelAgent{}
-	mi := &file_agentd_v1_types_proto_msgTypes[14]
+	mi := &file_agentd_v1_types_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1787,7 +1854,7 @@ func (x *ParallelAgent) String() string {
 func (*ParallelAgent) ProtoMessage() {}
 
 func (x *ParallelAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[14]
+	mi := &file_agentd_v1_types_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1800,7 +1867,7 @@ func (x *ParallelAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ParallelAgent.ProtoReflect.Descriptor instead.
 func (*ParallelAgent) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{14}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ParallelAgent) GetAgents() []*Agent {
@@ -1827,7 +1894,7 @@ type LoopAgent struct {
 
 func (x *LoopAgent) Reset() {
 	*x = LoopAgent{}
-	mi := &file_agentd_v1_types_proto_msgTypes[15]
+	mi := &file_agentd_v1_types_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1839,7 +1906,7 @@ func (x *LoopAgent) String() string {
 func (*LoopAgent) ProtoMessage() {}
 
 func (x *LoopAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[15]
+	mi := &file_agentd_v1_types_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1852,7 +1919,7 @@ func (x *LoopAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopAgent.ProtoReflect.Descriptor instead.
 func (*LoopAgent) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{15}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *LoopAgent) GetAgents() []*Agent {
@@ -1891,7 +1958,7 @@ type TokenUsage struct {
 
 func (x *TokenUsage) Reset() {
 	*x = TokenUsage{}
-	mi := &file_agentd_v1_types_proto_msgTypes[16]
+	mi := &file_agentd_v1_types_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1903,7 +1970,7 @@ func (x *TokenUsage) String() string {
 func (*TokenUsage) ProtoMessage() {}
 
 func (x *TokenUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[16]
+	mi := &file_agentd_v1_types_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1916,7 +1983,7 @@ func (x *TokenUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenUsage.ProtoReflect.Descriptor instead.
 func (*TokenUsage) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{16}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *TokenUsage) GetPromptTokens() int32 {
@@ -1979,7 +2046,7 @@ type UsageSummary struct {
 
 func (x *UsageSummary) Reset() {
 	*x = UsageSummary{}
-	mi := &file_agentd_v1_types_proto_msgTypes[17]
+	mi := &file_agentd_v1_types_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1991,7 +2058,7 @@ func (x *UsageSummary) String() string {
 func (*UsageSummary) ProtoMessage() {}
 
 func (x *UsageSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[17]
+	mi := &file_agentd_v1_types_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2004,7 +2071,7 @@ func (x *UsageSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageSummary.ProtoReflect.Descriptor instead.
 func (*UsageSummary) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{17}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *UsageSummary) GetTotalUsage() *TokenUsage {
@@ -2054,12 +2121,15 @@ const file_agentd_v1_types_proto_rawDesc = "" +
 	" \x01(\v2\x19.google.protobuf.DurationB\x0e\xbaH\v\xaa\x01\b\"\x04\b\x80\xa3\x05*\x00R\atimeout\x12%\n" +
 	"\x0eneeds_approval\x18\v \x01(\bR\rneedsApproval\x12\x1a\n" +
 	"\bdeferred\x18\f \x01(\bR\bdeferredB\x0f\n" +
-	"\r_input_schema\"\x96\x01\n" +
+	"\r_input_schema\"\xc6\x01\n" +
 	"\x04Part\x12!\n" +
 	"\x04text\x18\x01 \x01(\tB\v\xbaH\br\x06\x10\x01(\x80\x80@H\x00R\x04text\x12/\n" +
 	"\x06inline\x18\x02 \x01(\v2\x15.agentd.v1.InlineDataH\x00R\x06inline\x12(\n" +
-	"\x04file\x18\x03 \x01(\v2\x12.agentd.v1.FileUriH\x00R\x04fileB\x10\n" +
-	"\acontent\x12\x05\xbaH\x02\b\x01\"\x9e\x01\n" +
+	"\x04file\x18\x03 \x01(\v2\x12.agentd.v1.FileUriH\x00R\x04file\x12.\n" +
+	"\x04tool\x18\x04 \x01(\v2\x18.agentd.v1.ToolReferenceH\x00R\x04toolB\x10\n" +
+	"\acontent\x12\x05\xbaH\x02\b\x01\"Y\n" +
+	"\rToolReference\x12H\n" +
+	"\ttool_name\x18\x01 \x01(\tB+\xbaH(r&\x10\x01\x18@2 ^[A-Za-z_][A-Za-z0-9_.:-]{0,63}$R\btoolName\"\x9e\x01\n" +
 	"\n" +
 	"InlineData\x12s\n" +
 	"\tmime_type\x18\x01 \x01(\tBV\xbaHSrQ2O^[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}$R\bmimeType\x12\x1b\n" +
@@ -2233,7 +2303,7 @@ func file_agentd_v1_types_proto_rawDescGZIP() []byte {
 }
 
 var file_agentd_v1_types_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_agentd_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_agentd_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_agentd_v1_types_proto_goTypes = []any{
 	(ErrorCode)(0),              // 0: agentd.v1.ErrorCode
 	(OnDisconnect)(0),           // 1: agentd.v1.OnDisconnect
@@ -2246,53 +2316,55 @@ var file_agentd_v1_types_proto_goTypes = []any{
 	(*Budget)(nil),              // 8: agentd.v1.Budget
 	(*Tool)(nil),                // 9: agentd.v1.Tool
 	(*Part)(nil),                // 10: agentd.v1.Part
-	(*InlineData)(nil),          // 11: agentd.v1.InlineData
-	(*FileUri)(nil),             // 12: agentd.v1.FileUri
-	(*Agent)(nil),               // 13: agentd.v1.Agent
-	(*McpAttachment)(nil),       // 14: agentd.v1.McpAttachment
-	(*LlmAgent)(nil),            // 15: agentd.v1.LlmAgent
-	(*Compaction)(nil),          // 16: agentd.v1.Compaction
-	(*GenerationSettings)(nil),  // 17: agentd.v1.GenerationSettings
-	(*PromptCache)(nil),         // 18: agentd.v1.PromptCache
-	(*Thinking)(nil),            // 19: agentd.v1.Thinking
-	(*ToolChoice)(nil),          // 20: agentd.v1.ToolChoice
-	(*SequentialAgent)(nil),     // 21: agentd.v1.SequentialAgent
-	(*ParallelAgent)(nil),       // 22: agentd.v1.ParallelAgent
-	(*LoopAgent)(nil),           // 23: agentd.v1.LoopAgent
-	(*TokenUsage)(nil),          // 24: agentd.v1.TokenUsage
-	(*UsageSummary)(nil),        // 25: agentd.v1.UsageSummary
-	(*durationpb.Duration)(nil), // 26: google.protobuf.Duration
+	(*ToolReference)(nil),       // 11: agentd.v1.ToolReference
+	(*InlineData)(nil),          // 12: agentd.v1.InlineData
+	(*FileUri)(nil),             // 13: agentd.v1.FileUri
+	(*Agent)(nil),               // 14: agentd.v1.Agent
+	(*McpAttachment)(nil),       // 15: agentd.v1.McpAttachment
+	(*LlmAgent)(nil),            // 16: agentd.v1.LlmAgent
+	(*Compaction)(nil),          // 17: agentd.v1.Compaction
+	(*GenerationSettings)(nil),  // 18: agentd.v1.GenerationSettings
+	(*PromptCache)(nil),         // 19: agentd.v1.PromptCache
+	(*Thinking)(nil),            // 20: agentd.v1.Thinking
+	(*ToolChoice)(nil),          // 21: agentd.v1.ToolChoice
+	(*SequentialAgent)(nil),     // 22: agentd.v1.SequentialAgent
+	(*ParallelAgent)(nil),       // 23: agentd.v1.ParallelAgent
+	(*LoopAgent)(nil),           // 24: agentd.v1.LoopAgent
+	(*TokenUsage)(nil),          // 25: agentd.v1.TokenUsage
+	(*UsageSummary)(nil),        // 26: agentd.v1.UsageSummary
+	(*durationpb.Duration)(nil), // 27: google.protobuf.Duration
 }
 var file_agentd_v1_types_proto_depIdxs = []int32{
-	26, // 0: agentd.v1.Budget.wall_time:type_name -> google.protobuf.Duration
-	26, // 1: agentd.v1.Tool.timeout:type_name -> google.protobuf.Duration
-	11, // 2: agentd.v1.Part.inline:type_name -> agentd.v1.InlineData
-	12, // 3: agentd.v1.Part.file:type_name -> agentd.v1.FileUri
-	15, // 4: agentd.v1.Agent.llm:type_name -> agentd.v1.LlmAgent
-	21, // 5: agentd.v1.Agent.sequential:type_name -> agentd.v1.SequentialAgent
-	22, // 6: agentd.v1.Agent.parallel:type_name -> agentd.v1.ParallelAgent
-	23, // 7: agentd.v1.Agent.loop:type_name -> agentd.v1.LoopAgent
-	13, // 8: agentd.v1.LlmAgent.sub_agents:type_name -> agentd.v1.Agent
-	14, // 9: agentd.v1.LlmAgent.mcp_attachments:type_name -> agentd.v1.McpAttachment
-	17, // 10: agentd.v1.LlmAgent.generation:type_name -> agentd.v1.GenerationSettings
-	3,  // 11: agentd.v1.LlmAgent.include_history:type_name -> agentd.v1.IncludeHistory
-	16, // 12: agentd.v1.LlmAgent.compaction:type_name -> agentd.v1.Compaction
-	19, // 13: agentd.v1.GenerationSettings.thinking:type_name -> agentd.v1.Thinking
-	20, // 14: agentd.v1.GenerationSettings.tool_choice:type_name -> agentd.v1.ToolChoice
-	18, // 15: agentd.v1.GenerationSettings.cache:type_name -> agentd.v1.PromptCache
-	5,  // 16: agentd.v1.PromptCache.mode:type_name -> agentd.v1.PromptCache.Mode
-	26, // 17: agentd.v1.PromptCache.ttl:type_name -> google.protobuf.Duration
-	6,  // 18: agentd.v1.Thinking.effort:type_name -> agentd.v1.Thinking.Effort
-	7,  // 19: agentd.v1.ToolChoice.mode:type_name -> agentd.v1.ToolChoice.Mode
-	13, // 20: agentd.v1.SequentialAgent.agents:type_name -> agentd.v1.Agent
-	13, // 21: agentd.v1.ParallelAgent.agents:type_name -> agentd.v1.Agent
-	13, // 22: agentd.v1.LoopAgent.agents:type_name -> agentd.v1.Agent
-	24, // 23: agentd.v1.UsageSummary.total_usage:type_name -> agentd.v1.TokenUsage
-	24, // [24:24] is the sub-list for method output_type
-	24, // [24:24] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	27, // 0: agentd.v1.Budget.wall_time:type_name -> google.protobuf.Duration
+	27, // 1: agentd.v1.Tool.timeout:type_name -> google.protobuf.Duration
+	12, // 2: agentd.v1.Part.inline:type_name -> agentd.v1.InlineData
+	13, // 3: agentd.v1.Part.file:type_name -> agentd.v1.FileUri
+	11, // 4: agentd.v1.Part.tool:type_name -> agentd.v1.ToolReference
+	16, // 5: agentd.v1.Agent.llm:type_name -> agentd.v1.LlmAgent
+	22, // 6: agentd.v1.Agent.sequential:type_name -> agentd.v1.SequentialAgent
+	23, // 7: agentd.v1.Agent.parallel:type_name -> agentd.v1.ParallelAgent
+	24, // 8: agentd.v1.Agent.loop:type_name -> agentd.v1.LoopAgent
+	14, // 9: agentd.v1.LlmAgent.sub_agents:type_name -> agentd.v1.Agent
+	15, // 10: agentd.v1.LlmAgent.mcp_attachments:type_name -> agentd.v1.McpAttachment
+	18, // 11: agentd.v1.LlmAgent.generation:type_name -> agentd.v1.GenerationSettings
+	3,  // 12: agentd.v1.LlmAgent.include_history:type_name -> agentd.v1.IncludeHistory
+	17, // 13: agentd.v1.LlmAgent.compaction:type_name -> agentd.v1.Compaction
+	20, // 14: agentd.v1.GenerationSettings.thinking:type_name -> agentd.v1.Thinking
+	21, // 15: agentd.v1.GenerationSettings.tool_choice:type_name -> agentd.v1.ToolChoice
+	19, // 16: agentd.v1.GenerationSettings.cache:type_name -> agentd.v1.PromptCache
+	5,  // 17: agentd.v1.PromptCache.mode:type_name -> agentd.v1.PromptCache.Mode
+	27, // 18: agentd.v1.PromptCache.ttl:type_name -> google.protobuf.Duration
+	6,  // 19: agentd.v1.Thinking.effort:type_name -> agentd.v1.Thinking.Effort
+	7,  // 20: agentd.v1.ToolChoice.mode:type_name -> agentd.v1.ToolChoice.Mode
+	14, // 21: agentd.v1.SequentialAgent.agents:type_name -> agentd.v1.Agent
+	14, // 22: agentd.v1.ParallelAgent.agents:type_name -> agentd.v1.Agent
+	14, // 23: agentd.v1.LoopAgent.agents:type_name -> agentd.v1.Agent
+	25, // 24: agentd.v1.UsageSummary.total_usage:type_name -> agentd.v1.TokenUsage
+	25, // [25:25] is the sub-list for method output_type
+	25, // [25:25] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_types_proto_init() }
@@ -2305,16 +2377,17 @@ func file_agentd_v1_types_proto_init() {
 		(*Part_Text)(nil),
 		(*Part_Inline)(nil),
 		(*Part_File)(nil),
+		(*Part_Tool)(nil),
 	}
-	file_agentd_v1_types_proto_msgTypes[5].OneofWrappers = []any{
+	file_agentd_v1_types_proto_msgTypes[6].OneofWrappers = []any{
 		(*Agent_Llm)(nil),
 		(*Agent_Sequential)(nil),
 		(*Agent_Parallel)(nil),
 		(*Agent_Loop)(nil),
 	}
-	file_agentd_v1_types_proto_msgTypes[7].OneofWrappers = []any{}
-	file_agentd_v1_types_proto_msgTypes[9].OneofWrappers = []any{}
-	file_agentd_v1_types_proto_msgTypes[11].OneofWrappers = []any{
+	file_agentd_v1_types_proto_msgTypes[8].OneofWrappers = []any{}
+	file_agentd_v1_types_proto_msgTypes[10].OneofWrappers = []any{}
+	file_agentd_v1_types_proto_msgTypes[12].OneofWrappers = []any{
 		(*Thinking_Effort_)(nil),
 		(*Thinking_BudgetTokens)(nil),
 	}
@@ -2324,7 +2397,7 @@ func file_agentd_v1_types_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_types_proto_rawDesc), len(file_agentd_v1_types_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   18,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

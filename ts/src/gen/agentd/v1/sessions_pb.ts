@@ -11,7 +11,7 @@ import type { Interaction, InteractionStatus, Resolution } from "./interactions_
 import { file_agentd_v1_interactions } from "./interactions_pb.js";
 import type { Display_Visibility, RunRequest_ExecuteRequest, RunRequest_ToolCallResponse, RunResponse, RunResponse_CancelReceipt, RunResponse_ErrorResponse, RunResponse_ModelCallEnded, RunResponse_ToolCallRequest } from "./service_pb.js";
 import { file_agentd_v1_service } from "./service_pb.js";
-import type { ErrorCode, GenerationSettings, StopReason, UsageSummary } from "./types_pb.js";
+import type { ErrorCode, GenerationSettings, Part, StopReason, UsageSummary } from "./types_pb.js";
 import { file_agentd_v1_types } from "./types_pb.js";
 import type { Duration, Timestamp, Value } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
@@ -21,7 +21,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file agentd/v1/sessions.proto.
  */
 export const file_agentd_v1_sessions: GenFile = /*@__PURE__*/
-  fileDesc("ChhhZ2VudGQvdjEvc2Vzc2lvbnMucHJvdG8SCWFnZW50ZC52MSLtAwoHU2Vzc2lvbhIKCgJpZBgBIAEoCRImCgVzdGF0ZRgCIAEoDjIXLmFnZW50ZC52MS5TZXNzaW9uU3RhdGUSLgoGbGFiZWxzGAMgAygLMh4uYWdlbnRkLnYxLlNlc3Npb24uTGFiZWxzRW50cnkSEgoKY2xpZW50X3JlZhgEIAEoCRIPCgdjcmVhdG9yGAUgASgJEi8KC2NyZWF0ZV90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgt1cGRhdGVfdGltZRgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJgoFdXNhZ2UYCCABKAsyFy5hZ2VudGQudjEuVXNhZ2VTdW1tYXJ5Eg8KB3ZlcnNpb24YCSABKAMSEwoLZm9ya2VkX2Zyb20YCiABKAkSEQoJZm9ya2VkX2F0GAsgASgDEhQKDGxhc3RfdHVybl9pZBgMIAEoCRIvChBsYXN0X3R1cm5fc3RhdHVzGA0gASgOMhUuYWdlbnRkLnYxLlR1cm5TdGF0dXMSEAoIbGFzdF9zZXEYDiABKAMSDgoGcHVyZ2VkGA8gASgIGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEi5gUKBFR1cm4SCgoCaWQYASABKAkSEgoKc2Vzc2lvbl9pZBgCIAEoCRIlCgZzdGF0dXMYAyABKA4yFS5hZ2VudGQudjEuVHVyblN0YXR1cxIWCg5zdGF0dXNfbWVzc2FnZRgEIAEoCRIoCgplcnJvcl9jb2RlGAUgASgOMhQuYWdlbnRkLnYxLkVycm9yQ29kZRITCgt1c2VyX3Byb21wdBgGIAEoCRITCgtvdXRwdXRfdGV4dBgHIAEoCRImCgV1c2FnZRgIIAEoCzIXLmFnZW50ZC52MS5Vc2FnZVN1bW1hcnkSLwoLY3JlYXRlX3RpbWUYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnN0YXJ0X3RpbWUYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZF90aW1lGAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCghkdXJhdGlvbhgMIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIRCglhZnRlcl9zZXEYDSABKAMSQgoScGVuZGluZ190b29sX2NhbGxzGA4gAygLMiYuYWdlbnRkLnYxLlJ1blJlc3BvbnNlLlRvb2xDYWxsUmVxdWVzdBIVCg1pbmplY3RlZF9pbnRvGA8gASgJEjUKB3JlY2VpcHQYECABKAsyJC5hZ2VudGQudjEuUnVuUmVzcG9uc2UuQ2FuY2VsUmVjZWlwdBIxChFzdHJ1Y3R1cmVkX291dHB1dBgRIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIqCgtzdG9wX3JlYXNvbhgSIAEoDjIVLmFnZW50ZC52MS5TdG9wUmVhc29uEg0KBW1vZGVsGBMgASgJEjQKFHBlbmRpbmdfaW50ZXJhY3Rpb25zGBQgAygLMhYuYWdlbnRkLnYxLkludGVyYWN0aW9uIq8BChRDcmVhdGVTZXNzaW9uUmVxdWVzdBI7CgZsYWJlbHMYASADKAsyKy5hZ2VudGQudjEuQ3JlYXRlU2Vzc2lvblJlcXVlc3QuTGFiZWxzRW50cnkSEgoKY2xpZW50X3JlZhgCIAEoCRIXCg9pZGVtcG90ZW5jeV9rZXkYAyABKAkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASI8ChVDcmVhdGVTZXNzaW9uUmVzcG9uc2USIwoHc2Vzc2lvbhgBIAEoCzISLmFnZW50ZC52MS5TZXNzaW9uIicKEUdldFNlc3Npb25SZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkiOQoSR2V0U2Vzc2lvblJlc3BvbnNlEiMKB3Nlc3Npb24YASABKAsyEi5hZ2VudGQudjEuU2Vzc2lvbiLgAwoTTGlzdFNlc3Npb25zUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCRInCgZzdGF0ZXMYAyADKA4yFy5hZ2VudGQudjEuU2Vzc2lvblN0YXRlEjoKBmxhYmVscxgEIAMoCzIqLmFnZW50ZC52MS5MaXN0U2Vzc2lvbnNSZXF1ZXN0LkxhYmVsc0VudHJ5EhIKCmNsaWVudF9yZWYYBSABKAkSLAoNdHVybl9zdGF0dXNlcxgGIAMoDjIVLmFnZW50ZC52MS5UdXJuU3RhdHVzEjEKDWNyZWF0ZWRfYWZ0ZXIYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjIKDmNyZWF0ZWRfYmVmb3JlGAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIxCg11cGRhdGVkX2FmdGVyGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIyCg51cGRhdGVkX2JlZm9yZRgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJVChRMaXN0U2Vzc2lvbnNSZXNwb25zZRIkCghzZXNzaW9ucxgBIAMoCzISLmFnZW50ZC52MS5TZXNzaW9uEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKIAgoUVXBkYXRlU2Vzc2lvblJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIUCgd2ZXJzaW9uGAIgASgDSACIAQESOwoGbGFiZWxzGAMgAygLMisuYWdlbnRkLnYxLlVwZGF0ZVNlc3Npb25SZXF1ZXN0LkxhYmVsc0VudHJ5EhcKCmNsaWVudF9yZWYYBCABKAlIAYgBARImCgVzdGF0ZRgFIAEoDjIXLmFnZW50ZC52MS5TZXNzaW9uU3RhdGUaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIKCghfdmVyc2lvbkINCgtfY2xpZW50X3JlZiI8ChVVcGRhdGVTZXNzaW9uUmVzcG9uc2USIwoHc2Vzc2lvbhgBIAEoCzISLmFnZW50ZC52MS5TZXNzaW9uIioKFERlbGV0ZVNlc3Npb25SZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkiFwoVRGVsZXRlU2Vzc2lvblJlc3BvbnNlItkBChJGb3JrU2Vzc2lvblJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIQCgNzZXEYAiABKANIAIgBARI5CgZsYWJlbHMYAyADKAsyKS5hZ2VudGQudjEuRm9ya1Nlc3Npb25SZXF1ZXN0LkxhYmVsc0VudHJ5EhIKCmNsaWVudF9yZWYYBCABKAkSFwoPaWRlbXBvdGVuY3lfa2V5GAUgASgJGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCBgoEX3NlcSI6ChNGb3JrU2Vzc2lvblJlc3BvbnNlEiMKB3Nlc3Npb24YASABKAsyEi5hZ2VudGQudjEuU2Vzc2lvbiJKChFDcmVhdGVUdXJuUmVxdWVzdBI1CgdleGVjdXRlGAEgASgLMiQuYWdlbnRkLnYxLlJ1blJlcXVlc3QuRXhlY3V0ZVJlcXVlc3QiMwoSQ3JlYXRlVHVyblJlc3BvbnNlEh0KBHR1cm4YASABKAsyDy5hZ2VudGQudjEuVHVybiI1Cg5HZXRUdXJuUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEg8KB3R1cm5faWQYAiABKAkiMAoPR2V0VHVyblJlc3BvbnNlEh0KBHR1cm4YASABKAsyDy5hZ2VudGQudjEuVHVybiLdAQoQTGlzdFR1cm5zUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJEicKCHN0YXR1c2VzGAQgAygOMhUuYWdlbnRkLnYxLlR1cm5TdGF0dXMSMQoNY3JlYXRlZF9hZnRlchgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMgoOY3JlYXRlZF9iZWZvcmUYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIkwKEUxpc3RUdXJuc1Jlc3BvbnNlEh4KBXR1cm5zGAEgAygLMg8uYWdlbnRkLnYxLlR1cm4SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIkgKEUNhbmNlbFR1cm5SZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSDwoHdHVybl9pZBgCIAEoCRIOCgZyZWFzb24YAyABKAkiMwoSQ2FuY2VsVHVyblJlc3BvbnNlEh0KBHR1cm4YASABKAsyDy5hZ2VudGQudjEuVHVybiK1AQoVTGlzdFR1cm5FdmVudHNSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSDwoHdHVybl9pZBgCIAEoCRIWCglhZnRlcl9zZXEYAyABKANIAIgBARINCgVsaW1pdBgEIAEoBRIPCgdkaXNwbGF5GAUgASgIEjEKCnZpc2liaWxpdHkYBiABKA4yHS5hZ2VudGQudjEuRGlzcGxheS5WaXNpYmlsaXR5QgwKCl9hZnRlcl9zZXEiTgoWTGlzdFR1cm5FdmVudHNSZXNwb25zZRImCgZldmVudHMYASADKAsyFi5hZ2VudGQudjEuUnVuUmVzcG9uc2USDAoEbW9yZRgCIAEoCCK1AQoQV2F0Y2hUdXJuUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEg8KB3R1cm5faWQYAiABKAkSFgoJYWZ0ZXJfc2VxGAMgASgDSACIAQESEgoKdG9vbF9uYW1lcxgEIAMoCRIPCgdkaXNwbGF5GAUgASgIEjEKCnZpc2liaWxpdHkYBiABKA4yHS5hZ2VudGQudjEuRGlzcGxheS5WaXNpYmlsaXR5QgwKCl9hZnRlcl9zZXEiOgoRV2F0Y2hUdXJuUmVzcG9uc2USJQoFZXZlbnQYASABKAsyFi5hZ2VudGQudjEuUnVuUmVzcG9uc2UieAoYU3VibWl0VG9vbFJlc3VsdHNSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSDwoHdHVybl9pZBgCIAEoCRI3CgdyZXN1bHRzGAMgAygLMiYuYWdlbnRkLnYxLlJ1blJlcXVlc3QuVG9vbENhbGxSZXNwb25zZSJpChlTdWJtaXRUb29sUmVzdWx0c1Jlc3BvbnNlEi0KB3JlZnVzZWQYASADKAsyHC5hZ2VudGQudjEuUmVmdXNlZFRvb2xSZXN1bHQSHQoEdHVybhgCIAEoCzIPLmFnZW50ZC52MS5UdXJuIl4KEVJlZnVzZWRUb29sUmVzdWx0EhQKDHRvb2xfY2FsbF9pZBgBIAEoCRIzCgVlcnJvchgCIAEoCzIkLmFnZW50ZC52MS5SdW5SZXNwb25zZS5FcnJvclJlc3BvbnNlIkMKFUdldEludGVyYWN0aW9uUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhYKDmludGVyYWN0aW9uX2lkGAIgASgJIkUKFkdldEludGVyYWN0aW9uUmVzcG9uc2USKwoLaW50ZXJhY3Rpb24YASABKAsyFi5hZ2VudGQudjEuSW50ZXJhY3Rpb24ilQEKF0xpc3RJbnRlcmFjdGlvbnNSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSDwoHdHVybl9pZBgCIAEoCRIRCglwYWdlX3NpemUYAyABKAUSEgoKcGFnZV90b2tlbhgEIAEoCRIuCghzdGF0dXNlcxgFIAMoDjIcLmFnZW50ZC52MS5JbnRlcmFjdGlvblN0YXR1cyJhChhMaXN0SW50ZXJhY3Rpb25zUmVzcG9uc2USLAoMaW50ZXJhY3Rpb25zGAEgAygLMhYuYWdlbnRkLnYxLkludGVyYWN0aW9uEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSJyChlSZXNvbHZlSW50ZXJhY3Rpb25SZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSFgoOaW50ZXJhY3Rpb25faWQYAiABKAkSKQoKcmVzb2x1dGlvbhgDIAEoCzIVLmFnZW50ZC52MS5SZXNvbHV0aW9uIkkKGlJlc29sdmVJbnRlcmFjdGlvblJlc3BvbnNlEisKC2ludGVyYWN0aW9uGAEgASgLMhYuYWdlbnRkLnYxLkludGVyYWN0aW9uIhgKFkdldENhcGFiaWxpdGllc1JlcXVlc3QiugIKF0dldENhcGFiaWxpdGllc1Jlc3BvbnNlEg8KB3ZlcnNpb24YASABKAkSPgoJcHJvdmlkZXJzGAIgAygLMisuYWdlbnRkLnYxLkdldENhcGFiaWxpdGllc1Jlc3BvbnNlLlByb3ZpZGVyEhUKDWJ1aWx0aW5fdG9vbHMYAyADKAkSGAoQbWF4X3Byb21wdF9ieXRlcxgEIAEoAxIZChFtYXhfbWVzc2FnZV9ieXRlcxgFIAEoAxIsCglyZXRlbnRpb24YBiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24aVAoIUHJvdmlkZXISDAoEbmFtZRgBIAEoCRIPCgdoYXNfa2V5GAIgASgIEhUKDWJ1aWx0aW5fdG9vbHMYAyADKAkSEgoKa2V5X2hlYWRlchgEIAEoCSITChFMaXN0TW9kZWxzUmVxdWVzdCJLChJMaXN0TW9kZWxzUmVzcG9uc2USIAoGbW9kZWxzGAEgAygLMhAuYWdlbnRkLnYxLk1vZGVsEhMKC3ByaWNlc19kYXRlGAIgASgJIocECgVNb2RlbBIMCgRuYW1lGAEgASgJEhAKCHByb3ZpZGVyGAIgASgJEhEKCWF2YWlsYWJsZRgDIAEoCBIlCgVwcmljZRgEIAEoCzIWLmFnZW50ZC52MS5Nb2RlbC5QcmljZRIzCgxjYXBhYmlsaXRpZXMYBSABKAsyHS5hZ2VudGQudjEuTW9kZWwuQ2FwYWJpbGl0aWVzEhUKDWJ1aWx0aW5fdG9vbHMYBiADKAkaywEKBVByaWNlEg0KBWlucHV0GAEgASgBEg4KBmNhY2hlZBgCIAEoARIOCgZvdXRwdXQYAyABKAESGAoLY2FjaGVfd3JpdGUYBCABKAFIAIgBARIVCgh0aGlua2luZxgFIAEoAUgBiAEBEhEKCWxvbmdfZnJvbRgGIAEoAxIkCgRsb25nGAcgASgLMhYuYWdlbnRkLnYxLk1vZGVsLlByaWNlEgwKBGRhdGUYCCABKAlCDgoMX2NhY2hlX3dyaXRlQgsKCV90aGlua2luZxqJAQoMQ2FwYWJpbGl0aWVzEhYKDmNvbnRleHRfdG9rZW5zGAEgASgDEhUKDW91dHB1dF90b2tlbnMYAiABKAMSDgoGaW5wdXRzGAMgAygJEhAKCHRoaW5raW5nGAQgASgIEg0KBXRvb2xzGAUgASgIEhkKEXN0cnVjdHVyZWRfb3V0cHV0GAYgASgIIjwKFUxpc3RNb2RlbENhbGxzUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEg8KB3R1cm5faWQYAiABKAkiRAoWTGlzdE1vZGVsQ2FsbHNSZXNwb25zZRIqCgVjYWxscxgBIAMoCzIbLmFnZW50ZC52MS5Nb2RlbENhbGxEZXRhaWxzIsYBChBNb2RlbENhbGxEZXRhaWxzEjMKBGNhbGwYASABKAsyJS5hZ2VudGQudjEuUnVuUmVzcG9uc2UuTW9kZWxDYWxsRW5kZWQSEwoLaW5zdHJ1Y3Rpb24YAiABKAkSEgoKdG9vbF9uYW1lcxgDIAMoCRIxCgpnZW5lcmF0aW9uGAQgASgLMh0uYWdlbnRkLnYxLkdlbmVyYXRpb25TZXR0aW5ncxIQCghjb250ZW50cxgFIAEoBRIPCgdzdW1tYXJ5GAYgASgJKmMKDFNlc3Npb25TdGF0ZRIdChlTRVNTSU9OX1NUQVRFX1VOU1BFQ0lGSUVEEAASGAoUU0VTU0lPTl9TVEFURV9BQ1RJVkUQARIaChZTRVNTSU9OX1NUQVRFX0FSQ0hJVkVEEAIq7wEKClR1cm5TdGF0dXMSGwoXVFVSTl9TVEFUVVNfVU5TUEVDSUZJRUQQABIXChNUVVJOX1NUQVRVU19QRU5ESU5HEAESFwoTVFVSTl9TVEFUVVNfUlVOTklORxACEiIKHlRVUk5fU1RBVFVTX1dBSVRJTkdfRk9SX0NMSUVOVBADEiEKHVRVUk5fU1RBVFVTX1dBSVRJTkdfRk9SX0lOUFVUEAQSGQoVVFVSTl9TVEFUVVNfU1VDQ0VFREVEEAUSFgoSVFVSTl9TVEFUVVNfRkFJTEVEEAYSGAoUVFVSTl9TVEFUVVNfQ0FOQ0VMRUQQBzLcDAoOU2Vzc2lvblNlcnZpY2USUgoNQ3JlYXRlU2Vzc2lvbhIfLmFnZW50ZC52MS5DcmVhdGVTZXNzaW9uUmVxdWVzdBogLmFnZW50ZC52MS5DcmVhdGVTZXNzaW9uUmVzcG9uc2USTgoKR2V0U2Vzc2lvbhIcLmFnZW50ZC52MS5HZXRTZXNzaW9uUmVxdWVzdBodLmFnZW50ZC52MS5HZXRTZXNzaW9uUmVzcG9uc2UiA5ACARJUCgxMaXN0U2Vzc2lvbnMSHi5hZ2VudGQudjEuTGlzdFNlc3Npb25zUmVxdWVzdBofLmFnZW50ZC52MS5MaXN0U2Vzc2lvbnNSZXNwb25zZSIDkAIBElIKDVVwZGF0ZVNlc3Npb24SHy5hZ2VudGQudjEuVXBkYXRlU2Vzc2lvblJlcXVlc3QaIC5hZ2VudGQudjEuVXBkYXRlU2Vzc2lvblJlc3BvbnNlElIKDURlbGV0ZVNlc3Npb24SHy5hZ2VudGQudjEuRGVsZXRlU2Vzc2lvblJlcXVlc3QaIC5hZ2VudGQudjEuRGVsZXRlU2Vzc2lvblJlc3BvbnNlEkwKC0ZvcmtTZXNzaW9uEh0uYWdlbnRkLnYxLkZvcmtTZXNzaW9uUmVxdWVzdBoeLmFnZW50ZC52MS5Gb3JrU2Vzc2lvblJlc3BvbnNlEkkKCkNyZWF0ZVR1cm4SHC5hZ2VudGQudjEuQ3JlYXRlVHVyblJlcXVlc3QaHS5hZ2VudGQudjEuQ3JlYXRlVHVyblJlc3BvbnNlEkUKB0dldFR1cm4SGS5hZ2VudGQudjEuR2V0VHVyblJlcXVlc3QaGi5hZ2VudGQudjEuR2V0VHVyblJlc3BvbnNlIgOQAgESSwoJTGlzdFR1cm5zEhsuYWdlbnRkLnYxLkxpc3RUdXJuc1JlcXVlc3QaHC5hZ2VudGQudjEuTGlzdFR1cm5zUmVzcG9uc2UiA5ACARJJCgpDYW5jZWxUdXJuEhwuYWdlbnRkLnYxLkNhbmNlbFR1cm5SZXF1ZXN0Gh0uYWdlbnRkLnYxLkNhbmNlbFR1cm5SZXNwb25zZRJaCg5MaXN0VHVybkV2ZW50cxIgLmFnZW50ZC52MS5MaXN0VHVybkV2ZW50c1JlcXVlc3QaIS5hZ2VudGQudjEuTGlzdFR1cm5FdmVudHNSZXNwb25zZSIDkAIBEkgKCVdhdGNoVHVybhIbLmFnZW50ZC52MS5XYXRjaFR1cm5SZXF1ZXN0GhwuYWdlbnRkLnYxLldhdGNoVHVyblJlc3BvbnNlMAESXgoRU3VibWl0VG9vbFJlc3VsdHMSIy5hZ2VudGQudjEuU3VibWl0VG9vbFJlc3VsdHNSZXF1ZXN0GiQuYWdlbnRkLnYxLlN1Ym1pdFRvb2xSZXN1bHRzUmVzcG9uc2USWgoOR2V0SW50ZXJhY3Rpb24SIC5hZ2VudGQudjEuR2V0SW50ZXJhY3Rpb25SZXF1ZXN0GiEuYWdlbnRkLnYxLkdldEludGVyYWN0aW9uUmVzcG9uc2UiA5ACARJgChBMaXN0SW50ZXJhY3Rpb25zEiIuYWdlbnRkLnYxLkxpc3RJbnRlcmFjdGlvbnNSZXF1ZXN0GiMuYWdlbnRkLnYxLkxpc3RJbnRlcmFjdGlvbnNSZXNwb25zZSIDkAIBEmEKElJlc29sdmVJbnRlcmFjdGlvbhIkLmFnZW50ZC52MS5SZXNvbHZlSW50ZXJhY3Rpb25SZXF1ZXN0GiUuYWdlbnRkLnYxLlJlc29sdmVJbnRlcmFjdGlvblJlc3BvbnNlEloKDkxpc3RNb2RlbENhbGxzEiAuYWdlbnRkLnYxLkxpc3RNb2RlbENhbGxzUmVxdWVzdBohLmFnZW50ZC52MS5MaXN0TW9kZWxDYWxsc1Jlc3BvbnNlIgOQAgESXQoPR2V0Q2FwYWJpbGl0aWVzEiEuYWdlbnRkLnYxLkdldENhcGFiaWxpdGllc1JlcXVlc3QaIi5hZ2VudGQudjEuR2V0Q2FwYWJpbGl0aWVzUmVzcG9uc2UiA5ACARJOCgpMaXN0TW9kZWxzEhwuYWdlbnRkLnYxLkxpc3RNb2RlbHNSZXF1ZXN0Gh0uYWdlbnRkLnYxLkxpc3RNb2RlbHNSZXNwb25zZSIDkAIBQjpaOGdpdGh1Yi5jb20vYXB6dWszL2FnZW50ZC9nZW4vcHJvdG8vZ28vYWdlbnRkL3YxO2FnZW50ZHYxYgZwcm90bzM", [file_agentd_v1_interactions, file_agentd_v1_service, file_agentd_v1_types, file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("ChhhZ2VudGQvdjEvc2Vzc2lvbnMucHJvdG8SCWFnZW50ZC52MSLtAwoHU2Vzc2lvbhIKCgJpZBgBIAEoCRImCgVzdGF0ZRgCIAEoDjIXLmFnZW50ZC52MS5TZXNzaW9uU3RhdGUSLgoGbGFiZWxzGAMgAygLMh4uYWdlbnRkLnYxLlNlc3Npb24uTGFiZWxzRW50cnkSEgoKY2xpZW50X3JlZhgEIAEoCRIPCgdjcmVhdG9yGAUgASgJEi8KC2NyZWF0ZV90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgt1cGRhdGVfdGltZRgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJgoFdXNhZ2UYCCABKAsyFy5hZ2VudGQudjEuVXNhZ2VTdW1tYXJ5Eg8KB3ZlcnNpb24YCSABKAMSEwoLZm9ya2VkX2Zyb20YCiABKAkSEQoJZm9ya2VkX2F0GAsgASgDEhQKDGxhc3RfdHVybl9pZBgMIAEoCRIvChBsYXN0X3R1cm5fc3RhdHVzGA0gASgOMhUuYWdlbnRkLnYxLlR1cm5TdGF0dXMSEAoIbGFzdF9zZXEYDiABKAMSDgoGcHVyZ2VkGA8gASgIGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEihgYKBFR1cm4SCgoCaWQYASABKAkSEgoKc2Vzc2lvbl9pZBgCIAEoCRIlCgZzdGF0dXMYAyABKA4yFS5hZ2VudGQudjEuVHVyblN0YXR1cxIWCg5zdGF0dXNfbWVzc2FnZRgEIAEoCRIoCgplcnJvcl9jb2RlGAUgASgOMhQuYWdlbnRkLnYxLkVycm9yQ29kZRITCgt1c2VyX3Byb21wdBgGIAEoCRITCgtvdXRwdXRfdGV4dBgHIAEoCRImCgV1c2FnZRgIIAEoCzIXLmFnZW50ZC52MS5Vc2FnZVN1bW1hcnkSLwoLY3JlYXRlX3RpbWUYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnN0YXJ0X3RpbWUYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZF90aW1lGAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCghkdXJhdGlvbhgMIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIRCglhZnRlcl9zZXEYDSABKAMSQgoScGVuZGluZ190b29sX2NhbGxzGA4gAygLMiYuYWdlbnRkLnYxLlJ1blJlc3BvbnNlLlRvb2xDYWxsUmVxdWVzdBIVCg1pbmplY3RlZF9pbnRvGA8gASgJEjUKB3JlY2VpcHQYECABKAsyJC5hZ2VudGQudjEuUnVuUmVzcG9uc2UuQ2FuY2VsUmVjZWlwdBIxChFzdHJ1Y3R1cmVkX291dHB1dBgRIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIqCgtzdG9wX3JlYXNvbhgSIAEoDjIVLmFnZW50ZC52MS5TdG9wUmVhc29uEg0KBW1vZGVsGBMgASgJEjQKFHBlbmRpbmdfaW50ZXJhY3Rpb25zGBQgAygLMhYuYWdlbnRkLnYxLkludGVyYWN0aW9uEh4KBXBhcnRzGBUgAygLMg8uYWdlbnRkLnYxLlBhcnQirwEKFENyZWF0ZVNlc3Npb25SZXF1ZXN0EjsKBmxhYmVscxgBIAMoCzIrLmFnZW50ZC52MS5DcmVhdGVTZXNzaW9uUmVxdWVzdC5MYWJlbHNFbnRyeRISCgpjbGllbnRfcmVmGAIgASgJEhcKD2lkZW1wb3RlbmN5X2tleRgDIAEoCRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIjwKFUNyZWF0ZVNlc3Npb25SZXNwb25zZRIjCgdzZXNzaW9uGAEgASgLMhIuYWdlbnRkLnYxLlNlc3Npb24iJwoRR2V0U2Vzc2lvblJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCSI5ChJHZXRTZXNzaW9uUmVzcG9uc2USIwoHc2Vzc2lvbhgBIAEoCzISLmFnZW50ZC52MS5TZXNzaW9uIuADChNMaXN0U2Vzc2lvbnNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoBRISCgpwYWdlX3Rva2VuGAIgASgJEicKBnN0YXRlcxgDIAMoDjIXLmFnZW50ZC52MS5TZXNzaW9uU3RhdGUSOgoGbGFiZWxzGAQgAygLMiouYWdlbnRkLnYxLkxpc3RTZXNzaW9uc1JlcXVlc3QuTGFiZWxzRW50cnkSEgoKY2xpZW50X3JlZhgFIAEoCRIsCg10dXJuX3N0YXR1c2VzGAYgAygOMhUuYWdlbnRkLnYxLlR1cm5TdGF0dXMSMQoNY3JlYXRlZF9hZnRlchgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMgoOY3JlYXRlZF9iZWZvcmUYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjEKDXVwZGF0ZWRfYWZ0ZXIYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjIKDnVwZGF0ZWRfYmVmb3JlGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIlUKFExpc3RTZXNzaW9uc1Jlc3BvbnNlEiQKCHNlc3Npb25zGAEgAygLMhIuYWdlbnRkLnYxLlNlc3Npb24SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIogCChRVcGRhdGVTZXNzaW9uUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhQKB3ZlcnNpb24YAiABKANIAIgBARI7CgZsYWJlbHMYAyADKAsyKy5hZ2VudGQudjEuVXBkYXRlU2Vzc2lvblJlcXVlc3QuTGFiZWxzRW50cnkSFwoKY2xpZW50X3JlZhgEIAEoCUgBiAEBEiYKBXN0YXRlGAUgASgOMhcuYWdlbnRkLnYxLlNlc3Npb25TdGF0ZRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQgoKCF92ZXJzaW9uQg0KC19jbGllbnRfcmVmIjwKFVVwZGF0ZVNlc3Npb25SZXNwb25zZRIjCgdzZXNzaW9uGAEgASgLMhIuYWdlbnRkLnYxLlNlc3Npb24iKgoURGVsZXRlU2Vzc2lvblJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCSIXChVEZWxldGVTZXNzaW9uUmVzcG9uc2Ui2QEKEkZvcmtTZXNzaW9uUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhAKA3NlcRgCIAEoA0gAiAEBEjkKBmxhYmVscxgDIAMoCzIpLmFnZW50ZC52MS5Gb3JrU2Vzc2lvblJlcXVlc3QuTGFiZWxzRW50cnkSEgoKY2xpZW50X3JlZhgEIAEoCRIXCg9pZGVtcG90ZW5jeV9rZXkYBSABKAkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIGCgRfc2VxIjoKE0ZvcmtTZXNzaW9uUmVzcG9uc2USIwoHc2Vzc2lvbhgBIAEoCzISLmFnZW50ZC52MS5TZXNzaW9uIkoKEUNyZWF0ZVR1cm5SZXF1ZXN0EjUKB2V4ZWN1dGUYASABKAsyJC5hZ2VudGQudjEuUnVuUmVxdWVzdC5FeGVjdXRlUmVxdWVzdCIzChJDcmVhdGVUdXJuUmVzcG9uc2USHQoEdHVybhgBIAEoCzIPLmFnZW50ZC52MS5UdXJuIjUKDkdldFR1cm5SZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSDwoHdHVybl9pZBgCIAEoCSIwCg9HZXRUdXJuUmVzcG9uc2USHQoEdHVybhgBIAEoCzIPLmFnZW50ZC52MS5UdXJuIt0BChBMaXN0VHVybnNSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEQoJcGFnZV9zaXplGAIgASgFEhIKCnBhZ2VfdG9rZW4YAyABKAkSJwoIc3RhdHVzZXMYBCADKA4yFS5hZ2VudGQudjEuVHVyblN0YXR1cxIxCg1jcmVhdGVkX2FmdGVyGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIyCg5jcmVhdGVkX2JlZm9yZRgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiTAoRTGlzdFR1cm5zUmVzcG9uc2USHgoFdHVybnMYASADKAsyDy5hZ2VudGQudjEuVHVybhIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiSAoRQ2FuY2VsVHVyblJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIPCgd0dXJuX2lkGAIgASgJEg4KBnJlYXNvbhgDIAEoCSIzChJDYW5jZWxUdXJuUmVzcG9uc2USHQoEdHVybhgBIAEoCzIPLmFnZW50ZC52MS5UdXJuIlIKFUNhbmNlbFRvb2xDYWxsUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEg8KB3R1cm5faWQYAiABKAkSFAoMdG9vbF9jYWxsX2lkGAMgASgJIjcKFkNhbmNlbFRvb2xDYWxsUmVzcG9uc2USHQoEdHVybhgBIAEoCzIPLmFnZW50ZC52MS5UdXJuIrUBChVMaXN0VHVybkV2ZW50c1JlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIPCgd0dXJuX2lkGAIgASgJEhYKCWFmdGVyX3NlcRgDIAEoA0gAiAEBEg0KBWxpbWl0GAQgASgFEg8KB2Rpc3BsYXkYBSABKAgSMQoKdmlzaWJpbGl0eRgGIAEoDjIdLmFnZW50ZC52MS5EaXNwbGF5LlZpc2liaWxpdHlCDAoKX2FmdGVyX3NlcSJOChZMaXN0VHVybkV2ZW50c1Jlc3BvbnNlEiYKBmV2ZW50cxgBIAMoCzIWLmFnZW50ZC52MS5SdW5SZXNwb25zZRIMCgRtb3JlGAIgASgIIrUBChBXYXRjaFR1cm5SZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSDwoHdHVybl9pZBgCIAEoCRIWCglhZnRlcl9zZXEYAyABKANIAIgBARISCgp0b29sX25hbWVzGAQgAygJEg8KB2Rpc3BsYXkYBSABKAgSMQoKdmlzaWJpbGl0eRgGIAEoDjIdLmFnZW50ZC52MS5EaXNwbGF5LlZpc2liaWxpdHlCDAoKX2FmdGVyX3NlcSI6ChFXYXRjaFR1cm5SZXNwb25zZRIlCgVldmVudBgBIAEoCzIWLmFnZW50ZC52MS5SdW5SZXNwb25zZSJ4ChhTdWJtaXRUb29sUmVzdWx0c1JlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIPCgd0dXJuX2lkGAIgASgJEjcKB3Jlc3VsdHMYAyADKAsyJi5hZ2VudGQudjEuUnVuUmVxdWVzdC5Ub29sQ2FsbFJlc3BvbnNlImkKGVN1Ym1pdFRvb2xSZXN1bHRzUmVzcG9uc2USLQoHcmVmdXNlZBgBIAMoCzIcLmFnZW50ZC52MS5SZWZ1c2VkVG9vbFJlc3VsdBIdCgR0dXJuGAIgASgLMg8uYWdlbnRkLnYxLlR1cm4iXgoRUmVmdXNlZFRvb2xSZXN1bHQSFAoMdG9vbF9jYWxsX2lkGAEgASgJEjMKBWVycm9yGAIgASgLMiQuYWdlbnRkLnYxLlJ1blJlc3BvbnNlLkVycm9yUmVzcG9uc2UiQwoVR2V0SW50ZXJhY3Rpb25SZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSFgoOaW50ZXJhY3Rpb25faWQYAiABKAkiRQoWR2V0SW50ZXJhY3Rpb25SZXNwb25zZRIrCgtpbnRlcmFjdGlvbhgBIAEoCzIWLmFnZW50ZC52MS5JbnRlcmFjdGlvbiKVAQoXTGlzdEludGVyYWN0aW9uc1JlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIPCgd0dXJuX2lkGAIgASgJEhEKCXBhZ2Vfc2l6ZRgDIAEoBRISCgpwYWdlX3Rva2VuGAQgASgJEi4KCHN0YXR1c2VzGAUgAygOMhwuYWdlbnRkLnYxLkludGVyYWN0aW9uU3RhdHVzImEKGExpc3RJbnRlcmFjdGlvbnNSZXNwb25zZRIsCgxpbnRlcmFjdGlvbnMYASADKAsyFi5hZ2VudGQudjEuSW50ZXJhY3Rpb24SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJInIKGVJlc29sdmVJbnRlcmFjdGlvblJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIWCg5pbnRlcmFjdGlvbl9pZBgCIAEoCRIpCgpyZXNvbHV0aW9uGAMgASgLMhUuYWdlbnRkLnYxLlJlc29sdXRpb24iSQoaUmVzb2x2ZUludGVyYWN0aW9uUmVzcG9uc2USKwoLaW50ZXJhY3Rpb24YASABKAsyFi5hZ2VudGQudjEuSW50ZXJhY3Rpb24iGAoWR2V0Q2FwYWJpbGl0aWVzUmVxdWVzdCK6AgoXR2V0Q2FwYWJpbGl0aWVzUmVzcG9uc2USDwoHdmVyc2lvbhgBIAEoCRI+Cglwcm92aWRlcnMYAiADKAsyKy5hZ2VudGQudjEuR2V0Q2FwYWJpbGl0aWVzUmVzcG9uc2UuUHJvdmlkZXISFQoNYnVpbHRpbl90b29scxgDIAMoCRIYChBtYXhfcHJvbXB0X2J5dGVzGAQgASgDEhkKEW1heF9tZXNzYWdlX2J5dGVzGAUgASgDEiwKCXJldGVudGlvbhgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhpUCghQcm92aWRlchIMCgRuYW1lGAEgASgJEg8KB2hhc19rZXkYAiABKAgSFQoNYnVpbHRpbl90b29scxgDIAMoCRISCgprZXlfaGVhZGVyGAQgASgJIhMKEUxpc3RNb2RlbHNSZXF1ZXN0IksKEkxpc3RNb2RlbHNSZXNwb25zZRIgCgZtb2RlbHMYASADKAsyEC5hZ2VudGQudjEuTW9kZWwSEwoLcHJpY2VzX2RhdGUYAiABKAkiuwQKBU1vZGVsEgwKBG5hbWUYASABKAkSEAoIcHJvdmlkZXIYAiABKAkSEQoJYXZhaWxhYmxlGAMgASgIEiUKBXByaWNlGAQgASgLMhYuYWdlbnRkLnYxLk1vZGVsLlByaWNlEjMKDGNhcGFiaWxpdGllcxgFIAEoCzIdLmFnZW50ZC52MS5Nb2RlbC5DYXBhYmlsaXRpZXMSFQoNYnVpbHRpbl90b29scxgGIAMoCRr/AQoFUHJpY2USDQoFaW5wdXQYASABKAESDgoGY2FjaGVkGAIgASgBEg4KBm91dHB1dBgDIAEoARIYCgtjYWNoZV93cml0ZRgEIAEoAUgAiAEBEhUKCHRoaW5raW5nGAUgASgBSAGIAQESEQoJbG9uZ19mcm9tGAYgASgDEiQKBGxvbmcYByABKAsyFi5hZ2VudGQudjEuTW9kZWwuUHJpY2USDAoEZGF0ZRgIIAEoCRIdChBjYWNoZV93cml0ZV9ob3VyGAkgASgBSAKIAQFCDgoMX2NhY2hlX3dyaXRlQgsKCV90aGlua2luZ0ITChFfY2FjaGVfd3JpdGVfaG91chqJAQoMQ2FwYWJpbGl0aWVzEhYKDmNvbnRleHRfdG9rZW5zGAEgASgDEhUKDW91dHB1dF90b2tlbnMYAiABKAMSDgoGaW5wdXRzGAMgAygJEhAKCHRoaW5raW5nGAQgASgIEg0KBXRvb2xzGAUgASgIEhkKEXN0cnVjdHVyZWRfb3V0cHV0GAYgASgIImMKFUxpc3RNb2RlbENhbGxzUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEg8KB3R1cm5faWQYAiABKAkSEQoJcGFnZV9zaXplGAMgASgFEhIKCnBhZ2VfdG9rZW4YBCABKAkiXQoWTGlzdE1vZGVsQ2FsbHNSZXNwb25zZRIqCgVjYWxscxgBIAMoCzIbLmFnZW50ZC52MS5Nb2RlbENhbGxEZXRhaWxzEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSLGAQoQTW9kZWxDYWxsRGV0YWlscxIzCgRjYWxsGAEgASgLMiUuYWdlbnRkLnYxLlJ1blJlc3BvbnNlLk1vZGVsQ2FsbEVuZGVkEhMKC2luc3RydWN0aW9uGAIgASgJEhIKCnRvb2xfbmFtZXMYAyADKAkSMQoKZ2VuZXJhdGlvbhgEIAEoCzIdLmFnZW50ZC52MS5HZW5lcmF0aW9uU2V0dGluZ3MSEAoIY29udGVudHMYBSABKAUSDwoHc3VtbWFyeRgGIAEoCSpjCgxTZXNzaW9uU3RhdGUSHQoZU0VTU0lPTl9TVEFURV9VTlNQRUNJRklFRBAAEhgKFFNFU1NJT05fU1RBVEVfQUNUSVZFEAESGgoWU0VTU0lPTl9TVEFURV9BUkNISVZFRBACKu8BCgpUdXJuU3RhdHVzEhsKF1RVUk5fU1RBVFVTX1VOU1BFQ0lGSUVEEAASFwoTVFVSTl9TVEFUVVNfUEVORElORxABEhcKE1RVUk5fU1RBVFVTX1JVTk5JTkcQAhIiCh5UVVJOX1NUQVRVU19XQUlUSU5HX0ZPUl9DTElFTlQQAxIhCh1UVVJOX1NUQVRVU19XQUlUSU5HX0ZPUl9JTlBVVBAEEhkKFVRVUk5fU1RBVFVTX1NVQ0NFRURFRBAFEhYKElRVUk5fU1RBVFVTX0ZBSUxFRBAGEhgKFFRVUk5fU1RBVFVTX0NBTkNFTEVEEAcysw0KDlNlc3Npb25TZXJ2aWNlElIKDUNyZWF0ZVNlc3Npb24SHy5hZ2VudGQudjEuQ3JlYXRlU2Vzc2lvblJlcXVlc3QaIC5hZ2VudGQudjEuQ3JlYXRlU2Vzc2lvblJlc3BvbnNlEk4KCkdldFNlc3Npb24SHC5hZ2VudGQudjEuR2V0U2Vzc2lvblJlcXVlc3QaHS5hZ2VudGQudjEuR2V0U2Vzc2lvblJlc3BvbnNlIgOQAgESVAoMTGlzdFNlc3Npb25zEh4uYWdlbnRkLnYxLkxpc3RTZXNzaW9uc1JlcXVlc3QaHy5hZ2VudGQudjEuTGlzdFNlc3Npb25zUmVzcG9uc2UiA5ACARJSCg1VcGRhdGVTZXNzaW9uEh8uYWdlbnRkLnYxLlVwZGF0ZVNlc3Npb25SZXF1ZXN0GiAuYWdlbnRkLnYxLlVwZGF0ZVNlc3Npb25SZXNwb25zZRJSCg1EZWxldGVTZXNzaW9uEh8uYWdlbnRkLnYxLkRlbGV0ZVNlc3Npb25SZXF1ZXN0GiAuYWdlbnRkLnYxLkRlbGV0ZVNlc3Npb25SZXNwb25zZRJMCgtGb3JrU2Vzc2lvbhIdLmFnZW50ZC52MS5Gb3JrU2Vzc2lvblJlcXVlc3QaHi5hZ2VudGQudjEuRm9ya1Nlc3Npb25SZXNwb25zZRJJCgpDcmVhdGVUdXJuEhwuYWdlbnRkLnYxLkNyZWF0ZVR1cm5SZXF1ZXN0Gh0uYWdlbnRkLnYxLkNyZWF0ZVR1cm5SZXNwb25zZRJFCgdHZXRUdXJuEhkuYWdlbnRkLnYxLkdldFR1cm5SZXF1ZXN0GhouYWdlbnRkLnYxLkdldFR1cm5SZXNwb25zZSIDkAIBEksKCUxpc3RUdXJucxIbLmFnZW50ZC52MS5MaXN0VHVybnNSZXF1ZXN0GhwuYWdlbnRkLnYxLkxpc3RUdXJuc1Jlc3BvbnNlIgOQAgESSQoKQ2FuY2VsVHVybhIcLmFnZW50ZC52MS5DYW5jZWxUdXJuUmVxdWVzdBodLmFnZW50ZC52MS5DYW5jZWxUdXJuUmVzcG9uc2USVQoOQ2FuY2VsVG9vbENhbGwSIC5hZ2VudGQudjEuQ2FuY2VsVG9vbENhbGxSZXF1ZXN0GiEuYWdlbnRkLnYxLkNhbmNlbFRvb2xDYWxsUmVzcG9uc2USWgoOTGlzdFR1cm5FdmVudHMSIC5hZ2VudGQudjEuTGlzdFR1cm5FdmVudHNSZXF1ZXN0GiEuYWdlbnRkLnYxLkxpc3RUdXJuRXZlbnRzUmVzcG9uc2UiA5ACARJICglXYXRjaFR1cm4SGy5hZ2VudGQudjEuV2F0Y2hUdXJuUmVxdWVzdBocLmFnZW50ZC52MS5XYXRjaFR1cm5SZXNwb25zZTABEl4KEVN1Ym1pdFRvb2xSZXN1bHRzEiMuYWdlbnRkLnYxLlN1Ym1pdFRvb2xSZXN1bHRzUmVxdWVzdBokLmFnZW50ZC52MS5TdWJtaXRUb29sUmVzdWx0c1Jlc3BvbnNlEloKDkdldEludGVyYWN0aW9uEiAuYWdlbnRkLnYxLkdldEludGVyYWN0aW9uUmVxdWVzdBohLmFnZW50ZC52MS5HZXRJbnRlcmFjdGlvblJlc3BvbnNlIgOQAgESYAoQTGlzdEludGVyYWN0aW9ucxIiLmFnZW50ZC52MS5MaXN0SW50ZXJhY3Rpb25zUmVxdWVzdBojLmFnZW50ZC52MS5MaXN0SW50ZXJhY3Rpb25zUmVzcG9uc2UiA5ACARJhChJSZXNvbHZlSW50ZXJhY3Rpb24SJC5hZ2VudGQudjEuUmVzb2x2ZUludGVyYWN0aW9uUmVxdWVzdBolLmFnZW50ZC52MS5SZXNvbHZlSW50ZXJhY3Rpb25SZXNwb25zZRJaCg5MaXN0TW9kZWxDYWxscxIgLmFnZW50ZC52MS5MaXN0TW9kZWxDYWxsc1JlcXVlc3QaIS5hZ2VudGQudjEuTGlzdE1vZGVsQ2FsbHNSZXNwb25zZSIDkAIBEl0KD0dldENhcGFiaWxpdGllcxIhLmFnZW50ZC52MS5HZXRDYXBhYmlsaXRpZXNSZXF1ZXN0GiIuYWdlbnRkLnYxLkdldENhcGFiaWxpdGllc1Jlc3BvbnNlIgOQAgESTgoKTGlzdE1vZGVscxIcLmFnZW50ZC52MS5MaXN0TW9kZWxzUmVxdWVzdBodLmFnZW50ZC52MS5MaXN0TW9kZWxzUmVzcG9uc2UiA5ACAUI6WjhnaXRodWIuY29tL2FwenVrMy9hZ2VudGQvZ2VuL3Byb3RvL2dvL2FnZW50ZC92MTthZ2VudGR2MWIGcHJvdG8z", [file_agentd_v1_interactions, file_agentd_v1_service, file_agentd_v1_types, file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * Session is a conversation of many turns.
@@ -289,6 +289,14 @@ export type Turn = Message<"agentd.v1.Turn"> & {
    * @generated from field: repeated agentd.v1.Interaction pending_interactions = 20;
    */
   pendingInteractions: Interaction[];
+
+  /**
+   * What the user said behind, or instead of, user_prompt: the files whole. Set by
+   * GetTurn alone.
+   *
+   * @generated from field: repeated agentd.v1.Part parts = 21;
+   */
+  parts: Part[];
 };
 
 /**
@@ -921,6 +929,62 @@ export const CancelTurnResponseSchema: GenMessage<CancelTurnResponse> = /*@__PUR
   messageDesc(file_agentd_v1_sessions, 21);
 
 /**
+ * CancelToolCallRequest names a tool call.
+ *
+ * @generated from message agentd.v1.CancelToolCallRequest
+ */
+export type CancelToolCallRequest = Message<"agentd.v1.CancelToolCallRequest"> & {
+  /**
+   * The session.
+   *
+   * @generated from field: string session_id = 1;
+   */
+  sessionId: string;
+
+  /**
+   * The turn; empty is the session's last one.
+   *
+   * @generated from field: string turn_id = 2;
+   */
+  turnId: string;
+
+  /**
+   * The id of the ToolCallRequest.
+   *
+   * @generated from field: string tool_call_id = 3;
+   */
+  toolCallId: string;
+};
+
+/**
+ * Describes the message agentd.v1.CancelToolCallRequest.
+ * Use `create(CancelToolCallRequestSchema)` to create a new message.
+ */
+export const CancelToolCallRequestSchema: GenMessage<CancelToolCallRequest> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_sessions, 22);
+
+/**
+ * CancelToolCallResponse says how the turn is now.
+ *
+ * @generated from message agentd.v1.CancelToolCallResponse
+ */
+export type CancelToolCallResponse = Message<"agentd.v1.CancelToolCallResponse"> & {
+  /**
+   * The turn.
+   *
+   * @generated from field: agentd.v1.Turn turn = 1;
+   */
+  turn?: Turn | undefined;
+};
+
+/**
+ * Describes the message agentd.v1.CancelToolCallResponse.
+ * Use `create(CancelToolCallResponseSchema)` to create a new message.
+ */
+export const CancelToolCallResponseSchema: GenMessage<CancelToolCallResponse> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_sessions, 23);
+
+/**
  * ListTurnEventsRequest names a turn and a position.
  *
  * @generated from message agentd.v1.ListTurnEventsRequest
@@ -976,7 +1040,7 @@ export type ListTurnEventsRequest = Message<"agentd.v1.ListTurnEventsRequest"> &
  * Use `create(ListTurnEventsRequestSchema)` to create a new message.
  */
 export const ListTurnEventsRequestSchema: GenMessage<ListTurnEventsRequest> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 22);
+  messageDesc(file_agentd_v1_sessions, 24);
 
 /**
  * ListTurnEventsResponse is what has happened.
@@ -1004,7 +1068,7 @@ export type ListTurnEventsResponse = Message<"agentd.v1.ListTurnEventsResponse">
  * Use `create(ListTurnEventsResponseSchema)` to create a new message.
  */
 export const ListTurnEventsResponseSchema: GenMessage<ListTurnEventsResponse> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 23);
+  messageDesc(file_agentd_v1_sessions, 25);
 
 /**
  * WatchTurnRequest names a turn and a position.
@@ -1063,7 +1127,7 @@ export type WatchTurnRequest = Message<"agentd.v1.WatchTurnRequest"> & {
  * Use `create(WatchTurnRequestSchema)` to create a new message.
  */
 export const WatchTurnRequestSchema: GenMessage<WatchTurnRequest> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 24);
+  messageDesc(file_agentd_v1_sessions, 26);
 
 /**
  * WatchTurnResponse is one event.
@@ -1084,7 +1148,7 @@ export type WatchTurnResponse = Message<"agentd.v1.WatchTurnResponse"> & {
  * Use `create(WatchTurnResponseSchema)` to create a new message.
  */
 export const WatchTurnResponseSchema: GenMessage<WatchTurnResponse> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 25);
+  messageDesc(file_agentd_v1_sessions, 27);
 
 /**
  * SubmitToolResultsRequest answers tool calls.
@@ -1119,7 +1183,7 @@ export type SubmitToolResultsRequest = Message<"agentd.v1.SubmitToolResultsReque
  * Use `create(SubmitToolResultsRequestSchema)` to create a new message.
  */
 export const SubmitToolResultsRequestSchema: GenMessage<SubmitToolResultsRequest> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 26);
+  messageDesc(file_agentd_v1_sessions, 28);
 
 /**
  * SubmitToolResultsResponse says what has become of each result.
@@ -1147,7 +1211,7 @@ export type SubmitToolResultsResponse = Message<"agentd.v1.SubmitToolResultsResp
  * Use `create(SubmitToolResultsResponseSchema)` to create a new message.
  */
 export const SubmitToolResultsResponseSchema: GenMessage<SubmitToolResultsResponse> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 27);
+  messageDesc(file_agentd_v1_sessions, 29);
 
 /**
  * RefusedToolResult is a result that changed nothing.
@@ -1175,7 +1239,7 @@ export type RefusedToolResult = Message<"agentd.v1.RefusedToolResult"> & {
  * Use `create(RefusedToolResultSchema)` to create a new message.
  */
 export const RefusedToolResultSchema: GenMessage<RefusedToolResult> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 28);
+  messageDesc(file_agentd_v1_sessions, 30);
 
 /**
  * GetInteractionRequest names an interaction.
@@ -1203,7 +1267,7 @@ export type GetInteractionRequest = Message<"agentd.v1.GetInteractionRequest"> &
  * Use `create(GetInteractionRequestSchema)` to create a new message.
  */
 export const GetInteractionRequestSchema: GenMessage<GetInteractionRequest> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 29);
+  messageDesc(file_agentd_v1_sessions, 31);
 
 /**
  * GetInteractionResponse holds the interaction.
@@ -1224,7 +1288,7 @@ export type GetInteractionResponse = Message<"agentd.v1.GetInteractionResponse">
  * Use `create(GetInteractionResponseSchema)` to create a new message.
  */
 export const GetInteractionResponseSchema: GenMessage<GetInteractionResponse> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 30);
+  messageDesc(file_agentd_v1_sessions, 32);
 
 /**
  * ListInteractionsRequest says which interactions; what is left out does not
@@ -1275,7 +1339,7 @@ export type ListInteractionsRequest = Message<"agentd.v1.ListInteractionsRequest
  * Use `create(ListInteractionsRequestSchema)` to create a new message.
  */
 export const ListInteractionsRequestSchema: GenMessage<ListInteractionsRequest> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 31);
+  messageDesc(file_agentd_v1_sessions, 33);
 
 /**
  * ListInteractionsResponse is a page of interactions.
@@ -1303,7 +1367,7 @@ export type ListInteractionsResponse = Message<"agentd.v1.ListInteractionsRespon
  * Use `create(ListInteractionsResponseSchema)` to create a new message.
  */
 export const ListInteractionsResponseSchema: GenMessage<ListInteractionsResponse> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 32);
+  messageDesc(file_agentd_v1_sessions, 34);
 
 /**
  * ResolveInteractionRequest answers for a person.
@@ -1338,7 +1402,7 @@ export type ResolveInteractionRequest = Message<"agentd.v1.ResolveInteractionReq
  * Use `create(ResolveInteractionRequestSchema)` to create a new message.
  */
 export const ResolveInteractionRequestSchema: GenMessage<ResolveInteractionRequest> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 33);
+  messageDesc(file_agentd_v1_sessions, 35);
 
 /**
  * ResolveInteractionResponse holds the interaction.
@@ -1359,7 +1423,7 @@ export type ResolveInteractionResponse = Message<"agentd.v1.ResolveInteractionRe
  * Use `create(ResolveInteractionResponseSchema)` to create a new message.
  */
 export const ResolveInteractionResponseSchema: GenMessage<ResolveInteractionResponse> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 34);
+  messageDesc(file_agentd_v1_sessions, 36);
 
 /**
  * GetCapabilitiesRequest has nothing to say.
@@ -1374,7 +1438,7 @@ export type GetCapabilitiesRequest = Message<"agentd.v1.GetCapabilitiesRequest">
  * Use `create(GetCapabilitiesRequestSchema)` to create a new message.
  */
 export const GetCapabilitiesRequestSchema: GenMessage<GetCapabilitiesRequest> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 35);
+  messageDesc(file_agentd_v1_sessions, 37);
 
 /**
  * GetCapabilitiesResponse says what this server is and allows.
@@ -1431,7 +1495,7 @@ export type GetCapabilitiesResponse = Message<"agentd.v1.GetCapabilitiesResponse
  * Use `create(GetCapabilitiesResponseSchema)` to create a new message.
  */
 export const GetCapabilitiesResponseSchema: GenMessage<GetCapabilitiesResponse> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 36);
+  messageDesc(file_agentd_v1_sessions, 38);
 
 /**
  * Provider serves models.
@@ -1474,7 +1538,7 @@ export type GetCapabilitiesResponse_Provider = Message<"agentd.v1.GetCapabilitie
  * Use `create(GetCapabilitiesResponse_ProviderSchema)` to create a new message.
  */
 export const GetCapabilitiesResponse_ProviderSchema: GenMessage<GetCapabilitiesResponse_Provider> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 36, 0);
+  messageDesc(file_agentd_v1_sessions, 38, 0);
 
 /**
  * ListModelsRequest has nothing to say.
@@ -1489,7 +1553,7 @@ export type ListModelsRequest = Message<"agentd.v1.ListModelsRequest"> & {
  * Use `create(ListModelsRequestSchema)` to create a new message.
  */
 export const ListModelsRequestSchema: GenMessage<ListModelsRequest> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 37);
+  messageDesc(file_agentd_v1_sessions, 39);
 
 /**
  * ListModelsResponse lists models.
@@ -1518,7 +1582,7 @@ export type ListModelsResponse = Message<"agentd.v1.ListModelsResponse"> & {
  * Use `create(ListModelsResponseSchema)` to create a new message.
  */
 export const ListModelsResponseSchema: GenMessage<ListModelsResponse> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 38);
+  messageDesc(file_agentd_v1_sessions, 40);
 
 /**
  * Model is a family of models of one name. Of what is left out the server knows
@@ -1575,7 +1639,7 @@ export type Model = Message<"agentd.v1.Model"> & {
  * Use `create(ModelSchema)` to create a new message.
  */
 export const ModelSchema: GenMessage<Model> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 39);
+  messageDesc(file_agentd_v1_sessions, 41);
 
 /**
  * Price is in US dollars per million tokens.
@@ -1640,6 +1704,14 @@ export type Model_Price = Message<"agentd.v1.Model.Price"> & {
    * @generated from field: string date = 8;
    */
   date: string;
+
+  /**
+   * Of the request, where the provider writes it into its cache for an hour or
+   * longer; unset where it costs what cache_write does.
+   *
+   * @generated from field: optional double cache_write_hour = 9;
+   */
+  cacheWriteHour?: number | undefined;
 };
 
 /**
@@ -1647,7 +1719,7 @@ export type Model_Price = Message<"agentd.v1.Model.Price"> & {
  * Use `create(Model_PriceSchema)` to create a new message.
  */
 export const Model_PriceSchema: GenMessage<Model_Price> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 39, 0);
+  messageDesc(file_agentd_v1_sessions, 41, 0);
 
 /**
  * Capabilities are what a model can do.
@@ -1704,7 +1776,7 @@ export type Model_Capabilities = Message<"agentd.v1.Model.Capabilities"> & {
  * Use `create(Model_CapabilitiesSchema)` to create a new message.
  */
 export const Model_CapabilitiesSchema: GenMessage<Model_Capabilities> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 39, 1);
+  messageDesc(file_agentd_v1_sessions, 41, 1);
 
 /**
  * ListModelCallsRequest names a turn.
@@ -1725,6 +1797,20 @@ export type ListModelCallsRequest = Message<"agentd.v1.ListModelCallsRequest"> &
    * @generated from field: string turn_id = 2;
    */
   turnId: string;
+
+  /**
+   * How many calls to return at most; 0 is 50.
+   *
+   * @generated from field: int32 page_size = 3;
+   */
+  pageSize: number;
+
+  /**
+   * The next_page_token of the page before, of the same request.
+   *
+   * @generated from field: string page_token = 4;
+   */
+  pageToken: string;
 };
 
 /**
@@ -1732,10 +1818,10 @@ export type ListModelCallsRequest = Message<"agentd.v1.ListModelCallsRequest"> &
  * Use `create(ListModelCallsRequestSchema)` to create a new message.
  */
 export const ListModelCallsRequestSchema: GenMessage<ListModelCallsRequest> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 40);
+  messageDesc(file_agentd_v1_sessions, 42);
 
 /**
- * ListModelCallsResponse lists what the models of a turn were told.
+ * ListModelCallsResponse is a page of what the models of a turn were told.
  *
  * @generated from message agentd.v1.ListModelCallsResponse
  */
@@ -1746,6 +1832,13 @@ export type ListModelCallsResponse = Message<"agentd.v1.ListModelCallsResponse">
    * @generated from field: repeated agentd.v1.ModelCallDetails calls = 1;
    */
   calls: ModelCallDetails[];
+
+  /**
+   * For the next page; empty on the last one.
+   *
+   * @generated from field: string next_page_token = 2;
+   */
+  nextPageToken: string;
 };
 
 /**
@@ -1753,7 +1846,7 @@ export type ListModelCallsResponse = Message<"agentd.v1.ListModelCallsResponse">
  * Use `create(ListModelCallsResponseSchema)` to create a new message.
  */
 export const ListModelCallsResponseSchema: GenMessage<ListModelCallsResponse> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 41);
+  messageDesc(file_agentd_v1_sessions, 43);
 
 /**
  * ModelCallDetails is what a model was told in one call. It is not stored but made
@@ -1814,7 +1907,7 @@ export type ModelCallDetails = Message<"agentd.v1.ModelCallDetails"> & {
  * Use `create(ModelCallDetailsSchema)` to create a new message.
  */
 export const ModelCallDetailsSchema: GenMessage<ModelCallDetails> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 42);
+  messageDesc(file_agentd_v1_sessions, 44);
 
 /**
  * SessionState is whether a session takes new turns.
@@ -2041,6 +2134,18 @@ export const SessionService: GenService<{
     methodKind: "unary";
     input: typeof CancelTurnRequestSchema;
     output: typeof CancelTurnResponseSchema;
+  },
+  /**
+   * CancelToolCall cancels one call of a running turn: the model sees a cancelled
+   * tool, and the turn goes on. A call that has its result stays as it is, and so
+   * does a turn that is over.
+   *
+   * @generated from rpc agentd.v1.SessionService.CancelToolCall
+   */
+  cancelToolCall: {
+    methodKind: "unary";
+    input: typeof CancelToolCallRequestSchema;
+    output: typeof CancelToolCallResponseSchema;
   },
   /**
    * ListTurnEvents returns what has happened in a turn so far, after a position.

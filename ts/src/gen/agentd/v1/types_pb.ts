@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file agentd/v1/types.proto.
  */
 export const file_agentd_v1_types: GenFile = /*@__PURE__*/
-  fileDesc("ChVhZ2VudGQvdjEvdHlwZXMucHJvdG8SCWFnZW50ZC52MSJpCgZCdWRnZXQSEwoLbW9kZWxfY2FsbHMYASABKAMSDgoGdG9rZW5zGAIgASgDEgwKBGNvc3QYAyABKAESLAoJd2FsbF90aW1lGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIqsBCgRUb29sEgwKBG5hbWUYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSGQoMaW5wdXRfc2NoZW1hGAMgASgJSACIAQESKgoHdGltZW91dBgKIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIWCg5uZWVkc19hcHByb3ZhbBgLIAEoCBIQCghkZWZlcnJlZBgMIAEoCEIPCg1faW5wdXRfc2NoZW1hIm4KBFBhcnQSDgoEdGV4dBgBIAEoCUgAEicKBmlubGluZRgCIAEoCzIVLmFnZW50ZC52MS5JbmxpbmVEYXRhSAASIgoEZmlsZRgDIAEoCzISLmFnZW50ZC52MS5GaWxlVXJpSABCCQoHY29udGVudCItCgpJbmxpbmVEYXRhEhEKCW1pbWVfdHlwZRgBIAEoCRIMCgRkYXRhGAIgASgMIikKB0ZpbGVVcmkSEQoJbWltZV90eXBlGAEgASgJEgsKA3VyaRgCIAEoCSLiAQoFQWdlbnQSDAoEbmFtZRgBIAEoCRITCgtkZXNjcmlwdGlvbhgCIAEoCRIiCgNsbG0YAyABKAsyEy5hZ2VudGQudjEuTGxtQWdlbnRIABIwCgpzZXF1ZW50aWFsGAQgASgLMhouYWdlbnRkLnYxLlNlcXVlbnRpYWxBZ2VudEgAEiwKCHBhcmFsbGVsGAUgASgLMhguYWdlbnRkLnYxLlBhcmFsbGVsQWdlbnRIABIkCgRsb29wGAYgASgLMhQuYWdlbnRkLnYxLkxvb3BBZ2VudEgAQgwKCmFnZW50X3R5cGUiPQoNTWNwQXR0YWNobWVudBIQCghtY3BfbmFtZRgBIAEoCRIaChJpbmNsdWRlX3Rvb2xfbmFtZXMYAiADKAkinwMKCExsbUFnZW50Eg0KBW1vZGVsGAEgASgJEhIKCnRvb2xfbmFtZXMYAiADKAkSJAoKc3ViX2FnZW50cxgDIAMoCzIQLmFnZW50ZC52MS5BZ2VudBITCgtpbnN0cnVjdGlvbhgEIAEoCRIVCg1idWlsdGluX3Rvb2xzGAUgAygJEhIKCm91dHB1dF9rZXkYBiABKAkSMQoPbWNwX2F0dGFjaG1lbnRzGAcgAygLMhguYWdlbnRkLnYxLk1jcEF0dGFjaG1lbnQSGgoNb3V0cHV0X3NjaGVtYRgKIAEoCUgAiAEBEjEKCmdlbmVyYXRpb24YCyABKAsyHS5hZ2VudGQudjEuR2VuZXJhdGlvblNldHRpbmdzEjIKD2luY2x1ZGVfaGlzdG9yeRgMIAEoDjIZLmFnZW50ZC52MS5JbmNsdWRlSGlzdG9yeRIXCg9mYWxsYmFja19tb2RlbHMYDSADKAkSKQoKY29tcGFjdGlvbhgOIAEoCzIVLmFnZW50ZC52MS5Db21wYWN0aW9uQhAKDl9vdXRwdXRfc2NoZW1hIloKCkNvbXBhY3Rpb24SEAoIYXRfc2hhcmUYASABKAESFgoOY29udGV4dF90b2tlbnMYAiABKAMSDQoFbW9kZWwYAyABKAkSEwoLaW5zdHJ1Y3Rpb24YBCABKAkipQIKEkdlbmVyYXRpb25TZXR0aW5ncxIYCgt0ZW1wZXJhdHVyZRgBIAEoAUgAiAEBEhIKBXRvcF9wGAIgASgBSAGIAQESGQoRbWF4X291dHB1dF90b2tlbnMYAyABKAUSFgoOc3RvcF9zZXF1ZW5jZXMYBCADKAkSEQoEc2VlZBgFIAEoBUgCiAEBEiUKCHRoaW5raW5nGAYgASgLMhMuYWdlbnRkLnYxLlRoaW5raW5nEioKC3Rvb2xfY2hvaWNlGAcgASgLMhUuYWdlbnRkLnYxLlRvb2xDaG9pY2USJQoFY2FjaGUYCCABKAsyFi5hZ2VudGQudjEuUHJvbXB0Q2FjaGVCDgoMX3RlbXBlcmF0dXJlQggKBl90b3BfcEIHCgVfc2VlZCKZAQoLUHJvbXB0Q2FjaGUSKQoEbW9kZRgBIAEoDjIbLmFnZW50ZC52MS5Qcm9tcHRDYWNoZS5Nb2RlEiYKA3R0bBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiI3CgRNb2RlEhQKEE1PREVfVU5TUEVDSUZJRUQQABIMCghNT0RFX09GRhABEgsKB01PREVfT04QAiLfAQoIVGhpbmtpbmcSLAoGZWZmb3J0GAEgASgOMhouYWdlbnRkLnYxLlRoaW5raW5nLkVmZm9ydEgAEhcKDWJ1ZGdldF90b2tlbnMYAiABKAVIABIYChBpbmNsdWRlX3Rob3VnaHRzGAMgASgIImgKBkVmZm9ydBIWChJFRkZPUlRfVU5TUEVDSUZJRUQQABISCg5FRkZPUlRfTUlOSU1BTBABEg4KCkVGRk9SVF9MT1cQAhIRCg1FRkZPUlRfTUVESVVNEAMSDwoLRUZGT1JUX0hJR0gQBEIICgZhbW91bnQimQEKClRvb2xDaG9pY2USKAoEbW9kZRgBIAEoDjIaLmFnZW50ZC52MS5Ub29sQ2hvaWNlLk1vZGUSEgoKdG9vbF9uYW1lcxgCIAMoCSJNCgRNb2RlEhQKEE1PREVfVU5TUEVDSUZJRUQQABINCglNT0RFX0FVVE8QARINCglNT0RFX05PTkUQAhIRCg1NT0RFX1JFUVVJUkVEEAMiMwoPU2VxdWVudGlhbEFnZW50EiAKBmFnZW50cxgBIAMoCzIQLmFnZW50ZC52MS5BZ2VudCIxCg1QYXJhbGxlbEFnZW50EiAKBmFnZW50cxgBIAMoCzIQLmFnZW50ZC52MS5BZ2VudCJFCglMb29wQWdlbnQSIAoGYWdlbnRzGAEgAygLMhAuYWdlbnRkLnYxLkFnZW50EhYKDm1heF9pdGVyYXRpb25zGAIgASgNIqABCgpUb2tlblVzYWdlEhUKDXByb21wdF90b2tlbnMYASABKAUSGQoRY29tcGxldGlvbl90b2tlbnMYAiABKAUSFQoNY2FjaGVkX3Rva2VucxgDIAEoBRIXCg90aG91Z2h0c190b2tlbnMYBCABKAUSFAoMdG90YWxfdG9rZW5zGAUgASgFEhoKEmNhY2hlX3dyaXRlX3Rva2VucxgKIAEoBSJ9CgxVc2FnZVN1bW1hcnkSKgoLdG90YWxfdXNhZ2UYASABKAsyFS5hZ2VudGQudjEuVG9rZW5Vc2FnZRIRCglsbG1fY2FsbHMYAiABKAUSFgoOZXN0aW1hdGVkX2Nvc3QYAyABKAESFgoOdW5wcmljZWRfY2FsbHMYCiABKAUqiQUKCUVycm9yQ29kZRIaChZFUlJPUl9DT0RFX1VOU1BFQ0lGSUVEEAASFwoTRVJST1JfQ09ERV9JTlRFUk5BTBABEiEKHUVSUk9SX0NPREVfSU5WQUxJRF9BR0VOVF9UUkVFEAISGwoXRVJST1JfQ09ERV9SQVRFX0xJTUlURUQQAxIaChZFUlJPUl9DT0RFX0FVVEhfRkFJTEVEEAQSIAocRVJST1JfQ09ERV9TRVNTSU9OX05PVF9GT1VORBAFEiAKHEVSUk9SX0NPREVfTU9ERUxfVU5BVkFJTEFCTEUQBhIWChJFUlJPUl9DT0RFX1RJTUVPVVQQBxIbChdFUlJPUl9DT0RFX1NFU1NJT05fQlVTWRAIEh4KGkVSUk9SX0NPREVfSU5WQUxJRF9SRVFVRVNUEAkSHwobRVJST1JfQ09ERV9CVURHRVRfRVhIQVVTVEVEEAoSHQoZRVJST1JfQ09ERV9MSU1JVF9FWENFRURFRBALEiAKHEVSUk9SX0NPREVfUEVSTUlTU0lPTl9ERU5JRUQQDBIdChlFUlJPUl9DT0RFX0hJU1RPUllfUFVSR0VEEA0SHgoaRVJST1JfQ09ERV9DT05URU5UX0JMT0NLRUQQDhIfChtFUlJPUl9DT0RFX0NPTlRFWFRfVE9PX0xPTkcQDxIaChZFUlJPUl9DT0RFX1VOQVZBSUxBQkxFEBASFwoTRVJST1JfQ09ERV9DT05GTElDVBAREiIKHkVSUk9SX0NPREVfRkFJTEVEX1BSRUNPTkRJVElPThASEh0KGUVSUk9SX0NPREVfT1VUUFVUX0lOVkFMSUQQExIYChRFUlJPUl9DT0RFX05PVF9GT1VORBAUKmMKDE9uRGlzY29ubmVjdBIdChlPTl9ESVNDT05ORUNUX1VOU1BFQ0lGSUVEEAASGgoWT05fRElTQ09OTkVDVF9DT05USU5VRRABEhgKFE9OX0RJU0NPTk5FQ1RfQ0FOQ0VMEAIqdQoGT25CdXN5EhcKE09OX0JVU1lfVU5TUEVDSUZJRUQQABISCg5PTl9CVVNZX1JFSkVDVBABEhMKD09OX0JVU1lfRU5RVUVVRRACEhUKEU9OX0JVU1lfSU5URVJSVVBUEAMSEgoOT05fQlVTWV9JTkpFQ1QQBCpkCg5JbmNsdWRlSGlzdG9yeRIfChtJTkNMVURFX0hJU1RPUllfVU5TUEVDSUZJRUQQABIXChNJTkNMVURFX0hJU1RPUllfQUxMEAESGAoUSU5DTFVERV9ISVNUT1JZX1RVUk4QAiqTAQoKU3RvcFJlYXNvbhIbChdTVE9QX1JFQVNPTl9VTlNQRUNJRklFRBAAEhQKEFNUT1BfUkVBU09OX1NUT1AQARIaChZTVE9QX1JFQVNPTl9NQVhfVE9LRU5TEAISHwobU1RPUF9SRUFTT05fQ09OVEVOVF9CTE9DS0VEEAMSFQoRU1RPUF9SRUFTT05fT1RIRVIQBEI6WjhnaXRodWIuY29tL2FwenVrMy9hZ2VudGQvZ2VuL3Byb3RvL2dvL2FnZW50ZC92MTthZ2VudGR2MWIGcHJvdG8z", [file_google_protobuf_duration]);
+  fileDesc("ChVhZ2VudGQvdjEvdHlwZXMucHJvdG8SCWFnZW50ZC52MSJpCgZCdWRnZXQSEwoLbW9kZWxfY2FsbHMYASABKAMSDgoGdG9rZW5zGAIgASgDEgwKBGNvc3QYAyABKAESLAoJd2FsbF90aW1lGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIqsBCgRUb29sEgwKBG5hbWUYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSGQoMaW5wdXRfc2NoZW1hGAMgASgJSACIAQESKgoHdGltZW91dBgKIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIWCg5uZWVkc19hcHByb3ZhbBgLIAEoCBIQCghkZWZlcnJlZBgMIAEoCEIPCg1faW5wdXRfc2NoZW1hIpgBCgRQYXJ0Eg4KBHRleHQYASABKAlIABInCgZpbmxpbmUYAiABKAsyFS5hZ2VudGQudjEuSW5saW5lRGF0YUgAEiIKBGZpbGUYAyABKAsyEi5hZ2VudGQudjEuRmlsZVVyaUgAEigKBHRvb2wYBCABKAsyGC5hZ2VudGQudjEuVG9vbFJlZmVyZW5jZUgAQgkKB2NvbnRlbnQiIgoNVG9vbFJlZmVyZW5jZRIRCgl0b29sX25hbWUYASABKAkiLQoKSW5saW5lRGF0YRIRCgltaW1lX3R5cGUYASABKAkSDAoEZGF0YRgCIAEoDCIpCgdGaWxlVXJpEhEKCW1pbWVfdHlwZRgBIAEoCRILCgN1cmkYAiABKAki4gEKBUFnZW50EgwKBG5hbWUYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSIgoDbGxtGAMgASgLMhMuYWdlbnRkLnYxLkxsbUFnZW50SAASMAoKc2VxdWVudGlhbBgEIAEoCzIaLmFnZW50ZC52MS5TZXF1ZW50aWFsQWdlbnRIABIsCghwYXJhbGxlbBgFIAEoCzIYLmFnZW50ZC52MS5QYXJhbGxlbEFnZW50SAASJAoEbG9vcBgGIAEoCzIULmFnZW50ZC52MS5Mb29wQWdlbnRIAEIMCgphZ2VudF90eXBlIj0KDU1jcEF0dGFjaG1lbnQSEAoIbWNwX25hbWUYASABKAkSGgoSaW5jbHVkZV90b29sX25hbWVzGAIgAygJIp8DCghMbG1BZ2VudBINCgVtb2RlbBgBIAEoCRISCgp0b29sX25hbWVzGAIgAygJEiQKCnN1Yl9hZ2VudHMYAyADKAsyEC5hZ2VudGQudjEuQWdlbnQSEwoLaW5zdHJ1Y3Rpb24YBCABKAkSFQoNYnVpbHRpbl90b29scxgFIAMoCRISCgpvdXRwdXRfa2V5GAYgASgJEjEKD21jcF9hdHRhY2htZW50cxgHIAMoCzIYLmFnZW50ZC52MS5NY3BBdHRhY2htZW50EhoKDW91dHB1dF9zY2hlbWEYCiABKAlIAIgBARIxCgpnZW5lcmF0aW9uGAsgASgLMh0uYWdlbnRkLnYxLkdlbmVyYXRpb25TZXR0aW5ncxIyCg9pbmNsdWRlX2hpc3RvcnkYDCABKA4yGS5hZ2VudGQudjEuSW5jbHVkZUhpc3RvcnkSFwoPZmFsbGJhY2tfbW9kZWxzGA0gAygJEikKCmNvbXBhY3Rpb24YDiABKAsyFS5hZ2VudGQudjEuQ29tcGFjdGlvbkIQCg5fb3V0cHV0X3NjaGVtYSJaCgpDb21wYWN0aW9uEhAKCGF0X3NoYXJlGAEgASgBEhYKDmNvbnRleHRfdG9rZW5zGAIgASgDEg0KBW1vZGVsGAMgASgJEhMKC2luc3RydWN0aW9uGAQgASgJIqUCChJHZW5lcmF0aW9uU2V0dGluZ3MSGAoLdGVtcGVyYXR1cmUYASABKAFIAIgBARISCgV0b3BfcBgCIAEoAUgBiAEBEhkKEW1heF9vdXRwdXRfdG9rZW5zGAMgASgFEhYKDnN0b3Bfc2VxdWVuY2VzGAQgAygJEhEKBHNlZWQYBSABKAVIAogBARIlCgh0aGlua2luZxgGIAEoCzITLmFnZW50ZC52MS5UaGlua2luZxIqCgt0b29sX2Nob2ljZRgHIAEoCzIVLmFnZW50ZC52MS5Ub29sQ2hvaWNlEiUKBWNhY2hlGAggASgLMhYuYWdlbnRkLnYxLlByb21wdENhY2hlQg4KDF90ZW1wZXJhdHVyZUIICgZfdG9wX3BCBwoFX3NlZWQimQEKC1Byb21wdENhY2hlEikKBG1vZGUYASABKA4yGy5hZ2VudGQudjEuUHJvbXB0Q2FjaGUuTW9kZRImCgN0dGwYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iNwoETW9kZRIUChBNT0RFX1VOU1BFQ0lGSUVEEAASDAoITU9ERV9PRkYQARILCgdNT0RFX09OEAIi3wEKCFRoaW5raW5nEiwKBmVmZm9ydBgBIAEoDjIaLmFnZW50ZC52MS5UaGlua2luZy5FZmZvcnRIABIXCg1idWRnZXRfdG9rZW5zGAIgASgFSAASGAoQaW5jbHVkZV90aG91Z2h0cxgDIAEoCCJoCgZFZmZvcnQSFgoSRUZGT1JUX1VOU1BFQ0lGSUVEEAASEgoORUZGT1JUX01JTklNQUwQARIOCgpFRkZPUlRfTE9XEAISEQoNRUZGT1JUX01FRElVTRADEg8KC0VGRk9SVF9ISUdIEARCCAoGYW1vdW50IpkBCgpUb29sQ2hvaWNlEigKBG1vZGUYASABKA4yGi5hZ2VudGQudjEuVG9vbENob2ljZS5Nb2RlEhIKCnRvb2xfbmFtZXMYAiADKAkiTQoETW9kZRIUChBNT0RFX1VOU1BFQ0lGSUVEEAASDQoJTU9ERV9BVVRPEAESDQoJTU9ERV9OT05FEAISEQoNTU9ERV9SRVFVSVJFRBADIjMKD1NlcXVlbnRpYWxBZ2VudBIgCgZhZ2VudHMYASADKAsyEC5hZ2VudGQudjEuQWdlbnQiMQoNUGFyYWxsZWxBZ2VudBIgCgZhZ2VudHMYASADKAsyEC5hZ2VudGQudjEuQWdlbnQiRQoJTG9vcEFnZW50EiAKBmFnZW50cxgBIAMoCzIQLmFnZW50ZC52MS5BZ2VudBIWCg5tYXhfaXRlcmF0aW9ucxgCIAEoDSKgAQoKVG9rZW5Vc2FnZRIVCg1wcm9tcHRfdG9rZW5zGAEgASgFEhkKEWNvbXBsZXRpb25fdG9rZW5zGAIgASgFEhUKDWNhY2hlZF90b2tlbnMYAyABKAUSFwoPdGhvdWdodHNfdG9rZW5zGAQgASgFEhQKDHRvdGFsX3Rva2VucxgFIAEoBRIaChJjYWNoZV93cml0ZV90b2tlbnMYCiABKAUifQoMVXNhZ2VTdW1tYXJ5EioKC3RvdGFsX3VzYWdlGAEgASgLMhUuYWdlbnRkLnYxLlRva2VuVXNhZ2USEQoJbGxtX2NhbGxzGAIgASgFEhYKDmVzdGltYXRlZF9jb3N0GAMgASgBEhYKDnVucHJpY2VkX2NhbGxzGAogASgFKokFCglFcnJvckNvZGUSGgoWRVJST1JfQ09ERV9VTlNQRUNJRklFRBAAEhcKE0VSUk9SX0NPREVfSU5URVJOQUwQARIhCh1FUlJPUl9DT0RFX0lOVkFMSURfQUdFTlRfVFJFRRACEhsKF0VSUk9SX0NPREVfUkFURV9MSU1JVEVEEAMSGgoWRVJST1JfQ09ERV9BVVRIX0ZBSUxFRBAEEiAKHEVSUk9SX0NPREVfU0VTU0lPTl9OT1RfRk9VTkQQBRIgChxFUlJPUl9DT0RFX01PREVMX1VOQVZBSUxBQkxFEAYSFgoSRVJST1JfQ09ERV9USU1FT1VUEAcSGwoXRVJST1JfQ09ERV9TRVNTSU9OX0JVU1kQCBIeChpFUlJPUl9DT0RFX0lOVkFMSURfUkVRVUVTVBAJEh8KG0VSUk9SX0NPREVfQlVER0VUX0VYSEFVU1RFRBAKEh0KGUVSUk9SX0NPREVfTElNSVRfRVhDRUVERUQQCxIgChxFUlJPUl9DT0RFX1BFUk1JU1NJT05fREVOSUVEEAwSHQoZRVJST1JfQ09ERV9ISVNUT1JZX1BVUkdFRBANEh4KGkVSUk9SX0NPREVfQ09OVEVOVF9CTE9DS0VEEA4SHwobRVJST1JfQ09ERV9DT05URVhUX1RPT19MT05HEA8SGgoWRVJST1JfQ09ERV9VTkFWQUlMQUJMRRAQEhcKE0VSUk9SX0NPREVfQ09ORkxJQ1QQERIiCh5FUlJPUl9DT0RFX0ZBSUxFRF9QUkVDT05ESVRJT04QEhIdChlFUlJPUl9DT0RFX09VVFBVVF9JTlZBTElEEBMSGAoURVJST1JfQ09ERV9OT1RfRk9VTkQQFCpjCgxPbkRpc2Nvbm5lY3QSHQoZT05fRElTQ09OTkVDVF9VTlNQRUNJRklFRBAAEhoKFk9OX0RJU0NPTk5FQ1RfQ09OVElOVUUQARIYChRPTl9ESVNDT05ORUNUX0NBTkNFTBACKnUKBk9uQnVzeRIXChNPTl9CVVNZX1VOU1BFQ0lGSUVEEAASEgoOT05fQlVTWV9SRUpFQ1QQARITCg9PTl9CVVNZX0VOUVVFVUUQAhIVChFPTl9CVVNZX0lOVEVSUlVQVBADEhIKDk9OX0JVU1lfSU5KRUNUEAQqZAoOSW5jbHVkZUhpc3RvcnkSHwobSU5DTFVERV9ISVNUT1JZX1VOU1BFQ0lGSUVEEAASFwoTSU5DTFVERV9ISVNUT1JZX0FMTBABEhgKFElOQ0xVREVfSElTVE9SWV9UVVJOEAIqkwEKClN0b3BSZWFzb24SGwoXU1RPUF9SRUFTT05fVU5TUEVDSUZJRUQQABIUChBTVE9QX1JFQVNPTl9TVE9QEAESGgoWU1RPUF9SRUFTT05fTUFYX1RPS0VOUxACEh8KG1NUT1BfUkVBU09OX0NPTlRFTlRfQkxPQ0tFRBADEhUKEVNUT1BfUkVBU09OX09USEVSEARCOlo4Z2l0aHViLmNvbS9hcHp1azMvYWdlbnRkL2dlbi9wcm90by9nby9hZ2VudGQvdjE7YWdlbnRkdjFiBnByb3RvMw", [file_google_protobuf_duration]);
 
 /**
  * Budget bounds what a turn or a session may spend. It is checked before each
@@ -107,9 +107,10 @@ export type Tool = Message<"agentd.v1.Tool"> & {
   needsApproval: boolean;
 
   /**
-   * The model is told of it only when it looks for it with `tool_search`, a builtin
-   * tool that some providers run and that the agent needs then. For agents with
-   * many tools.
+   * The model is told of it only when it looks for it: with `tool_search`, a builtin
+   * tool that some providers run, or with a tool of the client that answers with
+   * Part.tool, which all models can. The agent needs one of the two then. For agents
+   * with many tools.
    *
    * @generated from field: bool deferred = 12;
    */
@@ -158,6 +159,14 @@ export type Part = Message<"agentd.v1.Part"> & {
      */
     value: FileUri;
     case: "file";
+  } | {
+    /**
+     * A tool that the model may call from now on; only in a tool's result.
+     *
+     * @generated from field: agentd.v1.ToolReference tool = 4;
+     */
+    value: ToolReference;
+    case: "tool";
   } | { case: undefined; value?: undefined };
 };
 
@@ -167,6 +176,30 @@ export type Part = Message<"agentd.v1.Part"> & {
  */
 export const PartSchema: GenMessage<Part> = /*@__PURE__*/
   messageDesc(file_agentd_v1_types, 2);
+
+/**
+ * ToolReference names a deferred tool of the agent, in the result of a tool that
+ * looks for others. The model is told of it from its next call on, for as long as
+ * that result is in what it is told. A name that is not one of the agent's tools is
+ * told to the model in words.
+ *
+ * @generated from message agentd.v1.ToolReference
+ */
+export type ToolReference = Message<"agentd.v1.ToolReference"> & {
+  /**
+   * The tool.
+   *
+   * @generated from field: string tool_name = 1;
+   */
+  toolName: string;
+};
+
+/**
+ * Describes the message agentd.v1.ToolReference.
+ * Use `create(ToolReferenceSchema)` to create a new message.
+ */
+export const ToolReferenceSchema: GenMessage<ToolReference> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_types, 3);
 
 /**
  * InlineData is a file within a message. A prompt with a file that no model of the
@@ -198,7 +231,7 @@ export type InlineData = Message<"agentd.v1.InlineData"> & {
  * Use `create(InlineDataSchema)` to create a new message.
  */
 export const InlineDataSchema: GenMessage<InlineData> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 3);
+  messageDesc(file_agentd_v1_types, 4);
 
 /**
  * FileUri is a file that the model's provider fetches, or holds: the server never
@@ -228,7 +261,7 @@ export type FileUri = Message<"agentd.v1.FileUri"> & {
  * Use `create(FileUriSchema)` to create a new message.
  */
 export const FileUriSchema: GenMessage<FileUri> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 4);
+  messageDesc(file_agentd_v1_types, 5);
 
 /**
  * Agent is a node of the tree: a model with instructions, or an order in which
@@ -298,7 +331,7 @@ export type Agent = Message<"agentd.v1.Agent"> & {
  * Use `create(AgentSchema)` to create a new message.
  */
 export const AgentSchema: GenMessage<Agent> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 5);
+  messageDesc(file_agentd_v1_types, 6);
 
 /**
  * McpAttachment names tools of an MCP server that the client has attached. The
@@ -327,7 +360,7 @@ export type McpAttachment = Message<"agentd.v1.McpAttachment"> & {
  * Use `create(McpAttachmentSchema)` to create a new message.
  */
 export const McpAttachmentSchema: GenMessage<McpAttachment> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 6);
+  messageDesc(file_agentd_v1_types, 7);
 
 /**
  * LlmAgent is a model with instructions.
@@ -438,7 +471,7 @@ export type LlmAgent = Message<"agentd.v1.LlmAgent"> & {
  * Use `create(LlmAgentSchema)` to create a new message.
  */
 export const LlmAgentSchema: GenMessage<LlmAgent> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 7);
+  messageDesc(file_agentd_v1_types, 8);
 
 /**
  * Compaction is when and how the beginning of a conversation is summarised for a
@@ -467,7 +500,7 @@ export type Compaction = Message<"agentd.v1.Compaction"> & {
 
   /**
    * The model that writes summaries; empty is the agent's own, and where that fails
-   * its fallback_models. A change among these is not told as ModelFallback.
+   * its fallback_models.
    *
    * @generated from field: string model = 3;
    */
@@ -486,7 +519,7 @@ export type Compaction = Message<"agentd.v1.Compaction"> & {
  * Use `create(CompactionSchema)` to create a new message.
  */
 export const CompactionSchema: GenMessage<Compaction> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 8);
+  messageDesc(file_agentd_v1_types, 9);
 
 /**
  * GenerationSettings are how a model is to write. What the model's provider has no
@@ -559,7 +592,7 @@ export type GenerationSettings = Message<"agentd.v1.GenerationSettings"> & {
  * Use `create(GenerationSettingsSchema)` to create a new message.
  */
 export const GenerationSettingsSchema: GenMessage<GenerationSettings> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 9);
+  messageDesc(file_agentd_v1_types, 10);
 
 /**
  * PromptCache is whether the provider is to keep the prompt (instructions, tools
@@ -592,7 +625,7 @@ export type PromptCache = Message<"agentd.v1.PromptCache"> & {
  * Use `create(PromptCacheSchema)` to create a new message.
  */
 export const PromptCacheSchema: GenMessage<PromptCache> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 10);
+  messageDesc(file_agentd_v1_types, 11);
 
 /**
  * Mode is what to do.
@@ -626,7 +659,7 @@ export enum PromptCache_Mode {
  * Describes the enum agentd.v1.PromptCache.Mode.
  */
 export const PromptCache_ModeSchema: GenEnum<PromptCache_Mode> = /*@__PURE__*/
-  enumDesc(file_agentd_v1_types, 10, 0);
+  enumDesc(file_agentd_v1_types, 11, 0);
 
 /**
  * Thinking is how much a model may think before it answers, in one of the two ways
@@ -671,7 +704,7 @@ export type Thinking = Message<"agentd.v1.Thinking"> & {
  * Use `create(ThinkingSchema)` to create a new message.
  */
 export const ThinkingSchema: GenMessage<Thinking> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 11);
+  messageDesc(file_agentd_v1_types, 12);
 
 /**
  * Effort is how much to think, in words.
@@ -719,7 +752,7 @@ export enum Thinking_Effort {
  * Describes the enum agentd.v1.Thinking.Effort.
  */
 export const Thinking_EffortSchema: GenEnum<Thinking_Effort> = /*@__PURE__*/
-  enumDesc(file_agentd_v1_types, 11, 0);
+  enumDesc(file_agentd_v1_types, 12, 0);
 
 /**
  * ToolChoice is whether a model has to call a tool.
@@ -747,7 +780,7 @@ export type ToolChoice = Message<"agentd.v1.ToolChoice"> & {
  * Use `create(ToolChoiceSchema)` to create a new message.
  */
 export const ToolChoiceSchema: GenMessage<ToolChoice> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 12);
+  messageDesc(file_agentd_v1_types, 13);
 
 /**
  * Mode is what the model has to do.
@@ -789,7 +822,7 @@ export enum ToolChoice_Mode {
  * Describes the enum agentd.v1.ToolChoice.Mode.
  */
 export const ToolChoice_ModeSchema: GenEnum<ToolChoice_Mode> = /*@__PURE__*/
-  enumDesc(file_agentd_v1_types, 12, 0);
+  enumDesc(file_agentd_v1_types, 13, 0);
 
 /**
  * SequentialAgent runs its agents one after the other.
@@ -810,7 +843,7 @@ export type SequentialAgent = Message<"agentd.v1.SequentialAgent"> & {
  * Use `create(SequentialAgentSchema)` to create a new message.
  */
 export const SequentialAgentSchema: GenMessage<SequentialAgent> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 13);
+  messageDesc(file_agentd_v1_types, 14);
 
 /**
  * ParallelAgent runs its agents at the same time, each on its own branch of
@@ -832,7 +865,7 @@ export type ParallelAgent = Message<"agentd.v1.ParallelAgent"> & {
  * Use `create(ParallelAgentSchema)` to create a new message.
  */
 export const ParallelAgentSchema: GenMessage<ParallelAgent> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 14);
+  messageDesc(file_agentd_v1_types, 15);
 
 /**
  * LoopAgent runs its agents in order, again and again, until its cap is
@@ -864,7 +897,7 @@ export type LoopAgent = Message<"agentd.v1.LoopAgent"> & {
  * Use `create(LoopAgentSchema)` to create a new message.
  */
 export const LoopAgentSchema: GenMessage<LoopAgent> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 15);
+  messageDesc(file_agentd_v1_types, 16);
 
 /**
  * TokenUsage counts tokens as the provider reported them.
@@ -921,7 +954,7 @@ export type TokenUsage = Message<"agentd.v1.TokenUsage"> & {
  * Use `create(TokenUsageSchema)` to create a new message.
  */
 export const TokenUsageSchema: GenMessage<TokenUsage> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 16);
+  messageDesc(file_agentd_v1_types, 17);
 
 /**
  * UsageSummary is what a turn used. Each model call counts once.
@@ -964,7 +997,7 @@ export type UsageSummary = Message<"agentd.v1.UsageSummary"> & {
  * Use `create(UsageSummarySchema)` to create a new message.
  */
 export const UsageSummarySchema: GenMessage<UsageSummary> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 17);
+  messageDesc(file_agentd_v1_types, 18);
 
 /**
  * ErrorCode is the kind of an error. Codes up to 7 are fixed.

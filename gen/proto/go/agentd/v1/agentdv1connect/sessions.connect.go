@@ -65,6 +65,9 @@ const (
 	// SessionServiceCancelTurnProcedure is the fully-qualified name of the SessionService's CancelTurn
 	// RPC.
 	SessionServiceCancelTurnProcedure = "/agentd.v1.SessionService/CancelTurn"
+	// SessionServiceCancelToolCallProcedure is the fully-qualified name of the SessionService's
+	// CancelToolCall RPC.
+	SessionServiceCancelToolCallProcedure = "/agentd.v1.SessionService/CancelToolCall"
 	// SessionServiceListTurnEventsProcedure is the fully-qualified name of the SessionService's
 	// ListTurnEvents RPC.
 	SessionServiceListTurnEventsProcedure = "/agentd.v1.SessionService/ListTurnEvents"
@@ -122,6 +125,10 @@ type SessionServiceClient interface {
 	// CancelTurn cancels a turn, or keeps a queued one from starting, and returns
 	// when nothing of it runs any more. A turn that is over stays as it is.
 	CancelTurn(context.Context, *connect.Request[v1.CancelTurnRequest]) (*connect.Response[v1.CancelTurnResponse], error)
+	// CancelToolCall cancels one call of a running turn: the model sees a cancelled
+	// tool, and the turn goes on. A call that has its result stays as it is, and so
+	// does a turn that is over.
+	CancelToolCall(context.Context, *connect.Request[v1.CancelToolCallRequest]) (*connect.Response[v1.CancelToolCallResponse], error)
 	// ListTurnEvents returns what has happened in a turn so far, after a position.
 	ListTurnEvents(context.Context, *connect.Request[v1.ListTurnEventsRequest]) (*connect.Response[v1.ListTurnEventsResponse], error)
 	// WatchTurn follows a turn to its end, from a position on. A turn that waits
@@ -227,6 +234,12 @@ func NewSessionServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(sessionServiceMethods.ByName("CancelTurn")),
 			connect.WithClientOptions(opts...),
 		),
+		cancelToolCall: connect.NewClient[v1.CancelToolCallRequest, v1.CancelToolCallResponse](
+			httpClient,
+			baseURL+SessionServiceCancelToolCallProcedure,
+			connect.WithSchema(sessionServiceMethods.ByName("CancelToolCall")),
+			connect.WithClientOptions(opts...),
+		),
 		listTurnEvents: connect.NewClient[v1.ListTurnEventsRequest, v1.ListTurnEventsResponse](
 			httpClient,
 			baseURL+SessionServiceListTurnEventsProcedure,
@@ -302,6 +315,7 @@ type sessionServiceClient struct {
 	getTurn            *connect.Client[v1.GetTurnRequest, v1.GetTurnResponse]
 	listTurns          *connect.Client[v1.ListTurnsRequest, v1.ListTurnsResponse]
 	cancelTurn         *connect.Client[v1.CancelTurnRequest, v1.CancelTurnResponse]
+	cancelToolCall     *connect.Client[v1.CancelToolCallRequest, v1.CancelToolCallResponse]
 	listTurnEvents     *connect.Client[v1.ListTurnEventsRequest, v1.ListTurnEventsResponse]
 	watchTurn          *connect.Client[v1.WatchTurnRequest, v1.WatchTurnResponse]
 	submitToolResults  *connect.Client[v1.SubmitToolResultsRequest, v1.SubmitToolResultsResponse]
@@ -361,6 +375,11 @@ func (c *sessionServiceClient) ListTurns(ctx context.Context, req *connect.Reque
 // CancelTurn calls agentd.v1.SessionService.CancelTurn.
 func (c *sessionServiceClient) CancelTurn(ctx context.Context, req *connect.Request[v1.CancelTurnRequest]) (*connect.Response[v1.CancelTurnResponse], error) {
 	return c.cancelTurn.CallUnary(ctx, req)
+}
+
+// CancelToolCall calls agentd.v1.SessionService.CancelToolCall.
+func (c *sessionServiceClient) CancelToolCall(ctx context.Context, req *connect.Request[v1.CancelToolCallRequest]) (*connect.Response[v1.CancelToolCallResponse], error) {
+	return c.cancelToolCall.CallUnary(ctx, req)
 }
 
 // ListTurnEvents calls agentd.v1.SessionService.ListTurnEvents.
@@ -436,6 +455,10 @@ type SessionServiceHandler interface {
 	// CancelTurn cancels a turn, or keeps a queued one from starting, and returns
 	// when nothing of it runs any more. A turn that is over stays as it is.
 	CancelTurn(context.Context, *connect.Request[v1.CancelTurnRequest]) (*connect.Response[v1.CancelTurnResponse], error)
+	// CancelToolCall cancels one call of a running turn: the model sees a cancelled
+	// tool, and the turn goes on. A call that has its result stays as it is, and so
+	// does a turn that is over.
+	CancelToolCall(context.Context, *connect.Request[v1.CancelToolCallRequest]) (*connect.Response[v1.CancelToolCallResponse], error)
 	// ListTurnEvents returns what has happened in a turn so far, after a position.
 	ListTurnEvents(context.Context, *connect.Request[v1.ListTurnEventsRequest]) (*connect.Response[v1.ListTurnEventsResponse], error)
 	// WatchTurn follows a turn to its end, from a position on. A turn that waits
@@ -537,6 +560,12 @@ func NewSessionServiceHandler(svc SessionServiceHandler, opts ...connect.Handler
 		connect.WithSchema(sessionServiceMethods.ByName("CancelTurn")),
 		connect.WithHandlerOptions(opts...),
 	)
+	sessionServiceCancelToolCallHandler := connect.NewUnaryHandler(
+		SessionServiceCancelToolCallProcedure,
+		svc.CancelToolCall,
+		connect.WithSchema(sessionServiceMethods.ByName("CancelToolCall")),
+		connect.WithHandlerOptions(opts...),
+	)
 	sessionServiceListTurnEventsHandler := connect.NewUnaryHandler(
 		SessionServiceListTurnEventsProcedure,
 		svc.ListTurnEvents,
@@ -619,6 +648,8 @@ func NewSessionServiceHandler(svc SessionServiceHandler, opts ...connect.Handler
 			sessionServiceListTurnsHandler.ServeHTTP(w, r)
 		case SessionServiceCancelTurnProcedure:
 			sessionServiceCancelTurnHandler.ServeHTTP(w, r)
+		case SessionServiceCancelToolCallProcedure:
+			sessionServiceCancelToolCallHandler.ServeHTTP(w, r)
 		case SessionServiceListTurnEventsProcedure:
 			sessionServiceListTurnEventsHandler.ServeHTTP(w, r)
 		case SessionServiceWatchTurnProcedure:
@@ -684,6 +715,10 @@ func (UnimplementedSessionServiceHandler) ListTurns(context.Context, *connect.Re
 
 func (UnimplementedSessionServiceHandler) CancelTurn(context.Context, *connect.Request[v1.CancelTurnRequest]) (*connect.Response[v1.CancelTurnResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agentd.v1.SessionService.CancelTurn is not implemented"))
+}
+
+func (UnimplementedSessionServiceHandler) CancelToolCall(context.Context, *connect.Request[v1.CancelToolCallRequest]) (*connect.Response[v1.CancelToolCallResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agentd.v1.SessionService.CancelToolCall is not implemented"))
 }
 
 func (UnimplementedSessionServiceHandler) ListTurnEvents(context.Context, *connect.Request[v1.ListTurnEventsRequest]) (*connect.Response[v1.ListTurnEventsResponse], error) {
