@@ -259,6 +259,22 @@ func (s *sessionService) CancelTurn(ctx context.Context, r *connect.Request[agen
 	return connect.NewResponse(&agentdv1.CancelTurnResponse{Turn: turn}), nil
 }
 
+func (s *sessionService) CancelToolCall(ctx context.Context, r *connect.Request[agentdv1.CancelToolCallRequest]) (*connect.Response[agentdv1.CancelToolCallResponse], error) {
+	before, err := s.turn(ctx, r.Msg.GetSessionId(), r.Msg.GetTurnId())
+	if err != nil {
+		return nil, err
+	}
+	req := session.AttachRequest{SessionID: before.GetSessionId(), TurnID: before.GetId(), Keys: keysOf(r.Header())}
+	if err := s.cfg.Sessions.CancelCall(ctx, req, r.Msg.GetToolCallId()); err != nil {
+		return nil, err
+	}
+	turn, err := s.turn(ctx, before.GetSessionId(), before.GetId())
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&agentdv1.CancelToolCallResponse{Turn: turn}), nil
+}
+
 func (s *sessionService) ListTurnEvents(ctx context.Context, r *connect.Request[agentdv1.ListTurnEventsRequest]) (*connect.Response[agentdv1.ListTurnEventsResponse], error) {
 	limit := int(r.Msg.GetLimit())
 	if limit == 0 {
@@ -430,8 +446,4 @@ func turnOf(t *session.TurnInfo) *agentdv1.Turn {
 		}
 	}
 	return out
-}
-
-func (s *sessionService) CancelToolCall(context.Context, *connect.Request[agentdv1.CancelToolCallRequest]) (*connect.Response[agentdv1.CancelToolCallResponse], error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, nil)
 }

@@ -23,7 +23,7 @@ type validator struct{ rules protovalidate.Validator }
 
 func newValidator() (*validator, error) {
 	rules, err := protovalidate.New(protovalidate.WithMessages(
-		&agentdv1.RunRequest{}, &agentdv1.CreateTurnRequest{}, &agentdv1.GetTurnRequest{}, &agentdv1.ListTurnsRequest{}, &agentdv1.CancelTurnRequest{},
+		&agentdv1.RunRequest{}, &agentdv1.CreateTurnRequest{}, &agentdv1.GetTurnRequest{}, &agentdv1.ListTurnsRequest{}, &agentdv1.CancelTurnRequest{}, &agentdv1.CancelToolCallRequest{},
 		&agentdv1.ListTurnEventsRequest{}, &agentdv1.WatchTurnRequest{}, &agentdv1.SubmitToolResultsRequest{},
 		&agentdv1.GetInteractionRequest{}, &agentdv1.ListInteractionsRequest{}, &agentdv1.ResolveInteractionRequest{},
 	))

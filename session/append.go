@@ -79,7 +79,7 @@ func (s *Session) refusesLocked(ctx context.Context, entries []*entry) error {
 
 // later tells whether nobody has to wait for the entry while the store cannot
 // take writes: a client that has answered may have more to say.
-func (e *entry) later() bool { return e.settles != nil }
+func (e *entry) later() bool { return e.settles != nil && !e.asked }
 
 // release tells who waits for the entry what has become of it.
 func (e *entry) release(err error) {

@@ -220,7 +220,7 @@ func (t *Turn) Answer(ctx context.Context, a Answer) error {
 // INVALID_REQUEST, a call that was cancelled before is none.
 func (t *Turn) CancelCall(ctx context.Context, callID string) error {
 	t = t.s.now(t)
-	return t.s.settleAs(ctx, t, callID, Cancelled, "cancelled by the client")
+	return t.s.settleAs(ctx, t, callID, Cancelled, callCancelled)
 }
 
 // Cancel stops the turn, or keeps it from starting. A watcher tells the end.

@@ -229,9 +229,6 @@ func (r *relay) start(t *testing.T) {
 			t.Error(err)
 		}
 		inner.CloseIdleConnections()
-		if n := f.Lacks(); n > 0 {
-			t.Errorf("%d requests were made that SessionService cannot serve", n)
-		}
 	})
 }
 

@@ -29,21 +29,9 @@ type logbook struct {
 	over service
 
 	mu      sync.Mutex                  // protects the fields below
-	fronts  []*sessionfront.Front       // of its daemons
 	logs    map[string][]session.Record // by session
 	streams []string                    // what clients were sent
 	parts   map[string]bool             // that were left out
-}
-
-// lacks is how often SessionService had no method for what a client wanted.
-func (b *logbook) lacks() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	n := 0
-	for _, f := range b.fronts {
-		n += f.Lacks()
-	}
-	return n
 }
 
 // now is the scenario that runs; nil when the tests run by themselves, and then
@@ -66,15 +54,11 @@ func startDaemon(t testing.TB, opts ...agentdtest.Option) *agentdtest.Daemon {
 	}
 	first := []agentdtest.Option{agentdtest.WithStore(store)} // unless the test has one
 	if now.over == overSessions {
-		book := now
 		first = append(first, agentdtest.WithFront(func(hc *http.Client, url string) http.Handler {
 			f, err := sessionfront.New(hc, url)
 			if err != nil {
 				t.Fatal(err)
 			}
-			book.mu.Lock()
-			defer book.mu.Unlock()
-			book.fronts = append(book.fronts, f)
 			return f.Handler()
 		}))
 	}

@@ -141,7 +141,7 @@ func (r *clientTurn) show() mood {
 
 // cancelsCalls tells whether the client cancels single calls, while its handlers
 // answer them: whatever comes second is refused.
-func (s *stressTurn) cancelsCalls() bool { return s.number%5 == 0 && !s.uncancelled }
+func (s *stressTurn) cancelsCalls() bool { return s.number%5 == 0 }
 
 func (r *clientTurn) judgeRun(end *client.End, failure error) {
 	r.mu.Lock()

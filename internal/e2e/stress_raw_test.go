@@ -49,8 +49,6 @@ type stressTurn struct {
 	moment  int           // how many steps or events come before the mood shows
 	delay   time.Duration // if above 0, it shows after so long at the latest
 	rng     *rand.Rand    // owned by the goroutine that decides
-	// uncancelled is that single calls cannot be cancelled.
-	uncancelled bool
 
 	first    map[string]sent // what was said first about a call
 	refused  int             // messages that must be refused
@@ -310,7 +308,7 @@ func (r *rawStream) step() error {
 	what := sent{}
 	switch r.rng.IntN(6) {
 	case 0:
-		what.cancel = !r.uncancelled
+		what.cancel = true
 	case 1:
 		what.err = "no " + id
 	case 2: // neither output nor error

@@ -3,11 +3,11 @@
 // tests of the whole daemon do, and compare.
 //
 // An ExecuteRequest becomes CreateTurn, or nothing if it attaches, and WatchTurn;
-// an answer becomes SubmitToolResults; a cancel or end of the turn CancelTurn. A
-// stream that goes away takes nothing but its WatchTurn along. Three things of
-// Run have no counterpart and are not imitated: the cancel of a single call is
-// refused, the client's half-close changes nothing, and the limits of a stream
-// (of its messages, refusals and idle time) are those of this front.
+// an answer becomes SubmitToolResults; a cancel or end of the turn CancelTurn, the
+// cancel of a call CancelToolCall. A stream that goes away takes nothing but its
+// WatchTurn along. Two things of Run have no counterpart and are not imitated: the
+// client's half-close changes nothing, and the limits of a stream (of its messages,
+// refusals and idle time) are those of this front.
 //
 // The package knows the generated code of both services and no other part of
 // agentd.
@@ -48,7 +48,6 @@ type Front struct {
 
 	mu    sync.Mutex          // protects the fields below
 	tools map[string][]string // what the last tree of each session was offered
-	lacks int                 // requests that SessionService has no method for
 }
 
 // New returns a front of the daemon at the address base.
@@ -70,14 +69,6 @@ func (f *Front) Handler() http.Handler {
 	mux.Handle(agentdv1connect.NewAgentdHandler(f))
 	mux.Handle("/", f.others)
 	return mux
-}
-
-// Lacks is how many requests could not be served because SessionService has no
-// method for them.
-func (f *Front) Lacks() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.lacks
 }
 
 type bidi = connect.BidiStream[agentdv1.RunRequest, agentdv1.RunResponse]
@@ -309,10 +300,8 @@ func (st *stream) take(ctx context.Context, m *agentdv1.RunRequest) (*agentdv1.R
 		if r.Cancel.ToolCallId == nil {
 			return nil, st.cancel(ctx, "")
 		}
-		st.f.mu.Lock()
-		st.f.lacks++
-		st.f.mu.Unlock()
-		return failure(agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST, "SessionService cannot cancel a single call"), nil
+		_, err := st.f.sessions.CancelToolCall(ctx, call(st, &agentdv1.CancelToolCallRequest{SessionId: st.session, TurnId: st.turn, ToolCallId: r.Cancel.GetToolCallId()}))
+		return nil, err
 	default:
 		return failure(agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST, "a message that is of no use here"), nil
 	}

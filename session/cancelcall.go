@@ -1,0 +1,143 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+)
+
+const callCancelled = "cancelled by the client"
+
+// CancelCall settles a call of a turn as cancelled, durably, before it returns:
+// the model sees a cancelled tool, and the turn goes on, also one that was put
+// aside. "" is the session's last turn. A call that has its result stays as it is,
+// and so does a turn that is over; a turn or a call that there is not is an *Error
+// of code NOT_FOUND.
+func (m *Manager) CancelCall(ctx context.Context, req AttachRequest, callID string) error {
+	h, err := m.acquire(ctx, req.SessionID)
+	if err != nil {
+		return err
+	}
+	defer m.release(h)
+	s := h.s
+	if err := s.checkPosition(nil); err != nil {
+		return err
+	}
+	if s.inherits() { // what it has inherited open is over
+		if _, err := m.goOn(ctx, AttachRequest{SessionID: s.id}); err != nil {
+			return err
+		}
+	}
+	open, err := s.cancelCall(ctx, req.TurnID, callID)
+	if err != nil || !open {
+		return err
+	}
+	// What is recorded stands, whether or not the turn can go on now.
+	if _, err := m.goOn(ctx, AttachRequest{SessionID: s.id, Keys: req.Keys}); err != nil {
+		m.log.LogAttrs(ctx, slog.LevelInfo, "a turn of which a call was cancelled waits for a client",
+			slog.String("session", s.id), slog.String("error", err.Error()))
+	}
+	return nil
+}
+
+// cancelCall settles a call. It reports whether the call's turn is open.
+func (s *Session) cancelCall(ctx context.Context, turnID, callID string) (open bool, err error) {
+	res := ToolResult{CallID: callID, Outcome: Cancelled, Error: callCancelled}
+	data, err := marshal(res)
+	if err != nil {
+		return false, err
+	}
+	// What is being written about the call, or its turn, comes first: then look again.
+	for {
+		s.mu.Lock()
+		t := s.turn
+		p := t.pending[callID]
+		_, settled := t.results[callID]
+		switch {
+		case turnID != "" && t.id != turnID && !slices.Contains(t.injected, turnID):
+			s.mu.Unlock()
+			return false, s.hasCall(ctx, turnID, callID)
+		case t.ended != nil:
+			s.mu.Unlock()
+			return false, s.hasCall(ctx, t.id, callID)
+		case settled:
+			s.mu.Unlock()
+			return true, nil
+		case p == nil:
+			s.mu.Unlock()
+			return true, errNoCall(t.id, callID)
+		case p.answering != nil || p.resolving:
+			tried := p.tried
+			s.mu.Unlock()
+			select {
+			case <-tried:
+				continue
+			case <-ctx.Done():
+				return true, context.Cause(ctx)
+			}
+		case p.barred || t.ending:
+			s.mu.Unlock()
+			return false, s.awaitEnd(ctx, t)
+		}
+		p.answering, p.tried = &res, make(chan struct{})
+		s.mu.Unlock()
+		_, err := s.commit(ctx, &entry{turn: t, kind: KindToolResult, data: data, fact: &res, asked: true, settles: p})
+		if over, ok := errors.AsType[*Error](err); ok && over.Code == codeInvalid {
+			continue // the turn has ended or goes on meanwhile
+		}
+		return true, err
+	}
+}
+
+// awaitEnd waits for the end of a turn that is on its way into the log.
+func (s *Session) awaitEnd(ctx context.Context, t *Turn) error {
+	select {
+	case <-t.Done():
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t.ended == nil {
+		return Errorf(codeUnavailable, "turn %q is ending: try again", t.id)
+	}
+	return nil
+}
+
+// hasCall is nil if the log holds a call of a turn, or of the turn that its prompt
+// has become a message of.
+func (s *Session) hasCall(ctx context.Context, turnID, callID string) error {
+	id, exists := turnID, false
+	callers := map[string]bool{}
+	for rec, err := range s.records(ctx, 0, readPage) {
+		if err != nil {
+			return err
+		}
+		exists = exists || rec.TurnID == turnID
+		if rec.Kind != KindEvent && rec.Kind != KindToolCall {
+			continue
+		}
+		fact, err := s.decode(rec)
+		if err != nil {
+			return err
+		}
+		if ev, ok := fact.(*Event); ok && ev.Injected == turnID {
+			id = rec.TurnID
+		}
+		if slices.ContainsFunc(callsOf(fact), func(c ToolCall) bool { return c.ID == callID }) {
+			callers[rec.TurnID] = true
+		}
+	}
+	switch {
+	case !exists:
+		return Errorf(codeNoSuch, "turn_id: session %q has no turn %q", s.id, turnID)
+	case !callers[id]:
+		return errNoCall(turnID, callID)
+	}
+	return nil
+}
+
+func errNoCall(turnID, callID string) error {
+	return Errorf(codeNoSuch, "tool_call_id: turn %q has no call %q", turnID, callID)
+}
