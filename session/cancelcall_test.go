@@ -1,0 +1,261 @@
+package session_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session"
+)
+
+// bothCalls is a turn with two calls that says what came of them; it goes on where
+// its log ends.
+func bothCalls(ctx context.Context, r *session.Run) error {
+	events := 0
+	for rec, err := range r.Records(ctx, r.StartSeq()) {
+		if err != nil {
+			return err
+		}
+		if rec.Kind == session.KindEvent {
+			events++
+		}
+	}
+	if events == 0 {
+		ev := &session.Event{MessageID: "m1", Path: root, Usage: &session.Usage{Calls: 1}}
+		for _, id := range []string{"c1", "c2"} {
+			ev.Calls = append(ev.Calls, session.ToolCall{ID: id, Name: "tool", Input: []byte("{}"), Path: root})
+		}
+		if err := add(ctx, r, ev); err != nil {
+			return err
+		}
+	}
+	var said []string
+	for _, id := range []string{"c1", "c2"} {
+		res, err := r.Await(ctx, id)
+		if err != nil {
+			return err
+		}
+		said = append(said, fmt.Sprintf("%s %s", id, res.Outcome))
+	}
+	return say(ctx, r, "m2", root, strings.Join(said, ", "))
+}
+
+// cancelCall cancels a call as a client of SessionService does.
+func (f *fixture) cancelCall(sessionID, turnID, callID string) error {
+	return f.m.CancelCall(f.t.Context(), session.AttachRequest{SessionID: sessionID, TurnID: turnID}, callID)
+}
+
+// A call is cancelled while its turn runs; whatever comes after that changes
+// nothing, also when the turn is over and the session has forgotten it.
+func TestCancelCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, memory(t), session.Limits{})
+		f.on(bothCalls)
+		turn := f.start(session.Request{})
+		id := turn.SessionID()
+		w := turn.Watch()
+		await(t, w, isCall)
+		for _, turnID := range []string{turn.ID(), ""} {
+			if err := f.cancelCall(id, turnID, "c1"); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := turn.Answer(t.Context(), session.Answer{CallID: "c1", Output: new("late")}); code(err) != badRequest {
+			t.Errorf("an answer to the cancelled call: %v", err)
+		}
+		if err := turn.Answer(t.Context(), session.Answer{CallID: "c2", Output: new("x")}); err != nil {
+			t.Fatal(err)
+		}
+		rest := follow(t, w)
+		if got := texts(rest)["root"]; got != "c1 cancelled, c2 answered" || !end(t, rest).Completed {
+			t.Errorf("said %q", got)
+		}
+		<-turn.Done()
+		f.on(talk)
+		<-f.start(session.Request{SessionID: id, Prompt: "another"}).Done()
+		before := logOf(t, f.store, id)
+		f.stop()
+		g := f.newServer(session.Limits{})
+		for call, want := range map[string]agentdv1.ErrorCode{"c1": 0, "c2": 0, "c3": noSuch} {
+			if err := g.cancelCall(id, turn.ID(), call); code(err) != want {
+				t.Errorf("%s of a turn that is over: %v", call, err)
+			}
+		}
+		if after := logOf(t, f.store, id); after != before {
+			t.Errorf("the log was\n%s\nand is\n%s", before, after)
+		}
+	})
+}
+
+// A call is cancelled after a restart, when its turn runs nowhere, and the turn goes
+// on without a client.
+func TestCancelCallOfATurnThatRunsNowhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, memory(t), session.Limits{})
+		f.on(bothCalls)
+		turn := f.start(session.Request{})
+		await(t, turn.Watch(), isCall)
+		f.stop()
+		g := f.newServer(session.Limits{})
+		g.on(bothCalls)
+		for _, id := range []string{"c1", "c2"} {
+			if err := g.cancelCall(turn.SessionID(), "", id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, w := g.attach(session.AttachRequest{SessionID: turn.SessionID()})
+		if all := follow(t, w); texts(all)["root"] != "c1 cancelled, c2 cancelled" || !end(t, all).Completed {
+			t.Errorf("said %v", texts(all))
+		}
+	})
+}
+
+// A call for which a person is asked is cancelled like any other.
+func TestCancelCallThatAsks(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFixture(t, memory(t), session.Limits{})
+			f.on(careful)
+			turn := f.start(session.Request{})
+			await(t, turn.Watch(), isAsked)
+			if restart {
+				f.stop()
+				f = f.newServer(session.Limits{})
+				f.on(careful)
+			}
+			for range 2 {
+				if err := f.cancelCall(turn.SessionID(), turn.ID(), "q1"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got, err := f.m.Interaction(t.Context(), turn.SessionID(), "q1"); err != nil || got.Status != canceled {
+				t.Errorf("the interaction is %v, %v", got, err)
+			}
+			_, w := f.attach(session.AttachRequest{SessionID: turn.SessionID()})
+			if all := follow(t, w); texts(all)["root"] != "cancelled: cancelled by the client" {
+				t.Errorf("said %v", texts(all))
+			}
+		})
+	}
+}
+
+func TestCancelCallRefusals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, memory(t), session.Limits{})
+		f.on(bothCalls)
+		turn := f.start(session.Request{})
+		id := turn.SessionID()
+		w := turn.Watch()
+		await(t, w, isCall)
+		queued := f.start(session.Request{SessionID: id, Prompt: "next", OnBusy: session.Enqueue})
+		for _, tc := range []struct {
+			session, turn, call string
+			code                agentdv1.ErrorCode
+			says                string
+		}{
+			{"nobody", "", "c1", agentdv1.ErrorCode_ERROR_CODE_SESSION_NOT_FOUND, `"nobody"`},
+			{id, "e-x", "c1", noSuch, `no turn "e-x"`},
+			{id, turn.ID(), "c3", noSuch, `no call "c3"`},
+			{id, "", "c3", noSuch, `no call "c3"`},
+			{id, queued.ID(), "c1", noSuch, `no call "c1"`},
+		} {
+			if err := f.cancelCall(tc.session, tc.turn, tc.call); code(err) != tc.code || !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("%q of turn %q of session %q: %v", tc.call, tc.turn, tc.session, err)
+			}
+		}
+		turn.Cancel("")
+		follow(t, w)
+	})
+}
+
+// What a client is told is so: a store that takes no writes refuses the cancel, and
+// one that fails for a while has it when the cancel returns.
+func TestCancelCallIsDurable(t *testing.T) {
+	for name, fault := range map[string]error{"full": session.ErrFull, "away for a while": errBlip} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &tampered{Store: memory(t)}
+				f := newFixture(t, store, session.Limits{StorePatience: 30 * time.Second})
+				f.on(bothCalls)
+				turn := f.start(session.Request{})
+				w := turn.Watch()
+				await(t, w, isCall)
+				store.tamper(func(context.Context, session.Batch) error { return fault })
+				timer := time.AfterFunc(5*time.Second, func() { store.tamper(nil) })
+				defer timer.Stop()
+				err := f.cancelCall(turn.SessionID(), "", "c1")
+				recorded := strings.Contains(logOf(t, store, turn.SessionID()), "tool_result")
+				if recorded != (err == nil) || err != nil && code(err) != unavailable {
+					t.Errorf("the cancel returns %v, and is recorded: %v", err, recorded)
+				}
+				time.Sleep(time.Minute)
+				for _, id := range []string{"c1", "c2"} {
+					if err := f.cancelCall(turn.SessionID(), "", id); err != nil {
+						t.Error(err)
+					}
+				}
+				if got := texts(follow(t, w))["root"]; got != "c1 cancelled, c2 cancelled" {
+					t.Errorf("said %q", got)
+				}
+			})
+		})
+	}
+}
+
+// Of an answer and cancels at the same time one wins, and all agree which.
+func TestCancelCallWhileItIsAnswered(t *testing.T) {
+	f := newFixture(t, memory(t), session.Limits{})
+	f.on(func(ctx context.Context, r *session.Run) error {
+		results, err := call(ctx, r, "c1")
+		if err != nil {
+			return err
+		}
+		return say(ctx, r, "m2", root, string(results["c1"].Outcome))
+	})
+	for range 50 {
+		turn := f.start(session.Request{})
+		w := turn.Watch()
+		await(t, w, isCall)
+		_, other := f.attach(session.AttachRequest{SessionID: turn.SessionID()})
+		var refused error
+		var both sync.WaitGroup
+		both.Go(func() {
+			errs, err := f.m.AnswerTurn(t.Context(), session.AttachRequest{SessionID: turn.SessionID()}, []session.Answer{{CallID: "c1", Output: new("x")}})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			refused = errs[0]
+		})
+		for range 2 {
+			both.Go(func() {
+				if err := f.cancelCall(turn.SessionID(), turn.ID(), "c1"); err != nil {
+					t.Error(err)
+				}
+				recs, err := f.store.Read(t.Context(), turn.SessionID(), 0, 1000)
+				if err != nil || !slices.ContainsFunc(recs, func(rec session.Record) bool { return rec.Kind == session.KindToolResult }) {
+					t.Errorf("when the cancel has returned no result is recorded (%v)", err)
+				}
+			})
+		}
+		both.Wait()
+		want := session.Answered
+		if refused != nil {
+			want = session.Cancelled
+			if code(refused) != badRequest {
+				t.Errorf("the answer is refused with %v", refused)
+			}
+		}
+		for _, w := range []*session.Watcher{w, other} {
+			if got := texts(follow(t, w))["root"]; got != string(want) {
+				t.Errorf("a watcher reads %q, want %q", got, want)
+			}
+		}
+	}
+}
