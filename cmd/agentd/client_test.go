@@ -250,6 +250,7 @@ func TestRunUsage(t *testing.T) {
 		"has to be above 0":                         {"run", "--budget-calls=-1", greeter, "go"},
 		"has no key":                                {"run", "-s", "=x", greeter, "go"},
 		"the daemon's URL has to be":                {"run", "--url", "nowhere", greeter, "go"},
+		"--reason does not go with --call":          {"turns", "cancel", "x", "--call", "c", "--reason", "enough"},
 		"nothing to change":                         {"sessions", "update", "x"},
 		"give --yes":                                {"sessions", "delete", "x"},
 		"must be one of":                            {"turns", "list", "--status", "tired"},
@@ -333,6 +334,32 @@ func TestInterrupt(t *testing.T) {
 var quick = map[string]string{"quick": "answers: [{when: {}, text: quick words}]"}
 
 const desk = "name: desk\nsequential:\n  agents:\n    - {name: writer, llm: {model: scripted/quick}}\n    - {name: editor, llm: {model: scripted/quick}}\n"
+
+// A call is cancelled from elsewhere while the command waits for its tool.
+func TestTurnsCancelCall(t *testing.T) {
+	s := startShell(t, nil)
+	s.run("run", examples+"greeter.yaml", "Say hi to Alice")
+	id := sessionOf(t, s.stderr.String())
+	s.stdin, s.stdout, s.stderr = strings.NewReader("and to Bob\n"), nil, nil
+	done := make(chan int, 1)
+	go func() { done <- s.run("run", "--session", id, "-") }()
+	other := shell{t: t, url: s.url}
+	for !strings.Contains(other.says(true, "turns", "show", id), "waiting for client") {
+	}
+	open, ok := other.lines("turns", "show", id)[0]["pendingToolCalls"].([]any)
+	if !ok || len(open) != 1 {
+		t.Fatalf("open calls: %v", open)
+	}
+	called, _ := open[0].(map[string]any)["toolCallId"].(string)
+	contains(t, other.fails(exitError, "turns", "cancel", id, "--call", "nothing"), "NOT_FOUND", `"nothing"`)
+	for range 2 {
+		other.says(true, "turns", "cancel", id, "--call", called)
+	}
+	if code := <-done; code != exitOK {
+		t.Errorf("exit code %d: %s", code, s.stderr)
+	}
+	contains(t, s.stdout.String(), "cancelled")
+}
 
 func TestTurnsCommands(t *testing.T) {
 	s, desk := startShell(t, quick), file(t, desk)

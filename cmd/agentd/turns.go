@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/cli"
 )
@@ -9,7 +11,7 @@ type turnsCmd struct {
 	List   turnsListCmd   `cmd:"" help:"List turns, newest first."`
 	Show   turnsShowCmd   `cmd:"" help:"Show one turn."`
 	Calls  turnsCallsCmd  `cmd:"" help:"Show what the models of a turn were told, call by call."`
-	Cancel turnsCancelCmd `cmd:"" help:"Stop a turn, and wait until nothing of it runs."`
+	Cancel turnsCancelCmd `cmd:"" help:"Stop a turn, and wait until nothing of it runs; or cancel one tool call."`
 }
 
 type turnsListCmd struct {
@@ -89,16 +91,33 @@ type turnsCancelCmd struct {
 	Session     string `arg:"" name:"SESSION" help:"The session."`
 	Turn        string `arg:"" optional:"" name:"TURN" help:"The turn. Default: the session's last one."`
 	Reason      string `noenv:"" placeholder:"TEXT" help:"Why; it stands in the turn's end."`
+	Call        string `noenv:"" placeholder:"ID" help:"Cancel only this tool call; the turn goes on."`
+}
+
+// Validate refuses flags that do not go together.
+func (c *turnsCancelCmd) Validate() error {
+	if c.Call != "" && c.Reason != "" {
+		return errors.New("--reason does not go with --call: it is why the turn is stopped")
+	}
+	return nil
 }
 
 // Help is shown below the flags.
 func (*turnsCancelCmd) Help() string {
-	return "A turn that is over stays as it is.\n\nExamples:\n\n  agentd turns cancel SESSION --reason \"enough for today\""
+	return "A turn that is over stays as it is, and so does a call that has its result.\n\n" +
+		"Examples:\n\n  agentd turns cancel SESSION --reason \"enough for today\"\n\n  agentd turns cancel SESSION --call CALL"
 }
 
-// Run cancels a turn.
+// Run cancels a turn, or one of its calls.
 func (c *turnsCancelCmd) Run(p *process) error {
 	return c.talk(p, func(t talk) error {
+		if c.Call != "" {
+			resp, err := cli.Call(t.ctx, t.conn, t.conn.CancelToolCall, &agentdv1.CancelToolCallRequest{SessionId: c.Session, TurnId: c.Turn, ToolCallId: c.Call})
+			if err != nil {
+				return err
+			}
+			return t.Turn(resp.GetTurn())
+		}
 		resp, err := cli.Call(t.ctx, t.conn, t.conn.CancelTurn, &agentdv1.CancelTurnRequest{SessionId: c.Session, TurnId: c.Turn, Reason: c.Reason})
 		if err != nil {
 			return err

@@ -47,6 +47,14 @@ export class Turns {
     return required((await this.#unary((o) => this.#client.cancelTurn({ sessionId, turnId, reason }, o))).turn, "a turn");
   }
 
+  /**
+   * cancelToolCall cancels one tool call: the model sees a cancelled tool, and the turn goes on. A call that has its result stays as it
+   * is, and so does a turn that is over. Without turnId it is a call of the session's last turn.
+   */
+  async cancelToolCall(sessionId: string, toolCallId: string, turnId = ""): Promise<Turn> {
+    return required((await this.#unary((o) => this.#client.cancelToolCall({ sessionId, turnId, toolCallId }, o))).turn, "a turn");
+  }
+
   /** modelCalls says what the models of a turn were told, call by call; without turnId, of the session's last one. */
   async modelCalls(sessionId: string, turnId = ""): Promise<ModelCallDetails[]> {
     return (await this.#unary((o) => this.#client.listModelCalls({ sessionId, turnId }, o))).calls;

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Agentd, llm, ToolOutput, Transcript, type Event, type Part } from "@apzuk3/agentd";
+import { Agentd, AgentdError, llm, ToolOutput, Transcript, type Event, type Part } from "@apzuk3/agentd";
 import { SessionService } from "@apzuk3/agentd/proto";
 import { createClient } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-web";
@@ -142,6 +142,39 @@ test("a cancelled call aborts its tool", async (t) => {
   assert.ok(end?.type === "end" && !end.completed && end.reason === "enough for today");
   assert.deepEqual(end.receipt?.cancelledToolCalls.map((call) => call.toolName), ["wait"]);
   assert.ok(!events.some((e) => e.type === "error"));
+});
+
+test("one call is cancelled by whoever knows it, and the turn goes on", async (t) => {
+  const daemon = await serve(t, { caller: caller("args: {}", "wait") });
+  const other = new Agentd(daemon.url);
+  const reasons: unknown[] = [];
+  const started = new Latch();
+  const agentd = new Agentd(daemon.url).addTool("wait", {
+    description: "Waits",
+    run: (_, { signal }) => {
+      started.open();
+      return new Promise((resolve) => signal.addEventListener("abort", () => resolve(reasons.push(signal.reason))));
+    },
+  });
+  const run = agentd.run({ agent: agent("wait"), prompt: "go" });
+  const events: Event[] = [];
+  let call = "";
+  for await (const event of run) {
+    events.push(event);
+    if (event.type === "tool_call") {
+      await started.opened;
+      call = event.toolCallId;
+      const turn = await other.turns.cancelToolCall(run.sessionId!, call);
+      assert.deepEqual(turn.pendingToolCalls, []);
+    }
+  }
+  assert.equal(reasons.length, 1);
+  assert.ok(events.some((e) => e.type === "tool_cancelled" && e.toolCallId === call));
+  const end = events.at(-1);
+  assert.ok(end?.type === "end" && end.completed);
+  const [sessionId, turnId] = [run.sessionId!, run.turnId!];
+  assert.equal((await other.turns.cancelToolCall(sessionId, call, turnId)).id, turnId);
+  await assert.rejects(other.turns.cancelToolCall(sessionId, "nothing"), (e) => e instanceof AgentdError && e.code === "NOT_FOUND");
 });
 
 test("a tool stops whose call somebody else has answered", async (t) => {
