@@ -10,6 +10,8 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/apzuk3/agentd/session"
 )
 
 // maxDepth is how deeply the messages of a request may be nested. Protobuf's
@@ -20,7 +22,7 @@ const maxDepth = 100
 // dozen bytes, which compression only makes larger and later.
 const compressMinBytes = 1 << 10
 
-// handlerOptions bound what connect decodes.
+// handlerOptions bound what connect decodes. 0 is for a body that is bounded before.
 func handlerOptions(maxMessageBytes int) []connect.HandlerOption {
 	return []connect.HandlerOption{
 		connect.WithReadMaxBytes(maxMessageBytes),
@@ -34,12 +36,14 @@ func handlerOptions(maxMessageBytes int) []connect.HandlerOption {
 	}
 }
 
-// strictJSON refuses fields and names of values that it does not know.
-func strictJSON() []connect.HandlerOption {
-	return []connect.HandlerOption{
-		connect.WithCodec(jsonCodec{name: "json", strict: true}),
-		connect.WithCodec(jsonCodec{name: "json; charset=utf-8", strict: true}),
-	}
+// sessionOptions are those of SessionService. Its JSON refuses fields and names of
+// values that it does not know; all its refusals have details.
+func sessionOptions(maxMessageBytes int) []connect.HandlerOption {
+	return append(handlerOptions(0),
+		connect.WithCodec(faultyBinary{limit: maxMessageBytes}),
+		connect.WithCodec(faultyJSON{jsonCodec{name: "json", strict: true}, maxMessageBytes}),
+		connect.WithCodec(faultyJSON{jsonCodec{name: "json; charset=utf-8", strict: true}, maxMessageBytes}),
+	)
 }
 
 // errCompressed is what a compressed request gets.
@@ -49,9 +53,11 @@ var errCompressed = errors.New("compressed requests are not accepted; send them 
 // bomb to its end, only to report its size.
 type refuseCompressed struct{}
 
-func (refuseCompressed) Read([]byte) (int, error) { return 0, errCompressed }
-func (refuseCompressed) Close() error             { return nil }
-func (refuseCompressed) Reset(io.Reader) error    { return errCompressed }
+func (refuseCompressed) Read([]byte) (int, error) {
+	return 0, detailed(connect.CodeInvalidArgument, errCompressed, session.Errorf(codeInvalid, "%v", errCompressed))
+}
+func (refuseCompressed) Close() error          { return nil }
+func (refuseCompressed) Reset(io.Reader) error { return nil }
 
 // decodeError is a message that was received whole and could not be decoded:
 // the stream is still in step.

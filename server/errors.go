@@ -53,13 +53,7 @@ func inStep(err error) bool {
 // receiveError says what was wrong with a message that could not be received.
 func receiveError(err error, limit int) *session.Error {
 	if d, ok := errors.AsType[*decodeError](err); ok {
-		switch {
-		case d.tooDeep:
-			return session.Errorf(codeLimit, "the message is nested too deeply: at most %d levels are allowed", maxDepth)
-		case errors.Is(d, errTooManyValues):
-			return session.Errorf(codeLimit, "the message holds more than %d values, nested ones included; more are not allowed", maxValues)
-		}
-		return session.Errorf(codeInvalid, "the message is no RunRequest: %v", d)
+		return decodeFault(d, "RunRequest")
 	}
 	switch {
 	case errors.Is(err, errCompressed):

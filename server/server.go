@@ -53,10 +53,10 @@ func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	opts := handlerOptions(s.cfg.MaxMessageBytes)
 	path, run := agentdv1connect.NewAgentdHandler(s, opts...)
-	mux.Handle(path, withTransport(s.cfg.MaxMessageBytes, run))
-	opts = append(append(opts, strictJSON()...), connect.WithInterceptors(s.checked()))
+	mux.Handle(path, explained(withTransport(s.cfg.MaxMessageBytes, run)))
+	opts = append(sessionOptions(s.cfg.MaxMessageBytes), connect.WithInterceptors(s.checked()))
 	path, sessions := agentdv1connect.NewSessionServiceHandler(&sessionService{s}, opts...)
-	mux.Handle(path, s.crossOrigin(s.exchange(sessions)))
+	mux.Handle(path, s.crossOrigin(s.exchange(explained(sessions))))
 
 	opts = handlerOptions(smallMessageBytes)
 	path, health := grpchealth.NewHandler(healthChecker{s}, opts...)

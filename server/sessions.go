@@ -36,7 +36,10 @@ type responseKey struct{}
 // exchange bounds the bytes and the time of a request of SessionService, and
 // hands its handler the means to bound the reply.
 func (s *Server) exchange(next http.Handler) http.Handler {
-	bounded := http.MaxBytesHandler(next, skipFactor*int64(s.cfg.MaxMessageBytes))
+	bounded := http.MaxBytesHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Body = newBoundedBody(r.Body, s.cfg.MaxMessageBytes) // the request is a copy, see below
+		next.ServeHTTP(w, r)
+	}), skipFactor*int64(s.cfg.MaxMessageBytes))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rc := http.NewResponseController(w)
 		_ = rc.SetReadDeadline(time.Now().Add(requestTimeout)) // not supported: the server's own limits hold
@@ -100,7 +103,7 @@ func (c checks) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		defer bound(rc, c.s.cfg.WriteTimeout)
 		defer func() { err = c.contain(ctx, req.Spec().Procedure, recover(), err) }()
 		if msg, ok := req.Any().(proto.Message); ok {
-			if e := c.s.validate.check(msg); e != nil {
+			if e := c.s.acceptable(msg); e != nil {
 				return nil, e
 			}
 		}
@@ -171,7 +174,12 @@ func connectError(e *session.Error) *connect.Error {
 	if !ok {
 		code = connect.CodeUnknown
 	}
-	out := connect.NewError(code, errors.New(wireText(e.Message)))
+	return detailed(code, errors.New(wireText(e.Message)), e)
+}
+
+// detailed is an error of Connect that has e in its details.
+func detailed(code connect.Code, err error, e *session.Error) *connect.Error {
+	out := connect.NewError(code, err)
 	if detail, err := connect.NewErrorDetail(errorResponse("", e).GetError()); err == nil {
 		out.AddDetail(detail)
 	}
@@ -303,7 +311,7 @@ func (s *sessionService) ListTurnEvents(ctx context.Context, r *connect.Request[
 
 func (s *sessionService) WatchTurn(ctx context.Context, r *connect.Request[agentdv1.WatchTurnRequest], stream *connect.ServerStream[agentdv1.WatchTurnResponse]) error {
 	rc := arrived(ctx)
-	if e := s.validate.check(r.Msg); e != nil {
+	if e := s.acceptable(r.Msg); e != nil {
 		return e
 	}
 	refused := s.enter()

@@ -2,6 +2,7 @@ package daemon_test
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -27,7 +28,7 @@ import (
 type badRequest struct {
 	name, json string
 	code       connect.Code
-	kind       agentdv1.ErrorCode // 0: it was not read at all, and there are no details
+	kind       agentdv1.ErrorCode
 	says       []string
 	// jsonOnly is that the other forms cannot say it.
 	jsonOnly bool
@@ -49,7 +50,7 @@ func named(rest string) []badRequest {
 		{name: "no session", json: `{` + strings.TrimPrefix(rest, ",") + `}`, code: invalidArgument, kind: invalidRequest, says: []string{"session_id", "1"}},
 		{name: "unknown session", json: `{"sessionId":"nobody"` + rest + `}`, code: connect.CodeNotFound, kind: noSession, says: []string{`"nobody"`}},
 		{name: "long session", json: `{"sessionId":"{long}"` + rest + `}`, code: invalidArgument, kind: invalidRequest, says: []string{"session_id", "128"}},
-		{name: "session of another type", json: `{"sessionId":7` + rest + `}`, code: invalidArgument, says: []string{"sessionId"}, jsonOnly: true},
+		{name: "session of another type", json: `{"sessionId":7` + rest + `}`, code: invalidArgument, kind: invalidRequest, says: []string{"sessionId"}, jsonOnly: true},
 	}
 }
 
@@ -68,7 +69,7 @@ func paged(rest string) []badRequest {
 	return []badRequest{
 		{name: "negative page", json: `{"pageSize":-1` + rest + `}`, code: invalidArgument, kind: invalidRequest, says: []string{"page_size", "greater than or equal to 0"}},
 		{name: "large page", json: `{"pageSize":1001` + rest + `}`, code: invalidArgument, kind: invalidRequest, says: []string{"page_size", "1000"}},
-		{name: "page of another type", json: `{"pageSize":"many"` + rest + `}`, code: invalidArgument, says: []string{"pageSize"}, jsonOnly: true},
+		{name: "page of another type", json: `{"pageSize":"many"` + rest + `}`, code: invalidArgument, kind: invalidRequest, says: []string{"pageSize"}, jsonOnly: true},
 		{name: "token of nobody", json: `{"pageToken":"garbage"` + rest + `}`, code: invalidArgument, kind: invalidRequest, says: []string{"page_token"}},
 		{name: "token that is none", json: `{"pageToken":"%%%"` + rest + `}`, code: invalidArgument, kind: invalidRequest, says: []string{"page_token"}},
 		{name: "long token", json: `{"pageToken":"{kilobyte}"` + rest + `}`, code: invalidArgument, kind: invalidRequest, says: []string{"page_token", "512"}},
@@ -81,7 +82,7 @@ func positioned() []badRequest {
 		{name: "position to come", json: `{"sessionId":"{done}","afterSeq":"1099511627776"}`, code: invalidArgument, kind: invalidRequest, says: []string{"after_seq", "1099511627776"}},
 		{name: "largest position", json: `{"sessionId":"{done}","afterSeq":"9223372036854775807"}`, code: invalidArgument, kind: invalidRequest, says: []string{"after_seq"}},
 		{name: "negative position", json: `{"sessionId":"{done}","afterSeq":"-1"}`, code: invalidArgument, kind: invalidRequest, says: []string{"after_seq", "0"}},
-		{name: "position that is none", json: `{"sessionId":"{done}","afterSeq":"x"}`, code: invalidArgument, says: []string{"afterSeq"}, jsonOnly: true},
+		{name: "position that is none", json: `{"sessionId":"{done}","afterSeq":"x"}`, code: invalidArgument, kind: invalidRequest, says: []string{"afterSeq"}, jsonOnly: true},
 		{name: "unknown visibility", json: `{"sessionId":"{done}","visibility":77}`, code: invalidArgument, kind: invalidRequest, says: []string{"visibility"}},
 	}
 }
@@ -94,7 +95,7 @@ func labelled(rest string) []badRequest {
 		{name: "label without a name", json: `{"labels":{"":"x"}` + rest + `}`, code: invalidArgument, kind: invalidRequest, says: []string{"labels"}},
 		{name: "long value", json: `{"labels":{"a":"{kilobytes}"}` + rest + `}`, code: invalidArgument, kind: invalidRequest, says: []string{"labels", "1024"}},
 		{name: "long name", json: `{"clientRef":"{kilobyte}"` + rest + `}`, code: invalidArgument, kind: invalidRequest, says: []string{"client_ref", "256"}},
-		{name: "labels of another type", json: `{"labels":["a"]` + rest + `}`, code: invalidArgument, says: []string{"unexpected token ["}, jsonOnly: true},
+		{name: "labels of another type", json: `{"labels":["a"]` + rest + `}`, code: invalidArgument, kind: invalidRequest, says: []string{"unexpected token ["}, jsonOnly: true},
 	}
 }
 
@@ -126,7 +127,7 @@ func badRequests() map[string][]badRequest {
 			badRequest{name: "unknown state", json: `{"states":[9]}`, code: invalidArgument, kind: invalidRequest, says: []string{"states[0]"}},
 			badRequest{name: "no state", json: `{"states":[0]}`, code: invalidArgument, kind: invalidRequest, says: []string{"states[0]"}},
 			badRequest{name: "unknown status", json: `{"turnStatuses":[99]}`, code: invalidArgument, kind: invalidRequest, says: []string{"turn_statuses[0]"}},
-			badRequest{name: "time that is none", json: `{"createdAfter":"yesterday"}`, code: invalidArgument, says: []string{"Timestamp", "yesterday"}, jsonOnly: true}),
+			badRequest{name: "time that is none", json: `{"createdAfter":"yesterday"}`, code: invalidArgument, kind: invalidRequest, says: []string{"Timestamp", "yesterday"}, jsonOnly: true}),
 		"UpdateSession": append(append(named(""), labelled(session)[:3]...),
 			badRequest{name: "another version", json: `{"sessionId":"{done}","version":"77"}`, code: connect.CodeAborted, kind: conflict, says: []string{"version", "77"}},
 			badRequest{name: "version 0", json: `{"sessionId":"{done}","version":"0"}`, code: invalidArgument, kind: invalidRequest, says: []string{"version", "1"}},
@@ -153,7 +154,7 @@ func badRequests() map[string][]badRequest {
 			{name: "file within its URI", json: uriOf("data:image/png;base64,eA=="), code: invalidArgument, kind: invalidRequest, says: []string{"user_parts[0].file.uri", "inline"}},
 			{name: "long URI", json: uriOf("https://{kilobytes}{kilobytes}{kilobytes}{kilobytes}{kilobytes}"), code: invalidArgument, kind: invalidRequest, says: []string{"user_parts[0].file.uri", "8192", "10008"}},
 			{name: "prompt and parts", json: `{"execute":{"userPrompt":"{kilobyte}","userParts":[{"inline":{"mimeType":"image/png","data":"{kilobytes}{kilobytes}"}}],` + agent + `}}`, code: connect.CodeResourceExhausted, kind: limitExceeded, says: []string{"user_prompt", "user_parts", "4017", "4000"}},
-			{name: "payloads of another type", json: `{"execute":{"userPrompt":"hi","rawPayloads":"yes",` + agent + `}}`, code: invalidArgument, says: []string{"rawPayloads"}, jsonOnly: true},
+			{name: "payloads of another type", json: `{"execute":{"userPrompt":"hi","rawPayloads":"yes",` + agent + `}}`, code: invalidArgument, kind: invalidRequest, says: []string{"rawPayloads"}, jsonOnly: true},
 			{name: "many fallbacks", json: llmOf(`"fallbackModels":["echo","echo","echo","echo","echo","echo","echo","echo","echo"]`), code: invalidArgument, kind: badTree, says: []string{"fallback_models", "8", "9"}},
 			{name: "fallback without a name", json: llmOf(`"fallbackModels":[""]`), code: invalidArgument, kind: badTree, says: []string{"fallback_models[0]", "1"}},
 			{name: "long fallback", json: llmOf(`"fallbackModels":["{kilobyte}"]`), code: invalidArgument, kind: badTree, says: []string{"fallback_models[0]", "256", "1000"}},
@@ -173,8 +174,8 @@ func badRequests() map[string][]badRequest {
 			{name: "long texts", json: `{"execute":{"userPrompt":"{kilobytes}","userParts":[{"text":"{kilobytes}"}],` + agent + `}}`, code: connect.CodeResourceExhausted, kind: limitExceeded, says: []string{"user_parts", "4000 bytes", "3000"}},
 			{name: "parts and a position", json: `{"execute":{"sessionId":"{done}","userParts":[{"text":"hi"}],"afterSeq":"1"}}`, code: invalidArgument, kind: invalidRequest, says: []string{"after_seq", "user_parts"}},
 			{name: "the same key with other parts", json: `{"execute":{"sessionId":"{done}","userPrompt":"hi","userParts":[{"text":"hi"}],"idempotencyKey":"once"}}`, code: connect.CodeAborted, kind: conflict, says: []string{"idempotency_key"}},
-			{name: "file that is no base64", json: `{"execute":{"userPrompt":"hi","userParts":[{"inline":{"mimeType":"image/png","data":"%%%"}}],` + agent + `}}`, code: invalidArgument, says: []string{"data"}, jsonOnly: true},
-			{name: "a part of two kinds", json: `{"execute":{"userPrompt":"hi","userParts":[{"text":"a","file":{"mimeType":"image/png","uri":"x"}}],` + agent + `}}`, code: invalidArgument, says: []string{"oneof"}, jsonOnly: true},
+			{name: "file that is no base64", json: `{"execute":{"userPrompt":"hi","userParts":[{"inline":{"mimeType":"image/png","data":"%%%"}}],` + agent + `}}`, code: invalidArgument, kind: invalidRequest, says: []string{"data"}, jsonOnly: true},
+			{name: "a part of two kinds", json: `{"execute":{"userPrompt":"hi","userParts":[{"text":"a","file":{"mimeType":"image/png","uri":"x"}}],` + agent + `}}`, code: invalidArgument, kind: invalidRequest, says: []string{"oneof"}, jsonOnly: true},
 			{name: "no agent", json: `{"execute":{"userPrompt":"hi"}}`, code: invalidArgument, kind: invalidRequest, says: []string{"agent"}},
 			{name: "agent without a kind", json: `{"execute":{"userPrompt":"hi","agent":{"name":"root"}}}`, code: invalidArgument, kind: badTree, says: []string{"root"}},
 			{name: "unknown model", json: `{"execute":{"userPrompt":"hi","agent":{"name":"root","llm":{"model":"scripted/nobody"}}}}`, code: connect.CodeUnavailable, kind: agentdv1.ErrorCode_ERROR_CODE_MODEL_UNAVAILABLE, says: []string{"nobody"}},
@@ -190,9 +191,9 @@ func badRequests() map[string][]badRequest {
 			{name: "budget below zero", json: `{"execute":{"sessionId":"{done}","userPrompt":"hi","budget":{"tokens":"-1"}}}`, code: invalidArgument, kind: invalidRequest, says: []string{"budget"}},
 			{name: "grace without a cancel", json: `{"execute":{"sessionId":"{done}","userPrompt":"hi","disconnectGrace":"1s"}}`, code: invalidArgument, kind: invalidRequest, says: []string{"disconnect_grace"}},
 			{name: "the same key for another turn", json: `{"execute":{"sessionId":"{done}","userPrompt":"another","idempotencyKey":"once"}}`, code: connect.CodeAborted, kind: conflict, says: []string{"idempotency_key"}},
-			{name: "too much", json: `{"execute":{"userPrompt":"hi",` + agent + `,"initialState":{"a":"{message}"}}}`, code: connect.CodeResourceExhausted, says: []string{"65536"}},
-			{name: "prompt of another type", json: `{"execute":{"userPrompt":{"text":"hi"},` + agent + `}}`, code: invalidArgument, says: []string{"userPrompt"}, jsonOnly: true},
-			{name: "half of a message", json: `{"execute":{"userPrompt":"hi"`, code: invalidArgument, jsonOnly: true},
+			{name: "too much", json: `{"execute":{"userPrompt":"hi",` + agent + `,"initialState":{"a":"{message}"}}}`, code: connect.CodeResourceExhausted, kind: limitExceeded, says: []string{"65536"}},
+			{name: "prompt of another type", json: `{"execute":{"userPrompt":{"text":"hi"},` + agent + `}}`, code: invalidArgument, kind: invalidRequest, says: []string{"userPrompt"}, jsonOnly: true},
+			{name: "half of a message", json: `{"execute":{"userPrompt":"hi"`, code: invalidArgument, kind: invalidRequest, jsonOnly: true},
 		},
 		"GetTurn": ofTurn(""),
 		"ListTurns": append(paged(session),
@@ -207,7 +208,7 @@ func badRequests() map[string][]badRequest {
 			badRequest{name: "long call", json: `{"sessionId":"{wait}","toolCallId":"{long}{long}"}`, code: invalidArgument, kind: invalidRequest, says: []string{"tool_call_id", "256"}},
 			badRequest{name: "unknown call", json: `{"sessionId":"{wait}","toolCallId":"x"}`, code: connect.CodeNotFound, kind: notFound, says: []string{`no call "x"`, "{waitTurn}"}},
 			badRequest{name: "unknown call of a turn that is over", json: `{"sessionId":"{done}","turnId":"{doneTurn}","toolCallId":"{call}"}`, code: connect.CodeNotFound, kind: notFound, says: []string{"{call}", "{doneTurn}"}},
-			badRequest{name: "call of another type", json: `{"sessionId":"{wait}","toolCallId":1}`, code: invalidArgument, says: []string{"toolCallId"}, jsonOnly: true}),
+			badRequest{name: "call of another type", json: `{"sessionId":"{wait}","toolCallId":1}`, code: invalidArgument, kind: invalidRequest, says: []string{"toolCallId"}, jsonOnly: true}),
 		"ListTurnEvents": append(append(ofTurn(""), positioned()...),
 			badRequest{name: "negative limit", json: `{"sessionId":"{done}","limit":-1}`, code: invalidArgument, kind: invalidRequest, says: []string{"limit", "0"}},
 			badRequest{name: "large limit", json: `{"sessionId":"{done}","limit":10001}`, code: invalidArgument, kind: invalidRequest, says: []string{"limit", "10000"}}),
@@ -219,7 +220,7 @@ func badRequests() map[string][]badRequest {
 			badRequest{name: "result of another session", json: `{"sessionId":"{wait}","results":[{"sessionId":"{done}","toolCallId":"{call}","output":"x"}]}`, code: invalidArgument, kind: invalidRequest, says: []string{"results[0]", "{done}"}},
 			badRequest{name: "empty part", json: `{"sessionId":"{wait}","results":[{"toolCallId":"{call}","output":"x","parts":[{}]}]}`, code: invalidArgument, kind: invalidRequest, says: []string{"results[0].parts[0]"}},
 			badRequest{name: "many parts", json: `{"sessionId":"{wait}","results":[{"toolCallId":"{call}","parts":[{parts}]}]}`, code: invalidArgument, kind: invalidRequest, says: []string{"results[0].parts", "64"}},
-			badRequest{name: "result of another type", json: `{"sessionId":"{wait}","results":[{"toolCallId":"{call}","output":{"a":1}}]}`, code: invalidArgument, says: []string{"output"}, jsonOnly: true}),
+			badRequest{name: "result of another type", json: `{"sessionId":"{wait}","results":[{"toolCallId":"{call}","output":{"a":1}}]}`, code: invalidArgument, kind: invalidRequest, says: []string{"output"}, jsonOnly: true}),
 		"GetInteraction": ofInteraction(""),
 		"ResolveInteraction": append(ofInteraction(`,"resolution":{"approve":{}}`),
 			badRequest{name: "no resolution", json: `{"sessionId":"{done}","interactionId":"x"}`, code: invalidArgument, kind: invalidRequest, says: []string{"resolution"}},
@@ -284,10 +285,11 @@ type caller struct {
 	url  string
 	json bool
 	opts []connect.ClientOption
+	path string // the method's name unless ""
 }
 
 func (c caller) call(t *testing.T, method protoreflect.MethodDescriptor, data []byte) ([]byte, error) {
-	client := connect.NewClient[form, form](c.hc, c.url+"/agentd.v1.SessionService/"+string(method.Name()), c.opts...)
+	client := connect.NewClient[form, form](c.hc, c.url+"/agentd.v1.SessionService/"+cmp.Or(c.path, string(method.Name())), c.opts...)
 	if !method.IsStreamingServer() {
 		resp, err := client.CallUnary(t.Context(), connect.NewRequest(&form{data}))
 		if err != nil {
@@ -312,10 +314,10 @@ func callers(t *testing.T, d *daemon.Daemon) map[string]caller {
 	t.Cleanup(h1.CloseIdleConnections)
 	binary := connect.WithCodec(forms{"proto"})
 	return map[string]caller{
-		"Connect JSON":   {h1, d.URL(), true, []connect.ClientOption{connect.WithCodec(forms{"json"})}},
-		"Connect binary": {h2, d.URL(), false, []connect.ClientOption{binary}},
-		"gRPC":           {h2, d.URL(), false, []connect.ClientOption{connect.WithGRPC(), binary}},
-		"gRPC-Web":       {h1, d.URL(), false, []connect.ClientOption{connect.WithGRPCWeb(), binary}},
+		"Connect JSON":   {hc: h1, url: d.URL(), json: true, opts: []connect.ClientOption{connect.WithCodec(forms{"json"})}},
+		"Connect binary": {hc: h2, url: d.URL(), opts: []connect.ClientOption{binary}},
+		"gRPC":           {hc: h2, url: d.URL(), opts: []connect.ClientOption{connect.WithGRPC(), binary}},
+		"gRPC-Web":       {hc: h1, url: d.URL(), opts: []connect.ClientOption{connect.WithGRPCWeb(), binary}},
 	}
 }
 
@@ -379,9 +381,9 @@ func TestBadRequests(t *testing.T) {
 				if !ok {
 					t.Errorf("nothing is said of what %s refuses", method.Name())
 				}
-				if _, err := c.call(t, method, []byte{0xff}); connect.CodeOf(err) != invalidArgument {
-					t.Errorf("%s, what is no message: %v", method.Name(), err)
-				}
+				_, err := c.call(t, method, []byte{0xff})
+				none := badRequest{name: "no message", code: invalidArgument, kind: invalidRequest, says: []string{"no " + string(method.Input().Name())}}
+				none.check(t, string(method.Name()), fill, err)
 				for _, req := range requests {
 					if req.jsonOnly && !c.json {
 						continue
@@ -429,9 +431,6 @@ func (r badRequest) check(t *testing.T, method string, fill *strings.Replacer, e
 	if len(ce.Message()) > 1000 {
 		t.Errorf("%s, %s: a message of %d bytes", method, r.name, len(ce.Message()))
 	}
-	if r.kind == 0 {
-		return
-	}
 	for _, detail := range ce.Details() {
 		value, err := detail.Value()
 		if e, ok := value.(*agentdv1.RunResponse_ErrorResponse); ok && err == nil && e.GetCode() == r.kind && e.GetMessage() == ce.Message() {
@@ -466,13 +465,14 @@ func TestNoRequests(t *testing.T) {
 		"GET of a stream":        {http.MethodGet, "WatchTurn?connect=v1&encoding=json&message=%7B%7D", "", nil, http.StatusMethodNotAllowed, ""},
 		"GET without a message":  {http.MethodGet, "GetTurn?connect=v1&encoding=json", "", nil, http.StatusBadRequest, `"invalid_argument"`},
 		"GET in no encoding":     {http.MethodGet, "GetTurn?connect=v1&message=%7B%7D", "", nil, http.StatusUnsupportedMediaType, ""},
+		"GET of compressed":      {http.MethodGet, "GetTurn?connect=v1&encoding=json&compression=gzip&message=%7B%7D", "", nil, http.StatusBadRequest, "compressed requests"},
 		"GET of garbage":         {http.MethodGet, "GetTurn?connect=v1&encoding=json&message=%7B", "", nil, http.StatusBadRequest, `"invalid_argument"`},
-		"DELETE":                 {http.MethodDelete, "GetTurn", "", json, http.StatusMethodNotAllowed, ""},
+		"DELETE":                 {http.MethodDelete, "GetTurn", "", json, http.StatusMethodNotAllowed, `\"DELETE\": GET, POST`},
 		"PUT":                    {http.MethodPut, "GetTurn", good, json, http.StatusMethodNotAllowed, ""},
-		"no such method":         {http.MethodPost, "ForgetTurn", good, json, http.StatusNotFound, ""},
+		"no such method":         {http.MethodPost, "ForgetTurn", good, json, http.StatusNotFound, "ForgetTurn"},
 		"text":                   {http.MethodPost, "GetTurn", good, http.Header{"Content-Type": {"text/plain"}}, http.StatusUnsupportedMediaType, ""},
 		"no content type":        {http.MethodPost, "GetTurn", good, nil, http.StatusUnsupportedMediaType, ""},
-		"a stream's type":        {http.MethodPost, "GetTurn", good, http.Header{"Content-Type": {"application/connect+json"}}, http.StatusUnsupportedMediaType, ""},
+		"a stream's type":        {http.MethodPost, "GetTurn", good, http.Header{"Content-Type": {"application/connect+json"}}, http.StatusOK, "application/connect+json"},
 		"a unary type":           {http.MethodPost, "WatchTurn", good, json, http.StatusUnsupportedMediaType, ""},
 		"nothing":                {http.MethodPost, "GetTurn", "", json, http.StatusBadRequest, `"invalid_argument"`},
 		"a list":                 {http.MethodPost, "GetTurn", "[]", json, http.StatusBadRequest, `"invalid_argument"`},
@@ -485,7 +485,7 @@ func TestNoRequests(t *testing.T) {
 		"compressed":             {http.MethodPost, "GetTurn", "\x1f\x8b", with("Content-Encoding", "gzip"), http.StatusBadRequest, "compressed"},
 		"compressed by whatever": {http.MethodPost, "GetTurn", "x", with("Content-Encoding", "br"), http.StatusNotImplemented, `"unimplemented"`},
 		"a deadline of nobody":   {http.MethodPost, "GetTurn", good, with("Connect-Timeout-Ms", "soon"), http.StatusBadRequest, "soon"},
-		"deep":                   {http.MethodPost, "CreateTurn", `{"execute":{"initialState":{"a":` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + `}}}`, json, http.StatusBadRequest, `"invalid_argument"`},
+		"deep":                   {http.MethodPost, "CreateTurn", `{"execute":{"initialState":{"a":` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + `}}}`, json, http.StatusTooManyRequests, "nested too deeply"},
 		"not UTF-8":              {http.MethodPost, "GetTurn", "{\"sessionId\":\"\xff\"}", json, http.StatusBadRequest, `"invalid_argument"`},
 		"good":                   {http.MethodPost, "GetTurn", good, json, http.StatusOK, id},
 	} {

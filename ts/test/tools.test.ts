@@ -163,18 +163,18 @@ test("one call is cancelled by whoever knows it, and the turn goes on", async (t
     events.push(event);
     if (event.type === "tool_call") {
       await started.opened;
-      call = event.toolCallId;
+      call = event.call.id;
       const turn = await other.turns.cancelToolCall(run.sessionId!, call);
       assert.deepEqual(turn.pendingToolCalls, []);
     }
   }
   assert.equal(reasons.length, 1);
-  assert.ok(events.some((e) => e.type === "tool_cancelled" && e.toolCallId === call));
+  assert.ok(events.some((e) => e.type === "tool_cancelled" && e.callId === call));
   const end = events.at(-1);
   assert.ok(end?.type === "end" && end.completed);
   const [sessionId, turnId] = [run.sessionId!, run.turnId!];
   assert.equal((await other.turns.cancelToolCall(sessionId, call, turnId)).id, turnId);
-  await assert.rejects(other.turns.cancelToolCall(sessionId, "nothing"), (e) => e instanceof AgentdError && e.code === "NOT_FOUND");
+  await assert.rejects(other.turns.cancelToolCall(sessionId, "nothing"), (e: unknown) => e instanceof AgentdError && e.code === "NOT_FOUND");
 });
 
 test("a tool stops whose call somebody else has answered", async (t) => {

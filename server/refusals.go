@@ -1,0 +1,222 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session"
+)
+
+// Connect answers by itself what never becomes a request, and puts no details into
+// such an answer. Here is how they get there: what a codec of SessionService cannot
+// decode is refused by its interceptor, what is too large by the body, and what is
+// no call of a method by a layer around the handlers of both services. (Run tells
+// of messages that it cannot decode on its stream.)
+
+// maxDecoderText bounds what an error says in the words of a decoder, which may
+// quote what a client has sent.
+const maxDecoderText = 4 * maxQuoted
+
+// faultField is the number of the unknown field in which a message carries why it
+// could not be decoded: the largest there is, which no message of the protocol has.
+const faultField = protowire.MaxValidNumber
+
+// faultyBinary and faultyJSON are codecs that decode a message that is none to an
+// empty one with its fault; see faultOf.
+type (
+	faultyBinary struct {
+		binaryCodec
+		limit int
+	}
+	faultyJSON struct {
+		jsonCodec
+		limit int
+	}
+)
+
+func (c faultyBinary) Unmarshal(data []byte, message any) error {
+	return decodeOrFault(data, message, c.limit, c.binaryCodec.Unmarshal)
+}
+
+func (c faultyJSON) Unmarshal(data []byte, message any) error {
+	return decodeOrFault(data, message, c.limit, c.jsonCodec.Unmarshal)
+}
+
+func decodeOrFault(data []byte, message any, limit int, decode func([]byte, any) error) error {
+	m, err := asProto(message)
+	if err != nil {
+		return err
+	}
+	var fault *session.Error
+	if len(data) > limit { // of a GET; a body is bounded before
+		fault = errTooLarge(limit)
+	} else if err := decode(data, message); err != nil {
+		fault = decodeFault(err, string(m.ProtoReflect().Descriptor().Name()))
+	}
+	if fault == nil {
+		m.ProtoReflect().SetUnknown(nil) // a client says nothing in the fault's place
+		return nil
+	}
+	value, err := proto.Marshal(errorResponse("", fault).GetError())
+	if err != nil {
+		return err
+	}
+	proto.Reset(m)
+	m.ProtoReflect().SetUnknown(protowire.AppendBytes(protowire.AppendTag(nil, faultField, protowire.BytesType), value))
+	return nil
+}
+
+// faultOf is why a message of one of these codecs could not be decoded; nil if it
+// could.
+func faultOf(m proto.Message) *session.Error {
+	num, _, n := protowire.ConsumeTag(m.ProtoReflect().GetUnknown())
+	if n < 0 || num != faultField {
+		return nil
+	}
+	value, _ := protowire.ConsumeBytes(m.ProtoReflect().GetUnknown()[n:])
+	fault := &agentdv1.RunResponse_ErrorResponse{}
+	if err := proto.Unmarshal(value, fault); err != nil {
+		return session.AsError(fmt.Errorf("server: a fault that cannot be read: %w", err))
+	}
+	return &session.Error{Code: fault.GetCode(), Message: fault.GetMessage()}
+}
+
+// decodeFault says why a message could not be decoded.
+func decodeFault(err error, name string) *session.Error {
+	d, ok := errors.AsType[*decodeError](err)
+	switch {
+	case ok && d.tooDeep:
+		return session.Errorf(codeLimit, "the message is nested too deeply: at most %d levels are allowed", maxDepth)
+	case errors.Is(err, errTooManyValues):
+		return session.Errorf(codeLimit, "the message holds more than %d values, nested ones included; more are not allowed", maxValues)
+	}
+	text := err.Error()
+	if len(text) > maxDecoderText {
+		text = text[:maxDecoderText] + "…"
+	}
+	return session.Errorf(codeInvalid, "the message is no %s: %s", name, text)
+}
+
+func errTooLarge(limit int) *session.Error {
+	return session.Errorf(codeLimit, "the message is too large: at most %d bytes are allowed", limit)
+}
+
+// acceptable says what is wrong with a request of SessionService, nil for nothing.
+func (s *Server) acceptable(m proto.Message) *session.Error {
+	if fault := faultOf(m); fault != nil {
+		return fault
+	}
+	return s.validate.check(m)
+}
+
+// envelopeBytes is what the protocols with envelopes put before a message.
+const envelopeBytes = 5
+
+// boundedBody is a request's body that refuses more than one message of the largest
+// size. It is owned by the goroutine that reads.
+type boundedBody struct {
+	io.ReadCloser
+	left  int64 // below 0: there was more
+	limit int
+}
+
+func newBoundedBody(body io.ReadCloser, limit int) *boundedBody {
+	return &boundedBody{ReadCloser: body, left: int64(limit) + envelopeBytes, limit: limit}
+}
+
+func (b *boundedBody) Read(p []byte) (int, error) {
+	if b.left >= 0 {
+		n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left+1)])
+		if b.left -= int64(n); b.left >= 0 {
+			return n, err
+		}
+		// Who still sends reads no answer.
+		_, _ = io.Copy(io.Discard, b.ReadCloser)
+	}
+	return 0, connectError(errTooLarge(b.limit))
+}
+
+// explained has refusals that are no answer of an RPC protocol (no such method, verb
+// or content type) say what was wrong, in the form that the client's protocol has.
+func explained(next http.Handler) http.Handler {
+	write := connect.NewErrorWriter()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(&explainer{ResponseWriter: w, r: r, write: write}, r)
+	})
+}
+
+// explainer is owned by the handler's goroutine.
+type explainer struct {
+	http.ResponseWriter
+	r         *http.Request
+	write     *connect.ErrorWriter
+	explained bool // what the handler writes is of no use
+}
+
+func (e *explainer) WriteHeader(status int) {
+	var why *session.Error
+	method := path.Base(e.r.URL.Path)
+	// Connect sets a type before it answers.
+	if t := e.Header().Get("Content-Type"); t == "" || t == "text/plain; charset=utf-8" {
+		switch status {
+		case http.StatusNotFound:
+			why = session.Errorf(codeInvalid, "%s has no method %s", path.Base(path.Dir(e.r.URL.Path)), quote(method))
+		case http.StatusMethodNotAllowed:
+			why = session.Errorf(codeInvalid, "%s is not called by %s: %s are allowed", method, quote(e.r.Method), e.Header().Get("Allow"))
+		case http.StatusUnsupportedMediaType:
+			why = session.Errorf(codeInvalid, "%s takes no content type %s: send one of %s", method, quote(e.r.Header.Get("Content-Type")), e.Header().Get("Accept-Post"))
+			if e.r.Method == http.MethodGet {
+				why = session.Errorf(codeInvalid, "%s takes no encoding %s: send json or proto, and no body", method, quote(e.r.URL.Query().Get("encoding")))
+			}
+		}
+	}
+	if why == nil {
+		e.ResponseWriter.WriteHeader(status)
+		return
+	}
+	e.explained = true
+	err := connectError(why)
+	if status == http.StatusNotFound {
+		err = detailed(connect.CodeUnimplemented, errors.New(err.Message()), why)
+	}
+	e.Header().Del("X-Content-Type-Options")
+	_ = e.write.Write(kept{e.ResponseWriter, status}, e.r, err) // a client that is gone reads nothing
+}
+
+func (e *explainer) Write(p []byte) (int, error) {
+	if e.explained {
+		return len(p), nil
+	}
+	return e.ResponseWriter.Write(p)
+}
+
+// Flush is what connect looks for.
+func (e *explainer) Flush() {
+	if f, ok := e.ResponseWriter.(http.Flusher); ok {
+		f.Flush()
+	}
+}
+
+// Unwrap is what http.ResponseController looks for.
+func (e *explainer) Unwrap() http.ResponseWriter { return e.ResponseWriter }
+
+// kept keeps the status of a refusal that is not told by a trailer.
+type kept struct {
+	http.ResponseWriter
+	status int
+}
+
+func (k kept) WriteHeader(status int) {
+	if status != http.StatusOK {
+		status = k.status
+	}
+	k.ResponseWriter.WriteHeader(status)
+}
