@@ -117,3 +117,20 @@ func (u *undecodable) send(t *testing.T, c caller, method protoreflect.MethodDes
 	want := badRequest{name: u.name, code: u.code, kind: u.kind, says: u.says}
 	want.check(t, string(method.Name()), strings.NewReplacer(), err)
 }
+
+// What is no call of Run says so on each wire too.
+func TestNoCallOfRun(t *testing.T) {
+	d := start(t, daemon.Config{})
+	for wire, c := range callers(t, d) {
+		client := connect.NewClient[form, form](c.hc, d.URL()+"/agentd.v1.Agentd/Walk", c.opts...)
+		_, err := client.CallUnary(t.Context(), connect.NewRequest(&form{}))
+		want := badRequest{name: wire, code: connect.CodeUnimplemented, kind: invalidRequest, says: []string{`Agentd has no method "Walk"`}}
+		if c.hc.Transport.(*http.Transport).Protocols == nil { // Run needs HTTP/2
+			if err == nil {
+				t.Errorf("%s: no error", wire)
+			}
+			continue
+		}
+		want.check(t, "Walk", strings.NewReplacer(), err)
+	}
+}
