@@ -49,7 +49,7 @@ type Error struct {
 	Untold bool
 	// Tries is how often the call was made, 0 or 1 for once. Failed is what the
 	// tries before the last one took, as far as it was reported; not part of
-	// Usage. Adapters set neither.
+	// Usage. Adapters leave both alone, unless they play a call that was recorded.
 	Tries  int
 	Failed []Usage
 	// Err is the cause; may be nil.

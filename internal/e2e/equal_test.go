@@ -110,6 +110,9 @@ var runOnly = map[string]string{
 	"TestFaultClientThatNeverReads": "about the flow control of Run's own stream; that of WatchTurn is tested by package daemon",
 	"TestFaultFlood":                "about how fast messages are taken from Run's own stream",
 	"TestFaultTooLarge":             "about the size of Run's own messages; that of SessionService's requests is tested by package daemon",
+	"TestTapes":                     "about what models are asked and answer",
+	"TestTapesOfFailures":           "about what models are asked and answer",
+	"TestTapeDiffers":               "about what models are asked",
 	"TestRecordingsCut":             "as TestRecordings, with answers that break as in TestProviderBreaks",
 	"TestProviderCut":               "as TestProviderBreaks, at every place of an answer",
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"regexp"
 	"strings"
 
 	"github.com/apzuk3/agentd/internal/jsondiff"
@@ -29,6 +30,9 @@ func request(req *model.Request, hide *strings.Replacer) (json.RawMessage, error
 	asked := map[string]any{"contents": req.Contents, "config": &cfg}
 	if len(req.Deferred) > 0 {
 		asked["deferred"] = req.Deferred
+	}
+	if req.Cache != nil { // its key names the session
+		asked["cache"] = map[string]any{"ttl": req.Cache.TTL.String()}
 	}
 	data, err := model.MarshalJSON(asked)
 	if err != nil {
@@ -69,16 +73,19 @@ func clean(v any, hide *strings.Replacer, short bool) any {
 	return v
 }
 
+// hashed is what address makes of a query.
+var hashed = regexp.MustCompile(`^sha256=[0-9a-f]{64}$`)
+
 // address is a URI without what may be a secret in it: its user is left out, and
 // its query, where signatures stand, becomes a hash, so that equal addresses
-// stay equal.
+// stay equal. Its own result it leaves as it is: answers that are played hold such.
 func address(uri string) string {
 	u, err := url.Parse(uri)
 	if err != nil || u.Scheme == "data" {
 		return "sha256:" + hash([]byte(uri))
 	}
 	u.User = nil
-	if u.RawQuery != "" {
+	if u.RawQuery != "" && !hashed.MatchString(u.RawQuery) {
 		u.RawQuery = "sha256=" + hash([]byte(u.RawQuery))
 	}
 	return u.String()
@@ -98,15 +105,19 @@ func inline(text string, short bool) string {
 
 func hash(data []byte) string { return fmt.Sprintf("%x", sha256.Sum256(data)) }
 
-// Normal decodes a recorded request for comparison with another one: ids of tool
-// calls, which are random, become numbers in the order of their appearance.
-func Normal(request json.RawMessage) (any, error) {
+// Normal decodes a recorded request for comparison with one of a line of that form:
+// ids of tool calls, which are random, become numbers in the order of their
+// appearance.
+func Normal(request json.RawMessage, version int) (any, error) {
 	v, err := jsondiff.Decode(request)
 	if err != nil {
 		return nil, err
 	}
 	ids := map[string]string{}
 	top, _ := v.(map[string]any)
+	if version < 2 {
+		delete(top, "cache")
+	}
 	contents, _ := top["contents"].([]any)
 	for _, c := range contents {
 		content, _ := c.(map[string]any)

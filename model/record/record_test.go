@@ -275,7 +275,8 @@ func TestRead(t *testing.T) {
 		"torn":         {good + "\n" + good[:20], 1, ""},
 		"no JSON":      {good + "\nwhat\n", 0, "line 2: "},
 		"other":        {"{}\n", 0, "line 1: agentd_record is 0"},
-		"newer":        {strings.Replace(good, ":1", ":2", 1) + "\n", 0, "agentd_record is 2, want 1"},
+		"torn before":  {good[:20] + "\n" + good + "\n", 1, ""},
+		"newer":        {strings.Replace(good, ":1", ":3", 1) + "\n", 0, "agentd_record is 3, want 1 to 2"},
 		"no request":   {`{"agentd_record":1,"error":{}}` + "\n", 0, "line 1: no request"},
 		"no outcome":   {`{"agentd_record":1,"request":{}}` + "\n", 0, "one of them"},
 		"both of them": {`{"agentd_record":1,"request":{},"error":{},"response":{}}` + "\n", 0, "one of them"},
@@ -292,7 +293,7 @@ func TestRead(t *testing.T) {
 func TestNormal(t *testing.T) {
 	const form = `{"contents":[{"parts":[{"functionCall":{"id":%q}},{"functionCall":{"id":%q}}]},{"parts":[{"functionResponse":{"id":%q}}]}],"config":{}}`
 	normal := func(ids ...any) any {
-		v, err := record.Normal(fmt.Appendf(nil, form, ids...))
+		v, err := record.Normal(fmt.Appendf(nil, form, ids...), record.Version)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -314,7 +315,7 @@ func FuzzRead(f *testing.F) {
 			t.Error("lines and an error")
 		}
 		for _, l := range lines {
-			if _, err := record.Normal(l.Request); err != nil {
+			if _, err := record.Normal(l.Request, l.Version); err != nil {
 				t.Errorf("%s: %v", l.Request, err)
 			}
 		}

@@ -119,8 +119,12 @@ func (*Provider) Keyless() {}
 // Billing says that calls cost nothing.
 func (*Provider) Billing() model.Billing { return model.Billing{Free: true} }
 
-// Builtins returns none.
-func (*Provider) Builtins() []string { return nil }
+// builtins are the tools that providers run: a recorded call may have asked for any.
+var builtins = []string{"code_execution", "google_search", "tool_search", "url_context", "web_search"}
+
+// Builtins are those that a provider may have run for a recorded call. Scripts have
+// none.
+func (*Provider) Builtins() []string { return slices.Clone(builtins) }
 
 // Models returns the names of all scripts, sorted. A directory that cannot be
 // read has none.
