@@ -176,8 +176,8 @@ type LLM interface {
 	Generate(ctx context.Context, req *Request, emit func(Delta)) (*Response, error)
 }
 
-// ToolRunner is an LLM for which its provider does not run all of the tools that
-// Provider.Builtins names.
+// ToolRunner is an LLM that has other tools of its provider than Provider.Builtins
+// names.
 type ToolRunner interface {
 	LLM
 	// Builtins are those that it runs; always the same.

@@ -33,9 +33,6 @@ var control = []string{"transfer_to_agent", "exit_loop", "set_model_response"}
 // what it heard.
 type demo struct{ delay time.Duration }
 
-// Builtins implements model.ToolRunner.
-func (demo) Builtins() []string { return nil }
-
 // Generate plays the demonstration.
 func (d demo) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
 	s := look(req)

@@ -22,9 +22,6 @@ type player struct {
 	delay  time.Duration
 }
 
-// Builtins implements model.ToolRunner.
-func (*player) Builtins() []string { return nil }
-
 // Generate plays the answer that applies to the request.
 func (p *player) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
 	s := look(req)

@@ -119,12 +119,15 @@ func (*Provider) Keyless() {}
 // Billing says that calls cost nothing.
 func (*Provider) Billing() model.Billing { return model.Billing{Free: true} }
 
-// builtins are the tools that providers run: a recorded call may have asked for any.
-var builtins = []string{"code_execution", "google_search", "tool_search", "url_context", "web_search"}
+// Builtins returns none: scripts have none, and recorded calls have their own, see
+// TapeBuiltins.
+func (*Provider) Builtins() []string { return nil }
 
-// Builtins are those that a provider may have run for a recorded call. Scripts have
-// none.
-func (*Provider) Builtins() []string { return slices.Clone(builtins) }
+// TapeBuiltins are the tools that a provider may have run for a recorded call. An
+// agent that plays such calls may have them.
+func TapeBuiltins() []string {
+	return []string{"code_execution", "google_search", "tool_search", "url_context", "web_search"}
+}
 
 // Models returns the names of all scripts, sorted. A directory that cannot be
 // read has none.

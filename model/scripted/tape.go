@@ -196,7 +196,7 @@ func (p *tapePlayer) Generate(ctx context.Context, req *model.Request, emit func
 }
 
 // Builtins implements model.ToolRunner: what a provider has run is on the tape.
-func (*tapePlayer) Builtins() []string { return slices.Clone(builtins) }
+func (*tapePlayer) Builtins() []string { return TapeBuiltins() }
 
 // say sends a text word by word.
 func say(ctx context.Context, delay time.Duration, d model.Delta, emit func(model.Delta)) error {
