@@ -55,7 +55,7 @@ type Error struct {
 	// Err is the cause; may be nil.
 	Err error
 
-	theirs bool // Message is the provider's
+	theirs bool // Message is the provider's, or repeats what was said
 }
 
 // Error names the provider, the message, the status and the number of tries.
@@ -96,7 +96,15 @@ func (e *Error) LogValue() slog.Value {
 	if !e.theirs {
 		return slog.StringValue(e.Error())
 	}
-	return slog.StringValue(fmt.Sprintf("%s: %s%s; the provider's message is for the caller alone", e.Provider, e.Kind, e.details()))
+	return slog.StringValue(fmt.Sprintf("%s: %s%s; the message is for the caller alone", e.Provider, e.Kind, e.details()))
+}
+
+// ForCaller returns e as an error whose Message is for the caller alone, since it is
+// a provider's or repeats what was said: a log leaves it out.
+func (e *Error) ForCaller() *Error {
+	out := *e
+	out.theirs = true
+	return &out
 }
 
 // Unwrap returns the cause.

@@ -149,7 +149,7 @@ func (e *Error) Model() *model.Error {
 		u := model.Usage(*e.Usage)
 		out.Usage = &u
 	}
-	return out
+	return out.ForCaller() // it may have been the provider's
 }
 
 // Read reads all lines. Empty ones are skipped, and so is one without its end, of a

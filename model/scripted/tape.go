@@ -182,7 +182,7 @@ func (p *tapePlayer) Generate(ctx context.Context, req *model.Request, emit func
 	if c.line.Error != nil {
 		e := c.line.Error.Model()
 		if e == nil {
-			e = errorf(model.KindUnavailable, "recorded: %s", c.line.Error.Message)
+			e = errorf(model.KindUnavailable, "recorded: %s", c.line.Error.Message).ForCaller()
 		}
 		e.Final, e.Failed = true, c.failed // as it was then
 		for _, s := range c.line.Shown {
@@ -275,7 +275,7 @@ func (p *tapePlayer) find(req *model.Request) (*taped, error) {
 		return nil, errorf(model.KindInvalid, "recording %q has no call %d of agent %s: %s", p.name, view.call, cmp.Or(path, "any"), p.tape.contents())
 	case p.strict:
 		return nil, errorf(model.KindInvalid, "recording %q: call %d of agent %s is not the recorded one (call %d of the file): %v",
-			p.name, view.call, cmp.Or(path, "any"), best.at, best.diff(forms[best.line.Version-1]))
+			p.name, view.call, cmp.Or(path, "any"), best.at, best.diff(forms[best.line.Version-1])).ForCaller()
 	}
 	return best, nil
 }
