@@ -1,14 +1,11 @@
 package e2e
 
 import (
-	"fmt"
 	"net/http"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/apzuk3/agentd/agentdtest"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
@@ -147,6 +144,3 @@ func turnsOf(t *testing.T, d *agentdtest.Daemon, agent *agentdv1.Agent, n int) [
 	return out
 }
 
-var _ = fmt.Sprint
-var _ = time.Now
-var _ = durationpb.New

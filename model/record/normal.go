@@ -32,7 +32,11 @@ func request(req *model.Request, hide *strings.Replacer) (json.RawMessage, error
 		asked["deferred"] = req.Deferred
 	}
 	if req.Cache != nil { // its key names the session
-		asked["cache"] = map[string]any{"ttl": req.Cache.TTL.String()}
+		cache := map[string]any{}
+		if req.Cache.TTL != 0 {
+			cache["ttl"] = req.Cache.TTL.String()
+		}
+		asked["cache"] = cache
 	}
 	data, err := model.MarshalJSON(asked)
 	if err != nil {
