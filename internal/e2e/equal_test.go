@@ -113,6 +113,8 @@ var runOnly = map[string]string{
 	"TestTapes":                     "about what models are asked and answer",
 	"TestTapesOfFailures":           "about what models are asked and answer",
 	"TestTapeDiffers":               "about what models are asked",
+	"TestTapeOfFallback":            "about what models are asked and answer",
+	"TestTapeOfParallelAgents":      "about what models are asked and answer",
 	"TestRecordingsCut":             "as TestRecordings, with answers that break as in TestProviderBreaks",
 	"TestProviderCut":               "as TestProviderBreaks, at every place of an answer",
 }

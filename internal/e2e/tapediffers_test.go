@@ -103,7 +103,9 @@ func TestTapeDiffers(t *testing.T) {
 			[]string{`config.tools[0].functionDeclarations[0].description: recorded "the tool look", got "looks"`},
 		},
 		"no provider tool": {
-			func(_ *agentdv1.RunRequest_ExecuteRequest, l *agentdv1.LlmAgent) { l.BuiltinTools = l.GetBuiltinTools()[1:] },
+			func(_ *agentdv1.RunRequest_ExecuteRequest, l *agentdv1.LlmAgent) {
+				l.BuiltinTools = l.GetBuiltinTools()[1:]
+			},
 			[]string{`config.tools[1]: recorded {"googleSearch":{}}, got nothing`},
 		},
 		"more provider tools": {
@@ -127,7 +129,9 @@ func TestTapeDiffers(t *testing.T) {
 			}, []string{`config.responseJsonSchema.required: recorded ["word"], got nothing`},
 		},
 		"temperature": {
-			func(_ *agentdv1.RunRequest_ExecuteRequest, l *agentdv1.LlmAgent) { l.Generation.Temperature = new(0.25) },
+			func(_ *agentdv1.RunRequest_ExecuteRequest, l *agentdv1.LlmAgent) {
+				l.Generation.Temperature = new(0.25)
+			},
 			[]string{`config.temperature: recorded 0.5, got 0.25`},
 		},
 		"top p": {

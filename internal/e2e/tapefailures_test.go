@@ -1,14 +1,22 @@
 package e2e
 
 import (
+	"context"
+	"fmt"
+	"maps"
 	"net/http"
 	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
+	"google.golang.org/genai"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/apzuk3/agentd/agentdtest"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/internal/providertest"
 	"github.com/apzuk3/agentd/model"
 )
@@ -51,7 +59,7 @@ func failings(wire providertest.Wire) map[string]failing {
 		return false
 	}
 	windowed := func(f *faulty) { f.handle(&windowed{t: f.t, wire: wire, window: 2000}) }
-	return map[string]failing{
+	out := map[string]failing{
 		"slow down, then ok": {
 			serve: func(f *faulty) {
 				f.serve(map[int]providertest.Fault{
@@ -78,6 +86,15 @@ func failings(wire providertest.Wire) map[string]failing {
 			agent: func(a *agentdv1.Agent) { a.GetLlm().Compaction = &agentdv1.Compaction{} },
 		},
 	}
+	for name, b := range blockedAnswers {
+		if b.wire == wire {
+			out["blocked: "+name] = failing{
+				serve: func(f *faulty) { f.handle(http.HandlerFunc(b.serve)) },
+				tells: fails(agentdv1.ErrorCode_ERROR_CODE_CONTENT_BLOCKED, 0),
+			}
+		}
+	}
+	return out
 }
 
 // cutAfter streams an answer without its end, but with all of its text.
@@ -131,6 +148,96 @@ func TestTapesOfFailures(t *testing.T) {
 	})
 }
 
+// TestTapeOfFallback records a call that another model has answered, in place of one
+// whose answer broke off. Played, it is that answer, and all that was taken counts.
+func TestTapeOfFallback(t *testing.T) {
+	dir := t.TempDir()
+	first := providertest.NewServer(t, providertest.Invent(providertest.Anthropic, hello), map[int]providertest.Fault{0: {Action: providertest.Cut, AfterEvents: 1}})
+	second := providertest.NewServer(t, providertest.Invent(providertest.Gemini, hello), nil)
+	d := startDaemon(t, agentdtest.WithRetry(model.Retry{Tries: 1}), agentdtest.WithRecordTo(filepath.Join(dir, "calls.jsonl")),
+		agentdtest.WithProvider(providerAt(providertest.Anthropic, strings.TrimSuffix(first.BaseURL(providertest.Anthropic), "/"), nil)),
+		agentdtest.WithProvider(providerAt(providertest.Gemini, strings.TrimSuffix(second.BaseURL(providertest.Gemini), "/"), nil)))
+	agent := backed([]providertest.Wire{providertest.Anthropic, providertest.Gemini})
+	recorded := faultyTurn(t, d, agent, "")
+	if u := recorded.end.GetUsageSummary(); len(recorded.fallbacks) != 1 || u.GetLlmCalls() != 2 || u.GetTotalUsage().GetTotalTokens() <= int32(hello.Usage.Total) {
+		t.Fatalf("%v", recorded.msgs)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	for _, tape := range tapes {
+		again := llmAgent("root", tape, "")
+		got := faultyTurn(t, tapeDaemon(t, dir), again, "")
+		if got, want := plainStream(t, unnamed(got.msgs)), plainStream(t, unnamed(recorded.msgs)); got != want {
+			t.Errorf("%s was played as\n%s\nand recorded as\n%s", tape, got, want)
+		}
+	}
+}
+
+// TestTapeOfParallelAgents records agents that run side by side, turn after turn, of
+// several sessions into one file, and plays them side by side too: each agent says
+// what it has said.
+func TestTapeOfParallelAgents(t *testing.T) {
+	const sessions, agents, turns = 4, 5, 3
+	dir := t.TempDir()
+	calls := filepath.Join(dir, "calls.jsonl")
+	var count atomic.Int64
+	counts := provider{name: "counts", open: func(agent string) generate {
+		return func(_ context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
+			_, said := req.LastUser()
+			b := model.NewBuilder("counts", emit)
+			b.Text(fmt.Sprint(agent, " hears ", said, " as number ", count.Add(1), strings.Repeat(" word", 2000)))
+			return &model.Response{Content: b.Content(), FinishReason: genai.FinishReasonStop}, nil
+		}
+	}}
+	hold := func(d *agentdtest.Daemon, name func(agent string) string) map[string]string {
+		var mu sync.Mutex // protects said
+		said := map[string]string{}
+		var all sync.WaitGroup
+		for s := range sessions {
+			all.Go(func() {
+				var below []*agentdv1.Agent
+				for a := range agents {
+					below = append(below, llmAgent(fmt.Sprint("a", a), name(fmt.Sprint("a", a)), ""))
+				}
+				id := ""
+				for n := range turns {
+					m := start(loopAgent("root", 2, parallelAgent("all", below...)))
+					m.GetExecute().UserPrompt = fmt.Sprint("prompt ", n, " of ", s)
+					if id != "" {
+						m.GetExecute().SessionId = &id
+					}
+					got := rule{t, agentdv1connect.NewAgentdClient(d.HTTPClient(), d.URL)}.talk(m, nil)
+					if id = got.session; !got.end.GetCompleted() {
+						t.Errorf("%v", got.errors)
+					}
+					mu.Lock()
+					for agent, text := range got.text {
+						said[fmt.Sprint(s, " ", n, " ", agent)] = text
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		all.Wait()
+		return said
+	}
+	d := startDaemon(t, agentdtest.WithProvider(counts), agentdtest.WithRecordTo(calls))
+	recorded := hold(d, func(agent string) string { return "counts/" + agent })
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	if len(recorded) != sessions*agents*turns || count.Load() != 2*sessions*agents*turns {
+		t.Fatalf("%d texts of %d calls", len(recorded), count.Load())
+	}
+	for range 2 {
+		played := hold(tapeDaemon(t, dir), func(string) string { return "scripted/calls:strict" })
+		if !maps.Equal(played, recorded) {
+			t.Errorf("%d texts were played that are not those %d", len(played), len(recorded))
+		}
+	}
+}
+
 // turnsOf runs turns of one session.
 func turnsOf(t *testing.T, d *agentdtest.Daemon, agent *agentdv1.Agent, n int) []*dialogue {
 	t.Helper()
@@ -143,4 +250,3 @@ func turnsOf(t *testing.T, d *agentdtest.Daemon, agent *agentdv1.Agent, n int) [
 	}
 	return out
 }
-

@@ -195,4 +195,3 @@ func tapeDaemon(t *testing.T, dir string, opts ...agentdtest.Option) *agentdtest
 	t.Helper()
 	return startDaemon(t, append([]agentdtest.Option{agentdtest.WithRetry(model.Retry{Tries: 3, Base: 1}), agentdtest.WithScriptsDir(dir)}, opts...)...)
 }
-
