@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"net/http"
 	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"google.golang.org/genai"
 	"google.golang.org/protobuf/proto"
@@ -176,15 +178,18 @@ func TestTapeOfFallback(t *testing.T) {
 
 // TestTapeOfParallelAgents records agents that run side by side, turn after turn, of
 // several sessions into one file, and plays them side by side too: each agent says
-// what it has said.
+// what it has said, in whatever order they come to their ends.
 func TestTapeOfParallelAgents(t *testing.T) {
 	const sessions, agents, turns = 4, 5, 3
 	dir := t.TempDir()
 	calls := filepath.Join(dir, "calls.jsonl")
 	var count atomic.Int64
 	counts := provider{name: "counts", open: func(agent string) generate {
-		return func(_ context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
+		return func(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
 			_, said := req.LastUser()
+			if err := rest(ctx, rand.N(2*time.Millisecond)); err != nil {
+				return nil, err
+			}
 			b := model.NewBuilder("counts", emit)
 			b.Text(fmt.Sprint(agent, " hears ", said, " as number ", count.Add(1), strings.Repeat(" word", 2000)))
 			return &model.Response{Content: b.Content(), FinishReason: genai.FinishReasonStop}, nil
@@ -202,7 +207,7 @@ func TestTapeOfParallelAgents(t *testing.T) {
 				}
 				id := ""
 				for n := range turns {
-					m := start(loopAgent("root", 2, parallelAgent("all", below...)))
+					m := start(sequentialAgent("root", loopAgent("rounds", 2, parallelAgent("all", below...)), llmAgent("sum", name("sum"), "")))
 					m.GetExecute().UserPrompt = fmt.Sprint("prompt ", n, " of ", s)
 					if id != "" {
 						m.GetExecute().SessionId = &id
@@ -227,7 +232,7 @@ func TestTapeOfParallelAgents(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Error(err)
 	}
-	if len(recorded) != sessions*agents*turns || count.Load() != 2*sessions*agents*turns {
+	if len(recorded) != sessions*(agents+1)*turns || count.Load() != sessions*(2*agents+1)*turns {
 		t.Fatalf("%d texts of %d calls", len(recorded), count.Load())
 	}
 	for range 2 {

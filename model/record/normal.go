@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
+
+	"google.golang.org/genai"
 
 	"github.com/apzuk3/agentd/internal/jsondiff"
 	"github.com/apzuk3/agentd/model"
@@ -111,7 +114,8 @@ func hash(data []byte) string { return fmt.Sprintf("%x", sha256.Sum256(data)) }
 
 // Normal decodes a recorded request for comparison with one of a line of that form:
 // ids of tool calls, which are random, become numbers in the order of their
-// appearance.
+// appearance, and what other agents have said since the last one stands in the order
+// of their names: those that run side by side come to their ends in any.
 func Normal(request json.RawMessage, version int) (any, error) {
 	v, err := jsondiff.Decode(request)
 	if err != nil {
@@ -123,6 +127,7 @@ func Normal(request json.RawMessage, version int) (any, error) {
 		delete(top, "cache")
 	}
 	contents, _ := top["contents"].([]any)
+	byAgent(contents)
 	for _, c := range contents {
 		content, _ := c.(map[string]any)
 		parts, _ := content["parts"].([]any)
@@ -142,4 +147,31 @@ func Normal(request json.RawMessage, version int) (any, error) {
 		}
 	}
 	return v, nil
+}
+
+// otherAgent is how a content begins that tells an agent of another one: its name
+// follows.
+var otherAgent = regexp.MustCompile(`^\[[^\]]+\] `)
+
+// byAgent sorts contents that tell of other agents and follow each other. What tells
+// of one agent keeps its order.
+func byAgent(contents []any) {
+	name := func(c any) string {
+		content, _ := c.(map[string]any)
+		parts, _ := content["parts"].([]any)
+		if content["role"] == genai.RoleModel || len(parts) < 2 {
+			return ""
+		}
+		part, _ := parts[1].(map[string]any) // the first one says that it is about others
+		text, _ := part["text"].(string)
+		return otherAgent.FindString(text)
+	}
+	for from := 0; from < len(contents); from++ {
+		to := from
+		for to < len(contents) && name(contents[to]) != "" {
+			to++
+		}
+		slices.SortStableFunc(contents[from:to], func(a, b any) int { return strings.Compare(name(a), name(b)) })
+		from = max(from, to)
+	}
 }

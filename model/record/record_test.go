@@ -307,6 +307,44 @@ func TestNormal(t *testing.T) {
 	}
 }
 
+// What other agents have said may come in any order, what one of them has said may
+// not, and where the agent itself has spoken does not move.
+func TestNormalOfOtherAgents(t *testing.T) {
+	normal := func(says ...string) any {
+		var contents []*genai.Content
+		for _, text := range says {
+			c := genai.NewContentFromText(text, genai.RoleModel)
+			if strings.HasPrefix(text, "[") {
+				c = &genai.Content{Role: genai.RoleUser, Parts: []*genai.Part{{Text: "For context:"}, {Text: text}}}
+			}
+			contents = append(contents, c)
+		}
+		req := prompt()
+		req.Contents = contents
+		asked, err := record.Request(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := record.Normal(asked, record.Version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	first := normal("[b] said: 1", "[a] said: 2", "[b] said: 3", "me", "[a] said: 4")
+	if d := jsondiff.First(first, normal("[a] said: 2", "[b] said: 1", "[b] said: 3", "me", "[a] said: 4")); d != nil {
+		t.Error(d)
+	}
+	for _, other := range []any{
+		normal("[b] said: 3", "[a] said: 2", "[b] said: 1", "me", "[a] said: 4"),
+		normal("[b] said: 1", "[b] said: 3", "me", "[a] said: 2", "[a] said: 4"),
+	} {
+		if jsondiff.First(first, other) == nil {
+			t.Errorf("%v is equal", other)
+		}
+	}
+}
+
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(`{"agentd_record":1,"request":{"contents":[]},"error":{"kind":"internal"}}` + "\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
