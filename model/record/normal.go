@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"google.golang.org/genai"
-
 	"github.com/apzuk3/agentd/internal/jsondiff"
 	"github.com/apzuk3/agentd/model"
 )
@@ -159,7 +157,7 @@ func byAgent(contents []any) {
 	name := func(c any) string {
 		content, _ := c.(map[string]any)
 		parts, _ := content["parts"].([]any)
-		if content["role"] == genai.RoleModel || len(parts) < 2 {
+		if content["role"] == "model" || len(parts) < 2 {
 			return ""
 		}
 		part, _ := parts[1].(map[string]any) // the first one says that it is about others

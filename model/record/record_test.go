@@ -207,7 +207,7 @@ func TestConcurrent(t *testing.T) {
 	if err := rec.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte("\n"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(`{"agentd_record":2,"ti`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	rec, err := record.Open(path, slog.New(slog.DiscardHandler))
@@ -260,6 +260,28 @@ func TestFull(t *testing.T) {
 	}
 	if strings.Contains(log.String(), "be brief") {
 		t.Errorf("the log holds a prompt:\n%s", log.String())
+	}
+}
+
+// A file that is removed does not fail a call, and is logged once.
+func TestRemoved(t *testing.T) {
+	rec, _, path, log := file(t)
+	llm := rec.Wrap(generate(func(context.Context, *model.Request) (*model.Response, error) { return says("x"), nil }), record.Source{})
+	for i := range 4 {
+		if i == 1 {
+			if log.Len() > 0 {
+				t.Error(log)
+			}
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := ask(t, llm, prompt()); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := strings.Count(log.String(), "was removed or replaced"); n != 1 {
+		t.Errorf("logged %d times:\n%s", n, log)
 	}
 }
 

@@ -18,16 +18,20 @@ import (
 
 // Recorder appends lines to a file. Its methods may be called from any goroutine.
 //
-// A call is written when it is over, by its own goroutine, in one write. What
-// cannot be written is left out: the call itself does not fail. The first time
-// that happens is logged.
+// A call is written when it is over, by its own goroutine, in one write: lines stand
+// in the order in which calls end. What cannot be written is left out: the call
+// itself does not fail. The first time that happens is logged, and so is that the
+// file is no longer where it was; it is written all the same.
 type Recorder struct {
-	log *slog.Logger
+	log  *slog.Logger
+	path string
+	info os.FileInfo // of the file
 
 	mu     sync.Mutex // protects the fields below
 	file   io.WriteCloser
 	torn   bool // the file may end in the middle of a line
 	failed bool // a failure has been logged
+	gone   bool // that the file is not there has been logged
 	closed bool
 }
 
@@ -44,7 +48,7 @@ func Open(path string, log *slog.Logger) (*Recorder, error) {
 	}
 	// An empty line does no harm: whoever was killed while writing left a part of
 	// one.
-	return &Recorder{log: log, file: f, torn: info.Mode().IsRegular() && info.Size() > 0}, nil
+	return &Recorder{log: log, path: path, info: info, file: f, torn: info.Mode().IsRegular() && info.Size() > 0}, nil
 }
 
 // Close closes the file. What is recorded afterwards is left out.
@@ -235,6 +239,11 @@ func (r *Recorder) write(line *Line, err error) {
 		}
 		_, err = r.file.Write(append(append(whole, data...), '\n'))
 		r.torn = err != nil
+	}
+	if now, gone := os.Stat(r.path); err == nil && !r.gone && (gone != nil || !os.SameFile(now, r.info)) {
+		r.gone = true
+		r.log.Error("the file of recorded model calls was removed or replaced: what is recorded is not in it until the next start",
+			slog.String("file", r.path))
 	}
 	if err != nil && !r.failed {
 		r.failed = true
