@@ -105,6 +105,7 @@ var runOnly = map[string]string{
 	"TestQuietWatch":                "about WatchTurn alone",
 	"TestFaultDocs":                 "about a page",
 	"TestVerifyFinds":               "about logs, not about how turns are carried",
+	"TestVerifyKinds":               "about logs, not about how turns are carried",
 	"TestVerifyPrefixes":            "about logs, not about how turns are carried",
 	"TestFaultHalfOpen":             "about the HTTP/2 pings of the connection that Run takes, under a daemon of its own",
 	"TestFaultClientThatNeverReads": "about the flow control of Run's own stream; that of WatchTurn is tested by package daemon",

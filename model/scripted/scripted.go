@@ -12,8 +12,7 @@
 // the same number, which is one more than the number of model turns in the
 // request, and as "<name>:strict" an error that shows the first difference. Ids
 // of tool calls do not count. Failed tries fail again, without what the provider
-// asked to wait; text that was shown of an answer that failed is not in the
-// record, and not shown again.
+// asked to wait; what was shown of an answer that failed is shown again.
 //
 // It imports model, record, genai and a YAML decoder, and knows nothing of sessions,
 // ADK or the protocol.
