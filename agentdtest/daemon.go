@@ -67,6 +67,14 @@ func WithProvider(p model.Provider) Option {
 	return func(c *config) { c.daemon.ExtraProviders = append(c.daemon.ExtraProviders, p) }
 }
 
+// WithScriptsDir plays the scripts and recorded calls of a folder, as
+// "scripted/<name>".
+func WithScriptsDir(dir string) Option { return func(c *config) { c.daemon.ScriptsDir = dir } }
+
+// WithRecordTo appends each model call to a file, which WithScriptsDir can play
+// again once the daemon has ended.
+func WithRecordTo(file string) Option { return func(c *config) { c.daemon.RecordTo = file } }
+
 // WithGemini gives the daemon a key of its own for Gemini and moves the provider
 // to another address, such as that of a fake.
 func WithGemini(key, baseURL string) Option {

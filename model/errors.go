@@ -49,13 +49,13 @@ type Error struct {
 	Untold bool
 	// Tries is how often the call was made, 0 or 1 for once. Failed is what the
 	// tries before the last one took, as far as it was reported; not part of
-	// Usage. Adapters set neither.
+	// Usage. Adapters leave both alone, unless they play a call that was recorded.
 	Tries  int
 	Failed []Usage
 	// Err is the cause; may be nil.
 	Err error
 
-	theirs bool // Message is the provider's
+	theirs bool // Message is the provider's, or repeats what was said
 }
 
 // Error names the provider, the message, the status and the number of tries.
@@ -96,7 +96,15 @@ func (e *Error) LogValue() slog.Value {
 	if !e.theirs {
 		return slog.StringValue(e.Error())
 	}
-	return slog.StringValue(fmt.Sprintf("%s: %s%s; the provider's message is for the caller alone", e.Provider, e.Kind, e.details()))
+	return slog.StringValue(fmt.Sprintf("%s: %s%s; the message is for the caller alone", e.Provider, e.Kind, e.details()))
+}
+
+// ForCaller returns e as an error whose Message is for the caller alone, since it is
+// a provider's or repeats what was said: a log leaves it out.
+func (e *Error) ForCaller() *Error {
+	out := *e
+	out.theirs = true
+	return &out
 }
 
 // Unwrap returns the cause.

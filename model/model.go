@@ -102,7 +102,8 @@ type Response struct {
 	// Usage is as the provider reported it at the end of the stream.
 	Usage Usage
 	// Failed is what tries took that failed before this one, as far as it was
-	// reported. Not part of Usage. Adapters leave it empty.
+	// reported. Not part of Usage. Adapters leave it empty, unless they play a call
+	// that was recorded.
 	Failed []Usage
 	// Model is the name the provider says it served.
 	Model string
@@ -173,6 +174,14 @@ type LLM interface {
 	// When ctx ends, Generate aborts the provider's request and returns promptly.
 	// It may be called from many goroutines at once.
 	Generate(ctx context.Context, req *Request, emit func(Delta)) (*Response, error)
+}
+
+// ToolRunner is an LLM that has other tools of its provider than Provider.Builtins
+// names.
+type ToolRunner interface {
+	LLM
+	// Builtins are those that it runs; always the same.
+	Builtins() []string
 }
 
 // Provider serves models by name.

@@ -71,7 +71,7 @@ type Ref struct {
 	Provider string
 	// Model is the name without the provider.
 	Model string
-	// Builtins are the tools that the provider itself runs.
+	// Builtins are the tools that the provider itself runs for this model.
 	Builtins []string
 	// LLM is the open model, not yet guarded.
 	LLM LLM
@@ -116,8 +116,12 @@ func (r *Registry) Resolve(name string, keys map[string]string) (Ref, error) {
 		}
 		return Ref{}, err
 	}
+	builtins := p.Builtins()
+	if r, ok := llm.(ToolRunner); ok {
+		builtins = r.Builtins()
+	}
 	return Ref{
-		Provider: provider, Model: model, Builtins: p.Builtins(), LLM: llm, OwnKey: key != "",
+		Provider: provider, Model: model, Builtins: builtins, LLM: llm, OwnKey: key != "",
 		Known: r.Knows(provider, model), account: accountOf(key),
 	}, nil
 }

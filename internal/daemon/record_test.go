@@ -2,6 +2,7 @@ package daemon_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -111,5 +112,49 @@ func TestRecordFallback(t *testing.T) {
 	}
 	if got := say("scripted/calls:strict"); got != "Spare." {
 		t.Errorf("played %q", got)
+	}
+}
+
+// A call that is under way when the daemon stops is in the record, as one that was
+// cancelled, with what was shown of its answer.
+func TestRecordIsWholeAfterShutdown(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "calls.jsonl")
+	d, err := daemon.New(daemon.Config{
+		Addr: "127.0.0.1:0", RecordTo: file,
+		Scripts: map[string]string{"hang": `answers: [{when: {}, text: ["Well, ", "then"], error: {kind: hang, after: 1}}]`},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	told := make(chan struct{})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for event, err := range client.New(d.URL(), client.WithReconnect(client.ReconnectPolicy{MaxElapsed: -1})).Run(t.Context(), llm("a", "scripted/hang"), "Hello") {
+			if err != nil {
+				return // the daemon is gone
+			}
+			if event.OutputChunk != nil && event.OutputChunk.Content != "" {
+				close(told)
+			}
+		}
+	}()
+	<-told
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // do not wait for the turn
+	if err := d.Shutdown(ctx); err != nil {
+		t.Log(err)
+	}
+	<-done
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, err := record.Read(bytes.NewReader(data))
+	if err != nil || len(lines) != 1 || lines[0].Error == nil || lines[0].Error.Kind != record.Canceled || len(lines[0].Shown) != 1 || lines[0].Shown[0].Text != "Well, " {
+		t.Errorf("%v\n%s", err, data)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/apzuk3/agentd/adkbridge"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/scripted"
 	"github.com/apzuk3/agentd/session"
 )
 
@@ -62,6 +63,9 @@ func namedModels(reg *model.Registry) adkbridge.Models {
 	for _, st := range reg.Providers() {
 		n.builtins[st.Provider] = st.Builtins
 	}
+	// What a script has is for a daemon to say, see TreeRules; it may be recorded
+	// calls.
+	n.builtins["scripted"] = scripted.TapeBuiltins()
 	return n
 }
 

@@ -109,6 +109,13 @@ func (o *observer) see(m *agentdv1.RunResponse) {
 		}
 	case *agentdv1.RunResponse_StateUpdate_:
 		o.inSession(r.StateUpdate.GetSessionId())
+	case *agentdv1.RunResponse_TurnQueued_:
+		o.inSession(r.TurnQueued.GetSessionId())
+	case *agentdv1.RunResponse_UserMessage_:
+		o.inSession(r.UserMessage.GetSessionId())
+		if r.UserMessage.GetContent() == "" {
+			o.faultf("a message of the user that says nothing: %v", r.UserMessage)
+		}
 	case *agentdv1.RunResponse_End:
 		o.end = r.End
 		o.inSession(r.End.GetSessionId())

@@ -33,15 +33,16 @@ var wireProviders = map[providertest.Wire]model.Provider{
 
 // recordedDaemon starts a daemon whose providers are all at one address, which
 // a Server answers. It makes each model call once, for a recording holds it once.
-func recordedDaemon(t *testing.T, address string) *agentdtest.Daemon {
+func recordedDaemon(t *testing.T, address string, opts ...agentdtest.Option) *agentdtest.Daemon {
 	t.Helper()
 	// No text of a recording holds the key, for keys are taken out of messages.
 	const key = "sk-recorded-0123456789"
-	return startDaemon(t,
+	return startDaemon(t, append([]agentdtest.Option{
 		agentdtest.WithRetry(model.Retry{Tries: 1}),
 		agentdtest.WithGemini(key, address+"/"),
 		agentdtest.WithAnthropic(key, address+"/"),
-		agentdtest.WithOpenAI(key, address+"/v1/"))
+		agentdtest.WithOpenAI(key, address+"/v1/"),
+	}, opts...)...)
 }
 
 // talk is one recorded session, held by the client with a daemon whose models
@@ -69,9 +70,9 @@ type talk struct {
 
 // newTalk prepares a session as its recording began it. srv is where d's models
 // are.
-func newTalk(t *testing.T, d *agentdtest.Daemon, srv *providertest.Server, wire providertest.Wire, said *providertest.Session) *talk {
+func newTalk(t *testing.T, d *agentdtest.Daemon, srv *providertest.Server, wire providertest.Wire, said *providertest.Session, opts ...client.Option) *talk {
 	t.Helper()
-	k := &talk{t: t, srv: srv, clnt: d.Client(), said: said}
+	k := &talk{t: t, srv: srv, clnt: d.Client(opts...), said: said}
 	provider := wireProviders[wire]
 	llm := &agentdv1.LlmAgent{Model: provider.Name() + "/" + said.Model, Instruction: said.System}
 	if strings.Contains(said.System, "{") {

@@ -16,14 +16,21 @@ import (
 	"unicode/utf8"
 )
 
-// maxValue bounds how much of a value is shown, in bytes.
-const maxValue = 200
+const (
+	// maxValue bounds how much of a value is shown, in bytes.
+	maxValue = 200
+	// lead is how much is shown of what two long texts have in common before they
+	// differ, in bytes.
+	lead = 40
+)
 
 // Difference is a place at which two values differ.
 type Difference struct {
 	// Path leads to it, as in parts[0].text; "" is the whole value.
 	Path string
 	// Want and Got are the values there, as JSON, cut; "nothing" where one has none.
+	// Of long texts that begin alike they are what is around the place where the texts
+	// differ.
 	Want, Got string
 }
 
@@ -74,7 +81,30 @@ func first(path string, want, got any) *Difference {
 			}
 		}
 	}
+	w, isText := want.(string)
+	g, both := got.(string)
+	if isText && both {
+		n := alike(w, g)
+		want, got = w[n:], g[n:]
+		if n > 0 {
+			want, got = "…"+w[n:], "…"+g[n:]
+		}
+	}
 	return &Difference{Path: path, Want: show(want), Got: show(got)}
+}
+
+// alike is how much of two texts that differ need not be shown.
+func alike(a, b string) int {
+	n := 0
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	if n <= maxValue/2 {
+		return 0
+	}
+	for n -= lead; !utf8.RuneStart(a[n]); n-- { // not below 0: lead is less than maxValue/2
+	}
+	return n
 }
 
 func firstMember(path string, want, got map[string]any) *Difference {

@@ -49,6 +49,19 @@ func TestCut(t *testing.T) {
 	}
 }
 
+// Long texts that differ late are shown where they differ.
+func TestLate(t *testing.T) {
+	same := strings.Repeat("é", 1000)
+	d := jsondiff.First(same+" or so", same+" or not")
+	want := `"…` + strings.Repeat("é", 18) + ` or `
+	if d == nil || d.Want != want+`so"` || d.Got != want+`not"` {
+		t.Errorf("%+v", d)
+	}
+	if d = jsondiff.First(same, same+"!"); d == nil || !strings.HasSuffix(d.Got, `é!"`) || len(d.Got) > 60 {
+		t.Errorf("%+v", d)
+	}
+}
+
 func TestDecodeRefuses(t *testing.T) {
 	for _, text := range []string{"", "{", `{} {}`} {
 		if v, err := jsondiff.Decode([]byte(text)); err == nil {

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/apzuk3/agentd/internal/jsondiff"
@@ -29,6 +31,13 @@ func request(req *model.Request, hide *strings.Replacer) (json.RawMessage, error
 	asked := map[string]any{"contents": req.Contents, "config": &cfg}
 	if len(req.Deferred) > 0 {
 		asked["deferred"] = req.Deferred
+	}
+	if req.Cache != nil { // its key names the session
+		cache := map[string]any{}
+		if req.Cache.TTL != 0 {
+			cache["ttl"] = req.Cache.TTL.String()
+		}
+		asked["cache"] = cache
 	}
 	data, err := model.MarshalJSON(asked)
 	if err != nil {
@@ -69,16 +78,19 @@ func clean(v any, hide *strings.Replacer, short bool) any {
 	return v
 }
 
+// hashed is what address makes of a query.
+var hashed = regexp.MustCompile(`^sha256=[0-9a-f]{64}$`)
+
 // address is a URI without what may be a secret in it: its user is left out, and
 // its query, where signatures stand, becomes a hash, so that equal addresses
-// stay equal.
+// stay equal. Its own result it leaves as it is: answers that are played hold such.
 func address(uri string) string {
 	u, err := url.Parse(uri)
 	if err != nil || u.Scheme == "data" {
 		return "sha256:" + hash([]byte(uri))
 	}
 	u.User = nil
-	if u.RawQuery != "" {
+	if u.RawQuery != "" && !hashed.MatchString(u.RawQuery) {
 		u.RawQuery = "sha256=" + hash([]byte(u.RawQuery))
 	}
 	return u.String()
@@ -98,16 +110,22 @@ func inline(text string, short bool) string {
 
 func hash(data []byte) string { return fmt.Sprintf("%x", sha256.Sum256(data)) }
 
-// Normal decodes a recorded request for comparison with another one: ids of tool
-// calls, which are random, become numbers in the order of their appearance.
-func Normal(request json.RawMessage) (any, error) {
+// Normal decodes a recorded request for comparison with one of a line of that form:
+// ids of tool calls, which are random, become numbers in the order of their
+// appearance, and what other agents have said since the last one stands in the order
+// of their names: those that run side by side come to their ends in any.
+func Normal(request json.RawMessage, version int) (any, error) {
 	v, err := jsondiff.Decode(request)
 	if err != nil {
 		return nil, err
 	}
 	ids := map[string]string{}
 	top, _ := v.(map[string]any)
+	if version < 2 {
+		delete(top, "cache")
+	}
 	contents, _ := top["contents"].([]any)
+	byAgent(contents)
 	for _, c := range contents {
 		content, _ := c.(map[string]any)
 		parts, _ := content["parts"].([]any)
@@ -127,4 +145,31 @@ func Normal(request json.RawMessage) (any, error) {
 		}
 	}
 	return v, nil
+}
+
+// otherAgent is how a content begins that tells an agent of another one: its name
+// follows.
+var otherAgent = regexp.MustCompile(`^\[[^\]]+\] `)
+
+// byAgent sorts contents that tell of other agents and follow each other. What tells
+// of one agent keeps its order.
+func byAgent(contents []any) {
+	name := func(c any) string {
+		content, _ := c.(map[string]any)
+		parts, _ := content["parts"].([]any)
+		if content["role"] == "model" || len(parts) < 2 {
+			return ""
+		}
+		part, _ := parts[1].(map[string]any) // the first one says that it is about others
+		text, _ := part["text"].(string)
+		return otherAgent.FindString(text)
+	}
+	for from := 0; from < len(contents); from++ {
+		to := from
+		for to < len(contents) && name(contents[to]) != "" {
+			to++
+		}
+		slices.SortStableFunc(contents[from:to], func(a, b any) int { return strings.Compare(name(a), name(b)) })
+		from = max(from, to)
+	}
 }

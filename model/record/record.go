@@ -22,8 +22,11 @@ import (
 	"github.com/apzuk3/agentd/model"
 )
 
-// Version is the form of the lines that this package writes.
-const Version = 1
+// Version is the form of the lines that this package writes. It reads those of form
+// 1 too, whose requests do not say what was asked of the provider's cache, and whose
+// answers do not say what the provider has run. Members that a line has besides
+// those of its form are not looked at.
+const Version = 2
 
 const (
 	// MaxLine bounds a line, in bytes. A call that takes more is not recorded.
@@ -51,7 +54,8 @@ type Line struct {
 	// Served is the name that the provider gave its model, "" if it did not.
 	Served string `json:"served,omitempty"`
 	// Request is what was asked: contents and config in genai's JSON form, members
-	// by name, with long inline data replaced by its hash.
+	// by name, with long inline data replaced by its hash; deferred and cache, where
+	// there are any.
 	Request json.RawMessage `json:"request"`
 	// Tries are those that failed and were followed by another one.
 	Tries []Try `json:"tries,omitempty"`
@@ -59,6 +63,8 @@ type Line struct {
 	Response *Response `json:"response,omitempty"`
 	// Error is how it has failed; nil if there is an answer.
 	Error *Error `json:"error,omitempty"`
+	// Shown is what was shown of the answer of a call that has failed, in order.
+	Shown []Shown `json:"shown,omitempty"`
 	// Duration is that of the whole call, all tries and waits, in milliseconds.
 	Duration float64 `json:"duration_ms"`
 }
@@ -73,6 +79,13 @@ type Try struct {
 	Error *Error `json:"error"`
 }
 
+// Shown is text of one kind that was shown in one piece or several.
+type Shown struct {
+	// Text is the text, and Thought is true for thinking.
+	Text    string `json:"text"`
+	Thought bool   `json:"thought,omitempty"`
+}
+
 // Response is a complete answer.
 type Response struct {
 	// Content is in genai's JSON form; absent when the model answered nothing.
@@ -81,6 +94,9 @@ type Response struct {
 	Finish string `json:"finish_reason"`
 	// Usage is that of the try that succeeded.
 	Usage Usage `json:"usage"`
+	// Provided is what the provider has run meanwhile, and what the answer cites; nil
+	// for nothing.
+	Provided *model.Provided `json:"provided,omitempty"`
 }
 
 // Usage is model.Usage.
@@ -96,7 +112,8 @@ type Usage struct {
 }
 
 // Canceled is the Error.Kind of a call whose caller left before there was an
-// answer, and Internal that of an error which is no model.Error.
+// answer, or could not keep what was told of it, and Internal that of an error
+// which is no model.Error.
 const (
 	Canceled = "canceled"
 	Internal = "internal"
@@ -132,11 +149,11 @@ func (e *Error) Model() *model.Error {
 		u := model.Usage(*e.Usage)
 		out.Usage = &u
 	}
-	return out
+	return out.ForCaller() // it may have been the provider's
 }
 
-// Read reads all lines. Empty ones are skipped, and so is a last one without its
-// end, of a process that was killed. Its other errors name the line.
+// Read reads all lines. Empty ones are skipped, and so is one without its end, of a
+// process that was killed or a disk that was full. Its errors name the line.
 func Read(r io.Reader) ([]Line, error) {
 	in := bufio.NewReader(r)
 	var out []Line
@@ -148,7 +165,7 @@ func Read(r io.Reader) ([]Line, error) {
 		case err != nil:
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
-		if text = bytes.TrimSpace(text); len(text) == 0 {
+		if text = bytes.TrimSpace(text); len(text) == 0 || torn(text) {
 			continue
 		}
 		var l Line
@@ -160,6 +177,13 @@ func Read(r io.Reader) ([]Line, error) {
 		}
 		out = append(out, l)
 	}
+}
+
+// torn tells whether a line is a part of one, to which an end was given when the
+// next one was written.
+func torn(text []byte) bool {
+	var v json.RawMessage
+	return errors.Is(json.NewDecoder(bytes.NewReader(text)).Decode(&v), io.ErrUnexpectedEOF)
 }
 
 // readLine reads to the end of a line; io.EOF where there is no such end.
@@ -179,8 +203,8 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 // check refuses what is no record of a call.
 func (l *Line) check() error {
 	switch {
-	case l.Version != Version:
-		return fmt.Errorf("agentd_record is %d, want %d: this is no recorded model call that this version can read", l.Version, Version)
+	case l.Version < 1 || l.Version > Version:
+		return fmt.Errorf("agentd_record is %d, want 1 to %d: this is no recorded model call that this version can read", l.Version, Version)
 	case len(l.Request) == 0:
 		return errors.New("no request")
 	case (l.Response == nil) == (l.Error == nil):

@@ -207,7 +207,7 @@ func TestConcurrent(t *testing.T) {
 	if err := rec.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte("\n"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(`{"agentd_record":2,"ti`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	rec, err := record.Open(path, slog.New(slog.DiscardHandler))
@@ -263,6 +263,28 @@ func TestFull(t *testing.T) {
 	}
 }
 
+// A file that is removed does not fail a call, and is logged once.
+func TestRemoved(t *testing.T) {
+	rec, _, path, log := file(t)
+	llm := rec.Wrap(generate(func(context.Context, *model.Request) (*model.Response, error) { return says("x"), nil }), record.Source{})
+	for i := range 4 {
+		if i == 1 {
+			if log.Len() > 0 {
+				t.Error(log)
+			}
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := ask(t, llm, prompt()); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := strings.Count(log.String(), "was removed or replaced"); n != 1 {
+		t.Errorf("logged %d times:\n%s", n, log)
+	}
+}
+
 func TestRead(t *testing.T) {
 	const good = `{"agentd_record":1,"request":{"contents":[]},"error":{"kind":"internal","message":"x"}}`
 	for name, c := range map[string]struct {
@@ -275,7 +297,8 @@ func TestRead(t *testing.T) {
 		"torn":         {good + "\n" + good[:20], 1, ""},
 		"no JSON":      {good + "\nwhat\n", 0, "line 2: "},
 		"other":        {"{}\n", 0, "line 1: agentd_record is 0"},
-		"newer":        {strings.Replace(good, ":1", ":2", 1) + "\n", 0, "agentd_record is 2, want 1"},
+		"torn before":  {good[:20] + "\n" + good + "\n", 1, ""},
+		"newer":        {strings.Replace(good, ":1", ":3", 1) + "\n", 0, "agentd_record is 3, want 1 to 2"},
 		"no request":   {`{"agentd_record":1,"error":{}}` + "\n", 0, "line 1: no request"},
 		"no outcome":   {`{"agentd_record":1,"request":{}}` + "\n", 0, "one of them"},
 		"both of them": {`{"agentd_record":1,"request":{},"error":{},"response":{}}` + "\n", 0, "one of them"},
@@ -292,7 +315,7 @@ func TestRead(t *testing.T) {
 func TestNormal(t *testing.T) {
 	const form = `{"contents":[{"parts":[{"functionCall":{"id":%q}},{"functionCall":{"id":%q}}]},{"parts":[{"functionResponse":{"id":%q}}]}],"config":{}}`
 	normal := func(ids ...any) any {
-		v, err := record.Normal(fmt.Appendf(nil, form, ids...))
+		v, err := record.Normal(fmt.Appendf(nil, form, ids...), record.Version)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -306,6 +329,44 @@ func TestNormal(t *testing.T) {
 	}
 }
 
+// What other agents have said may come in any order, what one of them has said may
+// not, and where the agent itself has spoken does not move.
+func TestNormalOfOtherAgents(t *testing.T) {
+	normal := func(says ...string) any {
+		var contents []*genai.Content
+		for _, text := range says {
+			c := genai.NewContentFromText(text, genai.RoleModel)
+			if strings.HasPrefix(text, "[") {
+				c = &genai.Content{Role: genai.RoleUser, Parts: []*genai.Part{{Text: "For context:"}, {Text: text}}}
+			}
+			contents = append(contents, c)
+		}
+		req := prompt()
+		req.Contents = contents
+		asked, err := record.Request(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := record.Normal(asked, record.Version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	first := normal("[b] said: 1", "[a] said: 2", "[b] said: 3", "me", "[a] said: 4")
+	if d := jsondiff.First(first, normal("[a] said: 2", "[b] said: 1", "[b] said: 3", "me", "[a] said: 4")); d != nil {
+		t.Error(d)
+	}
+	for _, other := range []any{
+		normal("[b] said: 3", "[a] said: 2", "[b] said: 1", "me", "[a] said: 4"),
+		normal("[b] said: 1", "[b] said: 3", "me", "[a] said: 2", "[a] said: 4"),
+	} {
+		if jsondiff.First(first, other) == nil {
+			t.Errorf("%v is equal", other)
+		}
+	}
+}
+
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(`{"agentd_record":1,"request":{"contents":[]},"error":{"kind":"internal"}}` + "\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -314,7 +375,7 @@ func FuzzRead(f *testing.F) {
 			t.Error("lines and an error")
 		}
 		for _, l := range lines {
-			if _, err := record.Normal(l.Request); err != nil {
+			if _, err := record.Normal(l.Request, l.Version); err != nil {
 				t.Errorf("%s: %v", l.Request, err)
 			}
 		}

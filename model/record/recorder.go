@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,16 +18,20 @@ import (
 
 // Recorder appends lines to a file. Its methods may be called from any goroutine.
 //
-// A call is written when it is over, by its own goroutine, in one write. What
-// cannot be written is left out: the call itself does not fail. The first time
-// that happens is logged.
+// A call is written when it is over, by its own goroutine, in one write: lines stand
+// in the order in which calls end. What cannot be written is left out: the call
+// itself does not fail. The first time that happens is logged, and so is that the
+// file is no longer where it was; it is written all the same.
 type Recorder struct {
-	log *slog.Logger
+	log  *slog.Logger
+	path string
+	info os.FileInfo // of the file
 
 	mu     sync.Mutex // protects the fields below
 	file   io.WriteCloser
 	torn   bool // the file may end in the middle of a line
 	failed bool // a failure has been logged
+	gone   bool // that the file is not there has been logged
 	closed bool
 }
 
@@ -43,7 +48,7 @@ func Open(path string, log *slog.Logger) (*Recorder, error) {
 	}
 	// An empty line does no harm: whoever was killed while writing left a part of
 	// one.
-	return &Recorder{log: log, file: f, torn: info.Mode().IsRegular() && info.Size() > 0}, nil
+	return &Recorder{log: log, path: path, info: info, file: f, torn: info.Mode().IsRegular() && info.Size() > 0}, nil
 }
 
 // Close closes the file. What is recorded afterwards is left out.
@@ -102,10 +107,43 @@ func (m *recorded) Generate(ctx context.Context, req *model.Request, emit func(m
 		}
 		return req.OnRetry(f)
 	}
-	resp, err := m.llm.Generate(ctx, &one, emit)
+	var seen shown
+	resp, err := m.llm.Generate(ctx, &one, func(d model.Delta) {
+		seen.add(d)
+		emit(d)
+	})
 	line.Duration = millis(time.Since(began))
-	m.r.write(m.complete(ctx, line, req, resp, err))
+	line, failed := m.complete(ctx, line, req, resp, err)
+	if failed == nil && line.Error != nil {
+		line.Shown = seen.lines(m.hide)
+	}
+	m.r.write(line, failed)
 	return resp, err
+}
+
+// shown is what was shown of an answer. Who makes the call bounds it.
+type shown struct{ pieces []*piece }
+
+// piece is text of one kind.
+type piece struct {
+	text    strings.Builder
+	thought bool
+}
+
+func (s *shown) add(d model.Delta) {
+	n := len(s.pieces)
+	if n == 0 || s.pieces[n-1].thought != d.Thought {
+		s.pieces, n = append(s.pieces, &piece{thought: d.Thought}), n+1
+	}
+	s.pieces[n-1].text.WriteString(d.Text)
+}
+
+func (s *shown) lines(hide *strings.Replacer) []Shown {
+	var out []Shown
+	for _, p := range s.pieces {
+		out = append(out, Shown{Text: hide.Replace(p.text.String()), Thought: p.thought})
+	}
+	return out
 }
 
 // complete fills in what the call was about and how it ended.
@@ -122,7 +160,7 @@ func (m *recorded) complete(ctx context.Context, line *Line, req *model.Request,
 		return line, nil
 	}
 	line.Served = m.hide.Replace(resp.Model)
-	line.Response = &Response{Finish: string(resp.FinishReason), Usage: Usage(resp.Usage)}
+	line.Response = &Response{Finish: string(resp.FinishReason), Usage: Usage(resp.Usage), Provided: m.provided(resp.Provided)}
 	if resp.Content == nil {
 		return line, nil
 	}
@@ -138,6 +176,27 @@ func (m *recorded) complete(ctx context.Context, line *Line, req *model.Request,
 	return line, encErr
 }
 
+// provided is what a provider has run as a line has it.
+func (m *recorded) provided(p *model.Provided) *model.Provided {
+	if p.Empty() {
+		return nil
+	}
+	out := &model.Provided{Uses: slices.Clone(p.Uses), Citations: slices.Clone(p.Citations)}
+	for i := range out.Uses {
+		u := &out.Uses[i]
+		for _, text := range []*string{&u.ID, &u.Name, &u.Input, &u.Output, &u.Error} {
+			*text = m.hide.Replace(*text)
+		}
+	}
+	for i := range out.Citations {
+		c := &out.Citations[i]
+		for _, text := range []*string{&c.URI, &c.Title, &c.Text} {
+			*text = m.hide.Replace(*text)
+		}
+	}
+	return out
+}
+
 // failure is an error as a line has it.
 func (m *recorded) failure(err error) *Error {
 	if err == nil {
@@ -151,6 +210,9 @@ func (m *recorded) failure(err error) *Error {
 		if e.Usage != nil {
 			u := Usage(*e.Usage)
 			out.Usage = &u
+		}
+		if e.Untold {
+			out.Kind = Canceled
 		}
 	}
 	return out
@@ -177,6 +239,11 @@ func (r *Recorder) write(line *Line, err error) {
 		}
 		_, err = r.file.Write(append(append(whole, data...), '\n'))
 		r.torn = err != nil
+	}
+	if now, gone := os.Stat(r.path); err == nil && !r.gone && (gone != nil || !os.SameFile(now, r.info)) {
+		r.gone = true
+		r.log.Error("the file of recorded model calls was removed or replaced: what is recorded is not in it until the next start",
+			slog.String("file", r.path))
 	}
 	if err != nil && !r.failed {
 		r.failed = true

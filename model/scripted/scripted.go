@@ -12,8 +12,7 @@
 // the same number, which is one more than the number of model turns in the
 // request, and as "<name>:strict" an error that shows the first difference. Ids
 // of tool calls do not count. Failed tries fail again, without what the provider
-// asked to wait; text that was shown of an answer that failed is not in the
-// record, and not shown again.
+// asked to wait; what was shown of an answer that failed is shown again.
 //
 // It imports model, record, genai and a YAML decoder, and knows nothing of sessions,
 // ADK or the protocol.
@@ -119,8 +118,15 @@ func (*Provider) Keyless() {}
 // Billing says that calls cost nothing.
 func (*Provider) Billing() model.Billing { return model.Billing{Free: true} }
 
-// Builtins returns none.
+// Builtins returns none: scripts have none, and recorded calls have their own, see
+// TapeBuiltins.
 func (*Provider) Builtins() []string { return nil }
+
+// TapeBuiltins are the tools that a provider may have run for a recorded call. An
+// agent that plays such calls may have them.
+func TapeBuiltins() []string {
+	return []string{"code_execution", "google_search", "tool_search", "url_context", "web_search"}
+}
 
 // Models returns the names of all scripts, sorted. A directory that cannot be
 // read has none.

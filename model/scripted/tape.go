@@ -29,8 +29,11 @@ type taped struct {
 	line record.Line
 	at   int // its place in the file, from 1
 	path string
+	key  string // see callKey
 	view requestView
 	sum  [sha256.Size]byte // of the normal request
+	// failed is what other models took that failed before at the same call.
+	failed []model.Usage
 }
 
 // requestView is what a lenient replay goes by.
@@ -53,11 +56,11 @@ func readTape(data []byte) (*tape, error) {
 		if l.Error != nil && l.Error.Kind == record.Canceled {
 			continue
 		}
-		c := &taped{line: l, at: i + 1, path: strings.Join(l.Path, "/")}
+		c := &taped{line: l, at: i + 1, path: strings.Join(l.Path, "/"), key: callKey(l.Turn, l.MessageID)}
 		if c.view, err = recordedView(l.Request); err != nil {
 			return nil, fmt.Errorf("call %d: request: %w", c.at, err)
 		}
-		if _, c.sum, err = normal(l.Request); err != nil {
+		if _, c.sum, err = normal(l.Request, l.Version); err != nil {
 			return nil, fmt.Errorf("call %d: request: %w", c.at, err)
 		}
 		t.calls = append(t.calls, c)
@@ -69,21 +72,33 @@ func readTape(data []byte) (*tape, error) {
 	return t, nil
 }
 
+// callKey is the part of a message's id that is the same when its turn is played
+// again: which call of which agent it is.
+func callKey(turn, message string) string {
+	if key, ok := strings.CutPrefix(message, turn+"/"); ok {
+		return key
+	}
+	return ""
+}
+
 // withoutReplaced leaves out failed calls behind which the same message was asked
-// for again with the same request: a tape plays what became of the call.
+// for again with the same request: a tape plays what became of the call, and counts
+// what all of them took.
 func withoutReplaced(calls []*taped) []*taped {
 	type asked struct {
 		session, turn, message string
 		sum                    [sha256.Size]byte
 	}
-	later := map[asked]bool{}
+	later := map[asked]*taped{}
 	var out []*taped
 	for _, c := range slices.Backward(calls) {
 		key := asked{c.line.Session, c.line.Turn, c.line.MessageID, c.sum}
-		if c.line.Error == nil || c.line.MessageID == "" || !later[key] {
-			out = append(out, c)
+		last := later[key]
+		if c.line.Error == nil || c.line.MessageID == "" || last == nil {
+			out, later[key] = append(out, c), c
+			continue
 		}
-		later[key] = true
+		last.failed = append(spent(&c.line), last.failed...)
 	}
 	slices.Reverse(out)
 	return out
@@ -120,10 +135,24 @@ func viewOf(req *model.Request) requestView {
 	return requestView{call: s.call, user: s.user}
 }
 
-// normal is a recorded request in the form in which two are compared, and its
-// hash.
-func normal(request json.RawMessage) (v any, sum [sha256.Size]byte, err error) {
-	if v, err = record.Normal(request); err != nil {
+// spent is what the tries of a failed call took, as far as it was reported.
+func spent(l *record.Line) []model.Usage {
+	var out []model.Usage
+	for _, t := range l.Tries {
+		if t.Error != nil && t.Error.Usage != nil {
+			out = append(out, model.Usage(*t.Error.Usage))
+		}
+	}
+	if l.Error != nil && l.Error.Usage != nil {
+		out = append(out, model.Usage(*l.Error.Usage))
+	}
+	return out
+}
+
+// normal is a recorded request in the form in which it is compared with one of a
+// line of that form, and its hash.
+func normal(request json.RawMessage, version int) (v any, sum [sha256.Size]byte, err error) {
+	if v, err = record.Normal(request, version); err != nil {
 		return nil, sum, err
 	}
 	data, err := model.MarshalJSON(v)
@@ -153,18 +182,40 @@ func (p *tapePlayer) Generate(ctx context.Context, req *model.Request, emit func
 	if c.line.Error != nil {
 		e := c.line.Error.Model()
 		if e == nil {
-			e = errorf(model.KindUnavailable, "recorded: %s", c.line.Error.Message)
+			e = errorf(model.KindUnavailable, "recorded: %s", c.line.Error.Message).ForCaller()
 		}
-		e.Final = true // as it was then
+		e.Final, e.Failed = true, c.failed // as it was then
+		for _, s := range c.line.Shown {
+			if err := say(ctx, p.delay, model.Delta{Text: s.Text, Thought: s.Thought}, emit); err != nil {
+				return nil, err
+			}
+		}
 		return nil, e
 	}
 	return c.answer(ctx, p.delay, emit)
 }
 
+// Builtins implements model.ToolRunner: what a provider has run is on the tape.
+func (*tapePlayer) Builtins() []string { return TapeBuiltins() }
+
+// say sends a text word by word.
+func say(ctx context.Context, delay time.Duration, d model.Delta, emit func(model.Delta)) error {
+	for word := range model.Words(d.Text) {
+		if err := wait(ctx, delay); err != nil {
+			return err
+		}
+		emit(model.Delta{Text: word, Thought: d.Thought})
+	}
+	return nil
+}
+
 // answer sends the recorded answer word by word.
 func (c *taped) answer(ctx context.Context, delay time.Duration, emit func(model.Delta)) (*model.Response, error) {
 	r := c.line.Response
-	out := &model.Response{FinishReason: genai.FinishReason(r.Finish), Usage: model.Usage(r.Usage), Model: c.line.Served}
+	out := &model.Response{
+		FinishReason: genai.FinishReason(r.Finish), Usage: model.Usage(r.Usage), Failed: c.failed, Model: c.line.Served,
+		Provided: r.Provided,
+	}
 	if len(r.Content) == 0 {
 		return out, nil
 	}
@@ -180,55 +231,58 @@ func (c *taped) answer(ctx context.Context, delay time.Duration, emit func(model
 		if part.FunctionCall != nil && part.FunctionCall.Args == nil {
 			part.FunctionCall.Args = map[string]any{} // JSON leaves it out
 		}
-		for word := range model.Words(part.Text) {
-			if err := wait(ctx, delay); err != nil {
-				return nil, err
-			}
-			emit(model.Delta{Text: word, Thought: part.Thought})
+		if err := say(ctx, delay, model.Delta{Text: part.Text, Thought: part.Thought}, emit); err != nil {
+			return nil, err
 		}
 	}
 	return out, nil
 }
 
 // find returns the recorded call that answers a request: one of the same agent
-// with an equal request, and if none is, unless the tape is strict, the call of
-// that number; of several the one that follows the same words of the user, and
+// with an equal request, of several the one that was the same call of its turn, and
+// of those the first. If none is equal that is, unless the tape is strict, the call
+// of that number; of several the one that follows the same words of the user, and
 // of those the first.
 func (p *tapePlayer) find(req *model.Request) (*taped, error) {
 	asked, err := record.Request(req)
 	if err != nil {
 		return nil, errorf(model.KindInvalid, "recording %q: %v", p.name, err)
 	}
-	v, sum, err := normal(asked)
-	if err != nil {
-		return nil, errorf(model.KindInvalid, "recording %q: %v", p.name, err)
+	var forms [record.Version]any // by the form of the line less one
+	var sums [record.Version][sha256.Size]byte
+	for i := range forms {
+		if forms[i], sums[i], err = normal(asked, i+1); err != nil {
+			return nil, errorf(model.KindInvalid, "recording %q: %v", p.name, err)
+		}
 	}
-	path, view := strings.Join(req.Origin.Path, "/"), viewOf(req)
-	var best *taped
+	path, view, key := strings.Join(req.Origin.Path, "/"), viewOf(req), callKey(req.Origin.Turn, req.Origin.MessageID)
+	var equal, best *taped
 	for _, c := range p.tape.calls {
 		if path != "" && c.path != path {
 			continue
 		}
-		if c.sum == sum {
-			return c, nil
+		if c.sum == sums[c.line.Version-1] && (equal == nil || equal.key != key && c.key == key) {
+			equal = c
 		}
 		if c.view.call == view.call && (best == nil || best.view.user != view.user && c.view.user == view.user) {
 			best = c
 		}
 	}
 	switch {
+	case equal != nil:
+		return equal, nil
 	case best == nil:
 		return nil, errorf(model.KindInvalid, "recording %q has no call %d of agent %s: %s", p.name, view.call, cmp.Or(path, "any"), p.tape.contents())
 	case p.strict:
 		return nil, errorf(model.KindInvalid, "recording %q: call %d of agent %s is not the recorded one (call %d of the file): %v",
-			p.name, view.call, cmp.Or(path, "any"), best.at, best.diff(v))
+			p.name, view.call, cmp.Or(path, "any"), best.at, best.diff(forms[best.line.Version-1])).ForCaller()
 	}
 	return best, nil
 }
 
 // diff says where a request differs from the recorded one.
 func (c *taped) diff(got any) *jsondiff.Difference {
-	want, _, err := normal(c.line.Request)
+	want, _, err := normal(c.line.Request, c.line.Version)
 	if err != nil { // not reached: it was read before
 		return &jsondiff.Difference{Want: err.Error()}
 	}
