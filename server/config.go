@@ -31,7 +31,7 @@ type Sessions interface {
 	Events(ctx context.Context, req session.AttachRequest, limit int, keep func(*agentdv1.RunResponse) bool) ([]*agentdv1.RunResponse, bool, error)
 	AnswerTurn(ctx context.Context, req session.AttachRequest, answers []session.Answer) ([]error, error)
 	CancelTurn(ctx context.Context, sessionID, turnID, reason string) error
-	TurnLog(ctx context.Context, sessionID, turnID string) (session.TurnLog, error)
+	TurnLog(ctx context.Context, sessionID, turnID, page string) (session.TurnLog, error)
 	People
 }
 

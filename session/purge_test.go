@@ -51,7 +51,7 @@ func TestPurge(t *testing.T) {
 			t.Errorf("start in a purged session: %v", err)
 		}
 		for _, id := range []string{"", lost} {
-			if _, err := f.m.TurnLog(t.Context(), unused, id); code(err) != purged {
+			if _, err := f.m.TurnLog(t.Context(), unused, id, ""); code(err) != purged {
 				t.Errorf("the log of a turn that is purged: %v", err)
 			}
 		}
