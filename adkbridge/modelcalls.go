@@ -20,8 +20,8 @@ import (
 
 // ModelCalls says what the models of a turn were told, call by call, in the order
 // in which the calls ended: at most limit calls, those that ended behind log.After, and
-// whether there are more. It runs the turn again, as Verify does, up to the last of
-// them; no model is called and nothing is written. A turn that has not begun has no
+// whether there are more. It runs the turn again, as Verify does, until it has come to
+// all of them; no model is called and nothing is written. A turn that has not begun has no
 // calls.
 //
 // What a call was told is left out, and Contents is 0, where it cannot be made
@@ -50,18 +50,18 @@ func ModelCalls(ctx context.Context, log session.TurnLog, limit int) (calls []se
 	}
 	more = len(ended) > limit
 	ended = ended[:min(len(ended), limit)]
-	if more { // the turn as it was then
-		last := ended[limit-1].seq
-		recs = slices.DeleteFunc(recs, func(rec session.Record) bool { return rec.Seq > last })
-	}
 	for _, c := range ended {
-		v.recorder.wanted[c.key] = true
+		if c.key != "" {
+			v.recorder.wanted[c.key] = true
+		}
 	}
-	diverged, err := v.turn(ctx, recs)
-	if err != nil {
-		return nil, false, err
+	var diverged *Divergence
+	if len(v.recorder.wanted) > 0 {
+		if diverged, err = v.turn(ctx, recs); err != nil {
+			return nil, false, err
+		}
 	}
-	lost := log.After == 0 && slices.ContainsFunc(ended, func(c endedCall) bool { return c.key != "" })
+	lost := log.After == 0 && len(v.recorder.wanted) > 0
 	for _, c := range ended {
 		told := v.recorder.calls[c.key]
 		lost = lost && told == nil
@@ -256,6 +256,9 @@ func (r *callRecorder) record(m *agentModel, at promptKey, key string, cfg *gena
 	defer r.mu.Unlock()
 	call.Instruction, call.Summary = r.onceLocked(call.GetInstruction()), r.onceLocked(call.GetSummary())
 	r.calls[key] = call
+	if len(r.calls) == len(r.wanted) { // nobody needs the rest of the turn
+		m.t.verifier.stop(errHeld)
+	}
 }
 
 // onceLocked returns the first text that was the same.

@@ -48,6 +48,12 @@ func toldCalls(t testing.TB, log session.TurnLog) ([]*agentdv1.ModelCallDetails,
 		out = append(out, c.Details)
 	}
 	for _, limit := range []int{1, 2, 5} {
+		if err != nil {
+			if _, _, paged := ModelCalls(t.Context(), log, limit); paged == nil || paged.Error() != err.Error() {
+				t.Errorf("in pages of %d: %v, on one page: %v", limit, paged, err)
+			}
+			continue
+		}
 		paged := inPages(t, log, limit)
 		if !slices.EqualFunc(paged, out, func(a, b *agentdv1.ModelCallDetails) bool { return proto.Equal(a, b) }) {
 			t.Errorf("in pages of %d: %s, on one page: %s", limit, compact(paged), compact(out))
