@@ -369,7 +369,7 @@ func TestCompactTold(t *testing.T) {
 	if n := len(models.requests); calls != n || int(res.end.GetUsageSummary().GetLlmCalls()) != n {
 		t.Errorf("%d calls, told of %d, counted %d", n, calls, res.end.GetUsageSummary().GetLlmCalls())
 	}
-	details, err := ModelCalls(t.Context(), w.turnLog(turn.ID()))
+	details, err := toldCalls(t, w.turnLog(turn.ID()))
 	if err != nil || len(details) != len(models.requests) {
 		t.Fatalf("%d of %d calls are told, %v", len(details), len(models.requests), err)
 	}

@@ -19,43 +19,66 @@ import (
 )
 
 // ModelCalls says what the models of a turn were told, call by call, in the order
-// in which the calls ended. It runs the turn again, as Verify does, up to where
-// its log ends; no model is called and nothing is written. A turn that has not
-// begun has no calls.
+// in which the calls ended: at most limit calls, those that ended behind log.After, and
+// whether there are more. It runs the turn again, as Verify does, until it has come to
+// all of them; no model is called and nothing is written. A turn that has not begun has no
+// calls.
 //
 // What a call was told is left out, and Contents is 0, where it cannot be made
 // again: the engine goes another way than the log from there on. If that is so for
-// all calls, the error says what differs. A prompt that was injected while calls of
-// several agents were under way may be counted for one that did not see it.
+// all calls of the first page, the error says what differs. A prompt that was injected
+// while calls of several agents were under way may be counted for one that did not see
+// it.
 //
 // Its errors are of type *session.Error if a client may see them.
-func ModelCalls(ctx context.Context, log session.TurnLog) ([]*agentdv1.ModelCallDetails, error) {
+func ModelCalls(ctx context.Context, log session.TurnLog, limit int) (calls []session.ToldCall, more bool, err error) {
 	v := &verification{sessionID: log.SessionID, hist: newHistory(), state: maps.Clone(log.State), recorder: newCallRecorder()}
 	if v.state == nil {
 		v.state = map[string]any{}
 	}
 	recs, err := v.skipTo(ctx, log)
-	if err != nil || len(recs) == 0 {
-		return nil, err
-	}
-	diverged, err := v.turn(ctx, recs)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	calls, err := v.recorder.details(log.SessionID, recs)
+	ended, err := endedCalls(log.SessionID, recs)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	lost := !slices.ContainsFunc(calls, func(c *agentdv1.ModelCallDetails) bool { return c.GetContents() > 0 })
-	if len(calls) > 0 && lost {
+	ended = slices.DeleteFunc(ended, func(c endedCall) bool { return c.seq <= log.After })
+	if len(ended) == 0 {
+		return nil, false, nil
+	}
+	more = len(ended) > limit
+	ended = ended[:min(len(ended), limit)]
+	for _, c := range ended {
+		if c.key != "" {
+			v.recorder.wanted[c.key] = true
+		}
+	}
+	var diverged *Divergence
+	if len(v.recorder.wanted) > 0 {
+		if diverged, err = v.turn(ctx, recs); err != nil {
+			return nil, false, err
+		}
+	}
+	lost := log.After == 0 && len(v.recorder.wanted) > 0
+	for _, c := range ended {
+		told := v.recorder.calls[c.key]
+		lost = lost && told == nil
+		call := &agentdv1.ModelCallDetails{}
+		proto.Merge(call, told) // a call that was made again has ended twice
+		call.Call = c.end
+		calls = append(calls, session.ToldCall{Seq: c.seq, Details: call})
+	}
+	if lost {
 		why := fmt.Sprint(v.recorder.failed)
 		if diverged != nil {
 			why = diverged.String()
 		}
-		return nil, session.Errorf(agentdv1.ErrorCode_ERROR_CODE_FAILED_PRECONDITION,
+		return nil, false, session.Errorf(agentdv1.ErrorCode_ERROR_CODE_FAILED_PRECONDITION,
 			"what the models of turn %s were told cannot be made again from its log: %s", log.TurnID, cut(why, maxShown))
 	}
-	return calls, nil
+	return calls, more, nil
 }
 
 // skipTo takes in what was before a turn without running it, and returns the records
@@ -132,6 +155,7 @@ type callRecorder struct {
 	hist   *history         // up to the end of the turn
 	events []loggedEvent    // those of the turn that agents have come to
 	ends   map[string]int64 // where the answers are in the log, by "agent|branch#n"
+	wanted map[string]bool  // the calls to take note of, by "agent|branch#n"
 
 	mu    sync.Mutex                            // protects the fields below
 	calls map[string]*agentdv1.ModelCallDetails // by "agent|branch#n"
@@ -141,7 +165,7 @@ type callRecorder struct {
 }
 
 func newCallRecorder() *callRecorder {
-	return &callRecorder{hist: newHistory(), calls: map[string]*agentdv1.ModelCallDetails{}, texts: map[string]string{}, ends: map[string]int64{}}
+	return &callRecorder{hist: newHistory(), calls: map[string]*agentdv1.ModelCallDetails{}, texts: map[string]string{}, ends: map[string]int64{}, wanted: map[string]bool{}}
 }
 
 // begin takes in what is known of the turn before it runs: the state and the
@@ -196,10 +220,10 @@ func (r *callRecorder) stateLocked(t *turn, at promptKey) map[string]any {
 // callKey names a call of an agent, n counting from 0.
 func callKey(at promptKey, n int) string { return fmt.Sprintf("%s|%s#%d", at.agent, at.branch, n) }
 
-// record takes note of a call that is about to be made. cfg is what ADK has made
+// record takes note of a call that is about to be made, if it is wanted. cfg is what ADK has made
 // for it; it is not changed.
 func (r *callRecorder) record(m *agentModel, at promptKey, key string, cfg *genai.GenerateContentConfig) {
-	if r == nil {
+	if r == nil || !r.wanted[key] {
 		return
 	}
 	own := *cfg
@@ -232,6 +256,9 @@ func (r *callRecorder) record(m *agentModel, at promptKey, key string, cfg *gena
 	defer r.mu.Unlock()
 	call.Instruction, call.Summary = r.onceLocked(call.GetInstruction()), r.onceLocked(call.GetSummary())
 	r.calls[key] = call
+	if len(r.calls) == len(r.wanted) { // nobody needs the rest of the turn
+		m.t.verifier.stop(errHeld)
+	}
 }
 
 // onceLocked returns the first text that was the same.
@@ -262,10 +289,17 @@ func (h *history) promptBefore(key promptKey, since, seq int64) (contents []*gen
 	return past.prompt(key.agent, key.branch, since), summary
 }
 
-// details are the calls of the turn that have ended. A call that has failed has no
+// endedCall is a call of the turn that has ended.
+type endedCall struct {
+	seq int64  // of the record that ended it
+	key string // "agent|branch#n"; "" for one that wrote a summary
+	end *agentdv1.RunResponse_ModelCallEnded
+}
+
+// endedCalls are the calls of a turn that have ended. A call that has failed has no
 // answer: it is the one that its agent has come to at last.
-func (r *callRecorder) details(sessionID string, recs []session.Record) ([]*agentdv1.ModelCallDetails, error) {
-	var out []*agentdv1.ModelCallDetails
+func endedCalls(sessionID string, recs []session.Record) ([]endedCall, error) {
+	var out []endedCall
 	answered := map[promptKey]int{}
 	for _, rec := range recs {
 		if rec.Kind != session.KindEvent {
@@ -282,14 +316,9 @@ func (r *callRecorder) details(sessionID string, recs []session.Record) ([]*agen
 		case s.onlyUsage():
 			key = callKey(at, answered[at])
 		}
-		ended := s.meaning().CallEnded(sessionID)
-		if ended == nil {
-			continue
+		if end := s.meaning().CallEnded(sessionID); end != nil {
+			out = append(out, endedCall{rec.Seq, key, end})
 		}
-		call := &agentdv1.ModelCallDetails{}
-		proto.Merge(call, r.calls[key]) // a call that was made again has ended twice
-		call.Call = ended
-		out = append(out, call)
 	}
 	return out, nil
 }

@@ -3,9 +3,12 @@ package adkbridge
 import (
 	"errors"
 	"iter"
+	"math"
 	"slices"
 	"strings"
 	"testing"
+
+	"google.golang.org/protobuf/proto"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/model"
@@ -33,11 +36,58 @@ func logOfTurn(sessionID, turnID string, recs []session.Record) session.TurnLog 
 	return session.TurnLog{SessionID: sessionID, TurnID: turnID, Records: all}
 }
 
+// toldCalls lists the calls of a turn, on one page and on small ones.
+func toldCalls(t testing.TB, log session.TurnLog) ([]*agentdv1.ModelCallDetails, error) {
+	t.Helper()
+	calls, more, err := ModelCalls(t.Context(), log, math.MaxInt)
+	if more {
+		t.Errorf("there are more than %d calls", len(calls))
+	}
+	var out []*agentdv1.ModelCallDetails
+	for _, c := range calls {
+		out = append(out, c.Details)
+	}
+	for _, limit := range []int{1, 2, 5} {
+		if err != nil {
+			if _, _, paged := ModelCalls(t.Context(), log, limit); paged == nil || paged.Error() != err.Error() {
+				t.Errorf("in pages of %d: %v, on one page: %v", limit, paged, err)
+			}
+			continue
+		}
+		paged := inPages(t, log, limit)
+		if !slices.EqualFunc(paged, out, func(a, b *agentdv1.ModelCallDetails) bool { return proto.Equal(a, b) }) {
+			t.Errorf("in pages of %d: %s, on one page: %s", limit, compact(paged), compact(out))
+		}
+	}
+	return out, err
+}
+
+// inPages lists the calls of a turn, at most limit on a page.
+func inPages(t testing.TB, log session.TurnLog, limit int) []*agentdv1.ModelCallDetails {
+	t.Helper()
+	var out []*agentdv1.ModelCallDetails
+	for {
+		calls, more, err := ModelCalls(t.Context(), log, limit)
+		if err != nil || len(calls) > limit || more && len(calls) < limit {
+			t.Fatalf("a page behind record %d has %d calls, more: %v, error: %v", log.After, len(calls), more, err)
+		}
+		for _, c := range calls {
+			if c.Seq <= log.After {
+				t.Errorf("a page behind record %d has a call of record %d", log.After, c.Seq)
+			}
+			out, log.After = append(out, c.Details), c.Seq
+		}
+		if !more {
+			return out
+		}
+	}
+}
+
 // sameAsSent holds what is said of a turn's calls against what its models were
 // sent, and returns the former.
 func (w *world) sameAsSent(turnID string, want int) []*agentdv1.ModelCallDetails {
 	w.t.Helper()
-	calls, err := ModelCalls(w.t.Context(), w.turnLog(turnID))
+	calls, err := toldCalls(w.t, w.turnLog(turnID))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -131,7 +181,7 @@ func TestModelCallsTellEachItsOwn(t *testing.T) {
 	w.watch = func(turn *session.Turn, m *agentdv1.RunResponse) {
 		if m.GetToolCall() != nil && n == 1 {
 			var err error
-			if open, err = ModelCalls(t.Context(), w.turnLog(turn.ID())); err != nil {
+			if open, err = toldCalls(t, w.turnLog(turn.ID())); err != nil {
 				t.Error(err)
 			}
 		}
@@ -139,7 +189,7 @@ func TestModelCallsTellEachItsOwn(t *testing.T) {
 	}
 	turn := w.start(tree, "go")
 	w.follow(turn).ok(t)
-	calls, err := ModelCalls(t.Context(), w.turnLog(turn.ID()))
+	calls, err := toldCalls(t, w.turnLog(turn.ID()))
 	if err != nil || len(calls) != 3 || len(open) != 2 {
 		t.Fatalf("%d calls, %d while it ran, %v", len(calls), len(open), err)
 	}
@@ -170,7 +220,7 @@ func TestModelCallsBehindSummaries(t *testing.T) {
 	for range 3 {
 		turn := w.start(tree, "12 rounds")
 		w.follow(turn).ok(t)
-		calls, err := ModelCalls(t.Context(), w.turnLog(turn.ID()))
+		calls, err := toldCalls(t, w.turnLog(turn.ID()))
 		made := models.requests[before:]
 		before = len(models.requests)
 		if err != nil || len(calls) != len(made) {
@@ -205,7 +255,7 @@ func TestModelCallsOfFailedTurn(t *testing.T) {
 	if res := w.follow(turn); res.err == nil {
 		t.Fatal("the turn has not failed")
 	}
-	calls, err := ModelCalls(t.Context(), w.turnLog(turn.ID()))
+	calls, err := toldCalls(t, w.turnLog(turn.ID()))
 	if err != nil || len(calls) != 3 {
 		t.Fatalf("%d calls, %v", len(calls), err)
 	}
@@ -241,20 +291,20 @@ func TestModelCallsOfOtherLogs(t *testing.T) {
 		}
 		return logOfTurn(w.session, turn.ID(), out)
 	}
-	calls, err := ModelCalls(t.Context(), change(`"last":true`, `"last":false`))
+	calls, err := toldCalls(t, change(`"last":true`, `"last":false`))
 	if err != nil || len(calls) != 2 || calls[0].GetInstruction() == "" || calls[1].GetContents() != 0 || calls[1].GetCall().GetModel() != "b" {
 		t.Errorf("the run differs from the first event on: %v, %v", calls, err)
 	}
-	_, err = ModelCalls(t.Context(), change(`"name":"a"`, `"name":"c"`))
+	_, err = toldCalls(t, change(`"name":"a"`, `"name":"c"`))
 	if e, ok := errors.AsType[*session.Error](err); !ok || e.Code != agentdv1.ErrorCode_ERROR_CODE_FAILED_PRECONDITION || !strings.Contains(e.Message, turn.ID()) {
 		t.Errorf("no call can be made again: %v", err)
 	}
-	if calls, err := ModelCalls(t.Context(), logOfTurn(w.session, "e-later", recs)); err != nil || len(calls) != 0 {
+	if calls, err := toldCalls(t, logOfTurn(w.session, "e-later", recs)); err != nil || len(calls) != 0 {
 		t.Errorf("a turn that has not begun: %v, %v", calls, err)
 	}
 	broken := slices.Clone(recs)
 	broken[0].Data = []byte("{")
-	if _, err := ModelCalls(t.Context(), logOfTurn(w.session, turn.ID(), broken)); err == nil {
+	if _, err := toldCalls(t, logOfTurn(w.session, turn.ID(), broken)); err == nil {
 		t.Error("a log that cannot be read has calls")
 	}
 }

@@ -39,7 +39,7 @@ func TestModelCallsShareTexts(t *testing.T) {
 	w.answer = func(*agentdv1.RunResponse_ToolCallRequest) session.Answer { return session.Answer{Output: new("ok")} }
 	turn := w.start(llm("root", instruct("be quick")), "go")
 	w.follow(turn).ok(t)
-	calls, err := ModelCalls(t.Context(), w.turnLog(turn.ID()))
+	calls, err := toldCalls(t, w.turnLog(turn.ID()))
 	if err != nil || len(calls) != 3 {
 		t.Fatalf("%d calls, %v", len(calls), err)
 	}

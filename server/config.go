@@ -26,12 +26,13 @@ type Sessions interface {
 	Start(ctx context.Context, req session.Request) (*session.Turn, error)
 	Attach(ctx context.Context, req session.AttachRequest) (*session.Turn, *session.Watcher, error)
 	Turn(ctx context.Context, sessionID, turnID string) (session.TurnInfo, error)
+	Said(ctx context.Context, t *session.TurnInfo) (session.Parts, error)
 	ListTurns(ctx context.Context, q session.TurnQuery, page string, limit int) (turns []session.TurnInfo, next string, err error)
 	Events(ctx context.Context, req session.AttachRequest, limit int, keep func(*agentdv1.RunResponse) bool) ([]*agentdv1.RunResponse, bool, error)
 	AnswerTurn(ctx context.Context, req session.AttachRequest, answers []session.Answer) ([]error, error)
 	CancelTurn(ctx context.Context, sessionID, turnID, reason string) error
 	CancelCall(ctx context.Context, req session.AttachRequest, callID string) error
-	TurnLog(ctx context.Context, sessionID, turnID string) (session.TurnLog, error)
+	TurnLog(ctx context.Context, sessionID, turnID, page string) (session.TurnLog, error)
 	People
 }
 

@@ -12,36 +12,47 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// ModelCalls says what the models of a turn were told, from the session's log.
-type ModelCalls func(ctx context.Context, log session.TurnLog) ([]*agentdv1.ModelCallDetails, error)
+// ModelCalls says what the models of a turn were told, from the session's log: at
+// most limit calls that ended behind log.After, in order, and whether there are more.
+type ModelCalls func(ctx context.Context, log session.TurnLog, limit int) (calls []session.ToldCall, more bool, err error)
 
 // replayTimeout bounds how long a turn is run again.
 const replayTimeout = 30 * time.Second
 
 func (s *sessionService) ListModelCalls(ctx context.Context, r *connect.Request[agentdv1.ListModelCallsRequest]) (*connect.Response[agentdv1.ListModelCallsResponse], error) {
-	log, err := s.cfg.Sessions.TurnLog(ctx, r.Msg.GetSessionId(), r.Msg.GetTurnId())
+	log, err := s.cfg.Sessions.TurnLog(ctx, r.Msg.GetSessionId(), r.Msg.GetTurnId(), r.Msg.GetPageToken())
 	if err != nil {
 		return nil, err
 	}
-	calls, err := s.modelCalls(ctx, log)
+	calls, more, err := s.modelCalls(ctx, log, pageSize(r.Msg.GetPageSize()))
 	if err != nil {
 		return nil, err
 	}
-	out := &agentdv1.ListModelCallsResponse{Calls: calls}
+	out := &agentdv1.ListModelCallsResponse{}
+	last, size := log.After, 0
 	for _, c := range calls {
-		c.Instruction, c.Summary = cleanText(c.GetInstruction()), cleanText(c.GetSummary())
+		c.Details.Instruction, c.Details.Summary = cleanText(c.Details.GetInstruction()), cleanText(c.Details.GetSummary())
+		// A page that says much ends early, like one of turns.
+		if size += proto.Size(c.Details); size > s.cfg.MaxMessageBytes/2 && len(out.GetCalls()) > 0 {
+			more = true
+			break
+		}
+		out.Calls, last = append(out.Calls, c.Details), c.Seq
 	}
 	if size := proto.Size(out); size > s.cfg.MaxMessageBytes {
-		return nil, session.Errorf(codeLimit, "what the models of turn %s were told in %d calls takes %d bytes, a reply at most %d", log.TurnID, len(calls), size, s.cfg.MaxMessageBytes)
+		return nil, session.Errorf(codeLimit, "what a model of turn %s was told in one call takes %d bytes, a reply at most %d", log.TurnID, size, s.cfg.MaxMessageBytes)
+	}
+	if more {
+		out.NextPageToken = log.Page(last)
 	}
 	return connect.NewResponse(out), nil
 }
 
 // modelCalls runs a turn again, one at a time: it takes as much work as the turn
 // itself, and as much memory as the session's history.
-func (s *sessionService) modelCalls(ctx context.Context, log session.TurnLog) ([]*agentdv1.ModelCallDetails, error) {
+func (s *sessionService) modelCalls(ctx context.Context, log session.TurnLog, limit int) (calls []session.ToldCall, more bool, err error) {
 	if s.cfg.ModelCalls == nil {
-		return nil, connect.NewError(connect.CodeUnimplemented, errors.New("this server does not say what models were told"))
+		return nil, false, connect.NewError(connect.CodeUnimplemented, errors.New("this server does not say what models were told"))
 	}
 	slow := session.Errorf(codeTimeout, "what the models of turn %s were told could not be found out within %v", log.TurnID, replayTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, replayTimeout, slow)
@@ -50,11 +61,11 @@ func (s *sessionService) modelCalls(ctx context.Context, log session.TurnLog) ([
 	case s.replays <- struct{}{}:
 		defer func() { <-s.replays }()
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return nil, false, context.Cause(ctx)
 	}
-	calls, err := s.cfg.ModelCalls(ctx, log)
+	calls, more, err = s.cfg.ModelCalls(ctx, log, limit)
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return nil, false, context.Cause(ctx)
 	}
-	return calls, err
+	return calls, more, err
 }

@@ -19,7 +19,7 @@ func TestModelCallsOneAtATime(t *testing.T) {
 	begun, goOn := make(chan struct{}), make(chan struct{})
 	var mu sync.Mutex
 	running := 0 // protected by mu
-	f := serve(t, engine{run: talk}, server.Config{ModelCalls: func(ctx context.Context, log session.TurnLog) ([]*agentdv1.ModelCallDetails, error) {
+	f := serve(t, engine{run: talk}, server.Config{ModelCalls: func(ctx context.Context, log session.TurnLog, _ int) ([]session.ToldCall, bool, error) {
 		mu.Lock()
 		running++
 		if running > 1 {
@@ -31,16 +31,16 @@ func TestModelCallsOneAtATime(t *testing.T) {
 		select {
 		case <-goOn:
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, false, ctx.Err()
 		}
 		records := int32(0)
 		for _, err := range log.Records {
 			if err != nil {
-				return nil, err
+				return nil, false, err
 			}
 			records++
 		}
-		return []*agentdv1.ModelCallDetails{{Instruction: "of " + log.TurnID + "\xff", Contents: records}}, nil
+		return []session.ToldCall{{Seq: 1, Details: &agentdv1.ModelCallDetails{Instruction: "of " + log.TurnID + "\xff", Contents: records}}}, false, nil
 	}})
 	c := agentdv1connect.NewSessionServiceClient(f.hc, f.url)
 	created, err := c.CreateTurn(t.Context(), connect.NewRequest(&agentdv1.CreateTurnRequest{Execute: execute().GetExecute()}))

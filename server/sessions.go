@@ -214,8 +214,12 @@ func (s *sessionService) CreateTurn(ctx context.Context, r *connect.Request[agen
 }
 
 func (s *sessionService) GetTurn(ctx context.Context, r *connect.Request[agentdv1.GetTurnRequest]) (*connect.Response[agentdv1.GetTurnResponse], error) {
-	turn, err := s.turn(ctx, r.Msg.GetSessionId(), r.Msg.GetTurnId())
+	t, err := s.cfg.Sessions.Turn(ctx, r.Msg.GetSessionId(), r.Msg.GetTurnId())
 	if err != nil {
+		return nil, err
+	}
+	turn := turnOf(&t)
+	if turn.Parts, err = s.cfg.Sessions.Said(ctx, &t); err != nil {
 		return nil, err
 	}
 	return connect.NewResponse(&agentdv1.GetTurnResponse{Turn: turn}), nil

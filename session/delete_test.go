@@ -18,8 +18,15 @@ func TestWatchingASessionThatIsDeleted(t *testing.T) {
 	f.on(talk)
 	turn := f.run("", "hi")
 	w := turn.Watch()
+	info, err := f.m.Turn(t.Context(), turn.SessionID(), turn.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := f.m.DeleteSession(t.Context(), turn.SessionID()); err != nil {
 		t.Fatal(err)
+	}
+	if _, err := f.m.Said(t.Context(), &info); code(err) != noSession {
+		t.Errorf("the parts of its prompt: %v", err)
 	}
 	if got, err := followErr(t, w); code(err) != noSession {
 		t.Errorf("the watcher read %v, then %v", got, err)

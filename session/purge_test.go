@@ -51,9 +51,12 @@ func TestPurge(t *testing.T) {
 			t.Errorf("start in a purged session: %v", err)
 		}
 		for _, id := range []string{"", lost} {
-			if _, err := f.m.TurnLog(t.Context(), unused, id); code(err) != purged {
+			if _, err := f.m.TurnLog(t.Context(), unused, id, ""); code(err) != purged {
 				t.Errorf("the log of a turn that is purged: %v", err)
 			}
+		}
+		if _, err := f.m.Said(t.Context(), &info); code(err) != purged { // found before the purge
+			t.Errorf("the parts of a prompt that is purged: %v", err)
 		}
 		if recs, err := f.store.Read(t.Context(), unused, 0, 10); err != nil || len(recs) != 0 {
 			t.Errorf("the store still has %v, %v", recs, err)

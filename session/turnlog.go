@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
 // TurnLog is the log of a session, for those who want to know more of one of its
@@ -12,17 +14,47 @@ import (
 type TurnLog struct {
 	// SessionID and TurnID name the turn; it may be one that has not begun.
 	SessionID, TurnID string
+	// After is the record behind which the page that is asked for begins, 0 for the
+	// first page.
+	After int64
 	// Records are those of the session from its first one on, as many as there are
 	// when they are read. Who has seen enough stops.
 	Records iter.Seq2[Record, error]
 	// State are the keys that sessions have in common, as they are now.
 	State map[string]any
+
+	query uint64 // tells the pages of one request from those of others
 }
 
-// TurnLog finds a turn, "" is the session's last one. A prompt that has become a
-// message of another turn stands for that. Its errors are of type *Error if a
-// client may see them.
-func (m *Manager) TurnLog(ctx context.Context, sessionID, turnID string) (TurnLog, error) {
+// ToldCall is what a model was told in one call.
+type ToldCall struct {
+	// Seq is the record with which the call ended.
+	Seq int64
+	// Details are what is known of it.
+	Details *agentdv1.ModelCallDetails
+}
+
+// toldQuery is what a list of model calls is asked for.
+type toldQuery struct{ CallsOfSession, CallsOfTurn string }
+
+// Page is the token of the page that begins behind a record.
+func (l *TurnLog) Page(after int64) string {
+	return token{Query: l.query, Session: l.SessionID, Seq: after, ID: l.TurnID}.String()
+}
+
+// TurnLog finds a turn, "" is the session's last one; all pages are of the one that
+// the first page was of. A prompt that has become a message of another turn stands
+// for that. page is a token of TurnLog.Page for the same session and turn, "" for the
+// first page. Its errors are of type *Error if a client may see them.
+func (m *Manager) TurnLog(ctx context.Context, sessionID, turnID, page string) (TurnLog, error) {
+	hash := queryHash(toldQuery{sessionID, turnID})
+	after, err := readToken(page, hash)
+	if err != nil {
+		return TurnLog{}, err
+	}
+	if after != nil {
+		turnID = after.ID
+	}
 	if _, err := m.known(ctx, sessionID); err != nil {
 		return TurnLog{}, err
 	}
@@ -30,7 +62,10 @@ func (m *Manager) TurnLog(ctx context.Context, sessionID, turnID string) (TurnLo
 	if err != nil {
 		return TurnLog{}, err
 	}
-	out := TurnLog{SessionID: sessionID, TurnID: t.ID, Records: m.logOf(ctx, sessionID)}
+	out := TurnLog{SessionID: sessionID, TurnID: t.ID, Records: m.logOf(ctx, sessionID), query: hash}
+	if after != nil {
+		out.After = after.Seq
+	}
 	if t.Into != "" {
 		out.TurnID = t.Into
 	}

@@ -44,6 +44,29 @@ func (m *Manager) Turn(ctx context.Context, sessionID, turnID string) (TurnInfo,
 	return m.turnNow(ctx, row)
 }
 
+// Said returns the parts of a turn's prompt, as they were sent. Its errors are of
+// type *Error if a client may see them.
+func (m *Manager) Said(ctx context.Context, t *TurnInfo) (Parts, error) {
+	first := recordOf(t.After + 1)
+	recs, err := m.store.Read(ctx, t.SessionID, first-1, 1)
+	if err == nil && len(recs) == 0 || errors.Is(err, ErrNoSession) {
+		_, err = m.known(ctx, t.SessionID) // it was deleted or purged meanwhile
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case len(recs) == 0:
+		return nil, fmt.Errorf("session %s: turn %s: record %d is not there", t.SessionID, t.ID, first)
+	}
+	var f struct {
+		Parts Parts `json:"parts"` // of a TurnStarted, or a TurnQueued
+	}
+	if err := unmarshal(recs[0].Data, &f); err != nil {
+		return nil, fmt.Errorf("session %s: record %d: %w", t.SessionID, first, err)
+	}
+	return f.Parts, nil
+}
+
 // turnRow finds the row of a turn. One that there is not is an *Error of code
 // NOT_FOUND, whether or not there is the session.
 func (m *Manager) turnRow(ctx context.Context, sessionID, turnID string) (Row, error) {

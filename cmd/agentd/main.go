@@ -12,7 +12,8 @@
 //	agentd version        print the version
 //
 // Every flag of serve is an environment variable too: --addr is AGENTD_ADDR. A
-// flag wins over its variable; of the commands that are clients only --url has one.
+// flag wins over its variable; of the commands that are clients only --url has one,
+// and what run --local has in common with serve.
 // Provider keys come from GEMINI_API_KEY, ANTHROPIC_API_KEY and OPENAI_API_KEY.
 //
 // SIGTERM and SIGINT stop the server: new turns are refused, running ones are
@@ -149,6 +150,7 @@ func (p *process) parser() (*kong.Kong, error) {
 		kong.Description("Hosts agent trees: agents run here, tools run on the client."),
 		kong.Writers(p.stdout, p.stderr),
 		kong.Resolvers(fromEnv(p.env)),
+		kong.ExplicitGroups([]kong.Group{localGroup}),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.Exit(func(code int) { panic(exit{code}) }),
 		kong.ValueFormatter(withVariable),

@@ -20,7 +20,7 @@ providers:
       price: {input: 1.5, cached: 0.15, output: 9, long_from: 200000, long: {input: 3, cached: 0.3, output: 18}}
       capabilities: {context_tokens: 1048576, output_tokens: 65536, inputs: [document, image], thinking: true, tools: true}
   anthropic:
-    claude-9-golden: {price: {input: 3, cached: 0.3, cache_write: 3.75, output: 15}}
+    claude-9-golden: {price: {input: 3, cached: 0.3, cache_write: 3.75, cache_write_hour: 6, output: 15}}
 `), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -33,10 +33,10 @@ providers:
 		}
 	}
 	day := regexp.MustCompile(`of \d{4}-\d\d-\d\d to \d{4}-\d\d-\d\d,`)
-	if got, want := day.ReplaceAllString(strings.Join(rows, "\n"), "of DAYS,"), `MODEL PROVIDER KEY CONTEXT READS IN $/M CACHED OUT
-claude-9-golden anthropic bring your own - - $3 $0.3 $15
-gemini-9-golden gemini bring your own 1,048,576 image document $1.5 ($3) $0.15 ($0.3) $9 ($18)
-scripted/demo scripted not needed - - $0 $0 $0
+	if got, want := day.ReplaceAllString(strings.Join(rows, "\n"), "of DAYS,"), `MODEL PROVIDER KEY CONTEXT READS IN $/M CACHED WRITTEN OUT
+claude-9-golden anthropic bring your own - - $3 $0.3 $3.75, 1h $6 $15
+gemini-9-golden gemini bring your own 1,048,576 image document $1.5 ($3) $0.15 ($0.3) - $9 ($18)
+scripted/demo scripted not needed - - $0 $0 - $0
 Context in tokens. List prices of DAYS, in dollars per million tokens, in brackets those of long prompts. Providers serve models of other names, too.`; got != want {
 		t.Errorf("shown\n%s\nwant\n%s", got, want)
 	}
@@ -45,7 +45,7 @@ Context in tokens. List prices of DAYS, in dollars per million tokens, in bracke
 			continue
 		}
 		price, _ := m["price"].(map[string]any)
-		if price["cacheWrite"] != 3.75 || price["date"] != "2026-10-10" {
+		if price["cacheWrite"] != 3.75 || price["cacheWriteHour"] != 6.0 || price["date"] != "2026-10-10" {
 			t.Errorf("as JSON %v", m)
 		}
 		return

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/apzuk3/agentd/internal/providertest"
@@ -20,13 +21,7 @@ import (
 // provider to another, what that one has run and cites, what it cost, and the
 // answers of both as they came.
 func TestRunShowsModelCalls(t *testing.T) {
-	var stream string
-	streams := providertest.Streams(t, providertest.Anthropic)
-	for _, name := range slices.Sorted(maps.Keys(streams)) {
-		if uses, sources := providertest.HearTools(providertest.Anthropic, streams[name]); len(uses) > 0 && len(sources) > 0 {
-			stream = streams[name]
-		}
-	}
+	stream := citing(t)
 	uses, sources := providertest.HearTools(providertest.Anthropic, stream)
 	if len(sources) == 0 {
 		t.Fatal("no stream cites a source")
@@ -86,4 +81,63 @@ func TestRunShowsModelCalls(t *testing.T) {
 	if twice, err := os.ReadFile(again); err != nil || !bytes.Equal(twice, data) {
 		t.Errorf("attached, kept %q, %v", twice, err)
 	}
+}
+
+// citing is what Anthropic has answered that ran a tool and cites sources.
+func citing(t *testing.T) string {
+	t.Helper()
+	streams := providertest.Streams(t, providertest.Anthropic)
+	for _, name := range slices.Sorted(maps.Keys(streams)) {
+		if uses, sources := providertest.HearTools(providertest.Anthropic, streams[name]); len(uses) > 0 && len(sources) > 0 {
+			return streams[name]
+		}
+	}
+	t.Fatal("no stream cites a source")
+	return ""
+}
+
+// run --local has the flags about models that serve has, and their variables, and
+// takes them from nobody else.
+func TestRunLocalTakesModelFlags(t *testing.T) {
+	stream := citing(t)
+	var down atomic.Bool
+	var tries atomic.Int32
+	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		tries.Add(1)
+		if down.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, stream)
+	}))
+	t.Cleanup(provider.Close)
+	prices := filepath.Join(t.TempDir(), "prices.yaml")
+	if err := os.WriteFile(prices, []byte("date: 2026-10-10\nproviders: {anthropic: {claude-new-9: {price: {input: 1000000, output: 1000000}}}}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := shell{t: t, url: "http://127.0.0.1:1", env: map[string]string{"ANTHROPIC_API_KEY": "sk", "ANTHROPIC_BASE_URL": provider.URL}}
+	agent := file(t, "{name: a, llm: {model: anthropic/claude-new-9, builtin_tools: [web_search]}}")
+	local := func(flags ...string) string {
+		s := s
+		if code := s.run(append([]string{"run", "--local", agent, "Search."}, flags...)...); code != exitOK && !down.Load() {
+			t.Fatalf("exit code %d: %s", code, s.stderr)
+		}
+		return s.stderr.String()
+	}
+	contains(t, local(), " tokens, price unknown, ")
+	contains(t, local("--prices", prices), " tokens, $")
+	s.env["AGENTD_PRICES"] = prices
+	contains(t, local(), " tokens, $")
+	down.Store(true)
+	tries.Store(0)
+	contains(t, local("--model-tries=1"), "MODEL_UNAVAILABLE")
+	if n := tries.Load(); n != 1 {
+		t.Errorf("%d tries", n)
+	}
+	contains(t, s.fails(exitUsage, "run", "--local", agent, "go", "--model-tries=0"), "--model-tries is 0, must be at least 1")
+	contains(t, s.fails(exitUsage, "run", agent, "go", "--prices", prices), "--prices goes only with --local", "agentd serve")
+	// A variable may be there for agentd serve, whatever it says.
+	s.env["AGENTD_MODEL_TRIES"] = "0"
+	contains(t, s.fails(exitError, "run", agent, "go"), "no agentd answers")
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/alecthomas/kong"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -34,9 +35,8 @@ type runCmd struct {
 	Prompt string `arg:"" optional:"" name:"PROMPT" help:"What the user says; '-' reads it from standard input."`
 
 	daemonFlags `embed:""`
-	Local       bool   `noenv:"" help:"Run a daemon in this process, for this turn alone. It keeps everything in memory and takes provider keys from the environment."`
-	Scripts     string `placeholder:"DIR" help:"Folder of scripts for the models 'scripted/…' of --local."`
-	RecordTo    string `placeholder:"FILE" help:"Append each model call of --local to this file, one JSON line each: prompts and answers, never keys."`
+	Local       bool `noenv:"" help:"Run a daemon in this process, for this turn alone. It keeps everything in memory and takes provider keys from the environment."`
+	modelFlags  `embed:"" group:"local"`
 	Session     string `noenv:"" placeholder:"ID" help:"Continue this session."`
 	Attach      string `noenv:"" placeholder:"SESSION" help:"Follow the last turn of this session, and run its tools if FILE is given."`
 
@@ -73,16 +73,20 @@ Examples:
 }
 
 // Validate refuses flags that do not go together.
-func (c *runCmd) Validate() error {
-	switch {
+func (c *runCmd) Validate(ctx *kong.Context) error {
+	switch local := localFlag(ctx); {
 	case c.Attach != "" && (c.Session != "" || c.Local):
 		return errors.New("--attach goes neither with --session nor with --local")
 	case c.Session != "" && c.Local:
 		return errors.New("--session does not go with --local: its daemon has no sessions yet")
+	case local != "" && !c.Local:
+		return fmt.Errorf("%s goes only with --local: it is for the daemon to say, see agentd serve --help", local)
 	case c.Attach != "" && (c.Prompt != "" || len(c.State) > 0 || len(c.Files) > 0):
 		return errors.New("--attach follows a turn that there is: give a FILE with its tools or nothing, but neither PROMPT nor --file nor --state")
 	case c.BudgetCalls < 0 || c.BudgetTokens < 0 || c.BudgetCost < 0 || c.BudgetTime < 0:
 		return errors.New("a budget has to be above 0")
+	case c.Local:
+		return c.check()
 	}
 	return nil
 }
@@ -233,15 +237,15 @@ func (c *runCmd) dial(p *process) (conn *cli.Conn, done func(), err error) {
 
 // local starts a daemon on loopback that keeps nothing.
 func (c *runCmd) local(p *process) (url string, stop func(), err error) {
-	d, err := daemon.New(daemon.Config{
-		Addr:       "127.0.0.1:0",
-		DataDir:    daemon.Memory,
-		Getenv:     p.getenv,
-		ScriptsDir: c.Scripts,
-		RecordTo:   c.RecordTo,
-		Logger:     daemon.NewLogger(p.stderr, daemon.LogConfig{Level: slog.LevelError, Secrets: daemon.Secrets(p.getenv)}),
-		Version:    versionText(),
-	})
+	cfg := daemon.Config{
+		Addr:    "127.0.0.1:0",
+		DataDir: daemon.Memory,
+		Getenv:  p.getenv,
+		Logger:  daemon.NewLogger(p.stderr, daemon.LogConfig{Level: slog.LevelError, Secrets: daemon.Secrets(p.getenv)}),
+		Version: versionText(),
+	}
+	c.configure(&cfg)
+	d, err := daemon.New(cfg)
 	if err != nil {
 		return "", nil, err
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -25,9 +24,8 @@ type serveCmd struct {
 	LogLevel  slog.Level `default:"info" help:"Least level to log: debug, info, warn or error."`
 	LogFormat string     `default:"text" enum:"text,json" help:"Form of the log: text or json."`
 
-	Scripts      string   `placeholder:"DIR" help:"Folder of scripts for the models 'scripted/…'."`
-	Prices       string   `placeholder:"FILE" help:"A file with prices and limits of models, laid over the built-in table."`
-	RecordTo     string   `placeholder:"FILE" help:"Append each model call to this file, one JSON line each: prompts and answers, never keys."`
+	modelFlags `embed:""`
+
 	CORSOrigins  []string `name:"cors-origins" placeholder:"ORIGIN" help:"Origins from which web pages may call SessionService, such as https://app.example.com; '*' is any."`
 	NoReflection bool     `help:"Do not serve gRPC reflection."`
 
@@ -38,14 +36,10 @@ type serveCmd struct {
 	HandoverGrace time.Duration `default:"2s" help:"How long the tool calls of a client that has left wait before another client is asked."`
 	TurnTimeout   time.Duration `default:"1h" help:"Longest turn."`
 	ToolTimeout   time.Duration `default:"10m" help:"Longest wait for a client's answer to a tool call."`
-	ModelTimeout  time.Duration `default:"10m" help:"Longest model call; each try has it to itself."`
-	ModelIdle     time.Duration `default:"5m" help:"Longest silence within a model call."`
 	ModelCoolDown time.Duration `default:"10s" help:"How long the calls of a model that keeps failing are suspended at first; longer each time it fails again, up to 2m."`
 	IdleTimeout   time.Duration `help:"Longest silence on a stream, both ways. Default: 15m, or 5m more than --tool-timeout."`
 	StreamTimeout time.Duration `default:"24h" help:"Longest stream."`
 	WriteTimeout  time.Duration `default:"10s" help:"How long a message may wait for the client to read."`
-
-	CompactAt float64 `placeholder:"SHARE" help:"Share of a model's context window, such as 0.8, above which the beginning of a conversation is summarised, for agents that do not say themselves. Default: never."`
 
 	InstructionFile []byte `type:"filecontent" placeholder:"FILE" help:"A file whose text is put before the instruction of every agent."`
 
@@ -60,7 +54,6 @@ type serveCmd struct {
 	MaxModelCalls     int `default:"500" help:"Model calls of one turn."`
 	MaxQueued         int `default:"16" help:"Turns of one session that may wait for their start."`
 	ModelBreaker      int `default:"10" help:"How many model calls of one model and key have to fail in a row, tries counted, until such calls are suspended; 0 is never."`
-	ModelTries        int `default:"5" help:"How often a model call is made at most when its provider fails before it has said anything; 1 means no retries."`
 }
 
 func (c *serveCmd) config(p *process) (daemon.Config, error) {
@@ -77,9 +70,6 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 		TLSKeyFile:        c.TLSKey,
 		DataDir:           data,
 		Getenv:            p.getenv,
-		ScriptsDir:        c.Scripts,
-		Prices:            c.Prices,
-		RecordTo:          c.RecordTo,
 		Logger:            daemon.NewLogger(p.stderr, daemon.LogConfig{Level: c.LogLevel, JSON: c.LogFormat == "json", Secrets: daemon.Secrets(p.getenv)}),
 		Version:           versionText(),
 		CORSOrigins:       c.CORSOrigins,
@@ -91,10 +81,8 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 		IdleTimeout:       c.IdleTimeout,
 		StreamTimeout:     c.StreamTimeout,
 		WriteTimeout:      c.WriteTimeout,
-		ModelTimeout:      c.ModelTimeout,
-		ModelIdleTimeout:  c.ModelIdle,
-		CompactAt:         c.CompactAt,
 	}
+	c.configure(&cfg)
 	cfg.Turns.MaxTurns = c.MaxTurns
 	cfg.Turns.TurnTimeout = c.TurnTimeout
 	cfg.Turns.ToolTimeout = c.ToolTimeout
@@ -107,7 +95,6 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 	cfg.Turns.Budget = daemon.Budget(c.TurnBudget)
 	cfg.Turns.SessionBudget = daemon.Budget(c.SessionBudget)
 	cfg.Trees.ModelCalls = c.MaxModelCalls
-	cfg.ModelRetry.Tries = c.ModelTries
 	cfg.ModelBreaker.CoolDown = c.ModelCoolDown
 	if cfg.ModelBreaker.Failures = c.ModelBreaker; c.ModelBreaker == 0 {
 		cfg.ModelBreaker.Failures = -1
@@ -117,26 +104,19 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 
 // Validate refuses limits that would mean a default or none.
 func (c *serveCmd) Validate() error {
-	var errs []error
+	errs := []error{c.check()}
 	for name, d := range map[string]time.Duration{
-		"turn-timeout": c.TurnTimeout, "tool-timeout": c.ToolTimeout, "model-timeout": c.ModelTimeout, "model-idle": c.ModelIdle, "model-cool-down": c.ModelCoolDown,
+		"turn-timeout": c.TurnTimeout, "tool-timeout": c.ToolTimeout, "model-cool-down": c.ModelCoolDown,
 		"stream-timeout": c.StreamTimeout, "write-timeout": c.WriteTimeout,
 		"retention": c.Retention, "idle-turn": c.IdleTurn, "handover-grace": c.HandoverGrace,
 	} {
-		if d <= 0 {
-			errs = append(errs, fmt.Errorf("--%s is %v, must be above 0", name, d))
-		}
+		errs = append(errs, above0(name, d))
 	}
 	for name, n := range map[string]int{
 		"max-conns": c.MaxConns, "max-streams": c.MaxStreams, "max-turns": c.MaxTurns, "max-message-bytes": c.MaxMessageBytes,
-		"messages-per-second": c.MessagesPerSecond, "max-model-calls": c.MaxModelCalls, "max-queued": c.MaxQueued, "model-tries": c.ModelTries,
+		"messages-per-second": c.MessagesPerSecond, "max-model-calls": c.MaxModelCalls, "max-queued": c.MaxQueued,
 	} {
-		if n < 1 {
-			errs = append(errs, fmt.Errorf("--%s is %d, must be at least 1", name, n))
-		}
-	}
-	if c.CompactAt < 0 || c.CompactAt > 1 || math.IsNaN(c.CompactAt) {
-		errs = append(errs, fmt.Errorf("--compact-at is %v, must be from 0 to 1", c.CompactAt))
+		errs = append(errs, atLeast1(name, n))
 	}
 	if c.ModelBreaker < 0 {
 		errs = append(errs, fmt.Errorf("--model-breaker is %d, must not be below 0", c.ModelBreaker))

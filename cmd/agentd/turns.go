@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"math"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/cli"
@@ -78,11 +79,18 @@ func (*turnsCallsCmd) Help() string {
 // Run shows what models were told.
 func (c *turnsCallsCmd) Run(p *process) error {
 	return c.talk(p, func(t talk) error {
-		resp, err := cli.Call(t.ctx, t.conn, t.conn.ListModelCalls, &agentdv1.ListModelCallsRequest{SessionId: c.Session, TurnId: c.Turn})
+		req := &agentdv1.ListModelCallsRequest{SessionId: c.Session, TurnId: c.Turn}
+		var all []*agentdv1.ModelCallDetails
+		err := pages(math.MaxInt, func(size int32, token string) (int, string, error) {
+			req.PageSize, req.PageToken = size, token
+			resp, err := cli.Call(t.ctx, t.conn, t.conn.ListModelCalls, req)
+			all = append(all, resp.GetCalls()...)
+			return len(resp.GetCalls()), resp.GetNextPageToken(), err
+		})
 		if err != nil {
 			return err
 		}
-		return t.ModelCalls(resp.GetCalls())
+		return t.ModelCalls(all)
 	})
 }
 

@@ -107,6 +107,9 @@ function source({ uri, title }: Citation): HTMLLIElement {
 /** cost is what a turn has cost, as far as prices are known. */
 function cost(usage: End["usage"]): string {
   const { estimatedCost = 0, unpricedCalls = 0 } = usage ?? {};
+  if (estimatedCost === 0 && unpricedCalls > 0) {
+    return "price unknown";
+  }
   return `$${estimatedCost.toFixed(4)}${unpricedCalls > 0 ? ` and ${unpricedCalls} model calls of unknown price` : ""}`;
 }
 

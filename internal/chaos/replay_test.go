@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"iter"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -62,14 +63,15 @@ func (e *evidence) replayed(t *testing.T) {
 	e.verified(t, e.records)
 	l := readLog(e.records)
 	for _, turn := range l.turns {
-		calls, err := adkbridge.ModelCalls(t.Context(), session.TurnLog{SessionID: e.id, TurnID: turn.id, Records: all(e.records)})
+		calls, _, err := adkbridge.ModelCalls(t.Context(), session.TurnLog{SessionID: e.id, TurnID: turn.id, Records: all(e.records)}, math.MaxInt)
 		if err != nil {
 			t.Errorf("%s: the calls of turn %s: %v", e.shape.name, turn.id, err)
 			continue
 		}
 		var sum session.Usage
 		answers := 0
-		for _, c := range calls {
+		for _, one := range calls {
+			c := one.Details
 			sum.Calls += int64(c.GetCall().GetLlmCalls())
 			sum.Total += int64(c.GetCall().GetUsage().GetTotalTokens())
 			a := l.answers[c.GetCall().GetMessageId()]

@@ -42,6 +42,10 @@ func (*Printer) modelCall(c *agentdv1.ModelCallDetails) []fact {
 		{"message", end.GetMessageId()},
 		{"took", ""},
 		{"tokens", fmt.Sprintf("%s in, %s out", number(int64(end.GetUsage().GetPromptTokens())), number(int64(end.GetUsage().GetCompletionTokens())))},
+		{"cost", "price unknown"},
+	}
+	if end.Cost != nil {
+		facts[5].value = dollars(end.GetCost())
 	}
 	if end.GetDuration() != nil {
 		facts[3].value = duration(end.GetDuration().AsDuration())

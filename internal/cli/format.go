@@ -73,7 +73,7 @@ func number(n int64) string {
 	return s
 }
 
-// dollars is a cost; 0 is one that is not known.
+// dollars is a cost; of 0 there is nothing to tell.
 func dollars(usd float64) string {
 	switch {
 	case usd <= 0:
@@ -108,6 +108,22 @@ func prices(m *agentdv1.Model, which func(*agentdv1.Model_Price) float64) string
 	return out
 }
 
+// written is what writing into the provider's cache costs, and for an hour if that
+// is another price; "" where it costs what other tokens do.
+func written(m *agentdv1.Model) string {
+	write := func(p *agentdv1.Model_Price) float64 { return *cmp.Or(p.CacheWrite, &p.Input) }
+	hour := func(p *agentdv1.Model_Price) float64 { return *cmp.Or(p.CacheWriteHour, p.CacheWrite, &p.Input) }
+	var out []string
+	p := m.GetPrice()
+	if p != nil && (p.CacheWrite != nil || p.GetLong().GetCacheWrite() != 0) {
+		out = append(out, prices(m, write))
+	}
+	if p != nil && (p.CacheWriteHour != nil || p.GetLong().GetCacheWriteHour() != 0) {
+		out = append(out, "1h "+prices(m, hour))
+	}
+	return strings.Join(out, ", ")
+}
+
 // price is what a million tokens cost.
 func price(usd float64) string { return "$" + strconv.FormatFloat(usd, 'f', -1, 64) }
 
@@ -139,16 +155,30 @@ func calls(n int32) string {
 	return number(int64(n)) + " model calls"
 }
 
+// cost is what was spent as far as it is known, and says so where some of it is not.
+func cost(u *agentdv1.UsageSummary) string {
+	known, unpriced := u.GetEstimatedCost(), u.GetUnpricedCalls()
+	switch {
+	case unpriced == 0:
+		return dollars(known)
+	case known <= 0:
+		return "price unknown"
+	}
+	least, calls := "≥ "+dollars(known), " calls"
+	if known < 0.0001 {
+		least = "> $0"
+	}
+	if unpriced == 1 {
+		calls = " call"
+	}
+	return least + " (" + number(int64(unpriced)) + calls + " unpriced)"
+}
+
 // usage says what was used, in a few words.
 func usage(u *agentdv1.UsageSummary) string {
 	out := []string{calls(u.GetLlmCalls()), number(int64(u.GetTotalUsage().GetTotalTokens())) + " tokens"}
-	switch n := u.GetUnpricedCalls(); {
-	case n > 0 && u.GetEstimatedCost() > 0:
-		out = append(out, fmt.Sprintf("%s + %s of unknown price", dollars(u.GetEstimatedCost()), calls(n)))
-	case n > 0:
-		out = append(out, "price unknown")
-	case u.GetEstimatedCost() > 0:
-		out = append(out, dollars(u.GetEstimatedCost()))
+	if u.GetEstimatedCost() > 0 || u.GetUnpricedCalls() > 0 {
+		out = append(out, cost(u))
 	}
 	return strings.Join(out, ", ")
 }

@@ -151,10 +151,11 @@ func TestSummaryOfUnknownPrices(t *testing.T) {
 		unpriced int32
 		want     string
 	}{
-		"all known":  {0.5, 0, "completed; 3 model calls, 10 tokens, $0.5000, 1s, session s"},
-		"some known": {0.5, 2, "completed; 3 model calls, 10 tokens, $0.5000 + 2 model calls of unknown price, 1s, session s"},
-		"none known": {0, 3, "completed; 3 model calls, 10 tokens, price unknown, 1s, session s"},
-		"for free":   {0, 0, "completed; 3 model calls, 10 tokens, 1s, session s"},
+		"all known":   {0.5, 0, "completed; 3 model calls, 10 tokens, $0.5000, 1s, session s"},
+		"some known":  {0.5, 2, "completed; 3 model calls, 10 tokens, ≥ $0.5000 (2 calls unpriced), 1s, session s"},
+		"all but one": {0.00001, 1, "completed; 3 model calls, 10 tokens, > $0 (1 call unpriced), 1s, session s"},
+		"none known":  {0, 3, "completed; 3 model calls, 10 tokens, price unknown, 1s, session s"},
+		"for free":    {0, 0, "completed; 3 model calls, 10 tokens, 1s, session s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := cli.Ending{Session: "s", Took: time.Second, End: &agentdv1.RunResponse_EndResponse{Completed: true, UsageSummary: &agentdv1.UsageSummary{

@@ -216,12 +216,22 @@ func TestViews(t *testing.T) {
 		{Id: "s1", State: agentdv1.SessionState_SESSION_STATE_ACTIVE, LastTurnId: "t1", LastTurnStatus: agentdv1.TurnStatus_TURN_STATUS_WAITING_FOR_INPUT, CreateTime: before(time.Hour), UpdateTime: before(90 * time.Second),
 			Usage: used, ClientRef: "my\x1b[31m ref", Labels: map[string]string{"team": "a", "env": "prod"}, Version: 3, LastSeq: 42, ForkedFrom: "s0", ForkedAt: 7, Creator: "local"},
 		{Id: "session-2", State: agentdv1.SessionState_SESSION_STATE_ARCHIVED, UpdateTime: before(50 * time.Hour), Purged: true},
+		{Id: "s3", State: agentdv1.SessionState_SESSION_STATE_ACTIVE, UpdateTime: before(time.Minute), Usage: &agentdv1.UsageSummary{LlmCalls: 2, UnpricedCalls: 2}},
 	}
 	turn := &agentdv1.Turn{
 		Id: "t1", SessionId: "s1", Status: agentdv1.TurnStatus_TURN_STATUS_FAILED, StatusMessage: "too slow", ErrorCode: agentdv1.ErrorCode_ERROR_CODE_TIMEOUT,
 		CreateTime: before(3 * time.Hour), StartTime: before(3 * time.Hour), Duration: durationpb.New(61500 * time.Millisecond), Usage: used, UserPrompt: "Write\na poem about the bridges of the whole wide world",
 		OutputText: "one\ntwo", PendingToolCalls: []*agentdv1.RunResponse_ToolCallRequest{{ToolCallId: "c1", ToolName: "look", ToolInput: "{}"}}, PendingInteractions: []*agentdv1.Interaction{approval},
+		Parts: []*agentdv1.Part{
+			{Content: &agentdv1.Part_Inline{Inline: &agentdv1.InlineData{MimeType: "image/png", Data: make([]byte, 1068)}}},
+			{Content: &agentdv1.Part_Text{Text: "This one."}},
+			{Content: &agentdv1.Part_File{File: &agentdv1.FileUri{MimeType: "image/jpeg", Uri: "https://example.com/\x1bcat.jpg"}}},
+		},
 		StructuredOutput: structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{"a": structpb.NewNumberValue(1)}}),
+	}
+	partly := &agentdv1.Turn{
+		Id: "t2", SessionId: "s1", Status: agentdv1.TurnStatus_TURN_STATUS_SUCCEEDED, CreateTime: before(time.Hour), UserPrompt: "Go",
+		Usage: &agentdv1.UsageSummary{LlmCalls: 3, EstimatedCost: 0.0123, UnpricedCalls: 2},
 	}
 	models := []*agentdv1.Model{
 		{Name: "gpt-x", Provider: "openai", Price: &agentdv1.Model_Price{Input: 1.25, Cached: 0.125, Output: 10, Date: "2026-01-02"}},
@@ -229,6 +239,10 @@ func TestViews(t *testing.T) {
 			Name: "gem-l", Provider: "gemini", Capabilities: &agentdv1.Model_Capabilities{ContextTokens: 1_048_576, Inputs: []string{"image", "audio"}},
 			Price: &agentdv1.Model_Price{Input: 2, Cached: 0.2, Output: 12, LongFrom: 200_000, Long: &agentdv1.Model_Price{Input: 4, Cached: 0.4, Output: 18}},
 		},
+		{Name: "claude-h", Provider: "anthropic", Price: &agentdv1.Model_Price{Input: 3, Cached: 0.3, Output: 15, CacheWrite: new(3.75), CacheWriteHour: new(6.0)}},
+		{Name: "claude-l", Provider: "anthropic", Price: &agentdv1.Model_Price{
+			Input: 1, Cached: 0.1, Output: 5, CacheWriteHour: new(2.0), LongFrom: 100_000, Long: &agentdv1.Model_Price{Input: 5, Cached: 0.5, Output: 25, CacheWrite: new(6.25)},
+		}},
 		{Name: "echo", Provider: "echo", Available: true, Price: &agentdv1.Model_Price{}},
 		{Name: "other", Provider: "acme"},
 	}
@@ -236,7 +250,7 @@ func TestViews(t *testing.T) {
 		{
 			Call: &agentdv1.RunResponse_ModelCallEnded{
 				AgentPath: []string{"root", "a"}, MessageId: "m1", Model: "gpt-x", Duration: durationpb.New(1500 * time.Millisecond),
-				Usage: &agentdv1.TokenUsage{PromptTokens: 12, CompletionTokens: 3},
+				Usage: &agentdv1.TokenUsage{PromptTokens: 12, CompletionTokens: 3}, Cost: new(0.0123),
 			},
 			Instruction: "Be\nbrief.", ToolNames: []string{"look", "google_search"}, Contents: 1204, Summary: "It rained.",
 			Generation: &agentdv1.GenerationSettings{Seed: new(int32(7))},
@@ -248,9 +262,10 @@ func TestViews(t *testing.T) {
 		show       func(*cli.Printer) error
 		text, json string
 	}{
-		"sessions": {func(p *cli.Printer) error { return p.Sessions(sessions) }, `SESSION    STATE             LAST TURN          UPDATED           TOKENS     COST   REF         LABELS
-s1         active            waiting for input  1m ago            1,234,567  $1.50  my[31m ref  env=prod team=a
-session-2  archived, purged  -                  2026-03-02 10:00  0          -      -           -
+		"sessions": {func(p *cli.Printer) error { return p.Sessions(sessions) }, `SESSION    STATE             LAST TURN          UPDATED           TOKENS     COST           REF         LABELS
+s1         active            waiting for input  1m ago            1,234,567  $1.50          my[31m ref  env=prod team=a
+session-2  archived, purged  -                  2026-03-02 10:00  0          -              -           -
+s3         active            -                  1m ago            0          price unknown  -           -
 `, `{"id":"s1","state":"SESSION_STATE_ACTIVE",`},
 		"no sessions": {func(p *cli.Printer) error { return p.Sessions(nil) }, "nothing\n", ""},
 		"session": {func(p *cli.Printer) error { return p.Session(sessions[0]) }, `session      s1
@@ -266,8 +281,9 @@ last seq     42
 forked from  s0 at 7
 last turn    t1, waiting for input
 `, `{"id":"s1",`},
-		"turns": {func(p *cli.Printer) error { return p.Turns([]*agentdv1.Turn{turn}) }, `TURN  SESSION  STATUS  CREATED  TOOK  TOKENS     COST   PROMPT
-t1    s1       failed  3h ago   1m2s  1,234,567  $1.50  Write a poem about the bridges of the w…
+		"turns": {func(p *cli.Printer) error { return p.Turns([]*agentdv1.Turn{turn, partly}) }, `TURN  SESSION  STATUS     CREATED  TOOK  TOKENS     COST                          PROMPT
+t1    s1       failed     3h ago   1m2s  1,234,567  $1.50                         Write a poem about the bridges of the w…
+t2    s1       succeeded  1h ago   -     0          ≥ $0.0123 (2 calls unpriced)  Go
 `, `{"id":"t1",`},
 		"turn": {func(p *cli.Printer) error { return p.Turn(turn) }, `turn       t1
 session    s1
@@ -279,6 +295,9 @@ took       1m2s
 used       1 model call, 1,234,567 tokens, $1.50
 prompt     Write
            a poem about the bridges of the whole wide world
+with       image/png, 1,068 bytes
+with       This one.
+with       image/jpeg, https://example.com/cat.jpg
 waits for  tool look {} (call c1)
 asks       refund {"amount":30} (interaction i1)
 value      {"a":1}
@@ -289,11 +308,13 @@ output     one
 i1           s1       approval       -       -        clerk  refund {"amount":30}
 i1           s1       clarification  -       -        clerk  Which one? [red | blue]
 `, `{"id":"i1",`},
-		"models": {func(p *cli.Printer) error { return p.Models(models, "2026-03-01") }, `MODEL  PROVIDER  KEY             CONTEXT    READS        IN $/M   CACHED       OUT
-gpt-x  openai    bring your own  -          -            $1.25    $0.125       $10
-gem-l  gemini    bring your own  1,048,576  image audio  $2 ($4)  $0.2 ($0.4)  $12 ($18)
-echo   echo      not needed      -          -            $0       $0           $0
-other  acme      bring your own  -          -            -        -            -
+		"models": {func(p *cli.Printer) error { return p.Models(models, "2026-03-01") }, `MODEL     PROVIDER   KEY             CONTEXT    READS        IN $/M   CACHED       WRITTEN                    OUT
+gpt-x     openai     bring your own  -          -            $1.25    $0.125       -                          $10
+gem-l     gemini     bring your own  1,048,576  image audio  $2 ($4)  $0.2 ($0.4)  -                          $12 ($18)
+claude-h  anthropic  bring your own  -          -            $3       $0.3         $3.75, 1h $6               $15
+claude-l  anthropic  bring your own  -          -            $1 ($5)  $0.1 ($0.5)  $1 ($6.25), 1h $2 ($6.25)  $5 ($25)
+echo      echo       not needed      -          -            $0       $0           -                          $0
+other     acme       bring your own  -          -            -        -            -                          -
 
 Context in tokens. List prices of 2026-01-02 to 2026-03-01, in dollars per million tokens, in brackets those of long prompts. Providers serve models of other names, too.
 `, `{"name":"gpt-x",`},
@@ -302,6 +323,7 @@ model        gpt-x
 message      m1
 took         1.5s
 tokens       12 in, 3 out
+cost         $0.0123
 generation   {"seed":7}
 tools        look, google_search
 contents     1,204
@@ -313,11 +335,13 @@ agent    root/b
 model    echo
 message  m2
 tokens   0 in, 0 out
+cost     price unknown
 told     cannot be made again from the log
 
 agent   root/b
 model   echo
 tokens  0 in, 0 out
+cost    price unknown
 told    nothing that can be made again: the call wrote a summary, or failed
 `, `{"call":{`},
 		"no calls": {func(p *cli.Printer) error { return p.ModelCalls(nil) }, "nothing\n", ""},

@@ -101,7 +101,7 @@ func (p *Printer) Sessions(sessions []*agentdv1.Session) error {
 	return list(p, sessions, []string{"SESSION", "STATE", "LAST TURN", "UPDATED", "TOKENS", "COST", "REF", "LABELS"}, func(s *agentdv1.Session) []string {
 		return []string{
 			s.GetId(), sessionState(s), status(s.GetLastTurnStatus()), ago(p.Now, s.GetUpdateTime()),
-			number(int64(s.GetUsage().GetTotalUsage().GetTotalTokens())), dollars(s.GetUsage().GetEstimatedCost()), s.GetClientRef(), labels(s.GetLabels()),
+			number(int64(s.GetUsage().GetTotalUsage().GetTotalTokens())), cost(s.GetUsage()), s.GetClientRef(), labels(s.GetLabels()),
 		}
 	})
 }
@@ -153,7 +153,7 @@ func (p *Printer) Turns(turns []*agentdv1.Turn) error {
 		}
 		return []string{
 			t.GetId(), t.GetSessionId(), status(t.GetStatus()), ago(p.Now, t.GetCreateTime()), took,
-			number(int64(t.GetUsage().GetTotalUsage().GetTotalTokens())), dollars(t.GetUsage().GetEstimatedCost()), line(t.GetUserPrompt(), 40),
+			number(int64(t.GetUsage().GetTotalUsage().GetTotalTokens())), cost(t.GetUsage()), line(t.GetUserPrompt(), 40),
 		}
 	})
 }
@@ -183,6 +183,9 @@ func (p *Printer) Turn(t *agentdv1.Turn) error {
 	if t.GetDuration() != nil {
 		facts[7].value = duration(t.GetDuration().AsDuration())
 	}
+	for _, p := range t.GetParts() {
+		facts = append(facts, fact{"with", part(p)})
+	}
 	for _, c := range t.GetPendingToolCalls() {
 		facts = append(facts, fact{"waits for", fmt.Sprintf("tool %s %s (call %s)", c.GetToolName(), line(c.GetToolInput(), maxDetail), c.GetToolCallId())})
 	}
@@ -193,6 +196,18 @@ func (p *Printer) Turn(t *agentdv1.Turn) error {
 		facts = append(facts, fact{"value", jsonOr(v)})
 	}
 	return describe(p.Out, append(facts, fact{"output", t.GetOutputText()}))
+}
+
+// part says in words what is a part of a prompt.
+func part(p *agentdv1.Part) string {
+	switch c := p.GetContent().(type) {
+	case *agentdv1.Part_Inline:
+		return c.Inline.GetMimeType() + ", " + number(int64(len(c.Inline.GetData()))) + " bytes"
+	case *agentdv1.Part_File:
+		return c.File.GetMimeType() + ", " + c.File.GetUri()
+	default:
+		return p.GetText()
+	}
 }
 
 // asks says what an interaction asks, on one line.
@@ -229,7 +244,7 @@ func (p *Printer) Interaction(i *agentdv1.Interaction) error {
 // Models lists models. pricesDate is the day of the prices that do not say theirs.
 func (p *Printer) Models(models []*agentdv1.Model, pricesDate string) error {
 	long, first, last := false, pricesDate, pricesDate
-	err := list(p, models, []string{"MODEL", "PROVIDER", "KEY", "CONTEXT", "READS", "IN $/M", "CACHED", "OUT"}, func(m *agentdv1.Model) []string {
+	err := list(p, models, []string{"MODEL", "PROVIDER", "KEY", "CONTEXT", "READS", "IN $/M", "CACHED", "WRITTEN", "OUT"}, func(m *agentdv1.Model) []string {
 		key := "bring your own"
 		if m.GetAvailable() {
 			key = "not needed"
@@ -240,7 +255,7 @@ func (p *Printer) Models(models []*agentdv1.Model, pricesDate string) error {
 		can := m.GetCapabilities()
 		return []string{
 			m.GetName(), m.GetProvider(), key, size(can.GetContextTokens()), cmp.Or(strings.Join(can.GetInputs(), " "), "-"),
-			prices(m, (*agentdv1.Model_Price).GetInput), prices(m, (*agentdv1.Model_Price).GetCached), prices(m, (*agentdv1.Model_Price).GetOutput),
+			prices(m, (*agentdv1.Model_Price).GetInput), prices(m, (*agentdv1.Model_Price).GetCached), written(m), prices(m, (*agentdv1.Model_Price).GetOutput),
 		}
 	})
 	if err != nil || p.JSON || pricesDate == "" {

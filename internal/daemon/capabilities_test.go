@@ -115,7 +115,7 @@ func TestListModels(t *testing.T) {
 					ContextTokens: 1_048_576, OutputTokens: 65_536, Inputs: []string{"image", "audio", "video", "document"},
 					Thinking: true, Tools: true, StructuredOutput: true,
 				}},
-			{Name: "claude-sonnet-4-5", Provider: "anthropic", Price: &agentdv1.Model_Price{Input: 3, Cached: 0.30, Output: 15, CacheWrite: new(3.75)},
+			{Name: "claude-sonnet-4-5", Provider: "anthropic", Price: &agentdv1.Model_Price{Input: 3, Cached: 0.30, Output: 15, CacheWrite: new(3.75), CacheWriteHour: new(6.0)},
 				Capabilities: &agentdv1.Model_Capabilities{
 					ContextTokens: 200_000, OutputTokens: 64_000, Inputs: []string{"image", "document"}, Thinking: true, Tools: true, StructuredOutput: true,
 				}},

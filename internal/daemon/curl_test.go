@@ -44,6 +44,7 @@ func TestCurlPage(t *testing.T) {
 		"Hello, Alice!", `"toolCallNotice":{`, `"end":{`, `"completed":true`, "Say hi to Bob", "TURN_STATUS_CANCELED", "enough for today",
 		`"clientRef":"ticket-4711"`, `"labels":{"team":"sales"}`, "SESSION_STATE_ARCHIVED",
 		`What is in these pictures?\n[image/png, 67 bytes]\n[image/jpeg, https://example.com/cat.jpg]`,
+		"the same picture",
 		`"code":"not_found"`, `session \"nobody\" does not exist`,
 	} {
 		if !strings.Contains(strings.ReplaceAll(string(out), " ", ""), strings.ReplaceAll(want, " ", "")) {

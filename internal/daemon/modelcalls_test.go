@@ -1,6 +1,7 @@
 package daemon_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/internal/daemon"
 )
 
@@ -71,25 +73,92 @@ func TestListModelCalls(t *testing.T) {
 	}
 }
 
-// What was told and does not fit into a reply is refused, with its size.
+// TestListModelCallsInPages reads the calls page by page while the turn goes on:
+// none is lost or told twice, and a token is of no use for anything else.
+func TestListModelCallsInPages(t *testing.T) {
+	d := start(t, daemon.Config{Scripts: map[string]string{"asks": asks}})
+	c := wires(t, d)["Connect, JSON, HTTP/1.1"]
+	ex := lookRequest("go")
+	ex.Agent = sequence("all", llm("one", "echo"), llm("two", "echo"), llm("three", "scripted/asks", "look"))
+	turn := until(t, c, call(t, c.CreateTurn, &agentdv1.CreateTurnRequest{Execute: ex}).GetTurn(), agentdv1.TurnStatus_TURN_STATUS_WAITING_FOR_CLIENT)
+	id := turn.GetSessionId()
+	req := &agentdv1.ListModelCallsRequest{SessionId: id, PageSize: 2}
+	first := call(t, c.ListModelCalls, req)
+	if len(first.GetCalls()) != 2 || first.GetNextPageToken() == "" {
+		t.Fatalf("the first page is %v", first)
+	}
+	for name, wrong := range map[string]*agentdv1.ListModelCallsRequest{
+		"no token":         {SessionId: id, PageToken: "x"},
+		"another request":  {SessionId: id, TurnId: turn.GetId(), PageToken: first.GetNextPageToken()},
+		"of another thing": {SessionId: id, PageToken: pageOfTurns(t, c)},
+	} {
+		err := try(t, c.ListModelCalls, wrong)
+		if connect.CodeOf(err) != connect.CodeInvalidArgument || !strings.Contains(err.Error(), "page_token is none that a list of the same request has given") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	answerAll(t, c, id, turn.GetId())
+	ex = &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "more", SessionId: &id, Agent: llm("other", "echo")}
+	until(t, c, call(t, c.CreateTurn, &agentdv1.CreateTurnRequest{Execute: ex}).GetTurn(), agentdv1.TurnStatus_TURN_STATUS_SUCCEEDED)
+	paged := first.GetCalls()
+	for req.PageToken = first.GetNextPageToken(); req.GetPageToken() != ""; { // of the same turn, although it is not the last one any more
+		page := call(t, c.ListModelCalls, req)
+		paged, req.PageToken = append(paged, page.GetCalls()...), page.GetNextPageToken()
+	}
+	all := call(t, c.ListModelCalls, &agentdv1.ListModelCallsRequest{SessionId: id, TurnId: turn.GetId()})
+	if len(paged) != 4 || all.GetNextPageToken() != "" || !proto.Equal(&agentdv1.ListModelCallsResponse{Calls: paged}, all) {
+		t.Errorf("in pages %v, on one page %v", paged, all)
+	}
+}
+
+// pageOfTurns is a token of ListTurns.
+func pageOfTurns(t *testing.T, c agentdv1connect.SessionServiceClient) string {
+	t.Helper()
+	for range 2 {
+		ex := &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "hi", Agent: llm("root", "echo")}
+		until(t, c, call(t, c.CreateTurn, &agentdv1.CreateTurnRequest{Execute: ex}).GetTurn(), agentdv1.TurnStatus_TURN_STATUS_SUCCEEDED)
+	}
+	return call(t, c.ListTurns, &agentdv1.ListTurnsRequest{PageSize: 1}).GetNextPageToken()
+}
+
+// A page ends early when it says much; a call that does not fit into a reply by
+// itself is refused, with its size.
 func TestListModelCallsTooLarge(t *testing.T) {
 	d := start(t, daemon.Config{MaxMessageBytes: 1 << 13})
 	c := wires(t, d)["Connect, JSON, HTTP/1.1"]
-	agent := llm("root", "echo")
-	agent.GetLlm().Instruction = strings.Repeat("x", 5000)
-	tree := sequence("all", agent, llm("second", "echo"))
-	tree.GetSequential().GetAgents()[1].GetLlm().Instruction = strings.Repeat("y", 2000)
-	tree.GetSequential().Agents = append(tree.GetSequential().GetAgents(), llm("third", "echo"))
-	prompt := strings.Repeat("z", 500)
-	turn := until(t, c, call(t, c.CreateTurn, &agentdv1.CreateTurnRequest{Execute: &agentdv1.RunRequest_ExecuteRequest{UserPrompt: prompt, Agent: tree}}).GetTurn(), agentdv1.TurnStatus_TURN_STATUS_SUCCEEDED)
-	if got := call(t, c.ListModelCalls, &agentdv1.ListModelCallsRequest{SessionId: turn.GetSessionId()}); len(got.GetCalls()) != 3 {
-		t.Errorf("%d calls, want 3", len(got.GetCalls()))
+	run := func(state map[string]any, agent *agentdv1.Agent) *agentdv1.ListModelCallsRequest {
+		initial, err := structpb.NewStruct(state)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ex := &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "hi", Agent: agent, InitialState: initial}
+		turn := until(t, c, call(t, c.CreateTurn, &agentdv1.CreateTurnRequest{Execute: ex}).GetTurn(), agentdv1.TurnStatus_TURN_STATUS_SUCCEEDED)
+		return &agentdv1.ListModelCallsRequest{SessionId: turn.GetSessionId()}
 	}
-	// The same tree in a loop takes more.
-	loop := &agentdv1.Agent{Name: "loop", AgentType: &agentdv1.Agent_Loop{Loop: &agentdv1.LoopAgent{Agents: []*agentdv1.Agent{tree}, MaxIterations: 2}}}
-	turn = until(t, c, call(t, c.CreateTurn, &agentdv1.CreateTurnRequest{Execute: &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "hi", Agent: loop}}).GetTurn(), agentdv1.TurnStatus_TURN_STATUS_SUCCEEDED)
-	err := try(t, c.ListModelCalls, &agentdv1.ListModelCallsRequest{SessionId: turn.GetSessionId()})
-	if connect.CodeOf(err) != connect.CodeResourceExhausted || !strings.Contains(err.Error(), "in 6 calls") || !strings.Contains(err.Error(), "8192") {
+	long := func(name string, bytes int) *agentdv1.Agent {
+		agent := llm(name, "echo")
+		agent.GetLlm().Instruction = strings.Repeat("x", bytes)
+		return agent
+	}
+	loop := &agentdv1.Agent{Name: "loop", AgentType: &agentdv1.Agent_Loop{Loop: &agentdv1.LoopAgent{
+		Agents: []*agentdv1.Agent{long("large", 5000), long("small", 1000), long("smaller", 500)}, MaxIterations: 2,
+	}}}
+	req := run(nil, loop)
+	var sizes []int
+	for {
+		page := call(t, c.ListModelCalls, req)
+		sizes = append(sizes, len(page.GetCalls()))
+		if req.PageToken = page.GetNextPageToken(); req.GetPageToken() == "" {
+			break
+		}
+	}
+	if want := []int{1, 2, 1, 2}; !slices.Equal(sizes, want) {
+		t.Errorf("pages of %d calls, want %d", sizes, want)
+	}
+	agent := llm("root", "echo")
+	agent.GetLlm().Instruction = strings.Repeat("{x}", 3)
+	err := try(t, c.ListModelCalls, run(map[string]any{"x": strings.Repeat("x", 3000)}, agent))
+	if connect.CodeOf(err) != connect.CodeResourceExhausted || !strings.Contains(err.Error(), "in one call") || !strings.Contains(err.Error(), "8192") {
 		t.Errorf("got %v", err)
 	}
 }

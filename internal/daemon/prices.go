@@ -47,11 +47,14 @@ func listPrice(e catalog.Entry) *agentdv1.Model_Price {
 	return out
 }
 
-// rates leaves out those that are no others than those of all tokens.
+// rates leaves out those that are no others than the ones they fall back on.
 func rates(r catalog.Rates) *agentdv1.Model_Price {
 	out := &agentdv1.Model_Price{Input: r.Input, Cached: r.Cached, Output: r.Output}
 	if r.CacheWrite != r.Input {
 		out.CacheWrite = &r.CacheWrite
+	}
+	if r.CacheWriteHour != r.CacheWrite {
+		out.CacheWriteHour = &r.CacheWriteHour
 	}
 	if r.Thinking != r.Output {
 		out.Thinking = &r.Thinking

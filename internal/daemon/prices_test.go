@@ -133,7 +133,7 @@ func TestPricesOfStrangers(t *testing.T) {
 	})
 	for _, m := range call(t, wires(t, d)["gRPC"].ListModels, &agentdv1.ListModelsRequest{}).GetModels() {
 		if m.GetName() == "acme/acme-1" {
-			if p := m.GetPrice(); p.GetInput() != 2 || p.GetCached() != 2 || p.GetOutput() != 3 || p.CacheWrite != nil || !m.GetAvailable() {
+			if p := m.GetPrice(); p.GetInput() != 2 || p.GetCached() != 2 || p.GetOutput() != 3 || p.CacheWrite != nil || p.CacheWriteHour != nil || !m.GetAvailable() {
 				t.Errorf("%v", m)
 			}
 			return

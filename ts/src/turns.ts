@@ -19,7 +19,7 @@ export interface EventsOptions {
   visibility?: Visibility;
 }
 
-/** Turns looks at turns and cancels them. Each method makes one request and throws an AgentdError. */
+/** Turns looks at turns and cancels them. Each method makes one request, a list one for each page, and throws an AgentdError. */
 export class Turns {
   readonly #client: Client<typeof SessionService>;
   readonly #unary: Unary;
@@ -55,9 +55,20 @@ export class Turns {
     return required((await this.#unary((o) => this.#client.cancelToolCall({ sessionId, turnId, toolCallId }, o))).turn, "a turn");
   }
 
-  /** modelCalls says what the models of a turn were told, call by call; without turnId, of the session's last one. */
-  async modelCalls(sessionId: string, turnId = ""): Promise<ModelCallDetails[]> {
-    return (await this.#unary((o) => this.#client.listModelCalls({ sessionId, turnId }, o))).calls;
+  /**
+   * modelCalls says what the models of a turn were told, call by call, page by page; without turnId, of the session's last one.
+   * pageSize is that of one page.
+   */
+  async modelCalls(sessionId: string, turnId = "", pageSize = 0): Promise<ModelCallDetails[]> {
+    const all: ModelCallDetails[] = [];
+    const calls = pages(async (pageToken) => {
+      const { calls, nextPageToken } = await this.#unary((o) => this.#client.listModelCalls({ sessionId, turnId, pageSize, pageToken }, o));
+      return { items: calls, nextPageToken };
+    });
+    for await (const call of calls) {
+      all.push(call);
+    }
+    return all;
   }
 
   /**

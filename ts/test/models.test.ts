@@ -153,6 +153,7 @@ test("a real server tells of each model call, and the calls add up to the turn",
   }
   const told = await agentd.turns.modelCalls(run.sessionId!, run.turnId!);
   assert.deepEqual(told.map(({ call }) => call?.messageId), calls.map((call) => call.messageId));
+  assert.deepEqual(await agentd.turns.modelCalls(run.sessionId!, run.turnId!, 1), told);
   for (const { instruction, toolNames } of told) {
     assert.match(instruction, /Look around\./);
     assert.deepEqual(toolNames, ["look"]);
