@@ -279,7 +279,7 @@ func (r *callRecorder) details(sessionID string, recs []session.Record) ([]*agen
 		switch {
 		case key != "":
 			answered[at]++
-		case s.onlyUsage():
+		case s.onlyUsage() && s.CustomMetadata.Agentd.Vain == "":
 			key = callKey(at, answered[at])
 		}
 		ended := s.meaning().CallEnded(sessionID)
