@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"google.golang.org/genai"
 
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
 )
@@ -152,5 +154,148 @@ func TestCutUsageOld(t *testing.T) {
 	must(r.drive(t.Context(), run))
 	if taken, told := run.usage(r); taken != told || taken.Total != 105 || taken.Calls != 3 || len(run.recs) != 4 {
 		t.Errorf("%d records, taken %+v, told %+v", len(run.recs), taken, told)
+	}
+}
+
+// TestCutSummary is TestCutUsage for a model that fails before it has written a
+// summary, and for a summary that is of no use: that one is not asked for again.
+func TestCutSummary(t *testing.T) {
+	useless := func(context.Context) (*model.Response, error) {
+		return &model.Response{Usage: model.Usage{Prompt: 1000, Total: 1000}}, nil
+	}
+	fails := func(context.Context) (*model.Response, error) {
+		return nil, &model.Error{Kind: model.KindBlocked, Provider: "narrow", Message: "no", Usage: &model.Usage{Prompt: 1000, Total: 1000}}
+	}
+	unpaid := func(context.Context) (*model.Response, error) {
+		return nil, &model.Error{Kind: model.KindBlocked, Provider: "narrow", Message: "no"}
+	}
+	for name, tc := range map[string]struct {
+		known   bool
+		summary func(context.Context) (*model.Response, error)
+		share   float64
+		prompt  string
+	}{
+		"written":              {true, nil, 0.8, "12 rounds"},
+		"useless":              {true, useless, 0.5, "4 rounds"},
+		"fails":                {true, fails, 0.5, "4 rounds"},
+		"fails for nothing":    {true, unpaid, 0.5, "4 rounds"},
+		"refused":              {false, nil, 1, "12 rounds"},
+		"refused, useless":     {false, useless, 1, "12 rounds"},
+		"refused, for nothing": {false, unpaid, 1, "12 rounds"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tree := compacts(2000, &agentdv1.Compaction{AtShare: tc.share})
+			tree.GetLlm().Model, tree.GetLlm().FallbackModels = "down-2000", []string{"narrow-2000"}
+			models := &narrow{known: tc.known, summary: tc.summary}
+			r := New(Config{Models: models})
+			whole := long(t, tree, tc.prompt)
+			end := r.drive(t.Context(), whole)
+			taken, told := whole.usage(r)
+			if n := len(models.summed); taken != told || (end != nil) != (!tc.known && tc.summary != nil) || n == 0 || tc.summary != nil && n != 1 {
+				t.Fatalf("%d summaries were asked for, taken %+v, told %+v, ended with %v", n, taken, told, end)
+			}
+			for n := 1; n <= len(whole.recs); n++ {
+				again := &narrow{known: tc.known, summary: tc.summary}
+				r := New(Config{Models: again})
+				run := whole.restarted(n)
+				tried := 0
+				for _, rec := range run.recs {
+					if s, err := decode(rec.Data); rec.Kind == session.KindEvent && err == nil && (s.CustomMetadata.Agentd.Vain != "" || s.CustomMetadata.Agentd.Compacted != nil) {
+						tried++
+					}
+				}
+				before, _ := run.usage(r)
+				if err := r.drive(t.Context(), run); fmt.Sprint(err) != fmt.Sprint(end) {
+					t.Fatalf("after record %d of %d: ended with %v, want %v", n, len(whole.recs), err, end)
+				}
+				if got := tried + len(again.summed); got != len(models.summed) {
+					t.Errorf("after record %d of %d: %d summaries were asked for, want %d", n, len(whole.recs), got, len(models.summed))
+				}
+				after, told := run.usage(r)
+				if after != told {
+					t.Errorf("after record %d of %d: taken %+v, told %+v", n, len(whole.recs), after, told)
+				}
+				if after != before.Add(again.bill()) {
+					t.Errorf("after record %d of %d: the log had %+v, %+v was billed, it has %+v", n, len(whole.recs), before, again.bill(), after)
+				}
+			}
+		})
+	}
+}
+
+// TestSummaryFallback tells clients of another model that writes a summary, before
+// it is called, and names that one when it is stopped.
+func TestSummaryFallback(t *testing.T) {
+	tree := compacts(2000, &agentdv1.Compaction{AtShare: 0.8})
+	tree.GetLlm().Model, tree.GetLlm().FallbackModels = "down-2000", []string{"narrow-2000"}
+	models := &narrow{known: true}
+	w := narrowWorld(t, models)
+	var told []*agentdv1.RunResponse_ModelFallback
+	var outcomes []string
+	w.watch = func(_ *session.Turn, m *agentdv1.RunResponse) {
+		if f := m.GetModelFallback(); f != nil && f.GetMessageId() == "" {
+			told = append(told, f)
+		}
+		if e := m.GetModelCallEnded(); e != nil {
+			outcomes = append(outcomes, strings.TrimPrefix(e.GetOutcome().String(), "OUTCOME_"))
+		}
+	}
+	res := w.run(tree, "12 rounds").ok(t)
+	if len(told) == 0 || len(told) != len(models.summed) {
+		t.Fatalf("told of %d changes, %d summaries were written", len(told), len(models.summed))
+	}
+	if f := told[0]; f.GetModel() != "down-2000" || f.GetNextModel() != "narrow-2000" || f.GetCode() != agentdv1.ErrorCode_ERROR_CODE_MODEL_UNAVAILABLE ||
+		!slices.Equal(f.GetAgentPath(), []string{"root"}) || !strings.Contains(f.GetMessage(), `model "down-2000": narrow: gone`) {
+		t.Errorf("told %v", f)
+	}
+	sums := len(models.summed)
+	if got := strings.Count(strings.Join(outcomes, " "), "SUMMARISED"); got != sums || slices.Contains(outcomes, "FAILED") || outcomes[len(outcomes)-1] != "ANSWERED" {
+		t.Errorf("%d summaries, outcomes %q", sums, outcomes)
+	}
+	if u := models.bill(); int64(res.end.GetUsageSummary().GetLlmCalls()) != u.Calls || res.end.GetUsageSummary().GetEstimatedCost() != u.CostUSD {
+		t.Errorf("the turn took %v, billed is %+v", res.end.GetUsageSummary(), u)
+	}
+
+	asked := make(chan struct{})
+	models.summary = func(ctx context.Context) (*model.Response, error) {
+		close(asked)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	turn := w.start(tree, "20 rounds")
+	go func() { // ends with the turn, at the latest
+		select {
+		case <-asked:
+			turn.Cancel("enough")
+		case <-turn.Done():
+		}
+	}()
+	res = w.follow(turn)
+	aborted := res.end.GetReceipt().GetAbortedModelCalls()
+	if len(aborted) != 1 || aborted[0].GetModel() != "narrow-2000" {
+		t.Fatalf("ended with %v", res.end)
+	}
+	if last := outcomes[len(outcomes)-1]; last != "FAILED" {
+		t.Errorf("the summary that was cut off is told as %s", last)
+	}
+}
+
+// TestSummaryFallbackUnrecorded ends the turn when the change cannot be recorded: no
+// model is called of which the log does not know.
+func TestSummaryFallbackUnrecorded(t *testing.T) {
+	tree := compacts(2000, &agentdv1.Compaction{AtShare: 0.8})
+	tree.GetLlm().Model, tree.GetLlm().FallbackModels = "down-2000", []string{"narrow-2000"}
+	whole := long(t, tree, "12 rounds")
+	if err := New(Config{Models: &narrow{known: true}}).drive(t.Context(), whole); err != nil {
+		t.Fatal(err)
+	}
+	at := slices.IndexFunc(whole.recs, func(rec session.Record) bool {
+		return rec.Kind == session.KindModelFallback && strings.Contains(string(rec.Data), `"message_id":""`)
+	})
+	models := &narrow{known: true}
+	run := whole.restarted(at)
+	run.limit = at
+	if err := New(Config{Models: models}).drive(t.Context(), run); !errors.Is(err, errCrashed) || len(models.requests) > 0 {
+		t.Errorf("got %v, %d requests", err, len(models.requests))
 	}
 }
