@@ -154,6 +154,7 @@ test("a real server tells of each model call, and the calls add up to the turn",
   assert.equal(calls.reduce((sum, c) => sum + c.modelCalls, 0), end.usage?.llmCalls);
   assert.equal(calls.reduce((sum, c) => sum + (c.usage?.totalTokens ?? 0), 0), end.usage?.totalUsage?.totalTokens);
   for (const call of calls) {
+    assert.equal(call.outcome, "ANSWERED");
     assert.equal(call.model, "scripted/demo");
     assert.equal(call.provider, "scripted");
     assert.ok(events.some((e) => e.type === "text" && e.messageId === call.messageId) && call.durationMs >= 0);
