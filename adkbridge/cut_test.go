@@ -79,6 +79,17 @@ func (b *billed) add(name string, u model.Usage) {
 	b.bill = b.bill.Add(one)
 }
 
+// failures are the calls that clients are told have failed.
+func (f *fakeRun) failures(r *Runner) int {
+	n := 0
+	for _, ev := range f.events(r) {
+		if ended := ev.CallEnded("s"); ended != nil && ended.GetOutcome() == agentdv1.RunResponse_ModelCallEnded_OUTCOME_FAILED {
+			n++
+		}
+	}
+	return n
+}
+
 // TestCutUsage kills the process behind each record of a turn whose models fail and
 // bill that: what the log has was taken is neither lost nor counted twice, and each
 // try is told once as part of a call. Where what failed costs nothing when it is
@@ -125,6 +136,9 @@ func TestCutUsage(t *testing.T) {
 				if err := r.drive(t.Context(), run); err != nil {
 					t.Fatalf("%s after record %d: %v", name, n, err)
 				}
+			}
+			if failures := run.failures(r); tc.stop == nil && failures > 0 {
+				t.Errorf("%s after record %d of %d: %d calls are told as failed, which were made again", name, n, len(whole.recs), failures)
 			}
 			taken, told := run.usage(r)
 			if taken != had.Add(again.bill) || told != taken || tc.free != nil && taken != want {
@@ -210,6 +224,9 @@ func TestCutSummary(t *testing.T) {
 				}
 				if got := tried + len(again.summed); got != len(models.summed) {
 					t.Errorf("after record %d of %d: %d summaries were asked for, want %d", n, len(whole.recs), got, len(models.summed))
+				}
+				if got, want := run.failures(r), whole.failures(r); got != want && tc.known {
+					t.Errorf("after record %d of %d: %d calls are told as failed, want %d", n, len(whole.recs), got, want)
 				}
 				after, told := run.usage(r)
 				if after != told {
