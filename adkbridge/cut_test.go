@@ -79,6 +79,37 @@ func (b *billed) add(name string, u model.Usage) {
 	b.bill = b.bill.Add(one)
 }
 
+// summariesHold checks that a summary has what its models took that failed, also
+// before a crash.
+func (f *fakeRun) summariesHold(t *testing.T) {
+	t.Helper()
+	var failed int64
+	for _, rec := range f.recs {
+		switch rec.Kind {
+		case session.KindModelFallback:
+			if strings.Contains(string(rec.Data), `"message_id":""`) {
+				failed++
+			}
+		case session.KindEvent:
+			s, err := decode(rec.Data)
+			f.must(err)
+			m := s.CustomMetadata.Agentd
+			if m.Compacted == nil && m.Vain == "" {
+				continue
+			}
+			var before session.Usage
+			if m.Before != nil {
+				before = *m.Before
+			}
+			if before.Calls != failed {
+				t.Errorf("record %d: a summary of which %d models failed before holds %+v", rec.Seq, failed, before)
+			}
+			failed = 0
+		default:
+		}
+	}
+}
+
 // failures are the calls that clients are told have failed.
 func (f *fakeRun) failures(r *Runner) int {
 	n := 0
@@ -228,6 +259,7 @@ func TestCutSummary(t *testing.T) {
 				if got, want := run.failures(r), whole.failures(r); got != want && tc.known {
 					t.Errorf("after record %d of %d: %d calls are told as failed, want %d", n, len(whole.recs), got, want)
 				}
+				run.summariesHold(t)
 				after, told := run.usage(r)
 				if after != told {
 					t.Errorf("after record %d of %d: taken %+v, told %+v", n, len(whole.recs), after, told)
