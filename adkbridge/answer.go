@@ -32,8 +32,10 @@ type answer struct {
 type agentModel struct {
 	t *turn
 	n *node
-	// before is what other models took that failed at the same call.
+	// before is what tries of the same call took that have failed, as the log has it,
+	// and told is how many of them the model has made that said what they took.
 	before session.Usage
+	told   int
 }
 
 // Name is the model's name.
@@ -107,12 +109,15 @@ func (m *agentModel) answer(ctx context.Context, req *adkmodel.LLMRequest) (*ans
 	}
 	m.prepare(req.Config)
 	// ADK's own contents are dropped; of the request its configuration is used.
-	l := &live{branch: branch, id: messageID(t.run.TurnID(), key), config: req.Config, chain: newChain(m)}
+	l := &live{branch: branch, id: messageID(t.run.TurnID(), key), config: req.Config, chain: newChain(t, slices.Concat([]*node{m.n}, m.n.fallbacks))}
 	if err := m.compactAhead(ctx, l); err != nil {
 		return nil, err
 	}
 	resp, call, err := m.ask(ctx, l)
 	if m.overflowed(ctx, l, err) {
+		if failed := t.tellSpent(ctx, m.n.name); failed != nil { // the next call of the agent is another one
+			return nil, failed
+		}
 		again, failed := m.compactOverflow(ctx, l)
 		if failed != nil {
 			return nil, failed
@@ -166,25 +171,46 @@ func (t *turn) inject(ctx context.Context) error {
 	return nil
 }
 
-// spent keeps what a failed call took, all of its tries, until the turn is
-// closed.
+// spent keeps what a failed call took, all of its tries, until the agent makes
+// another one or the turn is closed.
 func (m *agentModel) spent(err error, branch string, call *session.CallInfo) {
-	m.keep(m.usage(took(err)), branch, call)
+	info := &meta{Path: m.n.path, Call: call}
+	info.Usage, info.Before = m.paid(took(err))
+	m.before, m.told = session.Usage{}, 0 // it is kept
+	if info.Usage.Calls > 0 || info.Before != nil {
+		m.t.keep(&answer{author: m.n.name, branch: branch, content: &genai.Content{Role: genai.RoleModel}, meta: info})
+	}
 }
 
-// keep has what a call took that came to nothing in the log when the turn is
-// closed.
-func (m *agentModel) keep(usage *session.Usage, branch string, call *session.CallInfo) {
-	if usage.Calls == 0 {
-		return
-	}
-	m.t.mu.Lock()
-	defer m.t.mu.Unlock()
-	m.t.spent = append(m.t.spent, &answer{
-		author: m.n.name, branch: branch,
-		content: &genai.Content{Role: genai.RoleModel},
-		meta:    &meta{Path: m.n.path, Usage: usage, Call: call},
+// keep has an event in the log later that is the end of a model call.
+func (t *turn) keep(a *answer) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.spent = append(t.spent, a)
+}
+
+// tellSpent has in the log now what is kept of an agent's calls.
+func (t *turn) tellSpent(ctx context.Context, agent string) error {
+	var all []*answer
+	t.mu.Lock()
+	t.spent = slices.DeleteFunc(t.spent, func(a *answer) bool {
+		if a.author == agent {
+			all = append(all, a)
+		}
+		return a.author == agent
 	})
+	t.mu.Unlock()
+	for i, a := range all {
+		ev := t.newEvent(ctx, a.author, a.branch)
+		ev.Content = a.content
+		if err := t.commit(ctx, ev, a.meta); err != nil {
+			t.mu.Lock()
+			t.spent = append(t.spent, all[i:]...)
+			t.mu.Unlock()
+			return err
+		}
+	}
+	return nil
 }
 
 // took is what the tries of a failed call took, as far as it was reported.
@@ -270,14 +296,27 @@ func (m *agentModel) observe(ctx context.Context, req *model.Request, messageID 
 // retrying records that a try of a model call has failed and is followed by
 // another one.
 func (m *agentModel) retrying(ctx context.Context, messageID string, f model.Failed) error {
-	return m.t.run.Retrying(ctx, session.ModelRetry{
+	retry := session.ModelRetry{
 		MessageID: messageID,
 		Path:      m.n.path,
 		Attempt:   f.Try,
 		Wait:      f.Wait,
 		Code:      codes[f.Err.Kind],
 		Message:   modelError(m.n, f.Err).Error(),
-	})
+	}
+	if f.Err.Usage != nil && f.Err.Usage.Valid() {
+		retry.Usage = m.price(*f.Err.Usage)
+	}
+	if err := m.t.run.Retrying(ctx, retry); err != nil {
+		return err
+	}
+	if retry.Usage != nil {
+		m.before = m.before.Add(*retry.Usage)
+	}
+	if f.Err.Usage != nil {
+		m.told++
+	}
+	return nil
 }
 
 // mint makes an answer of a response. Every call gets an id that is unique in
@@ -287,11 +326,9 @@ func (m *agentModel) mint(resp *model.Response, key, branch string) *answer {
 		author: m.n.name, branch: branch,
 		content: &genai.Content{Role: genai.RoleModel},
 		finish:  resp.FinishReason, model: strings.ToValidUTF8(resp.Model, "\uFFFD"),
-		meta: &meta{
-			LLM: key, Path: m.n.path, Usage: m.usage(append(slices.Clone(resp.Failed), resp.Usage)), Provided: provided(resp.Provided),
-			Context: m.n.model.promptTokens(resp.Usage),
-		},
+		meta: &meta{LLM: key, Path: m.n.path, Provided: provided(resp.Provided), Context: m.n.model.promptTokens(resp.Usage)},
 	}
+	a.meta.Usage, a.meta.Before = m.paid(append(slices.Clone(resp.Failed), resp.Usage))
 	if resp.Content == nil {
 		return a
 	}
@@ -307,25 +344,38 @@ func (m *agentModel) mint(resp *model.Response, key, branch string) *answer {
 	return a
 }
 
-// usage sums up what the tries of a call took, those of the models before this
-// one included. Counts that cannot be are left out.
+// paid is what the tries of a call took, of which those that said so are given:
+// what the log does not have yet, and what it has, nil for nothing.
+func (m *agentModel) paid(tries []model.Usage) (usage, before *session.Usage) {
+	if m.before.Calls > 0 {
+		before = new(m.before)
+	}
+	return m.usage(tries), before
+}
+
+// usage sums up what the tries of a call took that the log does not have yet. Counts
+// that cannot be are left out.
 func (m *agentModel) usage(tries []model.Usage) *session.Usage {
-	sum := new(m.before)
-	for _, u := range tries {
-		if !u.Valid() {
-			continue
+	sum := &session.Usage{}
+	for _, u := range tries[min(m.told, len(tries)):] {
+		if u.Valid() {
+			*sum = sum.Add(*m.price(u))
 		}
-		one := session.Usage{
-			Prompt: u.Prompt, Completion: u.Completion, Cached: u.Cached, CacheWrite: u.CacheWrite, Thoughts: u.Thoughts, Total: u.Total, Calls: 1,
-		}
-		if m.n.model.Cost != nil {
-			one.CostUSD = m.n.model.Cost(u)
-		} else {
-			one.Unpriced = 1
-		}
-		*sum = sum.Add(one)
 	}
 	return sum
+}
+
+// price is what one try took.
+func (m *agentModel) price(u model.Usage) *session.Usage {
+	one := &session.Usage{
+		Prompt: u.Prompt, Completion: u.Completion, Cached: u.Cached, CacheWrite: u.CacheWrite, Thoughts: u.Thoughts, Total: u.Total, Calls: 1,
+	}
+	if m.n.model.Cost != nil {
+		one.CostUSD = m.n.model.Cost(u)
+	} else {
+		one.Unpriced = 1
+	}
+	return one
 }
 
 // ownCall is a function call under an id of ours. The provider's id stays with

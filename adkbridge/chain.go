@@ -22,29 +22,41 @@ type chain struct {
 	rest []*node
 	// over are those that have failed, but for the last one.
 	over failures
+	// unrecorded is why the change to another model could not be recorded.
+	unrecorded error
 }
 
-func newChain(m *agentModel) *chain {
-	return &chain{last: &agentModel{t: m.t, n: m.n, before: m.before}, rest: m.n.fallbacks}
+// newChain is a call to an agent with one model after the other.
+func newChain(t *turn, models []*node) *chain {
+	return &chain{last: &agentModel{t: t, n: models[0]}, rest: models[1:]}
+}
+
+// goOn takes over what the log has of the call: a crash has cut it off.
+func (c *chain) goOn() {
+	t, agent := c.last.t, c.last.n.name
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if cut := t.cut[agent]; cut != nil {
+		c.last.before = c.last.before.Add(cut.usage)
+		delete(t.cut, agent)
+	}
 }
 
 // generate calls one model after the other until one has answered, or has failed
 // in a way that another one would not mend. Each change is recorded before the
-// next model is called.
-func (c *chain) generate(ctx context.Context, req *model.Request, messageID string, spoke func()) (*model.Response, error) {
+// next model is called. call calls one model, and tells whether something of its
+// answer was shown; replaceable is false for the last one there is.
+func (c *chain) generate(
+	ctx context.Context, messageID string, call func(m *agentModel, replaceable bool) (resp *model.Response, shown bool, err error),
+) (*model.Response, error) {
 	for {
-		shown := false
-		one := *req
-		one.Replaceable = len(c.rest) > 0
-		resp, err := c.last.generate(ctx, &one, messageID, func() {
-			shown = true
-			spoke()
-		})
+		resp, shown, err := call(c.last, len(c.rest) > 0)
 		if err == nil || shown || len(c.rest) == 0 || ctx.Err() != nil || !passesOn(err) {
 			return resp, err
 		}
-		if err := c.next(ctx, messageID, err); err != nil {
-			return nil, fmt.Errorf("%s: the change to another model could not be recorded: %w", c.last.n.at(), err)
+		if failed := c.next(ctx, messageID, err); failed != nil {
+			c.unrecorded = fmt.Errorf("%s: the change to another model could not be recorded: %w", c.last.n.at(), failed)
+			return nil, errors.Join(c.unrecorded, err)
 		}
 	}
 }
@@ -64,29 +76,36 @@ func passesOn(err error) bool {
 // next takes the next model in place of the one that has failed.
 func (c *chain) next(ctx context.Context, messageID string, err error) error {
 	was := c.last
-	was.before = *was.usage(took(err))
+	usage := was.usage(took(err))
 	told := session.AsError(modelError(was.n, err))
-	if err := was.t.run.FellBack(ctx, session.ModelFallback{
+	change := session.ModelFallback{
 		MessageID: messageID,
 		Path:      was.n.path,
 		Model:     was.n.modelName,
 		Next:      c.rest[0].modelName,
 		Code:      told.Code,
 		Message:   told.Message,
-	}); err != nil {
+	}
+	if usage.Calls > 0 {
+		change.Usage = usage
+	}
+	if err := was.t.run.FellBack(ctx, change); err != nil {
 		return err
 	}
 	c.over = append(c.over, failure{was.n.modelName, err})
 	was.t.log.WarnContext(ctx, "a model has failed, another one is called",
 		slog.String("session", was.t.run.SessionID()), slog.String("turn", was.t.run.TurnID()), slog.String("agent", was.n.at()),
 		slog.String("next", c.rest[0].modelName), slog.Any("error", c.over[len(c.over)-1:]))
-	c.last, c.rest = &agentModel{t: was.t, n: c.rest[0], before: was.before}, c.rest[1:]
+	c.last, c.rest = &agentModel{t: was.t, n: c.rest[0], before: was.before.Add(*usage)}, c.rest[1:]
 	return nil
 }
 
 // failed is the error of a call that has failed with err: its code is that of the
 // last model, and its message names each model that was called.
 func (c *chain) failed(err error) error {
+	if c.unrecorded != nil {
+		return c.unrecorded
+	}
 	last := modelError(c.last.n, err)
 	e, ok := errors.AsType[*session.Error](last)
 	if len(c.over) == 0 || !ok {

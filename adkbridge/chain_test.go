@@ -183,7 +183,7 @@ func TestFallbackAllFail(t *testing.T) {
 	if log := c.log.String(); strings.Contains(log, "secret words") || strings.Count(log, "another one is called") != 2 || !strings.Contains(log, `next=c`) {
 		t.Errorf("log %s", log)
 	}
-	err := newChain(&agentModel{n: &node{name: "root", path: []string{"root"}}})
+	err := newChain(nil, []*node{{name: "root", path: []string{"root"}}})
 	err.over = failures{{"b", theirs}}
 	e, ok := errors.AsType[failures](err.failed(limited))
 	if !ok || strings.Contains(e.LogValue().String(), "secret words") || !strings.Contains(e.LogValue().String(), "slow down") {

@@ -29,6 +29,9 @@ func (t *turn) close(ctx context.Context, cause error) error {
 	for _, l := range rest {
 		t.admit(l.seq, l.ev, l.size, nil)
 	}
+	if !errors.Is(cause, session.ErrPutAside) {
+		t.endCut()
+	}
 	t.mu.Lock()
 	made := slices.Concat(t.made, t.spent)
 	n := len(made) + len(t.open)
@@ -76,6 +79,20 @@ func (t *turn) close(ctx context.Context, cause error) error {
 		}
 	}
 	return nil
+}
+
+// endCut ends the calls that a crash has cut off and that were not made again.
+func (t *turn) endCut() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, agent := range slices.Sorted(maps.Keys(t.cut)) {
+		c := t.cut[agent]
+		t.spent = append(t.spent, &answer{
+			author: agent, content: &genai.Content{Role: genai.RoleModel},
+			meta: &meta{Path: c.path, Usage: &session.Usage{}, Before: &c.usage, Call: &session.CallInfo{Model: c.model}},
+		})
+	}
+	t.cut = nil
 }
 
 // newEvent is an event of this turn.

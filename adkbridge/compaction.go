@@ -74,27 +74,25 @@ func (m *agentModel) compactAhead(ctx context.Context, l *live) error {
 	if c == nil || c.share == 0 || c.windowOf(m.n) == 0 {
 		return nil
 	}
-	key := promptKey{m.n.name, l.branch}
-	m.t.mu.Lock()
-	vain := m.t.whole[key]
-	m.t.mu.Unlock()
 	o := m.outline(l)
 	tokens := o.tokens(l.rest(o))
 	room := c.share * float64(c.windowOf(m.n))
-	if vain || o.fresh || float64(tokens) <= room {
+	if m.triedInVain(l, false) || o.fresh || float64(tokens) <= room {
 		return nil
 	}
 	s, ok := o.choose(int(room*o.ratio()*keepPart), false)
 	if !ok {
 		return nil
 	}
-	done, err := m.compact(ctx, l, o, s, &session.Compacted{Prompt: tokens, Window: c.windowOf(m.n)})
-	if err == nil && !done {
-		m.t.mu.Lock()
-		m.t.whole[key] = true
-		m.t.mu.Unlock()
-	}
+	_, err := m.compact(ctx, l, o, s, &session.Compacted{Prompt: tokens, Window: c.windowOf(m.n)})
 	return err
+}
+
+// triedInVain tells whether a summary of the prompt was tried in vain in this turn.
+func (m *agentModel) triedInVain(l *live, overflow bool) bool {
+	m.t.mu.Lock()
+	defer m.t.mu.Unlock()
+	return m.t.whole[wholePrompt{promptKey{m.n.name, l.branch}, overflow}]
 }
 
 // overflowed tells whether a call has failed of a prompt that is too long, before
@@ -109,7 +107,7 @@ func (m *agentModel) overflowed(ctx context.Context, l *live, err error) bool {
 func (m *agentModel) compactOverflow(ctx context.Context, l *live) (bool, error) {
 	c, o := m.n.compaction, m.outline(l)
 	window := c.windowOf(l.chain.last.n)
-	if o.fresh && o.overflow {
+	if o.fresh && o.overflow || m.triedInVain(l, true) {
 		return false, nil // it was refused all the same
 	}
 	keep := float64(o.bytes)
@@ -173,7 +171,8 @@ func (m *agentModel) telling(by *node, o *outline, fact *session.Compacted) int 
 }
 
 // compact has a summary written of a section and appends it. It returns false when
-// there is no summary that would help; an error ends the turn.
+// there is no summary that would help, which the log has then, too, so that nobody
+// pays for another try; an error ends the turn.
 func (m *agentModel) compact(ctx context.Context, l *live, o *outline, s section, fact *session.Compacted) (bool, error) {
 	by := m.summarisers(l)
 	text, meta, err := m.summarise(ctx, l, conversation(o.contents[:s.n], m.telling(by[0], o, fact)), fact, by)
@@ -181,23 +180,24 @@ func (m *agentModel) compact(ctx context.Context, l *live, o *outline, s section
 		return false, err
 	}
 	fact.Summary, fact.Through = text, s.seq
-	if text == "" || len(text) > m.t.limits.ValueBytes || len(text)+len(summaryHead)+len(summaryTail) >= s.gain {
-		if meta.Usage != nil {
-			m.keep(meta.Usage, l.branch, meta.Call)
-		}
-		return false, nil
+	helps := text != "" && len(text) <= m.t.limits.ValueBytes && len(text)+len(summaryHead)+len(summaryTail) < s.gain
+	switch {
+	case helps:
+		meta.Compacted, meta.Span = fact, &span{Since: m.since(), Kept: s.kept}
+	case fact.Overflow:
+		meta.Vain = vainOverflow
+	default:
+		meta.Vain = vainShare
 	}
-	meta.Compacted, meta.Span = fact, &span{Since: m.since(), Kept: s.kept}
-	ev := m.t.newEvent(ctx, m.n.name, l.branch)
-	ev.Content = &genai.Content{Role: genai.RoleModel}
-	if err := m.t.commit(ctx, ev, meta); err != nil {
-		// It is paid for: a turn that is put aside goes on with it.
+	if !helps {
 		m.t.mu.Lock()
-		m.t.spent = append(m.t.spent, &answer{author: m.n.name, branch: l.branch, content: ev.Content, meta: meta})
+		m.t.whole[wholePrompt{promptKey{m.n.name, l.branch}, fact.Overflow}] = true
 		m.t.mu.Unlock()
-		return false, err
 	}
-	return true, nil
+	// It is paid for: should it not be written now, a turn that is put aside goes on
+	// with it.
+	m.t.keep(&answer{author: m.n.name, branch: l.branch, content: &genai.Content{Role: genai.RoleModel}, meta: meta})
+	return helps, m.t.tellSpent(ctx, m.n.name)
 }
 
 // summarise asks for a summary, one model where those before have failed. It is a
@@ -222,15 +222,16 @@ func (m *agentModel) summarise(ctx context.Context, l *live, text string, fact *
 		instruction += "\n\nFor this agent, mind in particular:\n" + mind
 	}
 	began := time.Now()
-	by, rest := &agentModel{t: t, n: models[0]}, models[1:]
-	ask := func() (*model.Response, error) {
+	c := newChain(t, models)
+	c.goOn()
+	resp, failed := c.generate(ctx, "", func(by *agentModel, replaceable bool) (*model.Response, bool, error) {
 		most := int64(maxSummary)
 		for _, limit := range []int64{fact.Window / 8, by.n.model.Longest} {
 			if limit > 0 {
 				most = min(most, limit)
 			}
 		}
-		return by.quiet(ctx, l.id, &model.Request{
+		resp, err := by.quiet(ctx, l.id, &model.Request{
 			Contents: []*genai.Content{genai.NewContentFromText("<conversation>\n"+text+"</conversation>\n\nWrite the summary.", genai.RoleUser)},
 			Config: &genai.GenerateContentConfig{
 				SystemInstruction: genai.NewContentFromText(instruction, ""),
@@ -238,24 +239,27 @@ func (m *agentModel) summarise(ctx context.Context, l *live, text string, fact *
 			},
 			Origin: model.Origin{Session: t.run.SessionID(), Turn: t.run.TurnID(), Path: m.n.path, MessageID: l.id},
 			// A call can be made without a summary, unless it was refused.
-			Replaceable: !fact.Overflow || len(rest) > 0,
+			Replaceable: !fact.Overflow || replaceable,
 		})
-	}
-	resp, failed := ask()
-	for resp == nil && len(rest) > 0 && passesOn(failed) && ctx.Err() == nil {
-		by, rest = &agentModel{t: t, n: rest[0], before: *by.usage(took(failed))}, rest[1:]
-		resp, failed = ask()
-	}
+		return resp, false, err
+	})
+	by := c.last
 	info := &meta{Path: m.n.path, Call: &session.CallInfo{Model: by.n.modelName, Provider: by.n.model.Provider, Took: time.Since(began)}}
-	if resp == nil {
+	switch {
+	case failed == nil:
+		info.Usage, info.Before = by.paid(append(slices.Clone(resp.Failed), resp.Usage))
+		return strings.TrimSpace(model.TextOf(resp.Content)), info, nil
+	case ctx.Err() != nil:
 		by.spent(failed, l.branch, info.Call)
-		if ctx.Err() != nil {
-			return "", nil, context.Cause(ctx)
-		}
-		return "", info, nil
+		return "", nil, context.Cause(ctx)
+	case c.unrecorded != nil:
+		by.spent(failed, l.branch, info.Call)
+		return "", nil, c.unrecorded
 	}
-	info.Usage = by.usage(append(slices.Clone(resp.Failed), resp.Usage))
-	return strings.TrimSpace(model.TextOf(resp.Content)), info, nil
+	if info.Usage, info.Before = by.paid(took(failed)); info.Usage.Calls == 0 && info.Before == nil {
+		info.Usage = nil
+	}
+	return "", info, nil
 }
 
 // quiet calls the model and shows nothing; a panic of it becomes an error.

@@ -549,11 +549,12 @@ func TestCompactFallback(t *testing.T) {
 	if len(sums) == 0 || w.refused != len(sums) {
 		t.Fatalf("%d summaries, %d prompts were refused", len(sums), w.refused)
 	}
-	var total, want int64
+	taken, told := run.usage(r)
+	total, want := taken.Calls, int64(0)
+	if taken != told {
+		t.Errorf("the log has %+v, told is %+v", taken, told)
+	}
 	for _, ev := range run.events(r) {
-		if ev.Usage != nil {
-			total += ev.Usage.Calls
-		}
 		if ev.Call != nil && ev.Call.Model != "narrow-2000" {
 			t.Errorf("a call of %s: %s", ev.Call.Model, compact(ev))
 		}
@@ -583,8 +584,8 @@ func TestCompactOwnModelDown(t *testing.T) {
 		t.Fatalf("%d summaries, %d prompts were refused", len(sums), w.refused)
 	}
 	for _, ev := range sums { // what the first model took is part of it
-		if c := ev.Call; c.Model != "narrow-2000" || ev.Usage.Calls != 2 {
-			t.Errorf("a summary is told as %+v, took %+v", c, ev.Usage)
+		if c := ev.Call; c.Model != "narrow-2000" || ev.Usage.Calls != 1 || ev.Before.Calls != 1 {
+			t.Errorf("a summary is told as %+v, took %+v and before %+v", c, ev.Usage, ev.Before)
 		}
 	}
 	sameHistory(t, r, run)

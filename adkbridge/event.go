@@ -36,14 +36,19 @@ type meta struct {
 	Last bool `json:"last,omitempty"`
 	// Structured is true when the answer's text satisfies the agent's output schema.
 	Structured bool `json:"structured,omitempty"`
-	// Usage is what the model call took.
+	// Usage is what the model call took, but for what records before the event hold.
 	Usage *session.Usage `json:"usage,omitempty"`
+	// Before is what those hold of it: tries that have failed.
+	Before *session.Usage `json:"before,omitempty"`
 	// Call says more of the model call.
 	Call *session.CallInfo `json:"call,omitempty"`
 	// Provided is what the model's provider has run.
 	Provided *session.Provided `json:"provided,omitempty"`
 	// Compacted is the summary that the event is.
 	Compacted *session.Compacted `json:"compacted,omitempty"`
+	// Vain says why a summary was asked for of which nothing came: vainShare or
+	// vainOverflow. The event is the end of that call and says nothing else.
+	Vain string `json:"vain,omitempty"`
 	// Span says what Compacted stands for.
 	Span *span `json:"span,omitempty"`
 	// Context is how many tokens the prompt of the call's last try had, cached
@@ -126,6 +131,12 @@ func (m *meta) context() int64 {
 	return m.Context
 }
 
+// The values of meta.Vain.
+const (
+	vainShare    = "share"    // the prompt took more than its share of the context window
+	vainOverflow = "overflow" // it was refused
+)
+
 // onlyUsage tells whether an event says nothing but what a failed call took.
 func (s *stored) onlyUsage() bool {
 	return s.CustomMetadata.Agentd.LLM == "" && s.CustomMetadata.Agentd.Compacted == nil && (s.Content == nil || len(s.Content.Parts) == 0) && len(s.Actions.StateDelta) == 0
@@ -157,7 +168,7 @@ func (s *stored) meaning() *session.Event {
 		Path:  m.Path,
 		Last:  m.Last,
 		State: maps.Clone(durable(s.Actions.StateDelta)),
-		Usage: m.Usage,
+		Usage: m.Usage, Before: m.Before,
 		Marks: m.Marks,
 
 		Call:      m.Call,

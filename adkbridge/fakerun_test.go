@@ -112,7 +112,7 @@ func (f *fakeRun) restarted(n int) *fakeRun {
 			for _, c := range s.meaning().Calls {
 				g.calls[c.ID] = c
 			}
-		case session.KindModelFallback:
+		case session.KindModelFallback, session.KindModelRetry:
 		default:
 			f.t.Fatal("a fake log holds neither ends nor resumptions")
 		}
@@ -189,17 +189,24 @@ func (*fakeRun) Marks(string) session.Marks { return nil }
 
 func (*fakeRun) BeginCall(session.ModelCall) (func(), error) { return func() {}, nil }
 
-func (*fakeRun) Retrying(context.Context, session.ModelRetry) error { return nil }
+func (f *fakeRun) Retrying(_ context.Context, r session.ModelRetry) error {
+	return f.tellOf(session.KindModelRetry, r)
+}
 
 func (f *fakeRun) FellBack(_ context.Context, b session.ModelFallback) error {
+	return f.tellOf(session.KindModelFallback, b)
+}
+
+func (f *fakeRun) tellOf(kind session.Kind, fact any) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	data, err := json.Marshal(b)
+	data, err := json.Marshal(fact)
 	if err == nil {
-		_, err = f.store(session.KindModelFallback, data)
+		_, err = f.store(kind, data)
 	}
 	return err
 }
+
 func (*fakeRun) Raw(context.Context, session.RawPayload) error { return nil }
 
 // Injected returns what the user says while the turn runs, each once so many
@@ -325,4 +332,28 @@ func (f *fakeRun) events(r *Runner) []*session.Event {
 		}
 	}
 	return out
+}
+
+// usage is what model calls took: by all records of the log, and by those that tell
+// clients of a call's end.
+func (f *fakeRun) usage(r *Runner) (taken, told session.Usage) {
+	for _, rec := range f.recs {
+		switch rec.Kind {
+		case session.KindEvent:
+			ev, err := r.Decode(rec.Data)
+			f.must(err)
+			if ev.Usage != nil {
+				taken, told = taken.Add(*ev.Usage), told.Add(*ev.Usage)
+			}
+			if ev.Before != nil {
+				told = told.Add(*ev.Before)
+			}
+		case session.KindModelRetry, session.KindModelFallback:
+			var fact struct{ Usage session.Usage }
+			f.must(json.Unmarshal(rec.Data, &fact))
+			taken = taken.Add(fact.Usage)
+		default:
+		}
+	}
+	return taken, told
 }

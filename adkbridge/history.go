@@ -80,13 +80,13 @@ func (h *history) addStored(seq int64, s *stored, size int) {
 // load reads the session's records after those it knows. Events of the turn
 // that started at startSeq are not added but returned: whether they are part of
 // the history yet is for the turn to decide.
-func (h *history) load(ctx context.Context, run handle) ([]loggedEvent, error) {
-	var open []loggedEvent
+func (h *history) load(ctx context.Context, run handle) (openTurn, error) {
+	var open openTurn
 	startSeq := run.StartSeq()
 	var began int64 // the start of the turn that is being read
 	for rec, err := range run.Records(ctx, h.upto) {
 		if err != nil {
-			return nil, fmt.Errorf("read the history: %w", err)
+			return open, fmt.Errorf("read the history: %w", err)
 		}
 		switch rec.Kind {
 		case session.KindTurnStarted:
@@ -95,30 +95,36 @@ func (h *history) load(ctx context.Context, run handle) ([]loggedEvent, error) {
 				Parts  session.Parts `json:"parts"`
 			}
 			if err := json.Unmarshal(rec.Data, &f); err != nil {
-				return nil, fmt.Errorf("record %d: %w", rec.Seq, err)
+				return open, fmt.Errorf("record %d: %w", rec.Seq, err)
 			}
 			began = rec.Seq
 			h.add(&item{seq: rec.Seq, author: user, content: userContent(f.Prompt, f.Parts)}, len(rec.Data))
 		case session.KindEvent:
 			s, err := decode(rec.Data)
 			if err != nil {
-				return nil, fmt.Errorf("record %d: %w", rec.Seq, err)
+				return open, fmt.Errorf("record %d: %w", rec.Seq, err)
 			}
 			if rec.Seq > startSeq {
-				open = append(open, loggedEvent{seq: rec.Seq, size: len(rec.Data), ev: s})
+				open.add(loggedEvent{seq: rec.Seq, size: len(rec.Data), ev: s})
 				continue
 			}
 			h.addStored(rec.Seq, s, len(rec.Data))
 		case session.KindTurnEnded:
 			var end session.TurnEnded
 			if err := json.Unmarshal(rec.Data, &end); err != nil {
-				return nil, fmt.Errorf("record %d: %w", rec.Seq, err)
+				return open, fmt.Errorf("record %d: %w", rec.Seq, err)
 			}
 			if rec.Seq <= startSeq && refused(end.Code) {
 				h.dropFiles(began)
 			}
+		case session.KindModelRetry, session.KindModelFallback:
+			if rec.Seq > startSeq {
+				if err := open.failed(rec); err != nil {
+					return open, fmt.Errorf("record %d: %w", rec.Seq, err)
+				}
+			}
 		case session.KindTurnResumed, session.KindToolCall, session.KindToolResult,
-			session.KindModelRetry, session.KindModelFallback, session.KindRawPayload, session.KindInteractionResolved, session.KindTurnQueued, session.KindTurnDropped:
+			session.KindRawPayload, session.KindInteractionResolved, session.KindTurnQueued, session.KindTurnDropped:
 			// Results are part of the history in the event that answers their calls,
 			// queued prompts in the turn they start or the event they become.
 		}
@@ -134,6 +140,53 @@ type loggedEvent struct {
 	seq  int64
 	size int
 	ev   *stored
+}
+
+// openTurn is what the log holds of the running turn.
+type openTurn struct {
+	events []loggedEvent
+	// cut are the model calls that have failed tries and no end, by agent. An agent
+	// makes one call at a time.
+	cut map[string]*cutCall
+}
+
+// cutCall is a model call that was cut off.
+type cutCall struct {
+	path  []string
+	model string        // that was called last, if it is known
+	usage session.Usage // what its failed tries took
+}
+
+func (o *openTurn) add(l loggedEvent) {
+	o.events = append(o.events, l)
+	if l.ev.CustomMetadata.Agentd.Usage != nil {
+		delete(o.cut, l.ev.Author)
+	}
+}
+
+// failed takes in that a try has failed, or a model, and what that took.
+func (o *openTurn) failed(rec session.Record) error {
+	var f struct {
+		Path  []string       `json:"path"`
+		Next  string         `json:"next"` // of a ModelFallback
+		Usage *session.Usage `json:"usage"`
+	}
+	if err := json.Unmarshal(rec.Data, &f); err != nil {
+		return err
+	}
+	if f.Usage == nil || len(f.Path) == 0 {
+		return nil
+	}
+	agent := f.Path[len(f.Path)-1]
+	if o.cut[agent] == nil {
+		if o.cut == nil {
+			o.cut = map[string]*cutCall{}
+		}
+		o.cut[agent] = &cutCall{path: f.Path}
+	}
+	c := o.cut[agent]
+	c.model, c.usage = f.Next, c.usage.Add(*f.Usage)
+	return nil
 }
 
 // lastAuthor returns the newest agent that spoke and that ok accepts, or "".

@@ -26,23 +26,30 @@ func (m *agentModel) ask(ctx context.Context, l *live) (*model.Response, *sessio
 		return nil, nil, err
 	}
 	defer done()
+	l.chain.goOn()
 	began := time.Now()
 	var first time.Duration
-	resp, err := l.chain.generate(ctx, &model.Request{
+	req := &model.Request{
 		Contents: t.hist.prompt(m.n.name, l.branch, m.since()),
 		Config:   l.config,
 		Cache:    m.n.cacheOf(t.run.SessionID()),
 		Origin:   model.Origin{Session: t.run.SessionID(), Turn: t.run.TurnID(), Path: m.n.path, MessageID: l.id},
-	}, l.id, func() {
-		if !l.shown {
-			l.shown, first = true, time.Since(began)
-		}
+	}
+	resp, err := l.chain.generate(ctx, l.id, func(last *agentModel, replaceable bool) (*model.Response, bool, error) {
+		one, shown := *req, false
+		one.Replaceable = replaceable
+		resp, err := last.generate(ctx, &one, l.id, func() {
+			shown = true
+			if !l.shown {
+				l.shown, first = true, time.Since(began)
+			}
+		})
+		return resp, shown, err
 	})
 	last := l.chain.last
 	call := &session.CallInfo{Model: last.n.modelName, Provider: last.n.model.Provider, Took: time.Since(began), FirstText: first}
 	if err != nil {
 		last.spent(err, l.branch, call)
-		last.before = session.Usage{} // it is kept
 		if ctx.Err() != nil {
 			return nil, nil, context.Cause(ctx)
 		}

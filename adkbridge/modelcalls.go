@@ -313,7 +313,7 @@ func endedCalls(sessionID string, recs []session.Record) ([]endedCall, error) {
 		switch {
 		case key != "":
 			answered[at]++
-		case s.onlyUsage():
+		case s.onlyUsage() && s.CustomMetadata.Agentd.Vain == "":
 			key = callKey(at, answered[at])
 		}
 		if end := s.meaning().CallEnded(sessionID); end != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/session"
 )
 
 // narrow is a model with a context window, as large as its name says after the
@@ -29,6 +31,20 @@ type narrow struct {
 	refused  int
 	down     int
 	summed   []*model.Request
+	billed   session.Usage
+}
+
+// bill is what the models have said that they took.
+func (w *narrow) bill() session.Usage {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.billed
+}
+
+func (w *narrow) take(u model.Usage) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.billed = w.billed.Add(session.Usage{Prompt: u.Prompt, Completion: u.Completion, Total: u.Total, Calls: 1, CostUSD: float64(u.Total)})
 }
 
 func (w *narrow) Resolve(name string, _ map[string]string) (Model, error) {
@@ -50,6 +66,17 @@ type narrowModel struct {
 }
 
 func (m narrowModel) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
+	resp, err := m.generate(ctx, req, emit)
+	if resp != nil {
+		m.w.take(resp.Usage)
+	}
+	if e, ok := errors.AsType[*model.Error](err); ok && e.Usage != nil {
+		m.w.take(*e.Usage)
+	}
+	return resp, err
+}
+
+func (m narrowModel) generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
 	data, err := json.Marshal(req.Contents)
 	if err != nil {
 		return nil, err

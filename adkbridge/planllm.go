@@ -1,6 +1,7 @@
 package adkbridge
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"slices"
@@ -135,12 +136,23 @@ func (p *planner) fallbacks(n *node, a *agentdv1.LlmAgent) error {
 		if err := p.openModel(&other, name); err != nil {
 			return err
 		}
+		if other.sameModel(n) {
+			return n.errorf("fallback_models[%d]: %q is the agent's own model, %q", i, cut(name, maxName), cut(n.modelName, maxName))
+		}
+		if at := slices.IndexFunc(n.fallbacks, other.sameModel); at >= 0 {
+			return n.errorf("fallback_models[%d]: %q is the same model as %q, which is listed before", i, cut(name, maxName), cut(names[at], maxName))
+		}
 		if err := p.builtins(&other, a.GetBuiltinTools()); err != nil {
 			return err
 		}
 		n.fallbacks = append(n.fallbacks, &other)
 	}
 	return nil
+}
+
+// sameModel tells whether two names are of one model.
+func (n *node) sameModel(o *node) bool {
+	return n.model.Provider == o.model.Provider && cmp.Or(n.model.Name, n.modelName) == cmp.Or(o.model.Name, o.modelName)
 }
 
 // builtins resolves control flow and the tools that the model's provider runs.

@@ -23,6 +23,7 @@ func (r registry) Resolve(name string, keys map[string]string) (Model, error) {
 	m := Model{
 		LLM:      ref.Guarded(r.limits),
 		Provider: ref.Provider,
+		Name:     ref.Model,
 		Builtins: ref.Builtins,
 		Takes:    ref.Takes(),
 

@@ -1,7 +1,9 @@
 package adkbridge
 
 import (
+	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
@@ -59,6 +61,36 @@ func TestFromRegistry(t *testing.T) {
 	}
 	if res := w.run(tree, "go"); res.err.GetCode() != agentdv1.ErrorCode_ERROR_CODE_MODEL_UNAVAILABLE {
 		t.Errorf("a panic of the adapter: %v", res.err)
+	}
+}
+
+// TestFallbackNames takes a model for the same under all of its names.
+func TestFallbackNames(t *testing.T) {
+	reg, err := model.NewRegistry(provider{&script{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := New(Config{Models: FromRegistry(reg, model.Limits{})})
+	for name, tc := range map[string]struct {
+		own   string
+		names []string
+		code  agentdv1.ErrorCode
+		want  string
+	}{
+		"others":                {own: "gpt-4o", names: []string{"openai/gpt-5", "gpt-5-mini"}},
+		"the agent's own":       {own: "gpt-4o", names: []string{"gpt-5", "openai/gpt-4o"}, code: codeTree, want: `root: fallback_models[1]: "openai/gpt-4o" is the agent's own model, "gpt-4o"`},
+		"the agent's own, long": {own: "openai/gpt-4o", names: []string{"gpt-4o"}, code: codeTree, want: `root: fallback_models[0]: "gpt-4o" is the agent's own model, "openai/gpt-4o"`},
+		"twice":                 {own: "gpt-4o", names: []string{"gpt-5", "gpt-5-mini", "openai/gpt-5"}, code: codeTree, want: `root: fallback_models[2]: "openai/gpt-5" is the same model as "gpt-5", which is listed before`},
+		"not known":             {own: "gpt-4o", names: []string{"gemini/gpt-4o"}, code: agentdv1.ErrorCode_ERROR_CODE_MODEL_UNAVAILABLE, want: `root: model "gemini/gpt-4o": model: model "gemini/gpt-4o" is served by no provider`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tree := llm("root", func(a *agentdv1.LlmAgent) { a.Model = tc.own }, fallback(tc.names...), tools())
+			err := r.Check(t.Context(), &session.Spec{Agent: tree}, session.Keys{"openai": "k"})
+			e, ok := errors.AsType[*session.Error](err)
+			if tc.want == "" && err != nil || tc.want != "" && (!ok || e.Code != tc.code || !strings.HasPrefix(e.Message, tc.want)) {
+				t.Errorf("got %v, want %v %q", err, tc.code, tc.want)
+			}
+		})
 	}
 }
 

@@ -27,6 +27,9 @@ type Model struct {
 	LLM model.LLM
 	// Provider is the provider's name.
 	Provider string
+	// Name is what the provider knows the model by: models of one provider with the
+	// same are one. Empty is the name that was resolved.
+	Name string
 	// Builtins are the tools that the provider itself runs.
 	Builtins []string
 	// Takes tells why the model takes no file of a kind, nil if it does; a nil

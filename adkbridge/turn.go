@@ -55,7 +55,8 @@ type turn struct {
 	made     []*answer                                // complete answers that are not appended yet
 	spent    []*answer                                // empty answers: what failed model calls took
 	open     []*openAnswer                            // appended answers whose calls have no results yet
-	whole    map[promptKey]bool                       // prompts of which a summary was tried in vain
+	whole    map[wholePrompt]bool                     // prompts of which a summary was tried in vain
+	cut      map[string]*cutCall                      // model calls that a crash has cut off, by agent
 	stopped  bool
 	cause    error // what stopped the turn, if it was no context
 
@@ -63,6 +64,13 @@ type turn struct {
 	// agent and branch.
 	logged  map[promptKey][]loggedEvent
 	answers map[string]*stored // by model call
+}
+
+// wholePrompt is a prompt that was to be summarised, ahead of a call or after it was
+// refused.
+type wholePrompt struct {
+	promptKey
+	overflow bool
 }
 
 // openAnswer is an appended answer whose calls have no results yet.
@@ -74,7 +82,7 @@ type openAnswer struct {
 
 // newTurn prepares a run. What the log holds of the turn is not history yet: it
 // becomes so event by event, as the tree gets there again.
-func newTurn(run handle, hist *history, limits Limits, logged []loggedEvent) *turn {
+func newTurn(run handle, hist *history, limits Limits, logged openTurn) *turn {
 	t := &turn{
 		run:      run,
 		hist:     hist,
@@ -91,12 +99,17 @@ func newTurn(run handle, hist *history, limits Limits, logged []loggedEvent) *tu
 		files:    map[string][]*genai.FunctionResponsePart{},
 		logged:   map[promptKey][]loggedEvent{},
 		answers:  map[string]*stored{},
-		whole:    map[promptKey]bool{},
+		whole:    map[wholePrompt]bool{},
+		cut:      logged.cut,
 	}
 	if t.state == nil {
 		t.state = map[string]any{}
 	}
-	for _, l := range logged {
+	for _, l := range logged.events {
+		if vain := l.ev.CustomMetadata.Agentd.Vain; vain != "" {
+			t.whole[wholePrompt{promptKey{l.ev.Author, l.ev.Branch}, vain == vainOverflow}] = true
+			t.calls++
+		}
 		if l.ev.onlyUsage() {
 			continue // of a call that failed, which is made again
 		}

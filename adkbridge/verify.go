@@ -118,12 +118,12 @@ func (v *verification) turn(ctx context.Context, recs []session.Record) (*Diverg
 	if err != nil {
 		return nil, err
 	}
-	for _, l := range logged {
+	for _, l := range logged.events {
 		maps.Copy(v.state, durable(l.ev.Actions.StateDelta))
 	}
-	v.recorder.begin(run.state, v.hist, logged)
+	v.recorder.begin(run.state, v.hist, logged.events)
 	runner := New(Config{Models: run, Logger: slog.New(slog.DiscardHandler), Limits: Limits{ModelCalls: math.MaxInt}})
-	t := newTurn(run, v.hist, runner.limits, logged)
+	t := newTurn(run, v.hist, runner.limits, openTurn{events: logged.events})
 	t.verifier, run.t, run.recorder = run, t, v.recorder
 
 	playing, stop := context.WithCancelCause(ctx)

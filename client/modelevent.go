@@ -18,7 +18,8 @@ func WithRawPayloads() RunOption {
 type ModelFallback struct {
 	// AgentPath runs from the root of the tree to the agent whose call it is.
 	AgentPath []string
-	// MessageID is the message that the call is to write.
+	// MessageID is the message that the call is to write; empty when it is to write a
+	// summary, see [HistoryCompacted].
 	MessageID string
 	// Model has failed, NextModel is called now; as the agent names them.
 	Model, NextModel string
@@ -34,9 +35,12 @@ type ModelCallEnded struct {
 	// AgentPath runs from the root of the tree to the agent whose call it was.
 	AgentPath []string
 	// MessageID is the message that the call has written; empty for one that has
-	// failed, and is only told of because it was paid for, and for one that has
-	// written a summary, see [HistoryCompacted].
+	// written none.
 	MessageID string
+	// Outcome is what has come of the call: an answer, a summary, see
+	// [HistoryCompacted], or nothing, of which is only told because it was paid for.
+	// It is unspecified where an older server does not say.
+	Outcome agentdv1.RunResponse_ModelCallEnded_Outcome
 	// Model is the one that was called last, as the agent names it; ServedModel is
 	// the name that its provider gave it.
 	Model, ServedModel string
@@ -157,6 +161,7 @@ func callEndedOf(m *agentdv1.RunResponse_ModelCallEnded) *ModelCallEnded {
 	return &ModelCallEnded{
 		AgentPath:   m.GetAgentPath(),
 		MessageID:   m.GetMessageId(),
+		Outcome:     m.GetOutcome(),
 		Model:       m.GetModel(),
 		ServedModel: m.GetServedModel(),
 		Provider:    m.GetProvider(),

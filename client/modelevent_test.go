@@ -38,10 +38,14 @@ func modelTale(l *turnLog) {
 	l.add(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_ModelCallEnded_{ModelCallEnded: &agentdv1.RunResponse_ModelCallEnded{
 		SessionId: session, AgentPath: path, MessageId: "m1", Model: "claude-x", ServedModel: "claude-x-1", Provider: "anthropic",
 		Usage: &agentdv1.TokenUsage{PromptTokens: 5, CacheWriteTokens: 3}, LlmCalls: 2, Cost: &cost, StopReason: agentdv1.StopReason_STOP_REASON_STOP,
+		Outcome:  agentdv1.RunResponse_ModelCallEnded_OUTCOME_ANSWERED,
 		Duration: durationpb.New(3 * time.Second), FirstText: durationpb.New(time.Second),
 	}}})
 	l.add(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_ModelCallEnded_{ModelCallEnded: &agentdv1.RunResponse_ModelCallEnded{
-		SessionId: session, AgentPath: path, LlmCalls: 1,
+		SessionId: session, AgentPath: path, LlmCalls: 1, Outcome: agentdv1.RunResponse_ModelCallEnded_OUTCOME_FAILED,
+	}}})
+	l.add(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_ModelFallback_{ModelFallback: &agentdv1.RunResponse_ModelFallback{
+		SessionId: session, AgentPath: path, Model: "gpt-x", NextModel: "claude-x", Code: agentdv1.ErrorCode_ERROR_CODE_TIMEOUT,
 	}}})
 	l.say("", "")
 	l.finish(true, "")
@@ -78,12 +82,13 @@ func TestModelEvents(t *testing.T) {
 			Citations: []client.Citation{{URI: "https://sun.example", Title: "Sun", CitedText: "sunny", Start: 6, End: 11}, {URI: "https://sky.example"}},
 		}},
 		{Seq: 70, ModelCallEnded: &client.ModelCallEnded{
-			AgentPath: path, MessageID: "m1", Model: "claude-x", ServedModel: "claude-x-1", Provider: "anthropic", ModelCalls: 2, Cost: &cost,
+			AgentPath: path, MessageID: "m1", Outcome: agentdv1.RunResponse_ModelCallEnded_OUTCOME_ANSWERED, Model: "claude-x", ServedModel: "claude-x-1", Provider: "anthropic", ModelCalls: 2, Cost: &cost,
 			Usage: &agentdv1.TokenUsage{PromptTokens: 5, CacheWriteTokens: 3}, StopReason: agentdv1.StopReason_STOP_REASON_STOP, Duration: 3 * time.Second, FirstText: time.Second,
 		}},
-		{Seq: 80, ModelCallEnded: &client.ModelCallEnded{AgentPath: path, ModelCalls: 1}},
+		{Seq: 80, ModelCallEnded: &client.ModelCallEnded{AgentPath: path, ModelCalls: 1, Outcome: agentdv1.RunResponse_ModelCallEnded_OUTCOME_FAILED}},
+		{Seq: 90, ModelFallback: &client.ModelFallback{AgentPath: path, Model: "gpt-x", NextModel: "claude-x", Code: client.ErrTimeout}},
 	}
-	for at := range 11 {
+	for at := range 12 {
 		t.Run(fmt.Sprint(at), func(t *testing.T) {
 			l := newTurnLog(t, modelTale)
 			l.cut = func(stream, sent int) bool { return at > 0 && stream == 1 && sent == at }

@@ -71,9 +71,9 @@ func displayOf(m *agentdv1.RunResponse) *agentdv1.Display {
 	case *agentdv1.RunResponse_ModelRetry_:
 		return shown(kindError, phaseProgress, refMessage+r.ModelRetry.GetMessageId(), private)
 	case *agentdv1.RunResponse_ModelFallback_:
-		return shown(kindError, phaseProgress, refMessage+r.ModelFallback.GetMessageId(), private)
+		return shown(kindError, phaseProgress, refOfCall(refMessage, r.ModelFallback), private)
 	case *agentdv1.RunResponse_ModelCallEnded_:
-		return shown(kindStatus, phaseCompleted, refModelCall+r.ModelCallEnded.GetMessageId(), private)
+		return shown(kindStatus, phaseOfCall(r.ModelCallEnded), refOfCall(refModelCall, r.ModelCallEnded), private)
 	case *agentdv1.RunResponse_HistoryCompacted_:
 		return shown(kindStatus, phaseProgress, refAgent+strings.Join(r.HistoryCompacted.GetAgentPath(), "/"), private)
 	case *agentdv1.RunResponse_RawPayload_:
@@ -121,6 +121,27 @@ func displayOf(m *agentdv1.RunResponse) *agentdv1.Display {
 
 func shown(kind agentdv1.Display_Kind, phase agentdv1.Display_Phase, ref string, visibility agentdv1.Display_Visibility) *agentdv1.Display {
 	return &agentdv1.Display{Kind: kind, Phase: phase, Ref: ref, Visibility: visibility}
+}
+
+// refOfCall is the ref of what is about a model call: of its message, or where it
+// writes none, a summary perhaps, of its agent.
+func refOfCall(kind string, m interface {
+	GetMessageId() string
+	GetAgentPath() []string
+},
+) string {
+	if id := m.GetMessageId(); id != "" {
+		return kind + id
+	}
+	return refAgent + strings.Join(m.GetAgentPath(), "/")
+}
+
+// phaseOfCall says of a call without a message that its agent goes on.
+func phaseOfCall(m *agentdv1.RunResponse_ModelCallEnded) agentdv1.Display_Phase {
+	if m.GetMessageId() == "" {
+		return phaseProgress
+	}
+	return phaseCompleted
 }
 
 func phaseOfEnd(end *agentdv1.RunResponse_EndResponse) agentdv1.Display_Phase {

@@ -109,6 +109,18 @@ func retractEvent(id string) *agentdv1.RunResponse {
 	}}
 }
 
+func fallbackEvent(id string) *agentdv1.RunResponse {
+	return &agentdv1.RunResponse{Seq: 1, TurnId: "e-1", Response: &agentdv1.RunResponse_ModelFallback_{
+		ModelFallback: &agentdv1.RunResponse_ModelFallback{MessageId: id, AgentPath: []string{"root", "a"}},
+	}}
+}
+
+func callOverEvent(id string, outcome agentdv1.RunResponse_ModelCallEnded_Outcome) *agentdv1.RunResponse {
+	return &agentdv1.RunResponse{Seq: 1, TurnId: "e-1", Response: &agentdv1.RunResponse_ModelCallEnded_{
+		ModelCallEnded: &agentdv1.RunResponse_ModelCallEnded{MessageId: id, AgentPath: []string{"root", "a"}, Outcome: outcome},
+	}}
+}
+
 func errorEvent(seq int64) *agentdv1.RunResponse {
 	return &agentdv1.RunResponse{Seq: seq, TurnId: "e-1", Response: &agentdv1.RunResponse_Error{Error: &agentdv1.RunResponse_ErrorResponse{}}}
 }
@@ -136,6 +148,11 @@ func TestDisplay(t *testing.T) {
 		"canceled":            {resolvedEvent(agentdv1.InteractionStatus_INTERACTION_STATUS_CANCELED), shown(kindInteraction, phaseCanceled, "interaction:c1", public)},
 		"retract":             {retractEvent("e-1/m"), shown(kindText, phaseCanceled, "message:e-1/m", public)},
 		"retract of all":      {retractEvent(""), shown(kindText, phaseCanceled, "message:*", public)},
+		"fallback":            {fallbackEvent("e-1/m"), shown(kindError, phaseProgress, "message:e-1/m", private)},
+		"fallback, summary":   {fallbackEvent(""), shown(kindError, phaseProgress, "agent:root/a", private)},
+		"answered":            {callOverEvent("e-1/m", agentdv1.RunResponse_ModelCallEnded_OUTCOME_ANSWERED), shown(kindStatus, phaseCompleted, "call:e-1/m", private)},
+		"summarised":          {callOverEvent("", agentdv1.RunResponse_ModelCallEnded_OUTCOME_SUMMARISED), shown(kindStatus, phaseProgress, "agent:root/a", private)},
+		"call failed":         {callOverEvent("", agentdv1.RunResponse_ModelCallEnded_OUTCOME_FAILED), shown(kindStatus, phaseProgress, "agent:root/a", private)},
 		"error of the turn":   {errorEvent(9), shown(kindError, phaseFailed, "turn:e-1", public)},
 		"error of the stream": {errorEvent(0), shown(kindError, phaseFailed, "stream", public)},
 		"completed":           {endEvent(&agentdv1.RunResponse_EndResponse{Completed: true}), shown(kindStatus, phaseCompleted, "turn:e-1", public)},

@@ -335,7 +335,7 @@ func (s *Session) reopen(ctx context.Context, keys Keys) (*Run, error) {
 	t.snapshot, t.startSeq, t.started = old.snapshot, old.startSeq, old.started
 	t.queuedSeq, t.besideSeq = old.queuedSeq, old.besideSeq
 	t.usage, t.results, t.steps, t.injected = old.usage, old.results, old.steps, old.injected
-	t.begun = t.usage.Calls
+	t.called, t.begun = old.called, old.called
 	// What is being written about the calls of the turn counts for it too.
 	t.pending, t.opened, t.resolved = old.pending, old.opened, old.resolved
 	for _, p := range t.pending {

@@ -14,6 +14,8 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"google.golang.org/protobuf/proto"
+
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 )
@@ -142,6 +144,83 @@ func TestBudgetSurvivesARestart(t *testing.T) {
 			t.Errorf("end is %v", e)
 		}
 	})
+}
+
+// What tries took that failed before a restart counts, for the turn, its session and
+// the budgets, once; a call that was cut off is one when it is made again.
+func TestBudgetCountsFailedTries(t *testing.T) {
+	for name, tc := range map[string]struct {
+		budget session.Budget
+		says   string
+	}{
+		"tokens":      {session.Budget{Tokens: 10}, "10 of 10 tokens"},
+		"cost":        {session.Budget{CostUSD: 0.1}, "0.1 of 0.1 US dollars"},
+		"enough":      {session.Budget{Tokens: 11}, ""},
+		"model calls": {session.Budget{ModelCalls: 1}, ""},
+	} {
+		for _, whose := range []string{"turn", "session"} {
+			t.Run(name+" of the "+whose, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					req := session.Request{Budget: tc.budget}
+					if whose == "session" {
+						req = session.Request{SessionBudget: &tc.budget}
+					}
+					f := newFixture(t, memory(t), session.Limits{})
+					f.on(func(ctx context.Context, r *session.Run) error {
+						done, err := r.BeginCall(session.ModelCall{Path: root, Model: "a", MessageID: "m"})
+						if err != nil {
+							return err
+						}
+						defer done()
+						if err := r.Retrying(ctx, session.ModelRetry{MessageID: "m", Path: root, Attempt: 1, Usage: &session.Usage{Total: 4, Calls: 1, CostUSD: 0.04}}); err != nil {
+							return err
+						}
+						if err := r.FellBack(ctx, session.ModelFallback{MessageID: "m", Path: root, Model: "a", Next: "b", Usage: &session.Usage{Total: 6, Calls: 1, CostUSD: 0.06}}); err != nil {
+							return err
+						}
+						<-ctx.Done()
+						return context.Cause(ctx)
+					})
+					turn := f.start(req)
+					synctest.Wait()
+					f.stop()
+					f = newFixture(t, f.store, session.Limits{})
+					f.on(func(ctx context.Context, r *session.Run) error {
+						done, err := r.BeginCall(session.ModelCall{Path: root, Model: "b", MessageID: "m"})
+						if err != nil {
+							return err
+						}
+						defer done()
+						return add(ctx, r, &session.Event{
+							MessageID: "m", Path: root, Text: "hi", Usage: &session.Usage{Total: 5, Calls: 1, CostUSD: 0.05}, Before: &session.Usage{Total: 10, Calls: 2, CostUSD: 0.1},
+						})
+					})
+					if err := f.m.Recover(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					_, w := f.attach(session.AttachRequest{SessionID: turn.SessionID()})
+					msgs := follow(t, w)
+					e, want := end(t, msgs), session.Usage{Total: 10, Calls: 2, CostUSD: 0.1}
+					if tc.says == "" {
+						want = session.Usage{Total: 15, Calls: 3, CostUSD: 0.15000000000000002}
+						i := slices.IndexFunc(msgs, func(m *agentdv1.RunResponse) bool { return m.GetModelCallEnded() != nil })
+						if c := msgs[i].GetModelCallEnded(); c.GetLlmCalls() != 3 || c.GetUsage().GetTotalTokens() != 15 || c.GetOutcome() != agentdv1.RunResponse_ModelCallEnded_OUTCOME_ANSWERED {
+							t.Errorf("the call is told as %v", c)
+						}
+					} else if !strings.Contains(e.GetReason(), tc.says) {
+						t.Errorf("end is %v, want %q", e, tc.says)
+					}
+					info, err := f.store.Info(t.Context(), turn.SessionID())
+					if err != nil {
+						t.Fatal(err)
+					}
+					if !proto.Equal(e.GetUsageSummary(), want.Proto()) || e.GetCompleted() != (tc.says == "") || !proto.Equal(info.Usage.Proto(), want.Proto()) {
+						t.Errorf("end is %v, the session took %+v, want %+v", e, info.Usage, want)
+					}
+				})
+			})
+		}
+	}
 }
 
 // Agents that run at the same time share a budget: not one call too many begins.

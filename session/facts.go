@@ -114,6 +114,8 @@ type ModelRetry struct {
 	// Code and Message are what the last one failed with; the client sees them.
 	Code    agentdv1.ErrorCode `json:"code"`
 	Message string             `json:"message"`
+	// Usage is what that one took; nil where its provider did not say.
+	Usage *Usage `json:"usage,omitempty"`
 }
 
 // OnDisconnect is what becomes of a turn whose last client is gone: it goes on,
@@ -269,8 +271,12 @@ type Event struct {
 	Calls []ToolCall
 	// State are the keys that changed. Keys of scope temp are not among them.
 	State map[string]any
-	// Usage is what the model call took; nil for an event that is none.
+	// Usage is what the model call took that the event is the end of, but for what
+	// records before it hold; nil for an event that is the end of none.
 	Usage *Usage
+	// Before is what tries of the call took that failed before its last one, as the
+	// records of the retries and changes of its model hold it. Not part of Usage.
+	Before *Usage `json:",omitempty"`
 	// Marks are the places of the message's deltas, as Run.Marks has given them.
 	Marks Marks `json:",omitempty"`
 	// Model is the model that answered, as its provider names it, and Stop why it

@@ -170,6 +170,14 @@ func (x *index) note(rec Record, fact any) []rowed {
 // noteTurn is note for the turns.
 func (x *index) noteTurn(rec Record, fact any) []*TurnInfo {
 	t := x.turns[rec.TurnID]
+	if u := taken(fact); u != nil {
+		if rec.Seq > x.inherited {
+			x.usage = x.usage.Add(*u)
+		}
+		if t != nil {
+			t.Usage = t.Usage.Add(*u)
+		}
+	}
 	switch f := fact.(type) {
 	case *TurnQueued:
 		t = x.add(rec)
@@ -186,9 +194,6 @@ func (x *index) noteTurn(rec Record, fact any) []*TurnInfo {
 		if told := x.turns[f.Injected]; told != nil {
 			told.Into, told.recorded = rec.TurnID, rowOpen
 			return []*TurnInfo{told}
-		}
-		if f.Usage != nil && rec.Seq > x.inherited {
-			x.usage = x.usage.Add(*f.Usage)
 		}
 	}
 	if t == nil {
@@ -219,9 +224,6 @@ func (x *index) add(rec Record) *TurnInfo {
 }
 
 func (t *TurnInfo) event(ev *Event) {
-	if ev.Usage != nil {
-		t.Usage = t.Usage.Add(*ev.Usage)
-	}
 	t.answered(ev)
 	t.Open = append(t.Open, forClients(ev.Calls...)...)
 }

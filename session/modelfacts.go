@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,7 +15,8 @@ import (
 type CallInfo struct {
 	// Model is the model that was called last, as the agent names it.
 	Model string `json:"model"`
-	// Provider served it.
+	// Provider served it. Empty for a call that a crash has cut off and that was not
+	// made again: what else was of it is not known.
 	Provider string `json:"provider"`
 	// Took is from the first try to the end of the answer, FirstText to its first
 	// text or thought, 0 when there was none. In nanoseconds.
@@ -25,7 +27,7 @@ type CallInfo struct {
 // ModelFallback says that a model has failed before anything of its answer was
 // shown, and that another one is called.
 type ModelFallback struct {
-	// MessageID is the one of the answer to come.
+	// MessageID is the one of the answer to come; empty for a summary.
 	MessageID string `json:"message_id"`
 	// Path runs from the root to the agent whose call it is.
 	Path []string `json:"path"`
@@ -35,6 +37,9 @@ type ModelFallback struct {
 	// Code and Message are what the first one failed with; the client sees them.
 	Code    agentdv1.ErrorCode `json:"code"`
 	Message string             `json:"message"`
+	// Usage is what its tries took, but for those whose ModelRetry says so; nil where
+	// nothing was reported.
+	Usage *Usage `json:"usage,omitempty"`
 }
 
 // RawPayload is a provider's answer to one try of a model call as it came.
@@ -112,8 +117,8 @@ func (r *Run) FellBack(ctx context.Context, f ModelFallback) error {
 	}
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
-	for call := range r.t.modelCalls {
-		if call.MessageID == f.MessageID {
+	for call := range r.t.modelCalls { // an agent makes one call at a time
+		if slices.Equal(call.Path, f.Path) {
 			call.Model = f.Next
 		}
 	}
@@ -157,21 +162,56 @@ func (e *Event) CallEnded(sessionID string) *agentdv1.RunResponse_ModelCallEnded
 	if e.Usage == nil {
 		return nil
 	}
-	sum := e.Usage.Proto()
+	took := *e.Usage
+	if e.Before != nil {
+		took = e.Before.Add(took)
+	}
+	sum := took.Proto()
 	m := &agentdv1.RunResponse_ModelCallEnded{
 		SessionId: sessionID, AgentPath: e.Path, MessageId: e.MessageID, ServedModel: e.Model,
 		Usage: sum.GetTotalUsage(), LlmCalls: sum.GetLlmCalls(), StopReason: StopReason(e.Stop),
+		Outcome: e.outcome(),
 	}
-	if e.Usage.Unpriced == 0 {
-		m.Cost = &e.Usage.CostUSD
+	if took.Unpriced == 0 {
+		m.Cost = &took.CostUSD
 	}
 	if c := e.Call; c != nil {
-		m.Model, m.Provider, m.Duration = c.Model, c.Provider, durationpb.New(c.Took)
+		m.Model, m.Provider = c.Model, c.Provider
+		if c.Provider != "" {
+			m.Duration = durationpb.New(c.Took)
+		}
 		if c.FirstText > 0 {
 			m.FirstText = durationpb.New(c.FirstText)
 		}
 	}
 	return m
+}
+
+// outcome is what has come of the model call that the event is the end of.
+func (e *Event) outcome() agentdv1.RunResponse_ModelCallEnded_Outcome {
+	switch {
+	case e.Compacted != nil:
+		return agentdv1.RunResponse_ModelCallEnded_OUTCOME_SUMMARISED
+	case e.MessageID != "":
+		return agentdv1.RunResponse_ModelCallEnded_OUTCOME_ANSWERED
+	default:
+		return agentdv1.RunResponse_ModelCallEnded_OUTCOME_FAILED
+	}
+}
+
+// taken is what a fact says that a model took; nil for nothing. What model calls
+// took is the sum over all facts.
+func taken(fact any) *Usage {
+	switch f := fact.(type) {
+	case *Event:
+		return f.Usage
+	case *ModelRetry:
+		return f.Usage
+	case *ModelFallback:
+		return f.Usage
+	default:
+		return nil
+	}
 }
 
 func (p *Provided) proto(sessionID string, ev *Event) *agentdv1.RunResponse_ProviderTools {

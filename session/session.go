@@ -216,6 +216,9 @@ func (s *Session) decode(rec Record) (any, error) {
 func (s *Session) applyLocked(rec Record, fact any, t *Turn) {
 	s.seq, s.deltas = rec.Seq, 0
 	s.index.note(rec, fact)
+	if u := taken(fact); u != nil {
+		t.usage = t.usage.Add(*u)
+	}
 	switch f := fact.(type) {
 	case *TurnStarted:
 		s.turn = t
@@ -250,7 +253,7 @@ func (s *Session) applyLocked(rec Record, fact any, t *Turn) {
 			t.injected = append(t.injected, f.Injected)
 		}
 		if f.Usage != nil {
-			t.usage = t.usage.Add(*f.Usage)
+			t.called++
 		}
 		delete(t.onTheirWay, f.MessageID)
 		t.openStep(f.Calls)

@@ -51,7 +51,8 @@ type Turn struct {
 	onTheirWay map[string]*message   // by message id
 	usage      Usage
 	clients    int                      // watchers whose client takes part
-	begun      int64                    // model calls begun, in the whole turn but for failed ones of earlier processes
+	called     int64                    // model calls whose end is in the log
+	begun      int64                    // model calls begun, in the whole turn but for those of earlier processes whose end is not in the log
 	modelCalls map[*ModelCall]time.Time // model calls under way, and since when
 	steps      [][]ToolCall             // the calls of each answer that has open ones
 	injected   []string                 // queued turns whose prompts have become messages of this one

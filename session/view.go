@@ -122,6 +122,9 @@ func (v *view) fact(rec Record, fact any, replayed bool, mine []string) (end boo
 	v.finishJoin()
 	v.rec, v.replayed = rec, replayed
 	asking := v.asking.add(rec, fact)
+	if u := taken(fact); u != nil {
+		v.usage = v.usage.Add(*u)
+	}
 	switch f := fact.(type) {
 	case *TurnStarted:
 		v.turnID, v.speakers, v.calls, v.usage, v.output = rec.TurnID, nil, nil, Usage{}, ""
@@ -220,9 +223,6 @@ func (v *view) event(ev *Event, mine []string) {
 	v.text(slotText, ev, text, false)
 	if ev.Text != "" || ev.Thoughts != "" {
 		v.speaker(ev.Path)
-	}
-	if ev.Usage != nil {
-		v.usage = v.usage.Add(*ev.Usage)
 	}
 	if ev.final() {
 		v.output = ""

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -12,14 +13,15 @@ import (
 
 // A server that is killed while a fallback model speaks: the next one begins that
 // call again with the agent's own model, and turns to the fallback again; what was
-// answered before, by whichever model, is not asked for again.
+// answered before, by whichever model, is not asked for again. What the model took
+// that failed is counted each time that it was asked, also before a kill.
 func TestKillInFallback(t *testing.T) {
 	overBoth(t, func(t *testing.T, c *carrier) {
 		env, f := killable(t)
 		// The agent's own model answers the second call alone.
 		down := `answers:
   - {when: {step: 2}, calls: [{name: c}, {name: d}]}
-  - {when: {}, error: {kind: unavailable, status: 404, message: gone}}`
+  - {when: {}, usage: {prompt: 1000, total: 1000}, error: {kind: unavailable, status: 404, message: gone}}`
 		if err := os.WriteFile(filepath.Join(env["AGENTD_SCRIPTS"], "down.yaml"), []byte(down), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -50,14 +52,15 @@ func TestKillInFallback(t *testing.T) {
 		third := c.binary(t, env)
 		f.open(third, nil)
 		end := f.end()
-		if !end.GetCompleted() || end.GetUsageSummary().GetLlmCalls() != 3 {
-			t.Errorf("got %v, want a completed turn of 3 model calls", end)
+		if u := end.GetUsageSummary(); !end.GetCompleted() || u.GetLlmCalls() != 3+4 || u.GetTotalUsage().GetTotalTokens()/1000 != 4 {
+			t.Errorf("got %v, want a completed turn of 3 model calls and 4 that failed", end)
 		}
 		if want := long + " result of a, result of b, result of c, result of d"; f.text() != want {
 			t.Errorf("said %q, want %q", f.text(), want)
 		}
 		changes := map[string]int{} // by message
-		var models []string
+		var models, tries []string
+		var tokens int32
 		for _, m := range f.got {
 			if b := m.GetModelFallback(); b != nil {
 				changes[b.GetMessageId()]++
@@ -67,10 +70,15 @@ func TestKillInFallback(t *testing.T) {
 			}
 			if e := m.GetModelCallEnded(); e != nil {
 				models = append(models, e.GetModel())
+				tries = append(tries, strconv.Itoa(int(e.GetLlmCalls())))
+				tokens += e.GetUsage().GetTotalTokens()
 			}
 		}
 		if got := strings.Join(models, " "); got != "scripted/work scripted/down scripted/work" {
 			t.Errorf("answers of %s", got)
+		}
+		if got := strings.Join(tries, " "); got != "3 1 3" || tokens != end.GetUsageSummary().GetTotalUsage().GetTotalTokens() {
+			t.Errorf("the calls had %s tries and took %d tokens, the turn says %v", got, tokens, end.GetUsageSummary())
 		}
 		if len(changes) != 2 {
 			t.Errorf("changes in %v, want two calls", changes)

@@ -28,6 +28,7 @@ type evidence struct {
 	attempts map[step][]attempt
 	downs    map[step][]int
 	sums     []sum
+	bills    []bill
 	results  func(key string) (time.Time, bool) // when the provider was first told
 	runs     []execution
 	died     map[int]bool

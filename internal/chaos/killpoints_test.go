@@ -200,8 +200,9 @@ func plain(s string) string {
 	return keyInText.ReplaceAllString(markInText.ReplaceAllString(s, "<"), "$1")
 }
 
-// story is what a log says: for each turn its end and its usage, what each agent
-// said and called, and the results, each in their order. Where agents are told what
+// story is what a log says: for each turn its end and what its answers took, what each agent
+// said and called, and the results, each in their order. A model that fails is asked
+// again after a kill, and paid again. Where agents are told what
 // the others happen to have said before, what that takes is left out.
 func story(records []session.Record, loose bool) []string {
 	l := readLog(records)
@@ -229,7 +230,7 @@ func story(records []session.Record, loose bool) []string {
 		}
 		slices.Sort(results)
 		out = append(out, fmt.Sprint(i, " results: ", strings.Join(results, "\n")))
-		u := t.usage
+		u := t.said
 		if loose {
 			u = session.Usage{}
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/apzuk3/agentd/adkbridge"
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 )
 
@@ -35,7 +36,9 @@ type loggedTurn struct {
 	begin   int64
 	start   string // the agent that had spoken last
 	ended   *session.TurnEnded
-	usage   session.Usage
+	usage   session.Usage // of all records
+	said    session.Usage // of answers and summaries alone
+	told    session.Usage // of the calls that have ended, as clients are told
 	answers []*loggedAnswer
 	resumed int
 }
@@ -158,13 +161,29 @@ func (l *logged) take(t *loggedTurn, rec session.Record, author *string) error {
 		}
 	case session.KindModelFallback:
 		f := loggedFact[session.ModelFallback]{seq: rec.Seq, turn: t}
-		defer func() { l.falls = append(l.falls, f) }()
-		return json.Unmarshal(rec.Data, &f.fact)
+		if err := json.Unmarshal(rec.Data, &f.fact); err != nil {
+			return err
+		}
+		l.falls = append(l.falls, f)
+		if f.fact.Usage != nil {
+			t.usage = t.usage.Add(*f.fact.Usage)
+		}
+	case session.KindModelRetry:
+		var f session.ModelRetry
+		if err := json.Unmarshal(rec.Data, &f); err != nil {
+			return err
+		}
+		if f.Usage != nil {
+			t.usage = t.usage.Add(*f.Usage)
+		}
 	case session.KindRawPayload:
 		f := loggedFact[session.RawPayload]{seq: rec.Seq, turn: t}
 		defer func() { l.raws = append(l.raws, f) }()
 		return json.Unmarshal(rec.Data, &f.fact)
 	case session.KindTurnEnded:
+		if t.told != t.usage {
+			l.faults.lostf("turn %s took %+v, of its calls is told %+v", t.id, t.usage, t.told)
+		}
 		t.ended = &session.TurnEnded{}
 		return json.Unmarshal(rec.Data, t.ended)
 	default: // says nothing that is checked
@@ -189,8 +208,12 @@ func (l *logged) event(t *loggedTurn, rec session.Record, author *string) error 
 		return err
 	}
 	if ev.Usage != nil {
-		t.usage = t.usage.Add(*ev.Usage)
-		l.costs[rec.Seq] = costText(ev.MessageID, ev.Path, ev.Usage.Proto())
+		t.usage, t.said, t.told = t.usage.Add(*ev.Usage), t.said.Add(*ev.Usage), t.told.Add(*ev.Usage)
+		if ev.Before != nil {
+			t.told = t.told.Add(*ev.Before)
+		}
+		ended := ev.CallEnded("")
+		l.costs[rec.Seq] = costText(ev.MessageID, ev.Path, &agentdv1.UsageSummary{LlmCalls: ended.GetLlmCalls(), TotalUsage: ended.GetUsage()})
 	}
 	var made []string
 	if stored.Content != nil {

@@ -3,7 +3,6 @@ package chaos
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"regexp"
@@ -18,8 +17,29 @@ import (
 // downModel is a model that is never there.
 const downModel = "gpt-down"
 
-// errDown says that a request was for it.
-var errDown = errors.New("the model is not there")
+// bill is what downModel took for a step, or for a summary, whose step is zero.
+type bill struct {
+	step   step
+	epoch  int
+	prompt int64 // unique
+}
+
+// charge has downModel fail, at a price. The caller holds mu.
+func (p *provider) charge(session int, s step, epoch int) error {
+	prompt := int64(1_000_000 + len(p.bills[session]))
+	p.bills[session] = append(p.bills[session], bill{s, epoch, prompt})
+	return downError(prompt)
+}
+
+// downError is how downModel fails: after it has said what that took.
+type downError int64
+
+// Error implements error.
+func (e downError) Error() string {
+	const event = "data: %s\n\n"
+	return fmt.Sprintf(event, fmt.Sprintf(`{"id":"x","choices":[],"usage":{"prompt_tokens":%d,"completion_tokens":0,"total_tokens":%d}}`, e, e)) +
+		fmt.Sprintf(event, `{"error":{"message":"closed for repairs","code":"model_not_found"}}`)
+}
 
 // sum is a summary that the provider was asked for.
 type sum struct {
@@ -105,7 +125,7 @@ func (p *provider) summarise(session int, agent string, epoch int, body []byte, 
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if req.Model == downModel {
-		return nil, answer{}, errDown
+		return nil, answer{}, p.charge(session, step{}, epoch)
 	}
 	h := fnv.New64a()
 	_, _ = h.Write(body)
@@ -123,6 +143,12 @@ func (p *provider) sumsOf(session int) []sum {
 		out = append(out, *s)
 	}
 	return out
+}
+
+func (p *provider) billsOf(session int) []bill {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.bills[session])
 }
 
 func (p *provider) downsOf(session int) map[step][]int {
@@ -173,6 +199,7 @@ func (x *examine) costSeen(c *chain, m seen) {
 // models checks what is recorded of model calls besides their answers.
 func (x *examine) models() {
 	x.fallbacks()
+	x.billed()
 	x.payloads()
 	for _, s := range x.log.sums {
 		x.summary(s.seq, s.fact.Compacted.Summary, s.fact.Usage.Prompt)
@@ -185,14 +212,17 @@ func (x *examine) fallbacks() {
 	fell := map[string]int{}
 	for _, f := range x.log.falls {
 		id := f.fact.MessageID
+		if f.fact.Model != downModel || f.fact.Next != "gpt-chaos" {
+			x.v.otherf("record %d: %+v", f.seq, f.fact)
+		}
+		if id == "" {
+			continue // of a summary
+		}
 		if a := x.log.answers[id]; a != nil && a.seq < f.seq {
 			x.v.rerunf("record %d: another model is called for %s, which record %d has", f.seq, id, a.seq)
 		}
 		if fell[id]++; fell[id] > 1+f.turn.resumed {
 			x.v.repeatedf("record %d: the model of %s changes %d times, its turn was resumed %d times", f.seq, id, fell[id], f.turn.resumed)
-		}
-		if f.fact.Model != downModel || f.fact.Next != "gpt-chaos" {
-			x.v.otherf("record %d: %+v", f.seq, f.fact)
 		}
 	}
 	for id, a := range x.log.answers {
@@ -208,6 +238,36 @@ func (x *examine) fallbacks() {
 			i := slices.IndexFunc(x.attempts[a.step], func(t attempt) bool { return len(m) > 1 && strconv.Itoa(t.number) == m[1] })
 			if i >= 0 && epoch > x.attempts[a.step][i].epoch {
 				x.v.rerunf("step %s: process %d asked for it, its answer is of process %d", a.step, epoch, x.attempts[a.step][i].epoch)
+			}
+		}
+	}
+}
+
+// billed checks that the log has what a model took that has failed, once; and all of
+// it where its process went on.
+func (x *examine) billed() {
+	had := map[int64]int{}
+	for _, f := range x.log.falls {
+		u := f.fact.Usage
+		i := -1
+		if u != nil {
+			i = slices.IndexFunc(x.bills, func(b bill) bool { return b.prompt == u.Prompt })
+		}
+		switch {
+		case i < 0 || u.Calls != 1 || u.Total != u.Prompt:
+			x.v.lostf("record %d: a model has failed and took %+v, which its provider did not say", f.seq, u)
+		case had[u.Prompt] > 0:
+			x.v.repeatedf("record %d: a model has failed and took %+v, as before", f.seq, u)
+		default:
+			had[u.Prompt]++
+		}
+	}
+	for _, a := range x.log.answers {
+		m := attemptMark.FindStringSubmatch(a.text)
+		for _, b := range x.bills {
+			i := slices.IndexFunc(x.attempts[a.step], func(t attempt) bool { return len(m) > 1 && strconv.Itoa(t.number) == m[1] })
+			if b.step == a.step && i >= 0 && b.epoch == x.attempts[a.step][i].epoch && had[b.prompt] == 0 {
+				x.v.lostf("record %d: the model that has failed before took %d tokens, the log does not have them", a.seq, b.prompt)
 			}
 		}
 	}
@@ -265,6 +325,24 @@ func (x *examine) summary(seq int64, text string, prompt int64) {
 	}
 }
 
+// changes edits the records of models that have failed.
+func (e *evidence) changes(t *testing.T, edit func(*session.ModelFallback)) {
+	t.Helper()
+	for i, rec := range e.records {
+		if rec.Kind != session.KindModelFallback {
+			continue
+		}
+		var f session.ModelFallback
+		err := json.Unmarshal(rec.Data, &f)
+		if edit(&f); err == nil {
+			e.records[i].Data, err = json.Marshal(f)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // What is wrong with model calls is seen.
 func TestModelsChecker(t *testing.T) {
 	p := newProvider(t, false)
@@ -283,6 +361,11 @@ func TestModelsChecker(t *testing.T) {
 			for _, a := range readLog(e.records).answers {
 				e.downs[a.step] = []int{7}
 			}
+		}},
+		"what a model took that failed is not there": {fallback, func(v verdict) int { return v.lost }, func(t *testing.T, e *evidence) { e.changes(t, func(f *session.ModelFallback) { f.Usage = nil }) }},
+		"what a model took that failed is another":   {fallback, func(v verdict) int { return v.lost }, func(t *testing.T, e *evidence) { e.changes(t, func(f *session.ModelFallback) { f.Usage.Prompt++ }) }},
+		"a model that failed is paid twice": {fallback, func(v verdict) int { return v.repeated }, func(t *testing.T, e *evidence) {
+			e.changes(t, func(f *session.ModelFallback) { f.Usage.Prompt, f.Usage.Total = 1_000_000, 1_000_000 })
 		}},
 		"a raw payload is another": {fallback, func(v verdict) int { return v.lost }, func(_ *testing.T, e *evidence) {
 			for i, rec := range e.records {

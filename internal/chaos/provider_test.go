@@ -45,6 +45,7 @@ type provider struct {
 	attempts map[step][]*attempt
 	downs    map[step][]int       // the epochs that asked the model which is never there
 	sums     map[int][]*sum       // summaries that were asked for, by session
+	bills    map[int][]bill       // what failed, by session
 	results  map[string]time.Time // when a call's result was first sent back, by its key
 	problems []string             // what was wrong with requests
 }
@@ -62,7 +63,7 @@ func newProvider(t *testing.T, slow bool) *provider {
 		// All numbers are of one length: so are the requests.
 		sessions: 1000,
 		scripts:  map[int]script{}, attempts: map[step][]*attempt{}, results: map[string]time.Time{},
-		downs: map[step][]int{}, sums: map[int][]*sum{},
+		downs: map[step][]int{}, sums: map[int][]*sum{}, bills: map[int][]bill{},
 	}
 	p.http = httptest.NewServer(p)
 	t.Cleanup(p.http.Close)
@@ -84,6 +85,7 @@ func (p *provider) forget(session int) {
 	defer p.mu.Unlock()
 	delete(p.scripts, session)
 	delete(p.sums, session)
+	delete(p.bills, session)
 	maps.DeleteFunc(p.downs, func(s step, _ []int) bool { return s.session == session })
 	for s := range p.attempts {
 		if s.session == session {
@@ -314,7 +316,7 @@ func (p *provider) begin(r *http.Request) (*attempt, answer, error) {
 	}
 	if req.Model == downModel {
 		p.downs[s] = append(p.downs[s], epoch)
-		return nil, answer{}, errDown
+		return nil, answer{}, p.charge(s.session, s, epoch)
 	}
 	now := time.Now()
 	for _, key := range answered {
@@ -332,9 +334,9 @@ func (p *provider) begin(r *http.Request) (*attempt, answer, error) {
 // ServeHTTP answers one model call.
 func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a, ans, err := p.begin(r)
-	if errors.Is(err, errDown) {
-		w.Header().Set("Retry-After", "600") // no retry waits for that
-		http.Error(w, `{"error":{"message":"closed for repairs"}}`, http.StatusServiceUnavailable)
+	if down, ok := errors.AsType[downError](err); ok {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, down.Error())
 		return
 	}
 	if err != nil {

@@ -89,8 +89,8 @@ func (e *evidence) replayed(t *testing.T) {
 				t.Errorf("%s: step %s is told as %v, its model was sent %+v", e.shape.name, a.step, c, want)
 			}
 		}
-		if answers != len(turn.answers) || sum.Calls != turn.usage.Calls || sum.Total != turn.usage.Total {
-			t.Errorf("%s: turn %s has %d answers and took %+v, its calls are %d and took %+v", e.shape.name, turn.id, len(turn.answers), turn.usage, answers, sum)
+		if answers != len(turn.answers) || sum.Calls != turn.told.Calls || sum.Total != turn.told.Total {
+			t.Errorf("%s: turn %s has %d answers and took %+v, its calls are %d and took %+v", e.shape.name, turn.id, len(turn.answers), turn.told, answers, sum)
 		}
 	}
 }

@@ -434,7 +434,7 @@ func (t *talk) evidence(records []session.Record) evidence {
 	e := evidence{
 		seed: t.seed, number: t.number, id: t.id, shape: t.shape, records: records,
 		attempts: t.w.provider.of(t.number), results: t.w.provider.resultSeen,
-		downs: t.w.provider.downsOf(t.number), sums: t.w.provider.sumsOf(t.number),
+		downs: t.w.provider.downsOf(t.number), sums: t.w.provider.sumsOf(t.number), bills: t.w.provider.billsOf(t.number),
 		runs: t.runs, died: t.died, outcome: t.outcome,
 		chains: slices.Concat(t.events.all, t.recorder.all),
 	}

@@ -47,12 +47,18 @@ func (*Printer) modelCall(c *agentdv1.ModelCallDetails) []fact {
 	if end.Cost != nil {
 		facts[5].value = dollars(end.GetCost())
 	}
+	if said := outcome(end); said != "" {
+		facts[2] = fact{"outcome", said}
+	}
 	if end.GetDuration() != nil {
 		facts[3].value = duration(end.GetDuration().AsDuration())
 	}
 	if c.GetContents() == 0 {
 		told := "cannot be made again from the log"
-		if end.GetMessageId() == "" {
+		switch {
+		case outcome(end) != "":
+			told = "nothing that can be made again"
+		case end.GetMessageId() == "":
 			told = "nothing that can be made again: the call wrote a summary, or failed"
 		}
 		return append(facts, fact{"told", told})

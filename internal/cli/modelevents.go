@@ -49,7 +49,11 @@ func provided(p *agentdv1.RunResponse_ProviderTools) string {
 
 // fellBack says that another model is called.
 func fellBack(f *agentdv1.RunResponse_ModelFallback) string {
-	return fmt.Sprintf("%s failed (%s), going on with %s", f.GetModel(), codeName(f.GetCode()), f.GetNextModel())
+	what := "going on with"
+	if f.GetMessageId() == "" {
+		what = "the summary is asked of"
+	}
+	return fmt.Sprintf("%s failed (%s), %s %s", f.GetModel(), codeName(f.GetCode()), what, f.GetNextModel())
 }
 
 // compacted says that a model is told a summary.
@@ -82,10 +86,25 @@ func callEnded(c *agentdv1.RunResponse_ModelCallEnded) string {
 	if c.GetFirstText() != nil {
 		out = append(out, "first text after "+duration(c.GetFirstText().AsDuration()))
 	}
+	if said := outcome(c); said != "" {
+		out = append(out, said)
+	}
 	if c.GetStopReason() > agentdv1.StopReason_STOP_REASON_STOP {
 		out = append(out, word(c.GetStopReason(), "STOP_REASON_"))
 	}
 	return strings.Join(out, ", ")
+}
+
+// outcome says what has come of a model call; nothing for an answer.
+func outcome(c *agentdv1.RunResponse_ModelCallEnded) string {
+	switch c.GetOutcome() {
+	case agentdv1.RunResponse_ModelCallEnded_OUTCOME_SUMMARISED:
+		return "wrote a summary"
+	case agentdv1.RunResponse_ModelCallEnded_OUTCOME_FAILED:
+		return "failed"
+	default:
+		return ""
+	}
 }
 
 // payload says what a provider has answered, without the answer.

@@ -28,8 +28,15 @@ func citation(uri, title string) *agentdv1.RunResponse_ProviderTools_Citation {
 
 func fallback(path ...string) *agentdv1.RunResponse {
 	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ModelFallback_{ModelFallback: &agentdv1.RunResponse_ModelFallback{
-		AgentPath: path, Model: "gpt-x", NextModel: "claude\x1b-x", Code: agentdv1.ErrorCode_ERROR_CODE_MODEL_UNAVAILABLE, Message: "busy",
+		AgentPath: path, MessageId: "m1", Model: "gpt-x", NextModel: "claude\x1b-x", Code: agentdv1.ErrorCode_ERROR_CODE_MODEL_UNAVAILABLE, Message: "busy",
 	}}}
+}
+
+// fallbackOfSummary is one of a call that is to write a summary.
+func fallbackOfSummary(path ...string) *agentdv1.RunResponse {
+	m := fallback(path...)
+	m.GetModelFallback().MessageId = ""
+	return m
 }
 
 func compaction(reason agentdv1.RunResponse_HistoryCompacted_Reason, prompt, window int64) *agentdv1.RunResponse {
@@ -74,6 +81,7 @@ func TestTextOfModelEvents(t *testing.T) {
 		"nothing cited": {[]*agentdv1.RunResponse{says(a, "x"), cites(a, nil), ends(true)}, "a: x\n"},
 		"many":          {[]*agentdv1.RunResponse{cites(a, nil, many...)}, "[50] https://x.example/50\n… and 2 more\n"},
 		"fallback":      {[]*agentdv1.RunResponse{fallback(a...)}, "↻ a: gpt-x failed (MODEL_UNAVAILABLE), going on with claude-x\n"},
+		"of a summary":  {[]*agentdv1.RunResponse{fallbackOfSummary(a...)}, "↻ a: gpt-x failed (MODEL_UNAVAILABLE), the summary is asked of claude-x\n"},
 		"compaction": {
 			[]*agentdv1.RunResponse{
 				compaction(agentdv1.RunResponse_HistoryCompacted_REASON_SHARE, 90000, 100000), compaction(agentdv1.RunResponse_HistoryCompacted_REASON_OVERFLOW, 90000, 0),
@@ -127,6 +135,9 @@ func TestModelEventLines(t *testing.T) {
 		"call":        {callOver(call), "model_call_ended       root/a gpt-x, 2 model calls, 1,234 tokens, $0.0123, 1.5s, first text after 200ms, max tokens"},
 		"no price":    {callOver(&agentdv1.RunResponse_ModelCallEnded{ServedModel: "x", LlmCalls: 1, StopReason: agentdv1.StopReason_STOP_REASON_STOP}), "model_call_ended       x, 1 model call, 0 tokens, price unknown"},
 		"fallback":    {fallback("root"), "model_fallback         root gpt-x failed (MODEL_UNAVAILABLE), going on with claude-x: busy"},
+		"of summary":  {fallbackOfSummary("root"), "model_fallback         root gpt-x failed (MODEL_UNAVAILABLE), the summary is asked of claude-x: busy"},
+		"summary":     {callOver(&agentdv1.RunResponse_ModelCallEnded{Model: "x", LlmCalls: 1, Cost: new(0.0), Outcome: agentdv1.RunResponse_ModelCallEnded_OUTCOME_SUMMARISED}), "model_call_ended       x, 1 model call, 0 tokens, wrote a summary"},
+		"failed":      {callOver(&agentdv1.RunResponse_ModelCallEnded{Model: "x", LlmCalls: 1, Cost: new(0.0), Outcome: agentdv1.RunResponse_ModelCallEnded_OUTCOME_FAILED}), "model_call_ended       x, 1 model call, 0 tokens, failed"},
 		"provider":    {cites([]string{"a"}, []*agentdv1.RunResponse_ProviderTools_Use{{ToolName: "web_search"}}, citation("https://b.example", "B")), "provider_tools         a → web_search (by the provider) [1] B https://b.example"},
 		"payload":     {raw("body", true), "raw_payload            root try 2: openai answered 200, 4 bytes of text/event-stream, cut"},
 		"compaction":  {compaction(agentdv1.RunResponse_HistoryCompacted_REASON_SHARE, 0, 0), "history_compacted      root/a a summary stands for the beginning of the conversation: They met."},

@@ -257,6 +257,8 @@ func TestViews(t *testing.T) {
 		},
 		{Call: &agentdv1.RunResponse_ModelCallEnded{AgentPath: []string{"root", "b"}, Model: "echo", MessageId: "m2"}},
 		{Call: &agentdv1.RunResponse_ModelCallEnded{AgentPath: []string{"root", "b"}, Model: "echo"}},
+		{Call: &agentdv1.RunResponse_ModelCallEnded{AgentPath: []string{"root", "b"}, Model: "echo", Outcome: agentdv1.RunResponse_ModelCallEnded_OUTCOME_SUMMARISED}},
+		{Call: &agentdv1.RunResponse_ModelCallEnded{AgentPath: []string{"root", "b"}, Model: "echo", Outcome: agentdv1.RunResponse_ModelCallEnded_OUTCOME_FAILED}, Contents: 3},
 	}
 	for name, tc := range map[string]struct {
 		show       func(*cli.Printer) error
@@ -343,6 +345,18 @@ model   echo
 tokens  0 in, 0 out
 cost    price unknown
 told    nothing that can be made again: the call wrote a summary, or failed
+
+agent    root/b
+model    echo
+outcome  wrote a summary
+tokens   0 in, 0 out
+told     nothing that can be made again
+
+agent     root/b
+model     echo
+outcome   failed
+tokens    0 in, 0 out
+contents  3
 `, `{"call":{`},
 		"no calls": {func(p *cli.Printer) error { return p.ModelCalls(nil) }, "nothing\n", ""},
 		"done":     {func(p *cli.Printer) error { return p.Done("deleted %s", "s1") }, "deleted s1\n", ""},

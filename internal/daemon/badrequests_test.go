@@ -159,6 +159,7 @@ func badRequests() map[string][]badRequest {
 			{name: "fallback without a name", json: llmOf(`"fallbackModels":[""]`), code: invalidArgument, kind: badTree, says: []string{"fallback_models[0]", "1"}},
 			{name: "long fallback", json: llmOf(`"fallbackModels":["{kilobyte}"]`), code: invalidArgument, kind: badTree, says: []string{"fallback_models[0]", "256", "1000"}},
 			{name: "unknown fallback", json: llmOf(`"fallbackModels":["scripted/nobody"]`), code: connect.CodeUnavailable, kind: agentdv1.ErrorCode_ERROR_CODE_MODEL_UNAVAILABLE, says: []string{"nobody"}},
+			{name: "fallback to itself by another name", json: llmOf(`"fallbackModels":["echo/echo"]`), code: invalidArgument, kind: badTree, says: []string{"fallback_models[0]", "\"echo/echo\"", "\"echo\""}},
 			{name: "share of nothing", json: llmOf(`"compaction":{"atShare":"NaN"}`), code: invalidArgument, kind: badTree, says: []string{"compaction.at_share", "NaN"}},
 			{name: "negative share", json: llmOf(`"compaction":{"atShare":-0.5}`), code: invalidArgument, kind: badTree, says: []string{"compaction.at_share", "0", "-0.5"}},
 			{name: "large share", json: llmOf(`"compaction":{"atShare":80}`), code: invalidArgument, kind: badTree, says: []string{"compaction.at_share", "1", "80"}},

@@ -53,6 +53,7 @@ var scenarios = map[string]scenario{
 	"TestBlocked":                        {run: TestBlocked, slow: true},
 	"TestProviderSuspended":              {run: TestProviderSuspended, slow: true},
 	"TestCompaction":                     {run: TestCompaction, slow: true},
+	"TestCallOutcomes":                   {run: TestCallOutcomes},
 	"TestDeferredTools":                  {run: TestDeferredTools, slow: true},
 	"TestProviderFallback":               {run: TestProviderFallback, slow: true},
 	"TestProviderFallbackFails":          {run: TestProviderFallbackFails, slow: true},

@@ -163,11 +163,11 @@ func (o *observer) retry(r *agentdv1.RunResponse_ModelRetry) {
 // one before.
 func (o *observer) fallback(f *agentdv1.RunResponse_ModelFallback) {
 	o.inSession(f.GetSessionId())
-	if len(f.GetAgentPath()) == 0 || f.GetMessageId() == "" || f.GetModel() == "" || f.GetNextModel() == "" || f.GetCode() == 0 || f.GetMessage() == "" {
+	if len(f.GetAgentPath()) == 0 || f.GetModel() == "" || f.GetNextModel() == "" || f.GetCode() == 0 || f.GetMessage() == "" {
 		o.faultf("a change of the model that does not say what it is: %v", f)
 	}
 	for _, before := range slices.Backward(o.fallbacks) {
-		if before.GetMessageId() == f.GetMessageId() {
+		if before.GetMessageId() == f.GetMessageId() && f.GetMessageId() != "" { // those of summaries are of several
 			if before.GetNextModel() != f.GetModel() {
 				o.faultf("%s takes the place of %s, which was not called: the model was %s", f.GetNextModel(), f.GetModel(), before.GetNextModel())
 			}
@@ -184,6 +184,10 @@ func (o *observer) modelCall(c *agentdv1.RunResponse_ModelCallEnded) {
 	if len(c.GetAgentPath()) == 0 || c.GetModel() == "" || c.GetProvider() == "" || c.GetUsage() == nil || c.GetLlmCalls() < 1 ||
 		c.GetMessageId() != "" && c.GetStopReason() == 0 {
 		o.faultf("a model call that does not say what it was: %v", c)
+	}
+	answered := c.GetOutcome() == agentdv1.RunResponse_ModelCallEnded_OUTCOME_ANSWERED
+	if answered != (c.GetMessageId() != "") || c.GetOutcome() == agentdv1.RunResponse_ModelCallEnded_OUTCOME_UNSPECIFIED {
+		o.faultf("what has come of a model call is %v: %v", c.GetOutcome(), c)
 	}
 	for _, before := range o.modelCalls {
 		if c.GetMessageId() != "" && before.GetMessageId() == c.GetMessageId() {

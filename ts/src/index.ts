@@ -12,6 +12,7 @@ export type { End, Event, EventBase, EventBody, ToolCall } from "./events.js";
 export type { Interactions } from "./interactions.js";
 export {
   citedPart,
+  type CallOutcomeName,
   type Citation,
   type HistoryCompacted,
   type ModelCallEnded,

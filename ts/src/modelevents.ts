@@ -4,6 +4,7 @@ import { codeNameOf, type ErrorCodeName } from "./errors.js";
 import {
   RunResponse_HistoryCompacted_Reason,
   type RunResponse_HistoryCompacted,
+  RunResponse_ModelCallEnded_Outcome,
   type RunResponse_ModelCallEnded,
   type RunResponse_ModelFallback,
   type RunResponse_ProviderTools,
@@ -14,9 +15,12 @@ import { StopReason, type TokenUsage } from "./gen/agentd/v1/types_pb.js";
 /** StopReasonName is why a model ended an answer: the protocol's StopReason without its prefix, such as `MAX_TOKENS`. */
 export type StopReasonName = keyof typeof StopReason;
 
+/** CallOutcomeName is what has come of a model call: the protocol's Outcome without its prefix. `UNSPECIFIED` is one that an older server does not tell. */
+export type CallOutcomeName = keyof typeof RunResponse_ModelCallEnded_Outcome;
+
 /** ModelCall is what such events have in common. */
 interface ModelCall {
-  /** The message that the call writes; empty in a `ModelCallEnded` of a call that has failed, or that has written a summary. */
+  /** The message that the call writes; empty in what is about a call for a summary, and in a `ModelCallEnded` of a call that has failed. */
   readonly messageId: string;
   /** From the root of the tree to the agent whose call it is. */
   readonly agentPath: readonly string[];
@@ -36,6 +40,8 @@ export interface ModelFallback extends ModelCall {
 
 /** ModelCallEnded says that a model call is over, and what it took. The sum over the turn is the usage of its end. */
 export interface ModelCallEnded extends ModelCall {
+  /** What has come of it: `ANSWERED`, `SUMMARISED`, or `FAILED`, which is told because it was paid for. */
+  readonly outcome: CallOutcomeName;
   /** The model that was called last, as the agent names it. */
   readonly model: string;
   /** The name that its provider gave it. */
@@ -132,6 +138,7 @@ export function callEndedOf(m: RunResponse_ModelCallEnded): ModelCallEnded {
   return {
     messageId,
     agentPath,
+    outcome: (RunResponse_ModelCallEnded_Outcome[m.outcome] as CallOutcomeName | undefined) ?? "UNSPECIFIED",
     model,
     servedModel,
     provider,

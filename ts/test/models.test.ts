@@ -8,6 +8,7 @@ import { Agentd, citedPart, llm, Transcript, type Event } from "@apzuk3/agentd";
 import {
   ErrorCode,
   RunResponse_HistoryCompacted_Reason,
+  RunResponse_ModelCallEnded_Outcome,
   SessionService,
   StopReason,
   type RunResponseSchema,
@@ -45,11 +46,14 @@ const responses: Response[] = [
       llmCalls: 2,
       cost: 0.25,
       stopReason: StopReason.MAX_TOKENS,
+      outcome: RunResponse_ModelCallEnded_Outcome.ANSWERED,
       duration: durationFromMs(3000),
       firstText: durationFromMs(1000),
     },
   },
-  { case: "modelCallEnded", value: { agentPath, llmCalls: 1, stopReason: 4711 as StopReason } },
+  { case: "modelCallEnded", value: { agentPath, llmCalls: 1, stopReason: 4711 as StopReason, outcome: 4711 as RunResponse_ModelCallEnded_Outcome } },
+  { case: "modelCallEnded", value: { agentPath, llmCalls: 1, outcome: RunResponse_ModelCallEnded_Outcome.SUMMARISED } },
+  { case: "modelFallback", value: { agentPath, model: "gpt-x", nextModel: "claude-x", code: ErrorCode.TIMEOUT } },
   { case: "end", value: { completed: true } },
 ];
 
@@ -81,7 +85,7 @@ test("what happens to model calls is told once, wherever the connection breaks",
     const events = await gather(serving(cut).attach("s"));
     assert.deepEqual(events.map(({ seq }) => seq), responses.map((_, i) => BigInt(i + 1)), `cut at ${cut}`);
     const bodies = events.map(({ seq: _s, turnId: _t, time: _i, replayed: _r, display: _d, ...body }) => body);
-    const [compacted, raw, fallback, , tools, ended, failed] = bodies;
+    const [compacted, raw, fallback, , tools, ended, failed, summarised, another] = bodies;
     assert.deepEqual(compacted, { type: "history_compacted", agentPath, summary: "they met", throughSeq: 7n, overflow: true, promptTokens: 900, contextTokens: 1000 });
     assert.deepEqual(raw, { type: "raw_payload", agentPath, messageId, attempt: 1, provider: "openai", status: 503, contentType: "text/html", body: Uint8Array.of(1, 255), truncated: true });
     assert.deepEqual(fallback, { type: "model_fallback", agentPath, messageId, model: "gpt-x", nextModel: "claude-x", code: "MODEL_UNAVAILABLE", message: "busy" });
@@ -105,13 +109,16 @@ test("what happens to model calls is told once, wherever the connection breaks",
       model: "claude-x",
       servedModel: "claude-x-1",
       provider: "anthropic",
+      outcome: "ANSWERED",
       modelCalls: 2,
       cost: 0.25,
       stopReason: "MAX_TOKENS",
       durationMs: 3000,
       firstTextMs: 1000,
     });
-    assert.ok(failed?.type === "model_call_ended" && failed.cost === undefined && failed.firstTextMs === undefined && failed.stopReason === "OTHER");
+    assert.ok(failed?.type === "model_call_ended" && failed.cost === undefined && failed.firstTextMs === undefined && failed.stopReason === "OTHER" && failed.outcome === "UNSPECIFIED");
+    assert.ok(summarised?.type === "model_call_ended" && summarised.outcome === "SUMMARISED");
+    assert.deepEqual(another, { type: "model_fallback", agentPath, messageId: "", model: "gpt-x", nextModel: "claude-x", code: "TIMEOUT", message: "" });
   }
 });
 
@@ -127,7 +134,7 @@ test("text whose model call is over is not retracted with what is unfinished", (
     const transcript = new Transcript();
     const events: Event[] = [
       { ...base, type: "text", text: "one ", thought: false, last: false, messageId: "1", agentPath },
-      ...(finished ? [{ ...base, type: "model_call_ended", messageId: "1", agentPath, model: "", servedModel: "", provider: "", usage: undefined, modelCalls: 1, cost: undefined, stopReason: "STOP", durationMs: 1, firstTextMs: 1 } satisfies Event] : []),
+      ...(finished ? [{ ...base, type: "model_call_ended", messageId: "1", agentPath, outcome: "ANSWERED", model: "", servedModel: "", provider: "", usage: undefined, modelCalls: 1, cost: undefined, stopReason: "STOP", durationMs: 1, firstTextMs: 1 } satisfies Event] : []),
       { ...base, type: "retract", messageId: "", agentPath },
       { ...base, type: "text", text: "two", thought: false, last: false, messageId: "2", agentPath },
     ];
@@ -147,6 +154,7 @@ test("a real server tells of each model call, and the calls add up to the turn",
   assert.equal(calls.reduce((sum, c) => sum + c.modelCalls, 0), end.usage?.llmCalls);
   assert.equal(calls.reduce((sum, c) => sum + (c.usage?.totalTokens ?? 0), 0), end.usage?.totalUsage?.totalTokens);
   for (const call of calls) {
+    assert.equal(call.outcome, "ANSWERED");
     assert.equal(call.model, "scripted/demo");
     assert.equal(call.provider, "scripted");
     assert.ok(events.some((e) => e.type === "text" && e.messageId === call.messageId) && call.durationMs >= 0);

@@ -1,0 +1,350 @@
+package adkbridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/genai"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/session"
+)
+
+// billed are models that bill each try, also those that fail: "root" answers in the
+// third round alone, "b" in the second, "c" in all; each is tried twice.
+type billed struct {
+	// free are tries that have been paid for already.
+	free []string
+	// tries are those that have failed, in order; owned by the run.
+	tries []string
+	// bill is what they all took, answers too.
+	bill session.Usage
+}
+
+func (b *billed) Resolve(name string, _ map[string]string) (Model, error) {
+	m := Model{LLM: model.Again(billedModel{b, name}, model.Retry{Tries: 2, Base: 1, MaxWait: 1}), Provider: "p-" + name}
+	if name != "b" { // whose price is not known
+		m.Cost = func(u model.Usage) float64 { return float64(u.Total) }
+	}
+	return m, nil
+}
+
+type billedModel struct {
+	b    *billed
+	name string
+}
+
+func (m billedModel) Generate(_ context.Context, req *model.Request, _ func(model.Delta)) (*model.Response, error) {
+	round := 0
+	for _, c := range req.Contents {
+		for _, p := range c.Parts {
+			if p.FunctionResponse != nil {
+				round++
+			}
+		}
+	}
+	if round < map[string]int{"root": 2, "b": 1}[m.name] {
+		try := fmt.Sprintf("%s%d%d", m.name, round, req.Try)
+		var u model.Usage
+		if !slices.Contains(m.b.free, try) {
+			u = model.Usage{Prompt: price[try], Total: price[try]}
+			m.b.add(m.name, u)
+		}
+		m.b.tries = append(m.b.tries, try)
+		return nil, model.Spent(&model.Error{Kind: model.KindUnavailable, Provider: "fake", Status: 500, Message: "no luck"}, u)
+	}
+	resp := &model.Response{FinishReason: genai.FinishReasonStop, Usage: model.Usage{Prompt: 100, Total: 100}, Content: &genai.Content{Role: genai.RoleModel}}
+	m.b.add(m.name, resp.Usage)
+	if tool := []string{"search", "fetch", ""}[round]; tool != "" {
+		resp.Content.Parts = []*genai.Part{model.NewCall("", tool, "{}")}
+	} else {
+		resp.Content.Parts = []*genai.Part{{Text: "done"}}
+	}
+	return resp, nil
+}
+
+// price is what each try takes that fails.
+var price = map[string]int64{"root01": 1, "root02": 2, "b01": 4, "b02": 8, "root11": 16, "root12": 32}
+
+func (b *billed) add(name string, u model.Usage) {
+	one := session.Usage{Prompt: u.Prompt, Total: u.Total, Calls: 1, CostUSD: float64(u.Total)}
+	if name == "b" {
+		one.CostUSD, one.Unpriced = 0, 1
+	}
+	b.bill = b.bill.Add(one)
+}
+
+// summariesHold checks that a summary has what its models took that failed, also
+// before a crash.
+func (f *fakeRun) summariesHold(t *testing.T) {
+	t.Helper()
+	var failed int64
+	for _, rec := range f.recs {
+		switch rec.Kind {
+		case session.KindModelFallback:
+			if strings.Contains(string(rec.Data), `"message_id":""`) {
+				failed++
+			}
+		case session.KindEvent:
+			s, err := decode(rec.Data)
+			f.must(err)
+			m := s.CustomMetadata.Agentd
+			if m.Compacted == nil && m.Vain == "" {
+				continue
+			}
+			var before session.Usage
+			if m.Before != nil {
+				before = *m.Before
+			}
+			if before.Calls != failed {
+				t.Errorf("record %d: a summary of which %d models failed before holds %+v", rec.Seq, failed, before)
+			}
+			failed = 0
+		default:
+		}
+	}
+}
+
+// failures are the calls that clients are told have failed.
+func (f *fakeRun) failures(r *Runner) int {
+	n := 0
+	for _, ev := range f.events(r) {
+		if ended := ev.CallEnded("s"); ended != nil && ended.GetOutcome() == agentdv1.RunResponse_ModelCallEnded_OUTCOME_FAILED {
+			n++
+		}
+	}
+	return n
+}
+
+// TestCutUsage kills the process behind each record of a turn whose models fail and
+// bill that: what the log has was taken is neither lost nor counted twice, and each
+// try is told once as part of a call. Where what failed costs nothing when it is
+// asked again, it is what an undisturbed turn takes.
+func TestCutUsage(t *testing.T) {
+	tree := llm("root", fallback("b", "c"))
+	models := &billed{}
+	r := New(Config{Models: models})
+	whole := newFakeRun(t, tree, "go")
+	if err := r.drive(t.Context(), whole); err != nil {
+		t.Fatal(err)
+	}
+	want, told := whole.usage(r)
+	if want != models.bill || told != want || want.Total != 363 || len(models.tries) != 6 || count(whole.recs, session.KindModelRetry) != 3 {
+		t.Fatalf("billed %+v, the log has %+v and tells %+v", models.bill, want, told)
+	}
+	for n := 1; n <= len(whole.recs); n++ {
+		prefix := whole.restarted(n)
+		failed := count(prefix.recs, session.KindModelRetry) + count(prefix.recs, session.KindModelFallback)
+		had, _ := prefix.usage(r)
+		for name, tc := range map[string]struct {
+			free []string
+			stop error
+		}{
+			"paid again": {},
+			"free again": {free: models.tries[:failed]},
+			"stopped":    {stop: errors.New("enough")},
+			"put aside":  {stop: session.ErrPutAside},
+		} {
+			again := &billed{free: tc.free}
+			r := New(Config{Models: again})
+			run := whole.restarted(n)
+			if tc.stop != nil {
+				ctx, cancel := context.WithCancelCause(t.Context())
+				cancel(tc.stop)
+				if err := r.drive(ctx, run); !errors.Is(err, tc.stop) {
+					t.Fatalf("%s after record %d: %v", name, n, err)
+				}
+				if errors.Is(tc.stop, session.ErrPutAside) {
+					run = run.restarted(len(run.recs))
+				}
+			}
+			if tc.stop == nil || errors.Is(tc.stop, session.ErrPutAside) {
+				if err := r.drive(t.Context(), run); err != nil {
+					t.Fatalf("%s after record %d: %v", name, n, err)
+				}
+			}
+			if failures := run.failures(r); tc.stop == nil && failures > 0 {
+				t.Errorf("%s after record %d of %d: %d calls are told as failed, which were made again", name, n, len(whole.recs), failures)
+			}
+			taken, told := run.usage(r)
+			if taken != had.Add(again.bill) || told != taken || tc.free != nil && taken != want {
+				t.Errorf("%s after record %d of %d: the log had %+v, %+v was billed, it has %+v and tells %+v", name, n, len(whole.recs), had, again.bill, taken, told)
+			}
+		}
+	}
+}
+
+// TestCutUsageOld reads a log whose changes do not say what the models before took.
+func TestCutUsageOld(t *testing.T) {
+	r := New(Config{Models: &billed{}})
+	run := newFakeRun(t, llm("root", fallback("b", "c")), "go")
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(run.Retrying(t.Context(), session.ModelRetry{Path: []string{"root"}}))
+	must(run.FellBack(t.Context(), session.ModelFallback{Path: []string{"root"}, Model: "root", Next: "b"}))
+	// Then the answer has held it all.
+	must(run.tellOf(session.KindEvent, map[string]any{
+		"author": "root", "invocationId": run.turnID, "content": genai.NewContentFromText("done", genai.RoleModel),
+		"customMetadata": map[string]any{"agentd": meta{LLM: "root|#0", Path: []string{"root"}, Usage: &session.Usage{Total: 105, Calls: 3, CostUSD: 105}}},
+	}))
+	must(r.drive(t.Context(), run))
+	if taken, told := run.usage(r); taken != told || taken.Total != 105 || taken.Calls != 3 || len(run.recs) != 4 {
+		t.Errorf("%d records, taken %+v, told %+v", len(run.recs), taken, told)
+	}
+}
+
+// TestCutSummary is TestCutUsage for a model that fails before it has written a
+// summary, and for a summary that is of no use: that one is not asked for again.
+func TestCutSummary(t *testing.T) {
+	useless := func(context.Context) (*model.Response, error) {
+		return &model.Response{Usage: model.Usage{Prompt: 1000, Total: 1000}}, nil
+	}
+	fails := func(context.Context) (*model.Response, error) {
+		return nil, &model.Error{Kind: model.KindBlocked, Provider: "narrow", Message: "no", Usage: &model.Usage{Prompt: 1000, Total: 1000}}
+	}
+	unpaid := func(context.Context) (*model.Response, error) {
+		return nil, &model.Error{Kind: model.KindBlocked, Provider: "narrow", Message: "no"}
+	}
+	for name, tc := range map[string]struct {
+		known   bool
+		summary func(context.Context) (*model.Response, error)
+		share   float64
+		prompt  string
+	}{
+		"written":              {true, nil, 0.8, "12 rounds"},
+		"useless":              {true, useless, 0.5, "4 rounds"},
+		"fails":                {true, fails, 0.5, "4 rounds"},
+		"fails for nothing":    {true, unpaid, 0.5, "4 rounds"},
+		"refused":              {false, nil, 1, "12 rounds"},
+		"refused, useless":     {false, useless, 1, "12 rounds"},
+		"refused, for nothing": {false, unpaid, 1, "12 rounds"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tree := compacts(2000, &agentdv1.Compaction{AtShare: tc.share})
+			tree.GetLlm().Model, tree.GetLlm().FallbackModels = "down-2000", []string{"narrow-2000"}
+			models := &narrow{known: tc.known, summary: tc.summary}
+			r := New(Config{Models: models})
+			whole := long(t, tree, tc.prompt)
+			end := r.drive(t.Context(), whole)
+			taken, told := whole.usage(r)
+			if n := len(models.summed); taken != told || (end != nil) != (!tc.known && tc.summary != nil) || n == 0 || tc.summary != nil && n != 1 {
+				t.Fatalf("%d summaries were asked for, taken %+v, told %+v, ended with %v", n, taken, told, end)
+			}
+			for n := 1; n <= len(whole.recs); n++ {
+				again := &narrow{known: tc.known, summary: tc.summary}
+				r := New(Config{Models: again})
+				run := whole.restarted(n)
+				tried := 0
+				for _, rec := range run.recs {
+					if s, err := decode(rec.Data); rec.Kind == session.KindEvent && err == nil && (s.CustomMetadata.Agentd.Vain != "" || s.CustomMetadata.Agentd.Compacted != nil) {
+						tried++
+					}
+				}
+				before, _ := run.usage(r)
+				if err := r.drive(t.Context(), run); fmt.Sprint(err) != fmt.Sprint(end) {
+					t.Fatalf("after record %d of %d: ended with %v, want %v", n, len(whole.recs), err, end)
+				}
+				if got := tried + len(again.summed); got != len(models.summed) {
+					t.Errorf("after record %d of %d: %d summaries were asked for, want %d", n, len(whole.recs), got, len(models.summed))
+				}
+				if got, want := run.failures(r), whole.failures(r); got != want && tc.known {
+					t.Errorf("after record %d of %d: %d calls are told as failed, want %d", n, len(whole.recs), got, want)
+				}
+				run.summariesHold(t)
+				after, told := run.usage(r)
+				if after != told {
+					t.Errorf("after record %d of %d: taken %+v, told %+v", n, len(whole.recs), after, told)
+				}
+				if after != before.Add(again.bill()) {
+					t.Errorf("after record %d of %d: the log had %+v, %+v was billed, it has %+v", n, len(whole.recs), before, again.bill(), after)
+				}
+			}
+		})
+	}
+}
+
+// TestSummaryFallback tells clients of another model that writes a summary, before
+// it is called, and names that one when it is stopped.
+func TestSummaryFallback(t *testing.T) {
+	tree := compacts(2000, &agentdv1.Compaction{AtShare: 0.8})
+	tree.GetLlm().Model, tree.GetLlm().FallbackModels = "down-2000", []string{"narrow-2000"}
+	models := &narrow{known: true}
+	w := narrowWorld(t, models)
+	var told []*agentdv1.RunResponse_ModelFallback
+	var outcomes []string
+	w.watch = func(_ *session.Turn, m *agentdv1.RunResponse) {
+		if f := m.GetModelFallback(); f != nil && f.GetMessageId() == "" {
+			told = append(told, f)
+		}
+		if e := m.GetModelCallEnded(); e != nil {
+			outcomes = append(outcomes, strings.TrimPrefix(e.GetOutcome().String(), "OUTCOME_"))
+		}
+	}
+	res := w.run(tree, "12 rounds").ok(t)
+	if len(told) == 0 || len(told) != len(models.summed) {
+		t.Fatalf("told of %d changes, %d summaries were written", len(told), len(models.summed))
+	}
+	if f := told[0]; f.GetModel() != "down-2000" || f.GetNextModel() != "narrow-2000" || f.GetCode() != agentdv1.ErrorCode_ERROR_CODE_MODEL_UNAVAILABLE ||
+		!slices.Equal(f.GetAgentPath(), []string{"root"}) || !strings.Contains(f.GetMessage(), `model "down-2000": narrow: gone`) {
+		t.Errorf("told %v", f)
+	}
+	sums := len(models.summed)
+	if got := strings.Count(strings.Join(outcomes, " "), "SUMMARISED"); got != sums || slices.Contains(outcomes, "FAILED") || outcomes[len(outcomes)-1] != "ANSWERED" {
+		t.Errorf("%d summaries, outcomes %q", sums, outcomes)
+	}
+	if u := models.bill(); int64(res.end.GetUsageSummary().GetLlmCalls()) != u.Calls || res.end.GetUsageSummary().GetEstimatedCost() != u.CostUSD {
+		t.Errorf("the turn took %v, billed is %+v", res.end.GetUsageSummary(), u)
+	}
+
+	asked := make(chan struct{})
+	models.summary = func(ctx context.Context) (*model.Response, error) {
+		close(asked)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	turn := w.start(tree, "20 rounds")
+	go func() { // ends with the turn, at the latest
+		select {
+		case <-asked:
+			turn.Cancel("enough")
+		case <-turn.Done():
+		}
+	}()
+	res = w.follow(turn)
+	aborted := res.end.GetReceipt().GetAbortedModelCalls()
+	if len(aborted) != 1 || aborted[0].GetModel() != "narrow-2000" {
+		t.Fatalf("ended with %v", res.end)
+	}
+	if last := outcomes[len(outcomes)-1]; last != "FAILED" {
+		t.Errorf("the summary that was cut off is told as %s", last)
+	}
+}
+
+// TestSummaryFallbackUnrecorded ends the turn when the change cannot be recorded: no
+// model is called of which the log does not know.
+func TestSummaryFallbackUnrecorded(t *testing.T) {
+	tree := compacts(2000, &agentdv1.Compaction{AtShare: 0.8})
+	tree.GetLlm().Model, tree.GetLlm().FallbackModels = "down-2000", []string{"narrow-2000"}
+	whole := long(t, tree, "12 rounds")
+	if err := New(Config{Models: &narrow{known: true}}).drive(t.Context(), whole); err != nil {
+		t.Fatal(err)
+	}
+	at := slices.IndexFunc(whole.recs, func(rec session.Record) bool {
+		return rec.Kind == session.KindModelFallback && strings.Contains(string(rec.Data), `"message_id":""`)
+	})
+	models := &narrow{known: true}
+	run := whole.restarted(at)
+	run.limit = at
+	if err := New(Config{Models: models}).drive(t.Context(), run); !errors.Is(err, errCrashed) || len(models.requests) > 0 {
+		t.Errorf("got %v, %d requests", err, len(models.requests))
+	}
+}
