@@ -16,6 +16,7 @@ import (
 // writer goroutine.
 type tx struct {
 	statements
+	begin, commit                                                            *sql.Stmt
 	state, known, insertSession, insertRecord, setState, setShared, setProbe *sql.Stmt
 	deleteLog, deleteRows, setPurged                                         *sql.Stmt
 	getInfo, setInfo, setLabel, deleteLabel, deleteLabels, deleteSession     *sql.Stmt
@@ -25,6 +26,8 @@ type tx struct {
 func prepareTx(ctx context.Context, p preparer) (*tx, error) {
 	t := new(tx)
 	err := t.prepare(ctx, p, map[**sql.Stmt]string{
+		&t.begin:         `BEGIN IMMEDIATE`,
+		&t.commit:        `COMMIT`,
 		&t.state:         `SELECT last_seq, open_turn, purged, version, created_at FROM sessions WHERE id = ?`,
 		&t.known:         `SELECT turn_id, kind, time, data FROM records WHERE session_id = ? AND seq = ?`,
 		&t.insertSession: `INSERT INTO sessions (id, created_at, updated_at, creator, client_ref) VALUES (?, ?, ?, ?, ?)`,

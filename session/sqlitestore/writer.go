@@ -144,7 +144,7 @@ func (w *writer) write(group []*op) {
 // transact runs the group in one transaction. When it returns an error, nothing
 // has been written, or dead is set.
 func (w *writer) transact(group []*op) error {
-	if err := w.exec("BEGIN IMMEDIATE"); err != nil {
+	if err := write(w.tx.begin); err != nil {
 		return w.failed("begin", err)
 	}
 	for _, o := range group {
@@ -156,7 +156,7 @@ func (w *writer) transact(group []*op) error {
 			return w.failed("write", fault)
 		}
 	}
-	if err := w.commit(func() error { return w.exec("COMMIT") }); err != nil {
+	if err := w.commit(func() error { return write(w.tx.commit) }); err != nil {
 		return w.failed("commit", err)
 	}
 	w.full.Store(false)
