@@ -21,6 +21,8 @@ type tx struct {
 	deleteLog, deleteRows, setPurged                                         *sql.Stmt
 	getInfo, setInfo, setLabel, deleteLabel, deleteLabels, deleteSession     *sql.Stmt
 	copyLog, setFork, setRow, setIndex, getKey, insertKey, deleteKeys        *sql.Stmt
+
+	shared bool // shared values were written in this transaction
 }
 
 func prepareTx(ctx context.Context, p preparer) (*tx, error) {
@@ -132,6 +134,7 @@ func (t *tx) append(b *session.Batch, usage string) (refusal, fault error) {
 	if err != nil {
 		return nil, err
 	}
+	t.shared = t.shared || len(b.Shared) > 0
 	for i := range b.Shared {
 		v := &b.Shared[i]
 		if err := write(t.setShared, v.Scope, v.Key, blob(v.Value)); err != nil {
