@@ -152,6 +152,8 @@ type Runner struct {
 	share  float64
 	log    *slog.Logger
 	cache  *cache
+	// schemas are those of tools that turns came with.
+	schemas schemas
 	// tweak, if set, changes what ADK is given; tests compare with ADK's own
 	// prompts by it.
 	tweak func(*turn, *runner.Config)
