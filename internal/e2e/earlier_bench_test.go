@@ -16,9 +16,10 @@ import (
 )
 
 // BenchmarkEarlierTurns is what a session costs that has had many turns: a turn of
-// one word, GetTurn of an earlier turn, and an attach to the last one, each in turn
-// in sessions of 10 and of 1,000 earlier turns. x10 is the time compared with that
-// after 10: it should stay near 1.
+// one word, GetTurn, attaches to the last turn and to the tenth last one, and
+// ListModelCalls of that, each in sessions of 10 and of 1,000 earlier turns. x10 is
+// the time compared with that after 10: it should stay near 1, but for
+// ListModelCalls, which reads the log up to its turn.
 func BenchmarkEarlierTurns(b *testing.B) {
 	sizes := []int{10, 1000}
 	p := provider{name: "bench", open: func(string) generate {
