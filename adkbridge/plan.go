@@ -129,6 +129,7 @@ type planner struct {
 	keys   map[string]string       // the caller's own, by provider
 	tools  map[string]*declaration // what the client offers
 	opened map[string]Model        // models by name
+	kept   *schemas                // of the runner
 	priced bool                    // the price of each must be known
 	share  float64                 // see Config.CompactAt
 	tree   *tree                   // being built
@@ -145,6 +146,7 @@ func (r *Runner) plan(spec *session.Spec, keys session.Keys) (*tree, error) {
 		keys:   make(map[string]string, len(keys)),
 		tools:  make(map[string]*declaration, len(spec.Tools)),
 		opened: map[string]Model{},
+		kept:   &r.schemas,
 		tree:   &tree{byName: map[string]*node{}},
 	}
 	for name, key := range keys {
@@ -178,7 +180,7 @@ func (p *planner) clientTools(tools []*agentdv1.Tool) error {
 		case p.tools[name] != nil:
 			return session.Errorf(codeTree, "tool %q is offered twice", name)
 		}
-		schema, err := checkSchema(t.InputSchema)
+		schema, err := p.kept.check(t.InputSchema)
 		if err != nil {
 			return session.Errorf(codeTree, "tool %q: input_schema: %w", name, err)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"log/slog"
+	"maps"
 	"time"
 
 	"google.golang.org/adk/v2/runner"
@@ -154,6 +155,8 @@ type Runner struct {
 	share  float64
 	log    *slog.Logger
 	cache  *cache
+	// schemas are those of tools that turns came with.
+	schemas schemas
 	// tweak, if set, changes what ADK is given; tests compare with ADK's own
 	// prompts by it.
 	tweak func(*turn, *runner.Config)
@@ -183,7 +186,22 @@ func (r *Runner) Check(_ context.Context, spec *session.Spec, keys session.Keys)
 	if err != nil {
 		return err
 	}
+	spec.Checked = &checked{tree: tree, keys: keys}
 	return tree.checkParts(spec.Parts)
+}
+
+// checked is the tree of a spec that Check has passed, and the keys it was given.
+type checked struct {
+	tree *tree
+	keys session.Keys
+}
+
+// planned is plan, unless Check has made the tree a moment ago.
+func (r *Runner) planned(spec *session.Spec, keys session.Keys) (*tree, error) {
+	if c, ok := spec.Checked.(*checked); ok && maps.Equal(c.keys, keys) {
+		return c.tree, nil
+	}
+	return r.plan(spec, keys)
 }
 
 // Decode says what a stored event means.

@@ -172,7 +172,7 @@ func (t *turn) play(ctx context.Context, r *Runner) (err error) {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if t.tree, err = r.plan(t.run.Spec(), t.run.Keys()); err != nil {
+	if t.tree, err = r.planned(t.run.Spec(), t.run.Keys()); err != nil {
 		return err
 	}
 	t.hist.prune(func(name string) bool { return t.tree.byName[name] != nil })

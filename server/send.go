@@ -80,10 +80,11 @@ func (st *stream) leave(e *session.Error) {
 // forward sends what the watcher has and reports whether that was the end.
 func (st *stream) forward() (over bool) {
 	msgs, err := st.watch.Next(st.t.ctx)
-	for _, msg := range msgs {
+	for i, msg := range msgs {
 		if st.gone {
 			return true
 		}
+		st.t.out.more = i < len(msgs)-1
 		st.sendPieces(msg)
 	}
 	if len(msgs) == 0 && !st.sent {

@@ -171,6 +171,7 @@ func (s *Session) tryLocked(f *flight) error {
 	s.create = nil
 	for _, e := range f.entries {
 		s.applyLocked(e.rec, e.fact, e.turn)
+		s.tail.add(e.rec)
 		it := item{pos: position(e.rec.Seq, 0), rec: e.rec, fact: e.fact, size: len(e.data)}
 		if e.kind == KindTurnStarted {
 			it.snapshot = e.turn.snapshot

@@ -101,14 +101,6 @@ func (req *AttachRequest) firstOf(t *Turn) int64 {
 	return t.startSeq
 }
 
-// firstOf is the first record of a turn that other has found, or 1.
-func firstOf(t *Turn) int64 {
-	if t == nil {
-		return 1
-	}
-	return max(t.queuedSeq, 1)
-}
-
 // find returns the turn that a request asks for, with its first record, and has
 // the session's last turn go on.
 func (m *Manager) find(ctx context.Context, s *Session, req AttachRequest) (_ *Turn, first int64, err error) {
@@ -166,12 +158,17 @@ func (s *Session) other(ctx context.Context, req AttachRequest) (*Turn, error) {
 	}
 	s.mu.Unlock()
 	t.ended = &TurnEnded{}
+	first, err := s.firstRecord(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	t.besideSeq = first
 	exists := false
 	after := int64(0)
 	if req.After != nil {
 		after = recordOf(*req.After)
 	}
-	for rec, err := range s.records(ctx, 0, readPage) {
+	for rec, err := range s.records(ctx, first-1, readPage) {
 		if err != nil {
 			return nil, err
 		}

@@ -102,8 +102,8 @@ func (s *Session) begin(ctx context.Context, spec *Spec, req Request) (*Turn, *R
 	return t, &Run{s: s, t: t, state: state}, nil
 }
 
-// retire lets go of a turn that is over: its tool results and its state stay in
-// memory with whoever holds the turn, not with the session.
+// retire lets go of a turn that is over: its tool results, its state and its records
+// stay in memory with whoever holds the turn, not with the session.
 func (s *Session) retire(t *Turn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,6 +112,7 @@ func (s *Session) retire(t *Turn) {
 		over.ended, over.startSeq, over.snapshot, over.injected = t.ended, t.startSeq, t.snapshot, t.injected
 		over.queuedSeq, over.besideSeq = t.queuedSeq, t.besideSeq
 		s.turn = over
+		s.tail.shorten() // the session may be kept for long
 	}
 }
 

@@ -26,6 +26,9 @@ type Spec struct {
 	SessionBudget Budget
 	// Raw asks for a RawPayload of each try of a model call.
 	Raw bool
+	// Checked is the runner's own: what Check has made of the spec, for the run that
+	// follows. It is nil in a spec that was read from the log.
+	Checked any
 }
 
 // Budget bounds what a turn or a session may spend; 0 is no bound.

@@ -23,6 +23,8 @@ type engine struct {
 	run func(ctx context.Context, r *session.Run) error
 	// check, if set, decides Check.
 	check func(*session.Spec) error
+	// decoded counts the calls of Decode.
+	decoded atomic.Int64
 }
 
 func (e *engine) Check(_ context.Context, spec *session.Spec, _ session.Keys) error {
@@ -33,6 +35,7 @@ func (e *engine) Check(_ context.Context, spec *session.Spec, _ session.Keys) er
 }
 
 func (e *engine) Decode(data []byte) (*session.Event, error) {
+	e.decoded.Add(1)
 	ev := &session.Event{}
 	return ev, json.Unmarshal(data, ev)
 }

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"slices"
@@ -138,6 +139,32 @@ func (s *Session) recall(ctx context.Context, t *Turn) (*Turn, error) {
 		}
 	}
 	return over, nil
+}
+
+// firstOf is the first record of a turn that other has found, or 1.
+func firstOf(t *Turn) int64 {
+	if t == nil {
+		return 1
+	}
+	return max(t.queuedSeq, 1)
+}
+
+// firstRecord is where a turn begins that is over: the log before it does not
+// matter. It is 1 for one of which that is not known, or that waited for its start:
+// what ran then may matter.
+func (s *Session) firstRecord(ctx context.Context, id string) (int64, error) {
+	row, err := s.store.Row(ctx, RowTurn, s.id, id)
+	if errors.Is(err, ErrNotFound) {
+		return 1, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("session %s: turn %s: %w", s.id, id, err)
+	}
+	info, err := turnOf(row)
+	if err != nil || !info.Started.Equal(info.Created) {
+		return 1, err
+	}
+	return row.Seq, nil
 }
 
 // isLast tells whether a turn is the session's last one, or its prompt has become

@@ -127,6 +127,7 @@ func (s *Session) enqueue(ctx context.Context, spec *Spec, req Request) (*Turn, 
 		return nil, fmt.Errorf("session %s: %w", s.id, err)
 	}
 	t := newTurn(s, newTurnID())
+	spec.Checked = nil // when it starts, models and prices may be others
 	t.spec, t.keys = spec, req.Keys
 	e := &entry{turn: t, kind: KindTurnQueued, data: data, fact: fact, key: req.key(s.id, t.id), asked: true}
 	if _, err := s.commit(ctx, e); err != nil {

@@ -43,6 +43,7 @@ type Session struct {
 	stall       error         // an append is tried again: why it was not taken
 	queue       []*entry
 	flushing    bool // some goroutine is in flush
+	tail        tail // of what was written here
 	watchers    map[*Watcher]struct{}
 	deltas      int // since the last record
 	clientsSeen int
@@ -143,10 +144,19 @@ func newSession(store *patient, runner Runner, limits Limits, id string) *Sessio
 	}
 }
 
-// records yields the records after a sequence number, pageLen to a read.
+// records yields the records after a sequence number, pageLen to a read. The end
+// of the log, as far as it is kept, is not read.
 func (s *Session) records(ctx context.Context, after int64, pageLen int) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		for {
+			if kept, ok := s.kept(after); ok {
+				for _, rec := range kept {
+					if !yield(rec, nil) {
+						return
+					}
+				}
+				return
+			}
 			page, err := s.store.Read(ctx, s.id, after, pageLen)
 			if err != nil {
 				yield(Record{}, fmt.Errorf("session %s: read after %d: %w", s.id, after, err))
@@ -167,6 +177,13 @@ func (s *Session) records(ctx context.Context, after int64, pageLen int) iter.Se
 			}
 		}
 	}
+}
+
+// kept returns the records after a sequence number if the session keeps them all.
+func (s *Session) kept(after int64) ([]Record, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tail.after(after)
 }
 
 // decode reads what a record says.

@@ -35,10 +35,11 @@ type Watcher struct {
 
 	// The fields below are owned by the goroutine that calls Next.
 	view   *view
-	read   int64  // the last record rendered
-	over   bool   // the end has been rendered
-	target string // the turn whose end is the watcher's
-	behind int64  // records up to this one happened before the client came
+	read   int64   // the last record rendered
+	over   bool    // the end has been rendered
+	target string  // the turn whose end is the watcher's
+	cuts   []int64 // records behind which a long log may be cut, in order; see cut
+	behind int64   // records up to this one happened before the client came
 
 	mu     sync.Mutex // protects the fields below; taken after s.mu
 	queue  []item
@@ -209,6 +210,22 @@ func (w *Watcher) catchUp(ctx context.Context) error {
 // for a watcher, but never in the middle of a message, whose first deltas come
 // before records that follow.
 func (w *Watcher) cut(ctx context.Context, upTo int64, onTheirWay []item) (int64, error) {
+	if fits, err := w.fits(ctx, upTo); fits || err != nil {
+		return upTo, err
+	}
+	if len(w.cuts) == 0 {
+		var err error
+		if w.cuts, err = w.findCuts(ctx, upTo, onTheirWay); err != nil {
+			return 0, err
+		}
+	}
+	next := w.cuts[0]
+	w.cuts = w.cuts[1:]
+	return next, nil
+}
+
+// findCuts looks ahead in the log for the next places to cut, at least one.
+func (w *Watcher) findCuts(ctx context.Context, upTo int64, onTheirWay []item) ([]int64, error) {
 	type step struct {
 		seq   int64
 		size  int
@@ -218,7 +235,7 @@ func (w *Watcher) cut(ctx context.Context, upTo int64, onTheirWay []item) (int64
 	size := 0
 	for rec, err := range w.s.records(ctx, w.read, watchPage) {
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
 		if rec.Seq > upTo {
 			break
@@ -227,36 +244,56 @@ func (w *Watcher) cut(ctx context.Context, upTo int64, onTheirWay []item) (int64
 		if rec.Kind == KindEvent {
 			ev, err := w.s.runner.Decode(rec.Data)
 			if err != nil {
-				return 0, fmt.Errorf("session %s: record %d: %w", w.s.id, rec.Seq, err)
+				return nil, fmt.Errorf("session %s: record %d: %w", w.s.id, rec.Seq, err)
 			}
 			if ks, err := ev.Marks.decode(); err == nil && len(ks) > 0 {
 				st.first = ks[0].pos
 			}
 		}
 		steps = append(steps, st)
-		if size += st.size; size > 64*w.s.limits.WatchBytes {
-			break // far enough ahead to find a place to cut
+		size += st.size
+		if size > w.s.limits.WatchBytes && rec.Kind == KindTurnEnded || size > 64*w.s.limits.WatchBytes {
+			break // no message goes on behind its turn; or far enough ahead to find a place to cut
 		}
-	}
-	if size <= w.s.limits.WatchBytes {
-		return upTo, nil
 	}
 	least := position(upTo+1, 0) // of what comes after a step
 	for _, it := range onTheirWay {
 		least = min(least, it.pos)
 	}
-	cuts := make([]bool, len(steps))
+	may := make([]bool, len(steps))
 	for i, st := range slices.Backward(steps) {
-		cuts[i] = least >= position(st.seq, slotDeltas)
+		may[i] = least >= position(st.seq, slotDeltas)
 		least = min(least, st.first)
 	}
+	var cuts []int64
 	size = 0
 	for i, st := range steps {
-		if size += st.size; size > w.s.limits.WatchBytes && cuts[i] {
-			return st.seq, nil
+		if size += st.size; size > w.s.limits.WatchBytes && may[i] {
+			cuts, size = append(cuts, st.seq), 0
 		}
 	}
-	return upTo, nil
+	if len(cuts) == 0 {
+		cuts = []int64{upTo}
+	}
+	return cuts, nil
+}
+
+// fits tells whether what is to be rendered up to a record is not more than may
+// wait for a watcher.
+func (w *Watcher) fits(ctx context.Context, upTo int64) (bool, error) {
+	size := 0
+	for rec, err := range w.s.records(ctx, w.read, watchPage) {
+		if err != nil {
+			return false, err
+		}
+		if rec.Seq > upTo {
+			break
+		}
+		if size += len(rec.Data); size > w.s.limits.WatchBytes {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // facts reads the records up to one, and the deltas of their messages.

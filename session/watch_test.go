@@ -109,13 +109,14 @@ func TestWatcherThatComesLate(t *testing.T) {
 	}
 }
 
-// TestWatcherThatIsFarBehind bounds what one call of Next gives.
+// TestWatcherThatIsFarBehind bounds what one call of Next gives, and what all of
+// them cost.
 func TestWatcherThatIsFarBehind(t *testing.T) {
-	const limit, size = 10_000, 1000
+	const limit, size, messages = 10_000, 1000, 200
 	f := newFixture(t, memory(t), session.Limits{WatchBytes: limit})
 	var want strings.Builder
 	f.on(func(ctx context.Context, r *session.Run) error {
-		for i := range 200 {
+		for i := range messages {
 			text := strings.Repeat(string(rune('a'+i%26)), size)
 			want.WriteString(text)
 			if err := say(ctx, r, fmt.Sprint(i), root, text); err != nil {
@@ -145,6 +146,9 @@ func TestWatcherThatIsFarBehind(t *testing.T) {
 	}
 	if got.String() != want.String() {
 		t.Errorf("read %d bytes of %d, or others", got.Len(), want.Len())
+	}
+	if n := f.decoded.Load(); n > 2*messages {
+		t.Errorf("%d events were decoded, of %d messages", n, messages)
 	}
 }
 

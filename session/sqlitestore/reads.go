@@ -21,13 +21,17 @@ type reads struct {
 	getInfo, getRow, getKey, getUnindexed             *sql.Stmt
 }
 
+// atMost ends a query of at most so many rows. SQLite looks at a bare parameter there
+// when it plans, and so would compile the statement anew each time it is bound.
+const atMost = ` LIMIT +?`
+
 // openTurnsQuery repeats the condition of the partial index, which so answers it.
 const openTurnsQuery = `SELECT ` + headColumns + ` FROM sessions
-	WHERE open_turn <> '' AND id > ? ORDER BY id LIMIT ?`
+	WHERE open_turn <> '' AND id > ? ORDER BY id` + atMost
 
 // idleQuery does so too.
 const idleQuery = `SELECT ` + headColumns + ` FROM sessions
-	WHERE open_turn = '' AND last_seq > purged AND updated_at < ? ORDER BY updated_at, id LIMIT ?`
+	WHERE open_turn = '' AND last_seq > purged AND updated_at < ? ORDER BY updated_at, id` + atMost
 
 const headColumns = `id, created_at, last_seq, open_turn, updated_at, purged`
 
@@ -35,7 +39,7 @@ func prepareReads(ctx context.Context, p queryer) (*reads, error) {
 	r := &reads{db: p}
 	err := r.prepare(ctx, p, map[**sql.Stmt]string{
 		&r.getHead:      `SELECT ` + headColumns + ` FROM sessions WHERE id = ?`,
-		&r.getLog:       `SELECT seq, turn_id, kind, time, data FROM records WHERE session_id = ? AND seq > ? ORDER BY seq LIMIT ?`,
+		&r.getLog:       `SELECT seq, turn_id, kind, time, data FROM records WHERE session_id = ? AND seq > ? ORDER BY seq` + atMost,
 		&r.getShared:    `SELECT key, value FROM shared WHERE scope = ?`,
 		&r.getOpenTurns: openTurnsQuery,
 		&r.getIdle:      idleQuery,

@@ -132,7 +132,7 @@ func rowsQuery(q *session.RowQuery) (text string, args []any) {
 	default:
 		part("entries_by_time", "")
 	}
-	text = strings.Join(parts, " UNION ALL ") + " ORDER BY created_at DESC, session_id DESC, seq DESC, id DESC LIMIT ?"
+	text = strings.Join(parts, " UNION ALL ") + " ORDER BY created_at DESC, session_id DESC, seq DESC, id DESC" + atMost
 	return text, append(args, q.Limit)
 }
 

@@ -21,7 +21,7 @@ const infoColumns = `s.id, s.created_at, s.last_seq, s.open_turn, s.updated_at, 
 const infoQuery = `SELECT ` + infoColumns + ` FROM sessions s WHERE s.id = ?`
 
 // unindexedQuery repeats the condition of the partial index, which so answers it.
-const unindexedQuery = `SELECT ` + headColumns + ` FROM sessions WHERE indexed = 0 AND id > ? ORDER BY id LIMIT ?`
+const unindexedQuery = `SELECT ` + headColumns + ` FROM sessions WHERE indexed = 0 AND id > ? ORDER BY id` + atMost
 
 // Create makes an empty session, and the key if there is one; see session.Store.
 func (s *Store) Create(ctx context.Context, n session.NewSession, key *session.Key) error {
@@ -176,7 +176,7 @@ func sessionsQuery(q *session.InfoQuery) (text string, args []any) {
 	if q.After != nil {
 		f.add("("+created+", "+id+") < (?, ?)", q.After.CreatedAt.UnixMicro(), q.After.ID)
 	}
-	text = "SELECT " + infoColumns + " FROM " + from + f.where() + " ORDER BY " + created + " DESC, " + id + " DESC LIMIT ?"
+	text = "SELECT " + infoColumns + " FROM " + from + f.where() + " ORDER BY " + created + " DESC, " + id + " DESC" + atMost
 	return text, append(f.args, q.Limit)
 }
 

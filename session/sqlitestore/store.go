@@ -184,17 +184,6 @@ func (s *Store) Read(ctx context.Context, id string, after int64, limit int) ([]
 	return recs, nil
 }
 
-// Shared returns all keys of a scope. The caller owns the result.
-func (s *Store) Shared(ctx context.Context, scope string) (map[string]json.RawMessage, error) {
-	values, err := view(ctx, s, func(ctx context.Context, r *reads) (map[string]json.RawMessage, error) {
-		return r.shared(ctx, scope)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("sqlitestore: shared values of %q: %w", scope, err)
-	}
-	return values, nil
-}
-
 // OpenTurns returns the heads of at most limit sessions that have an open turn
 // and an id above after, in order of the bytes of the id.
 func (s *Store) OpenTurns(ctx context.Context, after string, limit int) ([]session.Head, error) {

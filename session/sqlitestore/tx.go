@@ -16,15 +16,20 @@ import (
 // writer goroutine.
 type tx struct {
 	statements
+	begin, commit                                                            *sql.Stmt
 	state, known, insertSession, insertRecord, setState, setShared, setProbe *sql.Stmt
 	deleteLog, deleteRows, setPurged                                         *sql.Stmt
 	getInfo, setInfo, setLabel, deleteLabel, deleteLabels, deleteSession     *sql.Stmt
 	copyLog, setFork, setRow, setIndex, getKey, insertKey, deleteKeys        *sql.Stmt
+
+	shared bool // shared values were written in this transaction
 }
 
 func prepareTx(ctx context.Context, p preparer) (*tx, error) {
 	t := new(tx)
 	err := t.prepare(ctx, p, map[**sql.Stmt]string{
+		&t.begin:         `BEGIN IMMEDIATE`,
+		&t.commit:        `COMMIT`,
 		&t.state:         `SELECT last_seq, open_turn, purged, version, created_at FROM sessions WHERE id = ?`,
 		&t.known:         `SELECT turn_id, kind, time, data FROM records WHERE session_id = ? AND seq = ?`,
 		&t.insertSession: `INSERT INTO sessions (id, created_at, updated_at, creator, client_ref) VALUES (?, ?, ?, ?, ?)`,
@@ -129,6 +134,7 @@ func (t *tx) append(b *session.Batch, usage string) (refusal, fault error) {
 	if err != nil {
 		return nil, err
 	}
+	t.shared = t.shared || len(b.Shared) > 0
 	for i := range b.Shared {
 		v := &b.Shared[i]
 		if err := write(t.setShared, v.Scope, v.Key, blob(v.Value)); err != nil {

@@ -46,6 +46,9 @@ type writer struct {
 	queue chan *op // closed by stop
 	done  chan struct{}
 
+	// kept are the shared values that are kept in memory.
+	kept kept
+
 	// full is set while the last write has failed for want of space.
 	full atomic.Bool
 	// dead is why there are no more writes; owned by the goroutine of run.
@@ -144,7 +147,13 @@ func (w *writer) write(group []*op) {
 // transact runs the group in one transaction. When it returns an error, nothing
 // has been written, or dead is set.
 func (w *writer) transact(group []*op) error {
-	if err := w.exec("BEGIN IMMEDIATE"); err != nil {
+	defer func() {
+		if w.tx.shared {
+			w.tx.shared = false
+			w.kept.written()
+		}
+	}()
+	if err := write(w.tx.begin); err != nil {
 		return w.failed("begin", err)
 	}
 	for _, o := range group {
@@ -156,7 +165,7 @@ func (w *writer) transact(group []*op) error {
 			return w.failed("write", fault)
 		}
 	}
-	if err := w.commit(func() error { return w.exec("COMMIT") }); err != nil {
+	if err := w.commit(func() error { return write(w.tx.commit) }); err != nil {
 		return w.failed("commit", err)
 	}
 	w.full.Store(false)

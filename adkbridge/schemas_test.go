@@ -1,0 +1,46 @@
+package adkbridge
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// TestSchemasAreKept asks for schemas again and again: each is compiled once, those
+// that are refused are so each time, and what is kept is bounded.
+func TestSchemasAreKept(t *testing.T) {
+	t.Parallel()
+	var s schemas
+	text := `{"properties":{"q":{"type":"string"}}}`
+	want, err := checkSchema(&text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := s.check(&text)
+	if err != nil || !reflect.DeepEqual(first, want) {
+		t.Fatalf("%v, %v, want %v", first, err, want)
+	}
+	same := strings.Clone(text)
+	if again, err := s.check(&same); err != nil || reflect.ValueOf(again).Pointer() != reflect.ValueOf(first).Pointer() {
+		t.Errorf("asked again, it is compiled again: %v", err)
+	}
+	bad := `{"type":"array"}`
+	for range 2 {
+		if _, err := s.check(&bad); err == nil {
+			t.Error("the arguments of a tool are a list")
+		}
+	}
+	if got, err := s.check(nil); err != nil || got["type"] != "object" {
+		t.Errorf("no schema: %v, %v", got, err)
+	}
+	for i := range 100 {
+		large := fmt.Sprintf(`{"description":%q}`, fmt.Sprint(i)+strings.Repeat("x", maxSchemaBytes-100))
+		if _, err := s.check(&large); err != nil {
+			t.Fatal(err)
+		}
+		if s.bytes > schemaBytes {
+			t.Fatalf("%d bytes are kept", s.bytes)
+		}
+	}
+}

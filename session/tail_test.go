@@ -1,0 +1,60 @@
+package session_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	"github.com/apzuk3/agentd/session"
+)
+
+// readsCounted counts the reads of logs.
+type readsCounted struct {
+	session.Store
+	reads atomic.Int64
+}
+
+func (s *readsCounted) Read(ctx context.Context, id string, after int64, limit int) ([]session.Record, error) {
+	s.reads.Add(1)
+	return s.Store.Read(ctx, id, after, limit)
+}
+
+// TestFollowingReadsNothing follows turns whose runs read the history as well:
+// what was written a moment ago is in memory, and what is not is still read.
+func TestFollowingReadsNothing(t *testing.T) {
+	store := &readsCounted{Store: memory(t)}
+	f := newFixture(t, store, session.Limits{})
+	known := int64(0) // as a runner that has kept the history
+	f.on(func(ctx context.Context, r *session.Run) error {
+		for rec, err := range r.Records(ctx, known) {
+			if err != nil {
+				return err
+			}
+			if known++; rec.Seq != known {
+				t.Errorf("record %d follows %d", rec.Seq, known-1)
+			}
+		}
+		known += 2 // the end is news to the next turn
+		return errors.Join(say(ctx, r, "1", root, "one"), say(ctx, r, "2", root, "two"))
+	})
+	id := ""
+	for range 3 {
+		turn := f.start(session.Request{SessionID: id})
+		id = turn.SessionID()
+		if got := texts(follow(t, turn.Watch()))["root"]; got != "onetwo" {
+			t.Errorf("the watcher reads %q", got)
+		}
+		<-turn.Done()
+	}
+	if n := store.reads.Load(); n != 0 {
+		t.Errorf("%d reads of the log", n)
+	}
+	_, w := f.attach(session.AttachRequest{SessionID: id, After: new(int64(0))})
+	if got := texts(follow(t, w))["root"]; got != "onetwoonetwoonetwo" {
+		t.Errorf("who comes later reads %q", got)
+	}
+	if store.reads.Load() == 0 {
+		t.Error("the first turns were read nowhere")
+	}
+}
