@@ -197,7 +197,7 @@ func conversations() map[string]*model.Request {
 		"code":   {Contents: hello, Config: &genai.GenerateContentConfig{Tools: []*genai.Tool{{CodeExecution: &genai.ToolCodeExecution{}}}}},
 		"urls":   {Contents: hello, Config: &genai.GenerateContentConfig{Tools: []*genai.Tool{{URLContext: &genai.URLContext{}}}}},
 		"deferred": {
-			Deferred: []string{"clock.now"}, Config: &genai.GenerateContentConfig{Tools: tools},
+			Deferred: []string{"clock.now"}, ToolSearch: true, Config: &genai.GenerateContentConfig{Tools: tools},
 			Contents: []*genai.Content{
 				hello[0],
 				said(append(searches(), called("e1", "call_1", "clock.now", `{}`, owned("openai", `{"namespace":"clock_now"}`)))...),
