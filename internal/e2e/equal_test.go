@@ -54,6 +54,8 @@ var scenarios = map[string]scenario{
 	"TestProviderSuspended":              {run: TestProviderSuspended, slow: true},
 	"TestCompaction":                     {run: TestCompaction, slow: true},
 	"TestDeferredTools":                  {run: TestDeferredTools, slow: true},
+	"TestFoundTools":                     {run: TestFoundTools, slow: true},
+	"TestReferencesOfPrompts":            {run: TestReferencesOfPrompts},
 	"TestProviderFallback":               {run: TestProviderFallback, slow: true},
 	"TestProviderFallbackFails":          {run: TestProviderFallbackFails, slow: true},
 	"TestProviderNeverEnds":              {run: TestProviderNeverEnds, slow: true},
