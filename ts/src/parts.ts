@@ -99,7 +99,7 @@ function problemOf(part: ResultPart): string | undefined {
 
 /** partsOf translates parts of a prompt that came; those that this client does not know are left out. */
 export function partsOf(messages: readonly PartMessage[]): Part[] {
-  return resultPartsOf(messages).filter((part) => !("toolName" in part));
+  return resultPartsOf(messages).flatMap((part): Part[] => ("toolName" in part ? [] : [part]));
 }
 
 /** resultPartsOf does what partsOf does for parts of a result. */
