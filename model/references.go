@@ -80,10 +80,7 @@ func (r *Request) Load() *Request {
 	if len(r.Deferred) == 0 {
 		return r
 	}
-	loaded := r.Loaded()
-	if tc := r.Config.ToolConfig; tc != nil && tc.FunctionCallingConfig != nil {
-		loaded = append(loaded, tc.FunctionCallingConfig.AllowedFunctionNames...)
-	}
+	loaded := append(r.Loaded(), r.Chosen()...)
 	own := *r
 	own.Deferred = slices.DeleteFunc(slices.Clone(r.Deferred), func(name string) bool { return slices.Contains(loaded, name) })
 	if own.ToolSearch = r.ToolSearch && len(own.Deferred) > 0; own.ToolSearch {

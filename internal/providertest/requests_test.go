@@ -233,6 +233,14 @@ func conversations() map[string]*model.Request {
 				),
 			},
 		},
+		// A function that has to be called is not deferred.
+		"found_chosen": {
+			Deferred: []string{"clock.now", "sun"}, Config: &genai.GenerateContentConfig{Tools: finders, ToolConfig: choice(genai.FunctionCallingConfigModeAny, "sun").ToolConfig},
+			Contents: []*genai.Content{
+				hello[0], said(called("e1", "call_1", "weather", `{"place":"Graz"}`, nil)),
+				asked(model.Refer(answered("e1", "weather", map[string]any{"output": ""}), "clock.now", "sun")),
+			},
+		},
 		// With a search of the provider's, too.
 		"found_or_searched": {
 			Deferred: []string{"clock.now", "sun"}, ToolSearch: true, Config: &genai.GenerateContentConfig{Tools: finders},

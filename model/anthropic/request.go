@@ -213,7 +213,7 @@ func (r *request) setTools(req *model.Request, names *wire.Names) error {
 	for _, d := range choice.Functions {
 		r.Tools = append(r.Tools, tool{
 			Name: names.Wire(d.Name), Description: d.Description, InputSchema: wire.Parameters(d),
-			Deferred: slices.Contains(req.Deferred, d.Name),
+			Deferred: slices.Contains(req.Deferred, d.Name) && !slices.Contains(req.Chosen(), d.Name),
 		})
 	}
 	asked, other := wire.ProviderTools(req.Config, builtins...)
