@@ -273,7 +273,7 @@ func (m *agentModel) generate(ctx context.Context, req *model.Request, messageID
 		}
 	}()
 	m.observe(ctx, req, messageID)
-	req.Deferred = m.n.deferred()
+	req.Deferred, req.ToolSearch = m.n.deferred(), m.n.toolSearch
 	resp, err = m.n.model.LLM.Generate(ctx, req, func(d model.Delta) {
 		spoke()
 		m.t.run.Delta(session.Delta{MessageID: messageID, Path: m.n.path, Text: d.Text, Thought: d.Thought})

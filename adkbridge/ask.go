@@ -97,7 +97,7 @@ func (n *node) needsApproval(tool string) bool {
 // is, and with that of a tool whose arguments a person has changed a note which
 // says so.
 func (t *turn) result(callID string, res session.ToolResult) map[string]any {
-	t.keepFiles(callID, res.Parts)
+	t.keepBeside(callID, res.Parts)
 	out := withTexts(resultOf(res), res.Parts)
 	said, ok := t.run.Resolved(callID)
 	switch {

@@ -7,11 +7,12 @@ import (
 	"testing"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
 )
 
-// TestDeferredNeedsSearch: tools can be deferred where the agent can search for
-// them, and nowhere else.
+// TestDeferredNeedsSearch: tools can be deferred where the agent can find them, with
+// the provider's search or with a tool that it is told of, and nowhere else.
 func TestDeferredNeedsSearch(t *testing.T) {
 	later := offer("fetch")
 	later.Deferred = true
@@ -21,10 +22,11 @@ func TestDeferredNeedsSearch(t *testing.T) {
 		want string // "" where it can run
 	}{
 		"searched":    {tree: llm("root", builtin("tool_search"))},
+		"by a tool":   {tree: llm("root", tools("fetch", "search"))},
 		"not used":    {tree: llm("root", tools("search"))},
-		"no search":   {llm("root"), `root: tool "fetch" is deferred: an agent finds such tools with the builtin tool "tool_search", which it lacks`},
+		"no search":   {llm("root", tools("fetch")), `root: tool "fetch" is deferred: an agent finds such tools with the builtin tool "tool_search" or with a tool that is not deferred, and it has neither`},
 		"nothing":     {llm("root", tools("search"), builtin("tool_search")), `root: builtin tool "tool_search": none of the agent's tools is deferred`},
-		"only others": {seq("root", llm("a", builtin("tool_search")), llm("b")), `root/b: tool "fetch" is deferred`},
+		"only others": {seq("root", llm("a", builtin("tool_search")), llm("b", tools("fetch"))), `root/b: tool "fetch" is deferred`},
 	} {
 		err := check(&script{}, &session.Spec{Agent: tc.tree, Tools: offered})
 		e, ok := errors.AsType[*session.Error](err)
@@ -39,7 +41,81 @@ func TestDeferredNeedsSearch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := tree.root; !slices.Equal(n.deferred(), []string{"fetch"}) || len(n.builtins) != 1 {
+	if n := tree.root; !slices.Equal(n.deferred(), []string{"fetch"}) || !n.toolSearch || len(n.builtins) != 1 {
 		t.Errorf("deferred %q, %d tools of genai's", n.deferred(), len(n.builtins))
 	}
+}
+
+// TestFoundTools: what a tool finds for its agent is asked of the model with the
+// result, told to other agents and to who summarises in words, and is the same
+// after a restart and by the log.
+func TestFoundTools(t *testing.T) {
+	w := newWorld(t, map[string][]step{"a": {use("search"), use("fetch"), say("A"), say("A2")}, "b": {say("B"), say("B2")}})
+	for _, tool := range w.tools {
+		tool.Deferred = tool.GetName() != "search"
+	}
+	found := []*agentdv1.Part{toolPart("fetch"), toolPart("nowhere")}
+	w.answer = func(tc *agentdv1.RunResponse_ToolCallRequest) session.Answer {
+		if tc.GetToolName() == "search" {
+			return session.Answer{Parts: append(session.Parts{filePart("image/png", []byte("png"))}, found...)}
+		}
+		return session.Answer{Output: new("page")}
+	}
+	tree := seq("root", llm("a"), llm("b"))
+	turn, err := w.manager.Start(t.Context(), session.Request{Agent: tree, Tools: w.tools, Prompt: "go"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.session = turn.SessionID()
+	w.follow(turn).ok(t)
+	w.checkAll()
+	check := func(req *model.Request) {
+		t.Helper()
+		if !slices.Equal(req.Loaded(), []string{"fetch"}) || !slices.Contains(req.Deferred, "calc") || req.ToolSearch {
+			t.Errorf("loaded %q of %q, searches: %t", req.Loaded(), req.Deferred, req.ToolSearch)
+		}
+	}
+	a := w.script.seen("a")
+	if got := a[0].raw.Loaded(); len(got) != 0 {
+		t.Errorf("%q is loaded before it was found", got)
+	}
+	check(a[1].raw)
+	told := w.script.seen("b")[0]
+	if got := told.raw.Loaded(); len(got) != 0 {
+		t.Errorf("%q is loaded for an agent that has not found it", got)
+	}
+	if got := describe(told.contents); !strings.Contains(got, "[a] `search` tool found the tool `fetch` [a] `search` tool found the tool `nowhere`") {
+		t.Errorf("b is told %s", got)
+	}
+	for i, want := range []string{"(found: the tool fetch)", "(found: the tool nowhere)"} {
+		if !slices.Contains(passages(a[1].contents), passage{"[result of search]", want}) {
+			t.Errorf("check %d: a summary does not have %s", i, want)
+		}
+	}
+	details, err := toldCalls(t, w.turnLog(turn.ID()))
+	if err != nil || len(details) != 4 || !slices.Equal(details[0].GetToolNames(), []string{"search"}) || !slices.Equal(details[1].GetToolNames(), []string{"search", "fetch"}) {
+		t.Errorf("the calls are told as %v, error %v", details, err)
+	}
+	w.runner = New(Config{Models: w.script})
+	w.restart()
+	w.run(tree, "again").ok(t)
+	check(w.script.seen("a")[3].raw)
+	recs, err := w.store.Read(t.Context(), w.session, 0, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rep, err := Verify(t.Context(), w.session, func(yield func(session.Record, error) bool) {
+		for _, rec := range recs {
+			if !yield(rec, nil) {
+				return
+			}
+		}
+	}, nil)
+	if err != nil || rep.Divergence != nil || rep.Turns != 2 {
+		t.Errorf("replay: %+v, error %v", rep, err)
+	}
+}
+
+func toolPart(name string) *agentdv1.Part {
+	return &agentdv1.Part{Content: &agentdv1.Part_Tool{Tool: &agentdv1.ToolReference{ToolName: name}}}
 }

@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
 )
 
@@ -242,6 +243,9 @@ func (it *item) foreign() *genai.Content {
 				if file := asPart(f); file != nil {
 					c.Parts = append(c.Parts, file)
 				}
+			}
+			for _, tool := range model.References(p) {
+				say("[%s] `%s` tool found the tool `%s`", it.author, p.FunctionResponse.Name, tool)
 			}
 		case p.InlineData != nil, p.FileData != nil, p.ExecutableCode != nil, p.CodeExecutionResult != nil:
 			c.Parts = append(c.Parts, p)

@@ -117,7 +117,7 @@ func (t *turn) nextLogged(ev *adksession.Event, m *meta) (loggedEvent, bool, err
 // holds it, so that a reloaded history gives the same prompts.
 func (t *turn) commit(ctx context.Context, ev *adksession.Event, m *meta) error {
 	t.setOutput(ev, m)
-	t.setFiles(ev)
+	t.setBeside(ev)
 	data, err := encode(ev, m)
 	if err != nil {
 		return err

@@ -182,6 +182,9 @@ func weigh(c *genai.Content) int {
 		}
 		if r := p.FunctionResponse; r != nil {
 			n += len(r.Name) + weighValue(r.Response)
+			for _, tool := range model.References(p) {
+				n += partWeight + len(tool)
+			}
 			for _, media := range r.Parts {
 				if media.InlineData != nil {
 					n += weighMedia(media.InlineData.MIMEType, len(media.InlineData.Data))

@@ -236,15 +236,15 @@ func (r *callRecorder) record(m *agentModel, at promptKey, key string, cfg *gena
 		}
 	}
 	m.prepare(&own)
-	req := &model.Request{Config: &own}
 	contents, summary := r.hist.promptBefore(at, m.since(), r.end(key))
+	req := &model.Request{Contents: contents, Config: &own, Deferred: m.n.deferred(), ToolSearch: m.n.toolSearch}
 	call := &agentdv1.ModelCallDetails{
 		Instruction: req.SystemText(),
 		Generation:  m.n.spec.GetGeneration(),
 		Contents:    int32(min(len(contents), math.MaxInt32)),
 		Summary:     summary,
 	}
-	for _, f := range req.Functions() {
+	for _, f := range req.Load().Functions() {
 		call.ToolNames = append(call.ToolNames, f.Name)
 	}
 	for _, name := range m.n.spec.GetBuiltinTools() {

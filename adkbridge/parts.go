@@ -100,35 +100,55 @@ func resultFiles(parts session.Parts) []*genai.FunctionResponsePart {
 	return out
 }
 
-// keepFiles remembers the files of a call's result until the event that holds the
-// result is in the log: the engine knows values alone.
-func (t *turn) keepFiles(callID string, parts session.Parts) {
-	if files := resultFiles(parts); len(files) > 0 {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.files[callID] = files
+// referred are the tools to which the parts of a result refer.
+func referred(parts session.Parts) []string {
+	var names []string
+	for _, p := range parts {
+		if ref := p.GetTool(); ref != nil {
+			names = append(names, ref.GetToolName())
+		}
 	}
+	return names
 }
 
-// setFiles puts the files of results where they belong. The event may share its
-// content with the engine's own: it gets another one.
-func (t *turn) setFiles(ev *adksession.Event) {
+// beside is what a result has besides values.
+type beside struct {
+	files []*genai.FunctionResponsePart
+	tools []string // to which it refers
+}
+
+// keepBeside remembers the files of a call's result, and its references to tools,
+// until the event that holds the result is in the log: the engine knows values alone.
+func (t *turn) keepBeside(callID string, parts session.Parts) {
+	b := &beside{resultFiles(parts), referred(parts)}
+	if len(b.files) == 0 && len(b.tools) == 0 {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.beside[callID] = b
+}
+
+// setBeside puts files and references of results where they belong. The event may
+// share its content with the engine's own: it gets another one.
+func (t *turn) setBeside(ev *adksession.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if ev.Content == nil || !slices.ContainsFunc(ev.Content.Parts, func(p *genai.Part) bool {
-		return p.FunctionResponse != nil && t.files[p.FunctionResponse.ID] != nil
+		return p.FunctionResponse != nil && t.beside[p.FunctionResponse.ID] != nil
 	}) {
 		return
 	}
 	c := &genai.Content{Role: ev.Content.Role, Parts: slices.Clone(ev.Content.Parts)}
 	for i, p := range c.Parts {
-		if p.FunctionResponse == nil {
+		if p.FunctionResponse == nil || t.beside[p.FunctionResponse.ID] == nil {
 			continue
 		}
-		part, response := *p, *p.FunctionResponse
-		response.Parts = t.files[response.ID]
+		b := t.beside[p.FunctionResponse.ID]
+		part, response := model.Refer(p, b.tools...), *p.FunctionResponse
+		response.Parts = b.files
 		part.FunctionResponse = &response
-		c.Parts[i] = &part
+		c.Parts[i] = part
 	}
 	ev.Content = c
 }

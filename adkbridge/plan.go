@@ -62,6 +62,7 @@ type node struct {
 	turnOnly    bool           // its model is told of the present turn alone
 	generation  generation
 	builtins    []*genai.Tool // run by the model's provider
+	toolSearch  bool          // the provider looks for deferred tools
 	compaction  *compaction   // nil for never
 
 	// Of a loop:

@@ -22,7 +22,7 @@ var providerTools = map[string]genai.Tool{
 	"web_search":     {GoogleSearch: &genai.GoogleSearch{}},
 	"url_context":    {URLContext: &genai.URLContext{}},
 	"code_execution": {CodeExecution: &genai.ToolCodeExecution{}},
-	toolSearchTool:   {}, // asked for by Request.Deferred
+	toolSearchTool:   {}, // asked for by Request.ToolSearch
 }
 
 // llm checks what only LLM agents have.
@@ -185,15 +185,16 @@ func (p *planner) builtins(n *node, names []string) error {
 }
 
 // searches checks that the agent can search for tools if, and only if, some are
-// deferred.
+// deferred. A tool of the client's may do so, see ToolReference.
 func (n *node) searches(can bool) error {
 	deferred := n.deferred()
 	switch {
 	case can && len(deferred) == 0:
 		return n.errorf("builtin tool %q: none of the agent's tools is deferred, so there is nothing to find", toolSearchTool)
-	case !can && len(deferred) > 0:
-		return n.errorf("tool %q is deferred: an agent finds such tools with the builtin tool %q, which it lacks", deferred[0], toolSearchTool)
+	case !can && len(deferred) > 0 && len(deferred) == len(n.tools):
+		return n.errorf("tool %q is deferred: an agent finds such tools with the builtin tool %q or with a tool that is not deferred, and it has neither", deferred[0], toolSearchTool)
 	}
+	n.toolSearch = can
 	return nil
 }
 

@@ -80,6 +80,9 @@ func passages(contents []*genai.Content) []passage {
 						out = append(out, passage{head, attached(file)})
 					}
 				}
+				for _, tool := range model.References(p) {
+					out = append(out, passage{head, "(found: the tool " + tool + ")"})
+				}
 			case p.InlineData != nil, p.FileData != nil:
 				out = append(out, passage{"[" + who + "]", attached(p)})
 			case p.ExecutableCode != nil:

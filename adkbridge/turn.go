@@ -51,12 +51,12 @@ type turn struct {
 	visits   map[*node]int    // how often a loop was entered
 	exited   map[*node]bool   // loops whose iteration called exit_loop
 	refused  map[string]string
-	files    map[string][]*genai.FunctionResponsePart // of results that are not appended yet, by call
-	made     []*answer                                // complete answers that are not appended yet
-	spent    []*answer                                // empty answers: what failed model calls took
-	open     []*openAnswer                            // appended answers whose calls have no results yet
-	whole    map[wholePrompt]bool                     // prompts of which a summary was tried in vain
-	cut      map[string]*cutCall                      // model calls that a crash has cut off, by agent
+	beside   map[string]*beside   // of results that are not appended yet, by call
+	made     []*answer            // complete answers that are not appended yet
+	spent    []*answer            // empty answers: what failed model calls took
+	open     []*openAnswer        // appended answers whose calls have no results yet
+	whole    map[wholePrompt]bool // prompts of which a summary was tried in vain
+	cut      map[string]*cutCall  // model calls that a crash has cut off, by agent
 	stopped  bool
 	cause    error // what stopped the turn, if it was no context
 
@@ -96,7 +96,7 @@ func newTurn(run handle, hist *history, limits Limits, logged openTurn) *turn {
 		visits:   map[*node]int{},
 		exited:   map[*node]bool{},
 		refused:  map[string]string{},
-		files:    map[string][]*genai.FunctionResponsePart{},
+		beside:   map[string]*beside{},
 		logged:   map[promptKey][]loggedEvent{},
 		answers:  map[string]*stored{},
 		whole:    map[wholePrompt]bool{},
@@ -322,7 +322,7 @@ func (t *turn) admit(seq int64, s *stored, size int, temp map[string]any) {
 		}
 		if r := p.FunctionResponse; r != nil {
 			delete(t.refused, r.ID)
-			delete(t.files, r.ID)
+			delete(t.beside, r.ID)
 			for _, open := range t.open {
 				open.calls = slices.DeleteFunc(open.calls, func(c *genai.FunctionCall) bool { return c.ID == r.ID })
 			}

@@ -240,7 +240,7 @@ func (v *verifier) compare(t *turn, l loggedEvent, ev *adksession.Event, m *meta
 		return v.past()
 	}
 	t.setOutput(ev, m)
-	t.setFiles(ev)
+	t.setBeside(ev)
 	again := *ev
 	again.ID, again.Timestamp = l.ev.ID, l.ev.Timestamp
 	again.TurnComplete = l.ev.TurnComplete // an answer that a stop has kept has no mark of the engine's

@@ -3,6 +3,7 @@ package client
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
@@ -38,6 +39,13 @@ func FileURI(mimeType, uri string) *agentdv1.Part {
 	return &agentdv1.Part{Content: &agentdv1.Part_File{File: &agentdv1.FileUri{MimeType: mimeType, Uri: uri}}}
 }
 
+// ToolReference is a part that names a tool of the agent which is [Deferred]: a tool
+// that looks for others returns it in a [ToolOutput], and the model may call the
+// tool named from then on. It is refused in what a user says.
+func ToolReference(name string) *agentdv1.Part {
+	return &agentdv1.Part{Content: &agentdv1.Part_Tool{Tool: &agentdv1.ToolReference{ToolName: name}}}
+}
+
 // WithParts adds to what the user says in a [Client.Run], behind the prompt, which
 // may then be empty: images and other files, or text between them. See [Text],
 // [Inline] and [FileURI]. At most 64; they are copied. Which files a model takes is
@@ -45,6 +53,9 @@ func FileURI(mimeType, uri string) *agentdv1.Part {
 func WithParts(parts ...*agentdv1.Part) RunOption {
 	return func(c *runConfig) {
 		checked, err := checkParts(append(c.parts, parts...))
+		if i := slices.IndexFunc(checked, func(p *agentdv1.Part) bool { return p.GetTool() != nil }); i >= 0 {
+			err = fmt.Errorf("part %d: a reference to a tool is for the result of a tool, see client.ToolOutput", i+1)
+		}
 		if err != nil {
 			c.fail(errorf(ErrInvalidRequest, "client.WithParts: %w", err))
 			return
@@ -59,8 +70,8 @@ type ToolOutput struct {
 	// Output is what the handler would return without parts; see [AddTool]. With
 	// parts, nil is no text.
 	Output any
-	// Parts are what the model sees behind it: at most 64, see [Text], [Inline] and
-	// [FileURI]. They are copied when the handler returns.
+	// Parts are what the model sees behind it: at most 64, see [Text], [Inline],
+	// [FileURI] and [ToolReference]. They are copied when the handler returns.
 	Parts []*agentdv1.Part
 }
 
@@ -97,8 +108,13 @@ func checkPart(p *agentdv1.Part) error {
 			return fmt.Errorf("a URI must be UTF-8 of 1 to %d bytes, got %d bytes", maxPartURI, len(uri))
 		}
 		return checkMimeType(c.File.GetMimeType())
+	case *agentdv1.Part_Tool:
+		if !toolName.MatchString(c.Tool.GetToolName()) {
+			return fmt.Errorf("%.80q is no name of a tool", c.Tool.GetToolName())
+		}
+		return nil
 	default:
-		return fmt.Errorf("it holds neither a text nor a file; make it with client.Text, client.Inline or client.FileURI")
+		return fmt.Errorf("it holds neither a text nor a file nor a tool; make it with client.Text, client.Inline, client.FileURI or client.ToolReference")
 	}
 }
 

@@ -57,6 +57,8 @@ var wrongParts = map[string]struct {
 	"no uri":     {client.FileURI("image/png", ""), "1 to 8192 bytes"},
 	"long uri":   {client.FileURI("image/png", strings.Repeat("x", 8193)), "got 8193 bytes"},
 	"uri's type": {client.FileURI("image", "gs://x"), "media type"},
+	"no tool":    {client.ToolReference(""), "no name of a tool"},
+	"bad tool":   {client.ToolReference("a b"), `"a b" is no name of a tool`},
 }
 
 func TestWrongPartsAreNotSent(t *testing.T) {
@@ -77,6 +79,7 @@ func TestWrongPartsAreNotSent(t *testing.T) {
 			refused(t, tc.want, tc.part)
 		})
 	}
+	refused(t, "part 2: a reference to a tool is for the result of a tool", client.Text("x"), client.ToolReference("fetch"))
 	refused(t, "65 parts, at most 64", slices.Repeat([]*agentdv1.Part{client.Text("x")}, 65)...)
 	for _, err := range c.Attach(t.Context(), "s", client.WithParts(client.Text("x"))) {
 		if !errors.Is(err, client.ErrInvalidRequest) || !strings.Contains(err.Error(), "not of Attach") {
@@ -95,6 +98,7 @@ func TestResultsWithParts(t *testing.T) {
 	}{
 		"text and parts": {client.ToolOutput{Output: "a picture", Parts: []*agentdv1.Part{picture, client.Text("of a cat")}}, "a picture", 2, ""},
 		"a pointer":      {&client.ToolOutput{Output: place{City: "A"}, Parts: []*agentdv1.Part{picture}}, `{"city":"A"}`, 1, ""},
+		"a reference":    {client.ToolOutput{Output: "found", Parts: []*agentdv1.Part{picture, client.ToolReference("fetch")}}, "found", 2, ""},
 		"parts alone":    {client.ToolOutput{Parts: []*agentdv1.Part{picture}}, "", 1, ""},
 		"no parts":       {client.ToolOutput{Output: []int{1}}, "[1]", 0, ""},
 		"nothing":        {client.ToolOutput{}, "null", 0, ""},

@@ -105,9 +105,10 @@ func NeedsApproval() ToolOption {
 	return func(c *toolConfig) { c.approve = true }
 }
 
-// Deferred has the model be told of the tool only when it looks for it with the
-// builtin tool tool_search, which some providers run and the agent then needs. For
-// agents with many tools.
+// Deferred has the model be told of the tool only when it has looked for it: with the
+// builtin tool tool_search, which some providers run, or with another tool that answers
+// with a [ToolReference], which works with all models. The agent then needs one of
+// the two. For agents with many tools.
 func Deferred() ToolOption {
 	return func(c *toolConfig) { c.defers = true }
 }

@@ -9,7 +9,9 @@
 //
 // The common form of content is that of google.golang.org/genai, the one the
 // engine stores. What a provider needs back verbatim travels in the parts, see
-// Response. This package and its adapters import genai, the providers' official
+// Response. References to tools in a tool's result are metadata of its part, see
+// Refer: they are stored, replayed and recorded with it, and are gone once it is
+// summarised. This package and its adapters import genai, the providers' official
 // SDKs, package catalog and the standard library; they know neither sessions, nor
 // ADK, nor the protocol.
 package model
@@ -37,10 +39,14 @@ type Request struct {
 	// Cache asks the provider to keep the prompt; nil asks for nothing. Adapters
 	// must not change it.
 	Cache *Cache `json:"-"`
-	// Deferred are the names of functions that the model is told of only when it looks
-	// for them with a search that the provider runs. Adapters of providers without one
-	// refuse it.
+	// Deferred are the names of functions that the model is told of only when it has
+	// found them: with ToolSearch, or with a function of the caller's whose result
+	// refers to them, see Refer. Adapters of providers that know no such references
+	// ask with Load and TellReferences.
 	Deferred []string `json:"-"`
+	// ToolSearch asks for a search for Deferred that the provider runs. Adapters of
+	// providers without one refuse it. Not without Deferred.
+	ToolSearch bool `json:"-"`
 	// Origin says whose call it is, for those who record calls or play them again;
 	// adapters never look at it.
 	Origin Origin `json:"-"`
@@ -130,6 +136,9 @@ const (
 	// MetaCallID is the provider's own id of a function call whose
 	// FunctionCall.ID the engine has rewritten to be unique.
 	MetaCallID = "agentd.call_id"
+	// MetaTools are the tools to which a tool's result refers, a list of names on the
+	// part of the FunctionResponse; see Refer and References.
+	MetaTools = "agentd.tools"
 )
 
 // Usage counts tokens as the provider reported them. Whether Prompt includes

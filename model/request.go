@@ -37,6 +37,15 @@ func (r *Request) Functions() []*genai.FunctionDeclaration {
 	return out
 }
 
+// Chosen are the functions that the choice of tools names: it is of no use to defer
+// them.
+func (r *Request) Chosen() []string {
+	if tc := r.Config.ToolConfig; tc != nil && tc.FunctionCallingConfig != nil {
+		return tc.FunctionCallingConfig.AllowedFunctionNames
+	}
+	return nil
+}
+
 // TextOf joins the texts of c that are no thoughts. c may be nil.
 func TextOf(c *genai.Content) string {
 	if c == nil {

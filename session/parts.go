@@ -58,22 +58,30 @@ func (p Parts) size() (size, texts int) {
 	return size, texts
 }
 
-// blank tells whether the parts say nothing: none is a file, and the texts are
-// white space.
+// blank tells whether the parts say nothing: none is a file or a reference, and the
+// texts are white space.
 func (p Parts) blank() bool {
 	for _, part := range p {
-		if part.GetInline() != nil || part.GetFile() != nil || strings.TrimSpace(part.GetText()) != "" {
+		if part.GetInline() != nil || part.GetFile() != nil || part.GetTool() != nil || strings.TrimSpace(part.GetText()) != "" {
 			return false
 		}
 	}
 	return true
 }
 
-// check refuses parts that are no parts. name is the field they come from.
-func (p Parts) check(name string) *Error {
+// check refuses parts that are no parts, and references to tools where they are not
+// of a result. name is the field they come from.
+func (p Parts) check(name string, result bool) *Error {
+	kinds := "text, inline or file"
+	if result {
+		kinds = "text, inline, file or tool"
+	}
 	for i, part := range p {
 		if part.GetContent() == nil {
-			return Errorf(codeInvalid, "%s[%d] is empty: set text, inline or file", name, i)
+			return Errorf(codeInvalid, "%s[%d] is empty: set %s", name, i, kinds)
+		}
+		if part.GetTool() != nil && !result {
+			return Errorf(codeInvalid, "%s[%d].tool: a reference to a tool is for the result of a tool that looks for others; a prompt takes text, inline and file", name, i)
 		}
 		uri := part.GetFile().GetUri()
 		if scheme, _, ok := strings.Cut(uri, ":"); ok && !slices.Contains(schemes, strings.ToLower(scheme)) {
@@ -106,7 +114,7 @@ func (m *Manager) checkSaid(prompt string, parts Parts) *Error {
 	if strings.TrimSpace(prompt) == "" && parts.blank() {
 		return Errorf(codeInvalid, "user_prompt is empty: a turn needs something to answer")
 	}
-	if err := parts.check("user_parts"); err != nil {
+	if err := parts.check("user_parts", false); err != nil {
 		return err
 	}
 	_, texts := parts.size()

@@ -33,6 +33,10 @@ func uriPart(mimeType, uri string) *agentdv1.Part {
 	return &agentdv1.Part{Content: &agentdv1.Part_File{File: &agentdv1.FileUri{MimeType: mimeType, Uri: uri}}}
 }
 
+func toolPart(name string) *agentdv1.Part {
+	return &agentdv1.Part{Content: &agentdv1.Part_Tool{Tool: &agentdv1.ToolReference{ToolName: name}}}
+}
+
 func equalParts(a, b []*agentdv1.Part) bool {
 	return proto.Equal(&agentdv1.RunRequest_ExecuteRequest{UserParts: a}, &agentdv1.RunRequest_ExecuteRequest{UserParts: b})
 }
@@ -48,6 +52,7 @@ func anyParts() *rapid.Generator[session.Parts] {
 		rapid.Custom(func(t *rapid.T) *agentdv1.Part {
 			return uriPart(mimeType.Draw(t, "type"), rapid.StringN(1, 50, -1).Draw(t, "uri"))
 		}),
+		rapid.Map(rapid.StringMatching(`[A-Za-z_][A-Za-z0-9_.:-]{0,63}`), toolPart),
 	)
 	return rapid.Map(rapid.SliceOfN(part, 1, 8), func(p []*agentdv1.Part) session.Parts { return p })
 }
@@ -232,6 +237,8 @@ func TestPartsOfPromptsAreBounded(t *testing.T) {
 		"no part":        {"hi", session.Parts{textPart("a"), {}}, invalid, "user_parts[1]"},
 		"large files":    {"hi", session.Parts{filePart("a/b", make([]byte, 500)), filePart("a/b", make([]byte, 500))}, limit, "at most 1000"},
 		"a local file":   {"hi", session.Parts{textPart("a"), uriPart("text/plain", "file:///etc/hosts")}, invalid, `user_parts[1].file.uri: the schemes are https, http and gs`},
+		"a tool":         {"hi", session.Parts{textPart("a"), toolPart("fetch")}, invalid, "user_parts[1].tool: a reference to a tool is for the result of a tool"},
+		"a tool alone":   {"", session.Parts{toolPart("fetch")}, invalid, "user_parts[0].tool"},
 		"no scheme":      {"hi", session.Parts{uriPart("text/plain", "://x")}, invalid, "user_parts[0].file.uri"},
 		"a little more":  {strings.Repeat("a", 90), session.Parts{filePart("a/b", make([]byte, 950))}, limit, "user_prompt and user_parts take"},
 		"many words":     {strings.Repeat("a", 50), session.Parts{textPart(strings.Repeat("b", 51))}, limit, "user_prompt and the texts of user_parts have 101 bytes, at most 100"},

@@ -201,7 +201,7 @@ func (t *Turn) Answer(ctx context.Context, a Answer) error {
 		return Errorf(codeLimit, "tool call %q: the answer takes %d bytes, at most %d are allowed", a.CallID, n, most)
 	}
 	if len(a.Parts) > 0 {
-		wrong := a.Parts.check("parts")
+		wrong := a.Parts.check("parts", true)
 		if wrong == nil {
 			wrong = a.Parts.checkSize("parts", "output", len(*res.Output), t.s.limits.MaxPartsBytes)
 		}

@@ -44,8 +44,8 @@ tools:
 	compare(t, f.Check(rules(t)), nil)
 }
 
-// A tool that a model has to look for needs that with which it looks, and the other
-// way round.
+// A tool that a model has to look for needs that with which it looks, or a tool that
+// may find it, and a search needs what it finds.
 func TestCheckDeferred(t *testing.T) {
 	f, err := agentfile.Parse("f.yaml", []byte(`
 agent:
@@ -53,9 +53,10 @@ agent:
   sequential:
     agents:
       - {name: a, llm: {model: claude-sonnet-4-5, tool_names: [rare, common], builtin_tools: [web_search, tool_search]}}
-      - {name: b, llm: {model: claude-sonnet-4-5, tool_names: [common, rare]}}
+      - {name: b, llm: {model: claude-sonnet-4-5, tool_names: [rare]}}
       - {name: c, llm: {model: claude-sonnet-4-5, tool_names: [common], builtin_tools: [web_search, tool_search]}}
       - {name: d, llm: {model: echo, tool_names: [rare], builtin_tools: [tool_search]}}
+      - {name: e, llm: {model: echo, tool_names: [rare, common]}}
 tools:
   - {name: common, description: Common, command: [x]}
   - {name: rare, description: Rare, deferred: true, command: [x]}
@@ -64,7 +65,7 @@ tools:
 		t.Fatal(err)
 	}
 	compare(t, f.Check(rules(t)), []string{
-		`7:72: root/b: tool "rare" is deferred`,
+		`7:64: root/b: tool "rare" is deferred`,
 		`8:101: root/c: builtin tool "tool_search": none of the agent's tools is deferred`,
 		`9:74: root/d: builtin tool "tool_search": not available`,
 	})

@@ -133,6 +133,8 @@ func files(parts []*agentdv1.Part) string {
 			out = append(out, c.Inline.GetMimeType())
 		case *agentdv1.Part_File:
 			out = append(out, c.File.GetMimeType()+" "+c.File.GetUri())
+		case *agentdv1.Part_Tool:
+			out = append(out, "tool "+c.Tool.GetToolName())
 		}
 	}
 	return " [" + strings.Join(out, ", ") + "]"

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -44,18 +43,9 @@ func TestDeferredTools(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		streams := []string{first, eventStreams(t, wire, hello)[0]}
-		var bodies []string
-		f.handle(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-			body, err := io.ReadAll(req.Body)
-			if err != nil {
-				t.Error(err)
-			}
-			bodies = append(bodies, string(body))
-			w.Header().Set("Content-Type", "text/event-stream")
-			_, _ = io.WriteString(w, streams[len(bodies)-1])
-		}))
+		asked := f.bodies(first, eventStreams(t, wire, hello)[0])
 		got := r.talk(m, answerAll("seen"))
+		bodies := *asked
 		if !got.end.GetCompleted() || len(got.calls) != 1 || got.text["root"] != "Hello." || len(bodies) != 2 {
 			t.Fatalf("%d requests, %v", len(bodies), got.msgs)
 		}

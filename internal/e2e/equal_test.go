@@ -55,6 +55,8 @@ var scenarios = map[string]scenario{
 	"TestCompaction":                     {run: TestCompaction, slow: true},
 	"TestCallOutcomes":                   {run: TestCallOutcomes},
 	"TestDeferredTools":                  {run: TestDeferredTools, slow: true},
+	"TestFoundTools":                     {run: TestFoundTools, slow: true},
+	"TestReferencesOfPrompts":            {run: TestReferencesOfPrompts},
 	"TestProviderFallback":               {run: TestProviderFallback, slow: true},
 	"TestProviderFallbackFails":          {run: TestProviderFallbackFails, slow: true},
 	"TestProviderNeverEnds":              {run: TestProviderNeverEnds, slow: true},

@@ -19,53 +19,26 @@ import (
 	"github.com/apzuk3/agentd/model/openai"
 )
 
-// cannot are the recordings that no model.Request can ask for, each with what
-// stands in the way.
-var cannot = map[string]string{
-	"test_anthropic__test_anthropic_deferred_capability_without_tool_search_across_models_claude-haiku-4-5": "tools that a result of the client's loads (tool_reference), without a search that Anthropic runs",
-}
-
 // TestHistories runs the recordings that need more than prompts and tool results:
 // each recorded request is translated to what the engine would ask, and asked;
 // what is sent says the same as the recorded one, and what comes back is what was
 // recorded.
 func TestHistories(t *testing.T) {
-	left := map[string]bool{}
-	for name := range cannot {
-		left[name] = true
-	}
-	all := providertest.All(t)
-	for _, rec := range all {
+	for _, rec := range providertest.All(t) {
 		conv, err := providertest.Expect(rec)
 		if err != nil {
 			t.Errorf("%s: %v", rec.Name, err)
 			continue
 		}
 		if conv.Needs() == "" {
-			if left[rec.Name] {
-				t.Errorf("%s is listed as one that cannot be run, and needs nothing but prompts", rec.Name)
-			}
 			continue
 		}
-		t.Run(rec.Name, func(t *testing.T) {
-			delete(left, rec.Name)
-			err := runHistory(t, rec, conv)
-			switch want := cannot[rec.Name]; {
-			case err == nil && want != "":
-				t.Errorf("it can be run, and is listed as one that cannot: %s", want)
-			case err != nil && err.Error() != want:
-				t.Errorf("it cannot be run: %v; listed is %q", err, want)
-			}
-		})
-	}
-	if len(all) > len(providertest.Synthetic(t)) && len(left) > 0 {
-		t.Errorf("listed as recordings that cannot be run, and not there: %v", left)
+		t.Run(rec.Name, func(t *testing.T) { runHistory(t, rec, conv) })
 	}
 }
 
-// runHistory asks each request of a recording. Its error is what no request of
-// ours can say.
-func runHistory(t *testing.T, rec *providertest.Recording, conv *providertest.Conversation) error {
+// runHistory asks each request of a recording.
+func runHistory(t *testing.T, rec *providertest.Recording, conv *providertest.Conversation) {
 	var steps []providertest.Step
 	for _, s := range conv.Sessions {
 		for _, turn := range s.Turns {
@@ -75,7 +48,7 @@ func runHistory(t *testing.T, rec *providertest.Recording, conv *providertest.Co
 	for i, e := range rec.Calls() {
 		req, err := requestOf(e)
 		if err != nil {
-			return err
+			t.Fatal(err)
 		}
 		stream, err := e.EventStream()
 		if err != nil {
@@ -103,7 +76,7 @@ func runHistory(t *testing.T, rec *providertest.Recording, conv *providertest.Co
 		}
 		resp, err := model.Guard(llm, model.Limits{}).Generate(t.Context(), req, func(model.Delta) {})
 		if err != nil {
-			return err
+			t.Fatal(err)
 		}
 		d := &adapterDriver{wire: e.Wire}
 		d.compare(t, resp, steps[i])
@@ -111,7 +84,7 @@ func runHistory(t *testing.T, rec *providertest.Recording, conv *providertest.Co
 			t.Errorf("request %d: %v\n%s", i, err, sent.body)
 		}
 		if want, got := fieldsOf(e.Request), fieldsOf(sent.body); want != got {
-			t.Errorf("request %d defers %s, recorded %s", i, got, want)
+			t.Errorf("request %d says %s, recorded %s", i, got, want)
 		}
 		var answer object
 		if json.Unmarshal(e.JSON, &answer) == nil {
@@ -125,11 +98,10 @@ func runHistory(t *testing.T, rec *providertest.Recording, conv *providertest.Co
 			}
 		}
 	}
-	return nil
 }
 
-// fieldsOf are the deferrals, the searches for tools, and the namespaces of calls
-// in a request.
+// fieldsOf are the deferrals, the searches for tools, the references to tools, and
+// the namespaces of calls in a request.
 func fieldsOf(body []byte) string {
 	var req object
 	if err := json.Unmarshal(body, &req); err != nil {
@@ -147,6 +119,15 @@ func fieldsOf(body []byte) string {
 	for _, item := range list(req, "input") {
 		if ns := str(item, "namespace"); ns != "" {
 			out = append(out, str(item, "name")+" in "+ns)
+		}
+	}
+	for _, m := range list(req, "messages") {
+		for _, b := range list(m, "content") {
+			for _, c := range list(b, "content") {
+				if str(c, "type") == "tool_reference" {
+					out = append(out, str(b, "tool_use_id")+" finds "+str(c, "tool_name"))
+				}
+			}
 		}
 	}
 	return strings.Join(out, ", ")
@@ -202,11 +183,10 @@ func raw(v any) string {
 // tools declares what the recorded request declares.
 func (tr *translation) tools(body object) error {
 	var tool genai.Tool
-	searches := false
 	for _, d := range list(body, "tools") {
 		kind := str(d, "type")
 		if strings.HasPrefix(kind, "tool_search") {
-			searches = true
+			tr.req.ToolSearch = true
 			continue
 		}
 		if kind != "" && kind != "function" && kind != "custom" {
@@ -228,9 +208,6 @@ func (tr *translation) tools(body object) error {
 	}
 	if len(tool.FunctionDeclarations) > 0 {
 		tr.req.Config.Tools = []*genai.Tool{&tool}
-	}
-	if len(tr.req.Deferred) > 0 && !searches {
-		return fmt.Errorf("tools that a result of the client's loads (tool_reference), without a search that Anthropic runs")
 	}
 	return nil
 }
@@ -310,8 +287,12 @@ func (tr *translation) anthropic(body object) {
 			case "tool_result":
 				var output string
 				var media []*genai.FunctionResponsePart
+				var found []string
 				for _, c := range list(b, "content") {
 					output += str(c, "text")
+					if name := str(c, "tool_name"); name != "" {
+						found = append(found, name)
+					}
 					if source, ok := c["source"].(object); ok {
 						media = append(media, &genai.FunctionResponsePart{InlineData: &genai.FunctionResponseBlob{
 							MIMEType: str(source, "media_type"), Data: []byte(str(source, "data")),
@@ -319,6 +300,8 @@ func (tr *translation) anthropic(body object) {
 					}
 				}
 				tr.result(str(b, "tool_use_id"), output, media...)
+				last := tr.req.Contents[len(tr.req.Contents)-1]
+				last.Parts[0] = model.Refer(last.Parts[0], found...)
 			}
 		}
 	}

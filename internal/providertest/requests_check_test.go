@@ -289,7 +289,7 @@ func anthropicRules(p *pairs, r object) error {
 					err = errors.New("a call without input")
 				}
 			case "tool_result":
-				err = p.result(str(b, "tool_use_id"))
+				err = errors.Join(p.result(str(b, "tool_use_id")), referenceRules(r, b))
 			case "thinking":
 				if str(b, "signature") == "" {
 					err = errors.New("thinking without a signature")
@@ -308,6 +308,33 @@ func anthropicRules(p *pairs, r object) error {
 		return fmt.Errorf("Anthropic's own runs %v have no result", runs.open)
 	}
 	return p.closed("the end")
+}
+
+// referenceRules: a result with references to tools holds nothing else, and they are
+// of tools that the request defers, each once.
+func referenceRules(r, result object) error {
+	content, deferred := list(result, "content"), map[string]bool{}
+	for _, t := range list(r, "tools") {
+		if later, _ := t["defer_loading"].(bool); later {
+			deferred[str(t, "name")] = true
+		}
+	}
+	refs := 0
+	for _, c := range content {
+		if str(c, "type") != "tool_reference" {
+			continue
+		}
+		name := str(c, "tool_name")
+		if !deferred[name] {
+			return fmt.Errorf("a reference to the tool %q, which is not deferred, or referred to before", name)
+		}
+		deferred[name] = false
+		refs++
+	}
+	if failed, _ := result["is_error"].(bool); refs > 0 && (refs < len(content) || failed) {
+		return fmt.Errorf("a result with references to tools and more: %v", content)
+	}
+	return nil
 }
 
 // runs follows the runs of Anthropic's own tools: a result follows its use, and

@@ -150,9 +150,12 @@ var weather = &genai.FunctionDeclaration{
 
 var clock = &genai.FunctionDeclaration{Name: "clock.now", Description: "Tells the time."}
 
+var sun = &genai.FunctionDeclaration{Name: "sun", Description: "Tells when the sun sets."}
+
 // conversations are the requests of the golden files.
 func conversations() map[string]*model.Request {
 	tools := []*genai.Tool{{FunctionDeclarations: []*genai.FunctionDeclaration{weather, clock}}}
+	finders := []*genai.Tool{{FunctionDeclarations: []*genai.FunctionDeclaration{weather, clock, sun}}}
 	schema := json.RawMessage(`{"type":"object","properties":{"city":{"type":"string"},"degrees":{"type":"number"}},"required":["city","degrees"],"additionalProperties":false}`)
 	hello := []*genai.Content{asked(text("What is the weather in Graz?"))}
 	image := &genai.Blob{MIMEType: "image/png", Data: []byte("png")}
@@ -197,11 +200,53 @@ func conversations() map[string]*model.Request {
 		"code":   {Contents: hello, Config: &genai.GenerateContentConfig{Tools: []*genai.Tool{{CodeExecution: &genai.ToolCodeExecution{}}}}},
 		"urls":   {Contents: hello, Config: &genai.GenerateContentConfig{Tools: []*genai.Tool{{URLContext: &genai.URLContext{}}}}},
 		"deferred": {
-			Deferred: []string{"clock.now"}, Config: &genai.GenerateContentConfig{Tools: tools},
+			Deferred: []string{"clock.now"}, ToolSearch: true, Config: &genai.GenerateContentConfig{Tools: tools},
 			Contents: []*genai.Content{
 				hello[0],
 				said(append(searches(), called("e1", "call_1", "clock.now", `{}`, owned("openai", `{"namespace":"clock_now"}`)))...),
 				asked(answered("e1", "clock.now", map[string]any{"output": "seven"})),
+			},
+		},
+		// A tool of the client's looks for others: one is found, one is not yet, and what
+		// it finds besides is there already, or nowhere.
+		"found_before": {
+			Deferred: []string{"clock.now", "sun"}, Config: &genai.GenerateContentConfig{Tools: finders},
+			Contents: hello, Cache: &model.Cache{Key: "k1"},
+		},
+		"found": {
+			Deferred: []string{"clock.now", "sun"}, Config: &genai.GenerateContentConfig{Tools: finders},
+			Contents: []*genai.Content{
+				hello[0], said(called("e1", "call_1", "weather", `{"place":"Graz"}`, nil)),
+				asked(model.Refer(answered("e1", "weather", map[string]any{"output": ""}), "clock.now")),
+			},
+		},
+		"found_and_more": {
+			Deferred: []string{"clock.now", "sun"}, Config: &genai.GenerateContentConfig{Tools: finders},
+			Contents: []*genai.Content{
+				hello[0], said(called("e1", "call_1", "weather", `{"place":"Graz"}`, nil), called("e2", "call_2", "weather", `{"place":"Wien"}`, nil)),
+				asked(
+					model.Refer(answered("e1", "weather", map[string]any{"output": "Two tools."}, &genai.FunctionResponsePart{
+						InlineData: &genai.FunctionResponseBlob{MIMEType: "image/png", Data: []byte("png")},
+					}), "clock.now", "weather", "nowhere", "clock.now"),
+					answered("e2", "weather", map[string]any{"output": "sunny"}),
+					text("And now?"),
+				),
+			},
+		},
+		// A function that has to be called is not deferred.
+		"found_chosen": {
+			Deferred: []string{"clock.now", "sun"}, Config: &genai.GenerateContentConfig{Tools: finders, ToolConfig: choice(genai.FunctionCallingConfigModeAny, "sun").ToolConfig},
+			Contents: []*genai.Content{
+				hello[0], said(called("e1", "call_1", "weather", `{"place":"Graz"}`, nil)),
+				asked(model.Refer(answered("e1", "weather", map[string]any{"output": ""}), "clock.now", "sun")),
+			},
+		},
+		// With a search of the provider's, too.
+		"found_or_searched": {
+			Deferred: []string{"clock.now", "sun"}, ToolSearch: true, Config: &genai.GenerateContentConfig{Tools: finders},
+			Contents: []*genai.Content{
+				hello[0], said(called("e1", "call_1", "weather", `{"place":"Graz"}`, nil)),
+				asked(model.Refer(answered("e1", "weather", map[string]any{"n": 1}), "clock.now")),
 			},
 		},
 		// What was found before is not deferred any more.

@@ -259,7 +259,8 @@ func (h *history) result(call *genai.FunctionCall) *genai.Part {
 	case 1:
 		media = append(media, &genai.FunctionResponsePart{FileData: &genai.FunctionResponseFileData{MIMEType: h.kind(), FileURI: h.place()}})
 	}
-	return answered(call.ID, call.Name, response, media...)
+	refs := rapid.SliceOfN(rapid.SampledFrom([]string{"clock.now", "sun", "weather", "gone:tool", "nowhere"}), 0, 3).Draw(h.t, "references")
+	return model.Refer(answered(call.ID, call.Name, response, media...), refs...)
 }
 
 // TestSwitching: whatever the engine can have stored, of whichever providers, can
@@ -270,10 +271,13 @@ func TestSwitching(t *testing.T) {
 		t.Run(string(wire), func(t *testing.T) {
 			a := newAsker(t, wire)
 			a.llm = model.Ref{Provider: string(wire), LLM: a.llm}.Guarded(model.Limits{Retry: model.Retry{Tries: 1}})
+			searches := wire == providertest.Anthropic || wire == providertest.OpenAIResponses
 			rapid.Check(t, func(rt *rapid.T) {
 				req := &model.Request{Contents: drawHistory(rt), Config: &genai.GenerateContentConfig{
-					Tools: []*genai.Tool{{FunctionDeclarations: []*genai.FunctionDeclaration{weather, clock}}},
+					Tools: []*genai.Tool{{FunctionDeclarations: []*genai.FunctionDeclaration{weather, clock, sun}}},
 				}}
+				req.Deferred = rapid.SampledFrom([][]string{nil, {"clock.now"}, {"clock.now", "sun"}}).Draw(rt, "deferred")
+				req.ToolSearch = len(req.Deferred) > 0 && searches && rapid.Bool().Draw(rt, "tool search")
 				before, err := json.Marshal(req)
 				if err != nil {
 					rt.Fatal(err)
@@ -291,6 +295,9 @@ func TestSwitching(t *testing.T) {
 				if bytes.Contains(body, []byte("agentd.")) {
 					rt.Errorf("our own metadata was sent: %s", body)
 				}
+				if err := checkTold(wire, body, req); err != nil {
+					rt.Errorf("%v:\n%s\nof %s", err, body, before)
+				}
 				for other, texts := range marks {
 					if other != wire && slices.ContainsFunc(texts, func(s string) bool { return bytes.Contains(body, []byte(s)) }) {
 						rt.Errorf("what %s wants back was sent: %s", other, body)
@@ -299,4 +306,52 @@ func TestSwitching(t *testing.T) {
 			})
 		})
 	}
+}
+
+// checkTold checks what a request says of deferred tools: those to which a result
+// refers are declared, others are not there unless they are declared as deferred.
+func checkTold(wire providertest.Wire, body []byte, req *model.Request) error {
+	var r object
+	if err := json.Unmarshal(body, &r); err != nil {
+		return err
+	}
+	declared := map[string]bool{} // and whether they are deferred
+	for _, t := range append(list(r, "tools"), functionsOf(r)...) {
+		if fn, ok := t["function"].(object); ok {
+			t = fn
+		}
+		if name := str(t, "name"); name != "" {
+			declared[name], _ = t["defer_loading"].(bool)
+		}
+	}
+	loaded := req.Loaded()
+	for _, name := range req.Deferred {
+		later, there := declared[wireName(wire, name)]
+		found := slices.Contains(loaded, name)
+		switch {
+		case wire == providertest.Anthropic && (!there || !later):
+			return fmt.Errorf("%s is declared: %t, deferred: %t", name, there, later)
+		case wire == providertest.Anthropic:
+		case found && (!there || later), !found && there != req.ToolSearch, !found && later != req.ToolSearch:
+			return fmt.Errorf("%s, found: %t, is declared: %t, deferred: %t", name, found, there, later)
+		}
+	}
+	return nil
+}
+
+// functionsOf are the functions that Gemini is told of.
+func functionsOf(r object) []object {
+	var out []object
+	for _, t := range list(r, "tools") {
+		out = append(out, list(t, "functionDeclarations")...)
+	}
+	return out
+}
+
+// wireName is the name under which a provider knows a tool.
+func wireName(wire providertest.Wire, name string) string {
+	if wire == providertest.Gemini {
+		return name
+	}
+	return strings.ReplaceAll(name, ".", "_")
 }

@@ -79,7 +79,7 @@ var builtins = []string{"code_execution", "tool_search", "url_context", "web_sea
 
 // Builtins returns "web_search", which Config asks for as genai's GoogleSearch or
 // EnterpriseWebSearch, "code_execution", "url_context", and "tool_search", which
-// Request.Deferred asks for. Code has a container of its own in each answer.
+// Request.ToolSearch asks for. Code has a container of its own in each answer.
 func (*Provider) Builtins() []string { return slices.Clone(builtins) }
 
 // Billing says how tokens are counted.

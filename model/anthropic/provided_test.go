@@ -83,7 +83,7 @@ func TestCacheMarksOfTools(t *testing.T) {
 	} {
 		req := &model.Request{
 			Config:   &genai.GenerateContentConfig{Tools: tc.tools},
-			Contents: []*genai.Content{genai.NewContentFromText("hi", genai.RoleUser)}, Deferred: tc.deferred, Cache: &model.Cache{},
+			Contents: []*genai.Content{genai.NewContentFromText("hi", genai.RoleUser)}, Deferred: tc.deferred, ToolSearch: len(tc.deferred) > 0, Cache: &model.Cache{},
 		}
 		r, err := newRequest("claude-sonnet-4-5", req, wire.NewNames(maxToolName, req))
 		if err != nil {

@@ -52,6 +52,7 @@ type block struct {
 	Name      string          `json:"name,omitempty"`
 	Input     json.RawMessage `json:"input,omitempty"`
 	ToolUseID string          `json:"tool_use_id,omitempty"`
+	ToolName  string          `json:"tool_name,omitempty"`
 	IsError   bool            `json:"is_error,omitempty"`
 	Content   []block         `json:"content,omitempty"`
 
@@ -122,13 +123,14 @@ func newRequest(modelName string, req *model.Request, names *wire.Names) (*reque
 		r.System = append(r.System, block{Type: "text", Text: text})
 	}
 	var err error
-	finds := func(name string) bool {
-		return slices.ContainsFunc(req.Deferred, func(d string) bool { return names.Wire(d) == name })
-	}
-	if r.Messages, err = messages(req.Contents, names, familyOf(modelName), finds); err != nil {
+	if err := r.setTools(req, names); err != nil {
 		return nil, err
 	}
-	if err := r.setTools(req, names); err != nil {
+	finds := func(name string) bool {
+		return req.ToolSearch && slices.ContainsFunc(req.Deferred, func(d string) bool { return names.Wire(d) == name })
+	}
+	contents := req.TellReferences(names.Wire, func(name string) bool { return r.defers(names.Wire(name)) })
+	if r.Messages, err = messages(contents, names, familyOf(modelName), finds); err != nil {
 		return nil, err
 	}
 	if schema := nativeSchema(modelName, cfg); schema != nil {
@@ -211,7 +213,7 @@ func (r *request) setTools(req *model.Request, names *wire.Names) error {
 	for _, d := range choice.Functions {
 		r.Tools = append(r.Tools, tool{
 			Name: names.Wire(d.Name), Description: d.Description, InputSchema: wire.Parameters(d),
-			Deferred: slices.Contains(req.Deferred, d.Name),
+			Deferred: slices.Contains(req.Deferred, d.Name) && !slices.Contains(req.Chosen(), d.Name),
 		})
 	}
 	asked, other := wire.ProviderTools(req.Config, builtins...)
@@ -227,7 +229,7 @@ func (r *request) setTools(req *model.Request, names *wire.Names) error {
 	if asked.Code {
 		r.Tools = append(r.Tools, serverTool{Type: "code_execution_20250825", Name: "code_execution"})
 	}
-	if len(req.Deferred) > 0 {
+	if req.ToolSearch {
 		r.Tools = append(r.Tools, serverTool{Type: "tool_search_tool_bm25_20251119", Name: "tool_search_tool_bm25"})
 	}
 	switch {
@@ -242,6 +244,15 @@ func (r *request) setTools(req *model.Request, names *wire.Names) error {
 		r.ToolChoice = &toolChoice{Type: "any"}
 	}
 	return nil
+}
+
+// defers tells whether a tool is declared and deferred: Anthropic refuses references
+// to others.
+func (r *request) defers(name string) bool {
+	return slices.ContainsFunc(r.Tools, func(t any) bool {
+		of, ok := t.(tool)
+		return ok && of.Deferred && of.Name == name
+	})
 }
 
 // messages translates the conversation for a model of a family; finds tells whether
@@ -323,17 +334,24 @@ func assistantBlocks(c *genai.Content, names *wire.Names, to family) []block {
 	return blocks
 }
 
-// userBlocks translates a turn of the user; it is never empty.
+// userBlocks translates a turn of the user, in which results come first; it is never
+// empty.
 func userBlocks(parts []*genai.Part, names *wire.Names) ([]block, error) {
-	var blocks []block
-	for _, p := range parts {
+	var blocks, behind []block
+	for i, p := range parts {
 		switch media := wire.MediaOf(p); {
 		case p.FunctionResponse != nil:
 			b, err := toolResult(p.FunctionResponse, names)
 			if err != nil {
 				return nil, err
 			}
+			if refs := model.References(p); len(refs) > 0 {
+				behind = append(behind, b.refer(refs, p.FunctionResponse, names)...)
+			}
 			blocks = append(blocks, b)
+			if i+1 == len(parts) || parts[i+1].FunctionResponse == nil {
+				blocks = append(blocks, behind...)
+			}
 		case media != nil:
 			b, err := mediaBlock(media)
 			if err != nil {
@@ -369,6 +387,24 @@ func toolResult(fr *genai.FunctionResponse, names *wire.Names) (block, error) {
 		b.Content = []block{{Type: "text", Text: "error"}} // An error must have content.
 	}
 	return b, nil
+}
+
+// refer has a result hold references to tools. It may hold nothing else then: what it
+// held is returned, and has to stand behind all results.
+func (b *block) refer(tools []string, fr *genai.FunctionResponse, names *wire.Names) []block {
+	held := b.Content
+	b.Content = nil
+	for _, name := range tools {
+		b.Content = append(b.Content, block{Type: "tool_reference", ToolName: names.Wire(name)})
+	}
+	if len(held) == 0 || len(fr.Response) == 0 && len(fr.Parts) == 0 {
+		return nil
+	}
+	head := "More of the result of " + names.Wire(fr.Name) + ":"
+	if held[0].Type == "text" {
+		return append([]block{{Type: "text", Text: head + "\n\n" + held[0].Text}}, held[1:]...)
+	}
+	return append([]block{{Type: "text", Text: head}}, held...)
 }
 
 // Takes implements model.FileTaker.

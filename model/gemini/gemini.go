@@ -205,6 +205,7 @@ func (l *llm) GoString() string { return l.String() }
 
 // Generate makes one streaming call.
 func (l *llm) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
+	req = req.Load()
 	return wire.WithSchema(req, l.takesSchema(req), emit, func(req *model.Request, emit func(model.Delta)) (*model.Response, error) {
 		return l.generate(ctx, req, emit)
 	})
@@ -214,8 +215,8 @@ func (l *llm) generate(ctx context.Context, req *model.Request, emit func(model.
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if len(req.Deferred) > 0 {
-		return nil, l.errorf(model.KindInvalid, "the function %q is deferred, and Gemini runs no tool_search", req.Deferred[0])
+	if req.ToolSearch {
+		return nil, l.errorf(model.KindInvalid, "Gemini runs no tool_search")
 	}
 	client, err := l.client()
 	if err != nil {

@@ -64,7 +64,7 @@ func (l *llm) config(req *model.Request) (*genai.GenerateContentConfig, error) {
 	if _, err := json.Marshal(&cfg); err != nil { // the SDK would send half of it
 		return nil, fmt.Errorf("the request cannot be encoded: %w", err)
 	}
-	contents, err := model.MarshalJSON(l.contents(req.Contents))
+	contents, err := model.MarshalJSON(l.contents(req.TellReferences(nil, nil)))
 	if err != nil {
 		return nil, fmt.Errorf("the conversation cannot be encoded: %w", err)
 	}

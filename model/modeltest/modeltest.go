@@ -117,6 +117,7 @@ func Run(t *testing.T, h Harness) {
 	leak := watchLeaks(t)
 	t.Run("answers", h.answers)
 	t.Run("requests", h.requests)
+	t.Run("deferred", h.deferred)
 	t.Run("schemas", h.schemas)
 	t.Run("keys", h.keys)
 	t.Run("statuses", h.statuses)

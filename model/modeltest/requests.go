@@ -89,6 +89,39 @@ func (h Harness) requests(t *testing.T) {
 	}
 }
 
+// deferred checks that the model is told of a deferred function when a result refers
+// to it, and of the reference, and not before; the provider may be told of it as
+// deferred.
+func (h Harness) deferred(t *testing.T) {
+	s := serve(t, h.Encode(Answer{Pieces: []Piece{{Text: "hi"}}, Usage: h.usage()}).handler())
+	llm, req := h.open(t, s.URL), history()
+	later := &genai.FunctionDeclaration{Name: "later", Description: "deferred-marker"}
+	req.Config.Tools = append(req.Config.Tools, &genai.Tool{FunctionDeclarations: []*genai.FunctionDeclaration{later}})
+	req.Deferred = []string{"later"}
+	for _, found := range []bool{false, true} {
+		if found {
+			results := req.Contents[len(req.Contents)-1]
+			results.Parts[0] = model.Refer(results.Parts[0], "later")
+		}
+		before := mustJSON(t, req)
+		if r := call(t.Context(), llm, req); r.err != nil {
+			t.Fatal(r.err)
+		}
+		if after := mustJSON(t, req); after != before {
+			t.Errorf("the adapter changed the request:\n%s\nbefore:\n%s", after, before)
+		}
+		seen := s.all()
+		body := seen[len(seen)-1].body
+		native := strings.Contains(body, `"defer_loading":true`)
+		if !native && strings.Contains(body, "deferred-marker") != found {
+			t.Errorf("that a function is declared which is deferred, and found: %t, is %t: %s", found, !found, body)
+		}
+		if told := strings.Count(body, "later"); found && told < 2 || !found && told > 0 && !native {
+			t.Errorf("the function, found: %t, is named %d times: %s", found, told, body)
+		}
+	}
+}
+
 func mustJSON(t testing.TB, v any) string {
 	t.Helper()
 	data, err := json.Marshal(v)

@@ -155,7 +155,7 @@ func (l *llm) newChatRequest(req *model.Request, names *wire.Names) (*chatReques
 	if asked.Search != nil {
 		other = append(other, "web_search")
 	}
-	if len(req.Deferred) > 0 {
+	if req.ToolSearch {
 		other = append(other, toolSearch)
 	}
 	if len(other) > 0 {
@@ -241,7 +241,7 @@ func widen(f *float32) *float64 {
 // only within the turn that is not answered yet: there some servers insist on
 // it, elsewhere some refuse it.
 func (l *llm) chatMessages(r *chatRequest, req *model.Request, names *wire.Names) error {
-	turns, system := wire.Turns(req.Contents), len(r.Messages)
+	turns, system := wire.Turns(req.TellReferences(names.Wire, nil)), len(r.Messages)
 	open := 0 // The last turn in which the user answers no call.
 	for i, t := range turns {
 		if !t.Model && (len(t.Parts) == 0 || t.Parts[0].FunctionResponse == nil) {

@@ -147,7 +147,7 @@ var builtins = []string{"code_execution", "tool_search", "web_search"}
 
 // Builtins returns on the Responses API "web_search", which Config asks for as
 // genai's GoogleSearch or EnterpriseWebSearch, "code_execution", and "tool_search",
-// which Request.Deferred asks for; none on chat completions. Later answers are not
+// which Request.ToolSearch asks for; none on chat completions. Later answers are not
 // told what code an earlier one has run.
 func (p *Provider) Builtins() []string {
 	if p.cfg.API == Responses {
@@ -192,6 +192,7 @@ type llm struct {
 
 // Generate implements model.LLM.
 func (l *llm) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
+	req = req.Load()
 	return wire.WithSchema(req, l.takesSchema(req), emit, func(req *model.Request, emit func(model.Delta)) (*model.Response, error) {
 		if l.cfg.API == Responses {
 			return l.respond(ctx, req, emit)

@@ -129,9 +129,9 @@ func (l *llm) newResponsesRequest(req *model.Request, names *wire.Names) (*respo
 			r.Reasoning.Summary = "auto"
 		}
 	}
-	for _, t := range wire.Turns(req.Contents) {
+	for _, t := range wire.Turns(req.TellReferences(names.Wire, nil)) {
 		if t.Model {
-			r.Input = append(r.Input, assistantItems(t.Parts, names, len(req.Deferred) > 0)...)
+			r.Input = append(r.Input, assistantItems(t.Parts, names, req.ToolSearch)...)
 			continue
 		}
 		items, err := l.userItems(t.Parts, names)
@@ -190,7 +190,7 @@ func (l *llm) responsesTools(r *responsesRequest, req *model.Request, names *wir
 		r.Tools = append(r.Tools, map[string]any{"type": "code_interpreter", "container": map[string]any{"type": "auto"}})
 		r.Include = append(r.Include, "code_interpreter_call.outputs")
 	}
-	if len(req.Deferred) > 0 {
+	if req.ToolSearch {
 		r.Tools = append(r.Tools, map[string]any{"type": toolSearch})
 	}
 	if len(r.Tools) > 0 {

@@ -31,6 +31,9 @@ func request(req *model.Request, hide *strings.Replacer) (json.RawMessage, error
 	asked := map[string]any{"contents": req.Contents, "config": &cfg}
 	if len(req.Deferred) > 0 {
 		asked["deferred"] = req.Deferred
+		if !req.ToolSearch { // as all recorded ones did once
+			asked["toolSearch"] = false
+		}
 	}
 	if req.Cache != nil { // its key names the session
 		cache := map[string]any{}

@@ -381,3 +381,28 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// A recorded request says what is deferred, and to what results refer; one with the
+// provider's search is written as it always was.
+func TestDeferred(t *testing.T) {
+	result := &genai.Part{FunctionResponse: &genai.FunctionResponse{ID: "1", Name: "find"}}
+	asked := func(search bool, names ...string) string {
+		req := prompt(model.Refer(result, names...))
+		req.Deferred, req.ToolSearch = []string{"a", "b"}, search
+		data, err := record.Request(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	for got, want := range map[string]bool{
+		asked(true): false, asked(false): true, asked(false, "a"): true,
+	} {
+		if !strings.Contains(got, `"deferred":["a","b"]`) || strings.Contains(got, `"toolSearch":false`) != want {
+			t.Errorf("recorded %s", got)
+		}
+	}
+	if got := asked(false, "b", "a"); !strings.Contains(got, `"partMetadata":{"agentd.tools":["b","a"]}`) {
+		t.Errorf("recorded %s", got)
+	}
+}

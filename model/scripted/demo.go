@@ -37,7 +37,7 @@ type demo struct{ delay time.Duration }
 func (d demo) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
 	s := look(req)
 	b := model.NewBuilder(name, emit)
-	fn := demoFunction(req)
+	fn := demoFunction(s.req)
 	var thoughts, text string
 	switch {
 	case len(s.results) > 0:

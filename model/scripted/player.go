@@ -193,8 +193,11 @@ type scene struct {
 	all []*genai.FunctionResponse
 }
 
-// look reads the request.
-func look(req *model.Request) *scene {
+// look reads the request, as a model without references to tools is told it.
+func look(asked *model.Request) *scene {
+	told := *asked.Load()
+	told.Contents = told.TellReferences(nil, nil)
+	req := &told
 	s := &scene{req: req, call: 1, step: 1}
 	var last int
 	last, s.user = req.LastUser()

@@ -325,3 +325,31 @@ func TestNewRefuses(t *testing.T) {
 		}
 	}
 }
+
+// A script plays for the functions that a model would be told of: deferred ones when
+// a result refers to them.
+func TestFoundFunctions(t *testing.T) {
+	llm := open(t, `answers:
+  - {when: {has_tool: later}, text: "{{tool_result \"find\"}}"}
+  - {text: not yet}
+`)
+	c := newTalk("", &genai.FunctionDeclaration{Name: "find"}, &genai.FunctionDeclaration{Name: "later"}).user("go")
+	c.req.Deferred = []string{"later"}
+	said := func() string {
+		t.Helper()
+		resp, err := llm.Generate(t.Context(), c.req, func(model.Delta) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return model.TextOf(resp.Content)
+	}
+	if got := said(); got != "not yet" {
+		t.Errorf("said %q before the function was found", got)
+	}
+	result := &genai.Part{FunctionResponse: &genai.FunctionResponse{ID: "1", Name: "find", Response: map[string]any{"output": "one"}}}
+	c.model(&genai.Content{Role: genai.RoleModel, Parts: []*genai.Part{model.NewCall("1", "find", "{}")}})
+	c.req.Contents = append(c.req.Contents, &genai.Content{Role: genai.RoleUser, Parts: []*genai.Part{model.Refer(result, "later")}})
+	if got, want := said(), "one\n\nYou can call the tool later now."; got != want {
+		t.Errorf("said %q, want %q", got, want)
+	}
+}

@@ -17,7 +17,7 @@ import {
   type ProviderTools,
   type RawPayload,
 } from "./modelevents.js";
-import { partsOf, type Part } from "./parts.js";
+import { partsOf, resultPartsOf, type Part, type ResultPart } from "./parts.js";
 
 /** EventBase is what all events have. */
 export interface EventBase {
@@ -88,7 +88,7 @@ export type EventBody =
       readonly output: string | undefined;
       readonly error: string | undefined;
       /** What the model sees behind output, such as images. */
-      readonly parts: readonly Part[];
+      readonly parts: readonly ResultPart[];
       readonly agentPath: readonly string[];
     }
   /** A user has said something to the running turn. */
@@ -190,7 +190,7 @@ function bodyOf(response: RunResponse["response"]): EventBody | undefined {
         name: toolName,
         output: result.case === "output" ? result.value : undefined,
         error: result.case === "error" ? result.value : undefined,
-        parts: partsOf(parts),
+        parts: resultPartsOf(parts),
         agentPath,
       };
     }

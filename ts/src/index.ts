@@ -23,7 +23,7 @@ export {
   type StopReasonName,
 } from "./modelevents.js";
 export type { AgentdOptions, AttachOptions, Budget, Keys, RunOptions, Visibility, WatchOptions } from "./options.js";
-export { ToolOutput, type Part } from "./parts.js";
+export { ToolOutput, type Part, type ResultPart } from "./parts.js";
 export type { Decision, Prompter } from "./prompts.js";
 export type { Result, Run } from "./run.js";
 export type { Sessions } from "./sessions.js";

@@ -6,7 +6,7 @@ import type { ReconnectPolicy } from "./backoff.js";
 import { AgentdError } from "./errors.js";
 import { Display_Visibility, RunRequest_ExecuteRequestSchema, type RunRequest_ExecuteRequest } from "./gen/agentd/v1/service_pb.js";
 import { BudgetSchema, OnBusy, OnDisconnect, type Tool as ToolMessage } from "./gen/agentd/v1/types_pb.js";
-import { messagesOf, type Part } from "./parts.js";
+import { promptOf, type Part } from "./parts.js";
 import type { Prompter } from "./prompts.js";
 import { asJson, messageOf, newKey, wellFormed } from "./text.js";
 import type { Agent } from "./tree.js";
@@ -145,7 +145,7 @@ export function requestOf(o: RunOptions, tools: ToolMessage[]): RunRequest_Execu
 function messageFor(o: RunOptions, tools: ToolMessage[]): RunRequest_ExecuteRequest {
   return create(RunRequest_ExecuteRequestSchema, {
     userPrompt: wellFormed(o.prompt ?? ""),
-    userParts: messagesOf(o.parts ?? []),
+    userParts: promptOf(o.parts ?? []),
     rawPayloads: o.rawPayloads ?? false,
     tools,
     idempotencyKey: o.idempotencyKey ?? newKey(),

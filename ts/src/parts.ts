@@ -1,4 +1,4 @@
-// Images and other files, in prompts and in the results of tools.
+// Images and other files, in prompts and in the results of tools, and references to tools.
 import { create } from "@bufbuild/protobuf";
 import { AgentdError } from "./errors.js";
 import { PartSchema, type Part as PartMessage } from "./gen/agentd/v1/types_pb.js";
@@ -13,27 +13,43 @@ export type Part =
   /** A file that the model's provider fetches, or holds: an https, http or gs URI, or the provider's name of a file. */
   | { readonly mimeType: string; readonly uri: string };
 
+/** ResultPart is a piece of a tool's result. */
+export type ResultPart =
+  | Part
+  /** A deferred tool of the agent, which the model may call from now on: with it answers a tool that looks for others. */
+  | { readonly toolName: string };
+
 /** The protocol's bounds. */
 const maxParts = 64;
 const maxText = 1 << 20;
 const maxUri = 8192;
+const toolPattern = /^[A-Za-z_][A-Za-z0-9_.:-]{0,63}$/;
 const mimePattern = /^[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}\/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}$/;
 
-/** ToolOutput is a result of a tool that has more than text: its run returns one. */
+/** ToolOutput is a result of a tool that has more than text, such as a picture: its run returns one. */
 export class ToolOutput {
   /** What run would return without parts. With parts, undefined is no text. */
   readonly output: unknown;
   /** What the model sees behind it: at most 64. */
-  readonly parts: readonly Part[];
+  readonly parts: readonly ResultPart[];
 
-  constructor(output: unknown, parts: readonly Part[]) {
+  constructor(output: unknown, parts: readonly ResultPart[]) {
     this.output = output;
     this.parts = parts;
   }
 }
 
+/** promptOf translates parts of a prompt for the wire, as messagesOf does. */
+export function promptOf(parts: readonly Part[]): PartMessage[] {
+  const i = parts.findIndex((part) => "toolName" in part);
+  if (i >= 0) {
+    throw new AgentdError("INVALID_REQUEST", `part ${i + 1}: the name of a tool is for the result of a tool, see ToolOutput`);
+  }
+  return messagesOf(parts);
+}
+
 /** messagesOf translates parts for the wire; files are copied. It throws INVALID_REQUEST for those that cannot be sent. */
-export function messagesOf(parts: readonly Part[]): PartMessage[] {
+export function messagesOf(parts: readonly ResultPart[]): PartMessage[] {
   if (parts.length > maxParts) {
     throw new AgentdError("INVALID_REQUEST", `there are ${parts.length} parts, at most ${maxParts} are allowed`);
   }
@@ -46,9 +62,12 @@ export function messagesOf(parts: readonly Part[]): PartMessage[] {
   });
 }
 
-function messageOfPart(part: Part): PartMessage {
+function messageOfPart(part: ResultPart): PartMessage {
   if ("text" in part) {
     return create(PartSchema, { content: { case: "text", value: wellFormed(part.text) } });
+  }
+  if ("toolName" in part) {
+    return create(PartSchema, { content: { case: "tool", value: { toolName: part.toolName } } });
   }
   const { mimeType } = part;
   if ("data" in part) {
@@ -57,10 +76,13 @@ function messageOfPart(part: Part): PartMessage {
   return create(PartSchema, { content: { case: "file", value: { mimeType, uri: wellFormed(part.uri) } } });
 }
 
-function problemOf(part: Part): string | undefined {
+function problemOf(part: ResultPart): string | undefined {
   if ("text" in part) {
     const size = byteLength(part.text);
     return size > 0 && size <= maxText ? undefined : `a text has 1 to ${maxText} bytes, got ${size}`;
+  }
+  if ("toolName" in part) {
+    return toolPattern.test(part.toolName) ? undefined : `${JSON.stringify(part.toolName)} is no name of a tool`;
   }
   if (!mimePattern.test(part.mimeType)) {
     return `${JSON.stringify(part.mimeType)} is no media type such as image/png`;
@@ -75,9 +97,14 @@ function problemOf(part: Part): string | undefined {
   return size > 0 && size <= maxUri ? undefined : `a URI has 1 to ${maxUri} bytes, got ${size}`;
 }
 
-/** partsOf translates parts that came; those that this client does not know are left out. */
+/** partsOf translates parts of a prompt that came; those that this client does not know are left out. */
 export function partsOf(messages: readonly PartMessage[]): Part[] {
-  return messages.flatMap(({ content }): Part[] => {
+  return resultPartsOf(messages).flatMap((part): Part[] => ("toolName" in part ? [] : [part]));
+}
+
+/** resultPartsOf does what partsOf does for parts of a result. */
+export function resultPartsOf(messages: readonly PartMessage[]): ResultPart[] {
+  return messages.flatMap(({ content }): ResultPart[] => {
     switch (content.case) {
       case "text":
         return [{ text: content.value }];
@@ -85,6 +112,8 @@ export function partsOf(messages: readonly PartMessage[]): Part[] {
         return [{ mimeType: content.value.mimeType, data: content.value.data }];
       case "file":
         return [{ mimeType: content.value.mimeType, uri: content.value.uri }];
+      case "tool":
+        return [{ toolName: content.value.toolName }];
       default:
         return [];
     }

@@ -42,8 +42,9 @@ export interface ToolDefinition<S extends $ZodType = $ZodType> {
   /** Whether a person has to approve each call first, see Prompter. */
   needsApproval?: boolean;
   /**
-   * Whether the model is told of the tool only when it looks for it with the builtin tool tool_search, which some providers run
-   * and the agent then needs. For agents with many tools.
+   * Whether the model is told of the tool only when it has looked for it: with the builtin tool tool_search, which some providers
+   * run, or with another tool that answers with its name, see ResultPart, which works with all models. The agent then needs one of
+   * the two. For agents with many tools.
    */
   deferred?: boolean;
 }

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createRouterTransport } from "@connectrpc/connect";
-import { Agentd, llm, ToolOutput, type Part } from "@apzuk3/agentd";
+import { Agentd, llm, ToolOutput, type Part, type ResultPart } from "@apzuk3/agentd";
 import { SessionService, type CreateTurnRequest, type RunRequest_ToolCallResponse } from "@apzuk3/agentd/proto";
 import { z } from "zod";
 import { gather, Latch } from "./gather.js";
@@ -66,6 +66,7 @@ const wrong: [string, Part, RegExp][] = [
   ["no bytes", { mimeType: "image/png", data: "x" as unknown as Uint8Array }, /no Uint8Array/],
   ["no type", { mimeType: "", data: picture.data }, /no media type/],
   ["parameters", { mimeType: "text/plain; charset=x", data: picture.data }, /no media type/],
+  ["a tool", { toolName: "fetch" } as unknown as Part, /for the result of a tool/],
   ["no uri", { mimeType: "image/png", uri: "" }, /1 to 8192 bytes/],
 ];
 
@@ -104,12 +105,27 @@ test("a tool returns parts, each call once", async () => {
   }
 });
 
+test("a tool that looks for others returns their names", async () => {
+  const { agentd, answers } = serving(1);
+  const found: ResultPart[] = [{ toolName: "fetch" }, { toolName: "a.b:c-d" }];
+  agentd.addTool("look", { description: "x", run: () => new ToolOutput("found", found) });
+  const events = await gather(agentd.run({ agent: agent("look"), prompt: "x" }));
+  assert.deepEqual(
+    answers[0]?.parts.map(({ content }) => content),
+    found.map((part) => ({ case: "tool", value: { $typeName: "agentd.v1.ToolReference", ...part } })),
+  );
+  const result = events.find((e) => e.type === "tool_result");
+  assert.deepEqual(result?.parts, found);
+});
+
 test("what a tool returns with parts", async () => {
   for (const [returned, want] of [
     [new ToolOutput("as it is", [picture]), ["output", "as it is", 1]],
     [new ToolOutput(undefined, [picture]), ["output", "", 1]],
     [new ToolOutput(undefined, []), ["output", "null", 0]],
     [new ToolOutput("x", Array<Part>(65).fill(picture)), ["error", "there are 65 parts, at most 64 are allowed", 0]],
+    [new ToolOutput(undefined, [{ toolName: "fetch" }]), ["output", "", 1]],
+    [new ToolOutput("x", [{ toolName: "no name" }]), ["error", 'part 1: "no name" is no name of a tool', 0]],
     [new ToolOutput("x", [{ text: "" }]), ["error", "part 1: a text has 1 to 1048576 bytes, got 0", 0]],
   ] as const) {
     const { agentd, answers } = serving(1);

@@ -174,8 +174,10 @@ func (l *llm) read(ctx context.Context, body io.Reader, emit func(model.Delta)) 
 }
 
 // body is the request in ACME's form. With words, the schema of the answer is
-// asked for in the instruction.
+// asked for in the instruction. ACME knows neither deferred functions nor references
+// to them.
 func (l *llm) body(req *model.Request, words bool) any {
+	req = req.Load()
 	system, schema := req.SystemText(), req.Config.ResponseJsonSchema
 	if words && schema != nil {
 		text, err := model.MarshalJSON(schema)
@@ -195,7 +197,7 @@ func (l *llm) body(req *model.Request, words bool) any {
 	}
 	ids := model.CallIDs(req.Contents)
 	var messages []message
-	for _, c := range req.Contents {
+	for _, c := range req.TellReferences(nil, nil) {
 		messages = append(messages, messagesOf(c, ids)...)
 	}
 	return map[string]any{"model": l.model, "system": system, "messages": messages, "tools": tools, "schema": schema}

@@ -1,0 +1,195 @@
+package model
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"google.golang.org/genai"
+)
+
+// Refer returns p, the part of a tool's result, with references to tools: by them a
+// tool that looks for others answers. p is not changed.
+func Refer(p *genai.Part, names ...string) *genai.Part {
+	out := *p
+	out.PartMetadata = maps.Clone(p.PartMetadata)
+	delete(out.PartMetadata, MetaTools)
+	if len(names) == 0 {
+		return &out
+	}
+	list := make([]any, 0, len(names)) // as it comes back from JSON
+	for _, name := range names {
+		list = append(list, name)
+	}
+	if out.PartMetadata == nil {
+		out.PartMetadata = map[string]any{}
+	}
+	out.PartMetadata[MetaTools] = list
+	return &out
+}
+
+// References are the tools to which p refers, each once; nil for a part that is no
+// tool's result.
+func References(p *genai.Part) []string {
+	if p == nil || p.FunctionResponse == nil {
+		return nil
+	}
+	list, _ := p.PartMetadata[MetaTools].([]any)
+	var names []string
+	for _, v := range list {
+		if name, ok := v.(string); ok && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Loaded are those of r.Deferred to which results in r.Contents refer, in the order
+// of Deferred: the model may call them.
+func (r *Request) Loaded() []string {
+	if len(r.Deferred) == 0 {
+		return nil
+	}
+	named := map[string]bool{}
+	for _, c := range r.Contents {
+		if c == nil {
+			continue
+		}
+		for _, p := range c.Parts {
+			for _, name := range References(p) {
+				named[name] = true
+			}
+		}
+	}
+	var out []string
+	for _, name := range r.Deferred {
+		if named[name] {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// Load returns r for a provider that knows no references to tools: functions that
+// are loaded, or that the choice of tools names, are not deferred any more; the
+// other deferred ones are left out, or with ToolSearch stay deferred. It is r
+// itself where nothing is deferred.
+func (r *Request) Load() *Request {
+	if len(r.Deferred) == 0 {
+		return r
+	}
+	loaded := append(r.Loaded(), r.Chosen()...)
+	own := *r
+	own.Deferred = slices.DeleteFunc(slices.Clone(r.Deferred), func(name string) bool { return slices.Contains(loaded, name) })
+	if own.ToolSearch = r.ToolSearch && len(own.Deferred) > 0; own.ToolSearch {
+		return &own
+	}
+	own.Config = withoutFunctions(r.Config, own.Deferred)
+	own.Deferred = nil
+	return &own
+}
+
+// withoutFunctions is a copy of cfg that lacks some functions.
+func withoutFunctions(cfg *genai.GenerateContentConfig, names []string) *genai.GenerateContentConfig {
+	own := *cfg
+	own.Tools = nil
+	for _, t := range cfg.Tools {
+		if t == nil || len(t.FunctionDeclarations) == 0 {
+			own.Tools = append(own.Tools, t)
+			continue
+		}
+		kept := *t
+		kept.FunctionDeclarations = slices.DeleteFunc(slices.Clone(t.FunctionDeclarations), func(d *genai.FunctionDeclaration) bool {
+			return slices.Contains(names, d.Name)
+		})
+		if len(kept.FunctionDeclarations) == 0 {
+			kept.FunctionDeclarations = nil
+		}
+		if !reflect.ValueOf(kept).IsZero() {
+			own.Tools = append(own.Tools, &kept)
+		}
+	}
+	return &own
+}
+
+// TellReferences returns r.Contents with references to tools in words: whether the
+// model can call the tool, which depends on whether r declares it. called, which may
+// be nil, is how the provider calls a tool; "" is as it is. References that native,
+// which may be nil, is true of stay what they are, but for those of a result that is
+// an error. Only what differs is copied.
+func (r *Request) TellReferences(called func(name string) string, native func(name string) bool) []*genai.Content {
+	var out []*genai.Content
+	for i, c := range r.Contents {
+		if c == nil || !slices.ContainsFunc(c.Parts, func(p *genai.Part) bool { return References(p) != nil }) {
+			continue
+		}
+		if out == nil {
+			out = slices.Clone(r.Contents)
+		}
+		told := &genai.Content{Role: c.Role, Parts: slices.Clone(c.Parts)}
+		for j, p := range told.Parts {
+			if References(p) != nil {
+				told.Parts[j] = r.tellReferences(p, called, native)
+			}
+		}
+		out[i] = told
+	}
+	if out == nil {
+		return r.Contents
+	}
+	return out
+}
+
+func (r *Request) tellReferences(p *genai.Part, called func(string) string, native func(string) bool) *genai.Part {
+	_, failed := p.FunctionResponse.Response["error"]
+	failed = failed && len(p.FunctionResponse.Response) == 1
+	var keep, notes []string
+	for _, name := range References(p) {
+		if native != nil && native(name) && !failed {
+			keep = append(keep, name)
+			continue
+		}
+		shown := name
+		if called != nil {
+			if own := called(name); own != "" {
+				shown = own
+			}
+		}
+		if slices.ContainsFunc(r.Functions(), func(d *genai.FunctionDeclaration) bool { return d.Name == name }) {
+			notes = append(notes, fmt.Sprintf("You can call the tool %s now.", shown))
+		} else {
+			notes = append(notes, fmt.Sprintf("You have no tool %s.", shown))
+		}
+	}
+	out := Refer(p, keep...)
+	if len(notes) > 0 {
+		response := *p.FunctionResponse
+		response.Response = withNote(response.Response, strings.Join(notes, "\n"))
+		out.FunctionResponse = &response
+	}
+	return out
+}
+
+// withNote is a result with a text behind what it is.
+func withNote(response map[string]any, note string) map[string]any {
+	for _, key := range []string{"output", "error"} {
+		v, ok := response[key]
+		text, isText := v.(string)
+		switch {
+		case !ok || len(response) > 1:
+		case isText:
+			return map[string]any{key: strings.TrimSpace(text + "\n\n" + note)}
+		case key == "output":
+			return map[string]any{"output": v, "text": note}
+		}
+	}
+	if text, ok := response["text"].(string); ok && len(response) == 2 && response["output"] != nil {
+		return map[string]any{"output": response["output"], "text": text + "\n\n" + note}
+	}
+	if len(response) == 0 {
+		return map[string]any{"output": note}
+	}
+	return map[string]any{"output": response, "text": note}
+}

@@ -1,0 +1,145 @@
+package model_test
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/genai"
+
+	"github.com/apzuk3/agentd/model"
+)
+
+// functions declares functions of these names.
+func functions(names ...string) *genai.Tool {
+	t := &genai.Tool{}
+	for _, name := range names {
+		t.FunctionDeclarations = append(t.FunctionDeclarations, &genai.FunctionDeclaration{Name: name})
+	}
+	return t
+}
+
+func declared(req *model.Request) string {
+	var names []string
+	for _, d := range req.Functions() {
+		names = append(names, d.Name)
+	}
+	return strings.Join(names, " ")
+}
+
+// References are those of a part that was stored, too, and of results alone.
+func TestReferences(t *testing.T) {
+	p := answered(map[string]any{"output": "x"})
+	p.PartMetadata = map[string]any{"k": "v"}
+	with := model.Refer(p, "b", "a", "b")
+	if got := model.References(with); !slices.Equal(got, []string{"b", "a"}) || with.PartMetadata["k"] != "v" {
+		t.Errorf("refers to %q, has %v", got, with.PartMetadata)
+	}
+	if len(p.PartMetadata) != 1 || model.References(p) != nil {
+		t.Errorf("the part has become %v", p.PartMetadata)
+	}
+	data, err := json.Marshal(with)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stored genai.Part
+	if err := json.Unmarshal(data, &stored); err != nil || !reflect.DeepEqual(&stored, with) {
+		t.Errorf("%s is read as %+v, error %v", data, stored, err)
+	}
+	if none := model.Refer(with); model.References(none) != nil || none.PartMetadata["k"] != "v" {
+		t.Errorf("without references it is %v", none.PartMetadata)
+	}
+	for name, none := range map[string]*genai.Part{
+		"nil": nil, "a text": {Text: "x", PartMetadata: with.PartMetadata},
+		"other data": {FunctionResponse: &genai.FunctionResponse{}, PartMetadata: map[string]any{model.MetaTools: "a"}},
+	} {
+		if got := model.References(none); got != nil {
+			t.Errorf("%s refers to %q", name, got)
+		}
+	}
+}
+
+// Deferred functions are left out until they are found, or must be called.
+func TestLoad(t *testing.T) {
+	search := &genai.Tool{GoogleSearch: &genai.GoogleSearch{}}
+	both := functions("d")
+	both.CodeExecution = &genai.ToolCodeExecution{}
+	must := &genai.ToolConfig{FunctionCallingConfig: &genai.FunctionCallingConfig{Mode: genai.FunctionCallingConfigModeAny, AllowedFunctionNames: []string{"c"}}}
+	contents := []*genai.Content{nil, {Role: genai.RoleUser, Parts: []*genai.Part{
+		nil, model.Refer(answered(map[string]any{"output": ""}), "b", "a", "nowhere"), model.Refer(answered(nil), "b"),
+	}}}
+	for name, tc := range map[string]struct {
+		req                    model.Request
+		loaded, left, deferred string
+		tools                  int
+	}{
+		"nothing deferred": {model.Request{Contents: contents}, "", "a b c d", "", 4},
+		"one found":        {model.Request{Contents: contents, Deferred: []string{"c", "b", "d"}}, "b", "a b", "", 3},
+		"none found":       {model.Request{Deferred: []string{"b"}}, "", "a c d", "", 4},
+		"all":              {model.Request{Deferred: []string{"a", "b", "c", "d"}}, "", "", "", 2},
+		"searched":         {model.Request{Contents: contents, Deferred: []string{"c", "b", "d"}, ToolSearch: true}, "b", "a b c d", "c d", 4},
+		"all found":        {model.Request{Contents: contents, Deferred: []string{"b"}, ToolSearch: true}, "b", "a b c d", "", 4},
+		"chosen":           {model.Request{Config: &genai.GenerateContentConfig{ToolConfig: must}, Deferred: []string{"c", "d"}}, "", "a b c", "", 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			req := tc.req
+			if req.Config == nil {
+				req.Config = &genai.GenerateContentConfig{}
+			}
+			req.Config.Tools = []*genai.Tool{functions("a", "b"), search, functions("c"), both}
+			if got := strings.Join(req.Loaded(), " "); got != tc.loaded {
+				t.Errorf("loaded %q, want %q", got, tc.loaded)
+			}
+			got := req.Load()
+			if declared(got) != tc.left || strings.Join(got.Deferred, " ") != tc.deferred || got.ToolSearch != (tc.deferred != "") || len(got.Config.Tools) != tc.tools {
+				t.Errorf("declared %q in %d tools, deferred %q, searches: %t", declared(got), len(got.Config.Tools), got.Deferred, got.ToolSearch)
+			}
+			if declared(&req) != "a b c d" || len(both.FunctionDeclarations) != 1 {
+				t.Errorf("the request has become %q", declared(&req))
+			}
+		})
+	}
+}
+
+// What a result refers to is said behind what it is, whatever that is.
+func TestTellReferences(t *testing.T) {
+	const note = "You can call the tool a-1 now.\nYou have no tool nowhere."
+	refer := func(response map[string]any) *genai.Part {
+		return model.Refer(answered(response), "native", "a.1", "nowhere")
+	}
+	for name, tc := range map[string]struct {
+		is, want map[string]any
+		kept     string
+	}{
+		"nothing":          {map[string]any{"output": ""}, map[string]any{"output": note}, "native"},
+		"text":             {map[string]any{"output": "x"}, map[string]any{"output": "x\n\n" + note}, "native"},
+		"a value":          {map[string]any{"output": 1}, map[string]any{"output": 1, "text": note}, "native"},
+		"a value and text": {map[string]any{"output": 1, "text": "x"}, map[string]any{"output": 1, "text": "x\n\n" + note}, "native"},
+		"an object":        {map[string]any{"text": "x"}, map[string]any{"output": map[string]any{"text": "x"}, "text": note}, "native"},
+		"empty":            {nil, map[string]any{"output": note}, "native"},
+		"an error":         {map[string]any{"error": "x"}, map[string]any{"error": "x\n\nYou have no tool native.\n" + note}, ""},
+	} {
+		said := &genai.Content{Role: genai.RoleUser, Parts: []*genai.Part{{Text: "x"}, refer(tc.is)}}
+		other := &genai.Content{Role: genai.RoleModel, Parts: []*genai.Part{{Text: "y"}}}
+		req := &model.Request{Contents: []*genai.Content{other, said}, Config: &genai.GenerateContentConfig{Tools: []*genai.Tool{functions("a.1")}}}
+		got := req.TellReferences(func(name string) string {
+			if name == "a.1" {
+				return "a-1"
+			}
+			return ""
+		}, func(name string) bool { return name == "native" })
+		result := got[1].Parts[1]
+		if !reflect.DeepEqual(result.FunctionResponse.Response, tc.want) || strings.Join(model.References(result), " ") != tc.kept {
+			t.Errorf("%s: told %v, refers to %q, want %v", name, result.FunctionResponse.Response, model.References(result), tc.want)
+		}
+		if got[0] != other || got[1].Parts[0] != said.Parts[0] || !reflect.DeepEqual(said.Parts[1], refer(tc.is)) {
+			t.Errorf("%s: the conversation has changed", name)
+		}
+	}
+	req := &model.Request{Contents: []*genai.Content{{Role: genai.RoleUser, Parts: []*genai.Part{answered(nil)}}}, Config: &genai.GenerateContentConfig{}}
+	if got := req.TellReferences(nil, nil); &got[0] != &req.Contents[0] {
+		t.Error("a conversation without references was copied")
+	}
+}
