@@ -161,7 +161,7 @@ func TestTapeOfFallback(t *testing.T) {
 		agentdtest.WithProvider(providerAt(providertest.Gemini, strings.TrimSuffix(second.BaseURL(providertest.Gemini), "/"), nil)))
 	agent := backed([]providertest.Wire{providertest.Anthropic, providertest.Gemini})
 	recorded := faultyTurn(t, d, agent, "")
-	if u := recorded.end.GetUsageSummary(); len(recorded.fallbacks) != 1 || u.GetLlmCalls() != 2 || u.GetTotalUsage().GetTotalTokens() <= int32(hello.Usage.Total) {
+	if u := recorded.end.GetUsageSummary(); len(recorded.fallbacks) != 1 || u.GetLlmCalls() != 2 || int64(u.GetTotalUsage().GetTotalTokens()) <= hello.Usage.Total {
 		t.Fatalf("%v", recorded.msgs)
 	}
 	if err := d.Close(); err != nil {

@@ -2,6 +2,7 @@ package scripted_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -146,9 +147,8 @@ func TestTapeCountsFailedModels(t *testing.T) {
 	if got := play(t, replaying(t, dir, "tape:strict"), called("u", 0, "hi")); got.text != "Here." || total(got.resp.Failed) != 1+2+5 || len(got.resp.Failed) != 3 {
 		t.Errorf("%+v: %+v", got, got.resp)
 	}
-	var failed *model.Error
 	_, err := replaying(t, dir, "tape:strict").Generate(t.Context(), called("u", 1, "bye"), func(model.Delta) {})
-	if failed, _ = err.(*model.Error); failed == nil || total(failed.Failed) != 1+2+1 || failed.Usage.Total != 2 || failed.Tries != 2 {
+	if failed, ok := errors.AsType[*model.Error](err); !ok || total(failed.Failed) != 1+2+1 || failed.Usage.Total != 2 || failed.Tries != 2 {
 		t.Errorf("%+v", err)
 	}
 }
