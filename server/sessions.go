@@ -219,8 +219,10 @@ func (s *sessionService) GetTurn(ctx context.Context, r *connect.Request[agentdv
 		return nil, err
 	}
 	turn := turnOf(&t)
-	if turn.Parts, err = s.cfg.Sessions.Said(ctx, &t); err != nil {
-		return nil, err
+	if r.Msg.GetParts() {
+		if turn.Parts, err = s.cfg.Sessions.Said(ctx, &t); err != nil {
+			return nil, err
+		}
 	}
 	return connect.NewResponse(&agentdv1.GetTurnResponse{Turn: turn}), nil
 }

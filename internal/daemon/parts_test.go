@@ -57,7 +57,7 @@ func TestGetTurnHasThePartsOfItsPrompt(t *testing.T) {
 		t.Helper()
 		for wire, c := range all {
 			for name, turnID := range turns {
-				got := call(t, c.GetTurn, &agentdv1.GetTurnRequest{SessionId: sessionID, TurnId: turnID}).GetTurn()
+				got := call(t, c.GetTurn, &agentdv1.GetTurnRequest{SessionId: sessionID, TurnId: turnID, Parts: true}).GetTurn()
 				if got.GetUserPrompt() != name || !sameParts(got.GetParts(), name) {
 					t.Errorf("%s, %s: turn %q (%v) has the parts %v", when, wire, got.GetUserPrompt(), got.GetStatus(), got.GetParts())
 				}
@@ -82,8 +82,11 @@ func TestGetTurnHasThePartsOfItsPrompt(t *testing.T) {
 	}
 	check(id, "when all are over")
 	check(call(t, c.ForkSession, &agentdv1.ForkSessionRequest{SessionId: id}).GetSession().GetId(), "in a fork of a session at rest")
-	if got := call(t, c.GetTurn, &agentdv1.GetTurnRequest{SessionId: id}).GetTurn(); !sameParts(got.GetParts(), "queued") {
+	if got := call(t, c.GetTurn, &agentdv1.GetTurnRequest{SessionId: id, Parts: true}).GetTurn(); !sameParts(got.GetParts(), "queued") {
 		t.Errorf("the last turn has the parts %v", got.GetParts())
+	}
+	if got := call(t, c.GetTurn, &agentdv1.GetTurnRequest{SessionId: id}).GetTurn(); got.GetParts() != nil {
+		t.Errorf("GetTurn tells the parts %v unasked", got.GetParts())
 	}
 }
 

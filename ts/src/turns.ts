@@ -29,9 +29,10 @@ export class Turns {
     this.#unary = unary;
   }
 
-  /** get says how a turn is; without turnId, the session's last one. */
-  async get(sessionId: string, turnId = ""): Promise<Turn> {
-    return required((await this.#unary((o) => this.#client.getTurn({ sessionId, turnId }, o))).turn, "a turn");
+  /** get says how a turn is; without turnId, the session's last one. With parts it gives back the files of the prompt too. */
+  async get(sessionId: string, turnId = "", options: { parts?: boolean } = {}): Promise<Turn> {
+    const { parts = false } = options;
+    return required((await this.#unary((o) => this.#client.getTurn({ sessionId, turnId, parts }, o))).turn, "a turn");
   }
 
   /** list yields turns, newest first, page by page; pageSize is that of one page. */

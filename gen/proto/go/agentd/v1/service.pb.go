@@ -2303,7 +2303,8 @@ type RunResponse_ModelRetry struct {
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// From the root to the agent whose call it is.
 	AgentPath []string `protobuf:"bytes,2,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
-	// The message that the call is to write.
+	// The message that the call is to write; for a summary, see HistoryCompacted,
+	// the one that comes behind it.
 	MessageId string `protobuf:"bytes,3,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
 	// How many tries have failed, from 1.
 	Attempt uint32 `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"`
@@ -2501,7 +2502,9 @@ func (x *RunResponse_ModelFallback) GetMessage() string {
 }
 
 // ModelCallEnded says that a model call is over, and what it took. It comes after
-// the text of its message. The sum over a turn is EndResponse.usage_summary.
+// the text of its message. The sum over a turn is EndResponse.usage_summary. Of a
+// call that the end of a server cut off, and that was not made again, only what its
+// retries and fallbacks have told is known.
 type RunResponse_ModelCallEnded struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session.

@@ -373,7 +373,7 @@ type Turn struct {
 	// What it asks of people.
 	PendingInteractions []*Interaction `protobuf:"bytes,20,rep,name=pending_interactions,json=pendingInteractions,proto3" json:"pending_interactions,omitempty"`
 	// What the user said behind, or instead of, user_prompt: the files whole. Set by
-	// GetTurn alone.
+	// GetTurn alone, for a request with parts.
 	Parts         []*Part `protobuf:"bytes,21,rep,name=parts,proto3" json:"parts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1382,7 +1382,9 @@ type GetTurnRequest struct {
 	// The session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// The turn; empty is the session's last one.
-	TurnId        string `protobuf:"bytes,2,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
+	TurnId string `protobuf:"bytes,2,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
+	// Sends Turn.parts too. They may be as large as a request.
+	Parts         bool `protobuf:"varint,3,opt,name=parts,proto3" json:"parts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1429,6 +1431,13 @@ func (x *GetTurnRequest) GetTurnId() string {
 		return x.TurnId
 	}
 	return ""
+}
+
+func (x *GetTurnRequest) GetParts() bool {
+	if x != nil {
+		return x.Parts
+	}
+	return false
 }
 
 // GetTurnResponse says how the turn is.
@@ -3617,12 +3626,13 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\x11CreateTurnRequest\x12F\n" +
 	"\aexecute\x18\x01 \x01(\v2$.agentd.v1.RunRequest.ExecuteRequestB\x06\xbaH\x03\xc8\x01\x01R\aexecute\"9\n" +
 	"\x12CreateTurnResponse\x12#\n" +
-	"\x04turn\x18\x01 \x01(\v2\x0f.agentd.v1.TurnR\x04turn\"^\n" +
+	"\x04turn\x18\x01 \x01(\v2\x0f.agentd.v1.TurnR\x04turn\"t\n" +
 	"\x0eGetTurnRequest\x12)\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\tsessionId\x12!\n" +
-	"\aturn_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06turnId\"6\n" +
+	"\aturn_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06turnId\x12\x14\n" +
+	"\x05parts\x18\x03 \x01(\bR\x05parts\"6\n" +
 	"\x0fGetTurnResponse\x12#\n" +
 	"\x04turn\x18\x01 \x01(\v2\x0f.agentd.v1.TurnR\x04turn\"\xd7\x02\n" +
 	"\x10ListTurnsRequest\x12'\n" +

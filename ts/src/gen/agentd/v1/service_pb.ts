@@ -1168,7 +1168,8 @@ export type RunResponse_ModelRetry = Message<"agentd.v1.RunResponse.ModelRetry">
   agentPath: string[];
 
   /**
-   * The message that the call is to write.
+   * The message that the call is to write; for a summary, see HistoryCompacted,
+   * the one that comes behind it.
    *
    * @generated from field: string message_id = 3;
    */
@@ -1279,7 +1280,9 @@ export const RunResponse_ModelFallbackSchema: GenMessage<RunResponse_ModelFallba
 
 /**
  * ModelCallEnded says that a model call is over, and what it took. It comes after
- * the text of its message. The sum over a turn is EndResponse.usage_summary.
+ * the text of its message. The sum over a turn is EndResponse.usage_summary. Of a
+ * call that the end of a server cut off, and that was not made again, only what its
+ * retries and fallbacks have told is known.
  *
  * @generated from message agentd.v1.RunResponse.ModelCallEnded
  */

@@ -149,8 +149,8 @@ type SessionServiceClient interface {
 	ResolveInteraction(context.Context, *connect.Request[v1.ResolveInteractionRequest]) (*connect.Response[v1.ResolveInteractionResponse], error)
 	// ListModelCalls says what the models of a turn were told, call by call. It runs
 	// the turn again without models, at most 30 seconds long
-	// (ERROR_CODE_TIMEOUT), and one turn at a time. What does not fit into a reply
-	// is ERROR_CODE_LIMIT_EXCEEDED.
+	// (ERROR_CODE_TIMEOUT), and one turn at a time. A page that says much ends early;
+	// a single call that does not fit into a reply is ERROR_CODE_LIMIT_EXCEEDED.
 	ListModelCalls(context.Context, *connect.Request[v1.ListModelCallsRequest]) (*connect.Response[v1.ListModelCallsResponse], error)
 	// GetCapabilities says what this server is and allows.
 	GetCapabilities(context.Context, *connect.Request[v1.GetCapabilitiesRequest]) (*connect.Response[v1.GetCapabilitiesResponse], error)
@@ -479,8 +479,8 @@ type SessionServiceHandler interface {
 	ResolveInteraction(context.Context, *connect.Request[v1.ResolveInteractionRequest]) (*connect.Response[v1.ResolveInteractionResponse], error)
 	// ListModelCalls says what the models of a turn were told, call by call. It runs
 	// the turn again without models, at most 30 seconds long
-	// (ERROR_CODE_TIMEOUT), and one turn at a time. What does not fit into a reply
-	// is ERROR_CODE_LIMIT_EXCEEDED.
+	// (ERROR_CODE_TIMEOUT), and one turn at a time. A page that says much ends early;
+	// a single call that does not fit into a reply is ERROR_CODE_LIMIT_EXCEEDED.
 	ListModelCalls(context.Context, *connect.Request[v1.ListModelCallsRequest]) (*connect.Response[v1.ListModelCallsResponse], error)
 	// GetCapabilities says what this server is and allows.
 	GetCapabilities(context.Context, *connect.Request[v1.GetCapabilitiesRequest]) (*connect.Response[v1.GetCapabilitiesResponse], error)
