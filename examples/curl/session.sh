@@ -22,13 +22,24 @@ send() {
   printf "\\x00\\x$(printf %02x $((n >> 24 & 255)))\\x$(printf %02x $((n >> 16 & 255)))\\x$(printf %02x $((n >> 8 & 255)))\\x$(printf %02x $((n & 255)))%s" "$1" >&3
 }
 
-# receive: sets flags and message; fails at the end of the stream.
+# byte: sets value; fails at the end of the stream. A NUL is read as nothing.
+byte() {
+  local char
+  IFS= read -r -d '' -n 1 char <&4 || return 1
+  printf -v value %d "'$char"
+  value=$((value & 255))
+}
+
+# receive: sets flags and message; fails at the end of the stream. It starts no process, so that it keeps up with the server.
 receive() {
-  local head
-  read -r -a head < <(dd bs=1 count=5 <&4 2>/dev/null | od -An -v -tu1) || return 1
-  [ ${#head[@]} -eq 5 ] || return 1
-  flags=${head[0]}
-  message=$(dd bs=1 count=$((head[1] << 24 | head[2] << 16 | head[3] << 8 | head[4])) <&4 2>/dev/null)
+  local i n=0
+  byte || return 1
+  flags=$value
+  for i in 1 2 3 4; do
+    byte || return 1
+    n=$((n << 8 | value))
+  done
+  IFS= read -r -N "$n" message <&4
 }
 
 # field NAME: a string of the message, as JSON wrote it.
