@@ -350,12 +350,14 @@ agent    root/b
 model    echo
 outcome  wrote a summary
 tokens   0 in, 0 out
+cost     price unknown
 told     nothing that can be made again
 
 agent     root/b
 model     echo
 outcome   failed
 tokens    0 in, 0 out
+cost      price unknown
 contents  3
 `, `{"call":{`},
 		"no calls": {func(p *cli.Printer) error { return p.ModelCalls(nil) }, "nothing\n", ""},
