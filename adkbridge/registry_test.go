@@ -113,3 +113,29 @@ func TestBuiltinTools(t *testing.T) {
 		}
 	}
 }
+
+// TestFallbackNamesPinned goes on with a tree that was accepted while nobody asked
+// whether two of its names are of one model.
+func TestFallbackNamesPinned(t *testing.T) {
+	reg, err := model.NewRegistry(provider{&script{steps: map[string][]step{"gpt-4o": {say("hi"), say("hi")}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	models := FromRegistry(reg, model.Limits{})
+	r := New(Config{Models: modelsFunc(func(name string, _ map[string]string) (Model, error) { return models.Resolve(name, map[string]string{"openai": "k"}) })})
+	tree := llm("root", func(a *agentdv1.LlmAgent) { a.Model = "gpt-4o" }, fallback("openai/gpt-4o", "gpt-5", "openai/gpt-5"))
+	run := newFakeRun(t, tree, "go")
+	if err := r.Check(t.Context(), run.spec, nil); session.AsError(err).Code != codeTree {
+		t.Fatalf("a new one: %v", err)
+	}
+	run.spec.Pinned = true
+	if err := r.Check(t.Context(), run.spec, nil); err != nil {
+		t.Fatalf("an accepted one: %v", err)
+	}
+	for range 2 { // as Check has made it, and as a prompt that has waited comes
+		if err := r.drive(t.Context(), run); err != nil {
+			t.Fatal(err)
+		}
+		run = run.restarted(1)
+	}
+}
