@@ -122,7 +122,9 @@ func TestFallbackNamesPinned(t *testing.T) {
 		t.Fatal(err)
 	}
 	models := FromRegistry(reg, model.Limits{})
-	r := New(Config{Models: modelsFunc(func(name string, _ map[string]string) (Model, error) { return models.Resolve(name, map[string]string{"openai": "k"}) })})
+	r := New(Config{Models: modelsFunc(func(name string, _ map[string]string) (Model, error) {
+		return models.Resolve(name, map[string]string{"openai": "k"})
+	})})
 	tree := llm("root", func(a *agentdv1.LlmAgent) { a.Model = "gpt-4o" }, fallback("openai/gpt-4o", "gpt-5", "openai/gpt-5"))
 	run := newFakeRun(t, tree, "go")
 	if err := r.Check(t.Context(), run.spec, nil); session.AsError(err).Code != codeTree {
