@@ -1,6 +1,7 @@
 package adkbridge
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -139,5 +140,44 @@ func TestFallbackNamesPinned(t *testing.T) {
 			t.Fatal(err)
 		}
 		run = run.restarted(1)
+	}
+}
+
+// TestFallbackNamesUpgrade puts a turn aside whose models are found to be one when it
+// goes on: it does, and so does its session; a new request with the tree is refused.
+func TestFallbackNamesUpgrade(t *testing.T) {
+	w := newWorld(t, map[string][]step{"root": {use("search"), say("hi"), say("again")}})
+	same := ""
+	script := w.script
+	w.runner.models = modelsFunc(func(name string, keys map[string]string) (Model, error) {
+		m, err := script.Resolve(name, keys)
+		m.Name = same
+		return m, err
+	})
+	tree := llm("root", fallback("b"))
+	turn := w.start(tree, "go")
+	aside, cancel := context.WithCancel(t.Context())
+	cancel()
+	_ = w.manager.Shutdown(aside)
+	<-turn.Done()
+
+	same = "one"
+	w.restart()
+	turn, watcher, err := w.manager.Attach(t.Context(), session.AttachRequest{SessionID: w.session, Tools: []string{"search"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watcher.Close()
+	if res := w.follow(turn).ok(t); res.text["root"] != "hi" {
+		t.Errorf("said %v", res.text)
+	}
+	tools := w.tools
+	w.tools = nil
+	if res := w.run(nil, "go on").ok(t); res.text["root"] != "again" {
+		t.Errorf("said %v", res.text)
+	}
+	_, err = w.manager.Start(t.Context(), session.Request{SessionID: w.session, Agent: tree, Tools: tools, Prompt: "go"})
+	if session.AsError(err).Code != codeTree {
+		t.Errorf("a new request: %v", err)
 	}
 }
