@@ -87,8 +87,11 @@ func (t *turn) endCut() {
 	defer t.mu.Unlock()
 	for _, agent := range slices.Sorted(maps.Keys(t.cut)) {
 		c := t.cut[agent]
+		if c.usage.Calls == 0 {
+			continue // nothing was reported
+		}
 		t.spent = append(t.spent, &answer{
-			author: agent, content: &genai.Content{Role: genai.RoleModel},
+			author: agent, branch: c.branch, content: &genai.Content{Role: genai.RoleModel},
 			meta: &meta{Path: c.path, Usage: &session.Usage{}, Before: &c.usage, Call: &session.CallInfo{Model: c.model}},
 		})
 	}

@@ -2,6 +2,7 @@ package adkbridge
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"google.golang.org/genai"
+	"google.golang.org/protobuf/encoding/protojson"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/model"
@@ -346,5 +348,66 @@ func TestSummaryFallbackUnrecorded(t *testing.T) {
 	run.limit = at
 	if err := New(Config{Models: models}).drive(t.Context(), run); !errors.Is(err, errCrashed) || len(models.requests) > 0 {
 		t.Errorf("got %v, %d requests", err, len(models.requests))
+	}
+}
+
+// TestCutBranch stops a turn whose process was killed while an agent beside another
+// one was between two models: the call that was cut off is told where it was made,
+// with the model that it had come to.
+func TestCutBranch(t *testing.T) {
+	r := New(Config{Models: &billed{}})
+	whole := newFakeRun(t, par("top", llm("root", fallback("b", "c")), llm("other", func(a *agentdv1.LlmAgent) { a.Model = "c" })), "go")
+	if err := r.drive(t.Context(), whole); err != nil {
+		t.Fatal(err)
+	}
+	model := ""
+	for n := 1; n <= len(whole.recs); n++ {
+		run := whole.restarted(n)
+		last := run.recs[n-1]
+		switch last.Kind {
+		case session.KindModelFallback:
+			var f session.ModelFallback
+			run.must(json.Unmarshal(last.Data, &f))
+			model = f.Next
+		case session.KindModelRetry:
+		case session.KindEvent:
+			if s, err := decode(last.Data); err == nil && s.Author == "root" {
+				model = ""
+			}
+			continue
+		default:
+			continue
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(errors.New("enough"))
+		err := r.drive(ctx, run)
+		if err == nil {
+			t.Fatal("not stopped")
+		}
+		started := session.TurnStarted{Prompt: "go"}
+		started.Agent, err = protojson.Marshal(run.spec.Agent)
+		run.must(err)
+		for _, tool := range run.spec.Tools {
+			data, err := protojson.Marshal(tool)
+			run.must(err)
+			started.Tools = append(started.Tools, data)
+		}
+		run.recs[0].Data, err = json.Marshal(started)
+		run.must(err)
+		data, err := json.Marshal(session.TurnEnded{Reason: "enough"})
+		run.must(err)
+		_, err = run.store(session.KindTurnEnded, data)
+		run.must(err)
+		calls, err := toldCalls(t, logOfTurn("s", run.turnID, run.recs))
+		if err != nil {
+			t.Errorf("after record %d: %v", n, err)
+			continue
+		}
+		i := slices.IndexFunc(calls, func(c *agentdv1.ModelCallDetails) bool {
+			return c.GetCall().GetOutcome() == agentdv1.RunResponse_ModelCallEnded_OUTCOME_FAILED
+		})
+		if i < 0 || calls[i].GetContents() == 0 || !strings.HasSuffix(strings.Join(calls[i].GetCall().GetAgentPath(), "/"), "top/root") || calls[i].GetCall().GetModel() != model {
+			t.Errorf("after record %d of %d, with model %q next: %s", n, len(whole.recs), model, compact(calls))
+		}
 	}
 }

@@ -215,3 +215,12 @@ func (s *stored) meaning() *session.Event {
 
 // messageID ties deltas to the event that completes them.
 func messageID(turnID, llmKey string) string { return turnID + "/" + llmKey }
+
+// branchOf is the branch in an id that messageID has made, "" if it is none.
+func branchOf(messageID string) string {
+	_, after, _ := strings.Cut(messageID, "|")
+	if at := strings.LastIndexByte(after, '#'); at >= 0 {
+		return after[:at]
+	}
+	return ""
+}

@@ -1,6 +1,7 @@
 package adkbridge
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -153,9 +154,10 @@ type openTurn struct {
 
 // cutCall is a model call that was cut off.
 type cutCall struct {
-	path  []string
-	model string        // that was called last, if it is known
-	usage session.Usage // what its failed tries took
+	path   []string
+	branch string        // if it is known: not that of a summary of which only a change is recorded
+	model  string        // that was called last, if it is known
+	usage  session.Usage // what its failed tries took
 }
 
 func (o *openTurn) add(l loggedEvent) {
@@ -168,14 +170,15 @@ func (o *openTurn) add(l loggedEvent) {
 // failed takes in that a try has failed, or a model, and what that took.
 func (o *openTurn) failed(rec session.Record) error {
 	var f struct {
-		Path  []string       `json:"path"`
-		Next  string         `json:"next"` // of a ModelFallback
-		Usage *session.Usage `json:"usage"`
+		MessageID string         `json:"message_id"`
+		Path      []string       `json:"path"`
+		Next      string         `json:"next"` // of a ModelFallback
+		Usage     *session.Usage `json:"usage"`
 	}
 	if err := json.Unmarshal(rec.Data, &f); err != nil {
 		return err
 	}
-	if f.Usage == nil || len(f.Path) == 0 {
+	if len(f.Path) == 0 {
 		return nil
 	}
 	agent := f.Path[len(f.Path)-1]
@@ -186,7 +189,10 @@ func (o *openTurn) failed(rec session.Record) error {
 		o.cut[agent] = &cutCall{path: f.Path}
 	}
 	c := o.cut[agent]
-	c.model, c.usage = f.Next, c.usage.Add(*f.Usage)
+	c.model, c.branch = cmp.Or(f.Next, c.model), cmp.Or(branchOf(f.MessageID), c.branch)
+	if f.Usage != nil {
+		c.usage = c.usage.Add(*f.Usage)
+	}
 	return nil
 }
 

@@ -261,6 +261,17 @@ func (r *callRecorder) record(m *agentModel, at promptKey, key string, cfg *gena
 	}
 }
 
+// knowsAll tells whether the run has come to all calls of which note is to be taken:
+// what agents that run beside each other were told last is in no order.
+func (r *callRecorder) knowsAll() bool {
+	if r == nil {
+		return true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.calls) == len(r.wanted)
+}
+
 // onceLocked returns the first text that was the same.
 func (r *callRecorder) onceLocked(text string) string {
 	first, ok := r.texts[text]

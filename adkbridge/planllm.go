@@ -136,16 +136,30 @@ func (p *planner) fallbacks(n *node, a *agentdv1.LlmAgent) error {
 		if err := p.openModel(&other, name); err != nil {
 			return err
 		}
-		if other.sameModel(n) {
-			return n.errorf("fallback_models[%d]: %q is the agent's own model, %q", i, cut(name, maxName), cut(n.modelName, maxName))
-		}
-		if at := slices.IndexFunc(n.fallbacks, other.sameModel); at >= 0 {
-			return n.errorf("fallback_models[%d]: %q is the same model as %q, which is listed before", i, cut(name, maxName), cut(names[at], maxName))
-		}
 		if err := p.builtins(&other, a.GetBuiltinTools()); err != nil {
 			return err
 		}
 		n.fallbacks = append(n.fallbacks, &other)
+	}
+	return nil
+}
+
+// distinct checks that no fallback of an agent, or of one below it, is a model under
+// another name that the agent has tried by then.
+func (n *node) distinct() error {
+	for i, other := range n.fallbacks {
+		if other.sameModel(n) {
+			return n.errorf("fallback_models[%d]: %q is the agent's own model, %q", i, cut(other.modelName, maxName), cut(n.modelName, maxName))
+		}
+		if at := slices.IndexFunc(n.fallbacks[:i], other.sameModel); at >= 0 {
+			return n.errorf("fallback_models[%d]: %q is the same model as %q, which is listed before",
+				i, cut(other.modelName, maxName), cut(n.fallbacks[at].modelName, maxName))
+		}
+	}
+	for _, kid := range n.kids {
+		if err := kid.distinct(); err != nil {
+			return err
+		}
 	}
 	return nil
 }

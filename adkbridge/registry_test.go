@@ -1,6 +1,7 @@
 package adkbridge
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -111,5 +112,72 @@ func TestBuiltinTools(t *testing.T) {
 		if err := check(&script{}, &session.Spec{Agent: rounds("root", 2, llm("a", tools(), builtin(name)))}); err != nil {
 			t.Errorf("%q is refused: %v", name, err)
 		}
+	}
+}
+
+// TestFallbackNamesPinned goes on with a tree that was accepted while nobody asked
+// whether two of its names are of one model.
+func TestFallbackNamesPinned(t *testing.T) {
+	reg, err := model.NewRegistry(provider{&script{steps: map[string][]step{"gpt-4o": {say("hi"), say("hi")}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	models := FromRegistry(reg, model.Limits{})
+	r := New(Config{Models: modelsFunc(func(name string, _ map[string]string) (Model, error) {
+		return models.Resolve(name, map[string]string{"openai": "k"})
+	})})
+	tree := llm("root", func(a *agentdv1.LlmAgent) { a.Model = "gpt-4o" }, fallback("openai/gpt-4o", "gpt-5", "openai/gpt-5"))
+	run := newFakeRun(t, tree, "go")
+	if err := r.Check(t.Context(), run.spec, nil); session.AsError(err).Code != codeTree {
+		t.Fatalf("a new one: %v", err)
+	}
+	run.spec.Pinned = true
+	if err := r.Check(t.Context(), run.spec, nil); err != nil {
+		t.Fatalf("an accepted one: %v", err)
+	}
+	for range 2 { // as Check has made it, and as a prompt that has waited comes
+		if err := r.drive(t.Context(), run); err != nil {
+			t.Fatal(err)
+		}
+		run = run.restarted(1)
+	}
+}
+
+// TestFallbackNamesUpgrade puts a turn aside whose models are found to be one when it
+// goes on: it does, and so does its session; a new request with the tree is refused.
+func TestFallbackNamesUpgrade(t *testing.T) {
+	w := newWorld(t, map[string][]step{"root": {use("search"), say("hi"), say("again")}})
+	same := ""
+	script := w.script
+	w.runner.models = modelsFunc(func(name string, keys map[string]string) (Model, error) {
+		m, err := script.Resolve(name, keys)
+		m.Name = same
+		return m, err
+	})
+	tree := llm("root", fallback("b"))
+	turn := w.start(tree, "go")
+	aside, cancel := context.WithCancel(t.Context())
+	cancel()
+	_ = w.manager.Shutdown(aside)
+	<-turn.Done()
+
+	same = "one"
+	w.restart()
+	turn, watcher, err := w.manager.Attach(t.Context(), session.AttachRequest{SessionID: w.session, Tools: []string{"search"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watcher.Close()
+	if res := w.follow(turn).ok(t); res.text["root"] != "hi" {
+		t.Errorf("said %v", res.text)
+	}
+	tools := w.tools
+	w.tools = nil
+	if res := w.run(nil, "go on").ok(t); res.text["root"] != "again" {
+		t.Errorf("said %v", res.text)
+	}
+	_, err = w.manager.Start(t.Context(), session.Request{SessionID: w.session, Agent: tree, Tools: tools, Prompt: "go"})
+	if session.AsError(err).Code != codeTree {
+		t.Errorf("a new request: %v", err)
 	}
 }

@@ -186,6 +186,11 @@ func (r *Runner) Check(_ context.Context, spec *session.Spec, keys session.Keys)
 	if err != nil {
 		return err
 	}
+	if !spec.Pinned { // names may have come to mean the same model since
+		if err := tree.root.distinct(); err != nil {
+			return err
+		}
+	}
 	spec.Checked = &checked{tree: tree, keys: keys}
 	return tree.checkParts(spec.Parts)
 }

@@ -43,4 +43,13 @@ func TestSchemasAreKept(t *testing.T) {
 			t.Fatalf("%d bytes are kept", s.bytes)
 		}
 	}
+	for i := range 5000 {
+		small := fmt.Sprintf(`{"a":%d}`, i)
+		if _, err := s.check(&small); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if most := schemaBytes / schemaCost; len(s.byText) > most {
+		t.Errorf("%d small ones are kept, want at most %d", len(s.byText), most)
+	}
 }

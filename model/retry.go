@@ -136,7 +136,7 @@ func (r *Response) after(failed []*Usage) *Response {
 		return r
 	}
 	out := *r
-	out.Failed = append(slices.Clone(r.Failed), reported(failed)...)
+	out.Failed = append(reported(failed), r.Failed...)
 	return &out
 }
 
@@ -146,7 +146,7 @@ func (e *Error) after(tries int, failed []*Usage) *Error {
 		return e
 	}
 	out := *e
-	out.Tries, out.Failed = tries, append(slices.Clone(e.Failed), reported(failed)...)
+	out.Tries, out.Failed = tries, append(reported(failed), e.Failed...)
 	return &out
 }
 

@@ -355,3 +355,28 @@ func TestRetryDefaults(t *testing.T) {
 		}
 	})
 }
+
+// TestAgainFailedInOrder tells what tries took in their order, also where the last one
+// is itself several: who was told of the first ones counts the rest.
+func TestAgainFailedInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		costly := unavailable
+		costly.Usage = &model.Usage{Prompt: 5, Total: 5}
+		inner := model.Usage{Prompt: 7, Total: 7}
+		several := func(context.Context, func(model.Delta)) (*model.Response, error) {
+			resp := answer(&genai.Part{Text: "hi"})
+			resp.Failed = []model.Usage{inner}
+			return resp, nil
+		}
+		resp, told, err := again(t.Context(), &plan{t: t, tries: []fake{fails(costly), several}}, model.Retry{})
+		if want := []model.Usage{*costly.Usage, inner}; err != nil || len(told) != 1 || !reflect.DeepEqual(resp.Failed, want) {
+			t.Errorf("told %v, %+v, %v, want %v", told, resp, err, want)
+		}
+		last := unavailable
+		last.Final, last.Failed = true, []model.Usage{inner}
+		_, _, err = again(t.Context(), &plan{t: t, tries: []fake{fails(costly), fails(last)}}, model.Retry{})
+		if e := asError(t, err); !reflect.DeepEqual(e.Failed, []model.Usage{*costly.Usage, inner}) {
+			t.Errorf("%+v", e)
+		}
+	})
+}

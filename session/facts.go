@@ -26,6 +26,9 @@ type Spec struct {
 	SessionBudget Budget
 	// Raw asks for a RawPayload of each try of a model call.
 	Raw bool
+	// Pinned is true for a tree that the log holds: it was accepted once, and goes on
+	// where one that is new would be refused for what has only become wrong since.
+	Pinned bool
 	// Checked is the runner's own: what Check has made of the spec, for the run that
 	// follows. It is nil in a spec that was read from the log.
 	Checked any

@@ -27,7 +27,7 @@ func TestSpecRaw(t *testing.T) {
 		}
 	}
 	old := TurnStarted{Agent: []byte(`{"name":"root"}`)}
-	if spec, err := old.spec(); err != nil || spec.Raw {
-		t.Errorf("an old log asks: %+v, %v", spec, err)
+	if spec, err := old.spec(); err != nil || spec.Raw || !spec.Pinned {
+		t.Errorf("an old log asks, or its tree is a new one: %+v, %v", spec, err)
 	}
 }

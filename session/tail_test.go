@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 )
 
@@ -26,6 +27,7 @@ func TestFollowingReadsNothing(t *testing.T) {
 	store := &readsCounted{Store: memory(t)}
 	f := newFixture(t, store, session.Limits{})
 	known := int64(0) // as a runner that has kept the history
+	heard := make(chan struct{})
 	f.on(func(ctx context.Context, r *session.Run) error {
 		for rec, err := range r.Records(ctx, known) {
 			if err != nil {
@@ -36,13 +38,18 @@ func TestFollowingReadsNothing(t *testing.T) {
 			}
 		}
 		known += 2 // the end is news to the next turn
-		return errors.Join(say(ctx, r, "1", root, "one"), say(ctx, r, "2", root, "two"))
+		err := errors.Join(say(ctx, r, "1", root, "one"), say(ctx, r, "2", root, "two"))
+		<-heard // who comes when the turn is over does read
+		return err
 	})
 	id := ""
 	for range 3 {
 		turn := f.start(session.Request{SessionID: id})
 		id = turn.SessionID()
-		if got := texts(follow(t, turn.Watch()))["root"]; got != "onetwo" {
+		w := turn.Watch()
+		got := await(t, w, func(m *agentdv1.RunResponse) bool { return m.GetOutputChunk().GetContent() == "two" })
+		heard <- struct{}{}
+		if got := texts(append(got, follow(t, w)...))["root"]; got != "onetwo" {
 			t.Errorf("the watcher reads %q", got)
 		}
 		<-turn.Done()

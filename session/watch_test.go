@@ -152,6 +152,34 @@ func TestWatcherThatIsFarBehind(t *testing.T) {
 	}
 }
 
+// TestLongMessageInABacklog reads a message that began before, and was complete only
+// behind, far more than may wait for a watcher: none of it is lost.
+func TestLongMessageInABacklog(t *testing.T) {
+	f := newFixture(t, memory(t), session.Limits{WatchBytes: 64})
+	other := []string{"root", "other"}
+	var want strings.Builder
+	f.on(func(ctx context.Context, r *session.Run) error {
+		r.Delta(session.Delta{MessageID: "long", Path: root, Text: "a"})
+		for i := range 100 {
+			want.WriteString("b")
+			if err := say(ctx, r, fmt.Sprint(i), other, "b"); err != nil {
+				return err
+			}
+		}
+		if err := add(ctx, r, &session.Event{MessageID: "long", Path: root, Text: "a"}); err != nil {
+			return err
+		}
+		return say(ctx, r, "last", root, "!")
+	})
+	turn := f.start(session.Request{})
+	w := turn.Watch()
+	<-turn.Done()
+	got := texts(follow(t, w))
+	if got["root"] != "a!" || got["root/other"] != want.String() {
+		t.Errorf("read %q and %q", got["root"], got["root/other"])
+	}
+}
+
 // TestIdleSessionHoldsNoTurn has a turn with a large tool result end: the
 // session that stays in memory must not hold it.
 func TestIdleSessionHoldsNoTurn(t *testing.T) {
