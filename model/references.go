@@ -115,10 +115,10 @@ func withoutFunctions(cfg *genai.GenerateContentConfig, names []string) *genai.G
 }
 
 // TellReferences returns r.Contents with references to tools in words: whether the
-// model can call the tool, which depends on whether r declares it. called, which may
-// be nil, is how the provider calls a tool; "" is as it is. References that native,
-// which may be nil, is true of stay what they are, but for those of a result that is
-// an error. Only what differs is copied.
+// model can call the tool, which depends on whether r declares it and on the choice
+// of tools. called, which may be nil, is how the provider calls a tool; "" is as it
+// is. References that native, which may be nil, is true of stay what they are. Only
+// what differs is copied.
 func (r *Request) TellReferences(called func(name string) string, native func(name string) bool) []*genai.Content {
 	var out []*genai.Content
 	for i, c := range r.Contents {
@@ -143,11 +143,9 @@ func (r *Request) TellReferences(called func(name string) string, native func(na
 }
 
 func (r *Request) tellReferences(p *genai.Part, called func(string) string, native func(string) bool) *genai.Part {
-	_, failed := p.FunctionResponse.Response["error"]
-	failed = failed && len(p.FunctionResponse.Response) == 1
 	var keep, notes []string
 	for _, name := range References(p) {
-		if native != nil && native(name) && !failed {
+		if native != nil && native(name) {
 			keep = append(keep, name)
 			continue
 		}
@@ -157,7 +155,7 @@ func (r *Request) tellReferences(p *genai.Part, called func(string) string, nati
 				shown = own
 			}
 		}
-		if slices.ContainsFunc(r.Functions(), func(d *genai.FunctionDeclaration) bool { return d.Name == name }) {
+		if r.callable(name) {
 			notes = append(notes, fmt.Sprintf("You can call the tool %s now.", shown))
 		} else {
 			notes = append(notes, fmt.Sprintf("You have no tool %s.", shown))
@@ -170,6 +168,13 @@ func (r *Request) tellReferences(p *genai.Part, called func(string) string, nati
 		out.FunctionResponse = &response
 	}
 	return out
+}
+
+// callable tells whether r lets the model call a function.
+func (r *Request) callable(name string) bool {
+	chosen := r.Chosen()
+	return (len(chosen) == 0 || slices.Contains(chosen, name)) &&
+		slices.ContainsFunc(r.Functions(), func(d *genai.FunctionDeclaration) bool { return d.Name == name })
 }
 
 // withNote is a result with a text behind what it is.

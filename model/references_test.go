@@ -119,7 +119,7 @@ func TestTellReferences(t *testing.T) {
 		"a value and text": {map[string]any{"output": 1, "text": "x"}, map[string]any{"output": 1, "text": "x\n\n" + note}, "native"},
 		"an object":        {map[string]any{"text": "x"}, map[string]any{"output": map[string]any{"text": "x"}, "text": note}, "native"},
 		"empty":            {nil, map[string]any{"output": note}, "native"},
-		"an error":         {map[string]any{"error": "x"}, map[string]any{"error": "x\n\nYou have no tool native.\n" + note}, ""},
+		"an error":         {map[string]any{"error": "x"}, map[string]any{"error": "x\n\n" + note}, "native"},
 	} {
 		said := &genai.Content{Role: genai.RoleUser, Parts: []*genai.Part{{Text: "x"}, refer(tc.is)}}
 		other := &genai.Content{Role: genai.RoleModel, Parts: []*genai.Part{{Text: "y"}}}

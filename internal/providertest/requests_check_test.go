@@ -290,6 +290,13 @@ func anthropicRules(p *pairs, r object) error {
 				}
 			case "tool_result":
 				err = errors.Join(p.result(str(b, "tool_use_id")), referenceRules(r, b))
+			case "tool_search_tool_result":
+				found, _ := b["content"].(object)
+				for _, ref := range list(found, "tool_references") {
+					if !deferredTools(r)[str(ref, "tool_name")] {
+						err = fmt.Errorf("a search has found %q, which is not deferred", str(ref, "tool_name"))
+					}
+				}
 			case "thinking":
 				if str(b, "signature") == "" {
 					err = errors.New("thinking without a signature")
@@ -310,15 +317,21 @@ func anthropicRules(p *pairs, r object) error {
 	return p.closed("the end")
 }
 
-// referenceRules: a result with references to tools holds nothing else, and they are
-// of tools that the request defers, each once.
-func referenceRules(r, result object) error {
-	content, deferred := list(result, "content"), map[string]bool{}
+// deferredTools are the tools that the request defers.
+func deferredTools(r object) map[string]bool {
+	deferred := map[string]bool{}
 	for _, t := range list(r, "tools") {
 		if later, _ := t["defer_loading"].(bool); later {
 			deferred[str(t, "name")] = true
 		}
 	}
+	return deferred
+}
+
+// referenceRules: a result with references to tools holds nothing else, and they are
+// of tools that the request defers, each once.
+func referenceRules(r, result object) error {
+	content, deferred := list(result, "content"), deferredTools(r)
 	refs := 0
 	for _, c := range content {
 		if str(c, "type") != "tool_reference" {
