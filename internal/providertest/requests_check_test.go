@@ -256,6 +256,21 @@ func responsesRules(p *pairs, r object) error {
 }
 
 func anthropicRules(p *pairs, r object) error {
+	if marks := strings.Count(raw(r), `"cache_control"`); marks > 4 {
+		return fmt.Errorf("%d marks of the cache, at most 4 are allowed", marks)
+	}
+	waiting := 0
+	for _, t := range list(r, "tools") {
+		if later, _ := t["defer_loading"].(bool); later {
+			waiting++
+			if t["cache_control"] != nil {
+				return fmt.Errorf("a mark of the cache on the deferred tool %s", str(t, "name"))
+			}
+		}
+	}
+	if n := len(list(r, "tools")); n > 0 && n == waiting {
+		return errors.New("all tools are deferred")
+	}
 	want := "user"
 	runs := &runs{open: map[string]bool{}}
 	for i, m := range list(r, "messages") {

@@ -285,6 +285,12 @@ func TestSwitching(t *testing.T) {
 						Mode: genai.FunctionCallingConfigModeAny, AllowedFunctionNames: names,
 					}}
 				}
+				if rapid.Bool().Draw(rt, "schema") {
+					req.Config.ResponseMIMEType, req.Config.ResponseJsonSchema = "application/json", json.RawMessage(`{"type":"object","properties":{"n":{"type":"number"}},"required":["n"],"additionalProperties":false}`)
+				}
+				if rapid.Bool().Draw(rt, "cached") {
+					req.Cache = &model.Cache{Key: "k1"}
+				}
 				before, err := json.Marshal(req)
 				if err != nil {
 					rt.Fatal(err)
