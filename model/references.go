@@ -73,17 +73,21 @@ func (r *Request) Loaded() []string {
 }
 
 // Load returns r for a provider that knows no references to tools: functions that
-// are loaded, or that the choice of tools names, are not deferred any more; the
-// other deferred ones are left out, or with ToolSearch stay deferred. It is r
-// itself where nothing is deferred.
+// are loaded are not deferred any more; the other deferred ones are left out, or with
+// ToolSearch stay deferred. Where the choice of tools names some, these are not
+// deferred, all other deferred ones are left out, and nothing is searched: no other
+// can be called. It is r itself where nothing is deferred.
 func (r *Request) Load() *Request {
 	if len(r.Deferred) == 0 {
 		return r
 	}
-	loaded := append(r.Loaded(), r.Chosen()...)
+	loaded, chosen := r.Loaded(), r.Chosen()
+	if len(chosen) > 0 {
+		loaded = chosen
+	}
 	own := *r
 	own.Deferred = slices.DeleteFunc(slices.Clone(r.Deferred), func(name string) bool { return slices.Contains(loaded, name) })
-	if own.ToolSearch = r.ToolSearch && len(own.Deferred) > 0; own.ToolSearch {
+	if own.ToolSearch = r.ToolSearch && len(own.Deferred) > 0 && len(chosen) == 0; own.ToolSearch {
 		return &own
 	}
 	own.Config = withoutFunctions(r.Config, own.Deferred)

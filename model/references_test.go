@@ -75,13 +75,14 @@ func TestLoad(t *testing.T) {
 		loaded, left, deferred string
 		tools                  int
 	}{
-		"nothing deferred": {model.Request{Contents: contents}, "", "a b c d", "", 4},
-		"one found":        {model.Request{Contents: contents, Deferred: []string{"c", "b", "d"}}, "b", "a b", "", 3},
-		"none found":       {model.Request{Deferred: []string{"b"}}, "", "a c d", "", 4},
-		"all":              {model.Request{Deferred: []string{"a", "b", "c", "d"}}, "", "", "", 2},
-		"searched":         {model.Request{Contents: contents, Deferred: []string{"c", "b", "d"}, ToolSearch: true}, "b", "a b c d", "c d", 4},
-		"all found":        {model.Request{Contents: contents, Deferred: []string{"b"}, ToolSearch: true}, "b", "a b c d", "", 4},
-		"chosen":           {model.Request{Config: &genai.GenerateContentConfig{ToolConfig: must}, Deferred: []string{"c", "d"}}, "", "a b c", "", 4},
+		"nothing deferred":  {model.Request{Contents: contents}, "", "a b c d", "", 4},
+		"one found":         {model.Request{Contents: contents, Deferred: []string{"c", "b", "d"}}, "b", "a b", "", 3},
+		"none found":        {model.Request{Deferred: []string{"b"}}, "", "a c d", "", 4},
+		"all":               {model.Request{Deferred: []string{"a", "b", "c", "d"}}, "", "", "", 2},
+		"searched":          {model.Request{Contents: contents, Deferred: []string{"c", "b", "d"}, ToolSearch: true}, "b", "a b c d", "c d", 4},
+		"all found":         {model.Request{Contents: contents, Deferred: []string{"b"}, ToolSearch: true}, "b", "a b c d", "", 4},
+		"one chosen of all": {model.Request{Contents: contents, Config: &genai.GenerateContentConfig{ToolConfig: must}, Deferred: []string{"b", "c", "d"}, ToolSearch: true}, "b", "a c", "", 4},
+		"chosen":            {model.Request{Config: &genai.GenerateContentConfig{ToolConfig: must}, Deferred: []string{"c", "d"}}, "", "a b c", "", 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			req := tc.req

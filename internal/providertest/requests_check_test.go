@@ -213,6 +213,9 @@ func chatRules(p *pairs, r object) error {
 }
 
 func responsesRules(p *pairs, r object) error {
+	if err := searchRules(r); err != nil {
+		return err
+	}
 	items, last := list(r, "input"), ""
 	for i, item := range items {
 		kind := str(item, "type")
@@ -270,6 +273,9 @@ func anthropicRules(p *pairs, r object) error {
 	}
 	if n := len(list(r, "tools")); n > 0 && n == waiting {
 		return errors.New("all tools are deferred")
+	}
+	if err := searchRules(r); err != nil {
+		return err
 	}
 	want := "user"
 	runs := &runs{open: map[string]bool{}}
@@ -330,6 +336,16 @@ func anthropicRules(p *pairs, r object) error {
 		return fmt.Errorf("Anthropic's own runs %v have no result", runs.open)
 	}
 	return p.closed("the end")
+}
+
+// searchRules: who searches for tools has some to find.
+func searchRules(r object) error {
+	for _, t := range list(r, "tools") {
+		if strings.HasPrefix(str(t, "type"), "tool_search") && len(deferredTools(r)) == 0 {
+			return errors.New("a search for tools, of which none is deferred")
+		}
+	}
+	return nil
 }
 
 // deferredTools are the tools that the request defers.

@@ -114,6 +114,9 @@ type outputFormat struct {
 
 // newRequest translates req.
 func newRequest(modelName string, req *model.Request, names *wire.Names) (*request, error) {
+	if len(req.Chosen()) > 0 {
+		req = req.Load()
+	}
 	cfg := req.Config
 	if names := wire.Unsupported(cfg, "StopSequences", "TopK"); len(names) > 0 {
 		return nil, invalid("settings that Anthropic does not know: %s", strings.Join(names, ", "))
@@ -211,7 +214,7 @@ func (r *request) setTools(req *model.Request, names *wire.Names) error {
 	for _, d := range choice.Functions {
 		r.Tools = append(r.Tools, tool{
 			Name: names.Wire(d.Name), Description: d.Description, InputSchema: wire.Parameters(d),
-			Deferred: slices.Contains(req.Deferred, d.Name) && !slices.Contains(req.Chosen(), d.Name),
+			Deferred: slices.Contains(req.Deferred, d.Name),
 		})
 	}
 	asked, other := wire.ProviderTools(req.Config, builtins...)
