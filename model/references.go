@@ -73,17 +73,21 @@ func (r *Request) Loaded() []string {
 }
 
 // Load returns r for a provider that knows no references to tools: functions that
-// are loaded, or that the choice of tools names, are not deferred any more; the
-// other deferred ones are left out, or with ToolSearch stay deferred. It is r
-// itself where nothing is deferred.
+// are loaded are not deferred any more; the other deferred ones are left out, or with
+// ToolSearch stay deferred. Where the choice of tools names some, these are not
+// deferred, all other deferred ones are left out, and nothing is searched: no other
+// can be called. It is r itself where nothing is deferred.
 func (r *Request) Load() *Request {
 	if len(r.Deferred) == 0 {
 		return r
 	}
-	loaded := append(r.Loaded(), r.Chosen()...)
+	loaded, chosen := r.Loaded(), r.Chosen()
+	if len(chosen) > 0 {
+		loaded = chosen
+	}
 	own := *r
 	own.Deferred = slices.DeleteFunc(slices.Clone(r.Deferred), func(name string) bool { return slices.Contains(loaded, name) })
-	if own.ToolSearch = r.ToolSearch && len(own.Deferred) > 0; own.ToolSearch {
+	if own.ToolSearch = r.ToolSearch && len(own.Deferred) > 0 && len(chosen) == 0; own.ToolSearch {
 		return &own
 	}
 	own.Config = withoutFunctions(r.Config, own.Deferred)
@@ -115,10 +119,10 @@ func withoutFunctions(cfg *genai.GenerateContentConfig, names []string) *genai.G
 }
 
 // TellReferences returns r.Contents with references to tools in words: whether the
-// model can call the tool, which depends on whether r declares it. called, which may
-// be nil, is how the provider calls a tool; "" is as it is. References that native,
-// which may be nil, is true of stay what they are, but for those of a result that is
-// an error. Only what differs is copied.
+// model can call the tool, which depends on whether r declares it and on the choice
+// of tools. called, which may be nil, is how the provider calls a tool; "" is as it
+// is. References that native, which may be nil, is true of stay what they are. Only
+// what differs is copied.
 func (r *Request) TellReferences(called func(name string) string, native func(name string) bool) []*genai.Content {
 	var out []*genai.Content
 	for i, c := range r.Contents {
@@ -143,11 +147,9 @@ func (r *Request) TellReferences(called func(name string) string, native func(na
 }
 
 func (r *Request) tellReferences(p *genai.Part, called func(string) string, native func(string) bool) *genai.Part {
-	_, failed := p.FunctionResponse.Response["error"]
-	failed = failed && len(p.FunctionResponse.Response) == 1
 	var keep, notes []string
 	for _, name := range References(p) {
-		if native != nil && native(name) && !failed {
+		if native != nil && native(name) {
 			keep = append(keep, name)
 			continue
 		}
@@ -157,7 +159,7 @@ func (r *Request) tellReferences(p *genai.Part, called func(string) string, nati
 				shown = own
 			}
 		}
-		if slices.ContainsFunc(r.Functions(), func(d *genai.FunctionDeclaration) bool { return d.Name == name }) {
+		if r.callable(name) {
 			notes = append(notes, fmt.Sprintf("You can call the tool %s now.", shown))
 		} else {
 			notes = append(notes, fmt.Sprintf("You have no tool %s.", shown))
@@ -170,6 +172,13 @@ func (r *Request) tellReferences(p *genai.Part, called func(string) string, nati
 		out.FunctionResponse = &response
 	}
 	return out
+}
+
+// callable tells whether r lets the model call a function.
+func (r *Request) callable(name string) bool {
+	chosen := r.Chosen()
+	return (len(chosen) == 0 || slices.Contains(chosen, name)) &&
+		slices.ContainsFunc(r.Functions(), func(d *genai.FunctionDeclaration) bool { return d.Name == name })
 }
 
 // withNote is a result with a text behind what it is.

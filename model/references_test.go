@@ -75,13 +75,14 @@ func TestLoad(t *testing.T) {
 		loaded, left, deferred string
 		tools                  int
 	}{
-		"nothing deferred": {model.Request{Contents: contents}, "", "a b c d", "", 4},
-		"one found":        {model.Request{Contents: contents, Deferred: []string{"c", "b", "d"}}, "b", "a b", "", 3},
-		"none found":       {model.Request{Deferred: []string{"b"}}, "", "a c d", "", 4},
-		"all":              {model.Request{Deferred: []string{"a", "b", "c", "d"}}, "", "", "", 2},
-		"searched":         {model.Request{Contents: contents, Deferred: []string{"c", "b", "d"}, ToolSearch: true}, "b", "a b c d", "c d", 4},
-		"all found":        {model.Request{Contents: contents, Deferred: []string{"b"}, ToolSearch: true}, "b", "a b c d", "", 4},
-		"chosen":           {model.Request{Config: &genai.GenerateContentConfig{ToolConfig: must}, Deferred: []string{"c", "d"}}, "", "a b c", "", 4},
+		"nothing deferred":  {model.Request{Contents: contents}, "", "a b c d", "", 4},
+		"one found":         {model.Request{Contents: contents, Deferred: []string{"c", "b", "d"}}, "b", "a b", "", 3},
+		"none found":        {model.Request{Deferred: []string{"b"}}, "", "a c d", "", 4},
+		"all":               {model.Request{Deferred: []string{"a", "b", "c", "d"}}, "", "", "", 2},
+		"searched":          {model.Request{Contents: contents, Deferred: []string{"c", "b", "d"}, ToolSearch: true}, "b", "a b c d", "c d", 4},
+		"all found":         {model.Request{Contents: contents, Deferred: []string{"b"}, ToolSearch: true}, "b", "a b c d", "", 4},
+		"one chosen of all": {model.Request{Contents: contents, Config: &genai.GenerateContentConfig{ToolConfig: must}, Deferred: []string{"b", "c", "d"}, ToolSearch: true}, "b", "a c", "", 4},
+		"chosen":            {model.Request{Config: &genai.GenerateContentConfig{ToolConfig: must}, Deferred: []string{"c", "d"}}, "", "a b c", "", 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			req := tc.req
@@ -119,7 +120,7 @@ func TestTellReferences(t *testing.T) {
 		"a value and text": {map[string]any{"output": 1, "text": "x"}, map[string]any{"output": 1, "text": "x\n\n" + note}, "native"},
 		"an object":        {map[string]any{"text": "x"}, map[string]any{"output": map[string]any{"text": "x"}, "text": note}, "native"},
 		"empty":            {nil, map[string]any{"output": note}, "native"},
-		"an error":         {map[string]any{"error": "x"}, map[string]any{"error": "x\n\nYou have no tool native.\n" + note}, ""},
+		"an error":         {map[string]any{"error": "x"}, map[string]any{"error": "x\n\n" + note}, "native"},
 	} {
 		said := &genai.Content{Role: genai.RoleUser, Parts: []*genai.Part{{Text: "x"}, refer(tc.is)}}
 		other := &genai.Content{Role: genai.RoleModel, Parts: []*genai.Part{{Text: "y"}}}

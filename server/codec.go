@@ -37,7 +37,7 @@ func handlerOptions(maxMessageBytes int) []connect.HandlerOption {
 }
 
 // sessionOptions are those of SessionService. Its JSON refuses fields and names of
-// values that it does not know; all its refusals have details.
+// values that it does not know; its refusals of messages have details.
 func sessionOptions(maxMessageBytes int) []connect.HandlerOption {
 	return append(handlerOptions(0),
 		connect.WithCodec(faultyBinary{limit: maxMessageBytes}),

@@ -1,11 +1,14 @@
 package server
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"path"
+	"strings"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -145,12 +148,45 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 }
 
 // explained has refusals that are no answer of an RPC protocol (no such method, verb
-// or content type) say what was wrong, in the form that the client's protocol has.
+// or content type) say what was wrong, in the form that the client's protocol has,
+// and refuses what connect would without details.
 func explained(next http.Handler) http.Handler {
 	write := connect.NewErrorWriter()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := unreadable(r); err != nil {
+			_ = write.Write(w, r, err) // a client that is gone reads nothing
+			return
+		}
 		next.ServeHTTP(&explainer{ResponseWriter: w, r: r, write: write}, r)
 	})
+}
+
+// unreadable is why a request is refused before its message is read, nil if it is
+// not.
+func unreadable(r *http.Request) *connect.Error {
+	query, kind := url.Values{}, r.Header.Get("Content-Type")
+	compression := r.Header.Get("Content-Encoding")
+	switch {
+	case r.Method == http.MethodGet:
+		query = r.URL.Query()
+		compression = query.Get("compression")
+	case strings.HasPrefix(kind, "application/grpc"):
+		compression = r.Header.Get("Grpc-Encoding")
+	case strings.HasPrefix(kind, "application/connect+"):
+		compression = r.Header.Get("Connect-Content-Encoding")
+	}
+	switch compression {
+	case "", "identity", "gzip": // gzip is refused as soon as it is used
+	default:
+		err := fmt.Errorf("the compression %s is not known: %w", quote(compression), errCompressed)
+		return detailed(connect.CodeUnimplemented, err, session.Errorf(codeInvalid, "%w", err))
+	}
+	if query.Get("base64") == "1" {
+		if _, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(query.Get("message"), "=")); err != nil {
+			return connectError(session.Errorf(codeInvalid, "the message is no URL-safe base64, as base64=1 says: %v", err))
+		}
+	}
+	return nil
 }
 
 // explainer is owned by the handler's goroutine.

@@ -1,6 +1,8 @@
 package daemon_test
 
 import (
+	"compress/gzip"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -28,7 +30,7 @@ type undecodable struct {
 	json   string
 	// method and codec stand for the real ones.
 	method, codec string
-	gzip          bool
+	compression   string
 	code          connect.Code
 	kind          agentdv1.ErrorCode
 	says          []string
@@ -62,7 +64,8 @@ func undecodables(t *testing.T) []undecodable {
 		{name: "too large", binary: binary(&agentdv1.GetTurnRequest{SessionId: long}), json: `{"sessionId":"` + long + `"}`, code: connect.CodeResourceExhausted, kind: limitExceeded, says: []string{"65536 bytes"}, notByGet: true},
 		{name: "too large for its address", json: `{"sessionId":"` + long + `"}`, code: connect.CodeResourceExhausted, kind: limitExceeded, says: []string{"65536 bytes"}},
 		{name: "far too large", binary: make([]byte, 1<<20), json: strings.Repeat(" ", 1<<20), code: connect.CodeResourceExhausted, kind: limitExceeded, says: []string{"65536 bytes"}, notByGet: true},
-		{name: "compressed", gzip: true, binary: binary(&agentdv1.GetTurnRequest{SessionId: "a"}), json: `{"sessionId":"a"}`, code: invalidArgument, kind: invalidRequest, says: []string{"compressed requests"}, notByGet: true},
+		{name: "compressed", compression: "gzip", binary: binary(&agentdv1.GetTurnRequest{SessionId: "a"}), json: `{"sessionId":"a"}`, code: invalidArgument, kind: invalidRequest, says: []string{"compressed requests"}, notByGet: true},
+		{name: "compressed otherwise", compression: "br", binary: binary(&agentdv1.GetTurnRequest{SessionId: "a"}), json: `{"sessionId":"a"}`, code: connect.CodeUnimplemented, kind: invalidRequest, says: []string{`"br"`, "compressed requests"}, notByGet: true},
 		{name: "unknown method", method: "ForgetTurn", binary: []byte{0xff}, json: "{}", code: connect.CodeUnimplemented, kind: invalidRequest, says: []string{`no method "ForgetTurn"`}},
 		{name: "unknown content type", codec: "xml", binary: []byte{0xff}, json: "<a/>", code: invalidArgument, kind: invalidRequest, says: []string{`xml"`, "json"}},
 		{name: "forged fault", binary: append(forged, binary(&agentdv1.GetTurnRequest{SessionId: "nobody"})...), code: connect.CodeNotFound, kind: noSession, says: []string{`"nobody"`}},
@@ -106,8 +109,9 @@ func TestUndecodable(t *testing.T) {
 func (u *undecodable) send(t *testing.T, c caller, method protoreflect.MethodDescriptor, data []byte) {
 	t.Helper()
 	c.opts = slices.Clone(c.opts)
-	if u.gzip {
-		c.opts = append(c.opts, connect.WithSendGzip())
+	if u.compression != "" {
+		c.opts = append(c.opts, connect.WithSendCompression(u.compression), connect.WithAcceptCompression(u.compression,
+			func() connect.Decompressor { return &gzip.Reader{} }, func() connect.Compressor { return gzip.NewWriter(io.Discard) }))
 	}
 	if u.codec != "" {
 		c.opts = append(c.opts, connect.WithCodec(getForms{forms{u.codec}}))
@@ -116,6 +120,31 @@ func (u *undecodable) send(t *testing.T, c caller, method protoreflect.MethodDes
 	_, err := c.call(t, method, data)
 	want := badRequest{name: u.name, code: u.code, kind: u.kind, says: u.says}
 	want.check(t, string(method.Name()), strings.NewReplacer(), err)
+}
+
+// What a GET cannot carry is told as the client's mistake.
+func TestUnreadableGet(t *testing.T) {
+	d := start(t, daemon.Config{})
+	for query, says := range map[string]string{
+		"encoding=json&base64=1&message=%25%25":       "base64",
+		"encoding=json&compression=br&message=%7B%7D": "br",
+		"encoding=proto&base64=1&message=CgF4":        `session \"x\"`,
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, d.URL()+"/agentd.v1.SessionService/GetTurn?"+query, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if err != nil || resp.StatusCode == http.StatusInternalServerError ||
+			!strings.Contains(string(body), says) || !strings.Contains(string(body), `"details"`) {
+			t.Errorf("%s: status %d, %s, error %v", query, resp.StatusCode, body, err)
+		}
+	}
 }
 
 // What is no call of Run says so on each wire too.

@@ -213,6 +213,9 @@ func chatRules(p *pairs, r object) error {
 }
 
 func responsesRules(p *pairs, r object) error {
+	if err := searchRules(r); err != nil {
+		return err
+	}
 	items, last := list(r, "input"), ""
 	for i, item := range items {
 		kind := str(item, "type")
@@ -256,6 +259,24 @@ func responsesRules(p *pairs, r object) error {
 }
 
 func anthropicRules(p *pairs, r object) error {
+	if marks := strings.Count(raw(r), `"cache_control"`); marks > 4 {
+		return fmt.Errorf("%d marks of the cache, at most 4 are allowed", marks)
+	}
+	waiting := 0
+	for _, t := range list(r, "tools") {
+		if later, _ := t["defer_loading"].(bool); later {
+			waiting++
+			if t["cache_control"] != nil {
+				return fmt.Errorf("a mark of the cache on the deferred tool %s", str(t, "name"))
+			}
+		}
+	}
+	if n := len(list(r, "tools")); n > 0 && n == waiting {
+		return errors.New("all tools are deferred")
+	}
+	if err := searchRules(r); err != nil {
+		return err
+	}
 	want := "user"
 	runs := &runs{open: map[string]bool{}}
 	for i, m := range list(r, "messages") {
@@ -290,6 +311,13 @@ func anthropicRules(p *pairs, r object) error {
 				}
 			case "tool_result":
 				err = errors.Join(p.result(str(b, "tool_use_id")), referenceRules(r, b))
+			case "tool_search_tool_result":
+				found, _ := b["content"].(object)
+				for _, ref := range list(found, "tool_references") {
+					if !deferredTools(r)[str(ref, "tool_name")] {
+						err = fmt.Errorf("a search has found %q, which is not deferred", str(ref, "tool_name"))
+					}
+				}
 			case "thinking":
 				if str(b, "signature") == "" {
 					err = errors.New("thinking without a signature")
@@ -310,15 +338,31 @@ func anthropicRules(p *pairs, r object) error {
 	return p.closed("the end")
 }
 
-// referenceRules: a result with references to tools holds nothing else, and they are
-// of tools that the request defers, each once.
-func referenceRules(r, result object) error {
-	content, deferred := list(result, "content"), map[string]bool{}
+// searchRules: who searches for tools has some to find.
+func searchRules(r object) error {
+	for _, t := range list(r, "tools") {
+		if strings.HasPrefix(str(t, "type"), "tool_search") && len(deferredTools(r)) == 0 {
+			return errors.New("a search for tools, of which none is deferred")
+		}
+	}
+	return nil
+}
+
+// deferredTools are the tools that the request defers.
+func deferredTools(r object) map[string]bool {
+	deferred := map[string]bool{}
 	for _, t := range list(r, "tools") {
 		if later, _ := t["defer_loading"].(bool); later {
 			deferred[str(t, "name")] = true
 		}
 	}
+	return deferred
+}
+
+// referenceRules: a result with references to tools holds nothing else, and they are
+// of tools that the request defers, each once.
+func referenceRules(r, result object) error {
+	content, deferred := list(result, "content"), deferredTools(r)
 	refs := 0
 	for _, c := range content {
 		if str(c, "type") != "tool_reference" {

@@ -233,6 +233,17 @@ func conversations() map[string]*model.Request {
 				),
 			},
 		},
+		// A result may say that it failed and refer to tools all the same.
+		"found_failed": {
+			Deferred: []string{"clock.now", "sun"}, Config: &genai.GenerateContentConfig{Tools: finders},
+			Contents: []*genai.Content{
+				hello[0], said(called("e1", "call_1", "weather", `{"place":"Graz"}`, nil), called("e2", "call_2", "weather", `{"place":"Wien"}`, nil)),
+				asked(
+					model.Refer(answered("e1", "weather", map[string]any{"error": "half of the index is gone"}), "clock.now"),
+					answered("e2", "weather", map[string]any{"error": "no such place"}),
+				),
+			},
+		},
 		// A function that has to be called is not deferred.
 		"found_chosen": {
 			Deferred: []string{"clock.now", "sun"}, Config: &genai.GenerateContentConfig{Tools: finders, ToolConfig: choice(genai.FunctionCallingConfigModeAny, "sun").ToolConfig},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -213,7 +214,7 @@ func (h *history) anthropicRun() []*genai.Part {
 	use := block(`{"type":"server_tool_use","id":"` + id + `","name":"` + name + `","input":{"query":"anthropic-opaque-mark"}}`)
 	result := block(`{"type":"web_search_tool_result","tool_use_id":"` + id + `","content":[{"type":"web_search_result","url":"https://example.com","title":"t","encrypted_content":"anthropic-opaque-mark"}]}`)
 	if name != "web_search" {
-		result = block(`{"type":"tool_search_tool_result","tool_use_id":"` + id + `","content":{"type":"tool_search_tool_search_result","tool_references":[{"type":"tool_reference","tool_name":"gone"}]}}`)
+		result = block(`{"type":"tool_search_tool_result","tool_use_id":"` + id + `","content":{"type":"tool_search_tool_search_result","tool_references":[{"type":"tool_reference","tool_name":"` + rapid.SampledFrom([]string{"gone", "clock_now", "sun"}).Draw(h.t, "found") + `"}]}}`)
 	}
 	switch rapid.IntRange(0, 5).Draw(h.t, "whole") {
 	case 0:
@@ -278,6 +279,18 @@ func TestSwitching(t *testing.T) {
 				}}
 				req.Deferred = rapid.SampledFrom([][]string{nil, {"clock.now"}, {"clock.now", "sun"}}).Draw(rt, "deferred")
 				req.ToolSearch = len(req.Deferred) > 0 && searches && rapid.Bool().Draw(rt, "tool search")
+				if rapid.Bool().Draw(rt, "must call") {
+					names := rapid.SampledFrom([][]string{nil, {"weather"}, {"sun"}, {"weather", "sun"}, {"clock.now", "sun"}}).Draw(rt, "choice")
+					req.Config.ToolConfig = &genai.ToolConfig{FunctionCallingConfig: &genai.FunctionCallingConfig{
+						Mode: genai.FunctionCallingConfigModeAny, AllowedFunctionNames: names,
+					}}
+				}
+				if rapid.Bool().Draw(rt, "schema") {
+					req.Config.ResponseMIMEType, req.Config.ResponseJsonSchema = "application/json", json.RawMessage(`{"type":"object","properties":{"n":{"type":"number"}},"required":["n"],"additionalProperties":false}`)
+				}
+				if rapid.Bool().Draw(rt, "cached") {
+					req.Cache = &model.Cache{Key: "k1"}
+				}
 				before, err := json.Marshal(req)
 				if err != nil {
 					rt.Fatal(err)
@@ -308,6 +321,9 @@ func TestSwitching(t *testing.T) {
 	}
 }
 
+// canCall is how a model is told of a tool.
+var canCall = regexp.MustCompile(`You can call the tool ([a-zA-Z0-9_.:-]+) now\.`)
+
 // checkTold checks what a request says of deferred tools: those to which a result
 // refers are declared, others are not there unless they are declared as deferred.
 func checkTold(wire providertest.Wire, body []byte, req *model.Request) error {
@@ -324,8 +340,20 @@ func checkTold(wire providertest.Wire, body []byte, req *model.Request) error {
 			declared[name], _ = t["defer_loading"].(bool)
 		}
 	}
+	for _, said := range canCall.FindAllStringSubmatch(string(body), -1) {
+		later, there := declared[said[1]]
+		if there && later {
+			there = strings.Contains(string(body), `{"type":"tool_reference","tool_name":"`+said[1]+`"}`)
+		}
+		if !there {
+			return fmt.Errorf("the model is told that it can call %s, and cannot", said[1])
+		}
+	}
 	loaded := req.Loaded()
 	for _, name := range req.Deferred {
+		if len(req.Chosen()) > 0 {
+			break // which are not deferred, and may be all there is
+		}
 		later, there := declared[wireName(wire, name)]
 		found := slices.Contains(loaded, name)
 		switch {

@@ -114,6 +114,9 @@ type outputFormat struct {
 
 // newRequest translates req.
 func newRequest(modelName string, req *model.Request, names *wire.Names) (*request, error) {
+	if len(req.Chosen()) > 0 {
+		req = req.Load()
+	}
 	cfg := req.Config
 	if names := wire.Unsupported(cfg, "StopSequences", "TopK"); len(names) > 0 {
 		return nil, invalid("settings that Anthropic does not know: %s", strings.Join(names, ", "))
@@ -126,9 +129,7 @@ func newRequest(modelName string, req *model.Request, names *wire.Names) (*reque
 	if err := r.setTools(req, names); err != nil {
 		return nil, err
 	}
-	finds := func(name string) bool {
-		return req.ToolSearch && slices.ContainsFunc(req.Deferred, func(d string) bool { return names.Wire(d) == name })
-	}
+	finds := func(name string) bool { return req.ToolSearch && r.defers(name) }
 	contents := req.TellReferences(names.Wire, func(name string) bool { return r.defers(names.Wire(name)) })
 	if r.Messages, err = messages(contents, names, familyOf(modelName), finds); err != nil {
 		return nil, err
@@ -213,7 +214,7 @@ func (r *request) setTools(req *model.Request, names *wire.Names) error {
 	for _, d := range choice.Functions {
 		r.Tools = append(r.Tools, tool{
 			Name: names.Wire(d.Name), Description: d.Description, InputSchema: wire.Parameters(d),
-			Deferred: slices.Contains(req.Deferred, d.Name) && !slices.Contains(req.Chosen(), d.Name),
+			Deferred: slices.Contains(req.Deferred, d.Name),
 		})
 	}
 	asked, other := wire.ProviderTools(req.Config, builtins...)
@@ -389,18 +390,20 @@ func toolResult(fr *genai.FunctionResponse, names *wire.Names) (block, error) {
 	return b, nil
 }
 
-// refer has a result hold references to tools. It may hold nothing else then: what it
-// held is returned, and has to stand behind all results.
+// refer has a result hold references to tools. It may hold nothing else then, and be
+// no error: what it held is returned, and has to stand behind all results.
 func (b *block) refer(tools []string, fr *genai.FunctionResponse, names *wire.Names) []block {
-	held := b.Content
-	b.Content = nil
+	held, head := b.Content, "More of the result of "+names.Wire(fr.Name)+":"
+	if b.IsError {
+		head = "The call of " + names.Wire(fr.Name) + " has found tools and failed:"
+	}
+	b.Content, b.IsError = nil, false
 	for _, name := range tools {
 		b.Content = append(b.Content, block{Type: "tool_reference", ToolName: names.Wire(name)})
 	}
 	if len(held) == 0 || len(fr.Response) == 0 && len(fr.Parts) == 0 {
 		return nil
 	}
-	head := "More of the result of " + names.Wire(fr.Name) + ":"
 	if held[0].Type == "text" {
 		return append([]block{{Type: "text", Text: head + "\n\n" + held[0].Text}}, held[1:]...)
 	}

@@ -53,8 +53,8 @@ func request(req *model.Request, hide *strings.Replacer) (json.RawMessage, error
 	return model.MarshalJSON(clean(v, hide, true))
 }
 
-// clean returns v, which it may change, without secrets: known ones in any text,
-// the user and the query of addresses of files. Long inline data becomes its
+// clean returns v, which it may change, without secrets: known ones in any text
+// and name, the user and the query of addresses of files. Long inline data becomes its
 // hash, if short is set.
 func clean(v any, hide *strings.Replacer, short bool) any {
 	switch v := v.(type) {
@@ -67,6 +67,10 @@ func clean(v any, hide *strings.Replacer, short bool) any {
 	case map[string]any:
 		_, typed := v["mimeType"].(string)
 		for name, member := range v {
+			if shown := hide.Replace(name); shown != name { // a model may name an argument so
+				delete(v, name)
+				name = shown
+			}
 			text, isText := member.(string)
 			switch {
 			case isText && name == "fileUri":

@@ -168,7 +168,13 @@ func TestSecrets(t *testing.T) {
 	)
 	req.Config.HTTPOptions = &genai.HTTPOptions{BaseURL: "https://canary-host", Headers: map[string][]string{"Authorization": {"canary-header"}}}
 	answer := says("you said canary-key")
-	answer.Content.Parts = append(answer.Content.Parts, &genai.Part{InlineData: &genai.Blob{Data: data, MIMEType: "image/png"}})
+	answer.Content.Parts = append(answer.Content.Parts, &genai.Part{InlineData: &genai.Blob{Data: data, MIMEType: "image/png"}},
+		model.NewCall("c", "f", `{"canary-key":{"a":["canary-key"]}}`))
+	answer.FinishReason, answer.Model = "canary-key", "canary-key"
+	answer.Provided = &model.Provided{
+		Uses:      []model.Use{{ID: "canary-key", Name: "canary-key", Input: `"canary-key"`, Output: `{"canary-key":1}`, Error: "canary-key"}},
+		Citations: []model.Cite{{URI: "https://e/canary-key", Title: "canary-key", Text: "canary-key"}},
+	}
 	n := 0
 	llm := rec.Wrap(generate(func(context.Context, *model.Request) (*model.Response, error) {
 		if n++; n == 1 {

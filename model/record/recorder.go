@@ -160,7 +160,7 @@ func (m *recorded) complete(ctx context.Context, line *Line, req *model.Request,
 		return line, nil
 	}
 	line.Served = m.hide.Replace(resp.Model)
-	line.Response = &Response{Finish: string(resp.FinishReason), Usage: Usage(resp.Usage), Provided: m.provided(resp.Provided)}
+	line.Response = &Response{Finish: m.hide.Replace(string(resp.FinishReason)), Usage: Usage(resp.Usage), Provided: m.provided(resp.Provided)}
 	if resp.Content == nil {
 		return line, nil
 	}
