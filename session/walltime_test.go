@@ -111,6 +111,7 @@ func TestWallTimeInTheQueue(t *testing.T) {
 				f := newFixture(t, memory(t), session.Limits{})
 				f.on(calls(6))
 				first := f.start(session.Request{})
+				synctest.Wait() // it runs
 				second := f.start(session.Request{SessionID: first.SessionID(), OnBusy: session.Enqueue, Budget: session.Budget{Wall: 5 * time.Second}})
 				f.on(calls(tc.calls))
 				msgs := follow(t, second.Watch())
