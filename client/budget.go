@@ -23,7 +23,9 @@ type Budget struct {
 	// know is refused.
 	Cost float64
 	// WallTime is from the start of the turn, waiting included; of a session the
-	// sum over its turns. At most a year.
+	// sum over its turns. When it is over no model call begins and nothing is waited
+	// for; a model call that is under way may finish, and if that was all that the
+	// turn needed, it completes. At most a year.
 	WallTime time.Duration
 }
 

@@ -83,8 +83,16 @@ func (s *Session) exhaustedLocked(t *Turn) error {
 	return t.spec.SessionBudget.exhausted("session", session)
 }
 
-// armWallLocked ends the turn when its time is used up, unless a model call is
-// under way: what that one says is kept, and it is the last.
+// lateLocked says whose time is used up, or nil.
+func (s *Session) lateLocked(t *Turn) error {
+	turn, session := s.spentLocked(t)
+	if err := (Budget{Wall: t.spec.Budget.Wall}).exhausted("turn", turn); err != nil {
+		return err
+	}
+	return Budget{Wall: t.spec.SessionBudget.Wall}.exhausted("session", session)
+}
+
+// armWallLocked has a turn that waits end when its time is used up.
 func (s *Session) armWallLocked(t *Turn) {
 	turn, session := s.spentLocked(t)
 	left := time.Duration(math.MaxInt64)
@@ -97,21 +105,26 @@ func (s *Session) armWallLocked(t *Turn) {
 	if left == math.MaxInt64 || !t.running {
 		return
 	}
-	t.wall = time.AfterFunc(max(left, 0), func() { s.wallOver(t) })
+	t.wall = time.AfterFunc(max(left, 0), func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if t.running && s.lateLocked(t) == nil { // the clock was set back
+			s.armWallLocked(t)
+			return
+		}
+		s.endLateLocked(t)
+	})
 }
 
-// wallOver ends a turn whose time is used up.
-func (s *Session) wallOver(t *Turn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if t != s.turn || t.ended != nil || !t.running {
+// endLateLocked ends a turn that waits, for tools or a person, though its time is
+// used up. A model call under way may finish: it is called again when that has ended,
+// and when a call is opened. A turn that waits for nothing is about to end, or to be
+// refused its next model call.
+func (s *Session) endLateLocked(t *Turn) {
+	if t.wall == nil || t != s.turn || t.ended != nil || !t.running || len(t.modelCalls) > 0 || len(t.pending) == 0 {
 		return
 	}
-	if len(t.modelCalls) > 0 {
-		t.wall = time.AfterFunc(time.Second, func() { s.wallOver(t) })
-		return
-	}
-	if err := s.exhaustedLocked(t); err != nil {
+	if err := s.lateLocked(t); err != nil {
 		t.cancel(err)
 	}
 }

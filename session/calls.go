@@ -32,6 +32,7 @@ func (s *Session) openCallLocked(t *Turn, call ToolCall) {
 	s.scheduleLocked(t, p)
 	s.waitingLocked(t)
 	s.paceLocked(t)
+	s.endLateLocked(t)
 }
 
 // resolvedLocked takes what a person has said about a call.

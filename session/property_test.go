@@ -137,7 +137,7 @@ func TestIndexWhateverHappensAtOnce(t *testing.T) {
 // whatever are the steps; the last ones, as many as alone, nothing else is done
 // beside.
 var whatever = []string{
-	"start", "start", "start", "start", "answer", "answer", "answer", "cancel", "fork", "delete", "archive", "attach", "look",
+	"start", "start", "start", "start", "answer", "answer", "answer", "cancel", "cancel a call", "fork", "delete", "archive", "attach", "look",
 	"leave", "sleep", "restart",
 }
 
@@ -243,6 +243,23 @@ func (x *world) step(what string) {
 		if open := x.turns(); len(open) > 0 {
 			turn := open[x.pick(len(open), "turn")]
 			x.ok(what, x.m.CancelTurn(ctx, turn.SessionID, turn.ID, "enough"))
+		}
+	case "cancel a call":
+		if open := x.turns(); len(open) > 0 {
+			turn := open[x.pick(len(open), "turn")]
+			calls := slices.Clone(turn.Open)
+			for _, in := range turn.Asking {
+				calls = append(calls, in.Call)
+			}
+			for _, c := range calls {
+				if x.bool("cancelled") {
+					err := x.m.CancelCall(ctx, session.AttachRequest{SessionID: turn.SessionID, TurnID: turn.ID}, c.ID)
+					x.ok(what, err)
+					if err != nil && !x.atOnce {
+						x.t.Errorf("cancel call %q: %v", c.ID, err)
+					}
+				}
+			}
 		}
 	case "fork":
 		if s.ID != "" {

@@ -96,6 +96,7 @@ func (r *Run) BeginCall(call ModelCall) (done func(), err error) {
 		s.mu.Lock()
 		delete(t.modelCalls, key)
 		s.paceLocked(t)
+		s.endLateLocked(t)
 		s.mu.Unlock()
 	}, nil
 }

@@ -3,6 +3,7 @@ package daemon_test
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -293,22 +294,32 @@ type caller struct {
 }
 
 func (c caller) call(t *testing.T, method protoreflect.MethodDescriptor, data []byte) ([]byte, error) {
+	replies, err := c.callContext(t.Context(), method, data)
+	if err != nil || method.IsStreamingServer() {
+		return nil, err
+	}
+	return replies[0], nil
+}
+
+// callContext returns all replies.
+func (c caller) callContext(ctx context.Context, method protoreflect.MethodDescriptor, data []byte) (replies [][]byte, err error) {
 	client := connect.NewClient[form, form](c.hc, c.url+"/agentd.v1.SessionService/"+cmp.Or(c.path, string(method.Name())), c.opts...)
 	if !method.IsStreamingServer() {
-		resp, err := client.CallUnary(t.Context(), connect.NewRequest(&form{data}))
+		resp, err := client.CallUnary(ctx, connect.NewRequest(&form{data}))
 		if err != nil {
 			return nil, err
 		}
-		return resp.Msg.data, nil
+		return [][]byte{resp.Msg.data}, nil
 	}
-	stream, err := client.CallServerStream(t.Context(), connect.NewRequest(&form{data}))
+	stream, err := client.CallServerStream(ctx, connect.NewRequest(&form{data}))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = stream.Close() }()
 	for stream.Receive() {
+		replies = append(replies, stream.Msg().data)
 	}
-	return nil, stream.Err()
+	return replies, stream.Err()
 }
 
 // callers are the wires.

@@ -3,9 +3,12 @@ package e2e
 import (
 	"context"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/genai"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/apzuk3/agentd/agentdtest"
 	"github.com/apzuk3/agentd/client"
@@ -15,11 +18,16 @@ import (
 )
 
 // rich answers with all that a log can hold of an answer: thoughts, what its provider
-// has run, citations; and it calls a tool, once in a turn. Its model
-// "down" fails.
+// has run, citations; and it calls a tool, once in a turn. Each call takes ten seconds.
+// Its model "down" fails.
 func rich() provider {
 	return provider{name: "rich", open: func(name string) generate {
-		return func(_ context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
+		return func(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
+			select {
+			case <-time.After(10 * time.Second):
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
 			usage := model.Usage{Prompt: 10, Completion: 5, Total: 15}
 			if name == "down" {
 				return nil, &model.Error{Kind: model.KindUnavailable, Provider: "rich", Message: "down", Final: true, Usage: &usage}
@@ -61,6 +69,8 @@ func TestVerifyKinds(t *testing.T) {
 		ask   func(ex *agentdv1.RunRequest_ExecuteRequest)
 		busy  agentdv1.OnBusy // of another prompt that comes with the first call
 		code  agentdv1.ErrorCode
+		// silent is that its tool is not answered.
+		silent bool
 	}{
 		"fallback, tools of the provider": {agent: down(), ask: nothing},
 		"files": {agent: down(), ask: func(ex *agentdv1.RunRequest_ExecuteRequest) {
@@ -70,6 +80,10 @@ func TestVerifyKinds(t *testing.T) {
 		"budget of calls":  {agent: down(), ask: budget(&agentdv1.Budget{ModelCalls: 1}), code: exhausted},
 		"budget of tokens": {agent: down(), ask: budget(&agentdv1.Budget{Tokens: 20}), code: exhausted},
 
+		"budget of time":                   {agent: down(), ask: budget(&agentdv1.Budget{WallTime: durationpb.New(15 * time.Second)}), code: exhausted},
+		"budget of time, while it waits":   {agent: down(), ask: budget(&agentdv1.Budget{WallTime: durationpb.New(30 * time.Second)}), code: exhausted, silent: true},
+		"budget of time, in the last call": {agent: down(), ask: budget(&agentdv1.Budget{WallTime: durationpb.New(25 * time.Second)})},
+
 		"budget of the session": {agent: down(), ask: func(ex *agentdv1.RunRequest_ExecuteRequest) { ex.SessionBudget = &agentdv1.Budget{ModelCalls: 1} }, code: exhausted},
 		"all fail":              {agent: llmAgent("root", "rich/down", ""), ask: nothing, code: agentdv1.ErrorCode_ERROR_CODE_MODEL_UNAVAILABLE},
 		"injected":              {agent: down(), ask: nothing, busy: agentdv1.OnBusy_ON_BUSY_INJECT},
@@ -78,69 +92,71 @@ func TestVerifyKinds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := startDaemon(t, agentdtest.WithProvider(rich()))
-			sessions := agentdv1connect.NewSessionServiceClient(d.HTTPClient(), d.URL)
-			request := func(session string) *agentdv1.RunRequest {
-				m := start(c.agent, "look")
-				c.ask(m.GetExecute())
-				if session != "" {
-					m.GetExecute().SessionId = &session
+			synctest.Test(t, func(t *testing.T) {
+				d := startDaemon(t, agentdtest.WithProvider(rich()))
+				sessions := agentdv1connect.NewSessionServiceClient(d.HTTPClient(), d.URL)
+				request := func(session string) *agentdv1.RunRequest {
+					m := start(c.agent, "look")
+					c.ask(m.GetExecute())
+					if session != "" {
+						m.GetExecute().SessionId = &session
+					}
+					return m
 				}
-				return m
-			}
-			talk := func(m *agentdv1.RunRequest, more bool) *dialogue {
-				var session, other string
-				got := rule{t, agentdv1connect.NewAgentdClient(d.HTTPClient(), d.URL)}.talk(m, func(m *agentdv1.RunResponse) []*agentdv1.RunRequest {
-					if id := m.GetExecute().GetSessionId(); id != "" {
-						session = id
-					}
-					if m.GetToolCall() == nil {
-						return nil
-					}
-					if more && other == "" {
-						ex := request(session).GetExecute()
-						ex.OnBusy = c.busy
-						made, err := sessions.CreateTurn(t.Context(), connect.NewRequest(&agentdv1.CreateTurnRequest{Execute: ex}))
-						if err != nil {
-							t.Error(err)
+				talk := func(m *agentdv1.RunRequest, more bool) *dialogue {
+					var session, other string
+					got := rule{t, agentdv1connect.NewAgentdClient(d.HTTPClient(), d.URL)}.talk(m, func(m *agentdv1.RunResponse) []*agentdv1.RunRequest {
+						if id := m.GetExecute().GetSessionId(); id != "" {
+							session = id
 						}
-						other = made.Msg.GetTurn().GetId()
+						if m.GetToolCall() == nil || c.silent {
+							return nil
+						}
+						if more && other == "" {
+							ex := request(session).GetExecute()
+							ex.OnBusy = c.busy
+							made, err := sessions.CreateTurn(t.Context(), connect.NewRequest(&agentdv1.CreateTurnRequest{Execute: ex}))
+							if err != nil {
+								t.Error(err)
+							}
+							other = made.Msg.GetTurn().GetId()
+						}
+						return []*agentdv1.RunRequest{reply(m.GetToolCall().GetToolCallId(), "seen")}
+					})
+					return got
+				}
+				got := talk(request(""), c.busy != 0)
+				switch {
+				case c.code != 0:
+					if len(got.errors) != 1 || got.errors[0].GetCode() != c.code {
+						t.Fatalf("%v", got.msgs)
 					}
-					return []*agentdv1.RunRequest{reply(m.GetToolCall().GetToolCallId(), "seen")}
-				})
-				return got
-			}
-			got := talk(request(""), c.busy != 0)
-			switch {
-			case c.code != 0:
-				if len(got.errors) != 1 || got.errors[0].GetCode() != c.code {
+				case got.end.GetCompleted() == (c.busy == agentdv1.OnBusy_ON_BUSY_INTERRUPT):
 					t.Fatalf("%v", got.msgs)
 				}
-			case got.end.GetCompleted() == (c.busy == agentdv1.OnBusy_ON_BUSY_INTERRUPT):
-				t.Fatalf("%v", got.msgs)
-			}
-			if c.busy == agentdv1.OnBusy_ON_BUSY_ENQUEUE || c.busy == agentdv1.OnBusy_ON_BUSY_INTERRUPT {
-				return // a turn of its own, which nobody answers
-			}
-			forks := map[int64]bool{}
-			for _, m := range got.msgs {
-				seq := m.GetSeq()
-				if seq == 0 || forks[seq] {
-					continue
+				if c.busy == agentdv1.OnBusy_ON_BUSY_ENQUEUE || c.busy == agentdv1.OnBusy_ON_BUSY_INTERRUPT {
+					return // a turn of its own, which nobody answers
 				}
-				fork, err := sessions.ForkSession(t.Context(), connect.NewRequest(&agentdv1.ForkSessionRequest{SessionId: got.session, Seq: &seq}))
-				if err != nil {
-					t.Errorf("a fork at %d: %v", seq, err)
-					continue
+				forks := map[int64]bool{}
+				for _, m := range got.msgs {
+					seq := m.GetSeq()
+					if seq == 0 || forks[seq] {
+						continue
+					}
+					fork, err := sessions.ForkSession(t.Context(), connect.NewRequest(&agentdv1.ForkSessionRequest{SessionId: got.session, Seq: &seq}))
+					if err != nil {
+						t.Errorf("a fork at %d: %v", seq, err)
+						continue
+					}
+					forks[seq] = true
+					if talk(request(fork.Msg.GetSession().GetId()), false).end == nil {
+						t.Errorf("a fork at %d", seq)
+					}
 				}
-				forks[seq] = true
-				if talk(request(fork.Msg.GetSession().GetId()), false).end == nil {
-					t.Errorf("a fork at %d", seq)
+				if len(forks) < 2 {
+					t.Errorf("only %d forks", len(forks))
 				}
-			}
-			if len(forks) < 2 {
-				t.Errorf("only %d forks", len(forks))
-			}
+			})
 		})
 	}
 }
