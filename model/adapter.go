@@ -104,10 +104,8 @@ func NewCall(id, name, argsText string) *genai.Part {
 // sorted keys; always a JSON object.
 func ArgsText(p *genai.Part) string {
 	if text, ok := p.PartMetadata[MetaArgs].(string); ok {
-		if _, bad := p.PartMetadata[MetaArgsError]; !bad {
-			if _, err := ParseArgs(text); err == nil && strings.HasPrefix(strings.TrimSpace(text), "{") {
-				return text
-			}
+		if _, bad := p.PartMetadata[MetaArgsError]; !bad && isObject(text) {
+			return text
 		}
 	}
 	text, err := MarshalJSON(p.FunctionCall.Args)
@@ -115,6 +113,11 @@ func ArgsText(p *genai.Part) string {
 		return "{}"
 	}
 	return string(text)
+}
+
+// isObject tells whether ParseArgs takes a text that is not blank and not null.
+func isObject(text string) bool {
+	return strings.HasPrefix(strings.TrimSpace(text), "{") && checkDepth(text) == nil && json.Valid([]byte(text))
 }
 
 // MarshalJSON encodes v without HTML escapes and without a final newline. Maps

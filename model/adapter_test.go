@@ -81,6 +81,22 @@ func FuzzNewCall(f *testing.F) {
 	})
 }
 
+// A text goes back as it is if ParseArgs has taken it and it is an object.
+func TestArgsTextIsWhatParseArgsTakes(t *testing.T) {
+	deep := strings.Repeat("[", 99) + strings.Repeat("]", 99)
+	for _, text := range []string{
+		`{}`, " {\t}\n", `{"a":1e999,"a":[{}]}`, "{\"a\":\"\xff\"}", `{"a":` + deep + `}`, "\u00a0{}",
+		``, ` `, `null`, `[]`, `1`, `{`, `{}}`, `{} {}`, `{},`, `{"a":01}`, `{"a":"\x"}`, "{\"a\":\"\n\"}", `{"a":[` + deep + `]}`, `{'a':1}`, `{"a":NaN}`,
+	} {
+		_, err := model.ParseArgs(text)
+		takes := err == nil && strings.HasPrefix(strings.TrimSpace(text), "{")
+		p := &genai.Part{FunctionCall: &genai.FunctionCall{}, PartMetadata: map[string]any{model.MetaArgs: text}}
+		if got := model.ArgsText(p); (got == text) != (takes || text == "{}") {
+			t.Errorf("%.40q goes back as %.40q, ParseArgs says %v", text, got, err)
+		}
+	}
+}
+
 func TestArgsTextWithoutMetadata(t *testing.T) {
 	p := &genai.Part{FunctionCall: &genai.FunctionCall{Args: map[string]any{"b": "<&>", "a": json.Number("9007199254740993")}}}
 	if got := model.ArgsText(p); got != `{"a":9007199254740993,"b":"<&>"}` {
