@@ -16,11 +16,11 @@ import (
 // writer goroutine.
 type tx struct {
 	statements
-	begin, commit                                                            *sql.Stmt
-	state, known, insertSession, insertRecord, setState, setShared, setProbe *sql.Stmt
-	deleteLog, deleteRows, setPurged                                         *sql.Stmt
-	getInfo, setInfo, setLabel, deleteLabel, deleteLabels, deleteSession     *sql.Stmt
-	copyLog, setFork, setRow, setIndex, getKey, insertKey, deleteKeys        *sql.Stmt
+	begin, commit                                                                 *sql.Stmt
+	state, end, known, insertSession, insertRecord, setState, setShared, setProbe *sql.Stmt
+	deleteLog, deleteRows, setPurged                                              *sql.Stmt
+	getInfo, setInfo, setLabel, deleteLabel, deleteLabels, deleteSession          *sql.Stmt
+	copyLog, setFork, setRow, setIndex, getKey, insertKey, deleteKeys             *sql.Stmt
 
 	shared bool // shared values were written in this transaction
 }
@@ -31,6 +31,7 @@ func prepareTx(ctx context.Context, p preparer) (*tx, error) {
 		&t.begin:         `BEGIN IMMEDIATE`,
 		&t.commit:        `COMMIT`,
 		&t.state:         `SELECT last_seq, open_turn, purged, version, created_at FROM sessions WHERE id = ?`,
+		&t.end:           `SELECT last_seq, open_turn FROM sessions WHERE id = ?`,
 		&t.known:         `SELECT turn_id, kind, time, data FROM records WHERE session_id = ? AND seq = ?`,
 		&t.insertSession: `INSERT INTO sessions (id, created_at, updated_at, creator, client_ref) VALUES (?, ?, ?, ?, ?)`,
 		&t.insertRecord:  `INSERT INTO records (session_id, seq, turn_id, kind, time, data) VALUES (?, ?, ?, ?, ?, ?)`,
@@ -77,7 +78,16 @@ type state struct {
 // stateOf returns nil for no session.
 func (t *tx) stateOf(id string) (*state, error) {
 	s := new(state)
-	err := t.state.QueryRowContext(context.Background(), id).Scan(&s.last, &s.turn, &s.purged, &s.version, &s.created)
+	return scanned(s, t.state.QueryRowContext(context.Background(), id).Scan(&s.last, &s.turn, &s.purged, &s.version, &s.created))
+}
+
+// endOf is stateOf with last and turn alone, which is all that an append asks for.
+func (t *tx) endOf(id string) (*state, error) {
+	s := new(state)
+	return scanned(s, t.end.QueryRowContext(context.Background(), id).Scan(&s.last, &s.turn))
+}
+
+func scanned(s *state, err error) (*state, error) {
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
@@ -95,7 +105,7 @@ func write(stmt *sql.Stmt, args ...any) error {
 
 // append writes b, whose Usage is usage.
 func (t *tx) append(b *session.Batch, usage string) (refusal, fault error) {
-	s, err := t.stateOf(b.SessionID)
+	s, err := t.endOf(b.SessionID)
 	switch {
 	case err != nil:
 		return nil, err
