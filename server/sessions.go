@@ -31,19 +31,19 @@ const (
 // sessions do the rest.
 type sessionService struct{ *Server }
 
-type responseKey struct{}
+type exchangeKey struct{}
 
 // exchange bounds the bytes and the time of a request of SessionService, and
 // hands its handler the means to bound the reply.
 func (s *Server) exchange(next http.Handler) http.Handler {
 	bounded := http.MaxBytesHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.Body = newBoundedBody(r.Body, s.cfg.MaxMessageBytes) // the request is a copy, see below
-		next.ServeHTTP(w, r)
+		r.Body = newBoundedBody(r.Body, s.cfg.MaxMessageBytes) // the request is a copy of MaxBytesHandler's
+		e := &exchange{rc: http.NewResponseController(w), out: &countingWriter{ResponseWriter: w}}
+		next.ServeHTTP(e.out, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, e)))
 	}), skipFactor*int64(s.cfg.MaxMessageBytes))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		rc := http.NewResponseController(w)
-		_ = rc.SetReadDeadline(time.Now().Add(requestTimeout)) // not supported: the server's own limits hold
-		bounded.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), responseKey{}, rc)))
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(requestTimeout)) // not supported: the server's own limits hold
+		bounded.ServeHTTP(w, r)
 	})
 }
 
@@ -67,28 +67,42 @@ func (s *Server) crossOrigin(next http.Handler) http.Handler {
 	}).Handler(next)
 }
 
+// exchange is what a method needs of its HTTP exchange and connect does not hand
+// out; a nil one does nothing.
+type exchange struct {
+	rc  *http.ResponseController
+	out *countingWriter
+}
+
 // arrived says that the request has been read: what is read from now on only
 // tells whether the client is still there.
-func arrived(ctx context.Context) *http.ResponseController {
-	rc, ok := ctx.Value(responseKey{}).(*http.ResponseController)
+func arrived(ctx context.Context) *exchange {
+	e, ok := ctx.Value(exchangeKey{}).(*exchange)
 	if !ok {
 		return nil
 	}
-	_ = rc.SetReadDeadline(time.Time{})
-	return rc
+	_ = e.rc.SetReadDeadline(time.Time{})
+	return e
 }
 
 // bound gives the next write so long.
-func bound(rc *http.ResponseController, d time.Duration) {
-	if rc != nil {
-		_ = rc.SetWriteDeadline(time.Now().Add(d))
+func (e *exchange) bound(d time.Duration) {
+	if e != nil {
+		_ = e.rc.SetWriteDeadline(time.Now().Add(d))
 	}
 }
 
 // unbound gives the time until the next write as long as it takes.
-func unbound(rc *http.ResponseController) {
-	if rc != nil {
-		_ = rc.SetWriteDeadline(time.Time{})
+func (e *exchange) unbound() {
+	if e != nil {
+		_ = e.rc.SetWriteDeadline(time.Time{})
+	}
+}
+
+// more says whether another message follows the next one at once.
+func (e *exchange) more(follows bool) {
+	if e != nil {
+		e.out.more = follows
 	}
 }
 
@@ -99,8 +113,8 @@ type checks struct{ s *Server }
 
 func (c checks) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (resp connect.AnyResponse, err error) {
-		rc := arrived(ctx)
-		defer bound(rc, c.s.cfg.WriteTimeout)
+		e := arrived(ctx)
+		defer e.bound(c.s.cfg.WriteTimeout)
 		defer func() { err = c.contain(ctx, req.Spec().Procedure, recover(), err) }()
 		if msg, ok := req.Any().(proto.Message); ok {
 			if e := c.s.acceptable(msg); e != nil {
@@ -314,7 +328,7 @@ func (s *sessionService) ListTurnEvents(ctx context.Context, r *connect.Request[
 }
 
 func (s *sessionService) WatchTurn(ctx context.Context, r *connect.Request[agentdv1.WatchTurnRequest], stream *connect.ServerStream[agentdv1.WatchTurnResponse]) error {
-	rc := arrived(ctx)
+	exchange := arrived(ctx)
 	if e := s.acceptable(r.Msg); e != nil {
 		return e
 	}
@@ -333,11 +347,11 @@ func (s *sessionService) WatchTurn(ctx context.Context, r *connect.Request[agent
 	see := projection{display: r.Msg.GetDisplay(), only: r.Msg.GetVisibility()}
 	send := func(event *agentdv1.RunResponse) error {
 		see.apply(event)
-		bound(rc, s.cfg.WriteTimeout)
-		defer unbound(rc) // HTTP/2 resets a stream when its deadline passes, also when nothing is written
+		exchange.bound(s.cfg.WriteTimeout)
+		defer exchange.unbound() // HTTP/2 resets a stream when its deadline passes, also when nothing is written
 		return stream.Send(&agentdv1.WatchTurnResponse{Event: event})
 	}
-	defer bound(rc, s.cfg.WriteTimeout) // the end of the stream
+	defer exchange.bound(s.cfg.WriteTimeout) // the end of the stream
 	quiet := time.NewTicker(s.cfg.HeartbeatEvery)
 	defer quiet.Stop()
 	age := time.NewTimer(s.cfg.StreamTimeout)
@@ -356,16 +370,18 @@ func (s *sessionService) WatchTurn(ctx context.Context, r *connect.Request[agent
 			return context.Cause(ctx)
 		}
 		events, err := watch.Next(ctx)
+		var all []*agentdv1.RunResponse
 		for _, event := range events {
-			if !see.keep(event) {
-				continue
+			if see.keep(event) {
+				all = append(all, pieces(event)...)
 			}
-			for _, piece := range pieces(event) {
-				if err := send(piece); err != nil {
-					return err
-				}
-				quiet.Reset(s.cfg.HeartbeatEvery)
+		}
+		for i, piece := range all {
+			exchange.more(i < len(all)-1)
+			if err := send(piece); err != nil {
+				return err
 			}
+			quiet.Reset(s.cfg.HeartbeatEvery)
 		}
 		switch {
 		case errors.Is(err, io.EOF):

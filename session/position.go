@@ -105,7 +105,7 @@ func (e *Event) deltas(after int64) ([]item, error) {
 		return nil, err
 	}
 	text, thoughts := e.Text, e.Thoughts
-	var out []item
+	out := make([]item, 0, len(ks))
 	for _, k := range ks {
 		from := &text
 		if k.thought {
