@@ -252,8 +252,8 @@ func (w *Watcher) findCuts(ctx context.Context, upTo int64, onTheirWay []item) (
 		}
 		steps = append(steps, st)
 		size += st.size
-		if size > w.s.limits.WatchBytes && rec.Kind == KindTurnEnded || size > 64*w.s.limits.WatchBytes {
-			break // no message goes on behind its turn; or far enough ahead to find a place to cut
+		if size > w.s.limits.WatchBytes && rec.Kind == KindTurnEnded {
+			break // no message goes on behind its turn
 		}
 	}
 	least := position(upTo+1, 0) // of what comes after a step

@@ -443,3 +443,24 @@ func checkLast(t *rapid.T, msgs []*agentdv1.RunResponse) {
 		}
 	}
 }
+
+// A message that began long before it was complete is read whole, however many
+// records are between.
+func TestBacklogWithALongMessage(t *testing.T) {
+	f := newFixture(t, memory(t), session.Limits{WatchBytes: 10})
+	f.on(func(ctx context.Context, r *session.Run) error {
+		const began = "From the start "
+		r.Delta(session.Delta{MessageID: "long", Path: root, Text: began})
+		for i := range 50 {
+			if err := say(ctx, r, fmt.Sprint("m", i), []string{"root", "other"}, "word "); err != nil {
+				return err
+			}
+		}
+		return add(ctx, r, &session.Event{MessageID: "long", Path: root, Text: began + "to the end."})
+	})
+	turn := f.start(session.Request{})
+	<-turn.Done()
+	if got := texts(follow(t, turn.Watch())); got["root"] != "From the start to the end." || got["root/other"] != strings.Repeat("word ", 50) {
+		t.Errorf("read %q", got)
+	}
+}
