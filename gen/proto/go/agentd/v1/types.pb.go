@@ -578,7 +578,9 @@ type Budget struct {
 	// US dollars. Refused for a tree with a model whose price is not known.
 	Cost float64 `protobuf:"fixed64,3,opt,name=cost,proto3" json:"cost,omitempty"`
 	// Time from the start of the turn, waiting included; of a session, the sum
-	// over its turns.
+	// over its turns. When it is over no model call begins and nothing is waited
+	// for; a call that is under way may finish, and a turn that then needs no more
+	// completes.
 	WallTime      *durationpb.Duration `protobuf:"bytes,4,opt,name=wall_time,json=wallTime,proto3" json:"wall_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

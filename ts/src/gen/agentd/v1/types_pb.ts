@@ -48,7 +48,9 @@ export type Budget = Message<"agentd.v1.Budget"> & {
 
   /**
    * Time from the start of the turn, waiting included; of a session, the sum
-   * over its turns.
+   * over its turns. When it is over no model call begins and nothing is waited
+   * for; a call that is under way may finish, and a turn that then needs no more
+   * completes.
    *
    * @generated from field: google.protobuf.Duration wall_time = 4;
    */
