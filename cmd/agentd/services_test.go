@@ -39,8 +39,8 @@ var byTurn = map[string]string{
 	"TestRollingRestart": "how many turns there are, and where a restart meets them, depends on time",
 }
 
-// tokens are those of an answer whose number rises with the turns before.
-var tokens = regexp.MustCompile(`"(prompt|total)":\d+`)
+// tokens are those of an answer whose number rises with the turns before it.
+var tokens = regexp.MustCompile(`"(prompt|total|context)":\d+`)
 
 // carrier is the service over which the turns of a scenario are driven.
 type carrier struct {
