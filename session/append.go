@@ -33,7 +33,7 @@ func (s *Session) commit(ctx context.Context, entries ...*entry) (Record, error)
 	for _, e := range entries {
 		e.done = make(chan struct{})
 		if e.kind == KindTurnEnded {
-			e.turn.ending = true
+			e.turn.ending, e.turn.endTried = true, e.done
 		}
 		if s.stall != nil && e.later() {
 			e.release(nil)
@@ -92,6 +92,9 @@ func (e *entry) release(err error) {
 // overLocked says that nothing is done about the entry any more.
 func (e *entry) overLocked(err error) {
 	if e.done != nil {
+		if e.kind == KindTurnEnded && err != nil {
+			e.turn.ending = false // not written: it may be tried again
+		}
 		e.release(err)
 	}
 	if e.settles != nil {

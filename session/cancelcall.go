@@ -67,8 +67,11 @@ func (s *Session) cancelCall(ctx context.Context, turnID, callID string) (open b
 		case p == nil:
 			s.mu.Unlock()
 			return true, errNoCall(t.id, callID)
-		case p.answering != nil || p.resolving:
+		case p.answering != nil, p.resolving, t.ending:
 			tried := p.tried
+			if t.ending {
+				tried = t.endTried
+			}
 			s.mu.Unlock()
 			select {
 			case <-tried:
@@ -76,7 +79,7 @@ func (s *Session) cancelCall(ctx context.Context, turnID, callID string) (open b
 			case <-ctx.Done():
 				return true, context.Cause(ctx)
 			}
-		case p.barred || t.ending:
+		case p.barred: // by a turn that closes its calls, or was put aside meanwhile
 			s.mu.Unlock()
 			return false, s.awaitEnd(ctx, t)
 		}
@@ -90,7 +93,7 @@ func (s *Session) cancelCall(ctx context.Context, turnID, callID string) (open b
 	}
 }
 
-// awaitEnd waits for the end of a turn that is on its way into the log.
+// awaitEnd waits for the end of a turn that runs and is about to end.
 func (s *Session) awaitEnd(ctx context.Context, t *Turn) error {
 	select {
 	case <-t.Done():

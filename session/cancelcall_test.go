@@ -259,3 +259,53 @@ func TestCancelCallWhileItIsAnswered(t *testing.T) {
 		}
 	}
 }
+
+// A call is cancelled while the end of its turn, which runs nowhere, is written: it
+// is the end that counts. If the end could not be written, the turn goes on.
+func TestCancelCallOfATurnThatEnds(t *testing.T) {
+	for name, fault := range map[string]error{"written": nil, "refused": session.ErrFull} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &tampered{Store: memory(t)}
+				f := newFixture(t, store, session.Limits{})
+				f.on(bothCalls)
+				turn := f.start(session.Request{})
+				await(t, turn.Watch(), isCall)
+				f.stop()
+				g := f.newServer(session.Limits{})
+				g.on(bothCalls)
+				written := make(chan struct{})
+				store.tamper(func(ctx context.Context, b session.Batch) error {
+					<-written
+					store.tamper(nil)
+					if fault != nil {
+						return fault
+					}
+					return store.Store.Append(ctx, b)
+				})
+				ended, cancelled := make(chan error, 1), make(chan error, 1)
+				go func() { ended <- g.m.CancelTurn(t.Context(), turn.SessionID(), "", "enough") }()
+				synctest.Wait()
+				go func() { cancelled <- g.cancelCall(turn.SessionID(), "", "c1") }()
+				synctest.Wait()
+				close(written)
+				if err := <-ended; (err != nil) != (fault != nil) {
+					t.Errorf("the turn was cancelled: %v", err)
+				}
+				if err := <-cancelled; err != nil {
+					t.Errorf("the call was cancelled: %v", err)
+				}
+				if fault == nil {
+					return
+				}
+				if err := g.cancelCall(turn.SessionID(), "", "c2"); err != nil {
+					t.Error(err)
+				}
+				_, w := g.attach(session.AttachRequest{SessionID: turn.SessionID()})
+				if got := texts(follow(t, w))["root"]; got != "c1 cancelled, c2 cancelled" {
+					t.Errorf("said %q", got)
+				}
+			})
+		})
+	}
+}

@@ -58,6 +58,7 @@ type Turn struct {
 	injected   []string                 // queued turns whose prompts have become messages of this one
 	unattended string                   // why nobody can answer any more; "" while somebody can
 	ending     bool                     // the end is on its way into the log: nothing may follow
+	endTried   chan struct{}            // closed when that has come to an end itself
 	leaving    bool                     // it is being put aside
 	closing    bool                     // it runs nowhere, and somebody waits for its end
 	stop       *stopped                 // somebody has stopped the turn
