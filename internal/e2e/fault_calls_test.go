@@ -342,7 +342,7 @@ func TestFaultToolNeverAnswers(t *testing.T) {
 // holds no goroutine; the time of its calls does not run. It goes on when a client
 // comes.
 func TestFaultNobodyAnswers(t *testing.T) {
-	b := newBed(t, askerPlays, agentdtest.WithTurnLimits(session.Limits{IdleTurn: 10 * time.Millisecond, ToolTimeout: 100 * time.Millisecond}))
+	b := newBed(t, askerPlays, agentdtest.WithTurnLimits(session.Limits{IdleTurn: 50 * time.Millisecond, ToolTimeout: 400 * time.Millisecond}))
 	const sessions = 10
 	var parked []*chain
 	for i := range sessions {
@@ -354,7 +354,7 @@ func TestFaultNobodyAnswers(t *testing.T) {
 	for strings.Count(b.log.String(), `"turn put aside"`) < sessions {
 		time.Sleep(time.Millisecond)
 	}
-	time.Sleep(200 * time.Millisecond) // twice the time of a call
+	time.Sleep(600 * time.Millisecond) // longer than the time of a call
 	if n := turnGoroutines(); n != 0 {
 		t.Errorf("%d goroutines belong to %d turns that were put aside", n, sessions)
 	}
