@@ -35,7 +35,7 @@ type scenario struct {
 	slow bool
 }
 
-var allServices = flag.Bool("services.all", false, "TestServices runs all scenarios, also those that take long")
+var allServices = flag.Bool("services.all", false, "TestServices runs all scenarios, also those that take long, and TestTapes plays each tape in all ways")
 
 const byTime = "where a turn is cut, stopped or answered depends on time"
 
