@@ -158,3 +158,27 @@ func TestCheckModels(t *testing.T) {
 		}
 	}
 }
+
+// TestTreeIsPlannedOnce runs what Check has planned, with the same keys and once:
+// behind that nothing in the spec holds them.
+func TestTreeIsPlannedOnce(t *testing.T) {
+	r := New(Config{Models: &script{}})
+	spec := &session.Spec{Agent: llm("root"), Prompt: "go"}
+	own := session.Keys{"gemini": "one"}
+	for _, keys := range []session.Keys{own, {"gemini": "another"}} {
+		if err := r.Check(t.Context(), spec, own); err != nil {
+			t.Fatal(err)
+		}
+		made := spec.Checked.(*checked).tree
+		got, err := r.planned(spec, keys)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if same := keys["gemini"] == own["gemini"]; (got == made) != same {
+			t.Errorf("with the keys of the check: %t, the tree of the check is run: %t", same, got == made)
+		}
+		if spec.Checked != nil {
+			t.Error("the spec still holds the tree and the keys")
+		}
+	}
+}

@@ -220,8 +220,8 @@ func (r *callRecorder) stateLocked(t *turn, at promptKey) map[string]any {
 // callKey names a call of an agent, n counting from 0.
 func callKey(at promptKey, n int) string { return fmt.Sprintf("%s|%s#%d", at.agent, at.branch, n) }
 
-// record takes note of a call that is about to be made, if it is wanted. cfg is what ADK has made
-// for it; it is not changed.
+// record takes note of a call that is about to be made, if it is wanted. cfg is what
+// ADK has made for it; it is not changed.
 func (r *callRecorder) record(m *agentModel, at promptKey, key string, cfg *genai.GenerateContentConfig) {
 	if r == nil || !r.wanted[key] {
 		return

@@ -201,9 +201,12 @@ type checked struct {
 	keys session.Keys
 }
 
-// planned is plan, unless Check has made the tree a moment ago.
+// planned is plan, unless Check has made the tree a moment ago. It is made for one
+// run: the spec outlives that, and must not hold its keys.
 func (r *Runner) planned(spec *session.Spec, keys session.Keys) (*tree, error) {
-	if c, ok := spec.Checked.(*checked); ok && maps.Equal(c.keys, keys) {
+	c, ok := spec.Checked.(*checked)
+	spec.Checked = nil
+	if ok && maps.Equal(c.keys, keys) {
 		return c.tree, nil
 	}
 	return r.plan(spec, keys)

@@ -30,7 +30,7 @@ type Spec struct {
 	// where one that is new would be refused for what has only become wrong since.
 	Pinned bool
 	// Checked is the runner's own: what Check has made of the spec, for the run that
-	// follows. It is nil in a spec that was read from the log.
+	// follows, which takes it away. It is nil in a spec that was read from the log.
 	Checked any
 }
 
