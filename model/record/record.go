@@ -165,22 +165,24 @@ func Read(r io.Reader) ([]Line, error) {
 		case err != nil:
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
-		if text = bytes.TrimSpace(text); len(text) == 0 || torn(text) {
+		if text = bytes.TrimSpace(text); len(text) == 0 {
 			continue
 		}
 		var l Line
-		if err := json.Unmarshal(text, &l); err != nil {
-			return nil, fmt.Errorf("line %d: %w", n, err)
+		if err = json.Unmarshal(text, &l); err == nil {
+			err = l.check()
+		} else if torn(text) {
+			continue
 		}
-		if err := l.check(); err != nil {
+		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
 		out = append(out, l)
 	}
 }
 
-// torn tells whether a line is a part of one, to which an end was given when the
-// next one was written.
+// torn tells whether a line that is no JSON is a part of one, to which an end was
+// given when the next one was written.
 func torn(text []byte) bool {
 	var v json.RawMessage
 	return errors.Is(json.NewDecoder(bytes.NewReader(text)).Decode(&v), io.ErrUnexpectedEOF)

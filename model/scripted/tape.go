@@ -248,20 +248,21 @@ func (p *tapePlayer) find(req *model.Request) (*taped, error) {
 	if err != nil {
 		return nil, errorf(model.KindInvalid, "recording %q: %v", p.name, err)
 	}
-	var forms [record.Version]any // by the form of the line less one
-	var sums [record.Version][sha256.Size]byte
-	for i := range forms {
-		if forms[i], sums[i], err = normal(asked, i+1); err != nil {
-			return nil, errorf(model.KindInvalid, "recording %q: %v", p.name, err)
-		}
-	}
+	forms := map[int]any{} // by the form of the line, of those that the tape has
+	sums := map[int][sha256.Size]byte{}
 	path, view, key := strings.Join(req.Origin.Path, "/"), viewOf(req), callKey(req.Origin.Turn, req.Origin.MessageID)
 	var equal, best *taped
 	for _, c := range p.tape.calls {
 		if path != "" && c.path != path {
 			continue
 		}
-		if c.sum == sums[c.line.Version-1] && (equal == nil || equal.key != key && c.key == key) {
+		form := c.line.Version
+		if _, made := forms[form]; !made {
+			if forms[form], sums[form], err = normal(asked, form); err != nil {
+				return nil, errorf(model.KindInvalid, "recording %q: %v", p.name, err)
+			}
+		}
+		if c.sum == sums[form] && (equal == nil || equal.key != key && c.key == key) {
 			equal = c
 		}
 		if c.view.call == view.call && (best == nil || best.view.user != view.user && c.view.user == view.user) {
@@ -275,7 +276,7 @@ func (p *tapePlayer) find(req *model.Request) (*taped, error) {
 		return nil, errorf(model.KindInvalid, "recording %q has no call %d of agent %s: %s", p.name, view.call, cmp.Or(path, "any"), p.tape.contents())
 	case p.strict:
 		return nil, errorf(model.KindInvalid, "recording %q: call %d of agent %s is not the recorded one (call %d of the file): %v",
-			p.name, view.call, cmp.Or(path, "any"), best.at, best.diff(forms[best.line.Version-1])).ForCaller()
+			p.name, view.call, cmp.Or(path, "any"), best.at, best.diff(forms[best.line.Version])).ForCaller()
 	}
 	return best, nil
 }
