@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
 )
 
@@ -29,24 +28,19 @@ func (m *Manager) CancelCall(ctx context.Context, req AttachRequest, callID stri
 			return err
 		}
 	}
-	open, err := s.cancelCall(ctx, req.TurnID, callID)
-	if err != nil || !open {
+	if err := s.cancelCall(ctx, req.TurnID, callID); err != nil {
 		return err
 	}
-	// What is recorded stands, whether or not the turn can go on now.
-	if _, err := m.goOn(ctx, AttachRequest{SessionID: s.id, Keys: req.Keys}); err != nil {
-		m.log.LogAttrs(ctx, slog.LevelInfo, "a turn of which a call was cancelled waits for a client",
-			slog.String("session", s.id), slog.String("error", err.Error()))
-	}
+	m.goOnAfter(ctx, s, AttachRequest{SessionID: s.id, Keys: req.Keys})
 	return nil
 }
 
-// cancelCall settles a call. It reports whether the call's turn is open.
-func (s *Session) cancelCall(ctx context.Context, turnID, callID string) (open bool, err error) {
+// cancelCall settles a call.
+func (s *Session) cancelCall(ctx context.Context, turnID, callID string) error {
 	res := ToolResult{CallID: callID, Outcome: Cancelled, Error: callCancelled}
 	data, err := marshal(res)
 	if err != nil {
-		return false, err
+		return err
 	}
 	// What is being written about the call, or its turn, comes first: then look again.
 	for {
@@ -57,16 +51,16 @@ func (s *Session) cancelCall(ctx context.Context, turnID, callID string) (open b
 		switch {
 		case turnID != "" && t.id != turnID && !slices.Contains(t.injected, turnID):
 			s.mu.Unlock()
-			return false, s.hasCall(ctx, turnID, callID)
+			return s.hasCall(ctx, turnID, callID)
 		case t.ended != nil:
 			s.mu.Unlock()
-			return false, s.hasCall(ctx, t.id, callID)
+			return s.hasCall(ctx, t.id, callID)
 		case settled:
 			s.mu.Unlock()
-			return true, nil
+			return nil
 		case p == nil:
 			s.mu.Unlock()
-			return true, errNoCall(t.id, callID)
+			return errNoCall(t.id, callID)
 		case p.answering != nil, p.resolving, t.ending:
 			tried := p.tried
 			if t.ending {
@@ -77,11 +71,11 @@ func (s *Session) cancelCall(ctx context.Context, turnID, callID string) (open b
 			case <-tried:
 				continue
 			case <-ctx.Done():
-				return true, context.Cause(ctx)
+				return context.Cause(ctx)
 			}
 		case p.barred: // by a turn that closes its calls, or was put aside meanwhile
 			s.mu.Unlock()
-			return false, s.awaitEnd(ctx, t)
+			return s.awaitEnd(ctx, t)
 		}
 		p.answering, p.tried = &res, make(chan struct{})
 		s.mu.Unlock()
@@ -89,7 +83,7 @@ func (s *Session) cancelCall(ctx context.Context, turnID, callID string) (open b
 		if over, ok := errors.AsType[*Error](err); ok && over.Code == codeInvalid {
 			continue // the turn has ended or goes on meanwhile
 		}
-		return true, err
+		return err
 	}
 }
 
@@ -113,11 +107,18 @@ func (s *Session) awaitEnd(ctx context.Context, t *Turn) error {
 func (s *Session) hasCall(ctx context.Context, turnID, callID string) error {
 	id, exists := turnID, false
 	callers := map[string]bool{}
-	for rec, err := range s.records(ctx, 0, readPage) {
+	first, err := s.firstRecord(ctx, turnID)
+	if err != nil {
+		return err
+	}
+	for rec, err := range s.records(ctx, first-1, readPage) {
 		if err != nil {
 			return err
 		}
 		exists = exists || rec.TurnID == turnID
+		if rec.Kind == KindTurnEnded && rec.TurnID == id {
+			break
+		}
 		if rec.Kind != KindEvent && rec.Kind != KindToolCall {
 			continue
 		}

@@ -101,13 +101,20 @@ func (m *Manager) AnswerTurn(ctx context.Context, req AttachRequest, answers []A
 	for i, a := range answers {
 		errs[i] = t.Answer(ctx, a)
 	}
-	if h.s.isOpen() { // it may have been put aside meanwhile
-		if _, err := m.goOn(ctx, req); err != nil {
-			m.log.LogAttrs(ctx, slog.LevelInfo, "a turn whose calls were answered waits for a client",
-				slog.String("session", req.SessionID), slog.String("error", err.Error()))
-		}
-	}
+	m.goOnAfter(ctx, h.s, req) // it may have been put aside meanwhile
 	return errs, nil
+}
+
+// goOnAfter has the open turn of a session go on, of which something was recorded.
+// That stands, whether or not the turn can go on now.
+func (m *Manager) goOnAfter(ctx context.Context, s *Session, req AttachRequest) {
+	if !s.isOpen() {
+		return
+	}
+	if _, err := m.goOn(ctx, req); err != nil {
+		m.log.LogAttrs(ctx, slog.LevelInfo, "a turn that could go on waits for a client",
+			slog.String("session", req.SessionID), slog.String("error", err.Error()))
+	}
 }
 
 // recall returns a turn that is over with the results of its calls, which the

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 )
 
 // InputChecker is what a [Runner] may implement that knows what tools take.
@@ -39,13 +38,7 @@ func (m *Manager) Resolve(ctx context.Context, req AttachRequest, id string, r R
 	if err := s.resolve(ctx, id, r); err != nil {
 		return nil, err
 	}
-	if s.isOpen() {
-		// What the person said stands, whether or not the turn can go on now.
-		if _, err := m.goOn(ctx, AttachRequest{SessionID: s.id, Keys: req.Keys}); err != nil {
-			m.log.LogAttrs(ctx, slog.LevelInfo, "a turn whose interaction was resolved waits for a client",
-				slog.String("session", s.id), slog.String("error", err.Error()))
-		}
-	}
+	m.goOnAfter(ctx, s, AttachRequest{SessionID: s.id, Keys: req.Keys})
 	return m.store.interaction(ctx, s.id, id)
 }
 
