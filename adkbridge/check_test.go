@@ -163,7 +163,7 @@ func TestCheckModels(t *testing.T) {
 // behind that nothing in the spec holds them.
 func TestTreeIsPlannedOnce(t *testing.T) {
 	r := New(Config{Models: &script{}})
-	spec := &session.Spec{Agent: llm("root"), Prompt: "go"}
+	spec := &session.Spec{Agent: llm("root"), Prompt: "go", Tools: []*agentdv1.Tool{offer("search"), offer("fetch"), offer("calc")}}
 	own := session.Keys{"gemini": "one"}
 	for _, keys := range []session.Keys{own, {"gemini": "another"}} {
 		if err := r.Check(t.Context(), spec, own); err != nil {

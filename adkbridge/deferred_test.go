@@ -100,17 +100,7 @@ func TestFoundTools(t *testing.T) {
 	w.restart()
 	w.run(tree, "again").ok(t)
 	check(w.script.seen("a")[3].raw)
-	recs, err := w.store.Read(t.Context(), w.session, 0, 1000)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rep, err := Verify(t.Context(), w.session, func(yield func(session.Record, error) bool) {
-		for _, rec := range recs {
-			if !yield(rec, nil) {
-				return
-			}
-		}
-	}, nil)
+	rep, err := Verify(t.Context(), w.session, w.turnLog("").Records, nil)
 	if err != nil || rep.Divergence != nil || rep.Turns != 2 {
 		t.Errorf("replay: %+v, error %v", rep, err)
 	}

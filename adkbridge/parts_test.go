@@ -95,17 +95,7 @@ func TestPartsInPrompts(t *testing.T) {
 	if !bytes.Equal(data, png) {
 		t.Errorf("the file is %v, want %v", data, png)
 	}
-	recs, err := w.store.Read(t.Context(), w.session, 0, 1000)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rep, err := Verify(t.Context(), w.session, func(yield func(session.Record, error) bool) {
-		for _, rec := range recs {
-			if !yield(rec, nil) {
-				return
-			}
-		}
-	}, nil)
+	rep, err := Verify(t.Context(), w.session, w.turnLog("").Records, nil)
 	if err != nil || rep.Divergence != nil || rep.Turns != 2 {
 		t.Errorf("replay: %+v, error %v", rep, err)
 	}

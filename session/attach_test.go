@@ -20,14 +20,9 @@ const unavailable = agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE
 // story is a turn that can go on where its log ends: an answer with a call, the
 // call's result, an answer that has it.
 func story(ctx context.Context, r *session.Run) error {
-	events := 0
-	for rec, err := range r.Records(ctx, r.StartSeq()) {
-		if err != nil {
-			return err
-		}
-		if rec.Kind == session.KindEvent {
-			events++
-		}
+	events, err := eventsOf(ctx, r)
+	if err != nil {
+		return err
 	}
 	if events == 0 {
 		r.Delta(session.Delta{MessageID: "m1", Path: root, Text: "let me "})

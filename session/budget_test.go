@@ -25,14 +25,9 @@ const exhausted = agentdv1.ErrorCode_ERROR_CODE_BUDGET_EXHAUSTED
 // calls makes model calls that take 10 s, 5 tokens and a cent each, n of them.
 func calls(n int) func(context.Context, *session.Run) error {
 	return func(ctx context.Context, r *session.Run) error {
-		made := 0
-		for rec, err := range r.Records(ctx, r.StartSeq()) {
-			if err != nil {
-				return err
-			}
-			if rec.Kind == session.KindEvent {
-				made++
-			}
+		made, err := eventsOf(ctx, r)
+		if err != nil {
+			return err
 		}
 		for i := made; i < n; i++ {
 			if err := modelCall(ctx, r, fmt.Sprintf("m%d", i)); err != nil {

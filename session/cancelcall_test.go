@@ -17,14 +17,9 @@ import (
 // bothCalls is a turn with two calls that says what came of them; it goes on where
 // its log ends.
 func bothCalls(ctx context.Context, r *session.Run) error {
-	events := 0
-	for rec, err := range r.Records(ctx, r.StartSeq()) {
-		if err != nil {
-			return err
-		}
-		if rec.Kind == session.KindEvent {
-			events++
-		}
+	events, err := eventsOf(ctx, r)
+	if err != nil {
+		return err
 	}
 	if events == 0 {
 		ev := &session.Event{MessageID: "m1", Path: root, Usage: &session.Usage{Calls: 1}}

@@ -280,3 +280,17 @@ func memory(t *testing.T) session.Store {
 	})
 	return s
 }
+
+// eventsOf is how many events the log has of a turn: one that goes on begins behind
+// them.
+func eventsOf(ctx context.Context, r *session.Run) (n int, err error) {
+	for rec, err := range r.Records(ctx, r.StartSeq()) {
+		if err != nil {
+			return 0, err
+		}
+		if rec.Kind == session.KindEvent {
+			n++
+		}
+	}
+	return n, nil
+}

@@ -31,14 +31,9 @@ func careful(ctx context.Context, r *session.Run) error { return asksFor(ctx, r,
 func curious(ctx context.Context, r *session.Run) error { return asksFor(ctx, r, question) }
 
 func asksFor(ctx context.Context, r *session.Run, kind agentdv1.InteractionKind) error {
-	events := 0
-	for rec, err := range r.Records(ctx, r.StartSeq()) {
-		if err != nil {
-			return err
-		}
-		if rec.Kind == session.KindEvent {
-			events++
-		}
+	events, err := eventsOf(ctx, r)
+	if err != nil {
+		return err
 	}
 	if events == 0 {
 		call := session.ToolCall{ID: "q1", Name: "tool", Input: []byte(`{"a":1}`), Path: root, Asks: &session.Question{Kind: kind}}
