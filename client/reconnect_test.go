@@ -26,18 +26,12 @@ var quick = client.WithReconnect(client.ReconnectPolicy{Base: time.Microsecond, 
 // host serves a turn log on a loopback port.
 func host(t *testing.T, l *turnLog) string {
 	t.Helper()
-	return hostAt(t, l, "127.0.0.1:0").URL
+	return hosted(t, l).URL
 }
 
-func hostAt(t *testing.T, l *turnLog, addr string) *httptest.Server {
+func hosted(t *testing.T, l *turnLog) *httptest.Server {
 	t.Helper()
-	listener, err := net.Listen("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
 	srv := httptest.NewUnstartedServer(l.handler())
-	_ = srv.Listener.Close()
-	srv.Listener = listener
 	srv.Config.Protocols = new(http.Protocols)
 	srv.Config.Protocols.SetUnencryptedHTTP2(true)
 	srv.Start()
@@ -247,8 +241,13 @@ func TestServerRestarts(t *testing.T) {
 		l.say("m", l.await("c"))
 		l.finish(true, "")
 	})
-	srv := hostAt(t, l, "127.0.0.1:0")
-	c := dial(t, srv.URL, quick)
+	srv := hosted(t, l)
+	var at atomic.Value // where the name of the server leads
+	at.Store(srv.Listener.Addr().String())
+	tr := &http.Transport{Protocols: srv.Config.Protocols, DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, at.Load().(string))
+	}}
+	c := dial(t, "http://agentd.example", quick, client.WithHTTPClient(&http.Client{Transport: tr}))
 	var runs atomic.Int32
 	begun, release := make(chan struct{}), make(chan struct{})
 	mustAdd(t, client.AddTool(c, "work", "works", func(context.Context, struct{}) (any, error) {
@@ -268,7 +267,7 @@ func TestServerRestarts(t *testing.T) {
 		case err != nil:
 			t.Fatal(err)
 		case event.ToolResult != nil: // it has finished without a server
-			hostAt(t, l, srv.Listener.Addr().String())
+			at.Store(hosted(t, l).Listener.Addr().String())
 		case event.OutputChunk != nil:
 			text += event.OutputChunk.Content
 		}

@@ -33,6 +33,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asDaemon) != "" {
 		if err := serve(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
 		}
 		return
 	}
