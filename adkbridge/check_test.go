@@ -31,9 +31,14 @@ func deep(n int) *agentdv1.Agent {
 }
 
 func TestCheckRefuses(t *testing.T) {
-	manyTools := make([]string, 129)
+	manyTools, offers := make([]string, 129), make([]*agentdv1.Tool, 129)
 	for i := range manyTools {
 		manyTools[i] = fmt.Sprintf("t%d", i)
+		offers[i] = offer(manyTools[i])
+		offers[i].Deferred = i == 128
+	}
+	chosen := func(a *agentdv1.LlmAgent) {
+		a.Generation = &agentdv1.GenerationSettings{ToolChoice: &agentdv1.ToolChoice{Mode: agentdv1.ToolChoice_MODE_REQUIRED, ToolNames: []string{"t128"}}}
 	}
 	for _, tc := range []struct {
 		name  string
@@ -73,7 +78,8 @@ func TestCheckRefuses(t *testing.T) {
 		{name: "no model", tree: llm("root", func(a *agentdv1.LlmAgent) { a.Model = "" }), want: []string{"root: the model is missing"}},
 		{name: "unknown tool", tree: seq("root", llm("a", tools("serch"))), want: []string{`root/a: unknown tool "serch"; the request offers "calc", "fetch", "search"`}},
 		{name: "tool listed twice", tree: llm("root", tools("calc", "calc")), want: []string{`root: tool "calc" is listed twice`}},
-		{name: "too many tools", tree: llm("root", tools(manyTools...)), want: []string{"root: 129 tools, at most 128"}},
+		{name: "too many tools", tree: llm("root", tools(append(manyTools[:128:128], "calc")...)), tools: append(offers[:128:128], offer("calc")), want: []string{"root: 129 tools, at most 128 are allowed beside deferred ones"}},
+		{name: "too many tools with a chosen one", tree: llm("root", tools(manyTools...), chosen), tools: offers, want: []string{"root: 129 tools, at most 128"}},
 		{name: "exit_loop as tool", tree: rounds("root", 1, llm("a", tools("exit_loop"))), want: []string{`root/a: tool "exit_loop" belongs into builtin_tools`}},
 		{name: "loop_continue as tool", tree: llm("root", tools("loop_continue")), tools: []*agentdv1.Tool{offer("loop_continue")}, want: []string{`root: tool "loop_continue"`}},
 		{name: "transfer as tool", tree: llm("root", tools("transfer_to_agent")), want: []string{`root: tool name "transfer_to_agent" is reserved`}},

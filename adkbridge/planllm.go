@@ -42,7 +42,7 @@ func (p *planner) llm(n *node, a *agentdv1.LlmAgent) error {
 	if n.output, err = readOutputSchema(a.GetOutputSchema()); err != nil {
 		return n.errorf("output_schema: %w", err)
 	}
-	if err := p.agentTools(n, a.GetToolNames()); err != nil {
+	if err := p.agentTools(n, a.GetToolNames(), a.GetGeneration().GetToolChoice().GetToolNames()); err != nil {
 		return err
 	}
 	if err := p.openModel(n, a.GetModel()); err != nil {
@@ -61,11 +61,10 @@ func (p *planner) llm(n *node, a *agentdv1.LlmAgent) error {
 	return p.generation(n, a.GetGeneration())
 }
 
-// agentTools resolves the names of an agent's tools.
-func (p *planner) agentTools(n *node, names []string) error {
-	if got := len(names); got > p.limits.AgentTools {
-		return n.errorf("%d tools, at most %d are allowed", got, p.limits.AgentTools)
-	}
+// agentTools resolves the names of an agent's tools, and sees that a model is not
+// told of too many at once. Those that are chosen it is told of, deferred or not.
+func (p *planner) agentTools(n *node, names, chosen []string) error {
+	told := 0
 	for i, name := range names {
 		switch {
 		case name == exitLoopTool, name == askUserTool:
@@ -82,6 +81,12 @@ func (p *planner) agentTools(n *node, names []string) error {
 			return n.errorf("unknown tool %q; the request offers %s", cut(name, maxName), quoteAll(slices.Sorted(maps.Keys(p.tools))))
 		}
 		n.tools = append(n.tools, t)
+		if !t.deferred || slices.Contains(chosen, name) {
+			told++
+		}
+	}
+	if told > p.limits.AgentTools {
+		return n.errorf("%d tools, at most %d are allowed beside deferred ones", told, p.limits.AgentTools)
 	}
 	return nil
 }

@@ -64,7 +64,8 @@ type Limits struct {
 	Nodes int
 	// Width is how many agents may stand directly below one. Default 64.
 	Width int
-	// AgentTools is how many tools one agent may have. Default 128.
+	// AgentTools is how many tools one agent may have of which its model is told
+	// without looking for them. Default 128.
 	AgentTools int
 	// InstructionBytes bounds one agent's instruction. Default 64 KiB.
 	InstructionBytes int

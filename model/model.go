@@ -47,6 +47,9 @@ type Request struct {
 	// ToolSearch asks for a search for Deferred that the provider runs. Adapters of
 	// providers without one refuse it. Not without Deferred.
 	ToolSearch bool `json:"-"`
+	// forgotten are functions that were found and that Load has left out all the
+	// same, since there were too many.
+	forgotten map[string]bool
 	// Origin says whose call it is, for those who record calls or play them again;
 	// adapters never look at it.
 	Origin Origin `json:"-"`

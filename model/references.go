@@ -46,35 +46,60 @@ func References(p *genai.Part) []string {
 	return names
 }
 
+// MaxFunctions is how many functions a request declares at most after Load, other
+// than those that it must: what all providers take (OpenAI's chat completions take no
+// more).
+const MaxFunctions = 128
+
 // Loaded are those of r.Deferred to which results in r.Contents refer, in the order
 // of Deferred: the model may call them.
 func (r *Request) Loaded() []string {
 	if len(r.Deferred) == 0 {
 		return nil
 	}
-	named := map[string]bool{}
-	for _, c := range r.Contents {
-		if c == nil {
-			continue
-		}
-		for _, p := range c.Parts {
-			for _, name := range References(p) {
-				named[name] = true
-			}
-		}
-	}
+	named := r.named()
 	var out []string
 	for _, name := range r.Deferred {
-		if named[name] {
+		if named[name] > 0 {
 			out = append(out, name)
 		}
 	}
 	return out
 }
 
+// named are the tools to which results in r.Contents refer; the later the last
+// reference to one stands, the higher its number, from 1.
+func (r *Request) named() map[string]int {
+	named := map[string]int{}
+	n := 0
+	for _, c := range r.Contents {
+		if c == nil {
+			continue
+		}
+		for _, p := range c.Parts {
+			for _, name := range References(p) {
+				n++
+				named[name] = n
+			}
+		}
+	}
+	return named
+}
+
+// newest are those n of loaded that were referred to last.
+func (r *Request) newest(loaded []string, n int) []string {
+	if len(loaded) <= n {
+		return loaded
+	}
+	named := r.named()
+	out := slices.SortedFunc(slices.Values(loaded), func(a, b string) int { return named[b] - named[a] })
+	return out[:max(n, 0)]
+}
+
 // Load returns r for a provider that knows no references to tools: functions that
 // are loaded are not deferred any more; the other deferred ones are left out, or with
-// ToolSearch stay deferred. Where the choice of tools names some, these are not
+// ToolSearch stay deferred. So are those that were found first, where there would be
+// more than MaxFunctions. Where the choice of tools names some, these are not
 // deferred, all other deferred ones are left out, and nothing is searched: no other
 // can be called. It is r itself where nothing is deferred.
 func (r *Request) Load() *Request {
@@ -82,21 +107,34 @@ func (r *Request) Load() *Request {
 		return r
 	}
 	loaded, chosen := r.Loaded(), r.Chosen()
+	kept := r.newest(loaded, MaxFunctions-(len(r.Functions())-len(r.Deferred)))
 	if len(chosen) > 0 {
-		loaded = chosen
+		kept = chosen
 	}
 	own := *r
-	own.Deferred = slices.DeleteFunc(slices.Clone(r.Deferred), func(name string) bool { return slices.Contains(loaded, name) })
+	in := setOf(kept)
+	own.Deferred = slices.DeleteFunc(slices.Clone(r.Deferred), func(name string) bool { return in[name] })
+	if len(chosen) == 0 {
+		own.forgotten = setOf(slices.DeleteFunc(loaded, func(name string) bool { return in[name] }))
+	}
 	if own.ToolSearch = r.ToolSearch && len(own.Deferred) > 0 && len(chosen) == 0; own.ToolSearch {
 		return &own
 	}
-	own.Config = withoutFunctions(r.Config, own.Deferred)
+	own.Config = withoutFunctions(r.Config, setOf(own.Deferred))
 	own.Deferred = nil
 	return &own
 }
 
+func setOf(names []string) map[string]bool {
+	out := make(map[string]bool, len(names))
+	for _, name := range names {
+		out[name] = true
+	}
+	return out
+}
+
 // withoutFunctions is a copy of cfg that lacks some functions.
-func withoutFunctions(cfg *genai.GenerateContentConfig, names []string) *genai.GenerateContentConfig {
+func withoutFunctions(cfg *genai.GenerateContentConfig, names map[string]bool) *genai.GenerateContentConfig {
 	own := *cfg
 	own.Tools = nil
 	for _, t := range cfg.Tools {
@@ -106,7 +144,7 @@ func withoutFunctions(cfg *genai.GenerateContentConfig, names []string) *genai.G
 		}
 		kept := *t
 		kept.FunctionDeclarations = slices.DeleteFunc(slices.Clone(t.FunctionDeclarations), func(d *genai.FunctionDeclaration) bool {
-			return slices.Contains(names, d.Name)
+			return names[d.Name]
 		})
 		if len(kept.FunctionDeclarations) == 0 {
 			kept.FunctionDeclarations = nil
@@ -159,9 +197,12 @@ func (r *Request) tellReferences(p *genai.Part, called func(string) string, nati
 				shown = own
 			}
 		}
-		if r.callable(name) {
+		switch {
+		case r.forgotten[name]:
+			notes = append(notes, fmt.Sprintf("You have found many other tools since. To call the tool %s look for it again.", shown))
+		case r.callable(name):
 			notes = append(notes, fmt.Sprintf("You can call the tool %s now.", shown))
-		} else {
+		default:
 			notes = append(notes, fmt.Sprintf("You have no tool %s.", shown))
 		}
 	}

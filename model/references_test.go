@@ -2,6 +2,7 @@ package model_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -101,6 +102,46 @@ func TestLoad(t *testing.T) {
 				t.Errorf("the request has become %q", declared(&req))
 			}
 		})
+	}
+}
+
+// Of more found functions than a request may declare the newest are declared; of
+// the others the model is told that it must look again.
+func TestLoadNewest(t *testing.T) {
+	var names []string
+	for i := range 400 {
+		names = append(names, fmt.Sprintf("t%03d", i))
+	}
+	now := functions(slices.Concat([]string{"find", "calc"}, names)...)
+	refer := func(names ...string) *genai.Content {
+		return &genai.Content{Role: genai.RoleUser, Parts: []*genai.Part{model.Refer(answered(map[string]any{"output": ""}), names...)}}
+	}
+	contents := []*genai.Content{refer(names[:150]...), refer(names[200:]...), refer(names[2], names[1])}
+	want := slices.Concat([]string{"find", "calc"}, names[1:3], names[276:])
+	for _, searches := range []bool{false, true} {
+		req := &model.Request{Contents: contents, Config: &genai.GenerateContentConfig{Tools: []*genai.Tool{now}}, Deferred: names, ToolSearch: searches}
+		if got := req.Loaded(); len(got) != 350 {
+			t.Errorf("%d functions are loaded, want 350", len(got))
+		}
+		got := req.Load()
+		told := slices.DeleteFunc(got.Functions(), func(d *genai.FunctionDeclaration) bool { return slices.Contains(got.Deferred, d.Name) })
+		if left := declared(&model.Request{Config: &genai.GenerateContentConfig{Tools: []*genai.Tool{{FunctionDeclarations: told}}}}); left != strings.Join(want, " ") || len(told) != model.MaxFunctions {
+			t.Errorf("searches: %t: %d functions are told: %s", searches, len(told), left)
+		}
+		if len(got.Deferred) != map[bool]int{true: 274}[searches] {
+			t.Errorf("searches: %t: %d functions are deferred", searches, len(got.Deferred))
+		}
+		says := got.TellReferences(nil, nil)
+		for at, notes := range []string{"To call the tool t000 look for it again.", "You can call the tool t399 now.", "You can call the tool t002 now.\nYou can call the tool t001 now."} {
+			if text := fmt.Sprint(says[at].Parts[0].FunctionResponse.Response["output"]); !strings.Contains(text, notes) || strings.Contains(text, "You have no tool") {
+				t.Errorf("searches: %t: result %d says: %s", searches, at, text)
+			}
+		}
+		chosen := &genai.ToolConfig{FunctionCallingConfig: &genai.FunctionCallingConfig{Mode: genai.FunctionCallingConfigModeAny, AllowedFunctionNames: []string{"t000", "t160"}}}
+		req.Config.ToolConfig = chosen
+		if got := declared(req.Load()); got != "find calc t000 t160" {
+			t.Errorf("searches: %t: with chosen ones these are declared: %s", searches, got)
+		}
 	}
 }
 

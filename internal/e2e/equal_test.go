@@ -56,6 +56,7 @@ var scenarios = map[string]scenario{
 	"TestCallOutcomes":                   {run: TestCallOutcomes},
 	"TestDeferredTools":                  {run: TestDeferredTools, slow: true},
 	"TestFoundTools":                     {run: TestFoundTools, slow: true},
+	"TestManyDeferredTools":              {run: TestManyDeferredTools, slow: true},
 	"TestReferencesOfPrompts":            {run: TestReferencesOfPrompts},
 	"TestProviderFallback":               {run: TestProviderFallback, slow: true},
 	"TestProviderFallbackFails":          {run: TestProviderFallbackFails, slow: true},

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -83,6 +84,58 @@ func TestFoundTools(t *testing.T) {
 			}
 			toldOf(t, other, (*bodies)[0], true)
 		}
+	})
+}
+
+// TestManyDeferredTools: an agent may have as many deferred tools as a request may
+// offer. Of those that were found each provider is told of as many as it takes, the
+// newest; the others can be looked for again.
+func TestManyDeferredTools(t *testing.T) {
+	onEachWire(t, func(t *testing.T, wire providertest.Wire) {
+		f := newFaulty(t, wire)
+		r := rule{t, agentdv1connect.NewAgentdClient(f.d.HTTPClient(), f.d.URL)}
+		names := []string{"find"}
+		for i := range 511 {
+			names = append(names, fmt.Sprintf("tool_%03d", i))
+		}
+		m := start(llmAgent("root", invented(wire), "", names...), names...)
+		for _, tool := range m.GetExecute().GetTools()[1:] {
+			tool.Deferred = true
+		}
+		bodies := f.bodies(eventStreams(t, wire, calling("call_1", "find"), calling("call_2", "find"), calling("call_3", "find"), calling("call_4", "tool_000"), hello)...)
+		next := 1
+		got := r.talk(m, onCall(func(c *agentdv1.RunResponse_ToolCallRequest) []*agentdv1.RunRequest {
+			m := reply(c.GetToolCallId(), "seen")
+			if c.GetToolName() == "find" {
+				for range 60 {
+					m.GetToolCallResponse().Parts = append(m.GetToolCallResponse().Parts, &agentdv1.Part{Content: &agentdv1.Part_Tool{Tool: &agentdv1.ToolReference{ToolName: names[next]}}})
+					next++
+				}
+			}
+			return []*agentdv1.RunRequest{m}
+		}))
+		if !got.end.GetCompleted() || len(got.calls) != 4 || got.calls[3].GetToolName() != "tool_000" || len(*bodies) != 5 {
+			t.Fatalf("%d requests, %d calls, %v", len(*bodies), len(got.calls), got.end)
+		}
+		for at, found := range []int{0, 60, 120, 180, 180} {
+			body := (*bodies)[at]
+			want, again := min(1+found, 128), found > 127
+			if wire == providertest.Anthropic {
+				want, again = 512, false
+			}
+			if told := strings.Count(body, `"the tool `); told != want {
+				t.Errorf("request %d declares %d tools, want %d", at, told, want)
+			}
+			if strings.Contains(body, "To call the tool tool_000 look for it again.") != again {
+				t.Errorf("request %d says that the first tool has to be found again: %t", at, !again)
+			}
+			if found > 0 && !strings.Contains(body, fmt.Sprintf(`"the tool tool_%03d"`, found-1)) {
+				t.Errorf("request %d does not declare the newest tool", at)
+			}
+		}
+
+		names = append(names, "one_more")
+		r.refused(r.talk(start(llmAgent("root", invented(wire), "", names...), names...), nil), agentdv1.ErrorCode_ERROR_CODE_INVALID_AGENT_TREE, "execute.tools", "no more than 512")
 	})
 }
 
