@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -126,9 +128,13 @@ func TestVerifyKinds(t *testing.T) {
 					return got
 				}
 				got := talk(request(""), c.busy != 0)
+				// A turn whose time is over does not wait for the answer that is on its way.
+				errs := slices.DeleteFunc(slices.Clone(got.errors), func(e *agentdv1.RunResponse_ErrorResponse) bool {
+					return strings.Contains(e.GetMessage(), "this answer came too late, the turn is over")
+				})
 				switch {
 				case c.code != 0:
-					if len(got.errors) != 1 || got.errors[0].GetCode() != c.code {
+					if len(errs) != 1 || errs[0].GetCode() != c.code {
 						t.Fatalf("%v", got.msgs)
 					}
 				case got.end.GetCompleted() == (c.busy == agentdv1.OnBusy_ON_BUSY_INTERRUPT):
