@@ -55,6 +55,23 @@ type asker struct {
 
 func newAsker(tb testing.TB, wire providertest.Wire) *asker {
 	tb.Helper()
+	return newAskerAt(tb, wire, func(t http.RoundTripper) model.Provider {
+		switch wire {
+		case providertest.OpenAIChat:
+			return openai.New(openai.Config{APIKey: apiKey, API: openai.Chat, Transport: t})
+		case providertest.OpenAIResponses:
+			return openai.New(openai.Config{APIKey: apiKey, API: openai.Responses, Transport: t})
+		case providertest.Anthropic:
+			return anthropic.New(anthropic.Config{APIKey: apiKey, Transport: t})
+		default:
+			return gemini.New(gemini.Config{APIKey: apiKey, Transport: t})
+		}
+	})
+}
+
+// newAskerAt is newAsker for a provider that is configured otherwise.
+func newAskerAt(tb testing.TB, wire providertest.Wire, provider func(http.RoundTripper) model.Provider) *asker {
+	tb.Helper()
 	streams := providertest.Streams(tb, wire)
 	var answer string
 	for _, name := range slices.Sorted(maps.Keys(streams)) {
@@ -64,18 +81,7 @@ func newAsker(tb testing.TB, wire providertest.Wire) *asker {
 		}
 	}
 	s := &sender{answer: answer}
-	var p model.Provider
-	switch wire {
-	case providertest.OpenAIChat:
-		p = openai.New(openai.Config{APIKey: apiKey, API: openai.Chat, Transport: s})
-	case providertest.OpenAIResponses:
-		p = openai.New(openai.Config{APIKey: apiKey, API: openai.Responses, Transport: s})
-	case providertest.Anthropic:
-		p = anthropic.New(anthropic.Config{APIKey: apiKey, Transport: s})
-	default:
-		p = gemini.New(gemini.Config{APIKey: apiKey, Transport: s})
-	}
-	llm, err := p.Open(models[wire], "")
+	llm, err := provider(s).Open(models[wire], "")
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/apzuk3/agentd/internal/providertest"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/gemini"
 )
 
 // marks are what must reach its own provider only, as it stands in a body.
@@ -382,4 +384,33 @@ func wireName(wire providertest.Wire, name string) string {
 		return name
 	}
 	return strings.ReplaceAll(name, ".", "_")
+}
+
+// TestSwitchingToVertex: Vertex AI has the form of the Gemini API, and lacks some
+// fields of it, which the SDK refuses to send there.
+func TestSwitchingToVertex(t *testing.T) {
+	vertex := newAskerAt(t, providertest.Gemini, func(rt http.RoundTripper) model.Provider {
+		return gemini.New(gemini.Config{Vertex: true, APIKey: apiKey, Transport: rt})
+	})
+	sdk, err := genai.NewClient(t.Context(), &genai.ClientConfig{
+		Backend: genai.BackendVertexAI, APIKey: apiKey, HTTPClient: &http.Client{Transport: vertex.sent},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		body, err := vertex.ask(t, &model.Request{Contents: drawHistory(rt), Config: &genai.GenerateContentConfig{}})
+		if err != nil {
+			rt.Fatal(err)
+		}
+		var r geminiRequest
+		if err := json.Unmarshal(body, &r); err != nil {
+			rt.Fatal(err)
+		}
+		for _, err := range sdk.Models.GenerateContentStream(t.Context(), models[providertest.Gemini], r.Contents, nil) {
+			if err != nil {
+				rt.Fatalf("%v: %s", err, body)
+			}
+		}
+	})
 }

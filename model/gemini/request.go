@@ -197,7 +197,7 @@ func (l *llm) contents(in []*genai.Content) []content {
 				answer, behind := l.result(p.FunctionResponse, ids)
 				w.Parts = append(append(w.Parts, answer), behind...)
 			default:
-				if part := other(p); part != nil {
+				if part := l.other(p); part != nil {
 					w.Parts = append(w.Parts, part)
 				}
 			}
@@ -278,13 +278,14 @@ func (l *llm) holds(p *genai.FunctionResponsePart) bool {
 var resultTypes = []string{"image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"}
 
 // other translates a part that is neither call nor result; nil when it means
-// something to another provider only.
-func other(p *genai.Part) any {
+// something to another provider only. Vertex AI knows no runs of tools as parts, which
+// the Gemini API may have written.
+func (l *llm) other(p *genai.Part) any {
 	owned := model.Owned(p, name)
 	_, foreign := p.PartMetadata[model.MetaProvider]
 	foreign = foreign && !owned
 	switch {
-	case p.Thought && !owned:
+	case p.Thought && !owned, l.vertex && (p.ToolCall != nil || p.ToolResponse != nil):
 		return nil
 	case isText(p):
 		t := textPart{Text: p.Text, Thought: p.Thought}
