@@ -50,12 +50,15 @@ func TestDeletingMakesSpace(t *testing.T) {
 	asks := f.start(session.Request{Prompt: "ask"})
 	w := asks.Watch()
 	await(t, w, isCall)
+	var enough atomic.Bool
 	f.on(func(ctx context.Context, r *session.Run) error {
-		for {
+		for !enough.Load() {
 			if err := say(ctx, r, "m", root, strings.Repeat("y", 30<<10)); err != nil {
 				return err
 			}
 		}
+		<-ctx.Done()
+		return ctx.Err()
 	})
 	full := f.start(session.Request{})
 	for { // until the turn waits for space
@@ -64,6 +67,7 @@ func TestDeletingMakesSpace(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
+	enough.Store(true) // What is made free stays so.
 	if err := f.m.DeleteSession(t.Context(), asks.SessionID()); code(err) != unavailable {
 		t.Errorf("a session that runs: %v", err)
 	}

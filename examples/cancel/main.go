@@ -20,7 +20,7 @@ answers:
   - when: {user: "look it up"}
     text: The archive did not answer.
   - when: {user: "tell me everything"}
-    chunk_delay: 50ms
+    chunk_delay: 300ms
     text: [It, " all", " began", " a", " very", " long", " time", " ago", " and", " so", " on", " and", " on", ...]
   - when: {user: "in short"}
     text: It is fine.
@@ -30,7 +30,7 @@ func main() { demo.Main(script, run) }
 
 func run(ctx context.Context, e demo.Example) error {
 	clnt := client.New(e.URL)
-	begun := make(chan struct{}, 1)
+	begun, stopped := make(chan struct{}, 1), make(chan struct{}, 1)
 	err := client.AddTool(clnt, "archive", "Asks the archive",
 		func(ctx context.Context, _ struct{}) (any, error) {
 			begun <- struct{}{}
@@ -39,6 +39,7 @@ func run(ctx context.Context, e demo.Example) error {
 				return "found", nil
 			case <-ctx.Done():
 				fmt.Printf("  [the handler stops: %v]\n", context.Cause(ctx))
+				stopped <- struct{}{}
 				return nil, context.Cause(ctx)
 			}
 		})
@@ -60,7 +61,9 @@ func run(ctx context.Context, e demo.Example) error {
 				session = event.Started.SessionID
 			case event.ToolCall != nil:
 				<-begun
-				err = control.CancelTool(event.ToolCall.ID) // the turn goes on
+				if err = control.CancelTool(event.ToolCall.ID); err == nil { // the turn goes on
+					<-stopped
+				}
 			case event.OutputChunk != nil:
 				fmt.Print(event.OutputChunk.Content)
 				if words++; words == 3 && prompt == "tell me everything" {

@@ -205,12 +205,15 @@ func TestFaultAnswerTooLate(t *testing.T) {
 			b := *b
 			b.t = t
 			c := b.chain(allTools)
-			if name == "timed-out" {
+			timeout := func(d *durationpb.Duration) {
 				for _, tool := range c.tools {
 					if tool.GetName() == "look" {
-						tool.Timeout = durationpb.New(20 * time.Millisecond)
+						tool.Timeout = d
 					}
 				}
+			}
+			if name == "timed-out" {
+				timeout(durationpb.New(20 * time.Millisecond))
 			}
 			mark := "<turn " + name + ">"
 			look, one := c.asked(mark)
@@ -229,6 +232,7 @@ func TestFaultAnswerTooLate(t *testing.T) {
 			}
 
 			// In the session's next turn the call is as unknown as any other.
+			timeout(nil)
 			_, two := c.asked("<turn " + name + ".next>")
 			if text := c.refuses(late, invalid); !strings.Contains(text, "no such call") {
 				t.Errorf("refused with %q", text)
@@ -342,7 +346,7 @@ func TestFaultToolNeverAnswers(t *testing.T) {
 // holds no goroutine; the time of its calls does not run. It goes on when a client
 // comes.
 func TestFaultNobodyAnswers(t *testing.T) {
-	b := newBed(t, askerPlays, agentdtest.WithTurnLimits(session.Limits{IdleTurn: 50 * time.Millisecond, ToolTimeout: 400 * time.Millisecond}))
+	b := newBed(t, askerPlays, agentdtest.WithTurnLimits(session.Limits{IdleTurn: 50 * time.Millisecond, ToolTimeout: 3 * time.Second}))
 	const sessions = 10
 	var parked []*chain
 	for i := range sessions {
@@ -354,7 +358,7 @@ func TestFaultNobodyAnswers(t *testing.T) {
 	for strings.Count(b.log.String(), `"turn put aside"`) < sessions {
 		time.Sleep(time.Millisecond)
 	}
-	time.Sleep(600 * time.Millisecond) // longer than the time of a call
+	time.Sleep(3500 * time.Millisecond) // longer than the time of a call
 	if n := turnGoroutines(); n != 0 {
 		t.Errorf("%d goroutines belong to %d turns that were put aside", n, sessions)
 	}

@@ -82,11 +82,11 @@ func TestProviderNeverEnds(t *testing.T) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Run("times out", func(t *testing.T) {
-					f := newFaulty(t, wire, agentdtest.WithRetry(model.Retry{Tries: 1}), agentdtest.WithModelTimeouts(0, 200*time.Millisecond))
+					f := newFaulty(t, wire, agentdtest.WithRetry(model.Retry{Tries: 1}), agentdtest.WithModelTimeouts(0, 700*time.Millisecond))
 					server := server
 					server.coming, server.gone = make(chan struct{}), make(chan struct{})
 					f.handle(&server)
-					f.failed(f.turn("", "look"), agentdv1.ErrorCode_ERROR_CODE_TIMEOUT, 1, "nothing for 200ms")
+					f.failed(f.turn("", "look"), agentdv1.ErrorCode_ERROR_CODE_TIMEOUT, 1, "nothing for 700ms")
 					arrives(t, server.gone, "the provider to see that the client has hung up")
 				})
 				t.Run("is cancelled", func(t *testing.T) {

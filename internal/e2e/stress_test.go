@@ -81,7 +81,7 @@ func TestStress(t *testing.T) {
 // stress runs the turns, two to a session, and returns them by their prompts.
 func stress(t *testing.T, d *agentdtest.Daemon, seed uint64, turns int) map[string]*stressTurn {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	// The heartbeats of the eager one come in between all the time; when the
 	// machine is slow it takes the daemon for gone.
@@ -182,7 +182,7 @@ func (s *stressTurn) run(ctx context.Context, t *testing.T, d *agentdtest.Daemon
 func proceed(t *testing.T, d *agentdtest.Daemon, sessions []string) {
 	t.Helper()
 	c := d.Client()
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	ids := make(chan string)
 	var workers sync.WaitGroup
