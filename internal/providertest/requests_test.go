@@ -130,7 +130,7 @@ func owned(provider, opaque string) map[string]any {
 // thoughts are what the model of each wire thought, with what it wants back.
 func thoughts() []*genai.Part {
 	return []*genai.Part{
-		{Text: "Chat thought.", Thought: true, PartMetadata: owned("openai-chat", "reasoning_content")},
+		{Text: "Chat thought.", Thought: true, PartMetadata: owned("openai-chat@api.openai.com", "reasoning_content")},
 		{Text: "Responses thought.", Thought: true, PartMetadata: owned("openai", `{"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"Responses thought."}],"encrypted_content":"UkVTUE9OU0VT"}`)},
 		{Text: "Anthropic thought.", Thought: true, ThoughtSignature: []byte("QU5USFJPUElD"), PartMetadata: owned("anthropic", "")},
 		{Thought: true, PartMetadata: owned("anthropic", `{"type":"redacted_thinking","data":"UkVEQUNURUQ="}`)},

@@ -1,8 +1,10 @@
 package openai
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/url"
+	"slices"
 	"strings"
 
 	"google.golang.org/genai"
@@ -14,9 +16,23 @@ import (
 // maxToolName is the length OpenAI allows for a tool's name.
 const maxToolName = 64
 
-// chatOwner marks opaque data of the chat wire. The two wires keep different
-// things, so neither may send back the other's.
+// chatOwner begins the mark of opaque data of the chat wire. The two wires keep
+// different things, so neither may send back the other's.
 const chatOwner = "openai-chat"
+
+// owner marks opaque data by the server that wants it back and, where a model is
+// named with its maker's name ("google/gemini-3-pro"), by the maker: others do not
+// understand it, and some refuse it.
+func (l *llm) owner() string {
+	owner := chatOwner
+	if u, err := url.Parse(l.cfg.BaseURL); err == nil {
+		owner += "@" + u.Host
+	}
+	if maker, _, ok := strings.Cut(l.model, "/"); ok {
+		owner += "/" + maker
+	}
+	return owner
+}
 
 // chatRequest is the body of POST /chat/completions.
 type chatRequest struct {
@@ -178,9 +194,21 @@ func (l *llm) newChatRequest(req *model.Request, names *wire.Names) (*chatReques
 	return r, nil
 }
 
-func isMistral(baseURL string) bool {
+func isMistral(baseURL string) bool { return isOf(baseURL, "mistral.ai") }
+
+// wantsThoughts tells whether a server wants reasoning_content in each message of
+// the assistant, in all turns: DeepSeek's and Moonshot's refuse a conversation with
+// calls that lacks one.
+func wantsThoughts(baseURL string) bool {
+	return isOf(baseURL, "deepseek.com", "moonshot.ai", "moonshot.cn", "kimi.com")
+}
+
+// isOf tells whether a base URL is in one of the domains.
+func isOf(baseURL string, domains ...string) bool {
 	u, err := url.Parse(baseURL)
-	return err == nil && u.Hostname() == "api.mistral.ai"
+	return err == nil && slices.ContainsFunc(domains, func(d string) bool {
+		return u.Hostname() == d || strings.HasSuffix(u.Hostname(), "."+d)
+	})
 }
 
 // toolChoice translates which tools the model has to use; only is how the wire
@@ -237,24 +265,19 @@ func widen(f *float32) *float64 {
 	return new(wire.Float(*f))
 }
 
-// chatMessages translates the conversation and adds it to r. Thinking goes back
-// only within the turn that is not answered yet: there some servers insist on
-// it, elsewhere some refuse it.
+// chatMessages translates the conversation and adds it to r. Thinking goes back,
+// in all turns, with calls and with what follows their results: there some servers
+// insist on it. Elsewhere it is only tokens, which some servers refuse.
 func (l *llm) chatMessages(r *chatRequest, req *model.Request, names *wire.Names) error {
-	turns, system := wire.Turns(req.TellReferences(names.Wire, nil)), len(r.Messages)
-	open := 0 // The last turn in which the user answers no call.
-	for i, t := range turns {
-		if !t.Model && (len(t.Parts) == 0 || t.Parts[0].FunctionResponse == nil) {
-			open = i
-		}
-	}
-	for i, t := range turns {
+	system, afterResult := len(r.Messages), false
+	for _, t := range wire.Turns(req.TellReferences(names.Wire, nil)) {
 		if t.Model {
-			if m, ok := chatAssistant(t.Parts, names, i > open); ok {
+			if m, ok := l.chatAssistant(t.Parts, names, afterResult); ok {
 				r.Messages = append(r.Messages, m)
 			}
 			continue
 		}
+		afterResult = len(t.Parts) > 0 && t.Parts[0].FunctionResponse != nil
 		if err := l.chatUser(r, t.Parts, names); err != nil {
 			return err
 		}
@@ -267,11 +290,11 @@ func (l *llm) chatMessages(r *chatRequest, req *model.Request, names *wire.Names
 
 // chatAssistant translates a turn of the model; ok is false when nothing of it
 // goes back.
-func chatAssistant(parts []*genai.Part, names *wire.Names, withThoughts bool) (m chatMessage, ok bool) {
+func (l *llm) chatAssistant(parts []*genai.Part, names *wire.Names, afterResult bool) (m chatMessage, ok bool) {
 	m = chatMessage{Role: "assistant"}
 	var text strings.Builder
 	for _, p := range parts {
-		opaque := wire.Opaque(p, chatOwner)
+		opaque := wire.Opaque(p, l.owner())
 		switch media := wire.MediaOf(p); {
 		case p.FunctionCall != nil:
 			c := chatCall{
@@ -283,11 +306,10 @@ func chatAssistant(parts []*genai.Part, names *wire.Names, withThoughts bool) (m
 			}
 			m.ToolCalls = append(m.ToolCalls, c)
 		case p.Thought:
-			switch {
-			case !withThoughts:
-			case opaque == "reasoning_content":
+			switch opaque {
+			case "reasoning_content":
 				m.ReasoningContent += p.Text
-			case opaque == "reasoning":
+			case "reasoning":
 				m.Reasoning += p.Text
 			}
 		case p.Text != "":
@@ -298,6 +320,12 @@ func chatAssistant(parts []*genai.Part, names *wire.Names, withThoughts bool) (m
 	}
 	if text.Len() > 0 {
 		m.Content = text.String()
+	}
+	switch {
+	case wantsThoughts(l.cfg.BaseURL):
+		m.ReasoningContent = cmp.Or(m.ReasoningContent, " ") // Of others there is none, and an empty one is refused.
+	case !afterResult && len(m.ToolCalls) == 0:
+		m.ReasoningContent, m.Reasoning = "", ""
 	}
 	return m, m.Content != nil || len(m.ToolCalls) > 0
 }

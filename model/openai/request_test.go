@@ -39,6 +39,9 @@ func result(id string, r map[string]any) *genai.Part {
 	return &genai.Part{FunctionResponse: &genai.FunctionResponse{ID: id, Name: "fs.read", Response: r}}
 }
 
+// testOwner marks what belongs to the server of the golden files.
+const testOwner = chatOwner + "@127.0.0.1:1"
+
 // requests are the cases of the golden files, which both wires share.
 func requests() map[string]*model.Request {
 	tools := []*genai.Tool{{FunctionDeclarations: []*genai.FunctionDeclaration{
@@ -57,20 +60,20 @@ func requests() map[string]*model.Request {
 			Contents: []*genai.Content{
 				user(text("before")),
 				answered(
-					&genai.Part{Thought: true, Text: "old thought", PartMetadata: owned(chatOwner, "reasoning_content")},
+					&genai.Part{Thought: true, Text: "old thought", PartMetadata: owned(testOwner, "reasoning_content")},
 					&genai.Part{Thought: true, Text: "old summary", PartMetadata: owned(responsesOwner, `{"type":"reasoning","id":"rs_0","status":null,"summary":[{"type":"summary_text","text":"old summary"}],"encrypted_content":"ZW5jMA=="}`)},
 					&genai.Part{Text: "yes?", PartMetadata: owned(responsesOwner, `{"phase":"final_answer"}`)},
 				),
 				user(text("read"), text("two files")),
 				answered(
-					&genai.Part{Thought: true, Text: "hm", PartMetadata: owned(chatOwner, "reasoning_content")},
+					&genai.Part{Thought: true, Text: "hm", PartMetadata: owned(testOwner, "reasoning_content")},
 					&genai.Part{Thought: true, Text: "summary", PartMetadata: owned(responsesOwner, `{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"ZW5jMQ==","content":null}`)},
 					&genai.Part{Thought: true, Text: "not encrypted", PartMetadata: owned(responsesOwner, `{"type":"reasoning","id":"rs_2","summary":[]}`)},
 					&genai.Part{Thought: true, Text: "of another", ThoughtSignature: []byte("x"), PartMetadata: map[string]any{model.MetaProvider: "gemini"}},
 					text("I "), text("read them."),
 					&genai.Part{
 						FunctionCall: &genai.FunctionCall{ID: "e1", Name: "fs.read", Args: map[string]any{"path": "a", "at": json.Number("1")}},
-						PartMetadata: map[string]any{model.MetaArgs: `{"path": "a", "at": 1}`, model.MetaCallID: "call_1", model.MetaProvider: chatOwner, model.MetaOpaque: `{"google":{"thought_signature":"c2ln"}}`},
+						PartMetadata: map[string]any{model.MetaArgs: `{"path": "a", "at": 1}`, model.MetaCallID: "call_1", model.MetaProvider: testOwner, model.MetaOpaque: `{"google":{"thought_signature":"c2ln"}}`},
 					},
 					&genai.Part{
 						FunctionCall: &genai.FunctionCall{ID: "e2", Name: "fs.read"},

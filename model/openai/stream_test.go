@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -228,8 +229,9 @@ func TestWholeAnswers(t *testing.T) {
 	}
 }
 
-// TestThoughtsGoBack: within a turn, thinking goes back in the field it came
-// in; a call's extra content goes back with it.
+// TestThoughtsGoBack: in all turns, thinking goes back with calls, and with what
+// follows their results, in the field it came in; a call's extra content goes back
+// with it. What was thought elsewhere stays away.
 func TestThoughtsGoBack(t *testing.T) {
 	for _, field := range []string{"reasoning", "reasoning_content"} {
 		url, bodies := serve(t, "text/event-stream", chunks(
@@ -249,12 +251,57 @@ func TestThoughtsGoBack(t *testing.T) {
 		if !strings.Contains((*bodies)[1], want) {
 			t.Errorf("sent %s\nwant in it %s", (*bodies)[1], want)
 		}
-		req.Contents = append(req.Contents, answered(text("done")), user(text("thanks")))
+		own := first.resp.Content.Parts[0].PartMetadata[model.MetaProvider].(string)
+		thought := func(owner, s string) *genai.Part {
+			return &genai.Part{Thought: true, Text: s, PartMetadata: owned(owner, field)}
+		}
+		req.Contents = append(req.Contents,
+			answered(thought(own, "so"), thought(chatOwner+"@elsewhere.example", "foreign"), text("done")), user(text("thanks")),
+			answered(thought(own, "polite"), text("welcome")), user(text("bye")))
 		if later := generate(t, Config{BaseURL: url}, req); later.err != nil {
 			t.Fatal(later.err)
 		}
-		if strings.Contains((*bodies)[2], `:"hm"`) {
-			t.Errorf("thinking of an earlier turn was sent: %s", (*bodies)[2])
+		for _, want := range []string{want, `{"role":"assistant","content":"done","` + field + `":"so"}`, `{"role":"assistant","content":"welcome"}`} {
+			if !strings.Contains((*bodies)[2], want) {
+				t.Errorf("later sent %s\nwant in it %s", (*bodies)[2], want)
+			}
+		}
+	}
+}
+
+// TestWantedThoughts: a server that refuses messages without thinking gets its own
+// in all turns, and a blank for what others have said.
+func TestWantedThoughts(t *testing.T) {
+	for base, wants := range map[string]bool{
+		"https://api.deepseek.com": true, "https://api.deepseek.com/v1": true, "https://api.moonshot.ai/v1": true, "https://api.moonshot.cn/v1": true,
+		"https://api.kimi.com/coding/v1": true, "https://notdeepseek.com": false, "https://api.mistral.ai/v1": false, "https://api.openai.com/v1": false,
+	} {
+		l := openFor(t, Config{BaseURL: base, API: Chat}, "m")
+		call := func(id string) *genai.Part {
+			return &genai.Part{FunctionCall: &genai.FunctionCall{ID: id, Name: "f"}}
+		}
+		output := map[string]any{"output": "x"}
+		req := hello()
+		req.Contents = append(req.Contents,
+			answered(&genai.Part{Thought: true, Text: "hm", PartMetadata: owned(l.owner(), "reasoning_content")}, call("a")), user(result("a", output)),
+			answered(&genai.Part{Thought: true, Text: "foreign", PartMetadata: owned(chatOwner+"@elsewhere.example", "reasoning")}, call("b")), user(result("b", output)),
+			answered(text("done")), user(text("thanks")), answered(text("welcome")), user(text("bye")))
+		r, err := l.newChatRequest(req, wire.NewNames(maxToolName, req))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, m := range r.Messages {
+			if m.Role == "assistant" {
+				got = append(got, m.ReasoningContent+m.Reasoning)
+			}
+		}
+		want := []string{"hm", "", "", ""}
+		if wants {
+			want = []string{"hm", " ", " ", " "}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s gets the thinking %q, want %q", base, got, want)
 		}
 	}
 }
