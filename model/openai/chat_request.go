@@ -67,6 +67,7 @@ type chatMessage struct {
 	Content          any        `json:"content,omitempty"`
 	ReasoningContent string     `json:"reasoning_content,omitempty"`
 	Reasoning        string     `json:"reasoning,omitempty"`
+	ReasoningDetails []detail   `json:"reasoning_details,omitempty"`
 	ToolCalls        []chatCall `json:"tool_calls,omitempty"`
 	ToolCallID       string     `json:"tool_call_id,omitempty"`
 }
@@ -311,6 +312,8 @@ func (l *llm) chatAssistant(parts []*genai.Part, names *wire.Names, afterResult 
 				m.ReasoningContent += p.Text
 			case "reasoning":
 				m.Reasoning += p.Text
+			default:
+				m.ReasoningDetails = append(m.ReasoningDetails, detailsOf(opaque, parts, names)...)
 			}
 		case p.Text != "":
 			text.WriteString(p.Text)

@@ -46,6 +46,7 @@ type chatDelta struct {
 	Content          json.RawMessage `json:"content"` // a text, or a list of contentPart
 	ReasoningContent string          `json:"reasoning_content"`
 	Reasoning        string          `json:"reasoning"`
+	ReasoningDetails json.RawMessage `json:"reasoning_details"`
 	Refusal          string          `json:"refusal"`
 	ToolCalls        []callDelta     `json:"tool_calls"`
 	Annotations      json.RawMessage `json:"annotations"`
@@ -99,6 +100,7 @@ type chatAnswer struct {
 
 	calls    []*chatCallState
 	thought  string // the field that thinking came in; "" if it cannot go back
+	details  []*streamedDetail
 	refusal  strings.Builder
 	filtered string // the categories of a content filter
 	finish   string
@@ -241,6 +243,9 @@ func (a *chatAnswer) delta(d *chatDelta) error {
 		a.thought = "reasoning"
 		a.builder.Thought(d.Reasoning)
 	}
+	if err := a.addDetails(d.ReasoningDetails); err != nil {
+		return err
+	}
 	if err := a.content(d.Content); err != nil {
 		return err
 	}
@@ -380,6 +385,7 @@ func (a *chatAnswer) response() (*model.Response, error) {
 		}
 	}
 	a.markThoughts()
+	a.keepDetails()
 	for _, c := range a.calls {
 		p := model.NewCall(c.id, a.names.Original(c.name), c.args.String())
 		if c.extra != nil {
@@ -395,10 +401,11 @@ func (a *chatAnswer) response() (*model.Response, error) {
 	return resp, nil
 }
 
-// markThoughts notes in which field the thinking came.
+// markThoughts notes in which field the thinking came, unless it has details: then
+// those go back in its place.
 func (a *chatAnswer) markThoughts() {
 	c := a.builder.Content()
-	if c == nil || a.thought == "" {
+	if c == nil || a.thought == "" || len(a.details) > 0 {
 		return
 	}
 	for _, p := range c.Parts {

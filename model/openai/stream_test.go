@@ -269,6 +269,76 @@ func TestThoughtsGoBack(t *testing.T) {
 	}
 }
 
+// TestDetailsGoBack: reasoning_details go back in all turns, joined from their pieces
+// and in their order, under the ids that the calls go out with, in place of the plain
+// thinking, and to models of the same maker alone.
+func TestDetailsGoBack(t *testing.T) {
+	details := func(list string) string { return choice(`"delta":{"reasoning_details":[` + list + `]}`) }
+	const id = "tool_update_todo_list_mL716LwhunURIXx4ZUZf" // too long to go back as it is
+	call := toolCalls(`{"index":0,"id":"` + id + `","function":{"name":"f","arguments":"{}"}}`)
+	end := choice(`"delta":{},"finish_reason":"tool_calls"`)
+	for name, c := range map[string]struct {
+		stream, want string
+	}{
+		"Gemini": {
+			chunks(choice(`"delta":{"reasoning":"hm","reasoning_details":[{"type":"reasoning.text","text":"hm","format":"google-gemini-v1","index":0}]}`),
+				details(`{"type":"reasoning.encrypted","data":"c2ln","format":"google-gemini-v1","id":"`+id+`","index":0}`), call, end, "[DONE]"),
+			`[{"data":"c2ln","format":"google-gemini-v1","id":"e1","index":0,"type":"reasoning.encrypted"}]`,
+		},
+		"Claude": {
+			chunks(choice(`"delta":{"reasoning":"hm","reasoning_details":[{"type":"reasoning.text","text":"h","signature":null,"format":"anthropic-claude-v1","index":0}]}`),
+				details(`{"type":"reasoning.text","text":"m","format":"anthropic-claude-v1","index":0}`),
+				details(`{"type":"reasoning.text","signature":"c2ln","format":"anthropic-claude-v1","index":0}`),
+				details(`{"type":"reasoning.encrypted","data":"cmVk","format":"anthropic-claude-v1","index":1}`),
+				details(`{"type":"reasoning.text","text":"cut off","format":"anthropic-claude-v1","index":2}`), call, end, "[DONE]"),
+			`[{"format":"anthropic-claude-v1","index":0,"signature":"c2ln","text":"hm","type":"reasoning.text"},{"data":"cmVk","format":"anthropic-claude-v1","index":1,"type":"reasoning.encrypted"}]`,
+		},
+		"OpenAI": {
+			chunks(details(`{"type":"reasoning.summary","summary":"**H","index":0,"id":null},{"type":"reasoning.summary","summary":"m**","index":0}`),
+				details(`{"type":"reasoning.encrypted","data":"ZW5j","format":"openai-responses-v1","id":"rs_1","index":0}`), call, end, "[DONE]"),
+			`[{"index":0,"summary":"**Hm**","type":"reasoning.summary"},{"data":"ZW5j","format":"openai-responses-v1","id":"rs_1","index":0,"type":"reasoning.encrypted"}]`,
+		},
+		"without an index":       {chunks(details(`{"type":"reasoning.text","text":"h"},{"type":"reasoning.text","text":"m","index":null}`), call, end), `[{"text":"hm","type":"reasoning.text"}]`},
+		"of a type not known":    {chunks(details(`{"type":"news","x":{"y":1.0}},{"type":"news","x":2}`), call, end), `[{"type":"news","x":{"y":1.0}},{"type":"news","x":2}]`},
+		"of another form":        {chunks(details(`7,null,{},{"type":7},{"type":"news"}`), call, end), `[{"type":"news"}]`},
+		"of another form at all": {chunks(choice(`"delta":{"reasoning":"hm","reasoning_details":"hm"}`), call, end), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			url, _ := serve(t, "text/event-stream", c.stream)
+			req := hello()
+			first := generate(t, Config{BaseURL: url}, req)
+			if first.err != nil {
+				t.Fatal(first.err)
+			}
+			for _, p := range first.resp.Content.Parts {
+				if p.FunctionCall != nil { // as the engine stores it
+					p.FunctionCall.ID, p.PartMetadata[model.MetaCallID] = "e1", p.FunctionCall.ID
+				}
+			}
+			req.Contents = append(req.Contents, first.resp.Content, user(result("e1", map[string]any{"output": "x"})), answered(text("done")), user(text("thanks")))
+			sent := func(modelName string) chatMessage {
+				r, err := openFor(t, Config{BaseURL: url}, modelName).newChatRequest(req, wire.NewNames(maxToolName, req))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return r.Messages[1]
+			}
+			m := sent("test-model")
+			if got := mustJSON(m.ReasoningDetails); c.want != "" && (got != c.want || m.Reasoning != "") {
+				t.Errorf("the details go back as %s with thinking %q, want %s", got, m.Reasoning, c.want)
+			}
+			if c.want == "" && (len(m.ReasoningDetails) > 0 || m.Reasoning != "hm") {
+				t.Errorf("without details %+v goes back", m)
+			}
+			if m := sent("acme/test-model"); len(m.ReasoningDetails) > 0 || m.Reasoning != "" {
+				t.Errorf("a model of another maker gets %+v", m)
+			}
+		})
+	}
+	url, _ := serve(t, "text/event-stream", chunks(details(strings.Repeat(`{"type":"news"},`, maxDetails)+`{"type":"news"}`), call, end))
+	wanted{kind: model.KindUnavailable, words: "details"}.check(t, generate(t, Config{BaseURL: url}, hello()))
+}
+
 // TestWantedThoughts: a server that refuses messages without thinking gets its own
 // in all turns, and a blank for what others have said.
 func TestWantedThoughts(t *testing.T) {
