@@ -156,6 +156,10 @@ func (r *Request) chat(o object) {
 			r.add(content(User, m["content"])...)
 		case "assistant":
 			r.add(content(Assistant, m["content"])...)
+			for _, d := range m.list("reasoning_details") {
+				r.signature(d.str("signature"))
+				r.signature(d.str("data"))
+			}
 			for _, call := range m.list("tool_calls") {
 				fn := call.obj("function")
 				r.add(Item{Kind: Call, ID: call.str("id"), Name: fn.str("name"), Args: fn.str("arguments")})

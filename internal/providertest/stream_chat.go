@@ -40,8 +40,8 @@ func includeUsage(request object) bool {
 	return string(request.obj("stream_options")["include_usage"]) == "true"
 }
 
-// choice writes one choice: the role, then reasoning, text and refusal, the tool
-// calls, whatever else the message holds, and the finish reason.
+// choice writes one choice: the role, then reasoning, with its signatures behind it,
+// text and refusal, the tool calls, whatever else the message holds, and the finish reason.
 func (s *chatStream) choice(choice object) {
 	msg := choice.obj("message")
 	first := object{"role": encode("assistant")}
@@ -49,14 +49,28 @@ func (s *chatStream) choice(choice object) {
 		first["content"] = encode("")
 	}
 	s.delta(choice, first, "")
+	details := msg.list("reasoning_details")
 	for _, field := range []string{"reasoning_content", "reasoning"} {
 		for _, piece := range pieces(msg.str(field)) {
 			delta := object{field: encode(piece)}
-			if details := msg.list("reasoning_details"); len(details) == 1 && details[0].str("text") == msg.str(field) {
-				delta["reasoning_details"] = encode([]object{details[0].with("text", piece)})
+			for _, d := range details {
+				if d.str("text") == msg.str(field) {
+					d = d.with("text", piece)
+					delete(d, "signature")
+					delta["reasoning_details"] = encode([]object{d})
+				}
 			}
 			s.delta(choice, delta, "")
 		}
+	}
+	for _, d := range details {
+		if d.has("text") {
+			if !d.has("signature") {
+				continue
+			}
+			d = d.with("text", "")
+		}
+		s.delta(choice, object{"reasoning_details": encode([]object{d})}, "")
 	}
 	s.content(choice, msg["content"])
 	for _, piece := range pieces(msg.str("refusal")) {
