@@ -16,6 +16,9 @@ import (
 // maxToolName is the length OpenAI allows for a tool's name.
 const maxToolName = 64
 
+// mistralID is the length of the ids of calls that Mistral takes.
+const mistralID = 9
+
 // chatOwner begins the mark of opaque data of the chat wire. The two wires keep
 // different things, so neither may send back the other's.
 const chatOwner = "openai-chat"
@@ -157,6 +160,7 @@ func (l *llm) newChatRequest(req *model.Request, names *wire.Names) (*chatReques
 	}
 	if isMistral(l.cfg.BaseURL) {
 		r.StreamOptions = nil // Refused there; usage comes anyway.
+		names = names.WithIDs(mistralID)
 	}
 	schema, err := wire.ResponseSchema(cfg)
 	if err != nil {

@@ -82,6 +82,14 @@ func (n *Names) add(name, w string) {
 // ID returns the id under which a call, or its result, goes out.
 func (n *Names) ID(id string) string { return n.ids.of(id) }
 
+// WithIDs returns these names for a wire that takes no ids of calls but those of
+// exactly that many letters and digits, from 9 to 64.
+func (n *Names) WithIDs(length int) *Names {
+	out := *n
+	out.ids = n.ids.ofLength(length)
+	return &out
+}
+
 // Wire returns the name under which the provider knows the tool.
 func (n *Names) Wire(name string) string { return n.toWire[name] }
 

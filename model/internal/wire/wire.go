@@ -7,8 +7,11 @@ package wire
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 
@@ -285,6 +288,29 @@ func (ids idMap) of(id string) string {
 		return own
 	}
 	return id
+}
+
+// ofLength returns ids that have exactly n letters and digits: those that do stay, for
+// others goes a hash. The result depends on the set of ids alone.
+func (ids idMap) ofLength(n int) idMap {
+	out, taken := idMap{}, map[string]bool{}
+	for id, own := range ids {
+		if len(own) == n && !strings.ContainsAny(clean(own, n), "_-") {
+			out[id], taken[own] = own, true
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(ids)) {
+		if out[id] != "" {
+			continue
+		}
+		short := ""
+		for seed := ids[id]; short == "" || taken[short]; seed += "#" {
+			sum := sha256.Sum256([]byte(seed))
+			short = hex.EncodeToString(sum[:])[:n]
+		}
+		out[id], taken[short] = short, true
+	}
+	return out
 }
 
 // calls are the parts with function calls.

@@ -110,6 +110,33 @@ func TestIDs(t *testing.T) {
 	}
 }
 
+// TestIDsOfLength: on a wire with ids of one length each call has its own, a fine one
+// stays, and what a call goes out with does not depend on calls that follow.
+func TestIDsOfLength(t *testing.T) {
+	first := map[string]string{}
+	parts := []*genai.Part{callPart("e1", "V2bduoFbR"), callPart("e2", "toolu_01A"), callPart("e3", ""), callPart("e4", "call_0"), callPart("e5", "call_0")}
+	for i := range 2000 {
+		parts = append(parts, callPart(fmt.Sprintf("adk-%d", i), ""))
+	}
+	for _, some := range [][]*genai.Part{parts[:5], parts} {
+		n := NewNames(64, &model.Request{Config: &genai.GenerateContentConfig{}, Contents: []*genai.Content{{Role: genai.RoleModel, Parts: some}}}).WithIDs(9)
+		seen := map[string]bool{}
+		for _, p := range some {
+			id := p.FunctionCall.ID
+			got := n.ID(id)
+			if !regexp.MustCompile(`^[a-zA-Z0-9]{9}$`).MatchString(got) || seen[got] || id == "e1" && got != "V2bduoFbR" || first[id] != "" && got != first[id] {
+				t.Errorf("%s goes out as %q, before as %q", id, got, first[id])
+			}
+			seen[got], first[id] = true, got
+		}
+	}
+	// Of two ids with one hash, the second gets another.
+	taken := idMap{"a": "x", "b": "x"}.ofLength(9)
+	if taken["a"] == taken["b"] {
+		t.Errorf("two calls go out as %q", taken["a"])
+	}
+}
+
 func TestTurns(t *testing.T) {
 	result := func(id string) *genai.Part {
 		return &genai.Part{FunctionResponse: &genai.FunctionResponse{ID: id}}
