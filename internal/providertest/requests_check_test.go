@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"regexp"
 	"strings"
 
 	anthropicsdk "github.com/anthropics/anthropic-sdk-go"
@@ -72,7 +73,7 @@ func bare(wire providertest.Wire, v any) any {
 	case map[string]any:
 		out := map[string]any{}
 		for key, value := range v {
-			if wire == providertest.OpenAIChat && (key == "reasoning_content" || key == "reasoning" || key == "extra_content") {
+			if wire == providertest.OpenAIChat && (key == "reasoning_content" || key == "reasoning" || key == "reasoning_details" || key == "extra_content") {
 				continue
 			}
 			if _, ok := value.(map[string]any); ok && key == "tool_choice" && wire != providertest.Anthropic {
@@ -210,6 +211,36 @@ func chatRules(p *pairs, r object) error {
 		return errors.New("the conversation does not end on the user's side")
 	}
 	return p.closed("the end")
+}
+
+var mistralID = regexp.MustCompile(`^[a-zA-Z0-9]{9}$`)
+
+// serverRules are what a chat completions server demands beyond chatRules, and what
+// it refuses that others know.
+func serverRules(base string, r object) error {
+	for i, m := range list(r, "messages") {
+		thought := strings.Contains(base, "deepseek") || strings.Contains(base, "moonshot")
+		if thought && str(m, "role") == "assistant" && str(m, "reasoning_content") == "" {
+			return fmt.Errorf("message %d has no thinking", i)
+		}
+		if !strings.Contains(base, "mistral") {
+			continue
+		}
+		for _, c := range append(list(m, "tool_calls"), object{"id": m["tool_call_id"]}) {
+			if id := str(c, "id"); id != "" && !mistralID.MatchString(id) {
+				return fmt.Errorf("message %d has a call with the id %q", i, id)
+			}
+			if c["extra_content"] != nil {
+				return fmt.Errorf("message %d has a call with extra content", i)
+			}
+		}
+		for _, field := range []string{"reasoning", "reasoning_content", "reasoning_details"} {
+			if m[field] != nil {
+				return fmt.Errorf("message %d has the field %s", i, field)
+			}
+		}
+	}
+	return nil
 }
 
 func responsesRules(p *pairs, r object) error {

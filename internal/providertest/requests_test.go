@@ -53,14 +53,17 @@ type asker struct {
 	sent *sender
 }
 
-func newAsker(tb testing.TB, wire providertest.Wire) *asker {
+func newAsker(tb testing.TB, wire providertest.Wire) *asker { return newAskerAt(tb, wire, "") }
+
+// newAskerAt asks another server than OpenAI's own over one of its wires.
+func newAskerAt(tb testing.TB, wire providertest.Wire, base string) *asker {
 	tb.Helper()
-	return newAskerAt(tb, wire, func(t http.RoundTripper) model.Provider {
+	return newAskerOf(tb, wire, func(t http.RoundTripper) model.Provider {
 		switch wire {
 		case providertest.OpenAIChat:
-			return openai.New(openai.Config{APIKey: apiKey, API: openai.Chat, Transport: t})
+			return openai.New(openai.Config{APIKey: apiKey, BaseURL: base, API: openai.Chat, Transport: t})
 		case providertest.OpenAIResponses:
-			return openai.New(openai.Config{APIKey: apiKey, API: openai.Responses, Transport: t})
+			return openai.New(openai.Config{APIKey: apiKey, BaseURL: base, API: openai.Responses, Transport: t})
 		case providertest.Anthropic:
 			return anthropic.New(anthropic.Config{APIKey: apiKey, Transport: t})
 		default:
@@ -69,8 +72,8 @@ func newAsker(tb testing.TB, wire providertest.Wire) *asker {
 	})
 }
 
-// newAskerAt is newAsker for a provider that is configured otherwise.
-func newAskerAt(tb testing.TB, wire providertest.Wire, provider func(http.RoundTripper) model.Provider) *asker {
+// newAskerOf is newAsker for a provider that is configured otherwise.
+func newAskerOf(tb testing.TB, wire providertest.Wire, provider func(http.RoundTripper) model.Provider) *asker {
 	tb.Helper()
 	streams := providertest.Streams(tb, wire)
 	var answer string

@@ -3,6 +3,7 @@ package providertest_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -24,6 +25,36 @@ var marks = map[providertest.Wire][]string{
 	providertest.OpenAIResponses: {"responses-opaque-mark"},
 	providertest.Anthropic:       {"anthropic-opaque-mark"},
 	providertest.Gemini:          {"Z2VtaW5pLW9wYXF1ZS1tYXJr", "gemini-opaque-mark"},
+}
+
+// servers are those that a conversation may switch to, by name: of each wire the
+// provider's own, and some that speak OpenAI's chat completions with rules of theirs.
+func servers() map[string]server {
+	all := map[string]server{}
+	for _, wire := range providertest.Wires {
+		all[string(wire)] = server{wire: wire}
+	}
+	for name, base := range map[string]string{"mistral": "https://api.mistral.ai/v1", "deepseek": "https://api.deepseek.com", "moonshot": "https://api.moonshot.ai/v1"} {
+		all[name] = server{providertest.OpenAIChat, base}
+	}
+	return all
+}
+
+type server struct {
+	wire providertest.Wire
+	base string // "" for the provider's own
+}
+
+// check checks a request.
+func (s server) check(body []byte) error {
+	if s.base == "" {
+		return checkRequest(s.wire, body)
+	}
+	var r object
+	if err := json.Unmarshal(body, &r); err != nil {
+		return err
+	}
+	return errors.Join(checkRules(s.wire, body), serverRules(s.base, r))
 }
 
 // history draws what the engine can have stored of a conversation: turns of the
@@ -151,6 +182,11 @@ func (h *history) text(wire providertest.Wire) *genai.Part {
 	return p
 }
 
+// chatServer draws who has answered on chat's wire.
+func (h *history) chatServer() string {
+	return "openai-chat@" + rapid.SampledFrom([]string{"api.openai.com", "openrouter.ai/google"}).Draw(h.t, "server")
+}
+
 func (h *history) thought(wire providertest.Wire) *genai.Part {
 	p := text(h.word("thought"))
 	p.Thought = true
@@ -159,7 +195,9 @@ func (h *history) thought(wire providertest.Wire) *genai.Part {
 	}
 	switch wire {
 	case providertest.OpenAIChat:
-		p.PartMetadata = owned("openai-chat", rapid.SampledFrom([]string{"reasoning", "reasoning_content"}).Draw(h.t, "field"))
+		p.PartMetadata = owned(h.chatServer(), rapid.SampledFrom([]string{
+			"reasoning", "reasoning_content", `[{"type":"reasoning.encrypted","data":"chat-opaque-mark","id":"call_0"}]`,
+		}).Draw(h.t, "field"))
 	case providertest.OpenAIResponses:
 		p.PartMetadata = owned("openai", rapid.SampledFrom([]string{
 			`{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"responses-opaque-mark","status":null}`,
@@ -242,7 +280,7 @@ func (h *history) call(wire providertest.Wire) *genai.Part {
 		p.ThoughtSignature = []byte("gemini-opaque-mark")
 		p.PartMetadata[model.MetaProvider] = "gemini"
 	case wire == providertest.OpenAIChat:
-		p.PartMetadata[model.MetaProvider], p.PartMetadata[model.MetaOpaque] = "openai-chat", `{"google":{"thought_signature":"chat-opaque-mark"}}`
+		p.PartMetadata[model.MetaProvider], p.PartMetadata[model.MetaOpaque] = h.chatServer(), `{"google":{"thought_signature":"chat-opaque-mark"}}`
 	}
 	return p
 }
@@ -270,9 +308,10 @@ func (h *history) result(call *genai.FunctionCall) *genai.Part {
 // be sent to each of them: the request is one that its SDK knows and its wire
 // allows, and what another provider wants back stays away from it.
 func TestSwitching(t *testing.T) {
-	for _, wire := range providertest.Wires {
-		t.Run(string(wire), func(t *testing.T) {
-			a := newAsker(t, wire)
+	for name, s := range servers() {
+		wire := s.wire
+		t.Run(name, func(t *testing.T) {
+			a := newAskerAt(t, wire, s.base)
 			a.llm = model.Ref{Provider: string(wire), LLM: a.llm}.Guarded(model.Limits{Retry: model.Retry{Tries: 1}})
 			searches := wire == providertest.Anthropic || wire == providertest.OpenAIResponses
 			rapid.Check(t, func(rt *rapid.T) {
@@ -301,7 +340,7 @@ func TestSwitching(t *testing.T) {
 				if err != nil {
 					rt.Fatalf("%v\nof %s", err, before)
 				}
-				if err := checkRequest(wire, body); err != nil {
+				if err := s.check(body); err != nil {
 					rt.Errorf("%v:\n%s\nof %s", err, body, before)
 				}
 				if after, err := json.Marshal(req); err != nil || !bytes.Equal(before, after) {
@@ -314,7 +353,7 @@ func TestSwitching(t *testing.T) {
 					rt.Errorf("%v:\n%s\nof %s", err, body, before)
 				}
 				for other, texts := range marks {
-					if other != wire && slices.ContainsFunc(texts, func(s string) bool { return bytes.Contains(body, []byte(s)) }) {
+					if (other != wire || s.base != "") && slices.ContainsFunc(texts, func(s string) bool { return bytes.Contains(body, []byte(s)) }) {
 						rt.Errorf("what %s wants back was sent: %s", other, body)
 					}
 				}
@@ -389,7 +428,7 @@ func wireName(wire providertest.Wire, name string) string {
 // TestSwitchingToVertex: Vertex AI has the form of the Gemini API, and lacks some
 // fields of it, which the SDK refuses to send there.
 func TestSwitchingToVertex(t *testing.T) {
-	vertex := newAskerAt(t, providertest.Gemini, func(rt http.RoundTripper) model.Provider {
+	vertex := newAskerOf(t, providertest.Gemini, func(rt http.RoundTripper) model.Provider {
 		return gemini.New(gemini.Config{Vertex: true, APIKey: apiKey, Transport: rt})
 	})
 	sdk, err := genai.NewClient(t.Context(), &genai.ClientConfig{
