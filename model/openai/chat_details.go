@@ -91,20 +91,26 @@ func (a *chatAnswer) keepDetails() {
 	}
 	if len(list) > 0 {
 		a.builder.Opaque(strings.ToValidUTF8(wire.JSON(list), "\uFFFD"), true)
+		parts := a.builder.Content().Parts
+		parts[len(parts)-1].PartMetadata[model.MetaModel] = a.llm.model
 	}
 }
 
-// detailsOf are the details in opaque data of a turn of the model. One that names a
-// call of the turn goes out with the call's id, which may be another one by then.
-func detailsOf(opaque string, parts []*genai.Part, names *wire.Names) []detail {
+// detailsOf are the details in a part p of a turn of the model. One that names a call
+// of the turn goes out with the call's id, which may be another one by then. Claude
+// models refuse each other's.
+func (l *llm) detailsOf(p *genai.Part, turn []*genai.Part, names *wire.Names) []detail {
 	var list []detail
-	if json.Unmarshal([]byte(opaque), &list) != nil {
+	if json.Unmarshal([]byte(wire.Opaque(p, l.owner())), &list) != nil {
 		return nil
 	}
+	if p.PartMetadata[model.MetaModel] != l.model {
+		list = slices.DeleteFunc(list, func(d detail) bool { return d.str("format") == "anthropic-claude-v1" })
+	}
 	for _, d := range list {
-		for _, p := range parts {
-			if p.FunctionCall != nil && d.str("id") != "" && d.str("id") == model.CallID(p) {
-				d["id"] = json.RawMessage(wire.JSON(names.ID(p.FunctionCall.ID)))
+		for _, c := range turn {
+			if id := d.str("id"); c.FunctionCall != nil && id != "" && id == model.CallID(c) {
+				d["id"] = json.RawMessage(wire.JSON(names.ID(c.FunctionCall.ID)))
 			}
 		}
 	}

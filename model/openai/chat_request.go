@@ -317,7 +317,7 @@ func (l *llm) chatAssistant(parts []*genai.Part, names *wire.Names, afterResult 
 			case "reasoning":
 				m.Reasoning += p.Text
 			default:
-				m.ReasoningDetails = append(m.ReasoningDetails, detailsOf(opaque, parts, names)...)
+				m.ReasoningDetails = append(m.ReasoningDetails, l.detailsOf(p, parts, names)...)
 			}
 		case p.Text != "":
 			text.WriteString(p.Text)

@@ -271,7 +271,7 @@ func TestThoughtsGoBack(t *testing.T) {
 
 // TestDetailsGoBack: reasoning_details go back in all turns, joined from their pieces
 // and in their order, under the ids that the calls go out with, in place of the plain
-// thinking, and to models of the same maker alone.
+// thinking, and to models of the same maker alone; Claude's to the same model.
 func TestDetailsGoBack(t *testing.T) {
 	details := func(list string) string { return choice(`"delta":{"reasoning_details":[` + list + `]}`) }
 	const id = "tool_update_todo_list_mL716LwhunURIXx4ZUZf" // too long to go back as it is
@@ -306,16 +306,16 @@ func TestDetailsGoBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			url, _ := serve(t, "text/event-stream", c.stream)
 			req := hello()
-			first := generate(t, Config{BaseURL: url}, req)
-			if first.err != nil {
-				t.Fatal(first.err)
+			first, err := openFor(t, Config{BaseURL: url}, "acme/one").Generate(t.Context(), req, func(model.Delta) {})
+			if err != nil {
+				t.Fatal(err)
 			}
-			for _, p := range first.resp.Content.Parts {
+			for _, p := range first.Content.Parts {
 				if p.FunctionCall != nil { // as the engine stores it
 					p.FunctionCall.ID, p.PartMetadata[model.MetaCallID] = "e1", p.FunctionCall.ID
 				}
 			}
-			req.Contents = append(req.Contents, first.resp.Content, user(result("e1", map[string]any{"output": "x"})), answered(text("done")), user(text("thanks")))
+			req.Contents = append(req.Contents, first.Content, user(result("e1", map[string]any{"output": "x"})), answered(text("done")), user(text("thanks")))
 			sent := func(modelName string) chatMessage {
 				r, err := openFor(t, Config{BaseURL: url}, modelName).newChatRequest(req, wire.NewNames(maxToolName, req))
 				if err != nil {
@@ -323,14 +323,17 @@ func TestDetailsGoBack(t *testing.T) {
 				}
 				return r.Messages[1]
 			}
-			m := sent("test-model")
+			m := sent("acme/one")
 			if got := mustJSON(m.ReasoningDetails); c.want != "" && (got != c.want || m.Reasoning != "") {
 				t.Errorf("the details go back as %s with thinking %q, want %s", got, m.Reasoning, c.want)
 			}
 			if c.want == "" && (len(m.ReasoningDetails) > 0 || m.Reasoning != "hm") {
 				t.Errorf("without details %+v goes back", m)
 			}
-			if m := sent("acme/test-model"); len(m.ReasoningDetails) > 0 || m.Reasoning != "" {
+			if m := sent("acme/two"); name == "Claude" && m.ReasoningDetails != nil || name == "Gemini" && m.ReasoningDetails == nil {
+				t.Errorf("another model of the maker gets %+v", m)
+			}
+			if m := sent("other/one"); len(m.ReasoningDetails) > 0 || m.Reasoning != "" {
 				t.Errorf("a model of another maker gets %+v", m)
 			}
 		})
@@ -563,6 +566,7 @@ func FuzzStream(f *testing.F) {
 	f.Add(true, event("response.output_item.done", obj{"output_index": -1, "item": nil}))
 	f.Add(false, chunks(choice(`"delta":{"content":"hey","reasoning":"hm"}`), toolCalls(`{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}`), choice(`"finish_reason":"stop"`), "[DONE]"))
 	f.Add(false, chunks(choice(`"delta":{"content":[{"type":"thinking","thinking":[{"text":"hm"}]}]}`), `{"usage":null}`))
+	f.Add(false, chunks(choice(`"delta":{"reasoning_details":[{"type":"reasoning.text","text":"hm","index":0},{"type":"reasoning.encrypted","data":"x"}]}`), choice(`"delta":{"content":"hey"}`), choice(`"finish_reason":"stop"`)))
 	// What begins like JSON comes from a server that does not stream.
 	f.Add(false, `{"choices":[{"message":{"content":"hey","tool_calls":[{"id":"a","function":{"name":"f","arguments":"{}"}}]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":1}}`)
 	f.Add(true, `{"status":"completed","output":[{"type":"message","content":[{"type":"output_text","text":"hey"}]},{"type":"function_call","call_id":"a","name":"f","arguments":"{}"}]}`)
