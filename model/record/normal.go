@@ -17,6 +17,9 @@ import (
 // hidden stands for what a line must not hold.
 const hidden = "***"
 
+// whole is for clean: inline data of any length stays.
+const whole = -1
+
 // minSecret is the length, in bytes, below which a secret is not looked for: it
 // would be found in any text.
 const minSecret = 6
@@ -50,19 +53,19 @@ func request(req *model.Request, hide *strings.Replacer) (json.RawMessage, error
 	if err != nil {
 		return nil, err
 	}
-	return model.MarshalJSON(clean(v, hide, true))
+	return model.MarshalJSON(clean(v, hide, MaxInline))
 }
 
 // clean returns v, which it may change, without secrets: known ones in any text
-// and name, the user and the query of addresses of files. Long inline data becomes its
-// hash, if short is set.
-func clean(v any, hide *strings.Replacer, short bool) any {
+// and name, the user and the query of addresses of files. Of inline data keep bytes
+// stay, see inline.
+func clean(v any, hide *strings.Replacer, keep int) any {
 	switch v := v.(type) {
 	case string:
 		return hide.Replace(v)
 	case []any:
 		for i := range v {
-			v[i] = clean(v[i], hide, short)
+			v[i] = clean(v[i], hide, keep)
 		}
 	case map[string]any:
 		_, typed := v["mimeType"].(string)
@@ -76,9 +79,9 @@ func clean(v any, hide *strings.Replacer, short bool) any {
 			case isText && name == "fileUri":
 				v[name] = hide.Replace(address(text))
 			case isText && name == "data" && typed:
-				v[name] = inline(text, short)
+				v[name] = inline(text, hide, keep)
 			default:
-				v[name] = clean(member, hide, short)
+				v[name] = clean(member, hide, keep)
 			}
 		}
 	}
@@ -103,16 +106,27 @@ func address(uri string) string {
 	return u.String()
 }
 
-// inline is base64 data, or the hash of what it stands for.
-func inline(text string, short bool) string {
-	if !short || base64.StdEncoding.DecodedLen(len(text)) <= MaxInline {
-		return text
+// inline is base64 data without secrets. Data that holds one, or is longer than keep
+// bytes, becomes its hash; with keep whole the secret alone is left out, as of a text.
+// What is no base64, as a tool's result may hold under the same name, is a text.
+func inline(text string, hide *strings.Replacer, keep int) string {
+	if shown := hide.Replace(text); shown != text {
+		return shown
 	}
 	data, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
-		return text // not what genai writes
+		return text
 	}
-	return fmt.Sprintf("sha256:%s (%d bytes)", hash(data), len(data))
+	shown := hide.Replace(string(data))
+	secret := shown != string(data)
+	switch {
+	case keep == whole && secret:
+		return base64.StdEncoding.EncodeToString([]byte(shown))
+	case keep != whole && (secret || len(data) > keep):
+		return fmt.Sprintf("sha256:%s (%d bytes)", hash(data), len(data))
+	default:
+		return text
+	}
 }
 
 func hash(data []byte) string { return fmt.Sprintf("%x", sha256.Sum256(data)) }
@@ -120,12 +134,14 @@ func hash(data []byte) string { return fmt.Sprintf("%x", sha256.Sum256(data)) }
 // Normal decodes a recorded request for comparison with one of a line of that form:
 // ids of tool calls, which are random, become numbers in the order of their
 // appearance, and what other agents have said since the last one stands in the order
-// of their names: those that run side by side come to their ends in any.
+// of their names: those that run side by side come to their ends in any. All inline
+// data becomes its hash, since a line has that alone of what held a secret.
 func Normal(request json.RawMessage, version int) (any, error) {
 	v, err := jsondiff.Decode(request)
 	if err != nil {
 		return nil, err
 	}
+	v = clean(v, strings.NewReplacer(), 0)
 	ids := map[string]string{}
 	top, _ := v.(map[string]any)
 	if version < 2 {

@@ -31,8 +31,9 @@ const Version = 2
 const (
 	// MaxLine bounds a line, in bytes. A call that takes more is not recorded.
 	MaxLine = 32 << 20
-	// MaxInline bounds inline data of a request, in bytes: of more than that the
-	// hash is recorded. Answers are recorded whole.
+	// MaxInline bounds inline data of a request, in bytes: of more than that, and of
+	// data that holds a secret, the hash is recorded. Answers are recorded whole, but
+	// for secrets.
 	MaxInline = 4 << 10
 )
 
@@ -54,8 +55,8 @@ type Line struct {
 	// Served is the name that the provider gave its model, "" if it did not.
 	Served string `json:"served,omitempty"`
 	// Request is what was asked: contents and config in genai's JSON form, members
-	// by name, with long inline data replaced by its hash; deferred and cache, where
-	// there are any.
+	// by name, with some inline data replaced by its hash, see MaxInline; deferred and
+	// cache, where there are any.
 	Request json.RawMessage `json:"request"`
 	// Tries are those that failed and were followed by another one.
 	Tries []Try `json:"tries,omitempty"`

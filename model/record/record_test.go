@@ -3,6 +3,7 @@ package record_test
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -206,6 +207,49 @@ func TestSecrets(t *testing.T) {
 		t.Error("the request has been changed")
 	}
 }
+
+// Keys are found in files of any size too, and in what only looks like one.
+func TestSecretsInFiles(t *testing.T) {
+	const key = "canarykey0123456" // also base64, as it is
+	env := []byte("OPENAI_API_KEY=" + key + "\n")
+	blob := func(data []byte) *genai.Part {
+		return &genai.Part{InlineData: &genai.Blob{MIMEType: "text/plain", Data: data}}
+	}
+	fields := func(data any) map[string]any { return map[string]any{"mimeType": "text/plain", "data": data} }
+	for name, c := range map[string]struct {
+		part          *genai.Part
+		asked, answer string // that the line has for it
+	}{
+		"small file":        {blob(env), `"data":"sha256:`, `"data":"` + encoded("OPENAI_API_KEY=***\n")},
+		"large file":        {blob(append(bytes.Repeat([]byte("x"), record.MaxInline), env...)), `"data":"sha256:`, `"data":"` + encoded(strings.Repeat("x", record.MaxInline)+"OPENAI_API_KEY=***\n")},
+		"other file":        {blob([]byte("PORT=80")), `"data":"` + encoded("PORT=80"), `"data":"` + encoded("PORT=80")},
+		"no file":           {&genai.Part{FunctionResponse: &genai.FunctionResponse{Name: "f", Response: fields("the key is " + key)}}, `"the key is ***"`, `"the key is ***"`},
+		"no file, no space": {&genai.Part{FunctionCall: &genai.FunctionCall{Name: "f", Args: fields(key)}}, `"data":"***"`, `"data":"***"`},
+		"file of a result":  {&genai.Part{FunctionResponse: &genai.FunctionResponse{Name: "f", Response: fields(encoded(string(env)))}}, `"data":"sha256:`, `"data":"` + encoded("OPENAI_API_KEY=***\n")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rec, read, _, _ := file(t)
+			llm := rec.Wrap(generate(func(context.Context, *model.Request) (*model.Response, error) {
+				return &model.Response{Content: &genai.Content{Role: genai.RoleModel, Parts: []*genai.Part{c.part}}}, nil
+			}), record.Source{Secrets: []string{key}})
+			if _, err := ask(t, llm, prompt(c.part)); err != nil {
+				t.Fatal(err)
+			}
+			line := read()[0]
+			for got, want := range map[string]string{string(line.Request): c.asked, string(line.Response.Content): c.answer} {
+				if !strings.Contains(got, want) || strings.Contains(got, key) || strings.Contains(got, encoded(string(env))) {
+					t.Errorf("recorded %.300s, want %.300s", got, want)
+				}
+			}
+			var played genai.Content
+			if err := json.Unmarshal(line.Response.Content, &played); err != nil {
+				t.Errorf("the answer cannot be read: %v", err)
+			}
+		})
+	}
+}
+
+func encoded(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
 
 // Calls that end at once leave whole lines, also behind a part of a line.
 func TestConcurrent(t *testing.T) {

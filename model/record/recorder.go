@@ -172,7 +172,7 @@ func (m *recorded) complete(ctx context.Context, line *Line, req *model.Request,
 	if encErr != nil {
 		return nil, encErr
 	}
-	line.Response.Content, encErr = model.MarshalJSON(clean(v, m.hide, false))
+	line.Response.Content, encErr = model.MarshalJSON(clean(v, m.hide, whole))
 	return line, encErr
 }
 

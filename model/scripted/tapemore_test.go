@@ -2,6 +2,7 @@ package scripted_test
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -199,6 +200,41 @@ func TestTapeOfAddresses(t *testing.T) {
 	again := play(t, llm, first).resp.Content
 	if got := play(t, llm, then(again)); got.err != "" || again.Parts[0].FileData.FileURI == drawn.Parts[0].FileData.FileURI {
 		t.Errorf("%+v, after %+v", got, again.Parts[0].FileData)
+	}
+}
+
+// A request with files is the recorded one again, though the tape has no more of some
+// than a hash; with another file of that length it is not.
+func TestTapeOfFiles(t *testing.T) {
+	dir := t.TempDir()
+	large := strings.Repeat("x", 2*record.MaxInline)
+	asks := func(data string) *model.Request {
+		req := called("t", 0, "look")
+		result := map[string]any{"mimeType": "text/plain", "data": base64.StdEncoding.EncodeToString([]byte(large))}
+		req.Contents = append(req.Contents, genai.NewContentFromParts([]*genai.Part{
+			{InlineData: &genai.Blob{MIMEType: "text/plain", Data: []byte(data)}},
+			{FunctionResponse: &genai.FunctionResponse{ID: "1", Name: "f", Response: result}},
+		}, genai.RoleUser))
+		return req
+	}
+	for _, c := range []struct{ data, other string }{
+		{"PORT=80", "PORT=81"},
+		{"KEY=canary-key", "KEY=canary-kez"},
+		{large + "canary-key", large + "canary-kez"},
+		{large, large[1:] + "y"},
+	} {
+		tapingOf(t, dir, open(t, `answers: [{text: "Hello."}]`), asks(c.data))
+		llm := replaying(t, dir, "tape:strict")
+		if got := play(t, llm, asks(c.data)); got.text != "Hello." {
+			t.Errorf("%.20s: %+v", c.data, got)
+		}
+		if got := play(t, llm, asks(c.other)); !strings.Contains(got.err, "contents[1].parts[0].inlineData.data: recorded") {
+			t.Errorf("%.20s: %+v", c.other, got)
+		}
+	}
+	tape, err := os.ReadFile(filepath.Join(dir, "tape.jsonl"))
+	if err != nil || strings.Contains(string(tape), "canary") || strings.Contains(string(tape), base64.StdEncoding.EncodeToString([]byte("KEY=canary-key"))) {
+		t.Errorf("%v\n%.3000s", err, tape)
 	}
 }
 
