@@ -43,3 +43,13 @@ func TestCacheElsewhere(t *testing.T) {
 		}
 	}
 }
+
+// OpenAI's own server is told the same in a region as anywhere.
+func TestCacheInRegions(t *testing.T) {
+	for _, baseURL := range []string{"", "https://eu.api.openai.com/v1"} {
+		got, err := openFor(t, Config{BaseURL: baseURL}, "gpt-5").cache(&model.Cache{Key: "k", TTL: 24 * time.Hour})
+		if want := (promptCache{Key: "k", Retention: "24h"}); err != nil || got != want {
+			t.Errorf("%q: %+v, %v", baseURL, got, err)
+		}
+	}
+}

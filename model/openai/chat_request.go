@@ -153,7 +153,7 @@ func (l *llm) newChatRequest(req *model.Request, names *wire.Names) (*chatReques
 	if r.promptCache, err = l.cache(req.Cache); err != nil {
 		return nil, err
 	}
-	if isFirstParty(l.cfg.BaseURL) {
+	if isFirstParty(l.cfg.BaseURL) || isAzure(l.cfg.BaseURL) {
 		r.MaxCompletionTokens = int64(cfg.MaxOutputTokens)
 	} else {
 		r.MaxTokens = int64(cfg.MaxOutputTokens)

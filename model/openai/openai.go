@@ -37,7 +37,7 @@ type API string
 
 // The interfaces.
 const (
-	// Auto is Responses at OpenAI's own endpoint and Chat anywhere else.
+	// Auto is Responses at OpenAI's own endpoints and Chat anywhere else.
 	Auto API = ""
 	// Responses is POST /responses.
 	Responses API = "responses"
@@ -92,10 +92,24 @@ func New(cfg Config) *Provider {
 	return &Provider{cfg: cfg, client: newHTTPClient(cfg.Transport)}
 }
 
-// isFirstParty tells whether a base URL is OpenAI's own.
+// isFirstParty tells whether a base URL is OpenAI's own, of the world or of a region
+// such as eu.api.openai.com.
 func isFirstParty(baseURL string) bool {
+	host := hostOf(baseURL)
+	return host == "api.openai.com" || strings.HasSuffix(host, ".api.openai.com")
+}
+
+// isAzure tells whether a base URL is one of Azure's, which serves OpenAI's models
+// under names that its customers give them.
+func isAzure(baseURL string) bool { return strings.HasSuffix(hostOf(baseURL), ".openai.azure.com") }
+
+// hostOf is the host of a URL, "" if it has none.
+func hostOf(baseURL string) string {
 	u, err := url.Parse(baseURL)
-	return err == nil && u.Hostname() == "api.openai.com"
+	if err != nil {
+		return ""
+	}
+	return strings.ToLower(u.Hostname())
 }
 
 // maxLine bounds a line of the stream, in bytes. The last event of a response

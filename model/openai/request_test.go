@@ -244,6 +244,11 @@ func TestWireDetails(t *testing.T) {
 	if r := chat(""); r.MaxTokens != 0 || r.MaxCompletionTokens != 9 || r.StreamOptions == nil {
 		t.Errorf("OpenAI itself: %+v", r)
 	}
+	for _, baseURL := range []string{"https://eu.api.openai.com/v1", "https://x.openai.azure.com/openai/v1"} {
+		if r := chat(baseURL); r.MaxTokens != 0 || r.MaxCompletionTokens != 9 {
+			t.Errorf("%s: %+v", baseURL, r)
+		}
+	}
 	if r := chat("https://api.mistral.ai/v1"); r.MaxTokens != 9 || r.MaxCompletionTokens != 0 || r.StreamOptions != nil {
 		t.Errorf("Mistral: %+v", r)
 	}
@@ -266,6 +271,12 @@ func TestAPI(t *testing.T) {
 	}{
 		{Config{}, Responses},
 		{Config{BaseURL: "https://api.openai.com/v1/"}, Responses},
+		{Config{BaseURL: "https://eu.api.openai.com/v1"}, Responses},
+		{Config{BaseURL: "https://AE.api.openai.com:443/v1"}, Responses},
+		{Config{BaseURL: "https://notapi.openai.com/v1"}, Chat},
+		{Config{BaseURL: "https://eu-api.openai.com/v1"}, Chat},
+		{Config{BaseURL: "https://x.openai.azure.com/openai/v1"}, Chat},
+		{Config{BaseURL: "https://eu.api.openai.com.example/v1"}, Chat},
 		{Config{API: Chat}, Chat},
 		{Config{BaseURL: "http://127.0.0.1:11434/v1"}, Chat},
 		{Config{BaseURL: "https://api.openai.com.example/v1"}, Chat},

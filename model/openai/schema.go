@@ -2,7 +2,6 @@ package openai
 
 import (
 	"encoding/json"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -20,14 +19,10 @@ import (
 //     it cannot call tools (vllm-project/vllm issues 16313 and 39929, ollama/ollama
 //     issue 13750).
 func (l *llm) takesSchema(req *model.Request) bool {
-	u, err := url.Parse(l.cfg.BaseURL)
-	if err != nil {
-		return false
-	}
-	switch host := u.Hostname(); {
+	switch host := hostOf(l.cfg.BaseURL); {
 	case host == "api.deepseek.com", host == "api.groq.com":
 		return false
-	case host != "api.openai.com" && !strings.HasSuffix(host, ".openai.azure.com"):
+	case !isFirstParty(l.cfg.BaseURL) && !isAzure(l.cfg.BaseURL):
 		return len(req.Functions()) == 0
 	}
 	for _, old := range []string{"gpt-3", "gpt-4-", "chatgpt-", "o1-mini", "o1-preview", "gpt-4o-2024-05-13"} {

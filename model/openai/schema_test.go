@@ -87,6 +87,8 @@ func TestTakesSchema(t *testing.T) {
 		{"", "gpt-3.5-turbo", Chat, nil, false},
 		{"", "chatgpt-4o-latest", Chat, nil, false},
 		{"", "o1-mini", Chat, nil, false},
+		{"https://eu.api.openai.com/v1", "gpt-5", Responses, functions, true},
+		{"https://eu.api.openai.com/v1", "gpt-4", Chat, nil, false},
 		{"https://x.openai.azure.com/openai/v1", "mine", Chat, functions, true},
 		{"http://127.0.0.1:8000/v1", "qwen", Chat, nil, true},
 		{"http://127.0.0.1:8000/v1", "qwen", Chat, functions, false},
