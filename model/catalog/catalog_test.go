@@ -154,6 +154,7 @@ func TestFind(t *testing.T) {
 		{"openai", "gpt-6.1", 0},
 		{"openai", "o1-pro", 600},
 		{"openai", "o3-deep-research", 0},
+		{"openai", "ft:gpt-4o-mini-2024-07-18:acme::abc", 0},
 		{"openai", "", 0},
 		{"acme", "gpt-5", 0},
 	} {

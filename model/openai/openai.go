@@ -112,6 +112,15 @@ func hostOf(baseURL string) string {
 	return strings.ToLower(u.Hostname())
 }
 
+// baseModel is the model that a fine-tuned one was made of, whose name is
+// "ft:gpt-4o-2024-08-06:acme::id", and any other name as it is.
+func baseModel(modelName string) string {
+	if tuned, ok := strings.CutPrefix(modelName, "ft:"); ok {
+		modelName, _, _ = strings.Cut(tuned, ":")
+	}
+	return modelName
+}
+
 // maxLine bounds a line of the stream, in bytes. The last event of a response
 // repeats the whole answer, the instructions and the tools in one line.
 const maxLine = 8 << 20

@@ -252,7 +252,8 @@ func TestWireDetails(t *testing.T) {
 	if r := chat("https://api.mistral.ai/v1"); r.MaxTokens != 9 || r.MaxCompletionTokens != 0 || r.StreamOptions != nil {
 		t.Errorf("Mistral: %+v", r)
 	}
-	for name, want := range map[string]bool{"gpt-4o": false, "gpt-3.5-turbo": false, "chatgpt-4o-latest": false, "gpt-5-chat-latest": false, "gpt-5.1-chat-latest": false, "gpt-5": true, "o3": true, "my-deployment": true} {
+	for name, want := range map[string]bool{"gpt-4o": false, "gpt-3.5-turbo": false, "chatgpt-4o-latest": false, "gpt-5-chat-latest": false, "gpt-5.1-chat-latest": false, "gpt-5": true, "o3": true, "my-deployment": true,
+		"ft:gpt-4o-mini-2024-07-18:acme::abc": false, "ft:gpt-4.1-2025-04-14:acme:mine:abc:ckpt-step-10": false, "ft:o4-mini-2025-04-16:acme::abc": true, "ft:gpt-5:acme:a-chat:abc": true} {
 		if reasons(name) != want {
 			t.Errorf("reasons(%q) = %v", name, !want)
 		}

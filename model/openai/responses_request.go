@@ -158,6 +158,7 @@ func (l *llm) newResponsesRequest(req *model.Request, names *wire.Names) (*respo
 // reasons tells whether a model may reason. Those that cannot refuse a request
 // for encrypted reasoning; names that are not known to be such may.
 func reasons(modelName string) bool {
+	modelName = baseModel(modelName)
 	for _, prefix := range []string{"gpt-3", "gpt-4", "chatgpt-"} {
 		if strings.HasPrefix(modelName, prefix) {
 			return false

@@ -25,12 +25,13 @@ func (l *llm) takesSchema(req *model.Request) bool {
 	case !isFirstParty(l.cfg.BaseURL) && !isAzure(l.cfg.BaseURL):
 		return len(req.Functions()) == 0
 	}
+	name := baseModel(l.model)
 	for _, old := range []string{"gpt-3", "gpt-4-", "chatgpt-", "o1-mini", "o1-preview", "gpt-4o-2024-05-13"} {
-		if strings.HasPrefix(l.model, old) {
+		if strings.HasPrefix(name, old) {
 			return false
 		}
 	}
-	return l.model != "gpt-4"
+	return name != "gpt-4"
 }
 
 // What a strict schema may hold, see the guide "Structured Outputs", section
