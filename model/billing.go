@@ -22,6 +22,11 @@ type Billing struct {
 	// As names another provider whose models these are, served in another way: what
 	// the table in force says of that one holds, unless it says more of this one.
 	As string
+	// Unlisted is true when the provider's server may have other models than the table
+	// knows, as one that only speaks the interface of the vendor. Those of the server's
+	// own table alone are then listed. A model that has the name of one of the vendor's
+	// is taken for it all the same.
+	Unlisted bool
 	// Free is true when calls cost nothing, such as of models that run here.
 	Free bool
 	// CachedApart is true when Usage.Prompt does not include Usage.Cached.
@@ -110,8 +115,16 @@ func (r *Registry) WithCatalog(over *catalog.Table) (*Registry, error) {
 		}
 	}
 	out := *r
-	out.table = r.table.With(over)
+	out.table, out.own = r.table.With(over), r.own.With(over)
 	return &out, nil
+}
+
+// families are those of a provider that are known to be there.
+func (r *Registry) families(provider string) []string {
+	if billing(r.providers[provider]).Unlisted {
+		return r.own.Families(provider)
+	}
+	return r.table.Families(provider)
 }
 
 // ownCatalogs returns the built-in table with those of the providers laid over it.

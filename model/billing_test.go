@@ -226,6 +226,51 @@ providers:
 	}
 }
 
+// A server that only speaks OpenAI's interface has the models that the operator says
+// it has. One of a name of OpenAI's costs as much as there: it may be a proxy.
+func TestModelsOfOtherServers(t *testing.T) {
+	at := func(baseURL, prices string) *model.Registry {
+		t.Helper()
+		reg, err := model.NewRegistry(openai.New(openai.Config{BaseURL: baseURL}), openai.New(openai.Config{Name: "openai-chat", BaseURL: baseURL}), anthropic.New(anthropic.Config{}))
+		if err == nil && prices != "" {
+			reg, err = reg.WithCatalog(catalog.MustParse("prices.yaml", "date: 2026-10-10\nproviders: "+prices))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reg
+	}
+	for _, c := range []struct {
+		baseURL, prices string
+		listed          []string // of OpenAI's two; nil for those of the built-in table
+		gpt5            float64
+	}{
+		{"", "", nil, 1.25},
+		{"https://eu.api.openai.com/v1", "{openai: {gpt-5: {price: {input: 2, output: 2}}}}", nil, 2},
+		{"http://127.0.0.1:11434/v1", "", []string{}, 1.25},
+		{"https://x.openai.azure.com/openai/v1", "", []string{}, 1.25},
+		{"http://127.0.0.1:11434/v1", "{openai: {qwen3: {price: {input: 1, output: 1}}, gpt-5: {price: {input: 0, output: 0}}}, openai-chat: {llama: {price: {input: 1, output: 1}}}}", []string{"gpt-5", "openai/qwen3", "openai-chat/llama"}, 0},
+	} {
+		reg := at(c.baseURL, c.prices)
+		listed, others := []string{}, 0
+		for _, st := range reg.Providers() {
+			if st.Provider == "anthropic" {
+				others = len(st.Models)
+				continue
+			}
+			listed = append(listed, st.Models...)
+		}
+		slices.Sort(listed)
+		slices.Sort(c.listed)
+		if c.listed == nil && !slices.Equal(listed, catalog.Builtin().Families("openai")) || c.listed != nil && !slices.Equal(listed, c.listed) || others == 0 {
+			t.Errorf("%q, prices %q: %q are listed, and %d others", c.baseURL, c.prices, listed, others)
+		}
+		if usd, known := reg.Knows("openai", "gpt-5").Cost(model.Usage{Prompt: 1_000_000}); !known || usd != c.gpt5 {
+			t.Errorf("%q, prices %q: gpt-5 costs %v, %v", c.baseURL, c.prices, usd, known)
+		}
+	}
+}
+
 func TestCatalogsOfOthersAreRefused(t *testing.T) {
 	table := catalog.MustParse("acme.yaml", acmeCatalog)
 	if _, err := sold(t).WithCatalog(table); err == nil || !strings.Contains(err.Error(), `"acme"`) || !strings.Contains(err.Error(), "gemini") {

@@ -36,13 +36,17 @@ type Registry struct {
 	keysOf    map[string]string // whose keys a provider takes, if not its own
 	routes    routes
 	table     *catalog.Table
+	own       *catalog.Table // what of table is the server's own
 }
 
 // NewRegistry returns a registry of the given providers. Their names must be
 // unique, not empty and without a slash, and no two of them may claim the same
 // models.
 func NewRegistry(providers ...Provider) (*Registry, error) {
-	r := &Registry{providers: make(map[string]Provider, len(providers)), keysOf: map[string]string{}, routes: routes{names: map[string]string{}}}
+	r := &Registry{
+		providers: make(map[string]Provider, len(providers)), keysOf: map[string]string{}, routes: routes{names: map[string]string{}},
+		own: &catalog.Table{},
+	}
 	for _, p := range providers {
 		name, about := p.Name(), describe(p)
 		if s, ok := p.(standIn); ok {
@@ -174,7 +178,7 @@ func (r *Registry) Providers() []Status {
 	for _, name := range r.names() {
 		p := r.providers[name]
 		st := Status{Provider: name, NeedsKey: true, HasKey: true, Builtins: p.Builtins(), KeyHeader: KeyHeader(cmp.Or(r.keysOf[name], name))}
-		models := r.table.Families(name)
+		models := r.families(name)
 		if l, ok := p.(Lister); ok {
 			models = append(models, l.Models()...)
 		}

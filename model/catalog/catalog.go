@@ -17,7 +17,7 @@ import (
 	"sync"
 )
 
-// Table holds what is known of models. It is immutable.
+// Table holds what is known of models; the zero value knows of none. It is immutable.
 type Table struct {
 	// Date is the day on which the prices were last compared with those of the
 	// providers, YYYY-MM-DD.
@@ -77,7 +77,8 @@ func Builtin() *Table { return builtinTable() }
 // With returns t with what over says laid over it: prices and capabilities that
 // over has for a family take the place of those of t, all others stay.
 func (t *Table) With(over *Table) *Table {
-	out := &Table{Date: t.Date, entries: maps.Clone(t.entries)}
+	out := &Table{Date: t.Date, entries: make(map[string]map[string]Entry, len(t.entries)+len(over.entries))}
+	maps.Copy(out.entries, t.entries)
 	for provider, families := range over.entries {
 		all := maps.Clone(out.entries[provider])
 		if all == nil {

@@ -150,13 +150,15 @@ func (t lineLimit) RoundTrip(req *http.Request) (*http.Response, error) {
 // Name returns the configured name.
 func (p *Provider) Name() string { return p.cfg.Name }
 
-// Billing says that OpenAI's other interface costs the same. A provider under
-// another name is another vendor, of which nothing is known.
+// Billing says that OpenAI's other interface costs the same, and that it is not known
+// which models a server has that is not OpenAI's. A provider under another name is
+// another vendor, of which nothing is known.
 func (p *Provider) Billing() model.Billing {
-	if p.cfg.Name == "openai-chat" || p.cfg.Name == "openai-responses" {
-		return model.Billing{As: "openai"}
+	b := model.Billing{Unlisted: !isFirstParty(p.cfg.BaseURL)}
+	if p.cfg.Name == nameChat || p.cfg.Name == nameResponses {
+		b.As = name
 	}
-	return model.Billing{}
+	return b
 }
 
 // String names the provider and hides its key.
