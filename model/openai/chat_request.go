@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"net/url"
-	"slices"
 	"strings"
 
 	"google.golang.org/genai"
@@ -206,14 +205,6 @@ func isMistral(baseURL string) bool { return isOf(baseURL, "mistral.ai") }
 // calls that lacks one.
 func wantsThoughts(baseURL string) bool {
 	return isOf(baseURL, "deepseek.com", "moonshot.ai", "moonshot.cn", "kimi.com")
-}
-
-// isOf tells whether a base URL is in one of the domains.
-func isOf(baseURL string, domains ...string) bool {
-	u, err := url.Parse(baseURL)
-	return err == nil && slices.ContainsFunc(domains, func(d string) bool {
-		return u.Hostname() == d || strings.HasSuffix(u.Hostname(), "."+d)
-	})
 }
 
 // toolChoice translates which tools the model has to use; only is how the wire

@@ -94,14 +94,17 @@ func New(cfg Config) *Provider {
 
 // isFirstParty tells whether a base URL is OpenAI's own, of the world or of a region
 // such as eu.api.openai.com.
-func isFirstParty(baseURL string) bool {
-	host := hostOf(baseURL)
-	return host == "api.openai.com" || strings.HasSuffix(host, ".api.openai.com")
-}
+func isFirstParty(baseURL string) bool { return isOf(baseURL, "api.openai.com") }
 
 // isAzure tells whether a base URL is one of Azure's, which serves OpenAI's models
 // under names that its customers give them.
-func isAzure(baseURL string) bool { return strings.HasSuffix(hostOf(baseURL), ".openai.azure.com") }
+func isAzure(baseURL string) bool { return isOf(baseURL, "openai.azure.com") }
+
+// isOf tells whether a base URL is in one of the domains.
+func isOf(baseURL string, domains ...string) bool {
+	host := hostOf(baseURL)
+	return slices.ContainsFunc(domains, func(d string) bool { return host == d || strings.HasSuffix(host, "."+d) })
+}
 
 // hostOf is the host of a URL, "" if it has none.
 func hostOf(baseURL string) string {
