@@ -20,8 +20,10 @@ import (
 const (
 	// keepPart of the room that a prompt has stays as it is, the newest of it.
 	keepPart = 1.0 / 3
-	// maxSummary bounds a summary, in tokens.
-	maxSummary = 8192
+	// maxSummary bounds a summary with the thoughts behind it, in tokens, and
+	// maxSummaryAgain one that is asked for again since it was cut there.
+	maxSummary      = 8192
+	maxSummaryAgain = 4 * maxSummary
 	// maxCompactionText bounds Compaction.instruction, in bytes.
 	maxCompactionText = 16 << 10
 )
@@ -175,7 +177,18 @@ func (m *agentModel) telling(by *node, o *outline, fact *session.Compacted) int 
 // pays for another try; an error ends the turn.
 func (m *agentModel) compact(ctx context.Context, l *live, o *outline, s section, fact *session.Compacted) (bool, error) {
 	by := m.summarisers(l)
-	text, meta, err := m.summarise(ctx, l, conversation(o.contents[:s.n], m.telling(by[0], o, fact)), fact, by)
+	told := conversation(o.contents[:s.n], m.telling(by[0], o, fact))
+	text, meta, err := m.summarise(ctx, l, told, fact, by)
+	if err == nil && meta.Vain == vainCut {
+		m.t.mu.Lock()
+		m.t.cutShort[promptKey{m.n.name, l.branch}] = true
+		m.t.mu.Unlock()
+		m.keepSummary(l, meta)
+		if err := m.t.tellSpent(ctx, m.n.name); err != nil {
+			return false, err
+		}
+		text, meta, err = m.summarise(ctx, l, told, fact, by)
+	}
 	if err != nil {
 		return false, err
 	}
@@ -194,20 +207,41 @@ func (m *agentModel) compact(ctx context.Context, l *live, o *outline, s section
 		m.t.whole[wholePrompt{promptKey{m.n.name, l.branch}, fact.Overflow}] = true
 		m.t.mu.Unlock()
 	}
-	// It is paid for: should it not be written now, a turn that is put aside goes on
-	// with it.
-	m.t.keep(&answer{author: m.n.name, branch: l.branch, content: &genai.Content{Role: genai.RoleModel}, meta: meta})
+	m.keepSummary(l, meta)
 	return helps, m.t.tellSpent(ctx, m.n.name)
 }
 
+// keepSummary has the end of a call for a summary in the log later. It is paid for:
+// should it not be written now, a turn that is put aside goes on with it.
+func (m *agentModel) keepSummary(l *live, meta *meta) {
+	m.t.keep(&answer{author: m.n.name, branch: l.branch, content: &genai.Content{Role: genai.RoleModel}, meta: meta})
+}
+
+// longestSummary is how long a summary may be, in tokens; again is after one that
+// was cut.
+func longestSummary(by *node, window int64, again bool) int64 {
+	most, share := int64(maxSummary), window/8
+	if again {
+		most, share = maxSummaryAgain, window/3
+	}
+	for _, limit := range []int64{share, by.model.Longest} {
+		if limit > 0 {
+			most = min(most, limit)
+		}
+	}
+	return most
+}
+
 // summarise asks for a summary, one model where those before have failed. It is a
-// model call like any, of which nothing is shown; one that fails has no text and no
-// error.
+// model call like any, of which nothing is shown; one that fails, or whose answer is
+// cut at its limit, has no text and no error. Where a longer one would be let
+// through, its Vain is vainCut.
 func (m *agentModel) summarise(ctx context.Context, l *live, text string, fact *session.Compacted, models []*node) (string, *meta, error) {
 	t := m.t
 	t.mu.Lock()
 	t.calls++
 	over := t.calls > t.limits.ModelCalls
+	again := t.cutShort[promptKey{m.n.name, l.branch}]
 	t.mu.Unlock()
 	if over {
 		return "", nil, session.Errorf(codeLimit, "%s: the turn has made %d model calls, more are not allowed", m.n.at(), t.limits.ModelCalls)
@@ -225,17 +259,11 @@ func (m *agentModel) summarise(ctx context.Context, l *live, text string, fact *
 	c := newChain(t, models)
 	c.goOn()
 	resp, failed := c.generate(ctx, "", func(by *agentModel, replaceable bool) (*model.Response, bool, error) {
-		most := int64(maxSummary)
-		for _, limit := range []int64{fact.Window / 8, by.n.model.Longest} {
-			if limit > 0 {
-				most = min(most, limit)
-			}
-		}
 		resp, err := by.quiet(ctx, l.id, &model.Request{
 			Contents: []*genai.Content{genai.NewContentFromText("<conversation>\n"+text+"</conversation>\n\nWrite the summary.", genai.RoleUser)},
 			Config: &genai.GenerateContentConfig{
 				SystemInstruction: genai.NewContentFromText(instruction, ""),
-				MaxOutputTokens:   int32(most),
+				MaxOutputTokens:   int32(longestSummary(by.n, fact.Window, again)),
 			},
 			Origin: model.Origin{Session: t.run.SessionID(), Turn: t.run.TurnID(), Path: m.n.path, MessageID: l.id},
 			// A call can be made without a summary, unless it was refused.
@@ -248,6 +276,12 @@ func (m *agentModel) summarise(ctx context.Context, l *live, text string, fact *
 	switch {
 	case failed == nil:
 		info.Usage, info.Before = by.paid(append(slices.Clone(resp.Failed), resp.Usage))
+		if resp.FinishReason == genai.FinishReasonMaxTokens {
+			if !again && longestSummary(by.n, fact.Window, true) > longestSummary(by.n, fact.Window, false) {
+				info.Vain = vainCut
+			}
+			return "", info, nil
+		}
 		return strings.TrimSpace(model.TextOf(resp.Content)), info, nil
 	case ctx.Err() != nil:
 		by.spent(failed, l.branch, info.Call)

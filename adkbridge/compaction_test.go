@@ -201,13 +201,19 @@ func TestCompactOverflow(t *testing.T) {
 func TestCompactCrashes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		known bool
+		cut   bool // the first summary
 		c     *agentdv1.Compaction
 	}{
-		"ahead":    {true, &agentdv1.Compaction{AtShare: 0.8}},
-		"overflow": {false, &agentdv1.Compaction{}},
+		"ahead":        {true, false, &agentdv1.Compaction{AtShare: 0.8}},
+		"overflow":     {false, false, &agentdv1.Compaction{}},
+		"cut":          {true, true, &agentdv1.Compaction{AtShare: 0.8}},
+		"cut overflow": {false, true, &agentdv1.Compaction{ContextTokens: 2000}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			models := &narrow{known: tc.known}
+			if tc.cut {
+				models.summary = models.thinking(500)
+			}
 			finish := func(run *fakeRun) *fakeRun {
 				r := New(Config{Models: models})
 				if err := r.drive(t.Context(), run); err != nil {
@@ -251,20 +257,26 @@ func TestCompactCrashes(t *testing.T) {
 // took, and asks once a turn.
 func TestCompactFails(t *testing.T) {
 	u := model.Usage{Prompt: 5, Total: 5}
-	for name, summary := range map[string]func(context.Context) (*model.Response, error){
-		"error": func(context.Context) (*model.Response, error) {
+	for name, tc := range map[string]struct {
+		asked   int // until the agent goes on without
+		summary func(context.Context) (*model.Response, error)
+	}{
+		"error": {1, func(context.Context) (*model.Response, error) {
 			return nil, &model.Error{Kind: model.KindUnavailable, Provider: "narrow", Message: "no", Usage: &u}
-		},
-		"empty": func(context.Context) (*model.Response, error) {
+		}},
+		"empty": {1, func(context.Context) (*model.Response, error) {
 			return &model.Response{Content: &genai.Content{Parts: []*genai.Part{{Text: "hm", Thought: true}, {Text: " \n"}}}, Usage: u}, nil
-		},
-		"nothing": func(context.Context) (*model.Response, error) { return &model.Response{Usage: u}, nil },
-		"too long": func(context.Context) (*model.Response, error) {
+		}},
+		"nothing": {1, func(context.Context) (*model.Response, error) { return &model.Response{Usage: u}, nil }},
+		"too long": {1, func(context.Context) (*model.Response, error) {
 			return &model.Response{Content: genai.NewContentFromText(strings.Repeat("s", 8000), "model"), Usage: u}, nil
-		},
+		}},
+		"cut": {2, func(context.Context) (*model.Response, error) {
+			return &model.Response{Content: genai.NewContentFromText("wants: 1. the log 2. the", "model"), Usage: u, FinishReason: genai.FinishReasonMaxTokens}, nil
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := &narrow{known: true, summary: summary}
+			w := &narrow{known: true, summary: tc.summary}
 			r := New(Config{Models: w})
 			run := long(t, compacts(2000, &agentdv1.Compaction{AtShare: 0.5}), "5 rounds")
 			if err := r.drive(t.Context(), run); err != nil {
@@ -276,7 +288,7 @@ func TestCompactFails(t *testing.T) {
 					took += ev.Usage.Total
 				}
 			}
-			if len(w.summed) != 1 || len(compacted(r, run)) > 0 || took != 5 {
+			if len(w.summed) != tc.asked || len(compacted(r, run)) > 0 || took != int64(5*tc.asked) {
 				t.Errorf("asked %d times, %d summaries, %d tokens", len(w.summed), len(compacted(r, run)), took)
 			}
 			run.begin("30 rounds")
@@ -293,6 +305,49 @@ func TestCompactFails(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestCompactCut asks once more for a summary that was cut at its limit, with a
+// higher one, and for the others of the turn with that one at once. What was cut is
+// told to nobody, and what it took is counted.
+func TestCompactCut(t *testing.T) {
+	for name, tc := range map[string]struct {
+		longest, thinks int64 // of the model, in tokens
+		limits          []int32
+		sums            int
+	}{
+		"enough":          {0, 500, []int32{250, 666, 666}, 2},
+		"more than there": {0, 900, []int32{250, 666, 666}, 0}, // again once the prompt was refused
+		"longest":         {400, 300, []int32{250, 400, 400}, 2},
+		"no longer":       {200, 300, []int32{200, 200}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &narrow{known: true, longest: tc.longest}
+			w.summary = w.thinking(tc.thinks)
+			r := New(Config{Models: w})
+			run := long(t, compacts(2000, &agentdv1.Compaction{AtShare: 0.8}), "12 rounds")
+			if err := r.drive(t.Context(), run); err != nil && tc.sums > 0 {
+				t.Fatal(err)
+			}
+			var limits []int32
+			for _, req := range w.summed {
+				limits = append(limits, req.Config.MaxOutputTokens)
+			}
+			sums := compacted(r, run)
+			if !slices.Equal(limits, tc.limits) || len(sums) != tc.sums {
+				t.Errorf("limits of %v tokens, %d summaries", limits, len(sums))
+			}
+			for _, ev := range sums {
+				if ev.Compacted.Summary != "what matters" {
+					t.Errorf("the summary is %q", ev.Compacted.Summary)
+				}
+			}
+			if taken, told := run.usage(r); taken != told || taken.Total != w.bill().Total {
+				t.Errorf("the log has %+v, told is %+v, the bill is %+v", taken, told, w.bill())
+			}
+			sameHistory(t, r, run)
+		})
+	}
 }
 
 // TestCompactTurnOnly: an agent that is told of the turn alone has its turn

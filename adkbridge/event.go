@@ -46,8 +46,9 @@ type meta struct {
 	Provided *session.Provided `json:"provided,omitempty"`
 	// Compacted is the summary that the event is.
 	Compacted *session.Compacted `json:"compacted,omitempty"`
-	// Vain says why a summary was asked for of which nothing came: vainShare or
-	// vainOverflow. The event is the end of that call and says nothing else.
+	// Vain says why a summary was asked for of which nothing came, vainShare or
+	// vainOverflow, or that it is to be asked for again: vainCut. The event is the
+	// end of that call and says nothing else.
 	Vain string `json:"vain,omitempty"`
 	// Span says what Compacted stands for.
 	Span *span `json:"span,omitempty"`
@@ -135,6 +136,7 @@ func (m *meta) context() int64 {
 const (
 	vainShare    = "share"    // the prompt took more than its share of the context window
 	vainOverflow = "overflow" // it was refused
+	vainCut      = "cut"      // the summary was cut at its limit, and may be longer the next time
 )
 
 // onlyUsage tells whether an event says nothing but what a failed call took.

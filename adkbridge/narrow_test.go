@@ -23,6 +23,8 @@ import (
 type narrow struct {
 	// known tells the bridge the window.
 	known bool
+	// longest is the longest answer that the bridge is told of; 0 is none.
+	longest int64
 	// summary, if set, writes summaries.
 	summary func(ctx context.Context) (*model.Response, error)
 
@@ -52,11 +54,27 @@ func (w *narrow) Resolve(name string, _ map[string]string) (Model, error) {
 	if _, err := fmt.Sscanf(name[strings.LastIndex(name, "-")+1:], "%d", &window); err != nil {
 		return Model{}, &model.Error{Kind: model.KindUnavailable, Provider: "narrow", Message: "there is no such model"}
 	}
-	m := Model{LLM: narrowModel{w, window, strings.HasPrefix(name, "down")}, Provider: "narrow", Cost: func(u model.Usage) float64 { return float64(u.Total) }}
+	m := Model{Longest: w.longest, LLM: narrowModel{w, window, strings.HasPrefix(name, "down")}, Provider: "narrow", Cost: func(u model.Usage) float64 { return float64(u.Total) }}
 	if w.known {
 		m.Window = window
 	}
 	return m, nil
+}
+
+// thinking are summaries behind so many tokens of thoughts, which the limit counts.
+func (w *narrow) thinking(tokens int64) func(context.Context) (*model.Response, error) {
+	return func(context.Context) (*model.Response, error) {
+		w.mu.Lock()
+		limit := int64(w.summed[len(w.summed)-1].Config.MaxOutputTokens)
+		w.mu.Unlock()
+		resp := &model.Response{Content: genai.NewContentFromText("what matters", "model"), FinishReason: genai.FinishReasonStop}
+		if limit < tokens {
+			resp.Content, resp.FinishReason = genai.NewContentFromText("what", "model"), genai.FinishReasonMaxTokens
+		}
+		took := min(tokens, limit)
+		resp.Usage = model.Usage{Prompt: 100, Completion: took, Thoughts: took, Total: 100 + took}
+		return resp, nil
+	}
 }
 
 type narrowModel struct {

@@ -56,6 +56,7 @@ type turn struct {
 	spent    []*answer            // empty answers: what failed model calls took
 	open     []*openAnswer        // appended answers whose calls have no results yet
 	whole    map[wholePrompt]bool // prompts of which a summary was tried in vain
+	cutShort map[promptKey]bool   // prompts of which a summary was cut
 	cut      map[string]*cutCall  // model calls that a crash has cut off, by agent
 	stopped  bool
 	cause    error // what stopped the turn, if it was no context
@@ -100,6 +101,7 @@ func newTurn(run handle, hist *history, limits Limits, logged openTurn) *turn {
 		logged:   map[promptKey][]loggedEvent{},
 		answers:  map[string]*stored{},
 		whole:    map[wholePrompt]bool{},
+		cutShort: map[promptKey]bool{},
 		cut:      logged.cut,
 	}
 	if t.state == nil {
@@ -107,7 +109,12 @@ func newTurn(run handle, hist *history, limits Limits, logged openTurn) *turn {
 	}
 	for _, l := range logged.events {
 		if vain := l.ev.CustomMetadata.Agentd.Vain; vain != "" {
-			t.whole[wholePrompt{promptKey{l.ev.Author, l.ev.Branch}, vain == vainOverflow}] = true
+			key := promptKey{l.ev.Author, l.ev.Branch}
+			if vain == vainCut {
+				t.cutShort[key] = true
+			} else {
+				t.whole[wholePrompt{key, vain == vainOverflow}] = true
+			}
 			t.calls++
 		}
 		if l.ev.onlyUsage() {
