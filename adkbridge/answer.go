@@ -490,7 +490,7 @@ func (m *agentModel) count(a *answer) error {
 		return session.Errorf(codeLimit, "%s: model %q answered %d times in a row with nothing but calls that cannot be run, the last time because %s",
 			m.n.at(), m.n.modelName, t.vain[at], t.refused[calls[0].FunctionCall.ID])
 	}
-	if text, ok := finalText(a.content, a.meta); ok && m.n.outputKey != "" && len(text) > t.limits.ValueBytes {
+	if text, ok := m.n.finalText(a.content, a.meta); ok && m.n.outputKey != "" && len(text) > t.limits.ValueBytes {
 		return session.Errorf(codeLimit, "%s: the answer has %d bytes, output_key %q takes at most %d", m.n.at(), len(text), m.n.outputKey, t.limits.ValueBytes)
 	}
 	if !onlyThoughts(a.content) {

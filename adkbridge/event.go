@@ -34,7 +34,8 @@ type meta struct {
 	Asks []string `json:"asks,omitempty"`
 	// Last is true when the agent cannot speak again in this turn.
 	Last bool `json:"last,omitempty"`
-	// Structured is true when the answer's text satisfies the agent's output schema.
+	// Structured is true when the answer's outputText satisfies the agent's output
+	// schema.
 	Structured bool `json:"structured,omitempty"`
 	// Usage is what the model call took, but for what records before the event hold.
 	Usage *session.Usage `json:"usage,omitempty"`
@@ -212,6 +213,11 @@ func (s *stored) meaning() *session.Event {
 		}
 	}
 	ev.Text, ev.Thoughts = text.String(), thoughts.String()
+	if m.Structured {
+		if out, _ := outputText(s.Content, m); out != ev.Text {
+			ev.Output = out
+		}
+	}
 	return ev
 }
 

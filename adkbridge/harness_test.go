@@ -30,6 +30,7 @@ func TestMain(m *testing.M) {
 // step is one answer of a scripted model.
 type step struct {
 	thought, text string
+	looks         string // said before the provider runs a tool and text is said
 	calls         []call
 	err           error
 	finish        genai.FinishReason // STOP if left out
@@ -158,6 +159,11 @@ func (st step) play(ctx context.Context, emit func(model.Delta)) (*model.Respons
 	if st.thought != "" {
 		emit(model.Delta{Text: st.thought, Thought: true})
 		resp.Content.Parts = append(resp.Content.Parts, &genai.Part{Text: st.thought, Thought: true})
+	}
+	if st.looks != "" {
+		emit(model.Delta{Text: st.looks})
+		ran := map[string]any{model.MetaProvider: "fake", model.MetaOpaque: `{"type":"search"}`}
+		resp.Content.Parts = append(resp.Content.Parts, &genai.Part{Text: st.looks}, &genai.Part{PartMetadata: ran})
 	}
 	if st.text != "" {
 		for w := range model.Words(st.text) {

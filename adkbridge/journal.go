@@ -138,7 +138,7 @@ func (t *turn) commit(ctx context.Context, ev *adksession.Event, m *meta) error 
 // output_key.
 func (t *turn) setOutput(ev *adksession.Event, m *meta) {
 	if n := t.nodeOf(ev.Author); n != nil && n.outputKey != "" && (n.output == nil || m.Structured) {
-		if text, ok := finalText(ev.Content, m); ok && len(text) <= t.limits.ValueBytes {
+		if text, ok := n.finalText(ev.Content, m); ok && len(text) <= t.limits.ValueBytes {
 			delta := maps.Clone(ev.Actions.StateDelta)
 			if delta == nil {
 				delta = map[string]any{}
@@ -155,6 +155,14 @@ func (t *turn) nodeOf(author string) *node {
 		return nil
 	}
 	return t.tree.byName[author]
+}
+
+// finalText returns what an agent's output_key receives.
+func (n *node) finalText(c *genai.Content, m *meta) (string, bool) {
+	if n.output != nil {
+		return outputText(c, m)
+	}
+	return finalText(c, m)
 }
 
 // finalText returns the text an agent ends with: that of an answer without

@@ -128,6 +128,31 @@ func countValues(text string) (n int, err error) {
 	return n, nil
 }
 
+// outputText is what an agent with an output schema ends with: its final text, or
+// of one that is not JSON as a whole what was said last between the runs of the
+// provider's tools. Models say in words what they are about to look up.
+func outputText(c *genai.Content, m *meta) (string, bool) {
+	whole, ok := finalText(c, m)
+	if !ok || json.Valid([]byte(whole)) {
+		return whole, ok
+	}
+	last := ""
+	var b strings.Builder
+	for _, p := range c.Parts {
+		if runs(p) && strings.TrimSpace(b.String()) != "" {
+			last = b.String()
+			b.Reset()
+		}
+		if !p.Thought {
+			b.WriteString(p.Text)
+		}
+	}
+	if strings.TrimSpace(b.String()) != "" {
+		last = b.String()
+	}
+	return last, true
+}
+
 // conform holds an agent's final answer against its output schema. ok tells that
 // there is one and that the answer satisfies it. It depends on nothing but the
 // answer, the agent and the limits.
@@ -136,7 +161,7 @@ func (m *agentModel) conform(a *answer) (ok bool, err error) {
 	if o == nil || len(callsOf(a.content)) > 0 || onlyThoughts(a.content) {
 		return false, nil
 	}
-	text, _ := finalText(a.content, a.meta)
+	text, _ := outputText(a.content, a.meta)
 	misfit := fmt.Errorf("it has %d bytes, at most %d are allowed", len(text), m.t.limits.ValueBytes)
 	if len(text) <= m.t.limits.ValueBytes {
 		misfit = o.check(text)

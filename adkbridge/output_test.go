@@ -11,6 +11,7 @@ import (
 	"google.golang.org/genai"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
 )
 
@@ -170,6 +171,21 @@ func TestStructuredAnswers(t *testing.T) {
 			want:  personText,
 		},
 		{
+			name: "what is said before the provider runs a tool does not count", tree: llm("root", person, output("who")),
+			steps: map[string][]step{"root": {{looks: "I'll look that up.", text: personText}}},
+			want:  personText, state: map[string]any{"who": personText}, text: map[string]string{"root": "I'll look that up." + personText},
+		},
+		{
+			name: "nor does JSON", tree: llm("root", person, output("who")),
+			steps: map[string][]step{"root": {{looks: `{"name":"Bob","age":1}`, text: personText}}},
+			want:  personText, state: map[string]any{"who": personText},
+		},
+		{
+			name: "what is said behind it does", tree: llm("root", person, output("who")),
+			steps: map[string][]step{"root": {{looks: personText, text: "Done."}}},
+			err:   []string{"not JSON"}, text: map[string]string{"root": personText + "Done."}, state: map[string]any{},
+		},
+		{
 			name: "what is said with calls is not held to it", tree: llm("root", person),
 			steps: map[string][]step{"root": {{text: "let me see", calls: use("search").calls}, {text: "or", calls: use("ghost").calls}, say(personText)}},
 			want:  personText,
@@ -247,10 +263,42 @@ func TestStructuredAnswers(t *testing.T) {
 				t.Errorf("%d model calls counted, %d made", n, len(w.script.requests))
 			}
 			turn, err := w.manager.Turn(t.Context(), w.session, "")
-			if err != nil || turn.Structured != (tc.want != "") {
+			if err != nil || turn.Structured != (tc.want != "") || turn.Structured && canonicalJSON(t, turn.Output) != canonicalJSON(t, tc.want) {
 				t.Errorf("turn %+v, %v", turn, err)
 			}
 			goOn(t, w, seq("next", llm("x"), llm("z")))
+		})
+	}
+}
+
+// TestOutputText finds the output of answers within which the provider has run
+// tools, on all forms that such runs have.
+func TestOutputText(t *testing.T) {
+	said := func(text string) *genai.Part { return &genai.Part{Text: text} }
+	opaque := &genai.Part{PartMetadata: map[string]any{model.MetaOpaque: "{}"}}
+	for name, tc := range map[string]struct {
+		parts []*genai.Part
+		want  string
+	}{
+		"no run":                   {[]*genai.Part{said("a "), said("{}")}, "a {}"},
+		"opaque":                   {[]*genai.Part{said("a"), opaque, said("{}")}, "{}"},
+		"tool of Gemini's":         {[]*genai.Part{said("a"), {ToolCall: &genai.ToolCall{}}, {ToolResponse: &genai.ToolResponse{}}, said("{}")}, "{}"},
+		"code":                     {[]*genai.Part{said("a"), {ExecutableCode: &genai.ExecutableCode{}}, {CodeExecutionResult: &genai.CodeExecutionResult{}}, said("{}")}, "{}"},
+		"several runs":             {[]*genai.Part{said("a"), opaque, said("b"), opaque, said("{"), said("}")}, "{}"},
+		"thoughts between":         {[]*genai.Part{said("a"), opaque, {Text: "hm", Thought: true}, said("{}")}, "{}"},
+		"a run at the end":         {[]*genai.Part{said("a"), opaque, said("{}"), opaque, said(" \n")}, "{}"},
+		"a run at the beginning":   {[]*genai.Part{opaque, said("{}")}, "{}"},
+		"an opaque thought":        {[]*genai.Part{said("a"), {Thought: true, PartMetadata: opaque.PartMetadata}, said("{}")}, "a{}"},
+		"text with opaque data":    {[]*genai.Part{said("a"), {Text: "b", PartMetadata: opaque.PartMetadata}, said("{}")}, "ab{}"},
+		"a signature alone":        {[]*genai.Part{said("a"), {ThoughtSignature: []byte("s")}, said("{}")}, "a{}"},
+		"JSON around a run":        {[]*genai.Part{said(`{"a":`), opaque, said(`1}`)}, `{"a":1}`},
+		"nothing but runs":         {[]*genai.Part{opaque, opaque}, ""},
+		"white space around a run": {[]*genai.Part{said(" "), opaque, said("\n{}")}, " \n{}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got, _ := outputText(&genai.Content{Role: genai.RoleModel, Parts: tc.parts}, &meta{LLM: "a|#0"}); got != tc.want {
+				t.Errorf("the output is %q, want %q", got, tc.want)
+			}
 		})
 	}
 }

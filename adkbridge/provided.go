@@ -3,6 +3,8 @@ package adkbridge
 import (
 	"context"
 
+	"google.golang.org/genai"
+
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
 )
@@ -21,6 +23,15 @@ func provided(p *model.Provided) *session.Provided {
 		out.Citations = append(out.Citations, session.Citation(c))
 	}
 	return out
+}
+
+// runs tells whether a part is of a tool that the model's provider has run.
+func runs(p *genai.Part) bool {
+	if p.Thought || p.Text != "" || p.FunctionCall != nil {
+		return false
+	}
+	_, opaque := p.PartMetadata[model.MetaOpaque]
+	return opaque || p.ToolCall != nil || p.ToolResponse != nil || p.ExecutableCode != nil || p.CodeExecutionResult != nil
 }
 
 // raw records a provider's answer as it came.

@@ -289,9 +289,11 @@ type Event struct {
 	// stopped: a genai.FinishReason. Both are "" for an event that is no model's
 	// answer.
 	Model, Stop string `json:",omitempty"`
-	// Structured is true when Text is JSON that satisfies the output schema of the
-	// agent, which has finished with it.
+	// Structured is true when Text, or Output, is JSON that satisfies the output schema
+	// of the agent, which has finished with it.
 	Structured bool `json:",omitempty"`
+	// Output is the part of Text that is the agent's output; "" is all of it.
+	Output string `json:",omitempty"`
 	// Call says more of the model call; nil where nothing is known.
 	Call *CallInfo `json:",omitempty"`
 	// Provided is what the model's provider has run; nil for nothing.

@@ -64,7 +64,7 @@ type TurnInfo struct {
 	Status Status `json:"-"`
 	// Prompt is what the user said; parts alone stand here in words.
 	Prompt string `json:"prompt"`
-	// Output is the last complete answer without tool calls.
+	// Output is the last complete answer without tool calls, see Event.Output.
 	Output string `json:"output,omitempty"`
 	// Structured is true when Output is JSON that satisfies the output schema of the
 	// agent that gave it.

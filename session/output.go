@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"encoding/json"
 
 	"google.golang.org/protobuf/types/known/structpb"
@@ -11,10 +12,13 @@ import (
 // output.
 func (e *Event) final() bool { return e.Text != "" && len(e.Calls) == 0 && e.Injected == "" }
 
+// output is what an agent has answered in the end.
+func (e *Event) output() string { return cmp.Or(e.Output, e.Text) }
+
 // answered takes what a model has answered into what is known of its turn.
 func (t *TurnInfo) answered(ev *Event) {
 	if ev.final() {
-		t.Output, t.Structured = ev.Text, ev.Structured
+		t.Output, t.Structured = ev.output(), ev.Structured
 	}
 	if ev.MessageID != "" {
 		t.Model, t.Stop = ev.Model, ev.Stop

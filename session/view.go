@@ -227,7 +227,7 @@ func (v *view) event(ev *Event, mine []string) {
 	if ev.final() {
 		v.output = ""
 		if ev.Structured {
-			v.output = ev.Text
+			v.output = ev.output()
 		}
 	}
 	if ev.Last {

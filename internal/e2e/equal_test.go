@@ -42,6 +42,7 @@ const byTime = "where a turn is cut, stopped or answered depends on time"
 // scenarios are the tests that TestServices runs over both services.
 var scenarios = map[string]scenario{
 	"TestStructuredOutput":               {run: TestStructuredOutput, slow: true},
+	"TestStructuredOutputBehindRun":      {run: TestStructuredOutputBehindRun},
 	"TestStructuredWithoutNetwork":       {run: TestStructuredWithoutNetwork},
 	"TestOutputSchemaRefused":            {run: TestOutputSchemaRefused},
 	"TestRules":                          {run: TestRules},

@@ -343,7 +343,9 @@ type Turn struct {
 	// What the user said. A prompt of parts alone stands here in words of at most
 	// 4,096 bytes, its files as "[image/png, 68 bytes]".
 	UserPrompt string `protobuf:"bytes,6,opt,name=user_prompt,json=userPrompt,proto3" json:"user_prompt,omitempty"`
-	// The last complete answer without tool calls, of whichever agent gave it.
+	// The last complete answer without tool calls, of whichever agent gave it. Of one
+	// that satisfies an output_schema behind a tool that the provider has run it is the
+	// JSON alone; the chunks have what was said before, too.
 	OutputText string `protobuf:"bytes,7,opt,name=output_text,json=outputText,proto3" json:"output_text,omitempty"`
 	// What it has used so far.
 	Usage *UsageSummary `protobuf:"bytes,8,opt,name=usage,proto3" json:"usage,omitempty"`

@@ -1249,7 +1249,9 @@ type LlmAgent struct {
 	McpAttachments []*McpAttachment `protobuf:"bytes,7,rep,name=mcp_attachments,json=mcpAttachments,proto3" json:"mcp_attachments,omitempty"`
 	// JSON Schema, an object, that the agent's final text has to satisfy as JSON.
 	// The provider is asked for it in its native way where it has one. An answer
-	// that does not satisfy it ends the turn with ERROR_CODE_OUTPUT_INVALID.
+	// that does not satisfy it ends the turn with ERROR_CODE_OUTPUT_INVALID. Of an
+	// answer within which the provider has run a tool, and which is not JSON as a
+	// whole, what the model has said last counts.
 	OutputSchema *string `protobuf:"bytes,10,opt,name=output_schema,json=outputSchema,proto3,oneof" json:"output_schema,omitempty"`
 	// How the model is to write. Left out: as its provider does.
 	Generation *GenerationSettings `protobuf:"bytes,11,opt,name=generation,proto3" json:"generation,omitempty"`

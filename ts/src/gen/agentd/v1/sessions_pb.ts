@@ -192,7 +192,9 @@ export type Turn = Message<"agentd.v1.Turn"> & {
   userPrompt: string;
 
   /**
-   * The last complete answer without tool calls, of whichever agent gave it.
+   * The last complete answer without tool calls, of whichever agent gave it. Of one
+   * that satisfies an output_schema behind a tool that the provider has run it is the
+   * JSON alone; the chunks have what was said before, too.
    *
    * @generated from field: string output_text = 7;
    */

@@ -427,7 +427,9 @@ export type LlmAgent = Message<"agentd.v1.LlmAgent"> & {
   /**
    * JSON Schema, an object, that the agent's final text has to satisfy as JSON.
    * The provider is asked for it in its native way where it has one. An answer
-   * that does not satisfy it ends the turn with ERROR_CODE_OUTPUT_INVALID.
+   * that does not satisfy it ends the turn with ERROR_CODE_OUTPUT_INVALID. Of an
+   * answer within which the provider has run a tool, and which is not JSON as a
+   * whole, what the model has said last counts.
    *
    * @generated from field: optional string output_schema = 10;
    */
