@@ -350,6 +350,69 @@ func TestCompactCut(t *testing.T) {
 	}
 }
 
+// searching is a model with a window of 200,000 tokens whose provider has read a
+// short prompt several times, and reports the sum.
+type searching struct {
+	provided *model.Provided
+	run      *genai.Part // nil for none
+
+	sums int // summaries that were asked for
+}
+
+func (s *searching) Resolve(string, map[string]string) (Model, error) {
+	return Model{LLM: s, Provider: "p", Window: 200_000}, nil
+}
+
+func (s *searching) Generate(_ context.Context, req *model.Request, _ func(model.Delta)) (*model.Response, error) {
+	resp := &model.Response{
+		Content:      genai.NewContentFromText(strings.Repeat("found. ", 100), genai.RoleModel),
+		FinishReason: genai.FinishReasonStop, Usage: model.Usage{Prompt: 170_000, Completion: 200, Total: 170_200},
+	}
+	if strings.HasPrefix(req.SystemText(), summaryInstruction) {
+		s.sums++
+		resp.Content = genai.NewContentFromText("summary", genai.RoleModel)
+		return resp, nil
+	}
+	resp.Provided = s.provided
+	if s.run != nil {
+		resp.Content.Parts = slices.Insert(resp.Content.Parts, 0, s.run)
+	}
+	return resp, nil
+}
+
+// TestCompactSearches: the sum over several readings of a prompt is not its length,
+// and has nothing summarised.
+func TestCompactSearches(t *testing.T) {
+	for name, tc := range map[string]struct {
+		model searching
+		sums  int
+	}{
+		"no tool": {searching{}, 3},
+		"use":     {searching{provided: &model.Provided{Uses: []model.Use{{Name: "web_search"}}}}, 0},
+		"source":  {searching{provided: &model.Provided{Citations: []model.Cite{{URI: "https://example.com"}}}}, 0},
+		"part":    {searching{run: &genai.Part{PartMetadata: map[string]any{model.MetaProvider: "p", model.MetaOpaque: "{}"}}}, 0},
+		"code":    {searching{run: &genai.Part{CodeExecutionResult: &genai.CodeExecutionResult{Output: "1"}}}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &tc.model
+			r := New(Config{Models: s})
+			run := newFakeRun(t, compacts(0, &agentdv1.Compaction{AtShare: 0.8}), "search "+strings.Repeat("u", 300))
+			for i := range 4 {
+				if i > 0 {
+					run.begin("go on " + strings.Repeat("u", 300))
+				}
+				if err := r.drive(t.Context(), run); err != nil {
+					t.Fatal(err)
+				}
+				sameHistory(t, r, run)
+			}
+			if s.sums != tc.sums {
+				t.Errorf("%d summaries, want %d", s.sums, tc.sums)
+			}
+		})
+	}
+}
+
 // TestCompactTurnOnly: an agent that is told of the turn alone has its turn
 // summarised, and begins the next one without.
 func TestCompactTurnOnly(t *testing.T) {

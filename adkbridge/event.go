@@ -54,7 +54,7 @@ type meta struct {
 	// Span says what Compacted stands for.
 	Span *span `json:"span,omitempty"`
 	// Context is how many tokens the prompt of the call's last try had, cached
-	// ones included, as its provider has counted; 0 is not known.
+	// ones included, as its provider has counted; 0 is not known. See stored.context.
 	Context int64 `json:"context,omitempty"`
 	// Marks are the places of the deltas that have shown the answer.
 	Marks session.Marks `json:"marks,omitempty"`
@@ -124,13 +124,20 @@ func decode(data []byte) (*stored, error) {
 	return s, nil
 }
 
-// context is Context, also of events that were stored without it, if their call
-// had one try.
-func (m *meta) context() int64 {
-	if m.Context == 0 && m.LLM != "" && m.Usage != nil && m.Usage.Calls == 1 {
+// context is how long the prompt was that the event answers, in tokens; 0 is not
+// known. A provider that has run or looked up something for the answer may have read
+// the prompt several times, and counts all of that. Of events that were stored without a Context it is
+// known if their call had one try.
+func (s *stored) context() int64 {
+	m := &s.CustomMetadata.Agentd
+	switch {
+	case m.Provided != nil, s.Content != nil && slices.ContainsFunc(s.Content.Parts, runs):
+		return 0
+	case m.Context == 0 && m.LLM != "" && m.Usage != nil && m.Usage.Calls == 1:
 		return m.Usage.Prompt
+	default:
+		return m.Context
 	}
-	return m.Context
 }
 
 // The values of meta.Vain.

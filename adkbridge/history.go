@@ -27,7 +27,7 @@ type item struct {
 	converted      *genai.Content // content as other agents see it
 	weight         int            // of content, see weigh; 0 until it is asked for
 	answer         bool           // a model's
-	context        int64          // tokens of the prompt that it answers; 0 is not known
+	context        int64          // see stored.context
 	compacted      *session.Compacted
 	span           span // of compacted
 }
@@ -71,7 +71,7 @@ func (h *history) addStored(seq int64, s *stored, size int) {
 	m := &s.CustomMetadata.Agentd
 	it := &item{
 		seq: seq, author: s.Author, branch: s.Branch, content: s.Content,
-		answer: m.LLM != "", context: m.context(), compacted: m.Compacted,
+		answer: m.LLM != "", context: s.context(), compacted: m.Compacted,
 	}
 	if m.Span != nil {
 		it.span = *m.Span

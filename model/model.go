@@ -91,7 +91,7 @@ type Delta struct {
 type Response struct {
 	// Content has role "model" and the parts in the order the model produced
 	// them: thoughts (Thought set), text, function calls, provider-run tool
-	// parts. Neighbouring text of one kind is one part, unless a signature
+	// parts (genai's own, or nothing but MetaOpaque). Neighbouring text of one kind is one part, unless a signature
 	// separates it. Joined, the deltas of a kind equal the parts' text of that
 	// kind.
 	//
@@ -154,7 +154,9 @@ const (
 //	others     as OpenAI, if they do not say
 type Usage struct {
 	// Prompt is what was asked, with everything that came before and with what
-	// tools of the provider have added.
+	// tools of the provider have added. It is the length of one prompt, but for an
+	// answer that tells of such tools, in Response.Provided or by a part: there it may
+	// be the sum over all times that the provider has read the prompt.
 	Prompt int64
 	// Completion is the answer.
 	Completion int64
