@@ -148,3 +148,38 @@ func TestCompaction(t *testing.T) {
 		}
 	}
 }
+
+// TestCompactionOfSearches talks with models whose providers run a tool for each
+// answer, and count a short prompt as often as they have read it: nothing is
+// summarised.
+func TestCompactionOfSearches(t *testing.T) {
+	for wire, c := range providerRuns {
+		t.Run(string(wire), func(t *testing.T) {
+			f := newFaulty(t, wire)
+			rec := &providertest.Recording{}
+			for range 4 {
+				usage := providertest.Usage{Prompt: 170_000, Completion: 200, Total: 170_200}
+				rec.Exchanges = append(rec.Exchanges, withRun(t, wire, "I'll look that up. ", strings.Repeat("found ", 100), usage))
+			}
+			srv := providertest.NewServer(t, rec, nil)
+			f.handle(srv)
+			agent := llmAgent("root", wireProviders[wire].Name()+"/"+c.model, "")
+			agent.GetLlm().BuiltinTools, agent.GetLlm().Compaction = []string{c.tool}, &agentdv1.Compaction{AtShare: 0.8, ContextTokens: 200_000}
+			session := ""
+			for i := range rec.Exchanges {
+				m := start(agent)
+				m.GetExecute().UserPrompt = strings.Repeat("find ", 100)
+				if session != "" {
+					m.GetExecute().SessionId = &session
+				}
+				got := rule{t, agentdv1connect.NewAgentdClient(f.d.HTTPClient(), f.d.URL)}.talk(m, nil)
+				if session = got.session; !got.end.GetCompleted() || got.end.GetUsageSummary().GetLlmCalls() != 1 {
+					t.Fatalf("turn %d: %v", i, got.msgs)
+				}
+			}
+			if n := srv.Left(); n != 0 {
+				t.Errorf("%d answers were not asked for", n)
+			}
+		})
+	}
+}

@@ -54,6 +54,7 @@ var scenarios = map[string]scenario{
 	"TestBlocked":                        {run: TestBlocked, slow: true},
 	"TestProviderSuspended":              {run: TestProviderSuspended, slow: true},
 	"TestCompaction":                     {run: TestCompaction, slow: true},
+	"TestCompactionOfSearches":           {run: TestCompactionOfSearches},
 	"TestCallOutcomes":                   {run: TestCallOutcomes},
 	"TestDeferredTools":                  {run: TestDeferredTools, slow: true},
 	"TestFoundTools":                     {run: TestFoundTools, slow: true},

@@ -90,44 +90,51 @@ func TestStructuredOutput(t *testing.T) {
 	}
 }
 
+// providerRuns are the models, by wire, of providers that run tools: model, tool,
+// how the wire writes the answer "text", and what stands in its place where the
+// provider has run the tool between two texts, "before" and "behind".
+var providerRuns = map[providertest.Wire]struct{ model, tool, text, run string }{
+	providertest.Anthropic: {
+		"claude-sonnet-4-5", "web_search", `{"text":"text","type":"text"}`, `{"type":"text","text":"before"},
+			{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{"query":"Ann"}},
+			{"type":"web_search_tool_result","tool_use_id":"srvtoolu_1","content":[]},
+			{"type":"text","text":"behind"}`,
+	},
+	providertest.Gemini: {
+		"gemini-2.5-flash", "code_execution", `{"text":"text"}`, `{"text":"before"},
+			{"executableCode":{"language":"PYTHON","code":"print(40)"}},
+			{"codeExecutionResult":{"outcome":"OUTCOME_OK","output":"40"}},
+			{"text":"behind"}`,
+	},
+	providertest.OpenAIResponses: {
+		"invented", "web_search", `{"content":[{"annotations":[],"text":"text","type":"output_text"}],"id":"msg_1","role":"assistant","status":"completed","type":"message"}`,
+		`{"id":"msg_1","type":"message","role":"assistant","status":"completed","content":[{"type":"output_text","text":"before","annotations":[]}]},
+			{"id":"ws_1","type":"web_search_call","status":"completed","action":{"type":"search","query":"Ann"}},
+			{"id":"msg_2","type":"message","role":"assistant","status":"completed","content":[{"type":"output_text","text":"behind","annotations":[]}]}`,
+	},
+}
+
+// withRun is an answer of two texts between which the provider has run a tool.
+func withRun(t *testing.T, wire providertest.Wire, before, behind string, usage providertest.Usage) providertest.Exchange {
+	t.Helper()
+	e := providertest.Invent(wire, providertest.Answer{Text: "text", Usage: usage}).Exchanges[0]
+	run := strings.NewReplacer(`"before"`, strconv.Quote(before), `"behind"`, strconv.Quote(behind)).Replace(providerRuns[wire].run)
+	body := strings.Replace(string(e.JSON), providerRuns[wire].text, run, 1)
+	if !strings.Contains(body, run) {
+		t.Fatalf("the answer is %s", body)
+	}
+	e.JSON = json.RawMessage(body)
+	return e
+}
+
 // TestStructuredOutputBehindRun: what a model says before its provider runs a tool
 // is shown, and is no part of the output.
 func TestStructuredOutputBehindRun(t *testing.T) {
 	const looking, ann = "I'll look that up. ", `{"name": "Ann", "age": 40}`
-	for wire, c := range map[providertest.Wire]struct {
-		model, tool string
-		// said is the answer of one text, and run what stands in its place.
-		said, run string
-	}{
-		providertest.Anthropic: {
-			"claude-sonnet-4-5", "web_search", `{"text":"both","type":"text"}`, `{"type":"text","text":"looking"},
-				{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{"query":"Ann"}},
-				{"type":"web_search_tool_result","tool_use_id":"srvtoolu_1","content":[]},
-				{"type":"text","text":"person"}`,
-		},
-		providertest.Gemini: {
-			"gemini-2.5-flash", "code_execution", `{"text":"both"}`, `{"text":"looking"},
-				{"executableCode":{"language":"PYTHON","code":"print(40)"}},
-				{"codeExecutionResult":{"outcome":"OUTCOME_OK","output":"40"}},
-				{"text":"person"}`,
-		},
-		providertest.OpenAIResponses: {
-			"invented", "web_search", `{"content":[{"annotations":[],"text":"both","type":"output_text"}],"id":"msg_1","role":"assistant","status":"completed","type":"message"}`,
-			`{"id":"msg_1","type":"message","role":"assistant","status":"completed","content":[{"type":"output_text","text":"looking","annotations":[]}]},
-				{"id":"ws_1","type":"web_search_call","status":"completed","action":{"type":"search","query":"Ann"}},
-				{"id":"msg_2","type":"message","role":"assistant","status":"completed","content":[{"type":"output_text","text":"person","annotations":[]}]}`,
-		},
-	} {
+	for wire, c := range providerRuns {
 		t.Run(string(wire), func(t *testing.T) {
 			f := newFaulty(t, wire)
-			rec := providertest.Invent(wire, providertest.Answer{Text: "both", Usage: hello.Usage})
-			e := &rec.Exchanges[0]
-			quoted := strconv.Quote(ann)
-			body := strings.Replace(string(e.JSON), c.said, strings.NewReplacer("looking", looking, `"person"`, quoted).Replace(c.run), 1)
-			if e.JSON = json.RawMessage(body); !strings.Contains(body, quoted) {
-				t.Fatalf("the answer is %s", body)
-			}
-			f.handle(providertest.NewServer(t, rec, nil))
+			f.handle(providertest.NewServer(t, &providertest.Recording{Exchanges: []providertest.Exchange{withRun(t, wire, looking, ann, hello.Usage)}}, nil))
 			agent := llmAgent("root", wireProviders[wire].Name()+"/"+c.model, "")
 			agent.GetLlm().OutputSchema, agent.GetLlm().BuiltinTools = new(personSchema), []string{c.tool}
 			got := faultyTurn(t, f.d, agent, "")
