@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"google.golang.org/genai"
@@ -22,9 +23,11 @@ import (
 type billed struct {
 	// free are tries that have been paid for already.
 	free []string
-	// tries are those that have failed, in order; owned by the run.
+
+	mu sync.Mutex // agents may run side by side
+	// tries are those that have failed, in order; protected by mu.
 	tries []string
-	// bill is what they all took, answers too.
+	// bill is what they all took, answers too; protected by mu.
 	bill session.Usage
 }
 
@@ -42,6 +45,8 @@ type billedModel struct {
 }
 
 func (m billedModel) Generate(_ context.Context, req *model.Request, _ func(model.Delta)) (*model.Response, error) {
+	m.b.mu.Lock()
+	defer m.b.mu.Unlock()
 	round := 0
 	for _, c := range req.Contents {
 		for _, p := range c.Parts {
