@@ -284,7 +284,12 @@ func (w *world) run(agent *agentdv1.Agent, prompt string) *result {
 // follow plays the client of a turn.
 func (w *world) follow(turn *session.Turn) *result {
 	w.t.Helper()
-	watcher := turn.Watch()
+	return w.followOn(turn, turn.Watch())
+}
+
+// followOn plays the client of a turn that watches it already.
+func (w *world) followOn(turn *session.Turn, watcher *session.Watcher) *result {
+	w.t.Helper()
 	defer watcher.Close()
 	res := &result{text: map[string]string{}, last: map[string]int{}, state: map[string]any{}}
 	stuck := time.NewTimer(30 * time.Second)

@@ -167,8 +167,7 @@ func TestFallbackNamesUpgrade(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer watcher.Close()
-	if res := w.follow(turn).ok(t); res.text["root"] != "hi" {
+	if res := w.followOn(turn, watcher).ok(t); res.text["root"] != "hi" {
 		t.Errorf("said %v", res.text)
 	}
 	tools := w.tools
