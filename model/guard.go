@@ -19,8 +19,10 @@ const abortGrace = 250 * time.Millisecond
 type Limits struct {
 	// Provider names the provider in errors; default "model".
 	Provider string
-	// Idle is how long a call may go without a delta or a result; default 5 min,
-	// since a model may think in silence. Negative means without limit.
+	// Idle is how long a call may go without a sign of life; default 5 min, since a
+	// model may think in silence. Each byte of an answer over HTTPClient is one,
+	// comments and pings too, and so is a delta: who says nothing else is held by
+	// Total. Negative means without limit.
 	Idle time.Duration
 	// Total is how long a call may take, one try of it; default 10 min. Negative
 	// means without limit.
@@ -131,7 +133,8 @@ func (g *guard) generate(ctx context.Context, req *Request, emit func(Delta)) (*
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	callCtx, cancel := context.WithCancel(ctx)
+	heard := make(heard, 1)
+	callCtx, cancel := context.WithCancel(heard.listen(ctx))
 	over := make(chan struct{})
 	deltas := make(chan Delta)
 	done := make(chan outcome, 1)
@@ -170,7 +173,7 @@ func (g *guard) generate(ctx context.Context, req *Request, emit func(Delta)) (*
 	}()
 
 	check := newChecker(g.limits)
-	out, err := g.drive(ctx, deltas, done, func(d Delta) error {
+	out, err := g.drive(ctx, sources{heard, deltas, done}, func(d Delta) error {
 		if d.Text == "" {
 			return nil
 		}
@@ -201,20 +204,29 @@ func (g *guard) generate(ctx context.Context, req *Request, emit func(Delta)) (*
 	return out.resp.bounded(), nil
 }
 
+// sources are what comes of a call that is under way.
+type sources struct {
+	heard  heard
+	deltas <-chan Delta
+	done   <-chan outcome
+}
+
 // drive passes deltas to emit until the adapter returns, or until the call has
 // to be given up, which is its error.
-func (g *guard) drive(ctx context.Context, deltas <-chan Delta, done <-chan outcome, emit func(Delta) error) (outcome, error) {
+func (g *guard) drive(ctx context.Context, from sources, emit func(Delta) error) (outcome, error) {
 	idle, total := newTimer(g.limits.Idle), newTimer(g.limits.Total)
 	defer idle.stop()
 	defer total.stop()
 	for {
 		select {
-		case d := <-deltas:
+		case d := <-from.deltas:
 			if err := emit(d); err != nil {
 				return outcome{}, err
 			}
 			idle.reset()
-		case out := <-done:
+		case <-from.heard:
+			idle.reset()
+		case out := <-from.done:
 			return out, nil
 		case <-ctx.Done():
 			return outcome{}, ctx.Err()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"reflect"
 	"strings"
 	"sync"
@@ -159,6 +160,30 @@ func TestGuardErrors(t *testing.T) {
 	}
 }
 
+// dripping is a server that sends a byte every so often.
+type dripping time.Duration
+
+func (d dripping) RoundTrip(r *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusOK, Request: r, Body: &drip{time.Duration(d), r.Context()}}, nil
+}
+
+// drip is the answer of one.
+type drip struct {
+	interval time.Duration
+	ctx      context.Context //nolint:containedctx // of the request whose answer it is
+}
+
+func (d *drip) Read(p []byte) (int, error) {
+	select {
+	case <-d.ctx.Done():
+		return 0, d.ctx.Err()
+	case <-time.After(d.interval):
+		return copy(p, "."), nil
+	}
+}
+
+func (d *drip) Close() error { return nil }
+
 func TestGuardTimeouts(t *testing.T) {
 	// ticking emits every interval until its context ends.
 	ticking := func(interval time.Duration) fake {
@@ -173,6 +198,21 @@ func TestGuardTimeouts(t *testing.T) {
 			}
 		}
 	}
+	// reading gets a byte over HTTP every interval, and has nothing to emit.
+	reading := func(interval time.Duration) fake {
+		return func(ctx context.Context, _ func(model.Delta)) (*model.Response, error) {
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://provider.invalid", nil)
+			if err != nil {
+				return nil, err
+			}
+			resp, err := model.HTTPClient(dripping(interval)).Do(req)
+			if err != nil {
+				return nil, err
+			}
+			_, err = io.Copy(io.Discard, resp.Body)
+			return nil, errors.Join(err, resp.Body.Close())
+		}
+	}
 	for name, c := range map[string]struct {
 		limits model.Limits
 		llm    fake
@@ -183,6 +223,8 @@ func TestGuardTimeouts(t *testing.T) {
 		"silent":                 {model.Limits{Idle: time.Second}, ticking(time.Hour), time.Second, "nothing for 1s"},
 		"endless by default":     {model.Limits{}, ticking(time.Minute), 10 * time.Minute, "within 10m"},
 		"endless":                {model.Limits{Idle: 2 * time.Second, Total: time.Minute}, ticking(time.Second), time.Minute, "within 1m"},
+		"nothing to show":        {model.Limits{}, reading(time.Minute), 10 * time.Minute, "within 10m"},
+		"silent over HTTP":       {model.Limits{}, reading(6 * time.Minute), 5 * time.Minute, "nothing for 5m"},
 		"silence allowed":        {model.Limits{Idle: -1, Total: time.Hour}, ticking(24 * time.Hour), time.Hour, "within 1h"},
 		"both off, until a cut ": {model.Limits{Idle: -1, Total: -1, AnswerBytes: 3}, ticking(time.Hour), 4 * time.Hour, "longer than 3 bytes"},
 	} {

@@ -5,7 +5,9 @@
 // back as deltas, and returns one checked response: complete, with its finish
 // reason and its usage, or an error. A stream that was cut short is an error,
 // never a short success. Adapters own no retries, and their SDKs' are off: Again
-// makes failed calls again, once for all providers, and tells of it.
+// makes failed calls again, once for all providers, and tells of it. They set no
+// timeouts either: Guard ends calls that take too long, and those whose provider is
+// silent. Each byte of its HTTP answer breaks the silence, also that of a ping.
 //
 // The common form of content is that of google.golang.org/genai, the one the
 // engine stores. What a provider needs back verbatim travels in the parts, see

@@ -58,8 +58,38 @@ type tapped struct {
 	read    int64
 }
 
-// tapKey is the context key of *tap.
-type tapKey struct{}
+// tapKey is the context key of *tap, and heardKey that of heard.
+type (
+	tapKey   struct{}
+	heardKey struct{}
+)
+
+// heard holds a value once something was read of an answer. It has room for one.
+type heard chan struct{}
+
+// listen returns a context of whose HTTP answers heard is told, as withTap does of
+// their bytes.
+func (h heard) listen(ctx context.Context) context.Context {
+	return context.WithValue(ctx, heardKey{}, h)
+}
+
+// heardBody is owned by its reader.
+type heardBody struct {
+	io.ReadCloser
+	heard heard
+}
+
+// Read implements io.Reader.
+func (b *heardBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if n > 0 {
+		select {
+		case b.heard <- struct{}{}:
+		default: // it is told of already
+		}
+	}
+	return n, err
+}
 
 // withTap returns a context whose HTTP answers are kept, as far as they come over
 // a client of HTTPClient or a transport that calls Tapped.
@@ -68,13 +98,21 @@ func withTap(ctx context.Context) (context.Context, *tap) {
 	return context.WithValue(ctx, tapKey{}, t), t
 }
 
-// Tapped returns the body of resp, the answer to req, so that whoever asked for
-// raw payloads gets what is read of it; see Request.OnRaw. HTTPClient does so by
+// Tapped returns the body of resp, the answer to req, so that a guard knows that the
+// provider is not silent while it is read, see Limits.Idle, and whoever asked for
+// raw payloads gets what is read of it, see Request.OnRaw. HTTPClient does so by
 // itself: it is for adapters with transports of their own.
 func Tapped(req *http.Request, resp *http.Response) io.ReadCloser {
+	body := resp.Body
+	if body == nil {
+		return nil
+	}
+	if h, ok := req.Context().Value(heardKey{}).(heard); ok {
+		body = &heardBody{body, h}
+	}
 	t, _ := req.Context().Value(tapKey{}).(*tap)
-	if t == nil || resp.Body == nil {
-		return resp.Body
+	if t == nil {
+		return body
 	}
 	a := &tapped{
 		raw:     Raw{Status: resp.StatusCode},
@@ -88,10 +126,10 @@ func Tapped(req *http.Request, resp *http.Response) io.ReadCloser {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed || t.held >= maxRaws || len(t.answers) >= maxAnswers {
-		return resp.Body
+		return body
 	}
 	t.answers = append(t.answers, a)
-	return &tappedBody{resp.Body, t, a}
+	return &tappedBody{body, t, a}
 }
 
 // tappedBody is owned by its reader.

@@ -19,7 +19,7 @@ type modelFlags struct {
 	RecordTo string `placeholder:"FILE" help:"Append each model call to this file, one JSON line each: prompts and answers, never keys."`
 
 	ModelTimeout time.Duration `default:"10m" help:"Longest model call; each try has it to itself."`
-	ModelIdle    time.Duration `default:"5m" help:"Longest silence within a model call."`
+	ModelIdle    time.Duration `default:"5m" help:"Longest silence within a model call: a time without a byte from its provider. Pings count; --model-timeout bounds an answer of nothing else."`
 	ModelTries   int           `default:"5" help:"How often a model call is made at most when its provider fails before it has said anything; 1 means no retries."`
 
 	CompactAt float64 `placeholder:"SHARE" help:"Share of a model's context window, such as 0.8, above which the beginning of a conversation is summarised, for agents that do not say themselves. Default: never."`

@@ -101,7 +101,7 @@ type Config struct {
 	// its side. Default 2 s.
 	LingerTimeout time.Duration
 	// ModelTimeout bounds one try of a model call, ModelIdleTimeout the silence
-	// within it. Defaults 10 min and 5 min.
+	// within it, see model.Limits. Defaults 10 min and 5 min.
 	ModelTimeout, ModelIdleTimeout time.Duration
 	// ModelRetry says how often, and after which waits, a model call that has
 	// failed before anything of it was shown is made again. Default 5 tries.

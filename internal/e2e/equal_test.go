@@ -62,6 +62,7 @@ var scenarios = map[string]scenario{
 	"TestReferencesOfPrompts":            {run: TestReferencesOfPrompts},
 	"TestProviderFallback":               {run: TestProviderFallback, slow: true},
 	"TestProviderFallbackFails":          {run: TestProviderFallbackFails, slow: true},
+	"TestProviderAlive":                  {run: TestProviderAlive, slow: true},
 	"TestProviderNeverEnds":              {run: TestProviderNeverEnds, slow: true},
 	"TestProviderNeverStops":             {run: TestProviderNeverStops, slow: true},
 	"TestProviderTools":                  {run: TestProviderTools, slow: true},

@@ -3,6 +3,7 @@ package e2e
 import (
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -67,9 +68,10 @@ func arrives(t *testing.T, c <-chan struct{}, what string) {
 	}
 }
 
-// TestProviderNeverEnds is F28: answers that have no end, be they silent or say
-// over and over that the provider is there, end with TIMEOUT, or with the turn that
-// is cancelled; and the request is aborted, which the provider sees.
+// TestProviderNeverEnds is F28: answers that have no end end with TIMEOUT, silent ones
+// soon and those that say over and over that the provider is there when their time is
+// over, or with the turn that is cancelled; and the request is aborted, which the
+// provider sees.
 func TestProviderNeverEnds(t *testing.T) {
 	onEachWire(t, func(t *testing.T, wire providertest.Wire) {
 		for name, server := range map[string]endless{
@@ -82,11 +84,15 @@ func TestProviderNeverEnds(t *testing.T) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Run("times out", func(t *testing.T) {
-					f := newFaulty(t, wire, agentdtest.WithRetry(model.Retry{Tries: 1}), agentdtest.WithModelTimeouts(0, 700*time.Millisecond))
+					timeouts, why := agentdtest.WithModelTimeouts(0, 200*time.Millisecond), "nothing for 200ms"
+					if server.again != "" {
+						timeouts, why = agentdtest.WithModelTimeouts(200*time.Millisecond, 0), "did not finish within 200ms"
+					}
+					f := newFaulty(t, wire, agentdtest.WithRetry(model.Retry{Tries: 1}), timeouts)
 					server := server
 					server.coming, server.gone = make(chan struct{}), make(chan struct{})
 					f.handle(&server)
-					f.failed(f.turn("", "look"), agentdv1.ErrorCode_ERROR_CODE_TIMEOUT, 1, "nothing for 700ms")
+					f.failed(f.turn("", "look"), agentdv1.ErrorCode_ERROR_CODE_TIMEOUT, 1, why)
 					arrives(t, server.gone, "the provider to see that the client has hung up")
 				})
 				t.Run("is cancelled", func(t *testing.T) {
@@ -113,16 +119,17 @@ func TestProviderNeverEnds(t *testing.T) {
 	})
 }
 
-// chatty is a provider's server that sends an event a second.
+// chatty is a provider's server that sends an event a second, of one answer for each
+// call; all calls behind the last have that one's.
 type chatty struct {
-	events []string
-	calls  atomic.Int32
+	answers [][]string
+	calls   atomic.Int32
 }
 
 func (c *chatty) RoundTrip(r *http.Request) (*http.Response, error) {
-	c.calls.Add(1)
+	n := int(c.calls.Add(1))
 	return streamed(r, func(w io.Writer) {
-		for _, event := range c.events {
+		for _, event := range c.answers[min(n, len(c.answers))-1] {
 			_, _ = io.WriteString(w, event)
 			if rest(r.Context(), time.Second) != nil {
 				return
@@ -141,15 +148,43 @@ func TestProviderNeverStops(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Test(t, func(t *testing.T) {
-			server := &chatty{events: providertest.Events(stream)}
+			events := providertest.Events(stream)
+			server := &chatty{answers: [][]string{events}}
 			d := startDaemon(t, agentdtest.WithProvider(providerAt(wire, "http://provider.invalid", server)), agentdtest.WithModelTimeouts(30*time.Second, 0))
 			got := faultyTurn(t, d, llmAgent("root", invented(wire), "", "look"), "")
 			checkFailed(t, got, agentdv1.ErrorCode_ERROR_CODE_TIMEOUT, 1, "did not finish within 30s")
-			if n := server.calls.Load(); n != 1 || len(server.events) < 40 {
-				t.Errorf("%d model calls were made, of %d events", n, len(server.events))
+			if n := server.calls.Load(); n != 1 || len(events) < 40 {
+				t.Errorf("%d model calls were made, of %d events", n, len(events))
 			}
 			if text := got.text["root"]; !strings.HasPrefix(chapter.Text, text) {
 				t.Errorf("text %q", text)
+			}
+		})
+	})
+}
+
+// TestProviderAlive has a model write the arguments of a call for longer than a
+// provider may be silent: what it sends shows that it is there, although there is
+// nothing to be shown of it.
+func TestProviderAlive(t *testing.T) {
+	args := `{"text": "` + strings.Repeat("and then ", 100) + `"}`
+	onEachWire(t, func(t *testing.T, wire providertest.Wire) {
+		var answers [][]string
+		rec := providertest.Invent(wire, providertest.Answer{Calls: []providertest.ToolCall{{Name: "look", Args: args}}}, providertest.Answer{Text: "done"})
+		for i := range rec.Exchanges {
+			stream, err := rec.Exchanges[i].EventStream()
+			if err != nil {
+				t.Fatal(err)
+			}
+			answers = append(answers, providertest.Events(stream))
+		}
+		answers[0] = slices.Insert(answers[0], min(1, len(answers[0])-1), slices.Repeat([]string{alive[wire]}, 60)...)
+		synctest.Test(t, func(t *testing.T) {
+			server := &chatty{answers: answers}
+			d := startDaemon(t, agentdtest.WithProvider(providerAt(wire, "http://provider.invalid", server)), agentdtest.WithModelTimeouts(0, 5*time.Second))
+			got := faultyTurn(t, d, llmAgent("root", invented(wire), "", "look"), "")
+			if n := server.calls.Load(); n != 2 || !got.end.GetCompleted() || len(got.calls) != 1 || got.text["root"] != "done" {
+				t.Errorf("%d model calls were made, %v", n, got.msgs)
 			}
 		})
 	})
