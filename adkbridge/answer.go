@@ -3,7 +3,6 @@ package adkbridge
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"html"
 	"iter"
@@ -175,7 +174,7 @@ func (t *turn) inject(ctx context.Context) error {
 // another one or the turn is closed.
 func (m *agentModel) spent(err error, branch string, call *session.CallInfo) {
 	info := &meta{Path: m.n.path, Call: call}
-	info.Usage, info.Before = m.paid(took(err))
+	info.Usage, info.Before = m.paid(model.Took(err))
 	m.before, m.told = session.Usage{}, 0 // it is kept
 	if info.Usage.Calls > 0 || info.Before != nil {
 		m.t.keep(&answer{author: m.n.name, branch: branch, content: &genai.Content{Role: genai.RoleModel}, meta: info})
@@ -211,19 +210,6 @@ func (t *turn) tellSpent(ctx context.Context, agent string) error {
 		}
 	}
 	return nil
-}
-
-// took is what the tries of a failed call took, as far as it was reported.
-func took(err error) []model.Usage {
-	e, ok := errors.AsType[*model.Error](err)
-	switch {
-	case !ok:
-		return nil
-	case e.Usage != nil:
-		return append(slices.Clone(e.Failed), *e.Usage)
-	default:
-		return e.Failed
-	}
 }
 
 // nextCall numbers a model call, and returns its answer if the log holds it.

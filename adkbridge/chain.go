@@ -76,7 +76,7 @@ func passesOn(err error) bool {
 // next takes the next model in place of the one that has failed.
 func (c *chain) next(ctx context.Context, messageID string, err error) error {
 	was := c.last
-	usage := was.usage(took(err))
+	usage := was.usage(model.Took(err))
 	told := session.AsError(modelError(was.n, err))
 	change := session.ModelFallback{
 		MessageID: messageID,

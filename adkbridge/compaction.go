@@ -290,7 +290,7 @@ func (m *agentModel) summarise(ctx context.Context, l *live, text string, fact *
 		by.spent(failed, l.branch, info.Call)
 		return "", nil, c.unrecorded
 	}
-	if info.Usage, info.Before = by.paid(took(failed)); info.Usage.Calls == 0 && info.Before == nil {
+	if info.Usage, info.Before = by.paid(model.Took(failed)); info.Usage.Calls == 0 && info.Before == nil {
 		info.Usage = nil
 	}
 	return "", info, nil

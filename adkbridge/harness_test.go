@@ -35,8 +35,10 @@ type step struct {
 	err           error
 	finish        genai.FinishReason // STOP if left out
 	panics        bool
-	// hang waits for the context's end.
-	hang bool
+	// hang waits for the context's end; early is what the call is said to have taken
+	// by then.
+	hang  bool
+	early model.Usage
 	// gate, if set, is received from before answering.
 	gate <-chan struct{}
 }
@@ -173,7 +175,7 @@ func (st step) play(ctx context.Context, emit func(model.Delta)) (*model.Respons
 	}
 	if st.hang {
 		<-ctx.Done()
-		return nil, ctx.Err()
+		return nil, model.Spent(ctx.Err(), st.early)
 	}
 	if st.panics {
 		panic("scripted panic")

@@ -1,9 +1,12 @@
 package adkbridge
 
 import (
+	"context"
+	"errors"
 	"testing"
 
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/session"
 )
 
 // TestSpent counts what a failed model call took, also when the process dies
@@ -68,5 +71,46 @@ func TestSpentNonsense(t *testing.T) {
 	}
 	if events := run.events(w.runner); len(events) != 0 {
 		t.Errorf("events %s", compact(events))
+	}
+}
+
+// TestSpentAborted counts what a model call took that was aborted, once: when its turn
+// is stopped, and when that is put aside and makes the call again.
+func TestSpentAborted(t *testing.T) {
+	for _, cause := range []error{errors.New("enough"), session.ErrPutAside} {
+		t.Run(cause.Error(), func(t *testing.T) {
+			cut := step{text: "half an answer", hang: true, early: model.Usage{Prompt: 7, Total: 7}}
+			w := newWorld(t, map[string][]step{"a": {cut}, "b": {cut}})
+			run := newFakeRun(t, par("root", llm("a"), llm("b")), "go")
+			ctx, cancel := context.WithCancelCause(t.Context())
+			spoke := map[string]bool{}
+			run.streaming = func(d session.Delta) {
+				if spoke[d.Path[len(d.Path)-1]] = true; len(spoke) == 2 {
+					cancel(cause)
+				}
+			}
+			if err := w.runner.drive(ctx, run); err != cause { //nolint:errorlint // the cause itself is promised
+				t.Fatalf("error %v", err)
+			}
+			want := session.Usage{Prompt: 14, Total: 14, Calls: 2, CostUSD: 0.014}
+			taken, told := run.usage(w.runner)
+			if n := run.failures(w.runner); taken != want || told != want || n != 2 {
+				t.Errorf("the log has %+v and tells %+v of %d calls, want %+v", taken, told, n, want)
+			}
+			run = run.restarted(len(run.recs))
+			if !errors.Is(cause, session.ErrPutAside) {
+				run.begin("go on")
+			}
+			want = want.Add(session.Usage{Prompt: 14, Completion: 6, Total: 20, Calls: 2, CostUSD: 0.02})
+			w.script.steps = map[string][]step{"a": {say("A")}, "b": {say("B")}}
+			w.runner.cache = newCache(0, 0)
+			if err := w.runner.drive(t.Context(), run); err != nil {
+				t.Fatal(err)
+			}
+			if taken, told = run.usage(w.runner); taken != want || told != want {
+				t.Errorf("then the log has %+v and tells %+v, want %+v", taken, told, want)
+			}
+			w.checkAll()
+		})
 	}
 }

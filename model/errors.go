@@ -1,10 +1,12 @@
 package model
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -120,14 +122,53 @@ func Blocked(provider, what, why string, secrets ...string) *Error {
 	return e
 }
 
-// Spent returns err with what the failed call took, unless it is nil or no
-// *Error, has that already, or u is zero or holds a count below zero.
+// Spent returns err, an *Error or a context's, with what the failed call took. Other
+// errors, and those that have that already, are left as they are, and so are all if u
+// is zero or holds a count below zero.
 func Spent(err error, u Usage) error {
-	e, ok := errors.AsType[*Error](err)
-	if !ok || e.Usage != nil || u == (Usage{}) || !u.Valid() {
+	if spent(err) != nil || u == (Usage{}) || !u.Valid() {
 		return err
 	}
-	out := *e
-	out.Usage = &u
-	return &out
+	if e, ok := errors.AsType[*Error](err); ok {
+		out := *e
+		out.Usage = &u
+		return &out
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return &aborted{err, u}
+	}
+	return err
 }
+
+// Took is what the tries of a failed call took, in their order, as far as it was
+// reported.
+func Took(err error) []Usage {
+	var out []Usage
+	if e, ok := errors.AsType[*Error](err); ok {
+		out = slices.Clone(e.Failed)
+	}
+	if u := spent(err); u != nil {
+		out = append(out, *u)
+	}
+	return out
+}
+
+// spent is what Spent has put into err; nil for nothing.
+func spent(err error) *Usage {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Usage
+	}
+	if a, ok := errors.AsType[*aborted](err); ok {
+		return &a.usage
+	}
+	return nil
+}
+
+// aborted is a context's error, of a call whose provider had said by then what it took.
+type aborted struct {
+	error
+	usage Usage
+}
+
+// Unwrap returns the context's own error.
+func (a *aborted) Unwrap() error { return a.error }

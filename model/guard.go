@@ -69,7 +69,8 @@ func (e *PanicError) Error() string { return "adapter panicked" }
 // and endless answers end, a response that breaks the contract is an error
 // (KindUnavailable), and text that an adapter returned but did not emit is
 // emitted. Generate returns promptly when ctx ends even if the adapter hangs;
-// the adapter is then left behind, what it still emits is dropped.
+// the adapter is then left behind, what it still emits is dropped. An adapter that
+// returns by then is heard: what its provider has said of usage is in the error.
 func Guard(llm LLM, limits Limits) LLM {
 	limits.Provider = cmp.Or(limits.Provider, "model")
 	limits.Idle = cmp.Or(limits.Idle, 5*time.Minute)
@@ -94,6 +95,17 @@ type outcome struct {
 	err  error
 }
 
+// usage is what the provider has said that the call took, zero for nothing.
+func (o outcome) usage() Usage {
+	if o.resp != nil {
+		return o.resp.Usage
+	}
+	if u := spent(o.err); u != nil {
+		return *u
+	}
+	return Usage{}
+}
+
 // Generate implements LLM.
 func (g *guard) Generate(ctx context.Context, req *Request, emit func(Delta)) (*Response, error) {
 	if req == nil || req.OnRaw == nil {
@@ -103,7 +115,7 @@ func (g *guard) Generate(ctx context.Context, req *Request, emit func(Delta)) (*
 	resp, err := g.generate(tapCtx, req, emit)
 	for _, raw := range tap.close(g.limits.Provider, req.Try) {
 		if told := req.OnRaw(raw); told != nil {
-			return nil, g.untold(ctx, told, resp, err)
+			return nil, g.untold(ctx, told, outcome{resp, err}.usage())
 		}
 	}
 	return resp, err
@@ -111,19 +123,13 @@ func (g *guard) Generate(ctx context.Context, req *Request, emit func(Delta)) (*
 
 // untold is the error of a try whose raw payload could not be told, whatever came
 // of it. It is not made again.
-func (g *guard) untold(ctx context.Context, cause error, resp *Response, err error) error {
+func (g *guard) untold(ctx context.Context, cause error, usage Usage) error {
 	if ctx.Err() != nil {
-		return ctx.Err()
+		return Spent(ctx.Err(), usage)
 	}
 	e := g.errorf(KindUnavailable, "a raw payload could not be told")
 	e.Final, e.Untold, e.Err = true, true, cause
-	if failed, ok := errors.AsType[*Error](err); ok {
-		e.Usage = failed.Usage
-	}
-	if resp != nil {
-		return Spent(e, resp.Usage)
-	}
-	return e
+	return Spent(e, usage)
 }
 
 // generate makes the call. The adapter runs on a goroutine of its own, owned by
@@ -185,18 +191,14 @@ func (g *guard) generate(ctx context.Context, req *Request, emit func(Delta)) (*
 	})
 	if err != nil {
 		cancel()
-		g.abandon(deltas, done, running)
-		return nil, err
+		return nil, Spent(err, g.abandon(deltas, done, running).usage())
 	}
 	if out.err != nil {
-		return nil, g.adapterError(ctx, out.err)
+		return nil, Spent(g.adapterError(ctx, out.err), out.usage())
 	}
 	rest, err := check.response(out.resp)
 	if err != nil {
-		if out.resp != nil {
-			err = Spent(err, out.resp.Usage)
-		}
-		return nil, err
+		return nil, Spent(err, out.usage())
 	}
 	for _, d := range rest {
 		emit(d)
@@ -239,14 +241,14 @@ func (g *guard) drive(ctx context.Context, from sources, emit func(Delta) error)
 }
 
 // abandon gives an adapter whose context has ended a moment to return, and
-// counts it as abandoned when it does not.
-func (g *guard) abandon(deltas <-chan Delta, done <-chan outcome, running *atomic.Int32) {
+// counts it as abandoned when it does not: the outcome is then empty.
+func (g *guard) abandon(deltas <-chan Delta, done <-chan outcome, running *atomic.Int32) outcome {
 	grace := time.NewTimer(abortGrace)
 	defer grace.Stop()
 	for {
 		select {
-		case <-done:
-			return
+		case out := <-done:
+			return out
 		case <-deltas:
 			g.limits.Counters.LateDeltas.Add(1)
 		case <-grace.C:
@@ -254,7 +256,7 @@ func (g *guard) abandon(deltas <-chan Delta, done <-chan outcome, running *atomi
 			if !running.CompareAndSwap(0, 2) {
 				g.limits.Counters.Abandoned.Add(-1)
 			}
-			return
+			return outcome{}
 		}
 	}
 }

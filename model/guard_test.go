@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -335,5 +336,70 @@ func TestGuardKeepsUsage(t *testing.T) {
 		if got := asError(t, err).Usage; !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: usage %+v, want %+v", name, got, c.want)
 		}
+	}
+}
+
+// TestGuardKeepsUsageOfAborted has in the error of a call that was aborted what its
+// provider had said by then, and what it had finished meanwhile, which nobody gets.
+func TestGuardKeepsUsageOfAborted(t *testing.T) {
+	said := model.Usage{Prompt: 7, Total: 7}
+	until := func(emits ...string) fake {
+		return func(ctx context.Context, emit func(model.Delta)) (*model.Response, error) {
+			for _, text := range emits {
+				emit(model.Delta{Text: text})
+			}
+			<-ctx.Done()
+			return nil, model.Spent(ctx.Err(), said)
+		}
+	}
+	for name, c := range map[string]struct {
+		limits model.Limits
+		llm    fake
+		kind   model.Kind // "" for the context's own
+		want   []model.Usage
+	}{
+		"cancelled":          {model.Limits{}, until(), "", []model.Usage{said}},
+		"cancelled, talking": {model.Limits{}, until("a", "b"), "", []model.Usage{said}},
+		"cancelled, done": {model.Limits{}, func(ctx context.Context, _ func(model.Delta)) (*model.Response, error) {
+			<-ctx.Done()
+			resp := answer(&genai.Part{Text: "late"})
+			resp.Usage = said
+			return resp, nil
+		}, "", []model.Usage{said}},
+		"cancelled, failing": {model.Limits{}, func(ctx context.Context, _ func(model.Delta)) (*model.Response, error) {
+			<-ctx.Done()
+			return nil, model.Spent(model.Truncated("fake"), said)
+		}, "", []model.Usage{said}},
+		"cancelled, hanging": {model.Limits{}, func(context.Context, func(model.Delta)) (*model.Response, error) {
+			time.Sleep(time.Hour)
+			return nil, model.Spent(context.Canceled, said)
+		}, "", nil},
+		"silent":   {model.Limits{Idle: time.Second}, until(), model.KindTimeout, []model.Usage{said}},
+		"too slow": {model.Limits{Total: time.Second}, until(), model.KindTimeout, []model.Usage{said}},
+		"too long": {model.Limits{AnswerBytes: 1}, until("ab"), model.KindUnavailable, []model.Usage{said}},
+		"by itself": {model.Limits{}, func(context.Context, func(model.Delta)) (*model.Response, error) {
+			return nil, model.Spent(context.Canceled, said)
+		}, model.KindUnavailable, []model.Usage{said}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				begin := time.Now()
+				_, _, err := run(ctx, c.limits, c.llm)
+				if c.kind != "" {
+					wantKind(t, err, c.kind, "")
+				} else if _, ok := errors.AsType[*model.Error](err); ok || !errors.Is(err, context.DeadlineExceeded) || err.Error() != context.DeadlineExceeded.Error() {
+					t.Errorf("error %v (%T), want the context's", err, err)
+				}
+				if got := model.Took(err); !slices.Equal(got, c.want) {
+					t.Errorf("took %v, want %v", got, c.want)
+				}
+				if took := time.Since(begin); took > time.Minute+time.Second {
+					t.Errorf("returned after %v", took)
+				}
+				time.Sleep(2 * time.Hour) // until nobody hangs any more
+			})
+		})
 	}
 }

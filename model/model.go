@@ -185,7 +185,7 @@ type LLM interface {
 	// Generate makes one model call. It calls emit for each piece of text as it
 	// arrives, on the calling goroutine, never after it has returned. It returns
 	// when the provider has finished, with a response that is complete, or with
-	// an error: an *Error, or the context's.
+	// an error: an *Error, or the context's; see Spent.
 	//
 	// When ctx ends, Generate aborts the provider's request and returns promptly.
 	// It may be called from many goroutines at once.

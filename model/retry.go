@@ -55,7 +55,8 @@ type Failed struct {
 //
 // What failed tries took is in Response.Failed, or in the Failed of the last
 // error. When ctx ends after a try has failed, the error is that try's, with the
-// context's error among its causes.
+// context's error among its causes and, if it was reported, what the try took that the
+// context has ended.
 func Again(llm LLM, retry Retry) LLM {
 	return &again{llm: llm, retry: retry.WithDefaults()}
 }
@@ -83,6 +84,10 @@ func (a *again) Generate(ctx context.Context, req *Request, emit func(Delta)) (*
 		}
 		e, ok := errors.AsType[*Error](err)
 		switch {
+		case ctx.Err() != nil && last != nil && spent(err) != nil:
+			e := last.interrupted(ctx.Err(), failed)
+			e.Usage = spent(err)
+			return nil, e
 		case ctx.Err() != nil && last != nil:
 			return nil, last.interrupted(ctx.Err(), failed[:len(failed)-1])
 		case ctx.Err() != nil || !ok:

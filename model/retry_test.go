@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -249,20 +250,30 @@ func TestAgainInterrupted(t *testing.T) {
 		"in the first wait":  {time.Second, 1, 0},
 		"in the second wait": {11 * time.Second, 2, 1},
 		"in the third try":   {21 * time.Second, 3, 1},
+		"in one that cost":   {21 * time.Second, 3, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), c.after)
 				defer cancel()
-				p := &plan{t: t, tries: []fake{fails(costly), fails(costly), hang}}
+				want := slices.Repeat([]model.Usage{*costly.Usage}, c.failed+1)
+				last := fake(hang)
+				if c.failed == 2 {
+					want[2] = model.Usage{Prompt: 5, Total: 5}
+					last = func(ctx context.Context, emit func(model.Delta)) (*model.Response, error) {
+						_, err := hang(ctx, emit)
+						return nil, model.Spent(err, want[2])
+					}
+				}
+				p := &plan{t: t, tries: []fake{fails(costly), fails(costly), last}}
 				start := time.Now()
 				_, _, err := again(ctx, p, model.Retry{})
 				e := asError(t, err)
 				if !errors.Is(err, context.DeadlineExceeded) || p.made != c.tries || time.Since(start) != c.after {
 					t.Errorf("%d tries, %v after %v", p.made, err, time.Since(start))
 				}
-				if e.Usage == nil || len(e.Failed) != c.failed || e.Kind != model.KindUnavailable {
-					t.Errorf("%+v: want what all tries took", e)
+				if got := model.Took(err); !slices.Equal(got, want) || e.Kind != model.KindUnavailable {
+					t.Errorf("%+v took %v, want %v", e, got, want)
 				}
 			})
 		})

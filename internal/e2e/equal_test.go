@@ -56,6 +56,7 @@ var scenarios = map[string]scenario{
 	"TestCompaction":                     {run: TestCompaction, slow: true},
 	"TestCompactionOfSearches":           {run: TestCompactionOfSearches},
 	"TestCallOutcomes":                   {run: TestCallOutcomes},
+	"TestAbortedCallOutcome":             {run: TestAbortedCallOutcome, slow: true},
 	"TestDeferredTools":                  {run: TestDeferredTools, slow: true},
 	"TestFoundTools":                     {run: TestFoundTools, slow: true},
 	"TestManyDeferredTools":              {run: TestManyDeferredTools, slow: true},

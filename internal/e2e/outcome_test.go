@@ -1,15 +1,18 @@
 package e2e
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"connectrpc.com/connect"
 
 	"github.com/apzuk3/agentd/agentdtest"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
+	"github.com/apzuk3/agentd/internal/providertest"
 )
 
 // outcomeScripts are a model that is never there and takes something for it, and
@@ -82,4 +85,61 @@ func TestCallOutcomes(t *testing.T) {
 			t.Errorf("%s: told of %q, listed are %q, other models are called for %q, want %q", tc.prompt, told, listed, fell, want)
 		}
 	}
+}
+
+// TestAbortedCallOutcome cancels a turn in the middle of an answer: what its provider
+// has said by then that it took is told, listed and counted, also in the session's
+// budget. OpenAI says so at the end alone.
+func TestAbortedCallOutcome(t *testing.T) {
+	said := map[providertest.Wire]int32{providertest.Anthropic: 1000 + 1, providertest.Gemini: 1000}
+	chapter := providertest.Answer{Text: strings.Repeat("and then ", 100), Usage: providertest.Usage{Prompt: 1000, Completion: 50, Total: 1050}}
+	onEachWire(t, func(t *testing.T, wire providertest.Wire) {
+		stream, err := providertest.Invent(wire, chapter).Exchanges[0].EventStream()
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Test(t, func(t *testing.T) {
+			server := &chatty{answers: [][]string{providertest.Events(stream)}}
+			d := startDaemon(t, agentdtest.WithProvider(providerAt(wire, "http://provider.invalid", server)))
+			run := rule{t, agentdv1connect.NewAgentdClient(d.HTTPClient(), d.URL)}
+			ex := start(llmAgent("root", invented(wire), ""))
+			spoke := false
+			got := run.talk(ex, func(m *agentdv1.RunResponse) []*agentdv1.RunRequest {
+				if m.GetOutputChunk() == nil || spoke {
+					return nil
+				}
+				spoke = true
+				return []*agentdv1.RunRequest{cancel(nil)}
+			})
+			want, calls := said[wire], min(said[wire], 1)
+			if u := got.end.GetUsageSummary(); got.end.GetCompleted() || u.GetTotalUsage().GetTotalTokens() != want || u.GetLlmCalls() != calls || len(got.end.GetReceipt().GetAbortedModelCalls()) != 1 {
+				t.Errorf("ended with %v, want %d tokens of %d calls", got.end, want, calls)
+			}
+			resp, err := agentdv1connect.NewSessionServiceClient(d.HTTPClient(), d.URL).ListModelCalls(t.Context(), connect.NewRequest(&agentdv1.ListModelCallsRequest{SessionId: got.session}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			listed := got.modelCalls
+			for _, c := range resp.Msg.GetCalls() {
+				listed = append(listed, c.GetCall())
+			}
+			for _, c := range listed {
+				if c.GetOutcome() != agentdv1.RunResponse_ModelCallEnded_OUTCOME_FAILED || c.GetUsage().GetTotalTokens() != want || c.GetModel() != invented(wire) {
+					t.Errorf("a call is told as %v", c)
+				}
+			}
+			if len(listed) != 2*int(calls) {
+				t.Errorf("told of %v", listed)
+			}
+			if calls == 0 {
+				return
+			}
+			ex = start(llmAgent("root", invented(wire), ""))
+			ex.GetExecute().SessionId, ex.GetExecute().SessionBudget = &got.session, &agentdv1.Budget{Tokens: int64(want)}
+			checkFailed(t, run.talk(ex, nil), agentdv1.ErrorCode_ERROR_CODE_BUDGET_EXHAUSTED, 1, fmt.Sprintf("%d of %d tokens", want, want))
+			if n := server.calls.Load(); n != 1 {
+				t.Errorf("%d model calls were made, want 1", n)
+			}
+		})
+	})
 }

@@ -241,6 +241,20 @@ func (h Harness) cancel(t *testing.T) {
 			await(t, aborted, "the request to be aborted")
 		})
 	}
+	t.Run("what it took", func(t *testing.T) {
+		s := serve(t, func(rw http.ResponseWriter, r *http.Request) {
+			w.head(rw)
+			_, _ = io.WriteString(rw, strings.Join(w.Frames[:w.needed()-1], ""))
+			rw.(http.Flusher).Flush()
+			<-r.Context().Done()
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		_, err := h.open(t, s.URL).Generate(ctx, Prompt("hello"), func(model.Delta) { cancel() })
+		if took := model.Took(err); !errors.Is(err, context.Canceled) || h.Can.EarlyUsage && len(took) != 1 {
+			t.Errorf("error %v, took %v: want what was counted so far", err, took)
+		}
+	})
 	t.Run("deadline", func(t *testing.T) {
 		s := serve(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)

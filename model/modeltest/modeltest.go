@@ -54,7 +54,8 @@ type Can struct {
 	// CacheWriteUsage: the wire counts tokens written into the cache;
 	// CacheHourUsage: it also counts those that are kept there for an hour.
 	CacheWriteUsage, CacheHourUsage bool
-	// EarlyUsage: the wire counts tokens before the answer is complete.
+	// EarlyUsage: the wire counts tokens before the answer is complete, so that what
+	// calls took that are cut off, or cancelled, is known.
 	EarlyUsage bool
 }
 

@@ -139,7 +139,9 @@ func TestErrors(t *testing.T) {
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	llm := rec.Wrap(generate(func(ctx context.Context, _ *model.Request) (*model.Response, error) { return nil, ctx.Err() }), record.Source{})
+	llm := rec.Wrap(generate(func(ctx context.Context, _ *model.Request) (*model.Response, error) {
+		return nil, model.Spent(ctx.Err(), model.Usage{Total: 9})
+	}), record.Source{})
 	if _, err := llm.Generate(gone, prompt(), nil); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
@@ -148,6 +150,9 @@ func TestErrors(t *testing.T) {
 		got = append(got, l.Error.Kind+": "+l.Error.Message)
 		if e := l.Error.Model(); (e != nil) != (l.Error.Kind == "rate_limited") || e != nil && (e.RetryAfter != time.Second || e.Status != 429) {
 			t.Errorf("%+v is %+v", l.Error, e)
+		}
+		if u := l.Error.Usage; (u != nil) != (l.Error.Kind == record.Canceled) || u != nil && u.Total != 9 {
+			t.Errorf("%+v took %+v", l.Error, u)
 		}
 	}
 	want := "rate_limited: slow down|internal: broken|internal: neither an answer nor an error|canceled: context canceled"

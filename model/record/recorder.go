@@ -207,13 +207,13 @@ func (m *recorded) failure(err error) *Error {
 	if ok {
 		out.Kind, out.Provider, out.Status, out.Message = string(e.Kind), e.Provider, e.Status, m.hide.Replace(e.Message)
 		out.RetryAfter = millis(e.RetryAfter)
-		if e.Usage != nil {
-			u := Usage(*e.Usage)
-			out.Usage = &u
-		}
 		if e.Untold {
 			out.Kind = Canceled
 		}
+	}
+	if took := model.Took(err); len(took) > 0 && (!ok || e.Usage != nil) {
+		u := Usage(took[len(took)-1])
+		out.Usage = &u
 	}
 	return out
 }

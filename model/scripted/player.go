@@ -107,9 +107,8 @@ func (w *When) holds(s *scene) bool {
 // fail is how the answer fails.
 func (a *Answer) fail(ctx context.Context, s *scene) error {
 	err := a.Error.happen(ctx, s)
-	if e, ok := errors.AsType[*model.Error](err); ok && a.Usage != nil {
-		u := a.Usage.orCounted(s.req, nil)
-		e.Usage = &u
+	if a.Usage != nil {
+		err = model.Spent(err, a.Usage.orCounted(s.req, nil))
 	}
 	return err
 }

@@ -48,7 +48,7 @@ const (
 	RunResponse_ModelCallEnded_OUTCOME_ANSWERED RunResponse_ModelCallEnded_Outcome = 1
 	// It has written a summary, see HistoryCompacted.
 	RunResponse_ModelCallEnded_OUTCOME_SUMMARISED RunResponse_ModelCallEnded_Outcome = 2
-	// It has failed, and is told of because it was paid for.
+	// It has failed or was aborted, and is told of because it was paid for.
 	RunResponse_ModelCallEnded_OUTCOME_FAILED RunResponse_ModelCallEnded_Outcome = 3
 )
 

@@ -1415,7 +1415,7 @@ export enum RunResponse_ModelCallEnded_Outcome {
   SUMMARISED = 2,
 
   /**
-   * It has failed, and is told of because it was paid for.
+   * It has failed or was aborted, and is told of because it was paid for.
    *
    * @generated from enum value: OUTCOME_FAILED = 3;
    */
