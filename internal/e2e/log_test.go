@@ -53,6 +53,11 @@ type loggedEvent struct {
 			} `json:"functionResponse"`
 		} `json:"parts"`
 	} `json:"content"`
+	CustomMetadata struct {
+		Agentd struct {
+			LLM string `json:"llm"` // the model call, of an answer
+		} `json:"agentd"`
+	} `json:"customMetadata"`
 }
 
 // readLog reads a session's log and checks what must be true of any: sequence
@@ -147,6 +152,9 @@ func (l *loggedTurn) event(rec session.Record) error {
 	var ev loggedEvent
 	if err := json.Unmarshal(rec.Data, &ev); err != nil || ev.Content == nil {
 		return err
+	}
+	if len(ev.Content.Parts) == 0 && ev.CustomMetadata.Agentd.LLM == "" {
+		return nil // no answer, but what a call took that was aborted
 	}
 	answer := loggedAnswer{seq: rec.Seq, author: ev.Author}
 	responses := 0

@@ -84,9 +84,9 @@ func TestProviderNeverEnds(t *testing.T) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Run("times out", func(t *testing.T) {
-					timeouts, why := agentdtest.WithModelTimeouts(0, 200*time.Millisecond), "nothing for 200ms"
+					timeouts, why := agentdtest.WithModelTimeouts(0, 700*time.Millisecond), "nothing for 700ms"
 					if server.again != "" {
-						timeouts, why = agentdtest.WithModelTimeouts(200*time.Millisecond, 0), "did not finish within 200ms"
+						timeouts, why = agentdtest.WithModelTimeouts(700*time.Millisecond, 0), "did not finish within 700ms"
 					}
 					f := newFaulty(t, wire, agentdtest.WithRetry(model.Retry{Tries: 1}), timeouts)
 					server := server
