@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/apzuk3/agentd/client"
@@ -52,14 +53,16 @@ func (w *watcher) check(t *testing.T, polite bool) {
 
 func TestContextCancelUnblocksRunAndReachesTheServer(t *testing.T) {
 	for _, polite := range []bool{false, true} {
-		t.Run(fmt.Sprintf("polite=%v", polite), func(t *testing.T) { cancelInReceive(t, polite) })
+		t.Run(fmt.Sprintf("polite=%v", polite), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { cancelInReceive(t, polite) })
+		})
 	}
 }
 
 func cancelInReceive(t *testing.T, polite bool) {
 	t.Helper()
 	var w watcher
-	c := dial(t, serve(t, w.waiting(polite)))
+	c := newMemNet(t, w.waiting(polite)).client()
 	cause := errors.New("the user left")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
@@ -70,7 +73,7 @@ func cancelInReceive(t *testing.T, polite bool) {
 			t.Error("a cancelled run must not end as if it were asked to")
 		}
 		if err == nil && event.OutputChunk != nil {
-			// Nothing more comes, so the run is about to wait in Receive.
+			// Nothing more comes, so the run waits in Receive when this happens.
 			time.AfterFunc(10*time.Millisecond, func() { cancel(cause) })
 		}
 	}
@@ -115,36 +118,40 @@ func TestContextCancelledBefore(t *testing.T) {
 
 func TestBreakCancelsTheTurn(t *testing.T) {
 	for _, polite := range []bool{false, true} {
-		var w watcher
-		c := dial(t, serve(t, w.waiting(polite)))
-		for event, err := range c.Run(t.Context(), llm(), "hi") {
-			if err != nil {
-				t.Fatal(err)
+		synctest.Test(t, func(t *testing.T) {
+			var w watcher
+			c := newMemNet(t, w.waiting(polite)).client()
+			for event, err := range c.Run(t.Context(), llm(), "hi") {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if event.OutputChunk != nil {
+					break
+				}
 			}
-			if event.OutputChunk != nil {
-				break
-			}
-		}
-		w.check(t, polite)
+			w.check(t, polite)
+		})
 	}
 }
 
 func TestPanicInTheLoopBodyEndsTheRun(t *testing.T) {
-	var w watcher
-	c := dial(t, serve(t, w.waiting(false)))
-	func() {
-		defer func() {
-			if v := recover(); v != "mine" {
-				t.Errorf("want the caller's panic, got %v", v)
+	synctest.Test(t, func(t *testing.T) {
+		var w watcher
+		c := newMemNet(t, w.waiting(false)).client()
+		func() {
+			defer func() {
+				if v := recover(); v != "mine" {
+					t.Errorf("want the caller's panic, got %v", v)
+				}
+			}()
+			for event, err := range c.Run(t.Context(), llm(), "hi") {
+				if err != nil || event.OutputChunk != nil {
+					panic("mine")
+				}
 			}
 		}()
-		for event, err := range c.Run(t.Context(), llm(), "hi") {
-			if err != nil || event.OutputChunk != nil {
-				panic("mine")
-			}
-		}
-	}()
-	w.check(t, false)
+		w.check(t, false)
+	})
 }
 
 func TestControl(t *testing.T) {

@@ -159,6 +159,7 @@ type wires struct {
 	mu    sync.Mutex // protects the fields below
 	open  []net.Conn
 	away  bool
+	addr  string                                // of the daemon; "": it has none
 	execs []*agentdv1.RunRequest_ExecuteRequest // what the streams began with
 }
 
@@ -166,7 +167,7 @@ type wires struct {
 func (s *stage) client(t *testing.T, opts ...client.Option) (*client.Client, *wires) {
 	t.Helper()
 	tr := s.d.HTTPClient().Transport.(*http.Transport).Clone()
-	w := &wires{dial: tr.DialContext}
+	w := &wires{dial: tr.DialContext, addr: strings.TrimPrefix(s.d.URL, "http://")}
 	if w.dial == nil {
 		w.dial = new(net.Dialer).DialContext
 	}
@@ -177,11 +178,11 @@ func (s *stage) client(t *testing.T, opts ...client.Option) (*client.Client, *wi
 	return dial(t, s.d.URL, opts...), w
 }
 
-func (w *wires) connect(ctx context.Context, network, addr string) (net.Conn, error) {
+func (w *wires) connect(ctx context.Context, network, _ string) (net.Conn, error) {
 	w.mu.Lock()
-	away := w.away
+	away, addr := w.away, w.addr
 	w.mu.Unlock()
-	if away {
+	if away || addr == "" {
 		return nil, errors.New("no network")
 	}
 	c, err := w.dial(ctx, network, addr)
@@ -208,6 +209,13 @@ func (w *wires) mend() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.away = false
+}
+
+// lead has later connections go to another address; with "" there are none.
+func (w *wires) lead(addr string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.addr = addr
 }
 
 // last returns what the last stream began with.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/apzuk3/agentd/client"
 )
@@ -238,20 +239,22 @@ func TestWaitingPromptIsDropped(t *testing.T) {
 	}
 	for name, leave := range tests {
 		t.Run(name, func(t *testing.T) {
-			b := newBusy(t)
-			c, _ := b.client(t)
-			leave(t, b, c)
-			r, q := b.joins(t, c, "second", client.OnBusyEnqueue)
-			if q.Ahead != 0 {
-				t.Errorf("%d turns wait", q.Ahead)
-			}
-			b.door.let(t, "in")
-			b.says(t, "done")
-			completes(t, b.turn, "A moment.done")
-			if call := b.says(t, "yes"); !slices.Equal(call.heard, []string{"first", "second"}) {
-				t.Errorf("the model heard %q", call.heard)
-			}
-			completes(t, r, "yes")
+			synctest.Test(t, func(t *testing.T) {
+				b := newBusy(t)
+				c, _ := b.client(t)
+				leave(t, b, c)
+				r, q := b.joins(t, c, "second", client.OnBusyEnqueue)
+				if q.Ahead != 0 {
+					t.Errorf("%d turns wait", q.Ahead)
+				}
+				b.door.let(t, "in")
+				b.says(t, "done")
+				completes(t, b.turn, "A moment.done")
+				if call := b.says(t, "yes"); !slices.Equal(call.heard, []string{"first", "second"}) {
+					t.Errorf("the model heard %q", call.heard)
+				}
+				completes(t, r, "yes")
+			})
 		})
 	}
 }

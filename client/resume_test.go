@@ -122,10 +122,13 @@ func TestQueuedPromptSurvivesARestart(t *testing.T) {
 	b := newBusyOn(t, s)
 	c, w := b.client(t)
 	r, q := b.joins(t, c, "second", client.OnBusyEnqueue)
+	lead := func(addr string) { b.wires.lead(addr); w.lead(addr) }
+	lead("") // others may get the port
 	if err := s.d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	newStageWith(t, s.puppet, agentdtest.WithAddr(strings.TrimPrefix(s.d.URL, "http://")), agentdtest.WithDataDir(dir))
+	next := newStageWith(t, s.puppet, agentdtest.WithAddr("127.0.0.1:0"), agentdtest.WithDataDir(dir))
+	lead(strings.TrimPrefix(next.d.URL, "http://"))
 	b.door.let(t, "in")
 	if call := b.says(t, "done"); len(call.told) != 1 || !strings.Contains(call.told[0], "in") {
 		t.Errorf("the model was told %q", call.told)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"connectrpc.com/connect"
@@ -360,20 +361,22 @@ func TestRunTwiceIsTwoTurns(t *testing.T) {
 }
 
 func TestRunTimeout(t *testing.T) {
-	cancelled := make(chan bool, 1)
-	url := serve(t, func(_ context.Context, s *peer) error {
-		if err := s.started(); err != nil {
-			return err
+	synctest.Test(t, func(t *testing.T) {
+		cancelled := make(chan bool, 1)
+		c := newMemNet(t, func(_ context.Context, s *peer) error {
+			if err := s.started(); err != nil {
+				return err
+			}
+			m, err := s.receive()
+			cancelled <- err == nil && m.GetCancel() != nil
+			return s.end(false, "cancelled")
+		}).client()
+		_, err := c.Do(t.Context(), llm(), "hi", client.WithTimeout(20*time.Millisecond))
+		if !errors.Is(err, client.ErrTimeout) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("want TIMEOUT and a deadline, got %v", err)
 		}
-		m, err := s.receive()
-		cancelled <- err == nil && m.GetCancel() != nil
-		return s.end(false, "cancelled")
+		if !<-cancelled {
+			t.Error("the server was not told")
+		}
 	})
-	_, err := dial(t, url).Do(t.Context(), llm(), "hi", client.WithTimeout(20*time.Millisecond))
-	if !errors.Is(err, client.ErrTimeout) || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("want TIMEOUT and a deadline, got %v", err)
-	}
-	if !<-cancelled {
-		t.Error("the server was not told")
-	}
 }
