@@ -49,7 +49,7 @@ func TestKillInCompaction(t *testing.T) {
 			f.drop()
 		}
 
-		script("1h", "1ms")
+		script("1h", fast)
 		first := c.binary(t, env)
 		f.t = t
 		f.open(first, root)
@@ -58,12 +58,12 @@ func TestKillInCompaction(t *testing.T) {
 			return m.GetStateUpdate().GetStateDelta().GetFields()["last"].GetStringValue() == "c"
 		})
 		kill(first)
-		script("1ms", "300ms")
+		script("1ms", slow)
 		second := c.binary(t, env)
 		f.open(second, nil)
 		until(func(m *agentdv1.RunResponse) bool { return strings.Contains(m.GetOutputChunk().GetContent(), "five") })
 		kill(second)
-		script("1ms", "1ms")
+		script("1ms", fast)
 		third := c.binary(t, env)
 		f.open(third, nil)
 		if end := f.end(); !end.GetCompleted() || end.GetUsageSummary().GetLlmCalls() != 6 {

@@ -36,6 +36,7 @@ func TestKillInFallback(t *testing.T) {
 			})
 		}
 
+		pace(t, env, slow, slow)
 		first := c.binary(t, env)
 		f.t = t
 		f.open(first, root)
@@ -43,12 +44,14 @@ func TestKillInFallback(t *testing.T) {
 		first.signal(syscall.SIGKILL)
 		first.wait()
 		f.drop()
+		pace(t, env, fast, slow)
 		second := c.binary(t, env)
 		f.open(second, nil)
 		speaks("result") // the fallback, in the third call
 		second.signal(syscall.SIGKILL)
 		second.wait()
 		f.drop()
+		pace(t, env, fast, fast)
 		third := c.binary(t, env)
 		f.open(third, nil)
 		end := f.end()

@@ -15,26 +15,40 @@ import (
 // long is said by the script of these tests, word by word.
 const long = "one two three four five six seven eight nine ten eleven twelve"
 
-// killable is where servers of one data folder run, with a script that speaks
-// slowly, asks for two tools at a time, twice, and speaks again.
+// How long each word takes: slow leaves the time to end a server in the middle of
+// an answer.
+const (
+	slow = "300ms"
+	fast = "1ms"
+)
+
+// killable is where servers of one data folder run, with a script that speaks,
+// asks for two tools at a time, twice, and speaks again.
 func killable(t *testing.T) (env map[string]string, f *follower) {
 	t.Helper()
-	scripts := t.TempDir()
-	script := `answers:
-  - {text: "` + long + `", chunk_delay: 20ms, calls: [{name: a}, {name: b}]}
-  - {calls: [{name: c}, {name: d}]}
-  - {text: " {{tool_result \"a\"}}, {{tool_result \"b\"}}, {{tool_result \"c\"}}, {{tool_result \"d\"}}", chunk_delay: 20ms}
-`
-	if err := os.WriteFile(filepath.Join(scripts, "work.yaml"), []byte(script), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	f = &follower{t: t, asked: map[string]int{}}
 	for _, name := range []string{"a", "b", "c", "d"} {
 		f.tools = append(f.tools, &agentdv1.Tool{Name: name, Description: "a tool"})
 	}
-	return map[string]string{
-		"AGENTD_ADDR": "127.0.0.1:0", "AGENTD_DATA": t.TempDir(), "AGENTD_SCRIPTS": scripts, "AGENTD_SHUTDOWN_GRACE": "50ms",
-	}, f
+	env = map[string]string{
+		"AGENTD_ADDR": "127.0.0.1:0", "AGENTD_DATA": t.TempDir(), "AGENTD_SCRIPTS": t.TempDir(), "AGENTD_SHUTDOWN_GRACE": "50ms",
+	}
+	pace(t, env, fast, fast)
+	return env, f
+}
+
+// pace sets how slowly the script speaks at first, and again, on servers that are
+// started from now on.
+func pace(t *testing.T, env map[string]string, first, again string) {
+	t.Helper()
+	script := `answers:
+  - {text: "` + long + `", chunk_delay: ` + first + `, calls: [{name: a}, {name: b}]}
+  - {calls: [{name: c}, {name: d}]}
+  - {text: " {{tool_result \"a\"}}, {{tool_result \"b\"}}, {{tool_result \"c\"}}, {{tool_result \"d\"}}", chunk_delay: ` + again + `}
+`
+	if err := os.WriteFile(filepath.Join(env["AGENTD_SCRIPTS"], "work.yaml"), []byte(script), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Whatever a server was killed in the middle of, the next one goes on with: what
@@ -64,23 +78,25 @@ func TestKill(t *testing.T) {
 		}
 	}
 	for name, tc := range map[string]struct {
+		first  string // the pace of the first server's first answer
 		until  func(*testing.T, *follower)
 		signal os.Signal
 		twice  string // may be asked for twice
 		alone  bool   // the client has left
 	}{
-		"while the model speaks":               {said("five"), syscall.SIGKILL, "", false},
-		"while a tool waits":                   {asked("b"), syscall.SIGKILL, "b", false},
-		"while a later tool waits":             {asked("d"), syscall.SIGKILL, "d", false},
-		"while the model speaks again":         {said("result"), syscall.SIGKILL, "", false},
-		"softly, while the model speaks":       {said("five"), syscall.SIGTERM, "", false},
-		"softly, while a tool waits":           {asked("d"), syscall.SIGTERM, "d", false},
-		"softly, nobody there, a tool waits":   {func(t *testing.T, f *follower) { asked("d")(t, f); f.drop() }, syscall.SIGTERM, "d", true},
-		"abruptly, nobody there, a tool waits": {func(t *testing.T, f *follower) { asked("d")(t, f); f.drop() }, syscall.SIGKILL, "d", true},
+		"while the model speaks":               {slow, said("five"), syscall.SIGKILL, "", false},
+		"while a tool waits":                   {fast, asked("b"), syscall.SIGKILL, "b", false},
+		"while a later tool waits":             {fast, asked("d"), syscall.SIGKILL, "d", false},
+		"while the model speaks again":         {fast, said("result"), syscall.SIGKILL, "", false},
+		"softly, while the model speaks":       {slow, said("five"), syscall.SIGTERM, "", false},
+		"softly, while a tool waits":           {fast, asked("d"), syscall.SIGTERM, "d", false},
+		"softly, nobody there, a tool waits":   {fast, func(t *testing.T, f *follower) { asked("d")(t, f); f.drop() }, syscall.SIGTERM, "d", true},
+		"abruptly, nobody there, a tool waits": {fast, func(t *testing.T, f *follower) { asked("d")(t, f); f.drop() }, syscall.SIGKILL, "d", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			overBoth(t, func(t *testing.T, c *carrier) {
 				env, f := killable(t)
+				pace(t, env, tc.first, slow)
 				first := c.binary(t, env)
 				f.t = t
 				f.open(first, agent("scripted/work", "a", "b", "c", "d"))
@@ -94,6 +110,7 @@ func TestKill(t *testing.T) {
 					t.Errorf("exit code %d: %s", code, first.log)
 				}
 				f.drop()
+				pace(t, env, fast, fast)
 				second := c.binary(t, env)
 				f.open(second, nil)
 				end := f.end()
@@ -126,12 +143,14 @@ func TestGoesOnAlone(t *testing.T) { overBoth(t, goesOnAlone) }
 
 func goesOnAlone(t *testing.T, c *carrier) {
 	env, f := killable(t)
+	pace(t, env, slow, slow)
 	first := c.binary(t, env)
 	f.open(first, agent("scripted/work", "a", "b", "c", "d"))
 	f.until(func(m *agentdv1.RunResponse) bool { return strings.Contains(m.GetOutputChunk().GetContent(), "three") })
 	first.signal(syscall.SIGKILL)
 	first.wait()
 	f.lost()
+	pace(t, env, fast, fast)
 	second := c.binary(t, env)
 	awaitModelCall(t, second, f)
 	second.signal(syscall.SIGTERM)
