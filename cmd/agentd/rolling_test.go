@@ -20,6 +20,7 @@ import (
 
 	"github.com/apzuk3/agentd/client"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/heldaddr"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/sqlitestore"
 )
@@ -135,12 +136,12 @@ func TestRollingRestart(t *testing.T) { overBoth(t, rollingRestart) }
 
 func rollingRestart(t *testing.T, c *carrier) {
 	env, f := killable(t)
-	env["AGENTD_SHUTDOWN_GRACE"] = "200ms" // shorter than a turn
+	env["AGENTD_ADDR"] = heldaddr.New(t)
+	env["AGENTD_SHUTDOWN_GRACE"] = "1m" // until the second signal
 	if err := os.WriteFile(filepath.Join(env["AGENTD_SCRIPTS"], "rolling.yaml"), []byte(rollingTurn), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s := c.binary(t, env)
-	env["AGENTD_ADDR"] = s.addr // from now on
 	l := newLoad(t)
 	l.start(s.url)
 	f.open(s, agent("scripted/work", "a", "b", "c", "d")) // waits for its client all the time
@@ -161,6 +162,7 @@ func rollingRestart(t *testing.T, c *carrier) {
 		if err != nil || status != http.StatusServiceUnavailable || !strings.Contains(text, "stopping") {
 			t.Errorf("while the server stops: %d %q, %v; want 503", status, text, err)
 		}
+		s.signal(syscall.SIGTERM) // the time is up
 		f.putAside()
 		f.drop()
 		if code := s.wait(); code != exitOK {

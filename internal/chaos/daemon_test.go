@@ -10,12 +10,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/apzuk3/agentd/internal/heldaddr"
 )
 
 // keyPrefix begins the key that a daemon has for the provider; behind it stands
@@ -59,7 +60,7 @@ type process struct {
 
 // newDaemon returns a daemon that does not run yet.
 func newDaemon(t testing.TB, path, provider string, env ...string) *process {
-	d := &process{t: t, path: path, args: []string{"serve"}, dir: t.TempDir(), home: t.TempDir(), addr: heldAddr(t)}
+	d := &process{t: t, path: path, args: []string{"serve"}, dir: t.TempDir(), home: t.TempDir(), addr: heldaddr.New(t)}
 	d.env = append([]string{
 		"HOME=" + d.home, "GORACE=atexit_sleep_ms=0 halt_on_error=1", "OPENAI_BASE_URL=" + provider + "/v1",
 		"AGENTD_ADDR=" + d.addr, "AGENTD_DATA=" + d.dir, "AGENTD_LOG_LEVEL=warn", "AGENTD_LOG_FORMAT=json",
@@ -70,36 +71,6 @@ func newDaemon(t testing.TB, path, provider string, env ...string) *process {
 }
 
 func (d *process) url() string { return "http://" + d.addr }
-
-// heldAddr finds a port and holds it for the life of the test, so that nothing else
-// on this machine gets it while the daemon is down: the test has it bound, and does
-// not listen. Linux lets a process listen on it that binds it in the same way, as
-// Go's listeners do; elsewhere the port is free and no more.
-func heldAddr(t testing.TB) string {
-	t.Helper()
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	syscall.CloseOnExec(fd)
-	free := func() { _ = syscall.Close(fd) }
-	if runtime.GOOS == "linux" {
-		t.Cleanup(free)
-	} else {
-		defer free()
-	}
-	if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		t.Fatal(err)
-	}
-	at, err := syscall.Getsockname(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fmt.Sprintf("127.0.0.1:%d", at.(*syscall.SockaddrInet4).Port)
-}
 
 // spawn starts a process and does not wait for it.
 func (d *process) spawn(env ...string) {

@@ -130,6 +130,8 @@ var rooms = []room{
 		knows: "Run by means of SessionService"},
 	{path: "internal/plainlog", floor: 2, kit: true, may: []string{"session"},
 		knows: "the log of a session, without what differs from run to run"},
+	{path: "internal/heldaddr", floor: 0, kit: true,
+		knows: "addresses that servers come back to"},
 	{path: "internal/contract", floor: 0, knows: "the part of the protocol that may never change"},
 	{path: "internal/importrules", floor: 0, knows: "this table"},
 }
