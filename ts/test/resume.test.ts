@@ -7,21 +7,22 @@ import { serve } from "./daemon.js";
 import { gather, Latch, rising, told } from "./gather.js";
 import { proxy } from "./proxy.js";
 
-// Two messages of 150 words with a call of two tools between them.
+// Two messages of 150 words with a call of two tools between them; delay is what each word of the first one takes.
 const words = (n: number, of: string) => Array.from({ length: n }, (_, i) => `${of}${i}`).join(" ");
-const scripts = {
+const long = (delay: string) => ({
   long: `
 answers:
   - when: {after_tool: one}
     chunk_delay: 1ms
     text: "${words(150, "ω")} {{tool_result \\"one\\"}} {{tool_result \\"two\\"}}"
   - when: {}
-    chunk_delay: 1ms
+    chunk_delay: ${delay}
     thoughts: "${words(20, "thought")}"
     text: "${words(150, "ä")}"
     calls: [{name: one}, {name: two}]
 `,
-};
+});
+const scripts = long("1ms");
 const agent = llm({ name: "a", model: "scripted/long", tools: ["one", "two"] });
 const quick = { reconnect: { baseMs: 1, capMs: 20 } };
 
@@ -70,7 +71,7 @@ for (let seed of [7, 8, 9]) test(`a connection that is cut again and again loses
 });
 
 test("a turn goes on when the daemon is killed and started again, in the middle of text and of a tool", async (t) => {
-  const daemon = await serve(t, scripts);
+  const daemon = await serve(t, long("10ms")); // it is killed before it has said all
   const way = await proxy(t, daemon.url);
   const ran: string[] = [];
   const working = new Latch();
