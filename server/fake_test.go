@@ -129,7 +129,7 @@ func serveOn(t *testing.T, l net.Listener, e engine, cfg server.Config) *fixture
 	}
 	mgr, err := session.NewManager(session.Config{
 		Store: store, Runner: e, Logger: cfg.Logger,
-		Limits: session.Limits{StopGrace: time.Second, ToolTimeout: 2 * time.Hour},
+		Limits: session.Limits{StopGrace: 5 * time.Second, ToolTimeout: 2 * time.Hour},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
@@ -340,13 +341,18 @@ func TestMessagesOfATurn(t *testing.T) {
 // The deadline that a client sends along ends its stream, as an error of the
 // application.
 func TestClientDeadline(t *testing.T) {
-	f := serve(t, engine{run: hold}, server.Config{})
-	c := f.open(t.Context(), t)
-	c.RequestHeader().Set("Connect-Timeout-Ms", "200")
-	c.send(execute())
-	first := c.next()
-	left(t, append(c.until(isError), c.rest()...), codeTimeout, "deadline")
-	f.stillRuns(t, first)
+	onPipes(t, engine{run: hold}, server.Config{}, func(t *testing.T, f *fixture) {
+		start := time.Now()
+		c := f.open(t.Context(), t)
+		c.RequestHeader().Set("Connect-Timeout-Ms", "200")
+		c.send(execute())
+		first := c.next()
+		left(t, append(c.until(isError), c.rest()...), codeTimeout, "deadline")
+		if took := time.Since(start); took != 200*time.Millisecond {
+			t.Errorf("took %v, want 200ms", took)
+		}
+		f.stillRuns(t, first)
+	})
 }
 
 // Large state goes out in pieces that any client accepts: a session whose state

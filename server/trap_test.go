@@ -230,7 +230,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 		}
 		<-ctx.Done()
 		return context.Cause(ctx)
-	}}, server.Config{WriteTimeout: 200 * time.Millisecond})
+	}}, server.Config{WriteTimeout: time.Second})
 	c := f.run(t, connect.WithAcceptCompression("gzip", nil, nil))
 	first := c.next()
 	for f.srv.Streams() > 0 {
