@@ -64,7 +64,7 @@ func spectate(t *testing.T, name string, open func(context.Context) (next func()
 // until waits for an event and returns it.
 func (s *spectator) until(t *testing.T, fit func(*agentdv1.RunResponse) bool) *agentdv1.RunResponse {
 	t.Helper()
-	for {
+	for over := false; ; {
 		s.mu.Lock()
 		i := slices.IndexFunc(s.got, fit)
 		var m *agentdv1.RunResponse
@@ -75,10 +75,13 @@ func (s *spectator) until(t *testing.T, fit func(*agentdv1.RunResponse) bool) *a
 		if m != nil {
 			return m
 		}
+		if over {
+			t.Fatalf("%s: the stream is over (%v) after %v", s.name, s.err, s.got)
+		}
 		select {
 		case <-s.seen:
 		case <-s.done:
-			t.Fatalf("%s: the stream is over (%v) after %v", s.name, s.err, s.got)
+			over = true // what came last may have come since
 		}
 	}
 }
