@@ -97,7 +97,7 @@ func runPage(t *testing.T, name string, env ...string) (page, out string) {
 	if err := os.WriteFile(filepath.Join(bin, "agentd"), []byte(wrapper), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // the page waits for things to happen
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // the page waits for things to happen
 	defer cancel()
 	cmd := exec.CommandContext(ctx, bash, "-euo", "pipefail", "-c", script.String())
 	cmd.Dir = "../.."
