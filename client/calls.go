@@ -70,7 +70,8 @@ func (t *toolRunner) start(l *link, msg *agentdv1.RunResponse) {
 	}
 	c := &call{req: req, turnID: msg.GetTurnId(), tool: t.run.rc.available[req.GetToolName()]}
 	t.mu.Lock()
-	if old := t.calls[req.GetToolCallId()]; t.stopped || (old != nil && !old.over.Load()) {
+	old := t.calls[req.GetToolCallId()]
+	if t.stopped || (old != nil && !old.over.Load()) {
 		// What already runs is answered once, on the stream there is then. What
 		// has just been answered may have been so on a stream that broke.
 		t.mu.Unlock()
@@ -88,7 +89,8 @@ func (t *toolRunner) start(l *link, msg *agentdv1.RunResponse) {
 	t.calls[req.GetToolCallId()] = c
 	t.mu.Unlock()
 
-	if key := t.key(req); !t.run.client.answers.known(key) && !t.run.client.journal.has(key) {
+	// One that is still there was shown, also while its answer is being stored.
+	if key := t.key(req); old == nil && !t.run.client.answers.known(key) && !t.run.client.journal.has(key) {
 		event := eventOf(msg)
 		event.ToolCall = toolCallOf(req)
 		t.run.deliver(event)

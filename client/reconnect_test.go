@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -334,6 +337,72 @@ func TestRunningCallIsAskedAgain(t *testing.T) {
 		}
 	}
 	if runs.Load() != 1 || calls != 1 || results != 1 || text != "done" {
+		t.Errorf("%d runs, %d calls, %d results, %q", runs.Load(), calls, results, text)
+	}
+}
+
+// held is a log that holds up who writes that an answer could not be stored.
+type held struct {
+	slog.Handler
+	written, release chan struct{}
+}
+
+func (h *held) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == "tool answer not stored" {
+		close(h.written)
+		<-h.release
+	}
+	return nil
+}
+
+// TestStoredCallIsAskedAgain breaks the stream while an answer is being stored,
+// which takes its time: the call is asked again, and neither runs nor shows twice.
+func TestStoredCallIsAskedAgain(t *testing.T) {
+	l := newTurnLog(t, func(l *turnLog) {
+		l.call("c", "work", "{}")
+		l.say("m", "so ")
+		l.say("n", l.await("c"))
+		l.finish(true, "")
+	})
+	storing := &held{Handler: slog.NewTextHandler(io.Discard, nil), written: make(chan struct{}), release: make(chan struct{})}
+	l.hook = func(_ context.Context, stream int, s *peer) (bool, error) {
+		if stream > 1 {
+			return false, nil
+		}
+		msgs, _, _ := l.after(0)
+		for len(msgs) < 2 {
+			msgs, _, _ = l.after(0)
+		}
+		if err := steps(func() error { return s.send(msgs[0]) }, func() error { return s.send(msgs[1]) }); err != nil {
+			return true, err
+		}
+		<-storing.written
+		panic(http.ErrAbortHandler)
+	}
+	dir := filepath.Join(t.TempDir(), "journal")
+	c := dial(t, host(t, l), quick, client.WithToolJournal(dir), client.WithLogger(slog.New(storing)))
+	var runs atomic.Int32
+	mustAdd(t, client.AddTool(c, "work", "works", func(context.Context, struct{}) (any, error) {
+		runs.Add(1)
+		return "done", errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o600)) // so that storing fails, which is logged
+	}))
+	var calls, results int
+	var text string
+	for event, err := range c.Run(t.Context(), llm("work"), "go") {
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case event.ToolCall != nil:
+			calls++
+		case event.ToolResult != nil:
+			results++
+		case event.OutputChunk != nil:
+			if text += event.OutputChunk.Content; text == "so " { // behind the call that is asked again
+				close(storing.release)
+			}
+		}
+	}
+	if runs.Load() != 1 || calls != 1 || results != 1 || text != "so done" {
 		t.Errorf("%d runs, %d calls, %d results, %q", runs.Load(), calls, results, text)
 	}
 }
