@@ -21,9 +21,10 @@ const (
 	// keepPart of the room that a prompt has stays as it is, the newest of it.
 	keepPart = 1.0 / 3
 	// maxSummary bounds a summary with the thoughts behind it, in tokens, and
-	// maxSummaryAgain one that is asked for again since it was cut there.
+	// maxSummaryAgain one that is asked for again since it was cut there: models whose
+	// longest answer is not known take that much.
 	maxSummary      = 8192
-	maxSummaryAgain = 4 * maxSummary
+	maxSummaryAgain = 2 * maxSummary
 	// maxCompactionText bounds Compaction.instruction, in bytes.
 	maxCompactionText = 16 << 10
 )
@@ -187,7 +188,9 @@ func (m *agentModel) compact(ctx context.Context, l *live, o *outline, s section
 		if err := m.t.tellSpent(ctx, m.n.name); err != nil {
 			return false, err
 		}
-		text, meta, err = m.summarise(ctx, l, told, fact, by)
+		// Those before the one that has answered have failed.
+		at := slices.IndexFunc(by, func(n *node) bool { return n.modelName == meta.Call.Model })
+		text, meta, err = m.summarise(ctx, l, told, fact, by[max(at, 0):])
 	}
 	if err != nil {
 		return false, err
@@ -222,7 +225,7 @@ func (m *agentModel) keepSummary(l *live, meta *meta) {
 func longestSummary(by *node, window int64, again bool) int64 {
 	most, share := int64(maxSummary), window/8
 	if again {
-		most, share = maxSummaryAgain, window/3
+		most, share = maxSummaryAgain, window/4
 	}
 	for _, limit := range []int64{share, by.model.Longest} {
 		if limit > 0 {

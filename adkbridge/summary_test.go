@@ -21,8 +21,8 @@ func TestCompactCut(t *testing.T) {
 		limits          []int32
 		sums            int
 	}{
-		"enough":          {0, 500, []int32{250, 666, 666}, 2},
-		"more than there": {0, 900, []int32{250, 666, 666}, 0}, // again once the prompt was refused
+		"enough":          {0, 400, []int32{250, 500, 500}, 2},
+		"more than there": {0, 900, []int32{250, 500, 500}, 0}, // again once the prompt was refused
 		"longest":         {400, 300, []int32{250, 400, 400}, 2},
 		"no longer":       {200, 300, []int32{200, 200}, 0},
 	} {
@@ -53,6 +53,30 @@ func TestCompactCut(t *testing.T) {
 			sameHistory(t, r, run)
 		})
 	}
+}
+
+// A model that has failed is not asked again for a summary that another one has
+// begun.
+func TestCompactCutFallsBack(t *testing.T) {
+	w := &narrow{known: true}
+	w.summary = w.thinking(400)
+	r := New(Config{Models: w})
+	tree := compacts(2000, &agentdv1.Compaction{AtShare: 0.8})
+	tree.GetLlm().Model, tree.GetLlm().FallbackModels = "down-2000", []string{"narrow-2000"}
+	run := long(t, tree, "12 rounds")
+	if err := r.drive(t.Context(), run); err != nil {
+		t.Fatal(err)
+	}
+	answers, sums := 0, len(compacted(r, run))
+	for _, req := range w.requests {
+		if len(req.Functions()) > 0 {
+			answers++
+		}
+	}
+	if len(w.summed) != sums+1 || w.down != answers+sums {
+		t.Errorf("%d answers and %d summaries, of which %d were asked for, took %d calls of the model that fails", answers, sums, len(w.summed), w.down)
+	}
+	sameHistory(t, r, run)
 }
 
 // searching is a model with a window of 200,000 tokens whose provider has read a

@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// OutputSchema returns the JSON Schema of T for LlmAgent.OutputSchema: the model's
-// final text is then JSON that decodes into T, see [Structured]. T is a struct, or
+// OutputSchema returns the JSON Schema of T for LlmAgent.OutputSchema: the agent's
+// output is then JSON that decodes into T, see [Structured]. T is a struct, or
 // a map with string keys; its fields are described as those of a tool's arguments,
 // see [AddTool]. Any other type, and one that holds itself, is a mistake in the
 // program, upon which it panics.

@@ -30,8 +30,8 @@ func (l *llm) owner() string {
 	if u, err := url.Parse(l.cfg.BaseURL); err == nil {
 		owner += "@" + u.Host
 	}
-	if maker, _, ok := strings.Cut(l.model, "/"); ok {
-		owner += "/" + maker
+	if i := strings.LastIndex(l.model, "/"); i > 0 {
+		owner += "/" + l.model[:i]
 	}
 	return owner
 }
@@ -323,7 +323,7 @@ func (l *llm) chatAssistant(parts []*genai.Part, names *wire.Names, afterResult 
 	case wantsThoughts(l.cfg.BaseURL):
 		m.ReasoningContent = cmp.Or(m.ReasoningContent, " ") // Of others there is none, and an empty one is refused.
 	case !afterResult && len(m.ToolCalls) == 0:
-		m.ReasoningContent, m.Reasoning = "", ""
+		m.ReasoningContent, m.Reasoning, m.ReasoningDetails = "", "", nil
 	}
 	return m, m.Content != nil || len(m.ToolCalls) > 0
 }

@@ -333,8 +333,17 @@ func TestDetailsGoBack(t *testing.T) {
 			if m := sent("acme/two"); name == "Claude" && m.ReasoningDetails != nil || name == "Gemini" && m.ReasoningDetails == nil {
 				t.Errorf("another model of the maker gets %+v", m)
 			}
-			if m := sent("other/one"); len(m.ReasoningDetails) > 0 || m.Reasoning != "" {
-				t.Errorf("a model of another maker gets %+v", m)
+			for _, other := range []string{"other/one", "router/other/one", "router/acme/one"} {
+				if m := sent(other); len(m.ReasoningDetails) > 0 || m.Reasoning != "" {
+					t.Errorf("%s gets %+v", other, m)
+				}
+			}
+			// An answer without a call needs none of it.
+			first.Content.Parts = slices.DeleteFunc(first.Content.Parts, func(p *genai.Part) bool { return p.FunctionCall != nil })
+			first.Content.Parts = append(first.Content.Parts, text("hi"))
+			req.Contents = []*genai.Content{req.Contents[0], first.Content, user(text("thanks"))}
+			if m := sent("acme/one"); len(m.ReasoningDetails) > 0 || m.Reasoning != "" || m.Content != "hi" {
+				t.Errorf("without calls %+v goes back", m)
 			}
 		})
 	}

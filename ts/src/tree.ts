@@ -46,7 +46,7 @@ export interface LlmOptions extends AgentOptions {
   subAgents?: readonly Agent[];
   /** State key that receives the agent's final text. */
   outputKey?: string;
-  /** What the agent's final text has to be, as JSON. */
+  /** What the agent's output has to be, as JSON. */
   output?: $ZodType;
   /** How the model is to write: temperature, longest answer, thinking, whether its prompt is cached, and so on. */
   generation?: MessageInitShape<typeof GenerationSettingsSchema>;
