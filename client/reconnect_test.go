@@ -347,6 +347,8 @@ type held struct {
 	written, release chan struct{}
 }
 
+func (h *held) Enabled(context.Context, slog.Level) bool { return true }
+
 func (h *held) Handle(_ context.Context, r slog.Record) error {
 	if r.Message == "tool answer not stored" {
 		close(h.written)
@@ -364,7 +366,7 @@ func TestStoredCallIsAskedAgain(t *testing.T) {
 		l.say("n", l.await("c"))
 		l.finish(true, "")
 	})
-	storing := &held{Handler: slog.NewTextHandler(io.Discard, nil), written: make(chan struct{}), release: make(chan struct{})}
+	storing := &held{Handler: slog.DiscardHandler, written: make(chan struct{}), release: make(chan struct{})}
 	l.hook = func(_ context.Context, stream int, s *peer) (bool, error) {
 		if stream > 1 {
 			return false, nil
