@@ -40,6 +40,9 @@ var pieced = map[string]string{"reasoning.text": "text", "reasoning.summary": "s
 // addDetails takes in a piece of the list. What is not of the form expected is not
 // seen.
 func (a *chatAnswer) addDetails(list json.RawMessage) error {
+	if len(list) == 0 {
+		return nil
+	}
 	var details []detail
 	_ = json.Unmarshal(list, &details)
 	for _, d := range details {
@@ -101,7 +104,7 @@ func (a *chatAnswer) keepDetails() {
 // models refuse each other's.
 func (l *llm) detailsOf(p *genai.Part, turn []*genai.Part, names *wire.Names) []detail {
 	var list []detail
-	if json.Unmarshal([]byte(wire.Opaque(p, l.owner())), &list) != nil {
+	if json.Unmarshal([]byte(wire.Opaque(p, l.owner)), &list) != nil {
 		return nil
 	}
 	if p.PartMetadata[model.MetaModel] != l.model {

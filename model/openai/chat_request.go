@@ -22,16 +22,16 @@ const mistralID = 9
 // different things, so neither may send back the other's.
 const chatOwner = "openai-chat"
 
-// owner marks opaque data by the server that wants it back and, where a model is
+// ownerOf marks opaque data by the server that wants it back and, where a model is
 // named with its maker's name ("google/gemini-3-pro"), by the maker: others do not
 // understand it, and some refuse it.
-func (l *llm) owner() string {
+func ownerOf(baseURL, modelName string) string {
 	owner := chatOwner
-	if u, err := url.Parse(l.cfg.BaseURL); err == nil {
+	if u, err := url.Parse(baseURL); err == nil {
 		owner += "@" + u.Host
 	}
-	if i := strings.LastIndex(l.model, "/"); i > 0 {
-		owner += "/" + l.model[:i]
+	if i := strings.LastIndex(modelName, "/"); i > 0 {
+		owner += "/" + modelName[:i]
 	}
 	return owner
 }
@@ -265,10 +265,17 @@ func widen(f *float32) *float64 {
 // in all turns, with calls and with what follows their results: there some servers
 // insist on it. Elsewhere it is only tokens, which some servers refuse.
 func (l *llm) chatMessages(r *chatRequest, req *model.Request, names *wire.Names) error {
-	system, afterResult := len(r.Messages), false
+	system, afterResult, wanted := len(r.Messages), false, wantsThoughts(l.cfg.BaseURL)
 	for _, t := range wire.Turns(req.TellReferences(names.Wire, nil)) {
 		if t.Model {
-			if m, ok := l.chatAssistant(t.Parts, names, afterResult); ok {
+			m, ok := l.chatAssistant(t.Parts, names)
+			switch {
+			case wanted:
+				m.ReasoningContent = cmp.Or(m.ReasoningContent, " ") // Of others there is none, and an empty one is refused.
+			case !afterResult && len(m.ToolCalls) == 0:
+				m.ReasoningContent, m.Reasoning, m.ReasoningDetails = "", "", nil
+			}
+			if ok {
 				r.Messages = append(r.Messages, m)
 			}
 			continue
@@ -286,11 +293,11 @@ func (l *llm) chatMessages(r *chatRequest, req *model.Request, names *wire.Names
 
 // chatAssistant translates a turn of the model; ok is false when nothing of it
 // goes back.
-func (l *llm) chatAssistant(parts []*genai.Part, names *wire.Names, afterResult bool) (m chatMessage, ok bool) {
+func (l *llm) chatAssistant(parts []*genai.Part, names *wire.Names) (m chatMessage, ok bool) {
 	m = chatMessage{Role: "assistant"}
 	var text strings.Builder
 	for _, p := range parts {
-		opaque := wire.Opaque(p, l.owner())
+		opaque := wire.Opaque(p, l.owner)
 		switch media := wire.MediaOf(p); {
 		case p.FunctionCall != nil:
 			c := chatCall{
@@ -318,12 +325,6 @@ func (l *llm) chatAssistant(parts []*genai.Part, names *wire.Names, afterResult 
 	}
 	if text.Len() > 0 {
 		m.Content = text.String()
-	}
-	switch {
-	case wantsThoughts(l.cfg.BaseURL):
-		m.ReasoningContent = cmp.Or(m.ReasoningContent, " ") // Of others there is none, and an empty one is refused.
-	case !afterResult && len(m.ToolCalls) == 0:
-		m.ReasoningContent, m.Reasoning, m.ReasoningDetails = "", "", nil
 	}
 	return m, m.Content != nil || len(m.ToolCalls) > 0
 }

@@ -125,7 +125,7 @@ func (l *llm) chat(ctx context.Context, req *model.Request, emit func(model.Delt
 		return nil, err
 	}
 	defer resp.Body.Close()
-	a := &chatAnswer{llm: l, names: names, builder: model.NewBuilder(l.owner(), emit)}
+	a := &chatAnswer{llm: l, names: names, builder: model.NewBuilder(l.owner, emit)}
 	if wire.IsJSON(wire.ContentType(resp)) {
 		err = a.readWhole(ctx, resp)
 	} else {
@@ -389,7 +389,7 @@ func (a *chatAnswer) response() (*model.Response, error) {
 	for _, c := range a.calls {
 		p := model.NewCall(c.id, a.names.Original(c.name), c.args.String())
 		if c.extra != nil {
-			wire.Mark(p, a.llm.owner(), string(c.extra))
+			wire.Mark(p, a.llm.owner, string(c.extra))
 		}
 		a.builder.Part(p)
 	}
@@ -410,7 +410,7 @@ func (a *chatAnswer) markThoughts() {
 	}
 	for _, p := range c.Parts {
 		if p.Thought {
-			wire.Mark(p, a.llm.owner(), a.thought)
+			wire.Mark(p, a.llm.owner, a.thought)
 		}
 	}
 }

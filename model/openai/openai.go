@@ -102,17 +102,12 @@ func isAzure(baseURL string) bool { return isOf(baseURL, "openai.azure.com") }
 
 // isOf tells whether a base URL is in one of the domains.
 func isOf(baseURL string, domains ...string) bool {
-	host := hostOf(baseURL)
-	return slices.ContainsFunc(domains, func(d string) bool { return host == d || strings.HasSuffix(host, "."+d) })
-}
-
-// hostOf is the host of a URL, "" if it has none.
-func hostOf(baseURL string) string {
 	u, err := url.Parse(baseURL)
 	if err != nil {
-		return ""
+		return false
 	}
-	return strings.ToLower(u.Hostname())
+	host := strings.ToLower(u.Hostname())
+	return slices.ContainsFunc(domains, func(d string) bool { return host == d || strings.HasSuffix(host, "."+d) })
 }
 
 // baseModel is the model that a fine-tuned one was made of, whose name is
@@ -207,7 +202,7 @@ func (p *Provider) Open(modelName, key string) (model.LLM, error) {
 		opts = append(opts, option.WithAPIKey(key))
 	}
 	// NewClient would read keys and more from the environment.
-	return &llm{cfg: &p.cfg, client: sdk.Client{Options: opts}, model: modelName, key: key}, nil
+	return &llm{cfg: &p.cfg, client: sdk.Client{Options: opts}, model: modelName, key: key, owner: ownerOf(p.cfg.BaseURL, modelName)}, nil
 }
 
 // llm is one model with a key. It is immutable.
@@ -216,6 +211,7 @@ type llm struct {
 	client sdk.Client
 	model  string
 	key    string
+	owner  string // see ownerOf
 }
 
 // Generate implements model.LLM.

@@ -19,8 +19,8 @@ import (
 //     it cannot call tools (vllm-project/vllm issues 16313 and 39929, ollama/ollama
 //     issue 13750).
 func (l *llm) takesSchema(req *model.Request) bool {
-	switch host := hostOf(l.cfg.BaseURL); {
-	case host == "api.deepseek.com", host == "api.groq.com":
+	switch {
+	case isOf(l.cfg.BaseURL, "api.deepseek.com", "api.groq.com"):
 		return false
 	case !isFirstParty(l.cfg.BaseURL) && !isAzure(l.cfg.BaseURL):
 		return len(req.Functions()) == 0

@@ -365,7 +365,7 @@ func TestWantedThoughts(t *testing.T) {
 		output := map[string]any{"output": "x"}
 		req := hello()
 		req.Contents = append(req.Contents,
-			answered(&genai.Part{Thought: true, Text: "hm", PartMetadata: owned(l.owner(), "reasoning_content")}, call("a")), user(result("a", output)),
+			answered(&genai.Part{Thought: true, Text: "hm", PartMetadata: owned(l.owner, "reasoning_content")}, call("a")), user(result("a", output)),
 			answered(&genai.Part{Thought: true, Text: "foreign", PartMetadata: owned(chatOwner+"@elsewhere.example", "reasoning")}, call("b")), user(result("b", output)),
 			answered(text("done")), user(text("thanks")), answered(text("welcome")), user(text("bye")))
 		r, err := l.newChatRequest(req, wire.NewNames(maxToolName, req))
