@@ -295,11 +295,7 @@ func TestRunningCallIsAskedAgain(t *testing.T) {
 	begun, again := make(chan struct{}), make(chan struct{})
 	l.hook = func(ctx context.Context, stream int, s *peer) (bool, error) {
 		if stream == 1 {
-			msgs, _, _ := l.after(0)
-			for len(msgs) < 2 {
-				msgs, _, _ = l.after(0)
-			}
-			if err := steps(func() error { return s.send(msgs[0]) }, func() error { return s.send(msgs[1]) }); err != nil {
+			if err := l.sendTwo(s); err != nil {
 				return true, err
 			}
 			<-begun
@@ -322,8 +318,18 @@ func TestRunningCallIsAskedAgain(t *testing.T) {
 		<-again
 		return "done", nil
 	}))
+	shownOnce(t, c, "done", func(string) {})
+	if n := runs.Load(); n != 1 {
+		t.Errorf("the tool ran %d times", n)
+	}
+}
+
+// shownOnce runs a turn of one call, of which the caller is told once, and which says
+// text; heard has what was said so far.
+func shownOnce(t *testing.T, c *client.Client, text string, heard func(text string)) {
+	t.Helper()
 	var calls, results int
-	var text string
+	var said string
 	for event, err := range c.Run(t.Context(), llm("work"), "go") {
 		switch {
 		case err != nil:
@@ -333,12 +339,22 @@ func TestRunningCallIsAskedAgain(t *testing.T) {
 		case event.ToolResult != nil:
 			results++
 		case event.OutputChunk != nil:
-			text += event.OutputChunk.Content
+			said += event.OutputChunk.Content
+			heard(said)
 		}
 	}
-	if runs.Load() != 1 || calls != 1 || results != 1 || text != "done" {
-		t.Errorf("%d runs, %d calls, %d results, %q", runs.Load(), calls, results, text)
+	if calls != 1 || results != 1 || said != text {
+		t.Errorf("%d calls, %d results, %q", calls, results, said)
 	}
+}
+
+// sendTwo sends the first two messages of the log, once they are there.
+func (l *turnLog) sendTwo(s *peer) error {
+	msgs, _, _ := l.after(0)
+	for len(msgs) < 2 {
+		msgs, _, _ = l.after(0)
+	}
+	return steps(func() error { return s.send(msgs[0]) }, func() error { return s.send(msgs[1]) })
 }
 
 // held is a log that holds up who writes that an answer could not be stored.
@@ -371,11 +387,7 @@ func TestStoredCallIsAskedAgain(t *testing.T) {
 		if stream > 1 {
 			return false, nil
 		}
-		msgs, _, _ := l.after(0)
-		for len(msgs) < 2 {
-			msgs, _, _ = l.after(0)
-		}
-		if err := steps(func() error { return s.send(msgs[0]) }, func() error { return s.send(msgs[1]) }); err != nil {
+		if err := l.sendTwo(s); err != nil {
 			return true, err
 		}
 		<-storing.written
@@ -388,24 +400,13 @@ func TestStoredCallIsAskedAgain(t *testing.T) {
 		runs.Add(1)
 		return "done", errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o600)) // so that storing fails, which is logged
 	}))
-	var calls, results int
-	var text string
-	for event, err := range c.Run(t.Context(), llm("work"), "go") {
-		switch {
-		case err != nil:
-			t.Fatal(err)
-		case event.ToolCall != nil:
-			calls++
-		case event.ToolResult != nil:
-			results++
-		case event.OutputChunk != nil:
-			if text += event.OutputChunk.Content; text == "so " { // behind the call that is asked again
-				close(storing.release)
-			}
+	shownOnce(t, c, "so done", func(text string) {
+		if text == "so " { // behind the call that is asked again
+			close(storing.release)
 		}
-	}
-	if runs.Load() != 1 || calls != 1 || results != 1 || text != "so done" {
-		t.Errorf("%d runs, %d calls, %d results, %q", runs.Load(), calls, results, text)
+	})
+	if n := runs.Load(); n != 1 {
+		t.Errorf("the tool ran %d times", n)
 	}
 }
 

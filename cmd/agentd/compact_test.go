@@ -58,12 +58,12 @@ func TestKillInCompaction(t *testing.T) {
 			return m.GetStateUpdate().GetStateDelta().GetFields()["last"].GetStringValue() == "c"
 		})
 		kill(first)
-		script("1ms", slow)
+		script(fast, slow)
 		second := c.binary(t, env)
 		f.open(second, nil)
 		until(func(m *agentdv1.RunResponse) bool { return strings.Contains(m.GetOutputChunk().GetContent(), "five") })
 		kill(second)
-		script("1ms", fast)
+		script(fast, fast)
 		third := c.binary(t, env)
 		f.open(third, nil)
 		if end := f.end(); !end.GetCompleted() || end.GetUsageSummary().GetLlmCalls() != 6 {
