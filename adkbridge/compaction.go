@@ -190,7 +190,7 @@ func (m *agentModel) compact(ctx context.Context, l *live, o *outline, s section
 		}
 		// Those before the one that has answered have failed.
 		at := slices.IndexFunc(by, func(n *node) bool { return n.modelName == meta.Call.Model })
-		text, meta, err = m.summarise(ctx, l, told, fact, by[max(at, 0):])
+		text, meta, err = m.summarise(ctx, l, told, fact, by[at:])
 	}
 	if err != nil {
 		return false, err

@@ -126,8 +126,8 @@ func decode(data []byte) (*stored, error) {
 
 // context is how long the prompt was that the event answers, in tokens; 0 is not
 // known. A provider that has run or looked up something for the answer may have read
-// the prompt several times, and counts all of that. Of events that were stored without a Context it is
-// known if their call had one try.
+// the prompt several times, and counts all of that. Of events that were stored
+// without a Context it is known if their call had one try.
 func (s *stored) context() int64 {
 	m := &s.CustomMetadata.Agentd
 	switch {

@@ -93,9 +93,9 @@ type Delta struct {
 type Response struct {
 	// Content has role "model" and the parts in the order the model produced
 	// them: thoughts (Thought set), text, function calls, provider-run tool
-	// parts (genai's own, or nothing but MetaOpaque). Neighbouring text of one kind is one part, unless a signature
-	// separates it. Joined, the deltas of a kind equal the parts' text of that
-	// kind.
+	// parts (genai's own, or nothing but MetaOpaque). Neighbouring text of one
+	// kind is one part, unless a signature separates it. Joined, the deltas of a
+	// kind equal the parts' text of that kind.
 	//
 	// A function call's Args is the decoded object (numbers as json.Number), and
 	// Part.PartMetadata[MetaArgs] its JSON text as the model wrote it; when that

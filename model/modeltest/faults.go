@@ -250,7 +250,7 @@ func (h Harness) cancel(t *testing.T) {
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		defer time.AfterFunc(2*time.Second, cancel).Stop() // should nothing be shown of it
+		defer time.AfterFunc(patience, cancel).Stop() // should nothing be shown of it
 		_, err := h.open(t, s.URL).Generate(ctx, Prompt("hello"), func(model.Delta) { cancel() })
 		if took := model.Took(err); !errors.Is(err, context.Canceled) || h.Can.EarlyUsage && len(took) != 1 {
 			t.Errorf("error %v, took %v: want what was counted so far", err, took)
