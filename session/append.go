@@ -17,6 +17,14 @@ import (
 // result of a call is left to be written later, and everything else waits.
 func (s *Session) commit(ctx context.Context, entries ...*entry) (Record, error) {
 	last := entries[len(entries)-1]
+	if err := s.reserveState(ctx, entries); err != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, e := range entries {
+			e.overLocked(err)
+		}
+		return Record{}, err
+	}
 	s.mu.Lock()
 	if slices.ContainsFunc(entries, func(e *entry) bool { return e.turn.closing }) {
 		for _, e := range entries { // all or none
@@ -91,6 +99,8 @@ func (e *entry) release(err error) {
 
 // overLocked says that nothing is done about the entry any more.
 func (e *entry) overLocked(err error) {
+	e.turn.s.store.shared.done(e.reserved)
+	e.reserved = nil
 	if e.done != nil {
 		if e.kind == KindTurnEnded && err != nil {
 			e.turn.ending = false // not written: it may be tried again
@@ -100,6 +110,7 @@ func (e *entry) overLocked(err error) {
 	if e.settles != nil {
 		if err != nil {
 			e.settles.answering = nil // not written: somebody else may answer
+			e.turn.s.arrangeLocked()
 		}
 		close(e.settles.tried)
 	}
@@ -172,6 +183,7 @@ func (s *Session) tryLocked(f *flight) error {
 	}
 	s.unstallLocked(f, true)
 	s.create = nil
+	s.steppedLocked(f.batch.Attempts)
 	for _, e := range f.entries {
 		s.applyLocked(e.rec, e.fact, e.turn)
 		s.tail.add(e.rec)
@@ -187,7 +199,7 @@ func (s *Session) tryLocked(f *flight) error {
 
 // numberLocked makes the batch of a flight.
 func (s *Session) numberLocked(f *flight) error {
-	f.batch = Batch{SessionID: s.id, Create: s.create, After: s.seq}
+	f.batch = Batch{SessionID: s.id, Create: s.create, After: s.seq, Attempts: stepsForward(f.entries)}
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	x := s.index.clone()
 	for i, e := range f.entries {

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
@@ -29,6 +28,9 @@ type AttachRequest struct {
 	// Starter says that this client has asked for the turn: it can be asked for all
 	// tools of the turn.
 	Starter bool
+	// Observe says that this client only watches: it resumes no turn, is asked for
+	// nothing, and the turn goes on as if it were not there. Not with Tools or Starter.
+	Observe bool
 	// Keys are the caller's own provider keys.
 	Keys Keys
 }
@@ -37,6 +39,9 @@ type AttachRequest struct {
 // turn that was put aside goes on. An error that a client may see is of type
 // *Error.
 func (m *Manager) Attach(ctx context.Context, req AttachRequest) (*Turn, *Watcher, error) {
+	if req.Observe {
+		return m.observe(ctx, req)
+	}
 	h, err := m.acquire(ctx, req.SessionID)
 	if err != nil {
 		return nil, nil, err
@@ -284,15 +289,24 @@ func (m *Manager) resume(ctx context.Context, h *held, keys Keys) (_ *Turn, err 
 	if err := s.reserve(); err != nil {
 		return nil, err
 	}
+	if m.condemned(s.attemptsNow()) {
+		return m.endCondemned(ctx, h)
+	}
 	defer s.unreserve()
 	run, err := s.reopen(ctx, keys)
 	if err != nil {
 		return nil, err
 	}
-	if err := m.runner.Check(ctx, run.t.spec, keys); err != nil {
+	undo, err := m.attempt(ctx, s)
+	if err != nil {
 		return nil, err
 	}
-	if err := s.recordResumed(ctx, run.t); err != nil {
+	err = m.runner.Check(ctx, run.t.spec, keys)
+	if err == nil {
+		err = s.recordResumed(ctx, run.t)
+	}
+	if err != nil {
+		undo()
 		return nil, err
 	}
 	launched = true
@@ -333,15 +347,16 @@ func (s *Session) reopen(ctx context.Context, keys Keys) (*Run, error) {
 	t.queuedSeq, t.besideSeq = old.queuedSeq, old.besideSeq
 	t.usage, t.results, t.steps, t.injected = old.usage, old.results, old.steps, old.injected
 	t.called, t.begun = old.called, old.called
+	t.cancelAt, t.cancelLogged = old.cancelAt, old.cancelLogged
 	// What is being written about the calls of the turn counts for it too.
 	t.pending, t.opened, t.resolved = old.pending, old.opened, old.resolved
 	for _, p := range t.pending {
 		p.disarm()
-		p.owner, p.barred = nil, false
+		p.owner, p.newer, p.barred = nil, 0, false
 	}
 	t.done = make(chan struct{})
 	state = maps.Clone(state)
-	maps.Copy(state, started.Temp)
+	writeState(state, started.Temp)
 	return &Run{s: s, t: t, state: state}, nil
 }
 
@@ -358,15 +373,15 @@ func (s *Session) recordResumed(ctx context.Context, t *Turn) error {
 
 // onlyWaitsLocked tells whether a turn that runs here does nothing but wait for
 // what no client here can bring.
-func (t *Turn) onlyWaitsLocked() bool {
-	return t.running && t.clients == 0 && len(t.modelCalls) == 0 && len(t.pending) > 0
+func (s *Session) onlyWaitsLocked(t *Turn) bool {
+	return t == s.turn && t.running && s.awaitsClientLocked(t) && len(t.modelCalls) == 0 && !t.answeringLocked()
 }
 
 // haltWaiting stops a turn that only waits.
 func (s *Session) haltWaiting(t *Turn, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t.onlyWaitsLocked() {
+	if s.onlyWaitsLocked(t) {
 		t.haltLocked(reason)
 	}
 }
@@ -377,7 +392,7 @@ func (s *Session) haltWaiting(t *Turn, reason string) {
 func (s *Session) interruptWaiting(ctx context.Context, how OnBusy) error {
 	s.mu.Lock()
 	t := s.turn
-	waits := t != nil && t.onlyWaitsLocked() && (how == Interrupt || s.asksPersonLocked() == "")
+	waits := t != nil && s.onlyWaitsLocked(t) && (how == Interrupt || s.asksPersonLocked() == "")
 	s.mu.Unlock()
 	if !waits {
 		return nil
@@ -408,25 +423,51 @@ func (m *Manager) closeOpen(ctx context.Context, s *Session, reason string) (nex
 	if !open {
 		return nil, nil
 	}
+	return m.closeAs(ctx, s, func(r Receipt) (func() *TurnEnded, error) {
+		stop := &stopped{reason: reason, at: time.Now(), receipt: r}
+		return stop.end, stop
+	})
+}
+
+// closeAs ends a turn that the log has open and nobody runs. how gets what is under
+// way, and says what the turn's end is and why it ends. Otherwise it is closeOpen.
+func (m *Manager) closeAs(ctx context.Context, s *Session, how func(Receipt) (end func() *TurnEnded, cause error)) (next *Run, err error) {
 	run, err := s.reopen(ctx, ownKeysOf(s))
 	if err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	s.turn, run.t.closing = run.t, true
-	stop := &stopped{reason: reason, at: time.Now(), receipt: run.t.receiptLocked()}
+	end, cause := how(run.t.receiptLocked())
 	s.mu.Unlock()
+	defer func() {
+		if err != nil {
+			s.leaveOpen(run.t)
+		}
+		s.retire(run.t)
+		close(run.t.done)
+	}()
 	// A run whose context has ended only makes the history valid.
 	ended, cancel := context.WithCancelCause(ctx)
-	cancel(stop)
+	cancel(cause)
 	err = m.run(ended, run)
 	if err == nil {
-		return nil, fmt.Errorf("session %s: turn %s ran although it was interrupted", s.id, run.t.id)
+		return nil, fmt.Errorf("session %s: turn %s ran although it was to end", s.id, run.t.id)
 	}
-	if _, ok := errors.AsType[*stopped](err); !ok {
+	if !errors.Is(err, cause) {
 		m.log.Error("repair of an interrupted turn failed", slog.String("session", s.id), slog.String("turn", run.t.id), slog.String("error", err.Error()))
 	}
-	return s.finish(ctx, run.t, stop.end())
+	return s.finish(ctx, run.t, end())
+}
+
+// leaveOpen has a turn wait again that could not be closed.
+func (s *Session) leaveOpen(t *Turn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.closing = false
+	for _, p := range t.pending {
+		p.barred = false
+	}
 }
 
 // ownKeysOf satisfies reopen for a run that calls no model.
@@ -444,7 +485,7 @@ func ownKeysOf(s *Session) Keys {
 func (s *Session) stopRunningLocked(t *Turn) {
 	t.running = false
 	t.stopTimersLocked()
-	for _, timer := range []*time.Timer{t.wall, t.handover} {
+	for _, timer := range []*time.Timer{t.wall, t.calm} {
 		if timer != nil {
 			timer.Stop()
 		}
@@ -452,74 +493,6 @@ func (s *Session) stopRunningLocked(t *Turn) {
 	for _, p := range t.pending {
 		p.disarm()
 	}
-}
-
-// Recover has the turns go on that were running when the last server on this
-// store stopped. Turns that wait for a client are left until one attaches. From
-// then on it also ends turns that have waited for longer than Limits.Retention.
-// It is called once, before the first Start.
-func (m *Manager) Recover(ctx context.Context) error {
-	if err := m.indexAll(ctx); err != nil {
-		return err
-	}
-	after := ""
-	for {
-		heads, err := m.store.OpenTurns(ctx, after, readPage)
-		if err != nil {
-			return fmt.Errorf("session: find open turns: %w", err)
-		}
-		for _, head := range heads {
-			after = head.ID
-			if err := m.recoverTurn(ctx, head.ID); err != nil {
-				m.log.LogAttrs(ctx, slog.LevelWarn, "a turn is left open", slog.String("session", head.ID),
-					slog.String("turn", head.OpenTurn), slog.String("error", err.Error()))
-			}
-		}
-		if len(heads) < readPage {
-			break
-		}
-	}
-	sweepCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.draining {
-		stop()
-		return nil
-	}
-	m.endSweep = stop
-	m.turns.Go(func() { m.sweep(sweepCtx) })
-	return nil
-}
-
-func (m *Manager) recoverTurn(ctx context.Context, id string) error {
-	h, err := m.acquire(ctx, id)
-	if err != nil {
-		return err
-	}
-	if h.s.inherits() {
-		defer m.release(h)
-		h.s.resuming.Lock()
-		defer h.s.resuming.Unlock()
-		return m.closeInherited(ctx, h.s)
-	}
-	if h.s.waitsForClient() {
-		m.release(h)
-		return nil
-	}
-	_, err = m.resume(ctx, h, nil)
-	return err
-}
-
-// waitsForClient tells whether an open turn can go on without a client. Where
-// agents run at the same time, one may work while another waits.
-func (s *Session) waitsForClient() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.turn == nil || s.turn.ended != nil || s.lastSpec == nil {
-		return true
-	}
-	parallel := strings.Contains(string(s.lastSpec.Agent), `"parallel"`) || len(s.queued) > 0
-	return len(s.lastSpec.OwnKeys) > 0 || len(s.turn.pending) > 0 && !parallel
 }
 
 // sweep ends turns that nobody came for, and removes the logs of sessions that
@@ -538,6 +511,7 @@ func (m *Manager) sweep(ctx context.Context) {
 		case <-tick.C:
 		}
 		m.expireAll(ctx)
+		m.closeForks(ctx)
 		if m.limits.PurgeAfter > 0 {
 			m.purgeAll(ctx)
 		}

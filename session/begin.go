@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
 
@@ -79,11 +78,13 @@ func (s *Session) begin(ctx context.Context, spec *Spec, req Request) (*Turn, *R
 	if err != nil {
 		return nil, nil, err
 	}
-	maps.Copy(whole, started.State)
+	if err := s.checkState(spec, whole, started); err != nil {
+		return nil, nil, err
+	}
+	writeState(whole, started.State)
 	t := newTurn(s, newTurnID())
 	t.spec, t.keys = spec, req.Keys
 	t.snapshot = maps.Clone(whole)
-	t.started = time.Now()
 	t.onDisconnect, t.toolTimeout = req.OnDisconnect, req.ToolTimeout
 	t.done = make(chan struct{})
 	data, err := marshal(started)
@@ -98,7 +99,7 @@ func (s *Session) begin(ctx context.Context, spec *Spec, req Request) (*Turn, *R
 		return nil, nil, err
 	}
 	state := maps.Clone(whole)
-	maps.Copy(state, started.Temp)
+	writeState(state, started.Temp)
 	return t, &Run{s: s, t: t, state: state}, nil
 }
 

@@ -39,7 +39,7 @@ func calls(n int) func(context.Context, *session.Run) error {
 }
 
 func modelCall(ctx context.Context, r *session.Run, id string) error {
-	done, err := r.BeginCall(session.ModelCall{Path: root, Model: "m", MessageID: id})
+	done, err := r.BeginCall(ctx, session.ModelCall{Path: root, Model: "m", MessageID: id})
 	if err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func TestBudgetCountsFailedTries(t *testing.T) {
 					}
 					f := newFixture(t, memory(t), session.Limits{})
 					f.on(func(ctx context.Context, r *session.Run) error {
-						done, err := r.BeginCall(session.ModelCall{Path: root, Model: "a", MessageID: "m"})
+						done, err := r.BeginCall(ctx, session.ModelCall{Path: root, Model: "a", MessageID: "m"})
 						if err != nil {
 							return err
 						}
@@ -181,7 +181,7 @@ func TestBudgetCountsFailedTries(t *testing.T) {
 					f.stop()
 					f = newFixture(t, f.store, session.Limits{})
 					f.on(func(ctx context.Context, r *session.Run) error {
-						done, err := r.BeginCall(session.ModelCall{Path: root, Model: "b", MessageID: "m"})
+						done, err := r.BeginCall(ctx, session.ModelCall{Path: root, Model: "b", MessageID: "m"})
 						if err != nil {
 							return err
 						}
@@ -216,6 +216,82 @@ func TestBudgetCountsFailedTries(t *testing.T) {
 			})
 		}
 	}
+}
+
+// What a budget allowed is recorded when it runs out under agents that work at the
+// same time: the first refusal, which takes all of them down, comes after that.
+func TestBudgetLetsWhatItAllowedFinish(t *testing.T) {
+	for name, tc := range map[string]struct {
+		budget session.Budget
+		calls  int
+		says   string
+	}{
+		"model calls": {session.Budget{ModelCalls: 10}, 10, "10 of 10 model calls"},
+		"tokens":      {session.Budget{Tokens: 5}, 11, "of 5 tokens"},
+		"cost":        {session.Budget{CostUSD: 0.01}, 11, "of 0.01 US dollars"},
+		"wall time":   {session.Budget{Wall: 14500 * time.Millisecond}, 15, "of 14.5s of time"},
+	} {
+		for _, whose := range []string{"turn", "session"} {
+			t.Run(name+" of the "+whose, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f := newFixture(t, memory(t), session.Limits{})
+					f.on(func(ctx context.Context, r *session.Run) error {
+						ctx, fail := context.WithCancelCause(ctx) // as a parallel agent does
+						defer fail(nil)
+						var agents sync.WaitGroup
+						for i := range 16 {
+							agents.Go(func() {
+								if tc.budget.ModelCalls == 0 { // it runs out while most calls are under way
+									time.Sleep(time.Duration(i) * time.Second)
+								}
+								if err := modelCall(ctx, r, fmt.Sprintf("m%d", i)); err != nil {
+									fail(err)
+								}
+							})
+						}
+						agents.Wait()
+						return context.Cause(ctx)
+					})
+					req := session.Request{Budget: tc.budget}
+					if whose == "session" {
+						req = session.Request{SessionBudget: &tc.budget}
+					}
+					msgs := follow(t, f.start(req).Watch())
+					e := end(t, msgs)
+					if n := int(e.GetUsageSummary().GetLlmCalls()); n != tc.calls || len(texts(msgs)["root"]) != tc.calls {
+						t.Errorf("%d model calls and the text %q, want %d", n, texts(msgs)["root"], tc.calls)
+					}
+					if errorOf(msgs) != exhausted || !strings.Contains(e.GetReason(), tc.says) {
+						t.Errorf("end is %v, want %q", e, tc.says)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Who waits for the calls under way, to be refused, waits no longer than its turn
+// runs.
+func TestARefusedCallWaitsNoLongerThanItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, memory(t), session.Limits{})
+		f.on(func(ctx context.Context, r *session.Run) error {
+			var agents sync.WaitGroup
+			for i := range 2 {
+				agents.Go(func() { _ = modelCall(ctx, r, fmt.Sprintf("m%d", i)) })
+			}
+			agents.Wait()
+			return context.Cause(ctx)
+		})
+		turn := f.start(session.Request{Budget: session.Budget{ModelCalls: 1}})
+		w := turn.Watch()
+		time.Sleep(time.Second)
+		turn.Cancel("enough")
+		e := end(t, follow(t, w))
+		if took := time.Since(turn.Started()); took != time.Second || e.GetReason() != "enough" {
+			t.Errorf("after %v: %v", took, e)
+		}
+	})
 }
 
 // Agents that run at the same time share a budget: not one call too many begins.

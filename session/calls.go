@@ -20,24 +20,141 @@ const (
 // those of the turn: it comes last. When the client leaves, after a grace another
 // one is asked. A call that no client can answer waits; its time does not run
 // while nobody is there.
+//
+// Who is there are the watchers of the session. Whom a call is asked of, and every
+// timer of a turn but that of its budget, follow from them and from the turn's calls:
+// see arrangeLocked.
+
+// phase is what a pending call waits for; its timer belongs to the phase.
+type phase int
+
+const (
+	phaseQuiet     phase = iota // a person is asked, or its result is being written; no timer
+	phaseAsked                  // a client is asked; until the call's time is over
+	phaseLeft                   // that client has left and may come back; until the grace is over
+	phaseUnserved               // no client that is there has the tool
+	phaseAbandoned              // nor will one have it: those that are there cannot answer
+)
+
+// open tells whether a client is to be asked for the call: no person is, and no
+// result is on its way or refused from now on.
+func (p *pending) open() bool {
+	return p.call.Asks == nil && p.answering == nil && p.result == nil && !p.barred
+}
+
+// arrangeLocked brings the running turn in line with its clients and its calls: who
+// is asked, and what its timers wait for. It is called when one of them has changed,
+// and may be called at any time.
+func (s *Session) arrangeLocked() {
+	t := s.turn
+	if t == nil || !t.running || t.ended != nil {
+		return
+	}
+	why := s.unattendedLocked()
+	for _, p := range t.inOrder() {
+		s.askLocked(t, p, why)
+	}
+	s.paceLocked(t)
+	s.leaveLocked(t)
+	s.idleLocked(t)
+	s.noteLeaveLocked(t)
+}
+
+// askLocked finds the client to ask for a call, and arms the call's timer when its
+// phase or that client has changed. why is not empty if no client can answer.
+func (s *Session) askLocked(t *Turn, p *pending, why string) {
+	before := p.owner
+	if p.open() && p.owner == nil {
+		p.owner = s.clientForLocked(p.call.Name, p.newer)
+	}
+	is := phaseUnserved
+	switch {
+	case !p.open():
+		is = phaseQuiet
+	case p.owner != nil:
+		is, p.newer = phaseAsked, 0
+	case p.newer > 0:
+		is = phaseLeft
+	case why != "":
+		is = phaseAbandoned
+	}
+	if is == p.is && p.owner == before {
+		return
+	}
+	p.disarm()
+	p.is = is
+	switch is {
+	case phaseAsked:
+		p.owner.push(item{offer: &p.call})
+		after := t.timeout(p.call.Name)
+		p.settleAfterLocked(t, after, TimedOut, fmt.Sprintf("no answer within %v", after))
+	case phaseLeft:
+		p.handOverAfterLocked(s)
+	case phaseAbandoned:
+		p.settleAfterLocked(t, 0, Abandoned, why)
+	case phaseUnserved:
+		p.tellUnservedLocked(s)
+	case phaseQuiet:
+	}
+	if is != phaseUnserved {
+		p.unserved = false
+	}
+}
+
+// handOverAfterLocked has a client asked that was there before, if the one that has
+// left does not come back within the grace; all calls of that one at once, in order.
+func (p *pending) handOverAfterLocked(s *Session) {
+	p.timer = time.AfterFunc(time.Until(p.leftAt.Add(s.limits.HandoverGrace)), func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.turn == nil {
+			return
+		}
+		for _, o := range s.turn.pending {
+			if o.newer > 0 && time.Since(o.leftAt) >= s.limits.HandoverGrace {
+				o.newer = 0
+			}
+		}
+		s.arrangeLocked()
+	})
+}
+
+// settleAfterLocked has the call settled when it has been in its phase for so long.
+func (p *pending) settleAfterLocked(t *Turn, d time.Duration, outcome Outcome, text string) {
+	armed := p.armed
+	p.timer = time.AfterFunc(d, func() {
+		t.s.mu.Lock()
+		still := p.armed == armed
+		t.s.mu.Unlock()
+		if still {
+			// An error here means that the call is settled, or that the store has
+			// failed, which the turn itself meets.
+			_ = t.s.settleAs(context.Background(), t, p.call.ID, outcome, text)
+		}
+	})
+}
+
+// disarm stops the timer of the call's phase; the call has none until it is arranged
+// again.
+func (p *pending) disarm() {
+	p.is = phaseQuiet
+	p.armed++
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+}
 
 // openCallLocked takes a call that a record has opened.
 func (s *Session) openCallLocked(t *Turn, call ToolCall) {
 	t.opened++
-	p := &pending{call: call, order: t.opened, done: make(chan struct{})}
-	t.pending[call.ID] = p
-	if call.Asks == nil {
-		p.owner = s.clientForLocked(call.Name)
-	}
-	s.scheduleLocked(t, p)
-	s.waitingLocked(t)
-	s.paceLocked(t)
+	t.pending[call.ID] = &pending{call: call, order: t.opened, done: make(chan struct{})}
+	s.arrangeLocked()
 	s.endLateLocked(t)
 }
 
 // resolvedLocked takes what a person has said about a call.
 func (s *Session) resolvedLocked(t *Turn, f *InteractionResolved) {
-	t = s.nowIs(t)
+	t = s.nowLocked(t)
 	t.resolved[f.ID] = f.Resolution
 	if res := f.result(); res != nil {
 		s.settledLocked(t, res)
@@ -45,31 +162,36 @@ func (s *Session) resolvedLocked(t *Turn, f *InteractionResolved) {
 	}
 	if p := t.pending[f.ID]; p != nil {
 		p.call = f.open(p.call)
-		p.owner = s.clientForLocked(p.call.Name)
-		s.scheduleLocked(t, p)
-		s.waitingLocked(t)
 	}
-	s.paceLocked(t)
+	s.arrangeLocked()
 }
 
-// nowIs is a turn as it is now: one that was put aside while a record of it was
-// being written may run again.
-func (s *Session) nowIs(t *Turn) *Turn {
-	if s.turn != nil && s.turn.id == t.id {
-		return s.turn
-	}
-	return t
+// takesPartLocked tells whether a watcher's client is one of the running turn's.
+func (s *Session) takesPartLocked(w *Watcher) bool {
+	return w.asks && s.nowLocked(w.t) == s.turn
 }
 
-// clientForLocked is the client to ask for a call of a tool, or nil.
-func (s *Session) clientForLocked(tool string) *Watcher {
+// attendedLocked tells whether the running turn has a client.
+func (s *Session) attendedLocked() bool {
+	for w := range s.watchers {
+		if s.takesPartLocked(w) {
+			return true
+		}
+	}
+	return false
+}
+
+// clientForLocked is the client to ask for a call of a tool, or nil: one that came
+// after so many others.
+func (s *Session) clientForLocked(tool string, after int) *Watcher {
 	var found *Watcher
 	for w := range s.watchers {
-		if s.nowLocked(w.t) != s.turn || !w.tools[tool] {
+		if !s.takesPartLocked(w) || !w.tools[tool] || w.order <= after {
 			continue
 		}
-		own := w.t == s.turn
-		if found == nil || own != (found.t == s.turn) && own || own == (found.t == s.turn) && w.order > found.order {
+		own := w.t.id == s.turn.id
+		other := found != nil && found.t.id == s.turn.id
+		if found == nil || own && !other || own == other && w.order > found.order {
 			found = w
 		}
 	}
@@ -81,7 +203,7 @@ func (s *Session) clientForLocked(tool string) *Watcher {
 func (s *Session) askedOfLocked(t *Turn, w *Watcher) []ToolCall {
 	var out []ToolCall
 	for _, p := range t.inOrder() {
-		if p.owner == w {
+		if p.owner == w && p.open() {
 			out = append(out, p.call)
 		}
 	}
@@ -94,132 +216,87 @@ func (t *Turn) inOrder() []*pending {
 	return slices.SortedFunc(maps.Values(t.pending), func(a, b *pending) int { return cmp.Compare(a.order, b.order) })
 }
 
-// scheduleLocked arms the timer that settles a call nobody answers. It is
-// unarmed while no client is asked, and where the turn does not run.
-func (s *Session) scheduleLocked(t *Turn, p *pending) {
-	p.disarm()
-	outcome, after := TimedOut, t.timeout(p.call.Name)
-	text := fmt.Sprintf("no answer within %v", after)
-	switch {
-	case !t.running, p.call.Asks != nil:
-		return
-	case p.owner == nil && t.unattended != "":
-		outcome, after, text = Abandoned, 0, t.unattended
-	case p.owner == nil:
-		return
-	}
-	p.timer = time.AfterFunc(after, func() {
-		// An error here means that the call is settled, or that the store has
-		// failed, which the turn itself meets.
-		_ = s.settleAs(context.Background(), t, p.call.ID, outcome, text)
-	})
-}
-
-// joinLocked lets a client in. It is asked for the calls that nobody is asked
-// for.
+// joinLocked lets a client in.
 func (s *Session) joinLocked(w *Watcher) {
 	s.clientsSeen++
 	w.order = s.clientsSeen
 	s.watchers[w] = struct{}{}
-	if w.asks && w.t.leave != nil && slices.Contains(s.queued, w.t) {
+	if !w.asks {
+		return
+	}
+	if w.t.leave != nil && slices.Contains(s.queued, w.t) {
 		w.t.leave.Stop()
 		w.t.leave = nil
 	}
-	if w.asks && s.nowLocked(w.t) == s.turn {
-		s.takesPartLocked(w, s.turn)
+	if s.takesPartLocked(w) {
+		s.turn.cancelAt = time.Time{}
+		s.armDeadlineLocked(s.turn)
+		s.arrangeLocked()
 	}
 }
 
-// takePartLocked lets the clients in that have waited for a turn's start.
-func (s *Session) takePartLocked(t *Turn) {
-	for w := range s.watchers {
-		if w.t == t && w.asks {
-			s.takesPartLocked(w, t)
-		}
-	}
-}
-
-func (s *Session) takesPartLocked(w *Watcher, t *Turn) {
-	t.clients++
-	t.unattended = s.unattendedLocked()
-	t.stopTimersLocked()
-	s.armDeadlineLocked(t)
-	for _, p := range t.pending {
-		if p.owner == nil && p.call.Asks == nil && w.tools[p.call.Name] {
-			p.owner = w
-		}
-		s.scheduleLocked(t, p)
-	}
-}
-
-// leftLocked sees to what a client leaves behind.
+// leftLocked sees to what a client leaves behind. It is not among the watchers any
+// more.
 func (s *Session) leftLocked(w *Watcher) {
-	t := s.nowLocked(w.t)
 	if w.asks && w.t.waits != nil && slices.Contains(s.queued, w.t) {
 		s.leftQueuedLocked(w.t)
 	}
-	if t != s.turn || !w.asks || t.ended != nil || !t.running {
+	if !s.takesPartLocked(w) || s.turn.ended != nil {
 		return
 	}
-	t.clients--
-	s.disownLocked(t, w)
-	if t.clients > 0 {
-		return
-	}
-	if d := t.onDisconnect; d.Cancel {
-		t.leave = time.AfterFunc(d.Grace, func() { t.halt(disconnected) })
-		return
-	}
-	s.waitingLocked(t)
-}
-
-// disownLocked has the calls of a client that cannot answer any more given to
-// another one, after a grace.
-func (s *Session) disownLocked(t *Turn, w *Watcher) {
-	orphans := false
+	t := s.turn
 	for _, p := range t.pending {
 		if p.owner == w {
-			p.owner = nil
-			s.scheduleLocked(t, p)
-			orphans = true
+			p.owner, p.newer, p.leftAt = nil, s.clientsSeen, time.Now()
 		}
 	}
-	if !orphans {
-		return
+	if !s.attendedLocked() {
+		t.cancelAt = now().Add(t.onDisconnect.Grace)
 	}
-	if t.handover != nil {
-		t.handover.Stop()
-	}
-	t.handover = time.AfterFunc(s.limits.HandoverGrace, func() { s.handOver(t) })
+	s.arrangeLocked()
 }
 
-// handOver asks another client for the calls that nobody is asked for.
-func (s *Session) handOver(t *Turn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if t != s.turn || t.ended != nil {
+// leaveLocked has a turn cancelled whose clients stay away, if they have asked for
+// that.
+func (s *Session) leaveLocked(t *Turn) {
+	if !t.onDisconnect.Cancel || t.cancelAt.IsZero() || s.attendedLocked() {
+		stop(&t.leave)
 		return
 	}
-	for _, p := range t.inOrder() {
-		if p.owner == nil && p.call.Asks == nil {
-			if p.owner = s.clientForLocked(p.call.Name); p.owner != nil {
-				p.owner.push(item{offer: &p.call})
-				s.scheduleLocked(t, p)
-			}
+	if t.leave != nil {
+		return
+	}
+	t.leave = time.AfterFunc(time.Until(t.cancelAt), func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		t.leave = nil
+		if t != s.turn || !t.running || t.ended != nil {
+			return
 		}
-	}
+		if !t.cancelAt.IsZero() && !time.Now().Before(t.cancelAt) && !s.attendedLocked() {
+			t.haltLocked(disconnected)
+			return
+		}
+		s.arrangeLocked() // somebody came meanwhile, and may have left again
+	})
 }
 
-// waitingLocked puts a turn aside that waits for a client which is not there.
-func (s *Session) waitingLocked(t *Turn) {
-	if !t.running || t.clients > 0 || t.unattended != "" || len(t.pending) == 0 {
+// awaitsClientLocked tells whether the running turn needs a client, and none is
+// there.
+func (s *Session) awaitsClientLocked(t *Turn) bool {
+	return len(t.pending) > 0 && !s.attendedLocked()
+}
+
+// idleLocked has a turn suspended that waits for a client which is not there. One
+// that is to be cancelled for that stays.
+func (s *Session) idleLocked(t *Turn) {
+	if !s.awaitsClientLocked(t) || t.leave != nil {
+		stop(&t.idle)
 		return
 	}
-	s.paceLocked(t)
-	if t.idle != nil {
-		t.idle.Stop()
+	if t.idle == nil {
+		t.idle = time.AfterFunc(s.limits.IdleTurn, func() { s.putAside(t) })
 	}
-	t.idle = time.AfterFunc(s.limits.IdleTurn, func() { s.putAside(t) })
 }
 
 // putAside has a waiting turn leave memory, unless somebody came, or a part of
@@ -227,18 +304,23 @@ func (s *Session) waitingLocked(t *Turn) {
 func (s *Session) putAside(t *Turn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if t != s.turn || t.ended != nil || !t.running {
+		return
+	}
+	t.idle = nil
 	switch {
-	case t != s.turn || t.ended != nil || t.clients > 0 || len(t.pending) == 0:
+	case !s.awaitsClientLocked(t):
 	case len(t.modelCalls) > 0, len(s.queued) > 0 && s.asksPersonLocked() != "":
-		s.waitingLocked(t)
 	case len(s.queueing) > 0, t.answeringLocked(): // what comes is just being recorded
-		s.waitingLocked(t)
 	case len(s.queued) > 0:
 		t.haltLocked(interrupted)
+		return
 	default:
 		t.leaving = true
 		t.cancel(ErrPutAside)
+		return
 	}
+	s.idleLocked(t)
 }
 
 // answeringLocked tells whether a result is on its way into the log.
@@ -277,7 +359,7 @@ func (s *Session) paceLocked(t *Turn) {
 	if !t.running || t.ended != nil || t.deadline == nil {
 		return
 	}
-	waits := len(t.pending) > 0 && (t.clients == 0 && t.unattended == "" || t.awaitsPerson())
+	waits := s.awaitsClientLocked(t) || t.awaitsPerson()
 	switch {
 	case waits && t.left == 0 && t.deadline.Stop():
 		t.left = max(time.Until(t.due), 1)
@@ -312,18 +394,20 @@ func (t *Turn) awaitsPerson() bool {
 	return len(t.pending) > 0 && len(t.modelCalls) == 0
 }
 
-// stopTimersLocked stops what waits for a client to come or stay away.
+// stopTimersLocked stops what waits for a client to come or stay away, and the time
+// of the turn.
 func (t *Turn) stopTimersLocked() {
-	for _, timer := range []*time.Timer{t.leave, t.idle, t.deadline} {
-		if timer != nil {
-			timer.Stop()
-		}
+	stop(&t.leave)
+	stop(&t.idle)
+	if t.deadline != nil {
+		t.deadline.Stop()
 	}
 }
 
-// disarm stops the timer, if there is one.
-func (p *pending) disarm() {
-	if p.timer != nil {
-		p.timer.Stop()
+// stop stops a timer, if there is one, and forgets it.
+func stop(timer **time.Timer) {
+	if *timer != nil {
+		(*timer).Stop()
+		*timer = nil
 	}
 }

@@ -78,6 +78,7 @@ func (s *Session) cancelCall(ctx context.Context, turnID, callID string) error {
 			return s.awaitEnd(ctx, t)
 		}
 		p.answering, p.tried = &res, make(chan struct{})
+		s.arrangeLocked()
 		s.mu.Unlock()
 		_, err := s.commit(ctx, &entry{turn: t, kind: KindToolResult, data: data, fact: &res, asked: true, settles: p})
 		if over, ok := errors.AsType[*Error](err); ok && over.Code == codeInvalid {

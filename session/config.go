@@ -31,6 +31,10 @@ type Limits struct {
 	// Retention is how long a turn waits for a client before it is ended.
 	// Default 24 h.
 	Retention time.Duration
+	// QuarantineAfter is how often in a row a turn may be running when the process
+	// dies, without a step forward in between, until it is failed. Default 3; below 0
+	// is never.
+	QuarantineAfter int
 	// PurgeAfter is how long the log of a session that is not used is kept. Then
 	// its records are removed for good, and whoever asks for the session is told
 	// so (HISTORY_PURGED). Default 0: for ever.
@@ -59,6 +63,13 @@ type Limits struct {
 	// MaxStateBytes bounds the state a client may begin with, as JSON. Default
 	// 1 MiB.
 	MaxStateBytes int
+	// MaxOwnBytes and MaxOwnKeys bound the keys of its own that a session has, as JSON.
+	// Defaults 4 MiB and 10,000.
+	MaxOwnBytes, MaxOwnKeys int
+	// MaxSharedBytes and MaxSharedKeys bound the keys that sessions share, of each scope
+	// by itself: app: and user:. Defaults 256 KiB and 1,000. What is past a bound stays,
+	// and grows no more.
+	MaxSharedBytes, MaxSharedKeys int
 	// WatchItems and WatchBytes bound what waits for one watcher. Defaults
 	// 1,024 and 1 MiB.
 	WatchItems, WatchBytes int
@@ -87,11 +98,16 @@ func (l Limits) WithDefaults() Limits {
 	set(&l.MaxTurns, 1000)
 	set(&l.MaxIdleSessions, 256)
 	set(&l.MaxQueued, 16)
+	set(&l.QuarantineAfter, 3)
 	set(&l.MaxCalls, 128)
 	set(&l.MaxPromptBytes, 1<<20)
 	set(&l.MaxPartsBytes, 15<<18)
 	set(&l.MaxResultBytes, 1<<20)
 	set(&l.MaxStateBytes, 1<<20)
+	set(&l.MaxOwnBytes, 4<<20)
+	set(&l.MaxOwnKeys, 10_000)
+	set(&l.MaxSharedBytes, 256<<10)
+	set(&l.MaxSharedKeys, 1000)
 	set(&l.WatchItems, 1024)
 	set(&l.WatchBytes, 1<<20)
 	span(&l.TurnTimeout, time.Hour)
@@ -129,7 +145,7 @@ func (c Config) Validate() error {
 		return errors.New("session: Config.Store is missing")
 	case c.Runner == nil:
 		return errors.New("session: Config.Runner is missing")
-	case min(l.MaxTurns, l.MaxIdleSessions, l.MaxQueued, l.MaxCalls, l.MaxPromptBytes, l.MaxPartsBytes, l.MaxResultBytes, l.MaxStateBytes, l.WatchItems, l.WatchBytes) < 0,
+	case min(l.MaxTurns, l.MaxIdleSessions, l.MaxQueued, l.MaxCalls, l.MaxPromptBytes, l.MaxPartsBytes, l.MaxResultBytes, l.MaxStateBytes, l.MaxOwnBytes, l.MaxOwnKeys, l.MaxSharedBytes, l.MaxSharedKeys, l.WatchItems, l.WatchBytes) < 0,
 		min(l.TurnTimeout, l.ToolTimeout, l.HandoverGrace, l.IdleTurn, l.Retention, l.PurgeAfter, l.StopGrace, l.StorePatience) < 0:
 		return errors.New("session: Config.Limits has a negative field")
 	}

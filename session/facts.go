@@ -99,10 +99,17 @@ type TurnQueued struct {
 type TurnDropped struct {
 	// Reason says why.
 	Reason string `json:"reason"`
+	// Code and Message are the error for which it cannot start, if there is one.
+	Code    agentdv1.ErrorCode `json:"code,omitempty"`
+	Message string             `json:"message,omitempty"`
 }
 
-// end is the end of the turn: it was stopped, and nothing of it was under way.
+// end is the end of the turn: it has failed, or was stopped and nothing of it was
+// under way.
 func (f *TurnDropped) end() *TurnEnded {
+	if f.Code != 0 {
+		return &TurnEnded{Reason: f.Reason, Code: f.Code, Message: f.Message}
+	}
 	return &TurnEnded{Reason: f.Reason, Receipt: &Receipt{}}
 }
 
@@ -129,6 +136,12 @@ type ModelRetry struct {
 type OnDisconnect struct {
 	Cancel bool          `json:"cancel,omitempty"`
 	Grace  time.Duration `json:"grace,omitempty"` // nanoseconds
+}
+
+// ClientsLeft says when the turn is cancelled because its last client has left, if
+// none comes back; CancelAt is zero when one is back.
+type ClientsLeft struct {
+	CancelAt time.Time `json:"cancel_at,omitzero"`
 }
 
 // TurnResumed says that a turn goes on after its server was gone, or had put it
@@ -176,35 +189,6 @@ type ToolResult struct {
 	// State are keys to write with the result; temp keys are kept here too,
 	// the engine decides their scope.
 	State map[string]any `json:"state,omitempty"`
-}
-
-// Usage counts what model calls took, as the providers reported it.
-type Usage struct {
-	Prompt     int64   `json:"prompt"`
-	Completion int64   `json:"completion"`
-	Cached     int64   `json:"cached,omitempty"`
-	CacheWrite int64   `json:"cache_write,omitempty"`
-	Thoughts   int64   `json:"thoughts,omitempty"`
-	Total      int64   `json:"total"`
-	Calls      int64   `json:"calls"`
-	CostUSD    float64 `json:"cost_usd,omitempty"`
-	// Unpriced are those of Calls whose price is not known: CostUSD is without them.
-	Unpriced int64 `json:"unpriced,omitempty"`
-}
-
-// Add returns the sum.
-func (u Usage) Add(v Usage) Usage {
-	return Usage{
-		Prompt:     u.Prompt + v.Prompt,
-		Completion: u.Completion + v.Completion,
-		Cached:     u.Cached + v.Cached,
-		CacheWrite: u.CacheWrite + v.CacheWrite,
-		Thoughts:   u.Thoughts + v.Thoughts,
-		Total:      u.Total + v.Total,
-		Calls:      u.Calls + v.Calls,
-		CostUSD:    u.CostUSD + v.CostUSD,
-		Unpriced:   u.Unpriced + v.Unpriced,
-	}
 }
 
 // TurnEnded is the last record of a turn.

@@ -116,6 +116,57 @@ func (m *Manager) closeInherited(ctx context.Context, s *Session) error {
 	return err
 }
 
+// closeForks drops the prompts that waited for their turn in forks that have no open
+// turn: a server died, or its store was full, before the fork had dropped them. Those
+// of a session with an open turn are that turn's. What fails is left to the next
+// round.
+func (m *Manager) closeForks(ctx context.Context) {
+	q := RowQuery{Kind: RowTurn, Statuses: []string{rowPending}, Limit: listRows}
+	last := ""
+	for {
+		rows, err := m.store.Rows(ctx, q)
+		if err != nil {
+			if ctx.Err() == nil {
+				m.log.LogAttrs(ctx, slog.LevelWarn, "prompts that wait cannot be read", slog.String("error", err.Error()))
+			}
+			return
+		}
+		for _, row := range rows {
+			if row.SessionID == last {
+				continue
+			}
+			last = row.SessionID
+			if err := m.closeFork(ctx, last); err != nil && !gone(err) && ctx.Err() == nil {
+				m.log.LogAttrs(ctx, slog.LevelWarn, "a prompt that never runs is left waiting", slog.String("session", last),
+					slog.String("error", err.Error()))
+			}
+		}
+		if len(rows) < q.Limit {
+			return
+		}
+		q.After = &rows[len(rows)-1]
+	}
+}
+
+// closeFork is closeForks for one session.
+func (m *Manager) closeFork(ctx context.Context, id string) error {
+	head, err := m.store.Head(ctx, id)
+	if errors.Is(err, ErrNoSession) || err == nil && (head.OpenTurn != "" || head.Purged > 0) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	h, err := m.acquire(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer m.release(h)
+	h.s.resuming.Lock()
+	defer h.s.resuming.Unlock()
+	return m.closeInherited(ctx, h.s)
+}
+
 // inherits tells whether a turn is another session's that is open or waits.
 func (s *Session) inherits() bool {
 	s.mu.Lock()

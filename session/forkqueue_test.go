@@ -62,7 +62,7 @@ func TestForkCountsNoTimeOfItsParent(t *testing.T) {
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
-			done, err := r.BeginCall(session.ModelCall{})
+			done, err := r.BeginCall(ctx, session.ModelCall{})
 			if err == nil {
 				done()
 			}
@@ -171,6 +171,68 @@ func TestForkWhileTheStoreIsFull(t *testing.T) {
 					if want := turn.Prompt == "c"; (turn.Status == session.Succeeded) != want || (turn.Status == session.Stopped) == want {
 						t.Errorf("turn %q of the fork is %v", turn.Prompt, turn.Status)
 					}
+				}
+			})
+		})
+	}
+}
+
+// A fork at the end of a turn behind which another one waited has no open turn by
+// which a recovery finds it. What it has inherited is dropped nevertheless, when the
+// server starts and when the store has space again.
+func TestForkBetweenTurnsWhileTheStoreIsFull(t *testing.T) {
+	for _, restart := range []bool{true, false} {
+		t.Run(map[bool]string{true: "restart", false: "sweep"}[restart], func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &tampered{Store: memory(t)}
+				f := newFixture(t, store, session.Limits{})
+				f.on(talk)
+				if err := f.m.Recover(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				a := f.start(session.Request{Prompt: "ask a"})
+				wa := a.Watch()
+				await(t, wa, isCall)
+				b := f.start(session.Request{SessionID: a.SessionID(), Prompt: "b", OnBusy: session.Enqueue})
+				wb := b.Watch()
+				answer(t, a)
+				msgs := follow(t, wa)
+				follow(t, wb)
+				store.tamper(always(session.ErrFull))
+				at := msgs[len(msgs)-1].Seq
+				if _, err := f.m.ForkSession(t.Context(), session.ForkRequest{SessionID: a.SessionID(), At: &at}); err == nil {
+					t.Fatal("the fork was made while the store was full")
+				}
+				waiting := func(m *session.Manager) (ids []string) {
+					q := session.TurnQuery{Statuses: []session.Status{session.Pending}}
+					turns, _, err := m.ListTurns(t.Context(), q, "", 9)
+					if err != nil {
+						t.Error(err)
+					}
+					for _, turn := range turns {
+						ids = append(ids, turn.ID)
+					}
+					return ids
+				}
+				if got := waiting(f.m); len(got) != 1 || got[0] != b.ID() {
+					t.Fatalf("%q wait in the fork that is not closed yet, want %s", got, b.ID())
+				}
+				m := f.m
+				if restart {
+					f.stop()
+					store.tamper(nil)
+					g := newFixture(t, store, session.Limits{})
+					g.on(talk)
+					if m = g.m; m.Recover(t.Context()) != nil {
+						t.Fatal("no recovery")
+					}
+				} else {
+					store.tamper(nil)
+					time.Sleep(session.Limits{}.WithDefaults().Retention / 12)
+				}
+				synctest.Wait()
+				if got := waiting(m); len(got) > 0 {
+					t.Errorf("%q wait for ever", got)
 				}
 			})
 		})

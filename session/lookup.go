@@ -204,8 +204,20 @@ func (m *Manager) CancelTurn(ctx context.Context, sessionID, turnID, reason stri
 			return err
 		case over:
 			return nil
+		case waiting:
+			if waits, err := s.drop(ctx, t, reason, true); waits || err != nil {
+				return err
+			}
+			// It starts, or becomes a message, right now.
+			select {
+			case err := <-t.end(reason):
+				return err
+			case <-t.Done():
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
 		case moving:
-			t.End(reason)
+			t.halt(reason)
 			select {
 			case <-t.Done():
 			case <-ctx.Done():
@@ -230,7 +242,8 @@ type state int
 const (
 	absent   state = iota // neither the last turn nor one that waits for its start
 	over                  // it has ended
-	moving                // it runs, or waits for its start
+	waiting               // it waits for its start
+	moving                // it runs
 	starting              // it is made to run
 	aside                 // it is open and runs nowhere
 )
@@ -241,7 +254,7 @@ func (s *Session) look(turnID string) (*Turn, state) {
 	defer s.mu.Unlock()
 	for _, q := range s.queued {
 		if q.id == turnID {
-			return q, moving
+			return q, waiting
 		}
 	}
 	t := s.turn

@@ -24,12 +24,16 @@ type Manager struct {
 	log    *slog.Logger
 	limits Limits
 	turns  sync.WaitGroup // the goroutines that run turns
+	room   chan struct{}  // holds one signal: a turn may start that could not before
+
+	probation probation
 
 	mu       sync.Mutex // protects the fields below
 	sessions map[string]*held
 	idle     *list.List // of *held without users, the longest idle first
 	running  map[*Turn]struct{}
 	keys     map[string]chan struct{} // what only one may be at work on: see exclusive; closed when that is over
+	cancels  map[string]*time.Timer   // by session: see cancelLater
 	starting int
 	draining bool // no new turns
 	stopping bool // turns are put aside
@@ -42,8 +46,10 @@ type held struct {
 	ready chan struct{}
 	s     *Session
 	err   error
-	users int           // protected by Manager.mu
-	idle  *list.Element // its place in Manager.idle while users is 0
+	users int // protected by Manager.mu
+	// observers are those of users that only watch; protected by Manager.mu.
+	observers int
+	idle      *list.Element // its place in Manager.idle while users is 0
 }
 
 // NewManager returns a manager without sessions; they are read from the store
@@ -64,6 +70,8 @@ func NewManager(cfg Config) (*Manager, error) {
 		idle:     list.New(),
 		running:  map[*Turn]struct{}{},
 		keys:     map[string]chan struct{}{},
+		cancels:  map[string]*time.Timer{},
+		room:     make(chan struct{}, 1),
 	}
 	m.store = newPatient(cfg, func(err error) {
 		m.putAllAside()
@@ -71,7 +79,17 @@ func NewManager(cfg Config) (*Manager, error) {
 			cfg.OnFatal(err)
 		}
 	})
+	m.store.cleared = m.cleared
+	m.store.calmed = func(s *Session) { m.settle(s, false) }
 	return m, nil
+}
+
+// freed says that a turn may start that could not before.
+func (m *Manager) freed() {
+	select {
+	case m.room <- struct{}{}:
+	default:
+	}
 }
 
 // Ready reports whether turns can be started and recorded.
@@ -83,6 +101,8 @@ func (m *Manager) Ready(ctx context.Context) error {
 type Request struct {
 	// SessionID names an existing session; "" starts a new one.
 	SessionID string
+	// Create makes the session that SessionID names, if there is none.
+	Create bool
 	// Agent is the tree. Nil on an existing session: its last tree and tools.
 	Agent *agentdv1.Agent
 	// Tools are what the client offers.
@@ -168,6 +188,9 @@ func (m *Manager) checkRequest(req Request) error {
 	return nil
 }
 
+// errNoRoom marks the refusal of a turn because as many run as may.
+var errNoRoom = errors.New("session: as many turns run as may")
+
 // admit counts a turn that is about to start.
 func (m *Manager) admit() error {
 	m.mu.Lock()
@@ -176,7 +199,7 @@ func (m *Manager) admit() error {
 		return Errorf(codeUnavailable, "the server is stopping")
 	}
 	if n := len(m.running) + m.starting; n >= m.limits.MaxTurns {
-		return Errorf(codeUnavailable, "the server runs %d turns, its limit is %d", n, m.limits.MaxTurns)
+		return &Error{Code: codeUnavailable, Message: fmt.Sprintf("the server runs %d turns, its limit is %d", n, m.limits.MaxTurns), Err: errNoRoom}
 	}
 	if err := m.store.refuses(); err != nil {
 		return err
@@ -206,6 +229,7 @@ func (m *Manager) admitted() {
 	m.mu.Lock()
 	m.starting--
 	m.mu.Unlock()
+	m.freed()
 }
 
 // start has m.turns counted up; whoever ends the turn counts it down.
@@ -219,7 +243,7 @@ func (m *Manager) start(ctx context.Context, req Request) (started *Turn, err er
 			m.turns.Done()
 		}
 	}()
-	if h, err = m.acquire(ctx, req.SessionID); err != nil {
+	if h, err = m.acquireToStart(ctx, req.SessionID, req.Create); err != nil {
 		return nil, err
 	}
 	s := h.s
@@ -260,6 +284,14 @@ const startTries = 8
 // goroutine uses h and is counted in m.turns.
 func (m *Manager) tryStart(ctx context.Context, h *held, spec *Spec, req Request) (_ *Turn, launched bool, err error) {
 	s := h.s
+	if s.inherits() { // a recovery may be at work on it
+		s.resuming.Lock()
+		err := m.closeInherited(ctx, s)
+		s.resuming.Unlock()
+		if err != nil {
+			return nil, false, err
+		}
+	}
 	asks := s.asksPerson()
 	switch {
 	case asks != "" && req.OnBusy == Reject:
@@ -331,10 +363,10 @@ func (m *Manager) launch(ctx context.Context, h *held, run *Run) {
 	}
 	s.armDeadlineLocked(t)
 	s.armWallLocked(t)
-	s.waitingLocked(t)
-	if t.waits != nil && t.clients == 0 && t.onDisconnect.Cancel && t.leave == nil {
-		t.leave = time.AfterFunc(t.onDisconnect.Grace, func() { t.halt(disconnected) })
+	if t.waits != nil && t.cancelAt.IsZero() && !s.attendedLocked() {
+		t.cancelAt = now().Add(t.onDisconnect.Grace)
 	}
+	s.arrangeLocked()
 	s.mu.Unlock()
 	m.mu.Lock()
 	m.running[t] = struct{}{}
@@ -348,6 +380,7 @@ func (m *Manager) launch(ctx context.Context, h *held, run *Run) {
 		m.mu.Lock()
 		delete(m.running, t)
 		m.mu.Unlock()
+		m.freed()
 		if next != nil {
 			m.launchNext(ctx, h, next)
 		}
@@ -371,11 +404,16 @@ func (m *Manager) drive(ctx context.Context, run *Run) (next *Run) {
 	unread := errors.Is(err, errStore) && context.Cause(ctx) == nil
 	if err != nil && errors.Is(context.Cause(ctx), ErrPutAside) || unread {
 		s.mu.Lock()
+		waits := t.leaving && !t.onDisconnect.Cancel // otherwise a start has to see when it is over
+		s.mu.Unlock()
+		m.settle(s, waits)
+		s.mu.Lock()
 		s.stopRunningLocked(t)
 		s.failLocked(t, errAside)
 		s.mu.Unlock()
 		level, attrs := slog.LevelInfo, []slog.Attr{slog.String("session", s.id), slog.String("turn", t.id)}
 		if unread {
+			m.lost(s)
 			level, attrs = slog.LevelWarn, append(attrs, slog.String("error", AsError(err).Err.Error()))
 		}
 		m.log.LogAttrs(ctx, level, "turn put aside", attrs...)
@@ -395,6 +433,10 @@ func (m *Manager) drive(ctx context.Context, run *Run) (next *Run) {
 		}
 	}
 	next, merr := s.finish(context.WithoutCancel(ctx), t, end)
+	if merr != nil {
+		m.settle(s, false)
+	}
+	m.cleared(s)
 	s.mu.Lock()
 	s.stopRunningLocked(t)
 	if merr != nil {
@@ -402,6 +444,7 @@ func (m *Manager) drive(ctx context.Context, run *Run) (next *Run) {
 	}
 	s.mu.Unlock()
 	if merr != nil {
+		m.lost(s)
 		err = errors.Join(err, merr)
 	}
 	m.logTurn(t, end, err)
@@ -506,6 +549,9 @@ func (m *Manager) Shutdown(ctx context.Context) error {
 	if m.endSweep != nil {
 		m.endSweep()
 	}
+	for _, timer := range m.cancels {
+		timer.Stop()
+	}
 	m.mu.Unlock()
 	idle := make(chan struct{})
 	go func() { // ends with the last turn
@@ -518,6 +564,7 @@ func (m *Manager) Shutdown(ctx context.Context) error {
 	defer look.Stop()
 	for soft := true; soft; {
 		m.putWaitingAside()
+		m.endObserversOfSuspended()
 		select {
 		case <-idle:
 			return nil

@@ -206,9 +206,9 @@ func taken(fact any) *Usage {
 	case *Event:
 		return f.Usage
 	case *ModelRetry:
-		return f.Usage
+		return f.Usage.ofTries()
 	case *ModelFallback:
-		return f.Usage
+		return f.Usage.ofTries()
 	default:
 		return nil
 	}

@@ -172,7 +172,7 @@ func TestPartsOfAnswers(t *testing.T) {
 	f := newFixture(t, memory(t), session.Limits{MaxPartsBytes: 1000})
 	got := make(chan map[string]session.ToolResult, 1)
 	f.on(func(ctx context.Context, r *session.Run) error {
-		res, err := call(ctx, r, "c1", "c2")
+		res, err := call(ctx, r, "c1", "c2", "c3", "c4", "c5", "c6", "c7")
 		got <- res
 		return err
 	})
@@ -180,19 +180,25 @@ func TestPartsOfAnswers(t *testing.T) {
 	asked := turn.Watch()
 	await(t, asked, isCall)
 	for name, tc := range map[string]struct {
+		id     string
 		answer session.Answer
 		code   agentdv1.ErrorCode
 		says   string
 	}{
-		"with an error": {session.Answer{Error: new("no"), Parts: png}, invalid, "together with error"},
-		"no part":       {session.Answer{Parts: session.Parts{{}}}, invalid, "parts[0]"},
-		"a local file":  {session.Answer{Parts: session.Parts{uriPart("image/png", "FILE:///etc/hosts")}}, invalid, `parts[0].file.uri: the schemes are https, http and gs`},
-		"too large":     {session.Answer{Parts: session.Parts{filePart("image/png", make([]byte, 1001))}}, limit, "at most 1000"},
-		"with its text": {session.Answer{Output: new(strings.Repeat("a", 990)), Parts: png}, limit, "output and parts take 1008 bytes, at most 1000"},
+		"with an error": {"c3", session.Answer{Error: new("no"), Parts: png}, invalid, "together with error"},
+		"no part":       {"c4", session.Answer{Parts: session.Parts{{}}}, invalid, "parts[0]"},
+		"a local file":  {"c5", session.Answer{Parts: session.Parts{uriPart("image/png", "FILE:///etc/hosts")}}, invalid, `parts[0].file.uri: the schemes are https, http and gs`},
+		"too large":     {"c6", session.Answer{Parts: session.Parts{filePart("image/png", make([]byte, 1001))}}, limit, "at most 1000"},
+		"with its text": {"c7", session.Answer{Output: new(strings.Repeat("a", 990)), Parts: png}, limit, "output and parts take 1008 bytes, at most 1000"},
 	} {
-		tc.answer.CallID = "c1"
-		if e := session.AsError(turn.Answer(t.Context(), tc.answer)); e.Code != tc.code || !strings.Contains(e.Message, tc.says) || !strings.Contains(e.Message, "c1") {
-			t.Errorf("%s: %v", name, e)
+		tc.answer.CallID = tc.id
+		for range 2 { // the same again is refused like the first
+			if e := session.AsError(turn.Answer(t.Context(), tc.answer)); e.Code != tc.code || !strings.Contains(e.Message, tc.says) || !strings.Contains(e.Message, tc.id) {
+				t.Errorf("%s: %v", name, e)
+			}
+		}
+		if e := session.AsError(turn.Answer(t.Context(), session.Answer{CallID: tc.id, Parts: png})); !strings.Contains(e.Message, "already settled") {
+			t.Errorf("%s: another answer: %v", name, e)
 		}
 	}
 	first := session.Answer{CallID: "c1", Parts: png}
@@ -214,13 +220,19 @@ func TestPartsOfAnswers(t *testing.T) {
 	for _, m := range follow(t, attach(t, f, turn, nil)) {
 		if r := m.GetToolResult(); r != nil {
 			shown++
+			if id := r.GetToolCallId(); id > "c2" {
+				if !strings.Contains(r.GetError(), "refused") || len(r.GetParts()) > 0 || res[id].Error != r.GetError() {
+					t.Errorf("who watches is shown %v", r)
+				}
+				continue
+			}
 			if !equalParts(r.GetParts(), png) || r.GetOutput() != map[string]string{"c1": "", "c2": "text"}[r.GetToolCallId()] {
 				t.Errorf("who watches is shown %v", r)
 			}
 		}
 	}
-	if shown != 2 {
-		t.Errorf("%d results are shown, want 2", shown)
+	if shown != 7 {
+		t.Errorf("%d results are shown, want 7", shown)
 	}
 }
 

@@ -79,10 +79,11 @@ func (s *Session) queuedSpec(ctx context.Context, after int64, id string) (*Spec
 	return nil, nil // not reached: the log has what the session knows
 }
 
-// nowLocked is the turn that a client of t takes part in: t, or the one that t's
-// prompt becomes, or has become, a message of.
+// nowLocked is the turn that a client of t takes part in: t as it is now, which may
+// have been suspended and resumed, or the one that t's prompt becomes, or has
+// become, a message of.
 func (s *Session) nowLocked(t *Turn) *Turn {
-	if t.into != "" && s.turn != nil && s.turn.id == t.into {
+	if s.turn != nil && t.ended == nil && (s.turn.id == t.id || t.into != "" && s.turn.id == t.into) {
 		return s.turn
 	}
 	return t
@@ -99,6 +100,9 @@ func (s *Session) now(t *Turn) *Turn {
 func (s *Session) enqueue(ctx context.Context, spec *Spec, req Request) (*Turn, error) {
 	started, err := newTurnStarted(spec, req)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.stateFits(ctx, started.State); err != nil {
 		return nil, err
 	}
 	select {
@@ -126,6 +130,13 @@ func (s *Session) enqueue(ctx context.Context, spec *Spec, req Request) (*Turn, 
 	if err != nil {
 		return nil, fmt.Errorf("session %s: %w", s.id, err)
 	}
+	whole, err := s.wholeState(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.checkState(spec, whole, started); err != nil {
+		return nil, err
+	}
 	t := newTurn(s, newTurnID())
 	spec.Checked = nil // when it starts, models and prices may be others
 	t.spec, t.keys = spec, req.Keys
@@ -147,9 +158,13 @@ func newTurnID() string { return "e-" + strings.ToLower(rand.Text()) }
 func (s *Session) drop(ctx context.Context, t *Turn, reason string, asked bool) (waits bool, err error) {
 	s.mu.Lock()
 	waits = slices.Contains(s.queued, t)
+	stall := s.stall
 	s.mu.Unlock()
-	if !waits {
+	switch {
+	case !waits:
 		return false, nil // a turn that runs is not to wait for what happens to others
+	case asked && stall != nil: // who is at work on the queue waits for the store
+		return true, unavailable(takeWrites, stall)
 	}
 	select {
 	case s.queueing <- struct{}{}:
@@ -253,11 +268,22 @@ func (s *Session) finish(ctx context.Context, t *Turn, end *TurnEnded) (next *Ru
 	}
 	entries := []*entry{{turn: t, kind: KindTurnEnded, data: data, fact: end}}
 	s.mu.Lock()
-	var queued *Turn
-	if len(s.queued) > 0 {
-		queued = s.queued[0]
-	}
+	waiting := slices.Clone(s.queued)
 	s.mu.Unlock()
+	var queued *Turn
+	for _, q := range waiting {
+		err := s.stateFits(ctx, q.waits.State)
+		if e, ok := errors.AsType[*Error](err); !ok || e.Code != codeLimit {
+			queued = q // another error is met again below
+			break
+		}
+		drop := &TurnDropped{Reason: err.Error(), Code: codeLimit, Message: err.Error()}
+		data, err := marshal(drop)
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, &entry{turn: q, kind: KindTurnDropped, data: data, fact: drop})
+	}
 	if queued != nil {
 		whole, err := s.wholeState(ctx)
 		if err != nil {
@@ -270,12 +296,12 @@ func (s *Session) finish(ctx context.Context, t *Turn, end *TurnEnded) (next *Ru
 				return nil, fmt.Errorf("session %s: turn %s: %w", s.id, queued.id, err)
 			}
 		}
-		maps.Copy(whole, fact.State)
+		writeState(whole, fact.State)
 		s.mu.Lock() // clients may come to a turn that waits
 		if spec != nil {
 			queued.spec = spec
 		}
-		queued.snapshot, queued.started = whole, time.Now()
+		queued.snapshot = whole
 		s.limitLocked(queued.spec, fact)
 		s.mu.Unlock()
 		data, err := marshal(fact)
@@ -284,7 +310,7 @@ func (s *Session) finish(ctx context.Context, t *Turn, end *TurnEnded) (next *Ru
 		}
 		entries = append(entries, &entry{turn: queued, kind: KindTurnStarted, data: data, fact: fact, shared: sharedValues(fact.State)})
 		state := maps.Clone(whole)
-		maps.Copy(state, fact.Temp)
+		writeState(state, fact.Temp)
 		next = &Run{s: s, t: queued, state: state}
 	}
 	s.mu.Lock()
@@ -345,7 +371,9 @@ func (m *Manager) launchNext(ctx context.Context, h *held, next *Run) {
 		}
 		s.mu.Unlock()
 		if aside {
+			m.settle(s, true)
 			close(t.done)
+			m.lost(s)
 			m.log.LogAttrs(ctx, slog.LevelInfo, "turn waits for its caller's key", slog.String("session", s.id), slog.String("turn", t.id))
 			return
 		}

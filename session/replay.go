@@ -20,6 +20,15 @@ func SharedState(ctx context.Context, store interface {
 	Shared(ctx context.Context, scope string) (map[string]json.RawMessage, error)
 },
 ) (map[string]any, error) {
+	return sharedState(ctx, store, func(string, json.RawMessage) {})
+}
+
+// sharedState also tells each key and its value, as the store has them. A value of
+// null is none.
+func sharedState(ctx context.Context, store interface {
+	Shared(ctx context.Context, scope string) (map[string]json.RawMessage, error)
+}, tell func(key string, value json.RawMessage),
+) (map[string]any, error) {
 	out := map[string]any{}
 	for scope, prefix := range map[string]string{"app": scopeApp, sharedUser: scopeUser} {
 		values, err := store.Shared(ctx, scope)
@@ -31,7 +40,10 @@ func SharedState(ctx context.Context, store interface {
 			if err := unmarshal(raw, &v); err != nil {
 				return nil, fmt.Errorf("shared state %s%s: %w", prefix, k, err)
 			}
-			out[prefix+k] = v
+			tell(prefix+k, raw)
+			if v != nil {
+				out[prefix+k] = v
+			}
 		}
 	}
 	return out, nil

@@ -22,7 +22,7 @@ type InputChecker interface {
 // session does not have is NOT_FOUND, a decision that does not fit it
 // INVALID_REQUEST; neither changes anything.
 func (t *Turn) Resolve(ctx context.Context, id string, r Resolution) error {
-	return t.s.resolve(ctx, id, r)
+	return t.present(ctx, func(now *Turn) error { return now.s.resolve(ctx, id, r) })
 }
 
 // Resolve is Turn.Resolve for a session that may run nowhere: its turn goes on,

@@ -78,27 +78,62 @@ func (r *Run) Marks(messageID string) Marks {
 }
 
 // BeginCall asks for leave to call a model, and says that the call is under way
-// until the function it returns is called: a turn that works is not put aside.
-// It is refused with BUDGET_EXHAUSTED when the turn or its session has spent
-// what it may.
-func (r *Run) BeginCall(call ModelCall) (done func(), err error) {
+// until the function it returns is called, which is when its answer is recorded or
+// there is none: a turn that works is not put aside. It is refused with
+// BUDGET_EXHAUSTED when the turn or its session has spent what it may, once no other
+// call of the turn is under way: a refusal ends the turn, and what was allowed is to
+// be recorded first. When ctx ends before, it returns the context's cause. A call under
+// way must not wait for a BeginCall.
+func (r *Run) BeginCall(ctx context.Context, call ModelCall) (done func(), err error) {
 	s, t := r.s, r.t
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.exhaustedLocked(t); err != nil {
-		return nil, err
+	for {
+		err := s.exhaustedLocked(t)
+		if err == nil {
+			break
+		}
+		if len(t.modelCalls) == 0 {
+			return nil, err
+		}
+		if err := s.awaitCallsLocked(ctx, t); err != nil {
+			return nil, err
+		}
 	}
 	t.begun++
 	key := &call
 	t.modelCalls[key] = time.Now()
 	s.paceLocked(t)
+	s.calmLocked(t)
 	return func() {
 		s.mu.Lock()
 		delete(t.modelCalls, key)
+		if len(t.modelCalls) == 0 && t.noCalls != nil {
+			close(t.noCalls)
+			t.noCalls = nil
+		}
 		s.paceLocked(t)
+		s.calmLocked(t)
 		s.endLateLocked(t)
 		s.mu.Unlock()
 	}, nil
+}
+
+// awaitCallsLocked waits, without the lock, until none of the turn's model calls is
+// under way, or ctx ends.
+func (s *Session) awaitCallsLocked(ctx context.Context, t *Turn) error {
+	if t.noCalls == nil {
+		t.noCalls = make(chan struct{})
+	}
+	over := t.noCalls
+	s.mu.Unlock()
+	defer s.mu.Lock()
+	select {
+	case <-over:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // Retrying records that a model call is made again.
@@ -122,12 +157,20 @@ func (r *Run) Await(ctx context.Context, callID string) (ToolResult, error) {
 	if p == nil {
 		return res, nil
 	}
+	r.awaits(1)
+	defer r.awaits(-1)
 	select {
 	case <-p.done:
 		return *p.result, nil
 	case <-ctx.Done():
 		return ToolResult{}, context.Cause(ctx)
 	}
+}
+
+func (r *Run) awaits(n int) {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	r.s.awaitsLocked(r.t, n)
 }
 
 // Ask records a call that no event holds, and awaits it. Asking again under the

@@ -19,17 +19,21 @@ const loadTimeout = time.Minute
 // Session is one durable conversation. All of its state is what applying its
 // records in order gives: see apply, the one function that changes it.
 type Session struct {
-	id     string
-	store  *patient
-	runner Runner
-	limits Limits
+	id      string
+	store   *patient
+	runner  Runner
+	limits  Limits
+	manager *Manager // whose session it is; nil if it is only read from
 
 	resuming sync.Mutex    // held while an open turn is made to run again; taken before mu
 	queueing chan struct{} // full while a turn is queued, dropped, or ends; filled before mu is taken
 
 	mu          sync.Mutex // protects the fields below
 	seq         int64      // of the last durable record
+	lastAt      time.Time  // when that was written
 	state       map[string]any
+	sizes       map[string]int // of the keys of state, in bytes
+	stateBytes  int            // their sum
 	index       *index
 	archived    bool        // it takes no new turns
 	create      *NewSession // to be made by its first append; nil once it is in the store
@@ -47,6 +51,7 @@ type Session struct {
 	watchers    map[*Watcher]struct{}
 	deltas      int // since the last record
 	clientsSeen int
+	attempts    int64 // Head.Attempts
 }
 
 // entry is a record on its way into the log.
@@ -56,14 +61,15 @@ type entry struct {
 	data     []byte
 	fact     any // what data says, by kind: see Kind; of an event *Event
 	shared   []SharedValue
-	key      *Key          // names what the entry makes
-	asked    bool          // a client waits for it: refused when the store cannot take writes
-	settles  *pending      // the call it is the result of; protected by Session.mu
-	resolves *pending      // the call about which a person has said something
-	rec      Record        // set before done is closed
-	err      error         // set before done is closed
-	done     chan struct{} // closed when the entry is durable or has failed; see commit
-	released bool          // done is closed; protected by Session.mu
+	reserved map[string]use // what shared has been let pass as
+	key      *Key           // names what the entry makes
+	asked    bool           // a client waits for it: refused when the store cannot take writes
+	settles  *pending       // the call it is the result of; protected by Session.mu
+	resolves *pending       // the call about which a person has said something
+	rec      Record         // set before done is closed
+	err      error          // set before done is closed
+	done     chan struct{}  // closed when the entry is durable or has failed; see commit
+	released bool           // done is closed; protected by Session.mu
 }
 
 // load reads a session's log. A panic over what it holds is an error: others may
@@ -82,7 +88,7 @@ func load(ctx context.Context, store *patient, runner Runner, limits Limits, id 
 		return nil, errPurged(id)
 	}
 	s := newSession(store, runner, limits, id)
-	s.archived, s.index = info.Archived, newIndex(info.Inherited)
+	s.archived, s.attempts, s.index = info.Archived, info.Attempts, newIndex(info.Inherited)
 	for rec, err := range s.records(ctx, 0, readPage) {
 		if err != nil {
 			return nil, err
@@ -113,7 +119,7 @@ func (s *Session) subject(rec Record, fact any) *Turn {
 		t.started = rec.Time
 		t.onDisconnect = f.OnDisconnect
 		t.snapshot = maps.Clone(s.state)
-		maps.Copy(t.snapshot, f.State)
+		writeState(t.snapshot, f.State)
 		return t
 	case *TurnQueued:
 		return newTurn(s, rec.TurnID)
@@ -139,6 +145,7 @@ func newSession(store *patient, runner Runner, limits Limits, id string) *Sessio
 		limits:   limits,
 		queueing: make(chan struct{}, 1),
 		state:    map[string]any{},
+		sizes:    map[string]int{},
 		index:    newIndex(0),
 		watchers: map[*Watcher]struct{}{},
 	}
@@ -218,6 +225,8 @@ func (s *Session) decode(rec Record) (any, error) {
 		fact = &RawPayload{}
 	case KindInteractionResolved:
 		fact = &InteractionResolved{}
+	case KindClientsLeft:
+		fact = &ClientsLeft{}
 	default:
 		return nil, fmt.Errorf("session %s: record %d has unknown kind %q", s.id, rec.Seq, rec.Kind)
 	}
@@ -231,7 +240,7 @@ func (s *Session) decode(rec Record) (any, error) {
 // for each durable record, in order, when the record is written and when the
 // log is read.
 func (s *Session) applyLocked(rec Record, fact any, t *Turn) {
-	s.seq, s.deltas = rec.Seq, 0
+	s.seq, s.lastAt, s.deltas = rec.Seq, rec.Time, 0
 	s.index.note(rec, fact)
 	if u := taken(fact); u != nil {
 		t.usage = t.usage.Add(*u)
@@ -241,13 +250,12 @@ func (s *Session) applyLocked(rec Record, fact any, t *Turn) {
 		s.turn = t
 		s.unqueueLocked(t.id)
 		t.into = ""
-		t.startSeq = rec.Seq
+		t.startSeq, t.started = rec.Seq, rec.Time // its time begins when its start is written
 		s.lastSpec = f
 		if f.SessionBudget != nil {
 			s.budget = *f.SessionBudget
 		}
 		s.mergeStateLocked(f.State)
-		s.takePartLocked(t)
 	case *TurnResumed:
 		s.turn = t
 		clear(t.onTheirWay)
@@ -284,6 +292,8 @@ func (s *Session) applyLocked(rec Record, fact any, t *Turn) {
 		s.settledLocked(t, f)
 	case *InteractionResolved:
 		s.resolvedLocked(t, f)
+	case *ClientsLeft:
+		s.clientsLeftLocked(t, f)
 	case *TurnEnded:
 		t.ended = f
 		if s.lastSpec != nil {
@@ -304,6 +314,7 @@ func (s *Session) applyLocked(rec Record, fact any, t *Turn) {
 
 // settledLocked takes the result of a call.
 func (s *Session) settledLocked(t *Turn, res *ToolResult) {
+	t = s.nowLocked(t)
 	t.results[res.CallID] = *res
 	t.closeSteps()
 	if p := t.pending[res.CallID]; p != nil {
@@ -312,16 +323,24 @@ func (s *Session) settledLocked(t *Turn, res *ToolResult) {
 		p.result = res
 		close(p.done)
 	}
-	s.paceLocked(s.nowIs(t))
+	s.arrangeLocked()
 }
 
 // mergeStateLocked writes the session's own keys; those of other scopes are
 // in the store's shared values.
 func (s *Session) mergeStateLocked(delta map[string]any) {
 	for k, v := range delta {
-		if scopeOf(k) == "" {
-			s.state[k] = v
+		if scopeOf(k) != "" {
+			continue
 		}
+		s.stateBytes -= s.sizes[k]
+		if v == nil {
+			delete(s.state, k)
+			delete(s.sizes, k)
+			continue
+		}
+		s.state[k], s.sizes[k] = v, sizeOf(k, v)
+		s.stateBytes += s.sizes[k]
 	}
 }
 
@@ -383,6 +402,7 @@ func (s *Session) settle(ctx context.Context, t *Turn, res ToolResult, data []by
 		return Errorf(codeInvalid, "tool call %q waits for a person, no client is asked for it: resolve the interaction", res.CallID)
 	}
 	p.answering, p.tried = &res, make(chan struct{})
+	s.arrangeLocked()
 	s.mu.Unlock()
 	_, err := s.commit(ctx, &entry{turn: t, kind: KindToolResult, data: data, fact: &res, settles: p})
 	return err
@@ -415,7 +435,7 @@ func (s *Session) publishLocked(it item) {
 		it.mine = nil
 		if it.fact != nil && w.offered != nil && s.nowLocked(w.t) == s.turn {
 			for _, id := range opens(it.fact) {
-				if p := s.turn.pending[id]; p != nil && p.call.Asks == nil && (p.owner == w || p.owner == nil && w.offered[p.call.Name]) {
+				if p := s.turn.pending[id]; p != nil && p.open() && (p.owner == w || p.owner == nil && w.offered[p.call.Name]) {
 					it.mine = append(it.mine, id)
 				}
 			}
@@ -510,67 +530,15 @@ func (s *Session) onTheirWayLocked(t *Turn, after int64) ([]item, error) {
 
 // failLocked tells the watchers, also those to come, that the turn's end could
 // not be recorded. They take no part in what becomes of the turn later.
+// While a turn is suspended that only waits, who observes it stays.
 func (s *Session) failLocked(t *Turn, err *Error) {
 	t.failed = err
 	for w := range s.watchers {
-		w.fail(err)
-	}
-	clear(s.watchers)
-}
-
-// The scopes of state keys.
-const (
-	scopeApp  = "app:"
-	scopeUser = "user:"
-	scopeTemp = "temp:"
-)
-
-// sharedUser is the one user there is while nobody is authenticated.
-const sharedUser = "user:local"
-
-func scopeOf(key string) string {
-	for _, p := range []string{scopeApp, scopeUser, scopeTemp} {
-		if strings.HasPrefix(key, p) {
-			return p
+		if w.asks || !t.leaving || s.broken != nil {
+			w.fail(err)
+			delete(s.watchers, w)
 		}
 	}
-	return ""
-}
-
-// sharedValues picks the keys that sessions have in common.
-func sharedValues(state map[string]any) []SharedValue {
-	var out []SharedValue
-	for k, v := range state {
-		var scope string
-		switch scopeOf(k) {
-		case scopeApp:
-			scope = "app"
-		case scopeUser:
-			scope = sharedUser
-		default:
-			continue
-		}
-		value, err := marshal(v)
-		if err != nil {
-			continue // the record that holds the same value does not marshal either
-		}
-		_, key, _ := strings.Cut(k, ":")
-		out = append(out, SharedValue{Scope: scope, Key: key, Value: value})
-	}
-	return out
-}
-
-// wholeState returns the session's keys together with the shared ones.
-func (s *Session) wholeState(ctx context.Context) (map[string]any, error) {
-	s.mu.Lock()
-	out := maps.Clone(s.state)
-	s.mu.Unlock()
-	shared, err := SharedState(ctx, s.store)
-	if err != nil {
-		return nil, fmt.Errorf("session %s: %w", s.id, err)
-	}
-	maps.Copy(out, shared)
-	return out, nil
 }
 
 // marshal is JSON without HTML escapes.

@@ -141,7 +141,7 @@ func TestToolCallsAndAnswers(t *testing.T) {
 		{"another answer", answer("c3", "drei"), agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST},
 		{"unknown call", answer("c9", "x"), agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST},
 		{"too large", answer("c2", strings.Repeat("x", 1000)), agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED},
-		{"too large did not settle", answer("c2", "two"), 0},
+		{"too large is the result", answer("c2", "two"), agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST},
 		{"neither output nor error", turn.Answer(ctx, session.Answer{CallID: "c1"}), 0},
 	} {
 		if got := code(step.err); got != step.want || (step.err != nil) != (step.want != 0) {
@@ -151,7 +151,7 @@ func TestToolCallsAndAnswers(t *testing.T) {
 	if e := end(t, follow(t, w)); !e.Completed {
 		t.Errorf("end is %v", e)
 	}
-	if *results["c3"].Output != "three" || *results["c2"].Output != "two" || !strings.Contains(results["c1"].Error, "without output") {
+	if *results["c3"].Output != "three" || !strings.Contains(results["c2"].Error, "at most 1000 are allowed") || !strings.Contains(results["c1"].Error, "without output") {
 		t.Errorf("results: %v", results)
 	}
 	if err := answer("c1", "late"); code(err) != agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST {

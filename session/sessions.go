@@ -116,7 +116,7 @@ func (m *Manager) Session(ctx context.Context, id string) (Summary, error) {
 func (m *Manager) sessionNow(ctx context.Context, info Info) (Summary, error) {
 	out := Summary{Info: info, LastIs: overAs[info.LastStatus]}
 	m.mu.Lock()
-	h := m.sessions[info.ID]
+	h := m.inTableLocked(info.ID)
 	m.mu.Unlock()
 	if h != nil {
 		select {
@@ -394,13 +394,19 @@ func (s *Session) dropQueued(ctx context.Context, why string) error {
 // that somebody uses is ErrConflict.
 func (m *Manager) alone(id string, gone *Error, f func() error) error {
 	m.mu.Lock()
-	if h := m.sessions[id]; h != nil {
-		if h.users > 0 {
+	if h := m.inTableLocked(id); h != nil {
+		if h.users > h.observers {
 			m.mu.Unlock()
 			return ErrConflict
 		}
-		m.idle.Remove(h.idle)
+		if h.idle != nil {
+			m.idle.Remove(h.idle)
+			h.idle = nil
+		}
 		delete(m.sessions, id)
+		if h.observers > 0 {
+			h.s.endObservers(gone)
+		}
 	}
 	h := &held{id: id, ready: make(chan struct{}), users: 1}
 	m.sessions[id] = h

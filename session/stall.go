@@ -37,6 +37,10 @@ type patient struct {
 	tries context.Context    // of writes
 	abort context.CancelFunc // ends the writes under way
 
+	shared  *shared
+	cleared func(*Session) // its turn, which was made to run more than once, has made a step forward
+	calmed  func(*Session) // its turn runs and only waits
+
 	flushers sync.WaitGroup // goroutines that try appends again; added to under mu
 
 	mu      sync.Mutex         // protects the fields below
@@ -55,6 +59,7 @@ func newPatient(cfg Config, onFatal func(error)) *patient {
 		quit:     make(chan struct{}),
 		stalled:  map[*Session]error{},
 	}
+	p.shared = newShared(p, &cfg.Limits)
 	p.tries, p.abort = context.WithCancel(context.Background())
 	return p
 }
@@ -62,7 +67,7 @@ func newPatient(cfg Config, onFatal func(error)) *patient {
 // settled tells whether an error of the store says how things are, so that
 // nothing is to be tried again.
 func settled(err error) bool {
-	for _, known := range []error{ErrNoSession, ErrSessionExists, ErrConflict, ErrMalformed, ErrKeyTaken, ErrNotFound} {
+	for _, known := range []error{ErrNoSession, ErrSessionExists, ErrConflict, ErrMalformed, ErrKeyTaken, ErrNotFound, ErrDamaged} {
 		if errors.Is(err, known) {
 			return true
 		}
@@ -90,6 +95,8 @@ func again[T any](ctx context.Context, p *patient, what string, call func(contex
 		out, err := call(tryCtx)
 		cancel()
 		switch {
+		case errors.Is(err, ErrDamaged):
+			return out, p.damaged(err)
 		case err == nil, settled(err), ctx.Err() != nil:
 			return out, err
 		case errors.Is(err, ErrFailed):
@@ -98,6 +105,16 @@ func again[T any](ctx context.Context, p *patient, what string, call func(contex
 		case errors.Is(err, ErrFull), time.Since(begun) >= p.patience, !p.pause(ctx, &wait):
 			return out, unavailable(what, err)
 		}
+	}
+}
+
+// damaged is what a client is told of what cannot be read, now or later.
+func (p *patient) damaged(err error) *Error {
+	p.log.Error("the store holds what cannot be read", slog.String("error", err.Error()))
+	return &Error{
+		Code:    codeInternal,
+		Message: "what is stored is damaged and cannot be read; trying again does not help, the server's log says more",
+		Err:     err,
 	}
 }
 
@@ -143,6 +160,22 @@ func (p *patient) Purge(ctx context.Context, id string, lastSeq int64) error {
 	if errors.Is(err, ErrFailed) {
 		p.fail(err)
 	}
+	return err
+}
+
+// SetShared may be repeated.
+func (p *patient) SetShared(ctx context.Context, values []SharedValue) error {
+	_, err := again(ctx, p, takeWrites, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, p.raw.SetShared(ctx, values)
+	})
+	return err
+}
+
+// SetAttempts may be repeated.
+func (p *patient) SetAttempts(ctx context.Context, id string, attempts int64, waits bool) error {
+	_, err := again(ctx, p, takeWrites, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, p.raw.SetAttempts(ctx, id, attempts, waits)
+	})
 	return err
 }
 

@@ -26,6 +26,8 @@ const (
 	KindModelFallback Kind = "model_fallback" // ModelFallback
 
 	KindInteractionResolved Kind = "interaction_resolved" // InteractionResolved
+
+	KindClientsLeft Kind = "clients_left" // ClientsLeft
 )
 
 // Record is one entry of a session's log. A record is immutable once appended;
@@ -58,7 +60,18 @@ type Head struct {
 	UpdatedAt time.Time
 	// Purged is the sequence number up to which records are gone, 0 for none.
 	Purged int64
+	// Attempts is how often the open turn was made to run since its last step forward,
+	// 0 once nothing of it runs. A process that has died left what it was running above
+	// 0. It is AttemptsClosing while the turn is ended for too many of them.
+	Attempts int64
+	// Waits is true from when the open turn was put aside because it only waited, until
+	// something of it is recorded.
+	Waits bool
 }
+
+// AttemptsClosing is Head.Attempts of a turn that is ended because it was running
+// each time the process died.
+const AttemptsClosing = -1
 
 // NewSession is what a session begins with.
 type NewSession struct {
@@ -228,6 +241,9 @@ type Batch struct {
 	LastTurn, LastStatus string
 	// Key, if set, names what the append makes; its SessionID is that of the batch.
 	Key *Key
+	// Attempts becomes Head.Attempts; 0 leaves it as it is. Every append makes
+	// Head.Waits false.
+	Attempts int64
 }
 
 // SharedValue is one key of state that is not a session's own.
@@ -236,7 +252,7 @@ type SharedValue struct {
 	Scope string
 	// Key is without the scope's prefix.
 	Key string
-	// Value is JSON.
+	// Value is JSON; nil removes the key.
 	Value json.RawMessage
 }
 
@@ -259,6 +275,9 @@ var (
 	// ErrFull means that there is no space left. Nothing was written; the same
 	// call may succeed when there is space again.
 	ErrFull = errors.New("session: no space left in the store")
+	// ErrDamaged means that what is stored cannot be read: each call that meets it
+	// fails the same way. Other calls may succeed. Nothing was written.
+	ErrDamaged = errors.New("session: what is stored is damaged")
 	// ErrFailed means that the store is of no use any more: what has been
 	// written is not known, what is to be read may be wrong. Nothing is tried
 	// again; only opening the store anew tells what is there. A Store that has
@@ -308,6 +327,10 @@ type Store interface {
 	Read(ctx context.Context, id string, after int64, limit int) ([]Record, error)
 	// Shared returns all keys of a scope; none for an unknown scope.
 	Shared(ctx context.Context, scope string) (map[string]json.RawMessage, error)
+	// SetShared writes shared values that belong to no append, as Append writes those of
+	// a batch; it may be repeated. It returns ErrMalformed for one without a scope or
+	// that is not JSON.
+	SetShared(ctx context.Context, values []SharedValue) error
 	// OpenTurns returns the heads of at most limit sessions whose OpenTurn is
 	// set and whose id is above after, in order of id.
 	OpenTurns(ctx context.Context, after string, limit int) ([]Head, error)
@@ -345,6 +368,9 @@ type Store interface {
 	// It returns ErrConflict if the log does not end there, and ErrNoSession for an
 	// unknown id.
 	Index(ctx context.Context, b Batch, lastSeq int64) error
+	// SetAttempts sets Attempts and Waits of a session's head. It returns ErrNoSession
+	// for an unknown id, and may be repeated.
+	SetAttempts(ctx context.Context, id string, attempts int64, waits bool) error
 	// Purge removes all records and rows of a session, and nothing else: its head,
 	// what it is called, its keys and shared values stay, and an append goes on
 	// after LastSeq. It returns

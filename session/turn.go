@@ -50,13 +50,14 @@ type Turn struct {
 	resolved   map[string]Resolution // what people have said, by call
 	onTheirWay map[string]*message   // by message id
 	usage      Usage
-	clients    int                      // watchers whose client takes part
 	called     int64                    // model calls whose end is in the log
 	begun      int64                    // model calls begun, in the whole turn but for those of earlier processes whose end is not in the log
 	modelCalls map[*ModelCall]time.Time // model calls under way, and since when
+	noCalls    chan struct{}            // closed when none is under way; made by who waits for that
+	awaited    int                      // awaits under way of calls without a result
+	calm       *time.Timer              // see calmLocked
 	steps      [][]ToolCall             // the calls of each answer that has open ones
 	injected   []string                 // queued turns whose prompts have become messages of this one
-	unattended string                   // why nobody can answer any more; "" while somebody can
 	ending     bool                     // the end is on its way into the log: nothing may follow
 	endTried   chan struct{}            // closed when that has come to an end itself
 	leaving    bool                     // it is being put aside
@@ -65,10 +66,13 @@ type Turn struct {
 	ended      *TurnEnded
 	failed     *Error // why the turn has no end in the log
 	// Timers: the turn's time is over; its last client stays away; it waits for
-	// nobody; a client's calls go to another; its budget's time is over.
-	deadline, leave, idle, handover, wall *time.Timer
-	due                                   time.Time     // when deadline fires
-	left                                  time.Duration // what was left of the turn's time when it was stopped; 0 while it runs
+	// nobody; its budget's time is over.
+	deadline, leave, idle, wall *time.Timer
+	due                         time.Time     // when deadline fires
+	left                        time.Duration // what was left of the turn's time when it was stopped; 0 while it runs
+	cancelAt                    time.Time     // when the turn is over if no client comes back; zero while one is there, or none came
+	cancelLogged                time.Time     // cancelAt, as the log has it
+	noting                      bool          // noteLeave is at work
 	// Of a turn that waits for its start.
 	waits     *TurnQueued
 	queuedSeq int64
@@ -126,7 +130,12 @@ type pending struct {
 	resolving bool          // what a person says is being made durable; protected by s.mu
 	tried     chan struct{} // closed when the attempt to do so has ended; made with answering and resolving
 	barred    bool          // no result is taken any more; protected by s.mu
-	timer     *time.Timer   // settles the call when its time is over; protected by s.mu
+	is        phase         // protected by s.mu, as the five below
+	timer     *time.Timer   // of the phase
+	armed     int           // how often the timer was stopped: one that fires late knows by it
+	newer     int           // until the grace is over, only a client that came after so many is asked; 0 is any
+	leftAt    time.Time     // when the client left that was asked; of newer
+	unserved  bool          // no client has had the tool for a while: whoever watches is told
 	done      chan struct{} // closed when result is set
 	result    *ToolResult   // written before done is closed
 }
@@ -142,6 +151,9 @@ type Answer struct {
 	Parts Parts
 	// State are keys to write with the result.
 	State map[string]any
+	// Refused, if set, is why the answer cannot be taken. Nothing else of it counts
+	// then but CallID; see [Turn.Answer].
+	Refused *Error
 }
 
 // SessionID returns the session's id.
@@ -175,13 +187,41 @@ func (t *Turn) Watch() *Watcher {
 // Answer records the client's answer to a call, durably, before it returns.
 // The first answer stands: an equal repeat is no error, anything else about a
 // call that is unknown or settled is an *Error of code INVALID_REQUEST and
-// changes nothing.
+// changes nothing. An answer that cannot be taken, because it is too large or no
+// answer, settles an open call too: nobody may wait for another one. The model sees
+// a tool error that says why, and so does the *Error that is returned.
 func (t *Turn) Answer(ctx context.Context, a Answer) error {
-	t = t.s.now(t)
-	res := ToolResult{CallID: a.CallID, Outcome: Answered, State: a.State}
+	res, data, wrong := t.s.resultOf(a)
+	if wrong == nil {
+		err := t.s.stateFits(ctx, a.State)
+		if e, ok := errors.AsType[*Error](err); ok && e.Code == codeLimit {
+			wrong = Errorf(codeLimit, "state_delta: %s", e.Message)
+		} else if err != nil {
+			return err
+		}
+	}
+	if wrong != nil {
+		var err error
+		res = ToolResult{CallID: a.CallID, Outcome: Answered, Error: "the tool's result was refused: " + wrong.Message}
+		if data, err = marshal(res); err != nil {
+			return err
+		}
+	}
+	settle := func(now *Turn) error { return now.s.settle(ctx, now, res, data) }
+	if err := t.present(ctx, settle); err != nil || wrong == nil {
+		return err
+	}
+	return Errorf(wrong.Code, "tool call %q: %s", a.CallID, wrong.Message)
+}
+
+// resultOf is what an answer becomes in the log, or why it cannot be taken.
+func (s *Session) resultOf(a Answer) (res ToolResult, data json.RawMessage, wrong *Error) {
+	res = ToolResult{CallID: a.CallID, Outcome: Answered, State: a.State}
 	switch {
+	case a.Refused != nil:
+		return res, nil, a.Refused
 	case a.Error != nil && len(a.Parts) > 0:
-		return Errorf(codeInvalid, "tool call %q: parts together with error: a tool that has failed has no result", a.CallID)
+		return res, nil, Errorf(codeInvalid, "parts together with error: a tool that has failed has no result")
 	case a.Output != nil:
 		res.Output = a.Output
 	case len(a.Parts) > 0:
@@ -196,33 +236,32 @@ func (t *Turn) Answer(ctx context.Context, a Answer) error {
 	}
 	data, err := marshal(res)
 	if err != nil {
-		return Errorf(codeInvalid, "tool call %q: the answer cannot be stored: %v", a.CallID, err)
+		return res, nil, Errorf(codeInvalid, "the answer cannot be stored: %v", err)
 	}
-	if n, most := len(data), t.s.limits.MaxResultBytes; n > most {
-		return Errorf(codeLimit, "tool call %q: the answer takes %d bytes, at most %d are allowed", a.CallID, n, most)
+	if n, most := len(data), s.limits.MaxResultBytes; n > most {
+		return res, nil, Errorf(codeLimit, "the answer takes %d bytes, at most %d are allowed", n, most)
 	}
-	if len(a.Parts) > 0 {
-		wrong := a.Parts.check("parts", true)
-		if wrong == nil {
-			wrong = a.Parts.checkSize("parts", "output", len(*res.Output), t.s.limits.MaxPartsBytes)
-		}
-		if wrong != nil {
-			return Errorf(wrong.Code, "tool call %q: %s", a.CallID, wrong.Message)
-		}
-		res.Parts = a.Parts
-		if data, err = marshal(res); err != nil {
-			return Errorf(codeInvalid, "tool call %q: the answer cannot be stored: %v", a.CallID, err)
-		}
+	if len(a.Parts) == 0 {
+		return res, data, nil
 	}
-	return t.s.settle(ctx, t, res, data)
+	if wrong := a.Parts.check("parts", true); wrong != nil {
+		return res, nil, wrong
+	}
+	if wrong := a.Parts.checkSize("parts", "output", len(*res.Output), s.limits.MaxPartsBytes); wrong != nil {
+		return res, nil, wrong
+	}
+	res.Parts = a.Parts
+	if data, err = marshal(res); err != nil {
+		return res, nil, Errorf(codeInvalid, "the answer cannot be stored: %v", err)
+	}
+	return res, data, nil
 }
 
 // CancelCall settles a call as cancelled: the model sees a cancelled tool and
 // the turn goes on. An unknown or settled call is an *Error of code
 // INVALID_REQUEST, a call that was cancelled before is none.
 func (t *Turn) CancelCall(ctx context.Context, callID string) error {
-	t = t.s.now(t)
-	return t.s.settleAs(ctx, t, callID, Cancelled, callCancelled)
+	return t.present(ctx, func(now *Turn) error { return now.s.settleAs(ctx, now, callID, Cancelled, callCancelled) })
 }
 
 // Cancel stops the turn, or keeps it from starting. A watcher tells the end.
@@ -234,20 +273,36 @@ func (t *Turn) Cancel(reason string) {
 }
 
 // End stops the turn at the client's wish; the reason is echoed as it is.
-func (t *Turn) End(reason string) {
+func (t *Turn) End(reason string) { t.end(reason) }
+
+// end is End. The channel gives why a turn that waits could not be kept from
+// starting; of any other turn it gives nothing.
+func (t *Turn) end(reason string) <-chan error {
 	s := t.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	now := s.nowLocked(t)
 	switch {
 	case t.ended != nil:
 	case slices.Contains(s.queued, t):
 		t.haltLocked(reason) // should it become a turn or a message nevertheless
-		s.store.spawn(func() {
-			_, _ = s.drop(context.Background(), t, reason, false) // if the store has failed, the watchers are told
-		})
-	default:
-		s.nowLocked(t).haltLocked(reason)
+		failed := make(chan error, 1)
+		drop := func() {
+			if _, err := s.drop(context.Background(), t, reason, false); err != nil {
+				failed <- err // if the store has failed, the watchers are told
+			}
+		}
+		if !s.store.spawn(drop) {
+			failed <- errAside
+		}
+		return failed
+	case now.running || s.manager == nil:
+		now.haltLocked(reason)
+	default: // it is suspended, or about to run
+		now.haltLocked(reason)
+		s.store.spawn(func() { _ = s.manager.CancelTurn(context.Background(), s.id, t.id, reason) }) // a server that stops leaves it open
 	}
+	return nil
 }
 
 // halt stops a turn that runs.
@@ -320,26 +375,18 @@ func (w *Watcher) Unattended(reason string) {
 	s := w.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := s.nowLocked(w.t)
 	if _, ok := s.watchers[w]; !ok || w.tools == nil {
 		return
 	}
 	w.tools, w.away = nil, reason
-	if t != s.turn {
-		return // its turn waits for its start, or is over
-	}
-	for _, p := range t.inOrder() {
-		if p.owner == w {
-			p.owner = s.clientForLocked(p.call.Name)
-			if p.owner != nil {
-				p.owner.push(item{offer: &p.call})
+	if s.turn != nil {
+		for _, p := range s.turn.pending {
+			if p.owner == w {
+				p.owner = nil
 			}
 		}
 	}
-	t.unattended = s.unattendedLocked()
-	for _, p := range t.pending {
-		s.scheduleLocked(t, p)
-	}
+	s.arrangeLocked()
 }
 
 // unattendedLocked is why nobody who takes part in the running turn can answer,
@@ -348,7 +395,7 @@ func (s *Session) unattendedLocked() string {
 	why := ""
 	for w := range s.watchers {
 		switch {
-		case !w.asks || s.nowLocked(w.t) != s.turn:
+		case !s.takesPartLocked(w):
 		case w.tools != nil:
 			return ""
 		case w.away != "":

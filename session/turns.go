@@ -146,7 +146,7 @@ func (m *Manager) turnNow(ctx context.Context, row Row) (TurnInfo, error) {
 func (m *Manager) inMemory(id string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.sessions[id] != nil
+	return m.inTableLocked(id) != nil
 }
 
 // turnNow says how a turn is that is not over; false for any other.
@@ -187,7 +187,7 @@ func (s *Session) statusLocked() Status {
 		return Running
 	}
 	for _, p := range t.pending {
-		if p.owner != nil {
+		if p.owner != nil || p.answering != nil {
 			return Running
 		}
 	}

@@ -31,7 +31,8 @@ type view struct {
 	speakers []*speaker // agents that spoke
 	calls    []ToolCall // open calls, in order, and those about which a person is asked
 	asked    map[string]bool
-	asking   asked // what people are asked
+	told     map[string]bool // calls of which the client knows that nobody has the tool
+	asking   asked           // what people are asked
 	usage    Usage
 	output   string // the output, if it is structured
 
@@ -128,7 +129,7 @@ func (v *view) fact(rec Record, fact any, replayed bool, mine []string) (end boo
 	switch f := fact.(type) {
 	case *TurnStarted:
 		v.turnID, v.speakers, v.calls, v.usage, v.output = rec.TurnID, nil, nil, Usage{}, ""
-		v.asked, v.asking = map[string]bool{}, asked{sessionID: v.sessionID}
+		v.asked, v.told, v.asking = map[string]bool{}, nil, asked{sessionID: v.sessionID}
 		v.begun()
 		v.state(slotState, v.snapshots[rec.TurnID])
 	case *TurnResumed:
@@ -327,7 +328,7 @@ func (v *view) request(c ToolCall) *agentdv1.RunResponse {
 // offer asks the client for a call whose place in the order is past: it has
 // attached, or has taken over from another client.
 func (v *view) offer(c ToolCall) {
-	if v.asked[c.ID] || !slices.ContainsFunc(v.calls, func(o ToolCall) bool { return o.ID == c.ID && o.Asks == nil }) {
+	if v.asked[c.ID] || !v.isOpen(c.ID) {
 		return
 	}
 	v.asked[c.ID] = true
@@ -337,10 +338,16 @@ func (v *view) offer(c ToolCall) {
 	v.out = append(v.out, m)
 }
 
+// isOpen tells whether the client has been told of a call that clients are asked for.
+func (v *view) isOpen(id string) bool {
+	return slices.ContainsFunc(v.calls, func(c ToolCall) bool { return c.ID == id && c.Asks == nil })
+}
+
 // settled tells what has become of a call; also who was asked for it and is not
 // to see its turn, so that nobody goes on with it.
 func (v *view) settled(f *ToolResult) {
 	defer delete(v.asked, f.CallID)
+	defer delete(v.told, f.CallID)
 	i := slices.IndexFunc(v.calls, func(c ToolCall) bool { return c.ID == f.CallID })
 	if f.Outcome == Answered && i >= 0 && (v.asked[f.CallID] || !v.hidden()) {
 		v.send(slotCalls, v.turnID, v.result(v.calls[i], f))
@@ -442,8 +449,10 @@ func (r *Receipt) Proto() *agentdv1.RunResponse_CancelReceipt {
 	return out
 }
 
-// Proto is the protocol's form. What does not fit is cut.
+// Proto is the protocol's form. What does not fit is cut. The sums of sessions and
+// turns may be of an earlier release.
 func (u Usage) Proto() *agentdv1.UsageSummary {
+	u = u.whole()
 	return &agentdv1.UsageSummary{
 		TotalUsage: &agentdv1.TokenUsage{
 			PromptTokens:     clamp(u.Prompt),

@@ -54,7 +54,7 @@ func TestWallTime(t *testing.T) {
 			errs := make([]error, 2)
 			wg.Go(func() { errs[0] = waits(ctx, r) })
 			wg.Go(func() {
-				done, err := r.BeginCall(session.ModelCall{Path: root, Model: "m", MessageID: "m1"})
+				done, err := r.BeginCall(ctx, session.ModelCall{Path: root, Model: "m", MessageID: "m1"})
 				if err == nil {
 					time.Sleep(10 * time.Second)
 					done()
@@ -121,6 +121,37 @@ func TestWallTimeInTheQueue(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The time in which the store does not take a queued turn's start is not the turn's.
+func TestWallTimeBeginsWithTheStartOnDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &tampered{Store: memory(t)}
+		f := newFixture(t, store, session.Limits{})
+		f.on(calls(1))
+		first := f.start(session.Request{})
+		synctest.Wait() // it runs
+		second := f.start(session.Request{
+			SessionID: first.SessionID(), OnBusy: session.Enqueue, Budget: session.Budget{Wall: 25 * time.Second},
+		})
+		w := second.Watch()
+		store.tamper(func(ctx context.Context, b session.Batch) error {
+			if slices.ContainsFunc(b.Records, func(r session.Record) bool { return r.Kind == session.KindTurnEnded }) {
+				return session.ErrFull
+			}
+			return store.Store.Append(ctx, b)
+		})
+		time.Sleep(time.Hour)
+		store.tamper(nil)
+		msgs := follow(t, w)
+		if e := end(t, msgs); !e.GetCompleted() || e.GetUsageSummary().GetLlmCalls() != 1 || errorOf(msgs) != 0 {
+			t.Errorf("a turn of ten seconds: %v", e)
+		}
+		info, err := f.m.Turn(t.Context(), first.SessionID(), second.ID())
+		if err != nil || !info.Started.Equal(second.Started()) {
+			t.Errorf("started at %v, by the log %+v, %v", second.Started(), info, err)
+		}
+	})
 }
 
 // The time of a session is that of all its turns, and the time between them is not.

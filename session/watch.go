@@ -29,6 +29,7 @@ type Watcher struct {
 	// side: as long as nobody else is asked, it is told of calls as if it were.
 	offered map[string]bool
 	asks    bool // the client takes part in the turn, with or without tools
+	onClose func()
 	// away is why the client, which still reads, cannot answer; protected by s.mu.
 	away  string
 	order int // rises from client to client; protected by s.mu
@@ -56,9 +57,11 @@ type item struct {
 	fact  any    // see entry.fact
 	delta *Delta
 	offer *ToolCall
-	mine  []string // the calls of the fact that this watcher's client is asked for
-	old   bool     // the delta is of a message that was complete before the client came
-	size  int
+	// unserved is a call that no client is asked for.
+	unserved *unservedCall
+	mine     []string // the calls of the fact that this watcher's client is asked for
+	old      bool     // the delta is of a message that was complete before the client came
+	size     int
 	// snapshot is the state at the start of a turn, of its first fact.
 	snapshot map[string]any
 }
@@ -69,7 +72,9 @@ type watch struct {
 	tools map[string]bool // what the client can be asked for
 	asks  bool            // the client takes part
 	live  bool            // nothing happened before the client came
-	only  bool            // what is about other turns is not shown
+	// observes: the client stays while its turn is suspended.
+	observes bool
+	only     bool // what is about other turns is not shown
 }
 
 // watch returns a watcher that ends with a turn.
@@ -91,12 +96,14 @@ func (s *Session) watch(t *Turn, from watch) *Watcher {
 			asked:     map[string]bool{},
 		},
 		lagged: true,
-		failed: t.failed,
+	}
+	if !from.observes {
+		w.failed = t.failed
 	}
 	if from.only {
 		w.view.only = t.id
 	}
-	if t.waits != nil && t.startSeq == 0 && s.turn != nil && w.failed == nil {
+	if t.waits != nil && t.startSeq == 0 && s.turn != nil && w.failed == nil && !from.observes {
 		w.failed = s.turn.failed // what it waits for is not running here
 	}
 	if !from.live {
@@ -164,7 +171,7 @@ func (w *Watcher) catchUp(ctx context.Context) error {
 	upTo := w.s.seq
 	now := w.s.nowLocked(w.t)
 	items, err := w.s.onTheirWayLocked(now, w.view.at)
-	mine := w.s.askedOfLocked(now, w)
+	mine, unserved := w.s.askedOfLocked(now, w), w.s.unservedLocked(now)
 	if now.startSeq > 0 {
 		w.view.snapshots[now.id] = now.snapshot
 	}
@@ -180,7 +187,7 @@ func (w *Watcher) catchUp(ctx context.Context) error {
 		return err
 	}
 	if cut < upTo {
-		items, mine = nil, nil
+		items, mine, unserved = nil, nil, nil
 		w.lag()
 	}
 	facts, err := w.facts(ctx, cut)
@@ -201,6 +208,9 @@ func (w *Watcher) catchUp(ctx context.Context) error {
 	if !w.over && cut == upTo {
 		for _, call := range mine { // those whose request this client may have lost
 			w.view.offer(call)
+		}
+		for _, u := range unserved {
+			w.view.unserved(u)
 		}
 	}
 	return nil
@@ -340,6 +350,8 @@ func (w *Watcher) render(it item) {
 	case w.over:
 	case it.offer != nil:
 		w.view.offer(*it.offer)
+	case it.unserved != nil:
+		w.view.unserved(*it.unserved)
 	case it.delta != nil:
 		w.view.delta(it.delta, it.pos, it.old)
 	case it.rec.Seq > w.read:
@@ -368,6 +380,9 @@ func (w *Watcher) Close() {
 	w.closed = true
 	w.queue = nil
 	w.mu.Unlock()
+	if w.onClose != nil {
+		w.onClose()
+	}
 }
 
 // push queues an item, or drops the queue when it is full. It does not block.

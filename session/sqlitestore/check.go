@@ -28,19 +28,13 @@ func check(b *session.Batch) error {
 			}
 		case session.KindTurnResumed, session.KindEvent, session.KindToolCall, session.KindToolResult,
 			session.KindTurnQueued, session.KindTurnDropped, session.KindModelRetry, session.KindModelFallback,
-			session.KindRawPayload, session.KindInteractionResolved:
+			session.KindRawPayload, session.KindInteractionResolved, session.KindClientsLeft:
 		default:
 			return malformed("record %d is of unknown kind %q", r.Seq, r.Kind)
 		}
 	}
-	for i := range b.Shared {
-		v := &b.Shared[i]
-		if v.Scope == "" {
-			return malformed("shared value %q has no scope", v.Key)
-		}
-		if !json.Valid(v.Value) {
-			return malformed("shared value %q of %q is not JSON", v.Key, v.Scope)
-		}
+	if err := checkShared(b.Shared); err != nil {
+		return err
 	}
 	if n := b.Create; n != nil {
 		switch {
@@ -57,6 +51,20 @@ func check(b *session.Batch) error {
 		return err
 	}
 	return checkKey(b.SessionID, b.Key)
+}
+
+// checkShared refuses values without a scope, and those that are not JSON.
+func checkShared(values []session.SharedValue) error {
+	for i := range values {
+		v := &values[i]
+		if v.Scope == "" {
+			return malformed("shared value %q has no scope", v.Key)
+		}
+		if v.Value != nil && !json.Valid(v.Value) {
+			return malformed("shared value %q of %q is not JSON", v.Key, v.Scope)
+		}
+	}
+	return nil
 }
 
 // checkIndex refuses a batch for Index that holds what Index does not write.

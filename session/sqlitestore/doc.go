@@ -30,6 +30,40 @@
 // [Store.Sessions] and [Store.Rows]. A fork is a copy: it costs the space of what it
 // inherits, and nothing that happens to one of the two reaches the other.
 //
+// # Removing
+//
+// What Delete and Purge remove is overwritten with zeros in the same transaction
+// (secure_delete). The WAL, and the database behind it, still hold the bytes when the call
+// returns. 0.1 s later the writer moves the WAL into the database and truncates it. While
+// a reader needs the WAL it tries again, at least once a second, and appends go on: reads of
+// this package take milliseconds, a foreign program may take longer. A process that is
+// killed meanwhile leaves the bytes to the next one, which removes them 0.1 s after it has
+// opened the database. Close leaves no WAL.
+//
+// Free pages beyond 4 MiB are returned to the file system, 1 MiB at a time, so that
+// appends wait for milliseconds (incremental vacuum). A database from before is rebuilt by Open if it has at
+// most 256 MiB, in one transaction: a kill leaves it as it was. A larger one is not: Open
+// would take too long. Its file does not shrink, and what was deleted before stays in free pages until
+// they are used again. To rebuild it, stop agentd and run
+//
+//	sqlite3 agentd.db 'PRAGMA auto_vacuum=INCREMENTAL; VACUUM; PRAGMA wal_checkpoint(TRUNCATE)'
+//
+// which needs as much free space as the database has, twice.
+//
+// # Damage
+//
+// Each record has a checksum, which a read compares, and a read of a log finds that a record
+// is missing. SQLite checks the WAL and the form of its pages. Nothing checks the values of what stands
+// beside the logs: lists, labels, shared values.
+//
+// # Errors
+//
+// Each result code of SQLite has a class, see codes.go. What may pass (a lock, a shortage of memory
+// or file handles) has no name. session.ErrFull and session.ErrMalformed mean that nothing was
+// written. session.ErrDamaged is of a read that meets what nobody has written: the same
+// read fails again, others may succeed. session.ErrFailed is of a store that is of no
+// use any more, which includes one whose writer has met damage.
+//
 // # Files
 //
 // Beside the database file stand SQLite's own -wal and -shm files and a .lock

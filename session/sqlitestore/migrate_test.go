@@ -314,7 +314,7 @@ func databaseOf(t *testing.T, files []string, queries ...string) string {
 	for _, name := range files {
 		some[name] = known(t)[name]
 	}
-	db, err := sql.Open("sqlite", dsn(filepath.Join(dir, "agentd.db"), writerPragmas(&options{})))
+	db, err := sql.Open("sqlite", dsn(filepath.Join(dir, "agentd.db"), pragmas("journal_mode(WAL)")))
 	if err != nil {
 		t.Fatal(err)
 	}

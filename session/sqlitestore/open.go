@@ -65,16 +65,26 @@ func openFile(ctx context.Context, path string, o *options) (_ *Store, err error
 	if err != nil {
 		return nil, err
 	}
-	if err := f.Close(); err != nil {
+	info, err := f.Stat()
+	if err := errors.Join(err, f.Close()); err != nil {
 		return nil, err
 	}
+	o.fresh = info.Size() == 0
 
 	db, err := sql.Open("sqlite", dsn(path, writerPragmas(o)))
 	if err != nil {
 		return nil, err
 	}
-	if s.writer, err = newDatabase(ctx, db, path+"-wal", o); err != nil {
+	wal := path + "-wal"
+	left, _ := os.Stat(wal) // by a process that was killed
+	if s.writer, err = newDatabase(ctx, db, wal, o); err != nil {
 		return nil, err
+	}
+	if err := s.writer.modernize(path); err != nil {
+		return nil, err
+	}
+	if left != nil && left.Size() > 0 {
+		s.writer.tidyLater(tidyDelay)
 	}
 	ro := pragmas("query_only(1)")
 	ro.Set("mode", "ro")
@@ -130,10 +140,14 @@ func migrate(ctx context.Context, db *sql.DB, durable bool, dir fs.FS) error {
 func writerPragmas(o *options) url.Values {
 	list := []string{
 		"journal_mode(WAL)",
+		"secure_delete(ON)", // zeros in place of what is deleted
 		"synchronous(FULL)",
 		"fullfsync(1)", // where fsync alone does not reach the disk
 		"foreign_keys(1)",
 		fmt.Sprintf("journal_size_limit(%d)", walBytes),
+	}
+	if o.fresh { // the journal mode makes the first page
+		list = append([]string{"auto_vacuum(INCREMENTAL)"}, list...)
 	}
 	if o.maxBytes > 0 {
 		list = append(list, fmt.Sprintf("max_page_count(%d)", max(1, o.maxBytes/pageBytes)))

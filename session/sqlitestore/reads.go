@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/apzuk3/agentd/session"
@@ -33,13 +34,13 @@ const openTurnsQuery = `SELECT ` + headColumns + ` FROM sessions
 const idleQuery = `SELECT ` + headColumns + ` FROM sessions
 	WHERE open_turn = '' AND last_seq > purged AND updated_at < ? ORDER BY updated_at, id` + atMost
 
-const headColumns = `id, created_at, last_seq, open_turn, updated_at, purged`
+const headColumns = `id, created_at, last_seq, open_turn, updated_at, purged, attempts, waits`
 
 func prepareReads(ctx context.Context, p queryer) (*reads, error) {
 	r := &reads{db: p}
 	err := r.prepare(ctx, p, map[**sql.Stmt]string{
 		&r.getHead:      `SELECT ` + headColumns + ` FROM sessions WHERE id = ?`,
-		&r.getLog:       `SELECT seq, turn_id, kind, time, data FROM records WHERE session_id = ? AND seq > ? ORDER BY seq` + atMost,
+		&r.getLog:       `SELECT seq, turn_id, kind, time, data, sum FROM records WHERE session_id = ? AND seq > ? ORDER BY seq` + atMost,
 		&r.getShared:    `SELECT key, value FROM shared WHERE scope = ?`,
 		&r.getOpenTurns: openTurnsQuery,
 		&r.getIdle:      idleQuery,
@@ -62,16 +63,30 @@ func (r *reads) head(ctx context.Context, id string) (session.Head, error) {
 	return heads[0], nil
 }
 
+// log returns a page of a log. A record that is missing is an error, and no gap.
 func (r *reads) log(ctx context.Context, id string, after int64, limit int) ([]session.Record, error) {
 	if limit <= 0 {
 		return nil, malformed("limit is %d, want at least 1", limit)
 	}
-	recs, err := r.page(ctx, id, after, limit)
-	if err != nil || len(recs) > 0 {
-		return recs, err
+	for last := (session.Head{LastSeq: -1}); ; {
+		recs, err := r.page(ctx, id, after, limit)
+		if err != nil || len(recs) > 0 && recs[0].Seq-1 == after {
+			return recs, err
+		}
+		head, err := r.head(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		gone := max(after, head.Purged)
+		switch {
+		case len(recs) > 0 && recs[0].Seq-1 == gone, len(recs) == 0 && head.LastSeq <= gone:
+			return recs, nil
+		case head.LastSeq == last.LastSeq && head.Purged == last.Purged: // no write came between the two
+			return nil, fmt.Errorf("the record behind %d of session %q is missing: its log has %d records, %d of them purged",
+				gone, id, head.LastSeq, head.Purged)
+		}
+		last = head
 	}
-	_, err = r.head(ctx, id)
-	return nil, err
 }
 
 // page reads records until they hold enough.
@@ -82,9 +97,14 @@ func (r *reads) page(ctx context.Context, id string, after int64, limit int) (re
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	for size := 0; size < session.ReadBytes && rows.Next(); {
-		rec, err := scanRecord(rows)
-		if err != nil {
+		rec, sum, err := scanRecord(rows)
+		switch {
+		case err != nil:
 			return nil, err
+		case sum.Valid && sum.Int64 != sumOf(id, &rec):
+			return nil, wrongSum(id, &rec, sum.Int64)
+		case len(recs) > 0 && rec.Seq != recs[len(recs)-1].Seq+1:
+			return nil, fmt.Errorf("record %d of session %q stands behind record %d", rec.Seq, id, recs[len(recs)-1].Seq)
 		}
 		recs = append(recs, rec)
 		size += len(rec.Data)
@@ -144,14 +164,14 @@ func collect[T any](rows *sql.Rows, scan func(*sql.Rows) (T, error)) (all []T, e
 
 func scanHead(rows *sql.Rows) (h session.Head, err error) {
 	var created, updated int64
-	err = rows.Scan(&h.ID, &created, &h.LastSeq, &h.OpenTurn, &updated, &h.Purged)
+	err = rows.Scan(&h.ID, &created, &h.LastSeq, &h.OpenTurn, &updated, &h.Purged, &h.Attempts, &h.Waits)
 	h.CreatedAt, h.UpdatedAt = time.UnixMicro(created).UTC(), time.UnixMicro(updated).UTC()
 	return h, err
 }
 
-func scanRecord(rows *sql.Rows) (r session.Record, err error) {
+func scanRecord(rows *sql.Rows) (r session.Record, sum sql.NullInt64, err error) {
 	var at int64
-	err = rows.Scan(&r.Seq, &r.TurnID, &r.Kind, &at, &r.Data)
+	err = rows.Scan(&r.Seq, &r.TurnID, &r.Kind, &at, &r.Data, &sum)
 	r.Time = time.UnixMicro(at).UTC()
-	return r, err
+	return r, sum, err
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // infoColumns are those of a session that is called s.
-const infoColumns = `s.id, s.created_at, s.last_seq, s.open_turn, s.updated_at, s.purged,
+const infoColumns = `s.id, s.created_at, s.last_seq, s.open_turn, s.updated_at, s.purged, s.attempts, s.waits,
 	s.creator, (SELECT json_group_array(json_array(key, value)) FROM labels WHERE session_id = s.id), s.client_ref, s.archived, s.version,
 	s.usage, s.last_turn, s.last_status, s.forked_from, s.forked_at, s.inherited`
 
@@ -92,8 +92,8 @@ func (s *Store) Update(ctx context.Context, id string, c session.Change) (sessio
 	return info, nil
 }
 
-// Delete removes a session whose log ends at lastSeq; see session.Store. The file
-// does not shrink, but its space is used again.
+// Delete removes a session whose log ends at lastSeq; see session.Store. What becomes
+// of the bytes stands in the package's doc.
 func (s *Store) Delete(ctx context.Context, id string, lastSeq int64) error {
 	err := s.write(ctx, 0, func(tx *tx) (error, error) { return tx.delete(id, lastSeq) })
 	if err != nil {
@@ -213,7 +213,7 @@ func list[T any](ctx context.Context, r *reads, scan func(*sql.Rows) (T, error),
 func scanInfo(rows *sql.Rows) (i session.Info, err error) {
 	var created, updated int64
 	var labels, usage []byte
-	err = rows.Scan(&i.ID, &created, &i.LastSeq, &i.OpenTurn, &updated, &i.Purged,
+	err = rows.Scan(&i.ID, &created, &i.LastSeq, &i.OpenTurn, &updated, &i.Purged, &i.Attempts, &i.Waits,
 		&i.Creator, &labels, &i.ClientRef, &i.Archived, &i.Version,
 		&usage, &i.LastTurn, &i.LastStatus, &i.ForkedFrom, &i.ForkedAt, &i.Inherited)
 	if err != nil {

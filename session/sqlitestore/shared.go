@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
+
+	"github.com/apzuk3/agentd/session"
 )
 
 // How much of the shared values is kept in memory: so many scopes, and of each so
@@ -38,6 +41,38 @@ func (s *Store) Shared(ctx context.Context, scope string) (map[string]json.RawMe
 	}
 	s.writer.kept.keep(scope, values, writes)
 	return values, nil
+}
+
+// SetShared writes shared values that belong to no append; see session.Store.
+func (s *Store) SetShared(ctx context.Context, values []session.SharedValue) error {
+	err := checkShared(values)
+	if err == nil {
+		own := slices.Clone(values)
+		n := size(&session.Batch{Shared: own})
+		err = s.write(ctx, n, func(tx *tx) (error, error) { return nil, tx.share(own) })
+	}
+	if err != nil {
+		return fmt.Errorf("sqlitestore: set shared values: %w", err)
+	}
+	return nil
+}
+
+// share writes shared values, and removes those that have none.
+func (t *tx) share(values []session.SharedValue) error {
+	t.shared = t.shared || len(values) > 0
+	for i := range values {
+		v := &values[i]
+		var err error
+		if v.Value == nil {
+			err = write(t.deleteShared, v.Scope, v.Key)
+		} else {
+			err = write(t.setShared, v.Scope, v.Key, blob(v.Value))
+		}
+		if err != nil {
+			return fmt.Errorf("shared value %q of %q: %w", v.Key, v.Scope, err)
+		}
+	}
+	return nil
 }
 
 // written forgets all. It runs behind the commit and before anybody is told of it.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"math"
 	"slices"
@@ -50,6 +51,9 @@ type Option func(*options)
 
 type options struct {
 	maxBytes int64
+	log      *slog.Logger
+	vacuum   int64 // bytes up to which a database is rebuilt
+	fresh    bool  // there was no database; set by Open
 	// migrations are the schema's versions; tests have others.
 	migrations fs.FS
 	// commit stands between the writer and COMMIT; tests make it fail.
@@ -62,6 +66,12 @@ type options struct {
 // the file grow no further. Zero means no cap.
 func WithMaxBytes(n int64) Option {
 	return func(o *options) { o.maxBytes = n }
+}
+
+// WithLogger has the store say what nobody waits for: that it has rebuilt or could not
+// tidy up the database. The default says nothing.
+func WithLogger(log *slog.Logger) Option {
+	return func(o *options) { o.log = log }
 }
 
 // SetMaxBytes changes the cap of WithMaxBytes while the store is open. Zero means
@@ -90,7 +100,10 @@ func (s *Store) SetMaxBytes(ctx context.Context, n int64) error {
 // process, or another Store of this one, has the database open. ctx bounds Open
 // only.
 func Open(ctx context.Context, path string, opts ...Option) (*Store, error) {
-	o := options{commit: func(commit func() error) error { return commit() }}
+	o := options{
+		commit: func(commit func() error) error { return commit() },
+		log:    slog.New(slog.DiscardHandler), vacuum: vacuumBytes,
+	}
 	var err error
 	if o.migrations, err = fs.Sub(migrations, "migrations"); err != nil {
 		return nil, err
@@ -209,7 +222,7 @@ func (s *Store) Idle(ctx context.Context, before time.Time, limit int) ([]sessio
 }
 
 // Purge removes the records and rows of a session whose log ends at lastSeq; see
-// session.Store. The file does not shrink, but its space is used again.
+// session.Store. What becomes of the bytes stands in the package's doc.
 func (s *Store) Purge(ctx context.Context, id string, lastSeq int64) error {
 	err := s.write(ctx, 0, func(tx *tx) (error, error) { return tx.purge(id, lastSeq) })
 	if err != nil {

@@ -18,11 +18,12 @@ type tx struct {
 	statements
 	begin, commit                                                                 *sql.Stmt
 	state, end, known, insertSession, insertRecord, setState, setShared, setProbe *sql.Stmt
-	deleteLog, deleteRows, setPurged                                              *sql.Stmt
+	deleteLog, deleteRows, setPurged, setAttempts, deleteShared                   *sql.Stmt
 	getInfo, setInfo, setLabel, deleteLabel, deleteLabels, deleteSession          *sql.Stmt
 	copyLog, setFork, setRow, setIndex, getKey, insertKey, deleteKeys             *sql.Stmt
 
-	shared bool // shared values were written in this transaction
+	shared  bool // shared values were written in this transaction
+	removed bool // something was removed in this transaction
 }
 
 func prepareTx(ctx context.Context, p preparer) (*tx, error) {
@@ -34,16 +35,18 @@ func prepareTx(ctx context.Context, p preparer) (*tx, error) {
 		&t.end:           `SELECT last_seq, open_turn FROM sessions WHERE id = ?`,
 		&t.known:         `SELECT turn_id, kind, time, data FROM records WHERE session_id = ? AND seq = ?`,
 		&t.insertSession: `INSERT INTO sessions (id, created_at, updated_at, creator, client_ref) VALUES (?, ?, ?, ?, ?)`,
-		&t.insertRecord:  `INSERT INTO records (session_id, seq, turn_id, kind, time, data) VALUES (?, ?, ?, ?, ?, ?)`,
-		&t.setState: `UPDATE sessions SET last_seq = ?, open_turn = ?, updated_at = ?, usage = ?, last_turn = ?, last_status = ?
-			WHERE id = ?`,
+		&t.insertRecord:  `INSERT INTO records (session_id, seq, turn_id, kind, time, data, sum) VALUES (?, ?, ?, ?, ?, ?, ?)`,
+		&t.setState: `UPDATE sessions SET last_seq = ?, open_turn = ?, updated_at = ?, usage = ?, last_turn = ?, last_status = ?,
+			attempts = coalesce(nullif(?, 0), attempts), waits = 0 WHERE id = ?`,
 		&t.deleteLog:  `DELETE FROM records WHERE session_id = ?`,
 		&t.deleteRows: `DELETE FROM entries WHERE session_id = ?`,
 		// No record is left that was written before there was an index.
 		&t.setPurged: `UPDATE sessions SET purged = last_seq, indexed = 1 WHERE id = ?`,
 		&t.setShared: `INSERT INTO shared (scope, key, value) VALUES (?, ?, ?)
 			ON CONFLICT (scope, key) DO UPDATE SET value = excluded.value`,
-		&t.setProbe: `UPDATE probe SET counter = counter + 1, padding = zeroblob(?)`,
+		&t.deleteShared: `DELETE FROM shared WHERE scope = ? AND key = ?`,
+		&t.setAttempts:  `UPDATE sessions SET attempts = ?, waits = ? WHERE id = ?`,
+		&t.setProbe:     `UPDATE probe SET counter = counter + 1, padding = zeroblob(?)`,
 
 		&t.getInfo: infoQuery,
 		&t.setInfo: `UPDATE sessions SET version = version + 1, client_ref = coalesce(?, client_ref),
@@ -54,8 +57,9 @@ func prepareTx(ctx context.Context, p preparer) (*tx, error) {
 		&t.deleteLabels:  `DELETE FROM labels WHERE session_id = ?`,
 		&t.deleteSession: `DELETE FROM sessions WHERE id = ?`,
 
-		&t.copyLog: `INSERT INTO records (session_id, seq, turn_id, kind, time, data)
-			SELECT ?, seq, turn_id, kind, time, data FROM records WHERE session_id = ? AND seq > ? AND seq <= ? ORDER BY seq`,
+		// The sum of the copy differs by the two ids; SQLite has no operator for that.
+		&t.copyLog: `INSERT INTO records (session_id, seq, turn_id, kind, time, data, sum)
+			SELECT ?1, seq, turn_id, kind, time, data, (sum | ?5) - (sum & ?5) FROM records WHERE session_id = ?2 AND seq > ?3 AND seq <= ?4 ORDER BY seq`,
 		&t.setFork: `UPDATE sessions SET last_seq = ?, inherited = ?, forked_from = ?, forked_at = ?, open_turn = ?,
 			last_turn = ?, last_status = ? WHERE id = ?`,
 		&t.setRow: `INSERT INTO entries (session_id, kind, id, turn_id, seq, created_at, status, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
@@ -135,23 +139,16 @@ func (t *tx) append(b *session.Batch, usage string) (refusal, fault error) {
 	}
 	for i := range b.Records {
 		r := &b.Records[i]
-		if err := write(t.insertRecord, b.SessionID, r.Seq, r.TurnID, string(r.Kind), r.Time.UnixMicro(), blob(r.Data)); err != nil {
+		if err := write(t.insertRecord, b.SessionID, r.Seq, r.TurnID, string(r.Kind), r.Time.UnixMicro(), blob(r.Data), sumOf(b.SessionID, r)); err != nil {
 			return nil, fmt.Errorf("record %d: %w", r.Seq, err)
 		}
 	}
 	updated := b.Records[len(b.Records)-1].Time.UnixMicro()
-	err = write(t.setState, b.After+int64(len(b.Records)), turn, updated, usage, b.LastTurn, b.LastStatus, b.SessionID)
+	err = write(t.setState, b.After+int64(len(b.Records)), turn, updated, usage, b.LastTurn, b.LastStatus, b.Attempts, b.SessionID)
 	if err != nil {
 		return nil, err
 	}
-	t.shared = t.shared || len(b.Shared) > 0
-	for i := range b.Shared {
-		v := &b.Shared[i]
-		if err := write(t.setShared, v.Scope, v.Key, blob(v.Value)); err != nil {
-			return nil, fmt.Errorf("shared value %q of %q: %w", v.Key, v.Scope, err)
-		}
-	}
-	return nil, errors.Join(t.rows(b.Rows), t.key(b.Key))
+	return nil, errors.Join(t.share(b.Shared), t.rows(b.Rows), t.key(b.Key))
 }
 
 // repeated answers an append to a log that ends elsewhere: it is no refusal if
@@ -200,6 +197,7 @@ func (t *tx) purge(id string, lastSeq int64) (refusal, fault error) {
 	case s.turn != "":
 		return fmt.Errorf("%w: turn %q is open", session.ErrConflict, s.turn), nil
 	}
+	t.removed = true
 	for _, stmt := range []*sql.Stmt{t.deleteLog, t.deleteRows, t.setPurged} {
 		if err := write(stmt, id); err != nil {
 			return nil, err

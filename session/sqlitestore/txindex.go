@@ -130,6 +130,7 @@ func (t *tx) delete(id string, lastSeq int64) (refusal, fault error) {
 	if _, refusal, fault := t.endingAt(id, lastSeq); refusal != nil || fault != nil {
 		return refusal, fault
 	}
+	t.removed = true
 	for _, stmt := range []*sql.Stmt{t.deleteLog, t.deleteRows, t.deleteLabels, t.deleteKeys, t.deleteSession} {
 		if err := write(stmt, id); err != nil {
 			return nil, err
@@ -165,8 +166,9 @@ func (t *tx) fork(f *session.Fork) (refusal, fault error) {
 	if err := t.insert(&f.Into); err != nil {
 		return nil, err
 	}
+	differ := sumOfID(f.From) ^ sumOfID(f.Into.ID)
 	for after := int64(0); after < f.Seq; after += copyRecords {
-		if err := write(t.copyLog, f.Into.ID, f.From, after, min(after+copyRecords, f.Seq)); err != nil {
+		if err := write(t.copyLog, f.Into.ID, f.From, after, min(after+copyRecords, f.Seq), differ); err != nil {
 			return nil, fmt.Errorf("records after %d: %w", after, err)
 		}
 	}

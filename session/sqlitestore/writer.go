@@ -5,10 +5,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"sync/atomic"
+	"time"
 
-	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/apzuk3/agentd/session"
@@ -41,7 +42,13 @@ type writer struct {
 	tx      *tx       // owned by the goroutine of run
 	wal     string    // path of the WAL, "" in memory
 	walNext int64     // owned by the goroutine of run: WAL size to act on
-	commit  func(commit func() error) error
+	log     *slog.Logger
+	vacuum  int64 // bytes up to which modernize rebuilds a database
+
+	shrinks   bool          // owned by the goroutine of run: the database has auto_vacuum
+	tidyTimer *time.Timer   // owned by the goroutine of run: until tidy, nil if there is nothing to tidy
+	tidyBack  time.Duration // owned by the goroutine of run: the last wait for a reader, 0 for none
+	commit    func(commit func() error) error
 
 	queue chan *op // closed by stop
 	done  chan struct{}
@@ -58,7 +65,7 @@ type writer struct {
 // newWriter takes over db, whose schema is up to date.
 func newWriter(ctx context.Context, db *sql.DB, wal string, o *options) (*writer, error) {
 	w := &writer{
-		db: db, wal: wal, walNext: walBytes, commit: o.commit,
+		db: db, wal: wal, walNext: walBytes, commit: o.commit, log: o.log, vacuum: o.vacuum,
 		queue: make(chan *op, queueLen), done: make(chan struct{}),
 	}
 	var err error
@@ -102,26 +109,39 @@ func (w *writer) close() error {
 	return errors.Join(w.tx.close(), w.conn.Close(), w.db.Close())
 }
 
-// run writes until stop.
+// run writes and tidies up until stop.
 func (w *writer) run() {
 	defer close(w.done)
-	for o := range w.queue {
-		group, bytes := []*op{o}, o.size
-	collect:
-		for len(group) < groupLen && bytes < groupBytes {
-			select {
-			case o, ok := <-w.queue:
-				if !ok {
-					break collect
-				}
-				group, bytes = append(group, o), bytes+o.size
-			default:
-				break collect
+	for {
+		select {
+		case o, ok := <-w.queue:
+			if !ok {
+				return
 			}
+			w.write(w.collect(o))
+			w.trim()
+		case <-w.tidyDue():
+			w.tidy()
 		}
-		w.write(group)
-		w.trim()
 	}
+}
+
+// collect returns an operation and those that wait behind it, as many as one
+// transaction takes.
+func (w *writer) collect(first *op) []*op {
+	group, bytes := []*op{first}, first.size
+	for len(group) < groupLen && bytes < groupBytes {
+		select {
+		case o, ok := <-w.queue:
+			if !ok {
+				return group
+			}
+			group, bytes = append(group, o), bytes+o.size
+		default:
+			return group
+		}
+	}
+	return group
 }
 
 // write answers every operation of the group.
@@ -148,6 +168,7 @@ func (w *writer) write(group []*op) {
 // has been written, or dead is set.
 func (w *writer) transact(group []*op) error {
 	defer func() {
+		w.tx.removed = false
 		if w.tx.shared {
 			w.tx.shared = false
 			w.kept.written()
@@ -166,11 +187,17 @@ func (w *writer) transact(group []*op) error {
 		}
 	}
 	if err := w.commit(func() error { return write(w.tx.commit) }); err != nil {
-		return w.failed("commit", err)
+		return w.failed(inCommit, err)
 	}
 	w.full.Store(false)
+	if w.tx.removed {
+		w.tidyLater(tidyDelay)
+	}
 	return nil
 }
+
+// inCommit is where a failure may have left the transaction on disk or not.
+const inCommit = "commit"
 
 // failed undoes the transaction. Unless SQLite says that the failure has left
 // nothing behind, it also ends all writing.
@@ -179,10 +206,10 @@ func (w *writer) failed(where string, err error) error {
 	// ROLLBACK fails where SQLite has rolled back by itself. Should a transaction
 	// remain in spite of it, the next BEGIN fails and ends all writing.
 	_ = w.exec("ROLLBACK")
-	switch code(err) {
-	case sqlite3.SQLITE_FULL:
+	switch c := classOfError(err); {
+	case c == full:
 		w.full.Store(true)
-	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_CONSTRAINT:
+	case c == refused, code(err) == sqlite3.SQLITE_BUSY, where != inCommit && (c == passing || c == unread):
 	default:
 		w.dead = fmt.Errorf("%w: it takes no more writes since one failed and it is not known what is on disk; open it anew: %w", session.ErrFailed, err)
 		return w.dead
@@ -214,30 +241,4 @@ func (w *writer) trim() {
 func (w *writer) exec(query string) error {
 	_, err := w.conn.ExecContext(context.Background(), query)
 	return err
-}
-
-// named adds to an error of SQLite the name that the session knows it by. What has
-// none may pass: a lock that others hold, memory or file handles that are short.
-func named(err error) error {
-	var name error
-	switch code(err) {
-	case sqlite3.SQLITE_FULL:
-		name = session.ErrFull
-	case sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_CONSTRAINT:
-		name = session.ErrMalformed
-	case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_READONLY:
-		name = session.ErrFailed
-	}
-	if name == nil || errors.Is(err, session.ErrFailed) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", name, err)
-}
-
-// code returns SQLite's primary result code, or 0 for another's error.
-func code(err error) int {
-	if e, ok := errors.AsType[*sqlite.Error](err); ok {
-		return e.Code() & 0xff
-	}
-	return 0
 }

@@ -27,10 +27,11 @@ var appendTests = []test{
 	}},
 	{"Append/EveryKind", func(t *testing.T, s session.Store) {
 		create(t, s, "a")
-		recs := events(0, 12)
+		recs := events(0, 13)
 		for i, kind := range []session.Kind{
 			session.KindTurnStarted, session.KindTurnResumed, session.KindEvent, session.KindToolCall, session.KindToolResult,
-			session.KindModelRetry, session.KindModelFallback, session.KindRawPayload, session.KindInteractionResolved, session.KindTurnQueued, session.KindTurnDropped, session.KindTurnEnded,
+			session.KindModelRetry, session.KindModelFallback, session.KindRawPayload, session.KindInteractionResolved, session.KindTurnQueued, session.KindTurnDropped,
+			session.KindClientsLeft, session.KindTurnEnded,
 		} {
 			recs[i].Kind = kind
 		}
@@ -208,7 +209,7 @@ var malformedTests = []test{
 			"below the log":     change(func(b *session.Batch) { b.After, b.Records = -1, events(-1, 3) }),
 			"turn has no id":    change(func(b *session.Batch) { b.Records[2] = started(5, "") }),
 			"shared: no JSON":   change(func(b *session.Batch) { b.Shared[0].Value = []byte(`{`) }),
-			"shared: no value":  change(func(b *session.Batch) { b.Shared[0].Value = nil }),
+			"shared: no value":  change(func(b *session.Batch) { b.Shared[0].Value = []byte{} }),
 			"shared: no scope":  change(func(b *session.Batch) { b.Shared[0].Scope = "" }),
 			"end without start": change(func(b *session.Batch) { b.Records[2] = ended(5, "turn") }),
 			"second start":      change(func(b *session.Batch) { b.Records[0], b.Records[2] = started(3, "t"), started(5, "u") }),

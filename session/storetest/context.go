@@ -121,6 +121,12 @@ func calls(made, id string, recs []session.Record) map[string]func(context.Conte
 		"Delete": func(ctx context.Context, s session.Store) error {
 			return ignoring(s.Delete(ctx, id, 1<<40), session.ErrConflict)
 		},
+		"SetAttempts": func(ctx context.Context, s session.Store) error {
+			return s.SetAttempts(ctx, id, 0, false)
+		},
+		"SetShared": func(ctx context.Context, s session.Store) error {
+			return s.SetShared(ctx, []session.SharedValue{{Scope: "app", Key: made, Value: []byte("1")}})
+		},
 		"Purge": func(ctx context.Context, s session.Store) error {
 			return ignoring(s.Purge(ctx, id, 1<<40), session.ErrConflict)
 		},

@@ -122,11 +122,15 @@ func RunFailing(t *testing.T, open func(t *testing.T, dir string) (s session.Sto
 					_, err := s.Update(t.Context(), "a", session.Change{ClientRef: new("ref")})
 					return err
 				},
-				"Fork":   func() error { return s.Fork(t.Context(), session.Fork{From: "a", Into: fresh("d")}) },
-				"Index":  func() error { return s.Index(t.Context(), session.Batch{SessionID: "b"}, 0) },
-				"Purge":  func() error { return s.Purge(t.Context(), "b", 0) },
-				"Delete": func() error { return s.Delete(t.Context(), "b", 0) },
-				"Ping":   func() error { return s.Ping(t.Context()) },
+				"Fork":        func() error { return s.Fork(t.Context(), session.Fork{From: "a", Into: fresh("d")}) },
+				"Index":       func() error { return s.Index(t.Context(), session.Batch{SessionID: "b"}, 0) },
+				"Purge":       func() error { return s.Purge(t.Context(), "b", 0) },
+				"Delete":      func() error { return s.Delete(t.Context(), "b", 0) },
+				"SetAttempts": func() error { return s.SetAttempts(t.Context(), "a", 1, false) },
+				"SetShared": func() error {
+					return s.SetShared(t.Context(), []session.SharedValue{{Scope: "app", Key: "k"}})
+				},
+				"Ping": func() error { return s.Ping(t.Context()) },
 			} {
 				for range 2 {
 					wantNamed(t, what+" after a failure", write(), session.ErrFailed)

@@ -32,7 +32,10 @@ type modelSession struct {
 	open    string
 	log     []session.Record
 	purged  int64
-	rows    map[rowName]session.Row
+	// attempts and waits are those of the head.
+	attempts int64
+	waits    bool
+	rows     map[rowName]session.Row
 }
 
 func newModel() *model {
@@ -86,6 +89,7 @@ func (m *model) Append(ctx context.Context, b session.Batch) error {
 	m.name(b.Key)
 	s.write(b.Rows)
 	s.open = open
+	s.attempts, s.waits = cmp.Or(b.Attempts, s.attempts), false
 	s.info.Usage, s.info.LastTurn, s.info.LastStatus = b.Usage, b.LastTurn, b.LastStatus
 	for _, r := range b.Records {
 		r.Time = r.Time.UTC().Truncate(time.Microsecond)
@@ -93,15 +97,55 @@ func (m *model) Append(ctx context.Context, b session.Batch) error {
 		s.log = append(s.log, r)
 		s.updated = r.Time
 	}
-	for _, v := range b.Shared {
-		if m.values[v.Scope] == nil {
-			m.values[v.Scope] = map[string]json.RawMessage{}
-		}
-		m.values[v.Scope][v.Key] = slices.Clone(v.Value)
-	}
+	m.share(b.Shared)
 	if m.failed {
 		return session.ErrFailed
 	}
+	return nil
+}
+
+// share writes shared values, and removes those without a value.
+func (m *model) share(values []session.SharedValue) {
+	for _, v := range values {
+		if m.values[v.Scope] == nil {
+			m.values[v.Scope] = map[string]json.RawMessage{}
+		}
+		if v.Value == nil {
+			delete(m.values[v.Scope], v.Key)
+		} else {
+			m.values[v.Scope][v.Key] = slices.Clone(v.Value)
+		}
+	}
+}
+
+func (m *model) SetShared(ctx context.Context, values []session.SharedValue) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case m.failed:
+		return session.ErrFailed
+	case !wellShared(values):
+		return session.ErrMalformed
+	}
+	m.share(values)
+	return nil
+}
+
+func (m *model) SetAttempts(ctx context.Context, id string, attempts int64, waits bool) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.sessions[id]
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case m.failed:
+		return session.ErrFailed
+	case s == nil:
+		return session.ErrNoSession
+	}
+	s.attempts, s.waits = attempts, waits
 	return nil
 }
 
@@ -130,18 +174,22 @@ func wellFormed(b session.Batch) bool {
 			ok = ok && r.TurnID != ""
 		case session.KindTurnResumed, session.KindEvent, session.KindToolCall, session.KindToolResult,
 			session.KindTurnQueued, session.KindTurnDropped, session.KindModelRetry, session.KindModelFallback,
-			session.KindRawPayload, session.KindInteractionResolved:
+			session.KindRawPayload, session.KindInteractionResolved, session.KindClientsLeft:
 		default:
 			return false
 		}
 	}
-	for _, v := range b.Shared {
-		ok = ok && v.Scope != "" && json.Valid(v.Value)
-	}
+	ok = ok && wellShared(b.Shared)
 	if n := b.Create; n != nil {
 		ok = ok && b.After == 0 && n.ID == b.SessionID && wellNamed(n.ID, n.Labels)
 	}
 	return ok && wellIndexed(b.SessionID, b.Rows, b.Key) && wellUsed(b.Usage)
+}
+
+func wellShared(values []session.SharedValue) bool {
+	return !slices.ContainsFunc(values, func(v session.SharedValue) bool {
+		return v.Scope == "" || v.Value != nil && !json.Valid(v.Value)
+	})
 }
 
 func (m *model) Head(ctx context.Context, id string) (session.Head, error) {
@@ -158,7 +206,7 @@ func (m *model) Head(ctx context.Context, id string) (session.Head, error) {
 }
 
 func (s *modelSession) head(id string) session.Head {
-	return session.Head{ID: id, CreatedAt: s.info.CreatedAt, LastSeq: int64(len(s.log)), OpenTurn: s.open, UpdatedAt: s.updated, Purged: s.purged}
+	return session.Head{ID: id, CreatedAt: s.info.CreatedAt, LastSeq: int64(len(s.log)), OpenTurn: s.open, UpdatedAt: s.updated, Purged: s.purged, Attempts: s.attempts, Waits: s.waits}
 }
 
 func (m *model) Idle(ctx context.Context, before time.Time, limit int) ([]session.Head, error) {

@@ -34,6 +34,8 @@ var modelTests = []test{
 				"shared":    c.shared,
 				"openTurns": c.openTurns,
 				"purge":     c.purge,
+				"setShared": c.setShared,
+				"attempts":  c.setAttempts,
 				"update":    c.update,
 				"delete":    c.remove,
 				"fork":      c.fork,
@@ -93,18 +95,34 @@ func (c *comparison) append(t *rapid.T) {
 		b.Records[len(b.Records)-1].Seq++
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "values") {
-		b.Shared = append(b.Shared, session.SharedValue{
-			Scope: c.scope(t),
-			Key:   rapid.SampledFrom([]string{"k", "l"}).Draw(t, "key"),
-			Value: fmt.Append(nil, rapid.IntRange(0, 99).Draw(t, "value")),
-		})
+		b.Shared = append(b.Shared, c.sharedValue(t))
 	}
+	b.Attempts = rapid.Int64Range(0, 2).Draw(t, "attempts")
 	b.Key = c.key(t, b.SessionID)
 	if _, err := c.model.Head(c.t.Context(), b.SessionID); err != nil && rapid.Bool().Draw(t, "create") || rapid.IntRange(0, 9).Draw(t, "create again") == 0 {
 		b.Create = new(c.newSession(t, b.SessionID))
 	}
 	c.tried = append(c.tried, b)
 	c.agree("Append", c.store.Append(c.t.Context(), b), c.model.Append(c.t.Context(), b))
+}
+
+// sharedValue may be one without a value, which removes its key.
+func (c *comparison) sharedValue(t *rapid.T) session.SharedValue {
+	v := session.SharedValue{Scope: c.scope(t), Key: rapid.SampledFrom([]string{"k", "l"}).Draw(t, "key")}
+	if n := rapid.IntRange(-30, 99).Draw(t, "value"); n >= 0 {
+		v.Value = fmt.Append(nil, n)
+	}
+	return v
+}
+
+func (c *comparison) setShared(t *rapid.T) {
+	values := []session.SharedValue{c.sharedValue(t), c.sharedValue(t)}
+	c.agree("SetShared", c.store.SetShared(c.t.Context(), values), c.model.SetShared(c.t.Context(), values))
+}
+
+func (c *comparison) setAttempts(t *rapid.T) {
+	id, attempts, waits := c.id(t), rapid.Int64Range(-1, 9).Draw(t, "attempts"), rapid.Bool().Draw(t, "waits")
+	c.agree("SetAttempts", c.store.SetAttempts(c.t.Context(), id, attempts, waits), c.model.SetAttempts(c.t.Context(), id, attempts, waits))
 }
 
 // repeat does an earlier append again, perhaps a part of it.

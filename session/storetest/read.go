@@ -90,6 +90,29 @@ var sharedTests = []test{
 			session.SharedValue{Scope: "app", Key: "k", Value: []byte(`null`)})
 		wantShared(t, s, "app", map[string]string{"k": `null`, "l": `"x"`})
 	}},
+	{"Shared/NoValueRemovesTheKey", func(t *testing.T, s session.Store) {
+		create(t, s, "a")
+		b := batch("a", events(0, 1)...)
+		b.Shared = []session.SharedValue{
+			{Scope: "app", Key: "k", Value: []byte(`1`)}, {Scope: "app", Key: "l", Value: []byte(`2`)}, {Scope: "user:ann", Key: "k", Value: []byte(`3`)},
+		}
+		add(t, s, b)
+		b = batch("a", events(1, 1)...)
+		b.Shared = []session.SharedValue{{Scope: "app", Key: "k"}, {Scope: "app", Key: "none"}}
+		add(t, s, b)
+		wantShared(t, s, "app", map[string]string{"l": `2`})
+		wantShared(t, s, "user:ann", map[string]string{"k": `3`})
+		set := []session.SharedValue{{Scope: "app", Key: "l"}, {Scope: "app", Key: "m", Value: []byte(`4`)}, {Scope: "user:ann", Key: "k"}}
+		for range 2 {
+			if err := s.SetShared(t.Context(), set); err != nil {
+				t.Fatalf("SetShared: %v", err)
+			}
+			wantShared(t, s, "app", map[string]string{"m": `4`})
+			wantShared(t, s, "user:ann", nil)
+		}
+		wantErr(t, "SetShared without a scope", s.SetShared(t.Context(), []session.SharedValue{{Key: "k", Value: []byte(`1`)}}), session.ErrMalformed)
+		wantErr(t, "SetShared of no JSON", s.SetShared(t.Context(), []session.SharedValue{{Scope: "app", Key: "k", Value: []byte(`{`)}}), session.ErrMalformed)
+	}},
 	{"Shared/ScopesAndKeysAreApart", func(t *testing.T, s session.Store) {
 		create(t, s, "a")
 		b := batch("a", events(0, 1)...)

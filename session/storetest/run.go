@@ -18,7 +18,7 @@ type test struct {
 func Run(t *testing.T, open func(t *testing.T) session.Store) {
 	for _, tests := range [][]test{
 		sessionTests, appendTests, conflictTests, malformedTests, turnTests,
-		readTests, sharedTests, purgeTests, infoTests, updateTests, listTests, rowTests, keyTests, batchTests, forkTests,
+		readTests, sharedTests, attemptsTests, purgeTests, infoTests, updateTests, listTests, rowTests, keyTests, batchTests, forkTests,
 		contextTests, concurrencyTests, modelTests,
 	} {
 		for _, test := range tests {

@@ -193,6 +193,32 @@ func (f faulty) OpenTurns(ctx context.Context, after string, limit int) ([]sessi
 
 // faults are promises broken one at a time; the suite has to notice each.
 var faults = map[string]faulty{
+	"attempts are forgotten": {head: func(h session.Head) session.Head {
+		h.Attempts = 0
+		return h
+	}},
+	"a wait that an append does not end": {appended: func(m *model, b session.Batch) error {
+		waits := false
+		m.mu.Lock()
+		if s := m.sessions[b.SessionID]; s != nil {
+			waits = s.waits
+		}
+		m.mu.Unlock()
+		err := m.Append(context.Background(), b)
+		if waits {
+			m.sessions[b.SessionID].waits = true
+		}
+		return err
+	}},
+	"a shared value that is removed becomes null": {appended: func(m *model, b session.Batch) error {
+		b.Shared = slices.Clone(b.Shared)
+		for i := range b.Shared {
+			if b.Shared[i].Value == nil {
+				b.Shared[i].Value = []byte("null")
+			}
+		}
+		return m.Append(context.Background(), b)
+	}},
 	"idle sessions in no order": {idle: func(heads []session.Head) []session.Head {
 		slices.Reverse(heads)
 		return heads

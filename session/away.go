@@ -1,0 +1,149 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+)
+
+// returnTime is the least time that clients get to come back which the server has
+// lost: it was gone, or could not go on.
+const returnTime = time.Minute
+
+// When a turn is cancelled because its clients stay away is in the log (ClientsLeft),
+// so that a server that comes later keeps to it. While the turn runs its own timer
+// waits for that time, see leaveLocked; while it is suspended a timer of the manager
+// does, which looks at the session when it fires.
+
+// noteLeaveLocked has the log say when the running turn is cancelled, or that it is
+// not. A turn that is cancelled at once needs no record.
+func (s *Session) noteLeaveLocked(t *Turn) {
+	d := t.onDisconnect
+	if t.noting || !d.Cancel || d.Grace == 0 && t.cancelLogged.IsZero() || t.cancelAt.Equal(t.cancelLogged) {
+		return
+	}
+	t.noting = s.store.spawn(func() { s.noteLeave(t) })
+}
+
+// noteLeave writes until the log says what is so now. A record that cannot be written
+// is missed by a later server alone.
+func (s *Session) noteLeave(t *Turn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for t.ended == nil && !t.cancelAt.Equal(t.cancelLogged) {
+		fact := &ClientsLeft{CancelAt: t.cancelAt}
+		s.mu.Unlock()
+		data, err := marshal(fact)
+		if err == nil {
+			_, err = s.commit(context.Background(), &entry{turn: t, kind: KindClientsLeft, data: data, fact: fact})
+		}
+		s.mu.Lock()
+		if err != nil {
+			break
+		}
+	}
+	t.noting = false
+}
+
+// clientsLeftLocked takes when a turn is cancelled, as the log says it.
+func (s *Session) clientsLeftLocked(t *Turn, f *ClientsLeft) {
+	t = s.nowLocked(t)
+	t.cancelLogged = f.CancelAt
+	if !t.running { // the log is being read
+		t.cancelAt = f.CancelAt
+	}
+}
+
+// lost has the open turn of a session cancelled whose clients the server has lost, if
+// that is what they have asked for and none is back in time.
+func (m *Manager) lost(s *Session) {
+	s.mu.Lock()
+	t := s.turn
+	if t == nil || t.ended != nil || !t.onDisconnect.Cancel {
+		s.mu.Unlock()
+		return
+	}
+	if t.cancelAt.IsZero() { // they were there until now
+		t.cancelAt = now().Add(max(t.onDisconnect.Grace, returnTime))
+	}
+	turnID, due := t.id, t.cancelAt
+	s.mu.Unlock()
+	m.cancelLater(s.id, turnID, due)
+}
+
+// cancelLater has a turn cancelled at a time if it is suspended then and nobody has
+// come for it.
+func (m *Manager) cancelLater(sessionID, turnID string, due time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.draining {
+		return
+	}
+	if timer := m.cancels[sessionID]; timer != nil {
+		timer.Stop()
+	}
+	m.cancels[sessionID] = time.AfterFunc(time.Until(due), func() {
+		if again := m.cancelNow(sessionID, turnID, due); !again.IsZero() {
+			m.cancelLater(sessionID, turnID, again)
+		}
+	})
+}
+
+// cancelNow cancels a turn that was to be cancelled by now, unless the log says
+// otherwise. It returns when to look again, zero for not at all.
+func (m *Manager) cancelNow(sessionID, turnID string, due time.Time) (again time.Time) {
+	m.mu.Lock()
+	delete(m.cancels, sessionID)
+	stops := m.draining
+	if !stops {
+		m.turns.Add(1)
+	}
+	m.mu.Unlock()
+	if stops {
+		return time.Time{} // for the next server
+	}
+	defer m.turns.Done()
+	ctx := context.Background()
+	h, err := m.acquire(ctx, sessionID)
+	if err == nil {
+		defer m.release(h)
+		var is state
+		if is, due = h.s.leaveDue(turnID, due); is == over {
+			return time.Time{}
+		}
+		if is != aside || time.Now().Before(due) {
+			return due
+		}
+		err = m.endAside(ctx, h, disconnected)
+	}
+	if e, ok := errors.AsType[*Error](err); err == nil || ok && (e.Code == codeNotFound || e.Code == codePurged) {
+		return time.Time{}
+	}
+	m.log.LogAttrs(ctx, slog.LevelWarn, "a turn whose client is gone is left open for now", slog.String("session", sessionID),
+		slog.String("turn", turnID), slog.String("error", err.Error()))
+	return time.Now().Add(returnTime)
+}
+
+// leaveDue says how a turn is that was to be cancelled at a time, and when it is to
+// be. A turn that runs sees to that itself, and is over to who asks.
+func (s *Session) leaveDue(turnID string, due time.Time) (state, time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.turn
+	switch {
+	case t == nil || t.id != turnID || t.ended != nil:
+		return over, due
+	case t.running:
+		if t.cancelAt.IsZero() && !s.attendedLocked() {
+			t.cancelAt = due
+			s.arrangeLocked()
+		}
+		return over, due
+	case s.starting != nil:
+		return starting, time.Now().Add(returnTime)
+	case !t.cancelAt.IsZero():
+		due = t.cancelAt
+	}
+	return aside, due
+}

@@ -1,0 +1,49 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestDamagedIsFinal: a read that meets damage fails at once, is written to the log, and
+// is nothing that the caller should try again; the store as a whole goes on.
+func TestDamagedIsFinal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lines bytes.Buffer
+		store := &lossy{script: make([]error, 2)}
+		for i := range store.script {
+			store.script[i] = fmt.Errorf("usage of session %q: %w", "a", ErrDamaged)
+		}
+		p := newPatient(Config{Store: store, Logger: slog.New(slog.NewTextHandler(&lines, nil)), Limits: Limits{StorePatience: time.Minute}},
+			func(err error) { t.Errorf("fatal: %v", err) })
+		defer p.abort()
+		for name, read := range map[string]func() error{
+			"Info": func() error { _, err := p.Info(context.Background(), "a"); return err },
+			"Row":  func() error { _, err := p.Row(context.Background(), RowTurn, "a", "t"); return err },
+		} {
+			begun, tries := time.Now(), store.tries
+			lines.Reset()
+			err := read()
+			var e *Error
+			if !errors.As(err, &e) || e.Code != codeInternal || e.Retryable() || !strings.Contains(e.Message, "damaged") {
+				t.Errorf("%s: %v, want an internal error that says what is damaged", name, err)
+			}
+			if store.tries != tries+1 || time.Since(begun) > 0 {
+				t.Errorf("%s: %d tries in %s, want one at once", name, store.tries-tries, time.Since(begun))
+			}
+			if n := strings.Count(lines.String(), "level=ERROR"); n != 1 || !strings.Contains(lines.String(), "usage of session") {
+				t.Errorf("%s: the log says %q", name, lines.String())
+			}
+		}
+		if err := p.refuses(); err != nil {
+			t.Errorf("the store refuses writes: %v", err)
+		}
+	})
+}

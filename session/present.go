@@ -1,0 +1,61 @@
+package session
+
+import "context"
+
+// present has f called with the turn as it is now. Who holds a Turn may do so for
+// longer than its session stays in memory: what is asked of it is done by the session
+// that the manager has. A turn that is suspended is resumed when f has changed it.
+func (t *Turn) present(ctx context.Context, f func(now *Turn) error) error {
+	m := t.s.manager
+	if m == nil {
+		return f(t.s.now(t))
+	}
+	h, err := m.acquire(ctx, t.s.id)
+	if err != nil {
+		return err
+	}
+	defer m.release(h)
+	now, err := h.s.present(ctx, t)
+	if err != nil {
+		return err
+	}
+	if err := f(now); err != nil {
+		return err
+	}
+	if !h.s.isSuspended() {
+		return nil
+	}
+	m.goOnAfter(ctx, h.s, AttachRequest{SessionID: h.s.id})
+	return nil
+}
+
+// present is the turn that this session has for one that may be of an earlier one,
+// with the results of its calls.
+func (s *Session) present(ctx context.Context, t *Turn) (*Turn, error) {
+	if s == t.s {
+		if now := s.now(t); now == t {
+			return t, nil
+		}
+	}
+	now := (*Turn)(nil)
+	if !s.isLast(t.id) {
+		var err error
+		if now, err = s.other(ctx, AttachRequest{SessionID: s.id, TurnID: t.id}); err != nil {
+			return nil, err
+		}
+	}
+	if now == nil {
+		s.mu.Lock()
+		now = s.turn
+		s.mu.Unlock()
+	}
+	return s.recall(ctx, now)
+}
+
+// isSuspended tells whether the session's last turn is open and nobody makes it run.
+func (s *Session) isSuspended() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.turn
+	return t != nil && t.ended == nil && !t.running && s.starting == nil
+}

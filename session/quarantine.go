@@ -1,0 +1,233 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+)
+
+// A turn that kills the process would kill it again at each start. So the store
+// counts, for each open turn, how often it was made to run since its last step
+// forward: the count is written before the turn runs, and taken back when the turn
+// is put aside. What is left when a process starts is how often the turn was running
+// when one died. At Limits.QuarantineAfter of them the turn is failed.
+//
+// Turns that ran beside the one to blame are counted with it. So a turn one short of
+// the limit is a suspect, and suspects run one at a time, until a step forward, an
+// end or a wait clears them: the last death that counts is one turn's own.
+
+// calmAfter is how long a turn that only waits for answers has to run before it
+// counts as put aside: what it does to the process it has done by then.
+const calmAfter = 10 * time.Second
+
+// errHeldBack marks the refusal to run a second suspect.
+var errHeldBack = errors.New("session: another turn that the process died of is being tried")
+
+// probation holds the one suspect that runs.
+type probation struct {
+	mu      sync.Mutex // protects suspect; taken last
+	suspect *Session
+}
+
+// enter reports whether a session may run its suspect.
+func (p *probation) enter(s *Session) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.suspect != nil && p.suspect != s {
+		return false
+	}
+	p.suspect = s
+	return true
+}
+
+// busy tells whether the suspect of another session runs.
+func (p *probation) busy(s *Session) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.suspect != nil && p.suspect != s
+}
+
+// leave says that a session's turn is no suspect any more, and reports whether it
+// was.
+func (p *probation) leave(s *Session) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.suspect != s {
+		return false
+	}
+	p.suspect = nil
+	return true
+}
+
+// condemned tells whether a turn that was made to run so often is failed.
+func (m *Manager) condemned(attempts int64) bool {
+	return m.limits.QuarantineAfter > 0 && (attempts >= int64(m.limits.QuarantineAfter) || attempts == AttemptsClosing)
+}
+
+// suspected tells whether a turn that was made to run so often runs alone among
+// its like.
+func (m *Manager) suspected(attempts int64) bool {
+	return m.limits.QuarantineAfter > 1 && attempts > 0 && attempts >= int64(m.limits.QuarantineAfter)-1
+}
+
+// attempt writes down that the open turn of a session is about to run. Who does not
+// make it run then calls undo.
+func (m *Manager) attempt(ctx context.Context, s *Session) (undo func(), err error) {
+	s.mu.Lock()
+	attempts := s.attempts
+	s.mu.Unlock()
+	if m.suspected(attempts) && !m.probation.enter(s) {
+		return nil, &Error{Code: codeUnavailable, Err: errHeldBack, Message: fmt.Sprintf(
+			"the server died %d times in a row while this turn ran; such turns go on one at a time, and another one does now: attach again later", attempts)}
+	}
+	if err := m.setAttempts(ctx, s, max(attempts, 0)+1, false); err != nil {
+		m.cleared(s)
+		return nil, fmt.Errorf("session %s: %w", s.id, err)
+	}
+	return func() { m.backTo(s, max(attempts, 0), false) }, nil
+}
+
+// settleTimeout bounds the write that takes the count back.
+const settleTimeout = 2 * time.Second
+
+// settle writes down that nothing of a session's open turn runs; waits says that
+// nothing will until somebody comes.
+func (m *Manager) settle(s *Session, waits bool) { m.backTo(s, 0, waits) }
+
+// backTo takes the count back to what it was. Where that fails, the turn counts as
+// running when the process ends.
+func (m *Manager) backTo(s *Session, attempts int64, waits bool) {
+	ctx, cancel := context.WithTimeout(m.store.tries, settleTimeout)
+	defer cancel()
+	if err := m.setAttempts(ctx, s, attempts, waits); err != nil {
+		m.log.LogAttrs(ctx, slog.LevelDebug, "a turn that does not run counts as running", slog.String("session", s.id), slog.String("error", err.Error()))
+	}
+	m.cleared(s)
+}
+
+func (m *Manager) setAttempts(ctx context.Context, s *Session, attempts int64, waits bool) error {
+	err := m.store.SetAttempts(ctx, s.id, attempts, waits)
+	if err == nil {
+		s.mu.Lock()
+		s.attempts = attempts
+		s.mu.Unlock()
+	}
+	return err
+}
+
+// cleared says that a session's turn is no suspect: the next one may run.
+func (m *Manager) cleared(s *Session) {
+	if m.probation.leave(s) {
+		m.freed()
+	}
+}
+
+// steps are the kinds of records that are steps forward.
+var steps = []Kind{KindTurnStarted, KindEvent, KindToolCall, KindToolResult, KindInteractionResolved}
+
+// stepsForward says how often the turn counts as made to run once records are
+// written: they are steps forward, or 0 for what changes nothing.
+func stepsForward(entries []*entry) int64 {
+	for _, e := range entries {
+		if slices.Contains(steps, e.kind) {
+			return 1
+		}
+	}
+	return 0
+}
+
+// steppedLocked takes note of a step forward.
+func (s *Session) steppedLocked(attempts int64) {
+	if attempts > 0 {
+		if s.attempts > 1 {
+			s.store.cleared(s)
+		}
+		s.attempts = attempts
+	}
+}
+
+// awaitsLocked says that a run has begun, or has ceased, to await a call. A turn that
+// has come to where it only waits is no suspect after a while.
+func (s *Session) awaitsLocked(t *Turn, n int) {
+	t.awaited += n
+	s.calmLocked(t)
+}
+
+func (s *Session) calmLocked(t *Turn) {
+	if t.calm != nil {
+		t.calm.Stop()
+		t.calm = nil
+	}
+	if s.attempts < 2 || !t.running || t.awaited == 0 || t.awaited < len(t.pending) || len(t.modelCalls) > 0 {
+		return
+	}
+	t.calm = time.AfterFunc(calmAfter, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if t.calm != nil {
+			t.calm = nil
+			s.store.spawn(func() { s.store.calmed(s) })
+		}
+	})
+}
+
+func (s *Session) attemptsNow() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.attempts
+}
+
+// endCondemned is quarantine for who has reserved the session and wants its turn.
+func (m *Manager) endCondemned(ctx context.Context, h *held) (*Turn, error) {
+	next, err := m.quarantine(ctx, h.s)
+	if next != nil {
+		m.launchNext(ctx, h, next)
+	} else {
+		h.s.unreserve()
+	}
+	if err != nil {
+		return nil, err
+	}
+	h.s.mu.Lock()
+	defer h.s.mu.Unlock()
+	return h.s.turn, nil
+}
+
+// quarantine fails the open turn of a session. The caller has reserved the session;
+// a turn to run next has the reservation.
+func (m *Manager) quarantine(ctx context.Context, s *Session) (next *Run, err error) {
+	s.mu.Lock()
+	turn, attempts := s.turn.id, s.attempts
+	s.mu.Unlock()
+	log := m.log.With(slog.String("session", s.id), slog.String("turn", turn), slog.Int64("deaths", attempts))
+	if attempts == AttemptsClosing {
+		log.Error("a quarantined turn is left open: the process died while the turn was ended")
+		return nil, Errorf(codePrecondition,
+			"session %q: its turn is quarantined, and the server died while it ended the turn; delete the session, or fork it before the turn", s.id)
+	}
+	if err := m.store.SetAttempts(ctx, s.id, AttemptsClosing, false); err != nil {
+		return nil, fmt.Errorf("session %s: %w", s.id, err)
+	}
+	why := Errorf(codeInternal, "the server died %d times in a row while this turn ran, and the turn made no step forward in between: "+
+		"it is quarantined and does not run again; the session goes on with its next prompt", attempts)
+	end := func() *TurnEnded { return &TurnEnded{Code: why.Code, Message: why.Message, Reason: why.Message} }
+	next, err = m.closeAs(ctx, s, func(Receipt) (func() *TurnEnded, error) { return end, why })
+	if err != nil {
+		m.settleClosing(ctx, s, attempts)
+		log.Error("a turn that the process died of could not be ended", slog.String("error", err.Error()))
+		return nil, err
+	}
+	log.Error("turn quarantined: it was running each time when the process died")
+	return next, nil
+}
+
+// settleClosing takes back that a turn is being ended.
+func (m *Manager) settleClosing(ctx context.Context, s *Session, attempts int64) {
+	if err := m.store.SetAttempts(context.WithoutCancel(ctx), s.id, attempts, false); err != nil {
+		m.log.LogAttrs(ctx, slog.LevelWarn, "a quarantined turn counts as one that cannot be ended", slog.String("session", s.id), slog.String("error", err.Error()))
+	}
+}
