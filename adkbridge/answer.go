@@ -103,9 +103,26 @@ func (m *agentModel) answer(ctx context.Context, req *adkmodel.LLMRequest) (*ans
 		}
 		return a, m.count(a)
 	}
+	return m.generated(ctx, req, key, branch)
+}
+
+// generated makes a model call whose answer the log does not hold.
+func (m *agentModel) generated(ctx context.Context, req *adkmodel.LLMRequest, key, branch string) (*answer, error) {
+	t := m.t
 	if err := t.inject(ctx); err != nil {
 		return nil, err
 	}
+	leave, err := m.enterCall(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	if t.verifier == nil { // which has no model to tell
+		if err := m.tell(req.Config, t.stateOf(m.n)); err != nil {
+			return nil, err
+		}
+	}
+	defer func() { req.Config.SystemInstruction = nil }() // ADK keeps the request while other agents run
 	m.prepare(req.Config)
 	// ADK's own contents are dropped; of the request its configuration is used.
 	l := &live{branch: branch, id: messageID(t.run.TurnID(), key), config: req.Config, chain: newChain(t, slices.Concat([]*node{m.n}, m.n.fallbacks))}
@@ -228,6 +245,28 @@ func (t *turn) nextCall(n *node, branch string) (key string, logged *stored, err
 	return key, t.answers[key], nil
 }
 
+// tell puts the agent's instruction into a request's configuration, with the keys
+// of this state.
+func (m *agentModel) tell(cfg *genai.GenerateContentConfig, state map[string]any) error {
+	if !m.t.instructed(m.n) {
+		return nil
+	}
+	text, err := m.t.instruction(m.n, state)
+	if err != nil {
+		return err
+	}
+	p := cfg.SystemInstruction.Parts[0]
+	rest, ok := strings.CutPrefix(p.Text, instructionMark)
+	if !ok {
+		return fmt.Errorf("%s: the engine has put something before the instruction", m.n.at())
+	}
+	if text == "" {
+		rest = strings.TrimPrefix(rest, layerBreak)
+	}
+	p.Text = text + rest
+	return nil
+}
+
 // prepare completes a request's configuration, which ADK has made for this call
 // alone.
 func (m *agentModel) prepare(cfg *genai.GenerateContentConfig) {
@@ -312,7 +351,7 @@ func (m *agentModel) mint(resp *model.Response, key, branch string) *answer {
 		author: m.n.name, branch: branch,
 		content: &genai.Content{Role: genai.RoleModel},
 		finish:  resp.FinishReason, model: strings.ToValidUTF8(resp.Model, "\uFFFD"),
-		meta: &meta{LLM: key, Path: m.n.path, Provided: provided(resp.Provided), Context: m.n.model.promptTokens(resp.Usage)},
+		meta: &meta{LLM: key, Path: m.n.path, Provided: provided(resp.Provided), Context: max(resp.Usage.Prompt, 0)},
 	}
 	a.meta.Usage, a.meta.Before = m.paid(append(slices.Clone(resp.Failed), resp.Usage))
 	if resp.Content == nil {

@@ -114,14 +114,8 @@ func (t *turn) buildLLM(n *node, kids []agent.Agent) (agent.Agent, error) {
 		DisallowTransferToParent: alone,
 		DisallowTransferToPeers:  alone,
 	}
-	if spec := t.run.Spec(); len(n.instruction) > 0 || spec.Before != "" || spec.After != "" {
-		cfg.InstructionProvider = func(ctx agent.ReadonlyContext) (string, error) {
-			text, err := t.instruct(n, ctx.Branch())
-			if err != nil {
-				t.stop(err)
-			}
-			return text, err
-		}
+	if t.instructed(n) {
+		cfg.InstructionProvider = func(agent.ReadonlyContext) (string, error) { return instructionMark, nil }
 	}
 	return llmagent.New(cfg)
 }

@@ -87,6 +87,7 @@ func TestCheckRefuses(t *testing.T) {
 		{name: "exit_loop beside a loop", tree: seq("root", rounds("l", 1, llm("a")), llm("b", builtin("exit_loop"))), want: []string{`root/b: builtin tool "exit_loop"`}},
 		{name: "unknown builtin", tree: llm("root", builtin("bash")), want: []string{`root: builtin tool "bash": not available for model "root"`, `"exit_loop"`, `"google_search"`}},
 		{name: "builtin of another provider", tree: llm("root", builtin("web_search")), want: []string{`"web_search": not available`}},
+		{name: "one search twice", tree: llm("root", builtin("google_search", "web_search")), want: []string{`"web_search" and "google_search" are one tool`}},
 		{name: "builtin twice", tree: llm("root", builtin("google_search", "google_search")), want: []string{`"google_search" is listed twice`}},
 		{name: "long instruction", tree: llm("root", instruct(strings.Repeat("x", 64<<10+1))), want: []string{"root: the instruction has 65537 bytes, at most 65536"}},
 		{name: "artifact", tree: llm("root", instruct("read {artifact.plan}")), want: []string{"root: instruction: {artifact.plan}"}},

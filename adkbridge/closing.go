@@ -47,7 +47,7 @@ func (t *turn) close(ctx context.Context, cause error) error {
 		ev := t.newEvent(ctx, a.author, a.branch)
 		ev.Content = a.content
 		ev.FinishReason, ev.ModelVersion = a.finish, a.model
-		if err := t.commit(ctx, ev, a.meta); err != nil {
+		if err := t.commit(ctx, ev, a.meta); err != nil && !t.keptWithout(ev, err) {
 			return err
 		}
 	}
@@ -74,7 +74,7 @@ func (t *turn) close(ctx context.Context, cause error) error {
 			}
 			ev.Content.Parts = append(ev.Content.Parts, responsePart(c, result))
 		}
-		if err := t.commit(ctx, ev, &meta{Path: o.path}); err != nil {
+		if err := t.commit(ctx, ev, &meta{Path: o.path}); err != nil && !t.keptWithout(ev, err) {
 			return err
 		}
 	}

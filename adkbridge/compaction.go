@@ -249,7 +249,7 @@ func (m *agentModel) summarise(ctx context.Context, l *live, text string, fact *
 	if over {
 		return "", nil, session.Errorf(codeLimit, "%s: the turn has made %d model calls, more are not allowed", m.n.at(), t.limits.ModelCalls)
 	}
-	done, err := t.run.BeginCall(session.ModelCall{Path: m.n.path, Model: models[0].modelName, MessageID: l.id})
+	done, err := t.run.BeginCall(ctx, session.ModelCall{Path: m.n.path, Model: models[0].modelName, MessageID: l.id})
 	if err != nil {
 		return "", nil, err
 	}

@@ -41,6 +41,8 @@ type meta struct {
 	Usage *session.Usage `json:"usage,omitempty"`
 	// Before is what those hold of it: tries that have failed.
 	Before *session.Usage `json:"before,omitempty"`
+	// UsageForm is the form of both, 0 for the first one: see session.Usage.CountedBy.
+	UsageForm int `json:"usage_form,omitempty"`
 	// Call says more of the model call.
 	Call *session.CallInfo `json:"call,omitempty"`
 	// Provided is what the model's provider has run.
@@ -81,6 +83,9 @@ type stored struct {
 func encode(ev *adksession.Event, m *meta) ([]byte, error) {
 	s := stored{event: event(*ev)}
 	s.CustomMetadata.Agentd = *m
+	if m.Usage != nil {
+		s.CustomMetadata.Agentd.UsageForm = usageForm
+	}
 	s.LLMResponse.CustomMetadata = nil
 	s.UsageMetadata = nil // meta holds it
 	s.Timestamp = ev.Timestamp.UTC()
@@ -108,6 +113,7 @@ func decode(data []byte) (*stored, error) {
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("decode event: data after the JSON value")
 	}
+	s.recount()
 	if s.Content == nil {
 		return s, nil
 	}
@@ -122,6 +128,36 @@ func decode(data []byte) (*stored, error) {
 		}
 	}
 	return s, nil
+}
+
+// usageForm is meta.UsageForm of today.
+const usageForm = 2
+
+// recount has the usage of an earlier form mean what it does today.
+func (s *stored) recount() {
+	m := &s.CustomMetadata.Agentd
+	if m.UsageForm >= usageForm {
+		return
+	}
+	if m.Usage != nil {
+		*m.Usage = m.Usage.CountedBy(s.provider())
+	}
+	if m.Before != nil { // as the records of those tries are read, which name no provider
+		*m.Before = m.Before.CountedBy("")
+	}
+}
+
+// provider is the one whose call the event is the end of, "" if it is not known.
+// Events of before there was a Call name the model alone.
+func (s *stored) provider() string {
+	switch c := s.CustomMetadata.Agentd.Call; {
+	case c != nil:
+		return c.Provider
+	case strings.HasPrefix(s.ModelVersion, "claude-"):
+		return "anthropic"
+	default:
+		return ""
+	}
 }
 
 // context is how long the prompt was that the event answers, in tokens; 0 is not
@@ -150,6 +186,14 @@ const (
 // onlyUsage tells whether an event says nothing but what a failed call took.
 func (s *stored) onlyUsage() bool {
 	return s.CustomMetadata.Agentd.LLM == "" && s.CustomMetadata.Agentd.Compacted == nil && (s.Content == nil || len(s.Content.Parts) == 0) && len(s.Actions.StateDelta) == 0
+}
+
+// blank tells whether an event says nothing at all. The engine appends one when an
+// answer to loop_continue sets nothing but keys of scope temp. Logs of earlier
+// releases may hold one for each time that the turn ran.
+func (s *stored) blank() bool {
+	m := &s.CustomMetadata.Agentd
+	return s.onlyUsage() && m.Vain == "" && m.Injected == "" && m.Usage == nil && m.Before == nil && m.Call == nil
 }
 
 // emptyPart tells whether a part says nothing at all.

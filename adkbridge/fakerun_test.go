@@ -187,7 +187,7 @@ func (f *fakeRun) Append(ctx context.Context, data []byte, ev *session.Event) (s
 
 func (*fakeRun) Marks(string) session.Marks { return nil }
 
-func (*fakeRun) BeginCall(session.ModelCall) (func(), error) { return func() {}, nil }
+func (*fakeRun) BeginCall(context.Context, session.ModelCall) (func(), error) { return func() {}, nil }
 
 func (f *fakeRun) Retrying(_ context.Context, r session.ModelRetry) error {
 	return f.tellOf(session.KindModelRetry, r)

@@ -66,6 +66,13 @@ func (h *history) add(it *item, size int) {
 	}
 }
 
+// size is what the log holds of the items, in bytes.
+func (h *history) size() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.bytes
+}
+
 // addStored adds a decoded event.
 func (h *history) addStored(seq int64, s *stored, size int) {
 	m := &s.CustomMetadata.Agentd
@@ -126,7 +133,8 @@ func (h *history) load(ctx context.Context, run handle) (openTurn, error) {
 				}
 			}
 		case session.KindTurnResumed, session.KindToolCall, session.KindToolResult,
-			session.KindRawPayload, session.KindInteractionResolved, session.KindTurnQueued, session.KindTurnDropped:
+			session.KindRawPayload, session.KindInteractionResolved,
+			session.KindTurnQueued, session.KindTurnDropped, session.KindClientsLeft:
 			// Results are part of the history in the event that answers their calls,
 			// queued prompts in the turn they start or the event they become.
 		}
@@ -191,7 +199,7 @@ func (o *openTurn) failed(rec session.Record) error {
 	c := o.cut[agent]
 	c.model, c.branch = cmp.Or(f.Next, c.model), cmp.Or(branchOf(f.MessageID), c.branch)
 	if f.Usage != nil {
-		c.usage = c.usage.Add(*f.Usage)
+		c.usage = c.usage.Add(f.Usage.CountedBy(""))
 	}
 	return nil
 }

@@ -5,11 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"unicode"
-
-	"github.com/apzuk3/agentd/session"
 )
 
 // placeholder finds {key} in an instruction.
@@ -22,10 +19,30 @@ type segment struct {
 	optional bool
 }
 
-// parseInstruction splits a template. A placeholder is {key} or {key?}, where
+// template is an instruction that is filled in from the state. It is immutable.
+type template struct {
+	segments []segment
+	literal  int            // bytes of text
+	uses     map[string]int // how often each key stands in it
+}
+
+// parseInstruction reads a template. A placeholder is {key} or {key?}, where
 // key is an identifier, perhaps after "app:", "user:" or "temp:"; any other
 // braces are text.
-func parseInstruction(text string) ([]segment, error) {
+func parseInstruction(text string) (template, error) {
+	segments, err := segmentsOf(text)
+	out := template{segments: segments, uses: map[string]int{}}
+	for _, s := range segments {
+		if s.key != "" {
+			out.uses[s.key]++
+		}
+		out.literal += len(s.text)
+	}
+	return out, err
+}
+
+// segmentsOf splits a template.
+func segmentsOf(text string) ([]segment, error) {
 	var out []segment
 	last := 0
 	for _, m := range placeholder.FindAllStringIndex(text, -1) {
@@ -62,42 +79,6 @@ func placeholderKey(key string) bool {
 		}
 	}
 	return key != ""
-}
-
-// instruct is what an agent's model is told: the server's text, the agent's own
-// filled in from the state as it is now, the caller's text for this turn. It takes
-// the place of ADK's templates, whose errors name neither key nor agent and which
-// print objects and large numbers as Go does.
-func (t *turn) instruct(n *node, branch string) (string, error) {
-	own, err := t.ownInstruction(n, branch)
-	if err != nil {
-		return "", err
-	}
-	spec := t.run.Spec()
-	layers := slices.DeleteFunc([]string{spec.Before, own, spec.After}, func(s string) bool { return strings.TrimSpace(s) == "" })
-	return strings.Join(layers, "\n\n"), nil
-}
-
-func (t *turn) ownInstruction(n *node, branch string) (string, error) {
-	var b strings.Builder
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	state := t.state
-	if t.verifier != nil && t.verifier.recorder != nil {
-		state = t.verifier.recorder.stateLocked(t, promptKey{n.name, branch})
-	}
-	for _, s := range n.instruction {
-		if s.key == "" {
-			b.WriteString(s.text)
-			continue
-		}
-		v, ok := state[s.key]
-		if !ok && !s.optional {
-			return "", session.Errorf(codeTree, "%s: instruction: the state has no key %q; set it before this agent runs, or write {%s?}", n.at(), s.key, s.key)
-		}
-		b.WriteString(stateText(v))
-	}
-	return b.String(), nil
 }
 
 // stateText is a value as a model reads it: text as it is, nothing for null,

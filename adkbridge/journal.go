@@ -12,6 +12,8 @@ import (
 
 	adksession "google.golang.org/adk/v2/session"
 	"google.golang.org/genai"
+
+	"github.com/apzuk3/agentd/session"
 )
 
 // journal is ADK's session service for one turn. What ADK appends goes into the
@@ -55,7 +57,6 @@ func (j *journal) AppendEvent(ctx context.Context, _ adksession.Session, ev *adk
 	if err != nil {
 		return err
 	}
-	temp := tempKeys(ev.Actions.StateDelta)
 	if ok && j.t.verifier != nil {
 		switch err := j.t.verifier.compare(j.t, l, ev, m); {
 		case errors.Is(err, errPast):
@@ -67,6 +68,8 @@ func (j *journal) AppendEvent(ctx context.Context, _ adksession.Session, ev *adk
 	}
 	if ok { // a turn that runs again after a crash
 		ev.ID, ev.Timestamp = l.ev.ID, l.ev.Timestamp
+		temp := tempKeys(ev.Actions.StateDelta) // with an answer to loop_continue
+		maps.Copy(temp, j.t.tempOf(l.ev))
 		j.t.admit(l.seq, l.ev, l.size, temp)
 		return nil
 	}
@@ -98,7 +101,11 @@ func (t *turn) nextLogged(ev *adksession.Event, m *meta) (loggedEvent, bool, err
 	}
 	key := promptKey{ev.Author, ev.Branch}
 	queue := t.logged[key]
+	for len(queue) > 0 && queue[0].ev.blank() && (m.LLM != "" || ev.Content != nil || len(durable(ev.Actions.StateDelta)) > 0) {
+		queue = queue[1:]
+	}
 	if len(queue) == 0 {
+		delete(t.logged, key)
 		return loggedEvent{}, false, nil
 	}
 	l := queue[0]
@@ -126,19 +133,42 @@ func (t *turn) commit(ctx context.Context, ev *adksession.Event, m *meta) error 
 	if err != nil {
 		return err
 	}
-	rec, err := t.run.Append(ctx, data, s.meaning())
-	if err != nil {
-		return err
+	rec, refused := t.run.Append(ctx, data, s.meaning())
+	if t.keptWithout(ev, refused) {
+		// What was said is paid for and is history; the state does not take its keys.
+		bare := *ev
+		bare.Actions.StateDelta = nil
+		if data, err = encode(&bare, m); err == nil {
+			s, err = decode(data)
+		}
+		if err == nil {
+			rec, err = t.run.Append(ctx, data, s.meaning())
+		}
+		if err != nil {
+			return refused
+		}
+	} else if refused != nil {
+		return refused
 	}
 	t.admit(rec.Seq, s, len(data), tempKeys(ev.Actions.StateDelta))
-	return nil
+	if refused != nil {
+		t.stop(refused)
+	}
+	return refused
+}
+
+// keptWithout tells whether an event is committed without its keys, which the state
+// does not take.
+func (t *turn) keptWithout(ev *adksession.Event, err error) bool {
+	e, ok := errors.AsType[*session.Error](err)
+	return ok && e.Code == codeLimit && len(durable(ev.Actions.StateDelta)) > 0
 }
 
 // setOutput writes what an agent ends with into the state, if it has an
 // output_key.
 func (t *turn) setOutput(ev *adksession.Event, m *meta) {
-	if n := t.nodeOf(ev.Author); n != nil && n.outputKey != "" && (n.output == nil || m.Structured) {
-		if text, ok := n.finalText(ev.Content, m); ok && len(text) <= t.limits.ValueBytes {
+	if n := t.nodeOf(ev.Author); n != nil {
+		if text, ok := n.outputOf(ev.Content, m, t.limits.ValueBytes); ok {
 			delta := maps.Clone(ev.Actions.StateDelta)
 			if delta == nil {
 				delta = map[string]any{}
@@ -147,6 +177,35 @@ func (t *turn) setOutput(ev *adksession.Event, m *meta) {
 			ev.Actions.StateDelta = delta
 		}
 	}
+}
+
+// outputOf is what an event of the agent writes into the state by output_key.
+func (n *node) outputOf(c *genai.Content, m *meta, most int) (string, bool) {
+	if n.outputKey == "" || n.output != nil && !m.Structured {
+		return "", false
+	}
+	text, ok := n.finalText(c, m)
+	return text, ok && len(text) <= most
+}
+
+// tempOf are the keys of scope temp that an event of the log has set. They are in no
+// event: an output_key is found in what the agent says, and what came with results in
+// those.
+func (t *turn) tempOf(s *stored) map[string]any {
+	out := map[string]any{}
+	for _, id := range responses(s.Content) {
+		if res, ok := t.run.Result(id); ok {
+			maps.Copy(out, tempKeys(res.State))
+		}
+	}
+	n := t.nodeOf(s.Author)
+	if n == nil || !strings.HasPrefix(n.outputKey, adksession.KeyPrefixTemp) {
+		return out
+	}
+	if text, ok := n.outputOf(s.Content, &s.CustomMetadata.Agentd, t.limits.ValueBytes); ok {
+		out[n.outputKey] = text
+	}
+	return out
 }
 
 // nodeOf finds an event's agent; nil for an interrupted turn, which has no tree.
@@ -207,12 +266,9 @@ func responses(c *genai.Content) []string {
 
 // tempKeys are the keys of a delta that live as long as the turn.
 func tempKeys(delta map[string]any) map[string]any {
-	var out map[string]any
+	out := map[string]any{}
 	for k, v := range delta {
 		if strings.HasPrefix(k, adksession.KeyPrefixTemp) {
-			if out == nil {
-				out = map[string]any{}
-			}
 			out[k] = v
 		}
 	}

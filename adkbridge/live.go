@@ -21,7 +21,7 @@ type live struct {
 // ask makes a live model call.
 func (m *agentModel) ask(ctx context.Context, l *live) (*model.Response, *session.CallInfo, error) {
 	t := m.t
-	done, err := t.run.BeginCall(session.ModelCall{Path: m.n.path, Model: l.chain.last.n.modelName, MessageID: l.id})
+	done, err := t.run.BeginCall(ctx, session.ModelCall{Path: m.n.path, Model: l.chain.last.n.modelName, MessageID: l.id})
 	if err != nil {
 		return nil, nil, err
 	}

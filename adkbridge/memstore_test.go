@@ -56,6 +56,8 @@ func (s *memStore) Append(_ context.Context, b session.Batch) error {
 	return nil
 }
 
+func (s *memStore) SetAttempts(context.Context, string, int64, bool) error { return nil }
+
 func (s *memStore) Read(_ context.Context, id string, after int64, limit int) ([]session.Record, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

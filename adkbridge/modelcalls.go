@@ -51,8 +51,8 @@ func ModelCalls(ctx context.Context, log session.TurnLog, limit int) (calls []se
 	more = len(ended) > limit
 	ended = ended[:min(len(ended), limit)]
 	for _, c := range ended {
-		if c.key != "" {
-			v.recorder.wanted[c.key] = true
+		if _, again := v.recorder.wanted[c.key]; c.key != "" && !again {
+			v.recorder.wanted[c.key] = c.seq
 		}
 	}
 	var diverged *Divergence
@@ -60,6 +60,10 @@ func ModelCalls(ctx context.Context, log session.TurnLog, limit int) (calls []se
 		if diverged, err = v.turn(ctx, recs); err != nil {
 			return nil, false, err
 		}
+	}
+	if cut := v.recorder.cut; cut > 0 {
+		more = true
+		ended = slices.DeleteFunc(ended, func(c endedCall) bool { return c.seq >= cut })
 	}
 	lost := log.After == 0 && len(v.recorder.wanted) > 0
 	for _, c := range ended {
@@ -126,13 +130,13 @@ func (v *verification) settleState(rec session.Record) error {
 		if err := json.Unmarshal(rec.Data, &f); err != nil {
 			return fmt.Errorf("record %d: %w", rec.Seq, err)
 		}
-		maps.Copy(v.state, f.State)
+		writeState(v.state, f.State)
 	case session.KindEvent:
 		s, err := decode(rec.Data)
 		if err != nil {
 			return fmt.Errorf("record %d: %w", rec.Seq, err)
 		}
-		maps.Copy(v.state, durable(s.Actions.StateDelta))
+		writeState(v.state, durable(s.Actions.StateDelta))
 	default:
 	}
 	return nil
@@ -154,27 +158,58 @@ type callRecorder struct {
 	start  map[string]any   // the state
 	hist   *history         // up to the end of the turn
 	events []loggedEvent    // those of the turn that agents have come to
+	asked  []askedState     // by seq
 	ends   map[string]int64 // where the answers are in the log, by "agent|branch#n"
-	wanted map[string]bool  // the calls to take note of, by "agent|branch#n"
 
-	mu    sync.Mutex                            // protects the fields below
-	calls map[string]*agentdv1.ModelCallDetails // by "agent|branch#n"
-	texts map[string]string                     // what calls are told alike, once
+	mu     sync.Mutex                            // protects the fields below
+	wanted map[string]int64                      // the calls to take note of, by "agent|branch#n": where they ended
+	calls  map[string]*agentdv1.ModelCallDetails // by "agent|branch#n"; nil for one that cannot be made again
+	texts  map[string]*sharedText                // what calls are told
+	bytes  int                                   // of texts
+	cut    int64                                 // calls that ended here or later are not wanted any more; 0 for none
 
 	failed error // what the run has ended with; owned by the goroutine that runs it
 }
 
+// maxToldBytes bounds what is kept of the texts that calls are told, in bytes: a page
+// that would have more ends early. It is more than a reply can have.
+const maxToldBytes = 8 << 20
+
+// sharedText is a text that calls are told alike.
+type sharedText struct {
+	text string
+	uses int
+}
+
+// askedState is what an answer to loop_continue says of keys of scope temp.
+type askedState struct {
+	seq  int64
+	temp map[string]any
+}
+
 func newCallRecorder() *callRecorder {
-	return &callRecorder{hist: newHistory(), calls: map[string]*agentdv1.ModelCallDetails{}, texts: map[string]string{}, ends: map[string]int64{}, wanted: map[string]bool{}}
+	return &callRecorder{hist: newHistory(), calls: map[string]*agentdv1.ModelCallDetails{}, texts: map[string]*sharedText{}, ends: map[string]int64{}, wanted: map[string]int64{}}
 }
 
 // begin takes in what is known of the turn before it runs: the state and the
 // history at its start, and its events.
-func (r *callRecorder) begin(state map[string]any, hist *history, logged []loggedEvent) {
+func (r *callRecorder) begin(run *verifier, hist *history, logged []loggedEvent) {
 	if r == nil {
 		return
 	}
-	r.start = state
+	r.start = run.state
+	for _, rec := range run.recs {
+		if rec.Kind != session.KindToolResult {
+			continue
+		}
+		var res session.ToolResult
+		if json.Unmarshal(rec.Data, &res) != nil { // not reached: the verifier has read it
+			continue
+		}
+		if _, ok := run.calls[res.CallID]; ok {
+			r.asked = append(r.asked, askedState{rec.Seq, tempKeys(res.State)})
+		}
+	}
 	for _, it := range hist.items {
 		own := *it // what is made on first use belongs to one history
 		r.hist.add(&own, 0)
@@ -199,31 +234,38 @@ func (r *callRecorder) end(key string) int64 {
 	return math.MaxInt64
 }
 
-// stateLocked is the state as it was when an agent's next call began, which is
-// right behind the last event that the agent could see. Siblings come to their
-// events in another order now. The caller holds t.mu.
-func (r *callRecorder) stateLocked(t *turn, at promptKey) map[string]any {
-	end, began := r.end(callKey(at, t.step[at.agent+"|"+at.branch])), 0
+// state is the state as it was when a call of an agent began, which is right behind
+// the last event that the agent could see. Siblings come to their events in another
+// order now.
+func (r *callRecorder) state(t *turn, at promptKey, key string) map[string]any {
+	end, began := r.end(key), 0
 	for i, l := range r.events {
 		if l.seq < end && visible(at.branch, l.ev.Branch) {
 			began = i + 1
 		}
 	}
-	state := maps.Clone(r.start)
-	for _, l := range r.events[:began] {
-		maps.Copy(state, durable(l.ev.Actions.StateDelta))
+	state, asked := maps.Clone(r.start), r.asked
+	answers := func(before int64) {
+		for ; len(asked) > 0 && asked[0].seq < before; asked = asked[1:] {
+			writeState(state, asked[0].temp)
+		}
 	}
-	maps.Copy(state, tempKeys(t.state))
+	for _, l := range r.events[:began] {
+		answers(l.seq)
+		writeState(state, durable(l.ev.Actions.StateDelta))
+		writeState(state, t.tempOf(l.ev))
+	}
+	answers(end)
 	return state
 }
 
 // callKey names a call of an agent, n counting from 0.
 func callKey(at promptKey, n int) string { return fmt.Sprintf("%s|%s#%d", at.agent, at.branch, n) }
 
-// record takes note of a call that is about to be made, if it is wanted. cfg is what
-// ADK has made for it; it is not changed.
+// record takes note of a call that is about to be made, if it is wanted and could be
+// told its instruction. cfg is what ADK has made for it; it is not changed.
 func (r *callRecorder) record(m *agentModel, at promptKey, key string, cfg *genai.GenerateContentConfig) {
-	if r == nil || !r.wanted[key] {
+	if !r.wants(key) {
 		return
 	}
 	own := *cfg
@@ -234,6 +276,10 @@ func (r *callRecorder) record(m *agentModel, at promptKey, key string, cfg *gena
 			part := *p
 			own.SystemInstruction.Parts = append(own.SystemInstruction.Parts, &part)
 		}
+	}
+	if m.tell(&own, r.state(m.t, at, key)) != nil {
+		r.keep(m.t.verifier, key, nil)
+		return
 	}
 	m.prepare(&own)
 	contents, summary := r.hist.promptBefore(at, m.since(), r.end(key))
@@ -252,13 +298,55 @@ func (r *callRecorder) record(m *agentModel, at promptKey, key string, cfg *gena
 			call.ToolNames = append(call.ToolNames, name)
 		}
 	}
+	r.keep(m.t.verifier, key, call)
+}
+
+// wants tells whether note is to be taken of a call.
+func (r *callRecorder) wants(key string) bool {
+	if r == nil {
+		return false
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	call.Instruction, call.Summary = r.onceLocked(call.GetInstruction()), r.onceLocked(call.GetSummary())
-	r.calls[key] = call
-	if len(r.calls) == len(r.wanted) { // nobody needs the rest of the turn
-		m.t.verifier.stop(errHeld)
+	_, ok := r.wanted[key]
+	return ok
+}
+
+// keep takes note of what a call was told, nil if that cannot be made again, and lets
+// go of the last calls while that is too much.
+func (r *callRecorder) keep(run *verifier, key string, call *agentdv1.ModelCallDetails) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, ok := r.wanted[key]; !ok {
+		return
 	}
+	if call != nil {
+		call.Instruction, call.Summary = r.onceLocked(call.GetInstruction()), r.onceLocked(call.GetSummary())
+	}
+	r.calls[key] = call
+	for r.bytes > maxToldBytes && len(r.wanted) > 1 {
+		r.dropLocked()
+	}
+	if len(r.calls) == len(r.wanted) { // nobody needs the rest of the turn
+		run.stop(errHeld)
+	}
+}
+
+// dropLocked lets go of the call that ended last.
+func (r *callRecorder) dropLocked() {
+	last := ""
+	for key, seq := range r.wanted {
+		if last == "" || seq > r.wanted[last] {
+			last = key
+		}
+	}
+	r.cut = r.wanted[last]
+	if call := r.calls[last]; call != nil {
+		r.releaseLocked(call.GetInstruction())
+		r.releaseLocked(call.GetSummary())
+	}
+	delete(r.wanted, last)
+	delete(r.calls, last)
 }
 
 // knowsAll tells whether the run has come to all calls of which note is to be taken:
@@ -272,14 +360,25 @@ func (r *callRecorder) knowsAll() bool {
 	return len(r.calls) == len(r.wanted)
 }
 
-// onceLocked returns the first text that was the same.
+// onceLocked returns the first text that was the same, and counts who uses it.
 func (r *callRecorder) onceLocked(text string) string {
-	first, ok := r.texts[text]
-	if !ok {
-		first = text
-		r.texts[text] = text
+	first := r.texts[text]
+	if first == nil {
+		first = &sharedText{text: text}
+		r.texts[text] = first
+		r.bytes += len(text)
 	}
-	return first
+	first.uses++
+	return first.text
+}
+
+// releaseLocked lets go of a text for one call.
+func (r *callRecorder) releaseLocked(text string) {
+	first := r.texts[text]
+	if first.uses--; first.uses == 0 {
+		delete(r.texts, text)
+		r.bytes -= len(text)
+	}
 }
 
 // promptBefore returns the prompt of a key as it was before a record was appended,

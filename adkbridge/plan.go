@@ -1,6 +1,8 @@
 package adkbridge
 
 import (
+	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -53,7 +55,7 @@ type node struct {
 	modelName   string
 	model       Model
 	fallbacks   []*node // the same agent with other models, in order; without agents below
-	instruction []segment
+	instruction template
 	outputKey   string         // "" for none
 	output      *outputSchema  // nil for any text
 	tools       []*declaration // of the client
@@ -72,19 +74,31 @@ type node struct {
 // at renders the node's path for messages.
 func (n *node) at() string { return pathString(n.path) }
 
-// targets are the agents a model may transfer to, as ADK offers them.
-func (n *node) targets() []string {
-	var out []string
-	for _, kid := range n.kids {
-		out = append(out, kid.name)
-	}
-	if p := n.parent; p != nil && p.kind == llmKind {
-		out = append(out, p.name)
-		for _, peer := range p.kids {
-			if peer != n {
-				out = append(out, peer.name)
+// reaches yields the agents a model may transfer to, as ADK offers them.
+func (n *node) reaches() iter.Seq[*node] {
+	return func(yield func(*node) bool) {
+		for _, kid := range n.kids {
+			if n.kind != llmKind || !yield(kid) {
+				return
 			}
 		}
+		p := n.parent
+		if p == nil || p.kind != llmKind || !yield(p) {
+			return
+		}
+		for _, peer := range p.kids {
+			if peer != n && !yield(peer) {
+				return
+			}
+		}
+	}
+}
+
+// targets are the names of the agents a model may transfer to.
+func (n *node) targets() []string {
+	var out []string
+	for target := range n.reaches() {
+		out = append(out, target.name)
 	}
 	return out
 }
@@ -111,6 +125,7 @@ type declaration struct {
 	name    string
 	decl    *genai.FunctionDeclaration
 	approve bool // each call waits for a person
+	bytes   int  // of all that models are told of it
 	// deferred has the model look for it.
 	deferred bool
 }
@@ -185,11 +200,15 @@ func (p *planner) clientTools(tools []*agentdv1.Tool) error {
 		if err != nil {
 			return session.Errorf(codeTree, "tool %q: input_schema: %w", name, err)
 		}
-		p.tools[name] = &declaration{name: name, approve: t.GetNeedsApproval(), deferred: t.GetDeferred(), decl: &genai.FunctionDeclaration{
-			Name:                 name,
-			Description:          t.GetDescription(),
-			ParametersJsonSchema: schema,
-		}}
+		p.tools[name] = &declaration{
+			name: name, approve: t.GetNeedsApproval(), deferred: t.GetDeferred(),
+			bytes: len(name) + len(t.GetDescription()) + len(t.GetInputSchema()),
+			decl: &genai.FunctionDeclaration{
+				Name:                 name,
+				Description:          t.GetDescription(),
+				ParametersJsonSchema: schema,
+			},
+		}
 		if name == askLoopTool {
 			p.tree.askLoop, p.tree.askLeave = true, t.GetNeedsApproval()
 		}
@@ -312,14 +331,21 @@ func isAlnum(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
 }
 
-// quoteAll lists names for a message.
+// maxListed bounds how many names a message lists.
+const maxListed = 50
+
+// quoteAll lists names for a message, not all if there are many.
 func quoteAll(names []string) string {
 	if len(names) == 0 {
 		return "none"
 	}
-	quoted := make([]string, len(names))
-	for i, n := range names {
-		quoted[i] = strconv.Quote(n)
+	quoted := make([]string, 0, min(len(names), maxListed))
+	for _, n := range names[:min(len(names), maxListed)] {
+		quoted = append(quoted, strconv.Quote(n))
 	}
-	return strings.Join(quoted, ", ")
+	list := strings.Join(quoted, ", ")
+	if more := len(names) - maxListed; more > 0 {
+		list += fmt.Sprintf(" and %d more", more)
+	}
+	return list
 }

@@ -14,12 +14,19 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
+// googleSearchTool is what Gemini's search was called first, webSearchTool what each
+// provider's search is called.
+const (
+	googleSearchTool = "google_search"
+	webSearchTool    = "web_search"
+)
+
 // providerTools are the tools that providers run, and how a request asks for
 // them: with genai's own field, which each adapter translates. Whether a provider
 // has one is for the provider to say, see Model.Builtins.
 var providerTools = map[string]genai.Tool{
-	"google_search":  {GoogleSearch: &genai.GoogleSearch{}},
-	"web_search":     {GoogleSearch: &genai.GoogleSearch{}},
+	googleSearchTool: {GoogleSearch: &genai.GoogleSearch{}},
+	webSearchTool:    {GoogleSearch: &genai.GoogleSearch{}},
 	"url_context":    {URLContext: &genai.URLContext{}},
 	"code_execution": {CodeExecution: &genai.ToolCodeExecution{}},
 	toolSearchTool:   {}, // asked for by Request.ToolSearch
@@ -176,6 +183,9 @@ func (n *node) sameModel(o *node) bool {
 
 // builtins resolves control flow and the tools that the model's provider runs.
 func (p *planner) builtins(n *node, names []string) error {
+	if slices.Contains(names, webSearchTool) && slices.Contains(names, googleSearchTool) {
+		return n.errorf("builtin tools %q and %q are one tool, name one of them", webSearchTool, googleSearchTool)
+	}
 	for i, name := range names {
 		if slices.Contains(names[:i], name) {
 			return n.errorf("builtin tool %q is listed twice", name)

@@ -26,8 +26,6 @@ func (r registry) Resolve(name string, keys map[string]string) (Model, error) {
 		Name:     ref.Model,
 		Builtins: ref.Builtins,
 		Takes:    ref.Takes(),
-
-		PromptTokens: ref.Known.PromptTokens,
 	}
 	if _, known := ref.Known.Cost(model.Usage{}); known {
 		m.Cost = func(u model.Usage) float64 {

@@ -103,6 +103,12 @@ func replayTrees() []replayTree {
 				"a": {inquire("1"), use("calc", "search", "calc"), say("A")}, "b": {step{calls: append(inquire("2", "x", "y").calls, use("calc").calls...)}, say("B")},
 				"c": {use("calc"), use("calc"), say("C")}, "d": {use("calc"), say("D"), say("E"), say("F")},
 			}},
+		{name: "keys of a turn", turns: 2, ask: true,
+			tree: seq("root", llm("a", output("temp:a")), llm("b", instruct("{temp:a}"), output("temp:b")),
+				rounds("l", 3, llm("c", instruct("{temp:a} {temp:b} {temp:round?} {temp:t?}"), output("temp:a"))), llm("d", instruct("{temp:a} {temp:round?} {temp:t?}"))),
+			steps: map[string][]step{
+				"a": {say("A")}, "b": {use("search"), say("B")}, "c": {use("calc"), say("1"), use("fetch"), say("2"), say("3")}, "d": {use("search", "calc"), say("D")},
+			}},
 		{name: "nested", turns: 2, ask: true,
 			tree: seq("root", llm("plan", output("plan")), par("fan", rounds("l", 3, llm("w", instruct("plan {plan}")), llm("x", builtin("exit_loop"))), llm("r", subs(llm("y"))), seq("s", llm("q"), llm("v"))), llm("z", instruct("{plan} {seen} {temp:t?}"), output("out"))),
 			steps: map[string][]step{
@@ -146,6 +152,9 @@ func (k *killed) first() *fakeRun {
 		res := answered(fmt.Sprintf(`{"did":%q,"with":%s,"n":12345678901234567890}`, c.Name, c.Input))
 		if c.Name == "calc" {
 			res.State = map[string]any{"seen": "s", "temp:t": "t"}
+		}
+		if c.Name == "loop_continue" { // of scope temp alone: its event says nothing
+			res.State = map[string]any{"temp:round": string(c.Input)}
 		}
 		return res
 	}
@@ -216,6 +225,9 @@ func (k *killed) streams(run *fakeRun) map[string][]string {
 		}
 		s, err := decode(rec.Data)
 		run.must(err)
+		if s.Content == nil {
+			s.Content = &genai.Content{}
+		}
 		for _, p := range s.Content.Parts {
 			if p.FunctionCall != nil {
 				ids[p.FunctionCall.ID] = fmt.Sprintf("call%d", len(ids))

@@ -42,17 +42,6 @@ type Model struct {
 	Window int64
 	// Longest is the longest answer, in tokens; 0 when it is not known.
 	Longest int64
-	// PromptTokens are all tokens of a prompt, cached ones included; nil when they
-	// are Usage.Prompt.
-	PromptTokens func(model.Usage) int64
-}
-
-// promptTokens are all tokens of a call's prompt, 0 when they are not known.
-func (m *Model) promptTokens(u model.Usage) int64 {
-	if m.PromptTokens != nil {
-		return max(m.PromptTokens(u), 0)
-	}
-	return max(u.Prompt, 0)
 }
 
 // Limits bound what a tree may be and what a turn may do. A zero field stands
@@ -71,6 +60,15 @@ type Limits struct {
 	InstructionBytes int
 	// DescriptionBytes bounds one agent's description. Default 4 KiB.
 	DescriptionBytes int
+	// FilledBytes bounds what one agent's model is told as its instruction: the
+	// agent's own with its keys filled in, the texts around it, and the list of the
+	// agents to transfer to. Default 2 MiB.
+	FilledBytes int
+	// RequestBytes bounds the requests that the agents of one turn make of models at
+	// the same time: instructions, tools and history, before a provider's adapter
+	// encodes them. A call that would exceed it waits for others to end; one that is
+	// larger than all of it is made alone. Default 64 MiB.
+	RequestBytes int
 	// LoopDefault is the cap of a loop that sets none. Default 25.
 	LoopDefault int
 	// LoopMax is the highest cap a loop may set. Default 1000.
@@ -114,6 +112,8 @@ func (l Limits) WithDefaults() Limits {
 		{&l.AgentTools, 128},
 		{&l.InstructionBytes, 64 << 10},
 		{&l.DescriptionBytes, 4 << 10},
+		{&l.FilledBytes, 2 << 20},
+		{&l.RequestBytes, 64 << 20},
 		{&l.LoopDefault, 25},
 		{&l.LoopMax, 1000},
 		{&l.ModelCalls, 500},
@@ -239,7 +239,7 @@ type handle interface {
 	Append(ctx context.Context, data []byte, ev *session.Event) (session.Record, error)
 	Delta(d session.Delta)
 	Marks(messageID string) session.Marks
-	BeginCall(call session.ModelCall) (done func(), err error)
+	BeginCall(ctx context.Context, call session.ModelCall) (done func(), err error)
 	Retrying(ctx context.Context, retry session.ModelRetry) error
 	FellBack(ctx context.Context, f session.ModelFallback) error
 	Raw(ctx context.Context, p session.RawPayload) error

@@ -21,7 +21,7 @@ func TestState(t *testing.T) {
 	w.answer = func(*agentdv1.RunResponse_ToolCallRequest) session.Answer {
 		return session.Answer{Output: new("ok"), State: map[string]any{"found": []any{"x", 1}, "temp:hint": "secret", "user:u": true}}
 	}
-	ask := "{who} {n} {obj} {app:x} {user:u?} {found?} {temp:hint?} {temp:once?} {plan?} {nil}|"
+	ask := "{who} {n} {obj} {app:x} {user:u?} {found?} {temp:hint?} {temp:once?} {plan?} {nil?}|"
 	tree := seq("root", llm("a", output("plan"), instruct(ask)), llm("b", instruct(ask), output("temp:b")), llm("c", instruct("{plan} {temp:b}"), output("app:c")))
 	res := w.run(tree, "go").ok(t)
 	for agent, want := range map[string]string{
@@ -33,7 +33,7 @@ func TestState(t *testing.T) {
 			t.Errorf("%s was told %q, want %q", agent, got, want)
 		}
 	}
-	if got := compact(res.state); got != `{"app:c":"C","app:x":"shared","found":["x",1],"n":1000000,"nil":null,"obj":{"k":"\u003cv\u003e"},"plan":"the plan","user:u":true,"who":"Ann"}` {
+	if got := compact(res.state); got != `{"app:c":"C","app:x":"shared","found":["x",1],"n":1000000,"obj":{"k":"\u003cv\u003e"},"plan":"the plan","user:u":true,"who":"Ann"}` {
 		t.Errorf("the client knows %s", got)
 	}
 	w.state = nil

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/apzuk3/agentd/session"
 )
@@ -38,7 +39,8 @@ type turn struct {
 	// verifier, if set, compares what the run would append with the log; see Verify.
 	verifier *verifier
 
-	injecting sync.Mutex // held while prompts become messages; taken before mu
+	injecting sync.Mutex          // held while prompts become messages; taken before mu
+	requests  *semaphore.Weighted // bytes of what models are sent at the same time; taken before both
 
 	mu       sync.Mutex // protects the fields below
 	state    map[string]any
@@ -63,8 +65,9 @@ type turn struct {
 
 	// What the log held of this turn when the run began; consumed in order per
 	// agent and branch.
-	logged  map[promptKey][]loggedEvent
-	answers map[string]*stored // by model call
+	logged   map[promptKey][]loggedEvent
+	foreseen []loggedEvent      // all of them; nil once the run has begun
+	answers  map[string]*stored // by model call
 }
 
 // wholePrompt is a prompt that was to be summarised, ahead of a call or after it was
@@ -88,6 +91,7 @@ func newTurn(run handle, hist *history, limits Limits, logged openTurn) *turn {
 		run:      run,
 		hist:     hist,
 		limits:   limits,
+		requests: semaphore.NewWeighted(int64(limits.RequestBytes)),
 		log:      slog.New(slog.DiscardHandler),
 		state:    run.State(),
 		wrote:    map[string]int64{},
@@ -107,6 +111,7 @@ func newTurn(run handle, hist *history, limits Limits, logged openTurn) *turn {
 	if t.state == nil {
 		t.state = map[string]any{}
 	}
+	t.foreseen = logged.events
 	for _, l := range logged.events {
 		if vain := l.ev.CustomMetadata.Agentd.Vain; vain != "" {
 			key := promptKey{l.ev.Author, l.ev.Branch}
@@ -117,7 +122,7 @@ func newTurn(run handle, hist *history, limits Limits, logged openTurn) *turn {
 			}
 			t.calls++
 		}
-		if l.ev.onlyUsage() {
+		if l.ev.onlyUsage() && !l.ev.blank() {
 			continue // of a call that failed, which is made again
 		}
 		if l.ev.CustomMetadata.Agentd.Injected != "" {
@@ -182,6 +187,7 @@ func (t *turn) play(ctx context.Context, r *Runner) (err error) {
 	if t.tree, err = r.planned(t.run.Spec(), t.run.Keys()); err != nil {
 		return err
 	}
+	t.foresee()
 	t.hist.prune(func(name string) bool { return t.tree.byName[name] != nil })
 	root, err := t.build()
 	if err != nil {
@@ -268,7 +274,12 @@ func (t *turn) stop(err error) {
 func (t *turn) pendingLog() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return len(t.logged) > 0
+	for _, queue := range t.logged {
+		if slices.ContainsFunc(queue, func(l loggedEvent) bool { return !l.ev.blank() }) {
+			return true
+		}
+	}
+	return false
 }
 
 // refusal returns why a call is not run, or "".
@@ -301,20 +312,54 @@ func (t *turn) hasExited(n *node) bool {
 	return t.exited[n]
 }
 
+// foresee takes into the state what all events that the log holds say of it: a call
+// that a turn makes live when it runs again comes after them, in whatever order its
+// agents come to them.
+func (t *turn) foresee() {
+	for _, l := range t.foreseen {
+		temp := t.tempOf(l.ev)
+		t.mu.Lock()
+		t.writeLocked(l.seq, temp, l.ev.Actions.StateDelta)
+		t.mu.Unlock()
+	}
+	t.foreseen = nil
+}
+
+// writeState sets keys, and removes those whose value is null.
+func writeState(state, delta map[string]any) {
+	for k, v := range delta {
+		if v == nil {
+			delete(state, k)
+		} else {
+			state[k] = v
+		}
+	}
+}
+
+// writeLocked takes in what the record seq says of the state.
+func (t *turn) writeLocked(seq int64, deltas ...map[string]any) {
+	for _, delta := range deltas {
+		for k, v := range delta {
+			// A turn that runs again meets events in another order than the log's.
+			if seq < t.wrote[k] {
+				continue
+			}
+			if t.wrote[k] = seq; v == nil {
+				delete(t.state, k)
+			} else {
+				t.state[k] = v
+			}
+		}
+	}
+}
+
 // admit takes an event that is in the log into the history and the state.
 // temp are its keys of scope temp, which the log does not hold.
 func (t *turn) admit(seq int64, s *stored, size int, temp map[string]any) {
 	t.hist.addStored(seq, s, size)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, delta := range []map[string]any{temp, s.Actions.StateDelta} {
-		for k, v := range delta {
-			// A turn that runs again meets events in another order than the log's.
-			if seq >= t.wrote[k] {
-				t.state[k], t.wrote[k] = v, seq
-			}
-		}
-	}
+	t.writeLocked(seq, temp, s.Actions.StateDelta)
 	m := &s.CustomMetadata.Agentd
 	if m.LLM != "" {
 		t.made = slices.DeleteFunc(t.made, func(a *answer) bool { return a.meta.LLM == m.LLM })

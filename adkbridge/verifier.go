@@ -361,7 +361,7 @@ func (*verifier) Raw(context.Context, session.RawPayload) error      { return ni
 // FellBack implements handle: the model of a verifier never fails.
 func (*verifier) FellBack(context.Context, session.ModelFallback) error { return nil }
 
-func (v *verifier) BeginCall(call session.ModelCall) (func(), error) {
+func (v *verifier) BeginCall(_ context.Context, call session.ModelCall) (func(), error) {
 	if v.complete() {
 		return nil, v.beyond(call.Path[len(call.Path)-1], "calls the model "+call.Model)
 	}

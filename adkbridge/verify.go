@@ -111,17 +111,17 @@ func (v *verification) turn(ctx context.Context, recs []session.Record) (*Diverg
 	if err != nil {
 		return nil, err
 	}
-	maps.Copy(v.state, run.started.State)
+	writeState(v.state, run.started.State)
 	run.state = maps.Clone(v.state)
-	maps.Copy(run.state, run.started.Temp)
+	writeState(run.state, run.started.Temp)
 	logged, err := v.hist.load(ctx, run)
 	if err != nil {
 		return nil, err
 	}
 	for _, l := range logged.events {
-		maps.Copy(v.state, durable(l.ev.Actions.StateDelta))
+		writeState(v.state, durable(l.ev.Actions.StateDelta))
 	}
-	v.recorder.begin(run.state, v.hist, logged.events)
+	v.recorder.begin(run, v.hist, logged.events)
 	runner := New(Config{Models: run, Logger: slog.New(slog.DiscardHandler), Limits: Limits{ModelCalls: math.MaxInt}})
 	t := newTurn(run, v.hist, runner.limits, openTurn{events: logged.events})
 	t.verifier, run.t, run.recorder = run, t, v.recorder

@@ -1,0 +1,202 @@
+package adkbridge
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/apzuk3/agentd/session"
+)
+
+// instructionMark is what ADK is given as an agent's instruction. The model call
+// replaces it when it is made live: an answer that the log holds needs no
+// instruction, and the state may not have all keys then.
+const instructionMark = "{agentd instruction}"
+
+// instructed tells whether an agent's model has an instruction besides what ADK
+// says to each.
+func (t *turn) instructed(n *node) bool {
+	spec := t.run.Spec()
+	return len(n.instruction.segments) > 0 || spec.Before != "" || spec.After != ""
+}
+
+// filling is an instruction with the values of its keys. Its size is known before
+// its text is built: a key that stands in it many times multiplies its value.
+type filling struct {
+	template
+	n             *node
+	before, after string            // the server's text and the caller's for this turn
+	values        map[string]string // of the keys; what is missing is absent
+}
+
+// fill reads the values of an agent's keys. A value is encoded once, however often
+// it is used. It takes the place of ADK's templates, whose errors name neither key
+// nor agent and which print objects and large numbers as Go does.
+func (n *node) fill(spec *session.Spec, state map[string]any) *filling {
+	f := &filling{template: n.instruction, n: n, before: spec.Before, after: spec.After, values: map[string]string{}}
+	for key := range n.instruction.uses {
+		if v, ok := state[key]; ok {
+			f.values[key] = stateText(v)
+		}
+	}
+	return f
+}
+
+// missing is the first key that the state does not have and the instruction needs,
+// "" for none.
+func (f *filling) missing() string {
+	for _, s := range f.segments {
+		if _, ok := f.values[s.key]; !ok && s.key != "" && !s.optional {
+			return s.key
+		}
+	}
+	return ""
+}
+
+// size is how long the instruction is at most, in bytes, with all that is told
+// beside it.
+func (f *filling) size() int {
+	n := f.literal + len(f.before) + len(f.after) + 2*len(layerBreak) + f.n.transferBytes()
+	for key, times := range f.uses {
+		n += times * len(f.values[key])
+	}
+	return n
+}
+
+// check refuses an instruction that is too long.
+func (f *filling) check(most int) error {
+	n := f.size()
+	if n <= most {
+		return nil
+	}
+	largest, why := 0, ""
+	for _, key := range slices.Sorted(maps.Keys(f.uses)) {
+		if bytes := f.uses[key] * len(f.values[key]); bytes > largest {
+			largest = bytes
+			why = session.Errorf(codeLimit, "; key %q has %d bytes and stands in it %d times", key, len(f.values[key]), f.uses[key]).Message
+		}
+	}
+	return session.Errorf(codeLimit, "%s: instruction: filled in it takes %d bytes, at most %d are allowed%s", f.n.at(), n, most, why)
+}
+
+// layerBreak stands between the texts of an instruction.
+const layerBreak = "\n\n"
+
+// text is what the agent's model is told: the server's text, the agent's own, the
+// caller's.
+func (f *filling) text() string {
+	var own strings.Builder
+	own.Grow(f.size())
+	for _, s := range f.segments {
+		own.WriteString(s.text)
+		own.WriteString(f.values[s.key])
+	}
+	layers := slices.DeleteFunc([]string{f.before, own.String(), f.after}, func(s string) bool { return strings.TrimSpace(s) == "" })
+	return strings.Join(layers, layerBreak)
+}
+
+// instruction is an agent's instruction with this state, if it can be told.
+func (t *turn) instruction(n *node, state map[string]any) (string, error) {
+	f := n.fill(t.run.Spec(), state)
+	if key := f.missing(); key != "" {
+		return "", session.Errorf(codeTree, "%s: instruction: the state has no key %q; set it before this agent runs, or write {%s?}", n.at(), key, key)
+	}
+	if err := f.check(t.limits.FilledBytes); err != nil {
+		return "", err
+	}
+	return f.text(), nil
+}
+
+// stateOf are the keys of the state, as it is now, that an agent's instruction has.
+func (t *turn) stateOf(n *node) map[string]any {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return n.stateOf(t.state)
+}
+
+func (n *node) stateOf(state map[string]any) map[string]any {
+	out := make(map[string]any, min(len(n.instruction.uses), len(state)))
+	for key := range n.instruction.uses {
+		if v, ok := state[key]; ok {
+			out[key] = v
+		}
+	}
+	return out
+}
+
+// transferWords is what ADK says of agents to transfer to, besides names and
+// descriptions, about; and for each of them.
+const (
+	transferWords = 700
+	targetWords   = 40
+)
+
+// transferBytes is how long the list of agents is that an agent may transfer to.
+// Each stands in it twice.
+func (n *node) transferBytes() int {
+	size := 0
+	for target := range n.reaches() {
+		size += 2*len(target.name) + len(target.description) + targetWords
+	}
+	if size > 0 {
+		size += transferWords
+	}
+	return size
+}
+
+// requestBytes is about how long an agent's next request is, before an adapter
+// encodes it.
+func (m *agentModel) requestBytes() int {
+	n := m.n
+	size := n.fill(m.t.run.Spec(), m.t.stateOf(n)).size() + m.t.hist.size()
+	for _, tool := range n.tools {
+		size += tool.bytes
+	}
+	if n.output != nil {
+		size += len(n.output.text)
+	}
+	return size
+}
+
+// enterCall waits until the turn's other requests leave room for the agent's next
+// one. The caller calls leave when the call is over.
+func (m *agentModel) enterCall(ctx context.Context) (leave func(), err error) {
+	size := min(int64(m.requestBytes()), int64(m.t.limits.RequestBytes))
+	if err := m.t.requests.Acquire(ctx, size); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	return func() { m.t.requests.Release(size) }, nil
+}
+
+// checkFilled refuses a tree of which an agent would be told too much with the state
+// that a turn begins with. What other agents write by an output_key is not known yet.
+func (t *tree) checkFilled(spec *session.Spec, state map[string]any, most int) error {
+	written := map[string]bool{}
+	for n := range t.root.all() {
+		written[n.outputKey] = true
+	}
+	for n := range t.root.all() {
+		known := n.stateOf(state)
+		maps.DeleteFunc(known, func(key string, _ any) bool { return written[key] })
+		if n.kind != llmKind {
+			continue
+		}
+		if err := n.fill(spec, known).check(most); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CheckState refuses a spec that [Runner.Check] has accepted and that cannot run
+// with the state which its turn would begin with.
+func (r *Runner) CheckState(spec *session.Spec, state map[string]any) error {
+	c, ok := spec.Checked.(*checked)
+	if !ok {
+		return nil
+	}
+	return c.tree.checkFilled(spec, state, r.limits.FilledBytes)
+}
+
+var _ session.StateChecker = (*Runner)(nil)
