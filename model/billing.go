@@ -9,15 +9,14 @@ import (
 	"github.com/apzuk3/agentd/model/catalog"
 )
 
-// Billed is a Provider that says how it counts tokens, and what its models cost.
-// One that does not counts as the zero Billing says.
+// Billed is a Provider that says what its models cost.
 type Billed interface {
 	Provider
 	// Billing must always return the same.
 	Billing() Billing
 }
 
-// Billing is how a provider counts and what is known of its models.
+// Billing is what a provider knows of its models.
 type Billing struct {
 	// As names another provider whose models these are, served in another way: what
 	// the table in force says of that one holds, unless it says more of this one.
@@ -29,10 +28,6 @@ type Billing struct {
 	Unlisted bool
 	// Free is true when calls cost nothing, such as of models that run here.
 	Free bool
-	// CachedApart is true when Usage.Prompt does not include Usage.Cached.
-	CachedApart bool
-	// ThoughtsApart is true when Usage.Completion does not include Usage.Thoughts.
-	ThoughtsApart bool
 	// Catalog is what the provider knows of its own models, see catalog.Parse; nil
 	// for nothing. It must not speak of other providers. It is laid over the
 	// built-in table, and the server's own one over it.
@@ -40,21 +35,13 @@ type Billing struct {
 }
 
 // tokens are the counts of u, none of which is part of another one.
-func (b Billing) tokens(u Usage) catalog.Tokens {
-	hour := min(u.CacheWriteHour, u.CacheWrite)
-	t := catalog.Tokens{
-		Input: u.Prompt - u.CacheWrite, Cached: u.Cached, CacheWrite: u.CacheWrite - hour, CacheWriteHour: hour,
-		Output: u.Completion, Thinking: u.Thoughts,
+func (u Usage) tokens() catalog.Tokens {
+	u = u.Normal()
+	return catalog.Tokens{
+		Input: max(u.Prompt-u.Cached-u.CacheWrite, 0), Cached: u.Cached,
+		CacheWrite: u.CacheWrite - u.CacheWriteHour, CacheWriteHour: u.CacheWriteHour,
+		Output: u.Completion - u.Thoughts, Thinking: u.Thoughts,
 	}
-	if !b.CachedApart {
-		t.Input -= u.Cached
-	}
-	if !b.ThoughtsApart {
-		t.Thinking = min(u.Thoughts, u.Completion)
-		t.Output -= t.Thinking
-	}
-	t.Input = max(t.Input, 0)
-	return t
 }
 
 // Knowledge is what is known of a model: what its calls cost, and what it can do.
@@ -62,7 +49,6 @@ type Knowledge struct {
 	// Entry is what the table in force says. Its Price is one of zeros where calls
 	// cost nothing.
 	catalog.Entry
-	billing Billing
 }
 
 // Cost returns the price in US dollars of a call of usage u; known is false when
@@ -71,16 +57,7 @@ func (k Knowledge) Cost(u Usage) (usd float64, known bool) {
 	if k.Price == nil {
 		return 0, false
 	}
-	return k.Price.Cost(k.billing.tokens(u)), true
-}
-
-// PromptTokens are all tokens of a call's prompt: those that were read from a
-// cache and those that were not.
-func (k Knowledge) PromptTokens(u Usage) int64 {
-	if k.billing.CachedApart || u.Cached > u.Prompt {
-		return u.Prompt + u.Cached
-	}
-	return u.Prompt
+	return k.Price.Cost(u.tokens()), true
 }
 
 // PricesDate is the day of the prices of the registry's table, YYYY-MM-DD; an
@@ -90,11 +67,11 @@ func (r *Registry) PricesDate() string { return r.table.Date }
 // Knows returns what is known of a model of a provider, both as Route returns
 // them.
 func (r *Registry) Knows(provider, model string) Knowledge {
-	k := Knowledge{Entry: r.table.Find(provider, model), billing: billing(r.providers[provider])}
-	if as := k.billing.As; as != "" {
-		k.Entry = k.Or(r.table.Find(as, model))
+	k, b := Knowledge{Entry: r.table.Find(provider, model)}, billing(r.providers[provider])
+	if b.As != "" {
+		k.Entry = k.Or(r.table.Find(b.As, model))
 	}
-	if k.billing.Free {
+	if b.Free {
 		k.Price, k.Date = &catalog.Price{}, ""
 	}
 	return k

@@ -50,9 +50,6 @@ func (c *checker) response(resp *Response) ([]Delta, error) {
 	if resp.FinishReason == "" {
 		return nil, c.errorf("the answer has no finish reason: the stream was cut short")
 	}
-	if !resp.Usage.Valid() {
-		return nil, c.errorf("negative usage: %+v", resp.Usage)
-	}
 	var parts []*genai.Part
 	if resp.Content != nil {
 		if resp.Content.Role != genai.RoleModel {

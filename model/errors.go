@@ -17,7 +17,7 @@ type Kind string
 const (
 	KindRateLimited    Kind = "rate_limited"     // 429
 	KindAuth           Kind = "auth"             // key missing, 401, 403
-	KindUnavailable    Kind = "unavailable"      // unknown model, 404, 5xx such as an overloaded server, broken or truncated stream
+	KindUnavailable    Kind = "unavailable"      // unknown model, 404, 409, 425, 5xx such as an overloaded server, broken or truncated stream
 	KindTimeout        Kind = "timeout"          // no answer in time
 	KindInvalid        Kind = "invalid"          // 400: the provider refuses the request
 	KindBlocked        Kind = "blocked"          // the provider refuses the content
@@ -87,7 +87,7 @@ func (e *Error) Temporary() bool {
 		return !e.Final
 	case KindUnavailable:
 		// Without a status it is a connection or an answer that broke.
-		return !e.Final && (e.Status == 0 || e.Status >= http.StatusInternalServerError && e.Status != http.StatusNotImplemented)
+		return !e.Final && (e.Status == 0 || isBusy(e.Status) || e.Status >= http.StatusInternalServerError && e.Status != http.StatusNotImplemented)
 	default:
 		return false
 	}
@@ -124,9 +124,9 @@ func Blocked(provider, what, why string, secrets ...string) *Error {
 
 // Spent returns err, an *Error or a context's, with what the failed call took. Other
 // errors, and those that have that already, are left as they are, and so are all if u
-// is zero or holds a count below zero.
+// is zero. What the error has is u.Normal().
 func Spent(err error, u Usage) error {
-	if spent(err) != nil || u == (Usage{}) || !u.Valid() {
+	if u = u.Normal(); spent(err) != nil || u == (Usage{}) {
 		return err
 	}
 	if e, ok := errors.AsType[*Error](err); ok {

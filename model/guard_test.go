@@ -96,7 +96,6 @@ func TestGuardRefusesBrokenResponses(t *testing.T) {
 	}{
 		"nothing":          {"", nil, "neither a response nor an error"},
 		"no finish reason": {"", &model.Response{}, "no finish reason"},
-		"negative usage":   {"", &model.Response{FinishReason: "STOP", Usage: model.Usage{Cached: -1}}, "negative usage"},
 		"role":             {"", &model.Response{FinishReason: "STOP", Content: genai.NewContentFromText("x", genai.RoleUser)}, `role "user"`},
 		"nil part":         {"", answer(nil), "part 0 of the answer is nil"},
 		"nameless call":    {"", answer(model.NewCall("", "", "")), "has no name"},

@@ -27,25 +27,37 @@ const (
 	MaxRetryAfter = 24 * time.Hour
 )
 
-// ErrLineTooLong is the error of reading a stream line longer than the limit.
-var ErrLineTooLong = errors.New("a line of the stream is too long")
+// ErrLineTooLong is the error of reading a stream line longer than the limit, and
+// ErrAnswerTooLong that of reading more of an answer than any honest one has. The same
+// answer would be as long another time.
+var (
+	ErrLineTooLong   = errors.New("a line of the stream is too long")
+	ErrAnswerTooLong = errors.New("the answer is too long")
+)
 
 // HTTPClient returns a client for provider calls: it follows no redirect, since
 // the key would travel along in a header of the provider's own, bounds lines of
 // the answer to MaxLine, and sets no timeout, since Guard does. base may be nil
 // for a transport of its own with the default settings.
-func HTTPClient(base http.RoundTripper) *http.Client {
+func HTTPClient(base http.RoundTripper) *http.Client { return LongHTTPClient(base, MaxLine) }
+
+// LongHTTPClient is HTTPClient for providers whose lines may have up to maxLine bytes,
+// see ReadLongEvents.
+func LongHTTPClient(base http.RoundTripper, maxLine int) *http.Client {
 	if base == nil {
 		base = http.DefaultTransport.(*http.Transport).Clone()
 	}
 	return &http.Client{
-		Transport:     lineLimitTransport{base},
+		Transport:     lineLimitTransport{base, maxLine},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
 
 // lineLimitTransport bounds the lines of each answer.
-type lineLimitTransport struct{ base http.RoundTripper }
+type lineLimitTransport struct {
+	base    http.RoundTripper
+	maxLine int
+}
 
 // RoundTrip implements http.RoundTripper.
 func (t lineLimitTransport) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -53,7 +65,7 @@ func (t lineLimitTransport) RoundTrip(req *http.Request) (*http.Response, error)
 	if err != nil {
 		return nil, err
 	}
-	resp.Body = LimitLines(Tapped(req, resp), MaxLine)
+	resp.Body = LimitLines(Tapped(req, resp), t.maxLine)
 	return resp, nil
 }
 
@@ -185,7 +197,7 @@ func KindOfStatus(status int) Kind {
 		return KindRateLimited
 	case status == http.StatusUnauthorized, status == http.StatusForbidden, status == http.StatusPaymentRequired:
 		return KindAuth
-	case status == http.StatusNotFound:
+	case status == http.StatusNotFound, isBusy(status):
 		return KindUnavailable
 	case status == http.StatusRequestTimeout:
 		return KindTimeout
@@ -197,6 +209,10 @@ func KindOfStatus(status int) Kind {
 		return KindUnavailable
 	}
 }
+
+// isBusy tells whether a status below 500 says that the same request may go well in a
+// moment. The providers' own SDKs ask again after a conflict, too.
+func isBusy(status int) bool { return status == http.StatusConflict || status == http.StatusTooEarly }
 
 // RetryAfter returns what the header asks to wait, in seconds, in milliseconds
 // ("Retry-After-Ms") or until a date, at most MaxRetryAfter; 0 if it does not say.
@@ -223,7 +239,8 @@ func seconds(s float64) time.Duration {
 }
 
 // TransportError makes an *Error of a call that failed without an answer, or
-// whose stream broke. When ctx has ended it is the context's error instead.
+// whose stream broke; a final one of an answer that is too long. When ctx has ended it
+// is the context's error instead.
 func TransportError(ctx context.Context, provider string, err error, secrets ...string) error {
 	if ctxErr := ctx.Err(); ctxErr != nil {
 		return ctxErr
@@ -233,7 +250,10 @@ func TransportError(ctx context.Context, provider string, err error, secrets ...
 	if errors.As(err, &timeout) && timeout.Timeout() {
 		kind = KindTimeout
 	}
-	return &Error{Kind: kind, Provider: provider, Message: Redact(fmt.Sprintf("the call failed: %v", err), secrets...)}
+	return &Error{
+		Kind: kind, Provider: provider, Message: Redact(fmt.Sprintf("the call failed: %v", err), secrets...),
+		Final: errors.Is(err, ErrLineTooLong) || errors.Is(err, ErrAnswerTooLong),
+	}
 }
 
 // Truncated is the error of a stream that ended before the answer was complete.

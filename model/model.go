@@ -110,7 +110,7 @@ type Response struct {
 	Content *genai.Content
 	// FinishReason is never empty.
 	FinishReason genai.FinishReason
-	// Usage is as the provider reported it at the end of the stream.
+	// Usage is what the provider reported at the end of the stream.
 	Usage Usage
 	// Failed is what tries took that failed before this one, as far as it was
 	// reported. Not part of Usage. Adapters leave it empty, unless they play a call
@@ -135,6 +135,9 @@ const (
 	// MetaModel is the model of that provider whose opaque data the part holds, for
 	// an adapter that has to know.
 	MetaModel = "agentd.model"
+	// MetaAccount marks the account of that provider which alone can read the opaque
+	// data, where there is one; it tells nothing of the account's key.
+	MetaAccount = "agentd.account"
 	// MetaOpaque is data that the named provider wants back with this part, such
 	// as a redacted thought or an item id; a JSON value of the adapter's own.
 	MetaOpaque = "agentd.opaque"
@@ -145,40 +148,6 @@ const (
 	// part of the FunctionResponse; see Refer and References.
 	MetaTools = "agentd.tools"
 )
-
-// Usage counts tokens as the provider reported them. Whether Prompt includes
-// Cached, and Completion includes Thoughts, is said by the provider's Billing:
-//
-//	           Cached in Prompt  CacheWrite in Prompt  Thoughts in Completion
-//	OpenAI     yes               yes                   yes
-//	Gemini     yes               -                     no
-//	Anthropic  no                yes                   yes
-//	others     as OpenAI, if they do not say
-type Usage struct {
-	// Prompt is what was asked, with everything that came before and with what
-	// tools of the provider have added. It is the length of one prompt, but for an
-	// answer that tells of such tools, in Response.Provided or by a part: there it may
-	// be the sum over all times that the provider has read the prompt.
-	Prompt int64
-	// Completion is the answer.
-	Completion int64
-	// Cached was read from the provider's cache.
-	Cached int64
-	// CacheWrite is the part of Prompt that was written into the provider's cache,
-	// where it says so, and CacheWriteHour the part of CacheWrite that is kept for
-	// an hour there.
-	CacheWrite, CacheWriteHour int64
-	// Thoughts is what the model thought.
-	Thoughts int64
-	// Total is the provider's own total where it gives one, else Prompt plus
-	// Completion.
-	Total int64
-}
-
-// Valid tells whether u can be: no count is below zero.
-func (u Usage) Valid() bool {
-	return min(u.Prompt, u.Completion, u.Cached, u.CacheWrite, u.CacheWriteHour, u.Thoughts, u.Total) >= 0
-}
 
 // LLM is one model of one provider, with a key.
 type LLM interface {

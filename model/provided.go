@@ -81,12 +81,18 @@ func (p *Provided) OrNil() *Provided {
 }
 
 // bounded returns the response with its Provided within bounds: UTF-8, valid JSON
-// where JSON is due, and citations of parts that the text has.
+// where JSON is due, and citations of parts that the text has; and with usage that can
+// be.
 func (r *Response) bounded() *Response {
-	if r.Provided == nil {
+	usage := r.Usage.Normal()
+	if r.Provided == nil && r.Usage == usage {
 		return r
 	}
 	out := *r
+	out.Usage = usage
+	if r.Provided == nil {
+		return &out
+	}
 	b := &bounds{left: MaxProvided, text: TextOf(r.Content)}
 	out.Provided = b.apply(r.Provided).OrNil()
 	return &out

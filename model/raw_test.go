@@ -42,10 +42,10 @@ func (f *fetcher) Generate(ctx context.Context, _ *model.Request, _ func(model.D
 			return nil, err
 		}
 		if resp.StatusCode != http.StatusOK {
-			return nil, &model.Error{Kind: model.KindUnavailable, Provider: "p", Status: resp.StatusCode, Message: "no", Usage: &model.Usage{Total: 1}}
+			return nil, &model.Error{Kind: model.KindUnavailable, Provider: "p", Status: resp.StatusCode, Message: "no", Usage: &model.Usage{Prompt: 1, Total: 1}}
 		}
 	}
-	return &model.Response{Content: genai.NewContentFromText("", genai.RoleModel), FinishReason: genai.FinishReasonStop, Usage: model.Usage{Total: 7}}, nil
+	return &model.Response{Content: genai.NewContentFromText("", genai.RoleModel), FinishReason: genai.FinishReasonStop, Usage: model.Usage{Prompt: 7, Total: 7}}, nil
 }
 
 // newFetcher serves statuses one by one, each with a body that repeats the keys.

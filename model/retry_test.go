@@ -77,12 +77,12 @@ func asError(t *testing.T, err error) *model.Error {
 // those after which it is not (F27).
 func TestTemporary(t *testing.T) {
 	failure := func(status int) *model.Error { return model.Failure{Provider: "p", Status: status}.Error() }
-	for _, status := range []int{408, 429, 500, 502, 503, 504, 520, 529} {
+	for _, status := range []int{408, 409, 425, 429, 500, 502, 503, 504, 520, 529} {
 		if !failure(status).Temporary() {
 			t.Errorf("status %d is not temporary", status)
 		}
 	}
-	for _, status := range []int{307, 400, 401, 402, 403, 404, 409, 413, 422, 501} {
+	for _, status := range []int{307, 400, 401, 402, 403, 404, 413, 422, 501} {
 		if failure(status).Temporary() {
 			t.Errorf("status %d is temporary", status)
 		}

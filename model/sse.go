@@ -65,7 +65,7 @@ func ReadLongEvents(r io.Reader, maxLine int) iter.Seq2[Event, error] {
 			switch field {
 			case "data":
 				if size += len(value) + 1; size > maxEvent {
-					yield(Event{}, fmt.Errorf("an event of the stream is longer than %d bytes", maxEvent))
+					yield(Event{}, fmt.Errorf("%w: an event of the stream is longer than %d bytes", ErrAnswerTooLong, maxEvent))
 					return
 				}
 				data = append(data, value)

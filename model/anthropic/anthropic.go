@@ -5,9 +5,9 @@
 // be kept byte for byte (tool arguments, signatures, blocks of the provider's
 // tools), and a stream without its last event has to be an error.
 //
-// Usage: Prompt is the input that was not read from the cache, including
-// CacheWrite; Cached is what was read from it, not part of Prompt;
-// Completion includes thinking; Thoughts is 0 unless Anthropic reports it.
+// Usage: Anthropic counts what was read from its cache, and what was written into
+// it, beside the input; Prompt is the sum of all three. Thoughts is 0 unless Anthropic
+// reports it.
 //
 // It imports model, genai, the SDK and the standard library; it knows neither
 // sessions nor ADK nor the protocol.
@@ -62,7 +62,7 @@ var (
 func New(cfg Config) *Provider {
 	cfg.BaseURL = strings.TrimRight(cmp.Or(cfg.BaseURL, defaultBaseURL), "/")
 	cfg.BaseURL = strings.TrimSuffix(cfg.BaseURL, "/v1")
-	return &Provider{cfg: cfg, client: model.HTTPClient(cfg.Transport)}
+	return &Provider{cfg: cfg, client: model.LongHTTPClient(cfg.Transport, wire.MaxLine)}
 }
 
 // Name returns "anthropic".
@@ -81,9 +81,6 @@ var builtins = []string{"code_execution", "tool_search", "url_context", "web_sea
 // EnterpriseWebSearch, "code_execution", "url_context", and "tool_search", which
 // Request.ToolSearch asks for. Code has a container of its own in each answer.
 func (*Provider) Builtins() []string { return slices.Clone(builtins) }
-
-// Billing says how tokens are counted.
-func (*Provider) Billing() model.Billing { return model.Billing{CachedApart: true} }
 
 // Open returns the model of that name; whether Anthropic has it shows in the
 // first call.
@@ -116,6 +113,16 @@ type llm struct {
 	key    string
 }
 
+// Builtins are the tools that Anthropic runs for the model.
+func (l *llm) Builtins() []string {
+	if familyOf(l.model).fetches() {
+		return slices.Clone(builtins)
+	}
+	return slices.DeleteFunc(slices.Clone(builtins), func(tool string) bool { return tool == "url_context" })
+}
+
+var _ model.ToolRunner = (*llm)(nil)
+
 // maxPauses bounds how often one answer may be continued after the provider
 // paused it.
 const maxPauses = 16
@@ -125,7 +132,9 @@ const maxPauses = 16
 func (l *llm) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
 	native := nativeSchema(l.model, req.Config) != nil
 	return wire.WithSchema(req, native, emit, func(req *model.Request, emit func(model.Delta)) (*model.Response, error) {
-		return l.generate(ctx, req, emit)
+		return wire.WithSealed(req, name, emit, func(req *model.Request, emit func(model.Delta)) (*model.Response, error) {
+			return l.generate(ctx, req, emit)
+		})
 	})
 }
 

@@ -66,7 +66,7 @@ func encode(a modeltest.Answer) modeltest.Wire {
 	e := &encoder{frames: []string{frame("message_start", map[string]any{"message": map[string]any{
 		"model": "claude-test-1", "role": "assistant", "content": []any{},
 		"usage": map[string]any{
-			"input_tokens": u.Prompt - u.CacheWrite, "cache_read_input_tokens": u.Cached, "cache_creation_input_tokens": u.CacheWrite,
+			"input_tokens": u.Prompt - u.CacheWrite - u.Cached, "cache_read_input_tokens": u.Cached, "cache_creation_input_tokens": u.CacheWrite,
 			"cache_creation": map[string]any{"ephemeral_5m_input_tokens": u.CacheWrite - u.CacheWriteHour, "ephemeral_1h_input_tokens": u.CacheWriteHour},
 			"output_tokens":  1,
 		},

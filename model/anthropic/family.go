@@ -2,6 +2,7 @@ package anthropic
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -93,10 +94,51 @@ func (f family) alwaysThinks() bool {
 // tool.
 func (f family) choosesTools() bool { return f.preserves() && f.line != "haiku" }
 
-// samples tells whether the model takes temperature, top_p and top_k.
+// samples tells whether the model takes temperature, top_p and top_k. Fable, Opus from
+// 4.7 on and Sonnet from 5 on do not ("Migration guide", platform.claude.com, 2026-07),
+// nor does Haiku 5.5 ("What's new in Claude Haiku 5.5", there, 2026-10).
 func (f family) samples() bool {
-	return !f.known() || f.line != "fable" && f.line != "mythos" && (f.line != "opus" || !f.atLeast(4, 7))
+	switch {
+	case !f.known():
+		return true
+	case f.line == "fable", f.line == "mythos":
+		return false
+	case f.line == "opus":
+		return !f.atLeast(4, 7)
+	default:
+		return !f.atLeast(5, 0)
+	}
 }
+
+// fetches tells whether the model fetches pages: Claude 3.5 and later ones do ("Web
+// fetch tool", platform.claude.com, 2025-09).
+func (f family) fetches() bool { return f.atLeast(3, 5) }
+
+// bare tells whether the model is asked to do without thinking in a way in which it
+// must be sent no thinking either: those that check what stood before it (see
+// preserves) answer a change with an error then, since what becomes of such thinking
+// can only be said together with adaptive thinking.
+func (f family) bare(cfg *genai.ThinkingConfig) bool {
+	t, _ := f.thinking(cfg)
+	return f.preserves() && t != nil && t.Type == "disabled"
+}
+
+// withoutThoughts is a conversation without the model's thinking. What was given is
+// not changed.
+func withoutThoughts(contents []*genai.Content) []*genai.Content {
+	out := slices.Clone(contents)
+	for i, c := range out {
+		if c == nil || !slices.ContainsFunc(c.Parts, isThought) {
+			continue
+		}
+		left := *c
+		left.Parts = slices.DeleteFunc(slices.Clone(c.Parts), isThought)
+		out[i] = &left
+	}
+	return out
+}
+
+func isThought(p *genai.Part) bool { return p != nil && p.Thought }
 
 // reads tells whether thinking of a model may be sent to this one; an unknown
 // origin, "", is the same model. Signatures are of one model, and those that do not

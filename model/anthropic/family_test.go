@@ -147,7 +147,10 @@ func TestSettingsOfModels(t *testing.T) {
 			"claude-fable-5":    "thinking Temp TopP TopK",
 			"claude-fable-5-1":  "thinking tool Temp TopP TopK",
 			"claude-opus-5-5":   "thinking tool Temp TopP TopK",
-			"claude-sonnet-5-5": "thinking tool Temp TopK",
+			"claude-sonnet-5":   "Temp TopP TopK",
+			"claude-sonnet-5-5": "thinking tool Temp TopP TopK",
+			"claude-haiku-5-5":  "Temp TopP TopK",
+			"claude-fable-5-2":  "thinking tool Temp TopP TopK",
 			"claude-unheard-of": "",
 		} {
 			req := &model.Request{Contents: genai.Text("hello"), Config: cfg}

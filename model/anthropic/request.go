@@ -131,7 +131,11 @@ func newRequest(modelName string, req *model.Request, names *wire.Names) (*reque
 	}
 	finds := func(name string) bool { return req.ToolSearch && r.defers(name) }
 	contents := req.TellReferences(names.Wire, func(name string) bool { return r.defers(names.Wire(name)) })
-	if r.Messages, err = messages(contents, names, familyOf(modelName), finds); err != nil {
+	family := familyOf(modelName)
+	if family.bare(cfg.ThinkingConfig) {
+		contents = withoutThoughts(contents)
+	}
+	if r.Messages, err = messages(contents, names, family, finds); err != nil {
 		return nil, err
 	}
 	if schema := nativeSchema(modelName, cfg); schema != nil {
@@ -213,7 +217,7 @@ func (r *request) setTools(req *model.Request, names *wire.Names) error {
 	}
 	for _, d := range choice.Functions {
 		r.Tools = append(r.Tools, tool{
-			Name: names.Wire(d.Name), Description: d.Description, InputSchema: wire.Parameters(d),
+			Name: names.Wire(d.Name), Description: d.Description, InputSchema: inputSchema(wire.Parameters(d)),
 			Deferred: slices.Contains(req.Deferred, d.Name),
 		})
 	}
@@ -342,10 +346,11 @@ func userBlocks(parts []*genai.Part, names *wire.Names) ([]block, error) {
 	for i, p := range parts {
 		switch media := wire.MediaOf(p); {
 		case p.FunctionResponse != nil:
-			b, err := toolResult(p.FunctionResponse, names)
+			b, files, err := toolResult(p.FunctionResponse, names)
 			if err != nil {
 				return nil, err
 			}
+			behind = append(behind, files...)
 			if refs := model.References(p); len(refs) > 0 {
 				behind = append(behind, b.refer(refs, p.FunctionResponse, names)...)
 			}
@@ -370,8 +375,10 @@ func userBlocks(parts []*genai.Part, names *wire.Names) ([]block, error) {
 	return blocks, nil
 }
 
-func toolResult(fr *genai.FunctionResponse, names *wire.Names) (block, error) {
-	b := block{Type: "tool_result", ToolUseID: names.ID(fr.ID)}
+// toolResult translates a result, and what of it has to stand behind all results as
+// the user's: the files of one that is an error, which may hold text alone.
+func toolResult(fr *genai.FunctionResponse, names *wire.Names) (b block, behind []block, err error) {
+	b = block{Type: "tool_result", ToolUseID: names.ID(fr.ID)}
 	text, isError := wire.Result(fr)
 	b.IsError = isError
 	if strings.TrimSpace(text) != "" {
@@ -379,15 +386,21 @@ func toolResult(fr *genai.FunctionResponse, names *wire.Names) (block, error) {
 	}
 	for _, m := range wire.ResultMedia(fr) {
 		mb, err := mediaBlock(m)
-		if err != nil {
-			return block{}, err
+		switch {
+		case err != nil:
+			return block{}, nil, err
+		case !isError:
+			b.Content = append(b.Content, mb)
+			continue
+		case len(behind) == 0:
+			behind = []block{{Type: "text", Text: "Files of the failed call of " + names.Wire(fr.Name) + ":"}}
 		}
-		b.Content = append(b.Content, mb)
+		behind = append(behind, mb)
 	}
 	if isError && len(b.Content) == 0 {
 		b.Content = []block{{Type: "text", Text: "error"}} // An error must have content.
 	}
-	return b, nil
+	return b, behind, nil
 }
 
 // refer has a result hold references to tools. It may hold nothing else then, and be

@@ -2,6 +2,7 @@ package anthropic
 
 import (
 	"encoding/json"
+	"regexp"
 	"slices"
 
 	"google.golang.org/genai"
@@ -184,4 +185,53 @@ func describe(members, told []wire.Member) []wire.Member {
 	}
 	value, _ := model.MarshalJSON(text + "Must satisfy " + string(wire.Object(told))) // a string always encodes
 	return append(members, wire.Member{Key: "description", Value: value})
+}
+
+// argumentName is what Anthropic takes as the name of an argument: "Property keys
+// should match pattern".
+var argumentName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
+
+// maxTold bounds what is said of arguments in words, in bytes.
+const maxTold = 2 << 10
+
+// inputSchema is the schema of a tool's arguments as Anthropic takes it. Arguments
+// whose names it does not take are told in words: the model gives them all the same.
+func inputSchema(schema json.RawMessage) json.RawMessage {
+	members, _ := wire.Members(schema)
+	properties, _ := wire.Members(wire.Find(members, "properties"))
+	other := func(name string) bool { return !argumentName.MatchString(name) }
+	if !slices.ContainsFunc(properties, func(p wire.Member) bool { return other(p.Key) }) {
+		return schema
+	}
+	var moved []wire.Member
+	left := maxTold
+	properties = slices.DeleteFunc(properties, func(p wire.Member) bool {
+		if !other(p.Key) {
+			return false
+		}
+		if left -= len(p.Key) + len(p.Value); left >= 0 {
+			moved = append(moved, p)
+		}
+		return true
+	})
+	told := []wire.Member{{Key: "properties", Value: wire.Object(moved)}}
+	required, _ := wire.Strings(wire.Find(members, "required"))
+	var needed []string // of those that are told
+	for _, p := range moved {
+		if slices.Contains(required, p.Key) {
+			needed = append(needed, p.Key)
+		}
+	}
+	if len(needed) > 0 {
+		told = append(told, wire.Member{Key: "required", Value: json.RawMessage(wire.JSON(needed))})
+	}
+	required = slices.DeleteFunc(slices.Clone(required), other)
+	kept := slices.DeleteFunc(members, func(m wire.Member) bool {
+		return m.Key == "properties" || m.Key == "required" || m.Key == "additionalProperties"
+	})
+	kept = append(kept, wire.Member{Key: "properties", Value: wire.Object(properties)})
+	if len(required) > 0 {
+		kept = append(kept, wire.Member{Key: "required", Value: json.RawMessage(wire.JSON(required))})
+	}
+	return wire.Object(describe(kept, told))
 }

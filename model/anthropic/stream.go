@@ -54,27 +54,27 @@ type delta struct {
 
 // usage counts tokens; a field that an event does not have is nil.
 type usage struct {
-	Input         *int64 `json:"input_tokens"`
-	Output        *int64 `json:"output_tokens"`
-	CacheRead     *int64 `json:"cache_read_input_tokens"`
-	CacheCreation *int64 `json:"cache_creation_input_tokens"`
+	Input         *wire.Tokens `json:"input_tokens"`
+	Output        *wire.Tokens `json:"output_tokens"`
+	CacheRead     *wire.Tokens `json:"cache_read_input_tokens"`
+	CacheCreation *wire.Tokens `json:"cache_creation_input_tokens"`
 	// Creation is how much of CacheCreation is kept for how long.
 	Creation struct {
-		Hour *int64 `json:"ephemeral_1h_input_tokens"`
+		Hour *wire.Tokens `json:"ephemeral_1h_input_tokens"`
 	} `json:"cache_creation"`
 	Details struct {
-		Thinking int64 `json:"thinking_tokens"`
+		Thinking wire.Tokens `json:"thinking_tokens"`
 	} `json:"output_tokens_details"`
 }
 
 // merge takes over what u says: counts are cumulative, the last one holds.
 func (c *counts) merge(u usage) {
-	for dst, src := range map[*int64]*int64{&c.input: u.Input, &c.output: u.Output, &c.read: u.CacheRead, &c.created: u.CacheCreation, &c.hour: u.Creation.Hour} {
+	for dst, src := range map[*int64]*wire.Tokens{&c.input: u.Input, &c.output: u.Output, &c.read: u.CacheRead, &c.created: u.CacheCreation, &c.hour: u.Creation.Hour} {
 		if src != nil {
-			*dst = *src
+			*dst = int64(*src)
 		}
 	}
-	c.thinking = max(c.thinking, u.Details.Thinking)
+	c.thinking = max(c.thinking, int64(u.Details.Thinking))
 }
 
 // counts is the usage of one request.
@@ -133,7 +133,7 @@ func (a *answer) read(ctx context.Context, body *request) error {
 	var n counts
 	defer func() { a.count(n) }()
 	a.stop, a.block, a.started = "", nil, false
-	for line, err := range model.ReadEvents(resp.Body) {
+	for line, err := range model.ReadLongEvents(resp.Body, wire.MaxLine) {
 		if err != nil {
 			return model.TransportError(ctx, name, err, a.llm.key)
 		}
@@ -197,6 +197,7 @@ func (a *answer) event(ev *event, n *counts) (done bool, err error) {
 		}
 		return true, a.stopBlock(false)
 	case "error":
+		n.merge(ev.Usage)
 		return false, a.llm.failure(ev.Error, 0, nil)
 	}
 	return false, nil // "ping", and what the future brings.
@@ -351,13 +352,13 @@ func (a *answer) providerBlock(b *openBlock) error {
 
 // count adds the usage of one request to the answer's.
 func (a *answer) count(n counts) {
-	a.total.Prompt += n.input + n.created
+	a.total.Prompt += n.input + n.read + n.created
 	a.total.Cached += n.read
 	a.total.CacheWrite += n.created
 	a.total.CacheWriteHour += n.hour
 	a.total.Completion += n.output
 	a.total.Thoughts += n.thinking
-	a.total.Total = a.total.Prompt + a.total.Completion
+	a.total = a.total.Normal()
 }
 
 // response returns the finished answer.

@@ -87,7 +87,7 @@ func TestThinkingAnswer(t *testing.T) {
 	if call.FunctionCall.Name != "fs.read" || call.PartMetadata[model.MetaArgs] != `{"path": "a",  "n": 1.0}` {
 		t.Errorf("call %+v with %v", call.FunctionCall, call.PartMetadata)
 	}
-	if want := (model.Usage{Prompt: 25, Cached: 100, CacheWrite: 5, Completion: 40, Thoughts: 9, Total: 65}); resp.Usage != want {
+	if want := (model.Usage{Prompt: 125, Cached: 100, CacheWrite: 5, Completion: 40, Thoughts: 9, Total: 165}); resp.Usage != want {
 		t.Errorf("usage %+v, want %+v", resp.Usage, want)
 	}
 

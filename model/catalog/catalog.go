@@ -35,14 +35,20 @@ type Entry struct {
 	Date string
 	// Capabilities is nil when they are not known.
 	Capabilities *Capabilities
+	// Source says where the entry was read.
+	Source string
+	// Retires is the day from which on the provider serves the model no more,
+	// YYYY-MM-DD, past or to come; "" when none is known.
+	Retires string
 }
 
 // Or returns e with what other knows beyond it.
 func (e Entry) Or(other Entry) Entry {
 	if e.Price == nil {
-		e.Price, e.Date = other.Price, other.Date
+		e.Price, e.Date, e.Source = other.Price, other.Date, cmp.Or(other.Source, e.Source)
 	}
 	e.Capabilities = cmp.Or(e.Capabilities, other.Capabilities)
+	e.Retires = cmp.Or(e.Retires, other.Retires)
 	return e
 }
 

@@ -32,6 +32,50 @@ providers:
       capabilities: {context_tokens: 5}
 `
 
+// An entry says where it was read, itself or by its provider, and what lies over it
+// says so in its place.
+func TestSources(t *testing.T) {
+	table := catalog.MustParse("a", `
+date: 2026-01-02
+sources: {acme: a list}
+providers:
+  acme:
+    one: {price: {input: 1, output: 2}, retires: 2026-05-06}
+    two: {price: {input: 1, output: 2}, source: its page}
+`)
+	if one, two := table.Find("acme", "one"), table.Find("acme", "two"); one.Source != "a list" || one.Retires != "2026-05-06" || two.Source != "its page" || two.Retires != "" {
+		t.Errorf("%+v, %+v", one, two)
+	}
+	over := table.With(catalog.MustParse("b", "{date: 2026-02-03, providers: {acme: {one: {price: {input: 3, output: 4}, source: a contract}}}}"))
+	if one := over.Find("acme", "one"); one.Source != "a contract" || one.Retires != "2026-05-06" || one.Price.Input != 3 {
+		t.Errorf("%+v", one)
+	}
+	if _, err := catalog.Parse("c", []byte("{date: 2026-02-03, sources: {acme: [1]}, providers: {acme: {one: {retires: soon}}}}")); err == nil || strings.Count(err.Error(), "\n") != 1 {
+		t.Errorf("what is no text and no day: %v", err)
+	}
+}
+
+// The newest models have a price, and what is no more says so.
+func TestBuiltinNewAndRetired(t *testing.T) {
+	table := catalog.Builtin()
+	for provider, models := range map[string][]string{"anthropic": {"claude-fable-5-2"}, "openai": {"gpt-6.2-sol"}} {
+		for _, name := range models {
+			if e := table.Find(provider, name); e.Price == nil || e.Capabilities == nil || e.Retires != "" {
+				t.Errorf("%s: %+v", name, e)
+			}
+		}
+	}
+	for provider, models := range map[string][]string{
+		"anthropic": {"claude-3-haiku-20240307", "claude-opus-4-1"}, "openai": {"o1", "o4-mini", "gpt-4o-2024-05-13"}, "gemini": {"gemini-2.0-flash"},
+	} {
+		for _, name := range models {
+			if day := table.Find(provider, name).Retires; day == "" || day > "2026-11-23" {
+				t.Errorf("%s: retires on %q", name, day)
+			}
+		}
+	}
+}
+
 // Every built-in entry is plausible, whatever its numbers are.
 func TestBuiltinIsSane(t *testing.T) {
 	table := catalog.Builtin()
@@ -49,6 +93,12 @@ func TestBuiltinIsSane(t *testing.T) {
 			}
 			if day, err := time.Parse(time.DateOnly, cmp.Or(e.Date, table.Date)); err != nil || day.Format(time.DateOnly) > table.Date {
 				t.Errorf("%s: of %s, after the table's day %s", family, e.Date, table.Date)
+			}
+			if e.Source == "" {
+				t.Errorf("%s: nobody knows where it was read", family)
+			}
+			if _, err := time.Parse(time.DateOnly, e.Retires); e.Retires != "" && err != nil {
+				t.Errorf("%s: retires on %q", family, e.Retires)
 			}
 			if p := e.Price; p != nil {
 				sanePrice(t, family, p)

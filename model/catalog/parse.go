@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -28,6 +29,7 @@ var nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,255}$`)
 // output may be left out:
 //
 //	date: 2026-07-24
+//	sources: {acme: the price page of acme.example}
 //	providers:
 //	  acme:
 //	    acme-large:
@@ -35,6 +37,8 @@ var nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,255}$`)
 //	        {input: 2, cached: 0.2, cache_write: 2.5, cache_write_hour: 4, output: 8, thinking: 10,
 //	         long_from: 200000, long: {input: 4, output: 16}}
 //	      date: 2026-08-01
+//	      source: the model's page at acme.example
+//	      retires: 2027-02-01
 //	      capabilities:
 //	        {context_tokens: 400000, output_tokens: 64000, inputs: [image, document],
 //	         thinking: true, tools: true, structured_output: true}
@@ -72,8 +76,11 @@ type parser struct {
 type fields map[string]func(ast.Node)
 
 func (p *parser) table(root ast.Node, t *Table) {
-	dated := false
+	dated, sources := false, map[string]string{}
 	p.mapping(root, fields{
+		"sources": func(n ast.Node) {
+			p.named(n, "provider", func(provider string, n ast.Node) { sources[provider] = p.text(n) })
+		},
 		"date": func(n ast.Node) { t.Date, dated = p.date(n), true },
 		"providers": func(n ast.Node) {
 			p.named(n, "provider", func(provider string, n ast.Node) {
@@ -83,6 +90,12 @@ func (p *parser) table(root ast.Node, t *Table) {
 			})
 		},
 	})
+	for provider, families := range t.entries {
+		for family, e := range families {
+			e.Source = cmp.Or(e.Source, sources[provider])
+			families[family] = e
+		}
+	}
 	if !dated {
 		p.problemf(root, "date is missing: the day on which the prices were looked up, as in 2026-07-24")
 	}
@@ -94,6 +107,8 @@ func (p *parser) entry(n ast.Node) Entry {
 		"price":        func(n ast.Node) { e.Price = p.price(n) },
 		"date":         func(n ast.Node) { e.Date = p.date(n) },
 		"capabilities": func(n ast.Node) { e.Capabilities = p.capabilities(n) },
+		"source":       func(n ast.Node) { e.Source = p.text(n) },
+		"retires":      func(n ast.Node) { e.Retires = p.date(n) },
 	})
 	if e.Date != "" && e.Price == nil {
 		p.problemf(n, "a date without a price: it is the day of the price")
@@ -206,6 +221,18 @@ func (p *parser) truth(n ast.Node) bool {
 		return false
 	}
 	return b.Value
+}
+
+// maxText bounds a text, in bytes.
+const maxText = 500
+
+func (p *parser) text(n ast.Node) string {
+	text, ok := scalar(n)
+	if !ok || text == "" || len(text) > maxText {
+		p.problemf(n, "want a text of at most %d bytes, got %s", maxText, written(n))
+		return ""
+	}
+	return text
 }
 
 func (p *parser) date(n ast.Node) string {

@@ -74,7 +74,7 @@ func encode(a modeltest.Answer, grouped bool) modeltest.Wire {
 			"candidates": []any{cand},
 			"usageMetadata": object{
 				"promptTokenCount": a.Usage.Prompt, "cachedContentTokenCount": a.Usage.Cached,
-				"candidatesTokenCount": share(a.Usage.Completion), "thoughtsTokenCount": share(a.Usage.Thoughts),
+				"candidatesTokenCount": share(a.Usage.Completion - a.Usage.Thoughts), "thoughtsTokenCount": share(a.Usage.Thoughts),
 				"totalTokenCount": share(a.Usage.Total),
 			},
 			"modelVersion": "gemini-served",

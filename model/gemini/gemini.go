@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
@@ -63,7 +64,7 @@ type Provider struct {
 
 // New returns the provider.
 func New(cfg Config) *Provider {
-	p := &Provider{cfg: cfg, transport: model.HTTPClient(cfg.Transport).Transport}
+	p := &Provider{cfg: cfg, transport: model.LongHTTPClient(cfg.Transport, wire.MaxLine).Transport}
 	p.server = sync.OnceValues(func() (*genai.Client, error) {
 		if cfg.Vertex {
 			return p.vertexClient()
@@ -76,19 +77,28 @@ func New(cfg Config) *Provider {
 // Name returns "gemini".
 func (*Provider) Name() string { return name }
 
-// Billing says how tokens are counted.
-func (*Provider) Billing() model.Billing { return model.Billing{ThoughtsApart: true} }
-
 // String names the provider and hides its key.
 func (*Provider) String() string { return "gemini.Provider" }
 
 // GoString does as String.
 func (p *Provider) GoString() string { return p.String() }
 
+// builtins are the tools that Gemini runs itself, in agentd's names: "web_search" is
+// what other providers have too, here Google Search.
+var builtins = []string{"code_execution", "google_search", "url_context", "web_search"}
+
 // Builtins are the tools that Gemini runs itself.
-func (*Provider) Builtins() []string {
-	return []string{"code_execution", "google_search", "url_context"}
+func (*Provider) Builtins() []string { return slices.Clone(builtins) }
+
+// Builtins are the tools that Gemini runs for the model.
+func (l *llm) Builtins() []string {
+	if l.fetches() {
+		return slices.Clone(builtins)
+	}
+	return slices.DeleteFunc(slices.Clone(builtins), func(tool string) bool { return tool == "url_context" })
 }
+
+var _ model.ToolRunner = (*llm)(nil)
 
 // Open returns the model. Without a caller's key it needs the server's, or
 // Vertex AI.
@@ -207,7 +217,9 @@ func (l *llm) GoString() string { return l.String() }
 func (l *llm) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
 	req = req.Load()
 	return wire.WithSchema(req, l.takesSchema(req), emit, func(req *model.Request, emit func(model.Delta)) (*model.Response, error) {
-		return l.generate(ctx, req, emit)
+		return wire.WithSealed(req, name, emit, func(req *model.Request, emit func(model.Delta)) (*model.Response, error) {
+			return l.generate(ctx, req, emit)
+		})
 	})
 }
 

@@ -79,6 +79,7 @@ func (l *llm) config(req *model.Request) (*genai.GenerateContentConfig, error) {
 	if cfg.SystemInstruction != nil {
 		cfg.SystemInstruction = &genai.Content{Role: genai.RoleUser, Parts: bare(cfg.SystemInstruction.Parts)}
 	}
+	cfg.Tools = plainTools(cfg.Tools)
 	cfg.ThinkingConfig = l.thinking(cfg.ThinkingConfig)
 	if cfg.ToolConfig, err = l.toolConfig(req); err != nil {
 		return nil, err
@@ -119,6 +120,28 @@ func (l *llm) toolConfig(req *model.Request) (*genai.ToolConfig, error) {
 	return &out, nil
 }
 
+// plainTools are the tools with functions whose parameters are plain objects; see
+// wire.Parameters. Vertex AI takes no alternatives beside other members.
+func plainTools(tools []*genai.Tool) []*genai.Tool {
+	out := slices.Clone(tools)
+	for i, t := range out {
+		if t == nil || !slices.ContainsFunc(t.FunctionDeclarations, func(d *genai.FunctionDeclaration) bool { return !wire.IsPlain(d) }) {
+			continue
+		}
+		plain := *t
+		plain.FunctionDeclarations = slices.Clone(t.FunctionDeclarations)
+		for j, d := range plain.FunctionDeclarations {
+			if !wire.IsPlain(d) {
+				merged := *d
+				merged.Parameters, merged.ParametersJsonSchema = nil, wire.Parameters(d)
+				plain.FunctionDeclarations[j] = &merged
+			}
+		}
+		out[i] = &plain
+	}
+	return out
+}
+
 // ownTools are the tools that Google is to run.
 func ownTools(cfg *genai.GenerateContentConfig) []string {
 	var names []string
@@ -146,10 +169,15 @@ var budgets = map[genai.ThinkingLevel]int32{
 
 // thinking translates a thinking setting.
 func (l *llm) thinking(t *genai.ThinkingConfig) *genai.ThinkingConfig {
-	if t == nil || t.ThinkingLevel == "" || l.generation() >= 3 {
+	least := t != nil && t.ThinkingLevel == genai.ThinkingLevelMinimal && !l.barelyThinks()
+	if t == nil || t.ThinkingLevel == "" || l.generation() >= 3 && !least {
 		return t
 	}
 	out := *t
+	if l.generation() >= 3 {
+		out.ThinkingLevel = genai.ThinkingLevelLow
+		return &out
+	}
 	out.ThinkingLevel = ""
 	if budget, ok := budgets[t.ThinkingLevel]; ok && out.ThinkingBudget == nil {
 		out.ThinkingBudget = &budget

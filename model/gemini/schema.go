@@ -3,12 +3,13 @@ package gemini
 import (
 	"regexp"
 	"strconv"
+	"strings"
 
 	"github.com/apzuk3/agentd/model"
 )
 
 // generation is a Gemini model's, such as 2 in gemini-2.5-flash.
-var generation = regexp.MustCompile(`(?:^|/)gemini-(?:(\d+)(?:\.\d+)?)?`)
+var generation = regexp.MustCompile(`(?:^|/)gemini-(?:(\d+)(?:\.(\d+))?)?`)
 
 // generation is the model's; 0 for one that is no Gemini.
 func (l *llm) generation() int {
@@ -21,6 +22,34 @@ func (l *llm) generation() int {
 		return 3 // an alias, which means the newest
 	}
 	return gen
+}
+
+// minor is the part of the model's version behind the point, 0 if there is none.
+func (l *llm) minor() int {
+	found := generation.FindStringSubmatch(l.model)
+	if found == nil {
+		return 0
+	}
+	minor, err := strconv.Atoi(found[2])
+	if err != nil {
+		return 0
+	}
+	return minor
+}
+
+// fetches tells whether the model may read pages: Gemini does from 2.5 on ("URL
+// context", section "Supported models", ai.google.dev, 2026-07).
+func (l *llm) fetches() bool {
+	gen := l.generation()
+	return gen != 1 && (gen != 2 || l.minor() >= 5)
+}
+
+// barelyThinks tells whether the model takes the thinking level MINIMAL: Flash and
+// Flash-Lite models from 3 to 3.6 do. Pro models, Flash from 3.7 on and others begin with
+// LOW ("Thinking", table of levels, docs.cloud.google.com, 2026-09; "Developer's
+// guide to Gemini 3.8 Flash", there, read 2026-11-23).
+func (l *llm) barelyThinks() bool {
+	return strings.Contains(l.model, "gemini-3") && strings.Contains(l.model, "-flash") && l.minor() <= 6
 }
 
 // takesSchema tells whether a request may name a schema for the answer. Where it

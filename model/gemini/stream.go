@@ -14,6 +14,7 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
 // chunk is one event of the stream, as far as it matters here.
@@ -42,24 +43,22 @@ type candidate struct {
 	Citations     json.RawMessage    `json:"citationMetadata"`
 }
 
-// usage is cumulative: each chunk repeats and raises the one before.
+// usage is cumulative: each chunk repeats and raises the one before. Google counts
+// what tools have put into the prompt, and thoughts, beside the others.
 type usage struct {
-	Prompt     int64 `json:"promptTokenCount"`
-	ToolPrompt int64 `json:"toolUsePromptTokenCount"`
-	Candidates int64 `json:"candidatesTokenCount"`
-	Cached     int64 `json:"cachedContentTokenCount"`
-	Thoughts   int64 `json:"thoughtsTokenCount"`
-	Total      int64 `json:"totalTokenCount"`
+	Prompt     wire.Tokens `json:"promptTokenCount"`
+	ToolPrompt wire.Tokens `json:"toolUsePromptTokenCount"`
+	Candidates wire.Tokens `json:"candidatesTokenCount"`
+	Cached     wire.Tokens `json:"cachedContentTokenCount"`
+	Thoughts   wire.Tokens `json:"thoughtsTokenCount"`
 }
 
-// usage returns u in common terms. What provider-run tools put into the prompt
-// is billed as prompt.
+// usage returns u in common terms.
 func (u *usage) usage() model.Usage {
-	out := model.Usage{
-		Prompt: u.Prompt + u.ToolPrompt, Completion: u.Candidates, Cached: u.Cached, Thoughts: u.Thoughts,
-	}
-	out.Total = cmp.Or(u.Total, out.Prompt+out.Completion+out.Thoughts)
-	return out
+	return model.Usage{
+		Prompt: int64(u.Prompt + u.ToolPrompt), Cached: int64(u.Cached),
+		Completion: int64(u.Candidates + u.Thoughts), Thoughts: int64(u.Thoughts),
+	}.Normal()
 }
 
 // answer is an answer being read; owned by the goroutine of the call.
@@ -89,7 +88,7 @@ func (l *llm) stream(ctx context.Context, resp *http.Response, a *answer) (*mode
 	if t, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); t == "text/html" {
 		return nil, l.errorf(model.KindUnavailable, "the answer is %s, no event stream", t)
 	}
-	for ev, err := range model.ReadEvents(resp.Body) {
+	for ev, err := range model.ReadLongEvents(resp.Body, wire.MaxLine) {
 		if err != nil {
 			return nil, model.TransportError(ctx, name, err, l.secret)
 		}
@@ -152,12 +151,12 @@ func (l *llm) event(a *answer, data string) error {
 	if err := json.Unmarshal([]byte(data), &c); err != nil {
 		return l.errorf(model.KindUnavailable, "an event of the stream is malformed: %v", err)
 	}
-	if len(c.Error) > 0 && string(c.Error) != "null" {
-		return l.apiError(http.StatusOK, nil, []byte(data))
-	}
 	if c.UsageMetadata != nil {
 		u := c.UsageMetadata.usage()
 		a.usage = &u
+	}
+	if len(c.Error) > 0 && string(c.Error) != "null" {
+		return l.apiError(http.StatusOK, nil, []byte(data))
 	}
 	if f := c.PromptFeedback; f != nil && f.BlockReason != "" {
 		return model.Blocked(name, "the prompt was blocked with "+model.Redact(f.BlockReason, l.secret), join(categories(f.Ratings), f.BlockReasonMessage), l.secret)

@@ -24,6 +24,7 @@ func (h Harness) statuses(t *testing.T) {
 		403: model.KindAuth,
 		404: model.KindUnavailable,
 		408: model.KindTimeout,
+		409: model.KindUnavailable,
 		429: model.KindRateLimited,
 		500: model.KindUnavailable,
 		502: model.KindUnavailable,

@@ -25,7 +25,7 @@ func (l *llm) cache(c *model.Cache) (promptCache, error) {
 		return promptCache{}, err
 	}
 	const long = 24 * time.Hour
-	span, err := c.Span(l.cfg.Name, 5*time.Minute, long)
+	span, err := c.Span(l.cfg.Name, versionOf(l.model).spans()...)
 	if err != nil {
 		return promptCache{}, err
 	}

@@ -96,12 +96,14 @@ func (a *chatAnswer) keepDetails() {
 		a.builder.Opaque(strings.ToValidUTF8(wire.JSON(list), "\uFFFD"), true)
 		parts := a.builder.Content().Parts
 		parts[len(parts)-1].PartMetadata[model.MetaModel] = a.llm.model
+		wire.MarkAccount(parts[len(parts)-1], a.llm.account)
 	}
 }
 
 // detailsOf are the details in a part p of a turn of the model. One that names a call
 // of the turn goes out with the call's id, which may be another one by then. Claude
-// models refuse each other's.
+// models refuse each other's; what is encrypted of a Responses API, whose format says
+// so, is for one account.
 func (l *llm) detailsOf(p *genai.Part, turn []*genai.Part, names *wire.Names) []detail {
 	var list []detail
 	if json.Unmarshal([]byte(wire.Opaque(p, l.owner)), &list) != nil {
@@ -109,6 +111,11 @@ func (l *llm) detailsOf(p *genai.Part, turn []*genai.Part, names *wire.Names) []
 	}
 	if p.PartMetadata[model.MetaModel] != l.model {
 		list = slices.DeleteFunc(list, func(d detail) bool { return d.str("format") == "anthropic-claude-v1" })
+	}
+	if wire.Foreign(p, l.account) {
+		list = slices.DeleteFunc(list, func(d detail) bool {
+			return d.str("type") == "reasoning.encrypted" && strings.Contains(d.str("format"), "-responses-")
+		})
 	}
 	for _, d := range list {
 		for _, c := range turn {

@@ -145,9 +145,13 @@ func (l *llm) newChatRequest(req *model.Request, names *wire.Names) (*chatReques
 	r := &chatRequest{
 		Model: l.model, Stream: true, StreamOptions: &streamOptions{IncludeUsage: true},
 		Stop: cfg.StopSequences, Seed: cfg.Seed,
-		Temperature: widen(cfg.Temperature), TopP: widen(cfg.TopP),
 		PresencePenalty: widen(cfg.PresencePenalty), FrequencyPenalty: widen(cfg.FrequencyPenalty),
-		ReasoningEffort: effortOf(cfg.ThinkingConfig),
+	}
+	if r.ReasoningEffort, err = l.effort(cfg.ThinkingConfig); err != nil {
+		return nil, err
+	}
+	if r.Temperature, r.TopP, err = l.sampling(cfg, r.ReasoningEffort); err != nil {
+		return nil, err
 	}
 	if r.promptCache, err = l.cache(req.Cache); err != nil {
 		return nil, err

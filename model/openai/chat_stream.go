@@ -70,20 +70,6 @@ type callDelta struct {
 	ExtraContent json.RawMessage `json:"extra_content"`
 }
 
-type chatUsage struct {
-	Prompt     int64 `json:"prompt_tokens"`
-	Completion int64 `json:"completion_tokens"`
-	Total      int64 `json:"total_tokens"`
-	CacheHit   int64 `json:"prompt_cache_hit_tokens"` // DeepSeek
-	PromptMore struct {
-		Cached  int64 `json:"cached_tokens"`
-		Written int64 `json:"cache_write_tokens"`
-	} `json:"prompt_tokens_details"`
-	CompletionMore struct {
-		Reasoning int64 `json:"reasoning_tokens"`
-	} `json:"completion_tokens_details"`
-}
-
 // chatCallState is one function call while it is collected.
 type chatCallState struct {
 	index    int
@@ -181,24 +167,23 @@ func (a *chatAnswer) event(data []byte) error {
 	if err := json.Unmarshal(data, &c); err != nil {
 		return a.llm.broken("an event of the stream is not the JSON expected")
 	}
-	if len(c.Error) > 0 && string(c.Error) != "null" {
-		return a.llm.failure(parseError(data), 0, nil)
-	}
-	if c.Model != "" {
-		a.model = c.Model
-	}
 	if c.XGroq != nil && c.XGroq.Usage != nil {
 		a.count(c.XGroq.Usage)
 	}
 	if len(c.Usage) > 0 {
 		var u *chatUsage
-		if err := json.Unmarshal(c.Usage, &u); err != nil {
-			return a.llm.broken("the usage in the stream is not the JSON expected")
-		}
-		a.usageDue = u == nil && !a.counted
-		if u != nil {
+		// What cannot be read is not counted: the answer is what was paid for.
+		unreadable := json.Unmarshal(c.Usage, &u) != nil
+		a.usageDue = u == nil && !unreadable && !a.counted
+		if u != nil && !unreadable {
 			a.count(u)
 		}
+	}
+	if len(c.Error) > 0 && string(c.Error) != "null" {
+		return a.llm.failure(parseError(data), 0, nil) // It may have said before what it took.
+	}
+	if c.Model != "" {
+		a.model = c.Model
 	}
 	a.seen.chunk(&c)
 	for _, choice := range c.Choices {
@@ -225,13 +210,7 @@ func (a *chatAnswer) event(data []byte) error {
 // count takes over a usage report; the last one holds.
 func (a *chatAnswer) count(u *chatUsage) {
 	a.usageDue, a.counted = false, true
-	a.usage = model.Usage{
-		Prompt: u.Prompt, Completion: u.Completion, Total: u.Total,
-		Cached: max(u.PromptMore.Cached, u.CacheHit), CacheWrite: u.PromptMore.Written, Thoughts: u.CompletionMore.Reasoning,
-	}
-	if a.usage.Total == 0 {
-		a.usage.Total = u.Prompt + u.Completion
-	}
+	a.usage = u.model()
 }
 
 func (a *chatAnswer) delta(d *chatDelta) error {

@@ -88,30 +88,35 @@ func asText(v any) string {
 	}
 }
 
-// noQuota is the code of a rate limit that only a payment lifts.
-const noQuota = "insufficient_quota"
+// noQuota and noBilling are codes of a rate limit that only a payment lifts.
+const (
+	noQuota   = "insufficient_quota"
+	noBilling = "billing_not_active"
+)
 
 // codeStatus maps error codes and types to the HTTP status they go with, for
 // errors that come inside a stream.
 var codeStatus = map[string]int{
-	"rate_limit_exceeded":      http.StatusTooManyRequests,
-	"rate_limit_error":         http.StatusTooManyRequests,
-	noQuota:                    http.StatusTooManyRequests,
-	"invalid_api_key":          http.StatusUnauthorized,
-	"authentication_error":     http.StatusUnauthorized,
-	"permission_error":         http.StatusForbidden,
-	"model_not_found":          http.StatusNotFound,
-	"invalid_request_error":    http.StatusBadRequest,
-	"invalid_prompt":           http.StatusBadRequest,
-	"context_length_exceeded":  http.StatusBadRequest,
-	"content_filter":           http.StatusBadRequest,
-	"content_policy_violation": http.StatusBadRequest,
-	"bio_policy":               http.StatusBadRequest,
-	"data_residency_mismatch":  http.StatusBadRequest,
-	"vector_store_timeout":     http.StatusGatewayTimeout,
-	"server_error":             http.StatusInternalServerError,
-	"server_overloaded":        http.StatusServiceUnavailable,
-	"overloaded_error":         http.StatusServiceUnavailable,
+	"rate_limit_exceeded":       http.StatusTooManyRequests,
+	"rate_limit_error":          http.StatusTooManyRequests,
+	noQuota:                     http.StatusTooManyRequests,
+	noBilling:                   http.StatusTooManyRequests,
+	"invalid_api_key":           http.StatusUnauthorized,
+	"authentication_error":      http.StatusUnauthorized,
+	"permission_error":          http.StatusForbidden,
+	"model_not_found":           http.StatusNotFound,
+	"invalid_request_error":     http.StatusBadRequest,
+	"invalid_prompt":            http.StatusBadRequest,
+	"invalid_encrypted_content": http.StatusBadRequest,
+	"context_length_exceeded":   http.StatusBadRequest,
+	"content_filter":            http.StatusBadRequest,
+	"content_policy_violation":  http.StatusBadRequest,
+	"bio_policy":                http.StatusBadRequest,
+	"data_residency_mismatch":   http.StatusBadRequest,
+	"vector_store_timeout":      http.StatusGatewayTimeout,
+	"server_error":              http.StatusInternalServerError,
+	"server_overloaded":         http.StatusServiceUnavailable,
+	"overloaded_error":          http.StatusServiceUnavailable,
 }
 
 // failure makes an error of what the server said.
@@ -132,7 +137,7 @@ func (l *llm) failure(e apiError, status int, header http.Header) *model.Error {
 		Provider: l.cfg.Name, Status: status, Header: header,
 		Code: code, Message: e.Message, Secrets: []string{l.key},
 	}.Error()
-	if e.Code == noQuota || e.Type == noQuota {
+	if slices.ContainsFunc([]string{e.Code, e.Type}, func(code string) bool { return code == noQuota || code == noBilling }) {
 		err.Final = true
 	}
 	if err.Kind == model.KindInvalid {

@@ -14,7 +14,7 @@ import (
 // TestQuota: a limit on the rate passes, an empty account does not, whether it
 // shows before the answer or within its stream.
 func TestQuota(t *testing.T) {
-	for code, temporary := range map[string]bool{"rate_limit_exceeded": true, noQuota: false} {
+	for code, temporary := range map[string]bool{"rate_limit_exceeded": true, noQuota: false, noBilling: false} {
 		for _, status := range []int{http.StatusTooManyRequests, http.StatusOK} {
 			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				body := fmt.Sprintf(`{"error":{"message":"no","type":%q,"param":null,"code":%q}}`, code, code)

@@ -7,7 +7,8 @@
 // be kept byte for byte, compatible servers deviate in ways the SDK's decoder
 // hides or refuses, and a stream without its last event has to be an error.
 //
-// Usage: Prompt includes Cached and CacheWrite, Completion includes Thoughts.
+// Usage: OpenAI's parts are parts of the whole, as in model.Usage. Servers that count
+// thoughts beside the answer say so by their total.
 //
 // It imports model, genai, the SDK and the standard library; it knows neither
 // sessions nor ADK nor the protocol.
@@ -89,7 +90,7 @@ func New(cfg Config) *Provider {
 	default:
 		panic(fmt.Sprintf("openai: unknown API %q", cfg.API))
 	}
-	return &Provider{cfg: cfg, client: newHTTPClient(cfg.Transport)}
+	return &Provider{cfg: cfg, client: model.LongHTTPClient(cfg.Transport, maxLine)}
 }
 
 // isFirstParty tells whether a base URL is OpenAI's own, of the world or of a region
@@ -122,28 +123,6 @@ func baseModel(modelName string) string {
 // maxLine bounds a line of the stream, in bytes. The last event of a response
 // repeats the whole answer, the instructions and the tools in one line.
 const maxLine = 8 << 20
-
-// newHTTPClient is model.HTTPClient with room for longer lines.
-func newHTTPClient(base http.RoundTripper) *http.Client {
-	if base == nil {
-		base = http.DefaultTransport.(*http.Transport).Clone()
-	}
-	return &http.Client{
-		Transport:     lineLimit{base},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-}
-
-type lineLimit struct{ base http.RoundTripper }
-
-// RoundTrip implements http.RoundTripper.
-func (t lineLimit) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := t.base.RoundTrip(req)
-	if err == nil {
-		resp.Body = model.LimitLines(model.Tapped(req, resp), maxLine)
-	}
-	return resp, err
-}
 
 // Name returns the configured name.
 func (p *Provider) Name() string { return p.cfg.Name }
@@ -202,7 +181,10 @@ func (p *Provider) Open(modelName, key string) (model.LLM, error) {
 		opts = append(opts, option.WithAPIKey(key))
 	}
 	// NewClient would read keys and more from the environment.
-	return &llm{cfg: &p.cfg, client: sdk.Client{Options: opts}, model: modelName, key: key, owner: ownerOf(p.cfg.BaseURL, modelName)}, nil
+	return &llm{
+		cfg: &p.cfg, client: sdk.Client{Options: opts}, model: modelName, key: key,
+		owner: ownerOf(p.cfg.BaseURL, modelName), account: wire.Account(p.cfg.BaseURL, key),
+	}, nil
 }
 
 // llm is one model with a key. It is immutable.
@@ -212,16 +194,22 @@ type llm struct {
 	model  string
 	key    string
 	owner  string // see ownerOf
+	// account marks the reasoning that OpenAI has encrypted for the organization of
+	// the key: it refuses that of another one. See wire.Account.
+	account string
 }
 
 // Generate implements model.LLM.
 func (l *llm) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
 	req = req.Load()
 	return wire.WithSchema(req, l.takesSchema(req), emit, func(req *model.Request, emit func(model.Delta)) (*model.Response, error) {
+		owner, once := l.owner, l.chat
 		if l.cfg.API == Responses {
-			return l.respond(ctx, req, emit)
+			owner, once = responsesOwner, l.respond
 		}
-		return l.chat(ctx, req, emit)
+		return wire.WithSealed(req, owner, emit, func(req *model.Request, emit func(model.Delta)) (*model.Response, error) {
+			return once(ctx, req, emit)
+		})
 	})
 }
 

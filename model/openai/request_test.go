@@ -147,7 +147,7 @@ func TestRequests(t *testing.T) {
 		t.Run("responses/"+name, func(t *testing.T) {
 			cfg := *req.Config
 			cfg.Seed, cfg.StopSequences = nil, nil // Refused, see TestInvalidRequests.
-			r, err := openFor(t, Config{}, "gpt-5").newResponsesRequest(&model.Request{Contents: req.Contents, Config: &cfg}, names)
+			r, err := openFor(t, Config{}, "test-model").newResponsesRequest(&model.Request{Contents: req.Contents, Config: &cfg}, names)
 			checkGolden(t, "responses_"+name, r, err, new(responses.ResponseNewParams))
 		})
 	}

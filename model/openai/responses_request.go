@@ -115,7 +115,13 @@ func (l *llm) newResponsesRequest(req *model.Request, names *wire.Names) (*respo
 		Model: l.model, Stream: true,
 		Instructions:    strings.Join(wire.System(cfg), "\n\n"),
 		MaxOutputTokens: int64(cfg.MaxOutputTokens),
-		Temperature:     widen(cfg.Temperature), TopP: widen(cfg.TopP),
+	}
+	effort, err := l.effort(cfg.ThinkingConfig)
+	if err != nil {
+		return nil, err
+	}
+	if r.Temperature, r.TopP, err = l.sampling(cfg, effort); err != nil {
+		return nil, err
 	}
 	if r.promptCache, err = l.cache(req.Cache); err != nil {
 		return nil, err
@@ -124,14 +130,14 @@ func (l *llm) newResponsesRequest(req *model.Request, names *wire.Names) (*respo
 		r.Include = []string{"reasoning.encrypted_content"}
 	}
 	if t := cfg.ThinkingConfig; t != nil {
-		r.Reasoning = &reasoning{Effort: effortOf(t)}
+		r.Reasoning = &reasoning{Effort: effort}
 		if t.IncludeThoughts {
 			r.Reasoning.Summary = "auto"
 		}
 	}
 	for _, t := range wire.Turns(req.TellReferences(names.Wire, nil)) {
 		if t.Model {
-			r.Input = append(r.Input, assistantItems(t.Parts, names, req.ToolSearch)...)
+			r.Input = append(r.Input, l.assistantItems(t.Parts, names, req.ToolSearch)...)
 			continue
 		}
 		items, err := l.userItems(t.Parts, names)
@@ -202,9 +208,10 @@ func (l *llm) responsesTools(r *responsesRequest, req *model.Request, names *wir
 
 // assistantItems translates a turn of the model. Items of the provider's own
 // go back as they came, without the ids, since the provider has not stored what
-// they name; reasoning goes back only before what it led to, and searches for tools
-// only where the model can search.
-func assistantItems(parts []*genai.Part, names *wire.Names, searches bool) []any {
+// they name; reasoning goes back only before what it led to, searches for tools only
+// where the model can search, and what is encrypted only to the account that it was
+// encrypted for.
+func (l *llm) assistantItems(parts []*genai.Part, names *wire.Names, searches bool) []any {
 	var items []any
 	end := 0 // The items up to the last one that is no reasoning.
 	for _, p := range parts {
@@ -220,7 +227,7 @@ func assistantItems(parts []*genai.Part, names *wire.Names, searches bool) []any
 				Name: names.Wire(p.FunctionCall.Name), Namespace: ns.Namespace, Arguments: wire.ArgsText(p),
 			})
 		case p.Thought:
-			if item := storeless(opaque, "encrypted_content"); item != nil {
+			if item := storeless(opaque, "encrypted_content"); item != nil && !wire.Foreign(p, l.account) {
 				items = append(items, item)
 			}
 			continue
@@ -237,6 +244,8 @@ func assistantItems(parts []*genai.Part, names *wire.Names, searches bool) []any
 			case kind == `"code_interpreter_call"`:
 				continue // It is named by the container that it ran in, which may be gone.
 			case strings.HasPrefix(kind, `"tool_search_`) && !searches:
+				continue
+			case item["encrypted_content"] != nil && wire.Foreign(p, l.account):
 				continue
 			}
 			items = append(items, item)

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -27,6 +28,7 @@ type responsesEvent struct {
 	Arguments    string          `json:"arguments"`
 	Item         json.RawMessage `json:"item"`
 	Response     *responseObject `json:"response"`
+	Usage        *responsesUsage `json:"usage"` // of an error, from servers that count it
 }
 
 // responseObject is the answer as a whole, so far or at its end.
@@ -42,31 +44,24 @@ type responseObject struct {
 }
 
 type responsesUsage struct {
-	Input     int64 `json:"input_tokens"`
-	Output    int64 `json:"output_tokens"`
-	Total     int64 `json:"total_tokens"`
+	Input     wire.Tokens `json:"input_tokens"`
+	Output    wire.Tokens `json:"output_tokens"`
+	Total     wire.Tokens `json:"total_tokens"`
 	InputMore struct {
-		Cached  int64 `json:"cached_tokens"`
-		Written int64 `json:"cache_write_tokens"`
+		Cached  wire.Tokens `json:"cached_tokens"`
+		Written wire.Tokens `json:"cache_write_tokens"`
 	} `json:"input_tokens_details"`
 	OutputMore struct {
-		Reasoning int64 `json:"reasoning_tokens"`
+		Reasoning wire.Tokens `json:"reasoning_tokens"`
 	} `json:"output_tokens_details"`
 }
 
-// model is the usage in our terms; nil if none was reported.
-func (u *responsesUsage) model() *model.Usage {
+// model is the usage in our terms; zero if none was reported.
+func (u *responsesUsage) model() model.Usage {
 	if u == nil {
-		return nil
+		return model.Usage{}
 	}
-	out := &model.Usage{
-		Prompt: u.Input, Completion: u.Output, Total: u.Total,
-		Cached: u.InputMore.Cached, CacheWrite: u.InputMore.Written, Thoughts: u.OutputMore.Reasoning,
-	}
-	if u.Total == 0 {
-		out.Total = u.Input + u.Output
-	}
-	return out
+	return reported{u.Input, u.Output, u.InputMore.Cached, u.InputMore.Written, u.OutputMore.Reasoning, u.Total}.usage()
 }
 
 // outItem is an item of the answer: a message, reasoning, a function call, or
@@ -124,6 +119,7 @@ type responsesAnswer struct {
 	refusal   strings.Builder
 	callBegan bool // whether the last call had any argument text
 	model     string
+	usage     *responsesUsage // the newest; nil if none was reported
 	provided  model.Provided
 }
 
@@ -140,10 +136,16 @@ func (l *llm) respond(ctx context.Context, req *model.Request, emit func(model.D
 	}
 	defer resp.Body.Close()
 	a := &responsesAnswer{llm: l, names: names, builder: model.NewBuilder(responsesOwner, emit), items: map[int]*itemState{}}
+	read := a.readStream
 	if wire.IsJSON(wire.ContentType(resp)) {
-		return a.readWhole(ctx, resp)
+		read = a.readWhole
 	}
-	return a.readStream(ctx, resp)
+	out, err := read(ctx, resp)
+	if err != nil {
+		return nil, model.Spent(err, a.usage.model())
+	}
+	out.Usage = a.usage.model()
+	return out, nil
 }
 
 // readWhole reads the answer of a server that does not stream.
@@ -156,6 +158,7 @@ func (a *responsesAnswer) readWhole(ctx context.Context, resp *http.Response) (*
 	if err := json.Unmarshal(data, &r); err != nil {
 		return nil, a.llm.broken("the answer is not the JSON expected")
 	}
+	a.usage = r.Usage
 	if r.Status == "" {
 		return nil, a.llm.failure(parseError(data), 0, nil)
 	}
@@ -179,6 +182,9 @@ func (a *responsesAnswer) readStream(ctx context.Context, resp *http.Response) (
 			}
 			return nil, a.llm.broken("an event of the stream is not the JSON expected")
 		}
+		if ev.Response != nil && ev.Response.Usage != nil {
+			a.usage = ev.Response.Usage
+		}
 		switch ev.Type {
 		case "response.completed", "response.incomplete", "response.failed", "response.cancelled":
 			if ev.Response == nil {
@@ -190,6 +196,7 @@ func (a *responsesAnswer) readStream(ctx context.Context, resp *http.Response) (
 			if e.Type == "error" {
 				e.Type = ""
 			}
+			a.usage = cmp.Or(ev.Usage, a.usage)
 			return nil, a.llm.failure(e, 0, nil)
 		}
 		if err := a.event(&ev); err != nil {
@@ -319,7 +326,7 @@ func (a *responsesAnswer) itemDone(it *itemState, raw json.RawMessage) error {
 		}
 		a.builder.Part(p)
 	default:
-		a.builder.Opaque(string(raw), false)
+		a.keep(raw, false)
 		a.used(raw)
 	}
 	return nil
@@ -367,11 +374,25 @@ func (a *responsesAnswer) reasoning(it *itemState, item *outItem, raw json.RawMe
 		for _, p := range c.Parts {
 			if p.Thought && !model.Owned(p, responsesOwner) && p.Text == it.thought.String() {
 				wire.Mark(p, responsesOwner, string(raw))
+				a.sealed(p, raw)
 				return
 			}
 		}
 	}
-	a.builder.Opaque(string(raw), true)
+	a.keep(raw, true)
+}
+
+// keep adds an item that goes back as it came.
+func (a *responsesAnswer) keep(raw json.RawMessage, thought bool) {
+	a.builder.Opaque(string(raw), thought)
+	a.sealed(a.last(), raw)
+}
+
+// sealed marks p if its item is encrypted, in part or whole.
+func (a *responsesAnswer) sealed(p *genai.Part, raw json.RawMessage) {
+	if bytes.Contains(raw, []byte(`"encrypted_content"`)) {
+		wire.MarkAccount(p, a.llm.account)
+	}
 }
 
 // last closes the part that takes text and returns the newest part.
@@ -411,20 +432,6 @@ func (a *responsesAnswer) unstreamed(output []json.RawMessage) error {
 
 // finish takes the event that ends the response.
 func (a *responsesAnswer) finish(kind string, r *responseObject) (*model.Response, error) {
-	resp, err := a.outcome(kind, r)
-	usage := r.Usage.model()
-	switch {
-	case usage == nil:
-	case err != nil:
-		err = model.Spent(err, *usage)
-	default:
-		resp.Usage = *usage
-	}
-	return resp, err
-}
-
-// outcome is what the response has come to, without its usage.
-func (a *responsesAnswer) outcome(kind string, r *responseObject) (*model.Response, error) {
 	l := a.llm
 	if kind == "response.failed" || r.Error != nil {
 		var e apiError

@@ -656,7 +656,7 @@ func TestLateReasoning(t *testing.T) {
 	}
 	req := hello()
 	req.Contents = append(req.Contents, out.resp.Content)
-	got := mustJSON(assistantItems(out.resp.Content.Parts, wire.NewNames(maxToolName, req), false))
+	got := mustJSON(openFor(t, Config{BaseURL: url, API: Responses}, "m").assistantItems(out.resp.Content.Parts, wire.NewNames(maxToolName, req), false))
 	want := `[{"encrypted_content":"ZW5j","summary":[],"type":"reasoning"},{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}]`
 	if got != want {
 		t.Errorf("goes back as %s, want %s", got, want)

@@ -22,11 +22,12 @@ import (
 	"github.com/apzuk3/agentd/model"
 )
 
-// Version is the form of the lines that this package writes. It reads those of form
-// 1 too, whose requests do not say what was asked of the provider's cache, and whose
-// answers do not say what the provider has run. Members that a line has besides
+// Version is the form of the lines that this package writes. It reads those of the
+// forms before, too: of form 1, whose requests do not say what was asked of the
+// provider's cache, and whose answers do not say what the provider has run; and of
+// form 2, whose usage is as the provider counted. Members that a line has besides
 // those of its form are not looked at.
-const Version = 2
+const Version = 3
 
 const (
 	// MaxLine bounds a line, in bytes. A call that takes more is not recorded.
@@ -100,18 +101,6 @@ type Response struct {
 	Provided *model.Provided `json:"provided,omitempty"`
 }
 
-// Usage is model.Usage.
-type Usage struct {
-	Prompt     int64 `json:"prompt"`
-	Completion int64 `json:"completion"`
-	Cached     int64 `json:"cached,omitempty"`
-	CacheWrite int64 `json:"cache_write,omitempty"`
-	// CacheWriteHour is part of CacheWrite.
-	CacheWriteHour int64 `json:"cache_write_hour,omitempty"`
-	Thoughts       int64 `json:"thoughts,omitempty"`
-	Total          int64 `json:"total"`
-}
-
 // Canceled is the Error.Kind of a call whose caller left before there was an
 // answer, or could not keep what was told of it, and Internal that of an error
 // which is no model.Error.
@@ -171,6 +160,7 @@ func Read(r io.Reader) ([]Line, error) {
 		}
 		var l Line
 		if err = json.Unmarshal(text, &l); err == nil {
+			l.recount()
 			err = l.check()
 		} else if torn(text) {
 			continue

@@ -140,7 +140,7 @@ func TestErrors(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	llm := rec.Wrap(generate(func(ctx context.Context, _ *model.Request) (*model.Response, error) {
-		return nil, model.Spent(ctx.Err(), model.Usage{Total: 9})
+		return nil, model.Spent(ctx.Err(), model.Usage{Prompt: 9, Total: 9})
 	}), record.Source{})
 	if _, err := llm.Generate(gone, prompt(), nil); !errors.Is(err, context.Canceled) {
 		t.Error(err)
@@ -262,7 +262,7 @@ func TestConcurrent(t *testing.T) {
 	if err := rec.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte(`{"agentd_record":2,"ti`), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(`{"agentd_record":3,"ti`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	rec, err := record.Open(path, slog.New(slog.DiscardHandler))
@@ -353,7 +353,7 @@ func TestRead(t *testing.T) {
 		"no JSON":      {good + "\nwhat\n", 0, "line 2: "},
 		"other":        {"{}\n", 0, "line 1: agentd_record is 0"},
 		"torn before":  {good[:20] + "\n" + good + "\n", 1, ""},
-		"newer":        {strings.Replace(good, ":1", ":3", 1) + "\n", 0, "agentd_record is 3, want 1 to 2"},
+		"newer":        {strings.Replace(good, ":1", ":4", 1) + "\n", 0, "agentd_record is 4, want 1 to 3"},
 		"no request":   {`{"agentd_record":1,"error":{}}` + "\n", 0, "line 1: no request"},
 		"no outcome":   {`{"agentd_record":1,"request":{}}` + "\n", 0, "one of them"},
 		"both of them": {`{"agentd_record":1,"request":{},"error":{},"response":{}}` + "\n", 0, "one of them"},

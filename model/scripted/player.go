@@ -158,8 +158,7 @@ func (c *Call) part(s *scene) (*genai.Part, error) {
 // orCounted returns u as model.Usage, or words counted as tokens when u is nil.
 func (u *Usage) orCounted(req *model.Request, answer *genai.Content) model.Usage {
 	if u != nil {
-		out := model.Usage(*u)
-		out.Total = cmp.Or(out.Total, out.Prompt+out.Completion)
+		out := model.Usage(*u).Normal()
 		return out
 	}
 	out := model.Usage{Prompt: req.CountWords()}

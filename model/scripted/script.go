@@ -113,7 +113,7 @@ type Failure struct {
 	RetryAfter time.Duration `yaml:"retry_after"`
 }
 
-// Usage is model.Usage; a Total of 0 becomes Prompt plus Completion.
+// Usage is model.Usage; Total is Prompt plus Completion, whatever is said.
 type Usage struct {
 	Prompt     int64 `yaml:"prompt"`
 	Completion int64 `yaml:"completion"`

@@ -169,7 +169,7 @@ func TestTapeOfForm1(t *testing.T) {
 	if got := play(t, replaying(t, dir, "tape:strict"), plain); !strings.Contains(got.err, `cache: recorded {"ttl":"1h0m0s"}, got nothing`) {
 		t.Errorf("%+v", got)
 	}
-	old := strings.NewReplacer(`"agentd_record":2`, `"agentd_record":1,"later":[]`, `"cache":{"ttl":"1h0m0s"},`, "").Replace(string(data))
+	old := strings.NewReplacer(`"agentd_record":3`, `"agentd_record":1,"later":[]`, `"cache":{"ttl":"1h0m0s"},`, "").Replace(string(data))
 	if err := os.WriteFile(file, []byte(old), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"errors"
 	"io"
 	"mime"
 	"net/http"
@@ -12,6 +11,11 @@ import (
 	"github.com/apzuk3/agentd/model"
 )
 
+// MaxLine bounds a line of a stream of Anthropic or Gemini, in bytes: a file that
+// their tools have read, or that their model has made, comes in one line. It is above
+// what a model.Guard lets an answer have.
+const MaxLine = 24 << 20
+
 const (
 	// maxAnswer bounds what is read of one answer, in bytes. The framing of a
 	// stream is several times its text.
@@ -19,9 +23,6 @@ const (
 	// maxRefusal is where the body of an error ends, in bytes.
 	maxRefusal = 64 << 10
 )
-
-// errTooLong is the error of reading past maxAnswer.
-var errTooLong = errors.New("the answer is too long")
 
 // BoundBody makes reading more of resp's body than any honest answer needs an
 // error; the body of an error ends early in place of that, since its status
@@ -54,7 +55,7 @@ type boundBody struct {
 // Read implements io.Reader.
 func (b *boundBody) Read(p []byte) (int, error) {
 	if b.left <= 0 {
-		return 0, errTooLong
+		return 0, model.ErrAnswerTooLong
 	}
 	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left)])
 	b.left -= int64(n)

@@ -12,13 +12,16 @@ import (
 
 // Result returns what a tool answered, as text for the model: the output alone
 // when the response is {"output": …} (a string as it is, anything else as
-// JSON), the error alone when it is {"error": …}, else the response as JSON.
+// JSON), the error alone when it is {"error": …}, else the response as JSON. An
+// error that is null, false or empty says that there was none.
 func Result(fr *genai.FunctionResponse) (text string, isError bool) {
 	if len(fr.Response) == 1 {
 		if v, ok := fr.Response["output"]; ok {
 			return plain(v), false
 		}
-		if v, ok := fr.Response["error"]; ok {
+		switch v := fr.Response["error"]; v {
+		case nil, "", false:
+		default:
 			return plain(v), true
 		}
 	}
@@ -50,42 +53,6 @@ func ArgsText(p *genai.Part) string {
 		}
 	}
 	return model.ArgsText(p)
-}
-
-// Parameters returns the JSON Schema of a function's parameters. What was given
-// is kept as it is, key order included, save that "type" and "properties" are
-// added when they are missing, since providers insist on them.
-func Parameters(d *genai.FunctionDeclaration) json.RawMessage {
-	var v any
-	switch {
-	case d.ParametersJsonSchema != nil:
-		v = d.ParametersJsonSchema
-	case d.Parameters != nil:
-		v = JSONSchema(d.Parameters)
-	}
-	text, err := model.MarshalJSON(v)
-	if err != nil {
-		text = nil
-	}
-	var keys map[string]json.RawMessage
-	if err := json.Unmarshal(text, &keys); err != nil || keys == nil {
-		return json.RawMessage(`{"type":"object","properties":{}}`)
-	}
-	var missing []string
-	if _, ok := keys["type"]; !ok {
-		missing = append(missing, `"type":"object"`)
-	}
-	if _, ok := keys["properties"]; !ok {
-		missing = append(missing, `"properties":{}`)
-	}
-	if len(missing) == 0 {
-		return text
-	}
-	head := "{" + strings.Join(missing, ",")
-	if len(keys) == 0 {
-		return json.RawMessage(head + "}")
-	}
-	return json.RawMessage(head + "," + strings.TrimLeft(string(text[1:]), " \t\r\n"))
 }
 
 // JSONSchema translates genai's own schema form, a subset of OpenAPI's with

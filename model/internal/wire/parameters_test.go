@@ -1,0 +1,62 @@
+package wire
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"google.golang.org/genai"
+)
+
+// TestAlternatives: the properties of all alternatives are the tool's, those are
+// required that each of them requires, and the rest is told in words.
+func TestAlternatives(t *testing.T) {
+	for name, c := range map[string]struct{ schema, want string }{
+		"sets of required ones": {
+			`{"type":"object","description":"Finds.","properties":{"id":{"type":"string"},"name":{}},"anyOf":[{"required":["id"]},{"required":["name"]}],"additionalProperties":false}`,
+			`{"type":"object","properties":{"id":{"type":"string"},"name":{}},"additionalProperties":false,"description":"Finds.\nGive the arguments of at least one of these sets: id; name."}`,
+		},
+		"actions": {
+			`{"oneOf":[{"type":"object","title":"Make","properties":{"do":{"const":"make"},"text":{}},"required":["do","text"]},{"type":"object","properties":{"do":{"const":"drop"},"id":{}},"required":["id","do"]}]}`,
+			`{"type":"object","properties":{"do":{"anyOf":[{"const":"make"},{"const":"drop"}]},"text":{},"id":{}},"required":["do"],"description":"Give the arguments of exactly one of these sets: Make (do, text); do, id."}`,
+		},
+		"all of them": {
+			`{"allOf":[{"properties":{"a":{}},"required":["a"]},{"$ref":"#/$defs/more"}],"required":["c","b"],"$defs":{"more":{"properties":{"b":{},"a":{}},"required":["b"]}}}`,
+			`{"type":"object","properties":{"a":{},"b":{}},"required":["a","b"],"$defs":{"more":{"properties":{"b":{},"a":{}},"required":["b"]}}}`,
+		},
+		"a reference":    {`{"$ref":"#/definitions/a~1b","definitions":{"a/b":{"type":"object","properties":{"x":{"$ref":"#/definitions/a~1b"}}}}}`, `{"type":"object","properties":{"x":{"$ref":"#/definitions/a~1b"}},"definitions":{"a/b":{"type":"object","properties":{"x":{"$ref":"#/definitions/a~1b"}}}}}`},
+		"to itself":      {`{"$ref":"#","properties":{"a":{}}}`, `{"type":"object","properties":{"a":{}}}`},
+		"or nothing":     {`{"anyOf":[{"type":"object","properties":{"a":{}},"required":["a"]},{"type":"null"},true]}`, `{"type":"object","properties":{"a":{}},"description":"Give the arguments of at least one of these sets: a; none in particular."}`},
+		"several types":  {`{"type":["object","null"],"properties":{"a":{}},"required":["a"]}`, `{"type":"object","properties":{"a":{}},"required":["a"]}`},
+		"another type":   {`{"type":"string","enum":["a"]}`, `{"type":"object","properties":{},"description":"Must satisfy {\"enum\": [\"a\"]}."}`},
+		"no alternative": {`{"properties":{"a":{"oneOf":[{},{}]}},"if":{"anyOf":[]}}`, `{"type":"object","properties":{"a":{"oneOf":[{},{}]}},"if":{"anyOf":[]}}`},
+	} {
+		if got := string(Parameters(&genai.FunctionDeclaration{ParametersJsonSchema: json.RawMessage(c.schema)})); got != c.want {
+			t.Errorf("%s:\n%s\nwant\n%s", name, got, c.want)
+		}
+	}
+}
+
+// TestAlternativesAreBounded: what refers to itself, and to others many times over,
+// becomes no more than it was.
+func TestAlternativesAreBounded(t *testing.T) {
+	var defs []string
+	for i := range 60 { // written out this would be 2 to the power of 60
+		defs = append(defs, fmt.Sprintf(`"d%d":{"anyOf":[{"$ref":"#/$defs/d%d"},{"$ref":"#/$defs/d%d"}],"properties":{"p%d":{}},"required":["p%d"]}`, i, i+1, i+1, i, i))
+	}
+	var many []string
+	for i := range 5000 {
+		many = append(many, fmt.Sprintf(`{"properties":{"x":{"const":%d}},"required":["x"]}`, i))
+	}
+	for name, schema := range map[string]string{
+		"doubling": `{"$ref":"#/$defs/d0","$defs":{` + strings.Join(defs, ",") + `}}`,
+		"deep":     strings.Repeat(`{"allOf":[`, 500) + `{}` + strings.Repeat(`]}`, 500),
+		"many":     `{"oneOf":[` + strings.Join(many, ",") + `]}`,
+	} {
+		got := Parameters(&genai.FunctionDeclaration{ParametersJsonSchema: json.RawMessage(schema)})
+		if !json.Valid(got) || len(got) > 2*len(schema)+maxTold {
+			t.Errorf("%s: %d bytes became %d", name, len(schema), len(got))
+		}
+	}
+}
