@@ -56,6 +56,9 @@ type Model struct {
 	Price *agentdv1.Model_Price
 	// Capabilities is nil where none are known.
 	Capabilities *agentdv1.Model_Capabilities
+	// Source says where these were read, and Retires is the day from which on the
+	// provider serves the model no more, YYYY-MM-DD; both may be empty.
+	Source, Retires string
 }
 
 func (s *sessionService) GetCapabilities(context.Context, *connect.Request[agentdv1.GetCapabilitiesRequest]) (*connect.Response[agentdv1.GetCapabilitiesResponse], error) {
@@ -87,6 +90,7 @@ func (s *sessionService) ListModels(context.Context, *connect.Request[agentdv1.L
 		out.Models = append(out.Models, &agentdv1.Model{
 			Name: m.Name, Provider: m.Provider, Available: p.HasKey,
 			Price: m.Price, Capabilities: m.Capabilities, BuiltinTools: p.BuiltinTools,
+			Source: m.Source, Retires: m.Retires,
 		})
 	}
 	slices.SortFunc(out.GetModels(), func(a, b *agentdv1.Model) int {

@@ -64,14 +64,16 @@ func (refuseCompressed) Reset(io.Reader) error { return nil }
 type decodeError struct {
 	err     error
 	tooDeep bool
+	of      answered // the call that the message answers, if it can be found
 }
 
 func (e *decodeError) Error() string { return e.err.Error() }
 func (e *decodeError) Unwrap() error { return e.err }
 
-func newDecodeError(err error) *decodeError {
+func newDecodeError(err error, data []byte) *decodeError {
+	of, _ := answeredIn(data)
 	// Protobuf exports no error for this; a test holds the text.
-	return &decodeError{err: err, tooDeep: strings.Contains(err.Error(), "recursion depth")}
+	return &decodeError{err: err, of: of, tooDeep: strings.Contains(err.Error(), "recursion depth")}
 }
 
 func asProto(message any) (proto.Message, error) {
@@ -109,10 +111,10 @@ func (binaryCodec) Unmarshal(data []byte, message any) error {
 		return err
 	}
 	if err := countBinary(data, m.ProtoReflect().Descriptor()); err != nil {
-		return newDecodeError(err)
+		return newDecodeError(err, data)
 	}
 	if err := (proto.UnmarshalOptions{RecursionLimit: maxDepth}).Unmarshal(data, m); err != nil {
-		return newDecodeError(err)
+		return newDecodeError(err, data)
 	}
 	return nil
 }
@@ -141,11 +143,11 @@ func (c jsonCodec) Unmarshal(data []byte, message any) error {
 		return err
 	}
 	if err := countJSON(data); err != nil {
-		return newDecodeError(err)
+		return newDecodeError(err, data)
 	}
 	opts := protojson.UnmarshalOptions{DiscardUnknown: !c.strict, RecursionLimit: maxDepth}
 	if err := opts.Unmarshal(data, m); err != nil {
-		return newDecodeError(err)
+		return newDecodeError(err, data)
 	}
 	return nil
 }

@@ -33,6 +33,8 @@ type Sessions interface {
 	CancelTurn(ctx context.Context, sessionID, turnID, reason string) error
 	CancelCall(ctx context.Context, req session.AttachRequest, callID string) error
 	TurnLog(ctx context.Context, sessionID, turnID, page string) (session.TurnLog, error)
+	SharedKeys(ctx context.Context, prefix, page string, limit int) (keys []session.SharedKey, next string, err error)
+	RemoveShared(ctx context.Context, keys []string) (removed []string, err error)
 	People
 }
 
@@ -57,6 +59,10 @@ type Config struct {
 	CORSOrigins []string
 	// NoReflection leaves out the gRPC reflection service.
 	NoReflection bool
+
+	// CreateSessions has Run make the session that a request names when there is none,
+	// as if the request said create: clients older than that field expect it.
+	CreateSessions bool
 
 	// MaxStreams is how many Run streams may be open at once. Default 4096.
 	MaxStreams int

@@ -94,6 +94,8 @@ func displayOf(m *agentdv1.RunResponse) *agentdv1.Display {
 		return shown(kindTool, phaseStarted, refTool+r.ToolCall.GetToolCallId(), visibilityOf(r.ToolCall.GetToolInput()))
 	case *agentdv1.RunResponse_ToolCallNotice_:
 		return shown(kindTool, phaseStarted, refTool+r.ToolCallNotice.GetToolCallId(), visibilityOf(r.ToolCallNotice.GetToolInput()))
+	case *agentdv1.RunResponse_ToolCallUnserved_:
+		return shown(kindTool, phaseProgress, refTool+r.ToolCallUnserved.GetToolCallId(), public)
 	case *agentdv1.RunResponse_ToolCancelled_:
 		return shown(kindTool, phaseCanceled, refTool+r.ToolCancelled.GetToolCallId(), public)
 	case *agentdv1.RunResponse_ToolResult_:
@@ -189,7 +191,8 @@ func (p projection) keep(m *agentdv1.RunResponse) bool {
 		return true
 	}
 	switch m.GetResponse().(type) {
-	case *agentdv1.RunResponse_ToolCall, *agentdv1.RunResponse_ToolCallNotice_, *agentdv1.RunResponse_ToolCancelled_, *agentdv1.RunResponse_ToolResult_,
+	case *agentdv1.RunResponse_ToolCall, *agentdv1.RunResponse_ToolCallNotice_, *agentdv1.RunResponse_ToolCallUnserved_,
+		*agentdv1.RunResponse_ToolCancelled_, *agentdv1.RunResponse_ToolResult_,
 		*agentdv1.RunResponse_Retract_, *agentdv1.RunResponse_Error, *agentdv1.RunResponse_End, *agentdv1.RunResponse_Heartbeat:
 		return true
 	}

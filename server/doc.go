@@ -24,7 +24,7 @@
 // of the stream (its age, its silence, messages that had to be refused, the
 // deadline of the request) and a server that stops end the stream alone, without
 // an EndResponse: package session decides what becomes of the turn. What stops a
-// turn is its client's wish, a second ExecuteRequest, and a fault of this package.
+// turn is its client's wish and a fault of this package.
 //
 // A message that cannot be decoded is answered with an ErrorResponse, and the
 // turn goes on. When the framing itself is broken nothing more can be read:

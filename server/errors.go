@@ -12,13 +12,14 @@ import (
 )
 
 const (
-	codeInternal    = agentdv1.ErrorCode_ERROR_CODE_INTERNAL
-	codeInvalidTree = agentdv1.ErrorCode_ERROR_CODE_INVALID_AGENT_TREE
-	codeTimeout     = agentdv1.ErrorCode_ERROR_CODE_TIMEOUT
-	codeInvalid     = agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST
-	codeLimit       = agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED
-	codeUnavailable = agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE
-	cancelTurn      = agentdv1.OnDisconnect_ON_DISCONNECT_CANCEL
+	codeInternal     = agentdv1.ErrorCode_ERROR_CODE_INTERNAL
+	codeInvalidTree  = agentdv1.ErrorCode_ERROR_CODE_INVALID_AGENT_TREE
+	codeTimeout      = agentdv1.ErrorCode_ERROR_CODE_TIMEOUT
+	codePrecondition = agentdv1.ErrorCode_ERROR_CODE_FAILED_PRECONDITION
+	codeInvalid      = agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST
+	codeLimit        = agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED
+	codeUnavailable  = agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE
+	cancelTurn       = agentdv1.OnDisconnect_ON_DISCONNECT_CANCEL
 )
 
 // maxErrorBytes bounds the text of an error: it may quote what a client sent.

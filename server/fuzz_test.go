@@ -2,8 +2,11 @@ package server
 
 import (
 	"net/http"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
@@ -89,4 +92,39 @@ func BenchmarkCheckLargestTree(b *testing.B) {
 			b.Fatal(e)
 		}
 	}
+}
+
+// The call that an answer names is found in any beginning of it that holds the ids,
+// and nothing is found, or panics, in anything else.
+func FuzzAnsweredBy(f *testing.F) {
+	f.Add("s", "c", uint16(40), []byte("x"))
+	f.Add("", "call", uint16(3), []byte(`{"toolCallResponse":[{"toolCallId":"no"}],"tool_call_response":{"toolCallId":{"a":1}}}`))
+	f.Fuzz(func(t *testing.T, sessionID, callID string, cut uint16, noise []byte) {
+		_, _ = answeredBy(noise)
+		if of, ok := answeredIn(noise); ok && of.callID == "" {
+			t.Errorf("found %+v", of)
+		}
+		if !utf8.ValidString(sessionID) || !utf8.ValidString(callID) {
+			return
+		}
+		m := &agentdv1.RunRequest{Request: &agentdv1.RunRequest_ToolCallResponse_{ToolCallResponse: &agentdv1.RunRequest_ToolCallResponse{
+			SessionId: sessionID, ToolCallId: callID, Result: &agentdv1.RunRequest_ToolCallResponse_Output{Output: strings.Repeat("x", 2000)},
+		}}}
+		binary, err := proto.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := protojson.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, data := range [][]byte{binary, text} {
+			if of, ok := answeredIn(data[:min(int(cut), len(data))]); ok && of != (answered{sessionID, callID}) {
+				t.Errorf("found %+v in %.300q", of, data)
+			}
+			if of, ok := answeredIn(data[:len(data)-1000]); ok != (callID != "") || ok && of.callID != callID {
+				t.Errorf("found %+v in %.300q", of, data)
+			}
+		}
+	})
 }

@@ -52,9 +52,11 @@ func TestHealth(t *testing.T) {
 		if got, _ := get(t, f, "/healthz"); got != http.StatusOK {
 			t.Errorf("healthz %d", got)
 		}
-		resp, err := healthv1.NewHealthClient(conn).Check(t.Context(), &healthv1.HealthCheckRequest{Service: agentdv1connect.AgentdName})
-		if err != nil || resp.GetStatus() != grpcStatus {
-			t.Errorf("gRPC health %v %v, want %v", resp, err, grpcStatus)
+		for _, service := range []string{"", agentdv1connect.AgentdName, agentdv1connect.SessionServiceName} {
+			resp, err := healthv1.NewHealthClient(conn).Check(t.Context(), &healthv1.HealthCheckRequest{Service: service})
+			if err != nil || resp.GetStatus() != grpcStatus {
+				t.Errorf("gRPC health of %q %v %v, want %v", service, resp, err, grpcStatus)
+			}
 		}
 	}
 	check(true, "ready")

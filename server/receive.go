@@ -18,8 +18,8 @@ const halfCloseGrace = time.Second
 
 // receive is the one goroutine that receives. It takes the client's messages in
 // order, at a bounded rate: what comes faster waits in the connection's flow
-// control. Once the stream is over it only discards, so that the client can
-// close its side. It ends when the client's side is closed or cannot be read,
+// control. Once the stream is over it only discards, without a pace, so that the
+// client can close its side. It ends when the client's side is closed or cannot be read,
 // which the handler sees to before it returns.
 func (st *stream) receive() {
 	defer close(st.received)
@@ -37,21 +37,22 @@ func (st *stream) receive() {
 	case <-st.begun:
 	case <-st.over:
 	}
-	for refused := 0; err == nil || inStep(err); {
-		if pace.Wait(st.t.ctx) != nil {
-			return
+	for refused := 0; (err == nil || inStep(err)) && !st.isOver(); {
+		if pace.Wait(st.pacing) != nil {
+			break
 		}
 		st.t.body.next()
-		msg, err = st.bidi.Receive()
-		if st.isOver() {
-			continue
+		if msg, err = st.bidi.Receive(); st.isOver() {
+			break
 		}
 		e := st.take(msg, err)
 		if e == nil {
 			refused = 0
 			continue
 		}
-		st.refuse(e)
+		refusal := errorResponse(st.turn.SessionID(), e)
+		refusal.GetError().ToolCallId = msg.GetToolCallResponse().GetToolCallId()
+		st.reply(refusal)
 		if refused++; refused == cfg.MaxRefused {
 			st.quit <- session.Errorf(codeLimit, "%d messages in a row were refused, the limit; %s", refused, goOn)
 			<-st.over
@@ -59,6 +60,11 @@ func (st *stream) receive() {
 	}
 	if !st.isOver() {
 		st.halfClosed(err)
+	}
+	if st.isOver() && st.t.ctx.Err() == nil {
+		// What is still on its way is read and dropped, as it comes, until the client
+		// closes its side or the handler stops waiting for that.
+		_, _ = io.Copy(io.Discard, st.t.body.ReadCloser)
 	}
 }
 
@@ -71,7 +77,7 @@ func (st *stream) take(msg *agentdv1.RunRequest, err error) *session.Error {
 	case errors.Is(err, io.EOF):
 		return nil
 	default:
-		return receiveError(err, st.srv.cfg.MaxMessageBytes)
+		return st.unread(err)
 	}
 }
 
@@ -97,26 +103,27 @@ func (st *stream) halfClosed(err error) {
 // handle does what a message asks for, or says why not.
 func (st *stream) handle(msg *agentdv1.RunRequest) *session.Error {
 	if e := st.srv.validate.check(msg); e != nil {
-		return e
+		return st.invalid(msg, e)
 	}
 	if id := sessionIDOf(msg); id != "" && id != st.turn.SessionID() {
 		return session.Errorf(codeInvalid, "%s names session %s, this stream belongs to session %q", nameOf(msg), quote(id), st.turn.SessionID())
+	}
+	if st.observes && changes(msg) {
+		return session.Errorf(codePrecondition, "%s on a stream that observes: it only watches; attach without observe, or call SessionService", nameOf(msg))
 	}
 	// What a client has sent counts, also when it goes away right after.
 	ctx := context.WithoutCancel(st.t.ctx)
 	switch r := msg.GetRequest().(type) {
 	case *agentdv1.RunRequest_Execute:
-		st.stopTurn(session.Errorf(codeInvalid, "a second ExecuteRequest: a stream carries one turn, open another one"))
+		return session.Errorf(codeInvalid, "a second ExecuteRequest: a stream carries one turn, which goes on; open another stream for this one")
 	case *agentdv1.RunRequest_Heartbeat:
 		st.reply(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_Heartbeat{
 			Heartbeat: &agentdv1.RunResponse_HeartbeatResponse{SessionId: st.turn.SessionID()},
 		}})
 	case *agentdv1.RunRequest_ToolCallResponse_:
 		answer, e := answerOf(r.ToolCallResponse)
-		if e != nil {
-			return e
-		}
-		return st.outcomeOf("record answer", st.turn.Answer(ctx, answer))
+		answer.Refused = e
+		return st.answer(ctx, answer)
 	case *agentdv1.RunRequest_InteractionResponse_:
 		said := r.InteractionResponse
 		return st.outcomeOf("resolve interaction", st.turn.Resolve(ctx, said.GetInteractionId(), resolutionOf(said.GetResolution())))
@@ -133,6 +140,16 @@ func (st *stream) handle(msg *agentdv1.RunRequest) *session.Error {
 		st.turn.Cancel("cancelled by the client")
 	}
 	return nil
+}
+
+// changes tells whether a message asks for something to become of the turn.
+func changes(msg *agentdv1.RunRequest) bool {
+	switch msg.GetRequest().(type) {
+	case *agentdv1.RunRequest_ToolCallResponse_, *agentdv1.RunRequest_InteractionResponse_, *agentdv1.RunRequest_End, *agentdv1.RunRequest_Cancel:
+		return true
+	default:
+		return false
+	}
 }
 
 func (st *stream) outcomeOf(where string, err error) *session.Error {

@@ -117,6 +117,9 @@ func (s *Server) acceptable(m proto.Message) *session.Error {
 	if fault := faultOf(m); fault != nil {
 		return fault
 	}
+	if r, ok := m.(*agentdv1.SubmitToolResultsRequest); ok {
+		return s.validate.checkResults(r)
+	}
 	return s.validate.check(m)
 }
 

@@ -164,6 +164,8 @@ func clean(msg *agentdv1.RunResponse) {
 		case *agentdv1.RunResponse_ToolResult_Error:
 			result.Error = cleanText(result.Error)
 		}
+	case *agentdv1.RunResponse_ToolCallUnserved_:
+		r.ToolCallUnserved.ToolName = cleanText(r.ToolCallUnserved.GetToolName())
 	case *agentdv1.RunResponse_ModelRetry_:
 		r.ModelRetry.Message = wireText(r.ModelRetry.GetMessage())
 	case *agentdv1.RunResponse_ModelFallback_:

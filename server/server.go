@@ -91,7 +91,8 @@ func (s *Server) Drain() {
 // Drained is closed when Drain has been called and no Run stream is left.
 func (s *Server) Drained() <-chan struct{} { return s.drained }
 
-// Streams is how many Run streams are open.
+// Streams is how many Run streams are open. One that has come to its end does not
+// count, though its client may not have closed its side yet.
 func (s *Server) Streams() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,8 +142,9 @@ func (s *Server) Run(ctx context.Context, bidi *bidiStream) (err error) {
 		}
 	}()
 	refused := s.enter()
-	defer s.leave()
-	st.serve(ctx, refused)
+	leave := sync.OnceFunc(s.leave)
+	defer leave()
+	st.serve(ctx, refused, leave)
 	return nil
 }
 

@@ -42,6 +42,7 @@ func (s *Server) exchange(next http.Handler) http.Handler {
 		next.ServeHTTP(e.out, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, e)))
 	}), skipFactor*int64(s.cfg.MaxMessageBytes))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "no-store")                                       // of a GET it could be kept
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(requestTimeout)) // not supported: the server's own limits hold
 		bounded.ServeHTTP(w, r)
 	})
@@ -52,7 +53,7 @@ func (s *Server) crossOrigin(next http.Handler) http.Handler {
 	if len(s.cfg.CORSOrigins) == 0 {
 		return next
 	}
-	own := []string{}
+	own := []string{"Authorization"} // of a proxy in front of this server
 	for _, p := range s.cfg.About().Providers {
 		if p.KeyHeader != "" && !slices.Contains(own, p.KeyHeader) {
 			own = append(own, p.KeyHeader)
@@ -339,13 +340,24 @@ func (s *sessionService) WatchTurn(ctx context.Context, r *connect.Request[agent
 	if refused != nil {
 		return refused
 	}
+	if n := len(r.Msg.GetToolNames()); n > 0 && r.Msg.GetObserve() {
+		return session.Errorf(codeInvalid, "observe together with %d tool_names: a client that only watches is asked for none", n)
+	}
 	_, watch, err := s.cfg.Sessions.Attach(ctx, session.AttachRequest{
 		SessionID: r.Msg.GetSessionId(), TurnID: r.Msg.GetTurnId(), After: r.Msg.AfterSeq, Tools: r.Msg.GetToolNames(), Keys: keysOf(r.Header()),
+		Observe: r.Msg.GetObserve(),
 	})
 	if err != nil {
 		return err
 	}
 	defer watch.Close()
+	// The headers tell a client that it is attached, also to a turn of which there is nothing to tell for long.
+	exchange.bound(s.cfg.WriteTimeout)
+	err = stream.Send(nil)
+	exchange.unbound()
+	if err != nil {
+		return err
+	}
 	see := projection{display: r.Msg.GetDisplay(), only: r.Msg.GetVisibility()}
 	send := func(event *agentdv1.RunResponse) error {
 		see.apply(event)
@@ -398,16 +410,9 @@ func (s *sessionService) WatchTurn(ctx context.Context, r *connect.Request[agent
 
 func (s *sessionService) SubmitToolResults(ctx context.Context, r *connect.Request[agentdv1.SubmitToolResultsRequest]) (*connect.Response[agentdv1.SubmitToolResultsResponse], error) {
 	id := r.Msg.GetSessionId()
-	answers := make([]session.Answer, 0, len(r.Msg.GetResults()))
-	for i, result := range r.Msg.GetResults() {
-		if named := result.GetSessionId(); named != "" && named != id {
-			return nil, session.Errorf(codeInvalid, "results[%d] names session %s, the request session %s", i, quote(named), quote(id))
-		}
-		answer, e := answerOf(result)
-		if e != nil {
-			return nil, session.Errorf(e.Code, "results[%d]: %s", i, e.Message)
-		}
-		answers = append(answers, answer)
+	answers, e := s.answersOf(r.Msg)
+	if e != nil {
+		return nil, e
 	}
 	// What a client has sent counts, also when it goes away right after.
 	ctx = context.WithoutCancel(ctx)
@@ -418,8 +423,9 @@ func (s *sessionService) SubmitToolResults(ctx context.Context, r *connect.Reque
 	out := &agentdv1.SubmitToolResultsResponse{}
 	for i, err := range errs {
 		if err != nil {
-			e := s.internal("record answer", err)
-			out.Refused = append(out.Refused, &agentdv1.RefusedToolResult{ToolCallId: answers[i].CallID, Error: errorResponse(id, e).GetError()})
+			refusal := errorResponse(id, s.internal("record answer", err)).GetError()
+			refusal.ToolCallId = answers[i].CallID
+			out.Refused = append(out.Refused, &agentdv1.RefusedToolResult{ToolCallId: refusal.ToolCallId, Error: refusal})
 		}
 	}
 	if out.Turn, err = s.turn(ctx, id, r.Msg.GetTurnId()); err != nil {

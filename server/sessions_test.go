@@ -71,6 +71,33 @@ func TestWatchTurnIsKeptAlive(t *testing.T) {
 	_ = s.Close()
 }
 
+// A client learns that it is attached before there is anything to tell.
+func TestWatchTurnIsAnsweredAtOnce(t *testing.T) {
+	f := serve(t, engine{run: hold}, server.Config{HeartbeatEvery: time.Hour})
+	c := agentdv1connect.NewSessionServiceClient(f.hc, f.url)
+	created, err := c.CreateTurn(t.Context(), connect.NewRequest(&agentdv1.CreateTurnRequest{Execute: execute().GetExecute()}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := created.Msg.GetTurn().GetSessionId()
+	told, err := c.ListTurnEvents(t.Context(), connect.NewRequest(&agentdv1.ListTurnEventsRequest{SessionId: id}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := told.Msg.GetEvents()
+	last := events[len(events)-1].GetSeq()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // only if the answer does not come
+	defer cancel()
+	s, err := c.WatchTurn(ctx, connect.NewRequest(&agentdv1.WatchTurnRequest{SessionId: id, AfterSeq: &last}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.ResponseHeader().Get("Content-Type") == "" || ctx.Err() != nil {
+		t.Error("nothing was answered")
+	}
+	_ = s.Close()
+}
+
 // A stream has heartbeats, too, while all that happens is hidden by its filter.
 func TestFilteredStreamIsKeptAlive(t *testing.T) {
 	f := serve(t, engine{run: func(ctx context.Context, run *session.Run) error {

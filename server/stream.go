@@ -31,9 +31,11 @@ type stream struct {
 	begun    chan struct{}              // closed when turn and watch are set
 	turn     *session.Turn              // written before begun is closed
 	watch    *session.Watcher           // written before begun is closed
+	observes bool                       // the client only watches; written before begun is closed
 	replies  chan *agentdv1.RunResponse // from the receiver to the sender
 	quit     chan *session.Error        // from the receiver, once: why the stream must end
 	over     chan struct{}              // closed by finish
+	pacing   context.Context            //nolint:containedctx // ends with the stream and with its connection
 	finish   func()                     // says, once, that nobody takes replies any more
 	received chan struct{}              // closed when the receiver has ended
 	active   atomic.Int64               // when a message last went either way, Unix nanoseconds
@@ -67,7 +69,12 @@ func newStream(s *Server, t *transport, bidi *bidiStream) *stream {
 		received: make(chan struct{}),
 		started:  time.Now(),
 	}
-	st.finish = sync.OnceFunc(func() { close(st.over) })
+	pacing, unpaced := context.WithCancel(t.ctx)
+	st.pacing = pacing
+	st.finish = sync.OnceFunc(func() {
+		close(st.over)
+		unpaced()
+	})
 	st.writing = time.AfterFunc(time.Hour, t.abortWrite)
 	st.writing.Stop()
 	st.touch()
@@ -76,8 +83,9 @@ func newStream(s *Server, t *transport, bidi *bidiStream) *stream {
 
 func (st *stream) touch() { st.active.Store(time.Now().UnixNano()) }
 
-// serve carries the stream to its end. refused is why it must not run.
-func (st *stream) serve(ctx context.Context, refused *session.Error) {
+// serve carries the stream to its end. refused is why it must not run; leave frees
+// its place among the open streams.
+func (st *stream) serve(ctx context.Context, refused *session.Error, leave func()) {
 	go st.receive()
 	defer st.close()
 	if refused == nil {
@@ -92,10 +100,11 @@ func (st *stream) serve(ctx context.Context, refused *session.Error) {
 	}
 	st.served = true
 	st.finish()
+	st.logEnd()
+	leave()
 	if !st.gone && st.said {
 		st.linger()
 	}
-	st.logEnd()
 }
 
 // begin waits for the first message, and starts the turn or attaches to it.
@@ -138,6 +147,7 @@ func (st *stream) start(ctx context.Context, ex *agentdv1.RunRequest_ExecuteRequ
 	if e != nil {
 		return e
 	}
+	req.Create = req.Create || st.srv.cfg.CreateSessions && req.SessionID != ""
 	turn, err := st.srv.cfg.Sessions.Start(ctx, req)
 	if before, ok := errors.AsType[*session.Repeated](err); ok {
 		// The client may have lost the answer to its first request.
@@ -165,7 +175,7 @@ func (st *stream) attach(ctx context.Context, ex *agentdv1.RunRequest_ExecuteReq
 	if err != nil {
 		return st.notBegun(ctx, "attach", err)
 	}
-	st.turn, st.watch = turn, watch
+	st.turn, st.watch, st.observes = turn, watch, req.Observe
 	return nil
 }
 

@@ -51,6 +51,7 @@ func attachOf(ex *agentdv1.RunRequest_ExecuteRequest, h http.Header) (session.At
 		{"instruction", ex.GetInstruction() != ""},
 		{"raw_payloads", ex.GetRawPayloads()},
 		{"user_parts", len(ex.GetUserParts()) > 0},
+		{"create", ex.GetCreate()},
 	} {
 		if f.set {
 			return session.AttachRequest{}, session.Errorf(codeInvalid,
@@ -61,9 +62,12 @@ func attachOf(ex *agentdv1.RunRequest_ExecuteRequest, h http.Header) (session.At
 	for _, tool := range ex.GetTools() {
 		names = append(names, tool.GetName())
 	}
+	if ex.GetObserve() && len(names) > 0 {
+		return session.AttachRequest{}, session.Errorf(codeInvalid, "execute.observe together with %d tools: a client that only watches is asked for none", len(names))
+	}
 	return session.AttachRequest{
 		SessionID: ex.GetSessionId(), TurnID: ex.GetTurnId(), After: ex.AfterSeq,
-		Tools: names, Keys: keysOf(h),
+		Tools: names, Keys: keysOf(h), Observe: ex.GetObserve(),
 	}, nil
 }
 
@@ -74,10 +78,17 @@ func requestOf(ex *agentdv1.RunRequest_ExecuteRequest, h http.Header) (session.R
 		return session.Request{}, session.Errorf(codeInvalid, "execute.after_seq without session_id: only a stream that attaches to a session has a position")
 	case ex.AfterSeq != nil:
 		return session.Request{}, session.Errorf(codeInvalid, "execute.after_seq is for a stream that attaches: leave out user_prompt, user_parts and agent to attach, or after_seq to start a turn")
+	case ex.GetObserve():
+		return session.Request{}, session.Errorf(codeInvalid, "execute.observe is for a stream that attaches: a client that starts a turn takes part in it")
+	case ex.GetCreate() && ex.GetSessionId() == "":
+		return session.Request{}, session.Errorf(codeInvalid, "execute.create without session_id: say under which id the session is to be made, or leave out both for one that the server names")
 	case ex.TurnId != nil:
 		return session.Request{}, session.Errorf(codeInvalid, "execute.turn_id is for a stream that attaches: the server names the turns it starts")
 	case ex.GetDisconnectGrace() != nil && ex.GetOnDisconnect() != cancelTurn:
 		return session.Request{}, session.Errorf(codeInvalid, "execute.disconnect_grace is for on_disconnect ON_DISCONNECT_CANCEL, received %v", ex.GetOnDisconnect())
+	}
+	if e := checkAttachments(ex.GetAgent(), nil); e != nil {
+		return session.Request{}, e
 	}
 	state, err := stateOf("execute.initial_state", ex.GetInitialState())
 	if err != nil {
@@ -85,6 +96,7 @@ func requestOf(ex *agentdv1.RunRequest_ExecuteRequest, h http.Header) (session.R
 	}
 	req := session.Request{
 		SessionID:    ex.GetSessionId(),
+		Create:       ex.GetCreate(),
 		Agent:        ex.GetAgent(),
 		Tools:        ex.GetTools(),
 		Prompt:       ex.GetUserPrompt(),
@@ -129,11 +141,12 @@ func budgetOf(b *agentdv1.Budget) session.Budget {
 	}
 }
 
-// answerOf translates the answer to a tool call.
+// answerOf translates the answer to a tool call; also with an error it names the
+// call.
 func answerOf(r *agentdv1.RunRequest_ToolCallResponse) (session.Answer, *session.Error) {
-	state, err := stateOf("tool_call_response.state_delta", r.GetStateDelta())
+	state, err := stateOf("state_delta", r.GetStateDelta())
 	if err != nil {
-		return session.Answer{}, err
+		return session.Answer{CallID: r.GetToolCallId()}, err
 	}
 	a := session.Answer{CallID: r.GetToolCallId(), State: state, Parts: r.GetParts()}
 	switch result := r.GetResult().(type) {

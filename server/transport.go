@@ -97,11 +97,12 @@ type meteredBody struct {
 	io.ReadCloser
 	perMessage int64
 	left       int64
+	head       []byte // the beginning of the message, headBytes at most
 	total      atomic.Int64
 }
 
 // next begins a message.
-func (b *meteredBody) next() { b.left = b.perMessage }
+func (b *meteredBody) next() { b.left, b.head = b.perMessage, b.head[:0] }
 
 func (b *meteredBody) Read(p []byte) (int, error) {
 	if b.left <= 0 {
@@ -109,6 +110,7 @@ func (b *meteredBody) Read(p []byte) (int, error) {
 	}
 	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left)])
 	b.left -= int64(n)
+	b.head = append(b.head, p[:min(n, headBytes-len(b.head))]...)
 	b.total.Add(int64(n))
 	return n, err
 }

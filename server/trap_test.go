@@ -387,6 +387,54 @@ func TestFlood(t *testing.T) {
 	})
 }
 
+// A stream that has come to its end keeps no place, whatever its client does, and
+// what a client goes on to send is dropped without a pace.
+func TestEndedStreamKeepsNoPlace(t *testing.T) {
+	t.Run("a client that does not close its side", func(t *testing.T) {
+		onPipes(t, engine{run: talk}, server.Config{MaxStreams: 1}, func(t *testing.T, f *fixture) {
+			var streams []*rawStream
+			defer func() {
+				for _, s := range streams {
+					s.close()
+				}
+			}()
+			begin := time.Now()
+			for range 3 {
+				s := f.rawStream(t, false)
+				streams = append(streams, s)
+				s.write(0, s.encode(execute()))
+				s.until(isEnd)
+				synctest.Wait()
+				if n, took := f.srv.Streams(), time.Since(begin); n != 0 || took > 0 {
+					t.Errorf("%d streams are open after %v", n, took)
+				}
+			}
+		})
+	})
+	t.Run("a backlog", func(t *testing.T) {
+		onPipes(t, engine{run: hold}, server.Config{MessagesPerSecond: 10, MaxRefused: 5}, func(t *testing.T, f *fixture) {
+			s := f.rawStream(t, false)
+			defer s.close()
+			s.write(0, s.encode(execute()))
+			s.until(isText)
+			begin := time.Now()
+			go func() {
+				bad := s.encode(answer("nobody's", "x"))
+				for range 5000 {
+					s.write(0, bad)
+				}
+			}()
+			s.until(func(m *agentdv1.RunResponse) bool { return m.GetError().GetCode() == codeLimit })
+			for s.next() != nil {
+				t.Error("a message after the last one")
+			}
+			if took := time.Since(begin); took > 2*time.Second {
+				t.Errorf("the stream ended after %v, want LingerTimeout, 2s, at most", took)
+			}
+		})
+	})
+}
+
 func TestMaxStreams(t *testing.T) {
 	f := serve(t, engine{run: hold}, server.Config{MaxStreams: 1})
 	c := f.run(t)

@@ -35,15 +35,39 @@ func newValidator() (*validator, error) {
 
 // check returns the first rule that the message breaks, nil for none.
 func (v *validator) check(msg proto.Message) *session.Error {
-	err := v.rules.Validate(msg, protovalidate.WithFailFast())
+	broken, err := v.broken(msg, protovalidate.WithFailFast())
+	if len(broken) == 0 {
+		return err
+	}
+	return violation(broken[0])
+}
+
+// checkResults is check, but for the rules of each result: those are refused one by
+// one.
+func (v *validator) checkResults(r *agentdv1.SubmitToolResultsRequest) *session.Error {
+	broken, err := v.broken(r)
+	for _, b := range broken {
+		if !strings.HasPrefix(protovalidate.FieldPathString(b.Proto.GetField()), "results[") {
+			return violation(b)
+		}
+	}
+	return err
+}
+
+func (v *validator) broken(msg proto.Message, opts ...protovalidate.ValidationOption) ([]*protovalidate.Violation, *session.Error) {
+	err := v.rules.Validate(msg, opts...)
 	if err == nil {
-		return nil
+		return nil, nil
 	}
 	broken, ok := errors.AsType[*protovalidate.ValidationError](err)
 	if !ok || len(broken.Violations) == 0 {
-		return session.AsError(fmt.Errorf("validate request: %w", err))
+		return nil, session.AsError(fmt.Errorf("validate request: %w", err))
 	}
-	first := broken.Violations[0]
+	return broken.Violations, nil
+}
+
+// violation says which rule is broken, and by what.
+func violation(first *protovalidate.Violation) *session.Error {
 	path := protovalidate.FieldPathString(first.Proto.GetField())
 	code := codeInvalid
 	if strings.HasPrefix(path, "execute.agent") || strings.HasPrefix(path, "execute.tools") {

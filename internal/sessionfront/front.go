@@ -265,6 +265,9 @@ func (st *stream) receive(ctx context.Context) {
 			if answer = st.said(err); answer == nil {
 				answer = failure(agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE, err.Error())
 			}
+			if id := m.GetToolCallResponse().GetToolCallId(); id != "" && answer.GetError() != nil {
+				answer.GetError().ToolCallId = id
+			}
 		}
 		if answer != nil && st.reply(answer) != nil {
 			return

@@ -532,6 +532,7 @@ type RunResponse struct {
 	//	*RunResponse_ProviderTools_
 	//	*RunResponse_RawPayload_
 	//	*RunResponse_HistoryCompacted_
+	//	*RunResponse_ToolCallUnserved_
 	Response isRunResponse_Response `protobuf_oneof:"response"`
 	// The message's place in the session: rises with every message about the
 	// session, is the same for every client that receives it, and is what
@@ -778,6 +779,15 @@ func (x *RunResponse) GetHistoryCompacted() *RunResponse_HistoryCompacted {
 	return nil
 }
 
+func (x *RunResponse) GetToolCallUnserved() *RunResponse_ToolCallUnserved {
+	if x != nil {
+		if x, ok := x.Response.(*RunResponse_ToolCallUnserved_); ok {
+			return x.ToolCallUnserved
+		}
+	}
+	return nil
+}
+
 func (x *RunResponse) GetSeq() int64 {
 	if x != nil {
 		return x.Seq
@@ -922,6 +932,11 @@ type RunResponse_HistoryCompacted_ struct {
 	HistoryCompacted *RunResponse_HistoryCompacted `protobuf:"bytes,33,opt,name=history_compacted,json=historyCompacted,proto3,oneof"`
 }
 
+type RunResponse_ToolCallUnserved_ struct {
+	// Nobody who is attached has a tool.
+	ToolCallUnserved *RunResponse_ToolCallUnserved `protobuf:"bytes,35,opt,name=tool_call_unserved,json=toolCallUnserved,proto3,oneof"`
+}
+
 func (*RunResponse_Execute) isRunResponse_Response() {}
 
 func (*RunResponse_Heartbeat) isRunResponse_Response() {}
@@ -963,6 +978,8 @@ func (*RunResponse_ProviderTools_) isRunResponse_Response() {}
 func (*RunResponse_RawPayload_) isRunResponse_Response() {}
 
 func (*RunResponse_HistoryCompacted_) isRunResponse_Response() {}
+
+func (*RunResponse_ToolCallUnserved_) isRunResponse_Response() {}
 
 // Display is a projection of an event for user interfaces. It is computed from
 // the event alone.
@@ -1051,8 +1068,9 @@ type RunRequest_ExecuteRequest struct {
 	// The agent tree. May be left out when session_id names a session that has
 	// run before: its last tree and its last tools then run again.
 	Agent *Agent `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
-	// An existing session to continue. Unknown: ERROR_CODE_SESSION_NOT_FOUND.
-	// Left out: the server starts a new session.
+	// An existing session to continue. Unknown: ERROR_CODE_SESSION_NOT_FOUND,
+	// unless create is set or the server makes sessions by itself
+	// (--create-sessions). Left out: the server starts a new session.
 	SessionId *string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3,oneof" json:"session_id,omitempty"`
 	// What the user says. Empty only together with session_id and no agent: the
 	// stream then attaches to the session's last turn, which may be running,
@@ -1062,7 +1080,10 @@ type RunRequest_ExecuteRequest struct {
 	Tools []*Tool `protobuf:"bytes,4,rep,name=tools,proto3" json:"tools,omitempty"`
 	// State to begin with. On a continued session these keys overwrite the
 	// stored ones. Keys follow the engine's scopes: `temp:` lives for the turn,
-	// `user:` is shared by the sessions of one user, `app:` by all sessions.
+	// `user:` is shared by the sessions of one user, `app:` by all sessions. A null
+	// value removes a key. The keys of a session, and of each scope that sessions share,
+	// are bounded in number and bytes; what would take them past that is
+	// ERROR_CODE_LIMIT_EXCEEDED.
 	InitialState *structpb.Struct `protobuf:"bytes,5,opt,name=initial_state,json=initialState,proto3" json:"initial_state,omitempty"`
 	// On a stream that attaches: the seq of the last message this client has
 	// received. Everything after it follows, in order; of a message of which the
@@ -1107,7 +1128,20 @@ type RunRequest_ExecuteRequest struct {
 	UserParts []*Part `protobuf:"bytes,20,rep,name=user_parts,json=userParts,proto3" json:"user_parts,omitempty"`
 	// Sends the provider's own answer to each try of the turn's model calls, as
 	// RawPayload. It is kept in the session's log.
-	RawPayloads   bool `protobuf:"varint,21,opt,name=raw_payloads,json=rawPayloads,proto3" json:"raw_payloads,omitempty"`
+	RawPayloads bool `protobuf:"varint,21,opt,name=raw_payloads,json=rawPayloads,proto3" json:"raw_payloads,omitempty"`
+	// Makes the session that session_id names, if there is none, under that id;
+	// one that there is is continued. Only for a request that starts a turn, with a
+	// session_id. An id under which a session is made has 1 to 128 of A-Z, a-z, 0-9
+	// and . _ : @ -, a letter or a digit first; any other is
+	// ERROR_CODE_INVALID_REQUEST. The id of a deleted session may be used again: it
+	// begins anew. That of a session whose log is no longer kept may not
+	// (ERROR_CODE_HISTORY_PURGED). A request that is refused makes no session, and
+	// of two at once for one id, one makes it and on_busy decides about the other.
+	Create bool `protobuf:"varint,30,opt,name=create,proto3" json:"create,omitempty"`
+	// On a stream that attaches: this client only watches. It wakes no turn, is
+	// asked for no tool, and may resolve no interaction; it does not count as a
+	// client that the turn waits for. Not together with tools or a prompt.
+	Observe       bool `protobuf:"varint,32,opt,name=observe,proto3" json:"observe,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1261,6 +1295,20 @@ func (x *RunRequest_ExecuteRequest) GetRawPayloads() bool {
 	return false
 }
 
+func (x *RunRequest_ExecuteRequest) GetCreate() bool {
+	if x != nil {
+		return x.Create
+	}
+	return false
+}
+
+func (x *RunRequest_ExecuteRequest) GetObserve() bool {
+	if x != nil {
+		return x.Observe
+	}
+	return false
+}
+
 // HeartbeatRequest keeps the stream alive; it is answered with a
 // HeartbeatResponse.
 type RunRequest_HeartbeatRequest struct {
@@ -1312,6 +1360,14 @@ func (x *RunRequest_HeartbeatRequest) GetSessionId() string {
 // order. The first answer to a call stands: an equal repeat is ignored, any
 // other answer to a call that is unknown or already settled changes nothing
 // and is answered with an ErrorResponse that does not end the turn.
+//
+// An answer to an open call that cannot be taken settles it too: the call's
+// result is an error that says what was wrong, which the model sees at once, and
+// an ErrorResponse says so on the stream. That is so for an answer above a limit
+// (by default 1 MiB as JSON without its parts, and 4 MiB for the whole message),
+// with too many parts, or with state that is nested too deeply. A message that is
+// too large to be read is known by its first 1,000 bytes: tool_call_id has to
+// stand there, as it does where fields are written in their order.
 type RunRequest_ToolCallResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The stream's session; may be empty, must not be another one.
@@ -1328,7 +1384,9 @@ type RunRequest_ToolCallResponse struct {
 	//	*RunRequest_ToolCallResponse_Output
 	//	*RunRequest_ToolCallResponse_Error
 	Result isRunRequest_ToolCallResponse_Result `protobuf_oneof:"result"`
-	// Keys to write into the session's state together with this result.
+	// Keys to write into the session's state together with this result. A null value
+	// removes a key. Where the state would be larger than it may be, the model sees a
+	// tool error in place of the result.
 	StateDelta *structpb.Struct `protobuf:"bytes,6,opt,name=state_delta,json=stateDelta,proto3" json:"state_delta,omitempty"`
 	// More of the result, behind output, such as images; not together with error.
 	Parts         []*Part `protobuf:"bytes,10,rep,name=parts,proto3" json:"parts,omitempty"`
@@ -1903,7 +1961,11 @@ type RunResponse_ErrorResponse struct {
 	// For people: names the place, the rule and the value received.
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	// True when the same request may succeed later.
-	Retryable     bool `protobuf:"varint,4,opt,name=retryable,proto3" json:"retryable,omitempty"`
+	Retryable bool `protobuf:"varint,4,opt,name=retryable,proto3" json:"retryable,omitempty"`
+	// The tool call whose answer was refused; empty in any other error. The refused
+	// answer was not stored: a ToolResult says what was, and without one the call
+	// still waits for an answer.
+	ToolCallId    string `protobuf:"bytes,10,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1964,6 +2026,13 @@ func (x *RunResponse_ErrorResponse) GetRetryable() bool {
 		return x.Retryable
 	}
 	return false
+}
+
+func (x *RunResponse_ErrorResponse) GetToolCallId() string {
+	if x != nil {
+		return x.ToolCallId
+	}
+	return ""
 }
 
 // EndResponse is the last message of a turn, once, always with the usage so
@@ -2976,8 +3045,7 @@ type RunResponse_StateUpdate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The stream's session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Keys and their new values. A null value means that the key was set to
-	// null.
+	// Keys and their new values. A null value means that the key was removed.
 	StateDelta    *structpb.Struct `protobuf:"bytes,2,opt,name=state_delta,json=stateDelta,proto3" json:"state_delta,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3092,8 +3160,9 @@ func (x *RunResponse_ToolCancelled) GetReason() string {
 	return ""
 }
 
-// ToolCallNotice tells a client about a tool call that another client is asked
-// to answer. If that one leaves, a ToolCallRequest may follow.
+// ToolCallNotice tells a client about a tool call that it is not asked to
+// answer: another client is, or nobody who is attached, see ToolCallUnserved. If
+// the other one leaves, a ToolCallRequest may follow.
 type RunResponse_ToolCallNotice struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The stream's session.
@@ -3466,6 +3535,92 @@ func (x *RunResponse_InteractionResolved) GetInteraction() *Interaction {
 	return nil
 }
 
+// ToolCallUnserved says that a tool call waits and that no attached client has
+// its tool. It is sent a few seconds after the call was asked, or after the last
+// client that had the tool has left, and once to each client that attaches
+// later. It is not stored, and its seq is 0. The call waits on; a client that
+// attaches with the tool is asked.
+type RunResponse_ToolCallUnserved struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The stream's session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The call's id.
+	ToolCallId string `protobuf:"bytes,2,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
+	// The tool.
+	ToolName string `protobuf:"bytes,3,opt,name=tool_name,json=toolName,proto3" json:"tool_name,omitempty"`
+	// From the root to the agent that called.
+	AgentPath []string `protobuf:"bytes,4,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
+	// When the turn ends if no client with the tool attaches.
+	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunResponse_ToolCallUnserved) Reset() {
+	*x = RunResponse_ToolCallUnserved{}
+	mi := &file_agentd_v1_service_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunResponse_ToolCallUnserved) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunResponse_ToolCallUnserved) ProtoMessage() {}
+
+func (x *RunResponse_ToolCallUnserved) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunResponse_ToolCallUnserved.ProtoReflect.Descriptor instead.
+func (*RunResponse_ToolCallUnserved) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 22}
+}
+
+func (x *RunResponse_ToolCallUnserved) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *RunResponse_ToolCallUnserved) GetToolCallId() string {
+	if x != nil {
+		return x.ToolCallId
+	}
+	return ""
+}
+
+func (x *RunResponse_ToolCallUnserved) GetToolName() string {
+	if x != nil {
+		return x.ToolName
+	}
+	return ""
+}
+
+func (x *RunResponse_ToolCallUnserved) GetAgentPath() []string {
+	if x != nil {
+		return x.AgentPath
+	}
+	return nil
+}
+
+func (x *RunResponse_ToolCallUnserved) GetExpireTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpireTime
+	}
+	return nil
+}
+
 // ModelCall is a model call that was aborted.
 type RunResponse_CancelReceipt_ModelCall struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3483,7 +3638,7 @@ type RunResponse_CancelReceipt_ModelCall struct {
 
 func (x *RunResponse_CancelReceipt_ModelCall) Reset() {
 	*x = RunResponse_CancelReceipt_ModelCall{}
-	mi := &file_agentd_v1_service_proto_msgTypes[31]
+	mi := &file_agentd_v1_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3495,7 +3650,7 @@ func (x *RunResponse_CancelReceipt_ModelCall) String() string {
 func (*RunResponse_CancelReceipt_ModelCall) ProtoMessage() {}
 
 func (x *RunResponse_CancelReceipt_ModelCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[31]
+	mi := &file_agentd_v1_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3552,7 +3707,7 @@ type RunResponse_CancelReceipt_ToolCall struct {
 
 func (x *RunResponse_CancelReceipt_ToolCall) Reset() {
 	*x = RunResponse_CancelReceipt_ToolCall{}
-	mi := &file_agentd_v1_service_proto_msgTypes[32]
+	mi := &file_agentd_v1_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3564,7 +3719,7 @@ func (x *RunResponse_CancelReceipt_ToolCall) String() string {
 func (*RunResponse_CancelReceipt_ToolCall) ProtoMessage() {}
 
 func (x *RunResponse_CancelReceipt_ToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[32]
+	mi := &file_agentd_v1_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3615,7 +3770,7 @@ type RunResponse_ProviderTools_Use struct {
 
 func (x *RunResponse_ProviderTools_Use) Reset() {
 	*x = RunResponse_ProviderTools_Use{}
-	mi := &file_agentd_v1_service_proto_msgTypes[33]
+	mi := &file_agentd_v1_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3627,7 +3782,7 @@ func (x *RunResponse_ProviderTools_Use) String() string {
 func (*RunResponse_ProviderTools_Use) ProtoMessage() {}
 
 func (x *RunResponse_ProviderTools_Use) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[33]
+	mi := &file_agentd_v1_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3698,7 +3853,7 @@ type RunResponse_ProviderTools_Citation struct {
 
 func (x *RunResponse_ProviderTools_Citation) Reset() {
 	*x = RunResponse_ProviderTools_Citation{}
-	mi := &file_agentd_v1_service_proto_msgTypes[34]
+	mi := &file_agentd_v1_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3710,7 +3865,7 @@ func (x *RunResponse_ProviderTools_Citation) String() string {
 func (*RunResponse_ProviderTools_Citation) ProtoMessage() {}
 
 func (x *RunResponse_ProviderTools_Citation) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[34]
+	mi := &file_agentd_v1_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3765,7 +3920,7 @@ var File_agentd_v1_service_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"\x17agentd/v1/service.proto\x12\tagentd.v1\x1a\x1cagentd/v1/interactions.proto\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf1\x10\n" +
+	"\x17agentd/v1/service.proto\x12\tagentd.v1\x1a\x1cagentd/v1/interactions.proto\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa3\x11\n" +
 	"\n" +
 	"RunRequest\x12@\n" +
 	"\aexecute\x18\x01 \x01(\v2$.agentd.v1.RunRequest.ExecuteRequestH\x00R\aexecute\x12F\n" +
@@ -3773,7 +3928,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\x12tool_call_response\x18\x03 \x01(\v2&.agentd.v1.RunRequest.ToolCallResponseH\x00R\x10toolCallResponse\x124\n" +
 	"\x03end\x18\x04 \x01(\v2 .agentd.v1.RunRequest.EndRequestH\x00R\x03end\x12=\n" +
 	"\x06cancel\x18\x05 \x01(\v2#.agentd.v1.RunRequest.CancelRequestH\x00R\x06cancel\x12^\n" +
-	"\x14interaction_response\x18\x14 \x01(\v2).agentd.v1.RunRequest.InteractionResponseH\x00R\x13interactionResponse\x1a\xc4\a\n" +
+	"\x14interaction_response\x18\x14 \x01(\v2).agentd.v1.RunRequest.InteractionResponseH\x00R\x13interactionResponse\x1a\xf6\a\n" +
 	"\x0eExecuteRequest\x12&\n" +
 	"\x05agent\x18\x01 \x01(\v2\x10.agentd.v1.AgentR\x05agent\x12,\n" +
 	"\n" +
@@ -3796,7 +3951,9 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\vinstruction\x18\x13 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x04R\vinstruction\x128\n" +
 	"\n" +
 	"user_parts\x18\x14 \x03(\v2\x0f.agentd.v1.PartB\b\xbaH\x05\x92\x01\x02\x10@R\tuserParts\x12!\n" +
-	"\fraw_payloads\x18\x15 \x01(\bR\vrawPayloadsB\r\n" +
+	"\fraw_payloads\x18\x15 \x01(\bR\vrawPayloads\x12\x16\n" +
+	"\x06create\x18\x1e \x01(\bR\x06create\x12\x18\n" +
+	"\aobserve\x18  \x01(\bR\aobserveB\r\n" +
 	"\v_session_idB\f\n" +
 	"\n" +
 	"_after_seqB\n" +
@@ -3840,7 +3997,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\n" +
 	"resolution\x18\x03 \x01(\v2\x15.agentd.v1.ResolutionB\x06\xbaH\x03\xc8\x01\x01R\n" +
 	"resolutionB\x10\n" +
-	"\arequest\x12\x05\xbaH\x02\b\x01\"\xcd4\n" +
+	"\arequest\x12\x05\xbaH\x02\b\x01\"\x977\n" +
 	"\vRunResponse\x12B\n" +
 	"\aexecute\x18\x01 \x01(\v2&.agentd.v1.RunResponse.ExecuteResponseH\x00R\aexecute\x12H\n" +
 	"\theartbeat\x18\x02 \x01(\v2(.agentd.v1.RunResponse.HeartbeatResponseH\x00R\theartbeat\x12E\n" +
@@ -3866,7 +4023,8 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\x0eprovider_tools\x18\x1f \x01(\v2$.agentd.v1.RunResponse.ProviderToolsH\x00R\rproviderTools\x12D\n" +
 	"\vraw_payload\x18  \x01(\v2!.agentd.v1.RunResponse.RawPayloadH\x00R\n" +
 	"rawPayload\x12V\n" +
-	"\x11history_compacted\x18! \x01(\v2'.agentd.v1.RunResponse.HistoryCompactedH\x00R\x10historyCompacted\x12\x10\n" +
+	"\x11history_compacted\x18! \x01(\v2'.agentd.v1.RunResponse.HistoryCompactedH\x00R\x10historyCompacted\x12W\n" +
+	"\x12tool_call_unserved\x18# \x01(\v2'.agentd.v1.RunResponse.ToolCallUnservedH\x00R\x10toolCallUnserved\x12\x10\n" +
 	"\x03seq\x18\n" +
 	" \x01(\x03R\x03seq\x12\x17\n" +
 	"\aturn_id\x18\v \x01(\tR\x06turnId\x12.\n" +
@@ -3900,13 +4058,16 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"is_thought\x18\x05 \x01(\bR\tisThought\x12\x1d\n" +
 	"\n" +
 	"message_id\x18\n" +
-	" \x01(\tR\tmessageId\x1a\x90\x01\n" +
+	" \x01(\tR\tmessageId\x1a\xb2\x01\n" +
 	"\rErrorResponse\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12(\n" +
 	"\x04code\x18\x02 \x01(\x0e2\x14.agentd.v1.ErrorCodeR\x04code\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12\x1c\n" +
-	"\tretryable\x18\x04 \x01(\bR\tretryable\x1a\xb5\x02\n" +
+	"\tretryable\x18\x04 \x01(\bR\tretryable\x12 \n" +
+	"\ftool_call_id\x18\n" +
+	" \x01(\tR\n" +
+	"toolCallId\x1a\xb5\x02\n" +
 	"\vEndResponse\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1b\n" +
@@ -4094,7 +4255,17 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\x14InteractionRequested\x128\n" +
 	"\vinteraction\x18\x01 \x01(\v2\x16.agentd.v1.InteractionR\vinteraction\x1aO\n" +
 	"\x13InteractionResolved\x128\n" +
-	"\vinteraction\x18\x01 \x01(\v2\x16.agentd.v1.InteractionR\vinteractionB\n" +
+	"\vinteraction\x18\x01 \x01(\v2\x16.agentd.v1.InteractionR\vinteraction\x1a\xcc\x01\n" +
+	"\x10ToolCallUnserved\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12 \n" +
+	"\ftool_call_id\x18\x02 \x01(\tR\n" +
+	"toolCallId\x12\x1b\n" +
+	"\ttool_name\x18\x03 \x01(\tR\btoolName\x12\x1d\n" +
+	"\n" +
+	"agent_path\x18\x04 \x03(\tR\tagentPath\x12;\n" +
+	"\vexpire_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"expireTimeB\n" +
 	"\n" +
 	"\bresponse\"\xd5\x04\n" +
 	"\aDisplay\x12+\n" +
@@ -4144,7 +4315,7 @@ func file_agentd_v1_service_proto_rawDescGZIP() []byte {
 }
 
 var file_agentd_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_agentd_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_agentd_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_agentd_v1_service_proto_goTypes = []any{
 	(RunResponse_ModelCallEnded_Outcome)(0),     // 0: agentd.v1.RunResponse.ModelCallEnded.Outcome
 	(RunResponse_HistoryCompacted_Reason)(0),    // 1: agentd.v1.RunResponse.HistoryCompacted.Reason
@@ -4182,26 +4353,27 @@ var file_agentd_v1_service_proto_goTypes = []any{
 	(*RunResponse_ToolResult)(nil),              // 33: agentd.v1.RunResponse.ToolResult
 	(*RunResponse_InteractionRequested)(nil),    // 34: agentd.v1.RunResponse.InteractionRequested
 	(*RunResponse_InteractionResolved)(nil),     // 35: agentd.v1.RunResponse.InteractionResolved
-	(*RunResponse_CancelReceipt_ModelCall)(nil), // 36: agentd.v1.RunResponse.CancelReceipt.ModelCall
-	(*RunResponse_CancelReceipt_ToolCall)(nil),  // 37: agentd.v1.RunResponse.CancelReceipt.ToolCall
-	(*RunResponse_ProviderTools_Use)(nil),       // 38: agentd.v1.RunResponse.ProviderTools.Use
-	(*RunResponse_ProviderTools_Citation)(nil),  // 39: agentd.v1.RunResponse.ProviderTools.Citation
-	(*timestamppb.Timestamp)(nil),               // 40: google.protobuf.Timestamp
-	(*Agent)(nil),                               // 41: agentd.v1.Agent
-	(*Tool)(nil),                                // 42: agentd.v1.Tool
-	(*structpb.Struct)(nil),                     // 43: google.protobuf.Struct
-	(OnDisconnect)(0),                           // 44: agentd.v1.OnDisconnect
-	(*durationpb.Duration)(nil),                 // 45: google.protobuf.Duration
-	(*Budget)(nil),                              // 46: agentd.v1.Budget
-	(OnBusy)(0),                                 // 47: agentd.v1.OnBusy
-	(*Part)(nil),                                // 48: agentd.v1.Part
-	(*Resolution)(nil),                          // 49: agentd.v1.Resolution
-	(ErrorCode)(0),                              // 50: agentd.v1.ErrorCode
-	(*UsageSummary)(nil),                        // 51: agentd.v1.UsageSummary
-	(*structpb.Value)(nil),                      // 52: google.protobuf.Value
-	(*TokenUsage)(nil),                          // 53: agentd.v1.TokenUsage
-	(StopReason)(0),                             // 54: agentd.v1.StopReason
-	(*Interaction)(nil),                         // 55: agentd.v1.Interaction
+	(*RunResponse_ToolCallUnserved)(nil),        // 36: agentd.v1.RunResponse.ToolCallUnserved
+	(*RunResponse_CancelReceipt_ModelCall)(nil), // 37: agentd.v1.RunResponse.CancelReceipt.ModelCall
+	(*RunResponse_CancelReceipt_ToolCall)(nil),  // 38: agentd.v1.RunResponse.CancelReceipt.ToolCall
+	(*RunResponse_ProviderTools_Use)(nil),       // 39: agentd.v1.RunResponse.ProviderTools.Use
+	(*RunResponse_ProviderTools_Citation)(nil),  // 40: agentd.v1.RunResponse.ProviderTools.Citation
+	(*timestamppb.Timestamp)(nil),               // 41: google.protobuf.Timestamp
+	(*Agent)(nil),                               // 42: agentd.v1.Agent
+	(*Tool)(nil),                                // 43: agentd.v1.Tool
+	(*structpb.Struct)(nil),                     // 44: google.protobuf.Struct
+	(OnDisconnect)(0),                           // 45: agentd.v1.OnDisconnect
+	(*durationpb.Duration)(nil),                 // 46: google.protobuf.Duration
+	(*Budget)(nil),                              // 47: agentd.v1.Budget
+	(OnBusy)(0),                                 // 48: agentd.v1.OnBusy
+	(*Part)(nil),                                // 49: agentd.v1.Part
+	(*Resolution)(nil),                          // 50: agentd.v1.Resolution
+	(ErrorCode)(0),                              // 51: agentd.v1.ErrorCode
+	(*UsageSummary)(nil),                        // 52: agentd.v1.UsageSummary
+	(*structpb.Value)(nil),                      // 53: google.protobuf.Value
+	(*TokenUsage)(nil),                          // 54: agentd.v1.TokenUsage
+	(StopReason)(0),                             // 55: agentd.v1.StopReason
+	(*Interaction)(nil),                         // 56: agentd.v1.Interaction
 }
 var file_agentd_v1_service_proto_depIdxs = []int32{
 	8,  // 0: agentd.v1.RunRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
@@ -4231,57 +4403,59 @@ var file_agentd_v1_service_proto_depIdxs = []int32{
 	26, // 24: agentd.v1.RunResponse.provider_tools:type_name -> agentd.v1.RunResponse.ProviderTools
 	27, // 25: agentd.v1.RunResponse.raw_payload:type_name -> agentd.v1.RunResponse.RawPayload
 	28, // 26: agentd.v1.RunResponse.history_compacted:type_name -> agentd.v1.RunResponse.HistoryCompacted
-	40, // 27: agentd.v1.RunResponse.time:type_name -> google.protobuf.Timestamp
-	7,  // 28: agentd.v1.RunResponse.display:type_name -> agentd.v1.Display
-	2,  // 29: agentd.v1.Display.kind:type_name -> agentd.v1.Display.Kind
-	3,  // 30: agentd.v1.Display.phase:type_name -> agentd.v1.Display.Phase
-	4,  // 31: agentd.v1.Display.visibility:type_name -> agentd.v1.Display.Visibility
-	41, // 32: agentd.v1.RunRequest.ExecuteRequest.agent:type_name -> agentd.v1.Agent
-	42, // 33: agentd.v1.RunRequest.ExecuteRequest.tools:type_name -> agentd.v1.Tool
-	43, // 34: agentd.v1.RunRequest.ExecuteRequest.initial_state:type_name -> google.protobuf.Struct
-	44, // 35: agentd.v1.RunRequest.ExecuteRequest.on_disconnect:type_name -> agentd.v1.OnDisconnect
-	45, // 36: agentd.v1.RunRequest.ExecuteRequest.disconnect_grace:type_name -> google.protobuf.Duration
-	46, // 37: agentd.v1.RunRequest.ExecuteRequest.budget:type_name -> agentd.v1.Budget
-	46, // 38: agentd.v1.RunRequest.ExecuteRequest.session_budget:type_name -> agentd.v1.Budget
-	47, // 39: agentd.v1.RunRequest.ExecuteRequest.on_busy:type_name -> agentd.v1.OnBusy
-	45, // 40: agentd.v1.RunRequest.ExecuteRequest.tool_timeout:type_name -> google.protobuf.Duration
-	48, // 41: agentd.v1.RunRequest.ExecuteRequest.user_parts:type_name -> agentd.v1.Part
-	43, // 42: agentd.v1.RunRequest.ToolCallResponse.state_delta:type_name -> google.protobuf.Struct
-	48, // 43: agentd.v1.RunRequest.ToolCallResponse.parts:type_name -> agentd.v1.Part
-	49, // 44: agentd.v1.RunRequest.InteractionResponse.resolution:type_name -> agentd.v1.Resolution
-	50, // 45: agentd.v1.RunResponse.ErrorResponse.code:type_name -> agentd.v1.ErrorCode
-	51, // 46: agentd.v1.RunResponse.EndResponse.usage_summary:type_name -> agentd.v1.UsageSummary
-	20, // 47: agentd.v1.RunResponse.EndResponse.receipt:type_name -> agentd.v1.RunResponse.CancelReceipt
-	52, // 48: agentd.v1.RunResponse.EndResponse.structured_output:type_name -> google.protobuf.Value
-	36, // 49: agentd.v1.RunResponse.CancelReceipt.aborted_model_calls:type_name -> agentd.v1.RunResponse.CancelReceipt.ModelCall
-	37, // 50: agentd.v1.RunResponse.CancelReceipt.cancelled_tool_calls:type_name -> agentd.v1.RunResponse.CancelReceipt.ToolCall
-	37, // 51: agentd.v1.RunResponse.CancelReceipt.answered_tool_calls:type_name -> agentd.v1.RunResponse.CancelReceipt.ToolCall
-	45, // 52: agentd.v1.RunResponse.CancelReceipt.took:type_name -> google.protobuf.Duration
-	48, // 53: agentd.v1.RunResponse.TurnQueued.user_parts:type_name -> agentd.v1.Part
-	48, // 54: agentd.v1.RunResponse.UserMessage.parts:type_name -> agentd.v1.Part
-	45, // 55: agentd.v1.RunResponse.ModelRetry.wait:type_name -> google.protobuf.Duration
-	50, // 56: agentd.v1.RunResponse.ModelRetry.code:type_name -> agentd.v1.ErrorCode
-	50, // 57: agentd.v1.RunResponse.ModelFallback.code:type_name -> agentd.v1.ErrorCode
-	53, // 58: agentd.v1.RunResponse.ModelCallEnded.usage:type_name -> agentd.v1.TokenUsage
-	54, // 59: agentd.v1.RunResponse.ModelCallEnded.stop_reason:type_name -> agentd.v1.StopReason
-	45, // 60: agentd.v1.RunResponse.ModelCallEnded.duration:type_name -> google.protobuf.Duration
-	45, // 61: agentd.v1.RunResponse.ModelCallEnded.first_text:type_name -> google.protobuf.Duration
-	0,  // 62: agentd.v1.RunResponse.ModelCallEnded.outcome:type_name -> agentd.v1.RunResponse.ModelCallEnded.Outcome
-	38, // 63: agentd.v1.RunResponse.ProviderTools.uses:type_name -> agentd.v1.RunResponse.ProviderTools.Use
-	39, // 64: agentd.v1.RunResponse.ProviderTools.citations:type_name -> agentd.v1.RunResponse.ProviderTools.Citation
-	1,  // 65: agentd.v1.RunResponse.HistoryCompacted.reason:type_name -> agentd.v1.RunResponse.HistoryCompacted.Reason
-	43, // 66: agentd.v1.RunResponse.StateUpdate.state_delta:type_name -> google.protobuf.Struct
-	48, // 67: agentd.v1.RunResponse.ToolResult.parts:type_name -> agentd.v1.Part
-	55, // 68: agentd.v1.RunResponse.InteractionRequested.interaction:type_name -> agentd.v1.Interaction
-	55, // 69: agentd.v1.RunResponse.InteractionResolved.interaction:type_name -> agentd.v1.Interaction
-	45, // 70: agentd.v1.RunResponse.CancelReceipt.ModelCall.ran:type_name -> google.protobuf.Duration
-	5,  // 71: agentd.v1.Agentd.Run:input_type -> agentd.v1.RunRequest
-	6,  // 72: agentd.v1.Agentd.Run:output_type -> agentd.v1.RunResponse
-	72, // [72:73] is the sub-list for method output_type
-	71, // [71:72] is the sub-list for method input_type
-	71, // [71:71] is the sub-list for extension type_name
-	71, // [71:71] is the sub-list for extension extendee
-	0,  // [0:71] is the sub-list for field type_name
+	36, // 27: agentd.v1.RunResponse.tool_call_unserved:type_name -> agentd.v1.RunResponse.ToolCallUnserved
+	41, // 28: agentd.v1.RunResponse.time:type_name -> google.protobuf.Timestamp
+	7,  // 29: agentd.v1.RunResponse.display:type_name -> agentd.v1.Display
+	2,  // 30: agentd.v1.Display.kind:type_name -> agentd.v1.Display.Kind
+	3,  // 31: agentd.v1.Display.phase:type_name -> agentd.v1.Display.Phase
+	4,  // 32: agentd.v1.Display.visibility:type_name -> agentd.v1.Display.Visibility
+	42, // 33: agentd.v1.RunRequest.ExecuteRequest.agent:type_name -> agentd.v1.Agent
+	43, // 34: agentd.v1.RunRequest.ExecuteRequest.tools:type_name -> agentd.v1.Tool
+	44, // 35: agentd.v1.RunRequest.ExecuteRequest.initial_state:type_name -> google.protobuf.Struct
+	45, // 36: agentd.v1.RunRequest.ExecuteRequest.on_disconnect:type_name -> agentd.v1.OnDisconnect
+	46, // 37: agentd.v1.RunRequest.ExecuteRequest.disconnect_grace:type_name -> google.protobuf.Duration
+	47, // 38: agentd.v1.RunRequest.ExecuteRequest.budget:type_name -> agentd.v1.Budget
+	47, // 39: agentd.v1.RunRequest.ExecuteRequest.session_budget:type_name -> agentd.v1.Budget
+	48, // 40: agentd.v1.RunRequest.ExecuteRequest.on_busy:type_name -> agentd.v1.OnBusy
+	46, // 41: agentd.v1.RunRequest.ExecuteRequest.tool_timeout:type_name -> google.protobuf.Duration
+	49, // 42: agentd.v1.RunRequest.ExecuteRequest.user_parts:type_name -> agentd.v1.Part
+	44, // 43: agentd.v1.RunRequest.ToolCallResponse.state_delta:type_name -> google.protobuf.Struct
+	49, // 44: agentd.v1.RunRequest.ToolCallResponse.parts:type_name -> agentd.v1.Part
+	50, // 45: agentd.v1.RunRequest.InteractionResponse.resolution:type_name -> agentd.v1.Resolution
+	51, // 46: agentd.v1.RunResponse.ErrorResponse.code:type_name -> agentd.v1.ErrorCode
+	52, // 47: agentd.v1.RunResponse.EndResponse.usage_summary:type_name -> agentd.v1.UsageSummary
+	20, // 48: agentd.v1.RunResponse.EndResponse.receipt:type_name -> agentd.v1.RunResponse.CancelReceipt
+	53, // 49: agentd.v1.RunResponse.EndResponse.structured_output:type_name -> google.protobuf.Value
+	37, // 50: agentd.v1.RunResponse.CancelReceipt.aborted_model_calls:type_name -> agentd.v1.RunResponse.CancelReceipt.ModelCall
+	38, // 51: agentd.v1.RunResponse.CancelReceipt.cancelled_tool_calls:type_name -> agentd.v1.RunResponse.CancelReceipt.ToolCall
+	38, // 52: agentd.v1.RunResponse.CancelReceipt.answered_tool_calls:type_name -> agentd.v1.RunResponse.CancelReceipt.ToolCall
+	46, // 53: agentd.v1.RunResponse.CancelReceipt.took:type_name -> google.protobuf.Duration
+	49, // 54: agentd.v1.RunResponse.TurnQueued.user_parts:type_name -> agentd.v1.Part
+	49, // 55: agentd.v1.RunResponse.UserMessage.parts:type_name -> agentd.v1.Part
+	46, // 56: agentd.v1.RunResponse.ModelRetry.wait:type_name -> google.protobuf.Duration
+	51, // 57: agentd.v1.RunResponse.ModelRetry.code:type_name -> agentd.v1.ErrorCode
+	51, // 58: agentd.v1.RunResponse.ModelFallback.code:type_name -> agentd.v1.ErrorCode
+	54, // 59: agentd.v1.RunResponse.ModelCallEnded.usage:type_name -> agentd.v1.TokenUsage
+	55, // 60: agentd.v1.RunResponse.ModelCallEnded.stop_reason:type_name -> agentd.v1.StopReason
+	46, // 61: agentd.v1.RunResponse.ModelCallEnded.duration:type_name -> google.protobuf.Duration
+	46, // 62: agentd.v1.RunResponse.ModelCallEnded.first_text:type_name -> google.protobuf.Duration
+	0,  // 63: agentd.v1.RunResponse.ModelCallEnded.outcome:type_name -> agentd.v1.RunResponse.ModelCallEnded.Outcome
+	39, // 64: agentd.v1.RunResponse.ProviderTools.uses:type_name -> agentd.v1.RunResponse.ProviderTools.Use
+	40, // 65: agentd.v1.RunResponse.ProviderTools.citations:type_name -> agentd.v1.RunResponse.ProviderTools.Citation
+	1,  // 66: agentd.v1.RunResponse.HistoryCompacted.reason:type_name -> agentd.v1.RunResponse.HistoryCompacted.Reason
+	44, // 67: agentd.v1.RunResponse.StateUpdate.state_delta:type_name -> google.protobuf.Struct
+	49, // 68: agentd.v1.RunResponse.ToolResult.parts:type_name -> agentd.v1.Part
+	56, // 69: agentd.v1.RunResponse.InteractionRequested.interaction:type_name -> agentd.v1.Interaction
+	56, // 70: agentd.v1.RunResponse.InteractionResolved.interaction:type_name -> agentd.v1.Interaction
+	41, // 71: agentd.v1.RunResponse.ToolCallUnserved.expire_time:type_name -> google.protobuf.Timestamp
+	46, // 72: agentd.v1.RunResponse.CancelReceipt.ModelCall.ran:type_name -> google.protobuf.Duration
+	5,  // 73: agentd.v1.Agentd.Run:input_type -> agentd.v1.RunRequest
+	6,  // 74: agentd.v1.Agentd.Run:output_type -> agentd.v1.RunResponse
+	74, // [74:75] is the sub-list for method output_type
+	73, // [73:74] is the sub-list for method input_type
+	73, // [73:73] is the sub-list for extension type_name
+	73, // [73:73] is the sub-list for extension extendee
+	0,  // [0:73] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_service_proto_init() }
@@ -4321,6 +4495,7 @@ func file_agentd_v1_service_proto_init() {
 		(*RunResponse_ProviderTools_)(nil),
 		(*RunResponse_RawPayload_)(nil),
 		(*RunResponse_HistoryCompacted_)(nil),
+		(*RunResponse_ToolCallUnserved_)(nil),
 	}
 	file_agentd_v1_service_proto_msgTypes[3].OneofWrappers = []any{}
 	file_agentd_v1_service_proto_msgTypes[5].OneofWrappers = []any{
@@ -4341,7 +4516,7 @@ func file_agentd_v1_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_service_proto_rawDesc), len(file_agentd_v1_service_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   35,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

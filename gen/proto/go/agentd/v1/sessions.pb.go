@@ -2019,7 +2019,10 @@ type WatchTurnRequest struct {
 	Display bool `protobuf:"varint,5,opt,name=display,proto3" json:"display,omitempty"`
 	// Only events of this visibility, and what no client can do without: the end,
 	// errors, retracts, heartbeats, the calls it is asked for.
-	Visibility    Display_Visibility `protobuf:"varint,6,opt,name=visibility,proto3,enum=agentd.v1.Display_Visibility" json:"visibility,omitempty"`
+	Visibility Display_Visibility `protobuf:"varint,6,opt,name=visibility,proto3,enum=agentd.v1.Display_Visibility" json:"visibility,omitempty"`
+	// This client only watches: it wakes no turn and is asked for no tool. Not
+	// together with tool_names.
+	Observe       bool `protobuf:"varint,7,opt,name=observe,proto3" json:"observe,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2094,6 +2097,13 @@ func (x *WatchTurnRequest) GetVisibility() Display_Visibility {
 		return x.Visibility
 	}
 	return Display_VISIBILITY_UNSPECIFIED
+}
+
+func (x *WatchTurnRequest) GetObserve() bool {
+	if x != nil {
+		return x.Observe
+	}
+	return false
 }
 
 // WatchTurnResponse is one event.
@@ -2261,7 +2271,9 @@ func (x *SubmitToolResultsResponse) GetTurn() *Turn {
 	return nil
 }
 
-// RefusedToolResult is a result that changed nothing.
+// RefusedToolResult is a result that was not taken. If its call was open, the call
+// has an error for its result now, which says the same as error; if it was unknown
+// or settled before, nothing has changed.
 type RefusedToolResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The call.
@@ -2903,7 +2915,12 @@ type Model struct {
 	// Unset where none are known.
 	Capabilities *Model_Capabilities `protobuf:"bytes,5,opt,name=capabilities,proto3" json:"capabilities,omitempty"`
 	// Builtin tools that its provider runs.
-	BuiltinTools  []string `protobuf:"bytes,6,rep,name=builtin_tools,json=builtinTools,proto3" json:"builtin_tools,omitempty"`
+	BuiltinTools []string `protobuf:"bytes,6,rep,name=builtin_tools,json=builtinTools,proto3" json:"builtin_tools,omitempty"`
+	// Where price and capabilities were read; empty where that is not known.
+	Source string `protobuf:"bytes,7,opt,name=source,proto3" json:"source,omitempty"`
+	// The day from which on its provider serves it no more, YYYY-MM-DD, past or to
+	// come; empty where none is known.
+	Retires       string `protobuf:"bytes,8,opt,name=retires,proto3" json:"retires,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2978,6 +2995,20 @@ func (x *Model) GetBuiltinTools() []string {
 		return x.BuiltinTools
 	}
 	return nil
+}
+
+func (x *Model) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *Model) GetRetires() string {
+	if x != nil {
+		return x.Retires
+	}
+	return ""
 }
 
 // ListModelCallsRequest names a turn.
@@ -3204,6 +3235,282 @@ func (x *ModelCallDetails) GetSummary() string {
 	return ""
 }
 
+// ListSharedStateRequest says which keys.
+type ListSharedStateRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many keys to return at most; 0 is 50. A page that would be larger than a
+	// message may be ends early.
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// The next_page_token of the page before, of the same request.
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Only keys that begin with this, such as `app:`; empty is all.
+	Prefix        string `protobuf:"bytes,3,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSharedStateRequest) Reset() {
+	*x = ListSharedStateRequest{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSharedStateRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSharedStateRequest) ProtoMessage() {}
+
+func (x *ListSharedStateRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSharedStateRequest.ProtoReflect.Descriptor instead.
+func (*ListSharedStateRequest) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *ListSharedStateRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListSharedStateRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListSharedStateRequest) GetPrefix() string {
+	if x != nil {
+		return x.Prefix
+	}
+	return ""
+}
+
+// ListSharedStateResponse is a page of keys.
+type ListSharedStateResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By name.
+	Entries []*SharedStateEntry `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
+	// For the next page; empty on the last one.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSharedStateResponse) Reset() {
+	*x = ListSharedStateResponse{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSharedStateResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSharedStateResponse) ProtoMessage() {}
+
+func (x *ListSharedStateResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSharedStateResponse.ProtoReflect.Descriptor instead.
+func (*ListSharedStateResponse) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *ListSharedStateResponse) GetEntries() []*SharedStateEntry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+func (x *ListSharedStateResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// SharedStateEntry is one key of state that sessions share.
+type SharedStateEntry struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// With its scope, such as `app:plan`.
+	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	// Its value, as JSON text.
+	Value string `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	// How many bytes of its scope's bound it takes.
+	Bytes         int64 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SharedStateEntry) Reset() {
+	*x = SharedStateEntry{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SharedStateEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SharedStateEntry) ProtoMessage() {}
+
+func (x *SharedStateEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SharedStateEntry.ProtoReflect.Descriptor instead.
+func (*SharedStateEntry) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *SharedStateEntry) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *SharedStateEntry) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+func (x *SharedStateEntry) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+// RemoveSharedStateRequest names keys.
+type RemoveSharedStateRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// With their scope, such as `app:plan`.
+	Keys          []string `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveSharedStateRequest) Reset() {
+	*x = RemoveSharedStateRequest{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveSharedStateRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveSharedStateRequest) ProtoMessage() {}
+
+func (x *RemoveSharedStateRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveSharedStateRequest.ProtoReflect.Descriptor instead.
+func (*RemoveSharedStateRequest) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *RemoveSharedStateRequest) GetKeys() []string {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+// RemoveSharedStateResponse says what was removed.
+type RemoveSharedStateResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The keys that were there.
+	Removed       []string `protobuf:"bytes,1,rep,name=removed,proto3" json:"removed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveSharedStateResponse) Reset() {
+	*x = RemoveSharedStateResponse{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveSharedStateResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveSharedStateResponse) ProtoMessage() {}
+
+func (x *RemoveSharedStateResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveSharedStateResponse.ProtoReflect.Descriptor instead.
+func (*RemoveSharedStateResponse) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *RemoveSharedStateResponse) GetRemoved() []string {
+	if x != nil {
+		return x.Removed
+	}
+	return nil
+}
+
 // Provider serves models.
 type GetCapabilitiesResponse_Provider struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3222,7 +3529,7 @@ type GetCapabilitiesResponse_Provider struct {
 
 func (x *GetCapabilitiesResponse_Provider) Reset() {
 	*x = GetCapabilitiesResponse_Provider{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[50]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3234,7 +3541,7 @@ func (x *GetCapabilitiesResponse_Provider) String() string {
 func (*GetCapabilitiesResponse_Provider) ProtoMessage() {}
 
 func (x *GetCapabilitiesResponse_Provider) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[50]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3308,7 +3615,7 @@ type Model_Price struct {
 
 func (x *Model_Price) Reset() {
 	*x = Model_Price{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[51]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3320,7 +3627,7 @@ func (x *Model_Price) String() string {
 func (*Model_Price) ProtoMessage() {}
 
 func (x *Model_Price) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[51]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3421,7 +3728,7 @@ type Model_Capabilities struct {
 
 func (x *Model_Capabilities) Reset() {
 	*x = Model_Capabilities{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[52]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3433,7 +3740,7 @@ func (x *Model_Capabilities) String() string {
 func (*Model_Capabilities) ProtoMessage() {}
 
 func (x *Model_Capabilities) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[52]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3684,7 +3991,7 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"_after_seq\"\\\n" +
 	"\x16ListTurnEventsResponse\x12.\n" +
 	"\x06events\x18\x01 \x03(\v2\x16.agentd.v1.RunResponseR\x06events\x12\x12\n" +
-	"\x04more\x18\x02 \x01(\bR\x04more\"\xa6\x02\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\"\xc0\x02\n" +
 	"\x10WatchTurnRequest\x12)\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\n" +
@@ -3696,7 +4003,8 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\adisplay\x18\x05 \x01(\bR\adisplay\x12G\n" +
 	"\n" +
 	"visibility\x18\x06 \x01(\x0e2\x1d.agentd.v1.Display.VisibilityB\b\xbaH\x05\x82\x01\x02\x10\x01R\n" +
-	"visibilityB\f\n" +
+	"visibility\x12\x18\n" +
+	"\aobserve\x18\a \x01(\bR\aobserveB\f\n" +
 	"\n" +
 	"_after_seq\"A\n" +
 	"\x11WatchTurnResponse\x12,\n" +
@@ -3763,14 +4071,16 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\x12ListModelsResponse\x12(\n" +
 	"\x06models\x18\x01 \x03(\v2\x10.agentd.v1.ModelR\x06models\x12\x1f\n" +
 	"\vprices_date\x18\x02 \x01(\tR\n" +
-	"pricesDate\"\x94\x06\n" +
+	"pricesDate\"\xc6\x06\n" +
 	"\x05Model\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bprovider\x18\x02 \x01(\tR\bprovider\x12\x1c\n" +
 	"\tavailable\x18\x03 \x01(\bR\tavailable\x12,\n" +
 	"\x05price\x18\x04 \x01(\v2\x16.agentd.v1.Model.PriceR\x05price\x12A\n" +
 	"\fcapabilities\x18\x05 \x01(\v2\x1d.agentd.v1.Model.CapabilitiesR\fcapabilities\x12#\n" +
-	"\rbuiltin_tools\x18\x06 \x03(\tR\fbuiltinTools\x1a\xd2\x02\n" +
+	"\rbuiltin_tools\x18\x06 \x03(\tR\fbuiltinTools\x12\x16\n" +
+	"\x06source\x18\a \x01(\tR\x06source\x12\x18\n" +
+	"\aretires\x18\b \x01(\tR\aretires\x1a\xd2\x02\n" +
 	"\x05Price\x12\x14\n" +
 	"\x05input\x18\x01 \x01(\x01R\x05input\x12\x16\n" +
 	"\x06cached\x18\x02 \x01(\x01R\x06cached\x12\x16\n" +
@@ -3813,7 +4123,24 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"generation\x18\x04 \x01(\v2\x1d.agentd.v1.GenerationSettingsR\n" +
 	"generation\x12\x1a\n" +
 	"\bcontents\x18\x05 \x01(\x05R\bcontents\x12\x18\n" +
-	"\asummary\x18\x06 \x01(\tR\asummary*c\n" +
+	"\asummary\x18\x06 \x01(\tR\asummary\"\x8c\x01\n" +
+	"\x16ListSharedStateRequest\x12'\n" +
+	"\tpage_size\x18\x01 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\tpageToken\x12 \n" +
+	"\x06prefix\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x06prefix\"x\n" +
+	"\x17ListSharedStateResponse\x125\n" +
+	"\aentries\x18\x01 \x03(\v2\x1b.agentd.v1.SharedStateEntryR\aentries\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"P\n" +
+	"\x10SharedStateEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\x12\x14\n" +
+	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\"D\n" +
+	"\x18RemoveSharedStateRequest\x12(\n" +
+	"\x04keys\x18\x01 \x03(\tB\x14\xbaH\x11\x92\x01\x0e\b\x01\x10\xe8\a\"\ar\x05\x10\x01(\x80 R\x04keys\"5\n" +
+	"\x19RemoveSharedStateResponse\x12\x18\n" +
+	"\aremoved\x18\x01 \x03(\tR\aremoved*c\n" +
 	"\fSessionState\x12\x1d\n" +
 	"\x19SESSION_STATE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14SESSION_STATE_ACTIVE\x10\x01\x12\x1a\n" +
@@ -3827,7 +4154,7 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\x1dTURN_STATUS_WAITING_FOR_INPUT\x10\x04\x12\x19\n" +
 	"\x15TURN_STATUS_SUCCEEDED\x10\x05\x12\x16\n" +
 	"\x12TURN_STATUS_FAILED\x10\x06\x12\x18\n" +
-	"\x14TURN_STATUS_CANCELED\x10\a2\xb3\r\n" +
+	"\x14TURN_STATUS_CANCELED\x10\a2\xf2\x0e\n" +
 	"\x0eSessionService\x12R\n" +
 	"\rCreateSession\x12\x1f.agentd.v1.CreateSessionRequest\x1a .agentd.v1.CreateSessionResponse\x12N\n" +
 	"\n" +
@@ -3850,7 +4177,9 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\x10ListInteractions\x12\".agentd.v1.ListInteractionsRequest\x1a#.agentd.v1.ListInteractionsResponse\"\x03\x90\x02\x01\x12a\n" +
 	"\x12ResolveInteraction\x12$.agentd.v1.ResolveInteractionRequest\x1a%.agentd.v1.ResolveInteractionResponse\x12Z\n" +
 	"\x0eListModelCalls\x12 .agentd.v1.ListModelCallsRequest\x1a!.agentd.v1.ListModelCallsResponse\"\x03\x90\x02\x01\x12]\n" +
-	"\x0fGetCapabilities\x12!.agentd.v1.GetCapabilitiesRequest\x1a\".agentd.v1.GetCapabilitiesResponse\"\x03\x90\x02\x01\x12N\n" +
+	"\x0fGetCapabilities\x12!.agentd.v1.GetCapabilitiesRequest\x1a\".agentd.v1.GetCapabilitiesResponse\"\x03\x90\x02\x01\x12]\n" +
+	"\x0fListSharedState\x12!.agentd.v1.ListSharedStateRequest\x1a\".agentd.v1.ListSharedStateResponse\"\x03\x90\x02\x01\x12^\n" +
+	"\x11RemoveSharedState\x12#.agentd.v1.RemoveSharedStateRequest\x1a$.agentd.v1.RemoveSharedStateResponse\x12N\n" +
 	"\n" +
 	"ListModels\x12\x1c.agentd.v1.ListModelsRequest\x1a\x1d.agentd.v1.ListModelsResponse\"\x03\x90\x02\x01B:Z8github.com/apzuk3/agentd/gen/proto/go/agentd/v1;agentdv1b\x06proto3"
 
@@ -3867,7 +4196,7 @@ func file_agentd_v1_sessions_proto_rawDescGZIP() []byte {
 }
 
 var file_agentd_v1_sessions_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_agentd_v1_sessions_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
+var file_agentd_v1_sessions_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
 var file_agentd_v1_sessions_proto_goTypes = []any{
 	(SessionState)(0),                        // 0: agentd.v1.SessionState
 	(TurnStatus)(0),                          // 1: agentd.v1.TurnStatus
@@ -3916,146 +4245,156 @@ var file_agentd_v1_sessions_proto_goTypes = []any{
 	(*ListModelCallsRequest)(nil),            // 44: agentd.v1.ListModelCallsRequest
 	(*ListModelCallsResponse)(nil),           // 45: agentd.v1.ListModelCallsResponse
 	(*ModelCallDetails)(nil),                 // 46: agentd.v1.ModelCallDetails
-	nil,                                      // 47: agentd.v1.Session.LabelsEntry
-	nil,                                      // 48: agentd.v1.CreateSessionRequest.LabelsEntry
-	nil,                                      // 49: agentd.v1.ListSessionsRequest.LabelsEntry
-	nil,                                      // 50: agentd.v1.UpdateSessionRequest.LabelsEntry
-	nil,                                      // 51: agentd.v1.ForkSessionRequest.LabelsEntry
-	(*GetCapabilitiesResponse_Provider)(nil), // 52: agentd.v1.GetCapabilitiesResponse.Provider
-	(*Model_Price)(nil),                      // 53: agentd.v1.Model.Price
-	(*Model_Capabilities)(nil),               // 54: agentd.v1.Model.Capabilities
-	(*timestamppb.Timestamp)(nil),            // 55: google.protobuf.Timestamp
-	(*UsageSummary)(nil),                     // 56: agentd.v1.UsageSummary
-	(ErrorCode)(0),                           // 57: agentd.v1.ErrorCode
-	(*durationpb.Duration)(nil),              // 58: google.protobuf.Duration
-	(*RunResponse_ToolCallRequest)(nil),      // 59: agentd.v1.RunResponse.ToolCallRequest
-	(*RunResponse_CancelReceipt)(nil),        // 60: agentd.v1.RunResponse.CancelReceipt
-	(*structpb.Value)(nil),                   // 61: google.protobuf.Value
-	(StopReason)(0),                          // 62: agentd.v1.StopReason
-	(*Interaction)(nil),                      // 63: agentd.v1.Interaction
-	(*Part)(nil),                             // 64: agentd.v1.Part
-	(*RunRequest_ExecuteRequest)(nil),        // 65: agentd.v1.RunRequest.ExecuteRequest
-	(Display_Visibility)(0),                  // 66: agentd.v1.Display.Visibility
-	(*RunResponse)(nil),                      // 67: agentd.v1.RunResponse
-	(*RunRequest_ToolCallResponse)(nil),      // 68: agentd.v1.RunRequest.ToolCallResponse
-	(*RunResponse_ErrorResponse)(nil),        // 69: agentd.v1.RunResponse.ErrorResponse
-	(InteractionStatus)(0),                   // 70: agentd.v1.InteractionStatus
-	(*Resolution)(nil),                       // 71: agentd.v1.Resolution
-	(*RunResponse_ModelCallEnded)(nil),       // 72: agentd.v1.RunResponse.ModelCallEnded
-	(*GenerationSettings)(nil),               // 73: agentd.v1.GenerationSettings
+	(*ListSharedStateRequest)(nil),           // 47: agentd.v1.ListSharedStateRequest
+	(*ListSharedStateResponse)(nil),          // 48: agentd.v1.ListSharedStateResponse
+	(*SharedStateEntry)(nil),                 // 49: agentd.v1.SharedStateEntry
+	(*RemoveSharedStateRequest)(nil),         // 50: agentd.v1.RemoveSharedStateRequest
+	(*RemoveSharedStateResponse)(nil),        // 51: agentd.v1.RemoveSharedStateResponse
+	nil,                                      // 52: agentd.v1.Session.LabelsEntry
+	nil,                                      // 53: agentd.v1.CreateSessionRequest.LabelsEntry
+	nil,                                      // 54: agentd.v1.ListSessionsRequest.LabelsEntry
+	nil,                                      // 55: agentd.v1.UpdateSessionRequest.LabelsEntry
+	nil,                                      // 56: agentd.v1.ForkSessionRequest.LabelsEntry
+	(*GetCapabilitiesResponse_Provider)(nil), // 57: agentd.v1.GetCapabilitiesResponse.Provider
+	(*Model_Price)(nil),                      // 58: agentd.v1.Model.Price
+	(*Model_Capabilities)(nil),               // 59: agentd.v1.Model.Capabilities
+	(*timestamppb.Timestamp)(nil),            // 60: google.protobuf.Timestamp
+	(*UsageSummary)(nil),                     // 61: agentd.v1.UsageSummary
+	(ErrorCode)(0),                           // 62: agentd.v1.ErrorCode
+	(*durationpb.Duration)(nil),              // 63: google.protobuf.Duration
+	(*RunResponse_ToolCallRequest)(nil),      // 64: agentd.v1.RunResponse.ToolCallRequest
+	(*RunResponse_CancelReceipt)(nil),        // 65: agentd.v1.RunResponse.CancelReceipt
+	(*structpb.Value)(nil),                   // 66: google.protobuf.Value
+	(StopReason)(0),                          // 67: agentd.v1.StopReason
+	(*Interaction)(nil),                      // 68: agentd.v1.Interaction
+	(*Part)(nil),                             // 69: agentd.v1.Part
+	(*RunRequest_ExecuteRequest)(nil),        // 70: agentd.v1.RunRequest.ExecuteRequest
+	(Display_Visibility)(0),                  // 71: agentd.v1.Display.Visibility
+	(*RunResponse)(nil),                      // 72: agentd.v1.RunResponse
+	(*RunRequest_ToolCallResponse)(nil),      // 73: agentd.v1.RunRequest.ToolCallResponse
+	(*RunResponse_ErrorResponse)(nil),        // 74: agentd.v1.RunResponse.ErrorResponse
+	(InteractionStatus)(0),                   // 75: agentd.v1.InteractionStatus
+	(*Resolution)(nil),                       // 76: agentd.v1.Resolution
+	(*RunResponse_ModelCallEnded)(nil),       // 77: agentd.v1.RunResponse.ModelCallEnded
+	(*GenerationSettings)(nil),               // 78: agentd.v1.GenerationSettings
 }
 var file_agentd_v1_sessions_proto_depIdxs = []int32{
 	0,  // 0: agentd.v1.Session.state:type_name -> agentd.v1.SessionState
-	47, // 1: agentd.v1.Session.labels:type_name -> agentd.v1.Session.LabelsEntry
-	55, // 2: agentd.v1.Session.create_time:type_name -> google.protobuf.Timestamp
-	55, // 3: agentd.v1.Session.update_time:type_name -> google.protobuf.Timestamp
-	56, // 4: agentd.v1.Session.usage:type_name -> agentd.v1.UsageSummary
+	52, // 1: agentd.v1.Session.labels:type_name -> agentd.v1.Session.LabelsEntry
+	60, // 2: agentd.v1.Session.create_time:type_name -> google.protobuf.Timestamp
+	60, // 3: agentd.v1.Session.update_time:type_name -> google.protobuf.Timestamp
+	61, // 4: agentd.v1.Session.usage:type_name -> agentd.v1.UsageSummary
 	1,  // 5: agentd.v1.Session.last_turn_status:type_name -> agentd.v1.TurnStatus
 	1,  // 6: agentd.v1.Turn.status:type_name -> agentd.v1.TurnStatus
-	57, // 7: agentd.v1.Turn.error_code:type_name -> agentd.v1.ErrorCode
-	56, // 8: agentd.v1.Turn.usage:type_name -> agentd.v1.UsageSummary
-	55, // 9: agentd.v1.Turn.create_time:type_name -> google.protobuf.Timestamp
-	55, // 10: agentd.v1.Turn.start_time:type_name -> google.protobuf.Timestamp
-	55, // 11: agentd.v1.Turn.end_time:type_name -> google.protobuf.Timestamp
-	58, // 12: agentd.v1.Turn.duration:type_name -> google.protobuf.Duration
-	59, // 13: agentd.v1.Turn.pending_tool_calls:type_name -> agentd.v1.RunResponse.ToolCallRequest
-	60, // 14: agentd.v1.Turn.receipt:type_name -> agentd.v1.RunResponse.CancelReceipt
-	61, // 15: agentd.v1.Turn.structured_output:type_name -> google.protobuf.Value
-	62, // 16: agentd.v1.Turn.stop_reason:type_name -> agentd.v1.StopReason
-	63, // 17: agentd.v1.Turn.pending_interactions:type_name -> agentd.v1.Interaction
-	64, // 18: agentd.v1.Turn.parts:type_name -> agentd.v1.Part
-	48, // 19: agentd.v1.CreateSessionRequest.labels:type_name -> agentd.v1.CreateSessionRequest.LabelsEntry
+	62, // 7: agentd.v1.Turn.error_code:type_name -> agentd.v1.ErrorCode
+	61, // 8: agentd.v1.Turn.usage:type_name -> agentd.v1.UsageSummary
+	60, // 9: agentd.v1.Turn.create_time:type_name -> google.protobuf.Timestamp
+	60, // 10: agentd.v1.Turn.start_time:type_name -> google.protobuf.Timestamp
+	60, // 11: agentd.v1.Turn.end_time:type_name -> google.protobuf.Timestamp
+	63, // 12: agentd.v1.Turn.duration:type_name -> google.protobuf.Duration
+	64, // 13: agentd.v1.Turn.pending_tool_calls:type_name -> agentd.v1.RunResponse.ToolCallRequest
+	65, // 14: agentd.v1.Turn.receipt:type_name -> agentd.v1.RunResponse.CancelReceipt
+	66, // 15: agentd.v1.Turn.structured_output:type_name -> google.protobuf.Value
+	67, // 16: agentd.v1.Turn.stop_reason:type_name -> agentd.v1.StopReason
+	68, // 17: agentd.v1.Turn.pending_interactions:type_name -> agentd.v1.Interaction
+	69, // 18: agentd.v1.Turn.parts:type_name -> agentd.v1.Part
+	53, // 19: agentd.v1.CreateSessionRequest.labels:type_name -> agentd.v1.CreateSessionRequest.LabelsEntry
 	2,  // 20: agentd.v1.CreateSessionResponse.session:type_name -> agentd.v1.Session
 	2,  // 21: agentd.v1.GetSessionResponse.session:type_name -> agentd.v1.Session
 	0,  // 22: agentd.v1.ListSessionsRequest.states:type_name -> agentd.v1.SessionState
-	49, // 23: agentd.v1.ListSessionsRequest.labels:type_name -> agentd.v1.ListSessionsRequest.LabelsEntry
+	54, // 23: agentd.v1.ListSessionsRequest.labels:type_name -> agentd.v1.ListSessionsRequest.LabelsEntry
 	1,  // 24: agentd.v1.ListSessionsRequest.turn_statuses:type_name -> agentd.v1.TurnStatus
-	55, // 25: agentd.v1.ListSessionsRequest.created_after:type_name -> google.protobuf.Timestamp
-	55, // 26: agentd.v1.ListSessionsRequest.created_before:type_name -> google.protobuf.Timestamp
-	55, // 27: agentd.v1.ListSessionsRequest.updated_after:type_name -> google.protobuf.Timestamp
-	55, // 28: agentd.v1.ListSessionsRequest.updated_before:type_name -> google.protobuf.Timestamp
+	60, // 25: agentd.v1.ListSessionsRequest.created_after:type_name -> google.protobuf.Timestamp
+	60, // 26: agentd.v1.ListSessionsRequest.created_before:type_name -> google.protobuf.Timestamp
+	60, // 27: agentd.v1.ListSessionsRequest.updated_after:type_name -> google.protobuf.Timestamp
+	60, // 28: agentd.v1.ListSessionsRequest.updated_before:type_name -> google.protobuf.Timestamp
 	2,  // 29: agentd.v1.ListSessionsResponse.sessions:type_name -> agentd.v1.Session
-	50, // 30: agentd.v1.UpdateSessionRequest.labels:type_name -> agentd.v1.UpdateSessionRequest.LabelsEntry
+	55, // 30: agentd.v1.UpdateSessionRequest.labels:type_name -> agentd.v1.UpdateSessionRequest.LabelsEntry
 	0,  // 31: agentd.v1.UpdateSessionRequest.state:type_name -> agentd.v1.SessionState
 	2,  // 32: agentd.v1.UpdateSessionResponse.session:type_name -> agentd.v1.Session
-	51, // 33: agentd.v1.ForkSessionRequest.labels:type_name -> agentd.v1.ForkSessionRequest.LabelsEntry
+	56, // 33: agentd.v1.ForkSessionRequest.labels:type_name -> agentd.v1.ForkSessionRequest.LabelsEntry
 	2,  // 34: agentd.v1.ForkSessionResponse.session:type_name -> agentd.v1.Session
-	65, // 35: agentd.v1.CreateTurnRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
+	70, // 35: agentd.v1.CreateTurnRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
 	3,  // 36: agentd.v1.CreateTurnResponse.turn:type_name -> agentd.v1.Turn
 	3,  // 37: agentd.v1.GetTurnResponse.turn:type_name -> agentd.v1.Turn
 	1,  // 38: agentd.v1.ListTurnsRequest.statuses:type_name -> agentd.v1.TurnStatus
-	55, // 39: agentd.v1.ListTurnsRequest.created_after:type_name -> google.protobuf.Timestamp
-	55, // 40: agentd.v1.ListTurnsRequest.created_before:type_name -> google.protobuf.Timestamp
+	60, // 39: agentd.v1.ListTurnsRequest.created_after:type_name -> google.protobuf.Timestamp
+	60, // 40: agentd.v1.ListTurnsRequest.created_before:type_name -> google.protobuf.Timestamp
 	3,  // 41: agentd.v1.ListTurnsResponse.turns:type_name -> agentd.v1.Turn
 	3,  // 42: agentd.v1.CancelTurnResponse.turn:type_name -> agentd.v1.Turn
 	3,  // 43: agentd.v1.CancelToolCallResponse.turn:type_name -> agentd.v1.Turn
-	66, // 44: agentd.v1.ListTurnEventsRequest.visibility:type_name -> agentd.v1.Display.Visibility
-	67, // 45: agentd.v1.ListTurnEventsResponse.events:type_name -> agentd.v1.RunResponse
-	66, // 46: agentd.v1.WatchTurnRequest.visibility:type_name -> agentd.v1.Display.Visibility
-	67, // 47: agentd.v1.WatchTurnResponse.event:type_name -> agentd.v1.RunResponse
-	68, // 48: agentd.v1.SubmitToolResultsRequest.results:type_name -> agentd.v1.RunRequest.ToolCallResponse
+	71, // 44: agentd.v1.ListTurnEventsRequest.visibility:type_name -> agentd.v1.Display.Visibility
+	72, // 45: agentd.v1.ListTurnEventsResponse.events:type_name -> agentd.v1.RunResponse
+	71, // 46: agentd.v1.WatchTurnRequest.visibility:type_name -> agentd.v1.Display.Visibility
+	72, // 47: agentd.v1.WatchTurnResponse.event:type_name -> agentd.v1.RunResponse
+	73, // 48: agentd.v1.SubmitToolResultsRequest.results:type_name -> agentd.v1.RunRequest.ToolCallResponse
 	32, // 49: agentd.v1.SubmitToolResultsResponse.refused:type_name -> agentd.v1.RefusedToolResult
 	3,  // 50: agentd.v1.SubmitToolResultsResponse.turn:type_name -> agentd.v1.Turn
-	69, // 51: agentd.v1.RefusedToolResult.error:type_name -> agentd.v1.RunResponse.ErrorResponse
-	63, // 52: agentd.v1.GetInteractionResponse.interaction:type_name -> agentd.v1.Interaction
-	70, // 53: agentd.v1.ListInteractionsRequest.statuses:type_name -> agentd.v1.InteractionStatus
-	63, // 54: agentd.v1.ListInteractionsResponse.interactions:type_name -> agentd.v1.Interaction
-	71, // 55: agentd.v1.ResolveInteractionRequest.resolution:type_name -> agentd.v1.Resolution
-	63, // 56: agentd.v1.ResolveInteractionResponse.interaction:type_name -> agentd.v1.Interaction
-	52, // 57: agentd.v1.GetCapabilitiesResponse.providers:type_name -> agentd.v1.GetCapabilitiesResponse.Provider
-	58, // 58: agentd.v1.GetCapabilitiesResponse.retention:type_name -> google.protobuf.Duration
+	74, // 51: agentd.v1.RefusedToolResult.error:type_name -> agentd.v1.RunResponse.ErrorResponse
+	68, // 52: agentd.v1.GetInteractionResponse.interaction:type_name -> agentd.v1.Interaction
+	75, // 53: agentd.v1.ListInteractionsRequest.statuses:type_name -> agentd.v1.InteractionStatus
+	68, // 54: agentd.v1.ListInteractionsResponse.interactions:type_name -> agentd.v1.Interaction
+	76, // 55: agentd.v1.ResolveInteractionRequest.resolution:type_name -> agentd.v1.Resolution
+	68, // 56: agentd.v1.ResolveInteractionResponse.interaction:type_name -> agentd.v1.Interaction
+	57, // 57: agentd.v1.GetCapabilitiesResponse.providers:type_name -> agentd.v1.GetCapabilitiesResponse.Provider
+	63, // 58: agentd.v1.GetCapabilitiesResponse.retention:type_name -> google.protobuf.Duration
 	43, // 59: agentd.v1.ListModelsResponse.models:type_name -> agentd.v1.Model
-	53, // 60: agentd.v1.Model.price:type_name -> agentd.v1.Model.Price
-	54, // 61: agentd.v1.Model.capabilities:type_name -> agentd.v1.Model.Capabilities
+	58, // 60: agentd.v1.Model.price:type_name -> agentd.v1.Model.Price
+	59, // 61: agentd.v1.Model.capabilities:type_name -> agentd.v1.Model.Capabilities
 	46, // 62: agentd.v1.ListModelCallsResponse.calls:type_name -> agentd.v1.ModelCallDetails
-	72, // 63: agentd.v1.ModelCallDetails.call:type_name -> agentd.v1.RunResponse.ModelCallEnded
-	73, // 64: agentd.v1.ModelCallDetails.generation:type_name -> agentd.v1.GenerationSettings
-	53, // 65: agentd.v1.Model.Price.long:type_name -> agentd.v1.Model.Price
-	4,  // 66: agentd.v1.SessionService.CreateSession:input_type -> agentd.v1.CreateSessionRequest
-	6,  // 67: agentd.v1.SessionService.GetSession:input_type -> agentd.v1.GetSessionRequest
-	8,  // 68: agentd.v1.SessionService.ListSessions:input_type -> agentd.v1.ListSessionsRequest
-	10, // 69: agentd.v1.SessionService.UpdateSession:input_type -> agentd.v1.UpdateSessionRequest
-	12, // 70: agentd.v1.SessionService.DeleteSession:input_type -> agentd.v1.DeleteSessionRequest
-	14, // 71: agentd.v1.SessionService.ForkSession:input_type -> agentd.v1.ForkSessionRequest
-	16, // 72: agentd.v1.SessionService.CreateTurn:input_type -> agentd.v1.CreateTurnRequest
-	18, // 73: agentd.v1.SessionService.GetTurn:input_type -> agentd.v1.GetTurnRequest
-	20, // 74: agentd.v1.SessionService.ListTurns:input_type -> agentd.v1.ListTurnsRequest
-	22, // 75: agentd.v1.SessionService.CancelTurn:input_type -> agentd.v1.CancelTurnRequest
-	24, // 76: agentd.v1.SessionService.CancelToolCall:input_type -> agentd.v1.CancelToolCallRequest
-	26, // 77: agentd.v1.SessionService.ListTurnEvents:input_type -> agentd.v1.ListTurnEventsRequest
-	28, // 78: agentd.v1.SessionService.WatchTurn:input_type -> agentd.v1.WatchTurnRequest
-	30, // 79: agentd.v1.SessionService.SubmitToolResults:input_type -> agentd.v1.SubmitToolResultsRequest
-	33, // 80: agentd.v1.SessionService.GetInteraction:input_type -> agentd.v1.GetInteractionRequest
-	35, // 81: agentd.v1.SessionService.ListInteractions:input_type -> agentd.v1.ListInteractionsRequest
-	37, // 82: agentd.v1.SessionService.ResolveInteraction:input_type -> agentd.v1.ResolveInteractionRequest
-	44, // 83: agentd.v1.SessionService.ListModelCalls:input_type -> agentd.v1.ListModelCallsRequest
-	39, // 84: agentd.v1.SessionService.GetCapabilities:input_type -> agentd.v1.GetCapabilitiesRequest
-	41, // 85: agentd.v1.SessionService.ListModels:input_type -> agentd.v1.ListModelsRequest
-	5,  // 86: agentd.v1.SessionService.CreateSession:output_type -> agentd.v1.CreateSessionResponse
-	7,  // 87: agentd.v1.SessionService.GetSession:output_type -> agentd.v1.GetSessionResponse
-	9,  // 88: agentd.v1.SessionService.ListSessions:output_type -> agentd.v1.ListSessionsResponse
-	11, // 89: agentd.v1.SessionService.UpdateSession:output_type -> agentd.v1.UpdateSessionResponse
-	13, // 90: agentd.v1.SessionService.DeleteSession:output_type -> agentd.v1.DeleteSessionResponse
-	15, // 91: agentd.v1.SessionService.ForkSession:output_type -> agentd.v1.ForkSessionResponse
-	17, // 92: agentd.v1.SessionService.CreateTurn:output_type -> agentd.v1.CreateTurnResponse
-	19, // 93: agentd.v1.SessionService.GetTurn:output_type -> agentd.v1.GetTurnResponse
-	21, // 94: agentd.v1.SessionService.ListTurns:output_type -> agentd.v1.ListTurnsResponse
-	23, // 95: agentd.v1.SessionService.CancelTurn:output_type -> agentd.v1.CancelTurnResponse
-	25, // 96: agentd.v1.SessionService.CancelToolCall:output_type -> agentd.v1.CancelToolCallResponse
-	27, // 97: agentd.v1.SessionService.ListTurnEvents:output_type -> agentd.v1.ListTurnEventsResponse
-	29, // 98: agentd.v1.SessionService.WatchTurn:output_type -> agentd.v1.WatchTurnResponse
-	31, // 99: agentd.v1.SessionService.SubmitToolResults:output_type -> agentd.v1.SubmitToolResultsResponse
-	34, // 100: agentd.v1.SessionService.GetInteraction:output_type -> agentd.v1.GetInteractionResponse
-	36, // 101: agentd.v1.SessionService.ListInteractions:output_type -> agentd.v1.ListInteractionsResponse
-	38, // 102: agentd.v1.SessionService.ResolveInteraction:output_type -> agentd.v1.ResolveInteractionResponse
-	45, // 103: agentd.v1.SessionService.ListModelCalls:output_type -> agentd.v1.ListModelCallsResponse
-	40, // 104: agentd.v1.SessionService.GetCapabilities:output_type -> agentd.v1.GetCapabilitiesResponse
-	42, // 105: agentd.v1.SessionService.ListModels:output_type -> agentd.v1.ListModelsResponse
-	86, // [86:106] is the sub-list for method output_type
-	66, // [66:86] is the sub-list for method input_type
-	66, // [66:66] is the sub-list for extension type_name
-	66, // [66:66] is the sub-list for extension extendee
-	0,  // [0:66] is the sub-list for field type_name
+	77, // 63: agentd.v1.ModelCallDetails.call:type_name -> agentd.v1.RunResponse.ModelCallEnded
+	78, // 64: agentd.v1.ModelCallDetails.generation:type_name -> agentd.v1.GenerationSettings
+	49, // 65: agentd.v1.ListSharedStateResponse.entries:type_name -> agentd.v1.SharedStateEntry
+	58, // 66: agentd.v1.Model.Price.long:type_name -> agentd.v1.Model.Price
+	4,  // 67: agentd.v1.SessionService.CreateSession:input_type -> agentd.v1.CreateSessionRequest
+	6,  // 68: agentd.v1.SessionService.GetSession:input_type -> agentd.v1.GetSessionRequest
+	8,  // 69: agentd.v1.SessionService.ListSessions:input_type -> agentd.v1.ListSessionsRequest
+	10, // 70: agentd.v1.SessionService.UpdateSession:input_type -> agentd.v1.UpdateSessionRequest
+	12, // 71: agentd.v1.SessionService.DeleteSession:input_type -> agentd.v1.DeleteSessionRequest
+	14, // 72: agentd.v1.SessionService.ForkSession:input_type -> agentd.v1.ForkSessionRequest
+	16, // 73: agentd.v1.SessionService.CreateTurn:input_type -> agentd.v1.CreateTurnRequest
+	18, // 74: agentd.v1.SessionService.GetTurn:input_type -> agentd.v1.GetTurnRequest
+	20, // 75: agentd.v1.SessionService.ListTurns:input_type -> agentd.v1.ListTurnsRequest
+	22, // 76: agentd.v1.SessionService.CancelTurn:input_type -> agentd.v1.CancelTurnRequest
+	24, // 77: agentd.v1.SessionService.CancelToolCall:input_type -> agentd.v1.CancelToolCallRequest
+	26, // 78: agentd.v1.SessionService.ListTurnEvents:input_type -> agentd.v1.ListTurnEventsRequest
+	28, // 79: agentd.v1.SessionService.WatchTurn:input_type -> agentd.v1.WatchTurnRequest
+	30, // 80: agentd.v1.SessionService.SubmitToolResults:input_type -> agentd.v1.SubmitToolResultsRequest
+	33, // 81: agentd.v1.SessionService.GetInteraction:input_type -> agentd.v1.GetInteractionRequest
+	35, // 82: agentd.v1.SessionService.ListInteractions:input_type -> agentd.v1.ListInteractionsRequest
+	37, // 83: agentd.v1.SessionService.ResolveInteraction:input_type -> agentd.v1.ResolveInteractionRequest
+	44, // 84: agentd.v1.SessionService.ListModelCalls:input_type -> agentd.v1.ListModelCallsRequest
+	39, // 85: agentd.v1.SessionService.GetCapabilities:input_type -> agentd.v1.GetCapabilitiesRequest
+	47, // 86: agentd.v1.SessionService.ListSharedState:input_type -> agentd.v1.ListSharedStateRequest
+	50, // 87: agentd.v1.SessionService.RemoveSharedState:input_type -> agentd.v1.RemoveSharedStateRequest
+	41, // 88: agentd.v1.SessionService.ListModels:input_type -> agentd.v1.ListModelsRequest
+	5,  // 89: agentd.v1.SessionService.CreateSession:output_type -> agentd.v1.CreateSessionResponse
+	7,  // 90: agentd.v1.SessionService.GetSession:output_type -> agentd.v1.GetSessionResponse
+	9,  // 91: agentd.v1.SessionService.ListSessions:output_type -> agentd.v1.ListSessionsResponse
+	11, // 92: agentd.v1.SessionService.UpdateSession:output_type -> agentd.v1.UpdateSessionResponse
+	13, // 93: agentd.v1.SessionService.DeleteSession:output_type -> agentd.v1.DeleteSessionResponse
+	15, // 94: agentd.v1.SessionService.ForkSession:output_type -> agentd.v1.ForkSessionResponse
+	17, // 95: agentd.v1.SessionService.CreateTurn:output_type -> agentd.v1.CreateTurnResponse
+	19, // 96: agentd.v1.SessionService.GetTurn:output_type -> agentd.v1.GetTurnResponse
+	21, // 97: agentd.v1.SessionService.ListTurns:output_type -> agentd.v1.ListTurnsResponse
+	23, // 98: agentd.v1.SessionService.CancelTurn:output_type -> agentd.v1.CancelTurnResponse
+	25, // 99: agentd.v1.SessionService.CancelToolCall:output_type -> agentd.v1.CancelToolCallResponse
+	27, // 100: agentd.v1.SessionService.ListTurnEvents:output_type -> agentd.v1.ListTurnEventsResponse
+	29, // 101: agentd.v1.SessionService.WatchTurn:output_type -> agentd.v1.WatchTurnResponse
+	31, // 102: agentd.v1.SessionService.SubmitToolResults:output_type -> agentd.v1.SubmitToolResultsResponse
+	34, // 103: agentd.v1.SessionService.GetInteraction:output_type -> agentd.v1.GetInteractionResponse
+	36, // 104: agentd.v1.SessionService.ListInteractions:output_type -> agentd.v1.ListInteractionsResponse
+	38, // 105: agentd.v1.SessionService.ResolveInteraction:output_type -> agentd.v1.ResolveInteractionResponse
+	45, // 106: agentd.v1.SessionService.ListModelCalls:output_type -> agentd.v1.ListModelCallsResponse
+	40, // 107: agentd.v1.SessionService.GetCapabilities:output_type -> agentd.v1.GetCapabilitiesResponse
+	48, // 108: agentd.v1.SessionService.ListSharedState:output_type -> agentd.v1.ListSharedStateResponse
+	51, // 109: agentd.v1.SessionService.RemoveSharedState:output_type -> agentd.v1.RemoveSharedStateResponse
+	42, // 110: agentd.v1.SessionService.ListModels:output_type -> agentd.v1.ListModelsResponse
+	89, // [89:111] is the sub-list for method output_type
+	67, // [67:89] is the sub-list for method input_type
+	67, // [67:67] is the sub-list for extension type_name
+	67, // [67:67] is the sub-list for extension extendee
+	0,  // [0:67] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_sessions_proto_init() }
@@ -4070,14 +4409,14 @@ func file_agentd_v1_sessions_proto_init() {
 	file_agentd_v1_sessions_proto_msgTypes[12].OneofWrappers = []any{}
 	file_agentd_v1_sessions_proto_msgTypes[24].OneofWrappers = []any{}
 	file_agentd_v1_sessions_proto_msgTypes[26].OneofWrappers = []any{}
-	file_agentd_v1_sessions_proto_msgTypes[51].OneofWrappers = []any{}
+	file_agentd_v1_sessions_proto_msgTypes[56].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_sessions_proto_rawDesc), len(file_agentd_v1_sessions_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   53,
+			NumMessages:   58,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

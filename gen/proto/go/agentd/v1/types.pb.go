@@ -1170,7 +1170,11 @@ func (*Agent_Parallel) isAgent_AgentType() {}
 func (*Agent_Loop) isAgent_AgentType() {}
 
 // McpAttachment names tools of an MCP server that the client has attached. The
-// client resolves it to tools of its own; the server runs none.
+// client resolves it to tools of its own, which it offers and adds to the agent's
+// tool_names; the server runs none. A resolved attachment may be left out or stay.
+// One that is not resolved is ERROR_CODE_INVALID_AGENT_TREE: a tool that it includes
+// neither is nor ends one of the agent's tool_names, or it includes all tools and the
+// agent has no tool_names.
 type McpAttachment struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The client's name of the MCP server.
@@ -1940,20 +1944,23 @@ func (x *LoopAgent) GetMaxIterations() uint32 {
 	return 0
 }
 
-// TokenUsage counts tokens as the provider reported them.
+// TokenUsage counts tokens. It means the same for every provider; a provider's own
+// numbers are in RawPayload.
 type TokenUsage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Tokens of the request.
+	// Tokens of the whole request: cached ones, those that were written into a cache
+	// and those that tools of the provider have added are among them.
 	PromptTokens int32 `protobuf:"varint,1,opt,name=prompt_tokens,json=promptTokens,proto3" json:"prompt_tokens,omitempty"`
-	// Tokens of the answer.
+	// Tokens of the whole answer, with the model's thinking.
 	CompletionTokens int32 `protobuf:"varint,2,opt,name=completion_tokens,json=completionTokens,proto3" json:"completion_tokens,omitempty"`
-	// Tokens of the request that the provider had cached.
+	// Those of prompt_tokens that were read from the provider's cache.
 	CachedTokens int32 `protobuf:"varint,3,opt,name=cached_tokens,json=cachedTokens,proto3" json:"cached_tokens,omitempty"`
-	// Tokens of the model's thinking.
+	// Those of completion_tokens that are the model's thinking, where the provider says
+	// so.
 	ThoughtsTokens int32 `protobuf:"varint,4,opt,name=thoughts_tokens,json=thoughtsTokens,proto3" json:"thoughts_tokens,omitempty"`
-	// All tokens that the provider counted.
+	// prompt_tokens and completion_tokens together.
 	TotalTokens int32 `protobuf:"varint,5,opt,name=total_tokens,json=totalTokens,proto3" json:"total_tokens,omitempty"`
-	// Tokens of the request that the provider has written into its cache, where it
+	// Those of prompt_tokens that the provider has written into its cache, where it
 	// says so.
 	CacheWriteTokens int32 `protobuf:"varint,10,opt,name=cache_write_tokens,json=cacheWriteTokens,proto3" json:"cache_write_tokens,omitempty"`
 	unknownFields    protoimpl.UnknownFields

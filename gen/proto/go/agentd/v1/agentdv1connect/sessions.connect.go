@@ -92,6 +92,12 @@ const (
 	// SessionServiceGetCapabilitiesProcedure is the fully-qualified name of the SessionService's
 	// GetCapabilities RPC.
 	SessionServiceGetCapabilitiesProcedure = "/agentd.v1.SessionService/GetCapabilities"
+	// SessionServiceListSharedStateProcedure is the fully-qualified name of the SessionService's
+	// ListSharedState RPC.
+	SessionServiceListSharedStateProcedure = "/agentd.v1.SessionService/ListSharedState"
+	// SessionServiceRemoveSharedStateProcedure is the fully-qualified name of the SessionService's
+	// RemoveSharedState RPC.
+	SessionServiceRemoveSharedStateProcedure = "/agentd.v1.SessionService/RemoveSharedState"
 	// SessionServiceListModelsProcedure is the fully-qualified name of the SessionService's ListModels
 	// RPC.
 	SessionServiceListModelsProcedure = "/agentd.v1.SessionService/ListModels"
@@ -137,7 +143,10 @@ type SessionServiceClient interface {
 	// last seq. A HeartbeatResponse comes when nothing else does for a while.
 	WatchTurn(context.Context, *connect.Request[v1.WatchTurnRequest]) (*connect.ServerStreamForClient[v1.WatchTurnResponse], error)
 	// SubmitToolResults answers tool calls of a turn. The results are recorded one
-	// by one, each for itself.
+	// by one, each for itself. One that cannot be taken is recorded as the error of
+	// its call, see RunRequest.ToolCallResponse, and named in refused. A request that
+	// cannot be read as a whole, such as one above the message limit, is refused with
+	// a status and records nothing.
 	SubmitToolResults(context.Context, *connect.Request[v1.SubmitToolResultsRequest]) (*connect.Response[v1.SubmitToolResultsResponse], error)
 	// GetInteraction says how an interaction is.
 	GetInteraction(context.Context, *connect.Request[v1.GetInteractionRequest]) (*connect.Response[v1.GetInteractionResponse], error)
@@ -154,6 +163,12 @@ type SessionServiceClient interface {
 	ListModelCalls(context.Context, *connect.Request[v1.ListModelCallsRequest]) (*connect.Response[v1.ListModelCallsResponse], error)
 	// GetCapabilities says what this server is and allows.
 	GetCapabilities(context.Context, *connect.Request[v1.GetCapabilitiesRequest]) (*connect.Response[v1.GetCapabilitiesResponse], error)
+	// ListSharedState lists the keys of state that sessions share: `app:` and
+	// `user:`, by name.
+	ListSharedState(context.Context, *connect.Request[v1.ListSharedStateRequest]) (*connect.Response[v1.ListSharedStateResponse], error)
+	// RemoveSharedState removes keys of state that sessions share. A key that is not
+	// there is no error.
+	RemoveSharedState(context.Context, *connect.Request[v1.RemoveSharedStateRequest]) (*connect.Response[v1.RemoveSharedStateResponse], error)
 	// ListModels lists the models that the server knows by name; providers serve
 	// others too.
 	ListModels(context.Context, *connect.Request[v1.ListModelsRequest]) (*connect.Response[v1.ListModelsResponse], error)
@@ -293,6 +308,19 @@ func NewSessionServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		listSharedState: connect.NewClient[v1.ListSharedStateRequest, v1.ListSharedStateResponse](
+			httpClient,
+			baseURL+SessionServiceListSharedStateProcedure,
+			connect.WithSchema(sessionServiceMethods.ByName("ListSharedState")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		removeSharedState: connect.NewClient[v1.RemoveSharedStateRequest, v1.RemoveSharedStateResponse](
+			httpClient,
+			baseURL+SessionServiceRemoveSharedStateProcedure,
+			connect.WithSchema(sessionServiceMethods.ByName("RemoveSharedState")),
+			connect.WithClientOptions(opts...),
+		),
 		listModels: connect.NewClient[v1.ListModelsRequest, v1.ListModelsResponse](
 			httpClient,
 			baseURL+SessionServiceListModelsProcedure,
@@ -324,6 +352,8 @@ type sessionServiceClient struct {
 	resolveInteraction *connect.Client[v1.ResolveInteractionRequest, v1.ResolveInteractionResponse]
 	listModelCalls     *connect.Client[v1.ListModelCallsRequest, v1.ListModelCallsResponse]
 	getCapabilities    *connect.Client[v1.GetCapabilitiesRequest, v1.GetCapabilitiesResponse]
+	listSharedState    *connect.Client[v1.ListSharedStateRequest, v1.ListSharedStateResponse]
+	removeSharedState  *connect.Client[v1.RemoveSharedStateRequest, v1.RemoveSharedStateResponse]
 	listModels         *connect.Client[v1.ListModelsRequest, v1.ListModelsResponse]
 }
 
@@ -422,6 +452,16 @@ func (c *sessionServiceClient) GetCapabilities(ctx context.Context, req *connect
 	return c.getCapabilities.CallUnary(ctx, req)
 }
 
+// ListSharedState calls agentd.v1.SessionService.ListSharedState.
+func (c *sessionServiceClient) ListSharedState(ctx context.Context, req *connect.Request[v1.ListSharedStateRequest]) (*connect.Response[v1.ListSharedStateResponse], error) {
+	return c.listSharedState.CallUnary(ctx, req)
+}
+
+// RemoveSharedState calls agentd.v1.SessionService.RemoveSharedState.
+func (c *sessionServiceClient) RemoveSharedState(ctx context.Context, req *connect.Request[v1.RemoveSharedStateRequest]) (*connect.Response[v1.RemoveSharedStateResponse], error) {
+	return c.removeSharedState.CallUnary(ctx, req)
+}
+
 // ListModels calls agentd.v1.SessionService.ListModels.
 func (c *sessionServiceClient) ListModels(ctx context.Context, req *connect.Request[v1.ListModelsRequest]) (*connect.Response[v1.ListModelsResponse], error) {
 	return c.listModels.CallUnary(ctx, req)
@@ -467,7 +507,10 @@ type SessionServiceHandler interface {
 	// last seq. A HeartbeatResponse comes when nothing else does for a while.
 	WatchTurn(context.Context, *connect.Request[v1.WatchTurnRequest], *connect.ServerStream[v1.WatchTurnResponse]) error
 	// SubmitToolResults answers tool calls of a turn. The results are recorded one
-	// by one, each for itself.
+	// by one, each for itself. One that cannot be taken is recorded as the error of
+	// its call, see RunRequest.ToolCallResponse, and named in refused. A request that
+	// cannot be read as a whole, such as one above the message limit, is refused with
+	// a status and records nothing.
 	SubmitToolResults(context.Context, *connect.Request[v1.SubmitToolResultsRequest]) (*connect.Response[v1.SubmitToolResultsResponse], error)
 	// GetInteraction says how an interaction is.
 	GetInteraction(context.Context, *connect.Request[v1.GetInteractionRequest]) (*connect.Response[v1.GetInteractionResponse], error)
@@ -484,6 +527,12 @@ type SessionServiceHandler interface {
 	ListModelCalls(context.Context, *connect.Request[v1.ListModelCallsRequest]) (*connect.Response[v1.ListModelCallsResponse], error)
 	// GetCapabilities says what this server is and allows.
 	GetCapabilities(context.Context, *connect.Request[v1.GetCapabilitiesRequest]) (*connect.Response[v1.GetCapabilitiesResponse], error)
+	// ListSharedState lists the keys of state that sessions share: `app:` and
+	// `user:`, by name.
+	ListSharedState(context.Context, *connect.Request[v1.ListSharedStateRequest]) (*connect.Response[v1.ListSharedStateResponse], error)
+	// RemoveSharedState removes keys of state that sessions share. A key that is not
+	// there is no error.
+	RemoveSharedState(context.Context, *connect.Request[v1.RemoveSharedStateRequest]) (*connect.Response[v1.RemoveSharedStateResponse], error)
 	// ListModels lists the models that the server knows by name; providers serve
 	// others too.
 	ListModels(context.Context, *connect.Request[v1.ListModelsRequest]) (*connect.Response[v1.ListModelsResponse], error)
@@ -619,6 +668,19 @@ func NewSessionServiceHandler(svc SessionServiceHandler, opts ...connect.Handler
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	sessionServiceListSharedStateHandler := connect.NewUnaryHandler(
+		SessionServiceListSharedStateProcedure,
+		svc.ListSharedState,
+		connect.WithSchema(sessionServiceMethods.ByName("ListSharedState")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	sessionServiceRemoveSharedStateHandler := connect.NewUnaryHandler(
+		SessionServiceRemoveSharedStateProcedure,
+		svc.RemoveSharedState,
+		connect.WithSchema(sessionServiceMethods.ByName("RemoveSharedState")),
+		connect.WithHandlerOptions(opts...),
+	)
 	sessionServiceListModelsHandler := connect.NewUnaryHandler(
 		SessionServiceListModelsProcedure,
 		svc.ListModels,
@@ -666,6 +728,10 @@ func NewSessionServiceHandler(svc SessionServiceHandler, opts ...connect.Handler
 			sessionServiceListModelCallsHandler.ServeHTTP(w, r)
 		case SessionServiceGetCapabilitiesProcedure:
 			sessionServiceGetCapabilitiesHandler.ServeHTTP(w, r)
+		case SessionServiceListSharedStateProcedure:
+			sessionServiceListSharedStateHandler.ServeHTTP(w, r)
+		case SessionServiceRemoveSharedStateProcedure:
+			sessionServiceRemoveSharedStateHandler.ServeHTTP(w, r)
 		case SessionServiceListModelsProcedure:
 			sessionServiceListModelsHandler.ServeHTTP(w, r)
 		default:
@@ -751,6 +817,14 @@ func (UnimplementedSessionServiceHandler) ListModelCalls(context.Context, *conne
 
 func (UnimplementedSessionServiceHandler) GetCapabilities(context.Context, *connect.Request[v1.GetCapabilitiesRequest]) (*connect.Response[v1.GetCapabilitiesResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agentd.v1.SessionService.GetCapabilities is not implemented"))
+}
+
+func (UnimplementedSessionServiceHandler) ListSharedState(context.Context, *connect.Request[v1.ListSharedStateRequest]) (*connect.Response[v1.ListSharedStateResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agentd.v1.SessionService.ListSharedState is not implemented"))
+}
+
+func (UnimplementedSessionServiceHandler) RemoveSharedState(context.Context, *connect.Request[v1.RemoveSharedStateRequest]) (*connect.Response[v1.RemoveSharedStateResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agentd.v1.SessionService.RemoveSharedState is not implemented"))
 }
 
 func (UnimplementedSessionServiceHandler) ListModels(context.Context, *connect.Request[v1.ListModelsRequest]) (*connect.Response[v1.ListModelsResponse], error) {

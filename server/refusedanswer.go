@@ -1,0 +1,185 @@
+package server
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session"
+)
+
+// An answer to a tool call that is refused settles its call: its client counts the
+// call as answered and sends nothing more. Where the message cannot be decoded, or is
+// too large to be read, its beginning says which call it answers: protobuf, binary
+// and JSON, writes the fields in their order, the ids before the result. Where it
+// does not, only the ErrorResponse tells of it.
+
+// headBytes is how much of a message that is not read as a whole is looked at. The
+// session's id and the call's take less than 500 bytes.
+const headBytes = 1 << 10
+
+// answered names the call that a message answers; see answeredBy.
+type answered struct{ sessionID, callID string }
+
+// unread is why a message could not be received. If it was an answer to a call, that
+// is its result.
+func (st *stream) unread(err error) *session.Error {
+	e := receiveError(err, st.srv.cfg.MaxMessageBytes)
+	if !inStep(err) && !errors.Is(err, errSlowMessage) {
+		return e // the client, or its connection, is gone: it may send the message again
+	}
+	of, ok := answeredBy(st.t.body.head)
+	if d, whole := errors.AsType[*decodeError](err); whole {
+		of, ok = d.of, d.of.callID != ""
+	}
+	if !ok || of.sessionID != "" && of.sessionID != st.turn.SessionID() {
+		return e
+	}
+	return st.answer(context.WithoutCancel(st.t.ctx), session.Answer{CallID: of.callID, Refused: e})
+}
+
+// invalid is why a message that breaks a rule is refused. If it is an answer to a
+// call of this session, that is its result.
+func (st *stream) invalid(msg *agentdv1.RunRequest, e *session.Error) *session.Error {
+	r := msg.GetToolCallResponse()
+	if id := r.GetSessionId(); r.GetToolCallId() == "" || id != "" && id != st.turn.SessionID() {
+		return e
+	}
+	return st.answer(context.WithoutCancel(st.t.ctx), session.Answer{CallID: r.GetToolCallId(), Refused: e})
+}
+
+// answer records an answer, or says why not.
+func (st *stream) answer(ctx context.Context, a session.Answer) *session.Error {
+	return st.outcomeOf("record answer", st.turn.Answer(ctx, a))
+}
+
+// answeredBy reads the beginning of a message as it is on the wire, its prefix
+// included. Of a compressed one no more is inflated than is looked at.
+func answeredBy(head []byte) (answered, bool) {
+	if len(head) < envelopeBytes {
+		return answered{}, false
+	}
+	flags, data := head[0], head[envelopeBytes:]
+	if flags&1 != 0 {
+		z, err := gzip.NewReader(bytes.NewReader(data))
+		if err != nil {
+			return answered{}, false
+		}
+		data, _ = io.ReadAll(io.LimitReader(z, headBytes)) // cut off where the head is
+	}
+	return answeredIn(data)
+}
+
+// answeredIn reads the beginning of a message, as far as it is there.
+func answeredIn(data []byte) (answered, bool) {
+	of := answered{}
+	if start := bytes.TrimLeft(data, " \t\r\n"); len(start) > 0 && start[0] == '{' {
+		of.readJSON(data)
+	} else {
+		of.readBinary(data)
+	}
+	return of, of.callID != ""
+}
+
+// Fields of RunRequest and of ToolCallResponse.
+const (
+	toolCallResponseField = 3
+	sessionIDField        = 1
+	toolCallIDField       = 2
+)
+
+func (of *answered) readBinary(data []byte) {
+	num, typ, n := protowire.ConsumeTag(data)
+	if n < 0 || num != toolCallResponseField || typ != protowire.BytesType {
+		return
+	}
+	data = data[n:]
+	if _, n = protowire.ConsumeVarint(data); n < 0 { // the length, of which not all may be here
+		return
+	}
+	for data = data[n:]; len(data) > 0; {
+		num, typ, n := protowire.ConsumeTag(data)
+		if n < 0 || typ != protowire.BytesType {
+			return
+		}
+		value, m := protowire.ConsumeBytes(data[n:])
+		if m < 0 {
+			return
+		}
+		switch num {
+		case sessionIDField:
+			of.sessionID = string(value)
+		case toolCallIDField:
+			of.callID = string(value)
+		}
+		data = data[n+m:]
+	}
+}
+
+func (of *answered) readJSON(data []byte) {
+	type level struct {
+		object, wantsKey bool
+		key              string
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	in := []level{{}}
+	for len(in) <= maxDepth {
+		token, err := dec.Token()
+		if err != nil {
+			return
+		}
+		now := &in[len(in)-1]
+		text, isText := token.(string)
+		switch {
+		case token == json.Delim('}') || token == json.Delim(']'):
+			in = in[:len(in)-1]
+			now = &in[len(in)-1]
+		case token == json.Delim('{') || token == json.Delim('['):
+			in = append(in, level{object: token == json.Delim('{'), wantsKey: token == json.Delim('{')})
+			continue
+		case now.wantsKey:
+			now.key, now.wantsKey = text, false
+			continue
+		case isText && len(in) == 3 && (in[1].key == "toolCallResponse" || in[1].key == "tool_call_response"):
+			of.set(now.key, text)
+		}
+		now.wantsKey = now.object // a value is over
+	}
+}
+
+// set takes a field of an answer in JSON.
+func (of *answered) set(key, value string) {
+	switch key {
+	case "sessionId", "session_id":
+		of.sessionID = value
+	case "toolCallId", "tool_call_id":
+		of.callID = value
+	}
+}
+
+// answersOf translates the results of a request. One that breaks a rule is refused
+// for itself, like one that the session refuses.
+func (s *sessionService) answersOf(r *agentdv1.SubmitToolResultsRequest) ([]session.Answer, *session.Error) {
+	answers := make([]session.Answer, 0, len(r.GetResults()))
+	for i, result := range r.GetResults() {
+		if named := result.GetSessionId(); named != "" && named != r.GetSessionId() {
+			return nil, session.Errorf(codeInvalid, "results[%d] names session %s, the request session %s", i, quote(named), quote(r.GetSessionId()))
+		}
+		a, e := session.Answer{CallID: result.GetToolCallId()}, s.validate.check(result)
+		if e == nil {
+			a, e = answerOf(result)
+		}
+		if e != nil && result.GetToolCallId() == "" {
+			return nil, session.Errorf(e.Code, "results[%d].%s", i, e.Message)
+		}
+		a.Refused = e
+		answers = append(answers, a)
+	}
+	return answers, nil
+}

@@ -1,0 +1,33 @@
+package server
+
+import (
+	"context"
+
+	"connectrpc.com/connect"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+func (s *sessionService) ListSharedState(
+	ctx context.Context, req *connect.Request[agentdv1.ListSharedStateRequest],
+) (*connect.Response[agentdv1.ListSharedStateResponse], error) {
+	keys, next, err := s.cfg.Sessions.SharedKeys(ctx, req.Msg.GetPrefix(), req.Msg.GetPageToken(), pageSize(req.Msg.GetPageSize()))
+	if err != nil {
+		return nil, err
+	}
+	out := &agentdv1.ListSharedStateResponse{NextPageToken: next}
+	for _, k := range keys {
+		out.Entries = append(out.Entries, &agentdv1.SharedStateEntry{Key: k.Key, Value: string(k.Value), Bytes: int64(k.Bytes)})
+	}
+	return connect.NewResponse(out), nil
+}
+
+func (s *sessionService) RemoveSharedState(
+	ctx context.Context, req *connect.Request[agentdv1.RemoveSharedStateRequest],
+) (*connect.Response[agentdv1.RemoveSharedStateResponse], error) {
+	removed, err := s.cfg.Sessions.RemoveShared(ctx, req.Msg.GetKeys())
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&agentdv1.RemoveSharedStateResponse{Removed: removed}), nil
+}
