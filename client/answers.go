@@ -83,6 +83,15 @@ func (m *answers) settle(entry *answer, msg *agentdv1.RunRequest_ToolCallRespons
 	close(entry.done)
 }
 
+// replace puts another answer in the place of a settled one that is kept.
+func (m *answers) replace(entry *answer, msg *agentdv1.RunRequest_ToolCallResponse) *answer {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	instead := &answer{key: entry.key, done: entry.done, msg: msg}
+	m.byKey[entry.key] = instead
+	return instead
+}
+
 // letGo has a settled answer be forgotten when its time comes.
 func (m *answers) letGo(entry *answer) {
 	m.mu.Lock()

@@ -18,7 +18,8 @@ import (
 //
 // Attach offers the tools of the client and its attachments, or those of
 // [WithTools] alone, and so may be asked for calls that have no result yet.
-// With [WithoutTools] it only watches.
+// People are asked only with [WithRunPrompter]: the client's [WithPrompter] is for
+// turns that it starts. With [Observe] it only watches.
 //
 // Leaving the loop, like the end of ctx or of [WithTimeout], leaves the turn as
 // it is; the contexts of tool calls end. [Control] ends or cancels the turn.
@@ -43,15 +44,18 @@ func (c *Client) prepareAttach(sessionID string, opts []RunOption) (*agentdv1.Ru
 	if sessionID == "" {
 		return nil, nil, errorf(ErrInvalidRequest, "client.Attach needs the id of a session")
 	}
-	if rc.idempotencyKey != "" || rc.instruction != "" || len(rc.parts) > 0 || rc.rawPayloads {
-		return nil, nil, errorf(ErrInvalidRequest, "client.WithIdempotencyKey, WithInstruction, WithParts and WithRawPayloads are options of client.Run, not of Attach")
+	if rc.create || rc.idempotencyKey != "" || rc.instruction != "" || len(rc.parts) > 0 || rc.rawPayloads {
+		return nil, nil, errorf(ErrInvalidRequest,
+			"client.WithSessionOrNew, WithIdempotencyKey, WithInstruction, WithParts and WithRawPayloads are options of client.Run, not of Attach")
 	}
 	rc.attach, rc.sessionID = true, sessionID
 	sets, attachments := []*ToolSet{c.tools}, c.cfg.attachments
-	if rc.noTools || len(rc.tools) > 0 {
+	if rc.observe || len(rc.tools) > 0 {
 		sets, attachments = nil, nil
 	}
-	if !rc.noTools {
+	if rc.observe {
+		rc.prompter = nil // one of the defaults
+	} else {
 		sets = slices.Concat(sets, rc.tools)
 	}
 	rc.available, err = collect(sets)
@@ -64,7 +68,7 @@ func (c *Client) prepareAttach(sessionID string, opts []RunOption) (*agentdv1.Ru
 	}
 	maps.Copy(rc.available, w.used)
 	rc.offered = protosOf(rc.available)
-	execute := &agentdv1.RunRequest_ExecuteRequest{SessionId: &sessionID, Tools: rc.offered, AfterSeq: rc.after}
+	execute := &agentdv1.RunRequest_ExecuteRequest{SessionId: &sessionID, Tools: rc.offered, AfterSeq: rc.after, Observe: rc.observe}
 	if rc.turnID != "" {
 		execute.TurnId = &rc.turnID
 	}

@@ -35,8 +35,11 @@ type toolRunner struct {
 	stopped bool
 	idle    chan struct{} // closed once stopped and running is 0
 	kept    []*answer     // what this run has answered and the server has not shown, while it may be asked again
-	// told are the kept answers by call id whose results the server has not shown.
+	// told are the kept answers by call id that were told as soon as they were given,
+	// to a server that does not count its messages.
 	told map[string]*agentdv1.RunRequest_ToolCallResponse
+	// replaced are the calls whose answers were refused and replaced by an error.
+	replaced map[string]bool
 
 	telling sync.Mutex // protects silent, and the order of results before the end
 	silent  bool       // the turn has ended: results are told no more
@@ -45,6 +48,7 @@ type toolRunner struct {
 // call is one tool call on its way.
 type call struct {
 	req    *agentdv1.RunResponse_ToolCallRequest
+	stored bool // the server tells what it has stored
 	turnID string
 	tool   *tool // nil: this client has none of that name
 	ctx    context.Context
@@ -56,7 +60,10 @@ type call struct {
 }
 
 func newToolRunner(ctx context.Context, r *run) *toolRunner {
-	t := &toolRunner{run: r, state: newStateView(), calls: make(map[string]*call), idle: make(chan struct{}), told: make(map[string]*agentdv1.RunRequest_ToolCallResponse)}
+	t := &toolRunner{
+		run: r, state: newStateView(), calls: make(map[string]*call), idle: make(chan struct{}),
+		told: make(map[string]*agentdv1.RunRequest_ToolCallResponse), replaced: make(map[string]bool),
+	}
 	t.ctx, t.cancel = context.WithCancelCause(ctx)
 	return t
 }
@@ -68,7 +75,7 @@ func (t *toolRunner) start(l *link, msg *agentdv1.RunResponse) {
 	if req.GetSessionId() == "" {
 		req.SessionId = *t.run.session.Load()
 	}
-	c := &call{req: req, turnID: msg.GetTurnId(), tool: t.run.rc.available[req.GetToolName()]}
+	c := &call{req: req, stored: msg.GetSeq() > 0, turnID: msg.GetTurnId(), tool: t.run.rc.available[req.GetToolName()]}
 	t.mu.Lock()
 	old := t.calls[req.GetToolCallId()]
 	if t.stopped || (old != nil && !old.over.Load()) {
@@ -197,8 +204,9 @@ func (t *toolRunner) stop() {
 const maxKept = 16 * maxAnswers
 
 // keep keeps an answer until the server has it, or the run is over: on a new
-// connection the server may ask again for what it has not received.
-func (t *toolRunner) keep(entry *answer) {
+// connection the server may ask again for what it has not received. stored says
+// that the server tells what it has stored.
+func (t *toolRunner) keep(entry *answer, stored bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.stopped {
@@ -206,7 +214,9 @@ func (t *toolRunner) keep(entry *answer) {
 		return
 	}
 	t.kept = append(t.kept, entry)
-	t.told[entry.key.call] = entry.msg
+	if !stored {
+		t.told[entry.key.call] = entry.msg
+	}
 	if len(t.kept) > maxKept {
 		delete(t.told, t.kept[0].key.call)
 		t.run.client.answers.letGo(t.kept[0])
@@ -307,14 +317,43 @@ func (t *toolRunner) finish(c *call, entry *answer, msg *agentdv1.RunRequest_Too
 		t.record(c, msg)
 	}
 	t.run.client.answers.settle(entry, msg)
-	t.keep(entry)
-	if !c.taken.Load() {
+	t.keep(entry, c.stored)
+	if !c.stored && !c.taken.Load() {
 		t.tell(&Event{TurnID: c.turnID, ToolResult: answerOf(c.req, msg)})
 	}
 	if !wanted {
 		return
 	}
 	_ = t.run.enqueue(toolRequest(msg))
+}
+
+// refused takes the refusal of an answer. The model is told of it in the answer's
+// place, once: otherwise the call would wait for an answer that does not come. Where
+// the server has done so itself, that is refused, and nobody is told.
+func (t *toolRunner) refused(l *link, msg *agentdv1.RunResponse) {
+	id, why := msg.GetError().GetToolCallId(), fromResponse(msg.GetError())
+	t.mu.Lock()
+	if t.replaced[id] {
+		t.mu.Unlock()
+		return
+	}
+	var instead *answer
+	if i := slices.IndexFunc(t.kept, func(entry *answer) bool { return entry.key.call == id }); i >= 0 && !t.stopped {
+		if len(t.replaced) >= maxKept {
+			clear(t.replaced)
+		}
+		t.replaced[id] = true
+		reply := t.kept[i].msg
+		instead = t.run.client.answers.replace(t.kept[i], failure(&agentdv1.RunResponse_ToolCallRequest{
+			SessionId: reply.GetSessionId(), ToolCallId: id, ToolName: reply.GetToolName(),
+		}, fmt.Errorf("the tool ran, but its result was refused: %w", why)))
+		t.kept[i] = instead
+	}
+	t.mu.Unlock()
+	t.run.deliver(errorEvent(msg))
+	if instead != nil {
+		l.reply(toolRequest(instead.msg))
+	}
 }
 
 // silence lets no result be told any more: the end of the turn comes last.
@@ -371,11 +410,39 @@ func (t *toolRunner) invoke(c *call) (msg *agentdv1.RunRequest_ToolCallResponse)
 	answer := response(c.req)
 	answer.StateDelta, answer.Parts = delta, parts
 	answer.Result = &agentdv1.RunRequest_ToolCallResponse_Output{Output: output}
-	if n := proto.Size(toolRequest(answer)); n > t.run.client.cfg.maxMessage {
-		return failure(c.req, fmt.Errorf("the tool's result has %d bytes, at most %d are allowed", n, t.run.client.cfg.maxMessage))
+	if err := t.run.client.cfg.checkResult(answer); err != nil {
+		return failure(c.req, err)
 	}
 	return answer
 }
+
+// checkResult refuses a result that no server takes. The server would say so too,
+// after the caller was told that the tool has succeeded.
+func (c *config) checkResult(answer *agentdv1.RunRequest_ToolCallResponse) error {
+	text, err := marshalJSON(answer.GetOutput())
+	if err != nil {
+		return err
+	}
+	n := len(text)
+	if state := answer.GetStateDelta(); state != nil {
+		text, err := marshalJSON(state.AsMap())
+		if err != nil {
+			return err
+		}
+		n += len(text)
+	}
+	if n += resultOverhead; n > c.maxResult {
+		return fmt.Errorf("the tool's result takes %d bytes as JSON, at most %d are allowed", n, c.maxResult)
+	}
+	if n := proto.Size(toolRequest(answer)); n > c.maxMessage {
+		return fmt.Errorf("the tool's result takes %d bytes with its parts, at most %d are allowed", n, c.maxMessage)
+	}
+	return nil
+}
+
+// resultOverhead is what stands around the output and the state of a result where
+// the server measures it: names of fields and the call's id. It is on the safe side.
+const resultOverhead = 512
 
 func (t *toolRunner) timeout(c *call) time.Duration {
 	if c.tool != nil && c.tool.timeout > 0 {

@@ -437,7 +437,7 @@ func TestServerThatTakesNothing(t *testing.T) {
 			if err := s.started(); err != nil {
 				return err
 			}
-			for i := range 4 {
+			for i := range 8 {
 				if err := s.call(fmt.Sprint(i), "large", "{}"); err != nil {
 					return err
 				}
@@ -446,7 +446,7 @@ func TestServerThatTakesNothing(t *testing.T) {
 			return ctx.Err()
 		}).client()
 		mustAdd(t, client.AddTool(c, "large", "says much", func(context.Context, struct{}) (any, error) {
-			return strings.Repeat("x", 1<<20), nil
+			return strings.Repeat("x", 1<<19), nil
 		}))
 		_, err := c.Do(t.Context(), llm("large"), "hi")
 		if !errors.Is(err, client.ErrUnavailable) || !strings.Contains(err.Error(), "took no message for 30s") {
@@ -471,7 +471,7 @@ func TestCancelIsPrompt(t *testing.T) {
 				}
 				<-ctx.Done()
 				return ctx.Err()
-			}).client()
+			}).client(client.WithMaxResultBytes(4 << 20))
 			mustAdd(t, client.AddTool(c, "large", "says much", func(context.Context, struct{}) (any, error) {
 				return strings.Repeat("x", 3<<20), nil
 			}))

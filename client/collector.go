@@ -1,7 +1,6 @@
 package client
 
 import (
-	"maps"
 	"slices"
 	"strings"
 )
@@ -60,7 +59,13 @@ func (c *collector) add(event *Event) error {
 	case event.Retract != nil:
 		c.retract(event.Retract.MessageID)
 	case event.StateUpdate != nil:
-		maps.Copy(c.result.State, event.StateUpdate.Delta)
+		for key, value := range event.StateUpdate.Delta {
+			if value == nil {
+				delete(c.result.State, key)
+			} else {
+				c.result.State[key] = value
+			}
+		}
 		for _, a := range c.agents {
 			a.open = nil
 		}

@@ -26,7 +26,7 @@ type Result struct {
 	// Agents holds the texts by agent, in the order in which they first spoke.
 	Agents []AgentText
 	// State is the session's state as far as the server told of it; numbers are
-	// float64.
+	// float64. Keys that were removed are not in it.
 	State map[string]any
 	// ProviderTools is what the models' providers have run, and what messages cite,
 	// in order.

@@ -39,12 +39,16 @@ type Event struct {
 	StateUpdate *StateUpdate
 	// ToolCall says that a tool of this client is about to run; informative.
 	ToolCall *ToolCall
-	// ToolResult says how a tool call ended, once; informative. One that this run
-	// has answered has it at once, and no Seq; any other when the server has its
-	// answer. A tool that still runs when the turn ends has none.
+	// ToolResult says how a tool call ended, once; informative. It is what the
+	// server has stored: an answer of this run that is refused, or is second, is
+	// none. A tool that still runs when the turn ends has none. From a server that
+	// does not count its messages (Seq is 0 throughout) an answer of this run is
+	// yielded as soon as it is sent.
 	ToolResult *ToolResult
 	// ToolNotice tells of a call that this client is not asked for.
 	ToolNotice *ToolNotice
+	// ToolUnserved says that a call waits for a tool that no attached client has.
+	ToolUnserved *ToolUnserved
 	// UserMessage says that a user has said something to the running turn.
 	UserMessage *UserMessage
 	// Retract says that text is void: the model is asked again.
@@ -63,14 +67,14 @@ type Event struct {
 	// HistoryCompacted says that an agent's model is from now on told a summary of
 	// the beginning of the conversation.
 	HistoryCompacted *HistoryCompacted
-	// InteractionRequested says that the turn asks a person: this client's
-	// [Prompter], if it has one, and otherwise anybody who calls [Client.Resolve].
+	// InteractionRequested says that the turn asks a person: this run's [Prompter],
+	// if it has one, and anybody who calls [Client.Resolve].
 	InteractionRequested *agentdv1.Interaction
 	// InteractionResolved says that nobody is asked any more, and what a person has
 	// said. The call of an approved tool follows as ToolCall or ToolNotice.
 	InteractionResolved *agentdv1.Interaction
 	// Error is a refusal that did not end the turn, such as of a late answer. It
-	// is yielded once the turn has gone on.
+	// is yielded once the turn has gone on; that of a tool's answer at once.
 	Error *Error
 	// End comes last, unless the turn failed: then the sequence's error does.
 	End *End
@@ -128,7 +132,7 @@ type ModelRetry struct {
 // StateUpdate tells about session state.
 type StateUpdate struct {
 	// Delta holds the keys that changed and their new values as encoding/json
-	// would decode them; numbers are float64.
+	// would decode them; numbers are float64. A key with nil has been removed.
 	Delta map[string]any
 }
 
@@ -156,6 +160,21 @@ type ToolNotice struct {
 	Input json.RawMessage
 	// AgentPath runs from the root of the tree to the agent that called.
 	AgentPath []string
+}
+
+// ToolUnserved says that a tool call waits and that no client is attached that has
+// its tool, once it has been so for a few seconds. The call waits on: a client that
+// attaches with the tool is asked.
+type ToolUnserved struct {
+	// ID is unique within the session.
+	ID string
+	// Name is the tool's.
+	Name string
+	// AgentPath runs from the root of the tree to the agent that called.
+	AgentPath []string
+	// Expires is when the turn ends if no client with the tool attaches; zero if the
+	// server does not say.
+	Expires time.Time
 }
 
 // ToolResult is the end of a tool call. What follows from an answer is yielded
@@ -234,6 +253,14 @@ func noticeOf(m *agentdv1.RunResponse_ToolCallNotice) *ToolNotice {
 		Input:     json.RawMessage(m.GetToolInput()),
 		AgentPath: m.GetAgentPath(),
 	}
+}
+
+func unservedOf(m *agentdv1.RunResponse_ToolCallUnserved) *ToolUnserved {
+	out := &ToolUnserved{ID: m.GetToolCallId(), Name: m.GetToolName(), AgentPath: m.GetAgentPath()}
+	if m.GetExpireTime() != nil {
+		out.Expires = m.GetExpireTime().AsTime()
+	}
+	return out
 }
 
 func retryOf(m *agentdv1.RunResponse_ModelRetry) *ModelRetry {

@@ -146,7 +146,7 @@ func TestShownAnswersAreLetGo(t *testing.T) {
 		}
 		picture := []*agentdv1.Part{Inline("image/png", make([]byte, 3<<20))}
 		c.answers.settle(entry, &agentdv1.RunRequest_ToolCallResponse{ToolCallId: key.call, Parts: picture})
-		calls.keep(entry)
+		calls.keep(entry, false)
 		if len(calls.kept) != 1 || c.answers.order.Len() != min(i, 5) {
 			t.Errorf("%d kept, %d in order", len(calls.kept), c.answers.order.Len())
 		}

@@ -17,24 +17,29 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
-// Limits of a journal.
+// Limits of a journal. Answers in the file of a program that runs are never removed by
+// another one; of all others the oldest files go first.
 const (
-	journalSegment = 4 << 20            // bytes after which a new file begins
-	journalBytes   = 64 << 20           // of all files together
-	journalFiles   = 64                 // files
+	journalSegment = 4 << 20            // bytes after which a program begins another file
+	journalBytes   = 64 << 20           // of all files together that no program holds
+	journalFiles   = 1024               // files that no program holds
 	journalAge     = 7 * 24 * time.Hour // since a file was last written
 )
 
 const (
-	journalMagic  = "agentdj1"
-	journalSuffix = ".answers"
+	journalMagic = "agentdj1"
+	// journalSuffix is of files that the program which writes them holds locked.
+	journalSuffix = ".journal"
+	// earlierSuffix is of files that earlier versions write without a lock. They are read,
+	// and removed when they are old.
+	earlierSuffix = ".answers"
 	journalHeader = 8 // of a record: length and CRC-32C of what follows
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// journal keeps answers in append-only files of one directory. Each process
-// writes files of its own.
+// journal keeps answers in append-only files of one directory. Each program appends to
+// one file, which it holds locked; the file that an ended program has left is used again.
 // A file that ends in the middle of a record counts up to there. A nil
 // journal keeps nothing.
 type journal struct {
@@ -43,12 +48,11 @@ type journal struct {
 	mu    sync.Mutex // protects the fields below; held while the disk works
 	ready bool       // the files have been read
 	index map[callKey]place
-	files []segment // oldest first; the last one is own, if that is set
-	own   string    // path of the last file, "" while this process has none
-	size  int64     // of own
+	own   *os.File // locked, and closed with the process; nil while it has none
+	size  int64    // of own, up to the end of its last record
 }
 
-// segment is a file of the journal.
+// segment is a file of the journal as it was found.
 type segment struct {
 	path    string
 	size    int64
@@ -79,29 +83,14 @@ func (j *journal) open() error {
 	if err := os.MkdirAll(j.dir, 0o700); err != nil {
 		return err
 	}
-	entries, err := os.ReadDir(j.dir)
-	if err != nil {
-		return err
-	}
-	j.files = nil
-	for _, entry := range entries {
-		if filepath.Ext(entry.Name()) != journalSuffix {
-			continue
-		}
-		info, err := entry.Info()
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // another process has just removed it
-		}
-		if err != nil {
-			return err
-		}
-		j.files = append(j.files, segment{path: filepath.Join(j.dir, entry.Name()), size: info.Size(), written: info.ModTime()})
-	}
-	slices.SortFunc(j.files, func(a, b segment) int { return a.written.Compare(b.written) })
 	if err := j.pruneLocked(time.Now()); err != nil {
 		return err
 	}
-	for _, file := range j.files {
+	files, err := j.list()
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
 		data, err := os.ReadFile(file.path)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -112,16 +101,41 @@ func (j *journal) open() error {
 	return nil
 }
 
-// readLocked takes the records of a file into the index.
-func (j *journal) readLocked(path string, data []byte) {
+// list returns the files that there are, the oldest first.
+func (j *journal) list() ([]segment, error) {
+	entries, err := os.ReadDir(j.dir)
+	if err != nil {
+		return nil, err
+	}
+	var files []segment
+	for _, entry := range entries {
+		if ext := filepath.Ext(entry.Name()); ext != journalSuffix && ext != earlierSuffix {
+			continue
+		}
+		info, err := entry.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // another process has just removed it
+		}
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, segment{path: filepath.Join(j.dir, entry.Name()), size: info.Size(), written: info.ModTime()})
+	}
+	slices.SortFunc(files, func(a, b segment) int { return a.written.Compare(b.written) })
+	return files, nil
+}
+
+// readLocked takes the records of a file into the index, and returns where the last
+// whole one ends; 0 if it is no file of a journal.
+func (j *journal) readLocked(path string, data []byte) int64 {
 	if len(data) < len(journalMagic) || string(data[:len(journalMagic)]) != journalMagic {
-		return
+		return 0
 	}
 	offset := int64(len(journalMagic))
 	for {
 		msg, n := decodeRecord(data[offset:])
 		if msg == nil {
-			return
+			return offset
 		}
 		j.index[callKey{session: msg.GetSessionId(), call: msg.GetToolCallId()}] = place{path: path, offset: offset, length: n}
 		offset += int64(n)
@@ -187,61 +201,121 @@ func (j *journal) append(key callKey, msg *agentdv1.RunRequest_ToolCallResponse)
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.own == "" || j.size >= journalSegment {
+	if !j.holdsLocked() || j.size >= journalSegment {
 		if err := j.beginLocked(); err != nil {
 			return err
 		}
 	}
-	err = j.writeLocked(record)
-	if errors.Is(err, fs.ErrNotExist) { // another process has removed it
-		if err = j.beginLocked(); err == nil {
-			err = j.writeLocked(record)
-		}
+	_, err = j.own.WriteAt(record, j.size)
+	if err == nil {
+		err = j.own.Sync()
 	}
-	if err != nil {
-		// What the file now ends with is not known: leave it as it is.
-		j.own = ""
+	if err != nil { // what the file now ends with is not known: leave it as it is
+		err = errors.Join(err, j.own.Close())
+		j.own = nil
 		return err
 	}
-	j.index[key] = place{path: j.own, offset: j.size, length: len(record)}
+	j.index[key] = place{path: j.own.Name(), offset: j.size, length: len(record)}
 	j.size += int64(len(record))
-	last := &j.files[len(j.files)-1]
-	last.size, last.written = j.size, time.Now()
 	return nil
 }
 
-func (j *journal) writeLocked(record []byte) error {
-	file, err := os.OpenFile(j.own, os.O_WRONLY, 0)
-	if err != nil {
-		return err
+// holdsLocked tells whether there is a file of this program, and still under its name.
+func (j *journal) holdsLocked() bool {
+	if j.own == nil {
+		return false
 	}
-	_, err = file.WriteAt(record, j.size)
-	return finishFile(file, err)
+	if named(j.own) {
+		return true
+	}
+	_ = j.own.Close()
+	j.own = nil
+	return false
 }
 
-// beginLocked begins a file and makes room for it.
+// named tells whether an open file is the one that has its name.
+func named(file *os.File) bool {
+	held, err := file.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Stat(file.Name())
+	return err == nil && os.SameFile(held, there)
+}
+
+// beginLocked takes over the newest file that an ended program has left and that has room,
+// or makes one. Its former file is left to the limits.
 func (j *journal) beginLocked() error {
+	if j.own != nil {
+		err := j.own.Close()
+		j.own = nil
+		if err != nil {
+			return err
+		}
+	}
 	if err := j.pruneLocked(time.Now()); err != nil {
 		return err
 	}
-	file, err := os.CreateTemp(j.dir, "*"+journalSuffix) // nobody else has this name; mode 0600
+	files, err := j.list()
 	if err != nil {
 		return err
 	}
-	_, err = file.WriteString(journalMagic)
-	if err := finishFile(file, err); err != nil {
-		return err
+	for _, file := range slices.Backward(files) {
+		if filepath.Ext(file.path) == journalSuffix && file.size < journalSegment && j.takeLocked(file.path) {
+			return nil
+		}
 	}
-	dir, err := os.Open(j.dir)
-	if err != nil {
-		return err
+	return j.makeLocked()
+}
+
+// takeLocked continues a file, unless another program holds it or it cannot be continued.
+func (j *journal) takeLocked(path string) bool {
+	file, err := lockFile(path)
+	if file == nil || err != nil {
+		return false
 	}
-	if err := finishFile(dir, nil); err != nil { // the name is durable too
-		return err
+	data, err := os.ReadFile(path)
+	if err == nil {
+		end := j.readLocked(path, data)
+		if end > 0 && end < journalSegment && named(file) && file.Truncate(end) == nil {
+			j.own, j.size = file, end
+			return true
+		}
 	}
-	j.own, j.size = file.Name(), int64(len(journalMagic))
-	j.files = append(j.files, segment{path: j.own, size: j.size, written: time.Now()})
-	return nil
+	_ = file.Close()
+	return false
+}
+
+// makeLocked makes a file.
+func (j *journal) makeLocked() error {
+	for {
+		made, err := os.CreateTemp(j.dir, "*"+journalSuffix) // nobody else has this name; mode 0600
+		if err != nil {
+			return err
+		}
+		_, err = made.WriteString(journalMagic)
+		if err := finishFile(made, err); err != nil {
+			return err
+		}
+		file, err := lockFile(made.Name())
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if file == nil { // another program was faster
+			continue
+		}
+		if info, err := file.Stat(); err != nil || info.Size() != int64(len(journalMagic)) || !named(file) {
+			if err := errors.Join(err, file.Close()); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := syncDir(j.dir); err != nil { // the name is durable too
+			return errors.Join(err, file.Close())
+		}
+		j.own, j.size = file, int64(len(journalMagic))
+		return nil
+	}
 }
 
 // finishFile makes a file durable, unless err says that it is not worth it, and
@@ -253,30 +327,61 @@ func finishFile(file *os.File, err error) error {
 	return errors.Join(err, file.Close())
 }
 
-// pruneLocked removes the oldest files until there is room for another one.
+// pruneLocked removes what the limits do not allow: old files, and the oldest beyond so
+// many files or bytes. It spares what a program holds.
 func (j *journal) pruneLocked(now time.Time) error {
-	var total int64
-	for _, file := range j.files {
-		total += file.size
+	files, err := j.list()
+	if err != nil {
+		return err
 	}
-	gone := 0
-	for _, file := range j.files {
-		if now.Sub(file.written) <= journalAge && total <= journalBytes-journalSegment && len(j.files)-gone < journalFiles {
+	var total int64
+	left := 0
+	for _, file := range files {
+		total += file.size
+		left++
+	}
+	for _, file := range files {
+		if now.Sub(file.written) <= journalAge && total <= journalBytes-journalSegment && left < journalFiles {
 			break
 		}
-		if err := os.Remove(file.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		gone, err := removeUnheld(file)
+		if err != nil {
 			return err
+		}
+		total -= file.size // of no account either way: the limits are of files that nobody holds
+		left--
+		if !gone {
+			continue
 		}
 		for key, at := range j.index {
 			if at.path == file.path {
 				delete(j.index, key)
 			}
 		}
-		total -= file.size
-		gone++
 	}
-	j.files = slices.Delete(j.files, 0, gone)
 	return nil
+}
+
+// removeUnheld removes a file unless a program holds it or has written it since it was
+// listed. Of files of earlier versions, which are never held, only the time tells.
+func removeUnheld(file segment) (gone bool, err error) {
+	held, err := lockFile(file.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return true, nil
+	case err != nil:
+		return false, err
+	case held == nil:
+		return false, nil
+	}
+	info, err := held.Stat()
+	if err != nil || !named(held) || info.Size() != file.size || !info.ModTime().Equal(file.written) {
+		return false, errors.Join(err, held.Close())
+	}
+	if err := removeLocked(held); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	return true, nil
 }
 
 // encodeRecord returns a record: length, checksum, message.

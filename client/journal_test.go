@@ -55,7 +55,7 @@ func TestJournalKeepsAnswers(t *testing.T) {
 			t.Error("found what was never kept")
 		}
 	}
-	info, err := os.Stat(first.own)
+	info, err := os.Stat(first.own.Name())
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v, %v", info.Mode(), err)
 	}
@@ -71,12 +71,12 @@ func TestJournalTornAnywhere(t *testing.T) {
 		keep(t, j, callKey{"s", fmt.Sprint(i)}, "some output")
 		ends = append(ends, j.size)
 	}
-	whole, err := os.ReadFile(j.own)
+	whole, err := os.ReadFile(j.own.Name())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for size := range len(whole) + 1 {
-		if err := os.WriteFile(j.own, whole[:size], 0o600); err != nil {
+		if err := os.WriteFile(j.own.Name(), whole[:size], 0o600); err != nil {
 			t.Fatal(err)
 		}
 		torn := journalAt(t, dir)
@@ -100,11 +100,11 @@ func TestJournalSpoilt(t *testing.T) {
 	j := journalAt(t, dir)
 	key := callKey{"s", "c"}
 	keep(t, j, key, "important")
-	data, err := os.ReadFile(j.own)
+	data, err := os.ReadFile(j.own.Name())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(j.own, bytes.Replace(data, []byte("important"), []byte("imp0rtant"), 1), 0o600); err != nil {
+	if err := os.WriteFile(j.own.Name(), bytes.Replace(data, []byte("important"), []byte("imp0rtant"), 1), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if j.find(key) != nil || j.has(key) || journalAt(t, dir).has(key) {
@@ -131,7 +131,7 @@ func TestJournalIsBounded(t *testing.T) {
 		}
 		total += info.Size()
 	}
-	if total > journalBytes+journalSegment || len(j.index) != len(j.files) || len(files) != len(j.files) {
+	if total > journalBytes+journalSegment || len(j.index) != len(files) {
 		t.Errorf("%d bytes in %d files, %d answers", total, len(files), len(j.index))
 	}
 	if j.has(callKey{"s", "0"}) || !j.has(callKey{"s", fmt.Sprint(2*journalBytes/journalSegment - 1)}) {
@@ -139,24 +139,175 @@ func TestJournalIsBounded(t *testing.T) {
 	}
 }
 
-func TestJournalForgetsOldAndMany(t *testing.T) {
+// ends has the program of a journal end.
+func ends(t *testing.T, j *journal) {
+	t.Helper()
+	if err := j.own.Close(); err != nil {
+		t.Fatal(err)
+	}
+	j.own = nil
+}
+
+// journalNames returns the names of the files in a folder.
+func journalNames(t *testing.T, dir string) []string {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// TestJournalOfManyPrograms: however many programs share a folder, none removes what
+// another one that runs has kept.
+func TestJournalOfManyPrograms(t *testing.T) {
 	dir := t.TempDir()
-	for i := range journalFiles + 3 {
-		keep(t, journalAt(t, dir), callKey{"s", fmt.Sprint(i)}, "x") // a process each
+	const programs = 150
+	var all []*journal
+	for i := range programs {
+		j := journalAt(t, dir)
+		keep(t, j, callKey{"s", fmt.Sprint(i)}, "x")
+		all = append(all, j)
+	}
+	again := journalAt(t, dir)
+	for i, j := range all {
+		if key := (callKey{"s", fmt.Sprint(i)}); j.find(key) == nil || again.find(key) == nil {
+			t.Errorf("the answer of program %d is gone", i)
+		}
+	}
+}
+
+// TestJournalUsesFilesAgain: programs that run one after the other share one file, and
+// each finds the answers of those before, also behind a record that a kill has cut off.
+func TestJournalUsesFilesAgain(t *testing.T) {
+	dir := t.TempDir()
+	const programs = 30
+	for i := range programs {
+		j := journalAt(t, dir)
+		keep(t, j, callKey{"s", fmt.Sprint(i)}, "x")
+		if i%3 == 0 {
+			if _, err := j.own.WriteAt([]byte("half of a rec"), j.size); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ends(t, j)
 	}
 	j := journalAt(t, dir)
-	if len(j.index) >= journalFiles || !j.has(callKey{"s", fmt.Sprint(journalFiles + 2)}) {
-		t.Errorf("%d answers", len(j.index))
+	if names := journalNames(t, dir); len(names) != 1 || len(j.index) != programs {
+		t.Errorf("%d answers in %q", len(j.index), names)
+	}
+}
+
+// TestJournalSparesTheLiving: a file that was old when another program looked is not
+// removed once its program goes on with it.
+func TestJournalSparesTheLiving(t *testing.T) {
+	dir := t.TempDir()
+	live := journalAt(t, dir)
+	keep(t, live, callKey{"s", "old"}, "x")
+	old := time.Now().Add(-journalAge - time.Hour)
+	if err := os.Chtimes(live.own.Name(), old, old); err != nil {
+		t.Fatal(err)
+	}
+	other := journalAt(t, dir) // which would remove what is old
+	keep(t, live, callKey{"s", "new"}, "x")
+	keep(t, other, callKey{"s", "other"}, "x")
+	for _, name := range []string{"old", "new", "other"} {
+		if j := journalAt(t, dir); j.find(callKey{"s", name}) == nil {
+			t.Errorf("the answer %q is gone", name)
+		}
+	}
+	// A file that nobody holds, but was written since it was listed, stays too.
+	ends(t, live)
+	files, err := live.list()
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now().Add(time.Minute)
+	for _, file := range files {
+		if err := os.Chtimes(file.path, now, now); err != nil {
+			t.Fatal(err)
+		}
+		if gone, err := removeUnheld(file); gone || err != nil {
+			t.Errorf("removed %s: %v, %v", file.path, gone, err)
+		}
+	}
+}
+
+func TestJournalForgetsOldFiles(t *testing.T) {
+	dir := t.TempDir()
+	var all []*journal
+	for i := range 5 {
+		j := journalAt(t, dir)
+		keep(t, j, callKey{"s", fmt.Sprint(i)}, "x")
+		all = append(all, j)
 	}
 	old := time.Now().Add(-journalAge - time.Hour)
-	for _, file := range j.files {
-		if err := os.Chtimes(file.path, old, old); err != nil {
+	for _, j := range all {
+		name := j.own.Name()
+		ends(t, j)
+		if err := os.Chtimes(name, old, old); err != nil {
 			t.Fatal(err)
 		}
 	}
+	j := journalAt(t, dir)
 	keep(t, j, callKey{"s", "fresh"}, "x")
 	if j = journalAt(t, dir); len(j.index) != 1 || !j.has(callKey{"s", "fresh"}) {
 		t.Errorf("%d answers", len(j.index))
+	}
+}
+
+// TestJournalForgetsManyFiles: of files that nobody holds there are at most journalFiles.
+func TestJournalForgetsManyFiles(t *testing.T) {
+	dir := t.TempDir()
+	const more = 10
+	at := time.Now().Add(-time.Hour)
+	for i := range journalFiles + more {
+		record, err := encodeRecord(answerTo(callKey{"s", fmt.Sprint(i)}, "x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := filepath.Join(dir, fmt.Sprint(i, journalSuffix))
+		at = at.Add(time.Second)
+		if err := os.WriteFile(name, append([]byte(journalMagic), record...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(name, at, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	j := journalAt(t, dir)
+	if len(j.index) >= journalFiles || j.has(callKey{"s", "0"}) || !j.has(callKey{"s", fmt.Sprint(journalFiles + more - 1)}) {
+		t.Errorf("%d answers of %d files", len(j.index), journalFiles+more)
+	}
+}
+
+// TestJournalOfEarlierVersion: files without locks are read, never continued, and removed
+// when they are old.
+func TestJournalOfEarlierVersion(t *testing.T) {
+	dir := t.TempDir()
+	record, err := encodeRecord(answerTo(callKey{"s", "earlier"}, "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(dir, "2718281828.answers")
+	written := append([]byte("agentdj1"), record...)
+	if err := os.WriteFile(name, written, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	j := journalAt(t, dir)
+	keep(t, j, callKey{"s", "new"}, "x")
+	if got := j.find(callKey{"s", "earlier"}); got.GetOutput() != "out" {
+		t.Errorf("got %v", got)
+	}
+	if data, err := os.ReadFile(name); err != nil || !bytes.Equal(data, written) {
+		t.Errorf("the file has %d bytes, %v, want %d", len(data), err, len(written))
+	}
+	old := time.Now().Add(-journalAge - time.Hour)
+	if err := os.Chtimes(name, old, old); err != nil {
+		t.Fatal(err)
+	}
+	if again := journalAt(t, dir); again.has(callKey{"s", "earlier"}) || !again.has(callKey{"s", "new"}) {
+		t.Errorf("%d answers", len(again.index))
 	}
 }
 
@@ -164,7 +315,7 @@ func TestJournalForgetsOldAndMany(t *testing.T) {
 func TestJournalWhoseFileIsGone(t *testing.T) {
 	j := journalAt(t, t.TempDir())
 	keep(t, j, callKey{"s", "1"}, "x")
-	if err := os.Remove(j.own); err != nil {
+	if err := os.Remove(j.own.Name()); err != nil {
 		t.Fatal(err)
 	}
 	if j.find(callKey{"s", "1"}) != nil {

@@ -13,6 +13,7 @@ const (
 	DefaultHeartbeatInterval = 15 * time.Second
 	DefaultConcurrency       = 16
 	DefaultMaxMessageBytes   = 4 << 20
+	DefaultMaxResultBytes    = 1 << 20
 	DefaultGrace             = 5 * time.Second
 )
 
@@ -24,6 +25,7 @@ type config struct {
 	concurrency int
 	toolTimeout time.Duration
 	maxMessage  int
+	maxResult   int
 	grace       time.Duration
 	logger      *slog.Logger
 	connect     []connect.ClientOption
@@ -39,6 +41,7 @@ func defaultConfig() config {
 		heartbeat:   DefaultHeartbeatInterval,
 		concurrency: DefaultConcurrency,
 		maxMessage:  DefaultMaxMessageBytes,
+		maxResult:   DefaultMaxResultBytes,
 		grace:       DefaultGrace,
 		logger:      slog.New(slog.DiscardHandler),
 		attachments: make(map[string]*ToolSet),
@@ -74,8 +77,9 @@ func WithTLSConfig(cfg *tls.Config) Option {
 // WithHeartbeatInterval sets how often a run shows that it lives; default
 // [DefaultHeartbeatInterval]. A server that sends nothing at all for two
 // intervals after a heartbeat counts as gone: the connection is set up again,
-// or the run fails with UNAVAILABLE. 0 or less sends no heartbeats and detects
-// nothing.
+// or the run fails with UNAVAILABLE. 0 or less detects nothing and sends no
+// heartbeats, but for the first on a stream that attaches: its answer shows that
+// the stream is up.
 func WithHeartbeatInterval(d time.Duration) Option {
 	return func(c *config) { c.heartbeat = d }
 }
@@ -99,9 +103,9 @@ func WithToolTimeout(d time.Duration) Option {
 }
 
 // WithGrace sets how long the end of a run waits for tool handlers whose
-// contexts were cancelled; default [DefaultGrace].
+// contexts were cancelled; default [DefaultGrace], at most a day.
 func WithGrace(d time.Duration) Option {
-	return func(c *config) { c.grace = max(d, 0) }
+	return func(c *config) { c.grace = min(max(d, 0), maxToolTimeout) }
 }
 
 // WithMaxMessageBytes bounds each message in both directions, uncompressed;
@@ -109,6 +113,13 @@ func WithGrace(d time.Duration) Option {
 // tool error that says so.
 func WithMaxMessageBytes(n int) Option {
 	return func(c *config) { c.maxMessage = max(n, 1) }
+}
+
+// WithMaxResultBytes bounds the result of each tool call with the state that it
+// writes, as JSON and without its parts; default [DefaultMaxResultBytes], which is
+// that of servers too. A larger one becomes a tool error that says so.
+func WithMaxResultBytes(n int) Option {
+	return func(c *config) { c.maxResult = max(n, 1) }
 }
 
 // WithGRPC speaks the gRPC protocol in place of Connect's.
@@ -152,13 +163,17 @@ func WithReconnect(policy ReconnectPolicy) Option {
 	return func(c *config) { c.reconnect = policy.withDefaults() }
 }
 
-// WithPrompter has p asked what turns ask people: whether a tool may be called
-// that needs approval, and what a model asks by the builtin tool ask_user. Up to
-// 16 prompts of a run are open at a time, more wait. What p says is sent until
-// the server has it, as [WithReconnect] says; that another client was first is
-// silent. An interaction is prompted for once in a run, also when the connection
-// is lost meanwhile. Without a Prompter a turn that asks waits until somebody
-// else answers: see [Event].InteractionRequested and [Client.Resolve].
+// WithPrompter has p asked what the turns ask people that this client starts by
+// [Client.Run] and [Client.Do]: whether a tool may be called that needs approval,
+// and what a model asks by the builtin tool ask_user. [Client.Attach] follows a
+// turn of which somebody else may be in charge: it asks nobody, unless
+// [WithRunPrompter] is among its own options.
+//
+// Up to 16 prompts of a run are open at a time, more wait. What p says is sent
+// until the server has it, as [WithReconnect] says; that another client was first
+// is silent. An interaction is prompted for once in a run, also when the
+// connection is lost meanwhile. Without a Prompter a turn that asks waits until
+// somebody else answers: see [Event].InteractionRequested and [Client.Resolve].
 func WithPrompter(p Prompter) Option {
 	return func(c *config) { c.prompter = p }
 }
@@ -167,10 +182,13 @@ func WithPrompter(p Prompter) Option {
 // if need be, so that a tool runs once per call also when this program is
 // started again: a call that was answered is answered from there. An answer is
 // on disk before it is sent; one that cannot be written is logged at level warn
-// and sent all the same. Answers are kept for a week and up to 64 MiB, then the
-// oldest files are removed. They hold what the tools returned, so dir should be
-// private; files are created with mode 0600. Several programs may share dir:
-// each knows what the others had stored when its first run began.
+// and sent all the same. Each program writes a file of its own, which it holds
+// locked; no other program removes it. Of files that no program holds answers are
+// kept for a week, up to 64 MiB and 1,024 files, then the oldest files are removed.
+// They hold what the tools returned, so dir should be private; files are created
+// with mode 0600. Several programs may share dir: each knows what the others had
+// stored when its first run began. Where the system has no file locks (not Linux,
+// macOS, a BSD or Windows) dir is for one program at a time.
 func WithToolJournal(dir string) Option {
 	return func(c *config) { c.journalDir = dir }
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"runtime/debug"
 	"sync"
@@ -15,15 +16,17 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
-// Prompter puts the questions of turns to a person; see [WithPrompter].
+// Prompter puts the questions of turns to a person; see [WithPrompter] and
+// [WithRunPrompter].
 type Prompter interface {
 	// Prompt returns what a person says to an interaction: whether a tool may be
 	// called, or an answer. It is called on a goroutine of its own, concurrently
 	// with itself for other interactions. ctx ends when nobody is asked any more,
 	// with the cause [ErrInteractionOver], or with the run, with [ErrRunEnded] or
-	// the caller's own cause; what is returned then is dropped. With an error, or
-	// with nil, the interaction stays open for others; the error is yielded as
-	// [Event].Error.
+	// the caller's own cause; what is returned then is dropped. With nil the
+	// interaction stays open for others. So it does with an error, which is yielded
+	// as [Event].Error, unless it is io.EOF: the input is at its end, nobody is
+	// there, and that is no answer.
 	Prompt(ctx context.Context, in *agentdv1.Interaction) (*agentdv1.Resolution, error)
 }
 
@@ -62,10 +65,10 @@ type prompts struct {
 	idle    chan struct{} // closed once stopped and open is empty
 }
 
-// newPrompts returns nil for a client without a Prompter; all methods do nothing
+// newPrompts returns nil for a run without a Prompter; all methods do nothing
 // then.
 func newPrompts(ctx context.Context, r *run) *prompts {
-	if r.client.cfg.prompter == nil {
+	if r.rc.prompter == nil {
 		return nil
 	}
 	p := &prompts{
@@ -155,7 +158,10 @@ func (p *prompts) perform(ctx context.Context, in *agentdv1.Interaction, replaye
 		return
 	}
 	said, err := p.prompt(ctx, in)
-	if err == nil && said != nil {
+	switch {
+	case errors.Is(err, io.EOF), ctx.Err() != nil:
+		return // nobody has answered, or nobody is asked any more
+	case err == nil && said != nil:
 		err = p.send(ctx, in, said)
 	}
 	if err != nil && ctx.Err() == nil {
@@ -179,7 +185,7 @@ func (p *prompts) prompt(ctx context.Context, in *agentdv1.Interaction) (said *a
 				slog.String("interaction_id", in.GetId()), slog.String("stack", string(debug.Stack())))
 		}
 	}()
-	return p.run.client.cfg.prompter.Prompt(ctx, in)
+	return p.run.rc.prompter.Prompt(ctx, in)
 }
 
 // isOver tells whether an interaction that was asked before this client came has

@@ -175,8 +175,8 @@ func TestTwoPrompters(t *testing.T) {
 	id := run.until(t, isStarted).Started.SessionID
 	s.next(t).gets(t, reply{calls: []string{`pay {"amount":100}`}})
 	q1 := await(t, first.asked, "question")
-	b, _ := s.client(t, client.WithPrompter(second))
-	watch := follow(b.Attach(t.Context(), id, client.WithoutTools()))
+	b, _ := s.client(t)
+	watch := follow(b.Attach(t.Context(), id, client.WithRunPrompter(second)))
 	q2 := await(t, second.asked, "question")
 	q2.says <- said{Resolution: approves("")}
 	q1.ends(t, client.ErrInteractionOver)
@@ -240,8 +240,8 @@ func TestPromptsOfALateClient(t *testing.T) {
 	}
 	s.next(t).gets(t, reply{calls: []string{`ask_user {"question":"why?"}`}})
 	run.until(t, isAsked)
-	b, _ := s.client(t, client.WithPrompter(p))
-	watch := follow(b.Attach(t.Context(), id, client.WithoutTools()))
+	b, _ := s.client(t)
+	watch := follow(b.Attach(t.Context(), id, client.WithRunPrompter(p)))
 	q := await(t, p.asked, "question")
 	if q.GetQuestion() != "why?" || len(p.asked) > 0 {
 		t.Errorf("asked %v, %d more", q.Interaction, len(p.asked))

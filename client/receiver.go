@@ -31,6 +31,7 @@ func (l *link) receive() (failure *Error, lost bool) {
 		r.progress.Add(1)
 		first := !l.answered
 		l.answered = true
+		r.start.Store(startAnswered)
 		if msg.GetHeartbeat() != nil {
 			continue // it may come between an error and the end
 		}
@@ -55,6 +56,10 @@ func (l *link) receive() (failure *Error, lost bool) {
 			r.deliver(errorEvent(r.held))
 			r.held = nil
 		}
+		if msg.GetError().GetToolCallId() != "" && msg.GetSeq() == 0 {
+			r.tools.refused(l, msg)
+			continue
+		}
 		if msg.GetError() != nil {
 			r.held = msg
 			if l.parts(msg, first) {
@@ -75,7 +80,7 @@ func (l *link) parts(msg *agentdv1.RunResponse, first bool) bool {
 	if msg.GetSeq() > 0 || l.parting != nil {
 		return false
 	}
-	if first && (!l.attaches || l.run.client.cfg.heartbeat > 0) {
+	if first {
 		return true
 	}
 	code := Code(msg.GetError().GetCode())
@@ -176,6 +181,11 @@ func (r *run) handle(l *link, msg *agentdv1.RunResponse) {
 		return
 	case *agentdv1.RunResponse_ToolCallNotice_:
 		event.ToolNotice = noticeOf(m.ToolCallNotice)
+	case *agentdv1.RunResponse_ToolCallUnserved_:
+		if !l.saysUnserved(m.ToolCallUnserved.GetToolCallId()) {
+			return
+		}
+		event.ToolUnserved = unservedOf(m.ToolCallUnserved)
 	case *agentdv1.RunResponse_ToolResult_:
 		if !r.tools.settled(m.ToolResult) {
 			return
@@ -196,6 +206,21 @@ func (r *run) handle(l *link, msg *agentdv1.RunResponse) {
 		return
 	}
 	r.deliver(event)
+}
+
+// maxUnserved bounds the calls that a run remembers having told of.
+const maxUnserved = 4096
+
+// saysUnserved tells whether it is news that nobody has the tool of a call. It is
+// said without a position, and again to each client that comes back.
+func (l *link) saysUnserved(call string) bool {
+	r := l.run
+	before, told := r.unserved[call]
+	if len(r.unserved) >= maxUnserved {
+		clear(r.unserved)
+	}
+	r.unserved[call] = l
+	return !told || before == l
 }
 
 // ahead is text that has been delivered under no position of its own: of a text

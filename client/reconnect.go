@@ -186,7 +186,7 @@ func (r *run) pause(out *outage, failure *Error) bool {
 
 // attachRequest returns the first message of a stream on which the run goes on.
 func (r *run) attachRequest() *agentdv1.RunRequest {
-	execute := &agentdv1.RunRequest_ExecuteRequest{SessionId: r.session.Load(), Tools: r.rc.offered}
+	execute := &agentdv1.RunRequest_ExecuteRequest{SessionId: r.session.Load(), Tools: r.rc.offered, Observe: r.rc.observe}
 	if r.cursor > 0 || r.rc.after != nil {
 		cursor := r.cursor
 		execute.AfterSeq = &cursor

@@ -252,11 +252,12 @@ func TestServerRestarts(t *testing.T) {
 	}}
 	c := dial(t, "http://agentd.example", quick, client.WithHTTPClient(&http.Client{Transport: tr}))
 	var runs atomic.Int32
-	begun, release := make(chan struct{}), make(chan struct{})
+	begun, release, returned := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	mustAdd(t, client.AddTool(c, "work", "works", func(context.Context, struct{}) (any, error) {
 		runs.Add(1)
 		close(begun)
 		<-release
+		defer close(returned)
 		return "done", nil
 	}))
 	go func() {
@@ -264,14 +265,14 @@ func TestServerRestarts(t *testing.T) {
 		at.Store("") // Others may get the port.
 		stop(srv)
 		close(release)
+		<-returned // it has finished without a server
+		at.Store(hosted(t, l).Listener.Addr().String())
 	}()
 	var text string
 	for event, err := range c.Run(t.Context(), llm("work"), "go", client.WithGeminiAPIKey("secret")) {
 		switch {
 		case err != nil:
 			t.Fatal(err)
-		case event.ToolResult != nil: // it has finished without a server
-			at.Store(hosted(t, l).Listener.Addr().String())
 		case event.OutputChunk != nil:
 			text += event.OutputChunk.Content
 		}

@@ -19,9 +19,19 @@ const (
 	// linger is how long a cancelled run gives the server to hear of it. A run
 	// returns within 100 ms of its cancellation, so it is less than that.
 	linger = 50 * time.Millisecond
+	// startLinger is the same for a run whose request is on its way and not answered:
+	// a turn that is reset then would run on, and nobody would know its name.
+	startLinger = 2 * time.Second
 	// drainTimeout is how long the server may take to close the stream after
 	// EndResponse.
 	drainTimeout = 2 * time.Second
+)
+
+// How far the request for a turn has come.
+const (
+	startUnsent int32 = iota
+	startSent
+	startAnswered
 )
 
 // run is one turn, on as many streams as it takes. Three parties share it: the
@@ -55,6 +65,7 @@ type run struct {
 
 	asked      atomic.Bool   // this side asked for the end of the turn
 	ended      atomic.Bool   // EndResponse has come
+	start      atomic.Int32  // how far the request for the turn has come: startUnsent and so on
 	progress   atomic.Uint64 // messages received and events delivered
 	delivering atomic.Bool   // the driver waits for the caller, not for the server
 	session    atomic.Pointer[string]
@@ -62,15 +73,18 @@ type run struct {
 
 	// Owned by the driver until done is closed, by the caller's goroutine
 	// afterwards.
-	begun   bool                   // ExecuteResponse has come
-	queued  bool                   // TurnQueued has come, for this run's prompt
-	turn    string                 // the turn whose end is the run's; "" until the server has said
-	cursor  int64                  // position of the last message received
-	ahead   ahead                  // text that was received after it
-	held    *agentdv1.RunResponse  // an ErrorResponse whose meaning is not known yet
-	why     *agentdv1.RunResponse  // the ErrorResponse that the turn ends with, if it was followed by another message
-	failure *Error                 // why the run failed
-	usage   *agentdv1.UsageSummary // what EndResponse said
+	begun  bool   // ExecuteResponse has come
+	queued bool   // TurnQueued has come, for this run's prompt
+	turn   string // the turn whose end is the run's; "" until the server has said
+	cursor int64  // position of the last message received
+	ahead  ahead  // text that was received after it
+	// unserved are calls of which was told that nobody has their tools, with the
+	// link on which that was last said.
+	unserved map[string]*link
+	held     *agentdv1.RunResponse  // an ErrorResponse whose meaning is not known yet
+	why      *agentdv1.RunResponse  // the ErrorResponse that the turn ends with, if it was followed by another message
+	failure  *Error                 // why the run failed
+	usage    *agentdv1.UsageSummary // what EndResponse said
 }
 
 // startRun starts the run's goroutines.
@@ -86,6 +100,8 @@ func (c *Client) startRun(ctx context.Context, req *agentdv1.RunRequest, rc *run
 		halted:  make(chan struct{}),
 		stopped: make(chan struct{}),
 		done:    make(chan struct{}),
+
+		unserved: make(map[string]*link),
 	}
 	if rc.after != nil {
 		r.cursor = *rc.after
@@ -169,8 +185,11 @@ func (r *run) close() {
 		r.asks.stop()
 		r.halt(!r.ended.Load())
 		limit := linger
-		if r.ended.Load() {
+		switch {
+		case r.ended.Load():
 			limit = drainTimeout
+		case r.start.Load() == startSent:
+			limit = startLinger
 		}
 		r.await(r.done, limit)
 		r.abort(ErrRunEnded)

@@ -13,6 +13,7 @@ import (
 // runConfig is what the options of Run set.
 type runConfig struct {
 	sessionID   string
+	create      bool
 	state       *structpb.Struct
 	header      http.Header // holds provider keys: never print
 	tools       []*ToolSet  // the last one wins
@@ -21,7 +22,7 @@ type runConfig struct {
 	control     *Control
 	after       *int64 // of an attach
 	turnID      string // of an attach
-	noTools     bool   // of an attach
+	observe     bool   // of an attach
 	toolTimeout time.Duration
 	instruction string
 	parts       []*agentdv1.Part // behind the prompt
@@ -35,6 +36,9 @@ type runConfig struct {
 
 	budget, sessionBudget *agentdv1.Budget // nil: not said
 
+	prompter    Prompter // nil: nobody is asked
+	hasPrompter bool     // prompter was set for this run
+
 	attach    bool             // the turn is not this run's own; filled in by prepare
 	available map[string]*tool // what calls may name; filled in by prepare
 	offered   []*agentdv1.Tool // what a stream that attaches offers; filled in by prepare
@@ -44,9 +48,23 @@ type runConfig struct {
 // RunOption configures one run.
 type RunOption func(*runConfig)
 
-// WithSessionID continues a session. An unknown one is SESSION_NOT_FOUND.
+// WithSessionID continues a session. An unknown one is SESSION_NOT_FOUND, see
+// [WithSessionOrNew]; an empty id is a new session, which the server names.
 func WithSessionID(id string) RunOption {
-	return func(c *runConfig) { c.sessionID = id }
+	return func(c *runConfig) { c.sessionID, c.create = id, false }
+}
+
+// WithSessionOrNew is [WithSessionID] that makes the session, under that id, if
+// there is none. Of two runs that make it at the same time one does. It is for runs
+// that start a turn; servers that do not know it answer SESSION_NOT_FOUND.
+func WithSessionOrNew(id string) RunOption {
+	return func(c *runConfig) {
+		if id == "" {
+			c.fail(errorf(ErrInvalidRequest, "client.WithSessionOrNew needs the id of a session"))
+			return
+		}
+		c.sessionID, c.create = id, true
+	}
 }
 
 // WithInitialState sets session state before the turn: a map with string keys
@@ -104,9 +122,10 @@ func WithTools(tools *ToolSet) RunOption {
 
 // WithTimeout bounds the whole run, lost connections included. When it passes,
 // the turn is cancelled, or left by [Client.Attach], and the run fails with
-// TIMEOUT.
+// TIMEOUT. 0 sets no bound; a time below 0, such as that until a deadline which has
+// passed, is over: nothing is sent.
 func WithTimeout(d time.Duration) RunOption {
-	return func(c *runConfig) { c.timeout = max(d, 0) }
+	return func(c *runConfig) { c.timeout = d }
 }
 
 // WithRunConcurrency is [WithConcurrency] for one run.
@@ -179,9 +198,25 @@ func WithIdempotencyKey(key string) RunOption {
 	}
 }
 
-// WithoutTools has [Client.Attach] offer no tools at all: it only watches.
-func WithoutTools() RunOption {
-	return func(c *runConfig) { c.noTools = true }
+// Observe has [Client.Attach] only watch, and the turn runs as if this client were
+// not there: it is asked for no tool and no person is asked; it neither wakes a
+// suspended turn nor keeps one from being suspended, or cancelled by
+// [WithOnDisconnect]. All tools, and prompters of the client and of
+// [WithRunDefaults], are left out; [WithRunPrompter] among the options of the same
+// Attach is refused. [Control] ends and cancels the turn nevertheless: that is
+// asked for by name.
+func Observe() RunOption {
+	return func(c *runConfig) { c.observe = true }
+}
+
+// WithoutTools is [Observe] by its first name.
+func WithoutTools() RunOption { return Observe() }
+
+// WithRunPrompter has p asked in place of the client's [WithPrompter], for one
+// run: it makes a [Client.Attach] one that may resolve what the turn asks people.
+// With nil nobody is asked.
+func WithRunPrompter(p Prompter) RunOption {
+	return func(c *runConfig) { c.prompter, c.hasPrompter = p, true }
 }
 
 // OnDisconnect is what becomes of a turn whose last client is gone.
@@ -223,7 +258,7 @@ func WithOnDisconnect(what OnDisconnect, grace time.Duration) RunOption {
 
 // context returns the context of the run, with its timeout.
 func (c *runConfig) context(ctx context.Context) (context.Context, context.CancelFunc) {
-	if c.timeout > 0 {
+	if c.timeout != 0 {
 		return context.WithTimeout(ctx, c.timeout)
 	}
 	return context.WithCancel(ctx)

@@ -25,9 +25,12 @@ func (l *link) send(first *agentdv1.RunRequest) {
 		return
 	}
 	r := l.run
+	if !l.attaches {
+		r.start.CompareAndSwap(startUnsent, startSent)
+	}
 	beat := newHeartbeat(r.client.cfg.heartbeat)
 	defer beat.stop()
-	if l.attaches && beat.ticker != nil && !l.sendBeat() { // the answer shows that the stream is up
+	if l.attaches && !l.sendBeat() { // the answer shows that the stream is up
 		return
 	}
 	for {

@@ -245,14 +245,14 @@ func (c *ToolContext) State(key string) (any, bool) {
 	value, ok := c.delta[key]
 	c.mu.Unlock()
 	if ok {
-		return value.AsInterface(), true
+		return value.AsInterface(), !isNull(value)
 	}
 	return c.seen.get(key)
 }
 
 // SetState sets a key of the session's state. The server writes it together
-// with this call's result, and not at all if the handler fails. The value is
-// encoded as encoding/json does; one that cannot be encoded, or holds an
+// with this call's result, and not at all if the handler fails; nil removes the
+// key. The value is encoded as encoding/json does; one that cannot be encoded, or holds an
 // integer that a float64 does not hold exactly, is an error. If that is
 // ignored, the call fails with it.
 func (c *ToolContext) SetState(key string, value any) error {

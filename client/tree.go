@@ -30,8 +30,12 @@ func (c *Client) prepare(agent *agentdv1.Agent, prompt string, opts []RunOption)
 	if err != nil {
 		return nil, nil, err
 	}
-	if rc.after != nil || rc.turnID != "" || rc.noTools {
-		return nil, nil, errorf(ErrInvalidRequest, "client.WithAfterSeq, client.WithTurnID and client.WithoutTools are options of client.Attach, not of Run")
+	if rc.after != nil || rc.turnID != "" || rc.observe {
+		return nil, nil, errorf(ErrInvalidRequest,
+			"client.WithAfterSeq, client.WithTurnID, client.Observe and client.WithoutTools are options of client.Attach, not of Run")
+	}
+	if !rc.hasPrompter {
+		rc.prompter = c.cfg.prompter
 	}
 	available, err := collect(slices.Concat([]*ToolSet{c.tools}, rc.tools))
 	if err != nil {
@@ -88,6 +92,7 @@ func (c *runConfig) request(prompt string) *agentdv1.RunRequest_ExecuteRequest {
 
 		UserParts:      c.parts,
 		RawPayloads:    c.rawPayloads,
+		Create:         c.create,
 		Instruction:    c.instruction,
 		IdempotencyKey: cmp.Or(c.idempotencyKey, rand.Text()),
 	}
@@ -103,12 +108,21 @@ func (c *runConfig) request(prompt string) *agentdv1.RunRequest_ExecuteRequest {
 // configure applies the options of a run.
 func (c *Client) configure(opts []RunOption) (*runConfig, error) {
 	rc := &runConfig{header: make(http.Header), concurrency: c.cfg.concurrency}
-	for _, opt := range slices.Concat(c.cfg.defaults, opts) {
+	for _, opt := range c.cfg.defaults {
+		opt(rc)
+	}
+	byDefault := rc.hasPrompter
+	rc.hasPrompter = false
+	for _, opt := range opts {
 		opt(rc)
 	}
 	if c.err != nil {
 		return nil, c.err
 	}
+	if rc.observe && rc.hasPrompter && rc.prompter != nil {
+		return nil, errorf(ErrInvalidRequest, "client.Observe and client.WithoutTools only watch: they do not go with WithRunPrompter")
+	}
+	rc.hasPrompter = rc.hasPrompter || byDefault
 	if rc.err != nil {
 		return nil, rc.err
 	}
@@ -176,6 +190,7 @@ func (w *treeWalk) visit(agent *agentdv1.Agent, parents []string) error {
 				return errorf(ErrInvalidAgentTree, "agent %s: %w", strings.Join(path, "/"), err)
 			}
 		}
+		llm.McpAttachments = nil // tools stand for them now; without any, a server could not tell
 	}
 	for _, child := range children(agent) {
 		if err := w.visit(child, path); err != nil {

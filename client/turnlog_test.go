@@ -32,6 +32,8 @@ type turnLog struct {
 
 	mu      sync.Mutex // protects the fields below
 	changed chan struct{}
+	steps   int64 // entries but for results
+	behind  int64 // results behind the last step
 	entries []entry
 	calls   map[string]*agentdv1.RunResponse // without a result
 	results map[string]*agentdv1.RunRequest_ToolCallResponse
@@ -88,7 +90,8 @@ func (l *turnLog) addLocked(msgs ...*agentdv1.RunResponse) {
 		return
 	}
 	last := msgs[len(msgs)-1]
-	last.Seq = int64(len(l.entries)+1) * 10
+	l.steps, l.behind = l.steps+1, 0
+	last.Seq = l.steps * 10
 	for _, m := range msgs {
 		if !l.unnamed {
 			m.TurnId = "turn"
@@ -103,6 +106,21 @@ func (l *turnLog) addLocked(msgs ...*agentdv1.RunResponse) {
 	}
 	l.over = last.GetEnd() != nil
 	l.wakeLocked()
+}
+
+// tellLocked appends a result behind the last step, whose positions do not depend on
+// how fast tools are.
+func (l *turnLog) tellLocked(m *agentdv1.RunResponse) {
+	if l.over {
+		return
+	}
+	l.behind++
+	m.Seq = l.steps*10 + l.behind
+	if !l.unnamed {
+		m.TurnId = "turn"
+	}
+	m.Time = timestamppb.Now()
+	l.entries = append(l.entries, entry{seq: m.GetSeq(), msgs: []*agentdv1.RunResponse{m}})
 }
 
 func (l *turnLog) wakeLocked() {
@@ -150,6 +168,7 @@ func (l *turnLog) answer(m *agentdv1.RunRequest_ToolCallResponse) {
 	if id := m.GetToolCallId(); l.results[id] == nil {
 		l.results[id] = m
 		delete(l.calls, id)
+		l.tellLocked(resultMsg(m))
 		l.wakeLocked()
 	}
 }
@@ -315,6 +334,16 @@ func noticeMsg(m *agentdv1.RunResponse) *agentdv1.RunResponse {
 			SessionId: session, ToolCallId: call.GetToolCallId(), ToolName: call.GetToolName(), ToolInput: call.GetToolInput(), AgentPath: call.GetAgentPath(),
 		},
 	}}
+}
+
+func resultMsg(m *agentdv1.RunRequest_ToolCallResponse) *agentdv1.RunResponse {
+	result := &agentdv1.RunResponse_ToolResult{ToolCallId: m.GetToolCallId(), ToolName: m.GetToolName(), AgentPath: []string{"root"}}
+	if m.GetError() != "" {
+		result.Result = &agentdv1.RunResponse_ToolResult_Error{Error: m.GetError()}
+	} else {
+		result.Result = &agentdv1.RunResponse_ToolResult_Output{Output: m.GetOutput()}
+	}
+	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolResult_{ToolResult: result}}
 }
 
 func retractMsg(id string) *agentdv1.RunResponse {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"math/big"
 	"strings"
 	"sync"
@@ -153,12 +152,23 @@ func newStateView() *stateView {
 	return &stateView{values: make(map[string]*structpb.Value)}
 }
 
-// apply takes over a delta and returns it decoded.
+// apply takes over a delta, in which null removes a key, and returns it decoded.
 func (s *stateView) apply(delta *structpb.Struct) map[string]any {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.Copy(s.values, delta.GetFields())
+	for key, value := range delta.GetFields() {
+		if isNull(value) {
+			delete(s.values, key)
+		} else {
+			s.values[key] = value
+		}
+	}
 	return delta.AsMap()
+}
+
+func isNull(value *structpb.Value) bool {
+	_, null := value.GetKind().(*structpb.Value_NullValue)
+	return null
 }
 
 func (s *stateView) get(key string) (any, bool) {

@@ -1,0 +1,71 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/apzuk3/agentd/client"
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+// A result that no server takes is sent, and told to the caller, as a tool error
+// that names the limit and the size.
+func TestLargeResults(t *testing.T) {
+	for name, tool := range map[string]func(*client.ToolContext) (any, error){
+		"output": func(*client.ToolContext) (any, error) { return strings.Repeat("x", 1<<20), nil },
+		// As JSON a byte takes six.
+		"output as JSON": func(*client.ToolContext) (any, error) { return strings.Repeat("\x01", 1<<18), nil },
+		"state": func(ctx *client.ToolContext) (any, error) {
+			return "ok", ctx.SetState("k", strings.Repeat("x", 1<<20))
+		},
+		"parts": func(*client.ToolContext) (any, error) {
+			return client.ToolOutput{Parts: []*agentdv1.Part{client.Inline("image/png", make([]byte, 4<<20))}}, nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			url, scripts := scripted(t)
+			c := dial(t, url)
+			if err := client.AddStatefulTool(c, "dump", "dumps", func(ctx *client.ToolContext, _ struct{}) (any, error) { return tool(ctx) }); err != nil {
+				t.Fatal(err)
+			}
+			got := callTool(t, c, scripts, "dump", "{}")
+			if e := got.GetError(); !strings.Contains(e, "takes") || !strings.Contains(e, "at most") || got.GetStateDelta() != nil || got.GetParts() != nil {
+				t.Errorf("the answer is %.200v", got)
+			}
+		})
+	}
+}
+
+// A result that the client takes for good and the server does not is an error to
+// the model and to the caller, and the turn goes on at once.
+func TestResultThatTheServerRefuses(t *testing.T) {
+	s := newStage(t)
+	c, _ := s.client(t, client.WithMaxResultBytes(8<<20))
+	if err := client.AddTool(c, "dump", "dumps", func(context.Context, struct{}) (any, error) {
+		return strings.Repeat("x", 2<<20), nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	mine := follow(c.Run(t.Context(), actor("dump"), "go"))
+	s.next(t).gets(t, reply{calls: []string{"dump"}})
+	call := s.next(t)
+	if len(call.told) != 1 || !strings.Contains(call.told[0], "refused") || !strings.Contains(call.told[0], "1048576") {
+		t.Errorf("the model is told %.300v", call.told)
+	}
+	call.gets(t, reply{text: "done"})
+	events := mine.rest(t)
+	told := resultsOf(events)
+	if len(told) != 1 || !strings.Contains(told[0].ToolResult.Error, "refused") {
+		t.Errorf("the caller is told %.300v", told)
+	}
+	refusals := slices.DeleteFunc(slices.Clone(events), func(e *client.Event) bool { return e.Error == nil })
+	if len(refusals) != 1 || !errors.Is(refusals[0].Error, client.ErrLimitExceeded) {
+		t.Errorf("the caller is told the refusals %v", refusals)
+	}
+	if !lastEnd(t, events).Completed {
+		t.Error("the turn did not complete")
+	}
+}

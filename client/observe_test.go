@@ -1,0 +1,130 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"testing"
+
+	"github.com/apzuk3/agentd/client"
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+// hasty is a Prompter on an input that is closed: it denies at once, as a program
+// does that takes an empty line for a no.
+func hasty(t *testing.T) client.Prompter {
+	t.Helper()
+	return client.PrompterFunc(func(_ context.Context, in *agentdv1.Interaction) (*agentdv1.Resolution, error) {
+		t.Errorf("a watcher's person was asked %s", in.GetId())
+		return denies("no input"), nil
+	})
+}
+
+// Who resolves what a turn asks is said per run. A client that attaches resolves
+// nothing by the options of its client, whatever those are; one that observes
+// never does.
+func TestWatchersResolveNothing(t *testing.T) {
+	for name, tc := range map[string]struct {
+		opts    func(*testing.T) []client.Option
+		watch   []client.RunOption
+		observe bool
+	}{
+		"attached":      {watch: nil},
+		"without tools": {watch: []client.RunOption{client.WithoutTools()}, observe: true},
+		"observing":     {watch: []client.RunOption{client.Observe()}, observe: true},
+		"observing with a prompter among the defaults": {
+			opts: func(t *testing.T) []client.Option {
+				t.Helper()
+				return []client.Option{client.WithRunDefaults(client.WithRunPrompter(hasty(t)), client.WithTools(client.NewToolSet()))}
+			},
+			watch: []client.RunOption{client.Observe()}, observe: true,
+		},
+		"with nobody to ask": {watch: []client.RunOption{client.WithRunPrompter(nil)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, clerk := newStage(t), newAsker()
+			c, _ := s.client(t, client.WithPrompter(clerk))
+			addPay(t, c)
+			run := follow(c.Run(t.Context(), payer(), "pay"))
+			id := run.until(t, isStarted).Started.SessionID
+			s.next(t).gets(t, reply{calls: []string{`pay {"amount":100}`}})
+			q := await(t, clerk.asked, "question")
+			opts := []client.Option{client.WithPrompter(hasty(t))}
+			if tc.opts != nil {
+				opts = append(opts, tc.opts(t)...)
+			}
+			other, w := s.client(t, opts...)
+			watch := follow(other.Attach(t.Context(), id, tc.watch...))
+			watch.until(t, isAsked)
+			if first := w.last(); first.GetObserve() != tc.observe || len(first.GetTools()) > 0 {
+				t.Errorf("the watcher attached with %v", first)
+			}
+			w.cut()
+			w.mend()
+			q.says <- said{Resolution: approves("")}
+			watch.until(t, isSettled)
+			if again := w.last(); again.AfterSeq == nil || again.GetObserve() != tc.observe {
+				t.Errorf("the watcher came back with %v", again)
+			}
+			if call := s.says(t, "done"); !slices.Equal(call.told, []string{`{"output":"paid 100"}`}) {
+				t.Errorf("the model was told %v", call.told)
+			}
+			run.rest(t)
+			watch.rest(t)
+		})
+	}
+}
+
+// An Attach cannot both watch only and resolve.
+func TestObserveContradicted(t *testing.T) {
+	c := dial(t, serve(t, func(context.Context, *peer) error {
+		t.Error("something was sent")
+		return nil
+	}))
+	for name, opts := range map[string][]client.RunOption{
+		"a prompter":        {client.Observe(), client.WithRunPrompter(hasty(t))},
+		"a prompter before": {client.WithRunPrompter(hasty(t)), client.Observe()},
+	} {
+		for _, err := range c.Attach(t.Context(), session, opts...) {
+			if !errors.Is(err, client.ErrInvalidRequest) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	if _, err := c.Do(t.Context(), llm(), "hi", client.Observe()); !errors.Is(err, client.ErrInvalidRequest) {
+		t.Errorf("a run that observes: %v", err)
+	}
+}
+
+// An input that has ended is no answer: the interaction stays open, and nothing
+// has gone wrong. The same holds for what a prompter returns when nobody is asked
+// any more.
+func TestEndOfInputIsNoAnswer(t *testing.T) {
+	s := newStage(t)
+	asked := make(chan *agentdv1.Interaction, 1)
+	c, _ := s.client(t, client.WithPrompter(client.PrompterFunc(func(_ context.Context, in *agentdv1.Interaction) (*agentdv1.Resolution, error) {
+		asked <- in
+		return nil, fmt.Errorf("reading the terminal: %w", io.EOF)
+	})))
+	late := newAsker()
+	addPay(t, c)
+	run := follow(c.Run(t.Context(), payer(), "pay"))
+	id := run.until(t, isStarted).Started.SessionID
+	s.next(t).gets(t, reply{calls: []string{`pay {"amount":100}`}})
+	in := await(t, asked, "question")
+	other, _ := s.client(t)
+	watch := follow(other.Attach(t.Context(), id, client.WithRunPrompter(late)))
+	q := await(t, late.asked, "question")
+	if q.GetId() != in.GetId() {
+		t.Errorf("asked %v, then %v", in, q.Interaction)
+	}
+	q.says <- said{Resolution: approves("")}
+	s.says(t, "done")
+	for _, events := range [][]*client.Event{run.rest(t), watch.rest(t)} {
+		if slices.ContainsFunc(events, func(e *client.Event) bool { return e.Error != nil }) {
+			t.Error("an error was yielded")
+		}
+	}
+}

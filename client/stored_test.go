@@ -1,0 +1,205 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/apzuk3/agentd/client"
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+// placed gives a message a position.
+func placed(seq int64, m *agentdv1.RunResponse) *agentdv1.RunResponse {
+	m.Seq, m.TurnId = seq, "turn"
+	return m
+}
+
+func callMsg(id, tool string) *agentdv1.RunResponse {
+	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCall{ToolCall: &agentdv1.RunResponse_ToolCallRequest{
+		SessionId: session, ToolCallId: id, ToolName: tool, ToolInput: "{}", AgentPath: []string{"root"},
+	}}}
+}
+
+func refusalMsg(code agentdv1.ErrorCode, call string) *agentdv1.RunResponse {
+	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_Error{Error: &agentdv1.RunResponse_ErrorResponse{
+		SessionId: session, Code: code, Message: "no room", ToolCallId: call,
+	}}}
+}
+
+// An answer that the server refuses without settling the call is told as a refusal
+// and replaced by an error, once; no result is told but the stored one. A refusal of
+// the error is told nobody.
+func TestRefusedAnswerIsReplacedOnce(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		url := serve(t, func(_ context.Context, s *peer) error {
+			started := &agentdv1.RunResponse{Response: &agentdv1.RunResponse_Execute{Execute: &agentdv1.RunResponse_ExecuteResponse{SessionId: session}}}
+			if err := steps(
+				func() error { return s.send(placed(10, started)) },
+				func() error { return s.send(placed(20, callMsg("c", "work"))) },
+			); err != nil {
+				return err
+			}
+			first, err := s.answer()
+			if err != nil {
+				return err
+			}
+			if err := s.send(refusalMsg(agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED, "c")); err != nil {
+				return err
+			}
+			second, err := s.answer()
+			if err != nil {
+				return err
+			}
+			if first.GetOutput() != "done" || !strings.Contains(second.GetError(), "its result was refused") || !strings.Contains(second.GetError(), "no room") {
+				return fmt.Errorf("answered with %v, then %v", first, second)
+			}
+			if again {
+				if err := s.send(refusalMsg(agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST, "c")); err != nil {
+					return err
+				}
+			}
+			end := &agentdv1.RunResponse_EndResponse{SessionId: session, Completed: true}
+			return steps(
+				func() error { return s.send(placed(30, resultMsg(second))) },
+				func() error {
+					return s.send(placed(40, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_End{End: end}}))
+				},
+				func() error { _, err := s.receive(); return err },
+			)
+		})
+		c := dial(t, url)
+		mustAdd(t, client.AddTool(c, "work", "works", func(context.Context, struct{}) (any, error) { return "done", nil }))
+		var told []string
+		for event, err := range c.Run(t.Context(), llm("work"), "hi") {
+			switch {
+			case err != nil:
+				t.Fatal(err)
+			case event.Error != nil:
+				told = append(told, event.Error.Message)
+			case event.ToolResult != nil:
+				told = append(told, "result "+event.ToolResult.Output+event.ToolResult.Error)
+			}
+		}
+		if len(told) != 2 || told[0] != "no room" || !strings.Contains(told[1], "result the tool ran, but its result was refused") {
+			t.Errorf("the caller is told %q", told)
+		}
+	}
+}
+
+// A call that nobody serves is told, once though the client comes back, and again
+// when it is so again.
+func TestUnservedCallsAreTold(t *testing.T) {
+	expires := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	unserved := func(id string) *agentdv1.RunResponse {
+		return &agentdv1.RunResponse{TurnId: "turn", Response: &agentdv1.RunResponse_ToolCallUnserved_{ToolCallUnserved: &agentdv1.RunResponse_ToolCallUnserved{
+			SessionId: session, ToolCallId: id, ToolName: "look", AgentPath: []string{"root"}, ExpireTime: timestamppb.New(expires),
+		}}}
+	}
+	l := newTurnLog(t, func(l *turnLog) { l.say("m", "one") })
+	l.hook = func(_ context.Context, stream int, s *peer) (bool, error) {
+		says := [][]string{{"1"}, {"1", "2", "2"}, {"2", "2"}}[stream-1]
+		if stream == 1 {
+			if err := l.sendTwo(s); err != nil {
+				return true, err
+			}
+		}
+		for _, id := range says {
+			if err := s.send(unserved(id)); err != nil {
+				return true, err
+			}
+		}
+		if stream < 3 {
+			return true, errors.New("the stream breaks")
+		}
+		l.finish(true, "")
+		return false, nil
+	}
+	var ids []string
+	for event, err := range dial(t, host(t, l), quick).Run(t.Context(), llm(), "hi") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if u := event.ToolUnserved; u != nil {
+			ids = append(ids, u.ID)
+			if u.Name != "look" || len(u.AgentPath) != 1 || !u.Expires.Equal(expires) || event.Seq != 0 {
+				t.Errorf("told %+v", u)
+			}
+		}
+	}
+	if got := strings.Join(ids, " "); got != "1 2 2 2" {
+		t.Errorf("told of %s", got)
+	}
+}
+
+// Null in a state update removes the key, for tools and in what Do returns.
+func TestStateKeysAreRemoved(t *testing.T) {
+	null := structpb.NewNullValue()
+	update := func(fields map[string]*structpb.Value) *agentdv1.RunResponse {
+		return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_StateUpdate_{StateUpdate: &agentdv1.RunResponse_StateUpdate{
+			SessionId: session, StateDelta: &structpb.Struct{Fields: fields},
+		}}}
+	}
+	url := serve(t, func(_ context.Context, s *peer) error {
+		return steps(
+			s.started,
+			func() error { return s.state(t, map[string]any{"a": 1, "b": 2}) },
+			func() error { return s.send(update(map[string]*structpb.Value{"a": null})) },
+			func() error { return s.call("c", "look", "{}") },
+			func() error {
+				m, err := s.answer()
+				if err == nil && (m.GetOutput() != "false true false" || m.GetStateDelta().GetFields()["b"].GetKind() == nil) {
+					err = fmt.Errorf("answered with %v", m)
+				}
+				return err
+			},
+			func() error { return s.end(true, "") },
+		)
+	})
+	c := dial(t, url)
+	mustAdd(t, client.AddStatefulTool(c, "look", "looks", func(ctx *client.ToolContext, _ struct{}) (any, error) {
+		_, a := ctx.State("a")
+		_, b := ctx.State("b")
+		if err := ctx.SetState("b", nil); err != nil {
+			return nil, err
+		}
+		_, gone := ctx.State("b")
+		return fmt.Sprint(a, b, gone), nil
+	}))
+	result, err := c.Do(t.Context(), llm("look"), "hi")
+	if err != nil || len(result.State) != 1 || result.State["b"] != 2.0 {
+		t.Errorf("got %v, %v", result.State, err)
+	}
+}
+
+// A session id that is to be made is said to be so, on each attempt to start, and
+// never where the turn is attached to.
+func TestSessionOrNew(t *testing.T) {
+	l := newTurnLog(t, func(l *turnLog) {
+		l.say("m", "one")
+		l.finish(true, "")
+	})
+	l.cut = func(stream, sent int) bool { return stream == 1 && sent == 1 }
+	c := dial(t, host(t, l), quick)
+	if _, err := c.Do(t.Context(), llm(), "hi", client.WithSessionOrNew("mine")); err != nil {
+		t.Fatal(err)
+	}
+	first, second := l.streams[0].execute, l.streams[1].execute
+	if !first.GetCreate() || first.GetSessionId() != "mine" || second.GetCreate() {
+		t.Errorf("sent %v, then %v", first, second)
+	}
+	if _, err := c.Do(t.Context(), llm(), "hi", client.WithSessionOrNew("")); !errors.Is(err, client.ErrInvalidRequest) {
+		t.Errorf("no id: %v", err)
+	}
+	for _, err := range c.Attach(t.Context(), "s", client.WithSessionOrNew("mine")) {
+		if !errors.Is(err, client.ErrInvalidRequest) {
+			t.Errorf("attach: %v", err)
+		}
+	}
+}
