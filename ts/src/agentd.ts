@@ -2,14 +2,16 @@
 import { createClient, type Client } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-web";
 import type { $ZodType } from "zod/v4/core";
+import { amountOf, waitOf } from "./amounts.js";
 import { Answers } from "./answers.js";
-import { defaultReconnect, persist, type ReconnectPolicy } from "./backoff.js";
+import { persist, policyOf, type ReconnectPolicy } from "./backoff.js";
 import { AgentdError } from "./errors.js";
 import { SessionService, type GetCapabilitiesResponse, type ListModelsResponse } from "./gen/agentd/v1/sessions_pb.js";
 import { Interactions } from "./interactions.js";
 import { headersOf, keyHeaders, requestOf, seqOf, visibilityOf, type AgentdOptions, type AttachOptions, type RunOptions } from "./options.js";
+import type { Prompter } from "./prompts.js";
 import { addressOf, reaching } from "./reach.js";
-import { Run, type Place } from "./run.js";
+import { Run, type Place, type RunConfig } from "./run.js";
 import { Sessions } from "./sessions.js";
 import { Tool, type ToolDefinition } from "./tool.js";
 import { toolsOf } from "./tree.js";
@@ -20,6 +22,9 @@ import { Gate } from "./wait.js";
 const defaultSilenceMs = 45_000;
 const defaultRequestTimeoutMs = 30_000;
 const defaultTools = 16;
+
+/** Part is which part a run takes in its turn. */
+type Part = Pick<RunConfig, "tools" | "prompter" | "observe" | "nameless">;
 
 /** The protocol's bound of tools of one client. */
 const maxTools = 512;
@@ -40,7 +45,9 @@ export class Agentd {
   readonly interactions: Interactions;
 
   readonly #client: Client<typeof SessionService>;
-  readonly #options: AgentdOptions;
+  readonly #prompter: Prompter | undefined;
+  readonly #silenceMs: number;
+  readonly #requestTimeoutMs: number;
   readonly #headers: Headers;
   readonly #reconnect: ReconnectPolicy;
   readonly #unary: Unary;
@@ -53,20 +60,17 @@ export class Agentd {
    * it may be relative. It throws INVALID_REQUEST for anything else, and for options that cannot be.
    */
   constructor(baseUrl: string, options: AgentdOptions = {}) {
-    for (const name of ["silenceMs", "requestTimeoutMs", "maxConcurrentTools"] as const) {
-      if (!((options[name] ?? 1) > 0)) {
-        throw new AgentdError("INVALID_REQUEST", `${name} is ${options[name]}, must be above 0`);
-      }
-    }
-    this.#options = options;
+    this.#prompter = options.prompter;
     this.#headers = headersOf(keyHeaders(options.keys), options.headers);
-    this.#reconnect = { ...defaultReconnect, ...options.reconnect };
-    this.#gate = new Gate(options.maxConcurrentTools ?? defaultTools);
+    this.#reconnect = policyOf(options.reconnect);
+    this.#silenceMs = waitOf("silenceMs", options.silenceMs, defaultSilenceMs);
+    this.#requestTimeoutMs = waitOf("requestTimeoutMs", options.requestTimeoutMs, defaultRequestTimeoutMs);
+    this.#gate = new Gate(amountOf("maxConcurrentTools", options.maxConcurrentTools ?? defaultTools, { least: 1, whole: true }));
     const transport =
       options.transport ??
       createConnectTransport({ baseUrl: addressOf(baseUrl), fetch: reaching(baseUrl, options.fetch) });
     this.#client = createClient(SessionService, transport);
-    this.#unary = unary(this.#headers, options.requestTimeoutMs ?? defaultRequestTimeoutMs);
+    this.#unary = unary(this.#headers, this.#requestTimeoutMs);
     this.sessions = new Sessions(this.#client, this.#unary);
     this.turns = new Turns(this.#client, this.#unary);
     this.interactions = new Interactions(this.#client, this.#unary);
@@ -93,7 +97,7 @@ export class Agentd {
     const used = options.agent === undefined ? [] : [...toolsOf(options.agent, new Set(tools.keys()))];
     const execute = requestOf(options, used.map((name) => tools.get(name)!.declaration));
     const headers = headersOf(this.#headers, options.headers);
-    const timeoutMs = this.#options.requestTimeoutMs ?? defaultRequestTimeoutMs;
+    const timeoutMs = this.#requestTimeoutMs;
     const begin = async (signal: AbortSignal): Promise<Place> => {
       // The key has a repeat find the turn that the first request has started.
       const policy = { ...this.#reconnect, maxElapsedMs: this.#reconnect.startElapsedMs };
@@ -103,21 +107,27 @@ export class Agentd {
       }
       return { sessionId: turn.sessionId, turnId: turn.id, afterSeq: undefined };
     };
-    return this.#run(begin, options, tools);
+    const prompter = options.prompter === undefined ? this.#prompter : options.prompter;
+    return this.#run(begin, options, { tools, prompter: prompter ?? undefined, observe: false, nameless: options.idempotencyKey === undefined });
   }
 
   /**
    * attach follows a turn that there is, such as after a reload of the page: from its beginning, or behind the last event that
-   * the caller has. Calls without a result are asked again.
+   * the caller has. Calls without a result are asked again. A person is asked only where options hold a prompter.
    */
   attach(sessionId: string, options: AttachOptions = {}): Run {
-    const { turnId = "", afterSeq, watchOnly = false, visibility } = options;
-    if (visibility !== undefined && !watchOnly) {
-      throw new AgentdError("INVALID_REQUEST", "visibility needs watchOnly: who is asked for tools has to see all events");
+    const { turnId = "", afterSeq, visibility } = options;
+    const prompter = options.prompter ?? undefined;
+    const observe = options.observe === true || options.watchOnly === true;
+    if (visibility !== undefined && !observe) {
+      throw new AgentdError("INVALID_REQUEST", "visibility needs observe: who is asked for tools has to see all events");
+    }
+    if (prompter !== undefined && observe) {
+      throw new AgentdError("INVALID_REQUEST", "observe only watches: it does not go with a prompter");
     }
     const place = { sessionId, turnId, afterSeq: afterSeq === undefined ? undefined : seqOf(afterSeq) };
-    const tools = new Map(watchOnly ? [] : this.#tools);
-    return this.#run(() => Promise.resolve(place), options, tools);
+    const tools = new Map(observe ? [] : this.#tools);
+    return this.#run(() => Promise.resolve(place), options, { tools, prompter, observe, nameless: false });
   }
 
   /** capabilities says what the server is and allows. */
@@ -130,18 +140,17 @@ export class Agentd {
     return this.#unary((o) => this.#client.listModels({}, o));
   }
 
-  #run(begin: (signal: AbortSignal) => Promise<Place>, options: AttachOptions, tools: ReadonlyMap<string, Tool>): Run {
+  #run(begin: (signal: AbortSignal) => Promise<Place>, options: AttachOptions, part: Part): Run {
     return new Run({
       client: this.#client,
       begin,
-      tools,
+      ...part,
       answers: this.#answers,
       gate: this.#gate,
-      prompter: options.watchOnly === true ? undefined : (options.prompter ?? this.#options.prompter),
       headers: headersOf(this.#headers, options.headers),
       reconnect: this.#reconnect,
-      silenceMs: this.#options.silenceMs ?? defaultSilenceMs,
-      requestTimeoutMs: this.#options.requestTimeoutMs ?? defaultRequestTimeoutMs,
+      silenceMs: this.#silenceMs,
+      requestTimeoutMs: this.#requestTimeoutMs,
       display: options.display ?? false,
       visibility: visibilityOf(options.visibility),
       signal: options.signal,

@@ -1,24 +1,37 @@
 // How long to wait before something is tried again.
+import { amountOf, waitOf } from "./amounts.js";
 import { AgentdError, fromThrown, isLost } from "./errors.js";
 import { sleep } from "./wait.js";
 
 /**
  * ReconnectPolicy says how long a lost connection is tried again. Before the n-th attempt in a row without progress there is a
- * random wait of at most base·2ⁿ⁻¹ and at most cap.
+ * random wait of at most base·2ⁿ⁻¹ and at most cap. Progress is a new event, a heartbeat, or a stream that has held for longer
+ * than cap.
  */
 export interface ReconnectPolicy {
-  /** Time without progress, in milliseconds, after which no attempt begins; 0 never tries again. Default: 2 minutes. */
+  /** Time without progress, in milliseconds, after which no attempt begins; 0 never tries again, Infinity for ever. Default: 2 minutes. */
   maxElapsedMs: number;
   /** The same for the request that starts a turn. Default: 5 seconds. */
   startElapsedMs: number;
-  /** Bound of the first wait, in milliseconds. Default: 50. */
+  /** Bound of the first wait, in milliseconds, at least 1. Default: 50. */
   baseMs: number;
-  /** Bound of all waits, in milliseconds. Default: 5,000. */
+  /** Bound of all waits, in milliseconds, at least 1. Default: 5,000. */
   capMs: number;
 }
 
 /** defaultReconnect is what holds for what an option leaves out. */
 export const defaultReconnect: Readonly<ReconnectPolicy> = { maxElapsedMs: 120_000, startElapsedMs: 5_000, baseMs: 50, capMs: 5_000 };
+
+/** policyOf is a policy with the defaults for what is left out, or undefined. It throws INVALID_REQUEST for what cannot be. */
+export function policyOf(policy: { [K in keyof ReconnectPolicy]?: ReconnectPolicy[K] | undefined } = {}): ReconnectPolicy {
+  const { maxElapsedMs, startElapsedMs, baseMs, capMs } = defaultReconnect;
+  return {
+    maxElapsedMs: amountOf("reconnect.maxElapsedMs", policy.maxElapsedMs ?? maxElapsedMs, { least: 0 }),
+    startElapsedMs: amountOf("reconnect.startElapsedMs", policy.startElapsedMs ?? startElapsedMs, { least: 0 }),
+    baseMs: waitOf("reconnect.baseMs", policy.baseMs, baseMs),
+    capMs: waitOf("reconnect.capMs", policy.capMs, capMs),
+  };
+}
 
 /** The longest that one attempt counts, in milliseconds: a computer that sleeps meanwhile has not tried. */
 const longestAttempt = 60_000;

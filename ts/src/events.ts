@@ -72,7 +72,7 @@ export type EventBody =
     }
   /** Text is void and starts over under the same id. An empty messageId means all unfinished messages; see Transcript. */
   | { readonly type: "retract"; readonly messageId: string; readonly agentPath: readonly string[] }
-  /** Session state: first the whole of it, if there is any, later what changed. */
+  /** Session state: first the whole of it, if there is any, later what changed. A key whose value is null has been removed. */
   | { readonly type: "state"; readonly delta: JsonObject }
   /** A tool of this client is asked for. When a call is asked again, its tool runs and nothing is told. */
   | { readonly type: "tool_call"; readonly call: ToolCall }
@@ -80,6 +80,15 @@ export type EventBody =
   | { readonly type: "tool_notice"; readonly call: ToolCall }
   /** Nobody waits for a tool any more. */
   | { readonly type: "tool_cancelled"; readonly callId: string; readonly reason: string }
+  /** A tool call waits, and no client that is attached has its tool. The call is asked for once one attaches that has it. */
+  | {
+      readonly type: "tool_unserved";
+      readonly callId: string;
+      readonly name: string;
+      readonly agentPath: readonly string[];
+      /** When the turn ends if none attaches. */
+      readonly expires: Date | undefined;
+    }
   /** A tool call was answered, by whichever client; either output or error is set. */
   | {
       readonly type: "tool_result";
@@ -182,6 +191,11 @@ function bodyOf(response: RunResponse["response"]): EventBody | undefined {
       return { type: "tool_notice", call: callOf(response.value) };
     case "toolCancelled":
       return { type: "tool_cancelled", callId: response.value.toolCallId, reason: response.value.reason };
+    case "toolCallUnserved": {
+      const { toolCallId, toolName, agentPath, expireTime } = response.value;
+      const expires = expireTime === undefined ? undefined : timestampDate(expireTime);
+      return { type: "tool_unserved", callId: toolCallId, name: toolName, agentPath, expires };
+    }
     case "toolResult": {
       const { toolCallId, toolName, result, parts, agentPath } = response.value;
       return {

@@ -16,6 +16,8 @@ export interface FollowOptions {
   /** The seq of the last message that the caller has; undefined: the turn from its beginning. */
   afterSeq: bigint | undefined;
   toolNames: string[];
+  /** Only watches. */
+  observe: boolean;
   display: boolean;
   visibility: Display_Visibility;
   headers: Headers;
@@ -61,12 +63,15 @@ async function* stream(o: FollowOptions, state: Position, outage: Outage): Async
     sessionId: o.sessionId,
     turnId: state.turnId,
     toolNames: o.toolNames,
+    observe: o.observe,
     display: o.display,
     visibility: o.visibility,
     ...(state.cursor === undefined ? {} : { afterSeq: state.cursor }),
   };
+  let answered: number | undefined; // when the server took the stream
+  const onHeader = () => void (answered = Date.now());
   const messages = o.client
-    .watchTurn(request, { signal: controller.signal, headers: o.headers, timeoutMs: 0 })
+    .watchTurn(request, { signal: controller.signal, headers: o.headers, timeoutMs: 0, onHeader })
     [Symbol.asyncIterator]();
   const giveUp = () => controller.abort(new AgentdError("UNAVAILABLE", `nothing came for ${o.silenceMs} ms, not even a heartbeat`));
   state.reconnected();
@@ -79,6 +84,9 @@ async function* stream(o: FollowOptions, state: Position, outage: Outage): Async
         next = await orAborted(messages.next(), controller.signal);
       } catch (thrown) {
         o.signal.throwIfAborted();
+        if (answered !== undefined && Date.now() - answered > o.reconnect.capMs) {
+          outage.over(); // a quiet turn, of which nothing was to be told
+        }
         return closing ?? fromThrown(thrown);
       } finally {
         clearTimeout(silent);
@@ -121,6 +129,8 @@ class Position {
   turnId: string;
   readonly #resumes: boolean;
   #news = false;
+  #stream = 0;
+  readonly #unserved = new Map<string, number>(); // by call: the last stream on which it was said; bounded by the turn's calls
   // Of a text that comes in several pieces only the last has a seq. After a lost connection all of them come again: ahead is
   // what the caller has had of it, skip how many bytes of that are still to come.
   #ahead: { of: string; bytes: number } = { of: "", bytes: 0 };
@@ -134,6 +144,7 @@ class Position {
 
   /** reconnected says that a stream begins. */
   reconnected(): void {
+    this.#stream++;
     this.#skip = this.#ahead.bytes;
   }
 
@@ -154,6 +165,12 @@ class Position {
       if (this.turnId === "" && response.case !== "turnQueued") {
         this.turnId = message.turnId; // a prompt that waits may be another turn's
       }
+    }
+    if (response.case === "toolCallUnserved") {
+      // It has no seq and is said again to whoever comes back.
+      const said = this.#unserved.get(response.value.toolCallId) ?? this.#stream;
+      this.#unserved.set(response.value.toolCallId, this.#stream);
+      return said === this.#stream ? "new" : "old";
     }
     if (response.case === "outputChunk") {
       return this.#cut(response.value, seq) ? "new" : "old";

@@ -18,21 +18,29 @@ export type Decision =
   | { answer: string };
 
 /**
- * Prompter asks a person. Its signal is aborted when the question is settled elsewhere, or the run is over. undefined leaves it
- * to another client.
+ * Prompter asks a person. Its signal is aborted when the question is settled elsewhere, or the run is over; what is returned then is
+ * dropped. undefined or null, such as at the end of an input, is no answer: the question stays open for others.
  */
-export type Prompter = (interaction: Interaction, signal: AbortSignal) => Promise<Decision | undefined> | Decision | undefined;
+export type Prompter = (interaction: Interaction, signal: AbortSignal) => Promise<Decision | undefined | null> | Decision | undefined | null;
 
-/** resolutionOf translates a decision. */
+/**
+ * resolutionOf translates a decision. It throws INVALID_REQUEST for one that decides nothing, or two things, such as
+ * `{ approve: false }` and `{ answer: null }`: neither is a yes.
+ */
 export function resolutionOf(decision: Decision, idempotencyKey: string): Resolution {
-  if ("approve" in decision) {
-    const changed = decision.toolInput === undefined ? {} : { toolInput: wellFormed(JSON.stringify(decision.toolInput)) };
+  const { approve, toolInput, deny, reason, answer } = decision as { approve?: unknown; toolInput?: JsonObject; deny?: unknown; reason?: string; answer?: unknown };
+  const said = [approve, deny, answer].filter((one) => one !== undefined);
+  if (said.length === 1 && approve === true) {
+    const changed = toolInput === undefined ? {} : { toolInput: wellFormed(JSON.stringify(toolInput)) };
     return create(ResolutionSchema, { idempotencyKey, decision: { case: "approve", value: changed } });
   }
-  if ("deny" in decision) {
-    return create(ResolutionSchema, { idempotencyKey, decision: { case: "deny", value: { reason: wellFormed(decision.reason ?? "") } } });
+  if (said.length === 1 && deny === true) {
+    return create(ResolutionSchema, { idempotencyKey, decision: { case: "deny", value: { reason: wellFormed(reason ?? "") } } });
   }
-  return create(ResolutionSchema, { idempotencyKey, decision: { case: "answer", value: wellFormed(decision.answer) } });
+  if (said.length === 1 && typeof answer === "string") {
+    return create(ResolutionSchema, { idempotencyKey, decision: { case: "answer", value: wellFormed(answer) } });
+  }
+  throw new AgentdError("INVALID_REQUEST", "a decision is one of { approve: true }, { deny: true } and { answer: a text }");
 }
 
 /** PromptsOptions is what the prompts of a run need. */
@@ -88,14 +96,14 @@ export class Prompts {
         return;
       }
     }
-    let decision: Decision | undefined;
+    let decision: Decision | undefined | null;
     try {
       decision = await orAborted(Promise.resolve(prompter(asked, signal)), signal);
     } catch (thrown) {
       const { sessionId, turnId } = asked;
       throw new AgentdError("INTERNAL", `the prompter failed: ${messageOf(thrown)}`, { cause: thrown, sessionId, turnId });
     }
-    if (decision === undefined) {
+    if (decision === undefined || decision === null) {
       return;
     }
     const resolution = resolutionOf(decision, newKey());

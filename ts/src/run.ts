@@ -15,7 +15,7 @@ import type { ProviderTools } from "./modelevents.js";
 import { Prompts, type Prompter } from "./prompts.js";
 import type { Tool } from "./tool.js";
 import { Transcript, type Message } from "./transcript.js";
-import { follows, Mailbox, type Gate } from "./wait.js";
+import { follows, Mailbox, orAborted, type Gate } from "./wait.js";
 
 /** Result is a whole turn. */
 export interface Result {
@@ -48,11 +48,15 @@ export interface RunConfig {
   client: Client<typeof SessionService>;
   /** Finds the turn to follow, or starts it. */
   begin: (signal: AbortSignal) => Promise<Place>;
+  /** begin starts a turn that only its answer names: nobody finds it without. */
+  nameless: boolean;
   /** The tools to be asked for. */
   tools: ReadonlyMap<string, Tool>;
   answers: Answers;
   gate: Gate;
   prompter: Prompter | undefined;
+  /** Only watches. */
+  observe: boolean;
   headers: Headers;
   reconnect: ReconnectPolicy;
   silenceMs: number;
@@ -181,23 +185,44 @@ export class Run implements AsyncIterable<Event> {
     }
   }
 
-  /** begin begins. Where an abort is to cancel the turn, its name is waited for. */
+  /**
+   * begin begins. Where an abort is to cancel the turn, its name is waited for. A turn without another name is cancelled behind the
+   * back of a caller who has left before it was known: nobody could find it.
+   */
   async #begin(signal: AbortSignal): Promise<Place> {
     signal.throwIfAborted();
-    if (!this.#c.cancelOnAbort) {
-      return this.#c.begin(signal);
+    const { begin, cancelOnAbort, nameless } = this.#c;
+    if (!cancelOnAbort && !nameless) {
+      return begin(signal);
     }
-    return this.#c.begin(new AbortController().signal);
+    const starting = begin(new AbortController().signal);
+    if (cancelOnAbort) {
+      return starting;
+    }
+    return orAborted(starting, signal).catch((thrown: unknown) => {
+      if (signal.aborted) {
+        starting.then(
+          (place) => this.#cancel(place),
+          () => {},
+        );
+      }
+      throw thrown;
+    });
   }
 
   /** cancelIfAborted cancels the turn, once, if its caller wants that and it is known. */
   #cancelIfAborted(): Promise<void> {
-    const { client, headers, requestTimeoutMs, reconnect, cancelOnAbort, signal } = this.#c;
+    const { cancelOnAbort, signal } = this.#c;
     if (!cancelOnAbort || signal?.aborted !== true || this.#sessionId === undefined) {
       return Promise.resolve();
     }
-    const named = { sessionId: this.#sessionId, turnId: this.#turnId ?? "" };
-    // The caller has gone: what fails now is nobody's business.
+    return this.#cancel({ sessionId: this.#sessionId, turnId: this.#turnId ?? "" });
+  }
+
+  /** cancel cancels the turn, once. The caller has gone: what fails is nobody's business. */
+  #cancel({ sessionId, turnId }: Pick<Place, "sessionId" | "turnId">): Promise<void> {
+    const { client, headers, requestTimeoutMs, reconnect } = this.#c;
+    const named = { sessionId, turnId };
     this.#cancelling ??= persist(reconnect, AbortSignal.timeout(requestTimeoutMs), () =>
       client.cancelTurn(named, { headers, timeoutMs: requestTimeoutMs }),
     ).then(

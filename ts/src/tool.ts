@@ -1,7 +1,7 @@
 // Tools: what agents may ask this program to do.
 import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
-import { durationFromMs } from "@bufbuild/protobuf/wkt";
 import { prettifyError, safeParseAsync, type $ZodType, type output } from "zod/v4/core";
+import { amountOf, dayMs, timeOf } from "./amounts.js";
 import { AgentdError } from "./errors.js";
 import { ToolSchema, type Part as PartMessage, type Tool as ToolMessage } from "./gen/agentd/v1/types_pb.js";
 import { messagesOf, ToolOutput } from "./parts.js";
@@ -37,7 +37,7 @@ export interface ToolDefinition<S extends $ZodType = $ZodType> {
    * one of these and images or other files behind it. What it throws becomes an error that the model sees, with its message.
    */
   run: (input: output<S>, context: ToolContext) => unknown;
-  /** How long a call may take, in milliseconds; left out: what the run says for all tools, or the server. */
+  /** How long a call may take, in milliseconds, at most a day; left out: what the run says for all tools, or the server. */
   timeoutMs?: number;
   /** Whether a person has to approve each call first, see Prompter. */
   needsApproval?: boolean;
@@ -66,8 +66,6 @@ export interface Answer {
 
 const namePattern = /^[A-Za-z_][A-Za-z0-9_.:-]{0,63}$/;
 const maxDescription = 16_384;
-/** The protocol's bound of a tool's time, a day. */
-const maxTimeoutMs = 86_400_000;
 /** How much longer than the tool the server waits, so that the answer arrives which says that its time is over. */
 const answerWayMs = 2_000;
 
@@ -83,6 +81,9 @@ export class Tool {
       throw new AgentdError("INVALID_REQUEST", wrong);
     }
     const { description, input, timeoutMs, needsApproval = false, deferred = false } = definition;
+    const bounds = { least: 1, most: dayMs };
+    const waits = timeoutMs === undefined ? undefined : Math.min(amountOf(`tool ${name}: timeoutMs`, timeoutMs, bounds) + answerWayMs, dayMs);
+    const timeout = timeOf("timeoutMs", waits, bounds);
     this.#definition = definition;
     this.declaration = create(ToolSchema, {
       name,
@@ -90,7 +91,7 @@ export class Tool {
       needsApproval,
       deferred,
       ...(input === undefined ? {} : { inputSchema: jsonSchemaOf(input, `the input of tool ${name}`) }),
-      ...(timeoutMs === undefined ? {} : { timeout: durationFromMs(Math.min(timeoutMs + answerWayMs, maxTimeoutMs)) }),
+      ...(timeout === undefined ? {} : { timeout }),
     });
   }
 
@@ -154,7 +155,7 @@ function textOf(result: unknown): string {
   return wellFormed(typeof result === "string" ? result : (JSON.stringify(result) ?? "null"));
 }
 
-function problemOf(name: string, { description, run, timeoutMs }: ToolDefinition): string | undefined {
+function problemOf(name: string, { description, run }: ToolDefinition): string | undefined {
   if (!namePattern.test(name)) {
     return `tool name ${JSON.stringify(name.slice(0, 80))} must match ${namePattern.source}`;
   }
@@ -166,9 +167,6 @@ function problemOf(name: string, { description, run, timeoutMs }: ToolDefinition
   }
   if (typeof run !== "function") {
     return `tool ${name} has no function run`;
-  }
-  if (timeoutMs !== undefined && !(timeoutMs > 0 && timeoutMs <= maxTimeoutMs)) {
-    return `tool ${name}: timeoutMs must be above 0 and at most ${maxTimeoutMs}, got ${timeoutMs}`;
   }
   return undefined;
 }

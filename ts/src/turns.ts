@@ -1,5 +1,6 @@
 // Turns: what one prompt sets off.
 import type { Client } from "@connectrpc/connect";
+import { countOf } from "./amounts.js";
 import { eventOf, type Event } from "./events.js";
 import type { ListTurnsRequestSchema, ModelCallDetails, SessionService, Turn } from "./gen/agentd/v1/sessions_pb.js";
 import { visibilityOf, type Visibility } from "./options.js";
@@ -77,7 +78,8 @@ export class Turns {
    * it yields the error of a turn that failed as an event.
    */
   async *events(sessionId: string, options: EventsOptions = {}): AsyncGenerator<Event, void, undefined> {
-    let request = { ...options, visibility: visibilityOf(options.visibility), sessionId };
+    const limit = countOf("limit", options.limit);
+    let request = { ...options, limit, visibility: visibilityOf(options.visibility), sessionId };
     for (;;) {
       const { events, more } = await this.#unary((o) => this.#client.listTurnEvents(request, o));
       for (const message of events) {

@@ -30,7 +30,7 @@ const mistakes: [string, ErrorCodeName, RegExp, () => unknown][] = [
   ["a JSON Schema in place of zod's", "INVALID_REQUEST", /^the input of tool a must be a schema of zod 4/, () => new Agentd(nowhere).addTool("a", { description, input: loose({ type: "object" }), run })],
   ["a schema of no object", "INVALID_REQUEST", /must be an object \(z\.object\), not "string"$/, () => new Agentd(nowhere).addTool("a", { description, input: z.string(), run })],
   ["a bigint in the state", "INVALID_REQUEST", /^the run cannot be sent: .*BigInt/, () => asked({ state: loose({ a: 5n }) })],
-  ["half a model call", "INVALID_REQUEST", /^the run cannot be sent: .*1\.5/, () => asked({ budget: { modelCalls: 1.5 } })],
+  ["half a model call", "INVALID_REQUEST", /^budget.modelCalls is 1\.5, must be a whole number from 1 /, () => asked({ budget: { modelCalls: 1.5 } })],
   ["a prompt that is none", "INVALID_REQUEST", /^the run cannot be sent: /, () => asked({ prompt: loose({}) })],
   ["a position that is none", "INVALID_REQUEST", /^afterSeq is "abc", must be the seq of an event$/, () => new Agentd(nowhere).attach("s", { afterSeq: "abc" })],
   ["a run that is iterated again", "INVALID_REQUEST", /^a run can be iterated once/, twice],

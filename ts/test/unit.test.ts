@@ -1,67 +1,13 @@
-// What a real server does not do on demand: a server of this file's own, in memory.
+// What a real server does not do on demand.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { create, type MessageInitShape } from "@bufbuild/protobuf";
-import { Code, ConnectError, createRouterTransport, type ServiceImpl } from "@connectrpc/connect";
-import { Agentd, AgentdError, Transcript, type Event } from "@apzuk3/agentd";
-import {
-  ErrorCode,
-  InteractionKind,
-  InteractionStatus,
-  RunResponse_ErrorResponseSchema,
-  SessionService,
-  type ResolveInteractionRequest,
-  type RunResponseSchema,
-  type WatchTurnRequest,
-} from "@apzuk3/agentd/proto";
+import { Code, ConnectError } from "@connectrpc/connect";
+import { Agentd, AgentdError, llm, Transcript, type Event } from "@apzuk3/agentd";
+import { ErrorCode, InteractionStatus, type ResolveInteractionRequest } from "@apzuk3/agentd/proto";
 import { defaultReconnect, Outage } from "../dist/backoff.js";
-import { gather, told } from "./gather.js";
+import { gather, Latch, told } from "./gather.js";
+import { chunk, end, error, lost, playing, question, type Message, type Stream } from "./playing.js";
 
-type Message = MessageInitShape<typeof RunResponseSchema>;
-/** A stream: what it sends, and how it ends. */
-type Stream = { send: Message[]; fail?: ConnectError; hang?: boolean };
-
-const chunk = (seq: bigint, content: string, messageId = "m"): Message => ({ seq, turnId: "t", response: { case: "outputChunk", value: { content, messageId, agentPath: ["a"] } } });
-const end: Message = { seq: 1000n, turnId: "t", response: { case: "end", value: { completed: true } } };
-const error = (code: ErrorCode, seq = 0n): Message => ({ seq, response: { case: "error", value: { code, message: "said so", retryable: true } } });
-
-/** playing returns a client of a server that plays streams one after the other, and what it was asked. */
-function playing(streams: Stream[], more: Partial<Parameters<typeof service>[0]> = {}, options = {}) {
-  const asked: WatchTurnRequest[] = [];
-  const transport = createRouterTransport((router) => router.service(SessionService, service({ asked, streams, ...more })));
-  const agentd = new Agentd("http://unused", { transport, reconnect: { baseMs: 1, capMs: 2, maxElapsedMs: 5_000 }, ...options });
-  return { agentd, asked };
-}
-
-function service(o: { asked: WatchTurnRequest[]; streams: Stream[]; resolved?: ResolveInteractionRequest[]; status?: InteractionStatus; refusal?: ErrorCode }): Partial<ServiceImpl<typeof SessionService>> {
-  return {
-    async *watchTurn(request, { signal }) {
-      o.asked.push(request);
-      const { send, fail, hang } = o.streams[o.asked.length - 1] ?? { send: [], fail: new ConnectError("no more streams", Code.Internal) };
-      for (const event of send) {
-        yield { event };
-      }
-      if (hang === true) {
-        await new Promise((resolve) => signal.addEventListener("abort", resolve));
-      }
-      if (fail !== undefined) {
-        throw fail;
-      }
-    },
-    getInteraction: () => ({ interaction: { status: o.status ?? InteractionStatus.PENDING } }),
-    resolveInteraction(request) {
-      o.resolved?.push(request);
-      if (o.refusal !== undefined) {
-        throw new ConnectError("no", Code.FailedPrecondition, undefined, [
-          { desc: RunResponse_ErrorResponseSchema, value: create(RunResponse_ErrorResponseSchema, { code: o.refusal, message: "no" }) },
-        ]);
-      }
-      return {};
-    },
-  };
-}
-
-const lost = new ConnectError("connection reset", Code.Unknown);
 const textOf = (events: Event[]) => events.flatMap((e) => (e.type === "text" ? [e.text] : [])).join("");
 
 test("a text whose first pieces have no seq is not repeated after a cut, wherever that is", async () => {
@@ -125,16 +71,6 @@ test("a retract starts messages over", () => {
   assert.deepEqual(told([say("a", "1", "x"), retract("1")]).messages, []);
 });
 
-const question = (status: InteractionStatus, seq: bigint, replayed = false): Message => ({
-  seq,
-  turnId: "t",
-  replayed,
-  response: {
-    case: status === InteractionStatus.PENDING ? "interactionRequested" : "interactionResolved",
-    value: { interaction: { id: "q", sessionId: "s", turnId: "t", kind: InteractionKind.INPUT, question: "which?", status } },
-  },
-});
-
 test("a person is asked once, and answers", async () => {
   const resolved: ResolveInteractionRequest[] = [];
   const pending = question(InteractionStatus.PENDING, 1n);
@@ -167,8 +103,6 @@ test("nobody is asked what is settled", async () => {
   const prompter = () => assert.fail("asked");
   const replayed = playing([{ send: [question(InteractionStatus.PENDING, 1n, true), end] }], { status: InteractionStatus.RESOLVED });
   assert.deepEqual((await gather(replayed.agentd.attach("s", { prompter }))).map((e) => e.type), ["interaction_requested", "end"]);
-  const watching = playing([{ send: [question(InteractionStatus.PENDING, 1n), end] }]);
-  await gather(watching.agentd.attach("s", { prompter, watchOnly: true }));
   // One that somebody else answers meanwhile.
   let reason: unknown;
   const settled = playing([{ send: [question(InteractionStatus.PENDING, 1n), question(InteractionStatus.RESOLVED, 2n), end] }]);
@@ -205,8 +139,100 @@ test("waits grow up to a cap, for as long as the policy says; sleep does not cou
   assert.equal(new Outage({ ...policy, maxElapsedMs: 0 }).next(), undefined);
 });
 
-test("options that make no sense are refused", () => {
-  for (const options of [{ silenceMs: 0 }, { requestTimeoutMs: -1 }, { maxConcurrentTools: Number.NaN }]) {
-    assert.throws(() => new Agentd("http://unused", options), { name: "AgentdError", code: "INVALID_REQUEST" });
+/** framed is a frame of a Connect stream: a message, or with flags 2 the end. */
+function framed(flags: number, json: unknown): Uint8Array {
+  const data = new TextEncoder().encode(JSON.stringify(json));
+  const head = new DataView(new ArrayBuffer(5));
+  head.setUint8(0, flags);
+  head.setUint32(1, data.length);
+  return new Uint8Array([...new Uint8Array(head.buffer), ...data]);
+}
+
+test("a quiet turn is followed for as long as its streams hold", async (t) => {
+  t.mock.timers.enable({ apis: ["Date"] });
+  let streams = 0;
+  const fetch = () => {
+    const last = ++streams === 20;
+    const body = new ReadableStream<Uint8Array>(
+      {
+        pull(controller) {
+          if (last) {
+            controller.enqueue(framed(0, { event: { seq: "9", turnId: "t", end: { completed: true } } }));
+            controller.enqueue(framed(2, {}));
+            controller.close();
+            return;
+          }
+          t.mock.timers.tick(10_000); // the headers have come, and nothing else does
+          controller.error(new TypeError("connection reset"));
+        },
+      },
+      { highWaterMark: 0 },
+    );
+    return Promise.resolve(new Response(body, { headers: { "content-type": "application/connect+json" } }));
+  };
+  const agentd = new Agentd("http://unused", { fetch, reconnect: { baseMs: 1, capMs: 2, maxElapsedMs: 60_000 } });
+  assert.deepEqual((await gather(agentd.attach("s"))).map((e) => e.type), ["end"]);
+  assert.equal(streams, 20);
+});
+
+test("streams that break at once are given up", async (t) => {
+  t.mock.timers.enable({ apis: ["Date"] });
+  const broken = (): Stream => ({ send: [], fail: lost });
+  const { agentd, asked } = playing([...Array(20)].map(broken), {}, { reconnect: { baseMs: 1, capMs: 2, maxElapsedMs: 0 } });
+  await assert.rejects(gather(agentd.attach("s")), (err) => err instanceof AgentdError && err.code === "UNAVAILABLE");
+  assert.equal(asked.length, 1);
+});
+
+test("nobody has a tool: said once, also to who comes back, and again when it is so again", async () => {
+  const unserved = (toolCallId: string): Message => ({
+    turnId: "t",
+    response: { case: "toolCallUnserved", value: { toolCallId, toolName: "look", agentPath: ["a"], expireTime: { seconds: 60n, nanos: 0 } } },
+  });
+  const { agentd } = playing([{ send: [chunk(1n, "a"), unserved("1")], fail: lost }, { send: [unserved("1"), unserved("2"), unserved("2")], fail: lost }, { send: [unserved("2"), unserved("2"), end] }]);
+  const events = (await gather(agentd.attach("s"))).flatMap((e) => (e.type === "tool_unserved" ? [e] : []));
+  assert.deepEqual(events.map((e) => e.callId), ["1", "2", "2", "2"]);
+  const { callId, name, agentPath, expires, seq } = events[0]!;
+  assert.deepEqual([callId, name, agentPath, expires, seq], ["1", "look", ["a"], new Date(60_000), 0n]);
+});
+
+/** starting returns a client whose server holds the start of a turn back until it is let, and what it has cancelled. */
+function starting() {
+  const [arrived, letGo] = [new Latch(), new Latch()];
+  const cancelled: string[] = [];
+  const gone = new Latch();
+  const methods = {
+    async createTurn() {
+      arrived.open();
+      await letGo.opened;
+      return { turn: { id: "t", sessionId: "s" } };
+    },
+    cancelTurn(request: { sessionId: string; turnId: string }) {
+      cancelled.push(`${request.sessionId}/${request.turnId}`);
+      gone.open();
+      return {};
+    },
+  };
+  return { ...playing([], { methods }), arrived, letGo, cancelled, gone };
+}
+
+test("a turn that is left before its name is known is cancelled, unless it has another name", async () => {
+  const agent = llm({ name: "a", model: "echo" });
+  for (const more of [{}, { cancelOnAbort: true }, { idempotencyKey: "mine" }]) {
+    const { agentd, arrived, letGo, cancelled, gone } = starting();
+    const leave = new AbortController();
+    const whole = gather(agentd.run({ agent, prompt: "p", signal: leave.signal, ...more }));
+    await arrived.opened;
+    leave.abort(new Error("left"));
+    if (!("cancelOnAbort" in more)) {
+      await assert.rejects(whole, /left/); // at once
+    }
+    letGo.open();
+    if ("idempotencyKey" in more) {
+      assert.deepEqual(cancelled, []);
+      continue;
+    }
+    await gone.opened;
+    await assert.rejects(whole, /left/);
+    assert.deepEqual(cancelled, ["s/t"], JSON.stringify(more));
   }
 });

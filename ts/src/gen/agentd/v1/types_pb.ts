@@ -337,7 +337,11 @@ export const AgentSchema: GenMessage<Agent> = /*@__PURE__*/
 
 /**
  * McpAttachment names tools of an MCP server that the client has attached. The
- * client resolves it to tools of its own; the server runs none.
+ * client resolves it to tools of its own, which it offers and adds to the agent's
+ * tool_names; the server runs none. A resolved attachment may be left out or stay.
+ * One that is not resolved is ERROR_CODE_INVALID_AGENT_TREE: a tool that it includes
+ * neither is nor ends one of the agent's tool_names, or it includes all tools and the
+ * agent has no tool_names.
  *
  * @generated from message agentd.v1.McpAttachment
  */
@@ -904,48 +908,51 @@ export const LoopAgentSchema: GenMessage<LoopAgent> = /*@__PURE__*/
   messageDesc(file_agentd_v1_types, 16);
 
 /**
- * TokenUsage counts tokens as the provider reported them.
+ * TokenUsage counts tokens. It means the same for every provider; a provider's own
+ * numbers are in RawPayload.
  *
  * @generated from message agentd.v1.TokenUsage
  */
 export type TokenUsage = Message<"agentd.v1.TokenUsage"> & {
   /**
-   * Tokens of the request.
+   * Tokens of the whole request: cached ones, those that were written into a cache
+   * and those that tools of the provider have added are among them.
    *
    * @generated from field: int32 prompt_tokens = 1;
    */
   promptTokens: number;
 
   /**
-   * Tokens of the answer.
+   * Tokens of the whole answer, with the model's thinking.
    *
    * @generated from field: int32 completion_tokens = 2;
    */
   completionTokens: number;
 
   /**
-   * Tokens of the request that the provider had cached.
+   * Those of prompt_tokens that were read from the provider's cache.
    *
    * @generated from field: int32 cached_tokens = 3;
    */
   cachedTokens: number;
 
   /**
-   * Tokens of the model's thinking.
+   * Those of completion_tokens that are the model's thinking, where the provider says
+   * so.
    *
    * @generated from field: int32 thoughts_tokens = 4;
    */
   thoughtsTokens: number;
 
   /**
-   * All tokens that the provider counted.
+   * prompt_tokens and completion_tokens together.
    *
    * @generated from field: int32 total_tokens = 5;
    */
   totalTokens: number;
 
   /**
-   * Tokens of the request that the provider has written into its cache, where it
+   * Those of prompt_tokens that the provider has written into its cache, where it
    * says so.
    *
    * @generated from field: int32 cache_write_tokens = 10;
