@@ -48,7 +48,7 @@ func approvalOutlivesItsServer(t *testing.T, over *carrier) {
 		return &agentdv1.Resolution{Decision: &agentdv1.Resolution_Answer{Answer: "fun"}}, nil
 	})
 	dial := func(s *served) *client.Client {
-		c := client.New(s.url, client.WithPrompter(person), client.WithReconnect(client.ReconnectPolicy{MaxElapsed: -1}))
+		c := client.New(s.url, client.WithReconnect(client.ReconnectPolicy{MaxElapsed: -1}))
 		t.Cleanup(c.CloseIdleConnections)
 		if err := client.AddTool(c, "pay", "pays", func(_ context.Context, in payment) (any, error) {
 			paid = append(paid, in.Amount)
@@ -113,7 +113,7 @@ func approvalOutlivesItsServer(t *testing.T, over *carrier) {
 	}
 	var said strings.Builder
 	var end *client.End
-	for event, err := range c.Attach(t.Context(), in.GetSessionId()) {
+	for event, err := range c.Attach(t.Context(), in.GetSessionId(), client.WithRunPrompter(person)) {
 		switch {
 		case err != nil:
 			t.Fatal(err)

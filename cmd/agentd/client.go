@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/apzuk3/agentd/internal/cli"
@@ -135,18 +133,6 @@ func state(pairs map[string]string) (map[string]any, error) {
 		out[key] = value
 	}
 	return out, nil
-}
-
-// readAll reads at most limit bytes.
-func readAll(in io.Reader, limit int64) (string, error) {
-	data, err := io.ReadAll(io.LimitReader(in, limit+1))
-	if err != nil {
-		return "", err
-	}
-	if int64(len(data)) > limit {
-		return "", fmt.Errorf("more than %d bytes", limit)
-	}
-	return strings.TrimRight(string(data), "\r\n"), nil
 }
 
 // isFile tells whether a name is that of a file that may hold an agent.

@@ -117,12 +117,19 @@ func TestRecordPage(t *testing.T) {
 		"equal, 1 turn, 6 records", `"equal":true,"turns":1,"records":6`)
 }
 
+// TestScriptsPage runs the commands of docs/scripts.md.
+func TestScriptsPage(t *testing.T) {
+	_, out := runPage(t, "../../docs/scripts.md")
+	contains(t, out, "The tool says: Hello, Hal!", "You said \"Good evening\".")
+}
+
 // TestPage runs the commands of docs/cli.md, in one shell, against a daemon.
 func TestPage(t *testing.T) {
 	d := inProcess(t, map[string]string{"AGENTD_ADDR": "127.0.0.1:0", "AGENTD_DATA": ":memory:"})
 	page, out := runPage(t, "../../docs/cli.md", "AGENTD_URL="+d.url)
 	contains(t, out, "greeter.yaml: ok", "Hello, Alice!", "Hello, Bob!", `"TURN_STATUS_SUCCEEDED"`, "Hello, Dora!", `"team":"search"`, `"SESSION_STATE_ARCHIVED"`, `"forkedFrom":"`,
-		"enough for today", `"instruction":"Greet people`, `"toolName":"refund"`, "paid back", `"name":"scripted/demo"`, "did you mean model?")
+		"enough for today", `"instruction":"Greet people`, `"toolName":"refund"`, "paid back", `"name":"scripted/demo"`, "\nOnly this line is on standard output\n", "Hello, Gus!", "did you mean model?",
+		`"key":"app:plan","value":"\"ship it\""`, `{"removed":["app:plan"]}`)
 	// The file on the page is the example.
 	_, shown, _ := strings.Cut(page, "```yaml\n")
 	shown, _, _ = strings.Cut(shown, "```")

@@ -6,6 +6,7 @@
 //	agentd sessions       look at sessions and change them
 //	agentd turns          look at turns and cancel them
 //	agentd interactions   answer what turns ask of people
+//	agentd state          list and remove the state that sessions share
 //	agentd models         list the models that the server knows
 //	agentd replay         run a session again on its own log
 //	agentd healthcheck    ask the server on this machine whether it is ready
@@ -16,11 +17,14 @@
 // and what run --local has in common with serve.
 // Provider keys come from GEMINI_API_KEY, ANTHROPIC_API_KEY and OPENAI_API_KEY.
 //
-// SIGTERM and SIGINT stop the server: new turns are refused, running ones are
+// SIGTERM, SIGINT and SIGHUP (its terminal was closed; not under nohup) stop the server: new turns are refused, running ones are
 // waited for, up to --shutdown-grace, then put aside: they go on after the next
 // start. Those that only wait for a person, or for a client that is not there, are
-// put aside at once; a second signal does so with all. Turns that run when the server
+// put aside at once; a second SIGTERM or SIGINT does so with all. Turns that run when the server
 // is killed go on after the next start too.
+//
+// run takes SIGINT and SIGTERM for a cancel of its turn, a second one and SIGHUP for
+// leaving it: its tools are killed, the turn goes on.
 //
 // When the disk is full turns wait, and go on when there is space again. When the
 // database has failed (a failed fsync, an I/O error) the server stops at once, with
@@ -40,6 +44,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -62,6 +67,9 @@ var version string
 func main() {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
+		signal.Notify(signals, syscall.SIGHUP)
+	}
 	p := &process{signals: signals, env: environ(os.Environ()), stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
 	p.tty.stdin, p.tty.stdout, p.tty.stderr = terminal(os.Stdin), terminal(os.Stdout), terminal(os.Stderr)
 	os.Exit(p.run(os.Args[1:]))
@@ -87,10 +95,11 @@ type commands struct {
 	Sessions     sessionsCmd     `cmd:"" help:"Look at sessions and change them."`
 	Turns        turnsCmd        `cmd:"" help:"Look at turns and cancel them."`
 	Interactions interactionsCmd `cmd:"" help:"Answer what turns ask of people."`
+	State        stateCmd        `cmd:"" help:"List and remove the state that sessions share."`
 	Models       modelsCmd       `cmd:"" help:"List the models that the daemon knows."`
 	Replay       replayCmd       `cmd:"" help:"Run a session of a stopped daemon again on its own log, and tell where it differs."`
 	Healthcheck  healthcheckCmd  `cmd:"" help:"Ask the server on this machine whether it is ready."`
-	Version      versionCmd      `cmd:"" help:"Print the version."`
+	Version      versionCmd      `cmd:"" help:"Print the version; so does agentd --version."`
 }
 
 // process is what a command has of its process.
@@ -131,6 +140,9 @@ func (p *process) run(args []string) (code int) {
 			panic(e)
 		}
 	}()
+	if slices.Equal(args, []string{"--version"}) { // no flag: commands have one of this name
+		args = []string{"version"}
+	}
 	ctx, err := parser.Parse(args)
 	if err != nil {
 		fmt.Fprintln(stderr, "agentd:", err)

@@ -44,6 +44,7 @@ func TestCommandLine(t *testing.T) {
 		stderr string
 	}{
 		"version":           {[]string{"version"}, nil, exitOK, "agentd ", ""},
+		"version flag":      {[]string{"--version"}, nil, exitOK, "agentd ", ""},
 		"help":              {[]string{"--help"}, nil, exitOK, "serve", ""},
 		"help of serve":     {[]string{"serve", "--help"}, nil, exitOK, "$AGENTD_TURN_TIMEOUT", ""},
 		"nothing":           {nil, nil, exitUsage, "", "expected one of"},

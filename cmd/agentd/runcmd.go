@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -40,6 +42,9 @@ type runCmd struct {
 	Session     string `noenv:"" placeholder:"ID" help:"Continue this session."`
 	Attach      string `noenv:"" placeholder:"SESSION" help:"Follow the last turn of this session, and run its tools if FILE is given."`
 
+	Model  string `short:"m" noenv:"" placeholder:"MODEL" help:"Ask this model, without a file: agentd run -m MODEL PROMPT."`
+	Output string `short:"o" noenv:"" enum:",text,json,events" default:"" placeholder:"text|json|events" help:"What standard output gets. text: the answer alone, when the turn has completed; json: the turn as one JSON object, at its end; events: each event as a line of JSON, as --json. Default: what happens, for people, on a terminal, else events."`
+
 	State    map[string]string `short:"s" noenv:"" mapsep:"none" placeholder:"KEY=VALUE" help:"Set a key of the session's state. A value that is JSON counts as such, any other one as text."`
 	Thoughts bool              `noenv:"" help:"Show what models think, too."`
 	Files    []string          `name:"file" short:"f" noenv:"" sep:"none" placeholder:"FILE" help:"Show the models this file, behind the prompt, which may then be left out: an image, a PDF, a sound, a text; or an https, http or gs URI, which the model's provider fetches. Its type is that of its name or content; TYPE/SUBTYPE=FILE tells it. May be given several times."`
@@ -55,15 +60,17 @@ type runCmd struct {
 func (*runCmd) Help() string {
 	return `Agents run on the daemon. The tools of the file run here: each call starts the tool's command, with the arguments as JSON on its standard input.
 
-On a terminal you see what the agents say, and are asked what they ask. Otherwise each event is a line of JSON on standard output. The last line on standard error says what the turn has used.
+On a terminal you see what the agents say, and are asked what they ask. Otherwise each event is a line of JSON on standard output, or what --output says. The last line on standard error says what the turn has used.
 
-Ctrl-C cancels the turn. A second one leaves it to itself.
+Ctrl-C cancels the turn. A second one leaves it to itself, and so does closing the terminal.
 
 The exit code is 0 when the turn has completed, 1 when it has failed or was cancelled, and 2 for a wrong command line or an invalid file.
 
 Examples:
 
   agentd run --local examples/agents/greeter.yaml "Say hi to Alice"
+
+  agentd run -m gemini-2.5-flash -o text "Say hi" >hi.txt
 
   agentd run --session SESSION "And to Bob"
 
@@ -81,6 +88,12 @@ func (c *runCmd) Validate(ctx *kong.Context) error {
 		return errors.New("--session does not go with --local: its daemon has no sessions yet")
 	case local != "" && !c.Local:
 		return fmt.Errorf("%s goes only with --local: it is for the daemon to say, see agentd serve --help", local)
+	case c.Output != "" && c.JSON:
+		return errors.New("--json is --output events: give one of them")
+	case c.Attach != "" && c.Model != "":
+		return errors.New("--model does not go with --attach: the turn has its models")
+	case c.Model != "" && c.File != "" && c.Prompt != "":
+		return errors.New("--model goes without a FILE, whose agents name their models: agentd run -m MODEL PROMPT")
 	case c.Attach != "" && (c.Prompt != "" || len(c.State) > 0 || len(c.Files) > 0):
 		return errors.New("--attach follows a turn that there is: give a FILE with its tools or nothing, but neither PROMPT nor --file nor --state")
 	case c.BudgetCalls < 0 || c.BudgetTokens < 0 || c.BudgetCost < 0 || c.BudgetTime < 0:
@@ -112,11 +125,16 @@ func (c *runCmd) Run(p *process) error {
 		return err
 	}
 	defer done()
-	turn := &cli.Turn{Conn: conn, Tools: t.tools, Screen: cli.JSON{Out: p.stdout}, Note: p.notef}
+	turn := &cli.Turn{Conn: conn, Tools: t.tools, Note: p.notef}
 	if p.tty.stdin && p.tty.stderr && !t.alone {
 		turn.Person = cli.NewPerson(p.stdin, p.stderr)
 	}
-	if !c.json(p) {
+	switch {
+	case c.Output == "text" || c.Output == "json":
+		turn.Screen = cli.Quiet{Note: p.notef}
+	case c.Output == "events" || c.json(p):
+		turn.Screen = cli.JSON{Out: p.stdout}
+	default:
 		turn.Screen = &cli.Text{Out: p.stdout, Colors: p.colors(), Thoughts: c.Thoughts, Asks: turn.Person != nil}
 	}
 	if c.Raw != "" {
@@ -131,22 +149,43 @@ func (c *runCmd) Run(p *process) error {
 	if err != nil {
 		return c.explain(p, turn, t.file, err)
 	}
+	completed := ending.End.GetCompleted() && ending.Err == nil
+	if c.Output == "json" || c.Output == "text" && completed {
+		if err := c.result(p, turn); err != nil {
+			return err
+		}
+	}
 	p.notef("%s", ending.Summary())
-	if !ending.End.GetCompleted() || ending.Err != nil {
+	if !completed {
 		return &codedError{code: exitError}
 	}
 	return nil
+}
+
+// result writes what has come of the turn: its answer, or the turn itself.
+func (c *runCmd) result(p *process, turn *cli.Turn) error {
+	ctx, stop := p.context()
+	defer stop()
+	result, err := turn.Result(ctx)
+	if err != nil {
+		return err
+	}
+	if c.Output == "json" {
+		return cli.WriteJSON(p.stdout, result)
+	}
+	_, err = fmt.Fprintln(p.stdout, strings.TrimRight(result.GetOutputText(), "\n"))
+	return err
 }
 
 // task reads the arguments.
 func (c *runCmd) task(p *process) (*task, error) {
 	t := &task{}
 	name, prompt := c.File, c.Prompt
-	if c.Session != "" && prompt == "" && !isFile(name) {
+	if c.Model != "" || c.Session != "" && prompt == "" && !isFile(name) {
 		name, prompt = "", c.File
 	}
 	switch {
-	case c.Attach == "" && c.Session == "" && name == "":
+	case c.Attach == "" && c.Session == "" && c.Model == "" && name == "":
 		return nil, usage("the file and the prompt are missing: agentd run FILE PROMPT")
 	case c.Attach == "" && prompt == "" && len(c.Files) == 0:
 		return nil, usage("the prompt is missing: agentd run FILE PROMPT")
@@ -159,11 +198,16 @@ func (c *runCmd) task(p *process) (*task, error) {
 		t.tools = toolCommands(t.file)
 	}
 	if prompt == "-" {
-		var err error
-		if prompt, err = readAll(p.stdin, maxPrompt); err != nil {
+		if p.tty.stdin {
+			p.notef("type the prompt, and end it with Ctrl-D on a line of its own")
+		}
+		ctx, stop := p.context()
+		text, err := cli.ReadAll(ctx, p.stdin, maxPrompt)
+		stop()
+		if err != nil {
 			return nil, fmt.Errorf("read the prompt: %w", err)
 		}
-		t.alone = true
+		prompt, t.alone = strings.TrimRight(text, "\r\n"), true
 	}
 	if c.Attach != "" {
 		return t, nil
@@ -180,6 +224,9 @@ func (c *runCmd) execute(file *agentfile.File, prompt string) (*agentdv1.RunRequ
 		return nil, err
 	}
 	ex := &agentdv1.RunRequest_ExecuteRequest{UserPrompt: prompt, UserParts: files, RawPayloads: c.Raw != ""}
+	if c.Model != "" {
+		ex.Agent = &agentdv1.Agent{Name: "agent", AgentType: &agentdv1.Agent_Llm{Llm: &agentdv1.LlmAgent{Model: c.Model}}}
+	}
 	if file != nil {
 		ex.Agent = file.Agent
 		for _, t := range file.Declarations() {
@@ -215,7 +262,7 @@ func (c *runCmd) execute(file *agentfile.File, prompt string) (*agentdv1.RunRequ
 func toolCommands(file *agentfile.File) map[string]toolcmd.Command {
 	out := make(map[string]toolcmd.Command, len(file.Tools))
 	for _, t := range file.Tools {
-		out[t.GetName()] = toolcmd.Command{Args: t.Command, Base: filepath.Dir(file.Name), Timeout: t.GetTimeout().AsDuration()}
+		out[t.GetName()] = toolcmd.Command{Args: t.Command, Base: filepath.Dir(file.Name), Pass: t.PassEnv, Timeout: t.GetTimeout().AsDuration()}
 	}
 	return out
 }
@@ -266,21 +313,23 @@ func (c *runCmd) local(p *process) (url string, stop func(), err error) {
 // errLeft is why a turn is followed no longer.
 var errLeft = errors.New("left")
 
-// drive runs the turn: the first signal cancels it, the second one leaves.
+// drive runs the turn: the first signal cancels it, the second one leaves it, and so
+// does the end of the terminal.
 func (c *runCmd) drive(p *process, turn *cli.Turn, execute *agentdv1.RunRequest_ExecuteRequest) (*cli.Ending, error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	ended := make(chan struct{})
 	go func() { // ends with the turn
 		defer close(ended)
 		select {
-		case <-p.signals:
+		case s := <-p.signals:
+			if s == syscall.SIGHUP {
+				cancel(errLeft)
+				return
+			}
 		case <-ctx.Done():
 			return
 		}
-		if turn.Session() == "" {
-			cancel(errLeft)
-			return
-		}
+		turn.Withdraw()
 		p.notef("cancelling the turn; interrupt again to leave it")
 		told := make(chan struct{})
 		go func() { // ends with the call
@@ -325,6 +374,9 @@ func (c *runCmd) explain(p *process, turn *cli.Turn, file *agentfile.File, err e
 		p.notef("the turn may still be running. To follow it: %s, or: agentd sessions events -f %s", again, id)
 	}
 	if errors.Is(err, errLeft) {
+		if turn.Session() == "" && c.Attach == "" && !c.Local {
+			p.notef("whether the daemon has started the turn is not known; agentd turns list tells")
+		}
 		return &codedError{code: exitError, err: errors.New("interrupted")}
 	}
 	return err

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/apzuk3/agentd/internal/daemon"
@@ -27,7 +28,10 @@ type serveCmd struct {
 	modelFlags `embed:""`
 
 	CORSOrigins  []string `name:"cors-origins" placeholder:"ORIGIN" help:"Origins from which web pages may call SessionService, such as https://app.example.com; '*' is any."`
+	AllowedHosts []string `name:"allowed-hosts" placeholder:"NAME" help:"Names by which a server on a loopback address may be called, besides localhost and addresses, such as that of a proxy in front of it."`
 	NoReflection bool     `help:"Do not serve gRPC reflection."`
+
+	CreateSessions bool `help:"Make the session that a Run request names when there is none, for clients that cannot ask for it."`
 
 	ShutdownGrace time.Duration `default:"30s" help:"How long running turns are waited for when the server stops; later ones go on after the next start."`
 	Retention     time.Duration `default:"24h" help:"How long a turn waits for a client before it is ended."`
@@ -53,6 +57,11 @@ type serveCmd struct {
 	MessagesPerSecond int `default:"200" help:"Messages a second that are taken from one stream."`
 	MaxModelCalls     int `default:"500" help:"Model calls of one turn."`
 	MaxQueued         int `default:"16" help:"Turns of one session that may wait for their start."`
+	MaxSharedBytes    int `default:"262144" help:"Size of the state that sessions share, as JSON, of each of app: and user:."`
+	MaxSharedKeys     int `default:"1000" help:"Keys that sessions share, of each of app: and user:."`
+	MaxStateBytes     int `default:"4194304" help:"Size of the state of one session's own, as JSON."`
+	MaxStateKeys      int `default:"10000" help:"Keys of one session's own."`
+	QuarantineAfter   int `default:"3" help:"How often in a row a turn may be running when the server dies, without a step forward, until it is failed; 0 is never."`
 	ModelBreaker      int `default:"10" help:"How many model calls of one model and key have to fail in a row, tries counted, until such calls are suspended; 0 is never."`
 }
 
@@ -73,7 +82,9 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 		Logger:            daemon.NewLogger(p.stderr, daemon.LogConfig{Level: c.LogLevel, JSON: c.LogFormat == "json", Secrets: daemon.Secrets(p.getenv)}),
 		Version:           versionText(),
 		CORSOrigins:       c.CORSOrigins,
+		AllowedHosts:      c.AllowedHosts,
 		NoReflection:      c.NoReflection,
+		CreateSessions:    c.CreateSessions,
 		MaxConns:          c.MaxConns,
 		MaxStreams:        c.MaxStreams,
 		MaxMessageBytes:   c.MaxMessageBytes,
@@ -91,9 +102,14 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 	cfg.Turns.IdleTurn = c.IdleTurn
 	cfg.Turns.HandoverGrace = c.HandoverGrace
 	cfg.Turns.MaxQueued = c.MaxQueued
+	cfg.Turns.MaxSharedBytes, cfg.Turns.MaxSharedKeys = c.MaxSharedBytes, c.MaxSharedKeys
+	cfg.Turns.MaxOwnBytes, cfg.Turns.MaxOwnKeys = c.MaxStateBytes, c.MaxStateKeys
 	cfg.Turns.Instruction = strings.TrimSpace(string(c.InstructionFile))
 	cfg.Turns.Budget = daemon.Budget(c.TurnBudget)
 	cfg.Turns.SessionBudget = daemon.Budget(c.SessionBudget)
+	if cfg.Turns.QuarantineAfter = c.QuarantineAfter; c.QuarantineAfter == 0 {
+		cfg.Turns.QuarantineAfter = -1
+	}
 	cfg.Trees.ModelCalls = c.MaxModelCalls
 	cfg.ModelBreaker.CoolDown = c.ModelCoolDown
 	if cfg.ModelBreaker.Failures = c.ModelBreaker; c.ModelBreaker == 0 {
@@ -115,11 +131,15 @@ func (c *serveCmd) Validate() error {
 	for name, n := range map[string]int{
 		"max-conns": c.MaxConns, "max-streams": c.MaxStreams, "max-turns": c.MaxTurns, "max-message-bytes": c.MaxMessageBytes,
 		"messages-per-second": c.MessagesPerSecond, "max-model-calls": c.MaxModelCalls, "max-queued": c.MaxQueued,
+		"max-shared-bytes": c.MaxSharedBytes, "max-shared-keys": c.MaxSharedKeys, "max-state-bytes": c.MaxStateBytes, "max-state-keys": c.MaxStateKeys,
 	} {
 		errs = append(errs, atLeast1(name, n))
 	}
 	if c.ModelBreaker < 0 {
 		errs = append(errs, fmt.Errorf("--model-breaker is %d, must not be below 0", c.ModelBreaker))
+	}
+	if c.QuarantineAfter < 0 {
+		errs = append(errs, fmt.Errorf("--quarantine-after is %d, must not be below 0", c.QuarantineAfter))
 	}
 	if c.PurgeAfter < 0 {
 		errs = append(errs, fmt.Errorf("--purge-after is %v, must not be below 0", c.PurgeAfter))
@@ -166,10 +186,16 @@ func (c *serveCmd) shutdown(p *process, d *daemon.Daemon) error {
 	watched := make(chan struct{})
 	go func() { // ends with the shutdown
 		defer close(watched)
-		select {
-		case <-p.signals:
-			cancel()
-		case <-done:
+		for {
+			select {
+			case s := <-p.signals:
+				if s == syscall.SIGHUP { // a terminal that closes may say so twice
+					continue
+				}
+				cancel()
+			case <-done:
+			}
+			return
 		}
 	}()
 	err := d.Shutdown(ctx)

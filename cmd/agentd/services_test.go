@@ -209,7 +209,7 @@ func (r *relay) start(t *testing.T) {
 		},
 	}
 	inner.Protocols.SetUnencryptedHTTP2(true)
-	f, err := sessionfront.New(&http.Client{Transport: inner}, "http://agentd")
+	f, err := sessionfront.New(&http.Client{Transport: inner}, "http://localhost")
 	if err != nil {
 		t.Fatal(err)
 	}

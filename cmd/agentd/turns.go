@@ -225,11 +225,13 @@ func (c *interactionsResolveCmd) Run(p *process) error {
 
 type modelsCmd struct {
 	daemonFlags `embed:""`
+	Stale       bool `help:"List the models alone that are retired, or of which what is known is old, and why."`
+	Days        int  `default:"90" help:"With --stale: how many days old a price may be."`
 }
 
 // Help is shown below the flags.
 func (*modelsCmd) Help() string {
-	return "Providers serve models of other names, too.\n\nExamples:\n\n  agentd models"
+	return "Providers serve models of other names, too.\n\nExamples:\n\n  agentd models\n  agentd models --stale --days 30"
 }
 
 // Run lists models.
@@ -238,6 +240,9 @@ func (c *modelsCmd) Run(p *process) error {
 		resp, err := cli.Call(t.ctx, t.conn, t.conn.ListModels, &agentdv1.ListModelsRequest{})
 		if err != nil {
 			return err
+		}
+		if c.Stale {
+			return t.StaleModels(resp.GetModels(), resp.GetPricesDate(), c.Days)
 		}
 		return t.Models(resp.GetModels(), resp.GetPricesDate())
 	})

@@ -120,7 +120,10 @@ func (d *decoder) tools(n *node) {
 			d.where = "tool " + name.text
 		}
 		t := &Tool{Tool: &agentdv1.Tool{}}
-		d.message(item, t.Tool.ProtoReflect(), map[string]func(*node){"command": func(n *node) { t.Command = d.command(n) }})
+		d.message(item, t.Tool.ProtoReflect(), map[string]func(*node){
+			"command":  func(n *node) { t.Command = d.command(n) },
+			"pass_env": func(n *node) { t.PassEnv = d.passEnv(n) },
+		})
 		if item.kind == mappingKind && item.get("command") == nil {
 			d.problemf(item.pos, "no command: name the program that runs the tool and its arguments, as in command: [./greet.sh, --json]")
 		}
@@ -149,6 +152,27 @@ func (d *decoder) command(n *node) []string {
 	}
 	if len(out) > 0 && out[0] == "" {
 		d.problemf(n.pos, "command: the program is empty")
+	}
+	return out
+}
+
+// passEnv reads names of variables.
+func (d *decoder) passEnv(n *node) []string {
+	if n.kind != listKind {
+		d.problemf(n.pos, "pass_env: want a list of names of environment variables, as in [OPENAI_API_KEY]")
+		return nil
+	}
+	var out []string
+	for _, item := range n.items {
+		if !d.room(item.pos) {
+			return nil
+		}
+		if text, ok := d.text(item, "pass_env"); ok {
+			if text == "" || strings.ContainsAny(text, "=\x00") {
+				d.problemf(item.pos, "pass_env: %q is no name of a variable; its value comes from the environment", text)
+			}
+			out = append(out, text)
+		}
 	}
 	return out
 }

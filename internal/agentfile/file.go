@@ -35,6 +35,9 @@ type Tool struct {
 	*agentdv1.Tool
 	// Command is the program and its arguments; at least the program.
 	Command []string
+	// PassEnv names variables of the environment that the program gets though they
+	// hold keys of model providers or secrets of agentd.
+	PassEnv []string
 }
 
 // Declarations are the tools as the protocol has them.

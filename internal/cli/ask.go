@@ -1,80 +1,16 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"strconv"
-	"strings"
 	"sync"
+
+	"google.golang.org/protobuf/proto"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
-
-// maxLine is the longest line that a person may type, in bytes.
-const maxLine = 1 << 20
-
-// Person is somebody at a terminal. One goroutine at a time may ask.
-type Person struct {
-	out   io.Writer
-	lines *bufio.Scanner
-	next  chan typed // the line that is being read; nil: none is
-}
-
-// typed is a line, or that there is none.
-type typed struct {
-	line string
-	ok   bool
-}
-
-// NewPerson returns the person who reads out and types into in.
-func NewPerson(in io.Reader, out io.Writer) *Person {
-	p := &Person{out: out, lines: bufio.NewScanner(in)}
-	p.lines.Buffer(nil, maxLine)
-	return p
-}
-
-// errNobody says that nobody answers.
-var errNobody = errors.New("nobody is there to answer")
-
-// Ask shows a prompt and returns the line that follows, without white space around
-// it. A question that ctx has ended leaves a goroutine that waits for the line,
-// since reading a terminal cannot be interrupted; the next question takes it.
-func (p *Person) Ask(ctx context.Context, prompt string) (string, error) {
-	if p.next == nil {
-		next := make(chan typed, 1)
-		p.next = next
-		go func() {
-			ok := p.lines.Scan()
-			next <- typed{p.lines.Text(), ok}
-		}()
-	}
-	if _, err := io.WriteString(p.out, prompt); err != nil {
-		return "", err
-	}
-	select {
-	case t := <-p.next:
-		p.next = nil
-		if !t.ok {
-			return "", errNobody
-		}
-		return strings.TrimSpace(t.line), nil
-	case <-ctx.Done():
-		return "", context.Cause(ctx)
-	}
-}
-
-// Confirm asks a question that is answered by yes or no; anything else is no.
-func (p *Person) Confirm(ctx context.Context, question string) (bool, error) {
-	line, err := p.Ask(ctx, question+" [y/N] ")
-	return yes(line), err
-}
-
-func yes(s string) bool { return strings.EqualFold(s, "y") || strings.EqualFold(s, "yes") }
 
 // questions puts the questions of a turn to its person, one after the other. The
 // screen holds while one is open.
@@ -89,10 +25,15 @@ type questions struct {
 	todo   []*agentdv1.Interaction
 	open   string // the id of the one that is asked; "" for none
 	cancel context.CancelCauseFunc
+	said   *agentdv1.Resolution // what the person has said to it; nil: nothing yet
 }
 
-// errElsewhere says that somebody else has answered.
-var errElsewhere = errors.New("answered elsewhere")
+var (
+	// errElsewhere says that somebody else has answered.
+	errElsewhere = errors.New("answered elsewhere")
+	// errOver says that nobody waits for an answer any more.
+	errOver = errors.New("no longer asked")
+)
 
 func (t *Turn) questions(ctx context.Context) *questions {
 	q := &questions{turn: t, wake: make(chan struct{}, 1), done: make(chan struct{})}
@@ -101,6 +42,8 @@ func (t *Turn) questions(ctx context.Context) *questions {
 	return q
 }
 
+// close takes back the question that is open and asks no more. It may be called
+// from any goroutine, more than once.
 func (q *questions) close() {
 	q.stop()
 	<-q.done
@@ -115,7 +58,7 @@ func (q *questions) show(event *agentdv1.RunResponse) error {
 // ask has a question asked when those before it are answered. A turn has as many
 // as it has tool calls.
 func (q *questions) ask(i *agentdv1.Interaction) {
-	if q.turn.Person == nil {
+	if q.turn.Person == nil || q.ctx.Err() != nil {
 		q.leave(i)
 		return
 	}
@@ -133,19 +76,28 @@ func (q *questions) leave(i *agentdv1.Interaction) {
 	q.turn.Note("the turn waits for a person: agentd interactions resolve %s %s approve|deny|answer", i.GetSessionId(), i.GetId())
 }
 
-// resolved takes a question back.
-func (q *questions) resolved(id string) {
+// resolved takes a question back. The event of the person's own answer may come
+// before the answer to their request: then that is all there is to know.
+func (q *questions) resolved(i *agentdv1.Interaction) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for n, i := range q.todo {
-		if i.GetId() == id {
+	for n, waiting := range q.todo {
+		if waiting.GetId() == i.GetId() {
 			q.todo = append(q.todo[:n], q.todo[n+1:]...)
 			return
 		}
 	}
-	if q.open == id {
+	switch {
+	case q.open != i.GetId():
+	case i.GetStatus() == agentdv1.InteractionStatus_INTERACTION_STATUS_CANCELED, q.said != nil && sameDecision(q.said, i.GetResolution()):
+		q.cancel(errOver)
+	default:
 		q.cancel(errElsewhere)
 	}
+}
+
+func sameDecision(a, b *agentdv1.Resolution) bool {
+	return proto.Equal(&agentdv1.Resolution{Decision: a.GetDecision()}, &agentdv1.Resolution{Decision: b.GetDecision()})
 }
 
 func (q *questions) loop() {
@@ -172,29 +124,33 @@ func (q *questions) next() bool {
 	q.todo = q.todo[1:]
 	ctx, cancel := context.WithCancelCause(q.ctx)
 	defer cancel(nil)
-	q.open, q.cancel = i.GetId(), cancel
+	q.open, q.cancel, q.said = i.GetId(), cancel, nil
 	q.mu.Unlock()
 
 	// What is read from the log may have been answered long ago.
 	c := q.turn.Conn
-	now, err := Persist(ctx, c, c.GetInteraction, &agentdv1.GetInteractionRequest{SessionId: i.GetSessionId(), InteractionId: i.GetId()})
+	now, err := persist(ctx, q.turn, c.GetInteraction, &agentdv1.GetInteractionRequest{SessionId: i.GetSessionId(), InteractionId: i.GetId()})
 	if err == nil && now.GetInteraction().GetStatus() == agentdv1.InteractionStatus_INTERACTION_STATUS_PENDING {
 		err = q.put(ctx, i)
 	}
 	q.mu.Lock()
-	q.open = ""
+	q.open, q.said = "", nil
 	q.mu.Unlock()
-	switch {
+	switch e, _ := errors.AsType[*Error](err); {
 	case err == nil || ctx.Err() != nil:
+	case e != nil && e.Code == agentdv1.ErrorCode_ERROR_CODE_FAILED_PRECONDITION: // somebody else was first
+		q.turn.Note("%v", err)
 	case errors.Is(err, errNobody):
 		q.leave(i)
 	default:
 		q.turn.Note("%v", err)
+		q.leave(i)
 	}
 	return true
 }
 
-// put asks, and sends what the person says.
+// put asks, and sends what the person says; what the daemon finds invalid is asked
+// again.
 func (q *questions) put(ctx context.Context, i *agentdv1.Interaction) error {
 	q.mu.Lock()
 	err := q.turn.Screen.Hold(true)
@@ -205,105 +161,47 @@ func (q *questions) put(ctx context.Context, i *agentdv1.Interaction) error {
 	defer func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		if errors.Is(context.Cause(ctx), errElsewhere) {
-			fmt.Fprintln(q.turn.Person.out, "("+errElsewhere.Error()+")")
-		}
 		_ = q.turn.Screen.Hold(false) // what cannot be written is told with the next event
 	}()
-	var r *agentdv1.Resolution
+	person := q.turn.Person
+	put := person.answer
 	if i.GetKind() == agentdv1.InteractionKind_INTERACTION_KIND_APPROVAL {
-		r, err = q.turn.Person.approval(ctx, i)
-	} else {
-		r, err = q.turn.Person.answer(ctx, i)
+		put = person.approval
 	}
-	if err != nil {
-		return err
+	for {
+		r, err := put(ctx, i)
+		if err != nil {
+			return err
+		}
+		err = q.send(ctx, i, r)
+		e, _ := errors.AsType[*Error](err)
+		switch {
+		case errors.Is(context.Cause(ctx), errElsewhere):
+			fmt.Fprintln(person.out, "("+errElsewhere.Error()+")")
+			return err
+		case ctx.Err() != nil || e == nil || !invalid(e):
+			return err
+		}
+		fmt.Fprintln(person.out, "This was refused:", e.Message)
 	}
+}
+
+// invalid tells whether another answer may be taken.
+func invalid(e *Error) bool {
+	return e.Code == agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST || e.Code == agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED
+}
+
+// send sends an answer until it has arrived or nobody waits for it.
+func (q *questions) send(ctx context.Context, i *agentdv1.Interaction, r *agentdv1.Resolution) error {
+	q.mu.Lock()
+	q.said = r
+	q.mu.Unlock()
 	r.IdempotencyKey = rand.Text()
 	c := q.turn.Conn
-	_, err = Persist(ctx, c, c.ResolveInteraction, &agentdv1.ResolveInteractionRequest{SessionId: i.GetSessionId(), InteractionId: i.GetId(), Resolution: r})
+	req := &agentdv1.ResolveInteractionRequest{SessionId: i.GetSessionId(), InteractionId: i.GetId(), Resolution: r}
+	_, err := persist(ctx, q.turn, c.ResolveInteraction, req)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.said = nil
 	return err
-}
-
-// approval asks whether a tool may be called.
-func (p *Person) approval(ctx context.Context, i *agentdv1.Interaction) (*agentdv1.Resolution, error) {
-	prompt := fmt.Sprintf("%s wants to call %s %s\nApprove? [y]es, [n]o, [e]dit the arguments: ", speaker(i.GetAgentPath()), Clean(i.GetToolName()), Clean(i.GetToolInput()))
-	for {
-		line, err := p.Ask(ctx, prompt)
-		if err != nil {
-			return nil, err
-		}
-		switch strings.ToLower(line) {
-		case "y", "yes":
-			return Approve(""), nil
-		case "n", "no":
-			reason, err := p.Ask(ctx, "Why? (may be empty) ")
-			return Deny(reason), err
-		case "e", "edit":
-			input, err := p.arguments(ctx)
-			return Approve(input), err
-		}
-		prompt = "Please answer y, n or e: "
-	}
-}
-
-// arguments asks for a JSON object.
-func (p *Person) arguments(ctx context.Context) (string, error) {
-	prompt := "Arguments, a JSON object on one line: "
-	for {
-		line, err := p.Ask(ctx, prompt)
-		if err != nil {
-			return "", err
-		}
-		var object map[string]any
-		if err = json.Unmarshal([]byte(line), &object); err == nil && object != nil {
-			return line, nil
-		}
-		prompt = fmt.Sprintf("That is no JSON object (%v). Arguments: ", err)
-	}
-}
-
-// answer asks a model's question.
-func (p *Person) answer(ctx context.Context, i *agentdv1.Interaction) (*agentdv1.Resolution, error) {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s asks: %s\n", speaker(i.GetAgentPath()), Clean(i.GetQuestion()))
-	choices := i.GetChoices()
-	for n, c := range choices {
-		fmt.Fprintf(&b, "  %d. %s\n", n+1, Clean(c))
-	}
-	b.WriteString("Answer")
-	if len(choices) > 0 {
-		b.WriteString(", or the number of a choice")
-	}
-	b.WriteString(" (empty to give none): ")
-	line, err := p.Ask(ctx, b.String())
-	if err != nil {
-		return nil, err
-	}
-	if n, err := strconv.Atoi(line); err == nil && n >= 1 && n <= len(choices) {
-		line = choices[n-1]
-	}
-	if line == "" {
-		return Deny("no answer"), nil
-	}
-	return Answer(line), nil
-}
-
-// Approve lets a tool be called; with input, with these arguments.
-func Approve(input string) *agentdv1.Resolution {
-	a := &agentdv1.Resolution_Approve{}
-	if input != "" {
-		a.ToolInput = &input
-	}
-	return &agentdv1.Resolution{Decision: &agentdv1.Resolution_Approve_{Approve: a}}
-}
-
-// Deny refuses.
-func Deny(reason string) *agentdv1.Resolution {
-	return &agentdv1.Resolution{Decision: &agentdv1.Resolution_Deny_{Deny: &agentdv1.Resolution_Deny{Reason: reason}}}
-}
-
-// Answer answers a question.
-func Answer(text string) *agentdv1.Resolution {
-	return &agentdv1.Resolution{Decision: &agentdv1.Resolution_Answer{Answer: text}}
 }

@@ -69,6 +69,8 @@ type Error struct {
 	Message string
 	// Unreachable is true when nobody has answered.
 	Unreachable bool
+	// Retryable is true when the daemon says that the same may succeed later.
+	Retryable bool
 	// Err is the cause.
 	Err error
 }
@@ -83,6 +85,11 @@ func (e *Error) Error() string {
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
+
+// refusal is what a daemon has said.
+func refusal(e *agentdv1.RunResponse_ErrorResponse, err error) *Error {
+	return &Error{Code: e.GetCode(), Message: Clean(e.GetMessage()), Retryable: e.GetRetryable(), Err: err}
+}
 
 // codeName is SESSION_BUSY for ERROR_CODE_SESSION_BUSY.
 func codeName(c agentdv1.ErrorCode) string { return strings.TrimPrefix(c.String(), "ERROR_CODE_") }
@@ -99,7 +106,7 @@ func (c *Conn) explain(err error) *Error {
 	for _, d := range ce.Details() {
 		if v, err := d.Value(); err == nil {
 			if e, ok := v.(*agentdv1.RunResponse_ErrorResponse); ok {
-				return &Error{Code: e.GetCode(), Message: Clean(e.GetMessage()), Err: ce}
+				return refusal(e, ce)
 			}
 		}
 	}
@@ -130,33 +137,61 @@ func Call[Req, Resp any](ctx context.Context, c *Conn, method func(context.Conte
 	return resp.Msg, nil
 }
 
-// Persist is Call, made again while the daemon is not there, until ctx ends. What
-// it does must be the same when it is done twice.
-func Persist[Req, Resp any](ctx context.Context, c *Conn, method func(context.Context, *connect.Request[Req]) (*connect.Response[Resp], error), req *Req) (*Resp, error) {
+// persist is Call of a turn's daemon, made again while the daemon is not there or
+// says that it may do better later, until ctx ends. What it does must be the same
+// when it is done twice.
+func persist[Req, Resp any](ctx context.Context, t *Turn, method func(context.Context, *connect.Request[Req]) (*connect.Response[Resp], error), req *Req) (*Resp, error) {
+	told := false
 	for wait := firstWait; ; wait = min(2*wait, lastWait) {
-		resp, err := Call(ctx, c, method, req)
-		if err == nil || ctx.Err() != nil || !mayPass(c.explain(err)) {
+		resp, err := Call(ctx, t.Conn, method, req)
+		if err == nil || ctx.Err() != nil {
 			return resp, err
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		e := t.Conn.explain(err)
+		if !mayPass(e) {
 			return nil, err
 		}
+		// That the connection is lost is told by whoever follows the turn.
+		if e.Code != agentdv1.ErrorCode_ERROR_CODE_UNSPECIFIED && !told {
+			told = true
+			t.Note("%v; trying again", e)
+		}
+		if !pause(ctx, wait) {
+			return nil, err
+		}
+	}
+}
+
+// pause waits; false says that ctx has ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 
 // mayPass tells whether the same may do better later.
 func mayPass(e *Error) bool {
 	switch e.Code {
-	case agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE, agentdv1.ErrorCode_ERROR_CODE_TIMEOUT, agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED:
+	case agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE, agentdv1.ErrorCode_ERROR_CODE_TIMEOUT:
 		return true
+	case agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED: // too many, which passes, or too large
+		return e.Retryable
 	case agentdv1.ErrorCode_ERROR_CODE_UNSPECIFIED: // of the network, or of what stands between
 		ce, ok := errors.AsType[*connect.Error](e.Err)
 		return !ok || !connect.IsWireError(ce) || ce.Code() == connect.CodeUnavailable || ce.Code() == connect.CodeDeadlineExceeded || ce.Code() == connect.CodeUnknown
 	default:
 		return false
 	}
+}
+
+// unknownOutcome tells whether a request may have been done though it has failed: it
+// was sent, and no daemon has said what became of it.
+func unknownOutcome(e *Error) bool {
+	op, ok := errors.AsType[*net.OpError](e.Err)
+	return e.Code == agentdv1.ErrorCode_ERROR_CODE_UNSPECIFIED && mayPass(e) && (!ok || op.Op != "dial" && op.Op != "proxyconnect")
 }

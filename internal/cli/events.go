@@ -43,6 +43,8 @@ func eventParts(event *agentdv1.RunResponse) (kind string, who []string, what st
 		return kind, r.ToolCall.GetAgentPath(), r.ToolCall.GetToolName() + " " + r.ToolCall.GetToolInput()
 	case *agentdv1.RunResponse_ToolCallNotice_:
 		return kind, r.ToolCallNotice.GetAgentPath(), r.ToolCallNotice.GetToolName() + " " + r.ToolCallNotice.GetToolInput()
+	case *agentdv1.RunResponse_ToolCallUnserved_:
+		return kind, r.ToolCallUnserved.GetAgentPath(), unserved(r.ToolCallUnserved)
 	case *agentdv1.RunResponse_ToolResult_:
 		if r.ToolResult.GetError() != "" {
 			return kind, r.ToolResult.GetAgentPath(), r.ToolResult.GetToolName() + " failed: " + r.ToolResult.GetError()

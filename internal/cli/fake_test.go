@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -29,6 +30,9 @@ type fake struct {
 	answers chan *agentdv1.RunRequest_ToolCallResponse
 	said    chan *agentdv1.ResolveInteractionRequest
 	cancel  chan *agentdv1.CancelTurnRequest
+	resolve func(context.Context, *agentdv1.ResolveInteractionRequest) error // nil: takes all
+	submit  func(*agentdv1.RunRequest_ToolCallResponse) error                // nil: takes all
+	create  func(context.Context, *agentdv1.CreateTurnRequest) error         // nil: takes all
 
 	mu      sync.Mutex // protects the fields below
 	streams int
@@ -51,7 +55,12 @@ func dial(t *testing.T, f *fake) *cli.Conn {
 	return c
 }
 
-func (f *fake) CreateTurn(context.Context, *connect.Request[agentdv1.CreateTurnRequest]) (*connect.Response[agentdv1.CreateTurnResponse], error) {
+func (f *fake) CreateTurn(ctx context.Context, r *connect.Request[agentdv1.CreateTurnRequest]) (*connect.Response[agentdv1.CreateTurnResponse], error) {
+	if f.create != nil {
+		if err := f.create(ctx, r.Msg); err != nil {
+			return nil, err
+		}
+	}
 	return connect.NewResponse(&agentdv1.CreateTurnResponse{Turn: &agentdv1.Turn{Id: "t1", SessionId: "s1"}}), nil
 }
 
@@ -75,6 +84,11 @@ func (f *fake) SubmitToolResults(_ context.Context, r *connect.Request[agentdv1.
 			out.Refused = append(out.Refused, &agentdv1.RefusedToolResult{ToolCallId: a.GetToolCallId(), Error: f.refuse})
 		}
 		f.answers <- a
+		if f.submit != nil {
+			if err := f.submit(a); err != nil {
+				return nil, err
+			}
+		}
 	}
 	return connect.NewResponse(out), nil
 }
@@ -83,14 +97,28 @@ func (f *fake) GetInteraction(_ context.Context, r *connect.Request[agentdv1.Get
 	return connect.NewResponse(&agentdv1.GetInteractionResponse{Interaction: &agentdv1.Interaction{Id: r.Msg.GetInteractionId(), Status: f.status}}), nil
 }
 
-func (f *fake) ResolveInteraction(_ context.Context, r *connect.Request[agentdv1.ResolveInteractionRequest]) (*connect.Response[agentdv1.ResolveInteractionResponse], error) {
+func (f *fake) ResolveInteraction(ctx context.Context, r *connect.Request[agentdv1.ResolveInteractionRequest]) (*connect.Response[agentdv1.ResolveInteractionResponse], error) {
 	f.said <- r.Msg
+	if f.resolve != nil {
+		if err := f.resolve(ctx, r.Msg); err != nil {
+			return nil, err
+		}
+	}
 	return connect.NewResponse(&agentdv1.ResolveInteractionResponse{}), nil
 }
 
 func (f *fake) CancelTurn(_ context.Context, r *connect.Request[agentdv1.CancelTurnRequest]) (*connect.Response[agentdv1.CancelTurnResponse], error) {
 	f.cancel <- r.Msg
 	return connect.NewResponse(&agentdv1.CancelTurnResponse{}), nil
+}
+
+// refused is how a daemon refuses a call.
+func refused(code connect.Code, what *agentdv1.RunResponse_ErrorResponse) error {
+	err := connect.NewError(code, errors.New(what.GetMessage()))
+	if d, failed := connect.NewErrorDetail(what); failed == nil {
+		err.AddDetail(d)
+	}
+	return err
 }
 
 // at gives an event its place.

@@ -17,8 +17,10 @@ const (
 	// silence is how long a stream may say nothing; daemons send a heartbeat every
 	// 15 s.
 	silence = time.Minute
-	// patience is how long a daemon is looked for without anything new.
+	// patience is how long a daemon is looked for without any progress: an event, or
+	// a stream that held for as long as settled.
 	patience = 2 * time.Minute
+	settled  = 5 * time.Second
 	// firstWait and lastWait bound the waits between tries.
 	firstWait, lastWait = 100 * time.Millisecond, 5 * time.Second
 )
@@ -45,31 +47,29 @@ type Following struct {
 func (c *Conn) Follow(ctx context.Context, f Following) iter.Seq2[*agentdv1.RunResponse, error] {
 	return func(yield func(*agentdv1.RunResponse, error) bool) {
 		w := &watcher{conn: c, req: &agentdv1.WatchTurnRequest{SessionId: f.Session, TurnId: f.Turn, AfterSeq: f.After, ToolNames: f.Tools}}
-		last := time.Now()
+		progress := time.Now()
 		for tries := 0; ; tries++ {
+			opened, heard := time.Now(), w.heard
 			news, done, err := w.watch(ctx, yield)
 			if done {
 				return
 			}
-			if news {
-				last, tries = time.Now(), 0
+			// A turn may be quiet for hours: then heartbeats alone say that all is well. A
+			// stream that is cut as soon as it is open is none that held.
+			if news || w.heard > heard && time.Since(opened) >= settled {
+				progress, tries = time.Now(), 0
 			}
 			switch e := c.explain(err); {
 			case ctx.Err() != nil:
 				yield(nil, &Error{Message: "interrupted", Err: context.Cause(ctx)})
 				return
-			case !mayPass(e), !w.begun && !f.Patient, time.Since(last) > patience:
+			case !mayPass(e), w.heard == 0 && !f.Patient, time.Since(progress) > patience:
 				yield(nil, e)
 				return
 			case f.Lost != nil && tries == 0:
 				f.Lost(e)
 			}
-			wait := time.NewTimer(rand.N(min(firstWait<<min(tries, 10), lastWait)) + time.Millisecond)
-			select {
-			case <-wait.C:
-			case <-ctx.Done():
-				wait.Stop()
-			}
+			pause(ctx, rand.N(min(firstWait<<min(tries, 10), lastWait))+time.Millisecond)
 		}
 	}
 }
@@ -78,7 +78,7 @@ func (c *Conn) Follow(ctx context.Context, f Following) iter.Seq2[*agentdv1.RunR
 type watcher struct {
 	conn  *Conn
 	req   *agentdv1.WatchTurnRequest // after_seq moves on
-	begun bool                       // something has come
+	heard int                        // messages that have come, heartbeats too
 }
 
 // watch follows one stream to its end. done says that there is nothing more to
@@ -96,7 +96,7 @@ func (w *watcher) watch(ctx context.Context, yield func(*agentdv1.RunResponse, e
 	var held *agentdv1.RunResponse // an error that may be about the stream alone
 	for stream.Receive() {
 		quiet.Reset(silence)
-		w.begun = true
+		w.heard++
 		event := stream.Msg().GetEvent()
 		if event.GetHeartbeat() != nil {
 			continue
@@ -118,7 +118,7 @@ func (w *watcher) watch(ctx context.Context, yield func(*agentdv1.RunResponse, e
 		}
 	}
 	if e := held.GetError(); e != nil {
-		return news, false, &Error{Code: e.GetCode(), Message: Clean(e.GetMessage())}
+		return news, false, refusal(e, nil)
 	}
 	if err = stream.Err(); err == nil {
 		err = errCut

@@ -147,6 +147,15 @@ func labels(m map[string]string) string {
 	return strings.Join(out, " ")
 }
 
+// unserved says that a call waits for a client, and what helps.
+func unserved(u *agentdv1.RunResponse_ToolCallUnserved) string {
+	text := fmt.Sprintf("no attached client has the tool %s; attach one with: agentd run --attach %s FILE", u.GetToolName(), u.GetSessionId())
+	if at := u.GetExpireTime(); at != nil {
+		text += "; waiting until " + at.AsTime().Local().Format("2006-01-02 15:04:05 MST")
+	}
+	return Clean(text)
+}
+
 // calls is a number of model calls.
 func calls(n int32) string {
 	if n == 1 {

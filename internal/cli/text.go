@@ -80,14 +80,27 @@ type piece struct {
 	done    bool // its message is finished
 }
 
-// Event shows one event.
+// Event shows one event. What is too much to be kept behind a question is shown
+// below it, in order.
 func (s *Text) Event(event *agentdv1.RunResponse) error {
-	if s.holding && len(s.held) < maxHeld {
-		s.held = append(s.held, event)
-		return nil
+	if !s.holding {
+		s.event(event)
+		return s.err
 	}
-	s.event(event)
+	if s.held = append(s.held, event); len(s.held) > maxHeld {
+		s.open = true // the prompt's line
+		s.newline()
+		s.showHeld()
+		s.sayf("? the question above still waits for an answer")
+	}
 	return s.err
+}
+
+func (s *Text) showHeld() {
+	for _, event := range s.held {
+		s.event(event)
+	}
+	s.held = nil
 }
 
 // Hold keeps events, or shows those that were kept.
@@ -97,10 +110,7 @@ func (s *Text) Hold(hold bool) error {
 	}
 	s.holding = hold
 	if !hold {
-		for _, event := range s.held {
-			s.event(event)
-		}
-		s.held = nil
+		s.showHeld()
 		s.named = ""
 	}
 	return s.err
@@ -118,7 +128,9 @@ func (s *Text) event(event *agentdv1.RunResponse) {
 	case event.GetToolCallNotice() != nil:
 		c := event.GetToolCallNotice()
 		s.finished(c.GetAgentPath())
-		s.sayf("→ %s %s (on another client)", c.GetToolName(), line(c.GetToolInput(), maxDetail))
+		s.sayf("→ %s %s (not run here)", c.GetToolName(), line(c.GetToolInput(), maxDetail))
+	case event.GetToolCallUnserved() != nil:
+		s.sayf("… %s", unserved(event.GetToolCallUnserved()))
 	case event.GetToolResult() != nil:
 		if r := event.GetToolResult(); r.GetError() != "" {
 			s.sayf("✗ %s: %s", r.GetToolName(), line(r.GetError(), maxDetail))

@@ -31,6 +31,14 @@ func message(id string, event *agentdv1.RunResponse) *agentdv1.RunResponse {
 	return event
 }
 
+var tomorrow = time.Date(2026, 3, 5, 5, 6, 7, 0, time.UTC)
+
+func unservedCall() *agentdv1.RunResponse {
+	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCallUnserved_{ToolCallUnserved: &agentdv1.RunResponse_ToolCallUnserved{
+		SessionId: "s1", ToolCallId: "c1", ToolName: "lo\x1bok", AgentPath: []string{"a"}, ExpireTime: timestamppb.New(tomorrow),
+	}}}
+}
+
 func stateChange() *agentdv1.RunResponse {
 	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_StateUpdate_{StateUpdate: &agentdv1.RunResponse_StateUpdate{
 		StateDelta: &structpb.Struct{Fields: map[string]*structpb.Value{"k": structpb.NewNumberValue(1)}},
@@ -68,7 +76,7 @@ func TestText(t *testing.T) {
 			{Response: &agentdv1.RunResponse_ToolCallNotice_{ToolCallNotice: &agentdv1.RunResponse_ToolCallNotice{ToolName: "look", ToolInput: "{}"}}},
 			{Response: &agentdv1.RunResponse_ToolCancelled_{ToolCancelled: &agentdv1.RunResponse_ToolCancelled{ToolCallId: "1", Reason: "timed out"}}},
 			says(a, "Done."), ends(true),
-		}, "a: I will look.\n→ look {\"a\": \"b\"}\n✗ look: broken leg\n→ look {} (on another client)\n✗ tool call cancelled: timed out\nDone.\n"},
+		}, "a: I will look.\n→ look {\"a\": \"b\"}\n✗ look: broken leg\n→ look {} (not run here)\n✗ tool call cancelled: timed out\nDone.\n"},
 		"long arguments": {cli.Text{}, []*agentdv1.RunResponse{calls("1", "look", strings.Repeat("ä", 500))}, "→ look " + strings.Repeat("ä", 159) + "…\n"},
 		"a call of one that speaks": {cli.Text{}, []*agentdv1.RunResponse{says(a, "mine"), says(b, "waits"), calls("1", "look", "{}"), ends(true)},
 			"a: mine\nb: waits\n→ look {}\n"},
@@ -87,6 +95,8 @@ func TestText(t *testing.T) {
 			requested(question), resolved(&agentdv1.Interaction{Resolution: cli.Answer("red")}), resolved(&agentdv1.Interaction{Resolution: cli.Deny("")}), resolved(&agentdv1.Interaction{}),
 		}, "? clerk asks to call refund {\"amount\":30}\n! the call of refund was approved\n! the call of refund was approved with other arguments: {}\n" +
 			"? clerk asks: Which one?\n! the question was answered: red\n! the question was denied\n! the question is no longer asked\n"},
+		"nobody has the tool": {cli.Text{}, []*agentdv1.RunResponse{says(a, "x"), unservedCall(), ends(true)},
+			"a: x\n… no attached client has the tool look; attach one with: agentd run --attach s1 FILE; waiting until " + tomorrow.Local().Format("2006-01-02 15:04:05 MST") + "\n"},
 		"state is not shown": {cli.Text{}, []*agentdv1.RunResponse{says(a, "x"), says(b, "y"), stateChange(), says(a, "z"), ends(true)}, "a: x\nb: y\na: z\n"},
 		"control characters": {cli.Text{}, []*agentdv1.RunResponse{says([]string{"\x1b[31ma"}, "x\x1b]0;title\x07\ry\u202ez\n", "last"), calls("1", "lo\u009bok", "\x1b[2J"), ends(true)}, "[31ma: x]0;titleyz\n→ look [2J\n"},
 	} {
@@ -160,17 +170,31 @@ func TestHold(t *testing.T) {
 	if want := "a: x\nyz\na: x\nyz"; out.String() != want {
 		t.Errorf("shown %q, want %q", out.String(), want)
 	}
-	out.Reset()
+}
+
+// What is too much to be kept behind a question is shown below it, in the order in
+// which it came, and the question is told again.
+func TestHoldIsBounded(t *testing.T) {
+	var out, want strings.Builder
+	s := &cli.Text{Out: &out}
 	if err := s.Hold(true); err != nil {
 		t.Fatal(err)
 	}
-	for range 5000 {
-		if err := s.Event(says([]string{"a"}, "x")); err != nil {
+	for i := range 2*cli.MaxHeld + 100 {
+		text := fmt.Sprintf("%d;", i)
+		want.WriteString(text)
+		if err := s.Event(says([]string{"a"}, text)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if out.Len() < 500 {
-		t.Errorf("%d bytes were shown, want those that are too many to be kept", out.Len())
+	if n := strings.Count(out.String(), "the question above still waits"); n != 2 {
+		t.Errorf("the question was told again %d times", n)
+	}
+	if err := s.Hold(false); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(regexp.MustCompile(`\d+;`).FindAllString(out.String(), -1), ""); got != want.String() {
+		t.Errorf("shown %.200q, want %.200q", got, want.String())
 	}
 }
 
@@ -184,10 +208,12 @@ func TestEventLines(t *testing.T) {
 		event *agentdv1.RunResponse
 		want  string
 	}{
-		"text":     {at(7, says([]string{"root", "a"}, "x\ny")), `           7                output_chunk           root/a "x\ny"`},
-		"thought":  {at(7, says([]string{"a"}, "hm", "thought")), `           7                thought                a "hm"`},
-		"closing":  {at(7, says([]string{"a"}, "", "last")), `           7                output_chunk           a (last)`},
-		"call":     {at(7, calls("1", "look", `{"a": 1}`)), `           7                tool_call              root/a look {"a": 1}`},
+		"text":    {at(7, says([]string{"root", "a"}, "x\ny")), `           7                output_chunk           root/a "x\ny"`},
+		"thought": {at(7, says([]string{"a"}, "hm", "thought")), `           7                thought                a "hm"`},
+		"closing": {at(7, says([]string{"a"}, "", "last")), `           7                output_chunk           a (last)`},
+		"call":    {at(7, calls("1", "look", `{"a": 1}`)), `           7                tool_call              root/a look {"a": 1}`},
+		"unserved": {unservedCall(), `           0                tool_call_unserved     a no attached client has the tool look; attach one with: agentd run --attach s1 FILE; waiting until ` +
+			tomorrow.Local().Format("2006-01-02 15:04:05 MST")},
 		"result":   {at(7, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolResult_{ToolResult: result}}), `           7                tool_result            look = fine`},
 		"end":      {end, `          20  ` + clock + `  end                    completed; 2 model calls, 1,234 tokens, $0.0123`},
 		"error":    {fails(agentdv1.ErrorCode_ERROR_CODE_TIMEOUT, "too\nslow"), `           0                error                  TIMEOUT: too slow`},

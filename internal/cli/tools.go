@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 
+	"connectrpc.com/connect"
+
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/toolcmd"
 )
@@ -22,7 +24,7 @@ var errCancelled = errors.New("the tool call was cancelled")
 // toolbox runs the tools of one turn. Each call has a goroutine, which ends with
 // its answer, its cancellation, or close.
 type toolbox struct {
-	conn    *Conn
+	owner   *Turn
 	session string
 	turn    func() string
 	tools   map[string]toolcmd.Command
@@ -40,7 +42,7 @@ type toolbox struct {
 
 func newToolbox(ctx context.Context, t *Turn, session string, turn func() string) *toolbox {
 	b := &toolbox{
-		conn: t.Conn, session: session, turn: turn, tools: t.Tools, note: t.Note,
+		owner: t, session: session, turn: turn, tools: t.Tools, note: t.Note,
 		slots: make(chan struct{}, atOnce), calls: map[string]context.CancelCauseFunc{},
 	}
 	b.ctx, b.stop = context.WithCancelCause(ctx)
@@ -124,14 +126,40 @@ func (b *toolbox) execute(ctx context.Context, c *agentdv1.RunResponse_ToolCallR
 }
 
 // submit sends an answer until it has arrived or is not wanted. An equal repeat
-// changes nothing.
+// changes nothing. The turn would wait for a result that is too large until the
+// tool's timeout: the model is told that instead.
 func (b *toolbox) submit(ctx context.Context, answer *agentdv1.RunRequest_ToolCallResponse) {
+	err := b.send(ctx, answer)
+	if err == nil || ctx.Err() != nil {
+		return
+	}
+	b.note("the answer of tool %s was refused: %v", Clean(answer.GetToolName()), err)
+	if !tooLarge(err) || answer.GetError() != "" {
+		return
+	}
+	answer.Result = &agentdv1.RunRequest_ToolCallResponse_Error{Error: "the tool's result was refused: " + err.Message}
+	// A daemon may have recorded the refusal itself: then the call is settled.
+	if err := b.send(ctx, answer); err != nil && ctx.Err() == nil && err.Code == agentdv1.ErrorCode_ERROR_CODE_UNSPECIFIED {
+		b.note("the error of tool %s was refused: %v", Clean(answer.GetToolName()), err)
+	}
+}
+
+// send sends one answer, and returns why it was refused.
+func (b *toolbox) send(ctx context.Context, answer *agentdv1.RunRequest_ToolCallResponse) *Error {
+	c := b.owner.Conn
 	req := &agentdv1.SubmitToolResultsRequest{SessionId: b.session, TurnId: b.turn(), Results: []*agentdv1.RunRequest_ToolCallResponse{answer}}
-	resp, err := Persist(ctx, b.conn, b.conn.SubmitToolResults, req)
-	if err != nil && ctx.Err() == nil {
-		b.note("the answer of tool %s was refused: %v", Clean(answer.GetToolName()), err)
+	resp, err := persist(ctx, b.owner, c.SubmitToolResults, req)
+	if err != nil {
+		return c.explain(err)
 	}
 	for _, r := range resp.GetRefused() {
-		b.note("the answer of tool %s was refused: %s", Clean(answer.GetToolName()), Clean(r.GetError().GetMessage()))
+		return refusal(r.GetError(), nil)
 	}
+	return nil
+}
+
+// tooLarge tells whether an answer was refused for its size, by the daemon or by
+// what reads requests before it.
+func tooLarge(e *Error) bool {
+	return !e.Retryable && (e.Code == agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED || connect.CodeOf(e.Err) == connect.CodeResourceExhausted)
 }

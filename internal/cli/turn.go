@@ -2,12 +2,16 @@ package cli
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/toolcmd"
@@ -22,7 +26,7 @@ type Screen interface {
 	Hold(bool) error
 }
 
-// Turn follows one turn, runs its tools and asks its questions.
+// Turn follows one turn, once, runs its tools and asks its questions.
 type Turn struct {
 	// Conn is the daemon.
 	Conn *Conn
@@ -36,6 +40,15 @@ type Turn struct {
 	Note func(format string, args ...any)
 
 	session, turn atomic.Pointer[string] // as soon as they are known
+	asked         atomic.Pointer[questions]
+	once          sync.Once
+	found         chan struct{} // see begun
+}
+
+// begun is closed when the turn is known.
+func (t *Turn) begun() chan struct{} {
+	t.once.Do(func() { t.found = make(chan struct{}) })
+	return t.found
 }
 
 // Ending is how a turn has ended.
@@ -63,12 +76,41 @@ func known(p *atomic.Pointer[string]) string {
 
 // Start starts a turn and follows it to its end. Its errors are *Error.
 func (t *Turn) Start(ctx context.Context, execute *agentdv1.RunRequest_ExecuteRequest) (*Ending, error) {
-	resp, err := Call(ctx, t.Conn, t.Conn.CreateTurn, &agentdv1.CreateTurnRequest{Execute: execute})
+	created, err := t.create(ctx, execute)
 	if err != nil {
 		return nil, err
 	}
-	created := resp.GetTurn()
 	return t.follow(ctx, Following{Session: created.GetSessionId(), Turn: created.GetId(), Patient: true})
+}
+
+// create starts a turn, once: a request whose answer was lost is made again under
+// its idempotency key.
+func (t *Turn) create(ctx context.Context, execute *agentdv1.RunRequest_ExecuteRequest) (*agentdv1.Turn, error) {
+	if execute.GetIdempotencyKey() == "" {
+		execute = proto.CloneOf(execute)
+		execute.IdempotencyKey = rand.Text()
+	}
+	begun, lost := time.Now(), false
+	for wait := firstWait; ; wait = min(2*wait, lastWait) {
+		resp, err := Call(ctx, t.Conn, t.Conn.CreateTurn, &agentdv1.CreateTurnRequest{Execute: execute})
+		if err == nil {
+			return resp.GetTurn(), nil
+		}
+		e := t.Conn.explain(err)
+		if ctx.Err() != nil || !mayPass(e) || !lost && !unknownOutcome(e) {
+			return nil, e
+		}
+		if time.Since(begun) > patience {
+			e.Message += "; whether the turn was started is not known, agentd turns list tells"
+			return nil, e
+		}
+		if !lost {
+			t.Note("%v; trying again", e)
+		}
+		if lost = true; !pause(ctx, wait) {
+			return nil, e
+		}
+	}
 }
 
 // Attach follows a session's last turn from its beginning to its end. Its errors
@@ -81,9 +123,29 @@ func (t *Turn) Attach(ctx context.Context, session string) (*Ending, error) {
 	return t.follow(ctx, Following{Session: session, Turn: resp.GetTurn().GetId(), Patient: true})
 }
 
-// Cancel asks the daemon to stop the turn; what it follows then ends by itself. It
-// may be called from any goroutine.
+// Result is the turn as the daemon has it, after its end. Its errors are *Error.
+func (t *Turn) Result(ctx context.Context) (*agentdv1.Turn, error) {
+	req := &agentdv1.GetTurnRequest{SessionId: t.Session(), TurnId: known(&t.turn), Parts: true}
+	resp, err := persist(ctx, t, t.Conn.GetTurn, req)
+	return resp.GetTurn(), err
+}
+
+// Withdraw takes back the question that is open; no other one is asked. It may be
+// called from any goroutine.
+func (t *Turn) Withdraw() {
+	if q := t.asked.Load(); q != nil {
+		q.close()
+	}
+}
+
+// Cancel asks the daemon to stop the turn, as soon as it is known which one that
+// is; what follows it then ends by itself. It may be called from any goroutine.
 func (t *Turn) Cancel(ctx context.Context, reason string) error {
+	select {
+	case <-t.begun():
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 	_, err := Call(ctx, t.Conn, t.Conn.CancelTurn, &agentdv1.CancelTurnRequest{SessionId: t.Session(), TurnId: known(&t.turn), Reason: reason})
 	return err
 }
@@ -92,6 +154,7 @@ func (t *Turn) follow(ctx context.Context, f Following) (*Ending, error) {
 	start := time.Now()
 	t.session.Store(&f.Session)
 	t.turn.Store(&f.Turn)
+	close(t.begun())
 	f.Tools = slices.Sorted(maps.Keys(t.Tools))
 	f.Lost = func(err error) { t.Note("%v; trying again", err) }
 	ctx, cancel := context.WithCancel(ctx)
@@ -99,6 +162,7 @@ func (t *Turn) follow(ctx context.Context, f Following) (*Ending, error) {
 	tools := newToolbox(ctx, t, f.Session, func() string { return known(&t.turn) })
 	defer tools.close()
 	asked := t.questions(ctx)
+	t.asked.Store(asked)
 	defer asked.close()
 
 	// One goroutine shows; a question that is open holds the screen.
@@ -145,7 +209,7 @@ func (t *Turn) react(event *agentdv1.RunResponse, tools *toolbox, asked *questio
 	case event.GetInteractionRequested() != nil:
 		asked.ask(event.GetInteractionRequested().GetInteraction())
 	case event.GetInteractionResolved() != nil:
-		asked.resolved(event.GetInteractionResolved().GetInteraction().GetId())
+		asked.resolved(event.GetInteractionResolved().GetInteraction())
 	}
 	return true
 }

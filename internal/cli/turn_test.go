@@ -223,8 +223,9 @@ func TestPerson(t *testing.T) {
 // Nobody to ask: the turn waits, and is told who may answer.
 func TestNobody(t *testing.T) {
 	for name, person := range map[string]func() *cli.Person{
-		"none": func() *cli.Person { return nil },
-		"gone": func() *cli.Person { return cli.NewPerson(strings.NewReader(""), io.Discard) },
+		"none":               func() *cli.Person { return nil },
+		"gone":               func() *cli.Person { return cli.NewPerson(strings.NewReader(""), io.Discard) },
+		"gone within a line": func() *cli.Person { return cli.NewPerson(strings.NewReader("y"), io.Discard) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := &fake{status: agentdv1.InteractionStatus_INTERACTION_STATUS_PENDING}

@@ -6,6 +6,13 @@
 // program wrote to its standard error. Output, errors and time are bounded; when
 // the context ends, the program is killed, on Unix with all it has started.
 //
+// A program gets the environment of this process without what gives access to model
+// providers and to the daemon, unless Command.Pass names it: GEMINI_API_KEY,
+// GOOGLE_API_KEY, the secrets of other providers (such as ANTHROPIC_AUTH_TOKEN and
+// OPENAI_API_KEY; withheld has the whole list) and of AGENTD_ variables, and an
+// AGENTD_URL that holds a password. It is care against accidents, no wall: programs
+// of one user can read each other's environments where the system lets them.
+//
 // The package imports the standard library alone. It knows neither the protocol
 // nor agents.
 package toolcmd
@@ -43,6 +50,9 @@ type Command struct {
 	Base string
 	// Env is added to the environment of this process, as NAME=value.
 	Env []string
+	// Pass names variables of the environment that the program gets though they are
+	// withheld: keys of model providers and secrets of agentd, see the package's doc.
+	Pass []string
 	// Timeout is how long it may run; 0 is as long as the context.
 	Timeout time.Duration
 }
@@ -75,7 +85,7 @@ func Run(ctx context.Context, c Command, input string) (string, error) {
 		}
 	}
 	cmd := exec.CommandContext(ctx, program, c.Args[1:]...) //nolint:gosec // running what the user's file names is what this is for
-	cmd.Env = append(os.Environ(), c.Env...)
+	cmd.Env = append(environment(os.Environ(), c.Pass), c.Env...)
 	cmd.Stdin = strings.NewReader(input + "\n")
 	out, diag := &limited{full: func() { stop(errOutput) }}, &last{}
 	cmd.Stdout, cmd.Stderr = out, diag
@@ -88,7 +98,11 @@ func Run(ctx context.Context, c Command, input string) (string, error) {
 	if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
 		return "", failure(c.Args[0], err, diag.text())
 	}
-	return strings.TrimRight(strings.ToValidUTF8(out.b.String(), "\uFFFD"), "\r\n"), nil
+	text := strings.TrimRight(strings.ToValidUTF8(out.b.String(), "\uFFFD"), "\r\n")
+	if len(text) > MaxOutput { // what is no UTF-8 has grown
+		return "", errOutput
+	}
+	return text, nil
 }
 
 // failure says why a program failed, with the end of what it said about it.

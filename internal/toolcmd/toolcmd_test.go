@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -65,6 +66,55 @@ func TestRun(t *testing.T) {
 				t.Errorf("an error of %d bytes", len(err.Error()))
 			}
 		})
+	}
+}
+
+// Programs get the environment without keys of providers and secrets of agentd; a
+// file may pass them on purpose.
+func TestEnvironment(t *testing.T) {
+	kept := []string{"PATH", "HOME", "WEATHER_API_KEY", "GOOGLE_APPLICATION_CREDENTIALS", "OPENAI_BASE_URL", "AGENTD_LOG_LEVEL", "AGENTD_URL", "AGENTD_DATA"}
+	dropped := []string{
+		"GEMINI_API_KEY", "GOOGLE_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_CUSTOM_HEADERS", "OPENAI_API_KEY", "openai_api_key", "OPENAI_ADMIN_KEY",
+		"AZURE_OPENAI_API_KEY", "OPENROUTER_API_KEY", "MISTRAL_API_KEY", "GROQ_API_KEY", "XAI_API_KEY", "AGENTD_TLS_KEY", "AGENTD_AUTH_TOKEN", "AGENTD_DB_PASSWORD",
+	}
+	t.Setenv("AGENTD_URL", "http://127.0.0.1:8080")
+	for _, name := range slices.Concat(kept, dropped) {
+		if os.Getenv(name) == "" {
+			t.Setenv(name, "canary of "+name)
+		}
+	}
+	run := func(pass ...string) string {
+		out, err := toolcmd.Run(t.Context(), toolcmd.Command{Args: []string{"env"}, Env: []string{"AGENTD_TOOL_CALL_ID=c1"}, Pass: pass}, "{}")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return "\n" + out
+	}
+	out := run()
+	for _, name := range append(kept, "AGENTD_TOOL_CALL_ID") {
+		if !strings.Contains(out, "\n"+name+"=") {
+			t.Errorf("%s is not passed", name)
+		}
+	}
+	for _, name := range dropped {
+		if strings.Contains(out, "\n"+name+"=") || strings.Contains(out, "canary of "+name) {
+			t.Errorf("%s is passed", name)
+		}
+	}
+	if out := run("OPENAI_API_KEY"); !strings.Contains(out, "\nOPENAI_API_KEY=canary") || strings.Contains(out, "ANTHROPIC_API_KEY") {
+		t.Errorf("passed on purpose: %s", out)
+	}
+	t.Setenv("AGENTD_URL", "http://user:secret@127.0.0.1:8080")
+	if strings.Contains(run(), "AGENTD_URL") {
+		t.Error("a URL with a password is passed")
+	}
+}
+
+// Output that grows when it is made UTF-8 keeps to the limit.
+func TestOutputGrows(t *testing.T) {
+	_, err := toolcmd.Run(t.Context(), toolcmd.Command{Args: []string{"sh", "-c", `yes x | head -c 600000 | tr '\n' '\377'`}}, "{}")
+	if err == nil || !strings.Contains(err.Error(), "more than 1048576 bytes") {
+		t.Errorf("got %v", err)
 	}
 }
 

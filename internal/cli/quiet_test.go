@@ -1,0 +1,228 @@
+package cli_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"connectrpc.com/connect"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
+	"github.com/apzuk3/agentd/internal/cli"
+	"github.com/apzuk3/agentd/internal/toolcmd"
+)
+
+// pipes is a listener in memory, for fake time.
+type pipes struct {
+	conns chan net.Conn
+	once  sync.Once
+	gone  chan struct{}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.gone:
+		return nil, net.ErrClosed
+	}
+}
+func (p *pipes) Close() error   { p.once.Do(func() { close(p.gone) }); return nil }
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "memory"} }
+
+func (p *pipes) dial(context.Context, string, string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	select {
+	case p.conns <- theirs:
+		return ours, nil
+	case <-p.gone:
+		return nil, &net.OpError{Op: "dial", Err: net.ErrClosed}
+	}
+}
+
+// dialInMemory is dial within a bubble of fake time.
+func dialInMemory(t *testing.T, f *fake) *cli.Conn {
+	t.Helper()
+	mux := http.NewServeMux()
+	mux.Handle(agentdv1connect.NewSessionServiceHandler(f))
+	p := &pipes{conns: make(chan net.Conn), gone: make(chan struct{})}
+	s := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
+	served := make(chan struct{})
+	go func() { defer close(served); _ = s.Serve(p) }()
+	c, err := cli.Dial("http://agentd.test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.DialWith(p.dial)
+	t.Cleanup(func() { c.Close(); _ = s.Close(); <-served })
+	return c
+}
+
+var errGone = connect.NewError(connect.CodeUnavailable, errors.New("gone"))
+
+// holds sends heartbeats for a while, then the connection is gone.
+func holds(d time.Duration) stream {
+	return func(_ *agentdv1.WatchTurnRequest, send func(...*agentdv1.RunResponse)) error {
+		for begun := time.Now(); time.Since(begun) < d; {
+			send(heartbeat())
+			<-time.After(min(d, 15*time.Second))
+		}
+		return errGone
+	}
+}
+
+// A turn that waits for hours loses its connection now and then. As long as streams
+// hold for a while each loss is a first one; tools and questions stay.
+func TestFollowQuietTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		for range 30 {
+			f.watch = append(f.watch, holds(time.Hour), holds(10*time.Second))
+		}
+		f.watch = append(f.watch, func(_ *agentdv1.WatchTurnRequest, send func(...*agentdv1.RunResponse)) error {
+			send(at(1, ends(true)))
+			return nil
+		})
+		lost := 0
+		seqs, err := follow(t.Context(), dialInMemory(t, f), cli.Following{Session: "s1", Patient: true, Lost: func(error) { lost++ }})
+		if err != nil || len(seqs) != 1 || lost != 60 {
+			t.Errorf("got %v, %v, lost %d times", seqs, err, lost)
+		}
+	})
+}
+
+// A connection that is cut as soon as it is open is tried with growing waits, and
+// given up in the end.
+func TestFollowGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{watch: []stream{holds(time.Hour), holds(time.Millisecond)}}
+		begun := time.Now()
+		_, err := follow(t.Context(), dialInMemory(t, f), cli.Following{Session: "s1", Patient: true})
+		took := time.Since(begun) - time.Hour
+		if err == nil || took < 2*time.Minute || took > 3*time.Minute {
+			t.Errorf("given up after %v: %v", took, err)
+		}
+		if f.streams > 300 {
+			t.Errorf("%d streams", f.streams)
+		}
+	})
+}
+
+// A start whose answer is lost is made again under its key: the turn starts once,
+// and is known.
+func TestStartAnswerIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keys := map[string]int{}
+		f := &fake{watch: []stream{func(_ *agentdv1.WatchTurnRequest, send func(...*agentdv1.RunResponse)) error {
+			send(at(1, ends(true)))
+			return nil
+		}}}
+		f.create = func(_ context.Context, r *agentdv1.CreateTurnRequest) error {
+			key := r.GetExecute().GetIdempotencyKey()
+			keys[key]++
+			if keys[key] < 4 {
+				panic(http.ErrAbortHandler)
+			}
+			return nil
+		}
+		n := &notes{}
+		turn := &cli.Turn{Conn: dialInMemory(t, f), Screen: cli.JSON{Out: &strings.Builder{}}, Note: n.notef}
+		if _, err := turn.Start(t.Context(), &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "go"}); err != nil {
+			t.Fatal(err)
+		}
+		if len(keys) != 1 || strings.Count(n.String(), "trying again") != 1 {
+			t.Errorf("keys %v, told %s", keys, n)
+		}
+		// One that nobody answers is given up, and what that means is told.
+		f.create = func(context.Context, *agentdv1.CreateTurnRequest) error { panic(http.ErrAbortHandler) }
+		turn = &cli.Turn{Conn: turn.Conn, Screen: turn.Screen, Note: n.notef}
+		_, err := turn.Start(t.Context(), &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "go"})
+		if err == nil || !strings.Contains(err.Error(), "whether the turn was started is not known") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// A cancel while the turn is being started waits until it is known which one that
+// is.
+func TestCancelWhileStarting(t *testing.T) {
+	creating, release := make(chan struct{}), make(chan struct{})
+	f := &fake{}
+	f.create = func(context.Context, *agentdv1.CreateTurnRequest) error {
+		close(creating)
+		<-release
+		return nil
+	}
+	f.watch = []stream{func(_ *agentdv1.WatchTurnRequest, send func(...*agentdv1.RunResponse)) error {
+		<-f.cancel
+		send(at(1, ends(false)))
+		return nil
+	}}
+	turn := &cli.Turn{Conn: dial(t, f), Screen: cli.JSON{Out: &strings.Builder{}}, Note: t.Errorf}
+	told := make(chan error, 1)
+	go func() {
+		<-creating
+		go func() { told <- turn.Cancel(t.Context(), "enough") }()
+		close(release)
+	}()
+	ending, err := turn.Start(t.Context(), &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "go"})
+	if err != nil || !strings.HasPrefix(ending.Summary(), "stopped: ") {
+		t.Errorf("got %v, %v", ending, err)
+	}
+	if err := <-told; err != nil {
+		t.Error(err)
+	}
+}
+
+// A result that is too large would keep the turn waiting: the model is told instead,
+// whoever refuses it, and nothing is tried again in silence.
+func TestResultTooLarge(t *testing.T) {
+	limit := &agentdv1.RunResponse_ErrorResponse{Code: agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED, Message: "at most 5 bytes"}
+	for name, prepare := range map[string]func(*fake){
+		"by the turn":  func(f *fake) { f.refuse = limit },
+		"as a request": func(f *fake) { f.submit = tooLarge(refused(connect.CodeResourceExhausted, limit)) },
+		"by the server": func(f *fake) {
+			f.submit = tooLarge(connect.NewError(connect.CodeResourceExhausted, errors.New("at most 5 bytes")))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &fake{}
+			prepare(f)
+			f.watch = []stream{func(_ *agentdv1.WatchTurnRequest, send func(...*agentdv1.RunResponse)) error {
+				send(at(1, calls("c1", "echo", `{"a":1}`)))
+				if a := <-f.answers; a.GetOutput() != `{"a":1}` {
+					t.Errorf("answered %v", a)
+				}
+				if a := <-f.answers; a.GetToolCallId() != "c1" || !strings.HasSuffix(a.GetError(), "the tool's result was refused: at most 5 bytes") {
+					t.Errorf("answered %v", a)
+				}
+				send(at(2, ends(true)))
+				return nil
+			}}
+			n := &notes{}
+			turn := &cli.Turn{Conn: dial(t, f), Screen: cli.JSON{Out: &strings.Builder{}}, Note: n.notef, Tools: map[string]toolcmd.Command{"echo": {Args: []string{"cat"}}}}
+			if _, err := turn.Start(t.Context(), &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "go"}); err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(n.String(), "the answer of tool echo was refused: at most 5 bytes") {
+				t.Errorf("told %q", n)
+			}
+		})
+	}
+}
+
+func tooLarge(err error) func(*agentdv1.RunRequest_ToolCallResponse) error {
+	return func(a *agentdv1.RunRequest_ToolCallResponse) error {
+		if a.GetError() != "" {
+			return nil
+		}
+		return err
+	}
+}
