@@ -71,21 +71,28 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// TestReadme builds the client of the README as it stands and runs it against a
-// daemon.
+// TestReadme builds the client of the README, and that of its page about the Go
+// client, as they stand and runs them against a daemon.
 func TestReadme(t *testing.T) {
-	readme, err := os.ReadFile("../README.md")
+	for _, page := range []string{"../README.md", "../docs/go.md"} {
+		t.Run(filepath.Base(page), func(t *testing.T) { runPage(t, page) })
+	}
+}
+
+func runPage(t *testing.T, page string) {
+	t.Helper()
+	readme, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
 	found := regexp.MustCompile("(?s)```go\n(.*?)```").FindSubmatch(readme)
 	if found == nil {
-		t.Fatal("the README has no Go program")
+		t.Fatal("the page has no Go program")
 	}
 	d := agentdtest.Start(t, agentdtest.WithLoopback())
 	const dials = "http://localhost:8080"
 	if !bytes.Contains(found[1], []byte(dials)) {
-		t.Fatalf("the README's program does not dial %s", dials)
+		t.Fatalf("the page's program does not dial %s", dials)
 	}
 	dir := t.TempDir()
 	file, bin := filepath.Join(dir, "main.go"), filepath.Join(dir, "client")

@@ -36,7 +36,7 @@ func TestGetCapabilities(t *testing.T) {
 		keys := map[string]bool{}
 		for _, p := range got.GetProviders() {
 			keys[p.GetName()] = p.GetHasKey()
-			if has := slices.Contains(p.GetBuiltinTools(), "web_search"); has != slices.Contains([]string{"anthropic", "openai", "openai-responses"}, p.GetName()) {
+			if has := slices.Contains(p.GetBuiltinTools(), "web_search"); has != slices.Contains([]string{"anthropic", "gemini", "openai", "openai-responses"}, p.GetName()) {
 				t.Errorf("%s: provider %s runs %q", name, p.GetName(), p.GetBuiltinTools())
 			}
 		}
@@ -110,7 +110,7 @@ func TestListModels(t *testing.T) {
 			runs[p.GetName()] = p.GetBuiltinTools()
 		}
 		for _, want := range []*agentdv1.Model{
-			{Name: "gemini-2.5-flash", Provider: "gemini", Available: true, Price: &agentdv1.Model_Price{Input: 0.30, Cached: 0.03, Output: 2.50, Date: "2026-07-24"},
+			{Name: "gemini-2.5-flash", Provider: "gemini", Available: true, Retires: "2026-12-01", Price: &agentdv1.Model_Price{Input: 0.30, Cached: 0.03, Output: 2.50, Date: "2026-07-24"},
 				Capabilities: &agentdv1.Model_Capabilities{
 					ContextTokens: 1_048_576, OutputTokens: 65_536, Inputs: []string{"image", "audio", "video", "document"},
 					Thinking: true, Tools: true, StructuredOutput: true,
@@ -132,6 +132,7 @@ func TestListModels(t *testing.T) {
 			{Name: "scripted/two", Provider: "scripted", Available: true, Price: &agentdv1.Model_Price{}},
 		} {
 			want.BuiltinTools = runs[want.GetProvider()]
+			want.Source = catalog.Builtin().Find(want.GetProvider(), want.GetName()).Source
 			if m := models[want.GetName()]; !proto.Equal(m, want) {
 				t.Errorf("%s: got %v, want %v", name, m, want)
 			}

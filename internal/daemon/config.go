@@ -68,8 +68,15 @@ type Config struct {
 	// CORSOrigins are the origins from which web pages may call SessionService;
 	// "*" is any. Default: none.
 	CORSOrigins []string
+	// AllowedHosts are names, whatever their case, by which a daemon that
+	// listens on a loopback address may be called, besides localhost and addresses: a
+	// proxy may pass on the name that it has itself. Default: none.
+	AllowedHosts []string
 	// NoReflection leaves out the gRPC reflection service.
 	NoReflection bool
+	// CreateSessions has Run make the session that a request names when there is none,
+	// as if the request said create: clients older than that field expect it.
+	CreateSessions bool
 
 	// MaxConns is how many connections may be open at once; more wait to be
 	// accepted. Default 4096.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -29,6 +30,8 @@ const (
 	streamsGrace = 5 * time.Second
 	// storeGrace is how long the store may take to close.
 	storeGrace = 10 * time.Second
+	// streamWindow is how many bytes of one stream may wait to be read.
+	streamWindow = 256 << 10
 	// databaseFile is the database within Config.DataDir.
 	databaseFile = "agentd.db"
 )
@@ -78,7 +81,7 @@ func New(cfg Config) (_ *Daemon, err error) {
 		return nil, err
 	}
 	if d.store = cfg.Store; d.store == nil {
-		if d.store, err = openStore(cfg.DataDir); err != nil {
+		if d.store, err = openStore(cfg.DataDir, cfg.Logger); err != nil {
 			return nil, err
 		}
 	}
@@ -117,6 +120,7 @@ func New(cfg Config) (_ *Daemon, err error) {
 		Logger:              cfg.Logger,
 		NoReflection:        cfg.NoReflection,
 		CORSOrigins:         cfg.CORSOrigins,
+		CreateSessions:      cfg.CreateSessions,
 		MaxStreams:          cfg.MaxStreams,
 		MaxMessageBytes:     cfg.MaxMessageBytes,
 		MessagesPerSecond:   cfg.MessagesPerSecond,
@@ -129,19 +133,19 @@ func New(cfg Config) (_ *Daemon, err error) {
 	if err != nil {
 		return nil, err
 	}
-	d.http = newHTTPServer(&cfg, d.counted(d.server.Handler()))
+	d.http = newHTTPServer(&cfg, d.counted(d.guarded(d.server.Handler())))
 	logModels(d.log, models)
 	return d, nil
 }
 
-func openStore(dir string) (session.Store, error) {
+func openStore(dir string, log *slog.Logger) (session.Store, error) {
 	path := sqlitestore.Memory
 	if dir != Memory {
 		path = filepath.Join(dir, databaseFile)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
-	return sqlitestore.Open(ctx, path)
+	return sqlitestore.Open(ctx, path, sqlitestore.WithLogger(log))
 }
 
 // counted counts requests while h answers them.
@@ -172,6 +176,11 @@ func newHTTPServer(cfg *Config, h http.Handler) *http.Server {
 			// Go's clients hold a buffer of this size, at most 512 KiB, for each
 			// stream that is open. It is the least that HTTP/2 allows.
 			MaxReadFrameSize: 16 << 10,
+			// A stream whose messages wait for their pace fills its own window. That
+			// of the connection is above all of them together, so that it keeps no
+			// other stream waiting.
+			MaxReceiveBufferPerStream:     streamWindow,
+			MaxReceiveBufferPerConnection: max(32<<20, min(2*cfg.MaxStreamsPerConn*streamWindow, math.MaxInt32)),
 			// A peer that vanished without a word is noticed by pings alone.
 			SendPingTimeout:  15 * time.Second,
 			PingTimeout:      15 * time.Second,

@@ -67,6 +67,7 @@ func about(cfg *Config, reg *model.Registry) server.About {
 			known := reg.Knows(st.Provider, strings.TrimPrefix(name, st.Provider+"/"))
 			out.Models = append(out.Models, server.Model{
 				Name: name, Provider: st.Provider, Price: listPrice(known.Entry), Capabilities: capabilities(known.Capabilities),
+				Source: known.Source, Retires: known.Retires,
 			})
 		}
 	}

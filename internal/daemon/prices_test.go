@@ -75,7 +75,7 @@ providers:
 			client := wires(t, start(t, cfg))["gRPC"]
 			turn := call(t, client.CreateTurn, &agentdv1.CreateTurnRequest{Execute: &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "hi", Agent: llm("root", c.model)}}).GetTurn()
 			sum := until(t, client, turn, agentdv1.TurnStatus_TURN_STATUS_SUCCEEDED).GetUsage()
-			if u := sum.GetTotalUsage(); u.GetPromptTokens() != 1100 || u.GetCachedTokens() != 2000 || u.GetCacheWriteTokens() != 1000 || u.GetCompletionTokens() != 10 {
+			if u := sum.GetTotalUsage(); u.GetPromptTokens() != 3100 || u.GetCachedTokens() != 2000 || u.GetCacheWriteTokens() != 1000 || u.GetCompletionTokens() != 10 {
 				t.Errorf("usage %v", u)
 			}
 			if c.cost < 0 {

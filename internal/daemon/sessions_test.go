@@ -426,7 +426,7 @@ func TestCORS(t *testing.T) {
 		t.Cleanup(func() { _ = resp.Body.Close() })
 		return resp
 	}
-	ask := http.Header{"Access-Control-Request-Method": {"POST"}, "Access-Control-Request-Headers": {"connect-protocol-version,content-type,x-agentd-openai-api-key"}}
+	ask := http.Header{"Access-Control-Request-Method": {"POST"}, "Access-Control-Request-Headers": {"authorization,connect-protocol-version,content-type,x-agentd-openai-api-key"}}
 	get := d.URL() + agentdv1connect.SessionServiceGetTurnProcedure + "?connect=v1&encoding=json&message=" + url.QueryEscape(`{"sessionId":"`+turn.GetSessionId()+`"}`)
 	for origin, allowed := range map[string]string{"https://app.example.com": "https://app.example.com", "https://evil.example.com": ""} {
 		resp := do(http.MethodOptions, d.URL()+agentdv1connect.SessionServiceCreateTurnProcedure, origin, ask.Clone())
@@ -434,8 +434,17 @@ func TestCORS(t *testing.T) {
 			t.Errorf("preflight from %s: %d, allowed %q", origin, resp.StatusCode, got)
 		}
 		resp = do(http.MethodGet, get, origin, http.Header{})
+		if allowed == "" {
+			if resp.StatusCode != http.StatusForbidden {
+				t.Errorf("GET from %s: %d", origin, resp.StatusCode)
+			}
+			continue
+		}
 		if got := resp.Header.Get("Access-Control-Allow-Origin"); got != allowed {
 			t.Errorf("GET from %s: %d, allowed %q", origin, resp.StatusCode, got)
+		}
+		if got := resp.Header.Get("Cache-Control"); got != "no-store" {
+			t.Errorf("GET from %s: Cache-Control %q", origin, got)
 		}
 		body, err := io.ReadAll(resp.Body)
 		if err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(body), turn.GetId()) {

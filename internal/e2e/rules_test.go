@@ -303,7 +303,7 @@ func rules() map[string]func(rule) {
 				got := r.talk(m, answerAll("x"))
 				u := got.end.GetUsageSummary()
 				if n := u.GetTotalUsage(); u.GetLlmCalls() != 2 || n.GetPromptTokens() != 30 || n.GetCompletionTokens() != 6 ||
-					n.GetCachedTokens() != 4 || n.GetThoughtsTokens() != 2 || n.GetTotalTokens() != 38 {
+					n.GetCachedTokens() != 4 || n.GetThoughtsTokens() != 2 || n.GetTotalTokens() != 36 {
 					r.t.Errorf("usage %v", u)
 				}
 				m = start(nil)

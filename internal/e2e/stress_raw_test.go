@@ -26,7 +26,7 @@ const (
 	finishes   mood = iota // answers or cancels every call
 	cancels                // cancels the turn
 	ends                   // ends it with a reason
-	executes               // sends a second ExecuteRequest
+	executes               // sends a second ExecuteRequest, which is refused
 	halfCloses             // closes its side and reads on
 	drops                  // resets the stream
 	hangsUp                // closes the connection
@@ -162,7 +162,7 @@ func (s *stressTurn) judge(o *observer, err error) {
 		s.faultf("the stream broke: %v, end %v", err, o.end)
 		return
 	}
-	stopped := s.mood == cancels || s.mood == ends || s.mood == executes
+	stopped := s.mood == cancels || s.mood == ends
 	for _, e := range o.errors {
 		if e.GetCode() != agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST {
 			s.faultf("failed: %v", e)
@@ -205,12 +205,13 @@ func (r *rawStream) send() {
 	}
 	now := make(chan struct{})
 	close(now)
+	shown := false
 	for steps := 0; ; steps++ {
 		var work <-chan struct{}
 		if len(r.open) > 0 {
 			work = now
 		}
-		show := r.mood != finishes && steps >= r.moment && work != nil
+		show := r.mood != finishes && steps >= r.moment && work != nil && !shown
 		select {
 		case call := <-r.asked: // nil when the turn or the stream is over
 			if call == nil {
@@ -224,7 +225,13 @@ func (r *rawStream) send() {
 				return
 			}
 		}
-		if show {
+		switch {
+		case show && r.mood == executes:
+			if work == nil || r.executeAgain() != nil { // refused for certain only while a call is open
+				continue
+			}
+			shown = true
+		case show:
 			r.show()
 			return
 		}
@@ -255,9 +262,6 @@ func (r *rawStream) show() {
 	case ends:
 		reason := r.reason()
 		m = &agentdv1.RunRequest{Request: &agentdv1.RunRequest_End{End: &agentdv1.RunRequest_EndRequest{Reason: &reason}}}
-	case executes:
-		r.refused++
-		m = &agentdv1.RunRequest{Request: &agentdv1.RunRequest_Execute{Execute: &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "again", Agent: r.tree.agent}}}
 	case drops, hangsUp:
 		r.hang()
 		return
@@ -274,6 +278,12 @@ func (r *rawStream) show() {
 			return
 		}
 	}
+}
+
+// executeAgain asks for another turn on the stream of this one, which goes on.
+func (r *rawStream) executeAgain() error {
+	r.refused++
+	return r.bidi.Send(&agentdv1.RunRequest{Request: &agentdv1.RunRequest_Execute{Execute: &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "again", Agent: r.tree.agent}}})
 }
 
 // step says something about the calls that are open: mostly it settles one of

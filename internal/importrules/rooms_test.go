@@ -85,7 +85,7 @@ var rooms = []room{
 
 	{path: "adkbridge", floor: 2,
 		may: []string{"session", "model", "internal/jsondiff", gen, protobuf, genai, jsonschema, "google.golang.org/adk/v2",
-			"github.com/google/uuid"},
+			"github.com/google/uuid", "golang.org/x/sync/semaphore"},
 		knows: "the engine; neither database nor transport"},
 	{path: "server", floor: 2,
 		may: []string{"session", gen, genConnect, connect, protobuf, "buf.build/go/protovalidate",
@@ -98,7 +98,7 @@ var rooms = []room{
 			"connectrpc.com/grpchealth", "connectrpc.com/grpcreflect", "golang.org/x/net", "buf.build/go/protovalidate"},
 		knows: "how the rooms are wired together, and nothing else"},
 
-	{path: "internal/cli", floor: 2, may: []string{"internal/toolcmd", gen, genConnect, connect, protobuf},
+	{path: "internal/cli", floor: 2, may: []string{"internal/toolcmd", gen, genConnect, connect, protobuf, "golang.org/x/sys"},
 		knows: "the command line as a client: what to ask a daemon and how to show it; nothing of the server"},
 
 	{path: "cmd/agentd", floor: 4,
@@ -130,6 +130,8 @@ var rooms = []room{
 		knows: "Run by means of SessionService"},
 	{path: "internal/plainlog", floor: 2, kit: true, may: []string{"session"},
 		knows: "the log of a session, without what differs from run to run"},
+	{path: "internal/ttytest", floor: 0, kit: true, may: []string{"golang.org/x/sys"},
+		knows: "a terminal of the system, and keys"},
 	{path: "internal/heldaddr", floor: 0, kit: true,
 		knows: "addresses that servers come back to"},
 	{path: "internal/contract", floor: 0, knows: "the part of the protocol that may never change"},
@@ -154,7 +156,7 @@ var bans = []ban{
 	{path: "net/http", but: []string{"server", "client", "model/...", "model", "internal/daemon", "internal/providertest",
 		"internal/sessionfront", "cmd/agentd", "internal/cli", "agentdtest", "examples/...", genConnect},
 		because: "a turn belongs to its session and not to a connection: the domain, the engine and the stores know no transport"},
-	{path: "os/exec", but: []string{"internal/toolcmd"}, because: "the server never runs a tool; tools run on the client"},
+	{path: "os/exec", but: []string{"internal/toolcmd", "internal/ttytest"}, because: "the server never runs a tool; tools run on the client"},
 	{path: "plugin", because: "agentd is one static binary"},
 	{path: "net/http/pprof", because: "it registers itself on the process's default mux"},
 	{path: "expvar", because: "it registers itself on the process's default mux"},

@@ -39,11 +39,11 @@ type ToolCall struct {
 	Args string
 }
 
-// Usage counts tokens as the provider reports them. Prompt includes what the
-// provider's own tools put into the prompt, and what was written to a cache.
-// CacheWrite is that part of Prompt, and CacheWriteHour that of CacheWrite which is
-// kept for an hour. Total is the provider's own or, where it has none, Prompt plus
-// Completion.
+// Usage counts tokens, of every wire in the same way. Prompt includes what the
+// provider's own tools put into the prompt, what was read from a cache and what was
+// written to it; Cached and CacheWrite are those parts, CacheWriteHour is the part of
+// CacheWrite that is kept for an hour. Thoughts is a part of Completion. Total is
+// Prompt plus Completion.
 type Usage struct {
 	Prompt, Completion, Cached, CacheWrite, CacheWriteHour, Thoughts, Total int64
 }
@@ -114,8 +114,8 @@ func (a *Answer) chat(body object) {
 		Cached:     number(usage.obj("prompt_tokens_details"), "cached_tokens"),
 		CacheWrite: number(usage.obj("prompt_tokens_details"), "cache_write_tokens"),
 		Thoughts:   number(usage.obj("completion_tokens_details"), "reasoning_tokens"),
-		Total:      number(usage, "total_tokens"),
 	}
+	a.Usage.Total = a.Usage.Prompt + a.Usage.Completion
 	choices := body.list("choices")
 	if len(choices) == 0 {
 		return
@@ -156,8 +156,8 @@ func (a *Answer) responses(body object) {
 		Cached:     number(usage.obj("input_tokens_details"), "cached_tokens"),
 		CacheWrite: number(usage.obj("input_tokens_details"), "cache_write_tokens"),
 		Thoughts:   number(usage.obj("output_tokens_details"), "reasoning_tokens"),
-		Total:      number(usage, "total_tokens"),
 	}
+	a.Usage.Total = a.Usage.Prompt + a.Usage.Completion
 	a.Finish = body.str("status")
 	if reason := body.obj("incomplete_details").str("reason"); reason != "" {
 		a.Finish = reason
@@ -187,8 +187,9 @@ func (a *Answer) anthropic(body object) {
 	a.Model, a.Finish = body.str("model"), body.str("stop_reason")
 	usage := body.obj("usage")
 	a.Usage = Usage{
-		Prompt:     number(usage, "input_tokens") + number(usage, "cache_creation_input_tokens"),
+		Prompt:     number(usage, "input_tokens") + number(usage, "cache_creation_input_tokens") + number(usage, "cache_read_input_tokens"),
 		Completion: number(usage, "output_tokens"), Cached: number(usage, "cache_read_input_tokens"),
+		Thoughts:       number(usage.obj("output_tokens_details"), "thinking_tokens"),
 		CacheWrite:     number(usage, "cache_creation_input_tokens"),
 		CacheWriteHour: number(usage.obj("cache_creation"), "ephemeral_1h_input_tokens"),
 	}
@@ -212,10 +213,11 @@ func (a *Answer) gemini(body object) {
 	a.Model = body.str("modelVersion")
 	usage := body.obj("usageMetadata")
 	a.Usage = Usage{
-		Prompt: number(usage, "promptTokenCount") + number(usage, "toolUsePromptTokenCount"), Completion: number(usage, "candidatesTokenCount"),
-		Cached: number(usage, "cachedContentTokenCount"), Thoughts: number(usage, "thoughtsTokenCount"),
-		Total: number(usage, "totalTokenCount"),
+		Prompt:     number(usage, "promptTokenCount") + number(usage, "toolUsePromptTokenCount"),
+		Completion: number(usage, "candidatesTokenCount") + number(usage, "thoughtsTokenCount"),
+		Cached:     number(usage, "cachedContentTokenCount"), Thoughts: number(usage, "thoughtsTokenCount"),
 	}
+	a.Usage.Total = a.Usage.Prompt + a.Usage.Completion
 	a.Finish = body.obj("promptFeedback").str("blockReason")
 	candidates := body.list("candidates")
 	if len(candidates) == 0 {

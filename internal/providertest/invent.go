@@ -50,7 +50,7 @@ var invented = map[Wire]func(Answer) any{
 			"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-invented", "content": blocks,
 			"stop_reason": stop, "stop_sequence": nil,
 			"usage": map[string]any{
-				"input_tokens": a.Usage.Prompt - a.Usage.CacheWrite, "cache_creation_input_tokens": a.Usage.CacheWrite,
+				"input_tokens": a.Usage.Prompt - a.Usage.CacheWrite - a.Usage.Cached, "cache_creation_input_tokens": a.Usage.CacheWrite,
 				"cache_read_input_tokens": a.Usage.Cached, "output_tokens": a.Usage.Completion,
 			},
 		}
@@ -72,7 +72,7 @@ var invented = map[Wire]func(Answer) any{
 				"content": map[string]any{"role": "model", "parts": parts}, "finishReason": "STOP", "index": 0,
 			}},
 			"usageMetadata": map[string]any{
-				"promptTokenCount": a.Usage.Prompt, "candidatesTokenCount": a.Usage.Completion,
+				"promptTokenCount": a.Usage.Prompt, "candidatesTokenCount": a.Usage.Completion - a.Usage.Thoughts,
 				"cachedContentTokenCount": a.Usage.Cached, "thoughtsTokenCount": a.Usage.Thoughts, "totalTokenCount": a.Usage.Total,
 			},
 			"modelVersion": "gemini-invented", "responseId": "1",

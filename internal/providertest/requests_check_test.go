@@ -161,6 +161,9 @@ func checkRules(wire providertest.Wire, body []byte) error {
 	if err := json.Unmarshal(body, &r); err != nil {
 		return err
 	}
+	if err := toolRules(wire, r); err != nil {
+		return err
+	}
 	p := &pairs{map[string]bool{}, map[string]bool{}}
 	switch wire {
 	case providertest.OpenAIChat:
@@ -172,6 +175,47 @@ func checkRules(wire providertest.Wire, body []byte) error {
 	default:
 		return geminiRules(r)
 	}
+}
+
+// keyRule is what Anthropic demands of the names of arguments.
+var keyRule = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
+
+// toolRules: the schema of a tool's arguments is an object's, without alternatives at
+// its top.
+func toolRules(wire providertest.Wire, r object) error {
+	tools := list(r, "tools")
+	if wire == providertest.Gemini {
+		tools = functionsOf(r)
+	}
+	for _, t := range tools {
+		if f, ok := t["function"].(object); ok {
+			t = f
+		}
+		for _, key := range []string{"input_schema", "parameters", "parametersJsonSchema"} {
+			if t[key] == nil {
+				continue
+			}
+			schema, ok := t[key].(object)
+			if kind, has := schema["type"]; !ok || kind != "object" && (has || wire != providertest.Gemini) {
+				return fmt.Errorf("the arguments of %v are of type %v", t["name"], schema["type"])
+			}
+			for _, refused := range []string{"oneOf", "anyOf", "allOf", "enum", "const", "not"} {
+				if _, has := schema[refused]; has {
+					return fmt.Errorf("the arguments of %v have %s at the top", t["name"], refused)
+				}
+			}
+			properties, ok := schema["properties"].(object)
+			if !ok && wire != providertest.Gemini {
+				return fmt.Errorf("the arguments of %v have no properties", t["name"])
+			}
+			for name := range properties {
+				if wire == providertest.Anthropic && !keyRule.MatchString(name) {
+					return fmt.Errorf("an argument of %v has the name %q", t["name"], name)
+				}
+			}
+		}
+	}
+	return nil
 }
 
 func chatRules(p *pairs, r object) error {
@@ -341,7 +385,7 @@ func anthropicRules(p *pairs, r object) error {
 					err = errors.New("a call without input")
 				}
 			case "tool_result":
-				err = errors.Join(p.result(str(b, "tool_use_id")), referenceRules(r, b))
+				err = errors.Join(p.result(str(b, "tool_use_id")), referenceRules(r, b), failureRules(b))
 			case "tool_search_tool_result":
 				found, _ := b["content"].(object)
 				for _, ref := range list(found, "tool_references") {
@@ -367,6 +411,21 @@ func anthropicRules(p *pairs, r object) error {
 		return fmt.Errorf("Anthropic's own runs %v have no result", runs.open)
 	}
 	return p.closed("the end")
+}
+
+// failureRules: a result that is an error holds text, and no other content.
+func failureRules(result object) error {
+	failed, _ := result["is_error"].(bool)
+	content := list(result, "content")
+	for _, b := range content {
+		if failed && str(b, "type") != "text" {
+			return fmt.Errorf("a result that is an error holds a block of type %q", str(b, "type"))
+		}
+	}
+	if failed && len(content) == 0 {
+		return errors.New("a result that is an error is empty")
+	}
+	return nil
 }
 
 // searchRules: who searches for tools has some to find.

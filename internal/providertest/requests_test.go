@@ -58,18 +58,22 @@ func newAsker(tb testing.TB, wire providertest.Wire) *asker { return newAskerAt(
 // newAskerAt asks another server than OpenAI's own over one of its wires.
 func newAskerAt(tb testing.TB, wire providertest.Wire, base string) *asker {
 	tb.Helper()
-	return newAskerOf(tb, wire, func(t http.RoundTripper) model.Provider {
-		switch wire {
-		case providertest.OpenAIChat:
-			return openai.New(openai.Config{APIKey: apiKey, BaseURL: base, API: openai.Chat, Transport: t})
-		case providertest.OpenAIResponses:
-			return openai.New(openai.Config{APIKey: apiKey, BaseURL: base, API: openai.Responses, Transport: t})
-		case providertest.Anthropic:
-			return anthropic.New(anthropic.Config{APIKey: apiKey, Transport: t})
-		default:
-			return gemini.New(gemini.Config{APIKey: apiKey, Transport: t})
-		}
-	})
+	return newAskerOf(tb, wire, func(t http.RoundTripper) model.Provider { return providerOf(wire, base, t) })
+}
+
+// providerOf is the adapter of a wire over a transport; base is another server than
+// OpenAI's own, or "".
+func providerOf(wire providertest.Wire, base string, t http.RoundTripper) model.Provider {
+	switch wire {
+	case providertest.OpenAIChat:
+		return openai.New(openai.Config{APIKey: apiKey, BaseURL: base, API: openai.Chat, Transport: t})
+	case providertest.OpenAIResponses:
+		return openai.New(openai.Config{APIKey: apiKey, BaseURL: base, API: openai.Responses, Transport: t})
+	case providertest.Anthropic:
+		return anthropic.New(anthropic.Config{APIKey: apiKey, Transport: t})
+	default:
+		return gemini.New(gemini.Config{APIKey: apiKey, Transport: t})
+	}
 }
 
 // newAskerOf is newAsker for a provider that is configured otherwise.
@@ -281,15 +285,17 @@ func conversations() map[string]*model.Request {
 		"sampling": {Contents: hello, Config: &genai.GenerateContentConfig{
 			Temperature: new(float32(0.3)), TopP: new(float32(0.9)), MaxOutputTokens: 500,
 		}},
-		"stop":            {Contents: hello, Config: &genai.GenerateContentConfig{StopSequences: []string{"END"}}},
-		"seed":            {Contents: hello, Config: &genai.GenerateContentConfig{Seed: new(int32(7))}},
-		"top_k":           {Contents: hello, Config: &genai.GenerateContentConfig{TopK: new(float32(40))}},
-		"penalties":       {Contents: hello, Config: &genai.GenerateContentConfig{PresencePenalty: new(float32(0.5)), FrequencyPenalty: new(float32(0.5))}},
-		"thinking_level":  {Contents: hello, Config: &genai.GenerateContentConfig{ThinkingConfig: &genai.ThinkingConfig{ThinkingLevel: genai.ThinkingLevelLow, IncludeThoughts: true}}},
-		"thinking_budget": {Contents: hello, Config: &genai.GenerateContentConfig{ThinkingConfig: &genai.ThinkingConfig{ThinkingBudget: new(int32(4000))}}},
-		"cache":           {Contents: hello, Config: &genai.GenerateContentConfig{}, Cache: &model.Cache{Key: "k1"}},
-		"cache_hour":      {Contents: hello, Config: &genai.GenerateContentConfig{Tools: tools[:1:1]}, Cache: &model.Cache{Key: "k1", TTL: 6 * time.Minute}},
-		"cache_day":       {Contents: hello, Config: &genai.GenerateContentConfig{}, Cache: &model.Cache{Key: "k1", TTL: 24 * time.Hour}},
+		"stop":             {Contents: hello, Config: &genai.GenerateContentConfig{StopSequences: []string{"END"}}},
+		"seed":             {Contents: hello, Config: &genai.GenerateContentConfig{Seed: new(int32(7))}},
+		"top_k":            {Contents: hello, Config: &genai.GenerateContentConfig{TopK: new(float32(40))}},
+		"penalties":        {Contents: hello, Config: &genai.GenerateContentConfig{PresencePenalty: new(float32(0.5)), FrequencyPenalty: new(float32(0.5))}},
+		"thinking_level":   {Contents: hello, Config: &genai.GenerateContentConfig{ThinkingConfig: &genai.ThinkingConfig{ThinkingLevel: genai.ThinkingLevelLow, IncludeThoughts: true}}},
+		"thinking_minimal": {Contents: hello, Config: &genai.GenerateContentConfig{ThinkingConfig: &genai.ThinkingConfig{ThinkingLevel: genai.ThinkingLevelMinimal}}},
+		"thinking_none":    {Contents: hello, Config: &genai.GenerateContentConfig{ThinkingConfig: &genai.ThinkingConfig{ThinkingBudget: new(int32(0))}}},
+		"thinking_budget":  {Contents: hello, Config: &genai.GenerateContentConfig{ThinkingConfig: &genai.ThinkingConfig{ThinkingBudget: new(int32(4000))}}},
+		"cache":            {Contents: hello, Config: &genai.GenerateContentConfig{}, Cache: &model.Cache{Key: "k1"}},
+		"cache_hour":       {Contents: hello, Config: &genai.GenerateContentConfig{Tools: tools[:1:1]}, Cache: &model.Cache{Key: "k1", TTL: 6 * time.Minute}},
+		"cache_day":        {Contents: hello, Config: &genai.GenerateContentConfig{}, Cache: &model.Cache{Key: "k1", TTL: 24 * time.Hour}},
 		"cache_all": {
 			Config: &genai.GenerateContentConfig{
 				SystemInstruction: asked(text("Be brief."), text("Be kind.")),

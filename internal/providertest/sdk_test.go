@@ -129,7 +129,7 @@ func decodeChat(ctx context.Context, srv *Server) (Answer, error) {
 		chunk := s.Current()
 		a.Model = chunk.Model
 		if u := chunk.Usage; u.TotalTokens > 0 {
-			a.Usage = Usage{u.PromptTokens, u.CompletionTokens, u.PromptTokensDetails.CachedTokens, u.PromptTokensDetails.CacheWriteTokens, 0, u.CompletionTokensDetails.ReasoningTokens, u.TotalTokens}
+			a.Usage = Usage{u.PromptTokens, u.CompletionTokens, u.PromptTokensDetails.CachedTokens, u.PromptTokensDetails.CacheWriteTokens, 0, u.CompletionTokensDetails.ReasoningTokens, u.PromptTokens + u.CompletionTokens}
 		}
 		for _, c := range chunk.Choices {
 			a.Finish += c.FinishReason
@@ -208,7 +208,7 @@ func decodeResponses(ctx context.Context, srv *Server) (Answer, error) {
 				a.Finish = r
 			}
 			u := e.Response.Usage
-			a.Usage = Usage{u.InputTokens, u.OutputTokens, u.InputTokensDetails.CachedTokens, u.InputTokensDetails.CacheWriteTokens, 0, u.OutputTokensDetails.ReasoningTokens, u.TotalTokens}
+			a.Usage = Usage{u.InputTokens, u.OutputTokens, u.InputTokensDetails.CachedTokens, u.InputTokensDetails.CacheWriteTokens, 0, u.OutputTokensDetails.ReasoningTokens, u.InputTokens + u.OutputTokens}
 		}
 	}
 	if err := s.Err(); err != nil {
@@ -237,8 +237,8 @@ func decodeAnthropic(ctx context.Context, srv *Server) (Answer, error) {
 		Status: 200, Finish: string(msg.StopReason), Model: msg.Model,
 		Usage: Usage{
 			CacheWrite: u.CacheCreationInputTokens, CacheWriteHour: u.CacheCreation.Ephemeral1hInputTokens,
-			Prompt: u.InputTokens + u.CacheCreationInputTokens, Completion: u.OutputTokens, Cached: u.CacheReadInputTokens,
-			Total: u.InputTokens + u.CacheCreationInputTokens + u.OutputTokens,
+			Prompt: u.InputTokens + u.CacheCreationInputTokens + u.CacheReadInputTokens, Completion: u.OutputTokens, Cached: u.CacheReadInputTokens,
+			Total: u.InputTokens + u.CacheCreationInputTokens + u.CacheReadInputTokens + u.OutputTokens,
 		},
 	}
 	for _, b := range msg.Content {
@@ -274,7 +274,7 @@ func decodeGemini(ctx context.Context, srv *Server) (Answer, error) {
 		}
 		a.Model = resp.ModelVersion
 		if u := resp.UsageMetadata; u != nil {
-			a.Usage = Usage{int64(u.PromptTokenCount + u.ToolUsePromptTokenCount), int64(u.CandidatesTokenCount), int64(u.CachedContentTokenCount), 0, 0, int64(u.ThoughtsTokenCount), int64(u.TotalTokenCount)}
+			a.Usage = Usage{int64(u.PromptTokenCount + u.ToolUsePromptTokenCount), int64(u.CandidatesTokenCount + u.ThoughtsTokenCount), int64(u.CachedContentTokenCount), 0, 0, int64(u.ThoughtsTokenCount), int64(u.TotalTokenCount)}
 		}
 		if f := resp.PromptFeedback; f != nil {
 			a.Finish = string(f.BlockReason)

@@ -15,7 +15,5 @@ providers:
       capabilities: {context_tokens: 100000, output_tokens: 8000, thinking: true, tools: true, structured_output: true}
 `)
 
-// Billing says how ACME counts tokens: its prompts include what was cached, its
-// answers include the thoughts, which is what the zero Billing says. And it says
-// what they cost.
+// Billing says what ACME's models cost.
 func (*Provider) Billing() model.Billing { return model.Billing{Catalog: prices} }
