@@ -5,10 +5,11 @@ SHELL := bash
 export FUZZTIME ?= 20000x
 BENCHTIME ?= 1s
 FAULTS ?= 300
+SEEDS ?= 500
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
 .PHONY: help build test race cover bench fuzz examples lint fmt generate generate-check breaking house vuln \
-	chaos web image-smoke docker check ci clean
+	chaos damage web image-smoke docker check ci clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +43,10 @@ chaos: ## kill a daemon at each record of its log, then break one FAULTS times; 
 	go test -count=1 -run 'TestKillPoints$$' ./internal/chaos -chaos.stride=1 -timeout 15m
 	go test -count=1 -run 'TestChaos$$' -v ./internal/chaos -chaos.faults=$(FAULTS) -timeout 24h | tee .cache/chaos.log
 	@grep '^faults=' .cache/chaos.log
+
+damage: ## flip bits in SEEDS databases that are down, and open them
+	go test -count=1 -run 'TestDamagedFiles$$' -v ./session/sqlitestore -sqlitestore.damageseeds=$(SEEDS) -timeout 1h
+	go test -count=1 -run 'TestDamagedDatabase$$' -v ./internal/daemon -daemon.damageseeds=$(SEEDS) -timeout 1h
 
 web: ## build and test the TypeScript client, in Node.js and in Chromium
 	scripts/web
