@@ -56,7 +56,7 @@ func (l *link) receive() (failure *Error, lost bool) {
 			r.deliver(errorEvent(r.held))
 			r.held = nil
 		}
-		if msg.GetError().GetToolCallId() != "" && msg.GetSeq() == 0 {
+		if e := msg.GetError(); e.GetToolCallId() != "" && msg.GetSeq() == 0 && !Code(e.GetCode()).retryable() {
 			r.tools.refused(l, msg)
 			continue
 		}

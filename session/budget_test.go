@@ -241,8 +241,8 @@ func TestBudgetLetsWhatItAllowedFinish(t *testing.T) {
 						var agents sync.WaitGroup
 						for i := range 16 {
 							agents.Go(func() {
-								if tc.budget.ModelCalls == 0 { // it runs out while most calls are under way
-									time.Sleep(time.Duration(i) * time.Second)
+								if tc.budget.ModelCalls == 0 && i > 0 { // it runs out while most calls are under way, and as none begins
+									time.Sleep(time.Duration(i)*time.Second - 250*time.Millisecond)
 								}
 								if err := modelCall(ctx, r, fmt.Sprintf("m%d", i)); err != nil {
 									fail(err)

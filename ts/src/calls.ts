@@ -65,7 +65,7 @@ export class Calls {
       return;
     }
     this.#o.report(refused);
-    if (answer.result.case === "output") {
+    if (answer.result.case === "output" && !isLost(refused)) {
       // The call would wait for ever for an answer that does not arrive, such as one that is too large.
       const instead = failed(`the tool ran, but its result was refused: ${refused.message}`);
       await this.#submit(call, turnId, instead, signal);
@@ -91,14 +91,18 @@ export class Calls {
     const { client, headers, reconnect, requestTimeoutMs } = this.#o;
     const { sessionId, toolCallId, toolName } = call;
     try {
-      const { refused } = await persist(reconnect, signal, () =>
-        client.submitToolResults(
+      return await persist(reconnect, signal, async () => {
+        const { refused } = await client.submitToolResults(
           { sessionId, turnId, results: [{ toolCallId, toolName, ...answer }] },
           { signal, headers, timeoutMs: requestTimeoutMs },
-        ),
-      );
-      const error = refused[0]?.error;
-      return error === undefined ? undefined : fromResponse(error, { sessionId, turnId });
+        );
+        const error = refused[0]?.error;
+        const why = error === undefined ? undefined : fromResponse(error, { sessionId, turnId });
+        if (why !== undefined && isLost(why)) {
+          throw why; // the server cannot take it now
+        }
+        return why;
+      });
     } catch (thrown) {
       signal.throwIfAborted();
       return fromThrown(thrown);
