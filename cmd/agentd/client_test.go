@@ -243,8 +243,8 @@ func TestRunUsage(t *testing.T) {
 	for want, args := range map[string][]string{
 		"the file and the prompt are missing":       {"run"},
 		"the prompt is missing":                     {"run", greeter},
-		"neither with --session":                    {"run", "--attach", "x", "--session", "y"},
-		"--session does not go with --local":        {"run", "--session", "x", "--local", "go"},
+		"--attach does not go with --session":       {"run", "--attach", "x", "--session", "y"},
+		"--data goes only with --local":             {"run", "--data", "x", greeter, "go"},
 		"but neither PROMPT nor --file nor --state": {"run", "--attach", "x", greeter, "go"},
 		"unexpected argument three":                 {"run", greeter, "two", "three"},
 		"has to be above 0":                         {"run", "--budget-calls=-1", greeter, "go"},

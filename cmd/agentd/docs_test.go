@@ -126,9 +126,9 @@ func TestScriptsPage(t *testing.T) {
 // TestPage runs the commands of docs/cli.md, in one shell, against a daemon.
 func TestPage(t *testing.T) {
 	d := inProcess(t, map[string]string{"AGENTD_ADDR": "127.0.0.1:0", "AGENTD_DATA": ":memory:"})
-	page, out := runPage(t, "../../docs/cli.md", "AGENTD_URL="+d.url)
+	page, out := runPage(t, "../../docs/cli.md", "AGENTD_URL="+d.url, "XDG_DATA_HOME="+t.TempDir())
 	contains(t, out, "greeter.yaml: ok", "Hello, Alice!", "Hello, Bob!", `"TURN_STATUS_SUCCEEDED"`, "Hello, Dora!", `"team":"search"`, `"SESSION_STATE_ARCHIVED"`, `"forkedFrom":"`,
-		"enough for today", `"instruction":"Greet people`, `"toolName":"refund"`, "paid back", `"name":"scripted/demo"`, "\nOnly this line is on standard output\n", "Hello, Gus!", "did you mean model?",
+		"enough for today", `"instruction":"Greet people`, `"toolName":"refund"`, "paid back", `"name":"scripted/demo"`, "\nOnly this line is on standard output\n", "Hello, Gus!", "Hello, Ann!", "\nAnd to Ben\n", "did you mean model?",
 		`"key":"app:plan","value":"\"ship it\""`, `{"removed":["app:plan"]}`)
 	// The file on the page is the example.
 	_, shown, _ := strings.Cut(page, "```yaml\n")

@@ -53,7 +53,7 @@ func TestRunOutput(t *testing.T) {
 		"the turn has its models":      {"run", "-m", "echo", "--attach", "x"},
 		"must be one of":               {"run", "-o", "xml", greeter, "go"},
 		"the prompt is missing":        {"run", "-m", "echo"},
-		"neither with --session":       {"run", "--attach", "x", "--session", "y"},
+		"does not go with --session":   {"run", "--attach", "x", "--session", "y"},
 		"unexpected argument anything": {"run", "-m", "echo", "a", "b", "anything"},
 	} {
 		if got := s.fails(exitUsage, args...); !strings.Contains(got, want) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,7 +18,6 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/agentfile"
 	"github.com/apzuk3/agentd/internal/cli"
-	"github.com/apzuk3/agentd/internal/daemon"
 	"github.com/apzuk3/agentd/internal/toolcmd"
 )
 
@@ -37,9 +35,10 @@ type runCmd struct {
 	Prompt string `arg:"" optional:"" name:"PROMPT" help:"What the user says; '-' reads it from standard input."`
 
 	daemonFlags `embed:""`
-	Local       bool `noenv:"" help:"Run a daemon in this process, for this turn alone. It keeps everything in memory and takes provider keys from the environment."`
+	Local       bool   `noenv:"" help:"Run a daemon in this process, for this turn alone, with provider keys from the environment. It keeps everything in memory, but with --session, --attach or --data in a folder of its own."`
+	Data        string `group:"local" noenv:"" placeholder:"DIR" help:"Folder of local sessions; one command at a time has it open. Default: agentd/local in the user's data folder."`
 	modelFlags  `embed:"" group:"local"`
-	Session     string `noenv:"" placeholder:"ID" help:"Continue this session."`
+	Session     string `noenv:"" placeholder:"ID" help:"Continue this session; with --local it is made under this id if there is none."`
 	Attach      string `noenv:"" placeholder:"SESSION" help:"Follow the last turn of this session, and run its tools if FILE is given."`
 
 	Model  string `short:"m" noenv:"" placeholder:"MODEL" help:"Ask this model, without a file: agentd run -m MODEL PROMPT."`
@@ -74,6 +73,8 @@ Examples:
 
   agentd run --session SESSION "And to Bob"
 
+  agentd run --local --session notes -m gemini-2.5-flash "What did I ask before?"
+
   agentd run agent.yaml --file photo.jpg "What is this?"
 
   agentd run --attach SESSION examples/agents/greeter.yaml`
@@ -82,10 +83,8 @@ Examples:
 // Validate refuses flags that do not go together.
 func (c *runCmd) Validate(ctx *kong.Context) error {
 	switch local := localFlag(ctx); {
-	case c.Attach != "" && (c.Session != "" || c.Local):
-		return errors.New("--attach goes neither with --session nor with --local")
-	case c.Session != "" && c.Local:
-		return errors.New("--session does not go with --local: its daemon has no sessions yet")
+	case c.Attach != "" && c.Session != "":
+		return errors.New("--attach does not go with --session")
 	case local != "" && !c.Local:
 		return fmt.Errorf("%s goes only with --local: it is for the daemon to say, see agentd serve --help", local)
 	case c.Output != "" && c.JSON:
@@ -238,7 +237,7 @@ func (c *runCmd) execute(file *agentfile.File, prompt string) (*agentdv1.RunRequ
 		}
 	}
 	if c.Session != "" {
-		ex.SessionId = &c.Session
+		ex.SessionId, ex.Create = &c.Session, c.Local
 	}
 	if len(c.State) > 0 {
 		values, err := state(c.State)
@@ -280,34 +279,6 @@ func (c *runCmd) dial(p *process) (conn *cli.Conn, done func(), err error) {
 		return nil, nil, usage("--url: %w", err)
 	}
 	return conn, func() { conn.Close(); stop() }, nil
-}
-
-// local starts a daemon on loopback that keeps nothing.
-func (c *runCmd) local(p *process) (url string, stop func(), err error) {
-	cfg := daemon.Config{
-		Addr:    "127.0.0.1:0",
-		DataDir: daemon.Memory,
-		Getenv:  p.getenv,
-		Logger:  daemon.NewLogger(p.stderr, daemon.LogConfig{Level: slog.LevelError, Secrets: daemon.Secrets(p.getenv)}),
-		Version: versionText(),
-	}
-	c.configure(&cfg)
-	d, err := daemon.New(cfg)
-	if err != nil {
-		return "", nil, err
-	}
-	stop = func() {
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel() // at once: nobody needs it any more
-		if err := d.Shutdown(ctx); err != nil {
-			p.notef("%v", err)
-		}
-	}
-	if err := d.Start(context.Background()); err != nil {
-		stop()
-		return "", nil, err
-	}
-	return d.URL(), stop, nil
 }
 
 // errLeft is why a turn is followed no longer.
@@ -366,12 +337,8 @@ func (c *runCmd) explain(p *process, turn *cli.Turn, file *agentfile.File, err e
 		}
 		return &codedError{code: exitUsage, err: err}
 	}
-	if id := cli.Clean(turn.Session()); id != "" && !c.Local {
-		again := "agentd run --attach " + id
-		if file != nil {
-			again += " " + file.Name
-		}
-		p.notef("the turn may still be running. To follow it: %s, or: agentd sessions events -f %s", again, id)
+	if id := cli.Clean(turn.Session()); id != "" && (!c.Local || c.keeps()) {
+		p.notef("%s", c.again(id, file))
 	}
 	if errors.Is(err, errLeft) {
 		if turn.Session() == "" && c.Attach == "" && !c.Local {
@@ -380,4 +347,22 @@ func (c *runCmd) explain(p *process, turn *cli.Turn, file *agentfile.File, err e
 		return &codedError{code: exitError, err: errors.New("interrupted")}
 	}
 	return err
+}
+
+// again says how to come back to a turn that was left.
+func (c *runCmd) again(session string, file *agentfile.File) string {
+	command := "agentd run --attach " + session
+	if c.Local {
+		command = "agentd run --local --attach " + session
+		if c.Data != "" {
+			command += " --data " + c.Data
+		}
+	}
+	if file != nil {
+		command += " " + file.Name
+	}
+	if c.Local {
+		return "the turn may not be over, and goes on with the next command on this folder. To follow it: " + command
+	}
+	return "the turn may still be running. To follow it: " + command + ", or: agentd sessions events -f " + session
 }
