@@ -141,7 +141,7 @@ func (m *Manager) closeForks(ctx context.Context) {
 					slog.String("error", err.Error()))
 			}
 		}
-		if len(rows) < q.Limit {
+		if LastRows(rows, q.Limit) {
 			return
 		}
 		q.After = &rows[len(rows)-1]

@@ -293,14 +293,6 @@ type InteractionQuery struct {
 	Statuses []agentdv1.InteractionStatus
 }
 
-const (
-	// listBytes is how much of interactions one page holds, unless one alone is
-	// larger: it becomes one message, of which clients take 4 MiB.
-	listBytes = 2 << 20
-	// listRows is how many rows a list reads at a time.
-	listRows = 16
-)
-
 // ListInteractions returns at most limit interactions, newest first, fewer if they
 // are large, and the token of the next page, "" on the last one. page is a token
 // of the same query, "" for the first page. A turn that its session does not have
@@ -326,15 +318,14 @@ func (m *Manager) ListInteractions(ctx context.Context, q InteractionQuery, page
 	if after != nil {
 		rq.After = &Row{CreatedAt: after.created(), SessionID: after.Session, Seq: after.Seq, ID: after.ID}
 	}
-	size := 0
+	bytes := 0
 	for {
 		rows, err := m.store.Rows(ctx, rq)
 		if err != nil {
 			return nil, "", fmt.Errorf("session: list interactions: %w", err)
 		}
 		for _, row := range rows {
-			size += len(row.Data)
-			if len(list) == limit || len(list) > 0 && size > listBytes {
+			if full(len(list), limit, bytes, len(row.Data)) {
 				last := rq.After
 				return list, token{hash, last.CreatedAt.UnixMicro(), last.SessionID, last.Seq, last.ID}.String(), nil
 			}
@@ -343,8 +334,9 @@ func (m *Manager) ListInteractions(ctx context.Context, q InteractionQuery, page
 				return nil, "", err
 			}
 			list, rq.After = append(list, in), &row
+			bytes += len(row.Data)
 		}
-		if len(rows) < rq.Limit {
+		if LastRows(rows, rq.Limit) {
 			return list, "", nil
 		}
 	}

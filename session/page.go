@@ -7,6 +7,20 @@ import (
 	"time"
 )
 
+const (
+	// pageBytes is how much the entries of one page take, about, unless one alone is
+	// larger: a page becomes one message, of which clients take 4 MiB.
+	pageBytes = 2 << 20
+	// listRows is how many rows a list reads at a time.
+	listRows = 16
+)
+
+// full tells whether a page of n entries that take bytes has no room for one more
+// that takes next.
+func full(n, limit, bytes, next int) bool {
+	return n == limit || n > 0 && bytes+next > pageBytes
+}
+
 // token is what a page of a list ends with. It is of no use for another list.
 type token struct {
 	Query   uint64 `json:"q"`

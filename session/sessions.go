@@ -211,7 +211,7 @@ func (m *Manager) ListSessions(ctx context.Context, f Filter, page string, limit
 			if len(f.LastIs) > 0 && !slices.Contains(f.LastIs, s.LastIs) {
 				continue
 			}
-			if len(sessions) == limit || bytes >= pageBytes {
+			if full(len(sessions), limit, bytes, s.size()) {
 				last := sessions[len(sessions)-1]
 				return sessions, token{Query: hash, Created: last.CreatedAt.UnixMicro(), Session: last.ID}.String(), nil
 			}

@@ -328,8 +328,8 @@ func TestPagesOfLargeTurns(t *testing.T) {
 		if page = next; page == "" {
 			break
 		}
-		if len(turns) != 2 {
-			t.Errorf("a page of %d turns, want 2", len(turns))
+		if len(turns) != 3 {
+			t.Errorf("a page of %d turns, want 3", len(turns))
 		}
 	}
 	if got != 5 {

@@ -286,8 +286,8 @@ var (
 	ErrFailed = errors.New("session: the store has failed")
 )
 
-// ReadBytes is how much data the records of one Store.Read need hold, in bytes:
-// a record may hold a file of several megabytes.
+// ReadBytes is how much data the records of one Store.Read, and the rows of one
+// Store.Rows, need hold, in bytes: each may hold several megabytes.
 const ReadBytes = 4 << 20
 
 // LastPage tells whether records that a Store.Read with a limit has returned are
@@ -298,6 +298,16 @@ func LastPage(recs []Record, limit int) bool {
 		size += len(rec.Data)
 	}
 	return len(recs) < limit && size < ReadBytes
+}
+
+// LastRows tells whether rows that a Store.Rows with a limit has returned are the
+// last ones of the list.
+func LastRows(rows []Row, limit int) bool {
+	size := 0
+	for _, row := range rows {
+		size += len(row.Data)
+	}
+	return len(rows) < limit && size < ReadBytes
 }
 
 // Store keeps the logs. All methods may be called from any goroutine. A method
@@ -356,7 +366,8 @@ type Store interface {
 	// Row returns one row, or ErrNotFound.
 	Row(ctx context.Context, kind RowKind, sessionID, id string) (Row, error)
 	// Rows returns at most Limit rows, those with the highest (CreatedAt,
-	// SessionID, Seq, ID) first.
+	// SessionID, Seq, ID) first. It may return fewer although there are more once
+	// their Data takes ReadBytes, and should: see LastRows.
 	Rows(ctx context.Context, q RowQuery) ([]Row, error)
 	// Key returns what was made under a key, or ErrNotFound.
 	Key(ctx context.Context, scope, name string) (Key, error)

@@ -216,8 +216,52 @@ func (t *Turn) waitsFor() Status {
 	return WaitingForClient
 }
 
-// pageBytes is how much prompts and outputs of a page may take before it ends.
-const pageBytes = 1 << 20
+// size is about how many bytes of a message the turn takes.
+func (t *TurnInfo) size() int {
+	// A value of one digit takes two bytes as JSON and eleven in a message.
+	const structured = 6
+	n := len(t.Prompt) + len(t.Output)
+	if t.Structured {
+		n += structured * len(t.Output)
+	}
+	for _, c := range t.Open {
+		n += c.size()
+	}
+	for _, in := range t.Asking {
+		n += in.Call.size()
+	}
+	if t.End == nil {
+		return n
+	}
+	n += len(t.End.Reason)
+	if r := t.End.Receipt; r != nil {
+		for _, c := range r.Aborted {
+			n += bytesOf(c.Path...) + bytesOf(c.Model, c.MessageID)
+		}
+		for _, c := range slices.Concat(r.Cancelled, r.Answered) {
+			n += bytesOf(c.ID, c.Name)
+		}
+	}
+	return n
+}
+
+// size is about how many bytes of a message the call takes.
+func (c *ToolCall) size() int {
+	n := len(c.Input) + bytesOf(c.Path...) + bytesOf(c.ID, c.Name)
+	if c.Asks != nil {
+		n += len(c.Asks.Text) + bytesOf(c.Asks.Choices...)
+	}
+	return n
+}
+
+// bytesOf is how many bytes texts take.
+func bytesOf(texts ...string) int {
+	n := 0
+	for _, text := range texts {
+		n += len(text)
+	}
+	return n
+}
 
 // ListTurns returns at most limit turns, fewer if they say much, newest first, and
 // the token of the next page, "" on the last one. page is a token of the same
@@ -261,14 +305,14 @@ func (m *Manager) ListTurns(ctx context.Context, q TurnQuery, page string, limit
 				return nil, "", err
 			case len(q.Statuses) > 0 && !slices.Contains(q.Statuses, t.Status):
 				continue
-			case len(turns) == limit, bytes >= pageBytes:
+			case full(len(turns), limit, bytes, t.size()):
 				last := turns[len(turns)-1]
 				return turns, token{hash, last.Created.UnixMicro(), last.SessionID, recordOf(last.After + 1), last.ID}.String(), nil
 			}
 			turns = append(turns, t)
-			bytes += len(t.Prompt) + len(t.Output)
+			bytes += t.size()
 		}
-		if len(rows) < rq.Limit {
+		if LastRows(rows, rq.Limit) {
 			return turns, "", nil
 		}
 		rq.After = &rows[len(rows)-1]

@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -44,7 +45,7 @@ func (s *Store) Rows(ctx context.Context, q session.RowQuery) ([]session.Row, er
 	if err == nil {
 		text, args := rowsQuery(&q)
 		rows, err = view(ctx, s, func(ctx context.Context, r *reads) ([]session.Row, error) {
-			return list(ctx, r, scanRow, text, args)
+			return someRows(ctx, r, text, args)
 		})
 	}
 	if err != nil {
@@ -141,6 +142,24 @@ func scanRow(rows *sql.Rows) (r session.Row, err error) {
 	err = rows.Scan(&r.Kind, &r.SessionID, &r.ID, &r.TurnID, &r.Seq, &created, &r.Status, &r.Data)
 	r.CreatedAt = time.UnixMicro(created).UTC()
 	return r, err
+}
+
+// someRows reads rows until they hold enough.
+func someRows(ctx context.Context, r *reads, text string, args []any) (all []session.Row, err error) {
+	rows, err := r.db.QueryContext(ctx, text, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for size := 0; size < session.ReadBytes && rows.Next(); {
+		row, err := scanRow(rows)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, row)
+		size += len(row.Data)
+	}
+	return all, rows.Err()
 }
 
 func scanKey(rows *sql.Rows) (k session.Key, err error) {

@@ -111,3 +111,47 @@ func TestReadIsBounded(t *testing.T) {
 		last = recs[len(recs)-1].Seq
 	}
 }
+
+// One read of rows holds a bounded number of bytes, however large they are, and a
+// list in such pages is whole.
+func TestRowsAreBounded(t *testing.T) {
+	s := open(t, t.TempDir())
+	t.Cleanup(func() { mustClose(t, s) })
+	if err := s.Create(t.Context(), session.NewSession{ID: "s", CreatedAt: time.Now().UTC()}, nil); err != nil {
+		t.Fatal(err)
+	}
+	const rows, limit = 12, 100
+	data := []byte(`"` + strings.Repeat("x", session.ReadBytes/4) + `"`)
+	for i := range int64(rows) {
+		rec := session.Record{Seq: i + 1, TurnID: "t", Kind: session.KindRawPayload, Time: time.Now().UTC(), Data: []byte(`{}`)}
+		if i == 0 {
+			rec.Kind = session.KindTurnStarted
+		}
+		b := session.Batch{SessionID: "s", After: i, Records: []session.Record{rec}, Rows: []session.Row{
+			{Kind: session.RowInteraction, SessionID: "s", ID: rec.Time.String(), Seq: i + 1, CreatedAt: rec.Time, Status: []string{"a", "b"}[i%2], Data: data},
+		}}
+		if err := s.Append(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, q := range []session.RowQuery{{}, {Statuses: []string{"a", "b"}}, {SessionID: "s"}} {
+		q.Kind, q.Limit = session.RowInteraction, limit
+		got := 0
+		for last := false; !last; {
+			page, err := s.Rows(t.Context(), q)
+			if err != nil || len(page) == 0 && got < rows {
+				t.Fatalf("after %d: %d rows, %v", got, len(page), err)
+			}
+			if size := len(page) * len(data); size > session.ReadBytes+len(data) {
+				t.Errorf("after %d: %d bytes at once", got, size)
+			}
+			got += len(page)
+			if last = session.LastRows(page, limit); !last {
+				q.After = &page[len(page)-1]
+			}
+		}
+		if got != rows {
+			t.Errorf("%d rows, want %d", got, rows)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,7 +44,7 @@ func wantRows(t testing.TB, s session.Store, q session.RowQuery, want ...session
 				t.Fatalf("Rows(%+v) = %d rows, %v", q, len(page), err)
 			}
 			got = append(got, page...)
-			if len(page) < q.Limit {
+			if session.LastRows(page, q.Limit) {
 				break
 			}
 			q.After = &page[len(page)-1]
@@ -196,6 +197,17 @@ var rowTests = []test{
 		if err != nil || !slices.EqualFunc(got, all[4:6], sameRow) {
 			t.Fatalf("Rows of b after one of c = %+v, %v, want %+v", got, err, all[4:6])
 		}
+	}},
+	{"Rows/Large", func(t *testing.T, s session.Store) {
+		create(t, s, "a")
+		all := make([]session.Row, 8)
+		for i := range all {
+			all[i] = row(turnRow, "a", fmt.Sprint(i), int64(i+1), "over")
+			all[i].Data = []byte(strings.Repeat("x", session.ReadBytes/3))
+			add(t, s, withRows("a", int64(i+1), all[i]))
+		}
+		slices.Reverse(all)
+		wantRows(t, s, session.RowQuery{Kind: turnRow}, all...)
 	}},
 	{"Rows/Refused", func(t *testing.T, s session.Store) {
 		for what, q := range map[string]session.RowQuery{

@@ -765,7 +765,8 @@ func (x *GetSessionResponse) GetSession() *Session {
 // ListSessionsRequest says which sessions; what is left out does not matter.
 type ListSessionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many sessions to return at most; 0 is 50.
+	// How many sessions to return at most; 0 is 50. A page that would be larger than a
+	// message may be ends early.
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// The next_page_token of the page before, of the same request.
 	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
@@ -1493,7 +1494,8 @@ type ListTurnsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session; empty is all of them.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// How many turns to return at most; 0 is 50.
+	// How many turns to return at most; 0 is 50. A page that would be larger than a
+	// message may be ends early.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// The next_page_token of the page before, of the same request.
 	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
@@ -2438,7 +2440,8 @@ type ListInteractionsRequest struct {
 	// The turn; only together with the session. One that there is not is
 	// ERROR_CODE_NOT_FOUND.
 	TurnId string `protobuf:"bytes,2,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
-	// How many interactions to return at most; 0 is 50.
+	// How many interactions to return at most; 0 is 50. A page that would be larger than a
+	// message may be ends early.
 	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// The next_page_token of the page before, of the same request.
 	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`

@@ -415,7 +415,8 @@ export const GetSessionResponseSchema: GenMessage<GetSessionResponse> = /*@__PUR
  */
 export type ListSessionsRequest = Message<"agentd.v1.ListSessionsRequest"> & {
   /**
-   * How many sessions to return at most; 0 is 50.
+   * How many sessions to return at most; 0 is 50. A page that would be larger than a
+   * message may be ends early.
    *
    * @generated from field: int32 page_size = 1;
    */
@@ -811,7 +812,8 @@ export type ListTurnsRequest = Message<"agentd.v1.ListTurnsRequest"> & {
   sessionId: string;
 
   /**
-   * How many turns to return at most; 0 is 50.
+   * How many turns to return at most; 0 is 50. A page that would be larger than a
+   * message may be ends early.
    *
    * @generated from field: int32 page_size = 2;
    */
@@ -1332,7 +1334,8 @@ export type ListInteractionsRequest = Message<"agentd.v1.ListInteractionsRequest
   turnId: string;
 
   /**
-   * How many interactions to return at most; 0 is 50.
+   * How many interactions to return at most; 0 is 50. A page that would be larger than a
+   * message may be ends early.
    *
    * @generated from field: int32 page_size = 3;
    */
