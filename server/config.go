@@ -87,8 +87,8 @@ type Config struct {
 	// HeartbeatEvery is how long a stream of WatchTurn is silent before a heartbeat
 	// is sent. Default 15 s.
 	HeartbeatEvery time.Duration
-	// WriteTimeout is how long one message may wait for the client to read.
-	// Default 10 s.
+	// WriteTimeout is how long the client may take to read 16 KiB of what it is sent,
+	// or a message that is smaller. Default 10 s.
 	WriteTimeout time.Duration
 	// LingerTimeout is how long the end of a stream waits for the client to close
 	// its side. Default 2 s.

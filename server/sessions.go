@@ -39,6 +39,7 @@ func (s *Server) exchange(next http.Handler) http.Handler {
 	bounded := http.MaxBytesHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = newBoundedBody(r.Body, s.cfg.MaxMessageBytes) // the request is a copy of MaxBytesHandler's
 		e := &exchange{rc: http.NewResponseController(w), out: &countingWriter{ResponseWriter: w}}
+		e.out.progress = func() { e.bound(s.cfg.WriteTimeout) }
 		next.ServeHTTP(e.out, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, e)))
 	}), skipFactor*int64(s.cfg.MaxMessageBytes))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -77,6 +77,7 @@ func newStream(s *Server, t *transport, bidi *bidiStream) *stream {
 	})
 	st.writing = time.AfterFunc(time.Hour, t.abortWrite)
 	st.writing.Stop()
+	t.out.progress = func() { st.writing.Reset(s.cfg.WriteTimeout) }
 	st.touch()
 	return st
 }
@@ -214,6 +215,7 @@ func (st *stream) close() {
 	}
 	st.finish()
 	st.writing.Stop()
+	st.t.out.progress = nil // what is still written has its own bound
 	st.t.abortRead()
 	<-st.received
 	st.t.lastWrite(st.srv.cfg.WriteTimeout)

@@ -115,11 +115,18 @@ func (b *meteredBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// countingWriter counts the bytes of the reply. It is owned by the handler
-// goroutine.
+// pieceBytes is how much of a message a client has to read within the write
+// timeout: one frame of HTTP/2.
+const pieceBytes = 16 << 10
+
+// countingWriter counts the bytes of the reply, and tells of each piece that the
+// client has room for. It is owned by the handler goroutine.
 type countingWriter struct {
 	http.ResponseWriter
 	total int64
+	// progress is called after each piece of what takes more than one, if it is not
+	// nil. It gives the rest of the message the whole write timeout again.
+	progress func()
 	// more is set while another message follows at once, which goes out together
 	// with this one: each flush costs a frame and a system call here, and a wake-up
 	// there.
@@ -127,9 +134,18 @@ type countingWriter struct {
 }
 
 func (w *countingWriter) Write(p []byte) (int, error) {
-	n, err := w.ResponseWriter.Write(p)
-	w.total += int64(n)
-	return n, err
+	written := 0
+	for {
+		n, err := w.ResponseWriter.Write(p[written:min(len(p), written+pieceBytes)])
+		w.total += int64(n)
+		written += n
+		if len(p) > pieceBytes && err == nil && w.progress != nil {
+			w.progress() // also after the last piece: a flush follows
+		}
+		if err != nil || written == len(p) {
+			return written, err
+		}
+	}
 }
 
 // Flush is what connect looks for, and calls after each message.

@@ -43,7 +43,7 @@ type serveCmd struct {
 	ModelCoolDown time.Duration `default:"10s" help:"How long the calls of a model that keeps failing are suspended at first; longer each time it fails again, up to 2m."`
 	IdleTimeout   time.Duration `help:"Longest silence on a stream, both ways. Default: 15m, or 5m more than --tool-timeout."`
 	StreamTimeout time.Duration `default:"24h" help:"Longest stream."`
-	WriteTimeout  time.Duration `default:"10s" help:"How long a message may wait for the client to read."`
+	WriteTimeout  time.Duration `default:"10s" help:"How long a client may take to read 16 KiB of what it is sent, or a message that is smaller."`
 
 	InstructionFile []byte `type:"filecontent" placeholder:"FILE" help:"A file whose text is put before the instruction of every agent."`
 
