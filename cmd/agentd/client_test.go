@@ -69,7 +69,7 @@ type shell struct {
 // run runs a command and returns its exit code; stdout and stderr hold what it
 // said.
 func (s *shell) run(args ...string) int {
-	env := map[string]string{"AGENTD_URL": s.url, "NO_COLOR": "1"}
+	env := map[string]string{"AGENTD_URL": s.url, "NO_COLOR": "1", "TERM": "dumb"}
 	maps.Copy(env, s.env)
 	if s.stdin == nil {
 		s.stdin = strings.NewReader("")

@@ -119,6 +119,10 @@ func (c *runCmd) Run(p *process) error {
 	if err != nil {
 		return err
 	}
+	spinner := c.spinner(p, t)
+	if spinner != nil {
+		defer spinner.Close()
+	}
 	conn, done, err := c.dial(p)
 	if err != nil {
 		return err
@@ -144,7 +148,13 @@ func (c *runCmd) Run(p *process) error {
 		defer func() { _ = f.Close() }()
 		turn.Screen = cli.Payloads{Screen: turn.Screen, Out: f}
 	}
+	if spinner != nil {
+		turn.Screen = spinner.On(turn.Screen)
+	}
 	ending, err := c.drive(p, turn, t.execute)
+	if spinner != nil {
+		spinner.Close()
+	}
 	if err != nil {
 		return c.explain(p, turn, t.file, err)
 	}
@@ -159,6 +169,24 @@ func (c *runCmd) Run(p *process) error {
 		return &codedError{code: exitError}
 	}
 	return nil
+}
+
+// spinner shows on a terminal what the turn waits for, if people read what is shown
+// there; else it is nil. What the process writes goes through it from then on.
+func (c *runCmd) spinner(p *process, t *task) *cli.Spinner {
+	if !p.tty.stderr || p.env["TERM"] == "dumb" || c.Output == "json" || c.Output == "events" || c.Output == "" && c.json(p) {
+		return nil
+	}
+	tree := t.execute.GetAgent()
+	if tree == nil && t.file != nil {
+		tree = t.file.Agent
+	}
+	s := cli.NewSpinner(p.stderr, p.colors(), tree)
+	p.stderr = s.Writer(p.stderr)
+	if p.tty.stdout {
+		p.stdout = s.Writer(p.stdout)
+	}
+	return s
 }
 
 // result writes what has come of the turn: its answer, or the turn itself.

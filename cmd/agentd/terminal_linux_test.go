@@ -152,3 +152,56 @@ func TestInterruptWhileReading(t *testing.T) {
 	piped.signals <- syscall.SIGTERM
 	contains(t, piped.fails(exitError, "run", examples+"greeter.yaml", "-"), "interrupted (terminated)")
 }
+
+// The spinner says what the turn waits for, and is gone after a signal.
+func TestSpinnerOnTerminal(t *testing.T) {
+	s := startShell(t, nil)
+	slow := file(t, "agent: {name: a, llm: {model: scripted/demo, tool_names: [slow]}}\n"+
+		"tools: [{name: slow, description: Slow, command: [sleep, '1000']}]\n")
+	term := ttytest.Open(t)
+	cmd := onTerminal(t, term, s.url, "run", slow, "go")
+	term.Await(0, " waiting for slow, 1s")
+	mark := term.Mark()
+	term.Press(ctrlC)
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != exitError {
+		t.Errorf("ended with %v", err)
+	}
+	term.Await(mark, ", session ")
+	// Each line begins where the spinner was erased, if it was there.
+	for l := range strings.Lines(term.Screen()) {
+		shown := l[strings.LastIndex(l, "\r\x1b[K")+1:]
+		if strings.Contains(shown, "waiting for slow") {
+			t.Errorf("the spinner is left in %q", l)
+		}
+	}
+}
+
+// Only people at a terminal that can move its cursor have a spinner.
+func TestSpinnerForPeople(t *testing.T) {
+	for name, tc := range map[string]struct {
+		stdout, stderr bool
+		cmd            runCmd
+		term           string
+		want           bool
+	}{
+		"a terminal":         {true, true, runCmd{}, "xterm", true},
+		"no TERM":            {true, true, runCmd{}, "", true},
+		"the answer alone":   {false, true, runCmd{Output: "text"}, "xterm", true},
+		"a dumb terminal":    {true, true, runCmd{}, "dumb", false},
+		"messages elsewhere": {true, false, runCmd{}, "xterm", false},
+		"output elsewhere":   {false, true, runCmd{}, "xterm", false},
+		"--json":             {true, true, runCmd{daemonFlags: daemonFlags{JSON: true}}, "xterm", false},
+		"-o json":            {true, true, runCmd{Output: "json"}, "xterm", false},
+		"-o events":          {true, true, runCmd{Output: "events"}, "xterm", false},
+	} {
+		p := &process{env: map[string]string{"TERM": tc.term}, stdout: io.Discard, stderr: io.Discard}
+		p.tty.stdout, p.tty.stderr = tc.stdout, tc.stderr
+		s := tc.cmd.spinner(p, &task{})
+		if s != nil {
+			s.Close()
+		}
+		if (s != nil) != tc.want {
+			t.Errorf("%s: a spinner is there: %v", name, s != nil)
+		}
+	}
+}

@@ -92,7 +92,7 @@ func TestTextOfModelEvents(t *testing.T) {
 				"… a: a summary stands for the beginning of the conversation\n",
 		},
 		"not shown":       {[]*agentdv1.RunResponse{raw("x", false), callOver(&agentdv1.RunResponse_ModelCallEnded{AgentPath: a})}, ""},
-		"a finished call": {[]*agentdv1.RunResponse{says(a, "one "), callOver(&agentdv1.RunResponse_ModelCallEnded{AgentPath: a}), retract(), says(a, "two", "last"), ends(true)}, "a: one two\n"},
+		"a finished call": {[]*agentdv1.RunResponse{says(a, "one "), callOver(&agentdv1.RunResponse_ModelCallEnded{AgentPath: a}), retract(), says(a, "two", "last"), ends(true)}, "a: one \ntwo\n"},
 		"files": {
 			[]*agentdv1.RunResponse{{Response: &agentdv1.RunResponse_UserMessage_{UserMessage: &agentdv1.RunResponse_UserMessage{Content: "see", Parts: []*agentdv1.Part{
 				{Content: &agentdv1.Part_Text{Text: "x"}}, {Content: &agentdv1.Part_Inline{Inline: &agentdv1.InlineData{MimeType: "image/png", Data: []byte("x")}}},

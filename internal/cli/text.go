@@ -166,6 +166,9 @@ func (s *Text) event(event *agentdv1.RunResponse) {
 		s.chunk(&piece{path: p.GetAgentPath(), message: p.GetMessageId(), content: provided(p), note: true, last: true})
 	case event.GetModelCallEnded() != nil:
 		s.finished(event.GetModelCallEnded().GetAgentPath())
+		if s.speaking == nil {
+			s.newline()
+		}
 	case event.GetTurnQueued() != nil:
 		s.sayf("… waiting for the session's running turn, %d more before", event.GetTurnQueued().GetAhead())
 	case event.GetUserMessage() != nil:

@@ -68,6 +68,7 @@ func TestText(t *testing.T) {
 		}, "a: a1 a2 a3\nb: b1 b2 \nc: c1 c2\nb: b3\n"},
 		"at the same time, to the end": {cli.Text{}, []*agentdv1.RunResponse{says(a, "a1"), says(b, "b1"), ends(false)}, "a: a1\nb: b1\n"},
 		"much at the same time":        {cli.Text{}, []*agentdv1.RunResponse{says(a, "a1"), says(b, strings.Repeat("b", 70<<10)), says(a, "a2"), ends(false)}, "a: a1\nb: " + strings.Repeat("b", 70<<10) + "\na: a2\n"},
+		"a message that is over":       {cli.Text{}, []*agentdv1.RunResponse{says(a, "one"), callEnded(a), says(a, "two"), says(b, "three"), callEnded(a), callEnded(b)}, "a: one\ntwo\nb: three\n"},
 		"thoughts":                     {cli.Text{}, []*agentdv1.RunResponse{says(a, "hm", "thought"), says(a, "yes", "last"), ends(true)}, "a: yes\n"},
 		"thoughts shown":               {cli.Text{Thoughts: true, Colors: true}, []*agentdv1.RunResponse{says(a, "hm", "thought"), says(a, "yes", "last"), ends(true)}, "\x1b[1ma:\x1b[0m \x1b[2mhm\x1b[0m\nyes\n"},
 		"colors":                       {cli.Text{Colors: true}, []*agentdv1.RunResponse{calls("1", "look", "{}")}, "\x1b[2m→ look {}\x1b[0m\n"},
