@@ -22,6 +22,8 @@ type serveCmd struct {
 	TLSCert string `name:"tls-cert" placeholder:"FILE" help:"Certificate, PEM; serves TLS on the same port."`
 	TLSKey  string `name:"tls-key" placeholder:"FILE" help:"Key of the certificate, PEM."`
 
+	AllowNetworkFiles bool `help:"Take a --data folder on a network file system, which is refused otherwise: nothing keeps daemons of other machines out of it."`
+
 	LogLevel  slog.Level `default:"info" help:"Least level to log: debug, info, warn or error."`
 	LogFormat string     `default:"text" enum:"text,json" help:"Form of the log: text or json."`
 
@@ -78,6 +80,7 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 		TLSCertFile:       c.TLSCert,
 		TLSKeyFile:        c.TLSKey,
 		DataDir:           data,
+		AllowNetworkFiles: c.AllowNetworkFiles,
 		Getenv:            p.getenv,
 		Logger:            daemon.NewLogger(p.stderr, daemon.LogConfig{Level: c.LogLevel, JSON: c.LogFormat == "json", Secrets: daemon.Secrets(p.getenv)}),
 		Version:           versionText(),

@@ -32,6 +32,9 @@ type Config struct {
 	// DataDir is the folder of the database; it is made if there is none.
 	// Default Memory.
 	DataDir string
+	// AllowNetworkFiles takes a DataDir on a network file system, which is refused
+	// otherwise. The operator sees to it that one daemon of one machine uses it at a time.
+	AllowNetworkFiles bool
 	// Store is used in place of a database in DataDir. Shutdown closes it.
 	Store session.Store
 

@@ -81,7 +81,7 @@ func New(cfg Config) (_ *Daemon, err error) {
 		return nil, err
 	}
 	if d.store = cfg.Store; d.store == nil {
-		if d.store, err = openStore(cfg.DataDir, cfg.Logger); err != nil {
+		if d.store, err = openStore(&cfg); err != nil {
 			return nil, err
 		}
 	}
@@ -138,14 +138,25 @@ func New(cfg Config) (_ *Daemon, err error) {
 	return d, nil
 }
 
-func openStore(dir string, log *slog.Logger) (session.Store, error) {
+func openStore(cfg *Config) (session.Store, error) {
 	path := sqlitestore.Memory
-	if dir != Memory {
-		path = filepath.Join(dir, databaseFile)
+	if cfg.DataDir != Memory {
+		path = filepath.Join(cfg.DataDir, databaseFile)
+	}
+	opts := []sqlitestore.Option{sqlitestore.WithLogger(cfg.Logger)}
+	if cfg.AllowNetworkFiles {
+		opts = append(opts, sqlitestore.WithNetworkFiles())
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
-	return sqlitestore.Open(ctx, path, sqlitestore.WithLogger(log))
+	store, err := sqlitestore.Open(ctx, path, opts...)
+	switch {
+	case errors.Is(err, sqlitestore.ErrNetwork):
+		return nil, fmt.Errorf("%w, or set --allow-network-files if one daemon of one machine alone uses it", err)
+	case err != nil:
+		return nil, err
+	}
+	return store, nil
 }
 
 // counted counts requests while h answers them.

@@ -33,7 +33,8 @@ func Replay(ctx context.Context, dataDir, sessionID string) (_ ReplayReport, err
 	case err != nil:
 		return ReplayReport{}, err
 	}
-	store, err := sqlitestore.Open(ctx, path) // which brings the copy's schema up to date
+	// Which brings the copy's schema up to date. Wherever temporary files are, nobody else opens it.
+	store, err := sqlitestore.Open(ctx, path, sqlitestore.WithNetworkFiles())
 	if err != nil {
 		return ReplayReport{}, err
 	}

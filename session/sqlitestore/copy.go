@@ -14,16 +14,12 @@ import (
 // copy's path. It writes nothing beside the original, and returns ErrLocked while
 // that is open elsewhere, fs.ErrNotExist if there is none.
 func Copy(ctx context.Context, path, dir string) (_ string, err error) {
-	if _, err := os.Stat(path); err != nil {
+	h, err := take(path, false)
+	if err != nil {
 		return "", err
 	}
-	if _, err := os.Stat(path + ".lock"); err == nil { // otherwise nobody has ever opened it
-		lock, err := lockFile(path + ".lock")
-		if err != nil {
-			return "", err
-		}
-		defer func() { _ = lock.release() }()
-	}
+	defer func() { _ = h.release() }()
+	path = h.path
 	to := filepath.Join(dir, filepath.Base(path))
 	if err := copyFile(ctx, path, to); err != nil {
 		return "", fmt.Errorf("copy the database: %w", err)

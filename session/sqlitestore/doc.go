@@ -67,8 +67,23 @@
 // # Files
 //
 // Beside the database file stand SQLite's own -wal and -shm files and a .lock
-// file, which keeps a second process out. The path ":memory:" keeps everything
-// in this process, on one connection, through the same code.
+// file, which keeps a second process out. Symlinks are followed first. On Linux
+// the database itself is locked too, by flock, so that a hard link or a mount leads nobody around
+// the lock; SQLite's tools do not take such locks and can read the database meanwhile, for a backup.
+// On other Unix systems flock would meet SQLite's own locks: there a database of several
+// names (hard links) is refused. Windows lets the .lock file be opened once; hard links are not looked at.
+// The kernel frees all of these locks when a process dies.
+//
+// Locks do not reach other machines. A network file system is refused, by the type that
+// statfs gives (Linux; of FUSE the kinds that are known to be shared), or when it is not
+// local (macOS, FreeBSD); see [WithNetworkFiles].
+//
+// A store whose database is renamed, removed or replaced while it is open fails with
+// session.ErrFailed at the next write, or when a read needs another connection: what it
+// acknowledged from then on, the next process would not find.
+//
+// The path ":memory:" keeps everything in this process, on one connection, through the
+// same code.
 //
 // This package knows sessions as bytes in order, and what to call them by: neither
 // what a record or a row says nor who asks for it. It imports session, the SQLite driver and goose.

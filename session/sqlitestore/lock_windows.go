@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"errors"
 	"fmt"
+	"os"
 	"syscall"
 )
 
@@ -21,7 +22,7 @@ func lockFile(path string) (*fileLock, error) {
 	h, err := syscall.CreateFile(name, syscall.GENERIC_READ|syscall.GENERIC_WRITE, 0, nil,
 		syscall.OPEN_ALWAYS, syscall.FILE_ATTRIBUTE_NORMAL, 0)
 	if errors.Is(err, errSharingViolation) {
-		return nil, fmt.Errorf("%w: another agentd holds %s; stop it or choose another path", ErrLocked, path)
+		return nil, inUse(path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("lock %s: %w", path, err)
@@ -30,3 +31,18 @@ func lockFile(path string) (*fileLock, error) {
 }
 
 func (l *fileLock) release() error { return syscall.CloseHandle(l.h) }
+
+// realPath makes the file if it may be and there is none.
+func realPath(path string, create bool) (string, error) {
+	if !create {
+		return path, nil
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return "", err
+	}
+	return path, f.Close()
+}
+
+// links is not known.
+func links(os.FileInfo) uint64 { return 1 }

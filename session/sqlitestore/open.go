@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"embed"
 	"errors"
 	"fmt"
@@ -51,8 +52,11 @@ func openFile(ctx context.Context, path string, o *options) (_ *Store, err error
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
+	if err := refuseNetwork(filepath.Dir(path), o); err != nil {
+		return nil, err
+	}
 	s := &Store{}
-	if s.lock, err = lockFile(path + ".lock"); err != nil {
+	if s.hold, err = take(path, true); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -60,16 +64,15 @@ func openFile(ctx context.Context, path string, o *options) (_ *Store, err error
 			err = errors.Join(err, s.release())
 		}
 	}()
-	// SQLite would make the file readable by others, and its other files like it.
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
+	path = s.hold.path
+	if err := refuseNetwork(path, o); err != nil { // it may be mounted by itself, or be a symlink
 		return nil, err
 	}
-	info, err := f.Stat()
-	if err := errors.Join(err, f.Close()); err != nil {
-		return nil, err
+	o.fresh = s.hold.info.Size() == 0
+	if n := links(s.hold.info); n > 1 {
+		o.log.Warn("the database has several names (hard links): open it by one of them alone, for what it has in its WAL is found by that name",
+			slog.String("path", path), slog.Uint64("names", n))
 	}
-	o.fresh = info.Size() == 0
 
 	db, err := sql.Open("sqlite", dsn(path, writerPragmas(o)))
 	if err != nil {
@@ -80,6 +83,7 @@ func openFile(ctx context.Context, path string, o *options) (_ *Store, err error
 	if s.writer, err = newDatabase(ctx, db, wal, o); err != nil {
 		return nil, err
 	}
+	s.writer.hold = s.hold
 	if err := s.writer.modernize(path); err != nil {
 		return nil, err
 	}
@@ -88,9 +92,7 @@ func openFile(ctx context.Context, path string, o *options) (_ *Store, err error
 	}
 	ro := pragmas("query_only(1)")
 	ro.Set("mode", "ro")
-	if s.readers, err = sql.Open("sqlite", dsn(path, ro)); err != nil {
-		return nil, err
-	}
+	s.readers = sql.OpenDB(reader{db.Driver(), dsn(path, ro), s.hold})
 	n := max(4, runtime.GOMAXPROCS(0))
 	s.readers.SetMaxOpenConns(n)
 	s.readers.SetMaxIdleConns(n)
@@ -98,6 +100,28 @@ func openFile(ctx context.Context, path string, o *options) (_ *Store, err error
 		return nil, err
 	}
 	return s, nil
+}
+
+// reader opens the connections that read, unless the database was moved: SQLite opens
+// what has its name.
+type reader struct {
+	driver driver.Driver
+	dsn    string
+	hold   *hold
+}
+
+func (r reader) Driver() driver.Driver { return r.driver }
+
+func (r reader) Connect(context.Context) (driver.Conn, error) {
+	conn, err := r.driver.Open(r.dsn)
+	moved := r.hold.moved()
+	if moved == nil {
+		return conn, err
+	}
+	if err == nil {
+		moved = errors.Join(moved, conn.Close())
+	}
+	return nil, moved
 }
 
 // newDatabase takes over db and brings its schema up to date.

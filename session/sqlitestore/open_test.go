@@ -16,8 +16,8 @@ func TestOnlyOneAtATime(t *testing.T) {
 	if !errors.Is(err, ErrLocked) || second != nil {
 		t.Fatalf("second Open: %v, want %v", err, ErrLocked)
 	}
-	if !strings.Contains(err.Error(), "agentd.db.lock") {
-		t.Errorf("error %q does not name the lock", err)
+	if !strings.Contains(err.Error(), "holds "+filepath.Join(dir, "agentd.db")) {
+		t.Errorf("error %q does not name what is locked", err)
 	}
 	mustCreate(t, s, "a") // the first is none the worse for it
 	mustClose(t, s)

@@ -24,6 +24,9 @@ const Memory = ":memory:"
 // ErrLocked means that the database is open elsewhere.
 var ErrLocked = errors.New("database is in use")
 
+// ErrNetwork means that the database is on a network file system, see WithNetworkFiles.
+var ErrNetwork = errors.New("database is on a network file system")
+
 var errClosed = errors.New("store is closed")
 
 // Store is a session.Store in a SQLite database. It owns one goroutine, which
@@ -41,7 +44,7 @@ type Store struct {
 	// reads is prepared on readers. In memory it is prepared on the writer's
 	// connection and belongs to the writer goroutine.
 	reads *reads
-	lock  *fileLock // nil for a store in memory
+	hold  *hold // nil for a store in memory
 }
 
 var _ session.Store = (*Store)(nil)
@@ -54,6 +57,9 @@ type options struct {
 	log      *slog.Logger
 	vacuum   int64 // bytes up to which a database is rebuilt
 	fresh    bool  // there was no database; set by Open
+	anyFiles bool  // also on a network
+	// network is networkOf; tests have another one.
+	network func(path string) (string, error)
 	// migrations are the schema's versions; tests have others.
 	migrations fs.FS
 	// commit stands between the writer and COMMIT; tests make it fail.
@@ -72,6 +78,12 @@ func WithMaxBytes(n int64) Option {
 // tidy up the database. The default says nothing.
 func WithLogger(log *slog.Logger) Option {
 	return func(o *options) { o.log = log }
+}
+
+// WithNetworkFiles has the store take a database on a network file system, which is refused
+// otherwise. The caller sees to it that one process of one machine opens it at a time.
+func WithNetworkFiles() Option {
+	return func(o *options) { o.anyFiles = true }
 }
 
 // SetMaxBytes changes the cap of WithMaxBytes while the store is open. Zero means
@@ -96,13 +108,13 @@ func (s *Store) SetMaxBytes(ctx context.Context, n int64) error {
 
 // Open opens the database at path, and makes it, and the directory it is in, if
 // there is none; they are for the owner alone. It brings the schema up to date
-// and refuses a database that a newer version has written. It fails when another
-// process, or another Store of this one, has the database open. ctx bounds Open
-// only.
+// and refuses a database that a newer version has written. It fails with ErrLocked when
+// another process, or another Store of this one, has the database open, by whatever name,
+// and with ErrNetwork when it is on a network file system. ctx bounds Open only.
 func Open(ctx context.Context, path string, opts ...Option) (*Store, error) {
 	o := options{
 		commit: func(commit func() error) error { return commit() },
-		log:    slog.New(slog.DiscardHandler), vacuum: vacuumBytes,
+		log:    slog.New(slog.DiscardHandler), vacuum: vacuumBytes, network: networkOf,
 	}
 	var err error
 	if o.migrations, err = fs.Sub(migrations, "migrations"); err != nil {
@@ -281,8 +293,8 @@ func (s *Store) release() error {
 	if s.writer != nil {
 		errs = append(errs, s.writer.close())
 	}
-	if s.lock != nil {
-		errs = append(errs, s.lock.release())
+	if s.hold != nil {
+		errs = append(errs, s.hold.release())
 	}
 	return errors.Join(errs...)
 }

@@ -41,6 +41,7 @@ type writer struct {
 	conn    *sql.Conn // owned by the goroutine of run
 	tx      *tx       // owned by the goroutine of run
 	wal     string    // path of the WAL, "" in memory
+	hold    *hold     // of the database, nil in memory and until it is open
 	walNext int64     // owned by the goroutine of run: WAL size to act on
 	log     *slog.Logger
 	vacuum  int64 // bytes up to which modernize rebuilds a database
@@ -188,6 +189,12 @@ func (w *writer) transact(group []*op) error {
 	}
 	if err := w.commit(func() error { return write(w.tx.commit) }); err != nil {
 		return w.failed(inCommit, err)
+	}
+	if w.hold != nil {
+		if err := w.hold.moved(); err != nil { // nothing is acknowledged that its name does not lead to
+			w.dead = err
+			return err
+		}
 	}
 	w.full.Store(false)
 	if w.tx.removed {
