@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -90,6 +91,66 @@ func TestRefusedAnswerIsReplacedOnce(t *testing.T) {
 		if len(told) != 2 || told[0] != "no room" || !strings.Contains(told[1], "result the tool ran, but its result was refused") {
 			t.Errorf("the caller is told %q", told)
 		}
+	}
+}
+
+// An answer that the server cannot take now is no refusal: the client comes back and
+// sends the same answer again, and tells nothing of it.
+func TestAnswerThatWasNotTakenIsSentAgain(t *testing.T) {
+	var streams, ran atomic.Int32
+	started := func() *agentdv1.RunResponse {
+		return placed(10, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_Execute{Execute: &agentdv1.RunResponse_ExecuteResponse{SessionId: session}}})
+	}
+	url := serve(t, func(_ context.Context, s *peer) error {
+		stream := streams.Add(1)
+		if stream == 1 {
+			if err := s.send(started()); err != nil {
+				return err
+			}
+		} else if s.execute.GetUserPrompt() != "" || s.execute.GetAfterSeq() != 20 {
+			return fmt.Errorf("stream %d begins with %v", stream, s.execute)
+		}
+		if err := s.send(placed(20, callMsg("c", "work"))); err != nil {
+			return err
+		}
+		said, err := s.answer()
+		if err != nil {
+			return err
+		}
+		if stream < 3 && said.GetOutput() == "done" {
+			refusal := refusalMsg(agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE, "c")
+			refusal.GetError().Retryable = true
+			if err := s.send(refusal); err != nil {
+				return err
+			}
+			if said, err = s.answer(); err != nil { // the client leaves
+				return err
+			}
+		}
+		end := &agentdv1.RunResponse_EndResponse{SessionId: session, Completed: true}
+		return steps(
+			func() error { return s.send(placed(30, resultMsg(said))) },
+			func() error {
+				return s.send(placed(40, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_End{End: end}}))
+			},
+			func() error { _, err := s.receive(); return err },
+		)
+	})
+	c := dial(t, url, quick)
+	mustAdd(t, client.AddTool(c, "work", "works", func(context.Context, struct{}) (any, error) { ran.Add(1); return "done", nil }))
+	var told []string
+	for event, err := range c.Run(t.Context(), llm("work"), "hi") {
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case event.Error != nil:
+			told = append(told, "error "+event.Error.Message)
+		case event.ToolResult != nil:
+			told = append(told, "result "+event.ToolResult.Output+event.ToolResult.Error)
+		}
+	}
+	if len(told) != 1 || told[0] != "result done" || streams.Load() != 3 || ran.Load() != 1 {
+		t.Errorf("told %q after %d streams, the tool ran %d times", told, streams.Load(), ran.Load())
 	}
 }
 

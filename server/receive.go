@@ -45,14 +45,10 @@ func (st *stream) receive() {
 		if msg, err = st.bidi.Receive(); st.isOver() {
 			break
 		}
-		e := st.take(msg, err)
-		if e == nil {
+		if st.takeOrRefuse(msg, err) {
 			refused = 0
 			continue
 		}
-		refusal := errorResponse(st.turn.SessionID(), e)
-		refusal.GetError().ToolCallId = msg.GetToolCallResponse().GetToolCallId()
-		st.reply(refusal)
 		if refused++; refused == cfg.MaxRefused {
 			st.quit <- session.Errorf(codeLimit, "%d messages in a row were refused, the limit; %s", refused, goOn)
 			<-st.over
@@ -66,6 +62,21 @@ func (st *stream) receive() {
 		// closes its side or the handler stops waiting for that.
 		_, _ = io.Copy(io.Discard, st.t.body.ReadCloser)
 	}
+}
+
+// takeOrRefuse handles what Receive gave, or replies why not. A refused answer to a
+// call may be what ends the turn; awaitRefusal has the reply stand before that end.
+func (st *stream) takeOrRefuse(msg *agentdv1.RunRequest, err error) (taken bool) {
+	st.taking <- struct{}{}
+	defer func() { <-st.taking }()
+	e := st.take(msg, err)
+	if e == nil {
+		return true
+	}
+	refusal := errorResponse(st.turn.SessionID(), e)
+	refusal.GetError().ToolCallId = msg.GetToolCallResponse().GetToolCallId()
+	st.reply(refusal)
+	return false
 }
 
 // take handles what Receive gave, or says why not.

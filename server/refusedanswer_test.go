@@ -267,6 +267,35 @@ func TestRefusedAnswerIsTheResult(t *testing.T) {
 	}
 }
 
+// A refused answer may be all that the turn has waited for: the refusal is told
+// before the end that it leads to.
+func TestRefusalStandsBeforeTheEnd(t *testing.T) {
+	bad := answer("call", "x")
+	bad.GetToolCallResponse().Parts = slices.Repeat([]*agentdv1.Part{{}}, 65)
+	for name, failure := range map[string]error{"completed": nil, "failed": session.Errorf(agentdv1.ErrorCode_ERROR_CODE_RATE_LIMITED, "enough for today")} {
+		t.Run(name, func(t *testing.T) {
+			f := serve(t, engine{run: func(ctx context.Context, run *session.Run) error {
+				if _, err := ask(ctx, run, "call"); err != nil {
+					return err
+				}
+				return failure
+			}}, server.Config{})
+			for i := range 50 {
+				c := f.run(t)
+				c.until(isCall)
+				c.send(bad)
+				msgs := c.toEnd()
+				if !slices.ContainsFunc(msgs, func(m *agentdv1.RunResponse) bool { return m.GetError().GetToolCallId() == "call" }) {
+					t.Fatalf("turn %d: the refusal is not told: %v", i, msgs)
+				}
+				if last := msgs[len(msgs)-2].GetError(); failure != nil && last.GetCode() != agentdv1.ErrorCode_ERROR_CODE_RATE_LIMITED {
+					t.Fatalf("turn %d: EndResponse follows %v", i, last)
+				}
+			}
+		})
+	}
+}
+
 // What no call can be found for is refused as before, and settles none: a message
 // of another session, one that is no answer, one that is cut off.
 func TestRefusedMessageThatIsNoAnswer(t *testing.T) {

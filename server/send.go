@@ -111,11 +111,11 @@ func (st *stream) forward() (over bool) {
 func (st *stream) sendPieces(msg *agentdv1.RunResponse) {
 	switch r := msg.GetResponse().(type) {
 	case *agentdv1.RunResponse_Error: // of the turn's failure
-		st.flushReplies()
+		st.awaitRefusal()
 		st.code = r.Error.GetCode()
 	case *agentdv1.RunResponse_End:
 		if st.code == 0 {
-			st.flushReplies() // nothing may follow
+			st.awaitRefusal() // nothing may follow
 		}
 		st.end = r.End
 	}
@@ -230,6 +230,27 @@ func (st *stream) flushReplies() {
 			return
 		}
 	}
+}
+
+// awaitRefusal sends the replies, also that to the message which the receiver is
+// handling, for which it waits as long as for a client to close its side.
+func (st *stream) awaitRefusal() {
+	timer := time.NewTimer(st.srv.cfg.LingerTimeout)
+	defer timer.Stop()
+	for waiting := true; waiting; {
+		select {
+		case msg := <-st.replies:
+			st.send(msg)
+		case st.taking <- struct{}{}:
+			<-st.taking
+			waiting = false
+		case <-timer.C:
+			waiting = false
+		case <-st.t.ctx.Done():
+			waiting = false
+		}
+	}
+	st.flushReplies()
 }
 
 // send sends one message, or with nil the headers alone. A client that does not

@@ -33,6 +33,7 @@ type stream struct {
 	watch    *session.Watcher           // written before begun is closed
 	observes bool                       // the client only watches; written before begun is closed
 	replies  chan *agentdv1.RunResponse // from the receiver to the sender
+	taking   chan struct{}              // holds a token while the receiver handles a message and refuses it
 	quit     chan *session.Error        // from the receiver, once: why the stream must end
 	over     chan struct{}              // closed by finish
 	pacing   context.Context            //nolint:containedctx // ends with the stream and with its connection
@@ -64,6 +65,7 @@ func newStream(s *Server, t *transport, bidi *bidiStream) *stream {
 		first:    make(chan received, 1),
 		begun:    make(chan struct{}),
 		replies:  make(chan *agentdv1.RunResponse, maxReplies),
+		taking:   make(chan struct{}, 1),
 		quit:     make(chan *session.Error, 1),
 		over:     make(chan struct{}),
 		received: make(chan struct{}),
