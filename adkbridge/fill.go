@@ -18,7 +18,7 @@ const instructionMark = "{agentd instruction}"
 // says to each.
 func (t *turn) instructed(n *node) bool {
 	spec := t.run.Spec()
-	return len(n.instruction.segments) > 0 || spec.Before != "" || spec.After != ""
+	return n.instruction.source != "" || spec.Before != "" || spec.After != ""
 }
 
 // filling is an instruction with the values of its keys. Its size is known before
@@ -46,7 +46,7 @@ func (n *node) fill(spec *session.Spec, state map[string]any) *filling {
 // missing is the first key that the state does not have and the instruction needs,
 // "" for none.
 func (f *filling) missing() string {
-	for _, s := range f.segments {
+	for s := range f.segments() {
 		if _, ok := f.values[s.key]; !ok && s.key != "" && !s.optional {
 			return s.key
 		}
@@ -88,7 +88,7 @@ const layerBreak = "\n\n"
 func (f *filling) text() string {
 	var own strings.Builder
 	own.Grow(f.size())
-	for _, s := range f.segments {
+	for s := range f.segments() {
 		own.WriteString(s.text)
 		own.WriteString(f.values[s.key])
 	}
@@ -159,14 +159,23 @@ func (m *agentModel) requestBytes() int {
 	return size
 }
 
-// enterCall waits until the turn's other requests leave room for the agent's next
-// one. The caller calls leave when the call is over.
+// enterCall waits until the other requests of the turn, and then those of all turns,
+// leave room for the agent's next one. The caller calls leave when the call is over.
 func (m *agentModel) enterCall(ctx context.Context) (leave func(), err error) {
-	size := min(int64(m.requestBytes()), int64(m.t.limits.RequestBytes))
+	whole := int64(m.requestBytes())
+	size := min(whole, int64(m.t.limits.RequestBytes))
 	if err := m.t.requests.Acquire(ctx, size); err != nil {
 		return nil, context.Cause(ctx)
 	}
-	return func() { m.t.requests.Release(size) }, nil
+	all, err := m.t.all.enter(ctx, whole)
+	if err != nil {
+		m.t.requests.Release(size)
+		return nil, err
+	}
+	return func() {
+		all()
+		m.t.requests.Release(size)
+	}, nil
 }
 
 // checkFilled refuses a tree of which an agent would be told too much with the state

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"regexp"
 	"runtime"
 	"strings"
 	"sync"
@@ -312,4 +313,60 @@ func TestFillKeepsState(t *testing.T) {
 	if got := n.fill(&session.Spec{}, maps.Clone(state)).text(); got != `{"a":[1,"<"]} {"a":[1,"<"]}` || compact(state) != before {
 		t.Errorf("%s, %s", got, compact(state))
 	}
+}
+
+// TestTemplatesAreSmall: what is kept of an instruction is no multiple of its text,
+// whatever stands in it.
+func TestTemplatesAreSmall(t *testing.T) {
+	const templates = 100
+	text := strings.Repeat("{k}", 64<<10/3)
+	live := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := live()
+	kept := make([]template, templates)
+	for i := range kept {
+		var err error
+		if kept[i], err = parseInstruction(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if after := live(); after > before+templates*8<<10 {
+		t.Errorf("%d templates of %d bytes take %d bytes", templates, len(text), after-before)
+	}
+	runtime.KeepAlive(kept)
+	var many strings.Builder
+	for i := range maxInstructionKeys {
+		fmt.Fprintf(&many, "{k%d}", i)
+	}
+	if _, err := parseInstruction(many.String() + "{k1}"); err != nil {
+		t.Error(err)
+	}
+	run := newWorld(t, nil)
+	spec := &session.Spec{Prompt: "go", Agent: llm("a", instruct(many.String()+"{one_more}")), Tools: []*agentdv1.Tool{offer("search"), offer("fetch"), offer("calc")}}
+	if err := run.runner.Check(t.Context(), spec, nil); err == nil || !strings.Contains(err.Error(), "more than 1000 keys") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestPlaceholder holds what finds placeholders against their pattern.
+func TestPlaceholder(t *testing.T) {
+	pattern := regexp.MustCompile(`\{+[^{}]*\}+`)
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.StringOf(rapid.SampledFrom([]rune("{}{}ak? \nä"))).Draw(t, "text")
+		var got [][]int
+		for from := 0; ; {
+			begin, end, ok := placeholder(text, from)
+			if !ok {
+				break
+			}
+			got, from = append(got, []int{begin, end}), end
+		}
+		if want := pattern.FindAllStringIndex(text, -1); fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%q: placeholders at %v, want %v", text, got, want)
+		}
+	})
 }

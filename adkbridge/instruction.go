@@ -4,63 +4,106 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"regexp"
+	"iter"
 	"strings"
 	"unicode"
 )
 
-// placeholder finds {key} in an instruction.
-var placeholder = regexp.MustCompile(`\{+[^{}]*\}+`)
+// placeholder finds the first {key} of an instruction from a place on, which is what
+// \{+[^{}]*\}+ matches. It takes no memory: there may be one every three bytes.
+func placeholder(text string, from int) (begin, end int, ok bool) {
+	for {
+		open := strings.IndexByte(text[from:], '{')
+		if open < 0 {
+			return 0, 0, false
+		}
+		begin = from + open
+		inner := begin + runOf(text[begin:], '{')
+		stop := strings.IndexAny(text[inner:], "{}")
+		if stop < 0 {
+			return 0, 0, false
+		}
+		if from = inner + stop; text[from] == '}' {
+			return begin, from + runOf(text[from:], '}'), true
+		}
+	}
+}
 
-// segment is a piece of an instruction: text, or a key to put in its place.
+// runOf is how often a byte stands at the beginning of a text.
+func runOf(text string, b byte) int {
+	n := 0
+	for n < len(text) && text[n] == b {
+		n++
+	}
+	return n
+}
+
+// segment is a piece of an instruction: text, and a key to fill in behind it.
 type segment struct {
 	text     string
 	key      string
 	optional bool
 }
 
-// template is an instruction that is filled in from the state. It is immutable.
+// maxInstructionKeys is how many keys one instruction may have, each counted once.
+const maxInstructionKeys = 1000
+
+// template is an instruction that is filled in from the state. It is immutable. Its
+// segments are found again each time: those of a short text with many keys take far
+// more than the text.
 type template struct {
-	segments []segment
-	literal  int            // bytes of text
-	uses     map[string]int // how often each key stands in it
+	source  string
+	literal int            // bytes of text
+	uses    map[string]int // how often each key stands in it
 }
 
 // parseInstruction reads a template. A placeholder is {key} or {key?}, where
 // key is an identifier, perhaps after "app:", "user:" or "temp:"; any other
 // braces are text.
 func parseInstruction(text string) (template, error) {
-	segments, err := segmentsOf(text)
-	out := template{segments: segments, uses: map[string]int{}}
-	for _, s := range segments {
-		if s.key != "" {
-			out.uses[s.key]++
-		}
+	out := template{source: text, uses: map[string]int{}}
+	for s := range out.segments() {
 		out.literal += len(s.text)
-	}
-	return out, err
-}
-
-// segmentsOf splits a template.
-func segmentsOf(text string) ([]segment, error) {
-	var out []segment
-	last := 0
-	for _, m := range placeholder.FindAllStringIndex(text, -1) {
-		key := strings.TrimSpace(strings.Trim(text[m[0]:m[1]], "{}"))
-		key, optional := strings.CutSuffix(key, "?")
-		if name, ok := strings.CutPrefix(key, "artifact."); ok {
-			return nil, fmt.Errorf("{artifact.%s}: there are no artifacts here, only keys of the state", cut(name, maxName))
+		if name, ok := strings.CutPrefix(s.key, artifactKey); ok {
+			return template{}, fmt.Errorf("{artifact.%s}: there are no artifacts here, only keys of the state", cut(name, maxName))
 		}
-		if !placeholderKey(key) {
+		if s.key == "" {
 			continue
 		}
-		out = append(out, segment{text: text[last:m[0]]}, segment{key: key, optional: optional})
-		last = m[1]
-	}
-	if last < len(text) {
-		out = append(out, segment{text: text[last:]})
+		if out.uses[s.key]++; len(out.uses) > maxInstructionKeys {
+			return template{}, fmt.Errorf("more than %d keys, which is how many are allowed", maxInstructionKeys)
+		}
 	}
 	return out, nil
+}
+
+// artifactKey begins a key that ADK knows and that there is not here.
+const artifactKey = "artifact."
+
+// segments splits the template. A segment has a text, a key, or both: the text then
+// stands first.
+func (t *template) segments() iter.Seq[segment] {
+	return func(yield func(segment) bool) {
+		text, from := t.source, 0 // from is where the next placeholder is looked for
+		for {
+			begin, end, ok := placeholder(text, from)
+			if !ok {
+				break
+			}
+			key := strings.TrimSpace(strings.Trim(text[begin:end], "{}"))
+			key, optional := strings.CutSuffix(key, "?")
+			if from = end; !placeholderKey(key) && !strings.HasPrefix(key, artifactKey) {
+				continue
+			}
+			if !yield(segment{text: text[:begin], key: key, optional: optional}) {
+				return
+			}
+			text, from = text[end:], 0
+		}
+		if text != "" {
+			yield(segment{text: text})
+		}
+	}
 }
 
 // placeholderKey tells whether a key can stand in a placeholder.

@@ -313,7 +313,7 @@ func TestModelCallsOfOtherLogs(t *testing.T) {
 // the log's, as a turn does that runs again.
 func TestStateIsOfTheLastWriter(t *testing.T) {
 	run := newFakeRun(t, llm("root"), "go")
-	turn := newTurn(run, newHistory(), Limits{}.WithDefaults(), openTurn{})
+	turn := newTurn(run, newHistory(), New(Config{}), openTurn{})
 	for _, seq := range []int64{5, 3} {
 		s := &stored{}
 		s.Actions.StateDelta = map[string]any{"k": seq}

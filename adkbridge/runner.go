@@ -69,6 +69,10 @@ type Limits struct {
 	// encodes them. A call that would exceed it waits for others to end; one that is
 	// larger than all of it is made alone. Default 64 MiB.
 	RequestBytes int
+	// AllRequestBytes bounds the requests that all turns make at the same time. Those
+	// above 1 MiB take at most a quarter of it and wait for each other alone; one that
+	// is larger than that is made alone among them. Default 512 MiB.
+	AllRequestBytes int
 	// LoopDefault is the cap of a loop that sets none. Default 25.
 	LoopDefault int
 	// LoopMax is the highest cap a loop may set. Default 1000.
@@ -114,6 +118,7 @@ func (l Limits) WithDefaults() Limits {
 		{&l.DescriptionBytes, 4 << 10},
 		{&l.FilledBytes, 2 << 20},
 		{&l.RequestBytes, 64 << 20},
+		{&l.AllRequestBytes, 512 << 20},
 		{&l.LoopDefault, 25},
 		{&l.LoopMax, 1000},
 		{&l.ModelCalls, 500},
@@ -158,6 +163,8 @@ type Runner struct {
 	cache  *cache
 	// schemas are those of tools that turns came with.
 	schemas schemas
+	// requests bounds what its turns send to models.
+	requests *requests
 	// tweak, if set, changes what ADK is given; tests compare with ADK's own
 	// prompts by it.
 	tweak func(*turn, *runner.Config)
@@ -177,6 +184,8 @@ func New(cfg Config) *Runner {
 		share:  cfg.CompactAt,
 		log:    cfg.Logger,
 		cache:  newCache(limits.CacheSessions, limits.CacheBytes),
+
+		requests: newRequests(limits.AllRequestBytes),
 	}
 }
 

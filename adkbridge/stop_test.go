@@ -208,7 +208,7 @@ func TestAnswerOnItsWay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	turn := newTurn(run, hist, w.runner.limits, logged)
+	turn := newTurn(run, hist, w.runner, logged)
 	if turn.tree, err = w.runner.plan(run.spec, nil); err != nil {
 		t.Fatal(err)
 	}

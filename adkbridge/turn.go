@@ -41,6 +41,7 @@ type turn struct {
 
 	injecting sync.Mutex          // held while prompts become messages; taken before mu
 	requests  *semaphore.Weighted // bytes of what models are sent at the same time; taken before both
+	all       *requests           // those of all turns; taken after requests, before both
 
 	mu       sync.Mutex // protects the fields below
 	state    map[string]any
@@ -86,12 +87,13 @@ type openAnswer struct {
 
 // newTurn prepares a run. What the log holds of the turn is not history yet: it
 // becomes so event by event, as the tree gets there again.
-func newTurn(run handle, hist *history, limits Limits, logged openTurn) *turn {
+func newTurn(run handle, hist *history, r *Runner, logged openTurn) *turn {
 	t := &turn{
 		run:      run,
 		hist:     hist,
-		limits:   limits,
-		requests: semaphore.NewWeighted(int64(limits.RequestBytes)),
+		limits:   r.limits,
+		requests: semaphore.NewWeighted(int64(r.limits.RequestBytes)),
+		all:      r.requests,
 		log:      slog.New(slog.DiscardHandler),
 		state:    run.State(),
 		wrote:    map[string]int64{},
@@ -159,7 +161,7 @@ func (r *Runner) drive(ctx context.Context, run handle) error {
 		}
 		return err
 	}
-	t := newTurn(run, hist, r.limits, logged)
+	t := newTurn(run, hist, r, logged)
 	t.log = r.log
 	err = t.outcome(ctx, t.play(ctx, r))
 	if cerr := t.close(ctx, err); cerr != nil {

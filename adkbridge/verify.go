@@ -123,7 +123,7 @@ func (v *verification) turn(ctx context.Context, recs []session.Record) (*Diverg
 	}
 	v.recorder.begin(run, v.hist, logged.events)
 	runner := New(Config{Models: run, Logger: slog.New(slog.DiscardHandler), Limits: Limits{ModelCalls: math.MaxInt}})
-	t := newTurn(run, v.hist, runner.limits, openTurn{events: logged.events})
+	t := newTurn(run, v.hist, runner, openTurn{events: logged.events})
 	t.verifier, run.t, run.recorder = run, t, v.recorder
 
 	playing, stop := context.WithCancelCause(ctx)
