@@ -86,7 +86,9 @@ func TestDropAndAttach(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		c := f.open(ctx, t, opts...)
-		c.send(execute())
+		c.send(withField(func(m *agentdv1.RunRequest) {
+			m.GetExecute().OnDisconnect = agentdv1.OnDisconnect_ON_DISCONNECT_CONTINUE
+		}))
 		msgs := c.until(isText)
 		id := msgs[0].GetExecute().GetSessionId()
 		last := msgs[len(msgs)-1]

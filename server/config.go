@@ -63,6 +63,9 @@ type Config struct {
 	// CreateSessions has Run make the session that a request names when there is none,
 	// as if the request said create: clients older than that field expect it.
 	CreateSessions bool
+	// OnDisconnect is what becomes of a turn that Run has started, and whose request
+	// has no on_disconnect, when its last client is gone. Default OnDisconnectAuto.
+	OnDisconnect OnDisconnect
 
 	// MaxStreams is how many Run streams may be open at once. Default 4096.
 	MaxStreams int
@@ -106,6 +109,7 @@ func (c Config) WithDefaults() Config {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
+	c.OnDisconnect = cmp.Or(c.OnDisconnect, OnDisconnectAuto)
 	c.MaxStreams = cmp.Or(c.MaxStreams, 4096)
 	c.MaxMessageBytes = cmp.Or(c.MaxMessageBytes, 4<<20)
 	c.MessagesPerSecond = cmp.Or(c.MessagesPerSecond, 200)
@@ -132,6 +136,11 @@ func (c Config) Validate() error {
 		if o != "*" && !originPattern.MatchString(o) {
 			errs = append(errs, fmt.Errorf("server: CORSOrigins has %q, want a scheme and a host, such as https://app.example.com, and no path, or *", o))
 		}
+	}
+	switch c.OnDisconnect {
+	case OnDisconnectAuto, OnDisconnectContinue, OnDisconnectCancel:
+	default:
+		errs = append(errs, fmt.Errorf("server: OnDisconnect is %q, want %s, %s or %s", c.OnDisconnect, OnDisconnectAuto, OnDisconnectContinue, OnDisconnectCancel))
 	}
 	for _, n := range []struct {
 		name  string

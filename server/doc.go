@@ -24,7 +24,8 @@
 // of the stream (its age, its silence, messages that had to be refused, the
 // deadline of the request) and a server that stops end the stream alone, without
 // an EndResponse: package session decides what becomes of the turn. What stops a
-// turn is its client's wish and a fault of this package.
+// turn is its client's wish and a fault of this package. A client that is too old to
+// say what its going away means says its wish by a reset of the stream.
 //
 // A message that cannot be decoded is answered with an ErrorResponse, and the
 // turn goes on. When the framing itself is broken nothing more can be read:

@@ -26,7 +26,7 @@ const goOn = "the turn is not over: attach again with after_seq"
 // own messages, until the turn is over, the stream must end, or the client is
 // gone. The client then does not watch any more.
 func (st *stream) attend(ctx context.Context) {
-	defer st.watch.Close()
+	defer st.detach()
 	cfg := st.srv.cfg
 	idle := time.NewTimer(cfg.IdleTimeout)
 	defer idle.Stop()

@@ -45,6 +45,7 @@ type stream struct {
 	sent    bool        // what the turn had at first is out: replies may follow
 	said    bool        // a message has been sent, which the end must not overtake
 	gone    bool        // the client cannot be reached any more
+	resets  bool        // the client has started the turn, and cancels it by a reset
 	served  bool        // the stream has come to its end without a panic
 	end     *agentdv1.RunResponse_EndResponse
 	code    agentdv1.ErrorCode // of the last error sent that no reply was
@@ -142,6 +143,7 @@ func (st *stream) begin(ctx context.Context) *session.Error {
 	if attaches(ex) {
 		return st.attach(ctx, ex)
 	}
+	st.resets = st.srv.cfg.OnDisconnect == OnDisconnectAuto && !knowsNew(first.msg.ProtoReflect())
 	return st.start(ctx, ex)
 }
 
@@ -149,6 +151,9 @@ func (st *stream) start(ctx context.Context, ex *agentdv1.RunRequest_ExecuteRequ
 	req, e := requestOf(ex, st.bidi.RequestHeader())
 	if e != nil {
 		return e
+	}
+	if st.srv.cfg.OnDisconnect == OnDisconnectCancel && ex.GetOnDisconnect() == 0 {
+		req.OnDisconnect.Cancel = true
 	}
 	req.Create = req.Create || st.srv.cfg.CreateSessions && req.SessionID != ""
 	turn, err := st.srv.cfg.Sessions.Start(ctx, req)

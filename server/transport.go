@@ -72,6 +72,15 @@ func (t *transport) abortRead() {
 	}
 }
 
+// boundRead makes the read that is waiting, and all that follow, fail after so long.
+func (t *transport) boundRead(d time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.rc != nil {
+		_ = t.rc.SetReadDeadline(time.Now().Add(d))
+	}
+}
+
 // abortWrite resets the stream: the write that is waiting, and all that follow,
 // fail.
 func (t *transport) abortWrite() {
@@ -124,6 +133,7 @@ const pieceBytes = 16 << 10
 type countingWriter struct {
 	http.ResponseWriter
 	total int64
+	err   error // of the last write that failed
 	// progress is called after each piece of what takes more than one, if it is not
 	// nil. It gives the rest of the message the whole write timeout again.
 	progress func()
@@ -142,8 +152,12 @@ func (w *countingWriter) Write(p []byte) (int, error) {
 		if len(p) > pieceBytes && err == nil && w.progress != nil {
 			w.progress() // also after the last piece: a flush follows
 		}
-		if err != nil || written == len(p) {
+		if err != nil {
+			w.err = err
 			return written, err
+		}
+		if written == len(p) {
+			return written, nil
 		}
 	}
 }

@@ -385,6 +385,22 @@ func (w *Watcher) Close() {
 	}
 }
 
+// CloseAndCancel is Close for a client that wants its turn no more: the turn is
+// cancelled, unless another client takes part in it.
+func (w *Watcher) CloseAndCancel(reason string) {
+	w.s.mu.Lock()
+	now := w.s.nowLocked(w.t)
+	others := false
+	for other := range w.s.watchers {
+		others = others || other != w && other.asks && w.s.nowLocked(other.t) == now
+	}
+	w.s.mu.Unlock()
+	w.Close()
+	if !others {
+		w.t.Cancel(reason)
+	}
+}
+
 // push queues an item, or drops the queue when it is full. It does not block.
 func (w *Watcher) push(it item) {
 	w.mu.Lock()

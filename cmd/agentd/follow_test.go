@@ -49,7 +49,7 @@ func (f *follower) open(s *served, agent *agentdv1.Agent) {
 	f.t.Cleanup(f.drop)
 	ex := &agentdv1.RunRequest_ExecuteRequest{Agent: agent, Tools: f.tools}
 	if agent != nil {
-		ex.UserPrompt, ex.UserParts = "go", f.parts
+		ex.UserPrompt, ex.UserParts, ex.OnDisconnect = "go", f.parts, agentdv1.OnDisconnect_ON_DISCONNECT_CONTINUE
 	} else {
 		ex.SessionId = new(f.session())
 		for _, m := range slices.Backward(f.got) {

@@ -33,7 +33,8 @@ type serveCmd struct {
 	AllowedHosts []string `name:"allowed-hosts" placeholder:"NAME" help:"Names by which a server on a loopback address may be called, besides localhost and addresses, such as that of a proxy in front of it."`
 	NoReflection bool     `help:"Do not serve gRPC reflection."`
 
-	CreateSessions bool `help:"Make the session that a Run request names when there is none, for clients that cannot ask for it."`
+	CreateSessions bool   `help:"Make the session that a Run request names when there is none, for clients that cannot ask for it."`
+	OnDisconnect   string `default:"auto" enum:"auto,off,continue,cancel" help:"What becomes of a turn that Run has started without on_disconnect when its last client is gone: auto (it is cancelled if its client is too old to know on_disconnect and has reset its stream, and goes on otherwise), continue (it goes on; off is the same), or cancel."`
 
 	ShutdownGrace time.Duration `default:"30s" help:"How long running turns are waited for when the server stops; later ones go on after the next start."`
 	Retention     time.Duration `default:"24h" help:"How long a turn waits for a client before it is ended."`
@@ -88,6 +89,7 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 		AllowedHosts:      c.AllowedHosts,
 		NoReflection:      c.NoReflection,
 		CreateSessions:    c.CreateSessions,
+		OnDisconnect:      c.OnDisconnect,
 		MaxConns:          c.MaxConns,
 		MaxStreams:        c.MaxStreams,
 		MaxMessageBytes:   c.MaxMessageBytes,
@@ -95,6 +97,9 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 		IdleTimeout:       c.IdleTimeout,
 		StreamTimeout:     c.StreamTimeout,
 		WriteTimeout:      c.WriteTimeout,
+	}
+	if c.OnDisconnect == "off" {
+		cfg.OnDisconnect = "continue"
 	}
 	c.configure(&cfg)
 	cfg.Turns.MaxTurns = c.MaxTurns

@@ -54,6 +54,7 @@ func everything(t *testing.T) *agentdv1.RunRequest {
 		t.Fatal(err)
 	}
 	m.GetExecute().InitialState = state
+	m.GetExecute().OnBusy = agentdv1.OnBusy_ON_BUSY_REJECT // a client that knows on_disconnect
 	return m
 }
 

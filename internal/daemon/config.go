@@ -80,6 +80,11 @@ type Config struct {
 	// CreateSessions has Run make the session that a request names when there is none,
 	// as if the request said create: clients older than that field expect it.
 	CreateSessions bool
+	// OnDisconnect is what becomes of a turn that Run has started, and whose request
+	// has no on_disconnect, when its last client is gone: auto (the turn of a client
+	// that cannot know on_disconnect is cancelled when that resets its stream, any other
+	// goes on), continue or cancel. Default auto.
+	OnDisconnect string
 
 	// MaxConns is how many connections may be open at once; more wait to be
 	// accepted. Default 4096.

@@ -121,6 +121,7 @@ func New(cfg Config) (_ *Daemon, err error) {
 		NoReflection:        cfg.NoReflection,
 		CORSOrigins:         cfg.CORSOrigins,
 		CreateSessions:      cfg.CreateSessions,
+		OnDisconnect:        server.OnDisconnect(cfg.OnDisconnect),
 		MaxStreams:          cfg.MaxStreams,
 		MaxMessageBytes:     cfg.MaxMessageBytes,
 		MessagesPerSecond:   cfg.MessagesPerSecond,

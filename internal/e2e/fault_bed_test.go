@@ -265,7 +265,7 @@ func (c *chain) send(m *agentdv1.RunRequest) {
 // start starts a turn.
 func (c *chain) start(agent *agentdv1.Agent, prompt string) {
 	c.b.t.Helper()
-	ex := &agentdv1.RunRequest_ExecuteRequest{Agent: agent, UserPrompt: prompt, Tools: c.tools}
+	ex := &agentdv1.RunRequest_ExecuteRequest{Agent: agent, UserPrompt: prompt, Tools: c.tools, OnDisconnect: agentdv1.OnDisconnect_ON_DISCONNECT_CONTINUE}
 	if c.session != "" {
 		ex.SessionId = &c.session
 		c.whole = false

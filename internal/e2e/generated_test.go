@@ -198,7 +198,7 @@ func (th *theatre) give(t testing.TB, p play) performance {
 	id := ""
 	for i, turn := range p.turns {
 		a := &actor{th: th, p: p, turn: turn, session: id}
-		ex := &agentdv1.RunRequest_ExecuteRequest{UserPrompt: turn.prompt}
+		ex := &agentdv1.RunRequest_ExecuteRequest{UserPrompt: turn.prompt, OnDisconnect: agentdv1.OnDisconnect_ON_DISCONNECT_CONTINUE}
 		if i == 0 {
 			ex.Agent, ex.Tools = p.tree, a.tools()
 		} else {

@@ -141,7 +141,9 @@ func BenchmarkParked(b *testing.B) {
 		places := make([]place, n)
 		tools := []*agentdv1.Tool{toolOf("look")}
 		each(n, func(i int) {
-			req := &agentdv1.RunRequest_ExecuteRequest{Agent: llmAgent("root", "asker/m", "", "look"), UserPrompt: "go", Tools: tools}
+			req := &agentdv1.RunRequest_ExecuteRequest{
+				Agent: llmAgent("root", "asker/m", "", "look"), UserPrompt: "go", Tools: tools, OnDisconnect: agentdv1.OnDisconnect_ON_DISCONNECT_CONTINUE,
+			}
 			p, _, leave := until(b, d, req)
 			leave()
 			places[i] = p

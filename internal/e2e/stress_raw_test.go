@@ -243,7 +243,7 @@ func (r *rawStream) start() error {
 	if err != nil {
 		return err
 	}
-	req := &agentdv1.RunRequest_ExecuteRequest{UserPrompt: r.prompt(), InitialState: state}
+	req := &agentdv1.RunRequest_ExecuteRequest{UserPrompt: r.prompt(), InitialState: state, OnDisconnect: agentdv1.OnDisconnect_ON_DISCONNECT_CONTINUE}
 	if r.session != "" {
 		req.SessionId = &r.session
 	}

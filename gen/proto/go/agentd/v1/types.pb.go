@@ -164,7 +164,11 @@ func (ErrorCode) EnumDescriptor() ([]byte, []int) {
 type OnDisconnect int32
 
 const (
-	// The server's default: ON_DISCONNECT_CONTINUE.
+	// The server's default for turns that Run starts (--on-disconnect). Unless it is
+	// set the turn goes on, except where the client that started it cannot know this
+	// field, as its first message has none from 10 up: it cancels the turn by a reset
+	// of its stream with CANCEL, if no other client takes part in it. A lost
+	// connection is no reset. Turns of CreateTurn: ON_DISCONNECT_CONTINUE.
 	OnDisconnect_ON_DISCONNECT_UNSPECIFIED OnDisconnect = 0
 	// The turn goes on. When it needs a tool it waits for a client that has it,
 	// for as long as the server keeps waiting turns.

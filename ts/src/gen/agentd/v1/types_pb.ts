@@ -1187,7 +1187,11 @@ export const ErrorCodeSchema: GenEnum<ErrorCode> = /*@__PURE__*/
  */
 export enum OnDisconnect {
   /**
-   * The server's default: ON_DISCONNECT_CONTINUE.
+   * The server's default for turns that Run starts (--on-disconnect). Unless it is
+   * set the turn goes on, except where the client that started it cannot know this
+   * field, as its first message has none from 10 up: it cancels the turn by a reset
+   * of its stream with CANCEL, if no other client takes part in it. A lost
+   * connection is no reset. Turns of CreateTurn: ON_DISCONNECT_CONTINUE.
    *
    * @generated from enum value: ON_DISCONNECT_UNSPECIFIED = 0;
    */

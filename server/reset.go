@@ -1,0 +1,130 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+// A client older than on_disconnect says by a reset of its stream that it wants the
+// turn no more: a `break` of its loop, or a context that it cancels. A client whose
+// connection is lost has said nothing. HTTP/2 tells the two apart, unless a proxy
+// turns one into the other.
+
+// OnDisconnect is what becomes of a turn that Run has started, and whose request has
+// no on_disconnect, when its last client is gone.
+type OnDisconnect string
+
+const (
+	// OnDisconnectAuto cancels the turn of a client that cannot know on_disconnect and
+	// that has reset its stream. Any other turn goes on.
+	OnDisconnectAuto OnDisconnect = "auto"
+	// OnDisconnectContinue has each turn go on.
+	OnDisconnectContinue OnDisconnect = "continue"
+	// OnDisconnectCancel cancels each turn, at once.
+	OnDisconnectCancel OnDisconnect = "cancel"
+)
+
+const (
+	// firstNewField is the number from which on the protocol has grown since the
+	// clients that cannot know on_disconnect.
+	firstNewField = 10
+	// resetReason is why a turn was cancelled whose client has reset its stream.
+	resetReason = "cancelled by the client, which reset its stream"
+	// resetWait bounds how long the end of a stream takes to tell its reason, which
+	// HTTP/2 has at hand when the stream is over.
+	resetWait = time.Second
+	// codeCancel is CANCEL of RFC 9113, section 7.
+	codeCancel = 8
+	// errTextStreamClosed is what net/http says of a write to a stream that was reset.
+	// Of one whose connection is lost it says something else. It exports neither; a
+	// test holds the text.
+	errTextStreamClosed = "http2: stream closed"
+)
+
+// streamReset takes net/http's error for a stream that was reset, which has these
+// fields and is not exported.
+type streamReset struct {
+	StreamID uint32
+	Code     uint32
+	Cause    error
+}
+
+func (e streamReset) Error() string { return fmt.Sprintf("the stream was reset with code %d", e.Code) }
+
+// detach has the client leave the turn.
+func (st *stream) detach() {
+	if st.cancelsByReset() {
+		st.watch.CloseAndCancel(resetReason)
+		return
+	}
+	st.watch.Close()
+}
+
+// cancelsByReset tells whether the client has said, by a reset, that it wants the
+// turn no more. A stream that the server has ended, or is about to, says nothing.
+func (st *stream) cancelsByReset() bool {
+	return st.resets && st.gone && st.end == nil && st.code == 0 && st.srv.drain.Err() == nil && st.wasReset()
+}
+
+// wasReset tells whether the client has reset the stream with CANCEL. It ends the
+// receiver. Once a client has closed its side, net/http keeps no code of its reset: any
+// one counts then.
+func (st *stream) wasReset() bool {
+	st.finish()
+	st.t.boundRead(resetWait)
+	<-st.received
+	_, err := io.Copy(io.Discard, st.t.body.ReadCloser) // what had arrived, then why no more does
+	if reset, ok := errors.AsType[streamReset](err); ok {
+		return reset.Code == codeCancel && reset.Cause == nil
+	}
+	if err != nil { // the connection is lost
+		return false
+	}
+	st.t.out.more = false
+	st.writing.Reset(resetWait)
+	defer st.writing.Stop()
+	for range 2 { // the first one fails when it is flushed, the second tells of it
+		beat := &agentdv1.RunResponse_HeartbeatResponse{SessionId: st.turn.SessionID()}
+		_ = st.bidi.Send(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_Heartbeat{Heartbeat: beat}})
+	}
+	return st.t.out.err != nil && st.t.out.err.Error() == errTextStreamClosed
+}
+
+// knowsNew tells whether a message holds a field that is newer than the oldest
+// clients, known here or not.
+func knowsNew(m protoreflect.Message) bool {
+	if !strings.HasPrefix(string(m.Descriptor().FullName()), "agentd.") {
+		return false // such as a Struct
+	}
+	for rest := m.GetUnknown(); len(rest) > 0; {
+		num, _, n := protowire.ConsumeField(rest)
+		if n < 0 || num >= firstNewField {
+			return true
+		}
+		rest = rest[n:]
+	}
+	found := false
+	m.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		switch {
+		case field.Number() >= firstNewField:
+			found = true
+		case field.Message() == nil || field.IsMap():
+		case field.IsList():
+			for i := 0; i < value.List().Len() && !found; i++ {
+				found = knowsNew(value.List().Get(i).Message())
+			}
+		default:
+			found = knowsNew(value.Message())
+		}
+		return !found
+	})
+	return found
+}
