@@ -224,6 +224,9 @@ func RetryAfter(h http.Header, now time.Time) time.Duration {
 		if sec, err := strconv.ParseFloat(s, 64); err == nil {
 			d = seconds(sec)
 		} else if at, err := http.ParseTime(s); err == nil {
+			if sent, err := http.ParseTime(h.Get("Date")); err == nil {
+				now = sent // by the clock that has named the date
+			}
 			d = at.Sub(now)
 		}
 	}

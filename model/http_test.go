@@ -72,6 +72,13 @@ func TestRetryAfter(t *testing.T) {
 			t.Errorf("%s %q: %v, want %v", c.name, c.value, got, c.want)
 		}
 	}
+	// The provider's clock may differ from ours.
+	for _, theirs := range []time.Time{now.Add(-time.Hour), now.Add(24 * time.Hour)} {
+		h := http.Header{"Date": {theirs.Format(http.TimeFormat)}, "Retry-After": {theirs.Add(20 * time.Second).Format(http.TimeFormat)}}
+		if got := model.RetryAfter(h, now); got != 20*time.Second {
+			t.Errorf("at %v there: %v, want 20s", theirs, got)
+		}
+	}
 	if got := model.RetryAfter(nil, now); got != 0 {
 		t.Errorf("no header: %v", got)
 	}

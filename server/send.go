@@ -61,7 +61,7 @@ func (st *stream) attend(ctx context.Context) {
 			st.leave(session.Errorf(codeTimeout, "the stream was open for %v, its limit; %s", cfg.StreamTimeout, goOn))
 			return
 		case <-idle.C:
-			if left := cfg.IdleTimeout - time.Since(time.Unix(0, st.active.Load())); left > 0 {
+			if left := cfg.IdleTimeout - st.quiet(); left > 0 {
 				idle.Reset(left)
 				continue
 			}

@@ -474,7 +474,7 @@ func turnOf(t *session.TurnInfo) *agentdv1.Turn {
 		if end.IsZero() {
 			end = time.Now()
 		}
-		out.Duration = durationpb.New(end.Sub(t.Started))
+		out.Duration = durationpb.New(max(end.Sub(t.Started), 0)) // the clock may have been set back
 	}
 	if t.End != nil {
 		out.StatusMessage, out.ErrorCode = wireText(t.End.Reason), t.End.Code

@@ -39,7 +39,7 @@ type stream struct {
 	pacing   context.Context            //nolint:containedctx // ends with the stream and with its connection
 	finish   func()                     // says, once, that nobody takes replies any more
 	received chan struct{}              // closed when the receiver has ended
-	active   atomic.Int64               // when a message last went either way, Unix nanoseconds
+	active   atomic.Int64               // when a message last went either way: nanoseconds after started, which no step of the clock moves
 
 	writing *time.Timer // resets the stream when a write takes too long
 	sent    bool        // what the turn had at first is out: replies may follow
@@ -85,7 +85,12 @@ func newStream(s *Server, t *transport, bidi *bidiStream) *stream {
 	return st
 }
 
-func (st *stream) touch() { st.active.Store(time.Now().UnixNano()) }
+func (st *stream) touch() { st.active.Store(int64(time.Since(st.started))) }
+
+// quiet is how long no message went either way.
+func (st *stream) quiet() time.Duration {
+	return time.Since(st.started) - time.Duration(st.active.Load())
+}
 
 // serve carries the stream to its end. refused is why it must not run; leave frees
 // its place among the open streams.

@@ -2,10 +2,24 @@ package server
 
 import (
 	"testing"
+	"time"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 )
+
+// A clock that is set back gives no turn less time than none.
+func TestTurnDurationIsNeverNegative(t *testing.T) {
+	now := time.Now()
+	for name, turn := range map[string]session.TurnInfo{
+		"over":    {Started: now, Ended: now.Add(-time.Hour), Status: session.Succeeded},
+		"running": {Started: now.Add(time.Hour), Status: session.Running},
+	} {
+		if got := turnOf(&turn).GetDuration().AsDuration(); got != 0 {
+			t.Errorf("%s: it took %v", name, got)
+		}
+	}
+}
 
 func TestTurnSaysHowItsModelStopped(t *testing.T) {
 	for stop, want := range map[string]agentdv1.StopReason{

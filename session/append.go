@@ -200,7 +200,7 @@ func (s *Session) tryLocked(f *flight) error {
 // numberLocked makes the batch of a flight.
 func (s *Session) numberLocked(f *flight) error {
 	f.batch = Batch{SessionID: s.id, Create: s.create, After: s.seq, Attempts: stepsForward(f.entries)}
-	now := time.Now().UTC().Truncate(time.Microsecond)
+	now := s.store.now()
 	x := s.index.clone()
 	for i, e := range f.entries {
 		e.rec = Record{Seq: s.seq + int64(i) + 1, TurnID: e.turn.id, Kind: e.kind, Time: now, Data: e.data}

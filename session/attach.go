@@ -343,7 +343,7 @@ func (s *Session) reopen(ctx context.Context, keys Keys) (*Run, error) {
 	s.limitLocked(spec, started)
 	t := newTurn(s, old.id)
 	t.spec, t.keys, t.onDisconnect, t.toolTimeout = spec, keys, started.OnDisconnect, started.ToolTimeout
-	t.snapshot, t.startSeq, t.started = old.snapshot, old.startSeq, old.started
+	t.snapshot, t.startSeq, t.started, t.began = old.snapshot, old.startSeq, old.started, old.began
 	t.queuedSeq, t.besideSeq = old.queuedSeq, old.besideSeq
 	t.usage, t.results, t.steps, t.injected = old.usage, old.results, old.steps, old.injected
 	t.called, t.begun = old.called, old.called
@@ -542,7 +542,7 @@ func (m *Manager) expireAll(ctx context.Context) {
 // expire ends a turn that was put aside too long ago.
 func (m *Manager) expire(ctx context.Context, head Head) error {
 	last, err := m.store.Read(ctx, head.ID, head.LastSeq-1, 1)
-	if err != nil || len(last) == 0 || time.Since(last[0].Time) < m.limits.Retention {
+	if err != nil || len(last) == 0 || m.store.now().Sub(last[0].Time) < m.limits.Retention {
 		return err
 	}
 	h, err := m.acquire(ctx, head.ID)

@@ -20,7 +20,7 @@ const returnTime = time.Minute
 // not. A turn that is cancelled at once needs no record.
 func (s *Session) noteLeaveLocked(t *Turn) {
 	d := t.onDisconnect
-	if t.noting || !d.Cancel || d.Grace == 0 && t.cancelLogged.IsZero() || t.cancelAt.Equal(t.cancelLogged) {
+	if t.noting || !d.Cancel || d.Grace == 0 && t.cancelLogged.IsZero() || t.cancelAt.at.Equal(t.cancelLogged) {
 		return
 	}
 	t.noting = s.store.spawn(func() { s.noteLeave(t) })
@@ -31,8 +31,8 @@ func (s *Session) noteLeaveLocked(t *Turn) {
 func (s *Session) noteLeave(t *Turn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for t.ended == nil && !t.cancelAt.Equal(t.cancelLogged) {
-		fact := &ClientsLeft{CancelAt: t.cancelAt}
+	for t.ended == nil && !t.cancelAt.at.Equal(t.cancelLogged) {
+		fact := &ClientsLeft{CancelAt: t.cancelAt.at}
 		s.mu.Unlock()
 		data, err := marshal(fact)
 		if err == nil {
@@ -51,7 +51,7 @@ func (s *Session) clientsLeftLocked(t *Turn, f *ClientsLeft) {
 	t = s.nowLocked(t)
 	t.cancelLogged = f.CancelAt
 	if !t.running { // the log is being read
-		t.cancelAt = f.CancelAt
+		t.cancelAt = s.store.dueAt(f.CancelAt, max(t.onDisconnect.Grace, returnTime))
 	}
 }
 
@@ -64,17 +64,17 @@ func (m *Manager) lost(s *Session) {
 		s.mu.Unlock()
 		return
 	}
-	if t.cancelAt.IsZero() { // they were there until now
-		t.cancelAt = now().Add(max(t.onDisconnect.Grace, returnTime))
+	if t.cancelAt.isZero() { // they were there until now
+		t.cancelAt = m.store.dueIn(max(t.onDisconnect.Grace, returnTime))
 	}
-	turnID, due := t.id, t.cancelAt
+	turnID, when := t.id, t.cancelAt
 	s.mu.Unlock()
-	m.cancelLater(s.id, turnID, due)
+	m.cancelLater(s.id, turnID, when)
 }
 
 // cancelLater has a turn cancelled at a time if it is suspended then and nobody has
 // come for it.
-func (m *Manager) cancelLater(sessionID, turnID string, due time.Time) {
+func (m *Manager) cancelLater(sessionID, turnID string, when due) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.draining {
@@ -83,8 +83,8 @@ func (m *Manager) cancelLater(sessionID, turnID string, due time.Time) {
 	if timer := m.cancels[sessionID]; timer != nil {
 		timer.Stop()
 	}
-	m.cancels[sessionID] = time.AfterFunc(time.Until(due), func() {
-		if again := m.cancelNow(sessionID, turnID, due); !again.IsZero() {
+	m.cancels[sessionID] = time.AfterFunc(when.left(), func() {
+		if again := m.cancelNow(sessionID, turnID, when); !again.isZero() {
 			m.cancelLater(sessionID, turnID, again)
 		}
 	})
@@ -92,7 +92,7 @@ func (m *Manager) cancelLater(sessionID, turnID string, due time.Time) {
 
 // cancelNow cancels a turn that was to be cancelled by now, unless the log says
 // otherwise. It returns when to look again, zero for not at all.
-func (m *Manager) cancelNow(sessionID, turnID string, due time.Time) (again time.Time) {
+func (m *Manager) cancelNow(sessionID, turnID string, when due) (again due) {
 	m.mu.Lock()
 	delete(m.cancels, sessionID)
 	stops := m.draining
@@ -101,7 +101,7 @@ func (m *Manager) cancelNow(sessionID, turnID string, due time.Time) (again time
 	}
 	m.mu.Unlock()
 	if stops {
-		return time.Time{} // for the next server
+		return due{} // for the next server
 	}
 	defer m.turns.Done()
 	ctx := context.Background()
@@ -109,41 +109,41 @@ func (m *Manager) cancelNow(sessionID, turnID string, due time.Time) (again time
 	if err == nil {
 		defer m.release(h)
 		var is state
-		if is, due = h.s.leaveDue(turnID, due); is == over {
-			return time.Time{}
+		if is, when = h.s.leaveDue(turnID, when); is == over {
+			return due{}
 		}
-		if is != aside || time.Now().Before(due) {
-			return due
+		if is != aside || when.left() > 0 {
+			return when
 		}
 		err = m.endAside(ctx, h, disconnected)
 	}
 	if e, ok := errors.AsType[*Error](err); err == nil || ok && (e.Code == codeNotFound || e.Code == codePurged) {
-		return time.Time{}
+		return due{}
 	}
 	m.log.LogAttrs(ctx, slog.LevelWarn, "a turn whose client is gone is left open for now", slog.String("session", sessionID),
 		slog.String("turn", turnID), slog.String("error", err.Error()))
-	return time.Now().Add(returnTime)
+	return m.store.dueIn(returnTime)
 }
 
 // leaveDue says how a turn is that was to be cancelled at a time, and when it is to
 // be. A turn that runs sees to that itself, and is over to who asks.
-func (s *Session) leaveDue(turnID string, due time.Time) (state, time.Time) {
+func (s *Session) leaveDue(turnID string, when due) (state, due) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.turn
 	switch {
 	case t == nil || t.id != turnID || t.ended != nil:
-		return over, due
+		return over, when
 	case t.running:
-		if t.cancelAt.IsZero() && !s.attendedLocked() {
-			t.cancelAt = due
+		if t.cancelAt.isZero() && !s.attendedLocked() {
+			t.cancelAt = when
 			s.arrangeLocked()
 		}
-		return over, due
+		return over, when
 	case s.starting != nil:
-		return starting, time.Now().Add(returnTime)
-	case !t.cancelAt.IsZero():
-		due = t.cancelAt
+		return starting, s.store.dueIn(returnTime)
+	case !t.cancelAt.isZero() && !t.cancelAt.at.Equal(when.at): // else its session may have been read again since
+		when = t.cancelAt
 	}
-	return aside, due
+	return aside, when
 }

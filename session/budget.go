@@ -63,7 +63,7 @@ func (b Budget) exhausted(whose string, s spent) error {
 
 // spentLocked is what the turn and the session have taken so far.
 func (s *Session) spentLocked(t *Turn) (turn, session spent) {
-	ran := time.Since(t.started)
+	ran := time.Since(t.began)
 	turn = spent{calls: t.begun, tokens: t.usage.Total, cost: t.usage.CostUSD, wall: ran}
 	session = spent{
 		calls:  s.index.usage.Calls - t.usage.Calls + t.begun,
@@ -108,10 +108,6 @@ func (s *Session) armWallLocked(t *Turn) {
 	t.wall = time.AfterFunc(max(left, 0), func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if t.running && s.lateLocked(t) == nil { // the clock was set back
-			s.armWallLocked(t)
-			return
-		}
 		s.endLateLocked(t)
 	})
 }

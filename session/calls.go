@@ -229,7 +229,7 @@ func (s *Session) joinLocked(w *Watcher) {
 		w.t.leave = nil
 	}
 	if s.takesPartLocked(w) {
-		s.turn.cancelAt = time.Time{}
+		s.turn.cancelAt = due{}
 		s.armDeadlineLocked(s.turn)
 		s.arrangeLocked()
 	}
@@ -251,7 +251,7 @@ func (s *Session) leftLocked(w *Watcher) {
 		}
 	}
 	if !s.attendedLocked() {
-		t.cancelAt = now().Add(t.onDisconnect.Grace)
+		t.cancelAt = s.store.dueIn(t.onDisconnect.Grace)
 	}
 	s.arrangeLocked()
 }
@@ -259,21 +259,21 @@ func (s *Session) leftLocked(w *Watcher) {
 // leaveLocked has a turn cancelled whose clients stay away, if they have asked for
 // that.
 func (s *Session) leaveLocked(t *Turn) {
-	if !t.onDisconnect.Cancel || t.cancelAt.IsZero() || s.attendedLocked() {
+	if !t.onDisconnect.Cancel || t.cancelAt.isZero() || s.attendedLocked() {
 		stop(&t.leave)
 		return
 	}
 	if t.leave != nil {
 		return
 	}
-	t.leave = time.AfterFunc(time.Until(t.cancelAt), func() {
+	t.leave = time.AfterFunc(t.cancelAt.left(), func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		t.leave = nil
 		if t != s.turn || !t.running || t.ended != nil {
 			return
 		}
-		if !t.cancelAt.IsZero() && !time.Now().Before(t.cancelAt) && !s.attendedLocked() {
+		if !t.cancelAt.isZero() && t.cancelAt.left() <= 0 && !s.attendedLocked() {
 			t.haltLocked(disconnected)
 			return
 		}

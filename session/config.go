@@ -128,6 +128,10 @@ type Config struct {
 	Runner Runner
 	// Logger takes one line per turn. Default: none.
 	Logger *slog.Logger
+	// Now is the machine's clock, which people and programs set. What it says stands in the
+	// log, and counts for what outlasts a process: retention, and due times after a
+	// restart. No timer of this process follows it. Default time.Now; tests set it.
+	Now func() time.Time
 	// Limits bound the manager.
 	Limits Limits
 	// OnFatal is called once if the store fails for good (ErrFailed); by then no

@@ -117,11 +117,17 @@ var fixtures sync.Map
 
 func newFixture(t *testing.T, store session.Store, limits session.Limits) *fixture {
 	t.Helper()
+	return newFixtureAt(t, store, limits, nil)
+}
+
+// newFixtureAt is newFixture with a clock.
+func newFixtureAt(t *testing.T, store session.Store, limits session.Limits, now func() time.Time) *fixture {
+	t.Helper()
 	e := &engine{}
 	if limits.StorePatience == 0 {
 		limits.StorePatience = time.Millisecond // most tests want a fault to show
 	}
-	m, err := session.NewManager(session.Config{Store: store, Runner: e, Limits: limits})
+	m, err := session.NewManager(session.Config{Store: store, Runner: e, Limits: limits, Now: now})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -62,7 +62,7 @@ func (m *Manager) fork(ctx context.Context, req ForkRequest) (*Fork, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Fork{From: parent.ID, Seq: parent.LastSeq, At: lastPosition(parent.LastSeq), Into: req.newSession()}
+	f := &Fork{From: parent.ID, Seq: parent.LastSeq, At: lastPosition(parent.LastSeq), Into: req.newSession(m.store.now())}
 	if req.At != nil {
 		if f.At = *req.At; f.At < 0 || recordOf(f.At) > parent.LastSeq {
 			return nil, Errorf(codeInvalid, "seq %d: session %q has not come that far", f.At, parent.ID)

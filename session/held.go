@@ -98,7 +98,7 @@ func (m *Manager) tryAcquire(ctx context.Context, id string, create bool) (*held
 	}
 	if fresh && h.err == nil {
 		h.s = newSession(m.store, m.runner, m.limits, id)
-		h.s.create = &NewSession{ID: id, CreatedAt: now(), Creator: creator}
+		h.s.create = &NewSession{ID: id, CreatedAt: m.store.now(), Creator: creator}
 	}
 	if h.s != nil {
 		h.s.manager = m

@@ -32,17 +32,29 @@ func checkIndex(t testing.TB, store session.Store, runner session.Runner) {
 		}
 		var rows []session.Row
 		for _, kind := range []session.RowKind{session.RowTurn, session.RowInteraction} {
-			of, err := store.Rows(ctx, session.RowQuery{Kind: kind, SessionID: info.ID, Limit: 1000})
-			if err != nil {
-				t.Errorf("rows of %s: %v", info.ID, err)
-			}
-			rows = append(rows, of...)
+			rows = append(rows, rowsOf(t, store, session.RowQuery{Kind: kind, SessionID: info.ID, Limit: 1000})...)
 		}
 		slices.SortFunc(rows, func(a, b session.Row) int { return strings.Compare(a.ID, b.ID) })
 		got := session.Batch{SessionID: info.ID, Rows: rows, Usage: info.Usage, LastTurn: info.LastTurn, LastStatus: info.LastStatus}
 		if diff := cmp.Diff(want, got, cmp.Comparer(bytes.Equal)); diff != "" {
 			t.Errorf("session %s: the index is not what the log says (-log +index):\n%s", info.ID, diff)
 		}
+	}
+}
+
+// rowsOf reads a list to its end: a page holds fewer than its limit if they are large.
+func rowsOf(t testing.TB, store session.Store, q session.RowQuery) (rows []session.Row) {
+	t.Helper()
+	for {
+		page, err := store.Rows(context.Background(), q)
+		if err != nil {
+			t.Errorf("rows of %s: %v", q.SessionID, err)
+		}
+		if len(page) == 0 {
+			return rows
+		}
+		rows = append(rows, page...)
+		q.After = &page[len(page)-1]
 	}
 }
 

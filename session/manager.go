@@ -363,8 +363,8 @@ func (m *Manager) launch(ctx context.Context, h *held, run *Run) {
 	}
 	s.armDeadlineLocked(t)
 	s.armWallLocked(t)
-	if t.waits != nil && t.cancelAt.IsZero() && !s.attendedLocked() {
-		t.cancelAt = now().Add(t.onDisconnect.Grace)
+	if t.waits != nil && t.cancelAt.isZero() && !s.attendedLocked() {
+		t.cancelAt = s.store.dueIn(t.onDisconnect.Grace)
 	}
 	s.arrangeLocked()
 	s.mu.Unlock()
@@ -473,7 +473,7 @@ func (m *Manager) logTurn(t *Turn, end *TurnEnded, err error) {
 		slog.Int64("model_calls", u.Calls),
 		slog.Int64("tokens", u.Total),
 		slog.Float64("cost_usd", u.CostUSD),
-		slog.Duration("took", time.Since(t.started)),
+		slog.Duration("took", time.Since(t.began)),
 	}
 	if u.Unpriced > 0 {
 		attrs = append(attrs, slog.Int64("unpriced_calls", u.Unpriced))

@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"time"
 )
 
 // purgeAll removes the logs of sessions that nobody uses. It leaves what fails
 // to the next round.
 func (m *Manager) purgeAll(ctx context.Context) {
 	for ctx.Err() == nil {
-		heads, err := m.store.Idle(ctx, time.Now().Add(-m.limits.PurgeAfter), readPage)
+		heads, err := m.store.Idle(ctx, m.store.now().Add(-m.limits.PurgeAfter), readPage)
 		if err != nil {
 			return
 		}

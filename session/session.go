@@ -250,7 +250,7 @@ func (s *Session) applyLocked(rec Record, fact any, t *Turn) {
 		s.turn = t
 		s.unqueueLocked(t.id)
 		t.into = ""
-		t.startSeq, t.started = rec.Seq, rec.Time // its time begins when its start is written
+		t.startSeq, t.started, t.began = rec.Seq, rec.Time, s.store.beganAt(rec.Time) // its time begins when its start is written
 		s.lastSpec = f
 		if f.SessionBudget != nil {
 			s.budget = *f.SessionBudget
@@ -300,7 +300,7 @@ func (s *Session) applyLocked(rec Record, fact any, t *Turn) {
 			s.lastSpec = s.lastSpec.withoutParts()
 		}
 		if t.startSeq > s.index.inherited {
-			s.wall += rec.Time.Sub(t.started)
+			s.wall += max(rec.Time.Sub(t.started), 0) // the clock may have been set back
 		}
 		t.stopTimersLocked()
 		for _, p := range t.pending {

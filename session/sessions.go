@@ -24,9 +24,6 @@ const (
 	deleteRetryAfter = 20 * time.Millisecond
 )
 
-// now is the time of a record.
-func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
-
 func newSessionID() string { return strings.ToLower(rand.Text()) }
 
 // Summary is what is known of a session.
@@ -88,15 +85,15 @@ func (m *Manager) CreateSession(ctx context.Context, names Names, o Once) (Summa
 	if err := m.store.refuses(); err != nil {
 		return Summary{}, err
 	}
-	s := names.newSession()
+	s := names.newSession(m.store.now())
 	if err := m.store.Create(ctx, s, o.names(scopeSession, s.ID, "")); err != nil {
 		return Summary{}, fmt.Errorf("session %s: create: %w", s.ID, err)
 	}
 	return m.Session(ctx, s.ID)
 }
 
-func (n Names) newSession() NewSession {
-	return NewSession{ID: newSessionID(), CreatedAt: now(), Creator: creator, Labels: n.Labels, ClientRef: n.ClientRef}
+func (n Names) newSession(at time.Time) NewSession {
+	return NewSession{ID: newSessionID(), CreatedAt: at, Creator: creator, Labels: n.Labels, ClientRef: n.ClientRef}
 }
 
 // Session says what is known of a session, also of one whose log is not kept any
@@ -251,7 +248,7 @@ func (m *Manager) UpdateSession(ctx context.Context, id string, c Change) (Summa
 	if n := labelsAfter(before.Labels, c.Labels); n > maxLabels {
 		return Summary{}, Errorf(codeLimit, "labels: the session would have %d of them, at most %d are allowed", n, maxLabels)
 	}
-	c.At = now()
+	c.At = m.store.now()
 	info, err := m.store.Update(ctx, id, c)
 	switch {
 	case errors.Is(err, ErrNoSession):

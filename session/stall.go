@@ -31,6 +31,7 @@ type patient struct {
 	raw      Store
 	patience time.Duration
 	log      *slog.Logger
+	clock    func() time.Time // Config.Now
 	onFatal  func(error)
 
 	quit  chan struct{}      // closed when nothing is tried again any more
@@ -55,14 +56,21 @@ func newPatient(cfg Config, onFatal func(error)) *patient {
 		raw:      cfg.Store,
 		patience: cfg.Limits.StorePatience,
 		log:      cfg.Logger,
+		clock:    cfg.Now,
 		onFatal:  onFatal,
 		quit:     make(chan struct{}),
 		stalled:  map[*Session]error{},
+	}
+	if p.clock == nil {
+		p.clock = time.Now
 	}
 	p.shared = newShared(p, &cfg.Limits)
 	p.tries, p.abort = context.WithCancel(context.Background())
 	return p
 }
+
+// now is the time of a record, or another one for the store.
+func (p *patient) now() time.Time { return p.clock().UTC().Truncate(time.Microsecond) }
 
 // settled tells whether an error of the store says how things are, so that
 // nothing is to be tried again.

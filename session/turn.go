@@ -36,7 +36,8 @@ type Turn struct {
 	keys         Keys
 	snapshot     map[string]any // the whole state at the start, without scope temp
 	startSeq     int64
-	started      time.Time
+	started      time.Time // by the clock, as the log has it
+	began        time.Time // the same by this process's time
 	onDisconnect OnDisconnect
 	toolTimeout  time.Duration // 0 is the server's
 	cancel       context.CancelCauseFunc
@@ -70,7 +71,7 @@ type Turn struct {
 	deadline, leave, idle, wall *time.Timer
 	due                         time.Time     // when deadline fires
 	left                        time.Duration // what was left of the turn's time when it was stopped; 0 while it runs
-	cancelAt                    time.Time     // when the turn is over if no client comes back; zero while one is there, or none came
+	cancelAt                    due           // when the turn is over if no client comes back; zero while one is there, or none came
 	cancelLogged                time.Time     // cancelAt, as the log has it
 	noting                      bool          // noteLeave is at work
 	// Of a turn that waits for its start.

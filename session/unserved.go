@@ -60,8 +60,8 @@ func (s *Session) expiresLocked(t *Turn) time.Time {
 	if t.running && t.left == 0 && s.attendedLocked() && t.due.Before(at) {
 		at = t.due
 	}
-	if t.onDisconnect.Cancel && !t.cancelAt.IsZero() && t.cancelAt.Before(at) {
-		at = t.cancelAt
+	if t.onDisconnect.Cancel && !t.cancelAt.isZero() && t.cancelAt.at.Before(at) {
+		at = t.cancelAt.at
 	}
 	return at
 }
