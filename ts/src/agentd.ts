@@ -11,6 +11,7 @@ import { Interactions } from "./interactions.js";
 import { headersOf, keyHeaders, requestOf, seqOf, visibilityOf, type AgentdOptions, type AttachOptions, type RunOptions } from "./options.js";
 import type { Prompter } from "./prompts.js";
 import { addressOf, reaching } from "./reach.js";
+import { limitsOf, type ResultLimits } from "./resultsize.js";
 import { Run, type Place, type RunConfig } from "./run.js";
 import { Sessions } from "./sessions.js";
 import { Tool, type ToolDefinition } from "./tool.js";
@@ -54,6 +55,7 @@ export class Agentd {
   readonly #tools = new Map<string, Tool>();
   readonly #answers = new Answers();
   readonly #gate: Gate;
+  readonly #limits: ResultLimits;
 
   /**
    * Makes a client of the server at a URL, such as `http://127.0.0.1:8080`. Nothing is sent before it is used. In a page
@@ -66,6 +68,7 @@ export class Agentd {
     this.#silenceMs = waitOf("silenceMs", options.silenceMs, defaultSilenceMs);
     this.#requestTimeoutMs = waitOf("requestTimeoutMs", options.requestTimeoutMs, defaultRequestTimeoutMs);
     this.#gate = new Gate(amountOf("maxConcurrentTools", options.maxConcurrentTools ?? defaultTools, { least: 1, whole: true }));
+    this.#limits = limitsOf(options);
     const transport =
       options.transport ??
       createConnectTransport({ baseUrl: addressOf(baseUrl), fetch: reaching(baseUrl, options.fetch) });
@@ -147,6 +150,7 @@ export class Agentd {
       ...part,
       answers: this.#answers,
       gate: this.#gate,
+      limits: this.#limits,
       headers: headersOf(this.#headers, options.headers),
       reconnect: this.#reconnect,
       silenceMs: this.#silenceMs,

@@ -48,6 +48,14 @@ export function countOf(name: string, value: number | undefined): number {
   return value === undefined ? 0 : amountOf(name, value, { least: 0, most: longestWaitMs, whole: true });
 }
 
+/** The protocol's longest page. */
+const maxPage = 1000;
+
+/** pageSizeOf is the size of a page for the wire; undefined is 0, which stands for the server's own. */
+export function pageSizeOf(value: number | undefined): number {
+  return value === undefined ? 0 : amountOf("pageSize", value, { least: 0, most: maxPage, whole: true });
+}
+
 /** sumOf is a bound of at least 1 for the wire; undefined is 0, which is no bound. */
 export function sumOf(name: string, value: number | undefined): bigint {
   return value === undefined ? 0n : BigInt(amountOf(name, value, { least: 1, most: Number.MAX_SAFE_INTEGER, whole: true }));

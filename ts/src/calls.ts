@@ -2,9 +2,10 @@
 import type { Client } from "@connectrpc/connect";
 import type { Answers } from "./answers.js";
 import { persist, type ReconnectPolicy } from "./backoff.js";
-import { AgentdError, fromResponse, fromThrown } from "./errors.js";
+import { AgentdError, fromResponse, fromThrown, isLost } from "./errors.js";
 import type { RunResponse_ToolCallRequest } from "./gen/agentd/v1/service_pb.js";
 import type { SessionService } from "./gen/agentd/v1/sessions_pb.js";
+import { fitting, type ResultLimits } from "./resultsize.js";
 import { failed, type Answer, type Tool } from "./tool.js";
 import { follows, type Gate } from "./wait.js";
 
@@ -15,6 +16,8 @@ export interface CallsOptions {
   answers: Answers;
   /** Bounds how many tools run at once. */
   gate: Gate;
+  /** Bounds what a tool returns. */
+  limits: ResultLimits;
   headers: Headers;
   reconnect: ReconnectPolicy;
   requestTimeoutMs: number;
@@ -80,7 +83,8 @@ export class Calls {
     await this.#o.gate.enter(signal);
     try {
       const { toolCallId, sessionId, agentPath, toolInput } = call;
-      return await tool.call({ callId: toolCallId, sessionId, agentPath, input: toolInput }, signal);
+      const answer = await tool.call({ callId: toolCallId, sessionId, agentPath, input: toolInput }, signal);
+      return fitting(answer, this.#o.limits);
     } finally {
       this.#o.gate.leave();
     }

@@ -1,5 +1,6 @@
 // Interactions: what turns ask people.
 import type { Client } from "@connectrpc/connect";
+import { pageSizeOf } from "./amounts.js";
 import type { Interaction } from "./gen/agentd/v1/interactions_pb.js";
 import type { ListInteractionsRequestSchema, SessionService } from "./gen/agentd/v1/sessions_pb.js";
 import { resolutionOf, type Decision } from "./prompts.js";
@@ -23,8 +24,9 @@ export class Interactions {
 
   /** list yields what a session, or all, ask of people, newest first, page by page. */
   list(filter: Fields<typeof ListInteractionsRequestSchema, "pageToken"> = {}): AsyncGenerator<Interaction, void, undefined> {
+    const pageSize = pageSizeOf(filter.pageSize);
     return pages(async (pageToken) => {
-      const { interactions, nextPageToken } = await this.#unary((o) => this.#client.listInteractions({ ...filter, pageToken }, o));
+      const { interactions, nextPageToken } = await this.#unary((o) => this.#client.listInteractions({ ...filter, pageSize, pageToken }, o));
       return { items: interactions, nextPageToken };
     });
   }

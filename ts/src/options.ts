@@ -40,6 +40,13 @@ export interface AgentdOptions {
   /** How many tools run at once at most; more wait. Default: 16. */
   maxConcurrentTools?: number;
   /**
+   * Bounds the result of each tool call with the state that it writes, in bytes as JSON and without its parts, at least 1. A larger one
+   * becomes a tool error that says so. Default: 1,048,576, the server's own.
+   */
+  maxResultBytes?: number;
+  /** The same for a result with its parts, as the request that carries it. Default: 4,194,304. */
+  maxMessageBytes?: number;
+  /**
    * Asks a person what the turns ask that this client starts by run; a run may have one of its own. attach follows a turn of which
    * somebody else may be in charge: it asks a person only where it is given a prompter itself.
    */

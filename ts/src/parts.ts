@@ -120,6 +120,25 @@ export function resultPartsOf(messages: readonly PartMessage[]): ResultPart[] {
   });
 }
 
+/** wireSizeOf is how many bytes parts take as JSON, where a file is base64; the names of fields are on the safe side. */
+export function wireSizeOf(parts: readonly PartMessage[]): number {
+  const around = 64;
+  return parts.reduce((sum, { content }) => {
+    switch (content.case) {
+      case "text":
+        return sum + around + byteLength(JSON.stringify(content.value));
+      case "inline":
+        return sum + around + byteLength(content.value.mimeType) + 4 * Math.ceil(content.value.data.length / 3);
+      case "file":
+        return sum + around + byteLength(content.value.mimeType) + byteLength(JSON.stringify(content.value.uri));
+      case "tool":
+        return sum + around + byteLength(content.value.toolName);
+      default:
+        return sum;
+    }
+  }, 0);
+}
+
 /** sizeOf is about how much parts take. */
 export function sizeOf(parts: readonly PartMessage[]): number {
   return parts.reduce((sum, { content }) => {

@@ -14,6 +14,7 @@ import type { UsageSummary } from "./gen/agentd/v1/types_pb.js";
 import type { ProviderTools } from "./modelevents.js";
 import { Prompts, type Prompter } from "./prompts.js";
 import type { Tool } from "./tool.js";
+import type { ResultLimits } from "./resultsize.js";
 import { Transcript, type Message } from "./transcript.js";
 import { follows, Mailbox, orAborted, type Gate } from "./wait.js";
 
@@ -54,6 +55,7 @@ export interface RunConfig {
   tools: ReadonlyMap<string, Tool>;
   answers: Answers;
   gate: Gate;
+  limits: ResultLimits;
   prompter: Prompter | undefined;
   /** Only watches. */
   observe: boolean;

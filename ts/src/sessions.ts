@@ -1,5 +1,6 @@
 // Sessions: conversations of many turns.
 import type { Client } from "@connectrpc/connect";
+import { pageSizeOf } from "./amounts.js";
 import type {
   CreateSessionRequestSchema,
   ForkSessionRequestSchema,
@@ -32,8 +33,9 @@ export class Sessions {
 
   /** list yields sessions, newest first, page by page; pageSize is that of one page. */
   list(filter: Fields<typeof ListSessionsRequestSchema, "pageToken"> = {}): AsyncGenerator<Session, void, undefined> {
+    const pageSize = pageSizeOf(filter.pageSize);
     return pages(async (pageToken) => {
-      const { sessions, nextPageToken } = await this.#unary((o) => this.#client.listSessions({ ...filter, pageToken }, o));
+      const { sessions, nextPageToken } = await this.#unary((o) => this.#client.listSessions({ ...filter, pageSize, pageToken }, o));
       return { items: sessions, nextPageToken };
     });
   }

@@ -146,9 +146,13 @@ export class Tool {
   }
 }
 
+/** How many characters of an error the model is told. */
+const maxErrorText = 16_384;
+
 /** failed is the answer of a tool that has failed. */
 export function failed(why: string): Answer {
-  return { result: { case: "error", value: wellFormed(why) } };
+  const text = why.length > maxErrorText ? `${why.slice(0, maxErrorText)} [cut]` : why;
+  return { result: { case: "error", value: wellFormed(text) } };
 }
 
 function textOf(result: unknown): string {

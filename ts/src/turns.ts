@@ -1,6 +1,6 @@
 // Turns: what one prompt sets off.
 import type { Client } from "@connectrpc/connect";
-import { countOf } from "./amounts.js";
+import { countOf, pageSizeOf } from "./amounts.js";
 import { eventOf, type Event } from "./events.js";
 import type { ListTurnsRequestSchema, ModelCallDetails, SessionService, Turn } from "./gen/agentd/v1/sessions_pb.js";
 import { visibilityOf, type Visibility } from "./options.js";
@@ -38,8 +38,9 @@ export class Turns {
 
   /** list yields turns, newest first, page by page; pageSize is that of one page. */
   list(filter: Fields<typeof ListTurnsRequestSchema, "pageToken"> = {}): AsyncGenerator<Turn, void, undefined> {
+    const pageSize = pageSizeOf(filter.pageSize);
     return pages(async (pageToken) => {
-      const { turns, nextPageToken } = await this.#unary((o) => this.#client.listTurns({ ...filter, pageToken }, o));
+      const { turns, nextPageToken } = await this.#unary((o) => this.#client.listTurns({ ...filter, pageSize, pageToken }, o));
       return { items: turns, nextPageToken };
     });
   }
@@ -61,10 +62,11 @@ export class Turns {
    * modelCalls says what the models of a turn were told, call by call, page by page; without turnId, of the session's last one.
    * pageSize is that of one page.
    */
-  async modelCalls(sessionId: string, turnId = "", pageSize = 0): Promise<ModelCallDetails[]> {
+  async modelCalls(sessionId: string, turnId = "", pageSize?: number): Promise<ModelCallDetails[]> {
+    const size = pageSizeOf(pageSize);
     const all: ModelCallDetails[] = [];
     const calls = pages(async (pageToken) => {
-      const { calls, nextPageToken } = await this.#unary((o) => this.#client.listModelCalls({ sessionId, turnId, pageSize, pageToken }, o));
+      const { calls, nextPageToken } = await this.#unary((o) => this.#client.listModelCalls({ sessionId, turnId, pageSize: size, pageToken }, o));
       return { items: calls, nextPageToken };
     });
     for await (const call of calls) {

@@ -68,7 +68,7 @@ test("a time that no timer can wait for is as long as one can", async (t) => {
 test("numbers that make no sense are refused, each by its name", () => {
   for (const bad of nonsense) {
     const unmade: [string, () => unknown][] = [];
-    for (const name of ["silenceMs", "requestTimeoutMs", "maxConcurrentTools"]) {
+    for (const name of ["silenceMs", "requestTimeoutMs", "maxConcurrentTools", "maxResultBytes", "maxMessageBytes"]) {
       unmade.push([name, () => new Agentd("http://unused", { [name]: bad })]);
     }
     for (const name of Object.keys(defaultReconnect)) {
@@ -82,16 +82,39 @@ test("numbers that make no sense are refused, each by its name", () => {
     for (const name of ["modelCalls", "tokens", "cost", "wallTimeMs"]) {
       unmade.push([`budget.${name}`, run({ budget: { [name]: bad } })], [`sessionBudget.${name}`, run({ sessionBudget: { [name]: bad } })]);
     }
+    for (const list of [agentd.sessions, agentd.turns, agentd.interactions]) {
+      unmade.push(["pageSize", () => list.list({ pageSize: bad })]);
+    }
     unmade.push(["timeoutMs", () => agentd.addTool("t", { description: "d", timeoutMs: bad, run: () => "" })]);
     for (const [name, make] of unmade) {
       assert.throws(make, (err) => err instanceof AgentdError && err.code === "INVALID_REQUEST" && err.message.includes(`${name} is`), `${name}: ${String(bad)}`);
     }
   }
-  for (const name of ["silenceMs", "requestTimeoutMs", "maxConcurrentTools"]) {
+  for (const name of ["silenceMs", "requestTimeoutMs", "maxConcurrentTools", "maxResultBytes", "maxMessageBytes"]) {
     assert.throws(() => new Agentd("http://unused", { [name]: 0 }), refused, name);
   }
   assert.throws(() => new Agentd("http://unused", { maxConcurrentTools: 1.5 }), refused);
   assert.equal(amountOf("n", 0, { least: 0 }), 0);
+});
+
+test("a page has at most 1,000 items", async () => {
+  const sizes: number[] = [];
+  const methods = {
+    listTurns: (request: { pageSize: number }) => (sizes.push(request.pageSize), {}),
+    listModelCalls: (request: { pageSize: number }) => (sizes.push(request.pageSize), {}),
+  };
+  const { agentd } = playing([], { methods });
+  for (const pageSize of [1001, 1.5, Infinity]) {
+    assert.throws(() => agentd.turns.list({ pageSize }), refused, String(pageSize));
+    await assert.rejects(agentd.turns.modelCalls("s", "", pageSize), refused, String(pageSize));
+  }
+  for (const pageSize of [undefined as unknown as number, 0, 1000]) {
+    for await (const turn of agentd.turns.list({ pageSize })) {
+      assert.fail(turn.id);
+    }
+    await agentd.turns.modelCalls("s", "", pageSize);
+  }
+  assert.deepEqual(sizes, [0, 0, 0, 0, 1000, 1000]);
 });
 
 // On the wire 0 is no bound, so what is left of a budget must not be sent as 0; what is longer than the protocol takes is refused here.

@@ -214,11 +214,41 @@ test("a tool writes state", async (t) => {
 
 test("a result that the server does not take becomes a tool error", async (t) => {
   const daemon = await serve(t, { caller: caller("args: {}", "big") }, "--max-message-bytes=65536");
-  const agentd = new Agentd(daemon.url).addTool("big", { description: "x", run: () => "x".repeat(2_000_000) });
+  const agentd = new Agentd(daemon.url).addTool("big", { description: "x", run: () => "x".repeat(100_000) });
   const events = await gather(agentd.run({ agent: agent("big"), prompt: "go" }));
   const refused = events.find((e) => e.type === "error");
   assert.ok(refused?.type === "error" && refused.error.code === "LIMIT_EXCEEDED");
   assert.match(events.flatMap((e) => (e.type === "text" ? [e.text] : [])).join(""), /its result was refused/);
+});
+
+test("a result that no server takes is a tool error at once", async (t) => {
+  const names = ["text", "escaped", "separators", "state", "files", "thrown", "fits"];
+  const daemon = await serve(t, { caller: caller("args: {}", ...names) });
+  const description = "x";
+  let submitted = 0;
+  const counting: typeof fetch = (input, init) => {
+    submitted += String(input instanceof Request ? input.url : input).endsWith("/SubmitToolResults") ? 1 : 0;
+    return fetch(input, init);
+  };
+  const agentd = new Agentd(daemon.url, { fetch: counting })
+    .addTool("text", { description, run: () => "x".repeat(2_000_000) })
+    .addTool("escaped", { description, run: () => "\x01".repeat(200_000) })
+    .addTool("separators", { description, run: () => "\u2028".repeat(200_000) })
+    .addTool("state", { description, run: (_, { setState }) => (setState("k", "x".repeat(1 << 20)), "small") })
+    .addTool("files", { description, run: () => new ToolOutput("small", [{ mimeType: "image/png", data: new Uint8Array(3_200_000) }]) })
+    .addTool("thrown", { description, run: () => Promise.reject(new Error(`why: ${"x".repeat(2_000_000)}`)) })
+    .addTool("fits", { description, run: () => "x".repeat((1 << 20) - 514) });
+  const events = await gather(agentd.run({ agent: agent(...names), prompt: "go" }));
+  assert.ok(!events.some((e) => e.type === "error"));
+  assert.equal(submitted, names.length);
+  const told = new Map(events.flatMap((e) => (e.type === "tool_result" ? [[e.name, e] as const] : [])));
+  for (const [name, bytes] of [["text", 2_000_514], ["escaped", 1_200_514], ["separators", 1_200_514]] as const) {
+    assert.equal(told.get(name)?.error, `the tool's result takes ${bytes} bytes as JSON, at most 1048576 are allowed`);
+  }
+  assert.match(String(told.get("state")?.error), /takes \d+ bytes as JSON, at most 1048576/);
+  assert.match(String(told.get("files")?.error), /takes \d+ bytes with its parts, at most 4194304/);
+  assert.match(String(told.get("thrown")?.error), /^why: x{16379} \[cut\]$/);
+  assert.equal(told.get("fits")?.output?.length, (1 << 20) - 514);
 });
 
 test("a call is answered from memory by a later run of the same client", async (t) => {

@@ -1,0 +1,48 @@
+// How large a tool's result may be.
+import { amountOf } from "./amounts.js";
+import { wireSizeOf } from "./parts.js";
+import { byteLength } from "./text.js";
+import { failed, type Answer } from "./tool.js";
+
+/** ResultLimits bounds what a tool returns. */
+export interface ResultLimits {
+  /** The result with the state that it writes, as JSON and without its parts. */
+  maxResultBytes: number;
+  /** The result with its parts, as the request that carries it. */
+  maxMessageBytes: number;
+}
+
+/** The server's own bounds by default. */
+const defaults: ResultLimits = { maxResultBytes: 1 << 20, maxMessageBytes: 4 << 20 };
+
+/** What stands around a result where the server measures it: names of fields and ids. It is on the safe side. */
+const overhead = 512;
+
+/** limitsOf are the limits with the defaults for what is left out, or undefined. It throws INVALID_REQUEST for what is no bound. */
+export function limitsOf(options: { [K in keyof ResultLimits]?: ResultLimits[K] | undefined }): ResultLimits {
+  const limit = (name: keyof ResultLimits) => amountOf(name, options[name] ?? defaults[name], { least: 1, whole: true });
+  return { maxResultBytes: limit("maxResultBytes"), maxMessageBytes: limit("maxMessageBytes") };
+}
+
+/** fitting is an answer, or the error in its place when the server would refuse it: the model is told without asking the server. */
+export function fitting(answer: Answer, limits: ResultLimits): Answer {
+  const { result, stateDelta, parts = [] } = answer;
+  if (result.case === "error") {
+    return answer;
+  }
+  const bytes = jsonBytes(result.value) + (stateDelta === undefined ? 0 : jsonBytes(stateDelta)) + overhead;
+  if (bytes > limits.maxResultBytes) {
+    return failed(`the tool's result takes ${bytes} bytes as JSON, at most ${limits.maxResultBytes} are allowed`);
+  }
+  const whole = bytes + wireSizeOf(parts);
+  if (whole > limits.maxMessageBytes) {
+    return failed(`the tool's result takes ${whole} bytes with its parts, at most ${limits.maxMessageBytes} are allowed`);
+  }
+  return answer;
+}
+
+/** jsonBytes is how long a value is as the server's JSON, which escapes two characters that JavaScript's does not. */
+function jsonBytes(value: unknown): number {
+  const text = JSON.stringify(value);
+  return byteLength(text) + 3 * (text.match(/[\u2028\u2029]/g)?.length ?? 0);
+}
