@@ -13,8 +13,6 @@ import (
 	"google.golang.org/adk/v2/tool/toolutils"
 	"google.golang.org/genai"
 
-	"github.com/google/jsonschema-go/jsonschema"
-
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 )
@@ -126,11 +124,7 @@ func (*Runner) CheckInput(spec *session.Spec, name string, input json.RawMessage
 	if i < 0 || strings.TrimSpace(spec.Tools[i].GetInputSchema()) == "" {
 		return nil
 	}
-	schema := &jsonschema.Schema{}
-	if err := json.Unmarshal([]byte(spec.Tools[i].GetInputSchema()), schema); err != nil {
-		return fmt.Errorf("the schema is none: %w", err)
-	}
-	resolved, err := schema.Resolve(nil)
+	_, resolved, err := toolSchema(spec.Tools[i].GetInputSchema())
 	if err != nil {
 		return fmt.Errorf("the schema is none: %w", err)
 	}

@@ -30,19 +30,32 @@ func checkSchema(text *string) (map[string]any, error) {
 	if text == nil || strings.TrimSpace(*text) == "" {
 		return map[string]any{"type": "object", "properties": map[string]any{}}, nil
 	}
-	root, err := readSchema(*text, "a tool's arguments are")
-	if err != nil {
-		return nil, err
+	root, _, err := toolSchema(*text)
+	return root, err
+}
+
+// toolSchema returns the schema of a tool's arguments in the words of 2020-12, as it
+// is and compiled.
+func toolSchema(text string) (root map[string]any, compiled *jsonschema.Resolved, err error) {
+	if root, err = readSchema(text, "a tool's arguments are"); err != nil {
+		return nil, nil, err
 	}
 	if root["type"] == nil {
 		root["type"] = "object"
 	}
+	if modernise(root) {
+		data, err := json.Marshal(root)
+		if err != nil {
+			return nil, nil, err
+		}
+		text = string(data)
+	}
 	b := &bounds{root: root, sizes: map[string]int{}}
 	if _, err := b.measure(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	_, err = compileSchema(*text)
-	return root, err
+	compiled, err = compileSchema(text)
+	return root, compiled, err
 }
 
 // readSchema decodes the schema of an object. are says whose it is.
