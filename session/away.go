@@ -50,7 +50,7 @@ func (s *Session) noteLeave(t *Turn) {
 func (s *Session) clientsLeftLocked(t *Turn, f *ClientsLeft) {
 	t = s.nowLocked(t)
 	t.cancelLogged = f.CancelAt
-	if !t.running { // the log is being read
+	if !t.running && !t.cancelAt.at.Equal(f.CancelAt) { // the log is being read
 		t.cancelAt = s.store.dueAt(f.CancelAt, max(t.onDisconnect.Grace, returnTime))
 	}
 }

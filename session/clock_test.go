@@ -245,7 +245,7 @@ func TestListsWhileTheClockSteps(t *testing.T) {
 			}
 			return talk(ctx, r)
 		})
-		rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // any numbers do
+		rng := rand.New(rand.NewPCG(1, 2))
 		more := func(id string) string {
 			c.step(clockSteps[rng.IntN(len(clockSteps))])
 			if id == "" {

@@ -171,6 +171,9 @@ func (c *serveCmd) Run(p *process) error {
 		p.adjust(&cfg)
 	}
 	d, err := daemon.New(cfg)
+	if errors.Is(err, daemon.ErrNetworkFiles) {
+		return fmt.Errorf("%w (--data), or set --allow-network-files if one daemon of one machine alone uses it", err)
+	}
 	if err != nil {
 		return err
 	}

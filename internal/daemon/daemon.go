@@ -139,6 +139,9 @@ func New(cfg Config) (_ *Daemon, err error) {
 	return d, nil
 }
 
+// ErrNetworkFiles is why New refuses a DataDir on a network file system.
+var ErrNetworkFiles = sqlitestore.ErrNetwork
+
 func openStore(cfg *Config) (session.Store, error) {
 	path := sqlitestore.Memory
 	if cfg.DataDir != Memory {
@@ -150,14 +153,7 @@ func openStore(cfg *Config) (session.Store, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
-	store, err := sqlitestore.Open(ctx, path, opts...)
-	switch {
-	case errors.Is(err, sqlitestore.ErrNetwork):
-		return nil, fmt.Errorf("%w, or set --allow-network-files if one daemon of one machine alone uses it", err)
-	case err != nil:
-		return nil, err
-	}
-	return store, nil
+	return sqlitestore.Open(ctx, path, opts...)
 }
 
 // counted counts requests while h answers them.

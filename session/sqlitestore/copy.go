@@ -14,7 +14,7 @@ import (
 // copy's path. It writes nothing beside the original, and returns ErrLocked while
 // that is open elsewhere, fs.ErrNotExist if there is none.
 func Copy(ctx context.Context, path, dir string) (_ string, err error) {
-	h, err := take(path, false)
+	h, err := take(path, false, &options{network: networkOf, anyFiles: true})
 	if err != nil {
 		return "", err
 	}

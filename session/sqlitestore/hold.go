@@ -17,7 +17,7 @@ type hold struct {
 	path string      // of the database, without symlinks
 	info os.FileInfo // of the database, when it was locked
 	lock *fileLock   // nil if there was no lock file, and none was to be made
-	file *os.File    // the database, which is locked; nil where lockDatabase does not lock
+	file *os.File    // the database, which is locked; nil where it is not
 }
 
 // holds has what this process has open. A file in it must not be opened: closing any
@@ -34,7 +34,7 @@ func inUse(path string) error {
 
 // take locks a database, and makes it if it may be and there is none. SQLite must be
 // closed before release.
-func take(path string, create bool) (_ *hold, err error) {
+func take(path string, create bool, o *options) (_ *hold, err error) {
 	holds.mu.Lock()
 	defer holds.mu.Unlock()
 	if info, err := os.Stat(path); err == nil {
@@ -51,6 +51,10 @@ func take(path string, create bool) (_ *hold, err error) {
 		}
 	}()
 	if h.path, err = realPath(path, create); err != nil {
+		return nil, err
+	}
+	shared, err := onNetwork(h.path, o) // it may be a symlink, or mounted by itself
+	if err != nil {
 		return nil, err
 	}
 	beside := h.path + ".lock"
@@ -70,7 +74,12 @@ func take(path string, create bool) (_ *hold, err error) {
 	if h.info, err = f.Stat(); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	if h.file, err = lockDatabase(f, h.info); err != nil {
+	if shared { // to the server, flock is a lock as those that SQLite takes
+		err = f.Close()
+	} else {
+		h.file, err = lockDatabase(f, h.info)
+	}
+	if err != nil {
 		return nil, err
 	}
 	holds.all[h] = struct{}{}

@@ -50,9 +50,9 @@ func (l *fileLock) release() error {
 // realPath is a file's path without symlinks, which is where SQLite makes its other
 // files. The file is made if it may be and there is none.
 func realPath(path string, create bool) (string, error) {
-	real, err := filepath.EvalSymlinks(path)
+	found, err := filepath.EvalSymlinks(path)
 	if !create || !errors.Is(err, fs.ErrNotExist) {
-		return real, err
+		return found, err
 	}
 	// SQLite would make the file readable by others, and its other files like it.
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)

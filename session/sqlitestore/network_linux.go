@@ -51,7 +51,7 @@ func networkOf(path string) (string, error) {
 	if err := syscall.Statfs(path, &stat); err != nil {
 		return "", fmt.Errorf("statfs %s: %w", path, err)
 	}
-	kind := uint32(stat.Type) //nolint:gosec // the kernel has 32 bits, which some systems extend by their sign
+	kind := uint32(stat.Type) // the kernel has 32 bits, which some systems extend by their sign
 	if kind != fuseType {
 		return networkTypes[kind], nil
 	}

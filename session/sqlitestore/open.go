@@ -52,11 +52,11 @@ func openFile(ctx context.Context, path string, o *options) (_ *Store, err error
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
-	if err := refuseNetwork(filepath.Dir(path), o); err != nil {
+	if _, err := onNetwork(filepath.Dir(path), o); err != nil { // before anything is made in it
 		return nil, err
 	}
 	s := &Store{}
-	if s.hold, err = take(path, true); err != nil {
+	if s.hold, err = take(path, true, o); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -65,9 +65,6 @@ func openFile(ctx context.Context, path string, o *options) (_ *Store, err error
 		}
 	}()
 	path = s.hold.path
-	if err := refuseNetwork(path, o); err != nil { // it may be mounted by itself, or be a symlink
-		return nil, err
-	}
 	o.fresh = s.hold.info.Size() == 0
 	if n := links(s.hold.info); n > 1 {
 		o.log.Warn("the database has several names (hard links): open it by one of them alone, for what it has in its WAL is found by that name",
