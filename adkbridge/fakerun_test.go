@@ -32,6 +32,8 @@ type fakeRun struct {
 	person func(call session.ToolCall) session.Resolution
 	// appending sees each event before it is stored.
 	appending func(ev *session.Event)
+	// refuse says why an event is not stored.
+	refuse func(ev *session.Event) error
 	// streaming sees each delta.
 	streaming func(session.Delta)
 	// tell has the user say something once so many results are there.
@@ -87,7 +89,7 @@ func (f *fakeRun) begin(prompt string) {
 // last turn is open.
 func (f *fakeRun) restarted(n int) *fakeRun {
 	g := newFakeRun(f.t, f.spec.Agent, "")
-	g.recs, g.client, g.person, g.spec.Tools, g.tell = slices.Clone(f.recs[:n]), f.client, f.person, f.spec.Tools, f.tell
+	g.recs, g.client, g.person, g.spec.Tools, g.tell, g.refuse = slices.Clone(f.recs[:n]), f.client, f.person, f.spec.Tools, f.tell, f.refuse
 	for _, r := range g.recs {
 		switch r.Kind {
 		case session.KindTurnStarted:
@@ -172,6 +174,11 @@ func (f *fakeRun) Append(ctx context.Context, data []byte, ev *session.Event) (s
 	}
 	if f.appending != nil {
 		f.appending(ev)
+	}
+	if f.refuse != nil {
+		if err := f.refuse(ev); err != nil {
+			return session.Record{}, err
+		}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -206,6 +206,7 @@ type world struct {
 	session string
 	tools   []*agentdv1.Tool
 	state   map[string]any
+	limits  session.Limits
 	// answer is the client's tools; nil answers with {"ok":<name>}.
 	answer func(tc *agentdv1.RunResponse_ToolCallRequest) session.Answer
 	// watch sees each message before it is handled.
@@ -244,7 +245,7 @@ func (w *world) onDisk() {
 // restart forgets all that is not in the store.
 func (w *world) restart() {
 	w.t.Helper()
-	m, err := session.NewManager(session.Config{Store: w.store, Runner: w.runner})
+	m, err := session.NewManager(session.Config{Store: w.store, Runner: w.runner, Limits: w.limits})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -67,11 +67,15 @@ func (j *journal) AppendEvent(ctx context.Context, _ adksession.Session, ev *adk
 		}
 	}
 	if ok { // a turn that runs again after a crash
+		refused := j.t.keysRefused(ev, m, l.ev)
 		ev.ID, ev.Timestamp = l.ev.ID, l.ev.Timestamp
 		temp := tempKeys(ev.Actions.StateDelta) // with an answer to loop_continue
 		maps.Copy(temp, j.t.tempOf(l.ev))
 		j.t.admit(l.seq, l.ev, l.size, temp)
-		return nil
+		if refused != nil {
+			j.t.stop(refused)
+		}
+		return refused
 	}
 	if err := j.t.commit(ctx, ev, m); !errors.Is(err, errPast) {
 		return err
@@ -162,6 +166,18 @@ func (t *turn) commit(ctx context.Context, ev *adksession.Event, m *meta) error 
 func (t *turn) keptWithout(ev *adksession.Event, err error) bool {
 	e, ok := errors.AsType[*session.Error](err)
 	return ok && e.Code == codeLimit && len(durable(ev.Actions.StateDelta)) > 0
+}
+
+// keysRefused is why the turn ends behind an event of the log that was kept without its
+// keys, see commit; nil if it was not.
+func (t *turn) keysRefused(ev *adksession.Event, m *meta, s *stored) error {
+	again := *ev
+	t.setOutput(&again, m)
+	keys := durable(again.Actions.StateDelta)
+	if len(keys) == 0 || len(durable(s.Actions.StateDelta)) > 0 || s.closes() {
+		return nil
+	}
+	return session.Errorf(codeLimit, "%s: the state had no room for %s; a null value removes a key", pathString(m.Path), quoteAll(slices.Sorted(maps.Keys(keys))))
 }
 
 // setOutput writes what an agent ends with into the state, if it has an

@@ -84,6 +84,41 @@ func TestReplayTempListed(t *testing.T) {
 	w.checkAll()
 }
 
+// TestReplayRefusedKeys: a turn whose state did not take a key fails, also when the
+// process dies between the event, which is kept without the key, and the turn's end.
+func TestReplayRefusedKeys(t *testing.T) {
+	next := llm("b", instruct("It is {k?}."))
+	for name, tree := range map[string]*agentdv1.Agent{
+		"output key": seq("root", llm("a", output("k")), next),
+		"tool":       seq("root", llm("c"), next),
+		"parallel":   seq("root", par("p", llm("a", output("k")), llm("d")), next),
+	} {
+		t.Run(name, func(t *testing.T) {
+			first := newFakeRun(t, tree, "turn 0")
+			first.refuse = func(ev *session.Event) error {
+				if len(ev.State) > 0 {
+					return session.Errorf(codeLimit, "state: no room")
+				}
+				return nil
+			}
+			first.client = func(session.ToolCall) session.ToolResult {
+				res := answered("ok")
+				res.State = map[string]any{"k": "v"}
+				return res
+			}
+			models := pure{steps: map[string][]step{"a": {say("A")}, "c": {use("calc"), say("C")}, "d": {say("D")}}, loose: true, calls: func(agent string, _ int) {
+				if agent == "b" {
+					t.Error("the next agent is called")
+				}
+			}}
+			isLimit(t, New(Config{Models: models}).drive(t.Context(), first), "state: no room")
+			for n := 1; n <= len(first.recs); n++ {
+				isLimit(t, New(Config{Models: models}).drive(t.Context(), first.restarted(n)), "")
+			}
+		})
+	}
+}
+
 // keyed is a random tree of agents that write and read keys of the state.
 type keyed struct {
 	random *rand.Rand

@@ -66,6 +66,46 @@ func TestOutputKey(t *testing.T) {
 	}
 }
 
+// TestOutputKeyPastBound: an answer that would take the state past a bound of the
+// session fails the turn, with words, and writes nothing; so it does again after a
+// restart, and when the log is replayed.
+func TestOutputKeyPastBound(t *testing.T) {
+	for _, tc := range []struct{ key, want string }{
+		{"k", "state: the session's own keys would take "},
+		{"app:k", "state: the keys of scope app: would take "},
+		{"user:k", "state: the keys of scope user"},
+	} {
+		t.Run(tc.key, func(t *testing.T) {
+			long := say(strings.Repeat("x", 200))
+			w := newWorld(t, map[string][]step{"a": {say("short"), long, long, say("again")}, "b": {say("fine"), say("fine")}})
+			w.limits = session.Limits{MaxOwnBytes: 100, MaxSharedBytes: 100}
+			w.restart()
+			tree := seq("root", llm("a", output(tc.key)), llm("b", instruct("It is {"+tc.key+"}.")))
+			w.run(tree, "go").ok(t)
+			for range 2 {
+				res := w.run(tree, "more")
+				if res.err.GetCode() != codeLimit || !strings.HasPrefix(res.err.GetMessage(), tc.want) || !strings.Contains(res.err.GetMessage(), "at most 100 are allowed") {
+					t.Errorf("error %v", res.err)
+				}
+				if res.state[tc.key] != "short" {
+					t.Errorf("the state is %v", res.state)
+				}
+				w.restart()
+			}
+			w.run(tree, "go").ok(t)
+			got := w.script.seen("b")
+			if len(got) != 2 || !strings.Contains(got[0].system, "It is short.") || !strings.Contains(got[1].system, "It is again.") {
+				t.Errorf("the next agent was told %+v", got)
+			}
+			rep, err := Verify(t.Context(), w.session, w.turnLog("").Records, nil)
+			if err != nil || rep.Divergence != nil || rep.Turns != 4 {
+				t.Errorf("replayed: %+v, %v", rep, err)
+			}
+			w.checkAll()
+		})
+	}
+}
+
 // TestMissingKey names the agent and the key.
 func TestMissingKey(t *testing.T) {
 	for _, tree := range []*agentdv1.Agent{

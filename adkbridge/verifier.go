@@ -242,6 +242,9 @@ func (v *verifier) compare(t *turn, l loggedEvent, ev *adksession.Event, m *meta
 	t.setOutput(ev, m)
 	t.setBeside(ev)
 	again := *ev
+	if t.keysRefused(ev, m, l.ev) != nil {
+		again.Actions.StateDelta = nil
+	}
 	again.ID, again.Timestamp = l.ev.ID, l.ev.Timestamp
 	again.TurnComplete = l.ev.TurnComplete // an answer that a stop has kept has no mark of the engine's
 	data, err := encode(&again, m)
