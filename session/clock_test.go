@@ -212,6 +212,45 @@ func TestClockStepsAfterARestart(t *testing.T) {
 	}
 }
 
+// TestClockStepsPurge (F39): a log is kept for as long as it says, but for the step.
+func TestClockStepsPurge(t *testing.T) {
+	const kept, sweep = 3 * time.Hour, 10 * time.Minute
+	for _, step := range clockSteps {
+		t.Run(step.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := &clock{}
+				f := newFixtureAt(t, memory(t), session.Limits{PurgeAfter: kept}, c.now)
+				f.on(talk)
+				if err := f.m.Recover(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				begun := time.Now()
+				id := f.run(f.create(session.Names{}).ID, "hi").SessionID()
+				time.Sleep(time.Hour)
+				c.step(step)
+				isPurged := func() bool {
+					synctest.Wait()
+					info, err := f.m.Session(t.Context(), id)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return info.Purged > 0
+				}
+				if left := kept - max(step, 0) - time.Since(begun); left > 0 {
+					time.Sleep(left - time.Second)
+					if isPurged() {
+						t.Errorf("purged within %v", time.Since(begun))
+					}
+				}
+				time.Sleep(kept - min(step, 0) + sweep - time.Since(begun))
+				if !isPurged() {
+					t.Errorf("not purged after %v", time.Since(begun))
+				}
+			})
+		})
+	}
+}
+
 // TestSessionTimeIsNeverNegative (F39): a turn over which the clock was set back leaves the
 // session no more time than it had.
 func TestSessionTimeIsNeverNegative(t *testing.T) {

@@ -55,7 +55,7 @@ export class Outage {
   }
 
   /** next returns how long to wait before the next attempt, in milliseconds; undefined when there is none. */
-  next(now: number = Date.now()): number | undefined {
+  next(now: number = performance.now()): number | undefined {
     this.#spent += Math.min(Math.max(now - (this.#last ?? now), 0), longestAttempt);
     this.#last = now;
     const left = this.#policy.maxElapsedMs - this.#spent;

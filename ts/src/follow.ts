@@ -69,7 +69,7 @@ async function* stream(o: FollowOptions, state: Position, outage: Outage): Async
     ...(state.cursor === undefined ? {} : { afterSeq: state.cursor }),
   };
   let answered: number | undefined; // when the server took the stream
-  const onHeader = () => void (answered = Date.now());
+  const onHeader = () => void (answered = performance.now());
   const messages = o.client
     .watchTurn(request, { signal: controller.signal, headers: o.headers, timeoutMs: 0, onHeader })
     [Symbol.asyncIterator]();
@@ -84,7 +84,7 @@ async function* stream(o: FollowOptions, state: Position, outage: Outage): Async
         next = await orAborted(messages.next(), controller.signal);
       } catch (thrown) {
         o.signal.throwIfAborted();
-        if (answered !== undefined && Date.now() - answered > o.reconnect.capMs) {
+        if (answered !== undefined && performance.now() - answered > o.reconnect.capMs) {
           outage.over(); // a quiet turn, of which nothing was to be told
         }
         return closing ?? fromThrown(thrown);

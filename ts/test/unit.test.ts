@@ -140,7 +140,7 @@ test("waits grow up to a cap, for as long as the policy says; sleep does not cou
 });
 
 /** framed is a frame of a Connect stream: a message, or with flags 2 the end. */
-function framed(flags: number, json: unknown): Uint8Array {
+function framed(flags: number, json: unknown): Uint8Array<ArrayBuffer> {
   const data = new TextEncoder().encode(JSON.stringify(json));
   const head = new DataView(new ArrayBuffer(5));
   head.setUint8(0, flags);
@@ -149,7 +149,8 @@ function framed(flags: number, json: unknown): Uint8Array {
 }
 
 test("a quiet turn is followed for as long as its streams hold", async (t) => {
-  t.mock.timers.enable({ apis: ["Date"] });
+  let now = 0;
+  t.mock.method(performance, "now", () => now);
   let streams = 0;
   const fetch = () => {
     const last = ++streams === 20;
@@ -162,7 +163,7 @@ test("a quiet turn is followed for as long as its streams hold", async (t) => {
             controller.close();
             return;
           }
-          t.mock.timers.tick(10_000); // the headers have come, and nothing else does
+          now += 10_000; // the headers have come, and nothing else does
           controller.error(new TypeError("connection reset"));
         },
       },
@@ -175,8 +176,25 @@ test("a quiet turn is followed for as long as its streams hold", async (t) => {
   assert.equal(streams, 20);
 });
 
-test("streams that break at once are given up", async (t) => {
+test("a clock that is set is no time without progress", async (t) => {
   t.mock.timers.enable({ apis: ["Date"] });
+  let streams = 0;
+  const fetch = () => {
+    const last = ++streams === 5;
+    t.mock.timers.tick(3_600_000); // between one try and the next
+    if (!last) {
+      return Promise.reject(new TypeError("connection refused"));
+    }
+    const data = [framed(0, { event: { seq: "9", turnId: "t", end: { completed: true } } }), framed(2, {})];
+    return Promise.resolve(new Response(new Blob(data), { headers: { "content-type": "application/connect+json" } }));
+  };
+  const agentd = new Agentd("http://unused", { fetch, reconnect: { baseMs: 1, capMs: 2, maxElapsedMs: 60_000 } });
+  assert.deepEqual((await gather(agentd.attach("s"))).map((e) => e.type), ["end"]);
+  assert.equal(streams, 5);
+});
+
+test("streams that break at once are given up", async (t) => {
+  t.mock.method(performance, "now", () => 0);
   const broken = (): Stream => ({ send: [], fail: lost });
   const { agentd, asked } = playing([...Array(20)].map(broken), {}, { reconnect: { baseMs: 1, capMs: 2, maxElapsedMs: 0 } });
   await assert.rejects(gather(agentd.attach("s")), (err) => err instanceof AgentdError && err.code === "UNAVAILABLE");
