@@ -171,12 +171,18 @@ func awaitModelCall(t *testing.T, s *served, f *follower) {
 	watch.drop()
 }
 
-// Two servers do not share a data folder.
+// Two servers (F40) do not share a data folder, nor a database of two names.
 func TestDataInUse(t *testing.T) {
-	env := map[string]string{"AGENTD_ADDR": "127.0.0.1:0", "AGENTD_DATA": t.TempDir()}
-	binary(t, env)
-	var stderr bytes.Buffer
-	if code := run(nil, []string{"serve"}, env, io.Discard, &stderr); code != exitError || !bytes.Contains(stderr.Bytes(), []byte("in use")) {
-		t.Errorf("exit code %d: %s", code, stderr.String())
+	data, other := t.TempDir(), t.TempDir()
+	binary(t, map[string]string{"AGENTD_ADDR": "127.0.0.1:0", "AGENTD_DATA": data})
+	if err := os.Symlink(filepath.Join(data, "agentd.db"), filepath.Join(other, "agentd.db")); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{data, other} {
+		env := map[string]string{"AGENTD_ADDR": "127.0.0.1:0", "AGENTD_DATA": dir}
+		var stderr bytes.Buffer
+		if code := run(nil, []string{"serve"}, env, io.Discard, &stderr); code != exitError || !bytes.Contains(stderr.Bytes(), []byte("in use")) {
+			t.Errorf("%s: exit code %d: %s", dir, code, stderr.String())
+		}
 	}
 }
