@@ -1,6 +1,7 @@
 package adkbridge
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -44,7 +45,7 @@ func TestOlderDrafts(t *testing.T) {
 			if err := json.Unmarshal([]byte(in(tc.want)), &want); err != nil {
 				t.Fatal(err)
 			}
-			if wanted, err := json.Marshal(want); err != nil || string(got) != string(wanted) {
+			if wanted, err := json.Marshal(want); err != nil || !bytes.Equal(got, wanted) {
 				t.Errorf("%s\nbecame %s\nwant   %s (%v)", text, got, wanted, err)
 			}
 			if modernise(root) {

@@ -106,6 +106,20 @@ func TestOutputKeyPastBound(t *testing.T) {
 	}
 }
 
+// TestNullKey: null removes a key, so that only a placeholder of one that may be absent
+// can be filled.
+func TestNullKey(t *testing.T) {
+	w := newWorld(t, map[string][]step{"a": {say("fine")}})
+	w.state = map[string]any{"plan": nil}
+	if res := w.run(llm("a", instruct("use {plan}")), "go"); !strings.Contains(res.err.GetMessage(), `the state has no key "plan"; set it before this agent runs, or write {plan?}`) {
+		t.Errorf("error %v", res.err)
+	}
+	w.run(llm("a", instruct("use {plan?}.")), "go").ok(t)
+	if got := w.script.seen("a"); len(got) != 1 || !strings.HasPrefix(got[0].system, "use .") {
+		t.Errorf("told %+v", got)
+	}
+}
+
 // TestMissingKey names the agent and the key.
 func TestMissingKey(t *testing.T) {
 	for _, tree := range []*agentdv1.Agent{

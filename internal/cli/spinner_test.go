@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/cli"
@@ -58,14 +59,14 @@ func rendered(t *testing.T, written string) string {
 			line, rest = line[:at], after
 			continue
 		}
-		r := []rune(rest)[0]
-		rest = rest[len(string(r)):]
-		switch {
-		case r == '\n':
+		r, size := utf8.DecodeRuneInString(rest)
+		rest = rest[size:]
+		switch r {
+		case '\n':
 			lines, line, at = append(lines, string(line)), nil, 0
-		case r == '\r':
+		case '\r':
 			at = 0
-		case r == '\x1b':
+		case '\x1b':
 			t.Fatalf("another sequence at %q", rest)
 		default:
 			line = append(line[:at], append([]rune{r}, line[min(at+1, len(line)):]...)...)

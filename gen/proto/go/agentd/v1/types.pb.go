@@ -1244,8 +1244,10 @@ type LlmAgent struct {
 	ToolNames []string `protobuf:"bytes,2,rep,name=tool_names,json=toolNames,proto3" json:"tool_names,omitempty"`
 	// Agents to which this one may transfer the conversation.
 	SubAgents []*Agent `protobuf:"bytes,3,rep,name=sub_agents,json=subAgents,proto3" json:"sub_agents,omitempty"`
-	// What the model is told. `{key}` is replaced from the session's state;
-	// `{key?}` may be absent.
+	// What the model is told. `{key}` is replaced from the session's state, text as
+	// it is, any other value as JSON; a key that is absent fails the turn
+	// (ERROR_CODE_INVALID_AGENT_TREE). `{key?}` may be absent. Null removes a key, so
+	// one that was set to it is absent.
 	Instruction string `protobuf:"bytes,4,opt,name=instruction,proto3" json:"instruction,omitempty"`
 	// Control flow of the server (`exit_loop`; `ask_user`, which puts a question
 	// to a person, see Interaction) and tools that the model's own provider runs

@@ -1818,8 +1818,11 @@ export const RunResponse_HistoryCompacted_ReasonSchema: GenEnum<RunResponse_Hist
   enumDesc(file_agentd_v1_service, 1, 14, 0);
 
 /**
- * StateUpdate tells the client about session state: first the whole of it,
- * later the keys that changed.
+ * StateUpdate tells the client about session state: at the start of a turn the
+ * whole of it, unless it is empty, then the keys that changed. Of a turn that is
+ * read from the log, such as an earlier one or one from before a restart, that
+ * whole has only those `user:` and `app:` keys that its initial_state has set. Keys
+ * of scope `temp:` are never among them.
  *
  * @generated from message agentd.v1.RunResponse.StateUpdate
  */

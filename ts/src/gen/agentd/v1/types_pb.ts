@@ -398,8 +398,10 @@ export type LlmAgent = Message<"agentd.v1.LlmAgent"> & {
   subAgents: Agent[];
 
   /**
-   * What the model is told. `{key}` is replaced from the session's state;
-   * `{key?}` may be absent.
+   * What the model is told. `{key}` is replaced from the session's state, text as
+   * it is, any other value as JSON; a key that is absent fails the turn
+   * (ERROR_CODE_INVALID_AGENT_TREE). `{key?}` may be absent. Null removes a key, so
+   * one that was set to it is absent.
    *
    * @generated from field: string instruction = 4;
    */
