@@ -113,7 +113,18 @@ func (binaryCodec) Unmarshal(data []byte, message any) error {
 	if err := countBinary(data, m.ProtoReflect().Descriptor()); err != nil {
 		return newDecodeError(err, data)
 	}
+	tools := inlineTools{left: maxValues}
+	named, err := tools.binary(data, m.ProtoReflect().Descriptor(), nil)
+	if err != nil {
+		return newDecodeError(err, data)
+	}
+	if named != nil {
+		data = named
+	}
 	if err := (proto.UnmarshalOptions{RecursionLimit: maxDepth}).Unmarshal(data, m); err != nil {
+		return newDecodeError(err, data)
+	}
+	if err := tools.declare(m); err != nil {
 		return newDecodeError(err, data)
 	}
 	return nil
@@ -146,7 +157,18 @@ func (c jsonCodec) Unmarshal(data []byte, message any) error {
 		return newDecodeError(err, data)
 	}
 	opts := protojson.UnmarshalOptions{DiscardUnknown: !c.strict, RecursionLimit: maxDepth}
+	tools := inlineTools{left: maxValues}
+	named, err := tools.json(data, m.ProtoReflect().Descriptor(), opts)
+	if err != nil {
+		return newDecodeError(err, data)
+	}
+	if named != nil {
+		data = named
+	}
 	if err := opts.Unmarshal(data, m); err != nil {
+		return newDecodeError(err, data)
+	}
+	if err := tools.declare(m); err != nil {
 		return newDecodeError(err, data)
 	}
 	return nil

@@ -34,6 +34,13 @@ func FuzzMessage(f *testing.F) {
 	}
 	f.Add([]byte(`{"execute":{"initialState":{"a":{"b":[1e999,null]}}}}`), true)
 	f.Add([]byte(`{"heartbeat":{"sessionId":"\ud800"}}`), true)
+	f.Add([]byte(`{"execute":{"agent":{"llm":{"tools":[{"name":"t","description":"d"},"u"]}},"tools":[{"name":"t"}]}}`), true)
+	inline := &agentdv1.LlmAgent{ToolNames: []string{"\n\x01t\x12\x01d", "u"}} // the first one is a Tool
+	if data, err := proto.Marshal(&agentdv1.RunRequest{Request: &agentdv1.RunRequest_Execute{Execute: &agentdv1.RunRequest_ExecuteRequest{
+		Agent: &agentdv1.Agent{AgentType: &agentdv1.Agent_Llm{Llm: inline}},
+	}}}); err == nil {
+		f.Add(data, false)
+	}
 	v, err := newValidator()
 	if err != nil {
 		f.Fatal(err)

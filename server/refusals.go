@@ -94,6 +94,9 @@ func faultOf(m proto.Message) *session.Error {
 
 // decodeFault says why a message could not be decoded.
 func decodeFault(err error, name string) *session.Error {
+	if e, ok := errors.AsType[*session.Error](err); ok {
+		return e
+	}
 	d, ok := errors.AsType[*decodeError](err)
 	switch {
 	case ok && d.tooDeep:

@@ -1240,7 +1240,9 @@ type LlmAgent struct {
 	// and `chatgpt-…` are OpenAI; `scripted/…` and `echo` need no key;
 	// `provider/model` names a provider outright; anything else is Gemini.
 	Model string `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
-	// Tools of the request that this agent may call.
+	// Tools of the request that this agent may call. Where the oldest clients send a
+	// Tool in place of a name (in JSON an object, also in a field `tools`), it is taken
+	// for one of the request's. It must not differ from another one of its name.
 	ToolNames []string `protobuf:"bytes,2,rep,name=tool_names,json=toolNames,proto3" json:"tool_names,omitempty"`
 	// Agents to which this one may transfer the conversation.
 	SubAgents []*Agent `protobuf:"bytes,3,rep,name=sub_agents,json=subAgents,proto3" json:"sub_agents,omitempty"`

@@ -384,7 +384,9 @@ export type LlmAgent = Message<"agentd.v1.LlmAgent"> & {
   model: string;
 
   /**
-   * Tools of the request that this agent may call.
+   * Tools of the request that this agent may call. Where the oldest clients send a
+   * Tool in place of a name (in JSON an object, also in a field `tools`), it is taken
+   * for one of the request's. It must not differ from another one of its name.
    *
    * @generated from field: repeated string tool_names = 2;
    */
