@@ -61,15 +61,15 @@ type entry struct {
 	data     []byte
 	fact     any // what data says, by kind: see Kind; of an event *Event
 	shared   []SharedValue
-	reserved map[string]use // what shared has been let pass as
-	key      *Key           // names what the entry makes
-	asked    bool           // a client waits for it: refused when the store cannot take writes
-	settles  *pending       // the call it is the result of; protected by Session.mu
-	resolves *pending       // the call about which a person has said something
-	rec      Record         // set before done is closed
-	err      error          // set before done is closed
-	done     chan struct{}  // closed when the entry is durable or has failed; see commit
-	released bool           // done is closed; protected by Session.mu
+	reserved []string      // the keys that shared has let pass
+	key      *Key          // names what the entry makes
+	asked    bool          // a client waits for it: refused when the store cannot take writes
+	settles  *pending      // the call it is the result of; protected by Session.mu
+	resolves *pending      // the call about which a person has said something
+	rec      Record        // set before done is closed
+	err      error         // set before done is closed
+	done     chan struct{} // closed when the entry is durable or has failed; see commit
+	released bool          // done is closed; protected by Session.mu
 }
 
 // load reads a session's log. A panic over what it holds is an error: others may

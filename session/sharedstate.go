@@ -21,10 +21,16 @@ type shared struct {
 
 	mu     sync.Mutex // protects the fields below; taken after a session's
 	state  map[string]any
-	sizes  map[string]int // of the keys of state, in bytes
-	stale  bool           // there was a write since state was read
-	writes int64          // that have ended
-	coming map[string]use // what writes under way may add, by scope
+	sizes  map[string]int    // of the keys of state, in bytes
+	stale  bool              // there was a write since state was read
+	writes int64             // that have ended
+	coming map[string]coming // the keys that writes under way set
+}
+
+// coming is what writes under way set a key to.
+type coming struct {
+	writes int
+	bytes  int // of the largest
 }
 
 // maxSharedName bounds the name of a key, in bytes: a token of a page holds one.
@@ -34,7 +40,7 @@ const maxSharedName = 256
 type use struct{ keys, bytes int }
 
 func newShared(store *patient, limits *Limits) *shared {
-	return &shared{store: store, limits: limits, stale: true, coming: map[string]use{}}
+	return &shared{store: store, limits: limits, stale: true, coming: map[string]coming{}}
 }
 
 // keySize is how many bytes of its scope's bound a key takes.
@@ -63,10 +69,32 @@ func (h *shared) now(ctx context.Context) (map[string]any, error) {
 	return state, nil
 }
 
+// sizeLocked is what a key takes, or will when the writes under way are done. A write
+// that is done and of which that is not known yet counts once.
+func (h *shared) sizeLocked(key string) int { return max(h.sizes[key], h.coming[key].bytes) }
+
+// usesLocked is what the keys of each scope take, writes under way included.
+func (h *shared) usesLocked() map[string]use {
+	uses := map[string]use{}
+	add := func(key string) {
+		u := uses[scopeOf(key)]
+		uses[scopeOf(key)] = use{u.keys + 1, u.bytes + h.sizeLocked(key)}
+	}
+	for key := range h.sizes {
+		add(key)
+	}
+	for key := range h.coming {
+		if _, stored := h.sizes[key]; !stored {
+			add(key)
+		}
+	}
+	return uses
+}
+
 // reserve refuses values that would take a scope past its bounds. What it lets pass
-// counts until done is called with it. A scope that is past its bounds already takes
-// what makes it no larger.
-func (h *shared) reserve(ctx context.Context, values []SharedValue) (map[string]use, error) {
+// counts until done, or release, is called with the keys that it returns. A scope that
+// is past its bounds already takes what makes it no larger.
+func (h *shared) reserve(ctx context.Context, values []SharedValue) (keys []string, err error) {
 	if len(values) == 0 {
 		return nil, nil
 	}
@@ -80,53 +108,61 @@ func (h *shared) reserve(ctx context.Context, values []SharedValue) (map[string]
 			return nil, err
 		}
 	}
-	have := map[string]use{}
-	for key, size := range h.sizes {
-		u := have[scopeOf(key)]
-		have[scopeOf(key)] = use{u.keys + 1, u.bytes + size}
-	}
 	grows := map[string]use{}
 	for _, v := range values {
 		scope := prefixOf(v.Scope)
 		if v.Value != nil && len(v.Key) > maxSharedName {
 			return nil, Errorf(codeLimit, "state: the name of key %.40q… has %d bytes behind its scope, at most %d are allowed", scope+v.Key, len(v.Key), maxSharedName)
 		}
-		before, had := h.sizes[scope+v.Key]
-		u := grows[scope]
-		switch {
-		case v.Value == nil && had:
-			u.keys, u.bytes = u.keys-1, u.bytes-before
-		case v.Value != nil && had:
-			u.bytes += keySize(scope+v.Key, v.Value) - before
-		case v.Value != nil:
-			u.keys, u.bytes = u.keys+1, u.bytes+keySize(scope+v.Key, v.Value)
-		}
-		grows[scope] = u
+		grows[scope] = h.growLocked(grows[scope], scope+v.Key, v.Value)
 	}
+	have := h.usesLocked()
 	for scope, grow := range grows {
-		after := use{have[scope].keys + h.coming[scope].keys + grow.keys, have[scope].bytes + h.coming[scope].bytes + grow.bytes}
+		after := use{have[scope].keys + grow.keys, have[scope].bytes + grow.bytes}
 		if err := h.limits.fits("the keys of scope "+scope, grow, after, use{h.limits.MaxSharedKeys, h.limits.MaxSharedBytes}); err != nil {
 			return nil, err
 		}
 	}
-	for scope, grow := range grows {
-		grow = use{max(grow.keys, 0), max(grow.bytes, 0)}
-		grows[scope] = grow
-		h.coming[scope] = use{h.coming[scope].keys + grow.keys, h.coming[scope].bytes + grow.bytes}
+	keys = []string{} // not nil: there is a write to be told of
+	for _, v := range values {
+		if v.Value == nil {
+			continue
+		}
+		key := prefixOf(v.Scope) + v.Key
+		c := h.coming[key]
+		h.coming[key] = coming{c.writes + 1, max(c.bytes, keySize(key, v.Value))}
+		keys = append(keys, key)
 	}
-	return grows, nil
+	return keys, nil
+}
+
+// growLocked adds to grow what setting a key adds to its scope. What writes under way
+// set it to may stand in the end.
+func (h *shared) growLocked(grow use, key string, value json.RawMessage) use {
+	stored, had := h.sizes[key]
+	_, comes := h.coming[key]
+	switch {
+	case value == nil && had && !comes:
+		return use{grow.keys - 1, grow.bytes - stored}
+	case value == nil:
+		return grow
+	case comes:
+		return use{grow.keys, grow.bytes + max(keySize(key, value)-h.sizeLocked(key), 0)}
+	case had:
+		return use{grow.keys, grow.bytes + keySize(key, value) - stored}
+	default:
+		return use{grow.keys + 1, grow.bytes + keySize(key, value)}
+	}
 }
 
 // done says that what reserve has let pass was written, or never will be.
-func (h *shared) done(reserved map[string]use) {
+func (h *shared) done(reserved []string) {
 	if reserved == nil {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for scope, grow := range reserved {
-		h.coming[scope] = use{h.coming[scope].keys - grow.keys, h.coming[scope].bytes - grow.bytes}
-	}
+	h.releaseLocked(reserved)
 	h.stale = true
 	h.writes++
 }
@@ -228,7 +264,7 @@ func (s *Session) reserveState(ctx context.Context, entries []*entry) error {
 			e.reserved, err = s.store.shared.reserve(ctx, e.shared)
 		}
 		if err != nil && entries[0].kind == KindTurnEnded {
-			err, e.reserved = nil, map[string]use{} // finish has looked before
+			err, e.reserved = nil, []string{} // finish has looked before
 		}
 		if err != nil {
 			return err
@@ -237,12 +273,21 @@ func (s *Session) reserveState(ctx context.Context, entries []*entry) error {
 	return nil
 }
 
-// release takes back what reserve has let pass and nobody has written.
-func (h *shared) release(reserved map[string]use) {
+// release takes back what reserve has let pass.
+func (h *shared) release(reserved []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for scope, grow := range reserved {
-		h.coming[scope] = use{h.coming[scope].keys - grow.keys, h.coming[scope].bytes - grow.bytes}
+	h.releaseLocked(reserved)
+}
+
+func (h *shared) releaseLocked(reserved []string) {
+	for _, key := range reserved {
+		c := h.coming[key]
+		if c.writes--; c.writes == 0 {
+			delete(h.coming, key)
+		} else {
+			h.coming[key] = c
+		}
 	}
 }
 
@@ -312,6 +357,6 @@ func (m *Manager) RemoveShared(ctx context.Context, keys []string) (removed []st
 	if err := m.store.SetShared(ctx, sharedValues(gone)); err != nil {
 		return nil, fmt.Errorf("session: remove shared state: %w", err)
 	}
-	m.store.shared.done(map[string]use{})
+	m.store.shared.done([]string{})
 	return slices.Sorted(maps.Keys(gone)), nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
@@ -296,5 +297,42 @@ func TestWritersAtTheBound(t *testing.T) {
 	}
 	if _, err := f.m.RemoveShared(t.Context(), []string{"own"}); code(err) != agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST {
 		t.Errorf("removing a session's key: %v", err)
+	}
+}
+
+// late is a store of which the appends return a while after they are durable.
+type late struct{ session.Store }
+
+func (s late) Append(ctx context.Context, b session.Batch) error {
+	err := s.Store.Append(ctx, b)
+	time.Sleep(5 * time.Millisecond)
+	return err
+}
+
+// TestWritersThatFit: writers at the same time that stay within the bound together are
+// refused nothing, however many of their writes are under way.
+func TestWritersThatFit(t *testing.T) {
+	const writers, keys, each = 20, 3, 150
+	name := func(i int) string { return fmt.Sprintf("app:k%02d", i) }
+	value := strings.Repeat("x", each)
+	most := writers * keys * (each + len(`""`) + len("k00"))
+	f, _ := stateFixture(t, late{memory(t)}, session.Limits{MaxSharedBytes: most, MaxSharedKeys: writers * keys})
+	var wg sync.WaitGroup
+	for i := range writers {
+		wg.Go(func() {
+			for n := range keys {
+				time.Sleep(time.Duration(i) * time.Millisecond) // so that they do not keep step
+				turn, err := f.m.Start(t.Context(), session.Request{Prompt: "go", Agent: tree(), InitialState: map[string]any{name(keys*i + n): value}})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				<-turn.Done()
+			}
+		})
+	}
+	wg.Wait()
+	if info := f.write("", map[string]any{"app:more": 1}); info.Status == session.Succeeded {
+		t.Error("a key past the bound was taken")
 	}
 }
