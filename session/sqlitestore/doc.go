@@ -40,6 +40,11 @@
 // killed meanwhile leaves the bytes to the next one, which removes them 0.1 s after it has
 // opened the database. Close leaves no WAL.
 //
+// Copies of rows that SQLite has moved from one page to another may stay in unused parts of
+// pages, where nothing overwrites them. Close rebuilds a database of at most 64 MiB from
+// which something was removed since Open, and then nothing is left; a larger one, or one
+// whose process was killed, may hold copies until it is rebuilt as below.
+//
 // Free pages beyond 4 MiB are returned to the file system, 1 MiB at a time, so that
 // appends wait for milliseconds (incremental vacuum). A database from before is rebuilt by Open if it has at
 // most 256 MiB, in one transaction: a kill leaves it as it was. A larger one is not: Open

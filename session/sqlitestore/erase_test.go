@@ -232,3 +232,45 @@ func TestShrink(t *testing.T) {
 		})
 	}
 }
+
+// TestEraseCopies looks for what sessions held after a clean stop where SQLite had moved
+// rows between pages: the pages that they came from keep copies.
+func TestEraseCopies(t *testing.T) {
+	t.Parallel()
+	const sessions, turns = 40, 4
+	dir := t.TempDir()
+	s := open(t, dir)
+	add := func(id string, n int, word string) {
+		b := batchOf(id, int64(n), 1, 10)
+		b.Rows = []session.Row{{
+			Kind: session.RowTurn, SessionID: id, ID: fmt.Sprint("turn", n), TurnID: fmt.Sprint("turn", n), Seq: int64(n + 1),
+			CreatedAt: start.Add(time.Duration(n) * time.Second), Status: "over", Data: bytes.Repeat([]byte(word), 10+37*n),
+		}}
+		mustAppend(t, s, b)
+	}
+	name := func(i int) string { return fmt.Sprintf("%04d", i*7919%10_000) } // in no order
+	for i := range sessions {
+		if err := s.Create(t.Context(), newSession(name(i)), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range turns {
+		for i := range sessions {
+			word := "stays. "
+			if i%2 == 0 {
+				word = canary("gone")
+			}
+			add(name(i), n, word)
+		}
+	}
+	for i := 0; i < sessions; i += 2 {
+		if err := s.Delete(t.Context(), name(i), turns); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustClose(t, s)
+	if n := found(t, dir, canary("gone")); len(n) > 0 {
+		t.Errorf("the canary is still in %v after a clean stop", n)
+	}
+	checkIntegrity(t, filepath.Join(dir, "agentd.db"))
+}

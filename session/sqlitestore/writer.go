@@ -44,6 +44,7 @@ type writer struct {
 	hold    *hold     // of the database, nil in memory and until it is open
 	walNext int64     // owned by the goroutine of run: WAL size to act on
 	log     *slog.Logger
+	removed bool  // something was, since the store was opened
 	vacuum  int64 // bytes up to which modernize rebuilds a database
 
 	shrinks   bool          // owned by the goroutine of run: the database has auto_vacuum
@@ -117,6 +118,7 @@ func (w *writer) run() {
 		select {
 		case o, ok := <-w.queue:
 			if !ok {
+				w.rebuild()
 				return
 			}
 			w.write(w.collect(o))
@@ -198,6 +200,7 @@ func (w *writer) transact(group []*op) error {
 	}
 	w.full.Store(false)
 	if w.tx.removed {
+		w.removed = true
 		w.tidyLater(tidyDelay)
 	}
 	return nil
