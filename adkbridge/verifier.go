@@ -242,7 +242,7 @@ func (v *verifier) compare(t *turn, l loggedEvent, ev *adksession.Event, m *meta
 	t.setOutput(ev, m)
 	t.setBeside(ev)
 	again := *ev
-	if t.keysRefused(ev, m, l.ev) != nil {
+	if full := v.ended == nil || v.ended.Code == codeLimit; full && t.keysRefused(ev, m, l.ev) != nil {
 		again.Actions.StateDelta = nil
 	}
 	again.ID, again.Timestamp = l.ev.ID, l.ev.Timestamp

@@ -11,7 +11,9 @@ import (
 )
 
 // keeps tells whether the daemon of --local has a folder.
-func (c *runCmd) keeps() bool { return c.Session != "" || c.Attach != "" || c.Data != "" }
+func (c *runCmd) keeps() bool {
+	return c.Data != daemon.Memory && (c.Session != "" || c.Attach != "" || c.Data != "")
+}
 
 // localDir is the folder of the daemon of --local. It is not that of serve, whose open
 // turns a local daemon would take over.
