@@ -9,7 +9,7 @@ SEEDS ?= 500
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
 .PHONY: help build test race cover bench fuzz examples lint fmt generate generate-check breaking house vuln \
-	chaos damage web image-smoke docker check ci clean
+	chaos damage attacks web image-smoke docker check ci clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ chaos: ## kill a daemon at each record of its log, then break one FAULTS times; 
 damage: ## flip bits in SEEDS databases that are down, and open them
 	go test -count=1 -run 'TestDamagedFiles$$' -v ./session/sqlitestore -sqlitestore.damageseeds=$(SEEDS) -timeout 1h
 	go test -count=1 -run 'TestDamagedDatabase$$' -v ./internal/daemon -daemon.damageseeds=$(SEEDS) -timeout 1h
+
+attacks: ## run hostile clients against a daemon under a memory limit, beside a stranger; prints what was measured
+	go test -count=1 -run 'TestAttacks$$' -v ./internal/attacks -attacks.share=1 -timeout 30m
 
 web: ## build and test the TypeScript client, in Node.js and in Chromium
 	scripts/web

@@ -141,3 +141,23 @@ func TestCompactSearches(t *testing.T) {
 		})
 	}
 }
+
+// TestConversationIsBounded: what a model is given to summarise takes what is allowed,
+// however much was said and in however many pieces.
+func TestConversationIsBounded(t *testing.T) {
+	const limit = 16 << 10
+	for name, tc := range map[string]struct{ contents, bytes int }{
+		"many short ones": {50_000, 3}, "few long ones": {5, 4 << 20}, "many long ones": {2000, 10 << 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := strings.Repeat("é", tc.bytes/2)
+			contents := make([]*genai.Content, tc.contents)
+			for i := range contents {
+				contents[i] = genai.NewContentFromText(text, genai.RoleUser)
+			}
+			if got := len(conversation(contents, limit)); got > limit+100 || got < limit/2 {
+				t.Errorf("%d bytes, want %d", got, limit)
+			}
+		})
+	}
+}

@@ -123,6 +123,8 @@ var rooms = []room{
 		knows: "nothing of its own: its tests run the whole of agentd"},
 	{path: "internal/chaos", floor: 5,
 		knows: "nothing of its own: its tests break the whole of agentd"},
+	{path: "internal/attacks", floor: 5,
+		knows: "nothing of its own: its tests attack the whole of agentd"},
 
 	{path: "internal/providertest", floor: 2, kit: true,
 		knows: "recorded traffic of providers, told apart from our adapters"},
