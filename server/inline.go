@@ -110,15 +110,19 @@ func (in *inlineTools) binary(data []byte, m protoreflect.MessageDescriptor, at 
 		if typ != protowire.BytesType || field == nil || num >= firstNewField {
 			continue
 		}
+		names := m == llmDescriptor && num == toolNamesField
+		if !names && (field.Message() == nil || !holdsAgents[field.Message().FullName()]) {
+			continue
+		}
+		here := at.below(field, counts[num]) //nolint:gosec // a tag's number is at least 1, and it is below firstNewField here
+		counts[num]++                        //nolint:gosec // as above
 		value, _ := protowire.ConsumeBytes(data[begin+n : end])
-		here := at.below(field, counts[num])
-		counts[num]++
 		var replacement []byte
 		switch {
-		case m == llmDescriptor && num == toolNamesField && len(value) > 0 && value[0] == inlineTag:
-			replacement, err = in.binaryTool(value, &here)
-		case field.Message() != nil:
+		case !names:
 			replacement, err = in.binary(value, field.Message(), &here)
+		case len(value) > 0 && value[0] == inlineTag:
+			replacement, err = in.binaryTool(value, &here)
 		}
 		if err != nil {
 			return nil, err

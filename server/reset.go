@@ -49,15 +49,15 @@ const (
 	errTextStreamClosed = "http2: stream closed"
 )
 
-// streamReset takes net/http's error for a stream that was reset, which has these
+// resetError takes net/http's error for a stream that was reset, which has these
 // fields and is not exported.
-type streamReset struct {
+type resetError struct {
 	StreamID uint32
 	Code     uint32
 	Cause    error
 }
 
-func (e streamReset) Error() string { return fmt.Sprintf("the stream was reset with code %d", e.Code) }
+func (e resetError) Error() string { return fmt.Sprintf("the stream was reset with code %d", e.Code) }
 
 // detach has the client leave the turn.
 func (st *stream) detach() {
@@ -82,7 +82,7 @@ func (st *stream) wasReset() bool {
 	st.t.boundRead(resetWait)
 	<-st.received
 	_, err := io.Copy(io.Discard, st.t.body.ReadCloser) // what had arrived, then why no more does
-	if reset, ok := errors.AsType[streamReset](err); ok {
+	if reset, ok := errors.AsType[resetError](err); ok {
 		return reset.Code == codeCancel && reset.Cause == nil
 	}
 	if err != nil { // the connection is lost
