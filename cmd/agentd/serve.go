@@ -59,6 +59,7 @@ type serveCmd struct {
 	MaxMessageBytes   int `default:"4194304" help:"Size of the largest request message."`
 	MessagesPerSecond int `default:"200" help:"Messages a second that are taken from one stream."`
 	MaxModelCalls     int `default:"500" help:"Model calls of one turn."`
+	MaxRequestBytes   int `default:"536870912" help:"Size of the requests that all turns make of models at the same time, above which they wait for each other; those above 1 MiB share a quarter of it."`
 	MaxQueued         int `default:"16" help:"Turns of one session that may wait for their start."`
 	MaxSharedBytes    int `default:"262144" help:"Size of the state that sessions share, as JSON, of each of app: and user:."`
 	MaxSharedKeys     int `default:"1000" help:"Keys that sessions share, of each of app: and user:."`
@@ -119,6 +120,7 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 		cfg.Turns.QuarantineAfter = -1
 	}
 	cfg.Trees.ModelCalls = c.MaxModelCalls
+	cfg.Trees.AllRequestBytes = c.MaxRequestBytes
 	cfg.ModelBreaker.CoolDown = c.ModelCoolDown
 	if cfg.ModelBreaker.Failures = c.ModelBreaker; c.ModelBreaker == 0 {
 		cfg.ModelBreaker.Failures = -1
@@ -138,7 +140,7 @@ func (c *serveCmd) Validate() error {
 	}
 	for name, n := range map[string]int{
 		"max-conns": c.MaxConns, "max-streams": c.MaxStreams, "max-turns": c.MaxTurns, "max-message-bytes": c.MaxMessageBytes,
-		"messages-per-second": c.MessagesPerSecond, "max-model-calls": c.MaxModelCalls, "max-queued": c.MaxQueued,
+		"messages-per-second": c.MessagesPerSecond, "max-model-calls": c.MaxModelCalls, "max-request-bytes": c.MaxRequestBytes, "max-queued": c.MaxQueued,
 		"max-shared-bytes": c.MaxSharedBytes, "max-shared-keys": c.MaxSharedKeys, "max-state-bytes": c.MaxStateBytes, "max-state-keys": c.MaxStateKeys,
 	} {
 		errs = append(errs, atLeast1(name, n))

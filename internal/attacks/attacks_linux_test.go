@@ -23,7 +23,7 @@ type attack struct {
 	name string
 	args []string     // of the daemon
 	most int          // MiB that the process may have at most
-	run  func(b *bed) // says its outcome by b.say
+	run  func(b *bed) // says its outcome by b.sayf
 	bare bool         // no stranger: the daemon is not always there
 	gone string       // what no file may hold once the daemon has stopped
 }
@@ -55,7 +55,7 @@ func TestAttacks(t *testing.T) {
 			b.stop()
 			if a.gone != "" {
 				n := b.found(a.gone)
-				if b.say("%d times after, and a clean stop", n); n > 0 {
+				if b.sayf("%d times after, and a clean stop", n); n > 0 {
 					t.Errorf("%q is in the files %d times", a.gone, n)
 				}
 			}

@@ -79,8 +79,8 @@ func newBed(t *testing.T, bin string, args ...string) *bed {
 
 func (b *bed) url() string { return "http://" + b.addr }
 
-// say adds to the outcome.
-func (b *bed) say(format string, args ...any) { b.said = append(b.said, fmt.Sprintf(format, args...)) }
+// sayf adds to the outcome.
+func (b *bed) sayf(format string, args ...any) { b.said = append(b.said, fmt.Sprintf(format, args...)) }
 
 // spawn starts the daemon, with its address space bounded.
 func (b *bed) spawn() {

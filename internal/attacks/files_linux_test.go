@@ -45,7 +45,7 @@ func canaries(b *bed) {
 		}
 	}
 	b.peak = max(b.peak, b.memory())
-	b.say("found %d times before %d sessions are deleted", had, len(ids))
+	b.sayf("found %d times before %d sessions are deleted", had, len(ids))
 }
 
 // found is how often the files of the daemon have a text.
@@ -85,7 +85,7 @@ func damaged(b *bed) {
 	var longest time.Duration
 	seeds := times(40)
 	for seed := range uint64(seeds) {
-		rng := rand.New(rand.NewPCG(seed, 6)) //nolint:gosec // to be repeatable
+		rng := rand.New(rand.NewPCG(seed, 6))
 		bad := bytes.Clone(whole)
 		if pages := pagesOf(bad, session); int(seed) < len(pages) {
 			bad[pages[seed]] = 0xff // no page of a B-tree
@@ -118,7 +118,7 @@ func damaged(b *bed) {
 		b.peak = max(b.peak, b.memory())
 		b.kill()
 	}
-	b.say("of %d files %d are refused at the start; ListSessions fails on %d and answers on %d, after %d ms at most", seeds, notStarted, failedList, served, longest.Milliseconds())
+	b.sayf("of %d files %d are refused at the start; ListSessions fails on %d and answers on %d, after %d ms at most", seeds, notStarted, failedList, served, longest.Milliseconds())
 	b.replace(path, whole)
 	b.start()
 }

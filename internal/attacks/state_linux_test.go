@@ -24,7 +24,7 @@ func sharedState(b *bed) {
 			})
 		}
 		wg.Wait()
-		b.say("%d of %d refused", n, n)
+		b.sayf("%d of %d refused", n, n)
 	}
 }
 
@@ -82,5 +82,5 @@ func write(b *bed, shared, own int) {
 	if len(keys) != clients || len(removed) != clients || bytes > 256<<10 {
 		b.Errorf("%d keys of %d bytes, %d removed", len(keys), bytes, len(removed))
 	}
-	b.say("%d writes complete, one more key is refused, %d keys of %d bytes listed and removed", clients*(rounds+1), len(keys), bytes)
+	b.sayf("%d writes complete, one more key is refused, %d keys of %d bytes listed and removed", clients*(rounds+1), len(keys), bytes)
 }

@@ -35,7 +35,7 @@ func templateBomb(b *bed) {
 			b.Fatalf("got %v", err)
 		}
 		if len(b.said) == 0 {
-			b.say("refused: %s", strings.TrimPrefix(err.Error(), "resource_exhausted: "))
+			b.sayf("refused: %s", strings.TrimPrefix(err.Error(), "resource_exhausted: "))
 		}
 	}
 }
@@ -56,7 +56,7 @@ func outputBomb(b *bed) {
 			b.Fatalf("the turn ended with %v: %s", turn.GetErrorCode(), turn.GetStatusMessage())
 		}
 		if len(b.said) == 0 {
-			b.say("the turn fails: %s", turn.GetStatusMessage())
+			b.sayf("the turn fails: %s", turn.GetStatusMessage())
 		}
 	}
 }
@@ -71,7 +71,7 @@ func additionBomb(b *bed) {
 			b.Fatalf("got %v", err)
 		}
 		if n == 0 {
-			b.say("refused: %s", strings.TrimPrefix(err.Error(), "resource_exhausted: "))
+			b.sayf("refused: %s", strings.TrimPrefix(err.Error(), "resource_exhausted: "))
 		}
 	}
 }
@@ -96,5 +96,5 @@ func fanOut(b *bed) {
 		})
 	}
 	wg.Wait()
-	b.say("%d of %d turns complete", len(ends), times(40))
+	b.sayf("%d of %d turns complete", len(ends), times(40))
 }

@@ -55,7 +55,7 @@ func largeResults(b *bed) {
 		cancel()
 		b.runLarge(ex, output)
 	}
-	b.say("results up to 4 MiB: the turn goes on at once with the tool's error and completes; 5 MiB: the request is refused, over Run the turn goes on as well")
+	b.sayf("results up to 4 MiB: the turn goes on at once with the tool's error and completes; 5 MiB: the request is refused, over Run the turn goes on as well")
 }
 
 // runLarge does the same over a stream.
@@ -93,8 +93,7 @@ func (b *bed) runLarge(ex *agentdv1.RunRequest_ExecuteRequest, output string) {
 
 // messages is the body of a request: messages of a stream, and no end.
 type messages struct {
-	first []byte // an envelope
-	empty int    // so many empty messages follow
+	empty int // so many empty messages follow
 	rest  []byte
 	gone  chan struct{}
 	once  sync.Once
@@ -186,7 +185,7 @@ func backlog(b *bed) {
 		cancel()
 		_ = resp.Body.Close()
 	}
-	b.say("%d streams are refused after %d ms at most and end after %d ms; the place of each is free at once: a turn on it takes %d ms at most",
+	b.sayf("%d streams are refused after %d ms at most and end after %d ms; the place of each is free at once: a turn on it takes %d ms at most",
 		rounds, longest.Milliseconds(), end.Milliseconds(), slot.Milliseconds())
 }
 
@@ -197,8 +196,8 @@ func backlogAtStop(b *bed) {
 	const streams = 5
 	for range streams {
 		resp := b.flood(ctx, 200_000)
-		defer resp.Body.Close() //nolint:errcheck // a body that is read
+		b.Cleanup(func() { _ = resp.Body.Close() })
 	}
-	b.say("%d streams: stopped in %v", streams, b.stop().Round(10*time.Millisecond))
+	b.sayf("%d streams: stopped in %v", streams, b.stop().Round(10*time.Millisecond))
 	b.start()
 }
