@@ -145,3 +145,31 @@ func TestSaidOf(t *testing.T) {
 		}
 	}
 }
+
+// A file in words takes what its type and its address take, however large it is, and
+// however many there are.
+func TestFilesInWordsAreSmall(t *testing.T) {
+	large := make([]byte, 1<<20)
+	kind, uri := "audio/"+strings.Repeat("x", 250), "gs://"+strings.Repeat("y", 2000)
+	var parts []*genai.Part
+	for range 500 {
+		file := &genai.FunctionResponsePart{InlineData: &genai.FunctionResponseBlob{MIMEType: kind, Data: large}}
+		parts = append(parts, &genai.Part{InlineData: &genai.Blob{MIMEType: kind, Data: large}}, atURI(kind, uri), answered(nil, file))
+	}
+	said := &genai.Content{Role: genai.RoleUser, Parts: parts}
+	most := len(parts) * (len(kind) + len(uri) + 64)
+	if n := len(model.SaidOf(said)); n == 0 || n > most {
+		t.Errorf("what was said takes %d bytes, want at most %d", n, most)
+	}
+	size := 0
+	for _, p := range model.WithoutFiles(said).Parts {
+		size += len(p.Text)
+		if r := p.FunctionResponse; r != nil {
+			note, _ := r.Response["output"].(string)
+			size += len(note)
+		}
+	}
+	if size == 0 || size > most {
+		t.Errorf("files in words take %d bytes, want at most %d", size, most)
+	}
+}

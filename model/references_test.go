@@ -185,3 +185,23 @@ func TestTellReferences(t *testing.T) {
 		t.Error("a conversation without references was copied")
 	}
 }
+
+// What is said of a reference takes its name and a sentence; what a conversation says of
+// all is no more than the sum.
+func TestToldReferencesAreSmall(t *testing.T) {
+	const results, names = 500, 64 // a result has at most so many parts
+	name := strings.Repeat("n", 64)
+	req := &model.Request{Config: &genai.GenerateContentConfig{Tools: []*genai.Tool{functions("other")}}}
+	for range results {
+		refer := model.Refer(answered(map[string]any{"output": ""}), slices.Repeat([]string{name}, names)...)
+		req.Contents = append(req.Contents, &genai.Content{Role: genai.RoleUser, Parts: []*genai.Part{refer}})
+	}
+	size := 0
+	for _, c := range req.TellReferences(nil, nil) {
+		note, _ := c.Parts[0].FunctionResponse.Response["output"].(string)
+		size += len(note)
+	}
+	if most := results * names * (len(name) + 100); size == 0 || size > most {
+		t.Errorf("references in words take %d bytes, want at most %d", size, most)
+	}
+}

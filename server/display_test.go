@@ -37,8 +37,23 @@ func TestEveryEventIsDisplayed(t *testing.T) {
 	}
 }
 
+// What is said of how an event may be shown is no multiple of the event.
+func TestDisplaysAreSmall(t *testing.T) {
+	members := (&agentdv1.RunResponse{}).ProtoReflect().Descriptor().Oneofs().ByName("response").Fields()
+	for i := range members.Len() {
+		m := &agentdv1.RunResponse{Seq: 1, TurnId: "e-1"}
+		fillWith(m.ProtoReflect().Mutable(members.Get(i)).Message(), 1000)
+		if event, display := proto.Size(m), proto.Size(displayOf(m)); display > event+64 {
+			t.Errorf("%s takes %d bytes, how it is shown %d", members.Get(i).Name(), event, display)
+		}
+	}
+}
+
 // fill sets the texts of a message, and of those in it, to their names.
-func fill(m protoreflect.Message) {
+func fill(m protoreflect.Message) { fillWith(m, 1) }
+
+// fillWith sets the texts to so many times their names.
+func fillWith(m protoreflect.Message, times int) {
 	fields := m.Descriptor().Fields()
 	for i := range fields.Len() {
 		f := fields.Get(i)
@@ -47,14 +62,14 @@ func fill(m protoreflect.Message) {
 		case f.IsList():
 			switch list := m.Mutable(f).List(); {
 			case f.Kind() == protoreflect.StringKind:
-				list.Append(protoreflect.ValueOfString(string(f.Name())))
+				list.Append(protoreflect.ValueOfString(strings.Repeat(string(f.Name()), times)))
 			case f.Message() != nil && strings.HasPrefix(string(f.Message().FullName()), "agentd."):
-				fill(list.AppendMutable().Message())
+				fillWith(list.AppendMutable().Message(), times)
 			}
 		case f.Kind() == protoreflect.StringKind:
-			m.Set(f, protoreflect.ValueOfString(string(f.Name())))
+			m.Set(f, protoreflect.ValueOfString(strings.Repeat(string(f.Name()), times)))
 		case f.Message() != nil && strings.HasPrefix(string(f.Message().FullName()), "agentd."):
-			fill(m.Mutable(f).Message())
+			fillWith(m.Mutable(f).Message(), times)
 		}
 	}
 }
