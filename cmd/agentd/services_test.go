@@ -30,6 +30,9 @@ var runOnly = map[string]string{
 	"TestDataInUse": "drives no turn",
 	"TestServe":     "about starting and stopping: no turn outlives its server",
 	"TestInterrupt": "about signals to the command, whose server is gone for good",
+
+	"TestStopped":                 "about the timers of a process that is stopped, which are the same for both services",
+	"TestToolTimeoutWhileStopped": "as TestStopped",
 }
 
 // byTurn are the scenarios that two runs over one service do not leave equal logs
