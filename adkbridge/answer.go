@@ -276,11 +276,11 @@ func (m *agentModel) prepare(cfg *genai.GenerateContentConfig) {
 		cfg.ResponseMIMEType, cfg.ResponseJsonSchema = "application/json", m.n.output.text
 	}
 	// ADK renders the list of agents to transfer to as HTML.
-	if cfg.SystemInstruction == nil {
+	if cfg.SystemInstruction == nil || len(m.n.targets()) == 0 {
 		return
 	}
 	for _, p := range cfg.SystemInstruction.Parts {
-		if at := strings.LastIndex(p.Text, transferMarker); at >= 0 && len(m.n.targets()) > 0 {
+		if at := strings.LastIndex(p.Text, transferMarker); at >= 0 {
 			p.Text = p.Text[:at] + html.UnescapeString(p.Text[at:])
 		}
 	}

@@ -85,9 +85,16 @@ func Words(text string) iter.Seq[string] {
 // CountWords counts the words of the request's text. Models without a network
 // report it as their prompt tokens.
 func (r *Request) CountWords() int64 {
-	n := len(strings.Fields(r.SystemText()))
+	n := words(r.SystemText())
 	for _, c := range r.Contents {
-		n += len(strings.Fields(TextOf(c)))
+		n += words(TextOf(c))
 	}
-	return int64(n)
+	return n
+}
+
+func words(text string) (n int64) {
+	for range strings.FieldsSeq(text) {
+		n++
+	}
+	return n
 }
