@@ -26,7 +26,7 @@ type fakeRun struct {
 	spec   *session.Spec
 	turnID string
 	state  map[string]any
-	// client answers calls; each call once.
+	// client answers calls; each call once. One without an outcome is none.
 	client func(call session.ToolCall) session.ToolResult
 	// person resolves interactions; each once.
 	person func(call session.ToolCall) session.Resolution
@@ -46,6 +46,7 @@ type fakeRun struct {
 	result map[string]session.ToolResult
 	said   map[string]session.Resolution
 	asked  map[string]int
+	barred map[string]bool // take no result any more
 	deltas []session.Delta
 	limit  int // of records; -1 for none
 	crash  context.CancelCauseFunc
@@ -61,6 +62,7 @@ func newFakeRun(t testing.TB, tree *agentdv1.Agent, prompt string) *fakeRun {
 		said:   map[string]session.Resolution{},
 		calls:  map[string]session.ToolCall{},
 		asked:  map[string]int{},
+		barred: map[string]bool{},
 	}
 	f.begin(prompt)
 	return f
@@ -268,11 +270,20 @@ func (f *fakeRun) Await(ctx context.Context, id string) (session.ToolResult, err
 			return res, nil
 		}
 	}
+	if f.barred[id] {
+		return session.ToolResult{}, fmt.Errorf("call %q takes no result any more: a session would wait for ever", id)
+	}
 	if said := f.said[id]; said.Input != nil {
 		call.Input = said.Input
 	}
 	f.asked[id]++
 	res := f.client(call)
+	if res.Outcome == "" {
+		f.mu.Unlock()
+		<-ctx.Done()
+		f.mu.Lock()
+		return res, context.Cause(ctx)
+	}
 	res.CallID = id
 	data, err := json.Marshal(res)
 	if err != nil {
@@ -321,10 +332,18 @@ func (f *fakeRun) Ask(ctx context.Context, call session.ToolCall) (session.ToolR
 	return f.Await(ctx, call.ID)
 }
 
+func (f *fakeRun) Answered(id string) (session.ToolResult, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	res, ok := f.result[id]
+	return res, ok
+}
+
 func (f *fakeRun) Result(id string) (session.ToolResult, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	res, ok := f.result[id]
+	f.barred[id] = !ok
 	return res, ok
 }
 

@@ -2,6 +2,7 @@ package adkbridge
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -200,5 +201,33 @@ func TestReplayKeys(t *testing.T) {
 				t.Fatalf("seed %d: a whole log grows from %d to %d records", seed, n, len(got.recs))
 			}
 		}
+	}
+}
+
+// TestKilledWhileClosing: a turn that was killed behind the results that its end gives to
+// open calls, and before that end, goes on; its clients can still answer these calls.
+func TestKilledWhileClosing(t *testing.T) {
+	asked := make(chan struct{})
+	run := newFakeRun(t, par("root", llm("left"), llm("right")), "go")
+	run.client = func(session.ToolCall) session.ToolResult {
+		close(asked)
+		return session.ToolResult{} // nobody answers
+	}
+	steps := map[string][]step{"left": {use("search"), say("L")}, "right": {{err: errors.New("broken"), gate: asked}}}
+	if err := New(Config{Models: pure{steps: steps, loose: true}}).drive(t.Context(), run); err == nil {
+		t.Fatal("the turn completes, want a failure")
+	}
+	last, err := decode(run.recs[len(run.recs)-1].Data)
+	if err != nil || !last.closes() {
+		t.Fatalf("the log ends with %v, %v, want results of what was open", last, err)
+	}
+	again := run.restarted(len(run.recs))
+	again.client = func(session.ToolCall) session.ToolResult { return answered(`{"found":1}`) }
+	steps["right"] = []step{say("R")}
+	if err := New(Config{Models: pure{steps: steps, loose: true}}).drive(t.Context(), again); err != nil {
+		t.Fatal(err)
+	}
+	if len(again.asked) != 1 {
+		t.Errorf("%d calls were asked, want 1", len(again.asked))
 	}
 }

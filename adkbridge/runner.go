@@ -255,6 +255,7 @@ type handle interface {
 	Injected() []session.Injected
 	Await(ctx context.Context, callID string) (session.ToolResult, error)
 	Ask(ctx context.Context, call session.ToolCall) (session.ToolResult, error)
+	Answered(callID string) (session.ToolResult, bool)
 	Result(callID string) (session.ToolResult, bool)
 	Resolved(callID string) (session.Resolution, bool)
 }

@@ -408,6 +408,8 @@ func (v *verifier) Ask(ctx context.Context, call session.ToolCall) (session.Tool
 	return v.Await(ctx, call.ID)
 }
 
+func (v *verifier) Answered(id string) (session.ToolResult, bool) { return v.Result(id) }
+
 func (v *verifier) Result(id string) (session.ToolResult, bool) {
 	res, ok := v.results[id]
 	return res, ok

@@ -188,6 +188,14 @@ func (r *Run) Ask(ctx context.Context, call ToolCall) (ToolResult, error) {
 	return r.Await(ctx, call.ID)
 }
 
+// Answered returns the recorded result of a call of this turn, if there is one now.
+func (r *Run) Answered(callID string) (ToolResult, bool) {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	res, ok := r.t.results[callID]
+	return res, ok
+}
+
 // Result returns the recorded result of a call of this turn. It is for the end
 // of a run: a call that has no result by then gets none any more, a client's
 // later answer is refused.
