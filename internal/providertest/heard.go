@@ -78,6 +78,7 @@ type hearing struct {
 	order          []*strings.Builder       // arguments in the calls' order
 	done           bool                     // whether an item was finished
 	begun          bool                     // whether the newest call came with its arguments
+	other          bool                     // whether the newest block is no call: what comes of it is of none
 }
 
 // call returns the arguments of the call of that number.

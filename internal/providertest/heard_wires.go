@@ -212,6 +212,7 @@ func (h *hearing) anthropic(data []byte) (last bool) {
 	}](data)
 	switch ev.Type {
 	case "content_block_start":
+		h.other = ev.Block.Type != "tool_use"
 		switch ev.Block.Type {
 		case "text":
 			h.text.WriteString(ev.Block.Text)
@@ -232,7 +233,7 @@ func (h *hearing) anthropic(data []byte) (last bool) {
 		case "thinking_delta":
 			h.thoughts.WriteString(ev.Delta.Thinking)
 		case "input_json_delta":
-			if n := len(h.calls); n > 0 {
+			if n := len(h.calls); n > 0 && !h.other {
 				if h.begun && ev.Delta.Partial != "" {
 					h.call(n - 1).Reset() // The pieces are the whole of it.
 					h.begun = false
