@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -77,9 +76,7 @@ func TestLocalFolderInUse(t *testing.T) {
 	slow := file(t, "agent: {name: a, llm: {model: scripted/demo, tool_names: [slow]}}\n"+
 		"tools: [{name: slow, description: Slow, command: [sh, -c, 'test -e \"$1\" && echo at last && exit; : >\"$1\"; (echo up; exec sleep 1000) >\"$0\" & wait', '"+name+"', '"+marker+"']}]\n")
 	first, _, said := locally(t, home, "--session", "notes", slow, "go")
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP) // what ignores it, as under nohup, starts commands that do
-	defer signal.Stop(hangup)
+	heedHangUps(t)
 	if err := first.Start(); err != nil {
 		t.Fatal(err)
 	}

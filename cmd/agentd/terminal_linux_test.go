@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -111,6 +112,7 @@ func TestInterruptAtPrompt(t *testing.T) {
 // Whoever closes the terminal ends the command and all that its tools have started.
 // The turn goes on without it.
 func TestHangUp(t *testing.T) {
+	heedHangUps(t)
 	s := startShell(t, nil)
 	name, up, gone := fifo(t)
 	slow := file(t, "agent: {name: a, llm: {model: scripted/demo, tool_names: [slow]}}\n"+
@@ -129,6 +131,14 @@ func TestHangUp(t *testing.T) {
 		t.Errorf("the turn is %v", status)
 	}
 	s.says(false, "turns", "cancel", turn["sessionId"].(string))
+}
+
+// heedHangUps has the commands that a test starts take SIGHUP: under nohup they would
+// ignore it, as the test does.
+func heedHangUps(t *testing.T) {
+	hangUps := make(chan os.Signal, 1)
+	signal.Notify(hangUps, syscall.SIGHUP)
+	t.Cleanup(func() { signal.Stop(hangUps) })
 }
 
 // A prompt that is being read can be interrupted.

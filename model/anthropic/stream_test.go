@@ -343,6 +343,11 @@ func FuzzStream(f *testing.F) {
 		f.Add(fixture(f, file))
 	}
 	f.Add(started(`{"type":"content_block_start","index":0,"content_block":null}`))
+	f.Add(started( // what a block of a kind to come has for input is no call's
+		`{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"t1","name":"f","input":{}}}`, `{"type":"content_block_stop","index":0}`,
+		`{"type":"content_block_start","index":1,"content_block":{"type":"new_use","input":{}}}`,
+		`{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{\"a\":1}"}}`, `{"type":"content_block_stop","index":1}`,
+		`{"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":7}}`, `{"type":"message_stop"}`))
 	f.Fuzz(func(t *testing.T, stream string) {
 		a := newFuzzLLM(stream)
 		resp, err := model.Guard(a, model.Limits{}).Generate(t.Context(), hello(), func(model.Delta) {})
