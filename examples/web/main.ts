@@ -1,7 +1,6 @@
 // A page with a tool of its own: the agent runs on the server, the tool asks the page's visitor. A reload in the middle of a
 // turn goes on with it; a second page that is opened with #SESSION/TURN watches it, and with ?tool answers too once nobody else does.
-import { Agentd, llm, Transcript, type Citation, type End, type Event, type Part, type Run } from "@apzuk3/agentd";
-import { z } from "zod";
+import { Agentd, jsonSchema, llm, Transcript, type Citation, type End, type Event, type Part, type Run } from "@apzuk3/agentd";
 
 const query = new URLSearchParams(location.search);
 const agentd = new Agentd(query.get("agentd") ?? "http://127.0.0.1:8080");
@@ -10,7 +9,11 @@ const teas = [...document.querySelectorAll<HTMLButtonElement>("#teas button")];
 
 agentd.addTool("pick_tea", {
   description: `Asks the visitor to pick one of the teas of the page: ${teas.map((tea) => tea.textContent).join(", ")}`,
-  input: z.object({ question: z.string().describe("what to ask the visitor") }),
+  input: jsonSchema<{ question: string }>({
+    type: "object",
+    properties: { question: { type: "string", description: "what to ask the visitor" } },
+    required: ["question"],
+  }),
   run: ({ question }, { signal }) => {
     status(question);
     return new Promise<string>((resolve, reject) => {

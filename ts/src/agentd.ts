@@ -1,7 +1,6 @@
 // The client.
 import { createClient, type Client } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-web";
-import type { $ZodType } from "zod/v4/core";
 import { amountOf, waitOf } from "./amounts.js";
 import { Answers } from "./answers.js";
 import { persist, policyOf, type ReconnectPolicy } from "./backoff.js";
@@ -13,6 +12,7 @@ import type { Prompter } from "./prompts.js";
 import { addressOf, reaching } from "./reach.js";
 import { limitsOf, type ResultLimits } from "./resultsize.js";
 import { Run, type Place, type RunConfig } from "./run.js";
+import type { Schema } from "./schema.js";
 import { Sessions } from "./sessions.js";
 import { Tool, type ToolDefinition } from "./tool.js";
 import { toolsOf } from "./tree.js";
@@ -83,7 +83,7 @@ export class Agentd {
    * addTool offers a tool to agents that list its name. Runs that begin later see it. It throws INVALID_REQUEST for a name that
    * does not match [A-Za-z_][A-Za-z0-9_.:-]{0,63} or is taken, and for a description or a schema that the protocol does not take.
    */
-  addTool<S extends $ZodType>(name: string, definition: ToolDefinition<S>): this {
+  addTool<S extends Schema>(name: string, definition: ToolDefinition<S>): this {
     if (this.#tools.has(name)) {
       throw new AgentdError("INVALID_REQUEST", `tool ${name} is added twice`);
     }

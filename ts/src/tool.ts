@@ -1,11 +1,10 @@
 // Tools: what agents may ask this program to do.
 import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
-import { prettifyError, safeParseAsync, type $ZodType, type output } from "zod/v4/core";
 import { amountOf, dayMs, timeOf } from "./amounts.js";
 import { AgentdError } from "./errors.js";
 import { ToolSchema, type Part as PartMessage, type Tool as ToolMessage } from "./gen/agentd/v1/types_pb.js";
 import { messagesOf, ToolOutput } from "./parts.js";
-import { jsonSchemaOf } from "./schema.js";
+import { listOf, schemaText, validated, type OutputOf, type Schema } from "./schema.js";
 import { asJson, byteLength, messageOf, wellFormed } from "./text.js";
 import { follows, orAborted } from "./wait.js";
 
@@ -27,16 +26,20 @@ export interface ToolContext {
 }
 
 /** ToolDefinition describes a tool. */
-export interface ToolDefinition<S extends $ZodType = $ZodType> {
+export interface ToolDefinition<S extends Schema = Schema> {
   /** What it does, for the model; at most 16,384 bytes. */
   description: string;
-  /** Its arguments, an object. Arguments that do not fit are answered with an error that tells the model why. */
+  /**
+   * Its arguments, an object: a schema of a library that implements Standard JSON Schema, such as zod, or a JSON Schema as plain
+   * data, see jsonSchema. Arguments that the library refuses are answered with an error that tells the model why; a plain JSON
+   * Schema refuses none.
+   */
   input?: S;
   /**
    * Runs the tool, also several times at once. A string is the result as it is, anything else is sent as JSON; a ToolOutput has
    * one of these and images or other files behind it. What it throws becomes an error that the model sees, with its message.
    */
-  run: (input: output<S>, context: ToolContext) => unknown;
+  run: (input: OutputOf<S>, context: ToolContext) => unknown;
   /** How long a call may take, in milliseconds, at most a day; left out: what the run says for all tools, or the server. */
   timeoutMs?: number;
   /** Whether a person has to approve each call first, see Prompter. */
@@ -90,7 +93,7 @@ export class Tool {
       description: wellFormed(description),
       needsApproval,
       deferred,
-      ...(input === undefined ? {} : { inputSchema: jsonSchemaOf(input, `the input of tool ${name}`) }),
+      ...(input === undefined ? {} : { inputSchema: schemaText(input, `the input of tool ${name}`) }),
       ...(timeout === undefined ? {} : { timeout }),
     });
   }
@@ -121,11 +124,11 @@ export class Tool {
     }
     const schema = this.#definition.input;
     if (schema !== undefined) {
-      const parsed = await safeParseAsync(schema, input);
-      if (!parsed.success) {
-        return failed(`the arguments do not fit the schema of ${this.declaration.name}:\n${prettifyError(parsed.error)}`);
+      const result = await validated(schema, input);
+      if (result.issues !== undefined) {
+        return failed(`the arguments do not fit the schema of ${this.declaration.name}:\n${listOf(result.issues)}`);
       }
-      input = parsed.data;
+      input = result.value;
     }
     const delta: JsonObject = {};
     const { callId, sessionId, agentPath } = asked;

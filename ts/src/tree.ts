@@ -1,9 +1,8 @@
 // Trees of agents.
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
-import type { $ZodType } from "zod/v4/core";
 import { AgentSchema, CompactionSchema, GenerationSettingsSchema, IncludeHistory, type Agent as AgentMessage } from "./gen/agentd/v1/types_pb.js";
 import { AgentdError } from "./errors.js";
-import { jsonSchemaOf } from "./schema.js";
+import { schemaText, type Schema } from "./schema.js";
 
 /** Agent is a node of a tree: what {@link llm}, {@link sequential}, {@link parallel} and {@link loop} make. */
 export type Agent = MessageInitShape<typeof AgentSchema>;
@@ -46,8 +45,8 @@ export interface LlmOptions extends AgentOptions {
   subAgents?: readonly Agent[];
   /** State key that receives the agent's final text. */
   outputKey?: string;
-  /** What the agent's output has to be, as JSON. */
-  output?: $ZodType;
+  /** What the agent's output has to be, as JSON, an object: see input of ToolDefinition. The server validates it. */
+  output?: Schema;
   /** How the model is to write: temperature, longest answer, thinking, whether its prompt is cached, and so on. */
   generation?: MessageInitShape<typeof GenerationSettingsSchema>;
   /** How much of the conversation the model is told: all of it, or the present turn alone. Default: "all". */
@@ -72,7 +71,7 @@ export function llm(options: LlmOptions): Agent {
         fallbackModels: [...(options.fallbackModels ?? [])],
         ...(options.compaction === undefined ? {} : { compaction: compactionOf(options.compaction) }),
         ...(options.generation === undefined ? {} : { generation: options.generation }),
-        ...(options.output === undefined ? {} : { outputSchema: jsonSchemaOf(options.output, `the output of agent ${options.name}`) }),
+        ...(options.output === undefined ? {} : { outputSchema: schemaText(options.output, `the output of agent ${options.name}`) }),
       },
     },
   };

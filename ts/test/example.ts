@@ -16,7 +16,7 @@ export async function serveExample(host: string, port: number): Promise<Server> 
     write: false,
     format: "esm",
     target: "es2022",
-    alias: { "@apzuk3/agentd": `${root}dist/index.js`, zod: `${root}node_modules/zod` },
+    alias: { "@apzuk3/agentd": `${root}dist/index.js` },
   });
   const files = new Map([
     ["/", { type: "text/html", body: await readFile(`${example}index.html`) }],

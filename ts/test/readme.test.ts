@@ -9,8 +9,8 @@ import { serve } from "./daemon.js";
 const run = promisify(execFile);
 const root = fileURLToPath(new URL("../", import.meta.url));
 
-/** What the README's lines about files stand in. */
-const around = `import { ToolOutput, type Agent, type Agentd } from "@apzuk3/agentd";
+/** What the README's lines about schemas and files stand in. */
+const around = `import { llm, ToolOutput, type Agent, type Agentd } from "@apzuk3/agentd";
 declare const agentd: Agentd, agent: Agent, file: File;
 declare function picture(): Promise<Uint8Array>;
 `;
@@ -18,15 +18,17 @@ declare function picture(): Promise<Uint8Array>;
 test("the program of the README compiles as strict code and runs", async (t) => {
   const daemon = await serve(t);
   const readme = await readFile(`${root}README.md`, "utf8");
-  const [program = "", files = ""] = Array.from(readme.matchAll(/```ts\n([^]*?)```/g), (block) => block[1]);
+  const [program = "", schemas = "", files = ""] = Array.from(readme.matchAll(/```ts\n([^]*?)```/g), (block) => block[1]);
   const ours = program.replace("http://127.0.0.1:8080", daemon.url);
   assert.notEqual(ours, program, "the README names no server");
   const dir = `${root}dist-test/readme`;
   await mkdir(dir, { recursive: true });
   await writeFile(`${dir}/program.ts`, ours);
   assert.match(files, /new ToolOutput/);
-  await writeFile(`${dir}/files.ts`, around + files);
-  await writeFile(`${dir}/tsconfig.json`, '{"extends": "../../test/tsconfig.json", "compilerOptions": {"rootDir": ".", "outDir": "."}, "include": [], "files": ["program.ts", "files.ts"]}');
+  await writeFile(`${dir}/files.ts`, around.replace("llm, ", "") + files);
+  assert.match(schemas, /zodSchema\(/);
+  await writeFile(`${dir}/schemas.ts`, `${around.replace("ToolOutput, ", "")}${schemas}export { city };`);
+  await writeFile(`${dir}/tsconfig.json`, '{"extends": "../../test/tsconfig.json", "compilerOptions": {"rootDir": ".", "outDir": "."}, "include": [], "files": ["program.ts", "schemas.ts", "files.ts"]}');
   await run(process.execPath, [`${root}node_modules/typescript/bin/tsc`, "-p", dir]);
   const { stdout } = await run(process.execPath, [`${dir}/program.js`]);
   assert.match(stdout, /The \ntool \ngreet \nsays: \nHello, \nAlice!/);
