@@ -26,7 +26,17 @@ export type { AgentdOptions, AttachOptions, Budget, Keys, RunOptions, Visibility
 export { ToolOutput, type Part, type ResultPart } from "./parts.js";
 export type { Decision, Prompter } from "./prompts.js";
 export type { Result, Run } from "./run.js";
-export { jsonSchema, type InputOf, type Issue, type JsonSchema, type OutputOf, type Schema, type TypedSchema, type Validated, type Validator } from "./schema.js";
+export {
+  jsonSchema,
+  type InputOf,
+  type Issue,
+  type JsonSchema,
+  type OutputOf,
+  type Schema,
+  type TypedSchema,
+  type Validated,
+  type Validator,
+} from "./schema.js";
 export type { Sessions } from "./sessions.js";
 export type { ToolContext, ToolDefinition } from "./tool.js";
 export { Transcript, type Message } from "./transcript.js";

@@ -3,12 +3,12 @@ import { AgentdError } from "./errors.js";
 import { byteLength, messageOf } from "./text.js";
 
 /**
- * JsonSchema is a JSON Schema as plain data, whose root has the type "object". It is sent as it is and validates nothing in this
- * program.
+ * JsonSchema is a JSON Schema as plain data, whose root has the type "object". It is sent as it is, and validates nothing
+ * in this program. The second form is for types that are interfaces: these have no index signature.
  */
 export type JsonSchema =
   | { readonly "~standard"?: undefined; readonly [keyword: string]: unknown }
-  | { readonly "~standard"?: undefined; readonly type?: unknown; readonly properties?: unknown }; // interfaces have no index signature
+  | { readonly "~standard"?: undefined; readonly type?: unknown; readonly properties?: unknown };
 
 /** Issue is one way in which a value does not fit a schema. */
 export interface Issue {
@@ -18,9 +18,10 @@ export interface Issue {
 }
 
 /** Validated is a value as its schema's library makes it, or why it does not fit. */
-export type Validated<Output> = { readonly value: Output; readonly issues?: undefined } | { readonly issues: readonly Issue[] };
+export type Validated<Output> =
+  { readonly value: Output; readonly issues?: undefined } | { readonly issues: readonly Issue[] };
 
-/** Validator is version 1 of Standard Schema (https://standardschema.dev), which zod, Valibot, ArkType and others implement. */
+/** Validator is version 1 of Standard Schema (https://standardschema.dev), which zod, Valibot, ArkType and others have. */
 export interface Validator<Input = unknown, Output = Input> {
   readonly "~standard": {
     readonly version: 1;
@@ -33,8 +34,8 @@ export interface Validator<Input = unknown, Output = Input> {
 }
 
 /**
- * TypedSchema is version 1 of Standard JSON Schema: it knows its types and its JSON Schema. If it is a {@link Validator} too, it
- * validates; if not, values are taken as they come.
+ * TypedSchema is version 1 of Standard JSON Schema: it knows its types and its JSON Schema. If it is a {@link Validator}
+ * too, it validates; if not, values are taken as they come.
  */
 export interface TypedSchema<Input = unknown, Output = Input> {
   readonly "~standard": {
@@ -43,7 +44,7 @@ export interface TypedSchema<Input = unknown, Output = Input> {
     readonly types?: { readonly input: Input; readonly output: Output } | undefined;
     readonly validate?: Validator<Input, Output>["~standard"]["validate"];
     readonly jsonSchema: {
-      /** The JSON Schema of what is validated, in a draft such as "draft-2020-12". It throws for a draft that it does not know. */
+      /** The JSON Schema of what is validated, in a draft such as "draft-2020-12". It throws for an unknown draft. */
       readonly input: (options: { readonly target: string }) => Record<string, unknown>;
       /** The JSON Schema of what validation returns. */
       readonly output: (options: { readonly target: string }) => Record<string, unknown>;
@@ -57,21 +58,33 @@ export type Schema = TypedSchema | JsonSchema;
 type TypesOf<S extends { readonly "~standard": { readonly types?: unknown } }> = NonNullable<S["~standard"]["types"]>;
 
 /** InputOf is what a value has to be that a schema is to take; unknown if the schema does not say. */
-export type InputOf<S> = S extends TypedSchema | Validator ? (TypesOf<S> extends { readonly input: infer T } ? T : unknown) : unknown;
+export type InputOf<S> = S extends TypedSchema | Validator
+  ? TypesOf<S> extends { readonly input: infer T }
+    ? T
+    : unknown
+  : unknown;
 
-/** OutputOf is what a schema makes of a value: what its validation returns, or, where it does not validate, what came. */
-export type OutputOf<S> = S extends Validator ? (TypesOf<S> extends { readonly output: infer T } ? T : unknown) : InputOf<S>;
+/** OutputOf is what a schema makes of a value: what its validation returns, or, where there is none, what came. */
+export type OutputOf<S> = S extends Validator
+  ? TypesOf<S> extends { readonly output: infer T }
+    ? T
+    : unknown
+  : InputOf<S>;
 
 /** jsonSchema gives a JSON Schema the type of its values. Nothing holds the values against it in this program. */
 export function jsonSchema<T = unknown>(schema: JsonSchema): TypedSchema<T>;
-/** jsonSchema gives a JSON Schema to a schema of a library that generates none, such as Valibot. The validator gives the types, and validates. */
+/**
+ * jsonSchema gives a JSON Schema to a schema of a library that generates none, such as Valibot. The types are those of the
+ * library, which validates.
+ */
 export function jsonSchema<V extends Validator>(
   schema: JsonSchema,
   validator: V,
 ): TypedSchema<InputOf<V>, OutputOf<V>> & Validator<InputOf<V>, OutputOf<V>>;
 export function jsonSchema(schema: JsonSchema, validator?: Validator): TypedSchema {
   const copy = () => ({ ...schema });
-  const validate = validator === undefined ? {} : { validate: (value: unknown) => validator["~standard"].validate(value) };
+  const validate =
+    validator === undefined ? {} : { validate: (value: unknown) => validator["~standard"].validate(value) };
   return { "~standard": { version: 1, vendor: "agentd", ...validate, jsonSchema: { input: copy, output: copy } } };
 }
 
@@ -81,11 +94,14 @@ const maxSchema = 32_768;
 /** What a schema is written in that does not say. */
 const draft2020 = "https://json-schema.org/draft/2020-12/schema";
 
-/** schemaText returns a schema as the JSON of its JSON Schema. It throws INVALID_REQUEST if it has none, or one of no object. */
+/** schemaText returns the JSON Schema of a schema as JSON. It throws INVALID_REQUEST if there is none, or one of no object. */
 export function schemaText(schema: Schema, what: string): string {
   const object = keywordsOf(schema, what);
   if (object["type"] !== "object") {
-    throw new AgentdError("INVALID_REQUEST", `${what} must be a schema of the type "object", not ${JSON.stringify(object["type"] ?? "anything")}`);
+    throw new AgentdError(
+      "INVALID_REQUEST",
+      `${what} must be a schema of the type "object", not ${JSON.stringify(object["type"] ?? "anything")}`,
+    );
   }
   if (object["$schema"] === draft2020) {
     delete object["$schema"];
@@ -98,7 +114,10 @@ export function schemaText(schema: Schema, what: string): string {
   }
   const size = byteLength(text);
   if (size > maxSchema) {
-    throw new AgentdError("INVALID_REQUEST", `${what} has a JSON Schema of ${size} bytes, at most ${maxSchema} are allowed`);
+    throw new AgentdError(
+      "INVALID_REQUEST",
+      `${what} has a JSON Schema of ${size} bytes, at most ${maxSchema} are allowed`,
+    );
   }
   return text;
 }
@@ -107,7 +126,10 @@ export function schemaText(schema: Schema, what: string): string {
 function keywordsOf(schema: Schema, what: string): Record<string, unknown> {
   const given: unknown = schema;
   if (given === null || (typeof given !== "object" && typeof given !== "function") || Array.isArray(given)) {
-    throw new AgentdError("INVALID_REQUEST", `${what} must be a JSON Schema or a Standard Schema, such as { type: "object", properties: … }`);
+    throw new AgentdError(
+      "INVALID_REQUEST",
+      `${what} must be a JSON Schema or a Standard Schema, such as { type: "object", properties: … }`,
+    );
   }
   const standard = schema["~standard"];
   if (standard === undefined) {
@@ -115,7 +137,10 @@ function keywordsOf(schema: Schema, what: string): Record<string, unknown> {
   }
   if (typeof standard.jsonSchema?.input !== "function") {
     const { vendor } = standard;
-    const remedy = vendor === "zod" ? "zodSchema(schema) of @apzuk3/agentd/zod adds it" : "jsonSchema(itsJsonSchema, schema) adds it";
+    const remedy =
+      vendor === "zod"
+        ? "zodSchema(schema) of @apzuk3/agentd/zod adds it"
+        : "jsonSchema(itsJsonSchema, schema) adds it";
     throw new AgentdError("INVALID_REQUEST", `${what} is a schema of ${vendor} without a JSON Schema: ${remedy}`);
   }
   try {

@@ -30,9 +30,9 @@ export interface ToolDefinition<S extends Schema = Schema> {
   /** What it does, for the model; at most 16,384 bytes. */
   description: string;
   /**
-   * Its arguments, an object: a schema of a library that implements Standard JSON Schema, such as zod, or a JSON Schema as plain
-   * data, see jsonSchema. Arguments that the library refuses are answered with an error that tells the model why; a plain JSON
-   * Schema refuses none.
+   * Its arguments, an object: a schema of a library that implements Standard JSON Schema, such as zod, or a JSON Schema as
+   * plain data, see jsonSchema. Arguments that the library refuses are answered with an error that tells the model why; a
+   * plain JSON Schema refuses none.
    */
   input?: S;
   /**

@@ -55,22 +55,34 @@ const config = {
 
 /** packed makes tarballs of packages in the project and returns their names. */
 async function packed(folders: string[]): Promise<string[]> {
-  const { stdout } = await run("npm", ["pack", "--json", "--ignore-scripts", `--pack-destination=${project}`, ...folders], { cwd: root });
+  const { stdout } = await run(
+    "npm",
+    ["pack", "--json", "--ignore-scripts", `--pack-destination=${project}`, ...folders],
+    { cwd: root },
+  );
   return (JSON.parse(stdout.slice(stdout.indexOf("["))) as { filename: string }[]).map(({ filename }) => filename);
 }
 
 before(async () => {
   project = await mkdtemp(join(tmpdir(), "agentd-package-"));
-  const { dependencies } = JSON.parse(await readFile(`${root}package.json`, "utf8")) as { dependencies: Record<string, string> };
+  const { dependencies } = JSON.parse(await readFile(`${root}package.json`, "utf8")) as {
+    dependencies: Record<string, string>;
+  };
   // What it depends on comes out of node_modules, so that no registry is asked; what it does not name is not there.
   const tarballs = await packed([root, ...Object.keys(dependencies).map((name) => `${root}node_modules/${name}`)]);
   await writeFile(join(project, "package.json"), '{"private": true, "type": "module"}');
-  await run("npm", ["install", "--offline", "--no-audit", "--no-fund", "--ignore-scripts", ...tarballs.map((name) => `./${name}`)], { cwd: project });
+  await run(
+    "npm",
+    ["install", "--offline", "--no-audit", "--no-fund", "--ignore-scripts", ...tarballs.map((name) => `./${name}`)],
+    { cwd: project },
+  );
   await writeFile(join(project, "program.ts"), program);
   await writeFile(join(project, "tsconfig.json"), JSON.stringify(config));
-  await run(process.execPath, [`${root}node_modules/typescript/bin/tsc`, "-p", project]).catch((err: { stdout: string }) => {
-    throw new Error(`tsc: ${err.stdout}`);
-  });
+  await run(process.execPath, [`${root}node_modules/typescript/bin/tsc`, "-p", project]).catch(
+    (err: { stdout: string }) => {
+      throw new Error(`tsc: ${err.stdout}`);
+    },
+  );
 });
 
 after(() => rm(project, { recursive: true, force: true }));
@@ -83,11 +95,15 @@ async function said(code: string): Promise<string> {
 
 test("a program with a tool of a JSON Schema needs no zod", async (t) => {
   const { url } = await serve(t);
-  assert.equal(await said(`console.log(await (await import("./program.js")).greet(${JSON.stringify(url)}))`), "Let me use greet for that.The tool greet says: Hello, ALICE!");
+  assert.equal(
+    await said(`console.log(await (await import("./program.js")).greet(${JSON.stringify(url)}))`),
+    "Let me use greet for that.The tool greet says: Hello, ALICE!",
+  );
 });
 
 test("only the entry for zod asks for zod", async () => {
-  const failing = (entry: string) => said(`await import(${JSON.stringify(entry)}).then(() => console.log("found"), (err) => console.log(err.message))`);
+  const failing = (entry: string) =>
+    said(`await import(${JSON.stringify(entry)}).then(() => console.log("found"), (err) => console.log(err.message))`);
   assert.equal(await failing("@apzuk3/agentd"), "found");
   assert.equal(await failing("@apzuk3/agentd/proto"), "found");
   assert.match(await failing("@apzuk3/agentd/zod"), /^Cannot find package 'zod'/);
@@ -95,7 +111,10 @@ test("only the entry for zod asks for zod", async () => {
 
 test("a page with one tool is small", async (t) => {
   const { outputFiles } = await build({
-    stdin: { contents: 'import { greet } from "./program.js"; document.title = await greet(location.origin);', resolveDir: project },
+    stdin: {
+      contents: 'import { greet } from "./program.js"; document.title = await greet(location.origin);',
+      resolveDir: project,
+    },
     bundle: true,
     minify: true,
     write: false,

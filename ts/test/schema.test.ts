@@ -1,7 +1,17 @@
 // What tools and outputs take for a schema, what it makes of arguments, and their types.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Agentd, AgentdError, jsonSchema, llm, type InputOf, type OutputOf, type Schema, type TypedSchema, type Validator } from "@apzuk3/agentd";
+import {
+  Agentd,
+  AgentdError,
+  jsonSchema,
+  llm,
+  type InputOf,
+  type OutputOf,
+  type Schema,
+  type TypedSchema,
+  type Validator,
+} from "@apzuk3/agentd";
 import { zodSchema } from "@apzuk3/agentd/zod";
 import { z } from "zod";
 import * as mini from "zod/mini";
@@ -23,7 +33,10 @@ function declared(input: Schema): unknown {
 
 /** echoed is what a tool with a schema gets for arguments, as JSON, or why it is not run. */
 function echoed(input: Schema, args: unknown): Promise<Answer> {
-  return new Tool("t", { description, input, run: (got) => got }).call({ ...asked, input: JSON.stringify(args) }, new AbortController().signal);
+  return new Tool("t", { description, input, run: (got) => got }).call(
+    { ...asked, input: JSON.stringify(args) },
+    new AbortController().signal,
+  );
 }
 
 /** byHand is a schema of no library that counts as one. */
@@ -31,11 +44,15 @@ function byHand<T>(validate: Validator<unknown, T>["~standard"]["validate"]): Va
   return { "~standard": { version: 1, vendor: "byhand", validate } };
 }
 
-const refused = (says: RegExp) => (err: unknown) => err instanceof AgentdError && err.code === "INVALID_REQUEST" && says.test(err.message);
+const refused = (says: RegExp) => (err: unknown) =>
+  err instanceof AgentdError && err.code === "INVALID_REQUEST" && says.test(err.message);
 
 test("a plain JSON Schema is declared as it is, and refuses nothing", async () => {
   assert.deepEqual(declared(people), people);
-  assert.deepEqual(declared({ $schema: "http://json-schema.org/draft-07/schema#", ...people }), { $schema: "http://json-schema.org/draft-07/schema#", ...people });
+  assert.deepEqual(declared({ $schema: "http://json-schema.org/draft-07/schema#", ...people }), {
+    $schema: "http://json-schema.org/draft-07/schema#",
+    ...people,
+  });
   assert.deepEqual((await echoed(people, { people: "none" })).result, { case: "output", value: '{"people":"none"}' });
   assert.deepEqual(people, { type: "object", properties: { people: { type: "integer" } }, required: ["people"] });
 });
@@ -48,9 +65,17 @@ test("what changes in a JSON Schema after its tool was added is not declared", (
 });
 
 test("schemas of zod, of zod/mini and plain ones declare the same", () => {
-  const want = { ...people, properties: { people: { type: "integer", minimum: Number.MIN_SAFE_INTEGER, maximum: Number.MAX_SAFE_INTEGER } } };
+  const want = {
+    ...people,
+    properties: { people: { type: "integer", minimum: Number.MIN_SAFE_INTEGER, maximum: Number.MAX_SAFE_INTEGER } },
+  };
   const schema = z.object({ people: z.int() });
-  for (const input of [schema, zodSchema(schema), zodSchema(mini.object({ people: mini.int() })), z.toJSONSchema(schema, { io: "input" })]) {
+  for (const input of [
+    schema,
+    zodSchema(schema),
+    zodSchema(mini.object({ people: mini.int() })),
+    z.toJSONSchema(schema, { io: "input" }),
+  ]) {
     assert.deepEqual(declared(input), want);
   }
 });
@@ -70,7 +95,10 @@ test("a tool gets what validation returns, also later", async () => {
   for (const input of [twice, zodSchema(twice)]) {
     assert.deepEqual((await echoed(input, { n: 2 })).result, { case: "output", value: '{"n":4}' });
   }
-  const slow = jsonSchema(people, byHand((value) => Promise.resolve({ value: [value] })));
+  const slow = jsonSchema(
+    people,
+    byHand((value) => Promise.resolve({ value: [value] })),
+  );
   assert.deepEqual((await echoed(slow, 1)).result, { case: "output", value: "[1]" });
 });
 
@@ -81,7 +109,13 @@ test("refusals of any library name the place", async () => {
     { message: "also whole", path: [] },
     { message: "odd", path: ["a-b", "c"] },
   ];
-  const { result } = await echoed(jsonSchema(people, byHand(() => ({ issues }))), {});
+  const { result } = await echoed(
+    jsonSchema(
+      people,
+      byHand(() => ({ issues })),
+    ),
+    {},
+  );
   const want = '✖ whole\n✖ also whole\n✖ odd\n  → at ["a-b"].c\n✖ deep\n  → at list[0]["Symbol(s)"]';
   assert.deepEqual(result, { case: "error", value: `the arguments do not fit the schema of t:\n${want}` });
 });
@@ -91,7 +125,8 @@ test("a validator that throws, or returns nothing, is a tool error", async () =>
     throw new Error("no luck");
   });
   assert.deepEqual((await echoed(jsonSchema(people, thrower), {})).result, { case: "error", value: "no luck" });
-  assert.equal((await echoed(jsonSchema(people, byHand(() => undefined as never)), {})).result.case, "error");
+  const mute = byHand(() => undefined as never);
+  assert.equal((await echoed(jsonSchema(people, mute), {})).result.case, "error");
 });
 
 test("a schema may be a function, and know an older draft alone", () => {
@@ -113,8 +148,14 @@ test("what has no JSON Schema of an object is refused", () => {
   const cycle: Record<string, unknown> = { type: "object" };
   cycle["properties"] = cycle;
   assert.throws(loose(cycle), refused(/has no JSON Schema: .*circular/));
-  assert.throws(loose(byHand(() => ({ issues: [] }))), refused(/a schema of byhand without a JSON Schema: jsonSchema\(/));
-  assert.throws(loose(mini.object({})), refused(/a schema of zod without a JSON Schema: zodSchema\(schema\) of @apzuk3\/agentd\/zod/));
+  assert.throws(
+    loose(byHand(() => ({ issues: [] }))),
+    refused(/a schema of byhand without a JSON Schema: jsonSchema\(/),
+  );
+  assert.throws(
+    loose(mini.object({})),
+    refused(/a schema of zod without a JSON Schema: zodSchema\(schema\) of @apzuk3\/agentd\/zod/),
+  );
   assert.throws(loose(z.object({ d: z.date() })), refused(/has no JSON Schema: .*Date/));
   assert.throws(loose(zodSchema(z.object({ d: z.date() }))), refused(/has no JSON Schema: .*Date/));
   for (const wrong of [undefined, null, 5, people]) {
@@ -130,12 +171,24 @@ test("an input and an output that are undefined are left out", () => {
 });
 
 test("an agent's output is a JSON Schema", async (t) => {
-  const { url } = await serve(t, { city: `answers: [{text: '{"people": 700000}'}]`, wrong: `answers: [{when: {}, text: '{"people": "many"}'}]` });
+  const { url } = await serve(t, {
+    city: `answers: [{text: '{"people": 700000}'}]`,
+    wrong: `answers: [{when: {}, text: '{"people": "many"}'}]`,
+  });
   const agentd = new Agentd(url);
-  for (const output of [people, jsonSchema<{ people: number }>(people), zodSchema(mini.object({ people: mini.int() }))]) {
-    const { structuredOutput } = await agentd.run({ agent: llm({ name: "a", model: "scripted/city", output }), prompt: "go" }).result();
+  for (const output of [
+    people,
+    jsonSchema<{ people: number }>(people),
+    zodSchema(mini.object({ people: mini.int() })),
+  ]) {
+    const { structuredOutput } = await agentd
+      .run({ agent: llm({ name: "a", model: "scripted/city", output }), prompt: "go" })
+      .result();
     assert.deepEqual(structuredOutput, { people: 700_000 });
-    await assert.rejects(agentd.run({ agent: llm({ name: "a", model: "scripted/wrong", output }), prompt: "go" }).result(), { code: "OUTPUT_INVALID" });
+    await assert.rejects(
+      agentd.run({ agent: llm({ name: "a", model: "scripted/wrong", output }), prompt: "go" }).result(),
+      { code: "OUTPUT_INVALID" },
+    );
   }
 });
 
@@ -155,16 +208,32 @@ test("arguments have the types of their schema", () => {
     .addTool("zod", { description, input: length, run: (a) => holds<Same<typeof a, { n: number }>>() })
     .addTool("zodSchema", { description, input: zodSchema(length), run: (a) => holds<Same<typeof a, { n: number }>>() })
     .addTool("plain", { description, input: people, run: (a) => holds<Same<typeof a, unknown>>() })
-    .addTool("literal", { description, input: { type: "object", additionalProperties: false }, run: (a) => holds<Same<typeof a, unknown>>() })
+    .addTool("literal", {
+      description,
+      input: { type: "object", additionalProperties: false },
+      run: (a) => holds<Same<typeof a, unknown>>(),
+    })
     .addTool("constant", { description, input: constant, run: (a) => holds<Same<typeof a, unknown>>() })
     .addTool("foreign", { description, input: foreign, run: (a) => holds<Same<typeof a, unknown>>() })
     .addTool("none", { description, run: (a) => holds<Same<typeof a, unknown>>() })
     .addTool("untyped", { description, input: jsonSchema(people), run: (a) => holds<Same<typeof a, unknown>>() })
-    .addTool("typed", { description, input: jsonSchema<{ n: 1 }>(people), run: (a) => holds<Same<typeof a, { n: 1 }>>() })
-    .addTool("both", { description, input: jsonSchema(people, length), run: (a) => holds<Same<typeof a, { n: number }>>() })
+    .addTool("typed", {
+      description,
+      input: jsonSchema<{ n: 1 }>(people),
+      run: (a) => holds<Same<typeof a, { n: 1 }>>(),
+    })
+    .addTool("both", {
+      description,
+      input: jsonSchema(people, length),
+      run: (a) => holds<Same<typeof a, { n: number }>>(),
+    })
     .addTool("general", { description, input: people as Schema, run: (a) => holds<Same<typeof a, unknown>>() })
     // What is not validated is what came, not what validation would return.
-    .addTool("came", { description, input: jsonSchema(people) as TypedSchema<1, 2>, run: (a) => holds<Same<typeof a, 1>>() });
+    .addTool("came", {
+      description,
+      input: jsonSchema(people) as TypedSchema<1, 2>,
+      run: (a) => holds<Same<typeof a, 1>>(),
+    });
   holds<Same<InputOf<typeof length>, { n: string }>>();
   holds<Same<OutputOf<typeof length>, { n: number }>>();
   const bare = byHand(() => ({ value: 1 }));
