@@ -51,8 +51,8 @@ func fails(kind model.Kind, tokens int64) step {
 // about the models' calls.
 type chained struct {
 	*world
-	fallbacks []*agentdv1.RunResponse_ModelFallback
-	ended     []*agentdv1.RunResponse_ModelCallEnded
+	fallbacks []*agentdv1.ModelCallFellBack
+	ended     []*agentdv1.ModelCallEnded
 	log       bytes.Buffer
 }
 
@@ -61,7 +61,7 @@ func newChained(t *testing.T, steps map[string][]step) *chained {
 	c.runner.models = priced{c.script, map[string]float64{"root": 1, "b": 10, "c": 100}, nil}
 	c.runner.log = slog.New(slog.NewTextHandler(&c.log, nil))
 	c.watch = func(_ *session.Turn, m *agentdv1.RunResponse) {
-		if f := m.GetModelFallback(); f != nil {
+		if f := m.GetModelCallFellBack(); f != nil {
 			c.fallbacks = append(c.fallbacks, f)
 		}
 		if e := m.GetModelCallEnded(); e != nil {
@@ -120,10 +120,10 @@ func TestFallback(t *testing.T) {
 	if res.text["root"] != "again" || c.asked() != "2 1 1" || len(c.fallbacks) != 2 || len(c.ended) != 2 || len(res.tools) != 1 {
 		t.Fatalf("asked %s, %q, fallbacks %v, ended %v", c.asked(), res.text, c.fallbacks, c.ended)
 	}
-	if e := c.ended[0]; e.GetModel() != "c" || e.GetProvider() != "p-c" || e.GetLlmCalls() != 3 || e.GetUsage().GetTotalTokens() != 18 || e.GetCost() != 3*1+5*10+10*100 {
+	if e := c.ended[0]; e.GetModel() != "c" || e.GetProvider() != "p-c" || e.GetLlmCalls() != 3 || e.GetUsage().GetTotalTokens() != 18 || e.GetCostUsd() != 3*1+5*10+10*100 {
 		t.Errorf("first call %v", e)
 	}
-	if e := c.ended[1]; e.GetModel() != "root" || e.GetProvider() != "p-root" || e.GetLlmCalls() != 1 || e.GetCost() != 10 {
+	if e := c.ended[1]; e.GetModel() != "root" || e.GetProvider() != "p-root" || e.GetLlmCalls() != 1 || e.GetCostUsd() != 10 {
 		t.Errorf("second call %v", e)
 	}
 	if u := res.end.GetUsageSummary(); u.GetLlmCalls() != 4 || u.GetEstimatedCost() != 1063 {
@@ -177,7 +177,7 @@ func TestFallbackAllFail(t *testing.T) {
 	if res.err.GetCode() != agentdv1.ErrorCode_ERROR_CODE_RATE_LIMITED || res.err.GetMessage() != want || len(c.fallbacks) != 2 {
 		t.Errorf("%v, fallbacks %v", res.err, c.fallbacks)
 	}
-	if len(c.ended) != 1 || c.ended[0].GetModel() != "c" || c.ended[0].GetMessageId() != "" || c.ended[0].GetCost() != 201 {
+	if len(c.ended) != 1 || c.ended[0].GetModel() != "c" || c.ended[0].GetMessageId() != "" || c.ended[0].GetCostUsd() != 201 {
 		t.Errorf("ended %v", c.ended)
 	}
 	if log := c.log.String(); strings.Contains(log, "secret words") || strings.Count(log, "another one is called") != 2 || !strings.Contains(log, `next=c`) {

@@ -361,7 +361,7 @@ func narrowWorld(t *testing.T, models *narrow) *world {
 func TestCompactTold(t *testing.T) {
 	models := &narrow{known: true}
 	w := narrowWorld(t, models)
-	var told []*agentdv1.RunResponse_HistoryCompacted
+	var told []*agentdv1.HistoryCompacted
 	calls, seq := 0, int64(0)
 	w.watch = func(_ *session.Turn, m *agentdv1.RunResponse) {
 		if c := m.GetHistoryCompacted(); c != nil {
@@ -374,7 +374,7 @@ func TestCompactTold(t *testing.T) {
 	tree := compacts(2000, &agentdv1.Compaction{AtShare: 0.8})
 	turn := w.start(tree, "20 rounds")
 	res := w.follow(turn).ok(t)
-	if len(told) < 2 || told[0].GetReason() != agentdv1.RunResponse_HistoryCompacted_REASON_SHARE || told[0].GetContextTokens() != 2000 ||
+	if len(told) < 2 || told[0].GetReason() != agentdv1.HistoryCompacted_REASON_SHARE || told[0].GetContextTokens() != 2000 ||
 		!strings.HasPrefix(told[0].GetSummary(), "summary ") || told[len(told)-1].GetThroughSeq() >= seq {
 		t.Fatalf("told of %v", told)
 	}
@@ -419,7 +419,7 @@ func TestCompactRaw(t *testing.T) {
 	w := narrowWorld(t, models)
 	payloads := 0
 	w.watch = func(_ *session.Turn, m *agentdv1.RunResponse) {
-		if m.GetRawPayload() != nil {
+		if m.GetRawPayloadReceived() != nil {
 			payloads++
 		}
 	}

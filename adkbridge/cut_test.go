@@ -121,7 +121,7 @@ func (f *fakeRun) summariesHold(t *testing.T) {
 func (f *fakeRun) failures(r *Runner) int {
 	n := 0
 	for _, ev := range f.events(r) {
-		if ended := ev.CallEnded("s"); ended != nil && ended.GetOutcome() == agentdv1.RunResponse_ModelCallEnded_OUTCOME_FAILED {
+		if ended := ev.CallEnded("s"); ended != nil && ended.GetOutcome() == agentdv1.ModelCallEnded_OUTCOME_FAILED {
 			n++
 		}
 	}
@@ -286,10 +286,10 @@ func TestSummaryFallback(t *testing.T) {
 	tree.GetLlm().Model, tree.GetLlm().FallbackModels = "down-2000", []string{"narrow-2000"}
 	models := &narrow{known: true}
 	w := narrowWorld(t, models)
-	var told []*agentdv1.RunResponse_ModelFallback
+	var told []*agentdv1.ModelCallFellBack
 	var outcomes []string
 	w.watch = func(_ *session.Turn, m *agentdv1.RunResponse) {
-		if f := m.GetModelFallback(); f != nil && f.GetMessageId() == "" {
+		if f := m.GetModelCallFellBack(); f != nil && f.GetMessageId() == "" {
 			told = append(told, f)
 		}
 		if e := m.GetModelCallEnded(); e != nil {
@@ -305,7 +305,7 @@ func TestSummaryFallback(t *testing.T) {
 		t.Errorf("told %v", f)
 	}
 	sums := len(models.summed)
-	if got := strings.Count(strings.Join(outcomes, " "), "SUMMARISED"); got != sums || slices.Contains(outcomes, "FAILED") || outcomes[len(outcomes)-1] != "ANSWERED" {
+	if got := strings.Count(strings.Join(outcomes, " "), "SUMMARIZED"); got != sums || slices.Contains(outcomes, "FAILED") || outcomes[len(outcomes)-1] != "ANSWERED" {
 		t.Errorf("%d summaries, outcomes %q", sums, outcomes)
 	}
 	if u := models.bill(); int64(res.end.GetUsageSummary().GetLlmCalls()) != u.Calls || res.end.GetUsageSummary().GetEstimatedCost() != u.CostUSD {
@@ -409,7 +409,7 @@ func TestCutBranch(t *testing.T) {
 			continue
 		}
 		i := slices.IndexFunc(calls, func(c *agentdv1.ModelCallDetails) bool {
-			return c.GetCall().GetOutcome() == agentdv1.RunResponse_ModelCallEnded_OUTCOME_FAILED
+			return c.GetCall().GetOutcome() == agentdv1.ModelCallEnded_OUTCOME_FAILED
 		})
 		if i < 0 || calls[i].GetContents() == 0 || !strings.HasSuffix(strings.Join(calls[i].GetCall().GetAgentPath(), "/"), "top/root") || calls[i].GetCall().GetModel() != model {
 			t.Errorf("after record %d of %d, with model %q next: %s", n, len(whole.recs), model, compact(calls))

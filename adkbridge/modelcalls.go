@@ -403,7 +403,7 @@ func (h *history) promptBefore(key promptKey, since, seq int64) (contents []*gen
 type endedCall struct {
 	seq int64  // of the record that ended it
 	key string // "agent|branch#n"; "" for one that wrote a summary
-	end *agentdv1.RunResponse_ModelCallEnded
+	end *agentdv1.ModelCallEnded
 }
 
 // endedCalls are the calls of a turn that have ended. A call that has failed has no

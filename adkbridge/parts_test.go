@@ -116,12 +116,12 @@ func TestPartsInjected(t *testing.T) {
 			}
 		}
 	}
-	var messages []*agentdv1.RunResponse_UserMessage
+	var messages []*agentdv1.MessageInjected
 	watch := w.watch
 	w.watch = func(turn *session.Turn, m *agentdv1.RunResponse) {
 		watch(turn, m)
-		if m.GetUserMessage() != nil {
-			messages = append(messages, m.GetUserMessage())
+		if m.GetMessageInjected() != nil {
+			messages = append(messages, m.GetMessageInjected())
 		}
 	}
 	w.run(llm("a"), "go").ok(t)

@@ -314,10 +314,10 @@ func TestEventsSayWhereTheyAre(t *testing.T) {
 			t.Errorf("%d comes after %d", event.Seq, seen)
 		}
 		seen = max(seen, event.Seq)
-		if event.TurnID != "turn" || !event.Replayed || event.Time.IsZero() != (event.OutputChunk != nil || event.ToolNotice != nil) {
+		if event.TurnID != "turn" || !event.Replayed || event.Time.IsZero() != (event.OutputChunk != nil || event.ToolCallAnnounced != nil) {
 			t.Errorf("got %+v", event)
 		}
-		if n := event.ToolNotice; n != nil && (n.Name != "double" || !strings.HasPrefix(string(n.Input), `{"n":`) || n.AgentPath[0] != "root") {
+		if n := event.ToolCallAnnounced; n != nil && (n.Name != "double" || !strings.HasPrefix(string(n.Input), `{"n":`) || n.AgentPath[0] != "root") {
 			t.Errorf("notice: %+v", n)
 		}
 	}

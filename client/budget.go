@@ -52,7 +52,7 @@ func (c *runConfig) checked(option string, b Budget) *agentdv1.Budget {
 	case b.WallTime < 0 || b.WallTime > maxWallTime:
 		c.fail(errorf(ErrInvalidRequest, "%s: WallTime must be between 0 and %s, got %s", option, maxWallTime, b.WallTime))
 	}
-	out := &agentdv1.Budget{ModelCalls: b.ModelCalls, Tokens: b.Tokens, Cost: b.Cost}
+	out := &agentdv1.Budget{ModelCalls: b.ModelCalls, Tokens: b.Tokens, CostUsd: b.Cost}
 	if b.WallTime > 0 {
 		out.WallTime = durationpb.New(b.WallTime)
 	}

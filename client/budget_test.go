@@ -112,7 +112,7 @@ func TestBudgetsAreSent(t *testing.T) {
 	if want := (&agentdv1.Budget{Tokens: 9}); !proto.Equal(ex.GetBudget(), want) {
 		t.Errorf("turn: sent %v", ex.GetBudget())
 	}
-	if want := (&agentdv1.Budget{ModelCalls: 1, Tokens: 2, Cost: 0.5, WallTime: durationpb.New(time.Minute)}); !proto.Equal(ex.GetSessionBudget(), want) {
+	if want := (&agentdv1.Budget{ModelCalls: 1, Tokens: 2, CostUsd: 0.5, WallTime: durationpb.New(time.Minute)}); !proto.Equal(ex.GetSessionBudget(), want) {
 		t.Errorf("session: sent %v", ex.GetSessionBudget())
 	}
 	if ex.GetOnBusy() != 0 || ex.GetToolTimeout() != nil || ex.TurnId != nil {
@@ -146,10 +146,10 @@ func TestModelRetry(t *testing.T) {
 	c, _ := s.client(t)
 	tree := &agentdv1.Agent{Name: "root", AgentType: &agentdv1.Agent_Llm{Llm: &agentdv1.LlmAgent{Model: "scripted/retry"}}}
 	events := completes(t, follow(c.Run(t.Context(), tree, "hi")), "at last")
-	var retries []*client.ModelRetry
+	var retries []*client.ModelCallRetried
 	for _, e := range events {
-		if e.ModelRetry != nil {
-			retries = append(retries, e.ModelRetry)
+		if e.ModelCallRetried != nil {
+			retries = append(retries, e.ModelCallRetried)
 		}
 		if e.OutputChunk != nil && e.OutputChunk.MessageID != "" && e.OutputChunk.MessageID != retries[0].MessageID {
 			t.Errorf("said in message %s, want %s", e.OutputChunk.MessageID, retries[0].MessageID)

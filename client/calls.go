@@ -147,9 +147,9 @@ func (t *toolRunner) cancelCall(id, reason string) {
 	if c == nil {
 		return
 	}
-	cause := ErrToolCancelled
+	cause := ErrToolCanceled
 	if reason != "" {
-		cause = fmt.Errorf("%w: %s", ErrToolCancelled, reason)
+		cause = fmt.Errorf("%w: %s", ErrToolCanceled, reason)
 	}
 	c.cancel(cause)
 }
@@ -160,7 +160,7 @@ const errTaken = "another client has answered the call"
 // settled takes the result of a call as the server has recorded it, and tells
 // whether it is news to the caller: not what this run has answered and told. A
 // handler that still runs for it stops.
-func (t *toolRunner) settled(r *agentdv1.RunResponse_ToolResult) (news bool) {
+func (t *toolRunner) settled(r *agentdv1.ToolCallAnswered) (news bool) {
 	id := r.GetToolCallId()
 	t.mu.Lock()
 	own := t.told[id]
@@ -304,7 +304,7 @@ func (t *toolRunner) perform(c *call) {
 // isVerdict tells whether the end of a handler's context settles its call. The
 // end of the run does not: the call may be asked again.
 func isVerdict(cause error) bool {
-	return errors.Is(cause, ErrToolTimeout) || errors.Is(cause, ErrToolCancelled)
+	return errors.Is(cause, ErrToolTimeout) || errors.Is(cause, ErrToolCanceled)
 }
 
 // finish stores and sends the answer to a call, once.
@@ -312,14 +312,14 @@ func (t *toolRunner) finish(c *call, entry *answer, msg *agentdv1.RunRequest_Too
 	if !c.over.CompareAndSwap(false, true) {
 		return
 	}
-	wanted := !errors.Is(context.Cause(c.ctx), ErrToolCancelled)
+	wanted := !errors.Is(context.Cause(c.ctx), ErrToolCanceled)
 	if wanted && c.tool != nil {
 		t.record(c, msg)
 	}
 	t.run.client.answers.settle(entry, msg)
 	t.keep(entry, c.stored)
 	if !c.stored && !c.taken.Load() {
-		t.tell(&Event{TurnID: c.turnID, ToolResult: answerOf(c.req, msg)})
+		t.tell(&Event{TurnID: c.turnID, ToolCallAnswered: answerOf(c.req, msg)})
 	}
 	if !wanted {
 		return

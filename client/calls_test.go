@@ -69,11 +69,11 @@ func TestParallelCalls(t *testing.T) {
 			if event.ToolCall.Name != "meet" || event.ToolCall.AgentPath[0] != "root" || len(event.ToolCall.Input) == 0 {
 				t.Errorf("call: %+v", event.ToolCall)
 			}
-		case event.ToolResult != nil:
+		case event.ToolCallAnswered != nil:
 			results++
 			var i int
-			if _, err := fmt.Sscan(event.ToolResult.Output, &i); err != nil || event.ToolResult.ID != fmt.Sprintf("c%d", i) {
-				t.Errorf("result: %+v", event.ToolResult)
+			if _, err := fmt.Sscan(event.ToolCallAnswered.Output, &i); err != nil || event.ToolCallAnswered.ID != fmt.Sprintf("c%d", i) {
+				t.Errorf("result: %+v", event.ToolCallAnswered)
 			}
 			// The answer leaves after its event: only then may the next one be
 			// given.
@@ -273,13 +273,13 @@ func TestToolCancelled(t *testing.T) {
 		switch {
 		case err != nil:
 			t.Fatal(err)
-		case event.ToolResult != nil && event.ToolResult.Error != "":
-			results = append(results, event.ToolResult.Error)
+		case event.ToolCallAnswered != nil && event.ToolCallAnswered.Error != "":
+			results = append(results, event.ToolCallAnswered.Error)
 		case event.End != nil && event.End.Reason != "c3":
 			t.Errorf("answered: %s", event.End.Reason)
 		}
 	}
-	if cause := <-causes; !errors.Is(cause, client.ErrToolCancelled) || !strings.Contains(cause.Error(), "not needed") {
+	if cause := <-causes; !errors.Is(cause, client.ErrToolCanceled) || !strings.Contains(cause.Error(), "not needed") {
 		t.Errorf("cause: %v", cause)
 	}
 	if len(causes) != 0 {

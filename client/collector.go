@@ -56,8 +56,8 @@ func (c *collector) add(event *Event) error {
 		c.result.SessionID = event.Started.SessionID
 	case event.OutputChunk != nil:
 		return c.addChunk(event)
-	case event.Retract != nil:
-		c.retract(event.Retract.MessageID)
+	case event.MessageRetracted != nil:
+		c.retract(event.MessageRetracted.MessageID)
 	case event.StateUpdate != nil:
 		for key, value := range event.StateUpdate.Delta {
 			if value == nil {
@@ -71,12 +71,12 @@ func (c *collector) add(event *Event) error {
 		}
 	case event.ToolCall != nil:
 		c.called(event.ToolCall.AgentPath)
-	case event.ToolNotice != nil:
-		c.called(event.ToolNotice.AgentPath)
+	case event.ToolCallAnnounced != nil:
+		c.called(event.ToolCallAnnounced.AgentPath)
 	case event.ModelCallEnded != nil:
 		c.called(event.ModelCallEnded.AgentPath)
-	case event.ProviderTools != nil:
-		c.result.ProviderTools = append(c.result.ProviderTools, event.ProviderTools)
+	case event.ProviderToolsUsed != nil:
+		c.result.ProviderToolsUsed = append(c.result.ProviderToolsUsed, event.ProviderToolsUsed)
 	case event.End != nil:
 		c.result.Completed = event.End.Completed
 		c.result.Reason = event.End.Reason

@@ -371,7 +371,7 @@ func (d *doorTool) let(t *testing.T, result string) {
 // stops waits until a call of the tool has stopped because its turn was.
 func (d *doorTool) stops(t *testing.T) {
 	t.Helper()
-	if cause := await(t, d.ended, "end of the tool"); !errors.Is(cause, client.ErrToolCancelled) && !errors.Is(cause, client.ErrRunEnded) {
+	if cause := await(t, d.ended, "end of the tool"); !errors.Is(cause, client.ErrToolCanceled) && !errors.Is(cause, client.ErrRunEnded) {
 		t.Errorf("the handler's context ended by %v", cause)
 	}
 }

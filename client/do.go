@@ -28,9 +28,9 @@ type Result struct {
 	// State is the session's state as far as the server told of it; numbers are
 	// float64. Keys that were removed are not in it.
 	State map[string]any
-	// ProviderTools is what the models' providers have run, and what messages cite,
+	// ProviderToolsUsed is what the models' providers have run, and what messages cite,
 	// in order.
-	ProviderTools []*ProviderTools
+	ProviderToolsUsed []*ProviderToolsUsed
 	// Usage is what the turn used; nil if the server did not come to say it. See
 	// [End].
 	Usage *agentdv1.UsageSummary

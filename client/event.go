@@ -39,31 +39,31 @@ type Event struct {
 	StateUpdate *StateUpdate
 	// ToolCall says that a tool of this client is about to run; informative.
 	ToolCall *ToolCall
-	// ToolResult says how a tool call ended, once; informative. It is what the
+	// ToolCallAnswered says how a tool call ended, once; informative. It is what the
 	// server has stored: an answer of this run that is refused, or is second, is
 	// none. A tool that still runs when the turn ends has none. From a server that
 	// does not count its messages (Seq is 0 throughout) an answer of this run is
 	// yielded as soon as it is sent.
-	ToolResult *ToolResult
-	// ToolNotice tells of a call that this client is not asked for.
-	ToolNotice *ToolNotice
-	// ToolUnserved says that a call waits for a tool that no attached client has.
-	ToolUnserved *ToolUnserved
-	// UserMessage says that a user has said something to the running turn.
-	UserMessage *UserMessage
-	// Retract says that text is void: the model is asked again.
-	Retract *Retract
-	// ModelRetry says that a model call has failed and is made again.
-	ModelRetry *ModelRetry
-	// ModelFallback says that a model has failed and another one is called.
-	ModelFallback *ModelFallback
+	ToolCallAnswered *ToolCallAnswered
+	// ToolCallAnnounced tells of a call that this client is not asked for.
+	ToolCallAnnounced *ToolCallAnnounced
+	// ToolCallUnserved says that a call waits for a tool that no attached client has.
+	ToolCallUnserved *ToolCallUnserved
+	// MessageInjected says that a user has said something to the running turn.
+	MessageInjected *MessageInjected
+	// MessageRetracted says that text is void: the model is asked again.
+	MessageRetracted *MessageRetracted
+	// ModelCallRetried says that a model call has failed and is made again.
+	ModelCallRetried *ModelCallRetried
+	// ModelCallFellBack says that a model has failed and another one is called.
+	ModelCallFellBack *ModelCallFellBack
 	// ModelCallEnded says that a model call is over, and what it took.
 	ModelCallEnded *ModelCallEnded
-	// ProviderTools tells what a model's own provider has run, and what a message
+	// ProviderToolsUsed tells what a model's own provider has run, and what a message
 	// cites.
-	ProviderTools *ProviderTools
-	// RawPayload is a provider's own answer; see [WithRawPayloads].
-	RawPayload *RawPayload
+	ProviderToolsUsed *ProviderToolsUsed
+	// RawPayloadReceived is a provider's own answer; see [WithRawPayloads].
+	RawPayloadReceived *RawPayloadReceived
 	// HistoryCompacted says that an agent's model is from now on told a summary of
 	// the beginning of the conversation.
 	HistoryCompacted *HistoryCompacted
@@ -71,7 +71,7 @@ type Event struct {
 	// if it has one, and anybody who calls [Client.Resolve].
 	InteractionRequested *agentdv1.Interaction
 	// InteractionResolved says that nobody is asked any more, and what a person has
-	// said. The call of an approved tool follows as ToolCall or ToolNotice.
+	// said. The call of an approved tool follows as ToolCall or ToolCallAnnounced.
 	InteractionResolved *agentdv1.Interaction
 	// Error is a refusal that did not end the turn, such as of a late answer. It
 	// is yielded once the turn has gone on; that of a tool's answer at once.
@@ -103,18 +103,18 @@ type OutputChunk struct {
 	MessageID string
 }
 
-// Retract says that unfinished messages are void. They start over, under the
+// MessageRetracted says that unfinished messages are void. They start over, under the
 // same id. [Client.Do] follows it by itself.
-type Retract struct {
+type MessageRetracted struct {
 	// MessageID is the message; empty means all unfinished messages of the turn.
 	MessageID string
 	// AgentPath runs from the root of the tree to the agent that spoke.
 	AgentPath []string
 }
 
-// ModelRetry says that a model call has failed before any of its text was there,
+// ModelCallRetried says that a model call has failed before any of its text was there,
 // and is made again; nothing is void.
-type ModelRetry struct {
+type ModelCallRetried struct {
 	// AgentPath runs from the root of the tree to the agent whose call it is.
 	AgentPath []string
 	// MessageID is the message that the call is to write.
@@ -148,10 +148,10 @@ type ToolCall struct {
 	AgentPath []string
 }
 
-// ToolNotice is a tool call that another client is asked to answer, or that has
-// been answered: its [ToolResult] follows. If nobody has and the other one
+// ToolCallAnnounced is a tool call that another client is asked to answer, or that has
+// been answered: its [ToolCallAnswered] follows. If nobody has and the other one
 // leaves, this client may be asked: then a [ToolCall] follows.
-type ToolNotice struct {
+type ToolCallAnnounced struct {
 	// ID is unique within the session.
 	ID string
 	// Name is the tool's.
@@ -162,10 +162,10 @@ type ToolNotice struct {
 	AgentPath []string
 }
 
-// ToolUnserved says that a tool call waits and that no client is attached that has
+// ToolCallUnserved says that a tool call waits and that no client is attached that has
 // its tool, once it has been so for a few seconds. The call waits on: a client that
 // attaches with the tool is asked.
-type ToolUnserved struct {
+type ToolCallUnserved struct {
 	// ID is unique within the session.
 	ID string
 	// Name is the tool's.
@@ -177,9 +177,9 @@ type ToolUnserved struct {
 	Expires time.Time
 }
 
-// ToolResult is the end of a tool call. What follows from an answer is yielded
-// after its ToolResult.
-type ToolResult struct {
+// ToolCallAnswered is the end of a tool call. What follows from an answer is yielded
+// after its ToolCallAnswered.
+type ToolCallAnswered struct {
 	// ID is the call's.
 	ID string
 	// Name is the tool's.
@@ -246,8 +246,8 @@ func toolCallOf(m *agentdv1.RunResponse_ToolCallRequest) *ToolCall {
 	}
 }
 
-func noticeOf(m *agentdv1.RunResponse_ToolCallNotice) *ToolNotice {
-	return &ToolNotice{
+func noticeOf(m *agentdv1.ToolCallAnnounced) *ToolCallAnnounced {
+	return &ToolCallAnnounced{
 		ID:        m.GetToolCallId(),
 		Name:      m.GetToolName(),
 		Input:     json.RawMessage(m.GetToolInput()),
@@ -255,16 +255,16 @@ func noticeOf(m *agentdv1.RunResponse_ToolCallNotice) *ToolNotice {
 	}
 }
 
-func unservedOf(m *agentdv1.RunResponse_ToolCallUnserved) *ToolUnserved {
-	out := &ToolUnserved{ID: m.GetToolCallId(), Name: m.GetToolName(), AgentPath: m.GetAgentPath()}
+func unservedOf(m *agentdv1.ToolCallUnserved) *ToolCallUnserved {
+	out := &ToolCallUnserved{ID: m.GetToolCallId(), Name: m.GetToolName(), AgentPath: m.GetAgentPath()}
 	if m.GetExpireTime() != nil {
 		out.Expires = m.GetExpireTime().AsTime()
 	}
 	return out
 }
 
-func retryOf(m *agentdv1.RunResponse_ModelRetry) *ModelRetry {
-	return &ModelRetry{
+func retryOf(m *agentdv1.ModelCallRetried) *ModelCallRetried {
+	return &ModelCallRetried{
 		AgentPath: m.GetAgentPath(),
 		MessageID: m.GetMessageId(),
 		Attempt:   int(m.GetAttempt()),
@@ -275,8 +275,8 @@ func retryOf(m *agentdv1.RunResponse_ModelRetry) *ModelRetry {
 }
 
 // answerOf is the result of a call that this client has answered.
-func answerOf(req *agentdv1.RunResponse_ToolCallRequest, m *agentdv1.RunRequest_ToolCallResponse) *ToolResult {
-	return &ToolResult{
+func answerOf(req *agentdv1.RunResponse_ToolCallRequest, m *agentdv1.RunRequest_ToolCallResponse) *ToolCallAnswered {
+	return &ToolCallAnswered{
 		ID:        m.GetToolCallId(),
 		Name:      m.GetToolName(),
 		Output:    m.GetOutput(),
@@ -286,8 +286,8 @@ func answerOf(req *agentdv1.RunResponse_ToolCallRequest, m *agentdv1.RunRequest_
 	}
 }
 
-func toolResultOf(m *agentdv1.RunResponse_ToolResult) *ToolResult {
-	return &ToolResult{
+func toolResultOf(m *agentdv1.ToolCallAnswered) *ToolCallAnswered {
+	return &ToolCallAnswered{
 		ID:        m.GetToolCallId(),
 		Name:      m.GetToolName(),
 		Output:    m.GetOutput(),

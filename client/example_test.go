@@ -106,8 +106,8 @@ func ExampleWithOnBusy() {
 					}
 				}
 			})
-		case event.UserMessage != nil:
-			fmt.Println("the user:", event.UserMessage.Content)
+		case event.MessageInjected != nil:
+			fmt.Println("the user:", event.MessageInjected.Content)
 		case event.OutputChunk != nil:
 			fmt.Print(event.OutputChunk.Content)
 		}

@@ -103,8 +103,8 @@ func (s *peer) call(id, tool, input string) error {
 }
 
 func (s *peer) cancelTool(id, reason string) error {
-	return s.send(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCancelled_{
-		ToolCancelled: &agentdv1.RunResponse_ToolCancelled{SessionId: session, ToolCallId: id, Reason: reason},
+	return s.send(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCallCanceled{
+		ToolCallCanceled: &agentdv1.ToolCallCanceled{SessionId: session, ToolCallId: id, Reason: reason},
 	}})
 }
 

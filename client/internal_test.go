@@ -150,7 +150,7 @@ func TestShownAnswersAreLetGo(t *testing.T) {
 		if len(calls.kept) != 1 || c.answers.order.Len() != min(i, 5) {
 			t.Errorf("%d kept, %d in order", len(calls.kept), c.answers.order.Len())
 		}
-		if calls.settled(&agentdv1.RunResponse_ToolResult{ToolCallId: key.call, Parts: picture}) {
+		if calls.settled(&agentdv1.ToolCallAnswered{ToolCallId: key.call, Parts: picture}) {
 			t.Error("what this run has answered is told as news")
 		}
 		if len(calls.kept) != 0 || !c.answers.known(key) {
@@ -179,8 +179,8 @@ func TestClaimWaits(t *testing.T) {
 		t.Error("the second claimer did not get the call")
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(ErrToolCancelled)
-	if _, _, err := m.claim(ctx, callKey{call: "c"}); !errors.Is(err, ErrToolCancelled) {
+	cancel(ErrToolCanceled)
+	if _, _, err := m.claim(ctx, callKey{call: "c"}); !errors.Is(err, ErrToolCanceled) {
 		t.Errorf("want the cause, got %v", err)
 	}
 }

@@ -6,16 +6,16 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
-// WithRawPayloads has a [Client.Run] yield [RawPayload]: the providers' own answers
+// WithRawPayloads has a [Client.Run] yield [RawPayloadReceived]: the providers' own answers
 // to each try of the turn's model calls. They are stored with the session.
 func WithRawPayloads() RunOption {
 	return func(c *runConfig) { c.rawPayloads = true }
 }
 
-// ModelFallback says that a model has failed before any of its text was there, all
+// ModelCallFellBack says that a model has failed before any of its text was there, all
 // its retries included, and that the call is made to the next one of
 // LlmAgent.FallbackModels; nothing is void.
-type ModelFallback struct {
+type ModelCallFellBack struct {
 	// AgentPath runs from the root of the tree to the agent whose call it is.
 	AgentPath []string
 	// MessageID is the message that the call is to write; empty when it is to write a
@@ -40,7 +40,7 @@ type ModelCallEnded struct {
 	// Outcome is what has come of the call: an answer, a summary, see
 	// [HistoryCompacted], or nothing, of which is only told because it was paid for.
 	// It is unspecified where an older server does not say.
-	Outcome agentdv1.RunResponse_ModelCallEnded_Outcome
+	Outcome agentdv1.ModelCallEnded_Outcome
 	// Model is the one that was called last, as the agent names it; ServedModel is
 	// the name that its provider gave it.
 	Model, ServedModel string
@@ -64,9 +64,9 @@ type ModelCallEnded struct {
 	FirstText time.Duration
 }
 
-// ProviderTools tells what a model's own provider has run while it wrote a message
+// ProviderToolsUsed tells what a model's own provider has run while it wrote a message
 // (searches, code), and what the message cites. Nobody is asked for it.
-type ProviderTools struct {
+type ProviderToolsUsed struct {
 	// AgentPath runs from the root of the tree to the agent whose model it was.
 	AgentPath []string
 	// MessageID is the message.
@@ -105,10 +105,10 @@ type Citation struct {
 	Start, End int
 }
 
-// RawPayload is a provider's answer to one try of a model call as it came over the
+// RawPayloadReceived is a provider's answer to one try of a model call as it came over the
 // network, but for keys, which are replaced; see [WithRawPayloads]. It comes before
 // the ModelCallEnded of its call.
-type RawPayload struct {
+type RawPayloadReceived struct {
 	// AgentPath runs from the root of the tree to the agent whose call it was.
 	AgentPath []string
 	// MessageID is the message that the call was to write; for a summary, the one
@@ -146,8 +146,8 @@ type HistoryCompacted struct {
 	PromptTokens, ContextTokens int64
 }
 
-func fallbackOf(m *agentdv1.RunResponse_ModelFallback) *ModelFallback {
-	return &ModelFallback{
+func fallbackOf(m *agentdv1.ModelCallFellBack) *ModelCallFellBack {
+	return &ModelCallFellBack{
 		AgentPath: m.GetAgentPath(),
 		MessageID: m.GetMessageId(),
 		Model:     m.GetModel(),
@@ -157,7 +157,7 @@ func fallbackOf(m *agentdv1.RunResponse_ModelFallback) *ModelFallback {
 	}
 }
 
-func callEndedOf(m *agentdv1.RunResponse_ModelCallEnded) *ModelCallEnded {
+func callEndedOf(m *agentdv1.ModelCallEnded) *ModelCallEnded {
 	return &ModelCallEnded{
 		AgentPath:   m.GetAgentPath(),
 		MessageID:   m.GetMessageId(),
@@ -167,28 +167,28 @@ func callEndedOf(m *agentdv1.RunResponse_ModelCallEnded) *ModelCallEnded {
 		Provider:    m.GetProvider(),
 		Usage:       m.GetUsage(),
 		ModelCalls:  int(m.GetLlmCalls()),
-		Cost:        m.Cost,
+		Cost:        m.CostUsd,
 		StopReason:  m.GetStopReason(),
 		Duration:    m.GetDuration().AsDuration(),
-		FirstText:   m.GetFirstText().AsDuration(),
+		FirstText:   m.GetTimeToFirstText().AsDuration(),
 	}
 }
 
-func providerToolsOf(m *agentdv1.RunResponse_ProviderTools) *ProviderTools {
-	out := &ProviderTools{AgentPath: m.GetAgentPath(), MessageID: m.GetMessageId()}
+func providerToolsOf(m *agentdv1.ProviderToolsUsed) *ProviderToolsUsed {
+	out := &ProviderToolsUsed{AgentPath: m.GetAgentPath(), MessageID: m.GetMessageId()}
 	for _, u := range m.GetUses() {
 		out.Uses = append(out.Uses, ProviderToolUse{ID: u.GetId(), Name: u.GetToolName(), Input: u.GetInput(), Output: u.GetOutput(), Error: u.GetError()})
 	}
 	for _, c := range m.GetCitations() {
 		out.Citations = append(out.Citations, Citation{
-			URI: c.GetUri(), Title: c.GetTitle(), CitedText: c.GetCitedText(), Start: int(c.GetStart()), End: int(c.GetEnd()),
+			URI: c.GetUri(), Title: c.GetTitle(), CitedText: c.GetCitedText(), Start: int(c.GetStartByte()), End: int(c.GetEndByte()),
 		})
 	}
 	return out
 }
 
-func rawPayloadOf(m *agentdv1.RunResponse_RawPayload) *RawPayload {
-	return &RawPayload{
+func rawPayloadOf(m *agentdv1.RawPayloadReceived) *RawPayloadReceived {
+	return &RawPayloadReceived{
 		AgentPath:   m.GetAgentPath(),
 		MessageID:   m.GetMessageId(),
 		Attempt:     int(m.GetAttempt()),
@@ -200,12 +200,12 @@ func rawPayloadOf(m *agentdv1.RunResponse_RawPayload) *RawPayload {
 	}
 }
 
-func compactedOf(m *agentdv1.RunResponse_HistoryCompacted) *HistoryCompacted {
+func compactedOf(m *agentdv1.HistoryCompacted) *HistoryCompacted {
 	return &HistoryCompacted{
 		AgentPath:     m.GetAgentPath(),
 		Summary:       m.GetSummary(),
 		ThroughSeq:    m.GetThroughSeq(),
-		Overflow:      m.GetReason() == agentdv1.RunResponse_HistoryCompacted_REASON_OVERFLOW,
+		Overflow:      m.GetReason() == agentdv1.HistoryCompacted_REASON_OVERFLOW,
 		PromptTokens:  m.GetPromptTokens(),
 		ContextTokens: m.GetContextTokens(),
 	}

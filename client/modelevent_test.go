@@ -18,33 +18,33 @@ import (
 // modelTale is a turn in which much happens to a model call.
 func modelTale(l *turnLog) {
 	path, cost := []string{"root"}, 0.25
-	l.add(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_HistoryCompacted_{HistoryCompacted: &agentdv1.RunResponse_HistoryCompacted{
-		SessionId: session, AgentPath: path, Summary: "they met", ThroughSeq: 7, Reason: agentdv1.RunResponse_HistoryCompacted_REASON_OVERFLOW, PromptTokens: 900, ContextTokens: 1000,
+	l.add(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_HistoryCompacted{HistoryCompacted: &agentdv1.HistoryCompacted{
+		SessionId: session, AgentPath: path, Summary: "they met", ThroughSeq: 7, Reason: agentdv1.HistoryCompacted_REASON_OVERFLOW, PromptTokens: 900, ContextTokens: 1000,
 	}}})
-	l.add(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_RawPayload_{RawPayload: &agentdv1.RunResponse_RawPayload{
+	l.add(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_RawPayloadReceived{RawPayloadReceived: &agentdv1.RawPayloadReceived{
 		SessionId: session, AgentPath: path, MessageId: "m1", Attempt: 1, Provider: "openai", Status: 503, ContentType: "text/html", Body: []byte("busy\xff"), Truncated: true,
 	}}})
-	l.add(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_ModelFallback_{ModelFallback: &agentdv1.RunResponse_ModelFallback{
+	l.add(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_ModelCallFellBack{ModelCallFellBack: &agentdv1.ModelCallFellBack{
 		SessionId: session, AgentPath: path, MessageId: "m1", Model: "gpt-x", NextModel: "claude-x", Code: agentdv1.ErrorCode_ERROR_CODE_MODEL_UNAVAILABLE, Message: "busy",
 	}}})
 	l.say("m1", "It is sunny.")
-	l.add(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_ProviderTools_{ProviderTools: &agentdv1.RunResponse_ProviderTools{
+	l.add(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_ProviderToolsUsed{ProviderToolsUsed: &agentdv1.ProviderToolsUsed{
 		SessionId: session, AgentPath: path, MessageId: "m1",
-		Uses: []*agentdv1.RunResponse_ProviderTools_Use{{Id: "u1", ToolName: "web_search", Input: `{"q":"sun"}`, Output: `["x"]`}, {ToolName: "code_execution", Error: "no"}},
-		Citations: []*agentdv1.RunResponse_ProviderTools_Citation{
-			{Uri: "https://sun.example", Title: "Sun", CitedText: "sunny", Start: 6, End: 11}, {Uri: "https://sky.example"},
+		Uses: []*agentdv1.ProviderToolUse{{Id: "u1", ToolName: "web_search", Input: `{"q":"sun"}`, Output: `["x"]`}, {ToolName: "code_execution", Error: "no"}},
+		Citations: []*agentdv1.Citation{
+			{Uri: "https://sun.example", Title: "Sun", CitedText: "sunny", StartByte: 6, EndByte: 11}, {Uri: "https://sky.example"},
 		},
 	}}})
-	l.add(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_ModelCallEnded_{ModelCallEnded: &agentdv1.RunResponse_ModelCallEnded{
+	l.add(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_ModelCallEnded{ModelCallEnded: &agentdv1.ModelCallEnded{
 		SessionId: session, AgentPath: path, MessageId: "m1", Model: "claude-x", ServedModel: "claude-x-1", Provider: "anthropic",
-		Usage: &agentdv1.TokenUsage{PromptTokens: 5, CacheWriteTokens: 3}, LlmCalls: 2, Cost: &cost, StopReason: agentdv1.StopReason_STOP_REASON_STOP,
-		Outcome:  agentdv1.RunResponse_ModelCallEnded_OUTCOME_ANSWERED,
-		Duration: durationpb.New(3 * time.Second), FirstText: durationpb.New(time.Second),
+		Usage: &agentdv1.TokenUsage{PromptTokens: 5, CacheWriteTokens: 3}, LlmCalls: 2, CostUsd: &cost, StopReason: agentdv1.StopReason_STOP_REASON_STOP,
+		Outcome:  agentdv1.ModelCallEnded_OUTCOME_ANSWERED,
+		Duration: durationpb.New(3 * time.Second), TimeToFirstText: durationpb.New(time.Second),
 	}}})
-	l.add(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_ModelCallEnded_{ModelCallEnded: &agentdv1.RunResponse_ModelCallEnded{
-		SessionId: session, AgentPath: path, LlmCalls: 1, Outcome: agentdv1.RunResponse_ModelCallEnded_OUTCOME_FAILED,
+	l.add(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_ModelCallEnded{ModelCallEnded: &agentdv1.ModelCallEnded{
+		SessionId: session, AgentPath: path, LlmCalls: 1, Outcome: agentdv1.ModelCallEnded_OUTCOME_FAILED,
 	}}})
-	l.add(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_ModelFallback_{ModelFallback: &agentdv1.RunResponse_ModelFallback{
+	l.add(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_ModelCallFellBack{ModelCallFellBack: &agentdv1.ModelCallFellBack{
 		SessionId: session, AgentPath: path, Model: "gpt-x", NextModel: "claude-x", Code: agentdv1.ErrorCode_ERROR_CODE_TIMEOUT,
 	}}})
 	l.say("", "")
@@ -74,19 +74,19 @@ func TestModelEvents(t *testing.T) {
 	path, cost := []string{"root"}, 0.25
 	want := []*client.Event{
 		{Seq: 20, HistoryCompacted: &client.HistoryCompacted{AgentPath: path, Summary: "they met", ThroughSeq: 7, Overflow: true, PromptTokens: 900, ContextTokens: 1000}},
-		{Seq: 30, RawPayload: &client.RawPayload{AgentPath: path, MessageID: "m1", Attempt: 1, Provider: "openai", Status: 503, ContentType: "text/html", Body: []byte("busy\xff"), Truncated: true}},
-		{Seq: 40, ModelFallback: &client.ModelFallback{AgentPath: path, MessageID: "m1", Model: "gpt-x", NextModel: "claude-x", Code: client.ErrModelUnavailable, Message: "busy"}},
-		{Seq: 60, ProviderTools: &client.ProviderTools{
+		{Seq: 30, RawPayloadReceived: &client.RawPayloadReceived{AgentPath: path, MessageID: "m1", Attempt: 1, Provider: "openai", Status: 503, ContentType: "text/html", Body: []byte("busy\xff"), Truncated: true}},
+		{Seq: 40, ModelCallFellBack: &client.ModelCallFellBack{AgentPath: path, MessageID: "m1", Model: "gpt-x", NextModel: "claude-x", Code: client.ErrModelUnavailable, Message: "busy"}},
+		{Seq: 60, ProviderToolsUsed: &client.ProviderToolsUsed{
 			AgentPath: path, MessageID: "m1",
 			Uses:      []client.ProviderToolUse{{ID: "u1", Name: "web_search", Input: `{"q":"sun"}`, Output: `["x"]`}, {Name: "code_execution", Error: "no"}},
 			Citations: []client.Citation{{URI: "https://sun.example", Title: "Sun", CitedText: "sunny", Start: 6, End: 11}, {URI: "https://sky.example"}},
 		}},
 		{Seq: 70, ModelCallEnded: &client.ModelCallEnded{
-			AgentPath: path, MessageID: "m1", Outcome: agentdv1.RunResponse_ModelCallEnded_OUTCOME_ANSWERED, Model: "claude-x", ServedModel: "claude-x-1", Provider: "anthropic", ModelCalls: 2, Cost: &cost,
+			AgentPath: path, MessageID: "m1", Outcome: agentdv1.ModelCallEnded_OUTCOME_ANSWERED, Model: "claude-x", ServedModel: "claude-x-1", Provider: "anthropic", ModelCalls: 2, Cost: &cost,
 			Usage: &agentdv1.TokenUsage{PromptTokens: 5, CacheWriteTokens: 3}, StopReason: agentdv1.StopReason_STOP_REASON_STOP, Duration: 3 * time.Second, FirstText: time.Second,
 		}},
-		{Seq: 80, ModelCallEnded: &client.ModelCallEnded{AgentPath: path, ModelCalls: 1, Outcome: agentdv1.RunResponse_ModelCallEnded_OUTCOME_FAILED}},
-		{Seq: 90, ModelFallback: &client.ModelFallback{AgentPath: path, Model: "gpt-x", NextModel: "claude-x", Code: client.ErrTimeout}},
+		{Seq: 80, ModelCallEnded: &client.ModelCallEnded{AgentPath: path, ModelCalls: 1, Outcome: agentdv1.ModelCallEnded_OUTCOME_FAILED}},
+		{Seq: 90, ModelCallFellBack: &client.ModelCallFellBack{AgentPath: path, Model: "gpt-x", NextModel: "claude-x", Code: client.ErrTimeout}},
 	}
 	for at := range 12 {
 		t.Run(fmt.Sprint(at), func(t *testing.T) {
@@ -108,7 +108,7 @@ func TestFinishedCallIsNotRetracted(t *testing.T) {
 			l := newTurnLog(t, func(l *turnLog) {
 				l.say("m1", "one ")
 				if over {
-					l.add(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_ModelCallEnded_{ModelCallEnded: &agentdv1.RunResponse_ModelCallEnded{
+					l.add(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_ModelCallEnded{ModelCallEnded: &agentdv1.ModelCallEnded{
 						SessionId: session, AgentPath: []string{"root"}, MessageId: "m1", LlmCalls: 1,
 					}}})
 				}
@@ -132,10 +132,10 @@ func TestDoCollectsCitations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(res.ProviderTools) != 1 || len(res.ProviderTools[0].Citations) != 2 {
-		t.Fatalf("got %+v", res.ProviderTools)
+	if len(res.ProviderToolsUsed) != 1 || len(res.ProviderToolsUsed[0].Citations) != 2 {
+		t.Fatalf("got %+v", res.ProviderToolsUsed)
 	}
-	if c := res.ProviderTools[0].Citations[0]; res.Text[c.Start:c.End] != "sunny" {
+	if c := res.ProviderToolsUsed[0].Citations[0]; res.Text[c.Start:c.End] != "sunny" {
 		t.Errorf("cited %q", res.Text[c.Start:c.End])
 	}
 }

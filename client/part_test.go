@@ -206,17 +206,17 @@ func TestPartsInEvents(t *testing.T) {
 				}
 				return steps(
 					func() error {
-						return s.send(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolResult_{ToolResult: &agentdv1.RunResponse_ToolResult{
-							ToolCallId: "1", ToolName: "look", Parts: []*agentdv1.Part{tc.settled}, Result: &agentdv1.RunResponse_ToolResult_Output{Output: ""},
+						return s.send(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCallAnswered{ToolCallAnswered: &agentdv1.ToolCallAnswered{
+							ToolCallId: "1", ToolName: "look", Parts: []*agentdv1.Part{tc.settled}, Result: &agentdv1.ToolCallAnswered_Output{Output: ""},
 						}}})
 					},
 					func() error {
-						return s.send(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_UserMessage_{UserMessage: &agentdv1.RunResponse_UserMessage{
+						return s.send(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_MessageInjected{MessageInjected: &agentdv1.MessageInjected{
 							Content: "see", Parts: []*agentdv1.Part{other},
 						}}})
 					},
 					func() error {
-						return s.send(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_TurnQueued_{TurnQueued: &agentdv1.RunResponse_TurnQueued{
+						return s.send(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_TurnQueued{TurnQueued: &agentdv1.TurnQueued{
 							SessionId: session, UserParts: []*agentdv1.Part{mine},
 						}}})
 					},
@@ -232,10 +232,10 @@ func TestPartsInEvents(t *testing.T) {
 				switch {
 				case err != nil:
 					t.Fatal(err)
-				case event.ToolResult != nil:
-					told = append(told, event.ToolResult.Parts...)
-				case event.UserMessage != nil:
-					said = event.UserMessage.Parts
+				case event.ToolCallAnswered != nil:
+					told = append(told, event.ToolCallAnswered.Parts...)
+				case event.MessageInjected != nil:
+					said = event.MessageInjected.Parts
 				case event.Queued != nil:
 					waits = event.Queued.Parts
 				}

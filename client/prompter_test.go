@@ -55,15 +55,15 @@ func (q *question) ends(t *testing.T, why error) {
 }
 
 func approves(input string) *agentdv1.Resolution {
-	a := &agentdv1.Resolution_Approve{}
+	a := &agentdv1.Approval{}
 	if input != "" {
 		a.ToolInput = &input
 	}
-	return &agentdv1.Resolution{Decision: &agentdv1.Resolution_Approve_{Approve: a}}
+	return &agentdv1.Resolution{Decision: &agentdv1.Resolution_Approve{Approve: a}}
 }
 
 func denies(reason string) *agentdv1.Resolution {
-	return &agentdv1.Resolution{Decision: &agentdv1.Resolution_Deny_{Deny: &agentdv1.Resolution_Deny{Reason: reason}}}
+	return &agentdv1.Resolution{Decision: &agentdv1.Resolution_Deny{Deny: &agentdv1.Denial{Reason: reason}}}
 }
 
 func replies(text string) *agentdv1.Resolution {

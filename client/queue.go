@@ -65,9 +65,9 @@ type Queued struct {
 	Inject bool
 }
 
-// UserMessage is what a user has said to the running turn: a prompt that was
+// MessageInjected is what a user has said to the running turn: a prompt that was
 // injected. Models see it from their next calls on.
-type UserMessage struct {
+type MessageInjected struct {
 	// Content is what the user says.
 	Content string
 	// Parts are what the user says behind it.
@@ -88,6 +88,6 @@ func queuedOf(m *agentdv1.RunResponse) *Queued {
 	}
 }
 
-func userMessageOf(m *agentdv1.RunResponse_UserMessage) *UserMessage {
-	return &UserMessage{Content: m.GetContent(), Parts: m.GetParts(), QueuedTurnID: m.GetQueuedTurnId()}
+func userMessageOf(m *agentdv1.MessageInjected) *MessageInjected {
+	return &MessageInjected{Content: m.GetContent(), Parts: m.GetParts(), QueuedTurnID: m.GetQueuedTurnId()}
 }

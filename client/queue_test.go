@@ -119,7 +119,7 @@ func TestInterrupt(t *testing.T) {
 		t.Errorf("queued %+v", q)
 	}
 	end := lastEnd(t, b.turn.rest(t))
-	if end.Completed || !strings.Contains(end.Reason, "interrupted") || end.Receipt == nil || len(end.Receipt.CancelledToolCalls) != 1 {
+	if end.Completed || !strings.Contains(end.Reason, "interrupted") || end.Receipt == nil || len(end.Receipt.CanceledToolCalls) != 1 {
 		t.Errorf("ended %+v", end)
 	}
 	b.door.stops(t)
@@ -151,9 +151,9 @@ func TestInject(t *testing.T) {
 	if call := b.says(t, "done"); len(call.told) != 2 || !strings.Contains(call.told[1], "again") {
 		t.Errorf("the model was told %q", call.told)
 	}
-	said := func(e *client.Event) bool { return e.UserMessage != nil }
-	if m := b.turn.until(t, said); m.UserMessage.Content != "and Bob" || m.UserMessage.QueuedTurnID != q.TurnID || m.TurnID != b.started.TurnID {
-		t.Errorf("the turn's own client saw %+v", m.UserMessage)
+	said := func(e *client.Event) bool { return e.MessageInjected != nil }
+	if m := b.turn.until(t, said); m.MessageInjected.Content != "and Bob" || m.MessageInjected.QueuedTurnID != q.TurnID || m.TurnID != b.started.TurnID {
+		t.Errorf("the turn's own client saw %+v", m.MessageInjected)
 	}
 	completes(t, b.turn, "done")
 	events := completes(t, r, "done")

@@ -12,10 +12,10 @@ type Receipt struct {
 	// AbortedModelCalls are model calls whose providers' requests were closed.
 	// Text of them that was yielded stays part of the session.
 	AbortedModelCalls []AbortedModelCall
-	// CancelledToolCalls are calls without a result; the contexts of their
+	// CanceledToolCalls are calls without a result; the contexts of their
 	// handlers have ended. What such a handler has done until then, or does
 	// after, the models never learn.
-	CancelledToolCalls []CallName
+	CanceledToolCalls []CallName
 	// AnsweredToolCalls are calls asked together with those, whose results the
 	// session keeps.
 	AnsweredToolCalls []CallName
@@ -44,14 +44,14 @@ type CallName struct {
 }
 
 // receiptOf returns nil for none.
-func receiptOf(m *agentdv1.RunResponse_CancelReceipt) *Receipt {
+func receiptOf(m *agentdv1.CancelReceipt) *Receipt {
 	if m == nil {
 		return nil
 	}
 	out := &Receipt{
-		CancelledToolCalls: namesOf(m.GetCancelledToolCalls()),
-		AnsweredToolCalls:  namesOf(m.GetAnsweredToolCalls()),
-		Took:               m.GetTook().AsDuration(),
+		CanceledToolCalls: namesOf(m.GetCanceledToolCalls()),
+		AnsweredToolCalls: namesOf(m.GetAnsweredToolCalls()),
+		Took:              m.GetTook().AsDuration(),
 	}
 	for _, c := range m.GetAbortedModelCalls() {
 		out.AbortedModelCalls = append(out.AbortedModelCalls, AbortedModelCall{
@@ -64,7 +64,7 @@ func receiptOf(m *agentdv1.RunResponse_CancelReceipt) *Receipt {
 	return out
 }
 
-func namesOf(calls []*agentdv1.RunResponse_CancelReceipt_ToolCall) []CallName {
+func namesOf(calls []*agentdv1.CanceledToolCall) []CallName {
 	var out []CallName
 	for _, c := range calls {
 		out = append(out, CallName{ID: c.GetToolCallId(), Name: c.GetToolName()})

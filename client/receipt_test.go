@@ -45,7 +45,7 @@ func receiptOfToolCalls(t *testing.T, stop func(*client.Control) error) {
 		t.Fatalf("ended %+v", end)
 	}
 	want := []client.CallName{{ID: ids["one"], Name: "one"}, {ID: ids["two"], Name: "two"}}
-	if got := end.Receipt.CancelledToolCalls; !slices.Equal(got, want) {
+	if got := end.Receipt.CanceledToolCalls; !slices.Equal(got, want) {
 		t.Errorf("cancelled %v, want %v", got, want)
 	}
 	if got, want := end.Receipt.AnsweredToolCalls, []client.CallName{{ID: ids["quick"], Name: "quick"}}; !slices.Equal(got, want) {
@@ -80,7 +80,7 @@ func TestReceiptOfAModelCall(t *testing.T) {
 		if !slices.Equal(got.AgentPath, []string{"root"}) || got.Model != "puppet/any" || got.MessageID == "" || got.Ran != 3*time.Second {
 			t.Errorf("aborted %+v", got)
 		}
-		if r := end.Receipt; len(r.AnsweredToolCalls)+len(r.CancelledToolCalls) != 0 || r.Took < 0 {
+		if r := end.Receipt; len(r.AnsweredToolCalls)+len(r.CanceledToolCalls) != 0 || r.Took < 0 {
 			t.Errorf("got %+v", r)
 		}
 	})

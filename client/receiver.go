@@ -150,21 +150,21 @@ func (r *run) handle(l *link, msg *agentdv1.RunResponse) {
 	case *agentdv1.RunResponse_Execute:
 		r.started(m.Execute)
 		event.Started = &Started{SessionID: m.Execute.GetSessionId()}
-	case *agentdv1.RunResponse_TurnQueued_:
+	case *agentdv1.RunResponse_TurnQueued:
 		event.Queued = queuedOf(msg)
-	case *agentdv1.RunResponse_UserMessage_:
-		event.UserMessage = userMessageOf(m.UserMessage)
-	case *agentdv1.RunResponse_ModelRetry_:
-		event.ModelRetry = retryOf(m.ModelRetry)
-	case *agentdv1.RunResponse_ModelFallback_:
-		event.ModelFallback = fallbackOf(m.ModelFallback)
-	case *agentdv1.RunResponse_ModelCallEnded_:
+	case *agentdv1.RunResponse_MessageInjected:
+		event.MessageInjected = userMessageOf(m.MessageInjected)
+	case *agentdv1.RunResponse_ModelCallRetried:
+		event.ModelCallRetried = retryOf(m.ModelCallRetried)
+	case *agentdv1.RunResponse_ModelCallFellBack:
+		event.ModelCallFellBack = fallbackOf(m.ModelCallFellBack)
+	case *agentdv1.RunResponse_ModelCallEnded:
 		event.ModelCallEnded = callEndedOf(m.ModelCallEnded)
-	case *agentdv1.RunResponse_ProviderTools_:
-		event.ProviderTools = providerToolsOf(m.ProviderTools)
-	case *agentdv1.RunResponse_RawPayload_:
-		event.RawPayload = rawPayloadOf(m.RawPayload)
-	case *agentdv1.RunResponse_HistoryCompacted_:
+	case *agentdv1.RunResponse_ProviderToolsUsed:
+		event.ProviderToolsUsed = providerToolsOf(m.ProviderToolsUsed)
+	case *agentdv1.RunResponse_RawPayloadReceived:
+		event.RawPayloadReceived = rawPayloadOf(m.RawPayloadReceived)
+	case *agentdv1.RunResponse_HistoryCompacted:
 		event.HistoryCompacted = compactedOf(m.HistoryCompacted)
 	case *agentdv1.RunResponse_OutputChunk_:
 		if !r.chunk(l, msg) {
@@ -176,32 +176,32 @@ func (r *run) handle(l *link, msg *agentdv1.RunResponse) {
 	case *agentdv1.RunResponse_ToolCall:
 		r.tools.start(l, msg)
 		return
-	case *agentdv1.RunResponse_ToolCancelled_:
-		r.tools.cancelCall(m.ToolCancelled.GetToolCallId(), m.ToolCancelled.GetReason())
+	case *agentdv1.RunResponse_ToolCallCanceled:
+		r.tools.cancelCall(m.ToolCallCanceled.GetToolCallId(), m.ToolCallCanceled.GetReason())
 		return
-	case *agentdv1.RunResponse_ToolCallNotice_:
-		event.ToolNotice = noticeOf(m.ToolCallNotice)
-	case *agentdv1.RunResponse_ToolCallUnserved_:
+	case *agentdv1.RunResponse_ToolCallAnnounced:
+		event.ToolCallAnnounced = noticeOf(m.ToolCallAnnounced)
+	case *agentdv1.RunResponse_ToolCallUnserved:
 		if !l.saysUnserved(m.ToolCallUnserved.GetToolCallId()) {
 			return
 		}
-		event.ToolUnserved = unservedOf(m.ToolCallUnserved)
-	case *agentdv1.RunResponse_ToolResult_:
-		if !r.tools.settled(m.ToolResult) {
+		event.ToolCallUnserved = unservedOf(m.ToolCallUnserved)
+	case *agentdv1.RunResponse_ToolCallAnswered:
+		if !r.tools.settled(m.ToolCallAnswered) {
 			return
 		}
-		event.ToolResult = toolResultOf(m.ToolResult)
-	case *agentdv1.RunResponse_InteractionRequested_:
+		event.ToolCallAnswered = toolResultOf(m.ToolCallAnswered)
+	case *agentdv1.RunResponse_InteractionRequested:
 		in := m.InteractionRequested.GetInteraction()
 		event.InteractionRequested = proto.CloneOf(in)
 		r.deliver(event)
 		r.asks.ask(in, msg.GetReplayed())
 		return
-	case *agentdv1.RunResponse_InteractionResolved_:
+	case *agentdv1.RunResponse_InteractionResolved:
 		event.InteractionResolved = m.InteractionResolved.GetInteraction()
 		r.asks.over(event.InteractionResolved.GetId())
-	case *agentdv1.RunResponse_Retract_:
-		event.Retract = &Retract{MessageID: m.Retract.GetMessageId(), AgentPath: m.Retract.GetAgentPath()}
+	case *agentdv1.RunResponse_MessageRetracted:
+		event.MessageRetracted = &MessageRetracted{MessageID: m.MessageRetracted.GetMessageId(), AgentPath: m.MessageRetracted.GetAgentPath()}
 	default:
 		return
 	}

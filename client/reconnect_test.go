@@ -71,10 +71,10 @@ func note(event *client.Event) string {
 		return where + fmt.Sprint("state ", event.StateUpdate.Delta)
 	case event.ToolCall != nil:
 		return where + "call " + event.ToolCall.ID
-	case event.ToolNotice != nil:
-		return where + "notice " + event.ToolNotice.ID
-	case event.Retract != nil:
-		return where + "retract " + event.Retract.MessageID
+	case event.ToolCallAnnounced != nil:
+		return where + "notice " + event.ToolCallAnnounced.ID
+	case event.MessageRetracted != nil:
+		return where + "retract " + event.MessageRetracted.MessageID
 	case event.Error != nil:
 		return where + "error " + event.Error.Message
 	case event.End != nil:
@@ -92,8 +92,8 @@ func tell(t *testing.T, c *client.Client) (notes, results []string) {
 			t.Errorf("after %q: %v", notes, err)
 			break
 		}
-		if event.ToolResult != nil {
-			results = append(results, event.ToolResult.ID)
+		if event.ToolCallAnswered != nil {
+			results = append(results, event.ToolCallAnswered.ID)
 		} else {
 			notes = append(notes, note(event))
 		}
@@ -337,7 +337,7 @@ func shownOnce(t *testing.T, c *client.Client, text string, heard func(text stri
 			t.Fatal(err)
 		case event.ToolCall != nil:
 			calls++
-		case event.ToolResult != nil:
+		case event.ToolCallAnswered != nil:
 			results++
 		case event.OutputChunk != nil:
 			said += event.OutputChunk.Content

@@ -270,8 +270,8 @@ func TestQueuedTurnBeginsOnce(t *testing.T) {
 			}}
 			return steps(
 				func() error {
-					return s.send(&agentdv1.RunResponse{Seq: 10, TurnId: "t", Response: &agentdv1.RunResponse_TurnQueued_{
-						TurnQueued: &agentdv1.RunResponse_TurnQueued{SessionId: session, UserPrompt: "hi", Ahead: 2},
+					return s.send(&agentdv1.RunResponse{Seq: 10, TurnId: "t", Response: &agentdv1.RunResponse_TurnQueued{
+						TurnQueued: &agentdv1.TurnQueued{SessionId: session, UserPrompt: "hi", Ahead: 2},
 					}})
 				},
 				func() error { return s.send(started) },

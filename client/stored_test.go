@@ -84,8 +84,8 @@ func TestRefusedAnswerIsReplacedOnce(t *testing.T) {
 				t.Fatal(err)
 			case event.Error != nil:
 				told = append(told, event.Error.Message)
-			case event.ToolResult != nil:
-				told = append(told, "result "+event.ToolResult.Output+event.ToolResult.Error)
+			case event.ToolCallAnswered != nil:
+				told = append(told, "result "+event.ToolCallAnswered.Output+event.ToolCallAnswered.Error)
 			}
 		}
 		if len(told) != 2 || told[0] != "no room" || !strings.Contains(told[1], "result the tool ran, but its result was refused") {
@@ -145,8 +145,8 @@ func TestAnswerThatWasNotTakenIsSentAgain(t *testing.T) {
 			t.Fatal(err)
 		case event.Error != nil:
 			told = append(told, "error "+event.Error.Message)
-		case event.ToolResult != nil:
-			told = append(told, "result "+event.ToolResult.Output+event.ToolResult.Error)
+		case event.ToolCallAnswered != nil:
+			told = append(told, "result "+event.ToolCallAnswered.Output+event.ToolCallAnswered.Error)
 		}
 	}
 	if len(told) != 1 || told[0] != "result done" || streams.Load() != 3 || ran.Load() != 1 {
@@ -159,7 +159,7 @@ func TestAnswerThatWasNotTakenIsSentAgain(t *testing.T) {
 func TestUnservedCallsAreTold(t *testing.T) {
 	expires := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	unserved := func(id string) *agentdv1.RunResponse {
-		return &agentdv1.RunResponse{TurnId: "turn", Response: &agentdv1.RunResponse_ToolCallUnserved_{ToolCallUnserved: &agentdv1.RunResponse_ToolCallUnserved{
+		return &agentdv1.RunResponse{TurnId: "turn", Response: &agentdv1.RunResponse_ToolCallUnserved{ToolCallUnserved: &agentdv1.ToolCallUnserved{
 			SessionId: session, ToolCallId: id, ToolName: "look", AgentPath: []string{"root"}, ExpireTime: timestamppb.New(expires),
 		}}}
 	}
@@ -187,7 +187,7 @@ func TestUnservedCallsAreTold(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if u := event.ToolUnserved; u != nil {
+		if u := event.ToolCallUnserved; u != nil {
 			ids = append(ids, u.ID)
 			if u.Name != "look" || len(u.AgentPath) != 1 || !u.Expires.Equal(expires) || event.Seq != 0 {
 				t.Errorf("told %+v", u)

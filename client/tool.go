@@ -27,8 +27,8 @@ var toolName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.:-]{0,63}$`)
 
 // Causes with which a tool handler's context ends; see context.Cause.
 var (
-	// ErrToolCancelled: the server no longer wants the call.
-	ErrToolCancelled = errors.New("the tool call was cancelled")
+	// ErrToolCanceled: the server no longer wants the call.
+	ErrToolCanceled = errors.New("the tool call was cancelled")
 	// ErrToolTimeout: the call took longer than its tool timeout.
 	ErrToolTimeout = errors.New("the tool call timed out")
 	// ErrRunEnded: the run that asked for the call is over.
@@ -135,7 +135,7 @@ func ToolSchema(schema string) ToolOption {
 // An error becomes a tool error that the model sees, with its text. So does a
 // panic, without its stack. fn is called on its own goroutine, concurrently with
 // other calls and with itself; it should return soon after its context ends. The
-// cause of that is one of [ErrToolCancelled], [ErrToolTimeout] and [ErrRunEnded],
+// cause of that is one of [ErrToolCanceled], [ErrToolTimeout] and [ErrRunEnded],
 // or the caller's own.
 //
 // AddTool fails for a name that does not match

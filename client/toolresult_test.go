@@ -12,11 +12,11 @@ import (
 )
 
 func isToolCall(e *client.Event) bool   { return e.ToolCall != nil }
-func isToolNotice(e *client.Event) bool { return e.ToolNotice != nil }
+func isToolNotice(e *client.Event) bool { return e.ToolCallAnnounced != nil }
 
 // resultsOf are the results of tool calls that were told.
 func resultsOf(events []*client.Event) []*client.Event {
-	return slices.DeleteFunc(slices.Clone(events), func(e *client.Event) bool { return e.ToolResult == nil })
+	return slices.DeleteFunc(slices.Clone(events), func(e *client.Event) bool { return e.ToolCallAnswered == nil })
 }
 
 // Each client is told the result of a call once, when the server has it: also the
@@ -43,7 +43,7 @@ func TestResultsAreToldOnce(t *testing.T) {
 		if len(told) != 1 {
 			t.Fatalf("%s is told %d results", name, len(told))
 		}
-		r := told[0].ToolResult
+		r := told[0].ToolCallAnswered
 		if r.ID != call.ID || r.Name != "door" || r.Output != "open" || r.Error != "" || !slices.Equal(r.AgentPath, call.AgentPath) {
 			t.Errorf("%s: %+v", name, r)
 		}
@@ -77,7 +77,7 @@ func TestCallThatSomebodyElseAnswers(t *testing.T) {
 	s.says(t, "done")
 	events := mine.rest(t)
 	told := resultsOf(events)
-	if len(told) != 1 || told[0].Seq == 0 || told[0].ToolResult.ID != call.ID || told[0].ToolResult.Error != "locked" || told[0].ToolResult.Output != "" {
+	if len(told) != 1 || told[0].Seq == 0 || told[0].ToolCallAnswered.ID != call.ID || told[0].ToolCallAnswered.Error != "locked" || told[0].ToolCallAnswered.Output != "" {
 		t.Errorf("told %d results, the first %+v", len(told), told)
 	}
 	if !lastEnd(t, events).Completed {

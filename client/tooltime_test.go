@@ -91,7 +91,7 @@ func TestServersToolTimeout(t *testing.T) {
 		r := follow(c.Run(t.Context(), actor("door"), "go"))
 		s.next(t).gets(t, reply{calls: []string{"door"}})
 		<-door.asked
-		if cause := <-door.ended; !errors.Is(cause, client.ErrToolCancelled) || !strings.Contains(cause.Error(), "1m0s") {
+		if cause := <-door.ended; !errors.Is(cause, client.ErrToolCanceled) || !strings.Contains(cause.Error(), "1m0s") {
 			t.Errorf("the handler's context ended by %v", cause)
 		}
 		if call := s.says(t, "sorry"); len(call.told) != 1 || !strings.Contains(call.told[0], "1m0s") {
@@ -113,7 +113,7 @@ func TestTimeoutOfAWaitingCall(t *testing.T) {
 		s.next(t).gets(t, reply{calls: []string{"slow", "quick"}})
 		<-slow.asked
 		begin := time.Now()
-		result := r.until(t, func(e *client.Event) bool { return e.ToolResult != nil }).ToolResult
+		result := r.until(t, func(e *client.Event) bool { return e.ToolCallAnswered != nil }).ToolCallAnswered
 		if result.Name != "quick" || !strings.Contains(result.Error, "timed out") || time.Since(begin) != time.Second {
 			t.Errorf("after %s: %+v", time.Since(begin), result)
 		}

@@ -329,25 +329,25 @@ func chunkMsg(id, text string) *agentdv1.RunResponse {
 
 func noticeMsg(m *agentdv1.RunResponse) *agentdv1.RunResponse {
 	call := m.GetToolCall()
-	return &agentdv1.RunResponse{Seq: m.GetSeq(), TurnId: m.GetTurnId(), Response: &agentdv1.RunResponse_ToolCallNotice_{
-		ToolCallNotice: &agentdv1.RunResponse_ToolCallNotice{
+	return &agentdv1.RunResponse{Seq: m.GetSeq(), TurnId: m.GetTurnId(), Response: &agentdv1.RunResponse_ToolCallAnnounced{
+		ToolCallNotice: &agentdv1.ToolCallAnnounced{
 			SessionId: session, ToolCallId: call.GetToolCallId(), ToolName: call.GetToolName(), ToolInput: call.GetToolInput(), AgentPath: call.GetAgentPath(),
 		},
 	}}
 }
 
 func resultMsg(m *agentdv1.RunRequest_ToolCallResponse) *agentdv1.RunResponse {
-	result := &agentdv1.RunResponse_ToolResult{ToolCallId: m.GetToolCallId(), ToolName: m.GetToolName(), AgentPath: []string{"root"}}
+	result := &agentdv1.ToolCallAnswered{ToolCallId: m.GetToolCallId(), ToolName: m.GetToolName(), AgentPath: []string{"root"}}
 	if m.GetError() != "" {
-		result.Result = &agentdv1.RunResponse_ToolResult_Error{Error: m.GetError()}
+		result.Result = &agentdv1.ToolCallAnswered_Error{Error: m.GetError()}
 	} else {
-		result.Result = &agentdv1.RunResponse_ToolResult_Output{Output: m.GetOutput()}
+		result.Result = &agentdv1.ToolCallAnswered_Output{Output: m.GetOutput()}
 	}
-	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolResult_{ToolResult: result}}
+	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCallAnswered{ToolCallAnswered: result}}
 }
 
 func retractMsg(id string) *agentdv1.RunResponse {
-	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_Retract_{Retract: &agentdv1.RunResponse_Retract{SessionId: session, MessageId: id}}}
+	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_MessageRetracted{MessageRetracted: &agentdv1.MessageRetracted{SessionId: session, MessageId: id}}}
 }
 
 func stateMsg(key string, value float64) *agentdv1.RunResponse {

@@ -53,9 +53,9 @@ type Model struct {
 	// Provider is one of About.Providers.
 	Provider string
 	// Price is nil where none is known.
-	Price *agentdv1.Model_Price
+	Price *agentdv1.ModelPrice
 	// Capabilities is nil where none are known.
-	Capabilities *agentdv1.Model_Capabilities
+	Capabilities *agentdv1.ModelCapabilities
 	// Source says where these were read, and Retires is the day from which on the
 	// provider serves the model no more, YYYY-MM-DD; both may be empty.
 	Source, Retires string
@@ -71,7 +71,7 @@ func (s *sessionService) GetCapabilities(context.Context, *connect.Request[agent
 		Retention:       durationpb.New(about.Retention),
 	}
 	for _, p := range about.Providers {
-		out.Providers = append(out.Providers, &agentdv1.GetCapabilitiesResponse_Provider{
+		out.Providers = append(out.Providers, &agentdv1.Provider{
 			Name: p.Name, HasKey: p.HasKey, KeyHeader: p.KeyHeader, BuiltinTools: p.BuiltinTools,
 		})
 	}

@@ -57,7 +57,7 @@ func displayOf(m *agentdv1.RunResponse) *agentdv1.Display {
 		return shown(kindStatus, phaseStarted, turn, public)
 	case *agentdv1.RunResponse_Heartbeat:
 		return shown(kindStatus, phaseProgress, refStream, public)
-	case *agentdv1.RunResponse_TurnQueued_:
+	case *agentdv1.RunResponse_TurnQueued:
 		return shown(kindStatus, phaseProgress, turn, public)
 	case *agentdv1.RunResponse_StateUpdate_:
 		return shown(kindStatus, phaseProgress, turn, private)
@@ -68,49 +68,49 @@ func displayOf(m *agentdv1.RunResponse) *agentdv1.Display {
 			turn = refStream
 		}
 		return shown(kindError, phaseFailed, turn, public)
-	case *agentdv1.RunResponse_ModelRetry_:
-		return shown(kindError, phaseProgress, refMessage+r.ModelRetry.GetMessageId(), private)
-	case *agentdv1.RunResponse_ModelFallback_:
-		return shown(kindError, phaseProgress, refOfCall(refMessage, r.ModelFallback), private)
-	case *agentdv1.RunResponse_ModelCallEnded_:
+	case *agentdv1.RunResponse_ModelCallRetried:
+		return shown(kindError, phaseProgress, refMessage+r.ModelCallRetried.GetMessageId(), private)
+	case *agentdv1.RunResponse_ModelCallFellBack:
+		return shown(kindError, phaseProgress, refOfCall(refMessage, r.ModelCallFellBack), private)
+	case *agentdv1.RunResponse_ModelCallEnded:
 		return shown(kindStatus, phaseOfCall(r.ModelCallEnded), refOfCall(refModelCall, r.ModelCallEnded), private)
-	case *agentdv1.RunResponse_HistoryCompacted_:
+	case *agentdv1.RunResponse_HistoryCompacted:
 		return shown(kindStatus, phaseProgress, refAgent+strings.Join(r.HistoryCompacted.GetAgentPath(), "/"), private)
-	case *agentdv1.RunResponse_RawPayload_:
-		return shown(kindStatus, phaseProgress, refModelCall+r.RawPayload.GetMessageId(), private)
-	case *agentdv1.RunResponse_ProviderTools_:
-		return shown(kindTool, phaseCompleted, refTool+r.ProviderTools.GetMessageId(), public)
+	case *agentdv1.RunResponse_RawPayloadReceived:
+		return shown(kindStatus, phaseProgress, refModelCall+r.RawPayloadReceived.GetMessageId(), private)
+	case *agentdv1.RunResponse_ProviderToolsUsed:
+		return shown(kindTool, phaseCompleted, refTool+r.ProviderToolsUsed.GetMessageId(), public)
 	case *agentdv1.RunResponse_OutputChunk_:
 		return displayOfChunk(r.OutputChunk)
-	case *agentdv1.RunResponse_UserMessage_:
-		return shown(kindText, phaseCompleted, refMessage+r.UserMessage.GetQueuedTurnId(), public)
-	case *agentdv1.RunResponse_Retract_:
-		id := r.Retract.GetMessageId()
+	case *agentdv1.RunResponse_MessageInjected:
+		return shown(kindText, phaseCompleted, refMessage+r.MessageInjected.GetQueuedTurnId(), public)
+	case *agentdv1.RunResponse_MessageRetracted:
+		id := r.MessageRetracted.GetMessageId()
 		if id == "" {
 			id = everyMessage
 		}
 		return shown(kindText, phaseCanceled, refMessage+id, public)
 	case *agentdv1.RunResponse_ToolCall:
 		return shown(kindTool, phaseStarted, refTool+r.ToolCall.GetToolCallId(), visibilityOf(r.ToolCall.GetToolInput()))
-	case *agentdv1.RunResponse_ToolCallNotice_:
-		return shown(kindTool, phaseStarted, refTool+r.ToolCallNotice.GetToolCallId(), visibilityOf(r.ToolCallNotice.GetToolInput()))
-	case *agentdv1.RunResponse_ToolCallUnserved_:
+	case *agentdv1.RunResponse_ToolCallAnnounced:
+		return shown(kindTool, phaseStarted, refTool+r.ToolCallAnnounced.GetToolCallId(), visibilityOf(r.ToolCallAnnounced.GetToolInput()))
+	case *agentdv1.RunResponse_ToolCallUnserved:
 		return shown(kindTool, phaseProgress, refTool+r.ToolCallUnserved.GetToolCallId(), public)
-	case *agentdv1.RunResponse_ToolCancelled_:
-		return shown(kindTool, phaseCanceled, refTool+r.ToolCancelled.GetToolCallId(), public)
-	case *agentdv1.RunResponse_ToolResult_:
+	case *agentdv1.RunResponse_ToolCallCanceled:
+		return shown(kindTool, phaseCanceled, refTool+r.ToolCallCanceled.GetToolCallId(), public)
+	case *agentdv1.RunResponse_ToolCallAnswered:
 		phase := phaseCompleted
-		if _, failed := r.ToolResult.GetResult().(*agentdv1.RunResponse_ToolResult_Error); failed {
+		if _, failed := r.ToolCallAnswered.GetResult().(*agentdv1.ToolCallAnswered_Error); failed {
 			phase = phaseFailed
 		}
-		visibility := visibilityOf(r.ToolResult.GetOutput() + r.ToolResult.GetError())
-		if len(r.ToolResult.GetParts()) > 0 {
+		visibility := visibilityOf(r.ToolCallAnswered.GetOutput() + r.ToolCallAnswered.GetError())
+		if len(r.ToolCallAnswered.GetParts()) > 0 {
 			visibility = private
 		}
-		return shown(kindTool, phase, refTool+r.ToolResult.GetToolCallId(), visibility)
-	case *agentdv1.RunResponse_InteractionRequested_:
+		return shown(kindTool, phase, refTool+r.ToolCallAnswered.GetToolCallId(), visibility)
+	case *agentdv1.RunResponse_InteractionRequested:
 		return shown(kindInteraction, phaseRequested, refInteraction+r.InteractionRequested.GetInteraction().GetId(), public)
-	case *agentdv1.RunResponse_InteractionResolved_:
+	case *agentdv1.RunResponse_InteractionResolved:
 		phase := phaseResolved
 		if r.InteractionResolved.GetInteraction().GetStatus() == agentdv1.InteractionStatus_INTERACTION_STATUS_CANCELED {
 			phase = phaseCanceled
@@ -139,7 +139,7 @@ func refOfCall(kind string, m interface {
 }
 
 // phaseOfCall says of a call without a message that its agent goes on.
-func phaseOfCall(m *agentdv1.RunResponse_ModelCallEnded) agentdv1.Display_Phase {
+func phaseOfCall(m *agentdv1.ModelCallEnded) agentdv1.Display_Phase {
 	if m.GetMessageId() == "" {
 		return phaseProgress
 	}
@@ -191,9 +191,9 @@ func (p projection) keep(m *agentdv1.RunResponse) bool {
 		return true
 	}
 	switch m.GetResponse().(type) {
-	case *agentdv1.RunResponse_ToolCall, *agentdv1.RunResponse_ToolCallNotice_, *agentdv1.RunResponse_ToolCallUnserved_,
-		*agentdv1.RunResponse_ToolCancelled_, *agentdv1.RunResponse_ToolResult_,
-		*agentdv1.RunResponse_Retract_, *agentdv1.RunResponse_Error, *agentdv1.RunResponse_End, *agentdv1.RunResponse_Heartbeat:
+	case *agentdv1.RunResponse_ToolCall, *agentdv1.RunResponse_ToolCallAnnounced, *agentdv1.RunResponse_ToolCallUnserved,
+		*agentdv1.RunResponse_ToolCallCanceled, *agentdv1.RunResponse_ToolCallAnswered,
+		*agentdv1.RunResponse_MessageRetracted, *agentdv1.RunResponse_Error, *agentdv1.RunResponse_End, *agentdv1.RunResponse_Heartbeat:
 		return true
 	}
 	return displayOf(m).GetVisibility() == p.only
@@ -214,14 +214,14 @@ func (p projection) apply(m *agentdv1.RunResponse) {
 // call that this client is asked for stays whole: it is to run the tool.
 func withhold(m *agentdv1.RunResponse) {
 	switch r := m.GetResponse().(type) {
-	case *agentdv1.RunResponse_ToolCallNotice_:
-		r.ToolCallNotice.ToolInput = ""
-	case *agentdv1.RunResponse_ToolResult_:
-		r.ToolResult.Parts = nil
-		switch result := r.ToolResult.GetResult().(type) {
-		case *agentdv1.RunResponse_ToolResult_Output:
+	case *agentdv1.RunResponse_ToolCallAnnounced:
+		r.ToolCallAnnounced.ToolInput = ""
+	case *agentdv1.RunResponse_ToolCallAnswered:
+		r.ToolCallAnswered.Parts = nil
+		switch result := r.ToolCallAnswered.GetResult().(type) {
+		case *agentdv1.ToolCallAnswered_Output:
 			result.Output = ""
-		case *agentdv1.RunResponse_ToolResult_Error:
+		case *agentdv1.ToolCallAnswered_Error:
 			result.Error = ""
 		}
 	}

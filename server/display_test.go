@@ -83,8 +83,8 @@ func endEvent(e *agentdv1.RunResponse_EndResponse) *agentdv1.RunResponse {
 }
 
 func noticeEvent(input string) *agentdv1.RunResponse {
-	return &agentdv1.RunResponse{Seq: 1, TurnId: "e-1", Response: &agentdv1.RunResponse_ToolCallNotice_{
-		ToolCallNotice: &agentdv1.RunResponse_ToolCallNotice{ToolCallId: "c1", ToolName: "look", ToolInput: input},
+	return &agentdv1.RunResponse{Seq: 1, TurnId: "e-1", Response: &agentdv1.RunResponse_ToolCallAnnounced{
+		ToolCallAnnounced: &agentdv1.ToolCallAnnounced{ToolCallId: "c1", ToolName: "look", ToolInput: input},
 	}}
 }
 
@@ -95,44 +95,44 @@ func callEvent() *agentdv1.RunResponse {
 }
 
 func outputEvent(output string) *agentdv1.RunResponse {
-	return &agentdv1.RunResponse{Seq: 1, TurnId: "e-1", Response: &agentdv1.RunResponse_ToolResult_{ToolResult: &agentdv1.RunResponse_ToolResult{
-		ToolCallId: "c1", Result: &agentdv1.RunResponse_ToolResult_Output{Output: output},
+	return &agentdv1.RunResponse{Seq: 1, TurnId: "e-1", Response: &agentdv1.RunResponse_ToolCallAnswered{ToolCallAnswered: &agentdv1.ToolCallAnswered{
+		ToolCallId: "c1", Result: &agentdv1.ToolCallAnswered_Output{Output: output},
 	}}}
 }
 
 func partsEvent() *agentdv1.RunResponse {
 	m := outputEvent("")
-	m.GetToolResult().Parts = []*agentdv1.Part{{Content: &agentdv1.Part_Text{Text: "fog"}}}
+	m.GetToolCallAnswered().Parts = []*agentdv1.Part{{Content: &agentdv1.Part_Text{Text: "fog"}}}
 	return m
 }
 
 func failureEvent(text string) *agentdv1.RunResponse {
-	return &agentdv1.RunResponse{Seq: 1, TurnId: "e-1", Response: &agentdv1.RunResponse_ToolResult_{ToolResult: &agentdv1.RunResponse_ToolResult{
-		ToolCallId: "c1", Result: &agentdv1.RunResponse_ToolResult_Error{Error: text},
+	return &agentdv1.RunResponse{Seq: 1, TurnId: "e-1", Response: &agentdv1.RunResponse_ToolCallAnswered{ToolCallAnswered: &agentdv1.ToolCallAnswered{
+		ToolCallId: "c1", Result: &agentdv1.ToolCallAnswered_Error{Error: text},
 	}}}
 }
 
 func resolvedEvent(status agentdv1.InteractionStatus) *agentdv1.RunResponse {
-	return &agentdv1.RunResponse{Seq: 1, TurnId: "e-1", Response: &agentdv1.RunResponse_InteractionResolved_{
-		InteractionResolved: &agentdv1.RunResponse_InteractionResolved{Interaction: &agentdv1.Interaction{Id: "c1", Status: status}},
+	return &agentdv1.RunResponse{Seq: 1, TurnId: "e-1", Response: &agentdv1.RunResponse_InteractionResolved{
+		InteractionResolved: &agentdv1.InteractionResolved{Interaction: &agentdv1.Interaction{Id: "c1", Status: status}},
 	}}
 }
 
 func retractEvent(id string) *agentdv1.RunResponse {
-	return &agentdv1.RunResponse{Seq: 1, TurnId: "e-1", Response: &agentdv1.RunResponse_Retract_{
-		Retract: &agentdv1.RunResponse_Retract{MessageId: id},
+	return &agentdv1.RunResponse{Seq: 1, TurnId: "e-1", Response: &agentdv1.RunResponse_MessageRetracted{
+		MessageRetracted: &agentdv1.MessageRetracted{MessageId: id},
 	}}
 }
 
 func fallbackEvent(id string) *agentdv1.RunResponse {
-	return &agentdv1.RunResponse{Seq: 1, TurnId: "e-1", Response: &agentdv1.RunResponse_ModelFallback_{
-		ModelFallback: &agentdv1.RunResponse_ModelFallback{MessageId: id, AgentPath: []string{"root", "a"}},
+	return &agentdv1.RunResponse{Seq: 1, TurnId: "e-1", Response: &agentdv1.RunResponse_ModelCallFellBack{
+		ModelCallFellBack: &agentdv1.ModelCallFellBack{MessageId: id, AgentPath: []string{"root", "a"}},
 	}}
 }
 
-func callOverEvent(id string, outcome agentdv1.RunResponse_ModelCallEnded_Outcome) *agentdv1.RunResponse {
-	return &agentdv1.RunResponse{Seq: 1, TurnId: "e-1", Response: &agentdv1.RunResponse_ModelCallEnded_{
-		ModelCallEnded: &agentdv1.RunResponse_ModelCallEnded{MessageId: id, AgentPath: []string{"root", "a"}, Outcome: outcome},
+func callOverEvent(id string, outcome agentdv1.ModelCallEnded_Outcome) *agentdv1.RunResponse {
+	return &agentdv1.RunResponse{Seq: 1, TurnId: "e-1", Response: &agentdv1.RunResponse_ModelCallEnded{
+		ModelCallEnded: &agentdv1.ModelCallEnded{MessageId: id, AgentPath: []string{"root", "a"}, Outcome: outcome},
 	}}
 }
 
@@ -165,13 +165,13 @@ func TestDisplay(t *testing.T) {
 		"retract of all":      {retractEvent(""), shown(kindText, phaseCanceled, "message:*", public)},
 		"fallback":            {fallbackEvent("e-1/m"), shown(kindError, phaseProgress, "message:e-1/m", private)},
 		"fallback, summary":   {fallbackEvent(""), shown(kindError, phaseProgress, "agent:root/a", private)},
-		"answered":            {callOverEvent("e-1/m", agentdv1.RunResponse_ModelCallEnded_OUTCOME_ANSWERED), shown(kindStatus, phaseCompleted, "call:e-1/m", private)},
-		"summarised":          {callOverEvent("", agentdv1.RunResponse_ModelCallEnded_OUTCOME_SUMMARISED), shown(kindStatus, phaseProgress, "agent:root/a", private)},
-		"call failed":         {callOverEvent("", agentdv1.RunResponse_ModelCallEnded_OUTCOME_FAILED), shown(kindStatus, phaseProgress, "agent:root/a", private)},
+		"answered":            {callOverEvent("e-1/m", agentdv1.ModelCallEnded_OUTCOME_ANSWERED), shown(kindStatus, phaseCompleted, "call:e-1/m", private)},
+		"summarised":          {callOverEvent("", agentdv1.ModelCallEnded_OUTCOME_SUMMARIZED), shown(kindStatus, phaseProgress, "agent:root/a", private)},
+		"call failed":         {callOverEvent("", agentdv1.ModelCallEnded_OUTCOME_FAILED), shown(kindStatus, phaseProgress, "agent:root/a", private)},
 		"error of the turn":   {errorEvent(9), shown(kindError, phaseFailed, "turn:e-1", public)},
 		"error of the stream": {errorEvent(0), shown(kindError, phaseFailed, "stream", public)},
 		"completed":           {endEvent(&agentdv1.RunResponse_EndResponse{Completed: true}), shown(kindStatus, phaseCompleted, "turn:e-1", public)},
-		"stopped":             {endEvent(&agentdv1.RunResponse_EndResponse{Receipt: &agentdv1.RunResponse_CancelReceipt{}}), shown(kindStatus, phaseCanceled, "turn:e-1", public)},
+		"stopped":             {endEvent(&agentdv1.RunResponse_EndResponse{Receipt: &agentdv1.CancelReceipt{}}), shown(kindStatus, phaseCanceled, "turn:e-1", public)},
 		"failed":              {endEvent(&agentdv1.RunResponse_EndResponse{Reason: new("why")}), shown(kindStatus, phaseFailed, "turn:e-1", public)},
 	} {
 		if got := displayOf(tc.event); !proto.Equal(got, tc.want) {
@@ -200,7 +200,7 @@ func TestFilterOfEveryEvent(t *testing.T) {
 			see.apply(m)
 			shown := m.GetDisplay().GetVisibility()
 			m.Display = nil
-			if changed := !proto.Equal(m, whole); changed != (only == public && (member.Name() == "tool_call_notice" || member.Name() == "tool_result")) {
+			if changed := !proto.Equal(m, whole); changed != (only == public && (member.Name() == "tool_call_announced" || member.Name() == "tool_result")) {
 				t.Errorf("%s has passed the filter %v as %v", member.Name(), only, m)
 			}
 			if only == public && shown != public && member.Name() != "tool_call" {

@@ -21,12 +21,12 @@ type People interface {
 func resolutionOf(r *agentdv1.Resolution) session.Resolution {
 	out := session.Resolution{Key: r.GetIdempotencyKey()}
 	switch d := r.GetDecision().(type) {
-	case *agentdv1.Resolution_Approve_:
+	case *agentdv1.Resolution_Approve:
 		out.Decision = session.Approve
 		if d.Approve.ToolInput != nil {
 			out.Input = json.RawMessage(d.Approve.GetToolInput())
 		}
-	case *agentdv1.Resolution_Deny_:
+	case *agentdv1.Resolution_Deny:
 		out.Decision, out.Reason = session.Deny, d.Deny.GetReason()
 	case *agentdv1.Resolution_Answer:
 		out.Decision, out.Answer = session.Reply, d.Answer

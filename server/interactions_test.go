@@ -46,17 +46,17 @@ func isAsked(m *agentdv1.RunResponse) bool {
 }
 
 func resolve(id string, r *agentdv1.Resolution) *agentdv1.RunRequest {
-	return &agentdv1.RunRequest{Request: &agentdv1.RunRequest_InteractionResponse_{InteractionResponse: &agentdv1.RunRequest_InteractionResponse{
+	return &agentdv1.RunRequest{Request: &agentdv1.RunRequest_InteractionResponse{InteractionResponse: &agentdv1.InteractionResponse{
 		InteractionId: id, Resolution: r,
 	}}}
 }
 
 func approved(input *string) *agentdv1.Resolution {
-	return &agentdv1.Resolution{Decision: &agentdv1.Resolution_Approve_{Approve: &agentdv1.Resolution_Approve{ToolInput: input}}}
+	return &agentdv1.Resolution{Decision: &agentdv1.Resolution_Approve{Approve: &agentdv1.Approval{ToolInput: input}}}
 }
 
 func denied(reason string) *agentdv1.Resolution {
-	return &agentdv1.Resolution{Decision: &agentdv1.Resolution_Deny_{Deny: &agentdv1.Resolution_Deny{Reason: reason}}}
+	return &agentdv1.Resolution{Decision: &agentdv1.Resolution_Deny{Deny: &agentdv1.Denial{Reason: reason}}}
 }
 
 func replied(text string) *agentdv1.Resolution {

@@ -28,9 +28,9 @@ func TestObserve(t *testing.T) {
 	req.GetExecute().Observe = true
 	o := f.open(t.Context(), t)
 	o.send(req)
-	o.until(func(m *agentdv1.RunResponse) bool { return m.GetToolCallNotice() != nil })
-	resolves := &agentdv1.RunRequest{Request: &agentdv1.RunRequest_InteractionResponse_{InteractionResponse: &agentdv1.RunRequest_InteractionResponse{
-		InteractionId: "c1", Resolution: &agentdv1.Resolution{Decision: &agentdv1.Resolution_Deny_{Deny: &agentdv1.Resolution_Deny{}}},
+	o.until(func(m *agentdv1.RunResponse) bool { return m.GetToolCallAnnounced() != nil })
+	resolves := &agentdv1.RunRequest{Request: &agentdv1.RunRequest_InteractionResponse{InteractionResponse: &agentdv1.InteractionResponse{
+		InteractionId: "c1", Resolution: &agentdv1.Resolution{Decision: &agentdv1.Resolution_Deny{Deny: &agentdv1.Denial{}}},
 	}}}
 	ends := &agentdv1.RunRequest{Request: &agentdv1.RunRequest_End{End: &agentdv1.RunRequest_EndRequest{}}}
 	for _, m := range []*agentdv1.RunRequest{answer("c1", "mine"), resolves, cancelTurn(), ends} {

@@ -135,7 +135,7 @@ func (st *stream) handle(msg *agentdv1.RunRequest) *session.Error {
 		answer, e := answerOf(r.ToolCallResponse)
 		answer.Refused = e
 		return st.answer(ctx, answer)
-	case *agentdv1.RunRequest_InteractionResponse_:
+	case *agentdv1.RunRequest_InteractionResponse:
 		said := r.InteractionResponse
 		return st.outcomeOf("resolve interaction", st.turn.Resolve(ctx, said.GetInteractionId(), resolutionOf(said.GetResolution())))
 	case *agentdv1.RunRequest_End:
@@ -156,7 +156,7 @@ func (st *stream) handle(msg *agentdv1.RunRequest) *session.Error {
 // changes tells whether a message asks for something to become of the turn.
 func changes(msg *agentdv1.RunRequest) bool {
 	switch msg.GetRequest().(type) {
-	case *agentdv1.RunRequest_ToolCallResponse_, *agentdv1.RunRequest_InteractionResponse_, *agentdv1.RunRequest_End, *agentdv1.RunRequest_Cancel:
+	case *agentdv1.RunRequest_ToolCallResponse_, *agentdv1.RunRequest_InteractionResponse, *agentdv1.RunRequest_End, *agentdv1.RunRequest_Cancel:
 		return true
 	default:
 		return false

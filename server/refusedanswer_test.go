@@ -235,13 +235,13 @@ func TestRefusedAnswerIsTheResult(t *testing.T) {
 					s.until(isCall)
 					go s.write(bad.flags, bad.data) // ends with the stream, which may take no more
 					var refused *agentdv1.RunResponse_ErrorResponse
-					var shown *agentdv1.RunResponse_ToolResult
+					var shown *agentdv1.ToolCallAnswered
 					for refused == nil || shown == nil && name != "far above it" {
 						m := s.next()
 						if m == nil {
 							t.Fatal("the stream is over")
 						}
-						refused, shown = cmp.Or(refused, m.GetError()), cmp.Or(shown, m.GetToolResult())
+						refused, shown = cmp.Or(refused, m.GetError()), cmp.Or(shown, m.GetToolCallAnswered())
 					}
 					got := <-results
 					if got.Outcome != session.Answered || got.Output != nil || !strings.Contains(got.Error, "refused") {

@@ -299,7 +299,7 @@ func TestMessagesOfATurn(t *testing.T) {
 			t.Errorf("outcome %q, want cancelled", got.Outcome)
 		}
 		msgs := c.toEnd()
-		if !lastOf(t, msgs).GetCompleted() || !slices.ContainsFunc(msgs, func(m *agentdv1.RunResponse) bool { return m.GetToolCancelled().GetToolCallId() == "call" }) {
+		if !lastOf(t, msgs).GetCompleted() || !slices.ContainsFunc(msgs, func(m *agentdv1.RunResponse) bool { return m.GetToolCallCanceled().GetToolCallId() == "call" }) {
 			t.Errorf("want ToolCancelled and a completed turn, got %s", show(msgs))
 		}
 	})

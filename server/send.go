@@ -157,25 +157,25 @@ func clean(msg *agentdv1.RunResponse) {
 	switch r := msg.GetResponse().(type) {
 	case *agentdv1.RunResponse_OutputChunk_:
 		r.OutputChunk.Content = cleanText(r.OutputChunk.GetContent())
-	case *agentdv1.RunResponse_ToolResult_:
-		switch result := r.ToolResult.GetResult().(type) {
-		case *agentdv1.RunResponse_ToolResult_Output:
+	case *agentdv1.RunResponse_ToolCallAnswered:
+		switch result := r.ToolCallAnswered.GetResult().(type) {
+		case *agentdv1.ToolCallAnswered_Output:
 			result.Output = cleanText(result.Output)
-		case *agentdv1.RunResponse_ToolResult_Error:
+		case *agentdv1.ToolCallAnswered_Error:
 			result.Error = cleanText(result.Error)
 		}
-	case *agentdv1.RunResponse_ToolCallUnserved_:
+	case *agentdv1.RunResponse_ToolCallUnserved:
 		r.ToolCallUnserved.ToolName = cleanText(r.ToolCallUnserved.GetToolName())
-	case *agentdv1.RunResponse_ModelRetry_:
-		r.ModelRetry.Message = wireText(r.ModelRetry.GetMessage())
-	case *agentdv1.RunResponse_ModelFallback_:
-		r.ModelFallback.Message = wireText(r.ModelFallback.GetMessage())
-	case *agentdv1.RunResponse_ModelCallEnded_:
+	case *agentdv1.RunResponse_ModelCallRetried:
+		r.ModelCallRetried.Message = wireText(r.ModelCallRetried.GetMessage())
+	case *agentdv1.RunResponse_ModelCallFellBack:
+		r.ModelCallFellBack.Message = wireText(r.ModelCallFellBack.GetMessage())
+	case *agentdv1.RunResponse_ModelCallEnded:
 		r.ModelCallEnded.ServedModel = wireText(r.ModelCallEnded.GetServedModel())
-	case *agentdv1.RunResponse_HistoryCompacted_:
+	case *agentdv1.RunResponse_HistoryCompacted:
 		r.HistoryCompacted.Summary = cleanText(r.HistoryCompacted.GetSummary())
-	case *agentdv1.RunResponse_RawPayload_:
-		r.RawPayload.ContentType = wireText(r.RawPayload.GetContentType())
+	case *agentdv1.RunResponse_RawPayloadReceived:
+		r.RawPayloadReceived.ContentType = wireText(r.RawPayloadReceived.GetContentType())
 	case *agentdv1.RunResponse_Error:
 		r.Error.Message = wireText(r.Error.GetMessage())
 	case *agentdv1.RunResponse_End:

@@ -44,9 +44,9 @@ func (s *sessionService) ListSessions(ctx context.Context, r *connect.Request[ag
 		Labels:        r.Msg.GetLabels(),
 		ClientRef:     r.Msg.GetClientRef(),
 		LastIs:        statusesOf(r.Msg.GetTurnStatuses()),
-		CreatedFrom:   timeOf(r.Msg.GetCreatedAfter()),
+		CreatedFrom:   timeOf(r.Msg.GetCreatedSince()),
 		CreatedBefore: timeOf(r.Msg.GetCreatedBefore()),
-		UpdatedFrom:   timeOf(r.Msg.GetUpdatedAfter()),
+		UpdatedFrom:   timeOf(r.Msg.GetUpdatedSince()),
 		UpdatedBefore: timeOf(r.Msg.GetUpdatedBefore()),
 	}
 	for i, state := range r.Msg.GetStates() {
@@ -92,7 +92,7 @@ func (s *sessionService) DeleteSession(ctx context.Context, r *connect.Request[a
 func (s *sessionService) ForkSession(ctx context.Context, r *connect.Request[agentdv1.ForkSessionRequest]) (*connect.Response[agentdv1.ForkSessionResponse], error) {
 	info, err := s.cfg.Sessions.ForkSession(ctx, session.ForkRequest{
 		SessionID: r.Msg.GetSessionId(),
-		At:        r.Msg.Seq,
+		At:        r.Msg.ThroughSeq,
 		Names:     session.Names{Labels: r.Msg.GetLabels(), ClientRef: r.Msg.GetClientRef()},
 		Once:      onceOf(r.Msg.GetIdempotencyKey(), r.Msg),
 	})
@@ -105,9 +105,9 @@ func (s *sessionService) ForkSession(ctx context.Context, r *connect.Request[age
 // sessionOf translates what is known of a session.
 func sessionOf(s *session.Summary) *agentdv1.Session {
 	out := &agentdv1.Session{
-		Id: s.ID, State: agentdv1.SessionState_SESSION_STATE_ACTIVE, Labels: s.Labels, ClientRef: s.ClientRef, Creator: s.Creator,
+		Id: s.ID, State: agentdv1.SessionState_SESSION_STATE_ACTIVE, Labels: s.Labels, ClientRef: s.ClientRef, CreatedBy: s.Creator,
 		CreateTime: stamp(s.CreatedAt), UpdateTime: stamp(s.UpdatedAt), Usage: s.Usage.Proto(), Version: s.Version,
-		ForkedFrom: s.ForkedFrom, ForkedAt: s.ForkedAt,
+		ForkedFrom: s.ForkedFrom, ForkedThroughSeq: s.ForkedAt,
 		LastTurnId: s.LastTurn, LastTurnStatus: turnStatuses[s.LastIs], LastSeq: s.LastPosition(), Purged: s.Purged > 0,
 	}
 	if s.Archived {

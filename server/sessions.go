@@ -256,7 +256,7 @@ func (s *sessionService) ListTurns(ctx context.Context, r *connect.Request[agent
 	q := session.TurnQuery{
 		SessionID:     r.Msg.GetSessionId(),
 		Statuses:      statusesOf(r.Msg.GetStatuses()),
-		CreatedFrom:   timeOf(r.Msg.GetCreatedAfter()),
+		CreatedFrom:   timeOf(r.Msg.GetCreatedSince()),
 		CreatedBefore: timeOf(r.Msg.GetCreatedBefore()),
 	}
 	turns, next, err := s.cfg.Sessions.ListTurns(ctx, q, r.Msg.GetPageToken(), pageSize(r.Msg.GetPageSize()))

@@ -136,7 +136,7 @@ func budgetOf(b *agentdv1.Budget) session.Budget {
 	return session.Budget{
 		ModelCalls: b.GetModelCalls(),
 		Tokens:     b.GetTokens(),
-		CostUSD:    b.GetCost(),
+		CostUSD:    b.GetCostUsd(),
 		Wall:       b.GetWallTime().AsDuration(),
 	}
 }
@@ -202,7 +202,7 @@ func sessionIDOf(msg *agentdv1.RunRequest) string {
 		return r.End.GetSessionId()
 	case *agentdv1.RunRequest_Cancel:
 		return r.Cancel.GetSessionId()
-	case *agentdv1.RunRequest_InteractionResponse_:
+	case *agentdv1.RunRequest_InteractionResponse:
 		return r.InteractionResponse.GetSessionId()
 	default:
 		return ""
@@ -222,7 +222,7 @@ func nameOf(msg *agentdv1.RunRequest) string {
 		return "EndRequest"
 	case *agentdv1.RunRequest_Cancel:
 		return "CancelRequest"
-	case *agentdv1.RunRequest_InteractionResponse_:
+	case *agentdv1.RunRequest_InteractionResponse:
 		return "InteractionResponse"
 	default:
 		return "a message without a request"

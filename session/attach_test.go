@@ -149,7 +149,7 @@ func TestWhatACrashTearsIsRetracted(t *testing.T) {
 			t.Fatal(err)
 		}
 		got = append(got, follow(t, w2)...)
-		if got[0].GetRetract() == nil || texts(got)["root"] != "let me look. it is fine" {
+		if got[0].GetMessageRetracted() == nil || texts(got)["root"] != "let me look. it is fine" {
 			t.Errorf("after the crash the client reads %v", got)
 		}
 	})
@@ -168,7 +168,7 @@ func TestOneClientIsAsked(t *testing.T) {
 		_, newest := f.attach(session.AttachRequest{SessionID: id, Tools: []string{"tool", "other"}})
 		_, other := f.attach(session.AttachRequest{SessionID: id, Tools: []string{"other"}})
 		close(go1)
-		notice := func(m *agentdv1.RunResponse) bool { return m.GetToolCallNotice() != nil }
+		notice := func(m *agentdv1.RunResponse) bool { return m.GetToolCallAnnounced() != nil }
 		await(t, newest, isCall)
 		for _, w := range []*session.Watcher{starter, idle, other} {
 			await(t, w, notice)

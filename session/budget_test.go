@@ -199,7 +199,7 @@ func TestBudgetCountsFailedTries(t *testing.T) {
 					if tc.says == "" {
 						want = session.Usage{Total: 15, Calls: 3, CostUSD: 0.15000000000000002}
 						i := slices.IndexFunc(msgs, func(m *agentdv1.RunResponse) bool { return m.GetModelCallEnded() != nil })
-						if c := msgs[i].GetModelCallEnded(); c.GetLlmCalls() != 3 || c.GetUsage().GetTotalTokens() != 15 || c.GetOutcome() != agentdv1.RunResponse_ModelCallEnded_OUTCOME_ANSWERED {
+						if c := msgs[i].GetModelCallEnded(); c.GetLlmCalls() != 3 || c.GetUsage().GetTotalTokens() != 15 || c.GetOutcome() != agentdv1.ModelCallEnded_OUTCOME_ANSWERED {
 							t.Errorf("the call is told as %v", c)
 						}
 					} else if !strings.Contains(e.GetReason(), tc.says) {
@@ -404,18 +404,18 @@ func TestCancelReceipt(t *testing.T) {
 		if m := r.AbortedModelCalls; len(m) != 1 || m[0].Model != "m" || m[0].MessageId != "m1" || m[0].Ran.AsDuration() != 2*time.Second || m[0].AgentPath[0] != "root" {
 			t.Errorf("aborted: %v", m)
 		}
-		ids := func(calls []*agentdv1.RunResponse_CancelReceipt_ToolCall) (out []string) {
+		ids := func(calls []*agentdv1.CanceledToolCall) (out []string) {
 			for _, c := range calls {
 				out = append(out, c.ToolName+" "+c.ToolCallId)
 			}
 			return out
 		}
-		if got := fmt.Sprint(ids(r.CancelledToolCalls), ids(r.AnsweredToolCalls), r.Took.AsDuration()); got != "[tool c1 tool c3] [tool c2] 30ms" {
+		if got := fmt.Sprint(ids(r.CanceledToolCalls), ids(r.AnsweredToolCalls), r.Took.AsDuration()); got != "[tool c1 tool c3] [tool c2] 30ms" {
 			t.Errorf("receipt is %s", got)
 		}
 		told := 0
 		for _, m := range msgs {
-			if m.GetToolCancelled() != nil {
+			if m.GetToolCallCanceled() != nil {
 				told++
 			}
 		}
@@ -447,11 +447,11 @@ func TestModelRetryIsTold(t *testing.T) {
 			return say(ctx, r, "m1", root, "hello")
 		})
 		msgs := follow(t, f.start(session.Request{}).Watch())
-		i := slices.IndexFunc(msgs, func(m *agentdv1.RunResponse) bool { return m.GetModelRetry() != nil })
+		i := slices.IndexFunc(msgs, func(m *agentdv1.RunResponse) bool { return m.GetModelCallRetried() != nil })
 		if i < 0 {
 			t.Fatalf("no retry in %v", msgs)
 		}
-		if m := msgs[i].GetModelRetry(); m.Attempt != 1 || m.Wait.AsDuration() != time.Second || m.Code != agentdv1.ErrorCode_ERROR_CODE_RATE_LIMITED || m.MessageId != "m1" || m.Message != "slow down" {
+		if m := msgs[i].GetModelCallRetried(); m.Attempt != 1 || m.Wait.AsDuration() != time.Second || m.Code != agentdv1.ErrorCode_ERROR_CODE_RATE_LIMITED || m.MessageId != "m1" || m.Message != "slow down" {
 			t.Errorf("told %v", m)
 		}
 	})

@@ -153,7 +153,7 @@ func (x *comings) read(g *guest) bool {
 			}
 			g.asked[id] = true
 		}
-		if id := m.GetToolResult().GetToolCallId(); id != "" {
+		if id := m.GetToolCallAnswered().GetToolCallId(); id != "" {
 			x.settled[id] = true
 		}
 	}

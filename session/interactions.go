@@ -150,15 +150,15 @@ func (in *Interaction) Proto() *agentdv1.Interaction {
 func (r *Resolution) proto() *agentdv1.Resolution {
 	switch r.Decision {
 	case Approve:
-		approve := &agentdv1.Resolution_Approve{}
+		approve := &agentdv1.Approval{}
 		if r.Input != nil {
 			approve.ToolInput = new(string(r.Input))
 		}
-		return &agentdv1.Resolution{Decision: &agentdv1.Resolution_Approve_{Approve: approve}}
+		return &agentdv1.Resolution{Decision: &agentdv1.Resolution_Approve{Approve: approve}}
 	case Reply:
 		return &agentdv1.Resolution{Decision: &agentdv1.Resolution_Answer{Answer: r.Answer}}
 	default:
-		return &agentdv1.Resolution{Decision: &agentdv1.Resolution_Deny_{Deny: &agentdv1.Resolution_Deny{Reason: r.Reason}}}
+		return &agentdv1.Resolution{Decision: &agentdv1.Resolution_Deny{Deny: &agentdv1.Denial{Reason: r.Reason}}}
 	}
 }
 

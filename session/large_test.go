@@ -48,7 +48,7 @@ func TestEventsAreBounded(t *testing.T) {
 	}
 	n := 0
 	for _, msg := range got {
-		if raw := msg.GetRawPayload(); raw != nil {
+		if raw := msg.GetRawPayloadReceived(); raw != nil {
 			if n++; int(raw.GetAttempt()) != n || len(raw.GetBody()) != session.MaxRawBody {
 				t.Errorf("payload %d: try %d with %d bytes", n, raw.GetAttempt(), len(raw.GetBody()))
 			}

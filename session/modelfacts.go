@@ -142,23 +142,23 @@ func readable(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 // modelCall tells what an event says of the model call it is the end of.
 func (v *view) modelCall(ev *Event) {
 	if p := ev.Provided; p != nil {
-		v.emit(slotProvided, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ProviderTools_{
-			ProviderTools: p.proto(v.sessionID, ev),
+		v.emit(slotProvided, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ProviderToolsUsed{
+			ProviderToolsUsed: p.proto(v.sessionID, ev),
 		}})
 	}
 	if c := ev.Compacted; c != nil {
-		v.emit(slotCompacted, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_HistoryCompacted_{
+		v.emit(slotCompacted, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_HistoryCompacted{
 			HistoryCompacted: c.proto(v.sessionID, ev),
 		}})
 	}
 	if ended := ev.CallEnded(v.sessionID); ended != nil {
-		v.emit(slotCallEnded, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ModelCallEnded_{ModelCallEnded: ended}})
+		v.emit(slotCallEnded, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ModelCallEnded{ModelCallEnded: ended}})
 	}
 }
 
 // CallEnded is the protocol's form of the model call that the event is the end of;
 // nil if it is the end of none.
-func (e *Event) CallEnded(sessionID string) *agentdv1.RunResponse_ModelCallEnded {
+func (e *Event) CallEnded(sessionID string) *agentdv1.ModelCallEnded {
 	if e.Usage == nil {
 		return nil
 	}
@@ -167,13 +167,13 @@ func (e *Event) CallEnded(sessionID string) *agentdv1.RunResponse_ModelCallEnded
 		took = e.Before.Add(took)
 	}
 	sum := took.Proto()
-	m := &agentdv1.RunResponse_ModelCallEnded{
+	m := &agentdv1.ModelCallEnded{
 		SessionId: sessionID, AgentPath: e.Path, MessageId: e.MessageID, ServedModel: e.Model,
 		Usage: sum.GetTotalUsage(), LlmCalls: sum.GetLlmCalls(), StopReason: StopReason(e.Stop),
 		Outcome: e.outcome(),
 	}
 	if took.Unpriced == 0 {
-		m.Cost = &took.CostUSD
+		m.CostUsd = &took.CostUSD
 	}
 	if c := e.Call; c != nil {
 		m.Model, m.Provider = c.Model, c.Provider
@@ -181,21 +181,21 @@ func (e *Event) CallEnded(sessionID string) *agentdv1.RunResponse_ModelCallEnded
 			m.Duration = durationpb.New(c.Took)
 		}
 		if c.FirstText > 0 {
-			m.FirstText = durationpb.New(c.FirstText)
+			m.TimeToFirstText = durationpb.New(c.FirstText)
 		}
 	}
 	return m
 }
 
 // outcome is what has come of the model call that the event is the end of.
-func (e *Event) outcome() agentdv1.RunResponse_ModelCallEnded_Outcome {
+func (e *Event) outcome() agentdv1.ModelCallEnded_Outcome {
 	switch {
 	case e.Compacted != nil:
-		return agentdv1.RunResponse_ModelCallEnded_OUTCOME_SUMMARISED
+		return agentdv1.ModelCallEnded_OUTCOME_SUMMARIZED
 	case e.MessageID != "":
-		return agentdv1.RunResponse_ModelCallEnded_OUTCOME_ANSWERED
+		return agentdv1.ModelCallEnded_OUTCOME_ANSWERED
 	default:
-		return agentdv1.RunResponse_ModelCallEnded_OUTCOME_FAILED
+		return agentdv1.ModelCallEnded_OUTCOME_FAILED
 	}
 }
 
@@ -214,43 +214,43 @@ func taken(fact any) *Usage {
 	}
 }
 
-func (p *Provided) proto(sessionID string, ev *Event) *agentdv1.RunResponse_ProviderTools {
-	m := &agentdv1.RunResponse_ProviderTools{SessionId: sessionID, AgentPath: ev.Path, MessageId: ev.MessageID}
+func (p *Provided) proto(sessionID string, ev *Event) *agentdv1.ProviderToolsUsed {
+	m := &agentdv1.ProviderToolsUsed{SessionId: sessionID, AgentPath: ev.Path, MessageId: ev.MessageID}
 	for _, u := range p.Uses {
-		m.Uses = append(m.Uses, &agentdv1.RunResponse_ProviderTools_Use{
+		m.Uses = append(m.Uses, &agentdv1.ProviderToolUse{
 			Id: u.ID, ToolName: u.Name, Input: u.Input, Output: u.Output, Error: u.Error,
 		})
 	}
 	for _, c := range p.Citations {
-		m.Citations = append(m.Citations, &agentdv1.RunResponse_ProviderTools_Citation{
-			Uri: c.URI, Title: c.Title, CitedText: c.Text, Start: clamp(int64(c.Start)), End: clamp(int64(c.End)),
+		m.Citations = append(m.Citations, &agentdv1.Citation{
+			Uri: c.URI, Title: c.Title, CitedText: c.Text, StartByte: clamp(int64(c.Start)), EndByte: clamp(int64(c.End)),
 		})
 	}
 	return m
 }
 
-func (c *Compacted) proto(sessionID string, ev *Event) *agentdv1.RunResponse_HistoryCompacted {
-	m := &agentdv1.RunResponse_HistoryCompacted{
+func (c *Compacted) proto(sessionID string, ev *Event) *agentdv1.HistoryCompacted {
+	m := &agentdv1.HistoryCompacted{
 		SessionId: sessionID, AgentPath: ev.Path, Summary: c.Summary, ThroughSeq: position(c.Through+1, 0) - 1,
-		Reason: agentdv1.RunResponse_HistoryCompacted_REASON_SHARE, PromptTokens: c.Prompt, ContextTokens: c.Window,
+		Reason: agentdv1.HistoryCompacted_REASON_SHARE, PromptTokens: c.Prompt, ContextTokens: c.Window,
 	}
 	if c.Overflow {
-		m.Reason = agentdv1.RunResponse_HistoryCompacted_REASON_OVERFLOW
+		m.Reason = agentdv1.HistoryCompacted_REASON_OVERFLOW
 	}
 	return m
 }
 
 func (v *view) fellBack(f *ModelFallback) {
-	v.emit(slotStart, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ModelFallback_{
-		ModelFallback: &agentdv1.RunResponse_ModelFallback{
+	v.emit(slotStart, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ModelCallFellBack{
+		ModelCallFellBack: &agentdv1.ModelCallFellBack{
 			SessionId: v.sessionID, AgentPath: f.Path, MessageId: f.MessageID, Model: f.Model, NextModel: f.Next, Code: f.Code, Message: f.Message,
 		},
 	}})
 }
 
 func (v *view) raw(p *RawPayload) {
-	v.emit(slotStart, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_RawPayload_{
-		RawPayload: &agentdv1.RunResponse_RawPayload{
+	v.emit(slotStart, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_RawPayloadReceived{
+		RawPayloadReceived: &agentdv1.RawPayloadReceived{
 			SessionId: v.sessionID, AgentPath: p.Path, MessageId: p.MessageID, Attempt: uint32(max(p.Attempt, 0)), Provider: p.Provider,
 			Status: int32(p.Status), ContentType: p.ContentType, Body: p.Body, Truncated: p.Truncated,
 		},

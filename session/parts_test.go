@@ -134,9 +134,9 @@ func TestPartsOfPrompts(t *testing.T) {
 				if q := m.GetTurnQueued(); q.GetUserPrompt() != "" || !equalParts(q.GetUserParts(), parts) {
 					t.Errorf("watcher %d: queued %v", i, q)
 				}
-			case m.GetUserMessage() != nil:
+			case m.GetMessageInjected() != nil:
 				messages++
-				if u := m.GetUserMessage(); u.GetContent() != "" || !equalParts(u.GetParts(), parts) {
+				if u := m.GetMessageInjected(); u.GetContent() != "" || !equalParts(u.GetParts(), parts) {
 					t.Errorf("watcher %d: the user says %v", i, u)
 				}
 			}
@@ -218,7 +218,7 @@ func TestPartsOfAnswers(t *testing.T) {
 	}
 	shown := 0
 	for _, m := range follow(t, attach(t, f, turn, nil)) {
-		if r := m.GetToolResult(); r != nil {
+		if r := m.GetToolCallAnswered(); r != nil {
 			shown++
 			if id := r.GetToolCallId(); id > "c2" {
 				if !strings.Contains(r.GetError(), "refused") || len(r.GetParts()) > 0 || res[id].Error != r.GetError() {

@@ -185,7 +185,7 @@ func TestInterruptingTurnGoesFirst(t *testing.T) {
 		wb := b.Watch()
 		c := f.start(session.Request{SessionID: a.SessionID(), Prompt: "c", OnBusy: session.Interrupt})
 		wc := c.Watch()
-		if e := end(t, follow(t, wa)); e.Completed || e.GetReason() != "interrupted by a new turn" || len(e.Receipt.GetCancelledToolCalls()) != 1 {
+		if e := end(t, follow(t, wa)); e.Completed || e.GetReason() != "interrupted by a new turn" || len(e.Receipt.GetCanceledToolCalls()) != 1 {
 			t.Errorf("a ended with %v", e)
 		}
 		for _, w := range []*session.Watcher{wb, wc} {
@@ -256,8 +256,8 @@ func TestInjectedPromptReachesTheRunningTurn(t *testing.T) {
 			if got := texts(msgs)["root"]; got != "re: ask a + and b" || !end(t, msgs).Completed {
 				t.Errorf("%s was told %q", name, got)
 			}
-			i := slices.IndexFunc(msgs, func(m *agentdv1.RunResponse) bool { return m.GetUserMessage() != nil })
-			if i < 0 || msgs[i].GetUserMessage().Content != "and b" || msgs[i].GetUserMessage().QueuedTurnId != b.ID() || msgs[i].TurnId != a.ID() {
+			i := slices.IndexFunc(msgs, func(m *agentdv1.RunResponse) bool { return m.GetMessageInjected() != nil })
+			if i < 0 || msgs[i].GetMessageInjected().Content != "and b" || msgs[i].GetMessageInjected().QueuedTurnId != b.ID() || msgs[i].TurnId != a.ID() {
 				t.Errorf("%s was not told what the user said: %v", name, msgs)
 			}
 		}

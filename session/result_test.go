@@ -44,20 +44,20 @@ func TestAnswersAreShown(t *testing.T) {
 				var results, cancelled []*agentdv1.RunResponse
 				for _, m := range follow(t, w) {
 					switch {
-					case m.GetToolResult() != nil:
+					case m.GetToolCallAnswered() != nil:
 						results = append(results, m)
-					case m.GetToolCancelled() != nil:
+					case m.GetToolCallCanceled() != nil:
 						cancelled = append(cancelled, m)
 					}
 				}
-				if len(results) != 1 || len(cancelled) != 1 || cancelled[0].GetToolCancelled().GetToolCallId() != "c2" {
+				if len(results) != 1 || len(cancelled) != 1 || cancelled[0].GetToolCallCanceled().GetToolCallId() != "c2" {
 					t.Fatalf("watcher %d reads %d results and that %v", i, len(results), cancelled)
 				}
-				r := results[0].GetToolResult()
+				r := results[0].GetToolCallAnswered()
 				if r.GetToolCallId() != "c1" || r.GetToolName() != "tool" || !slices.Equal(r.GetAgentPath(), root) || r.GetSessionId() != turn.SessionID() {
 					t.Errorf("watcher %d reads of %q %q %v", i, r.GetToolCallId(), r.GetToolName(), r.GetAgentPath())
 				}
-				if _, failed := r.GetResult().(*agentdv1.RunResponse_ToolResult_Error); failed != (tc.output == nil) || r.GetError() != tc.err || tc.output != nil && r.GetOutput() != *tc.output {
+				if _, failed := r.GetResult().(*agentdv1.ToolCallAnswered_Error); failed != (tc.output == nil) || r.GetError() != tc.err || tc.output != nil && r.GetOutput() != *tc.output {
 					t.Errorf("watcher %d reads an output of %d bytes and the error %q", i, len(r.GetOutput()), r.GetError())
 				}
 				if first == nil {

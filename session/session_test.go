@@ -194,7 +194,7 @@ func TestCallsThatNobodyAnswers(t *testing.T) {
 				}
 				told := 0
 				for _, m := range rest {
-					if m.GetToolCancelled().GetToolCallId() == "c1" {
+					if m.GetToolCallCanceled().GetToolCallId() == "c1" {
 						told++
 					}
 				}
@@ -597,7 +597,7 @@ func TestShutdownLeavesWhatOnlyWaits(t *testing.T) {
 		waits bool
 	}{
 		"a person is asked":          {careful, []string{"tool"}, isAsked, false},
-		"nobody has the tool":        {story, nil, func(m *agentdv1.RunResponse) bool { return m.GetToolCallNotice() != nil }, false},
+		"nobody has the tool":        {story, nil, func(m *agentdv1.RunResponse) bool { return m.GetToolCallAnnounced() != nil }, false},
 		"a client's tool is at work": {story, []string{"tool"}, isCall, true},
 	} {
 		t.Run(name, func(t *testing.T) {

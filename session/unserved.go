@@ -77,8 +77,8 @@ func (v *view) unserved(u unservedCall) {
 	}
 	v.told[u.call.ID] = true
 	v.finishJoin()
-	v.out = append(v.out, &agentdv1.RunResponse{TurnId: v.turnID, Response: &agentdv1.RunResponse_ToolCallUnserved_{
-		ToolCallUnserved: &agentdv1.RunResponse_ToolCallUnserved{
+	v.out = append(v.out, &agentdv1.RunResponse{TurnId: v.turnID, Response: &agentdv1.RunResponse_ToolCallUnserved{
+		ToolCallUnserved: &agentdv1.ToolCallUnserved{
 			SessionId: v.sessionID, ToolCallId: u.call.ID, ToolName: u.call.Name, AgentPath: u.call.Path,
 			ExpireTime: timestamppb.New(u.expires),
 		},

@@ -133,8 +133,8 @@ func (v *view) fact(rec Record, fact any, replayed bool, mine []string) (end boo
 		v.begun()
 		v.state(slotState, v.snapshots[rec.TurnID])
 	case *TurnResumed:
-		v.emit(slotStart, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_Retract_{
-			Retract: &agentdv1.RunResponse_Retract{SessionId: v.sessionID},
+		v.emit(slotStart, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_MessageRetracted{
+			MessageRetracted: &agentdv1.MessageRetracted{SessionId: v.sessionID},
 		}})
 	case *TurnQueued:
 		v.queued(f)
@@ -189,8 +189,8 @@ func (v *view) begun() {
 // queued tells that a prompt waits; its client sees that, whatever else it does
 // not.
 func (v *view) queued(f *TurnQueued) {
-	m := &agentdv1.RunResponse{Response: &agentdv1.RunResponse_TurnQueued_{
-		TurnQueued: &agentdv1.RunResponse_TurnQueued{SessionId: v.sessionID, UserPrompt: f.Prompt, UserParts: f.Parts, Inject: f.Inject, Ahead: uint32(min(f.Ahead, 1<<20))},
+	m := &agentdv1.RunResponse{Response: &agentdv1.RunResponse_TurnQueued{
+		TurnQueued: &agentdv1.TurnQueued{SessionId: v.sessionID, UserPrompt: f.Prompt, UserParts: f.Parts, Inject: f.Inject, Ahead: uint32(min(f.Ahead, 1<<20))},
 	}}
 	if v.only == v.rec.TurnID || !v.hidden() {
 		v.send(slotStart, v.rec.TurnID, m)
@@ -204,14 +204,14 @@ func (v *view) injected(ev *Event) {
 		v.joined = v.turnID
 		v.begun()
 	}
-	v.emit(slotUser, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_UserMessage_{
-		UserMessage: &agentdv1.RunResponse_UserMessage{SessionId: v.sessionID, Content: ev.Text, Parts: ev.Parts, QueuedTurnId: ev.Injected},
+	v.emit(slotUser, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_MessageInjected{
+		MessageInjected: &agentdv1.MessageInjected{SessionId: v.sessionID, Content: ev.Text, Parts: ev.Parts, QueuedTurnId: ev.Injected},
 	}})
 }
 
 func retryMessage(sessionID string, f *ModelRetry) *agentdv1.RunResponse {
-	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ModelRetry_{
-		ModelRetry: &agentdv1.RunResponse_ModelRetry{
+	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ModelCallRetried{
+		ModelCallRetried: &agentdv1.ModelCallRetried{
 			SessionId: sessionID, AgentPath: f.Path, MessageId: f.MessageID, Attempt: uint32(max(f.Attempt, 0)),
 			Wait: durationpb.New(f.Wait), Code: f.Code, Message: f.Message,
 		},
@@ -291,14 +291,14 @@ func (v *view) call(slot int, c ToolCall, mine []string) {
 	v.calls = append(v.calls, c)
 	if c.Asks != nil {
 		i := slices.IndexFunc(v.asking.pending, func(in *Interaction) bool { return in.Call.ID == c.ID })
-		v.emit(slot, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_InteractionRequested_{
-			InteractionRequested: &agentdv1.RunResponse_InteractionRequested{Interaction: v.asking.pending[i].Proto()},
+		v.emit(slot, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_InteractionRequested{
+			InteractionRequested: &agentdv1.InteractionRequested{Interaction: v.asking.pending[i].Proto()},
 		}})
 		return
 	}
 	if !slices.Contains(mine, c.ID) {
-		v.emit(slot, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCallNotice_{
-			ToolCallNotice: &agentdv1.RunResponse_ToolCallNotice{
+		v.emit(slot, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCallAnnounced{
+			ToolCallAnnounced: &agentdv1.ToolCallAnnounced{
 				SessionId: v.sessionID, ToolCallId: c.ID, ToolName: c.Name, ToolInput: string(c.Input), AgentPath: c.Path,
 			},
 		}})
@@ -312,8 +312,8 @@ func (v *view) call(slot int, c ToolCall, mine []string) {
 
 // resolved tells that no person is asked any more.
 func (v *view) resolved(slot int, in *Interaction) {
-	v.emit(slot, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_InteractionResolved_{
-		InteractionResolved: &agentdv1.RunResponse_InteractionResolved{Interaction: in.Proto()},
+	v.emit(slot, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_InteractionResolved{
+		InteractionResolved: &agentdv1.InteractionResolved{Interaction: in.Proto()},
 	}})
 }
 
@@ -361,18 +361,18 @@ func (v *view) settled(f *ToolResult) {
 }
 
 func (v *view) result(c ToolCall, f *ToolResult) *agentdv1.RunResponse {
-	r := &agentdv1.RunResponse_ToolResult{SessionId: v.sessionID, ToolCallId: c.ID, ToolName: c.Name, AgentPath: c.Path, Parts: f.Parts}
+	r := &agentdv1.ToolCallAnswered{SessionId: v.sessionID, ToolCallId: c.ID, ToolName: c.Name, AgentPath: c.Path, Parts: f.Parts}
 	if f.Output != nil {
-		r.Result = &agentdv1.RunResponse_ToolResult_Output{Output: *f.Output}
+		r.Result = &agentdv1.ToolCallAnswered_Output{Output: *f.Output}
 	} else {
-		r.Result = &agentdv1.RunResponse_ToolResult_Error{Error: f.Error}
+		r.Result = &agentdv1.ToolCallAnswered_Error{Error: f.Error}
 	}
-	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolResult_{ToolResult: r}}
+	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCallAnswered{ToolCallAnswered: r}}
 }
 
 func (v *view) cancelled(slot int, callID, reason string) {
-	m := &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCancelled_{
-		ToolCancelled: &agentdv1.RunResponse_ToolCancelled{SessionId: v.sessionID, ToolCallId: callID, Reason: reason},
+	m := &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCallCanceled{
+		ToolCallCanceled: &agentdv1.ToolCallCanceled{SessionId: v.sessionID, ToolCallId: callID, Reason: reason},
 	}}
 	if v.asked[callID] || !v.hidden() {
 		v.send(slot, v.turnID, m)
@@ -428,21 +428,21 @@ func ErrorResponse(sessionID string, err *Error) *agentdv1.RunResponse {
 }
 
 // Proto is the protocol's form.
-func (r *Receipt) Proto() *agentdv1.RunResponse_CancelReceipt {
-	names := func(calls []CallName) []*agentdv1.RunResponse_CancelReceipt_ToolCall {
-		var out []*agentdv1.RunResponse_CancelReceipt_ToolCall
+func (r *Receipt) Proto() *agentdv1.CancelReceipt {
+	names := func(calls []CallName) []*agentdv1.CanceledToolCall {
+		var out []*agentdv1.CanceledToolCall
 		for _, c := range calls {
-			out = append(out, &agentdv1.RunResponse_CancelReceipt_ToolCall{ToolCallId: c.ID, ToolName: c.Name})
+			out = append(out, &agentdv1.CanceledToolCall{ToolCallId: c.ID, ToolName: c.Name})
 		}
 		return out
 	}
-	out := &agentdv1.RunResponse_CancelReceipt{
-		CancelledToolCalls: names(r.Cancelled),
-		AnsweredToolCalls:  names(r.Answered),
-		Took:               durationpb.New(r.Took),
+	out := &agentdv1.CancelReceipt{
+		CanceledToolCalls: names(r.Cancelled),
+		AnsweredToolCalls: names(r.Answered),
+		Took:              durationpb.New(r.Took),
 	}
 	for _, c := range r.Aborted {
-		out.AbortedModelCalls = append(out.AbortedModelCalls, &agentdv1.RunResponse_CancelReceipt_ModelCall{
+		out.AbortedModelCalls = append(out.AbortedModelCalls, &agentdv1.AbortedModelCall{
 			AgentPath: c.Path, Model: c.Model, MessageId: c.MessageID, Ran: durationpb.New(c.Ran),
 		})
 	}

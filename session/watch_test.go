@@ -435,10 +435,10 @@ func facts(msgs []*agentdv1.RunResponse) string {
 		switch {
 		case m.GetToolCall() != nil:
 			fmt.Fprintln(&b, m.Seq, "call", m.GetToolCall().ToolCallId, m.GetToolCall().ToolInput)
-		case m.GetToolCallNotice() != nil:
-			fmt.Fprintln(&b, m.Seq, "call", m.GetToolCallNotice().ToolCallId, m.GetToolCallNotice().ToolInput)
-		case m.GetToolResult() != nil:
-			fmt.Fprintln(&b, "result", m.GetToolResult(), m.Seq)
+		case m.GetToolCallAnnounced() != nil:
+			fmt.Fprintln(&b, m.Seq, "call", m.GetToolCallAnnounced().ToolCallId, m.GetToolCallAnnounced().ToolInput)
+		case m.GetToolCallAnswered() != nil:
+			fmt.Fprintln(&b, "result", m.GetToolCallAnswered(), m.Seq)
 		case m.GetInteractionRequested() != nil:
 			fmt.Fprintln(&b, m.Seq, "ask", protojson.Format(m.GetInteractionRequested()))
 		case m.GetInteractionResolved() != nil:

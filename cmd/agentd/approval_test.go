@@ -94,7 +94,7 @@ func approvalOutlivesItsServer(t *testing.T, over *carrier) {
 		t.Fatalf("after a restart the turn is %v, %v", turn, err)
 	}
 	yes := func(input string) *agentdv1.Resolution {
-		return &agentdv1.Resolution{Decision: &agentdv1.Resolution_Approve_{Approve: &agentdv1.Resolution_Approve{ToolInput: &input}}}
+		return &agentdv1.Resolution{Decision: &agentdv1.Resolution_Approve{Approve: &agentdv1.Approval{ToolInput: &input}}}
 	}
 	c = dial(second)
 	if _, err := c.Resolve(t.Context(), in.GetSessionId(), in.GetId(), yes(`{"amount":"much"}`)); !errors.Is(err, client.ErrInvalidRequest) {

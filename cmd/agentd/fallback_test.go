@@ -65,7 +65,7 @@ func TestKillInFallback(t *testing.T) {
 		var models, tries []string
 		var tokens int32
 		for _, m := range f.got {
-			if b := m.GetModelFallback(); b != nil {
+			if b := m.GetModelCallFellBack(); b != nil {
 				changes[b.GetMessageId()]++
 				if b.GetModel() != "scripted/down" || b.GetNextModel() != "scripted/work" || b.GetCode() != agentdv1.ErrorCode_ERROR_CODE_MODEL_UNAVAILABLE {
 					t.Errorf("told %v", b)

@@ -155,7 +155,7 @@ func (f *follower) text() string {
 	var order []string
 	pieces, again := map[string]string{}, map[string]bool{}
 	for _, m := range f.got {
-		if m.GetRetract() != nil {
+		if m.GetMessageRetracted() != nil {
 			for id := range pieces {
 				again[id] = true
 			}

@@ -167,7 +167,7 @@ func awaitModelCall(t *testing.T, s *served, f *follower) {
 	t.Helper()
 	watch := &follower{t: t, asked: map[string]int{}, got: f.got[:1]}
 	watch.open(s, nil)
-	watch.until(func(m *agentdv1.RunResponse) bool { return m.GetToolCallNotice() != nil })
+	watch.until(func(m *agentdv1.RunResponse) bool { return m.GetToolCallAnnounced() != nil })
 	watch.drop()
 }
 

@@ -74,7 +74,7 @@ func TestRunShowsModelCalls(t *testing.T) {
 		t.Errorf("kept %q", bodies)
 	}
 	session := s.lines("sessions", "list")[0]["id"].(string)
-	contains(t, s.says(true, "sessions", "events", session), "model_fallback ", "provider_tools ", "raw_payload ", "model_call_ended ", "anthropic/claude-sonnet-4-5, 1 model call, ")
+	contains(t, s.says(true, "sessions", "events", session), "model_call_fell_back ", "provider_tools_used ", "raw_payload_received ", "model_call_ended ", "anthropic/claude-sonnet-4-5, 1 model call, ")
 	// Who attaches keeps the same.
 	again := filepath.Join(t.TempDir(), "again")
 	s.says(true, "run", "--attach", session, "--raw", again)

@@ -277,7 +277,7 @@ func (c *runCmd) execute(file *agentfile.File, prompt string) (*agentdv1.RunRequ
 		}
 	}
 	if c.BudgetCalls > 0 || c.BudgetTokens > 0 || c.BudgetCost > 0 || c.BudgetTime > 0 {
-		ex.Budget = &agentdv1.Budget{ModelCalls: c.BudgetCalls, Tokens: c.BudgetTokens, Cost: c.BudgetCost}
+		ex.Budget = &agentdv1.Budget{ModelCalls: c.BudgetCalls, Tokens: c.BudgetTokens, CostUsd: c.BudgetCost}
 		if c.BudgetTime > 0 {
 			ex.Budget.WallTime = durationpb.New(c.BudgetTime)
 		}

@@ -222,7 +222,7 @@ Examples:
 // Run forks a session.
 func (c *sessionsForkCmd) Run(p *process) error {
 	return c.talk(p, func(t talk) error {
-		resp, err := cli.Call(t.ctx, t.conn, t.conn.ForkSession, &agentdv1.ForkSessionRequest{SessionId: c.ID, Seq: c.At, Labels: c.Label, ClientRef: c.Ref})
+		resp, err := cli.Call(t.ctx, t.conn, t.conn.ForkSession, &agentdv1.ForkSessionRequest{SessionId: c.ID, ThroughSeq: c.At, Labels: c.Label, ClientRef: c.Ref})
 		if err != nil {
 			return err
 		}

@@ -34,8 +34,8 @@ func run(ctx context.Context, e demo.Example) error {
 		switch {
 		case err != nil:
 			return err
-		case event.ModelFallback != nil:
-			fmt.Printf("%s failed (%v), %s is called\n", event.ModelFallback.Model, event.ModelFallback.Code, event.ModelFallback.NextModel)
+		case event.ModelCallFellBack != nil:
+			fmt.Printf("%s failed (%v), %s is called\n", event.ModelCallFellBack.Model, event.ModelCallFellBack.Code, event.ModelCallFellBack.NextModel)
 		case event.OutputChunk != nil:
 			fmt.Print(event.OutputChunk.Content)
 		case event.ModelCallEnded != nil:

@@ -56,7 +56,7 @@ async function show(run: Run, remember: boolean): Promise<void> {
         item.textContent = `${event.seq} ${event.type} ${about(event)}`;
         element("#events").append(item);
       }
-      if (event.type === "provider_tools") {
+      if (event.type === "provider_tools_used") {
         element("#sources").append(...event.citations.map(source));
       }
       if (event.type === "started" && remember) {

@@ -79,7 +79,7 @@ func (b *bed) runLarge(ex *agentdv1.RunRequest_ExecuteRequest, output string) {
 			answer := &agentdv1.RunRequest_ToolCallResponse{ToolCallId: call.GetToolCallId(), Result: &agentdv1.RunRequest_ToolCallResponse_Output{Output: output}}
 			_ = stream.Send(&agentdv1.RunRequest{Request: &agentdv1.RunRequest_ToolCallResponse_{ToolCallResponse: answer}}) // Receive says what failed
 		}
-		if r := msg.GetToolResult(); r != nil {
+		if r := msg.GetToolCallAnswered(); r != nil {
 			failure = r.GetError()
 		}
 		if end := msg.GetEnd(); end != nil {

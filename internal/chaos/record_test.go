@@ -215,25 +215,25 @@ func seenOf(m *agentdv1.RunResponse) seen {
 	case *agentdv1.RunResponse_ToolCall:
 		s.what, s.id = sawCall, r.ToolCall.GetToolCallId()
 		s.text = callText(r.ToolCall.GetToolName(), r.ToolCall.GetToolInput(), r.ToolCall.GetAgentPath())
-	case *agentdv1.RunResponse_ToolCallNotice_:
-		s.what, s.id = sawNotice, r.ToolCallNotice.GetToolCallId()
-		s.text = callText(r.ToolCallNotice.GetToolName(), r.ToolCallNotice.GetToolInput(), r.ToolCallNotice.GetAgentPath())
-	case *agentdv1.RunResponse_ToolCancelled_:
-		s.what, s.id, s.text = sawCancelled, r.ToolCancelled.GetToolCallId(), r.ToolCancelled.GetReason()
-	case *agentdv1.RunResponse_ToolResult_:
-		s.what, s.id = sawResult, r.ToolResult.GetToolCallId()
-		s.text = r.ToolResult.GetOutput() + r.ToolResult.GetError()
-	case *agentdv1.RunResponse_Retract_:
-		s.what, s.id = sawRetract, r.Retract.GetMessageId()
-	case *agentdv1.RunResponse_ModelCallEnded_:
+	case *agentdv1.RunResponse_ToolCallAnnounced:
+		s.what, s.id = sawNotice, r.ToolCallAnnounced.GetToolCallId()
+		s.text = callText(r.ToolCallAnnounced.GetToolName(), r.ToolCallAnnounced.GetToolInput(), r.ToolCallAnnounced.GetAgentPath())
+	case *agentdv1.RunResponse_ToolCallCanceled:
+		s.what, s.id, s.text = sawCancelled, r.ToolCallCanceled.GetToolCallId(), r.ToolCallCanceled.GetReason()
+	case *agentdv1.RunResponse_ToolCallAnswered:
+		s.what, s.id = sawResult, r.ToolCallAnswered.GetToolCallId()
+		s.text = r.ToolCallAnswered.GetOutput() + r.ToolCallAnswered.GetError()
+	case *agentdv1.RunResponse_MessageRetracted:
+		s.what, s.id = sawRetract, r.MessageRetracted.GetMessageId()
+	case *agentdv1.RunResponse_ModelCallEnded:
 		c := r.ModelCallEnded
 		s.what, s.id = sawCost, c.GetMessageId()
 		s.text = costText(s.id, c.GetAgentPath(), &agentdv1.UsageSummary{LlmCalls: c.GetLlmCalls(), TotalUsage: c.GetUsage()})
-	case *agentdv1.RunResponse_ModelFallback_:
-		s.what, s.id, s.text = sawModel, r.ModelFallback.GetMessageId(), "fallback to "+r.ModelFallback.GetNextModel()
-	case *agentdv1.RunResponse_RawPayload_:
-		s.what, s.id, s.text = sawModel, r.RawPayload.GetMessageId(), rawText(int(r.RawPayload.GetStatus()), r.RawPayload.GetBody())
-	case *agentdv1.RunResponse_HistoryCompacted_:
+	case *agentdv1.RunResponse_ModelCallFellBack:
+		s.what, s.id, s.text = sawModel, r.ModelCallFellBack.GetMessageId(), "fallback to "+r.ModelCallFellBack.GetNextModel()
+	case *agentdv1.RunResponse_RawPayloadReceived:
+		s.what, s.id, s.text = sawModel, r.RawPayloadReceived.GetMessageId(), rawText(int(r.RawPayloadReceived.GetStatus()), r.RawPayloadReceived.GetBody())
+	case *agentdv1.RunResponse_HistoryCompacted:
 		s.what, s.text = sawModel, fmt.Sprint(r.HistoryCompacted.GetSummary(), r.HistoryCompacted.GetThroughSeq())
 	case *agentdv1.RunResponse_Error:
 		s.what, s.text = sawError, fmt.Sprint(r.Error.GetCode(), " ", r.Error.GetMessage())
@@ -256,22 +256,22 @@ func seenOfEvent(e *client.Event) seen {
 		s.chunk(c.MessageID, c.Content, c.AgentPath, c.IsThought)
 	case e.ToolCall != nil:
 		s.what, s.id, s.text = sawCall, e.ToolCall.ID, callText(e.ToolCall.Name, string(e.ToolCall.Input), e.ToolCall.AgentPath)
-	case e.ToolNotice != nil:
-		s.what, s.id, s.text = sawNotice, e.ToolNotice.ID, callText(e.ToolNotice.Name, string(e.ToolNotice.Input), e.ToolNotice.AgentPath)
-	case e.ToolResult != nil:
-		s.what, s.id, s.text = sawResult, e.ToolResult.ID, e.ToolResult.Output+e.ToolResult.Error
+	case e.ToolCallAnnounced != nil:
+		s.what, s.id, s.text = sawNotice, e.ToolCallAnnounced.ID, callText(e.ToolCallAnnounced.Name, string(e.ToolCallAnnounced.Input), e.ToolCallAnnounced.AgentPath)
+	case e.ToolCallAnswered != nil:
+		s.what, s.id, s.text = sawResult, e.ToolCallAnswered.ID, e.ToolCallAnswered.Output+e.ToolCallAnswered.Error
 	case e.ModelCallEnded != nil:
 		c := e.ModelCallEnded
 		s.what, s.id = sawCost, c.MessageID
 		s.text = costText(s.id, c.AgentPath, &agentdv1.UsageSummary{LlmCalls: int32(c.ModelCalls), TotalUsage: c.Usage})
-	case e.ModelFallback != nil:
-		s.what, s.id, s.text = sawModel, e.ModelFallback.MessageID, "fallback to "+e.ModelFallback.NextModel
-	case e.RawPayload != nil:
-		s.what, s.id, s.text = sawModel, e.RawPayload.MessageID, rawText(e.RawPayload.Status, e.RawPayload.Body)
+	case e.ModelCallFellBack != nil:
+		s.what, s.id, s.text = sawModel, e.ModelCallFellBack.MessageID, "fallback to "+e.ModelCallFellBack.NextModel
+	case e.RawPayloadReceived != nil:
+		s.what, s.id, s.text = sawModel, e.RawPayloadReceived.MessageID, rawText(e.RawPayloadReceived.Status, e.RawPayloadReceived.Body)
 	case e.HistoryCompacted != nil:
 		s.what, s.text = sawModel, fmt.Sprint(e.HistoryCompacted.Summary, e.HistoryCompacted.ThroughSeq)
-	case e.Retract != nil:
-		s.what, s.id = sawRetract, e.Retract.MessageID
+	case e.MessageRetracted != nil:
+		s.what, s.id = sawRetract, e.MessageRetracted.MessageID
 	case e.End != nil:
 		s.what, s.text = sawEnd, endText(e.End.Completed, e.End.Reason, e.End.UsageSummary)
 	}

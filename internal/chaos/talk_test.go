@@ -318,7 +318,7 @@ func (t *talk) follow(ctx context.Context, open func(context.Context) iter.Seq2[
 		if err != nil {
 			return t.judge(err)
 		}
-		if e.Error != nil || e.ToolResult != nil {
+		if e.Error != nil || e.ToolCallAnswered != nil {
 			continue // of the client's own doing
 		}
 		t.events.add(t.chain, seenOfEvent(e))

@@ -87,24 +87,24 @@ func (a *awaited) event(event *agentdv1.RunResponse) {
 	switch r := event.GetResponse().(type) {
 	case *agentdv1.RunResponse_ToolCall:
 		a.called(r.ToolCall.GetToolCallId(), r.ToolCall.GetToolName(), r.ToolCall.GetAgentPath())
-	case *agentdv1.RunResponse_ToolCallNotice_:
-		a.called(r.ToolCallNotice.GetToolCallId(), r.ToolCallNotice.GetToolName(), r.ToolCallNotice.GetAgentPath())
-	case *agentdv1.RunResponse_ToolResult_:
-		a.settled(r.ToolResult.GetToolCallId())
-	case *agentdv1.RunResponse_ToolCancelled_:
-		a.settled(r.ToolCancelled.GetToolCallId())
-	case *agentdv1.RunResponse_InteractionRequested_:
+	case *agentdv1.RunResponse_ToolCallAnnounced:
+		a.called(r.ToolCallAnnounced.GetToolCallId(), r.ToolCallAnnounced.GetToolName(), r.ToolCallAnnounced.GetAgentPath())
+	case *agentdv1.RunResponse_ToolCallAnswered:
+		a.settled(r.ToolCallAnswered.GetToolCallId())
+	case *agentdv1.RunResponse_ToolCallCanceled:
+		a.settled(r.ToolCallCanceled.GetToolCallId())
+	case *agentdv1.RunResponse_InteractionRequested:
 		a.asked = append(a.asked, r.InteractionRequested.GetInteraction().GetId())
-	case *agentdv1.RunResponse_InteractionResolved_:
+	case *agentdv1.RunResponse_InteractionResolved:
 		id := r.InteractionResolved.GetInteraction().GetId()
 		a.asked = slices.DeleteFunc(a.asked, func(open string) bool { return open == id })
 	case *agentdv1.RunResponse_OutputChunk_:
 		a.works(r.OutputChunk.GetAgentPath())
-	case *agentdv1.RunResponse_ModelRetry_:
-		a.works(r.ModelRetry.GetAgentPath())
-	case *agentdv1.RunResponse_ModelFallback_:
-		a.model = r.ModelFallback.GetNextModel()
-	case *agentdv1.RunResponse_ModelCallEnded_:
+	case *agentdv1.RunResponse_ModelCallRetried:
+		a.works(r.ModelCallRetried.GetAgentPath())
+	case *agentdv1.RunResponse_ModelCallFellBack:
+		a.model = r.ModelCallFellBack.GetNextModel()
+	case *agentdv1.RunResponse_ModelCallEnded:
 		a.model = a.only // which agent is next is not known
 	case *agentdv1.RunResponse_End:
 		a.over = true

@@ -44,8 +44,8 @@ func (*Printer) modelCall(c *agentdv1.ModelCallDetails) []fact {
 		{"tokens", fmt.Sprintf("%s in, %s out", number(int64(end.GetUsage().GetPromptTokens())), number(int64(end.GetUsage().GetCompletionTokens())))},
 		{"cost", "price unknown"},
 	}
-	if end.Cost != nil {
-		facts[5].value = dollars(end.GetCost())
+	if end.CostUsd != nil {
+		facts[5].value = dollars(end.GetCostUsd())
 	}
 	if said := outcome(end); said != "" {
 		facts[2] = fact{"outcome", said}

@@ -41,30 +41,30 @@ func eventParts(event *agentdv1.RunResponse) (kind string, who []string, what st
 		return kind, c.GetAgentPath(), fmt.Sprintf("%q", c.GetContent())
 	case *agentdv1.RunResponse_ToolCall:
 		return kind, r.ToolCall.GetAgentPath(), r.ToolCall.GetToolName() + " " + r.ToolCall.GetToolInput()
-	case *agentdv1.RunResponse_ToolCallNotice_:
-		return kind, r.ToolCallNotice.GetAgentPath(), r.ToolCallNotice.GetToolName() + " " + r.ToolCallNotice.GetToolInput()
-	case *agentdv1.RunResponse_ToolCallUnserved_:
+	case *agentdv1.RunResponse_ToolCallAnnounced:
+		return kind, r.ToolCallAnnounced.GetAgentPath(), r.ToolCallAnnounced.GetToolName() + " " + r.ToolCallAnnounced.GetToolInput()
+	case *agentdv1.RunResponse_ToolCallUnserved:
 		return kind, r.ToolCallUnserved.GetAgentPath(), unserved(r.ToolCallUnserved)
-	case *agentdv1.RunResponse_ToolResult_:
-		if r.ToolResult.GetError() != "" {
-			return kind, r.ToolResult.GetAgentPath(), r.ToolResult.GetToolName() + " failed: " + r.ToolResult.GetError()
+	case *agentdv1.RunResponse_ToolCallAnswered:
+		if r.ToolCallAnswered.GetError() != "" {
+			return kind, r.ToolCallAnswered.GetAgentPath(), r.ToolCallAnswered.GetToolName() + " failed: " + r.ToolCallAnswered.GetError()
 		}
-		return kind, r.ToolResult.GetAgentPath(), r.ToolResult.GetToolName() + " = " + line(r.ToolResult.GetOutput(), maxDetail) + files(r.ToolResult.GetParts())
-	case *agentdv1.RunResponse_UserMessage_:
-		return kind, nil, line(r.UserMessage.GetContent(), maxDetail) + files(r.UserMessage.GetParts())
-	case *agentdv1.RunResponse_ModelFallback_:
-		return kind, r.ModelFallback.GetAgentPath(), fellBack(r.ModelFallback) + ": " + r.ModelFallback.GetMessage()
-	case *agentdv1.RunResponse_ModelCallEnded_:
+		return kind, r.ToolCallAnswered.GetAgentPath(), r.ToolCallAnswered.GetToolName() + " = " + line(r.ToolCallAnswered.GetOutput(), maxDetail) + files(r.ToolCallAnswered.GetParts())
+	case *agentdv1.RunResponse_MessageInjected:
+		return kind, nil, line(r.MessageInjected.GetContent(), maxDetail) + files(r.MessageInjected.GetParts())
+	case *agentdv1.RunResponse_ModelCallFellBack:
+		return kind, r.ModelCallFellBack.GetAgentPath(), fellBack(r.ModelCallFellBack) + ": " + r.ModelCallFellBack.GetMessage()
+	case *agentdv1.RunResponse_ModelCallEnded:
 		return kind, r.ModelCallEnded.GetAgentPath(), callEnded(r.ModelCallEnded)
-	case *agentdv1.RunResponse_ProviderTools_:
-		return kind, r.ProviderTools.GetAgentPath(), provided(r.ProviderTools)
-	case *agentdv1.RunResponse_RawPayload_:
-		return kind, r.RawPayload.GetAgentPath(), payload(r.RawPayload)
-	case *agentdv1.RunResponse_HistoryCompacted_:
+	case *agentdv1.RunResponse_ProviderToolsUsed:
+		return kind, r.ProviderToolsUsed.GetAgentPath(), provided(r.ProviderToolsUsed)
+	case *agentdv1.RunResponse_RawPayloadReceived:
+		return kind, r.RawPayloadReceived.GetAgentPath(), payload(r.RawPayloadReceived)
+	case *agentdv1.RunResponse_HistoryCompacted:
 		return kind, r.HistoryCompacted.GetAgentPath(), compacted(r.HistoryCompacted) + ": " + r.HistoryCompacted.GetSummary()
-	case *agentdv1.RunResponse_InteractionRequested_:
+	case *agentdv1.RunResponse_InteractionRequested:
 		return kind, r.InteractionRequested.GetInteraction().GetAgentPath(), asks(r.InteractionRequested.GetInteraction())
-	case *agentdv1.RunResponse_InteractionResolved_:
+	case *agentdv1.RunResponse_InteractionResolved:
 		return kind, r.InteractionResolved.GetInteraction().GetAgentPath(), resolution(r.InteractionResolved.GetInteraction())
 	case *agentdv1.RunResponse_Error:
 		return kind, nil, codeName(r.Error.GetCode()) + ": " + r.Error.GetMessage()

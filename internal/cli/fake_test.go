@@ -156,11 +156,11 @@ func ends(completed bool) *agentdv1.RunResponse {
 }
 
 func requested(i *agentdv1.Interaction) *agentdv1.RunResponse {
-	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_InteractionRequested_{InteractionRequested: &agentdv1.RunResponse_InteractionRequested{Interaction: i}}}
+	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_InteractionRequested{InteractionRequested: &agentdv1.InteractionRequested{Interaction: i}}}
 }
 
 func resolved(i *agentdv1.Interaction) *agentdv1.RunResponse {
-	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_InteractionResolved_{InteractionResolved: &agentdv1.RunResponse_InteractionResolved{Interaction: i}}}
+	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_InteractionResolved{InteractionResolved: &agentdv1.InteractionResolved{Interaction: i}}}
 }
 
 func heartbeat() *agentdv1.RunResponse {

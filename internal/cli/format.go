@@ -96,7 +96,7 @@ func size(n int64) string {
 }
 
 // prices is a price of a model, and in brackets that for long prompts.
-func prices(m *agentdv1.Model, which func(*agentdv1.Model_Price) float64) string {
+func prices(m *agentdv1.Model, which func(*agentdv1.ModelPrice) float64) string {
 	p := m.GetPrice()
 	if p == nil {
 		return "-"
@@ -111,8 +111,8 @@ func prices(m *agentdv1.Model, which func(*agentdv1.Model_Price) float64) string
 // written is what writing into the provider's cache costs, and for an hour if that
 // is another price; "" where it costs what other tokens do.
 func written(m *agentdv1.Model) string {
-	write := func(p *agentdv1.Model_Price) float64 { return *cmp.Or(p.CacheWrite, &p.Input) }
-	hour := func(p *agentdv1.Model_Price) float64 { return *cmp.Or(p.CacheWriteHour, p.CacheWrite, &p.Input) }
+	write := func(p *agentdv1.ModelPrice) float64 { return *cmp.Or(p.CacheWrite, &p.Input) }
+	hour := func(p *agentdv1.ModelPrice) float64 { return *cmp.Or(p.CacheWriteHour, p.CacheWrite, &p.Input) }
 	var out []string
 	p := m.GetPrice()
 	if p != nil && (p.CacheWrite != nil || p.GetLong().GetCacheWrite() != 0) {
@@ -148,7 +148,7 @@ func labels(m map[string]string) string {
 }
 
 // unserved says that a call waits for a client, and what helps.
-func unserved(u *agentdv1.RunResponse_ToolCallUnserved) string {
+func unserved(u *agentdv1.ToolCallUnserved) string {
 	text := fmt.Sprintf("no attached client has the tool %s; attach one with: agentd run --attach %s FILE", u.GetToolName(), u.GetSessionId())
 	if at := u.GetExpireTime(); at != nil {
 		text += "; waiting until " + at.AsTime().Local().Format("2006-01-02 15:04:05 MST")

@@ -19,7 +19,7 @@ const (
 
 // provided are the lines that tell what a provider has run and what an answer
 // cites, each source once.
-func provided(p *agentdv1.RunResponse_ProviderTools) string {
+func provided(p *agentdv1.ProviderToolsUsed) string {
 	var b strings.Builder
 	for _, u := range p.GetUses() {
 		fmt.Fprintf(&b, "→ %s (by the provider)\n", line(u.GetToolName()+" "+u.GetInput(), maxDetail))
@@ -48,7 +48,7 @@ func provided(p *agentdv1.RunResponse_ProviderTools) string {
 }
 
 // fellBack says that another model is called.
-func fellBack(f *agentdv1.RunResponse_ModelFallback) string {
+func fellBack(f *agentdv1.ModelCallFellBack) string {
 	what := "going on with"
 	if f.GetMessageId() == "" {
 		what = "the summary is asked of"
@@ -57,9 +57,9 @@ func fellBack(f *agentdv1.RunResponse_ModelFallback) string {
 }
 
 // compacted says that a model is told a summary.
-func compacted(c *agentdv1.RunResponse_HistoryCompacted) string {
+func compacted(c *agentdv1.HistoryCompacted) string {
 	how := "the prompt had"
-	if c.GetReason() == agentdv1.RunResponse_HistoryCompacted_REASON_OVERFLOW {
+	if c.GetReason() == agentdv1.HistoryCompacted_REASON_OVERFLOW {
 		how = "the prompt was too long:"
 	}
 	out := "a summary stands for the beginning of the conversation"
@@ -74,17 +74,17 @@ func compacted(c *agentdv1.RunResponse_HistoryCompacted) string {
 }
 
 // callEnded says what a model call took.
-func callEnded(c *agentdv1.RunResponse_ModelCallEnded) string {
-	sum := &agentdv1.UsageSummary{TotalUsage: c.GetUsage(), LlmCalls: c.GetLlmCalls(), EstimatedCost: c.GetCost()}
-	if c.Cost == nil {
+func callEnded(c *agentdv1.ModelCallEnded) string {
+	sum := &agentdv1.UsageSummary{TotalUsage: c.GetUsage(), LlmCalls: c.GetLlmCalls(), EstimatedCost: c.GetCostUsd()}
+	if c.CostUsd == nil {
 		sum.UnpricedCalls = c.GetLlmCalls()
 	}
 	out := []string{cmp.Or(c.GetModel(), c.GetServedModel(), "a model"), usage(sum)}
 	if c.GetDuration() != nil {
 		out = append(out, duration(c.GetDuration().AsDuration()))
 	}
-	if c.GetFirstText() != nil {
-		out = append(out, "first text after "+duration(c.GetFirstText().AsDuration()))
+	if c.GetTimeToFirstText() != nil {
+		out = append(out, "first text after "+duration(c.GetTimeToFirstText().AsDuration()))
 	}
 	if said := outcome(c); said != "" {
 		out = append(out, said)
@@ -96,11 +96,11 @@ func callEnded(c *agentdv1.RunResponse_ModelCallEnded) string {
 }
 
 // outcome says what has come of a model call; nothing for an answer.
-func outcome(c *agentdv1.RunResponse_ModelCallEnded) string {
+func outcome(c *agentdv1.ModelCallEnded) string {
 	switch c.GetOutcome() {
-	case agentdv1.RunResponse_ModelCallEnded_OUTCOME_SUMMARISED:
+	case agentdv1.ModelCallEnded_OUTCOME_SUMMARIZED:
 		return "wrote a summary"
-	case agentdv1.RunResponse_ModelCallEnded_OUTCOME_FAILED:
+	case agentdv1.ModelCallEnded_OUTCOME_FAILED:
 		return "failed"
 	default:
 		return ""
@@ -108,7 +108,7 @@ func outcome(c *agentdv1.RunResponse_ModelCallEnded) string {
 }
 
 // payload says what a provider has answered, without the answer.
-func payload(p *agentdv1.RunResponse_RawPayload) string {
+func payload(p *agentdv1.RawPayloadReceived) string {
 	out := fmt.Sprintf("try %d: %s answered %d, %s bytes", p.GetAttempt(), p.GetProvider(), p.GetStatus(), number(int64(len(p.GetBody()))))
 	if p.GetContentType() != "" {
 		out += " of " + p.GetContentType()
@@ -150,7 +150,7 @@ type Payloads struct {
 
 // Event shows an event.
 func (s Payloads) Event(event *agentdv1.RunResponse) error {
-	if p := event.GetRawPayload(); p != nil {
+	if p := event.GetRawPayloadReceived(); p != nil {
 		if err := WriteJSON(s.Out, p); err != nil {
 			return err
 		}

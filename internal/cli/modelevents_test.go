@@ -16,18 +16,18 @@ import (
 )
 
 // cites is what a provider has run for an agent.
-func cites(path []string, uses []*agentdv1.RunResponse_ProviderTools_Use, citations ...*agentdv1.RunResponse_ProviderTools_Citation) *agentdv1.RunResponse {
-	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ProviderTools_{
-		ProviderTools: &agentdv1.RunResponse_ProviderTools{AgentPath: path, Uses: uses, Citations: citations},
+func cites(path []string, uses []*agentdv1.ProviderToolUse, citations ...*agentdv1.Citation) *agentdv1.RunResponse {
+	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ProviderToolsUsed{
+		ProviderToolsUsed: &agentdv1.ProviderToolsUsed{AgentPath: path, Uses: uses, Citations: citations},
 	}}
 }
 
-func citation(uri, title string) *agentdv1.RunResponse_ProviderTools_Citation {
-	return &agentdv1.RunResponse_ProviderTools_Citation{Uri: uri, Title: title}
+func citation(uri, title string) *agentdv1.Citation {
+	return &agentdv1.Citation{Uri: uri, Title: title}
 }
 
 func fallback(path ...string) *agentdv1.RunResponse {
-	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ModelFallback_{ModelFallback: &agentdv1.RunResponse_ModelFallback{
+	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ModelCallFellBack{ModelCallFellBack: &agentdv1.ModelCallFellBack{
 		AgentPath: path, MessageId: "m1", Model: "gpt-x", NextModel: "claude\x1b-x", Code: agentdv1.ErrorCode_ERROR_CODE_MODEL_UNAVAILABLE, Message: "busy",
 	}}}
 }
@@ -35,30 +35,30 @@ func fallback(path ...string) *agentdv1.RunResponse {
 // fallbackOfSummary is one of a call that is to write a summary.
 func fallbackOfSummary(path ...string) *agentdv1.RunResponse {
 	m := fallback(path...)
-	m.GetModelFallback().MessageId = ""
+	m.GetModelCallFellBack().MessageId = ""
 	return m
 }
 
-func compaction(reason agentdv1.RunResponse_HistoryCompacted_Reason, prompt, window int64) *agentdv1.RunResponse {
-	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_HistoryCompacted_{HistoryCompacted: &agentdv1.RunResponse_HistoryCompacted{
+func compaction(reason agentdv1.HistoryCompacted_Reason, prompt, window int64) *agentdv1.RunResponse {
+	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_HistoryCompacted{HistoryCompacted: &agentdv1.HistoryCompacted{
 		AgentPath: []string{"root", "a"}, Summary: "They\nmet.", Reason: reason, PromptTokens: prompt, ContextTokens: window,
 	}}}
 }
 
-func callOver(m *agentdv1.RunResponse_ModelCallEnded) *agentdv1.RunResponse {
-	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ModelCallEnded_{ModelCallEnded: m}}
+func callOver(m *agentdv1.ModelCallEnded) *agentdv1.RunResponse {
+	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ModelCallEnded{ModelCallEnded: m}}
 }
 
 func raw(body string, truncated bool) *agentdv1.RunResponse {
-	return &agentdv1.RunResponse{Seq: 7, Response: &agentdv1.RunResponse_RawPayload_{RawPayload: &agentdv1.RunResponse_RawPayload{
+	return &agentdv1.RunResponse{Seq: 7, Response: &agentdv1.RunResponse_RawPayloadReceived{RawPayloadReceived: &agentdv1.RawPayloadReceived{
 		AgentPath: []string{"root"}, Attempt: 2, Provider: "openai", Status: 200, ContentType: "text/event-stream", Body: []byte(body), Truncated: truncated,
 	}}}
 }
 
 func TestTextOfModelEvents(t *testing.T) {
 	a, b := []string{"root", "a"}, []string{"root", "b"}
-	search := []*agentdv1.RunResponse_ProviderTools_Use{{ToolName: "web_search", Input: "{\"q\":\n\"sun\"}"}, {ToolName: "code_execution", Error: "no\npower"}}
-	var many []*agentdv1.RunResponse_ProviderTools_Citation
+	search := []*agentdv1.ProviderToolUse{{ToolName: "web_search", Input: "{\"q\":\n\"sun\"}"}, {ToolName: "code_execution", Error: "no\npower"}}
+	var many []*agentdv1.Citation
 	for i := range 52 {
 		many = append(many, citation(fmt.Sprintf("https://x.example/%d", i+1), ""))
 	}
@@ -84,17 +84,17 @@ func TestTextOfModelEvents(t *testing.T) {
 		"of a summary":  {[]*agentdv1.RunResponse{fallbackOfSummary(a...)}, "↻ a: gpt-x failed (MODEL_UNAVAILABLE), the summary is asked of claude-x\n"},
 		"compaction": {
 			[]*agentdv1.RunResponse{
-				compaction(agentdv1.RunResponse_HistoryCompacted_REASON_SHARE, 90000, 100000), compaction(agentdv1.RunResponse_HistoryCompacted_REASON_OVERFLOW, 90000, 0),
-				compaction(agentdv1.RunResponse_HistoryCompacted_REASON_OVERFLOW, 0, 0),
+				compaction(agentdv1.HistoryCompacted_REASON_SHARE, 90000, 100000), compaction(agentdv1.HistoryCompacted_REASON_OVERFLOW, 90000, 0),
+				compaction(agentdv1.HistoryCompacted_REASON_OVERFLOW, 0, 0),
 			},
 			"… a: a summary stands for the beginning of the conversation; the prompt had 90,000 of 100,000 tokens\n" +
 				"… a: a summary stands for the beginning of the conversation; the prompt was too long: 90,000 tokens\n" +
 				"… a: a summary stands for the beginning of the conversation\n",
 		},
-		"not shown":       {[]*agentdv1.RunResponse{raw("x", false), callOver(&agentdv1.RunResponse_ModelCallEnded{AgentPath: a})}, ""},
-		"a finished call": {[]*agentdv1.RunResponse{says(a, "one "), callOver(&agentdv1.RunResponse_ModelCallEnded{AgentPath: a}), retract(), says(a, "two", "last"), ends(true)}, "a: one \ntwo\n"},
+		"not shown":       {[]*agentdv1.RunResponse{raw("x", false), callOver(&agentdv1.ModelCallEnded{AgentPath: a})}, ""},
+		"a finished call": {[]*agentdv1.RunResponse{says(a, "one "), callOver(&agentdv1.ModelCallEnded{AgentPath: a}), retract(), says(a, "two", "last"), ends(true)}, "a: one \ntwo\n"},
 		"files": {
-			[]*agentdv1.RunResponse{{Response: &agentdv1.RunResponse_UserMessage_{UserMessage: &agentdv1.RunResponse_UserMessage{Content: "see", Parts: []*agentdv1.Part{
+			[]*agentdv1.RunResponse{{Response: &agentdv1.RunResponse_MessageInjected{MessageInjected: &agentdv1.MessageInjected{Content: "see", Parts: []*agentdv1.Part{
 				{Content: &agentdv1.Part_Text{Text: "x"}}, {Content: &agentdv1.Part_Inline{Inline: &agentdv1.InlineData{MimeType: "image/png", Data: []byte("x")}}},
 				{Content: &agentdv1.Part_File{File: &agentdv1.FileUri{MimeType: "image/gif", Uri: "gs://x"}}},
 			}}}}},
@@ -121,11 +121,11 @@ func TestTextOfModelEvents(t *testing.T) {
 }
 
 func TestModelEventLines(t *testing.T) {
-	call := &agentdv1.RunResponse_ModelCallEnded{
-		AgentPath: []string{"root", "a"}, Model: "gpt-x", Usage: &agentdv1.TokenUsage{TotalTokens: 1234}, LlmCalls: 2, Cost: new(0.0123),
-		Duration: durationpb.New(1500 * time.Millisecond), FirstText: durationpb.New(200 * time.Millisecond), StopReason: agentdv1.StopReason_STOP_REASON_MAX_TOKENS,
+	call := &agentdv1.ModelCallEnded{
+		AgentPath: []string{"root", "a"}, Model: "gpt-x", Usage: &agentdv1.TokenUsage{TotalTokens: 1234}, LlmCalls: 2, CostUsd: new(0.0123),
+		Duration: durationpb.New(1500 * time.Millisecond), TimeToFirstText: durationpb.New(200 * time.Millisecond), StopReason: agentdv1.StopReason_STOP_REASON_MAX_TOKENS,
 	}
-	result := &agentdv1.RunResponse_ToolResult{ToolName: "look", Result: &agentdv1.RunResponse_ToolResult_Output{Output: "fine"}, Parts: []*agentdv1.Part{
+	result := &agentdv1.ToolCallAnswered{ToolName: "look", Result: &agentdv1.ToolCallAnswered_Output{Output: "fine"}, Parts: []*agentdv1.Part{
 		{Content: &agentdv1.Part_Inline{Inline: &agentdv1.InlineData{MimeType: "image/png", Data: []byte("x")}}},
 	}}
 	for name, tc := range map[string]struct {
@@ -133,15 +133,15 @@ func TestModelEventLines(t *testing.T) {
 		want  string
 	}{
 		"call":        {callOver(call), "model_call_ended       root/a gpt-x, 2 model calls, 1,234 tokens, $0.0123, 1.5s, first text after 200ms, max tokens"},
-		"no price":    {callOver(&agentdv1.RunResponse_ModelCallEnded{ServedModel: "x", LlmCalls: 1, StopReason: agentdv1.StopReason_STOP_REASON_STOP}), "model_call_ended       x, 1 model call, 0 tokens, price unknown"},
-		"fallback":    {fallback("root"), "model_fallback         root gpt-x failed (MODEL_UNAVAILABLE), going on with claude-x: busy"},
-		"of summary":  {fallbackOfSummary("root"), "model_fallback         root gpt-x failed (MODEL_UNAVAILABLE), the summary is asked of claude-x: busy"},
-		"summary":     {callOver(&agentdv1.RunResponse_ModelCallEnded{Model: "x", LlmCalls: 1, Cost: new(0.0), Outcome: agentdv1.RunResponse_ModelCallEnded_OUTCOME_SUMMARISED}), "model_call_ended       x, 1 model call, 0 tokens, wrote a summary"},
-		"failed":      {callOver(&agentdv1.RunResponse_ModelCallEnded{Model: "x", LlmCalls: 1, Cost: new(0.0), Outcome: agentdv1.RunResponse_ModelCallEnded_OUTCOME_FAILED}), "model_call_ended       x, 1 model call, 0 tokens, failed"},
-		"provider":    {cites([]string{"a"}, []*agentdv1.RunResponse_ProviderTools_Use{{ToolName: "web_search"}}, citation("https://b.example", "B")), "provider_tools         a → web_search (by the provider) [1] B https://b.example"},
-		"payload":     {raw("body", true), "raw_payload            root try 2: openai answered 200, 4 bytes of text/event-stream, cut"},
-		"compaction":  {compaction(agentdv1.RunResponse_HistoryCompacted_REASON_SHARE, 0, 0), "history_compacted      root/a a summary stands for the beginning of the conversation: They met."},
-		"tool result": {&agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolResult_{ToolResult: result}}, "tool_result            look = fine [image/png]"},
+		"no price":    {callOver(&agentdv1.ModelCallEnded{ServedModel: "x", LlmCalls: 1, StopReason: agentdv1.StopReason_STOP_REASON_STOP}), "model_call_ended       x, 1 model call, 0 tokens, price unknown"},
+		"fallback":    {fallback("root"), "model_call_fell_back         root gpt-x failed (MODEL_UNAVAILABLE), going on with claude-x: busy"},
+		"of summary":  {fallbackOfSummary("root"), "model_call_fell_back         root gpt-x failed (MODEL_UNAVAILABLE), the summary is asked of claude-x: busy"},
+		"summary":     {callOver(&agentdv1.ModelCallEnded{Model: "x", LlmCalls: 1, CostUsd: new(0.0), Outcome: agentdv1.ModelCallEnded_OUTCOME_SUMMARIZED}), "model_call_ended       x, 1 model call, 0 tokens, wrote a summary"},
+		"failed":      {callOver(&agentdv1.ModelCallEnded{Model: "x", LlmCalls: 1, CostUsd: new(0.0), Outcome: agentdv1.ModelCallEnded_OUTCOME_FAILED}), "model_call_ended       x, 1 model call, 0 tokens, failed"},
+		"provider":    {cites([]string{"a"}, []*agentdv1.ProviderToolUse{{ToolName: "web_search"}}, citation("https://b.example", "B")), "provider_tools_used         a → web_search (by the provider) [1] B https://b.example"},
+		"payload":     {raw("body", true), "raw_payload_received            root try 2: openai answered 200, 4 bytes of text/event-stream, cut"},
+		"compaction":  {compaction(agentdv1.HistoryCompacted_REASON_SHARE, 0, 0), "history_compacted      root/a a summary stands for the beginning of the conversation: They met."},
+		"tool result": {&agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCallAnswered{ToolCallAnswered: result}}, "tool_result            look = fine [image/png]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out strings.Builder

@@ -16,11 +16,11 @@ import (
 )
 
 func callEnded(path []string) *agentdv1.RunResponse {
-	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ModelCallEnded_{ModelCallEnded: &agentdv1.RunResponse_ModelCallEnded{AgentPath: path}}}
+	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ModelCallEnded{ModelCallEnded: &agentdv1.ModelCallEnded{AgentPath: path}}}
 }
 
 func result(call string) *agentdv1.RunResponse {
-	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolResult_{ToolResult: &agentdv1.RunResponse_ToolResult{ToolCallId: call}}}
+	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCallAnswered{ToolCallAnswered: &agentdv1.ToolCallAnswered{ToolCallId: call}}}
 }
 
 var begun = &agentdv1.RunResponse{Response: &agentdv1.RunResponse_Execute{Execute: &agentdv1.RunResponse_ExecuteResponse{}}}
@@ -181,10 +181,10 @@ func TestSpinnerNames(t *testing.T) {
 		"look":                        {calls("1", "look", "{}"), calls("1", "look", "{}")},
 		"one, two and 2 more":         {calls("1", "one", "{}"), calls("2", "two", "{}"), calls("3", "three", "{}"), calls("4", "four", "{}")},
 		"gpt-5":                       {calls("1", "look", "{}"), result("1")},
-		"the session's running turn":  {{Response: &agentdv1.RunResponse_TurnQueued_{TurnQueued: &agentdv1.RunResponse_TurnQueued{}}}},
+		"the session's running turn":  {{Response: &agentdv1.RunResponse_TurnQueued{TurnQueued: &agentdv1.TurnQueued{}}}},
 		"a person":                    {ask},
-		"gemini-y":                    {{Response: &agentdv1.RunResponse_ModelFallback_{ModelFallback: &agentdv1.RunResponse_ModelFallback{NextModel: "gemini-y"}}}},
-		strings.Repeat("m", 39) + "…": {{Response: &agentdv1.RunResponse_ModelFallback_{ModelFallback: &agentdv1.RunResponse_ModelFallback{NextModel: strings.Repeat("m", 99)}}}},
+		"gemini-y":                    {{Response: &agentdv1.RunResponse_ModelCallFellBack{ModelCallFellBack: &agentdv1.ModelCallFellBack{NextModel: "gemini-y"}}}},
+		strings.Repeat("m", 39) + "…": {{Response: &agentdv1.RunResponse_ModelCallFellBack{ModelCallFellBack: &agentdv1.ModelCallFellBack{NextModel: strings.Repeat("m", 99)}}}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var out tape

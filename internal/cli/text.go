@@ -125,18 +125,18 @@ func (s *Text) event(event *agentdv1.RunResponse) {
 		c := event.GetToolCall()
 		s.finished(c.GetAgentPath())
 		s.sayf("→ %s %s", c.GetToolName(), line(c.GetToolInput(), maxDetail))
-	case event.GetToolCallNotice() != nil:
-		c := event.GetToolCallNotice()
+	case event.GetToolCallAnnounced() != nil:
+		c := event.GetToolCallAnnounced()
 		s.finished(c.GetAgentPath())
 		s.sayf("→ %s %s (not run here)", c.GetToolName(), line(c.GetToolInput(), maxDetail))
 	case event.GetToolCallUnserved() != nil:
 		s.sayf("… %s", unserved(event.GetToolCallUnserved()))
-	case event.GetToolResult() != nil:
-		if r := event.GetToolResult(); r.GetError() != "" {
+	case event.GetToolCallAnswered() != nil:
+		if r := event.GetToolCallAnswered(); r.GetError() != "" {
 			s.sayf("✗ %s: %s", r.GetToolName(), line(r.GetError(), maxDetail))
 		}
-	case event.GetToolCancelled() != nil:
-		s.sayf("✗ tool call cancelled: %s", line(event.GetToolCancelled().GetReason(), maxDetail))
+	case event.GetToolCallCanceled() != nil:
+		s.sayf("✗ tool call cancelled: %s", line(event.GetToolCallCanceled().GetReason(), maxDetail))
 	case event.GetInteractionRequested() != nil:
 		i := event.GetInteractionRequested().GetInteraction()
 		s.finished(i.GetAgentPath())
@@ -150,19 +150,19 @@ func (s *Text) event(event *agentdv1.RunResponse) {
 		s.sayf("? %s %s", speaker(i.GetAgentPath()), what)
 	case event.GetInteractionResolved() != nil:
 		s.sayf("! %s", resolution(event.GetInteractionResolved().GetInteraction()))
-	case event.GetRetract() != nil:
-		s.retract(event.GetRetract())
-	case event.GetModelRetry() != nil:
-		r := event.GetModelRetry()
+	case event.GetMessageRetracted() != nil:
+		s.retract(event.GetMessageRetracted())
+	case event.GetModelCallRetried() != nil:
+		r := event.GetModelCallRetried()
 		s.sayf("↻ %s: the model call failed (%s), trying again in %s", speaker(r.GetAgentPath()), codeName(r.GetCode()), duration(r.GetWait().AsDuration()))
-	case event.GetModelFallback() != nil:
-		f := event.GetModelFallback()
+	case event.GetModelCallFellBack() != nil:
+		f := event.GetModelCallFellBack()
 		s.sayf("↻ %s: %s", speaker(f.GetAgentPath()), line(fellBack(f), 2*maxDetail))
 	case event.GetHistoryCompacted() != nil:
 		c := event.GetHistoryCompacted()
 		s.sayf("… %s: %s", speaker(c.GetAgentPath()), compacted(c))
-	case event.GetProviderTools() != nil:
-		p := event.GetProviderTools()
+	case event.GetProviderToolsUsed() != nil:
+		p := event.GetProviderToolsUsed()
 		s.chunk(&piece{path: p.GetAgentPath(), message: p.GetMessageId(), content: provided(p), note: true, last: true})
 	case event.GetModelCallEnded() != nil:
 		s.finished(event.GetModelCallEnded().GetAgentPath())
@@ -171,8 +171,8 @@ func (s *Text) event(event *agentdv1.RunResponse) {
 		}
 	case event.GetTurnQueued() != nil:
 		s.sayf("… waiting for the session's running turn, %d more before", event.GetTurnQueued().GetAhead())
-	case event.GetUserMessage() != nil:
-		m := event.GetUserMessage()
+	case event.GetMessageInjected() != nil:
+		m := event.GetMessageInjected()
 		s.sayf("> %s", line(m.GetContent()+files(m.GetParts()), maxDetail))
 	case event.GetError() != nil, event.GetEnd() != nil:
 		s.release()
@@ -184,7 +184,7 @@ func (s *Text) event(event *agentdv1.RunResponse) {
 
 // retract drops text of unfinished messages: of the one that is named, or of all.
 // What has been shown cannot be taken back, only told.
-func (s *Text) retract(r *agentdv1.RunResponse_Retract) {
+func (s *Text) retract(r *agentdv1.MessageRetracted) {
 	void := func(p *piece) bool {
 		return !p.done && (r.GetMessageId() == "" || p.message == r.GetMessageId())
 	}
@@ -322,12 +322,12 @@ func resolution(i *agentdv1.Interaction) string {
 		what = "the call of " + Clean(i.GetToolName())
 	}
 	switch d := i.GetResolution().GetDecision().(type) {
-	case *agentdv1.Resolution_Approve_:
+	case *agentdv1.Resolution_Approve:
 		if d.Approve.ToolInput != nil {
 			return what + " was approved with other arguments: " + line(d.Approve.GetToolInput(), maxDetail)
 		}
 		return what + " was approved"
-	case *agentdv1.Resolution_Deny_:
+	case *agentdv1.Resolution_Deny:
 		if d.Deny.GetReason() != "" {
 			return what + " was denied: " + line(d.Deny.GetReason(), maxDetail)
 		}

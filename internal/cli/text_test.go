@@ -18,11 +18,11 @@ import (
 )
 
 func retract(message ...string) *agentdv1.RunResponse {
-	r := &agentdv1.RunResponse_Retract{}
+	r := &agentdv1.MessageRetracted{}
 	if len(message) > 0 {
 		r.MessageId = message[0]
 	}
-	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_Retract_{Retract: r}}
+	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_MessageRetracted{MessageRetracted: r}}
 }
 
 // message names the message of a text.
@@ -34,7 +34,7 @@ func message(id string, event *agentdv1.RunResponse) *agentdv1.RunResponse {
 var tomorrow = time.Date(2026, 3, 5, 5, 6, 7, 0, time.UTC)
 
 func unservedCall() *agentdv1.RunResponse {
-	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCallUnserved_{ToolCallUnserved: &agentdv1.RunResponse_ToolCallUnserved{
+	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCallUnserved{ToolCallUnserved: &agentdv1.ToolCallUnserved{
 		SessionId: "s1", ToolCallId: "c1", ToolName: "lo\x1bok", AgentPath: []string{"a"}, ExpireTime: timestamppb.New(tomorrow),
 	}}}
 }
@@ -48,11 +48,11 @@ func stateChange() *agentdv1.RunResponse {
 func TestText(t *testing.T) {
 	a, b, c := []string{"root", "a"}, []string{"root", "b"}, []string{"root", "c"}
 	toolResult := func(err string) *agentdv1.RunResponse {
-		r := &agentdv1.RunResponse_ToolResult{ToolName: "look", Result: &agentdv1.RunResponse_ToolResult_Output{Output: "fine"}}
+		r := &agentdv1.ToolCallAnswered{ToolName: "look", Result: &agentdv1.ToolCallAnswered_Output{Output: "fine"}}
 		if err != "" {
-			r.Result = &agentdv1.RunResponse_ToolResult_Error{Error: err}
+			r.Result = &agentdv1.ToolCallAnswered_Error{Error: err}
 		}
-		return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolResult_{ToolResult: r}}
+		return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCallAnswered{ToolCallAnswered: r}}
 	}
 	for name, tc := range map[string]struct {
 		screen cli.Text
@@ -74,8 +74,8 @@ func TestText(t *testing.T) {
 		"colors":                       {cli.Text{Colors: true}, []*agentdv1.RunResponse{calls("1", "look", "{}")}, "\x1b[2m→ look {}\x1b[0m\n"},
 		"tools": {cli.Text{}, []*agentdv1.RunResponse{
 			says(a, "I will look."), calls("1", "look", "{\"a\":\n  \"b\"}"), toolResult(""), toolResult("broken\nleg"),
-			{Response: &agentdv1.RunResponse_ToolCallNotice_{ToolCallNotice: &agentdv1.RunResponse_ToolCallNotice{ToolName: "look", ToolInput: "{}"}}},
-			{Response: &agentdv1.RunResponse_ToolCancelled_{ToolCancelled: &agentdv1.RunResponse_ToolCancelled{ToolCallId: "1", Reason: "timed out"}}},
+			{Response: &agentdv1.RunResponse_ToolCallAnnounced{ToolCallAnnounced: &agentdv1.ToolCallAnnounced{ToolName: "look", ToolInput: "{}"}}},
+			{Response: &agentdv1.RunResponse_ToolCallCanceled{ToolCallCanceled: &agentdv1.ToolCallCanceled{ToolCallId: "1", Reason: "timed out"}}},
 			says(a, "Done."), ends(true),
 		}, "a: I will look.\n→ look {\"a\": \"b\"}\n✗ look: broken leg\n→ look {} (not run here)\n✗ tool call cancelled: timed out\nDone.\n"},
 		"long arguments": {cli.Text{}, []*agentdv1.RunResponse{calls("1", "look", strings.Repeat("ä", 500))}, "→ look " + strings.Repeat("ä", 159) + "…\n"},
@@ -87,9 +87,9 @@ func TestText(t *testing.T) {
 		}, "a: mine \n→ look {}\n↻ the model is asked again; its text starts over\nb: first \nc: calls\nb: again\n"},
 		"another starts over": {cli.Text{}, []*agentdv1.RunResponse{says(a, "mine "), message("m2", says(b, "lost")), retract("m2"), says(a, "stays", "last"), retract(), says(b, "anew", "last"), ends(true)}, "a: mine stays\nb: anew\n"},
 		"waits": {cli.Text{}, []*agentdv1.RunResponse{
-			{Response: &agentdv1.RunResponse_TurnQueued_{TurnQueued: &agentdv1.RunResponse_TurnQueued{Ahead: 2}}},
-			{Response: &agentdv1.RunResponse_UserMessage_{UserMessage: &agentdv1.RunResponse_UserMessage{Content: "and\nquick"}}},
-			{Response: &agentdv1.RunResponse_ModelRetry_{ModelRetry: &agentdv1.RunResponse_ModelRetry{AgentPath: a, Code: agentdv1.ErrorCode_ERROR_CODE_RATE_LIMITED, Wait: durationpb.New(1500 * time.Millisecond)}}},
+			{Response: &agentdv1.RunResponse_TurnQueued{TurnQueued: &agentdv1.TurnQueued{Ahead: 2}}},
+			{Response: &agentdv1.RunResponse_MessageInjected{MessageInjected: &agentdv1.MessageInjected{Content: "and\nquick"}}},
+			{Response: &agentdv1.RunResponse_ModelCallRetried{ModelCallRetried: &agentdv1.ModelCallRetried{AgentPath: a, Code: agentdv1.ErrorCode_ERROR_CODE_RATE_LIMITED, Wait: durationpb.New(1500 * time.Millisecond)}}},
 		}, "… waiting for the session's running turn, 2 more before\n> and quick\n↻ a: the model call failed (RATE_LIMITED), trying again in 1.5s\n"},
 		"people": {cli.Text{}, []*agentdv1.RunResponse{
 			requested(approval), resolved(&agentdv1.Interaction{ToolName: "refund", Resolution: cli.Approve("")}), resolved(&agentdv1.Interaction{ToolName: "refund", Resolution: cli.Approve("{}")}),
@@ -204,7 +204,7 @@ func TestEventLines(t *testing.T) {
 	clock := when.AsTime().Local().Format("15:04:05.000")
 	end := at(20, ends(true))
 	end.Time = when
-	result := &agentdv1.RunResponse_ToolResult{ToolName: "look", Result: &agentdv1.RunResponse_ToolResult_Output{Output: "fine"}}
+	result := &agentdv1.ToolCallAnswered{ToolName: "look", Result: &agentdv1.ToolCallAnswered_Output{Output: "fine"}}
 	for name, tc := range map[string]struct {
 		event *agentdv1.RunResponse
 		want  string
@@ -215,7 +215,7 @@ func TestEventLines(t *testing.T) {
 		"call":    {at(7, calls("1", "look", `{"a": 1}`)), `           7                tool_call              root/a look {"a": 1}`},
 		"unserved": {unservedCall(), `           0                tool_call_unserved     a no attached client has the tool look; attach one with: agentd run --attach s1 FILE; waiting until ` +
 			tomorrow.Local().Format("2006-01-02 15:04:05 MST")},
-		"result":   {at(7, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolResult_{ToolResult: result}}), `           7                tool_result            look = fine`},
+		"result":   {at(7, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCallAnswered{ToolCallAnswered: result}}), `           7                tool_result            look = fine`},
 		"end":      {end, `          20  ` + clock + `  end                    completed; 2 model calls, 1,234 tokens, $0.0123`},
 		"error":    {fails(agentdv1.ErrorCode_ERROR_CODE_TIMEOUT, "too\nslow"), `           0                error                  TIMEOUT: too slow`},
 		"state":    {at(7, stateChange()), `           7                state_update           {"k":1}`},
@@ -241,7 +241,7 @@ func TestViews(t *testing.T) {
 	used := &agentdv1.UsageSummary{LlmCalls: 1, EstimatedCost: 1.5, TotalUsage: &agentdv1.TokenUsage{TotalTokens: 1234567}}
 	sessions := []*agentdv1.Session{
 		{Id: "s1", State: agentdv1.SessionState_SESSION_STATE_ACTIVE, LastTurnId: "t1", LastTurnStatus: agentdv1.TurnStatus_TURN_STATUS_WAITING_FOR_INPUT, CreateTime: before(time.Hour), UpdateTime: before(90 * time.Second),
-			Usage: used, ClientRef: "my\x1b[31m ref", Labels: map[string]string{"team": "a", "env": "prod"}, Version: 3, LastSeq: 42, ForkedFrom: "s0", ForkedAt: 7, Creator: "local"},
+			Usage: used, ClientRef: "my\x1b[31m ref", Labels: map[string]string{"team": "a", "env": "prod"}, Version: 3, LastSeq: 42, ForkedFrom: "s0", ForkedThroughSeq: 7, CreatedBy: "local"},
 		{Id: "session-2", State: agentdv1.SessionState_SESSION_STATE_ARCHIVED, UpdateTime: before(50 * time.Hour), Purged: true},
 		{Id: "s3", State: agentdv1.SessionState_SESSION_STATE_ACTIVE, UpdateTime: before(time.Minute), Usage: &agentdv1.UsageSummary{LlmCalls: 2, UnpricedCalls: 2}},
 	}
@@ -261,31 +261,31 @@ func TestViews(t *testing.T) {
 		Usage: &agentdv1.UsageSummary{LlmCalls: 3, EstimatedCost: 0.0123, UnpricedCalls: 2},
 	}
 	models := []*agentdv1.Model{
-		{Name: "gpt-x", Provider: "openai", Price: &agentdv1.Model_Price{Input: 1.25, Cached: 0.125, Output: 10, Date: "2026-01-02"}},
+		{Name: "gpt-x", Provider: "openai", Price: &agentdv1.ModelPrice{Input: 1.25, Cached: 0.125, Output: 10, Date: "2026-01-02"}},
 		{
-			Name: "gem-l", Provider: "gemini", Capabilities: &agentdv1.Model_Capabilities{ContextTokens: 1_048_576, Inputs: []string{"image", "audio"}},
-			Price: &agentdv1.Model_Price{Input: 2, Cached: 0.2, Output: 12, LongFrom: 200_000, Long: &agentdv1.Model_Price{Input: 4, Cached: 0.4, Output: 18}},
+			Name: "gem-l", Provider: "gemini", Capabilities: &agentdv1.ModelCapabilities{ContextTokens: 1_048_576, Inputs: []string{"image", "audio"}},
+			Price: &agentdv1.ModelPrice{Input: 2, Cached: 0.2, Output: 12, LongFrom: 200_000, Long: &agentdv1.ModelPrice{Input: 4, Cached: 0.4, Output: 18}},
 		},
-		{Name: "claude-h", Provider: "anthropic", Price: &agentdv1.Model_Price{Input: 3, Cached: 0.3, Output: 15, CacheWrite: new(3.75), CacheWriteHour: new(6.0)}},
-		{Name: "claude-l", Provider: "anthropic", Price: &agentdv1.Model_Price{
-			Input: 1, Cached: 0.1, Output: 5, CacheWriteHour: new(2.0), LongFrom: 100_000, Long: &agentdv1.Model_Price{Input: 5, Cached: 0.5, Output: 25, CacheWrite: new(6.25)},
+		{Name: "claude-h", Provider: "anthropic", Price: &agentdv1.ModelPrice{Input: 3, Cached: 0.3, Output: 15, CacheWrite: new(3.75), CacheWriteHour: new(6.0)}},
+		{Name: "claude-l", Provider: "anthropic", Price: &agentdv1.ModelPrice{
+			Input: 1, Cached: 0.1, Output: 5, CacheWriteHour: new(2.0), LongFrom: 100_000, Long: &agentdv1.ModelPrice{Input: 5, Cached: 0.5, Output: 25, CacheWrite: new(6.25)},
 		}},
-		{Name: "echo", Provider: "echo", Available: true, Price: &agentdv1.Model_Price{}},
+		{Name: "echo", Provider: "echo", Available: true, Price: &agentdv1.ModelPrice{}},
 		{Name: "other", Provider: "acme"},
 	}
 	details := []*agentdv1.ModelCallDetails{
 		{
-			Call: &agentdv1.RunResponse_ModelCallEnded{
+			Call: &agentdv1.ModelCallEnded{
 				AgentPath: []string{"root", "a"}, MessageId: "m1", Model: "gpt-x", Duration: durationpb.New(1500 * time.Millisecond),
 				Usage: &agentdv1.TokenUsage{PromptTokens: 12, CompletionTokens: 3}, Cost: new(0.0123),
 			},
 			Instruction: "Be\nbrief.", ToolNames: []string{"look", "google_search"}, Contents: 1204, Summary: "It rained.",
 			Generation: &agentdv1.GenerationSettings{Seed: new(int32(7))},
 		},
-		{Call: &agentdv1.RunResponse_ModelCallEnded{AgentPath: []string{"root", "b"}, Model: "echo", MessageId: "m2"}},
-		{Call: &agentdv1.RunResponse_ModelCallEnded{AgentPath: []string{"root", "b"}, Model: "echo"}},
-		{Call: &agentdv1.RunResponse_ModelCallEnded{AgentPath: []string{"root", "b"}, Model: "echo", Outcome: agentdv1.RunResponse_ModelCallEnded_OUTCOME_SUMMARISED}},
-		{Call: &agentdv1.RunResponse_ModelCallEnded{AgentPath: []string{"root", "b"}, Model: "echo", Outcome: agentdv1.RunResponse_ModelCallEnded_OUTCOME_FAILED}, Contents: 3},
+		{Call: &agentdv1.ModelCallEnded{AgentPath: []string{"root", "b"}, Model: "echo", MessageId: "m2"}},
+		{Call: &agentdv1.ModelCallEnded{AgentPath: []string{"root", "b"}, Model: "echo"}},
+		{Call: &agentdv1.ModelCallEnded{AgentPath: []string{"root", "b"}, Model: "echo", Outcome: agentdv1.ModelCallEnded_OUTCOME_SUMMARIZED}},
+		{Call: &agentdv1.ModelCallEnded{AgentPath: []string{"root", "b"}, Model: "echo", Outcome: agentdv1.ModelCallEnded_OUTCOME_FAILED}, Contents: 3},
 	}
 	for name, tc := range map[string]struct {
 		show       func(*cli.Printer) error

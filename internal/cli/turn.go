@@ -204,8 +204,8 @@ func (t *Turn) react(event *agentdv1.RunResponse, tools *toolbox, asked *questio
 	switch {
 	case event.GetToolCall() != nil:
 		return tools.call(event.GetToolCall())
-	case event.GetToolCancelled() != nil:
-		tools.cancel(event.GetToolCancelled().GetToolCallId())
+	case event.GetToolCallCanceled() != nil:
+		tools.cancel(event.GetToolCallCanceled().GetToolCallId())
 	case event.GetInteractionRequested() != nil:
 		asked.ask(event.GetInteractionRequested().GetInteraction())
 	case event.GetInteractionResolved() != nil:

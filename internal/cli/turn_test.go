@@ -49,7 +49,7 @@ func TestTools(t *testing.T) {
 		func(_ *agentdv1.WatchTurnRequest, send func(...*agentdv1.RunResponse)) error {
 			send(at(4, calls("c1", "shout", `{"a":1}`)), at(4, calls("c4", "slow", `{}`)))
 			<-release
-			send(at(5, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCancelled_{ToolCancelled: &agentdv1.RunResponse_ToolCancelled{ToolCallId: "c4"}}}))
+			send(at(5, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCallCanceled{ToolCallCanceled: &agentdv1.ToolCallCanceled{ToolCallId: "c4"}}}))
 			send(at(6, ends(true)))
 			return nil
 		},
@@ -100,13 +100,13 @@ func TestTools(t *testing.T) {
 		if err := json.Unmarshal([]byte(l), &event); err != nil {
 			t.Fatal(err)
 		}
-		for _, k := range []string{"toolCall", "toolCancelled", "end"} {
+		for _, k := range []string{"toolCall", "toolCallCanceled", "end"} {
 			if event[k] != nil {
 				kinds = append(kinds, k)
 			}
 		}
 	}
-	if !slices.Equal(kinds, []string{"toolCall", "toolCall", "toolCall", "toolCall", "toolCancelled", "end"}) {
+	if !slices.Equal(kinds, []string{"toolCall", "toolCall", "toolCall", "toolCall", "toolCallCanceled", "end"}) {
 		t.Errorf("shown: %v", kinds)
 	}
 	if !strings.Contains(n.String(), "trying again") {
@@ -122,7 +122,7 @@ func TestEndings(t *testing.T) {
 	reason := "enough"
 	stopped := ends(false)
 	stopped.GetEnd().Reason = &reason
-	stopped.GetEnd().Receipt = &agentdv1.RunResponse_CancelReceipt{}
+	stopped.GetEnd().Receipt = &agentdv1.CancelReceipt{}
 	for name, tc := range map[string]struct {
 		events []*agentdv1.RunResponse
 		want   string

@@ -125,7 +125,7 @@ func (p *Printer) Session(s *agentdv1.Session) error {
 		{"state", word(s.GetState(), "SESSION_STATE_")},
 		{"ref", s.GetClientRef()},
 		{"labels", labels(s.GetLabels())},
-		{"creator", s.GetCreator()},
+		{"creator", s.GetCreatedBy()},
 		{"created", exact(p.Now, s.GetCreateTime())},
 		{"updated", exact(p.Now, s.GetUpdateTime())},
 		{"used", usage(s.GetUsage())},
@@ -133,7 +133,7 @@ func (p *Printer) Session(s *agentdv1.Session) error {
 		{"last seq", strconv.FormatInt(s.GetLastSeq(), 10)},
 	}
 	if s.GetForkedFrom() != "" {
-		facts = append(facts, fact{"forked from", fmt.Sprintf("%s at %d", s.GetForkedFrom(), s.GetForkedAt())})
+		facts = append(facts, fact{"forked from", fmt.Sprintf("%s at %d", s.GetForkedFrom(), s.GetForkedThroughSeq())})
 	}
 	if s.GetLastTurnId() != "" {
 		facts = append(facts, fact{"last turn", s.GetLastTurnId() + ", " + status(s.GetLastTurnStatus())})
@@ -255,7 +255,7 @@ func (p *Printer) Models(models []*agentdv1.Model, pricesDate string) error {
 		can := m.GetCapabilities()
 		return []string{
 			m.GetName(), m.GetProvider(), key, size(can.GetContextTokens()), cmp.Or(strings.Join(can.GetInputs(), " "), "-"),
-			prices(m, (*agentdv1.Model_Price).GetInput), prices(m, (*agentdv1.Model_Price).GetCached), written(m), prices(m, (*agentdv1.Model_Price).GetOutput),
+			prices(m, (*agentdv1.ModelPrice).GetInput), prices(m, (*agentdv1.ModelPrice).GetCached), written(m), prices(m, (*agentdv1.ModelPrice).GetOutput),
 		}
 	})
 	if err != nil || p.JSON || pricesDate == "" {

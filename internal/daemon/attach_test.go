@@ -190,7 +190,7 @@ func TestTwoClients(t *testing.T) {
 		for range 2 {
 			ids[b.until(isCall).GetToolCall().GetToolCallId()] = true
 			for _, c := range []*talk{a, watch} {
-				if m := c.until(func(m *agentdv1.RunResponse) bool { return isCall(m) || isNotice(m) }); isCall(m) || !ids[m.GetToolCallNotice().GetToolCallId()] {
+				if m := c.until(func(m *agentdv1.RunResponse) bool { return isCall(m) || isNotice(m) }); isCall(m) || !ids[m.GetToolCallAnnounced().GetToolCallId()] {
 					t.Errorf("got %v, want a notice of a call that the newest client is asked for", m)
 				}
 			}
@@ -251,7 +251,7 @@ func TestHalfCloseWithAPendingCall(t *testing.T) {
 		}
 		var cancelled int
 		for m := c.next(); m != nil; m = c.next() {
-			if m.GetToolCancelled() != nil {
+			if m.GetToolCallCanceled() != nil {
 				cancelled++
 			}
 		}

@@ -128,7 +128,7 @@ func badRequests() map[string][]badRequest {
 			badRequest{name: "unknown state", json: `{"states":[9]}`, code: invalidArgument, kind: invalidRequest, says: []string{"states[0]"}},
 			badRequest{name: "no state", json: `{"states":[0]}`, code: invalidArgument, kind: invalidRequest, says: []string{"states[0]"}},
 			badRequest{name: "unknown status", json: `{"turnStatuses":[99]}`, code: invalidArgument, kind: invalidRequest, says: []string{"turn_statuses[0]"}},
-			badRequest{name: "time that is none", json: `{"createdAfter":"yesterday"}`, code: invalidArgument, kind: invalidRequest, says: []string{"Timestamp", "yesterday"}, jsonOnly: true}),
+			badRequest{name: "time that is none", json: `{"createdSince":"yesterday"}`, code: invalidArgument, kind: invalidRequest, says: []string{"Timestamp", "yesterday"}, jsonOnly: true}),
 		"UpdateSession": append(append(named(""), labelled(session)[:3]...),
 			badRequest{name: "another version", json: `{"sessionId":"{done}","version":"77"}`, code: connect.CodeAborted, kind: conflict, says: []string{"version", "77"}},
 			badRequest{name: "version 0", json: `{"sessionId":"{done}","version":"0"}`, code: invalidArgument, kind: invalidRequest, says: []string{"version", "1"}},

@@ -27,7 +27,7 @@ func TestCancelToolCall(t *testing.T) {
 			if got := call(t, c.CancelToolCall, req).GetTurn(); got.GetId() != turn.GetId() || len(got.GetPendingToolCalls()) != 0 {
 				t.Errorf("the turn is %v", got)
 			}
-			told := runs.until(t, func(m *agentdv1.RunResponse) bool { return m.GetToolCancelled() != nil }).GetToolCancelled()
+			told := runs.until(t, func(m *agentdv1.RunResponse) bool { return m.GetToolCallCanceled() != nil }).GetToolCallCanceled()
 			if told.GetToolCallId() != asked.GetToolCallId() || told.GetReason() == "" {
 				t.Errorf("the client is told %v", told)
 			}

@@ -41,7 +41,7 @@ func TestCurlPage(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, want := range []string{
-		"Hello, Alice!", `"toolCallNotice":{`, `"end":{`, `"completed":true`, "Say hi to Bob", "TURN_STATUS_CANCELED", "enough for today",
+		"Hello, Alice!", `"toolCallAnnounced":{`, `"end":{`, `"completed":true`, "Say hi to Bob", "TURN_STATUS_CANCELED", "enough for today",
 		`"clientRef":"ticket-4711"`, `"labels":{"team":"sales"}`, "SESSION_STATE_ARCHIVED",
 		`What is in these pictures?\n[image/png, 67 bytes]\n[image/jpeg, https://example.com/cat.jpg]`,
 		"the same picture",

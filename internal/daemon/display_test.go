@@ -40,16 +40,16 @@ func thinkingTurn(t *testing.T, c agentdv1connect.SessionServiceClient) *agentdv
 func onlyOf(all []*agentdv1.RunResponse, only agentdv1.Display_Visibility) (out []*agentdv1.RunResponse) {
 	for _, e := range all {
 		e = proto.CloneOf(e)
-		tool := e.GetToolCallNotice() != nil || e.GetToolResult() != nil
+		tool := e.GetToolCallAnnounced() != nil || e.GetToolCallAnswered() != nil
 		switch {
 		case only == agentdv1.Display_VISIBILITY_PUBLIC && tool:
-			if n := e.GetToolCallNotice(); n != nil {
+			if n := e.GetToolCallAnnounced(); n != nil {
 				n.ToolInput = ""
 			}
-			if r := e.GetToolResult(); r.GetError() != "" {
-				r.Result = &agentdv1.RunResponse_ToolResult_Error{}
+			if r := e.GetToolCallAnswered(); r.GetError() != "" {
+				r.Result = &agentdv1.ToolCallAnswered_Error{}
 			} else if r != nil {
-				r.Result = &agentdv1.RunResponse_ToolResult_Output{}
+				r.Result = &agentdv1.ToolCallAnswered_Output{}
 			}
 		case only == agentdv1.Display_VISIBILITY_PUBLIC && (e.GetOutputChunk().GetIsThought() || e.GetModelCallEnded() != nil),
 			only == agentdv1.Display_VISIBILITY_PRIVATE && !tool && !e.GetOutputChunk().GetIsThought() && e.GetModelCallEnded() == nil && e.GetEnd() == nil:
@@ -204,7 +204,7 @@ func TestFilteredWatchOfARunningTurn(t *testing.T) {
 		}
 		return n
 	}
-	results := func(e *agentdv1.RunResponse) bool { return e.GetToolResult() != nil }
+	results := func(e *agentdv1.RunResponse) bool { return e.GetToolCallAnswered() != nil }
 	thoughts := func(e *agentdv1.RunResponse) bool { return e.GetOutputChunk().GetIsThought() }
 	if count(seen, results) != 2 || count(seen, thoughts) != 0 {
 		t.Errorf("seen %v", seen)

@@ -35,7 +35,7 @@ func withPrices(reg *model.Registry, file string) (*model.Registry, error) {
 }
 
 // listPrice is the protocol's form of a price; nil when it is not known.
-func listPrice(e catalog.Entry) *agentdv1.Model_Price {
+func listPrice(e catalog.Entry) *agentdv1.ModelPrice {
 	if e.Price == nil {
 		return nil
 	}
@@ -48,8 +48,8 @@ func listPrice(e catalog.Entry) *agentdv1.Model_Price {
 }
 
 // rates leaves out those that are no others than the ones they fall back on.
-func rates(r catalog.Rates) *agentdv1.Model_Price {
-	out := &agentdv1.Model_Price{Input: r.Input, Cached: r.Cached, Output: r.Output}
+func rates(r catalog.Rates) *agentdv1.ModelPrice {
+	out := &agentdv1.ModelPrice{Input: r.Input, Cached: r.Cached, Output: r.Output}
 	if r.CacheWrite != r.Input {
 		out.CacheWrite = &r.CacheWrite
 	}
@@ -62,11 +62,11 @@ func rates(r catalog.Rates) *agentdv1.Model_Price {
 	return out
 }
 
-func capabilities(c *catalog.Capabilities) *agentdv1.Model_Capabilities {
+func capabilities(c *catalog.Capabilities) *agentdv1.ModelCapabilities {
 	if c == nil {
 		return nil
 	}
-	return &agentdv1.Model_Capabilities{
+	return &agentdv1.ModelCapabilities{
 		ContextTokens: c.ContextTokens, OutputTokens: c.OutputTokens, Inputs: c.Inputs,
 		Thinking: c.Thinking, Tools: c.Tools, StructuredOutput: c.StructuredOutput,
 	}

@@ -118,7 +118,7 @@ func TestPricesBoundBudgets(t *testing.T) {
 			}
 			client := wires(t, start(t, cfg))["gRPC"]
 			turn := call(t, client.CreateTurn, &agentdv1.CreateTurnRequest{Execute: &agentdv1.RunRequest_ExecuteRequest{
-				UserPrompt: "hi", Agent: tree, Budget: &agentdv1.Budget{Cost: 1},
+				UserPrompt: "hi", Agent: tree, Budget: &agentdv1.Budget{CostUsd: 1},
 			}}).GetTurn()
 			until(t, client, turn, c.ends)
 		})

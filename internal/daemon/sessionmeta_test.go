@@ -23,7 +23,7 @@ func TestSessionLife(t *testing.T) {
 				Labels: map[string]string{"wire": name, "team": "a"}, ClientRef: "ticket " + name, IdempotencyKey: "make " + name,
 			}
 			s := call(t, c.CreateSession, create).GetSession()
-			if s.GetId() == "" || s.GetVersion() != 1 || s.GetState() != agentdv1.SessionState_SESSION_STATE_ACTIVE || s.GetLastSeq() != 0 || s.GetCreator() == "" {
+			if s.GetId() == "" || s.GetVersion() != 1 || s.GetState() != agentdv1.SessionState_SESSION_STATE_ACTIVE || s.GetLastSeq() != 0 || s.GetCreatedBy() == "" {
 				t.Errorf("created %v", s)
 			}
 			if again := call(t, c.CreateSession, create).GetSession(); !proto.Equal(again, s) {
@@ -40,7 +40,7 @@ func TestSessionLife(t *testing.T) {
 			waiting := &agentdv1.ListSessionsRequest{
 				Labels: map[string]string{"wire": name}, ClientRef: "ticket " + name,
 				TurnStatuses:  []agentdv1.TurnStatus{agentdv1.TurnStatus_TURN_STATUS_WAITING_FOR_CLIENT},
-				CreatedAfter:  s.GetCreateTime(),
+				CreatedSince:  s.GetCreateTime(),
 				UpdatedBefore: timestamppb.New(s.GetCreateTime().AsTime().AddDate(1, 0, 0)),
 			}
 			if list := call(t, c.ListSessions, waiting).GetSessions(); len(list) != 1 || list[0].GetId() != s.GetId() || list[0].GetLastTurnId() != turn.GetId() {
@@ -56,9 +56,9 @@ func TestSessionLife(t *testing.T) {
 			}
 			// A fork from before the tool's answer, and the turn after it.
 			events := call(t, c.ListTurnEvents, &agentdv1.ListTurnEventsRequest{SessionId: s.GetId()}).GetEvents()
-			at := events[slices.IndexFunc(events, func(e *agentdv1.RunResponse) bool { return e.GetToolCallNotice() != nil })].GetSeq()
-			fork := call(t, c.ForkSession, &agentdv1.ForkSessionRequest{SessionId: s.GetId(), Seq: &at, ClientRef: "fork"}).GetSession()
-			if fork.GetForkedFrom() != s.GetId() || fork.GetForkedAt() != at || fork.GetUsage().GetLlmCalls() != 0 ||
+			at := events[slices.IndexFunc(events, func(e *agentdv1.RunResponse) bool { return e.GetToolCallAnnounced() != nil })].GetSeq()
+			fork := call(t, c.ForkSession, &agentdv1.ForkSessionRequest{SessionId: s.GetId(), ThroughSeq: &at, ClientRef: "fork"}).GetSession()
+			if fork.GetForkedFrom() != s.GetId() || fork.GetForkedThroughSeq() != at || fork.GetUsage().GetLlmCalls() != 0 ||
 				fork.GetLastTurnStatus() != agentdv1.TurnStatus_TURN_STATUS_CANCELED || len(fork.GetLabels()) != 0 {
 				t.Errorf("fork: %v", fork)
 			}

@@ -230,14 +230,14 @@ func TestTurnsAreTheSameOnBothServices(t *testing.T) {
 			text = false
 			e = proto.CloneOf(e)
 			e.Time, e.TurnId, e.Replayed, e.Seq = nil, "", false, 0
-			if r := e.GetToolResult(); r != nil {
+			if r := e.GetToolCallAnswered(); r != nil {
 				r.ToolCallId = "" // another one
 			}
 			if m := e.GetModelCallEnded(); m != nil {
-				m.MessageId, m.Duration, m.FirstText = "", nil, nil
+				m.MessageId, m.Duration, m.TimeToFirstText = "", nil, nil
 			}
 			said := "call" // another id, and as a notice to who did not take part
-			if e.GetToolCall() == nil && e.GetToolCallNotice() == nil {
+			if e.GetToolCall() == nil && e.GetToolCallAnnounced() == nil {
 				said = protojson.MarshalOptions{}.Format(e)
 				said = strings.NewReplacer(onRun[0].GetExecute().GetSessionId(), "", turn.GetSessionId(), "", " ", "").Replace(said)
 			}
@@ -273,8 +273,8 @@ func TestLargeToolResult(t *testing.T) {
 				"watched": watched,
 				"listed":  call(t, c.ListTurnEvents, &agentdv1.ListTurnEventsRequest{SessionId: turn.GetSessionId()}).GetEvents(),
 			} {
-				i := slices.IndexFunc(events, func(e *agentdv1.RunResponse) bool { return e.GetToolResult() != nil })
-				if i < 0 || events[i].GetToolResult().GetOutput() != large || events[i].GetToolResult().GetToolName() != "look" {
+				i := slices.IndexFunc(events, func(e *agentdv1.RunResponse) bool { return e.GetToolCallAnswered() != nil })
+				if i < 0 || events[i].GetToolCallAnswered().GetOutput() != large || events[i].GetToolCallAnswered().GetToolName() != "look" {
 					t.Errorf("%s: result %d of %d events", how, i, len(events))
 				}
 			}
@@ -343,7 +343,7 @@ func TestCancelTurn(t *testing.T) {
 	}
 	for range 2 {
 		got := cancel(running, "")
-		if got.GetStatus() != agentdv1.TurnStatus_TURN_STATUS_CANCELED || len(got.GetReceipt().GetCancelledToolCalls()) != 1 || len(got.GetPendingToolCalls()) != 0 {
+		if got.GetStatus() != agentdv1.TurnStatus_TURN_STATUS_CANCELED || len(got.GetReceipt().GetCanceledToolCalls()) != 1 || len(got.GetPendingToolCalls()) != 0 {
 			t.Errorf("the running turn is %v", got)
 		}
 	}
@@ -358,7 +358,7 @@ func TestCancelTurn(t *testing.T) {
 	stop(t, d)
 	d = start(t, cfg)
 	c = wires(t, d)["Connect, binary, HTTP/1.1"]
-	if got := cancel(aside, "too late"); got.GetStatus() != agentdv1.TurnStatus_TURN_STATUS_CANCELED || got.GetStatusMessage() != "too late" || len(got.GetReceipt().GetCancelledToolCalls()) != 1 {
+	if got := cancel(aside, "too late"); got.GetStatus() != agentdv1.TurnStatus_TURN_STATUS_CANCELED || got.GetStatusMessage() != "too late" || len(got.GetReceipt().GetCanceledToolCalls()) != 1 {
 		t.Errorf("the turn that was put aside is %v", got)
 	}
 	ex := &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "hi", SessionId: &aside.SessionId, Agent: llm("root", "echo")}

@@ -255,7 +255,7 @@ func storeFaults(t *testing.T, rate float64, seed uint64) (faults, lost int) {
 	all := dial.open(t, attach(live[0].GetExecute().GetSessionId(), -1))
 	all.rest()
 	complete(t, all.got)
-	retracted := slices.ContainsFunc(live, func(m *agentdv1.RunResponse) bool { return m.GetRetract() != nil })
+	retracted := slices.ContainsFunc(live, func(m *agentdv1.RunResponse) bool { return m.GetMessageRetracted() != nil })
 	if !retracted {
 		sameStory(t, live, all.got)
 	}

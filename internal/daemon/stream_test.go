@@ -170,7 +170,7 @@ func attach(sessionID string, seq int64, tools ...*agentdv1.Tool) *agentdv1.RunR
 }
 
 func isCall(m *agentdv1.RunResponse) bool   { return m.GetToolCall() != nil }
-func isNotice(m *agentdv1.RunResponse) bool { return m.GetToolCallNotice() != nil }
+func isNotice(m *agentdv1.RunResponse) bool { return m.GetToolCallAnnounced() != nil }
 func isText(m *agentdv1.RunResponse) bool   { return m.GetOutputChunk() != nil }
 func isError(m *agentdv1.RunResponse) bool  { return m.GetError() != nil }
 
@@ -200,7 +200,7 @@ func story(t *testing.T, msgs []*agentdv1.RunResponse) []string {
 		m = proto.CloneOf(m)
 		m.Replayed = false
 		if c := m.GetToolCall(); c != nil {
-			m.Response = &agentdv1.RunResponse_ToolCallNotice_{ToolCallNotice: &agentdv1.RunResponse_ToolCallNotice{
+			m.Response = &agentdv1.RunResponse_ToolCallAnnounced{ToolCallAnnounced: &agentdv1.ToolCallAnnounced{
 				SessionId: c.GetSessionId(), ToolCallId: c.GetToolCallId(), ToolName: c.GetToolName(), ToolInput: c.GetToolInput(), AgentPath: c.GetAgentPath(),
 			}}
 		}
@@ -233,7 +233,7 @@ func text(msgs []*agentdv1.RunResponse, agent string) string {
 	var order []string
 	pieces, again := map[string]string{}, map[string]bool{}
 	for _, m := range msgs {
-		if m.GetRetract() != nil {
+		if m.GetMessageRetracted() != nil {
 			for id := range pieces {
 				again[id] = true
 			}

@@ -141,7 +141,7 @@ func told(got []*agentdv1.RunResponse) []string {
 		m = proto.CloneOf(m)
 		m.Replayed = false
 		if c := m.GetToolCall(); c != nil {
-			m.Response = &agentdv1.RunResponse_ToolCallNotice_{ToolCallNotice: &agentdv1.RunResponse_ToolCallNotice{
+			m.Response = &agentdv1.RunResponse_ToolCallAnnounced{ToolCallAnnounced: &agentdv1.ToolCallAnnounced{
 				SessionId: c.GetSessionId(), ToolCallId: c.GetToolCallId(), ToolName: c.GetToolName(), ToolInput: c.GetToolInput(), AgentPath: c.GetAgentPath(),
 			}}
 		}
@@ -178,7 +178,7 @@ func TestThreeWires(t *testing.T) {
 			id := turn.GetSessionId()
 			asked := func(m *agentdv1.RunResponse) bool { return m.GetToolCall() != nil }
 			noticed := func(m *agentdv1.RunResponse) bool {
-				return m.GetToolCallNotice() != nil || m.GetToolCall() != nil
+				return m.GetToolCallAnnounced() != nil || m.GetToolCall() != nil
 			}
 			// The one that is to be asked is another one than the one that leaves.
 			answers := (leaves + 1) % 2

@@ -73,7 +73,7 @@ func TestProviderSuspended(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if b := event.ModelFallback; b != nil && !strings.Contains(b.Message, "after 2 tries") {
+			if b := event.ModelCallFellBack; b != nil && !strings.Contains(b.Message, "after 2 tries") {
 				t.Errorf("with a key of the caller's own: %+v", b)
 			}
 		}

@@ -121,7 +121,7 @@ func TestCompaction(t *testing.T) {
 						}
 						if h := m.GetHistoryCompacted(); h != nil {
 							told, at, through = told+1, m.GetSeq(), h.GetThroughSeq()
-							if over := h.GetReason() == agentdv1.RunResponse_HistoryCompacted_REASON_OVERFLOW; over != (c.GetAtShare() == 0) || h.GetSummary() != fmt.Sprintf("summary %d", told) {
+							if over := h.GetReason() == agentdv1.HistoryCompacted_REASON_OVERFLOW; over != (c.GetAtShare() == 0) || h.GetSummary() != fmt.Sprintf("summary %d", told) {
 								t.Errorf("turn %d: told of %v", i, h)
 							}
 						}
@@ -133,7 +133,7 @@ func TestCompaction(t *testing.T) {
 				// A fork knows the summaries up to where it begins.
 				sessions := agentdv1connect.NewSessionServiceClient(f.d.HTTPClient(), f.d.URL)
 				for back, seq := range []int64{at, through} {
-					fork, err := sessions.ForkSession(t.Context(), connect.NewRequest(&agentdv1.ForkSessionRequest{SessionId: session, Seq: &seq}))
+					fork, err := sessions.ForkSession(t.Context(), connect.NewRequest(&agentdv1.ForkSessionRequest{SessionId: session, ThroughSeq: &seq}))
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -49,9 +49,9 @@ func TestDeferredTools(t *testing.T) {
 		if !got.end.GetCompleted() || len(got.calls) != 1 || got.text["root"] != "Hello." || len(bodies) != 2 {
 			t.Fatalf("%d requests, %v", len(bodies), got.msgs)
 		}
-		var uses []*agentdv1.RunResponse_ProviderTools_Use
+		var uses []*agentdv1.ProviderToolUse
 		for _, m := range got.msgs {
-			uses = append(uses, m.GetProviderTools().GetUses()...)
+			uses = append(uses, m.GetProviderToolsUsed().GetUses()...)
 		}
 		if len(uses) != 1 || uses[0].GetToolName() != "tool_search" || !strings.Contains(uses[0].GetInput(), "look") || !strings.Contains(uses[0].GetOutput(), "look") {
 			t.Errorf("provider tools %v", uses)

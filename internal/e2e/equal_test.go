@@ -347,7 +347,7 @@ func plainStream(t testing.TB, msgs []*agentdv1.RunResponse) string {
 		}
 		lines = append(lines, plainlog.WithoutIDs(compact.String(), seen))
 	}
-	return strings.Join(plainlog.Loose(lines, `{"toolResult":`), "\n")
+	return strings.Join(plainlog.Loose(lines, `{"toolCallAnswered":`), "\n")
 }
 
 // withoutHalves leaves out the text of the last message of a turn that was not
@@ -378,10 +378,10 @@ func timeless(m *agentdv1.RunResponse) {
 	if e := m.GetError(); e != nil && m.GetTurnId() == "" {
 		e.Message = "" // of a refusal, which calls the request by its name
 	}
-	if r := m.GetModelRetry(); r != nil {
+	if r := m.GetModelCallRetried(); r != nil {
 		r.Wait = nil
 	}
 	if c := m.GetModelCallEnded(); c != nil {
-		c.Duration, c.FirstText = nil, nil
+		c.Duration, c.TimeToFirstText = nil, nil
 	}
 }

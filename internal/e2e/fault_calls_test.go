@@ -76,7 +76,7 @@ func TestFaultAnswerTwice(t *testing.T) {
 	c.answer(look)
 	c.settled()
 	more := slices.DeleteFunc(slices.Clone(c.got[n:]), func(m *agentdv1.RunResponse) bool {
-		return m.GetToolResult() != nil // of the first one
+		return m.GetToolCallAnswered() != nil // of the first one
 	})
 	if len(more) != 1 { // the heartbeat's answer
 		t.Errorf("the same answer again was met with %v", more)
@@ -116,7 +116,7 @@ func TestFaultAnswersAtOnce(t *testing.T) {
 		second.session = first.session
 		second.attach()
 		second.until(func(m *agentdv1.RunResponse) bool {
-			return m.GetToolCallNotice().GetToolCallId() == one.GetToolCallId()
+			return m.GetToolCallAnnounced().GetToolCallId() == one.GetToolCallId()
 		})
 		var both sync.WaitGroup
 		texts := map[*chain]string{first: "from the first", second: "from the second"}
@@ -163,7 +163,7 @@ func TestFaultTwoClients(t *testing.T) {
 		for _, c := range []*chain{young, watcher} {
 			c.session = old.session
 			c.attach()
-			c.until(func(m *agentdv1.RunResponse) bool { return m.GetToolCallNotice() != nil })
+			c.until(func(m *agentdv1.RunResponse) bool { return m.GetToolCallAnnounced() != nil })
 		}
 		for _, call := range calls {
 			old.answer(call)
@@ -173,7 +173,7 @@ func TestFaultTwoClients(t *testing.T) {
 			if isCall(m) {
 				b.t.Errorf("both clients are asked for %v", m)
 			}
-			return m.GetToolCallNotice().GetToolCallId() == more.GetToolCallId()
+			return m.GetToolCallAnnounced().GetToolCallId() == more.GetToolCallId()
 		})
 		young.drop()
 		if again := old.until(isCall).GetToolCall(); again.GetToolCallId() != more.GetToolCallId() {
@@ -192,7 +192,7 @@ func TestFaultAnswerTooLate(t *testing.T) {
 	b := newBed(t, askerPlays)
 	told := func(c *chain, id string) {
 		t.Helper()
-		c.until(func(m *agentdv1.RunResponse) bool { return m.GetToolCancelled().GetToolCallId() == id })
+		c.until(func(m *agentdv1.RunResponse) bool { return m.GetToolCallCanceled().GetToolCallId() == id })
 	}
 	for name, settle := range map[string]func(c *chain, id string){
 		"timed-out": told,

@@ -44,8 +44,8 @@ func TestFaultCancelAtEveryMessage(t *testing.T) {
 				if !stopped && (len(c.got) < i || i%2 == 0) {
 					c.answer(m.GetToolCall())
 				}
-			case m.GetToolCancelled() != nil:
-				cancelled[m.GetToolCancelled().GetToolCallId()]++
+			case m.GetToolCallCanceled() != nil:
+				cancelled[m.GetToolCallCanceled().GetToolCallId()]++
 			case isError(m):
 				b.t.Errorf("got %v", m)
 			case isEnd(m):
@@ -96,7 +96,7 @@ func TestFaultCancelAtEveryMessage(t *testing.T) {
 
 // receipt holds what the end says was stopped against the log, the stage, and what
 // the client was told.
-func (b *bed) receipt(r *agentdv1.RunResponse_CancelReceipt, turn *loggedTurn, aborted int, cancelled map[string]int, asked []string) {
+func (b *bed) receipt(r *agentdv1.CancelReceipt, turn *loggedTurn, aborted int, cancelled map[string]int, asked []string) {
 	b.t.Helper()
 	if aborted > len(r.GetAbortedModelCalls()) {
 		b.t.Errorf("the connections of %d model calls were closed, the receipt has %v", aborted, r.GetAbortedModelCalls())
@@ -109,7 +109,7 @@ func (b *bed) receipt(r *agentdv1.RunResponse_CancelReceipt, turn *loggedTurn, a
 	if r.GetTook().AsDuration() < 0 {
 		b.t.Errorf("took %v", r.GetTook())
 	}
-	for _, c := range r.GetCancelledToolCalls() {
+	for _, c := range r.GetCanceledToolCalls() {
 		id := c.GetToolCallId()
 		if res, ok := turn.results[id]; ok && res.Outcome == session.Answered {
 			b.t.Errorf("call %s (%s) was cancelled, the log has %+v", id, c.GetToolName(), res)

@@ -59,8 +59,8 @@ func (c *chain) inLog(t testing.TB, log []*agentdv1.RunResponse, turns []*logged
 			continue
 		}
 		facts[m.GetSeq()] = canonical(t, m)
-		if m.GetToolCallNotice() != nil {
-			calls[m.GetToolCallNotice().GetToolCallId()] = facts[m.GetSeq()]
+		if m.GetToolCallAnnounced() != nil {
+			calls[m.GetToolCallAnnounced().GetToolCallId()] = facts[m.GetSeq()]
 		}
 	}
 	seen := map[string]string{}
@@ -137,7 +137,7 @@ func canonical(t testing.TB, m *agentdv1.RunResponse) string {
 	m = proto.CloneOf(m)
 	m.Replayed = false
 	if c := m.GetToolCall(); c != nil {
-		m.Response = &agentdv1.RunResponse_ToolCallNotice_{ToolCallNotice: &agentdv1.RunResponse_ToolCallNotice{
+		m.Response = &agentdv1.RunResponse_ToolCallAnnounced{ToolCallAnnounced: &agentdv1.ToolCallAnnounced{
 			SessionId: c.GetSessionId(), ToolCallId: c.GetToolCallId(), ToolName: c.GetToolName(), ToolInput: c.GetToolInput(), AgentPath: c.GetAgentPath(),
 		}}
 	}
@@ -222,7 +222,7 @@ func saga(t testing.TB, events []*client.Event) []string {
 	var pieces []piece
 	called, noticed := map[string]bool{}, map[string]bool{}
 	for _, ev := range events {
-		if n := ev.ToolNotice; n != nil {
+		if n := ev.ToolCallAnnounced; n != nil {
 			noticed[n.ID] = true
 		}
 		if c := ev.ToolCall; c != nil {
@@ -246,8 +246,8 @@ func saga(t testing.TB, events []*client.Event) []string {
 			p.text = fmt.Sprint("state ", ev.StateUpdate.Delta)
 		case ev.ToolCall != nil:
 			p.text = fmt.Sprintf("call %s %s %s %v", ev.ToolCall.ID, ev.ToolCall.Name, ev.ToolCall.Input, ev.ToolCall.AgentPath)
-		case ev.ToolNotice != nil:
-			p.text = fmt.Sprintf("call %s %s %s %v", ev.ToolNotice.ID, ev.ToolNotice.Name, ev.ToolNotice.Input, ev.ToolNotice.AgentPath)
+		case ev.ToolCallAnnounced != nil:
+			p.text = fmt.Sprintf("call %s %s %s %v", ev.ToolCallAnnounced.ID, ev.ToolCallAnnounced.Name, ev.ToolCallAnnounced.Input, ev.ToolCallAnnounced.AgentPath)
 		case ev.End != nil:
 			p.text = fmt.Sprint("end ", ev.End.Completed, ev.End.Reason, ev.End.UsageSummary.GetTotalUsage())
 		case ev.ModelCallEnded != nil:
@@ -256,7 +256,7 @@ func saga(t testing.TB, events []*client.Event) []string {
 				Usage string
 				Cost  float64
 			}{*ev.ModelCallEnded, ev.ModelCallEnded.Usage.String(), *cmp.Or(ev.ModelCallEnded.Cost, new(-1.0))})
-		case ev.ToolResult != nil:
+		case ev.ToolCallAnswered != nil:
 			continue
 		default:
 			p.text = fmt.Sprintf("%+v", *ev)

@@ -56,7 +56,7 @@ func TestFaultClientThatNeverReads(t *testing.T) {
 		c := mine.chain(nil, plain)
 		c.session = reads.session
 		c.attach()
-		c.until(func(m *agentdv1.RunResponse) bool { return m.GetToolCallNotice() != nil })
+		c.until(func(m *agentdv1.RunResponse) bool { return m.GetToolCallAnnounced() != nil })
 		stuck = append(stuck, c)
 	}
 	reads.answer(call)

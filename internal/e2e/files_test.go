@@ -85,7 +85,7 @@ func TestFiles(t *testing.T) {
 	said := []*agentdv1.Part{client.Text("first this <b>"), client.Inline("image/png", picture), client.FileURI("application/pdf", "gs://bucket/ä.pdf")}
 	agent := llmAgent("root", "eye/1", "", "look")
 	session := ""
-	var results []*client.ToolResult
+	var results []*client.ToolCallAnswered
 	turn := func(prompt string, parts ...*agentdv1.Part) {
 		t.Helper()
 		opts := []client.RunOption{client.WithParts(parts...)}
@@ -98,8 +98,8 @@ func TestFiles(t *testing.T) {
 				t.Fatal(err)
 			case event.Started != nil:
 				session = event.Started.SessionID
-			case event.ToolResult != nil:
-				results = append(results, event.ToolResult)
+			case event.ToolCallAnswered != nil:
+				results = append(results, event.ToolCallAnswered)
 			}
 		}
 	}
@@ -170,7 +170,7 @@ func TestFilesLarge(t *testing.T) {
 				t.Fatal(err)
 			case event.Started != nil:
 				session = event.Started.SessionID
-			case event.ToolResult != nil && len(event.ToolResult.Parts) == 1 && bytes.Equal(event.ToolResult.Parts[0].GetInline().GetData(), large):
+			case event.ToolCallAnswered != nil && len(event.ToolCallAnswered.Parts) == 1 && bytes.Equal(event.ToolCallAnswered.Parts[0].GetInline().GetData(), large):
 				shown++
 			}
 		}

@@ -69,7 +69,7 @@ func TestFoundTools(t *testing.T) {
 		toldOf(t, wire, (*bodies)[2], true)
 		parts := 0
 		for _, m := range got.msgs {
-			parts += len(m.GetToolResult().GetParts())
+			parts += len(m.GetToolCallAnswered().GetParts())
 		}
 		if parts != 2 {
 			t.Errorf("who watches sees %d parts of results, want 2", parts)

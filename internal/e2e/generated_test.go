@@ -375,11 +375,11 @@ func (a *actor) story(t testing.TB) string {
 			if told[c.GetToolCallId()] {
 				continue // asked again
 			}
-			m.Response = &agentdv1.RunResponse_ToolCallNotice_{ToolCallNotice: &agentdv1.RunResponse_ToolCallNotice{
+			m.Response = &agentdv1.RunResponse_ToolCallAnnounced{ToolCallAnnounced: &agentdv1.ToolCallAnnounced{
 				SessionId: c.GetSessionId(), ToolCallId: c.GetToolCallId(), ToolName: c.GetToolName(), ToolInput: c.GetToolInput(), AgentPath: c.GetAgentPath(),
 			}}
 		}
-		if c := m.GetToolCallNotice(); c != nil {
+		if c := m.GetToolCallAnnounced(); c != nil {
 			told[c.GetToolCallId()] = true
 		}
 		once = append(once, m)
@@ -390,7 +390,7 @@ func (a *actor) story(t testing.TB) string {
 	var paths []string
 	byPath := map[string][]*agentdv1.RunResponse{}
 	for _, m := range once {
-		path := strings.Join(slices.Concat(m.GetOutputChunk().GetAgentPath(), m.GetToolCallNotice().GetAgentPath(), m.GetToolResult().GetAgentPath(), m.GetModelCallEnded().GetAgentPath()), "/")
+		path := strings.Join(slices.Concat(m.GetOutputChunk().GetAgentPath(), m.GetToolCallAnnounced().GetAgentPath(), m.GetToolCallAnswered().GetAgentPath(), m.GetModelCallEnded().GetAgentPath()), "/")
 		if byPath[path] == nil {
 			paths = append(paths, path)
 		}

@@ -27,10 +27,10 @@ type observer struct {
 	answered   map[string]bool // by call
 	lastCaller string          // the agent whose calls are being sent, "" between answers
 	errors     []*agentdv1.RunResponse_ErrorResponse
-	retries    []*agentdv1.RunResponse_ModelRetry
-	fallbacks  []*agentdv1.RunResponse_ModelFallback
+	retries    []*agentdv1.ModelCallRetried
+	fallbacks  []*agentdv1.ModelCallFellBack
 	tries      map[string]uint32 // of the present model that have failed, by message
-	modelCalls []*agentdv1.RunResponse_ModelCallEnded
+	modelCalls []*agentdv1.ModelCallEnded
 	heartbeats int
 	end        *agentdv1.RunResponse_EndResponse
 	together   int // how many calls an answer has
@@ -71,50 +71,50 @@ func (o *observer) see(m *agentdv1.RunResponse) {
 	case *agentdv1.RunResponse_ToolCall:
 		caller = strings.Join(r.ToolCall.GetAgentPath(), "/")
 		o.call(caller, r.ToolCall)
-	case *agentdv1.RunResponse_ToolCallNotice_: // the client came back when the call was settled, or has closed its side
-		o.inSession(r.ToolCallNotice.GetSessionId())
-		o.asked[r.ToolCallNotice.GetToolCallId()] = true
-	case *agentdv1.RunResponse_ToolCancelled_:
-		id := r.ToolCancelled.GetToolCallId()
+	case *agentdv1.RunResponse_ToolCallAnnounced: // the client came back when the call was settled, or has closed its side
+		o.inSession(r.ToolCallAnnounced.GetSessionId())
+		o.asked[r.ToolCallAnnounced.GetToolCallId()] = true
+	case *agentdv1.RunResponse_ToolCallCanceled:
+		id := r.ToolCallCanceled.GetToolCallId()
 		o.settle(o.cancelled, id)
-		o.inSession(r.ToolCancelled.GetSessionId())
-	case *agentdv1.RunResponse_ToolResult_:
-		o.settle(o.answered, r.ToolResult.GetToolCallId())
-		o.inSession(r.ToolResult.GetSessionId())
-		if r.ToolResult.GetResult() == nil || r.ToolResult.GetToolName() == "" || len(r.ToolResult.GetAgentPath()) == 0 {
-			o.faultf("a result that does not say what it is: %v", r.ToolResult)
+		o.inSession(r.ToolCallCanceled.GetSessionId())
+	case *agentdv1.RunResponse_ToolCallAnswered:
+		o.settle(o.answered, r.ToolCallAnswered.GetToolCallId())
+		o.inSession(r.ToolCallAnswered.GetSessionId())
+		if r.ToolCallAnswered.GetResult() == nil || r.ToolCallAnswered.GetToolName() == "" || len(r.ToolCallAnswered.GetAgentPath()) == 0 {
+			o.faultf("a result that does not say what it is: %v", r.ToolCallAnswered)
 		}
 	case *agentdv1.RunResponse_Error:
 		o.errors = append(o.errors, r.Error)
-	case *agentdv1.RunResponse_ModelRetry_:
-		o.retry(r.ModelRetry)
-	case *agentdv1.RunResponse_ModelFallback_:
-		o.fallback(r.ModelFallback)
-	case *agentdv1.RunResponse_HistoryCompacted_:
+	case *agentdv1.RunResponse_ModelCallRetried:
+		o.retry(r.ModelCallRetried)
+	case *agentdv1.RunResponse_ModelCallFellBack:
+		o.fallback(r.ModelCallFellBack)
+	case *agentdv1.RunResponse_HistoryCompacted:
 		o.inSession(r.HistoryCompacted.GetSessionId())
 		if r.HistoryCompacted.GetSummary() == "" || len(r.HistoryCompacted.GetAgentPath()) == 0 {
 			o.faultf("a summary that does not say what it is: %v", r.HistoryCompacted)
 		}
-	case *agentdv1.RunResponse_ModelCallEnded_:
+	case *agentdv1.RunResponse_ModelCallEnded:
 		o.modelCall(r.ModelCallEnded)
-	case *agentdv1.RunResponse_ProviderTools_:
-		o.inSession(r.ProviderTools.GetSessionId())
-		if p := r.ProviderTools; len(p.GetAgentPath()) == 0 || p.GetMessageId() == "" || len(p.GetUses())+len(p.GetCitations()) == 0 {
+	case *agentdv1.RunResponse_ProviderToolsUsed:
+		o.inSession(r.ProviderToolsUsed.GetSessionId())
+		if p := r.ProviderToolsUsed; len(p.GetAgentPath()) == 0 || p.GetMessageId() == "" || len(p.GetUses())+len(p.GetCitations()) == 0 {
 			o.faultf("provider tools that do not say what they are: %v", p)
 		}
-	case *agentdv1.RunResponse_RawPayload_:
-		o.inSession(r.RawPayload.GetSessionId())
-		if p := r.RawPayload; len(p.GetAgentPath()) == 0 || p.GetMessageId() == "" || p.GetAttempt() < 1 || p.GetStatus() < 100 || p.GetProvider() == "" {
+	case *agentdv1.RunResponse_RawPayloadReceived:
+		o.inSession(r.RawPayloadReceived.GetSessionId())
+		if p := r.RawPayloadReceived; len(p.GetAgentPath()) == 0 || p.GetMessageId() == "" || p.GetAttempt() < 1 || p.GetStatus() < 100 || p.GetProvider() == "" {
 			o.faultf("a raw payload that does not say what it is: %v", p)
 		}
 	case *agentdv1.RunResponse_StateUpdate_:
 		o.inSession(r.StateUpdate.GetSessionId())
-	case *agentdv1.RunResponse_TurnQueued_:
+	case *agentdv1.RunResponse_TurnQueued:
 		o.inSession(r.TurnQueued.GetSessionId())
-	case *agentdv1.RunResponse_UserMessage_:
-		o.inSession(r.UserMessage.GetSessionId())
-		if r.UserMessage.GetContent() == "" {
-			o.faultf("a message of the user that says nothing: %v", r.UserMessage)
+	case *agentdv1.RunResponse_MessageInjected:
+		o.inSession(r.MessageInjected.GetSessionId())
+		if r.MessageInjected.GetContent() == "" {
+			o.faultf("a message of the user that says nothing: %v", r.MessageInjected)
 		}
 	case *agentdv1.RunResponse_End:
 		o.end = r.End
@@ -149,7 +149,7 @@ func (o *observer) settle(as map[string]bool, id string) {
 }
 
 // retry checks that the tries of a call are told one by one.
-func (o *observer) retry(r *agentdv1.RunResponse_ModelRetry) {
+func (o *observer) retry(r *agentdv1.ModelCallRetried) {
 	o.inSession(r.GetSessionId())
 	o.tries[r.GetMessageId()]++
 	failed := o.tries[r.GetMessageId()]
@@ -161,7 +161,7 @@ func (o *observer) retry(r *agentdv1.RunResponse_ModelRetry) {
 
 // fallback checks that a change of the model says what was changed, and follows the
 // one before.
-func (o *observer) fallback(f *agentdv1.RunResponse_ModelFallback) {
+func (o *observer) fallback(f *agentdv1.ModelCallFellBack) {
 	o.inSession(f.GetSessionId())
 	if len(f.GetAgentPath()) == 0 || f.GetModel() == "" || f.GetNextModel() == "" || f.GetCode() == 0 || f.GetMessage() == "" {
 		o.faultf("a change of the model that does not say what it is: %v", f)
@@ -179,14 +179,14 @@ func (o *observer) fallback(f *agentdv1.RunResponse_ModelFallback) {
 }
 
 // modelCall checks that a call says whose it was, and that its answer is told once.
-func (o *observer) modelCall(c *agentdv1.RunResponse_ModelCallEnded) {
+func (o *observer) modelCall(c *agentdv1.ModelCallEnded) {
 	o.inSession(c.GetSessionId())
 	if len(c.GetAgentPath()) == 0 || c.GetModel() == "" || c.GetProvider() == "" || c.GetUsage() == nil || c.GetLlmCalls() < 1 ||
 		c.GetMessageId() != "" && c.GetStopReason() == 0 {
 		o.faultf("a model call that does not say what it was: %v", c)
 	}
-	answered := c.GetOutcome() == agentdv1.RunResponse_ModelCallEnded_OUTCOME_ANSWERED
-	if answered != (c.GetMessageId() != "") || c.GetOutcome() == agentdv1.RunResponse_ModelCallEnded_OUTCOME_UNSPECIFIED {
+	answered := c.GetOutcome() == agentdv1.ModelCallEnded_OUTCOME_ANSWERED
+	if answered != (c.GetMessageId() != "") || c.GetOutcome() == agentdv1.ModelCallEnded_OUTCOME_UNSPECIFIED {
 		o.faultf("what has come of a model call is %v: %v", c.GetOutcome(), c)
 	}
 	for _, before := range o.modelCalls {
@@ -213,8 +213,8 @@ func (o *observer) usage(sum *agentdv1.UsageSummary) {
 		got.TotalUsage.ThoughtsTokens += c.GetUsage().GetThoughtsTokens()
 		got.TotalUsage.TotalTokens += c.GetUsage().GetTotalTokens()
 		got.TotalUsage.CacheWriteTokens += c.GetUsage().GetCacheWriteTokens()
-		got.EstimatedCost += c.GetCost()
-		if c.Cost == nil {
+		got.EstimatedCost += c.GetCostUsd()
+		if c.CostUsd == nil {
 			got.UnpricedCalls += c.GetLlmCalls()
 		}
 	}

@@ -44,8 +44,8 @@ func TestCallOutcomes(t *testing.T) {
 		tokens       int32
 	}{
 		{"talk", "ANSWERED", 2, 1905},
-		{"talk on", "SUMMARISED ANSWERED", 4, 60 + 1905},
-		{"refuse", "SUMMARISED FAILED", 4, 60 + 12},
+		{"talk on", "SUMMARIZED ANSWERED", 4, 60 + 1905},
+		{"refuse", "SUMMARIZED FAILED", 4, 60 + 12},
 	} {
 		ex := start(agent)
 		ex.GetExecute().UserPrompt = tc.prompt
@@ -75,7 +75,7 @@ func TestCallOutcomes(t *testing.T) {
 			listed = append(listed, strings.TrimPrefix(c.GetCall().GetOutcome().String(), "OUTCOME_"))
 		}
 		for _, f := range got.fallbacks {
-			outcome := "SUMMARISED"
+			outcome := "SUMMARIZED"
 			if f.GetMessageId() != "" {
 				outcome = strings.Fields(tc.want)[len(strings.Fields(tc.want))-1]
 			}
@@ -124,7 +124,7 @@ func TestAbortedCallOutcome(t *testing.T) {
 				listed = append(listed, c.GetCall())
 			}
 			for _, c := range listed {
-				if c.GetOutcome() != agentdv1.RunResponse_ModelCallEnded_OUTCOME_FAILED || c.GetUsage().GetTotalTokens() != want || c.GetModel() != invented(wire) {
+				if c.GetOutcome() != agentdv1.ModelCallEnded_OUTCOME_FAILED || c.GetUsage().GetTotalTokens() != want || c.GetModel() != invented(wire) {
 					t.Errorf("a call is told as %v", c)
 				}
 			}

@@ -296,7 +296,7 @@ func BenchmarkCancel(b *testing.B) {
 					ended = append(ended, time.Since(sent))
 					quiet = append(quiet, (<-aborted).Sub(sent))
 					r := m.GetEnd().GetReceipt()
-					if len(r.GetAbortedModelCalls()) != 1 || len(r.GetCancelledToolCalls()) != 2 || r.GetTook().AsDuration() <= 0 {
+					if len(r.GetAbortedModelCalls()) != 1 || len(r.GetCanceledToolCalls()) != 2 || r.GetTook().AsDuration() <= 0 {
 						err = fmt.Errorf("receipt %v", r)
 					} else {
 						err = errDone

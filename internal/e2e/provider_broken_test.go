@@ -273,7 +273,7 @@ func (c *cutTurns) run(fault *providertest.Fault, out *cutOutcome) {
 			if !errors.As(err, &out.err) {
 				c.t.Fatal(err)
 			}
-		case event.ModelRetry != nil:
+		case event.ModelCallRetried != nil:
 			out.retries++
 		case event.OutputChunk != nil:
 			out.text.WriteString(event.OutputChunk.Content)

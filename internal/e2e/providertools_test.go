@@ -41,11 +41,11 @@ func TestProviderTools(t *testing.T) {
 			if !got.end.GetCompleted() || len(got.calls) != 0 {
 				t.Fatalf("%v", got.msgs)
 			}
-			at := slices.IndexFunc(got.msgs, func(m *agentdv1.RunResponse) bool { return m.GetProviderTools() != nil })
+			at := slices.IndexFunc(got.msgs, func(m *agentdv1.RunResponse) bool { return m.GetProviderToolsUsed() != nil })
 			if at < 0 || got.msgs[at+1].GetModelCallEnded() == nil {
 				t.Fatalf("provider tools are message %d of %v", at, got.msgs)
 			}
-			p := got.msgs[at].GetProviderTools()
+			p := got.msgs[at].GetProviderToolsUsed()
 			if id := got.msgs[at+1].GetModelCallEnded().GetMessageId(); p.GetMessageId() != id || len(p.GetAgentPath()) != 1 {
 				t.Errorf("of message %q by %q, want %q", p.GetMessageId(), p.GetAgentPath(), id)
 			}
@@ -65,7 +65,7 @@ func TestProviderTools(t *testing.T) {
 			var gotSources []providertest.Source
 			for _, c := range p.GetCitations() {
 				gotSources = append(gotSources, providertest.Source{
-					URI: c.GetUri(), Title: c.GetTitle(), Text: c.GetCitedText(), About: text.String()[c.GetStart():c.GetEnd()],
+					URI: c.GetUri(), Title: c.GetTitle(), Text: c.GetCitedText(), About: text.String()[c.GetStartByte():c.GetEndByte()],
 				})
 			}
 			if !slices.Equal(gotUses, uses) || !slices.Equal(gotSources, sources) {

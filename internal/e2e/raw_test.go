@@ -71,15 +71,15 @@ func TestRawPayloads(t *testing.T) {
 			t.Fatalf("%v", got.msgs)
 		}
 		var order []string
-		var raws []*agentdv1.RunResponse_RawPayload
+		var raws []*agentdv1.RawPayloadReceived
 		for _, m := range got.msgs {
 			switch r := m.GetResponse().(type) {
-			case *agentdv1.RunResponse_RawPayload_:
-				raws = append(raws, r.RawPayload)
-				order = append(order, fmt.Sprintf("raw %d", r.RawPayload.GetAttempt()))
-			case *agentdv1.RunResponse_ModelRetry_:
+			case *agentdv1.RunResponse_RawPayloadReceived:
+				raws = append(raws, r.RawPayloadReceived)
+				order = append(order, fmt.Sprintf("raw %d", r.RawPayloadReceived.GetAttempt()))
+			case *agentdv1.RunResponse_ModelCallRetried:
 				order = append(order, "retry")
-			case *agentdv1.RunResponse_ModelCallEnded_:
+			case *agentdv1.RunResponse_ModelCallEnded:
 				order = append(order, "ended")
 				if last := raws[len(raws)-1]; last.GetMessageId() != r.ModelCallEnded.GetMessageId() || last.GetSessionId() != got.session {
 					t.Errorf("payload %v of another call than %v", last, r.ModelCallEnded)
@@ -106,7 +106,7 @@ func TestRawPayloads(t *testing.T) {
 
 		f.playStreams(streams[1])
 		for _, m := range f.turn(got.session).msgs {
-			if m.GetRawPayload() != nil {
+			if m.GetRawPayloadReceived() != nil {
 				t.Errorf("a turn that did not ask got %v", m)
 			}
 		}
@@ -127,7 +127,7 @@ func TestRawPayloadBounds(t *testing.T) {
 		t.Fatalf("%v", got.msgs)
 	}
 	for _, m := range got.msgs {
-		if r := m.GetRawPayload(); r != nil {
+		if r := m.GetRawPayloadReceived(); r != nil {
 			if !r.GetTruncated() || len(r.GetBody()) > session.MaxRawBody || len(r.GetBody()) < session.MaxRawBody-len(keyCanary) || bytes.Contains(r.GetBody(), []byte(keyCanary[:8])) {
 				t.Errorf("truncated %v, %d bytes, ends in %q", r.GetTruncated(), len(r.GetBody()), r.GetBody()[len(r.GetBody())-30:])
 			}
@@ -166,7 +166,7 @@ func TestRawPayloadsInLog(t *testing.T) {
 	facts := func(d *dialogue) []*agentdv1.RunResponse {
 		var out []*agentdv1.RunResponse
 		for _, m := range d.msgs {
-			if m.GetRawPayload() != nil || m.GetProviderTools() != nil {
+			if m.GetRawPayloadReceived() != nil || m.GetProviderToolsUsed() != nil {
 				m.Replayed = false
 				out = append(out, m)
 			}

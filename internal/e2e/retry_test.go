@@ -66,7 +66,7 @@ func TestRetryUsage(t *testing.T) {
 		usage(got, 5, 25)
 
 		got = clnt.talk(start(scriptedAgent("root", "waits")), func(m *agentdv1.RunResponse) []*agentdv1.RunRequest {
-			if m.GetModelRetry() == nil {
+			if m.GetModelCallRetried() == nil {
 				return nil
 			}
 			return []*agentdv1.RunRequest{cancel(nil)}
@@ -137,7 +137,7 @@ func TestRetryRestart(t *testing.T) {
 			if m.GetExecute() != nil {
 				session = m.GetExecute().GetSessionId()
 			}
-			if m.GetModelRetry() != nil {
+			if m.GetModelCallRetried() != nil {
 				seq = m.GetSeq()
 			}
 		}

@@ -73,11 +73,11 @@ func (s *stressTurn) runClient(ctx context.Context, c *client.Client) {
 			if !ev.OutputChunk.IsThought {
 				s.texts[path] += ev.OutputChunk.Content
 			}
-		case ev.ToolResult != nil:
-			if results[ev.ToolResult.ID] {
-				s.faultf("two results of call %s", ev.ToolResult.ID)
+		case ev.ToolCallAnswered != nil:
+			if results[ev.ToolCallAnswered.ID] {
+				s.faultf("two results of call %s", ev.ToolCallAnswered.ID)
 			}
-			results[ev.ToolResult.ID] = true
+			results[ev.ToolCallAnswered.ID] = true
 		case ev.Error != nil && s.mood != cancels && s.mood != ends && !s.cancelsCalls():
 			s.faultf("refused: %v", ev.Error)
 		case ev.End != nil:

@@ -86,10 +86,10 @@ func unnamed(msgs []*agentdv1.RunResponse) []*agentdv1.RunResponse {
 	for _, m := range msgs {
 		m = proto.CloneOf(m)
 		switch r := m.GetResponse().(type) {
-		case *agentdv1.RunResponse_ModelCallEnded_:
+		case *agentdv1.RunResponse_ModelCallEnded:
 			r.ModelCallEnded.Model, r.ModelCallEnded.Provider, r.ModelCallEnded.Cost = "", "", nil
-		case *agentdv1.RunResponse_ModelRetry_:
-			r.ModelRetry.Message = plain(r.ModelRetry.GetMessage())
+		case *agentdv1.RunResponse_ModelCallRetried:
+			r.ModelCallRetried.Message = plain(r.ModelCallRetried.GetMessage())
 		case *agentdv1.RunResponse_Error:
 			r.Error.Message = plain(r.Error.GetMessage())
 		case *agentdv1.RunResponse_End:
@@ -99,7 +99,7 @@ func unnamed(msgs []*agentdv1.RunResponse) []*agentdv1.RunResponse {
 			if u := r.End.GetUsageSummary(); u != nil {
 				u.EstimatedCost, u.UnpricedCalls = 0, 0
 			}
-		case *agentdv1.RunResponse_ModelFallback_:
+		case *agentdv1.RunResponse_ModelCallFellBack:
 			continue // the tape plays what became of the call
 		}
 		out = append(out, m)
@@ -143,7 +143,7 @@ func TestTapes(t *testing.T) {
 				defer func() { <-slots }()
 				for _, msgs := range tapeRecording(t, rec, conv).turns {
 					for _, m := range msgs {
-						if m.GetProviderTools() != nil {
+						if m.GetProviderToolsUsed() != nil {
 							mu.Lock()
 							told[conv.Wire] = true
 							mu.Unlock()

@@ -149,7 +149,7 @@ func TestVerifyKinds(t *testing.T) {
 					if seq == 0 || forks[seq] {
 						continue
 					}
-					fork, err := sessions.ForkSession(t.Context(), connect.NewRequest(&agentdv1.ForkSessionRequest{SessionId: got.session, Seq: &seq}))
+					fork, err := sessions.ForkSession(t.Context(), connect.NewRequest(&agentdv1.ForkSessionRequest{SessionId: got.session, ThroughSeq: &seq}))
 					if err != nil {
 						t.Errorf("a fork at %d: %v", seq, err)
 						continue

@@ -111,7 +111,7 @@ func TestWatchQueuedTurn(t *testing.T) {
 		}
 		return kinds
 	}
-	notice := func(m *agentdv1.RunResponse) bool { return m.GetToolCallNotice().GetToolName() == "two" }
+	notice := func(m *agentdv1.RunResponse) bool { return m.GetToolCallAnnounced().GetToolName() == "two" }
 	running := watch(nil, notice)
 	if len(running) == 0 || running[0] != "TurnQueued_" {
 		t.Errorf("a turn that runs begins with %v", running)
@@ -159,8 +159,8 @@ func TestSubmitAgain(t *testing.T) {
 		}
 		defer func() { _ = stream.Close() }()
 		for stream.Receive() {
-			if n := len(turn.GetPendingToolCalls()); n < 2 && stream.Msg().GetEvent().GetToolCallNotice() != nil {
-				n := stream.Msg().GetEvent().GetToolCallNotice()
+			if n := len(turn.GetPendingToolCalls()); n < 2 && stream.Msg().GetEvent().GetToolCallAnnounced() != nil {
+				n := stream.Msg().GetEvent().GetToolCallAnnounced()
 				turn.PendingToolCalls = append(turn.PendingToolCalls, &agentdv1.RunResponse_ToolCallRequest{ToolCallId: n.GetToolCallId()})
 				if len(turn.GetPendingToolCalls()) == 2 {
 					return

@@ -40,11 +40,11 @@ func TestWildWordsOfModels(t *testing.T) {
 	for _, m := range got.msgs {
 		var said string
 		switch r := m.GetResponse().(type) {
-		case *agentdv1.RunResponse_ModelRetry_:
-			seen, said = append(seen, "retry"), r.ModelRetry.GetMessage()
-		case *agentdv1.RunResponse_ModelFallback_:
-			seen, said = append(seen, "fallback"), r.ModelFallback.GetMessage()
-		case *agentdv1.RunResponse_ModelCallEnded_:
+		case *agentdv1.RunResponse_ModelCallRetried:
+			seen, said = append(seen, "retry"), r.ModelCallRetried.GetMessage()
+		case *agentdv1.RunResponse_ModelCallFellBack:
+			seen, said = append(seen, "fallback"), r.ModelCallFellBack.GetMessage()
+		case *agentdv1.RunResponse_ModelCallEnded:
 			seen, said = append(seen, "ended"), r.ModelCallEnded.GetServedModel()
 		default:
 			continue

@@ -79,7 +79,7 @@ export type EventBody =
   /** Another client is asked for a tool, or was. */
   | { readonly type: "tool_notice"; readonly call: ToolCall }
   /** Nobody waits for a tool any more. */
-  | { readonly type: "tool_cancelled"; readonly callId: string; readonly reason: string }
+  | { readonly type: "tool_call_canceled"; readonly callId: string; readonly reason: string }
   /** A tool call waits, and no client that is attached has its tool. The call is asked for once one attaches that has it. */
   | {
       readonly type: "tool_unserved";
@@ -101,10 +101,10 @@ export type EventBody =
       readonly agentPath: readonly string[];
     }
   /** A user has said something to the running turn. */
-  | { readonly type: "user_message"; readonly text: string; readonly parts: readonly Part[]; readonly queuedTurnId: string }
+  | { readonly type: "message_injected"; readonly text: string; readonly parts: readonly Part[]; readonly queuedTurnId: string }
   /** A model call has failed before any of its text was there, and is made again. */
   | {
-      readonly type: "model_retry";
+      readonly type: "model_call_retried";
       readonly messageId: string;
       readonly agentPath: readonly string[];
       readonly attempt: number;
@@ -113,13 +113,13 @@ export type EventBody =
       readonly message: string;
     }
   /** A model has failed before any of its text was there, and another one is called. */
-  | ({ readonly type: "model_fallback" } & ModelFallback)
+  | ({ readonly type: "model_call_fell_back" } & ModelFallback)
   /** A model call is over. */
   | ({ readonly type: "model_call_ended" } & ModelCallEnded)
   /** A model's own provider has run tools, or a message cites sources. */
-  | ({ readonly type: "provider_tools" } & ProviderTools)
+  | ({ readonly type: "provider_tools_used" } & ProviderTools)
   /** A provider's own answer; only where rawPayloads was asked for. */
-  | ({ readonly type: "raw_payload" } & RawPayload)
+  | ({ readonly type: "raw_payload_received" } & RawPayload)
   /** An agent's model is from now on told a summary of the beginning of the conversation. */
   | ({ readonly type: "history_compacted" } & HistoryCompacted)
   /** A person is asked. */
@@ -181,16 +181,16 @@ function bodyOf(response: RunResponse["response"]): EventBody | undefined {
       const { content, isThought, last, messageId, agentPath } = response.value;
       return { type: "text", text: content, thought: isThought, last, messageId, agentPath };
     }
-    case "retract":
+    case "messageRetracted":
       return { type: "retract", messageId: response.value.messageId, agentPath: response.value.agentPath };
     case "stateUpdate":
       return { type: "state", delta: response.value.stateDelta ?? {} };
     case "toolCall":
       return { type: "tool_call", call: callOf(response.value) };
-    case "toolCallNotice":
+    case "toolCallAnnounced":
       return { type: "tool_notice", call: callOf(response.value) };
-    case "toolCancelled":
-      return { type: "tool_cancelled", callId: response.value.toolCallId, reason: response.value.reason };
+    case "toolCallCanceled":
+      return { type: "tool_call_canceled", callId: response.value.toolCallId, reason: response.value.reason };
     case "toolCallUnserved": {
       const { toolCallId, toolName, agentPath, expireTime } = response.value;
       const expires = expireTime === undefined ? undefined : timestampDate(expireTime);
@@ -208,14 +208,14 @@ function bodyOf(response: RunResponse["response"]): EventBody | undefined {
         agentPath,
       };
     }
-    case "userMessage": {
+    case "messageInjected": {
       const { content, parts, queuedTurnId } = response.value;
-      return { type: "user_message", text: content, parts: partsOf(parts), queuedTurnId };
+      return { type: "message_injected", text: content, parts: partsOf(parts), queuedTurnId };
     }
-    case "modelRetry": {
+    case "modelCallRetried": {
       const { messageId, agentPath, attempt, wait, code, message } = response.value;
       return {
-        type: "model_retry",
+        type: "model_call_retried",
         messageId,
         agentPath,
         attempt,
@@ -224,14 +224,14 @@ function bodyOf(response: RunResponse["response"]): EventBody | undefined {
         message,
       };
     }
-    case "modelFallback":
-      return { type: "model_fallback", ...fallbackOf(response.value) };
+    case "modelCallFellBack":
+      return { type: "model_call_fell_back", ...fallbackOf(response.value) };
     case "modelCallEnded":
       return { type: "model_call_ended", ...callEndedOf(response.value) };
-    case "providerTools":
-      return { type: "provider_tools", ...providerToolsOf(response.value) };
-    case "rawPayload":
-      return { type: "raw_payload", ...rawPayloadOf(response.value) };
+    case "providerToolsUsed":
+      return { type: "provider_tools_used", ...providerToolsOf(response.value) };
+    case "rawPayloadReceived":
+      return { type: "raw_payload_received", ...rawPayloadOf(response.value) };
     case "historyCompacted":
       return { type: "history_compacted", ...compactedOf(response.value) };
     case "interactionRequested":

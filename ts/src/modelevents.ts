@@ -6,9 +6,9 @@ import {
   type RunResponse_HistoryCompacted,
   RunResponse_ModelCallEnded_Outcome,
   type RunResponse_ModelCallEnded,
-  type RunResponse_ModelFallback,
-  type RunResponse_ProviderTools,
-  type RunResponse_RawPayload,
+  type ModelCallFellBack,
+  type ProviderToolsUsed,
+  type RawPayloadReceived,
 } from "./gen/agentd/v1/service_pb.js";
 import { StopReason, type TokenUsage } from "./gen/agentd/v1/types_pb.js";
 
@@ -40,7 +40,7 @@ export interface ModelFallback extends ModelCall {
 
 /** ModelCallEnded says that a model call is over, and what it took. The sum over the turn is the usage of its end. */
 export interface ModelCallEnded extends ModelCall {
-  /** What has come of it: `ANSWERED`, `SUMMARISED`, or `FAILED`, which is told because it was paid for. */
+  /** What has come of it: `ANSWERED`, `SUMMARIZED`, or `FAILED`, which is told because it was paid for. */
   readonly outcome: CallOutcomeName;
   /** The model that was called last, as the agent names it. */
   readonly model: string;
@@ -129,7 +129,7 @@ export function citedPart(text: string, { start, end }: Citation): string {
   return new TextDecoder().decode(new TextEncoder().encode(text).subarray(start, end));
 }
 
-export function fallbackOf({ messageId, agentPath, model, nextModel, code, message }: RunResponse_ModelFallback): ModelFallback {
+export function fallbackOf({ messageId, agentPath, model, nextModel, code, message }: ModelCallFellBack): ModelFallback {
   return { messageId, agentPath, model, nextModel, code: codeNameOf(code), message };
 }
 
@@ -151,7 +151,7 @@ export function callEndedOf(m: RunResponse_ModelCallEnded): ModelCallEnded {
   };
 }
 
-export function providerToolsOf({ messageId, agentPath, uses, citations }: RunResponse_ProviderTools): ProviderTools {
+export function providerToolsOf({ messageId, agentPath, uses, citations }: ProviderToolsUsed): ProviderTools {
   return {
     messageId,
     agentPath,
@@ -160,7 +160,7 @@ export function providerToolsOf({ messageId, agentPath, uses, citations }: RunRe
   };
 }
 
-export function rawPayloadOf(m: RunResponse_RawPayload): RawPayload {
+export function rawPayloadOf(m: RawPayloadReceived): RawPayload {
   const { messageId, agentPath, attempt, provider, status, contentType, body, truncated } = m;
   return { messageId, agentPath, attempt, provider, status, contentType, body, truncated };
 }

@@ -111,7 +111,7 @@ export interface RunOptions extends WatchOptions {
   prompt?: string;
   /** More of it, behind the prompt: images and other files, or text between them; at most 64. */
   parts?: readonly Part[];
-  /** Yields the providers' own answers to each model call of the turn, as raw_payload; they are stored with the session. */
+  /** Yields the providers' own answers to each model call of the turn, as raw_payload_received; they are stored with the session. */
   rawPayloads?: boolean;
   /** The tree. May be left out on a session that has run before: its last tree and tools then run again. */
   agent?: Agent;

@@ -25,7 +25,7 @@ export interface Result {
   /** The same, message by message. */
   readonly messages: readonly Message[];
   /** What the models' providers have run, and what messages cite, in order. */
-  readonly providerTools: readonly ProviderTools[];
+  readonly providerToolsUsed: readonly ProviderTools[];
   /** Whether the agent tree finished naturally; false when somebody has stopped the turn. */
   readonly completed: boolean;
   /** The last answer as a value, when the agent that gave it has an output schema. */
@@ -142,15 +142,15 @@ export class Run implements AsyncIterable<Event> {
   async result(): Promise<Result> {
     const { client, reconnect, requestTimeoutMs, headers } = this.#c;
     const transcript = new Transcript();
-    const providerTools: ProviderTools[] = [];
+    const providerToolsUsed: ProviderTools[] = [];
     let end: (Event & { type: "end" }) | undefined;
     for await (const event of this) {
       transcript.add(event);
       if (event.type === "end") {
         end = event;
-      } else if (event.type === "provider_tools") {
+      } else if (event.type === "provider_tools_used") {
         const { messageId, agentPath, uses, citations } = event;
-        providerTools.push({ messageId, agentPath, uses, citations });
+        providerToolsUsed.push({ messageId, agentPath, uses, citations });
       }
     }
     const named = { sessionId: this.#sessionId ?? "", turnId: this.#turnId ?? "" };
@@ -162,7 +162,7 @@ export class Run implements AsyncIterable<Event> {
     return {
       text: transcript.text,
       messages: transcript.messages,
-      providerTools,
+      providerToolsUsed,
       completed: end?.completed ?? turn.status === TurnStatus.SUCCEEDED,
       structuredOutput: end?.structuredOutput ?? (turn.structuredOutput && toJson(ValueSchema, turn.structuredOutput)),
       usage: end?.usage ?? turn.usage,
@@ -286,7 +286,7 @@ export class Run implements AsyncIterable<Event> {
       case "toolCall":
         calls.start(response.value, message.turnId);
         break;
-      case "toolCancelled":
+      case "toolCallCanceled":
         calls.stop(response.value.toolCallId, `the tool call was cancelled: ${response.value.reason}`);
         break;
       case "toolResult": // this client's, or another one's that was faster

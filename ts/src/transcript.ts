@@ -40,7 +40,7 @@ export class Transcript {
       case "text":
         this.#piece(event);
         break;
-      case "retract":
+      case "messageRetracted":
         this.#retract(event.messageId);
         break;
       case "state":

@@ -22,11 +22,11 @@ const agentPath = ["root"];
 const messageId = "m1";
 const responses: Response[] = [
   { case: "historyCompacted", value: { agentPath, summary: "they met", throughSeq: 7n, reason: RunResponse_HistoryCompacted_Reason.OVERFLOW, promptTokens: 900n, contextTokens: 1000n } },
-  { case: "rawPayload", value: { agentPath, messageId, attempt: 1, provider: "openai", status: 503, contentType: "text/html", body: Uint8Array.of(1, 255), truncated: true } },
-  { case: "modelFallback", value: { agentPath, messageId, model: "gpt-x", nextModel: "claude-x", code: ErrorCode.MODEL_UNAVAILABLE, message: "busy" } },
+  { case: "rawPayloadReceived", value: { agentPath, messageId, attempt: 1, provider: "openai", status: 503, contentType: "text/html", body: Uint8Array.of(1, 255), truncated: true } },
+  { case: "modelCallFellBack", value: { agentPath, messageId, model: "gpt-x", nextModel: "claude-x", code: ErrorCode.MODEL_UNAVAILABLE, message: "busy" } },
   { case: "outputChunk", value: { agentPath, messageId, content: "Es ist schön." } },
   {
-    case: "providerTools",
+    case: "providerToolsUsed",
     value: {
       agentPath,
       messageId,
@@ -52,8 +52,8 @@ const responses: Response[] = [
     },
   },
   { case: "modelCallEnded", value: { agentPath, llmCalls: 1, stopReason: 4711 as StopReason, outcome: 4711 as RunResponse_ModelCallEnded_Outcome } },
-  { case: "modelCallEnded", value: { agentPath, llmCalls: 1, outcome: RunResponse_ModelCallEnded_Outcome.SUMMARISED } },
-  { case: "modelFallback", value: { agentPath, model: "gpt-x", nextModel: "claude-x", code: ErrorCode.TIMEOUT } },
+  { case: "modelCallEnded", value: { agentPath, llmCalls: 1, outcome: RunResponse_ModelCallEnded_Outcome.SUMMARIZED } },
+  { case: "modelCallFellBack", value: { agentPath, model: "gpt-x", nextModel: "claude-x", code: ErrorCode.TIMEOUT } },
   { case: "end", value: { completed: true } },
 ];
 
@@ -87,10 +87,10 @@ test("what happens to model calls is told once, wherever the connection breaks",
     const bodies = events.map(({ seq: _s, turnId: _t, time: _i, replayed: _r, display: _d, ...body }) => body);
     const [compacted, raw, fallback, , tools, ended, failed, summarised, another] = bodies;
     assert.deepEqual(compacted, { type: "history_compacted", agentPath, summary: "they met", throughSeq: 7n, overflow: true, promptTokens: 900, contextTokens: 1000 });
-    assert.deepEqual(raw, { type: "raw_payload", agentPath, messageId, attempt: 1, provider: "openai", status: 503, contentType: "text/html", body: Uint8Array.of(1, 255), truncated: true });
-    assert.deepEqual(fallback, { type: "model_fallback", agentPath, messageId, model: "gpt-x", nextModel: "claude-x", code: "MODEL_UNAVAILABLE", message: "busy" });
+    assert.deepEqual(raw, { type: "raw_payload_received", agentPath, messageId, attempt: 1, provider: "openai", status: 503, contentType: "text/html", body: Uint8Array.of(1, 255), truncated: true });
+    assert.deepEqual(fallback, { type: "model_call_fell_back", agentPath, messageId, model: "gpt-x", nextModel: "claude-x", code: "MODEL_UNAVAILABLE", message: "busy" });
     assert.deepEqual(tools, {
-      type: "provider_tools",
+      type: "provider_tools_used",
       agentPath,
       messageId,
       uses: [{ id: "u1", name: "web_search", input: '{"q":"sun"}', output: '["x"]', error: "" }, { id: "", name: "code_execution", input: "", output: "", error: "no" }],
@@ -117,15 +117,15 @@ test("what happens to model calls is told once, wherever the connection breaks",
       firstTextMs: 1000,
     });
     assert.ok(failed?.type === "model_call_ended" && failed.cost === undefined && failed.firstTextMs === undefined && failed.stopReason === "OTHER" && failed.outcome === "UNSPECIFIED");
-    assert.ok(summarised?.type === "model_call_ended" && summarised.outcome === "SUMMARISED");
-    assert.deepEqual(another, { type: "model_fallback", agentPath, messageId: "", model: "gpt-x", nextModel: "claude-x", code: "TIMEOUT", message: "" });
+    assert.ok(summarised?.type === "model_call_ended" && summarised.outcome === "SUMMARIZED");
+    assert.deepEqual(another, { type: "model_call_fell_back", agentPath, messageId: "", model: "gpt-x", nextModel: "claude-x", code: "TIMEOUT", message: "" });
   }
 });
 
 test("a result has what is cited, in the bytes of its text", async () => {
-  const { text, providerTools } = await serving(3).attach("s").result();
-  assert.equal(providerTools.length, 1);
-  assert.deepEqual(providerTools[0]?.citations.map((c) => citedPart(text, c)), ["schön", ""]);
+  const { text, providerToolsUsed } = await serving(3).attach("s").result();
+  assert.equal(providerToolsUsed.length, 1);
+  assert.deepEqual(providerToolsUsed[0]?.citations.map((c) => citedPart(text, c)), ["schön", ""]);
 });
 
 test("text whose model call is over is not retracted with what is unfinished", () => {

@@ -27,8 +27,8 @@ function serving(calls = 0) {
         }
         const parts = answers[0]?.parts ?? [];
         const future = { content: { case: undefined } } as const;
-        yield { event: { seq: 10n, turnId: "t", response: { case: "toolResult", value: { toolCallId: "c", toolName: "look", parts: [...parts, future] } } } };
-        yield { event: { seq: 11n, turnId: "t", response: { case: "userMessage", value: { content: "see", parts } } } };
+        yield { event: { seq: 10n, turnId: "t", response: { case: "toolCallAnswered", value: { toolCallId: "c", toolName: "look", parts: [...parts, future] } } } };
+        yield { event: { seq: 11n, turnId: "t", response: { case: "messageInjected", value: { content: "see", parts } } } };
         yield { event: { seq: 12n, turnId: "t", response: { case: "end", value: { completed: true } } } };
       },
       submitToolResults({ results }) {
@@ -98,7 +98,7 @@ test("a tool returns parts, each call once", async () => {
     assert.deepEqual(answer.parts.map(({ content }) => content.case), ["inline", "text"]);
   }
   const want: Part[] = [picture, { text: "a cat" }];
-  for (const [type, parts] of [["queued", [{ text: "waits" }]], ["tool_result", want], ["user_message", want]] as const) {
+  for (const [type, parts] of [["queued", [{ text: "waits" }]], ["tool_result", want], ["message_injected", want]] as const) {
     const event = events.find((e) => e.type === type);
     assert.ok(event !== undefined && "parts" in event, type);
     assert.deepEqual(event.parts, parts, type);

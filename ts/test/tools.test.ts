@@ -137,10 +137,10 @@ test("a cancelled call aborts its tool", async (t) => {
   }
   assert.equal(reasons.length, 1);
   assert.match(String(reasons[0]), /cancelled/);
-  assert.ok(events.some((e) => e.type === "tool_cancelled"));
+  assert.ok(events.some((e) => e.type === "tool_call_canceled"));
   const end = events.at(-1);
   assert.ok(end?.type === "end" && !end.completed && end.reason === "enough for today");
-  assert.deepEqual(end.receipt?.cancelledToolCalls.map((call) => call.toolName), ["wait"]);
+  assert.deepEqual(end.receipt?.canceledToolCalls.map((call) => call.toolName), ["wait"]);
   assert.ok(!events.some((e) => e.type === "error"));
 });
 
@@ -169,7 +169,7 @@ test("one call is cancelled by whoever knows it, and the turn goes on", async (t
     }
   }
   assert.equal(reasons.length, 1);
-  assert.ok(events.some((e) => e.type === "tool_cancelled" && e.callId === call));
+  assert.ok(events.some((e) => e.type === "tool_call_canceled" && e.callId === call));
   const end = events.at(-1);
   assert.ok(end?.type === "end" && end.completed);
   const [sessionId, turnId] = [run.sessionId!, run.turnId!];

@@ -116,10 +116,10 @@ func fact(e *client.Event) string {
 		return "started " + e.Started.SessionID
 	case e.ToolCall != nil:
 		return fmt.Sprintf("tool_call %s %s %s", e.ToolCall.ID, e.ToolCall.Name, e.ToolCall.Input)
-	case e.ToolNotice != nil:
-		return fmt.Sprintf("tool_notice %s %s %s", e.ToolNotice.ID, e.ToolNotice.Name, e.ToolNotice.Input)
-	case e.ToolResult != nil:
-		return fmt.Sprintf("tool_result %s %s %s", e.ToolResult.ID, e.ToolResult.Name, e.ToolResult.Output+e.ToolResult.Error)
+	case e.ToolCallAnnounced != nil:
+		return fmt.Sprintf("tool_notice %s %s %s", e.ToolCallAnnounced.ID, e.ToolCallAnnounced.Name, e.ToolCallAnnounced.Input)
+	case e.ToolCallAnswered != nil:
+		return fmt.Sprintf("tool_result %s %s %s", e.ToolCallAnswered.ID, e.ToolCallAnswered.Name, e.ToolCallAnswered.Output+e.ToolCallAnswered.Error)
 	case e.ModelCallEnded != nil:
 		return fmt.Sprintf("model_call_ended %s, %d tokens", e.ModelCallEnded.Model, e.ModelCallEnded.Usage.GetTotalTokens())
 	case e.Error != nil:

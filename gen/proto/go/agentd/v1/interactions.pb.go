@@ -92,7 +92,7 @@ const (
 	InteractionStatus_INTERACTION_STATUS_PENDING InteractionStatus = 1
 	// A person has resolved it.
 	InteractionStatus_INTERACTION_STATUS_RESOLVED InteractionStatus = 2
-	// Nobody waits for it any more: the call was cancelled, or its turn is over.
+	// Nobody waits for it any more: the call was canceled, or its turn is over.
 	InteractionStatus_INTERACTION_STATUS_CANCELED InteractionStatus = 3
 )
 
@@ -301,8 +301,8 @@ type Resolution struct {
 	//
 	// Types that are valid to be assigned to Decision:
 	//
-	//	*Resolution_Approve_
-	//	*Resolution_Deny_
+	//	*Resolution_Approve
+	//	*Resolution_Deny
 	//	*Resolution_Answer
 	Decision isResolution_Decision `protobuf_oneof:"decision"`
 	// Chosen by the caller. A repeat with the same key and the same decision
@@ -350,18 +350,18 @@ func (x *Resolution) GetDecision() isResolution_Decision {
 	return nil
 }
 
-func (x *Resolution) GetApprove() *Resolution_Approve {
+func (x *Resolution) GetApprove() *Approval {
 	if x != nil {
-		if x, ok := x.Decision.(*Resolution_Approve_); ok {
+		if x, ok := x.Decision.(*Resolution_Approve); ok {
 			return x.Approve
 		}
 	}
 	return nil
 }
 
-func (x *Resolution) GetDeny() *Resolution_Deny {
+func (x *Resolution) GetDeny() *Denial {
 	if x != nil {
-		if x, ok := x.Decision.(*Resolution_Deny_); ok {
+		if x, ok := x.Decision.(*Resolution_Deny); ok {
 			return x.Deny
 		}
 	}
@@ -388,14 +388,14 @@ type isResolution_Decision interface {
 	isResolution_Decision()
 }
 
-type Resolution_Approve_ struct {
+type Resolution_Approve struct {
 	// For an approval.
-	Approve *Resolution_Approve `protobuf:"bytes,1,opt,name=approve,proto3,oneof"`
+	Approve *Approval `protobuf:"bytes,1,opt,name=approve,proto3,oneof"`
 }
 
-type Resolution_Deny_ struct {
+type Resolution_Deny struct {
 	// For any interaction: no to a tool call, no answer to a question.
-	Deny *Resolution_Deny `protobuf:"bytes,2,opt,name=deny,proto3,oneof"`
+	Deny *Denial `protobuf:"bytes,2,opt,name=deny,proto3,oneof"`
 }
 
 type Resolution_Answer struct {
@@ -403,14 +403,14 @@ type Resolution_Answer struct {
 	Answer string `protobuf:"bytes,3,opt,name=answer,proto3,oneof"`
 }
 
-func (*Resolution_Approve_) isResolution_Decision() {}
+func (*Resolution_Approve) isResolution_Decision() {}
 
-func (*Resolution_Deny_) isResolution_Decision() {}
+func (*Resolution_Deny) isResolution_Decision() {}
 
 func (*Resolution_Answer) isResolution_Decision() {}
 
-// Approve lets a tool be called.
-type Resolution_Approve struct {
+// Approval lets a tool be called.
+type Approval struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The arguments to call it with, a JSON object that fits the tool's
 	// input_schema. Left out: the model's. The model is told that they were
@@ -420,20 +420,20 @@ type Resolution_Approve struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Resolution_Approve) Reset() {
-	*x = Resolution_Approve{}
+func (x *Approval) Reset() {
+	*x = Approval{}
 	mi := &file_agentd_v1_interactions_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Resolution_Approve) String() string {
+func (x *Approval) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Resolution_Approve) ProtoMessage() {}
+func (*Approval) ProtoMessage() {}
 
-func (x *Resolution_Approve) ProtoReflect() protoreflect.Message {
+func (x *Approval) ProtoReflect() protoreflect.Message {
 	mi := &file_agentd_v1_interactions_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -445,20 +445,20 @@ func (x *Resolution_Approve) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Resolution_Approve.ProtoReflect.Descriptor instead.
-func (*Resolution_Approve) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_interactions_proto_rawDescGZIP(), []int{1, 0}
+// Deprecated: Use Approval.ProtoReflect.Descriptor instead.
+func (*Approval) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_interactions_proto_rawDescGZIP(), []int{2}
 }
 
-func (x *Resolution_Approve) GetToolInput() string {
+func (x *Approval) GetToolInput() string {
 	if x != nil && x.ToolInput != nil {
 		return *x.ToolInput
 	}
 	return ""
 }
 
-// Deny refuses.
-type Resolution_Deny struct {
+// Denial refuses.
+type Denial struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Why; the model is told.
 	Reason        string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -466,20 +466,20 @@ type Resolution_Deny struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Resolution_Deny) Reset() {
-	*x = Resolution_Deny{}
+func (x *Denial) Reset() {
+	*x = Denial{}
 	mi := &file_agentd_v1_interactions_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Resolution_Deny) String() string {
+func (x *Denial) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Resolution_Deny) ProtoMessage() {}
+func (*Denial) ProtoMessage() {}
 
-func (x *Resolution_Deny) ProtoReflect() protoreflect.Message {
+func (x *Denial) ProtoReflect() protoreflect.Message {
 	mi := &file_agentd_v1_interactions_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -491,12 +491,12 @@ func (x *Resolution_Deny) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Resolution_Deny.ProtoReflect.Descriptor instead.
-func (*Resolution_Deny) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_interactions_proto_rawDescGZIP(), []int{1, 1}
+// Deprecated: Use Denial.ProtoReflect.Descriptor instead.
+func (*Denial) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_interactions_proto_rawDescGZIP(), []int{3}
 }
 
-func (x *Resolution_Deny) GetReason() string {
+func (x *Denial) GetReason() string {
 	if x != nil {
 		return x.Reason
 	}
@@ -528,21 +528,21 @@ const file_agentd_v1_interactions_proto_rawDesc = "" +
 	"\bend_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x125\n" +
 	"\n" +
 	"resolution\x18\r \x01(\v2\x15.agentd.v1.ResolutionR\n" +
-	"resolution\"\xd8\x02\n" +
+	"resolution\"\xd1\x01\n" +
 	"\n" +
-	"Resolution\x129\n" +
-	"\aapprove\x18\x01 \x01(\v2\x1d.agentd.v1.Resolution.ApproveH\x00R\aapprove\x120\n" +
-	"\x04deny\x18\x02 \x01(\v2\x1a.agentd.v1.Resolution.DenyH\x00R\x04deny\x12#\n" +
+	"Resolution\x12/\n" +
+	"\aapprove\x18\x01 \x01(\v2\x13.agentd.v1.ApprovalH\x00R\aapprove\x12'\n" +
+	"\x04deny\x18\x02 \x01(\v2\x11.agentd.v1.DenialH\x00R\x04deny\x12#\n" +
 	"\x06answer\x18\x03 \x01(\tB\t\xbaH\x06r\x04(\x80\x80@H\x00R\x06answer\x121\n" +
 	"\x0fidempotency_key\x18\n" +
-	" \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x0eidempotencyKey\x1aG\n" +
-	"\aApprove\x12-\n" +
+	" \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x0eidempotencyKeyB\x11\n" +
+	"\bdecision\x12\x05\xbaH\x02\b\x01\"H\n" +
+	"\bApproval\x12-\n" +
 	"\n" +
 	"tool_input\x18\x01 \x01(\tB\t\xbaH\x06r\x04(\x80\x80@H\x00R\ttoolInput\x88\x01\x01B\r\n" +
-	"\v_tool_input\x1a)\n" +
-	"\x04Deny\x12!\n" +
-	"\x06reason\x18\x01 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x04R\x06reasonB\x11\n" +
-	"\bdecision\x12\x05\xbaH\x02\b\x01*\x92\x01\n" +
+	"\v_tool_input\"+\n" +
+	"\x06Denial\x12!\n" +
+	"\x06reason\x18\x01 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x04R\x06reason*\x92\x01\n" +
 	"\x0fInteractionKind\x12 \n" +
 	"\x1cINTERACTION_KIND_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19INTERACTION_KIND_APPROVAL\x10\x01\x12\"\n" +
@@ -573,8 +573,8 @@ var file_agentd_v1_interactions_proto_goTypes = []any{
 	(InteractionStatus)(0),        // 1: agentd.v1.InteractionStatus
 	(*Interaction)(nil),           // 2: agentd.v1.Interaction
 	(*Resolution)(nil),            // 3: agentd.v1.Resolution
-	(*Resolution_Approve)(nil),    // 4: agentd.v1.Resolution.Approve
-	(*Resolution_Deny)(nil),       // 5: agentd.v1.Resolution.Deny
+	(*Approval)(nil),              // 4: agentd.v1.Approval
+	(*Denial)(nil),                // 5: agentd.v1.Denial
 	(*timestamppb.Timestamp)(nil), // 6: google.protobuf.Timestamp
 }
 var file_agentd_v1_interactions_proto_depIdxs = []int32{
@@ -583,8 +583,8 @@ var file_agentd_v1_interactions_proto_depIdxs = []int32{
 	6, // 2: agentd.v1.Interaction.create_time:type_name -> google.protobuf.Timestamp
 	6, // 3: agentd.v1.Interaction.end_time:type_name -> google.protobuf.Timestamp
 	3, // 4: agentd.v1.Interaction.resolution:type_name -> agentd.v1.Resolution
-	4, // 5: agentd.v1.Resolution.approve:type_name -> agentd.v1.Resolution.Approve
-	5, // 6: agentd.v1.Resolution.deny:type_name -> agentd.v1.Resolution.Deny
+	4, // 5: agentd.v1.Resolution.approve:type_name -> agentd.v1.Approval
+	5, // 6: agentd.v1.Resolution.deny:type_name -> agentd.v1.Denial
 	7, // [7:7] is the sub-list for method output_type
 	7, // [7:7] is the sub-list for method input_type
 	7, // [7:7] is the sub-list for extension type_name
@@ -598,8 +598,8 @@ func file_agentd_v1_interactions_proto_init() {
 		return
 	}
 	file_agentd_v1_interactions_proto_msgTypes[1].OneofWrappers = []any{
-		(*Resolution_Approve_)(nil),
-		(*Resolution_Deny_)(nil),
+		(*Resolution_Approve)(nil),
+		(*Resolution_Deny)(nil),
 		(*Resolution_Answer)(nil),
 	}
 	file_agentd_v1_interactions_proto_msgTypes[2].OneofWrappers = []any{}

@@ -39,113 +39,113 @@ const (
 )
 
 // Outcome is what has come of a call.
-type RunResponse_ModelCallEnded_Outcome int32
+type ModelCallEnded_Outcome int32
 
 const (
 	// Not known: the call was made by a server that did not tell yet.
-	RunResponse_ModelCallEnded_OUTCOME_UNSPECIFIED RunResponse_ModelCallEnded_Outcome = 0
+	ModelCallEnded_OUTCOME_UNSPECIFIED ModelCallEnded_Outcome = 0
 	// It has written message_id.
-	RunResponse_ModelCallEnded_OUTCOME_ANSWERED RunResponse_ModelCallEnded_Outcome = 1
+	ModelCallEnded_OUTCOME_ANSWERED ModelCallEnded_Outcome = 1
 	// It has written a summary, see HistoryCompacted.
-	RunResponse_ModelCallEnded_OUTCOME_SUMMARISED RunResponse_ModelCallEnded_Outcome = 2
+	ModelCallEnded_OUTCOME_SUMMARIZED ModelCallEnded_Outcome = 2
 	// It has failed or was aborted, and is told of because it was paid for.
-	RunResponse_ModelCallEnded_OUTCOME_FAILED RunResponse_ModelCallEnded_Outcome = 3
+	ModelCallEnded_OUTCOME_FAILED ModelCallEnded_Outcome = 3
 )
 
-// Enum value maps for RunResponse_ModelCallEnded_Outcome.
+// Enum value maps for ModelCallEnded_Outcome.
 var (
-	RunResponse_ModelCallEnded_Outcome_name = map[int32]string{
+	ModelCallEnded_Outcome_name = map[int32]string{
 		0: "OUTCOME_UNSPECIFIED",
 		1: "OUTCOME_ANSWERED",
-		2: "OUTCOME_SUMMARISED",
+		2: "OUTCOME_SUMMARIZED",
 		3: "OUTCOME_FAILED",
 	}
-	RunResponse_ModelCallEnded_Outcome_value = map[string]int32{
+	ModelCallEnded_Outcome_value = map[string]int32{
 		"OUTCOME_UNSPECIFIED": 0,
 		"OUTCOME_ANSWERED":    1,
-		"OUTCOME_SUMMARISED":  2,
+		"OUTCOME_SUMMARIZED":  2,
 		"OUTCOME_FAILED":      3,
 	}
 )
 
-func (x RunResponse_ModelCallEnded_Outcome) Enum() *RunResponse_ModelCallEnded_Outcome {
-	p := new(RunResponse_ModelCallEnded_Outcome)
+func (x ModelCallEnded_Outcome) Enum() *ModelCallEnded_Outcome {
+	p := new(ModelCallEnded_Outcome)
 	*p = x
 	return p
 }
 
-func (x RunResponse_ModelCallEnded_Outcome) String() string {
+func (x ModelCallEnded_Outcome) String() string {
 	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
 }
 
-func (RunResponse_ModelCallEnded_Outcome) Descriptor() protoreflect.EnumDescriptor {
+func (ModelCallEnded_Outcome) Descriptor() protoreflect.EnumDescriptor {
 	return file_agentd_v1_service_proto_enumTypes[0].Descriptor()
 }
 
-func (RunResponse_ModelCallEnded_Outcome) Type() protoreflect.EnumType {
+func (ModelCallEnded_Outcome) Type() protoreflect.EnumType {
 	return &file_agentd_v1_service_proto_enumTypes[0]
 }
 
-func (x RunResponse_ModelCallEnded_Outcome) Number() protoreflect.EnumNumber {
+func (x ModelCallEnded_Outcome) Number() protoreflect.EnumNumber {
 	return protoreflect.EnumNumber(x)
 }
 
-// Deprecated: Use RunResponse_ModelCallEnded_Outcome.Descriptor instead.
-func (RunResponse_ModelCallEnded_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 11, 0}
+// Deprecated: Use ModelCallEnded_Outcome.Descriptor instead.
+func (ModelCallEnded_Outcome) EnumDescriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{10, 0}
 }
 
 // Reason is why.
-type RunResponse_HistoryCompacted_Reason int32
+type HistoryCompacted_Reason int32
 
 const (
 	// Never sent.
-	RunResponse_HistoryCompacted_REASON_UNSPECIFIED RunResponse_HistoryCompacted_Reason = 0
+	HistoryCompacted_REASON_UNSPECIFIED HistoryCompacted_Reason = 0
 	// The prompt had come to the share of the context that was set.
-	RunResponse_HistoryCompacted_REASON_SHARE RunResponse_HistoryCompacted_Reason = 1
+	HistoryCompacted_REASON_SHARE HistoryCompacted_Reason = 1
 	// The provider had refused the prompt as too long.
-	RunResponse_HistoryCompacted_REASON_OVERFLOW RunResponse_HistoryCompacted_Reason = 2
+	HistoryCompacted_REASON_OVERFLOW HistoryCompacted_Reason = 2
 )
 
-// Enum value maps for RunResponse_HistoryCompacted_Reason.
+// Enum value maps for HistoryCompacted_Reason.
 var (
-	RunResponse_HistoryCompacted_Reason_name = map[int32]string{
+	HistoryCompacted_Reason_name = map[int32]string{
 		0: "REASON_UNSPECIFIED",
 		1: "REASON_SHARE",
 		2: "REASON_OVERFLOW",
 	}
-	RunResponse_HistoryCompacted_Reason_value = map[string]int32{
+	HistoryCompacted_Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED": 0,
 		"REASON_SHARE":       1,
 		"REASON_OVERFLOW":    2,
 	}
 )
 
-func (x RunResponse_HistoryCompacted_Reason) Enum() *RunResponse_HistoryCompacted_Reason {
-	p := new(RunResponse_HistoryCompacted_Reason)
+func (x HistoryCompacted_Reason) Enum() *HistoryCompacted_Reason {
+	p := new(HistoryCompacted_Reason)
 	*p = x
 	return p
 }
 
-func (x RunResponse_HistoryCompacted_Reason) String() string {
+func (x HistoryCompacted_Reason) String() string {
 	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
 }
 
-func (RunResponse_HistoryCompacted_Reason) Descriptor() protoreflect.EnumDescriptor {
+func (HistoryCompacted_Reason) Descriptor() protoreflect.EnumDescriptor {
 	return file_agentd_v1_service_proto_enumTypes[1].Descriptor()
 }
 
-func (RunResponse_HistoryCompacted_Reason) Type() protoreflect.EnumType {
+func (HistoryCompacted_Reason) Type() protoreflect.EnumType {
 	return &file_agentd_v1_service_proto_enumTypes[1]
 }
 
-func (x RunResponse_HistoryCompacted_Reason) Number() protoreflect.EnumNumber {
+func (x HistoryCompacted_Reason) Number() protoreflect.EnumNumber {
 	return protoreflect.EnumNumber(x)
 }
 
-// Deprecated: Use RunResponse_HistoryCompacted_Reason.Descriptor instead.
-func (RunResponse_HistoryCompacted_Reason) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 14, 0}
+// Deprecated: Use HistoryCompacted_Reason.Descriptor instead.
+func (HistoryCompacted_Reason) EnumDescriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{15, 0}
 }
 
 // Kind is what an event is about.
@@ -214,7 +214,7 @@ func (x Display_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Display_Kind.Descriptor instead.
 func (Display_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{2, 0}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{23, 0}
 }
 
 // Phase is what has become of it.
@@ -291,7 +291,7 @@ func (x Display_Phase) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Display_Phase.Descriptor instead.
 func (Display_Phase) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{2, 1}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{23, 1}
 }
 
 // Visibility is for whom it is.
@@ -346,7 +346,7 @@ func (x Display_Visibility) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Display_Visibility.Descriptor instead.
 func (Display_Visibility) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{2, 2}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{23, 2}
 }
 
 // RunRequest is one message from the client.
@@ -361,7 +361,7 @@ type RunRequest struct {
 	//	*RunRequest_ToolCallResponse_
 	//	*RunRequest_End
 	//	*RunRequest_Cancel
-	//	*RunRequest_InteractionResponse_
+	//	*RunRequest_InteractionResponse
 	Request       isRunRequest_Request `protobuf_oneof:"request"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -449,9 +449,9 @@ func (x *RunRequest) GetCancel() *RunRequest_CancelRequest {
 	return nil
 }
 
-func (x *RunRequest) GetInteractionResponse() *RunRequest_InteractionResponse {
+func (x *RunRequest) GetInteractionResponse() *InteractionResponse {
 	if x != nil {
-		if x, ok := x.Request.(*RunRequest_InteractionResponse_); ok {
+		if x, ok := x.Request.(*RunRequest_InteractionResponse); ok {
 			return x.InteractionResponse
 		}
 	}
@@ -487,9 +487,9 @@ type RunRequest_Cancel struct {
 	Cancel *RunRequest_CancelRequest `protobuf:"bytes,5,opt,name=cancel,proto3,oneof"`
 }
 
-type RunRequest_InteractionResponse_ struct {
+type RunRequest_InteractionResponse struct {
 	// Resolves an interaction.
-	InteractionResponse *RunRequest_InteractionResponse `protobuf:"bytes,20,opt,name=interaction_response,json=interactionResponse,proto3,oneof"`
+	InteractionResponse *InteractionResponse `protobuf:"bytes,20,opt,name=interaction_response,json=interactionResponse,proto3,oneof"`
 }
 
 func (*RunRequest_Execute) isRunRequest_Request() {}
@@ -502,7 +502,7 @@ func (*RunRequest_End) isRunRequest_Request() {}
 
 func (*RunRequest_Cancel) isRunRequest_Request() {}
 
-func (*RunRequest_InteractionResponse_) isRunRequest_Request() {}
+func (*RunRequest_InteractionResponse) isRunRequest_Request() {}
 
 // RunResponse is one message from the server.
 type RunResponse struct {
@@ -518,21 +518,21 @@ type RunResponse struct {
 	//	*RunResponse_End
 	//	*RunResponse_OutputChunk_
 	//	*RunResponse_StateUpdate_
-	//	*RunResponse_ToolCancelled_
-	//	*RunResponse_ToolCallNotice_
-	//	*RunResponse_Retract_
-	//	*RunResponse_TurnQueued_
-	//	*RunResponse_UserMessage_
-	//	*RunResponse_ModelRetry_
-	//	*RunResponse_ToolResult_
-	//	*RunResponse_InteractionRequested_
-	//	*RunResponse_InteractionResolved_
-	//	*RunResponse_ModelCallEnded_
-	//	*RunResponse_ModelFallback_
-	//	*RunResponse_ProviderTools_
-	//	*RunResponse_RawPayload_
-	//	*RunResponse_HistoryCompacted_
-	//	*RunResponse_ToolCallUnserved_
+	//	*RunResponse_ToolCallCanceled
+	//	*RunResponse_ToolCallAnnounced
+	//	*RunResponse_MessageRetracted
+	//	*RunResponse_TurnQueued
+	//	*RunResponse_MessageInjected
+	//	*RunResponse_ModelCallRetried
+	//	*RunResponse_ToolCallAnswered
+	//	*RunResponse_InteractionRequested
+	//	*RunResponse_InteractionResolved
+	//	*RunResponse_ModelCallEnded
+	//	*RunResponse_ModelCallFellBack
+	//	*RunResponse_ProviderToolsUsed
+	//	*RunResponse_RawPayloadReceived
+	//	*RunResponse_HistoryCompacted
+	//	*RunResponse_ToolCallUnserved
 	Response isRunResponse_Response `protobuf_oneof:"response"`
 	// The message's place in the session: rises with every message about the
 	// session, is the same for every client that receives it, and is what
@@ -653,135 +653,135 @@ func (x *RunResponse) GetStateUpdate() *RunResponse_StateUpdate {
 	return nil
 }
 
-func (x *RunResponse) GetToolCancelled() *RunResponse_ToolCancelled {
+func (x *RunResponse) GetToolCallCanceled() *ToolCallCanceled {
 	if x != nil {
-		if x, ok := x.Response.(*RunResponse_ToolCancelled_); ok {
-			return x.ToolCancelled
+		if x, ok := x.Response.(*RunResponse_ToolCallCanceled); ok {
+			return x.ToolCallCanceled
 		}
 	}
 	return nil
 }
 
-func (x *RunResponse) GetToolCallNotice() *RunResponse_ToolCallNotice {
+func (x *RunResponse) GetToolCallAnnounced() *ToolCallAnnounced {
 	if x != nil {
-		if x, ok := x.Response.(*RunResponse_ToolCallNotice_); ok {
-			return x.ToolCallNotice
+		if x, ok := x.Response.(*RunResponse_ToolCallAnnounced); ok {
+			return x.ToolCallAnnounced
 		}
 	}
 	return nil
 }
 
-func (x *RunResponse) GetRetract() *RunResponse_Retract {
+func (x *RunResponse) GetMessageRetracted() *MessageRetracted {
 	if x != nil {
-		if x, ok := x.Response.(*RunResponse_Retract_); ok {
-			return x.Retract
+		if x, ok := x.Response.(*RunResponse_MessageRetracted); ok {
+			return x.MessageRetracted
 		}
 	}
 	return nil
 }
 
-func (x *RunResponse) GetTurnQueued() *RunResponse_TurnQueued {
+func (x *RunResponse) GetTurnQueued() *TurnQueued {
 	if x != nil {
-		if x, ok := x.Response.(*RunResponse_TurnQueued_); ok {
+		if x, ok := x.Response.(*RunResponse_TurnQueued); ok {
 			return x.TurnQueued
 		}
 	}
 	return nil
 }
 
-func (x *RunResponse) GetUserMessage() *RunResponse_UserMessage {
+func (x *RunResponse) GetMessageInjected() *MessageInjected {
 	if x != nil {
-		if x, ok := x.Response.(*RunResponse_UserMessage_); ok {
-			return x.UserMessage
+		if x, ok := x.Response.(*RunResponse_MessageInjected); ok {
+			return x.MessageInjected
 		}
 	}
 	return nil
 }
 
-func (x *RunResponse) GetModelRetry() *RunResponse_ModelRetry {
+func (x *RunResponse) GetModelCallRetried() *ModelCallRetried {
 	if x != nil {
-		if x, ok := x.Response.(*RunResponse_ModelRetry_); ok {
-			return x.ModelRetry
+		if x, ok := x.Response.(*RunResponse_ModelCallRetried); ok {
+			return x.ModelCallRetried
 		}
 	}
 	return nil
 }
 
-func (x *RunResponse) GetToolResult() *RunResponse_ToolResult {
+func (x *RunResponse) GetToolCallAnswered() *ToolCallAnswered {
 	if x != nil {
-		if x, ok := x.Response.(*RunResponse_ToolResult_); ok {
-			return x.ToolResult
+		if x, ok := x.Response.(*RunResponse_ToolCallAnswered); ok {
+			return x.ToolCallAnswered
 		}
 	}
 	return nil
 }
 
-func (x *RunResponse) GetInteractionRequested() *RunResponse_InteractionRequested {
+func (x *RunResponse) GetInteractionRequested() *InteractionRequested {
 	if x != nil {
-		if x, ok := x.Response.(*RunResponse_InteractionRequested_); ok {
+		if x, ok := x.Response.(*RunResponse_InteractionRequested); ok {
 			return x.InteractionRequested
 		}
 	}
 	return nil
 }
 
-func (x *RunResponse) GetInteractionResolved() *RunResponse_InteractionResolved {
+func (x *RunResponse) GetInteractionResolved() *InteractionResolved {
 	if x != nil {
-		if x, ok := x.Response.(*RunResponse_InteractionResolved_); ok {
+		if x, ok := x.Response.(*RunResponse_InteractionResolved); ok {
 			return x.InteractionResolved
 		}
 	}
 	return nil
 }
 
-func (x *RunResponse) GetModelCallEnded() *RunResponse_ModelCallEnded {
+func (x *RunResponse) GetModelCallEnded() *ModelCallEnded {
 	if x != nil {
-		if x, ok := x.Response.(*RunResponse_ModelCallEnded_); ok {
+		if x, ok := x.Response.(*RunResponse_ModelCallEnded); ok {
 			return x.ModelCallEnded
 		}
 	}
 	return nil
 }
 
-func (x *RunResponse) GetModelFallback() *RunResponse_ModelFallback {
+func (x *RunResponse) GetModelCallFellBack() *ModelCallFellBack {
 	if x != nil {
-		if x, ok := x.Response.(*RunResponse_ModelFallback_); ok {
-			return x.ModelFallback
+		if x, ok := x.Response.(*RunResponse_ModelCallFellBack); ok {
+			return x.ModelCallFellBack
 		}
 	}
 	return nil
 }
 
-func (x *RunResponse) GetProviderTools() *RunResponse_ProviderTools {
+func (x *RunResponse) GetProviderToolsUsed() *ProviderToolsUsed {
 	if x != nil {
-		if x, ok := x.Response.(*RunResponse_ProviderTools_); ok {
-			return x.ProviderTools
+		if x, ok := x.Response.(*RunResponse_ProviderToolsUsed); ok {
+			return x.ProviderToolsUsed
 		}
 	}
 	return nil
 }
 
-func (x *RunResponse) GetRawPayload() *RunResponse_RawPayload {
+func (x *RunResponse) GetRawPayloadReceived() *RawPayloadReceived {
 	if x != nil {
-		if x, ok := x.Response.(*RunResponse_RawPayload_); ok {
-			return x.RawPayload
+		if x, ok := x.Response.(*RunResponse_RawPayloadReceived); ok {
+			return x.RawPayloadReceived
 		}
 	}
 	return nil
 }
 
-func (x *RunResponse) GetHistoryCompacted() *RunResponse_HistoryCompacted {
+func (x *RunResponse) GetHistoryCompacted() *HistoryCompacted {
 	if x != nil {
-		if x, ok := x.Response.(*RunResponse_HistoryCompacted_); ok {
+		if x, ok := x.Response.(*RunResponse_HistoryCompacted); ok {
 			return x.HistoryCompacted
 		}
 	}
 	return nil
 }
 
-func (x *RunResponse) GetToolCallUnserved() *RunResponse_ToolCallUnserved {
+func (x *RunResponse) GetToolCallUnserved() *ToolCallUnserved {
 	if x != nil {
-		if x, ok := x.Response.(*RunResponse_ToolCallUnserved_); ok {
+		if x, ok := x.Response.(*RunResponse_ToolCallUnserved); ok {
 			return x.ToolCallUnserved
 		}
 	}
@@ -862,79 +862,79 @@ type RunResponse_StateUpdate_ struct {
 	StateUpdate *RunResponse_StateUpdate `protobuf:"bytes,7,opt,name=state_update,json=stateUpdate,proto3,oneof"`
 }
 
-type RunResponse_ToolCancelled_ struct {
+type RunResponse_ToolCallCanceled struct {
 	// A tool call is no longer wanted.
-	ToolCancelled *RunResponse_ToolCancelled `protobuf:"bytes,20,opt,name=tool_cancelled,json=toolCancelled,proto3,oneof"`
+	ToolCallCanceled *ToolCallCanceled `protobuf:"bytes,20,opt,name=tool_call_canceled,json=toolCallCanceled,proto3,oneof"`
 }
 
-type RunResponse_ToolCallNotice_ struct {
+type RunResponse_ToolCallAnnounced struct {
 	// Another client is asked for a tool.
-	ToolCallNotice *RunResponse_ToolCallNotice `protobuf:"bytes,21,opt,name=tool_call_notice,json=toolCallNotice,proto3,oneof"`
+	ToolCallAnnounced *ToolCallAnnounced `protobuf:"bytes,21,opt,name=tool_call_announced,json=toolCallAnnounced,proto3,oneof"`
 }
 
-type RunResponse_Retract_ struct {
+type RunResponse_MessageRetracted struct {
 	// A message starts over.
-	Retract *RunResponse_Retract `protobuf:"bytes,22,opt,name=retract,proto3,oneof"`
+	MessageRetracted *MessageRetracted `protobuf:"bytes,22,opt,name=message_retracted,json=messageRetracted,proto3,oneof"`
 }
 
-type RunResponse_TurnQueued_ struct {
+type RunResponse_TurnQueued struct {
 	// A prompt waits.
-	TurnQueued *RunResponse_TurnQueued `protobuf:"bytes,23,opt,name=turn_queued,json=turnQueued,proto3,oneof"`
+	TurnQueued *TurnQueued `protobuf:"bytes,23,opt,name=turn_queued,json=turnQueued,proto3,oneof"`
 }
 
-type RunResponse_UserMessage_ struct {
+type RunResponse_MessageInjected struct {
 	// A user has said something to the running turn.
-	UserMessage *RunResponse_UserMessage `protobuf:"bytes,24,opt,name=user_message,json=userMessage,proto3,oneof"`
+	MessageInjected *MessageInjected `protobuf:"bytes,24,opt,name=message_injected,json=messageInjected,proto3,oneof"`
 }
 
-type RunResponse_ModelRetry_ struct {
+type RunResponse_ModelCallRetried struct {
 	// A model call is made again.
-	ModelRetry *RunResponse_ModelRetry `protobuf:"bytes,25,opt,name=model_retry,json=modelRetry,proto3,oneof"`
+	ModelCallRetried *ModelCallRetried `protobuf:"bytes,25,opt,name=model_call_retried,json=modelCallRetried,proto3,oneof"`
 }
 
-type RunResponse_ToolResult_ struct {
+type RunResponse_ToolCallAnswered struct {
 	// A tool call has been answered.
-	ToolResult *RunResponse_ToolResult `protobuf:"bytes,26,opt,name=tool_result,json=toolResult,proto3,oneof"`
+	ToolCallAnswered *ToolCallAnswered `protobuf:"bytes,26,opt,name=tool_call_answered,json=toolCallAnswered,proto3,oneof"`
 }
 
-type RunResponse_InteractionRequested_ struct {
+type RunResponse_InteractionRequested struct {
 	// A person is asked.
-	InteractionRequested *RunResponse_InteractionRequested `protobuf:"bytes,27,opt,name=interaction_requested,json=interactionRequested,proto3,oneof"`
+	InteractionRequested *InteractionRequested `protobuf:"bytes,27,opt,name=interaction_requested,json=interactionRequested,proto3,oneof"`
 }
 
-type RunResponse_InteractionResolved_ struct {
+type RunResponse_InteractionResolved struct {
 	// A person has answered, or need not any more.
-	InteractionResolved *RunResponse_InteractionResolved `protobuf:"bytes,28,opt,name=interaction_resolved,json=interactionResolved,proto3,oneof"`
+	InteractionResolved *InteractionResolved `protobuf:"bytes,28,opt,name=interaction_resolved,json=interactionResolved,proto3,oneof"`
 }
 
-type RunResponse_ModelCallEnded_ struct {
+type RunResponse_ModelCallEnded struct {
 	// A model call is over.
-	ModelCallEnded *RunResponse_ModelCallEnded `protobuf:"bytes,29,opt,name=model_call_ended,json=modelCallEnded,proto3,oneof"`
+	ModelCallEnded *ModelCallEnded `protobuf:"bytes,29,opt,name=model_call_ended,json=modelCallEnded,proto3,oneof"`
 }
 
-type RunResponse_ModelFallback_ struct {
+type RunResponse_ModelCallFellBack struct {
 	// Another model is called.
-	ModelFallback *RunResponse_ModelFallback `protobuf:"bytes,30,opt,name=model_fallback,json=modelFallback,proto3,oneof"`
+	ModelCallFellBack *ModelCallFellBack `protobuf:"bytes,30,opt,name=model_call_fell_back,json=modelCallFellBack,proto3,oneof"`
 }
 
-type RunResponse_ProviderTools_ struct {
+type RunResponse_ProviderToolsUsed struct {
 	// A provider has run tools, or an answer cites sources.
-	ProviderTools *RunResponse_ProviderTools `protobuf:"bytes,31,opt,name=provider_tools,json=providerTools,proto3,oneof"`
+	ProviderToolsUsed *ProviderToolsUsed `protobuf:"bytes,31,opt,name=provider_tools_used,json=providerToolsUsed,proto3,oneof"`
 }
 
-type RunResponse_RawPayload_ struct {
+type RunResponse_RawPayloadReceived struct {
 	// A provider's answer as it came.
-	RawPayload *RunResponse_RawPayload `protobuf:"bytes,32,opt,name=raw_payload,json=rawPayload,proto3,oneof"`
+	RawPayloadReceived *RawPayloadReceived `protobuf:"bytes,32,opt,name=raw_payload_received,json=rawPayloadReceived,proto3,oneof"`
 }
 
-type RunResponse_HistoryCompacted_ struct {
+type RunResponse_HistoryCompacted struct {
 	// The beginning of a conversation is told as a summary.
-	HistoryCompacted *RunResponse_HistoryCompacted `protobuf:"bytes,33,opt,name=history_compacted,json=historyCompacted,proto3,oneof"`
+	HistoryCompacted *HistoryCompacted `protobuf:"bytes,33,opt,name=history_compacted,json=historyCompacted,proto3,oneof"`
 }
 
-type RunResponse_ToolCallUnserved_ struct {
+type RunResponse_ToolCallUnserved struct {
 	// Nobody who is attached has a tool.
-	ToolCallUnserved *RunResponse_ToolCallUnserved `protobuf:"bytes,35,opt,name=tool_call_unserved,json=toolCallUnserved,proto3,oneof"`
+	ToolCallUnserved *ToolCallUnserved `protobuf:"bytes,35,opt,name=tool_call_unserved,json=toolCallUnserved,proto3,oneof"`
 }
 
 func (*RunResponse_Execute) isRunResponse_Response() {}
@@ -951,41 +951,1837 @@ func (*RunResponse_OutputChunk_) isRunResponse_Response() {}
 
 func (*RunResponse_StateUpdate_) isRunResponse_Response() {}
 
-func (*RunResponse_ToolCancelled_) isRunResponse_Response() {}
+func (*RunResponse_ToolCallCanceled) isRunResponse_Response() {}
 
-func (*RunResponse_ToolCallNotice_) isRunResponse_Response() {}
+func (*RunResponse_ToolCallAnnounced) isRunResponse_Response() {}
 
-func (*RunResponse_Retract_) isRunResponse_Response() {}
+func (*RunResponse_MessageRetracted) isRunResponse_Response() {}
 
-func (*RunResponse_TurnQueued_) isRunResponse_Response() {}
+func (*RunResponse_TurnQueued) isRunResponse_Response() {}
 
-func (*RunResponse_UserMessage_) isRunResponse_Response() {}
+func (*RunResponse_MessageInjected) isRunResponse_Response() {}
 
-func (*RunResponse_ModelRetry_) isRunResponse_Response() {}
+func (*RunResponse_ModelCallRetried) isRunResponse_Response() {}
 
-func (*RunResponse_ToolResult_) isRunResponse_Response() {}
+func (*RunResponse_ToolCallAnswered) isRunResponse_Response() {}
 
-func (*RunResponse_InteractionRequested_) isRunResponse_Response() {}
+func (*RunResponse_InteractionRequested) isRunResponse_Response() {}
 
-func (*RunResponse_InteractionResolved_) isRunResponse_Response() {}
+func (*RunResponse_InteractionResolved) isRunResponse_Response() {}
 
-func (*RunResponse_ModelCallEnded_) isRunResponse_Response() {}
+func (*RunResponse_ModelCallEnded) isRunResponse_Response() {}
 
-func (*RunResponse_ModelFallback_) isRunResponse_Response() {}
+func (*RunResponse_ModelCallFellBack) isRunResponse_Response() {}
 
-func (*RunResponse_ProviderTools_) isRunResponse_Response() {}
+func (*RunResponse_ProviderToolsUsed) isRunResponse_Response() {}
 
-func (*RunResponse_RawPayload_) isRunResponse_Response() {}
+func (*RunResponse_RawPayloadReceived) isRunResponse_Response() {}
 
-func (*RunResponse_HistoryCompacted_) isRunResponse_Response() {}
+func (*RunResponse_HistoryCompacted) isRunResponse_Response() {}
 
-func (*RunResponse_ToolCallUnserved_) isRunResponse_Response() {}
+func (*RunResponse_ToolCallUnserved) isRunResponse_Response() {}
+
+// InteractionResponse resolves an interaction. The first one stands: a second
+// one changes nothing and is answered with an ErrorResponse that does not end
+// the turn.
+type InteractionResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The stream's session; may be empty.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The interaction.
+	InteractionId string `protobuf:"bytes,2,opt,name=interaction_id,json=interactionId,proto3" json:"interaction_id,omitempty"`
+	// What a person says.
+	Resolution    *Resolution `protobuf:"bytes,3,opt,name=resolution,proto3" json:"resolution,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InteractionResponse) Reset() {
+	*x = InteractionResponse{}
+	mi := &file_agentd_v1_service_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InteractionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InteractionResponse) ProtoMessage() {}
+
+func (x *InteractionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InteractionResponse.ProtoReflect.Descriptor instead.
+func (*InteractionResponse) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *InteractionResponse) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *InteractionResponse) GetInteractionId() string {
+	if x != nil {
+		return x.InteractionId
+	}
+	return ""
+}
+
+func (x *InteractionResponse) GetResolution() *Resolution {
+	if x != nil {
+		return x.Resolution
+	}
+	return nil
+}
+
+// CancelReceipt says what was under way when a turn was canceled.
+type CancelReceipt struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Model calls that were aborted: their providers' requests were closed.
+	AbortedModelCalls []*AbortedModelCall `protobuf:"bytes,1,rep,name=aborted_model_calls,json=abortedModelCalls,proto3" json:"aborted_model_calls,omitempty"`
+	// Tool calls that had no result. The client that ran one has been told by
+	// ToolCallCanceled.
+	CanceledToolCalls []*CanceledToolCall `protobuf:"bytes,2,rep,name=canceled_tool_calls,json=canceledToolCalls,proto3" json:"canceled_tool_calls,omitempty"`
+	// Tool calls asked together with those that had a result already.
+	AnsweredToolCalls []*CanceledToolCall `protobuf:"bytes,3,rep,name=answered_tool_calls,json=answeredToolCalls,proto3" json:"answered_tool_calls,omitempty"`
+	// From the request to the moment at which nothing of the turn ran any more.
+	Took          *durationpb.Duration `protobuf:"bytes,4,opt,name=took,proto3" json:"took,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelReceipt) Reset() {
+	*x = CancelReceipt{}
+	mi := &file_agentd_v1_service_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelReceipt) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelReceipt) ProtoMessage() {}
+
+func (x *CancelReceipt) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelReceipt.ProtoReflect.Descriptor instead.
+func (*CancelReceipt) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *CancelReceipt) GetAbortedModelCalls() []*AbortedModelCall {
+	if x != nil {
+		return x.AbortedModelCalls
+	}
+	return nil
+}
+
+func (x *CancelReceipt) GetCanceledToolCalls() []*CanceledToolCall {
+	if x != nil {
+		return x.CanceledToolCalls
+	}
+	return nil
+}
+
+func (x *CancelReceipt) GetAnsweredToolCalls() []*CanceledToolCall {
+	if x != nil {
+		return x.AnsweredToolCalls
+	}
+	return nil
+}
+
+func (x *CancelReceipt) GetTook() *durationpb.Duration {
+	if x != nil {
+		return x.Took
+	}
+	return nil
+}
+
+// AbortedModelCall is a model call that was aborted.
+type AbortedModelCall struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// From the root to the agent whose call it was.
+	AgentPath []string `protobuf:"bytes,1,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
+	// The model's name.
+	Model string `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
+	// The message that it was writing.
+	MessageId string `protobuf:"bytes,3,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	// How long the call had been under way.
+	Ran           *durationpb.Duration `protobuf:"bytes,4,opt,name=ran,proto3" json:"ran,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AbortedModelCall) Reset() {
+	*x = AbortedModelCall{}
+	mi := &file_agentd_v1_service_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AbortedModelCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AbortedModelCall) ProtoMessage() {}
+
+func (x *AbortedModelCall) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AbortedModelCall.ProtoReflect.Descriptor instead.
+func (*AbortedModelCall) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *AbortedModelCall) GetAgentPath() []string {
+	if x != nil {
+		return x.AgentPath
+	}
+	return nil
+}
+
+func (x *AbortedModelCall) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *AbortedModelCall) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
+}
+
+func (x *AbortedModelCall) GetRan() *durationpb.Duration {
+	if x != nil {
+		return x.Ran
+	}
+	return nil
+}
+
+// CanceledToolCall is one call of the model answers whose tools were under way.
+type CanceledToolCall struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The call's id.
+	ToolCallId string `protobuf:"bytes,1,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
+	// The tool.
+	ToolName      string `protobuf:"bytes,2,opt,name=tool_name,json=toolName,proto3" json:"tool_name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CanceledToolCall) Reset() {
+	*x = CanceledToolCall{}
+	mi := &file_agentd_v1_service_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CanceledToolCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CanceledToolCall) ProtoMessage() {}
+
+func (x *CanceledToolCall) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CanceledToolCall.ProtoReflect.Descriptor instead.
+func (*CanceledToolCall) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *CanceledToolCall) GetToolCallId() string {
+	if x != nil {
+		return x.ToolCallId
+	}
+	return ""
+}
+
+func (x *CanceledToolCall) GetToolName() string {
+	if x != nil {
+		return x.ToolName
+	}
+	return ""
+}
+
+// TurnQueued says that a prompt has been recorded while the session ran a
+// turn. Its own turn, whose id is RunResponse.turn_id, begins with
+// ExecuteResponse; a message that was injected into the running turn begins
+// with the ExecuteResponse and the turn_id of that one.
+type TurnQueued struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// What the user says.
+	UserPrompt string `protobuf:"bytes,2,opt,name=user_prompt,json=userPrompt,proto3" json:"user_prompt,omitempty"`
+	// How many turns wait before it.
+	Ahead uint32 `protobuf:"varint,3,opt,name=ahead,proto3" json:"ahead,omitempty"`
+	// True when the running turn takes the message up, if it calls a model
+	// again.
+	Inject bool `protobuf:"varint,4,opt,name=inject,proto3" json:"inject,omitempty"`
+	// More of what the user says.
+	UserParts     []*Part `protobuf:"bytes,5,rep,name=user_parts,json=userParts,proto3" json:"user_parts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TurnQueued) Reset() {
+	*x = TurnQueued{}
+	mi := &file_agentd_v1_service_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TurnQueued) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TurnQueued) ProtoMessage() {}
+
+func (x *TurnQueued) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TurnQueued.ProtoReflect.Descriptor instead.
+func (*TurnQueued) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *TurnQueued) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *TurnQueued) GetUserPrompt() string {
+	if x != nil {
+		return x.UserPrompt
+	}
+	return ""
+}
+
+func (x *TurnQueued) GetAhead() uint32 {
+	if x != nil {
+		return x.Ahead
+	}
+	return 0
+}
+
+func (x *TurnQueued) GetInject() bool {
+	if x != nil {
+		return x.Inject
+	}
+	return false
+}
+
+func (x *TurnQueued) GetUserParts() []*Part {
+	if x != nil {
+		return x.UserParts
+	}
+	return nil
+}
+
+// MessageInjected is what a user has said to the running turn: the models of its
+// following calls see it.
+type MessageInjected struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// What the user says.
+	Content string `protobuf:"bytes,2,opt,name=content,proto3" json:"content,omitempty"`
+	// The turn_id of the TurnQueued it came with.
+	QueuedTurnId string `protobuf:"bytes,3,opt,name=queued_turn_id,json=queuedTurnId,proto3" json:"queued_turn_id,omitempty"`
+	// More of what the user says.
+	Parts         []*Part `protobuf:"bytes,4,rep,name=parts,proto3" json:"parts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MessageInjected) Reset() {
+	*x = MessageInjected{}
+	mi := &file_agentd_v1_service_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MessageInjected) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MessageInjected) ProtoMessage() {}
+
+func (x *MessageInjected) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MessageInjected.ProtoReflect.Descriptor instead.
+func (*MessageInjected) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *MessageInjected) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *MessageInjected) GetContent() string {
+	if x != nil {
+		return x.Content
+	}
+	return ""
+}
+
+func (x *MessageInjected) GetQueuedTurnId() string {
+	if x != nil {
+		return x.QueuedTurnId
+	}
+	return ""
+}
+
+func (x *MessageInjected) GetParts() []*Part {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
+// ModelCallRetried says that a model call has failed before any of its text was
+// there, and is made again.
+type ModelCallRetried struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// From the root to the agent whose call it is.
+	AgentPath []string `protobuf:"bytes,2,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
+	// The message that the call is to write; for a summary, see HistoryCompacted,
+	// the one that comes behind it.
+	MessageId string `protobuf:"bytes,3,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	// How many tries have failed, from 1.
+	Attempt uint32 `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	// When the next one begins, from now.
+	Wait *durationpb.Duration `protobuf:"bytes,5,opt,name=wait,proto3" json:"wait,omitempty"`
+	// Why the last one failed.
+	Code ErrorCode `protobuf:"varint,6,opt,name=code,proto3,enum=agentd.v1.ErrorCode" json:"code,omitempty"`
+	// The same for people.
+	Message       string `protobuf:"bytes,7,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModelCallRetried) Reset() {
+	*x = ModelCallRetried{}
+	mi := &file_agentd_v1_service_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModelCallRetried) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModelCallRetried) ProtoMessage() {}
+
+func (x *ModelCallRetried) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModelCallRetried.ProtoReflect.Descriptor instead.
+func (*ModelCallRetried) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ModelCallRetried) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *ModelCallRetried) GetAgentPath() []string {
+	if x != nil {
+		return x.AgentPath
+	}
+	return nil
+}
+
+func (x *ModelCallRetried) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
+}
+
+func (x *ModelCallRetried) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *ModelCallRetried) GetWait() *durationpb.Duration {
+	if x != nil {
+		return x.Wait
+	}
+	return nil
+}
+
+func (x *ModelCallRetried) GetCode() ErrorCode {
+	if x != nil {
+		return x.Code
+	}
+	return ErrorCode_ERROR_CODE_UNSPECIFIED
+}
+
+func (x *ModelCallRetried) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+// ModelCallFellBack says that a model has failed before any of its text was there,
+// its retries included, and that the call is made to the next one of
+// LlmAgent.fallback_models. What the failed one took is part of the call's
+// ModelCallEnded.
+type ModelCallFellBack struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// From the root to the agent whose call it is.
+	AgentPath []string `protobuf:"bytes,2,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
+	// The message that the call is to write; empty when it is to write a summary,
+	// see HistoryCompacted.
+	MessageId string `protobuf:"bytes,3,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	// The model that has failed, as the agent names it.
+	Model string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
+	// The model that is called now.
+	NextModel string `protobuf:"bytes,5,opt,name=next_model,json=nextModel,proto3" json:"next_model,omitempty"`
+	// Why the first one failed.
+	Code ErrorCode `protobuf:"varint,6,opt,name=code,proto3,enum=agentd.v1.ErrorCode" json:"code,omitempty"`
+	// The same for people.
+	Message       string `protobuf:"bytes,7,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModelCallFellBack) Reset() {
+	*x = ModelCallFellBack{}
+	mi := &file_agentd_v1_service_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModelCallFellBack) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModelCallFellBack) ProtoMessage() {}
+
+func (x *ModelCallFellBack) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModelCallFellBack.ProtoReflect.Descriptor instead.
+func (*ModelCallFellBack) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ModelCallFellBack) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *ModelCallFellBack) GetAgentPath() []string {
+	if x != nil {
+		return x.AgentPath
+	}
+	return nil
+}
+
+func (x *ModelCallFellBack) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
+}
+
+func (x *ModelCallFellBack) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *ModelCallFellBack) GetNextModel() string {
+	if x != nil {
+		return x.NextModel
+	}
+	return ""
+}
+
+func (x *ModelCallFellBack) GetCode() ErrorCode {
+	if x != nil {
+		return x.Code
+	}
+	return ErrorCode_ERROR_CODE_UNSPECIFIED
+}
+
+func (x *ModelCallFellBack) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+// ModelCallEnded says that a model call is over, and what it took. It comes after
+// the text of its message. The sum over a turn is EndResponse.usage_summary. Of a
+// call that the end of a server cut off, and that was not made again, only what its
+// retries and fallbacks have told is known.
+type ModelCallEnded struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// From the root to the agent whose call it was.
+	AgentPath []string `protobuf:"bytes,2,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
+	// The message that the call has written; empty for a call that has written
+	// none.
+	MessageId string `protobuf:"bytes,3,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	// The model that was called last, as the agent names it.
+	Model string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
+	// The name that its provider gave it.
+	ServedModel string `protobuf:"bytes,5,opt,name=served_model,json=servedModel,proto3" json:"served_model,omitempty"`
+	// Who served it.
+	Provider string `protobuf:"bytes,6,opt,name=provider,proto3" json:"provider,omitempty"`
+	// What the call took, all its tries included.
+	Usage *TokenUsage `protobuf:"bytes,7,opt,name=usage,proto3" json:"usage,omitempty"`
+	// How many tries reported what they took: what llm_calls of the turn counts.
+	LlmCalls int32 `protobuf:"varint,8,opt,name=llm_calls,json=llmCalls,proto3" json:"llm_calls,omitempty"`
+	// US dollars at the server's price table. Unset when a price is not known.
+	CostUsd *float64 `protobuf:"fixed64,9,opt,name=cost_usd,json=costUsd,proto3,oneof" json:"cost_usd,omitempty"`
+	// Why the model stopped.
+	StopReason StopReason `protobuf:"varint,10,opt,name=stop_reason,json=stopReason,proto3,enum=agentd.v1.StopReason" json:"stop_reason,omitempty"`
+	// From the first try to the end of the answer, waits included.
+	Duration *durationpb.Duration `protobuf:"bytes,11,opt,name=duration,proto3" json:"duration,omitempty"`
+	// From the first try to the first text, or thought; unset when there was none.
+	TimeToFirstText *durationpb.Duration `protobuf:"bytes,12,opt,name=time_to_first_text,json=timeToFirstText,proto3" json:"time_to_first_text,omitempty"`
+	// What has come of it.
+	Outcome       ModelCallEnded_Outcome `protobuf:"varint,13,opt,name=outcome,proto3,enum=agentd.v1.ModelCallEnded_Outcome" json:"outcome,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModelCallEnded) Reset() {
+	*x = ModelCallEnded{}
+	mi := &file_agentd_v1_service_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModelCallEnded) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModelCallEnded) ProtoMessage() {}
+
+func (x *ModelCallEnded) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModelCallEnded.ProtoReflect.Descriptor instead.
+func (*ModelCallEnded) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ModelCallEnded) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *ModelCallEnded) GetAgentPath() []string {
+	if x != nil {
+		return x.AgentPath
+	}
+	return nil
+}
+
+func (x *ModelCallEnded) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
+}
+
+func (x *ModelCallEnded) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *ModelCallEnded) GetServedModel() string {
+	if x != nil {
+		return x.ServedModel
+	}
+	return ""
+}
+
+func (x *ModelCallEnded) GetProvider() string {
+	if x != nil {
+		return x.Provider
+	}
+	return ""
+}
+
+func (x *ModelCallEnded) GetUsage() *TokenUsage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+func (x *ModelCallEnded) GetLlmCalls() int32 {
+	if x != nil {
+		return x.LlmCalls
+	}
+	return 0
+}
+
+func (x *ModelCallEnded) GetCostUsd() float64 {
+	if x != nil && x.CostUsd != nil {
+		return *x.CostUsd
+	}
+	return 0
+}
+
+func (x *ModelCallEnded) GetStopReason() StopReason {
+	if x != nil {
+		return x.StopReason
+	}
+	return StopReason_STOP_REASON_UNSPECIFIED
+}
+
+func (x *ModelCallEnded) GetDuration() *durationpb.Duration {
+	if x != nil {
+		return x.Duration
+	}
+	return nil
+}
+
+func (x *ModelCallEnded) GetTimeToFirstText() *durationpb.Duration {
+	if x != nil {
+		return x.TimeToFirstText
+	}
+	return nil
+}
+
+func (x *ModelCallEnded) GetOutcome() ModelCallEnded_Outcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return ModelCallEnded_OUTCOME_UNSPECIFIED
+}
+
+// ProviderToolsUsed tells what a model's own provider has run while it wrote a
+// message (searches, code), and what the message cites. The server only
+// observes it.
+type ProviderToolsUsed struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// From the root to the agent whose model it was.
+	AgentPath []string `protobuf:"bytes,2,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
+	// The message.
+	MessageId string `protobuf:"bytes,3,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	// In order.
+	Uses []*ProviderToolUse `protobuf:"bytes,4,rep,name=uses,proto3" json:"uses,omitempty"`
+	// In order of the provider.
+	Citations     []*Citation `protobuf:"bytes,5,rep,name=citations,proto3" json:"citations,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProviderToolsUsed) Reset() {
+	*x = ProviderToolsUsed{}
+	mi := &file_agentd_v1_service_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProviderToolsUsed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProviderToolsUsed) ProtoMessage() {}
+
+func (x *ProviderToolsUsed) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProviderToolsUsed.ProtoReflect.Descriptor instead.
+func (*ProviderToolsUsed) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ProviderToolsUsed) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *ProviderToolsUsed) GetAgentPath() []string {
+	if x != nil {
+		return x.AgentPath
+	}
+	return nil
+}
+
+func (x *ProviderToolsUsed) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
+}
+
+func (x *ProviderToolsUsed) GetUses() []*ProviderToolUse {
+	if x != nil {
+		return x.Uses
+	}
+	return nil
+}
+
+func (x *ProviderToolsUsed) GetCitations() []*Citation {
+	if x != nil {
+		return x.Citations
+	}
+	return nil
+}
+
+// ProviderToolUse is one run of a tool.
+type ProviderToolUse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The provider's id; may be empty.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The builtin tool, such as google_search, web_search, url_context and
+	// code_execution; a tool that has no such name has the provider's own.
+	ToolName string `protobuf:"bytes,2,opt,name=tool_name,json=toolName,proto3" json:"tool_name,omitempty"`
+	// What it was asked, JSON; empty where the provider does not say.
+	Input string `protobuf:"bytes,3,opt,name=input,proto3" json:"input,omitempty"`
+	// What it found, JSON; empty where the provider does not say. What the
+	// provider has encrypted is left out.
+	Output string `protobuf:"bytes,4,opt,name=output,proto3" json:"output,omitempty"`
+	// Why it failed; empty when it did not.
+	Error         string `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProviderToolUse) Reset() {
+	*x = ProviderToolUse{}
+	mi := &file_agentd_v1_service_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProviderToolUse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProviderToolUse) ProtoMessage() {}
+
+func (x *ProviderToolUse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProviderToolUse.ProtoReflect.Descriptor instead.
+func (*ProviderToolUse) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ProviderToolUse) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ProviderToolUse) GetToolName() string {
+	if x != nil {
+		return x.ToolName
+	}
+	return ""
+}
+
+func (x *ProviderToolUse) GetInput() string {
+	if x != nil {
+		return x.Input
+	}
+	return ""
+}
+
+func (x *ProviderToolUse) GetOutput() string {
+	if x != nil {
+		return x.Output
+	}
+	return ""
+}
+
+func (x *ProviderToolUse) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+// Citation is a source of a part of the message.
+type Citation struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Where it is.
+	Uri string `protobuf:"bytes,1,opt,name=uri,proto3" json:"uri,omitempty"`
+	// What it is called.
+	Title string `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
+	// The words of the source; empty where the provider does not say.
+	CitedText string `protobuf:"bytes,3,opt,name=cited_text,json=citedText,proto3" json:"cited_text,omitempty"`
+	// The part of the message's text, without thoughts, as offsets in bytes of
+	// its UTF-8 form; both 0 when the provider does not say.
+	StartByte int32 `protobuf:"varint,4,opt,name=start_byte,json=startByte,proto3" json:"start_byte,omitempty"`
+	// Behind the last byte.
+	EndByte       int32 `protobuf:"varint,5,opt,name=end_byte,json=endByte,proto3" json:"end_byte,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Citation) Reset() {
+	*x = Citation{}
+	mi := &file_agentd_v1_service_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Citation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Citation) ProtoMessage() {}
+
+func (x *Citation) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Citation.ProtoReflect.Descriptor instead.
+func (*Citation) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Citation) GetUri() string {
+	if x != nil {
+		return x.Uri
+	}
+	return ""
+}
+
+func (x *Citation) GetTitle() string {
+	if x != nil {
+		return x.Title
+	}
+	return ""
+}
+
+func (x *Citation) GetCitedText() string {
+	if x != nil {
+		return x.CitedText
+	}
+	return ""
+}
+
+func (x *Citation) GetStartByte() int32 {
+	if x != nil {
+		return x.StartByte
+	}
+	return 0
+}
+
+func (x *Citation) GetEndByte() int32 {
+	if x != nil {
+		return x.EndByte
+	}
+	return 0
+}
+
+// RawPayloadReceived is a provider's answer to one try of a model call as it came over
+// the network, but for keys of the request, which are replaced; only for a turn
+// with ExecuteRequest.raw_payloads. It comes before the ModelCallEnded of its
+// call. A try may have several, such as one of a model that pauses, and has none
+// where nothing was answered.
+type RawPayloadReceived struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// From the root to the agent whose call it was.
+	AgentPath []string `protobuf:"bytes,2,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
+	// The message that the call was to write; for a summary, the one that the
+	// agent's call is to write after it.
+	MessageId string `protobuf:"bytes,3,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	// The try, from 1; it begins anew with each model of LlmAgent.fallback_models
+	// and behind HistoryCompacted.
+	Attempt uint32 `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	// Who answered.
+	Provider string `protobuf:"bytes,5,opt,name=provider,proto3" json:"provider,omitempty"`
+	// The HTTP status.
+	Status int32 `protobuf:"varint,6,opt,name=status,proto3" json:"status,omitempty"`
+	// The content type.
+	ContentType string `protobuf:"bytes,7,opt,name=content_type,json=contentType,proto3" json:"content_type,omitempty"`
+	// What was read of the body, at most 1 MiB, and 4 MiB of all bodies of a try.
+	Body []byte `protobuf:"bytes,8,opt,name=body,proto3" json:"body,omitempty"`
+	// True when there was more.
+	Truncated     bool `protobuf:"varint,9,opt,name=truncated,proto3" json:"truncated,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RawPayloadReceived) Reset() {
+	*x = RawPayloadReceived{}
+	mi := &file_agentd_v1_service_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RawPayloadReceived) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RawPayloadReceived) ProtoMessage() {}
+
+func (x *RawPayloadReceived) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RawPayloadReceived.ProtoReflect.Descriptor instead.
+func (*RawPayloadReceived) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *RawPayloadReceived) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *RawPayloadReceived) GetAgentPath() []string {
+	if x != nil {
+		return x.AgentPath
+	}
+	return nil
+}
+
+func (x *RawPayloadReceived) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
+}
+
+func (x *RawPayloadReceived) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *RawPayloadReceived) GetProvider() string {
+	if x != nil {
+		return x.Provider
+	}
+	return ""
+}
+
+func (x *RawPayloadReceived) GetStatus() int32 {
+	if x != nil {
+		return x.Status
+	}
+	return 0
+}
+
+func (x *RawPayloadReceived) GetContentType() string {
+	if x != nil {
+		return x.ContentType
+	}
+	return ""
+}
+
+func (x *RawPayloadReceived) GetBody() []byte {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
+
+func (x *RawPayloadReceived) GetTruncated() bool {
+	if x != nil {
+		return x.Truncated
+	}
+	return false
+}
+
+// HistoryCompacted says that an agent's model is from now on told a summary in
+// place of the beginning of the conversation, see LlmAgent.compaction. The
+// session keeps all of it. The ModelCallEnded of the call that has written the
+// summary comes next.
+type HistoryCompacted struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// From the root to the agent whose model it is.
+	AgentPath []string `protobuf:"bytes,2,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
+	// What the model is told.
+	Summary string `protobuf:"bytes,3,opt,name=summary,proto3" json:"summary,omitempty"`
+	// The seq up to which the summary stands for what has happened.
+	ThroughSeq int64 `protobuf:"varint,4,opt,name=through_seq,json=throughSeq,proto3" json:"through_seq,omitempty"`
+	// Why.
+	Reason HistoryCompacted_Reason `protobuf:"varint,5,opt,name=reason,proto3,enum=agentd.v1.HistoryCompacted_Reason" json:"reason,omitempty"`
+	// Tokens of the prompt before, as far as they are known.
+	PromptTokens int64 `protobuf:"varint,6,opt,name=prompt_tokens,json=promptTokens,proto3" json:"prompt_tokens,omitempty"`
+	// The context window that was counted with, in tokens; 0 when it is not known.
+	ContextTokens int64 `protobuf:"varint,7,opt,name=context_tokens,json=contextTokens,proto3" json:"context_tokens,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryCompacted) Reset() {
+	*x = HistoryCompacted{}
+	mi := &file_agentd_v1_service_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryCompacted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryCompacted) ProtoMessage() {}
+
+func (x *HistoryCompacted) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryCompacted.ProtoReflect.Descriptor instead.
+func (*HistoryCompacted) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *HistoryCompacted) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *HistoryCompacted) GetAgentPath() []string {
+	if x != nil {
+		return x.AgentPath
+	}
+	return nil
+}
+
+func (x *HistoryCompacted) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *HistoryCompacted) GetThroughSeq() int64 {
+	if x != nil {
+		return x.ThroughSeq
+	}
+	return 0
+}
+
+func (x *HistoryCompacted) GetReason() HistoryCompacted_Reason {
+	if x != nil {
+		return x.Reason
+	}
+	return HistoryCompacted_REASON_UNSPECIFIED
+}
+
+func (x *HistoryCompacted) GetPromptTokens() int64 {
+	if x != nil {
+		return x.PromptTokens
+	}
+	return 0
+}
+
+func (x *HistoryCompacted) GetContextTokens() int64 {
+	if x != nil {
+		return x.ContextTokens
+	}
+	return 0
+}
+
+// ToolCallCanceled tells the client that nobody waits for this call any more,
+// so that its handler can stop. An answer that still comes is refused.
+type ToolCallCanceled struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The stream's session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The call.
+	ToolCallId string `protobuf:"bytes,2,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
+	// Why: canceled by a client, timed out, or the turn ended.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ToolCallCanceled) Reset() {
+	*x = ToolCallCanceled{}
+	mi := &file_agentd_v1_service_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ToolCallCanceled) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ToolCallCanceled) ProtoMessage() {}
+
+func (x *ToolCallCanceled) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ToolCallCanceled.ProtoReflect.Descriptor instead.
+func (*ToolCallCanceled) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ToolCallCanceled) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *ToolCallCanceled) GetToolCallId() string {
+	if x != nil {
+		return x.ToolCallId
+	}
+	return ""
+}
+
+func (x *ToolCallCanceled) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// ToolCallAnnounced tells a client about a tool call that it is not asked to
+// answer: another client is, or nobody who is attached, see ToolCallUnserved. If
+// the other one leaves, a ToolCallRequest may follow.
+type ToolCallAnnounced struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The stream's session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The call's id.
+	ToolCallId string `protobuf:"bytes,2,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
+	// The tool.
+	ToolName string `protobuf:"bytes,3,opt,name=tool_name,json=toolName,proto3" json:"tool_name,omitempty"`
+	// The arguments, a JSON object, in the model's own text.
+	ToolInput string `protobuf:"bytes,4,opt,name=tool_input,json=toolInput,proto3" json:"tool_input,omitempty"`
+	// From the root to the agent that called.
+	AgentPath     []string `protobuf:"bytes,5,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ToolCallAnnounced) Reset() {
+	*x = ToolCallAnnounced{}
+	mi := &file_agentd_v1_service_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ToolCallAnnounced) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ToolCallAnnounced) ProtoMessage() {}
+
+func (x *ToolCallAnnounced) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ToolCallAnnounced.ProtoReflect.Descriptor instead.
+func (*ToolCallAnnounced) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ToolCallAnnounced) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *ToolCallAnnounced) GetToolCallId() string {
+	if x != nil {
+		return x.ToolCallId
+	}
+	return ""
+}
+
+func (x *ToolCallAnnounced) GetToolName() string {
+	if x != nil {
+		return x.ToolName
+	}
+	return ""
+}
+
+func (x *ToolCallAnnounced) GetToolInput() string {
+	if x != nil {
+		return x.ToolInput
+	}
+	return ""
+}
+
+func (x *ToolCallAnnounced) GetAgentPath() []string {
+	if x != nil {
+		return x.AgentPath
+	}
+	return nil
+}
+
+// MessageRetracted tells the client to drop what it has of unfinished messages: their
+// model calls are made again, and text that comes under the same message_id
+// starts the message over.
+type MessageRetracted struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The stream's session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The message; empty means every unfinished message of the turn.
+	MessageId string `protobuf:"bytes,2,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	// From the root to the agent that spoke; empty with an empty message_id.
+	AgentPath     []string `protobuf:"bytes,3,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MessageRetracted) Reset() {
+	*x = MessageRetracted{}
+	mi := &file_agentd_v1_service_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MessageRetracted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MessageRetracted) ProtoMessage() {}
+
+func (x *MessageRetracted) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MessageRetracted.ProtoReflect.Descriptor instead.
+func (*MessageRetracted) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *MessageRetracted) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *MessageRetracted) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
+}
+
+func (x *MessageRetracted) GetAgentPath() []string {
+	if x != nil {
+		return x.AgentPath
+	}
+	return nil
+}
+
+// ToolCallAnswered tells that a tool call has been answered, by whichever client.
+type ToolCallAnswered struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The stream's session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The call's id.
+	ToolCallId string `protobuf:"bytes,2,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
+	// The tool.
+	ToolName string `protobuf:"bytes,3,opt,name=tool_name,json=toolName,proto3" json:"tool_name,omitempty"`
+	// What the model sees.
+	//
+	// Types that are valid to be assigned to Result:
+	//
+	//	*ToolCallAnswered_Output
+	//	*ToolCallAnswered_Error
+	Result isToolCallAnswered_Result `protobuf_oneof:"result"`
+	// From the root to the agent that called.
+	AgentPath []string `protobuf:"bytes,6,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
+	// More of the result.
+	Parts         []*Part `protobuf:"bytes,7,rep,name=parts,proto3" json:"parts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ToolCallAnswered) Reset() {
+	*x = ToolCallAnswered{}
+	mi := &file_agentd_v1_service_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ToolCallAnswered) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ToolCallAnswered) ProtoMessage() {}
+
+func (x *ToolCallAnswered) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ToolCallAnswered.ProtoReflect.Descriptor instead.
+func (*ToolCallAnswered) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ToolCallAnswered) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *ToolCallAnswered) GetToolCallId() string {
+	if x != nil {
+		return x.ToolCallId
+	}
+	return ""
+}
+
+func (x *ToolCallAnswered) GetToolName() string {
+	if x != nil {
+		return x.ToolName
+	}
+	return ""
+}
+
+func (x *ToolCallAnswered) GetResult() isToolCallAnswered_Result {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
+func (x *ToolCallAnswered) GetOutput() string {
+	if x != nil {
+		if x, ok := x.Result.(*ToolCallAnswered_Output); ok {
+			return x.Output
+		}
+	}
+	return ""
+}
+
+func (x *ToolCallAnswered) GetError() string {
+	if x != nil {
+		if x, ok := x.Result.(*ToolCallAnswered_Error); ok {
+			return x.Error
+		}
+	}
+	return ""
+}
+
+func (x *ToolCallAnswered) GetAgentPath() []string {
+	if x != nil {
+		return x.AgentPath
+	}
+	return nil
+}
+
+func (x *ToolCallAnswered) GetParts() []*Part {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
+type isToolCallAnswered_Result interface {
+	isToolCallAnswered_Result()
+}
+
+type ToolCallAnswered_Output struct {
+	// The tool's result.
+	Output string `protobuf:"bytes,4,opt,name=output,proto3,oneof"`
+}
+
+type ToolCallAnswered_Error struct {
+	// Why the tool failed.
+	Error string `protobuf:"bytes,5,opt,name=error,proto3,oneof"`
+}
+
+func (*ToolCallAnswered_Output) isToolCallAnswered_Result() {}
+
+func (*ToolCallAnswered_Error) isToolCallAnswered_Result() {}
+
+// InteractionRequested tells that the turn asks a person.
+type InteractionRequested struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What is asked.
+	Interaction   *Interaction `protobuf:"bytes,1,opt,name=interaction,proto3" json:"interaction,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InteractionRequested) Reset() {
+	*x = InteractionRequested{}
+	mi := &file_agentd_v1_service_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InteractionRequested) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InteractionRequested) ProtoMessage() {}
+
+func (x *InteractionRequested) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InteractionRequested.ProtoReflect.Descriptor instead.
+func (*InteractionRequested) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *InteractionRequested) GetInteraction() *Interaction {
+	if x != nil {
+		return x.Interaction
+	}
+	return nil
+}
+
+// InteractionResolved tells that nobody is asked any more. The call of an
+// approved tool follows as ToolCallRequest or ToolCallAnnounced.
+type InteractionResolved struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its status is resolved or canceled.
+	Interaction   *Interaction `protobuf:"bytes,1,opt,name=interaction,proto3" json:"interaction,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InteractionResolved) Reset() {
+	*x = InteractionResolved{}
+	mi := &file_agentd_v1_service_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InteractionResolved) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InteractionResolved) ProtoMessage() {}
+
+func (x *InteractionResolved) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InteractionResolved.ProtoReflect.Descriptor instead.
+func (*InteractionResolved) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *InteractionResolved) GetInteraction() *Interaction {
+	if x != nil {
+		return x.Interaction
+	}
+	return nil
+}
+
+// ToolCallUnserved says that a tool call waits and that no attached client has
+// its tool. It is sent a few seconds after the call was asked, or after the last
+// client that had the tool has left, and once to each client that attaches
+// later. It is not stored, and its seq is 0. The call waits on; a client that
+// attaches with the tool is asked.
+type ToolCallUnserved struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The stream's session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The call's id.
+	ToolCallId string `protobuf:"bytes,2,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
+	// The tool.
+	ToolName string `protobuf:"bytes,3,opt,name=tool_name,json=toolName,proto3" json:"tool_name,omitempty"`
+	// From the root to the agent that called.
+	AgentPath []string `protobuf:"bytes,4,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
+	// When the turn ends if no client with the tool attaches.
+	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ToolCallUnserved) Reset() {
+	*x = ToolCallUnserved{}
+	mi := &file_agentd_v1_service_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ToolCallUnserved) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ToolCallUnserved) ProtoMessage() {}
+
+func (x *ToolCallUnserved) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ToolCallUnserved.ProtoReflect.Descriptor instead.
+func (*ToolCallUnserved) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ToolCallUnserved) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *ToolCallUnserved) GetToolCallId() string {
+	if x != nil {
+		return x.ToolCallId
+	}
+	return ""
+}
+
+func (x *ToolCallUnserved) GetToolName() string {
+	if x != nil {
+		return x.ToolName
+	}
+	return ""
+}
+
+func (x *ToolCallUnserved) GetAgentPath() []string {
+	if x != nil {
+		return x.AgentPath
+	}
+	return nil
+}
+
+func (x *ToolCallUnserved) GetExpireTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpireTime
+	}
+	return nil
+}
 
 // Display is a projection of an event for user interfaces. It is computed from
 // the event alone.
 //
 // Text and reasoning have deltas only; the closing chunk of the agent, or the end
-// of the turn, completes them. A Retract cancels the text and the reasoning of its
+// of the turn, completes them. A MessageRetracted cancels the text and the reasoning of its
 // message, or of `message:*`, all that is unfinished.
 type Display struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1005,7 +2801,7 @@ type Display struct {
 
 func (x *Display) Reset() {
 	*x = Display{}
-	mi := &file_agentd_v1_service_proto_msgTypes[2]
+	mi := &file_agentd_v1_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1017,7 +2813,7 @@ func (x *Display) String() string {
 func (*Display) ProtoMessage() {}
 
 func (x *Display) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[2]
+	mi := &file_agentd_v1_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1030,7 +2826,7 @@ func (x *Display) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Display.ProtoReflect.Descriptor instead.
 func (*Display) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{2}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Display) GetKind() Display_Kind {
@@ -1127,7 +2923,7 @@ type RunRequest_ExecuteRequest struct {
 	// file that no model of the tree takes is refused before the turn is recorded.
 	UserParts []*Part `protobuf:"bytes,20,rep,name=user_parts,json=userParts,proto3" json:"user_parts,omitempty"`
 	// Sends the provider's own answer to each try of the turn's model calls, as
-	// RawPayload. It is kept in the session's log.
+	// RawPayloadReceived. It is kept in the session's log.
 	RawPayloads bool `protobuf:"varint,21,opt,name=raw_payloads,json=rawPayloads,proto3" json:"raw_payloads,omitempty"`
 	// Makes the session that session_id names, if there is none, under that id;
 	// one that there is is continued. Only for a request that starts a turn, with a
@@ -1148,7 +2944,7 @@ type RunRequest_ExecuteRequest struct {
 
 func (x *RunRequest_ExecuteRequest) Reset() {
 	*x = RunRequest_ExecuteRequest{}
-	mi := &file_agentd_v1_service_proto_msgTypes[3]
+	mi := &file_agentd_v1_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1160,7 +2956,7 @@ func (x *RunRequest_ExecuteRequest) String() string {
 func (*RunRequest_ExecuteRequest) ProtoMessage() {}
 
 func (x *RunRequest_ExecuteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[3]
+	mi := &file_agentd_v1_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1321,7 +3117,7 @@ type RunRequest_HeartbeatRequest struct {
 
 func (x *RunRequest_HeartbeatRequest) Reset() {
 	*x = RunRequest_HeartbeatRequest{}
-	mi := &file_agentd_v1_service_proto_msgTypes[4]
+	mi := &file_agentd_v1_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1333,7 +3129,7 @@ func (x *RunRequest_HeartbeatRequest) String() string {
 func (*RunRequest_HeartbeatRequest) ProtoMessage() {}
 
 func (x *RunRequest_HeartbeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[4]
+	mi := &file_agentd_v1_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1396,7 +3192,7 @@ type RunRequest_ToolCallResponse struct {
 
 func (x *RunRequest_ToolCallResponse) Reset() {
 	*x = RunRequest_ToolCallResponse{}
-	mi := &file_agentd_v1_service_proto_msgTypes[5]
+	mi := &file_agentd_v1_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1408,7 +3204,7 @@ func (x *RunRequest_ToolCallResponse) String() string {
 func (*RunRequest_ToolCallResponse) ProtoMessage() {}
 
 func (x *RunRequest_ToolCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[5]
+	mi := &file_agentd_v1_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1517,7 +3313,7 @@ type RunRequest_EndRequest struct {
 
 func (x *RunRequest_EndRequest) Reset() {
 	*x = RunRequest_EndRequest{}
-	mi := &file_agentd_v1_service_proto_msgTypes[6]
+	mi := &file_agentd_v1_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1529,7 +3325,7 @@ func (x *RunRequest_EndRequest) String() string {
 func (*RunRequest_EndRequest) ProtoMessage() {}
 
 func (x *RunRequest_EndRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[6]
+	mi := &file_agentd_v1_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1564,7 +3360,7 @@ type RunRequest_CancelRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The stream's session; may be empty.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// With an id, that call is cancelled: the model sees a cancelled tool and
+	// With an id, that call is canceled: the model sees a canceled tool and
 	// the turn goes on. Without one the turn stops: the provider's request is
 	// aborted and EndResponse has completed false.
 	ToolCallId    *string `protobuf:"bytes,2,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
@@ -1574,7 +3370,7 @@ type RunRequest_CancelRequest struct {
 
 func (x *RunRequest_CancelRequest) Reset() {
 	*x = RunRequest_CancelRequest{}
-	mi := &file_agentd_v1_service_proto_msgTypes[7]
+	mi := &file_agentd_v1_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1586,7 +3382,7 @@ func (x *RunRequest_CancelRequest) String() string {
 func (*RunRequest_CancelRequest) ProtoMessage() {}
 
 func (x *RunRequest_CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[7]
+	mi := &file_agentd_v1_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1616,72 +3412,6 @@ func (x *RunRequest_CancelRequest) GetToolCallId() string {
 	return ""
 }
 
-// InteractionResponse resolves an interaction. The first one stands: a second
-// one changes nothing and is answered with an ErrorResponse that does not end
-// the turn.
-type RunRequest_InteractionResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The stream's session; may be empty.
-	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The interaction.
-	InteractionId string `protobuf:"bytes,2,opt,name=interaction_id,json=interactionId,proto3" json:"interaction_id,omitempty"`
-	// What a person says.
-	Resolution    *Resolution `protobuf:"bytes,3,opt,name=resolution,proto3" json:"resolution,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RunRequest_InteractionResponse) Reset() {
-	*x = RunRequest_InteractionResponse{}
-	mi := &file_agentd_v1_service_proto_msgTypes[8]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RunRequest_InteractionResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RunRequest_InteractionResponse) ProtoMessage() {}
-
-func (x *RunRequest_InteractionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[8]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RunRequest_InteractionResponse.ProtoReflect.Descriptor instead.
-func (*RunRequest_InteractionResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{0, 5}
-}
-
-func (x *RunRequest_InteractionResponse) GetSessionId() string {
-	if x != nil {
-		return x.SessionId
-	}
-	return ""
-}
-
-func (x *RunRequest_InteractionResponse) GetInteractionId() string {
-	if x != nil {
-		return x.InteractionId
-	}
-	return ""
-}
-
-func (x *RunRequest_InteractionResponse) GetResolution() *Resolution {
-	if x != nil {
-		return x.Resolution
-	}
-	return nil
-}
-
 // ExecuteResponse says that the turn has been recorded and runs.
 type RunResponse_ExecuteResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1693,7 +3423,7 @@ type RunResponse_ExecuteResponse struct {
 
 func (x *RunResponse_ExecuteResponse) Reset() {
 	*x = RunResponse_ExecuteResponse{}
-	mi := &file_agentd_v1_service_proto_msgTypes[9]
+	mi := &file_agentd_v1_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1705,7 +3435,7 @@ func (x *RunResponse_ExecuteResponse) String() string {
 func (*RunResponse_ExecuteResponse) ProtoMessage() {}
 
 func (x *RunResponse_ExecuteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[9]
+	mi := &file_agentd_v1_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1739,7 +3469,7 @@ type RunResponse_HeartbeatResponse struct {
 
 func (x *RunResponse_HeartbeatResponse) Reset() {
 	*x = RunResponse_HeartbeatResponse{}
-	mi := &file_agentd_v1_service_proto_msgTypes[10]
+	mi := &file_agentd_v1_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1751,7 +3481,7 @@ func (x *RunResponse_HeartbeatResponse) String() string {
 func (*RunResponse_HeartbeatResponse) ProtoMessage() {}
 
 func (x *RunResponse_HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[10]
+	mi := &file_agentd_v1_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1795,7 +3525,7 @@ type RunResponse_ToolCallRequest struct {
 
 func (x *RunResponse_ToolCallRequest) Reset() {
 	*x = RunResponse_ToolCallRequest{}
-	mi := &file_agentd_v1_service_proto_msgTypes[11]
+	mi := &file_agentd_v1_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1807,7 +3537,7 @@ func (x *RunResponse_ToolCallRequest) String() string {
 func (*RunResponse_ToolCallRequest) ProtoMessage() {}
 
 func (x *RunResponse_ToolCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[11]
+	mi := &file_agentd_v1_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1881,7 +3611,7 @@ type RunResponse_OutputChunk struct {
 
 func (x *RunResponse_OutputChunk) Reset() {
 	*x = RunResponse_OutputChunk{}
-	mi := &file_agentd_v1_service_proto_msgTypes[12]
+	mi := &file_agentd_v1_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1893,7 +3623,7 @@ func (x *RunResponse_OutputChunk) String() string {
 func (*RunResponse_OutputChunk) ProtoMessage() {}
 
 func (x *RunResponse_OutputChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[12]
+	mi := &file_agentd_v1_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1963,7 +3693,7 @@ type RunResponse_ErrorResponse struct {
 	// True when the same request may succeed later.
 	Retryable bool `protobuf:"varint,4,opt,name=retryable,proto3" json:"retryable,omitempty"`
 	// The tool call whose answer was refused; empty in any other error. The refused
-	// answer was not stored: a ToolResult says what was, and without one the call
+	// answer was not stored: a ToolCallAnswered says what was, and without one the call
 	// still waits for an answer.
 	ToolCallId    string `protobuf:"bytes,10,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1972,7 +3702,7 @@ type RunResponse_ErrorResponse struct {
 
 func (x *RunResponse_ErrorResponse) Reset() {
 	*x = RunResponse_ErrorResponse{}
-	mi := &file_agentd_v1_service_proto_msgTypes[13]
+	mi := &file_agentd_v1_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1984,7 +3714,7 @@ func (x *RunResponse_ErrorResponse) String() string {
 func (*RunResponse_ErrorResponse) ProtoMessage() {}
 
 func (x *RunResponse_ErrorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[13]
+	mi := &file_agentd_v1_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2050,7 +3780,7 @@ type RunResponse_EndResponse struct {
 	// What was stopped when somebody or something ended the turn: a cancel, an
 	// EndRequest, an interrupting prompt, a client that stayed away. Unset when it
 	// finished or failed.
-	Receipt *RunResponse_CancelReceipt `protobuf:"bytes,10,opt,name=receipt,proto3" json:"receipt,omitempty"`
+	Receipt *CancelReceipt `protobuf:"bytes,10,opt,name=receipt,proto3" json:"receipt,omitempty"`
 	// The last answer as a value, when the agent that gave it has an
 	// output_schema, which it satisfies. Set only on a turn that completed.
 	StructuredOutput *structpb.Value `protobuf:"bytes,11,opt,name=structured_output,json=structuredOutput,proto3" json:"structured_output,omitempty"`
@@ -2060,7 +3790,7 @@ type RunResponse_EndResponse struct {
 
 func (x *RunResponse_EndResponse) Reset() {
 	*x = RunResponse_EndResponse{}
-	mi := &file_agentd_v1_service_proto_msgTypes[14]
+	mi := &file_agentd_v1_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2072,7 +3802,7 @@ func (x *RunResponse_EndResponse) String() string {
 func (*RunResponse_EndResponse) ProtoMessage() {}
 
 func (x *RunResponse_EndResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[14]
+	mi := &file_agentd_v1_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2116,7 +3846,7 @@ func (x *RunResponse_EndResponse) GetCompleted() bool {
 	return false
 }
 
-func (x *RunResponse_EndResponse) GetReceipt() *RunResponse_CancelReceipt {
+func (x *RunResponse_EndResponse) GetReceipt() *CancelReceipt {
 	if x != nil {
 		return x.Receipt
 	}
@@ -2128,915 +3858,6 @@ func (x *RunResponse_EndResponse) GetStructuredOutput() *structpb.Value {
 		return x.StructuredOutput
 	}
 	return nil
-}
-
-// CancelReceipt says what was under way when a turn was cancelled.
-type RunResponse_CancelReceipt struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Model calls that were aborted: their providers' requests were closed.
-	AbortedModelCalls []*RunResponse_CancelReceipt_ModelCall `protobuf:"bytes,1,rep,name=aborted_model_calls,json=abortedModelCalls,proto3" json:"aborted_model_calls,omitempty"`
-	// Tool calls that had no result. The client that ran one has been told by
-	// ToolCancelled.
-	CancelledToolCalls []*RunResponse_CancelReceipt_ToolCall `protobuf:"bytes,2,rep,name=cancelled_tool_calls,json=cancelledToolCalls,proto3" json:"cancelled_tool_calls,omitempty"`
-	// Tool calls asked together with those that had a result already.
-	AnsweredToolCalls []*RunResponse_CancelReceipt_ToolCall `protobuf:"bytes,3,rep,name=answered_tool_calls,json=answeredToolCalls,proto3" json:"answered_tool_calls,omitempty"`
-	// From the request to the moment at which nothing of the turn ran any more.
-	Took          *durationpb.Duration `protobuf:"bytes,4,opt,name=took,proto3" json:"took,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RunResponse_CancelReceipt) Reset() {
-	*x = RunResponse_CancelReceipt{}
-	mi := &file_agentd_v1_service_proto_msgTypes[15]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RunResponse_CancelReceipt) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RunResponse_CancelReceipt) ProtoMessage() {}
-
-func (x *RunResponse_CancelReceipt) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[15]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RunResponse_CancelReceipt.ProtoReflect.Descriptor instead.
-func (*RunResponse_CancelReceipt) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 6}
-}
-
-func (x *RunResponse_CancelReceipt) GetAbortedModelCalls() []*RunResponse_CancelReceipt_ModelCall {
-	if x != nil {
-		return x.AbortedModelCalls
-	}
-	return nil
-}
-
-func (x *RunResponse_CancelReceipt) GetCancelledToolCalls() []*RunResponse_CancelReceipt_ToolCall {
-	if x != nil {
-		return x.CancelledToolCalls
-	}
-	return nil
-}
-
-func (x *RunResponse_CancelReceipt) GetAnsweredToolCalls() []*RunResponse_CancelReceipt_ToolCall {
-	if x != nil {
-		return x.AnsweredToolCalls
-	}
-	return nil
-}
-
-func (x *RunResponse_CancelReceipt) GetTook() *durationpb.Duration {
-	if x != nil {
-		return x.Took
-	}
-	return nil
-}
-
-// TurnQueued says that a prompt has been recorded while the session ran a
-// turn. Its own turn, whose id is RunResponse.turn_id, begins with
-// ExecuteResponse; a message that was injected into the running turn begins
-// with the ExecuteResponse and the turn_id of that one.
-type RunResponse_TurnQueued struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session.
-	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// What the user says.
-	UserPrompt string `protobuf:"bytes,2,opt,name=user_prompt,json=userPrompt,proto3" json:"user_prompt,omitempty"`
-	// How many turns wait before it.
-	Ahead uint32 `protobuf:"varint,3,opt,name=ahead,proto3" json:"ahead,omitempty"`
-	// True when the running turn takes the message up, if it calls a model
-	// again.
-	Inject bool `protobuf:"varint,4,opt,name=inject,proto3" json:"inject,omitempty"`
-	// More of what the user says.
-	UserParts     []*Part `protobuf:"bytes,5,rep,name=user_parts,json=userParts,proto3" json:"user_parts,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RunResponse_TurnQueued) Reset() {
-	*x = RunResponse_TurnQueued{}
-	mi := &file_agentd_v1_service_proto_msgTypes[16]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RunResponse_TurnQueued) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RunResponse_TurnQueued) ProtoMessage() {}
-
-func (x *RunResponse_TurnQueued) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[16]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RunResponse_TurnQueued.ProtoReflect.Descriptor instead.
-func (*RunResponse_TurnQueued) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 7}
-}
-
-func (x *RunResponse_TurnQueued) GetSessionId() string {
-	if x != nil {
-		return x.SessionId
-	}
-	return ""
-}
-
-func (x *RunResponse_TurnQueued) GetUserPrompt() string {
-	if x != nil {
-		return x.UserPrompt
-	}
-	return ""
-}
-
-func (x *RunResponse_TurnQueued) GetAhead() uint32 {
-	if x != nil {
-		return x.Ahead
-	}
-	return 0
-}
-
-func (x *RunResponse_TurnQueued) GetInject() bool {
-	if x != nil {
-		return x.Inject
-	}
-	return false
-}
-
-func (x *RunResponse_TurnQueued) GetUserParts() []*Part {
-	if x != nil {
-		return x.UserParts
-	}
-	return nil
-}
-
-// UserMessage is what a user has said to the running turn: the models of its
-// following calls see it.
-type RunResponse_UserMessage struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session.
-	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// What the user says.
-	Content string `protobuf:"bytes,2,opt,name=content,proto3" json:"content,omitempty"`
-	// The turn_id of the TurnQueued it came with.
-	QueuedTurnId string `protobuf:"bytes,3,opt,name=queued_turn_id,json=queuedTurnId,proto3" json:"queued_turn_id,omitempty"`
-	// More of what the user says.
-	Parts         []*Part `protobuf:"bytes,4,rep,name=parts,proto3" json:"parts,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RunResponse_UserMessage) Reset() {
-	*x = RunResponse_UserMessage{}
-	mi := &file_agentd_v1_service_proto_msgTypes[17]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RunResponse_UserMessage) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RunResponse_UserMessage) ProtoMessage() {}
-
-func (x *RunResponse_UserMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[17]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RunResponse_UserMessage.ProtoReflect.Descriptor instead.
-func (*RunResponse_UserMessage) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 8}
-}
-
-func (x *RunResponse_UserMessage) GetSessionId() string {
-	if x != nil {
-		return x.SessionId
-	}
-	return ""
-}
-
-func (x *RunResponse_UserMessage) GetContent() string {
-	if x != nil {
-		return x.Content
-	}
-	return ""
-}
-
-func (x *RunResponse_UserMessage) GetQueuedTurnId() string {
-	if x != nil {
-		return x.QueuedTurnId
-	}
-	return ""
-}
-
-func (x *RunResponse_UserMessage) GetParts() []*Part {
-	if x != nil {
-		return x.Parts
-	}
-	return nil
-}
-
-// ModelRetry says that a model call has failed before any of its text was
-// there, and is made again.
-type RunResponse_ModelRetry struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session.
-	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// From the root to the agent whose call it is.
-	AgentPath []string `protobuf:"bytes,2,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
-	// The message that the call is to write; for a summary, see HistoryCompacted,
-	// the one that comes behind it.
-	MessageId string `protobuf:"bytes,3,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
-	// How many tries have failed, from 1.
-	Attempt uint32 `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	// When the next one begins, from now.
-	Wait *durationpb.Duration `protobuf:"bytes,5,opt,name=wait,proto3" json:"wait,omitempty"`
-	// Why the last one failed.
-	Code ErrorCode `protobuf:"varint,6,opt,name=code,proto3,enum=agentd.v1.ErrorCode" json:"code,omitempty"`
-	// The same for people.
-	Message       string `protobuf:"bytes,7,opt,name=message,proto3" json:"message,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RunResponse_ModelRetry) Reset() {
-	*x = RunResponse_ModelRetry{}
-	mi := &file_agentd_v1_service_proto_msgTypes[18]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RunResponse_ModelRetry) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RunResponse_ModelRetry) ProtoMessage() {}
-
-func (x *RunResponse_ModelRetry) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[18]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RunResponse_ModelRetry.ProtoReflect.Descriptor instead.
-func (*RunResponse_ModelRetry) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 9}
-}
-
-func (x *RunResponse_ModelRetry) GetSessionId() string {
-	if x != nil {
-		return x.SessionId
-	}
-	return ""
-}
-
-func (x *RunResponse_ModelRetry) GetAgentPath() []string {
-	if x != nil {
-		return x.AgentPath
-	}
-	return nil
-}
-
-func (x *RunResponse_ModelRetry) GetMessageId() string {
-	if x != nil {
-		return x.MessageId
-	}
-	return ""
-}
-
-func (x *RunResponse_ModelRetry) GetAttempt() uint32 {
-	if x != nil {
-		return x.Attempt
-	}
-	return 0
-}
-
-func (x *RunResponse_ModelRetry) GetWait() *durationpb.Duration {
-	if x != nil {
-		return x.Wait
-	}
-	return nil
-}
-
-func (x *RunResponse_ModelRetry) GetCode() ErrorCode {
-	if x != nil {
-		return x.Code
-	}
-	return ErrorCode_ERROR_CODE_UNSPECIFIED
-}
-
-func (x *RunResponse_ModelRetry) GetMessage() string {
-	if x != nil {
-		return x.Message
-	}
-	return ""
-}
-
-// ModelFallback says that a model has failed before any of its text was there,
-// its retries included, and that the call is made to the next one of
-// LlmAgent.fallback_models. What the failed one took is part of the call's
-// ModelCallEnded.
-type RunResponse_ModelFallback struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session.
-	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// From the root to the agent whose call it is.
-	AgentPath []string `protobuf:"bytes,2,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
-	// The message that the call is to write; empty when it is to write a summary,
-	// see HistoryCompacted.
-	MessageId string `protobuf:"bytes,3,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
-	// The model that has failed, as the agent names it.
-	Model string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
-	// The model that is called now.
-	NextModel string `protobuf:"bytes,5,opt,name=next_model,json=nextModel,proto3" json:"next_model,omitempty"`
-	// Why the first one failed.
-	Code ErrorCode `protobuf:"varint,6,opt,name=code,proto3,enum=agentd.v1.ErrorCode" json:"code,omitempty"`
-	// The same for people.
-	Message       string `protobuf:"bytes,7,opt,name=message,proto3" json:"message,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RunResponse_ModelFallback) Reset() {
-	*x = RunResponse_ModelFallback{}
-	mi := &file_agentd_v1_service_proto_msgTypes[19]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RunResponse_ModelFallback) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RunResponse_ModelFallback) ProtoMessage() {}
-
-func (x *RunResponse_ModelFallback) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[19]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RunResponse_ModelFallback.ProtoReflect.Descriptor instead.
-func (*RunResponse_ModelFallback) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 10}
-}
-
-func (x *RunResponse_ModelFallback) GetSessionId() string {
-	if x != nil {
-		return x.SessionId
-	}
-	return ""
-}
-
-func (x *RunResponse_ModelFallback) GetAgentPath() []string {
-	if x != nil {
-		return x.AgentPath
-	}
-	return nil
-}
-
-func (x *RunResponse_ModelFallback) GetMessageId() string {
-	if x != nil {
-		return x.MessageId
-	}
-	return ""
-}
-
-func (x *RunResponse_ModelFallback) GetModel() string {
-	if x != nil {
-		return x.Model
-	}
-	return ""
-}
-
-func (x *RunResponse_ModelFallback) GetNextModel() string {
-	if x != nil {
-		return x.NextModel
-	}
-	return ""
-}
-
-func (x *RunResponse_ModelFallback) GetCode() ErrorCode {
-	if x != nil {
-		return x.Code
-	}
-	return ErrorCode_ERROR_CODE_UNSPECIFIED
-}
-
-func (x *RunResponse_ModelFallback) GetMessage() string {
-	if x != nil {
-		return x.Message
-	}
-	return ""
-}
-
-// ModelCallEnded says that a model call is over, and what it took. It comes after
-// the text of its message. The sum over a turn is EndResponse.usage_summary. Of a
-// call that the end of a server cut off, and that was not made again, only what its
-// retries and fallbacks have told is known.
-type RunResponse_ModelCallEnded struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session.
-	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// From the root to the agent whose call it was.
-	AgentPath []string `protobuf:"bytes,2,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
-	// The message that the call has written; empty for a call that has written
-	// none.
-	MessageId string `protobuf:"bytes,3,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
-	// The model that was called last, as the agent names it.
-	Model string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
-	// The name that its provider gave it.
-	ServedModel string `protobuf:"bytes,5,opt,name=served_model,json=servedModel,proto3" json:"served_model,omitempty"`
-	// Who served it.
-	Provider string `protobuf:"bytes,6,opt,name=provider,proto3" json:"provider,omitempty"`
-	// What the call took, all its tries included.
-	Usage *TokenUsage `protobuf:"bytes,7,opt,name=usage,proto3" json:"usage,omitempty"`
-	// How many tries reported what they took: what llm_calls of the turn counts.
-	LlmCalls int32 `protobuf:"varint,8,opt,name=llm_calls,json=llmCalls,proto3" json:"llm_calls,omitempty"`
-	// US dollars at the server's price table. Unset when a price is not known.
-	Cost *float64 `protobuf:"fixed64,9,opt,name=cost,proto3,oneof" json:"cost,omitempty"`
-	// Why the model stopped.
-	StopReason StopReason `protobuf:"varint,10,opt,name=stop_reason,json=stopReason,proto3,enum=agentd.v1.StopReason" json:"stop_reason,omitempty"`
-	// From the first try to the end of the answer, waits included.
-	Duration *durationpb.Duration `protobuf:"bytes,11,opt,name=duration,proto3" json:"duration,omitempty"`
-	// From the first try to the first text, or thought; unset when there was none.
-	FirstText *durationpb.Duration `protobuf:"bytes,12,opt,name=first_text,json=firstText,proto3" json:"first_text,omitempty"`
-	// What has come of it.
-	Outcome       RunResponse_ModelCallEnded_Outcome `protobuf:"varint,13,opt,name=outcome,proto3,enum=agentd.v1.RunResponse_ModelCallEnded_Outcome" json:"outcome,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RunResponse_ModelCallEnded) Reset() {
-	*x = RunResponse_ModelCallEnded{}
-	mi := &file_agentd_v1_service_proto_msgTypes[20]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RunResponse_ModelCallEnded) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RunResponse_ModelCallEnded) ProtoMessage() {}
-
-func (x *RunResponse_ModelCallEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[20]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RunResponse_ModelCallEnded.ProtoReflect.Descriptor instead.
-func (*RunResponse_ModelCallEnded) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 11}
-}
-
-func (x *RunResponse_ModelCallEnded) GetSessionId() string {
-	if x != nil {
-		return x.SessionId
-	}
-	return ""
-}
-
-func (x *RunResponse_ModelCallEnded) GetAgentPath() []string {
-	if x != nil {
-		return x.AgentPath
-	}
-	return nil
-}
-
-func (x *RunResponse_ModelCallEnded) GetMessageId() string {
-	if x != nil {
-		return x.MessageId
-	}
-	return ""
-}
-
-func (x *RunResponse_ModelCallEnded) GetModel() string {
-	if x != nil {
-		return x.Model
-	}
-	return ""
-}
-
-func (x *RunResponse_ModelCallEnded) GetServedModel() string {
-	if x != nil {
-		return x.ServedModel
-	}
-	return ""
-}
-
-func (x *RunResponse_ModelCallEnded) GetProvider() string {
-	if x != nil {
-		return x.Provider
-	}
-	return ""
-}
-
-func (x *RunResponse_ModelCallEnded) GetUsage() *TokenUsage {
-	if x != nil {
-		return x.Usage
-	}
-	return nil
-}
-
-func (x *RunResponse_ModelCallEnded) GetLlmCalls() int32 {
-	if x != nil {
-		return x.LlmCalls
-	}
-	return 0
-}
-
-func (x *RunResponse_ModelCallEnded) GetCost() float64 {
-	if x != nil && x.Cost != nil {
-		return *x.Cost
-	}
-	return 0
-}
-
-func (x *RunResponse_ModelCallEnded) GetStopReason() StopReason {
-	if x != nil {
-		return x.StopReason
-	}
-	return StopReason_STOP_REASON_UNSPECIFIED
-}
-
-func (x *RunResponse_ModelCallEnded) GetDuration() *durationpb.Duration {
-	if x != nil {
-		return x.Duration
-	}
-	return nil
-}
-
-func (x *RunResponse_ModelCallEnded) GetFirstText() *durationpb.Duration {
-	if x != nil {
-		return x.FirstText
-	}
-	return nil
-}
-
-func (x *RunResponse_ModelCallEnded) GetOutcome() RunResponse_ModelCallEnded_Outcome {
-	if x != nil {
-		return x.Outcome
-	}
-	return RunResponse_ModelCallEnded_OUTCOME_UNSPECIFIED
-}
-
-// ProviderTools tells what a model's own provider has run while it wrote a
-// message (searches, code), and what the message cites. The server only
-// observes it.
-type RunResponse_ProviderTools struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session.
-	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// From the root to the agent whose model it was.
-	AgentPath []string `protobuf:"bytes,2,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
-	// The message.
-	MessageId string `protobuf:"bytes,3,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
-	// In order.
-	Uses []*RunResponse_ProviderTools_Use `protobuf:"bytes,4,rep,name=uses,proto3" json:"uses,omitempty"`
-	// In order of the provider.
-	Citations     []*RunResponse_ProviderTools_Citation `protobuf:"bytes,5,rep,name=citations,proto3" json:"citations,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RunResponse_ProviderTools) Reset() {
-	*x = RunResponse_ProviderTools{}
-	mi := &file_agentd_v1_service_proto_msgTypes[21]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RunResponse_ProviderTools) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RunResponse_ProviderTools) ProtoMessage() {}
-
-func (x *RunResponse_ProviderTools) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[21]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RunResponse_ProviderTools.ProtoReflect.Descriptor instead.
-func (*RunResponse_ProviderTools) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 12}
-}
-
-func (x *RunResponse_ProviderTools) GetSessionId() string {
-	if x != nil {
-		return x.SessionId
-	}
-	return ""
-}
-
-func (x *RunResponse_ProviderTools) GetAgentPath() []string {
-	if x != nil {
-		return x.AgentPath
-	}
-	return nil
-}
-
-func (x *RunResponse_ProviderTools) GetMessageId() string {
-	if x != nil {
-		return x.MessageId
-	}
-	return ""
-}
-
-func (x *RunResponse_ProviderTools) GetUses() []*RunResponse_ProviderTools_Use {
-	if x != nil {
-		return x.Uses
-	}
-	return nil
-}
-
-func (x *RunResponse_ProviderTools) GetCitations() []*RunResponse_ProviderTools_Citation {
-	if x != nil {
-		return x.Citations
-	}
-	return nil
-}
-
-// RawPayload is a provider's answer to one try of a model call as it came over
-// the network, but for keys of the request, which are replaced; only for a turn
-// with ExecuteRequest.raw_payloads. It comes before the ModelCallEnded of its
-// call. A try may have several, such as one of a model that pauses, and has none
-// where nothing was answered.
-type RunResponse_RawPayload struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session.
-	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// From the root to the agent whose call it was.
-	AgentPath []string `protobuf:"bytes,2,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
-	// The message that the call was to write; for a summary, the one that the
-	// agent's call is to write after it.
-	MessageId string `protobuf:"bytes,3,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
-	// The try, from 1; it begins anew with each model of LlmAgent.fallback_models
-	// and behind HistoryCompacted.
-	Attempt uint32 `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	// Who answered.
-	Provider string `protobuf:"bytes,5,opt,name=provider,proto3" json:"provider,omitempty"`
-	// The HTTP status.
-	Status int32 `protobuf:"varint,6,opt,name=status,proto3" json:"status,omitempty"`
-	// The content type.
-	ContentType string `protobuf:"bytes,7,opt,name=content_type,json=contentType,proto3" json:"content_type,omitempty"`
-	// What was read of the body, at most 1 MiB, and 4 MiB of all bodies of a try.
-	Body []byte `protobuf:"bytes,8,opt,name=body,proto3" json:"body,omitempty"`
-	// True when there was more.
-	Truncated     bool `protobuf:"varint,9,opt,name=truncated,proto3" json:"truncated,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RunResponse_RawPayload) Reset() {
-	*x = RunResponse_RawPayload{}
-	mi := &file_agentd_v1_service_proto_msgTypes[22]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RunResponse_RawPayload) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RunResponse_RawPayload) ProtoMessage() {}
-
-func (x *RunResponse_RawPayload) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[22]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RunResponse_RawPayload.ProtoReflect.Descriptor instead.
-func (*RunResponse_RawPayload) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 13}
-}
-
-func (x *RunResponse_RawPayload) GetSessionId() string {
-	if x != nil {
-		return x.SessionId
-	}
-	return ""
-}
-
-func (x *RunResponse_RawPayload) GetAgentPath() []string {
-	if x != nil {
-		return x.AgentPath
-	}
-	return nil
-}
-
-func (x *RunResponse_RawPayload) GetMessageId() string {
-	if x != nil {
-		return x.MessageId
-	}
-	return ""
-}
-
-func (x *RunResponse_RawPayload) GetAttempt() uint32 {
-	if x != nil {
-		return x.Attempt
-	}
-	return 0
-}
-
-func (x *RunResponse_RawPayload) GetProvider() string {
-	if x != nil {
-		return x.Provider
-	}
-	return ""
-}
-
-func (x *RunResponse_RawPayload) GetStatus() int32 {
-	if x != nil {
-		return x.Status
-	}
-	return 0
-}
-
-func (x *RunResponse_RawPayload) GetContentType() string {
-	if x != nil {
-		return x.ContentType
-	}
-	return ""
-}
-
-func (x *RunResponse_RawPayload) GetBody() []byte {
-	if x != nil {
-		return x.Body
-	}
-	return nil
-}
-
-func (x *RunResponse_RawPayload) GetTruncated() bool {
-	if x != nil {
-		return x.Truncated
-	}
-	return false
-}
-
-// HistoryCompacted says that an agent's model is from now on told a summary in
-// place of the beginning of the conversation, see LlmAgent.compaction. The
-// session keeps all of it. The ModelCallEnded of the call that has written the
-// summary comes next.
-type RunResponse_HistoryCompacted struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session.
-	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// From the root to the agent whose model it is.
-	AgentPath []string `protobuf:"bytes,2,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
-	// What the model is told.
-	Summary string `protobuf:"bytes,3,opt,name=summary,proto3" json:"summary,omitempty"`
-	// The seq up to which the summary stands for what has happened.
-	ThroughSeq int64 `protobuf:"varint,4,opt,name=through_seq,json=throughSeq,proto3" json:"through_seq,omitempty"`
-	// Why.
-	Reason RunResponse_HistoryCompacted_Reason `protobuf:"varint,5,opt,name=reason,proto3,enum=agentd.v1.RunResponse_HistoryCompacted_Reason" json:"reason,omitempty"`
-	// Tokens of the prompt before, as far as they are known.
-	PromptTokens int64 `protobuf:"varint,6,opt,name=prompt_tokens,json=promptTokens,proto3" json:"prompt_tokens,omitempty"`
-	// The context window that was counted with, in tokens; 0 when it is not known.
-	ContextTokens int64 `protobuf:"varint,7,opt,name=context_tokens,json=contextTokens,proto3" json:"context_tokens,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RunResponse_HistoryCompacted) Reset() {
-	*x = RunResponse_HistoryCompacted{}
-	mi := &file_agentd_v1_service_proto_msgTypes[23]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RunResponse_HistoryCompacted) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RunResponse_HistoryCompacted) ProtoMessage() {}
-
-func (x *RunResponse_HistoryCompacted) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[23]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RunResponse_HistoryCompacted.ProtoReflect.Descriptor instead.
-func (*RunResponse_HistoryCompacted) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 14}
-}
-
-func (x *RunResponse_HistoryCompacted) GetSessionId() string {
-	if x != nil {
-		return x.SessionId
-	}
-	return ""
-}
-
-func (x *RunResponse_HistoryCompacted) GetAgentPath() []string {
-	if x != nil {
-		return x.AgentPath
-	}
-	return nil
-}
-
-func (x *RunResponse_HistoryCompacted) GetSummary() string {
-	if x != nil {
-		return x.Summary
-	}
-	return ""
-}
-
-func (x *RunResponse_HistoryCompacted) GetThroughSeq() int64 {
-	if x != nil {
-		return x.ThroughSeq
-	}
-	return 0
-}
-
-func (x *RunResponse_HistoryCompacted) GetReason() RunResponse_HistoryCompacted_Reason {
-	if x != nil {
-		return x.Reason
-	}
-	return RunResponse_HistoryCompacted_REASON_UNSPECIFIED
-}
-
-func (x *RunResponse_HistoryCompacted) GetPromptTokens() int64 {
-	if x != nil {
-		return x.PromptTokens
-	}
-	return 0
-}
-
-func (x *RunResponse_HistoryCompacted) GetContextTokens() int64 {
-	if x != nil {
-		return x.ContextTokens
-	}
-	return 0
 }
 
 // StateUpdate tells the client about session state: at the start of a turn the
@@ -3056,7 +3877,7 @@ type RunResponse_StateUpdate struct {
 
 func (x *RunResponse_StateUpdate) Reset() {
 	*x = RunResponse_StateUpdate{}
-	mi := &file_agentd_v1_service_proto_msgTypes[24]
+	mi := &file_agentd_v1_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3068,7 +3889,7 @@ func (x *RunResponse_StateUpdate) String() string {
 func (*RunResponse_StateUpdate) ProtoMessage() {}
 
 func (x *RunResponse_StateUpdate) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[24]
+	mi := &file_agentd_v1_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3081,7 +3902,7 @@ func (x *RunResponse_StateUpdate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResponse_StateUpdate.ProtoReflect.Descriptor instead.
 func (*RunResponse_StateUpdate) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 15}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 6}
 }
 
 func (x *RunResponse_StateUpdate) GetSessionId() string {
@@ -3098,840 +3919,19 @@ func (x *RunResponse_StateUpdate) GetStateDelta() *structpb.Struct {
 	return nil
 }
 
-// ToolCancelled tells the client that nobody waits for this call any more,
-// so that its handler can stop. An answer that still comes is refused.
-type RunResponse_ToolCancelled struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The stream's session.
-	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The call.
-	ToolCallId string `protobuf:"bytes,2,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
-	// Why: cancelled by a client, timed out, or the turn ended.
-	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RunResponse_ToolCancelled) Reset() {
-	*x = RunResponse_ToolCancelled{}
-	mi := &file_agentd_v1_service_proto_msgTypes[25]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RunResponse_ToolCancelled) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RunResponse_ToolCancelled) ProtoMessage() {}
-
-func (x *RunResponse_ToolCancelled) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[25]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RunResponse_ToolCancelled.ProtoReflect.Descriptor instead.
-func (*RunResponse_ToolCancelled) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 16}
-}
-
-func (x *RunResponse_ToolCancelled) GetSessionId() string {
-	if x != nil {
-		return x.SessionId
-	}
-	return ""
-}
-
-func (x *RunResponse_ToolCancelled) GetToolCallId() string {
-	if x != nil {
-		return x.ToolCallId
-	}
-	return ""
-}
-
-func (x *RunResponse_ToolCancelled) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
-// ToolCallNotice tells a client about a tool call that it is not asked to
-// answer: another client is, or nobody who is attached, see ToolCallUnserved. If
-// the other one leaves, a ToolCallRequest may follow.
-type RunResponse_ToolCallNotice struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The stream's session.
-	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The call's id.
-	ToolCallId string `protobuf:"bytes,2,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
-	// The tool.
-	ToolName string `protobuf:"bytes,3,opt,name=tool_name,json=toolName,proto3" json:"tool_name,omitempty"`
-	// The arguments, a JSON object, in the model's own text.
-	ToolInput string `protobuf:"bytes,4,opt,name=tool_input,json=toolInput,proto3" json:"tool_input,omitempty"`
-	// From the root to the agent that called.
-	AgentPath     []string `protobuf:"bytes,5,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RunResponse_ToolCallNotice) Reset() {
-	*x = RunResponse_ToolCallNotice{}
-	mi := &file_agentd_v1_service_proto_msgTypes[26]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RunResponse_ToolCallNotice) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RunResponse_ToolCallNotice) ProtoMessage() {}
-
-func (x *RunResponse_ToolCallNotice) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[26]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RunResponse_ToolCallNotice.ProtoReflect.Descriptor instead.
-func (*RunResponse_ToolCallNotice) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 17}
-}
-
-func (x *RunResponse_ToolCallNotice) GetSessionId() string {
-	if x != nil {
-		return x.SessionId
-	}
-	return ""
-}
-
-func (x *RunResponse_ToolCallNotice) GetToolCallId() string {
-	if x != nil {
-		return x.ToolCallId
-	}
-	return ""
-}
-
-func (x *RunResponse_ToolCallNotice) GetToolName() string {
-	if x != nil {
-		return x.ToolName
-	}
-	return ""
-}
-
-func (x *RunResponse_ToolCallNotice) GetToolInput() string {
-	if x != nil {
-		return x.ToolInput
-	}
-	return ""
-}
-
-func (x *RunResponse_ToolCallNotice) GetAgentPath() []string {
-	if x != nil {
-		return x.AgentPath
-	}
-	return nil
-}
-
-// Retract tells the client to drop what it has of unfinished messages: their
-// model calls are made again, and text that comes under the same message_id
-// starts the message over.
-type RunResponse_Retract struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The stream's session.
-	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The message; empty means every unfinished message of the turn.
-	MessageId string `protobuf:"bytes,2,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
-	// From the root to the agent that spoke; empty with an empty message_id.
-	AgentPath     []string `protobuf:"bytes,3,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RunResponse_Retract) Reset() {
-	*x = RunResponse_Retract{}
-	mi := &file_agentd_v1_service_proto_msgTypes[27]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RunResponse_Retract) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RunResponse_Retract) ProtoMessage() {}
-
-func (x *RunResponse_Retract) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[27]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RunResponse_Retract.ProtoReflect.Descriptor instead.
-func (*RunResponse_Retract) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 18}
-}
-
-func (x *RunResponse_Retract) GetSessionId() string {
-	if x != nil {
-		return x.SessionId
-	}
-	return ""
-}
-
-func (x *RunResponse_Retract) GetMessageId() string {
-	if x != nil {
-		return x.MessageId
-	}
-	return ""
-}
-
-func (x *RunResponse_Retract) GetAgentPath() []string {
-	if x != nil {
-		return x.AgentPath
-	}
-	return nil
-}
-
-// ToolResult tells that a tool call has been answered, by whichever client.
-type RunResponse_ToolResult struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The stream's session.
-	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The call's id.
-	ToolCallId string `protobuf:"bytes,2,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
-	// The tool.
-	ToolName string `protobuf:"bytes,3,opt,name=tool_name,json=toolName,proto3" json:"tool_name,omitempty"`
-	// What the model sees.
-	//
-	// Types that are valid to be assigned to Result:
-	//
-	//	*RunResponse_ToolResult_Output
-	//	*RunResponse_ToolResult_Error
-	Result isRunResponse_ToolResult_Result `protobuf_oneof:"result"`
-	// From the root to the agent that called.
-	AgentPath []string `protobuf:"bytes,6,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
-	// More of the result.
-	Parts         []*Part `protobuf:"bytes,7,rep,name=parts,proto3" json:"parts,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RunResponse_ToolResult) Reset() {
-	*x = RunResponse_ToolResult{}
-	mi := &file_agentd_v1_service_proto_msgTypes[28]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RunResponse_ToolResult) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RunResponse_ToolResult) ProtoMessage() {}
-
-func (x *RunResponse_ToolResult) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[28]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RunResponse_ToolResult.ProtoReflect.Descriptor instead.
-func (*RunResponse_ToolResult) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 19}
-}
-
-func (x *RunResponse_ToolResult) GetSessionId() string {
-	if x != nil {
-		return x.SessionId
-	}
-	return ""
-}
-
-func (x *RunResponse_ToolResult) GetToolCallId() string {
-	if x != nil {
-		return x.ToolCallId
-	}
-	return ""
-}
-
-func (x *RunResponse_ToolResult) GetToolName() string {
-	if x != nil {
-		return x.ToolName
-	}
-	return ""
-}
-
-func (x *RunResponse_ToolResult) GetResult() isRunResponse_ToolResult_Result {
-	if x != nil {
-		return x.Result
-	}
-	return nil
-}
-
-func (x *RunResponse_ToolResult) GetOutput() string {
-	if x != nil {
-		if x, ok := x.Result.(*RunResponse_ToolResult_Output); ok {
-			return x.Output
-		}
-	}
-	return ""
-}
-
-func (x *RunResponse_ToolResult) GetError() string {
-	if x != nil {
-		if x, ok := x.Result.(*RunResponse_ToolResult_Error); ok {
-			return x.Error
-		}
-	}
-	return ""
-}
-
-func (x *RunResponse_ToolResult) GetAgentPath() []string {
-	if x != nil {
-		return x.AgentPath
-	}
-	return nil
-}
-
-func (x *RunResponse_ToolResult) GetParts() []*Part {
-	if x != nil {
-		return x.Parts
-	}
-	return nil
-}
-
-type isRunResponse_ToolResult_Result interface {
-	isRunResponse_ToolResult_Result()
-}
-
-type RunResponse_ToolResult_Output struct {
-	// The tool's result.
-	Output string `protobuf:"bytes,4,opt,name=output,proto3,oneof"`
-}
-
-type RunResponse_ToolResult_Error struct {
-	// Why the tool failed.
-	Error string `protobuf:"bytes,5,opt,name=error,proto3,oneof"`
-}
-
-func (*RunResponse_ToolResult_Output) isRunResponse_ToolResult_Result() {}
-
-func (*RunResponse_ToolResult_Error) isRunResponse_ToolResult_Result() {}
-
-// InteractionRequested tells that the turn asks a person.
-type RunResponse_InteractionRequested struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// What is asked.
-	Interaction   *Interaction `protobuf:"bytes,1,opt,name=interaction,proto3" json:"interaction,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RunResponse_InteractionRequested) Reset() {
-	*x = RunResponse_InteractionRequested{}
-	mi := &file_agentd_v1_service_proto_msgTypes[29]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RunResponse_InteractionRequested) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RunResponse_InteractionRequested) ProtoMessage() {}
-
-func (x *RunResponse_InteractionRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[29]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RunResponse_InteractionRequested.ProtoReflect.Descriptor instead.
-func (*RunResponse_InteractionRequested) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 20}
-}
-
-func (x *RunResponse_InteractionRequested) GetInteraction() *Interaction {
-	if x != nil {
-		return x.Interaction
-	}
-	return nil
-}
-
-// InteractionResolved tells that nobody is asked any more. The call of an
-// approved tool follows as ToolCallRequest or ToolCallNotice.
-type RunResponse_InteractionResolved struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its status is resolved or canceled.
-	Interaction   *Interaction `protobuf:"bytes,1,opt,name=interaction,proto3" json:"interaction,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RunResponse_InteractionResolved) Reset() {
-	*x = RunResponse_InteractionResolved{}
-	mi := &file_agentd_v1_service_proto_msgTypes[30]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RunResponse_InteractionResolved) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RunResponse_InteractionResolved) ProtoMessage() {}
-
-func (x *RunResponse_InteractionResolved) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[30]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RunResponse_InteractionResolved.ProtoReflect.Descriptor instead.
-func (*RunResponse_InteractionResolved) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 21}
-}
-
-func (x *RunResponse_InteractionResolved) GetInteraction() *Interaction {
-	if x != nil {
-		return x.Interaction
-	}
-	return nil
-}
-
-// ToolCallUnserved says that a tool call waits and that no attached client has
-// its tool. It is sent a few seconds after the call was asked, or after the last
-// client that had the tool has left, and once to each client that attaches
-// later. It is not stored, and its seq is 0. The call waits on; a client that
-// attaches with the tool is asked.
-type RunResponse_ToolCallUnserved struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The stream's session.
-	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The call's id.
-	ToolCallId string `protobuf:"bytes,2,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
-	// The tool.
-	ToolName string `protobuf:"bytes,3,opt,name=tool_name,json=toolName,proto3" json:"tool_name,omitempty"`
-	// From the root to the agent that called.
-	AgentPath []string `protobuf:"bytes,4,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
-	// When the turn ends if no client with the tool attaches.
-	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RunResponse_ToolCallUnserved) Reset() {
-	*x = RunResponse_ToolCallUnserved{}
-	mi := &file_agentd_v1_service_proto_msgTypes[31]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RunResponse_ToolCallUnserved) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RunResponse_ToolCallUnserved) ProtoMessage() {}
-
-func (x *RunResponse_ToolCallUnserved) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[31]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RunResponse_ToolCallUnserved.ProtoReflect.Descriptor instead.
-func (*RunResponse_ToolCallUnserved) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 22}
-}
-
-func (x *RunResponse_ToolCallUnserved) GetSessionId() string {
-	if x != nil {
-		return x.SessionId
-	}
-	return ""
-}
-
-func (x *RunResponse_ToolCallUnserved) GetToolCallId() string {
-	if x != nil {
-		return x.ToolCallId
-	}
-	return ""
-}
-
-func (x *RunResponse_ToolCallUnserved) GetToolName() string {
-	if x != nil {
-		return x.ToolName
-	}
-	return ""
-}
-
-func (x *RunResponse_ToolCallUnserved) GetAgentPath() []string {
-	if x != nil {
-		return x.AgentPath
-	}
-	return nil
-}
-
-func (x *RunResponse_ToolCallUnserved) GetExpireTime() *timestamppb.Timestamp {
-	if x != nil {
-		return x.ExpireTime
-	}
-	return nil
-}
-
-// ModelCall is a model call that was aborted.
-type RunResponse_CancelReceipt_ModelCall struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// From the root to the agent whose call it was.
-	AgentPath []string `protobuf:"bytes,1,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
-	// The model's name.
-	Model string `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
-	// The message that it was writing.
-	MessageId string `protobuf:"bytes,3,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
-	// How long the call had been under way.
-	Ran           *durationpb.Duration `protobuf:"bytes,4,opt,name=ran,proto3" json:"ran,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RunResponse_CancelReceipt_ModelCall) Reset() {
-	*x = RunResponse_CancelReceipt_ModelCall{}
-	mi := &file_agentd_v1_service_proto_msgTypes[32]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RunResponse_CancelReceipt_ModelCall) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RunResponse_CancelReceipt_ModelCall) ProtoMessage() {}
-
-func (x *RunResponse_CancelReceipt_ModelCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[32]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RunResponse_CancelReceipt_ModelCall.ProtoReflect.Descriptor instead.
-func (*RunResponse_CancelReceipt_ModelCall) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 6, 0}
-}
-
-func (x *RunResponse_CancelReceipt_ModelCall) GetAgentPath() []string {
-	if x != nil {
-		return x.AgentPath
-	}
-	return nil
-}
-
-func (x *RunResponse_CancelReceipt_ModelCall) GetModel() string {
-	if x != nil {
-		return x.Model
-	}
-	return ""
-}
-
-func (x *RunResponse_CancelReceipt_ModelCall) GetMessageId() string {
-	if x != nil {
-		return x.MessageId
-	}
-	return ""
-}
-
-func (x *RunResponse_CancelReceipt_ModelCall) GetRan() *durationpb.Duration {
-	if x != nil {
-		return x.Ran
-	}
-	return nil
-}
-
-// ToolCall is one call of the model answers whose tools were under way.
-type RunResponse_CancelReceipt_ToolCall struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The call's id.
-	ToolCallId string `protobuf:"bytes,1,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
-	// The tool.
-	ToolName      string `protobuf:"bytes,2,opt,name=tool_name,json=toolName,proto3" json:"tool_name,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RunResponse_CancelReceipt_ToolCall) Reset() {
-	*x = RunResponse_CancelReceipt_ToolCall{}
-	mi := &file_agentd_v1_service_proto_msgTypes[33]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RunResponse_CancelReceipt_ToolCall) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RunResponse_CancelReceipt_ToolCall) ProtoMessage() {}
-
-func (x *RunResponse_CancelReceipt_ToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[33]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RunResponse_CancelReceipt_ToolCall.ProtoReflect.Descriptor instead.
-func (*RunResponse_CancelReceipt_ToolCall) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 6, 1}
-}
-
-func (x *RunResponse_CancelReceipt_ToolCall) GetToolCallId() string {
-	if x != nil {
-		return x.ToolCallId
-	}
-	return ""
-}
-
-func (x *RunResponse_CancelReceipt_ToolCall) GetToolName() string {
-	if x != nil {
-		return x.ToolName
-	}
-	return ""
-}
-
-// Use is one run of a tool.
-type RunResponse_ProviderTools_Use struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The provider's id; may be empty.
-	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// The builtin tool, such as google_search, web_search, url_context and
-	// code_execution; a tool that has no such name has the provider's own.
-	ToolName string `protobuf:"bytes,2,opt,name=tool_name,json=toolName,proto3" json:"tool_name,omitempty"`
-	// What it was asked, JSON; empty where the provider does not say.
-	Input string `protobuf:"bytes,3,opt,name=input,proto3" json:"input,omitempty"`
-	// What it found, JSON; empty where the provider does not say. What the
-	// provider has encrypted is left out.
-	Output string `protobuf:"bytes,4,opt,name=output,proto3" json:"output,omitempty"`
-	// Why it failed; empty when it did not.
-	Error         string `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RunResponse_ProviderTools_Use) Reset() {
-	*x = RunResponse_ProviderTools_Use{}
-	mi := &file_agentd_v1_service_proto_msgTypes[34]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RunResponse_ProviderTools_Use) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RunResponse_ProviderTools_Use) ProtoMessage() {}
-
-func (x *RunResponse_ProviderTools_Use) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[34]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RunResponse_ProviderTools_Use.ProtoReflect.Descriptor instead.
-func (*RunResponse_ProviderTools_Use) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 12, 0}
-}
-
-func (x *RunResponse_ProviderTools_Use) GetId() string {
-	if x != nil {
-		return x.Id
-	}
-	return ""
-}
-
-func (x *RunResponse_ProviderTools_Use) GetToolName() string {
-	if x != nil {
-		return x.ToolName
-	}
-	return ""
-}
-
-func (x *RunResponse_ProviderTools_Use) GetInput() string {
-	if x != nil {
-		return x.Input
-	}
-	return ""
-}
-
-func (x *RunResponse_ProviderTools_Use) GetOutput() string {
-	if x != nil {
-		return x.Output
-	}
-	return ""
-}
-
-func (x *RunResponse_ProviderTools_Use) GetError() string {
-	if x != nil {
-		return x.Error
-	}
-	return ""
-}
-
-// Citation is a source of a part of the message.
-type RunResponse_ProviderTools_Citation struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Where it is.
-	Uri string `protobuf:"bytes,1,opt,name=uri,proto3" json:"uri,omitempty"`
-	// What it is called.
-	Title string `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
-	// The words of the source; empty where the provider does not say.
-	CitedText string `protobuf:"bytes,3,opt,name=cited_text,json=citedText,proto3" json:"cited_text,omitempty"`
-	// The part of the message's text, without thoughts, as offsets in bytes of
-	// its UTF-8 form; both 0 when the provider does not say.
-	Start int32 `protobuf:"varint,4,opt,name=start,proto3" json:"start,omitempty"`
-	// Behind the last byte.
-	End           int32 `protobuf:"varint,5,opt,name=end,proto3" json:"end,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RunResponse_ProviderTools_Citation) Reset() {
-	*x = RunResponse_ProviderTools_Citation{}
-	mi := &file_agentd_v1_service_proto_msgTypes[35]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RunResponse_ProviderTools_Citation) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RunResponse_ProviderTools_Citation) ProtoMessage() {}
-
-func (x *RunResponse_ProviderTools_Citation) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[35]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RunResponse_ProviderTools_Citation.ProtoReflect.Descriptor instead.
-func (*RunResponse_ProviderTools_Citation) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 12, 1}
-}
-
-func (x *RunResponse_ProviderTools_Citation) GetUri() string {
-	if x != nil {
-		return x.Uri
-	}
-	return ""
-}
-
-func (x *RunResponse_ProviderTools_Citation) GetTitle() string {
-	if x != nil {
-		return x.Title
-	}
-	return ""
-}
-
-func (x *RunResponse_ProviderTools_Citation) GetCitedText() string {
-	if x != nil {
-		return x.CitedText
-	}
-	return ""
-}
-
-func (x *RunResponse_ProviderTools_Citation) GetStart() int32 {
-	if x != nil {
-		return x.Start
-	}
-	return 0
-}
-
-func (x *RunResponse_ProviderTools_Citation) GetEnd() int32 {
-	if x != nil {
-		return x.End
-	}
-	return 0
-}
-
 var File_agentd_v1_service_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"\x17agentd/v1/service.proto\x12\tagentd.v1\x1a\x1cagentd/v1/interactions.proto\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa3\x11\n" +
+	"\x17agentd/v1/service.proto\x12\tagentd.v1\x1a\x1cagentd/v1/interactions.proto\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xef\x0f\n" +
 	"\n" +
 	"RunRequest\x12@\n" +
 	"\aexecute\x18\x01 \x01(\v2$.agentd.v1.RunRequest.ExecuteRequestH\x00R\aexecute\x12F\n" +
 	"\theartbeat\x18\x02 \x01(\v2&.agentd.v1.RunRequest.HeartbeatRequestH\x00R\theartbeat\x12V\n" +
 	"\x12tool_call_response\x18\x03 \x01(\v2&.agentd.v1.RunRequest.ToolCallResponseH\x00R\x10toolCallResponse\x124\n" +
 	"\x03end\x18\x04 \x01(\v2 .agentd.v1.RunRequest.EndRequestH\x00R\x03end\x12=\n" +
-	"\x06cancel\x18\x05 \x01(\v2#.agentd.v1.RunRequest.CancelRequestH\x00R\x06cancel\x12^\n" +
-	"\x14interaction_response\x18\x14 \x01(\v2).agentd.v1.RunRequest.InteractionResponseH\x00R\x13interactionResponse\x1a\xf6\a\n" +
+	"\x06cancel\x18\x05 \x01(\v2#.agentd.v1.RunRequest.CancelRequestH\x00R\x06cancel\x12S\n" +
+	"\x14interaction_response\x18\x14 \x01(\v2\x1e.agentd.v1.InteractionResponseH\x00R\x13interactionResponse\x1a\xf6\a\n" +
 	"\x0eExecuteRequest\x12&\n" +
 	"\x05agent\x18\x01 \x01(\v2\x10.agentd.v1.AgentR\x05agent\x12,\n" +
 	"\n" +
@@ -3991,16 +3991,8 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\ftool_call_id\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x02H\x00R\n" +
 	"toolCallId\x88\x01\x01B\x0f\n" +
-	"\r_tool_call_id\x1a\xa6\x01\n" +
-	"\x13InteractionResponse\x12\x1d\n" +
-	"\n" +
-	"session_id\x18\x01 \x01(\tR\tsessionId\x121\n" +
-	"\x0einteraction_id\x18\x02 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\rinteractionId\x12=\n" +
-	"\n" +
-	"resolution\x18\x03 \x01(\v2\x15.agentd.v1.ResolutionB\x06\xbaH\x03\xc8\x01\x01R\n" +
-	"resolutionB\x10\n" +
-	"\arequest\x12\x05\xbaH\x02\b\x01\"\x977\n" +
+	"\r_tool_call_idB\x10\n" +
+	"\arequest\x12\x05\xbaH\x02\b\x01\"\xbb\x16\n" +
 	"\vRunResponse\x12B\n" +
 	"\aexecute\x18\x01 \x01(\v2&.agentd.v1.RunResponse.ExecuteResponseH\x00R\aexecute\x12H\n" +
 	"\theartbeat\x18\x02 \x01(\v2(.agentd.v1.RunResponse.HeartbeatResponseH\x00R\theartbeat\x12E\n" +
@@ -4008,26 +4000,23 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\x05error\x18\x04 \x01(\v2$.agentd.v1.RunResponse.ErrorResponseH\x00R\x05error\x126\n" +
 	"\x03end\x18\x05 \x01(\v2\".agentd.v1.RunResponse.EndResponseH\x00R\x03end\x12G\n" +
 	"\foutput_chunk\x18\x06 \x01(\v2\".agentd.v1.RunResponse.OutputChunkH\x00R\voutputChunk\x12G\n" +
-	"\fstate_update\x18\a \x01(\v2\".agentd.v1.RunResponse.StateUpdateH\x00R\vstateUpdate\x12M\n" +
-	"\x0etool_cancelled\x18\x14 \x01(\v2$.agentd.v1.RunResponse.ToolCancelledH\x00R\rtoolCancelled\x12Q\n" +
-	"\x10tool_call_notice\x18\x15 \x01(\v2%.agentd.v1.RunResponse.ToolCallNoticeH\x00R\x0etoolCallNotice\x12:\n" +
-	"\aretract\x18\x16 \x01(\v2\x1e.agentd.v1.RunResponse.RetractH\x00R\aretract\x12D\n" +
-	"\vturn_queued\x18\x17 \x01(\v2!.agentd.v1.RunResponse.TurnQueuedH\x00R\n" +
+	"\fstate_update\x18\a \x01(\v2\".agentd.v1.RunResponse.StateUpdateH\x00R\vstateUpdate\x12K\n" +
+	"\x12tool_call_canceled\x18\x14 \x01(\v2\x1b.agentd.v1.ToolCallCanceledH\x00R\x10toolCallCanceled\x12N\n" +
+	"\x13tool_call_announced\x18\x15 \x01(\v2\x1c.agentd.v1.ToolCallAnnouncedH\x00R\x11toolCallAnnounced\x12J\n" +
+	"\x11message_retracted\x18\x16 \x01(\v2\x1b.agentd.v1.MessageRetractedH\x00R\x10messageRetracted\x128\n" +
+	"\vturn_queued\x18\x17 \x01(\v2\x15.agentd.v1.TurnQueuedH\x00R\n" +
 	"turnQueued\x12G\n" +
-	"\fuser_message\x18\x18 \x01(\v2\".agentd.v1.RunResponse.UserMessageH\x00R\vuserMessage\x12D\n" +
-	"\vmodel_retry\x18\x19 \x01(\v2!.agentd.v1.RunResponse.ModelRetryH\x00R\n" +
-	"modelRetry\x12D\n" +
-	"\vtool_result\x18\x1a \x01(\v2!.agentd.v1.RunResponse.ToolResultH\x00R\n" +
-	"toolResult\x12b\n" +
-	"\x15interaction_requested\x18\x1b \x01(\v2+.agentd.v1.RunResponse.InteractionRequestedH\x00R\x14interactionRequested\x12_\n" +
-	"\x14interaction_resolved\x18\x1c \x01(\v2*.agentd.v1.RunResponse.InteractionResolvedH\x00R\x13interactionResolved\x12Q\n" +
-	"\x10model_call_ended\x18\x1d \x01(\v2%.agentd.v1.RunResponse.ModelCallEndedH\x00R\x0emodelCallEnded\x12M\n" +
-	"\x0emodel_fallback\x18\x1e \x01(\v2$.agentd.v1.RunResponse.ModelFallbackH\x00R\rmodelFallback\x12M\n" +
-	"\x0eprovider_tools\x18\x1f \x01(\v2$.agentd.v1.RunResponse.ProviderToolsH\x00R\rproviderTools\x12D\n" +
-	"\vraw_payload\x18  \x01(\v2!.agentd.v1.RunResponse.RawPayloadH\x00R\n" +
-	"rawPayload\x12V\n" +
-	"\x11history_compacted\x18! \x01(\v2'.agentd.v1.RunResponse.HistoryCompactedH\x00R\x10historyCompacted\x12W\n" +
-	"\x12tool_call_unserved\x18# \x01(\v2'.agentd.v1.RunResponse.ToolCallUnservedH\x00R\x10toolCallUnserved\x12\x10\n" +
+	"\x10message_injected\x18\x18 \x01(\v2\x1a.agentd.v1.MessageInjectedH\x00R\x0fmessageInjected\x12K\n" +
+	"\x12model_call_retried\x18\x19 \x01(\v2\x1b.agentd.v1.ModelCallRetriedH\x00R\x10modelCallRetried\x12K\n" +
+	"\x12tool_call_answered\x18\x1a \x01(\v2\x1b.agentd.v1.ToolCallAnsweredH\x00R\x10toolCallAnswered\x12V\n" +
+	"\x15interaction_requested\x18\x1b \x01(\v2\x1f.agentd.v1.InteractionRequestedH\x00R\x14interactionRequested\x12S\n" +
+	"\x14interaction_resolved\x18\x1c \x01(\v2\x1e.agentd.v1.InteractionResolvedH\x00R\x13interactionResolved\x12E\n" +
+	"\x10model_call_ended\x18\x1d \x01(\v2\x19.agentd.v1.ModelCallEndedH\x00R\x0emodelCallEnded\x12O\n" +
+	"\x14model_call_fell_back\x18\x1e \x01(\v2\x1c.agentd.v1.ModelCallFellBackH\x00R\x11modelCallFellBack\x12N\n" +
+	"\x13provider_tools_used\x18\x1f \x01(\v2\x1c.agentd.v1.ProviderToolsUsedH\x00R\x11providerToolsUsed\x12Q\n" +
+	"\x14raw_payload_received\x18  \x01(\v2\x1d.agentd.v1.RawPayloadReceivedH\x00R\x12rawPayloadReceived\x12J\n" +
+	"\x11history_compacted\x18! \x01(\v2\x1b.agentd.v1.HistoryCompactedH\x00R\x10historyCompacted\x12K\n" +
+	"\x12tool_call_unserved\x18# \x01(\v2\x1b.agentd.v1.ToolCallUnservedH\x00R\x10toolCallUnserved\x12\x10\n" +
 	"\x03seq\x18\n" +
 	" \x01(\x03R\x03seq\x12\x17\n" +
 	"\aturn_id\x18\v \x01(\tR\x06turnId\x12.\n" +
@@ -4070,33 +4059,48 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\tretryable\x18\x04 \x01(\bR\tretryable\x12 \n" +
 	"\ftool_call_id\x18\n" +
 	" \x01(\tR\n" +
-	"toolCallId\x1a\xb5\x02\n" +
+	"toolCallId\x1a\xa9\x02\n" +
 	"\vEndResponse\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1b\n" +
 	"\x06reason\x18\x02 \x01(\tH\x00R\x06reason\x88\x01\x01\x12<\n" +
 	"\rusage_summary\x18\x03 \x01(\v2\x17.agentd.v1.UsageSummaryR\fusageSummary\x12\x1c\n" +
-	"\tcompleted\x18\x04 \x01(\bR\tcompleted\x12>\n" +
+	"\tcompleted\x18\x04 \x01(\bR\tcompleted\x122\n" +
 	"\areceipt\x18\n" +
-	" \x01(\v2$.agentd.v1.RunResponse.CancelReceiptR\areceipt\x12C\n" +
+	" \x01(\v2\x18.agentd.v1.CancelReceiptR\areceipt\x12C\n" +
 	"\x11structured_output\x18\v \x01(\v2\x16.google.protobuf.ValueR\x10structuredOutputB\t\n" +
-	"\a_reason\x1a\xb8\x04\n" +
-	"\rCancelReceipt\x12^\n" +
-	"\x13aborted_model_calls\x18\x01 \x03(\v2..agentd.v1.RunResponse.CancelReceipt.ModelCallR\x11abortedModelCalls\x12_\n" +
-	"\x14cancelled_tool_calls\x18\x02 \x03(\v2-.agentd.v1.RunResponse.CancelReceipt.ToolCallR\x12cancelledToolCalls\x12]\n" +
-	"\x13answered_tool_calls\x18\x03 \x03(\v2-.agentd.v1.RunResponse.CancelReceipt.ToolCallR\x11answeredToolCalls\x12-\n" +
-	"\x04took\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x04took\x1a\x8c\x01\n" +
-	"\tModelCall\x12\x1d\n" +
+	"\a_reason\x1af\n" +
+	"\vStateUpdate\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x128\n" +
+	"\vstate_delta\x18\x02 \x01(\v2\x17.google.protobuf.StructR\n" +
+	"stateDeltaB\n" +
+	"\n" +
+	"\bresponse\"\xa6\x01\n" +
+	"\x13InteractionResponse\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x121\n" +
+	"\x0einteraction_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\rinteractionId\x12=\n" +
+	"\n" +
+	"resolution\x18\x03 \x01(\v2\x15.agentd.v1.ResolutionB\x06\xbaH\x03\xc8\x01\x01R\n" +
+	"resolution\"\xa5\x02\n" +
+	"\rCancelReceipt\x12K\n" +
+	"\x13aborted_model_calls\x18\x01 \x03(\v2\x1b.agentd.v1.AbortedModelCallR\x11abortedModelCalls\x12K\n" +
+	"\x13canceled_tool_calls\x18\x02 \x03(\v2\x1b.agentd.v1.CanceledToolCallR\x11canceledToolCalls\x12K\n" +
+	"\x13answered_tool_calls\x18\x03 \x03(\v2\x1b.agentd.v1.CanceledToolCallR\x11answeredToolCalls\x12-\n" +
+	"\x04took\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x04took\"\x93\x01\n" +
+	"\x10AbortedModelCall\x12\x1d\n" +
 	"\n" +
 	"agent_path\x18\x01 \x03(\tR\tagentPath\x12\x14\n" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12\x1d\n" +
 	"\n" +
 	"message_id\x18\x03 \x01(\tR\tmessageId\x12+\n" +
-	"\x03ran\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x03ran\x1aI\n" +
-	"\bToolCall\x12 \n" +
+	"\x03ran\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x03ran\"Q\n" +
+	"\x10CanceledToolCall\x12 \n" +
 	"\ftool_call_id\x18\x01 \x01(\tR\n" +
 	"toolCallId\x12\x1b\n" +
-	"\ttool_name\x18\x02 \x01(\tR\btoolName\x1a\xaa\x01\n" +
+	"\ttool_name\x18\x02 \x01(\tR\btoolName\"\xaa\x01\n" +
 	"\n" +
 	"TurnQueued\x12\x1d\n" +
 	"\n" +
@@ -4106,15 +4110,14 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\x05ahead\x18\x03 \x01(\rR\x05ahead\x12\x16\n" +
 	"\x06inject\x18\x04 \x01(\bR\x06inject\x12.\n" +
 	"\n" +
-	"user_parts\x18\x05 \x03(\v2\x0f.agentd.v1.PartR\tuserParts\x1a\x93\x01\n" +
-	"\vUserMessage\x12\x1d\n" +
+	"user_parts\x18\x05 \x03(\v2\x0f.agentd.v1.PartR\tuserParts\"\x97\x01\n" +
+	"\x0fMessageInjected\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x18\n" +
 	"\acontent\x18\x02 \x01(\tR\acontent\x12$\n" +
 	"\x0equeued_turn_id\x18\x03 \x01(\tR\fqueuedTurnId\x12%\n" +
-	"\x05parts\x18\x04 \x03(\v2\x0f.agentd.v1.PartR\x05parts\x1a\xf6\x01\n" +
-	"\n" +
-	"ModelRetry\x12\x1d\n" +
+	"\x05parts\x18\x04 \x03(\v2\x0f.agentd.v1.PartR\x05parts\"\xfc\x01\n" +
+	"\x10ModelCallRetried\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
 	"\n" +
@@ -4124,8 +4127,8 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\aattempt\x18\x04 \x01(\rR\aattempt\x12-\n" +
 	"\x04wait\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12(\n" +
 	"\x04code\x18\x06 \x01(\x0e2\x14.agentd.v1.ErrorCodeR\x04code\x12\x18\n" +
-	"\amessage\x18\a \x01(\tR\amessage\x1a\xe5\x01\n" +
-	"\rModelFallback\x12\x1d\n" +
+	"\amessage\x18\a \x01(\tR\amessage\"\xe9\x01\n" +
+	"\x11ModelCallFellBack\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
 	"\n" +
@@ -4136,7 +4139,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\n" +
 	"next_model\x18\x05 \x01(\tR\tnextModel\x12(\n" +
 	"\x04code\x18\x06 \x01(\x0e2\x14.agentd.v1.ErrorCodeR\x04code\x12\x18\n" +
-	"\amessage\x18\a \x01(\tR\amessage\x1a\x86\x05\n" +
+	"\amessage\x18\a \x01(\tR\amessage\"\x93\x05\n" +
 	"\x0eModelCallEnded\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
@@ -4148,45 +4151,44 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\fserved_model\x18\x05 \x01(\tR\vservedModel\x12\x1a\n" +
 	"\bprovider\x18\x06 \x01(\tR\bprovider\x12+\n" +
 	"\x05usage\x18\a \x01(\v2\x15.agentd.v1.TokenUsageR\x05usage\x12\x1b\n" +
-	"\tllm_calls\x18\b \x01(\x05R\bllmCalls\x12\x17\n" +
-	"\x04cost\x18\t \x01(\x01H\x00R\x04cost\x88\x01\x01\x126\n" +
+	"\tllm_calls\x18\b \x01(\x05R\bllmCalls\x12\x1e\n" +
+	"\bcost_usd\x18\t \x01(\x01H\x00R\acostUsd\x88\x01\x01\x126\n" +
 	"\vstop_reason\x18\n" +
 	" \x01(\x0e2\x15.agentd.v1.StopReasonR\n" +
 	"stopReason\x125\n" +
-	"\bduration\x18\v \x01(\v2\x19.google.protobuf.DurationR\bduration\x128\n" +
-	"\n" +
-	"first_text\x18\f \x01(\v2\x19.google.protobuf.DurationR\tfirstText\x12G\n" +
-	"\aoutcome\x18\r \x01(\x0e2-.agentd.v1.RunResponse.ModelCallEnded.OutcomeR\aoutcome\"d\n" +
+	"\bduration\x18\v \x01(\v2\x19.google.protobuf.DurationR\bduration\x12F\n" +
+	"\x12time_to_first_text\x18\f \x01(\v2\x19.google.protobuf.DurationR\x0ftimeToFirstText\x12;\n" +
+	"\aoutcome\x18\r \x01(\x0e2!.agentd.v1.ModelCallEnded.OutcomeR\aoutcome\"d\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10OUTCOME_ANSWERED\x10\x01\x12\x16\n" +
-	"\x12OUTCOME_SUMMARISED\x10\x02\x12\x12\n" +
-	"\x0eOUTCOME_FAILED\x10\x03B\a\n" +
-	"\x05_cost\x1a\xea\x03\n" +
-	"\rProviderTools\x12\x1d\n" +
+	"\x12OUTCOME_SUMMARIZED\x10\x02\x12\x12\n" +
+	"\x0eOUTCOME_FAILED\x10\x03B\v\n" +
+	"\t_cost_usd\"\xd3\x01\n" +
+	"\x11ProviderToolsUsed\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
 	"\n" +
 	"agent_path\x18\x02 \x03(\tR\tagentPath\x12\x1d\n" +
 	"\n" +
-	"message_id\x18\x03 \x01(\tR\tmessageId\x12<\n" +
-	"\x04uses\x18\x04 \x03(\v2(.agentd.v1.RunResponse.ProviderTools.UseR\x04uses\x12K\n" +
-	"\tcitations\x18\x05 \x03(\v2-.agentd.v1.RunResponse.ProviderTools.CitationR\tcitations\x1av\n" +
-	"\x03Use\x12\x0e\n" +
+	"message_id\x18\x03 \x01(\tR\tmessageId\x12.\n" +
+	"\x04uses\x18\x04 \x03(\v2\x1a.agentd.v1.ProviderToolUseR\x04uses\x121\n" +
+	"\tcitations\x18\x05 \x03(\v2\x13.agentd.v1.CitationR\tcitations\"\x82\x01\n" +
+	"\x0fProviderToolUse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1b\n" +
 	"\ttool_name\x18\x02 \x01(\tR\btoolName\x12\x14\n" +
 	"\x05input\x18\x03 \x01(\tR\x05input\x12\x16\n" +
 	"\x06output\x18\x04 \x01(\tR\x06output\x12\x14\n" +
-	"\x05error\x18\x05 \x01(\tR\x05error\x1ay\n" +
+	"\x05error\x18\x05 \x01(\tR\x05error\"\x8b\x01\n" +
 	"\bCitation\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x14\n" +
 	"\x05title\x18\x02 \x01(\tR\x05title\x12\x1d\n" +
 	"\n" +
-	"cited_text\x18\x03 \x01(\tR\tcitedText\x12\x14\n" +
-	"\x05start\x18\x04 \x01(\x05R\x05start\x12\x10\n" +
-	"\x03end\x18\x05 \x01(\x05R\x03end\x1a\x8c\x02\n" +
+	"cited_text\x18\x03 \x01(\tR\tcitedText\x12\x1d\n" +
 	"\n" +
-	"RawPayload\x12\x1d\n" +
+	"start_byte\x18\x04 \x01(\x05R\tstartByte\x12\x19\n" +
+	"\bend_byte\x18\x05 \x01(\x05R\aendByte\"\x94\x02\n" +
+	"\x12RawPayloadReceived\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
 	"\n" +
@@ -4198,7 +4200,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\x06status\x18\x06 \x01(\x05R\x06status\x12!\n" +
 	"\fcontent_type\x18\a \x01(\tR\vcontentType\x12\x12\n" +
 	"\x04body\x18\b \x01(\fR\x04body\x12\x1c\n" +
-	"\ttruncated\x18\t \x01(\bR\ttruncated\x1a\xe8\x02\n" +
+	"\ttruncated\x18\t \x01(\bR\ttruncated\"\xdc\x02\n" +
 	"\x10HistoryCompacted\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
@@ -4206,26 +4208,21 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"agent_path\x18\x02 \x03(\tR\tagentPath\x12\x18\n" +
 	"\asummary\x18\x03 \x01(\tR\asummary\x12\x1f\n" +
 	"\vthrough_seq\x18\x04 \x01(\x03R\n" +
-	"throughSeq\x12F\n" +
-	"\x06reason\x18\x05 \x01(\x0e2..agentd.v1.RunResponse.HistoryCompacted.ReasonR\x06reason\x12#\n" +
+	"throughSeq\x12:\n" +
+	"\x06reason\x18\x05 \x01(\x0e2\".agentd.v1.HistoryCompacted.ReasonR\x06reason\x12#\n" +
 	"\rprompt_tokens\x18\x06 \x01(\x03R\fpromptTokens\x12%\n" +
 	"\x0econtext_tokens\x18\a \x01(\x03R\rcontextTokens\"G\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fREASON_SHARE\x10\x01\x12\x13\n" +
-	"\x0fREASON_OVERFLOW\x10\x02\x1af\n" +
-	"\vStateUpdate\x12\x1d\n" +
-	"\n" +
-	"session_id\x18\x01 \x01(\tR\tsessionId\x128\n" +
-	"\vstate_delta\x18\x02 \x01(\v2\x17.google.protobuf.StructR\n" +
-	"stateDelta\x1ah\n" +
-	"\rToolCancelled\x12\x1d\n" +
+	"\x0fREASON_OVERFLOW\x10\x02\"k\n" +
+	"\x10ToolCallCanceled\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12 \n" +
 	"\ftool_call_id\x18\x02 \x01(\tR\n" +
 	"toolCallId\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\x1a\xac\x01\n" +
-	"\x0eToolCallNotice\x12\x1d\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\xaf\x01\n" +
+	"\x11ToolCallAnnounced\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12 \n" +
 	"\ftool_call_id\x18\x02 \x01(\tR\n" +
@@ -4234,16 +4231,15 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\n" +
 	"tool_input\x18\x04 \x01(\tR\ttoolInput\x12\x1d\n" +
 	"\n" +
-	"agent_path\x18\x05 \x03(\tR\tagentPath\x1af\n" +
-	"\aRetract\x12\x1d\n" +
+	"agent_path\x18\x05 \x03(\tR\tagentPath\"o\n" +
+	"\x10MessageRetracted\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
 	"\n" +
 	"message_id\x18\x02 \x01(\tR\tmessageId\x12\x1d\n" +
 	"\n" +
-	"agent_path\x18\x03 \x03(\tR\tagentPath\x1a\xec\x01\n" +
-	"\n" +
-	"ToolResult\x12\x1d\n" +
+	"agent_path\x18\x03 \x03(\tR\tagentPath\"\xf2\x01\n" +
+	"\x10ToolCallAnswered\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12 \n" +
 	"\ftool_call_id\x18\x02 \x01(\tR\n" +
@@ -4254,11 +4250,11 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\n" +
 	"agent_path\x18\x06 \x03(\tR\tagentPath\x12%\n" +
 	"\x05parts\x18\a \x03(\v2\x0f.agentd.v1.PartR\x05partsB\b\n" +
-	"\x06result\x1aP\n" +
+	"\x06result\"P\n" +
 	"\x14InteractionRequested\x128\n" +
-	"\vinteraction\x18\x01 \x01(\v2\x16.agentd.v1.InteractionR\vinteraction\x1aO\n" +
+	"\vinteraction\x18\x01 \x01(\v2\x16.agentd.v1.InteractionR\vinteraction\"O\n" +
 	"\x13InteractionResolved\x128\n" +
-	"\vinteraction\x18\x01 \x01(\v2\x16.agentd.v1.InteractionR\vinteraction\x1a\xcc\x01\n" +
+	"\vinteraction\x18\x01 \x01(\v2\x16.agentd.v1.InteractionR\vinteraction\"\xcc\x01\n" +
 	"\x10ToolCallUnserved\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12 \n" +
@@ -4268,9 +4264,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\n" +
 	"agent_path\x18\x04 \x03(\tR\tagentPath\x12;\n" +
 	"\vexpire_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"expireTimeB\n" +
-	"\n" +
-	"\bresponse\"\xd5\x04\n" +
+	"expireTime\"\xd5\x04\n" +
 	"\aDisplay\x12+\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x17.agentd.v1.Display.KindR\x04kind\x12.\n" +
 	"\x05phase\x18\x02 \x01(\x0e2\x18.agentd.v1.Display.PhaseR\x05phase\x12\x10\n" +
@@ -4320,138 +4314,138 @@ func file_agentd_v1_service_proto_rawDescGZIP() []byte {
 var file_agentd_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
 var file_agentd_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_agentd_v1_service_proto_goTypes = []any{
-	(RunResponse_ModelCallEnded_Outcome)(0),     // 0: agentd.v1.RunResponse.ModelCallEnded.Outcome
-	(RunResponse_HistoryCompacted_Reason)(0),    // 1: agentd.v1.RunResponse.HistoryCompacted.Reason
-	(Display_Kind)(0),                           // 2: agentd.v1.Display.Kind
-	(Display_Phase)(0),                          // 3: agentd.v1.Display.Phase
-	(Display_Visibility)(0),                     // 4: agentd.v1.Display.Visibility
-	(*RunRequest)(nil),                          // 5: agentd.v1.RunRequest
-	(*RunResponse)(nil),                         // 6: agentd.v1.RunResponse
-	(*Display)(nil),                             // 7: agentd.v1.Display
-	(*RunRequest_ExecuteRequest)(nil),           // 8: agentd.v1.RunRequest.ExecuteRequest
-	(*RunRequest_HeartbeatRequest)(nil),         // 9: agentd.v1.RunRequest.HeartbeatRequest
-	(*RunRequest_ToolCallResponse)(nil),         // 10: agentd.v1.RunRequest.ToolCallResponse
-	(*RunRequest_EndRequest)(nil),               // 11: agentd.v1.RunRequest.EndRequest
-	(*RunRequest_CancelRequest)(nil),            // 12: agentd.v1.RunRequest.CancelRequest
-	(*RunRequest_InteractionResponse)(nil),      // 13: agentd.v1.RunRequest.InteractionResponse
-	(*RunResponse_ExecuteResponse)(nil),         // 14: agentd.v1.RunResponse.ExecuteResponse
-	(*RunResponse_HeartbeatResponse)(nil),       // 15: agentd.v1.RunResponse.HeartbeatResponse
-	(*RunResponse_ToolCallRequest)(nil),         // 16: agentd.v1.RunResponse.ToolCallRequest
-	(*RunResponse_OutputChunk)(nil),             // 17: agentd.v1.RunResponse.OutputChunk
-	(*RunResponse_ErrorResponse)(nil),           // 18: agentd.v1.RunResponse.ErrorResponse
-	(*RunResponse_EndResponse)(nil),             // 19: agentd.v1.RunResponse.EndResponse
-	(*RunResponse_CancelReceipt)(nil),           // 20: agentd.v1.RunResponse.CancelReceipt
-	(*RunResponse_TurnQueued)(nil),              // 21: agentd.v1.RunResponse.TurnQueued
-	(*RunResponse_UserMessage)(nil),             // 22: agentd.v1.RunResponse.UserMessage
-	(*RunResponse_ModelRetry)(nil),              // 23: agentd.v1.RunResponse.ModelRetry
-	(*RunResponse_ModelFallback)(nil),           // 24: agentd.v1.RunResponse.ModelFallback
-	(*RunResponse_ModelCallEnded)(nil),          // 25: agentd.v1.RunResponse.ModelCallEnded
-	(*RunResponse_ProviderTools)(nil),           // 26: agentd.v1.RunResponse.ProviderTools
-	(*RunResponse_RawPayload)(nil),              // 27: agentd.v1.RunResponse.RawPayload
-	(*RunResponse_HistoryCompacted)(nil),        // 28: agentd.v1.RunResponse.HistoryCompacted
-	(*RunResponse_StateUpdate)(nil),             // 29: agentd.v1.RunResponse.StateUpdate
-	(*RunResponse_ToolCancelled)(nil),           // 30: agentd.v1.RunResponse.ToolCancelled
-	(*RunResponse_ToolCallNotice)(nil),          // 31: agentd.v1.RunResponse.ToolCallNotice
-	(*RunResponse_Retract)(nil),                 // 32: agentd.v1.RunResponse.Retract
-	(*RunResponse_ToolResult)(nil),              // 33: agentd.v1.RunResponse.ToolResult
-	(*RunResponse_InteractionRequested)(nil),    // 34: agentd.v1.RunResponse.InteractionRequested
-	(*RunResponse_InteractionResolved)(nil),     // 35: agentd.v1.RunResponse.InteractionResolved
-	(*RunResponse_ToolCallUnserved)(nil),        // 36: agentd.v1.RunResponse.ToolCallUnserved
-	(*RunResponse_CancelReceipt_ModelCall)(nil), // 37: agentd.v1.RunResponse.CancelReceipt.ModelCall
-	(*RunResponse_CancelReceipt_ToolCall)(nil),  // 38: agentd.v1.RunResponse.CancelReceipt.ToolCall
-	(*RunResponse_ProviderTools_Use)(nil),       // 39: agentd.v1.RunResponse.ProviderTools.Use
-	(*RunResponse_ProviderTools_Citation)(nil),  // 40: agentd.v1.RunResponse.ProviderTools.Citation
-	(*timestamppb.Timestamp)(nil),               // 41: google.protobuf.Timestamp
-	(*Agent)(nil),                               // 42: agentd.v1.Agent
-	(*Tool)(nil),                                // 43: agentd.v1.Tool
-	(*structpb.Struct)(nil),                     // 44: google.protobuf.Struct
-	(OnDisconnect)(0),                           // 45: agentd.v1.OnDisconnect
-	(*durationpb.Duration)(nil),                 // 46: google.protobuf.Duration
-	(*Budget)(nil),                              // 47: agentd.v1.Budget
-	(OnBusy)(0),                                 // 48: agentd.v1.OnBusy
-	(*Part)(nil),                                // 49: agentd.v1.Part
-	(*Resolution)(nil),                          // 50: agentd.v1.Resolution
-	(ErrorCode)(0),                              // 51: agentd.v1.ErrorCode
-	(*UsageSummary)(nil),                        // 52: agentd.v1.UsageSummary
-	(*structpb.Value)(nil),                      // 53: google.protobuf.Value
-	(*TokenUsage)(nil),                          // 54: agentd.v1.TokenUsage
-	(StopReason)(0),                             // 55: agentd.v1.StopReason
-	(*Interaction)(nil),                         // 56: agentd.v1.Interaction
+	(ModelCallEnded_Outcome)(0),           // 0: agentd.v1.ModelCallEnded.Outcome
+	(HistoryCompacted_Reason)(0),          // 1: agentd.v1.HistoryCompacted.Reason
+	(Display_Kind)(0),                     // 2: agentd.v1.Display.Kind
+	(Display_Phase)(0),                    // 3: agentd.v1.Display.Phase
+	(Display_Visibility)(0),               // 4: agentd.v1.Display.Visibility
+	(*RunRequest)(nil),                    // 5: agentd.v1.RunRequest
+	(*RunResponse)(nil),                   // 6: agentd.v1.RunResponse
+	(*InteractionResponse)(nil),           // 7: agentd.v1.InteractionResponse
+	(*CancelReceipt)(nil),                 // 8: agentd.v1.CancelReceipt
+	(*AbortedModelCall)(nil),              // 9: agentd.v1.AbortedModelCall
+	(*CanceledToolCall)(nil),              // 10: agentd.v1.CanceledToolCall
+	(*TurnQueued)(nil),                    // 11: agentd.v1.TurnQueued
+	(*MessageInjected)(nil),               // 12: agentd.v1.MessageInjected
+	(*ModelCallRetried)(nil),              // 13: agentd.v1.ModelCallRetried
+	(*ModelCallFellBack)(nil),             // 14: agentd.v1.ModelCallFellBack
+	(*ModelCallEnded)(nil),                // 15: agentd.v1.ModelCallEnded
+	(*ProviderToolsUsed)(nil),             // 16: agentd.v1.ProviderToolsUsed
+	(*ProviderToolUse)(nil),               // 17: agentd.v1.ProviderToolUse
+	(*Citation)(nil),                      // 18: agentd.v1.Citation
+	(*RawPayloadReceived)(nil),            // 19: agentd.v1.RawPayloadReceived
+	(*HistoryCompacted)(nil),              // 20: agentd.v1.HistoryCompacted
+	(*ToolCallCanceled)(nil),              // 21: agentd.v1.ToolCallCanceled
+	(*ToolCallAnnounced)(nil),             // 22: agentd.v1.ToolCallAnnounced
+	(*MessageRetracted)(nil),              // 23: agentd.v1.MessageRetracted
+	(*ToolCallAnswered)(nil),              // 24: agentd.v1.ToolCallAnswered
+	(*InteractionRequested)(nil),          // 25: agentd.v1.InteractionRequested
+	(*InteractionResolved)(nil),           // 26: agentd.v1.InteractionResolved
+	(*ToolCallUnserved)(nil),              // 27: agentd.v1.ToolCallUnserved
+	(*Display)(nil),                       // 28: agentd.v1.Display
+	(*RunRequest_ExecuteRequest)(nil),     // 29: agentd.v1.RunRequest.ExecuteRequest
+	(*RunRequest_HeartbeatRequest)(nil),   // 30: agentd.v1.RunRequest.HeartbeatRequest
+	(*RunRequest_ToolCallResponse)(nil),   // 31: agentd.v1.RunRequest.ToolCallResponse
+	(*RunRequest_EndRequest)(nil),         // 32: agentd.v1.RunRequest.EndRequest
+	(*RunRequest_CancelRequest)(nil),      // 33: agentd.v1.RunRequest.CancelRequest
+	(*RunResponse_ExecuteResponse)(nil),   // 34: agentd.v1.RunResponse.ExecuteResponse
+	(*RunResponse_HeartbeatResponse)(nil), // 35: agentd.v1.RunResponse.HeartbeatResponse
+	(*RunResponse_ToolCallRequest)(nil),   // 36: agentd.v1.RunResponse.ToolCallRequest
+	(*RunResponse_OutputChunk)(nil),       // 37: agentd.v1.RunResponse.OutputChunk
+	(*RunResponse_ErrorResponse)(nil),     // 38: agentd.v1.RunResponse.ErrorResponse
+	(*RunResponse_EndResponse)(nil),       // 39: agentd.v1.RunResponse.EndResponse
+	(*RunResponse_StateUpdate)(nil),       // 40: agentd.v1.RunResponse.StateUpdate
+	(*timestamppb.Timestamp)(nil),         // 41: google.protobuf.Timestamp
+	(*Resolution)(nil),                    // 42: agentd.v1.Resolution
+	(*durationpb.Duration)(nil),           // 43: google.protobuf.Duration
+	(*Part)(nil),                          // 44: agentd.v1.Part
+	(ErrorCode)(0),                        // 45: agentd.v1.ErrorCode
+	(*TokenUsage)(nil),                    // 46: agentd.v1.TokenUsage
+	(StopReason)(0),                       // 47: agentd.v1.StopReason
+	(*Interaction)(nil),                   // 48: agentd.v1.Interaction
+	(*Agent)(nil),                         // 49: agentd.v1.Agent
+	(*Tool)(nil),                          // 50: agentd.v1.Tool
+	(*structpb.Struct)(nil),               // 51: google.protobuf.Struct
+	(OnDisconnect)(0),                     // 52: agentd.v1.OnDisconnect
+	(*Budget)(nil),                        // 53: agentd.v1.Budget
+	(OnBusy)(0),                           // 54: agentd.v1.OnBusy
+	(*UsageSummary)(nil),                  // 55: agentd.v1.UsageSummary
+	(*structpb.Value)(nil),                // 56: google.protobuf.Value
 }
 var file_agentd_v1_service_proto_depIdxs = []int32{
-	8,  // 0: agentd.v1.RunRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
-	9,  // 1: agentd.v1.RunRequest.heartbeat:type_name -> agentd.v1.RunRequest.HeartbeatRequest
-	10, // 2: agentd.v1.RunRequest.tool_call_response:type_name -> agentd.v1.RunRequest.ToolCallResponse
-	11, // 3: agentd.v1.RunRequest.end:type_name -> agentd.v1.RunRequest.EndRequest
-	12, // 4: agentd.v1.RunRequest.cancel:type_name -> agentd.v1.RunRequest.CancelRequest
-	13, // 5: agentd.v1.RunRequest.interaction_response:type_name -> agentd.v1.RunRequest.InteractionResponse
-	14, // 6: agentd.v1.RunResponse.execute:type_name -> agentd.v1.RunResponse.ExecuteResponse
-	15, // 7: agentd.v1.RunResponse.heartbeat:type_name -> agentd.v1.RunResponse.HeartbeatResponse
-	16, // 8: agentd.v1.RunResponse.tool_call:type_name -> agentd.v1.RunResponse.ToolCallRequest
-	18, // 9: agentd.v1.RunResponse.error:type_name -> agentd.v1.RunResponse.ErrorResponse
-	19, // 10: agentd.v1.RunResponse.end:type_name -> agentd.v1.RunResponse.EndResponse
-	17, // 11: agentd.v1.RunResponse.output_chunk:type_name -> agentd.v1.RunResponse.OutputChunk
-	29, // 12: agentd.v1.RunResponse.state_update:type_name -> agentd.v1.RunResponse.StateUpdate
-	30, // 13: agentd.v1.RunResponse.tool_cancelled:type_name -> agentd.v1.RunResponse.ToolCancelled
-	31, // 14: agentd.v1.RunResponse.tool_call_notice:type_name -> agentd.v1.RunResponse.ToolCallNotice
-	32, // 15: agentd.v1.RunResponse.retract:type_name -> agentd.v1.RunResponse.Retract
-	21, // 16: agentd.v1.RunResponse.turn_queued:type_name -> agentd.v1.RunResponse.TurnQueued
-	22, // 17: agentd.v1.RunResponse.user_message:type_name -> agentd.v1.RunResponse.UserMessage
-	23, // 18: agentd.v1.RunResponse.model_retry:type_name -> agentd.v1.RunResponse.ModelRetry
-	33, // 19: agentd.v1.RunResponse.tool_result:type_name -> agentd.v1.RunResponse.ToolResult
-	34, // 20: agentd.v1.RunResponse.interaction_requested:type_name -> agentd.v1.RunResponse.InteractionRequested
-	35, // 21: agentd.v1.RunResponse.interaction_resolved:type_name -> agentd.v1.RunResponse.InteractionResolved
-	25, // 22: agentd.v1.RunResponse.model_call_ended:type_name -> agentd.v1.RunResponse.ModelCallEnded
-	24, // 23: agentd.v1.RunResponse.model_fallback:type_name -> agentd.v1.RunResponse.ModelFallback
-	26, // 24: agentd.v1.RunResponse.provider_tools:type_name -> agentd.v1.RunResponse.ProviderTools
-	27, // 25: agentd.v1.RunResponse.raw_payload:type_name -> agentd.v1.RunResponse.RawPayload
-	28, // 26: agentd.v1.RunResponse.history_compacted:type_name -> agentd.v1.RunResponse.HistoryCompacted
-	36, // 27: agentd.v1.RunResponse.tool_call_unserved:type_name -> agentd.v1.RunResponse.ToolCallUnserved
+	29, // 0: agentd.v1.RunRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
+	30, // 1: agentd.v1.RunRequest.heartbeat:type_name -> agentd.v1.RunRequest.HeartbeatRequest
+	31, // 2: agentd.v1.RunRequest.tool_call_response:type_name -> agentd.v1.RunRequest.ToolCallResponse
+	32, // 3: agentd.v1.RunRequest.end:type_name -> agentd.v1.RunRequest.EndRequest
+	33, // 4: agentd.v1.RunRequest.cancel:type_name -> agentd.v1.RunRequest.CancelRequest
+	7,  // 5: agentd.v1.RunRequest.interaction_response:type_name -> agentd.v1.InteractionResponse
+	34, // 6: agentd.v1.RunResponse.execute:type_name -> agentd.v1.RunResponse.ExecuteResponse
+	35, // 7: agentd.v1.RunResponse.heartbeat:type_name -> agentd.v1.RunResponse.HeartbeatResponse
+	36, // 8: agentd.v1.RunResponse.tool_call:type_name -> agentd.v1.RunResponse.ToolCallRequest
+	38, // 9: agentd.v1.RunResponse.error:type_name -> agentd.v1.RunResponse.ErrorResponse
+	39, // 10: agentd.v1.RunResponse.end:type_name -> agentd.v1.RunResponse.EndResponse
+	37, // 11: agentd.v1.RunResponse.output_chunk:type_name -> agentd.v1.RunResponse.OutputChunk
+	40, // 12: agentd.v1.RunResponse.state_update:type_name -> agentd.v1.RunResponse.StateUpdate
+	21, // 13: agentd.v1.RunResponse.tool_call_canceled:type_name -> agentd.v1.ToolCallCanceled
+	22, // 14: agentd.v1.RunResponse.tool_call_announced:type_name -> agentd.v1.ToolCallAnnounced
+	23, // 15: agentd.v1.RunResponse.message_retracted:type_name -> agentd.v1.MessageRetracted
+	11, // 16: agentd.v1.RunResponse.turn_queued:type_name -> agentd.v1.TurnQueued
+	12, // 17: agentd.v1.RunResponse.message_injected:type_name -> agentd.v1.MessageInjected
+	13, // 18: agentd.v1.RunResponse.model_call_retried:type_name -> agentd.v1.ModelCallRetried
+	24, // 19: agentd.v1.RunResponse.tool_call_answered:type_name -> agentd.v1.ToolCallAnswered
+	25, // 20: agentd.v1.RunResponse.interaction_requested:type_name -> agentd.v1.InteractionRequested
+	26, // 21: agentd.v1.RunResponse.interaction_resolved:type_name -> agentd.v1.InteractionResolved
+	15, // 22: agentd.v1.RunResponse.model_call_ended:type_name -> agentd.v1.ModelCallEnded
+	14, // 23: agentd.v1.RunResponse.model_call_fell_back:type_name -> agentd.v1.ModelCallFellBack
+	16, // 24: agentd.v1.RunResponse.provider_tools_used:type_name -> agentd.v1.ProviderToolsUsed
+	19, // 25: agentd.v1.RunResponse.raw_payload_received:type_name -> agentd.v1.RawPayloadReceived
+	20, // 26: agentd.v1.RunResponse.history_compacted:type_name -> agentd.v1.HistoryCompacted
+	27, // 27: agentd.v1.RunResponse.tool_call_unserved:type_name -> agentd.v1.ToolCallUnserved
 	41, // 28: agentd.v1.RunResponse.time:type_name -> google.protobuf.Timestamp
-	7,  // 29: agentd.v1.RunResponse.display:type_name -> agentd.v1.Display
-	2,  // 30: agentd.v1.Display.kind:type_name -> agentd.v1.Display.Kind
-	3,  // 31: agentd.v1.Display.phase:type_name -> agentd.v1.Display.Phase
-	4,  // 32: agentd.v1.Display.visibility:type_name -> agentd.v1.Display.Visibility
-	42, // 33: agentd.v1.RunRequest.ExecuteRequest.agent:type_name -> agentd.v1.Agent
-	43, // 34: agentd.v1.RunRequest.ExecuteRequest.tools:type_name -> agentd.v1.Tool
-	44, // 35: agentd.v1.RunRequest.ExecuteRequest.initial_state:type_name -> google.protobuf.Struct
-	45, // 36: agentd.v1.RunRequest.ExecuteRequest.on_disconnect:type_name -> agentd.v1.OnDisconnect
-	46, // 37: agentd.v1.RunRequest.ExecuteRequest.disconnect_grace:type_name -> google.protobuf.Duration
-	47, // 38: agentd.v1.RunRequest.ExecuteRequest.budget:type_name -> agentd.v1.Budget
-	47, // 39: agentd.v1.RunRequest.ExecuteRequest.session_budget:type_name -> agentd.v1.Budget
-	48, // 40: agentd.v1.RunRequest.ExecuteRequest.on_busy:type_name -> agentd.v1.OnBusy
-	46, // 41: agentd.v1.RunRequest.ExecuteRequest.tool_timeout:type_name -> google.protobuf.Duration
-	49, // 42: agentd.v1.RunRequest.ExecuteRequest.user_parts:type_name -> agentd.v1.Part
-	44, // 43: agentd.v1.RunRequest.ToolCallResponse.state_delta:type_name -> google.protobuf.Struct
-	49, // 44: agentd.v1.RunRequest.ToolCallResponse.parts:type_name -> agentd.v1.Part
-	50, // 45: agentd.v1.RunRequest.InteractionResponse.resolution:type_name -> agentd.v1.Resolution
-	51, // 46: agentd.v1.RunResponse.ErrorResponse.code:type_name -> agentd.v1.ErrorCode
-	52, // 47: agentd.v1.RunResponse.EndResponse.usage_summary:type_name -> agentd.v1.UsageSummary
-	20, // 48: agentd.v1.RunResponse.EndResponse.receipt:type_name -> agentd.v1.RunResponse.CancelReceipt
-	53, // 49: agentd.v1.RunResponse.EndResponse.structured_output:type_name -> google.protobuf.Value
-	37, // 50: agentd.v1.RunResponse.CancelReceipt.aborted_model_calls:type_name -> agentd.v1.RunResponse.CancelReceipt.ModelCall
-	38, // 51: agentd.v1.RunResponse.CancelReceipt.cancelled_tool_calls:type_name -> agentd.v1.RunResponse.CancelReceipt.ToolCall
-	38, // 52: agentd.v1.RunResponse.CancelReceipt.answered_tool_calls:type_name -> agentd.v1.RunResponse.CancelReceipt.ToolCall
-	46, // 53: agentd.v1.RunResponse.CancelReceipt.took:type_name -> google.protobuf.Duration
-	49, // 54: agentd.v1.RunResponse.TurnQueued.user_parts:type_name -> agentd.v1.Part
-	49, // 55: agentd.v1.RunResponse.UserMessage.parts:type_name -> agentd.v1.Part
-	46, // 56: agentd.v1.RunResponse.ModelRetry.wait:type_name -> google.protobuf.Duration
-	51, // 57: agentd.v1.RunResponse.ModelRetry.code:type_name -> agentd.v1.ErrorCode
-	51, // 58: agentd.v1.RunResponse.ModelFallback.code:type_name -> agentd.v1.ErrorCode
-	54, // 59: agentd.v1.RunResponse.ModelCallEnded.usage:type_name -> agentd.v1.TokenUsage
-	55, // 60: agentd.v1.RunResponse.ModelCallEnded.stop_reason:type_name -> agentd.v1.StopReason
-	46, // 61: agentd.v1.RunResponse.ModelCallEnded.duration:type_name -> google.protobuf.Duration
-	46, // 62: agentd.v1.RunResponse.ModelCallEnded.first_text:type_name -> google.protobuf.Duration
-	0,  // 63: agentd.v1.RunResponse.ModelCallEnded.outcome:type_name -> agentd.v1.RunResponse.ModelCallEnded.Outcome
-	39, // 64: agentd.v1.RunResponse.ProviderTools.uses:type_name -> agentd.v1.RunResponse.ProviderTools.Use
-	40, // 65: agentd.v1.RunResponse.ProviderTools.citations:type_name -> agentd.v1.RunResponse.ProviderTools.Citation
-	1,  // 66: agentd.v1.RunResponse.HistoryCompacted.reason:type_name -> agentd.v1.RunResponse.HistoryCompacted.Reason
-	44, // 67: agentd.v1.RunResponse.StateUpdate.state_delta:type_name -> google.protobuf.Struct
-	49, // 68: agentd.v1.RunResponse.ToolResult.parts:type_name -> agentd.v1.Part
-	56, // 69: agentd.v1.RunResponse.InteractionRequested.interaction:type_name -> agentd.v1.Interaction
-	56, // 70: agentd.v1.RunResponse.InteractionResolved.interaction:type_name -> agentd.v1.Interaction
-	41, // 71: agentd.v1.RunResponse.ToolCallUnserved.expire_time:type_name -> google.protobuf.Timestamp
-	46, // 72: agentd.v1.RunResponse.CancelReceipt.ModelCall.ran:type_name -> google.protobuf.Duration
+	28, // 29: agentd.v1.RunResponse.display:type_name -> agentd.v1.Display
+	42, // 30: agentd.v1.InteractionResponse.resolution:type_name -> agentd.v1.Resolution
+	9,  // 31: agentd.v1.CancelReceipt.aborted_model_calls:type_name -> agentd.v1.AbortedModelCall
+	10, // 32: agentd.v1.CancelReceipt.canceled_tool_calls:type_name -> agentd.v1.CanceledToolCall
+	10, // 33: agentd.v1.CancelReceipt.answered_tool_calls:type_name -> agentd.v1.CanceledToolCall
+	43, // 34: agentd.v1.CancelReceipt.took:type_name -> google.protobuf.Duration
+	43, // 35: agentd.v1.AbortedModelCall.ran:type_name -> google.protobuf.Duration
+	44, // 36: agentd.v1.TurnQueued.user_parts:type_name -> agentd.v1.Part
+	44, // 37: agentd.v1.MessageInjected.parts:type_name -> agentd.v1.Part
+	43, // 38: agentd.v1.ModelCallRetried.wait:type_name -> google.protobuf.Duration
+	45, // 39: agentd.v1.ModelCallRetried.code:type_name -> agentd.v1.ErrorCode
+	45, // 40: agentd.v1.ModelCallFellBack.code:type_name -> agentd.v1.ErrorCode
+	46, // 41: agentd.v1.ModelCallEnded.usage:type_name -> agentd.v1.TokenUsage
+	47, // 42: agentd.v1.ModelCallEnded.stop_reason:type_name -> agentd.v1.StopReason
+	43, // 43: agentd.v1.ModelCallEnded.duration:type_name -> google.protobuf.Duration
+	43, // 44: agentd.v1.ModelCallEnded.time_to_first_text:type_name -> google.protobuf.Duration
+	0,  // 45: agentd.v1.ModelCallEnded.outcome:type_name -> agentd.v1.ModelCallEnded.Outcome
+	17, // 46: agentd.v1.ProviderToolsUsed.uses:type_name -> agentd.v1.ProviderToolUse
+	18, // 47: agentd.v1.ProviderToolsUsed.citations:type_name -> agentd.v1.Citation
+	1,  // 48: agentd.v1.HistoryCompacted.reason:type_name -> agentd.v1.HistoryCompacted.Reason
+	44, // 49: agentd.v1.ToolCallAnswered.parts:type_name -> agentd.v1.Part
+	48, // 50: agentd.v1.InteractionRequested.interaction:type_name -> agentd.v1.Interaction
+	48, // 51: agentd.v1.InteractionResolved.interaction:type_name -> agentd.v1.Interaction
+	41, // 52: agentd.v1.ToolCallUnserved.expire_time:type_name -> google.protobuf.Timestamp
+	2,  // 53: agentd.v1.Display.kind:type_name -> agentd.v1.Display.Kind
+	3,  // 54: agentd.v1.Display.phase:type_name -> agentd.v1.Display.Phase
+	4,  // 55: agentd.v1.Display.visibility:type_name -> agentd.v1.Display.Visibility
+	49, // 56: agentd.v1.RunRequest.ExecuteRequest.agent:type_name -> agentd.v1.Agent
+	50, // 57: agentd.v1.RunRequest.ExecuteRequest.tools:type_name -> agentd.v1.Tool
+	51, // 58: agentd.v1.RunRequest.ExecuteRequest.initial_state:type_name -> google.protobuf.Struct
+	52, // 59: agentd.v1.RunRequest.ExecuteRequest.on_disconnect:type_name -> agentd.v1.OnDisconnect
+	43, // 60: agentd.v1.RunRequest.ExecuteRequest.disconnect_grace:type_name -> google.protobuf.Duration
+	53, // 61: agentd.v1.RunRequest.ExecuteRequest.budget:type_name -> agentd.v1.Budget
+	53, // 62: agentd.v1.RunRequest.ExecuteRequest.session_budget:type_name -> agentd.v1.Budget
+	54, // 63: agentd.v1.RunRequest.ExecuteRequest.on_busy:type_name -> agentd.v1.OnBusy
+	43, // 64: agentd.v1.RunRequest.ExecuteRequest.tool_timeout:type_name -> google.protobuf.Duration
+	44, // 65: agentd.v1.RunRequest.ExecuteRequest.user_parts:type_name -> agentd.v1.Part
+	51, // 66: agentd.v1.RunRequest.ToolCallResponse.state_delta:type_name -> google.protobuf.Struct
+	44, // 67: agentd.v1.RunRequest.ToolCallResponse.parts:type_name -> agentd.v1.Part
+	45, // 68: agentd.v1.RunResponse.ErrorResponse.code:type_name -> agentd.v1.ErrorCode
+	55, // 69: agentd.v1.RunResponse.EndResponse.usage_summary:type_name -> agentd.v1.UsageSummary
+	8,  // 70: agentd.v1.RunResponse.EndResponse.receipt:type_name -> agentd.v1.CancelReceipt
+	56, // 71: agentd.v1.RunResponse.EndResponse.structured_output:type_name -> google.protobuf.Value
+	51, // 72: agentd.v1.RunResponse.StateUpdate.state_delta:type_name -> google.protobuf.Struct
 	5,  // 73: agentd.v1.Agentd.Run:input_type -> agentd.v1.RunRequest
 	6,  // 74: agentd.v1.Agentd.Run:output_type -> agentd.v1.RunResponse
 	74, // [74:75] is the sub-list for method output_type
@@ -4474,7 +4468,7 @@ func file_agentd_v1_service_proto_init() {
 		(*RunRequest_ToolCallResponse_)(nil),
 		(*RunRequest_End)(nil),
 		(*RunRequest_Cancel)(nil),
-		(*RunRequest_InteractionResponse_)(nil),
+		(*RunRequest_InteractionResponse)(nil),
 	}
 	file_agentd_v1_service_proto_msgTypes[1].OneofWrappers = []any{
 		(*RunResponse_Execute)(nil),
@@ -4484,35 +4478,35 @@ func file_agentd_v1_service_proto_init() {
 		(*RunResponse_End)(nil),
 		(*RunResponse_OutputChunk_)(nil),
 		(*RunResponse_StateUpdate_)(nil),
-		(*RunResponse_ToolCancelled_)(nil),
-		(*RunResponse_ToolCallNotice_)(nil),
-		(*RunResponse_Retract_)(nil),
-		(*RunResponse_TurnQueued_)(nil),
-		(*RunResponse_UserMessage_)(nil),
-		(*RunResponse_ModelRetry_)(nil),
-		(*RunResponse_ToolResult_)(nil),
-		(*RunResponse_InteractionRequested_)(nil),
-		(*RunResponse_InteractionResolved_)(nil),
-		(*RunResponse_ModelCallEnded_)(nil),
-		(*RunResponse_ModelFallback_)(nil),
-		(*RunResponse_ProviderTools_)(nil),
-		(*RunResponse_RawPayload_)(nil),
-		(*RunResponse_HistoryCompacted_)(nil),
-		(*RunResponse_ToolCallUnserved_)(nil),
+		(*RunResponse_ToolCallCanceled)(nil),
+		(*RunResponse_ToolCallAnnounced)(nil),
+		(*RunResponse_MessageRetracted)(nil),
+		(*RunResponse_TurnQueued)(nil),
+		(*RunResponse_MessageInjected)(nil),
+		(*RunResponse_ModelCallRetried)(nil),
+		(*RunResponse_ToolCallAnswered)(nil),
+		(*RunResponse_InteractionRequested)(nil),
+		(*RunResponse_InteractionResolved)(nil),
+		(*RunResponse_ModelCallEnded)(nil),
+		(*RunResponse_ModelCallFellBack)(nil),
+		(*RunResponse_ProviderToolsUsed)(nil),
+		(*RunResponse_RawPayloadReceived)(nil),
+		(*RunResponse_HistoryCompacted)(nil),
+		(*RunResponse_ToolCallUnserved)(nil),
 	}
-	file_agentd_v1_service_proto_msgTypes[3].OneofWrappers = []any{}
-	file_agentd_v1_service_proto_msgTypes[5].OneofWrappers = []any{
+	file_agentd_v1_service_proto_msgTypes[10].OneofWrappers = []any{}
+	file_agentd_v1_service_proto_msgTypes[19].OneofWrappers = []any{
+		(*ToolCallAnswered_Output)(nil),
+		(*ToolCallAnswered_Error)(nil),
+	}
+	file_agentd_v1_service_proto_msgTypes[24].OneofWrappers = []any{}
+	file_agentd_v1_service_proto_msgTypes[26].OneofWrappers = []any{
 		(*RunRequest_ToolCallResponse_Output)(nil),
 		(*RunRequest_ToolCallResponse_Error)(nil),
 	}
-	file_agentd_v1_service_proto_msgTypes[6].OneofWrappers = []any{}
-	file_agentd_v1_service_proto_msgTypes[7].OneofWrappers = []any{}
-	file_agentd_v1_service_proto_msgTypes[14].OneofWrappers = []any{}
-	file_agentd_v1_service_proto_msgTypes[20].OneofWrappers = []any{}
-	file_agentd_v1_service_proto_msgTypes[28].OneofWrappers = []any{
-		(*RunResponse_ToolResult_Output)(nil),
-		(*RunResponse_ToolResult_Error)(nil),
-	}
+	file_agentd_v1_service_proto_msgTypes[27].OneofWrappers = []any{}
+	file_agentd_v1_service_proto_msgTypes[28].OneofWrappers = []any{}
+	file_agentd_v1_service_proto_msgTypes[34].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

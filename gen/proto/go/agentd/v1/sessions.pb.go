@@ -167,7 +167,7 @@ type Session struct {
 	// The caller's own name for it; need not be unique.
 	ClientRef string `protobuf:"bytes,4,opt,name=client_ref,json=clientRef,proto3" json:"client_ref,omitempty"`
 	// Who made it. `local`, while there is no authentication.
-	Creator string `protobuf:"bytes,5,opt,name=creator,proto3" json:"creator,omitempty"`
+	CreatedBy string `protobuf:"bytes,5,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
 	// When it was made.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// When something last happened in it, or to it.
@@ -179,7 +179,7 @@ type Session struct {
 	// The session it was forked from, and where; unset if it was not.
 	ForkedFrom string `protobuf:"bytes,10,opt,name=forked_from,json=forkedFrom,proto3" json:"forked_from,omitempty"`
 	// The seq that ForkSession was given, or the last one there was.
-	ForkedAt int64 `protobuf:"varint,11,opt,name=forked_at,json=forkedAt,proto3" json:"forked_at,omitempty"`
+	ForkedThroughSeq int64 `protobuf:"varint,11,opt,name=forked_through_seq,json=forkedThroughSeq,proto3" json:"forked_through_seq,omitempty"`
 	// The turn that was started last; empty before the first.
 	LastTurnId string `protobuf:"bytes,12,opt,name=last_turn_id,json=lastTurnId,proto3" json:"last_turn_id,omitempty"`
 	// How that turn is.
@@ -250,9 +250,9 @@ func (x *Session) GetClientRef() string {
 	return ""
 }
 
-func (x *Session) GetCreator() string {
+func (x *Session) GetCreatedBy() string {
 	if x != nil {
-		return x.Creator
+		return x.CreatedBy
 	}
 	return ""
 }
@@ -292,9 +292,9 @@ func (x *Session) GetForkedFrom() string {
 	return ""
 }
 
-func (x *Session) GetForkedAt() int64 {
+func (x *Session) GetForkedThroughSeq() int64 {
 	if x != nil {
-		return x.ForkedAt
+		return x.ForkedThroughSeq
 	}
 	return 0
 }
@@ -364,7 +364,7 @@ type Turn struct {
 	// The turn of which the prompt has become a message; there is no other turn then.
 	InjectedInto string `protobuf:"bytes,15,opt,name=injected_into,json=injectedInto,proto3" json:"injected_into,omitempty"`
 	// What a cancel has stopped.
-	Receipt *RunResponse_CancelReceipt `protobuf:"bytes,16,opt,name=receipt,proto3" json:"receipt,omitempty"`
+	Receipt *CancelReceipt `protobuf:"bytes,16,opt,name=receipt,proto3" json:"receipt,omitempty"`
 	// The output as a value, when the agent that gave it has an output_schema,
 	// which it satisfies. Set only on a turn that succeeded.
 	StructuredOutput *structpb.Value `protobuf:"bytes,17,opt,name=structured_output,json=structuredOutput,proto3" json:"structured_output,omitempty"`
@@ -516,7 +516,7 @@ func (x *Turn) GetInjectedInto() string {
 	return ""
 }
 
-func (x *Turn) GetReceipt() *RunResponse_CancelReceipt {
+func (x *Turn) GetReceipt() *CancelReceipt {
 	if x != nil {
 		return x.Receipt
 	}
@@ -779,11 +779,11 @@ type ListSessionsRequest struct {
 	// Sessions whose last turn is one of these.
 	TurnStatuses []TurnStatus `protobuf:"varint,6,rep,packed,name=turn_statuses,json=turnStatuses,proto3,enum=agentd.v1.TurnStatus" json:"turn_statuses,omitempty"`
 	// Sessions made at this time or later.
-	CreatedAfter *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=created_after,json=createdAfter,proto3" json:"created_after,omitempty"`
+	CreatedSince *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=created_since,json=createdSince,proto3" json:"created_since,omitempty"`
 	// Sessions made before this time.
 	CreatedBefore *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=created_before,json=createdBefore,proto3" json:"created_before,omitempty"`
 	// Sessions in which something has happened at this time or later.
-	UpdatedAfter *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=updated_after,json=updatedAfter,proto3" json:"updated_after,omitempty"`
+	UpdatedSince *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=updated_since,json=updatedSince,proto3" json:"updated_since,omitempty"`
 	// Sessions in which nothing has happened since this time.
 	UpdatedBefore *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=updated_before,json=updatedBefore,proto3" json:"updated_before,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -862,9 +862,9 @@ func (x *ListSessionsRequest) GetTurnStatuses() []TurnStatus {
 	return nil
 }
 
-func (x *ListSessionsRequest) GetCreatedAfter() *timestamppb.Timestamp {
+func (x *ListSessionsRequest) GetCreatedSince() *timestamppb.Timestamp {
 	if x != nil {
-		return x.CreatedAfter
+		return x.CreatedSince
 	}
 	return nil
 }
@@ -876,9 +876,9 @@ func (x *ListSessionsRequest) GetCreatedBefore() *timestamppb.Timestamp {
 	return nil
 }
 
-func (x *ListSessionsRequest) GetUpdatedAfter() *timestamppb.Timestamp {
+func (x *ListSessionsRequest) GetUpdatedSince() *timestamppb.Timestamp {
 	if x != nil {
-		return x.UpdatedAfter
+		return x.UpdatedSince
 	}
 	return nil
 }
@@ -1164,7 +1164,7 @@ type ForkSessionRequest struct {
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// The seq of the last event to inherit; left out: all there is. A seq in the
 	// middle of a message inherits nothing of that message.
-	Seq *int64 `protobuf:"varint,2,opt,name=seq,proto3,oneof" json:"seq,omitempty"`
+	ThroughSeq *int64 `protobuf:"varint,2,opt,name=through_seq,json=throughSeq,proto3,oneof" json:"through_seq,omitempty"`
 	// As in CreateSessionRequest; nothing of these is inherited.
 	Labels map[string]string `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// As in CreateSessionRequest.
@@ -1212,9 +1212,9 @@ func (x *ForkSessionRequest) GetSessionId() string {
 	return ""
 }
 
-func (x *ForkSessionRequest) GetSeq() int64 {
-	if x != nil && x.Seq != nil {
-		return *x.Seq
+func (x *ForkSessionRequest) GetThroughSeq() int64 {
+	if x != nil && x.ThroughSeq != nil {
+		return *x.ThroughSeq
 	}
 	return 0
 }
@@ -1502,7 +1502,7 @@ type ListTurnsRequest struct {
 	// Only turns of one of these; empty is all.
 	Statuses []TurnStatus `protobuf:"varint,4,rep,packed,name=statuses,proto3,enum=agentd.v1.TurnStatus" json:"statuses,omitempty"`
 	// Turns whose prompt was recorded at this time or later.
-	CreatedAfter *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_after,json=createdAfter,proto3" json:"created_after,omitempty"`
+	CreatedSince *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_since,json=createdSince,proto3" json:"created_since,omitempty"`
 	// Turns whose prompt was recorded before this time.
 	CreatedBefore *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=created_before,json=createdBefore,proto3" json:"created_before,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1567,9 +1567,9 @@ func (x *ListTurnsRequest) GetStatuses() []TurnStatus {
 	return nil
 }
 
-func (x *ListTurnsRequest) GetCreatedAfter() *timestamppb.Timestamp {
+func (x *ListTurnsRequest) GetCreatedSince() *timestamppb.Timestamp {
 	if x != nil {
-		return x.CreatedAfter
+		return x.CreatedSince
 	}
 	return nil
 }
@@ -2724,7 +2724,7 @@ type GetCapabilitiesResponse struct {
 	// The server's version.
 	Version string `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
 	// What can serve models.
-	Providers []*GetCapabilitiesResponse_Provider `protobuf:"bytes,2,rep,name=providers,proto3" json:"providers,omitempty"`
+	Providers []*Provider `protobuf:"bytes,2,rep,name=providers,proto3" json:"providers,omitempty"`
 	// Builtin tools that the server itself knows; those of the providers come on
 	// top.
 	BuiltinTools []string `protobuf:"bytes,3,rep,name=builtin_tools,json=builtinTools,proto3" json:"builtin_tools,omitempty"`
@@ -2775,7 +2775,7 @@ func (x *GetCapabilitiesResponse) GetVersion() string {
 	return ""
 }
 
-func (x *GetCapabilitiesResponse) GetProviders() []*GetCapabilitiesResponse_Provider {
+func (x *GetCapabilitiesResponse) GetProviders() []*Provider {
 	if x != nil {
 		return x.Providers
 	}
@@ -2810,6 +2810,80 @@ func (x *GetCapabilitiesResponse) GetRetention() *durationpb.Duration {
 	return nil
 }
 
+// Provider serves models.
+type Provider struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in provider/model.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// True when the server has a key for it or it needs none; otherwise the caller
+	// has to bring one.
+	HasKey bool `protobuf:"varint,2,opt,name=has_key,json=hasKey,proto3" json:"has_key,omitempty"`
+	// Builtin tools that it runs.
+	BuiltinTools []string `protobuf:"bytes,3,rep,name=builtin_tools,json=builtinTools,proto3" json:"builtin_tools,omitempty"`
+	// The request header that carries a caller's own key.
+	KeyHeader     string `protobuf:"bytes,4,opt,name=key_header,json=keyHeader,proto3" json:"key_header,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Provider) Reset() {
+	*x = Provider{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Provider) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Provider) ProtoMessage() {}
+
+func (x *Provider) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Provider.ProtoReflect.Descriptor instead.
+func (*Provider) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *Provider) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Provider) GetHasKey() bool {
+	if x != nil {
+		return x.HasKey
+	}
+	return false
+}
+
+func (x *Provider) GetBuiltinTools() []string {
+	if x != nil {
+		return x.BuiltinTools
+	}
+	return nil
+}
+
+func (x *Provider) GetKeyHeader() string {
+	if x != nil {
+		return x.KeyHeader
+	}
+	return ""
+}
+
 // ListModelsRequest has nothing to say.
 type ListModelsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2819,7 +2893,7 @@ type ListModelsRequest struct {
 
 func (x *ListModelsRequest) Reset() {
 	*x = ListModelsRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[39]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2831,7 +2905,7 @@ func (x *ListModelsRequest) String() string {
 func (*ListModelsRequest) ProtoMessage() {}
 
 func (x *ListModelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[39]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2844,7 +2918,7 @@ func (x *ListModelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelsRequest.ProtoReflect.Descriptor instead.
 func (*ListModelsRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{39}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{40}
 }
 
 // ListModelsResponse lists models.
@@ -2861,7 +2935,7 @@ type ListModelsResponse struct {
 
 func (x *ListModelsResponse) Reset() {
 	*x = ListModelsResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[40]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2873,7 +2947,7 @@ func (x *ListModelsResponse) String() string {
 func (*ListModelsResponse) ProtoMessage() {}
 
 func (x *ListModelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[40]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2886,7 +2960,7 @@ func (x *ListModelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelsResponse.ProtoReflect.Descriptor instead.
 func (*ListModelsResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{40}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListModelsResponse) GetModels() []*Model {
@@ -2914,9 +2988,9 @@ type Model struct {
 	// True when the server can serve it without a key of the caller.
 	Available bool `protobuf:"varint,3,opt,name=available,proto3" json:"available,omitempty"`
 	// Unset where none is known.
-	Price *Model_Price `protobuf:"bytes,4,opt,name=price,proto3" json:"price,omitempty"`
+	Price *ModelPrice `protobuf:"bytes,4,opt,name=price,proto3" json:"price,omitempty"`
 	// Unset where none are known.
-	Capabilities *Model_Capabilities `protobuf:"bytes,5,opt,name=capabilities,proto3" json:"capabilities,omitempty"`
+	Capabilities *ModelCapabilities `protobuf:"bytes,5,opt,name=capabilities,proto3" json:"capabilities,omitempty"`
 	// Builtin tools that its provider runs.
 	BuiltinTools []string `protobuf:"bytes,6,rep,name=builtin_tools,json=builtinTools,proto3" json:"builtin_tools,omitempty"`
 	// Where price and capabilities were read; empty where that is not known.
@@ -2930,7 +3004,7 @@ type Model struct {
 
 func (x *Model) Reset() {
 	*x = Model{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[41]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2942,7 +3016,7 @@ func (x *Model) String() string {
 func (*Model) ProtoMessage() {}
 
 func (x *Model) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[41]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2955,7 +3029,7 @@ func (x *Model) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Model.ProtoReflect.Descriptor instead.
 func (*Model) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{41}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Model) GetName() string {
@@ -2979,14 +3053,14 @@ func (x *Model) GetAvailable() bool {
 	return false
 }
 
-func (x *Model) GetPrice() *Model_Price {
+func (x *Model) GetPrice() *ModelPrice {
 	if x != nil {
 		return x.Price
 	}
 	return nil
 }
 
-func (x *Model) GetCapabilities() *Model_Capabilities {
+func (x *Model) GetCapabilities() *ModelCapabilities {
 	if x != nil {
 		return x.Capabilities
 	}
@@ -3014,6 +3088,219 @@ func (x *Model) GetRetires() string {
 	return ""
 }
 
+// ModelPrice is in US dollars per million tokens.
+type ModelPrice struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the request.
+	Input float64 `protobuf:"fixed64,1,opt,name=input,proto3" json:"input,omitempty"`
+	// Of the request, where the provider had it cached.
+	Cached float64 `protobuf:"fixed64,2,opt,name=cached,proto3" json:"cached,omitempty"`
+	// Of the answer.
+	Output float64 `protobuf:"fixed64,3,opt,name=output,proto3" json:"output,omitempty"`
+	// Of the request, where the provider writes it into its cache; unset where it
+	// costs what other tokens do.
+	CacheWrite *float64 `protobuf:"fixed64,4,opt,name=cache_write,json=cacheWrite,proto3,oneof" json:"cache_write,omitempty"`
+	// Of the model's thinking; unset where it costs what the answer does.
+	Thinking *float64 `protobuf:"fixed64,5,opt,name=thinking,proto3,oneof" json:"thinking,omitempty"`
+	// With a request of more tokens than this, long holds for the whole call; 0 is
+	// no such step.
+	LongFrom int64 `protobuf:"varint,6,opt,name=long_from,json=longFrom,proto3" json:"long_from,omitempty"`
+	// For long requests.
+	Long *ModelPrice `protobuf:"bytes,7,opt,name=long,proto3" json:"long,omitempty"`
+	// The day of this price, YYYY-MM-DD, where it is another than prices_date.
+	Date string `protobuf:"bytes,8,opt,name=date,proto3" json:"date,omitempty"`
+	// Of the request, where the provider writes it into its cache for an hour or
+	// longer; unset where it costs what cache_write does.
+	CacheWriteHour *float64 `protobuf:"fixed64,9,opt,name=cache_write_hour,json=cacheWriteHour,proto3,oneof" json:"cache_write_hour,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *ModelPrice) Reset() {
+	*x = ModelPrice{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModelPrice) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModelPrice) ProtoMessage() {}
+
+func (x *ModelPrice) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModelPrice.ProtoReflect.Descriptor instead.
+func (*ModelPrice) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *ModelPrice) GetInput() float64 {
+	if x != nil {
+		return x.Input
+	}
+	return 0
+}
+
+func (x *ModelPrice) GetCached() float64 {
+	if x != nil {
+		return x.Cached
+	}
+	return 0
+}
+
+func (x *ModelPrice) GetOutput() float64 {
+	if x != nil {
+		return x.Output
+	}
+	return 0
+}
+
+func (x *ModelPrice) GetCacheWrite() float64 {
+	if x != nil && x.CacheWrite != nil {
+		return *x.CacheWrite
+	}
+	return 0
+}
+
+func (x *ModelPrice) GetThinking() float64 {
+	if x != nil && x.Thinking != nil {
+		return *x.Thinking
+	}
+	return 0
+}
+
+func (x *ModelPrice) GetLongFrom() int64 {
+	if x != nil {
+		return x.LongFrom
+	}
+	return 0
+}
+
+func (x *ModelPrice) GetLong() *ModelPrice {
+	if x != nil {
+		return x.Long
+	}
+	return nil
+}
+
+func (x *ModelPrice) GetDate() string {
+	if x != nil {
+		return x.Date
+	}
+	return ""
+}
+
+func (x *ModelPrice) GetCacheWriteHour() float64 {
+	if x != nil && x.CacheWriteHour != nil {
+		return *x.CacheWriteHour
+	}
+	return 0
+}
+
+// ModelCapabilities are what a model can do.
+type ModelCapabilities struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Tokens of request and answer together, or of the request alone where the
+	// provider says so; 0 is not known.
+	ContextTokens int64 `protobuf:"varint,1,opt,name=context_tokens,json=contextTokens,proto3" json:"context_tokens,omitempty"`
+	// Tokens of the longest answer; 0 is not known.
+	OutputTokens int64 `protobuf:"varint,2,opt,name=output_tokens,json=outputTokens,proto3" json:"output_tokens,omitempty"`
+	// Kinds of file that it reads: image, audio, video, document.
+	Inputs []string `protobuf:"bytes,3,rep,name=inputs,proto3" json:"inputs,omitempty"`
+	// It thinks before it answers.
+	Thinking bool `protobuf:"varint,4,opt,name=thinking,proto3" json:"thinking,omitempty"`
+	// It calls tools.
+	Tools bool `protobuf:"varint,5,opt,name=tools,proto3" json:"tools,omitempty"`
+	// It answers by a schema in its provider's native way.
+	StructuredOutput bool `protobuf:"varint,6,opt,name=structured_output,json=structuredOutput,proto3" json:"structured_output,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *ModelCapabilities) Reset() {
+	*x = ModelCapabilities{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModelCapabilities) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModelCapabilities) ProtoMessage() {}
+
+func (x *ModelCapabilities) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModelCapabilities.ProtoReflect.Descriptor instead.
+func (*ModelCapabilities) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *ModelCapabilities) GetContextTokens() int64 {
+	if x != nil {
+		return x.ContextTokens
+	}
+	return 0
+}
+
+func (x *ModelCapabilities) GetOutputTokens() int64 {
+	if x != nil {
+		return x.OutputTokens
+	}
+	return 0
+}
+
+func (x *ModelCapabilities) GetInputs() []string {
+	if x != nil {
+		return x.Inputs
+	}
+	return nil
+}
+
+func (x *ModelCapabilities) GetThinking() bool {
+	if x != nil {
+		return x.Thinking
+	}
+	return false
+}
+
+func (x *ModelCapabilities) GetTools() bool {
+	if x != nil {
+		return x.Tools
+	}
+	return false
+}
+
+func (x *ModelCapabilities) GetStructuredOutput() bool {
+	if x != nil {
+		return x.StructuredOutput
+	}
+	return false
+}
+
 // ListModelCallsRequest names a turn.
 type ListModelCallsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3031,7 +3318,7 @@ type ListModelCallsRequest struct {
 
 func (x *ListModelCallsRequest) Reset() {
 	*x = ListModelCallsRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[42]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3043,7 +3330,7 @@ func (x *ListModelCallsRequest) String() string {
 func (*ListModelCallsRequest) ProtoMessage() {}
 
 func (x *ListModelCallsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[42]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3056,7 +3343,7 @@ func (x *ListModelCallsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelCallsRequest.ProtoReflect.Descriptor instead.
 func (*ListModelCallsRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{42}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListModelCallsRequest) GetSessionId() string {
@@ -3100,7 +3387,7 @@ type ListModelCallsResponse struct {
 
 func (x *ListModelCallsResponse) Reset() {
 	*x = ListModelCallsResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[43]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3112,7 +3399,7 @@ func (x *ListModelCallsResponse) String() string {
 func (*ListModelCallsResponse) ProtoMessage() {}
 
 func (x *ListModelCallsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[43]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3125,7 +3412,7 @@ func (x *ListModelCallsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelCallsResponse.ProtoReflect.Descriptor instead.
 func (*ListModelCallsResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{43}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ListModelCallsResponse) GetCalls() []*ModelCallDetails {
@@ -3147,7 +3434,7 @@ func (x *ListModelCallsResponse) GetNextPageToken() string {
 type ModelCallDetails struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The call: its message, its agent, what it took.
-	Call *RunResponse_ModelCallEnded `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	Call *ModelCallEnded `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
 	// The instruction as the model got it: the server's text, the agent's filled in
 	// from the state as it was, the caller's for the turn, and the engine's words
 	// about agents to transfer to.
@@ -3168,7 +3455,7 @@ type ModelCallDetails struct {
 
 func (x *ModelCallDetails) Reset() {
 	*x = ModelCallDetails{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[44]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3180,7 +3467,7 @@ func (x *ModelCallDetails) String() string {
 func (*ModelCallDetails) ProtoMessage() {}
 
 func (x *ModelCallDetails) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[44]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3193,10 +3480,10 @@ func (x *ModelCallDetails) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelCallDetails.ProtoReflect.Descriptor instead.
 func (*ModelCallDetails) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{44}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{47}
 }
 
-func (x *ModelCallDetails) GetCall() *RunResponse_ModelCallEnded {
+func (x *ModelCallDetails) GetCall() *ModelCallEnded {
 	if x != nil {
 		return x.Call
 	}
@@ -3254,7 +3541,7 @@ type ListSharedStateRequest struct {
 
 func (x *ListSharedStateRequest) Reset() {
 	*x = ListSharedStateRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[45]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3266,7 +3553,7 @@ func (x *ListSharedStateRequest) String() string {
 func (*ListSharedStateRequest) ProtoMessage() {}
 
 func (x *ListSharedStateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[45]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3279,7 +3566,7 @@ func (x *ListSharedStateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSharedStateRequest.ProtoReflect.Descriptor instead.
 func (*ListSharedStateRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{45}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ListSharedStateRequest) GetPageSize() int32 {
@@ -3316,7 +3603,7 @@ type ListSharedStateResponse struct {
 
 func (x *ListSharedStateResponse) Reset() {
 	*x = ListSharedStateResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[46]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3328,7 +3615,7 @@ func (x *ListSharedStateResponse) String() string {
 func (*ListSharedStateResponse) ProtoMessage() {}
 
 func (x *ListSharedStateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[46]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3341,7 +3628,7 @@ func (x *ListSharedStateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSharedStateResponse.ProtoReflect.Descriptor instead.
 func (*ListSharedStateResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{46}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ListSharedStateResponse) GetEntries() []*SharedStateEntry {
@@ -3373,7 +3660,7 @@ type SharedStateEntry struct {
 
 func (x *SharedStateEntry) Reset() {
 	*x = SharedStateEntry{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[47]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3385,7 +3672,7 @@ func (x *SharedStateEntry) String() string {
 func (*SharedStateEntry) ProtoMessage() {}
 
 func (x *SharedStateEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[47]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3398,7 +3685,7 @@ func (x *SharedStateEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharedStateEntry.ProtoReflect.Descriptor instead.
 func (*SharedStateEntry) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{47}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SharedStateEntry) GetKey() string {
@@ -3433,7 +3720,7 @@ type RemoveSharedStateRequest struct {
 
 func (x *RemoveSharedStateRequest) Reset() {
 	*x = RemoveSharedStateRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[48]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3445,7 +3732,7 @@ func (x *RemoveSharedStateRequest) String() string {
 func (*RemoveSharedStateRequest) ProtoMessage() {}
 
 func (x *RemoveSharedStateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[48]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3458,7 +3745,7 @@ func (x *RemoveSharedStateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveSharedStateRequest.ProtoReflect.Descriptor instead.
 func (*RemoveSharedStateRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{48}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *RemoveSharedStateRequest) GetKeys() []string {
@@ -3479,7 +3766,7 @@ type RemoveSharedStateResponse struct {
 
 func (x *RemoveSharedStateResponse) Reset() {
 	*x = RemoveSharedStateResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[49]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3491,7 +3778,7 @@ func (x *RemoveSharedStateResponse) String() string {
 func (*RemoveSharedStateResponse) ProtoMessage() {}
 
 func (x *RemoveSharedStateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[49]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3504,7 +3791,7 @@ func (x *RemoveSharedStateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveSharedStateResponse.ProtoReflect.Descriptor instead.
 func (*RemoveSharedStateResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{49}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *RemoveSharedStateResponse) GetRemoved() []string {
@@ -3514,305 +3801,19 @@ func (x *RemoveSharedStateResponse) GetRemoved() []string {
 	return nil
 }
 
-// Provider serves models.
-type GetCapabilitiesResponse_Provider struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// As in provider/model.
-	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// True when the server has a key for it or it needs none; otherwise the caller
-	// has to bring one.
-	HasKey bool `protobuf:"varint,2,opt,name=has_key,json=hasKey,proto3" json:"has_key,omitempty"`
-	// Builtin tools that it runs.
-	BuiltinTools []string `protobuf:"bytes,3,rep,name=builtin_tools,json=builtinTools,proto3" json:"builtin_tools,omitempty"`
-	// The request header that carries a caller's own key.
-	KeyHeader     string `protobuf:"bytes,4,opt,name=key_header,json=keyHeader,proto3" json:"key_header,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *GetCapabilitiesResponse_Provider) Reset() {
-	*x = GetCapabilitiesResponse_Provider{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[55]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *GetCapabilitiesResponse_Provider) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*GetCapabilitiesResponse_Provider) ProtoMessage() {}
-
-func (x *GetCapabilitiesResponse_Provider) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[55]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use GetCapabilitiesResponse_Provider.ProtoReflect.Descriptor instead.
-func (*GetCapabilitiesResponse_Provider) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{38, 0}
-}
-
-func (x *GetCapabilitiesResponse_Provider) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *GetCapabilitiesResponse_Provider) GetHasKey() bool {
-	if x != nil {
-		return x.HasKey
-	}
-	return false
-}
-
-func (x *GetCapabilitiesResponse_Provider) GetBuiltinTools() []string {
-	if x != nil {
-		return x.BuiltinTools
-	}
-	return nil
-}
-
-func (x *GetCapabilitiesResponse_Provider) GetKeyHeader() string {
-	if x != nil {
-		return x.KeyHeader
-	}
-	return ""
-}
-
-// Price is in US dollars per million tokens.
-type Model_Price struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Of the request.
-	Input float64 `protobuf:"fixed64,1,opt,name=input,proto3" json:"input,omitempty"`
-	// Of the request, where the provider had it cached.
-	Cached float64 `protobuf:"fixed64,2,opt,name=cached,proto3" json:"cached,omitempty"`
-	// Of the answer.
-	Output float64 `protobuf:"fixed64,3,opt,name=output,proto3" json:"output,omitempty"`
-	// Of the request, where the provider writes it into its cache; unset where it
-	// costs what other tokens do.
-	CacheWrite *float64 `protobuf:"fixed64,4,opt,name=cache_write,json=cacheWrite,proto3,oneof" json:"cache_write,omitempty"`
-	// Of the model's thinking; unset where it costs what the answer does.
-	Thinking *float64 `protobuf:"fixed64,5,opt,name=thinking,proto3,oneof" json:"thinking,omitempty"`
-	// With a request of more tokens than this, long holds for the whole call; 0 is
-	// no such step.
-	LongFrom int64 `protobuf:"varint,6,opt,name=long_from,json=longFrom,proto3" json:"long_from,omitempty"`
-	// For long requests.
-	Long *Model_Price `protobuf:"bytes,7,opt,name=long,proto3" json:"long,omitempty"`
-	// The day of this price, YYYY-MM-DD, where it is another than prices_date.
-	Date string `protobuf:"bytes,8,opt,name=date,proto3" json:"date,omitempty"`
-	// Of the request, where the provider writes it into its cache for an hour or
-	// longer; unset where it costs what cache_write does.
-	CacheWriteHour *float64 `protobuf:"fixed64,9,opt,name=cache_write_hour,json=cacheWriteHour,proto3,oneof" json:"cache_write_hour,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
-}
-
-func (x *Model_Price) Reset() {
-	*x = Model_Price{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[56]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Model_Price) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Model_Price) ProtoMessage() {}
-
-func (x *Model_Price) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[56]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Model_Price.ProtoReflect.Descriptor instead.
-func (*Model_Price) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{41, 0}
-}
-
-func (x *Model_Price) GetInput() float64 {
-	if x != nil {
-		return x.Input
-	}
-	return 0
-}
-
-func (x *Model_Price) GetCached() float64 {
-	if x != nil {
-		return x.Cached
-	}
-	return 0
-}
-
-func (x *Model_Price) GetOutput() float64 {
-	if x != nil {
-		return x.Output
-	}
-	return 0
-}
-
-func (x *Model_Price) GetCacheWrite() float64 {
-	if x != nil && x.CacheWrite != nil {
-		return *x.CacheWrite
-	}
-	return 0
-}
-
-func (x *Model_Price) GetThinking() float64 {
-	if x != nil && x.Thinking != nil {
-		return *x.Thinking
-	}
-	return 0
-}
-
-func (x *Model_Price) GetLongFrom() int64 {
-	if x != nil {
-		return x.LongFrom
-	}
-	return 0
-}
-
-func (x *Model_Price) GetLong() *Model_Price {
-	if x != nil {
-		return x.Long
-	}
-	return nil
-}
-
-func (x *Model_Price) GetDate() string {
-	if x != nil {
-		return x.Date
-	}
-	return ""
-}
-
-func (x *Model_Price) GetCacheWriteHour() float64 {
-	if x != nil && x.CacheWriteHour != nil {
-		return *x.CacheWriteHour
-	}
-	return 0
-}
-
-// Capabilities are what a model can do.
-type Model_Capabilities struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Tokens of request and answer together, or of the request alone where the
-	// provider says so; 0 is not known.
-	ContextTokens int64 `protobuf:"varint,1,opt,name=context_tokens,json=contextTokens,proto3" json:"context_tokens,omitempty"`
-	// Tokens of the longest answer; 0 is not known.
-	OutputTokens int64 `protobuf:"varint,2,opt,name=output_tokens,json=outputTokens,proto3" json:"output_tokens,omitempty"`
-	// Kinds of file that it reads: image, audio, video, document.
-	Inputs []string `protobuf:"bytes,3,rep,name=inputs,proto3" json:"inputs,omitempty"`
-	// It thinks before it answers.
-	Thinking bool `protobuf:"varint,4,opt,name=thinking,proto3" json:"thinking,omitempty"`
-	// It calls tools.
-	Tools bool `protobuf:"varint,5,opt,name=tools,proto3" json:"tools,omitempty"`
-	// It answers by a schema in its provider's native way.
-	StructuredOutput bool `protobuf:"varint,6,opt,name=structured_output,json=structuredOutput,proto3" json:"structured_output,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
-}
-
-func (x *Model_Capabilities) Reset() {
-	*x = Model_Capabilities{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[57]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Model_Capabilities) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Model_Capabilities) ProtoMessage() {}
-
-func (x *Model_Capabilities) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[57]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Model_Capabilities.ProtoReflect.Descriptor instead.
-func (*Model_Capabilities) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{41, 1}
-}
-
-func (x *Model_Capabilities) GetContextTokens() int64 {
-	if x != nil {
-		return x.ContextTokens
-	}
-	return 0
-}
-
-func (x *Model_Capabilities) GetOutputTokens() int64 {
-	if x != nil {
-		return x.OutputTokens
-	}
-	return 0
-}
-
-func (x *Model_Capabilities) GetInputs() []string {
-	if x != nil {
-		return x.Inputs
-	}
-	return nil
-}
-
-func (x *Model_Capabilities) GetThinking() bool {
-	if x != nil {
-		return x.Thinking
-	}
-	return false
-}
-
-func (x *Model_Capabilities) GetTools() bool {
-	if x != nil {
-		return x.Tools
-	}
-	return false
-}
-
-func (x *Model_Capabilities) GetStructuredOutput() bool {
-	if x != nil {
-		return x.StructuredOutput
-	}
-	return false
-}
-
 var File_agentd_v1_sessions_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\n" +
-	"\x18agentd/v1/sessions.proto\x12\tagentd.v1\x1a\x1cagentd/v1/interactions.proto\x1a\x17agentd/v1/service.proto\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8b\x05\n" +
+	"\x18agentd/v1/sessions.proto\x12\tagentd.v1\x1a\x1cagentd/v1/interactions.proto\x1a\x17agentd/v1/service.proto\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa1\x05\n" +
 	"\aSession\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12-\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x17.agentd.v1.SessionStateR\x05state\x126\n" +
 	"\x06labels\x18\x03 \x03(\v2\x1e.agentd.v1.Session.LabelsEntryR\x06labels\x12\x1d\n" +
 	"\n" +
-	"client_ref\x18\x04 \x01(\tR\tclientRef\x12\x18\n" +
-	"\acreator\x18\x05 \x01(\tR\acreator\x12;\n" +
+	"client_ref\x18\x04 \x01(\tR\tclientRef\x12\x1d\n" +
+	"\n" +
+	"created_by\x18\x05 \x01(\tR\tcreatedBy\x12;\n" +
 	"\vcreate_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"createTime\x12;\n" +
 	"\vupdate_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
@@ -3821,8 +3822,8 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\aversion\x18\t \x01(\x03R\aversion\x12\x1f\n" +
 	"\vforked_from\x18\n" +
 	" \x01(\tR\n" +
-	"forkedFrom\x12\x1b\n" +
-	"\tforked_at\x18\v \x01(\x03R\bforkedAt\x12 \n" +
+	"forkedFrom\x12,\n" +
+	"\x12forked_through_seq\x18\v \x01(\x03R\x10forkedThroughSeq\x12 \n" +
 	"\flast_turn_id\x18\f \x01(\tR\n" +
 	"lastTurnId\x12?\n" +
 	"\x10last_turn_status\x18\r \x01(\x0e2\x15.agentd.v1.TurnStatusR\x0elastTurnStatus\x12\x19\n" +
@@ -3830,7 +3831,7 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\x06purged\x18\x0f \x01(\bR\x06purged\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf4\a\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe8\a\n" +
 	"\x04Turn\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
@@ -3853,8 +3854,8 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\bduration\x18\f \x01(\v2\x19.google.protobuf.DurationR\bduration\x12\x1b\n" +
 	"\tafter_seq\x18\r \x01(\x03R\bafterSeq\x12T\n" +
 	"\x12pending_tool_calls\x18\x0e \x03(\v2&.agentd.v1.RunResponse.ToolCallRequestR\x10pendingToolCalls\x12#\n" +
-	"\rinjected_into\x18\x0f \x01(\tR\finjectedInto\x12>\n" +
-	"\areceipt\x18\x10 \x01(\v2$.agentd.v1.RunResponse.CancelReceiptR\areceipt\x12C\n" +
+	"\rinjected_into\x18\x0f \x01(\tR\finjectedInto\x122\n" +
+	"\areceipt\x18\x10 \x01(\v2\x18.agentd.v1.CancelReceiptR\areceipt\x12C\n" +
 	"\x11structured_output\x18\x11 \x01(\v2\x16.google.protobuf.ValueR\x10structuredOutput\x126\n" +
 	"\vstop_reason\x18\x12 \x01(\x0e2\x15.agentd.v1.StopReasonR\n" +
 	"stopReason\x12\x14\n" +
@@ -3887,9 +3888,9 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\n" +
 	"client_ref\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\tclientRef\x12M\n" +
 	"\rturn_statuses\x18\x06 \x03(\x0e2\x15.agentd.v1.TurnStatusB\x11\xbaH\x0e\x92\x01\v\x10\x10\"\a\x82\x01\x04\x10\x01 \x00R\fturnStatuses\x12?\n" +
-	"\rcreated_after\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\fcreatedAfter\x12A\n" +
+	"\rcreated_since\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\fcreatedSince\x12A\n" +
 	"\x0ecreated_before\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\rcreatedBefore\x12?\n" +
-	"\rupdated_after\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\fupdatedAfter\x12A\n" +
+	"\rupdated_since\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\fupdatedSince\x12A\n" +
 	"\x0eupdated_before\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\rupdatedBefore\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
@@ -3919,20 +3920,21 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\tsessionId\"\x17\n" +
-	"\x15DeleteSessionResponse\"\xdc\x02\n" +
+	"\x15DeleteSessionResponse\"\xf3\x02\n" +
 	"\x12ForkSessionRequest\x12)\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\tsessionId\x12\x1e\n" +
-	"\x03seq\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x00R\x03seq\x88\x01\x01\x12\\\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\tsessionId\x12-\n" +
+	"\vthrough_seq\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x00R\n" +
+	"throughSeq\x88\x01\x01\x12\\\n" +
 	"\x06labels\x18\x03 \x03(\v2).agentd.v1.ForkSessionRequest.LabelsEntryB\x19\xbaH\x16\x9a\x01\x13\x10@\"\x06r\x04\x10\x01(?*\ar\x05\x10\x01(\x80\bR\x06labels\x12'\n" +
 	"\n" +
 	"client_ref\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\tclientRef\x121\n" +
 	"\x0fidempotency_key\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x0eidempotencyKey\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x06\n" +
-	"\x04_seq\"C\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x0e\n" +
+	"\f_through_seq\"C\n" +
 	"\x13ForkSessionResponse\x12,\n" +
 	"\asession\x18\x01 \x01(\v2\x12.agentd.v1.SessionR\asession\"[\n" +
 	"\x11CreateTurnRequest\x12F\n" +
@@ -3955,7 +3957,7 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\n" +
 	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\tpageToken\x12D\n" +
 	"\bstatuses\x18\x04 \x03(\x0e2\x15.agentd.v1.TurnStatusB\x11\xbaH\x0e\x92\x01\v\x10\x10\"\a\x82\x01\x04\x10\x01 \x00R\bstatuses\x12?\n" +
-	"\rcreated_after\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\fcreatedAfter\x12A\n" +
+	"\rcreated_since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\fcreatedSince\x12A\n" +
 	"\x0ecreated_before\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\rcreatedBefore\"b\n" +
 	"\x11ListTurnsResponse\x12%\n" +
 	"\x05turns\x18\x01 \x03(\v2\x0f.agentd.v1.TurnR\x05turns\x12&\n" +
@@ -4056,14 +4058,14 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"resolution\"V\n" +
 	"\x1aResolveInteractionResponse\x128\n" +
 	"\vinteraction\x18\x01 \x01(\v2\x16.agentd.v1.InteractionR\vinteraction\"\x18\n" +
-	"\x16GetCapabilitiesRequest\"\xaf\x03\n" +
+	"\x16GetCapabilitiesRequest\"\x9a\x02\n" +
 	"\x17GetCapabilitiesResponse\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\tR\aversion\x12I\n" +
-	"\tproviders\x18\x02 \x03(\v2+.agentd.v1.GetCapabilitiesResponse.ProviderR\tproviders\x12#\n" +
+	"\aversion\x18\x01 \x01(\tR\aversion\x121\n" +
+	"\tproviders\x18\x02 \x03(\v2\x13.agentd.v1.ProviderR\tproviders\x12#\n" +
 	"\rbuiltin_tools\x18\x03 \x03(\tR\fbuiltinTools\x12(\n" +
 	"\x10max_prompt_bytes\x18\x04 \x01(\x03R\x0emaxPromptBytes\x12*\n" +
 	"\x11max_message_bytes\x18\x05 \x01(\x03R\x0fmaxMessageBytes\x127\n" +
-	"\tretention\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\tretention\x1a{\n" +
+	"\tretention\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\tretention\"{\n" +
 	"\bProvider\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x17\n" +
 	"\ahas_key\x18\x02 \x01(\bR\x06hasKey\x12#\n" +
@@ -4074,31 +4076,32 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\x12ListModelsResponse\x12(\n" +
 	"\x06models\x18\x01 \x03(\v2\x10.agentd.v1.ModelR\x06models\x12\x1f\n" +
 	"\vprices_date\x18\x02 \x01(\tR\n" +
-	"pricesDate\"\xc6\x06\n" +
+	"pricesDate\"\x9b\x02\n" +
 	"\x05Model\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bprovider\x18\x02 \x01(\tR\bprovider\x12\x1c\n" +
-	"\tavailable\x18\x03 \x01(\bR\tavailable\x12,\n" +
-	"\x05price\x18\x04 \x01(\v2\x16.agentd.v1.Model.PriceR\x05price\x12A\n" +
-	"\fcapabilities\x18\x05 \x01(\v2\x1d.agentd.v1.Model.CapabilitiesR\fcapabilities\x12#\n" +
+	"\tavailable\x18\x03 \x01(\bR\tavailable\x12+\n" +
+	"\x05price\x18\x04 \x01(\v2\x15.agentd.v1.ModelPriceR\x05price\x12@\n" +
+	"\fcapabilities\x18\x05 \x01(\v2\x1c.agentd.v1.ModelCapabilitiesR\fcapabilities\x12#\n" +
 	"\rbuiltin_tools\x18\x06 \x03(\tR\fbuiltinTools\x12\x16\n" +
 	"\x06source\x18\a \x01(\tR\x06source\x12\x18\n" +
-	"\aretires\x18\b \x01(\tR\aretires\x1a\xd2\x02\n" +
-	"\x05Price\x12\x14\n" +
+	"\aretires\x18\b \x01(\tR\aretires\"\xd6\x02\n" +
+	"\n" +
+	"ModelPrice\x12\x14\n" +
 	"\x05input\x18\x01 \x01(\x01R\x05input\x12\x16\n" +
 	"\x06cached\x18\x02 \x01(\x01R\x06cached\x12\x16\n" +
 	"\x06output\x18\x03 \x01(\x01R\x06output\x12$\n" +
 	"\vcache_write\x18\x04 \x01(\x01H\x00R\n" +
 	"cacheWrite\x88\x01\x01\x12\x1f\n" +
 	"\bthinking\x18\x05 \x01(\x01H\x01R\bthinking\x88\x01\x01\x12\x1b\n" +
-	"\tlong_from\x18\x06 \x01(\x03R\blongFrom\x12*\n" +
-	"\x04long\x18\a \x01(\v2\x16.agentd.v1.Model.PriceR\x04long\x12\x12\n" +
+	"\tlong_from\x18\x06 \x01(\x03R\blongFrom\x12)\n" +
+	"\x04long\x18\a \x01(\v2\x15.agentd.v1.ModelPriceR\x04long\x12\x12\n" +
 	"\x04date\x18\b \x01(\tR\x04date\x12-\n" +
 	"\x10cache_write_hour\x18\t \x01(\x01H\x02R\x0ecacheWriteHour\x88\x01\x01B\x0e\n" +
 	"\f_cache_writeB\v\n" +
 	"\t_thinkingB\x13\n" +
-	"\x11_cache_write_hour\x1a\xd1\x01\n" +
-	"\fCapabilities\x12%\n" +
+	"\x11_cache_write_hour\"\xd6\x01\n" +
+	"\x11ModelCapabilities\x12%\n" +
 	"\x0econtext_tokens\x18\x01 \x01(\x03R\rcontextTokens\x12#\n" +
 	"\routput_tokens\x18\x02 \x01(\x03R\foutputTokens\x12\x16\n" +
 	"\x06inputs\x18\x03 \x03(\tR\x06inputs\x12\x1a\n" +
@@ -4116,9 +4119,9 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\tpageToken\"s\n" +
 	"\x16ListModelCallsResponse\x121\n" +
 	"\x05calls\x18\x01 \x03(\v2\x1b.agentd.v1.ModelCallDetailsR\x05calls\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x83\x02\n" +
-	"\x10ModelCallDetails\x129\n" +
-	"\x04call\x18\x01 \x01(\v2%.agentd.v1.RunResponse.ModelCallEndedR\x04call\x12 \n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xf7\x01\n" +
+	"\x10ModelCallDetails\x12-\n" +
+	"\x04call\x18\x01 \x01(\v2\x19.agentd.v1.ModelCallEndedR\x04call\x12 \n" +
 	"\vinstruction\x18\x02 \x01(\tR\vinstruction\x12\x1d\n" +
 	"\n" +
 	"tool_names\x18\x03 \x03(\tR\ttoolNames\x12=\n" +
@@ -4201,89 +4204,89 @@ func file_agentd_v1_sessions_proto_rawDescGZIP() []byte {
 var file_agentd_v1_sessions_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
 var file_agentd_v1_sessions_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
 var file_agentd_v1_sessions_proto_goTypes = []any{
-	(SessionState)(0),                        // 0: agentd.v1.SessionState
-	(TurnStatus)(0),                          // 1: agentd.v1.TurnStatus
-	(*Session)(nil),                          // 2: agentd.v1.Session
-	(*Turn)(nil),                             // 3: agentd.v1.Turn
-	(*CreateSessionRequest)(nil),             // 4: agentd.v1.CreateSessionRequest
-	(*CreateSessionResponse)(nil),            // 5: agentd.v1.CreateSessionResponse
-	(*GetSessionRequest)(nil),                // 6: agentd.v1.GetSessionRequest
-	(*GetSessionResponse)(nil),               // 7: agentd.v1.GetSessionResponse
-	(*ListSessionsRequest)(nil),              // 8: agentd.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),             // 9: agentd.v1.ListSessionsResponse
-	(*UpdateSessionRequest)(nil),             // 10: agentd.v1.UpdateSessionRequest
-	(*UpdateSessionResponse)(nil),            // 11: agentd.v1.UpdateSessionResponse
-	(*DeleteSessionRequest)(nil),             // 12: agentd.v1.DeleteSessionRequest
-	(*DeleteSessionResponse)(nil),            // 13: agentd.v1.DeleteSessionResponse
-	(*ForkSessionRequest)(nil),               // 14: agentd.v1.ForkSessionRequest
-	(*ForkSessionResponse)(nil),              // 15: agentd.v1.ForkSessionResponse
-	(*CreateTurnRequest)(nil),                // 16: agentd.v1.CreateTurnRequest
-	(*CreateTurnResponse)(nil),               // 17: agentd.v1.CreateTurnResponse
-	(*GetTurnRequest)(nil),                   // 18: agentd.v1.GetTurnRequest
-	(*GetTurnResponse)(nil),                  // 19: agentd.v1.GetTurnResponse
-	(*ListTurnsRequest)(nil),                 // 20: agentd.v1.ListTurnsRequest
-	(*ListTurnsResponse)(nil),                // 21: agentd.v1.ListTurnsResponse
-	(*CancelTurnRequest)(nil),                // 22: agentd.v1.CancelTurnRequest
-	(*CancelTurnResponse)(nil),               // 23: agentd.v1.CancelTurnResponse
-	(*CancelToolCallRequest)(nil),            // 24: agentd.v1.CancelToolCallRequest
-	(*CancelToolCallResponse)(nil),           // 25: agentd.v1.CancelToolCallResponse
-	(*ListTurnEventsRequest)(nil),            // 26: agentd.v1.ListTurnEventsRequest
-	(*ListTurnEventsResponse)(nil),           // 27: agentd.v1.ListTurnEventsResponse
-	(*WatchTurnRequest)(nil),                 // 28: agentd.v1.WatchTurnRequest
-	(*WatchTurnResponse)(nil),                // 29: agentd.v1.WatchTurnResponse
-	(*SubmitToolResultsRequest)(nil),         // 30: agentd.v1.SubmitToolResultsRequest
-	(*SubmitToolResultsResponse)(nil),        // 31: agentd.v1.SubmitToolResultsResponse
-	(*RefusedToolResult)(nil),                // 32: agentd.v1.RefusedToolResult
-	(*GetInteractionRequest)(nil),            // 33: agentd.v1.GetInteractionRequest
-	(*GetInteractionResponse)(nil),           // 34: agentd.v1.GetInteractionResponse
-	(*ListInteractionsRequest)(nil),          // 35: agentd.v1.ListInteractionsRequest
-	(*ListInteractionsResponse)(nil),         // 36: agentd.v1.ListInteractionsResponse
-	(*ResolveInteractionRequest)(nil),        // 37: agentd.v1.ResolveInteractionRequest
-	(*ResolveInteractionResponse)(nil),       // 38: agentd.v1.ResolveInteractionResponse
-	(*GetCapabilitiesRequest)(nil),           // 39: agentd.v1.GetCapabilitiesRequest
-	(*GetCapabilitiesResponse)(nil),          // 40: agentd.v1.GetCapabilitiesResponse
-	(*ListModelsRequest)(nil),                // 41: agentd.v1.ListModelsRequest
-	(*ListModelsResponse)(nil),               // 42: agentd.v1.ListModelsResponse
-	(*Model)(nil),                            // 43: agentd.v1.Model
-	(*ListModelCallsRequest)(nil),            // 44: agentd.v1.ListModelCallsRequest
-	(*ListModelCallsResponse)(nil),           // 45: agentd.v1.ListModelCallsResponse
-	(*ModelCallDetails)(nil),                 // 46: agentd.v1.ModelCallDetails
-	(*ListSharedStateRequest)(nil),           // 47: agentd.v1.ListSharedStateRequest
-	(*ListSharedStateResponse)(nil),          // 48: agentd.v1.ListSharedStateResponse
-	(*SharedStateEntry)(nil),                 // 49: agentd.v1.SharedStateEntry
-	(*RemoveSharedStateRequest)(nil),         // 50: agentd.v1.RemoveSharedStateRequest
-	(*RemoveSharedStateResponse)(nil),        // 51: agentd.v1.RemoveSharedStateResponse
-	nil,                                      // 52: agentd.v1.Session.LabelsEntry
-	nil,                                      // 53: agentd.v1.CreateSessionRequest.LabelsEntry
-	nil,                                      // 54: agentd.v1.ListSessionsRequest.LabelsEntry
-	nil,                                      // 55: agentd.v1.UpdateSessionRequest.LabelsEntry
-	nil,                                      // 56: agentd.v1.ForkSessionRequest.LabelsEntry
-	(*GetCapabilitiesResponse_Provider)(nil), // 57: agentd.v1.GetCapabilitiesResponse.Provider
-	(*Model_Price)(nil),                      // 58: agentd.v1.Model.Price
-	(*Model_Capabilities)(nil),               // 59: agentd.v1.Model.Capabilities
-	(*timestamppb.Timestamp)(nil),            // 60: google.protobuf.Timestamp
-	(*UsageSummary)(nil),                     // 61: agentd.v1.UsageSummary
-	(ErrorCode)(0),                           // 62: agentd.v1.ErrorCode
-	(*durationpb.Duration)(nil),              // 63: google.protobuf.Duration
-	(*RunResponse_ToolCallRequest)(nil),      // 64: agentd.v1.RunResponse.ToolCallRequest
-	(*RunResponse_CancelReceipt)(nil),        // 65: agentd.v1.RunResponse.CancelReceipt
-	(*structpb.Value)(nil),                   // 66: google.protobuf.Value
-	(StopReason)(0),                          // 67: agentd.v1.StopReason
-	(*Interaction)(nil),                      // 68: agentd.v1.Interaction
-	(*Part)(nil),                             // 69: agentd.v1.Part
-	(*RunRequest_ExecuteRequest)(nil),        // 70: agentd.v1.RunRequest.ExecuteRequest
-	(Display_Visibility)(0),                  // 71: agentd.v1.Display.Visibility
-	(*RunResponse)(nil),                      // 72: agentd.v1.RunResponse
-	(*RunRequest_ToolCallResponse)(nil),      // 73: agentd.v1.RunRequest.ToolCallResponse
-	(*RunResponse_ErrorResponse)(nil),        // 74: agentd.v1.RunResponse.ErrorResponse
-	(InteractionStatus)(0),                   // 75: agentd.v1.InteractionStatus
-	(*Resolution)(nil),                       // 76: agentd.v1.Resolution
-	(*RunResponse_ModelCallEnded)(nil),       // 77: agentd.v1.RunResponse.ModelCallEnded
-	(*GenerationSettings)(nil),               // 78: agentd.v1.GenerationSettings
+	(SessionState)(0),                   // 0: agentd.v1.SessionState
+	(TurnStatus)(0),                     // 1: agentd.v1.TurnStatus
+	(*Session)(nil),                     // 2: agentd.v1.Session
+	(*Turn)(nil),                        // 3: agentd.v1.Turn
+	(*CreateSessionRequest)(nil),        // 4: agentd.v1.CreateSessionRequest
+	(*CreateSessionResponse)(nil),       // 5: agentd.v1.CreateSessionResponse
+	(*GetSessionRequest)(nil),           // 6: agentd.v1.GetSessionRequest
+	(*GetSessionResponse)(nil),          // 7: agentd.v1.GetSessionResponse
+	(*ListSessionsRequest)(nil),         // 8: agentd.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),        // 9: agentd.v1.ListSessionsResponse
+	(*UpdateSessionRequest)(nil),        // 10: agentd.v1.UpdateSessionRequest
+	(*UpdateSessionResponse)(nil),       // 11: agentd.v1.UpdateSessionResponse
+	(*DeleteSessionRequest)(nil),        // 12: agentd.v1.DeleteSessionRequest
+	(*DeleteSessionResponse)(nil),       // 13: agentd.v1.DeleteSessionResponse
+	(*ForkSessionRequest)(nil),          // 14: agentd.v1.ForkSessionRequest
+	(*ForkSessionResponse)(nil),         // 15: agentd.v1.ForkSessionResponse
+	(*CreateTurnRequest)(nil),           // 16: agentd.v1.CreateTurnRequest
+	(*CreateTurnResponse)(nil),          // 17: agentd.v1.CreateTurnResponse
+	(*GetTurnRequest)(nil),              // 18: agentd.v1.GetTurnRequest
+	(*GetTurnResponse)(nil),             // 19: agentd.v1.GetTurnResponse
+	(*ListTurnsRequest)(nil),            // 20: agentd.v1.ListTurnsRequest
+	(*ListTurnsResponse)(nil),           // 21: agentd.v1.ListTurnsResponse
+	(*CancelTurnRequest)(nil),           // 22: agentd.v1.CancelTurnRequest
+	(*CancelTurnResponse)(nil),          // 23: agentd.v1.CancelTurnResponse
+	(*CancelToolCallRequest)(nil),       // 24: agentd.v1.CancelToolCallRequest
+	(*CancelToolCallResponse)(nil),      // 25: agentd.v1.CancelToolCallResponse
+	(*ListTurnEventsRequest)(nil),       // 26: agentd.v1.ListTurnEventsRequest
+	(*ListTurnEventsResponse)(nil),      // 27: agentd.v1.ListTurnEventsResponse
+	(*WatchTurnRequest)(nil),            // 28: agentd.v1.WatchTurnRequest
+	(*WatchTurnResponse)(nil),           // 29: agentd.v1.WatchTurnResponse
+	(*SubmitToolResultsRequest)(nil),    // 30: agentd.v1.SubmitToolResultsRequest
+	(*SubmitToolResultsResponse)(nil),   // 31: agentd.v1.SubmitToolResultsResponse
+	(*RefusedToolResult)(nil),           // 32: agentd.v1.RefusedToolResult
+	(*GetInteractionRequest)(nil),       // 33: agentd.v1.GetInteractionRequest
+	(*GetInteractionResponse)(nil),      // 34: agentd.v1.GetInteractionResponse
+	(*ListInteractionsRequest)(nil),     // 35: agentd.v1.ListInteractionsRequest
+	(*ListInteractionsResponse)(nil),    // 36: agentd.v1.ListInteractionsResponse
+	(*ResolveInteractionRequest)(nil),   // 37: agentd.v1.ResolveInteractionRequest
+	(*ResolveInteractionResponse)(nil),  // 38: agentd.v1.ResolveInteractionResponse
+	(*GetCapabilitiesRequest)(nil),      // 39: agentd.v1.GetCapabilitiesRequest
+	(*GetCapabilitiesResponse)(nil),     // 40: agentd.v1.GetCapabilitiesResponse
+	(*Provider)(nil),                    // 41: agentd.v1.Provider
+	(*ListModelsRequest)(nil),           // 42: agentd.v1.ListModelsRequest
+	(*ListModelsResponse)(nil),          // 43: agentd.v1.ListModelsResponse
+	(*Model)(nil),                       // 44: agentd.v1.Model
+	(*ModelPrice)(nil),                  // 45: agentd.v1.ModelPrice
+	(*ModelCapabilities)(nil),           // 46: agentd.v1.ModelCapabilities
+	(*ListModelCallsRequest)(nil),       // 47: agentd.v1.ListModelCallsRequest
+	(*ListModelCallsResponse)(nil),      // 48: agentd.v1.ListModelCallsResponse
+	(*ModelCallDetails)(nil),            // 49: agentd.v1.ModelCallDetails
+	(*ListSharedStateRequest)(nil),      // 50: agentd.v1.ListSharedStateRequest
+	(*ListSharedStateResponse)(nil),     // 51: agentd.v1.ListSharedStateResponse
+	(*SharedStateEntry)(nil),            // 52: agentd.v1.SharedStateEntry
+	(*RemoveSharedStateRequest)(nil),    // 53: agentd.v1.RemoveSharedStateRequest
+	(*RemoveSharedStateResponse)(nil),   // 54: agentd.v1.RemoveSharedStateResponse
+	nil,                                 // 55: agentd.v1.Session.LabelsEntry
+	nil,                                 // 56: agentd.v1.CreateSessionRequest.LabelsEntry
+	nil,                                 // 57: agentd.v1.ListSessionsRequest.LabelsEntry
+	nil,                                 // 58: agentd.v1.UpdateSessionRequest.LabelsEntry
+	nil,                                 // 59: agentd.v1.ForkSessionRequest.LabelsEntry
+	(*timestamppb.Timestamp)(nil),       // 60: google.protobuf.Timestamp
+	(*UsageSummary)(nil),                // 61: agentd.v1.UsageSummary
+	(ErrorCode)(0),                      // 62: agentd.v1.ErrorCode
+	(*durationpb.Duration)(nil),         // 63: google.protobuf.Duration
+	(*RunResponse_ToolCallRequest)(nil), // 64: agentd.v1.RunResponse.ToolCallRequest
+	(*CancelReceipt)(nil),               // 65: agentd.v1.CancelReceipt
+	(*structpb.Value)(nil),              // 66: google.protobuf.Value
+	(StopReason)(0),                     // 67: agentd.v1.StopReason
+	(*Interaction)(nil),                 // 68: agentd.v1.Interaction
+	(*Part)(nil),                        // 69: agentd.v1.Part
+	(*RunRequest_ExecuteRequest)(nil),   // 70: agentd.v1.RunRequest.ExecuteRequest
+	(Display_Visibility)(0),             // 71: agentd.v1.Display.Visibility
+	(*RunResponse)(nil),                 // 72: agentd.v1.RunResponse
+	(*RunRequest_ToolCallResponse)(nil), // 73: agentd.v1.RunRequest.ToolCallResponse
+	(*RunResponse_ErrorResponse)(nil),   // 74: agentd.v1.RunResponse.ErrorResponse
+	(InteractionStatus)(0),              // 75: agentd.v1.InteractionStatus
+	(*Resolution)(nil),                  // 76: agentd.v1.Resolution
+	(*ModelCallEnded)(nil),              // 77: agentd.v1.ModelCallEnded
+	(*GenerationSettings)(nil),          // 78: agentd.v1.GenerationSettings
 }
 var file_agentd_v1_sessions_proto_depIdxs = []int32{
 	0,  // 0: agentd.v1.Session.state:type_name -> agentd.v1.SessionState
-	52, // 1: agentd.v1.Session.labels:type_name -> agentd.v1.Session.LabelsEntry
+	55, // 1: agentd.v1.Session.labels:type_name -> agentd.v1.Session.LabelsEntry
 	60, // 2: agentd.v1.Session.create_time:type_name -> google.protobuf.Timestamp
 	60, // 3: agentd.v1.Session.update_time:type_name -> google.protobuf.Timestamp
 	61, // 4: agentd.v1.Session.usage:type_name -> agentd.v1.UsageSummary
@@ -4296,32 +4299,32 @@ var file_agentd_v1_sessions_proto_depIdxs = []int32{
 	60, // 11: agentd.v1.Turn.end_time:type_name -> google.protobuf.Timestamp
 	63, // 12: agentd.v1.Turn.duration:type_name -> google.protobuf.Duration
 	64, // 13: agentd.v1.Turn.pending_tool_calls:type_name -> agentd.v1.RunResponse.ToolCallRequest
-	65, // 14: agentd.v1.Turn.receipt:type_name -> agentd.v1.RunResponse.CancelReceipt
+	65, // 14: agentd.v1.Turn.receipt:type_name -> agentd.v1.CancelReceipt
 	66, // 15: agentd.v1.Turn.structured_output:type_name -> google.protobuf.Value
 	67, // 16: agentd.v1.Turn.stop_reason:type_name -> agentd.v1.StopReason
 	68, // 17: agentd.v1.Turn.pending_interactions:type_name -> agentd.v1.Interaction
 	69, // 18: agentd.v1.Turn.parts:type_name -> agentd.v1.Part
-	53, // 19: agentd.v1.CreateSessionRequest.labels:type_name -> agentd.v1.CreateSessionRequest.LabelsEntry
+	56, // 19: agentd.v1.CreateSessionRequest.labels:type_name -> agentd.v1.CreateSessionRequest.LabelsEntry
 	2,  // 20: agentd.v1.CreateSessionResponse.session:type_name -> agentd.v1.Session
 	2,  // 21: agentd.v1.GetSessionResponse.session:type_name -> agentd.v1.Session
 	0,  // 22: agentd.v1.ListSessionsRequest.states:type_name -> agentd.v1.SessionState
-	54, // 23: agentd.v1.ListSessionsRequest.labels:type_name -> agentd.v1.ListSessionsRequest.LabelsEntry
+	57, // 23: agentd.v1.ListSessionsRequest.labels:type_name -> agentd.v1.ListSessionsRequest.LabelsEntry
 	1,  // 24: agentd.v1.ListSessionsRequest.turn_statuses:type_name -> agentd.v1.TurnStatus
-	60, // 25: agentd.v1.ListSessionsRequest.created_after:type_name -> google.protobuf.Timestamp
+	60, // 25: agentd.v1.ListSessionsRequest.created_since:type_name -> google.protobuf.Timestamp
 	60, // 26: agentd.v1.ListSessionsRequest.created_before:type_name -> google.protobuf.Timestamp
-	60, // 27: agentd.v1.ListSessionsRequest.updated_after:type_name -> google.protobuf.Timestamp
+	60, // 27: agentd.v1.ListSessionsRequest.updated_since:type_name -> google.protobuf.Timestamp
 	60, // 28: agentd.v1.ListSessionsRequest.updated_before:type_name -> google.protobuf.Timestamp
 	2,  // 29: agentd.v1.ListSessionsResponse.sessions:type_name -> agentd.v1.Session
-	55, // 30: agentd.v1.UpdateSessionRequest.labels:type_name -> agentd.v1.UpdateSessionRequest.LabelsEntry
+	58, // 30: agentd.v1.UpdateSessionRequest.labels:type_name -> agentd.v1.UpdateSessionRequest.LabelsEntry
 	0,  // 31: agentd.v1.UpdateSessionRequest.state:type_name -> agentd.v1.SessionState
 	2,  // 32: agentd.v1.UpdateSessionResponse.session:type_name -> agentd.v1.Session
-	56, // 33: agentd.v1.ForkSessionRequest.labels:type_name -> agentd.v1.ForkSessionRequest.LabelsEntry
+	59, // 33: agentd.v1.ForkSessionRequest.labels:type_name -> agentd.v1.ForkSessionRequest.LabelsEntry
 	2,  // 34: agentd.v1.ForkSessionResponse.session:type_name -> agentd.v1.Session
 	70, // 35: agentd.v1.CreateTurnRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
 	3,  // 36: agentd.v1.CreateTurnResponse.turn:type_name -> agentd.v1.Turn
 	3,  // 37: agentd.v1.GetTurnResponse.turn:type_name -> agentd.v1.Turn
 	1,  // 38: agentd.v1.ListTurnsRequest.statuses:type_name -> agentd.v1.TurnStatus
-	60, // 39: agentd.v1.ListTurnsRequest.created_after:type_name -> google.protobuf.Timestamp
+	60, // 39: agentd.v1.ListTurnsRequest.created_since:type_name -> google.protobuf.Timestamp
 	60, // 40: agentd.v1.ListTurnsRequest.created_before:type_name -> google.protobuf.Timestamp
 	3,  // 41: agentd.v1.ListTurnsResponse.turns:type_name -> agentd.v1.Turn
 	3,  // 42: agentd.v1.CancelTurnResponse.turn:type_name -> agentd.v1.Turn
@@ -4339,16 +4342,16 @@ var file_agentd_v1_sessions_proto_depIdxs = []int32{
 	68, // 54: agentd.v1.ListInteractionsResponse.interactions:type_name -> agentd.v1.Interaction
 	76, // 55: agentd.v1.ResolveInteractionRequest.resolution:type_name -> agentd.v1.Resolution
 	68, // 56: agentd.v1.ResolveInteractionResponse.interaction:type_name -> agentd.v1.Interaction
-	57, // 57: agentd.v1.GetCapabilitiesResponse.providers:type_name -> agentd.v1.GetCapabilitiesResponse.Provider
+	41, // 57: agentd.v1.GetCapabilitiesResponse.providers:type_name -> agentd.v1.Provider
 	63, // 58: agentd.v1.GetCapabilitiesResponse.retention:type_name -> google.protobuf.Duration
-	43, // 59: agentd.v1.ListModelsResponse.models:type_name -> agentd.v1.Model
-	58, // 60: agentd.v1.Model.price:type_name -> agentd.v1.Model.Price
-	59, // 61: agentd.v1.Model.capabilities:type_name -> agentd.v1.Model.Capabilities
-	46, // 62: agentd.v1.ListModelCallsResponse.calls:type_name -> agentd.v1.ModelCallDetails
-	77, // 63: agentd.v1.ModelCallDetails.call:type_name -> agentd.v1.RunResponse.ModelCallEnded
-	78, // 64: agentd.v1.ModelCallDetails.generation:type_name -> agentd.v1.GenerationSettings
-	49, // 65: agentd.v1.ListSharedStateResponse.entries:type_name -> agentd.v1.SharedStateEntry
-	58, // 66: agentd.v1.Model.Price.long:type_name -> agentd.v1.Model.Price
+	44, // 59: agentd.v1.ListModelsResponse.models:type_name -> agentd.v1.Model
+	45, // 60: agentd.v1.Model.price:type_name -> agentd.v1.ModelPrice
+	46, // 61: agentd.v1.Model.capabilities:type_name -> agentd.v1.ModelCapabilities
+	45, // 62: agentd.v1.ModelPrice.long:type_name -> agentd.v1.ModelPrice
+	49, // 63: agentd.v1.ListModelCallsResponse.calls:type_name -> agentd.v1.ModelCallDetails
+	77, // 64: agentd.v1.ModelCallDetails.call:type_name -> agentd.v1.ModelCallEnded
+	78, // 65: agentd.v1.ModelCallDetails.generation:type_name -> agentd.v1.GenerationSettings
+	52, // 66: agentd.v1.ListSharedStateResponse.entries:type_name -> agentd.v1.SharedStateEntry
 	4,  // 67: agentd.v1.SessionService.CreateSession:input_type -> agentd.v1.CreateSessionRequest
 	6,  // 68: agentd.v1.SessionService.GetSession:input_type -> agentd.v1.GetSessionRequest
 	8,  // 69: agentd.v1.SessionService.ListSessions:input_type -> agentd.v1.ListSessionsRequest
@@ -4366,11 +4369,11 @@ var file_agentd_v1_sessions_proto_depIdxs = []int32{
 	33, // 81: agentd.v1.SessionService.GetInteraction:input_type -> agentd.v1.GetInteractionRequest
 	35, // 82: agentd.v1.SessionService.ListInteractions:input_type -> agentd.v1.ListInteractionsRequest
 	37, // 83: agentd.v1.SessionService.ResolveInteraction:input_type -> agentd.v1.ResolveInteractionRequest
-	44, // 84: agentd.v1.SessionService.ListModelCalls:input_type -> agentd.v1.ListModelCallsRequest
+	47, // 84: agentd.v1.SessionService.ListModelCalls:input_type -> agentd.v1.ListModelCallsRequest
 	39, // 85: agentd.v1.SessionService.GetCapabilities:input_type -> agentd.v1.GetCapabilitiesRequest
-	47, // 86: agentd.v1.SessionService.ListSharedState:input_type -> agentd.v1.ListSharedStateRequest
-	50, // 87: agentd.v1.SessionService.RemoveSharedState:input_type -> agentd.v1.RemoveSharedStateRequest
-	41, // 88: agentd.v1.SessionService.ListModels:input_type -> agentd.v1.ListModelsRequest
+	50, // 86: agentd.v1.SessionService.ListSharedState:input_type -> agentd.v1.ListSharedStateRequest
+	53, // 87: agentd.v1.SessionService.RemoveSharedState:input_type -> agentd.v1.RemoveSharedStateRequest
+	42, // 88: agentd.v1.SessionService.ListModels:input_type -> agentd.v1.ListModelsRequest
 	5,  // 89: agentd.v1.SessionService.CreateSession:output_type -> agentd.v1.CreateSessionResponse
 	7,  // 90: agentd.v1.SessionService.GetSession:output_type -> agentd.v1.GetSessionResponse
 	9,  // 91: agentd.v1.SessionService.ListSessions:output_type -> agentd.v1.ListSessionsResponse
@@ -4388,11 +4391,11 @@ var file_agentd_v1_sessions_proto_depIdxs = []int32{
 	34, // 103: agentd.v1.SessionService.GetInteraction:output_type -> agentd.v1.GetInteractionResponse
 	36, // 104: agentd.v1.SessionService.ListInteractions:output_type -> agentd.v1.ListInteractionsResponse
 	38, // 105: agentd.v1.SessionService.ResolveInteraction:output_type -> agentd.v1.ResolveInteractionResponse
-	45, // 106: agentd.v1.SessionService.ListModelCalls:output_type -> agentd.v1.ListModelCallsResponse
+	48, // 106: agentd.v1.SessionService.ListModelCalls:output_type -> agentd.v1.ListModelCallsResponse
 	40, // 107: agentd.v1.SessionService.GetCapabilities:output_type -> agentd.v1.GetCapabilitiesResponse
-	48, // 108: agentd.v1.SessionService.ListSharedState:output_type -> agentd.v1.ListSharedStateResponse
-	51, // 109: agentd.v1.SessionService.RemoveSharedState:output_type -> agentd.v1.RemoveSharedStateResponse
-	42, // 110: agentd.v1.SessionService.ListModels:output_type -> agentd.v1.ListModelsResponse
+	51, // 108: agentd.v1.SessionService.ListSharedState:output_type -> agentd.v1.ListSharedStateResponse
+	54, // 109: agentd.v1.SessionService.RemoveSharedState:output_type -> agentd.v1.RemoveSharedStateResponse
+	43, // 110: agentd.v1.SessionService.ListModels:output_type -> agentd.v1.ListModelsResponse
 	89, // [89:111] is the sub-list for method output_type
 	67, // [67:89] is the sub-list for method input_type
 	67, // [67:67] is the sub-list for extension type_name
@@ -4412,7 +4415,7 @@ func file_agentd_v1_sessions_proto_init() {
 	file_agentd_v1_sessions_proto_msgTypes[12].OneofWrappers = []any{}
 	file_agentd_v1_sessions_proto_msgTypes[24].OneofWrappers = []any{}
 	file_agentd_v1_sessions_proto_msgTypes[26].OneofWrappers = []any{}
-	file_agentd_v1_sessions_proto_msgTypes[56].OneofWrappers = []any{}
+	file_agentd_v1_sessions_proto_msgTypes[43].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

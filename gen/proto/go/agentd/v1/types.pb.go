@@ -173,7 +173,7 @@ const (
 	// The turn goes on. When it needs a tool it waits for a client that has it,
 	// for as long as the server keeps waiting turns.
 	OnDisconnect_ON_DISCONNECT_CONTINUE OnDisconnect = 1
-	// The turn is cancelled, after disconnect_grace.
+	// The turn is canceled, after disconnect_grace.
 	OnDisconnect_ON_DISCONNECT_CANCEL OnDisconnect = 2
 )
 
@@ -230,7 +230,7 @@ const (
 	OnBusy_ON_BUSY_REJECT OnBusy = 1
 	// The prompt is recorded, and its turn begins when those before it are over.
 	OnBusy_ON_BUSY_ENQUEUE OnBusy = 2
-	// The running turn is cancelled, then this one begins.
+	// The running turn is canceled, then this one begins.
 	OnBusy_ON_BUSY_INTERRUPT OnBusy = 3
 	// The prompt becomes a message of the running turn: the models of its next
 	// calls see it. If that turn ends without another model call, the prompt has a
@@ -580,7 +580,7 @@ type Budget struct {
 	// Tokens as the providers count them in all.
 	Tokens int64 `protobuf:"varint,2,opt,name=tokens,proto3" json:"tokens,omitempty"`
 	// US dollars. Refused for a tree with a model whose price is not known.
-	Cost float64 `protobuf:"fixed64,3,opt,name=cost,proto3" json:"cost,omitempty"`
+	CostUsd float64 `protobuf:"fixed64,3,opt,name=cost_usd,json=costUsd,proto3" json:"cost_usd,omitempty"`
 	// Time from the start of the turn, waiting included; of a session, the sum
 	// over its turns. When it is over no model call begins and nothing is waited
 	// for; a call that is under way may finish, and a turn that then needs no more
@@ -634,9 +634,9 @@ func (x *Budget) GetTokens() int64 {
 	return 0
 }
 
-func (x *Budget) GetCost() float64 {
+func (x *Budget) GetCostUsd() float64 {
 	if x != nil {
-		return x.Cost
+		return x.CostUsd
 	}
 	return 0
 }
@@ -1276,7 +1276,7 @@ type LlmAgent struct {
 	// A prompt that a model refuses for its content or its length goes to no other
 	// one.
 	FallbackModels []string `protobuf:"bytes,13,rep,name=fallback_models,json=fallbackModels,proto3" json:"fallback_models,omitempty"`
-	// When the conversation is summarised for the model. Left out: as the server is
+	// When the conversation is summarized for the model. Left out: as the server is
 	// set, by default never.
 	Compaction    *Compaction `protobuf:"bytes,14,opt,name=compaction,proto3" json:"compaction,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1397,7 +1397,7 @@ func (x *LlmAgent) GetCompaction() *Compaction {
 	return nil
 }
 
-// Compaction is when and how the beginning of a conversation is summarised for a
+// Compaction is when and how the beginning of a conversation is summarized for a
 // model. The session keeps all of it; a tool call is never parted from its
 // result. Once a prompt was refused as too long, it is compacted and sent again,
 // once a call.
@@ -1412,7 +1412,7 @@ type Compaction struct {
 	// The model that writes summaries; empty is the agent's own, and where that fails
 	// its fallback_models.
 	Model string `protobuf:"bytes,3,opt,name=model,proto3" json:"model,omitempty"`
-	// What to keep in mind when summarising, for the model that does it.
+	// What to keep in mind when summarizing, for the model that does it.
 	Instruction   string `protobuf:"bytes,4,opt,name=instruction,proto3" json:"instruction,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1953,7 +1953,7 @@ func (x *LoopAgent) GetMaxIterations() uint32 {
 }
 
 // TokenUsage counts tokens. It means the same for every provider; a provider's own
-// numbers are in RawPayload.
+// numbers are in RawPayloadReceived.
 type TokenUsage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Tokens of the whole request: cached ones, those that were written into a cache
@@ -2125,12 +2125,12 @@ var File_agentd_v1_types_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_types_proto_rawDesc = "" +
 	"\n" +
-	"\x15agentd/v1/types.proto\x12\tagentd.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\"\xc2\x01\n" +
+	"\x15agentd/v1/types.proto\x12\tagentd.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\"\xc9\x01\n" +
 	"\x06Budget\x12(\n" +
 	"\vmodel_calls\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\n" +
 	"modelCalls\x12\x1f\n" +
-	"\x06tokens\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06tokens\x12$\n" +
-	"\x04cost\x18\x03 \x01(\x01B\x10\xbaH\r\x12\v@\x01)\x00\x00\x00\x00\x00\x00\x00\x00R\x04cost\x12G\n" +
+	"\x06tokens\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06tokens\x12+\n" +
+	"\bcost_usd\x18\x03 \x01(\x01B\x10\xbaH\r\x12\v@\x01)\x00\x00\x00\x00\x00\x00\x00\x00R\acostUsd\x12G\n" +
 	"\twall_time\x18\x04 \x01(\v2\x19.google.protobuf.DurationB\x0f\xbaH\f\xaa\x01\t\"\x05\b\x80\xe7\x84\x0f2\x00R\bwallTime\"\xc2\x02\n" +
 	"\x04Tool\x12?\n" +
 	"\x04name\x18\x01 \x01(\tB+\xbaH(r&\x10\x01\x18@2 ^[A-Za-z_][A-Za-z0-9_.:-]{0,63}$R\x04name\x12-\n" +

@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file agentd/v1/interactions.proto.
  */
 export const file_agentd_v1_interactions: GenFile = /*@__PURE__*/
-  fileDesc("ChxhZ2VudGQvdjEvaW50ZXJhY3Rpb25zLnByb3RvEglhZ2VudGQudjEi/gIKC0ludGVyYWN0aW9uEgoKAmlkGAEgASgJEhIKCnNlc3Npb25faWQYAiABKAkSDwoHdHVybl9pZBgDIAEoCRIoCgRraW5kGAQgASgOMhouYWdlbnRkLnYxLkludGVyYWN0aW9uS2luZBIsCgZzdGF0dXMYBSABKA4yHC5hZ2VudGQudjEuSW50ZXJhY3Rpb25TdGF0dXMSEgoKYWdlbnRfcGF0aBgGIAMoCRIQCghxdWVzdGlvbhgHIAEoCRIPCgdjaG9pY2VzGAggAygJEhEKCXRvb2xfbmFtZRgJIAEoCRISCgp0b29sX2lucHV0GAogASgJEi8KC2NyZWF0ZV90aW1lGAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRfdGltZRgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKQoKcmVzb2x1dGlvbhgNIAEoCzIVLmFnZW50ZC52MS5SZXNvbHV0aW9uIuwBCgpSZXNvbHV0aW9uEjAKB2FwcHJvdmUYASABKAsyHS5hZ2VudGQudjEuUmVzb2x1dGlvbi5BcHByb3ZlSAASKgoEZGVueRgCIAEoCzIaLmFnZW50ZC52MS5SZXNvbHV0aW9uLkRlbnlIABIQCgZhbnN3ZXIYAyABKAlIABIXCg9pZGVtcG90ZW5jeV9rZXkYCiABKAkaMQoHQXBwcm92ZRIXCgp0b29sX2lucHV0GAEgASgJSACIAQFCDQoLX3Rvb2xfaW5wdXQaFgoERGVueRIOCgZyZWFzb24YASABKAlCCgoIZGVjaXNpb24qkgEKD0ludGVyYWN0aW9uS2luZBIgChxJTlRFUkFDVElPTl9LSU5EX1VOU1BFQ0lGSUVEEAASHQoZSU5URVJBQ1RJT05fS0lORF9BUFBST1ZBTBABEiIKHklOVEVSQUNUSU9OX0tJTkRfQ0xBUklGSUNBVElPThACEhoKFklOVEVSQUNUSU9OX0tJTkRfSU5QVVQQAyqZAQoRSW50ZXJhY3Rpb25TdGF0dXMSIgoeSU5URVJBQ1RJT05fU1RBVFVTX1VOU1BFQ0lGSUVEEAASHgoaSU5URVJBQ1RJT05fU1RBVFVTX1BFTkRJTkcQARIfChtJTlRFUkFDVElPTl9TVEFUVVNfUkVTT0xWRUQQAhIfChtJTlRFUkFDVElPTl9TVEFUVVNfQ0FOQ0VMRUQQA0I6WjhnaXRodWIuY29tL2FwenVrMy9hZ2VudGQvZ2VuL3Byb3RvL2dvL2FnZW50ZC92MTthZ2VudGR2MWIGcHJvdG8z", [file_google_protobuf_timestamp]);
+  fileDesc("ChxhZ2VudGQvdjEvaW50ZXJhY3Rpb25zLnByb3RvEglhZ2VudGQudjEi/gIKC0ludGVyYWN0aW9uEgoKAmlkGAEgASgJEhIKCnNlc3Npb25faWQYAiABKAkSDwoHdHVybl9pZBgDIAEoCRIoCgRraW5kGAQgASgOMhouYWdlbnRkLnYxLkludGVyYWN0aW9uS2luZBIsCgZzdGF0dXMYBSABKA4yHC5hZ2VudGQudjEuSW50ZXJhY3Rpb25TdGF0dXMSEgoKYWdlbnRfcGF0aBgGIAMoCRIQCghxdWVzdGlvbhgHIAEoCRIPCgdjaG9pY2VzGAggAygJEhEKCXRvb2xfbmFtZRgJIAEoCRISCgp0b29sX2lucHV0GAogASgJEi8KC2NyZWF0ZV90aW1lGAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRfdGltZRgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKQoKcmVzb2x1dGlvbhgNIAEoCzIVLmFnZW50ZC52MS5SZXNvbHV0aW9uIo4BCgpSZXNvbHV0aW9uEiYKB2FwcHJvdmUYASABKAsyEy5hZ2VudGQudjEuQXBwcm92YWxIABIhCgRkZW55GAIgASgLMhEuYWdlbnRkLnYxLkRlbmlhbEgAEhAKBmFuc3dlchgDIAEoCUgAEhcKD2lkZW1wb3RlbmN5X2tleRgKIAEoCUIKCghkZWNpc2lvbiIyCghBcHByb3ZhbBIXCgp0b29sX2lucHV0GAEgASgJSACIAQFCDQoLX3Rvb2xfaW5wdXQiGAoGRGVuaWFsEg4KBnJlYXNvbhgBIAEoCSqSAQoPSW50ZXJhY3Rpb25LaW5kEiAKHElOVEVSQUNUSU9OX0tJTkRfVU5TUEVDSUZJRUQQABIdChlJTlRFUkFDVElPTl9LSU5EX0FQUFJPVkFMEAESIgoeSU5URVJBQ1RJT05fS0lORF9DTEFSSUZJQ0FUSU9OEAISGgoWSU5URVJBQ1RJT05fS0lORF9JTlBVVBADKpkBChFJbnRlcmFjdGlvblN0YXR1cxIiCh5JTlRFUkFDVElPTl9TVEFUVVNfVU5TUEVDSUZJRUQQABIeChpJTlRFUkFDVElPTl9TVEFUVVNfUEVORElORxABEh8KG0lOVEVSQUNUSU9OX1NUQVRVU19SRVNPTFZFRBACEh8KG0lOVEVSQUNUSU9OX1NUQVRVU19DQU5DRUxFRBADQjpaOGdpdGh1Yi5jb20vYXB6dWszL2FnZW50ZC9nZW4vcHJvdG8vZ28vYWdlbnRkL3YxO2FnZW50ZHYxYgZwcm90bzM", [file_google_protobuf_timestamp]);
 
 /**
  * Interaction is one question of a turn to a person. The agent that asks waits,
@@ -137,17 +137,17 @@ export type Resolution = Message<"agentd.v1.Resolution"> & {
     /**
      * For an approval.
      *
-     * @generated from field: agentd.v1.Resolution.Approve approve = 1;
+     * @generated from field: agentd.v1.Approval approve = 1;
      */
-    value: Resolution_Approve;
+    value: Approval;
     case: "approve";
   } | {
     /**
      * For any interaction: no to a tool call, no answer to a question.
      *
-     * @generated from field: agentd.v1.Resolution.Deny deny = 2;
+     * @generated from field: agentd.v1.Denial deny = 2;
      */
-    value: Resolution_Deny;
+    value: Denial;
     case: "deny";
   } | {
     /**
@@ -177,11 +177,11 @@ export const ResolutionSchema: GenMessage<Resolution> = /*@__PURE__*/
   messageDesc(file_agentd_v1_interactions, 1);
 
 /**
- * Approve lets a tool be called.
+ * Approval lets a tool be called.
  *
- * @generated from message agentd.v1.Resolution.Approve
+ * @generated from message agentd.v1.Approval
  */
-export type Resolution_Approve = Message<"agentd.v1.Resolution.Approve"> & {
+export type Approval = Message<"agentd.v1.Approval"> & {
   /**
    * The arguments to call it with, a JSON object that fits the tool's
    * input_schema. Left out: the model's. The model is told that they were
@@ -193,18 +193,18 @@ export type Resolution_Approve = Message<"agentd.v1.Resolution.Approve"> & {
 };
 
 /**
- * Describes the message agentd.v1.Resolution.Approve.
- * Use `create(Resolution_ApproveSchema)` to create a new message.
+ * Describes the message agentd.v1.Approval.
+ * Use `create(ApprovalSchema)` to create a new message.
  */
-export const Resolution_ApproveSchema: GenMessage<Resolution_Approve> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_interactions, 1, 0);
+export const ApprovalSchema: GenMessage<Approval> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_interactions, 2);
 
 /**
- * Deny refuses.
+ * Denial refuses.
  *
- * @generated from message agentd.v1.Resolution.Deny
+ * @generated from message agentd.v1.Denial
  */
-export type Resolution_Deny = Message<"agentd.v1.Resolution.Deny"> & {
+export type Denial = Message<"agentd.v1.Denial"> & {
   /**
    * Why; the model is told.
    *
@@ -214,11 +214,11 @@ export type Resolution_Deny = Message<"agentd.v1.Resolution.Deny"> & {
 };
 
 /**
- * Describes the message agentd.v1.Resolution.Deny.
- * Use `create(Resolution_DenySchema)` to create a new message.
+ * Describes the message agentd.v1.Denial.
+ * Use `create(DenialSchema)` to create a new message.
  */
-export const Resolution_DenySchema: GenMessage<Resolution_Deny> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_interactions, 1, 1);
+export const DenialSchema: GenMessage<Denial> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_interactions, 3);
 
 /**
  * InteractionKind is what is asked of a person.
@@ -289,7 +289,7 @@ export enum InteractionStatus {
   RESOLVED = 2,
 
   /**
-   * Nobody waits for it any more: the call was cancelled, or its turn is over.
+   * Nobody waits for it any more: the call was canceled, or its turn is over.
    *
    * @generated from enum value: INTERACTION_STATUS_CANCELED = 3;
    */

@@ -29,7 +29,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file agentd/v1/service.proto.
  */
 export const file_agentd_v1_service: GenFile = /*@__PURE__*/
-  fileDesc("ChdhZ2VudGQvdjEvc2VydmljZS5wcm90bxIJYWdlbnRkLnYxIpcMCgpSdW5SZXF1ZXN0EjcKB2V4ZWN1dGUYASABKAsyJC5hZ2VudGQudjEuUnVuUmVxdWVzdC5FeGVjdXRlUmVxdWVzdEgAEjsKCWhlYXJ0YmVhdBgCIAEoCzImLmFnZW50ZC52MS5SdW5SZXF1ZXN0LkhlYXJ0YmVhdFJlcXVlc3RIABJEChJ0b29sX2NhbGxfcmVzcG9uc2UYAyABKAsyJi5hZ2VudGQudjEuUnVuUmVxdWVzdC5Ub29sQ2FsbFJlc3BvbnNlSAASLwoDZW5kGAQgASgLMiAuYWdlbnRkLnYxLlJ1blJlcXVlc3QuRW5kUmVxdWVzdEgAEjUKBmNhbmNlbBgFIAEoCzIjLmFnZW50ZC52MS5SdW5SZXF1ZXN0LkNhbmNlbFJlcXVlc3RIABJJChRpbnRlcmFjdGlvbl9yZXNwb25zZRgUIAEoCzIpLmFnZW50ZC52MS5SdW5SZXF1ZXN0LkludGVyYWN0aW9uUmVzcG9uc2VIABqYBQoORXhlY3V0ZVJlcXVlc3QSHwoFYWdlbnQYASABKAsyEC5hZ2VudGQudjEuQWdlbnQSFwoKc2Vzc2lvbl9pZBgCIAEoCUgAiAEBEhMKC3VzZXJfcHJvbXB0GAMgASgJEh4KBXRvb2xzGAQgAygLMg8uYWdlbnRkLnYxLlRvb2wSLgoNaW5pdGlhbF9zdGF0ZRgFIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSFgoJYWZ0ZXJfc2VxGAogASgDSAGIAQESLgoNb25fZGlzY29ubmVjdBgLIAEoDjIXLmFnZW50ZC52MS5PbkRpc2Nvbm5lY3QSMwoQZGlzY29ubmVjdF9ncmFjZRgMIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIhCgZidWRnZXQYDSABKAsyES5hZ2VudGQudjEuQnVkZ2V0EikKDnNlc3Npb25fYnVkZ2V0GA4gASgLMhEuYWdlbnRkLnYxLkJ1ZGdldBIiCgdvbl9idXN5GA8gASgOMhEuYWdlbnRkLnYxLk9uQnVzeRIvCgx0b29sX3RpbWVvdXQYECABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SFAoHdHVybl9pZBgRIAEoCUgCiAEBEhcKD2lkZW1wb3RlbmN5X2tleRgSIAEoCRITCgtpbnN0cnVjdGlvbhgTIAEoCRIjCgp1c2VyX3BhcnRzGBQgAygLMg8uYWdlbnRkLnYxLlBhcnQSFAoMcmF3X3BheWxvYWRzGBUgASgIEg4KBmNyZWF0ZRgeIAEoCBIPCgdvYnNlcnZlGCAgASgIQg0KC19zZXNzaW9uX2lkQgwKCl9hZnRlcl9zZXFCCgoIX3R1cm5faWQaJgoQSGVhcnRiZWF0UmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJGsoBChBUb29sQ2FsbFJlc3BvbnNlEhIKCnNlc3Npb25faWQYASABKAkSFAoMdG9vbF9jYWxsX2lkGAIgASgJEhEKCXRvb2xfbmFtZRgDIAEoCRIQCgZvdXRwdXQYBCABKAlIABIPCgVlcnJvchgFIAEoCUgAEiwKC3N0YXRlX2RlbHRhGAYgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIeCgVwYXJ0cxgKIAMoCzIPLmFnZW50ZC52MS5QYXJ0QggKBnJlc3VsdBpACgpFbmRSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEwoGcmVhc29uGAIgASgJSACIAQFCCQoHX3JlYXNvbhpPCg1DYW5jZWxSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSGQoMdG9vbF9jYWxsX2lkGAIgASgJSACIAQFCDwoNX3Rvb2xfY2FsbF9pZBpsChNJbnRlcmFjdGlvblJlc3BvbnNlEhIKCnNlc3Npb25faWQYASABKAkSFgoOaW50ZXJhY3Rpb25faWQYAiABKAkSKQoKcmVzb2x1dGlvbhgDIAEoCzIVLmFnZW50ZC52MS5SZXNvbHV0aW9uQgkKB3JlcXVlc3QirSoKC1J1blJlc3BvbnNlEjkKB2V4ZWN1dGUYASABKAsyJi5hZ2VudGQudjEuUnVuUmVzcG9uc2UuRXhlY3V0ZVJlc3BvbnNlSAASPQoJaGVhcnRiZWF0GAIgASgLMiguYWdlbnRkLnYxLlJ1blJlc3BvbnNlLkhlYXJ0YmVhdFJlc3BvbnNlSAASOwoJdG9vbF9jYWxsGAMgASgLMiYuYWdlbnRkLnYxLlJ1blJlc3BvbnNlLlRvb2xDYWxsUmVxdWVzdEgAEjUKBWVycm9yGAQgASgLMiQuYWdlbnRkLnYxLlJ1blJlc3BvbnNlLkVycm9yUmVzcG9uc2VIABIxCgNlbmQYBSABKAsyIi5hZ2VudGQudjEuUnVuUmVzcG9uc2UuRW5kUmVzcG9uc2VIABI6CgxvdXRwdXRfY2h1bmsYBiABKAsyIi5hZ2VudGQudjEuUnVuUmVzcG9uc2UuT3V0cHV0Q2h1bmtIABI6CgxzdGF0ZV91cGRhdGUYByABKAsyIi5hZ2VudGQudjEuUnVuUmVzcG9uc2UuU3RhdGVVcGRhdGVIABI+Cg50b29sX2NhbmNlbGxlZBgUIAEoCzIkLmFnZW50ZC52MS5SdW5SZXNwb25zZS5Ub29sQ2FuY2VsbGVkSAASQQoQdG9vbF9jYWxsX25vdGljZRgVIAEoCzIlLmFnZW50ZC52MS5SdW5SZXNwb25zZS5Ub29sQ2FsbE5vdGljZUgAEjEKB3JldHJhY3QYFiABKAsyHi5hZ2VudGQudjEuUnVuUmVzcG9uc2UuUmV0cmFjdEgAEjgKC3R1cm5fcXVldWVkGBcgASgLMiEuYWdlbnRkLnYxLlJ1blJlc3BvbnNlLlR1cm5RdWV1ZWRIABI6Cgx1c2VyX21lc3NhZ2UYGCABKAsyIi5hZ2VudGQudjEuUnVuUmVzcG9uc2UuVXNlck1lc3NhZ2VIABI4Cgttb2RlbF9yZXRyeRgZIAEoCzIhLmFnZW50ZC52MS5SdW5SZXNwb25zZS5Nb2RlbFJldHJ5SAASOAoLdG9vbF9yZXN1bHQYGiABKAsyIS5hZ2VudGQudjEuUnVuUmVzcG9uc2UuVG9vbFJlc3VsdEgAEkwKFWludGVyYWN0aW9uX3JlcXVlc3RlZBgbIAEoCzIrLmFnZW50ZC52MS5SdW5SZXNwb25zZS5JbnRlcmFjdGlvblJlcXVlc3RlZEgAEkoKFGludGVyYWN0aW9uX3Jlc29sdmVkGBwgASgLMiouYWdlbnRkLnYxLlJ1blJlc3BvbnNlLkludGVyYWN0aW9uUmVzb2x2ZWRIABJBChBtb2RlbF9jYWxsX2VuZGVkGB0gASgLMiUuYWdlbnRkLnYxLlJ1blJlc3BvbnNlLk1vZGVsQ2FsbEVuZGVkSAASPgoObW9kZWxfZmFsbGJhY2sYHiABKAsyJC5hZ2VudGQudjEuUnVuUmVzcG9uc2UuTW9kZWxGYWxsYmFja0gAEj4KDnByb3ZpZGVyX3Rvb2xzGB8gASgLMiQuYWdlbnRkLnYxLlJ1blJlc3BvbnNlLlByb3ZpZGVyVG9vbHNIABI4CgtyYXdfcGF5bG9hZBggIAEoCzIhLmFnZW50ZC52MS5SdW5SZXNwb25zZS5SYXdQYXlsb2FkSAASRAoRaGlzdG9yeV9jb21wYWN0ZWQYISABKAsyJy5hZ2VudGQudjEuUnVuUmVzcG9uc2UuSGlzdG9yeUNvbXBhY3RlZEgAEkUKEnRvb2xfY2FsbF91bnNlcnZlZBgjIAEoCzInLmFnZW50ZC52MS5SdW5SZXNwb25zZS5Ub29sQ2FsbFVuc2VydmVkSAASCwoDc2VxGAogASgDEg8KB3R1cm5faWQYCyABKAkSKAoEdGltZRgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIcmVwbGF5ZWQYDSABKAgSIwoHZGlzcGxheRgOIAEoCzISLmFnZW50ZC52MS5EaXNwbGF5GiUKD0V4ZWN1dGVSZXNwb25zZRISCgpzZXNzaW9uX2lkGAEgASgJGicKEUhlYXJ0YmVhdFJlc3BvbnNlEhIKCnNlc3Npb25faWQYASABKAkadgoPVG9vbENhbGxSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSFAoMdG9vbF9jYWxsX2lkGAIgASgJEhEKCXRvb2xfbmFtZRgDIAEoCRISCgp0b29sX2lucHV0GAQgASgJEhIKCmFnZW50X3BhdGgYBSADKAkafAoLT3V0cHV0Q2h1bmsSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgphZ2VudF9wYXRoGAIgAygJEg8KB2NvbnRlbnQYAyABKAkSDAoEbGFzdBgEIAEoCBISCgppc190aG91Z2h0GAUgASgIEhIKCm1lc3NhZ2VfaWQYCiABKAkagQEKDUVycm9yUmVzcG9uc2USEgoKc2Vzc2lvbl9pZBgBIAEoCRIiCgRjb2RlGAIgASgOMhQuYWdlbnRkLnYxLkVycm9yQ29kZRIPCgdtZXNzYWdlGAMgASgJEhEKCXJldHJ5YWJsZRgEIAEoCBIUCgx0b29sX2NhbGxfaWQYCiABKAka7gEKC0VuZFJlc3BvbnNlEhIKCnNlc3Npb25faWQYASABKAkSEwoGcmVhc29uGAIgASgJSACIAQESLgoNdXNhZ2Vfc3VtbWFyeRgDIAEoCzIXLmFnZW50ZC52MS5Vc2FnZVN1bW1hcnkSEQoJY29tcGxldGVkGAQgASgIEjUKB3JlY2VpcHQYCiABKAsyJC5hZ2VudGQudjEuUnVuUmVzcG9uc2UuQ2FuY2VsUmVjZWlwdBIxChFzdHJ1Y3R1cmVkX291dHB1dBgLIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZUIJCgdfcmVhc29uGr8DCg1DYW5jZWxSZWNlaXB0EksKE2Fib3J0ZWRfbW9kZWxfY2FsbHMYASADKAsyLi5hZ2VudGQudjEuUnVuUmVzcG9uc2UuQ2FuY2VsUmVjZWlwdC5Nb2RlbENhbGwSSwoUY2FuY2VsbGVkX3Rvb2xfY2FsbHMYAiADKAsyLS5hZ2VudGQudjEuUnVuUmVzcG9uc2UuQ2FuY2VsUmVjZWlwdC5Ub29sQ2FsbBJKChNhbnN3ZXJlZF90b29sX2NhbGxzGAMgAygLMi0uYWdlbnRkLnYxLlJ1blJlc3BvbnNlLkNhbmNlbFJlY2VpcHQuVG9vbENhbGwSJwoEdG9vaxgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhpqCglNb2RlbENhbGwSEgoKYWdlbnRfcGF0aBgBIAMoCRINCgVtb2RlbBgCIAEoCRISCgptZXNzYWdlX2lkGAMgASgJEiYKA3JhbhgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhozCghUb29sQ2FsbBIUCgx0b29sX2NhbGxfaWQYASABKAkSEQoJdG9vbF9uYW1lGAIgASgJGnkKClR1cm5RdWV1ZWQSEgoKc2Vzc2lvbl9pZBgBIAEoCRITCgt1c2VyX3Byb21wdBgCIAEoCRINCgVhaGVhZBgDIAEoDRIOCgZpbmplY3QYBCABKAgSIwoKdXNlcl9wYXJ0cxgFIAMoCzIPLmFnZW50ZC52MS5QYXJ0GmoKC1VzZXJNZXNzYWdlEhIKCnNlc3Npb25faWQYASABKAkSDwoHY29udGVudBgCIAEoCRIWCg5xdWV1ZWRfdHVybl9pZBgDIAEoCRIeCgVwYXJ0cxgEIAMoCzIPLmFnZW50ZC52MS5QYXJ0GrcBCgpNb2RlbFJldHJ5EhIKCnNlc3Npb25faWQYASABKAkSEgoKYWdlbnRfcGF0aBgCIAMoCRISCgptZXNzYWdlX2lkGAMgASgJEg8KB2F0dGVtcHQYBCABKA0SJwoEd2FpdBgFIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIiCgRjb2RlGAYgASgOMhQuYWdlbnRkLnYxLkVycm9yQ29kZRIPCgdtZXNzYWdlGAcgASgJGqMBCg1Nb2RlbEZhbGxiYWNrEhIKCnNlc3Npb25faWQYASABKAkSEgoKYWdlbnRfcGF0aBgCIAMoCRISCgptZXNzYWdlX2lkGAMgASgJEg0KBW1vZGVsGAQgASgJEhIKCm5leHRfbW9kZWwYBSABKAkSIgoEY29kZRgGIAEoDjIULmFnZW50ZC52MS5FcnJvckNvZGUSDwoHbWVzc2FnZRgHIAEoCRqGBAoOTW9kZWxDYWxsRW5kZWQSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgphZ2VudF9wYXRoGAIgAygJEhIKCm1lc3NhZ2VfaWQYAyABKAkSDQoFbW9kZWwYBCABKAkSFAoMc2VydmVkX21vZGVsGAUgASgJEhAKCHByb3ZpZGVyGAYgASgJEiQKBXVzYWdlGAcgASgLMhUuYWdlbnRkLnYxLlRva2VuVXNhZ2USEQoJbGxtX2NhbGxzGAggASgFEhEKBGNvc3QYCSABKAFIAIgBARIqCgtzdG9wX3JlYXNvbhgKIAEoDjIVLmFnZW50ZC52MS5TdG9wUmVhc29uEisKCGR1cmF0aW9uGAsgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi0KCmZpcnN0X3RleHQYDCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SPgoHb3V0Y29tZRgNIAEoDjItLmFnZW50ZC52MS5SdW5SZXNwb25zZS5Nb2RlbENhbGxFbmRlZC5PdXRjb21lImQKB091dGNvbWUSFwoTT1VUQ09NRV9VTlNQRUNJRklFRBAAEhQKEE9VVENPTUVfQU5TV0VSRUQQARIWChJPVVRDT01FX1NVTU1BUklTRUQQAhISCg5PVVRDT01FX0ZBSUxFRBADQgcKBV9jb3N0GvECCg1Qcm92aWRlclRvb2xzEhIKCnNlc3Npb25faWQYASABKAkSEgoKYWdlbnRfcGF0aBgCIAMoCRISCgptZXNzYWdlX2lkGAMgASgJEjYKBHVzZXMYBCADKAsyKC5hZ2VudGQudjEuUnVuUmVzcG9uc2UuUHJvdmlkZXJUb29scy5Vc2USQAoJY2l0YXRpb25zGAUgAygLMi0uYWdlbnRkLnYxLlJ1blJlc3BvbnNlLlByb3ZpZGVyVG9vbHMuQ2l0YXRpb24aUgoDVXNlEgoKAmlkGAEgASgJEhEKCXRvb2xfbmFtZRgCIAEoCRINCgVpbnB1dBgDIAEoCRIOCgZvdXRwdXQYBCABKAkSDQoFZXJyb3IYBSABKAkaVgoIQ2l0YXRpb24SCwoDdXJpGAEgASgJEg0KBXRpdGxlGAIgASgJEhIKCmNpdGVkX3RleHQYAyABKAkSDQoFc3RhcnQYBCABKAUSCwoDZW5kGAUgASgFGrIBCgpSYXdQYXlsb2FkEhIKCnNlc3Npb25faWQYASABKAkSEgoKYWdlbnRfcGF0aBgCIAMoCRISCgptZXNzYWdlX2lkGAMgASgJEg8KB2F0dGVtcHQYBCABKA0SEAoIcHJvdmlkZXIYBSABKAkSDgoGc3RhdHVzGAYgASgFEhQKDGNvbnRlbnRfdHlwZRgHIAEoCRIMCgRib2R5GAggASgMEhEKCXRydW5jYXRlZBgJIAEoCBqYAgoQSGlzdG9yeUNvbXBhY3RlZBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCmFnZW50X3BhdGgYAiADKAkSDwoHc3VtbWFyeRgDIAEoCRITCgt0aHJvdWdoX3NlcRgEIAEoAxI+CgZyZWFzb24YBSABKA4yLi5hZ2VudGQudjEuUnVuUmVzcG9uc2UuSGlzdG9yeUNvbXBhY3RlZC5SZWFzb24SFQoNcHJvbXB0X3Rva2VucxgGIAEoAxIWCg5jb250ZXh0X3Rva2VucxgHIAEoAyJHCgZSZWFzb24SFgoSUkVBU09OX1VOU1BFQ0lGSUVEEAASEAoMUkVBU09OX1NIQVJFEAESEwoPUkVBU09OX09WRVJGTE9XEAIaTwoLU3RhdGVVcGRhdGUSEgoKc2Vzc2lvbl9pZBgBIAEoCRIsCgtzdGF0ZV9kZWx0YRgCIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QaSQoNVG9vbENhbmNlbGxlZBISCgpzZXNzaW9uX2lkGAEgASgJEhQKDHRvb2xfY2FsbF9pZBgCIAEoCRIOCgZyZWFzb24YAyABKAkadQoOVG9vbENhbGxOb3RpY2USEgoKc2Vzc2lvbl9pZBgBIAEoCRIUCgx0b29sX2NhbGxfaWQYAiABKAkSEQoJdG9vbF9uYW1lGAMgASgJEhIKCnRvb2xfaW5wdXQYBCABKAkSEgoKYWdlbnRfcGF0aBgFIAMoCRpFCgdSZXRyYWN0EhIKCnNlc3Npb25faWQYASABKAkSEgoKbWVzc2FnZV9pZBgCIAEoCRISCgphZ2VudF9wYXRoGAMgAygJGqoBCgpUb29sUmVzdWx0EhIKCnNlc3Npb25faWQYASABKAkSFAoMdG9vbF9jYWxsX2lkGAIgASgJEhEKCXRvb2xfbmFtZRgDIAEoCRIQCgZvdXRwdXQYBCABKAlIABIPCgVlcnJvchgFIAEoCUgAEhIKCmFnZW50X3BhdGgYBiADKAkSHgoFcGFydHMYByADKAsyDy5hZ2VudGQudjEuUGFydEIICgZyZXN1bHQaQwoUSW50ZXJhY3Rpb25SZXF1ZXN0ZWQSKwoLaW50ZXJhY3Rpb24YASABKAsyFi5hZ2VudGQudjEuSW50ZXJhY3Rpb24aQgoTSW50ZXJhY3Rpb25SZXNvbHZlZBIrCgtpbnRlcmFjdGlvbhgBIAEoCzIWLmFnZW50ZC52MS5JbnRlcmFjdGlvbhqUAQoQVG9vbENhbGxVbnNlcnZlZBISCgpzZXNzaW9uX2lkGAEgASgJEhQKDHRvb2xfY2FsbF9pZBgCIAEoCRIRCgl0b29sX25hbWUYAyABKAkSEgoKYWdlbnRfcGF0aBgEIAMoCRIvCgtleHBpcmVfdGltZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCCgoIcmVzcG9uc2UitwQKB0Rpc3BsYXkSJQoEa2luZBgBIAEoDjIXLmFnZW50ZC52MS5EaXNwbGF5LktpbmQSJwoFcGhhc2UYAiABKA4yGC5hZ2VudGQudjEuRGlzcGxheS5QaGFzZRILCgNyZWYYAyABKAkSMQoKdmlzaWJpbGl0eRgEIAEoDjIdLmFnZW50ZC52MS5EaXNwbGF5LlZpc2liaWxpdHkihQEKBEtpbmQSFAoQS0lORF9VTlNQRUNJRklFRBAAEg0KCUtJTkRfVEVYVBABEhIKDktJTkRfUkVBU09OSU5HEAISDQoJS0lORF9UT09MEAMSFAoQS0lORF9JTlRFUkFDVElPThAEEg8KC0tJTkRfU1RBVFVTEAUSDgoKS0lORF9FUlJPUhAGIroBCgVQaGFzZRIVChFQSEFTRV9VTlNQRUNJRklFRBAAEg8KC1BIQVNFX0RFTFRBEAESEwoPUEhBU0VfQ09NUExFVEVEEAISEQoNUEhBU0VfU1RBUlRFRBADEhIKDlBIQVNFX1BST0dSRVNTEAQSEAoMUEhBU0VfRkFJTEVEEAUSEwoPUEhBU0VfUkVRVUVTVEVEEAYSEgoOUEhBU0VfUkVTT0xWRUQQBxISCg5QSEFTRV9DQU5DRUxFRBAIIlcKClZpc2liaWxpdHkSGgoWVklTSUJJTElUWV9VTlNQRUNJRklFRBAAEhUKEVZJU0lCSUxJVFlfUFVCTElDEAESFgoSVklTSUJJTElUWV9QUklWQVRFEAIyQgoGQWdlbnRkEjgKA1J1bhIVLmFnZW50ZC52MS5SdW5SZXF1ZXN0GhYuYWdlbnRkLnYxLlJ1blJlc3BvbnNlKAEwAUI6WjhnaXRodWIuY29tL2FwenVrMy9hZ2VudGQvZ2VuL3Byb3RvL2dvL2FnZW50ZC92MTthZ2VudGR2MWIGcHJvdG8z", [file_agentd_v1_interactions, file_agentd_v1_types, file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("ChdhZ2VudGQvdjEvc2VydmljZS5wcm90bxIJYWdlbnRkLnYxIp4LCgpSdW5SZXF1ZXN0EjcKB2V4ZWN1dGUYASABKAsyJC5hZ2VudGQudjEuUnVuUmVxdWVzdC5FeGVjdXRlUmVxdWVzdEgAEjsKCWhlYXJ0YmVhdBgCIAEoCzImLmFnZW50ZC52MS5SdW5SZXF1ZXN0LkhlYXJ0YmVhdFJlcXVlc3RIABJEChJ0b29sX2NhbGxfcmVzcG9uc2UYAyABKAsyJi5hZ2VudGQudjEuUnVuUmVxdWVzdC5Ub29sQ2FsbFJlc3BvbnNlSAASLwoDZW5kGAQgASgLMiAuYWdlbnRkLnYxLlJ1blJlcXVlc3QuRW5kUmVxdWVzdEgAEjUKBmNhbmNlbBgFIAEoCzIjLmFnZW50ZC52MS5SdW5SZXF1ZXN0LkNhbmNlbFJlcXVlc3RIABI+ChRpbnRlcmFjdGlvbl9yZXNwb25zZRgUIAEoCzIeLmFnZW50ZC52MS5JbnRlcmFjdGlvblJlc3BvbnNlSAAamAUKDkV4ZWN1dGVSZXF1ZXN0Eh8KBWFnZW50GAEgASgLMhAuYWdlbnRkLnYxLkFnZW50EhcKCnNlc3Npb25faWQYAiABKAlIAIgBARITCgt1c2VyX3Byb21wdBgDIAEoCRIeCgV0b29scxgEIAMoCzIPLmFnZW50ZC52MS5Ub29sEi4KDWluaXRpYWxfc3RhdGUYBSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhYKCWFmdGVyX3NlcRgKIAEoA0gBiAEBEi4KDW9uX2Rpc2Nvbm5lY3QYCyABKA4yFy5hZ2VudGQudjEuT25EaXNjb25uZWN0EjMKEGRpc2Nvbm5lY3RfZ3JhY2UYDCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SIQoGYnVkZ2V0GA0gASgLMhEuYWdlbnRkLnYxLkJ1ZGdldBIpCg5zZXNzaW9uX2J1ZGdldBgOIAEoCzIRLmFnZW50ZC52MS5CdWRnZXQSIgoHb25fYnVzeRgPIAEoDjIRLmFnZW50ZC52MS5PbkJ1c3kSLwoMdG9vbF90aW1lb3V0GBAgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhQKB3R1cm5faWQYESABKAlIAogBARIXCg9pZGVtcG90ZW5jeV9rZXkYEiABKAkSEwoLaW5zdHJ1Y3Rpb24YEyABKAkSIwoKdXNlcl9wYXJ0cxgUIAMoCzIPLmFnZW50ZC52MS5QYXJ0EhQKDHJhd19wYXlsb2FkcxgVIAEoCBIOCgZjcmVhdGUYHiABKAgSDwoHb2JzZXJ2ZRggIAEoCEINCgtfc2Vzc2lvbl9pZEIMCgpfYWZ0ZXJfc2VxQgoKCF90dXJuX2lkGiYKEEhlYXJ0YmVhdFJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRrKAQoQVG9vbENhbGxSZXNwb25zZRISCgpzZXNzaW9uX2lkGAEgASgJEhQKDHRvb2xfY2FsbF9pZBgCIAEoCRIRCgl0b29sX25hbWUYAyABKAkSEAoGb3V0cHV0GAQgASgJSAASDwoFZXJyb3IYBSABKAlIABIsCgtzdGF0ZV9kZWx0YRgGIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSHgoFcGFydHMYCiADKAsyDy5hZ2VudGQudjEuUGFydEIICgZyZXN1bHQaQAoKRW5kUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhMKBnJlYXNvbhgCIAEoCUgAiAEBQgkKB19yZWFzb24aTwoNQ2FuY2VsUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhkKDHRvb2xfY2FsbF9pZBgCIAEoCUgAiAEBQg8KDV90b29sX2NhbGxfaWRCCQoHcmVxdWVzdCKnEQoLUnVuUmVzcG9uc2USOQoHZXhlY3V0ZRgBIAEoCzImLmFnZW50ZC52MS5SdW5SZXNwb25zZS5FeGVjdXRlUmVzcG9uc2VIABI9CgloZWFydGJlYXQYAiABKAsyKC5hZ2VudGQudjEuUnVuUmVzcG9uc2UuSGVhcnRiZWF0UmVzcG9uc2VIABI7Cgl0b29sX2NhbGwYAyABKAsyJi5hZ2VudGQudjEuUnVuUmVzcG9uc2UuVG9vbENhbGxSZXF1ZXN0SAASNQoFZXJyb3IYBCABKAsyJC5hZ2VudGQudjEuUnVuUmVzcG9uc2UuRXJyb3JSZXNwb25zZUgAEjEKA2VuZBgFIAEoCzIiLmFnZW50ZC52MS5SdW5SZXNwb25zZS5FbmRSZXNwb25zZUgAEjoKDG91dHB1dF9jaHVuaxgGIAEoCzIiLmFnZW50ZC52MS5SdW5SZXNwb25zZS5PdXRwdXRDaHVua0gAEjoKDHN0YXRlX3VwZGF0ZRgHIAEoCzIiLmFnZW50ZC52MS5SdW5SZXNwb25zZS5TdGF0ZVVwZGF0ZUgAEjkKEnRvb2xfY2FsbF9jYW5jZWxlZBgUIAEoCzIbLmFnZW50ZC52MS5Ub29sQ2FsbENhbmNlbGVkSAASOwoTdG9vbF9jYWxsX2Fubm91bmNlZBgVIAEoCzIcLmFnZW50ZC52MS5Ub29sQ2FsbEFubm91bmNlZEgAEjgKEW1lc3NhZ2VfcmV0cmFjdGVkGBYgASgLMhsuYWdlbnRkLnYxLk1lc3NhZ2VSZXRyYWN0ZWRIABIsCgt0dXJuX3F1ZXVlZBgXIAEoCzIVLmFnZW50ZC52MS5UdXJuUXVldWVkSAASNgoQbWVzc2FnZV9pbmplY3RlZBgYIAEoCzIaLmFnZW50ZC52MS5NZXNzYWdlSW5qZWN0ZWRIABI5ChJtb2RlbF9jYWxsX3JldHJpZWQYGSABKAsyGy5hZ2VudGQudjEuTW9kZWxDYWxsUmV0cmllZEgAEjkKEnRvb2xfY2FsbF9hbnN3ZXJlZBgaIAEoCzIbLmFnZW50ZC52MS5Ub29sQ2FsbEFuc3dlcmVkSAASQAoVaW50ZXJhY3Rpb25fcmVxdWVzdGVkGBsgASgLMh8uYWdlbnRkLnYxLkludGVyYWN0aW9uUmVxdWVzdGVkSAASPgoUaW50ZXJhY3Rpb25fcmVzb2x2ZWQYHCABKAsyHi5hZ2VudGQudjEuSW50ZXJhY3Rpb25SZXNvbHZlZEgAEjUKEG1vZGVsX2NhbGxfZW5kZWQYHSABKAsyGS5hZ2VudGQudjEuTW9kZWxDYWxsRW5kZWRIABI8ChRtb2RlbF9jYWxsX2ZlbGxfYmFjaxgeIAEoCzIcLmFnZW50ZC52MS5Nb2RlbENhbGxGZWxsQmFja0gAEjsKE3Byb3ZpZGVyX3Rvb2xzX3VzZWQYHyABKAsyHC5hZ2VudGQudjEuUHJvdmlkZXJUb29sc1VzZWRIABI9ChRyYXdfcGF5bG9hZF9yZWNlaXZlZBggIAEoCzIdLmFnZW50ZC52MS5SYXdQYXlsb2FkUmVjZWl2ZWRIABI4ChFoaXN0b3J5X2NvbXBhY3RlZBghIAEoCzIbLmFnZW50ZC52MS5IaXN0b3J5Q29tcGFjdGVkSAASOQoSdG9vbF9jYWxsX3Vuc2VydmVkGCMgASgLMhsuYWdlbnRkLnYxLlRvb2xDYWxsVW5zZXJ2ZWRIABILCgNzZXEYCiABKAMSDwoHdHVybl9pZBgLIAEoCRIoCgR0aW1lGAwgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIQCghyZXBsYXllZBgNIAEoCBIjCgdkaXNwbGF5GA4gASgLMhIuYWdlbnRkLnYxLkRpc3BsYXkaJQoPRXhlY3V0ZVJlc3BvbnNlEhIKCnNlc3Npb25faWQYASABKAkaJwoRSGVhcnRiZWF0UmVzcG9uc2USEgoKc2Vzc2lvbl9pZBgBIAEoCRp2Cg9Ub29sQ2FsbFJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIUCgx0b29sX2NhbGxfaWQYAiABKAkSEQoJdG9vbF9uYW1lGAMgASgJEhIKCnRvb2xfaW5wdXQYBCABKAkSEgoKYWdlbnRfcGF0aBgFIAMoCRp8CgtPdXRwdXRDaHVuaxISCgpzZXNzaW9uX2lkGAEgASgJEhIKCmFnZW50X3BhdGgYAiADKAkSDwoHY29udGVudBgDIAEoCRIMCgRsYXN0GAQgASgIEhIKCmlzX3Rob3VnaHQYBSABKAgSEgoKbWVzc2FnZV9pZBgKIAEoCRqBAQoNRXJyb3JSZXNwb25zZRISCgpzZXNzaW9uX2lkGAEgASgJEiIKBGNvZGUYAiABKA4yFC5hZ2VudGQudjEuRXJyb3JDb2RlEg8KB21lc3NhZ2UYAyABKAkSEQoJcmV0cnlhYmxlGAQgASgIEhQKDHRvb2xfY2FsbF9pZBgKIAEoCRriAQoLRW5kUmVzcG9uc2USEgoKc2Vzc2lvbl9pZBgBIAEoCRITCgZyZWFzb24YAiABKAlIAIgBARIuCg11c2FnZV9zdW1tYXJ5GAMgASgLMhcuYWdlbnRkLnYxLlVzYWdlU3VtbWFyeRIRCgljb21wbGV0ZWQYBCABKAgSKQoHcmVjZWlwdBgKIAEoCzIYLmFnZW50ZC52MS5DYW5jZWxSZWNlaXB0EjEKEXN0cnVjdHVyZWRfb3V0cHV0GAsgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlQgkKB19yZWFzb24aTwoLU3RhdGVVcGRhdGUSEgoKc2Vzc2lvbl9pZBgBIAEoCRIsCgtzdGF0ZV9kZWx0YRgCIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RCCgoIcmVzcG9uc2UibAoTSW50ZXJhY3Rpb25SZXNwb25zZRISCgpzZXNzaW9uX2lkGAEgASgJEhYKDmludGVyYWN0aW9uX2lkGAIgASgJEikKCnJlc29sdXRpb24YAyABKAsyFS5hZ2VudGQudjEuUmVzb2x1dGlvbiLmAQoNQ2FuY2VsUmVjZWlwdBI4ChNhYm9ydGVkX21vZGVsX2NhbGxzGAEgAygLMhsuYWdlbnRkLnYxLkFib3J0ZWRNb2RlbENhbGwSOAoTY2FuY2VsZWRfdG9vbF9jYWxscxgCIAMoCzIbLmFnZW50ZC52MS5DYW5jZWxlZFRvb2xDYWxsEjgKE2Fuc3dlcmVkX3Rvb2xfY2FsbHMYAyADKAsyGy5hZ2VudGQudjEuQ2FuY2VsZWRUb29sQ2FsbBInCgR0b29rGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uInEKEEFib3J0ZWRNb2RlbENhbGwSEgoKYWdlbnRfcGF0aBgBIAMoCRINCgVtb2RlbBgCIAEoCRISCgptZXNzYWdlX2lkGAMgASgJEiYKA3JhbhgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiI7ChBDYW5jZWxlZFRvb2xDYWxsEhQKDHRvb2xfY2FsbF9pZBgBIAEoCRIRCgl0b29sX25hbWUYAiABKAkieQoKVHVyblF1ZXVlZBISCgpzZXNzaW9uX2lkGAEgASgJEhMKC3VzZXJfcHJvbXB0GAIgASgJEg0KBWFoZWFkGAMgASgNEg4KBmluamVjdBgEIAEoCBIjCgp1c2VyX3BhcnRzGAUgAygLMg8uYWdlbnRkLnYxLlBhcnQibgoPTWVzc2FnZUluamVjdGVkEhIKCnNlc3Npb25faWQYASABKAkSDwoHY29udGVudBgCIAEoCRIWCg5xdWV1ZWRfdHVybl9pZBgDIAEoCRIeCgVwYXJ0cxgEIAMoCzIPLmFnZW50ZC52MS5QYXJ0Ir0BChBNb2RlbENhbGxSZXRyaWVkEhIKCnNlc3Npb25faWQYASABKAkSEgoKYWdlbnRfcGF0aBgCIAMoCRISCgptZXNzYWdlX2lkGAMgASgJEg8KB2F0dGVtcHQYBCABKA0SJwoEd2FpdBgFIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIiCgRjb2RlGAYgASgOMhQuYWdlbnRkLnYxLkVycm9yQ29kZRIPCgdtZXNzYWdlGAcgASgJIqcBChFNb2RlbENhbGxGZWxsQmFjaxISCgpzZXNzaW9uX2lkGAEgASgJEhIKCmFnZW50X3BhdGgYAiADKAkSEgoKbWVzc2FnZV9pZBgDIAEoCRINCgVtb2RlbBgEIAEoCRISCgpuZXh0X21vZGVsGAUgASgJEiIKBGNvZGUYBiABKA4yFC5hZ2VudGQudjEuRXJyb3JDb2RlEg8KB21lc3NhZ2UYByABKAkiigQKDk1vZGVsQ2FsbEVuZGVkEhIKCnNlc3Npb25faWQYASABKAkSEgoKYWdlbnRfcGF0aBgCIAMoCRISCgptZXNzYWdlX2lkGAMgASgJEg0KBW1vZGVsGAQgASgJEhQKDHNlcnZlZF9tb2RlbBgFIAEoCRIQCghwcm92aWRlchgGIAEoCRIkCgV1c2FnZRgHIAEoCzIVLmFnZW50ZC52MS5Ub2tlblVzYWdlEhEKCWxsbV9jYWxscxgIIAEoBRIVCghjb3N0X3VzZBgJIAEoAUgAiAEBEioKC3N0b3BfcmVhc29uGAogASgOMhUuYWdlbnRkLnYxLlN0b3BSZWFzb24SKwoIZHVyYXRpb24YCyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SNQoSdGltZV90b19maXJzdF90ZXh0GAwgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjIKB291dGNvbWUYDSABKA4yIS5hZ2VudGQudjEuTW9kZWxDYWxsRW5kZWQuT3V0Y29tZSJkCgdPdXRjb21lEhcKE09VVENPTUVfVU5TUEVDSUZJRUQQABIUChBPVVRDT01FX0FOU1dFUkVEEAESFgoST1VUQ09NRV9TVU1NQVJJWkVEEAISEgoOT1VUQ09NRV9GQUlMRUQQA0ILCglfY29zdF91c2QioQEKEVByb3ZpZGVyVG9vbHNVc2VkEhIKCnNlc3Npb25faWQYASABKAkSEgoKYWdlbnRfcGF0aBgCIAMoCRISCgptZXNzYWdlX2lkGAMgASgJEigKBHVzZXMYBCADKAsyGi5hZ2VudGQudjEuUHJvdmlkZXJUb29sVXNlEiYKCWNpdGF0aW9ucxgFIAMoCzITLmFnZW50ZC52MS5DaXRhdGlvbiJeCg9Qcm92aWRlclRvb2xVc2USCgoCaWQYASABKAkSEQoJdG9vbF9uYW1lGAIgASgJEg0KBWlucHV0GAMgASgJEg4KBm91dHB1dBgEIAEoCRINCgVlcnJvchgFIAEoCSJgCghDaXRhdGlvbhILCgN1cmkYASABKAkSDQoFdGl0bGUYAiABKAkSEgoKY2l0ZWRfdGV4dBgDIAEoCRISCgpzdGFydF9ieXRlGAQgASgFEhAKCGVuZF9ieXRlGAUgASgFIroBChJSYXdQYXlsb2FkUmVjZWl2ZWQSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgphZ2VudF9wYXRoGAIgAygJEhIKCm1lc3NhZ2VfaWQYAyABKAkSDwoHYXR0ZW1wdBgEIAEoDRIQCghwcm92aWRlchgFIAEoCRIOCgZzdGF0dXMYBiABKAUSFAoMY29udGVudF90eXBlGAcgASgJEgwKBGJvZHkYCCABKAwSEQoJdHJ1bmNhdGVkGAkgASgIIowCChBIaXN0b3J5Q29tcGFjdGVkEhIKCnNlc3Npb25faWQYASABKAkSEgoKYWdlbnRfcGF0aBgCIAMoCRIPCgdzdW1tYXJ5GAMgASgJEhMKC3Rocm91Z2hfc2VxGAQgASgDEjIKBnJlYXNvbhgFIAEoDjIiLmFnZW50ZC52MS5IaXN0b3J5Q29tcGFjdGVkLlJlYXNvbhIVCg1wcm9tcHRfdG9rZW5zGAYgASgDEhYKDmNvbnRleHRfdG9rZW5zGAcgASgDIkcKBlJlYXNvbhIWChJSRUFTT05fVU5TUEVDSUZJRUQQABIQCgxSRUFTT05fU0hBUkUQARITCg9SRUFTT05fT1ZFUkZMT1cQAiJMChBUb29sQ2FsbENhbmNlbGVkEhIKCnNlc3Npb25faWQYASABKAkSFAoMdG9vbF9jYWxsX2lkGAIgASgJEg4KBnJlYXNvbhgDIAEoCSJ4ChFUb29sQ2FsbEFubm91bmNlZBISCgpzZXNzaW9uX2lkGAEgASgJEhQKDHRvb2xfY2FsbF9pZBgCIAEoCRIRCgl0b29sX25hbWUYAyABKAkSEgoKdG9vbF9pbnB1dBgEIAEoCRISCgphZ2VudF9wYXRoGAUgAygJIk4KEE1lc3NhZ2VSZXRyYWN0ZWQSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgptZXNzYWdlX2lkGAIgASgJEhIKCmFnZW50X3BhdGgYAyADKAkisAEKEFRvb2xDYWxsQW5zd2VyZWQSEgoKc2Vzc2lvbl9pZBgBIAEoCRIUCgx0b29sX2NhbGxfaWQYAiABKAkSEQoJdG9vbF9uYW1lGAMgASgJEhAKBm91dHB1dBgEIAEoCUgAEg8KBWVycm9yGAUgASgJSAASEgoKYWdlbnRfcGF0aBgGIAMoCRIeCgVwYXJ0cxgHIAMoCzIPLmFnZW50ZC52MS5QYXJ0QggKBnJlc3VsdCJDChRJbnRlcmFjdGlvblJlcXVlc3RlZBIrCgtpbnRlcmFjdGlvbhgBIAEoCzIWLmFnZW50ZC52MS5JbnRlcmFjdGlvbiJCChNJbnRlcmFjdGlvblJlc29sdmVkEisKC2ludGVyYWN0aW9uGAEgASgLMhYuYWdlbnRkLnYxLkludGVyYWN0aW9uIpQBChBUb29sQ2FsbFVuc2VydmVkEhIKCnNlc3Npb25faWQYASABKAkSFAoMdG9vbF9jYWxsX2lkGAIgASgJEhEKCXRvb2xfbmFtZRgDIAEoCRISCgphZ2VudF9wYXRoGAQgAygJEi8KC2V4cGlyZV90aW1lGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCK3BAoHRGlzcGxheRIlCgRraW5kGAEgASgOMhcuYWdlbnRkLnYxLkRpc3BsYXkuS2luZBInCgVwaGFzZRgCIAEoDjIYLmFnZW50ZC52MS5EaXNwbGF5LlBoYXNlEgsKA3JlZhgDIAEoCRIxCgp2aXNpYmlsaXR5GAQgASgOMh0uYWdlbnRkLnYxLkRpc3BsYXkuVmlzaWJpbGl0eSKFAQoES2luZBIUChBLSU5EX1VOU1BFQ0lGSUVEEAASDQoJS0lORF9URVhUEAESEgoOS0lORF9SRUFTT05JTkcQAhINCglLSU5EX1RPT0wQAxIUChBLSU5EX0lOVEVSQUNUSU9OEAQSDwoLS0lORF9TVEFUVVMQBRIOCgpLSU5EX0VSUk9SEAYiugEKBVBoYXNlEhUKEVBIQVNFX1VOU1BFQ0lGSUVEEAASDwoLUEhBU0VfREVMVEEQARITCg9QSEFTRV9DT01QTEVURUQQAhIRCg1QSEFTRV9TVEFSVEVEEAMSEgoOUEhBU0VfUFJPR1JFU1MQBBIQCgxQSEFTRV9GQUlMRUQQBRITCg9QSEFTRV9SRVFVRVNURUQQBhISCg5QSEFTRV9SRVNPTFZFRBAHEhIKDlBIQVNFX0NBTkNFTEVEEAgiVwoKVmlzaWJpbGl0eRIaChZWSVNJQklMSVRZX1VOU1BFQ0lGSUVEEAASFQoRVklTSUJJTElUWV9QVUJMSUMQARIWChJWSVNJQklMSVRZX1BSSVZBVEUQAjJCCgZBZ2VudGQSOAoDUnVuEhUuYWdlbnRkLnYxLlJ1blJlcXVlc3QaFi5hZ2VudGQudjEuUnVuUmVzcG9uc2UoATABQjpaOGdpdGh1Yi5jb20vYXB6dWszL2FnZW50ZC9nZW4vcHJvdG8vZ28vYWdlbnRkL3YxO2FnZW50ZHYxYgZwcm90bzM", [file_agentd_v1_interactions, file_agentd_v1_types, file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * RunRequest is one message from the client.
@@ -86,9 +86,9 @@ export type RunRequest = Message<"agentd.v1.RunRequest"> & {
     /**
      * Resolves an interaction.
      *
-     * @generated from field: agentd.v1.RunRequest.InteractionResponse interaction_response = 20;
+     * @generated from field: agentd.v1.InteractionResponse interaction_response = 20;
      */
-    value: RunRequest_InteractionResponse;
+    value: InteractionResponse;
     case: "interactionResponse";
   } | { case: undefined; value?: undefined };
 };
@@ -250,7 +250,7 @@ export type RunRequest_ExecuteRequest = Message<"agentd.v1.RunRequest.ExecuteReq
 
   /**
    * Sends the provider's own answer to each try of the turn's model calls, as
-   * RawPayload. It is kept in the session's log.
+   * RawPayloadReceived. It is kept in the session's log.
    *
    * @generated from field: bool raw_payloads = 21;
    */
@@ -439,7 +439,7 @@ export type RunRequest_CancelRequest = Message<"agentd.v1.RunRequest.CancelReque
   sessionId: string;
 
   /**
-   * With an id, that call is cancelled: the model sees a cancelled tool and
+   * With an id, that call is canceled: the model sees a canceled tool and
    * the turn goes on. Without one the turn stops: the provider's request is
    * aborted and EndResponse has completed false.
    *
@@ -454,43 +454,6 @@ export type RunRequest_CancelRequest = Message<"agentd.v1.RunRequest.CancelReque
  */
 export const RunRequest_CancelRequestSchema: GenMessage<RunRequest_CancelRequest> = /*@__PURE__*/
   messageDesc(file_agentd_v1_service, 0, 4);
-
-/**
- * InteractionResponse resolves an interaction. The first one stands: a second
- * one changes nothing and is answered with an ErrorResponse that does not end
- * the turn.
- *
- * @generated from message agentd.v1.RunRequest.InteractionResponse
- */
-export type RunRequest_InteractionResponse = Message<"agentd.v1.RunRequest.InteractionResponse"> & {
-  /**
-   * The stream's session; may be empty.
-   *
-   * @generated from field: string session_id = 1;
-   */
-  sessionId: string;
-
-  /**
-   * The interaction.
-   *
-   * @generated from field: string interaction_id = 2;
-   */
-  interactionId: string;
-
-  /**
-   * What a person says.
-   *
-   * @generated from field: agentd.v1.Resolution resolution = 3;
-   */
-  resolution?: Resolution | undefined;
-};
-
-/**
- * Describes the message agentd.v1.RunRequest.InteractionResponse.
- * Use `create(RunRequest_InteractionResponseSchema)` to create a new message.
- */
-export const RunRequest_InteractionResponseSchema: GenMessage<RunRequest_InteractionResponse> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 0, 5);
 
 /**
  * RunResponse is one message from the server.
@@ -563,121 +526,121 @@ export type RunResponse = Message<"agentd.v1.RunResponse"> & {
     /**
      * A tool call is no longer wanted.
      *
-     * @generated from field: agentd.v1.RunResponse.ToolCancelled tool_cancelled = 20;
+     * @generated from field: agentd.v1.ToolCallCanceled tool_call_canceled = 20;
      */
-    value: RunResponse_ToolCancelled;
-    case: "toolCancelled";
+    value: ToolCallCanceled;
+    case: "toolCallCanceled";
   } | {
     /**
      * Another client is asked for a tool.
      *
-     * @generated from field: agentd.v1.RunResponse.ToolCallNotice tool_call_notice = 21;
+     * @generated from field: agentd.v1.ToolCallAnnounced tool_call_announced = 21;
      */
-    value: RunResponse_ToolCallNotice;
-    case: "toolCallNotice";
+    value: ToolCallAnnounced;
+    case: "toolCallAnnounced";
   } | {
     /**
      * A message starts over.
      *
-     * @generated from field: agentd.v1.RunResponse.Retract retract = 22;
+     * @generated from field: agentd.v1.MessageRetracted message_retracted = 22;
      */
-    value: RunResponse_Retract;
-    case: "retract";
+    value: MessageRetracted;
+    case: "messageRetracted";
   } | {
     /**
      * A prompt waits.
      *
-     * @generated from field: agentd.v1.RunResponse.TurnQueued turn_queued = 23;
+     * @generated from field: agentd.v1.TurnQueued turn_queued = 23;
      */
-    value: RunResponse_TurnQueued;
+    value: TurnQueued;
     case: "turnQueued";
   } | {
     /**
      * A user has said something to the running turn.
      *
-     * @generated from field: agentd.v1.RunResponse.UserMessage user_message = 24;
+     * @generated from field: agentd.v1.MessageInjected message_injected = 24;
      */
-    value: RunResponse_UserMessage;
-    case: "userMessage";
+    value: MessageInjected;
+    case: "messageInjected";
   } | {
     /**
      * A model call is made again.
      *
-     * @generated from field: agentd.v1.RunResponse.ModelRetry model_retry = 25;
+     * @generated from field: agentd.v1.ModelCallRetried model_call_retried = 25;
      */
-    value: RunResponse_ModelRetry;
-    case: "modelRetry";
+    value: ModelCallRetried;
+    case: "modelCallRetried";
   } | {
     /**
      * A tool call has been answered.
      *
-     * @generated from field: agentd.v1.RunResponse.ToolResult tool_result = 26;
+     * @generated from field: agentd.v1.ToolCallAnswered tool_call_answered = 26;
      */
-    value: RunResponse_ToolResult;
-    case: "toolResult";
+    value: ToolCallAnswered;
+    case: "toolCallAnswered";
   } | {
     /**
      * A person is asked.
      *
-     * @generated from field: agentd.v1.RunResponse.InteractionRequested interaction_requested = 27;
+     * @generated from field: agentd.v1.InteractionRequested interaction_requested = 27;
      */
-    value: RunResponse_InteractionRequested;
+    value: InteractionRequested;
     case: "interactionRequested";
   } | {
     /**
      * A person has answered, or need not any more.
      *
-     * @generated from field: agentd.v1.RunResponse.InteractionResolved interaction_resolved = 28;
+     * @generated from field: agentd.v1.InteractionResolved interaction_resolved = 28;
      */
-    value: RunResponse_InteractionResolved;
+    value: InteractionResolved;
     case: "interactionResolved";
   } | {
     /**
      * A model call is over.
      *
-     * @generated from field: agentd.v1.RunResponse.ModelCallEnded model_call_ended = 29;
+     * @generated from field: agentd.v1.ModelCallEnded model_call_ended = 29;
      */
-    value: RunResponse_ModelCallEnded;
+    value: ModelCallEnded;
     case: "modelCallEnded";
   } | {
     /**
      * Another model is called.
      *
-     * @generated from field: agentd.v1.RunResponse.ModelFallback model_fallback = 30;
+     * @generated from field: agentd.v1.ModelCallFellBack model_call_fell_back = 30;
      */
-    value: RunResponse_ModelFallback;
-    case: "modelFallback";
+    value: ModelCallFellBack;
+    case: "modelCallFellBack";
   } | {
     /**
      * A provider has run tools, or an answer cites sources.
      *
-     * @generated from field: agentd.v1.RunResponse.ProviderTools provider_tools = 31;
+     * @generated from field: agentd.v1.ProviderToolsUsed provider_tools_used = 31;
      */
-    value: RunResponse_ProviderTools;
-    case: "providerTools";
+    value: ProviderToolsUsed;
+    case: "providerToolsUsed";
   } | {
     /**
      * A provider's answer as it came.
      *
-     * @generated from field: agentd.v1.RunResponse.RawPayload raw_payload = 32;
+     * @generated from field: agentd.v1.RawPayloadReceived raw_payload_received = 32;
      */
-    value: RunResponse_RawPayload;
-    case: "rawPayload";
+    value: RawPayloadReceived;
+    case: "rawPayloadReceived";
   } | {
     /**
      * The beginning of a conversation is told as a summary.
      *
-     * @generated from field: agentd.v1.RunResponse.HistoryCompacted history_compacted = 33;
+     * @generated from field: agentd.v1.HistoryCompacted history_compacted = 33;
      */
-    value: RunResponse_HistoryCompacted;
+    value: HistoryCompacted;
     case: "historyCompacted";
   } | {
     /**
      * Nobody who is attached has a tool.
      *
-     * @generated from field: agentd.v1.RunResponse.ToolCallUnserved tool_call_unserved = 35;
+     * @generated from field: agentd.v1.ToolCallUnserved tool_call_unserved = 35;
      */
-    value: RunResponse_ToolCallUnserved;
+    value: ToolCallUnserved;
     case: "toolCallUnserved";
   } | { case: undefined; value?: undefined };
 
@@ -916,7 +879,7 @@ export type RunResponse_ErrorResponse = Message<"agentd.v1.RunResponse.ErrorResp
 
   /**
    * The tool call whose answer was refused; empty in any other error. The refused
-   * answer was not stored: a ToolResult says what was, and without one the call
+   * answer was not stored: a ToolCallAnswered says what was, and without one the call
    * still waits for an answer.
    *
    * @generated from field: string tool_call_id = 10;
@@ -971,9 +934,9 @@ export type RunResponse_EndResponse = Message<"agentd.v1.RunResponse.EndResponse
    * EndRequest, an interrupting prompt, a client that stayed away. Unset when it
    * finished or failed.
    *
-   * @generated from field: agentd.v1.RunResponse.CancelReceipt receipt = 10;
+   * @generated from field: agentd.v1.CancelReceipt receipt = 10;
    */
-  receipt?: RunResponse_CancelReceipt | undefined;
+  receipt?: CancelReceipt | undefined;
 
   /**
    * The last answer as a value, when the agent that gave it has an
@@ -992,32 +955,101 @@ export const RunResponse_EndResponseSchema: GenMessage<RunResponse_EndResponse> 
   messageDesc(file_agentd_v1_service, 1, 5);
 
 /**
- * CancelReceipt says what was under way when a turn was cancelled.
+ * StateUpdate tells the client about session state: at the start of a turn the
+ * whole of it, unless it is empty, then the keys that changed. Of a turn that is
+ * read from the log, such as an earlier one or one from before a restart, that
+ * whole has only those `user:` and `app:` keys that its initial_state has set. Keys
+ * of scope `temp:` are never among them.
  *
- * @generated from message agentd.v1.RunResponse.CancelReceipt
+ * @generated from message agentd.v1.RunResponse.StateUpdate
  */
-export type RunResponse_CancelReceipt = Message<"agentd.v1.RunResponse.CancelReceipt"> & {
+export type RunResponse_StateUpdate = Message<"agentd.v1.RunResponse.StateUpdate"> & {
+  /**
+   * The stream's session.
+   *
+   * @generated from field: string session_id = 1;
+   */
+  sessionId: string;
+
+  /**
+   * Keys and their new values. A null value means that the key was removed.
+   *
+   * @generated from field: google.protobuf.Struct state_delta = 2;
+   */
+  stateDelta?: JsonObject | undefined;
+};
+
+/**
+ * Describes the message agentd.v1.RunResponse.StateUpdate.
+ * Use `create(RunResponse_StateUpdateSchema)` to create a new message.
+ */
+export const RunResponse_StateUpdateSchema: GenMessage<RunResponse_StateUpdate> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_service, 1, 6);
+
+/**
+ * InteractionResponse resolves an interaction. The first one stands: a second
+ * one changes nothing and is answered with an ErrorResponse that does not end
+ * the turn.
+ *
+ * @generated from message agentd.v1.InteractionResponse
+ */
+export type InteractionResponse = Message<"agentd.v1.InteractionResponse"> & {
+  /**
+   * The stream's session; may be empty.
+   *
+   * @generated from field: string session_id = 1;
+   */
+  sessionId: string;
+
+  /**
+   * The interaction.
+   *
+   * @generated from field: string interaction_id = 2;
+   */
+  interactionId: string;
+
+  /**
+   * What a person says.
+   *
+   * @generated from field: agentd.v1.Resolution resolution = 3;
+   */
+  resolution?: Resolution | undefined;
+};
+
+/**
+ * Describes the message agentd.v1.InteractionResponse.
+ * Use `create(InteractionResponseSchema)` to create a new message.
+ */
+export const InteractionResponseSchema: GenMessage<InteractionResponse> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_service, 2);
+
+/**
+ * CancelReceipt says what was under way when a turn was canceled.
+ *
+ * @generated from message agentd.v1.CancelReceipt
+ */
+export type CancelReceipt = Message<"agentd.v1.CancelReceipt"> & {
   /**
    * Model calls that were aborted: their providers' requests were closed.
    *
-   * @generated from field: repeated agentd.v1.RunResponse.CancelReceipt.ModelCall aborted_model_calls = 1;
+   * @generated from field: repeated agentd.v1.AbortedModelCall aborted_model_calls = 1;
    */
-  abortedModelCalls: RunResponse_CancelReceipt_ModelCall[];
+  abortedModelCalls: AbortedModelCall[];
 
   /**
    * Tool calls that had no result. The client that ran one has been told by
-   * ToolCancelled.
+   * ToolCallCanceled.
    *
-   * @generated from field: repeated agentd.v1.RunResponse.CancelReceipt.ToolCall cancelled_tool_calls = 2;
+   * @generated from field: repeated agentd.v1.CanceledToolCall canceled_tool_calls = 2;
    */
-  cancelledToolCalls: RunResponse_CancelReceipt_ToolCall[];
+  canceledToolCalls: CanceledToolCall[];
 
   /**
    * Tool calls asked together with those that had a result already.
    *
-   * @generated from field: repeated agentd.v1.RunResponse.CancelReceipt.ToolCall answered_tool_calls = 3;
+   * @generated from field: repeated agentd.v1.CanceledToolCall answered_tool_calls = 3;
    */
-  answeredToolCalls: RunResponse_CancelReceipt_ToolCall[];
+  answeredToolCalls: CanceledToolCall[];
 
   /**
    * From the request to the moment at which nothing of the turn ran any more.
@@ -1028,18 +1060,18 @@ export type RunResponse_CancelReceipt = Message<"agentd.v1.RunResponse.CancelRec
 };
 
 /**
- * Describes the message agentd.v1.RunResponse.CancelReceipt.
- * Use `create(RunResponse_CancelReceiptSchema)` to create a new message.
+ * Describes the message agentd.v1.CancelReceipt.
+ * Use `create(CancelReceiptSchema)` to create a new message.
  */
-export const RunResponse_CancelReceiptSchema: GenMessage<RunResponse_CancelReceipt> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 1, 6);
+export const CancelReceiptSchema: GenMessage<CancelReceipt> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_service, 3);
 
 /**
- * ModelCall is a model call that was aborted.
+ * AbortedModelCall is a model call that was aborted.
  *
- * @generated from message agentd.v1.RunResponse.CancelReceipt.ModelCall
+ * @generated from message agentd.v1.AbortedModelCall
  */
-export type RunResponse_CancelReceipt_ModelCall = Message<"agentd.v1.RunResponse.CancelReceipt.ModelCall"> & {
+export type AbortedModelCall = Message<"agentd.v1.AbortedModelCall"> & {
   /**
    * From the root to the agent whose call it was.
    *
@@ -1070,18 +1102,18 @@ export type RunResponse_CancelReceipt_ModelCall = Message<"agentd.v1.RunResponse
 };
 
 /**
- * Describes the message agentd.v1.RunResponse.CancelReceipt.ModelCall.
- * Use `create(RunResponse_CancelReceipt_ModelCallSchema)` to create a new message.
+ * Describes the message agentd.v1.AbortedModelCall.
+ * Use `create(AbortedModelCallSchema)` to create a new message.
  */
-export const RunResponse_CancelReceipt_ModelCallSchema: GenMessage<RunResponse_CancelReceipt_ModelCall> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 1, 6, 0);
+export const AbortedModelCallSchema: GenMessage<AbortedModelCall> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_service, 4);
 
 /**
- * ToolCall is one call of the model answers whose tools were under way.
+ * CanceledToolCall is one call of the model answers whose tools were under way.
  *
- * @generated from message agentd.v1.RunResponse.CancelReceipt.ToolCall
+ * @generated from message agentd.v1.CanceledToolCall
  */
-export type RunResponse_CancelReceipt_ToolCall = Message<"agentd.v1.RunResponse.CancelReceipt.ToolCall"> & {
+export type CanceledToolCall = Message<"agentd.v1.CanceledToolCall"> & {
   /**
    * The call's id.
    *
@@ -1098,11 +1130,11 @@ export type RunResponse_CancelReceipt_ToolCall = Message<"agentd.v1.RunResponse.
 };
 
 /**
- * Describes the message agentd.v1.RunResponse.CancelReceipt.ToolCall.
- * Use `create(RunResponse_CancelReceipt_ToolCallSchema)` to create a new message.
+ * Describes the message agentd.v1.CanceledToolCall.
+ * Use `create(CanceledToolCallSchema)` to create a new message.
  */
-export const RunResponse_CancelReceipt_ToolCallSchema: GenMessage<RunResponse_CancelReceipt_ToolCall> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 1, 6, 1);
+export const CanceledToolCallSchema: GenMessage<CanceledToolCall> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_service, 5);
 
 /**
  * TurnQueued says that a prompt has been recorded while the session ran a
@@ -1110,9 +1142,9 @@ export const RunResponse_CancelReceipt_ToolCallSchema: GenMessage<RunResponse_Ca
  * ExecuteResponse; a message that was injected into the running turn begins
  * with the ExecuteResponse and the turn_id of that one.
  *
- * @generated from message agentd.v1.RunResponse.TurnQueued
+ * @generated from message agentd.v1.TurnQueued
  */
-export type RunResponse_TurnQueued = Message<"agentd.v1.RunResponse.TurnQueued"> & {
+export type TurnQueued = Message<"agentd.v1.TurnQueued"> & {
   /**
    * The session.
    *
@@ -1151,19 +1183,19 @@ export type RunResponse_TurnQueued = Message<"agentd.v1.RunResponse.TurnQueued">
 };
 
 /**
- * Describes the message agentd.v1.RunResponse.TurnQueued.
- * Use `create(RunResponse_TurnQueuedSchema)` to create a new message.
+ * Describes the message agentd.v1.TurnQueued.
+ * Use `create(TurnQueuedSchema)` to create a new message.
  */
-export const RunResponse_TurnQueuedSchema: GenMessage<RunResponse_TurnQueued> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 1, 7);
+export const TurnQueuedSchema: GenMessage<TurnQueued> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_service, 6);
 
 /**
- * UserMessage is what a user has said to the running turn: the models of its
+ * MessageInjected is what a user has said to the running turn: the models of its
  * following calls see it.
  *
- * @generated from message agentd.v1.RunResponse.UserMessage
+ * @generated from message agentd.v1.MessageInjected
  */
-export type RunResponse_UserMessage = Message<"agentd.v1.RunResponse.UserMessage"> & {
+export type MessageInjected = Message<"agentd.v1.MessageInjected"> & {
   /**
    * The session.
    *
@@ -1194,19 +1226,19 @@ export type RunResponse_UserMessage = Message<"agentd.v1.RunResponse.UserMessage
 };
 
 /**
- * Describes the message agentd.v1.RunResponse.UserMessage.
- * Use `create(RunResponse_UserMessageSchema)` to create a new message.
+ * Describes the message agentd.v1.MessageInjected.
+ * Use `create(MessageInjectedSchema)` to create a new message.
  */
-export const RunResponse_UserMessageSchema: GenMessage<RunResponse_UserMessage> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 1, 8);
+export const MessageInjectedSchema: GenMessage<MessageInjected> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_service, 7);
 
 /**
- * ModelRetry says that a model call has failed before any of its text was
+ * ModelCallRetried says that a model call has failed before any of its text was
  * there, and is made again.
  *
- * @generated from message agentd.v1.RunResponse.ModelRetry
+ * @generated from message agentd.v1.ModelCallRetried
  */
-export type RunResponse_ModelRetry = Message<"agentd.v1.RunResponse.ModelRetry"> & {
+export type ModelCallRetried = Message<"agentd.v1.ModelCallRetried"> & {
   /**
    * The session.
    *
@@ -1259,21 +1291,21 @@ export type RunResponse_ModelRetry = Message<"agentd.v1.RunResponse.ModelRetry">
 };
 
 /**
- * Describes the message agentd.v1.RunResponse.ModelRetry.
- * Use `create(RunResponse_ModelRetrySchema)` to create a new message.
+ * Describes the message agentd.v1.ModelCallRetried.
+ * Use `create(ModelCallRetriedSchema)` to create a new message.
  */
-export const RunResponse_ModelRetrySchema: GenMessage<RunResponse_ModelRetry> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 1, 9);
+export const ModelCallRetriedSchema: GenMessage<ModelCallRetried> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_service, 8);
 
 /**
- * ModelFallback says that a model has failed before any of its text was there,
+ * ModelCallFellBack says that a model has failed before any of its text was there,
  * its retries included, and that the call is made to the next one of
  * LlmAgent.fallback_models. What the failed one took is part of the call's
  * ModelCallEnded.
  *
- * @generated from message agentd.v1.RunResponse.ModelFallback
+ * @generated from message agentd.v1.ModelCallFellBack
  */
-export type RunResponse_ModelFallback = Message<"agentd.v1.RunResponse.ModelFallback"> & {
+export type ModelCallFellBack = Message<"agentd.v1.ModelCallFellBack"> & {
   /**
    * The session.
    *
@@ -1326,11 +1358,11 @@ export type RunResponse_ModelFallback = Message<"agentd.v1.RunResponse.ModelFall
 };
 
 /**
- * Describes the message agentd.v1.RunResponse.ModelFallback.
- * Use `create(RunResponse_ModelFallbackSchema)` to create a new message.
+ * Describes the message agentd.v1.ModelCallFellBack.
+ * Use `create(ModelCallFellBackSchema)` to create a new message.
  */
-export const RunResponse_ModelFallbackSchema: GenMessage<RunResponse_ModelFallback> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 1, 10);
+export const ModelCallFellBackSchema: GenMessage<ModelCallFellBack> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_service, 9);
 
 /**
  * ModelCallEnded says that a model call is over, and what it took. It comes after
@@ -1338,9 +1370,9 @@ export const RunResponse_ModelFallbackSchema: GenMessage<RunResponse_ModelFallba
  * call that the end of a server cut off, and that was not made again, only what its
  * retries and fallbacks have told is known.
  *
- * @generated from message agentd.v1.RunResponse.ModelCallEnded
+ * @generated from message agentd.v1.ModelCallEnded
  */
-export type RunResponse_ModelCallEnded = Message<"agentd.v1.RunResponse.ModelCallEnded"> & {
+export type ModelCallEnded = Message<"agentd.v1.ModelCallEnded"> & {
   /**
    * The session.
    *
@@ -1401,9 +1433,9 @@ export type RunResponse_ModelCallEnded = Message<"agentd.v1.RunResponse.ModelCal
   /**
    * US dollars at the server's price table. Unset when a price is not known.
    *
-   * @generated from field: optional double cost = 9;
+   * @generated from field: optional double cost_usd = 9;
    */
-  cost?: number | undefined;
+  costUsd?: number | undefined;
 
   /**
    * Why the model stopped.
@@ -1422,31 +1454,31 @@ export type RunResponse_ModelCallEnded = Message<"agentd.v1.RunResponse.ModelCal
   /**
    * From the first try to the first text, or thought; unset when there was none.
    *
-   * @generated from field: google.protobuf.Duration first_text = 12;
+   * @generated from field: google.protobuf.Duration time_to_first_text = 12;
    */
-  firstText?: Duration | undefined;
+  timeToFirstText?: Duration | undefined;
 
   /**
    * What has come of it.
    *
-   * @generated from field: agentd.v1.RunResponse.ModelCallEnded.Outcome outcome = 13;
+   * @generated from field: agentd.v1.ModelCallEnded.Outcome outcome = 13;
    */
-  outcome: RunResponse_ModelCallEnded_Outcome;
+  outcome: ModelCallEnded_Outcome;
 };
 
 /**
- * Describes the message agentd.v1.RunResponse.ModelCallEnded.
- * Use `create(RunResponse_ModelCallEndedSchema)` to create a new message.
+ * Describes the message agentd.v1.ModelCallEnded.
+ * Use `create(ModelCallEndedSchema)` to create a new message.
  */
-export const RunResponse_ModelCallEndedSchema: GenMessage<RunResponse_ModelCallEnded> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 1, 11);
+export const ModelCallEndedSchema: GenMessage<ModelCallEnded> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_service, 10);
 
 /**
  * Outcome is what has come of a call.
  *
- * @generated from enum agentd.v1.RunResponse.ModelCallEnded.Outcome
+ * @generated from enum agentd.v1.ModelCallEnded.Outcome
  */
-export enum RunResponse_ModelCallEnded_Outcome {
+export enum ModelCallEnded_Outcome {
   /**
    * Not known: the call was made by a server that did not tell yet.
    *
@@ -1464,9 +1496,9 @@ export enum RunResponse_ModelCallEnded_Outcome {
   /**
    * It has written a summary, see HistoryCompacted.
    *
-   * @generated from enum value: OUTCOME_SUMMARISED = 2;
+   * @generated from enum value: OUTCOME_SUMMARIZED = 2;
    */
-  SUMMARISED = 2,
+  SUMMARIZED = 2,
 
   /**
    * It has failed or was aborted, and is told of because it was paid for.
@@ -1477,19 +1509,19 @@ export enum RunResponse_ModelCallEnded_Outcome {
 }
 
 /**
- * Describes the enum agentd.v1.RunResponse.ModelCallEnded.Outcome.
+ * Describes the enum agentd.v1.ModelCallEnded.Outcome.
  */
-export const RunResponse_ModelCallEnded_OutcomeSchema: GenEnum<RunResponse_ModelCallEnded_Outcome> = /*@__PURE__*/
-  enumDesc(file_agentd_v1_service, 1, 11, 0);
+export const ModelCallEnded_OutcomeSchema: GenEnum<ModelCallEnded_Outcome> = /*@__PURE__*/
+  enumDesc(file_agentd_v1_service, 10, 0);
 
 /**
- * ProviderTools tells what a model's own provider has run while it wrote a
+ * ProviderToolsUsed tells what a model's own provider has run while it wrote a
  * message (searches, code), and what the message cites. The server only
  * observes it.
  *
- * @generated from message agentd.v1.RunResponse.ProviderTools
+ * @generated from message agentd.v1.ProviderToolsUsed
  */
-export type RunResponse_ProviderTools = Message<"agentd.v1.RunResponse.ProviderTools"> & {
+export type ProviderToolsUsed = Message<"agentd.v1.ProviderToolsUsed"> & {
   /**
    * The session.
    *
@@ -1514,31 +1546,31 @@ export type RunResponse_ProviderTools = Message<"agentd.v1.RunResponse.ProviderT
   /**
    * In order.
    *
-   * @generated from field: repeated agentd.v1.RunResponse.ProviderTools.Use uses = 4;
+   * @generated from field: repeated agentd.v1.ProviderToolUse uses = 4;
    */
-  uses: RunResponse_ProviderTools_Use[];
+  uses: ProviderToolUse[];
 
   /**
    * In order of the provider.
    *
-   * @generated from field: repeated agentd.v1.RunResponse.ProviderTools.Citation citations = 5;
+   * @generated from field: repeated agentd.v1.Citation citations = 5;
    */
-  citations: RunResponse_ProviderTools_Citation[];
+  citations: Citation[];
 };
 
 /**
- * Describes the message agentd.v1.RunResponse.ProviderTools.
- * Use `create(RunResponse_ProviderToolsSchema)` to create a new message.
+ * Describes the message agentd.v1.ProviderToolsUsed.
+ * Use `create(ProviderToolsUsedSchema)` to create a new message.
  */
-export const RunResponse_ProviderToolsSchema: GenMessage<RunResponse_ProviderTools> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 1, 12);
+export const ProviderToolsUsedSchema: GenMessage<ProviderToolsUsed> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_service, 11);
 
 /**
- * Use is one run of a tool.
+ * ProviderToolUse is one run of a tool.
  *
- * @generated from message agentd.v1.RunResponse.ProviderTools.Use
+ * @generated from message agentd.v1.ProviderToolUse
  */
-export type RunResponse_ProviderTools_Use = Message<"agentd.v1.RunResponse.ProviderTools.Use"> & {
+export type ProviderToolUse = Message<"agentd.v1.ProviderToolUse"> & {
   /**
    * The provider's id; may be empty.
    *
@@ -1578,18 +1610,18 @@ export type RunResponse_ProviderTools_Use = Message<"agentd.v1.RunResponse.Provi
 };
 
 /**
- * Describes the message agentd.v1.RunResponse.ProviderTools.Use.
- * Use `create(RunResponse_ProviderTools_UseSchema)` to create a new message.
+ * Describes the message agentd.v1.ProviderToolUse.
+ * Use `create(ProviderToolUseSchema)` to create a new message.
  */
-export const RunResponse_ProviderTools_UseSchema: GenMessage<RunResponse_ProviderTools_Use> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 1, 12, 0);
+export const ProviderToolUseSchema: GenMessage<ProviderToolUse> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_service, 12);
 
 /**
  * Citation is a source of a part of the message.
  *
- * @generated from message agentd.v1.RunResponse.ProviderTools.Citation
+ * @generated from message agentd.v1.Citation
  */
-export type RunResponse_ProviderTools_Citation = Message<"agentd.v1.RunResponse.ProviderTools.Citation"> & {
+export type Citation = Message<"agentd.v1.Citation"> & {
   /**
    * Where it is.
    *
@@ -1615,35 +1647,35 @@ export type RunResponse_ProviderTools_Citation = Message<"agentd.v1.RunResponse.
    * The part of the message's text, without thoughts, as offsets in bytes of
    * its UTF-8 form; both 0 when the provider does not say.
    *
-   * @generated from field: int32 start = 4;
+   * @generated from field: int32 start_byte = 4;
    */
-  start: number;
+  startByte: number;
 
   /**
    * Behind the last byte.
    *
-   * @generated from field: int32 end = 5;
+   * @generated from field: int32 end_byte = 5;
    */
-  end: number;
+  endByte: number;
 };
 
 /**
- * Describes the message agentd.v1.RunResponse.ProviderTools.Citation.
- * Use `create(RunResponse_ProviderTools_CitationSchema)` to create a new message.
+ * Describes the message agentd.v1.Citation.
+ * Use `create(CitationSchema)` to create a new message.
  */
-export const RunResponse_ProviderTools_CitationSchema: GenMessage<RunResponse_ProviderTools_Citation> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 1, 12, 1);
+export const CitationSchema: GenMessage<Citation> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_service, 13);
 
 /**
- * RawPayload is a provider's answer to one try of a model call as it came over
+ * RawPayloadReceived is a provider's answer to one try of a model call as it came over
  * the network, but for keys of the request, which are replaced; only for a turn
  * with ExecuteRequest.raw_payloads. It comes before the ModelCallEnded of its
  * call. A try may have several, such as one of a model that pauses, and has none
  * where nothing was answered.
  *
- * @generated from message agentd.v1.RunResponse.RawPayload
+ * @generated from message agentd.v1.RawPayloadReceived
  */
-export type RunResponse_RawPayload = Message<"agentd.v1.RunResponse.RawPayload"> & {
+export type RawPayloadReceived = Message<"agentd.v1.RawPayloadReceived"> & {
   /**
    * The session.
    *
@@ -1711,11 +1743,11 @@ export type RunResponse_RawPayload = Message<"agentd.v1.RunResponse.RawPayload">
 };
 
 /**
- * Describes the message agentd.v1.RunResponse.RawPayload.
- * Use `create(RunResponse_RawPayloadSchema)` to create a new message.
+ * Describes the message agentd.v1.RawPayloadReceived.
+ * Use `create(RawPayloadReceivedSchema)` to create a new message.
  */
-export const RunResponse_RawPayloadSchema: GenMessage<RunResponse_RawPayload> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 1, 13);
+export const RawPayloadReceivedSchema: GenMessage<RawPayloadReceived> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_service, 14);
 
 /**
  * HistoryCompacted says that an agent's model is from now on told a summary in
@@ -1723,9 +1755,9 @@ export const RunResponse_RawPayloadSchema: GenMessage<RunResponse_RawPayload> = 
  * session keeps all of it. The ModelCallEnded of the call that has written the
  * summary comes next.
  *
- * @generated from message agentd.v1.RunResponse.HistoryCompacted
+ * @generated from message agentd.v1.HistoryCompacted
  */
-export type RunResponse_HistoryCompacted = Message<"agentd.v1.RunResponse.HistoryCompacted"> & {
+export type HistoryCompacted = Message<"agentd.v1.HistoryCompacted"> & {
   /**
    * The session.
    *
@@ -1757,9 +1789,9 @@ export type RunResponse_HistoryCompacted = Message<"agentd.v1.RunResponse.Histor
   /**
    * Why.
    *
-   * @generated from field: agentd.v1.RunResponse.HistoryCompacted.Reason reason = 5;
+   * @generated from field: agentd.v1.HistoryCompacted.Reason reason = 5;
    */
-  reason: RunResponse_HistoryCompacted_Reason;
+  reason: HistoryCompacted_Reason;
 
   /**
    * Tokens of the prompt before, as far as they are known.
@@ -1777,18 +1809,18 @@ export type RunResponse_HistoryCompacted = Message<"agentd.v1.RunResponse.Histor
 };
 
 /**
- * Describes the message agentd.v1.RunResponse.HistoryCompacted.
- * Use `create(RunResponse_HistoryCompactedSchema)` to create a new message.
+ * Describes the message agentd.v1.HistoryCompacted.
+ * Use `create(HistoryCompactedSchema)` to create a new message.
  */
-export const RunResponse_HistoryCompactedSchema: GenMessage<RunResponse_HistoryCompacted> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 1, 14);
+export const HistoryCompactedSchema: GenMessage<HistoryCompacted> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_service, 15);
 
 /**
  * Reason is why.
  *
- * @generated from enum agentd.v1.RunResponse.HistoryCompacted.Reason
+ * @generated from enum agentd.v1.HistoryCompacted.Reason
  */
-export enum RunResponse_HistoryCompacted_Reason {
+export enum HistoryCompacted_Reason {
   /**
    * Never sent.
    *
@@ -1812,50 +1844,18 @@ export enum RunResponse_HistoryCompacted_Reason {
 }
 
 /**
- * Describes the enum agentd.v1.RunResponse.HistoryCompacted.Reason.
+ * Describes the enum agentd.v1.HistoryCompacted.Reason.
  */
-export const RunResponse_HistoryCompacted_ReasonSchema: GenEnum<RunResponse_HistoryCompacted_Reason> = /*@__PURE__*/
-  enumDesc(file_agentd_v1_service, 1, 14, 0);
+export const HistoryCompacted_ReasonSchema: GenEnum<HistoryCompacted_Reason> = /*@__PURE__*/
+  enumDesc(file_agentd_v1_service, 15, 0);
 
 /**
- * StateUpdate tells the client about session state: at the start of a turn the
- * whole of it, unless it is empty, then the keys that changed. Of a turn that is
- * read from the log, such as an earlier one or one from before a restart, that
- * whole has only those `user:` and `app:` keys that its initial_state has set. Keys
- * of scope `temp:` are never among them.
- *
- * @generated from message agentd.v1.RunResponse.StateUpdate
- */
-export type RunResponse_StateUpdate = Message<"agentd.v1.RunResponse.StateUpdate"> & {
-  /**
-   * The stream's session.
-   *
-   * @generated from field: string session_id = 1;
-   */
-  sessionId: string;
-
-  /**
-   * Keys and their new values. A null value means that the key was removed.
-   *
-   * @generated from field: google.protobuf.Struct state_delta = 2;
-   */
-  stateDelta?: JsonObject | undefined;
-};
-
-/**
- * Describes the message agentd.v1.RunResponse.StateUpdate.
- * Use `create(RunResponse_StateUpdateSchema)` to create a new message.
- */
-export const RunResponse_StateUpdateSchema: GenMessage<RunResponse_StateUpdate> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 1, 15);
-
-/**
- * ToolCancelled tells the client that nobody waits for this call any more,
+ * ToolCallCanceled tells the client that nobody waits for this call any more,
  * so that its handler can stop. An answer that still comes is refused.
  *
- * @generated from message agentd.v1.RunResponse.ToolCancelled
+ * @generated from message agentd.v1.ToolCallCanceled
  */
-export type RunResponse_ToolCancelled = Message<"agentd.v1.RunResponse.ToolCancelled"> & {
+export type ToolCallCanceled = Message<"agentd.v1.ToolCallCanceled"> & {
   /**
    * The stream's session.
    *
@@ -1871,7 +1871,7 @@ export type RunResponse_ToolCancelled = Message<"agentd.v1.RunResponse.ToolCance
   toolCallId: string;
 
   /**
-   * Why: cancelled by a client, timed out, or the turn ended.
+   * Why: canceled by a client, timed out, or the turn ended.
    *
    * @generated from field: string reason = 3;
    */
@@ -1879,20 +1879,20 @@ export type RunResponse_ToolCancelled = Message<"agentd.v1.RunResponse.ToolCance
 };
 
 /**
- * Describes the message agentd.v1.RunResponse.ToolCancelled.
- * Use `create(RunResponse_ToolCancelledSchema)` to create a new message.
+ * Describes the message agentd.v1.ToolCallCanceled.
+ * Use `create(ToolCallCanceledSchema)` to create a new message.
  */
-export const RunResponse_ToolCancelledSchema: GenMessage<RunResponse_ToolCancelled> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 1, 16);
+export const ToolCallCanceledSchema: GenMessage<ToolCallCanceled> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_service, 16);
 
 /**
- * ToolCallNotice tells a client about a tool call that it is not asked to
+ * ToolCallAnnounced tells a client about a tool call that it is not asked to
  * answer: another client is, or nobody who is attached, see ToolCallUnserved. If
  * the other one leaves, a ToolCallRequest may follow.
  *
- * @generated from message agentd.v1.RunResponse.ToolCallNotice
+ * @generated from message agentd.v1.ToolCallAnnounced
  */
-export type RunResponse_ToolCallNotice = Message<"agentd.v1.RunResponse.ToolCallNotice"> & {
+export type ToolCallAnnounced = Message<"agentd.v1.ToolCallAnnounced"> & {
   /**
    * The stream's session.
    *
@@ -1930,20 +1930,20 @@ export type RunResponse_ToolCallNotice = Message<"agentd.v1.RunResponse.ToolCall
 };
 
 /**
- * Describes the message agentd.v1.RunResponse.ToolCallNotice.
- * Use `create(RunResponse_ToolCallNoticeSchema)` to create a new message.
+ * Describes the message agentd.v1.ToolCallAnnounced.
+ * Use `create(ToolCallAnnouncedSchema)` to create a new message.
  */
-export const RunResponse_ToolCallNoticeSchema: GenMessage<RunResponse_ToolCallNotice> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 1, 17);
+export const ToolCallAnnouncedSchema: GenMessage<ToolCallAnnounced> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_service, 17);
 
 /**
- * Retract tells the client to drop what it has of unfinished messages: their
+ * MessageRetracted tells the client to drop what it has of unfinished messages: their
  * model calls are made again, and text that comes under the same message_id
  * starts the message over.
  *
- * @generated from message agentd.v1.RunResponse.Retract
+ * @generated from message agentd.v1.MessageRetracted
  */
-export type RunResponse_Retract = Message<"agentd.v1.RunResponse.Retract"> & {
+export type MessageRetracted = Message<"agentd.v1.MessageRetracted"> & {
   /**
    * The stream's session.
    *
@@ -1967,18 +1967,18 @@ export type RunResponse_Retract = Message<"agentd.v1.RunResponse.Retract"> & {
 };
 
 /**
- * Describes the message agentd.v1.RunResponse.Retract.
- * Use `create(RunResponse_RetractSchema)` to create a new message.
+ * Describes the message agentd.v1.MessageRetracted.
+ * Use `create(MessageRetractedSchema)` to create a new message.
  */
-export const RunResponse_RetractSchema: GenMessage<RunResponse_Retract> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 1, 18);
+export const MessageRetractedSchema: GenMessage<MessageRetracted> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_service, 18);
 
 /**
- * ToolResult tells that a tool call has been answered, by whichever client.
+ * ToolCallAnswered tells that a tool call has been answered, by whichever client.
  *
- * @generated from message agentd.v1.RunResponse.ToolResult
+ * @generated from message agentd.v1.ToolCallAnswered
  */
-export type RunResponse_ToolResult = Message<"agentd.v1.RunResponse.ToolResult"> & {
+export type ToolCallAnswered = Message<"agentd.v1.ToolCallAnswered"> & {
   /**
    * The stream's session.
    *
@@ -2003,7 +2003,7 @@ export type RunResponse_ToolResult = Message<"agentd.v1.RunResponse.ToolResult">
   /**
    * What the model sees.
    *
-   * @generated from oneof agentd.v1.RunResponse.ToolResult.result
+   * @generated from oneof agentd.v1.ToolCallAnswered.result
    */
   result: {
     /**
@@ -2039,18 +2039,18 @@ export type RunResponse_ToolResult = Message<"agentd.v1.RunResponse.ToolResult">
 };
 
 /**
- * Describes the message agentd.v1.RunResponse.ToolResult.
- * Use `create(RunResponse_ToolResultSchema)` to create a new message.
+ * Describes the message agentd.v1.ToolCallAnswered.
+ * Use `create(ToolCallAnsweredSchema)` to create a new message.
  */
-export const RunResponse_ToolResultSchema: GenMessage<RunResponse_ToolResult> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 1, 19);
+export const ToolCallAnsweredSchema: GenMessage<ToolCallAnswered> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_service, 19);
 
 /**
  * InteractionRequested tells that the turn asks a person.
  *
- * @generated from message agentd.v1.RunResponse.InteractionRequested
+ * @generated from message agentd.v1.InteractionRequested
  */
-export type RunResponse_InteractionRequested = Message<"agentd.v1.RunResponse.InteractionRequested"> & {
+export type InteractionRequested = Message<"agentd.v1.InteractionRequested"> & {
   /**
    * What is asked.
    *
@@ -2060,19 +2060,19 @@ export type RunResponse_InteractionRequested = Message<"agentd.v1.RunResponse.In
 };
 
 /**
- * Describes the message agentd.v1.RunResponse.InteractionRequested.
- * Use `create(RunResponse_InteractionRequestedSchema)` to create a new message.
+ * Describes the message agentd.v1.InteractionRequested.
+ * Use `create(InteractionRequestedSchema)` to create a new message.
  */
-export const RunResponse_InteractionRequestedSchema: GenMessage<RunResponse_InteractionRequested> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 1, 20);
+export const InteractionRequestedSchema: GenMessage<InteractionRequested> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_service, 20);
 
 /**
  * InteractionResolved tells that nobody is asked any more. The call of an
- * approved tool follows as ToolCallRequest or ToolCallNotice.
+ * approved tool follows as ToolCallRequest or ToolCallAnnounced.
  *
- * @generated from message agentd.v1.RunResponse.InteractionResolved
+ * @generated from message agentd.v1.InteractionResolved
  */
-export type RunResponse_InteractionResolved = Message<"agentd.v1.RunResponse.InteractionResolved"> & {
+export type InteractionResolved = Message<"agentd.v1.InteractionResolved"> & {
   /**
    * Its status is resolved or canceled.
    *
@@ -2082,11 +2082,11 @@ export type RunResponse_InteractionResolved = Message<"agentd.v1.RunResponse.Int
 };
 
 /**
- * Describes the message agentd.v1.RunResponse.InteractionResolved.
- * Use `create(RunResponse_InteractionResolvedSchema)` to create a new message.
+ * Describes the message agentd.v1.InteractionResolved.
+ * Use `create(InteractionResolvedSchema)` to create a new message.
  */
-export const RunResponse_InteractionResolvedSchema: GenMessage<RunResponse_InteractionResolved> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 1, 21);
+export const InteractionResolvedSchema: GenMessage<InteractionResolved> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_service, 21);
 
 /**
  * ToolCallUnserved says that a tool call waits and that no attached client has
@@ -2095,9 +2095,9 @@ export const RunResponse_InteractionResolvedSchema: GenMessage<RunResponse_Inter
  * later. It is not stored, and its seq is 0. The call waits on; a client that
  * attaches with the tool is asked.
  *
- * @generated from message agentd.v1.RunResponse.ToolCallUnserved
+ * @generated from message agentd.v1.ToolCallUnserved
  */
-export type RunResponse_ToolCallUnserved = Message<"agentd.v1.RunResponse.ToolCallUnserved"> & {
+export type ToolCallUnserved = Message<"agentd.v1.ToolCallUnserved"> & {
   /**
    * The stream's session.
    *
@@ -2135,18 +2135,18 @@ export type RunResponse_ToolCallUnserved = Message<"agentd.v1.RunResponse.ToolCa
 };
 
 /**
- * Describes the message agentd.v1.RunResponse.ToolCallUnserved.
- * Use `create(RunResponse_ToolCallUnservedSchema)` to create a new message.
+ * Describes the message agentd.v1.ToolCallUnserved.
+ * Use `create(ToolCallUnservedSchema)` to create a new message.
  */
-export const RunResponse_ToolCallUnservedSchema: GenMessage<RunResponse_ToolCallUnserved> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 1, 22);
+export const ToolCallUnservedSchema: GenMessage<ToolCallUnserved> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_service, 22);
 
 /**
  * Display is a projection of an event for user interfaces. It is computed from
  * the event alone.
  *
  * Text and reasoning have deltas only; the closing chunk of the agent, or the end
- * of the turn, completes them. A Retract cancels the text and the reasoning of its
+ * of the turn, completes them. A MessageRetracted cancels the text and the reasoning of its
  * message, or of `message:*`, all that is unfinished.
  *
  * @generated from message agentd.v1.Display
@@ -2188,7 +2188,7 @@ export type Display = Message<"agentd.v1.Display"> & {
  * Use `create(DisplaySchema)` to create a new message.
  */
 export const DisplaySchema: GenMessage<Display> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 2);
+  messageDesc(file_agentd_v1_service, 23);
 
 /**
  * Kind is what an event is about.
@@ -2250,7 +2250,7 @@ export enum Display_Kind {
  * Describes the enum agentd.v1.Display.Kind.
  */
 export const Display_KindSchema: GenEnum<Display_Kind> = /*@__PURE__*/
-  enumDesc(file_agentd_v1_service, 2, 0);
+  enumDesc(file_agentd_v1_service, 23, 0);
 
 /**
  * Phase is what has become of it.
@@ -2326,7 +2326,7 @@ export enum Display_Phase {
  * Describes the enum agentd.v1.Display.Phase.
  */
 export const Display_PhaseSchema: GenEnum<Display_Phase> = /*@__PURE__*/
-  enumDesc(file_agentd_v1_service, 2, 1);
+  enumDesc(file_agentd_v1_service, 23, 1);
 
 /**
  * Visibility is for whom it is.
@@ -2362,7 +2362,7 @@ export enum Display_Visibility {
  * Describes the enum agentd.v1.Display.Visibility.
  */
 export const Display_VisibilitySchema: GenEnum<Display_Visibility> = /*@__PURE__*/
-  enumDesc(file_agentd_v1_service, 2, 2);
+  enumDesc(file_agentd_v1_service, 23, 2);
 
 /**
  * Agentd runs agent trees. It is served for the Connect, gRPC and gRPC-Web

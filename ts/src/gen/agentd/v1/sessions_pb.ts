@@ -9,7 +9,7 @@ import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobu
 import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import type { Interaction, InteractionStatus, Resolution } from "./interactions_pb.js";
 import { file_agentd_v1_interactions } from "./interactions_pb.js";
-import type { Display_Visibility, RunRequest_ExecuteRequest, RunRequest_ToolCallResponse, RunResponse, RunResponse_CancelReceipt, RunResponse_ErrorResponse, RunResponse_ModelCallEnded, RunResponse_ToolCallRequest } from "./service_pb.js";
+import type { CancelReceipt, Display_Visibility, ModelCallEnded, RunRequest_ExecuteRequest, RunRequest_ToolCallResponse, RunResponse, RunResponse_ErrorResponse, RunResponse_ToolCallRequest } from "./service_pb.js";
 import { file_agentd_v1_service } from "./service_pb.js";
 import type { ErrorCode, GenerationSettings, Part, StopReason, UsageSummary } from "./types_pb.js";
 import { file_agentd_v1_types } from "./types_pb.js";
@@ -21,7 +21,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file agentd/v1/sessions.proto.
  */
 export const file_agentd_v1_sessions: GenFile = /*@__PURE__*/
-  fileDesc("ChhhZ2VudGQvdjEvc2Vzc2lvbnMucHJvdG8SCWFnZW50ZC52MSLtAwoHU2Vzc2lvbhIKCgJpZBgBIAEoCRImCgVzdGF0ZRgCIAEoDjIXLmFnZW50ZC52MS5TZXNzaW9uU3RhdGUSLgoGbGFiZWxzGAMgAygLMh4uYWdlbnRkLnYxLlNlc3Npb24uTGFiZWxzRW50cnkSEgoKY2xpZW50X3JlZhgEIAEoCRIPCgdjcmVhdG9yGAUgASgJEi8KC2NyZWF0ZV90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgt1cGRhdGVfdGltZRgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJgoFdXNhZ2UYCCABKAsyFy5hZ2VudGQudjEuVXNhZ2VTdW1tYXJ5Eg8KB3ZlcnNpb24YCSABKAMSEwoLZm9ya2VkX2Zyb20YCiABKAkSEQoJZm9ya2VkX2F0GAsgASgDEhQKDGxhc3RfdHVybl9pZBgMIAEoCRIvChBsYXN0X3R1cm5fc3RhdHVzGA0gASgOMhUuYWdlbnRkLnYxLlR1cm5TdGF0dXMSEAoIbGFzdF9zZXEYDiABKAMSDgoGcHVyZ2VkGA8gASgIGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEihgYKBFR1cm4SCgoCaWQYASABKAkSEgoKc2Vzc2lvbl9pZBgCIAEoCRIlCgZzdGF0dXMYAyABKA4yFS5hZ2VudGQudjEuVHVyblN0YXR1cxIWCg5zdGF0dXNfbWVzc2FnZRgEIAEoCRIoCgplcnJvcl9jb2RlGAUgASgOMhQuYWdlbnRkLnYxLkVycm9yQ29kZRITCgt1c2VyX3Byb21wdBgGIAEoCRITCgtvdXRwdXRfdGV4dBgHIAEoCRImCgV1c2FnZRgIIAEoCzIXLmFnZW50ZC52MS5Vc2FnZVN1bW1hcnkSLwoLY3JlYXRlX3RpbWUYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnN0YXJ0X3RpbWUYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZF90aW1lGAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCghkdXJhdGlvbhgMIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIRCglhZnRlcl9zZXEYDSABKAMSQgoScGVuZGluZ190b29sX2NhbGxzGA4gAygLMiYuYWdlbnRkLnYxLlJ1blJlc3BvbnNlLlRvb2xDYWxsUmVxdWVzdBIVCg1pbmplY3RlZF9pbnRvGA8gASgJEjUKB3JlY2VpcHQYECABKAsyJC5hZ2VudGQudjEuUnVuUmVzcG9uc2UuQ2FuY2VsUmVjZWlwdBIxChFzdHJ1Y3R1cmVkX291dHB1dBgRIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIqCgtzdG9wX3JlYXNvbhgSIAEoDjIVLmFnZW50ZC52MS5TdG9wUmVhc29uEg0KBW1vZGVsGBMgASgJEjQKFHBlbmRpbmdfaW50ZXJhY3Rpb25zGBQgAygLMhYuYWdlbnRkLnYxLkludGVyYWN0aW9uEh4KBXBhcnRzGBUgAygLMg8uYWdlbnRkLnYxLlBhcnQirwEKFENyZWF0ZVNlc3Npb25SZXF1ZXN0EjsKBmxhYmVscxgBIAMoCzIrLmFnZW50ZC52MS5DcmVhdGVTZXNzaW9uUmVxdWVzdC5MYWJlbHNFbnRyeRISCgpjbGllbnRfcmVmGAIgASgJEhcKD2lkZW1wb3RlbmN5X2tleRgDIAEoCRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIjwKFUNyZWF0ZVNlc3Npb25SZXNwb25zZRIjCgdzZXNzaW9uGAEgASgLMhIuYWdlbnRkLnYxLlNlc3Npb24iJwoRR2V0U2Vzc2lvblJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCSI5ChJHZXRTZXNzaW9uUmVzcG9uc2USIwoHc2Vzc2lvbhgBIAEoCzISLmFnZW50ZC52MS5TZXNzaW9uIuADChNMaXN0U2Vzc2lvbnNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoBRISCgpwYWdlX3Rva2VuGAIgASgJEicKBnN0YXRlcxgDIAMoDjIXLmFnZW50ZC52MS5TZXNzaW9uU3RhdGUSOgoGbGFiZWxzGAQgAygLMiouYWdlbnRkLnYxLkxpc3RTZXNzaW9uc1JlcXVlc3QuTGFiZWxzRW50cnkSEgoKY2xpZW50X3JlZhgFIAEoCRIsCg10dXJuX3N0YXR1c2VzGAYgAygOMhUuYWdlbnRkLnYxLlR1cm5TdGF0dXMSMQoNY3JlYXRlZF9hZnRlchgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMgoOY3JlYXRlZF9iZWZvcmUYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjEKDXVwZGF0ZWRfYWZ0ZXIYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjIKDnVwZGF0ZWRfYmVmb3JlGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIlUKFExpc3RTZXNzaW9uc1Jlc3BvbnNlEiQKCHNlc3Npb25zGAEgAygLMhIuYWdlbnRkLnYxLlNlc3Npb24SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIogCChRVcGRhdGVTZXNzaW9uUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhQKB3ZlcnNpb24YAiABKANIAIgBARI7CgZsYWJlbHMYAyADKAsyKy5hZ2VudGQudjEuVXBkYXRlU2Vzc2lvblJlcXVlc3QuTGFiZWxzRW50cnkSFwoKY2xpZW50X3JlZhgEIAEoCUgBiAEBEiYKBXN0YXRlGAUgASgOMhcuYWdlbnRkLnYxLlNlc3Npb25TdGF0ZRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQgoKCF92ZXJzaW9uQg0KC19jbGllbnRfcmVmIjwKFVVwZGF0ZVNlc3Npb25SZXNwb25zZRIjCgdzZXNzaW9uGAEgASgLMhIuYWdlbnRkLnYxLlNlc3Npb24iKgoURGVsZXRlU2Vzc2lvblJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCSIXChVEZWxldGVTZXNzaW9uUmVzcG9uc2Ui2QEKEkZvcmtTZXNzaW9uUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhAKA3NlcRgCIAEoA0gAiAEBEjkKBmxhYmVscxgDIAMoCzIpLmFnZW50ZC52MS5Gb3JrU2Vzc2lvblJlcXVlc3QuTGFiZWxzRW50cnkSEgoKY2xpZW50X3JlZhgEIAEoCRIXCg9pZGVtcG90ZW5jeV9rZXkYBSABKAkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIGCgRfc2VxIjoKE0ZvcmtTZXNzaW9uUmVzcG9uc2USIwoHc2Vzc2lvbhgBIAEoCzISLmFnZW50ZC52MS5TZXNzaW9uIkoKEUNyZWF0ZVR1cm5SZXF1ZXN0EjUKB2V4ZWN1dGUYASABKAsyJC5hZ2VudGQudjEuUnVuUmVxdWVzdC5FeGVjdXRlUmVxdWVzdCIzChJDcmVhdGVUdXJuUmVzcG9uc2USHQoEdHVybhgBIAEoCzIPLmFnZW50ZC52MS5UdXJuIkQKDkdldFR1cm5SZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSDwoHdHVybl9pZBgCIAEoCRINCgVwYXJ0cxgDIAEoCCIwCg9HZXRUdXJuUmVzcG9uc2USHQoEdHVybhgBIAEoCzIPLmFnZW50ZC52MS5UdXJuIt0BChBMaXN0VHVybnNSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEQoJcGFnZV9zaXplGAIgASgFEhIKCnBhZ2VfdG9rZW4YAyABKAkSJwoIc3RhdHVzZXMYBCADKA4yFS5hZ2VudGQudjEuVHVyblN0YXR1cxIxCg1jcmVhdGVkX2FmdGVyGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIyCg5jcmVhdGVkX2JlZm9yZRgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiTAoRTGlzdFR1cm5zUmVzcG9uc2USHgoFdHVybnMYASADKAsyDy5hZ2VudGQudjEuVHVybhIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiSAoRQ2FuY2VsVHVyblJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIPCgd0dXJuX2lkGAIgASgJEg4KBnJlYXNvbhgDIAEoCSIzChJDYW5jZWxUdXJuUmVzcG9uc2USHQoEdHVybhgBIAEoCzIPLmFnZW50ZC52MS5UdXJuIlIKFUNhbmNlbFRvb2xDYWxsUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEg8KB3R1cm5faWQYAiABKAkSFAoMdG9vbF9jYWxsX2lkGAMgASgJIjcKFkNhbmNlbFRvb2xDYWxsUmVzcG9uc2USHQoEdHVybhgBIAEoCzIPLmFnZW50ZC52MS5UdXJuIrUBChVMaXN0VHVybkV2ZW50c1JlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIPCgd0dXJuX2lkGAIgASgJEhYKCWFmdGVyX3NlcRgDIAEoA0gAiAEBEg0KBWxpbWl0GAQgASgFEg8KB2Rpc3BsYXkYBSABKAgSMQoKdmlzaWJpbGl0eRgGIAEoDjIdLmFnZW50ZC52MS5EaXNwbGF5LlZpc2liaWxpdHlCDAoKX2FmdGVyX3NlcSJOChZMaXN0VHVybkV2ZW50c1Jlc3BvbnNlEiYKBmV2ZW50cxgBIAMoCzIWLmFnZW50ZC52MS5SdW5SZXNwb25zZRIMCgRtb3JlGAIgASgIIsYBChBXYXRjaFR1cm5SZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSDwoHdHVybl9pZBgCIAEoCRIWCglhZnRlcl9zZXEYAyABKANIAIgBARISCgp0b29sX25hbWVzGAQgAygJEg8KB2Rpc3BsYXkYBSABKAgSMQoKdmlzaWJpbGl0eRgGIAEoDjIdLmFnZW50ZC52MS5EaXNwbGF5LlZpc2liaWxpdHkSDwoHb2JzZXJ2ZRgHIAEoCEIMCgpfYWZ0ZXJfc2VxIjoKEVdhdGNoVHVyblJlc3BvbnNlEiUKBWV2ZW50GAEgASgLMhYuYWdlbnRkLnYxLlJ1blJlc3BvbnNlIngKGFN1Ym1pdFRvb2xSZXN1bHRzUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEg8KB3R1cm5faWQYAiABKAkSNwoHcmVzdWx0cxgDIAMoCzImLmFnZW50ZC52MS5SdW5SZXF1ZXN0LlRvb2xDYWxsUmVzcG9uc2UiaQoZU3VibWl0VG9vbFJlc3VsdHNSZXNwb25zZRItCgdyZWZ1c2VkGAEgAygLMhwuYWdlbnRkLnYxLlJlZnVzZWRUb29sUmVzdWx0Eh0KBHR1cm4YAiABKAsyDy5hZ2VudGQudjEuVHVybiJeChFSZWZ1c2VkVG9vbFJlc3VsdBIUCgx0b29sX2NhbGxfaWQYASABKAkSMwoFZXJyb3IYAiABKAsyJC5hZ2VudGQudjEuUnVuUmVzcG9uc2UuRXJyb3JSZXNwb25zZSJDChVHZXRJbnRlcmFjdGlvblJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIWCg5pbnRlcmFjdGlvbl9pZBgCIAEoCSJFChZHZXRJbnRlcmFjdGlvblJlc3BvbnNlEisKC2ludGVyYWN0aW9uGAEgASgLMhYuYWdlbnRkLnYxLkludGVyYWN0aW9uIpUBChdMaXN0SW50ZXJhY3Rpb25zUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEg8KB3R1cm5faWQYAiABKAkSEQoJcGFnZV9zaXplGAMgASgFEhIKCnBhZ2VfdG9rZW4YBCABKAkSLgoIc3RhdHVzZXMYBSADKA4yHC5hZ2VudGQudjEuSW50ZXJhY3Rpb25TdGF0dXMiYQoYTGlzdEludGVyYWN0aW9uc1Jlc3BvbnNlEiwKDGludGVyYWN0aW9ucxgBIAMoCzIWLmFnZW50ZC52MS5JbnRlcmFjdGlvbhIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkicgoZUmVzb2x2ZUludGVyYWN0aW9uUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhYKDmludGVyYWN0aW9uX2lkGAIgASgJEikKCnJlc29sdXRpb24YAyABKAsyFS5hZ2VudGQudjEuUmVzb2x1dGlvbiJJChpSZXNvbHZlSW50ZXJhY3Rpb25SZXNwb25zZRIrCgtpbnRlcmFjdGlvbhgBIAEoCzIWLmFnZW50ZC52MS5JbnRlcmFjdGlvbiIYChZHZXRDYXBhYmlsaXRpZXNSZXF1ZXN0IroCChdHZXRDYXBhYmlsaXRpZXNSZXNwb25zZRIPCgd2ZXJzaW9uGAEgASgJEj4KCXByb3ZpZGVycxgCIAMoCzIrLmFnZW50ZC52MS5HZXRDYXBhYmlsaXRpZXNSZXNwb25zZS5Qcm92aWRlchIVCg1idWlsdGluX3Rvb2xzGAMgAygJEhgKEG1heF9wcm9tcHRfYnl0ZXMYBCABKAMSGQoRbWF4X21lc3NhZ2VfYnl0ZXMYBSABKAMSLAoJcmV0ZW50aW9uGAYgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uGlQKCFByb3ZpZGVyEgwKBG5hbWUYASABKAkSDwoHaGFzX2tleRgCIAEoCBIVCg1idWlsdGluX3Rvb2xzGAMgAygJEhIKCmtleV9oZWFkZXIYBCABKAkiEwoRTGlzdE1vZGVsc1JlcXVlc3QiSwoSTGlzdE1vZGVsc1Jlc3BvbnNlEiAKBm1vZGVscxgBIAMoCzIQLmFnZW50ZC52MS5Nb2RlbBITCgtwcmljZXNfZGF0ZRgCIAEoCSLcBAoFTW9kZWwSDAoEbmFtZRgBIAEoCRIQCghwcm92aWRlchgCIAEoCRIRCglhdmFpbGFibGUYAyABKAgSJQoFcHJpY2UYBCABKAsyFi5hZ2VudGQudjEuTW9kZWwuUHJpY2USMwoMY2FwYWJpbGl0aWVzGAUgASgLMh0uYWdlbnRkLnYxLk1vZGVsLkNhcGFiaWxpdGllcxIVCg1idWlsdGluX3Rvb2xzGAYgAygJEg4KBnNvdXJjZRgHIAEoCRIPCgdyZXRpcmVzGAggASgJGv8BCgVQcmljZRINCgVpbnB1dBgBIAEoARIOCgZjYWNoZWQYAiABKAESDgoGb3V0cHV0GAMgASgBEhgKC2NhY2hlX3dyaXRlGAQgASgBSACIAQESFQoIdGhpbmtpbmcYBSABKAFIAYgBARIRCglsb25nX2Zyb20YBiABKAMSJAoEbG9uZxgHIAEoCzIWLmFnZW50ZC52MS5Nb2RlbC5QcmljZRIMCgRkYXRlGAggASgJEh0KEGNhY2hlX3dyaXRlX2hvdXIYCSABKAFIAogBAUIOCgxfY2FjaGVfd3JpdGVCCwoJX3RoaW5raW5nQhMKEV9jYWNoZV93cml0ZV9ob3VyGokBCgxDYXBhYmlsaXRpZXMSFgoOY29udGV4dF90b2tlbnMYASABKAMSFQoNb3V0cHV0X3Rva2VucxgCIAEoAxIOCgZpbnB1dHMYAyADKAkSEAoIdGhpbmtpbmcYBCABKAgSDQoFdG9vbHMYBSABKAgSGQoRc3RydWN0dXJlZF9vdXRwdXQYBiABKAgiYwoVTGlzdE1vZGVsQ2FsbHNSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSDwoHdHVybl9pZBgCIAEoCRIRCglwYWdlX3NpemUYAyABKAUSEgoKcGFnZV90b2tlbhgEIAEoCSJdChZMaXN0TW9kZWxDYWxsc1Jlc3BvbnNlEioKBWNhbGxzGAEgAygLMhsuYWdlbnRkLnYxLk1vZGVsQ2FsbERldGFpbHMSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIsYBChBNb2RlbENhbGxEZXRhaWxzEjMKBGNhbGwYASABKAsyJS5hZ2VudGQudjEuUnVuUmVzcG9uc2UuTW9kZWxDYWxsRW5kZWQSEwoLaW5zdHJ1Y3Rpb24YAiABKAkSEgoKdG9vbF9uYW1lcxgDIAMoCRIxCgpnZW5lcmF0aW9uGAQgASgLMh0uYWdlbnRkLnYxLkdlbmVyYXRpb25TZXR0aW5ncxIQCghjb250ZW50cxgFIAEoBRIPCgdzdW1tYXJ5GAYgASgJIk8KFkxpc3RTaGFyZWRTdGF0ZVJlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgFEhIKCnBhZ2VfdG9rZW4YAiABKAkSDgoGcHJlZml4GAMgASgJImAKF0xpc3RTaGFyZWRTdGF0ZVJlc3BvbnNlEiwKB2VudHJpZXMYASADKAsyGy5hZ2VudGQudjEuU2hhcmVkU3RhdGVFbnRyeRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiPQoQU2hhcmVkU3RhdGVFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAkSDQoFYnl0ZXMYAyABKAMiKAoYUmVtb3ZlU2hhcmVkU3RhdGVSZXF1ZXN0EgwKBGtleXMYASADKAkiLAoZUmVtb3ZlU2hhcmVkU3RhdGVSZXNwb25zZRIPCgdyZW1vdmVkGAEgAygJKmMKDFNlc3Npb25TdGF0ZRIdChlTRVNTSU9OX1NUQVRFX1VOU1BFQ0lGSUVEEAASGAoUU0VTU0lPTl9TVEFURV9BQ1RJVkUQARIaChZTRVNTSU9OX1NUQVRFX0FSQ0hJVkVEEAIq7wEKClR1cm5TdGF0dXMSGwoXVFVSTl9TVEFUVVNfVU5TUEVDSUZJRUQQABIXChNUVVJOX1NUQVRVU19QRU5ESU5HEAESFwoTVFVSTl9TVEFUVVNfUlVOTklORxACEiIKHlRVUk5fU1RBVFVTX1dBSVRJTkdfRk9SX0NMSUVOVBADEiEKHVRVUk5fU1RBVFVTX1dBSVRJTkdfRk9SX0lOUFVUEAQSGQoVVFVSTl9TVEFUVVNfU1VDQ0VFREVEEAUSFgoSVFVSTl9TVEFUVVNfRkFJTEVEEAYSGAoUVFVSTl9TVEFUVVNfQ0FOQ0VMRUQQBzLyDgoOU2Vzc2lvblNlcnZpY2USUgoNQ3JlYXRlU2Vzc2lvbhIfLmFnZW50ZC52MS5DcmVhdGVTZXNzaW9uUmVxdWVzdBogLmFnZW50ZC52MS5DcmVhdGVTZXNzaW9uUmVzcG9uc2USTgoKR2V0U2Vzc2lvbhIcLmFnZW50ZC52MS5HZXRTZXNzaW9uUmVxdWVzdBodLmFnZW50ZC52MS5HZXRTZXNzaW9uUmVzcG9uc2UiA5ACARJUCgxMaXN0U2Vzc2lvbnMSHi5hZ2VudGQudjEuTGlzdFNlc3Npb25zUmVxdWVzdBofLmFnZW50ZC52MS5MaXN0U2Vzc2lvbnNSZXNwb25zZSIDkAIBElIKDVVwZGF0ZVNlc3Npb24SHy5hZ2VudGQudjEuVXBkYXRlU2Vzc2lvblJlcXVlc3QaIC5hZ2VudGQudjEuVXBkYXRlU2Vzc2lvblJlc3BvbnNlElIKDURlbGV0ZVNlc3Npb24SHy5hZ2VudGQudjEuRGVsZXRlU2Vzc2lvblJlcXVlc3QaIC5hZ2VudGQudjEuRGVsZXRlU2Vzc2lvblJlc3BvbnNlEkwKC0ZvcmtTZXNzaW9uEh0uYWdlbnRkLnYxLkZvcmtTZXNzaW9uUmVxdWVzdBoeLmFnZW50ZC52MS5Gb3JrU2Vzc2lvblJlc3BvbnNlEkkKCkNyZWF0ZVR1cm4SHC5hZ2VudGQudjEuQ3JlYXRlVHVyblJlcXVlc3QaHS5hZ2VudGQudjEuQ3JlYXRlVHVyblJlc3BvbnNlEkUKB0dldFR1cm4SGS5hZ2VudGQudjEuR2V0VHVyblJlcXVlc3QaGi5hZ2VudGQudjEuR2V0VHVyblJlc3BvbnNlIgOQAgESSwoJTGlzdFR1cm5zEhsuYWdlbnRkLnYxLkxpc3RUdXJuc1JlcXVlc3QaHC5hZ2VudGQudjEuTGlzdFR1cm5zUmVzcG9uc2UiA5ACARJJCgpDYW5jZWxUdXJuEhwuYWdlbnRkLnYxLkNhbmNlbFR1cm5SZXF1ZXN0Gh0uYWdlbnRkLnYxLkNhbmNlbFR1cm5SZXNwb25zZRJVCg5DYW5jZWxUb29sQ2FsbBIgLmFnZW50ZC52MS5DYW5jZWxUb29sQ2FsbFJlcXVlc3QaIS5hZ2VudGQudjEuQ2FuY2VsVG9vbENhbGxSZXNwb25zZRJaCg5MaXN0VHVybkV2ZW50cxIgLmFnZW50ZC52MS5MaXN0VHVybkV2ZW50c1JlcXVlc3QaIS5hZ2VudGQudjEuTGlzdFR1cm5FdmVudHNSZXNwb25zZSIDkAIBEkgKCVdhdGNoVHVybhIbLmFnZW50ZC52MS5XYXRjaFR1cm5SZXF1ZXN0GhwuYWdlbnRkLnYxLldhdGNoVHVyblJlc3BvbnNlMAESXgoRU3VibWl0VG9vbFJlc3VsdHMSIy5hZ2VudGQudjEuU3VibWl0VG9vbFJlc3VsdHNSZXF1ZXN0GiQuYWdlbnRkLnYxLlN1Ym1pdFRvb2xSZXN1bHRzUmVzcG9uc2USWgoOR2V0SW50ZXJhY3Rpb24SIC5hZ2VudGQudjEuR2V0SW50ZXJhY3Rpb25SZXF1ZXN0GiEuYWdlbnRkLnYxLkdldEludGVyYWN0aW9uUmVzcG9uc2UiA5ACARJgChBMaXN0SW50ZXJhY3Rpb25zEiIuYWdlbnRkLnYxLkxpc3RJbnRlcmFjdGlvbnNSZXF1ZXN0GiMuYWdlbnRkLnYxLkxpc3RJbnRlcmFjdGlvbnNSZXNwb25zZSIDkAIBEmEKElJlc29sdmVJbnRlcmFjdGlvbhIkLmFnZW50ZC52MS5SZXNvbHZlSW50ZXJhY3Rpb25SZXF1ZXN0GiUuYWdlbnRkLnYxLlJlc29sdmVJbnRlcmFjdGlvblJlc3BvbnNlEloKDkxpc3RNb2RlbENhbGxzEiAuYWdlbnRkLnYxLkxpc3RNb2RlbENhbGxzUmVxdWVzdBohLmFnZW50ZC52MS5MaXN0TW9kZWxDYWxsc1Jlc3BvbnNlIgOQAgESXQoPR2V0Q2FwYWJpbGl0aWVzEiEuYWdlbnRkLnYxLkdldENhcGFiaWxpdGllc1JlcXVlc3QaIi5hZ2VudGQudjEuR2V0Q2FwYWJpbGl0aWVzUmVzcG9uc2UiA5ACARJdCg9MaXN0U2hhcmVkU3RhdGUSIS5hZ2VudGQudjEuTGlzdFNoYXJlZFN0YXRlUmVxdWVzdBoiLmFnZW50ZC52MS5MaXN0U2hhcmVkU3RhdGVSZXNwb25zZSIDkAIBEl4KEVJlbW92ZVNoYXJlZFN0YXRlEiMuYWdlbnRkLnYxLlJlbW92ZVNoYXJlZFN0YXRlUmVxdWVzdBokLmFnZW50ZC52MS5SZW1vdmVTaGFyZWRTdGF0ZVJlc3BvbnNlEk4KCkxpc3RNb2RlbHMSHC5hZ2VudGQudjEuTGlzdE1vZGVsc1JlcXVlc3QaHS5hZ2VudGQudjEuTGlzdE1vZGVsc1Jlc3BvbnNlIgOQAgFCOlo4Z2l0aHViLmNvbS9hcHp1azMvYWdlbnRkL2dlbi9wcm90by9nby9hZ2VudGQvdjE7YWdlbnRkdjFiBnByb3RvMw", [file_agentd_v1_interactions, file_agentd_v1_service, file_agentd_v1_types, file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("ChhhZ2VudGQvdjEvc2Vzc2lvbnMucHJvdG8SCWFnZW50ZC52MSL5AwoHU2Vzc2lvbhIKCgJpZBgBIAEoCRImCgVzdGF0ZRgCIAEoDjIXLmFnZW50ZC52MS5TZXNzaW9uU3RhdGUSLgoGbGFiZWxzGAMgAygLMh4uYWdlbnRkLnYxLlNlc3Npb24uTGFiZWxzRW50cnkSEgoKY2xpZW50X3JlZhgEIAEoCRISCgpjcmVhdGVkX2J5GAUgASgJEi8KC2NyZWF0ZV90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgt1cGRhdGVfdGltZRgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJgoFdXNhZ2UYCCABKAsyFy5hZ2VudGQudjEuVXNhZ2VTdW1tYXJ5Eg8KB3ZlcnNpb24YCSABKAMSEwoLZm9ya2VkX2Zyb20YCiABKAkSGgoSZm9ya2VkX3Rocm91Z2hfc2VxGAsgASgDEhQKDGxhc3RfdHVybl9pZBgMIAEoCRIvChBsYXN0X3R1cm5fc3RhdHVzGA0gASgOMhUuYWdlbnRkLnYxLlR1cm5TdGF0dXMSEAoIbGFzdF9zZXEYDiABKAMSDgoGcHVyZ2VkGA8gASgIGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEi+gUKBFR1cm4SCgoCaWQYASABKAkSEgoKc2Vzc2lvbl9pZBgCIAEoCRIlCgZzdGF0dXMYAyABKA4yFS5hZ2VudGQudjEuVHVyblN0YXR1cxIWCg5zdGF0dXNfbWVzc2FnZRgEIAEoCRIoCgplcnJvcl9jb2RlGAUgASgOMhQuYWdlbnRkLnYxLkVycm9yQ29kZRITCgt1c2VyX3Byb21wdBgGIAEoCRITCgtvdXRwdXRfdGV4dBgHIAEoCRImCgV1c2FnZRgIIAEoCzIXLmFnZW50ZC52MS5Vc2FnZVN1bW1hcnkSLwoLY3JlYXRlX3RpbWUYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnN0YXJ0X3RpbWUYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZF90aW1lGAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCghkdXJhdGlvbhgMIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIRCglhZnRlcl9zZXEYDSABKAMSQgoScGVuZGluZ190b29sX2NhbGxzGA4gAygLMiYuYWdlbnRkLnYxLlJ1blJlc3BvbnNlLlRvb2xDYWxsUmVxdWVzdBIVCg1pbmplY3RlZF9pbnRvGA8gASgJEikKB3JlY2VpcHQYECABKAsyGC5hZ2VudGQudjEuQ2FuY2VsUmVjZWlwdBIxChFzdHJ1Y3R1cmVkX291dHB1dBgRIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIqCgtzdG9wX3JlYXNvbhgSIAEoDjIVLmFnZW50ZC52MS5TdG9wUmVhc29uEg0KBW1vZGVsGBMgASgJEjQKFHBlbmRpbmdfaW50ZXJhY3Rpb25zGBQgAygLMhYuYWdlbnRkLnYxLkludGVyYWN0aW9uEh4KBXBhcnRzGBUgAygLMg8uYWdlbnRkLnYxLlBhcnQirwEKFENyZWF0ZVNlc3Npb25SZXF1ZXN0EjsKBmxhYmVscxgBIAMoCzIrLmFnZW50ZC52MS5DcmVhdGVTZXNzaW9uUmVxdWVzdC5MYWJlbHNFbnRyeRISCgpjbGllbnRfcmVmGAIgASgJEhcKD2lkZW1wb3RlbmN5X2tleRgDIAEoCRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIjwKFUNyZWF0ZVNlc3Npb25SZXNwb25zZRIjCgdzZXNzaW9uGAEgASgLMhIuYWdlbnRkLnYxLlNlc3Npb24iJwoRR2V0U2Vzc2lvblJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCSI5ChJHZXRTZXNzaW9uUmVzcG9uc2USIwoHc2Vzc2lvbhgBIAEoCzISLmFnZW50ZC52MS5TZXNzaW9uIuADChNMaXN0U2Vzc2lvbnNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoBRISCgpwYWdlX3Rva2VuGAIgASgJEicKBnN0YXRlcxgDIAMoDjIXLmFnZW50ZC52MS5TZXNzaW9uU3RhdGUSOgoGbGFiZWxzGAQgAygLMiouYWdlbnRkLnYxLkxpc3RTZXNzaW9uc1JlcXVlc3QuTGFiZWxzRW50cnkSEgoKY2xpZW50X3JlZhgFIAEoCRIsCg10dXJuX3N0YXR1c2VzGAYgAygOMhUuYWdlbnRkLnYxLlR1cm5TdGF0dXMSMQoNY3JlYXRlZF9zaW5jZRgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMgoOY3JlYXRlZF9iZWZvcmUYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjEKDXVwZGF0ZWRfc2luY2UYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjIKDnVwZGF0ZWRfYmVmb3JlGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIlUKFExpc3RTZXNzaW9uc1Jlc3BvbnNlEiQKCHNlc3Npb25zGAEgAygLMhIuYWdlbnRkLnYxLlNlc3Npb24SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIogCChRVcGRhdGVTZXNzaW9uUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhQKB3ZlcnNpb24YAiABKANIAIgBARI7CgZsYWJlbHMYAyADKAsyKy5hZ2VudGQudjEuVXBkYXRlU2Vzc2lvblJlcXVlc3QuTGFiZWxzRW50cnkSFwoKY2xpZW50X3JlZhgEIAEoCUgBiAEBEiYKBXN0YXRlGAUgASgOMhcuYWdlbnRkLnYxLlNlc3Npb25TdGF0ZRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQgoKCF92ZXJzaW9uQg0KC19jbGllbnRfcmVmIjwKFVVwZGF0ZVNlc3Npb25SZXNwb25zZRIjCgdzZXNzaW9uGAEgASgLMhIuYWdlbnRkLnYxLlNlc3Npb24iKgoURGVsZXRlU2Vzc2lvblJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCSIXChVEZWxldGVTZXNzaW9uUmVzcG9uc2Ui6QEKEkZvcmtTZXNzaW9uUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhgKC3Rocm91Z2hfc2VxGAIgASgDSACIAQESOQoGbGFiZWxzGAMgAygLMikuYWdlbnRkLnYxLkZvcmtTZXNzaW9uUmVxdWVzdC5MYWJlbHNFbnRyeRISCgpjbGllbnRfcmVmGAQgASgJEhcKD2lkZW1wb3RlbmN5X2tleRgFIAEoCRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQg4KDF90aHJvdWdoX3NlcSI6ChNGb3JrU2Vzc2lvblJlc3BvbnNlEiMKB3Nlc3Npb24YASABKAsyEi5hZ2VudGQudjEuU2Vzc2lvbiJKChFDcmVhdGVUdXJuUmVxdWVzdBI1CgdleGVjdXRlGAEgASgLMiQuYWdlbnRkLnYxLlJ1blJlcXVlc3QuRXhlY3V0ZVJlcXVlc3QiMwoSQ3JlYXRlVHVyblJlc3BvbnNlEh0KBHR1cm4YASABKAsyDy5hZ2VudGQudjEuVHVybiJECg5HZXRUdXJuUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEg8KB3R1cm5faWQYAiABKAkSDQoFcGFydHMYAyABKAgiMAoPR2V0VHVyblJlc3BvbnNlEh0KBHR1cm4YASABKAsyDy5hZ2VudGQudjEuVHVybiLdAQoQTGlzdFR1cm5zUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJEicKCHN0YXR1c2VzGAQgAygOMhUuYWdlbnRkLnYxLlR1cm5TdGF0dXMSMQoNY3JlYXRlZF9zaW5jZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMgoOY3JlYXRlZF9iZWZvcmUYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIkwKEUxpc3RUdXJuc1Jlc3BvbnNlEh4KBXR1cm5zGAEgAygLMg8uYWdlbnRkLnYxLlR1cm4SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIkgKEUNhbmNlbFR1cm5SZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSDwoHdHVybl9pZBgCIAEoCRIOCgZyZWFzb24YAyABKAkiMwoSQ2FuY2VsVHVyblJlc3BvbnNlEh0KBHR1cm4YASABKAsyDy5hZ2VudGQudjEuVHVybiJSChVDYW5jZWxUb29sQ2FsbFJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIPCgd0dXJuX2lkGAIgASgJEhQKDHRvb2xfY2FsbF9pZBgDIAEoCSI3ChZDYW5jZWxUb29sQ2FsbFJlc3BvbnNlEh0KBHR1cm4YASABKAsyDy5hZ2VudGQudjEuVHVybiK1AQoVTGlzdFR1cm5FdmVudHNSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSDwoHdHVybl9pZBgCIAEoCRIWCglhZnRlcl9zZXEYAyABKANIAIgBARINCgVsaW1pdBgEIAEoBRIPCgdkaXNwbGF5GAUgASgIEjEKCnZpc2liaWxpdHkYBiABKA4yHS5hZ2VudGQudjEuRGlzcGxheS5WaXNpYmlsaXR5QgwKCl9hZnRlcl9zZXEiTgoWTGlzdFR1cm5FdmVudHNSZXNwb25zZRImCgZldmVudHMYASADKAsyFi5hZ2VudGQudjEuUnVuUmVzcG9uc2USDAoEbW9yZRgCIAEoCCLGAQoQV2F0Y2hUdXJuUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEg8KB3R1cm5faWQYAiABKAkSFgoJYWZ0ZXJfc2VxGAMgASgDSACIAQESEgoKdG9vbF9uYW1lcxgEIAMoCRIPCgdkaXNwbGF5GAUgASgIEjEKCnZpc2liaWxpdHkYBiABKA4yHS5hZ2VudGQudjEuRGlzcGxheS5WaXNpYmlsaXR5Eg8KB29ic2VydmUYByABKAhCDAoKX2FmdGVyX3NlcSI6ChFXYXRjaFR1cm5SZXNwb25zZRIlCgVldmVudBgBIAEoCzIWLmFnZW50ZC52MS5SdW5SZXNwb25zZSJ4ChhTdWJtaXRUb29sUmVzdWx0c1JlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIPCgd0dXJuX2lkGAIgASgJEjcKB3Jlc3VsdHMYAyADKAsyJi5hZ2VudGQudjEuUnVuUmVxdWVzdC5Ub29sQ2FsbFJlc3BvbnNlImkKGVN1Ym1pdFRvb2xSZXN1bHRzUmVzcG9uc2USLQoHcmVmdXNlZBgBIAMoCzIcLmFnZW50ZC52MS5SZWZ1c2VkVG9vbFJlc3VsdBIdCgR0dXJuGAIgASgLMg8uYWdlbnRkLnYxLlR1cm4iXgoRUmVmdXNlZFRvb2xSZXN1bHQSFAoMdG9vbF9jYWxsX2lkGAEgASgJEjMKBWVycm9yGAIgASgLMiQuYWdlbnRkLnYxLlJ1blJlc3BvbnNlLkVycm9yUmVzcG9uc2UiQwoVR2V0SW50ZXJhY3Rpb25SZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSFgoOaW50ZXJhY3Rpb25faWQYAiABKAkiRQoWR2V0SW50ZXJhY3Rpb25SZXNwb25zZRIrCgtpbnRlcmFjdGlvbhgBIAEoCzIWLmFnZW50ZC52MS5JbnRlcmFjdGlvbiKVAQoXTGlzdEludGVyYWN0aW9uc1JlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIPCgd0dXJuX2lkGAIgASgJEhEKCXBhZ2Vfc2l6ZRgDIAEoBRISCgpwYWdlX3Rva2VuGAQgASgJEi4KCHN0YXR1c2VzGAUgAygOMhwuYWdlbnRkLnYxLkludGVyYWN0aW9uU3RhdHVzImEKGExpc3RJbnRlcmFjdGlvbnNSZXNwb25zZRIsCgxpbnRlcmFjdGlvbnMYASADKAsyFi5hZ2VudGQudjEuSW50ZXJhY3Rpb24SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJInIKGVJlc29sdmVJbnRlcmFjdGlvblJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIWCg5pbnRlcmFjdGlvbl9pZBgCIAEoCRIpCgpyZXNvbHV0aW9uGAMgASgLMhUuYWdlbnRkLnYxLlJlc29sdXRpb24iSQoaUmVzb2x2ZUludGVyYWN0aW9uUmVzcG9uc2USKwoLaW50ZXJhY3Rpb24YASABKAsyFi5hZ2VudGQudjEuSW50ZXJhY3Rpb24iGAoWR2V0Q2FwYWJpbGl0aWVzUmVxdWVzdCLMAQoXR2V0Q2FwYWJpbGl0aWVzUmVzcG9uc2USDwoHdmVyc2lvbhgBIAEoCRImCglwcm92aWRlcnMYAiADKAsyEy5hZ2VudGQudjEuUHJvdmlkZXISFQoNYnVpbHRpbl90b29scxgDIAMoCRIYChBtYXhfcHJvbXB0X2J5dGVzGAQgASgDEhkKEW1heF9tZXNzYWdlX2J5dGVzGAUgASgDEiwKCXJldGVudGlvbhgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiJUCghQcm92aWRlchIMCgRuYW1lGAEgASgJEg8KB2hhc19rZXkYAiABKAgSFQoNYnVpbHRpbl90b29scxgDIAMoCRISCgprZXlfaGVhZGVyGAQgASgJIhMKEUxpc3RNb2RlbHNSZXF1ZXN0IksKEkxpc3RNb2RlbHNSZXNwb25zZRIgCgZtb2RlbHMYASADKAsyEC5hZ2VudGQudjEuTW9kZWwSEwoLcHJpY2VzX2RhdGUYAiABKAkizAEKBU1vZGVsEgwKBG5hbWUYASABKAkSEAoIcHJvdmlkZXIYAiABKAkSEQoJYXZhaWxhYmxlGAMgASgIEiQKBXByaWNlGAQgASgLMhUuYWdlbnRkLnYxLk1vZGVsUHJpY2USMgoMY2FwYWJpbGl0aWVzGAUgASgLMhwuYWdlbnRkLnYxLk1vZGVsQ2FwYWJpbGl0aWVzEhUKDWJ1aWx0aW5fdG9vbHMYBiADKAkSDgoGc291cmNlGAcgASgJEg8KB3JldGlyZXMYCCABKAkigwIKCk1vZGVsUHJpY2USDQoFaW5wdXQYASABKAESDgoGY2FjaGVkGAIgASgBEg4KBm91dHB1dBgDIAEoARIYCgtjYWNoZV93cml0ZRgEIAEoAUgAiAEBEhUKCHRoaW5raW5nGAUgASgBSAGIAQESEQoJbG9uZ19mcm9tGAYgASgDEiMKBGxvbmcYByABKAsyFS5hZ2VudGQudjEuTW9kZWxQcmljZRIMCgRkYXRlGAggASgJEh0KEGNhY2hlX3dyaXRlX2hvdXIYCSABKAFIAogBAUIOCgxfY2FjaGVfd3JpdGVCCwoJX3RoaW5raW5nQhMKEV9jYWNoZV93cml0ZV9ob3VyIo4BChFNb2RlbENhcGFiaWxpdGllcxIWCg5jb250ZXh0X3Rva2VucxgBIAEoAxIVCg1vdXRwdXRfdG9rZW5zGAIgASgDEg4KBmlucHV0cxgDIAMoCRIQCgh0aGlua2luZxgEIAEoCBINCgV0b29scxgFIAEoCBIZChFzdHJ1Y3R1cmVkX291dHB1dBgGIAEoCCJjChVMaXN0TW9kZWxDYWxsc1JlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIPCgd0dXJuX2lkGAIgASgJEhEKCXBhZ2Vfc2l6ZRgDIAEoBRISCgpwYWdlX3Rva2VuGAQgASgJIl0KFkxpc3RNb2RlbENhbGxzUmVzcG9uc2USKgoFY2FsbHMYASADKAsyGy5hZ2VudGQudjEuTW9kZWxDYWxsRGV0YWlscxIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiugEKEE1vZGVsQ2FsbERldGFpbHMSJwoEY2FsbBgBIAEoCzIZLmFnZW50ZC52MS5Nb2RlbENhbGxFbmRlZBITCgtpbnN0cnVjdGlvbhgCIAEoCRISCgp0b29sX25hbWVzGAMgAygJEjEKCmdlbmVyYXRpb24YBCABKAsyHS5hZ2VudGQudjEuR2VuZXJhdGlvblNldHRpbmdzEhAKCGNvbnRlbnRzGAUgASgFEg8KB3N1bW1hcnkYBiABKAkiTwoWTGlzdFNoYXJlZFN0YXRlUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCRIOCgZwcmVmaXgYAyABKAkiYAoXTGlzdFNoYXJlZFN0YXRlUmVzcG9uc2USLAoHZW50cmllcxgBIAMoCzIbLmFnZW50ZC52MS5TaGFyZWRTdGF0ZUVudHJ5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSI9ChBTaGFyZWRTdGF0ZUVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCRINCgVieXRlcxgDIAEoAyIoChhSZW1vdmVTaGFyZWRTdGF0ZVJlcXVlc3QSDAoEa2V5cxgBIAMoCSIsChlSZW1vdmVTaGFyZWRTdGF0ZVJlc3BvbnNlEg8KB3JlbW92ZWQYASADKAkqYwoMU2Vzc2lvblN0YXRlEh0KGVNFU1NJT05fU1RBVEVfVU5TUEVDSUZJRUQQABIYChRTRVNTSU9OX1NUQVRFX0FDVElWRRABEhoKFlNFU1NJT05fU1RBVEVfQVJDSElWRUQQAirvAQoKVHVyblN0YXR1cxIbChdUVVJOX1NUQVRVU19VTlNQRUNJRklFRBAAEhcKE1RVUk5fU1RBVFVTX1BFTkRJTkcQARIXChNUVVJOX1NUQVRVU19SVU5OSU5HEAISIgoeVFVSTl9TVEFUVVNfV0FJVElOR19GT1JfQ0xJRU5UEAMSIQodVFVSTl9TVEFUVVNfV0FJVElOR19GT1JfSU5QVVQQBBIZChVUVVJOX1NUQVRVU19TVUNDRUVERUQQBRIWChJUVVJOX1NUQVRVU19GQUlMRUQQBhIYChRUVVJOX1NUQVRVU19DQU5DRUxFRBAHMvIOCg5TZXNzaW9uU2VydmljZRJSCg1DcmVhdGVTZXNzaW9uEh8uYWdlbnRkLnYxLkNyZWF0ZVNlc3Npb25SZXF1ZXN0GiAuYWdlbnRkLnYxLkNyZWF0ZVNlc3Npb25SZXNwb25zZRJOCgpHZXRTZXNzaW9uEhwuYWdlbnRkLnYxLkdldFNlc3Npb25SZXF1ZXN0Gh0uYWdlbnRkLnYxLkdldFNlc3Npb25SZXNwb25zZSIDkAIBElQKDExpc3RTZXNzaW9ucxIeLmFnZW50ZC52MS5MaXN0U2Vzc2lvbnNSZXF1ZXN0Gh8uYWdlbnRkLnYxLkxpc3RTZXNzaW9uc1Jlc3BvbnNlIgOQAgESUgoNVXBkYXRlU2Vzc2lvbhIfLmFnZW50ZC52MS5VcGRhdGVTZXNzaW9uUmVxdWVzdBogLmFnZW50ZC52MS5VcGRhdGVTZXNzaW9uUmVzcG9uc2USUgoNRGVsZXRlU2Vzc2lvbhIfLmFnZW50ZC52MS5EZWxldGVTZXNzaW9uUmVxdWVzdBogLmFnZW50ZC52MS5EZWxldGVTZXNzaW9uUmVzcG9uc2USTAoLRm9ya1Nlc3Npb24SHS5hZ2VudGQudjEuRm9ya1Nlc3Npb25SZXF1ZXN0Gh4uYWdlbnRkLnYxLkZvcmtTZXNzaW9uUmVzcG9uc2USSQoKQ3JlYXRlVHVybhIcLmFnZW50ZC52MS5DcmVhdGVUdXJuUmVxdWVzdBodLmFnZW50ZC52MS5DcmVhdGVUdXJuUmVzcG9uc2USRQoHR2V0VHVybhIZLmFnZW50ZC52MS5HZXRUdXJuUmVxdWVzdBoaLmFnZW50ZC52MS5HZXRUdXJuUmVzcG9uc2UiA5ACARJLCglMaXN0VHVybnMSGy5hZ2VudGQudjEuTGlzdFR1cm5zUmVxdWVzdBocLmFnZW50ZC52MS5MaXN0VHVybnNSZXNwb25zZSIDkAIBEkkKCkNhbmNlbFR1cm4SHC5hZ2VudGQudjEuQ2FuY2VsVHVyblJlcXVlc3QaHS5hZ2VudGQudjEuQ2FuY2VsVHVyblJlc3BvbnNlElUKDkNhbmNlbFRvb2xDYWxsEiAuYWdlbnRkLnYxLkNhbmNlbFRvb2xDYWxsUmVxdWVzdBohLmFnZW50ZC52MS5DYW5jZWxUb29sQ2FsbFJlc3BvbnNlEloKDkxpc3RUdXJuRXZlbnRzEiAuYWdlbnRkLnYxLkxpc3RUdXJuRXZlbnRzUmVxdWVzdBohLmFnZW50ZC52MS5MaXN0VHVybkV2ZW50c1Jlc3BvbnNlIgOQAgESSAoJV2F0Y2hUdXJuEhsuYWdlbnRkLnYxLldhdGNoVHVyblJlcXVlc3QaHC5hZ2VudGQudjEuV2F0Y2hUdXJuUmVzcG9uc2UwARJeChFTdWJtaXRUb29sUmVzdWx0cxIjLmFnZW50ZC52MS5TdWJtaXRUb29sUmVzdWx0c1JlcXVlc3QaJC5hZ2VudGQudjEuU3VibWl0VG9vbFJlc3VsdHNSZXNwb25zZRJaCg5HZXRJbnRlcmFjdGlvbhIgLmFnZW50ZC52MS5HZXRJbnRlcmFjdGlvblJlcXVlc3QaIS5hZ2VudGQudjEuR2V0SW50ZXJhY3Rpb25SZXNwb25zZSIDkAIBEmAKEExpc3RJbnRlcmFjdGlvbnMSIi5hZ2VudGQudjEuTGlzdEludGVyYWN0aW9uc1JlcXVlc3QaIy5hZ2VudGQudjEuTGlzdEludGVyYWN0aW9uc1Jlc3BvbnNlIgOQAgESYQoSUmVzb2x2ZUludGVyYWN0aW9uEiQuYWdlbnRkLnYxLlJlc29sdmVJbnRlcmFjdGlvblJlcXVlc3QaJS5hZ2VudGQudjEuUmVzb2x2ZUludGVyYWN0aW9uUmVzcG9uc2USWgoOTGlzdE1vZGVsQ2FsbHMSIC5hZ2VudGQudjEuTGlzdE1vZGVsQ2FsbHNSZXF1ZXN0GiEuYWdlbnRkLnYxLkxpc3RNb2RlbENhbGxzUmVzcG9uc2UiA5ACARJdCg9HZXRDYXBhYmlsaXRpZXMSIS5hZ2VudGQudjEuR2V0Q2FwYWJpbGl0aWVzUmVxdWVzdBoiLmFnZW50ZC52MS5HZXRDYXBhYmlsaXRpZXNSZXNwb25zZSIDkAIBEl0KD0xpc3RTaGFyZWRTdGF0ZRIhLmFnZW50ZC52MS5MaXN0U2hhcmVkU3RhdGVSZXF1ZXN0GiIuYWdlbnRkLnYxLkxpc3RTaGFyZWRTdGF0ZVJlc3BvbnNlIgOQAgESXgoRUmVtb3ZlU2hhcmVkU3RhdGUSIy5hZ2VudGQudjEuUmVtb3ZlU2hhcmVkU3RhdGVSZXF1ZXN0GiQuYWdlbnRkLnYxLlJlbW92ZVNoYXJlZFN0YXRlUmVzcG9uc2USTgoKTGlzdE1vZGVscxIcLmFnZW50ZC52MS5MaXN0TW9kZWxzUmVxdWVzdBodLmFnZW50ZC52MS5MaXN0TW9kZWxzUmVzcG9uc2UiA5ACAUI6WjhnaXRodWIuY29tL2FwenVrMy9hZ2VudGQvZ2VuL3Byb3RvL2dvL2FnZW50ZC92MTthZ2VudGR2MWIGcHJvdG8z", [file_agentd_v1_interactions, file_agentd_v1_service, file_agentd_v1_types, file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * Session is a conversation of many turns.
@@ -60,9 +60,9 @@ export type Session = Message<"agentd.v1.Session"> & {
   /**
    * Who made it. `local`, while there is no authentication.
    *
-   * @generated from field: string creator = 5;
+   * @generated from field: string created_by = 5;
    */
-  creator: string;
+  createdBy: string;
 
   /**
    * When it was made.
@@ -102,9 +102,9 @@ export type Session = Message<"agentd.v1.Session"> & {
   /**
    * The seq that ForkSession was given, or the last one there was.
    *
-   * @generated from field: int64 forked_at = 11;
+   * @generated from field: int64 forked_through_seq = 11;
    */
-  forkedAt: bigint;
+  forkedThroughSeq: bigint;
 
   /**
    * The turn that was started last; empty before the first.
@@ -259,9 +259,9 @@ export type Turn = Message<"agentd.v1.Turn"> & {
   /**
    * What a cancel has stopped.
    *
-   * @generated from field: agentd.v1.RunResponse.CancelReceipt receipt = 16;
+   * @generated from field: agentd.v1.CancelReceipt receipt = 16;
    */
-  receipt?: RunResponse_CancelReceipt | undefined;
+  receipt?: CancelReceipt | undefined;
 
   /**
    * The output as a value, when the agent that gave it has an output_schema,
@@ -460,9 +460,9 @@ export type ListSessionsRequest = Message<"agentd.v1.ListSessionsRequest"> & {
   /**
    * Sessions made at this time or later.
    *
-   * @generated from field: google.protobuf.Timestamp created_after = 7;
+   * @generated from field: google.protobuf.Timestamp created_since = 7;
    */
-  createdAfter?: Timestamp | undefined;
+  createdSince?: Timestamp | undefined;
 
   /**
    * Sessions made before this time.
@@ -474,9 +474,9 @@ export type ListSessionsRequest = Message<"agentd.v1.ListSessionsRequest"> & {
   /**
    * Sessions in which something has happened at this time or later.
    *
-   * @generated from field: google.protobuf.Timestamp updated_after = 9;
+   * @generated from field: google.protobuf.Timestamp updated_since = 9;
    */
-  updatedAfter?: Timestamp | undefined;
+  updatedSince?: Timestamp | undefined;
 
   /**
    * Sessions in which nothing has happened since this time.
@@ -645,9 +645,9 @@ export type ForkSessionRequest = Message<"agentd.v1.ForkSessionRequest"> & {
    * The seq of the last event to inherit; left out: all there is. A seq in the
    * middle of a message inherits nothing of that message.
    *
-   * @generated from field: optional int64 seq = 2;
+   * @generated from field: optional int64 through_seq = 2;
    */
-  seq?: bigint | undefined;
+  throughSeq?: bigint | undefined;
 
   /**
    * As in CreateSessionRequest; nothing of these is inherited.
@@ -836,9 +836,9 @@ export type ListTurnsRequest = Message<"agentd.v1.ListTurnsRequest"> & {
   /**
    * Turns whose prompt was recorded at this time or later.
    *
-   * @generated from field: google.protobuf.Timestamp created_after = 5;
+   * @generated from field: google.protobuf.Timestamp created_since = 5;
    */
-  createdAfter?: Timestamp | undefined;
+  createdSince?: Timestamp | undefined;
 
   /**
    * Turns whose prompt was recorded before this time.
@@ -1478,9 +1478,9 @@ export type GetCapabilitiesResponse = Message<"agentd.v1.GetCapabilitiesResponse
   /**
    * What can serve models.
    *
-   * @generated from field: repeated agentd.v1.GetCapabilitiesResponse.Provider providers = 2;
+   * @generated from field: repeated agentd.v1.Provider providers = 2;
    */
-  providers: GetCapabilitiesResponse_Provider[];
+  providers: Provider[];
 
   /**
    * Builtin tools that the server itself knows; those of the providers come on
@@ -1522,9 +1522,9 @@ export const GetCapabilitiesResponseSchema: GenMessage<GetCapabilitiesResponse> 
 /**
  * Provider serves models.
  *
- * @generated from message agentd.v1.GetCapabilitiesResponse.Provider
+ * @generated from message agentd.v1.Provider
  */
-export type GetCapabilitiesResponse_Provider = Message<"agentd.v1.GetCapabilitiesResponse.Provider"> & {
+export type Provider = Message<"agentd.v1.Provider"> & {
   /**
    * As in provider/model.
    *
@@ -1556,11 +1556,11 @@ export type GetCapabilitiesResponse_Provider = Message<"agentd.v1.GetCapabilitie
 };
 
 /**
- * Describes the message agentd.v1.GetCapabilitiesResponse.Provider.
- * Use `create(GetCapabilitiesResponse_ProviderSchema)` to create a new message.
+ * Describes the message agentd.v1.Provider.
+ * Use `create(ProviderSchema)` to create a new message.
  */
-export const GetCapabilitiesResponse_ProviderSchema: GenMessage<GetCapabilitiesResponse_Provider> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 38, 0);
+export const ProviderSchema: GenMessage<Provider> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_sessions, 39);
 
 /**
  * ListModelsRequest has nothing to say.
@@ -1575,7 +1575,7 @@ export type ListModelsRequest = Message<"agentd.v1.ListModelsRequest"> & {
  * Use `create(ListModelsRequestSchema)` to create a new message.
  */
 export const ListModelsRequestSchema: GenMessage<ListModelsRequest> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 39);
+  messageDesc(file_agentd_v1_sessions, 40);
 
 /**
  * ListModelsResponse lists models.
@@ -1604,7 +1604,7 @@ export type ListModelsResponse = Message<"agentd.v1.ListModelsResponse"> & {
  * Use `create(ListModelsResponseSchema)` to create a new message.
  */
 export const ListModelsResponseSchema: GenMessage<ListModelsResponse> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 40);
+  messageDesc(file_agentd_v1_sessions, 41);
 
 /**
  * Model is a family of models of one name. Of what is left out the server knows
@@ -1637,16 +1637,16 @@ export type Model = Message<"agentd.v1.Model"> & {
   /**
    * Unset where none is known.
    *
-   * @generated from field: agentd.v1.Model.Price price = 4;
+   * @generated from field: agentd.v1.ModelPrice price = 4;
    */
-  price?: Model_Price | undefined;
+  price?: ModelPrice | undefined;
 
   /**
    * Unset where none are known.
    *
-   * @generated from field: agentd.v1.Model.Capabilities capabilities = 5;
+   * @generated from field: agentd.v1.ModelCapabilities capabilities = 5;
    */
-  capabilities?: Model_Capabilities | undefined;
+  capabilities?: ModelCapabilities | undefined;
 
   /**
    * Builtin tools that its provider runs.
@@ -1676,14 +1676,14 @@ export type Model = Message<"agentd.v1.Model"> & {
  * Use `create(ModelSchema)` to create a new message.
  */
 export const ModelSchema: GenMessage<Model> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 41);
+  messageDesc(file_agentd_v1_sessions, 42);
 
 /**
- * Price is in US dollars per million tokens.
+ * ModelPrice is in US dollars per million tokens.
  *
- * @generated from message agentd.v1.Model.Price
+ * @generated from message agentd.v1.ModelPrice
  */
-export type Model_Price = Message<"agentd.v1.Model.Price"> & {
+export type ModelPrice = Message<"agentd.v1.ModelPrice"> & {
   /**
    * Of the request.
    *
@@ -1731,9 +1731,9 @@ export type Model_Price = Message<"agentd.v1.Model.Price"> & {
   /**
    * For long requests.
    *
-   * @generated from field: agentd.v1.Model.Price long = 7;
+   * @generated from field: agentd.v1.ModelPrice long = 7;
    */
-  long?: Model_Price | undefined;
+  long?: ModelPrice | undefined;
 
   /**
    * The day of this price, YYYY-MM-DD, where it is another than prices_date.
@@ -1752,18 +1752,18 @@ export type Model_Price = Message<"agentd.v1.Model.Price"> & {
 };
 
 /**
- * Describes the message agentd.v1.Model.Price.
- * Use `create(Model_PriceSchema)` to create a new message.
+ * Describes the message agentd.v1.ModelPrice.
+ * Use `create(ModelPriceSchema)` to create a new message.
  */
-export const Model_PriceSchema: GenMessage<Model_Price> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 41, 0);
+export const ModelPriceSchema: GenMessage<ModelPrice> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_sessions, 43);
 
 /**
- * Capabilities are what a model can do.
+ * ModelCapabilities are what a model can do.
  *
- * @generated from message agentd.v1.Model.Capabilities
+ * @generated from message agentd.v1.ModelCapabilities
  */
-export type Model_Capabilities = Message<"agentd.v1.Model.Capabilities"> & {
+export type ModelCapabilities = Message<"agentd.v1.ModelCapabilities"> & {
   /**
    * Tokens of request and answer together, or of the request alone where the
    * provider says so; 0 is not known.
@@ -1809,11 +1809,11 @@ export type Model_Capabilities = Message<"agentd.v1.Model.Capabilities"> & {
 };
 
 /**
- * Describes the message agentd.v1.Model.Capabilities.
- * Use `create(Model_CapabilitiesSchema)` to create a new message.
+ * Describes the message agentd.v1.ModelCapabilities.
+ * Use `create(ModelCapabilitiesSchema)` to create a new message.
  */
-export const Model_CapabilitiesSchema: GenMessage<Model_Capabilities> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 41, 1);
+export const ModelCapabilitiesSchema: GenMessage<ModelCapabilities> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_sessions, 44);
 
 /**
  * ListModelCallsRequest names a turn.
@@ -1855,7 +1855,7 @@ export type ListModelCallsRequest = Message<"agentd.v1.ListModelCallsRequest"> &
  * Use `create(ListModelCallsRequestSchema)` to create a new message.
  */
 export const ListModelCallsRequestSchema: GenMessage<ListModelCallsRequest> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 42);
+  messageDesc(file_agentd_v1_sessions, 45);
 
 /**
  * ListModelCallsResponse is a page of what the models of a turn were told.
@@ -1883,7 +1883,7 @@ export type ListModelCallsResponse = Message<"agentd.v1.ListModelCallsResponse">
  * Use `create(ListModelCallsResponseSchema)` to create a new message.
  */
 export const ListModelCallsResponseSchema: GenMessage<ListModelCallsResponse> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 43);
+  messageDesc(file_agentd_v1_sessions, 46);
 
 /**
  * ModelCallDetails is what a model was told in one call. It is not stored but made
@@ -1895,9 +1895,9 @@ export type ModelCallDetails = Message<"agentd.v1.ModelCallDetails"> & {
   /**
    * The call: its message, its agent, what it took.
    *
-   * @generated from field: agentd.v1.RunResponse.ModelCallEnded call = 1;
+   * @generated from field: agentd.v1.ModelCallEnded call = 1;
    */
-  call?: RunResponse_ModelCallEnded | undefined;
+  call?: ModelCallEnded | undefined;
 
   /**
    * The instruction as the model got it: the server's text, the agent's filled in
@@ -1944,7 +1944,7 @@ export type ModelCallDetails = Message<"agentd.v1.ModelCallDetails"> & {
  * Use `create(ModelCallDetailsSchema)` to create a new message.
  */
 export const ModelCallDetailsSchema: GenMessage<ModelCallDetails> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 44);
+  messageDesc(file_agentd_v1_sessions, 47);
 
 /**
  * ListSharedStateRequest says which keys.
@@ -1980,7 +1980,7 @@ export type ListSharedStateRequest = Message<"agentd.v1.ListSharedStateRequest">
  * Use `create(ListSharedStateRequestSchema)` to create a new message.
  */
 export const ListSharedStateRequestSchema: GenMessage<ListSharedStateRequest> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 45);
+  messageDesc(file_agentd_v1_sessions, 48);
 
 /**
  * ListSharedStateResponse is a page of keys.
@@ -2008,7 +2008,7 @@ export type ListSharedStateResponse = Message<"agentd.v1.ListSharedStateResponse
  * Use `create(ListSharedStateResponseSchema)` to create a new message.
  */
 export const ListSharedStateResponseSchema: GenMessage<ListSharedStateResponse> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 46);
+  messageDesc(file_agentd_v1_sessions, 49);
 
 /**
  * SharedStateEntry is one key of state that sessions share.
@@ -2043,7 +2043,7 @@ export type SharedStateEntry = Message<"agentd.v1.SharedStateEntry"> & {
  * Use `create(SharedStateEntrySchema)` to create a new message.
  */
 export const SharedStateEntrySchema: GenMessage<SharedStateEntry> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 47);
+  messageDesc(file_agentd_v1_sessions, 50);
 
 /**
  * RemoveSharedStateRequest names keys.
@@ -2064,7 +2064,7 @@ export type RemoveSharedStateRequest = Message<"agentd.v1.RemoveSharedStateReque
  * Use `create(RemoveSharedStateRequestSchema)` to create a new message.
  */
 export const RemoveSharedStateRequestSchema: GenMessage<RemoveSharedStateRequest> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 48);
+  messageDesc(file_agentd_v1_sessions, 51);
 
 /**
  * RemoveSharedStateResponse says what was removed.
@@ -2085,7 +2085,7 @@ export type RemoveSharedStateResponse = Message<"agentd.v1.RemoveSharedStateResp
  * Use `create(RemoveSharedStateResponseSchema)` to create a new message.
  */
 export const RemoveSharedStateResponseSchema: GenMessage<RemoveSharedStateResponse> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 49);
+  messageDesc(file_agentd_v1_sessions, 52);
 
 /**
  * SessionState is whether a session takes new turns.
@@ -2194,7 +2194,7 @@ export const TurnStatusSchema: GenEnum<TurnStatus> = /*@__PURE__*/
 /**
  * SessionService runs turns in the background. A turn that it has created and one
  * that was started by Agentd.Run are the same: either may be followed, answered
- * and cancelled by the other.
+ * and canceled by the other.
  *
  * It is served on the port of Agentd for the Connect, gRPC and gRPC-Web
  * protocols, binary and JSON, over HTTP/1.1 and HTTP/2. Reads are free of side
@@ -2315,7 +2315,7 @@ export const SessionService: GenService<{
     output: typeof CancelTurnResponseSchema;
   },
   /**
-   * CancelToolCall cancels one call of a running turn: the model sees a cancelled
+   * CancelToolCall cancels one call of a running turn: the model sees a canceled
    * tool, and the turn goes on. A call that has its result stays as it is, and so
    * does a turn that is over.
    *

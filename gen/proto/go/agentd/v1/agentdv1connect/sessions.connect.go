@@ -131,7 +131,7 @@ type SessionServiceClient interface {
 	// CancelTurn cancels a turn, or keeps a queued one from starting, and returns
 	// when nothing of it runs any more. A turn that is over stays as it is.
 	CancelTurn(context.Context, *connect.Request[v1.CancelTurnRequest]) (*connect.Response[v1.CancelTurnResponse], error)
-	// CancelToolCall cancels one call of a running turn: the model sees a cancelled
+	// CancelToolCall cancels one call of a running turn: the model sees a canceled
 	// tool, and the turn goes on. A call that has its result stays as it is, and so
 	// does a turn that is over.
 	CancelToolCall(context.Context, *connect.Request[v1.CancelToolCallRequest]) (*connect.Response[v1.CancelToolCallResponse], error)
@@ -495,7 +495,7 @@ type SessionServiceHandler interface {
 	// CancelTurn cancels a turn, or keeps a queued one from starting, and returns
 	// when nothing of it runs any more. A turn that is over stays as it is.
 	CancelTurn(context.Context, *connect.Request[v1.CancelTurnRequest]) (*connect.Response[v1.CancelTurnResponse], error)
-	// CancelToolCall cancels one call of a running turn: the model sees a cancelled
+	// CancelToolCall cancels one call of a running turn: the model sees a canceled
 	// tool, and the turn goes on. A call that has its result stays as it is, and so
 	// does a turn that is over.
 	CancelToolCall(context.Context, *connect.Request[v1.CancelToolCallRequest]) (*connect.Response[v1.CancelToolCallResponse], error)
