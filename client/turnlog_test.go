@@ -330,7 +330,7 @@ func chunkMsg(id, text string) *agentdv1.RunResponse {
 func noticeMsg(m *agentdv1.RunResponse) *agentdv1.RunResponse {
 	call := m.GetToolCall()
 	return &agentdv1.RunResponse{Seq: m.GetSeq(), TurnId: m.GetTurnId(), Response: &agentdv1.RunResponse_ToolCallAnnounced{
-		ToolCallNotice: &agentdv1.ToolCallAnnounced{
+		ToolCallAnnounced: &agentdv1.ToolCallAnnounced{
 			SessionId: session, ToolCallId: call.GetToolCallId(), ToolName: call.GetToolName(), ToolInput: call.GetToolInput(), AgentPath: call.GetAgentPath(),
 		},
 	}}

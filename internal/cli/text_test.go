@@ -277,7 +277,7 @@ func TestViews(t *testing.T) {
 		{
 			Call: &agentdv1.ModelCallEnded{
 				AgentPath: []string{"root", "a"}, MessageId: "m1", Model: "gpt-x", Duration: durationpb.New(1500 * time.Millisecond),
-				Usage: &agentdv1.TokenUsage{PromptTokens: 12, CompletionTokens: 3}, Cost: new(0.0123),
+				Usage: &agentdv1.TokenUsage{PromptTokens: 12, CompletionTokens: 3}, CostUsd: new(0.0123),
 			},
 			Instruction: "Be\nbrief.", ToolNames: []string{"look", "google_search"}, Contents: 1204, Summary: "It rained.",
 			Generation: &agentdv1.GenerationSettings{Seed: new(int32(7))},

@@ -87,7 +87,7 @@ func unnamed(msgs []*agentdv1.RunResponse) []*agentdv1.RunResponse {
 		m = proto.CloneOf(m)
 		switch r := m.GetResponse().(type) {
 		case *agentdv1.RunResponse_ModelCallEnded:
-			r.ModelCallEnded.Model, r.ModelCallEnded.Provider, r.ModelCallEnded.Cost = "", "", nil
+			r.ModelCallEnded.Model, r.ModelCallEnded.Provider, r.ModelCallEnded.CostUsd = "", "", nil
 		case *agentdv1.RunResponse_ModelCallRetried:
 			r.ModelCallRetried.Message = plain(r.ModelCallRetried.GetMessage())
 		case *agentdv1.RunResponse_Error:

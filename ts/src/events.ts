@@ -3,7 +3,7 @@ import { toJson, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
 import { durationMs, timestampDate, ValueSchema } from "@bufbuild/protobuf/wkt";
 import { codeNameOf, fromResponse, type AgentdError, type ErrorCodeName } from "./errors.js";
 import type { Interaction } from "./gen/agentd/v1/interactions_pb.js";
-import type { Display, RunResponse, RunResponse_CancelReceipt, RunResponse_EndResponse } from "./gen/agentd/v1/service_pb.js";
+import type { Display, RunResponse, CancelReceipt, RunResponse_EndResponse } from "./gen/agentd/v1/service_pb.js";
 import type { UsageSummary } from "./gen/agentd/v1/types_pb.js";
 import {
   callEndedOf,
@@ -140,7 +140,7 @@ export interface End {
   /** What it used. Its cost is of the calls whose price is known; there are unpricedCalls more. */
   readonly usage: UsageSummary | undefined;
   /** What was stopped; undefined when nobody stopped it. */
-  readonly receipt: RunResponse_CancelReceipt | undefined;
+  readonly receipt: CancelReceipt | undefined;
   /** The last answer as a value, when the agent that gave it has an output schema. */
   readonly structuredOutput: JsonValue | undefined;
 }
@@ -196,7 +196,7 @@ function bodyOf(response: RunResponse["response"]): EventBody | undefined {
       const expires = expireTime === undefined ? undefined : timestampDate(expireTime);
       return { type: "tool_unserved", callId: toolCallId, name: toolName, agentPath, expires };
     }
-    case "toolResult": {
+    case "toolCallAnswered": {
       const { toolCallId, toolName, result, parts, agentPath } = response.value;
       return {
         type: "tool_result",

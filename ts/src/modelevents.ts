@@ -2,10 +2,10 @@
 import { durationMs } from "@bufbuild/protobuf/wkt";
 import { codeNameOf, type ErrorCodeName } from "./errors.js";
 import {
-  RunResponse_HistoryCompacted_Reason,
-  type RunResponse_HistoryCompacted,
-  RunResponse_ModelCallEnded_Outcome,
-  type RunResponse_ModelCallEnded,
+  HistoryCompacted_Reason,
+  type HistoryCompacted as CompactedMessage,
+  ModelCallEnded_Outcome,
+  type ModelCallEnded as CallEndedMessage,
   type ModelCallFellBack,
   type ProviderToolsUsed,
   type RawPayloadReceived,
@@ -16,7 +16,7 @@ import { StopReason, type TokenUsage } from "./gen/agentd/v1/types_pb.js";
 export type StopReasonName = keyof typeof StopReason;
 
 /** CallOutcomeName is what has come of a model call: the protocol's Outcome without its prefix. `UNSPECIFIED` is one that an older server does not tell. */
-export type CallOutcomeName = keyof typeof RunResponse_ModelCallEnded_Outcome;
+export type CallOutcomeName = keyof typeof ModelCallEnded_Outcome;
 
 /** ModelCall is what such events have in common. */
 interface ModelCall {
@@ -85,8 +85,8 @@ export interface Citation {
    * The part of the message's text, without thoughts, as offsets in bytes of its UTF-8 form, end behind the last one; both 0 when
    * the provider does not say. See {@link citedPart}.
    */
-  readonly start: number;
-  readonly end: number;
+  readonly startByte: number;
+  readonly endByte: number;
 }
 
 /** ProviderTools tells what a model's own provider has run while it wrote a message, and what the message cites. */
@@ -125,7 +125,7 @@ export interface HistoryCompacted {
 }
 
 /** citedPart is the part of a message's text for which a citation is given; empty when the provider does not say. */
-export function citedPart(text: string, { start, end }: Citation): string {
+export function citedPart(text: string, { startByte, endByte }: Citation): string {
   return new TextDecoder().decode(new TextEncoder().encode(text).subarray(start, end));
 }
 
@@ -133,21 +133,21 @@ export function fallbackOf({ messageId, agentPath, model, nextModel, code, messa
   return { messageId, agentPath, model, nextModel, code: codeNameOf(code), message };
 }
 
-export function callEndedOf(m: RunResponse_ModelCallEnded): ModelCallEnded {
-  const { messageId, agentPath, model, servedModel, provider, usage, llmCalls, cost } = m;
+export function callEndedOf(m: CallEndedMessage): ModelCallEnded {
+  const { messageId, agentPath, model, servedModel, provider, usage, llmCalls, costUsd } = m;
   return {
     messageId,
     agentPath,
-    outcome: (RunResponse_ModelCallEnded_Outcome[m.outcome] as CallOutcomeName | undefined) ?? "UNSPECIFIED",
+    outcome: (ModelCallEnded_Outcome[m.outcome] as CallOutcomeName | undefined) ?? "UNSPECIFIED",
     model,
     servedModel,
     provider,
     usage,
     modelCalls: llmCalls,
-    cost,
+    cost: costUsd,
     stopReason: (StopReason[m.stopReason] as StopReasonName | undefined) ?? "OTHER",
     durationMs: m.duration === undefined ? 0 : durationMs(m.duration),
-    firstTextMs: m.firstText === undefined ? undefined : durationMs(m.firstText),
+    firstTextMs: m.timeToFirstText === undefined ? undefined : durationMs(m.timeToFirstText),
   };
 }
 
@@ -156,7 +156,7 @@ export function providerToolsOf({ messageId, agentPath, uses, citations }: Provi
     messageId,
     agentPath,
     uses: uses.map(({ id, toolName, input, output, error }) => ({ id, name: toolName, input, output, error })),
-    citations: citations.map(({ uri, title, citedText, start, end }) => ({ uri, title, citedText, start, end })),
+    citations: citations.map(({ uri, title, citedText, startByte, endByte }) => ({ uri, title, citedText, startByte, endByte })),
   };
 }
 
@@ -165,13 +165,13 @@ export function rawPayloadOf(m: RawPayloadReceived): RawPayload {
   return { messageId, agentPath, attempt, provider, status, contentType, body, truncated };
 }
 
-export function compactedOf(m: RunResponse_HistoryCompacted): HistoryCompacted {
+export function compactedOf(m: CompactedMessage): HistoryCompacted {
   const { agentPath, summary, throughSeq } = m;
   return {
     agentPath,
     summary,
     throughSeq,
-    overflow: m.reason === RunResponse_HistoryCompacted_Reason.OVERFLOW,
+    overflow: m.reason === HistoryCompacted_Reason.OVERFLOW,
     promptTokens: Number(m.promptTokens),
     contextTokens: Number(m.contextTokens),
   };

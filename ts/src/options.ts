@@ -200,7 +200,7 @@ function budgetOf(name: string, b: Budget): MessageInitShape<typeof BudgetSchema
   return {
     modelCalls: sumOf(`${name}.modelCalls`, b.modelCalls),
     tokens: sumOf(`${name}.tokens`, b.tokens),
-    cost: b.cost === undefined ? 0 : amountOf(`${name}.cost`, b.cost, { least: Number.MIN_VALUE, most: Number.MAX_VALUE }),
+    costUsd: b.cost === undefined ? 0 : amountOf(`${name}.cost`, b.cost, { least: Number.MIN_VALUE, most: Number.MAX_VALUE }),
     ...(wallTime === undefined ? {} : { wallTime }),
   };
 }

@@ -289,7 +289,7 @@ export class Run implements AsyncIterable<Event> {
       case "toolCallCanceled":
         calls.stop(response.value.toolCallId, `the tool call was cancelled: ${response.value.reason}`);
         break;
-      case "toolResult": // this client's, or another one's that was faster
+      case "toolCallAnswered": // this client's, or another one's that was faster
         calls.stop(response.value.toolCallId, "the tool call is answered");
         break;
       case "interactionRequested":

@@ -40,7 +40,7 @@ export class Transcript {
       case "text":
         this.#piece(event);
         break;
-      case "messageRetracted":
+      case "retract":
         this.#retract(event.messageId);
         break;
       case "state":

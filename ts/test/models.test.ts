@@ -7,8 +7,8 @@ import { Code, ConnectError, createRouterTransport } from "@connectrpc/connect";
 import { Agentd, citedPart, llm, Transcript, type Event } from "@apzuk3/agentd";
 import {
   ErrorCode,
-  RunResponse_HistoryCompacted_Reason,
-  RunResponse_ModelCallEnded_Outcome,
+  HistoryCompacted_Reason,
+  ModelCallEnded_Outcome,
   SessionService,
   StopReason,
   type RunResponseSchema,
@@ -21,7 +21,7 @@ type Response = NonNullable<MessageInitShape<typeof RunResponseSchema>["response
 const agentPath = ["root"];
 const messageId = "m1";
 const responses: Response[] = [
-  { case: "historyCompacted", value: { agentPath, summary: "they met", throughSeq: 7n, reason: RunResponse_HistoryCompacted_Reason.OVERFLOW, promptTokens: 900n, contextTokens: 1000n } },
+  { case: "historyCompacted", value: { agentPath, summary: "they met", throughSeq: 7n, reason: HistoryCompacted_Reason.OVERFLOW, promptTokens: 900n, contextTokens: 1000n } },
   { case: "rawPayloadReceived", value: { agentPath, messageId, attempt: 1, provider: "openai", status: 503, contentType: "text/html", body: Uint8Array.of(1, 255), truncated: true } },
   { case: "modelCallFellBack", value: { agentPath, messageId, model: "gpt-x", nextModel: "claude-x", code: ErrorCode.MODEL_UNAVAILABLE, message: "busy" } },
   { case: "outputChunk", value: { agentPath, messageId, content: "Es ist schön." } },
@@ -46,13 +46,13 @@ const responses: Response[] = [
       llmCalls: 2,
       cost: 0.25,
       stopReason: StopReason.MAX_TOKENS,
-      outcome: RunResponse_ModelCallEnded_Outcome.ANSWERED,
+      outcome: ModelCallEnded_Outcome.ANSWERED,
       duration: durationFromMs(3000),
       firstText: durationFromMs(1000),
     },
   },
-  { case: "modelCallEnded", value: { agentPath, llmCalls: 1, stopReason: 4711 as StopReason, outcome: 4711 as RunResponse_ModelCallEnded_Outcome } },
-  { case: "modelCallEnded", value: { agentPath, llmCalls: 1, outcome: RunResponse_ModelCallEnded_Outcome.SUMMARIZED } },
+  { case: "modelCallEnded", value: { agentPath, llmCalls: 1, stopReason: 4711 as StopReason, outcome: 4711 as ModelCallEnded_Outcome } },
+  { case: "modelCallEnded", value: { agentPath, llmCalls: 1, outcome: ModelCallEnded_Outcome.SUMMARIZED } },
   { case: "modelCallFellBack", value: { agentPath, model: "gpt-x", nextModel: "claude-x", code: ErrorCode.TIMEOUT } },
   { case: "end", value: { completed: true } },
 ];
