@@ -126,7 +126,7 @@ export interface HistoryCompacted {
 
 /** citedPart is the part of a message's text for which a citation is given; empty when the provider does not say. */
 export function citedPart(text: string, { startByte, endByte }: Citation): string {
-  return new TextDecoder().decode(new TextEncoder().encode(text).subarray(start, end));
+  return new TextDecoder().decode(new TextEncoder().encode(text).subarray(startByte, endByte));
 }
 
 export function fallbackOf({ messageId, agentPath, model, nextModel, code, message }: ModelCallFellBack): ModelFallback {

@@ -31,7 +31,7 @@ const responses: Response[] = [
       agentPath,
       messageId,
       uses: [{ id: "u1", toolName: "web_search", input: '{"q":"sun"}', output: '["x"]' }, { toolName: "code_execution", error: "no" }],
-      citations: [{ uri: "https://sun.example", title: "Sun", citedText: "sunny", start: 7, end: 13 }, { uri: "https://sky.example" }],
+      citations: [{ uri: "https://sun.example", title: "Sun", citedText: "sunny", startByte: 7, endByte: 13 }, { uri: "https://sky.example" }],
     },
   },
   {
@@ -44,11 +44,11 @@ const responses: Response[] = [
       provider: "anthropic",
       usage: { promptTokens: 5, cacheWriteTokens: 3 },
       llmCalls: 2,
-      cost: 0.25,
+      costUsd: 0.25,
       stopReason: StopReason.MAX_TOKENS,
       outcome: ModelCallEnded_Outcome.ANSWERED,
       duration: durationFromMs(3000),
-      firstText: durationFromMs(1000),
+      timeToFirstText: durationFromMs(1000),
     },
   },
   { case: "modelCallEnded", value: { agentPath, llmCalls: 1, stopReason: 4711 as StopReason, outcome: 4711 as ModelCallEnded_Outcome } },
@@ -95,8 +95,8 @@ test("what happens to model calls is told once, wherever the connection breaks",
       messageId,
       uses: [{ id: "u1", name: "web_search", input: '{"q":"sun"}', output: '["x"]', error: "" }, { id: "", name: "code_execution", input: "", output: "", error: "no" }],
       citations: [
-        { uri: "https://sun.example", title: "Sun", citedText: "sunny", start: 7, end: 13 },
-        { uri: "https://sky.example", title: "", citedText: "", start: 0, end: 0 },
+        { uri: "https://sun.example", title: "Sun", citedText: "sunny", startByte: 7, endByte: 13 },
+        { uri: "https://sky.example", title: "", citedText: "", startByte: 0, endByte: 0 },
       ],
     });
     assert.ok(ended?.type === "model_call_ended");

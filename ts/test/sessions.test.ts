@@ -58,7 +58,7 @@ test("a fork goes its own way", async (t) => {
   await agentd.run({ sessionId, prompt: "again" }).result();
   const whole = await agentd.sessions.fork(sessionId);
   const end = (await gather(agentd.attach(sessionId, { turnId: first.turn.id }))).at(-1)!;
-  const part = await agentd.sessions.fork(sessionId, { seq: end.seq, labels: { from: "the first" } });
+  const part = await agentd.sessions.fork(sessionId, { throughSeq: end.seq, labels: { from: "the first" } });
   assert.deepEqual([part.forkedFrom, part.forkedThroughSeq, part.labels], [sessionId, end.seq, { from: "the first" }]);
   assert.equal((await agentd.run({ sessionId: whole.id, prompt: "go on" }).result()).text, "three");
   assert.equal((await agentd.run({ sessionId: part.id, prompt: "go on" }).result()).text, "two");
