@@ -25,7 +25,7 @@ func (r registry) Resolve(name string, keys map[string]string) (Model, error) {
 		Provider: ref.Provider,
 		Name:     ref.Model,
 		Builtins: ref.Builtins,
-		Takes:    ref.Takes(),
+		Takes:    ref.Takes,
 	}
 	if _, known := ref.Known.Cost(model.Usage{}); known {
 		m.Cost = func(u model.Usage) float64 {

@@ -15,18 +15,17 @@ import (
 // provider serves a script's models as gpt-….
 type provider struct{ s *script }
 
-func (provider) Name() string       { return "openai" }
-func (provider) Builtins() []string { return []string{"web_search"} }
-
-func (p provider) Open(name, key string) (model.LLM, error) {
+func (p provider) Open(name, key string) (model.Model, error) {
 	if key == "" {
-		return nil, model.MissingKey("openai", "OPENAI_API_KEY", "X-Agentd-Openai-Api-Key")
+		return model.Model{}, model.MissingKey("openai", "OPENAI_API_KEY", "X-Agentd-Openai-Api-Key")
 	}
-	return scripted{p.s, name}, nil
+	return model.Model{LLM: scripted{p.s, name}}, nil
 }
 
 // Describe claims what OpenAI's provider does.
-func (provider) Describe() model.Description { return model.Description{Prefixes: []string{"gpt-"}} }
+func (provider) Describe() model.Description {
+	return model.Description{Name: "openai", Prefixes: []string{"gpt-"}, Builtins: []string{"web_search"}}
+}
 
 // TestFromRegistry guards the models of a registry and prices their calls.
 func TestFromRegistry(t *testing.T) {

@@ -39,11 +39,9 @@ type reply struct {
 	calls []string
 }
 
-func (puppet) Name() string       { return "puppet" }
-func (puppet) Keyless()           {}
-func (puppet) Builtins() []string { return nil }
+func (puppet) Describe() model.Description { return model.Description{Name: "puppet", Keyless: true} }
 
-func (p puppet) Open(string, string) (model.LLM, error) { return p, nil }
+func (p puppet) Open(string, string) (model.Model, error) { return model.Model{LLM: p}, nil }
 
 func (p puppet) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
 	c := &modelCall{answer: make(chan reply), over: ctx.Done()}

@@ -9,13 +9,6 @@ import (
 	"github.com/apzuk3/agentd/model/catalog"
 )
 
-// Billed is a Provider that says what its models cost.
-type Billed interface {
-	Provider
-	// Billing must always return the same.
-	Billing() Billing
-}
-
 // Billing is what a provider knows of its models.
 type Billing struct {
 	// As names another provider whose models these are, served in another way: what
@@ -67,7 +60,7 @@ func (r *Registry) PricesDate() string { return r.table.Date }
 // Knows returns what is known of a model of a provider, both as Route returns
 // them.
 func (r *Registry) Knows(provider, model string) Knowledge {
-	k, b := Knowledge{Entry: r.table.Find(provider, model)}, billing(r.providers[provider])
+	k, b := Knowledge{Entry: r.table.Find(provider, model)}, r.about[provider].Billing
 	if b.As != "" {
 		k.Entry = k.Or(r.table.Find(b.As, model))
 	}
@@ -81,8 +74,8 @@ func (r *Registry) Knows(provider, model string) Knowledge {
 // provider in it must be one of the registry's, or one whose models they serve.
 func (r *Registry) WithCatalog(over *catalog.Table) (*Registry, error) {
 	var known []string
-	for name, p := range r.providers {
-		known = append(known, name, cmp.Or(billing(p).As, name))
+	for name, about := range r.about {
+		known = append(known, name, cmp.Or(about.Billing.As, name))
 	}
 	slices.Sort(known)
 	known = slices.Compact(known)
@@ -98,17 +91,17 @@ func (r *Registry) WithCatalog(over *catalog.Table) (*Registry, error) {
 
 // families are those of a provider that are known to be there.
 func (r *Registry) families(provider string) []string {
-	if billing(r.providers[provider]).Unlisted {
+	if r.about[provider].Billing.Unlisted {
 		return r.own.Families(provider)
 	}
 	return r.table.Families(provider)
 }
 
 // ownCatalogs returns the built-in table with those of the providers laid over it.
-func ownCatalogs(providers map[string]Provider) (*catalog.Table, error) {
+func ownCatalogs(abouts map[string]Description) (*catalog.Table, error) {
 	table := catalog.Builtin()
-	for name, p := range providers {
-		own := billing(p).Catalog
+	for name, about := range abouts {
+		own := about.Billing.Catalog
 		if own == nil {
 			continue
 		}
@@ -118,11 +111,4 @@ func ownCatalogs(providers map[string]Provider) (*catalog.Table, error) {
 		table = table.With(own)
 	}
 	return table, nil
-}
-
-func billing(p Provider) Billing {
-	if b, ok := p.(Billed); ok {
-		return b.Billing()
-	}
-	return Billing{}
 }

@@ -23,7 +23,11 @@ type seller struct {
 	billing model.Billing
 }
 
-func (s seller) Billing() model.Billing { return s.billing }
+func (s seller) Describe() model.Description {
+	d := s.Provider.Describe()
+	d.Billing = s.billing
+	return d
+}
 
 // sold is a registry of the built-in providers and of strangers.
 func sold(t *testing.T, more ...model.Provider) *model.Registry {

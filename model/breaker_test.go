@@ -21,13 +21,12 @@ type breakable struct {
 	do func(ctx context.Context, name, key string, emit func(model.Delta)) (*model.Response, error)
 }
 
-func (breakable) Name() string       { return "fake" }
-func (breakable) Builtins() []string { return nil }
+func (breakable) Describe() model.Description { return model.Description{Name: "fake"} }
 
-func (p breakable) Open(name, key string) (model.LLM, error) {
-	return fake(func(ctx context.Context, emit func(model.Delta)) (*model.Response, error) {
+func (p breakable) Open(name, key string) (model.Model, error) {
+	return model.Model{LLM: fake(func(ctx context.Context, emit func(model.Delta)) (*model.Response, error) {
 		return p.do(ctx, name, key, emit)
-	}), nil
+	})}, nil
 }
 
 // guarded opens a model of a provider behind a breaker.

@@ -8,16 +8,14 @@ import (
 	"strings"
 )
 
-// Described is a Provider that says more of itself than its name.
-type Described interface {
-	Provider
-	// Describe says it; always the same.
-	Describe() Description
-}
-
-// Description is what a provider says of itself; the zero value is a provider
-// whose models are "name/…" alone, with keys of its own.
+// Description is what a provider says of itself. With a Name alone it is a provider
+// whose models are "name/…", which has keys of its own and no tools, and of whose
+// prices nothing is known.
 type Description struct {
+	// Name is what stands before the slash in "provider/model", and the name of the
+	// provider's key in the caller's keys. Neither empty nor with a slash.
+	Name string
+
 	// Names are names of models that it serves without its own name before them,
 	// and Prefixes what such names may begin with. Of two prefixes that fit a name
 	// the longer one counts. No two providers may claim the same.
@@ -25,17 +23,68 @@ type Description struct {
 	// Rest is true for the provider of all names that nobody claims. There is at
 	// most one.
 	Rest bool
+	// Models are names that Open accepts, sorted, as far as the provider knows them
+	// without asking a network; it may serve others. They may change from one Describe to
+	// the next.
+	Models []string
+
+	// Keyless is true for a provider that needs no key at all.
+	Keyless bool
 	// KeysOf is the provider whose callers' keys it takes, because both belong to
 	// one vendor; "" means that it has keys of its own.
 	KeysOf string
+	// KeyVariables are the environment variables that hold the server's own key, by
+	// convention NAME_API_KEY. Messages name them; nobody reads them but the provider.
+	KeyVariables []string
+	// Secrets are what may stand in no log line and in no record of model calls: the
+	// server's own keys.
+	Secrets []Secret
+	// Endpoint is the URL that calls go to, for the log, which leaves out the user and
+	// the query of a URL; "" for a provider without a network.
+	Endpoint string
+
+	// Builtins are the builtin tools that the provider itself runs, such as
+	// "google_search"; Config then asks for them with genai's own tool fields. A Model
+	// may have fewer or others.
+	Builtins []string
+	// Billing is what the provider knows of its models: prices and abilities.
+	Billing Billing
 }
 
-// describe returns what a provider says of itself.
-func describe(p Provider) Description {
-	if d, ok := p.(Described); ok {
-		return d.Describe()
+// Secret is a text that prints as "***".
+type Secret string
+
+// hidden is how a Secret prints.
+const hidden = "***"
+
+// Secrets are the texts as secrets, without blank ones and without the blanks around
+// them.
+func Secrets(texts ...string) []Secret {
+	var out []Secret
+	for _, text := range texts {
+		if text = strings.TrimSpace(text); text != "" {
+			out = append(out, Secret(text))
+		}
 	}
-	return Description{}
+	return out
+}
+
+// String does not tell the text.
+func (Secret) String() string { return hidden }
+
+// GoString does as String.
+func (Secret) GoString() string { return hidden }
+
+// MarshalText does as String.
+func (Secret) MarshalText() ([]byte, error) { return []byte(hidden), nil }
+
+// KeyHeader is the request header in which callers bring their own key for the
+// provider: X-Agentd-Acme-Api-Key; "" if it needs none.
+func (d Description) KeyHeader() string {
+	if d.Keyless {
+		return ""
+	}
+	return KeyHeader(cmp.Or(d.KeysOf, d.Name))
 }
 
 // KeyHeader is the request header in which callers bring their own key for a
@@ -44,30 +93,40 @@ func KeyHeader(provider string) string {
 	return textproto.CanonicalMIMEHeaderKey("X-Agentd-" + provider + "-Api-Key")
 }
 
-// standIn is a provider in the place of another one, of which it has what it does
-// not say of itself.
+// claimsNothing tells whether the provider serves no names but "name/…", with keys of
+// its own.
+func (d Description) claimsNothing() bool {
+	return len(d.Names) == 0 && len(d.Prefixes) == 0 && !d.Rest && d.KeysOf == ""
+}
+
+// standIn is a provider in the place of another one, whose models and callers' keys
+// it takes.
 type standIn struct {
 	Provider
-	as Description
+	before Description // of the other one
+}
+
+// Describe implements Provider.
+func (s standIn) Describe() Description {
+	d := s.Provider.Describe()
+	d.Names, d.Prefixes, d.Rest, d.KeysOf = s.before.Names, s.before.Prefixes, s.before.Rest, s.before.KeysOf
+	return d
 }
 
 // Instead returns providers with others added, which take the place of those of
-// the same name. One that is no Described is described as the one whose place it
-// takes. The result is for NewRegistry.
+// the same name. One that claims no models, and no other provider's keys, takes over
+// what the one has whose place it takes. The result is for NewRegistry.
 func Instead(providers, others []Provider) []Provider {
 	out := slices.Clone(providers)
 	for _, o := range others {
-		at := slices.IndexFunc(out, func(p Provider) bool { return p.Name() == o.Name() })
+		about := o.Describe()
+		at := slices.IndexFunc(out, func(p Provider) bool { return p.Describe().Name == about.Name })
 		if at < 0 {
 			out = append(out, o)
 			continue
 		}
-		before := describe(out[at])
-		if s, ok := out[at].(standIn); ok {
-			before = s.as
-		}
-		if _, ok := o.(Described); !ok {
-			o = standIn{o, before}
+		if about.claimsNothing() {
+			o = standIn{o, out[at].Describe()}
 		}
 		out[at] = o
 	}

@@ -21,27 +21,6 @@ type File struct {
 	Result bool
 }
 
-// FileTaker is an LLM that knows which files it has a way for. What it takes the
-// provider may still refuse.
-type FileTaker interface {
-	LLM
-	// Takes returns nil, or an *Error of KindInvalid that names the media type and
-	// the provider: the one with which Generate would refuse the file. It makes no
-	// network call and may be called from many goroutines at once.
-	Takes(f File) error
-}
-
-// Takes tells why the model takes no file of a kind, nil if it does; it is nil for
-// a model that does not say.
-func (r Ref) Takes() func(File) error { return takesOf(r.LLM) }
-
-func takesOf(llm LLM) func(File) error {
-	if t, ok := llm.(FileTaker); ok {
-		return t.Takes
-	}
-	return nil
-}
-
 // filterFiles tells a model in words of the files that it does not take: they may
 // have come while the conversation was another model's, or from a tool, and must
 // not end it. takes may be nil.

@@ -161,25 +161,30 @@ type LLM interface {
 	Generate(ctx context.Context, req *Request, emit func(Delta)) (*Response, error)
 }
 
-// ToolRunner is an LLM that has other tools of its provider than Provider.Builtins
-// names.
-type ToolRunner interface {
+// Model is an open model: one model of one provider, with a key.
+type Model struct {
+	// LLM makes the calls. Required.
 	LLM
-	// Builtins are those that it runs; always the same.
-	Builtins() []string
+	// Builtins are the builtin tools that the provider runs for this model; nil means
+	// those of the provider's Description, and an empty list none.
+	Builtins []string
+	// Takes tells for which files the adapter has a way. It returns nil, or an *Error of
+	// KindInvalid that names the media type and the provider: the one with which
+	// Generate would refuse the file. What it takes the provider may still refuse. It
+	// makes no network call and may be called from many goroutines at once. A nil
+	// function means that the model takes, or refuses, whatever it is given.
+	Takes func(File) error
 }
 
-// Provider serves models by name.
+// Provider serves models by name. Its methods may be called from many goroutines at
+// once, and make no network call. Package modeltest tells whether one keeps the
+// contract.
 type Provider interface {
-	// Name is what stands before the slash in "provider/model", and the name of
-	// the provider's key in the caller's keys.
-	Name() string
+	// Describe says what the provider is. It always returns the same, but for
+	// Description.Models; the caller does not change what it gets.
+	Describe() Description
 	// Open returns the model. key is the caller's own key, or "" for the
-	// server's. It makes no network call. Its errors are of type *Error: a
-	// missing key is KindAuth and names the environment variable and the header
-	// that would hold it.
-	Open(model, key string) (LLM, error)
-	// Builtins are the builtin tool names that the provider itself runs, such as
-	// "google_search"; Config then asks for them with genai's own tool fields.
-	Builtins() []string
+	// server's. Its errors are of type *Error: a missing key is KindAuth and names
+	// the environment variable and the header that would hold it, see MissingKey.
+	Open(model, key string) (Model, error)
 }

@@ -75,7 +75,7 @@ func Registered(getenv func(name string) string) ([]Provider, error) {
 		return nil, err
 	}
 	out := Instead(ours, others)
-	slices.SortFunc(out, func(a, b Provider) int { return strings.Compare(a.Name(), b.Name()) })
+	slices.SortFunc(out, func(a, b Provider) int { return strings.Compare(a.Describe().Name, b.Describe().Name) })
 	return out, nil
 }
 
@@ -88,8 +88,8 @@ func makeAll(news map[string]New, getenv func(name string) string) ([]Provider, 
 		if err != nil {
 			return nil, fmt.Errorf("provider %q: %w", name, err)
 		}
-		if p.Name() != name {
-			return nil, fmt.Errorf("provider %q calls itself %q", name, p.Name())
+		if own := p.Describe().Name; own != name {
+			return nil, fmt.Errorf("provider %q calls itself %q", name, own)
 		}
 		out = append(out, p)
 	}

@@ -12,10 +12,11 @@ import (
 // named is a provider with nothing but a name.
 type named string
 
-func (n named) Name() string                         { return string(n) }
-func (named) Builtins() []string                     { return nil }
-func (named) Open(string, string) (model.LLM, error) { return nil, errors.ErrUnsupported }
-func panics(f func()) (text string)                  { defer func() { text, _ = recover().(string) }(); f(); return "" }
+func (n named) Describe() model.Description { return model.Description{Name: string(n)} }
+func (named) Open(string, string) (model.Model, error) {
+	return model.Model{}, errors.ErrUnsupported
+}
+func panics(f func()) (text string) { defer func() { text, _ = recover().(string) }(); f(); return "" }
 func makes(p model.Provider, err error) model.New {
 	return func(func(string) string) (model.Provider, error) { return p, err }
 }
@@ -45,7 +46,7 @@ func TestRegister(t *testing.T) {
 	got, err := model.Registered(func(name string) string { return "value of " + name })
 	var names []string
 	for _, p := range got {
-		names = append(names, p.Name())
+		names = append(names, p.Describe().Name)
 	}
 	// Others are imported by tests of this package.
 	strange := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n != "acme" && n != "pond" && n != "zoo" })

@@ -14,26 +14,11 @@ import (
 // maxNameLen bounds a model name, in bytes.
 const maxNameLen = 256
 
-// Keyless is a Provider that needs no key at all.
-type Keyless interface {
-	Provider
-	// Keyless marks the provider; it does nothing.
-	Keyless()
-}
-
-// Lister is a Provider that knows the names of its models without asking a
-// network.
-type Lister interface {
-	Provider
-	// Models are names that Open accepts, sorted.
-	Models() []string
-}
-
 // Registry finds the provider of a model name. It is immutable and safe for
 // concurrent use.
 type Registry struct {
 	providers map[string]Provider
-	keysOf    map[string]string // whose keys a provider takes, if not its own
+	about     map[string]Description // but for Models, which may change
 	routes    routes
 	table     *catalog.Table
 	own       *catalog.Table // what of table is the server's own
@@ -44,27 +29,25 @@ type Registry struct {
 // models.
 func NewRegistry(providers ...Provider) (*Registry, error) {
 	r := &Registry{
-		providers: make(map[string]Provider, len(providers)), keysOf: map[string]string{}, routes: routes{names: map[string]string{}},
+		providers: make(map[string]Provider, len(providers)), about: map[string]Description{}, routes: routes{names: map[string]string{}},
 		own: &catalog.Table{},
 	}
 	for _, p := range providers {
-		name, about := p.Name(), describe(p)
-		if s, ok := p.(standIn); ok {
-			p, about = s.Provider, s.as
-		}
+		about := p.Describe()
+		name := about.Name
 		if name == "" || strings.Contains(name, "/") {
 			return nil, fmt.Errorf("model: provider name %q: must be non-empty and without a slash", name)
 		}
 		if _, ok := r.providers[name]; ok {
 			return nil, fmt.Errorf("model: provider %q is registered twice", name)
 		}
-		r.providers[name], r.keysOf[name] = p, about.KeysOf
+		r.providers[name], r.about[name] = p, about
 		if err := r.routes.claim(name, about); err != nil {
 			return nil, err
 		}
 	}
 	var err error
-	r.table, err = ownCatalogs(r.providers)
+	r.table, err = ownCatalogs(r.about)
 	return r, err
 }
 
@@ -79,6 +62,9 @@ type Ref struct {
 	Builtins []string
 	// LLM is the open model, not yet guarded.
 	LLM LLM
+	// Takes tells why the model takes no file of a kind, nil if it does; it is nil for
+	// a model that does not say. See Model.
+	Takes func(File) error
 	// OwnKey is true when the key is the caller's, not the server's.
 	OwnKey bool
 	// Known is what is known of the model.
@@ -90,11 +76,10 @@ type Ref struct {
 // Guarded returns the model behind a Guard that names this provider, with its
 // calls suspended while it keeps failing, and failed ones made again: see Breaker,
 // which leaves alone what needs no provider, and Again. Each try has the guard's
-// limits to itself. Of files that a FileTaker does not take the model is told in
-// words.
+// limits to itself. Of files that the model does not take it is told in words.
 func (r Ref) Guarded(limits Limits) LLM {
 	limits.Provider = r.Provider
-	llm := filterFiles(Guard(r.LLM, limits), r.Takes())
+	llm := filterFiles(Guard(r.LLM, limits), r.Takes)
 	if limits.Breaker != nil && r.Provider != "scripted" && r.Provider != "echo" {
 		llm = limits.Breaker.wrap(llm, circuitKey{r.Provider, r.Model, r.account}, limits.Retry.WithDefaults().MaxRetryAfter)
 	}
@@ -112,20 +97,23 @@ func (r *Registry) Resolve(name string, keys map[string]string) (Ref, error) {
 		return Ref{}, err
 	}
 	p := r.providers[provider]
-	key := cmp.Or(keys[provider], keys[r.keysOf[provider]])
-	llm, err := p.Open(model, key)
+	key := cmp.Or(keys[provider], keys[r.about[provider].KeysOf])
+	open, err := p.Open(model, key)
 	if err != nil {
 		if _, ok := errors.AsType[*Error](err); !ok {
 			err = &Error{Kind: KindUnavailable, Provider: provider, Message: fmt.Sprintf("cannot open model %q", model), Err: err}
 		}
 		return Ref{}, err
 	}
-	builtins := p.Builtins()
-	if r, ok := llm.(ToolRunner); ok {
-		builtins = r.Builtins()
+	if open.LLM == nil {
+		return Ref{}, &Error{Kind: KindUnavailable, Provider: provider, Message: fmt.Sprintf("model %q was opened without an LLM", model)}
+	}
+	builtins := open.Builtins
+	if builtins == nil {
+		builtins = r.about[provider].Builtins
 	}
 	return Ref{
-		Provider: provider, Model: model, Builtins: builtins, LLM: llm, OwnKey: key != "",
+		Provider: provider, Model: model, Builtins: builtins, LLM: open.LLM, Takes: open.Takes, OwnKey: key != "",
 		Known: r.Knows(provider, model), account: accountOf(key),
 	}, nil
 }
@@ -166,6 +154,10 @@ type Status struct {
 	KeyHeader string
 	// Builtins are the tools that the provider itself runs.
 	Builtins []string
+	// KeyVariables are the environment variables that hold the server's key.
+	KeyVariables []string
+	// Endpoint is the address that calls go to, "" for none.
+	Endpoint string
 	// Models are names that are known to exist, in the form that Resolve takes;
 	// the provider may serve others.
 	Models []string
@@ -177,12 +169,12 @@ func (r *Registry) Providers() []Status {
 	var out []Status
 	for _, name := range r.names() {
 		p := r.providers[name]
-		st := Status{Provider: name, NeedsKey: true, HasKey: true, Builtins: p.Builtins(), KeyHeader: KeyHeader(cmp.Or(r.keysOf[name], name))}
-		models := r.families(name)
-		if l, ok := p.(Lister); ok {
-			models = append(models, l.Models()...)
+		about := p.Describe()
+		st := Status{
+			Provider: name, NeedsKey: !about.Keyless, Builtins: about.Builtins, KeyHeader: about.KeyHeader(),
+			KeyVariables: about.KeyVariables, Endpoint: about.Endpoint,
 		}
-		for _, m := range models {
+		for _, m := range append(r.families(name), about.Models...) {
 			if to, _, err := r.Route(m); err != nil || to != name {
 				m = name + "/" + m
 			}
@@ -190,9 +182,8 @@ func (r *Registry) Providers() []Status {
 				st.Models = append(st.Models, m)
 			}
 		}
-		if _, ok := p.(Keyless); ok {
-			st.NeedsKey, st.HasKey, st.KeyHeader = false, false, ""
-		} else if _, err := p.Open("any", ""); err != nil {
+		if st.NeedsKey {
+			_, err := p.Open("any", "")
 			e, ok := errors.AsType[*Error](err)
 			st.HasKey = !ok || e.Kind != KindAuth
 		}

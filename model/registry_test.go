@@ -17,7 +17,7 @@ type provider struct{ name, key string }
 
 // Describe says what the real ones of these names do.
 func (p provider) Describe() model.Description {
-	return map[string]model.Description{
+	d := map[string]model.Description{
 		"gemini":      {Rest: true},
 		"anthropic":   {Prefixes: []string{"claude-"}},
 		"openai":      {Prefixes: []string{"gpt-", "o1", "o3", "o4", "chatgpt-"}},
@@ -28,21 +28,23 @@ func (p provider) Describe() model.Description {
 		"greedy":      {Prefixes: []string{""}},
 		"other":       {Rest: true},
 	}[p.name]
+	d.Name, d.Builtins = p.name, []string{p.name + "_search"}
+	return d
 }
 
-// plain is a provider that says nothing of itself.
-type plain struct{ model.Provider }
+// plain is a provider that claims nothing.
+type plain struct{ provider }
 
-func (p provider) Name() string       { return p.name }
-func (p provider) Builtins() []string { return []string{p.name + "_search"} }
-func (p provider) Open(name, key string) (model.LLM, error) {
+func (p plain) Describe() model.Description { return model.Description{Name: p.name} }
+
+func (p provider) Open(name, key string) (model.Model, error) {
 	if name == "broken" {
-		return nil, errors.New("boom")
+		return model.Model{}, errors.New("boom")
 	}
 	if key == "" && p.key == "" {
-		return nil, model.MissingKey(p.name, "SOME_API_KEY", "X-Agentd-Some-Api-Key")
+		return model.Model{}, model.MissingKey(p.name, "SOME_API_KEY", "X-Agentd-Some-Api-Key")
 	}
-	return fake(nil), nil
+	return model.Model{LLM: fake(nil)}, nil
 }
 
 func newRegistry(t *testing.T, providers ...model.Provider) *model.Registry {

@@ -3,6 +3,8 @@ package daemon
 import (
 	"fmt"
 	"log/slog"
+	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/apzuk3/agentd/adkbridge"
@@ -77,21 +79,47 @@ func about(cfg *Config, reg *model.Registry) server.About {
 // logModels says which providers the server has a key for, and what to do when
 // it has none.
 func logModels(log *slog.Logger, reg *model.Registry) {
-	var with, without []string
+	var with, without, variables, headers, endpoints []string
 	for _, st := range reg.Providers() {
-		switch {
-		case !st.NeedsKey:
-		case st.HasKey:
+		if at := shown(st.Endpoint); at != "" {
+			endpoints = append(endpoints, st.Provider+"="+at)
+		}
+		if !st.NeedsKey {
+			continue
+		}
+		variables, headers = append(variables, st.KeyVariables...), append(headers, st.KeyHeader)
+		if st.HasKey {
 			with = append(with, st.Provider)
-		default:
+		} else {
 			without = append(without, st.Provider)
 		}
 	}
+	log.Debug("endpoints of providers", slog.Any("endpoints", endpoints))
 	if len(with) > 0 {
 		log.Info("models", slog.Any("server_keys", with), slog.Any("callers_keys_only", without))
 		return
 	}
 	log.Warn("no provider key: only the models echo and scripted/… (try scripted/demo) work without one. " +
-		"Set GEMINI_API_KEY, ANTHROPIC_API_KEY or OPENAI_API_KEY, or have callers send " +
-		"X-Agentd-Gemini-Api-Key, X-Agentd-Anthropic-Api-Key or X-Agentd-Openai-Api-Key")
+		"Set " + oneOf(variables) + ", or have callers send " + oneOf(headers))
+}
+
+// shown is an address without what it says of a user, and without a query, which may
+// hold a key.
+func shown(endpoint string) string {
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return ""
+	}
+	u.User, u.RawQuery, u.Fragment = nil, "", ""
+	return u.String()
+}
+
+// oneOf lists names, each once: "a, b or c".
+func oneOf(names []string) string {
+	names = slices.Compact(slices.Sorted(slices.Values(names)))
+	if len(names) < 2 {
+		return strings.Join(names, "")
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
 }

@@ -15,19 +15,14 @@ import (
 )
 
 // stranger is a provider of other people.
-type stranger struct {
-	name  string
-	about model.Description
-}
+type stranger model.Description
 
-func (s stranger) Name() string                { return s.name }
-func (stranger) Builtins() []string            { return nil }
-func (s stranger) Describe() model.Description { return s.about }
-func (s stranger) Open(_, key string) (model.LLM, error) {
+func (s stranger) Describe() model.Description { return model.Description(s) }
+func (s stranger) Open(_, key string) (model.Model, error) {
 	if key == "" {
-		return nil, model.MissingKey(s.name, "ACME_API_KEY", "X-Agentd-Acme-Api-Key")
+		return model.Model{}, model.MissingKey(s.Name, "ACME_API_KEY", "X-Agentd-Acme-Api-Key")
 	}
-	return nil, &model.Error{Kind: model.KindUnavailable, Provider: s.name, Message: "opened"}
+	return model.Model{}, &model.Error{Kind: model.KindUnavailable, Provider: s.Name, Message: "opened"}
 }
 
 // The providers of every daemon find their keys in the environment, each under its
@@ -51,7 +46,7 @@ func TestProvidersReadTheEnvironment(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			getenv := func(name string) string { return tc.env[name] }
-			d := start(t, daemon.Config{Getenv: getenv, ExtraProviders: []model.Provider{stranger{name: "acme"}}})
+			d := start(t, daemon.Config{Getenv: getenv, ExtraProviders: []model.Provider{stranger{Name: "acme"}}})
 			c := wires(t, d)["Connect, JSON, HTTP/1.1"]
 			var keys []string
 			said := map[string]string{}
@@ -74,7 +69,7 @@ func TestProvidersReadTheEnvironment(t *testing.T) {
 
 // A provider of other people claims model names, but not those that others have.
 func TestStrangersClaimModels(t *testing.T) {
-	acme := stranger{"acme", model.Description{Prefixes: []string{"rocket-", "gpt-rocket-"}}}
+	acme := stranger{Name: "acme", Prefixes: []string{"rocket-", "gpt-rocket-"}}
 	d := agentdtest.Start(t, agentdtest.WithProvider(acme))
 	for name, want := range map[string]string{"rocket-1": "ACME_API_KEY", "gpt-rocket-1": "ACME_API_KEY", "acme/x": "ACME_API_KEY", "gpt-5": "OPENAI_API_KEY", "rocket": "GEMINI_API_KEY"} {
 		_, err := d.Client().Do(t.Context(), llm("root", name), "hi")
@@ -82,11 +77,11 @@ func TestStrangersClaimModels(t *testing.T) {
 			t.Errorf("%s: %v, want %s", name, err, want)
 		}
 	}
-	for want, about := range map[string]model.Description{
-		`"anthropic" and "acme" both claim models that begin with "claude-"`: {Prefixes: []string{"claude-"}},
-		`"gemini" and "acme" both claim the models that nobody else does`:    {Rest: true},
+	for want, about := range map[string]stranger{
+		`"anthropic" and "acme" both claim models that begin with "claude-"`: {Name: "acme", Prefixes: []string{"claude-"}},
+		`"gemini" and "acme" both claim the models that nobody else does`:    {Name: "acme", Rest: true},
 	} {
-		_, err := daemon.New(daemon.Config{ExtraProviders: []model.Provider{stranger{"acme", about}}})
+		_, err := daemon.New(daemon.Config{ExtraProviders: []model.Provider{about}})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, want %s", about, err, want)
 		}
@@ -97,7 +92,7 @@ func TestStrangersClaimModels(t *testing.T) {
 // others.
 func TestCORSKeyHeaders(t *testing.T) {
 	const origin = "https://app.example.com"
-	d := start(t, daemon.Config{CORSOrigins: []string{origin}, ExtraProviders: []model.Provider{stranger{name: "acme"}}})
+	d := start(t, daemon.Config{CORSOrigins: []string{origin}, ExtraProviders: []model.Provider{stranger{Name: "acme"}}})
 	tr := &http.Transport{}
 	t.Cleanup(tr.CloseIdleConnections)
 	for header, allowed := range map[string]bool{

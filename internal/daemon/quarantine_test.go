@@ -19,9 +19,8 @@ const deadlyData = "DAEMON_TEST_DEADLY_DATA"
 // deadly is a provider whose models kill the process that calls them.
 type deadly struct{}
 
-func (deadly) Name() string                          { return "deadly" }
-func (deadly) Builtins() []string                    { return nil }
-func (d deadly) Open(_, _ string) (model.LLM, error) { return d, nil }
+func (deadly) Describe() model.Description             { return model.Description{Name: "deadly"} }
+func (d deadly) Open(_, _ string) (model.Model, error) { return model.Model{LLM: d}, nil }
 func (deadly) Generate(ctx context.Context, _ *model.Request, _ func(model.Delta)) (*model.Response, error) {
 	p, err := os.FindProcess(os.Getpid())
 	if err == nil {

@@ -154,9 +154,10 @@ type counted struct {
 	calls atomic.Int64
 }
 
-func (p *counted) Open(name, key string) (model.LLM, error) {
-	llm, err := p.Provider.Open(name, key)
-	return countedLLM{llm, p}, err
+func (p *counted) Open(name, key string) (model.Model, error) {
+	m, err := p.Provider.Open(name, key)
+	m.LLM = countedLLM{m.LLM, p}
+	return m, err
 }
 
 type countedLLM struct {

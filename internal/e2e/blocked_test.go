@@ -114,7 +114,7 @@ func TestBlocked(t *testing.T) {
 			f := newFaulty(t, b.wire)
 			f.handle(http.HandlerFunc(b.serve))
 			got := f.turn("", "look")
-			checkFailed(t, got, code, 1, append(b.says, wireProviders[b.wire].Name()+": ")...)
+			checkFailed(t, got, code, 1, append(b.says, wireProviders[b.wire].Describe().Name+": ")...)
 			if got.errors[0].GetRetryable() || len(f.calls()) != 1 {
 				t.Errorf("retryable %v after %d calls", got.errors[0].GetRetryable(), len(f.calls()))
 			}

@@ -163,7 +163,7 @@ func TestCompactionOfSearches(t *testing.T) {
 			}
 			srv := providertest.NewServer(t, rec, nil)
 			f.handle(srv)
-			agent := llmAgent("root", wireProviders[wire].Name()+"/"+c.model, "")
+			agent := llmAgent("root", wireProviders[wire].Describe().Name+"/"+c.model, "")
 			agent.GetLlm().BuiltinTools, agent.GetLlm().Compaction = []string{c.tool}, &agentdv1.Compaction{AtShare: 0.8, ContextTokens: 200_000}
 			session := ""
 			for i := range rec.Exchanges {

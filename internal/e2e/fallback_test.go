@@ -15,7 +15,7 @@ import (
 )
 
 // invented is the name that an agent has for a wire's model.
-func invented(wire providertest.Wire) string { return wireProviders[wire].Name() + "/invented" }
+func invented(wire providertest.Wire) string { return wireProviders[wire].Describe().Name + "/invented" }
 
 // refused is a fault of a request: an error of the wire's provider.
 func refused(wire providertest.Wire, status int) providertest.Fault {
@@ -76,7 +76,7 @@ func TestProviderFallback(t *testing.T) {
 			if want := []string{a + " " + b + " ERROR_CODE_MODEL_UNAVAILABLE", a + " " + b + " ERROR_CODE_MODEL_UNAVAILABLE", b + " " + c + " ERROR_CODE_AUTH_FAILED"}; !slices.Equal(changes, want) {
 				t.Errorf("changes %q, want %q", changes, want)
 			}
-			name := func(i int) string { return invented(wires[i]) + " " + wireProviders[wires[i]].Name() }
+			name := func(i int) string { return invented(wires[i]) + " " + wireProviders[wires[i]].Describe().Name }
 			if want := []string{name(0), name(1), name(2), name(0)}; !slices.Equal(models, want) {
 				t.Errorf("calls of %q, want %q", models, want)
 			}
@@ -131,7 +131,7 @@ func TestProviderFallbackFails(t *testing.T) {
 	}
 	at := -1
 	for _, wire := range wires {
-		next := strings.Index(got.errors[0].GetMessage(), fmt.Sprintf("model %q: %s: ", invented(wire), wireProviders[wire].Name()))
+		next := strings.Index(got.errors[0].GetMessage(), fmt.Sprintf("model %q: %s: ", invented(wire), wireProviders[wire].Describe().Name))
 		if next <= at {
 			t.Errorf("message %q does not name %s in its place", got.errors[0].GetMessage(), wire)
 		}

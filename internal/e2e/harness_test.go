@@ -50,11 +50,13 @@ type provider struct {
 	open func(modelName string) generate
 }
 
-func (p provider) Name() string     { return p.name }
-func (provider) Keyless()           {}
-func (provider) Builtins() []string { return nil }
+func (p provider) Describe() model.Description {
+	return model.Description{Name: p.name, Keyless: true}
+}
 
-func (p provider) Open(modelName, _ string) (model.LLM, error) { return p.open(modelName), nil }
+func (p provider) Open(modelName, _ string) (model.Model, error) {
+	return model.Model{LLM: p.open(modelName)}, nil
+}
 
 // rest waits for d, or for the end of ctx, which is its error.
 func rest(ctx context.Context, d time.Duration) error {

@@ -115,7 +115,7 @@ func TestProviderStalls(t *testing.T) {
 					server := &stalling{head: head}
 					d := startDaemon(t, agentdtest.WithProvider(providerAt(wire, "http://provider.invalid", server)), agentdtest.WithModelTimeouts(0, time.Minute))
 					begin := time.Now()
-					got := faultyTurn(t, d, llmAgent("root", wireProviders[wire].Name()+"/invented", "", "look"), "")
+					got := faultyTurn(t, d, llmAgent("root", wireProviders[wire].Describe().Name+"/invented", "", "look"), "")
 					checkFailed(t, got, agentdv1.ErrorCode_ERROR_CODE_TIMEOUT, 5, "nothing for 1m0s", "after 5 tries")
 					if n := server.calls.Load(); n != 5 {
 						t.Errorf("%d model calls were made, want 5", n)

@@ -122,7 +122,7 @@ func (f *faulty) size() int {
 
 // agent is an agent of the provider.
 func (f *faulty) agent(tools ...string) *agentdv1.Agent {
-	return llmAgent("root", wireProviders[f.wire].Name()+"/invented", "", tools...)
+	return llmAgent("root", wireProviders[f.wire].Describe().Name+"/invented", "", tools...)
 }
 
 // turn runs a turn in a new session, or in the given one. Its tools answer
@@ -312,7 +312,7 @@ func TestProviderUnreachable(t *testing.T) {
 			d := startDaemon(t, opts...)
 			onEachWire(t, func(t *testing.T, wire providertest.Wire) {
 				dials.Store(0)
-				got := faultyTurn(t, d, llmAgent("root", wireProviders[wire].Name()+"/invented", ""), "")
+				got := faultyTurn(t, d, llmAgent("root", wireProviders[wire].Describe().Name+"/invented", ""), "")
 				checkFailed(t, got, c.code, 5, "after 5 tries")
 				if n := dials.Load(); n != 5 {
 					t.Errorf("dialled %d times, want 5", n)

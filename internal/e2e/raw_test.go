@@ -99,7 +99,7 @@ func TestRawPayloads(t *testing.T) {
 			if r.GetStatus() != want.status || r.GetContentType() != want.contentType || string(r.GetBody()) != want.body || r.GetTruncated() {
 				t.Errorf("payload %d: %v, want %+v", i, r, want)
 			}
-			if r.GetProvider() != wireProviders[wire].Name() || !slices.Equal(r.GetAgentPath(), []string{"root"}) {
+			if r.GetProvider() != wireProviders[wire].Describe().Name || !slices.Equal(r.GetAgentPath(), []string{"root"}) {
 				t.Errorf("payload %d is of %q of %q", i, r.GetProvider(), r.GetAgentPath())
 			}
 		}

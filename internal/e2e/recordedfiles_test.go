@@ -90,7 +90,7 @@ func TestRecordedFiles(t *testing.T) {
 			steps := final.Turns[len(final.Turns)-1].Steps
 			srv := providertest.NewServer(t, rec, nil)
 			d := recordedDaemon(t, srv.URL)
-			name := wireProviders[conv.Wire].Name() + "/" + recorded.Model
+			name := wireProviders[conv.Wire].Describe().Name + "/" + recorded.Model
 			if how.host != "" {
 				to, err := url.Parse(srv.URL)
 				if err != nil {

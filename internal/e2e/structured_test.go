@@ -39,7 +39,7 @@ func TestStructuredOutput(t *testing.T) {
 				t.Helper()
 				srv := providertest.NewServer(t, providertest.Invent(wire, answers...), nil)
 				f.handle(srv)
-				agent := llmAgent("root", wireProviders[wire].Name()+"/"+c.model, "", tools...)
+				agent := llmAgent("root", wireProviders[wire].Describe().Name+"/"+c.model, "", tools...)
 				agent.GetLlm().OutputSchema = new(personSchema)
 				got := faultyTurn(t, f.d, agent, session)
 				if n := srv.Left(); n != 0 {
@@ -135,7 +135,7 @@ func TestStructuredOutputBehindRun(t *testing.T) {
 		t.Run(string(wire), func(t *testing.T) {
 			f := newFaulty(t, wire)
 			f.handle(providertest.NewServer(t, &providertest.Recording{Exchanges: []providertest.Exchange{withRun(t, wire, looking, ann, hello.Usage)}}, nil))
-			agent := llmAgent("root", wireProviders[wire].Name()+"/"+c.model, "")
+			agent := llmAgent("root", wireProviders[wire].Describe().Name+"/"+c.model, "")
 			agent.GetLlm().OutputSchema, agent.GetLlm().BuiltinTools = new(personSchema), []string{c.tool}
 			got := faultyTurn(t, f.d, agent, "")
 			checkPerson(t, got)

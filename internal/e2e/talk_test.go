@@ -73,15 +73,15 @@ type talk struct {
 func newTalk(t *testing.T, d *agentdtest.Daemon, srv *providertest.Server, wire providertest.Wire, said *providertest.Session, opts ...client.Option) *talk {
 	t.Helper()
 	k := &talk{t: t, srv: srv, clnt: d.Client(opts...), said: said}
-	provider := wireProviders[wire]
-	llm := &agentdv1.LlmAgent{Model: provider.Name() + "/" + said.Model, Instruction: said.System}
+	provider := wireProviders[wire].Describe()
+	llm := &agentdv1.LlmAgent{Model: provider.Name + "/" + said.Model, Instruction: said.System}
 	if strings.Contains(said.System, "{") {
 		// Braces could be taken for keys of the state, whose values never are.
 		llm.Instruction = "{recorded}"
 		k.opts = append(k.opts, client.WithInitialState(map[string]string{"recorded": said.System}))
 	}
 	for _, name := range said.Builtins {
-		if slices.Contains(provider.Builtins(), name) {
+		if slices.Contains(provider.Builtins, name) {
 			llm.BuiltinTools = append(llm.BuiltinTools, name)
 		}
 	}

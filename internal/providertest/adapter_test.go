@@ -94,7 +94,7 @@ func TestAdaptersCut(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			req := &model.Request{Config: config(s, p.Builtins()), Contents: genai.Text(s.Turns[0].Prompt)}
+			req := &model.Request{Config: config(s, p.Describe().Builtins), Contents: genai.Text(s.Turns[0].Prompt)}
 			for n := range most {
 				resp, err := llm.Generate(t.Context(), req, func(model.Delta) {})
 				if err == nil {
@@ -128,7 +128,7 @@ func (d *adapterDriver) session(t *testing.T, s *providertest.Session) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	req := &model.Request{Config: config(s, p.Builtins())}
+	req := &model.Request{Config: config(s, p.Describe().Builtins)}
 	for i, turn := range s.Turns {
 		req.Contents = append(req.Contents, genai.NewContentFromText(turn.Prompt, genai.RoleUser))
 		for j, step := range turn.Steps {

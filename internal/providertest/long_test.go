@@ -35,11 +35,11 @@ func TestLongLines(t *testing.T) {
 		for size, ok := range map[int]bool{2 << 20: true, 25 << 20: false} {
 			text := strings.Repeat("x", size)
 			from := &counter{RoundTripper: &memory{strings.Replace(ending(wire, end), "Half.", text, 1)}}
-			llm, err := providerOf(wire, "", from).Open("any", "")
+			opened, err := providerOf(wire, "", from).Open("any", "")
 			if err != nil {
 				t.Fatal(err)
 			}
-			llm = model.Again(model.Guard(llm, model.Limits{}), model.Retry{Base: 1})
+			llm := model.Again(model.Guard(opened, model.Limits{}), model.Retry{Base: 1})
 			req := &model.Request{Contents: genai.Text("hello"), Config: &genai.GenerateContentConfig{}}
 			resp, err := llm.Generate(t.Context(), req, func(model.Delta) {})
 			e, _ := errors.AsType[*model.Error](err)

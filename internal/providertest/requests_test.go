@@ -49,7 +49,7 @@ func (s *sender) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // asker sends requests of one wire.
 type asker struct {
-	llm  model.LLM
+	llm  model.Model
 	sent *sender
 }
 

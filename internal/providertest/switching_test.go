@@ -312,7 +312,7 @@ func TestSwitching(t *testing.T) {
 		wire := s.wire
 		t.Run(name, func(t *testing.T) {
 			a := newAskerAt(t, wire, s.base)
-			a.llm = model.Ref{Provider: string(wire), LLM: a.llm}.Guarded(model.Limits{Retry: model.Retry{Tries: 1}})
+			a.llm.LLM = model.Ref{Provider: string(wire), LLM: a.llm.LLM, Takes: a.llm.Takes}.Guarded(model.Limits{Retry: model.Retry{Tries: 1}})
 			searches := wire == providertest.Anthropic || wire == providertest.OpenAIResponses
 			rapid.Check(t, func(rt *rapid.T) {
 				req := &model.Request{Contents: drawHistory(rt), Config: &genai.GenerateContentConfig{

@@ -53,10 +53,7 @@ type Provider struct {
 	client *http.Client
 }
 
-var (
-	_ model.Provider  = (*Provider)(nil)
-	_ model.FileTaker = (*llm)(nil)
-)
+var _ model.Provider = (*Provider)(nil)
 
 // New returns the provider.
 func New(cfg Config) *Provider {
@@ -65,11 +62,8 @@ func New(cfg Config) *Provider {
 	return &Provider{cfg: cfg, client: model.LongHTTPClient(cfg.Transport, wire.MaxLine)}
 }
 
-// Name returns "anthropic".
-func (*Provider) Name() string { return name }
-
 // String names the provider and hides its key.
-func (p *Provider) String() string { return p.Name() + " provider" }
+func (*Provider) String() string { return name + " provider" }
 
 // GoString does as String.
 func (p *Provider) GoString() string { return p.String() }
@@ -77,23 +71,29 @@ func (p *Provider) GoString() string { return p.String() }
 // builtins are the tools that Anthropic runs, in agentd's names.
 var builtins = []string{"code_execution", "tool_search", "url_context", "web_search"}
 
-// Builtins returns "web_search", which Config asks for as genai's GoogleSearch or
-// EnterpriseWebSearch, "code_execution", "url_context", and "tool_search", which
-// Request.ToolSearch asks for. Code has a container of its own in each answer.
-func (*Provider) Builtins() []string { return slices.Clone(builtins) }
+// Describe says that Anthropic has the models "claude-…" and runs "web_search", which
+// Config asks for as genai's GoogleSearch or EnterpriseWebSearch, "code_execution",
+// "url_context", and "tool_search", which Request.ToolSearch asks for. Code has a
+// container of its own in each answer.
+func (p *Provider) Describe() model.Description {
+	return model.Description{
+		Name: name, Prefixes: []string{"claude-"}, Builtins: slices.Clone(builtins),
+		KeyVariables: []string{"ANTHROPIC_API_KEY"}, Secrets: model.Secrets(p.cfg.APIKey), Endpoint: p.cfg.BaseURL,
+	}
+}
 
 // Open returns the model of that name; whether Anthropic has it shows in the
 // first call.
-func (p *Provider) Open(modelName, key string) (model.LLM, error) {
+func (p *Provider) Open(modelName, key string) (model.Model, error) {
 	key = cmp.Or(strings.TrimSpace(key), strings.TrimSpace(p.cfg.APIKey))
 	if key == "" {
-		return nil, model.MissingKey(name, "ANTHROPIC_API_KEY", "X-Agentd-Anthropic-Api-Key")
+		return model.Model{}, model.MissingKey(name, "ANTHROPIC_API_KEY", "X-Agentd-Anthropic-Api-Key")
 	}
 	if modelName == "" {
-		return nil, &model.Error{Kind: model.KindUnavailable, Provider: name, Message: "the model name is empty"}
+		return model.Model{}, &model.Error{Kind: model.KindUnavailable, Provider: name, Message: "the model name is empty"}
 	}
 	if u, err := url.Parse(p.cfg.BaseURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, &model.Error{Kind: model.KindUnavailable, Provider: name, Message: "the base URL is no http or https URL"}
+		return model.Model{}, &model.Error{Kind: model.KindUnavailable, Provider: name, Message: "the base URL is no http or https URL"}
 	}
 	client := sdk.NewClient(
 		option.WithoutEnvironmentDefaults(),
@@ -103,7 +103,7 @@ func (p *Provider) Open(modelName, key string) (model.LLM, error) {
 		option.WithHTTPClient(p.client),
 		option.WithMiddleware(wire.BoundBody),
 	)
-	return &llm{client: client, model: modelName, key: key}, nil
+	return (&llm{client: client, model: modelName, key: key}).opened(), nil
 }
 
 // llm is one model with a key. It is immutable.
@@ -113,15 +113,18 @@ type llm struct {
 	key    string
 }
 
-// Builtins are the tools that Anthropic runs for the model.
-func (l *llm) Builtins() []string {
+// opened is the model with what it can do.
+func (l *llm) opened() model.Model {
+	return model.Model{LLM: l, Builtins: l.builtins(), Takes: takes}
+}
+
+// builtins are the tools that Anthropic runs for the model.
+func (l *llm) builtins() []string {
 	if familyOf(l.model).fetches() {
 		return slices.Clone(builtins)
 	}
 	return slices.DeleteFunc(slices.Clone(builtins), func(tool string) bool { return tool == "url_context" })
 }
-
-var _ model.ToolRunner = (*llm)(nil)
 
 // maxPauses bounds how often one answer may be continued after the provider
 // paused it.

@@ -14,8 +14,3 @@ func init() { //nolint:gochecknoinits // it is how a provider is there by being 
 		}), nil
 	})
 }
-
-// Describe claims the models of Anthropic.
-func (*Provider) Describe() model.Description {
-	return model.Description{Prefixes: []string{"claude-"}}
-}

@@ -423,8 +423,8 @@ func (b *block) refer(tools []string, fr *genai.FunctionResponse, names *wire.Na
 	return append([]block{{Type: "text", Text: head}}, held...)
 }
 
-// Takes implements model.FileTaker.
-func (l *llm) Takes(f model.File) error {
+// takes is the Takes of all models.
+func takes(f model.File) error {
 	_, err := mediaBlock(wire.Of(f))
 	return err
 }

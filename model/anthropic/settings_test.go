@@ -54,7 +54,7 @@ func TestNoThoughtsWhereNoneIsAskedFor(t *testing.T) {
 // TestBuiltinsByModel: pages are read by models that can.
 func TestBuiltinsByModel(t *testing.T) {
 	for name, fetches := range map[string]bool{"claude-3-haiku-20240307": false, "claude-3-5-haiku-latest": true, "claude-opus-4-1": true, "claude-haiku-5-5": true} {
-		if got := (&llm{model: name}).Builtins(); slices.Contains(got, "url_context") != fetches || !slices.Contains(got, "web_search") {
+		if got := (&llm{model: name}).builtins(); slices.Contains(got, "url_context") != fetches || !slices.Contains(got, "web_search") {
 			t.Errorf("%s: %q", name, got)
 		}
 	}

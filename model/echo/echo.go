@@ -25,32 +25,24 @@ type Config struct {
 // Provider serves the one model "echo". It is immutable.
 type Provider struct{ cfg Config }
 
-var _ model.Keyless = (*Provider)(nil)
-
 // New returns the provider.
 func New(cfg Config) *Provider { return &Provider{cfg: cfg} }
 
-// Name returns "echo".
-func (*Provider) Name() string { return "echo" }
-
-// Keyless marks the provider as one without a key.
-func (*Provider) Keyless() {}
-
-// Billing says that calls cost nothing.
-func (*Provider) Billing() model.Billing { return model.Billing{Free: true} }
-
-// Models returns the one name.
-func (*Provider) Models() []string { return []string{"echo"} }
-
-// Builtins returns none.
-func (*Provider) Builtins() []string { return nil }
+// Describe says that there is the one model "echo", which needs no key and costs
+// nothing.
+func (*Provider) Describe() model.Description {
+	return model.Description{
+		Name: "echo", Names: []string{"echo"}, Models: []string{"echo"},
+		Keyless: true, Billing: model.Billing{Free: true},
+	}
+}
 
 // Open returns the model, which is called "echo" only. The key is ignored.
-func (p *Provider) Open(name, _ string) (model.LLM, error) {
+func (p *Provider) Open(name, _ string) (model.Model, error) {
 	if name != "echo" {
-		return nil, &model.Error{Kind: model.KindUnavailable, Provider: "echo", Message: fmt.Sprintf("no model %q, there is only \"echo\"", name)}
+		return model.Model{}, &model.Error{Kind: model.KindUnavailable, Provider: "echo", Message: fmt.Sprintf("no model %q, there is only \"echo\"", name)}
 	}
-	return llm(*p), nil
+	return model.Model{LLM: llm(*p)}, nil
 }
 
 type llm Provider

@@ -12,6 +12,7 @@
 package gemini
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,9 +75,6 @@ func New(cfg Config) *Provider {
 	return p
 }
 
-// Name returns "gemini".
-func (*Provider) Name() string { return name }
-
 // String names the provider and hides its key.
 func (*Provider) String() string { return "gemini.Provider" }
 
@@ -87,41 +85,53 @@ func (p *Provider) GoString() string { return p.String() }
 // what other providers have too, here Google Search.
 var builtins = []string{"code_execution", "google_search", "url_context", "web_search"}
 
-// Builtins are the tools that Gemini runs itself.
-func (*Provider) Builtins() []string { return slices.Clone(builtins) }
+// Describe says that Gemini serves all models that no other provider claims.
+func (p *Provider) Describe() model.Description {
+	return model.Description{
+		Name: name, Rest: true, Builtins: slices.Clone(builtins),
+		KeyVariables: []string{"GEMINI_API_KEY"}, Secrets: model.Secrets(p.cfg.APIKey), Endpoint: p.endpoint(),
+	}
+}
 
-// Builtins are the tools that Gemini runs for the model.
-func (l *llm) Builtins() []string {
+// endpoint is where calls on the server's account go; "" for Vertex AI's own address,
+// which the SDK knows.
+func (p *Provider) endpoint() string {
+	if p.cfg.Vertex {
+		return p.cfg.BaseURL
+	}
+	return cmp.Or(p.cfg.BaseURL, defaultBaseURL)
+}
+
+// builtins are the tools that Gemini runs for the model.
+func (l *llm) builtins() []string {
 	if l.fetches() {
 		return slices.Clone(builtins)
 	}
 	return slices.DeleteFunc(slices.Clone(builtins), func(tool string) bool { return tool == "url_context" })
 }
 
-var _ model.ToolRunner = (*llm)(nil)
-
 // Open returns the model. Without a caller's key it needs the server's, or
 // Vertex AI.
-func (p *Provider) Open(modelName, key string) (model.LLM, error) {
+func (p *Provider) Open(modelName, key string) (model.Model, error) {
 	overVertex := key == "" && p.cfg.Vertex
 	if err := checkModel(modelName, overVertex); err != nil {
-		return nil, err
+		return model.Model{}, err
 	}
 	l := &llm{model: modelName, secret: key, vertex: overVertex, client: p.server}
 	switch {
 	case key != "":
 		l.client = sync.OnceValues(func() (*genai.Client, error) { return p.client(key) })
 	case overVertex && p.cfg.APIKey == "" && p.cfg.Project == "" && p.cfg.BaseURL == "":
-		return nil, &model.Error{
+		return model.Model{}, &model.Error{
 			Kind: model.KindAuth, Provider: name,
 			Message: "Vertex AI needs GOOGLE_CLOUD_PROJECT or GEMINI_API_KEY on the server, or send the header X-Agentd-Gemini-Api-Key",
 		}
 	case !overVertex && p.cfg.APIKey == "":
-		return nil, model.MissingKey(name, "GEMINI_API_KEY", "X-Agentd-Gemini-Api-Key")
+		return model.Model{}, model.MissingKey(name, "GEMINI_API_KEY", "X-Agentd-Gemini-Api-Key")
 	default:
 		l.secret = p.cfg.APIKey
 	}
-	return l, nil
+	return model.Model{LLM: l, Builtins: l.builtins()}, nil
 }
 
 // checkModel refuses names that would not name a model in a URL path.

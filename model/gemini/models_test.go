@@ -50,7 +50,7 @@ func TestBuiltinsByModel(t *testing.T) {
 	for name, fetches := range map[string]bool{
 		"gemini-2.0-flash": false, "gemini-2.5-flash": true, "gemini-3-pro": true, "gemini-4": true, "gemini-flash-latest": true, "invented": true,
 	} {
-		got := (&llm{model: name}).Builtins()
+		got := (&llm{model: name}).builtins()
 		if slices.Contains(got, "url_context") != fetches || !slices.Contains(got, "web_search") || !slices.Contains(got, "google_search") || !slices.IsSorted(got) {
 			t.Errorf("%s: %q", name, got)
 		}

@@ -17,6 +17,3 @@ func init() { //nolint:gochecknoinits // it is how a provider is there by being 
 		}), nil
 	})
 }
-
-// Describe says that Gemini serves all models that no other provider claims.
-func (*Provider) Describe() model.Description { return model.Description{Rest: true} }

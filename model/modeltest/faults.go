@@ -288,8 +288,10 @@ func (h Harness) keys(t *testing.T) {
 	t.Run("missing", func(t *testing.T) {
 		_, err := h.Open(t, "http://127.0.0.1:1", "").Open(h.Model, "")
 		e := asError(t, err, model.KindAuth)
-		if !strings.Contains(e.Message, "_API_KEY") || !strings.Contains(e.Message, "X-Agentd-") {
-			t.Errorf("message %q must name the environment variable and the header", e.Message)
+		d := h.Open(t, "http://127.0.0.1:1", "").Describe()
+		named := slices.ContainsFunc(d.KeyVariables, func(v string) bool { return strings.Contains(e.Message, v) })
+		if !named || !strings.Contains(e.Message, d.KeyHeader()) {
+			t.Errorf("message %q must name an environment variable of %q and the header %s", e.Message, d.KeyVariables, d.KeyHeader())
 		}
 	})
 	for _, c := range []struct{ name, server, caller, want string }{

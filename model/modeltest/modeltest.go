@@ -116,6 +116,7 @@ type Call struct {
 func Run(t *testing.T, h Harness) {
 	t.Helper()
 	leak := watchLeaks(t)
+	t.Run("description", h.description)
 	t.Run("answers", h.answers)
 	t.Run("requests", h.requests)
 	t.Run("deferred", h.deferred)

@@ -171,7 +171,7 @@ func TestAccountsOfDetails(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return l.(*llm)
+		return l.LLM.(*llm)
 	}
 	req := hello()
 	resp, err := open("a-key").Generate(t.Context(), req, func(model.Delta) {})

@@ -43,7 +43,7 @@ func TestFilesByServer(t *testing.T) {
 			m.Data = []byte("x")
 		}
 		part, err := l.mediaPart(m)
-		taken := l.Takes(model.File{MIMEType: c.kind, URI: c.uri})
+		taken := l.takes(model.File{MIMEType: c.kind, URI: c.uri})
 		if c.want == "" {
 			e, ok := errors.AsType[*model.Error](err)
 			if !ok || e.Kind != model.KindInvalid || e.Provider != "openai" || !strings.Contains(e.Message, c.kind) || taken == nil || taken.Error() != err.Error() {
@@ -56,7 +56,7 @@ func TestFilesByServer(t *testing.T) {
 			t.Errorf("%s at %q: %s, error %v, told before %v, want %s", c.kind, c.base, got, errors.Join(err, encErr), taken, c.want)
 		}
 	}
-	if err := openFor(t, Config{}, "m").Takes(model.File{MIMEType: "audio/wav"}); err == nil || !strings.Contains(err.Error(), "audio/wav") {
+	if err := openFor(t, Config{}, "m").takes(model.File{MIMEType: "audio/wav"}); err == nil || !strings.Contains(err.Error(), "audio/wav") {
 		t.Errorf("sound over Responses: %v", err)
 	}
 }

@@ -71,10 +71,7 @@ type Provider struct {
 	client *http.Client
 }
 
-var (
-	_ model.Provider  = (*Provider)(nil)
-	_ model.FileTaker = (*llm)(nil)
-)
+var _ model.Provider = (*Provider)(nil)
 
 // New returns the provider. It panics if cfg.API is none of the constants.
 func New(cfg Config) *Provider {
@@ -124,22 +121,32 @@ func baseModel(modelName string) string {
 // repeats the whole answer, the instructions and the tools in one line.
 const maxLine = 8 << 20
 
-// Name returns the configured name.
-func (p *Provider) Name() string { return p.cfg.Name }
-
-// Billing says that OpenAI's other interface costs the same, and that it is not known
-// which models a server has that is not OpenAI's. A provider under another name is
-// another vendor, of which nothing is known.
-func (p *Provider) Billing() model.Billing {
-	b := model.Billing{Unlisted: !isFirstParty(p.cfg.BaseURL)}
-	if p.cfg.Name == nameChat || p.cfg.Name == nameResponses {
-		b.As = name
+// Describe claims the models of OpenAI for "openai", whose callers' keys the two that
+// insist on an interface take; they cost the same. Which models a server has that is
+// not OpenAI's is not known. A provider under another name is another vendor, of which
+// nothing is known.
+//
+// On the Responses API it runs "web_search", which Config asks for as genai's
+// GoogleSearch or EnterpriseWebSearch, "code_execution", and "tool_search", which
+// Request.ToolSearch asks for; none on chat completions. Later answers are not told
+// what code an earlier one has run.
+func (p *Provider) Describe() model.Description {
+	d := model.Description{
+		Name: p.cfg.Name, Builtins: p.builtins(),
+		KeyVariables: []string{"OPENAI_API_KEY"}, Secrets: model.Secrets(p.cfg.APIKey), Endpoint: p.cfg.BaseURL,
+		Billing: model.Billing{Unlisted: !isFirstParty(p.cfg.BaseURL)},
 	}
-	return b
+	switch p.cfg.Name {
+	case name:
+		d.Prefixes = []string{"gpt-", "o1", "o3", "o4", "chatgpt-"}
+	case nameChat, nameResponses:
+		d.KeysOf, d.Billing.As = name, name
+	}
+	return d
 }
 
 // String names the provider and hides its key.
-func (p *Provider) String() string { return p.Name() + " provider" }
+func (p *Provider) String() string { return p.cfg.Name + " provider" }
 
 // GoString does as String.
 func (p *Provider) GoString() string { return p.String() }
@@ -147,11 +154,8 @@ func (p *Provider) GoString() string { return p.String() }
 // builtins are the tools that OpenAI runs, in agentd's names.
 var builtins = []string{"code_execution", "tool_search", "web_search"}
 
-// Builtins returns on the Responses API "web_search", which Config asks for as
-// genai's GoogleSearch or EnterpriseWebSearch, "code_execution", and "tool_search",
-// which Request.ToolSearch asks for; none on chat completions. Later answers are not
-// told what code an earlier one has run.
-func (p *Provider) Builtins() []string {
+// builtins are the tools that the provider runs.
+func (p *Provider) builtins() []string {
 	if p.cfg.API == Responses {
 		return slices.Clone(builtins)
 	}
@@ -160,16 +164,16 @@ func (p *Provider) Builtins() []string {
 
 // Open returns the model of that name; whether the server has it shows in the
 // first call.
-func (p *Provider) Open(modelName, key string) (model.LLM, error) {
+func (p *Provider) Open(modelName, key string) (model.Model, error) {
 	key = cmp.Or(strings.TrimSpace(key), strings.TrimSpace(p.cfg.APIKey))
 	if key == "" && !p.cfg.KeyOptional {
-		return nil, model.MissingKey(p.cfg.Name, "OPENAI_API_KEY", "X-Agentd-Openai-Api-Key")
+		return model.Model{}, model.MissingKey(p.cfg.Name, "OPENAI_API_KEY", "X-Agentd-Openai-Api-Key")
 	}
 	if modelName == "" {
-		return nil, &model.Error{Kind: model.KindUnavailable, Provider: p.cfg.Name, Message: "the model name is empty"}
+		return model.Model{}, &model.Error{Kind: model.KindUnavailable, Provider: p.cfg.Name, Message: "the model name is empty"}
 	}
 	if u, err := url.Parse(p.cfg.BaseURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, &model.Error{Kind: model.KindUnavailable, Provider: p.cfg.Name, Message: "the base URL is no http or https URL"}
+		return model.Model{}, &model.Error{Kind: model.KindUnavailable, Provider: p.cfg.Name, Message: "the base URL is no http or https URL"}
 	}
 	opts := []option.RequestOption{
 		option.WithBaseURL(p.cfg.BaseURL + "/"),
@@ -181,10 +185,11 @@ func (p *Provider) Open(modelName, key string) (model.LLM, error) {
 		opts = append(opts, option.WithAPIKey(key))
 	}
 	// NewClient would read keys and more from the environment.
-	return &llm{
+	l := &llm{
 		cfg: &p.cfg, client: sdk.Client{Options: opts}, model: modelName, key: key,
 		owner: ownerOf(p.cfg.BaseURL, modelName), account: wire.Account(p.cfg.BaseURL, key),
-	}, nil
+	}
+	return model.Model{LLM: l, Takes: l.takes}, nil
 }
 
 // llm is one model with a key. It is immutable.
@@ -213,8 +218,8 @@ func (l *llm) Generate(ctx context.Context, req *model.Request, emit func(model.
 	})
 }
 
-// Takes implements model.FileTaker.
-func (l *llm) Takes(f model.File) error {
+// takes is the Takes of the model.
+func (l *llm) takes(f model.File) error {
 	var err error
 	if l.cfg.API == Responses {
 		_, err = l.filePart(wire.Of(f))

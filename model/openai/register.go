@@ -25,16 +25,3 @@ func init() { //nolint:gochecknoinits // it is how a provider is there by being 
 		})
 	}
 }
-
-// Describe claims the models of OpenAI for "openai", whose keys the other two
-// take.
-func (p *Provider) Describe() model.Description {
-	switch p.cfg.Name {
-	case name:
-		return model.Description{Prefixes: []string{"gpt-", "o1", "o3", "o4", "chatgpt-"}}
-	case nameChat, nameResponses:
-		return model.Description{KeysOf: name}
-	default:
-		return model.Description{}
-	}
-}

@@ -134,7 +134,7 @@ func openFor(t testing.TB, cfg Config, modelName string) *llm {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return m.(*llm)
+	return m.LLM.(*llm)
 }
 
 func TestRequests(t *testing.T) {
@@ -284,11 +284,11 @@ func TestAPI(t *testing.T) {
 		{Config{BaseURL: "http://127.0.0.1:11434/v1", API: Responses}, Responses},
 	} {
 		p := New(c.cfg)
-		if p.cfg.API != c.want || (len(p.Builtins()) > 0) != (c.want == Responses) {
-			t.Errorf("%+v: API %q with builtins %q, want %q", c.cfg, p.cfg.API, p.Builtins(), c.want)
+		if p.cfg.API != c.want || (len(p.Describe().Builtins) > 0) != (c.want == Responses) {
+			t.Errorf("%+v: API %q with builtins %q, want %q", c.cfg, p.cfg.API, p.Describe().Builtins, c.want)
 		}
 	}
-	if got := New(Config{Name: "openai-chat"}).Name(); got != "openai-chat" {
+	if got := New(Config{Name: "openai-chat"}).Describe().Name; got != "openai-chat" {
 		t.Errorf("name %q", got)
 	}
 }

@@ -87,11 +87,6 @@ type kept struct {
 	tape    *tape
 }
 
-var (
-	_ model.Keyless = (*Provider)(nil)
-	_ model.Lister  = (*Provider)(nil)
-)
-
 // New returns the provider. The scripts of cfg are compiled here; files when
 // they are opened.
 func New(cfg Config) (*Provider, error) {
@@ -109,18 +104,12 @@ func New(cfg Config) (*Provider, error) {
 	return &Provider{cfg: cfg}, nil
 }
 
-// Name returns "scripted".
-func (*Provider) Name() string { return name }
-
-// Keyless marks the provider as one without a key.
-func (*Provider) Keyless() {}
-
-// Billing says that calls cost nothing.
-func (*Provider) Billing() model.Billing { return model.Billing{Free: true} }
-
-// Builtins returns none: scripts have none, and recorded calls have their own, see
-// TapeBuiltins.
-func (*Provider) Builtins() []string { return nil }
+// Describe says that scripts need no key, cost nothing and run no tools of a provider;
+// recorded calls have their own, see TapeBuiltins. Models are all scripts that there
+// are at the moment.
+func (p *Provider) Describe() model.Description {
+	return model.Description{Name: name, Models: p.models(), Keyless: true, Billing: model.Billing{Free: true}}
+}
 
 // TapeBuiltins are the tools that a provider may have run for a recorded call. An
 // agent that plays such calls may have them.
@@ -128,9 +117,9 @@ func TapeBuiltins() []string {
 	return []string{"code_execution", "google_search", "tool_search", "url_context", "web_search"}
 }
 
-// Models returns the names of all scripts, sorted. A directory that cannot be
+// models returns the names of all scripts, sorted. A directory that cannot be
 // read has none.
-func (p *Provider) Models() []string {
+func (p *Provider) models() []string {
 	names := map[string]bool{demoName: true}
 	for n := range p.cfg.Scripts {
 		names[n] = true
@@ -149,10 +138,10 @@ func (p *Provider) Models() []string {
 }
 
 // Open returns the script of that name. The key is ignored.
-func (p *Provider) Open(script, _ string) (model.LLM, error) {
+func (p *Provider) Open(script, _ string) (model.Model, error) {
 	script, strict := strings.CutSuffix(script, strictSuffix)
 	if !scriptName.MatchString(script) {
-		return nil, errorf(model.KindUnavailable, "script name %q: want letters, digits, '_', '.' and '-'", script)
+		return model.Model{}, errorf(model.KindUnavailable, "script name %q: want letters, digits, '_', '.' and '-'", script)
 	}
 	s, t, err := p.cfg.Scripts[script], (*tape)(nil), error(nil)
 	if s == nil {
@@ -160,17 +149,17 @@ func (p *Provider) Open(script, _ string) (model.LLM, error) {
 	}
 	switch {
 	case t != nil:
-		return &tapePlayer{name: script, tape: t, strict: strict, delay: p.cfg.Delay}, nil
+		return model.Model{LLM: &tapePlayer{name: script, tape: t, strict: strict, delay: p.cfg.Delay}, Builtins: TapeBuiltins()}, nil
 	case strict && (err == nil || script == demoName):
-		return nil, errorf(model.KindUnavailable, "script %q: only recorded calls (%s%s) can be played strictly", script, script, tapeExt)
+		return model.Model{}, errorf(model.KindUnavailable, "script %q: only recorded calls (%s%s) can be played strictly", script, script, tapeExt)
 	case err == nil:
-		return &player{name: script, script: s, delay: p.cfg.Delay}, nil
+		return model.Model{LLM: &player{name: script, script: s, delay: p.cfg.Delay}}, nil
 	case !errors.Is(err, fs.ErrNotExist):
-		return nil, &model.Error{Kind: model.KindUnavailable, Provider: name, Message: fmt.Sprintf("script %q: %v", script, err), Err: err}
+		return model.Model{}, &model.Error{Kind: model.KindUnavailable, Provider: name, Message: fmt.Sprintf("script %q: %v", script, err), Err: err}
 	case script == demoName:
-		return demo{delay: cmp.Or(p.cfg.Delay, demoDelay)}, nil
+		return model.Model{LLM: demo{delay: cmp.Or(p.cfg.Delay, demoDelay)}}, nil
 	default:
-		return nil, errorf(model.KindUnavailable, "no script %q", script)
+		return model.Model{}, errorf(model.KindUnavailable, "no script %q", script)
 	}
 }
 

@@ -308,7 +308,7 @@ func TestFiles(t *testing.T) {
 		_, err := p.Open(name, "")
 		wantKind(t, err, model.KindUnavailable, want)
 	}
-	if got, want := p.Models(), []string{"a", "b", "bad", "big", "c", "demo", "link"}; !slices.Equal(got, want) {
+	if got, want := p.Describe().Models, []string{"a", "b", "bad", "big", "c", "demo", "link"}; !slices.Equal(got, want) {
 		t.Errorf("models %v, want %v", got, want)
 	}
 	write("a.yaml", "answers: [{text: changed}]")

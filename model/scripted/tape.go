@@ -195,9 +195,6 @@ func (p *tapePlayer) Generate(ctx context.Context, req *model.Request, emit func
 	return c.answer(ctx, p.delay, emit)
 }
 
-// Builtins implements model.ToolRunner: what a provider has run is on the tape.
-func (*tapePlayer) Builtins() []string { return TapeBuiltins() }
-
 // say sends a text word by word.
 func say(ctx context.Context, delay time.Duration, d model.Delta, emit func(model.Delta)) error {
 	for word := range model.Words(d.Text) {

@@ -206,7 +206,7 @@ func TestTapeFiles(t *testing.T) {
 	if got := play(t, openAs(t, p, "tape:strict"), one); got.text != "changed" {
 		t.Errorf("%+v", got)
 	}
-	if got := p.Models(); !slices.Equal(got, []string{"demo", "tape"}) {
+	if got := p.Describe().Models; !slices.Equal(got, []string{"demo", "tape"}) {
 		t.Errorf("models: %v", got)
 	}
 	for name, c := range map[string]struct{ text, want string }{

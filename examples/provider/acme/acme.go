@@ -47,22 +47,24 @@ func New(baseURL, apiKey string) *Provider {
 	}
 }
 
-// Name returns "acme".
-func (*Provider) Name() string { return name }
-
 // String keeps the key out of whatever prints a provider.
 func (p *Provider) String() string { return "acme at " + p.url }
 
-// Builtins returns none: ACME runs no tools.
-func (*Provider) Builtins() []string { return nil }
+// Describe says what ACME is.
+func (p *Provider) Describe() model.Description {
+	return model.Description{
+		Name: name, KeyVariables: []string{"ACME_API_KEY"}, Secrets: model.Secrets(p.key), Endpoint: p.url,
+		Billing: model.Billing{Catalog: prices},
+	}
+}
 
 // Open returns a model.
-func (p *Provider) Open(modelName, caller string) (model.LLM, error) {
+func (p *Provider) Open(modelName, caller string) (model.Model, error) {
 	k := cmp.Or(caller, p.key)
 	if k == "" {
-		return nil, model.MissingKey(name, "ACME_API_KEY", "X-Agentd-Acme-Api-Key")
+		return model.Model{}, model.MissingKey(name, "ACME_API_KEY", "X-Agentd-Acme-Api-Key")
 	}
-	return &llm{provider: p, model: modelName, key: k}, nil
+	return model.Model{LLM: &llm{provider: p, model: modelName, key: k}}, nil
 }
 
 // llm is a model with a key. It is immutable.

@@ -1,9 +1,6 @@
 package acme
 
-import (
-	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/model/catalog"
-)
+import "github.com/apzuk3/agentd/model/catalog"
 
 // prices are ACME's, and what its models can do; see catalog.Parse for the form.
 var prices = catalog.MustParse("acme.yaml", `
@@ -14,6 +11,3 @@ providers:
       price: {input: 2, cached: 0.5, output: 8}
       capabilities: {context_tokens: 100000, output_tokens: 8000, thinking: true, tools: true, structured_output: true}
 `)
-
-// Billing says what ACME's models cost.
-func (*Provider) Billing() model.Billing { return model.Billing{Catalog: prices} }

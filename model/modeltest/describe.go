@@ -1,0 +1,64 @@
+package modeltest
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/apzuk3/agentd/model"
+)
+
+// description checks what the provider says of itself: that a registry takes it, that
+// it is always the same, and that the server's key is named as a secret and is nowhere
+// else.
+func (h Harness) description(t *testing.T) {
+	p := h.Open(t, "http://127.0.0.1:1", serverKey)
+	d := p.Describe()
+	if _, err := model.NewRegistry(p); err != nil {
+		t.Errorf("a registry refuses the provider: %v", err)
+	}
+	again := p.Describe()
+	again.Models = d.Models
+	if !reflect.DeepEqual(d, again) {
+		t.Errorf("Describe returns %+v, and then %+v", d, again)
+	}
+	if !slices.IsSorted(d.Models) {
+		t.Errorf("the models %q are not sorted", d.Models)
+	}
+	if d.Keyless {
+		t.Error("a provider without keys is none for this suite")
+	}
+	if len(d.KeyVariables) == 0 {
+		t.Error("no environment variable holds the server's key: say it in KeyVariables")
+	}
+	if !slices.Contains(d.Secrets, model.Secret(serverKey)) {
+		t.Error("the server's key is none of the Secrets")
+	}
+	data, err := json.Marshal(d)
+	if text := fmt.Sprintf("%v %+v %#v %s", d, d, d, data); err != nil || strings.Contains(text, "canary-") {
+		t.Errorf("the description shows a key when printed: %v", err)
+	}
+	if none := h.Open(t, "http://127.0.0.1:1", "").Describe(); len(none.Secrets) != 0 {
+		t.Errorf("%d secrets of a provider without a key", len(none.Secrets))
+	}
+	m, err := p.Open(h.Model, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.LLM == nil {
+		t.Error("Open returns a model without an LLM")
+	}
+	if m.Takes == nil {
+		return
+	}
+	for _, f := range []model.File{{MIMEType: "image/png"}, {MIMEType: "made/up"}, {MIMEType: "made/up", URI: "https://a.example/b"}, {MIMEType: "made/up", Result: true}} {
+		if err := m.Takes(f); err != nil {
+			if e := asError(t, err, model.KindInvalid); !strings.Contains(e.Message, f.MIMEType) {
+				t.Errorf("message %q must name the media type %q", e.Message, f.MIMEType)
+			}
+		}
+	}
+}
