@@ -270,7 +270,7 @@ func checkIntegrity(t *testing.T, path string) {
 	}
 }
 
-func readFile(t *testing.T, dir, name string) []byte {
+func readFile(t testing.TB, dir, name string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(dir, name))
 	if err != nil {

@@ -40,10 +40,15 @@
 // killed meanwhile leaves the bytes to the next one, which removes them 0.1 s after it has
 // opened the database. Close leaves no WAL.
 //
-// Copies of rows that SQLite has moved from one page to another may stay in unused parts of
-// pages, where nothing overwrites them. Close rebuilds a database of at most 64 MiB from
-// which something was removed since Open, and then nothing is left; a larger one, or one
-// whose process was killed, may hold copies until it is rebuilt as below.
+// Copies of rows that SQLite has moved from one page to another stay in unused parts of
+// pages. After something was removed the writer therefore scrubs the database, whatever its
+// size: it reads all pages and overwrites what they do not use, at most 256 pages a
+// transaction, so that appends wait for milliseconds, and a third of its time until it
+// comes to the pages that were written to meanwhile. Between two scrubs passes twice as long as one
+// takes, a minute at most. That a scrub is owed is in the database (as its user_version); the next process
+// begins it anew after a kill. Close scrubs for at most 5 s and leaves the rest to the next
+// start. A page that makes no sense, or cannot be read, stays as it is. A database without auto_vacuum, see
+// below, is not scrubbed, since nothing says what its pages are.
 //
 // Free pages beyond 4 MiB are returned to the file system, 1 MiB at a time, so that
 // appends wait for milliseconds (incremental vacuum). A database from before is rebuilt by Open if it has at

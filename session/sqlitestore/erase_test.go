@@ -62,12 +62,16 @@ func found(t testing.TB, dir, word string) map[string]int {
 	return n
 }
 
-// tidied waits until the writer has nothing to tidy up.
+// tidied waits until the writer has nothing to tidy up and to scrub.
 func tidied(t testing.TB, s *Store) {
 	t.Helper()
 	for busy := true; busy; {
 		err := s.write(t.Context(), 0, func(*tx) (refusal, fault error) {
-			busy = s.writer.tidyTimer != nil
+			scrub := &s.writer.scrub
+			if scrub.owed && scrub.timer != nil && scrub.next == 0 {
+				scrub.timer.Reset(0) // at once, however long the last one took
+			}
+			busy = s.writer.tidyTimer != nil || scrub.owed
 			return nil, nil
 		})
 		if err != nil {
@@ -233,13 +237,25 @@ func TestShrink(t *testing.T) {
 	}
 }
 
-// TestEraseCopies looks for what sessions held after a clean stop where SQLite had moved
-// rows between pages: the pages that they came from keep copies.
-func TestEraseCopies(t *testing.T) {
-	t.Parallel()
+// large is more than a start rebuilds, and a stop once did.
+const large = 66 << 20
+
+// withScrub sets how long Close scrubs.
+func withScrub(limit time.Duration) Option {
+	return func(o *options) { o.scrubStop = limit }
+}
+
+// mustCopy fills a store with sessions, every second of which has the canary of "gone" in rows
+// that SQLite moves from page to page, and one of size bytes. It deletes the ones with the canary.
+func mustCopy(t *testing.T, s *Store, size int) {
+	t.Helper()
 	const sessions, turns = 40, 4
-	dir := t.TempDir()
-	s := open(t, dir)
+	if size > 0 {
+		mustCreate(t, s, "large")
+		for i := range int64(size >> 20) {
+			mustAppend(t, s, batchOf("large", i, 1, 1<<20))
+		}
+	}
 	add := func(id string, n int, word string) {
 		b := batchOf(id, int64(n), 1, 10)
 		b.Rows = []session.Row{{
@@ -250,9 +266,7 @@ func TestEraseCopies(t *testing.T) {
 	}
 	name := func(i int) string { return fmt.Sprintf("%04d", i*7919%10_000) } // in no order
 	for i := range sessions {
-		if err := s.Create(t.Context(), newSession(name(i)), nil); err != nil {
-			t.Fatal(err)
-		}
+		mustCreate(t, s, name(i))
 	}
 	for n := range turns {
 		for i := range sessions {
@@ -268,9 +282,107 @@ func TestEraseCopies(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	mustClose(t, s)
-	if n := found(t, dir, canary("gone")); len(n) > 0 {
-		t.Errorf("the canary is still in %v after a clean stop", n)
+}
+
+// TestEraseCopies looks for what sessions held after a clean stop where SQLite had moved
+// rows between pages: the pages that they came from keep copies until they are scrubbed.
+func TestEraseCopies(t *testing.T) {
+	t.Parallel()
+	for name, size := range map[string]int{"small": 0, "large": large} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			s := open(t, dir, withScrub(damageLimit))
+			mustCopy(t, s, size)
+			mustClose(t, s)
+			if n := found(t, dir, canary("gone")); len(n) > 0 {
+				t.Errorf("the canary is still in %v after a clean stop", n)
+			}
+			if info, err := os.Stat(filepath.Join(dir, "agentd.db")); err != nil || info.Size() < int64(size) {
+				t.Errorf("the database has %d bytes, %v, want at least %d", info.Size(), err, size)
+			}
+			checkIntegrity(t, filepath.Join(dir, "agentd.db"))
+		})
 	}
+}
+
+// TestEraseCopiesLater: a stop that has no time to scrub leaves copies, and the next start
+// scrubs.
+func TestEraseCopiesLater(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir, withScrub(0))
+	stopScrub(t, s)
+	mustCopy(t, s, 0)
+	mustClose(t, s)
+	if n := found(t, dir, canary("gone")); len(n) == 0 {
+		t.Fatal("the canary is nowhere before: nothing was copied")
+	}
+	s = open(t, dir, withScrub(0))
+	tidied(t, s)
+	if n := found(t, dir, canary("gone")); len(n) > 0 {
+		t.Errorf("the canary is still in %v after the next start", n)
+	}
+	mustClose(t, s)
 	checkIntegrity(t, filepath.Join(dir, "agentd.db"))
+}
+
+// stopScrub keeps the writer from scrubbing before Close.
+func stopScrub(t *testing.T, s *Store) {
+	t.Helper()
+	err := s.write(t.Context(), 0, func(*tx) (refusal, fault error) {
+		s.writer.scrub.timer = time.NewTimer(damageLimit)
+		return nil, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestEraseCopiesAfterKill kills a process at any transaction of a scrub: the next one
+// goes on.
+func TestEraseCopiesAfterKill(t *testing.T) {
+	t.Parallel()
+	var kill func() // behind each commit
+	dir := t.TempDir()
+	s := open(t, dir, withScrub(damageLimit), withCommit(func(commit func() error) error {
+		err := commit()
+		if kill != nil {
+			kill()
+		}
+		return err
+	}))
+	stopScrub(t, s)
+	mustCopy(t, s, 3<<20)
+	var left []string
+	copies := func() {
+		to := t.TempDir()
+		for _, name := range []string{"agentd.db", "agentd.db-wal"} {
+			writeFile(t, to, name, readFile(t, dir, name))
+		}
+		left = append(left, to)
+	}
+	err := s.write(t.Context(), 0, func(*tx) (refusal, fault error) {
+		kill = copies
+		return nil, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustClose(t, s)
+	if len(left) < 4 {
+		t.Fatalf("%d transactions, want some of a scrub", len(left))
+	}
+	if n := found(t, left[0], canary("gone")); len(n) == 0 {
+		t.Fatal("the canary is nowhere before")
+	}
+	for i, dir := range left {
+		again := open(t, dir)
+		tidied(t, again)
+		if n := found(t, dir, canary("gone")); len(n) > 0 {
+			t.Errorf("killed at transaction %d, the canary is still in %v", i, n)
+		}
+		mustClose(t, again)
+		checkIntegrity(t, filepath.Join(dir, "agentd.db"))
+	}
 }

@@ -84,6 +84,9 @@ func openFile(ctx context.Context, path string, o *options) (_ *Store, err error
 	if err := s.writer.modernize(path); err != nil {
 		return nil, err
 	}
+	if err := s.writer.owesScrub(); err != nil {
+		return nil, err
+	}
 	if left != nil && left.Size() > 0 {
 		s.writer.tidyLater(tidyDelay)
 	}
@@ -169,6 +172,7 @@ func writerPragmas(o *options) url.Values {
 	}
 	if o.fresh { // the journal mode makes the first page
 		list = append([]string{"auto_vacuum(INCREMENTAL)"}, list...)
+		list = append(list, fmt.Sprintf("user_version(%d)", scrubbed))
 	}
 	if o.maxBytes > 0 {
 		list = append(list, fmt.Sprintf("max_page_count(%d)", max(1, o.maxBytes/pageBytes)))

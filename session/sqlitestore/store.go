@@ -57,7 +57,9 @@ type options struct {
 	log      *slog.Logger
 	vacuum   int64 // bytes up to which a database is rebuilt
 	fresh    bool  // there was no database; set by Open
-	anyFiles bool  // also on a network
+	// scrubStop is how long Close scrubs.
+	scrubStop time.Duration
+	anyFiles  bool // also on a network
 	// network is networkOf; tests have another one.
 	network func(path string) (string, error)
 	// migrations are the schema's versions; tests have others.
@@ -114,7 +116,7 @@ func (s *Store) SetMaxBytes(ctx context.Context, n int64) error {
 func Open(ctx context.Context, path string, opts ...Option) (*Store, error) {
 	o := options{
 		commit: func(commit func() error) error { return commit() },
-		log:    slog.New(slog.DiscardHandler), vacuum: vacuumBytes, network: networkOf,
+		log:    slog.New(slog.DiscardHandler), vacuum: vacuumBytes, network: networkOf, scrubStop: scrubAtStop,
 	}
 	var err error
 	if o.migrations, err = fs.Sub(migrations, "migrations"); err != nil {

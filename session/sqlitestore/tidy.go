@@ -25,9 +25,6 @@ const (
 	// vacuumBytes is the size up to which Open rebuilds a database from before
 	// incremental vacuum.
 	vacuumBytes = 256 << 20
-	// rebuildBytes is the size up to which Close rebuilds a database from which something
-	// was removed: a stop has less time than a start.
-	rebuildBytes = 64 << 20
 )
 
 // tidyLater has the writer tidy up after a wait. It does nothing if that is due already.
@@ -54,6 +51,7 @@ func (w *writer) tidy() {
 		return
 	}
 	more, err := w.shrink()
+	w.lookForChanges()
 	empty := false
 	if err == nil {
 		empty, err = w.emptyWAL()
@@ -126,32 +124,6 @@ func (w *writer) number(query string) (n int64, err error) {
 		return 0, err
 	}
 	return all[0], nil
-}
-
-// rebuild is the writer's last act if something was removed. SQLite leaves copies of rows
-// that it has moved in the unused parts of pages, which secure_delete does not overwrite.
-// It is one transaction, and a failure leaves the database as it was.
-func (w *writer) rebuild() {
-	if w.dead != nil || !w.removed || w.wal == "" || !w.shrinks {
-		return
-	}
-	pages, err := w.number("PRAGMA page_count")
-	size := int64(0)
-	if err == nil {
-		size, err = w.number("PRAGMA page_size")
-	}
-	if size *= pages; err == nil && size <= rebuildBytes {
-		if err = w.exec("VACUUM"); err != nil {
-			_ = w.exec("ROLLBACK")
-		}
-	}
-	if err != nil || size > rebuildBytes {
-		args := []any{slog.Int64("bytes", size), slog.Int64("limit", rebuildBytes)}
-		if err != nil {
-			args = append(args, slog.String("error", err.Error()))
-		}
-		w.log.Warn("the database was not rebuilt: unused parts of its pages may hold copies of what was deleted", args...)
-	}
 }
 
 // modernize rebuilds a database that was made before incremental vacuum, if it is small,

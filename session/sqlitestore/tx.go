@@ -16,7 +16,7 @@ import (
 // writer goroutine.
 type tx struct {
 	statements
-	begin, commit                                                                 *sql.Stmt
+	begin, commit, getPage, setPage, countPages                                   *sql.Stmt
 	state, end, known, insertSession, insertRecord, setState, setShared, setProbe *sql.Stmt
 	deleteLog, deleteRows, setPurged, setAttempts, deleteShared                   *sql.Stmt
 	getInfo, setInfo, setLabel, deleteLabel, deleteLabels, deleteSession          *sql.Stmt
@@ -31,6 +31,9 @@ func prepareTx(ctx context.Context, p preparer) (*tx, error) {
 	err := t.prepare(ctx, p, map[**sql.Stmt]string{
 		&t.begin:         `BEGIN IMMEDIATE`,
 		&t.commit:        `COMMIT`,
+		&t.getPage:       `SELECT data FROM sqlite_dbpage WHERE pgno = ?`,
+		&t.setPage:       `UPDATE sqlite_dbpage SET data = ? WHERE pgno = ?`,
+		&t.countPages:    `PRAGMA page_count`,
 		&t.state:         `SELECT last_seq, open_turn, purged, version, created_at FROM sessions WHERE id = ?`,
 		&t.end:           `SELECT last_seq, open_turn FROM sessions WHERE id = ?`,
 		&t.known:         `SELECT turn_id, kind, time, data FROM records WHERE session_id = ? AND seq = ?`,

@@ -44,13 +44,14 @@ type writer struct {
 	hold    *hold     // of the database, nil in memory and until it is open
 	walNext int64     // owned by the goroutine of run: WAL size to act on
 	log     *slog.Logger
-	removed bool  // something was, since the store was opened
 	vacuum  int64 // bytes up to which modernize rebuilds a database
 
 	shrinks   bool          // owned by the goroutine of run: the database has auto_vacuum
 	tidyTimer *time.Timer   // owned by the goroutine of run: until tidy, nil if there is nothing to tidy
 	tidyBack  time.Duration // owned by the goroutine of run: the last wait for a reader, 0 for none
 	commit    func(commit func() error) error
+	scrub     scrubber
+	scrubStop time.Duration // how long stop scrubs
 
 	queue chan *op // closed by stop
 	done  chan struct{}
@@ -67,7 +68,7 @@ type writer struct {
 // newWriter takes over db, whose schema is up to date.
 func newWriter(ctx context.Context, db *sql.DB, wal string, o *options) (*writer, error) {
 	w := &writer{
-		db: db, wal: wal, walNext: walBytes, commit: o.commit, log: o.log, vacuum: o.vacuum,
+		db: db, wal: wal, walNext: walBytes, commit: o.commit, log: o.log, vacuum: o.vacuum, scrubStop: o.scrubStop,
 		queue: make(chan *op, queueLen), done: make(chan struct{}),
 	}
 	var err error
@@ -111,20 +112,22 @@ func (w *writer) close() error {
 	return errors.Join(w.tx.close(), w.conn.Close(), w.db.Close())
 }
 
-// run writes and tidies up until stop.
+// run writes, tidies up and scrubs until stop.
 func (w *writer) run() {
 	defer close(w.done)
 	for {
 		select {
 		case o, ok := <-w.queue:
 			if !ok {
-				w.rebuild()
+				w.scrubAll(w.scrubStop)
 				return
 			}
 			w.write(w.collect(o))
 			w.trim()
 		case <-w.tidyDue():
 			w.tidy()
+		case <-w.scrubDue():
+			w.scrubStep()
 		}
 	}
 }
@@ -189,9 +192,15 @@ func (w *writer) transact(group []*op) error {
 			return w.failed("write", fault)
 		}
 	}
+	if w.tx.removed {
+		if err := w.oweScrub(); err != nil {
+			return w.failed("write", err)
+		}
+	}
 	if err := w.commit(func() error { return write(w.tx.commit) }); err != nil {
 		return w.failed(inCommit, err)
 	}
+	w.lookForChanges()
 	if w.hold != nil {
 		if err := w.hold.moved(); err != nil { // nothing is acknowledged that its name does not lead to
 			w.dead = err
@@ -200,8 +209,11 @@ func (w *writer) transact(group []*op) error {
 	}
 	w.full.Store(false)
 	if w.tx.removed {
-		w.removed = true
 		w.tidyLater(tidyDelay)
+		if w.wal != "" {
+			w.scrub.owed = true
+			w.scrubLater(max(tidyDelay, w.scrub.wait))
+		}
 	}
 	return nil
 }
