@@ -200,7 +200,7 @@ func TestFilterOfEveryEvent(t *testing.T) {
 			see.apply(m)
 			shown := m.GetDisplay().GetVisibility()
 			m.Display = nil
-			if changed := !proto.Equal(m, whole); changed != (only == public && (member.Name() == "tool_call_announced" || member.Name() == "tool_result")) {
+			if changed := !proto.Equal(m, whole); changed != (only == public && (member.Name() == "tool_call_announced" || member.Name() == "tool_call_answered")) {
 				t.Errorf("%s has passed the filter %v as %v", member.Name(), only, m)
 			}
 			if only == public && shown != public && member.Name() != "tool_call" {

@@ -134,14 +134,14 @@ func TestModelEventLines(t *testing.T) {
 	}{
 		"call":        {callOver(call), "model_call_ended       root/a gpt-x, 2 model calls, 1,234 tokens, $0.0123, 1.5s, first text after 200ms, max tokens"},
 		"no price":    {callOver(&agentdv1.ModelCallEnded{ServedModel: "x", LlmCalls: 1, StopReason: agentdv1.StopReason_STOP_REASON_STOP}), "model_call_ended       x, 1 model call, 0 tokens, price unknown"},
-		"fallback":    {fallback("root"), "model_call_fell_back         root gpt-x failed (MODEL_UNAVAILABLE), going on with claude-x: busy"},
-		"of summary":  {fallbackOfSummary("root"), "model_call_fell_back         root gpt-x failed (MODEL_UNAVAILABLE), the summary is asked of claude-x: busy"},
+		"fallback":    {fallback("root"), "model_call_fell_back   root gpt-x failed (MODEL_UNAVAILABLE), going on with claude-x: busy"},
+		"of summary":  {fallbackOfSummary("root"), "model_call_fell_back   root gpt-x failed (MODEL_UNAVAILABLE), the summary is asked of claude-x: busy"},
 		"summary":     {callOver(&agentdv1.ModelCallEnded{Model: "x", LlmCalls: 1, CostUsd: new(0.0), Outcome: agentdv1.ModelCallEnded_OUTCOME_SUMMARIZED}), "model_call_ended       x, 1 model call, 0 tokens, wrote a summary"},
 		"failed":      {callOver(&agentdv1.ModelCallEnded{Model: "x", LlmCalls: 1, CostUsd: new(0.0), Outcome: agentdv1.ModelCallEnded_OUTCOME_FAILED}), "model_call_ended       x, 1 model call, 0 tokens, failed"},
-		"provider":    {cites([]string{"a"}, []*agentdv1.ProviderToolUse{{ToolName: "web_search"}}, citation("https://b.example", "B")), "provider_tools_used         a → web_search (by the provider) [1] B https://b.example"},
-		"payload":     {raw("body", true), "raw_payload_received            root try 2: openai answered 200, 4 bytes of text/event-stream, cut"},
+		"provider":    {cites([]string{"a"}, []*agentdv1.ProviderToolUse{{ToolName: "web_search"}}, citation("https://b.example", "B")), "provider_tools_used    a → web_search (by the provider) [1] B https://b.example"},
+		"payload":     {raw("body", true), "raw_payload_received   root try 2: openai answered 200, 4 bytes of text/event-stream, cut"},
 		"compaction":  {compaction(agentdv1.HistoryCompacted_REASON_SHARE, 0, 0), "history_compacted      root/a a summary stands for the beginning of the conversation: They met."},
-		"tool result": {&agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCallAnswered{ToolCallAnswered: result}}, "tool_result            look = fine [image/png]"},
+		"tool result": {&agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCallAnswered{ToolCallAnswered: result}}, "tool_call_answered     look = fine [image/png]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out strings.Builder

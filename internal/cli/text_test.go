@@ -215,13 +215,13 @@ func TestEventLines(t *testing.T) {
 		"call":    {at(7, calls("1", "look", `{"a": 1}`)), `           7                tool_call              root/a look {"a": 1}`},
 		"unserved": {unservedCall(), `           0                tool_call_unserved     a no attached client has the tool look; attach one with: agentd run --attach s1 FILE; waiting until ` +
 			tomorrow.Local().Format("2006-01-02 15:04:05 MST")},
-		"result":   {at(7, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCallAnswered{ToolCallAnswered: result}}), `           7                tool_result            look = fine`},
+		"result":   {at(7, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCallAnswered{ToolCallAnswered: result}}), `           7                tool_call_answered     look = fine`},
 		"end":      {end, `          20  ` + clock + `  end                    completed; 2 model calls, 1,234 tokens, $0.0123`},
 		"error":    {fails(agentdv1.ErrorCode_ERROR_CODE_TIMEOUT, "too\nslow"), `           0                error                  TIMEOUT: too slow`},
 		"state":    {at(7, stateChange()), `           7                state_update           {"k":1}`},
 		"asked":    {at(7, requested(question)), `           7                interaction_requested  clerk Which one? [red | blue]`},
 		"answered": {at(7, resolved(&agentdv1.Interaction{Resolution: cli.Answer("red")})), `           7                interaction_resolved   the question was answered: red`},
-		"other":    {at(7, retract("a")), `           7                retract                {"messageId":"a"}`},
+		"other":    {at(7, retract("a")), `           7                message_retracted      {"messageId":"a"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out strings.Builder
@@ -301,7 +301,7 @@ s3         active            -                  1m ago            0          pri
 state        active
 ref          my[31m ref
 labels       env=prod team=a
-creator      local
+created by   local
 created      2026-03-04 11:00:00 UTC (1h ago)
 updated      2026-03-04 11:58:30 UTC (1m ago)
 used         1 model call, 1,234,567 tokens, $1.50

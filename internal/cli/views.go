@@ -125,7 +125,7 @@ func (p *Printer) Session(s *agentdv1.Session) error {
 		{"state", word(s.GetState(), "SESSION_STATE_")},
 		{"ref", s.GetClientRef()},
 		{"labels", labels(s.GetLabels())},
-		{"creator", s.GetCreatedBy()},
+		{"created by", s.GetCreatedBy()},
 		{"created", exact(p.Now, s.GetCreateTime())},
 		{"updated", exact(p.Now, s.GetUpdateTime())},
 		{"used", usage(s.GetUsage())},
