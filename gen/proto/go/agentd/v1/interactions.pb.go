@@ -507,7 +507,7 @@ var File_agentd_v1_interactions_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_interactions_proto_rawDesc = "" +
 	"\n" +
-	"\x1cagentd/v1/interactions.proto\x12\tagentd.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf7\x03\n" +
+	"\x1cagentd/v1/interactions.proto\x12\tagentd.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x85\x04\n" +
 	"\vInteraction\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
@@ -528,7 +528,7 @@ const file_agentd_v1_interactions_proto_rawDesc = "" +
 	"\bend_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x125\n" +
 	"\n" +
 	"resolution\x18\r \x01(\v2\x15.agentd.v1.ResolutionR\n" +
-	"resolution\"\xd1\x01\n" +
+	"resolutionJ\x04\b\x0e\x10\x0fR\x06source\"\xd1\x01\n" +
 	"\n" +
 	"Resolution\x12/\n" +
 	"\aapprove\x18\x01 \x01(\v2\x13.agentd.v1.ApprovalH\x00R\aapprove\x12'\n" +

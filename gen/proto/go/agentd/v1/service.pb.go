@@ -3923,7 +3923,7 @@ var File_agentd_v1_service_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"\x17agentd/v1/service.proto\x12\tagentd.v1\x1a\x1cagentd/v1/interactions.proto\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xef\x0f\n" +
+	"\x17agentd/v1/service.proto\x12\tagentd.v1\x1a\x1cagentd/v1/interactions.proto\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd3\x10\n" +
 	"\n" +
 	"RunRequest\x12@\n" +
 	"\aexecute\x18\x01 \x01(\v2$.agentd.v1.RunRequest.ExecuteRequestH\x00R\aexecute\x12F\n" +
@@ -3931,7 +3931,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\x12tool_call_response\x18\x03 \x01(\v2&.agentd.v1.RunRequest.ToolCallResponseH\x00R\x10toolCallResponse\x124\n" +
 	"\x03end\x18\x04 \x01(\v2 .agentd.v1.RunRequest.EndRequestH\x00R\x03end\x12=\n" +
 	"\x06cancel\x18\x05 \x01(\v2#.agentd.v1.RunRequest.CancelRequestH\x00R\x06cancel\x12S\n" +
-	"\x14interaction_response\x18\x14 \x01(\v2\x1e.agentd.v1.InteractionResponseH\x00R\x13interactionResponse\x1a\xf6\a\n" +
+	"\x14interaction_response\x18\x14 \x01(\v2\x1e.agentd.v1.InteractionResponseH\x00R\x13interactionResponse\x1a\xa7\b\n" +
 	"\x0eExecuteRequest\x12&\n" +
 	"\x05agent\x18\x01 \x01(\v2\x10.agentd.v1.AgentR\x05agent\x12,\n" +
 	"\n" +
@@ -3961,10 +3961,10 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\n" +
 	"_after_seqB\n" +
 	"\n" +
-	"\b_turn_id\x1a1\n" +
+	"\b_turn_idJ\x04\b\x16\x10\x1eJ\x04\b\x1f\x10 J\x04\b!\x10\"R\tagent_refR\x12initial_state_json\x1a1\n" +
 	"\x10HeartbeatRequest\x12\x1d\n" +
 	"\n" +
-	"session_id\x18\x01 \x01(\tR\tsessionId\x1a\xa3\x02\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x1a\xbb\x02\n" +
 	"\x10ToolCallResponse\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12,\n" +
@@ -3978,7 +3978,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"stateDelta\x12/\n" +
 	"\x05parts\x18\n" +
 	" \x03(\v2\x0f.agentd.v1.PartB\b\xbaH\x05\x92\x01\x02\x10@R\x05partsB\b\n" +
-	"\x06result\x1a]\n" +
+	"\x06resultJ\x04\b\v\x10\fR\x10state_delta_json\x1a]\n" +
 	"\n" +
 	"EndRequest\x12\x1d\n" +
 	"\n" +
@@ -3992,7 +3992,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x02H\x00R\n" +
 	"toolCallId\x88\x01\x01B\x0f\n" +
 	"\r_tool_call_idB\x10\n" +
-	"\arequest\x12\x05\xbaH\x02\b\x01\"\xbb\x16\n" +
+	"\arequest\x12\x05\xbaH\x02\b\x01J\x04\b\x15\x10\x16R\x13interaction_request\"\xac\x17\n" +
 	"\vRunResponse\x12B\n" +
 	"\aexecute\x18\x01 \x01(\v2&.agentd.v1.RunResponse.ExecuteResponseH\x00R\aexecute\x12H\n" +
 	"\theartbeat\x18\x02 \x01(\v2(.agentd.v1.RunResponse.HeartbeatResponseH\x00R\theartbeat\x12E\n" +
@@ -4069,14 +4069,15 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\areceipt\x18\n" +
 	" \x01(\v2\x18.agentd.v1.CancelReceiptR\areceipt\x12C\n" +
 	"\x11structured_output\x18\v \x01(\v2\x16.google.protobuf.ValueR\x10structuredOutputB\t\n" +
-	"\a_reason\x1af\n" +
+	"\a_reason\x1a~\n" +
 	"\vStateUpdate\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x128\n" +
 	"\vstate_delta\x18\x02 \x01(\v2\x17.google.protobuf.StructR\n" +
-	"stateDeltaB\n" +
+	"stateDeltaJ\x04\b\n" +
+	"\x10\vR\x10state_delta_jsonB\n" +
 	"\n" +
-	"\bresponse\"\xa6\x01\n" +
+	"\bresponseJ\x04\b\x0f\x10\x10J\x04\b\"\x10#J\x04\b%\x10&J\x04\b&\x10'J\x04\b(\x10)R\alineageR\x04goalR\ragent_startedR\vagent_endedR\x0eremote_session\"\xa6\x01\n" +
 	"\x13InteractionResponse\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x121\n" +

@@ -2156,7 +2156,7 @@ const file_agentd_v1_types_proto_rawDesc = "" +
 	"\aFileUri\x12s\n" +
 	"\tmime_type\x18\x01 \x01(\tBV\xbaHSrQ2O^[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}$R\bmimeType\x12\x1c\n" +
 	"\x03uri\x18\x02 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01(\x80@R\x03uri\"\x96\x02\n" +
+	"\xbaH\ar\x05\x10\x01(\x80@R\x03uri\"\xa4\x02\n" +
 	"\x05Agent\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12'\n" +
@@ -2167,7 +2167,7 @@ const file_agentd_v1_types_proto_rawDesc = "" +
 	"\bparallel\x18\x05 \x01(\v2\x18.agentd.v1.ParallelAgentH\x00R\bparallel\x12*\n" +
 	"\x04loop\x18\x06 \x01(\v2\x14.agentd.v1.LoopAgentH\x00R\x04loopB\f\n" +
 	"\n" +
-	"agent_type\"a\n" +
+	"agent_typeJ\x04\b\x14\x10\x15R\x06remote\"a\n" +
 	"\rMcpAttachment\x12\"\n" +
 	"\bmcp_name\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\amcpName\x12,\n" +
 	"\x12include_tool_names\x18\x02 \x03(\tR\x10includeToolNames\"\xe0\x04\n" +
