@@ -24,11 +24,16 @@ const longTextBytes = 512 << 10
 // write timeout.
 const readEvery = time.Second
 
+// longTurnTakes is long enough for CreateTurn to answer first: otherwise the text is in
+// that answer too, which is read as slowly.
+const longTurnTakes = time.Second
+
 // uncompressed makes the text take its length on the wire.
 var uncompressed = connect.WithAcceptCompression("gzip", nil, nil)
 
-// longTurn is a turn that says longTextBytes and is over.
+// longTurn is a turn that says longTextBytes after longTurnTakes and is over.
 func longTurn(ctx context.Context, run *session.Run) error {
+	time.Sleep(longTurnTakes)
 	return emit(ctx, run, &session.Event{MessageID: "m1", Path: root, Text: strings.Repeat("x", longTextBytes)})
 }
 
@@ -101,6 +106,7 @@ var slowCalls = map[string]func(t *testing.T, hc *http.Client, url string) (int,
 		t.Helper()
 		c := agentdv1connect.NewSessionServiceClient(hc, url, uncompressed)
 		id := longSession(t, c)
+		time.Sleep(longTurnTakes)
 		synctest.Wait() // the turn is over
 		got, err := c.GetTurn(t.Context(), connect.NewRequest(&agentdv1.GetTurnRequest{SessionId: id}))
 		if err != nil {
