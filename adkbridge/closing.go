@@ -15,10 +15,15 @@ import (
 // stoppedText begins the results of calls that were cut off.
 const stoppedText = "cancelled: the turn was stopped"
 
+// reasonBytes bounds what these results say about why, all together.
+const reasonBytes = 1 << 20
+
 // close makes the history valid after the tree has ended: it appends complete
 // answers that were on their way, what failed calls took, and results for calls
-// that have none. Calls of a turn that is put aside stay open: they are answered
-// later. After a natural end there is nothing to do.
+// that have none. Results that say that a call was cut off are appended together with
+// the turn's end: a turn whose log has no end goes on, and its calls with it. Calls of a
+// turn that is put aside stay open: they are answered later. After a natural end there is
+// nothing to do.
 func (t *turn) close(ctx context.Context, cause error) error {
 	// What the log holds and the run did not reach is history nevertheless.
 	var rest []loggedEvent
@@ -54,14 +59,19 @@ func (t *turn) close(ctx context.Context, cause error) error {
 	if errors.Is(cause, session.ErrPutAside) {
 		return nil
 	}
-	text := stoppedText + " before this call was over"
-	if e, ok := errors.AsType[*session.Error](cause); ok && e.Code != codeInternal {
-		text = stoppedText + ": " + e.Message
-	}
 	t.mu.Lock()
 	open := slices.Clone(t.open)
 	t.mu.Unlock()
+	text := stoppedText + " before this call was over"
+	if e, ok := errors.AsType[*session.Error](cause); ok && e.Code != codeInternal {
+		calls := 1
+		for _, o := range open {
+			calls += len(o.calls)
+		}
+		text = stoppedText + ": " + cut(e.Message, reasonBytes/calls)
+	}
 	for _, o := range open {
+		put := t.commit
 		ev := t.newEvent(ctx, o.author, o.branch)
 		ev.Content = &genai.Content{Role: genai.RoleUser}
 		for _, c := range o.calls {
@@ -71,13 +81,18 @@ func (t *turn) close(ctx context.Context, cause error) error {
 			} else if res, ok := t.run.Result(c.ID); ok {
 				result = t.result(c.ID, res)
 				maps.Copy(ev.Actions.StateDelta, res.State)
+			} else {
+				put = t.commitAtEnd
 			}
 			ev.Content.Parts = append(ev.Content.Parts, responsePart(c, result))
 		}
-		if err := t.commit(ctx, ev, &meta{Path: o.path}); err != nil && !t.keptWithout(ev, err) {
+		if err := put(ctx, ev, &meta{Path: o.path}); err != nil && !t.keptWithout(ev, err) {
 			return err
 		}
 	}
+	t.mu.Lock()
+	t.open = nil
+	t.mu.Unlock()
 	return nil
 }
 
@@ -105,7 +120,8 @@ func (t *turn) newEvent(ctx context.Context, author, branch string) *adksession.
 	return ev
 }
 
-// seal marks all that is known as read.
+// seal marks all that is known as read. What is appended with the turn's end is not
+// known: it comes behind that, and the next turn reads it.
 func (h *history) seal(startSeq int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

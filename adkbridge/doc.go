@@ -31,7 +31,8 @@
 // A turn ends naturally when the tree has finished. On any other end the bridge
 // appends what is missing for the history to be valid for every provider:
 // answers that were complete but not appended, and one result for each call
-// that has none.
+// that has none. A result that says that its call was cut off is in the same append as
+// the turn's end: a log without the end is one of a turn that goes on.
 //
 // This package imports the session's seams, the protocol's messages, model, ADK,
 // genai and jsonschema-go. It knows neither stores, nor HTTP, nor providers.

@@ -194,6 +194,12 @@ func (f *fakeRun) Append(ctx context.Context, data []byte, ev *session.Event) (s
 	return rec, nil
 }
 
+// AppendAtEnd appends at once: the log of a fake run holds no ends.
+func (f *fakeRun) AppendAtEnd(ctx context.Context, data []byte, ev *session.Event) error {
+	_, err := f.Append(ctx, data, ev)
+	return err
+}
+
 func (*fakeRun) Marks(string) session.Marks { return nil }
 
 func (*fakeRun) BeginCall(context.Context, session.ModelCall) (func(), error) { return func() {}, nil }

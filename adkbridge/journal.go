@@ -127,6 +127,24 @@ func (t *turn) nextLogged(ev *adksession.Event, m *meta) (loggedEvent, bool, err
 // commit appends an event to the log and takes it into the history as the log
 // holds it, so that a reloaded history gives the same prompts.
 func (t *turn) commit(ctx context.Context, ev *adksession.Event, m *meta) error {
+	return t.write(ev, m, func(data []byte, s *stored) error {
+		rec, err := t.run.Append(ctx, data, s.meaning())
+		if err == nil {
+			t.admit(rec.Seq, s, len(data), tempKeys(ev.Actions.StateDelta))
+		}
+		return err
+	})
+}
+
+// commitAtEnd has an event appended together with the turn's end. It is not taken into
+// the history: whoever loads that next finds it in the log, if the turn has ended.
+func (t *turn) commitAtEnd(ctx context.Context, ev *adksession.Event, m *meta) error {
+	return t.write(ev, m, func(data []byte, s *stored) error { return t.run.AppendAtEnd(ctx, data, s.meaning()) })
+}
+
+// write hands an event to put, as the log will hold it. When the state does not take the
+// event's keys, put gets it without them; the turn is stopped and the refusal returned.
+func (t *turn) write(ev *adksession.Event, m *meta, put func(data []byte, s *stored) error) error {
 	t.setOutput(ev, m)
 	t.setBeside(ev)
 	data, err := encode(ev, m)
@@ -137,25 +155,20 @@ func (t *turn) commit(ctx context.Context, ev *adksession.Event, m *meta) error 
 	if err != nil {
 		return err
 	}
-	rec, refused := t.run.Append(ctx, data, s.meaning())
-	if t.keptWithout(ev, refused) {
-		// What was said is paid for and is history; the state does not take its keys.
-		bare := *ev
-		bare.Actions.StateDelta = nil
-		if data, err = encode(&bare, m); err == nil {
-			s, err = decode(data)
-		}
-		if err == nil {
-			rec, err = t.run.Append(ctx, data, s.meaning())
-		}
-		if err != nil {
-			return refused
-		}
-	} else if refused != nil {
+	refused := put(data, s)
+	if !t.keptWithout(ev, refused) {
 		return refused
 	}
-	t.admit(rec.Seq, s, len(data), tempKeys(ev.Actions.StateDelta))
-	if refused != nil {
+	// What was said is paid for and is history; the state does not take its keys.
+	bare := *ev
+	bare.Actions.StateDelta = nil
+	if data, err = encode(&bare, m); err == nil {
+		s, err = decode(data)
+	}
+	if err == nil {
+		err = put(data, s)
+	}
+	if err == nil {
 		t.stop(refused)
 	}
 	return refused

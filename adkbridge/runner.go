@@ -246,6 +246,7 @@ type handle interface {
 	StartSeq() int64
 	Records(ctx context.Context, after int64) iter.Seq2[session.Record, error]
 	Append(ctx context.Context, data []byte, ev *session.Event) (session.Record, error)
+	AppendAtEnd(ctx context.Context, data []byte, ev *session.Event) error
 	Delta(d session.Delta)
 	Marks(messageID string) session.Marks
 	BeginCall(ctx context.Context, call session.ModelCall) (done func(), err error)

@@ -229,6 +229,11 @@ func TestAnswerOnItsWay(t *testing.T) {
 	if len(events) != 2 || events[0].Text != "B" || events[0].Usage.Total != 5 || len(events[0].Calls) != 1 || events[0].MessageID != run.turnID+"/b|root.b#0" {
 		t.Fatalf("events %s", compact(events))
 	}
+	turn.hist.seal(run.start)
+	if logged, err = hist.load(t.Context(), run); err != nil || len(logged.events) != 1 {
+		t.Fatalf("behind what the history knows the log has %d events, %v, want the results", len(logged.events), err)
+	}
+	hist.addStored(logged.events[0].seq, logged.events[0].ev, logged.events[0].size)
 	got := transcript(hist.prompt("b", "root.b", 0))
 	want := "user: go\nmodel: B call search{} call ghost{}\n" +
 		`user: result search{"error":"cancelled: the turn was stopped before this call was over"} result ghost{"error":"there is no tool \"ghost\"; available: \"search\""}` + "\n"

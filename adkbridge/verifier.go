@@ -408,6 +408,20 @@ func (v *verifier) Ask(ctx context.Context, call session.ToolCall) (session.Tool
 	return v.Await(ctx, call.ID)
 }
 
+// AppendAtEnd implements handle. The turns to come read their own records alone, so that
+// the history takes the event here.
+func (v *verifier) AppendAtEnd(ctx context.Context, data []byte, ev *session.Event) error {
+	rec, err := v.Append(ctx, data, ev)
+	if err != nil {
+		return err
+	}
+	s, err := decode(data)
+	if err == nil {
+		v.t.admit(rec.Seq, s, len(data), nil)
+	}
+	return err
+}
+
 func (v *verifier) Answered(id string) (session.ToolResult, bool) { return v.Result(id) }
 
 func (v *verifier) Result(id string) (session.ToolResult, bool) {

@@ -457,7 +457,7 @@ func (m *Manager) closeAs(ctx context.Context, s *Session, how func(Receipt) (en
 	if !errors.Is(err, cause) {
 		m.log.Error("repair of an interrupted turn failed", slog.String("session", s.id), slog.String("turn", run.t.id), slog.String("error", err.Error()))
 	}
-	return s.finish(ctx, run.t, end())
+	return s.finish(ctx, run, end())
 }
 
 // leaveOpen has a turn wait again that could not be closed.

@@ -432,7 +432,7 @@ func (m *Manager) drive(ctx context.Context, run *Run) (next *Run) {
 			end.Code, end.Message, end.Reason = e.Code, e.Message, e.Message
 		}
 	}
-	next, merr := s.finish(context.WithoutCancel(ctx), t, end)
+	next, merr := s.finish(context.WithoutCancel(ctx), run, end)
 	if merr != nil {
 		m.settle(s, false)
 	}

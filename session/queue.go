@@ -256,9 +256,11 @@ func (s *Session) unclaimLocked() {
 	}
 }
 
-// finish records the end of a turn and, in the same append, the start of the one
-// that waits for it, which it returns reserved: see launchNext.
-func (s *Session) finish(ctx context.Context, t *Turn, end *TurnEnded) (next *Run, err error) {
+// finish records the end of the turn of a run, which is over. The same append holds
+// what the run has handed over to AppendAtEnd, before the end, and the start of the turn
+// that waits for it, which finish returns reserved: see launchNext.
+func (s *Session) finish(ctx context.Context, run *Run, end *TurnEnded) (next *Run, err error) {
+	t := run.t
 	s.queueing <- struct{}{}
 	defer func() { <-s.queueing }()
 	end.Spoke = s.unfinished(t)
@@ -266,7 +268,7 @@ func (s *Session) finish(ctx context.Context, t *Turn, end *TurnEnded) (next *Ru
 	if err != nil {
 		return nil, err
 	}
-	entries := []*entry{{turn: t, kind: KindTurnEnded, data: data, fact: end}}
+	entries := slices.Concat(run.atEnd, []*entry{{turn: t, kind: KindTurnEnded, data: data, fact: end}})
 	s.mu.Lock()
 	waiting := slices.Clone(s.queued)
 	s.mu.Unlock()
@@ -296,6 +298,7 @@ func (s *Session) finish(ctx context.Context, t *Turn, end *TurnEnded) (next *Ru
 				return nil, fmt.Errorf("session %s: turn %s: %w", s.id, queued.id, err)
 			}
 		}
+		writeState(whole, run.stateAtEnd())
 		writeState(whole, fact.State)
 		s.mu.Lock() // clients may come to a turn that waits
 		if spec != nil {

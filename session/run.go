@@ -18,6 +18,7 @@ type Run struct {
 	s     *Session
 	t     *Turn
 	state map[string]any // owned by the run; handed out as copies
+	atEnd []*entry       // appended before the turn's end; see AppendAtEnd
 }
 
 // SessionID returns the session's id.

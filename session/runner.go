@@ -17,8 +17,10 @@ type Runner interface {
 	// naturally. When ctx ends it aborts what is under way and returns the
 	// context's cause. Before it returns, whatever the outcome, every tool call
 	// in the history has its result, so that the session can go on; to that end
-	// it may still append after ctx has ended, with a context of its own. Only
-	// when the cause is ErrPutAside does it leave open calls as they are.
+	// it may still append after ctx has ended, with a context of its own. Results
+	// that it makes up are handed to Run.AppendAtEnd: until the end is durable the
+	// turn may go on in another process. Only when the cause is ErrPutAside does it
+	// leave open calls as they are.
 	//
 	// The log may already hold events of the turn: then it was interrupted, and
 	// Run goes on where the log ends. No model call is made again whose answer

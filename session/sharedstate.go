@@ -244,8 +244,9 @@ func (s *Session) stateFits(ctx context.Context, delta map[string]any) error {
 }
 
 // reserveState refuses entries that would take the session, or a scope, past its
-// bounds. The end of a turn is not refused for what starts with it.
+// bounds. The end of a turn is not refused for what is appended with it.
 func (s *Session) reserveState(ctx context.Context, entries []*entry) error {
+	ends := slices.ContainsFunc(entries, func(e *entry) bool { return e.kind == KindTurnEnded })
 	for _, e := range entries {
 		var own map[string]any
 		switch f := e.fact.(type) {
@@ -263,8 +264,8 @@ func (s *Session) reserveState(ctx context.Context, entries []*entry) error {
 		if err == nil {
 			e.reserved, err = s.store.shared.reserve(ctx, e.shared)
 		}
-		if err != nil && entries[0].kind == KindTurnEnded {
-			err, e.reserved = nil, []string{} // finish has looked before
+		if err != nil && ends {
+			err, e.reserved = nil, []string{} // finish or AppendAtEnd has looked before
 		}
 		if err != nil {
 			return err

@@ -1,0 +1,51 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"maps"
+)
+
+// errCallsAtEnd refuses calls that nobody could answer.
+var errCallsAtEnd = errors.New("session: an event that is appended with a turn's end holds calls")
+
+// AppendAtEnd hands over an event that is appended together with the turn's end, right
+// before it: the log holds both or neither. It is for what is true of a turn that has
+// ended alone, such as the results of calls that its end cancels. data and ev are as for
+// Append; ev holds no calls.
+//
+// Nothing is durable when it returns. When the turn does not end with this run, because
+// it is suspended, its end cannot be recorded or the process dies, the event is dropped,
+// and the next run finds a log without it.
+//
+// It refuses state that does not fit, with LIMIT_EXCEEDED, and everything when ctx has
+// ended. All that a run hands over is one append: the runner bounds it. It must not be
+// called concurrently with itself, nor after Runner.Run has returned.
+func (r *Run) AppendAtEnd(ctx context.Context, data []byte, ev *Event) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case len(ev.Calls) > 0:
+		return errCallsAtEnd
+	}
+	state := r.stateAtEnd()
+	maps.Copy(state, ev.State)
+	if len(ev.State) > 0 {
+		if err := r.s.stateFits(ctx, state); err != nil {
+			return err
+		}
+	}
+	r.atEnd = append(r.atEnd, &entry{turn: r.t, kind: KindEvent, data: data, fact: ev, shared: sharedValues(ev.State)})
+	return nil
+}
+
+// stateAtEnd is what the events that are appended with the end write into the state.
+func (r *Run) stateAtEnd() map[string]any {
+	state := map[string]any{}
+	for _, e := range r.atEnd {
+		if ev, ok := e.fact.(*Event); ok {
+			maps.Copy(state, ev.State)
+		}
+	}
+	return state
+}
