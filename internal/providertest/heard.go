@@ -31,7 +31,8 @@ type Heard struct {
 }
 
 // Hear reads a stream. It never fails: what it does not understand it does not
-// hear.
+// hear. As in Go's JSON, the name of a field may be in other letters than the
+// provider's, and the last one of several counts.
 func Hear(wire Wire, stream string) Heard {
 	stream = strings.ReplaceAll(strings.ReplaceAll(strings.TrimPrefix(stream, "\ufeff"), "\r\n", "\n"), "\r", "\n")
 	h := &hearing{calls: map[int]*strings.Builder{}, items: map[int]*heardItem{}}

@@ -48,12 +48,18 @@ func (h *hearing) chat(data []byte) {
 		}
 		h.thoughts.WriteString(m.ReasoningContent)
 		h.text.WriteString(text(m.Content))
-		for _, p := range objects(m.Content) {
-			for _, t := range p.list("thinking") {
-				h.thoughts.WriteString(t.str("text"))
+		for _, p := range lenient[[]struct {
+			Type     string `json:"type"`
+			Text     string `json:"text"`
+			Thinking []struct {
+				Text string `json:"text"`
+			} `json:"thinking"`
+		}](m.Content) {
+			for _, t := range p.Thinking {
+				h.thoughts.WriteString(t.Text)
 			}
-			if p.str("type") == "text" {
-				h.text.WriteString(p.str("text"))
+			if p.Type == "text" {
+				h.text.WriteString(p.Text)
 			}
 		}
 		h.Refused = h.Refused || m.Refusal != ""
