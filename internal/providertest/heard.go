@@ -37,20 +37,21 @@ func Hear(wire Wire, stream string) Heard {
 	stream = strings.ReplaceAll(strings.ReplaceAll(strings.TrimPrefix(stream, "\ufeff"), "\r\n", "\n"), "\r", "\n")
 	h := &hearing{calls: map[int]*strings.Builder{}, items: map[int]*heardItem{}}
 	for _, e := range parseEvents(stream) {
-		if (wire == OpenAIChat || wire == OpenAIResponses) && strings.HasPrefix(strings.TrimSpace(e.data), "[DONE]") {
+		data := strings.TrimSpace(e.data) // which may be more than JSON's space
+		if (wire == OpenAIChat || wire == OpenAIResponses) && strings.HasPrefix(data, "[DONE]") {
 			if wire == OpenAIChat {
 				break
 			}
 			continue
 		}
-		if strings.TrimSpace(e.data) == "" {
+		if data == "" {
 			continue
 		}
-		if !json.Valid([]byte(e.data)) {
+		if !json.Valid([]byte(data)) {
 			h.Broken = true
 			break
 		}
-		if h.event(wire, []byte(e.data)) {
+		if h.event(wire, []byte(data)) {
 			break
 		}
 	}

@@ -45,6 +45,18 @@ func TestNamesOfOtherCase(t *testing.T) {
 	})
 }
 
+// TestSpaceAroundEvents: an adapter may take space around an event's JSON that JSON does
+// not know, and nothing becomes of it.
+func TestSpaceAroundEvents(t *testing.T) {
+	each(t, func(t *testing.T, wire providertest.Wire, stream string) {
+		from := &memory{}
+		llm := reader(t, wire, from)
+		for _, space := range []string{"\v", "\f", "\u0085", "\u00a0"} {
+			judge(t, wire, llm, from, strings.ReplaceAll(stream, "data: ", "data: "+space))
+		}
+	})
+}
+
 // member is a name and its value in an object.
 type member struct {
 	name  string
