@@ -101,13 +101,13 @@ func TestApproval(t *testing.T) {
 	}{
 		"approved": {
 			func(t *testing.T, turn *session.Turn) error { return turn.Resolve(t.Context(), "q1", approve("")) },
-			"InteractionResolved ToolCall ToolResult OutputChunk ModelCallEnded OutputChunk End", "answered: done (approve )", `{"a":1}`, resolved,
+			"InteractionResolved ToolCall ToolCallAnswered OutputChunk ModelCallEnded OutputChunk End", "answered: done (approve )", `{"a":1}`, resolved,
 		},
 		"approved with other arguments": {
 			func(t *testing.T, turn *session.Turn) error {
 				return turn.Resolve(t.Context(), "q1", approve(`{"a": 2}`))
 			},
-			"InteractionResolved ToolCall ToolResult OutputChunk ModelCallEnded OutputChunk End", `answered: done (approve {"a":2})`, `{"a":2}`, resolved,
+			"InteractionResolved ToolCall ToolCallAnswered OutputChunk ModelCallEnded OutputChunk End", `answered: done (approve {"a":2})`, `{"a":2}`, resolved,
 		},
 		"denied": {
 			func(t *testing.T, turn *session.Turn) error { return turn.Resolve(t.Context(), "q1", deny("too dear")) },
