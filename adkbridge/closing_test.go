@@ -83,8 +83,8 @@ func TestKilledAtTheEnd(t *testing.T) {
 			break
 		}
 	}
-	if wentOn < 2 {
-		t.Errorf("%d turns went on", wentOn)
+	if wentOn == 0 { // at least the one whose end was not written
+		t.Error("no turn went on")
 	}
 }
 
