@@ -7,7 +7,9 @@
 // appends that have queued up while it was committing, checks each of them,
 // writes them in one transaction and answers them after the commit, so that one
 // fsync serves many sessions. The queue and the group are bounded; whoever
-// finds the queue full waits. An append that is refused leaves nothing in the
+// finds the queue full waits. Appends above 64 KiB let others overtake them: a transaction takes at
+// most 512 KiB of them, or one, the oldest first, and at least one; those of one session keep
+// their order. An append that is refused leaves nothing in the
 // transaction; a transaction that cannot be written is undone and its appends
 // are tried one by one, so that only those fail that cannot succeed.
 //

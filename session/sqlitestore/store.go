@@ -148,7 +148,7 @@ func (s *Store) Append(ctx context.Context, b session.Batch) error {
 	}
 	if err == nil {
 		own(&b)
-		err = s.write(ctx, size(&b), func(tx *tx) (error, error) { return tx.append(&b, usage) })
+		err = s.writeTo(ctx, b.SessionID, size(&b), func(tx *tx) (error, error) { return tx.append(&b, usage) })
 	}
 	if err != nil {
 		return fmt.Errorf("sqlitestore: append to session %q after %d: %w", b.SessionID, b.After, err)
@@ -305,12 +305,18 @@ func (s *Store) release() error {
 // is committed. f answers with a refusal, having written nothing, or fails; it
 // may be called twice, the first transaction having been undone.
 func (s *Store) write(ctx context.Context, size int, f func(*tx) (refusal, fault error)) error {
+	return s.writeTo(ctx, "", size, f)
+}
+
+// writeTo is write for an append to a session: appends to one are written in the order in
+// which they were queued, while those of others overtake large ones.
+func (s *Store) writeTo(ctx context.Context, id string, size int, f func(*tx) (refusal, fault error)) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.closed {
 		return errClosed
 	}
-	return named(s.writer.do(ctx, size, f))
+	return named(s.writer.do(ctx, id, size, f))
 }
 
 // view runs a read where the store's reads may run.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -21,12 +22,17 @@ const (
 	groupBytes = 4 << 20  // of payload in one transaction, after which it is closed
 	walBytes   = 64 << 20 // size of the WAL at which the writer empties it itself
 	probeBytes = 64 << 10 // that Ping writes to see whether there is space again
+
+	largeBytes = 64 << 10  // payload above which an append is large
+	largeLen   = 128       // large appends that wait, beside the queue
+	largeGroup = 512 << 10 // of payload of large appends in one transaction, or one append
 )
 
 // op is one thing to write. It belongs to the caller until it is in the queue
 // and to the writer goroutine from then on.
 type op struct {
 	ctx  context.Context // of the caller; an op whose context has ended is not begun
+	id   string          // of the session that it appends to, "" if it is no append
 	size int             // bytes of payload
 	f    func(*tx) (refusal, fault error)
 	// answer has room for the one error, or nil, that the writer sends.
@@ -54,6 +60,10 @@ type writer struct {
 	scrubStop time.Duration // how long stop scrubs
 
 	queue chan *op // closed by stop
+	// large are operations that were taken from the queue and wait, the oldest first: large
+	// appends, and what their sessions append behind them. Others go before them. Owned by
+	// the goroutine of run.
+	large []*op
 	done  chan struct{}
 
 	// kept are the shared values that are kept in memory.
@@ -83,11 +93,11 @@ func newWriter(ctx context.Context, db *sql.DB, wal string, o *options) (*writer
 
 // do queues an operation and waits for its answer. The caller sees to it that
 // stop has not been called.
-func (w *writer) do(ctx context.Context, size int, f func(*tx) (refusal, fault error)) error {
+func (w *writer) do(ctx context.Context, id string, size int, f func(*tx) (refusal, fault error)) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	o := &op{ctx: ctx, size: size, f: f, answer: make(chan error, 1)}
+	o := &op{ctx: ctx, id: id, size: size, f: f, answer: make(chan error, 1)}
 	select {
 	case w.queue <- o:
 	case <-ctx.Done():
@@ -116,6 +126,17 @@ func (w *writer) close() error {
 func (w *writer) run() {
 	defer close(w.done)
 	for {
+		for len(w.large) > 0 {
+			w.write(w.collect(nil))
+			w.trim()
+			select { // large appends may never end
+			case <-w.tidyDue():
+				w.tidy()
+			case <-w.scrubDue():
+				w.scrubStep()
+			default:
+			}
+		}
 		select {
 		case o, ok := <-w.queue:
 			if !ok {
@@ -132,22 +153,44 @@ func (w *writer) run() {
 	}
 }
 
-// collect returns an operation and those that wait behind it, as many as one
-// transaction takes.
-func (w *writer) collect(first *op) []*op {
-	group, bytes := []*op{first}, first.size
-	for len(group) < groupLen && bytes < groupBytes {
-		select {
-		case o, ok := <-w.queue:
-			if !ok {
-				return group
-			}
+// collect returns the operations of the next transaction: first, which may be nil, and those
+// that wait in the queue, then large appends, so many that those who wait for the commit do
+// not wait long, and one at least. So none waits for ever.
+func (w *writer) collect(first *op) (group []*op) {
+	bytes := 0
+	take := func(o *op) {
+		if o.size > largeBytes || w.waits(o.id) {
+			w.large = append(w.large, o)
+		} else {
 			group, bytes = append(group, o), bytes+o.size
-		default:
-			return group
 		}
 	}
+	if first != nil {
+		take(first)
+	}
+	for open := true; open && len(group) < groupLen-1 && bytes < groupBytes && len(w.large) < largeLen; {
+		select {
+		case o, ok := <-w.queue:
+			if open = ok; ok {
+				take(o)
+			}
+		default:
+			open = false
+		}
+	}
+	n := 0
+	bytes = 0 // of these
+	for n < len(w.large) && len(group) < groupLen && (n == 0 || bytes+w.large[n].size <= largeGroup) {
+		group, bytes = append(group, w.large[n]), bytes+w.large[n].size
+		n++
+	}
+	w.large = slices.Delete(w.large, 0, n)
 	return group
+}
+
+// waits tells whether an append to a session waits in large.
+func (w *writer) waits(id string) bool {
+	return id != "" && slices.ContainsFunc(w.large, func(o *op) bool { return o.id == id })
 }
 
 // write answers every operation of the group.
