@@ -2,8 +2,9 @@ package agentdhost_test
 
 import (
 	"bytes"
-	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -18,6 +19,7 @@ import (
 	"github.com/apzuk3/agentd/client"
 	"github.com/apzuk3/agentd/examples/provider/acme"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/model"
 )
 
 func TestMain(m *testing.M) {
@@ -27,35 +29,11 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-var _ = acme.New // which registers itself
-
-// A provider that has registered itself is served, with its key from the
-// environment, which is nowhere in the record.
-func TestServe(t *testing.T) {
-	vendor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		fmt.Fprintf(w, "data: {\"text\":%q}\n\ndata: {\"done\":{\"usage\":{\"Prompt\":1,\"Completion\":2,\"Total\":3}}}\n\n", "I heard "+r.Header.Get("Authorization"))
-	}))
-	defer vendor.Close()
-	defer http.DefaultTransport.(*http.Transport).CloseIdleConnections()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "calls.jsonl")
-	ctx, stop := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	go func() {
-		served <- agentdhost.Serve(ctx, agentdhost.Config{
-			Listener: listener, RecordTo: file,
-			Getenv: func(name string) string {
-				return map[string]string{"ACME_API_KEY": "canary-acme", "ACME_BASE_URL": vendor.URL}[name]
-			},
-		})
-	}()
+// talk is what the model acme/rocket-1 of a host at url says.
+func talk(t *testing.T, url string, opts ...client.Option) (text string) {
+	t.Helper()
 	agent := &agentdv1.Agent{Name: "a", AgentType: &agentdv1.Agent_Llm{Llm: &agentdv1.LlmAgent{Model: "acme/rocket-1"}}}
-	text := ""
-	for event, err := range client.New("http://"+listener.Addr().String()).Run(t.Context(), agent, "Hello?") {
+	for event, err := range client.New(url, opts...).Run(t.Context(), agent, "Hello?") {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,9 +41,42 @@ func TestServe(t *testing.T) {
 			text += event.OutputChunk.Content
 		}
 	}
-	stop()
-	if err := <-served; err != nil {
-		t.Error(err)
+	return text
+}
+
+// newVendor is a provider that says which key it was given.
+func newVendor(t *testing.T) model.Provider {
+	t.Helper()
+	vendor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprintf(w, "data: {\"text\":%q}\n\ndata: {\"done\":{\"usage\":{\"Prompt\":1,\"Completion\":2,\"Total\":3}}}\n\n", "I heard "+r.Header.Get("Authorization"))
+	}))
+	t.Cleanup(func() {
+		http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+		vendor.Close()
+	})
+	return acme.New(vendor.URL, "canary-acme")
+}
+
+func nowhere(string) string { return "" }
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// A host serves a provider that is a value, whose key is nowhere in the record, on
+// loopback, and ends twice.
+func TestHost(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "calls.jsonl")
+	host, err := agentdhost.New(agentdhost.Config{
+		Addr: "127.0.0.1:0", RecordTo: file, Providers: []model.Provider{newVendor(t)}, Getenv: nowhere, Logger: quiet,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := talk(t, "http://"+host.Addr().String())
+	for range 2 {
+		if err := host.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
 	}
 	if text != "I heard Bearer canary-acme" {
 		t.Errorf("the model says %q", text)
@@ -74,11 +85,98 @@ func TestServe(t *testing.T) {
 	if err != nil || bytes.Contains(data, []byte("canary")) || !strings.Contains(string(data), "I heard Bearer ***") {
 		t.Errorf("recorded %s, %v", data, err)
 	}
+	select {
+	case err := <-host.Failed():
+		t.Errorf("failed: %v", err)
+	default:
+	}
 }
 
-func TestServeFails(t *testing.T) {
-	err := agentdhost.Serve(t.Context(), agentdhost.Config{Addr: "here"})
-	if err == nil || !strings.Contains(err.Error(), "want host:port") {
-		t.Errorf("%v", err)
+// A host that does not listen is served by a server of the caller's, and answers
+// nothing once it is shut down.
+func TestHandlerOnly(t *testing.T) {
+	host, err := agentdhost.New(agentdhost.Config{HandlerOnly: true, Providers: []model.Provider{newVendor(t)}, Getenv: nowhere, Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
 	}
+	if host.Addr() != nil {
+		t.Errorf("it listens at %v", host.Addr())
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", host.Handler())
+	srv := httptest.NewUnstartedServer(mux)
+	srv.EnableHTTP2 = true
+	srv.StartTLS()
+	defer srv.Close()
+	if text := talk(t, srv.URL, client.WithHTTPClient(srv.Client())); text != "I heard Bearer canary-acme" {
+		t.Errorf("the model says %q", text)
+	}
+	if err := host.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, srv.URL+"/healthz", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := srv.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("after the shutdown: status %d, want 503", resp.StatusCode)
+	}
+}
+
+// A listener that ends by itself is told on Failed.
+func TestFailed(t *testing.T) {
+	var lc net.ListenConfig
+	listener, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, err := agentdhost.New(agentdhost.Config{Listener: listener, Getenv: nowhere, Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-host.Failed(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("failed with %v", err)
+	}
+	if err := host.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	for want, cfgs := range map[string][]agentdhost.Config{
+		"want host:port":        {{Addr: "here"}},
+		"authenticates":         {{Addr: ":0"}, {Addr: "0.0.0.0:0"}, {Addr: "[::]:0"}, {Addr: "192.0.2.1:80"}, {Addr: "host.example:80"}, {Listener: abroad{}}},
+		"neither Addr nor":      {{HandlerOnly: true, Addr: "127.0.0.1:0"}, {HandlerOnly: true, Listener: abroad{}}},
+		"provider 0 is nil":     {{HandlerOnly: true, Providers: []model.Provider{nil}}},
+		"claim models":          {{HandlerOnly: true, Providers: []model.Provider{claimer{}}}},
+		"listen on \"192.0.2.1": {{Insecure: true, Addr: "192.0.2.1:80"}},
+	} {
+		for _, cfg := range cfgs {
+			cfg.Getenv, cfg.Logger = nowhere, quiet
+			if _, err := agentdhost.New(cfg); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%+v: %v, want %s", cfg, err, want)
+			}
+		}
+	}
+}
+
+// abroad is a listener that other machines reach.
+type abroad struct{ net.Listener }
+
+func (abroad) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 80} }
+func (abroad) Close() error   { return nil }
+
+// claimer claims models of another provider.
+type claimer struct{ model.Provider }
+
+func (claimer) Describe() model.Description {
+	return model.Description{Name: "claimer", Prefixes: []string{"gpt-"}}
 }

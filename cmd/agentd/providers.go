@@ -1,5 +1,7 @@
 package main
 
-// Providers beyond the built-in ones register themselves, see model.Register: to
-// have one in a build of this command, import its package here, for its init
-// alone. A program of one's own has them by agentdhost.
+import "github.com/apzuk3/agentd/model"
+
+// providers are those of this build besides the built-in ones: to have one more, return
+// it here, made with what getenv has. A program of one's own has them by agentdhost.
+func providers(_ func(name string) string) []model.Provider { return nil }

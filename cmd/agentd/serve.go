@@ -77,6 +77,7 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 			return daemon.Config{}, err
 		}
 	}
+	others := providers(p.getenv)
 	cfg := daemon.Config{
 		Addr:              c.Addr,
 		TLSCertFile:       c.TLSCert,
@@ -84,7 +85,8 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 		DataDir:           data,
 		AllowNetworkFiles: c.AllowNetworkFiles,
 		Getenv:            p.getenv,
-		Logger:            daemon.NewLogger(p.stderr, daemon.LogConfig{Level: c.LogLevel, JSON: c.LogFormat == "json", Secrets: daemon.Secrets(p.getenv)}),
+		ExtraProviders:    others,
+		Logger:            daemon.NewLogger(p.stderr, daemon.LogConfig{Level: c.LogLevel, JSON: c.LogFormat == "json", Secrets: daemon.Secrets(p.getenv, others...)}),
 		Version:           versionText(),
 		CORSOrigins:       c.CORSOrigins,
 		AllowedHosts:      c.AllowedHosts,

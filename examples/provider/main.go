@@ -1,20 +1,21 @@
 // Provider is a daemon with one model provider more than agentd has: the package
-// acme registers itself, and this program imports it. The vendor is played by
+// acme makes it, a value that this program gives its host. The vendor is played by
 // this program too, and so is the client.
 package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 
 	"github.com/apzuk3/agentd/agentdhost"
 	"github.com/apzuk3/agentd/client"
-	_ "github.com/apzuk3/agentd/examples/provider/acme" // the models "acme/…"
+	"github.com/apzuk3/agentd/examples/provider/acme"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/model"
 )
 
 func main() {
@@ -28,27 +29,14 @@ func run() error {
 	vendor := httptest.NewServer(http.HandlerFunc(answer))
 	defer vendor.Close()
 
-	ctx, stop := context.WithCancel(context.Background())
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	host, err := agentdhost.New(agentdhost.Config{
+		Addr:      "127.0.0.1:0",
+		Providers: []model.Provider{acme.New(vendor.URL, "a key")},
+	})
 	if err != nil {
-		stop()
 		return err
 	}
-	served := make(chan error, 1)
-	go func() { // ends with ctx
-		served <- agentdhost.Serve(ctx, agentdhost.Config{
-			Listener: listener,
-			Getenv: func(name string) string { // in place of the environment
-				return map[string]string{"ACME_API_KEY": "a key", "ACME_BASE_URL": vendor.URL}[name]
-			},
-		})
-	}()
-	err = talk("http://" + listener.Addr().String())
-	stop()
-	if failed := <-served; err == nil {
-		err = failed
-	}
-	return err
+	return errors.Join(talk("http://"+host.Addr().String()), host.Shutdown(context.Background()))
 }
 
 // talk runs an agent whose model is the vendor's.

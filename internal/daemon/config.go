@@ -25,6 +25,8 @@ type Config struct {
 	Addr string
 	// Listener is used in place of Addr. The daemon closes it.
 	Listener net.Listener
+	// HandlerOnly is for a daemon that does not listen: somebody else serves its Handler.
+	HandlerOnly bool
 	// TLSCertFile and TLSKeyFile are PEM files. With both, TLS is served on the
 	// same port, besides cleartext; with one alone the daemon does not start.
 	TLSCertFile, TLSKeyFile string
@@ -38,15 +40,14 @@ type Config struct {
 	// Store is used in place of a database in DataDir. Shutdown closes it.
 	Store session.Store
 
-	// Getenv reads the environment, where providers find the server's own keys and
-	// their addresses, see model.Register. Default: an empty environment.
+	// Getenv reads the environment, where the built-in providers find the server's own
+	// keys and their addresses. Default: an empty environment.
 	Getenv func(name string) string
 	// Providers says the same of those that come with agentd, and wins.
 	Providers Providers
-	// keys are what providers have read there under the name of a secret.
+	// keys are the secrets of all providers.
 	keys []string
-	// ScriptsDir holds scripts for the models "scripted/…", in place of
-	// AGENTD_SCRIPTS. Default none.
+	// ScriptsDir holds scripts for the models "scripted/…". Default none.
 	ScriptsDir string
 	// Scripts are scripts by name, as YAML or JSON; they win over files.
 	Scripts map[string]string

@@ -48,8 +48,8 @@ type Daemon struct {
 	recorder *record.Recorder
 	tls      *tls.Config // nil without a certificate
 
-	requests atomic.Int64 // that are being answered, of any kind
-	broken   atomic.Bool  // the store has failed for good
+	requests gate        // those that are being answered, of any kind
+	broken   atomic.Bool // the store has failed for good
 
 	mu       sync.Mutex   // protects the fields below
 	listener net.Listener // nil before Start
@@ -134,7 +134,7 @@ func New(cfg Config) (_ *Daemon, err error) {
 	if err != nil {
 		return nil, err
 	}
-	d.http = newHTTPServer(&cfg, d.counted(d.guarded(d.server.Handler())))
+	d.http = newHTTPServer(&cfg, d.requests.guard(d.guarded(d.server.Handler())))
 	logModels(d.log, models)
 	return d, nil
 }
@@ -154,15 +154,6 @@ func openStore(cfg *Config) (session.Store, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
 	return sqlitestore.Open(ctx, path, opts...)
-}
-
-// counted counts requests while h answers them.
-func (d *Daemon) counted(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		d.requests.Add(1)
-		defer d.requests.Add(-1)
-		h.ServeHTTP(w, r)
-	})
 }
 
 func newHTTPServer(cfg *Config, h http.Handler) *http.Server {
@@ -197,7 +188,11 @@ func newHTTPServer(cfg *Config, h http.Handler) *http.Server {
 	}
 }
 
-// Start listens, has the turns go on that were open when the last daemon of this
+// Handler answers all requests, for a daemon that is HandlerOnly. It answers 503 once
+// Shutdown is over. A server that is to serve Run needs HTTP/2, in cleartext too.
+func (d *Daemon) Handler() http.Handler { return d.http.Handler }
+
+// Start listens, unless the daemon is HandlerOnly, has the turns go on that were open when the last daemon of this
 // store ended, and serves in the background. ctx bounds the listening and the
 // reading of those turns only.
 func (d *Daemon) Start(ctx context.Context) error {
@@ -210,7 +205,7 @@ func (d *Daemon) Start(ctx context.Context) error {
 		return errors.New("daemon: started twice")
 	}
 	l := d.cfg.Listener
-	if l == nil {
+	if l == nil && !d.cfg.HandlerOnly {
 		var lc net.ListenConfig
 		var err error
 		if l, err = lc.Listen(ctx, "tcp", d.cfg.Addr); err != nil {
@@ -218,9 +213,16 @@ func (d *Daemon) Start(ctx context.Context) error {
 		}
 	}
 	if err := d.manager.Recover(ctx); err != nil {
-		return errors.Join(fmt.Errorf("daemon: go on with open turns: %w", err), l.Close())
+		if l != nil {
+			err = errors.Join(err, l.Close())
+		}
+		return fmt.Errorf("daemon: go on with open turns: %w", err)
 	}
 	d.started = true
+	if l == nil {
+		d.log.Info("ready", slog.String("data", d.cfg.DataDir), slog.String("version", d.cfg.Version))
+		return nil
+	}
 	d.listener = l
 	l = limit(l, d.cfg.MaxConns)
 	if d.tls == nil {
@@ -241,7 +243,11 @@ func (d *Daemon) Start(ctx context.Context) error {
 
 func (d *Daemon) serve(l net.Listener) {
 	d.served.Go(func() {
-		if err := d.http.Serve(l); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+		err := d.http.Serve(l)
+		d.mu.Lock()
+		stopped := d.stopped
+		d.mu.Unlock()
+		if !stopped { // also when somebody else has closed the listener
 			d.failed <- fmt.Errorf("daemon: serve: %w", err)
 		}
 	})
@@ -303,14 +309,14 @@ func (d *Daemon) Shutdown(ctx context.Context) error {
 	started := d.started
 	d.mu.Unlock()
 	// Whoever met the store's failure may be getting its answer only now.
-	answering := d.requests.Load() > 0 || d.broken.Load()
+	answering := d.requests.inside() > 0 || d.broken.Load()
 	d.server.Drain()
 	var errs []error
-	if started {
+	if started && d.listener != nil {
 		// Connections stay: their streams go on, and are told that no new turn
 		// starts. So that nobody connects any more, the listener closes now.
 		_ = d.listener.Close()
-	} else if d.cfg.Listener != nil {
+	} else if !started && d.cfg.Listener != nil {
 		_ = d.cfg.Listener.Close()
 	}
 	errs = append(errs, d.manager.Shutdown(ctx))
@@ -320,10 +326,14 @@ func (d *Daemon) Shutdown(ctx context.Context) error {
 	if err := d.http.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 		errs = append(errs, fmt.Errorf("daemon: close connections: %w", err))
 	}
+	d.requests.hurry()     // those of connections that are not the daemon's
 	if !d.awaitStreams() { // without a connection a stream has no reason to stay
 		errs = append(errs, fmt.Errorf("daemon: %d streams did not end within %v", d.server.Streams(), 2*streamsGrace))
 	}
 	d.served.Wait()
+	if n := d.requests.close(streamsGrace); n > 0 {
+		errs = append(errs, fmt.Errorf("daemon: %d requests did not end within %v", n, streamsGrace))
+	}
 	errs = append(errs, d.closeStore(), d.closeRecorder())
 	err := errors.Join(errs...)
 	if err == nil {

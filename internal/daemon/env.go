@@ -1,40 +1,27 @@
 package daemon
 
-import (
-	"slices"
-	"strings"
+import "github.com/apzuk3/agentd/model"
 
-	"github.com/apzuk3/agentd/model"
-)
-
-// Secrets are what the providers of a daemon read from the environment under the
-// names of secrets; no log line may hold them. Providers that cannot be made are
+// Secrets are the keys that the providers of a daemon hold, the built-in ones with this
+// environment and others; no log line may hold them. Providers that are not right are
 // New's to report.
-func Secrets(getenv func(name string) string) []string {
-	cfg := Config{Getenv: getenv}
-	_, _ = model.Registered(cfg.getenv)
-	return cfg.keys
+func Secrets(getenv func(name string) string, others ...model.Provider) []string {
+	all, err := providers(&Config{Getenv: getenv, ExtraProviders: others})
+	if err != nil {
+		return nil
+	}
+	return secrets(all)
 }
 
-// getenv reads the environment for providers, below what the config itself says,
-// and remembers the secrets among what they read.
+// getenv reads the environment for the built-in providers, below what the config itself
+// says.
 func (c *Config) getenv(name string) string {
-	if name == scriptsVariable {
-		return c.ScriptsDir
-	}
 	value := c.Providers.getenv(name)
 	if value == "" && c.Getenv != nil {
 		value = c.Getenv(name)
 	}
-	lower, secret := strings.ToLower(name), strings.TrimSpace(value)
-	if secret != "" && !slices.Contains(c.keys, secret) && slices.ContainsFunc(secretNames, func(s string) bool { return strings.HasSuffix(lower, s) }) {
-		c.keys = append(c.keys, secret)
-	}
 	return value
 }
-
-// scriptsVariable is where scripted finds its folder.
-const scriptsVariable = "AGENTD_SCRIPTS"
 
 // getenv says what is set here in the words of the environment.
 func (p Providers) getenv(name string) string {

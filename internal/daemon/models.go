@@ -9,45 +9,21 @@ import (
 
 	"github.com/apzuk3/agentd/adkbridge"
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/model/scripted"
 	"github.com/apzuk3/agentd/server"
 )
 
 // newRegistry returns the models that the config describes.
 func newRegistry(cfg *Config) (*model.Registry, error) {
-	providers, err := model.Registered(cfg.getenv)
+	all, err := providers(cfg)
+	if err != nil {
+		return nil, err
+	}
+	reg, err := model.NewRegistry(all...)
 	if err != nil {
 		return nil, fmt.Errorf("daemon: %w", err)
 	}
-	if len(cfg.Scripts) > 0 {
-		script, err := newScripted(cfg)
-		if err != nil {
-			return nil, err
-		}
-		providers = model.Instead(providers, []model.Provider{script})
-	}
-	reg, err := model.NewRegistry(model.Instead(providers, cfg.ExtraProviders)...)
-	if err != nil {
-		return nil, fmt.Errorf("daemon: %w", err)
-	}
+	cfg.keys = secrets(all)
 	return withPrices(reg, cfg.Prices)
-}
-
-// newScripted serves the scripts of the config besides those of its folder.
-func newScripted(cfg *Config) (model.Provider, error) {
-	scripts := make(map[string]*scripted.Script, len(cfg.Scripts))
-	for name, text := range cfg.Scripts {
-		s, err := scripted.Parse([]byte(text))
-		if err != nil {
-			return nil, fmt.Errorf("daemon: script %q: %w", name, err)
-		}
-		scripts[name] = s
-	}
-	p, err := scripted.New(scripted.Config{Dir: cfg.ScriptsDir, Scripts: scripts})
-	if err != nil {
-		return nil, fmt.Errorf("daemon: scripts: %w", err)
-	}
-	return p, nil
 }
 
 // about is what the daemon tells of itself. Scripts may come and go while it

@@ -1,9 +1,61 @@
 package daemon
 
 import (
-	// The providers that every daemon has. They register themselves.
-	_ "github.com/apzuk3/agentd/model/anthropic"
-	_ "github.com/apzuk3/agentd/model/echo"
-	_ "github.com/apzuk3/agentd/model/gemini"
-	_ "github.com/apzuk3/agentd/model/openai"
+	"fmt"
+
+	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/anthropic"
+	"github.com/apzuk3/agentd/model/echo"
+	"github.com/apzuk3/agentd/model/gemini"
+	"github.com/apzuk3/agentd/model/openai"
+	"github.com/apzuk3/agentd/model/scripted"
 )
+
+// providers are those of a daemon: the ones that every daemon has, and those of the
+// config.
+func providers(cfg *Config) ([]model.Provider, error) {
+	script, err := newScripted(cfg)
+	if err != nil {
+		return nil, err
+	}
+	ours := []model.Provider{
+		anthropic.New(anthropic.FromEnv(cfg.getenv)), echo.New(echo.Config{}), gemini.New(gemini.FromEnv(cfg.getenv)), script,
+	}
+	for _, p := range openai.All(openai.FromEnv(cfg.getenv)) {
+		ours = append(ours, p)
+	}
+	for i, p := range cfg.ExtraProviders {
+		if p == nil {
+			return nil, fmt.Errorf("daemon: provider %d is nil", i)
+		}
+	}
+	return model.Instead(ours, cfg.ExtraProviders), nil
+}
+
+// newScripted serves the scripts of the config besides those of its folder.
+func newScripted(cfg *Config) (model.Provider, error) {
+	scripts := make(map[string]*scripted.Script, len(cfg.Scripts))
+	for name, text := range cfg.Scripts {
+		s, err := scripted.Parse([]byte(text))
+		if err != nil {
+			return nil, fmt.Errorf("daemon: script %q: %w", name, err)
+		}
+		scripts[name] = s
+	}
+	p, err := scripted.New(scripted.Config{Dir: cfg.ScriptsDir, Scripts: scripts})
+	if err != nil {
+		return nil, fmt.Errorf("daemon: scripts: %w", err)
+	}
+	return p, nil
+}
+
+// secrets are the keys that providers hold.
+func secrets(providers []model.Provider) []string {
+	var out []string
+	for _, p := range providers {
+		for _, s := range p.Describe().Secrets {
+			out = append(out, string(s))
+		}
+	}
+	return out
+}

@@ -18,9 +18,9 @@ import (
 // tools, before it runs: a function that returns the first reason, without its
 // code, or nil. Models are judged by their names, no key is needed; whether a
 // daemon has a script is for that daemon to say. The function may be called from
-// any goroutine and opens no connection.
-func TreeRules() (func(*agentdv1.Agent, []*agentdv1.Tool) error, error) {
-	reg, err := newRegistry(&Config{})
+// any goroutine and opens no connection. others are providers besides the built-in ones.
+func TreeRules(others ...model.Provider) (func(*agentdv1.Agent, []*agentdv1.Tool) error, error) {
+	reg, err := newRegistry(&Config{ExtraProviders: others})
 	if err != nil {
 		return nil, err
 	}

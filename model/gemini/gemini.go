@@ -8,7 +8,7 @@
 //
 // It imports model, the SDK and the standard library, and knows nothing of
 // sessions, ADK or the protocol. It registers itself with what the environment says,
-// see model.RegisterDefault; the SDK reads it for Application Default Credentials.
+// see FromEnv; the SDK reads it for Application Default Credentials.
 package gemini
 
 import (

@@ -1,11 +1,9 @@
 // Package acme is a model provider as somebody outside of agentd would write it:
-// it speaks the wire of a made-up vendor, and registers itself.
+// it speaks the wire of a made-up vendor.
 //
 // ACME's wire is one POST to /v1/answer with a JSON body and a bearer token,
 // answered by server-sent events, each a JSON object: {"text"}, {"thought"},
 // {"call"}, {"error"}, and {"done"} at the end.
-//
-// The key comes from ACME_API_KEY, the address from ACME_BASE_URL.
 package acme
 
 import (
@@ -25,12 +23,6 @@ import (
 )
 
 const name = "acme"
-
-func init() { //nolint:gochecknoinits // it is how a provider is there by being imported
-	model.Register(name, func(getenv func(string) string) (model.Provider, error) {
-		return New(getenv("ACME_BASE_URL"), getenv("ACME_API_KEY")), nil
-	})
-}
 
 // Provider serves ACME's models.
 type Provider struct {
