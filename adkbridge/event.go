@@ -32,6 +32,8 @@ type meta struct {
 	Calls []string `json:"calls,omitempty"`
 	// Asks are those of Calls about which a person is asked, or which one answers.
 	Asks []string `json:"asks,omitempty"`
+	// To runs from the root to the agent to which the event hands the turn over.
+	To []string `json:"to,omitempty"`
 	// Last is true when the agent cannot speak again in this turn.
 	Last bool `json:"last,omitempty"`
 	// Structured is true when the answer's outputText satisfies the agent's output
@@ -220,6 +222,7 @@ func (s *stored) meaning() *session.Event {
 	m := &s.CustomMetadata.Agentd
 	ev := &session.Event{
 		Path:  m.Path,
+		To:    m.To,
 		Last:  m.Last,
 		State: maps.Clone(durable(s.Actions.StateDelta)),
 		Usage: m.Usage, Before: m.Before,

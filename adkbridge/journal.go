@@ -147,6 +147,7 @@ func (t *turn) commitAtEnd(ctx context.Context, ev *adksession.Event, m *meta) e
 func (t *turn) write(ev *adksession.Event, m *meta, put func(data []byte, s *stored) error) error {
 	t.setOutput(ev, m)
 	t.setBeside(ev)
+	t.setTransfer(ev, m)
 	data, err := encode(ev, m)
 	if err != nil {
 		return err
@@ -191,6 +192,13 @@ func (t *turn) keysRefused(ev *adksession.Event, m *meta, s *stored) error {
 		return nil
 	}
 	return session.Errorf(codeLimit, "%s: the state had no room for %s; a null value removes a key", pathString(m.Path), quoteAll(slices.Sorted(maps.Keys(keys))))
+}
+
+// setTransfer names the agent to which the results of an answer's calls hand over.
+func (t *turn) setTransfer(ev *adksession.Event, m *meta) {
+	if name := ev.Actions.TransferToAgent; name != "" && t.tree != nil && t.tree.byName[name] != nil {
+		m.To = t.tree.byName[name].path
+	}
 }
 
 // setOutput writes what an agent ends with into the state, if it has an

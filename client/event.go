@@ -34,6 +34,10 @@ type Event struct {
 	Started *Started
 	// OutputChunk is a piece of an agent's text.
 	OutputChunk *OutputChunk
+	// MessageCompleted says that all of a message was in OutputChunks.
+	MessageCompleted *MessageCompleted
+	// Transferred says that an agent has handed the conversation over.
+	Transferred *Transferred
 	// StateUpdate tells about session state: first the whole of it, if there is
 	// any, later what changed.
 	StateUpdate *StateUpdate
@@ -127,6 +131,35 @@ type ModelCallRetried struct {
 	Code Code
 	// Message says the same for people.
 	Message string
+}
+
+// MessageCompleted says that a message is complete: nothing of it is retracted any
+// more. A model's answer without text and thoughts is no message.
+type MessageCompleted struct {
+	// MessageID is the message, as in [OutputChunk].
+	MessageID string
+	// AgentPath runs from the root of the tree to the agent that spoke.
+	AgentPath []string
+	// TextBytes and ThoughtBytes are how long its text and its thoughts are.
+	TextBytes, ThoughtBytes int64
+}
+
+// Transferred says that an agent's model has handed the conversation over to another
+// agent, which goes on with it.
+type Transferred struct {
+	// AgentPath runs from the root of the tree to the agent that has handed it over,
+	// and ToAgentPath to the one that goes on.
+	AgentPath, ToAgentPath []string
+}
+
+func completedOf(m *agentdv1.MessageCompleted) *MessageCompleted {
+	return &MessageCompleted{
+		MessageID: m.GetMessageId(), AgentPath: m.GetAgentPath(), TextBytes: m.GetTextBytes(), ThoughtBytes: m.GetThoughtBytes(),
+	}
+}
+
+func transferredOf(m *agentdv1.Transferred) *Transferred {
+	return &Transferred{AgentPath: m.GetAgentPath(), ToAgentPath: m.GetToAgentPath()}
 }
 
 // StateUpdate tells about session state.

@@ -171,6 +171,10 @@ func (r *run) handle(l *link, msg *agentdv1.RunResponse) {
 			return
 		}
 		event.OutputChunk = chunkOf(m.OutputChunk)
+	case *agentdv1.RunResponse_MessageCompleted:
+		event.MessageCompleted = completedOf(m.MessageCompleted)
+	case *agentdv1.RunResponse_Transferred:
+		event.Transferred = transferredOf(m.Transferred)
 	case *agentdv1.RunResponse_StateUpdate_:
 		event.StateUpdate = &StateUpdate{Delta: r.tools.state.apply(m.StateUpdate.GetStateDelta())}
 	case *agentdv1.RunResponse_ToolCall:

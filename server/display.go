@@ -46,8 +46,8 @@ const (
 // displayOf is how a user interface may show an event. It is a function of the
 // event alone, defined for all that the protocol has; nil for any other.
 //
-// A text has deltas only: the chunk that closes its agent, or the turn's end,
-// completes it. A retract of a message voids its reasoning too. A tool call is
+// A text has deltas, and is completed by the event that says so, or by the turn's
+// end. The chunk that closes an agent completes all that it says. A retract of a message voids its reasoning too. A tool call is
 // private by what the event holds of its arguments and its result, so that an
 // event without them, see withhold, is public.
 func displayOf(m *agentdv1.RunResponse) *agentdv1.Display {
@@ -82,6 +82,13 @@ func displayOf(m *agentdv1.RunResponse) *agentdv1.Display {
 		return shown(kindTool, phaseCompleted, refTool+r.ProviderToolsUsed.GetMessageId(), public)
 	case *agentdv1.RunResponse_OutputChunk_:
 		return displayOfChunk(r.OutputChunk)
+	case *agentdv1.RunResponse_MessageCompleted:
+		if r.MessageCompleted.GetTextBytes() == 0 {
+			return shown(kindReasoning, phaseCompleted, refReasoning+r.MessageCompleted.GetMessageId(), private)
+		}
+		return shown(kindText, phaseCompleted, refMessage+r.MessageCompleted.GetMessageId(), public)
+	case *agentdv1.RunResponse_Transferred:
+		return shown(kindStatus, phaseProgress, refAgent+strings.Join(r.Transferred.GetAgentPath(), "/"), public)
 	case *agentdv1.RunResponse_MessageInjected:
 		return shown(kindText, phaseCompleted, refMessage+r.MessageInjected.GetQueuedTurnId(), public)
 	case *agentdv1.RunResponse_MessageRetracted:

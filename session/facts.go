@@ -269,6 +269,9 @@ type Event struct {
 	Before *Usage `json:",omitempty"`
 	// Marks are the places of the message's deltas, as Run.Marks has given them.
 	Marks Marks `json:",omitempty"`
+	// To runs from the root to the agent to which this one has handed the conversation
+	// over with the event; nil where it has not.
+	To []string `json:",omitempty"`
 	// Model is the model that answered, as its provider names it, and Stop why it
 	// stopped: a genai.FinishReason. Both are "" for an event that is no model's
 	// answer.

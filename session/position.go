@@ -21,9 +21,11 @@ const (
 	slotLast       = 4
 	slotEventState = 5
 	slotUser       = 6 // what a user has said, after slotStart
+	slotCompleted  = 6 // of a model's answer, which is never a user's
 	slotProvided   = 7
 	slotCompacted  = 8
 	slotCallEnded  = 9
+	slotTransfer   = 10
 	slotCalls      = 16
 	// The end of a turn.
 	slotClose = 1 << 15

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -51,6 +52,21 @@ func TestTextArrivesOnce(t *testing.T) {
 	}
 	if text != "Hello, world" || thoughts != "hmm" || last != 1 {
 		t.Errorf("text %q, thoughts %q, %d last chunks", text, thoughts, last)
+	}
+	completed := func(all []*agentdv1.RunResponse) (out []string) {
+		for i, m := range all {
+			if c := m.GetMessageCompleted(); c != nil {
+				out = append(out, fmt.Sprintf("%v %s %d %d after %t", c.GetAgentPath(), c.GetMessageId(), c.GetTextBytes(), c.GetThoughtBytes(), all[i-1].GetOutputChunk() != nil))
+			}
+		}
+		return out
+	}
+	want := []string{"[root] m 12 3 after true"}
+	if was := completed(got); !slices.Equal(was, want) {
+		t.Errorf("messages completed %q, want %q", was, want)
+	}
+	if was := completed(follow(t, turn.Watch())); !slices.Equal(was, want) {
+		t.Errorf("read again, messages completed %q, want %q", was, want)
 	}
 	e := end(t, got)
 	if u := e.UsageSummary; !e.Completed || e.Reason != nil || u.LlmCalls != 1 || u.TotalUsage.TotalTokens != 3 || u.EstimatedCost != 0.5 {

@@ -237,10 +237,35 @@ func (v *view) event(ev *Event, mine []string) {
 		}
 	}
 	v.state(slotEventState, ev.State)
+	v.completed(ev)
 	v.modelCall(ev)
+	v.transferred(ev)
 	for i, call := range ev.Calls {
 		v.call(slotCalls+i, call, mine)
 	}
+}
+
+// completed tells that all of a message was shown.
+func (v *view) completed(ev *Event) {
+	if ev.MessageID == "" || ev.Text == "" && ev.Thoughts == "" {
+		return
+	}
+	v.emit(slotCompleted, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_MessageCompleted{
+		MessageCompleted: &agentdv1.MessageCompleted{
+			SessionId: v.sessionID, AgentPath: ev.Path, MessageId: ev.MessageID,
+			TextBytes: int64(len(ev.Text)), ThoughtBytes: int64(len(ev.Thoughts)),
+		},
+	}})
+}
+
+// transferred tells which agent goes on.
+func (v *view) transferred(ev *Event) {
+	if len(ev.To) == 0 {
+		return
+	}
+	v.emit(slotTransfer, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_Transferred{
+		Transferred: &agentdv1.Transferred{SessionId: v.sessionID, AgentPath: ev.Path, ToAgentPath: ev.To},
+	}})
 }
 
 func (v *view) text(slot int, ev *Event, text string, thought bool) {

@@ -229,6 +229,8 @@ func seenOf(m *agentdv1.RunResponse) seen {
 		c := r.ModelCallEnded
 		s.what, s.id = sawCost, c.GetMessageId()
 		s.text = costText(s.id, c.GetAgentPath(), &agentdv1.UsageSummary{LlmCalls: c.GetLlmCalls(), TotalUsage: c.GetUsage()})
+	case *agentdv1.RunResponse_MessageCompleted:
+		s.what, s.id, s.text = sawModel, r.MessageCompleted.GetMessageId(), completedText(r.MessageCompleted.GetTextBytes(), r.MessageCompleted.GetThoughtBytes())
 	case *agentdv1.RunResponse_ModelCallFellBack:
 		s.what, s.id, s.text = sawModel, r.ModelCallFellBack.GetMessageId(), "fallback to "+r.ModelCallFellBack.GetNextModel()
 	case *agentdv1.RunResponse_RawPayloadReceived:
@@ -264,6 +266,8 @@ func seenOfEvent(e *client.Event) seen {
 		c := e.ModelCallEnded
 		s.what, s.id = sawCost, c.MessageID
 		s.text = costText(s.id, c.AgentPath, &agentdv1.UsageSummary{LlmCalls: int32(c.ModelCalls), TotalUsage: c.Usage})
+	case e.MessageCompleted != nil:
+		s.what, s.id, s.text = sawModel, e.MessageCompleted.MessageID, completedText(e.MessageCompleted.TextBytes, e.MessageCompleted.ThoughtBytes)
 	case e.ModelCallFellBack != nil:
 		s.what, s.id, s.text = sawModel, e.ModelCallFellBack.MessageID, "fallback to "+e.ModelCallFellBack.NextModel
 	case e.RawPayloadReceived != nil:
@@ -300,6 +304,10 @@ func endText(completed bool, reason string, u *agentdv1.UsageSummary) string {
 func costText(messageID string, path []string, u *agentdv1.UsageSummary) string {
 	return fmt.Sprint(messageID, " ", strings.Join(path, "/"), " ", usageText(int64(u.GetLlmCalls()), int64(u.GetTotalUsage().GetPromptTokens()),
 		int64(u.GetTotalUsage().GetCompletionTokens()), int64(u.GetTotalUsage().GetTotalTokens())))
+}
+
+func completedText(text, thoughts int64) string {
+	return fmt.Sprintf("complete with %d and %d bytes", text, thoughts)
 }
 
 func rawText(status int, body []byte) string {

@@ -50,6 +50,10 @@ func eventParts(event *agentdv1.RunResponse) (kind string, who []string, what st
 			return kind, r.ToolCallAnswered.GetAgentPath(), r.ToolCallAnswered.GetToolName() + " failed: " + r.ToolCallAnswered.GetError()
 		}
 		return kind, r.ToolCallAnswered.GetAgentPath(), r.ToolCallAnswered.GetToolName() + " = " + line(r.ToolCallAnswered.GetOutput(), maxDetail) + files(r.ToolCallAnswered.GetParts())
+	case *agentdv1.RunResponse_MessageCompleted:
+		return kind, r.MessageCompleted.GetAgentPath(), said(r.MessageCompleted)
+	case *agentdv1.RunResponse_Transferred:
+		return kind, r.Transferred.GetAgentPath(), "to " + strings.Join(r.Transferred.GetToAgentPath(), "/")
 	case *agentdv1.RunResponse_MessageInjected:
 		return kind, nil, line(r.MessageInjected.GetContent(), maxDetail) + files(r.MessageInjected.GetParts())
 	case *agentdv1.RunResponse_ModelCallFellBack:
@@ -88,6 +92,15 @@ func jsonOr(m proto.Message) string {
 	text, err := compact(m)
 	if err != nil {
 		return err.Error()
+	}
+	return text
+}
+
+// said tells how much a message says.
+func said(m *agentdv1.MessageCompleted) string {
+	text := number(m.GetTextBytes()) + " bytes of text"
+	if n := m.GetThoughtBytes(); n > 0 {
+		text += ", " + number(n) + " bytes of thoughts"
 	}
 	return text
 }

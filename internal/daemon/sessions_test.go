@@ -236,6 +236,9 @@ func TestTurnsAreTheSameOnBothServices(t *testing.T) {
 			if m := e.GetModelCallEnded(); m != nil {
 				m.MessageId, m.Duration, m.TimeToFirstText = "", nil, nil
 			}
+			if m := e.GetMessageCompleted(); m != nil {
+				m.MessageId = ""
+			}
 			said := "call" // another id, and as a notice to who did not take part
 			if e.GetToolCall() == nil && e.GetToolCallAnnounced() == nil {
 				said = protojson.MarshalOptions{}.Format(e)

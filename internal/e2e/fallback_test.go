@@ -15,7 +15,9 @@ import (
 )
 
 // invented is the name that an agent has for a wire's model.
-func invented(wire providertest.Wire) string { return wireProviders[wire].Describe().Name + "/invented" }
+func invented(wire providertest.Wire) string {
+	return wireProviders[wire].Describe().Name + "/invented"
+}
 
 // refused is a fault of a request: an error of the wire's provider.
 func refused(wire providertest.Wire, status int) providertest.Fault {

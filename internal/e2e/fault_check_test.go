@@ -250,6 +250,10 @@ func saga(t testing.TB, events []*client.Event) []string {
 			p.text = fmt.Sprintf("call %s %s %s %v", ev.ToolCallAnnounced.ID, ev.ToolCallAnnounced.Name, ev.ToolCallAnnounced.Input, ev.ToolCallAnnounced.AgentPath)
 		case ev.End != nil:
 			p.text = fmt.Sprint("end ", ev.End.Completed, ev.End.Reason, ev.End.UsageSummary.GetTotalUsage())
+		case ev.MessageCompleted != nil:
+			p.text = fmt.Sprintf("completed %+v", *ev.MessageCompleted)
+		case ev.Transferred != nil:
+			p.text = fmt.Sprintf("transferred %+v", *ev.Transferred)
 		case ev.ModelCallEnded != nil:
 			p.text = fmt.Sprintf("%+v", struct {
 				client.ModelCallEnded

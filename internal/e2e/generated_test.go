@@ -390,7 +390,7 @@ func (a *actor) story(t testing.TB) string {
 	var paths []string
 	byPath := map[string][]*agentdv1.RunResponse{}
 	for _, m := range once {
-		path := strings.Join(slices.Concat(m.GetOutputChunk().GetAgentPath(), m.GetToolCallAnnounced().GetAgentPath(), m.GetToolCallAnswered().GetAgentPath(), m.GetModelCallEnded().GetAgentPath()), "/")
+		path := strings.Join(slices.Concat(m.GetOutputChunk().GetAgentPath(), m.GetToolCallAnnounced().GetAgentPath(), m.GetToolCallAnswered().GetAgentPath(), m.GetModelCallEnded().GetAgentPath(), m.GetMessageCompleted().GetAgentPath(), m.GetTransferred().GetAgentPath()), "/")
 		if byPath[path] == nil {
 			paths = append(paths, path)
 		}

@@ -21,6 +21,8 @@ type observer struct {
 	text       map[string]string // by agent path, without thoughts
 	closed     map[string]bool   // agents whose last chunk has come
 	spoke      map[string]bool
+	said       map[string][2]int64 // bytes of text and thoughts, by message
+	completed  map[string]bool     // by message
 	calls      []*agentdv1.RunResponse_ToolCallRequest
 	asked      map[string]bool // by call
 	cancelled  map[string]bool // by call
@@ -40,6 +42,7 @@ func newObserver(together int) *observer {
 	return &observer{
 		together: together,
 		text:     map[string]string{}, closed: map[string]bool{}, spoke: map[string]bool{},
+		said: map[string][2]int64{}, completed: map[string]bool{},
 		tries: map[string]uint32{},
 		asked: map[string]bool{}, cancelled: map[string]bool{}, answered: map[string]bool{},
 	}
@@ -107,6 +110,13 @@ func (o *observer) see(m *agentdv1.RunResponse) {
 		if p := r.RawPayloadReceived; len(p.GetAgentPath()) == 0 || p.GetMessageId() == "" || p.GetAttempt() < 1 || p.GetStatus() < 100 || p.GetProvider() == "" {
 			o.faultf("a raw payload that does not say what it is: %v", p)
 		}
+	case *agentdv1.RunResponse_MessageCompleted:
+		o.complete(r.MessageCompleted)
+	case *agentdv1.RunResponse_Transferred:
+		o.inSession(r.Transferred.GetSessionId())
+		if from, to := r.Transferred.GetAgentPath(), r.Transferred.GetToAgentPath(); len(from) == 0 || len(to) == 0 || from[0] != to[0] || slices.Equal(from, to) {
+			o.faultf("a transfer from %q to %q, which are no two agents of one tree", from, to)
+		}
 	case *agentdv1.RunResponse_StateUpdate_:
 		o.inSession(r.StateUpdate.GetSessionId())
 	case *agentdv1.RunResponse_TurnQueued:
@@ -146,6 +156,16 @@ func (o *observer) settle(as map[string]bool, id string) {
 		o.faultf("call %s is settled, asked %v, cancelled before %v, answered before %v", id, o.asked[id], o.cancelled[id], o.answered[id])
 	}
 	as[id] = true
+}
+
+// complete checks that a message is told to be complete when all of it was, and once.
+func (o *observer) complete(c *agentdv1.MessageCompleted) {
+	o.inSession(c.GetSessionId())
+	id := c.GetMessageId()
+	if said := o.said[id]; id == "" || len(c.GetAgentPath()) == 0 || said != [2]int64{c.GetTextBytes(), c.GetThoughtBytes()} || o.completed[id] {
+		o.faultf("%v, after %d bytes of text and thoughts; completed before %v", c, said, o.completed[id])
+	}
+	o.completed[id] = true
 }
 
 // retry checks that the tries of a call are told one by one.
@@ -237,9 +257,14 @@ func (o *observer) chunk(c *agentdv1.RunResponse_OutputChunk) {
 	}
 	o.spoke[agent] = true
 	o.closed[agent] = c.GetLast()
+	said := o.said[c.GetMessageId()]
 	if !c.GetIsThought() {
 		o.text[agent] += c.GetContent()
+		said[0] += int64(len(c.GetContent()))
+	} else {
+		said[1] += int64(len(c.GetContent()))
 	}
+	o.said[c.GetMessageId()] = said
 }
 
 func (o *observer) call(agent string, c *agentdv1.RunResponse_ToolCallRequest) {

@@ -228,6 +228,15 @@ func rules() map[string]func(rule) {
 			router.GetLlm().SubAgents = []*agentdv1.Agent{scriptedAgent("expert", "expert", "look")}
 			got := r.talk(start(sequentialAgent("root", parallelAgent("all", router)), "look"), answerAll("ok"))
 			r.completed(got, map[string]string{"root/all/router": "Over to you.", "root/all/router/expert": "Seen."})
+			var transfers []string
+			for _, m := range got.msgs {
+				if tr := m.GetTransferred(); tr != nil {
+					transfers = append(transfers, strings.Join(tr.GetAgentPath(), "/")+" to "+strings.Join(tr.GetToAgentPath(), "/"))
+				}
+			}
+			if want := []string{"root/all/router to root/all/router/expert"}; !slices.Equal(transfers, want) {
+				r.t.Errorf("transfers %q, want %q", transfers, want)
+			}
 			if path := strings.Join(got.calls[0].GetAgentPath(), "/"); path != "root/all/router/expert" {
 				r.t.Errorf("%q calls", path)
 			}

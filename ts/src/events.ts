@@ -100,6 +100,16 @@ export type EventBody =
       readonly parts: readonly ResultPart[];
       readonly agentPath: readonly string[];
     }
+  /** All of a message was in text and thoughts; nothing of it is retracted any more. */
+  | {
+      readonly type: "message_completed";
+      readonly messageId: string;
+      readonly agentPath: readonly string[];
+      readonly textBytes: number;
+      readonly thoughtBytes: number;
+    }
+  /** An agent has handed the conversation over to another one, which goes on with it. */
+  | { readonly type: "transferred"; readonly agentPath: readonly string[]; readonly toAgentPath: readonly string[] }
   /** A user has said something to the running turn. */
   | { readonly type: "message_injected"; readonly text: string; readonly parts: readonly Part[]; readonly queuedTurnId: string }
   /** A model call has failed before any of its text was there, and is made again. */
@@ -224,6 +234,12 @@ function bodyOf(response: RunResponse["response"]): EventBody | undefined {
         message,
       };
     }
+    case "messageCompleted": {
+      const { messageId, agentPath, textBytes, thoughtBytes } = response.value;
+      return { type: "message_completed", messageId, agentPath, textBytes: Number(textBytes), thoughtBytes: Number(thoughtBytes) };
+    }
+    case "transferred":
+      return { type: "transferred", agentPath: response.value.agentPath, toAgentPath: response.value.toAgentPath };
     case "modelCallFellBack":
       return { type: "model_call_fell_back", ...fallbackOf(response.value) };
     case "modelCallEnded":

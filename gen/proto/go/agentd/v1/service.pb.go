@@ -214,7 +214,7 @@ func (x Display_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Display_Kind.Descriptor instead.
 func (Display_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{23, 0}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{25, 0}
 }
 
 // Phase is what has become of it.
@@ -291,7 +291,7 @@ func (x Display_Phase) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Display_Phase.Descriptor instead.
 func (Display_Phase) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{23, 1}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{25, 1}
 }
 
 // Visibility is for whom it is.
@@ -346,7 +346,7 @@ func (x Display_Visibility) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Display_Visibility.Descriptor instead.
 func (Display_Visibility) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{23, 2}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{25, 2}
 }
 
 // RunRequest is one message from the client.
@@ -533,6 +533,8 @@ type RunResponse struct {
 	//	*RunResponse_RawPayloadReceived
 	//	*RunResponse_HistoryCompacted
 	//	*RunResponse_ToolCallUnserved
+	//	*RunResponse_MessageCompleted
+	//	*RunResponse_Transferred
 	Response isRunResponse_Response `protobuf_oneof:"response"`
 	// The message's place in the session: rises with every message about the
 	// session, is the same for every client that receives it, and is what
@@ -788,6 +790,24 @@ func (x *RunResponse) GetToolCallUnserved() *ToolCallUnserved {
 	return nil
 }
 
+func (x *RunResponse) GetMessageCompleted() *MessageCompleted {
+	if x != nil {
+		if x, ok := x.Response.(*RunResponse_MessageCompleted); ok {
+			return x.MessageCompleted
+		}
+	}
+	return nil
+}
+
+func (x *RunResponse) GetTransferred() *Transferred {
+	if x != nil {
+		if x, ok := x.Response.(*RunResponse_Transferred); ok {
+			return x.Transferred
+		}
+	}
+	return nil
+}
+
 func (x *RunResponse) GetSeq() int64 {
 	if x != nil {
 		return x.Seq
@@ -937,6 +957,16 @@ type RunResponse_ToolCallUnserved struct {
 	ToolCallUnserved *ToolCallUnserved `protobuf:"bytes,35,opt,name=tool_call_unserved,json=toolCallUnserved,proto3,oneof"`
 }
 
+type RunResponse_MessageCompleted struct {
+	// An agent has said a message to its end.
+	MessageCompleted *MessageCompleted `protobuf:"bytes,36,opt,name=message_completed,json=messageCompleted,proto3,oneof"`
+}
+
+type RunResponse_Transferred struct {
+	// An agent has handed the conversation over.
+	Transferred *Transferred `protobuf:"bytes,39,opt,name=transferred,proto3,oneof"`
+}
+
 func (*RunResponse_Execute) isRunResponse_Response() {}
 
 func (*RunResponse_Heartbeat) isRunResponse_Response() {}
@@ -980,6 +1010,10 @@ func (*RunResponse_RawPayloadReceived) isRunResponse_Response() {}
 func (*RunResponse_HistoryCompacted) isRunResponse_Response() {}
 
 func (*RunResponse_ToolCallUnserved) isRunResponse_Response() {}
+
+func (*RunResponse_MessageCompleted) isRunResponse_Response() {}
+
+func (*RunResponse_Transferred) isRunResponse_Response() {}
 
 // InteractionResponse resolves an interaction. The first one stands: a second
 // one changes nothing and is answered with an ErrorResponse that does not end
@@ -2777,11 +2811,161 @@ func (x *ToolCallUnserved) GetExpireTime() *timestamppb.Timestamp {
 	return nil
 }
 
+// MessageCompleted says that a message is complete: its text and its thoughts were
+// in the OutputChunks of the same message_id, all of them, and nothing of it will be
+// retracted any more. A model's answer without text and thoughts, such as one of tool
+// calls alone, is no message.
+type MessageCompleted struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// From the root to the agent that spoke.
+	AgentPath []string `protobuf:"bytes,2,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
+	// The message.
+	MessageId string `protobuf:"bytes,3,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	// How long its text is, in bytes of its UTF-8 form.
+	TextBytes int64 `protobuf:"varint,4,opt,name=text_bytes,json=textBytes,proto3" json:"text_bytes,omitempty"`
+	// How long its thoughts are, in bytes of their UTF-8 form.
+	ThoughtBytes  int64 `protobuf:"varint,5,opt,name=thought_bytes,json=thoughtBytes,proto3" json:"thought_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MessageCompleted) Reset() {
+	*x = MessageCompleted{}
+	mi := &file_agentd_v1_service_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MessageCompleted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MessageCompleted) ProtoMessage() {}
+
+func (x *MessageCompleted) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MessageCompleted.ProtoReflect.Descriptor instead.
+func (*MessageCompleted) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *MessageCompleted) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *MessageCompleted) GetAgentPath() []string {
+	if x != nil {
+		return x.AgentPath
+	}
+	return nil
+}
+
+func (x *MessageCompleted) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
+}
+
+func (x *MessageCompleted) GetTextBytes() int64 {
+	if x != nil {
+		return x.TextBytes
+	}
+	return 0
+}
+
+func (x *MessageCompleted) GetThoughtBytes() int64 {
+	if x != nil {
+		return x.ThoughtBytes
+	}
+	return 0
+}
+
+// Transferred says that an agent's model has handed the conversation over to
+// another agent, which goes on with it.
+type Transferred struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// From the root to the agent that has handed it over.
+	AgentPath []string `protobuf:"bytes,2,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
+	// From the root to the agent that goes on.
+	ToAgentPath   []string `protobuf:"bytes,3,rep,name=to_agent_path,json=toAgentPath,proto3" json:"to_agent_path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Transferred) Reset() {
+	*x = Transferred{}
+	mi := &file_agentd_v1_service_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Transferred) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Transferred) ProtoMessage() {}
+
+func (x *Transferred) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Transferred.ProtoReflect.Descriptor instead.
+func (*Transferred) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *Transferred) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *Transferred) GetAgentPath() []string {
+	if x != nil {
+		return x.AgentPath
+	}
+	return nil
+}
+
+func (x *Transferred) GetToAgentPath() []string {
+	if x != nil {
+		return x.ToAgentPath
+	}
+	return nil
+}
+
 // Display is a projection of an event for user interfaces. It is computed from
 // the event alone.
 //
-// Text and reasoning have deltas only; the closing chunk of the agent, or the end
-// of the turn, completes them. A MessageRetracted cancels the text and the reasoning of its
+// Text and reasoning have deltas; MessageCompleted completes both, and the end of the
+// turn what it has left unfinished. A MessageRetracted cancels the text and the reasoning of its
 // message, or of `message:*`, all that is unfinished.
 type Display struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2801,7 +2985,7 @@ type Display struct {
 
 func (x *Display) Reset() {
 	*x = Display{}
-	mi := &file_agentd_v1_service_proto_msgTypes[23]
+	mi := &file_agentd_v1_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2813,7 +2997,7 @@ func (x *Display) String() string {
 func (*Display) ProtoMessage() {}
 
 func (x *Display) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[23]
+	mi := &file_agentd_v1_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2826,7 +3010,7 @@ func (x *Display) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Display.ProtoReflect.Descriptor instead.
 func (*Display) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{23}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Display) GetKind() Display_Kind {
@@ -2944,7 +3128,7 @@ type RunRequest_ExecuteRequest struct {
 
 func (x *RunRequest_ExecuteRequest) Reset() {
 	*x = RunRequest_ExecuteRequest{}
-	mi := &file_agentd_v1_service_proto_msgTypes[24]
+	mi := &file_agentd_v1_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2956,7 +3140,7 @@ func (x *RunRequest_ExecuteRequest) String() string {
 func (*RunRequest_ExecuteRequest) ProtoMessage() {}
 
 func (x *RunRequest_ExecuteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[24]
+	mi := &file_agentd_v1_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3117,7 +3301,7 @@ type RunRequest_HeartbeatRequest struct {
 
 func (x *RunRequest_HeartbeatRequest) Reset() {
 	*x = RunRequest_HeartbeatRequest{}
-	mi := &file_agentd_v1_service_proto_msgTypes[25]
+	mi := &file_agentd_v1_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3129,7 +3313,7 @@ func (x *RunRequest_HeartbeatRequest) String() string {
 func (*RunRequest_HeartbeatRequest) ProtoMessage() {}
 
 func (x *RunRequest_HeartbeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[25]
+	mi := &file_agentd_v1_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3192,7 +3376,7 @@ type RunRequest_ToolCallResponse struct {
 
 func (x *RunRequest_ToolCallResponse) Reset() {
 	*x = RunRequest_ToolCallResponse{}
-	mi := &file_agentd_v1_service_proto_msgTypes[26]
+	mi := &file_agentd_v1_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3204,7 +3388,7 @@ func (x *RunRequest_ToolCallResponse) String() string {
 func (*RunRequest_ToolCallResponse) ProtoMessage() {}
 
 func (x *RunRequest_ToolCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[26]
+	mi := &file_agentd_v1_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3313,7 +3497,7 @@ type RunRequest_EndRequest struct {
 
 func (x *RunRequest_EndRequest) Reset() {
 	*x = RunRequest_EndRequest{}
-	mi := &file_agentd_v1_service_proto_msgTypes[27]
+	mi := &file_agentd_v1_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3325,7 +3509,7 @@ func (x *RunRequest_EndRequest) String() string {
 func (*RunRequest_EndRequest) ProtoMessage() {}
 
 func (x *RunRequest_EndRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[27]
+	mi := &file_agentd_v1_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3370,7 +3554,7 @@ type RunRequest_CancelRequest struct {
 
 func (x *RunRequest_CancelRequest) Reset() {
 	*x = RunRequest_CancelRequest{}
-	mi := &file_agentd_v1_service_proto_msgTypes[28]
+	mi := &file_agentd_v1_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3382,7 +3566,7 @@ func (x *RunRequest_CancelRequest) String() string {
 func (*RunRequest_CancelRequest) ProtoMessage() {}
 
 func (x *RunRequest_CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[28]
+	mi := &file_agentd_v1_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3423,7 +3607,7 @@ type RunResponse_ExecuteResponse struct {
 
 func (x *RunResponse_ExecuteResponse) Reset() {
 	*x = RunResponse_ExecuteResponse{}
-	mi := &file_agentd_v1_service_proto_msgTypes[29]
+	mi := &file_agentd_v1_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3435,7 +3619,7 @@ func (x *RunResponse_ExecuteResponse) String() string {
 func (*RunResponse_ExecuteResponse) ProtoMessage() {}
 
 func (x *RunResponse_ExecuteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[29]
+	mi := &file_agentd_v1_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3469,7 +3653,7 @@ type RunResponse_HeartbeatResponse struct {
 
 func (x *RunResponse_HeartbeatResponse) Reset() {
 	*x = RunResponse_HeartbeatResponse{}
-	mi := &file_agentd_v1_service_proto_msgTypes[30]
+	mi := &file_agentd_v1_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3481,7 +3665,7 @@ func (x *RunResponse_HeartbeatResponse) String() string {
 func (*RunResponse_HeartbeatResponse) ProtoMessage() {}
 
 func (x *RunResponse_HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[30]
+	mi := &file_agentd_v1_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3525,7 +3709,7 @@ type RunResponse_ToolCallRequest struct {
 
 func (x *RunResponse_ToolCallRequest) Reset() {
 	*x = RunResponse_ToolCallRequest{}
-	mi := &file_agentd_v1_service_proto_msgTypes[31]
+	mi := &file_agentd_v1_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3537,7 +3721,7 @@ func (x *RunResponse_ToolCallRequest) String() string {
 func (*RunResponse_ToolCallRequest) ProtoMessage() {}
 
 func (x *RunResponse_ToolCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[31]
+	mi := &file_agentd_v1_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3611,7 +3795,7 @@ type RunResponse_OutputChunk struct {
 
 func (x *RunResponse_OutputChunk) Reset() {
 	*x = RunResponse_OutputChunk{}
-	mi := &file_agentd_v1_service_proto_msgTypes[32]
+	mi := &file_agentd_v1_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3623,7 +3807,7 @@ func (x *RunResponse_OutputChunk) String() string {
 func (*RunResponse_OutputChunk) ProtoMessage() {}
 
 func (x *RunResponse_OutputChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[32]
+	mi := &file_agentd_v1_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3702,7 +3886,7 @@ type RunResponse_ErrorResponse struct {
 
 func (x *RunResponse_ErrorResponse) Reset() {
 	*x = RunResponse_ErrorResponse{}
-	mi := &file_agentd_v1_service_proto_msgTypes[33]
+	mi := &file_agentd_v1_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3714,7 +3898,7 @@ func (x *RunResponse_ErrorResponse) String() string {
 func (*RunResponse_ErrorResponse) ProtoMessage() {}
 
 func (x *RunResponse_ErrorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[33]
+	mi := &file_agentd_v1_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3790,7 +3974,7 @@ type RunResponse_EndResponse struct {
 
 func (x *RunResponse_EndResponse) Reset() {
 	*x = RunResponse_EndResponse{}
-	mi := &file_agentd_v1_service_proto_msgTypes[34]
+	mi := &file_agentd_v1_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3802,7 +3986,7 @@ func (x *RunResponse_EndResponse) String() string {
 func (*RunResponse_EndResponse) ProtoMessage() {}
 
 func (x *RunResponse_EndResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[34]
+	mi := &file_agentd_v1_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3877,7 +4061,7 @@ type RunResponse_StateUpdate struct {
 
 func (x *RunResponse_StateUpdate) Reset() {
 	*x = RunResponse_StateUpdate{}
-	mi := &file_agentd_v1_service_proto_msgTypes[35]
+	mi := &file_agentd_v1_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3889,7 +4073,7 @@ func (x *RunResponse_StateUpdate) String() string {
 func (*RunResponse_StateUpdate) ProtoMessage() {}
 
 func (x *RunResponse_StateUpdate) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[35]
+	mi := &file_agentd_v1_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3992,7 +4176,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x02H\x00R\n" +
 	"toolCallId\x88\x01\x01B\x0f\n" +
 	"\r_tool_call_idB\x10\n" +
-	"\arequest\x12\x05\xbaH\x02\b\x01J\x04\b\x15\x10\x16R\x13interaction_request\"\xac\x17\n" +
+	"\arequest\x12\x05\xbaH\x02\b\x01J\x04\b\x15\x10\x16R\x13interaction_request\"\xb4\x18\n" +
 	"\vRunResponse\x12B\n" +
 	"\aexecute\x18\x01 \x01(\v2&.agentd.v1.RunResponse.ExecuteResponseH\x00R\aexecute\x12H\n" +
 	"\theartbeat\x18\x02 \x01(\v2(.agentd.v1.RunResponse.HeartbeatResponseH\x00R\theartbeat\x12E\n" +
@@ -4016,7 +4200,9 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\x13provider_tools_used\x18\x1f \x01(\v2\x1c.agentd.v1.ProviderToolsUsedH\x00R\x11providerToolsUsed\x12Q\n" +
 	"\x14raw_payload_received\x18  \x01(\v2\x1d.agentd.v1.RawPayloadReceivedH\x00R\x12rawPayloadReceived\x12J\n" +
 	"\x11history_compacted\x18! \x01(\v2\x1b.agentd.v1.HistoryCompactedH\x00R\x10historyCompacted\x12K\n" +
-	"\x12tool_call_unserved\x18# \x01(\v2\x1b.agentd.v1.ToolCallUnservedH\x00R\x10toolCallUnserved\x12\x10\n" +
+	"\x12tool_call_unserved\x18# \x01(\v2\x1b.agentd.v1.ToolCallUnservedH\x00R\x10toolCallUnserved\x12J\n" +
+	"\x11message_completed\x18$ \x01(\v2\x1b.agentd.v1.MessageCompletedH\x00R\x10messageCompleted\x12:\n" +
+	"\vtransferred\x18' \x01(\v2\x16.agentd.v1.TransferredH\x00R\vtransferred\x12\x10\n" +
 	"\x03seq\x18\n" +
 	" \x01(\x03R\x03seq\x12\x17\n" +
 	"\aturn_id\x18\v \x01(\tR\x06turnId\x12.\n" +
@@ -4265,7 +4451,23 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\n" +
 	"agent_path\x18\x04 \x03(\tR\tagentPath\x12;\n" +
 	"\vexpire_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"expireTime\"\xd5\x04\n" +
+	"expireTime\"\xb3\x01\n" +
+	"\x10MessageCompleted\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
+	"\n" +
+	"agent_path\x18\x02 \x03(\tR\tagentPath\x12\x1d\n" +
+	"\n" +
+	"message_id\x18\x03 \x01(\tR\tmessageId\x12\x1d\n" +
+	"\n" +
+	"text_bytes\x18\x04 \x01(\x03R\ttextBytes\x12#\n" +
+	"\rthought_bytes\x18\x05 \x01(\x03R\fthoughtBytes\"o\n" +
+	"\vTransferred\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
+	"\n" +
+	"agent_path\x18\x02 \x03(\tR\tagentPath\x12\"\n" +
+	"\rto_agent_path\x18\x03 \x03(\tR\vtoAgentPath\"\xd5\x04\n" +
 	"\aDisplay\x12+\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x17.agentd.v1.Display.KindR\x04kind\x12.\n" +
 	"\x05phase\x18\x02 \x01(\x0e2\x18.agentd.v1.Display.PhaseR\x05phase\x12\x10\n" +
@@ -4313,7 +4515,7 @@ func file_agentd_v1_service_proto_rawDescGZIP() []byte {
 }
 
 var file_agentd_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_agentd_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_agentd_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_agentd_v1_service_proto_goTypes = []any{
 	(ModelCallEnded_Outcome)(0),           // 0: agentd.v1.ModelCallEnded.Outcome
 	(HistoryCompacted_Reason)(0),          // 1: agentd.v1.HistoryCompacted.Reason
@@ -4343,50 +4545,52 @@ var file_agentd_v1_service_proto_goTypes = []any{
 	(*InteractionRequested)(nil),          // 25: agentd.v1.InteractionRequested
 	(*InteractionResolved)(nil),           // 26: agentd.v1.InteractionResolved
 	(*ToolCallUnserved)(nil),              // 27: agentd.v1.ToolCallUnserved
-	(*Display)(nil),                       // 28: agentd.v1.Display
-	(*RunRequest_ExecuteRequest)(nil),     // 29: agentd.v1.RunRequest.ExecuteRequest
-	(*RunRequest_HeartbeatRequest)(nil),   // 30: agentd.v1.RunRequest.HeartbeatRequest
-	(*RunRequest_ToolCallResponse)(nil),   // 31: agentd.v1.RunRequest.ToolCallResponse
-	(*RunRequest_EndRequest)(nil),         // 32: agentd.v1.RunRequest.EndRequest
-	(*RunRequest_CancelRequest)(nil),      // 33: agentd.v1.RunRequest.CancelRequest
-	(*RunResponse_ExecuteResponse)(nil),   // 34: agentd.v1.RunResponse.ExecuteResponse
-	(*RunResponse_HeartbeatResponse)(nil), // 35: agentd.v1.RunResponse.HeartbeatResponse
-	(*RunResponse_ToolCallRequest)(nil),   // 36: agentd.v1.RunResponse.ToolCallRequest
-	(*RunResponse_OutputChunk)(nil),       // 37: agentd.v1.RunResponse.OutputChunk
-	(*RunResponse_ErrorResponse)(nil),     // 38: agentd.v1.RunResponse.ErrorResponse
-	(*RunResponse_EndResponse)(nil),       // 39: agentd.v1.RunResponse.EndResponse
-	(*RunResponse_StateUpdate)(nil),       // 40: agentd.v1.RunResponse.StateUpdate
-	(*timestamppb.Timestamp)(nil),         // 41: google.protobuf.Timestamp
-	(*Resolution)(nil),                    // 42: agentd.v1.Resolution
-	(*durationpb.Duration)(nil),           // 43: google.protobuf.Duration
-	(*Part)(nil),                          // 44: agentd.v1.Part
-	(ErrorCode)(0),                        // 45: agentd.v1.ErrorCode
-	(*TokenUsage)(nil),                    // 46: agentd.v1.TokenUsage
-	(StopReason)(0),                       // 47: agentd.v1.StopReason
-	(*Interaction)(nil),                   // 48: agentd.v1.Interaction
-	(*Agent)(nil),                         // 49: agentd.v1.Agent
-	(*Tool)(nil),                          // 50: agentd.v1.Tool
-	(*structpb.Struct)(nil),               // 51: google.protobuf.Struct
-	(OnDisconnect)(0),                     // 52: agentd.v1.OnDisconnect
-	(*Budget)(nil),                        // 53: agentd.v1.Budget
-	(OnBusy)(0),                           // 54: agentd.v1.OnBusy
-	(*UsageSummary)(nil),                  // 55: agentd.v1.UsageSummary
-	(*structpb.Value)(nil),                // 56: google.protobuf.Value
+	(*MessageCompleted)(nil),              // 28: agentd.v1.MessageCompleted
+	(*Transferred)(nil),                   // 29: agentd.v1.Transferred
+	(*Display)(nil),                       // 30: agentd.v1.Display
+	(*RunRequest_ExecuteRequest)(nil),     // 31: agentd.v1.RunRequest.ExecuteRequest
+	(*RunRequest_HeartbeatRequest)(nil),   // 32: agentd.v1.RunRequest.HeartbeatRequest
+	(*RunRequest_ToolCallResponse)(nil),   // 33: agentd.v1.RunRequest.ToolCallResponse
+	(*RunRequest_EndRequest)(nil),         // 34: agentd.v1.RunRequest.EndRequest
+	(*RunRequest_CancelRequest)(nil),      // 35: agentd.v1.RunRequest.CancelRequest
+	(*RunResponse_ExecuteResponse)(nil),   // 36: agentd.v1.RunResponse.ExecuteResponse
+	(*RunResponse_HeartbeatResponse)(nil), // 37: agentd.v1.RunResponse.HeartbeatResponse
+	(*RunResponse_ToolCallRequest)(nil),   // 38: agentd.v1.RunResponse.ToolCallRequest
+	(*RunResponse_OutputChunk)(nil),       // 39: agentd.v1.RunResponse.OutputChunk
+	(*RunResponse_ErrorResponse)(nil),     // 40: agentd.v1.RunResponse.ErrorResponse
+	(*RunResponse_EndResponse)(nil),       // 41: agentd.v1.RunResponse.EndResponse
+	(*RunResponse_StateUpdate)(nil),       // 42: agentd.v1.RunResponse.StateUpdate
+	(*timestamppb.Timestamp)(nil),         // 43: google.protobuf.Timestamp
+	(*Resolution)(nil),                    // 44: agentd.v1.Resolution
+	(*durationpb.Duration)(nil),           // 45: google.protobuf.Duration
+	(*Part)(nil),                          // 46: agentd.v1.Part
+	(ErrorCode)(0),                        // 47: agentd.v1.ErrorCode
+	(*TokenUsage)(nil),                    // 48: agentd.v1.TokenUsage
+	(StopReason)(0),                       // 49: agentd.v1.StopReason
+	(*Interaction)(nil),                   // 50: agentd.v1.Interaction
+	(*Agent)(nil),                         // 51: agentd.v1.Agent
+	(*Tool)(nil),                          // 52: agentd.v1.Tool
+	(*structpb.Struct)(nil),               // 53: google.protobuf.Struct
+	(OnDisconnect)(0),                     // 54: agentd.v1.OnDisconnect
+	(*Budget)(nil),                        // 55: agentd.v1.Budget
+	(OnBusy)(0),                           // 56: agentd.v1.OnBusy
+	(*UsageSummary)(nil),                  // 57: agentd.v1.UsageSummary
+	(*structpb.Value)(nil),                // 58: google.protobuf.Value
 }
 var file_agentd_v1_service_proto_depIdxs = []int32{
-	29, // 0: agentd.v1.RunRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
-	30, // 1: agentd.v1.RunRequest.heartbeat:type_name -> agentd.v1.RunRequest.HeartbeatRequest
-	31, // 2: agentd.v1.RunRequest.tool_call_response:type_name -> agentd.v1.RunRequest.ToolCallResponse
-	32, // 3: agentd.v1.RunRequest.end:type_name -> agentd.v1.RunRequest.EndRequest
-	33, // 4: agentd.v1.RunRequest.cancel:type_name -> agentd.v1.RunRequest.CancelRequest
+	31, // 0: agentd.v1.RunRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
+	32, // 1: agentd.v1.RunRequest.heartbeat:type_name -> agentd.v1.RunRequest.HeartbeatRequest
+	33, // 2: agentd.v1.RunRequest.tool_call_response:type_name -> agentd.v1.RunRequest.ToolCallResponse
+	34, // 3: agentd.v1.RunRequest.end:type_name -> agentd.v1.RunRequest.EndRequest
+	35, // 4: agentd.v1.RunRequest.cancel:type_name -> agentd.v1.RunRequest.CancelRequest
 	7,  // 5: agentd.v1.RunRequest.interaction_response:type_name -> agentd.v1.InteractionResponse
-	34, // 6: agentd.v1.RunResponse.execute:type_name -> agentd.v1.RunResponse.ExecuteResponse
-	35, // 7: agentd.v1.RunResponse.heartbeat:type_name -> agentd.v1.RunResponse.HeartbeatResponse
-	36, // 8: agentd.v1.RunResponse.tool_call:type_name -> agentd.v1.RunResponse.ToolCallRequest
-	38, // 9: agentd.v1.RunResponse.error:type_name -> agentd.v1.RunResponse.ErrorResponse
-	39, // 10: agentd.v1.RunResponse.end:type_name -> agentd.v1.RunResponse.EndResponse
-	37, // 11: agentd.v1.RunResponse.output_chunk:type_name -> agentd.v1.RunResponse.OutputChunk
-	40, // 12: agentd.v1.RunResponse.state_update:type_name -> agentd.v1.RunResponse.StateUpdate
+	36, // 6: agentd.v1.RunResponse.execute:type_name -> agentd.v1.RunResponse.ExecuteResponse
+	37, // 7: agentd.v1.RunResponse.heartbeat:type_name -> agentd.v1.RunResponse.HeartbeatResponse
+	38, // 8: agentd.v1.RunResponse.tool_call:type_name -> agentd.v1.RunResponse.ToolCallRequest
+	40, // 9: agentd.v1.RunResponse.error:type_name -> agentd.v1.RunResponse.ErrorResponse
+	41, // 10: agentd.v1.RunResponse.end:type_name -> agentd.v1.RunResponse.EndResponse
+	39, // 11: agentd.v1.RunResponse.output_chunk:type_name -> agentd.v1.RunResponse.OutputChunk
+	42, // 12: agentd.v1.RunResponse.state_update:type_name -> agentd.v1.RunResponse.StateUpdate
 	21, // 13: agentd.v1.RunResponse.tool_call_canceled:type_name -> agentd.v1.ToolCallCanceled
 	22, // 14: agentd.v1.RunResponse.tool_call_announced:type_name -> agentd.v1.ToolCallAnnounced
 	23, // 15: agentd.v1.RunResponse.message_retracted:type_name -> agentd.v1.MessageRetracted
@@ -4402,58 +4606,60 @@ var file_agentd_v1_service_proto_depIdxs = []int32{
 	19, // 25: agentd.v1.RunResponse.raw_payload_received:type_name -> agentd.v1.RawPayloadReceived
 	20, // 26: agentd.v1.RunResponse.history_compacted:type_name -> agentd.v1.HistoryCompacted
 	27, // 27: agentd.v1.RunResponse.tool_call_unserved:type_name -> agentd.v1.ToolCallUnserved
-	41, // 28: agentd.v1.RunResponse.time:type_name -> google.protobuf.Timestamp
-	28, // 29: agentd.v1.RunResponse.display:type_name -> agentd.v1.Display
-	42, // 30: agentd.v1.InteractionResponse.resolution:type_name -> agentd.v1.Resolution
-	9,  // 31: agentd.v1.CancelReceipt.aborted_model_calls:type_name -> agentd.v1.AbortedModelCall
-	10, // 32: agentd.v1.CancelReceipt.canceled_tool_calls:type_name -> agentd.v1.CanceledToolCall
-	10, // 33: agentd.v1.CancelReceipt.answered_tool_calls:type_name -> agentd.v1.CanceledToolCall
-	43, // 34: agentd.v1.CancelReceipt.took:type_name -> google.protobuf.Duration
-	43, // 35: agentd.v1.AbortedModelCall.ran:type_name -> google.protobuf.Duration
-	44, // 36: agentd.v1.TurnQueued.user_parts:type_name -> agentd.v1.Part
-	44, // 37: agentd.v1.MessageInjected.parts:type_name -> agentd.v1.Part
-	43, // 38: agentd.v1.ModelCallRetried.wait:type_name -> google.protobuf.Duration
-	45, // 39: agentd.v1.ModelCallRetried.code:type_name -> agentd.v1.ErrorCode
-	45, // 40: agentd.v1.ModelCallFellBack.code:type_name -> agentd.v1.ErrorCode
-	46, // 41: agentd.v1.ModelCallEnded.usage:type_name -> agentd.v1.TokenUsage
-	47, // 42: agentd.v1.ModelCallEnded.stop_reason:type_name -> agentd.v1.StopReason
-	43, // 43: agentd.v1.ModelCallEnded.duration:type_name -> google.protobuf.Duration
-	43, // 44: agentd.v1.ModelCallEnded.time_to_first_text:type_name -> google.protobuf.Duration
-	0,  // 45: agentd.v1.ModelCallEnded.outcome:type_name -> agentd.v1.ModelCallEnded.Outcome
-	17, // 46: agentd.v1.ProviderToolsUsed.uses:type_name -> agentd.v1.ProviderToolUse
-	18, // 47: agentd.v1.ProviderToolsUsed.citations:type_name -> agentd.v1.Citation
-	1,  // 48: agentd.v1.HistoryCompacted.reason:type_name -> agentd.v1.HistoryCompacted.Reason
-	44, // 49: agentd.v1.ToolCallAnswered.parts:type_name -> agentd.v1.Part
-	48, // 50: agentd.v1.InteractionRequested.interaction:type_name -> agentd.v1.Interaction
-	48, // 51: agentd.v1.InteractionResolved.interaction:type_name -> agentd.v1.Interaction
-	41, // 52: agentd.v1.ToolCallUnserved.expire_time:type_name -> google.protobuf.Timestamp
-	2,  // 53: agentd.v1.Display.kind:type_name -> agentd.v1.Display.Kind
-	3,  // 54: agentd.v1.Display.phase:type_name -> agentd.v1.Display.Phase
-	4,  // 55: agentd.v1.Display.visibility:type_name -> agentd.v1.Display.Visibility
-	49, // 56: agentd.v1.RunRequest.ExecuteRequest.agent:type_name -> agentd.v1.Agent
-	50, // 57: agentd.v1.RunRequest.ExecuteRequest.tools:type_name -> agentd.v1.Tool
-	51, // 58: agentd.v1.RunRequest.ExecuteRequest.initial_state:type_name -> google.protobuf.Struct
-	52, // 59: agentd.v1.RunRequest.ExecuteRequest.on_disconnect:type_name -> agentd.v1.OnDisconnect
-	43, // 60: agentd.v1.RunRequest.ExecuteRequest.disconnect_grace:type_name -> google.protobuf.Duration
-	53, // 61: agentd.v1.RunRequest.ExecuteRequest.budget:type_name -> agentd.v1.Budget
-	53, // 62: agentd.v1.RunRequest.ExecuteRequest.session_budget:type_name -> agentd.v1.Budget
-	54, // 63: agentd.v1.RunRequest.ExecuteRequest.on_busy:type_name -> agentd.v1.OnBusy
-	43, // 64: agentd.v1.RunRequest.ExecuteRequest.tool_timeout:type_name -> google.protobuf.Duration
-	44, // 65: agentd.v1.RunRequest.ExecuteRequest.user_parts:type_name -> agentd.v1.Part
-	51, // 66: agentd.v1.RunRequest.ToolCallResponse.state_delta:type_name -> google.protobuf.Struct
-	44, // 67: agentd.v1.RunRequest.ToolCallResponse.parts:type_name -> agentd.v1.Part
-	45, // 68: agentd.v1.RunResponse.ErrorResponse.code:type_name -> agentd.v1.ErrorCode
-	55, // 69: agentd.v1.RunResponse.EndResponse.usage_summary:type_name -> agentd.v1.UsageSummary
-	8,  // 70: agentd.v1.RunResponse.EndResponse.receipt:type_name -> agentd.v1.CancelReceipt
-	56, // 71: agentd.v1.RunResponse.EndResponse.structured_output:type_name -> google.protobuf.Value
-	51, // 72: agentd.v1.RunResponse.StateUpdate.state_delta:type_name -> google.protobuf.Struct
-	5,  // 73: agentd.v1.Agentd.Run:input_type -> agentd.v1.RunRequest
-	6,  // 74: agentd.v1.Agentd.Run:output_type -> agentd.v1.RunResponse
-	74, // [74:75] is the sub-list for method output_type
-	73, // [73:74] is the sub-list for method input_type
-	73, // [73:73] is the sub-list for extension type_name
-	73, // [73:73] is the sub-list for extension extendee
-	0,  // [0:73] is the sub-list for field type_name
+	28, // 28: agentd.v1.RunResponse.message_completed:type_name -> agentd.v1.MessageCompleted
+	29, // 29: agentd.v1.RunResponse.transferred:type_name -> agentd.v1.Transferred
+	43, // 30: agentd.v1.RunResponse.time:type_name -> google.protobuf.Timestamp
+	30, // 31: agentd.v1.RunResponse.display:type_name -> agentd.v1.Display
+	44, // 32: agentd.v1.InteractionResponse.resolution:type_name -> agentd.v1.Resolution
+	9,  // 33: agentd.v1.CancelReceipt.aborted_model_calls:type_name -> agentd.v1.AbortedModelCall
+	10, // 34: agentd.v1.CancelReceipt.canceled_tool_calls:type_name -> agentd.v1.CanceledToolCall
+	10, // 35: agentd.v1.CancelReceipt.answered_tool_calls:type_name -> agentd.v1.CanceledToolCall
+	45, // 36: agentd.v1.CancelReceipt.took:type_name -> google.protobuf.Duration
+	45, // 37: agentd.v1.AbortedModelCall.ran:type_name -> google.protobuf.Duration
+	46, // 38: agentd.v1.TurnQueued.user_parts:type_name -> agentd.v1.Part
+	46, // 39: agentd.v1.MessageInjected.parts:type_name -> agentd.v1.Part
+	45, // 40: agentd.v1.ModelCallRetried.wait:type_name -> google.protobuf.Duration
+	47, // 41: agentd.v1.ModelCallRetried.code:type_name -> agentd.v1.ErrorCode
+	47, // 42: agentd.v1.ModelCallFellBack.code:type_name -> agentd.v1.ErrorCode
+	48, // 43: agentd.v1.ModelCallEnded.usage:type_name -> agentd.v1.TokenUsage
+	49, // 44: agentd.v1.ModelCallEnded.stop_reason:type_name -> agentd.v1.StopReason
+	45, // 45: agentd.v1.ModelCallEnded.duration:type_name -> google.protobuf.Duration
+	45, // 46: agentd.v1.ModelCallEnded.time_to_first_text:type_name -> google.protobuf.Duration
+	0,  // 47: agentd.v1.ModelCallEnded.outcome:type_name -> agentd.v1.ModelCallEnded.Outcome
+	17, // 48: agentd.v1.ProviderToolsUsed.uses:type_name -> agentd.v1.ProviderToolUse
+	18, // 49: agentd.v1.ProviderToolsUsed.citations:type_name -> agentd.v1.Citation
+	1,  // 50: agentd.v1.HistoryCompacted.reason:type_name -> agentd.v1.HistoryCompacted.Reason
+	46, // 51: agentd.v1.ToolCallAnswered.parts:type_name -> agentd.v1.Part
+	50, // 52: agentd.v1.InteractionRequested.interaction:type_name -> agentd.v1.Interaction
+	50, // 53: agentd.v1.InteractionResolved.interaction:type_name -> agentd.v1.Interaction
+	43, // 54: agentd.v1.ToolCallUnserved.expire_time:type_name -> google.protobuf.Timestamp
+	2,  // 55: agentd.v1.Display.kind:type_name -> agentd.v1.Display.Kind
+	3,  // 56: agentd.v1.Display.phase:type_name -> agentd.v1.Display.Phase
+	4,  // 57: agentd.v1.Display.visibility:type_name -> agentd.v1.Display.Visibility
+	51, // 58: agentd.v1.RunRequest.ExecuteRequest.agent:type_name -> agentd.v1.Agent
+	52, // 59: agentd.v1.RunRequest.ExecuteRequest.tools:type_name -> agentd.v1.Tool
+	53, // 60: agentd.v1.RunRequest.ExecuteRequest.initial_state:type_name -> google.protobuf.Struct
+	54, // 61: agentd.v1.RunRequest.ExecuteRequest.on_disconnect:type_name -> agentd.v1.OnDisconnect
+	45, // 62: agentd.v1.RunRequest.ExecuteRequest.disconnect_grace:type_name -> google.protobuf.Duration
+	55, // 63: agentd.v1.RunRequest.ExecuteRequest.budget:type_name -> agentd.v1.Budget
+	55, // 64: agentd.v1.RunRequest.ExecuteRequest.session_budget:type_name -> agentd.v1.Budget
+	56, // 65: agentd.v1.RunRequest.ExecuteRequest.on_busy:type_name -> agentd.v1.OnBusy
+	45, // 66: agentd.v1.RunRequest.ExecuteRequest.tool_timeout:type_name -> google.protobuf.Duration
+	46, // 67: agentd.v1.RunRequest.ExecuteRequest.user_parts:type_name -> agentd.v1.Part
+	53, // 68: agentd.v1.RunRequest.ToolCallResponse.state_delta:type_name -> google.protobuf.Struct
+	46, // 69: agentd.v1.RunRequest.ToolCallResponse.parts:type_name -> agentd.v1.Part
+	47, // 70: agentd.v1.RunResponse.ErrorResponse.code:type_name -> agentd.v1.ErrorCode
+	57, // 71: agentd.v1.RunResponse.EndResponse.usage_summary:type_name -> agentd.v1.UsageSummary
+	8,  // 72: agentd.v1.RunResponse.EndResponse.receipt:type_name -> agentd.v1.CancelReceipt
+	58, // 73: agentd.v1.RunResponse.EndResponse.structured_output:type_name -> google.protobuf.Value
+	53, // 74: agentd.v1.RunResponse.StateUpdate.state_delta:type_name -> google.protobuf.Struct
+	5,  // 75: agentd.v1.Agentd.Run:input_type -> agentd.v1.RunRequest
+	6,  // 76: agentd.v1.Agentd.Run:output_type -> agentd.v1.RunResponse
+	76, // [76:77] is the sub-list for method output_type
+	75, // [75:76] is the sub-list for method input_type
+	75, // [75:75] is the sub-list for extension type_name
+	75, // [75:75] is the sub-list for extension extendee
+	0,  // [0:75] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_service_proto_init() }
@@ -4494,27 +4700,29 @@ func file_agentd_v1_service_proto_init() {
 		(*RunResponse_RawPayloadReceived)(nil),
 		(*RunResponse_HistoryCompacted)(nil),
 		(*RunResponse_ToolCallUnserved)(nil),
+		(*RunResponse_MessageCompleted)(nil),
+		(*RunResponse_Transferred)(nil),
 	}
 	file_agentd_v1_service_proto_msgTypes[10].OneofWrappers = []any{}
 	file_agentd_v1_service_proto_msgTypes[19].OneofWrappers = []any{
 		(*ToolCallAnswered_Output)(nil),
 		(*ToolCallAnswered_Error)(nil),
 	}
-	file_agentd_v1_service_proto_msgTypes[24].OneofWrappers = []any{}
-	file_agentd_v1_service_proto_msgTypes[26].OneofWrappers = []any{
+	file_agentd_v1_service_proto_msgTypes[26].OneofWrappers = []any{}
+	file_agentd_v1_service_proto_msgTypes[28].OneofWrappers = []any{
 		(*RunRequest_ToolCallResponse_Output)(nil),
 		(*RunRequest_ToolCallResponse_Error)(nil),
 	}
-	file_agentd_v1_service_proto_msgTypes[27].OneofWrappers = []any{}
-	file_agentd_v1_service_proto_msgTypes[28].OneofWrappers = []any{}
-	file_agentd_v1_service_proto_msgTypes[34].OneofWrappers = []any{}
+	file_agentd_v1_service_proto_msgTypes[29].OneofWrappers = []any{}
+	file_agentd_v1_service_proto_msgTypes[30].OneofWrappers = []any{}
+	file_agentd_v1_service_proto_msgTypes[36].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_service_proto_rawDesc), len(file_agentd_v1_service_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   36,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
