@@ -419,7 +419,7 @@ func TestSessionsCommands(t *testing.T) {
 	}
 	contains(t, s.says(true, "sessions", "list"), "SESSION ", ids[0], ids[1], ids[2], "succeeded")
 
-	contains(t, s.says(true, "sessions", "update", ids[0], "--label", "team=search", "--label", "env=x;y", "--ref", "ticket-17"), "labels     env=x;y team=search", "ref        ticket-17")
+	contains(t, s.says(true, "sessions", "update", ids[0], "--label", "team=search", "--label", "env=x;y", "--ref", "ticket-17"), "labels      env=x;y team=search", "ref         ticket-17")
 	for _, filter := range [][]string{{"--label", "team=search"}, {"--ref", "ticket-17"}, {"--label=team=search", "--status=succeeded", "--state=all"}} {
 		if got := s.lines(append([]string{"sessions", "list"}, filter...)...); len(got) != 1 || got[0]["id"] != ids[0] {
 			t.Errorf("%v lists %v", filter, got)
@@ -430,17 +430,17 @@ func TestSessionsCommands(t *testing.T) {
 	}
 	contains(t, s.fails(exitError, "sessions", "update", ids[0], "--ref", "x", "--version", "1"), "CONFLICT")
 
-	contains(t, s.says(true, "sessions", "archive", ids[1]), "state      archived")
+	contains(t, s.says(true, "sessions", "archive", ids[1]), "state       archived")
 	if got := s.lines("sessions", "list", "--state", "archived"); len(got) != 1 || got[0]["id"] != ids[1] {
 		t.Errorf("archived: %v", got)
 	}
 	contains(t, s.fails(exitError, "run", "--session", ids[1], "more"), "archived")
-	contains(t, s.says(true, "sessions", "archive", "--undo", ids[1]), "state      active")
+	contains(t, s.says(true, "sessions", "archive", "--undo", ids[1]), "state       active")
 
 	if got := s.lines("sessions", "show", ids[0]); got[0]["clientRef"] != "ticket-17" {
 		t.Errorf("shown %v", got)
 	}
-	contains(t, s.says(true, "sessions", "show", ids[0]), "session    "+ids[0], "used       2 model calls")
+	contains(t, s.says(true, "sessions", "show", ids[0]), "session     "+ids[0], "used        2 model calls")
 	contains(t, s.fails(exitError, "sessions", "show", "nobody"), "SESSION_NOT_FOUND")
 
 	fork := s.lines("sessions", "fork", ids[0], "--ref", "fork", "--label", "a=b")[0]

@@ -135,8 +135,8 @@ func badRequests() map[string][]badRequest {
 			badRequest{name: "unknown state", json: `{"sessionId":"{done}","state":9}`, code: invalidArgument, kind: invalidRequest, says: []string{"state"}}),
 		"DeleteSession": named(""),
 		"ForkSession": append(append(named(""), labelled(session)...),
-			badRequest{name: "position to come", json: `{"sessionId":"{done}","seq":"1099511627776"}`, code: invalidArgument, kind: invalidRequest, says: []string{"seq"}},
-			badRequest{name: "negative position", json: `{"sessionId":"{done}","seq":"-1"}`, code: invalidArgument, kind: invalidRequest, says: []string{"seq"}}),
+			badRequest{name: "position to come", json: `{"sessionId":"{done}","throughSeq":"1099511627776"}`, code: invalidArgument, kind: invalidRequest, says: []string{"seq"}},
+			badRequest{name: "negative position", json: `{"sessionId":"{done}","throughSeq":"-1"}`, code: invalidArgument, kind: invalidRequest, says: []string{"seq"}}),
 		"CreateTurn": {
 			{name: "nothing", json: `{}`, code: invalidArgument, kind: invalidRequest, says: []string{"execute"}},
 			{name: "no prompt", json: `{"execute":{` + agent + `}}`, code: invalidArgument, kind: invalidRequest, says: []string{"user_prompt"}},

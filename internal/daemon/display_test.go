@@ -147,7 +147,7 @@ func TestDisplayTellsTheTurn(t *testing.T) {
 	if got := texts[agentdv1.Display_KIND_REASONING]; got != "white whalemoreenough" {
 		t.Errorf("reasoning %q", got)
 	}
-	for what, want := range map[string]string{"turn": "STARTED COMPLETED", "tool": "STARTED COMPLETED STARTED FAILED", "agent": "COMPLETED", "call": "COMPLETED COMPLETED COMPLETED", "message": "", "reasoning": ""} {
+	for what, want := range map[string]string{"turn": "STARTED COMPLETED", "tool": "STARTED COMPLETED STARTED FAILED", "agent": "COMPLETED", "call": "COMPLETED COMPLETED COMPLETED", "message": "COMPLETED COMPLETED COMPLETED", "reasoning": ""} {
 		if got := strings.Join(phases[what], " "); got != want {
 			t.Errorf("%s: %s, want %s", what, got, want)
 		}
