@@ -80,10 +80,10 @@ export class Turns {
    * it yields the error of a turn that failed as an event.
    */
   async *events(sessionId: string, options: EventsOptions = {}): AsyncGenerator<Event, void, undefined> {
-    const limit = countOf("limit", options.limit);
-    let request = { ...options, limit, visibility: visibilityOf(options.visibility), sessionId };
+    const pageSize = countOf("pageSize", options.pageSize);
+    let request = { ...options, pageSize, visibility: visibilityOf(options.visibility), sessionId };
     for (;;) {
-      const { events, more } = await this.#unary((o) => this.#client.listTurnEvents(request, o));
+      const { events, more, nextAfterSeq } = await this.#unary((o) => this.#client.listTurnEvents(request, o));
       for (const message of events) {
         const event = eventOf(message);
         if (event !== undefined) {
@@ -94,7 +94,7 @@ export class Turns {
       if (!more || last === undefined) {
         return;
       }
-      request = { ...request, turnId: request.turnId ?? last.turnId, afterSeq: last.seq };
+      request = { ...request, turnId: request.turnId ?? last.turnId, afterSeq: nextAfterSeq };
     }
   }
 }

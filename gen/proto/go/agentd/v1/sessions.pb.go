@@ -1866,8 +1866,9 @@ type ListTurnEventsRequest struct {
 	// The seq of the last event the caller has; left out: the turn from its
 	// beginning.
 	AfterSeq *int64 `protobuf:"varint,3,opt,name=after_seq,json=afterSeq,proto3,oneof" json:"after_seq,omitempty"`
-	// How many events to return at most; 0 is 1,000.
-	Limit int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	// How many events to return at most; 0 is 1,000. A page that would be larger than a
+	// message may be ends early.
+	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// Sends Display with each event.
 	Display bool `protobuf:"varint,5,opt,name=display,proto3" json:"display,omitempty"`
 	// Only events of this visibility, and what no client can do without: the end,
@@ -1928,9 +1929,9 @@ func (x *ListTurnEventsRequest) GetAfterSeq() int64 {
 	return 0
 }
 
-func (x *ListTurnEventsRequest) GetLimit() int32 {
+func (x *ListTurnEventsRequest) GetPageSize() int32 {
 	if x != nil {
-		return x.Limit
+		return x.PageSize
 	}
 	return 0
 }
@@ -1954,8 +1955,11 @@ type ListTurnEventsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In order.
 	Events []*RunResponse `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
-	// True when there are more already: ask again with the seq of the last one.
-	More          bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	// True when there are more already.
+	More bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	// The after_seq with which to ask for what comes next, whether there is more already
+	// or not: the seq of the last one, or what was asked for where there is none.
+	NextAfterSeq  int64 `protobuf:"varint,3,opt,name=next_after_seq,json=nextAfterSeq,proto3" json:"next_after_seq,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2002,6 +2006,13 @@ func (x *ListTurnEventsResponse) GetMore() bool {
 		return x.More
 	}
 	return false
+}
+
+func (x *ListTurnEventsResponse) GetNextAfterSeq() int64 {
+	if x != nil {
+		return x.NextAfterSeq
+	}
+	return 0
 }
 
 // WatchTurnRequest names a turn and a position.
@@ -3979,24 +3990,25 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\n" +
 	"toolCallId\"=\n" +
 	"\x16CancelToolCallResponse\x12#\n" +
-	"\x04turn\x18\x01 \x01(\v2\x0f.agentd.v1.TurnR\x04turn\"\xa3\x02\n" +
+	"\x04turn\x18\x01 \x01(\v2\x0f.agentd.v1.TurnR\x04turn\"\xaa\x02\n" +
 	"\x15ListTurnEventsRequest\x12)\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\tsessionId\x12!\n" +
 	"\aturn_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06turnId\x12)\n" +
-	"\tafter_seq\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x00R\bafterSeq\x88\x01\x01\x12 \n" +
-	"\x05limit\x18\x04 \x01(\x05B\n" +
-	"\xbaH\a\x1a\x05\x18\x90N(\x00R\x05limit\x12\x18\n" +
+	"\tafter_seq\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x00R\bafterSeq\x88\x01\x01\x12'\n" +
+	"\tpage_size\x18\x04 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\x90N(\x00R\bpageSize\x12\x18\n" +
 	"\adisplay\x18\x05 \x01(\bR\adisplay\x12G\n" +
 	"\n" +
 	"visibility\x18\x06 \x01(\x0e2\x1d.agentd.v1.Display.VisibilityB\b\xbaH\x05\x82\x01\x02\x10\x01R\n" +
 	"visibilityB\f\n" +
 	"\n" +
-	"_after_seq\"\\\n" +
+	"_after_seq\"\x82\x01\n" +
 	"\x16ListTurnEventsResponse\x12.\n" +
 	"\x06events\x18\x01 \x03(\v2\x16.agentd.v1.RunResponseR\x06events\x12\x12\n" +
-	"\x04more\x18\x02 \x01(\bR\x04more\"\xc0\x02\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\x12$\n" +
+	"\x0enext_after_seq\x18\x03 \x01(\x03R\fnextAfterSeq\"\xc0\x02\n" +
 	"\x10WatchTurnRequest\x12)\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\n" +
