@@ -13,7 +13,7 @@ export interface EventsOptions {
   /** The seq of the last event that the caller has. */
   afterSeq?: bigint;
   /** How many to read with one request at most. */
-  limit?: number;
+  pageSize?: number;
   /** Has each event carry how a user interface may show it. */
   display?: boolean;
   /** Only events of this visibility. */
