@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -88,14 +89,39 @@ func (o *outputSchema) check(text string) (err error) {
 	if values*o.size > maxCheckValues || len(text)*o.size > maxBytes {
 		return fmt.Errorf("%d values in %d bytes are too many to be checked by a schema of %d nodes", values, len(text), o.size)
 	}
+	dec := json.NewDecoder(strings.NewReader(text))
+	dec.UseNumber()
 	var v any
-	if err := json.Unmarshal([]byte(text), &v); err != nil {
-		return fmt.Errorf("it is not JSON: %w", err) // a number beyond float64
+	if err := dec.Decode(&v); err != nil {
+		return fmt.Errorf("it is not JSON: %w", err)
 	}
-	if err := o.compiled.Validate(v); err != nil {
+	if err := o.compiled.Validate(numbers(v)); err != nil {
 		return errors.New(strings.TrimPrefix(err.Error(), "validating root: "))
 	}
 	return nil
+}
+
+// numbers has the numbers of a JSON value as the checker compares them: integers of 64
+// bits exactly, all others as float64. What is beyond float64 counts as its greatest
+// number: exact ones could take a megabyte each.
+func numbers(v any) any {
+	switch v := v.(type) {
+	case json.Number:
+		if n, err := v.Int64(); err == nil {
+			return n
+		}
+		f, _ := v.Float64()
+		return min(max(f, -math.MaxFloat64), math.MaxFloat64)
+	case []any:
+		for i := range v {
+			v[i] = numbers(v[i])
+		}
+	case map[string]any:
+		for key := range v {
+			v[key] = numbers(v[key])
+		}
+	}
+	return v
 }
 
 // countValues counts the values, and keys, of a text that must be one JSON value

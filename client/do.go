@@ -2,10 +2,9 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
-
-	"google.golang.org/protobuf/types/known/structpb"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
@@ -42,7 +41,7 @@ type Result struct {
 	// turn.
 	Receipt *Receipt
 	// Structured is as in [End].
-	Structured *structpb.Value
+	Structured json.RawMessage
 }
 
 // AgentText is what one agent said in a turn.

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"time"
 
-	"google.golang.org/protobuf/types/known/structpb"
-
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
@@ -240,9 +238,10 @@ type End struct {
 	// Receipt is what the end has stopped; nil when nobody ended or cancelled the
 	// turn.
 	Receipt *Receipt
-	// Structured is the last answer as a value, which [Structured] decodes, when
-	// the turn completed and the agent that gave it has an output schema; else nil.
-	Structured *structpb.Value
+	// Structured is the last answer, JSON in the model's own text, which [Structured]
+	// decodes, when the turn completed and the agent that gave it has an output
+	// schema; else nil.
+	Structured json.RawMessage
 }
 
 // eventOf returns an event with what a message says about itself.
@@ -336,6 +335,14 @@ func endOf(m *agentdv1.RunResponse_EndResponse) *End {
 		Reason:       m.GetReason(),
 		UsageSummary: m.GetUsageSummary(),
 		Receipt:      receiptOf(m.GetReceipt()),
-		Structured:   m.GetStructuredOutput(),
+		Structured:   structuredOf(m.GetStructuredOutput()),
 	}
+}
+
+// structuredOf is nil where the server sent none.
+func structuredOf(text string) json.RawMessage {
+	if text == "" {
+		return nil
+	}
+	return json.RawMessage(text)
 }

@@ -4,9 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-
-	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/types/known/structpb"
 )
 
 // OutputSchema returns the JSON Schema of T for LlmAgent.OutputSchema: the agent's
@@ -29,20 +26,15 @@ func OutputSchema[T any]() string {
 }
 
 // Structured decodes a structured output, such as [End].Structured or that of a
-// Turn, as encoding/json would. It fails when there is none: the turn did not
-// complete, or the agent that answered last has no output schema. Numbers have
-// come as float64: of an integer beyond 2^53 the last digits are lost, the text of
-// the answer has them all.
-func Structured[T any](value *structpb.Value) (T, error) {
+// Turn, as encoding/json does. It fails when there is none: the turn did not
+// complete, or the agent that answered last has no output schema. It is the model's
+// own text: a T that holds json.Number, or *big.Int, has every digit of a number.
+func Structured[T any](text json.RawMessage) (T, error) {
 	var out T
-	if value == nil {
+	if len(text) == 0 {
 		return out, errors.New("the turn has no structured output: it did not complete, or the agent that answered last has no output_schema")
 	}
-	data, err := protojson.Marshal(value)
-	if err == nil {
-		err = json.Unmarshal(data, &out)
-	}
-	if err != nil {
+	if err := json.Unmarshal(text, &out); err != nil {
 		return out, fmt.Errorf("the structured output is no %T: %w", out, err)
 	}
 	return out, nil

@@ -6,11 +6,12 @@ import (
 	"strings"
 	"testing"
 
-	"google.golang.org/protobuf/types/known/structpb"
+	"connectrpc.com/connect"
 
 	"github.com/apzuk3/agentd/agentdtest"
 	"github.com/apzuk3/agentd/client"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 )
 
 // person is what an agent answers.
@@ -87,7 +88,35 @@ func TestStructured(t *testing.T) {
 	if _, err := client.Structured[person](result.Structured); err == nil {
 		t.Error("there is a structured output")
 	}
-	if v, err := client.Structured[map[string]any](structpb.NewStructValue(&structpb.Struct{})); err != nil || len(v) != 0 {
+	if v, err := client.Structured[map[string]any](json.RawMessage("{}")); err != nil || len(v) != 0 {
 		t.Errorf("an empty object is %v, %v", v, err)
+	}
+}
+
+// TestStructuredDigits: the output is the model's own text, of which no number is bent.
+func TestStructuredDigits(t *testing.T) {
+	const text = `{"id": 9007199254740993, "far": -1e400, "near": 0.1000000000000000055511151231257827}`
+	d := agentdtest.Start(t, agentdtest.WithScript("clerk", `answers: [{text: '`+text+`'}]`))
+	agent := &agentdv1.Agent{Name: "clerk", AgentType: &agentdv1.Agent_Llm{Llm: &agentdv1.LlmAgent{
+		Model:        "scripted/clerk",
+		OutputSchema: new(`{"type":"object","properties":{"id":{"type":"integer","minimum":9007199254740992}}}`),
+	}}}
+	result, err := d.Client().Do(t.Context(), agent, "who?")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(result.Structured) != text {
+		t.Errorf("structured output %s, want %s", result.Structured, text)
+	}
+	exact, err := client.Structured[struct {
+		ID  int64       `json:"id"`
+		Far json.Number `json:"far"`
+	}](result.Structured)
+	if err != nil || exact.ID != 9007199254740993 || exact.Far != "-1e400" {
+		t.Errorf("decoded %+v, %v", exact, err)
+	}
+	turn, err := agentdv1connect.NewSessionServiceClient(d.HTTPClient(), d.URL).GetTurn(t.Context(), connect.NewRequest(&agentdv1.GetTurnRequest{SessionId: result.SessionID}))
+	if err != nil || turn.Msg.GetTurn().GetStructuredOutput() != text {
+		t.Errorf("turn %v, %v", turn, err)
 	}
 }

@@ -460,7 +460,7 @@ func turnOf(t *session.TurnInfo) *agentdv1.Turn {
 		out.StopReason = agentdv1.StopReason_STOP_REASON_CONTENT_BLOCKED // of an answer that is none
 	}
 	if t.Structured && t.Status == session.Succeeded {
-		out.StructuredOutput = session.Value(t.Output)
+		out.StructuredOutput = session.Structured(t.Output)
 	}
 	for _, c := range t.Open {
 		out.PendingToolCalls = append(out.PendingToolCalls, &agentdv1.RunResponse_ToolCallRequest{

@@ -3,8 +3,6 @@ package session
 import (
 	"cmp"
 	"encoding/json"
-
-	"google.golang.org/protobuf/types/known/structpb"
 )
 
 // final tells whether the event is an answer that a turn may end with: one that
@@ -25,16 +23,11 @@ func (t *TurnInfo) answered(ev *Event) {
 	}
 }
 
-// Value is the protocol's form of a JSON value; nil for text that is none. Its
-// numbers are float64: of an integer beyond 2^53 the last digits are lost.
-func Value(text string) *structpb.Value {
-	var v any
-	if err := json.Unmarshal([]byte(text), &v); err != nil {
-		return nil
+// Structured is the protocol's form of a structured output: the text itself, of which
+// every number keeps its digits; "" for text that is not JSON.
+func Structured(text string) string {
+	if !json.Valid([]byte(text)) {
+		return ""
 	}
-	value, err := structpb.NewValue(v)
-	if err != nil {
-		return nil // not reached: what came out of JSON goes in
-	}
-	return value
+	return readable(text)
 }

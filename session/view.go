@@ -435,7 +435,7 @@ func (v *view) end(f *TurnEnded, asking []*Interaction) {
 		end.Receipt = f.Receipt.Proto()
 	}
 	if f.Completed && v.output != "" {
-		end.StructuredOutput = Value(v.output)
+		end.StructuredOutput = Structured(v.output)
 	}
 	v.emit(slotEnd, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_End{End: end}})
 }

@@ -254,7 +254,7 @@ func TestViews(t *testing.T) {
 			{Content: &agentdv1.Part_Text{Text: "This one."}},
 			{Content: &agentdv1.Part_File{File: &agentdv1.FileUri{MimeType: "image/jpeg", Uri: "https://example.com/\x1bcat.jpg"}}},
 		},
-		StructuredOutput: structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{"a": structpb.NewNumberValue(1)}}),
+		StructuredOutput: `{"a":1}`,
 	}
 	partly := &agentdv1.Turn{
 		Id: "t2", SessionId: "s1", Status: agentdv1.TurnStatus_TURN_STATUS_SUCCEEDED, CreateTime: before(time.Hour), UserPrompt: "Go",

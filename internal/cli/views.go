@@ -192,8 +192,8 @@ func (p *Printer) Turn(t *agentdv1.Turn) error {
 	for _, i := range t.GetPendingInteractions() {
 		facts = append(facts, fact{"asks", asks(i) + " (interaction " + i.GetId() + ")"})
 	}
-	if v := t.GetStructuredOutput(); v != nil {
-		facts = append(facts, fact{"value", jsonOr(v)})
+	if v := t.GetStructuredOutput(); v != "" {
+		facts = append(facts, fact{"value", v})
 	}
 	return describe(p.Out, append(facts, fact{"output", t.GetOutputText()}))
 }

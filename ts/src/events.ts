@@ -1,6 +1,6 @@
 // What happens in a turn.
-import { toJson, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
-import { durationMs, timestampDate, ValueSchema } from "@bufbuild/protobuf/wkt";
+import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
+import { durationMs, timestampDate } from "@bufbuild/protobuf/wkt";
 import { codeNameOf, fromResponse, type AgentdError, type ErrorCodeName } from "./errors.js";
 import type { Interaction } from "./gen/agentd/v1/interactions_pb.js";
 import type { Display, RunResponse, CancelReceipt, RunResponse_EndResponse } from "./gen/agentd/v1/service_pb.js";
@@ -151,8 +151,10 @@ export interface End {
   readonly usage: UsageSummary | undefined;
   /** What was stopped; undefined when nobody stopped it. */
   readonly receipt: CancelReceipt | undefined;
-  /** The last answer as a value, when the agent that gave it has an output schema. */
+  /** The last answer as a value, when the agent that gave it has an output schema: JSON.parse of structuredText. */
   readonly structuredOutput: JsonValue | undefined;
+  /** The same as the model wrote it, for readers to whom the numbers of JavaScript are not enough. */
+  readonly structuredText: string | undefined;
 }
 
 /** Event is one thing that happened in a turn. */
@@ -271,8 +273,16 @@ function endOf(end: RunResponse_EndResponse): End {
     reason: end.reason ?? "",
     usage: end.usageSummary,
     receipt: end.receipt,
-    structuredOutput: end.structuredOutput === undefined ? undefined : toJson(ValueSchema, end.structuredOutput),
+    ...structuredOf(end.structuredOutput),
   };
+}
+
+/** structuredOf translates a structured output; empty is none. */
+export function structuredOf(text: string): Pick<End, "structuredOutput" | "structuredText"> {
+  if (text === "") {
+    return { structuredOutput: undefined, structuredText: undefined };
+  }
+  return { structuredOutput: JSON.parse(text) as JsonValue, structuredText: text };
 }
 
 /** callOf translates a call, and a notice of one. */

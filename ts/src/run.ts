@@ -1,12 +1,11 @@
 // One turn, from its start or from any event to its end.
-import { toJson, type JsonValue } from "@bufbuild/protobuf";
-import { ValueSchema } from "@bufbuild/protobuf/wkt";
+import type { JsonValue } from "@bufbuild/protobuf";
 import type { Client } from "@connectrpc/connect";
 import type { Answers } from "./answers.js";
 import { persist, type ReconnectPolicy } from "./backoff.js";
 import { Calls } from "./calls.js";
 import { AgentdError, fromThrown } from "./errors.js";
-import { eventOf, ownEvent, type Event } from "./events.js";
+import { eventOf, ownEvent, structuredOf, type Event } from "./events.js";
 import { follow, type Followed } from "./follow.js";
 import type { Display_Visibility } from "./gen/agentd/v1/service_pb.js";
 import { TurnStatus, type SessionService, type Turn } from "./gen/agentd/v1/sessions_pb.js";
@@ -28,8 +27,10 @@ export interface Result {
   readonly providerToolsUsed: readonly ProviderTools[];
   /** Whether the agent tree finished naturally; false when somebody has stopped the turn. */
   readonly completed: boolean;
-  /** The last answer as a value, when the agent that gave it has an output schema. */
+  /** The last answer as a value, when the agent that gave it has an output schema: JSON.parse of structuredText. */
   readonly structuredOutput: JsonValue | undefined;
+  /** The same as the model wrote it, for readers to whom the numbers of JavaScript are not enough. */
+  readonly structuredText: string | undefined;
   /** What the turn used. */
   readonly usage: UsageSummary | undefined;
   /** The turn as the server has it. */
@@ -164,7 +165,7 @@ export class Run implements AsyncIterable<Event> {
       messages: transcript.messages,
       providerToolsUsed,
       completed: end?.completed ?? turn.status === TurnStatus.SUCCEEDED,
-      structuredOutput: end?.structuredOutput ?? (turn.structuredOutput && toJson(ValueSchema, turn.structuredOutput)),
+      ...structuredOf(turn.structuredOutput),
       usage: end?.usage ?? turn.usage,
       turn,
     };

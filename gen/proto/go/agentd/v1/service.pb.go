@@ -3965,9 +3965,10 @@ type RunResponse_EndResponse struct {
 	// EndRequest, an interrupting prompt, a client that stayed away. Unset when it
 	// finished or failed.
 	Receipt *CancelReceipt `protobuf:"bytes,10,opt,name=receipt,proto3" json:"receipt,omitempty"`
-	// The last answer as a value, when the agent that gave it has an
-	// output_schema, which it satisfies. Set only on a turn that completed.
-	StructuredOutput *structpb.Value `protobuf:"bytes,11,opt,name=structured_output,json=structuredOutput,proto3" json:"structured_output,omitempty"`
+	// The last answer, JSON in the model's own text, when the agent that gave it has
+	// an output_schema, which it satisfies. Its numbers have every digit, and may be
+	// beyond what a float64 holds. Empty unless the turn completed.
+	StructuredOutput string `protobuf:"bytes,11,opt,name=structured_output,json=structuredOutput,proto3" json:"structured_output,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -4037,11 +4038,11 @@ func (x *RunResponse_EndResponse) GetReceipt() *CancelReceipt {
 	return nil
 }
 
-func (x *RunResponse_EndResponse) GetStructuredOutput() *structpb.Value {
+func (x *RunResponse_EndResponse) GetStructuredOutput() string {
 	if x != nil {
 		return x.StructuredOutput
 	}
-	return nil
+	return ""
 }
 
 // StateUpdate tells the client about session state: at the start of a turn the
@@ -4176,7 +4177,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x02H\x00R\n" +
 	"toolCallId\x88\x01\x01B\x0f\n" +
 	"\r_tool_call_idB\x10\n" +
-	"\arequest\x12\x05\xbaH\x02\b\x01J\x04\b\x15\x10\x16R\x13interaction_request\"\xb4\x18\n" +
+	"\arequest\x12\x05\xbaH\x02\b\x01J\x04\b\x15\x10\x16R\x13interaction_request\"\x9c\x18\n" +
 	"\vRunResponse\x12B\n" +
 	"\aexecute\x18\x01 \x01(\v2&.agentd.v1.RunResponse.ExecuteResponseH\x00R\aexecute\x12H\n" +
 	"\theartbeat\x18\x02 \x01(\v2(.agentd.v1.RunResponse.HeartbeatResponseH\x00R\theartbeat\x12E\n" +
@@ -4245,7 +4246,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\tretryable\x18\x04 \x01(\bR\tretryable\x12 \n" +
 	"\ftool_call_id\x18\n" +
 	" \x01(\tR\n" +
-	"toolCallId\x1a\xa9\x02\n" +
+	"toolCallId\x1a\x91\x02\n" +
 	"\vEndResponse\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1b\n" +
@@ -4253,8 +4254,8 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\rusage_summary\x18\x03 \x01(\v2\x17.agentd.v1.UsageSummaryR\fusageSummary\x12\x1c\n" +
 	"\tcompleted\x18\x04 \x01(\bR\tcompleted\x122\n" +
 	"\areceipt\x18\n" +
-	" \x01(\v2\x18.agentd.v1.CancelReceiptR\areceipt\x12C\n" +
-	"\x11structured_output\x18\v \x01(\v2\x16.google.protobuf.ValueR\x10structuredOutputB\t\n" +
+	" \x01(\v2\x18.agentd.v1.CancelReceiptR\areceipt\x12+\n" +
+	"\x11structured_output\x18\v \x01(\tR\x10structuredOutputB\t\n" +
 	"\a_reason\x1a~\n" +
 	"\vStateUpdate\x12\x1d\n" +
 	"\n" +
@@ -4575,7 +4576,6 @@ var file_agentd_v1_service_proto_goTypes = []any{
 	(*Budget)(nil),                        // 55: agentd.v1.Budget
 	(OnBusy)(0),                           // 56: agentd.v1.OnBusy
 	(*UsageSummary)(nil),                  // 57: agentd.v1.UsageSummary
-	(*structpb.Value)(nil),                // 58: google.protobuf.Value
 }
 var file_agentd_v1_service_proto_depIdxs = []int32{
 	31, // 0: agentd.v1.RunRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
@@ -4651,15 +4651,14 @@ var file_agentd_v1_service_proto_depIdxs = []int32{
 	47, // 70: agentd.v1.RunResponse.ErrorResponse.code:type_name -> agentd.v1.ErrorCode
 	57, // 71: agentd.v1.RunResponse.EndResponse.usage_summary:type_name -> agentd.v1.UsageSummary
 	8,  // 72: agentd.v1.RunResponse.EndResponse.receipt:type_name -> agentd.v1.CancelReceipt
-	58, // 73: agentd.v1.RunResponse.EndResponse.structured_output:type_name -> google.protobuf.Value
-	53, // 74: agentd.v1.RunResponse.StateUpdate.state_delta:type_name -> google.protobuf.Struct
-	5,  // 75: agentd.v1.Agentd.Run:input_type -> agentd.v1.RunRequest
-	6,  // 76: agentd.v1.Agentd.Run:output_type -> agentd.v1.RunResponse
-	76, // [76:77] is the sub-list for method output_type
-	75, // [75:76] is the sub-list for method input_type
-	75, // [75:75] is the sub-list for extension type_name
-	75, // [75:75] is the sub-list for extension extendee
-	0,  // [0:75] is the sub-list for field type_name
+	53, // 73: agentd.v1.RunResponse.StateUpdate.state_delta:type_name -> google.protobuf.Struct
+	5,  // 74: agentd.v1.Agentd.Run:input_type -> agentd.v1.RunRequest
+	6,  // 75: agentd.v1.Agentd.Run:output_type -> agentd.v1.RunResponse
+	75, // [75:76] is the sub-list for method output_type
+	74, // [74:75] is the sub-list for method input_type
+	74, // [74:74] is the sub-list for extension type_name
+	74, // [74:74] is the sub-list for extension extendee
+	0,  // [0:74] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_service_proto_init() }

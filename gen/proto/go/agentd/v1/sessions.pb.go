@@ -14,7 +14,6 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
-	structpb "google.golang.org/protobuf/types/known/structpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -365,9 +364,10 @@ type Turn struct {
 	InjectedInto string `protobuf:"bytes,15,opt,name=injected_into,json=injectedInto,proto3" json:"injected_into,omitempty"`
 	// What a cancel has stopped.
 	Receipt *CancelReceipt `protobuf:"bytes,16,opt,name=receipt,proto3" json:"receipt,omitempty"`
-	// The output as a value, when the agent that gave it has an output_schema,
-	// which it satisfies. Set only on a turn that succeeded.
-	StructuredOutput *structpb.Value `protobuf:"bytes,17,opt,name=structured_output,json=structuredOutput,proto3" json:"structured_output,omitempty"`
+	// The output, JSON in the model's own text, when the agent that gave it has an
+	// output_schema, which it satisfies; see EndResponse. Empty unless the turn
+	// succeeded.
+	StructuredOutput string `protobuf:"bytes,17,opt,name=structured_output,json=structuredOutput,proto3" json:"structured_output,omitempty"`
 	// Why the model of the last answer stopped.
 	StopReason StopReason `protobuf:"varint,18,opt,name=stop_reason,json=stopReason,proto3,enum=agentd.v1.StopReason" json:"stop_reason,omitempty"`
 	// The model of the last answer, as its provider names it.
@@ -523,11 +523,11 @@ func (x *Turn) GetReceipt() *CancelReceipt {
 	return nil
 }
 
-func (x *Turn) GetStructuredOutput() *structpb.Value {
+func (x *Turn) GetStructuredOutput() string {
 	if x != nil {
 		return x.StructuredOutput
 	}
-	return nil
+	return ""
 }
 
 func (x *Turn) GetStopReason() StopReason {
@@ -3816,7 +3816,7 @@ var File_agentd_v1_sessions_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\n" +
-	"\x18agentd/v1/sessions.proto\x12\tagentd.v1\x1a\x1cagentd/v1/interactions.proto\x1a\x17agentd/v1/service.proto\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xaf\x05\n" +
+	"\x18agentd/v1/sessions.proto\x12\tagentd.v1\x1a\x1cagentd/v1/interactions.proto\x1a\x17agentd/v1/service.proto\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xaf\x05\n" +
 	"\aSession\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12-\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x17.agentd.v1.SessionStateR\x05state\x126\n" +
@@ -3842,7 +3842,7 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\x06purged\x18\x0f \x01(\bR\x06purged\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x11\x10\x12R\x06budget\"\xe8\a\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x11\x10\x12R\x06budget\"\xd0\a\n" +
 	"\x04Turn\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
@@ -3866,8 +3866,8 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\tafter_seq\x18\r \x01(\x03R\bafterSeq\x12T\n" +
 	"\x12pending_tool_calls\x18\x0e \x03(\v2&.agentd.v1.RunResponse.ToolCallRequestR\x10pendingToolCalls\x12#\n" +
 	"\rinjected_into\x18\x0f \x01(\tR\finjectedInto\x122\n" +
-	"\areceipt\x18\x10 \x01(\v2\x18.agentd.v1.CancelReceiptR\areceipt\x12C\n" +
-	"\x11structured_output\x18\x11 \x01(\v2\x16.google.protobuf.ValueR\x10structuredOutput\x126\n" +
+	"\areceipt\x18\x10 \x01(\v2\x18.agentd.v1.CancelReceiptR\areceipt\x12+\n" +
+	"\x11structured_output\x18\x11 \x01(\tR\x10structuredOutput\x126\n" +
 	"\vstop_reason\x18\x12 \x01(\x0e2\x15.agentd.v1.StopReasonR\n" +
 	"stopReason\x12\x14\n" +
 	"\x05model\x18\x13 \x01(\tR\x05model\x12I\n" +
@@ -4282,19 +4282,18 @@ var file_agentd_v1_sessions_proto_goTypes = []any{
 	(*durationpb.Duration)(nil),         // 63: google.protobuf.Duration
 	(*RunResponse_ToolCallRequest)(nil), // 64: agentd.v1.RunResponse.ToolCallRequest
 	(*CancelReceipt)(nil),               // 65: agentd.v1.CancelReceipt
-	(*structpb.Value)(nil),              // 66: google.protobuf.Value
-	(StopReason)(0),                     // 67: agentd.v1.StopReason
-	(*Interaction)(nil),                 // 68: agentd.v1.Interaction
-	(*Part)(nil),                        // 69: agentd.v1.Part
-	(*RunRequest_ExecuteRequest)(nil),   // 70: agentd.v1.RunRequest.ExecuteRequest
-	(Display_Visibility)(0),             // 71: agentd.v1.Display.Visibility
-	(*RunResponse)(nil),                 // 72: agentd.v1.RunResponse
-	(*RunRequest_ToolCallResponse)(nil), // 73: agentd.v1.RunRequest.ToolCallResponse
-	(*RunResponse_ErrorResponse)(nil),   // 74: agentd.v1.RunResponse.ErrorResponse
-	(InteractionStatus)(0),              // 75: agentd.v1.InteractionStatus
-	(*Resolution)(nil),                  // 76: agentd.v1.Resolution
-	(*ModelCallEnded)(nil),              // 77: agentd.v1.ModelCallEnded
-	(*GenerationSettings)(nil),          // 78: agentd.v1.GenerationSettings
+	(StopReason)(0),                     // 66: agentd.v1.StopReason
+	(*Interaction)(nil),                 // 67: agentd.v1.Interaction
+	(*Part)(nil),                        // 68: agentd.v1.Part
+	(*RunRequest_ExecuteRequest)(nil),   // 69: agentd.v1.RunRequest.ExecuteRequest
+	(Display_Visibility)(0),             // 70: agentd.v1.Display.Visibility
+	(*RunResponse)(nil),                 // 71: agentd.v1.RunResponse
+	(*RunRequest_ToolCallResponse)(nil), // 72: agentd.v1.RunRequest.ToolCallResponse
+	(*RunResponse_ErrorResponse)(nil),   // 73: agentd.v1.RunResponse.ErrorResponse
+	(InteractionStatus)(0),              // 74: agentd.v1.InteractionStatus
+	(*Resolution)(nil),                  // 75: agentd.v1.Resolution
+	(*ModelCallEnded)(nil),              // 76: agentd.v1.ModelCallEnded
+	(*GenerationSettings)(nil),          // 77: agentd.v1.GenerationSettings
 }
 var file_agentd_v1_sessions_proto_depIdxs = []int32{
 	0,  // 0: agentd.v1.Session.state:type_name -> agentd.v1.SessionState
@@ -4312,107 +4311,106 @@ var file_agentd_v1_sessions_proto_depIdxs = []int32{
 	63, // 12: agentd.v1.Turn.duration:type_name -> google.protobuf.Duration
 	64, // 13: agentd.v1.Turn.pending_tool_calls:type_name -> agentd.v1.RunResponse.ToolCallRequest
 	65, // 14: agentd.v1.Turn.receipt:type_name -> agentd.v1.CancelReceipt
-	66, // 15: agentd.v1.Turn.structured_output:type_name -> google.protobuf.Value
-	67, // 16: agentd.v1.Turn.stop_reason:type_name -> agentd.v1.StopReason
-	68, // 17: agentd.v1.Turn.pending_interactions:type_name -> agentd.v1.Interaction
-	69, // 18: agentd.v1.Turn.parts:type_name -> agentd.v1.Part
-	56, // 19: agentd.v1.CreateSessionRequest.labels:type_name -> agentd.v1.CreateSessionRequest.LabelsEntry
-	2,  // 20: agentd.v1.CreateSessionResponse.session:type_name -> agentd.v1.Session
-	2,  // 21: agentd.v1.GetSessionResponse.session:type_name -> agentd.v1.Session
-	0,  // 22: agentd.v1.ListSessionsRequest.states:type_name -> agentd.v1.SessionState
-	57, // 23: agentd.v1.ListSessionsRequest.labels:type_name -> agentd.v1.ListSessionsRequest.LabelsEntry
-	1,  // 24: agentd.v1.ListSessionsRequest.turn_statuses:type_name -> agentd.v1.TurnStatus
-	60, // 25: agentd.v1.ListSessionsRequest.created_since:type_name -> google.protobuf.Timestamp
-	60, // 26: agentd.v1.ListSessionsRequest.created_before:type_name -> google.protobuf.Timestamp
-	60, // 27: agentd.v1.ListSessionsRequest.updated_since:type_name -> google.protobuf.Timestamp
-	60, // 28: agentd.v1.ListSessionsRequest.updated_before:type_name -> google.protobuf.Timestamp
-	2,  // 29: agentd.v1.ListSessionsResponse.sessions:type_name -> agentd.v1.Session
-	58, // 30: agentd.v1.UpdateSessionRequest.labels:type_name -> agentd.v1.UpdateSessionRequest.LabelsEntry
-	0,  // 31: agentd.v1.UpdateSessionRequest.state:type_name -> agentd.v1.SessionState
-	2,  // 32: agentd.v1.UpdateSessionResponse.session:type_name -> agentd.v1.Session
-	59, // 33: agentd.v1.ForkSessionRequest.labels:type_name -> agentd.v1.ForkSessionRequest.LabelsEntry
-	2,  // 34: agentd.v1.ForkSessionResponse.session:type_name -> agentd.v1.Session
-	70, // 35: agentd.v1.CreateTurnRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
-	3,  // 36: agentd.v1.CreateTurnResponse.turn:type_name -> agentd.v1.Turn
-	3,  // 37: agentd.v1.GetTurnResponse.turn:type_name -> agentd.v1.Turn
-	1,  // 38: agentd.v1.ListTurnsRequest.statuses:type_name -> agentd.v1.TurnStatus
-	60, // 39: agentd.v1.ListTurnsRequest.created_since:type_name -> google.protobuf.Timestamp
-	60, // 40: agentd.v1.ListTurnsRequest.created_before:type_name -> google.protobuf.Timestamp
-	3,  // 41: agentd.v1.ListTurnsResponse.turns:type_name -> agentd.v1.Turn
-	3,  // 42: agentd.v1.CancelTurnResponse.turn:type_name -> agentd.v1.Turn
-	3,  // 43: agentd.v1.CancelToolCallResponse.turn:type_name -> agentd.v1.Turn
-	71, // 44: agentd.v1.ListTurnEventsRequest.visibility:type_name -> agentd.v1.Display.Visibility
-	72, // 45: agentd.v1.ListTurnEventsResponse.events:type_name -> agentd.v1.RunResponse
-	71, // 46: agentd.v1.WatchTurnRequest.visibility:type_name -> agentd.v1.Display.Visibility
-	72, // 47: agentd.v1.WatchTurnResponse.event:type_name -> agentd.v1.RunResponse
-	73, // 48: agentd.v1.SubmitToolResultsRequest.results:type_name -> agentd.v1.RunRequest.ToolCallResponse
-	32, // 49: agentd.v1.SubmitToolResultsResponse.refused:type_name -> agentd.v1.RefusedToolResult
-	3,  // 50: agentd.v1.SubmitToolResultsResponse.turn:type_name -> agentd.v1.Turn
-	74, // 51: agentd.v1.RefusedToolResult.error:type_name -> agentd.v1.RunResponse.ErrorResponse
-	68, // 52: agentd.v1.GetInteractionResponse.interaction:type_name -> agentd.v1.Interaction
-	75, // 53: agentd.v1.ListInteractionsRequest.statuses:type_name -> agentd.v1.InteractionStatus
-	68, // 54: agentd.v1.ListInteractionsResponse.interactions:type_name -> agentd.v1.Interaction
-	76, // 55: agentd.v1.ResolveInteractionRequest.resolution:type_name -> agentd.v1.Resolution
-	68, // 56: agentd.v1.ResolveInteractionResponse.interaction:type_name -> agentd.v1.Interaction
-	41, // 57: agentd.v1.GetCapabilitiesResponse.providers:type_name -> agentd.v1.Provider
-	63, // 58: agentd.v1.GetCapabilitiesResponse.retention:type_name -> google.protobuf.Duration
-	44, // 59: agentd.v1.ListModelsResponse.models:type_name -> agentd.v1.Model
-	45, // 60: agentd.v1.Model.price:type_name -> agentd.v1.ModelPrice
-	46, // 61: agentd.v1.Model.capabilities:type_name -> agentd.v1.ModelCapabilities
-	45, // 62: agentd.v1.ModelPrice.long:type_name -> agentd.v1.ModelPrice
-	49, // 63: agentd.v1.ListModelCallsResponse.calls:type_name -> agentd.v1.ModelCallDetails
-	77, // 64: agentd.v1.ModelCallDetails.call:type_name -> agentd.v1.ModelCallEnded
-	78, // 65: agentd.v1.ModelCallDetails.generation:type_name -> agentd.v1.GenerationSettings
-	52, // 66: agentd.v1.ListSharedStateResponse.entries:type_name -> agentd.v1.SharedStateEntry
-	4,  // 67: agentd.v1.SessionService.CreateSession:input_type -> agentd.v1.CreateSessionRequest
-	6,  // 68: agentd.v1.SessionService.GetSession:input_type -> agentd.v1.GetSessionRequest
-	8,  // 69: agentd.v1.SessionService.ListSessions:input_type -> agentd.v1.ListSessionsRequest
-	10, // 70: agentd.v1.SessionService.UpdateSession:input_type -> agentd.v1.UpdateSessionRequest
-	12, // 71: agentd.v1.SessionService.DeleteSession:input_type -> agentd.v1.DeleteSessionRequest
-	14, // 72: agentd.v1.SessionService.ForkSession:input_type -> agentd.v1.ForkSessionRequest
-	16, // 73: agentd.v1.SessionService.CreateTurn:input_type -> agentd.v1.CreateTurnRequest
-	18, // 74: agentd.v1.SessionService.GetTurn:input_type -> agentd.v1.GetTurnRequest
-	20, // 75: agentd.v1.SessionService.ListTurns:input_type -> agentd.v1.ListTurnsRequest
-	22, // 76: agentd.v1.SessionService.CancelTurn:input_type -> agentd.v1.CancelTurnRequest
-	24, // 77: agentd.v1.SessionService.CancelToolCall:input_type -> agentd.v1.CancelToolCallRequest
-	26, // 78: agentd.v1.SessionService.ListTurnEvents:input_type -> agentd.v1.ListTurnEventsRequest
-	28, // 79: agentd.v1.SessionService.WatchTurn:input_type -> agentd.v1.WatchTurnRequest
-	30, // 80: agentd.v1.SessionService.SubmitToolResults:input_type -> agentd.v1.SubmitToolResultsRequest
-	33, // 81: agentd.v1.SessionService.GetInteraction:input_type -> agentd.v1.GetInteractionRequest
-	35, // 82: agentd.v1.SessionService.ListInteractions:input_type -> agentd.v1.ListInteractionsRequest
-	37, // 83: agentd.v1.SessionService.ResolveInteraction:input_type -> agentd.v1.ResolveInteractionRequest
-	47, // 84: agentd.v1.SessionService.ListModelCalls:input_type -> agentd.v1.ListModelCallsRequest
-	39, // 85: agentd.v1.SessionService.GetCapabilities:input_type -> agentd.v1.GetCapabilitiesRequest
-	50, // 86: agentd.v1.SessionService.ListSharedState:input_type -> agentd.v1.ListSharedStateRequest
-	53, // 87: agentd.v1.SessionService.RemoveSharedState:input_type -> agentd.v1.RemoveSharedStateRequest
-	42, // 88: agentd.v1.SessionService.ListModels:input_type -> agentd.v1.ListModelsRequest
-	5,  // 89: agentd.v1.SessionService.CreateSession:output_type -> agentd.v1.CreateSessionResponse
-	7,  // 90: agentd.v1.SessionService.GetSession:output_type -> agentd.v1.GetSessionResponse
-	9,  // 91: agentd.v1.SessionService.ListSessions:output_type -> agentd.v1.ListSessionsResponse
-	11, // 92: agentd.v1.SessionService.UpdateSession:output_type -> agentd.v1.UpdateSessionResponse
-	13, // 93: agentd.v1.SessionService.DeleteSession:output_type -> agentd.v1.DeleteSessionResponse
-	15, // 94: agentd.v1.SessionService.ForkSession:output_type -> agentd.v1.ForkSessionResponse
-	17, // 95: agentd.v1.SessionService.CreateTurn:output_type -> agentd.v1.CreateTurnResponse
-	19, // 96: agentd.v1.SessionService.GetTurn:output_type -> agentd.v1.GetTurnResponse
-	21, // 97: agentd.v1.SessionService.ListTurns:output_type -> agentd.v1.ListTurnsResponse
-	23, // 98: agentd.v1.SessionService.CancelTurn:output_type -> agentd.v1.CancelTurnResponse
-	25, // 99: agentd.v1.SessionService.CancelToolCall:output_type -> agentd.v1.CancelToolCallResponse
-	27, // 100: agentd.v1.SessionService.ListTurnEvents:output_type -> agentd.v1.ListTurnEventsResponse
-	29, // 101: agentd.v1.SessionService.WatchTurn:output_type -> agentd.v1.WatchTurnResponse
-	31, // 102: agentd.v1.SessionService.SubmitToolResults:output_type -> agentd.v1.SubmitToolResultsResponse
-	34, // 103: agentd.v1.SessionService.GetInteraction:output_type -> agentd.v1.GetInteractionResponse
-	36, // 104: agentd.v1.SessionService.ListInteractions:output_type -> agentd.v1.ListInteractionsResponse
-	38, // 105: agentd.v1.SessionService.ResolveInteraction:output_type -> agentd.v1.ResolveInteractionResponse
-	48, // 106: agentd.v1.SessionService.ListModelCalls:output_type -> agentd.v1.ListModelCallsResponse
-	40, // 107: agentd.v1.SessionService.GetCapabilities:output_type -> agentd.v1.GetCapabilitiesResponse
-	51, // 108: agentd.v1.SessionService.ListSharedState:output_type -> agentd.v1.ListSharedStateResponse
-	54, // 109: agentd.v1.SessionService.RemoveSharedState:output_type -> agentd.v1.RemoveSharedStateResponse
-	43, // 110: agentd.v1.SessionService.ListModels:output_type -> agentd.v1.ListModelsResponse
-	89, // [89:111] is the sub-list for method output_type
-	67, // [67:89] is the sub-list for method input_type
-	67, // [67:67] is the sub-list for extension type_name
-	67, // [67:67] is the sub-list for extension extendee
-	0,  // [0:67] is the sub-list for field type_name
+	66, // 15: agentd.v1.Turn.stop_reason:type_name -> agentd.v1.StopReason
+	67, // 16: agentd.v1.Turn.pending_interactions:type_name -> agentd.v1.Interaction
+	68, // 17: agentd.v1.Turn.parts:type_name -> agentd.v1.Part
+	56, // 18: agentd.v1.CreateSessionRequest.labels:type_name -> agentd.v1.CreateSessionRequest.LabelsEntry
+	2,  // 19: agentd.v1.CreateSessionResponse.session:type_name -> agentd.v1.Session
+	2,  // 20: agentd.v1.GetSessionResponse.session:type_name -> agentd.v1.Session
+	0,  // 21: agentd.v1.ListSessionsRequest.states:type_name -> agentd.v1.SessionState
+	57, // 22: agentd.v1.ListSessionsRequest.labels:type_name -> agentd.v1.ListSessionsRequest.LabelsEntry
+	1,  // 23: agentd.v1.ListSessionsRequest.turn_statuses:type_name -> agentd.v1.TurnStatus
+	60, // 24: agentd.v1.ListSessionsRequest.created_since:type_name -> google.protobuf.Timestamp
+	60, // 25: agentd.v1.ListSessionsRequest.created_before:type_name -> google.protobuf.Timestamp
+	60, // 26: agentd.v1.ListSessionsRequest.updated_since:type_name -> google.protobuf.Timestamp
+	60, // 27: agentd.v1.ListSessionsRequest.updated_before:type_name -> google.protobuf.Timestamp
+	2,  // 28: agentd.v1.ListSessionsResponse.sessions:type_name -> agentd.v1.Session
+	58, // 29: agentd.v1.UpdateSessionRequest.labels:type_name -> agentd.v1.UpdateSessionRequest.LabelsEntry
+	0,  // 30: agentd.v1.UpdateSessionRequest.state:type_name -> agentd.v1.SessionState
+	2,  // 31: agentd.v1.UpdateSessionResponse.session:type_name -> agentd.v1.Session
+	59, // 32: agentd.v1.ForkSessionRequest.labels:type_name -> agentd.v1.ForkSessionRequest.LabelsEntry
+	2,  // 33: agentd.v1.ForkSessionResponse.session:type_name -> agentd.v1.Session
+	69, // 34: agentd.v1.CreateTurnRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
+	3,  // 35: agentd.v1.CreateTurnResponse.turn:type_name -> agentd.v1.Turn
+	3,  // 36: agentd.v1.GetTurnResponse.turn:type_name -> agentd.v1.Turn
+	1,  // 37: agentd.v1.ListTurnsRequest.statuses:type_name -> agentd.v1.TurnStatus
+	60, // 38: agentd.v1.ListTurnsRequest.created_since:type_name -> google.protobuf.Timestamp
+	60, // 39: agentd.v1.ListTurnsRequest.created_before:type_name -> google.protobuf.Timestamp
+	3,  // 40: agentd.v1.ListTurnsResponse.turns:type_name -> agentd.v1.Turn
+	3,  // 41: agentd.v1.CancelTurnResponse.turn:type_name -> agentd.v1.Turn
+	3,  // 42: agentd.v1.CancelToolCallResponse.turn:type_name -> agentd.v1.Turn
+	70, // 43: agentd.v1.ListTurnEventsRequest.visibility:type_name -> agentd.v1.Display.Visibility
+	71, // 44: agentd.v1.ListTurnEventsResponse.events:type_name -> agentd.v1.RunResponse
+	70, // 45: agentd.v1.WatchTurnRequest.visibility:type_name -> agentd.v1.Display.Visibility
+	71, // 46: agentd.v1.WatchTurnResponse.event:type_name -> agentd.v1.RunResponse
+	72, // 47: agentd.v1.SubmitToolResultsRequest.results:type_name -> agentd.v1.RunRequest.ToolCallResponse
+	32, // 48: agentd.v1.SubmitToolResultsResponse.refused:type_name -> agentd.v1.RefusedToolResult
+	3,  // 49: agentd.v1.SubmitToolResultsResponse.turn:type_name -> agentd.v1.Turn
+	73, // 50: agentd.v1.RefusedToolResult.error:type_name -> agentd.v1.RunResponse.ErrorResponse
+	67, // 51: agentd.v1.GetInteractionResponse.interaction:type_name -> agentd.v1.Interaction
+	74, // 52: agentd.v1.ListInteractionsRequest.statuses:type_name -> agentd.v1.InteractionStatus
+	67, // 53: agentd.v1.ListInteractionsResponse.interactions:type_name -> agentd.v1.Interaction
+	75, // 54: agentd.v1.ResolveInteractionRequest.resolution:type_name -> agentd.v1.Resolution
+	67, // 55: agentd.v1.ResolveInteractionResponse.interaction:type_name -> agentd.v1.Interaction
+	41, // 56: agentd.v1.GetCapabilitiesResponse.providers:type_name -> agentd.v1.Provider
+	63, // 57: agentd.v1.GetCapabilitiesResponse.retention:type_name -> google.protobuf.Duration
+	44, // 58: agentd.v1.ListModelsResponse.models:type_name -> agentd.v1.Model
+	45, // 59: agentd.v1.Model.price:type_name -> agentd.v1.ModelPrice
+	46, // 60: agentd.v1.Model.capabilities:type_name -> agentd.v1.ModelCapabilities
+	45, // 61: agentd.v1.ModelPrice.long:type_name -> agentd.v1.ModelPrice
+	49, // 62: agentd.v1.ListModelCallsResponse.calls:type_name -> agentd.v1.ModelCallDetails
+	76, // 63: agentd.v1.ModelCallDetails.call:type_name -> agentd.v1.ModelCallEnded
+	77, // 64: agentd.v1.ModelCallDetails.generation:type_name -> agentd.v1.GenerationSettings
+	52, // 65: agentd.v1.ListSharedStateResponse.entries:type_name -> agentd.v1.SharedStateEntry
+	4,  // 66: agentd.v1.SessionService.CreateSession:input_type -> agentd.v1.CreateSessionRequest
+	6,  // 67: agentd.v1.SessionService.GetSession:input_type -> agentd.v1.GetSessionRequest
+	8,  // 68: agentd.v1.SessionService.ListSessions:input_type -> agentd.v1.ListSessionsRequest
+	10, // 69: agentd.v1.SessionService.UpdateSession:input_type -> agentd.v1.UpdateSessionRequest
+	12, // 70: agentd.v1.SessionService.DeleteSession:input_type -> agentd.v1.DeleteSessionRequest
+	14, // 71: agentd.v1.SessionService.ForkSession:input_type -> agentd.v1.ForkSessionRequest
+	16, // 72: agentd.v1.SessionService.CreateTurn:input_type -> agentd.v1.CreateTurnRequest
+	18, // 73: agentd.v1.SessionService.GetTurn:input_type -> agentd.v1.GetTurnRequest
+	20, // 74: agentd.v1.SessionService.ListTurns:input_type -> agentd.v1.ListTurnsRequest
+	22, // 75: agentd.v1.SessionService.CancelTurn:input_type -> agentd.v1.CancelTurnRequest
+	24, // 76: agentd.v1.SessionService.CancelToolCall:input_type -> agentd.v1.CancelToolCallRequest
+	26, // 77: agentd.v1.SessionService.ListTurnEvents:input_type -> agentd.v1.ListTurnEventsRequest
+	28, // 78: agentd.v1.SessionService.WatchTurn:input_type -> agentd.v1.WatchTurnRequest
+	30, // 79: agentd.v1.SessionService.SubmitToolResults:input_type -> agentd.v1.SubmitToolResultsRequest
+	33, // 80: agentd.v1.SessionService.GetInteraction:input_type -> agentd.v1.GetInteractionRequest
+	35, // 81: agentd.v1.SessionService.ListInteractions:input_type -> agentd.v1.ListInteractionsRequest
+	37, // 82: agentd.v1.SessionService.ResolveInteraction:input_type -> agentd.v1.ResolveInteractionRequest
+	47, // 83: agentd.v1.SessionService.ListModelCalls:input_type -> agentd.v1.ListModelCallsRequest
+	39, // 84: agentd.v1.SessionService.GetCapabilities:input_type -> agentd.v1.GetCapabilitiesRequest
+	50, // 85: agentd.v1.SessionService.ListSharedState:input_type -> agentd.v1.ListSharedStateRequest
+	53, // 86: agentd.v1.SessionService.RemoveSharedState:input_type -> agentd.v1.RemoveSharedStateRequest
+	42, // 87: agentd.v1.SessionService.ListModels:input_type -> agentd.v1.ListModelsRequest
+	5,  // 88: agentd.v1.SessionService.CreateSession:output_type -> agentd.v1.CreateSessionResponse
+	7,  // 89: agentd.v1.SessionService.GetSession:output_type -> agentd.v1.GetSessionResponse
+	9,  // 90: agentd.v1.SessionService.ListSessions:output_type -> agentd.v1.ListSessionsResponse
+	11, // 91: agentd.v1.SessionService.UpdateSession:output_type -> agentd.v1.UpdateSessionResponse
+	13, // 92: agentd.v1.SessionService.DeleteSession:output_type -> agentd.v1.DeleteSessionResponse
+	15, // 93: agentd.v1.SessionService.ForkSession:output_type -> agentd.v1.ForkSessionResponse
+	17, // 94: agentd.v1.SessionService.CreateTurn:output_type -> agentd.v1.CreateTurnResponse
+	19, // 95: agentd.v1.SessionService.GetTurn:output_type -> agentd.v1.GetTurnResponse
+	21, // 96: agentd.v1.SessionService.ListTurns:output_type -> agentd.v1.ListTurnsResponse
+	23, // 97: agentd.v1.SessionService.CancelTurn:output_type -> agentd.v1.CancelTurnResponse
+	25, // 98: agentd.v1.SessionService.CancelToolCall:output_type -> agentd.v1.CancelToolCallResponse
+	27, // 99: agentd.v1.SessionService.ListTurnEvents:output_type -> agentd.v1.ListTurnEventsResponse
+	29, // 100: agentd.v1.SessionService.WatchTurn:output_type -> agentd.v1.WatchTurnResponse
+	31, // 101: agentd.v1.SessionService.SubmitToolResults:output_type -> agentd.v1.SubmitToolResultsResponse
+	34, // 102: agentd.v1.SessionService.GetInteraction:output_type -> agentd.v1.GetInteractionResponse
+	36, // 103: agentd.v1.SessionService.ListInteractions:output_type -> agentd.v1.ListInteractionsResponse
+	38, // 104: agentd.v1.SessionService.ResolveInteraction:output_type -> agentd.v1.ResolveInteractionResponse
+	48, // 105: agentd.v1.SessionService.ListModelCalls:output_type -> agentd.v1.ListModelCallsResponse
+	40, // 106: agentd.v1.SessionService.GetCapabilities:output_type -> agentd.v1.GetCapabilitiesResponse
+	51, // 107: agentd.v1.SessionService.ListSharedState:output_type -> agentd.v1.ListSharedStateResponse
+	54, // 108: agentd.v1.SessionService.RemoveSharedState:output_type -> agentd.v1.RemoveSharedStateResponse
+	43, // 109: agentd.v1.SessionService.ListModels:output_type -> agentd.v1.ListModelsResponse
+	88, // [88:110] is the sub-list for method output_type
+	66, // [66:88] is the sub-list for method input_type
+	66, // [66:66] is the sub-list for extension type_name
+	66, // [66:66] is the sub-list for extension extendee
+	0,  // [0:66] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_sessions_proto_init() }
