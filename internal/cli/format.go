@@ -95,33 +95,59 @@ func size(n int64) string {
 	return number(n)
 }
 
-// prices is a price of a model, and in brackets that for long prompts.
-func prices(m *agentdv1.Model, which func(*agentdv1.ModelPrice) float64) string {
-	p := m.GetPrice()
-	if p == nil {
+// prices is a price of a model, and in brackets those for longer prompts.
+func prices(m *agentdv1.Model, which func(*agentdv1.PriceTier) float64) string {
+	tiers := m.GetPrice().GetTiers()
+	if len(tiers) == 0 {
 		return "-"
 	}
-	out := price(which(p))
-	if l := p.GetLong(); l != nil {
-		out += " (" + price(which(l)) + ")"
+	out := price(which(tiers[0]))
+	for _, longer := range tiers[1:] {
+		out += " (" + price(which(longer)) + ")"
 	}
 	return out
 }
 
-// written is what writing into the provider's cache costs, and for an hour if that
-// is another price; "" where it costs what other tokens do.
+// written is what writing into the provider's cache costs, by how long it is kept
+// where that makes a difference; "" where it costs what other tokens do.
 func written(m *agentdv1.Model) string {
-	write := func(p *agentdv1.ModelPrice) float64 { return *cmp.Or(p.CacheWrite, &p.Input) }
-	hour := func(p *agentdv1.ModelPrice) float64 { return *cmp.Or(p.CacheWriteHour, p.CacheWrite, &p.Input) }
-	var out []string
-	p := m.GetPrice()
-	if p != nil && (p.CacheWrite != nil || p.GetLong().GetCacheWrite() != 0) {
-		out = append(out, prices(m, write))
+	kept := map[time.Duration]bool{}
+	for _, t := range m.GetPrice().GetTiers() {
+		for _, w := range t.GetCacheWrites() {
+			kept[w.GetTtl().AsDuration()] = true
+		}
 	}
-	if p != nil && (p.CacheWriteHour != nil || p.GetLong().GetCacheWriteHour() != 0) {
-		out = append(out, "1h "+prices(m, hour))
+	var out []string
+	for _, ttl := range slices.Sorted(maps.Keys(kept)) {
+		text := prices(m, func(t *agentdv1.PriceTier) float64 { return writeFor(t, ttl) })
+		if ttl > 0 {
+			text = span(ttl) + " " + text
+		}
+		out = append(out, text)
 	}
 	return strings.Join(out, ", ")
+}
+
+// writeFor is what it costs to write what the provider keeps for so long.
+func writeFor(t *agentdv1.PriceTier, ttl time.Duration) float64 {
+	out := t.GetInput()
+	for _, w := range t.GetCacheWrites() {
+		if w.GetTtl().AsDuration() <= ttl {
+			out = w.GetPrice()
+		}
+	}
+	return out
+}
+
+// span is a duration without what is zero at its end: 1h, not 1h0m0s.
+func span(d time.Duration) string {
+	out := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(out, zero) {
+			out = out[:len(out)-2]
+		}
+	}
+	return out
 }
 
 // price is what a million tokens cost.

@@ -13,7 +13,9 @@ import (
 // TestStaleModels lists what is retired, soon to be, old or without a price, and says
 // why; what is free or fresh is left out.
 func TestStaleModels(t *testing.T) {
-	price := func(day string) *agentdv1.ModelPrice { return &agentdv1.ModelPrice{Input: 1, Output: 2, Date: day} }
+	price := func(day string) *agentdv1.ModelPrice {
+		return &agentdv1.ModelPrice{Tiers: []*agentdv1.PriceTier{{Input: 1, Output: 2}}, Date: day}
+	}
 	models := []*agentdv1.Model{
 		{Name: "gone", Provider: "a", Source: "page", Price: price(""), Retires: "2026-11-23"},
 		{Name: "going", Provider: "a", Source: "page", Price: price(""), Retires: "2026-11-24"},

@@ -261,16 +261,21 @@ func TestViews(t *testing.T) {
 		Usage: &agentdv1.UsageSummary{LlmCalls: 3, EstimatedCost: 0.0123, UnpricedCalls: 2},
 	}
 	models := []*agentdv1.Model{
-		{Name: "gpt-x", Provider: "openai", Price: &agentdv1.ModelPrice{Input: 1.25, Cached: 0.125, Output: 10, Date: "2026-01-02"}},
+		{Name: "gpt-x", Provider: "openai", Price: &agentdv1.ModelPrice{Tiers: []*agentdv1.PriceTier{{Input: 1.25, Cached: 0.125, Output: 10}}, Date: "2026-01-02"}},
 		{
 			Name: "gem-l", Provider: "gemini", Capabilities: &agentdv1.ModelCapabilities{ContextTokens: 1_048_576, Inputs: []string{"image", "audio"}},
-			Price: &agentdv1.ModelPrice{Input: 2, Cached: 0.2, Output: 12, LongFrom: 200_000, Long: &agentdv1.ModelPrice{Input: 4, Cached: 0.4, Output: 18}},
+			Price: &agentdv1.ModelPrice{Tiers: []*agentdv1.PriceTier{
+				{Input: 2, Cached: 0.2, Output: 12}, {AbovePromptTokens: 200_000, Input: 4, Cached: 0.4, Output: 18},
+			}},
 		},
-		{Name: "claude-h", Provider: "anthropic", Price: &agentdv1.ModelPrice{Input: 3, Cached: 0.3, Output: 15, CacheWrite: new(3.75), CacheWriteHour: new(6.0)}},
-		{Name: "claude-l", Provider: "anthropic", Price: &agentdv1.ModelPrice{
-			Input: 1, Cached: 0.1, Output: 5, CacheWriteHour: new(2.0), LongFrom: 100_000, Long: &agentdv1.ModelPrice{Input: 5, Cached: 0.5, Output: 25, CacheWrite: new(6.25)},
-		}},
-		{Name: "echo", Provider: "echo", Available: true, Price: &agentdv1.ModelPrice{}},
+		{Name: "claude-h", Provider: "anthropic", Price: &agentdv1.ModelPrice{Tiers: []*agentdv1.PriceTier{{
+			Input: 3, Cached: 0.3, Output: 15, CacheWrites: []*agentdv1.CacheWritePrice{{Price: 3.75}, {Ttl: durationpb.New(time.Hour), Price: 6}},
+		}}}},
+		{Name: "claude-l", Provider: "anthropic", Price: &agentdv1.ModelPrice{Tiers: []*agentdv1.PriceTier{
+			{Input: 1, Cached: 0.1, Output: 5, CacheWrites: []*agentdv1.CacheWritePrice{{Ttl: durationpb.New(time.Hour), Price: 2}}},
+			{AbovePromptTokens: 100_000, Input: 5, Cached: 0.5, Output: 25, CacheWrites: []*agentdv1.CacheWritePrice{{Price: 6.25}}},
+		}}},
+		{Name: "echo", Provider: "echo", Available: true, Price: &agentdv1.ModelPrice{Tiers: []*agentdv1.PriceTier{{}}}},
 		{Name: "other", Provider: "acme"},
 	}
 	details := []*agentdv1.ModelCallDetails{

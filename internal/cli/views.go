@@ -249,13 +249,13 @@ func (p *Printer) Models(models []*agentdv1.Model, pricesDate string) error {
 		if m.GetAvailable() {
 			key = "not needed"
 		}
-		long = long || m.GetPrice().GetLong() != nil
+		long = long || len(m.GetPrice().GetTiers()) > 1
 		day := cmp.Or(m.GetPrice().GetDate(), pricesDate)
 		first, last = min(first, day), max(last, day)
 		can := m.GetCapabilities()
 		return []string{
 			m.GetName(), m.GetProvider(), key, size(can.GetContextTokens()), cmp.Or(strings.Join(can.GetInputs(), " "), "-"),
-			prices(m, (*agentdv1.ModelPrice).GetInput), prices(m, (*agentdv1.ModelPrice).GetCached), written(m), prices(m, (*agentdv1.ModelPrice).GetOutput),
+			prices(m, (*agentdv1.PriceTier).GetInput), prices(m, (*agentdv1.PriceTier).GetCached), written(m), prices(m, (*agentdv1.PriceTier).GetOutput),
 		}
 	})
 	if err != nil || p.JSON || pricesDate == "" {

@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/apzuk3/agentd/adkbridge"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
@@ -110,26 +111,27 @@ func TestListModels(t *testing.T) {
 			runs[p.GetName()] = p.GetBuiltinTools()
 		}
 		for _, want := range []*agentdv1.Model{
-			{Name: "gemini-2.5-flash", Provider: "gemini", Available: true, Retires: "2026-12-01", Price: &agentdv1.ModelPrice{Input: 0.30, Cached: 0.03, Output: 2.50, Date: "2026-07-24"},
+			{Name: "gemini-2.5-flash", Provider: "gemini", Available: true, Retires: "2026-12-01", Price: &agentdv1.ModelPrice{Tiers: []*agentdv1.PriceTier{{Input: 0.30, Cached: 0.03, Output: 2.50}}, Date: "2026-07-24"},
 				Capabilities: &agentdv1.ModelCapabilities{
 					ContextTokens: 1_048_576, OutputTokens: 65_536, Inputs: []string{"image", "audio", "video", "document"},
 					Thinking: true, Tools: true, StructuredOutput: true,
 				}},
-			{Name: "claude-sonnet-4-5", Provider: "anthropic", Price: &agentdv1.ModelPrice{Input: 3, Cached: 0.30, Output: 15, CacheWrite: new(3.75), CacheWriteHour: new(6.0)},
+			{Name: "claude-sonnet-4-5", Provider: "anthropic", Price: &agentdv1.ModelPrice{Tiers: []*agentdv1.PriceTier{{
+				Input: 3, Cached: 0.30, Output: 15, CacheWrites: []*agentdv1.CacheWritePrice{{Price: 3.75}, {Ttl: durationpb.New(time.Hour), Price: 6}},
+			}}},
 				Capabilities: &agentdv1.ModelCapabilities{
 					ContextTokens: 200_000, OutputTokens: 64_000, Inputs: []string{"image", "document"}, Thinking: true, Tools: true, StructuredOutput: true,
 				}},
-			{Name: "gpt-5.4", Provider: "openai", Price: &agentdv1.ModelPrice{
-				Input: 2.50, Cached: 0.25, Output: 15, Date: "2026-07-24",
-				LongFrom: 272_000, Long: &agentdv1.ModelPrice{Input: 5, Cached: 0.50, Output: 22.50},
-			},
+			{Name: "gpt-5.4", Provider: "openai", Price: &agentdv1.ModelPrice{Date: "2026-07-24", Tiers: []*agentdv1.PriceTier{
+				{Input: 2.50, Cached: 0.25, Output: 15}, {AbovePromptTokens: 272_000, Input: 5, Cached: 0.50, Output: 22.50},
+			}},
 				Capabilities: &agentdv1.ModelCapabilities{
 					ContextTokens: 1_050_000, OutputTokens: 128_000, Inputs: []string{"image", "document"}, Thinking: true, Tools: true, StructuredOutput: true,
 				}},
-			{Name: "echo", Provider: "echo", Available: true, Price: &agentdv1.ModelPrice{}},
-			{Name: "scripted/demo", Provider: "scripted", Available: true, Price: &agentdv1.ModelPrice{}},
-			{Name: "scripted/one", Provider: "scripted", Available: true, Price: &agentdv1.ModelPrice{}},
-			{Name: "scripted/two", Provider: "scripted", Available: true, Price: &agentdv1.ModelPrice{}},
+			{Name: "echo", Provider: "echo", Available: true, Price: &agentdv1.ModelPrice{Tiers: []*agentdv1.PriceTier{{}}}},
+			{Name: "scripted/demo", Provider: "scripted", Available: true, Price: &agentdv1.ModelPrice{Tiers: []*agentdv1.PriceTier{{}}}},
+			{Name: "scripted/one", Provider: "scripted", Available: true, Price: &agentdv1.ModelPrice{Tiers: []*agentdv1.PriceTier{{}}}},
+			{Name: "scripted/two", Provider: "scripted", Available: true, Price: &agentdv1.ModelPrice{Tiers: []*agentdv1.PriceTier{{}}}},
 		} {
 			want.BuiltinTools = runs[want.GetProvider()]
 			want.Source = catalog.Builtin().Find(want.GetProvider(), want.GetName()).Source

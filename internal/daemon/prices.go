@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/model"
@@ -39,22 +42,21 @@ func listPrice(e catalog.Entry) *agentdv1.ModelPrice {
 	if e.Price == nil {
 		return nil
 	}
-	out := rates(e.Price.Rates)
-	out.Date = e.Date
+	out := &agentdv1.ModelPrice{Tiers: []*agentdv1.PriceTier{tier(0, e.Price.Rates)}, Date: e.Date}
 	if e.Price.LongFrom > 0 {
-		out.LongFrom, out.Long = e.Price.LongFrom, rates(e.Price.Long)
+		out.Tiers = append(out.Tiers, tier(e.Price.LongFrom, e.Price.Long))
 	}
 	return out
 }
 
-// rates leaves out those that are no others than the ones they fall back on.
-func rates(r catalog.Rates) *agentdv1.ModelPrice {
-	out := &agentdv1.ModelPrice{Input: r.Input, Cached: r.Cached, Output: r.Output}
+// tier leaves out the rates that are no others than the ones they fall back on.
+func tier(above int64, r catalog.Rates) *agentdv1.PriceTier {
+	out := &agentdv1.PriceTier{AbovePromptTokens: above, Input: r.Input, Cached: r.Cached, Output: r.Output}
 	if r.CacheWrite != r.Input {
-		out.CacheWrite = &r.CacheWrite
+		out.CacheWrites = append(out.CacheWrites, &agentdv1.CacheWritePrice{Price: r.CacheWrite})
 	}
 	if r.CacheWriteHour != r.CacheWrite {
-		out.CacheWriteHour = &r.CacheWriteHour
+		out.CacheWrites = append(out.CacheWrites, &agentdv1.CacheWritePrice{Ttl: durationpb.New(time.Hour), Price: r.CacheWriteHour})
 	}
 	if r.Thinking != r.Output {
 		out.Thinking = &r.Thinking

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/daemon"
 	"github.com/apzuk3/agentd/model"
@@ -133,7 +135,8 @@ func TestPricesOfStrangers(t *testing.T) {
 	})
 	for _, m := range call(t, wires(t, d)["gRPC"].ListModels, &agentdv1.ListModelsRequest{}).GetModels() {
 		if m.GetName() == "acme/acme-1" {
-			if p := m.GetPrice(); p.GetInput() != 2 || p.GetCached() != 2 || p.GetOutput() != 3 || p.CacheWrite != nil || p.CacheWriteHour != nil || !m.GetAvailable() {
+			want := &agentdv1.ModelPrice{Tiers: []*agentdv1.PriceTier{{Input: 2, Cached: 2, Output: 3}}, Date: "2026-10-10"}
+			if !proto.Equal(m.GetPrice(), want) || !m.GetAvailable() {
 				t.Errorf("%v", m)
 			}
 			return

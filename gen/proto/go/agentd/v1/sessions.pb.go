@@ -3099,32 +3099,17 @@ func (x *Model) GetRetires() string {
 	return ""
 }
 
-// ModelPrice is in US dollars per million tokens.
+// ModelPrice is the list price of a model, for text.
 type ModelPrice struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Of the request.
-	Input float64 `protobuf:"fixed64,1,opt,name=input,proto3" json:"input,omitempty"`
-	// Of the request, where the provider had it cached.
-	Cached float64 `protobuf:"fixed64,2,opt,name=cached,proto3" json:"cached,omitempty"`
-	// Of the answer.
-	Output float64 `protobuf:"fixed64,3,opt,name=output,proto3" json:"output,omitempty"`
-	// Of the request, where the provider writes it into its cache; unset where it
-	// costs what other tokens do.
-	CacheWrite *float64 `protobuf:"fixed64,4,opt,name=cache_write,json=cacheWrite,proto3,oneof" json:"cache_write,omitempty"`
-	// Of the model's thinking; unset where it costs what the answer does.
-	Thinking *float64 `protobuf:"fixed64,5,opt,name=thinking,proto3,oneof" json:"thinking,omitempty"`
-	// With a request of more tokens than this, long holds for the whole call; 0 is
-	// no such step.
-	LongFrom int64 `protobuf:"varint,6,opt,name=long_from,json=longFrom,proto3" json:"long_from,omitempty"`
-	// For long requests.
-	Long *ModelPrice `protobuf:"bytes,7,opt,name=long,proto3" json:"long,omitempty"`
+	// By the length of the request, with rising above_prompt_tokens, of which the
+	// first is 0. The last tier whose above_prompt_tokens is less than the tokens of
+	// the request holds for the whole call.
+	Tiers []*PriceTier `protobuf:"bytes,1,rep,name=tiers,proto3" json:"tiers,omitempty"`
 	// The day of this price, YYYY-MM-DD, where it is another than prices_date.
-	Date string `protobuf:"bytes,8,opt,name=date,proto3" json:"date,omitempty"`
-	// Of the request, where the provider writes it into its cache for an hour or
-	// longer; unset where it costs what cache_write does.
-	CacheWriteHour *float64 `protobuf:"fixed64,9,opt,name=cache_write_hour,json=cacheWriteHour,proto3,oneof" json:"cache_write_hour,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	Date          string `protobuf:"bytes,2,opt,name=date,proto3" json:"date,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ModelPrice) Reset() {
@@ -3157,51 +3142,9 @@ func (*ModelPrice) Descriptor() ([]byte, []int) {
 	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{43}
 }
 
-func (x *ModelPrice) GetInput() float64 {
+func (x *ModelPrice) GetTiers() []*PriceTier {
 	if x != nil {
-		return x.Input
-	}
-	return 0
-}
-
-func (x *ModelPrice) GetCached() float64 {
-	if x != nil {
-		return x.Cached
-	}
-	return 0
-}
-
-func (x *ModelPrice) GetOutput() float64 {
-	if x != nil {
-		return x.Output
-	}
-	return 0
-}
-
-func (x *ModelPrice) GetCacheWrite() float64 {
-	if x != nil && x.CacheWrite != nil {
-		return *x.CacheWrite
-	}
-	return 0
-}
-
-func (x *ModelPrice) GetThinking() float64 {
-	if x != nil && x.Thinking != nil {
-		return *x.Thinking
-	}
-	return 0
-}
-
-func (x *ModelPrice) GetLongFrom() int64 {
-	if x != nil {
-		return x.LongFrom
-	}
-	return 0
-}
-
-func (x *ModelPrice) GetLong() *ModelPrice {
-	if x != nil {
-		return x.Long
+		return x.Tiers
 	}
 	return nil
 }
@@ -3213,9 +3156,151 @@ func (x *ModelPrice) GetDate() string {
 	return ""
 }
 
-func (x *ModelPrice) GetCacheWriteHour() float64 {
-	if x != nil && x.CacheWriteHour != nil {
-		return *x.CacheWriteHour
+// PriceTier is what calls cost with requests of a length, in US dollars per million
+// tokens.
+type PriceTier struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// It holds for requests of more tokens than this.
+	AbovePromptTokens int64 `protobuf:"varint,1,opt,name=above_prompt_tokens,json=abovePromptTokens,proto3" json:"above_prompt_tokens,omitempty"`
+	// Of the request.
+	Input float64 `protobuf:"fixed64,2,opt,name=input,proto3" json:"input,omitempty"`
+	// Of the request, where the provider had it cached.
+	Cached float64 `protobuf:"fixed64,3,opt,name=cached,proto3" json:"cached,omitempty"`
+	// Of the answer.
+	Output float64 `protobuf:"fixed64,4,opt,name=output,proto3" json:"output,omitempty"`
+	// Of the model's thinking; unset where it costs what the answer does.
+	Thinking *float64 `protobuf:"fixed64,5,opt,name=thinking,proto3,oneof" json:"thinking,omitempty"`
+	// Of the request, where the provider writes it into its cache: with rising ttl, of
+	// which the last one that is not longer than the cache is kept holds. A write for
+	// which none holds costs what input does.
+	CacheWrites   []*CacheWritePrice `protobuf:"bytes,6,rep,name=cache_writes,json=cacheWrites,proto3" json:"cache_writes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PriceTier) Reset() {
+	*x = PriceTier{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PriceTier) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PriceTier) ProtoMessage() {}
+
+func (x *PriceTier) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PriceTier.ProtoReflect.Descriptor instead.
+func (*PriceTier) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *PriceTier) GetAbovePromptTokens() int64 {
+	if x != nil {
+		return x.AbovePromptTokens
+	}
+	return 0
+}
+
+func (x *PriceTier) GetInput() float64 {
+	if x != nil {
+		return x.Input
+	}
+	return 0
+}
+
+func (x *PriceTier) GetCached() float64 {
+	if x != nil {
+		return x.Cached
+	}
+	return 0
+}
+
+func (x *PriceTier) GetOutput() float64 {
+	if x != nil {
+		return x.Output
+	}
+	return 0
+}
+
+func (x *PriceTier) GetThinking() float64 {
+	if x != nil && x.Thinking != nil {
+		return *x.Thinking
+	}
+	return 0
+}
+
+func (x *PriceTier) GetCacheWrites() []*CacheWritePrice {
+	if x != nil {
+		return x.CacheWrites
+	}
+	return nil
+}
+
+// CacheWritePrice is what the provider takes for writing into its cache.
+type CacheWritePrice struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What is kept this long, or longer. Unset: however long it is kept.
+	Ttl *durationpb.Duration `protobuf:"bytes,1,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	// US dollars per million tokens.
+	Price         float64 `protobuf:"fixed64,2,opt,name=price,proto3" json:"price,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CacheWritePrice) Reset() {
+	*x = CacheWritePrice{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CacheWritePrice) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CacheWritePrice) ProtoMessage() {}
+
+func (x *CacheWritePrice) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CacheWritePrice.ProtoReflect.Descriptor instead.
+func (*CacheWritePrice) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *CacheWritePrice) GetTtl() *durationpb.Duration {
+	if x != nil {
+		return x.Ttl
+	}
+	return nil
+}
+
+func (x *CacheWritePrice) GetPrice() float64 {
+	if x != nil {
+		return x.Price
 	}
 	return 0
 }
@@ -3242,7 +3327,7 @@ type ModelCapabilities struct {
 
 func (x *ModelCapabilities) Reset() {
 	*x = ModelCapabilities{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[44]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3254,7 +3339,7 @@ func (x *ModelCapabilities) String() string {
 func (*ModelCapabilities) ProtoMessage() {}
 
 func (x *ModelCapabilities) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[44]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3267,7 +3352,7 @@ func (x *ModelCapabilities) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelCapabilities.ProtoReflect.Descriptor instead.
 func (*ModelCapabilities) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{44}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ModelCapabilities) GetContextTokens() int64 {
@@ -3329,7 +3414,7 @@ type ListModelCallsRequest struct {
 
 func (x *ListModelCallsRequest) Reset() {
 	*x = ListModelCallsRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[45]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3341,7 +3426,7 @@ func (x *ListModelCallsRequest) String() string {
 func (*ListModelCallsRequest) ProtoMessage() {}
 
 func (x *ListModelCallsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[45]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3354,7 +3439,7 @@ func (x *ListModelCallsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelCallsRequest.ProtoReflect.Descriptor instead.
 func (*ListModelCallsRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{45}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ListModelCallsRequest) GetSessionId() string {
@@ -3398,7 +3483,7 @@ type ListModelCallsResponse struct {
 
 func (x *ListModelCallsResponse) Reset() {
 	*x = ListModelCallsResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[46]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3410,7 +3495,7 @@ func (x *ListModelCallsResponse) String() string {
 func (*ListModelCallsResponse) ProtoMessage() {}
 
 func (x *ListModelCallsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[46]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3423,7 +3508,7 @@ func (x *ListModelCallsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelCallsResponse.ProtoReflect.Descriptor instead.
 func (*ListModelCallsResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{46}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ListModelCallsResponse) GetCalls() []*ModelCallDetails {
@@ -3466,7 +3551,7 @@ type ModelCallDetails struct {
 
 func (x *ModelCallDetails) Reset() {
 	*x = ModelCallDetails{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[47]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3478,7 +3563,7 @@ func (x *ModelCallDetails) String() string {
 func (*ModelCallDetails) ProtoMessage() {}
 
 func (x *ModelCallDetails) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[47]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3491,7 +3576,7 @@ func (x *ModelCallDetails) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelCallDetails.ProtoReflect.Descriptor instead.
 func (*ModelCallDetails) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{47}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ModelCallDetails) GetCall() *ModelCallEnded {
@@ -3552,7 +3637,7 @@ type ListSharedStateRequest struct {
 
 func (x *ListSharedStateRequest) Reset() {
 	*x = ListSharedStateRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[48]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3564,7 +3649,7 @@ func (x *ListSharedStateRequest) String() string {
 func (*ListSharedStateRequest) ProtoMessage() {}
 
 func (x *ListSharedStateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[48]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3577,7 +3662,7 @@ func (x *ListSharedStateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSharedStateRequest.ProtoReflect.Descriptor instead.
 func (*ListSharedStateRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{48}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ListSharedStateRequest) GetPageSize() int32 {
@@ -3614,7 +3699,7 @@ type ListSharedStateResponse struct {
 
 func (x *ListSharedStateResponse) Reset() {
 	*x = ListSharedStateResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[49]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3626,7 +3711,7 @@ func (x *ListSharedStateResponse) String() string {
 func (*ListSharedStateResponse) ProtoMessage() {}
 
 func (x *ListSharedStateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[49]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3639,7 +3724,7 @@ func (x *ListSharedStateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSharedStateResponse.ProtoReflect.Descriptor instead.
 func (*ListSharedStateResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{49}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ListSharedStateResponse) GetEntries() []*SharedStateEntry {
@@ -3671,7 +3756,7 @@ type SharedStateEntry struct {
 
 func (x *SharedStateEntry) Reset() {
 	*x = SharedStateEntry{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[50]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3683,7 +3768,7 @@ func (x *SharedStateEntry) String() string {
 func (*SharedStateEntry) ProtoMessage() {}
 
 func (x *SharedStateEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[50]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3696,7 +3781,7 @@ func (x *SharedStateEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharedStateEntry.ProtoReflect.Descriptor instead.
 func (*SharedStateEntry) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{50}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *SharedStateEntry) GetKey() string {
@@ -3731,7 +3816,7 @@ type RemoveSharedStateRequest struct {
 
 func (x *RemoveSharedStateRequest) Reset() {
 	*x = RemoveSharedStateRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[51]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3743,7 +3828,7 @@ func (x *RemoveSharedStateRequest) String() string {
 func (*RemoveSharedStateRequest) ProtoMessage() {}
 
 func (x *RemoveSharedStateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[51]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3756,7 +3841,7 @@ func (x *RemoveSharedStateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveSharedStateRequest.ProtoReflect.Descriptor instead.
 func (*RemoveSharedStateRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{51}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *RemoveSharedStateRequest) GetKeys() []string {
@@ -3777,7 +3862,7 @@ type RemoveSharedStateResponse struct {
 
 func (x *RemoveSharedStateResponse) Reset() {
 	*x = RemoveSharedStateResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[52]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3789,7 +3874,7 @@ func (x *RemoveSharedStateResponse) String() string {
 func (*RemoveSharedStateResponse) ProtoMessage() {}
 
 func (x *RemoveSharedStateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[52]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3802,7 +3887,7 @@ func (x *RemoveSharedStateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveSharedStateResponse.ProtoReflect.Descriptor instead.
 func (*RemoveSharedStateResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{52}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *RemoveSharedStateResponse) GetRemoved() []string {
@@ -4097,22 +4182,22 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\fcapabilities\x18\x05 \x01(\v2\x1c.agentd.v1.ModelCapabilitiesR\fcapabilities\x12#\n" +
 	"\rbuiltin_tools\x18\x06 \x03(\tR\fbuiltinTools\x12\x16\n" +
 	"\x06source\x18\a \x01(\tR\x06source\x12\x18\n" +
-	"\aretires\x18\b \x01(\tR\aretires\"\xd6\x02\n" +
+	"\aretires\x18\b \x01(\tR\aretires\"L\n" +
 	"\n" +
-	"ModelPrice\x12\x14\n" +
-	"\x05input\x18\x01 \x01(\x01R\x05input\x12\x16\n" +
-	"\x06cached\x18\x02 \x01(\x01R\x06cached\x12\x16\n" +
-	"\x06output\x18\x03 \x01(\x01R\x06output\x12$\n" +
-	"\vcache_write\x18\x04 \x01(\x01H\x00R\n" +
-	"cacheWrite\x88\x01\x01\x12\x1f\n" +
-	"\bthinking\x18\x05 \x01(\x01H\x01R\bthinking\x88\x01\x01\x12\x1b\n" +
-	"\tlong_from\x18\x06 \x01(\x03R\blongFrom\x12)\n" +
-	"\x04long\x18\a \x01(\v2\x15.agentd.v1.ModelPriceR\x04long\x12\x12\n" +
-	"\x04date\x18\b \x01(\tR\x04date\x12-\n" +
-	"\x10cache_write_hour\x18\t \x01(\x01H\x02R\x0ecacheWriteHour\x88\x01\x01B\x0e\n" +
-	"\f_cache_writeB\v\n" +
-	"\t_thinkingB\x13\n" +
-	"\x11_cache_write_hour\"\xd6\x01\n" +
+	"ModelPrice\x12*\n" +
+	"\x05tiers\x18\x01 \x03(\v2\x14.agentd.v1.PriceTierR\x05tiers\x12\x12\n" +
+	"\x04date\x18\x02 \x01(\tR\x04date\"\xee\x01\n" +
+	"\tPriceTier\x12.\n" +
+	"\x13above_prompt_tokens\x18\x01 \x01(\x03R\x11abovePromptTokens\x12\x14\n" +
+	"\x05input\x18\x02 \x01(\x01R\x05input\x12\x16\n" +
+	"\x06cached\x18\x03 \x01(\x01R\x06cached\x12\x16\n" +
+	"\x06output\x18\x04 \x01(\x01R\x06output\x12\x1f\n" +
+	"\bthinking\x18\x05 \x01(\x01H\x00R\bthinking\x88\x01\x01\x12=\n" +
+	"\fcache_writes\x18\x06 \x03(\v2\x1a.agentd.v1.CacheWritePriceR\vcacheWritesB\v\n" +
+	"\t_thinking\"T\n" +
+	"\x0fCacheWritePrice\x12+\n" +
+	"\x03ttl\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12\x14\n" +
+	"\x05price\x18\x02 \x01(\x01R\x05price\"\xd6\x01\n" +
 	"\x11ModelCapabilities\x12%\n" +
 	"\x0econtext_tokens\x18\x01 \x01(\x03R\rcontextTokens\x12#\n" +
 	"\routput_tokens\x18\x02 \x01(\x03R\foutputTokens\x12\x16\n" +
@@ -4214,7 +4299,7 @@ func file_agentd_v1_sessions_proto_rawDescGZIP() []byte {
 }
 
 var file_agentd_v1_sessions_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_agentd_v1_sessions_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
+var file_agentd_v1_sessions_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
 var file_agentd_v1_sessions_proto_goTypes = []any{
 	(SessionState)(0),                   // 0: agentd.v1.SessionState
 	(TurnStatus)(0),                     // 1: agentd.v1.TurnStatus
@@ -4262,155 +4347,159 @@ var file_agentd_v1_sessions_proto_goTypes = []any{
 	(*ListModelsResponse)(nil),          // 43: agentd.v1.ListModelsResponse
 	(*Model)(nil),                       // 44: agentd.v1.Model
 	(*ModelPrice)(nil),                  // 45: agentd.v1.ModelPrice
-	(*ModelCapabilities)(nil),           // 46: agentd.v1.ModelCapabilities
-	(*ListModelCallsRequest)(nil),       // 47: agentd.v1.ListModelCallsRequest
-	(*ListModelCallsResponse)(nil),      // 48: agentd.v1.ListModelCallsResponse
-	(*ModelCallDetails)(nil),            // 49: agentd.v1.ModelCallDetails
-	(*ListSharedStateRequest)(nil),      // 50: agentd.v1.ListSharedStateRequest
-	(*ListSharedStateResponse)(nil),     // 51: agentd.v1.ListSharedStateResponse
-	(*SharedStateEntry)(nil),            // 52: agentd.v1.SharedStateEntry
-	(*RemoveSharedStateRequest)(nil),    // 53: agentd.v1.RemoveSharedStateRequest
-	(*RemoveSharedStateResponse)(nil),   // 54: agentd.v1.RemoveSharedStateResponse
-	nil,                                 // 55: agentd.v1.Session.LabelsEntry
-	nil,                                 // 56: agentd.v1.CreateSessionRequest.LabelsEntry
-	nil,                                 // 57: agentd.v1.ListSessionsRequest.LabelsEntry
-	nil,                                 // 58: agentd.v1.UpdateSessionRequest.LabelsEntry
-	nil,                                 // 59: agentd.v1.ForkSessionRequest.LabelsEntry
-	(*timestamppb.Timestamp)(nil),       // 60: google.protobuf.Timestamp
-	(*UsageSummary)(nil),                // 61: agentd.v1.UsageSummary
-	(ErrorCode)(0),                      // 62: agentd.v1.ErrorCode
-	(*durationpb.Duration)(nil),         // 63: google.protobuf.Duration
-	(*RunResponse_ToolCallRequest)(nil), // 64: agentd.v1.RunResponse.ToolCallRequest
-	(*CancelReceipt)(nil),               // 65: agentd.v1.CancelReceipt
-	(StopReason)(0),                     // 66: agentd.v1.StopReason
-	(*Interaction)(nil),                 // 67: agentd.v1.Interaction
-	(*Part)(nil),                        // 68: agentd.v1.Part
-	(*RunRequest_ExecuteRequest)(nil),   // 69: agentd.v1.RunRequest.ExecuteRequest
-	(Display_Visibility)(0),             // 70: agentd.v1.Display.Visibility
-	(*RunResponse)(nil),                 // 71: agentd.v1.RunResponse
-	(*RunRequest_ToolCallResponse)(nil), // 72: agentd.v1.RunRequest.ToolCallResponse
-	(*RunResponse_ErrorResponse)(nil),   // 73: agentd.v1.RunResponse.ErrorResponse
-	(InteractionStatus)(0),              // 74: agentd.v1.InteractionStatus
-	(*Resolution)(nil),                  // 75: agentd.v1.Resolution
-	(*ModelCallEnded)(nil),              // 76: agentd.v1.ModelCallEnded
-	(*GenerationSettings)(nil),          // 77: agentd.v1.GenerationSettings
+	(*PriceTier)(nil),                   // 46: agentd.v1.PriceTier
+	(*CacheWritePrice)(nil),             // 47: agentd.v1.CacheWritePrice
+	(*ModelCapabilities)(nil),           // 48: agentd.v1.ModelCapabilities
+	(*ListModelCallsRequest)(nil),       // 49: agentd.v1.ListModelCallsRequest
+	(*ListModelCallsResponse)(nil),      // 50: agentd.v1.ListModelCallsResponse
+	(*ModelCallDetails)(nil),            // 51: agentd.v1.ModelCallDetails
+	(*ListSharedStateRequest)(nil),      // 52: agentd.v1.ListSharedStateRequest
+	(*ListSharedStateResponse)(nil),     // 53: agentd.v1.ListSharedStateResponse
+	(*SharedStateEntry)(nil),            // 54: agentd.v1.SharedStateEntry
+	(*RemoveSharedStateRequest)(nil),    // 55: agentd.v1.RemoveSharedStateRequest
+	(*RemoveSharedStateResponse)(nil),   // 56: agentd.v1.RemoveSharedStateResponse
+	nil,                                 // 57: agentd.v1.Session.LabelsEntry
+	nil,                                 // 58: agentd.v1.CreateSessionRequest.LabelsEntry
+	nil,                                 // 59: agentd.v1.ListSessionsRequest.LabelsEntry
+	nil,                                 // 60: agentd.v1.UpdateSessionRequest.LabelsEntry
+	nil,                                 // 61: agentd.v1.ForkSessionRequest.LabelsEntry
+	(*timestamppb.Timestamp)(nil),       // 62: google.protobuf.Timestamp
+	(*UsageSummary)(nil),                // 63: agentd.v1.UsageSummary
+	(ErrorCode)(0),                      // 64: agentd.v1.ErrorCode
+	(*durationpb.Duration)(nil),         // 65: google.protobuf.Duration
+	(*RunResponse_ToolCallRequest)(nil), // 66: agentd.v1.RunResponse.ToolCallRequest
+	(*CancelReceipt)(nil),               // 67: agentd.v1.CancelReceipt
+	(StopReason)(0),                     // 68: agentd.v1.StopReason
+	(*Interaction)(nil),                 // 69: agentd.v1.Interaction
+	(*Part)(nil),                        // 70: agentd.v1.Part
+	(*RunRequest_ExecuteRequest)(nil),   // 71: agentd.v1.RunRequest.ExecuteRequest
+	(Display_Visibility)(0),             // 72: agentd.v1.Display.Visibility
+	(*RunResponse)(nil),                 // 73: agentd.v1.RunResponse
+	(*RunRequest_ToolCallResponse)(nil), // 74: agentd.v1.RunRequest.ToolCallResponse
+	(*RunResponse_ErrorResponse)(nil),   // 75: agentd.v1.RunResponse.ErrorResponse
+	(InteractionStatus)(0),              // 76: agentd.v1.InteractionStatus
+	(*Resolution)(nil),                  // 77: agentd.v1.Resolution
+	(*ModelCallEnded)(nil),              // 78: agentd.v1.ModelCallEnded
+	(*GenerationSettings)(nil),          // 79: agentd.v1.GenerationSettings
 }
 var file_agentd_v1_sessions_proto_depIdxs = []int32{
 	0,  // 0: agentd.v1.Session.state:type_name -> agentd.v1.SessionState
-	55, // 1: agentd.v1.Session.labels:type_name -> agentd.v1.Session.LabelsEntry
-	60, // 2: agentd.v1.Session.create_time:type_name -> google.protobuf.Timestamp
-	60, // 3: agentd.v1.Session.update_time:type_name -> google.protobuf.Timestamp
-	61, // 4: agentd.v1.Session.usage:type_name -> agentd.v1.UsageSummary
+	57, // 1: agentd.v1.Session.labels:type_name -> agentd.v1.Session.LabelsEntry
+	62, // 2: agentd.v1.Session.create_time:type_name -> google.protobuf.Timestamp
+	62, // 3: agentd.v1.Session.update_time:type_name -> google.protobuf.Timestamp
+	63, // 4: agentd.v1.Session.usage:type_name -> agentd.v1.UsageSummary
 	1,  // 5: agentd.v1.Session.last_turn_status:type_name -> agentd.v1.TurnStatus
 	1,  // 6: agentd.v1.Turn.status:type_name -> agentd.v1.TurnStatus
-	62, // 7: agentd.v1.Turn.error_code:type_name -> agentd.v1.ErrorCode
-	61, // 8: agentd.v1.Turn.usage:type_name -> agentd.v1.UsageSummary
-	60, // 9: agentd.v1.Turn.create_time:type_name -> google.protobuf.Timestamp
-	60, // 10: agentd.v1.Turn.start_time:type_name -> google.protobuf.Timestamp
-	60, // 11: agentd.v1.Turn.end_time:type_name -> google.protobuf.Timestamp
-	63, // 12: agentd.v1.Turn.duration:type_name -> google.protobuf.Duration
-	64, // 13: agentd.v1.Turn.pending_tool_calls:type_name -> agentd.v1.RunResponse.ToolCallRequest
-	65, // 14: agentd.v1.Turn.receipt:type_name -> agentd.v1.CancelReceipt
-	66, // 15: agentd.v1.Turn.stop_reason:type_name -> agentd.v1.StopReason
-	67, // 16: agentd.v1.Turn.pending_interactions:type_name -> agentd.v1.Interaction
-	68, // 17: agentd.v1.Turn.parts:type_name -> agentd.v1.Part
-	56, // 18: agentd.v1.CreateSessionRequest.labels:type_name -> agentd.v1.CreateSessionRequest.LabelsEntry
+	64, // 7: agentd.v1.Turn.error_code:type_name -> agentd.v1.ErrorCode
+	63, // 8: agentd.v1.Turn.usage:type_name -> agentd.v1.UsageSummary
+	62, // 9: agentd.v1.Turn.create_time:type_name -> google.protobuf.Timestamp
+	62, // 10: agentd.v1.Turn.start_time:type_name -> google.protobuf.Timestamp
+	62, // 11: agentd.v1.Turn.end_time:type_name -> google.protobuf.Timestamp
+	65, // 12: agentd.v1.Turn.duration:type_name -> google.protobuf.Duration
+	66, // 13: agentd.v1.Turn.pending_tool_calls:type_name -> agentd.v1.RunResponse.ToolCallRequest
+	67, // 14: agentd.v1.Turn.receipt:type_name -> agentd.v1.CancelReceipt
+	68, // 15: agentd.v1.Turn.stop_reason:type_name -> agentd.v1.StopReason
+	69, // 16: agentd.v1.Turn.pending_interactions:type_name -> agentd.v1.Interaction
+	70, // 17: agentd.v1.Turn.parts:type_name -> agentd.v1.Part
+	58, // 18: agentd.v1.CreateSessionRequest.labels:type_name -> agentd.v1.CreateSessionRequest.LabelsEntry
 	2,  // 19: agentd.v1.CreateSessionResponse.session:type_name -> agentd.v1.Session
 	2,  // 20: agentd.v1.GetSessionResponse.session:type_name -> agentd.v1.Session
 	0,  // 21: agentd.v1.ListSessionsRequest.states:type_name -> agentd.v1.SessionState
-	57, // 22: agentd.v1.ListSessionsRequest.labels:type_name -> agentd.v1.ListSessionsRequest.LabelsEntry
+	59, // 22: agentd.v1.ListSessionsRequest.labels:type_name -> agentd.v1.ListSessionsRequest.LabelsEntry
 	1,  // 23: agentd.v1.ListSessionsRequest.turn_statuses:type_name -> agentd.v1.TurnStatus
-	60, // 24: agentd.v1.ListSessionsRequest.created_since:type_name -> google.protobuf.Timestamp
-	60, // 25: agentd.v1.ListSessionsRequest.created_before:type_name -> google.protobuf.Timestamp
-	60, // 26: agentd.v1.ListSessionsRequest.updated_since:type_name -> google.protobuf.Timestamp
-	60, // 27: agentd.v1.ListSessionsRequest.updated_before:type_name -> google.protobuf.Timestamp
+	62, // 24: agentd.v1.ListSessionsRequest.created_since:type_name -> google.protobuf.Timestamp
+	62, // 25: agentd.v1.ListSessionsRequest.created_before:type_name -> google.protobuf.Timestamp
+	62, // 26: agentd.v1.ListSessionsRequest.updated_since:type_name -> google.protobuf.Timestamp
+	62, // 27: agentd.v1.ListSessionsRequest.updated_before:type_name -> google.protobuf.Timestamp
 	2,  // 28: agentd.v1.ListSessionsResponse.sessions:type_name -> agentd.v1.Session
-	58, // 29: agentd.v1.UpdateSessionRequest.labels:type_name -> agentd.v1.UpdateSessionRequest.LabelsEntry
+	60, // 29: agentd.v1.UpdateSessionRequest.labels:type_name -> agentd.v1.UpdateSessionRequest.LabelsEntry
 	0,  // 30: agentd.v1.UpdateSessionRequest.state:type_name -> agentd.v1.SessionState
 	2,  // 31: agentd.v1.UpdateSessionResponse.session:type_name -> agentd.v1.Session
-	59, // 32: agentd.v1.ForkSessionRequest.labels:type_name -> agentd.v1.ForkSessionRequest.LabelsEntry
+	61, // 32: agentd.v1.ForkSessionRequest.labels:type_name -> agentd.v1.ForkSessionRequest.LabelsEntry
 	2,  // 33: agentd.v1.ForkSessionResponse.session:type_name -> agentd.v1.Session
-	69, // 34: agentd.v1.CreateTurnRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
+	71, // 34: agentd.v1.CreateTurnRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
 	3,  // 35: agentd.v1.CreateTurnResponse.turn:type_name -> agentd.v1.Turn
 	3,  // 36: agentd.v1.GetTurnResponse.turn:type_name -> agentd.v1.Turn
 	1,  // 37: agentd.v1.ListTurnsRequest.statuses:type_name -> agentd.v1.TurnStatus
-	60, // 38: agentd.v1.ListTurnsRequest.created_since:type_name -> google.protobuf.Timestamp
-	60, // 39: agentd.v1.ListTurnsRequest.created_before:type_name -> google.protobuf.Timestamp
+	62, // 38: agentd.v1.ListTurnsRequest.created_since:type_name -> google.protobuf.Timestamp
+	62, // 39: agentd.v1.ListTurnsRequest.created_before:type_name -> google.protobuf.Timestamp
 	3,  // 40: agentd.v1.ListTurnsResponse.turns:type_name -> agentd.v1.Turn
 	3,  // 41: agentd.v1.CancelTurnResponse.turn:type_name -> agentd.v1.Turn
 	3,  // 42: agentd.v1.CancelToolCallResponse.turn:type_name -> agentd.v1.Turn
-	70, // 43: agentd.v1.ListTurnEventsRequest.visibility:type_name -> agentd.v1.Display.Visibility
-	71, // 44: agentd.v1.ListTurnEventsResponse.events:type_name -> agentd.v1.RunResponse
-	70, // 45: agentd.v1.WatchTurnRequest.visibility:type_name -> agentd.v1.Display.Visibility
-	71, // 46: agentd.v1.WatchTurnResponse.event:type_name -> agentd.v1.RunResponse
-	72, // 47: agentd.v1.SubmitToolResultsRequest.results:type_name -> agentd.v1.RunRequest.ToolCallResponse
+	72, // 43: agentd.v1.ListTurnEventsRequest.visibility:type_name -> agentd.v1.Display.Visibility
+	73, // 44: agentd.v1.ListTurnEventsResponse.events:type_name -> agentd.v1.RunResponse
+	72, // 45: agentd.v1.WatchTurnRequest.visibility:type_name -> agentd.v1.Display.Visibility
+	73, // 46: agentd.v1.WatchTurnResponse.event:type_name -> agentd.v1.RunResponse
+	74, // 47: agentd.v1.SubmitToolResultsRequest.results:type_name -> agentd.v1.RunRequest.ToolCallResponse
 	32, // 48: agentd.v1.SubmitToolResultsResponse.refused:type_name -> agentd.v1.RefusedToolResult
 	3,  // 49: agentd.v1.SubmitToolResultsResponse.turn:type_name -> agentd.v1.Turn
-	73, // 50: agentd.v1.RefusedToolResult.error:type_name -> agentd.v1.RunResponse.ErrorResponse
-	67, // 51: agentd.v1.GetInteractionResponse.interaction:type_name -> agentd.v1.Interaction
-	74, // 52: agentd.v1.ListInteractionsRequest.statuses:type_name -> agentd.v1.InteractionStatus
-	67, // 53: agentd.v1.ListInteractionsResponse.interactions:type_name -> agentd.v1.Interaction
-	75, // 54: agentd.v1.ResolveInteractionRequest.resolution:type_name -> agentd.v1.Resolution
-	67, // 55: agentd.v1.ResolveInteractionResponse.interaction:type_name -> agentd.v1.Interaction
+	75, // 50: agentd.v1.RefusedToolResult.error:type_name -> agentd.v1.RunResponse.ErrorResponse
+	69, // 51: agentd.v1.GetInteractionResponse.interaction:type_name -> agentd.v1.Interaction
+	76, // 52: agentd.v1.ListInteractionsRequest.statuses:type_name -> agentd.v1.InteractionStatus
+	69, // 53: agentd.v1.ListInteractionsResponse.interactions:type_name -> agentd.v1.Interaction
+	77, // 54: agentd.v1.ResolveInteractionRequest.resolution:type_name -> agentd.v1.Resolution
+	69, // 55: agentd.v1.ResolveInteractionResponse.interaction:type_name -> agentd.v1.Interaction
 	41, // 56: agentd.v1.GetCapabilitiesResponse.providers:type_name -> agentd.v1.Provider
-	63, // 57: agentd.v1.GetCapabilitiesResponse.retention:type_name -> google.protobuf.Duration
+	65, // 57: agentd.v1.GetCapabilitiesResponse.retention:type_name -> google.protobuf.Duration
 	44, // 58: agentd.v1.ListModelsResponse.models:type_name -> agentd.v1.Model
 	45, // 59: agentd.v1.Model.price:type_name -> agentd.v1.ModelPrice
-	46, // 60: agentd.v1.Model.capabilities:type_name -> agentd.v1.ModelCapabilities
-	45, // 61: agentd.v1.ModelPrice.long:type_name -> agentd.v1.ModelPrice
-	49, // 62: agentd.v1.ListModelCallsResponse.calls:type_name -> agentd.v1.ModelCallDetails
-	76, // 63: agentd.v1.ModelCallDetails.call:type_name -> agentd.v1.ModelCallEnded
-	77, // 64: agentd.v1.ModelCallDetails.generation:type_name -> agentd.v1.GenerationSettings
-	52, // 65: agentd.v1.ListSharedStateResponse.entries:type_name -> agentd.v1.SharedStateEntry
-	4,  // 66: agentd.v1.SessionService.CreateSession:input_type -> agentd.v1.CreateSessionRequest
-	6,  // 67: agentd.v1.SessionService.GetSession:input_type -> agentd.v1.GetSessionRequest
-	8,  // 68: agentd.v1.SessionService.ListSessions:input_type -> agentd.v1.ListSessionsRequest
-	10, // 69: agentd.v1.SessionService.UpdateSession:input_type -> agentd.v1.UpdateSessionRequest
-	12, // 70: agentd.v1.SessionService.DeleteSession:input_type -> agentd.v1.DeleteSessionRequest
-	14, // 71: agentd.v1.SessionService.ForkSession:input_type -> agentd.v1.ForkSessionRequest
-	16, // 72: agentd.v1.SessionService.CreateTurn:input_type -> agentd.v1.CreateTurnRequest
-	18, // 73: agentd.v1.SessionService.GetTurn:input_type -> agentd.v1.GetTurnRequest
-	20, // 74: agentd.v1.SessionService.ListTurns:input_type -> agentd.v1.ListTurnsRequest
-	22, // 75: agentd.v1.SessionService.CancelTurn:input_type -> agentd.v1.CancelTurnRequest
-	24, // 76: agentd.v1.SessionService.CancelToolCall:input_type -> agentd.v1.CancelToolCallRequest
-	26, // 77: agentd.v1.SessionService.ListTurnEvents:input_type -> agentd.v1.ListTurnEventsRequest
-	28, // 78: agentd.v1.SessionService.WatchTurn:input_type -> agentd.v1.WatchTurnRequest
-	30, // 79: agentd.v1.SessionService.SubmitToolResults:input_type -> agentd.v1.SubmitToolResultsRequest
-	33, // 80: agentd.v1.SessionService.GetInteraction:input_type -> agentd.v1.GetInteractionRequest
-	35, // 81: agentd.v1.SessionService.ListInteractions:input_type -> agentd.v1.ListInteractionsRequest
-	37, // 82: agentd.v1.SessionService.ResolveInteraction:input_type -> agentd.v1.ResolveInteractionRequest
-	47, // 83: agentd.v1.SessionService.ListModelCalls:input_type -> agentd.v1.ListModelCallsRequest
-	39, // 84: agentd.v1.SessionService.GetCapabilities:input_type -> agentd.v1.GetCapabilitiesRequest
-	50, // 85: agentd.v1.SessionService.ListSharedState:input_type -> agentd.v1.ListSharedStateRequest
-	53, // 86: agentd.v1.SessionService.RemoveSharedState:input_type -> agentd.v1.RemoveSharedStateRequest
-	42, // 87: agentd.v1.SessionService.ListModels:input_type -> agentd.v1.ListModelsRequest
-	5,  // 88: agentd.v1.SessionService.CreateSession:output_type -> agentd.v1.CreateSessionResponse
-	7,  // 89: agentd.v1.SessionService.GetSession:output_type -> agentd.v1.GetSessionResponse
-	9,  // 90: agentd.v1.SessionService.ListSessions:output_type -> agentd.v1.ListSessionsResponse
-	11, // 91: agentd.v1.SessionService.UpdateSession:output_type -> agentd.v1.UpdateSessionResponse
-	13, // 92: agentd.v1.SessionService.DeleteSession:output_type -> agentd.v1.DeleteSessionResponse
-	15, // 93: agentd.v1.SessionService.ForkSession:output_type -> agentd.v1.ForkSessionResponse
-	17, // 94: agentd.v1.SessionService.CreateTurn:output_type -> agentd.v1.CreateTurnResponse
-	19, // 95: agentd.v1.SessionService.GetTurn:output_type -> agentd.v1.GetTurnResponse
-	21, // 96: agentd.v1.SessionService.ListTurns:output_type -> agentd.v1.ListTurnsResponse
-	23, // 97: agentd.v1.SessionService.CancelTurn:output_type -> agentd.v1.CancelTurnResponse
-	25, // 98: agentd.v1.SessionService.CancelToolCall:output_type -> agentd.v1.CancelToolCallResponse
-	27, // 99: agentd.v1.SessionService.ListTurnEvents:output_type -> agentd.v1.ListTurnEventsResponse
-	29, // 100: agentd.v1.SessionService.WatchTurn:output_type -> agentd.v1.WatchTurnResponse
-	31, // 101: agentd.v1.SessionService.SubmitToolResults:output_type -> agentd.v1.SubmitToolResultsResponse
-	34, // 102: agentd.v1.SessionService.GetInteraction:output_type -> agentd.v1.GetInteractionResponse
-	36, // 103: agentd.v1.SessionService.ListInteractions:output_type -> agentd.v1.ListInteractionsResponse
-	38, // 104: agentd.v1.SessionService.ResolveInteraction:output_type -> agentd.v1.ResolveInteractionResponse
-	48, // 105: agentd.v1.SessionService.ListModelCalls:output_type -> agentd.v1.ListModelCallsResponse
-	40, // 106: agentd.v1.SessionService.GetCapabilities:output_type -> agentd.v1.GetCapabilitiesResponse
-	51, // 107: agentd.v1.SessionService.ListSharedState:output_type -> agentd.v1.ListSharedStateResponse
-	54, // 108: agentd.v1.SessionService.RemoveSharedState:output_type -> agentd.v1.RemoveSharedStateResponse
-	43, // 109: agentd.v1.SessionService.ListModels:output_type -> agentd.v1.ListModelsResponse
-	88, // [88:110] is the sub-list for method output_type
-	66, // [66:88] is the sub-list for method input_type
-	66, // [66:66] is the sub-list for extension type_name
-	66, // [66:66] is the sub-list for extension extendee
-	0,  // [0:66] is the sub-list for field type_name
+	48, // 60: agentd.v1.Model.capabilities:type_name -> agentd.v1.ModelCapabilities
+	46, // 61: agentd.v1.ModelPrice.tiers:type_name -> agentd.v1.PriceTier
+	47, // 62: agentd.v1.PriceTier.cache_writes:type_name -> agentd.v1.CacheWritePrice
+	65, // 63: agentd.v1.CacheWritePrice.ttl:type_name -> google.protobuf.Duration
+	51, // 64: agentd.v1.ListModelCallsResponse.calls:type_name -> agentd.v1.ModelCallDetails
+	78, // 65: agentd.v1.ModelCallDetails.call:type_name -> agentd.v1.ModelCallEnded
+	79, // 66: agentd.v1.ModelCallDetails.generation:type_name -> agentd.v1.GenerationSettings
+	54, // 67: agentd.v1.ListSharedStateResponse.entries:type_name -> agentd.v1.SharedStateEntry
+	4,  // 68: agentd.v1.SessionService.CreateSession:input_type -> agentd.v1.CreateSessionRequest
+	6,  // 69: agentd.v1.SessionService.GetSession:input_type -> agentd.v1.GetSessionRequest
+	8,  // 70: agentd.v1.SessionService.ListSessions:input_type -> agentd.v1.ListSessionsRequest
+	10, // 71: agentd.v1.SessionService.UpdateSession:input_type -> agentd.v1.UpdateSessionRequest
+	12, // 72: agentd.v1.SessionService.DeleteSession:input_type -> agentd.v1.DeleteSessionRequest
+	14, // 73: agentd.v1.SessionService.ForkSession:input_type -> agentd.v1.ForkSessionRequest
+	16, // 74: agentd.v1.SessionService.CreateTurn:input_type -> agentd.v1.CreateTurnRequest
+	18, // 75: agentd.v1.SessionService.GetTurn:input_type -> agentd.v1.GetTurnRequest
+	20, // 76: agentd.v1.SessionService.ListTurns:input_type -> agentd.v1.ListTurnsRequest
+	22, // 77: agentd.v1.SessionService.CancelTurn:input_type -> agentd.v1.CancelTurnRequest
+	24, // 78: agentd.v1.SessionService.CancelToolCall:input_type -> agentd.v1.CancelToolCallRequest
+	26, // 79: agentd.v1.SessionService.ListTurnEvents:input_type -> agentd.v1.ListTurnEventsRequest
+	28, // 80: agentd.v1.SessionService.WatchTurn:input_type -> agentd.v1.WatchTurnRequest
+	30, // 81: agentd.v1.SessionService.SubmitToolResults:input_type -> agentd.v1.SubmitToolResultsRequest
+	33, // 82: agentd.v1.SessionService.GetInteraction:input_type -> agentd.v1.GetInteractionRequest
+	35, // 83: agentd.v1.SessionService.ListInteractions:input_type -> agentd.v1.ListInteractionsRequest
+	37, // 84: agentd.v1.SessionService.ResolveInteraction:input_type -> agentd.v1.ResolveInteractionRequest
+	49, // 85: agentd.v1.SessionService.ListModelCalls:input_type -> agentd.v1.ListModelCallsRequest
+	39, // 86: agentd.v1.SessionService.GetCapabilities:input_type -> agentd.v1.GetCapabilitiesRequest
+	52, // 87: agentd.v1.SessionService.ListSharedState:input_type -> agentd.v1.ListSharedStateRequest
+	55, // 88: agentd.v1.SessionService.RemoveSharedState:input_type -> agentd.v1.RemoveSharedStateRequest
+	42, // 89: agentd.v1.SessionService.ListModels:input_type -> agentd.v1.ListModelsRequest
+	5,  // 90: agentd.v1.SessionService.CreateSession:output_type -> agentd.v1.CreateSessionResponse
+	7,  // 91: agentd.v1.SessionService.GetSession:output_type -> agentd.v1.GetSessionResponse
+	9,  // 92: agentd.v1.SessionService.ListSessions:output_type -> agentd.v1.ListSessionsResponse
+	11, // 93: agentd.v1.SessionService.UpdateSession:output_type -> agentd.v1.UpdateSessionResponse
+	13, // 94: agentd.v1.SessionService.DeleteSession:output_type -> agentd.v1.DeleteSessionResponse
+	15, // 95: agentd.v1.SessionService.ForkSession:output_type -> agentd.v1.ForkSessionResponse
+	17, // 96: agentd.v1.SessionService.CreateTurn:output_type -> agentd.v1.CreateTurnResponse
+	19, // 97: agentd.v1.SessionService.GetTurn:output_type -> agentd.v1.GetTurnResponse
+	21, // 98: agentd.v1.SessionService.ListTurns:output_type -> agentd.v1.ListTurnsResponse
+	23, // 99: agentd.v1.SessionService.CancelTurn:output_type -> agentd.v1.CancelTurnResponse
+	25, // 100: agentd.v1.SessionService.CancelToolCall:output_type -> agentd.v1.CancelToolCallResponse
+	27, // 101: agentd.v1.SessionService.ListTurnEvents:output_type -> agentd.v1.ListTurnEventsResponse
+	29, // 102: agentd.v1.SessionService.WatchTurn:output_type -> agentd.v1.WatchTurnResponse
+	31, // 103: agentd.v1.SessionService.SubmitToolResults:output_type -> agentd.v1.SubmitToolResultsResponse
+	34, // 104: agentd.v1.SessionService.GetInteraction:output_type -> agentd.v1.GetInteractionResponse
+	36, // 105: agentd.v1.SessionService.ListInteractions:output_type -> agentd.v1.ListInteractionsResponse
+	38, // 106: agentd.v1.SessionService.ResolveInteraction:output_type -> agentd.v1.ResolveInteractionResponse
+	50, // 107: agentd.v1.SessionService.ListModelCalls:output_type -> agentd.v1.ListModelCallsResponse
+	40, // 108: agentd.v1.SessionService.GetCapabilities:output_type -> agentd.v1.GetCapabilitiesResponse
+	53, // 109: agentd.v1.SessionService.ListSharedState:output_type -> agentd.v1.ListSharedStateResponse
+	56, // 110: agentd.v1.SessionService.RemoveSharedState:output_type -> agentd.v1.RemoveSharedStateResponse
+	43, // 111: agentd.v1.SessionService.ListModels:output_type -> agentd.v1.ListModelsResponse
+	90, // [90:112] is the sub-list for method output_type
+	68, // [68:90] is the sub-list for method input_type
+	68, // [68:68] is the sub-list for extension type_name
+	68, // [68:68] is the sub-list for extension extendee
+	0,  // [0:68] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_sessions_proto_init() }
@@ -4425,14 +4514,14 @@ func file_agentd_v1_sessions_proto_init() {
 	file_agentd_v1_sessions_proto_msgTypes[12].OneofWrappers = []any{}
 	file_agentd_v1_sessions_proto_msgTypes[24].OneofWrappers = []any{}
 	file_agentd_v1_sessions_proto_msgTypes[26].OneofWrappers = []any{}
-	file_agentd_v1_sessions_proto_msgTypes[43].OneofWrappers = []any{}
+	file_agentd_v1_sessions_proto_msgTypes[44].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_sessions_proto_rawDesc), len(file_agentd_v1_sessions_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   58,
+			NumMessages:   60,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
