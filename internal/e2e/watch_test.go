@@ -113,7 +113,7 @@ func TestWatchQueuedTurn(t *testing.T) {
 	}
 	notice := func(m *agentdv1.RunResponse) bool { return m.GetToolCallAnnounced().GetToolName() == "two" }
 	running := watch(nil, notice)
-	if len(running) == 0 || running[0] != "TurnQueued_" {
+	if len(running) == 0 || running[0] != "TurnQueued" {
 		t.Errorf("a turn that runs begins with %v", running)
 	}
 	if _, err := c.CancelTurn(t.Context(), connect.NewRequest(&agentdv1.CancelTurnRequest{SessionId: second.GetSessionId(), TurnId: second.GetId()})); err != nil {
