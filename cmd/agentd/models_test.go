@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -44,8 +45,11 @@ Context in tokens. List prices of DAYS, in dollars per million tokens, in bracke
 		if m["name"] != "claude-9-golden" {
 			continue
 		}
-		price, _ := m["price"].(map[string]any)
-		if price["cacheWrite"] != 3.75 || price["cacheWriteHour"] != 6.0 || price["date"] != "2026-10-10" {
+		want := map[string]any{"date": "2026-10-10", "tiers": []any{map[string]any{
+			"input": 3.0, "cached": 0.3, "output": 15.0,
+			"cacheWrites": []any{map[string]any{"price": 3.75}, map[string]any{"ttl": "3600s", "price": 6.0}},
+		}}}
+		if !reflect.DeepEqual(m["price"], want) {
 			t.Errorf("as JSON %v", m)
 		}
 		return
