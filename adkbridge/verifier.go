@@ -241,6 +241,9 @@ func (v *verifier) compare(t *turn, l loggedEvent, ev *adksession.Event, m *meta
 	}
 	t.setOutput(ev, m)
 	t.setBeside(ev)
+	if len(l.ev.CustomMetadata.Agentd.To) > 0 { // logs of before do not say it
+		t.setTransfer(ev, m)
+	}
 	again := *ev
 	if full := v.ended == nil || v.ended.Code == codeLimit; full && t.keysRefused(ev, m, l.ev) != nil {
 		again.Actions.StateDelta = nil
