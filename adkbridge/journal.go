@@ -49,6 +49,7 @@ func (j *journal) AppendEvent(ctx context.Context, _ adksession.Session, ev *adk
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+	ev.InvocationID = j.t.run.TurnID() // ADK has its own before every id, see uuids
 	m, ok := j.t.metaOf(ev)
 	if !ok {
 		return nil // ADK's own bookkeeping; nothing in it is part of the history

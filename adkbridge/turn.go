@@ -225,7 +225,7 @@ func (t *turn) play(ctx context.Context, r *Runner) (err error) {
 }
 
 // uuids provides ADK with ids. The first one it asks for becomes the invocation
-// id, after "e-": the turn's id.
+// id, after "e-": the turn's id, unless that begins otherwise.
 func uuids(turnID string) func() string {
 	var once sync.Once
 	return func() string {

@@ -67,12 +67,9 @@ func (c *Client) prepareAttach(sessionID string, opts []RunOption) (*agentdv1.Ru
 		return nil, nil, err
 	}
 	maps.Copy(rc.available, w.used)
-	rc.offered = protosOf(rc.available)
-	execute := &agentdv1.RunRequest_ExecuteRequest{SessionId: &sessionID, Tools: rc.offered, AfterSeq: rc.after, Observe: rc.observe}
-	if rc.turnID != "" {
-		execute.TurnId = &rc.turnID
-	}
-	req := &agentdv1.RunRequest{Request: &agentdv1.RunRequest_Execute{Execute: execute}}
+	rc.offered = slices.Sorted(maps.Keys(rc.available))
+	attach := &agentdv1.AttachRequest{SessionId: sessionID, TurnId: rc.turnID, AfterSeq: rc.after, ToolNames: rc.offered, Observe: rc.observe}
+	req := &agentdv1.RunRequest{Request: &agentdv1.RunRequest_Attach{Attach: attach}}
 	if err := c.checkMessage(req); err != nil {
 		return nil, nil, err
 	}

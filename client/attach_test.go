@@ -88,16 +88,12 @@ func TestAttachOffersTools(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			notes := watch(t, c, append(test.opts, client.WithOpenAIAPIKey("k"), client.WithAfterSeq(40), client.WithInitialState(map[string]int{"a": 1}))...)
-			execute := l.streams[len(l.streams)-1].execute
-			var names []string
-			for _, tool := range execute.GetTools() {
-				names = append(names, tool.GetName())
-			}
-			if got := strings.Join(names, " "); got != test.want {
+			at := l.streams[len(l.streams)-1].attach
+			if got := strings.Join(at.GetToolNames(), " "); got != test.want {
 				t.Errorf("offered %q, want %q", got, test.want)
 			}
-			if execute.GetAfterSeq() != 40 || execute.GetSessionId() != session || execute.GetUserPrompt() != "" || execute.GetInitialState() != nil {
-				t.Errorf("sent %v", execute)
+			if at.GetAfterSeq() != 40 || at.GetSessionId() != session || at.GetTurnId() != "" {
+				t.Errorf("sent %v", at)
 			}
 			if test.want == "" && !slices.Contains(notes, "50 turn notice c1") {
 				t.Errorf("no notice in %q", notes)
@@ -160,7 +156,7 @@ func TestAttachRunsATurnOfAnotherClient(t *testing.T) {
 func starts(t *testing.T, l *turnLog) {
 	t.Helper()
 	prompt := &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "go"}
-	l.enter(prompt, "")
+	l.enter(&agentdv1.RunRequest{Request: &agentdv1.RunRequest_Execute{Execute: prompt}}, "")
 	l.mu.Lock()
 	l.streams = nil
 	l.mu.Unlock()

@@ -115,7 +115,7 @@ func TestBudgetsAreSent(t *testing.T) {
 	if want := (&agentdv1.Budget{ModelCalls: 1, Tokens: 2, CostUsd: 0.5, WallTime: durationpb.New(time.Minute)}); !proto.Equal(ex.GetSessionBudget(), want) {
 		t.Errorf("session: sent %v", ex.GetSessionBudget())
 	}
-	if ex.GetOnBusy() != 0 || ex.GetToolTimeout() != nil || ex.TurnId != nil {
+	if ex.GetOnBusy() != 0 || ex.GetToolTimeout() != nil || ex.GetTurnId() != "" {
 		t.Errorf("sent %v", ex)
 	}
 }

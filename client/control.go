@@ -9,7 +9,8 @@ import (
 
 // Control ends or cancels the run to which [WithControl] gave it, from any
 // goroutine. The zero value is ready for use; it serves one run at a time. What
-// it asks for outlives a lost connection: it is asked again on the next one.
+// it asks for outlives a lost connection: it is asked again on the next one. With a
+// run that observes (see [Observe]) each method returns FAILED_PRECONDITION.
 type Control struct {
 	mu  sync.Mutex // protects run
 	run *run       // nil: none is running
@@ -53,6 +54,9 @@ func (c *Control) send(msg *agentdv1.RunRequest, ends bool) error {
 	c.mu.Unlock()
 	if r == nil {
 		return errors.New("client.Control: no run is going on")
+	}
+	if r.rc.observe {
+		return errorf(ErrPrecondition, "client.Control: a run that observes only watches; attach without client.Observe to change the turn")
 	}
 	if ends {
 		return r.ask(msg)

@@ -157,8 +157,8 @@ type wires struct {
 	mu    sync.Mutex // protects the fields below
 	open  []net.Conn
 	away  bool
-	addr  string                                // of the daemon; "": it has none
-	execs []*agentdv1.RunRequest_ExecuteRequest // what the streams began with
+	addr  string                 // of the daemon; "": it has none
+	first []*agentdv1.RunRequest // what the streams began with
 }
 
 // client returns a client of the daemon, which reconnects at once.
@@ -216,14 +216,14 @@ func (w *wires) lead(addr string) {
 	w.addr = addr
 }
 
-// last returns what the last stream began with.
-func (w *wires) last() *agentdv1.RunRequest_ExecuteRequest {
+// last returns what the last stream has attached with; nil if it has not.
+func (w *wires) last() *agentdv1.AttachRequest {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.execs) == 0 {
+	if len(w.first) == 0 {
 		return nil
 	}
-	return w.execs[len(w.execs)-1]
+	return w.first[len(w.first)-1].GetAttach()
 }
 
 func (w *wires) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc { return next }
@@ -245,9 +245,9 @@ type tapped struct {
 }
 
 func (c *tapped) Send(m any) error {
-	if ex := m.(*agentdv1.RunRequest).GetExecute(); ex != nil {
+	if req := m.(*agentdv1.RunRequest); req.GetExecute() != nil || req.GetAttach() != nil {
 		c.w.mu.Lock()
-		c.w.execs = append(c.w.execs, ex)
+		c.w.first = append(c.w.first, req)
 		c.w.mu.Unlock()
 	}
 	return c.StreamingClientConn.Send(m)

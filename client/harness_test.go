@@ -29,7 +29,8 @@ type script func(ctx context.Context, s *peer) error
 // peer is the fake server's end of a stream.
 type peer struct {
 	stream  *connect.BidiStream[agentdv1.RunRequest, agentdv1.RunResponse]
-	execute *agentdv1.RunRequest_ExecuteRequest
+	execute *agentdv1.RunRequest_ExecuteRequest // nil: it attaches
+	attach  *agentdv1.AttachRequest
 }
 
 func (f script) Run(ctx context.Context, stream *connect.BidiStream[agentdv1.RunRequest, agentdv1.RunResponse]) error {
@@ -37,9 +38,9 @@ func (f script) Run(ctx context.Context, stream *connect.BidiStream[agentdv1.Run
 	if err != nil {
 		return err
 	}
-	s := &peer{stream: stream, execute: first.GetExecute()}
-	if s.execute == nil {
-		return s.fail(agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST, "execute must come first", false)
+	s := &peer{stream: stream, execute: first.GetExecute(), attach: first.GetAttach()}
+	if s.execute == nil && s.attach == nil {
+		return s.fail(agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST, "execute or attach must come first", false)
 	}
 	if err := f(ctx, s); err != nil && !errors.Is(err, io.EOF) {
 		return err

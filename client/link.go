@@ -40,7 +40,7 @@ func (r *run) open(first *agentdv1.RunRequest) *link {
 	l := &link{
 		run:      r,
 		attaches: first != r.first || r.rc.attach,
-		named:    first.GetExecute().TurnId != nil,
+		named:    first.GetAttach().GetTurnId() != "",
 		opened:   time.Now(),
 		sent:     make(chan struct{}),
 		parted:   make(chan struct{}),

@@ -58,14 +58,14 @@ func TestWatchersResolveNothing(t *testing.T) {
 			other, w := s.client(t, opts...)
 			watch := follow(other.Attach(t.Context(), id, tc.watch...))
 			watch.until(t, isAsked)
-			if first := w.last(); first.GetObserve() != tc.observe || len(first.GetTools()) > 0 {
+			if first := w.last(); first.GetObserve() != tc.observe || len(first.GetToolNames()) > 0 {
 				t.Errorf("the watcher attached with %v", first)
 			}
 			w.cut()
 			w.mend()
 			q.says <- said{Resolution: approves("")}
 			watch.until(t, isSettled)
-			if again := w.last(); again.AfterSeq == nil || again.GetObserve() != tc.observe {
+			if again := w.last(); again == nil || again.AfterSeq == nil || again.GetObserve() != tc.observe {
 				t.Errorf("the watcher came back with %v", again)
 			}
 			if call := s.says(t, "done"); !slices.Equal(call.told, []string{`{"output":"paid 100"}`}) {

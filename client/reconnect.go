@@ -186,13 +186,10 @@ func (r *run) pause(out *outage, failure *Error) bool {
 
 // attachRequest returns the first message of a stream on which the run goes on.
 func (r *run) attachRequest() *agentdv1.RunRequest {
-	execute := &agentdv1.RunRequest_ExecuteRequest{SessionId: r.session.Load(), Tools: r.rc.offered, Observe: r.rc.observe}
+	attach := &agentdv1.AttachRequest{SessionId: *r.session.Load(), TurnId: r.turn, ToolNames: r.rc.offered, Observe: r.rc.observe}
 	if r.cursor > 0 || r.rc.after != nil {
 		cursor := r.cursor
-		execute.AfterSeq = &cursor
+		attach.AfterSeq = &cursor
 	}
-	if r.turn != "" {
-		execute.TurnId = new(r.turn)
-	}
-	return &agentdv1.RunRequest{Request: &agentdv1.RunRequest_Execute{Execute: execute}}
+	return &agentdv1.RunRequest{Request: &agentdv1.RunRequest_Attach{Attach: attach}}
 }

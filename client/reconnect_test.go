@@ -138,8 +138,8 @@ func TestCutAtEveryMessage(t *testing.T) {
 			if l.starts != 1 || len(l.streams) != 2 {
 				t.Errorf("%d starts, %d streams", l.starts, len(l.streams))
 			}
-			second := l.streams[1].execute
-			if second.GetSessionId() != session || second.GetAgent() != nil || second.AfterSeq == nil || second.GetTurnId() != "turn" || len(second.GetTools()) != 1 {
+			second := l.streams[1].attach
+			if second.GetSessionId() != session || second.AfterSeq == nil || second.GetTurnId() != "turn" || len(second.GetToolNames()) != 1 {
 				t.Errorf("attached with %v", second)
 			}
 		})

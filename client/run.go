@@ -106,7 +106,9 @@ func (c *Client) startRun(ctx context.Context, req *agentdv1.RunRequest, rc *run
 	if rc.after != nil {
 		r.cursor = *rc.after
 	}
-	r.turn = rc.turnID
+	if rc.attach {
+		r.turn = rc.turnID
+	}
 	r.session.Store(&rc.sessionID)
 	r.tools = newToolRunner(ctx, r)
 	r.asks = newPrompts(ctx, r)

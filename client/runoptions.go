@@ -21,7 +21,7 @@ type runConfig struct {
 	concurrency int
 	control     *Control
 	after       *int64 // of an attach
-	turnID      string // of an attach
+	turnID      string // to follow, or of a Run: of the new turn
 	observe     bool   // of an attach
 	toolTimeout time.Duration
 	instruction string
@@ -41,7 +41,7 @@ type runConfig struct {
 
 	attach    bool             // the turn is not this run's own; filled in by prepare
 	available map[string]*tool // what calls may name; filled in by prepare
-	offered   []*agentdv1.Tool // what a stream that attaches offers; filled in by prepare
+	offered   []string         // names of the tools that a stream which attaches offers; filled in by prepare
 	err       error            // the first wrong option
 }
 
@@ -161,6 +161,10 @@ func WithAfterSeq(seq int64) RunOption {
 // [Event].TurnID of the event whose Seq [WithAfterSeq] has, or of [Queued]. The
 // turn may wait for its start, be running, or be over if its end comes after
 // that position; otherwise the run fails with INVALID_REQUEST.
+//
+// It has [Client.Run] start its turn under this id: 1 to 128 of A-Z, a-z, 0-9 and
+// . _ : @ -, a letter or a digit first. If the session has a turn of that id, the run
+// fails with CONFLICT, unless [WithIdempotencyKey] makes it the same run.
 func WithTurnID(id string) RunOption {
 	return func(c *runConfig) {
 		if id == "" || len(id) > maxTurnID {
@@ -203,8 +207,7 @@ func WithIdempotencyKey(key string) RunOption {
 // suspended turn nor keeps one from being suspended, or cancelled by
 // [WithOnDisconnect]. All tools, and prompters of the client and of
 // [WithRunDefaults], are left out; [WithRunPrompter] among the options of the same
-// Attach is refused. [Control] ends and cancels the turn nevertheless: that is
-// asked for by name.
+// Attach is refused, and so is what [Control] asks for.
 func Observe() RunOption {
 	return func(c *runConfig) { c.observe = true }
 }

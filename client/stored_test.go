@@ -107,8 +107,8 @@ func TestAnswerThatWasNotTakenIsSentAgain(t *testing.T) {
 			if err := s.send(started()); err != nil {
 				return err
 			}
-		} else if s.execute.GetUserPrompt() != "" || s.execute.GetAfterSeq() != 20 {
-			return fmt.Errorf("stream %d begins with %v", stream, s.execute)
+		} else if s.attach.GetAfterSeq() != 20 {
+			return fmt.Errorf("stream %d begins with %v and %v", stream, s.execute, s.attach)
 		}
 		if err := s.send(placed(20, callMsg("c", "work"))); err != nil {
 			return err
@@ -251,8 +251,8 @@ func TestSessionOrNew(t *testing.T) {
 	if _, err := c.Do(t.Context(), llm(), "hi", client.WithSessionOrNew("mine")); err != nil {
 		t.Fatal(err)
 	}
-	first, second := l.streams[0].execute, l.streams[1].execute
-	if !first.GetCreate() || first.GetSessionId() != "mine" || second.GetCreate() {
+	first, second := l.streams[0].execute, l.streams[1].attach
+	if !first.GetCreate() || first.GetSessionId() != "mine" || second.GetSessionId() != session {
 		t.Errorf("sent %v, then %v", first, second)
 	}
 	if _, err := c.Do(t.Context(), llm(), "hi", client.WithSessionOrNew("")); !errors.Is(err, client.ErrInvalidRequest) {

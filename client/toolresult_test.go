@@ -62,11 +62,12 @@ func TestCallThatSomebodyElseAnswers(t *testing.T) {
 	mine := follow(c.Run(t.Context(), actor("door"), "go"))
 	s.next(t).gets(t, reply{calls: []string{"door"}})
 	id := mine.until(t, isStarted).Started.SessionID
-	call := mine.until(t, isToolCall).ToolCall
+	asked := mine.until(t, isToolCall)
+	call := asked.ToolCall
 	await(t, door.asked, "call of the tool")
 	sessions := agentdv1connect.NewSessionServiceClient(s.d.HTTPClient(), s.d.URL)
 	submitted, err := sessions.SubmitToolResults(t.Context(), connect.NewRequest(&agentdv1.SubmitToolResultsRequest{
-		SessionId: id, Results: []*agentdv1.RunRequest_ToolCallResponse{{
+		SessionId: id, TurnId: asked.TurnID, Results: []*agentdv1.RunRequest_ToolCallResponse{{
 			ToolCallId: call.ID, Result: &agentdv1.RunRequest_ToolCallResponse_Error{Error: "locked"},
 		}},
 	}))

@@ -30,9 +30,9 @@ func (c *Client) prepare(agent *agentdv1.Agent, prompt string, opts []RunOption)
 	if err != nil {
 		return nil, nil, err
 	}
-	if rc.after != nil || rc.turnID != "" || rc.observe {
+	if rc.after != nil || rc.observe {
 		return nil, nil, errorf(ErrInvalidRequest,
-			"client.WithAfterSeq, client.WithTurnID, client.Observe and client.WithoutTools are options of client.Attach, not of Run")
+			"client.WithAfterSeq, client.Observe and client.WithoutTools are options of client.Attach, not of Run")
 	}
 	if !rc.hasPrompter {
 		rc.prompter = c.cfg.prompter
@@ -68,9 +68,11 @@ func (c *Client) prepare(agent *agentdv1.Agent, prompt string, opts []RunOption)
 		execute.Tools = protosOf(w.used)
 	}
 	maps.Copy(available, w.used)
-	if rc.offered = execute.Tools; agent == nil {
-		rc.offered = protosOf(available)
+	offered := w.used
+	if agent == nil {
+		offered = available
 	}
+	rc.offered = slices.Sorted(maps.Keys(offered))
 	rc.available = available
 	req := &agentdv1.RunRequest{Request: &agentdv1.RunRequest_Execute{Execute: execute}}
 	if err := c.checkMessage(req); err != nil {
@@ -93,6 +95,7 @@ func (c *runConfig) request(prompt string) *agentdv1.RunRequest_ExecuteRequest {
 		UserParts:      c.parts,
 		RawPayloads:    c.rawPayloads,
 		Create:         c.create,
+		TurnId:         c.turnID,
 		Instruction:    c.instruction,
 		IdempotencyKey: cmp.Or(c.idempotencyKey, rand.Text()),
 	}

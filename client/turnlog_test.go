@@ -53,7 +53,8 @@ type entry struct {
 
 // streamRecord is what the server saw of one stream.
 type streamRecord struct {
-	execute    *agentdv1.RunRequest_ExecuteRequest
+	execute    *agentdv1.RunRequest_ExecuteRequest // nil: it attaches
+	attach     *agentdv1.AttachRequest
 	key        string
 	halfClosed bool
 	done       chan struct{} // closed when nothing more is received
@@ -174,10 +175,11 @@ func (l *turnLog) answer(m *agentdv1.RunRequest_ToolCallResponse) {
 }
 
 // enter notes a stream and starts the turn if the stream does.
-func (l *turnLog) enter(execute *agentdv1.RunRequest_ExecuteRequest, key string) (int, *streamRecord) {
+func (l *turnLog) enter(first *agentdv1.RunRequest, key string) (int, *streamRecord) {
+	execute := first.GetExecute()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	rec := &streamRecord{execute: execute, key: key, done: make(chan struct{})}
+	rec := &streamRecord{execute: execute, attach: first.GetAttach(), key: key, done: make(chan struct{})}
 	l.streams = append(l.streams, rec)
 	if execute.GetUserPrompt() != "" && (l.starts == 0 || execute.GetIdempotencyKey() != l.startedBy) {
 		l.starts++
@@ -227,9 +229,9 @@ func (l *turnLog) Run(ctx context.Context, stream *connect.BidiStream[agentdv1.R
 	if err != nil {
 		return err
 	}
-	n, rec := l.enter(first.GetExecute(), stream.RequestHeader().Get("X-Agentd-Gemini-Api-Key"))
+	n, rec := l.enter(first, stream.RequestHeader().Get("X-Agentd-Gemini-Api-Key"))
 	if l.hook != nil {
-		if handled, err := l.hook(ctx, n, &peer{stream: stream, execute: first.GetExecute()}); handled {
+		if handled, err := l.hook(ctx, n, &peer{stream: stream, execute: first.GetExecute(), attach: first.GetAttach()}); handled {
 			close(rec.done)
 			return err
 		}
@@ -271,7 +273,7 @@ func (l *turnLog) write(ctx context.Context, stream *connect.BidiStream[agentdv1
 	l.mu.Lock()
 	rec := l.streams[n-1]
 	l.mu.Unlock()
-	pos, sent := rec.execute.GetAfterSeq(), 0
+	pos, sent := rec.attach.GetAfterSeq(), 0
 	send := func(m *agentdv1.RunResponse, replayed bool) error {
 		if l.cut != nil && l.cut(n, sent) {
 			panic(http.ErrAbortHandler)
@@ -281,7 +283,8 @@ func (l *turnLog) write(ctx context.Context, stream *connect.BidiStream[agentdv1
 		m.Replayed = replayed
 		return stream.Send(m)
 	}
-	if len(rec.execute.GetTools()) > 0 {
+	offers := len(rec.execute.GetTools()) > 0 || len(rec.attach.GetToolNames()) > 0
+	if offers {
 		for _, m := range l.open(pos) {
 			if err := send(m, true); err != nil {
 				return err
@@ -291,7 +294,7 @@ func (l *turnLog) write(ctx context.Context, stream *connect.BidiStream[agentdv1
 	for {
 		msgs, over, changed := l.after(pos)
 		for _, m := range msgs {
-			if call := m.GetToolCall(); call != nil && (len(rec.execute.GetTools()) == 0 || !l.isOpen(call.GetToolCallId())) {
+			if call := m.GetToolCall(); call != nil && (!offers || !l.isOpen(call.GetToolCallId())) {
 				m = noticeMsg(m)
 			}
 			if err := send(m, n > 1); err != nil {

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/server"
 	"github.com/apzuk3/agentd/session"
 )
@@ -19,14 +20,11 @@ import (
 // attach is the message that attaches to a session's last turn, after what the
 // client has: seq 0 is nothing, a negative one leaves the position out.
 func attach(sessionID string, seq int64, tools ...string) *agentdv1.RunRequest {
-	ex := &agentdv1.RunRequest_ExecuteRequest{SessionId: &sessionID}
+	at := &agentdv1.AttachRequest{SessionId: sessionID, ToolNames: tools}
 	if seq >= 0 {
-		ex.AfterSeq = &seq
+		at.AfterSeq = &seq
 	}
-	for _, name := range tools {
-		ex.Tools = append(ex.Tools, &agentdv1.Tool{Name: name, Description: "a tool"})
-	}
-	return &agentdv1.RunRequest{Request: &agentdv1.RunRequest_Execute{Execute: ex}}
+	return &agentdv1.RunRequest{Request: &agentdv1.RunRequest_Attach{Attach: at}}
 }
 
 // drop lets go of a stream as a client does that has died.
@@ -160,31 +158,39 @@ func TestRefusedAttach(t *testing.T) {
 		edit(m.GetExecute())
 		return m
 	}
-	seq := int64(7)
+	changed := func(edit func(*agentdv1.AttachRequest)) *agentdv1.RunRequest {
+		m := attach(id, 0)
+		edit(m.GetAttach())
+		return m
+	}
+	// What attached once: a session and no prompt.
+	bare := func(edit func(*agentdv1.RunRequest_ExecuteRequest)) *agentdv1.RunRequest {
+		ex := &agentdv1.RunRequest_ExecuteRequest{SessionId: &id}
+		edit(ex)
+		return &agentdv1.RunRequest{Request: &agentdv1.RunRequest_Execute{Execute: ex}}
+	}
 	for name, tc := range map[string]struct {
 		msg  *agentdv1.RunRequest
 		code agentdv1.ErrorCode
 		text string
 	}{
-		"unknown session": {attach("nobody", 0), agentdv1.ErrorCode_ERROR_CODE_SESSION_NOT_FOUND, "nobody"},
-		"future position": {attach(id, msgs[len(msgs)-1].GetSeq()+1<<40), codeInvalid, "after_seq"},
-		"state": {change(attach(id, 0), func(e *agentdv1.RunRequest_ExecuteRequest) {
+		"unknown session":   {attach("nobody", 0), agentdv1.ErrorCode_ERROR_CODE_SESSION_NOT_FOUND, "nobody"},
+		"future position":   {attach(id, msgs[len(msgs)-1].GetSeq()+1<<40), codeInvalid, "after_seq"},
+		"no session":        {attach("", 0), codeInvalid, "attach.session_id"},
+		"unknown turn":      {changed(func(a *agentdv1.AttachRequest) { a.TurnId = "other" }), agentdv1.ErrorCode_ERROR_CODE_NOT_FOUND, "other"},
+		"negative position": {changed(func(a *agentdv1.AttachRequest) { a.AfterSeq = new(int64(-1)) }), codeInvalid, "attach.after_seq"},
+		"visibility":        {changed(func(a *agentdv1.AttachRequest) { a.Visibility = 9 }), codeInvalid, "attach.visibility"},
+		"observe, tools": {changed(func(a *agentdv1.AttachRequest) {
+			a.Observe, a.ToolNames = true, []string{"tool"}
+		}), codeInvalid, "attach.observe"},
+		"execute, a session alone": {bare(func(*agentdv1.RunRequest_ExecuteRequest) {}), codeInvalid, "attach"},
+		"execute, tools": {bare(func(e *agentdv1.RunRequest_ExecuteRequest) {
+			e.Tools = []*agentdv1.Tool{{Name: "tool", Description: "a tool"}}
+		}), codeInvalid, "attach"},
+		"execute, a turn": {bare(func(e *agentdv1.RunRequest_ExecuteRequest) { e.TurnId = "t" }), codeInvalid, "attach"},
+		"execute, state": {bare(func(e *agentdv1.RunRequest_ExecuteRequest) {
 			e.InitialState = &structpb.Struct{Fields: map[string]*structpb.Value{"k": structpb.NewBoolValue(true)}}
-		}), codeInvalid, "execute.initial_state"},
-		"on_disconnect": {change(attach(id, 0), func(e *agentdv1.RunRequest_ExecuteRequest) {
-			e.OnDisconnect = agentdv1.OnDisconnect_ON_DISCONNECT_CONTINUE
-		}), codeInvalid, "execute.on_disconnect"},
-		"disconnect_grace": {change(attach(id, -1), func(e *agentdv1.RunRequest_ExecuteRequest) {
-			e.DisconnectGrace = durationpb.New(time.Second)
-		}), codeInvalid, "execute.disconnect_grace"},
-		"negative position":    {change(attach(id, -1), func(e *agentdv1.RunRequest_ExecuteRequest) { e.AfterSeq = new(int64(-1)) }), codeInvalid, "execute.after_seq"},
-		"position, no session": {change(execute(), func(e *agentdv1.RunRequest_ExecuteRequest) { e.AfterSeq = &seq }), codeInvalid, "after_seq without session_id"},
-		"position and prompt": {change(execute(), func(e *agentdv1.RunRequest_ExecuteRequest) {
-			e.AfterSeq, e.SessionId = &seq, &id
-		}), codeInvalid, "execute.after_seq"},
-		"position and agent": {change(execute(), func(e *agentdv1.RunRequest_ExecuteRequest) {
-			e.AfterSeq, e.SessionId, e.UserPrompt = &seq, &id, ""
-		}), codeInvalid, "execute.after_seq"},
+		}), codeInvalid, "attach"},
 		"agent, no prompt": {change(execute(), func(e *agentdv1.RunRequest_ExecuteRequest) {
 			e.SessionId, e.UserPrompt = &id, ""
 		}), codeInvalid, "prompt"},
@@ -327,4 +333,70 @@ func TestRepeatedStart(t *testing.T) {
 	c = f.open(t.Context(), t)
 	c.send(other)
 	left(t, c.rest(), agentdv1.ErrorCode_ERROR_CODE_CONFLICT, "idempotency_key")
+}
+
+// TestSecondAttach: a stream has one turn, however it has got it.
+func TestSecondAttach(t *testing.T) {
+	f := serve(t, engine{run: hold}, server.Config{})
+	c := f.run(t)
+	id := c.until(isText)[0].GetExecute().GetSessionId()
+	d := f.open(t.Context(), t)
+	d.send(attach(id, -1))
+	d.until(isText)
+	for _, stream := range []*conversation{c, d} {
+		for name, m := range map[string]*agentdv1.RunRequest{"AttachRequest": attach(id, -1), "ExecuteRequest": execute()} {
+			stream.send(m)
+			refused := stream.until(isError)
+			if e := refused[len(refused)-1].GetError(); e.GetCode() != codeInvalid || !strings.Contains(e.GetMessage(), name) {
+				t.Errorf("a second %s: %v", name, e)
+			}
+		}
+	}
+	c.send(end("bye"))
+	for _, stream := range []*conversation{c, d} {
+		if lastOf(t, stream.toEnd()).GetReason() != "bye" {
+			t.Error("what was refused must not touch the turn")
+		}
+	}
+}
+
+// TestAttachForUserInterfaces: display and visibility are those of WatchTurn.
+func TestAttachForUserInterfaces(t *testing.T) {
+	f := serve(t, engine{run: func(ctx context.Context, run *session.Run) error {
+		if err := say(ctx, run, "m1", "one"); err != nil {
+			return err
+		}
+		_, err := ask(ctx, run, "c1")
+		return err
+	}}, server.Config{})
+	c := f.run(t)
+	id := c.until(isCall)[0].GetExecute().GetSessionId()
+	c.send(answer("c1", "secret"))
+	lastOf(t, c.toEnd())
+	service := agentdv1connect.NewSessionServiceClient(f.hc, f.url)
+	for _, only := range []agentdv1.Display_Visibility{
+		agentdv1.Display_VISIBILITY_UNSPECIFIED, agentdv1.Display_VISIBILITY_PUBLIC, agentdv1.Display_VISIBILITY_PRIVATE,
+	} {
+		m := attach(id, -1)
+		m.GetAttach().Display, m.GetAttach().Visibility = true, only
+		d := f.open(t.Context(), t)
+		d.send(m)
+		got := d.toEnd()
+		w, err := service.WatchTurn(t.Context(), connect.NewRequest(&agentdv1.WatchTurnRequest{SessionId: id, Display: true, Visibility: only}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want []*agentdv1.RunResponse
+		for w.Receive() {
+			want = append(want, w.Msg().GetEvent())
+		}
+		if show(got) != show(want) || w.Err() != nil {
+			t.Errorf("%v: Run has%s\nWatchTurn has%s", only, show(got), show(want))
+		}
+		for _, m := range got {
+			if m.GetDisplay() == nil {
+				t.Errorf("%v: no display: %v", only, m)
+			}
+		}
+	}
 }

@@ -78,7 +78,7 @@ type Config struct {
 	// is ended. Default 256.
 	MaxRefused int
 
-	// FirstMessageTimeout bounds the wait for ExecuteRequest. Default 10 s.
+	// FirstMessageTimeout bounds the wait for the first message. Default 10 s.
 	FirstMessageTimeout time.Duration
 	// IdleTimeout ends a stream, not its turn, when no message went either way
 	// for so long. It should be above the time a tool call may take, as not every

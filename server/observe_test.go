@@ -25,7 +25,7 @@ func TestObserve(t *testing.T) {
 	id := msgs[0].GetExecute().GetSessionId()
 
 	req := attach(id, -1)
-	req.GetExecute().Observe = true
+	req.GetAttach().Observe = true
 	o := f.open(t.Context(), t)
 	o.send(req)
 	o.until(func(m *agentdv1.RunResponse) bool { return m.GetToolCallAnnounced() != nil })
@@ -33,7 +33,7 @@ func TestObserve(t *testing.T) {
 		InteractionId: "c1", Resolution: &agentdv1.Resolution{Decision: &agentdv1.Resolution_Deny{Deny: &agentdv1.Denial{}}},
 	}}}
 	ends := &agentdv1.RunRequest{Request: &agentdv1.RunRequest_End{End: &agentdv1.RunRequest_EndRequest{}}}
-	for _, m := range []*agentdv1.RunRequest{answer("c1", "mine"), resolves, cancelTurn(), ends} {
+	for _, m := range []*agentdv1.RunRequest{answer("c1", "mine"), resolves, cancelCall("c1"), cancelTurn(), ends} {
 		o.send(m)
 		if e := o.next().GetError(); e.GetCode() != agentdv1.ErrorCode_ERROR_CODE_FAILED_PRECONDITION {
 			t.Errorf("%v: %v", m, e)
@@ -58,23 +58,17 @@ func TestObserve(t *testing.T) {
 	c.toEnd()
 }
 
-// TestObserveIsForWatching: it goes with no tools and starts nothing.
+// TestObserveIsForWatching: it goes with no tools.
 func TestObserveIsForWatching(t *testing.T) {
 	f := serve(t, engine{run: talk}, server.Config{})
 	c := f.run(t)
 	id := c.toEnd()[0].GetExecute().GetSessionId()
-	withTools, starts := attach(id, -1, "tool"), execute()
-	for _, req := range []*agentdv1.RunRequest{withTools, starts} {
-		req.GetExecute().Observe = true
-		o := f.open(t.Context(), t)
-		o.send(req)
-		left(t, o.rest(), agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST, "observe")
-	}
+	req := attach(id, -1, "tool")
+	req.GetAttach().Observe = true
+	o := f.open(t.Context(), t)
+	o.send(req)
+	left(t, o.rest(), agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST, "observe")
 	s := agentdv1connect.NewSessionServiceClient(f.hc, f.url)
-	_, err := s.CreateTurn(t.Context(), connect.NewRequest(&agentdv1.CreateTurnRequest{Execute: starts.GetExecute()}))
-	if connect.CodeOf(err) != connect.CodeInvalidArgument {
-		t.Errorf("CreateTurn: %v", err)
-	}
 	w, err := s.WatchTurn(t.Context(), connect.NewRequest(&agentdv1.WatchTurnRequest{SessionId: id, Observe: true, ToolNames: []string{"tool"}}))
 	if err == nil && w.Receive() {
 		t.Errorf("WatchTurn with tools gives %v", w.Msg())

@@ -127,6 +127,8 @@ func (st *stream) handle(msg *agentdv1.RunRequest) *session.Error {
 	switch r := msg.GetRequest().(type) {
 	case *agentdv1.RunRequest_Execute:
 		return session.Errorf(codeInvalid, "a second ExecuteRequest: a stream carries one turn, which goes on; open another stream for this one")
+	case *agentdv1.RunRequest_Attach:
+		return session.Errorf(codeInvalid, "an AttachRequest on a stream that has its turn, which goes on; open another stream for this one")
 	case *agentdv1.RunRequest_Heartbeat:
 		st.reply(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_Heartbeat{
 			Heartbeat: &agentdv1.RunResponse_HeartbeatResponse{SessionId: st.turn.SessionID()},

@@ -353,7 +353,7 @@ func TestSubmitRefusesEachResult(t *testing.T) {
 				return err
 			}}, badConfig, func(t *testing.T, f *fixture) {
 				c := f.run(t)
-				started := c.next().GetExecute()
+				started := c.next()
 				for range 2 {
 					c.until(isCall)
 				}
@@ -364,8 +364,8 @@ func TestSubmitRefusesEachResult(t *testing.T) {
 				}
 				unary := agentdv1connect.NewSessionServiceClient(f.hc, f.url)
 				resp, err := unary.SubmitToolResults(t.Context(), connect.NewRequest(&agentdv1.SubmitToolResultsRequest{
-					SessionId: started.GetSessionId(),
-					Results:   []*agentdv1.RunRequest_ToolCallResponse{m, answer("other", "good").GetToolCallResponse()},
+					SessionId: started.GetExecute().GetSessionId(), TurnId: started.GetTurnId(),
+					Results: []*agentdv1.RunRequest_ToolCallResponse{m, answer("other", "good").GetToolCallResponse()},
 				}))
 				if err != nil {
 					t.Fatal(err)

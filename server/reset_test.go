@@ -232,13 +232,11 @@ func TestResetOfOneOfTwoClients(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	attach := openRaw(t, f, &agentdv1.RunRequest{Request: &agentdv1.RunRequest_Execute{
-		Execute: &agentdv1.RunRequest_ExecuteRequest{SessionId: &id},
-	}})
+	attached := openRaw(t, f, attach(id, -1))
 	for i, leave := range []func(){
 		func() { _, _ = starter.CloseRequest(), starter.CloseResponse() }, // a reset, beside two others
 		func() { cancel(); _ = watch.Close() },
-		func() { attach.reset(8) }, // the last one
+		func() { attached.reset(8) }, // the last one
 	} {
 		leave()
 		for f.srv.Streams() > 2-i {

@@ -85,7 +85,9 @@ func (st *stream) forward() (over bool) {
 			return true
 		}
 		st.t.out.more = i < len(msgs)-1
-		st.sendPieces(msg)
+		if st.see.keep(msg) {
+			st.sendPieces(msg)
+		}
 	}
 	if len(msgs) == 0 && !st.sent {
 		st.send(nil) // the headers: the client is attached and has missed nothing
@@ -258,6 +260,9 @@ func (st *stream) awaitRefusal() {
 func (st *stream) send(msg *agentdv1.RunResponse) {
 	if st.gone {
 		return
+	}
+	if msg != nil {
+		st.see.apply(msg)
 	}
 	st.writing.Reset(st.srv.cfg.WriteTimeout)
 	err := st.bidi.Send(msg)

@@ -204,7 +204,7 @@ func detailed(code connect.Code, err error, e *session.Error) *connect.Error {
 
 func (s *sessionService) CreateTurn(ctx context.Context, r *connect.Request[agentdv1.CreateTurnRequest]) (*connect.Response[agentdv1.CreateTurnResponse], error) {
 	ex := r.Msg.GetExecute()
-	if attaches(ex) {
+	if saysNothing(ex) {
 		return nil, session.Errorf(codeInvalid, "execute.user_prompt is empty: a turn needs something to answer; WatchTurn follows one that there is")
 	}
 	req, e := requestOf(ex, r.Header())
@@ -306,7 +306,7 @@ func (s *sessionService) CancelToolCall(ctx context.Context, r *connect.Request[
 }
 
 func (s *sessionService) ListTurnEvents(ctx context.Context, r *connect.Request[agentdv1.ListTurnEventsRequest]) (*connect.Response[agentdv1.ListTurnEventsResponse], error) {
-	limit := int(r.Msg.GetPageSize())
+	limit := int(r.Msg.GetLimit())
 	if limit == 0 {
 		limit = defaultEvents
 	}
@@ -316,7 +316,7 @@ func (s *sessionService) ListTurnEvents(ctx context.Context, r *connect.Request[
 	if err != nil {
 		return nil, err
 	}
-	out := &agentdv1.ListTurnEventsResponse{More: more, NextAfterSeq: r.Msg.GetAfterSeq()}
+	out := &agentdv1.ListTurnEventsResponse{More: more}
 	size := 0
 	for _, event := range events {
 		see.apply(event)
@@ -327,7 +327,6 @@ func (s *sessionService) ListTurnEvents(ctx context.Context, r *connect.Request[
 		}
 		clean(event)
 		out.Events = append(out.Events, event)
-		out.NextAfterSeq = max(out.NextAfterSeq, event.GetSeq())
 	}
 	return connect.NewResponse(out), nil
 }
@@ -342,13 +341,11 @@ func (s *sessionService) WatchTurn(ctx context.Context, r *connect.Request[agent
 	if refused != nil {
 		return refused
 	}
-	if n := len(r.Msg.GetToolNames()); n > 0 && r.Msg.GetObserve() {
-		return session.Errorf(codeInvalid, "observe together with %d tool_names: a client that only watches is asked for none", n)
+	req, e := attachOf("", r.Msg, r.Msg.AfterSeq, r.Header())
+	if e != nil {
+		return e
 	}
-	_, watch, err := s.cfg.Sessions.Attach(ctx, session.AttachRequest{
-		SessionID: r.Msg.GetSessionId(), TurnID: r.Msg.GetTurnId(), After: r.Msg.AfterSeq, Tools: r.Msg.GetToolNames(), Keys: keysOf(r.Header()),
-		Observe: r.Msg.GetObserve(),
-	})
+	_, watch, err := s.cfg.Sessions.Attach(ctx, req)
 	if err != nil {
 		return err
 	}

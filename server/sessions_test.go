@@ -22,7 +22,7 @@ func TestSessionServiceFaults(t *testing.T) {
 	for name, fault := range map[string]faulty{"panic": {}, "error": {err: errors.New("disk at /secret/path is on fire")}} {
 		f := serve(t, engine{run: talk}, server.Config{Sessions: fault})
 		c := agentdv1connect.NewSessionServiceClient(f.hc, f.url)
-		_, err := c.CancelTurn(t.Context(), connect.NewRequest(&agentdv1.CancelTurnRequest{SessionId: "s"}))
+		_, err := c.CancelTurn(t.Context(), connect.NewRequest(&agentdv1.CancelTurnRequest{SessionId: "s", TurnId: "t"}))
 		if name == "panic" {
 			// Turns gives nothing without an error; Start panics.
 			_, err = c.CreateTurn(t.Context(), connect.NewRequest(&agentdv1.CreateTurnRequest{Execute: execute().GetExecute()}))

@@ -32,6 +32,7 @@ type stream struct {
 	turn     *session.Turn              // written before begun is closed
 	watch    *session.Watcher           // written before begun is closed
 	observes bool                       // the client only watches; written before begun is closed
+	see      projection                 // how the client wants to see events; written before begun is closed
 	replies  chan *agentdv1.RunResponse // from the receiver to the sender
 	taking   chan struct{}              // holds a token while the receiver handles a message and refuses it
 	quit     chan *session.Error        // from the receiver, once: why the stream must end
@@ -125,7 +126,7 @@ func (st *stream) begin(ctx context.Context) *session.Error {
 	select {
 	case first = <-st.first:
 	case <-timer.C:
-		return session.Errorf(codeTimeout, "no ExecuteRequest within %v", timeout)
+		return session.Errorf(codeTimeout, "no ExecuteRequest or AttachRequest within %v", timeout)
 	case <-st.srv.drain.Done():
 		return errDraining
 	case <-st.t.ctx.Done():
@@ -134,22 +135,26 @@ func (st *stream) begin(ctx context.Context) *session.Error {
 	}
 	switch {
 	case errors.Is(first.err, io.EOF):
-		return session.Errorf(codeInvalid, "the stream ended before an ExecuteRequest")
+		return session.Errorf(codeInvalid, "the stream ended before an ExecuteRequest or an AttachRequest")
 	case first.err != nil:
 		return receiveError(first.err, st.srv.cfg.MaxMessageBytes)
 	}
 	if e := st.srv.validate.check(first.msg); e != nil {
 		return e
 	}
-	ex := first.msg.GetExecute()
-	if ex == nil {
-		return session.Errorf(codeInvalid, "the first message must be an ExecuteRequest, received %s", nameOf(first.msg))
+	switch r := first.msg.GetRequest().(type) {
+	case *agentdv1.RunRequest_Attach:
+		return st.attach(ctx, r.Attach)
+	case *agentdv1.RunRequest_Execute:
+		if saysNothing(r.Execute) {
+			return session.Errorf(codeInvalid, "execute.user_prompt is empty: a turn needs something to answer; "+
+				"to follow a turn of session %s send attach (AttachRequest) in place of execute", quote(r.Execute.GetSessionId()))
+		}
+		st.resets = st.srv.cfg.OnDisconnect == OnDisconnectAuto && !knowsNew(first.msg.ProtoReflect())
+		return st.start(ctx, r.Execute)
+	default:
+		return session.Errorf(codeInvalid, "the first message must be an ExecuteRequest or an AttachRequest, received %s", nameOf(first.msg))
 	}
-	if attaches(ex) {
-		return st.attach(ctx, ex)
-	}
-	st.resets = st.srv.cfg.OnDisconnect == OnDisconnectAuto && !knowsNew(first.msg.ProtoReflect())
-	return st.start(ctx, ex)
 }
 
 func (st *stream) start(ctx context.Context, ex *agentdv1.RunRequest_ExecuteRequest) *session.Error {
@@ -179,8 +184,8 @@ func (st *stream) start(ctx context.Context, ex *agentdv1.RunRequest_ExecuteRequ
 	return nil
 }
 
-func (st *stream) attach(ctx context.Context, ex *agentdv1.RunRequest_ExecuteRequest) *session.Error {
-	req, e := attachOf(ex, st.bidi.RequestHeader())
+func (st *stream) attach(ctx context.Context, at *agentdv1.AttachRequest) *session.Error {
+	req, e := attachOf("attach.", at, at.AfterSeq, st.bidi.RequestHeader())
 	if e != nil {
 		return e
 	}
@@ -189,6 +194,7 @@ func (st *stream) attach(ctx context.Context, ex *agentdv1.RunRequest_ExecuteReq
 		return st.notBegun(ctx, "attach", err)
 	}
 	st.turn, st.watch, st.observes = turn, watch, req.Observe
+	st.see = projection{display: at.GetDisplay(), only: at.GetVisibility()}
 	return nil
 }
 

@@ -29,61 +29,39 @@ func keysOf(h http.Header) session.Keys {
 // maxProviderName bounds the name of a provider in a header, in bytes.
 const maxProviderName = 64
 
-// attaches tells whether a message asks for a turn there is, not for a new one.
-func attaches(ex *agentdv1.RunRequest_ExecuteRequest) bool {
+// saysNothing tells whether a message is about a session there is, and holds nothing
+// that a turn of it could begin with.
+func saysNothing(ex *agentdv1.RunRequest_ExecuteRequest) bool {
 	return ex.GetSessionId() != "" && ex.GetUserPrompt() == "" && len(ex.GetUserParts()) == 0 && ex.GetAgent() == nil
 }
 
-// attachOf translates the message that attaches to a turn of a session.
-func attachOf(ex *agentdv1.RunRequest_ExecuteRequest, h http.Header) (session.AttachRequest, *session.Error) {
-	for _, f := range []struct {
-		name string
-		set  bool
-	}{
-		{"initial_state", ex.GetInitialState() != nil},
-		{"on_disconnect", ex.GetOnDisconnect() != 0},
-		{"disconnect_grace", ex.GetDisconnectGrace() != nil},
-		{"budget", ex.GetBudget() != nil},
-		{"session_budget", ex.GetSessionBudget() != nil},
-		{"on_busy", ex.GetOnBusy() != 0},
-		{"tool_timeout", ex.GetToolTimeout() != nil},
-		{"idempotency_key", ex.GetIdempotencyKey() != ""},
-		{"instruction", ex.GetInstruction() != ""},
-		{"raw_payloads", ex.GetRawPayloads()},
-		{"user_parts", len(ex.GetUserParts()) > 0},
-		{"create", ex.GetCreate()},
-	} {
-		if f.set {
-			return session.AttachRequest{}, session.Errorf(codeInvalid,
-				"execute.%s is for a new turn: this request has no user_prompt, so it attaches to the last turn of session %s", f.name, quote(ex.GetSessionId()))
-		}
-	}
-	var names []string
-	for _, tool := range ex.GetTools() {
-		names = append(names, tool.GetName())
-	}
-	if ex.GetObserve() && len(names) > 0 {
-		return session.AttachRequest{}, session.Errorf(codeInvalid, "execute.observe together with %d tools: a client that only watches is asked for none", len(names))
+// attachment is what AttachRequest and WatchTurnRequest have in common, but for the
+// position.
+type attachment interface {
+	GetSessionId() string
+	GetTurnId() string
+	GetToolNames() []string
+	GetObserve() bool
+}
+
+// attachOf translates a message that attaches to a turn; at is the path of its
+// fields.
+func attachOf(at string, m attachment, after *int64, h http.Header) (session.AttachRequest, *session.Error) {
+	if n := len(m.GetToolNames()); n > 0 && m.GetObserve() {
+		return session.AttachRequest{}, session.Errorf(codeInvalid,
+			"%sobserve together with %d tool_names: a client that only watches is asked for none", at, n)
 	}
 	return session.AttachRequest{
-		SessionID: ex.GetSessionId(), TurnID: ex.GetTurnId(), After: ex.AfterSeq,
-		Tools: names, Keys: keysOf(h), Observe: ex.GetObserve(),
+		SessionID: m.GetSessionId(), TurnID: m.GetTurnId(), After: after,
+		Tools: m.GetToolNames(), Keys: keysOf(h), Observe: m.GetObserve(),
 	}, nil
 }
 
 // requestOf translates the message that starts a turn.
 func requestOf(ex *agentdv1.RunRequest_ExecuteRequest, h http.Header) (session.Request, *session.Error) {
 	switch {
-	case ex.AfterSeq != nil && ex.GetSessionId() == "":
-		return session.Request{}, session.Errorf(codeInvalid, "execute.after_seq without session_id: only a stream that attaches to a session has a position")
-	case ex.AfterSeq != nil:
-		return session.Request{}, session.Errorf(codeInvalid, "execute.after_seq is for a stream that attaches: leave out user_prompt, user_parts and agent to attach, or after_seq to start a turn")
-	case ex.GetObserve():
-		return session.Request{}, session.Errorf(codeInvalid, "execute.observe is for a stream that attaches: a client that starts a turn takes part in it")
 	case ex.GetCreate() && ex.GetSessionId() == "":
 		return session.Request{}, session.Errorf(codeInvalid, "execute.create without session_id: say under which id the session is to be made, or leave out both for one that the server names")
-	case ex.TurnId != nil:
-		return session.Request{}, session.Errorf(codeInvalid, "execute.turn_id is for a stream that attaches: the server names the turns it starts")
 	case ex.GetDisconnectGrace() != nil && ex.GetOnDisconnect() != cancelTurn:
 		return session.Request{}, session.Errorf(codeInvalid, "execute.disconnect_grace is for on_disconnect ON_DISCONNECT_CANCEL, received %v", ex.GetOnDisconnect())
 	}
@@ -96,6 +74,7 @@ func requestOf(ex *agentdv1.RunRequest_ExecuteRequest, h http.Header) (session.R
 	}
 	req := session.Request{
 		SessionID:    ex.GetSessionId(),
+		TurnID:       ex.GetTurnId(),
 		Create:       ex.GetCreate(),
 		Agent:        ex.GetAgent(),
 		Tools:        ex.GetTools(),
@@ -214,6 +193,8 @@ func nameOf(msg *agentdv1.RunRequest) string {
 	switch msg.GetRequest().(type) {
 	case *agentdv1.RunRequest_Execute:
 		return "ExecuteRequest"
+	case *agentdv1.RunRequest_Attach:
+		return "AttachRequest"
 	case *agentdv1.RunRequest_Heartbeat:
 		return "HeartbeatRequest"
 	case *agentdv1.RunRequest_ToolCallResponse_:

@@ -313,7 +313,7 @@ func TestTimeouts(t *testing.T) {
 			if took := time.Since(start); took != 10*time.Second {
 				t.Errorf("took %v, want 10s", took)
 			}
-			left(t, append(msgs, c.rest()...), codeTimeout, "no ExecuteRequest within 10s")
+			left(t, append(msgs, c.rest()...), codeTimeout, "no ExecuteRequest or AttachRequest within 10s")
 		})
 	})
 	t.Run("idle", func(t *testing.T) {

@@ -82,7 +82,11 @@ func (s *Session) begin(ctx context.Context, spec *Spec, req Request) (*Turn, *R
 		return nil, nil, err
 	}
 	writeState(whole, started.State)
-	t := newTurn(s, newTurnID())
+	id, err := s.nameTurn(ctx, req.TurnID)
+	if err != nil {
+		return nil, nil, err
+	}
+	t := newTurn(s, id)
 	t.spec, t.keys = spec, req.Keys
 	t.snapshot = maps.Clone(whole)
 	t.onDisconnect, t.toolTimeout = req.OnDisconnect, req.ToolTimeout

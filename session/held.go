@@ -46,8 +46,8 @@ func (s *Session) isUnmade() bool {
 	return s.create != nil
 }
 
-// sessionIDPattern is what a caller may call a session that it has made.
-var sessionIDPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$`)
+// idPattern is what a caller may call a session that it has made, or a turn.
+var idPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$`)
 
 // tryAcquire is acquire, or errKept. With create it makes the session that id names if
 // there is none; an error of SESSION_NOT_FOUND then is another caller's.
@@ -117,7 +117,7 @@ func (m *Manager) tryAcquire(ctx context.Context, id string, create bool) (*held
 
 // checkChosenID refuses an id under which a caller may not make a session.
 func checkChosenID(id string) error {
-	if !sessionIDPattern.MatchString(id) {
+	if !idPattern.MatchString(id) {
 		return Errorf(codeInvalid, "session_id %.140q: there is no such session, and none is made under that id: "+
 			"it must be 1 to 128 of A-Z, a-z, 0-9 and . _ : @ -, a letter or a digit first", id)
 	}

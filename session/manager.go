@@ -101,6 +101,9 @@ func (m *Manager) Ready(ctx context.Context) error {
 type Request struct {
 	// SessionID names an existing session; "" starts a new one.
 	SessionID string
+	// TurnID is the id of the new turn; "" has the manager choose one. An id of a turn
+	// that the session has is a CONFLICT.
+	TurnID string
 	// Create makes the session that SessionID names, if there is none.
 	Create bool
 	// Agent is the tree. Nil on an existing session: its last tree and tools.
@@ -161,6 +164,9 @@ func (m *Manager) checkRequest(req Request) error {
 		return err
 	}
 	switch {
+	case req.TurnID != "" && !idPattern.MatchString(req.TurnID):
+		return Errorf(codeInvalid, "turn_id: an id that the caller chooses has 1 to 128 of A-Z, a-z, 0-9 and . _ : @ -, "+
+			"a letter or a digit first (received %q)", req.TurnID)
 	case len(req.Instruction) > m.limits.MaxPromptBytes:
 		return Errorf(codeLimit, "instruction has %d bytes, at most %d are allowed", len(req.Instruction), m.limits.MaxPromptBytes)
 	case req.Agent == nil && req.SessionID == "":
@@ -247,6 +253,9 @@ func (m *Manager) start(ctx context.Context, req Request) (started *Turn, err er
 		return nil, err
 	}
 	s := h.s
+	if _, err = s.nameTurn(ctx, req.TurnID); err != nil {
+		return nil, err // before the request changes anything
+	}
 	spec := &Spec{Agent: req.Agent, Tools: req.Tools}
 	if req.Agent == nil {
 		if spec, err = s.repeatSpec(); err != nil {

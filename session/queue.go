@@ -137,7 +137,11 @@ func (s *Session) enqueue(ctx context.Context, spec *Spec, req Request) (*Turn, 
 	if err := s.checkState(spec, whole, started); err != nil {
 		return nil, err
 	}
-	t := newTurn(s, newTurnID())
+	id, err := s.nameTurn(ctx, req.TurnID)
+	if err != nil {
+		return nil, err
+	}
+	t := newTurn(s, id)
 	spec.Checked = nil // when it starts, models and prices may be others
 	t.spec, t.keys = spec, req.Keys
 	e := &entry{turn: t, kind: KindTurnQueued, data: data, fact: fact, key: req.key(s.id, t.id), asked: true}
@@ -148,6 +152,24 @@ func (s *Session) enqueue(ctx context.Context, spec *Spec, req Request) (*Turn, 
 		running.halt(interrupted)
 	}
 	return t, nil
+}
+
+// nameTurn returns the id of a turn that is to start: the caller's own, unless the
+// session has a turn of that id. The answer holds for as long as the caller keeps
+// other turns from being recorded.
+func (s *Session) nameTurn(ctx context.Context, wanted string) (string, error) {
+	if wanted == "" {
+		return newTurnID(), nil
+	}
+	_, err := s.store.Row(ctx, RowTurn, s.id, wanted)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return wanted, nil
+	case err != nil:
+		return "", fmt.Errorf("session %s: turn %s: %w", s.id, wanted, err)
+	}
+	return "", Errorf(codeConflict, "turn_id: session %q has a turn %q; choose another id, "+
+		"or repeat the request that has started it with its idempotency_key", s.id, wanted)
 }
 
 func newTurnID() string { return "e-" + strings.ToLower(rand.Text()) }

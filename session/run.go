@@ -24,7 +24,7 @@ type Run struct {
 // SessionID returns the session's id.
 func (r *Run) SessionID() string { return r.s.id }
 
-// TurnID returns the turn's id: "e-" and a random text.
+// TurnID returns the turn's id: its caller's own, or "e-" and a random text.
 func (r *Run) TurnID() string { return r.t.id }
 
 // Spec returns what the turn runs. It must not be changed.

@@ -47,19 +47,23 @@ func (f *follower) open(s *served, agent *agentdv1.Agent) {
 		tr.CloseIdleConnections()
 	}
 	f.t.Cleanup(f.drop)
-	ex := &agentdv1.RunRequest_ExecuteRequest{Agent: agent, Tools: f.tools}
 	if agent != nil {
-		ex.UserPrompt, ex.UserParts, ex.OnDisconnect = "go", f.parts, agentdv1.OnDisconnect_ON_DISCONNECT_CONTINUE
-	} else {
-		ex.SessionId = new(f.session())
-		for _, m := range slices.Backward(f.got) {
-			if m.GetSeq() != 0 {
-				ex.AfterSeq = new(m.GetSeq())
-				break
-			}
+		f.send(&agentdv1.RunRequest{Request: &agentdv1.RunRequest_Execute{Execute: &agentdv1.RunRequest_ExecuteRequest{
+			Agent: agent, Tools: f.tools, UserPrompt: "go", UserParts: f.parts, OnDisconnect: agentdv1.OnDisconnect_ON_DISCONNECT_CONTINUE,
+		}}})
+		return
+	}
+	at := &agentdv1.AttachRequest{SessionId: f.session()}
+	for _, tool := range f.tools {
+		at.ToolNames = append(at.ToolNames, tool.GetName())
+	}
+	for _, m := range slices.Backward(f.got) {
+		if m.GetSeq() != 0 {
+			at.AfterSeq = new(m.GetSeq())
+			break
 		}
 	}
-	f.send(&agentdv1.RunRequest{Request: &agentdv1.RunRequest_Execute{Execute: ex}})
+	f.send(&agentdv1.RunRequest{Request: &agentdv1.RunRequest_Attach{Attach: at}})
 }
 
 func (f *follower) send(m *agentdv1.RunRequest) {

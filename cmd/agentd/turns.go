@@ -119,6 +119,13 @@ func (*turnsCancelCmd) Help() string {
 // Run cancels a turn, or one of its calls.
 func (c *turnsCancelCmd) Run(p *process) error {
 	return c.talk(p, func(t talk) error {
+		if c.Turn == "" { // a cancel names its turn
+			last, err := cli.Call(t.ctx, t.conn, t.conn.GetTurn, &agentdv1.GetTurnRequest{SessionId: c.Session})
+			if err != nil {
+				return err
+			}
+			c.Turn = last.GetTurn().GetId()
+		}
 		if c.Call != "" {
 			resp, err := cli.Call(t.ctx, t.conn, t.conn.CancelToolCall, &agentdv1.CancelToolCallRequest{SessionId: c.Session, TurnId: c.Turn, ToolCallId: c.Call})
 			if err != nil {

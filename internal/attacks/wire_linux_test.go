@@ -37,7 +37,7 @@ func largeResults(b *bed) {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), hang)
 		_, err = b.sessions.SubmitToolResults(ctx, connect.NewRequest(&agentdv1.SubmitToolResultsRequest{
-			SessionId: turn.GetSessionId(), Results: []*agentdv1.RunRequest_ToolCallResponse{result},
+			SessionId: turn.GetSessionId(), TurnId: turn.GetId(), Results: []*agentdv1.RunRequest_ToolCallResponse{result},
 		}))
 		if size <= 4<<20 && err != nil || size > 4<<20 && !refused(err) {
 			b.Errorf("SubmitToolResults of %d bytes: %v", size, err)
@@ -47,7 +47,7 @@ func largeResults(b *bed) {
 				b.Errorf("the turn said %.300q", turn.GetOutputText())
 			}
 		} else { // the message is too large to say whose result it is; the call can be answered still
-			_, err := b.sessions.CancelTurn(ctx, connect.NewRequest(&agentdv1.CancelTurnRequest{SessionId: turn.GetSessionId()}))
+			_, err := b.sessions.CancelTurn(ctx, connect.NewRequest(&agentdv1.CancelTurnRequest{SessionId: turn.GetSessionId(), TurnId: turn.GetId()}))
 			if err != nil {
 				b.Error(err)
 			}

@@ -147,14 +147,14 @@ type recorded struct {
 }
 
 func (r *recorded) Send(msg any) error {
-	if m, ok := msg.(*agentdv1.RunRequest); ok && m.GetExecute() != nil {
+	if m, ok := msg.(*agentdv1.RunRequest); ok && (m.GetExecute() != nil || m.GetAttach() != nil) {
 		after := int64(-1)
-		if m.GetExecute().AfterSeq != nil {
-			after = m.GetExecute().GetAfterSeq()
+		if at := m.GetAttach(); at != nil && at.AfterSeq != nil {
+			after = at.GetAfterSeq()
 		}
 		r.mu.Lock()
 		r.chain = r.to.from(after)
-		r.attach = m.GetExecute().GetUserPrompt() == ""
+		r.attach = m.GetAttach() != nil
 		r.mu.Unlock()
 		r.to.timing.Lock()
 		r.to.streams++

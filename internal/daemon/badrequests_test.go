@@ -55,14 +55,30 @@ func named(rest string) []badRequest {
 	}
 }
 
-// ofTurn are the requests that every method with a turn_id refuses besides.
+// ofTurn are the requests that every read with a turn_id refuses besides.
 func ofTurn(rest string) []badRequest {
-	return append(named(rest),
-		badRequest{name: "unknown turn", json: `{"sessionId":"{done}","turnId":"e-nobody"` + rest + `}`, code: connect.CodeNotFound, kind: notFound, says: []string{`"e-nobody"`, `{done}`}},
-		badRequest{name: "turn of another session", json: `{"sessionId":"{done}","turnId":"{waitTurn}"` + rest + `}`, code: connect.CodeNotFound, kind: notFound, says: []string{`{waitTurn}`}},
+	return append(append(named(rest), ofTurnID(rest)...),
 		badRequest{name: "session without turns", json: `{"sessionId":"{empty}"` + rest + `}`, code: connect.CodeNotFound, kind: notFound, says: []string{`{empty}`, "no turn"}},
-		badRequest{name: "long turn", json: `{"sessionId":"{done}","turnId":"{long}"` + rest + `}`, code: invalidArgument, kind: invalidRequest, says: []string{"turn_id", "128"}},
 	)
+}
+
+// ofChange are the requests that every method refuses which changes a turn: it has
+// to be named.
+func ofChange(rest string) []badRequest {
+	return append(append(named(`,"turnId":"{doneTurn}"`+rest), ofTurnID(rest)...),
+		badRequest{name: "session without turns", json: `{"sessionId":"{empty}","turnId":"e-nobody"` + rest + `}`, code: connect.CodeNotFound, kind: notFound, says: []string{`{empty}`, "no turn"}},
+		badRequest{name: "no turn", json: `{"sessionId":"{wait}"` + rest + `}`, code: invalidArgument, kind: invalidRequest, says: []string{"turn_id", "1"}},
+		badRequest{name: "empty turn", json: `{"sessionId":"{wait}","turnId":""` + rest + `}`, code: invalidArgument, kind: invalidRequest, says: []string{"turn_id", "1"}},
+	)
+}
+
+// ofTurnID are the requests that every method refuses for its turn_id.
+func ofTurnID(rest string) []badRequest {
+	return []badRequest{
+		{name: "unknown turn", json: `{"sessionId":"{done}","turnId":"e-nobody"` + rest + `}`, code: connect.CodeNotFound, kind: notFound, says: []string{`"e-nobody"`, `{done}`}},
+		{name: "turn of another session", json: `{"sessionId":"{done}","turnId":"{waitTurn}"` + rest + `}`, code: connect.CodeNotFound, kind: notFound, says: []string{`{waitTurn}`}},
+		{name: "long turn", json: `{"sessionId":"{done}","turnId":"{long}"` + rest + `}`, code: invalidArgument, kind: invalidRequest, says: []string{"turn_id", "128"}},
+	}
 }
 
 // paged are the requests that every list refuses; size is the name of its limit.
@@ -175,7 +191,6 @@ func badRequests() map[string][]badRequest {
 			{name: "many parts", json: `{"execute":{"userPrompt":"hi","userParts":[{parts}],` + agent + `}}`, code: invalidArgument, kind: invalidRequest, says: []string{"user_parts", "64"}},
 			{name: "large parts", json: `{"execute":{"userPrompt":"hi","userParts":[{"inline":{"mimeType":"image/png","data":"{kilobytes}{kilobytes}{kilobytes}"}}],` + agent + `}}`, code: connect.CodeResourceExhausted, kind: limitExceeded, says: []string{"user_parts", "4517", "4000"}},
 			{name: "long texts", json: `{"execute":{"userPrompt":"{kilobytes}","userParts":[{"text":"{kilobytes}"}],` + agent + `}}`, code: connect.CodeResourceExhausted, kind: limitExceeded, says: []string{"user_parts", "4000 bytes", "3000"}},
-			{name: "parts and a position", json: `{"execute":{"sessionId":"{done}","userParts":[{"text":"hi"}],"afterSeq":"1"}}`, code: invalidArgument, kind: invalidRequest, says: []string{"after_seq", "user_parts"}},
 			{name: "the same key with other parts", json: `{"execute":{"sessionId":"{done}","userPrompt":"hi","userParts":[{"text":"hi"}],"idempotencyKey":"once"}}`, code: connect.CodeAborted, kind: conflict, says: []string{"idempotency_key"}},
 			{name: "file that is no base64", json: `{"execute":{"userPrompt":"hi","userParts":[{"inline":{"mimeType":"image/png","data":"%%%"}}],` + agent + `}}`, code: invalidArgument, kind: invalidRequest, says: []string{"data"}, jsonOnly: true},
 			{name: "a part of two kinds", json: `{"execute":{"userPrompt":"hi","userParts":[{"text":"a","file":{"mimeType":"image/png","uri":"x"}}],` + agent + `}}`, code: invalidArgument, kind: invalidRequest, says: []string{"oneof"}, jsonOnly: true},
@@ -188,8 +203,10 @@ func badRequests() map[string][]badRequest {
 			{name: "tool without description", json: `{"execute":{"userPrompt":"hi",` + agent + `,"tools":[{"name":"a"}]}}`, code: invalidArgument, kind: badTree, says: []string{"tools[0]", "description"}},
 			{name: "unknown session", json: `{"execute":{"sessionId":"nobody","userPrompt":"hi"}}`, code: connect.CodeNotFound, kind: noSession, says: []string{`"nobody"`}},
 			{name: "busy session", json: `{"execute":{"sessionId":"{busy}","userPrompt":"hi"}}`, code: connect.CodeFailedPrecondition, kind: agentdv1.ErrorCode_ERROR_CODE_SESSION_BUSY, says: []string{`{busy}`}},
-			{name: "position", json: `{"execute":{"sessionId":"{done}","userPrompt":"hi","afterSeq":"1"}}`, code: invalidArgument, kind: invalidRequest, says: []string{"after_seq"}},
-			{name: "turn", json: `{"execute":{"sessionId":"{done}","userPrompt":"hi","turnId":"{doneTurn}"}}`, code: invalidArgument, kind: invalidRequest, says: []string{"turn_id"}},
+			{name: "turn", json: `{"execute":{"sessionId":"{done}","userPrompt":"hi","turnId":"{doneTurn}"}}`, code: connect.CodeAborted, kind: conflict, says: []string{"turn_id", "{doneTurn}"}},
+			{name: "turn of a busy session", json: `{"execute":{"sessionId":"{wait}","userPrompt":"hi","turnId":"{waitTurn}","onBusy":"ON_BUSY_INTERRUPT"}}`, code: connect.CodeAborted, kind: conflict, says: []string{"turn_id", "{waitTurn}"}},
+			{name: "turn with a space", json: `{"execute":{"sessionId":"{done}","userPrompt":"hi","turnId":"my turn"}}`, code: invalidArgument, kind: invalidRequest, says: []string{"turn_id", "my turn"}},
+			{name: "long turn", json: `{"execute":{"sessionId":"{done}","userPrompt":"hi","turnId":"{long}"}}`, code: invalidArgument, kind: invalidRequest, says: []string{"turn_id", "128"}},
 			{name: "unknown way to be busy", json: `{"execute":{"sessionId":"{done}","userPrompt":"hi","onBusy":44}}`, code: invalidArgument, kind: invalidRequest, says: []string{"on_busy"}},
 			{name: "budget below zero", json: `{"execute":{"sessionId":"{done}","userPrompt":"hi","budget":{"tokens":"-1"}}}`, code: invalidArgument, kind: invalidRequest, says: []string{"budget"}},
 			{name: "grace without a cancel", json: `{"execute":{"sessionId":"{done}","userPrompt":"hi","disconnectGrace":"1s"}}`, code: invalidArgument, kind: invalidRequest, says: []string{"disconnect_grace"}},
@@ -204,24 +221,25 @@ func badRequests() map[string][]badRequest {
 			badRequest{name: "token of another list", json: `{"pageToken":"{turnsToken}","sessionId":"{wait}"}`, code: invalidArgument, kind: invalidRequest, says: []string{"page_token"}},
 			badRequest{name: "token of other things", json: `{"pageToken":"{sessionsToken}"}`, code: invalidArgument, kind: invalidRequest, says: []string{"page_token"}},
 			badRequest{name: "unknown status", json: `{"statuses":[99]}`, code: invalidArgument, kind: invalidRequest, says: []string{"statuses[0]"}}),
-		"CancelTurn": append(ofTurn(""),
-			badRequest{name: "long reason", json: `{"sessionId":"{done}","reason":"{kilobytes}{kilobytes}{kilobytes}"}`, code: invalidArgument, kind: invalidRequest, says: []string{"reason", "4096"}}),
-		"CancelToolCall": append(ofTurn(`,"toolCallId":"x"`),
-			badRequest{name: "no call", json: `{"sessionId":"{wait}"}`, code: invalidArgument, kind: invalidRequest, says: []string{"tool_call_id", "1"}},
-			badRequest{name: "long call", json: `{"sessionId":"{wait}","toolCallId":"{long}{long}"}`, code: invalidArgument, kind: invalidRequest, says: []string{"tool_call_id", "256"}},
-			badRequest{name: "unknown call", json: `{"sessionId":"{wait}","toolCallId":"x"}`, code: connect.CodeNotFound, kind: notFound, says: []string{`no call "x"`, "{waitTurn}"}},
+		"CancelTurn": append(ofChange(""),
+			badRequest{name: "long reason", json: `{"sessionId":"{done}","turnId":"{doneTurn}","reason":"{kilobytes}{kilobytes}{kilobytes}"}`, code: invalidArgument, kind: invalidRequest, says: []string{"reason", "4096"}}),
+		"CancelToolCall": append(ofChange(`,"toolCallId":"x"`),
+			badRequest{name: "no call", json: `{"sessionId":"{wait}","turnId":"{waitTurn}"}`, code: invalidArgument, kind: invalidRequest, says: []string{"tool_call_id", "1"}},
+			badRequest{name: "long call", json: `{"sessionId":"{wait}","turnId":"{waitTurn}","toolCallId":"{long}{long}"}`, code: invalidArgument, kind: invalidRequest, says: []string{"tool_call_id", "256"}},
+			badRequest{name: "unknown call", json: `{"sessionId":"{wait}","turnId":"{waitTurn}","toolCallId":"x"}`, code: connect.CodeNotFound, kind: notFound, says: []string{`no call "x"`, "{waitTurn}"}},
 			badRequest{name: "unknown call of a turn that is over", json: `{"sessionId":"{done}","turnId":"{doneTurn}","toolCallId":"{call}"}`, code: connect.CodeNotFound, kind: notFound, says: []string{"{call}", "{doneTurn}"}},
-			badRequest{name: "call of another type", json: `{"sessionId":"{wait}","toolCallId":1}`, code: invalidArgument, kind: invalidRequest, says: []string{"toolCallId"}, jsonOnly: true}),
+			badRequest{name: "call of another type", json: `{"sessionId":"{wait}","turnId":"{waitTurn}","toolCallId":1}`, code: invalidArgument, kind: invalidRequest, says: []string{"toolCallId"}, jsonOnly: true}),
 		"ListTurnEvents": append(append(ofTurn(""), positioned()...),
-			badRequest{name: "negative size", json: `{"sessionId":"{done}","pageSize":-1}`, code: invalidArgument, kind: invalidRequest, says: []string{"page_size", "0"}},
-			badRequest{name: "large size", json: `{"sessionId":"{done}","pageSize":10001}`, code: invalidArgument, kind: invalidRequest, says: []string{"page_size", "10000"}}),
+			badRequest{name: "negative limit", json: `{"sessionId":"{done}","limit":-1}`, code: invalidArgument, kind: invalidRequest, says: []string{"limit", "0"}},
+			badRequest{name: "large limit", json: `{"sessionId":"{done}","limit":10001}`, code: invalidArgument, kind: invalidRequest, says: []string{"limit", "10000"}}),
 		"WatchTurn": append(append(ofTurn(""), positioned()...),
+			badRequest{name: "tools of an observer", json: `{"sessionId":"{done}","toolNames":["look"],"observe":true}`, code: invalidArgument, kind: invalidRequest, says: []string{"observe", "tool_names"}},
 			badRequest{name: "many tools", json: `{"sessionId":"{done}","toolNames":[{names}]}`, code: invalidArgument, kind: invalidRequest, says: []string{"tool_names", "512"}}),
-		"SubmitToolResults": append(ofTurn(results),
-			badRequest{name: "no results", json: `{"sessionId":"{wait}"}`, code: invalidArgument, kind: invalidRequest, says: []string{"results", "1"}},
-			badRequest{name: "many results", json: `{"sessionId":"{wait}","results":[{results}]}`, code: invalidArgument, kind: invalidRequest, says: []string{"results", "512"}},
-			badRequest{name: "result of another session", json: `{"sessionId":"{wait}","results":[{"sessionId":"{done}","toolCallId":"{call}","output":"x"}]}`, code: invalidArgument, kind: invalidRequest, says: []string{"results[0]", "{done}"}},
-			badRequest{name: "result of another type", json: `{"sessionId":"{wait}","results":[{"toolCallId":"{call}","output":{"a":1}}]}`, code: invalidArgument, kind: invalidRequest, says: []string{"output"}, jsonOnly: true}),
+		"SubmitToolResults": append(ofChange(results),
+			badRequest{name: "no results", json: `{"sessionId":"{wait}","turnId":"{waitTurn}"}`, code: invalidArgument, kind: invalidRequest, says: []string{"results", "1"}},
+			badRequest{name: "many results", json: `{"sessionId":"{wait}","turnId":"{waitTurn}","results":[{results}]}`, code: invalidArgument, kind: invalidRequest, says: []string{"results", "512"}},
+			badRequest{name: "result of another session", json: `{"sessionId":"{wait}","turnId":"{waitTurn}","results":[{"sessionId":"{done}","toolCallId":"{call}","output":"x"}]}`, code: invalidArgument, kind: invalidRequest, says: []string{"results[0]", "{done}"}},
+			badRequest{name: "result of another type", json: `{"sessionId":"{wait}","turnId":"{waitTurn}","results":[{"toolCallId":"{call}","output":{"a":1}}]}`, code: invalidArgument, kind: invalidRequest, says: []string{"output"}, jsonOnly: true}),
 		"GetInteraction": ofInteraction(""),
 		"ResolveInteraction": append(ofInteraction(`,"resolution":{"approve":{}}`),
 			badRequest{name: "no resolution", json: `{"sessionId":"{done}","interactionId":"x"}`, code: invalidArgument, kind: invalidRequest, says: []string{"resolution"}},

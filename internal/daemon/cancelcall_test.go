@@ -58,7 +58,7 @@ func TestCancelToolCallAfterARestart(t *testing.T) {
 	turn = until(t, c, turn, agentdv1.TurnStatus_TURN_STATUS_WAITING_FOR_CLIENT)
 	stop(t, d)
 	c = wires(t, start(t, cfg))["gRPC"]
-	call(t, c.CancelToolCall, &agentdv1.CancelToolCallRequest{SessionId: turn.GetSessionId(), ToolCallId: turn.GetPendingToolCalls()[0].GetToolCallId()})
+	call(t, c.CancelToolCall, &agentdv1.CancelToolCallRequest{SessionId: turn.GetSessionId(), TurnId: turn.GetId(), ToolCallId: turn.GetPendingToolCalls()[0].GetToolCallId()})
 	if over := until(t, c, turn, agentdv1.TurnStatus_TURN_STATUS_SUCCEEDED); !strings.Contains(over.GetOutputText(), "cancelled") {
 		t.Errorf("the turn is %v", over)
 	}

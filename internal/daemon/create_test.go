@@ -227,7 +227,8 @@ func TestCreateForOlderClients(t *testing.T) {
 	if _, _, e := ways["Run"](t, execute(llm("root", "echo"), "hi").GetExecute()); e != nil {
 		t.Errorf("without an id: %v", e)
 	}
-	if _, _, e := ways["Run"](t, attach("ticket-2", -1).GetExecute()); e.GetCode() != agentdv1.ErrorCode_ERROR_CODE_SESSION_NOT_FOUND {
+	attached := connectDialer(h2c(t), d.URL()).open(t, attach("ticket-2", -1))
+	if e := attached.next().GetError(); e.GetCode() != agentdv1.ErrorCode_ERROR_CODE_SESSION_NOT_FOUND {
 		t.Errorf("attached: %v", e)
 	}
 	if _, _, e := ways["Run"](t, greet("no good", false)); e.GetCode() != agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST {

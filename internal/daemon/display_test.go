@@ -31,7 +31,7 @@ func thinkingTurn(t *testing.T, c agentdv1connect.SessionServiceClient) *agentdv
 		if answer.Result = (&agentdv1.RunRequest_ToolCallResponse_Output{Output: "all white"}); i == 1 {
 			answer.Result = &agentdv1.RunRequest_ToolCallResponse_Error{Error: "no light"}
 		}
-		call(t, c.SubmitToolResults, &agentdv1.SubmitToolResultsRequest{SessionId: turn.GetSessionId(), Results: []*agentdv1.RunRequest_ToolCallResponse{answer}})
+		call(t, c.SubmitToolResults, &agentdv1.SubmitToolResultsRequest{SessionId: turn.GetSessionId(), TurnId: turn.GetId(), Results: []*agentdv1.RunRequest_ToolCallResponse{answer}})
 	}
 	return until(t, c, turn, agentdv1.TurnStatus_TURN_STATUS_SUCCEEDED)
 }
@@ -99,7 +99,7 @@ func TestFilteredEvents(t *testing.T) {
 			if !same(watched, left) {
 				t.Fatalf("filter %v after event %d: watched %v\nwant %v", only, i, watched, left)
 			}
-			listed, pages := listAll(t, c, &agentdv1.ListTurnEventsRequest{SessionId: turn.GetSessionId(), AfterSeq: after, PageSize: 2, Display: true, Visibility: only})
+			listed, pages := listAll(t, c, &agentdv1.ListTurnEventsRequest{SessionId: turn.GetSessionId(), AfterSeq: after, Limit: 2, Display: true, Visibility: only})
 			if !slices.EqualFunc(listed, watched, func(a, b *agentdv1.RunResponse) bool { return proto.Equal(a, b) }) || pages != (len(left)+1)/2 {
 				t.Fatalf("filter %v after event %d: listed in %d pages %v\nwant %v", only, i, pages, listed, watched)
 			}
@@ -121,7 +121,7 @@ func listAll(t *testing.T, c agentdv1connect.SessionServiceClient, req *agentdv1
 			t.Fatal("an empty page was announced")
 		}
 		out, more = append(out, page.GetEvents()...), page.GetMore()
-		req.AfterSeq = new(page.GetNextAfterSeq())
+		req.AfterSeq = new(out[len(out)-1].GetSeq())
 	}
 	return out, pages
 }
@@ -180,7 +180,7 @@ func TestFilteredWatchOfARunningTurn(t *testing.T) {
 				if !strings.Contains(asked.GetToolInput(), "where") {
 					t.Errorf("asked without arguments: %v", asked)
 				}
-				call(t, c.SubmitToolResults, &agentdv1.SubmitToolResultsRequest{SessionId: turn.GetSessionId(), Results: []*agentdv1.RunRequest_ToolCallResponse{{
+				call(t, c.SubmitToolResults, &agentdv1.SubmitToolResultsRequest{SessionId: turn.GetSessionId(), TurnId: turn.GetId(), Results: []*agentdv1.RunRequest_ToolCallResponse{{
 					ToolCallId: asked.GetToolCallId(), Result: &agentdv1.RunRequest_ToolCallResponse_Output{Output: "fog"},
 				}}})
 			}

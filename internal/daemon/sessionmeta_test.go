@@ -46,7 +46,7 @@ func TestSessionLife(t *testing.T) {
 			if list := call(t, c.ListSessions, waiting).GetSessions(); len(list) != 1 || list[0].GetId() != s.GetId() || list[0].GetLastTurnId() != turn.GetId() {
 				t.Errorf("sessions that wait: %v", list)
 			}
-			call(t, c.SubmitToolResults, &agentdv1.SubmitToolResultsRequest{SessionId: s.GetId(), Results: []*agentdv1.RunRequest_ToolCallResponse{
+			call(t, c.SubmitToolResults, &agentdv1.SubmitToolResultsRequest{SessionId: s.GetId(), TurnId: turn.GetId(), Results: []*agentdv1.RunRequest_ToolCallResponse{
 				{ToolCallId: turn.GetPendingToolCalls()[0].GetToolCallId(), Result: &agentdv1.RunRequest_ToolCallResponse_Output{Output: "white"}},
 			}})
 			turn = until(t, c, turn, agentdv1.TurnStatus_TURN_STATUS_SUCCEEDED)

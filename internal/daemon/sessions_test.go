@@ -143,11 +143,11 @@ func TestTurnInTheBackground(t *testing.T) {
 			// What was listed in pieces is what is watched at once.
 			all := followTurn(t, c, &agentdv1.WatchTurnRequest{SessionId: turn.GetSessionId()})
 			var pieces []*agentdv1.RunResponse
-			req := &agentdv1.ListTurnEventsRequest{SessionId: turn.GetSessionId(), TurnId: turn.GetId(), PageSize: 2}
+			req := &agentdv1.ListTurnEventsRequest{SessionId: turn.GetSessionId(), TurnId: turn.GetId(), Limit: 2}
 			for more := true; more; {
 				page := call(t, c.ListTurnEvents, req)
 				pieces, more = append(pieces, page.GetEvents()...), page.GetMore()
-				req.AfterSeq = new(page.GetNextAfterSeq())
+				req.AfterSeq = new(pieces[len(pieces)-1].GetSeq())
 			}
 			if !slices.EqualFunc(all, pieces, func(a, b *agentdv1.RunResponse) bool { return proto.Equal(a, b) }) {
 				t.Errorf("watched %v\nlisted %v", all, pieces)
@@ -188,7 +188,7 @@ func TestTurnsAreTheSameOnBothServices(t *testing.T) {
 		}
 		onRun = append(onRun, m)
 		if tc := m.GetToolCall(); tc != nil {
-			call(t, c.SubmitToolResults, &agentdv1.SubmitToolResultsRequest{SessionId: tc.GetSessionId(), Results: []*agentdv1.RunRequest_ToolCallResponse{answer(tc.GetToolCallId())}})
+			call(t, c.SubmitToolResults, &agentdv1.SubmitToolResultsRequest{SessionId: tc.GetSessionId(), TurnId: m.GetTurnId(), Results: []*agentdv1.RunRequest_ToolCallResponse{answer(tc.GetToolCallId())}})
 		}
 		if m.GetEnd() != nil {
 			_ = s.CloseRequest()
@@ -199,7 +199,7 @@ func TestTurnsAreTheSameOnBothServices(t *testing.T) {
 	// Started by SessionService, answered on Run.
 	turn := call(t, c.CreateTurn, &agentdv1.CreateTurnRequest{Execute: lookRequest("go")}).GetTurn()
 	s = runs.Run(t.Context())
-	send(s, &agentdv1.RunRequest{Request: &agentdv1.RunRequest_Execute{Execute: &agentdv1.RunRequest_ExecuteRequest{SessionId: &turn.SessionId, Tools: lookRequest("").GetTools()}}})
+	send(s, attach(turn.GetSessionId(), -1, lookRequest("").GetTools()...))
 	for {
 		m, err := s.Receive()
 		if err != nil {
@@ -267,7 +267,7 @@ func TestLargeToolResult(t *testing.T) {
 			turn := call(t, c.CreateTurn, &agentdv1.CreateTurnRequest{Execute: lookRequest("go")}).GetTurn()
 			turn = until(t, c, turn, agentdv1.TurnStatus_TURN_STATUS_WAITING_FOR_CLIENT)
 			answer := &agentdv1.RunRequest_ToolCallResponse{ToolCallId: turn.GetPendingToolCalls()[0].GetToolCallId(), Result: &agentdv1.RunRequest_ToolCallResponse_Output{Output: large}}
-			submitted := call(t, c.SubmitToolResults, &agentdv1.SubmitToolResultsRequest{SessionId: turn.GetSessionId(), Results: []*agentdv1.RunRequest_ToolCallResponse{answer}})
+			submitted := call(t, c.SubmitToolResults, &agentdv1.SubmitToolResultsRequest{SessionId: turn.GetSessionId(), TurnId: turn.GetId(), Results: []*agentdv1.RunRequest_ToolCallResponse{answer}})
 			if len(submitted.GetRefused()) > 0 {
 				t.Fatal(submitted.GetRefused())
 			}
@@ -387,8 +387,11 @@ func TestSessionServiceRefusals(t *testing.T) {
 		"no request": {try(t, c.CreateTurn, &agentdv1.CreateTurnRequest{}), connect.CodeInvalidArgument, agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST, "execute"},
 		"no prompt":  {try(t, c.CreateTurn, &agentdv1.CreateTurnRequest{Execute: &agentdv1.RunRequest_ExecuteRequest{SessionId: &id}}), connect.CodeInvalidArgument, agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST, "user_prompt"},
 		"no model":   {try(t, c.CreateTurn, &agentdv1.CreateTurnRequest{Execute: &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "hi", Agent: llm("root", "claude-x")}}), connect.CodeUnauthenticated, agentdv1.ErrorCode_ERROR_CODE_AUTH_FAILED, "ANTHROPIC_API_KEY"},
+		"nameless":   {try(t, c.SubmitToolResults, &agentdv1.SubmitToolResultsRequest{SessionId: id, Results: []*agentdv1.RunRequest_ToolCallResponse{{ToolCallId: "x"}}}), connect.CodeInvalidArgument, agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST, "turn_id"},
+		"no cancel":  {try(t, c.CancelTurn, &agentdv1.CancelTurnRequest{SessionId: id}), connect.CodeInvalidArgument, agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST, "turn_id"},
+		"which call": {try(t, c.CancelToolCall, &agentdv1.CancelToolCallRequest{SessionId: id, ToolCallId: "x"}), connect.CodeInvalidArgument, agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST, "turn_id"},
 		"other turn": {try(t, c.SubmitToolResults, &agentdv1.SubmitToolResultsRequest{SessionId: id, TurnId: "e-x", Results: []*agentdv1.RunRequest_ToolCallResponse{{ToolCallId: "x"}}}), connect.CodeNotFound, agentdv1.ErrorCode_ERROR_CODE_NOT_FOUND, `"e-x"`},
-		"foreign":    {try(t, c.SubmitToolResults, &agentdv1.SubmitToolResultsRequest{SessionId: id, Results: []*agentdv1.RunRequest_ToolCallResponse{{ToolCallId: "x", SessionId: "other"}}}), connect.CodeInvalidArgument, agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST, "results[0]"},
+		"foreign":    {try(t, c.SubmitToolResults, &agentdv1.SubmitToolResultsRequest{SessionId: id, TurnId: turn.GetId(), Results: []*agentdv1.RunRequest_ToolCallResponse{{ToolCallId: "x", SessionId: "other"}}}), connect.CodeInvalidArgument, agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST, "results[0]"},
 	} {
 		var ce *connect.Error
 		if !errors.As(tc.err, &ce) || ce.Code() != tc.code || !strings.Contains(ce.Message(), tc.says) || len(ce.Details()) != 1 {

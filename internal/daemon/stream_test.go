@@ -162,11 +162,14 @@ func answer(call *agentdv1.RunResponse_ToolCallRequest) *agentdv1.RunRequest {
 // attach is the message that attaches to a session's last turn; without a
 // position when seq is negative.
 func attach(sessionID string, seq int64, tools ...*agentdv1.Tool) *agentdv1.RunRequest {
-	ex := &agentdv1.RunRequest_ExecuteRequest{SessionId: &sessionID, Tools: tools}
-	if seq >= 0 {
-		ex.AfterSeq = &seq
+	at := &agentdv1.AttachRequest{SessionId: sessionID}
+	for _, tool := range tools {
+		at.ToolNames = append(at.ToolNames, tool.GetName())
 	}
-	return &agentdv1.RunRequest{Request: &agentdv1.RunRequest_Execute{Execute: ex}}
+	if seq >= 0 {
+		at.AfterSeq = &seq
+	}
+	return &agentdv1.RunRequest{Request: &agentdv1.RunRequest_Attach{Attach: at}}
 }
 
 func isCall(m *agentdv1.RunResponse) bool   { return m.GetToolCall() != nil }

@@ -111,7 +111,7 @@ func watchOn(c agentdv1connect.SessionServiceClient, req *agentdv1.WatchTurnRequ
 func attachOn(c agentdv1connect.AgentdClient, session string) func(context.Context) (func() (*agentdv1.RunResponse, error), error) {
 	return func(ctx context.Context) (func() (*agentdv1.RunResponse, error), error) {
 		bidi := c.Run(ctx)
-		err := bidi.Send(&agentdv1.RunRequest{Request: &agentdv1.RunRequest_Execute{Execute: &agentdv1.RunRequest_ExecuteRequest{SessionId: &session}}})
+		err := bidi.Send(attach(session, -1))
 		if err != nil {
 			return nil, err
 		}
@@ -192,13 +192,14 @@ func TestThreeWires(t *testing.T) {
 			for _, s := range all {
 				s.until(t, noticed)
 			}
-			asks := all[answers].until(t, asked).GetToolCall()
+			asking := all[answers].until(t, asked)
+			asks := asking.GetToolCall()
 			if leaves < len(all) {
 				all[leaves].leave()
 				<-all[leaves].done
 			}
 			resp := call(t, []agentdv1connect.SessionServiceClient{plain, web}[answers].SubmitToolResults, &agentdv1.SubmitToolResultsRequest{
-				SessionId: id, Results: []*agentdv1.RunRequest_ToolCallResponse{{
+				SessionId: id, TurnId: asking.GetTurnId(), Results: []*agentdv1.RunRequest_ToolCallResponse{{
 					ToolCallId: asks.GetToolCallId(), Result: &agentdv1.RunRequest_ToolCallResponse_Output{Output: "fog"},
 				}},
 			})

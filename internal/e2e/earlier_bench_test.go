@@ -60,10 +60,10 @@ func BenchmarkEarlierTurns(b *testing.B) {
 				}
 			}},
 			{"attach", func(size int) {
-				benchEnd(b, benchRun(b, d, &agentdv1.RunRequest_ExecuteRequest{SessionId: new(ids[size])}))
+				benchEnd(b, benchOpen(b, d, attachAt(ids[size], "", nil)))
 			}},
 			{"attach-earlier", func(size int) {
-				benchEnd(b, benchRun(b, d, &agentdv1.RunRequest_ExecuteRequest{SessionId: new(ids[size]), TurnId: new(tenth[size])}))
+				benchEnd(b, benchOpen(b, d, attachAt(ids[size], tenth[size], nil)))
 			}},
 			{"calls", func(size int) {
 				if _, err := sessions.ListModelCalls(b.Context(), connect.NewRequest(&agentdv1.ListModelCallsRequest{SessionId: ids[size], TurnId: tenth[size]})); err != nil {

@@ -276,9 +276,7 @@ func (c *chain) start(agent *agentdv1.Agent, prompt string) {
 // attach comes back to the session, after what the client has.
 func (c *chain) attach() {
 	c.b.t.Helper()
-	c.send(&agentdv1.RunRequest{Request: &agentdv1.RunRequest_Execute{Execute: &agentdv1.RunRequest_ExecuteRequest{
-		SessionId: &c.session, AfterSeq: &c.cursor, Tools: c.tools,
-	}}})
+	c.send(attachAt(c.session, "", &c.cursor, c.tools...))
 }
 
 // next receives a message, nil at the end of the stream.

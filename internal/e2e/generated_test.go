@@ -246,7 +246,7 @@ func (a *actor) act(t testing.TB, ex *agentdv1.RunRequest_ExecuteRequest) (other
 	a.calls = map[string]bool{}
 	var beside sync.WaitGroup
 	defer beside.Wait()
-	a.open(t, ex)
+	a.open(t, &agentdv1.RunRequest{Request: &agentdv1.RunRequest_Execute{Execute: ex}})
 	defer func() { a.drop() }()
 	for n := 1; ; n++ {
 		m, err := a.bidi.Receive()
@@ -295,10 +295,10 @@ func (a *actor) tools() []*agentdv1.Tool { return []*agentdv1.Tool{toolOf("look"
 
 // comeBack follows the turn from where the client is.
 func (a *actor) comeBack(t testing.TB) {
-	a.open(t, &agentdv1.RunRequest_ExecuteRequest{SessionId: &a.session, TurnId: &a.id, AfterSeq: &a.cursor, Tools: a.tools()})
+	a.open(t, attachAt(a.session, a.id, &a.cursor, a.tools()...))
 }
 
-func (a *actor) open(t testing.TB, ex *agentdv1.RunRequest_ExecuteRequest) {
+func (a *actor) open(t testing.TB, first *agentdv1.RunRequest) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	bidi := a.th.runs.Run(ctx)
 	a.bidi, a.drop = bidi, func() {
@@ -306,7 +306,7 @@ func (a *actor) open(t testing.TB, ex *agentdv1.RunRequest_ExecuteRequest) {
 		_ = bidi.CloseRequest()
 		_ = bidi.CloseResponse()
 	}
-	a.say(t, &agentdv1.RunRequest{Request: &agentdv1.RunRequest_Execute{Execute: ex}})
+	a.say(t, first)
 }
 
 func (a *actor) say(t testing.TB, m *agentdv1.RunRequest) {

@@ -36,8 +36,13 @@ func onEachStore(b *testing.B, run func(b *testing.B, d *agentdtest.Daemon), opt
 
 // benchRun starts a turn on a stream of its own.
 func benchRun(b *testing.B, d *agentdtest.Daemon, req *agentdv1.RunRequest_ExecuteRequest) *benchStream {
+	return benchOpen(b, d, &agentdv1.RunRequest{Request: &agentdv1.RunRequest_Execute{Execute: req}})
+}
+
+// benchOpen opens a stream with its first message.
+func benchOpen(b *testing.B, d *agentdtest.Daemon, first *agentdv1.RunRequest) *benchStream {
 	s := agentdv1connect.NewAgentdClient(d.HTTPClient(), d.URL).Run(b.Context())
-	if err := s.Send(&agentdv1.RunRequest{Request: &agentdv1.RunRequest_Execute{Execute: req}}); err != nil {
+	if err := s.Send(first); err != nil {
 		b.Fatal(err)
 	}
 	return s

@@ -68,7 +68,7 @@ type place struct {
 
 // until starts a stream, has it read to the first tool call, and leaves it there.
 // It returns how long that took.
-func until(b *testing.B, d *agentdtest.Daemon, req *agentdv1.RunRequest_ExecuteRequest) (place, time.Duration, func()) {
+func until(b *testing.B, d *agentdtest.Daemon, req *agentdv1.RunRequest) (place, time.Duration, func()) {
 	ctx, cancel := context.WithCancel(b.Context())
 	begin := time.Now()
 	s := agentdv1connect.NewAgentdClient(d.HTTPClient(), d.URL).Run(ctx)
@@ -77,7 +77,7 @@ func until(b *testing.B, d *agentdtest.Daemon, req *agentdv1.RunRequest_ExecuteR
 		_ = s.CloseRequest()
 		_ = s.CloseResponse()
 	}
-	if err := s.Send(&agentdv1.RunRequest{Request: &agentdv1.RunRequest_Execute{Execute: req}}); err != nil {
+	if err := s.Send(req); err != nil {
 		b.Error(err)
 	}
 	for {
@@ -144,7 +144,7 @@ func BenchmarkParked(b *testing.B) {
 			req := &agentdv1.RunRequest_ExecuteRequest{
 				Agent: llmAgent("root", "asker/m", "", "look"), UserPrompt: "go", Tools: tools, OnDisconnect: agentdv1.OnDisconnect_ON_DISCONNECT_CONTINUE,
 			}
-			p, _, leave := until(b, d, req)
+			p, _, leave := until(b, d, &agentdv1.RunRequest{Request: &agentdv1.RunRequest_Execute{Execute: req}})
 			leave()
 			places[i] = p
 		})
@@ -154,8 +154,7 @@ func BenchmarkParked(b *testing.B) {
 		quiet(b, d)
 		held().per(b, before, n, "waiting")
 		back := func(d *agentdtest.Daemon, i int) time.Duration {
-			req := &agentdv1.RunRequest_ExecuteRequest{SessionId: &places[i].session, AfterSeq: &places[i].seq, Tools: tools}
-			_, took, leave := until(b, d, req)
+			_, took, leave := until(b, d, attachAt(places[i].session, "", &places[i].seq, tools...))
 			leave()
 			return took
 		}
@@ -166,7 +165,7 @@ func BenchmarkParked(b *testing.B) {
 		m := min(n, 4000)
 		before, leave := held(), make([]func(), m)
 		each(m, func(i int) {
-			_, _, leave[i] = until(b, d, &agentdv1.RunRequest_ExecuteRequest{SessionId: &places[i].session, AfterSeq: &places[i].seq, Tools: tools})
+			_, _, leave[i] = until(b, d, attachAt(places[i].session, "", &places[i].seq, tools...))
 		})
 		held().per(b, before, m, "attached")
 		for _, l := range leave {

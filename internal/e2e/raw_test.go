@@ -160,9 +160,7 @@ func TestRawPayloadsInLog(t *testing.T) {
 	}
 	f.playStreams(eventStreams(t, f.wire, look)[0], searched)
 	got := f.rawTurn("look")
-	later := rule{t, agentdv1connect.NewAgentdClient(f.d.HTTPClient(), f.d.URL)}.talk(&agentdv1.RunRequest{Request: &agentdv1.RunRequest_Execute{
-		Execute: &agentdv1.RunRequest_ExecuteRequest{SessionId: &got.session, AfterSeq: new(int64(0))},
-	}}, nil)
+	later := rule{t, agentdv1connect.NewAgentdClient(f.d.HTTPClient(), f.d.URL)}.talk(attachAt(got.session, "", new(int64(0))), nil)
 	facts := func(d *dialogue) []*agentdv1.RunResponse {
 		var out []*agentdv1.RunResponse
 		for _, m := range d.msgs {

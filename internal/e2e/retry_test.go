@@ -155,9 +155,7 @@ func TestRetryRestart(t *testing.T) {
 		second := retryDaemon(t, agentdtest.WithStore(kept))
 		s = agentdv1connect.NewAgentdClient(second.HTTPClient(), second.URL).Run(t.Context())
 		defer func() { _ = s.CloseResponse() }()
-		if err := s.Send(&agentdv1.RunRequest{Request: &agentdv1.RunRequest_Execute{
-			Execute: &agentdv1.RunRequest_ExecuteRequest{SessionId: &session, AfterSeq: &seq},
-		}}); err != nil {
+		if err := s.Send(attachAt(session, "", &seq)); err != nil {
 			t.Fatal(err)
 		}
 		var text strings.Builder

@@ -110,6 +110,16 @@ func (r rule) refused(d *dialogue, code agentdv1.ErrorCode, text ...string) {
 	}
 }
 
+// attachAt is the message that attaches to a turn, "" for the session's last one,
+// after a position, nil for its beginning.
+func attachAt(session, turn string, after *int64, tools ...*agentdv1.Tool) *agentdv1.RunRequest {
+	at := &agentdv1.AttachRequest{SessionId: session, TurnId: turn, AfterSeq: after}
+	for _, tool := range tools {
+		at.ToolNames = append(at.ToolNames, tool.GetName())
+	}
+	return &agentdv1.RunRequest{Request: &agentdv1.RunRequest_Attach{Attach: at}}
+}
+
 func start(agent *agentdv1.Agent, tools ...string) *agentdv1.RunRequest {
 	ex := &agentdv1.RunRequest_ExecuteRequest{Agent: agent, UserPrompt: "go"}
 	for _, name := range tools {

@@ -50,7 +50,7 @@ func TestQuietWatch(t *testing.T) {
 					if call := m.GetToolCall(); call != nil {
 						time.Sleep(10 * time.Minute)
 						if _, err := c.SubmitToolResults(t.Context(), connect.NewRequest(&agentdv1.SubmitToolResultsRequest{
-							SessionId: turn.GetSessionId(), Results: []*agentdv1.RunRequest_ToolCallResponse{reply(call.GetToolCallId(), "late").GetToolCallResponse()},
+							SessionId: turn.GetSessionId(), TurnId: turn.GetId(), Results: []*agentdv1.RunRequest_ToolCallResponse{reply(call.GetToolCallId(), "late").GetToolCallResponse()},
 						})); err != nil {
 							t.Error(err)
 						}

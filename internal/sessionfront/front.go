@@ -2,8 +2,8 @@
 // that whoever drives turns over the one can drive them over the other: the
 // tests of the whole daemon do, and compare.
 //
-// An ExecuteRequest becomes CreateTurn, or nothing if it attaches, and WatchTurn;
-// an answer becomes SubmitToolResults; a cancel or end of the turn CancelTurn, the
+// An ExecuteRequest becomes CreateTurn and WatchTurn, an AttachRequest WatchTurn
+// alone; an answer becomes SubmitToolResults; a cancel or end of the turn CancelTurn, the
 // cancel of a call CancelToolCall. A stream that goes away takes nothing but its
 // WatchTurn along. Two things of Run have no counterpart and are not imitated: the
 // client's half-close changes nothing, and the limits of a stream (of its messages,
@@ -79,16 +79,19 @@ func (f *Front) Run(ctx context.Context, b *bidi) error {
 	if err != nil {
 		return err
 	}
-	ex := first.GetExecute()
-	if ex == nil {
-		return b.Send(failure(agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST, "the first message must be an ExecuteRequest"))
-	}
 	st := &stream{f: f, b: b, header: b.RequestHeader(), open: make(chan struct{})}
-	watch, err := st.begin(ctx, ex)
-	if err != nil {
-		return st.refuse(ctx, err)
+	switch r := first.GetRequest().(type) {
+	case *agentdv1.RunRequest_Attach:
+		return st.carry(ctx, st.attach(ctx, r.Attach))
+	case *agentdv1.RunRequest_Execute:
+		watch, err := st.begin(ctx, r.Execute)
+		if err != nil {
+			return st.refuse(ctx, err)
+		}
+		return st.carry(ctx, watch)
+	default:
+		return b.Send(failure(agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST, "the first message must be an ExecuteRequest or an AttachRequest"))
 	}
-	return st.carry(ctx, watch)
 }
 
 // stream is one Run call.
@@ -97,6 +100,7 @@ type stream struct {
 	b             *bidi
 	header        http.Header
 	session, turn string
+	observes      bool
 	open          chan struct{} // closed when replies may be sent
 
 	mu       sync.Mutex // has one goroutine send at a time
@@ -115,16 +119,26 @@ func call[T any](st *stream, msg *T) *connect.Request[T] {
 	return req
 }
 
-// begin starts a turn unless the request attaches to one, and returns what to
-// watch.
+// attach returns what to watch. What the client asks for later names its turn, so
+// that one without a name is looked up; why there is none WatchTurn says.
+func (st *stream) attach(ctx context.Context, at *agentdv1.AttachRequest) *agentdv1.WatchTurnRequest {
+	st.session, st.turn, st.observes = at.GetSessionId(), at.GetTurnId(), at.GetObserve()
+	if st.turn == "" {
+		if last, err := st.f.sessions.GetTurn(ctx, call(st, &agentdv1.GetTurnRequest{SessionId: st.session})); err == nil {
+			st.turn = last.Msg.GetTurn().GetId()
+		}
+	}
+	return &agentdv1.WatchTurnRequest{
+		SessionId: st.session, TurnId: at.GetTurnId(), AfterSeq: at.AfterSeq, ToolNames: at.GetToolNames(),
+		Observe: at.GetObserve(), Display: at.GetDisplay(), Visibility: at.GetVisibility(),
+	}
+}
+
+// begin starts a turn, and returns what to watch.
 func (st *stream) begin(ctx context.Context, ex *agentdv1.RunRequest_ExecuteRequest) (*agentdv1.WatchTurnRequest, error) {
 	var names []string
 	for _, tool := range ex.GetTools() {
 		names = append(names, tool.GetName())
-	}
-	if ex.GetSessionId() != "" && ex.GetUserPrompt() == "" && len(ex.GetUserParts()) == 0 && ex.GetAgent() == nil {
-		st.session, st.turn = ex.GetSessionId(), ex.GetTurnId()
-		return &agentdv1.WatchTurnRequest{SessionId: st.session, TurnId: st.turn, AfterSeq: ex.AfterSeq, ToolNames: names}, nil
 	}
 	created, err := st.f.sessions.CreateTurn(ctx, call(st, &agentdv1.CreateTurnRequest{Execute: ex}))
 	if err != nil {
@@ -277,6 +291,9 @@ func (st *stream) receive(ctx context.Context) {
 
 // take does what a message asks for and returns the answer, nil for none.
 func (st *stream) take(ctx context.Context, m *agentdv1.RunRequest) (*agentdv1.RunResponse, error) {
+	if st.observes && m.GetHeartbeat() == nil {
+		return failure(agentdv1.ErrorCode_ERROR_CODE_FAILED_PRECONDITION, "this stream observes: it only watches"), nil
+	}
 	switch r := m.GetRequest().(type) {
 	case *agentdv1.RunRequest_Heartbeat:
 		return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_Heartbeat{

@@ -119,6 +119,11 @@ export interface RunOptions extends WatchOptions {
   sessionId?: string;
   /** Makes the session that sessionId names, under that id, if there is none. */
   create?: boolean;
+  /**
+   * The id of the new turn: 1 to 128 of A-Z, a-z, 0-9 and . _ : @ -, a letter or a digit first. One that the session has is CONFLICT,
+   * unless idempotencyKey makes it the same run. Left out: the server names the turn.
+   */
+  turnId?: string;
   /** State to begin with. */
   state?: JsonObject;
   /** What happens when the session already runs a turn. Default: reject. */
@@ -187,6 +192,7 @@ function messageFor(o: RunOptions, tools: ToolMessage[]): RunRequest_ExecuteRequ
     ...(o.sessionId === undefined ? {} : { sessionId: o.sessionId }),
     ...(o.state === undefined ? {} : { initialState: asJson(o.state) as JsonObject }),
     create: o.create ?? false,
+    turnId: o.turnId ?? "",
     ...(disconnectGrace === undefined ? {} : { disconnectGrace }),
     ...(toolTimeout === undefined ? {} : { toolTimeout }),
     ...(o.budget === undefined ? {} : { budget: budgetOf("budget", o.budget) }),

@@ -225,10 +225,11 @@ export class Run implements AsyncIterable<Event> {
   /** cancel cancels the turn, once. The caller has gone: what fails is nobody's business. */
   #cancel({ sessionId, turnId }: Pick<Place, "sessionId" | "turnId">): Promise<void> {
     const { client, headers, requestTimeoutMs, reconnect } = this.#c;
-    const named = { sessionId, turnId };
-    this.#cancelling ??= persist(reconnect, AbortSignal.timeout(requestTimeoutMs), () =>
-      client.cancelTurn(named, { headers, timeoutMs: requestTimeoutMs }),
-    ).then(
+    const options = { headers, timeoutMs: requestTimeoutMs };
+    this.#cancelling ??= persist(reconnect, AbortSignal.timeout(requestTimeoutMs), async () => {
+      const last = turnId === "" ? (await client.getTurn({ sessionId }, options)).turn?.id : undefined; // of an attach without a name
+      return client.cancelTurn({ sessionId, turnId: last ?? turnId }, options);
+    }).then(
       () => {},
       () => {},
     );

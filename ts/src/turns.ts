@@ -13,7 +13,7 @@ export interface EventsOptions {
   /** The seq of the last event that the caller has. */
   afterSeq?: bigint;
   /** How many to read with one request at most. */
-  pageSize?: number;
+  limit?: number;
   /** Has each event carry how a user interface may show it. */
   display?: boolean;
   /** Only events of this visibility. */
@@ -45,16 +45,21 @@ export class Turns {
     });
   }
 
-  /** cancel cancels a turn and returns when nothing of it runs any more. One that is over stays as it is. */
+  /**
+   * cancel cancels a turn and returns when nothing of it runs any more. One that is over stays as it is. Without turnId it is the
+   * session's last one as of now, which is read first.
+   */
   async cancel(sessionId: string, turnId = "", reason = ""): Promise<Turn> {
+    turnId ||= (await this.get(sessionId)).id;
     return required((await this.#unary((o) => this.#client.cancelTurn({ sessionId, turnId, reason }, o))).turn, "a turn");
   }
 
   /**
    * cancelToolCall cancels one tool call: the model sees a cancelled tool, and the turn goes on. A call that has its result stays as it
-   * is, and so does a turn that is over. Without turnId it is a call of the session's last turn.
+   * is, and so does a turn that is over. Without turnId it is a call of the session's last turn as of now, which is read first.
    */
   async cancelToolCall(sessionId: string, toolCallId: string, turnId = ""): Promise<Turn> {
+    turnId ||= (await this.get(sessionId)).id;
     return required((await this.#unary((o) => this.#client.cancelToolCall({ sessionId, turnId, toolCallId }, o))).turn, "a turn");
   }
 
@@ -80,10 +85,10 @@ export class Turns {
    * it yields the error of a turn that failed as an event.
    */
   async *events(sessionId: string, options: EventsOptions = {}): AsyncGenerator<Event, void, undefined> {
-    const pageSize = countOf("pageSize", options.pageSize);
-    let request = { ...options, pageSize, visibility: visibilityOf(options.visibility), sessionId };
+    const limit = countOf("limit", options.limit);
+    let request = { ...options, limit, visibility: visibilityOf(options.visibility), sessionId };
     for (;;) {
-      const { events, more, nextAfterSeq } = await this.#unary((o) => this.#client.listTurnEvents(request, o));
+      const { events, more } = await this.#unary((o) => this.#client.listTurnEvents(request, o));
       for (const message of events) {
         const event = eventOf(message);
         if (event !== undefined) {
@@ -94,7 +99,7 @@ export class Turns {
       if (!more || last === undefined) {
         return;
       }
-      request = { ...request, turnId: request.turnId ?? last.turnId, afterSeq: nextAfterSeq };
+      request = { ...request, turnId: request.turnId ?? last.turnId, afterSeq: last.seq };
     }
   }
 }

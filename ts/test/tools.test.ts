@@ -190,7 +190,7 @@ test("a tool stops whose call somebody else has answered", async (t) => {
   for await (const event of run) {
     events.push(event);
     if (event.type === "tool_call") {
-      await other.submitToolResults({ sessionId: run.sessionId!, results: [{ toolCallId: event.call.id, result: { case: "output", value: "by hand" } }] });
+      await other.submitToolResults({ sessionId: run.sessionId!, turnId: run.turnId!, results: [{ toolCallId: event.call.id, result: { case: "output", value: "by hand" } }] });
     }
   }
   assert.match(String(reason), /answered/);

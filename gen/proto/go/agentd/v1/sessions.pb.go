@@ -1289,8 +1289,8 @@ func (x *ForkSessionResponse) GetSession() *Session {
 // CreateTurnRequest asks for a turn.
 type CreateTurnRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What to run, as on Agentd.Run; after_seq and turn_id must be unset. A repeat
-	// with its idempotency_key returns the turn that the first one has started.
+	// What to run, as on Agentd.Run. A repeat with its idempotency_key returns the
+	// turn that the first one has started.
 	Execute       *RunRequest_ExecuteRequest `protobuf:"bytes,1,opt,name=execute,proto3" json:"execute,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1641,7 +1641,8 @@ type CancelTurnRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The turn; empty is the session's last one.
+	// The turn. It has to be named: the session's last turn may be another one by
+	// now. Session.last_turn_id and GetTurn say which one it is.
 	TurnId string `protobuf:"bytes,2,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
 	// Why; it stands in the turn's end.
 	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -1751,7 +1752,8 @@ type CancelToolCallRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The turn; empty is the session's last one.
+	// The turn. It has to be named: the session's last turn may be another one by
+	// now. Session.last_turn_id and GetTurn say which one it is.
 	TurnId string `protobuf:"bytes,2,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
 	// The id of the ToolCallRequest.
 	ToolCallId    string `protobuf:"bytes,3,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
@@ -1866,9 +1868,8 @@ type ListTurnEventsRequest struct {
 	// The seq of the last event the caller has; left out: the turn from its
 	// beginning.
 	AfterSeq *int64 `protobuf:"varint,3,opt,name=after_seq,json=afterSeq,proto3,oneof" json:"after_seq,omitempty"`
-	// How many events to return at most; 0 is 1,000. A page that would be larger than a
-	// message may be ends early.
-	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// How many events to return at most; 0 is 1,000.
+	Limit int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	// Sends Display with each event.
 	Display bool `protobuf:"varint,5,opt,name=display,proto3" json:"display,omitempty"`
 	// Only events of this visibility, and what no client can do without: the end,
@@ -1929,9 +1930,9 @@ func (x *ListTurnEventsRequest) GetAfterSeq() int64 {
 	return 0
 }
 
-func (x *ListTurnEventsRequest) GetPageSize() int32 {
+func (x *ListTurnEventsRequest) GetLimit() int32 {
 	if x != nil {
-		return x.PageSize
+		return x.Limit
 	}
 	return 0
 }
@@ -1955,11 +1956,8 @@ type ListTurnEventsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In order.
 	Events []*RunResponse `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
-	// True when there are more already.
-	More bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
-	// The after_seq with which to ask for what comes next, whether there is more already
-	// or not: the seq of the last one, or what was asked for where there is none.
-	NextAfterSeq  int64 `protobuf:"varint,3,opt,name=next_after_seq,json=nextAfterSeq,proto3" json:"next_after_seq,omitempty"`
+	// True when there are more already: ask again with the seq of the last one.
+	More          bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2008,13 +2006,6 @@ func (x *ListTurnEventsResponse) GetMore() bool {
 	return false
 }
 
-func (x *ListTurnEventsResponse) GetNextAfterSeq() int64 {
-	if x != nil {
-		return x.NextAfterSeq
-	}
-	return 0
-}
-
 // WatchTurnRequest names a turn and a position.
 type WatchTurnRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2033,8 +2024,8 @@ type WatchTurnRequest struct {
 	// Only events of this visibility, and what no client can do without: the end,
 	// errors, retracts, heartbeats, the calls it is asked for.
 	Visibility Display_Visibility `protobuf:"varint,6,opt,name=visibility,proto3,enum=agentd.v1.Display_Visibility" json:"visibility,omitempty"`
-	// This client only watches: it wakes no turn and is asked for no tool. Not
-	// together with tool_names.
+	// This client only watches: it wakes no turn and is asked for nothing. Together
+	// with tool_names it is ERROR_CODE_INVALID_REQUEST.
 	Observe       bool `protobuf:"varint,7,opt,name=observe,proto3" json:"observe,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2170,7 +2161,8 @@ type SubmitToolResultsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The turn; empty is the session's last one.
+	// The turn. It has to be named: the session's last turn may be another one by
+	// now. Session.last_turn_id and GetTurn say which one it is.
 	TurnId string `protobuf:"bytes,2,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
 	// The results; their session_id may be empty.
 	Results       []*RunRequest_ToolCallResponse `protobuf:"bytes,3,rep,name=results,proto3" json:"results,omitempty"`
@@ -4057,43 +4049,44 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\x0ecreated_before\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\rcreatedBefore\"b\n" +
 	"\x11ListTurnsResponse\x12%\n" +
 	"\x05turns\x18\x01 \x03(\v2\x0f.agentd.v1.TurnR\x05turns\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x83\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x85\x01\n" +
 	"\x11CancelTurnRequest\x12)\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\tsessionId\x12!\n" +
-	"\aturn_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06turnId\x12 \n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\tsessionId\x12#\n" +
+	"\aturn_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x06turnId\x12 \n" +
 	"\x06reason\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x06reason\"9\n" +
 	"\x12CancelTurnResponse\x12#\n" +
-	"\x04turn\x18\x01 \x01(\v2\x0f.agentd.v1.TurnR\x04turn\"\x93\x01\n" +
+	"\x04turn\x18\x01 \x01(\v2\x0f.agentd.v1.TurnR\x04turn\"\x95\x01\n" +
 	"\x15CancelToolCallRequest\x12)\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\tsessionId\x12!\n" +
-	"\aturn_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06turnId\x12,\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\tsessionId\x12#\n" +
+	"\aturn_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x06turnId\x12,\n" +
 	"\ftool_call_id\x18\x03 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\n" +
 	"toolCallId\"=\n" +
 	"\x16CancelToolCallResponse\x12#\n" +
-	"\x04turn\x18\x01 \x01(\v2\x0f.agentd.v1.TurnR\x04turn\"\xaa\x02\n" +
+	"\x04turn\x18\x01 \x01(\v2\x0f.agentd.v1.TurnR\x04turn\"\xa3\x02\n" +
 	"\x15ListTurnEventsRequest\x12)\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\tsessionId\x12!\n" +
 	"\aturn_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06turnId\x12)\n" +
-	"\tafter_seq\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x00R\bafterSeq\x88\x01\x01\x12'\n" +
-	"\tpage_size\x18\x04 \x01(\x05B\n" +
-	"\xbaH\a\x1a\x05\x18\x90N(\x00R\bpageSize\x12\x18\n" +
+	"\tafter_seq\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x00R\bafterSeq\x88\x01\x01\x12 \n" +
+	"\x05limit\x18\x04 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\x90N(\x00R\x05limit\x12\x18\n" +
 	"\adisplay\x18\x05 \x01(\bR\adisplay\x12G\n" +
 	"\n" +
 	"visibility\x18\x06 \x01(\x0e2\x1d.agentd.v1.Display.VisibilityB\b\xbaH\x05\x82\x01\x02\x10\x01R\n" +
 	"visibilityB\f\n" +
 	"\n" +
-	"_after_seq\"\x82\x01\n" +
+	"_after_seq\"\\\n" +
 	"\x16ListTurnEventsResponse\x12.\n" +
 	"\x06events\x18\x01 \x03(\v2\x16.agentd.v1.RunResponseR\x06events\x12\x12\n" +
-	"\x04more\x18\x02 \x01(\bR\x04more\x12$\n" +
-	"\x0enext_after_seq\x18\x03 \x01(\x03R\fnextAfterSeq\"\xc0\x02\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\"\xc0\x02\n" +
 	"\x10WatchTurnRequest\x12)\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\n" +
@@ -4110,12 +4103,13 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\n" +
 	"_after_seq\"A\n" +
 	"\x11WatchTurnResponse\x12,\n" +
-	"\x05event\x18\x01 \x01(\v2\x16.agentd.v1.RunResponseR\x05event\"\xb7\x01\n" +
+	"\x05event\x18\x01 \x01(\v2\x16.agentd.v1.RunResponseR\x05event\"\xb9\x01\n" +
 	"\x18SubmitToolResultsRequest\x12)\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\tsessionId\x12!\n" +
-	"\aturn_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06turnId\x12M\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\tsessionId\x12#\n" +
+	"\aturn_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x06turnId\x12M\n" +
 	"\aresults\x18\x03 \x03(\v2&.agentd.v1.RunRequest.ToolCallResponseB\v\xbaH\b\x92\x01\x05\b\x01\x10\x80\x04R\aresults\"x\n" +
 	"\x19SubmitToolResultsResponse\x126\n" +
 	"\arefused\x18\x01 \x03(\v2\x1c.agentd.v1.RefusedToolResultR\arefused\x12#\n" +

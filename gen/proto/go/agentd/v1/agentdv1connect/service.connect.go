@@ -54,9 +54,9 @@ const (
 type AgentdClient interface {
 	// Run carries one turn of one session.
 	//
-	// Order of the client's messages: ExecuteRequest first and once, then any of
-	// the others in any order. Anything else in first place is answered with one
-	// ErrorResponse, and the stream ends.
+	// Order of the client's messages: ExecuteRequest or AttachRequest first and
+	// once, then any of the others in any order. Anything else in first place is
+	// answered with one ErrorResponse, and the stream ends.
 	//
 	// Order of the server's messages: ExecuteResponse, then a StateUpdate with
 	// the whole state if there is any, then the events of the turn, then exactly
@@ -69,9 +69,9 @@ type AgentdClient interface {
 	// Neither is a transport error as well: the stream itself ends cleanly.
 	//
 	// A turn outlives its stream. A client that has lost it opens another one
-	// with an ExecuteRequest of session_id and after_seq and no prompt, and gets
-	// what it has missed, then what happens, without a gap and without a repeat:
-	// see ExecuteRequest.after_seq. Any number of clients may attach to a turn.
+	// with an AttachRequest, and gets what it has missed, then what happens, without
+	// a gap and without a repeat: see AttachRequest.after_seq. Any number of clients
+	// may attach to a turn.
 	//
 	// Request headers X-Agentd-Gemini-Api-Key, X-Agentd-Anthropic-Api-Key and
 	// X-Agentd-Openai-Api-Key carry the caller's own provider keys for this call
@@ -114,9 +114,9 @@ func (c *agentdClient) Run(ctx context.Context) *connect.BidiStreamForClient[v1.
 type AgentdHandler interface {
 	// Run carries one turn of one session.
 	//
-	// Order of the client's messages: ExecuteRequest first and once, then any of
-	// the others in any order. Anything else in first place is answered with one
-	// ErrorResponse, and the stream ends.
+	// Order of the client's messages: ExecuteRequest or AttachRequest first and
+	// once, then any of the others in any order. Anything else in first place is
+	// answered with one ErrorResponse, and the stream ends.
 	//
 	// Order of the server's messages: ExecuteResponse, then a StateUpdate with
 	// the whole state if there is any, then the events of the turn, then exactly
@@ -129,9 +129,9 @@ type AgentdHandler interface {
 	// Neither is a transport error as well: the stream itself ends cleanly.
 	//
 	// A turn outlives its stream. A client that has lost it opens another one
-	// with an ExecuteRequest of session_id and after_seq and no prompt, and gets
-	// what it has missed, then what happens, without a gap and without a repeat:
-	// see ExecuteRequest.after_seq. Any number of clients may attach to a turn.
+	// with an AttachRequest, and gets what it has missed, then what happens, without
+	// a gap and without a repeat: see AttachRequest.after_seq. Any number of clients
+	// may attach to a turn.
 	//
 	// Request headers X-Agentd-Gemini-Api-Key, X-Agentd-Anthropic-Api-Key and
 	// X-Agentd-Openai-Api-Key carry the caller's own provider keys for this call
