@@ -92,7 +92,7 @@ func (x ModelCallEnded_Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ModelCallEnded_Outcome.Descriptor instead.
 func (ModelCallEnded_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{10, 0}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{11, 0}
 }
 
 // Reason is why.
@@ -145,7 +145,7 @@ func (x HistoryCompacted_Reason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use HistoryCompacted_Reason.Descriptor instead.
 func (HistoryCompacted_Reason) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{15, 0}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{16, 0}
 }
 
 // Kind is what an event is about.
@@ -214,7 +214,7 @@ func (x Display_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Display_Kind.Descriptor instead.
 func (Display_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{25, 0}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{26, 0}
 }
 
 // Phase is what has become of it.
@@ -291,7 +291,7 @@ func (x Display_Phase) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Display_Phase.Descriptor instead.
 func (Display_Phase) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{25, 1}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{26, 1}
 }
 
 // Visibility is for whom it is.
@@ -346,7 +346,7 @@ func (x Display_Visibility) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Display_Visibility.Descriptor instead.
 func (Display_Visibility) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{25, 2}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{26, 2}
 }
 
 // RunRequest is one message from the client.
@@ -362,6 +362,7 @@ type RunRequest struct {
 	//	*RunRequest_End
 	//	*RunRequest_Cancel
 	//	*RunRequest_InteractionResponse
+	//	*RunRequest_Attach
 	Request       isRunRequest_Request `protobuf_oneof:"request"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -458,6 +459,15 @@ func (x *RunRequest) GetInteractionResponse() *InteractionResponse {
 	return nil
 }
 
+func (x *RunRequest) GetAttach() *AttachRequest {
+	if x != nil {
+		if x, ok := x.Request.(*RunRequest_Attach); ok {
+			return x.Attach
+		}
+	}
+	return nil
+}
+
 type isRunRequest_Request interface {
 	isRunRequest_Request()
 }
@@ -492,6 +502,11 @@ type RunRequest_InteractionResponse struct {
 	InteractionResponse *InteractionResponse `protobuf:"bytes,20,opt,name=interaction_response,json=interactionResponse,proto3,oneof"`
 }
 
+type RunRequest_Attach struct {
+	// Attaches to a turn that there is; first and once, in place of execute.
+	Attach *AttachRequest `protobuf:"bytes,22,opt,name=attach,proto3,oneof"`
+}
+
 func (*RunRequest_Execute) isRunRequest_Request() {}
 
 func (*RunRequest_Heartbeat) isRunRequest_Request() {}
@@ -503,6 +518,124 @@ func (*RunRequest_End) isRunRequest_Request() {}
 func (*RunRequest_Cancel) isRunRequest_Request() {}
 
 func (*RunRequest_InteractionResponse) isRunRequest_Request() {}
+
+func (*RunRequest_Attach) isRunRequest_Request() {}
+
+// AttachRequest has a stream of Run follow a turn that there is, whoever has
+// started it. The turn may wait for its start, be running, be waiting, or be over.
+//
+// Calls without a result of tools that this client has are sent to it, again under
+// their id if need be. What else it sends on the stream is as on a stream that has
+// started the turn.
+type AttachRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session. Unknown: ERROR_CODE_SESSION_NOT_FOUND.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The turn; empty is the session's last one. One that is over must end after
+	// after_seq.
+	TurnId string `protobuf:"bytes,2,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
+	// The seq of the last message this client has received. Everything after it
+	// follows, in order; of a message of which the client has half, the other half.
+	// Left out: the turn from its beginning. A seq that the session has not come to is
+	// ERROR_CODE_INVALID_REQUEST, one that is no longer kept
+	// ERROR_CODE_HISTORY_PURGED. The StateUpdate with the whole state comes for the
+	// last turn alone.
+	AfterSeq *int64 `protobuf:"varint,3,opt,name=after_seq,json=afterSeq,proto3,oneof" json:"after_seq,omitempty"`
+	// Tools that this client can be asked for. Without any it is asked for none.
+	ToolNames []string `protobuf:"bytes,4,rep,name=tool_names,json=toolNames,proto3" json:"tool_names,omitempty"`
+	// This client only watches: it wakes no turn, is asked for nothing, and does not
+	// count as a client that the turn waits for. A ToolCallResponse, an
+	// InteractionResponse, a CancelRequest or an EndRequest on its stream is
+	// ERROR_CODE_FAILED_PRECONDITION and changes nothing; the stream goes on. Together
+	// with tool_names it is ERROR_CODE_INVALID_REQUEST.
+	Observe bool `protobuf:"varint,5,opt,name=observe,proto3" json:"observe,omitempty"`
+	// Sends Display with each event.
+	Display bool `protobuf:"varint,6,opt,name=display,proto3" json:"display,omitempty"`
+	// Only events of this visibility, and what no client can do without: the end,
+	// errors, retracts, heartbeats, the calls it is asked for.
+	Visibility    Display_Visibility `protobuf:"varint,7,opt,name=visibility,proto3,enum=agentd.v1.Display_Visibility" json:"visibility,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttachRequest) Reset() {
+	*x = AttachRequest{}
+	mi := &file_agentd_v1_service_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttachRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttachRequest) ProtoMessage() {}
+
+func (x *AttachRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttachRequest.ProtoReflect.Descriptor instead.
+func (*AttachRequest) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *AttachRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *AttachRequest) GetTurnId() string {
+	if x != nil {
+		return x.TurnId
+	}
+	return ""
+}
+
+func (x *AttachRequest) GetAfterSeq() int64 {
+	if x != nil && x.AfterSeq != nil {
+		return *x.AfterSeq
+	}
+	return 0
+}
+
+func (x *AttachRequest) GetToolNames() []string {
+	if x != nil {
+		return x.ToolNames
+	}
+	return nil
+}
+
+func (x *AttachRequest) GetObserve() bool {
+	if x != nil {
+		return x.Observe
+	}
+	return false
+}
+
+func (x *AttachRequest) GetDisplay() bool {
+	if x != nil {
+		return x.Display
+	}
+	return false
+}
+
+func (x *AttachRequest) GetVisibility() Display_Visibility {
+	if x != nil {
+		return x.Visibility
+	}
+	return Display_VISIBILITY_UNSPECIFIED
+}
 
 // RunResponse is one message from the server.
 type RunResponse struct {
@@ -557,7 +690,7 @@ type RunResponse struct {
 
 func (x *RunResponse) Reset() {
 	*x = RunResponse{}
-	mi := &file_agentd_v1_service_proto_msgTypes[1]
+	mi := &file_agentd_v1_service_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -569,7 +702,7 @@ func (x *RunResponse) String() string {
 func (*RunResponse) ProtoMessage() {}
 
 func (x *RunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[1]
+	mi := &file_agentd_v1_service_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -582,7 +715,7 @@ func (x *RunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResponse.ProtoReflect.Descriptor instead.
 func (*RunResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *RunResponse) GetResponse() isRunResponse_Response {
@@ -1032,7 +1165,7 @@ type InteractionResponse struct {
 
 func (x *InteractionResponse) Reset() {
 	*x = InteractionResponse{}
-	mi := &file_agentd_v1_service_proto_msgTypes[2]
+	mi := &file_agentd_v1_service_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1044,7 +1177,7 @@ func (x *InteractionResponse) String() string {
 func (*InteractionResponse) ProtoMessage() {}
 
 func (x *InteractionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[2]
+	mi := &file_agentd_v1_service_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1057,7 +1190,7 @@ func (x *InteractionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InteractionResponse.ProtoReflect.Descriptor instead.
 func (*InteractionResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{2}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *InteractionResponse) GetSessionId() string {
@@ -1099,7 +1232,7 @@ type CancelReceipt struct {
 
 func (x *CancelReceipt) Reset() {
 	*x = CancelReceipt{}
-	mi := &file_agentd_v1_service_proto_msgTypes[3]
+	mi := &file_agentd_v1_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1111,7 +1244,7 @@ func (x *CancelReceipt) String() string {
 func (*CancelReceipt) ProtoMessage() {}
 
 func (x *CancelReceipt) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[3]
+	mi := &file_agentd_v1_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1124,7 +1257,7 @@ func (x *CancelReceipt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelReceipt.ProtoReflect.Descriptor instead.
 func (*CancelReceipt) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{3}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *CancelReceipt) GetAbortedModelCalls() []*AbortedModelCall {
@@ -1172,7 +1305,7 @@ type AbortedModelCall struct {
 
 func (x *AbortedModelCall) Reset() {
 	*x = AbortedModelCall{}
-	mi := &file_agentd_v1_service_proto_msgTypes[4]
+	mi := &file_agentd_v1_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1184,7 +1317,7 @@ func (x *AbortedModelCall) String() string {
 func (*AbortedModelCall) ProtoMessage() {}
 
 func (x *AbortedModelCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[4]
+	mi := &file_agentd_v1_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1197,7 +1330,7 @@ func (x *AbortedModelCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AbortedModelCall.ProtoReflect.Descriptor instead.
 func (*AbortedModelCall) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{4}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *AbortedModelCall) GetAgentPath() []string {
@@ -1241,7 +1374,7 @@ type CanceledToolCall struct {
 
 func (x *CanceledToolCall) Reset() {
 	*x = CanceledToolCall{}
-	mi := &file_agentd_v1_service_proto_msgTypes[5]
+	mi := &file_agentd_v1_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1253,7 +1386,7 @@ func (x *CanceledToolCall) String() string {
 func (*CanceledToolCall) ProtoMessage() {}
 
 func (x *CanceledToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[5]
+	mi := &file_agentd_v1_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1266,7 +1399,7 @@ func (x *CanceledToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CanceledToolCall.ProtoReflect.Descriptor instead.
 func (*CanceledToolCall) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{5}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *CanceledToolCall) GetToolCallId() string {
@@ -1306,7 +1439,7 @@ type TurnQueued struct {
 
 func (x *TurnQueued) Reset() {
 	*x = TurnQueued{}
-	mi := &file_agentd_v1_service_proto_msgTypes[6]
+	mi := &file_agentd_v1_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1318,7 +1451,7 @@ func (x *TurnQueued) String() string {
 func (*TurnQueued) ProtoMessage() {}
 
 func (x *TurnQueued) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[6]
+	mi := &file_agentd_v1_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1331,7 +1464,7 @@ func (x *TurnQueued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnQueued.ProtoReflect.Descriptor instead.
 func (*TurnQueued) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{6}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *TurnQueued) GetSessionId() string {
@@ -1387,7 +1520,7 @@ type MessageInjected struct {
 
 func (x *MessageInjected) Reset() {
 	*x = MessageInjected{}
-	mi := &file_agentd_v1_service_proto_msgTypes[7]
+	mi := &file_agentd_v1_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1399,7 +1532,7 @@ func (x *MessageInjected) String() string {
 func (*MessageInjected) ProtoMessage() {}
 
 func (x *MessageInjected) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[7]
+	mi := &file_agentd_v1_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1412,7 +1545,7 @@ func (x *MessageInjected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MessageInjected.ProtoReflect.Descriptor instead.
 func (*MessageInjected) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{7}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *MessageInjected) GetSessionId() string {
@@ -1468,7 +1601,7 @@ type ModelCallRetried struct {
 
 func (x *ModelCallRetried) Reset() {
 	*x = ModelCallRetried{}
-	mi := &file_agentd_v1_service_proto_msgTypes[8]
+	mi := &file_agentd_v1_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1480,7 +1613,7 @@ func (x *ModelCallRetried) String() string {
 func (*ModelCallRetried) ProtoMessage() {}
 
 func (x *ModelCallRetried) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[8]
+	mi := &file_agentd_v1_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1493,7 +1626,7 @@ func (x *ModelCallRetried) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelCallRetried.ProtoReflect.Descriptor instead.
 func (*ModelCallRetried) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{8}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ModelCallRetried) GetSessionId() string {
@@ -1572,7 +1705,7 @@ type ModelCallFellBack struct {
 
 func (x *ModelCallFellBack) Reset() {
 	*x = ModelCallFellBack{}
-	mi := &file_agentd_v1_service_proto_msgTypes[9]
+	mi := &file_agentd_v1_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1584,7 +1717,7 @@ func (x *ModelCallFellBack) String() string {
 func (*ModelCallFellBack) ProtoMessage() {}
 
 func (x *ModelCallFellBack) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[9]
+	mi := &file_agentd_v1_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1597,7 +1730,7 @@ func (x *ModelCallFellBack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelCallFellBack.ProtoReflect.Descriptor instead.
 func (*ModelCallFellBack) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{9}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ModelCallFellBack) GetSessionId() string {
@@ -1688,7 +1821,7 @@ type ModelCallEnded struct {
 
 func (x *ModelCallEnded) Reset() {
 	*x = ModelCallEnded{}
-	mi := &file_agentd_v1_service_proto_msgTypes[10]
+	mi := &file_agentd_v1_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1700,7 +1833,7 @@ func (x *ModelCallEnded) String() string {
 func (*ModelCallEnded) ProtoMessage() {}
 
 func (x *ModelCallEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[10]
+	mi := &file_agentd_v1_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1713,7 +1846,7 @@ func (x *ModelCallEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelCallEnded.ProtoReflect.Descriptor instead.
 func (*ModelCallEnded) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{10}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ModelCallEnded) GetSessionId() string {
@@ -1828,7 +1961,7 @@ type ProviderToolsUsed struct {
 
 func (x *ProviderToolsUsed) Reset() {
 	*x = ProviderToolsUsed{}
-	mi := &file_agentd_v1_service_proto_msgTypes[11]
+	mi := &file_agentd_v1_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1840,7 +1973,7 @@ func (x *ProviderToolsUsed) String() string {
 func (*ProviderToolsUsed) ProtoMessage() {}
 
 func (x *ProviderToolsUsed) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[11]
+	mi := &file_agentd_v1_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1853,7 +1986,7 @@ func (x *ProviderToolsUsed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProviderToolsUsed.ProtoReflect.Descriptor instead.
 func (*ProviderToolsUsed) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{11}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ProviderToolsUsed) GetSessionId() string {
@@ -1912,7 +2045,7 @@ type ProviderToolUse struct {
 
 func (x *ProviderToolUse) Reset() {
 	*x = ProviderToolUse{}
-	mi := &file_agentd_v1_service_proto_msgTypes[12]
+	mi := &file_agentd_v1_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1924,7 +2057,7 @@ func (x *ProviderToolUse) String() string {
 func (*ProviderToolUse) ProtoMessage() {}
 
 func (x *ProviderToolUse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[12]
+	mi := &file_agentd_v1_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1937,7 +2070,7 @@ func (x *ProviderToolUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProviderToolUse.ProtoReflect.Descriptor instead.
 func (*ProviderToolUse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{12}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ProviderToolUse) GetId() string {
@@ -1995,7 +2128,7 @@ type Citation struct {
 
 func (x *Citation) Reset() {
 	*x = Citation{}
-	mi := &file_agentd_v1_service_proto_msgTypes[13]
+	mi := &file_agentd_v1_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2007,7 +2140,7 @@ func (x *Citation) String() string {
 func (*Citation) ProtoMessage() {}
 
 func (x *Citation) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[13]
+	mi := &file_agentd_v1_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2020,7 +2153,7 @@ func (x *Citation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Citation.ProtoReflect.Descriptor instead.
 func (*Citation) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{13}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Citation) GetUri() string {
@@ -2091,7 +2224,7 @@ type RawPayloadReceived struct {
 
 func (x *RawPayloadReceived) Reset() {
 	*x = RawPayloadReceived{}
-	mi := &file_agentd_v1_service_proto_msgTypes[14]
+	mi := &file_agentd_v1_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2103,7 +2236,7 @@ func (x *RawPayloadReceived) String() string {
 func (*RawPayloadReceived) ProtoMessage() {}
 
 func (x *RawPayloadReceived) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[14]
+	mi := &file_agentd_v1_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2116,7 +2249,7 @@ func (x *RawPayloadReceived) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RawPayloadReceived.ProtoReflect.Descriptor instead.
 func (*RawPayloadReceived) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{14}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RawPayloadReceived) GetSessionId() string {
@@ -2208,7 +2341,7 @@ type HistoryCompacted struct {
 
 func (x *HistoryCompacted) Reset() {
 	*x = HistoryCompacted{}
-	mi := &file_agentd_v1_service_proto_msgTypes[15]
+	mi := &file_agentd_v1_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2220,7 +2353,7 @@ func (x *HistoryCompacted) String() string {
 func (*HistoryCompacted) ProtoMessage() {}
 
 func (x *HistoryCompacted) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[15]
+	mi := &file_agentd_v1_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2233,7 +2366,7 @@ func (x *HistoryCompacted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryCompacted.ProtoReflect.Descriptor instead.
 func (*HistoryCompacted) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{15}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *HistoryCompacted) GetSessionId() string {
@@ -2301,7 +2434,7 @@ type ToolCallCanceled struct {
 
 func (x *ToolCallCanceled) Reset() {
 	*x = ToolCallCanceled{}
-	mi := &file_agentd_v1_service_proto_msgTypes[16]
+	mi := &file_agentd_v1_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2313,7 +2446,7 @@ func (x *ToolCallCanceled) String() string {
 func (*ToolCallCanceled) ProtoMessage() {}
 
 func (x *ToolCallCanceled) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[16]
+	mi := &file_agentd_v1_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2326,7 +2459,7 @@ func (x *ToolCallCanceled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCallCanceled.ProtoReflect.Descriptor instead.
 func (*ToolCallCanceled) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{16}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ToolCallCanceled) GetSessionId() string {
@@ -2371,7 +2504,7 @@ type ToolCallAnnounced struct {
 
 func (x *ToolCallAnnounced) Reset() {
 	*x = ToolCallAnnounced{}
-	mi := &file_agentd_v1_service_proto_msgTypes[17]
+	mi := &file_agentd_v1_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2383,7 +2516,7 @@ func (x *ToolCallAnnounced) String() string {
 func (*ToolCallAnnounced) ProtoMessage() {}
 
 func (x *ToolCallAnnounced) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[17]
+	mi := &file_agentd_v1_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2396,7 +2529,7 @@ func (x *ToolCallAnnounced) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCallAnnounced.ProtoReflect.Descriptor instead.
 func (*ToolCallAnnounced) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{17}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ToolCallAnnounced) GetSessionId() string {
@@ -2451,7 +2584,7 @@ type MessageRetracted struct {
 
 func (x *MessageRetracted) Reset() {
 	*x = MessageRetracted{}
-	mi := &file_agentd_v1_service_proto_msgTypes[18]
+	mi := &file_agentd_v1_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2463,7 +2596,7 @@ func (x *MessageRetracted) String() string {
 func (*MessageRetracted) ProtoMessage() {}
 
 func (x *MessageRetracted) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[18]
+	mi := &file_agentd_v1_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2476,7 +2609,7 @@ func (x *MessageRetracted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MessageRetracted.ProtoReflect.Descriptor instead.
 func (*MessageRetracted) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{18}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *MessageRetracted) GetSessionId() string {
@@ -2526,7 +2659,7 @@ type ToolCallAnswered struct {
 
 func (x *ToolCallAnswered) Reset() {
 	*x = ToolCallAnswered{}
-	mi := &file_agentd_v1_service_proto_msgTypes[19]
+	mi := &file_agentd_v1_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2538,7 +2671,7 @@ func (x *ToolCallAnswered) String() string {
 func (*ToolCallAnswered) ProtoMessage() {}
 
 func (x *ToolCallAnswered) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[19]
+	mi := &file_agentd_v1_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2551,7 +2684,7 @@ func (x *ToolCallAnswered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCallAnswered.ProtoReflect.Descriptor instead.
 func (*ToolCallAnswered) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{19}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ToolCallAnswered) GetSessionId() string {
@@ -2643,7 +2776,7 @@ type InteractionRequested struct {
 
 func (x *InteractionRequested) Reset() {
 	*x = InteractionRequested{}
-	mi := &file_agentd_v1_service_proto_msgTypes[20]
+	mi := &file_agentd_v1_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2655,7 +2788,7 @@ func (x *InteractionRequested) String() string {
 func (*InteractionRequested) ProtoMessage() {}
 
 func (x *InteractionRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[20]
+	mi := &file_agentd_v1_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2668,7 +2801,7 @@ func (x *InteractionRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InteractionRequested.ProtoReflect.Descriptor instead.
 func (*InteractionRequested) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{20}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *InteractionRequested) GetInteraction() *Interaction {
@@ -2690,7 +2823,7 @@ type InteractionResolved struct {
 
 func (x *InteractionResolved) Reset() {
 	*x = InteractionResolved{}
-	mi := &file_agentd_v1_service_proto_msgTypes[21]
+	mi := &file_agentd_v1_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2702,7 +2835,7 @@ func (x *InteractionResolved) String() string {
 func (*InteractionResolved) ProtoMessage() {}
 
 func (x *InteractionResolved) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[21]
+	mi := &file_agentd_v1_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2715,7 +2848,7 @@ func (x *InteractionResolved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InteractionResolved.ProtoReflect.Descriptor instead.
 func (*InteractionResolved) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{21}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *InteractionResolved) GetInteraction() *Interaction {
@@ -2748,7 +2881,7 @@ type ToolCallUnserved struct {
 
 func (x *ToolCallUnserved) Reset() {
 	*x = ToolCallUnserved{}
-	mi := &file_agentd_v1_service_proto_msgTypes[22]
+	mi := &file_agentd_v1_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2760,7 +2893,7 @@ func (x *ToolCallUnserved) String() string {
 func (*ToolCallUnserved) ProtoMessage() {}
 
 func (x *ToolCallUnserved) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[22]
+	mi := &file_agentd_v1_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2773,7 +2906,7 @@ func (x *ToolCallUnserved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCallUnserved.ProtoReflect.Descriptor instead.
 func (*ToolCallUnserved) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{22}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ToolCallUnserved) GetSessionId() string {
@@ -2833,7 +2966,7 @@ type MessageCompleted struct {
 
 func (x *MessageCompleted) Reset() {
 	*x = MessageCompleted{}
-	mi := &file_agentd_v1_service_proto_msgTypes[23]
+	mi := &file_agentd_v1_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2845,7 +2978,7 @@ func (x *MessageCompleted) String() string {
 func (*MessageCompleted) ProtoMessage() {}
 
 func (x *MessageCompleted) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[23]
+	mi := &file_agentd_v1_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2858,7 +2991,7 @@ func (x *MessageCompleted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MessageCompleted.ProtoReflect.Descriptor instead.
 func (*MessageCompleted) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{23}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *MessageCompleted) GetSessionId() string {
@@ -2912,7 +3045,7 @@ type Transferred struct {
 
 func (x *Transferred) Reset() {
 	*x = Transferred{}
-	mi := &file_agentd_v1_service_proto_msgTypes[24]
+	mi := &file_agentd_v1_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2924,7 +3057,7 @@ func (x *Transferred) String() string {
 func (*Transferred) ProtoMessage() {}
 
 func (x *Transferred) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[24]
+	mi := &file_agentd_v1_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2937,7 +3070,7 @@ func (x *Transferred) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transferred.ProtoReflect.Descriptor instead.
 func (*Transferred) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{24}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Transferred) GetSessionId() string {
@@ -2985,7 +3118,7 @@ type Display struct {
 
 func (x *Display) Reset() {
 	*x = Display{}
-	mi := &file_agentd_v1_service_proto_msgTypes[25]
+	mi := &file_agentd_v1_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2997,7 +3130,7 @@ func (x *Display) String() string {
 func (*Display) ProtoMessage() {}
 
 func (x *Display) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[25]
+	mi := &file_agentd_v1_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3010,7 +3143,7 @@ func (x *Display) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Display.ProtoReflect.Descriptor instead.
 func (*Display) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{25}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Display) GetKind() Display_Kind {
@@ -3052,9 +3185,7 @@ type RunRequest_ExecuteRequest struct {
 	// unless create is set or the server makes sessions by itself
 	// (--create-sessions). Left out: the server starts a new session.
 	SessionId *string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3,oneof" json:"session_id,omitempty"`
-	// What the user says. Empty only together with session_id and no agent: the
-	// stream then attaches to the session's last turn, which may be running,
-	// waiting, or over.
+	// What the user says. Empty only together with user_parts.
 	UserPrompt string `protobuf:"bytes,3,opt,name=user_prompt,json=userPrompt,proto3" json:"user_prompt,omitempty"`
 	// The tools this client offers. Agents refer to them by name.
 	Tools []*Tool `protobuf:"bytes,4,rep,name=tools,proto3" json:"tools,omitempty"`
@@ -3065,16 +3196,6 @@ type RunRequest_ExecuteRequest struct {
 	// are bounded in number and bytes; what would take them past that is
 	// ERROR_CODE_LIMIT_EXCEEDED.
 	InitialState *structpb.Struct `protobuf:"bytes,5,opt,name=initial_state,json=initialState,proto3" json:"initial_state,omitempty"`
-	// On a stream that attaches: the seq of the last message this client has
-	// received. Everything after it follows, in order; of a message of which the
-	// client has half, the other half. Left out: the turn from its beginning. A
-	// seq that the session has not come to is ERROR_CODE_INVALID_REQUEST, one
-	// that is no longer kept ERROR_CODE_HISTORY_PURGED. The StateUpdate with the
-	// whole state comes for the last turn alone.
-	//
-	// A client that attaches with tools is asked to run those: calls without a
-	// result are sent again under their id. Without tools it only watches.
-	AfterSeq *int64 `protobuf:"varint,10,opt,name=after_seq,json=afterSeq,proto3,oneof" json:"after_seq,omitempty"`
 	// What becomes of the turn when its last client is gone.
 	OnDisconnect OnDisconnect `protobuf:"varint,11,opt,name=on_disconnect,json=onDisconnect,proto3,enum=agentd.v1.OnDisconnect" json:"on_disconnect,omitempty"`
 	// How long ON_DISCONNECT_CANCEL waits for a client to come back; 0 is not at
@@ -3091,10 +3212,12 @@ type RunRequest_ExecuteRequest struct {
 	// How long a client may take to answer a tool call, for tools that have no
 	// timeout of their own. Left out: the server's default.
 	ToolTimeout *durationpb.Duration `protobuf:"bytes,16,opt,name=tool_timeout,json=toolTimeout,proto3" json:"tool_timeout,omitempty"`
-	// On a stream that attaches: the turn to follow. Left out: the session's last
-	// one. It may wait for its start, be running, or be over, if its end comes
-	// after after_seq.
-	TurnId *string `protobuf:"bytes,17,opt,name=turn_id,json=turnId,proto3,oneof" json:"turn_id,omitempty"`
+	// The id of the new turn, chosen by the caller: 1 to 128 of A-Z, a-z, 0-9 and
+	// . _ : @ -, a letter or a digit first; any other is ERROR_CODE_INVALID_REQUEST.
+	// An id of a turn that the session has is ERROR_CODE_CONFLICT, unless
+	// idempotency_key makes this the request that has started it. Left out: the
+	// server names the turn.
+	TurnId string `protobuf:"bytes,17,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
 	// Chosen by the caller, for a request that starts a turn. A repeat with the
 	// same key and the same content starts none: the stream attaches to the turn
 	// that the first one has started, from its beginning. The same key with other
@@ -3117,18 +3240,14 @@ type RunRequest_ExecuteRequest struct {
 	// begins anew. That of a session whose log is no longer kept may not
 	// (ERROR_CODE_HISTORY_PURGED). A request that is refused makes no session, and
 	// of two at once for one id, one makes it and on_busy decides about the other.
-	Create bool `protobuf:"varint,30,opt,name=create,proto3" json:"create,omitempty"`
-	// On a stream that attaches: this client only watches. It wakes no turn, is
-	// asked for no tool, and may resolve no interaction; it does not count as a
-	// client that the turn waits for. Not together with tools or a prompt.
-	Observe       bool `protobuf:"varint,32,opt,name=observe,proto3" json:"observe,omitempty"`
+	Create        bool `protobuf:"varint,30,opt,name=create,proto3" json:"create,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RunRequest_ExecuteRequest) Reset() {
 	*x = RunRequest_ExecuteRequest{}
-	mi := &file_agentd_v1_service_proto_msgTypes[26]
+	mi := &file_agentd_v1_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3140,7 +3259,7 @@ func (x *RunRequest_ExecuteRequest) String() string {
 func (*RunRequest_ExecuteRequest) ProtoMessage() {}
 
 func (x *RunRequest_ExecuteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[26]
+	mi := &file_agentd_v1_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3191,13 +3310,6 @@ func (x *RunRequest_ExecuteRequest) GetInitialState() *structpb.Struct {
 	return nil
 }
 
-func (x *RunRequest_ExecuteRequest) GetAfterSeq() int64 {
-	if x != nil && x.AfterSeq != nil {
-		return *x.AfterSeq
-	}
-	return 0
-}
-
 func (x *RunRequest_ExecuteRequest) GetOnDisconnect() OnDisconnect {
 	if x != nil {
 		return x.OnDisconnect
@@ -3241,8 +3353,8 @@ func (x *RunRequest_ExecuteRequest) GetToolTimeout() *durationpb.Duration {
 }
 
 func (x *RunRequest_ExecuteRequest) GetTurnId() string {
-	if x != nil && x.TurnId != nil {
-		return *x.TurnId
+	if x != nil {
+		return x.TurnId
 	}
 	return ""
 }
@@ -3282,13 +3394,6 @@ func (x *RunRequest_ExecuteRequest) GetCreate() bool {
 	return false
 }
 
-func (x *RunRequest_ExecuteRequest) GetObserve() bool {
-	if x != nil {
-		return x.Observe
-	}
-	return false
-}
-
 // HeartbeatRequest keeps the stream alive; it is answered with a
 // HeartbeatResponse.
 type RunRequest_HeartbeatRequest struct {
@@ -3301,7 +3406,7 @@ type RunRequest_HeartbeatRequest struct {
 
 func (x *RunRequest_HeartbeatRequest) Reset() {
 	*x = RunRequest_HeartbeatRequest{}
-	mi := &file_agentd_v1_service_proto_msgTypes[27]
+	mi := &file_agentd_v1_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3313,7 +3418,7 @@ func (x *RunRequest_HeartbeatRequest) String() string {
 func (*RunRequest_HeartbeatRequest) ProtoMessage() {}
 
 func (x *RunRequest_HeartbeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[27]
+	mi := &file_agentd_v1_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3376,7 +3481,7 @@ type RunRequest_ToolCallResponse struct {
 
 func (x *RunRequest_ToolCallResponse) Reset() {
 	*x = RunRequest_ToolCallResponse{}
-	mi := &file_agentd_v1_service_proto_msgTypes[28]
+	mi := &file_agentd_v1_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3388,7 +3493,7 @@ func (x *RunRequest_ToolCallResponse) String() string {
 func (*RunRequest_ToolCallResponse) ProtoMessage() {}
 
 func (x *RunRequest_ToolCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[28]
+	mi := &file_agentd_v1_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3497,7 +3602,7 @@ type RunRequest_EndRequest struct {
 
 func (x *RunRequest_EndRequest) Reset() {
 	*x = RunRequest_EndRequest{}
-	mi := &file_agentd_v1_service_proto_msgTypes[29]
+	mi := &file_agentd_v1_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3509,7 +3614,7 @@ func (x *RunRequest_EndRequest) String() string {
 func (*RunRequest_EndRequest) ProtoMessage() {}
 
 func (x *RunRequest_EndRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[29]
+	mi := &file_agentd_v1_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3554,7 +3659,7 @@ type RunRequest_CancelRequest struct {
 
 func (x *RunRequest_CancelRequest) Reset() {
 	*x = RunRequest_CancelRequest{}
-	mi := &file_agentd_v1_service_proto_msgTypes[30]
+	mi := &file_agentd_v1_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3566,7 +3671,7 @@ func (x *RunRequest_CancelRequest) String() string {
 func (*RunRequest_CancelRequest) ProtoMessage() {}
 
 func (x *RunRequest_CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[30]
+	mi := &file_agentd_v1_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3607,7 +3712,7 @@ type RunResponse_ExecuteResponse struct {
 
 func (x *RunResponse_ExecuteResponse) Reset() {
 	*x = RunResponse_ExecuteResponse{}
-	mi := &file_agentd_v1_service_proto_msgTypes[31]
+	mi := &file_agentd_v1_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3619,7 +3724,7 @@ func (x *RunResponse_ExecuteResponse) String() string {
 func (*RunResponse_ExecuteResponse) ProtoMessage() {}
 
 func (x *RunResponse_ExecuteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[31]
+	mi := &file_agentd_v1_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3632,7 +3737,7 @@ func (x *RunResponse_ExecuteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResponse_ExecuteResponse.ProtoReflect.Descriptor instead.
 func (*RunResponse_ExecuteResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 0}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{2, 0}
 }
 
 func (x *RunResponse_ExecuteResponse) GetSessionId() string {
@@ -3653,7 +3758,7 @@ type RunResponse_HeartbeatResponse struct {
 
 func (x *RunResponse_HeartbeatResponse) Reset() {
 	*x = RunResponse_HeartbeatResponse{}
-	mi := &file_agentd_v1_service_proto_msgTypes[32]
+	mi := &file_agentd_v1_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3665,7 +3770,7 @@ func (x *RunResponse_HeartbeatResponse) String() string {
 func (*RunResponse_HeartbeatResponse) ProtoMessage() {}
 
 func (x *RunResponse_HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[32]
+	mi := &file_agentd_v1_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3678,7 +3783,7 @@ func (x *RunResponse_HeartbeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResponse_HeartbeatResponse.ProtoReflect.Descriptor instead.
 func (*RunResponse_HeartbeatResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 1}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{2, 1}
 }
 
 func (x *RunResponse_HeartbeatResponse) GetSessionId() string {
@@ -3709,7 +3814,7 @@ type RunResponse_ToolCallRequest struct {
 
 func (x *RunResponse_ToolCallRequest) Reset() {
 	*x = RunResponse_ToolCallRequest{}
-	mi := &file_agentd_v1_service_proto_msgTypes[33]
+	mi := &file_agentd_v1_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3721,7 +3826,7 @@ func (x *RunResponse_ToolCallRequest) String() string {
 func (*RunResponse_ToolCallRequest) ProtoMessage() {}
 
 func (x *RunResponse_ToolCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[33]
+	mi := &file_agentd_v1_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3734,7 +3839,7 @@ func (x *RunResponse_ToolCallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResponse_ToolCallRequest.ProtoReflect.Descriptor instead.
 func (*RunResponse_ToolCallRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 2}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{2, 2}
 }
 
 func (x *RunResponse_ToolCallRequest) GetSessionId() string {
@@ -3795,7 +3900,7 @@ type RunResponse_OutputChunk struct {
 
 func (x *RunResponse_OutputChunk) Reset() {
 	*x = RunResponse_OutputChunk{}
-	mi := &file_agentd_v1_service_proto_msgTypes[34]
+	mi := &file_agentd_v1_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3807,7 +3912,7 @@ func (x *RunResponse_OutputChunk) String() string {
 func (*RunResponse_OutputChunk) ProtoMessage() {}
 
 func (x *RunResponse_OutputChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[34]
+	mi := &file_agentd_v1_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3820,7 +3925,7 @@ func (x *RunResponse_OutputChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResponse_OutputChunk.ProtoReflect.Descriptor instead.
 func (*RunResponse_OutputChunk) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 3}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{2, 3}
 }
 
 func (x *RunResponse_OutputChunk) GetSessionId() string {
@@ -3886,7 +3991,7 @@ type RunResponse_ErrorResponse struct {
 
 func (x *RunResponse_ErrorResponse) Reset() {
 	*x = RunResponse_ErrorResponse{}
-	mi := &file_agentd_v1_service_proto_msgTypes[35]
+	mi := &file_agentd_v1_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3898,7 +4003,7 @@ func (x *RunResponse_ErrorResponse) String() string {
 func (*RunResponse_ErrorResponse) ProtoMessage() {}
 
 func (x *RunResponse_ErrorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[35]
+	mi := &file_agentd_v1_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3911,7 +4016,7 @@ func (x *RunResponse_ErrorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResponse_ErrorResponse.ProtoReflect.Descriptor instead.
 func (*RunResponse_ErrorResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 4}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{2, 4}
 }
 
 func (x *RunResponse_ErrorResponse) GetSessionId() string {
@@ -3975,7 +4080,7 @@ type RunResponse_EndResponse struct {
 
 func (x *RunResponse_EndResponse) Reset() {
 	*x = RunResponse_EndResponse{}
-	mi := &file_agentd_v1_service_proto_msgTypes[36]
+	mi := &file_agentd_v1_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3987,7 +4092,7 @@ func (x *RunResponse_EndResponse) String() string {
 func (*RunResponse_EndResponse) ProtoMessage() {}
 
 func (x *RunResponse_EndResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[36]
+	mi := &file_agentd_v1_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4000,7 +4105,7 @@ func (x *RunResponse_EndResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResponse_EndResponse.ProtoReflect.Descriptor instead.
 func (*RunResponse_EndResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 5}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{2, 5}
 }
 
 func (x *RunResponse_EndResponse) GetSessionId() string {
@@ -4062,7 +4167,7 @@ type RunResponse_StateUpdate struct {
 
 func (x *RunResponse_StateUpdate) Reset() {
 	*x = RunResponse_StateUpdate{}
-	mi := &file_agentd_v1_service_proto_msgTypes[37]
+	mi := &file_agentd_v1_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4074,7 +4179,7 @@ func (x *RunResponse_StateUpdate) String() string {
 func (*RunResponse_StateUpdate) ProtoMessage() {}
 
 func (x *RunResponse_StateUpdate) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[37]
+	mi := &file_agentd_v1_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4087,7 +4192,7 @@ func (x *RunResponse_StateUpdate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResponse_StateUpdate.ProtoReflect.Descriptor instead.
 func (*RunResponse_StateUpdate) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{1, 6}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{2, 6}
 }
 
 func (x *RunResponse_StateUpdate) GetSessionId() string {
@@ -4108,7 +4213,7 @@ var File_agentd_v1_service_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"\x17agentd/v1/service.proto\x12\tagentd.v1\x1a\x1cagentd/v1/interactions.proto\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd3\x10\n" +
+	"\x17agentd/v1/service.proto\x12\tagentd.v1\x1a\x1cagentd/v1/interactions.proto\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc1\x10\n" +
 	"\n" +
 	"RunRequest\x12@\n" +
 	"\aexecute\x18\x01 \x01(\v2$.agentd.v1.RunRequest.ExecuteRequestH\x00R\aexecute\x12F\n" +
@@ -4116,7 +4221,8 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\x12tool_call_response\x18\x03 \x01(\v2&.agentd.v1.RunRequest.ToolCallResponseH\x00R\x10toolCallResponse\x124\n" +
 	"\x03end\x18\x04 \x01(\v2 .agentd.v1.RunRequest.EndRequestH\x00R\x03end\x12=\n" +
 	"\x06cancel\x18\x05 \x01(\v2#.agentd.v1.RunRequest.CancelRequestH\x00R\x06cancel\x12S\n" +
-	"\x14interaction_response\x18\x14 \x01(\v2\x1e.agentd.v1.InteractionResponseH\x00R\x13interactionResponse\x1a\xa7\b\n" +
+	"\x14interaction_response\x18\x14 \x01(\v2\x1e.agentd.v1.InteractionResponseH\x00R\x13interactionResponse\x122\n" +
+	"\x06attach\x18\x16 \x01(\v2\x18.agentd.v1.AttachRequestH\x00R\x06attach\x1a\xe1\a\n" +
 	"\x0eExecuteRequest\x12&\n" +
 	"\x05agent\x18\x01 \x01(\v2\x10.agentd.v1.AgentR\x05agent\x12,\n" +
 	"\n" +
@@ -4124,29 +4230,22 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\vuser_prompt\x18\x03 \x01(\tB\t\xbaH\x06r\x04(\x80\x80@R\n" +
 	"userPrompt\x120\n" +
 	"\x05tools\x18\x04 \x03(\v2\x0f.agentd.v1.ToolB\t\xbaH\x06\x92\x01\x03\x10\x80\x04R\x05tools\x12<\n" +
-	"\rinitial_state\x18\x05 \x01(\v2\x17.google.protobuf.StructR\finitialState\x12)\n" +
-	"\tafter_seq\x18\n" +
-	" \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x01R\bafterSeq\x88\x01\x01\x12F\n" +
+	"\rinitial_state\x18\x05 \x01(\v2\x17.google.protobuf.StructR\finitialState\x12F\n" +
 	"\ron_disconnect\x18\v \x01(\x0e2\x17.agentd.v1.OnDisconnectB\b\xbaH\x05\x82\x01\x02\x10\x01R\fonDisconnect\x12T\n" +
 	"\x10disconnect_grace\x18\f \x01(\v2\x19.google.protobuf.DurationB\x0e\xbaH\v\xaa\x01\b\"\x04\b\x80\xa3\x052\x00R\x0fdisconnectGrace\x12)\n" +
 	"\x06budget\x18\r \x01(\v2\x11.agentd.v1.BudgetR\x06budget\x128\n" +
 	"\x0esession_budget\x18\x0e \x01(\v2\x11.agentd.v1.BudgetR\rsessionBudget\x124\n" +
 	"\aon_busy\x18\x0f \x01(\x0e2\x11.agentd.v1.OnBusyB\b\xbaH\x05\x82\x01\x02\x10\x01R\x06onBusy\x12L\n" +
-	"\ftool_timeout\x18\x10 \x01(\v2\x19.google.protobuf.DurationB\x0e\xbaH\v\xaa\x01\b\"\x04\b\x80\xa3\x05*\x00R\vtoolTimeout\x12(\n" +
-	"\aturn_id\x18\x11 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x80\x01H\x02R\x06turnId\x88\x01\x01\x121\n" +
+	"\ftool_timeout\x18\x10 \x01(\v2\x19.google.protobuf.DurationB\x0e\xbaH\v\xaa\x01\b\"\x04\b\x80\xa3\x05*\x00R\vtoolTimeout\x12!\n" +
+	"\aturn_id\x18\x11 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06turnId\x121\n" +
 	"\x0fidempotency_key\x18\x12 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x0eidempotencyKey\x12+\n" +
 	"\vinstruction\x18\x13 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x04R\vinstruction\x128\n" +
 	"\n" +
 	"user_parts\x18\x14 \x03(\v2\x0f.agentd.v1.PartB\b\xbaH\x05\x92\x01\x02\x10@R\tuserParts\x12!\n" +
 	"\fraw_payloads\x18\x15 \x01(\bR\vrawPayloads\x12\x16\n" +
-	"\x06create\x18\x1e \x01(\bR\x06create\x12\x18\n" +
-	"\aobserve\x18  \x01(\bR\aobserveB\r\n" +
-	"\v_session_idB\f\n" +
-	"\n" +
-	"_after_seqB\n" +
-	"\n" +
-	"\b_turn_idJ\x04\b\x16\x10\x1eJ\x04\b\x1f\x10 J\x04\b!\x10\"R\tagent_refR\x12initial_state_json\x1a1\n" +
+	"\x06create\x18\x1e \x01(\bR\x06createB\r\n" +
+	"\v_session_idJ\x04\b\n" +
+	"\x10\vJ\x04\b \x10!J\x04\b\x16\x10\x1eJ\x04\b\x1f\x10 J\x04\b!\x10\"R\tafter_seqR\aobserveR\tagent_refR\x12initial_state_json\x1a1\n" +
 	"\x10HeartbeatRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x1a\xbb\x02\n" +
@@ -4177,7 +4276,22 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x02H\x00R\n" +
 	"toolCallId\x88\x01\x01B\x0f\n" +
 	"\r_tool_call_idB\x10\n" +
-	"\arequest\x12\x05\xbaH\x02\b\x01J\x04\b\x15\x10\x16R\x13interaction_request\"\x9c\x18\n" +
+	"\arequest\x12\x05\xbaH\x02\b\x01J\x04\b\x15\x10\x16R\x13interaction_request\"\xbd\x02\n" +
+	"\rAttachRequest\x12)\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\tsessionId\x12!\n" +
+	"\aturn_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06turnId\x12)\n" +
+	"\tafter_seq\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x00R\bafterSeq\x88\x01\x01\x12(\n" +
+	"\n" +
+	"tool_names\x18\x04 \x03(\tB\t\xbaH\x06\x92\x01\x03\x10\x80\x04R\ttoolNames\x12\x18\n" +
+	"\aobserve\x18\x05 \x01(\bR\aobserve\x12\x18\n" +
+	"\adisplay\x18\x06 \x01(\bR\adisplay\x12G\n" +
+	"\n" +
+	"visibility\x18\a \x01(\x0e2\x1d.agentd.v1.Display.VisibilityB\b\xbaH\x05\x82\x01\x02\x10\x01R\n" +
+	"visibilityB\f\n" +
+	"\n" +
+	"_after_seq\"\x9c\x18\n" +
 	"\vRunResponse\x12B\n" +
 	"\aexecute\x18\x01 \x01(\v2&.agentd.v1.RunResponse.ExecuteResponseH\x00R\aexecute\x12H\n" +
 	"\theartbeat\x18\x02 \x01(\v2(.agentd.v1.RunResponse.HeartbeatResponseH\x00R\theartbeat\x12E\n" +
@@ -4516,7 +4630,7 @@ func file_agentd_v1_service_proto_rawDescGZIP() []byte {
 }
 
 var file_agentd_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_agentd_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_agentd_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_agentd_v1_service_proto_goTypes = []any{
 	(ModelCallEnded_Outcome)(0),           // 0: agentd.v1.ModelCallEnded.Outcome
 	(HistoryCompacted_Reason)(0),          // 1: agentd.v1.HistoryCompacted.Reason
@@ -4524,141 +4638,144 @@ var file_agentd_v1_service_proto_goTypes = []any{
 	(Display_Phase)(0),                    // 3: agentd.v1.Display.Phase
 	(Display_Visibility)(0),               // 4: agentd.v1.Display.Visibility
 	(*RunRequest)(nil),                    // 5: agentd.v1.RunRequest
-	(*RunResponse)(nil),                   // 6: agentd.v1.RunResponse
-	(*InteractionResponse)(nil),           // 7: agentd.v1.InteractionResponse
-	(*CancelReceipt)(nil),                 // 8: agentd.v1.CancelReceipt
-	(*AbortedModelCall)(nil),              // 9: agentd.v1.AbortedModelCall
-	(*CanceledToolCall)(nil),              // 10: agentd.v1.CanceledToolCall
-	(*TurnQueued)(nil),                    // 11: agentd.v1.TurnQueued
-	(*MessageInjected)(nil),               // 12: agentd.v1.MessageInjected
-	(*ModelCallRetried)(nil),              // 13: agentd.v1.ModelCallRetried
-	(*ModelCallFellBack)(nil),             // 14: agentd.v1.ModelCallFellBack
-	(*ModelCallEnded)(nil),                // 15: agentd.v1.ModelCallEnded
-	(*ProviderToolsUsed)(nil),             // 16: agentd.v1.ProviderToolsUsed
-	(*ProviderToolUse)(nil),               // 17: agentd.v1.ProviderToolUse
-	(*Citation)(nil),                      // 18: agentd.v1.Citation
-	(*RawPayloadReceived)(nil),            // 19: agentd.v1.RawPayloadReceived
-	(*HistoryCompacted)(nil),              // 20: agentd.v1.HistoryCompacted
-	(*ToolCallCanceled)(nil),              // 21: agentd.v1.ToolCallCanceled
-	(*ToolCallAnnounced)(nil),             // 22: agentd.v1.ToolCallAnnounced
-	(*MessageRetracted)(nil),              // 23: agentd.v1.MessageRetracted
-	(*ToolCallAnswered)(nil),              // 24: agentd.v1.ToolCallAnswered
-	(*InteractionRequested)(nil),          // 25: agentd.v1.InteractionRequested
-	(*InteractionResolved)(nil),           // 26: agentd.v1.InteractionResolved
-	(*ToolCallUnserved)(nil),              // 27: agentd.v1.ToolCallUnserved
-	(*MessageCompleted)(nil),              // 28: agentd.v1.MessageCompleted
-	(*Transferred)(nil),                   // 29: agentd.v1.Transferred
-	(*Display)(nil),                       // 30: agentd.v1.Display
-	(*RunRequest_ExecuteRequest)(nil),     // 31: agentd.v1.RunRequest.ExecuteRequest
-	(*RunRequest_HeartbeatRequest)(nil),   // 32: agentd.v1.RunRequest.HeartbeatRequest
-	(*RunRequest_ToolCallResponse)(nil),   // 33: agentd.v1.RunRequest.ToolCallResponse
-	(*RunRequest_EndRequest)(nil),         // 34: agentd.v1.RunRequest.EndRequest
-	(*RunRequest_CancelRequest)(nil),      // 35: agentd.v1.RunRequest.CancelRequest
-	(*RunResponse_ExecuteResponse)(nil),   // 36: agentd.v1.RunResponse.ExecuteResponse
-	(*RunResponse_HeartbeatResponse)(nil), // 37: agentd.v1.RunResponse.HeartbeatResponse
-	(*RunResponse_ToolCallRequest)(nil),   // 38: agentd.v1.RunResponse.ToolCallRequest
-	(*RunResponse_OutputChunk)(nil),       // 39: agentd.v1.RunResponse.OutputChunk
-	(*RunResponse_ErrorResponse)(nil),     // 40: agentd.v1.RunResponse.ErrorResponse
-	(*RunResponse_EndResponse)(nil),       // 41: agentd.v1.RunResponse.EndResponse
-	(*RunResponse_StateUpdate)(nil),       // 42: agentd.v1.RunResponse.StateUpdate
-	(*timestamppb.Timestamp)(nil),         // 43: google.protobuf.Timestamp
-	(*Resolution)(nil),                    // 44: agentd.v1.Resolution
-	(*durationpb.Duration)(nil),           // 45: google.protobuf.Duration
-	(*Part)(nil),                          // 46: agentd.v1.Part
-	(ErrorCode)(0),                        // 47: agentd.v1.ErrorCode
-	(*TokenUsage)(nil),                    // 48: agentd.v1.TokenUsage
-	(StopReason)(0),                       // 49: agentd.v1.StopReason
-	(*Interaction)(nil),                   // 50: agentd.v1.Interaction
-	(*Agent)(nil),                         // 51: agentd.v1.Agent
-	(*Tool)(nil),                          // 52: agentd.v1.Tool
-	(*structpb.Struct)(nil),               // 53: google.protobuf.Struct
-	(OnDisconnect)(0),                     // 54: agentd.v1.OnDisconnect
-	(*Budget)(nil),                        // 55: agentd.v1.Budget
-	(OnBusy)(0),                           // 56: agentd.v1.OnBusy
-	(*UsageSummary)(nil),                  // 57: agentd.v1.UsageSummary
+	(*AttachRequest)(nil),                 // 6: agentd.v1.AttachRequest
+	(*RunResponse)(nil),                   // 7: agentd.v1.RunResponse
+	(*InteractionResponse)(nil),           // 8: agentd.v1.InteractionResponse
+	(*CancelReceipt)(nil),                 // 9: agentd.v1.CancelReceipt
+	(*AbortedModelCall)(nil),              // 10: agentd.v1.AbortedModelCall
+	(*CanceledToolCall)(nil),              // 11: agentd.v1.CanceledToolCall
+	(*TurnQueued)(nil),                    // 12: agentd.v1.TurnQueued
+	(*MessageInjected)(nil),               // 13: agentd.v1.MessageInjected
+	(*ModelCallRetried)(nil),              // 14: agentd.v1.ModelCallRetried
+	(*ModelCallFellBack)(nil),             // 15: agentd.v1.ModelCallFellBack
+	(*ModelCallEnded)(nil),                // 16: agentd.v1.ModelCallEnded
+	(*ProviderToolsUsed)(nil),             // 17: agentd.v1.ProviderToolsUsed
+	(*ProviderToolUse)(nil),               // 18: agentd.v1.ProviderToolUse
+	(*Citation)(nil),                      // 19: agentd.v1.Citation
+	(*RawPayloadReceived)(nil),            // 20: agentd.v1.RawPayloadReceived
+	(*HistoryCompacted)(nil),              // 21: agentd.v1.HistoryCompacted
+	(*ToolCallCanceled)(nil),              // 22: agentd.v1.ToolCallCanceled
+	(*ToolCallAnnounced)(nil),             // 23: agentd.v1.ToolCallAnnounced
+	(*MessageRetracted)(nil),              // 24: agentd.v1.MessageRetracted
+	(*ToolCallAnswered)(nil),              // 25: agentd.v1.ToolCallAnswered
+	(*InteractionRequested)(nil),          // 26: agentd.v1.InteractionRequested
+	(*InteractionResolved)(nil),           // 27: agentd.v1.InteractionResolved
+	(*ToolCallUnserved)(nil),              // 28: agentd.v1.ToolCallUnserved
+	(*MessageCompleted)(nil),              // 29: agentd.v1.MessageCompleted
+	(*Transferred)(nil),                   // 30: agentd.v1.Transferred
+	(*Display)(nil),                       // 31: agentd.v1.Display
+	(*RunRequest_ExecuteRequest)(nil),     // 32: agentd.v1.RunRequest.ExecuteRequest
+	(*RunRequest_HeartbeatRequest)(nil),   // 33: agentd.v1.RunRequest.HeartbeatRequest
+	(*RunRequest_ToolCallResponse)(nil),   // 34: agentd.v1.RunRequest.ToolCallResponse
+	(*RunRequest_EndRequest)(nil),         // 35: agentd.v1.RunRequest.EndRequest
+	(*RunRequest_CancelRequest)(nil),      // 36: agentd.v1.RunRequest.CancelRequest
+	(*RunResponse_ExecuteResponse)(nil),   // 37: agentd.v1.RunResponse.ExecuteResponse
+	(*RunResponse_HeartbeatResponse)(nil), // 38: agentd.v1.RunResponse.HeartbeatResponse
+	(*RunResponse_ToolCallRequest)(nil),   // 39: agentd.v1.RunResponse.ToolCallRequest
+	(*RunResponse_OutputChunk)(nil),       // 40: agentd.v1.RunResponse.OutputChunk
+	(*RunResponse_ErrorResponse)(nil),     // 41: agentd.v1.RunResponse.ErrorResponse
+	(*RunResponse_EndResponse)(nil),       // 42: agentd.v1.RunResponse.EndResponse
+	(*RunResponse_StateUpdate)(nil),       // 43: agentd.v1.RunResponse.StateUpdate
+	(*timestamppb.Timestamp)(nil),         // 44: google.protobuf.Timestamp
+	(*Resolution)(nil),                    // 45: agentd.v1.Resolution
+	(*durationpb.Duration)(nil),           // 46: google.protobuf.Duration
+	(*Part)(nil),                          // 47: agentd.v1.Part
+	(ErrorCode)(0),                        // 48: agentd.v1.ErrorCode
+	(*TokenUsage)(nil),                    // 49: agentd.v1.TokenUsage
+	(StopReason)(0),                       // 50: agentd.v1.StopReason
+	(*Interaction)(nil),                   // 51: agentd.v1.Interaction
+	(*Agent)(nil),                         // 52: agentd.v1.Agent
+	(*Tool)(nil),                          // 53: agentd.v1.Tool
+	(*structpb.Struct)(nil),               // 54: google.protobuf.Struct
+	(OnDisconnect)(0),                     // 55: agentd.v1.OnDisconnect
+	(*Budget)(nil),                        // 56: agentd.v1.Budget
+	(OnBusy)(0),                           // 57: agentd.v1.OnBusy
+	(*UsageSummary)(nil),                  // 58: agentd.v1.UsageSummary
 }
 var file_agentd_v1_service_proto_depIdxs = []int32{
-	31, // 0: agentd.v1.RunRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
-	32, // 1: agentd.v1.RunRequest.heartbeat:type_name -> agentd.v1.RunRequest.HeartbeatRequest
-	33, // 2: agentd.v1.RunRequest.tool_call_response:type_name -> agentd.v1.RunRequest.ToolCallResponse
-	34, // 3: agentd.v1.RunRequest.end:type_name -> agentd.v1.RunRequest.EndRequest
-	35, // 4: agentd.v1.RunRequest.cancel:type_name -> agentd.v1.RunRequest.CancelRequest
-	7,  // 5: agentd.v1.RunRequest.interaction_response:type_name -> agentd.v1.InteractionResponse
-	36, // 6: agentd.v1.RunResponse.execute:type_name -> agentd.v1.RunResponse.ExecuteResponse
-	37, // 7: agentd.v1.RunResponse.heartbeat:type_name -> agentd.v1.RunResponse.HeartbeatResponse
-	38, // 8: agentd.v1.RunResponse.tool_call:type_name -> agentd.v1.RunResponse.ToolCallRequest
-	40, // 9: agentd.v1.RunResponse.error:type_name -> agentd.v1.RunResponse.ErrorResponse
-	41, // 10: agentd.v1.RunResponse.end:type_name -> agentd.v1.RunResponse.EndResponse
-	39, // 11: agentd.v1.RunResponse.output_chunk:type_name -> agentd.v1.RunResponse.OutputChunk
-	42, // 12: agentd.v1.RunResponse.state_update:type_name -> agentd.v1.RunResponse.StateUpdate
-	21, // 13: agentd.v1.RunResponse.tool_call_canceled:type_name -> agentd.v1.ToolCallCanceled
-	22, // 14: agentd.v1.RunResponse.tool_call_announced:type_name -> agentd.v1.ToolCallAnnounced
-	23, // 15: agentd.v1.RunResponse.message_retracted:type_name -> agentd.v1.MessageRetracted
-	11, // 16: agentd.v1.RunResponse.turn_queued:type_name -> agentd.v1.TurnQueued
-	12, // 17: agentd.v1.RunResponse.message_injected:type_name -> agentd.v1.MessageInjected
-	13, // 18: agentd.v1.RunResponse.model_call_retried:type_name -> agentd.v1.ModelCallRetried
-	24, // 19: agentd.v1.RunResponse.tool_call_answered:type_name -> agentd.v1.ToolCallAnswered
-	25, // 20: agentd.v1.RunResponse.interaction_requested:type_name -> agentd.v1.InteractionRequested
-	26, // 21: agentd.v1.RunResponse.interaction_resolved:type_name -> agentd.v1.InteractionResolved
-	15, // 22: agentd.v1.RunResponse.model_call_ended:type_name -> agentd.v1.ModelCallEnded
-	14, // 23: agentd.v1.RunResponse.model_call_fell_back:type_name -> agentd.v1.ModelCallFellBack
-	16, // 24: agentd.v1.RunResponse.provider_tools_used:type_name -> agentd.v1.ProviderToolsUsed
-	19, // 25: agentd.v1.RunResponse.raw_payload_received:type_name -> agentd.v1.RawPayloadReceived
-	20, // 26: agentd.v1.RunResponse.history_compacted:type_name -> agentd.v1.HistoryCompacted
-	27, // 27: agentd.v1.RunResponse.tool_call_unserved:type_name -> agentd.v1.ToolCallUnserved
-	28, // 28: agentd.v1.RunResponse.message_completed:type_name -> agentd.v1.MessageCompleted
-	29, // 29: agentd.v1.RunResponse.transferred:type_name -> agentd.v1.Transferred
-	43, // 30: agentd.v1.RunResponse.time:type_name -> google.protobuf.Timestamp
-	30, // 31: agentd.v1.RunResponse.display:type_name -> agentd.v1.Display
-	44, // 32: agentd.v1.InteractionResponse.resolution:type_name -> agentd.v1.Resolution
-	9,  // 33: agentd.v1.CancelReceipt.aborted_model_calls:type_name -> agentd.v1.AbortedModelCall
-	10, // 34: agentd.v1.CancelReceipt.canceled_tool_calls:type_name -> agentd.v1.CanceledToolCall
-	10, // 35: agentd.v1.CancelReceipt.answered_tool_calls:type_name -> agentd.v1.CanceledToolCall
-	45, // 36: agentd.v1.CancelReceipt.took:type_name -> google.protobuf.Duration
-	45, // 37: agentd.v1.AbortedModelCall.ran:type_name -> google.protobuf.Duration
-	46, // 38: agentd.v1.TurnQueued.user_parts:type_name -> agentd.v1.Part
-	46, // 39: agentd.v1.MessageInjected.parts:type_name -> agentd.v1.Part
-	45, // 40: agentd.v1.ModelCallRetried.wait:type_name -> google.protobuf.Duration
-	47, // 41: agentd.v1.ModelCallRetried.code:type_name -> agentd.v1.ErrorCode
-	47, // 42: agentd.v1.ModelCallFellBack.code:type_name -> agentd.v1.ErrorCode
-	48, // 43: agentd.v1.ModelCallEnded.usage:type_name -> agentd.v1.TokenUsage
-	49, // 44: agentd.v1.ModelCallEnded.stop_reason:type_name -> agentd.v1.StopReason
-	45, // 45: agentd.v1.ModelCallEnded.duration:type_name -> google.protobuf.Duration
-	45, // 46: agentd.v1.ModelCallEnded.time_to_first_text:type_name -> google.protobuf.Duration
-	0,  // 47: agentd.v1.ModelCallEnded.outcome:type_name -> agentd.v1.ModelCallEnded.Outcome
-	17, // 48: agentd.v1.ProviderToolsUsed.uses:type_name -> agentd.v1.ProviderToolUse
-	18, // 49: agentd.v1.ProviderToolsUsed.citations:type_name -> agentd.v1.Citation
-	1,  // 50: agentd.v1.HistoryCompacted.reason:type_name -> agentd.v1.HistoryCompacted.Reason
-	46, // 51: agentd.v1.ToolCallAnswered.parts:type_name -> agentd.v1.Part
-	50, // 52: agentd.v1.InteractionRequested.interaction:type_name -> agentd.v1.Interaction
-	50, // 53: agentd.v1.InteractionResolved.interaction:type_name -> agentd.v1.Interaction
-	43, // 54: agentd.v1.ToolCallUnserved.expire_time:type_name -> google.protobuf.Timestamp
-	2,  // 55: agentd.v1.Display.kind:type_name -> agentd.v1.Display.Kind
-	3,  // 56: agentd.v1.Display.phase:type_name -> agentd.v1.Display.Phase
-	4,  // 57: agentd.v1.Display.visibility:type_name -> agentd.v1.Display.Visibility
-	51, // 58: agentd.v1.RunRequest.ExecuteRequest.agent:type_name -> agentd.v1.Agent
-	52, // 59: agentd.v1.RunRequest.ExecuteRequest.tools:type_name -> agentd.v1.Tool
-	53, // 60: agentd.v1.RunRequest.ExecuteRequest.initial_state:type_name -> google.protobuf.Struct
-	54, // 61: agentd.v1.RunRequest.ExecuteRequest.on_disconnect:type_name -> agentd.v1.OnDisconnect
-	45, // 62: agentd.v1.RunRequest.ExecuteRequest.disconnect_grace:type_name -> google.protobuf.Duration
-	55, // 63: agentd.v1.RunRequest.ExecuteRequest.budget:type_name -> agentd.v1.Budget
-	55, // 64: agentd.v1.RunRequest.ExecuteRequest.session_budget:type_name -> agentd.v1.Budget
-	56, // 65: agentd.v1.RunRequest.ExecuteRequest.on_busy:type_name -> agentd.v1.OnBusy
-	45, // 66: agentd.v1.RunRequest.ExecuteRequest.tool_timeout:type_name -> google.protobuf.Duration
-	46, // 67: agentd.v1.RunRequest.ExecuteRequest.user_parts:type_name -> agentd.v1.Part
-	53, // 68: agentd.v1.RunRequest.ToolCallResponse.state_delta:type_name -> google.protobuf.Struct
-	46, // 69: agentd.v1.RunRequest.ToolCallResponse.parts:type_name -> agentd.v1.Part
-	47, // 70: agentd.v1.RunResponse.ErrorResponse.code:type_name -> agentd.v1.ErrorCode
-	57, // 71: agentd.v1.RunResponse.EndResponse.usage_summary:type_name -> agentd.v1.UsageSummary
-	8,  // 72: agentd.v1.RunResponse.EndResponse.receipt:type_name -> agentd.v1.CancelReceipt
-	53, // 73: agentd.v1.RunResponse.StateUpdate.state_delta:type_name -> google.protobuf.Struct
-	5,  // 74: agentd.v1.Agentd.Run:input_type -> agentd.v1.RunRequest
-	6,  // 75: agentd.v1.Agentd.Run:output_type -> agentd.v1.RunResponse
-	75, // [75:76] is the sub-list for method output_type
-	74, // [74:75] is the sub-list for method input_type
-	74, // [74:74] is the sub-list for extension type_name
-	74, // [74:74] is the sub-list for extension extendee
-	0,  // [0:74] is the sub-list for field type_name
+	32, // 0: agentd.v1.RunRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
+	33, // 1: agentd.v1.RunRequest.heartbeat:type_name -> agentd.v1.RunRequest.HeartbeatRequest
+	34, // 2: agentd.v1.RunRequest.tool_call_response:type_name -> agentd.v1.RunRequest.ToolCallResponse
+	35, // 3: agentd.v1.RunRequest.end:type_name -> agentd.v1.RunRequest.EndRequest
+	36, // 4: agentd.v1.RunRequest.cancel:type_name -> agentd.v1.RunRequest.CancelRequest
+	8,  // 5: agentd.v1.RunRequest.interaction_response:type_name -> agentd.v1.InteractionResponse
+	6,  // 6: agentd.v1.RunRequest.attach:type_name -> agentd.v1.AttachRequest
+	4,  // 7: agentd.v1.AttachRequest.visibility:type_name -> agentd.v1.Display.Visibility
+	37, // 8: agentd.v1.RunResponse.execute:type_name -> agentd.v1.RunResponse.ExecuteResponse
+	38, // 9: agentd.v1.RunResponse.heartbeat:type_name -> agentd.v1.RunResponse.HeartbeatResponse
+	39, // 10: agentd.v1.RunResponse.tool_call:type_name -> agentd.v1.RunResponse.ToolCallRequest
+	41, // 11: agentd.v1.RunResponse.error:type_name -> agentd.v1.RunResponse.ErrorResponse
+	42, // 12: agentd.v1.RunResponse.end:type_name -> agentd.v1.RunResponse.EndResponse
+	40, // 13: agentd.v1.RunResponse.output_chunk:type_name -> agentd.v1.RunResponse.OutputChunk
+	43, // 14: agentd.v1.RunResponse.state_update:type_name -> agentd.v1.RunResponse.StateUpdate
+	22, // 15: agentd.v1.RunResponse.tool_call_canceled:type_name -> agentd.v1.ToolCallCanceled
+	23, // 16: agentd.v1.RunResponse.tool_call_announced:type_name -> agentd.v1.ToolCallAnnounced
+	24, // 17: agentd.v1.RunResponse.message_retracted:type_name -> agentd.v1.MessageRetracted
+	12, // 18: agentd.v1.RunResponse.turn_queued:type_name -> agentd.v1.TurnQueued
+	13, // 19: agentd.v1.RunResponse.message_injected:type_name -> agentd.v1.MessageInjected
+	14, // 20: agentd.v1.RunResponse.model_call_retried:type_name -> agentd.v1.ModelCallRetried
+	25, // 21: agentd.v1.RunResponse.tool_call_answered:type_name -> agentd.v1.ToolCallAnswered
+	26, // 22: agentd.v1.RunResponse.interaction_requested:type_name -> agentd.v1.InteractionRequested
+	27, // 23: agentd.v1.RunResponse.interaction_resolved:type_name -> agentd.v1.InteractionResolved
+	16, // 24: agentd.v1.RunResponse.model_call_ended:type_name -> agentd.v1.ModelCallEnded
+	15, // 25: agentd.v1.RunResponse.model_call_fell_back:type_name -> agentd.v1.ModelCallFellBack
+	17, // 26: agentd.v1.RunResponse.provider_tools_used:type_name -> agentd.v1.ProviderToolsUsed
+	20, // 27: agentd.v1.RunResponse.raw_payload_received:type_name -> agentd.v1.RawPayloadReceived
+	21, // 28: agentd.v1.RunResponse.history_compacted:type_name -> agentd.v1.HistoryCompacted
+	28, // 29: agentd.v1.RunResponse.tool_call_unserved:type_name -> agentd.v1.ToolCallUnserved
+	29, // 30: agentd.v1.RunResponse.message_completed:type_name -> agentd.v1.MessageCompleted
+	30, // 31: agentd.v1.RunResponse.transferred:type_name -> agentd.v1.Transferred
+	44, // 32: agentd.v1.RunResponse.time:type_name -> google.protobuf.Timestamp
+	31, // 33: agentd.v1.RunResponse.display:type_name -> agentd.v1.Display
+	45, // 34: agentd.v1.InteractionResponse.resolution:type_name -> agentd.v1.Resolution
+	10, // 35: agentd.v1.CancelReceipt.aborted_model_calls:type_name -> agentd.v1.AbortedModelCall
+	11, // 36: agentd.v1.CancelReceipt.canceled_tool_calls:type_name -> agentd.v1.CanceledToolCall
+	11, // 37: agentd.v1.CancelReceipt.answered_tool_calls:type_name -> agentd.v1.CanceledToolCall
+	46, // 38: agentd.v1.CancelReceipt.took:type_name -> google.protobuf.Duration
+	46, // 39: agentd.v1.AbortedModelCall.ran:type_name -> google.protobuf.Duration
+	47, // 40: agentd.v1.TurnQueued.user_parts:type_name -> agentd.v1.Part
+	47, // 41: agentd.v1.MessageInjected.parts:type_name -> agentd.v1.Part
+	46, // 42: agentd.v1.ModelCallRetried.wait:type_name -> google.protobuf.Duration
+	48, // 43: agentd.v1.ModelCallRetried.code:type_name -> agentd.v1.ErrorCode
+	48, // 44: agentd.v1.ModelCallFellBack.code:type_name -> agentd.v1.ErrorCode
+	49, // 45: agentd.v1.ModelCallEnded.usage:type_name -> agentd.v1.TokenUsage
+	50, // 46: agentd.v1.ModelCallEnded.stop_reason:type_name -> agentd.v1.StopReason
+	46, // 47: agentd.v1.ModelCallEnded.duration:type_name -> google.protobuf.Duration
+	46, // 48: agentd.v1.ModelCallEnded.time_to_first_text:type_name -> google.protobuf.Duration
+	0,  // 49: agentd.v1.ModelCallEnded.outcome:type_name -> agentd.v1.ModelCallEnded.Outcome
+	18, // 50: agentd.v1.ProviderToolsUsed.uses:type_name -> agentd.v1.ProviderToolUse
+	19, // 51: agentd.v1.ProviderToolsUsed.citations:type_name -> agentd.v1.Citation
+	1,  // 52: agentd.v1.HistoryCompacted.reason:type_name -> agentd.v1.HistoryCompacted.Reason
+	47, // 53: agentd.v1.ToolCallAnswered.parts:type_name -> agentd.v1.Part
+	51, // 54: agentd.v1.InteractionRequested.interaction:type_name -> agentd.v1.Interaction
+	51, // 55: agentd.v1.InteractionResolved.interaction:type_name -> agentd.v1.Interaction
+	44, // 56: agentd.v1.ToolCallUnserved.expire_time:type_name -> google.protobuf.Timestamp
+	2,  // 57: agentd.v1.Display.kind:type_name -> agentd.v1.Display.Kind
+	3,  // 58: agentd.v1.Display.phase:type_name -> agentd.v1.Display.Phase
+	4,  // 59: agentd.v1.Display.visibility:type_name -> agentd.v1.Display.Visibility
+	52, // 60: agentd.v1.RunRequest.ExecuteRequest.agent:type_name -> agentd.v1.Agent
+	53, // 61: agentd.v1.RunRequest.ExecuteRequest.tools:type_name -> agentd.v1.Tool
+	54, // 62: agentd.v1.RunRequest.ExecuteRequest.initial_state:type_name -> google.protobuf.Struct
+	55, // 63: agentd.v1.RunRequest.ExecuteRequest.on_disconnect:type_name -> agentd.v1.OnDisconnect
+	46, // 64: agentd.v1.RunRequest.ExecuteRequest.disconnect_grace:type_name -> google.protobuf.Duration
+	56, // 65: agentd.v1.RunRequest.ExecuteRequest.budget:type_name -> agentd.v1.Budget
+	56, // 66: agentd.v1.RunRequest.ExecuteRequest.session_budget:type_name -> agentd.v1.Budget
+	57, // 67: agentd.v1.RunRequest.ExecuteRequest.on_busy:type_name -> agentd.v1.OnBusy
+	46, // 68: agentd.v1.RunRequest.ExecuteRequest.tool_timeout:type_name -> google.protobuf.Duration
+	47, // 69: agentd.v1.RunRequest.ExecuteRequest.user_parts:type_name -> agentd.v1.Part
+	54, // 70: agentd.v1.RunRequest.ToolCallResponse.state_delta:type_name -> google.protobuf.Struct
+	47, // 71: agentd.v1.RunRequest.ToolCallResponse.parts:type_name -> agentd.v1.Part
+	48, // 72: agentd.v1.RunResponse.ErrorResponse.code:type_name -> agentd.v1.ErrorCode
+	58, // 73: agentd.v1.RunResponse.EndResponse.usage_summary:type_name -> agentd.v1.UsageSummary
+	9,  // 74: agentd.v1.RunResponse.EndResponse.receipt:type_name -> agentd.v1.CancelReceipt
+	54, // 75: agentd.v1.RunResponse.StateUpdate.state_delta:type_name -> google.protobuf.Struct
+	5,  // 76: agentd.v1.Agentd.Run:input_type -> agentd.v1.RunRequest
+	7,  // 77: agentd.v1.Agentd.Run:output_type -> agentd.v1.RunResponse
+	77, // [77:78] is the sub-list for method output_type
+	76, // [76:77] is the sub-list for method input_type
+	76, // [76:76] is the sub-list for extension type_name
+	76, // [76:76] is the sub-list for extension extendee
+	0,  // [0:76] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_service_proto_init() }
@@ -4675,8 +4792,10 @@ func file_agentd_v1_service_proto_init() {
 		(*RunRequest_End)(nil),
 		(*RunRequest_Cancel)(nil),
 		(*RunRequest_InteractionResponse)(nil),
+		(*RunRequest_Attach)(nil),
 	}
-	file_agentd_v1_service_proto_msgTypes[1].OneofWrappers = []any{
+	file_agentd_v1_service_proto_msgTypes[1].OneofWrappers = []any{}
+	file_agentd_v1_service_proto_msgTypes[2].OneofWrappers = []any{
 		(*RunResponse_Execute)(nil),
 		(*RunResponse_Heartbeat)(nil),
 		(*RunResponse_ToolCall)(nil),
@@ -4702,26 +4821,26 @@ func file_agentd_v1_service_proto_init() {
 		(*RunResponse_MessageCompleted)(nil),
 		(*RunResponse_Transferred)(nil),
 	}
-	file_agentd_v1_service_proto_msgTypes[10].OneofWrappers = []any{}
-	file_agentd_v1_service_proto_msgTypes[19].OneofWrappers = []any{
+	file_agentd_v1_service_proto_msgTypes[11].OneofWrappers = []any{}
+	file_agentd_v1_service_proto_msgTypes[20].OneofWrappers = []any{
 		(*ToolCallAnswered_Output)(nil),
 		(*ToolCallAnswered_Error)(nil),
 	}
-	file_agentd_v1_service_proto_msgTypes[26].OneofWrappers = []any{}
-	file_agentd_v1_service_proto_msgTypes[28].OneofWrappers = []any{
+	file_agentd_v1_service_proto_msgTypes[27].OneofWrappers = []any{}
+	file_agentd_v1_service_proto_msgTypes[29].OneofWrappers = []any{
 		(*RunRequest_ToolCallResponse_Output)(nil),
 		(*RunRequest_ToolCallResponse_Error)(nil),
 	}
-	file_agentd_v1_service_proto_msgTypes[29].OneofWrappers = []any{}
 	file_agentd_v1_service_proto_msgTypes[30].OneofWrappers = []any{}
-	file_agentd_v1_service_proto_msgTypes[36].OneofWrappers = []any{}
+	file_agentd_v1_service_proto_msgTypes[31].OneofWrappers = []any{}
+	file_agentd_v1_service_proto_msgTypes[37].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_service_proto_rawDesc), len(file_agentd_v1_service_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   38,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -29,7 +29,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file agentd/v1/service.proto.
  */
 export const file_agentd_v1_service: GenFile = /*@__PURE__*/
-  fileDesc("ChdhZ2VudGQvdjEvc2VydmljZS5wcm90bxIJYWdlbnRkLnYxIoIMCgpSdW5SZXF1ZXN0EjcKB2V4ZWN1dGUYASABKAsyJC5hZ2VudGQudjEuUnVuUmVxdWVzdC5FeGVjdXRlUmVxdWVzdEgAEjsKCWhlYXJ0YmVhdBgCIAEoCzImLmFnZW50ZC52MS5SdW5SZXF1ZXN0LkhlYXJ0YmVhdFJlcXVlc3RIABJEChJ0b29sX2NhbGxfcmVzcG9uc2UYAyABKAsyJi5hZ2VudGQudjEuUnVuUmVxdWVzdC5Ub29sQ2FsbFJlc3BvbnNlSAASLwoDZW5kGAQgASgLMiAuYWdlbnRkLnYxLlJ1blJlcXVlc3QuRW5kUmVxdWVzdEgAEjUKBmNhbmNlbBgFIAEoCzIjLmFnZW50ZC52MS5SdW5SZXF1ZXN0LkNhbmNlbFJlcXVlc3RIABI+ChRpbnRlcmFjdGlvbl9yZXNwb25zZRgUIAEoCzIeLmFnZW50ZC52MS5JbnRlcmFjdGlvblJlc3BvbnNlSAAayQUKDkV4ZWN1dGVSZXF1ZXN0Eh8KBWFnZW50GAEgASgLMhAuYWdlbnRkLnYxLkFnZW50EhcKCnNlc3Npb25faWQYAiABKAlIAIgBARITCgt1c2VyX3Byb21wdBgDIAEoCRIeCgV0b29scxgEIAMoCzIPLmFnZW50ZC52MS5Ub29sEi4KDWluaXRpYWxfc3RhdGUYBSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhYKCWFmdGVyX3NlcRgKIAEoA0gBiAEBEi4KDW9uX2Rpc2Nvbm5lY3QYCyABKA4yFy5hZ2VudGQudjEuT25EaXNjb25uZWN0EjMKEGRpc2Nvbm5lY3RfZ3JhY2UYDCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SIQoGYnVkZ2V0GA0gASgLMhEuYWdlbnRkLnYxLkJ1ZGdldBIpCg5zZXNzaW9uX2J1ZGdldBgOIAEoCzIRLmFnZW50ZC52MS5CdWRnZXQSIgoHb25fYnVzeRgPIAEoDjIRLmFnZW50ZC52MS5PbkJ1c3kSLwoMdG9vbF90aW1lb3V0GBAgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhQKB3R1cm5faWQYESABKAlIAogBARIXCg9pZGVtcG90ZW5jeV9rZXkYEiABKAkSEwoLaW5zdHJ1Y3Rpb24YEyABKAkSIwoKdXNlcl9wYXJ0cxgUIAMoCzIPLmFnZW50ZC52MS5QYXJ0EhQKDHJhd19wYXlsb2FkcxgVIAEoCBIOCgZjcmVhdGUYHiABKAgSDwoHb2JzZXJ2ZRggIAEoCEINCgtfc2Vzc2lvbl9pZEIMCgpfYWZ0ZXJfc2VxQgoKCF90dXJuX2lkSgQIFhAeSgQIHxAgSgQIIRAiUglhZ2VudF9yZWZSEmluaXRpYWxfc3RhdGVfanNvbhomChBIZWFydGJlYXRSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAka4gEKEFRvb2xDYWxsUmVzcG9uc2USEgoKc2Vzc2lvbl9pZBgBIAEoCRIUCgx0b29sX2NhbGxfaWQYAiABKAkSEQoJdG9vbF9uYW1lGAMgASgJEhAKBm91dHB1dBgEIAEoCUgAEg8KBWVycm9yGAUgASgJSAASLAoLc3RhdGVfZGVsdGEYBiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Eh4KBXBhcnRzGAogAygLMg8uYWdlbnRkLnYxLlBhcnRCCAoGcmVzdWx0SgQICxAMUhBzdGF0ZV9kZWx0YV9qc29uGkAKCkVuZFJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRITCgZyZWFzb24YAiABKAlIAIgBAUIJCgdfcmVhc29uGk8KDUNhbmNlbFJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIZCgx0b29sX2NhbGxfaWQYAiABKAlIAIgBAUIPCg1fdG9vbF9jYWxsX2lkQgkKB3JlcXVlc3RKBAgVEBZSE2ludGVyYWN0aW9uX3JlcXVlc3Qi6RIKC1J1blJlc3BvbnNlEjkKB2V4ZWN1dGUYASABKAsyJi5hZ2VudGQudjEuUnVuUmVzcG9uc2UuRXhlY3V0ZVJlc3BvbnNlSAASPQoJaGVhcnRiZWF0GAIgASgLMiguYWdlbnRkLnYxLlJ1blJlc3BvbnNlLkhlYXJ0YmVhdFJlc3BvbnNlSAASOwoJdG9vbF9jYWxsGAMgASgLMiYuYWdlbnRkLnYxLlJ1blJlc3BvbnNlLlRvb2xDYWxsUmVxdWVzdEgAEjUKBWVycm9yGAQgASgLMiQuYWdlbnRkLnYxLlJ1blJlc3BvbnNlLkVycm9yUmVzcG9uc2VIABIxCgNlbmQYBSABKAsyIi5hZ2VudGQudjEuUnVuUmVzcG9uc2UuRW5kUmVzcG9uc2VIABI6CgxvdXRwdXRfY2h1bmsYBiABKAsyIi5hZ2VudGQudjEuUnVuUmVzcG9uc2UuT3V0cHV0Q2h1bmtIABI6CgxzdGF0ZV91cGRhdGUYByABKAsyIi5hZ2VudGQudjEuUnVuUmVzcG9uc2UuU3RhdGVVcGRhdGVIABI5ChJ0b29sX2NhbGxfY2FuY2VsZWQYFCABKAsyGy5hZ2VudGQudjEuVG9vbENhbGxDYW5jZWxlZEgAEjsKE3Rvb2xfY2FsbF9hbm5vdW5jZWQYFSABKAsyHC5hZ2VudGQudjEuVG9vbENhbGxBbm5vdW5jZWRIABI4ChFtZXNzYWdlX3JldHJhY3RlZBgWIAEoCzIbLmFnZW50ZC52MS5NZXNzYWdlUmV0cmFjdGVkSAASLAoLdHVybl9xdWV1ZWQYFyABKAsyFS5hZ2VudGQudjEuVHVyblF1ZXVlZEgAEjYKEG1lc3NhZ2VfaW5qZWN0ZWQYGCABKAsyGi5hZ2VudGQudjEuTWVzc2FnZUluamVjdGVkSAASOQoSbW9kZWxfY2FsbF9yZXRyaWVkGBkgASgLMhsuYWdlbnRkLnYxLk1vZGVsQ2FsbFJldHJpZWRIABI5ChJ0b29sX2NhbGxfYW5zd2VyZWQYGiABKAsyGy5hZ2VudGQudjEuVG9vbENhbGxBbnN3ZXJlZEgAEkAKFWludGVyYWN0aW9uX3JlcXVlc3RlZBgbIAEoCzIfLmFnZW50ZC52MS5JbnRlcmFjdGlvblJlcXVlc3RlZEgAEj4KFGludGVyYWN0aW9uX3Jlc29sdmVkGBwgASgLMh4uYWdlbnRkLnYxLkludGVyYWN0aW9uUmVzb2x2ZWRIABI1ChBtb2RlbF9jYWxsX2VuZGVkGB0gASgLMhkuYWdlbnRkLnYxLk1vZGVsQ2FsbEVuZGVkSAASPAoUbW9kZWxfY2FsbF9mZWxsX2JhY2sYHiABKAsyHC5hZ2VudGQudjEuTW9kZWxDYWxsRmVsbEJhY2tIABI7ChNwcm92aWRlcl90b29sc191c2VkGB8gASgLMhwuYWdlbnRkLnYxLlByb3ZpZGVyVG9vbHNVc2VkSAASPQoUcmF3X3BheWxvYWRfcmVjZWl2ZWQYICABKAsyHS5hZ2VudGQudjEuUmF3UGF5bG9hZFJlY2VpdmVkSAASOAoRaGlzdG9yeV9jb21wYWN0ZWQYISABKAsyGy5hZ2VudGQudjEuSGlzdG9yeUNvbXBhY3RlZEgAEjkKEnRvb2xfY2FsbF91bnNlcnZlZBgjIAEoCzIbLmFnZW50ZC52MS5Ub29sQ2FsbFVuc2VydmVkSAASOAoRbWVzc2FnZV9jb21wbGV0ZWQYJCABKAsyGy5hZ2VudGQudjEuTWVzc2FnZUNvbXBsZXRlZEgAEi0KC3RyYW5zZmVycmVkGCcgASgLMhYuYWdlbnRkLnYxLlRyYW5zZmVycmVkSAASCwoDc2VxGAogASgDEg8KB3R1cm5faWQYCyABKAkSKAoEdGltZRgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIcmVwbGF5ZWQYDSABKAgSIwoHZGlzcGxheRgOIAEoCzISLmFnZW50ZC52MS5EaXNwbGF5GiUKD0V4ZWN1dGVSZXNwb25zZRISCgpzZXNzaW9uX2lkGAEgASgJGicKEUhlYXJ0YmVhdFJlc3BvbnNlEhIKCnNlc3Npb25faWQYASABKAkadgoPVG9vbENhbGxSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSFAoMdG9vbF9jYWxsX2lkGAIgASgJEhEKCXRvb2xfbmFtZRgDIAEoCRISCgp0b29sX2lucHV0GAQgASgJEhIKCmFnZW50X3BhdGgYBSADKAkafAoLT3V0cHV0Q2h1bmsSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgphZ2VudF9wYXRoGAIgAygJEg8KB2NvbnRlbnQYAyABKAkSDAoEbGFzdBgEIAEoCBISCgppc190aG91Z2h0GAUgASgIEhIKCm1lc3NhZ2VfaWQYCiABKAkagQEKDUVycm9yUmVzcG9uc2USEgoKc2Vzc2lvbl9pZBgBIAEoCRIiCgRjb2RlGAIgASgOMhQuYWdlbnRkLnYxLkVycm9yQ29kZRIPCgdtZXNzYWdlGAMgASgJEhEKCXJldHJ5YWJsZRgEIAEoCBIUCgx0b29sX2NhbGxfaWQYCiABKAkaygEKC0VuZFJlc3BvbnNlEhIKCnNlc3Npb25faWQYASABKAkSEwoGcmVhc29uGAIgASgJSACIAQESLgoNdXNhZ2Vfc3VtbWFyeRgDIAEoCzIXLmFnZW50ZC52MS5Vc2FnZVN1bW1hcnkSEQoJY29tcGxldGVkGAQgASgIEikKB3JlY2VpcHQYCiABKAsyGC5hZ2VudGQudjEuQ2FuY2VsUmVjZWlwdBIZChFzdHJ1Y3R1cmVkX291dHB1dBgLIAEoCUIJCgdfcmVhc29uGmcKC1N0YXRlVXBkYXRlEhIKCnNlc3Npb25faWQYASABKAkSLAoLc3RhdGVfZGVsdGEYAiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SgQIChALUhBzdGF0ZV9kZWx0YV9qc29uQgoKCHJlc3BvbnNlSgQIDxAQSgQIIhAjSgQIJRAmSgQIJhAnSgQIKBApUgdsaW5lYWdlUgRnb2FsUg1hZ2VudF9zdGFydGVkUgthZ2VudF9lbmRlZFIOcmVtb3RlX3Nlc3Npb24ibAoTSW50ZXJhY3Rpb25SZXNwb25zZRISCgpzZXNzaW9uX2lkGAEgASgJEhYKDmludGVyYWN0aW9uX2lkGAIgASgJEikKCnJlc29sdXRpb24YAyABKAsyFS5hZ2VudGQudjEuUmVzb2x1dGlvbiLmAQoNQ2FuY2VsUmVjZWlwdBI4ChNhYm9ydGVkX21vZGVsX2NhbGxzGAEgAygLMhsuYWdlbnRkLnYxLkFib3J0ZWRNb2RlbENhbGwSOAoTY2FuY2VsZWRfdG9vbF9jYWxscxgCIAMoCzIbLmFnZW50ZC52MS5DYW5jZWxlZFRvb2xDYWxsEjgKE2Fuc3dlcmVkX3Rvb2xfY2FsbHMYAyADKAsyGy5hZ2VudGQudjEuQ2FuY2VsZWRUb29sQ2FsbBInCgR0b29rGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uInEKEEFib3J0ZWRNb2RlbENhbGwSEgoKYWdlbnRfcGF0aBgBIAMoCRINCgVtb2RlbBgCIAEoCRISCgptZXNzYWdlX2lkGAMgASgJEiYKA3JhbhgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiI7ChBDYW5jZWxlZFRvb2xDYWxsEhQKDHRvb2xfY2FsbF9pZBgBIAEoCRIRCgl0b29sX25hbWUYAiABKAkieQoKVHVyblF1ZXVlZBISCgpzZXNzaW9uX2lkGAEgASgJEhMKC3VzZXJfcHJvbXB0GAIgASgJEg0KBWFoZWFkGAMgASgNEg4KBmluamVjdBgEIAEoCBIjCgp1c2VyX3BhcnRzGAUgAygLMg8uYWdlbnRkLnYxLlBhcnQibgoPTWVzc2FnZUluamVjdGVkEhIKCnNlc3Npb25faWQYASABKAkSDwoHY29udGVudBgCIAEoCRIWCg5xdWV1ZWRfdHVybl9pZBgDIAEoCRIeCgVwYXJ0cxgEIAMoCzIPLmFnZW50ZC52MS5QYXJ0Ir0BChBNb2RlbENhbGxSZXRyaWVkEhIKCnNlc3Npb25faWQYASABKAkSEgoKYWdlbnRfcGF0aBgCIAMoCRISCgptZXNzYWdlX2lkGAMgASgJEg8KB2F0dGVtcHQYBCABKA0SJwoEd2FpdBgFIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIiCgRjb2RlGAYgASgOMhQuYWdlbnRkLnYxLkVycm9yQ29kZRIPCgdtZXNzYWdlGAcgASgJIqcBChFNb2RlbENhbGxGZWxsQmFjaxISCgpzZXNzaW9uX2lkGAEgASgJEhIKCmFnZW50X3BhdGgYAiADKAkSEgoKbWVzc2FnZV9pZBgDIAEoCRINCgVtb2RlbBgEIAEoCRISCgpuZXh0X21vZGVsGAUgASgJEiIKBGNvZGUYBiABKA4yFC5hZ2VudGQudjEuRXJyb3JDb2RlEg8KB21lc3NhZ2UYByABKAkiigQKDk1vZGVsQ2FsbEVuZGVkEhIKCnNlc3Npb25faWQYASABKAkSEgoKYWdlbnRfcGF0aBgCIAMoCRISCgptZXNzYWdlX2lkGAMgASgJEg0KBW1vZGVsGAQgASgJEhQKDHNlcnZlZF9tb2RlbBgFIAEoCRIQCghwcm92aWRlchgGIAEoCRIkCgV1c2FnZRgHIAEoCzIVLmFnZW50ZC52MS5Ub2tlblVzYWdlEhEKCWxsbV9jYWxscxgIIAEoBRIVCghjb3N0X3VzZBgJIAEoAUgAiAEBEioKC3N0b3BfcmVhc29uGAogASgOMhUuYWdlbnRkLnYxLlN0b3BSZWFzb24SKwoIZHVyYXRpb24YCyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SNQoSdGltZV90b19maXJzdF90ZXh0GAwgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjIKB291dGNvbWUYDSABKA4yIS5hZ2VudGQudjEuTW9kZWxDYWxsRW5kZWQuT3V0Y29tZSJkCgdPdXRjb21lEhcKE09VVENPTUVfVU5TUEVDSUZJRUQQABIUChBPVVRDT01FX0FOU1dFUkVEEAESFgoST1VUQ09NRV9TVU1NQVJJWkVEEAISEgoOT1VUQ09NRV9GQUlMRUQQA0ILCglfY29zdF91c2QioQEKEVByb3ZpZGVyVG9vbHNVc2VkEhIKCnNlc3Npb25faWQYASABKAkSEgoKYWdlbnRfcGF0aBgCIAMoCRISCgptZXNzYWdlX2lkGAMgASgJEigKBHVzZXMYBCADKAsyGi5hZ2VudGQudjEuUHJvdmlkZXJUb29sVXNlEiYKCWNpdGF0aW9ucxgFIAMoCzITLmFnZW50ZC52MS5DaXRhdGlvbiJeCg9Qcm92aWRlclRvb2xVc2USCgoCaWQYASABKAkSEQoJdG9vbF9uYW1lGAIgASgJEg0KBWlucHV0GAMgASgJEg4KBm91dHB1dBgEIAEoCRINCgVlcnJvchgFIAEoCSJgCghDaXRhdGlvbhILCgN1cmkYASABKAkSDQoFdGl0bGUYAiABKAkSEgoKY2l0ZWRfdGV4dBgDIAEoCRISCgpzdGFydF9ieXRlGAQgASgFEhAKCGVuZF9ieXRlGAUgASgFIroBChJSYXdQYXlsb2FkUmVjZWl2ZWQSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgphZ2VudF9wYXRoGAIgAygJEhIKCm1lc3NhZ2VfaWQYAyABKAkSDwoHYXR0ZW1wdBgEIAEoDRIQCghwcm92aWRlchgFIAEoCRIOCgZzdGF0dXMYBiABKAUSFAoMY29udGVudF90eXBlGAcgASgJEgwKBGJvZHkYCCABKAwSEQoJdHJ1bmNhdGVkGAkgASgIIowCChBIaXN0b3J5Q29tcGFjdGVkEhIKCnNlc3Npb25faWQYASABKAkSEgoKYWdlbnRfcGF0aBgCIAMoCRIPCgdzdW1tYXJ5GAMgASgJEhMKC3Rocm91Z2hfc2VxGAQgASgDEjIKBnJlYXNvbhgFIAEoDjIiLmFnZW50ZC52MS5IaXN0b3J5Q29tcGFjdGVkLlJlYXNvbhIVCg1wcm9tcHRfdG9rZW5zGAYgASgDEhYKDmNvbnRleHRfdG9rZW5zGAcgASgDIkcKBlJlYXNvbhIWChJSRUFTT05fVU5TUEVDSUZJRUQQABIQCgxSRUFTT05fU0hBUkUQARITCg9SRUFTT05fT1ZFUkZMT1cQAiJMChBUb29sQ2FsbENhbmNlbGVkEhIKCnNlc3Npb25faWQYASABKAkSFAoMdG9vbF9jYWxsX2lkGAIgASgJEg4KBnJlYXNvbhgDIAEoCSJ4ChFUb29sQ2FsbEFubm91bmNlZBISCgpzZXNzaW9uX2lkGAEgASgJEhQKDHRvb2xfY2FsbF9pZBgCIAEoCRIRCgl0b29sX25hbWUYAyABKAkSEgoKdG9vbF9pbnB1dBgEIAEoCRISCgphZ2VudF9wYXRoGAUgAygJIk4KEE1lc3NhZ2VSZXRyYWN0ZWQSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgptZXNzYWdlX2lkGAIgASgJEhIKCmFnZW50X3BhdGgYAyADKAkisAEKEFRvb2xDYWxsQW5zd2VyZWQSEgoKc2Vzc2lvbl9pZBgBIAEoCRIUCgx0b29sX2NhbGxfaWQYAiABKAkSEQoJdG9vbF9uYW1lGAMgASgJEhAKBm91dHB1dBgEIAEoCUgAEg8KBWVycm9yGAUgASgJSAASEgoKYWdlbnRfcGF0aBgGIAMoCRIeCgVwYXJ0cxgHIAMoCzIPLmFnZW50ZC52MS5QYXJ0QggKBnJlc3VsdCJDChRJbnRlcmFjdGlvblJlcXVlc3RlZBIrCgtpbnRlcmFjdGlvbhgBIAEoCzIWLmFnZW50ZC52MS5JbnRlcmFjdGlvbiJCChNJbnRlcmFjdGlvblJlc29sdmVkEisKC2ludGVyYWN0aW9uGAEgASgLMhYuYWdlbnRkLnYxLkludGVyYWN0aW9uIpQBChBUb29sQ2FsbFVuc2VydmVkEhIKCnNlc3Npb25faWQYASABKAkSFAoMdG9vbF9jYWxsX2lkGAIgASgJEhEKCXRvb2xfbmFtZRgDIAEoCRISCgphZ2VudF9wYXRoGAQgAygJEi8KC2V4cGlyZV90aW1lGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJ5ChBNZXNzYWdlQ29tcGxldGVkEhIKCnNlc3Npb25faWQYASABKAkSEgoKYWdlbnRfcGF0aBgCIAMoCRISCgptZXNzYWdlX2lkGAMgASgJEhIKCnRleHRfYnl0ZXMYBCABKAMSFQoNdGhvdWdodF9ieXRlcxgFIAEoAyJMCgtUcmFuc2ZlcnJlZBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCmFnZW50X3BhdGgYAiADKAkSFQoNdG9fYWdlbnRfcGF0aBgDIAMoCSK3BAoHRGlzcGxheRIlCgRraW5kGAEgASgOMhcuYWdlbnRkLnYxLkRpc3BsYXkuS2luZBInCgVwaGFzZRgCIAEoDjIYLmFnZW50ZC52MS5EaXNwbGF5LlBoYXNlEgsKA3JlZhgDIAEoCRIxCgp2aXNpYmlsaXR5GAQgASgOMh0uYWdlbnRkLnYxLkRpc3BsYXkuVmlzaWJpbGl0eSKFAQoES2luZBIUChBLSU5EX1VOU1BFQ0lGSUVEEAASDQoJS0lORF9URVhUEAESEgoOS0lORF9SRUFTT05JTkcQAhINCglLSU5EX1RPT0wQAxIUChBLSU5EX0lOVEVSQUNUSU9OEAQSDwoLS0lORF9TVEFUVVMQBRIOCgpLSU5EX0VSUk9SEAYiugEKBVBoYXNlEhUKEVBIQVNFX1VOU1BFQ0lGSUVEEAASDwoLUEhBU0VfREVMVEEQARITCg9QSEFTRV9DT01QTEVURUQQAhIRCg1QSEFTRV9TVEFSVEVEEAMSEgoOUEhBU0VfUFJPR1JFU1MQBBIQCgxQSEFTRV9GQUlMRUQQBRITCg9QSEFTRV9SRVFVRVNURUQQBhISCg5QSEFTRV9SRVNPTFZFRBAHEhIKDlBIQVNFX0NBTkNFTEVEEAgiVwoKVmlzaWJpbGl0eRIaChZWSVNJQklMSVRZX1VOU1BFQ0lGSUVEEAASFQoRVklTSUJJTElUWV9QVUJMSUMQARIWChJWSVNJQklMSVRZX1BSSVZBVEUQAjJCCgZBZ2VudGQSOAoDUnVuEhUuYWdlbnRkLnYxLlJ1blJlcXVlc3QaFi5hZ2VudGQudjEuUnVuUmVzcG9uc2UoATABQjpaOGdpdGh1Yi5jb20vYXB6dWszL2FnZW50ZC9nZW4vcHJvdG8vZ28vYWdlbnRkL3YxO2FnZW50ZHYxYgZwcm90bzM", [file_agentd_v1_interactions, file_agentd_v1_types, file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("ChdhZ2VudGQvdjEvc2VydmljZS5wcm90bxIJYWdlbnRkLnYxIoYMCgpSdW5SZXF1ZXN0EjcKB2V4ZWN1dGUYASABKAsyJC5hZ2VudGQudjEuUnVuUmVxdWVzdC5FeGVjdXRlUmVxdWVzdEgAEjsKCWhlYXJ0YmVhdBgCIAEoCzImLmFnZW50ZC52MS5SdW5SZXF1ZXN0LkhlYXJ0YmVhdFJlcXVlc3RIABJEChJ0b29sX2NhbGxfcmVzcG9uc2UYAyABKAsyJi5hZ2VudGQudjEuUnVuUmVxdWVzdC5Ub29sQ2FsbFJlc3BvbnNlSAASLwoDZW5kGAQgASgLMiAuYWdlbnRkLnYxLlJ1blJlcXVlc3QuRW5kUmVxdWVzdEgAEjUKBmNhbmNlbBgFIAEoCzIjLmFnZW50ZC52MS5SdW5SZXF1ZXN0LkNhbmNlbFJlcXVlc3RIABI+ChRpbnRlcmFjdGlvbl9yZXNwb25zZRgUIAEoCzIeLmFnZW50ZC52MS5JbnRlcmFjdGlvblJlc3BvbnNlSAASKgoGYXR0YWNoGBYgASgLMhguYWdlbnRkLnYxLkF0dGFjaFJlcXVlc3RIABqhBQoORXhlY3V0ZVJlcXVlc3QSHwoFYWdlbnQYASABKAsyEC5hZ2VudGQudjEuQWdlbnQSFwoKc2Vzc2lvbl9pZBgCIAEoCUgAiAEBEhMKC3VzZXJfcHJvbXB0GAMgASgJEh4KBXRvb2xzGAQgAygLMg8uYWdlbnRkLnYxLlRvb2wSLgoNaW5pdGlhbF9zdGF0ZRgFIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSLgoNb25fZGlzY29ubmVjdBgLIAEoDjIXLmFnZW50ZC52MS5PbkRpc2Nvbm5lY3QSMwoQZGlzY29ubmVjdF9ncmFjZRgMIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIhCgZidWRnZXQYDSABKAsyES5hZ2VudGQudjEuQnVkZ2V0EikKDnNlc3Npb25fYnVkZ2V0GA4gASgLMhEuYWdlbnRkLnYxLkJ1ZGdldBIiCgdvbl9idXN5GA8gASgOMhEuYWdlbnRkLnYxLk9uQnVzeRIvCgx0b29sX3RpbWVvdXQYECABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDwoHdHVybl9pZBgRIAEoCRIXCg9pZGVtcG90ZW5jeV9rZXkYEiABKAkSEwoLaW5zdHJ1Y3Rpb24YEyABKAkSIwoKdXNlcl9wYXJ0cxgUIAMoCzIPLmFnZW50ZC52MS5QYXJ0EhQKDHJhd19wYXlsb2FkcxgVIAEoCBIOCgZjcmVhdGUYHiABKAhCDQoLX3Nlc3Npb25faWRKBAgKEAtKBAggECFKBAgWEB5KBAgfECBKBAghECJSCWFmdGVyX3NlcVIHb2JzZXJ2ZVIJYWdlbnRfcmVmUhJpbml0aWFsX3N0YXRlX2pzb24aJgoQSGVhcnRiZWF0UmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJGuIBChBUb29sQ2FsbFJlc3BvbnNlEhIKCnNlc3Npb25faWQYASABKAkSFAoMdG9vbF9jYWxsX2lkGAIgASgJEhEKCXRvb2xfbmFtZRgDIAEoCRIQCgZvdXRwdXQYBCABKAlIABIPCgVlcnJvchgFIAEoCUgAEiwKC3N0YXRlX2RlbHRhGAYgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIeCgVwYXJ0cxgKIAMoCzIPLmFnZW50ZC52MS5QYXJ0QggKBnJlc3VsdEoECAsQDFIQc3RhdGVfZGVsdGFfanNvbhpACgpFbmRSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEwoGcmVhc29uGAIgASgJSACIAQFCCQoHX3JlYXNvbhpPCg1DYW5jZWxSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSGQoMdG9vbF9jYWxsX2lkGAIgASgJSACIAQFCDwoNX3Rvb2xfY2FsbF9pZEIJCgdyZXF1ZXN0SgQIFRAWUhNpbnRlcmFjdGlvbl9yZXF1ZXN0IsMBCg1BdHRhY2hSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSDwoHdHVybl9pZBgCIAEoCRIWCglhZnRlcl9zZXEYAyABKANIAIgBARISCgp0b29sX25hbWVzGAQgAygJEg8KB29ic2VydmUYBSABKAgSDwoHZGlzcGxheRgGIAEoCBIxCgp2aXNpYmlsaXR5GAcgASgOMh0uYWdlbnRkLnYxLkRpc3BsYXkuVmlzaWJpbGl0eUIMCgpfYWZ0ZXJfc2VxIukSCgtSdW5SZXNwb25zZRI5CgdleGVjdXRlGAEgASgLMiYuYWdlbnRkLnYxLlJ1blJlc3BvbnNlLkV4ZWN1dGVSZXNwb25zZUgAEj0KCWhlYXJ0YmVhdBgCIAEoCzIoLmFnZW50ZC52MS5SdW5SZXNwb25zZS5IZWFydGJlYXRSZXNwb25zZUgAEjsKCXRvb2xfY2FsbBgDIAEoCzImLmFnZW50ZC52MS5SdW5SZXNwb25zZS5Ub29sQ2FsbFJlcXVlc3RIABI1CgVlcnJvchgEIAEoCzIkLmFnZW50ZC52MS5SdW5SZXNwb25zZS5FcnJvclJlc3BvbnNlSAASMQoDZW5kGAUgASgLMiIuYWdlbnRkLnYxLlJ1blJlc3BvbnNlLkVuZFJlc3BvbnNlSAASOgoMb3V0cHV0X2NodW5rGAYgASgLMiIuYWdlbnRkLnYxLlJ1blJlc3BvbnNlLk91dHB1dENodW5rSAASOgoMc3RhdGVfdXBkYXRlGAcgASgLMiIuYWdlbnRkLnYxLlJ1blJlc3BvbnNlLlN0YXRlVXBkYXRlSAASOQoSdG9vbF9jYWxsX2NhbmNlbGVkGBQgASgLMhsuYWdlbnRkLnYxLlRvb2xDYWxsQ2FuY2VsZWRIABI7ChN0b29sX2NhbGxfYW5ub3VuY2VkGBUgASgLMhwuYWdlbnRkLnYxLlRvb2xDYWxsQW5ub3VuY2VkSAASOAoRbWVzc2FnZV9yZXRyYWN0ZWQYFiABKAsyGy5hZ2VudGQudjEuTWVzc2FnZVJldHJhY3RlZEgAEiwKC3R1cm5fcXVldWVkGBcgASgLMhUuYWdlbnRkLnYxLlR1cm5RdWV1ZWRIABI2ChBtZXNzYWdlX2luamVjdGVkGBggASgLMhouYWdlbnRkLnYxLk1lc3NhZ2VJbmplY3RlZEgAEjkKEm1vZGVsX2NhbGxfcmV0cmllZBgZIAEoCzIbLmFnZW50ZC52MS5Nb2RlbENhbGxSZXRyaWVkSAASOQoSdG9vbF9jYWxsX2Fuc3dlcmVkGBogASgLMhsuYWdlbnRkLnYxLlRvb2xDYWxsQW5zd2VyZWRIABJAChVpbnRlcmFjdGlvbl9yZXF1ZXN0ZWQYGyABKAsyHy5hZ2VudGQudjEuSW50ZXJhY3Rpb25SZXF1ZXN0ZWRIABI+ChRpbnRlcmFjdGlvbl9yZXNvbHZlZBgcIAEoCzIeLmFnZW50ZC52MS5JbnRlcmFjdGlvblJlc29sdmVkSAASNQoQbW9kZWxfY2FsbF9lbmRlZBgdIAEoCzIZLmFnZW50ZC52MS5Nb2RlbENhbGxFbmRlZEgAEjwKFG1vZGVsX2NhbGxfZmVsbF9iYWNrGB4gASgLMhwuYWdlbnRkLnYxLk1vZGVsQ2FsbEZlbGxCYWNrSAASOwoTcHJvdmlkZXJfdG9vbHNfdXNlZBgfIAEoCzIcLmFnZW50ZC52MS5Qcm92aWRlclRvb2xzVXNlZEgAEj0KFHJhd19wYXlsb2FkX3JlY2VpdmVkGCAgASgLMh0uYWdlbnRkLnYxLlJhd1BheWxvYWRSZWNlaXZlZEgAEjgKEWhpc3RvcnlfY29tcGFjdGVkGCEgASgLMhsuYWdlbnRkLnYxLkhpc3RvcnlDb21wYWN0ZWRIABI5ChJ0b29sX2NhbGxfdW5zZXJ2ZWQYIyABKAsyGy5hZ2VudGQudjEuVG9vbENhbGxVbnNlcnZlZEgAEjgKEW1lc3NhZ2VfY29tcGxldGVkGCQgASgLMhsuYWdlbnRkLnYxLk1lc3NhZ2VDb21wbGV0ZWRIABItCgt0cmFuc2ZlcnJlZBgnIAEoCzIWLmFnZW50ZC52MS5UcmFuc2ZlcnJlZEgAEgsKA3NlcRgKIAEoAxIPCgd0dXJuX2lkGAsgASgJEigKBHRpbWUYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCHJlcGxheWVkGA0gASgIEiMKB2Rpc3BsYXkYDiABKAsyEi5hZ2VudGQudjEuRGlzcGxheRolCg9FeGVjdXRlUmVzcG9uc2USEgoKc2Vzc2lvbl9pZBgBIAEoCRonChFIZWFydGJlYXRSZXNwb25zZRISCgpzZXNzaW9uX2lkGAEgASgJGnYKD1Rvb2xDYWxsUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhQKDHRvb2xfY2FsbF9pZBgCIAEoCRIRCgl0b29sX25hbWUYAyABKAkSEgoKdG9vbF9pbnB1dBgEIAEoCRISCgphZ2VudF9wYXRoGAUgAygJGnwKC091dHB1dENodW5rEhIKCnNlc3Npb25faWQYASABKAkSEgoKYWdlbnRfcGF0aBgCIAMoCRIPCgdjb250ZW50GAMgASgJEgwKBGxhc3QYBCABKAgSEgoKaXNfdGhvdWdodBgFIAEoCBISCgptZXNzYWdlX2lkGAogASgJGoEBCg1FcnJvclJlc3BvbnNlEhIKCnNlc3Npb25faWQYASABKAkSIgoEY29kZRgCIAEoDjIULmFnZW50ZC52MS5FcnJvckNvZGUSDwoHbWVzc2FnZRgDIAEoCRIRCglyZXRyeWFibGUYBCABKAgSFAoMdG9vbF9jYWxsX2lkGAogASgJGsoBCgtFbmRSZXNwb25zZRISCgpzZXNzaW9uX2lkGAEgASgJEhMKBnJlYXNvbhgCIAEoCUgAiAEBEi4KDXVzYWdlX3N1bW1hcnkYAyABKAsyFy5hZ2VudGQudjEuVXNhZ2VTdW1tYXJ5EhEKCWNvbXBsZXRlZBgEIAEoCBIpCgdyZWNlaXB0GAogASgLMhguYWdlbnRkLnYxLkNhbmNlbFJlY2VpcHQSGQoRc3RydWN0dXJlZF9vdXRwdXQYCyABKAlCCQoHX3JlYXNvbhpnCgtTdGF0ZVVwZGF0ZRISCgpzZXNzaW9uX2lkGAEgASgJEiwKC3N0YXRlX2RlbHRhGAIgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEoECAoQC1IQc3RhdGVfZGVsdGFfanNvbkIKCghyZXNwb25zZUoECA8QEEoECCIQI0oECCUQJkoECCYQJ0oECCgQKVIHbGluZWFnZVIEZ29hbFINYWdlbnRfc3RhcnRlZFILYWdlbnRfZW5kZWRSDnJlbW90ZV9zZXNzaW9uImwKE0ludGVyYWN0aW9uUmVzcG9uc2USEgoKc2Vzc2lvbl9pZBgBIAEoCRIWCg5pbnRlcmFjdGlvbl9pZBgCIAEoCRIpCgpyZXNvbHV0aW9uGAMgASgLMhUuYWdlbnRkLnYxLlJlc29sdXRpb24i5gEKDUNhbmNlbFJlY2VpcHQSOAoTYWJvcnRlZF9tb2RlbF9jYWxscxgBIAMoCzIbLmFnZW50ZC52MS5BYm9ydGVkTW9kZWxDYWxsEjgKE2NhbmNlbGVkX3Rvb2xfY2FsbHMYAiADKAsyGy5hZ2VudGQudjEuQ2FuY2VsZWRUb29sQ2FsbBI4ChNhbnN3ZXJlZF90b29sX2NhbGxzGAMgAygLMhsuYWdlbnRkLnYxLkNhbmNlbGVkVG9vbENhbGwSJwoEdG9vaxgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiJxChBBYm9ydGVkTW9kZWxDYWxsEhIKCmFnZW50X3BhdGgYASADKAkSDQoFbW9kZWwYAiABKAkSEgoKbWVzc2FnZV9pZBgDIAEoCRImCgNyYW4YBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iOwoQQ2FuY2VsZWRUb29sQ2FsbBIUCgx0b29sX2NhbGxfaWQYASABKAkSEQoJdG9vbF9uYW1lGAIgASgJInkKClR1cm5RdWV1ZWQSEgoKc2Vzc2lvbl9pZBgBIAEoCRITCgt1c2VyX3Byb21wdBgCIAEoCRINCgVhaGVhZBgDIAEoDRIOCgZpbmplY3QYBCABKAgSIwoKdXNlcl9wYXJ0cxgFIAMoCzIPLmFnZW50ZC52MS5QYXJ0Im4KD01lc3NhZ2VJbmplY3RlZBISCgpzZXNzaW9uX2lkGAEgASgJEg8KB2NvbnRlbnQYAiABKAkSFgoOcXVldWVkX3R1cm5faWQYAyABKAkSHgoFcGFydHMYBCADKAsyDy5hZ2VudGQudjEuUGFydCK9AQoQTW9kZWxDYWxsUmV0cmllZBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCmFnZW50X3BhdGgYAiADKAkSEgoKbWVzc2FnZV9pZBgDIAEoCRIPCgdhdHRlbXB0GAQgASgNEicKBHdhaXQYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SIgoEY29kZRgGIAEoDjIULmFnZW50ZC52MS5FcnJvckNvZGUSDwoHbWVzc2FnZRgHIAEoCSKnAQoRTW9kZWxDYWxsRmVsbEJhY2sSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgphZ2VudF9wYXRoGAIgAygJEhIKCm1lc3NhZ2VfaWQYAyABKAkSDQoFbW9kZWwYBCABKAkSEgoKbmV4dF9tb2RlbBgFIAEoCRIiCgRjb2RlGAYgASgOMhQuYWdlbnRkLnYxLkVycm9yQ29kZRIPCgdtZXNzYWdlGAcgASgJIooECg5Nb2RlbENhbGxFbmRlZBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCmFnZW50X3BhdGgYAiADKAkSEgoKbWVzc2FnZV9pZBgDIAEoCRINCgVtb2RlbBgEIAEoCRIUCgxzZXJ2ZWRfbW9kZWwYBSABKAkSEAoIcHJvdmlkZXIYBiABKAkSJAoFdXNhZ2UYByABKAsyFS5hZ2VudGQudjEuVG9rZW5Vc2FnZRIRCglsbG1fY2FsbHMYCCABKAUSFQoIY29zdF91c2QYCSABKAFIAIgBARIqCgtzdG9wX3JlYXNvbhgKIAEoDjIVLmFnZW50ZC52MS5TdG9wUmVhc29uEisKCGR1cmF0aW9uGAsgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjUKEnRpbWVfdG9fZmlyc3RfdGV4dBgMIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIyCgdvdXRjb21lGA0gASgOMiEuYWdlbnRkLnYxLk1vZGVsQ2FsbEVuZGVkLk91dGNvbWUiZAoHT3V0Y29tZRIXChNPVVRDT01FX1VOU1BFQ0lGSUVEEAASFAoQT1VUQ09NRV9BTlNXRVJFRBABEhYKEk9VVENPTUVfU1VNTUFSSVpFRBACEhIKDk9VVENPTUVfRkFJTEVEEANCCwoJX2Nvc3RfdXNkIqEBChFQcm92aWRlclRvb2xzVXNlZBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCmFnZW50X3BhdGgYAiADKAkSEgoKbWVzc2FnZV9pZBgDIAEoCRIoCgR1c2VzGAQgAygLMhouYWdlbnRkLnYxLlByb3ZpZGVyVG9vbFVzZRImCgljaXRhdGlvbnMYBSADKAsyEy5hZ2VudGQudjEuQ2l0YXRpb24iXgoPUHJvdmlkZXJUb29sVXNlEgoKAmlkGAEgASgJEhEKCXRvb2xfbmFtZRgCIAEoCRINCgVpbnB1dBgDIAEoCRIOCgZvdXRwdXQYBCABKAkSDQoFZXJyb3IYBSABKAkiYAoIQ2l0YXRpb24SCwoDdXJpGAEgASgJEg0KBXRpdGxlGAIgASgJEhIKCmNpdGVkX3RleHQYAyABKAkSEgoKc3RhcnRfYnl0ZRgEIAEoBRIQCghlbmRfYnl0ZRgFIAEoBSK6AQoSUmF3UGF5bG9hZFJlY2VpdmVkEhIKCnNlc3Npb25faWQYASABKAkSEgoKYWdlbnRfcGF0aBgCIAMoCRISCgptZXNzYWdlX2lkGAMgASgJEg8KB2F0dGVtcHQYBCABKA0SEAoIcHJvdmlkZXIYBSABKAkSDgoGc3RhdHVzGAYgASgFEhQKDGNvbnRlbnRfdHlwZRgHIAEoCRIMCgRib2R5GAggASgMEhEKCXRydW5jYXRlZBgJIAEoCCKMAgoQSGlzdG9yeUNvbXBhY3RlZBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCmFnZW50X3BhdGgYAiADKAkSDwoHc3VtbWFyeRgDIAEoCRITCgt0aHJvdWdoX3NlcRgEIAEoAxIyCgZyZWFzb24YBSABKA4yIi5hZ2VudGQudjEuSGlzdG9yeUNvbXBhY3RlZC5SZWFzb24SFQoNcHJvbXB0X3Rva2VucxgGIAEoAxIWCg5jb250ZXh0X3Rva2VucxgHIAEoAyJHCgZSZWFzb24SFgoSUkVBU09OX1VOU1BFQ0lGSUVEEAASEAoMUkVBU09OX1NIQVJFEAESEwoPUkVBU09OX09WRVJGTE9XEAIiTAoQVG9vbENhbGxDYW5jZWxlZBISCgpzZXNzaW9uX2lkGAEgASgJEhQKDHRvb2xfY2FsbF9pZBgCIAEoCRIOCgZyZWFzb24YAyABKAkieAoRVG9vbENhbGxBbm5vdW5jZWQSEgoKc2Vzc2lvbl9pZBgBIAEoCRIUCgx0b29sX2NhbGxfaWQYAiABKAkSEQoJdG9vbF9uYW1lGAMgASgJEhIKCnRvb2xfaW5wdXQYBCABKAkSEgoKYWdlbnRfcGF0aBgFIAMoCSJOChBNZXNzYWdlUmV0cmFjdGVkEhIKCnNlc3Npb25faWQYASABKAkSEgoKbWVzc2FnZV9pZBgCIAEoCRISCgphZ2VudF9wYXRoGAMgAygJIrABChBUb29sQ2FsbEFuc3dlcmVkEhIKCnNlc3Npb25faWQYASABKAkSFAoMdG9vbF9jYWxsX2lkGAIgASgJEhEKCXRvb2xfbmFtZRgDIAEoCRIQCgZvdXRwdXQYBCABKAlIABIPCgVlcnJvchgFIAEoCUgAEhIKCmFnZW50X3BhdGgYBiADKAkSHgoFcGFydHMYByADKAsyDy5hZ2VudGQudjEuUGFydEIICgZyZXN1bHQiQwoUSW50ZXJhY3Rpb25SZXF1ZXN0ZWQSKwoLaW50ZXJhY3Rpb24YASABKAsyFi5hZ2VudGQudjEuSW50ZXJhY3Rpb24iQgoTSW50ZXJhY3Rpb25SZXNvbHZlZBIrCgtpbnRlcmFjdGlvbhgBIAEoCzIWLmFnZW50ZC52MS5JbnRlcmFjdGlvbiKUAQoQVG9vbENhbGxVbnNlcnZlZBISCgpzZXNzaW9uX2lkGAEgASgJEhQKDHRvb2xfY2FsbF9pZBgCIAEoCRIRCgl0b29sX25hbWUYAyABKAkSEgoKYWdlbnRfcGF0aBgEIAMoCRIvCgtleHBpcmVfdGltZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAieQoQTWVzc2FnZUNvbXBsZXRlZBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCmFnZW50X3BhdGgYAiADKAkSEgoKbWVzc2FnZV9pZBgDIAEoCRISCgp0ZXh0X2J5dGVzGAQgASgDEhUKDXRob3VnaHRfYnl0ZXMYBSABKAMiTAoLVHJhbnNmZXJyZWQSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgphZ2VudF9wYXRoGAIgAygJEhUKDXRvX2FnZW50X3BhdGgYAyADKAkitwQKB0Rpc3BsYXkSJQoEa2luZBgBIAEoDjIXLmFnZW50ZC52MS5EaXNwbGF5LktpbmQSJwoFcGhhc2UYAiABKA4yGC5hZ2VudGQudjEuRGlzcGxheS5QaGFzZRILCgNyZWYYAyABKAkSMQoKdmlzaWJpbGl0eRgEIAEoDjIdLmFnZW50ZC52MS5EaXNwbGF5LlZpc2liaWxpdHkihQEKBEtpbmQSFAoQS0lORF9VTlNQRUNJRklFRBAAEg0KCUtJTkRfVEVYVBABEhIKDktJTkRfUkVBU09OSU5HEAISDQoJS0lORF9UT09MEAMSFAoQS0lORF9JTlRFUkFDVElPThAEEg8KC0tJTkRfU1RBVFVTEAUSDgoKS0lORF9FUlJPUhAGIroBCgVQaGFzZRIVChFQSEFTRV9VTlNQRUNJRklFRBAAEg8KC1BIQVNFX0RFTFRBEAESEwoPUEhBU0VfQ09NUExFVEVEEAISEQoNUEhBU0VfU1RBUlRFRBADEhIKDlBIQVNFX1BST0dSRVNTEAQSEAoMUEhBU0VfRkFJTEVEEAUSEwoPUEhBU0VfUkVRVUVTVEVEEAYSEgoOUEhBU0VfUkVTT0xWRUQQBxISCg5QSEFTRV9DQU5DRUxFRBAIIlcKClZpc2liaWxpdHkSGgoWVklTSUJJTElUWV9VTlNQRUNJRklFRBAAEhUKEVZJU0lCSUxJVFlfUFVCTElDEAESFgoSVklTSUJJTElUWV9QUklWQVRFEAIyQgoGQWdlbnRkEjgKA1J1bhIVLmFnZW50ZC52MS5SdW5SZXF1ZXN0GhYuYWdlbnRkLnYxLlJ1blJlc3BvbnNlKAEwAUI6WjhnaXRodWIuY29tL2FwenVrMy9hZ2VudGQvZ2VuL3Byb3RvL2dvL2FnZW50ZC92MTthZ2VudGR2MWIGcHJvdG8z", [file_agentd_v1_interactions, file_agentd_v1_types, file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * RunRequest is one message from the client.
@@ -90,6 +90,14 @@ export type RunRequest = Message<"agentd.v1.RunRequest"> & {
      */
     value: InteractionResponse;
     case: "interactionResponse";
+  } | {
+    /**
+     * Attaches to a turn that there is; first and once, in place of execute.
+     *
+     * @generated from field: agentd.v1.AttachRequest attach = 22;
+     */
+    value: AttachRequest;
+    case: "attach";
   } | { case: undefined; value?: undefined };
 };
 
@@ -125,9 +133,7 @@ export type RunRequest_ExecuteRequest = Message<"agentd.v1.RunRequest.ExecuteReq
   sessionId?: string | undefined;
 
   /**
-   * What the user says. Empty only together with session_id and no agent: the
-   * stream then attaches to the session's last turn, which may be running,
-   * waiting, or over.
+   * What the user says. Empty only together with user_parts.
    *
    * @generated from field: string user_prompt = 3;
    */
@@ -151,21 +157,6 @@ export type RunRequest_ExecuteRequest = Message<"agentd.v1.RunRequest.ExecuteReq
    * @generated from field: google.protobuf.Struct initial_state = 5;
    */
   initialState?: JsonObject | undefined;
-
-  /**
-   * On a stream that attaches: the seq of the last message this client has
-   * received. Everything after it follows, in order; of a message of which the
-   * client has half, the other half. Left out: the turn from its beginning. A
-   * seq that the session has not come to is ERROR_CODE_INVALID_REQUEST, one
-   * that is no longer kept ERROR_CODE_HISTORY_PURGED. The StateUpdate with the
-   * whole state comes for the last turn alone.
-   *
-   * A client that attaches with tools is asked to run those: calls without a
-   * result are sent again under their id. Without tools it only watches.
-   *
-   * @generated from field: optional int64 after_seq = 10;
-   */
-  afterSeq?: bigint | undefined;
 
   /**
    * What becomes of the turn when its last client is gone.
@@ -214,13 +205,15 @@ export type RunRequest_ExecuteRequest = Message<"agentd.v1.RunRequest.ExecuteReq
   toolTimeout?: Duration | undefined;
 
   /**
-   * On a stream that attaches: the turn to follow. Left out: the session's last
-   * one. It may wait for its start, be running, or be over, if its end comes
-   * after after_seq.
+   * The id of the new turn, chosen by the caller: 1 to 128 of A-Z, a-z, 0-9 and
+   * . _ : @ -, a letter or a digit first; any other is ERROR_CODE_INVALID_REQUEST.
+   * An id of a turn that the session has is ERROR_CODE_CONFLICT, unless
+   * idempotency_key makes this the request that has started it. Left out: the
+   * server names the turn.
    *
-   * @generated from field: optional string turn_id = 17;
+   * @generated from field: string turn_id = 17;
    */
-  turnId?: string | undefined;
+  turnId: string;
 
   /**
    * Chosen by the caller, for a request that starts a turn. A repeat with the
@@ -269,15 +262,6 @@ export type RunRequest_ExecuteRequest = Message<"agentd.v1.RunRequest.ExecuteReq
    * @generated from field: bool create = 30;
    */
   create: boolean;
-
-  /**
-   * On a stream that attaches: this client only watches. It wakes no turn, is
-   * asked for no tool, and may resolve no interaction; it does not count as a
-   * client that the turn waits for. Not together with tools or a prompt.
-   *
-   * @generated from field: bool observe = 32;
-   */
-  observe: boolean;
 };
 
 /**
@@ -454,6 +438,85 @@ export type RunRequest_CancelRequest = Message<"agentd.v1.RunRequest.CancelReque
  */
 export const RunRequest_CancelRequestSchema: GenMessage<RunRequest_CancelRequest> = /*@__PURE__*/
   messageDesc(file_agentd_v1_service, 0, 4);
+
+/**
+ * AttachRequest has a stream of Run follow a turn that there is, whoever has
+ * started it. The turn may wait for its start, be running, be waiting, or be over.
+ *
+ * Calls without a result of tools that this client has are sent to it, again under
+ * their id if need be. What else it sends on the stream is as on a stream that has
+ * started the turn.
+ *
+ * @generated from message agentd.v1.AttachRequest
+ */
+export type AttachRequest = Message<"agentd.v1.AttachRequest"> & {
+  /**
+   * The session. Unknown: ERROR_CODE_SESSION_NOT_FOUND.
+   *
+   * @generated from field: string session_id = 1;
+   */
+  sessionId: string;
+
+  /**
+   * The turn; empty is the session's last one. One that is over must end after
+   * after_seq.
+   *
+   * @generated from field: string turn_id = 2;
+   */
+  turnId: string;
+
+  /**
+   * The seq of the last message this client has received. Everything after it
+   * follows, in order; of a message of which the client has half, the other half.
+   * Left out: the turn from its beginning. A seq that the session has not come to is
+   * ERROR_CODE_INVALID_REQUEST, one that is no longer kept
+   * ERROR_CODE_HISTORY_PURGED. The StateUpdate with the whole state comes for the
+   * last turn alone.
+   *
+   * @generated from field: optional int64 after_seq = 3;
+   */
+  afterSeq?: bigint | undefined;
+
+  /**
+   * Tools that this client can be asked for. Without any it is asked for none.
+   *
+   * @generated from field: repeated string tool_names = 4;
+   */
+  toolNames: string[];
+
+  /**
+   * This client only watches: it wakes no turn, is asked for nothing, and does not
+   * count as a client that the turn waits for. A ToolCallResponse, an
+   * InteractionResponse, a CancelRequest or an EndRequest on its stream is
+   * ERROR_CODE_FAILED_PRECONDITION and changes nothing; the stream goes on. Together
+   * with tool_names it is ERROR_CODE_INVALID_REQUEST.
+   *
+   * @generated from field: bool observe = 5;
+   */
+  observe: boolean;
+
+  /**
+   * Sends Display with each event.
+   *
+   * @generated from field: bool display = 6;
+   */
+  display: boolean;
+
+  /**
+   * Only events of this visibility, and what no client can do without: the end,
+   * errors, retracts, heartbeats, the calls it is asked for.
+   *
+   * @generated from field: agentd.v1.Display.Visibility visibility = 7;
+   */
+  visibility: Display_Visibility;
+};
+
+/**
+ * Describes the message agentd.v1.AttachRequest.
+ * Use `create(AttachRequestSchema)` to create a new message.
+ */
+export const AttachRequestSchema: GenMessage<AttachRequest> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_service, 1);
 
 /**
  * RunResponse is one message from the server.
@@ -706,7 +769,7 @@ export type RunResponse = Message<"agentd.v1.RunResponse"> & {
  * Use `create(RunResponseSchema)` to create a new message.
  */
 export const RunResponseSchema: GenMessage<RunResponse> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 1);
+  messageDesc(file_agentd_v1_service, 2);
 
 /**
  * ExecuteResponse says that the turn has been recorded and runs.
@@ -727,7 +790,7 @@ export type RunResponse_ExecuteResponse = Message<"agentd.v1.RunResponse.Execute
  * Use `create(RunResponse_ExecuteResponseSchema)` to create a new message.
  */
 export const RunResponse_ExecuteResponseSchema: GenMessage<RunResponse_ExecuteResponse> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 1, 0);
+  messageDesc(file_agentd_v1_service, 2, 0);
 
 /**
  * HeartbeatResponse answers a HeartbeatRequest.
@@ -748,7 +811,7 @@ export type RunResponse_HeartbeatResponse = Message<"agentd.v1.RunResponse.Heart
  * Use `create(RunResponse_HeartbeatResponseSchema)` to create a new message.
  */
 export const RunResponse_HeartbeatResponseSchema: GenMessage<RunResponse_HeartbeatResponse> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 1, 1);
+  messageDesc(file_agentd_v1_service, 2, 1);
 
 /**
  * ToolCallRequest asks the client to run a tool. The calls of one model
@@ -799,7 +862,7 @@ export type RunResponse_ToolCallRequest = Message<"agentd.v1.RunResponse.ToolCal
  * Use `create(RunResponse_ToolCallRequestSchema)` to create a new message.
  */
 export const RunResponse_ToolCallRequestSchema: GenMessage<RunResponse_ToolCallRequest> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 1, 2);
+  messageDesc(file_agentd_v1_service, 2, 2);
 
 /**
  * OutputChunk is a piece of an agent's text. Text arrives exactly once: the
@@ -857,7 +920,7 @@ export type RunResponse_OutputChunk = Message<"agentd.v1.RunResponse.OutputChunk
  * Use `create(RunResponse_OutputChunkSchema)` to create a new message.
  */
 export const RunResponse_OutputChunkSchema: GenMessage<RunResponse_OutputChunk> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 1, 3);
+  messageDesc(file_agentd_v1_service, 2, 3);
 
 /**
  * ErrorResponse says what was wrong and what would be right.
@@ -908,7 +971,7 @@ export type RunResponse_ErrorResponse = Message<"agentd.v1.RunResponse.ErrorResp
  * Use `create(RunResponse_ErrorResponseSchema)` to create a new message.
  */
 export const RunResponse_ErrorResponseSchema: GenMessage<RunResponse_ErrorResponse> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 1, 4);
+  messageDesc(file_agentd_v1_service, 2, 4);
 
 /**
  * EndResponse is the last message of a turn, once, always with the usage so
@@ -969,7 +1032,7 @@ export type RunResponse_EndResponse = Message<"agentd.v1.RunResponse.EndResponse
  * Use `create(RunResponse_EndResponseSchema)` to create a new message.
  */
 export const RunResponse_EndResponseSchema: GenMessage<RunResponse_EndResponse> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 1, 5);
+  messageDesc(file_agentd_v1_service, 2, 5);
 
 /**
  * StateUpdate tells the client about session state: at the start of a turn the
@@ -1001,7 +1064,7 @@ export type RunResponse_StateUpdate = Message<"agentd.v1.RunResponse.StateUpdate
  * Use `create(RunResponse_StateUpdateSchema)` to create a new message.
  */
 export const RunResponse_StateUpdateSchema: GenMessage<RunResponse_StateUpdate> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 1, 6);
+  messageDesc(file_agentd_v1_service, 2, 6);
 
 /**
  * InteractionResponse resolves an interaction. The first one stands: a second
@@ -1038,7 +1101,7 @@ export type InteractionResponse = Message<"agentd.v1.InteractionResponse"> & {
  * Use `create(InteractionResponseSchema)` to create a new message.
  */
 export const InteractionResponseSchema: GenMessage<InteractionResponse> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 2);
+  messageDesc(file_agentd_v1_service, 3);
 
 /**
  * CancelReceipt says what was under way when a turn was canceled.
@@ -1081,7 +1144,7 @@ export type CancelReceipt = Message<"agentd.v1.CancelReceipt"> & {
  * Use `create(CancelReceiptSchema)` to create a new message.
  */
 export const CancelReceiptSchema: GenMessage<CancelReceipt> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 3);
+  messageDesc(file_agentd_v1_service, 4);
 
 /**
  * AbortedModelCall is a model call that was aborted.
@@ -1123,7 +1186,7 @@ export type AbortedModelCall = Message<"agentd.v1.AbortedModelCall"> & {
  * Use `create(AbortedModelCallSchema)` to create a new message.
  */
 export const AbortedModelCallSchema: GenMessage<AbortedModelCall> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 4);
+  messageDesc(file_agentd_v1_service, 5);
 
 /**
  * CanceledToolCall is one call of the model answers whose tools were under way.
@@ -1151,7 +1214,7 @@ export type CanceledToolCall = Message<"agentd.v1.CanceledToolCall"> & {
  * Use `create(CanceledToolCallSchema)` to create a new message.
  */
 export const CanceledToolCallSchema: GenMessage<CanceledToolCall> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 5);
+  messageDesc(file_agentd_v1_service, 6);
 
 /**
  * TurnQueued says that a prompt has been recorded while the session ran a
@@ -1204,7 +1267,7 @@ export type TurnQueued = Message<"agentd.v1.TurnQueued"> & {
  * Use `create(TurnQueuedSchema)` to create a new message.
  */
 export const TurnQueuedSchema: GenMessage<TurnQueued> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 6);
+  messageDesc(file_agentd_v1_service, 7);
 
 /**
  * MessageInjected is what a user has said to the running turn: the models of its
@@ -1247,7 +1310,7 @@ export type MessageInjected = Message<"agentd.v1.MessageInjected"> & {
  * Use `create(MessageInjectedSchema)` to create a new message.
  */
 export const MessageInjectedSchema: GenMessage<MessageInjected> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 7);
+  messageDesc(file_agentd_v1_service, 8);
 
 /**
  * ModelCallRetried says that a model call has failed before any of its text was
@@ -1312,7 +1375,7 @@ export type ModelCallRetried = Message<"agentd.v1.ModelCallRetried"> & {
  * Use `create(ModelCallRetriedSchema)` to create a new message.
  */
 export const ModelCallRetriedSchema: GenMessage<ModelCallRetried> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 8);
+  messageDesc(file_agentd_v1_service, 9);
 
 /**
  * ModelCallFellBack says that a model has failed before any of its text was there,
@@ -1379,7 +1442,7 @@ export type ModelCallFellBack = Message<"agentd.v1.ModelCallFellBack"> & {
  * Use `create(ModelCallFellBackSchema)` to create a new message.
  */
 export const ModelCallFellBackSchema: GenMessage<ModelCallFellBack> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 9);
+  messageDesc(file_agentd_v1_service, 10);
 
 /**
  * ModelCallEnded says that a model call is over, and what it took. It comes after
@@ -1488,7 +1551,7 @@ export type ModelCallEnded = Message<"agentd.v1.ModelCallEnded"> & {
  * Use `create(ModelCallEndedSchema)` to create a new message.
  */
 export const ModelCallEndedSchema: GenMessage<ModelCallEnded> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 10);
+  messageDesc(file_agentd_v1_service, 11);
 
 /**
  * Outcome is what has come of a call.
@@ -1529,7 +1592,7 @@ export enum ModelCallEnded_Outcome {
  * Describes the enum agentd.v1.ModelCallEnded.Outcome.
  */
 export const ModelCallEnded_OutcomeSchema: GenEnum<ModelCallEnded_Outcome> = /*@__PURE__*/
-  enumDesc(file_agentd_v1_service, 10, 0);
+  enumDesc(file_agentd_v1_service, 11, 0);
 
 /**
  * ProviderToolsUsed tells what a model's own provider has run while it wrote a
@@ -1580,7 +1643,7 @@ export type ProviderToolsUsed = Message<"agentd.v1.ProviderToolsUsed"> & {
  * Use `create(ProviderToolsUsedSchema)` to create a new message.
  */
 export const ProviderToolsUsedSchema: GenMessage<ProviderToolsUsed> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 11);
+  messageDesc(file_agentd_v1_service, 12);
 
 /**
  * ProviderToolUse is one run of a tool.
@@ -1631,7 +1694,7 @@ export type ProviderToolUse = Message<"agentd.v1.ProviderToolUse"> & {
  * Use `create(ProviderToolUseSchema)` to create a new message.
  */
 export const ProviderToolUseSchema: GenMessage<ProviderToolUse> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 12);
+  messageDesc(file_agentd_v1_service, 13);
 
 /**
  * Citation is a source of a part of the message.
@@ -1681,7 +1744,7 @@ export type Citation = Message<"agentd.v1.Citation"> & {
  * Use `create(CitationSchema)` to create a new message.
  */
 export const CitationSchema: GenMessage<Citation> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 13);
+  messageDesc(file_agentd_v1_service, 14);
 
 /**
  * RawPayloadReceived is a provider's answer to one try of a model call as it came over
@@ -1764,7 +1827,7 @@ export type RawPayloadReceived = Message<"agentd.v1.RawPayloadReceived"> & {
  * Use `create(RawPayloadReceivedSchema)` to create a new message.
  */
 export const RawPayloadReceivedSchema: GenMessage<RawPayloadReceived> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 14);
+  messageDesc(file_agentd_v1_service, 15);
 
 /**
  * HistoryCompacted says that an agent's model is from now on told a summary in
@@ -1830,7 +1893,7 @@ export type HistoryCompacted = Message<"agentd.v1.HistoryCompacted"> & {
  * Use `create(HistoryCompactedSchema)` to create a new message.
  */
 export const HistoryCompactedSchema: GenMessage<HistoryCompacted> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 15);
+  messageDesc(file_agentd_v1_service, 16);
 
 /**
  * Reason is why.
@@ -1864,7 +1927,7 @@ export enum HistoryCompacted_Reason {
  * Describes the enum agentd.v1.HistoryCompacted.Reason.
  */
 export const HistoryCompacted_ReasonSchema: GenEnum<HistoryCompacted_Reason> = /*@__PURE__*/
-  enumDesc(file_agentd_v1_service, 15, 0);
+  enumDesc(file_agentd_v1_service, 16, 0);
 
 /**
  * ToolCallCanceled tells the client that nobody waits for this call any more,
@@ -1900,7 +1963,7 @@ export type ToolCallCanceled = Message<"agentd.v1.ToolCallCanceled"> & {
  * Use `create(ToolCallCanceledSchema)` to create a new message.
  */
 export const ToolCallCanceledSchema: GenMessage<ToolCallCanceled> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 16);
+  messageDesc(file_agentd_v1_service, 17);
 
 /**
  * ToolCallAnnounced tells a client about a tool call that it is not asked to
@@ -1951,7 +2014,7 @@ export type ToolCallAnnounced = Message<"agentd.v1.ToolCallAnnounced"> & {
  * Use `create(ToolCallAnnouncedSchema)` to create a new message.
  */
 export const ToolCallAnnouncedSchema: GenMessage<ToolCallAnnounced> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 17);
+  messageDesc(file_agentd_v1_service, 18);
 
 /**
  * MessageRetracted tells the client to drop what it has of unfinished messages: their
@@ -1988,7 +2051,7 @@ export type MessageRetracted = Message<"agentd.v1.MessageRetracted"> & {
  * Use `create(MessageRetractedSchema)` to create a new message.
  */
 export const MessageRetractedSchema: GenMessage<MessageRetracted> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 18);
+  messageDesc(file_agentd_v1_service, 19);
 
 /**
  * ToolCallAnswered tells that a tool call has been answered, by whichever client.
@@ -2060,7 +2123,7 @@ export type ToolCallAnswered = Message<"agentd.v1.ToolCallAnswered"> & {
  * Use `create(ToolCallAnsweredSchema)` to create a new message.
  */
 export const ToolCallAnsweredSchema: GenMessage<ToolCallAnswered> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 19);
+  messageDesc(file_agentd_v1_service, 20);
 
 /**
  * InteractionRequested tells that the turn asks a person.
@@ -2081,7 +2144,7 @@ export type InteractionRequested = Message<"agentd.v1.InteractionRequested"> & {
  * Use `create(InteractionRequestedSchema)` to create a new message.
  */
 export const InteractionRequestedSchema: GenMessage<InteractionRequested> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 20);
+  messageDesc(file_agentd_v1_service, 21);
 
 /**
  * InteractionResolved tells that nobody is asked any more. The call of an
@@ -2103,7 +2166,7 @@ export type InteractionResolved = Message<"agentd.v1.InteractionResolved"> & {
  * Use `create(InteractionResolvedSchema)` to create a new message.
  */
 export const InteractionResolvedSchema: GenMessage<InteractionResolved> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 21);
+  messageDesc(file_agentd_v1_service, 22);
 
 /**
  * ToolCallUnserved says that a tool call waits and that no attached client has
@@ -2156,7 +2219,7 @@ export type ToolCallUnserved = Message<"agentd.v1.ToolCallUnserved"> & {
  * Use `create(ToolCallUnservedSchema)` to create a new message.
  */
 export const ToolCallUnservedSchema: GenMessage<ToolCallUnserved> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 22);
+  messageDesc(file_agentd_v1_service, 23);
 
 /**
  * MessageCompleted says that a message is complete: its text and its thoughts were
@@ -2208,7 +2271,7 @@ export type MessageCompleted = Message<"agentd.v1.MessageCompleted"> & {
  * Use `create(MessageCompletedSchema)` to create a new message.
  */
 export const MessageCompletedSchema: GenMessage<MessageCompleted> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 23);
+  messageDesc(file_agentd_v1_service, 24);
 
 /**
  * Transferred says that an agent's model has handed the conversation over to
@@ -2244,7 +2307,7 @@ export type Transferred = Message<"agentd.v1.Transferred"> & {
  * Use `create(TransferredSchema)` to create a new message.
  */
 export const TransferredSchema: GenMessage<Transferred> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 24);
+  messageDesc(file_agentd_v1_service, 25);
 
 /**
  * Display is a projection of an event for user interfaces. It is computed from
@@ -2293,7 +2356,7 @@ export type Display = Message<"agentd.v1.Display"> & {
  * Use `create(DisplaySchema)` to create a new message.
  */
 export const DisplaySchema: GenMessage<Display> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 25);
+  messageDesc(file_agentd_v1_service, 26);
 
 /**
  * Kind is what an event is about.
@@ -2355,7 +2418,7 @@ export enum Display_Kind {
  * Describes the enum agentd.v1.Display.Kind.
  */
 export const Display_KindSchema: GenEnum<Display_Kind> = /*@__PURE__*/
-  enumDesc(file_agentd_v1_service, 25, 0);
+  enumDesc(file_agentd_v1_service, 26, 0);
 
 /**
  * Phase is what has become of it.
@@ -2431,7 +2494,7 @@ export enum Display_Phase {
  * Describes the enum agentd.v1.Display.Phase.
  */
 export const Display_PhaseSchema: GenEnum<Display_Phase> = /*@__PURE__*/
-  enumDesc(file_agentd_v1_service, 25, 1);
+  enumDesc(file_agentd_v1_service, 26, 1);
 
 /**
  * Visibility is for whom it is.
@@ -2467,7 +2530,7 @@ export enum Display_Visibility {
  * Describes the enum agentd.v1.Display.Visibility.
  */
 export const Display_VisibilitySchema: GenEnum<Display_Visibility> = /*@__PURE__*/
-  enumDesc(file_agentd_v1_service, 25, 2);
+  enumDesc(file_agentd_v1_service, 26, 2);
 
 /**
  * Agentd runs agent trees. It is served for the Connect, gRPC and gRPC-Web
@@ -2480,9 +2543,9 @@ export const Agentd: GenService<{
   /**
    * Run carries one turn of one session.
    *
-   * Order of the client's messages: ExecuteRequest first and once, then any of
-   * the others in any order. Anything else in first place is answered with one
-   * ErrorResponse, and the stream ends.
+   * Order of the client's messages: ExecuteRequest or AttachRequest first and
+   * once, then any of the others in any order. Anything else in first place is
+   * answered with one ErrorResponse, and the stream ends.
    *
    * Order of the server's messages: ExecuteResponse, then a StateUpdate with
    * the whole state if there is any, then the events of the turn, then exactly
@@ -2495,9 +2558,9 @@ export const Agentd: GenService<{
    * Neither is a transport error as well: the stream itself ends cleanly.
    *
    * A turn outlives its stream. A client that has lost it opens another one
-   * with an ExecuteRequest of session_id and after_seq and no prompt, and gets
-   * what it has missed, then what happens, without a gap and without a repeat:
-   * see ExecuteRequest.after_seq. Any number of clients may attach to a turn.
+   * with an AttachRequest, and gets what it has missed, then what happens, without
+   * a gap and without a repeat: see AttachRequest.after_seq. Any number of clients
+   * may attach to a turn.
    *
    * Request headers X-Agentd-Gemini-Api-Key, X-Agentd-Anthropic-Api-Key and
    * X-Agentd-Openai-Api-Key carry the caller's own provider keys for this call
