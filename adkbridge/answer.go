@@ -396,7 +396,7 @@ func (m *agentModel) price(u model.Usage) *session.Usage {
 		Prompt: u.Prompt, Completion: u.Completion, Cached: u.Cached, CacheWrite: u.CacheWrite, Thoughts: u.Thoughts, Total: u.Total, Calls: 1,
 	}
 	if m.n.model.Cost != nil {
-		one.CostUSD = m.n.model.Cost(u)
+		one.Cost = m.n.model.Cost(u)
 	} else {
 		one.Unpriced = 1
 	}

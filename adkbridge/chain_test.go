@@ -29,7 +29,7 @@ func (p priced) Resolve(name string, keys map[string]string) (Model, error) {
 	}
 	m.Provider, m.Builtins, m.Cost = "p-"+name, p.builtins[name], nil
 	if usd, known := p.dollars[name]; known {
-		m.Cost = func(u model.Usage) float64 { return usd * float64(u.Total) }
+		m.Cost = func(u model.Usage) session.NanoUSD { return session.BudgetUSD(usd * float64(u.Total)) }
 	}
 	return m, nil
 }
@@ -120,10 +120,10 @@ func TestFallback(t *testing.T) {
 	if res.text["root"] != "again" || c.asked() != "2 1 1" || len(c.fallbacks) != 2 || len(c.ended) != 2 || len(res.tools) != 1 {
 		t.Fatalf("asked %s, %q, fallbacks %v, ended %v", c.asked(), res.text, c.fallbacks, c.ended)
 	}
-	if e := c.ended[0]; e.GetModel() != "c" || e.GetProvider() != "p-c" || e.GetLlmCalls() != 3 || e.GetUsage().GetTotalTokens() != 18 || e.GetCostUsd() != 3*1+5*10+10*100 {
+	if e := c.ended[0]; e.GetModel() != "c" || e.GetProvider() != "p-c" || e.GetUsage().GetModelCalls() != 3 || e.GetUsage().GetTotalTokens() != 18 || e.GetUsage().GetCostUsd() != 3*1+5*10+10*100 {
 		t.Errorf("first call %v", e)
 	}
-	if e := c.ended[1]; e.GetModel() != "root" || e.GetProvider() != "p-root" || e.GetLlmCalls() != 1 || e.GetCostUsd() != 10 {
+	if e := c.ended[1]; e.GetModel() != "root" || e.GetProvider() != "p-root" || e.GetUsage().GetModelCalls() != 1 || e.GetUsage().GetCostUsd() != 10 {
 		t.Errorf("second call %v", e)
 	}
 	if u := res.end.GetUsageSummary(); u.GetLlmCalls() != 4 || u.GetEstimatedCost() != 1063 {
@@ -177,7 +177,7 @@ func TestFallbackAllFail(t *testing.T) {
 	if res.err.GetCode() != agentdv1.ErrorCode_ERROR_CODE_RATE_LIMITED || res.err.GetMessage() != want || len(c.fallbacks) != 2 {
 		t.Errorf("%v, fallbacks %v", res.err, c.fallbacks)
 	}
-	if len(c.ended) != 1 || c.ended[0].GetModel() != "c" || c.ended[0].GetMessageId() != "" || c.ended[0].GetCostUsd() != 201 {
+	if len(c.ended) != 1 || c.ended[0].GetModel() != "c" || c.ended[0].GetMessageId() != "" || c.ended[0].GetUsage().GetCostUsd() != 201 {
 		t.Errorf("ended %v", c.ended)
 	}
 	if log := c.log.String(); strings.Contains(log, "secret words") || strings.Count(log, "another one is called") != 2 || !strings.Contains(log, `next=c`) {
@@ -344,7 +344,7 @@ func TestFallbackPlan(t *testing.T) {
 			if tc.opt != nil {
 				opts = append(opts, tc.opt)
 			}
-			spec := &session.Spec{Agent: llm("root", opts...), Budget: session.Budget{CostUSD: tc.budget}}
+			spec := &session.Spec{Agent: llm("root", opts...), Budget: session.Budget{Cost: session.BudgetUSD(tc.budget)}}
 			err := New(Config{Models: models}).Check(context.Background(), spec, nil)
 			e, ok := errors.AsType[*session.Error](err)
 			if tc.want == "" && err != nil || tc.want != "" && (!ok || e.Code != tc.code || !strings.Contains(e.Message, tc.want)) {

@@ -108,7 +108,7 @@ func TestCompactAhead(t *testing.T) {
 			if c := last.Compacted; c.Overflow || c.Window != tc.window || c.Prompt < 2100 || c.Prompt > 3000 || c.Through <= run.start {
 				t.Errorf("the last summary is %+v", last.Compacted)
 			}
-			if last.Text != "" || last.MessageID != "" || last.Usage == nil || last.Usage.Calls != 1 || last.Usage.CostUSD == 0 || last.Call.Provider != "narrow" {
+			if last.Text != "" || last.MessageID != "" || last.Usage == nil || last.Usage.Calls != 1 || last.Usage.Cost == 0 || last.Call.Provider != "narrow" {
 				t.Errorf("the last summary is the event %s", compact(last))
 			}
 			first, end := w.summed[0], w.requests[len(w.requests)-1]

@@ -34,7 +34,7 @@ type billed struct {
 func (b *billed) Resolve(name string, _ map[string]string) (Model, error) {
 	m := Model{LLM: model.Again(billedModel{b, name}, model.Retry{Tries: 2, Base: 1, MaxWait: 1}), Provider: "p-" + name}
 	if name != "b" { // whose price is not known
-		m.Cost = func(u model.Usage) float64 { return float64(u.Total) }
+		m.Cost = func(u model.Usage) session.NanoUSD { return session.NanoUSD(u.Total) }
 	}
 	return m, nil
 }
@@ -79,9 +79,9 @@ func (m billedModel) Generate(_ context.Context, req *model.Request, _ func(mode
 var price = map[string]int64{"root01": 1, "root02": 2, "b01": 4, "b02": 8, "root11": 16, "root12": 32}
 
 func (b *billed) add(name string, u model.Usage) {
-	one := session.Usage{Prompt: u.Prompt, Total: u.Total, Calls: 1, CostUSD: float64(u.Total)}
+	one := session.Usage{Prompt: u.Prompt, Total: u.Total, Calls: 1, Cost: session.NanoUSD(u.Total)}
 	if name == "b" {
-		one.CostUSD, one.Unpriced = 0, 1
+		one.Cost, one.Unpriced = 0, 1
 	}
 	b.bill = b.bill.Add(one)
 }
@@ -201,7 +201,7 @@ func TestCutUsageOld(t *testing.T) {
 	// Then the answer has held it all.
 	must(run.tellOf(session.KindEvent, map[string]any{
 		"author": "root", "invocationId": run.turnID, "content": genai.NewContentFromText("done", genai.RoleModel),
-		"customMetadata": map[string]any{"agentd": meta{LLM: "root|#0", Path: []string{"root"}, Usage: &session.Usage{Total: 105, Calls: 3, CostUSD: 105}}},
+		"customMetadata": map[string]any{"agentd": meta{LLM: "root|#0", Path: []string{"root"}, Usage: &session.Usage{Total: 105, Calls: 3, Cost: 105}}},
 	}))
 	must(r.drive(t.Context(), run))
 	if taken, told := run.usage(r); taken != told || taken.Total != 105 || taken.Calls != 3 || len(run.recs) != 4 {
@@ -308,7 +308,7 @@ func TestSummaryFallback(t *testing.T) {
 	if got := strings.Count(strings.Join(outcomes, " "), "SUMMARIZED"); got != sums || slices.Contains(outcomes, "FAILED") || outcomes[len(outcomes)-1] != "ANSWERED" {
 		t.Errorf("%d summaries, outcomes %q", sums, outcomes)
 	}
-	if u := models.bill(); int64(res.end.GetUsageSummary().GetLlmCalls()) != u.Calls || res.end.GetUsageSummary().GetEstimatedCost() != u.CostUSD {
+	if u := models.bill(); int64(res.end.GetUsageSummary().GetLlmCalls()) != u.Calls || res.end.GetUsageSummary().GetEstimatedCost() != u.Cost.Dollars() {
 		t.Errorf("the turn took %v, billed is %+v", res.end.GetUsageSummary(), u)
 	}
 

@@ -38,7 +38,7 @@ func sample() (*adksession.Event, *meta) {
 	}
 	return ev, &meta{
 		LLM: "a|p.a#3", Path: []string{"root", "p", "a"}, Calls: []string{"call_1"}, Last: true, Structured: true,
-		Usage: &session.Usage{Prompt: 1, Completion: 2, Cached: 3, Thoughts: 4, Total: 5, Calls: 1, CostUSD: 0.25},
+		Usage: &session.Usage{Prompt: 1, Completion: 2, Cached: 3, Thoughts: 4, Total: 5, Calls: 1, Cost: 250_000_000},
 	}
 }
 

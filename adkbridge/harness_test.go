@@ -101,7 +101,7 @@ func (s *script) Resolve(name string, _ map[string]string) (Model, error) {
 		LLM:      scripted{s, name},
 		Provider: "fake",
 		Builtins: []string{"google_search", "tool_search"},
-		Cost:     func(u model.Usage) float64 { return float64(u.Total) / 1000 },
+		Cost:     func(u model.Usage) session.NanoUSD { return session.NanoUSD(u.Total) * 1_000_000 },
 	}, nil
 }
 

@@ -66,7 +66,7 @@ func TestBudgetNeedsPrices(t *testing.T) {
 	if err := w.runner.Check(t.Context(), spec, nil); err != nil {
 		t.Errorf("a budget of model calls: %v", err)
 	}
-	spec.SessionBudget.CostUSD = 1
+	spec.SessionBudget.Cost = 1
 	err := w.runner.Check(t.Context(), spec, nil)
 	if e := session.AsError(err); e.Code != agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST || !strings.Contains(e.Message, `"root"`) {
 		t.Errorf("a budget in money: %v", err)

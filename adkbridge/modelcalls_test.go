@@ -205,7 +205,7 @@ func TestModelCallsTellEachItsOwn(t *testing.T) {
 			t.Errorf("call %d: %d contents, sent %d", i, got, sent)
 		}
 	}
-	if u := calls[1].GetCall(); u.GetModel() != "root" || u.GetProvider() != "fake" || u.GetLlmCalls() != 1 {
+	if u := calls[1].GetCall(); u.GetModel() != "root" || u.GetProvider() != "fake" || u.GetUsage().GetModelCalls() != 1 {
 		t.Errorf("call %v", u)
 	}
 }

@@ -46,7 +46,7 @@ func (w *narrow) bill() session.Usage {
 func (w *narrow) take(u model.Usage) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.billed = w.billed.Add(session.Usage{Prompt: u.Prompt, Completion: u.Completion, Total: u.Total, Calls: 1, CostUSD: float64(u.Total)})
+	w.billed = w.billed.Add(session.Usage{Prompt: u.Prompt, Completion: u.Completion, Total: u.Total, Calls: 1, Cost: session.NanoUSD(u.Total)})
 }
 
 func (w *narrow) Resolve(name string, _ map[string]string) (Model, error) {
@@ -54,7 +54,7 @@ func (w *narrow) Resolve(name string, _ map[string]string) (Model, error) {
 	if _, err := fmt.Sscanf(name[strings.LastIndex(name, "-")+1:], "%d", &window); err != nil {
 		return Model{}, &model.Error{Kind: model.KindUnavailable, Provider: "narrow", Message: "there is no such model"}
 	}
-	m := Model{Longest: w.longest, LLM: narrowModel{w, window, strings.HasPrefix(name, "down")}, Provider: "narrow", Cost: func(u model.Usage) float64 { return float64(u.Total) }}
+	m := Model{Longest: w.longest, LLM: narrowModel{w, window, strings.HasPrefix(name, "down")}, Provider: "narrow", Cost: func(u model.Usage) session.NanoUSD { return session.NanoUSD(u.Total) }}
 	if w.known {
 		m.Window = window
 	}

@@ -158,7 +158,7 @@ func (r *Runner) plan(spec *session.Spec, keys session.Keys) (*tree, error) {
 		limits: r.limits,
 		models: r.models,
 		share:  r.share,
-		priced: spec.Budget.CostUSD > 0 || spec.SessionBudget.CostUSD > 0,
+		priced: spec.Budget.Cost > 0 || spec.SessionBudget.Cost > 0,
 		keys:   make(map[string]string, len(keys)),
 		tools:  make(map[string]*declaration, len(spec.Tools)),
 		opened: map[string]Model{},

@@ -2,6 +2,7 @@ package adkbridge
 
 import (
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/session"
 )
 
 // FromRegistry returns the models of a registry, each behind a model.Guard with
@@ -28,9 +29,9 @@ func (r registry) Resolve(name string, keys map[string]string) (Model, error) {
 		Takes:    ref.Takes,
 	}
 	if _, known := ref.Known.Cost(model.Usage{}); known {
-		m.Cost = func(u model.Usage) float64 {
-			usd, _ := ref.Known.Cost(u)
-			return usd
+		m.Cost = func(u model.Usage) session.NanoUSD {
+			nanos, _ := ref.Known.Cost(u)
+			return session.NanoUSD(nanos)
 		}
 	}
 	if c := ref.Known.Capabilities; c != nil {

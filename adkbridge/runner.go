@@ -36,8 +36,8 @@ type Model struct {
 	// Takes tells why the model takes no file of a kind, nil if it does; a nil
 	// function if that is not known.
 	Takes func(model.File) error
-	// Cost estimates US dollars; nil when the price is not known.
-	Cost func(model.Usage) float64
+	// Cost estimates what a try costs; nil when the price is not known.
+	Cost func(model.Usage) session.NanoUSD
 	// Window is the model's context, in tokens; 0 when it is not known.
 	Window int64
 	// Longest is the longest answer, in tokens; 0 when it is not known.

@@ -20,7 +20,7 @@ func TestSpent(t *testing.T) {
 	}
 	events := run.events(w.runner)
 	last := events[len(events)-1]
-	if u := last.Usage; u == nil || u.Total != 7 || u.Calls != 1 || u.CostUSD != 0.007 || last.Text != "" || last.MessageID != "" {
+	if u := last.Usage; u == nil || u.Total != 7 || u.Calls != 1 || u.Cost != 7_000_000 || last.Text != "" || last.MessageID != "" {
 		t.Fatalf("last event %s", compact(last))
 	}
 
@@ -57,7 +57,7 @@ func TestSpentTries(t *testing.T) {
 		t.Fatal("no error")
 	}
 	events := run.events(w.runner)
-	if u := events[len(events)-1].Usage; u == nil || u.Prompt != 12 || u.Total != 12 || u.Calls != 2 || u.CostUSD != 0.012 {
+	if u := events[len(events)-1].Usage; u == nil || u.Prompt != 12 || u.Total != 12 || u.Calls != 2 || u.Cost != 12_000_000 {
 		t.Errorf("usage %+v, want that of two tries", u)
 	}
 }
@@ -92,7 +92,7 @@ func TestSpentAborted(t *testing.T) {
 			if err := w.runner.drive(ctx, run); err != cause { //nolint:errorlint // the cause itself is promised
 				t.Fatalf("error %v", err)
 			}
-			want := session.Usage{Prompt: 14, Total: 14, Calls: 2, CostUSD: 0.014}
+			want := session.Usage{Prompt: 14, Total: 14, Calls: 2, Cost: 14_000_000}
 			taken, told := run.usage(w.runner)
 			if n := run.failures(w.runner); taken != want || told != want || n != 2 {
 				t.Errorf("the log has %+v and tells %+v of %d calls, want %+v", taken, told, n, want)
@@ -101,7 +101,7 @@ func TestSpentAborted(t *testing.T) {
 			if !errors.Is(cause, session.ErrPutAside) {
 				run.begin("go on")
 			}
-			want = want.Add(session.Usage{Prompt: 14, Completion: 6, Total: 20, Calls: 2, CostUSD: 0.02})
+			want = want.Add(session.Usage{Prompt: 14, Completion: 6, Total: 20, Calls: 2, Cost: 20_000_000})
 			w.script.steps = map[string][]step{"a": {say("A")}, "b": {say("B")}}
 			w.runner.cache = newCache(0, 0)
 			if err := w.runner.drive(t.Context(), run); err != nil {

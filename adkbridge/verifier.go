@@ -332,7 +332,7 @@ func responsesOf(v any) []map[string]any {
 func (v *verifier) Resolve(string, map[string]string) (Model, error) {
 	return Model{
 		LLM: v, Provider: "log", Builtins: slices.Collect(maps.Keys(providerTools)),
-		Cost: func(model.Usage) float64 { return 0 },
+		Cost: func(model.Usage) session.NanoUSD { return 0 },
 	}, nil
 }
 

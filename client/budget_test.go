@@ -18,13 +18,13 @@ import (
 )
 
 // exhausted checks how a turn ended that has spent what it may.
-func exhausted(t *testing.T, res *client.Result, err error, text string, calls int32) {
+func exhausted(t *testing.T, res *client.Result, err error, text string, calls int64) {
 	t.Helper()
 	failure, ok := errors.AsType[*client.Error](err)
 	if !ok || !errors.Is(err, client.ErrBudgetExhausted) || failure.Retryable {
 		t.Fatalf("want BUDGET_EXHAUSTED, got %v", err)
 	}
-	if u := failure.Usage; u.GetLlmCalls() != calls || u.GetTotalUsage().GetTotalTokens() != 10*calls || res.Usage != u {
+	if u := failure.Usage; u.ModelCalls != calls || u.TotalTokens != 10*calls || res.Usage != u {
 		t.Errorf("used %v, want %d calls", u, calls)
 	}
 	if res.Text != text || res.Completed || res.SessionID == "" {

@@ -80,7 +80,7 @@ func (c *collector) add(event *Event) error {
 	case event.End != nil:
 		c.result.Completed = event.End.Completed
 		c.result.Reason = event.End.Reason
-		c.result.Usage = event.End.UsageSummary
+		c.result.Usage = event.End.Usage
 		c.result.Receipt = event.End.Receipt
 		c.result.Structured = event.End.Structured
 	}

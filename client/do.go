@@ -32,7 +32,7 @@ type Result struct {
 	ProviderToolsUsed []*ProviderToolsUsed
 	// Usage is what the turn used; nil if the server did not come to say it. See
 	// [End].
-	Usage *agentdv1.UsageSummary
+	Usage *Usage
 	// Completed is true when the agent tree finished naturally.
 	Completed bool
 	// Reason is why the turn ended, when it did not end by itself.

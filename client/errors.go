@@ -66,7 +66,7 @@ type Error struct {
 	// SessionID is the session, once it is known.
 	SessionID string
 	// Usage is what the turn used; nil if the server did not come to say it.
-	Usage *agentdv1.UsageSummary
+	Usage *Usage
 	// Err is the cause on this side of the wire (a connect error, a context
 	// error); nil for an error that the server reported.
 	Err error

@@ -232,9 +232,9 @@ type End struct {
 	Completed bool
 	// Reason is why the turn ended, when it did not end by itself.
 	Reason string
-	// UsageSummary is what the turn used; nil if the server sent none. Its cost is of
-	// the calls whose price is known: there are UnpricedCalls more.
-	UsageSummary *agentdv1.UsageSummary
+	// Usage is what the turn used; nil if the server sent none. A count of more than
+	// 2,147,483,647 comes as that; the Turn of the session service has all of it.
+	Usage *Usage
 	// Receipt is what the end has stopped; nil when nobody ended or cancelled the
 	// turn.
 	Receipt *Receipt
@@ -331,11 +331,11 @@ func toolResultOf(m *agentdv1.ToolCallAnswered) *ToolCallAnswered {
 
 func endOf(m *agentdv1.RunResponse_EndResponse) *End {
 	return &End{
-		Completed:    m.GetCompleted(),
-		Reason:       m.GetReason(),
-		UsageSummary: m.GetUsageSummary(),
-		Receipt:      receiptOf(m.GetReceipt()),
-		Structured:   structuredOf(m.GetStructuredOutput()),
+		Completed:  m.GetCompleted(),
+		Reason:     m.GetReason(),
+		Usage:      usageOfEnd(m.GetUsageSummary()),
+		Receipt:    receiptOf(m.GetReceipt()),
+		Structured: structuredOf(m.GetStructuredOutput()),
 	}
 }
 

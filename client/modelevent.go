@@ -30,7 +30,7 @@ type ModelCallFellBack struct {
 }
 
 // ModelCallEnded says that a model call is over, and what it took. It comes after
-// the text of its message. The sum over the turn is [End].UsageSummary.
+// the text of its message. The sum over the turn is [End].Usage.
 type ModelCallEnded struct {
 	// AgentPath runs from the root of the tree to the agent whose call it was.
 	AgentPath []string
@@ -46,15 +46,9 @@ type ModelCallEnded struct {
 	Model, ServedModel string
 	// Provider is who served it.
 	Provider string
-	// Usage is what the call took, all its tries included, in tokens; nil if the
-	// server did not say.
-	Usage *agentdv1.TokenUsage
-	// ModelCalls is how many tries reported what they took: what counts as calls in
-	// the turn's summary.
-	ModelCalls int
-	// Cost is in US dollars at the server's price table; nil when a price is not
-	// known.
-	Cost *float64
+	// Usage is what the call took, all its tries included; nil if the server did not
+	// say.
+	Usage *Usage
 	// StopReason is why the model stopped.
 	StopReason agentdv1.StopReason
 	// Duration is from the first try to the end of the answer, waits included.
@@ -165,9 +159,7 @@ func callEndedOf(m *agentdv1.ModelCallEnded) *ModelCallEnded {
 		Model:       m.GetModel(),
 		ServedModel: m.GetServedModel(),
 		Provider:    m.GetProvider(),
-		Usage:       m.GetUsage(),
-		ModelCalls:  int(m.GetLlmCalls()),
-		Cost:        m.CostUsd,
+		Usage:       UsageOf(m.GetUsage()),
 		StopReason:  m.GetStopReason(),
 		Duration:    m.GetDuration().AsDuration(),
 		FirstText:   m.GetTimeToFirstText().AsDuration(),

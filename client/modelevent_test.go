@@ -37,12 +37,12 @@ func modelTale(l *turnLog) {
 	}}})
 	l.add(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_ModelCallEnded{ModelCallEnded: &agentdv1.ModelCallEnded{
 		SessionId: session, AgentPath: path, MessageId: "m1", Model: "claude-x", ServedModel: "claude-x-1", Provider: "anthropic",
-		Usage: &agentdv1.TokenUsage{PromptTokens: 5, CacheWriteTokens: 3}, LlmCalls: 2, CostUsd: &cost, StopReason: agentdv1.StopReason_STOP_REASON_STOP,
+		Usage: &agentdv1.Usage{PromptTokens: 5, CacheWriteTokens: 1 << 40, ModelCalls: 2, CostUsd: &cost}, StopReason: agentdv1.StopReason_STOP_REASON_STOP,
 		Outcome:  agentdv1.ModelCallEnded_OUTCOME_ANSWERED,
 		Duration: durationpb.New(3 * time.Second), TimeToFirstText: durationpb.New(time.Second),
 	}}})
 	l.add(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_ModelCallEnded{ModelCallEnded: &agentdv1.ModelCallEnded{
-		SessionId: session, AgentPath: path, LlmCalls: 1, Outcome: agentdv1.ModelCallEnded_OUTCOME_FAILED,
+		SessionId: session, AgentPath: path, Usage: &agentdv1.Usage{ModelCalls: 1, UnpricedCalls: 1}, Outcome: agentdv1.ModelCallEnded_OUTCOME_FAILED,
 	}}})
 	l.add(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_ModelCallFellBack{ModelCallFellBack: &agentdv1.ModelCallFellBack{
 		SessionId: session, AgentPath: path, Model: "gpt-x", NextModel: "claude-x", Code: agentdv1.ErrorCode_ERROR_CODE_TIMEOUT,
@@ -82,10 +82,12 @@ func TestModelEvents(t *testing.T) {
 			Citations: []client.Citation{{URI: "https://sun.example", Title: "Sun", CitedText: "sunny", Start: 6, End: 11}, {URI: "https://sky.example"}},
 		}},
 		{Seq: 70, ModelCallEnded: &client.ModelCallEnded{
-			AgentPath: path, MessageID: "m1", Outcome: agentdv1.ModelCallEnded_OUTCOME_ANSWERED, Model: "claude-x", ServedModel: "claude-x-1", Provider: "anthropic", ModelCalls: 2, Cost: &cost,
-			Usage: &agentdv1.TokenUsage{PromptTokens: 5, CacheWriteTokens: 3}, StopReason: agentdv1.StopReason_STOP_REASON_STOP, Duration: 3 * time.Second, FirstText: time.Second,
+			AgentPath: path, MessageID: "m1", Outcome: agentdv1.ModelCallEnded_OUTCOME_ANSWERED, Model: "claude-x", ServedModel: "claude-x-1", Provider: "anthropic",
+			Usage: &client.Usage{PromptTokens: 5, CacheWriteTokens: 1 << 40, ModelCalls: 2, CostUSD: &cost}, StopReason: agentdv1.StopReason_STOP_REASON_STOP, Duration: 3 * time.Second, FirstText: time.Second,
 		}},
-		{Seq: 80, ModelCallEnded: &client.ModelCallEnded{AgentPath: path, ModelCalls: 1, Outcome: agentdv1.ModelCallEnded_OUTCOME_FAILED}},
+		{Seq: 80, ModelCallEnded: &client.ModelCallEnded{
+			AgentPath: path, Usage: &client.Usage{ModelCalls: 1, UnpricedCalls: 1}, Outcome: agentdv1.ModelCallEnded_OUTCOME_FAILED,
+		}},
 		{Seq: 90, ModelCallFellBack: &client.ModelCallFellBack{AgentPath: path, Model: "gpt-x", NextModel: "claude-x", Code: client.ErrTimeout}},
 	}
 	for at := range 12 {
@@ -109,7 +111,7 @@ func TestFinishedCallIsNotRetracted(t *testing.T) {
 				l.say("m1", "one ")
 				if over {
 					l.add(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_ModelCallEnded{ModelCallEnded: &agentdv1.ModelCallEnded{
-						SessionId: session, AgentPath: []string{"root"}, MessageId: "m1", LlmCalls: 1,
+						SessionId: session, AgentPath: []string{"root"}, MessageId: "m1",
 					}}})
 				}
 				l.add(retractMsg(""))
@@ -150,7 +152,7 @@ func TestModelCallsOfADaemon(t *testing.T) {
 	door.let(t, "open")
 	s.says(t, "It is open.")
 	events := r.rest(t)
-	var calls, tokens int32
+	var calls, tokens int64
 	said := map[string]string{}
 	for _, e := range events {
 		if e.OutputChunk != nil {
@@ -164,14 +166,14 @@ func TestModelCallsOfADaemon(t *testing.T) {
 			t.Errorf("%+v of %q", e, said)
 		}
 		if strings.Join(m.AgentPath, "/") != "root" || m.Model != "puppet/any" || m.Provider != "puppet" || m.ServedModel != "puppet" || m.Duration < m.FirstText ||
-			m.FirstText <= 0 || m.Cost != nil || m.StopReason != agentdv1.StopReason_STOP_REASON_STOP {
+			m.FirstText <= 0 || m.Usage.CostUSD != nil || m.StopReason != agentdv1.StopReason_STOP_REASON_STOP {
 			t.Errorf("%+v", m)
 		}
-		calls += int32(m.ModelCalls)
-		tokens += m.Usage.GetTotalTokens()
+		calls += m.Usage.ModelCalls
+		tokens += m.Usage.TotalTokens
 	}
-	sum := lastEnd(t, events).UsageSummary
-	if calls != 2 || sum.GetLlmCalls() != calls || sum.GetUnpricedCalls() != calls || sum.GetTotalUsage().GetTotalTokens() != tokens {
+	sum := lastEnd(t, events).Usage
+	if calls != 2 || sum.ModelCalls != calls || sum.UnpricedCalls != calls || sum.CostUSD != nil || sum.TotalTokens != tokens {
 		t.Errorf("%d calls with %d tokens, the turn used %v", calls, tokens, sum)
 	}
 }

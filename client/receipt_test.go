@@ -41,7 +41,7 @@ func receiptOfToolCalls(t *testing.T, stop func(*client.Control) error) {
 		t.Fatal(err)
 	}
 	end := lastEnd(t, r.rest(t))
-	if end.Completed || end.Reason != "cancelled by the client" || end.UsageSummary.GetLlmCalls() != 1 || end.Receipt == nil {
+	if end.Completed || end.Reason != "cancelled by the client" || end.Usage.ModelCalls != 1 || end.Receipt == nil {
 		t.Fatalf("ended %+v", end)
 	}
 	want := []client.CallName{{ID: ids["one"], Name: "one"}, {ID: ids["two"], Name: "two"}}

@@ -275,7 +275,7 @@ func (l *link) finish(msg *agentdv1.RunResponse) (failure *Error) {
 	if why != nil && !end.GetCompleted() && (why.GetSeq() > 0 || r.cursor == 0 && !r.asked.Load()) {
 		failure = fromResponse(why.GetError())
 	}
-	r.usage = end.GetUsageSummary()
+	r.usage = usageOfEnd(end.GetUsageSummary())
 	r.ended.Store(true)
 	r.tools.stop()
 	r.asks.stop()

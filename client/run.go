@@ -81,10 +81,10 @@ type run struct {
 	// unserved are calls of which was told that nobody has their tools, with the
 	// link on which that was last said.
 	unserved map[string]*link
-	held     *agentdv1.RunResponse  // an ErrorResponse whose meaning is not known yet
-	why      *agentdv1.RunResponse  // the ErrorResponse that the turn ends with, if it was followed by another message
-	failure  *Error                 // why the run failed
-	usage    *agentdv1.UsageSummary // what EndResponse said
+	held     *agentdv1.RunResponse // an ErrorResponse whose meaning is not known yet
+	why      *agentdv1.RunResponse // the ErrorResponse that the turn ends with, if it was followed by another message
+	failure  *Error                // why the run failed
+	usage    *Usage                // what EndResponse said
 }
 
 // startRun starts the run's goroutines.
@@ -156,7 +156,7 @@ func (r *run) next() (*Event, bool) {
 // called.
 func (r *run) outcome() error {
 	var failure *Error
-	var usage *agentdv1.UsageSummary
+	var usage *Usage
 	select {
 	case <-r.done:
 		failure, usage = r.failure, r.usage

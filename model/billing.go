@@ -44,9 +44,9 @@ type Knowledge struct {
 	catalog.Entry
 }
 
-// Cost returns the price in US dollars of a call of usage u; known is false when
-// Price is nil.
-func (k Knowledge) Cost(u Usage) (usd float64, known bool) {
+// Cost returns the price of a call of usage u in billionths of a US dollar; known is
+// false when Price is nil.
+func (k Knowledge) Cost(u Usage) (nanos int64, known bool) {
 	if k.Price == nil {
 		return 0, false
 	}

@@ -115,7 +115,7 @@ func budgetOf(b *agentdv1.Budget) session.Budget {
 	return session.Budget{
 		ModelCalls: b.GetModelCalls(),
 		Tokens:     b.GetTokens(),
-		CostUSD:    b.GetCostUsd(),
+		Cost:       session.BudgetUSD(b.GetCostUsd()),
 		Wall:       b.GetWallTime().AsDuration(),
 	}
 }

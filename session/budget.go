@@ -18,8 +18,8 @@ func (b Budget) least(o Budget) Budget {
 	if b.Tokens == 0 || o.Tokens != 0 && o.Tokens < b.Tokens {
 		b.Tokens = o.Tokens
 	}
-	if b.CostUSD == 0 || o.CostUSD != 0 && o.CostUSD < b.CostUSD {
-		b.CostUSD = o.CostUSD
+	if b.Cost == 0 || o.Cost != 0 && o.Cost < b.Cost {
+		b.Cost = o.Cost
 	}
 	if b.Wall == 0 || o.Wall != 0 && o.Wall < b.Wall {
 		b.Wall = o.Wall
@@ -29,7 +29,7 @@ func (b Budget) least(o Budget) Budget {
 
 // check refuses what is not an amount.
 func (b Budget) check(field string) error {
-	if b.ModelCalls < 0 || b.Tokens < 0 || b.Wall < 0 || !(b.CostUSD >= 0) || math.IsInf(b.CostUSD, 0) {
+	if b.ModelCalls < 0 || b.Tokens < 0 || b.Wall < 0 || b.Cost < 0 {
 		return Errorf(codeInvalid, "%s: an amount must be a number that is not negative", field)
 	}
 	return nil
@@ -38,7 +38,7 @@ func (b Budget) check(field string) error {
 // spent is what has been taken of a budget.
 type spent struct {
 	calls, tokens int64
-	cost          float64
+	cost          NanoUSD
 	wall          time.Duration
 }
 
@@ -51,8 +51,8 @@ func (b Budget) exhausted(whose string, s spent) error {
 		used = fmt.Sprintf("%d of %d model calls", s.calls, b.ModelCalls)
 	case b.Tokens > 0 && s.tokens >= b.Tokens:
 		used = fmt.Sprintf("%d of %d tokens", s.tokens, b.Tokens)
-	case b.CostUSD > 0 && s.cost >= b.CostUSD:
-		used = fmt.Sprintf("%.6g of %.6g US dollars", s.cost, b.CostUSD)
+	case b.Cost > 0 && s.cost >= b.Cost:
+		used = fmt.Sprintf("%v of %v US dollars", s.cost, b.Cost)
 	case b.Wall > 0 && s.wall >= b.Wall:
 		used = fmt.Sprintf("%v of %v of time", s.wall.Round(time.Millisecond), b.Wall)
 	default:
@@ -64,11 +64,11 @@ func (b Budget) exhausted(whose string, s spent) error {
 // spentLocked is what the turn and the session have taken so far.
 func (s *Session) spentLocked(t *Turn) (turn, session spent) {
 	ran := time.Since(t.began)
-	turn = spent{calls: t.begun, tokens: t.usage.Total, cost: t.usage.CostUSD, wall: ran}
+	turn = spent{calls: t.begun, tokens: t.usage.Total, cost: t.usage.Cost, wall: ran}
 	session = spent{
 		calls:  s.index.usage.Calls - t.usage.Calls + t.begun,
 		tokens: s.index.usage.Total,
-		cost:   s.index.usage.CostUSD,
+		cost:   s.index.usage.Cost,
 		wall:   s.wall + ran,
 	}
 	return turn, session

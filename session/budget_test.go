@@ -51,7 +51,7 @@ func modelCall(ctx context.Context, r *session.Run, id string) error {
 	}
 	return add(ctx, r, &session.Event{
 		MessageID: id, Path: root, Text: "x",
-		Usage: &session.Usage{Prompt: 3, Completion: 2, Total: 5, Calls: 1, CostUSD: 0.01},
+		Usage: &session.Usage{Prompt: 3, Completion: 2, Total: 5, Calls: 1, Cost: 10_000_000},
 	})
 }
 
@@ -63,10 +63,10 @@ func TestBudgetEndsTheTurn(t *testing.T) {
 	}{
 		"model calls":  {session.Budget{ModelCalls: 3}, 3, "3 of 3 model calls"},
 		"tokens":       {session.Budget{Tokens: 11}, 3, "15 of 11 tokens"},
-		"cost":         {session.Budget{CostUSD: 0.02}, 2, "0.02 of 0.02 US dollars"},
+		"cost":         {session.Budget{Cost: 20_000_000}, 2, "0.02 of 0.02 US dollars"},
 		"wall time":    {session.Budget{Wall: 25 * time.Second}, 3, "of 25s of time"},
-		"the smallest": {session.Budget{ModelCalls: 4, Tokens: 10, CostUSD: 1, Wall: time.Hour}, 2, "10 of 10 tokens"},
-		"enough":       {session.Budget{ModelCalls: 6, Tokens: 31, CostUSD: 1, Wall: 65 * time.Second}, 6, ""},
+		"the smallest": {session.Budget{ModelCalls: 4, Tokens: 10, Cost: 1_000_000_000, Wall: time.Hour}, 2, "10 of 10 tokens"},
+		"enough":       {session.Budget{ModelCalls: 6, Tokens: 31, Cost: 1_000_000_000, Wall: 65 * time.Second}, 6, ""},
 	} {
 		for _, whose := range []string{"turn", "session", "server's turn", "server's session"} {
 			t.Run(name+" of the "+whose, func(t *testing.T) {
@@ -76,12 +76,12 @@ func TestBudgetEndsTheTurn(t *testing.T) {
 					switch whose {
 					case "turn":
 						req.Budget = tc.budget
-						limits.Budget = session.Budget{ModelCalls: 100, Tokens: 1000, CostUSD: 10, Wall: time.Hour}
+						limits.Budget = session.Budget{ModelCalls: 100, Tokens: 1000, Cost: 10_000_000_000, Wall: time.Hour}
 					case "session":
 						req.SessionBudget = &tc.budget
 					case "server's turn":
 						limits.Budget = tc.budget
-						req.Budget = session.Budget{ModelCalls: 100, Tokens: 1000, CostUSD: 10, Wall: time.Hour}
+						req.Budget = session.Budget{ModelCalls: 100, Tokens: 1000, Cost: 10_000_000_000, Wall: time.Hour}
 					default:
 						limits.SessionBudget = tc.budget
 					}
@@ -149,7 +149,7 @@ func TestBudgetCountsFailedTries(t *testing.T) {
 		says   string
 	}{
 		"tokens":      {session.Budget{Tokens: 10}, "10 of 10 tokens"},
-		"cost":        {session.Budget{CostUSD: 0.1}, "0.1 of 0.1 US dollars"},
+		"cost":        {session.Budget{Cost: 100_000_000}, "0.1 of 0.1 US dollars"},
 		"enough":      {session.Budget{Tokens: 11}, ""},
 		"model calls": {session.Budget{ModelCalls: 1}, ""},
 	} {
@@ -167,10 +167,10 @@ func TestBudgetCountsFailedTries(t *testing.T) {
 							return err
 						}
 						defer done()
-						if err := r.Retrying(ctx, session.ModelRetry{MessageID: "m", Path: root, Attempt: 1, Usage: &session.Usage{Total: 4, Calls: 1, CostUSD: 0.04}}); err != nil {
+						if err := r.Retrying(ctx, session.ModelRetry{MessageID: "m", Path: root, Attempt: 1, Usage: &session.Usage{Total: 4, Calls: 1, Cost: 40_000_000}}); err != nil {
 							return err
 						}
-						if err := r.FellBack(ctx, session.ModelFallback{MessageID: "m", Path: root, Model: "a", Next: "b", Usage: &session.Usage{Total: 6, Calls: 1, CostUSD: 0.06}}); err != nil {
+						if err := r.FellBack(ctx, session.ModelFallback{MessageID: "m", Path: root, Model: "a", Next: "b", Usage: &session.Usage{Total: 6, Calls: 1, Cost: 60_000_000}}); err != nil {
 							return err
 						}
 						<-ctx.Done()
@@ -187,7 +187,7 @@ func TestBudgetCountsFailedTries(t *testing.T) {
 						}
 						defer done()
 						return add(ctx, r, &session.Event{
-							MessageID: "m", Path: root, Text: "hi", Usage: &session.Usage{Total: 5, Calls: 1, CostUSD: 0.05}, Before: &session.Usage{Total: 10, Calls: 2, CostUSD: 0.1},
+							MessageID: "m", Path: root, Text: "hi", Usage: &session.Usage{Total: 5, Calls: 1, Cost: 50_000_000}, Before: &session.Usage{Total: 10, Calls: 2, Cost: 100_000_000},
 						})
 					})
 					if err := f.m.Recover(t.Context()); err != nil {
@@ -195,11 +195,11 @@ func TestBudgetCountsFailedTries(t *testing.T) {
 					}
 					_, w := f.attach(session.AttachRequest{SessionID: turn.SessionID()})
 					msgs := follow(t, w)
-					e, want := end(t, msgs), session.Usage{Total: 10, Calls: 2, CostUSD: 0.1}
+					e, want := end(t, msgs), session.Usage{Total: 10, Calls: 2, Cost: 100_000_000}
 					if tc.says == "" {
-						want = session.Usage{Total: 15, Calls: 3, CostUSD: 0.15000000000000002}
+						want = session.Usage{Total: 15, Calls: 3, Cost: 150_000_000}
 						i := slices.IndexFunc(msgs, func(m *agentdv1.RunResponse) bool { return m.GetModelCallEnded() != nil })
-						if c := msgs[i].GetModelCallEnded(); c.GetLlmCalls() != 3 || c.GetUsage().GetTotalTokens() != 15 || c.GetOutcome() != agentdv1.ModelCallEnded_OUTCOME_ANSWERED {
+						if c := msgs[i].GetModelCallEnded(); c.GetUsage().GetModelCalls() != 3 || c.GetUsage().GetTotalTokens() != 15 || c.GetOutcome() != agentdv1.ModelCallEnded_OUTCOME_ANSWERED {
 							t.Errorf("the call is told as %v", c)
 						}
 					} else if !strings.Contains(e.GetReason(), tc.says) {
@@ -209,7 +209,7 @@ func TestBudgetCountsFailedTries(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if !proto.Equal(e.GetUsageSummary(), want.Proto()) || e.GetCompleted() != (tc.says == "") || !proto.Equal(info.Usage.Proto(), want.Proto()) {
+					if !proto.Equal(e.GetUsageSummary(), want.Summary()) || e.GetCompleted() != (tc.says == "") || !proto.Equal(info.Usage.Proto(), want.Proto()) {
 						t.Errorf("end is %v, the session took %+v, want %+v", e, info.Usage, want)
 					}
 				})
@@ -228,7 +228,7 @@ func TestBudgetLetsWhatItAllowedFinish(t *testing.T) {
 	}{
 		"model calls": {session.Budget{ModelCalls: 10}, 10, "10 of 10 model calls"},
 		"tokens":      {session.Budget{Tokens: 5}, 11, "of 5 tokens"},
-		"cost":        {session.Budget{CostUSD: 0.01}, 11, "of 0.01 US dollars"},
+		"cost":        {session.Budget{Cost: 10_000_000}, 11, "of 0.01 US dollars"},
 		"wall time":   {session.Budget{Wall: 14500 * time.Millisecond}, 15, "of 14.5s of time"},
 	} {
 		for _, whose := range []string{"turn", "session"} {
@@ -332,7 +332,7 @@ func TestBudgetMustBeAnAmount(t *testing.T) {
 	f.on(talk)
 	for name, req := range map[string]session.Request{
 		"calls":   {Budget: session.Budget{ModelCalls: -1}},
-		"cost":    {Budget: session.Budget{CostUSD: -0.5}},
+		"cost":    {Budget: session.Budget{Cost: -500_000_000}},
 		"session": {SessionBudget: &session.Budget{Wall: -1}},
 	} {
 		req.Prompt, req.Agent = "hi", tree()

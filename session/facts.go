@@ -40,8 +40,8 @@ type Budget struct {
 	ModelCalls int64 `json:"model_calls,omitempty"`
 	// Tokens are all tokens, as the providers count them.
 	Tokens int64 `json:"tokens,omitempty"`
-	// CostUSD is in US dollars.
-	CostUSD float64 `json:"cost_usd,omitempty"`
+	// Cost is what calls of known price cost.
+	Cost NanoUSD `json:"cost_usd,omitempty"`
 	// Wall is the time since the turn's start, in nanoseconds; of a session the
 	// sum over its turns.
 	Wall time.Duration `json:"wall,omitempty"`

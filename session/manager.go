@@ -481,7 +481,7 @@ func (m *Manager) logTurn(t *Turn, end *TurnEnded, err error) {
 		slog.Bool("completed", end.Completed),
 		slog.Int64("model_calls", u.Calls),
 		slog.Int64("tokens", u.Total),
-		slog.Float64("cost_usd", u.CostUSD),
+		slog.Float64("cost_usd", u.Cost.Dollars()),
 		slog.Duration("took", time.Since(t.began)),
 	}
 	if u.Unpriced > 0 {

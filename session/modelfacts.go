@@ -166,14 +166,9 @@ func (e *Event) CallEnded(sessionID string) *agentdv1.ModelCallEnded {
 	if e.Before != nil {
 		took = e.Before.Add(took)
 	}
-	sum := took.Proto()
 	m := &agentdv1.ModelCallEnded{
 		SessionId: sessionID, AgentPath: e.Path, MessageId: e.MessageID, ServedModel: e.Model,
-		Usage: sum.GetTotalUsage(), LlmCalls: sum.GetLlmCalls(), StopReason: StopReason(e.Stop),
-		Outcome: e.outcome(),
-	}
-	if took.Unpriced == 0 {
-		m.CostUsd = &took.CostUSD
+		Usage: took.Proto(), StopReason: StopReason(e.Stop), Outcome: e.outcome(),
 	}
 	if c := e.Call; c != nil {
 		m.Model, m.Provider = c.Model, c.Provider

@@ -26,7 +26,7 @@ func TestTextArrivesOnce(t *testing.T) {
 		return add(ctx, r, func() *session.Event {
 			r.Delta(session.Delta{MessageID: "m", Path: root, Text: "Hello, "})
 			return &session.Event{MessageID: "m", Path: root, Text: "Hello, world", Thoughts: "hmm", Last: true,
-				Usage: &session.Usage{Prompt: 1, Completion: 2, Total: 3, Calls: 1, CostUSD: 0.5}}
+				Usage: &session.Usage{Prompt: 1, Completion: 2, Total: 3, Calls: 1, Cost: 500_000_000}}
 		}())
 	})
 	turn := f.start(session.Request{InitialState: map[string]any{"k": "v"}})

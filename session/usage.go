@@ -1,5 +1,7 @@
 package session
 
+import agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+
 // Usage counts what model calls took. It means the same for every provider: Cached
 // and CacheWrite are parts of Prompt, Thoughts is one of Completion, Total is Prompt
 // plus Completion.
@@ -11,8 +13,8 @@ type Usage struct {
 	Thoughts   int64   `json:"thoughts,omitempty"`
 	Total      int64   `json:"total"`
 	Calls      int64   `json:"calls"`
-	CostUSD    float64 `json:"cost_usd,omitempty"`
-	// Unpriced are those of Calls whose price is not known: CostUSD is without them.
+	Cost       NanoUSD `json:"cost_usd,omitempty"`
+	// Unpriced are those of Calls whose price is not known: Cost is without them.
 	Unpriced int64 `json:"unpriced,omitempty"`
 }
 
@@ -33,9 +35,9 @@ func (u Usage) CountedBy(provider string) Usage {
 func (u Usage) whole() Usage {
 	u.Completion = max(u.Completion, u.Total-u.Prompt)
 	if u.Cached > u.Prompt {
-		u.Prompt += u.Cached
+		u.Prompt = plus(u.Prompt, u.Cached)
 	}
-	u.Total = u.Prompt + u.Completion
+	u.Total = plus(u.Prompt, u.Completion)
 	return u
 }
 
@@ -48,17 +50,55 @@ func (u *Usage) ofTries() *Usage {
 	return new(u.whole())
 }
 
-// Add returns the sum.
+// Add returns the sum. What is beyond int64 stays there.
 func (u Usage) Add(v Usage) Usage {
 	return Usage{
-		Prompt:     u.Prompt + v.Prompt,
-		Completion: u.Completion + v.Completion,
-		Cached:     u.Cached + v.Cached,
-		CacheWrite: u.CacheWrite + v.CacheWrite,
-		Thoughts:   u.Thoughts + v.Thoughts,
-		Total:      u.Total + v.Total,
-		Calls:      u.Calls + v.Calls,
-		CostUSD:    u.CostUSD + v.CostUSD,
-		Unpriced:   u.Unpriced + v.Unpriced,
+		Prompt:     plus(u.Prompt, v.Prompt),
+		Completion: plus(u.Completion, v.Completion),
+		Cached:     plus(u.Cached, v.Cached),
+		CacheWrite: plus(u.CacheWrite, v.CacheWrite),
+		Thoughts:   plus(u.Thoughts, v.Thoughts),
+		Total:      plus(u.Total, v.Total),
+		Calls:      plus(u.Calls, v.Calls),
+		Cost:       plus(u.Cost, v.Cost),
+		Unpriced:   plus(u.Unpriced, v.Unpriced),
+	}
+}
+
+// Proto is the protocol's form. The sums of sessions and turns may be of an earlier
+// release.
+func (u Usage) Proto() *agentdv1.Usage {
+	u = u.whole()
+	out := &agentdv1.Usage{
+		PromptTokens:     u.Prompt,
+		CompletionTokens: u.Completion,
+		CachedTokens:     u.Cached,
+		CacheWriteTokens: u.CacheWrite,
+		ThoughtsTokens:   u.Thoughts,
+		TotalTokens:      u.Total,
+		ModelCalls:       u.Calls,
+		UnpricedCalls:    u.Unpriced,
+	}
+	if u.Unpriced == 0 || u.Unpriced < u.Calls {
+		out.CostUsd = new(u.Cost.Dollars())
+	}
+	return out
+}
+
+// Summary is the form that EndResponse has. What does not fit is cut.
+func (u Usage) Summary() *agentdv1.UsageSummary {
+	u = u.whole()
+	return &agentdv1.UsageSummary{
+		TotalUsage: &agentdv1.TokenUsage{
+			PromptTokens:     clamp(u.Prompt),
+			CompletionTokens: clamp(u.Completion),
+			CachedTokens:     clamp(u.Cached),
+			ThoughtsTokens:   clamp(u.Thoughts),
+			TotalTokens:      clamp(u.Total),
+			CacheWriteTokens: clamp(u.CacheWrite),
+		},
+		LlmCalls:      clamp(u.Calls),
+		EstimatedCost: u.Cost.Dollars(),
+		UnpricedCalls: clamp(u.Unpriced),
 	}
 }

@@ -425,7 +425,7 @@ func (v *view) end(f *TurnEnded, asking []*Interaction) {
 	}
 	end := &agentdv1.RunResponse_EndResponse{
 		SessionId:    v.sessionID,
-		UsageSummary: v.usage.Proto(),
+		UsageSummary: v.usage.Summary(),
 		Completed:    f.Completed,
 	}
 	if f.Reason != "" {
@@ -472,25 +472,6 @@ func (r *Receipt) Proto() *agentdv1.CancelReceipt {
 		})
 	}
 	return out
-}
-
-// Proto is the protocol's form. What does not fit is cut. The sums of sessions and
-// turns may be of an earlier release.
-func (u Usage) Proto() *agentdv1.UsageSummary {
-	u = u.whole()
-	return &agentdv1.UsageSummary{
-		TotalUsage: &agentdv1.TokenUsage{
-			PromptTokens:     clamp(u.Prompt),
-			CompletionTokens: clamp(u.Completion),
-			CachedTokens:     clamp(u.Cached),
-			ThoughtsTokens:   clamp(u.Thoughts),
-			TotalTokens:      clamp(u.Total),
-			CacheWriteTokens: clamp(u.CacheWrite),
-		},
-		LlmCalls:      clamp(u.Calls),
-		EstimatedCost: u.CostUSD,
-		UnpricedCalls: clamp(u.Unpriced),
-	}
 }
 
 // clamp keeps a count within the protocol's int32.

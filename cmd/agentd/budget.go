@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/internal/daemon"
+	"github.com/apzuk3/agentd/session"
 )
 
 // budgetFlag is a budget as a flag has it: "calls=100,tokens=2000000,cost=5,time=30m",
@@ -33,8 +34,9 @@ func (b *budgetFlag) UnmarshalText(text []byte) error {
 			b.Tokens, err = strconv.ParseInt(value, 10, 64)
 			positive = b.Tokens > 0
 		case "cost":
-			b.CostUSD, err = strconv.ParseFloat(value, 64)
-			positive = b.CostUSD > 0 && b.CostUSD < 1e12
+			var dollars float64
+			dollars, err = strconv.ParseFloat(value, 64)
+			b.Cost, positive = session.BudgetUSD(dollars), dollars > 0 && dollars < 1e12
 		case "time":
 			b.Wall, err = time.ParseDuration(value)
 			positive = b.Wall > 0

@@ -63,7 +63,7 @@ func TestKillInFallback(t *testing.T) {
 		}
 		changes := map[string]int{} // by message
 		var models, tries []string
-		var tokens int32
+		var tokens int64
 		for _, m := range f.got {
 			if b := m.GetModelCallFellBack(); b != nil {
 				changes[b.GetMessageId()]++
@@ -73,14 +73,14 @@ func TestKillInFallback(t *testing.T) {
 			}
 			if e := m.GetModelCallEnded(); e != nil {
 				models = append(models, e.GetModel())
-				tries = append(tries, strconv.Itoa(int(e.GetLlmCalls())))
+				tries = append(tries, strconv.Itoa(int(e.GetUsage().GetModelCalls())))
 				tokens += e.GetUsage().GetTotalTokens()
 			}
 		}
 		if got := strings.Join(models, " "); got != "scripted/work scripted/down scripted/work" {
 			t.Errorf("answers of %s", got)
 		}
-		if got := strings.Join(tries, " "); got != "3 1 3" || tokens != end.GetUsageSummary().GetTotalUsage().GetTotalTokens() {
+		if got := strings.Join(tries, " "); got != "3 1 3" || tokens != int64(end.GetUsageSummary().GetTotalUsage().GetTotalTokens()) {
 			t.Errorf("the calls had %s tries and took %d tokens, the turn says %v", got, tokens, end.GetUsageSummary())
 		}
 		if len(changes) != 2 {

@@ -93,7 +93,7 @@ func (l *load) work(url string) {
 			time.Sleep(5 * time.Millisecond)
 			continue
 		}
-		if err != nil || !res.Completed || res.Text != rollingText || res.Usage.GetLlmCalls() != 3 {
+		if err != nil || !res.Completed || res.Text != rollingText || res.Usage.ModelCalls != 3 {
 			l.t.Errorf("a turn has failed: %+v, %v", res, err)
 			return
 		}

@@ -113,8 +113,8 @@ func run(ctx context.Context, addr string, args []string) error {
 			fmt.Printf("\n  [%s %s runs in this process, pid %d]\n  ", call.Name, call.Input, os.Getpid())
 		}
 		if event.End != nil {
-			u := event.End.UsageSummary
-			fmt.Printf("\n\ncompleted: %v, %d model calls, %d tokens\n", event.End.Completed, u.GetLlmCalls(), u.GetTotalUsage().GetTotalTokens())
+			u := event.End.Usage
+			fmt.Printf("\n\ncompleted: %v, %d model calls, %d tokens\n", event.End.Completed, u.ModelCalls, u.TotalTokens)
 		}
 	}
 	return nil

@@ -88,7 +88,7 @@ function about(event: Event): string {
     case "model_call_ended":
       return `${event.model}, ${event.usage?.totalTokens} tokens`;
     case "end":
-      return `${event.completed ? "completed" : `stopped: ${event.reason}`}, ${event.usage?.llmCalls} model calls`;
+      return `${event.completed ? "completed" : `stopped: ${event.reason}`}, ${event.usage?.modelCalls} model calls`;
     default:
       return "";
   }
@@ -109,11 +109,11 @@ function source({ uri, title }: Citation): HTMLLIElement {
 
 /** cost is what a turn has cost, as far as prices are known. */
 function cost(usage: End["usage"]): string {
-  const { estimatedCost = 0, unpricedCalls = 0 } = usage ?? {};
-  if (estimatedCost === 0 && unpricedCalls > 0) {
+  const { costUsd = 0, unpricedCalls = 0 } = usage ?? {};
+  if (costUsd === 0 && unpricedCalls > 0) {
     return "price unknown";
   }
-  return `$${estimatedCost.toFixed(4)}${unpricedCalls > 0 ? ` and ${unpricedCalls} model calls of unknown price` : ""}`;
+  return `$${costUsd.toFixed(4)}${unpricedCalls > 0 ? ` and ${unpricedCalls} model calls of unknown price` : ""}`;
 }
 
 function element(selector: string): Element {

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/apzuk3/agentd/adkbridge"
-	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/client"
 	"github.com/apzuk3/agentd/session"
 )
 
@@ -213,7 +213,7 @@ func (l *logged) event(t *loggedTurn, rec session.Record, author *string) error 
 			t.told = t.told.Add(*ev.Before)
 		}
 		ended := ev.CallEnded("")
-		l.costs[rec.Seq] = costText(ev.MessageID, ev.Path, &agentdv1.UsageSummary{LlmCalls: ended.GetLlmCalls(), TotalUsage: ended.GetUsage()})
+		l.costs[rec.Seq] = costText(ev.MessageID, ev.Path, client.UsageOf(ended.GetUsage()))
 	}
 	var made []string
 	if stored.Content != nil {

@@ -228,7 +228,7 @@ func seenOf(m *agentdv1.RunResponse) seen {
 	case *agentdv1.RunResponse_ModelCallEnded:
 		c := r.ModelCallEnded
 		s.what, s.id = sawCost, c.GetMessageId()
-		s.text = costText(s.id, c.GetAgentPath(), &agentdv1.UsageSummary{LlmCalls: c.GetLlmCalls(), TotalUsage: c.GetUsage()})
+		s.text = costText(s.id, c.GetAgentPath(), client.UsageOf(c.GetUsage()))
 	case *agentdv1.RunResponse_MessageCompleted:
 		s.what, s.id, s.text = sawModel, r.MessageCompleted.GetMessageId(), completedText(r.MessageCompleted.GetTextBytes(), r.MessageCompleted.GetThoughtBytes())
 	case *agentdv1.RunResponse_ModelCallFellBack:
@@ -240,7 +240,7 @@ func seenOf(m *agentdv1.RunResponse) seen {
 	case *agentdv1.RunResponse_Error:
 		s.what, s.text = sawError, fmt.Sprint(r.Error.GetCode(), " ", r.Error.GetMessage())
 	case *agentdv1.RunResponse_End:
-		s.what, s.text = sawEnd, endText(r.End.GetCompleted(), r.End.GetReason(), r.End.GetUsageSummary())
+		s.what, s.text = sawEnd, endText(r.End.GetCompleted(), r.End.GetReason(), usedAtEnd(r.End.GetUsageSummary()))
 	}
 	return s
 }
@@ -265,7 +265,7 @@ func seenOfEvent(e *client.Event) seen {
 	case e.ModelCallEnded != nil:
 		c := e.ModelCallEnded
 		s.what, s.id = sawCost, c.MessageID
-		s.text = costText(s.id, c.AgentPath, &agentdv1.UsageSummary{LlmCalls: int32(c.ModelCalls), TotalUsage: c.Usage})
+		s.text = costText(s.id, c.AgentPath, c.Usage)
 	case e.MessageCompleted != nil:
 		s.what, s.id, s.text = sawModel, e.MessageCompleted.MessageID, completedText(e.MessageCompleted.TextBytes, e.MessageCompleted.ThoughtBytes)
 	case e.ModelCallFellBack != nil:
@@ -277,7 +277,7 @@ func seenOfEvent(e *client.Event) seen {
 	case e.MessageRetracted != nil:
 		s.what, s.id = sawRetract, e.MessageRetracted.MessageID
 	case e.End != nil:
-		s.what, s.text = sawEnd, endText(e.End.Completed, e.End.Reason, e.End.UsageSummary)
+		s.what, s.text = sawEnd, endText(e.End.Completed, e.End.Reason, e.End.Usage)
 	}
 	return s
 }
@@ -296,14 +296,28 @@ func callText(name, input string, path []string) string {
 	return fmt.Sprint(name, " ", input, " ", strings.Join(path, "/"))
 }
 
-func endText(completed bool, reason string, u *agentdv1.UsageSummary) string {
-	return fmt.Sprint(completed, " ", reason, " ", usageText(int64(u.GetLlmCalls()), int64(u.GetTotalUsage().GetPromptTokens()),
-		int64(u.GetTotalUsage().GetCompletionTokens()), int64(u.GetTotalUsage().GetTotalTokens())))
+func endText(completed bool, reason string, u *client.Usage) string {
+	return fmt.Sprint(completed, " ", reason, " ", usedText(u))
 }
 
-func costText(messageID string, path []string, u *agentdv1.UsageSummary) string {
-	return fmt.Sprint(messageID, " ", strings.Join(path, "/"), " ", usageText(int64(u.GetLlmCalls()), int64(u.GetTotalUsage().GetPromptTokens()),
-		int64(u.GetTotalUsage().GetCompletionTokens()), int64(u.GetTotalUsage().GetTotalTokens())))
+// usedAtEnd is as much of the usage of an end as is compared.
+func usedAtEnd(s *agentdv1.UsageSummary) *client.Usage {
+	u := s.GetTotalUsage()
+	return &client.Usage{
+		ModelCalls: int64(s.GetLlmCalls()), PromptTokens: int64(u.GetPromptTokens()),
+		CompletionTokens: int64(u.GetCompletionTokens()), TotalTokens: int64(u.GetTotalTokens()),
+	}
+}
+
+func usedText(u *client.Usage) string {
+	if u == nil {
+		u = &client.Usage{}
+	}
+	return usageText(u.ModelCalls, u.PromptTokens, u.CompletionTokens, u.TotalTokens)
+}
+
+func costText(messageID string, path []string, u *client.Usage) string {
+	return fmt.Sprint(messageID, " ", strings.Join(path, "/"), " ", usedText(u))
 }
 
 func completedText(text, thoughts int64) string {

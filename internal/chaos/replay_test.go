@@ -72,8 +72,8 @@ func (e *evidence) replayed(t *testing.T) {
 		answers := 0
 		for _, one := range calls {
 			c := one.Details
-			sum.Calls += int64(c.GetCall().GetLlmCalls())
-			sum.Total += int64(c.GetCall().GetUsage().GetTotalTokens())
+			sum.Calls += c.GetCall().GetUsage().GetModelCalls()
+			sum.Total += c.GetCall().GetUsage().GetTotalTokens()
 			a := l.answers[c.GetCall().GetMessageId()]
 			if a == nil {
 				continue // a summary, or what a failed call took

@@ -41,11 +41,11 @@ func (*Printer) modelCall(c *agentdv1.ModelCallDetails) []fact {
 		{"model", end.GetModel()},
 		{"message", end.GetMessageId()},
 		{"took", ""},
-		{"tokens", fmt.Sprintf("%s in, %s out", number(int64(end.GetUsage().GetPromptTokens())), number(int64(end.GetUsage().GetCompletionTokens())))},
+		{"tokens", fmt.Sprintf("%s in, %s out", number(end.GetUsage().GetPromptTokens()), number(end.GetUsage().GetCompletionTokens()))},
 		{"cost", "price unknown"},
 	}
-	if end.CostUsd != nil {
-		facts[5].value = dollars(end.GetCostUsd())
+	if u := end.GetUsage(); u.GetUnpricedCalls() > 0 || u != nil && u.CostUsd != nil {
+		facts[5].value = cost(u)
 	}
 	if said := outcome(end); said != "" {
 		facts[2] = fact{"outcome", said}

@@ -77,7 +77,7 @@ func eventParts(event *agentdv1.RunResponse) (kind string, who []string, what st
 		if !r.End.GetCompleted() {
 			how = "not completed " + r.End.GetReason()
 		}
-		return kind, nil, how + "; " + usage(r.End.GetUsageSummary())
+		return kind, nil, how + "; " + usage(ended(r.End))
 	case *agentdv1.RunResponse_StateUpdate_:
 		return kind, nil, jsonOr(r.StateUpdate.GetStateDelta())
 	}

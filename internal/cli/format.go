@@ -183,16 +183,16 @@ func unserved(u *agentdv1.ToolCallUnserved) string {
 }
 
 // calls is a number of model calls.
-func calls(n int32) string {
+func calls(n int64) string {
 	if n == 1 {
 		return "1 model call"
 	}
-	return number(int64(n)) + " model calls"
+	return number(n) + " model calls"
 }
 
 // cost is what was spent as far as it is known, and says so where some of it is not.
-func cost(u *agentdv1.UsageSummary) string {
-	known, unpriced := u.GetEstimatedCost(), u.GetUnpricedCalls()
+func cost(u *agentdv1.Usage) string {
+	known, unpriced := u.GetCostUsd(), u.GetUnpricedCalls()
 	switch {
 	case unpriced == 0:
 		return dollars(known)
@@ -206,16 +206,25 @@ func cost(u *agentdv1.UsageSummary) string {
 	if unpriced == 1 {
 		calls = " call"
 	}
-	return least + " (" + number(int64(unpriced)) + calls + " unpriced)"
+	return least + " (" + number(unpriced) + calls + " unpriced)"
 }
 
 // usage says what was used, in a few words.
-func usage(u *agentdv1.UsageSummary) string {
-	out := []string{calls(u.GetLlmCalls()), number(int64(u.GetTotalUsage().GetTotalTokens())) + " tokens"}
-	if u.GetEstimatedCost() > 0 || u.GetUnpricedCalls() > 0 {
+func usage(u *agentdv1.Usage) string {
+	out := []string{calls(u.GetModelCalls()), number(u.GetTotalTokens()) + " tokens"}
+	if u.GetCostUsd() > 0 || u.GetUnpricedCalls() > 0 {
 		out = append(out, cost(u))
 	}
 	return strings.Join(out, ", ")
+}
+
+// ended is what a turn has used, as far as its end can say.
+func ended(end *agentdv1.RunResponse_EndResponse) *agentdv1.Usage {
+	sum := end.GetUsageSummary()
+	return &agentdv1.Usage{
+		TotalTokens: int64(sum.GetTotalUsage().GetTotalTokens()), ModelCalls: int64(sum.GetLlmCalls()),
+		CostUsd: new(sum.GetEstimatedCost()), UnpricedCalls: int64(sum.GetUnpricedCalls()),
+	}
 }
 
 // Summary is the last line of a turn.
@@ -227,5 +236,5 @@ func (e *Ending) Summary() string {
 	case !e.End.GetCompleted():
 		how = "stopped: " + cmp.Or(line(e.End.GetReason(), 500), "cancelled")
 	}
-	return fmt.Sprintf("%s; %s, %s, session %s", how, usage(e.End.GetUsageSummary()), duration(e.Took), Clean(e.Session))
+	return fmt.Sprintf("%s; %s, %s, session %s", how, usage(ended(e.End)), duration(e.Took), Clean(e.Session))
 }

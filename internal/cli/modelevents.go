@@ -75,11 +75,7 @@ func compacted(c *agentdv1.HistoryCompacted) string {
 
 // callEnded says what a model call took.
 func callEnded(c *agentdv1.ModelCallEnded) string {
-	sum := &agentdv1.UsageSummary{TotalUsage: c.GetUsage(), LlmCalls: c.GetLlmCalls(), EstimatedCost: c.GetCostUsd()}
-	if c.CostUsd == nil {
-		sum.UnpricedCalls = c.GetLlmCalls()
-	}
-	out := []string{cmp.Or(c.GetModel(), c.GetServedModel(), "a model"), usage(sum)}
+	out := []string{cmp.Or(c.GetModel(), c.GetServedModel(), "a model"), usage(c.GetUsage())}
 	if c.GetDuration() != nil {
 		out = append(out, duration(c.GetDuration().AsDuration()))
 	}

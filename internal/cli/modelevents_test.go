@@ -122,7 +122,7 @@ func TestTextOfModelEvents(t *testing.T) {
 
 func TestModelEventLines(t *testing.T) {
 	call := &agentdv1.ModelCallEnded{
-		AgentPath: []string{"root", "a"}, Model: "gpt-x", Usage: &agentdv1.TokenUsage{TotalTokens: 1234}, LlmCalls: 2, CostUsd: new(0.0123),
+		AgentPath: []string{"root", "a"}, Model: "gpt-x", Usage: &agentdv1.Usage{TotalTokens: 1234, ModelCalls: 2, CostUsd: new(0.0123)},
 		Duration: durationpb.New(1500 * time.Millisecond), TimeToFirstText: durationpb.New(200 * time.Millisecond), StopReason: agentdv1.StopReason_STOP_REASON_MAX_TOKENS,
 	}
 	result := &agentdv1.ToolCallAnswered{ToolName: "look", Result: &agentdv1.ToolCallAnswered_Output{Output: "fine"}, Parts: []*agentdv1.Part{
@@ -133,11 +133,11 @@ func TestModelEventLines(t *testing.T) {
 		want  string
 	}{
 		"call":        {callOver(call), "model_call_ended       root/a gpt-x, 2 model calls, 1,234 tokens, $0.0123, 1.5s, first text after 200ms, max tokens"},
-		"no price":    {callOver(&agentdv1.ModelCallEnded{ServedModel: "x", LlmCalls: 1, StopReason: agentdv1.StopReason_STOP_REASON_STOP}), "model_call_ended       x, 1 model call, 0 tokens, price unknown"},
+		"no price":    {callOver(&agentdv1.ModelCallEnded{ServedModel: "x", Usage: &agentdv1.Usage{ModelCalls: 1, UnpricedCalls: 1}, StopReason: agentdv1.StopReason_STOP_REASON_STOP}), "model_call_ended       x, 1 model call, 0 tokens, price unknown"},
 		"fallback":    {fallback("root"), "model_call_fell_back   root gpt-x failed (MODEL_UNAVAILABLE), going on with claude-x: busy"},
 		"of summary":  {fallbackOfSummary("root"), "model_call_fell_back   root gpt-x failed (MODEL_UNAVAILABLE), the summary is asked of claude-x: busy"},
-		"summary":     {callOver(&agentdv1.ModelCallEnded{Model: "x", LlmCalls: 1, CostUsd: new(0.0), Outcome: agentdv1.ModelCallEnded_OUTCOME_SUMMARIZED}), "model_call_ended       x, 1 model call, 0 tokens, wrote a summary"},
-		"failed":      {callOver(&agentdv1.ModelCallEnded{Model: "x", LlmCalls: 1, CostUsd: new(0.0), Outcome: agentdv1.ModelCallEnded_OUTCOME_FAILED}), "model_call_ended       x, 1 model call, 0 tokens, failed"},
+		"summary":     {callOver(&agentdv1.ModelCallEnded{Model: "x", Usage: &agentdv1.Usage{ModelCalls: 1, CostUsd: new(0.0)}, Outcome: agentdv1.ModelCallEnded_OUTCOME_SUMMARIZED}), "model_call_ended       x, 1 model call, 0 tokens, wrote a summary"},
+		"failed":      {callOver(&agentdv1.ModelCallEnded{Model: "x", Usage: &agentdv1.Usage{ModelCalls: 1, CostUsd: new(0.0)}, Outcome: agentdv1.ModelCallEnded_OUTCOME_FAILED}), "model_call_ended       x, 1 model call, 0 tokens, failed"},
 		"provider":    {cites([]string{"a"}, []*agentdv1.ProviderToolUse{{ToolName: "web_search"}}, citation("https://b.example", "B")), "provider_tools_used    a → web_search (by the provider) [1] B https://b.example"},
 		"payload":     {raw("body", true), "raw_payload_received   root try 2: openai answered 200, 4 bytes of text/event-stream, cut"},
 		"compaction":  {compaction(agentdv1.HistoryCompacted_REASON_SHARE, 0, 0), "history_compacted      root/a a summary stands for the beginning of the conversation: They met."},

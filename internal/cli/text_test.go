@@ -238,12 +238,12 @@ func TestEventLines(t *testing.T) {
 func TestViews(t *testing.T) {
 	now := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 	before := func(d time.Duration) *timestamppb.Timestamp { return timestamppb.New(now.Add(-d)) }
-	used := &agentdv1.UsageSummary{LlmCalls: 1, EstimatedCost: 1.5, TotalUsage: &agentdv1.TokenUsage{TotalTokens: 1234567}}
+	used := &agentdv1.Usage{ModelCalls: 1, CostUsd: new(1.5), TotalTokens: 1234567}
 	sessions := []*agentdv1.Session{
 		{Id: "s1", State: agentdv1.SessionState_SESSION_STATE_ACTIVE, LastTurnId: "t1", LastTurnStatus: agentdv1.TurnStatus_TURN_STATUS_WAITING_FOR_INPUT, CreateTime: before(time.Hour), UpdateTime: before(90 * time.Second),
 			Usage: used, ClientRef: "my\x1b[31m ref", Labels: map[string]string{"team": "a", "env": "prod"}, Version: 3, LastSeq: 42, ForkedFrom: "s0", ForkedThroughSeq: 7, CreatedBy: "local"},
 		{Id: "session-2", State: agentdv1.SessionState_SESSION_STATE_ARCHIVED, UpdateTime: before(50 * time.Hour), Purged: true},
-		{Id: "s3", State: agentdv1.SessionState_SESSION_STATE_ACTIVE, UpdateTime: before(time.Minute), Usage: &agentdv1.UsageSummary{LlmCalls: 2, UnpricedCalls: 2}},
+		{Id: "s3", State: agentdv1.SessionState_SESSION_STATE_ACTIVE, UpdateTime: before(time.Minute), Usage: &agentdv1.Usage{ModelCalls: 2, UnpricedCalls: 2}},
 	}
 	turn := &agentdv1.Turn{
 		Id: "t1", SessionId: "s1", Status: agentdv1.TurnStatus_TURN_STATUS_FAILED, StatusMessage: "too slow", ErrorCode: agentdv1.ErrorCode_ERROR_CODE_TIMEOUT,
@@ -258,7 +258,7 @@ func TestViews(t *testing.T) {
 	}
 	partly := &agentdv1.Turn{
 		Id: "t2", SessionId: "s1", Status: agentdv1.TurnStatus_TURN_STATUS_SUCCEEDED, CreateTime: before(time.Hour), UserPrompt: "Go",
-		Usage: &agentdv1.UsageSummary{LlmCalls: 3, EstimatedCost: 0.0123, UnpricedCalls: 2},
+		Usage: &agentdv1.Usage{ModelCalls: 3, CostUsd: new(0.0123), UnpricedCalls: 2},
 	}
 	models := []*agentdv1.Model{
 		{Name: "gpt-x", Provider: "openai", Price: &agentdv1.ModelPrice{Tiers: []*agentdv1.PriceTier{{Input: 1.25, Cached: 0.125, Output: 10}}, Date: "2026-01-02"}},
@@ -282,7 +282,7 @@ func TestViews(t *testing.T) {
 		{
 			Call: &agentdv1.ModelCallEnded{
 				AgentPath: []string{"root", "a"}, MessageId: "m1", Model: "gpt-x", Duration: durationpb.New(1500 * time.Millisecond),
-				Usage: &agentdv1.TokenUsage{PromptTokens: 12, CompletionTokens: 3}, CostUsd: new(0.0123),
+				Usage: &agentdv1.Usage{PromptTokens: 12, CompletionTokens: 3, CostUsd: new(0.0123)},
 			},
 			Instruction: "Be\nbrief.", ToolNames: []string{"look", "google_search"}, Contents: 1204, Summary: "It rained.",
 			Generation: &agentdv1.GenerationSettings{Seed: new(int32(7))},

@@ -101,7 +101,7 @@ func (p *Printer) Sessions(sessions []*agentdv1.Session) error {
 	return list(p, sessions, []string{"SESSION", "STATE", "LAST TURN", "UPDATED", "TOKENS", "COST", "REF", "LABELS"}, func(s *agentdv1.Session) []string {
 		return []string{
 			s.GetId(), sessionState(s), status(s.GetLastTurnStatus()), ago(p.Now, s.GetUpdateTime()),
-			number(int64(s.GetUsage().GetTotalUsage().GetTotalTokens())), cost(s.GetUsage()), s.GetClientRef(), labels(s.GetLabels()),
+			number(s.GetUsage().GetTotalTokens()), cost(s.GetUsage()), s.GetClientRef(), labels(s.GetLabels()),
 		}
 	})
 }
@@ -153,7 +153,7 @@ func (p *Printer) Turns(turns []*agentdv1.Turn) error {
 		}
 		return []string{
 			t.GetId(), t.GetSessionId(), status(t.GetStatus()), ago(p.Now, t.GetCreateTime()), took,
-			number(int64(t.GetUsage().GetTotalUsage().GetTotalTokens())), cost(t.GetUsage()), line(t.GetUserPrompt(), 40),
+			number(t.GetUsage().GetTotalTokens()), cost(t.GetUsage()), line(t.GetUserPrompt(), 40),
 		}
 	})
 }

@@ -56,7 +56,7 @@ func TestPromptCache(t *testing.T) {
 	}
 	const on, off = agentdv1.PromptCache_MODE_ON, agentdv1.PromptCache_MODE_OFF
 	turn := run(&agentdv1.PromptCache{Mode: on, Ttl: durationpb.New(10 * time.Minute)}, agentdv1.TurnStatus_TURN_STATUS_SUCCEEDED)
-	if u := turn.GetUsage().GetTotalUsage(); u.GetCachedTokens() != 2000 || u.GetCacheWriteTokens() != 30 {
+	if u := turn.GetUsage(); u.GetCachedTokens() != 2000 || u.GetCacheWriteTokens() != 30 {
 		t.Errorf("usage %v", u)
 	}
 	run(&agentdv1.PromptCache{Mode: off}, agentdv1.TurnStatus_TURN_STATUS_SUCCEEDED)

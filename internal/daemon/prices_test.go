@@ -77,14 +77,14 @@ providers:
 			client := wires(t, start(t, cfg))["gRPC"]
 			turn := call(t, client.CreateTurn, &agentdv1.CreateTurnRequest{Execute: &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "hi", Agent: llm("root", c.model)}}).GetTurn()
 			sum := until(t, client, turn, agentdv1.TurnStatus_TURN_STATUS_SUCCEEDED).GetUsage()
-			if u := sum.GetTotalUsage(); u.GetPromptTokens() != 3100 || u.GetCachedTokens() != 2000 || u.GetCacheWriteTokens() != 1000 || u.GetCompletionTokens() != 10 {
+			if u := sum; u.GetPromptTokens() != 3100 || u.GetCachedTokens() != 2000 || u.GetCacheWriteTokens() != 1000 || u.GetCompletionTokens() != 10 {
 				t.Errorf("usage %v", u)
 			}
 			if c.cost < 0 {
-				if sum.GetUnpricedCalls() != 1 || sum.GetEstimatedCost() != 0 {
+				if sum.GetUnpricedCalls() != 1 || sum.CostUsd != nil {
 					t.Errorf("%v, want one call without a price", sum)
 				}
-			} else if math.Abs(sum.GetEstimatedCost()-c.cost) > 1e-9 || sum.GetUnpricedCalls() != 0 {
+			} else if math.Abs(sum.GetCostUsd()-c.cost) > 1e-9 || sum.GetUnpricedCalls() != 0 {
 				t.Errorf("%v, want a cost of %v", sum, c.cost)
 			}
 			var listed *agentdv1.Model

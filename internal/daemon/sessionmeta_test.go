@@ -51,14 +51,14 @@ func TestSessionLife(t *testing.T) {
 			}})
 			turn = until(t, c, turn, agentdv1.TurnStatus_TURN_STATUS_SUCCEEDED)
 			now := call(t, c.GetSession, &agentdv1.GetSessionRequest{SessionId: s.GetId()}).GetSession()
-			if now.GetUsage().GetLlmCalls() != 2 || now.GetLastTurnStatus() != turn.GetStatus() || now.GetLastSeq() == 0 {
+			if now.GetUsage().GetModelCalls() != 2 || now.GetLastTurnStatus() != turn.GetStatus() || now.GetLastSeq() == 0 {
 				t.Errorf("after the turn: %v", now)
 			}
 			// A fork from before the tool's answer, and the turn after it.
 			events := call(t, c.ListTurnEvents, &agentdv1.ListTurnEventsRequest{SessionId: s.GetId()}).GetEvents()
 			at := events[slices.IndexFunc(events, func(e *agentdv1.RunResponse) bool { return e.GetToolCallAnnounced() != nil })].GetSeq()
 			fork := call(t, c.ForkSession, &agentdv1.ForkSessionRequest{SessionId: s.GetId(), ThroughSeq: &at, ClientRef: "fork"}).GetSession()
-			if fork.GetForkedFrom() != s.GetId() || fork.GetForkedThroughSeq() != at || fork.GetUsage().GetLlmCalls() != 0 ||
+			if fork.GetForkedFrom() != s.GetId() || fork.GetForkedThroughSeq() != at || fork.GetUsage().GetModelCalls() != 0 ||
 				fork.GetLastTurnStatus() != agentdv1.TurnStatus_TURN_STATUS_CANCELED || len(fork.GetLabels()) != 0 {
 				t.Errorf("fork: %v", fork)
 			}

@@ -137,7 +137,7 @@ func TestTurnInTheBackground(t *testing.T) {
 				t.Errorf("then: %v", rest)
 			}
 			turn = until(t, c, turn, agentdv1.TurnStatus_TURN_STATUS_SUCCEEDED)
-			if turn.GetOutputText() != joined(rest) || turn.GetUsage().GetLlmCalls() != 2 || turn.GetEndTime() == nil || turn.GetDuration().AsDuration() <= 0 {
+			if turn.GetOutputText() != joined(rest) || turn.GetUsage().GetModelCalls() != 2 || turn.GetEndTime() == nil || turn.GetDuration().AsDuration() <= 0 {
 				t.Errorf("the turn is %v", turn)
 			}
 			// What was listed in pieces is what is watched at once.

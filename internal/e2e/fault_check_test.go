@@ -249,17 +249,16 @@ func saga(t testing.TB, events []*client.Event) []string {
 		case ev.ToolCallAnnounced != nil:
 			p.text = fmt.Sprintf("call %s %s %s %v", ev.ToolCallAnnounced.ID, ev.ToolCallAnnounced.Name, ev.ToolCallAnnounced.Input, ev.ToolCallAnnounced.AgentPath)
 		case ev.End != nil:
-			p.text = fmt.Sprint("end ", ev.End.Completed, ev.End.Reason, ev.End.UsageSummary.GetTotalUsage())
+			p.text = fmt.Sprint("end ", ev.End.Completed, ev.End.Reason, ev.End.Usage.PromptTokens, " ", ev.End.Usage.CompletionTokens)
 		case ev.MessageCompleted != nil:
 			p.text = fmt.Sprintf("completed %+v", *ev.MessageCompleted)
 		case ev.Transferred != nil:
 			p.text = fmt.Sprintf("transferred %+v", *ev.Transferred)
 		case ev.ModelCallEnded != nil:
-			p.text = fmt.Sprintf("%+v", struct {
-				client.ModelCallEnded
-				Usage string
-				Cost  float64
-			}{*ev.ModelCallEnded, ev.ModelCallEnded.Usage.String(), *cmp.Or(ev.ModelCallEnded.Cost, new(-1.0))})
+			call, used := *ev.ModelCallEnded, *ev.ModelCallEnded.Usage
+			cost := *cmp.Or(used.CostUSD, new(-1.0))
+			call.Usage, used.CostUSD = nil, nil
+			p.text = fmt.Sprintf("%+v %+v %v", call, used, cost)
 		case ev.ToolCallAnswered != nil:
 			continue
 		default:

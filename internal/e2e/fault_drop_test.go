@@ -158,7 +158,7 @@ func TestFaultCutAtEveryByte(t *testing.T) {
 					unknown.Add(1)
 					return
 				}
-				if err != nil || res.Text != "Let me look. I see." || !res.Completed || res.Usage.GetLlmCalls() != 2 {
+				if err != nil || res.Text != "Let me look. I see." || !res.Completed || res.Usage.ModelCalls != 2 {
 					b.t.Errorf("cut behind byte %d of %d: %+v, %v", i*step, n, res, err)
 				}
 				b.check(res.SessionID)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/apzuk3/agentd/agentdtest"
 	"github.com/apzuk3/agentd/client"
-	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
 // misbehaving are models that do what models should not.
@@ -52,7 +51,7 @@ func TestModelMisbehaves(t *testing.T) {
 		fails  client.Code
 		says   string // of the error
 		called int32
-		tried  int32 // model calls
+		tried  int64 // model calls
 	}{
 		"unknown": {[]string{`nope: there is no tool "nope"; available: "look"`, "look: seen"}, 0, "", 1, 2},
 		"cut":     {[]string{"the arguments are no JSON object", "not JSON"}, 0, "", 0, 2},
@@ -72,7 +71,7 @@ func TestModelMisbehaves(t *testing.T) {
 			}
 			var text strings.Builder
 			var failed *client.Error
-			var usage *agentdv1.UsageSummary
+			usage := &client.Usage{}
 			ids := map[string]bool{}
 			session := ""
 			for event, err := range clnt.Run(t.Context(), scriptedAgent("root", name, "look"), "go") {
@@ -81,7 +80,9 @@ func TestModelMisbehaves(t *testing.T) {
 					if !errors.As(err, &failed) {
 						t.Fatal(err)
 					}
-					usage = failed.Usage
+					if failed.Usage != nil {
+						usage = failed.Usage
+					}
 				case event.Started != nil:
 					session = event.Started.SessionID
 				case event.ToolCall != nil:
@@ -89,11 +90,11 @@ func TestModelMisbehaves(t *testing.T) {
 				case event.OutputChunk != nil:
 					text.WriteString(event.OutputChunk.Content)
 				case event.End != nil:
-					usage = event.End.UsageSummary
+					usage = event.End.Usage
 				}
 			}
-			if called.Load() != c.called || len(ids) != int(c.called) || usage.GetLlmCalls() != c.tried {
-				t.Errorf("%d calls under %d ids, %d model calls; want %d and %d", called.Load(), len(ids), usage.GetLlmCalls(), c.called, c.tried)
+			if called.Load() != c.called || len(ids) != int(c.called) || usage.ModelCalls != c.tried {
+				t.Errorf("%d calls under %d ids, %d model calls; want %d and %d", called.Load(), len(ids), usage.ModelCalls, c.called, c.tried)
 			}
 			for _, want := range c.text {
 				if !strings.Contains(text.String(), want) {

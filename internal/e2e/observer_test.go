@@ -201,7 +201,7 @@ func (o *observer) fallback(f *agentdv1.ModelCallFellBack) {
 // modelCall checks that a call says whose it was, and that its answer is told once.
 func (o *observer) modelCall(c *agentdv1.ModelCallEnded) {
 	o.inSession(c.GetSessionId())
-	if len(c.GetAgentPath()) == 0 || c.GetModel() == "" || c.GetProvider() == "" || c.GetUsage() == nil || c.GetLlmCalls() < 1 ||
+	if len(c.GetAgentPath()) == 0 || c.GetModel() == "" || c.GetProvider() == "" || c.GetUsage() == nil || c.GetUsage().GetModelCalls() < 1 ||
 		c.GetMessageId() != "" && c.GetStopReason() == 0 {
 		o.faultf("a model call that does not say what it was: %v", c)
 	}
@@ -223,20 +223,18 @@ func (o *observer) usage(sum *agentdv1.UsageSummary) {
 		o.faultf("EndResponse has no usage")
 		return
 	}
-	var got agentdv1.UsageSummary
-	got.TotalUsage = &agentdv1.TokenUsage{}
+	got := agentdv1.UsageSummary{TotalUsage: &agentdv1.TokenUsage{}}
 	for _, c := range o.modelCalls {
-		got.LlmCalls += c.GetLlmCalls()
-		got.TotalUsage.PromptTokens += c.GetUsage().GetPromptTokens()
-		got.TotalUsage.CompletionTokens += c.GetUsage().GetCompletionTokens()
-		got.TotalUsage.CachedTokens += c.GetUsage().GetCachedTokens()
-		got.TotalUsage.ThoughtsTokens += c.GetUsage().GetThoughtsTokens()
-		got.TotalUsage.TotalTokens += c.GetUsage().GetTotalTokens()
-		got.TotalUsage.CacheWriteTokens += c.GetUsage().GetCacheWriteTokens()
-		got.EstimatedCost += c.GetCostUsd()
-		if c.CostUsd == nil {
-			got.UnpricedCalls += c.GetLlmCalls()
-		}
+		u := c.GetUsage()
+		got.LlmCalls += int32(u.GetModelCalls())
+		got.TotalUsage.PromptTokens += int32(u.GetPromptTokens())
+		got.TotalUsage.CompletionTokens += int32(u.GetCompletionTokens())
+		got.TotalUsage.CachedTokens += int32(u.GetCachedTokens())
+		got.TotalUsage.ThoughtsTokens += int32(u.GetThoughtsTokens())
+		got.TotalUsage.TotalTokens += int32(u.GetTotalTokens())
+		got.TotalUsage.CacheWriteTokens += int32(u.GetCacheWriteTokens())
+		got.EstimatedCost += u.GetCostUsd()
+		got.UnpricedCalls += int32(u.GetUnpricedCalls())
 	}
 	if math.Abs(got.GetEstimatedCost()-sum.GetEstimatedCost()) < 1e-9 {
 		got.EstimatedCost = sum.GetEstimatedCost()

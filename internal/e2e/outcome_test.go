@@ -67,7 +67,7 @@ func TestCallOutcomes(t *testing.T) {
 		var told, listed, fell []string
 		for _, c := range got.modelCalls {
 			told = append(told, strings.TrimPrefix(c.GetOutcome().String(), "OUTCOME_"))
-			if c.GetLlmCalls() != 2 || c.GetModel() != "scripted/present" {
+			if c.GetUsage().GetModelCalls() != 2 || c.GetModel() != "scripted/present" {
 				t.Errorf("%s: a call is told as %v", tc.prompt, c)
 			}
 		}
@@ -124,7 +124,7 @@ func TestAbortedCallOutcome(t *testing.T) {
 				listed = append(listed, c.GetCall())
 			}
 			for _, c := range listed {
-				if c.GetOutcome() != agentdv1.ModelCallEnded_OUTCOME_FAILED || c.GetUsage().GetTotalTokens() != want || c.GetModel() != invented(wire) {
+				if c.GetOutcome() != agentdv1.ModelCallEnded_OUTCOME_FAILED || c.GetUsage().GetTotalTokens() != int64(want) || c.GetModel() != invented(wire) {
 					t.Errorf("a call is told as %v", c)
 				}
 			}

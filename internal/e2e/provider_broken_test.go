@@ -203,15 +203,15 @@ type cutOutcome struct {
 	calls    int
 	retries  int
 	err      *client.Error
-	usage    *agentdv1.UsageSummary
+	usage    client.Usage
 	requests int
 }
 
 // whole tells whether the turn came to its end, with its tool called once, and
 // counted what its calls took and at most that again for each try that failed.
 func (o *cutOutcome) whole() bool {
-	tokens := int64(o.usage.GetTotalUsage().GetTotalTokens()) - look.Usage.Total - hello.Usage.Total
-	failed := int64(o.usage.GetLlmCalls()) - 2
+	tokens := o.usage.TotalTokens - look.Usage.Total - hello.Usage.Total
+	failed := o.usage.ModelCalls - 2
 	return o.err == nil && o.calls == 1 && strings.HasSuffix(o.text.String(), "Hello.") &&
 		failed >= 0 && failed <= int64(o.requests)-2 && tokens >= 0 && tokens <= failed*look.Usage.Total
 }
@@ -278,7 +278,7 @@ func (c *cutTurns) run(fault *providertest.Fault, out *cutOutcome) {
 		case event.OutputChunk != nil:
 			out.text.WriteString(event.OutputChunk.Content)
 		case event.End != nil:
-			out.usage = event.End.UsageSummary
+			out.usage = *event.End.Usage
 		}
 	}
 	out.requests = len(c.calls())

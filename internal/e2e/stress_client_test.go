@@ -155,7 +155,7 @@ func (r *clientTurn) judgeRun(end *client.End, failure error) {
 		r.faultf("%v", err)
 	}
 	if end != nil {
-		r.end = &agentdv1.RunResponse_EndResponse{Completed: end.Completed, UsageSummary: end.UsageSummary}
+		r.end = &agentdv1.RunResponse_EndResponse{Completed: end.Completed, UsageSummary: summaryOf(end.Usage)}
 	}
 	switch {
 	case errors.Is(failure, client.ErrSessionBusy):
@@ -207,5 +207,12 @@ func (r *clientTurn) work(ctx *client.ToolContext, in workInput) (any, error) {
 		return nil, errors.New(what.err)
 	default:
 		panic("at " + id)
+	}
+}
+
+// summaryOf is as much of the usage of an end as is compared.
+func summaryOf(u *client.Usage) *agentdv1.UsageSummary {
+	return &agentdv1.UsageSummary{
+		LlmCalls: int32(u.ModelCalls), TotalUsage: &agentdv1.TokenUsage{TotalTokens: int32(u.TotalTokens)},
 	}
 }

@@ -109,7 +109,7 @@ func newTalk(t *testing.T, d *agentdtest.Daemon, srv *providertest.Server, wire 
 type outcome struct {
 	text, thoughts strings.Builder
 	calls          []providertest.ToolCall
-	usage          *agentdv1.UsageSummary
+	usage          client.Usage
 	completed      bool
 	err            *client.Error // nil if the turn did not fail
 }
@@ -128,7 +128,9 @@ func (k *talk) run(prompt string, steps []providertest.Step) *outcome {
 			if out.err, ok = errors.AsType[*client.Error](err); !ok {
 				k.t.Fatalf("error %v of type %T", err, err)
 			}
-			out.usage = out.err.Usage
+			if u := out.err.Usage; u != nil {
+				out.usage = *u
+			}
 		case event.Started != nil:
 			k.opts = []client.RunOption{client.WithSessionID(event.Started.SessionID)}
 		case event.OutputChunk != nil && event.OutputChunk.IsThought:
@@ -140,7 +142,7 @@ func (k *talk) run(prompt string, steps []providertest.Step) *outcome {
 		case event.Error != nil:
 			k.t.Errorf("refused: %v", event.Error)
 		case event.End != nil:
-			out.usage, out.completed = event.End.UsageSummary, event.End.Completed
+			out.usage, out.completed = *event.End.Usage, event.End.Completed
 		}
 	}
 	for _, fault := range k.script.over() {
@@ -173,16 +175,16 @@ func (k *talk) expect(out *outcome, prompt string, steps []providertest.Step, fi
 	if !slices.EqualFunc(out.calls, calls, sameCall) {
 		k.t.Errorf("tool calls %v, want %v", out.calls, calls)
 	}
-	total := out.usage.GetTotalUsage()
+	total := out.usage
 	got := providertest.Usage{
-		Prompt: int64(total.GetPromptTokens()), Completion: int64(total.GetCompletionTokens()), Cached: int64(total.GetCachedTokens()),
-		CacheWrite: int64(total.GetCacheWriteTokens()), Thoughts: int64(total.GetThoughtsTokens()), Total: int64(total.GetTotalTokens()),
+		Prompt: total.PromptTokens, Completion: total.CompletionTokens, Cached: total.CachedTokens,
+		CacheWrite: total.CacheWriteTokens, Thoughts: total.ThoughtsTokens, Total: total.TotalTokens,
 	}
 	want, counted := turn.Usage().Add(k.failed), len(steps)
 	if k.failed != (providertest.Usage{}) {
 		counted++
 	}
-	if n := int(out.usage.GetLlmCalls()); n == counted+1 && k.unfinished != (providertest.Usage{}) {
+	if n := int(out.usage.ModelCalls); n == counted+1 && k.unfinished != (providertest.Usage{}) {
 		if !between(want, got, want.Add(k.unfinished)) {
 			k.t.Errorf("usage %+v, want %+v and a part of %+v", got, want, k.unfinished)
 		}

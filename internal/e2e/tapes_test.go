@@ -87,7 +87,10 @@ func unnamed(msgs []*agentdv1.RunResponse) []*agentdv1.RunResponse {
 		m = proto.CloneOf(m)
 		switch r := m.GetResponse().(type) {
 		case *agentdv1.RunResponse_ModelCallEnded:
-			r.ModelCallEnded.Model, r.ModelCallEnded.Provider, r.ModelCallEnded.CostUsd = "", "", nil
+			r.ModelCallEnded.Model, r.ModelCallEnded.Provider = "", ""
+			if u := r.ModelCallEnded.GetUsage(); u != nil {
+				u.CostUsd, u.UnpricedCalls = nil, 0
+			}
 		case *agentdv1.RunResponse_ModelCallRetried:
 			r.ModelCallRetried.Message = plain(r.ModelCallRetried.GetMessage())
 		case *agentdv1.RunResponse_Error:

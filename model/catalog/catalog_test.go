@@ -266,7 +266,7 @@ func TestCost(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		tokens catalog.Tokens
-		want   float64 // millionths of a dollar
+		want   int64 // millionths of a dollar
 	}{
 		"nothing":        {catalog.Tokens{}, 0},
 		"each":           {catalog.Tokens{Input: 100, Cached: 100, CacheWrite: 100, CacheWriteHour: 100, Output: 100, Thinking: 100}, 100 + 10 + 125 + 200 + 400 + 500},
@@ -275,8 +275,28 @@ func TestCost(t *testing.T) {
 		"below zero":     {catalog.Tokens{Input: -5, Cached: -5, CacheWrite: -5, CacheWriteHour: -5, Output: -5, Thinking: -5}, 0},
 		"not compounded": {catalog.Tokens{Input: 10, Cached: -5}, 10},
 	} {
-		if got := p.Cost(c.tokens) * 1e6; math.Abs(got-c.want) > 1e-6 {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
+		if got := p.Cost(c.tokens); got != c.want*1000 {
+			t.Errorf("%s: %v, want %v", name, got, c.want*1000)
+		}
+	}
+}
+
+// What no int64 holds is the greatest one; a fraction of a billionth is rounded.
+func TestCostIsExact(t *testing.T) {
+	dear := &catalog.Price{Rates: catalog.Rates{
+		Input: 1e6, Cached: 1e6, CacheWrite: 1e6, CacheWriteHour: 1e6, Output: 1e6, Thinking: 1e6,
+	}}
+	const most = math.MaxInt64
+	if got := dear.Cost(catalog.Tokens{Input: most, Cached: most, Output: most, Thinking: most}); got != most {
+		t.Errorf("all that can be costs %d", got)
+	}
+	if got := dear.Cost(catalog.Tokens{Input: 9_223_372_035, Thinking: 1}); got != 9_223_372_036_000_000_000 {
+		t.Errorf("nearly that costs %d", got)
+	}
+	for rate, want := range map[float64]int64{0.1: 100, 0.07: 70, 1e-3: 1, 0.0004: 0, 0.0005: 1, 0.123456789: 123} {
+		p := &catalog.Price{Rates: catalog.Rates{Input: rate}}
+		if got := p.Cost(catalog.Tokens{Input: 1}); got != want {
+			t.Errorf("a token at %v costs %d, want %d", rate, got, want)
 		}
 	}
 }
@@ -302,12 +322,12 @@ func TestCostIsMonotone(t *testing.T) {
 			Output: count.Draw(t, "o"), Thinking: count.Draw(t, "t"),
 		}
 		before := p.Cost(tokens)
-		if before < 0 || math.IsNaN(before) {
+		if before < 0 {
 			t.Fatalf("%+v costs %v", tokens, before)
 		}
 		counts := []*int64{&tokens.Input, &tokens.Cached, &tokens.CacheWrite, &tokens.CacheWriteHour, &tokens.Output, &tokens.Thinking}
 		*rapid.SampledFrom(counts).Draw(t, "which") += rapid.Int64Range(0, 1e6).Draw(t, "more")
-		if after := p.Cost(tokens); after < before*(1-1e-12) {
+		if after := p.Cost(tokens); after < before {
 			t.Fatalf("%+v costs %v, less than %v with fewer tokens", tokens, after, before)
 		}
 	})
@@ -406,8 +426,8 @@ func FuzzParse(f *testing.F) {
 				if e.Price == nil {
 					continue
 				}
-				if usd := e.Price.Cost(catalog.Tokens{Input: 1e9, Cached: 1, CacheWrite: 1, CacheWriteHour: 1, Output: 1, Thinking: 1}); usd < 0 || math.IsNaN(usd) || math.IsInf(usd, 0) {
-					t.Errorf("%s costs %v", family, usd)
+				if nanos := e.Price.Cost(catalog.Tokens{Input: 1e9, Cached: 1, CacheWrite: 1, CacheWriteHour: 1, Output: 1, Thinking: 1}); nanos < 0 {
+					t.Errorf("%s costs %v", family, nanos)
 				}
 			}
 		}

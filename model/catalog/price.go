@@ -1,5 +1,10 @@
 package catalog
 
+import (
+	"math"
+	"math/bits"
+)
+
 // Price is the standard price of a model, for text.
 type Price struct {
 	Rates
@@ -40,10 +45,10 @@ type Tokens struct {
 // Prompt is all of the prompt.
 func (t Tokens) Prompt() int64 { return t.Input + t.Cached + t.CacheWrite + t.CacheWriteHour }
 
-// Cost returns the price of a call in US dollars. Counts below zero count as
-// zero. What a provider bills beside tokens (searches, storage, running code) is
-// not in it.
-func (p *Price) Cost(t Tokens) float64 {
+// Cost returns the price of a call in billionths of a US dollar, rounded to the nearest
+// one; what is beyond int64 stays there. Counts below zero count as zero. What a provider
+// bills beside tokens (searches, storage, running code) is not in it.
+func (p *Price) Cost(t Tokens) int64 {
 	t = Tokens{
 		Input: max(t.Input, 0), Cached: max(t.Cached, 0), CacheWrite: max(t.CacheWrite, 0), CacheWriteHour: max(t.CacheWriteHour, 0),
 		Output: max(t.Output, 0), Thinking: max(t.Thinking, 0),
@@ -52,8 +57,35 @@ func (p *Price) Cost(t Tokens) float64 {
 	if p.LongFrom > 0 && t.Prompt() > p.LongFrom {
 		r = p.Long
 	}
-	const million = 1e6
-	return (float64(t.Input)*r.Input + float64(t.Cached)*r.Cached +
-		float64(t.CacheWrite)*r.CacheWrite + float64(t.CacheWriteHour)*r.CacheWriteHour +
-		float64(t.Output)*r.Output + float64(t.Thinking)*r.Thinking) / million
+	var sum bill
+	sum.add(t.Input, r.Input)
+	sum.add(t.Cached, r.Cached)
+	sum.add(t.CacheWrite, r.CacheWrite)
+	sum.add(t.CacheWriteHour, r.CacheWriteHour)
+	sum.add(t.Output, r.Output)
+	sum.add(t.Thinking, r.Thinking)
+	return sum.total()
+}
+
+// bill sums up tokens times rates in billionths of a dollar per million tokens, exactly
+// and without an overflow: six products of 63 and 60 bits.
+type bill struct{ hi, lo uint64 }
+
+func (b *bill) add(tokens int64, rate float64) {
+	hi, lo := bits.Mul64(uint64(tokens), uint64(math.Round(min(max(rate, 0), maxRate)*1e9)))
+	var carry uint64
+	b.lo, carry = bits.Add64(b.lo, lo, 0)
+	b.hi, _ = bits.Add64(b.hi, hi, carry)
+}
+
+// total is in billionths of a dollar.
+func (b *bill) total() int64 {
+	const million = 1_000_000
+	lo, carry := bits.Add64(b.lo, million/2, 0)
+	hi := b.hi + carry
+	if hi >= million/2 { // the quotient has more than 63 bits
+		return math.MaxInt64
+	}
+	quotient, _ := bits.Div64(hi, lo, million)
+	return int64(min(quotient, math.MaxInt64))
 }

@@ -183,7 +183,7 @@ func wellFormed(b session.Batch) bool {
 	if n := b.Create; n != nil {
 		ok = ok && b.After == 0 && n.ID == b.SessionID && wellNamed(n.ID, n.Labels)
 	}
-	return ok && wellIndexed(b.SessionID, b.Rows, b.Key) && wellUsed(b.Usage)
+	return ok && wellIndexed(b.SessionID, b.Rows, b.Key)
 }
 
 func wellShared(values []session.SharedValue) bool {

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -109,9 +108,6 @@ func wellIndexed(id string, rows []session.Row, k *session.Key) bool {
 	}
 	return ok
 }
-
-// wellUsed tells whether usage has a cost that is a number.
-func wellUsed(u session.Usage) bool { return !math.IsNaN(u.CostUSD) && !math.IsInf(u.CostUSD, 0) }
 
 func knownRow(k session.RowKind) bool { return k == session.RowTurn || k == session.RowInteraction }
 
@@ -221,7 +217,7 @@ func (m *model) Index(ctx context.Context, b session.Batch, lastSeq int64) error
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	bare := len(b.Records) == 0 && len(b.Shared) == 0 && b.Create == nil && b.Key == nil
-	if err := m.begin(ctx, bare && wellIndexed(b.SessionID, b.Rows, nil) && wellUsed(b.Usage)); err != nil {
+	if err := m.begin(ctx, bare && wellIndexed(b.SessionID, b.Rows, nil)); err != nil {
 		return err
 	}
 	s := m.sessions[b.SessionID]

@@ -76,7 +76,7 @@ func (c *comparison) key(t *rapid.T, id string) *session.Key {
 // indexed draws what a batch says to those who do not read the log.
 func (c *comparison) indexed(t *rapid.T, id string) session.Batch {
 	b := session.Batch{SessionID: id, LastTurn: c.turn(t), LastStatus: c.status(t)}
-	b.Usage = session.Usage{Total: rapid.Int64Range(0, 3).Draw(t, "total"), CostUSD: rapid.Float64Range(0, 1).Draw(t, "cost")}
+	b.Usage = session.Usage{Total: rapid.Int64Range(0, 3).Draw(t, "total"), Cost: session.NanoUSD(rapid.Int64Range(0, 1e9).Draw(t, "cost"))}
 	for range rapid.IntRange(0, 3).Draw(t, "rows") {
 		b.Rows = append(b.Rows, session.Row{
 			Kind: c.kind(t), SessionID: id, ID: c.turn(t), TurnID: c.turn(t),

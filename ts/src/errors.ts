@@ -4,7 +4,8 @@ import {
   RunResponse_ErrorResponseSchema,
   type RunResponse_ErrorResponse,
 } from "./gen/agentd/v1/service_pb.js";
-import { ErrorCode, type UsageSummary } from "./gen/agentd/v1/types_pb.js";
+import { ErrorCode } from "./gen/agentd/v1/types_pb.js";
+import type { Usage } from "./usage.js";
 
 /** ErrorCodeName is a kind of error: the protocol's ErrorCode without its prefix, such as `SESSION_BUSY`. */
 export type ErrorCodeName = keyof typeof ErrorCode;
@@ -27,7 +28,7 @@ export interface ErrorDetails {
   /** The turn, once it is known. */
   turnId?: string | undefined;
   /** What the turn used, if the server came to say it. */
-  usage?: UsageSummary | undefined;
+  usage?: Usage | undefined;
   /** The cause on this side of the wire. */
   cause?: unknown;
 }
@@ -47,7 +48,7 @@ export class AgentdError extends Error {
   /** The turn, once it is known. */
   readonly turnId: string | undefined;
   /** What the turn used; undefined if the server did not come to say it. */
-  readonly usage: UsageSummary | undefined;
+  readonly usage: Usage | undefined;
 
   constructor(code: ErrorCodeName, message: string, details: ErrorDetails = {}) {
     super(message, { cause: details.cause });

@@ -4,7 +4,6 @@ import { durationMs, timestampDate } from "@bufbuild/protobuf/wkt";
 import { codeNameOf, fromResponse, type AgentdError, type ErrorCodeName } from "./errors.js";
 import type { Interaction } from "./gen/agentd/v1/interactions_pb.js";
 import type { Display, RunResponse, CancelReceipt, RunResponse_EndResponse } from "./gen/agentd/v1/service_pb.js";
-import type { UsageSummary } from "./gen/agentd/v1/types_pb.js";
 import {
   callEndedOf,
   compactedOf,
@@ -18,6 +17,7 @@ import {
   type RawPayload,
 } from "./modelevents.js";
 import { partsOf, resultPartsOf, type Part, type ResultPart } from "./parts.js";
+import { usageOfEnd, type Usage } from "./usage.js";
 
 /** EventBase is what all events have. */
 export interface EventBase {
@@ -147,8 +147,8 @@ export interface End {
   readonly completed: boolean;
   /** Why it ended, when it did not end by itself. */
   readonly reason: string;
-  /** What it used. Its cost is of the calls whose price is known; there are unpricedCalls more. */
-  readonly usage: UsageSummary | undefined;
+  /** What it used. A count of more than 2,147,483,647 comes as that; the Turn of the server has all of it. */
+  readonly usage: Usage | undefined;
   /** What was stopped; undefined when nobody stopped it. */
   readonly receipt: CancelReceipt | undefined;
   /** The last answer as a value, when the agent that gave it has an output schema: JSON.parse of structuredText. */
@@ -271,7 +271,7 @@ function endOf(end: RunResponse_EndResponse): End {
   return {
     completed: end.completed,
     reason: end.reason ?? "",
-    usage: end.usageSummary,
+    usage: end.usageSummary && usageOfEnd(end.usageSummary),
     receipt: end.receipt,
     ...structuredOf(end.structuredOutput),
   };

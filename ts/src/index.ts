@@ -42,3 +42,4 @@ export type { ToolContext, ToolDefinition } from "./tool.js";
 export { Transcript, type Message } from "./transcript.js";
 export { llm, loop, parallel, sequential, type Agent, type AgentOptions, type Compaction, type GroupOptions, type LlmOptions } from "./tree.js";
 export type { EventsOptions, Turns } from "./turns.js";
+export { usageOf, type Usage } from "./usage.js";

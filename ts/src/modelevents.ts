@@ -10,7 +10,8 @@ import {
   type ProviderToolsUsed,
   type RawPayloadReceived,
 } from "./gen/agentd/v1/service_pb.js";
-import { StopReason, type TokenUsage } from "./gen/agentd/v1/types_pb.js";
+import { StopReason } from "./gen/agentd/v1/types_pb.js";
+import { usageOf, type Usage } from "./usage.js";
 
 /** StopReasonName is why a model ended an answer: the protocol's StopReason without its prefix, such as `MAX_TOKENS`. */
 export type StopReasonName = keyof typeof StopReason;
@@ -48,12 +49,8 @@ export interface ModelCallEnded extends ModelCall {
   readonly servedModel: string;
   /** Who served it. */
   readonly provider: string;
-  /** Tokens, of all tries. */
-  readonly usage: TokenUsage | undefined;
-  /** How many tries reported what they took. */
-  readonly modelCalls: number;
-  /** US dollars at the server's price table; undefined when a price is not known. */
-  readonly cost: number | undefined;
+  /** What it took, all its tries included. */
+  readonly usage: Usage | undefined;
   /** Why the model stopped. */
   readonly stopReason: StopReasonName;
   /** From the first try to the end of the answer, waits included. */
@@ -134,7 +131,7 @@ export function fallbackOf({ messageId, agentPath, model, nextModel, code, messa
 }
 
 export function callEndedOf(m: CallEndedMessage): ModelCallEnded {
-  const { messageId, agentPath, model, servedModel, provider, usage, llmCalls, costUsd } = m;
+  const { messageId, agentPath, model, servedModel, provider, usage } = m;
   return {
     messageId,
     agentPath,
@@ -142,9 +139,7 @@ export function callEndedOf(m: CallEndedMessage): ModelCallEnded {
     model,
     servedModel,
     provider,
-    usage,
-    modelCalls: llmCalls,
-    cost: costUsd,
+    usage: usage && usageOf(usage),
     stopReason: (StopReason[m.stopReason] as StopReasonName | undefined) ?? "OTHER",
     durationMs: m.duration === undefined ? 0 : durationMs(m.duration),
     firstTextMs: m.timeToFirstText === undefined ? undefined : durationMs(m.timeToFirstText),

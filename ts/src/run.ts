@@ -9,12 +9,12 @@ import { eventOf, ownEvent, structuredOf, type Event } from "./events.js";
 import { follow, type Followed } from "./follow.js";
 import type { Display_Visibility } from "./gen/agentd/v1/service_pb.js";
 import { TurnStatus, type SessionService, type Turn } from "./gen/agentd/v1/sessions_pb.js";
-import type { UsageSummary } from "./gen/agentd/v1/types_pb.js";
 import type { ProviderTools } from "./modelevents.js";
 import { Prompts, type Prompter } from "./prompts.js";
 import type { Tool } from "./tool.js";
 import type { ResultLimits } from "./resultsize.js";
 import { Transcript, type Message } from "./transcript.js";
+import { usageOf, type Usage } from "./usage.js";
 import { follows, Mailbox, orAborted, type Gate } from "./wait.js";
 
 /** Result is a whole turn. */
@@ -32,7 +32,7 @@ export interface Result {
   /** The same as the model wrote it, for readers to whom the numbers of JavaScript are not enough. */
   readonly structuredText: string | undefined;
   /** What the turn used. */
-  readonly usage: UsageSummary | undefined;
+  readonly usage: Usage | undefined;
   /** The turn as the server has it. */
   readonly turn: Turn;
 }
@@ -166,7 +166,7 @@ export class Run implements AsyncIterable<Event> {
       providerToolsUsed,
       completed: end?.completed ?? turn.status === TurnStatus.SUCCEEDED,
       ...structuredOf(turn.structuredOutput),
-      usage: end?.usage ?? turn.usage,
+      usage: turn.usage === undefined ? end?.usage : usageOf(turn.usage),
       turn,
     };
   }

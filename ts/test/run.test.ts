@@ -35,7 +35,7 @@ test("a whole turn with a tool", async (t) => {
   assert.match(said(true), /Say hi to Alice/);
   const end = events.at(-1) as Event & { type: "end" };
   assert.equal(end.completed, true);
-  assert.equal(end.usage?.llmCalls, 2);
+  assert.equal(end.usage?.modelCalls, 2);
   assert.ok(end.time instanceof Date);
   assert.equal(run.turnId, end.turnId);
   assert.ok(run.sessionId);
@@ -48,7 +48,7 @@ test("result gathers a turn, and the session goes on", async (t) => {
   assert.equal(first.text, "Let me use greet for that.The tool greet says: Hello, Alice!");
   assert.equal(first.messages.length, 2);
   assert.equal(first.completed, true);
-  assert.equal(first.usage?.llmCalls, 2);
+  assert.equal(first.usage?.modelCalls, 2);
   assert.equal(first.turn.outputText, "The tool greet says: Hello, Alice!");
   assert.equal(first.turn.status, TurnStatus.SUCCEEDED);
   const { sessionId } = first.turn;
@@ -103,7 +103,7 @@ test("a turn that fails throws its error, with what it has used", async (t) => {
     assert.match(err.message, /not that/);
     assert.equal(err.sessionId, turn.sessionId);
     assert.equal(err.turnId, run.turnId);
-    assert.equal(err.usage?.llmCalls, 0);
+    assert.equal(err.usage?.modelCalls, 0);
     return true;
   });
 });

@@ -112,7 +112,7 @@ function factOf(event: Event): string {
     case "model_call_ended":
       return `model_call_ended ${event.model}, ${event.usage?.totalTokens} tokens`;
     case "end":
-      return `end ${event.completed ? "completed" : `stopped: ${event.reason}`}, ${event.usage?.llmCalls} model calls`;
+      return `end ${event.completed ? "completed" : `stopped: ${event.reason}`}, ${event.usage?.modelCalls} model calls`;
     default:
       return event.type;
   }

@@ -76,8 +76,8 @@ func TestPrices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	usd, known := ref.Known.Cost(model.Usage{Prompt: 2_000_000, Cached: 1_000_000, Completion: 1_000_000, Thoughts: 500_000})
-	if !known || usd != 2+0.5+8 {
-		t.Errorf("costs %v, %v", usd, known)
+	nanos, known := ref.Known.Cost(model.Usage{Prompt: 2_000_000, Cached: 1_000_000, Completion: 1_000_000, Thoughts: 500_000})
+	if !known || nanos != 10_500_000_000 {
+		t.Errorf("costs %v, %v", nanos, known)
 	}
 }

@@ -121,7 +121,7 @@ func fact(e *client.Event) string {
 	case e.ToolCallAnswered != nil:
 		return fmt.Sprintf("tool_result %s %s %s", e.ToolCallAnswered.ID, e.ToolCallAnswered.Name, e.ToolCallAnswered.Output+e.ToolCallAnswered.Error)
 	case e.ModelCallEnded != nil:
-		return fmt.Sprintf("model_call_ended %s, %d tokens", e.ModelCallEnded.Model, e.ModelCallEnded.Usage.GetTotalTokens())
+		return fmt.Sprintf("model_call_ended %s, %d tokens", e.ModelCallEnded.Model, e.ModelCallEnded.Usage.TotalTokens)
 	case e.Error != nil:
 		return "error " + e.Error.Error()
 	case e.End != nil:
@@ -129,7 +129,7 @@ func fact(e *client.Event) string {
 		if !e.End.Completed {
 			end = "stopped: " + e.End.Reason
 		}
-		return fmt.Sprintf("end %s, %d model calls", end, e.End.UsageSummary.GetLlmCalls())
+		return fmt.Sprintf("end %s, %d model calls", end, e.End.Usage.ModelCalls)
 	default:
 		return fmt.Sprintf("unexpected %+v", e)
 	}

@@ -172,7 +172,7 @@ type Session struct {
 	// When something last happened in it, or to it.
 	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
 	// What its turns have used so far, without what a fork has inherited.
-	Usage *UsageSummary `protobuf:"bytes,8,opt,name=usage,proto3" json:"usage,omitempty"`
+	Usage *Usage `protobuf:"bytes,8,opt,name=usage,proto3" json:"usage,omitempty"`
 	// Rises with each UpdateSession.
 	Version int64 `protobuf:"varint,9,opt,name=version,proto3" json:"version,omitempty"`
 	// The session it was forked from, and where; unset if it was not.
@@ -270,7 +270,7 @@ func (x *Session) GetUpdateTime() *timestamppb.Timestamp {
 	return nil
 }
 
-func (x *Session) GetUsage() *UsageSummary {
+func (x *Session) GetUsage() *Usage {
 	if x != nil {
 		return x.Usage
 	}
@@ -347,7 +347,7 @@ type Turn struct {
 	// JSON alone; the chunks have what was said before, too.
 	OutputText string `protobuf:"bytes,7,opt,name=output_text,json=outputText,proto3" json:"output_text,omitempty"`
 	// What it has used so far.
-	Usage *UsageSummary `protobuf:"bytes,8,opt,name=usage,proto3" json:"usage,omitempty"`
+	Usage *Usage `protobuf:"bytes,8,opt,name=usage,proto3" json:"usage,omitempty"`
 	// When its prompt was recorded.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// When it started; unset while it is pending.
@@ -460,7 +460,7 @@ func (x *Turn) GetOutputText() string {
 	return ""
 }
 
-func (x *Turn) GetUsage() *UsageSummary {
+func (x *Turn) GetUsage() *Usage {
 	if x != nil {
 		return x.Usage
 	}
@@ -3893,7 +3893,7 @@ var File_agentd_v1_sessions_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\n" +
-	"\x18agentd/v1/sessions.proto\x12\tagentd.v1\x1a\x1cagentd/v1/interactions.proto\x1a\x17agentd/v1/service.proto\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xaf\x05\n" +
+	"\x18agentd/v1/sessions.proto\x12\tagentd.v1\x1a\x1cagentd/v1/interactions.proto\x1a\x17agentd/v1/service.proto\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa8\x05\n" +
 	"\aSession\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12-\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x17.agentd.v1.SessionStateR\x05state\x126\n" +
@@ -3905,8 +3905,8 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\vcreate_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"createTime\x12;\n" +
 	"\vupdate_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"updateTime\x12-\n" +
-	"\x05usage\x18\b \x01(\v2\x17.agentd.v1.UsageSummaryR\x05usage\x12\x18\n" +
+	"updateTime\x12&\n" +
+	"\x05usage\x18\b \x01(\v2\x10.agentd.v1.UsageR\x05usage\x12\x18\n" +
 	"\aversion\x18\t \x01(\x03R\aversion\x12\x1f\n" +
 	"\vforked_from\x18\n" +
 	" \x01(\tR\n" +
@@ -3919,7 +3919,7 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\x06purged\x18\x0f \x01(\bR\x06purged\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x11\x10\x12R\x06budget\"\xd0\a\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x11\x10\x12R\x06budget\"\xc9\a\n" +
 	"\x04Turn\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
@@ -3931,8 +3931,8 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\vuser_prompt\x18\x06 \x01(\tR\n" +
 	"userPrompt\x12\x1f\n" +
 	"\voutput_text\x18\a \x01(\tR\n" +
-	"outputText\x12-\n" +
-	"\x05usage\x18\b \x01(\v2\x17.agentd.v1.UsageSummaryR\x05usage\x12;\n" +
+	"outputText\x12&\n" +
+	"\x05usage\x18\b \x01(\v2\x10.agentd.v1.UsageR\x05usage\x12;\n" +
 	"\vcreate_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"createTime\x129\n" +
 	"\n" +
@@ -4358,7 +4358,7 @@ var file_agentd_v1_sessions_proto_goTypes = []any{
 	nil,                                 // 60: agentd.v1.UpdateSessionRequest.LabelsEntry
 	nil,                                 // 61: agentd.v1.ForkSessionRequest.LabelsEntry
 	(*timestamppb.Timestamp)(nil),       // 62: google.protobuf.Timestamp
-	(*UsageSummary)(nil),                // 63: agentd.v1.UsageSummary
+	(*Usage)(nil),                       // 63: agentd.v1.Usage
 	(ErrorCode)(0),                      // 64: agentd.v1.ErrorCode
 	(*durationpb.Duration)(nil),         // 65: google.protobuf.Duration
 	(*RunResponse_ToolCallRequest)(nil), // 66: agentd.v1.RunResponse.ToolCallRequest
@@ -4381,11 +4381,11 @@ var file_agentd_v1_sessions_proto_depIdxs = []int32{
 	57, // 1: agentd.v1.Session.labels:type_name -> agentd.v1.Session.LabelsEntry
 	62, // 2: agentd.v1.Session.create_time:type_name -> google.protobuf.Timestamp
 	62, // 3: agentd.v1.Session.update_time:type_name -> google.protobuf.Timestamp
-	63, // 4: agentd.v1.Session.usage:type_name -> agentd.v1.UsageSummary
+	63, // 4: agentd.v1.Session.usage:type_name -> agentd.v1.Usage
 	1,  // 5: agentd.v1.Session.last_turn_status:type_name -> agentd.v1.TurnStatus
 	1,  // 6: agentd.v1.Turn.status:type_name -> agentd.v1.TurnStatus
 	64, // 7: agentd.v1.Turn.error_code:type_name -> agentd.v1.ErrorCode
-	63, // 8: agentd.v1.Turn.usage:type_name -> agentd.v1.UsageSummary
+	63, // 8: agentd.v1.Turn.usage:type_name -> agentd.v1.Usage
 	62, // 9: agentd.v1.Turn.create_time:type_name -> google.protobuf.Timestamp
 	62, // 10: agentd.v1.Turn.start_time:type_name -> google.protobuf.Timestamp
 	62, // 11: agentd.v1.Turn.end_time:type_name -> google.protobuf.Timestamp

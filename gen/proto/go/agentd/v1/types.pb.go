@@ -579,7 +579,8 @@ type Budget struct {
 	ModelCalls int64 `protobuf:"varint,1,opt,name=model_calls,json=modelCalls,proto3" json:"model_calls,omitempty"`
 	// Tokens as the providers count them in all.
 	Tokens int64 `protobuf:"varint,2,opt,name=tokens,proto3" json:"tokens,omitempty"`
-	// US dollars. Refused for a tree with a model whose price is not known.
+	// US dollars, rounded to a billionth, the least of which is the least budget.
+	// Refused for a tree with a model whose price is not known.
 	CostUsd float64 `protobuf:"fixed64,3,opt,name=cost_usd,json=costUsd,proto3" json:"cost_usd,omitempty"`
 	// Time from the start of the turn, waiting included; of a session, the sum
 	// over its turns. When it is over no model call begins and nothing is waited
@@ -1591,7 +1592,7 @@ func (x *GenerationSettings) GetCache() *PromptCache {
 // PromptCache is whether the provider is to keep the prompt (instructions, tools
 // and conversation), so that the next call that begins in the same way costs less.
 // Some providers do so by themselves, whatever is said here; what was cached is in
-// TokenUsage.cached_tokens.
+// Usage.cached_tokens.
 type PromptCache struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What to do.
@@ -1952,8 +1953,133 @@ func (x *LoopAgent) GetMaxIterations() uint32 {
 	return 0
 }
 
-// TokenUsage counts tokens. It means the same for every provider; a provider's own
-// numbers are in RawPayloadReceived.
+// Usage is what model calls took. Its counts mean the same for every provider; a
+// provider's own numbers are in RawPayloadReceived. No count is more than
+// 9,223,372,036,854,775,807: what is beyond that comes as that.
+type Usage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Tokens of the whole requests: cached ones, those that were written into a cache
+	// and those that tools of the provider have added are among them.
+	PromptTokens int64 `protobuf:"varint,1,opt,name=prompt_tokens,json=promptTokens,proto3" json:"prompt_tokens,omitempty"`
+	// Tokens of the whole answers, with the models' thinking.
+	CompletionTokens int64 `protobuf:"varint,2,opt,name=completion_tokens,json=completionTokens,proto3" json:"completion_tokens,omitempty"`
+	// Those of prompt_tokens that were read from a provider's cache.
+	CachedTokens int64 `protobuf:"varint,3,opt,name=cached_tokens,json=cachedTokens,proto3" json:"cached_tokens,omitempty"`
+	// Those of prompt_tokens that a provider has written into its cache, where it says
+	// so.
+	CacheWriteTokens int64 `protobuf:"varint,4,opt,name=cache_write_tokens,json=cacheWriteTokens,proto3" json:"cache_write_tokens,omitempty"`
+	// Those of completion_tokens that are a model's thinking, where its provider says
+	// so.
+	ThoughtsTokens int64 `protobuf:"varint,5,opt,name=thoughts_tokens,json=thoughtsTokens,proto3" json:"thoughts_tokens,omitempty"`
+	// prompt_tokens and completion_tokens together.
+	TotalTokens int64 `protobuf:"varint,6,opt,name=total_tokens,json=totalTokens,proto3" json:"total_tokens,omitempty"`
+	// How many tries of calls said what they took.
+	ModelCalls int64 `protobuf:"varint,7,opt,name=model_calls,json=modelCalls,proto3" json:"model_calls,omitempty"`
+	// What those of model_calls whose price is known cost, in US dollars at the
+	// server's price table. Unset where no price is known of any. Unless
+	// unpriced_calls is 0, the whole cost is not known, and is at least this.
+	CostUsd *float64 `protobuf:"fixed64,8,opt,name=cost_usd,json=costUsd,proto3,oneof" json:"cost_usd,omitempty"`
+	// How many of model_calls have no known price.
+	UnpricedCalls int64 `protobuf:"varint,9,opt,name=unpriced_calls,json=unpricedCalls,proto3" json:"unpriced_calls,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Usage) Reset() {
+	*x = Usage{}
+	mi := &file_agentd_v1_types_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Usage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Usage) ProtoMessage() {}
+
+func (x *Usage) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_types_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Usage.ProtoReflect.Descriptor instead.
+func (*Usage) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Usage) GetPromptTokens() int64 {
+	if x != nil {
+		return x.PromptTokens
+	}
+	return 0
+}
+
+func (x *Usage) GetCompletionTokens() int64 {
+	if x != nil {
+		return x.CompletionTokens
+	}
+	return 0
+}
+
+func (x *Usage) GetCachedTokens() int64 {
+	if x != nil {
+		return x.CachedTokens
+	}
+	return 0
+}
+
+func (x *Usage) GetCacheWriteTokens() int64 {
+	if x != nil {
+		return x.CacheWriteTokens
+	}
+	return 0
+}
+
+func (x *Usage) GetThoughtsTokens() int64 {
+	if x != nil {
+		return x.ThoughtsTokens
+	}
+	return 0
+}
+
+func (x *Usage) GetTotalTokens() int64 {
+	if x != nil {
+		return x.TotalTokens
+	}
+	return 0
+}
+
+func (x *Usage) GetModelCalls() int64 {
+	if x != nil {
+		return x.ModelCalls
+	}
+	return 0
+}
+
+func (x *Usage) GetCostUsd() float64 {
+	if x != nil && x.CostUsd != nil {
+		return *x.CostUsd
+	}
+	return 0
+}
+
+func (x *Usage) GetUnpricedCalls() int64 {
+	if x != nil {
+		return x.UnpricedCalls
+	}
+	return 0
+}
+
+// TokenUsage counts tokens as Usage does. A count of more than 2,147,483,647 comes as
+// that.
 type TokenUsage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Tokens of the whole request: cached ones, those that were written into a cache
@@ -1977,7 +2103,7 @@ type TokenUsage struct {
 
 func (x *TokenUsage) Reset() {
 	*x = TokenUsage{}
-	mi := &file_agentd_v1_types_proto_msgTypes[17]
+	mi := &file_agentd_v1_types_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1989,7 +2115,7 @@ func (x *TokenUsage) String() string {
 func (*TokenUsage) ProtoMessage() {}
 
 func (x *TokenUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[17]
+	mi := &file_agentd_v1_types_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2002,7 +2128,7 @@ func (x *TokenUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenUsage.ProtoReflect.Descriptor instead.
 func (*TokenUsage) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{17}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TokenUsage) GetPromptTokens() int32 {
@@ -2047,7 +2173,8 @@ func (x *TokenUsage) GetCacheWriteTokens() int32 {
 	return 0
 }
 
-// UsageSummary is what a turn used. Each model call counts once.
+// UsageSummary is what a turn used. Each model call counts once. A count of more than
+// 2,147,483,647 comes as that; Turn.usage has all of it.
 type UsageSummary struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Summed over all model calls.
@@ -2065,7 +2192,7 @@ type UsageSummary struct {
 
 func (x *UsageSummary) Reset() {
 	*x = UsageSummary{}
-	mi := &file_agentd_v1_types_proto_msgTypes[18]
+	mi := &file_agentd_v1_types_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2077,7 +2204,7 @@ func (x *UsageSummary) String() string {
 func (*UsageSummary) ProtoMessage() {}
 
 func (x *UsageSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[18]
+	mi := &file_agentd_v1_types_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2090,7 +2217,7 @@ func (x *UsageSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageSummary.ProtoReflect.Descriptor instead.
 func (*UsageSummary) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{18}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *UsageSummary) GetTotalUsage() *TokenUsage {
@@ -2247,7 +2374,19 @@ const file_agentd_v1_types_proto_rawDesc = "" +
 	"\x06agents\x18\x01 \x03(\v2\x10.agentd.v1.AgentR\x06agents\"\\\n" +
 	"\tLoopAgent\x12(\n" +
 	"\x06agents\x18\x01 \x03(\v2\x10.agentd.v1.AgentR\x06agents\x12%\n" +
-	"\x0emax_iterations\x18\x02 \x01(\rR\rmaxIterations\"\xfd\x01\n" +
+	"\x0emax_iterations\x18\x02 \x01(\rR\rmaxIterations\"\xed\x02\n" +
+	"\x05Usage\x12#\n" +
+	"\rprompt_tokens\x18\x01 \x01(\x03R\fpromptTokens\x12+\n" +
+	"\x11completion_tokens\x18\x02 \x01(\x03R\x10completionTokens\x12#\n" +
+	"\rcached_tokens\x18\x03 \x01(\x03R\fcachedTokens\x12,\n" +
+	"\x12cache_write_tokens\x18\x04 \x01(\x03R\x10cacheWriteTokens\x12'\n" +
+	"\x0fthoughts_tokens\x18\x05 \x01(\x03R\x0ethoughtsTokens\x12!\n" +
+	"\ftotal_tokens\x18\x06 \x01(\x03R\vtotalTokens\x12\x1f\n" +
+	"\vmodel_calls\x18\a \x01(\x03R\n" +
+	"modelCalls\x12\x1e\n" +
+	"\bcost_usd\x18\b \x01(\x01H\x00R\acostUsd\x88\x01\x01\x12%\n" +
+	"\x0eunpriced_calls\x18\t \x01(\x03R\runpricedCallsB\v\n" +
+	"\t_cost_usd\"\xfd\x01\n" +
 	"\n" +
 	"TokenUsage\x12#\n" +
 	"\rprompt_tokens\x18\x01 \x01(\x05R\fpromptTokens\x12+\n" +
@@ -2322,7 +2461,7 @@ func file_agentd_v1_types_proto_rawDescGZIP() []byte {
 }
 
 var file_agentd_v1_types_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_agentd_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_agentd_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_agentd_v1_types_proto_goTypes = []any{
 	(ErrorCode)(0),              // 0: agentd.v1.ErrorCode
 	(OnDisconnect)(0),           // 1: agentd.v1.OnDisconnect
@@ -2349,13 +2488,14 @@ var file_agentd_v1_types_proto_goTypes = []any{
 	(*SequentialAgent)(nil),     // 22: agentd.v1.SequentialAgent
 	(*ParallelAgent)(nil),       // 23: agentd.v1.ParallelAgent
 	(*LoopAgent)(nil),           // 24: agentd.v1.LoopAgent
-	(*TokenUsage)(nil),          // 25: agentd.v1.TokenUsage
-	(*UsageSummary)(nil),        // 26: agentd.v1.UsageSummary
-	(*durationpb.Duration)(nil), // 27: google.protobuf.Duration
+	(*Usage)(nil),               // 25: agentd.v1.Usage
+	(*TokenUsage)(nil),          // 26: agentd.v1.TokenUsage
+	(*UsageSummary)(nil),        // 27: agentd.v1.UsageSummary
+	(*durationpb.Duration)(nil), // 28: google.protobuf.Duration
 }
 var file_agentd_v1_types_proto_depIdxs = []int32{
-	27, // 0: agentd.v1.Budget.wall_time:type_name -> google.protobuf.Duration
-	27, // 1: agentd.v1.Tool.timeout:type_name -> google.protobuf.Duration
+	28, // 0: agentd.v1.Budget.wall_time:type_name -> google.protobuf.Duration
+	28, // 1: agentd.v1.Tool.timeout:type_name -> google.protobuf.Duration
 	12, // 2: agentd.v1.Part.inline:type_name -> agentd.v1.InlineData
 	13, // 3: agentd.v1.Part.file:type_name -> agentd.v1.FileUri
 	11, // 4: agentd.v1.Part.tool:type_name -> agentd.v1.ToolReference
@@ -2372,13 +2512,13 @@ var file_agentd_v1_types_proto_depIdxs = []int32{
 	21, // 15: agentd.v1.GenerationSettings.tool_choice:type_name -> agentd.v1.ToolChoice
 	19, // 16: agentd.v1.GenerationSettings.cache:type_name -> agentd.v1.PromptCache
 	5,  // 17: agentd.v1.PromptCache.mode:type_name -> agentd.v1.PromptCache.Mode
-	27, // 18: agentd.v1.PromptCache.ttl:type_name -> google.protobuf.Duration
+	28, // 18: agentd.v1.PromptCache.ttl:type_name -> google.protobuf.Duration
 	6,  // 19: agentd.v1.Thinking.effort:type_name -> agentd.v1.Thinking.Effort
 	7,  // 20: agentd.v1.ToolChoice.mode:type_name -> agentd.v1.ToolChoice.Mode
 	14, // 21: agentd.v1.SequentialAgent.agents:type_name -> agentd.v1.Agent
 	14, // 22: agentd.v1.ParallelAgent.agents:type_name -> agentd.v1.Agent
 	14, // 23: agentd.v1.LoopAgent.agents:type_name -> agentd.v1.Agent
-	25, // 24: agentd.v1.UsageSummary.total_usage:type_name -> agentd.v1.TokenUsage
+	26, // 24: agentd.v1.UsageSummary.total_usage:type_name -> agentd.v1.TokenUsage
 	25, // [25:25] is the sub-list for method output_type
 	25, // [25:25] is the sub-list for method input_type
 	25, // [25:25] is the sub-list for extension type_name
@@ -2410,13 +2550,14 @@ func file_agentd_v1_types_proto_init() {
 		(*Thinking_Effort_)(nil),
 		(*Thinking_BudgetTokens)(nil),
 	}
+	file_agentd_v1_types_proto_msgTypes[17].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_types_proto_rawDesc), len(file_agentd_v1_types_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   19,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
