@@ -1802,11 +1802,7 @@ type ModelCallEnded struct {
 	// Who served it.
 	Provider string `protobuf:"bytes,6,opt,name=provider,proto3" json:"provider,omitempty"`
 	// What the call took, all its tries included.
-	Usage *TokenUsage `protobuf:"bytes,7,opt,name=usage,proto3" json:"usage,omitempty"`
-	// How many tries reported what they took: what llm_calls of the turn counts.
-	LlmCalls int32 `protobuf:"varint,8,opt,name=llm_calls,json=llmCalls,proto3" json:"llm_calls,omitempty"`
-	// US dollars at the server's price table. Unset when a price is not known.
-	CostUsd *float64 `protobuf:"fixed64,9,opt,name=cost_usd,json=costUsd,proto3,oneof" json:"cost_usd,omitempty"`
+	Usage *Usage `protobuf:"bytes,7,opt,name=usage,proto3" json:"usage,omitempty"`
 	// Why the model stopped.
 	StopReason StopReason `protobuf:"varint,10,opt,name=stop_reason,json=stopReason,proto3,enum=agentd.v1.StopReason" json:"stop_reason,omitempty"`
 	// From the first try to the end of the answer, waits included.
@@ -1891,25 +1887,11 @@ func (x *ModelCallEnded) GetProvider() string {
 	return ""
 }
 
-func (x *ModelCallEnded) GetUsage() *TokenUsage {
+func (x *ModelCallEnded) GetUsage() *Usage {
 	if x != nil {
 		return x.Usage
 	}
 	return nil
-}
-
-func (x *ModelCallEnded) GetLlmCalls() int32 {
-	if x != nil {
-		return x.LlmCalls
-	}
-	return 0
-}
-
-func (x *ModelCallEnded) GetCostUsd() float64 {
-	if x != nil && x.CostUsd != nil {
-		return *x.CostUsd
-	}
-	return 0
 }
 
 func (x *ModelCallEnded) GetStopReason() StopReason {
@@ -4441,7 +4423,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\n" +
 	"next_model\x18\x05 \x01(\tR\tnextModel\x12(\n" +
 	"\x04code\x18\x06 \x01(\x0e2\x14.agentd.v1.ErrorCodeR\x04code\x12\x18\n" +
-	"\amessage\x18\a \x01(\tR\amessage\"\x93\x05\n" +
+	"\amessage\x18\a \x01(\tR\amessage\"\xe5\x04\n" +
 	"\x0eModelCallEnded\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
@@ -4451,10 +4433,8 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"message_id\x18\x03 \x01(\tR\tmessageId\x12\x14\n" +
 	"\x05model\x18\x04 \x01(\tR\x05model\x12!\n" +
 	"\fserved_model\x18\x05 \x01(\tR\vservedModel\x12\x1a\n" +
-	"\bprovider\x18\x06 \x01(\tR\bprovider\x12+\n" +
-	"\x05usage\x18\a \x01(\v2\x15.agentd.v1.TokenUsageR\x05usage\x12\x1b\n" +
-	"\tllm_calls\x18\b \x01(\x05R\bllmCalls\x12\x1e\n" +
-	"\bcost_usd\x18\t \x01(\x01H\x00R\acostUsd\x88\x01\x01\x126\n" +
+	"\bprovider\x18\x06 \x01(\tR\bprovider\x12&\n" +
+	"\x05usage\x18\a \x01(\v2\x10.agentd.v1.UsageR\x05usage\x126\n" +
 	"\vstop_reason\x18\n" +
 	" \x01(\x0e2\x15.agentd.v1.StopReasonR\n" +
 	"stopReason\x125\n" +
@@ -4465,8 +4445,8 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10OUTCOME_ANSWERED\x10\x01\x12\x16\n" +
 	"\x12OUTCOME_SUMMARIZED\x10\x02\x12\x12\n" +
-	"\x0eOUTCOME_FAILED\x10\x03B\v\n" +
-	"\t_cost_usd\"\xd3\x01\n" +
+	"\x0eOUTCOME_FAILED\x10\x03J\x04\b\b\x10\tJ\x04\b\t\x10\n" +
+	"R\tllm_callsR\bcost_usd\"\xd3\x01\n" +
 	"\x11ProviderToolsUsed\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
@@ -4681,7 +4661,7 @@ var file_agentd_v1_service_proto_goTypes = []any{
 	(*durationpb.Duration)(nil),           // 46: google.protobuf.Duration
 	(*Part)(nil),                          // 47: agentd.v1.Part
 	(ErrorCode)(0),                        // 48: agentd.v1.ErrorCode
-	(*TokenUsage)(nil),                    // 49: agentd.v1.TokenUsage
+	(*Usage)(nil),                         // 49: agentd.v1.Usage
 	(StopReason)(0),                       // 50: agentd.v1.StopReason
 	(*Interaction)(nil),                   // 51: agentd.v1.Interaction
 	(*Agent)(nil),                         // 52: agentd.v1.Agent
@@ -4738,7 +4718,7 @@ var file_agentd_v1_service_proto_depIdxs = []int32{
 	46, // 42: agentd.v1.ModelCallRetried.wait:type_name -> google.protobuf.Duration
 	48, // 43: agentd.v1.ModelCallRetried.code:type_name -> agentd.v1.ErrorCode
 	48, // 44: agentd.v1.ModelCallFellBack.code:type_name -> agentd.v1.ErrorCode
-	49, // 45: agentd.v1.ModelCallEnded.usage:type_name -> agentd.v1.TokenUsage
+	49, // 45: agentd.v1.ModelCallEnded.usage:type_name -> agentd.v1.Usage
 	50, // 46: agentd.v1.ModelCallEnded.stop_reason:type_name -> agentd.v1.StopReason
 	46, // 47: agentd.v1.ModelCallEnded.duration:type_name -> google.protobuf.Duration
 	46, // 48: agentd.v1.ModelCallEnded.time_to_first_text:type_name -> google.protobuf.Duration
@@ -4821,7 +4801,6 @@ func file_agentd_v1_service_proto_init() {
 		(*RunResponse_MessageCompleted)(nil),
 		(*RunResponse_Transferred)(nil),
 	}
-	file_agentd_v1_service_proto_msgTypes[11].OneofWrappers = []any{}
 	file_agentd_v1_service_proto_msgTypes[20].OneofWrappers = []any{
 		(*ToolCallAnswered_Output)(nil),
 		(*ToolCallAnswered_Error)(nil),
