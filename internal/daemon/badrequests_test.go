@@ -136,7 +136,7 @@ func badRequests() map[string][]badRequest {
 		"DeleteSession": named(""),
 		"ForkSession": append(append(named(""), labelled(session)...),
 			badRequest{name: "position to come", json: `{"sessionId":"{done}","throughSeq":"1099511627776"}`, code: invalidArgument, kind: invalidRequest, says: []string{"seq"}},
-			badRequest{name: "negative position", json: `{"sessionId":"{done}","throughSeq":"-1"}`, code: invalidArgument, kind: invalidRequest, says: []string{"seq"}}),
+			badRequest{name: "negative position", json: `{"sessionId":"{done}","throughSeq":"-1"}`, code: invalidArgument, kind: invalidRequest, says: []string{"through_seq"}}),
 		"CreateTurn": {
 			{name: "nothing", json: `{}`, code: invalidArgument, kind: invalidRequest, says: []string{"execute"}},
 			{name: "no prompt", json: `{"execute":{` + agent + `}}`, code: invalidArgument, kind: invalidRequest, says: []string{"user_prompt"}},
@@ -501,7 +501,7 @@ func TestNoRequests(t *testing.T) {
 		"a unary type":           {http.MethodPost, "WatchTurn", good, json, http.StatusUnsupportedMediaType, ""},
 		"nothing":                {http.MethodPost, "GetTurn", "", json, http.StatusBadRequest, `"invalid_argument"`},
 		"a list":                 {http.MethodPost, "GetTurn", "[]", json, http.StatusBadRequest, `"invalid_argument"`},
-		"a misspelt field":       {http.MethodPost, "GetTurn", `{"sessionID":"` + id + `"}`, json, http.StatusBadRequest, `unknown field \"sessionID\"`},
+		"a misspelt field":       {http.MethodPost, "GetTurn", `{"sessionID":"` + id + `"}`, json, http.StatusBadRequest, "does not know `sessionID` of GetTurnRequest"},
 		"a misspelt value":       {http.MethodPost, "CreateTurn", `{"execute":{"sessionId":"` + id + `","userPrompt":"hi","onBusy":"ON_BUSY_NEVER"}}`, json, http.StatusBadRequest, "ON_BUSY_NEVER"},
 		"a misspelt filter":      {http.MethodPost, "ListSessions", `{"states":["OPEN"]}`, json, http.StatusBadRequest, "OPEN"},
 		"two messages":           {http.MethodPost, "GetTurn", good + good, json, http.StatusBadRequest, `"invalid_argument"`},
