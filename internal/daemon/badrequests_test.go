@@ -182,7 +182,7 @@ func badRequests() map[string][]badRequest {
 			{name: "no agent", json: `{"execute":{"userPrompt":"hi"}}`, code: invalidArgument, kind: invalidRequest, says: []string{"agent"}},
 			{name: "agent without a kind", json: `{"execute":{"userPrompt":"hi","agent":{"name":"root"}}}`, code: invalidArgument, kind: badTree, says: []string{"root"}},
 			{name: "unknown model", json: `{"execute":{"userPrompt":"hi","agent":{"name":"root","llm":{"model":"scripted/nobody"}}}}`, code: connect.CodeUnavailable, kind: agentdv1.ErrorCode_ERROR_CODE_MODEL_UNAVAILABLE, says: []string{"nobody"}},
-			{name: "no key", json: `{"execute":{"userPrompt":"hi","agent":{"name":"root","llm":{"model":"gpt-x"}}}}`, code: connect.CodeUnauthenticated, kind: agentdv1.ErrorCode_ERROR_CODE_AUTH_FAILED, says: []string{"OPENAI_API_KEY"}},
+			{name: "no key", json: `{"execute":{"userPrompt":"hi","agent":{"name":"root","llm":{"model":"gpt-x"}}}}`, code: connect.CodeFailedPrecondition, kind: agentdv1.ErrorCode_ERROR_CODE_AUTH_FAILED, says: []string{"OPENAI_API_KEY"}},
 			{name: "tool that nobody offers", json: `{"execute":{"userPrompt":"hi","agent":{"name":"root","llm":{"model":"echo","toolNames":["look"]}}}}`, code: invalidArgument, kind: badTree, says: []string{"look"}},
 			{name: "bad name of a tool", json: `{"execute":{"userPrompt":"hi",` + agent + `,"tools":[{"name":"a b","description":"x"}]}}`, code: invalidArgument, kind: badTree, says: []string{"tools[0]"}},
 			{name: "tool without description", json: `{"execute":{"userPrompt":"hi",` + agent + `,"tools":[{"name":"a"}]}}`, code: invalidArgument, kind: badTree, says: []string{"tools[0]", "description"}},

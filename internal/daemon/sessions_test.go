@@ -386,7 +386,7 @@ func TestSessionServiceRefusals(t *testing.T) {
 		"cursor":     {try(t, c.ListTurnEvents, &agentdv1.ListTurnEventsRequest{SessionId: id, AfterSeq: new(int64(1 << 40))}), connect.CodeInvalidArgument, agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST, "after_seq"},
 		"no request": {try(t, c.CreateTurn, &agentdv1.CreateTurnRequest{}), connect.CodeInvalidArgument, agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST, "execute"},
 		"no prompt":  {try(t, c.CreateTurn, &agentdv1.CreateTurnRequest{Execute: &agentdv1.RunRequest_ExecuteRequest{SessionId: &id}}), connect.CodeInvalidArgument, agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST, "user_prompt"},
-		"no model":   {try(t, c.CreateTurn, &agentdv1.CreateTurnRequest{Execute: &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "hi", Agent: llm("root", "claude-x")}}), connect.CodeUnauthenticated, agentdv1.ErrorCode_ERROR_CODE_AUTH_FAILED, "ANTHROPIC_API_KEY"},
+		"no model":   {try(t, c.CreateTurn, &agentdv1.CreateTurnRequest{Execute: &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "hi", Agent: llm("root", "claude-x")}}), connect.CodeFailedPrecondition, agentdv1.ErrorCode_ERROR_CODE_AUTH_FAILED, "ANTHROPIC_API_KEY"},
 		"other turn": {try(t, c.SubmitToolResults, &agentdv1.SubmitToolResultsRequest{SessionId: id, TurnId: "e-x", Results: []*agentdv1.RunRequest_ToolCallResponse{{ToolCallId: "x"}}}), connect.CodeNotFound, agentdv1.ErrorCode_ERROR_CODE_NOT_FOUND, `"e-x"`},
 		"foreign":    {try(t, c.SubmitToolResults, &agentdv1.SubmitToolResultsRequest{SessionId: id, Results: []*agentdv1.RunRequest_ToolCallResponse{{ToolCallId: "x", SessionId: "other"}}}), connect.CodeInvalidArgument, agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST, "results[0]"},
 	} {
