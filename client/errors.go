@@ -36,6 +36,9 @@ const (
 	ErrPrecondition     = Code(agentdv1.ErrorCode_ERROR_CODE_FAILED_PRECONDITION)
 	ErrOutputInvalid    = Code(agentdv1.ErrorCode_ERROR_CODE_OUTPUT_INVALID)
 	ErrNotFound         = Code(agentdv1.ErrorCode_ERROR_CODE_NOT_FOUND)
+	// ErrUnauthenticated is about the caller's credentials for the server, or for a
+	// proxy in front of it; ErrAuthFailed is about the key of a model's provider.
+	ErrUnauthenticated = Code(agentdv1.ErrorCode_ERROR_CODE_UNAUTHENTICATED)
 )
 
 // Error returns the code's name without its prefix, such as SESSION_BUSY.
@@ -139,7 +142,7 @@ func fromTransport(err error) *Error {
 	case connect.CodeDeadlineExceeded:
 		code = ErrTimeout
 	case connect.CodeUnauthenticated:
-		code = ErrAuthFailed
+		code = ErrUnauthenticated
 	case connect.CodePermissionDenied:
 		code = ErrPermissionDenied
 	case connect.CodeResourceExhausted:

@@ -192,7 +192,7 @@ func TestCodesAreComplete(t *testing.T) {
 	known := []Code{
 		ErrInternal, ErrInvalidAgentTree, ErrRateLimited, ErrAuthFailed, ErrSessionNotFound, ErrModelUnavailable, ErrTimeout, ErrSessionBusy,
 		ErrInvalidRequest, ErrBudgetExhausted, ErrLimitExceeded, ErrPermissionDenied, ErrHistoryPurged, ErrContentBlocked, ErrContextTooLong, ErrUnavailable,
-		ErrConflict, ErrPrecondition, ErrOutputInvalid, ErrNotFound,
+		ErrConflict, ErrPrecondition, ErrOutputInvalid, ErrNotFound, ErrUnauthenticated,
 	}
 	var all []Code
 	for value := int32(1); agentdv1.ErrorCode_name[value] != ""; value++ {

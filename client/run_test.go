@@ -196,7 +196,7 @@ func TestBrokenStreams(t *testing.T) {
 			script: func(context.Context, *peer) error {
 				return connect.NewError(connect.CodeUnauthenticated, errors.New("who are you"))
 			},
-			code: client.ErrAuthFailed,
+			code: client.ErrUnauthenticated,
 		},
 		"not permitted":   {script: refusal(connect.CodePermissionDenied), code: client.ErrPermissionDenied},
 		"not found":       {script: refusal(connect.CodeNotFound), code: client.ErrSessionNotFound},

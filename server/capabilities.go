@@ -69,6 +69,7 @@ func (s *sessionService) GetCapabilities(context.Context, *connect.Request[agent
 		MaxPromptBytes:  int64(min(cmp.Or(about.MaxPromptBytes, protocolPromptBytes), protocolPromptBytes)),
 		MaxMessageBytes: int64(s.cfg.MaxMessageBytes),
 		Retention:       durationpb.New(about.Retention),
+		Features:        features,
 	}
 	for _, p := range about.Providers {
 		out.Providers = append(out.Providers, &agentdv1.Provider{

@@ -36,13 +36,22 @@ func handlerOptions(maxMessageBytes int) []connect.HandlerOption {
 	}
 }
 
-// sessionOptions are those of SessionService. Its JSON refuses fields and names of
-// values that it does not know; its refusals of messages have details.
+// sessionOptions are those of SessionService, whose refusals of messages have details.
 func sessionOptions(maxMessageBytes int) []connect.HandlerOption {
 	return append(handlerOptions(0),
 		connect.WithCodec(faultyBinary{limit: maxMessageBytes}),
-		connect.WithCodec(faultyJSON{jsonCodec{name: "json", strict: true}, maxMessageBytes}),
-		connect.WithCodec(faultyJSON{jsonCodec{name: "json; charset=utf-8", strict: true}, maxMessageBytes}),
+		connect.WithCodec(faultyJSON{jsonCodec{name: "json"}, maxMessageBytes}),
+		connect.WithCodec(faultyJSON{jsonCodec{name: "json; charset=utf-8"}, maxMessageBytes}),
+	)
+}
+
+// othersOptions are those of services that are not agentd's own: what their requests
+// may hold is not for this server to say.
+func othersOptions() []connect.HandlerOption {
+	return append(handlerOptions(smallMessageBytes),
+		connect.WithCodec(binaryCodec{open: true}),
+		connect.WithCodec(jsonCodec{name: "json", open: true}),
+		connect.WithCodec(jsonCodec{name: "json; charset=utf-8", open: true}),
 	)
 }
 
@@ -71,6 +80,9 @@ func (e *decodeError) Error() string { return e.err.Error() }
 func (e *decodeError) Unwrap() error { return e.err }
 
 func newDecodeError(err error, data []byte) *decodeError {
+	if u, ok := errors.AsType[*unknownField](err); ok {
+		err = u.fault()
+	}
 	of, _ := answeredIn(data)
 	// Protobuf exports no error for this; a test holds the text.
 	return &decodeError{err: err, of: of, tooDeep: strings.Contains(err.Error(), "recursion depth")}
@@ -84,8 +96,9 @@ func asProto(message any) (proto.Message, error) {
 	return m, nil
 }
 
-// binaryCodec is protobuf's wire form with a bounded depth.
-type binaryCodec struct{}
+// binaryCodec is protobuf's wire form with a bounded depth. Fields that it does not know
+// are refused, unless it is open.
+type binaryCodec struct{ open bool }
 
 func (binaryCodec) Name() string { return "proto" }
 
@@ -105,12 +118,12 @@ func (binaryCodec) MarshalAppend(b []byte, message any) ([]byte, error) {
 	return proto.MarshalOptions{}.MarshalAppend(b, m)
 }
 
-func (binaryCodec) Unmarshal(data []byte, message any) error {
+func (c binaryCodec) Unmarshal(data []byte, message any) error {
 	m, err := asProto(message)
 	if err != nil {
 		return err
 	}
-	if err := countBinary(data, m.ProtoReflect().Descriptor()); err != nil {
+	if err := countBinary(data, m.ProtoReflect().Descriptor(), c.open); err != nil {
 		return newDecodeError(err, data)
 	}
 	tools := inlineTools{left: maxValues}
@@ -130,12 +143,11 @@ func (binaryCodec) Unmarshal(data []byte, message any) error {
 	return nil
 }
 
-// jsonCodec is protobuf's JSON form with a bounded depth. Fields it does not
-// know are skipped, as in the binary form, so that newer clients are served;
-// unless it is strict, for what people write by hand and misspell.
+// jsonCodec is protobuf's JSON form with a bounded depth. Fields and names of values
+// that it does not know are refused, unless it is open.
 type jsonCodec struct {
-	name   string
-	strict bool
+	name string
+	open bool
 }
 
 func (c jsonCodec) Name() string { return c.name }
@@ -156,7 +168,7 @@ func (c jsonCodec) Unmarshal(data []byte, message any) error {
 	if err := countJSON(data); err != nil {
 		return newDecodeError(err, data)
 	}
-	opts := protojson.UnmarshalOptions{DiscardUnknown: !c.strict, RecursionLimit: maxDepth}
+	opts := protojson.UnmarshalOptions{DiscardUnknown: c.open, RecursionLimit: maxDepth}
 	tools := inlineTools{left: maxValues}
 	named, err := tools.json(data, m.ProtoReflect().Descriptor(), opts)
 	if err != nil {
@@ -166,6 +178,9 @@ func (c jsonCodec) Unmarshal(data []byte, message any) error {
 		data = named
 	}
 	if err := opts.Unmarshal(data, m); err != nil {
+		if u := unknownJSON(data, m.ProtoReflect().Descriptor()); u != nil && !c.open {
+			err = u
+		}
 		return newDecodeError(err, data)
 	}
 	if err := tools.declare(m); err != nil {

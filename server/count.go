@@ -15,17 +15,18 @@ const maxValues = 200_000
 var errTooManyValues = errors.New("too many values")
 
 // countBinary refuses a message in protobuf's wire form that holds too many
-// values, before it is decoded. What is malformed is left to the decoder.
-func countBinary(data []byte, m protoreflect.MessageDescriptor) error {
+// values, before it is decoded, or, unless it is open, a field that m does not have. What
+// is malformed is left to the decoder.
+func countBinary(data []byte, m protoreflect.MessageDescriptor, open bool) error {
 	left := maxValues
-	return countFields(data, m.Fields(), &left, maxDepth)
+	return countFields(data, m, &left, maxDepth, open)
 }
 
-func countFields(data []byte, fields protoreflect.FieldDescriptors, left *int, depth int) error {
+func countFields(data []byte, m protoreflect.MessageDescriptor, left *int, depth int, open bool) error {
 	if depth == 0 {
 		return nil
 	}
-	for len(data) > 0 {
+	for whole := data; len(data) > 0; {
 		num, typ, n := protowire.ConsumeTag(data)
 		if n < 0 {
 			return nil
@@ -34,12 +35,15 @@ func countFields(data []byte, fields protoreflect.FieldDescriptors, left *int, d
 		if size < 0 {
 			return nil
 		}
-		value := data[n : n+size]
+		before, value := whole[:len(whole)-len(data)], data[n:n+size]
 		data = data[n+size:]
 		if *left--; *left < 0 {
 			return errTooManyValues
 		}
-		field := fields.ByNumber(num)
+		field := m.Fields().ByNumber(num)
+		if !open && (field == nil || !fitsWire(field, typ)) {
+			return unknownBinary(num, typ, m)
+		}
 		if typ != protowire.BytesType || field == nil || field.Message() == nil {
 			continue
 		}
@@ -47,7 +51,10 @@ func countFields(data []byte, fields protoreflect.FieldDescriptors, left *int, d
 		if n < 0 {
 			return nil
 		}
-		if err := countFields(inner, field.Message().Fields(), left, depth-1); err != nil {
+		if err := countFields(inner, field.Message(), left, depth-1, open); err != nil {
+			if u, ok := errors.AsType[*unknownField](err); ok {
+				u.within(step(before, field))
+			}
 			return err
 		}
 	}

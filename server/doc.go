@@ -27,8 +27,8 @@
 // turn is its client's wish and a fault of this package. A client that is too old to
 // say what its going away means says its wish by a reset of the stream.
 //
-// A message that cannot be decoded is answered with an ErrorResponse, and the
-// turn goes on. When the framing itself is broken nothing more can be read:
+// A message that cannot be decoded, or that holds a field which is not known, is
+// answered with an ErrorResponse, and the turn goes on. When the framing itself is broken nothing more can be read:
 // the turn then goes on as if the client had closed its side.
 //
 // This package imports session, the generated protocol, connect and its health

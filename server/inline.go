@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -142,7 +143,10 @@ func (in *inlineTools) binary(data []byte, m protoreflect.MessageDescriptor, at 
 
 func (in *inlineTools) binaryTool(data []byte, at *place) (name []byte, err error) {
 	tool := &agentdv1.Tool{}
-	if err := countFields(data, toolDescriptor.Fields(), &in.left, maxDepth); err != nil {
+	if err := countFields(data, toolDescriptor, &in.left, maxDepth, false); err != nil {
+		if u, ok := errors.AsType[*unknownField](err); ok {
+			u.within(at.String())
+		}
 		return nil, err
 	}
 	if err := (proto.UnmarshalOptions{RecursionLimit: maxDepth}).Unmarshal(data, tool); err != nil {
@@ -300,9 +304,14 @@ func (s *jsonScan) value(m protoreflect.MessageDescriptor, at *place) {
 		}
 		s.pos++
 		key := string(s.data[begin+1 : end-1])
-		if m == llmDescriptor && (key == "tools" || key == "toolNames" || key == "tool_names") && s.next() == '[' {
-			s.tools(begin, end, at)
-			return
+		if m == llmDescriptor && (key == "tools" || key == "toolNames" || key == "tool_names") {
+			switch s.next() {
+			case '[':
+				s.tools(begin, end, at)
+				return
+			case 'n': // null is no tools
+				s.rename(begin, end)
+			}
 		}
 		field := m.Fields().ByJSONName(key)
 		if field == nil {
@@ -323,12 +332,19 @@ func (s *jsonScan) value(m protoreflect.MessageDescriptor, at *place) {
 	})
 }
 
+// rename has the name of a field that is there be that of the names of tools.
+func (s *jsonScan) rename(begin, end int) {
+	field := llmDescriptor.Fields().ByNumber(toolNamesField)
+	s.edits = append(s.edits, edit{begin, end, `"` + field.JSONName() + `"`})
+}
+
 // tools reads the tools of an agent; the name of their field is at begin.
 func (s *jsonScan) tools(begin, end int, at *place) {
 	field := llmDescriptor.Fields().ByNumber(toolNamesField)
-	edits := len(s.edits)
-	s.edits = append(s.edits, edit{begin, end, `"` + field.JSONName() + `"`})
+	edits, empty := len(s.edits), true
+	s.rename(begin, end)
 	s.items(']', func(i int) {
+		empty = false
 		begin, object := s.pos, s.data[s.pos] == '{'
 		s.skip()
 		if !object || s.broken {
@@ -338,6 +354,9 @@ func (s *jsonScan) tools(begin, end int, at *place) {
 		tool := &agentdv1.Tool{}
 		if err := s.opts.Unmarshal(s.data[begin:s.pos], tool); err != nil {
 			s.err = noTool(&here, err)
+			if u := unknownJSON(s.data[begin:s.pos], toolDescriptor); u != nil {
+				s.err = u.within(here.String())
+			}
 			return
 		}
 		name, err := json.Marshal(tool.GetName())
@@ -347,7 +366,7 @@ func (s *jsonScan) tools(begin, end int, at *place) {
 		s.err = err
 		s.edits = append(s.edits, edit{begin, s.pos, string(name)})
 	})
-	if len(s.edits) == edits+1 {
+	if len(s.edits) == edits+1 && !empty {
 		s.edits = s.edits[:edits] // names, or no field of ours
 	}
 }

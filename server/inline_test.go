@@ -40,6 +40,14 @@ func toolOf(name, description string) *agentdv1.Tool {
 	return &agentdv1.Tool{Name: name, Description: description, InputSchema: new(`{"type":"object"}`)}
 }
 
+// tooNew is a tool with a field that there is not.
+func tooNew(t *testing.T) *agentdv1.Tool {
+	t.Helper()
+	tool := toolOf("new", "Newer.")
+	tool.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 99, protowire.VarintType), 1))
+	return tool
+}
+
 // Tools that the oldest clients define within their agents are tools of the request,
 // which the agents name.
 func TestInlineTools(t *testing.T) {
@@ -77,6 +85,16 @@ func TestInlineTools(t *testing.T) {
 		"one": {
 			agent: inlineLLM(t, look), json: `{"name":"a","llm":{"model":"echo","tools":[` + long + `]}}`,
 			want: llm("look"), all: []*agentdv1.Tool{look},
+		},
+		"an empty list": {
+			agent: llm(), json: `{"name":"a","llm":{"model":"echo","tools":[]}}`, want: llm(),
+		},
+		"null": {
+			agent: llm(), json: `{"name":"a","llm":{"tools":null,"model":"echo"}}`, want: llm(),
+		},
+		"a tool with a field to come": {
+			agent: inlineLLM(t, find, tooNew(t)), json: `{"name":"a","llm":{"tools":[` + short + `,{"name":"t","cost":{"a":1}}]}}`,
+			err: `this server does not know `,
 		},
 		"two and a name": {
 			agent: inlineLLM(t, look, "other", find), json: `{"name":"a","llm":{"tool_names":[` + long + ` ,"other",` + short + `],"model":"echo"}}`,
@@ -134,7 +152,7 @@ func TestInlineTools(t *testing.T) {
 					}
 					tools = append(append(tools, strings.Repeat(",", min(i, 1))...), data...)
 				}
-				return jsonCodec{strict: true}.Unmarshal([]byte(` { "execute" : {"tools":`+string(tools)+`], "agent":`+c.json+`, "userPrompt":"go"}}`), m)
+				return jsonCodec{}.Unmarshal([]byte(` { "execute" : {"tools":`+string(tools)+`], "agent":`+c.json+`, "userPrompt":"go"}}`), m)
 			},
 		} {
 			for _, m := range []interface {
@@ -169,7 +187,7 @@ func TestInlineToolsAreBounded(t *testing.T) {
 	}
 	values := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), "t")
 	for range maxValues {
-		values = protowire.AppendVarint(protowire.AppendTag(values, 100, protowire.VarintType), 1)
+		values = protowire.AppendString(protowire.AppendTag(values, 2, protowire.BytesType), "")
 	}
 	heavy := &agentdv1.LlmAgent{}
 	heavy.ProtoReflect().SetUnknown(protowire.AppendBytes(protowire.AppendTag(nil, toolNamesField, protowire.BytesType), values))
@@ -201,7 +219,7 @@ func TestInlineToolsAreBounded(t *testing.T) {
 // JSON that is none is left to the decoder, and so is what only looks like a tool.
 func TestInlineToolsAndBrokenJSON(t *testing.T) {
 	whole := `{"execute":{"agent":{"name":"a","llm":{"tools":[{"name":"look","description":"\"Looks\""}],"model":"echo"}},"initialState":{"llm":{"tools":[{"name":1}]}}}}`
-	if err := (jsonCodec{strict: true}).Unmarshal([]byte(whole), &agentdv1.RunRequest{}); err != nil {
+	if err := (jsonCodec{}).Unmarshal([]byte(whole), &agentdv1.RunRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range whole {
@@ -216,7 +234,7 @@ func TestInlineToolsAndBrokenJSON(t *testing.T) {
 	for _, other := range []string{
 		`{"execute":{"agent":{"llm":{"tools":["look"]}}}}`, `{"execute":{"agent":{"llm":{"tools":{"name":"look"}}}}}`, `{"execute":{"llm":{"tools":[{"name":"look"}]}}}`,
 	} {
-		if err := (jsonCodec{strict: true}).Unmarshal([]byte(other), &agentdv1.RunRequest{}); err == nil {
+		if err := (jsonCodec{}).Unmarshal([]byte(other), &agentdv1.RunRequest{}); err == nil {
 			t.Errorf("%s: no error", other)
 		}
 	}

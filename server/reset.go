@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
@@ -99,17 +98,10 @@ func (st *stream) wasReset() bool {
 }
 
 // knowsNew tells whether a message holds a field that is newer than the oldest
-// clients, known here or not.
+// clients.
 func knowsNew(m protoreflect.Message) bool {
 	if !strings.HasPrefix(string(m.Descriptor().FullName()), "agentd.") {
 		return false // such as a Struct
-	}
-	for rest := m.GetUnknown(); len(rest) > 0; {
-		num, _, n := protowire.ConsumeField(rest)
-		if n < 0 || num >= firstNewField {
-			return true
-		}
-		rest = rest[n:]
 	}
 	found := false
 	m.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {

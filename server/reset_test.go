@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
-	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
@@ -130,7 +129,6 @@ func withField(set func(m *agentdv1.RunRequest)) *agentdv1.RunRequest {
 // anybody's.
 func TestResetCancels(t *testing.T) {
 	const noError, internalError, cancel, enhanceYourCalm = 0, 2, 8, 11
-	unknown := protowire.AppendVarint(protowire.AppendTag(nil, 1000, protowire.VarintType), 1)
 	for name, c := range map[string]struct {
 		first     *agentdv1.RunRequest
 		policy    server.OnDisconnect
@@ -157,11 +155,8 @@ func TestResetCancels(t *testing.T) {
 		"continue by the client": {first: withField(func(m *agentdv1.RunRequest) {
 			m.GetExecute().OnDisconnect = agentdv1.OnDisconnect_ON_DISCONNECT_CONTINUE
 		}), leave: func(_ *fixture, s *frames) { s.reset(cancel) }},
-		"a newer field":            {first: withField(func(m *agentdv1.RunRequest) { m.GetExecute().IdempotencyKey = "k" }), leave: func(_ *fixture, s *frames) { s.reset(cancel) }},
-		"a newer field of a tool":  {first: withField(func(m *agentdv1.RunRequest) { m.GetExecute().GetTools()[0].NeedsApproval = true }), leave: func(_ *fixture, s *frames) { s.reset(cancel) }},
-		"a field not known here":   {first: withField(func(m *agentdv1.RunRequest) { m.GetExecute().ProtoReflect().SetUnknown(unknown) }), leave: func(_ *fixture, s *frames) { s.reset(cancel) }},
-		"one of the outer message": {first: withField(func(m *agentdv1.RunRequest) { m.ProtoReflect().SetUnknown(unknown) }), leave: func(_ *fixture, s *frames) { s.reset(cancel) }},
-		"one of an agent":          {first: withField(func(m *agentdv1.RunRequest) { m.GetExecute().GetAgent().GetLlm().ProtoReflect().SetUnknown(unknown) }), leave: func(_ *fixture, s *frames) { s.reset(cancel) }},
+		"a newer field":           {first: withField(func(m *agentdv1.RunRequest) { m.GetExecute().IdempotencyKey = "k" }), leave: func(_ *fixture, s *frames) { s.reset(cancel) }},
+		"a newer field of a tool": {first: withField(func(m *agentdv1.RunRequest) { m.GetExecute().GetTools()[0].NeedsApproval = true }), leave: func(_ *fixture, s *frames) { s.reset(cancel) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

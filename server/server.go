@@ -58,7 +58,7 @@ func (s *Server) routes() http.Handler {
 	path, sessions := agentdv1connect.NewSessionServiceHandler(&sessionService{s}, opts...)
 	mux.Handle(path, s.crossOrigin(s.exchange(explained(sessions))))
 
-	opts = handlerOptions(smallMessageBytes)
+	opts = othersOptions()
 	path, health := grpchealth.NewHandler(healthChecker{s}, opts...)
 	mux.Handle(path, s.short(health))
 	if !s.cfg.NoReflection {

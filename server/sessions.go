@@ -164,7 +164,8 @@ var statuses = map[agentdv1.ErrorCode]connect.Code{
 	agentdv1.ErrorCode_ERROR_CODE_INTERNAL:           connect.CodeInternal,
 	agentdv1.ErrorCode_ERROR_CODE_INVALID_AGENT_TREE: connect.CodeInvalidArgument,
 	agentdv1.ErrorCode_ERROR_CODE_RATE_LIMITED:       connect.CodeResourceExhausted,
-	agentdv1.ErrorCode_ERROR_CODE_AUTH_FAILED:        connect.CodeUnauthenticated,
+	agentdv1.ErrorCode_ERROR_CODE_AUTH_FAILED:        connect.CodeFailedPrecondition, // the caller itself is known
+	agentdv1.ErrorCode_ERROR_CODE_UNAUTHENTICATED:    connect.CodeUnauthenticated,
 	agentdv1.ErrorCode_ERROR_CODE_SESSION_NOT_FOUND:  connect.CodeNotFound,
 	agentdv1.ErrorCode_ERROR_CODE_MODEL_UNAVAILABLE:  connect.CodeUnavailable,
 	agentdv1.ErrorCode_ERROR_CODE_TIMEOUT:            connect.CodeDeadlineExceeded,

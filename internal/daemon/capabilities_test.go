@@ -49,7 +49,10 @@ func TestGetCapabilities(t *testing.T) {
 		if !slices.Contains(got.GetBuiltinTools(), "exit_loop") || got.GetRetention().AsDuration() != time.Hour {
 			t.Errorf("%s: %v", name, got)
 		}
-		got.Providers, got.Retention = nil, nil
+		if !slices.IsSorted(got.GetFeatures()) || !slices.Contains(got.GetFeatures(), "RunRequest.ExecuteRequest.on_busy") {
+			t.Errorf("%s: features %q", name, got.GetFeatures())
+		}
+		got.Providers, got.Retention, got.Features = nil, nil, nil
 		if !proto.Equal(got, want) {
 			t.Errorf("%s: got %v, want %v", name, got, want)
 		}

@@ -56,8 +56,8 @@ func undecodables(t *testing.T) []undecodable {
 		{name: "garbage", binary: []byte{0xff}, json: "garbage", code: invalidArgument, kind: invalidRequest, says: []string{"the message is no "}},
 		{name: "half of a message", binary: []byte{0x0a, 0x05, 'a'}, json: `{"sessionId":"a`, code: invalidArgument, kind: invalidRequest, says: []string{"the message is no "}},
 		{name: "not UTF-8", binary: []byte{0x0a, 0x01, 0xff}, json: "{\"sessionId\":\"\xff\"}", code: invalidArgument, kind: invalidRequest, says: []string{"UTF-8"}},
-		{name: "unknown field", json: `{"sessionID":"a"}`, code: invalidArgument, kind: invalidRequest, says: []string{"unknown field", `"sessionID"`}},
-		{name: "long unknown field", json: `{"` + name + `":"a"}`, code: invalidArgument, kind: invalidRequest, says: []string{"unknown field", "…"}, notByGet: true},
+		{name: "unknown field", json: `{"sessionID":"a"}`, code: invalidArgument, kind: invalidRequest, says: []string{"does not know `sessionID` of "}},
+		{name: "long unknown field", json: `{"` + name + `":"a"}`, code: invalidArgument, kind: invalidRequest, says: []string{"does not know `nnn", "…"}, notByGet: true},
 		{name: "wrong type", json: `{"sessionId":7}`, code: invalidArgument, kind: invalidRequest, says: []string{"sessionId"}},
 		{name: "field twice", json: `{"sessionId":"a","session_id":"b"}`, code: invalidArgument, kind: invalidRequest, says: []string{"duplicate field", "session_id"}},
 		{name: "deep", json: `{"a":` + strings.Repeat("[", 5000), code: invalidArgument, kind: invalidRequest, notByGet: true},
@@ -68,7 +68,7 @@ func undecodables(t *testing.T) []undecodable {
 		{name: "compressed otherwise", compression: "br", binary: binary(&agentdv1.GetTurnRequest{SessionId: "a"}), json: `{"sessionId":"a"}`, code: connect.CodeUnimplemented, kind: invalidRequest, says: []string{`"br"`, "compressed requests"}, notByGet: true},
 		{name: "unknown method", method: "ForgetTurn", binary: []byte{0xff}, json: "{}", code: connect.CodeUnimplemented, kind: invalidRequest, says: []string{`no method "ForgetTurn"`}},
 		{name: "unknown content type", codec: "xml", binary: []byte{0xff}, json: "<a/>", code: invalidArgument, kind: invalidRequest, says: []string{`xml"`, "json"}},
-		{name: "forged fault", binary: append(forged, binary(&agentdv1.GetTurnRequest{SessionId: "nobody"})...), code: connect.CodeNotFound, kind: noSession, says: []string{`"nobody"`}},
+		{name: "forged fault", binary: append(forged, binary(&agentdv1.GetTurnRequest{SessionId: "nobody"})...), code: invalidArgument, kind: invalidRequest, says: []string{"does not know field 536870911 of agentd.v1."}},
 	}
 }
 

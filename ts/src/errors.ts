@@ -88,7 +88,7 @@ export function fromResponse(response: RunResponse_ErrorResponse, details: Error
 /** Codes of Connect that say what was wrong with the request; all others are a connection that did not work. */
 const connectCodes: ReadonlyMap<Code, ErrorCodeName> = new Map<Code, ErrorCodeName>([
   [Code.DeadlineExceeded, "TIMEOUT"],
-  [Code.Unauthenticated, "AUTH_FAILED"],
+  [Code.Unauthenticated, "UNAUTHENTICATED"],
   [Code.PermissionDenied, "PERMISSION_DENIED"],
   [Code.ResourceExhausted, "LIMIT_EXCEEDED"],
 ]);

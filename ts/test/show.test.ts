@@ -31,6 +31,7 @@ test("a server says what it is and which models it knows", async (t) => {
   assert.notEqual(capabilities.version, "");
   assert.ok(capabilities.providers.some((p) => p.name === "scripted" && p.hasKey));
   assert.ok(capabilities.builtinTools.includes("exit_loop"));
+  assert.ok(capabilities.features.includes("SessionService.CreateTurn"));
   const { models } = await agentd.models();
   assert.ok(models.some((m) => m.name.startsWith("claude-") && !m.available));
 });

@@ -1,5 +1,6 @@
 // What a real server does not do on demand.
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
 import { test } from "node:test";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { Agentd, AgentdError, llm, Transcript, type Event } from "@apzuk3/agentd";
@@ -252,5 +253,26 @@ test("a turn that is left before its name is known is cancelled, unless it has a
     await gone.opened;
     await assert.rejects(whole, /left/);
     assert.deepEqual(cancelled, ["s/t"], JSON.stringify(more));
+  }
+});
+
+test("codes are those of docs/errors.md", async () => {
+  const doc = await readFile(new URL("../../docs/errors.md", import.meta.url), "utf8");
+  const rows = doc.split("\n").filter((line) => line.startsWith("| `")).map((line) => line.split(" | "));
+  const names = rows.map(([code = ""]) => code.replaceAll(/[|` ]/g, ""));
+  const codes = Object.keys(ErrorCode).filter((name) => !/^\d+$/.test(name) && name !== "UNSPECIFIED");
+  assert.deepEqual([...names].sort(), codes.sort());
+  for (const [i, name] of names.entries()) {
+    assert.equal(new AgentdError(name as AgentdError["code"], "x").retryable, rows[i]?.[4] === "yes", name);
+  }
+});
+
+test("credentials for the server are told apart from the key of a provider", async () => {
+  for (const [stream, want] of [
+    [{ send: [], fail: new ConnectError("who are you", Code.Unauthenticated) }, "UNAUTHENTICATED"],
+    [{ send: [error(ErrorCode.UNAUTHENTICATED)] }, "UNAUTHENTICATED"],
+    [{ send: [error(ErrorCode.AUTH_FAILED)] }, "AUTH_FAILED"],
+  ] as [Stream, string][]) {
+    await assert.rejects(gather(playing([stream]).agentd.attach("s")), (err: AgentdError) => err.code === want);
   }
 });

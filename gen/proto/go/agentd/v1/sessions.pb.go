@@ -2736,7 +2736,12 @@ type GetCapabilitiesResponse struct {
 	// Largest message from a client, in bytes.
 	MaxMessageBytes int64 `protobuf:"varint,5,opt,name=max_message_bytes,json=maxMessageBytes,proto3" json:"max_message_bytes,omitempty"`
 	// How long a turn waits for a client or a person.
-	Retention     *durationpb.Duration `protobuf:"bytes,6,opt,name=retention,proto3" json:"retention,omitempty"`
+	Retention *durationpb.Duration `protobuf:"bytes,6,opt,name=retention,proto3" json:"retention,omitempty"`
+	// What this server knows beyond what each server has known from the beginning,
+	// sorted: methods, and fields of requests, by their names in agentd.v1, such as
+	// `SessionService.CreateTurn` and `RunRequest.ExecuteRequest.on_busy`. A request
+	// with a field that is not among them is ERROR_CODE_INVALID_REQUEST.
+	Features      []string `protobuf:"bytes,7,rep,name=features,proto3" json:"features,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2809,6 +2814,13 @@ func (x *GetCapabilitiesResponse) GetMaxMessageBytes() int64 {
 func (x *GetCapabilitiesResponse) GetRetention() *durationpb.Duration {
 	if x != nil {
 		return x.Retention
+	}
+	return nil
+}
+
+func (x *GetCapabilitiesResponse) GetFeatures() []string {
+	if x != nil {
+		return x.Features
 	}
 	return nil
 }
@@ -4149,14 +4161,15 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"resolution\"V\n" +
 	"\x1aResolveInteractionResponse\x128\n" +
 	"\vinteraction\x18\x01 \x01(\v2\x16.agentd.v1.InteractionR\vinteraction\"\x18\n" +
-	"\x16GetCapabilitiesRequest\"\x9a\x02\n" +
+	"\x16GetCapabilitiesRequest\"\xb6\x02\n" +
 	"\x17GetCapabilitiesResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x121\n" +
 	"\tproviders\x18\x02 \x03(\v2\x13.agentd.v1.ProviderR\tproviders\x12#\n" +
 	"\rbuiltin_tools\x18\x03 \x03(\tR\fbuiltinTools\x12(\n" +
 	"\x10max_prompt_bytes\x18\x04 \x01(\x03R\x0emaxPromptBytes\x12*\n" +
 	"\x11max_message_bytes\x18\x05 \x01(\x03R\x0fmaxMessageBytes\x127\n" +
-	"\tretention\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\tretention\"{\n" +
+	"\tretention\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\tretention\x12\x1a\n" +
+	"\bfeatures\x18\a \x03(\tR\bfeatures\"{\n" +
 	"\bProvider\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x17\n" +
 	"\ahas_key\x18\x02 \x01(\bR\x06hasKey\x12#\n" +

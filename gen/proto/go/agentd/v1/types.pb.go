@@ -40,7 +40,8 @@ const (
 	// Retryable.
 	ErrorCode_ERROR_CODE_RATE_LIMITED ErrorCode = 3
 	// A provider key is missing or was refused (401, 403); the message names the
-	// key, never its value. Not retryable.
+	// key, never its value. The caller itself is ERROR_CODE_UNAUTHENTICATED. Not
+	// retryable.
 	ErrorCode_ERROR_CODE_AUTH_FAILED ErrorCode = 4
 	// No such session. Not retryable.
 	ErrorCode_ERROR_CODE_SESSION_NOT_FOUND ErrorCode = 5
@@ -81,6 +82,9 @@ const (
 	ErrorCode_ERROR_CODE_OUTPUT_INVALID ErrorCode = 19
 	// The session has no such turn or interaction. Not retryable.
 	ErrorCode_ERROR_CODE_NOT_FOUND ErrorCode = 20
+	// The caller's own credentials for this server are missing or were refused; a
+	// provider's key is ERROR_CODE_AUTH_FAILED. Not retryable.
+	ErrorCode_ERROR_CODE_UNAUTHENTICATED ErrorCode = 21
 )
 
 // Enum value maps for ErrorCode.
@@ -107,6 +111,7 @@ var (
 		18: "ERROR_CODE_FAILED_PRECONDITION",
 		19: "ERROR_CODE_OUTPUT_INVALID",
 		20: "ERROR_CODE_NOT_FOUND",
+		21: "ERROR_CODE_UNAUTHENTICATED",
 	}
 	ErrorCode_value = map[string]int32{
 		"ERROR_CODE_UNSPECIFIED":         0,
@@ -130,6 +135,7 @@ var (
 		"ERROR_CODE_FAILED_PRECONDITION": 18,
 		"ERROR_CODE_OUTPUT_INVALID":      19,
 		"ERROR_CODE_NOT_FOUND":           20,
+		"ERROR_CODE_UNAUTHENTICATED":     21,
 	}
 )
 
@@ -2402,7 +2408,7 @@ const file_agentd_v1_types_proto_rawDesc = "" +
 	"\tllm_calls\x18\x02 \x01(\x05R\bllmCalls\x12%\n" +
 	"\x0eestimated_cost\x18\x03 \x01(\x01R\restimatedCost\x12%\n" +
 	"\x0eunpriced_calls\x18\n" +
-	" \x01(\x05R\runpricedCalls*\x89\x05\n" +
+	" \x01(\x05R\runpricedCalls*\xa9\x05\n" +
 	"\tErrorCode\x12\x1a\n" +
 	"\x16ERROR_CODE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13ERROR_CODE_INTERNAL\x10\x01\x12!\n" +
@@ -2425,7 +2431,8 @@ const file_agentd_v1_types_proto_rawDesc = "" +
 	"\x13ERROR_CODE_CONFLICT\x10\x11\x12\"\n" +
 	"\x1eERROR_CODE_FAILED_PRECONDITION\x10\x12\x12\x1d\n" +
 	"\x19ERROR_CODE_OUTPUT_INVALID\x10\x13\x12\x18\n" +
-	"\x14ERROR_CODE_NOT_FOUND\x10\x14*c\n" +
+	"\x14ERROR_CODE_NOT_FOUND\x10\x14\x12\x1e\n" +
+	"\x1aERROR_CODE_UNAUTHENTICATED\x10\x15*c\n" +
 	"\fOnDisconnect\x12\x1d\n" +
 	"\x19ON_DISCONNECT_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16ON_DISCONNECT_CONTINUE\x10\x01\x12\x18\n" +
