@@ -1,0 +1,92 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// putAllAside takes no new turns and has those that run leave their logs as they
+// are.
+func (m *Manager) putAllAside() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.draining, m.stopping = true, true
+	for t := range m.running {
+		t.cancel(ErrPutAside)
+	}
+}
+
+// putWaitingAside does so with turns that only wait for a person, or for a client
+// that is not there: that may take days.
+func (m *Manager) putWaitingAside() {
+	m.mu.Lock()
+	turns := slices.Collect(maps.Keys(m.running))
+	m.mu.Unlock()
+	for _, t := range turns {
+		if t.s.onlyWaits(t) {
+			t.cancel(ErrPutAside)
+		}
+	}
+}
+
+// waitingLook is how often a shutdown looks for turns that have come to wait.
+const waitingLook = 50 * time.Millisecond
+
+// Shutdown refuses new turns, waits for those that run until ctx ends, then puts
+// them aside, so that they go on when a server opens the store again, and waits
+// a little longer. Turns that only wait for a person, or for a client that is not
+// there, are put aside at once. It may be called again. The error names the turns
+// that are still running.
+func (m *Manager) Shutdown(ctx context.Context) error {
+	m.mu.Lock()
+	m.draining = true
+	if m.endSweep != nil {
+		m.endSweep()
+	}
+	for _, timer := range m.cancels {
+		timer.Stop()
+	}
+	m.mu.Unlock()
+	idle := make(chan struct{})
+	go func() { // ends with the last turn
+		m.turns.Wait()
+		m.store.giveUp()
+		m.store.flushers.Wait()
+		close(idle)
+	}()
+	look := time.NewTicker(waitingLook)
+	defer look.Stop()
+	for soft := true; soft; {
+		m.putWaitingAside()
+		m.endObserversOfSuspended()
+		select {
+		case <-idle:
+			return nil
+		case <-ctx.Done():
+			soft = false
+		case <-look.C:
+		}
+	}
+	m.putAllAside()
+	m.store.giveUp()
+	defer time.AfterFunc(m.limits.StopGrace/2, m.store.abort).Stop() // a store that hangs
+	grace := time.NewTimer(m.limits.StopGrace)
+	defer grace.Stop()
+	select {
+	case <-idle:
+		return nil
+	case <-grace.C:
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var names []string
+	for t := range m.running {
+		names = append(names, t.s.id+"/"+t.id)
+	}
+	slices.Sort(names)
+	return fmt.Errorf("session: %d turns did not stop within %v: %s", len(names), m.limits.StopGrace, strings.Join(names, ", "))
+}
