@@ -80,7 +80,7 @@ func (e *decodeError) Error() string { return e.err.Error() }
 func (e *decodeError) Unwrap() error { return e.err }
 
 func newDecodeError(err error, data []byte) *decodeError {
-	if u, ok := errors.AsType[*unknownField](err); ok {
+	if u, ok := errors.AsType[*unknownFieldError](err); ok {
 		err = u.fault()
 	}
 	of, _ := answeredIn(data)

@@ -52,8 +52,8 @@ func countFields(data []byte, m protoreflect.MessageDescriptor, left *int, depth
 			return nil
 		}
 		if err := countFields(inner, field.Message(), left, depth-1, open); err != nil {
-			if u, ok := errors.AsType[*unknownField](err); ok {
-				u.within(step(before, field))
+			if u, ok := errors.AsType[*unknownFieldError](err); ok {
+				_ = u.within(step(before, field))
 			}
 			return err
 		}

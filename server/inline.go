@@ -144,8 +144,8 @@ func (in *inlineTools) binary(data []byte, m protoreflect.MessageDescriptor, at 
 func (in *inlineTools) binaryTool(data []byte, at *place) (name []byte, err error) {
 	tool := &agentdv1.Tool{}
 	if err := countFields(data, toolDescriptor, &in.left, maxDepth, false); err != nil {
-		if u, ok := errors.AsType[*unknownField](err); ok {
-			u.within(at.String())
+		if u, ok := errors.AsType[*unknownFieldError](err); ok {
+			_ = u.within(at.String())
 		}
 		return nil, err
 	}

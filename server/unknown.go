@@ -18,9 +18,9 @@ import (
 // it does not know. What is within a google.protobuf.Struct or Value is data, whose
 // names are the client's own.
 
-// unknownField is a field of a request that this server does not know, or that has
+// unknownFieldError is a field of a request that this server does not know, or that has
 // another type here. It is an error.
-type unknownField struct {
+type unknownFieldError struct {
 	name   string // as the client has written it, or "field 99"
 	of     string // the name of its message
 	place  string // the path to its message, "" for the request itself
@@ -28,7 +28,7 @@ type unknownField struct {
 	number protowire.Number
 }
 
-func (u *unknownField) Error() string {
+func (u *unknownFieldError) Error() string {
 	text := fmt.Sprintf("this server does not know %s of %s", u.name, u.of)
 	if u.place != "" {
 		text += ", at " + u.place
@@ -37,12 +37,12 @@ func (u *unknownField) Error() string {
 }
 
 // fault is the error for the client.
-func (u *unknownField) fault() *session.Error {
+func (u *unknownFieldError) fault() *session.Error {
 	return session.Errorf(codeInvalid, "%v", u)
 }
 
 // within puts a step before the place.
-func (u *unknownField) within(step string) *unknownField {
+func (u *unknownFieldError) within(step string) *unknownFieldError {
 	if u.place != "" {
 		step += "." + u.place
 	}
@@ -51,12 +51,12 @@ func (u *unknownField) within(step string) *unknownField {
 }
 
 // unknownBinary is a field whose number, or whose type, m does not have.
-func unknownBinary(num protowire.Number, typ protowire.Type, m protoreflect.MessageDescriptor) *unknownField {
+func unknownBinary(num protowire.Number, typ protowire.Type, m protoreflect.MessageDescriptor) *unknownFieldError {
 	name := fmt.Sprintf("field %d", num)
 	if m.Fields().ByNumber(num) != nil {
 		name += fmt.Sprintf(" with wire type %d", typ)
 	}
-	return &unknownField{name: name, of: string(m.FullName()), number: num}
+	return &unknownFieldError{name: name, of: string(m.FullName()), number: num}
 }
 
 // fitsWire tells whether a field may be sent with this wire type. The decoder takes any
@@ -97,7 +97,7 @@ func step(data []byte, field protoreflect.FieldDescriptor) string {
 
 // unknownJSON finds the first name in a message that m does not have, nil if there is
 // none or if the message is no JSON.
-func unknownJSON(data []byte, m protoreflect.MessageDescriptor) *unknownField {
+func unknownJSON(data []byte, m protoreflect.MessageDescriptor) *unknownFieldError {
 	if !json.Valid(data) {
 		return nil
 	}
@@ -141,7 +141,7 @@ func (w nameWalk) skip(depth int) {
 	}
 }
 
-func (w nameWalk) message(m protoreflect.MessageDescriptor, depth int) *unknownField {
+func (w nameWalk) message(m protoreflect.MessageDescriptor, depth int) *unknownFieldError {
 	if depth == 0 || m == nil || strings.HasPrefix(string(m.FullName()), "google.protobuf.") {
 		w.skip(0)
 		return nil
@@ -150,17 +150,17 @@ func (w nameWalk) message(m protoreflect.MessageDescriptor, depth int) *unknownF
 		return nil
 	}
 	for w.dec.More() {
-		token, err := w.dec.Token()
-		if err != nil {
+		token, _ := w.dec.Token()
+		name, ok := token.(string)
+		if !ok { // whoever decodes it says what is wrong
 			return nil
 		}
-		name, _ := token.(string)
 		field := m.Fields().ByJSONName(name)
 		if field == nil {
 			field = m.Fields().ByTextName(name)
 		}
 		if field == nil {
-			return &unknownField{name: "`" + plain(name) + "`", of: string(m.Name()), maybe: ", or the name is misspelt"}
+			return &unknownFieldError{name: "`" + plain(name) + "`", of: string(m.Name()), maybe: ", or the name is misspelt"}
 		}
 		if u := w.field(field, depth-1); u != nil {
 			return u
@@ -170,7 +170,7 @@ func (w nameWalk) message(m protoreflect.MessageDescriptor, depth int) *unknownF
 	return nil
 }
 
-func (w nameWalk) field(field protoreflect.FieldDescriptor, depth int) *unknownField {
+func (w nameWalk) field(field protoreflect.FieldDescriptor, depth int) *unknownFieldError {
 	name := string(field.Name())
 	switch {
 	case field.IsMap():

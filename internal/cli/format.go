@@ -101,11 +101,12 @@ func prices(m *agentdv1.Model, which func(*agentdv1.PriceTier) float64) string {
 	if len(tiers) == 0 {
 		return "-"
 	}
-	out := price(which(tiers[0]))
+	var out strings.Builder
+	out.WriteString(price(which(tiers[0])))
 	for _, longer := range tiers[1:] {
-		out += " (" + price(which(longer)) + ")"
+		out.WriteString(" (" + price(which(longer)) + ")")
 	}
-	return out
+	return out.String()
 }
 
 // written is what writing into the provider's cache costs, by how long it is kept

@@ -75,8 +75,8 @@ func logModels(log *slog.Logger, reg *model.Registry) {
 		log.Info("models", slog.Any("server_keys", with), slog.Any("callers_keys_only", without))
 		return
 	}
-	log.Warn("no provider key: only the models echo and scripted/… (try scripted/demo) work without one. " +
-		"Set " + oneOf(variables) + ", or have callers send " + oneOf(headers))
+	log.Warn("no provider key: only the models echo and scripted/… (try scripted/demo) work without one",
+		slog.String("set", oneOf(variables)), slog.String("or_have_callers_send", oneOf(headers)))
 }
 
 // shown is an address without what it says of a user, and without a query, which may

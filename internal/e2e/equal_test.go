@@ -136,7 +136,6 @@ var parts = map[string]string{
 	"TestStress/half-closes":                       "a request of SessionService is always closed: clients come and go",
 	"TestFaultAnswerTwice/cancel":                  "CancelToolCall leaves a call that has its result as it is; on Run that is a mistake",
 	"TestFaultForeignAnswer/cancel":                "a call that there is not is NOT_FOUND for CancelToolCall, INVALID_REQUEST on Run",
-	"TestRawPayloadsInLog/on attach":               "WatchTurn cannot ask for them",
 	"TestFaultForeignAnswer/flood":                 "about how many refused messages Run's own stream takes",
 }
 

@@ -175,12 +175,4 @@ func TestRawPayloadsInLog(t *testing.T) {
 		t.Errorf("%d facts (-live +later):\n%s", len(facts(got)), diff)
 	}
 	verifyLog(t.Context(), t, store, got.session)
-
-	if !overBoth(t, "TestRawPayloadsInLog/on attach") {
-		return
-	}
-	r := rule{t, agentdv1connect.NewAgentdClient(f.d.HTTPClient(), f.d.URL)}
-	r.refused(r.talk(&agentdv1.RunRequest{Request: &agentdv1.RunRequest_Execute{
-		Execute: &agentdv1.RunRequest_ExecuteRequest{SessionId: &got.session, RawPayloads: true},
-	}}, nil), agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST, "execute.raw_payloads is for a new turn")
 }

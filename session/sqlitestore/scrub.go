@@ -400,12 +400,12 @@ func (v *pages) read(n uint32) (page []byte, err error) {
 }
 
 // lockPage is never written: SQLite locks its bytes.
-func (v *pages) lockPage() uint32 { return uint32(1<<30/v.size) + 1 } //nolint:gosec // a page has 512 bytes at least
+func (v *pages) lockPage() uint32 { return uint32(1<<30/v.size) + 1 } // a page has 512 bytes at least
 
 // mapPage returns the page of the map that has the entry of a page; it is the page
 // itself for one of the map.
 func (v *pages) mapPage(n uint32) uint32 {
-	each := uint32(v.usable/5) + 1 //nolint:gosec // a page has 64 KiB at most
+	each := uint32(v.usable/5) + 1 // a page has 64 KiB at most
 	m := (n-2)/each*each + 2
 	if m == v.lockPage() {
 		m++
