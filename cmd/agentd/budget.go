@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/internal/daemon"
-	"github.com/apzuk3/agentd/session"
 )
 
 // budgetFlag is a budget as a flag has it: "calls=100,tokens=2000000,cost=5,time=30m",
@@ -36,7 +35,7 @@ func (b *budgetFlag) UnmarshalText(text []byte) error {
 		case "cost":
 			var dollars float64
 			dollars, err = strconv.ParseFloat(value, 64)
-			b.Cost, positive = session.BudgetUSD(dollars), dollars > 0 && dollars < 1e12
+			b.Cost, positive = daemon.BudgetUSD(dollars), dollars > 0 && dollars < 1e12
 		case "time":
 			b.Wall, err = time.ParseDuration(value)
 			positive = b.Wall > 0

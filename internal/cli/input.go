@@ -144,15 +144,20 @@ func ReadAll(ctx context.Context, in io.Reader, limit int) (string, error) {
 	}
 }
 
-// readContext is in.Read that ends with ctx, with its cause.
+// readContext is in.Read that ends with ctx, with its cause. It takes nothing of a file
+// once ctx has ended, but for input that a terminal announces and takes back, as on Ctrl-C:
+// then a read is left that takes what is typed next.
 func readContext(ctx context.Context, in io.Reader, p []byte) (int, error) {
 	if f, ok := in.(*os.File); ok {
 		if waits, err := awaitInput(ctx, f); waits && err != nil {
 			return 0, err
-		} else if waits {
-			return f.Read(p)
 		}
 	}
+	return readAside(ctx, in, p)
+}
+
+// readAside reads in a goroutine of its own, which may outlive it.
+func readAside(ctx context.Context, in io.Reader, p []byte) (int, error) {
 	type outcome struct {
 		n   int
 		err error

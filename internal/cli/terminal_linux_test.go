@@ -97,3 +97,15 @@ func TestReadAllEnds(t *testing.T) {
 		}
 	}
 }
+
+// A terminal may announce input and take it back, as it does on Ctrl-C, before it is
+// read: the read ends with its context all the same.
+func TestReadWithoutInput(t *testing.T) {
+	term := ttytest.Open(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("interrupted")
+	cancel(why)
+	if n, err := cli.ReadAside(ctx, term.TTY, make([]byte, 10)); n != 0 || !errors.Is(err, why) {
+		t.Errorf("read %d bytes, %v", n, err)
+	}
+}

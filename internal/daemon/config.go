@@ -142,6 +142,10 @@ type Config struct {
 // Budget is what a turn or a session may spend; see Config.Turns.
 type Budget = session.Budget
 
+// BudgetUSD is a Budget's Cost in dollars, rounded to the nearest billionth; at least one
+// for any amount above 0.
+func BudgetUSD(dollars float64) session.NanoUSD { return session.BudgetUSD(dollars) }
+
 // Providers are model providers for those who have no environment for them; what
 // is left out is as Config.Getenv says.
 type Providers struct {

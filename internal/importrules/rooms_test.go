@@ -95,7 +95,8 @@ var rooms = []room{
 	{path: "internal/daemon", floor: 3,
 		may: []string{"session", "session/sqlitestore", "model", "model/catalog", "model/gemini", "model/anthropic",
 			"model/openai", "model/scripted", "model/echo", "model/record", "adkbridge", "server", gen, genConnect, connect,
-			"connectrpc.com/grpchealth", "connectrpc.com/grpcreflect", "golang.org/x/net", "buf.build/go/protovalidate"},
+			"connectrpc.com/grpchealth", "connectrpc.com/grpcreflect", "golang.org/x/net", "buf.build/go/protovalidate",
+			"google.golang.org/protobuf/types/known/durationpb"},
 		knows: "how the rooms are wired together, and nothing else"},
 
 	{path: "internal/cli", floor: 2, may: []string{"internal/toolcmd", gen, genConnect, connect, protobuf, "golang.org/x/sys"},
