@@ -25,9 +25,9 @@ const (
 
 const (
 	// scrubReads and scrubWrites are the most pages that one transaction reads and writes,
-	// so that appends wait for milliseconds. Once all pages were scrubbed and some were
-	// written to meanwhile, each transaction takes twice as many of these as the last one,
-	// so that they become fewer whatever else is written.
+	// so that appends wait for milliseconds. Once all pages that there were at first are
+	// scrubbed, and some were added or written to meanwhile, each transaction takes twice as
+	// many of these as the last one, so that they become fewer whatever else is written.
 	scrubReads  = 256
 	scrubWrites = 256
 	// scrubRest is how many times as long as a transaction of the scrub took the writer
@@ -51,7 +51,8 @@ type scrubber struct {
 
 	begun  time.Time
 	next   uint32          // 0 before the scrub has begun
-	again  int             // transactions that have scrubbed pages of changed
+	first  uint32          // pages that there were when it began, 0 if that is not known yet
+	again  int             // transactions that have scrubbed later pages, or those of changed
 	broken int             // pages that make no sense, which are left as they are
 	bad    map[uint32]bool // pages that cannot be read
 	// changed are pages before next that were written to since. SQLite gives pages the
@@ -155,7 +156,7 @@ func (w *writer) size() int64 {
 func (w *writer) scrubSome() (done bool, err error) {
 	s := &w.scrub
 	if s.next == 0 {
-		s.begun, s.next, s.again, s.broken, s.changed = time.Now(), 1, 0, 0, map[uint32]struct{}{}
+		s.begun, s.next, s.first, s.again, s.broken, s.changed = time.Now(), 1, 0, 0, 0, map[uint32]struct{}{}
 		if err := s.look(w.wal, false); err != nil {
 			return false, w.scrubFailed("look at the WAL", err)
 		}
@@ -215,8 +216,11 @@ func (w *writer) scrubPages() (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	if s.first == 0 {
+		s.first = v.count
+	}
 	more := min(s.again, 20)
-	if s.next > v.count {
+	if s.next > s.first {
 		s.again++
 	}
 	for reads, writes := 0, 0; reads < scrubReads<<more && writes < scrubWrites<<more; reads++ {
