@@ -85,6 +85,8 @@ function about(event: Event): string {
       return `${event.call.id} ${event.call.name} ${event.call.input}`;
     case "tool_result":
       return `${event.callId} ${event.name} ${event.output ?? event.error}`;
+    case "message_completed":
+      return `${event.textBytes} bytes`;
     case "model_call_ended":
       return `${event.model}, ${event.usage?.totalTokens} tokens`;
     case "end":

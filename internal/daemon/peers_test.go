@@ -116,7 +116,7 @@ type printed struct {
 		Status     string `json:"status"`
 		OutputText string `json:"outputText"`
 		Usage      struct {
-			Calls int `json:"llmCalls"`
+			Calls string `json:"modelCalls"` // 64 bits are text in JSON
 		} `json:"usage"`
 	} `json:"turn"`
 	Refused []json.RawMessage `json:"refused"`
@@ -189,7 +189,7 @@ func (p peer) turn(t *testing.T) {
 		t.Errorf("text %q, want %q", text, want)
 	}
 	got := p.call(t, "GetTurn", `{`+named+`}`).Turn
-	if got.Status != "TURN_STATUS_SUCCEEDED" || got.OutputText != "fog and 日本" || got.Usage.Calls != 2 {
+	if got.Status != "TURN_STATUS_SUCCEEDED" || got.OutputText != "fog and 日本" || got.Usage.Calls != "2" {
 		t.Errorf("the turn is %+v", got)
 	}
 }

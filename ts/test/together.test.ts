@@ -74,9 +74,11 @@ for (const { starts, answers, leaves, how } of scenarios) {
 /** What such a turn has in its log, whoever was there: S is its session, C its call, N a number that depends on who started. */
 const expected = [
   "1048576 started S",
+  "2097158 message_completed 29 bytes",
   "2097161 model_call_ended scripted/demo, N tokens",
   '2097168 tool_call C pick_tea {"question":"like"}',
   "3145744 tool_result C pick_tea Sencha",
+  "5242886 message_completed 30 bytes",
   "5242889 model_call_ended scripted/demo, N tokens",
   "6356991 end completed, 2 model calls",
 ];
@@ -109,6 +111,8 @@ function factOf(event: Event): string {
       return `tool_call ${event.call.id} ${event.call.name} ${event.call.input}`;
     case "tool_result":
       return `tool_result ${event.callId} ${event.name} ${event.output ?? event.error}`;
+    case "message_completed":
+      return `message_completed ${event.textBytes} bytes`;
     case "model_call_ended":
       return `model_call_ended ${event.model}, ${event.usage?.totalTokens} tokens`;
     case "end":

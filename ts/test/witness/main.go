@@ -120,6 +120,8 @@ func fact(e *client.Event) string {
 		return fmt.Sprintf("tool_notice %s %s %s", e.ToolCallAnnounced.ID, e.ToolCallAnnounced.Name, e.ToolCallAnnounced.Input)
 	case e.ToolCallAnswered != nil:
 		return fmt.Sprintf("tool_result %s %s %s", e.ToolCallAnswered.ID, e.ToolCallAnswered.Name, e.ToolCallAnswered.Output+e.ToolCallAnswered.Error)
+	case e.MessageCompleted != nil:
+		return fmt.Sprintf("message_completed %d bytes", e.MessageCompleted.TextBytes)
 	case e.ModelCallEnded != nil:
 		return fmt.Sprintf("model_call_ended %s, %d tokens", e.ModelCallEnded.Model, e.ModelCallEnded.Usage.TotalTokens)
 	case e.Error != nil:
