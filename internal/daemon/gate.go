@@ -82,10 +82,8 @@ func (g *gate) close(longest time.Duration) int {
 			close(g.empty)
 		}
 	}
-	for v := range g.within {
-		v.cancel()
-	}
 	g.mu.Unlock()
+	g.hurry()
 	wait := time.NewTimer(longest)
 	defer wait.Stop()
 	select {
