@@ -64,7 +64,7 @@ func receiptOf(m *agentdv1.CancelReceipt) *Receipt {
 	return out
 }
 
-func namesOf(calls []*agentdv1.CanceledToolCall) []CallName {
+func namesOf(calls []*agentdv1.ToolCallRef) []CallName {
 	var out []CallName
 	for _, c := range calls {
 		out = append(out, CallName{ID: c.GetToolCallId(), Name: c.GetToolName()})

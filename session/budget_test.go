@@ -404,7 +404,7 @@ func TestCancelReceipt(t *testing.T) {
 		if m := r.AbortedModelCalls; len(m) != 1 || m[0].Model != "m" || m[0].MessageId != "m1" || m[0].Ran.AsDuration() != 2*time.Second || m[0].AgentPath[0] != "root" {
 			t.Errorf("aborted: %v", m)
 		}
-		ids := func(calls []*agentdv1.CanceledToolCall) (out []string) {
+		ids := func(calls []*agentdv1.ToolCallRef) (out []string) {
 			for _, c := range calls {
 				out = append(out, c.ToolName+" "+c.ToolCallId)
 			}

@@ -454,10 +454,10 @@ func ErrorResponse(sessionID string, err *Error) *agentdv1.RunResponse {
 
 // Proto is the protocol's form.
 func (r *Receipt) Proto() *agentdv1.CancelReceipt {
-	names := func(calls []CallName) []*agentdv1.CanceledToolCall {
-		var out []*agentdv1.CanceledToolCall
+	names := func(calls []CallName) []*agentdv1.ToolCallRef {
+		var out []*agentdv1.ToolCallRef
 		for _, c := range calls {
-			out = append(out, &agentdv1.CanceledToolCall{ToolCallId: c.ID, ToolName: c.Name})
+			out = append(out, &agentdv1.ToolCallRef{ToolCallId: c.ID, ToolName: c.Name})
 		}
 		return out
 	}

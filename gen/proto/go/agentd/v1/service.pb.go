@@ -1225,9 +1225,9 @@ type CancelReceipt struct {
 	AbortedModelCalls []*AbortedModelCall `protobuf:"bytes,1,rep,name=aborted_model_calls,json=abortedModelCalls,proto3" json:"aborted_model_calls,omitempty"`
 	// Tool calls that had no result. The client that ran one has been told by
 	// ToolCallCanceled.
-	CanceledToolCalls []*CanceledToolCall `protobuf:"bytes,2,rep,name=canceled_tool_calls,json=canceledToolCalls,proto3" json:"canceled_tool_calls,omitempty"`
+	CanceledToolCalls []*ToolCallRef `protobuf:"bytes,2,rep,name=canceled_tool_calls,json=canceledToolCalls,proto3" json:"canceled_tool_calls,omitempty"`
 	// Tool calls asked together with those that had a result already.
-	AnsweredToolCalls []*CanceledToolCall `protobuf:"bytes,3,rep,name=answered_tool_calls,json=answeredToolCalls,proto3" json:"answered_tool_calls,omitempty"`
+	AnsweredToolCalls []*ToolCallRef `protobuf:"bytes,3,rep,name=answered_tool_calls,json=answeredToolCalls,proto3" json:"answered_tool_calls,omitempty"`
 	// From the request to the moment at which nothing of the turn ran any more.
 	Took          *durationpb.Duration `protobuf:"bytes,4,opt,name=took,proto3" json:"took,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1271,14 +1271,14 @@ func (x *CancelReceipt) GetAbortedModelCalls() []*AbortedModelCall {
 	return nil
 }
 
-func (x *CancelReceipt) GetCanceledToolCalls() []*CanceledToolCall {
+func (x *CancelReceipt) GetCanceledToolCalls() []*ToolCallRef {
 	if x != nil {
 		return x.CanceledToolCalls
 	}
 	return nil
 }
 
-func (x *CancelReceipt) GetAnsweredToolCalls() []*CanceledToolCall {
+func (x *CancelReceipt) GetAnsweredToolCalls() []*ToolCallRef {
 	if x != nil {
 		return x.AnsweredToolCalls
 	}
@@ -1365,8 +1365,8 @@ func (x *AbortedModelCall) GetRan() *durationpb.Duration {
 	return nil
 }
 
-// CanceledToolCall is one call of the model answers whose tools were under way.
-type CanceledToolCall struct {
+// ToolCallRef is one call of the model answers whose tools were under way.
+type ToolCallRef struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The call's id.
 	ToolCallId string `protobuf:"bytes,1,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
@@ -1376,20 +1376,20 @@ type CanceledToolCall struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *CanceledToolCall) Reset() {
-	*x = CanceledToolCall{}
+func (x *ToolCallRef) Reset() {
+	*x = ToolCallRef{}
 	mi := &file_agentd_v1_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *CanceledToolCall) String() string {
+func (x *ToolCallRef) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*CanceledToolCall) ProtoMessage() {}
+func (*ToolCallRef) ProtoMessage() {}
 
-func (x *CanceledToolCall) ProtoReflect() protoreflect.Message {
+func (x *ToolCallRef) ProtoReflect() protoreflect.Message {
 	mi := &file_agentd_v1_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1401,19 +1401,19 @@ func (x *CanceledToolCall) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use CanceledToolCall.ProtoReflect.Descriptor instead.
-func (*CanceledToolCall) Descriptor() ([]byte, []int) {
+// Deprecated: Use ToolCallRef.ProtoReflect.Descriptor instead.
+func (*ToolCallRef) Descriptor() ([]byte, []int) {
 	return file_agentd_v1_service_proto_rawDescGZIP(), []int{6}
 }
 
-func (x *CanceledToolCall) GetToolCallId() string {
+func (x *ToolCallRef) GetToolCallId() string {
 	if x != nil {
 		return x.ToolCallId
 	}
 	return ""
 }
 
-func (x *CanceledToolCall) GetToolName() string {
+func (x *ToolCallRef) GetToolName() string {
 	if x != nil {
 		return x.ToolName
 	}
@@ -4372,11 +4372,11 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\rinteractionId\x12=\n" +
 	"\n" +
 	"resolution\x18\x03 \x01(\v2\x15.agentd.v1.ResolutionB\x06\xbaH\x03\xc8\x01\x01R\n" +
-	"resolution\"\xa5\x02\n" +
+	"resolution\"\x9b\x02\n" +
 	"\rCancelReceipt\x12K\n" +
-	"\x13aborted_model_calls\x18\x01 \x03(\v2\x1b.agentd.v1.AbortedModelCallR\x11abortedModelCalls\x12K\n" +
-	"\x13canceled_tool_calls\x18\x02 \x03(\v2\x1b.agentd.v1.CanceledToolCallR\x11canceledToolCalls\x12K\n" +
-	"\x13answered_tool_calls\x18\x03 \x03(\v2\x1b.agentd.v1.CanceledToolCallR\x11answeredToolCalls\x12-\n" +
+	"\x13aborted_model_calls\x18\x01 \x03(\v2\x1b.agentd.v1.AbortedModelCallR\x11abortedModelCalls\x12F\n" +
+	"\x13canceled_tool_calls\x18\x02 \x03(\v2\x16.agentd.v1.ToolCallRefR\x11canceledToolCalls\x12F\n" +
+	"\x13answered_tool_calls\x18\x03 \x03(\v2\x16.agentd.v1.ToolCallRefR\x11answeredToolCalls\x12-\n" +
 	"\x04took\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x04took\"\x93\x01\n" +
 	"\x10AbortedModelCall\x12\x1d\n" +
 	"\n" +
@@ -4384,8 +4384,8 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12\x1d\n" +
 	"\n" +
 	"message_id\x18\x03 \x01(\tR\tmessageId\x12+\n" +
-	"\x03ran\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x03ran\"Q\n" +
-	"\x10CanceledToolCall\x12 \n" +
+	"\x03ran\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x03ran\"L\n" +
+	"\vToolCallRef\x12 \n" +
 	"\ftool_call_id\x18\x01 \x01(\tR\n" +
 	"toolCallId\x12\x1b\n" +
 	"\ttool_name\x18\x02 \x01(\tR\btoolName\"\xaa\x01\n" +
@@ -4627,7 +4627,7 @@ var file_agentd_v1_service_proto_goTypes = []any{
 	(*InteractionResponse)(nil),           // 8: agentd.v1.InteractionResponse
 	(*CancelReceipt)(nil),                 // 9: agentd.v1.CancelReceipt
 	(*AbortedModelCall)(nil),              // 10: agentd.v1.AbortedModelCall
-	(*CanceledToolCall)(nil),              // 11: agentd.v1.CanceledToolCall
+	(*ToolCallRef)(nil),                   // 11: agentd.v1.ToolCallRef
 	(*TurnQueued)(nil),                    // 12: agentd.v1.TurnQueued
 	(*MessageInjected)(nil),               // 13: agentd.v1.MessageInjected
 	(*ModelCallRetried)(nil),              // 14: agentd.v1.ModelCallRetried
@@ -4713,8 +4713,8 @@ var file_agentd_v1_service_proto_depIdxs = []int32{
 	31, // 33: agentd.v1.RunResponse.display:type_name -> agentd.v1.Display
 	45, // 34: agentd.v1.InteractionResponse.resolution:type_name -> agentd.v1.Resolution
 	10, // 35: agentd.v1.CancelReceipt.aborted_model_calls:type_name -> agentd.v1.AbortedModelCall
-	11, // 36: agentd.v1.CancelReceipt.canceled_tool_calls:type_name -> agentd.v1.CanceledToolCall
-	11, // 37: agentd.v1.CancelReceipt.answered_tool_calls:type_name -> agentd.v1.CanceledToolCall
+	11, // 36: agentd.v1.CancelReceipt.canceled_tool_calls:type_name -> agentd.v1.ToolCallRef
+	11, // 37: agentd.v1.CancelReceipt.answered_tool_calls:type_name -> agentd.v1.ToolCallRef
 	46, // 38: agentd.v1.CancelReceipt.took:type_name -> google.protobuf.Duration
 	46, // 39: agentd.v1.AbortedModelCall.ran:type_name -> google.protobuf.Duration
 	47, // 40: agentd.v1.TurnQueued.user_parts:type_name -> agentd.v1.Part
