@@ -81,7 +81,7 @@ func New(baseURL string, opts ...Option) *Client {
 // goroutines of their own. When the run is over their contexts are cancelled
 // and Run waits for them for the time of [WithGrace]; a handler that still has
 // not returned is left behind and its result is dropped.
-func (c *Client) Run(ctx context.Context, agent *agentdv1.Agent, prompt string, opts ...RunOption) iter.Seq2[*Event, error] {
+func (c *Client) Run(ctx context.Context, agent *Agent, prompt string, opts ...RunOption) iter.Seq2[*Event, error] {
 	return func(yield func(*Event, error) bool) {
 		req, rc, err := c.prepare(agent, prompt, opts)
 		if err != nil {

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
-
-	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
 // maxResultBytes bounds the text that [Client.Do] collects.
@@ -58,7 +56,7 @@ type AgentText struct {
 // server has retracted is not in the result. The result is
 // never nil: with an error it holds what came before it. At most 64 MiB of text
 // are collected; a turn that says more is cancelled with LIMIT_EXCEEDED.
-func (c *Client) Do(ctx context.Context, agent *agentdv1.Agent, prompt string, opts ...RunOption) (*Result, error) {
+func (c *Client) Do(ctx context.Context, agent *Agent, prompt string, opts ...RunOption) (*Result, error) {
 	col := collector{result: &Result{State: make(map[string]any)}}
 	for event, err := range c.Run(ctx, agent, prompt, opts...) {
 		if err == nil {

@@ -33,14 +33,8 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	agent := &agentdv1.Agent{
-		Name: "greeter",
-		AgentType: &agentdv1.Agent_Llm{Llm: &agentdv1.LlmAgent{
-			Model:       "gemini-2.5-flash",
-			Instruction: "Greet people with the greet tool.",
-			ToolNames:   []string{"greet"},
-		}},
-	}
+	agent := client.LLM("greeter", "gemini-2.5-flash",
+		client.Instruction("Greet people with the greet tool."), client.Tools("greet"))
 	for event, err := range clnt.Run(context.Background(), agent, "Say hi to Alice") {
 		if err != nil {
 			fmt.Println(err)
@@ -81,9 +75,7 @@ func ExampleWithOnBusy() {
 		fmt.Println(err)
 		return
 	}
-	agent := &agentdv1.Agent{Name: "clerk", AgentType: &agentdv1.Agent_Llm{Llm: &agentdv1.LlmAgent{
-		Model: "scripted/clerk", ToolNames: []string{"search"},
-	}}}
+	agent := client.LLM("clerk", "scripted/clerk", client.Tools("search"))
 	var speaker sync.WaitGroup
 	session := ""
 	for event, err := range clnt.Run(ctx, agent, "Look for letters") {
@@ -138,9 +130,7 @@ func ExampleWithParts() {
 		fmt.Println(err)
 		return
 	}
-	agent := &agentdv1.Agent{Name: "eye", AgentType: &agentdv1.Agent_Llm{Llm: &agentdv1.LlmAgent{
-		Model: "scripted/eye", ToolNames: []string{"photograph"},
-	}}}
+	agent := client.LLM("eye", "scripted/eye", client.Tools("photograph"))
 	result, err := clnt.Do(context.Background(), agent, "Compare", client.WithParts(
 		client.Inline("image/png", png), client.FileURI("application/pdf", "gs://bucket/plan.pdf")))
 	if err != nil {
@@ -179,7 +169,7 @@ func standIn() (url string, stop func()) {
 }
 
 // An answer that a program can use: the model's text is JSON of a Go type.
-func ExampleOutputSchema() {
+func ExampleOutputSchemaOf() {
 	type city struct {
 		Name   string `json:"name"`
 		People int    `json:"people" jsonschema:"how many live there"`
@@ -190,10 +180,7 @@ func ExampleOutputSchema() {
 		return
 	}
 	defer func() { _ = d.Close() }()
-	agent := &agentdv1.Agent{Name: "atlas", AgentType: &agentdv1.Agent_Llm{Llm: &agentdv1.LlmAgent{
-		Model:        "scripted/atlas",
-		OutputSchema: new(client.OutputSchema[city]()),
-	}}}
+	agent := client.LLM("atlas", "scripted/atlas", client.OutputSchemaOf[city]())
 	result, err := d.Client().Do(context.Background(), agent, "The capital of Armenia?")
 	if err != nil {
 		fmt.Println(err)

@@ -6,14 +6,12 @@ import (
 	"fmt"
 )
 
-// OutputSchema returns the JSON Schema of T for LlmAgent.OutputSchema: the agent's
-// output is then JSON that decodes into T, see [Structured]. T is a struct, or
+// SchemaOf returns the JSON Schema of T, an object: an agent whose [OutputSchema] it
+// is answers with JSON that decodes into T, see [OutputSchemaOf]. T is a struct, or
 // a map with string keys; its fields are described as those of a tool's arguments,
 // see [AddTool]. Any other type, and one that holds itself, is a mistake in the
 // program, upon which it panics.
-//
-//	agent := &agentdv1.LlmAgent{Model: "…", OutputSchema: new(client.OutputSchema[Person]())}
-func OutputSchema[T any]() string {
+func SchemaOf[T any]() string {
 	schema, err := argumentSchema[T]("")
 	if err == nil {
 		simplify(schema)
@@ -22,7 +20,7 @@ func OutputSchema[T any]() string {
 			return text
 		}
 	}
-	panic(fmt.Sprintf("client.OutputSchema: %v", err))
+	panic(fmt.Sprintf("client.SchemaOf: %v", err))
 }
 
 // Structured decodes a structured output, such as [End].Structured or that of a

@@ -21,10 +21,10 @@ type person struct {
 	Likes []string `json:"likes,omitempty"`
 }
 
-func TestOutputSchema(t *testing.T) {
+func TestSchemaOf(t *testing.T) {
 	want := `{"type":"object","properties":{"name":{"type":"string","description":"the full name"},"age":{"type":"integer"},"likes":{"type":"array","items":{"type":"string"}}},"required":["name","age"],"additionalProperties":false}`
 	var got, expected any
-	text := client.OutputSchema[person]()
+	text := client.SchemaOf[person]()
 	if err := json.Unmarshal([]byte(text), &got); err != nil {
 		t.Fatal(err)
 	}
@@ -38,10 +38,10 @@ func TestOutputSchema(t *testing.T) {
 	if strings.Index(text, `"name"`) > strings.Index(text, `"age"`) {
 		t.Errorf("the properties are out of order: %s", text)
 	}
-	for name, schema := range map[string]func() string{"slice": client.OutputSchema[[]person], "channel": client.OutputSchema[struct{ C chan int }]} {
+	for name, schema := range map[string]func() string{"slice": client.SchemaOf[[]person], "channel": client.SchemaOf[struct{ C chan int }]} {
 		func() {
 			defer func() {
-				if p, _ := recover().(string); !strings.HasPrefix(p, "client.OutputSchema: ") {
+				if p, _ := recover().(string); !strings.HasPrefix(p, "client.SchemaOf: ") {
 					t.Errorf("%s: panic %q", name, p)
 				}
 			}()
@@ -64,7 +64,7 @@ func TestStructured(t *testing.T) {
 	d := agentdtest.Start(t,
 		agentdtest.WithScript("clerk", `answers: [{text: '{"name":"Ann","age":40}'}, {text: 'Ann is 40.'}]`))
 	agent := &agentdv1.Agent{Name: "clerk", AgentType: &agentdv1.Agent_Llm{Llm: &agentdv1.LlmAgent{
-		Model: "scripted/clerk", OutputSchema: new(client.OutputSchema[person]()),
+		Model: "scripted/clerk", OutputSchema: new(client.SchemaOf[person]()),
 	}}}
 	c := d.Client()
 	result, err := c.Do(t.Context(), agent, "who?")

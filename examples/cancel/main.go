@@ -9,7 +9,6 @@ import (
 
 	"github.com/apzuk3/agentd/client"
 	"github.com/apzuk3/agentd/examples/internal/demo"
-	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
 const script = `
@@ -46,7 +45,7 @@ func run(ctx context.Context, e demo.Example) error {
 	if err != nil {
 		return err
 	}
-	agent := demo.LLM("clerk", &agentdv1.LlmAgent{Model: e.Model, Instruction: "You are a clerk.", ToolNames: []string{"archive"}})
+	agent := client.LLM("clerk", e.Model, client.Instruction("You are a clerk."), client.Tools("archive"))
 
 	session := ""
 	for _, prompt := range []string{"look it up", "tell me everything", "in short"} {

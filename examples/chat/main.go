@@ -14,7 +14,6 @@ import (
 
 	"github.com/apzuk3/agentd/client"
 	"github.com/apzuk3/agentd/examples/internal/demo"
-	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
 const script = `
@@ -35,7 +34,7 @@ func run(ctx context.Context, e demo.Example) error {
 		in = os.Stdin
 	}
 	clnt := client.New(e.URL)
-	agent := demo.LLM("friend", &agentdv1.LlmAgent{Model: e.Model, Instruction: "You are a friend. Be brief."})
+	agent := client.LLM("friend", e.Model, client.Instruction("You are a friend. Be brief."))
 	session := ""
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {

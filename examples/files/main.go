@@ -9,7 +9,6 @@ import (
 
 	"github.com/apzuk3/agentd/client"
 	"github.com/apzuk3/agentd/examples/internal/demo"
-	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
 const script = `answers:
@@ -25,11 +24,7 @@ func run(ctx context.Context, e demo.Example) error {
 	if err != nil {
 		return err
 	}
-	agent := demo.LLM("looker", &agentdv1.LlmAgent{
-		Model:          e.Model,
-		FallbackModels: []string{"echo"},
-		Instruction:    "Say what is in the picture.",
-	})
+	agent := client.LLM("looker", e.Model, client.FallbackModels("echo"), client.Instruction("Say what is in the picture."))
 	for event, err := range client.New(e.URL).Run(ctx, agent, "What is this?", client.WithParts(client.Inline("image/png", picture))) {
 		switch {
 		case err != nil:

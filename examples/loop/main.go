@@ -8,7 +8,6 @@ import (
 
 	"github.com/apzuk3/agentd/client"
 	"github.com/apzuk3/agentd/examples/internal/demo"
-	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
 const script = `
@@ -31,10 +30,10 @@ type Iteration struct {
 func main() { demo.Main(script, run) }
 
 func run(ctx context.Context, e demo.Example) error {
-	writer := func(instruction string, builtins ...string) *agentdv1.Agent {
-		return demo.LLM("writer", &agentdv1.LlmAgent{Model: e.Model, Instruction: instruction, BuiltinTools: builtins})
+	writer := func(instruction string, builtins ...string) *client.Agent {
+		return client.LLM("writer", e.Model, client.Instruction(instruction), client.BuiltinTools(builtins...))
 	}
-	say := func(how string, clnt *client.Client, agent *agentdv1.Agent) error {
+	say := func(how string, clnt *client.Client, agent *client.Agent) error {
 		result, err := clnt.Do(ctx, agent, "Write a slogan.")
 		if err != nil {
 			return err
@@ -43,11 +42,11 @@ func run(ctx context.Context, e demo.Example) error {
 		return nil
 	}
 
-	err := say("cap", client.New(e.URL), demo.Loop("rounds", 3, writer("Improve the draft.")))
+	err := say("cap", client.New(e.URL), client.Loop("rounds", 3, writer("Improve the draft.")))
 	if err != nil {
 		return err
 	}
-	err = say("exit_loop", client.New(e.URL), demo.Loop("rounds", 10, writer("Call exit_loop when it is good.", "exit_loop")))
+	err = say("exit_loop", client.New(e.URL), client.Loop("rounds", 10, writer("Call exit_loop when it is good.", "exit_loop")))
 	if err != nil {
 		return err
 	}
@@ -60,5 +59,5 @@ func run(ctx context.Context, e demo.Example) error {
 	if err != nil {
 		return err
 	}
-	return say("client", asked, demo.Loop("rounds", 10, writer("Improve the draft.")))
+	return say("client", asked, client.Loop("rounds", 10, writer("Improve the draft.")))
 }

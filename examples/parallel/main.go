@@ -9,7 +9,6 @@ import (
 
 	"github.com/apzuk3/agentd/client"
 	"github.com/apzuk3/agentd/examples/internal/demo"
-	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
 const script = `
@@ -30,12 +29,12 @@ answers:
 func main() { demo.Main(script, run) }
 
 func run(ctx context.Context, e demo.Example) error {
-	reviewer := func(topic string) *agentdv1.Agent {
-		return demo.LLM(topic, &agentdv1.LlmAgent{Model: e.Model, Instruction: "Review its " + topic + " in one sentence."})
+	reviewer := func(topic string) *client.Agent {
+		return client.LLM(topic, e.Model, client.Instruction("Review its "+topic+" in one sentence."))
 	}
-	agent := demo.Sequential("review",
-		demo.Parallel("reviewers", reviewer("security"), reviewer("speed"), reviewer("style")),
-		demo.LLM("chair", &agentdv1.LlmAgent{Model: e.Model, Instruction: "Sum up what the reviewers said."}),
+	agent := client.Sequential("review",
+		client.Parallel("reviewers", reviewer("security"), reviewer("speed"), reviewer("style")),
+		client.LLM("chair", e.Model, client.Instruction("Sum up what the reviewers said.")),
 	)
 	// The reviewers speak at the same time; each chunk says whose it is.
 	for event, err := range client.New(e.URL).Run(ctx, agent, "Review the change.") {

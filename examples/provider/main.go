@@ -14,7 +14,6 @@ import (
 	"github.com/apzuk3/agentd/agentdhost"
 	"github.com/apzuk3/agentd/client"
 	"github.com/apzuk3/agentd/examples/provider/acme"
-	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/model"
 )
 
@@ -41,7 +40,7 @@ func run() error {
 
 // talk runs an agent whose model is the vendor's.
 func talk(url string) error {
-	agent := &agentdv1.Agent{Name: "pilot", AgentType: &agentdv1.Agent_Llm{Llm: &agentdv1.LlmAgent{Model: "acme/rocket-1"}}}
+	agent := client.LLM("pilot", "acme/rocket-1")
 	for event, err := range client.New(url).Run(context.Background(), agent, "Ready?") {
 		switch {
 		case err != nil:

@@ -15,7 +15,6 @@ import (
 
 	"github.com/apzuk3/agentd/agentdtest"
 	"github.com/apzuk3/agentd/client"
-	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
 //go:embed quickstart.yaml
@@ -74,27 +73,13 @@ func run(ctx context.Context, addr string, args []string) error {
 		return err
 	}
 
-	agent := &agentdv1.Agent{
-		Name: "assistants",
-		AgentType: &agentdv1.Agent_Sequential{Sequential: &agentdv1.SequentialAgent{Agents: []*agentdv1.Agent{
-			{
-				Name: "greeter",
-				AgentType: &agentdv1.Agent_Llm{Llm: &agentdv1.LlmAgent{
-					Model:       model,
-					Instruction: "You are the greeter. Greet people with the greet tool and pass its words on.",
-					ToolNames:   []string{"greet"},
-					OutputKey:   "greeting",
-				}},
-			},
-			{
-				Name: "poet",
-				AgentType: &agentdv1.Agent_Llm{Llm: &agentdv1.LlmAgent{
-					Model:       model,
-					Instruction: "You are the poet. Answer this greeting with two short lines of verse: {greeting}",
-				}},
-			},
-		}}},
-	}
+	agent := client.Sequential("assistants",
+		client.LLM("greeter", model,
+			client.Instruction("You are the greeter. Greet people with the greet tool and pass its words on."),
+			client.Tools("greet"), client.OutputKey("greeting")),
+		client.LLM("poet", model,
+			client.Instruction("You are the poet. Answer this greeting with two short lines of verse: {greeting}")),
+	)
 
 	fmt.Printf("you: %s\n", prompt)
 	speaker := ""

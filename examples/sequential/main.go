@@ -8,7 +8,6 @@ import (
 
 	"github.com/apzuk3/agentd/client"
 	"github.com/apzuk3/agentd/examples/internal/demo"
-	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
 const script = `
@@ -22,16 +21,12 @@ answers:
 func main() { demo.Main(script, run) }
 
 func run(ctx context.Context, e demo.Example) error {
-	agent := demo.Sequential("desk",
-		demo.LLM("writer", &agentdv1.LlmAgent{
-			Model:       e.Model,
-			Instruction: "You are the writer. Write one sentence about the topic.",
-			OutputKey:   "draft", // the text lands in the session's state
-		}),
-		demo.LLM("editor", &agentdv1.LlmAgent{
-			Model:       e.Model,
-			Instruction: "You are the editor. Draft: {draft} Correct it.", // and is read from there
-		}),
+	agent := client.Sequential("desk",
+		client.LLM("writer", e.Model,
+			client.Instruction("You are the writer. Write one sentence about the topic."),
+			client.OutputKey("draft")), // the text lands in the session's state
+		client.LLM("editor", e.Model,
+			client.Instruction("You are the editor. Draft: {draft} Correct it.")), // and is read from there
 	)
 	result, err := client.New(e.URL).Do(ctx, agent, "A cat")
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/apzuk3/agentd/client"
 	"github.com/apzuk3/agentd/examples/internal/demo"
-	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
 const script = `
@@ -47,12 +46,9 @@ func run(ctx context.Context, e demo.Example) error {
 	if err != nil {
 		return err
 	}
-	agent := demo.LLM("shop", &agentdv1.LlmAgent{
-		Model:       e.Model,
-		Instruction: "You help with shopping. The cart holds {cart_total} euros.",
-		ToolNames:   []string{"add_to_cart"},
-		OutputKey:   "answer",
-	})
+	agent := client.LLM("shop", e.Model,
+		client.Instruction("You help with shopping. The cart holds {cart_total} euros."),
+		client.Tools("add_to_cart"), client.OutputKey("answer"))
 	result, err := clnt.Do(ctx, agent, "Please add a mouse", client.WithInitialState(Cart{Total: 20}))
 	if err != nil {
 		return err

@@ -9,7 +9,6 @@ import (
 
 	"github.com/apzuk3/agentd/client"
 	"github.com/apzuk3/agentd/examples/internal/demo"
-	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
 const script = `
@@ -28,13 +27,10 @@ answers:
 func main() { demo.Main(script, run) }
 
 func run(ctx context.Context, e demo.Example) error {
-	billing := demo.LLM("billing", &agentdv1.LlmAgent{Model: e.Model, Instruction: "You are billing."})
-	billing.Description = "Knows about invoices and payments." // what the front desk decides by
-	agent := demo.LLM("frontdesk", &agentdv1.LlmAgent{
-		Model:       e.Model,
-		Instruction: "You are the front desk. Transfer to the department that can help.",
-		SubAgents:   []*agentdv1.Agent{billing},
-	})
+	billing := client.LLM("billing", e.Model, client.Instruction("You are billing."),
+		client.Description("Knows about invoices and payments.")) // what the front desk decides by
+	agent := client.LLM("frontdesk", e.Model, client.SubAgents(billing),
+		client.Instruction("You are the front desk. Transfer to the department that can help."))
 	clnt := client.New(e.URL)
 	session := ""
 	for _, prompt := range []string{"Is my invoice paid?", "thanks"} {

@@ -1,5 +1,5 @@
-// Package demo is what the examples have in common: a server to talk to, and
-// short forms for trees. A program of your own needs none of it.
+// Package demo is what the examples have in common: a server to talk to. A program
+// of your own needs none of it.
 package demo
 
 import (
@@ -10,7 +10,6 @@ import (
 	"os/signal"
 
 	"github.com/apzuk3/agentd/agentdtest"
-	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
 // Example is what an example is given.
@@ -51,30 +50,4 @@ func start(ctx context.Context, e Example, script string, run func(context.Conte
 		e.URL = d.URL
 	}
 	return run(ctx, e)
-}
-
-// LLM is an agent with a model.
-func LLM(name string, llm *agentdv1.LlmAgent) *agentdv1.Agent {
-	return &agentdv1.Agent{Name: name, AgentType: &agentdv1.Agent_Llm{Llm: llm}}
-}
-
-// Sequential runs agents one after the other.
-func Sequential(name string, agents ...*agentdv1.Agent) *agentdv1.Agent {
-	return &agentdv1.Agent{Name: name, AgentType: &agentdv1.Agent_Sequential{
-		Sequential: &agentdv1.SequentialAgent{Agents: agents},
-	}}
-}
-
-// Parallel runs agents at the same time.
-func Parallel(name string, agents ...*agentdv1.Agent) *agentdv1.Agent {
-	return &agentdv1.Agent{Name: name, AgentType: &agentdv1.Agent_Parallel{
-		Parallel: &agentdv1.ParallelAgent{Agents: agents},
-	}}
-}
-
-// Loop runs agents in order, again and again.
-func Loop(name string, most uint32, agents ...*agentdv1.Agent) *agentdv1.Agent {
-	return &agentdv1.Agent{Name: name, AgentType: &agentdv1.Agent_Loop{
-		Loop: &agentdv1.LoopAgent{Agents: agents, MaxIterations: most},
-	}}
 }
