@@ -71,10 +71,10 @@ type Event struct {
 	HistoryCompacted *HistoryCompacted
 	// InteractionRequested says that the turn asks a person: this run's [Prompter],
 	// if it has one, and anybody who calls [Client.Resolve].
-	InteractionRequested *agentdv1.Interaction
+	InteractionRequested *Interaction
 	// InteractionResolved says that nobody is asked any more, and what a person has
 	// said. The call of an approved tool follows as ToolCall or ToolCallAnnounced.
-	InteractionResolved *agentdv1.Interaction
+	InteractionResolved *Interaction
 	// Error is a refusal that did not end the turn, such as of a late answer. It
 	// is yielded once the turn has gone on; that of a tool's answer at once.
 	Error *Error
@@ -220,7 +220,7 @@ type ToolCallAnswered struct {
 	// Error is why the tool failed, as the model sees it; empty if it did not.
 	Error string
 	// Parts are what the model sees behind Output, such as images.
-	Parts []*agentdv1.Part
+	Parts []Part
 	// AgentPath runs from the root of the tree to the agent that called.
 	AgentPath []string
 }
@@ -313,7 +313,7 @@ func answerOf(req *agentdv1.RunResponse_ToolCallRequest, m *agentdv1.RunRequest_
 		Name:      m.GetToolName(),
 		Output:    m.GetOutput(),
 		Error:     m.GetError(),
-		Parts:     m.GetParts(),
+		Parts:     partsOf(m.GetParts()),
 		AgentPath: req.GetAgentPath(),
 	}
 }
@@ -324,7 +324,7 @@ func toolResultOf(m *agentdv1.ToolCallAnswered) *ToolCallAnswered {
 		Name:      m.GetToolName(),
 		Output:    m.GetOutput(),
 		Error:     m.GetError(),
-		Parts:     m.GetParts(),
+		Parts:     partsOf(m.GetParts()),
 		AgentPath: m.GetAgentPath(),
 	}
 }
@@ -335,14 +335,6 @@ func endOf(m *agentdv1.RunResponse_EndResponse) *End {
 		Reason:     m.GetReason(),
 		Usage:      usageOfEnd(m.GetUsageSummary()),
 		Receipt:    receiptOf(m.GetReceipt()),
-		Structured: structuredOf(m.GetStructuredOutput()),
+		Structured: rawOf(m.GetStructuredOutput()),
 	}
-}
-
-// structuredOf is nil where the server sent none.
-func structuredOf(text string) json.RawMessage {
-	if text == "" {
-		return nil
-	}
-	return json.RawMessage(text)
 }

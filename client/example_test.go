@@ -9,7 +9,6 @@ import (
 
 	"github.com/apzuk3/agentd/agentdtest"
 	"github.com/apzuk3/agentd/client"
-	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 )
 
@@ -124,7 +123,7 @@ func ExampleWithParts() {
 	clnt := d.Client()
 	png := []byte("\x89PNG")
 	err = client.AddTool(clnt, "photograph", "Takes a photograph", func(context.Context, struct{}) (any, error) {
-		return client.ToolOutput{Output: "a photograph", Parts: []*agentdv1.Part{client.Inline("image/png", png)}}, nil
+		return client.ToolOutput{Output: "a photograph", Parts: []client.Part{client.Inline("image/png", png)}}, nil
 	})
 	if err != nil {
 		fmt.Println(err)

@@ -144,7 +144,7 @@ func TestShownAnswersAreLetGo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		picture := []*agentdv1.Part{Inline("image/png", make([]byte, 3<<20))}
+		picture := []*agentdv1.Part{Inline("image/png", make([]byte, 3<<20)).Proto()}
 		c.answers.settle(entry, &agentdv1.RunRequest_ToolCallResponse{ToolCallId: key.call, Parts: picture})
 		calls.keep(entry, false)
 		if len(calls.kept) != 1 || c.answers.order.Len() != min(i, 5) {

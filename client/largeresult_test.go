@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/apzuk3/agentd/client"
-	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
 // A result that no server takes is sent, and told to the caller, as a tool error
@@ -22,7 +21,7 @@ func TestLargeResults(t *testing.T) {
 			return "ok", ctx.SetState("k", strings.Repeat("x", 1<<20))
 		},
 		"parts": func(*client.ToolContext) (any, error) {
-			return client.ToolOutput{Parts: []*agentdv1.Part{client.Inline("image/png", make([]byte, 4<<20))}}, nil
+			return client.ToolOutput{Parts: []client.Part{client.Inline("image/png", make([]byte, 4<<20))}}, nil
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

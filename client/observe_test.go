@@ -9,16 +9,15 @@ import (
 	"testing"
 
 	"github.com/apzuk3/agentd/client"
-	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
 // hasty is a Prompter on an input that is closed: it denies at once, as a program
 // does that takes an empty line for a no.
 func hasty(t *testing.T) client.Prompter {
 	t.Helper()
-	return client.PrompterFunc(func(_ context.Context, in *agentdv1.Interaction) (*agentdv1.Resolution, error) {
-		t.Errorf("a watcher's person was asked %s", in.GetId())
-		return denies("no input"), nil
+	return client.PrompterFunc(func(_ context.Context, in *client.Interaction) (*client.Resolution, error) {
+		t.Errorf("a watcher's person was asked %s", in.ID)
+		return client.Deny("no input"), nil
 	})
 }
 
@@ -63,7 +62,7 @@ func TestWatchersResolveNothing(t *testing.T) {
 			}
 			w.cut()
 			w.mend()
-			q.says <- said{Resolution: approves("")}
+			q.says <- said{Resolution: client.Approve()}
 			watch.until(t, isSettled)
 			if again := w.last(); again == nil || again.AfterSeq == nil || again.GetObserve() != tc.observe {
 				t.Errorf("the watcher came back with %v", again)
@@ -103,8 +102,8 @@ func TestObserveContradicted(t *testing.T) {
 // any more.
 func TestEndOfInputIsNoAnswer(t *testing.T) {
 	s := newStage(t)
-	asked := make(chan *agentdv1.Interaction, 1)
-	c, _ := s.client(t, client.WithPrompter(client.PrompterFunc(func(_ context.Context, in *agentdv1.Interaction) (*agentdv1.Resolution, error) {
+	asked := make(chan *client.Interaction, 1)
+	c, _ := s.client(t, client.WithPrompter(client.PrompterFunc(func(_ context.Context, in *client.Interaction) (*client.Resolution, error) {
 		asked <- in
 		return nil, fmt.Errorf("reading the terminal: %w", io.EOF)
 	})))
@@ -117,10 +116,10 @@ func TestEndOfInputIsNoAnswer(t *testing.T) {
 	other, _ := s.client(t)
 	watch := follow(other.Attach(t.Context(), id, client.WithRunPrompter(late)))
 	q := await(t, late.asked, "question")
-	if q.GetId() != in.GetId() {
+	if q.ID != in.ID {
 		t.Errorf("asked %v, then %v", in, q.Interaction)
 	}
-	q.says <- said{Resolution: approves("")}
+	q.says <- said{Resolution: client.Approve()}
 	s.says(t, "done")
 	for _, events := range [][]*client.Event{run.rest(t), watch.rest(t)} {
 		if slices.ContainsFunc(events, func(e *client.Event) bool { return e.Error != nil }) {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -35,7 +36,11 @@ func TestPromptHasParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := <-sent
-	want := []*agentdv1.Part{client.Text("see"), client.Inline("image/png", picture), client.FileURI("application/pdf", "gs://b/doc.pdf")}
+	want := []*agentdv1.Part{
+		{Content: &agentdv1.Part_Text{Text: "see"}},
+		{Content: &agentdv1.Part_Inline{Inline: &agentdv1.InlineData{MimeType: "image/png", Data: picture}}},
+		{Content: &agentdv1.Part_File{File: &agentdv1.FileUri{MimeType: "application/pdf", Uri: "gs://b/doc.pdf"}}},
+	}
 	if !equalParts(got.GetUserParts(), want) || got.GetUserPrompt() != "" || !got.GetRawPayloads() {
 		t.Errorf("sent %v", got)
 	}
@@ -43,21 +48,21 @@ func TestPromptHasParts(t *testing.T) {
 
 // wrongParts are parts that cannot be sent, and what is said of them.
 var wrongParts = map[string]struct {
-	part *agentdv1.Part
+	part client.Part
 	want string
 }{
-	"nil":        {nil, "neither a text nor a file"},
-	"nothing":    {&agentdv1.Part{}, "client.Inline"},
-	"no text":    {client.Text(""), "1 to 1048576 bytes"},
+	"nothing":    {client.Part{}, "client.Inline"},
+	"two":        {client.Part{Text: "x", Data: []byte("x"), MIMEType: "image/png"}, "more than one of Text, Data, URI and ToolName"},
+	"no text":    {client.Text(""), "it is empty"},
 	"long text":  {client.Text(strings.Repeat("x", 1<<20+1)), "got 1048577 bytes"},
 	"broken":     {client.Text("\xff"), "UTF-8"},
 	"empty file": {client.Inline("image/png", nil), `of type "image/png" is empty`},
 	"no type":    {client.Inline("", []byte("x")), "media type"},
 	"parameters": {client.Inline("text/plain; charset=x", []byte("x")), "media type"},
-	"no uri":     {client.FileURI("image/png", ""), "1 to 8192 bytes"},
+	"no uri":     {client.FileURI("image/png", ""), `of type "image/png" is empty`},
 	"long uri":   {client.FileURI("image/png", strings.Repeat("x", 8193)), "got 8193 bytes"},
 	"uri's type": {client.FileURI("image", "gs://x"), "media type"},
-	"no tool":    {client.ToolReference(""), "no name of a tool"},
+	"no tool":    {client.ToolReference(""), "it is empty"},
 	"bad tool":   {client.ToolReference("a b"), `"a b" is no name of a tool`},
 }
 
@@ -66,7 +71,7 @@ func TestWrongPartsAreNotSent(t *testing.T) {
 		t.Error("something was sent")
 		return nil
 	}))
-	refused := func(t *testing.T, want string, parts ...*agentdv1.Part) {
+	refused := func(t *testing.T, want string, parts ...client.Part) {
 		t.Helper()
 		_, err := c.Do(t.Context(), llm(), "hi", client.WithParts(parts...))
 		if !errors.Is(err, client.ErrInvalidRequest) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "client.WithParts") {
@@ -80,7 +85,7 @@ func TestWrongPartsAreNotSent(t *testing.T) {
 		})
 	}
 	refused(t, "part 2: a reference to a tool is for the result of a tool", client.Text("x"), client.ToolReference("fetch"))
-	refused(t, "65 parts, at most 64", slices.Repeat([]*agentdv1.Part{client.Text("x")}, 65)...)
+	refused(t, "65 parts, at most 64", slices.Repeat([]client.Part{client.Text("x")}, 65)...)
 	for _, err := range c.Attach(t.Context(), "s", client.WithParts(client.Text("x"))) {
 		if !errors.Is(err, client.ErrInvalidRequest) || !strings.Contains(err.Error(), "not of Attach") {
 			t.Errorf("Attach: %v", err)
@@ -96,16 +101,16 @@ func TestResultsWithParts(t *testing.T) {
 		parts  int
 		fails  string
 	}{
-		"text and parts": {client.ToolOutput{Output: "a picture", Parts: []*agentdv1.Part{picture, client.Text("of a cat")}}, "a picture", 2, ""},
-		"a pointer":      {&client.ToolOutput{Output: place{City: "A"}, Parts: []*agentdv1.Part{picture}}, `{"city":"A"}`, 1, ""},
-		"a reference":    {client.ToolOutput{Output: "found", Parts: []*agentdv1.Part{picture, client.ToolReference("fetch")}}, "found", 2, ""},
-		"parts alone":    {client.ToolOutput{Parts: []*agentdv1.Part{picture}}, "", 1, ""},
+		"text and parts": {client.ToolOutput{Output: "a picture", Parts: []client.Part{picture, client.Text("of a cat")}}, "a picture", 2, ""},
+		"a pointer":      {&client.ToolOutput{Output: place{City: "A"}, Parts: []client.Part{picture}}, `{"city":"A"}`, 1, ""},
+		"a reference":    {client.ToolOutput{Output: "found", Parts: []client.Part{picture, client.ToolReference("fetch")}}, "found", 2, ""},
+		"parts alone":    {client.ToolOutput{Parts: []client.Part{picture}}, "", 1, ""},
 		"no parts":       {client.ToolOutput{Output: []int{1}}, "[1]", 0, ""},
 		"nothing":        {client.ToolOutput{}, "null", 0, ""},
 		"nil":            {(*client.ToolOutput)(nil), "null", 0, ""},
-		"an error":       {client.ToolOutput{Output: errors.New("torn"), Parts: []*agentdv1.Part{picture}}, "", 0, "torn"},
-		"too many":       {client.ToolOutput{Parts: slices.Repeat([]*agentdv1.Part{picture}, 65)}, "", 0, "at most 64"},
-		"too large":      {client.ToolOutput{Parts: []*agentdv1.Part{client.Inline("image/png", make([]byte, 5000))}}, "", 0, "at most 4096"},
+		"an error":       {client.ToolOutput{Output: errors.New("torn"), Parts: []client.Part{picture}}, "", 0, "torn"},
+		"too many":       {client.ToolOutput{Parts: slices.Repeat([]client.Part{picture}, 65)}, "", 0, "at most 64"},
+		"too large":      {client.ToolOutput{Parts: []client.Part{client.Inline("image/png", make([]byte, 5000))}}, "", 0, "at most 4096"},
 	}
 	for name, tc := range wrongParts {
 		tests["wrong part: "+name] = struct {
@@ -113,7 +118,7 @@ func TestResultsWithParts(t *testing.T) {
 			output string
 			parts  int
 			fails  string
-		}{client.ToolOutput{Parts: []*agentdv1.Part{tc.part}}, "", 0, "the tool's result: part 1: "}
+		}{client.ToolOutput{Parts: []client.Part{tc.part}}, "", 0, "the tool's result: part 1: "}
 	}
 	url, scripts := scripted(t)
 	for name, test := range tests {
@@ -124,7 +129,7 @@ func TestResultsWithParts(t *testing.T) {
 			if got.GetOutput() != test.output || len(got.GetParts()) != test.parts || !strings.Contains(got.GetError(), test.fails) || (test.fails == "") != (got.GetError() == "") {
 				t.Errorf("got %v", got)
 			}
-			if test.parts > 0 && !proto.Equal(got.GetParts()[0], picture) {
+			if test.parts > 0 && !proto.Equal(got.GetParts()[0], picture.Proto()) {
 				t.Errorf("got %v", got.GetParts()[0])
 			}
 		})
@@ -142,7 +147,7 @@ func TestPartsAreAnsweredAgain(t *testing.T) {
 		c := dial(t, url, client.WithToolJournal(dir))
 		mustAdd(t, client.AddTool(c, "look", "looks", func(context.Context, struct{}) (any, error) {
 			n := runs.Add(1)
-			return client.ToolOutput{Output: fmt.Sprint("look ", n), Parts: []*agentdv1.Part{client.Inline("image/png", buffer)}}, nil
+			return client.ToolOutput{Output: fmt.Sprint("look ", n), Parts: []client.Part{client.Inline("image/png", buffer)}}, nil
 		}))
 		return c
 	}
@@ -190,11 +195,11 @@ func TestPartsAreAnsweredAgain(t *testing.T) {
 func TestPartsInEvents(t *testing.T) {
 	mine, other := client.Inline("image/png", []byte("mine")), client.Inline("image/png", []byte("other"))
 	for name, tc := range map[string]struct {
-		settled *agentdv1.Part
-		want    []*agentdv1.Part
+		settled client.Part
+		want    []client.Part
 	}{
-		"own":       {mine, []*agentdv1.Part{mine}},
-		"another's": {other, []*agentdv1.Part{mine, other}},
+		"own":       {mine, []client.Part{mine}},
+		"another's": {other, []client.Part{mine, other}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			url := serve(t, func(_ context.Context, s *peer) error {
@@ -207,17 +212,17 @@ func TestPartsInEvents(t *testing.T) {
 				return steps(
 					func() error {
 						return s.send(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCallAnswered{ToolCallAnswered: &agentdv1.ToolCallAnswered{
-							ToolCallId: "1", ToolName: "look", Parts: []*agentdv1.Part{tc.settled}, Result: &agentdv1.ToolCallAnswered_Output{Output: ""},
+							ToolCallId: "1", ToolName: "look", Parts: []*agentdv1.Part{tc.settled.Proto()}, Result: &agentdv1.ToolCallAnswered_Output{Output: ""},
 						}}})
 					},
 					func() error {
 						return s.send(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_MessageInjected{MessageInjected: &agentdv1.MessageInjected{
-							Content: "see", Parts: []*agentdv1.Part{other},
+							Content: "see", Parts: []*agentdv1.Part{other.Proto()},
 						}}})
 					},
 					func() error {
 						return s.send(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_TurnQueued{TurnQueued: &agentdv1.TurnQueued{
-							SessionId: session, UserParts: []*agentdv1.Part{mine},
+							SessionId: session, UserParts: []*agentdv1.Part{mine.Proto()},
 						}}})
 					},
 					func() error { return s.end(true, "") },
@@ -225,9 +230,9 @@ func TestPartsInEvents(t *testing.T) {
 			})
 			c := dial(t, url)
 			mustAdd(t, client.AddTool(c, "look", "looks", func(context.Context, struct{}) (any, error) {
-				return client.ToolOutput{Parts: []*agentdv1.Part{mine}}, nil
+				return client.ToolOutput{Parts: []client.Part{mine}}, nil
 			}))
-			var told, said, waits []*agentdv1.Part
+			var told, said, waits []client.Part
 			for event, err := range c.Run(t.Context(), llm("look"), "hi") {
 				switch {
 				case err != nil:
@@ -240,7 +245,7 @@ func TestPartsInEvents(t *testing.T) {
 					waits = event.Queued.Parts
 				}
 			}
-			if !equalParts(told, tc.want) || !equalParts(said, []*agentdv1.Part{other}) || !equalParts(waits, []*agentdv1.Part{mine}) {
+			if !reflect.DeepEqual(told, tc.want) || !reflect.DeepEqual(said, []client.Part{other}) || !reflect.DeepEqual(waits, []client.Part{mine}) {
 				t.Errorf("told %v, said %v, waits %v", told, said, waits)
 			}
 		})

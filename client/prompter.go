@@ -10,31 +10,27 @@ import (
 	"runtime/debug"
 	"sync"
 	"time"
-
-	"google.golang.org/protobuf/proto"
-
-	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
 // Prompter puts the questions of turns to a person; see [WithPrompter] and
 // [WithRunPrompter].
 type Prompter interface {
-	// Prompt returns what a person says to an interaction: whether a tool may be
-	// called, or an answer. It is called on a goroutine of its own, concurrently
+	// Prompt returns what a person says to an interaction, made by [Approve], [Edit],
+	// [Deny] or [Answer]; in is the prompter's own. It is called on a goroutine of its own, concurrently
 	// with itself for other interactions. ctx ends when nobody is asked any more,
 	// with the cause [ErrInteractionOver], or with the run, with [ErrRunEnded] or
 	// the caller's own cause; what is returned then is dropped. With nil the
 	// interaction stays open for others. So it does with an error, which is yielded
 	// as [Event].Error, unless it is io.EOF: the input is at its end, nobody is
 	// there, and that is no answer.
-	Prompt(ctx context.Context, in *agentdv1.Interaction) (*agentdv1.Resolution, error)
+	Prompt(ctx context.Context, in *Interaction) (*Resolution, error)
 }
 
 // PrompterFunc is a function as a [Prompter].
-type PrompterFunc func(ctx context.Context, in *agentdv1.Interaction) (*agentdv1.Resolution, error)
+type PrompterFunc func(ctx context.Context, in *Interaction) (*Resolution, error)
 
 // Prompt calls f.
-func (f PrompterFunc) Prompt(ctx context.Context, in *agentdv1.Interaction) (*agentdv1.Resolution, error) {
+func (f PrompterFunc) Prompt(ctx context.Context, in *Interaction) (*Resolution, error) {
 	return f(ctx, in)
 }
 
@@ -83,18 +79,18 @@ func newPrompts(ctx context.Context, r *run) *prompts {
 
 // ask has a person asked, unless one is being asked. It takes in over, and does
 // not block.
-func (p *prompts) ask(in *agentdv1.Interaction, replayed bool) {
+func (p *prompts) ask(in *Interaction, replayed bool) {
 	if p == nil {
 		return
 	}
-	id := in.GetId()
+	id := in.ID
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.stopped || p.open[id] != nil || len(p.open) >= maxPrompts+maxQuestions {
 		return
 	}
-	if in.GetSessionId() == "" {
-		in.SessionId = *p.run.session.Load()
+	if in.SessionID == "" {
+		in.SessionID = *p.run.session.Load()
 	}
 	ctx, cancel := context.WithCancelCause(p.ctx)
 	p.open[id] = cancel
@@ -138,12 +134,12 @@ func (p *prompts) wait(grace time.Duration) {
 }
 
 // perform asks for one interaction; it is the body of its goroutine.
-func (p *prompts) perform(ctx context.Context, in *agentdv1.Interaction, replayed bool) {
+func (p *prompts) perform(ctx context.Context, in *Interaction, replayed bool) {
 	defer func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.open[in.GetId()](nil)
-		delete(p.open, in.GetId())
+		p.open[in.ID](nil)
+		delete(p.open, in.ID)
 		if p.stopped && len(p.open) == 0 {
 			close(p.idle)
 		}
@@ -167,14 +163,14 @@ func (p *prompts) perform(ctx context.Context, in *agentdv1.Interaction, replaye
 	if err != nil && ctx.Err() == nil {
 		failure, ok := errors.AsType[*Error](err)
 		if !ok {
-			failure = errorf(ErrInternal, "interaction %q: the prompter failed: %w", in.GetId(), err)
+			failure = errorf(ErrInternal, "interaction %q: the prompter failed: %w", in.ID, err)
 		}
-		p.run.tools.tell(&Event{TurnID: in.GetTurnId(), Error: failure})
+		p.run.tools.tell(&Event{TurnID: in.TurnID, Error: failure})
 	}
 }
 
 // prompt calls the prompter, whatever it does.
-func (p *prompts) prompt(ctx context.Context, in *agentdv1.Interaction) (said *agentdv1.Resolution, err error) {
+func (p *prompts) prompt(ctx context.Context, in *Interaction) (said *Resolution, err error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -182,7 +178,7 @@ func (p *prompts) prompt(ctx context.Context, in *agentdv1.Interaction) (said *a
 		if v := recover(); v != nil {
 			said, err = nil, fmt.Errorf("it panicked: %v", v)
 			p.run.client.cfg.logger.LogAttrs(context.WithoutCancel(ctx), slog.LevelDebug, "prompter panicked",
-				slog.String("interaction_id", in.GetId()), slog.String("stack", string(debug.Stack())))
+				slog.String("interaction_id", in.ID), slog.String("stack", string(debug.Stack())))
 		}
 	}()
 	return p.run.rc.prompter.Prompt(ctx, in)
@@ -191,10 +187,10 @@ func (p *prompts) prompt(ctx context.Context, in *agentdv1.Interaction) (said *a
 // isOver tells whether an interaction that was asked before this client came has
 // been resolved since: what follows would say so, but maybe only when a person
 // has been bothered.
-func (p *prompts) isOver(ctx context.Context, in *agentdv1.Interaction) (over bool) {
+func (p *prompts) isOver(ctx context.Context, in *Interaction) (over bool) {
 	err := p.insist(ctx, func(ctx context.Context) error {
-		now, err := p.run.client.interaction(ctx, p.run.rc.header, in.GetSessionId(), in.GetId())
-		over = now != nil && now.GetStatus() != agentdv1.InteractionStatus_INTERACTION_STATUS_PENDING
+		now, err := p.run.client.interaction(ctx, p.run.rc.header, in.SessionID, in.ID)
+		over = now != nil && now.Status != InteractionPending
 		return err
 	})
 	return over || err != nil && ctx.Err() != nil
@@ -202,13 +198,16 @@ func (p *prompts) isOver(ctx context.Context, in *agentdv1.Interaction) (over bo
 
 // send says to the server what a person has said. That somebody else was first is
 // no error.
-func (p *prompts) send(ctx context.Context, in *agentdv1.Interaction, said *agentdv1.Resolution) error {
-	said = proto.CloneOf(said)
-	if said.GetIdempotencyKey() == "" {
-		said.IdempotencyKey = rand.Text() // one that got lost on its way is sent again
+func (p *prompts) send(ctx context.Context, in *Interaction, said *Resolution) error {
+	msg, err := said.checked()
+	if err != nil {
+		return errorf(ErrInvalidRequest, "interaction %q: %w", in.ID, err)
 	}
-	err := p.insist(ctx, func(ctx context.Context) error {
-		_, err := p.run.client.resolve(ctx, p.run.rc.header, in.GetSessionId(), in.GetId(), said)
+	if msg.GetIdempotencyKey() == "" {
+		msg.IdempotencyKey = rand.Text() // one that got lost on its way is sent again
+	}
+	err = p.insist(ctx, func(ctx context.Context) error {
+		_, err := p.run.client.resolve(ctx, p.run.rc.header, in.SessionID, in.ID, msg)
 		return err
 	})
 	if errors.Is(err, ErrPrecondition) {

@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -18,20 +19,20 @@ type asker struct {
 
 // question is a prompt that waits for the test.
 type question struct {
-	*agentdv1.Interaction
+	*client.Interaction
 	says chan<- said
 	over <-chan struct{} // closed when nobody is asked any more
 	why  func() error    // after that: what the prompt's context ended with
 }
 
 type said struct {
-	*agentdv1.Resolution
+	*client.Resolution
 	err error
 }
 
 func newAsker() *asker { return &asker{asked: make(chan *question, 16)} }
 
-func (p *asker) Prompt(ctx context.Context, in *agentdv1.Interaction) (*agentdv1.Resolution, error) {
+func (p *asker) Prompt(ctx context.Context, in *client.Interaction) (*client.Resolution, error) {
 	says := make(chan said, 1)
 	p.asked <- &question{in, says, ctx.Done(), func() error { return context.Cause(ctx) }}
 	select {
@@ -52,22 +53,6 @@ func (q *question) ends(t *testing.T, why error) {
 	if err := q.why(); !errors.Is(err, why) {
 		t.Errorf("the prompt ended with %v, want %v", err, why)
 	}
-}
-
-func approves(input string) *agentdv1.Resolution {
-	a := &agentdv1.Approval{}
-	if input != "" {
-		a.ToolInput = &input
-	}
-	return &agentdv1.Resolution{Decision: &agentdv1.Resolution_Approve{Approve: a}}
-}
-
-func denies(reason string) *agentdv1.Resolution {
-	return &agentdv1.Resolution{Decision: &agentdv1.Resolution_Deny{Deny: &agentdv1.Denial{Reason: reason}}}
-}
-
-func replies(text string) *agentdv1.Resolution {
-	return &agentdv1.Resolution{Decision: &agentdv1.Resolution_Answer{Answer: text}}
 }
 
 func isAsked(e *client.Event) bool   { return e.InteractionRequested != nil }
@@ -101,14 +86,14 @@ func TestPrompter(t *testing.T) {
 	run := follow(c.Run(t.Context(), payer(), "pay"))
 	s.next(t).gets(t, reply{calls: []string{`pay {"amount":100}`}})
 	q := await(t, p.asked, "question")
-	if q.GetKind() != agentdv1.InteractionKind_INTERACTION_KIND_APPROVAL || q.GetToolName() != "pay" || q.GetToolInput() != `{"amount":100}` {
+	if q.Kind != client.InteractionApproval || q.ToolName != "pay" || string(q.ToolInput) != `{"amount":100}` {
 		t.Errorf("asked %v", q.Interaction)
 	}
-	if e := run.until(t, isAsked); e.InteractionRequested.GetId() != q.GetId() {
+	if e := run.until(t, isAsked); e.InteractionRequested.ID != q.ID {
 		t.Errorf("yielded %v", e.InteractionRequested)
 	}
-	q.says <- said{Resolution: approves(`{"amount":5}`)}
-	if e := run.until(t, isSettled); e.InteractionResolved.GetResolution().GetApprove().GetToolInput() != `{"amount":5}` {
+	q.says <- said{Resolution: client.Edit(json.RawMessage(`{"amount":5}`))}
+	if e := run.until(t, isSettled); string(e.InteractionResolved.Resolution.ToolInput) != `{"amount":5}` {
 		t.Errorf("yielded %v", e.InteractionResolved)
 	}
 	call := s.next(t)
@@ -117,10 +102,10 @@ func TestPrompter(t *testing.T) {
 	}
 	call.gets(t, reply{calls: []string{`ask_user {"question":"and now?","choices":["stop","go on"]}`}})
 	q = await(t, p.asked, "question")
-	if q.GetKind() != agentdv1.InteractionKind_INTERACTION_KIND_CLARIFICATION || q.GetQuestion() != "and now?" || !slices.Equal(q.GetChoices(), []string{"stop", "go on"}) {
+	if q.Kind != client.InteractionClarification || q.Question != "and now?" || !slices.Equal(q.Choices, []string{"stop", "go on"}) {
 		t.Errorf("asked %v", q.Interaction)
 	}
-	q.says <- said{Resolution: replies("stop")}
+	q.says <- said{Resolution: client.Answer("stop")}
 	if call := s.says(t, "bye"); call.told[len(call.told)-1] != `{"output":"stop"}` {
 		t.Errorf("the model was told %v", call.told)
 	}
@@ -138,9 +123,9 @@ func TestPrompterThatFails(t *testing.T) {
 	}{
 		"an error":           {said{err: errors.New("out of ink")}, client.ErrInternal},
 		"a panic":            {said{}, client.ErrInternal},
-		"what does not fit":  {said{Resolution: approves(`{"amount":"much"}`)}, client.ErrInvalidRequest},
-		"of the wrong kind":  {said{Resolution: replies("yes")}, client.ErrInvalidRequest},
-		"without a decision": {said{Resolution: &agentdv1.Resolution{}}, client.ErrInvalidRequest},
+		"what does not fit":  {said{Resolution: client.Edit(json.RawMessage(`{"amount":"much"}`))}, client.ErrInvalidRequest},
+		"of the wrong kind":  {said{Resolution: client.Answer("yes")}, client.ErrInvalidRequest},
+		"without a decision": {said{Resolution: &client.Resolution{}}, client.ErrInvalidRequest},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, p := newStage(t), newAsker()
@@ -153,8 +138,8 @@ func TestPrompterThatFails(t *testing.T) {
 			if e := run.until(t, func(e *client.Event) bool { return e.Error != nil }); !errors.Is(e.Error, tc.want) {
 				t.Errorf("yielded %v", e.Error)
 			}
-			in, err := c.Resolve(t.Context(), q.GetSessionId(), q.GetId(), denies("for now"))
-			if err != nil || in.GetStatus() != agentdv1.InteractionStatus_INTERACTION_STATUS_RESOLVED {
+			in, err := c.Resolve(t.Context(), q.SessionID, q.ID, client.Deny("for now"))
+			if err != nil || in.Status != client.InteractionResolved || in.Resolution.Kind != client.ResolutionDenial || in.Resolution.Reason != "for now" {
 				t.Fatalf("resolve: %v, %v", in, err)
 			}
 			if call := s.says(t, "well"); !slices.Equal(call.told, []string{`{"error":"denied: for now"}`}) {
@@ -178,12 +163,12 @@ func TestTwoPrompters(t *testing.T) {
 	b, _ := s.client(t)
 	watch := follow(b.Attach(t.Context(), id, client.WithRunPrompter(second)))
 	q2 := await(t, second.asked, "question")
-	q2.says <- said{Resolution: approves("")}
+	q2.says <- said{Resolution: client.Approve()}
 	q1.ends(t, client.ErrInteractionOver)
-	if _, err := a.Resolve(t.Context(), id, q1.GetId(), approves("")); !errors.Is(err, client.ErrPrecondition) {
+	if _, err := a.Resolve(t.Context(), id, q1.ID, client.Approve()); !errors.Is(err, client.ErrPrecondition) {
 		t.Errorf("a second resolution: %v", err)
 	}
-	if _, err := a.Resolve(t.Context(), id, "other", approves("")); !errors.Is(err, client.ErrNotFound) {
+	if _, err := a.Resolve(t.Context(), id, "other", client.Approve()); !errors.Is(err, client.ErrNotFound) {
 		t.Errorf("another interaction: %v", err)
 	}
 	if call := s.says(t, "done"); !slices.Equal(call.told, []string{`{"output":"paid 100"}`}) {
@@ -205,15 +190,15 @@ func TestPromptOutlivesItsConnection(t *testing.T) {
 	run := follow(c.Run(t.Context(), payer(), "pay"))
 	s.next(t).gets(t, reply{calls: []string{`pay {"amount":100}`, `ask_user {"question":"why?"}`}})
 	q1, q2 := await(t, p.asked, "question"), await(t, p.asked, "question")
-	if q1.GetToolName() != "pay" {
+	if q1.ToolName != "pay" {
 		q1, q2 = q2, q1
 	}
 	w.cut()
 	w.mend()
-	q1.says <- said{Resolution: denies("no")}
+	q1.says <- said{Resolution: client.Deny("no")}
 	run.until(t, isSettled)
 	w.cut()
-	q2.says <- said{Resolution: replies("because")}
+	q2.says <- said{Resolution: client.Answer("because")}
 	w.mend()
 	if call := s.says(t, "done"); !slices.Equal(call.told, []string{`{"error":"denied: no"}`, `{"output":"because"}`}) {
 		t.Errorf("the model was told %v", call.told)
@@ -235,7 +220,7 @@ func TestPromptsOfALateClient(t *testing.T) {
 	id := run.until(t, isStarted).Started.SessionID
 	s.next(t).gets(t, reply{calls: []string{`ask_user {"question":"which?"}`}})
 	in := run.until(t, isAsked).InteractionRequested
-	if _, err := a.Resolve(t.Context(), id, in.GetId(), replies("this")); err != nil {
+	if _, err := a.Resolve(t.Context(), id, in.ID, client.Answer("this")); err != nil {
 		t.Fatal(err)
 	}
 	s.next(t).gets(t, reply{calls: []string{`ask_user {"question":"why?"}`}})
@@ -243,10 +228,10 @@ func TestPromptsOfALateClient(t *testing.T) {
 	b, _ := s.client(t)
 	watch := follow(b.Attach(t.Context(), id, client.WithRunPrompter(p)))
 	q := await(t, p.asked, "question")
-	if q.GetQuestion() != "why?" || len(p.asked) > 0 {
+	if q.Question != "why?" || len(p.asked) > 0 {
 		t.Errorf("asked %v, %d more", q.Interaction, len(p.asked))
 	}
-	q.says <- said{Resolution: replies("so")}
+	q.says <- said{Resolution: client.Answer("so")}
 	s.says(t, "done")
 	run.rest(t)
 	watch.rest(t)
@@ -266,7 +251,7 @@ func TestPromptOfATurnThatEnds(t *testing.T) {
 	}
 	q.ends(t, client.ErrInteractionOver)
 	events := run.rest(t)
-	if i := slices.IndexFunc(events, isSettled); i < 0 || events[i].InteractionResolved.GetStatus() != agentdv1.InteractionStatus_INTERACTION_STATUS_CANCELED {
+	if i := slices.IndexFunc(events, isSettled); i < 0 || events[i].InteractionResolved.Status != client.InteractionCanceled {
 		t.Errorf("yielded %v", events)
 	}
 }

@@ -57,7 +57,7 @@ type Queued struct {
 	// Prompt is what the user says.
 	Prompt string
 	// Parts are what the user says behind it; see [WithParts].
-	Parts []*agentdv1.Part
+	Parts []Part
 	// Ahead is how many turns wait before it; the running one is not counted.
 	Ahead int
 	// Inject is true when the prompt becomes a message of the running turn, if
@@ -71,7 +71,7 @@ type MessageInjected struct {
 	// Content is what the user says.
 	Content string
 	// Parts are what the user says behind it.
-	Parts []*agentdv1.Part
+	Parts []Part
 	// QueuedTurnID is the TurnID of the [Queued] that it came with.
 	QueuedTurnID string
 }
@@ -82,12 +82,12 @@ func queuedOf(m *agentdv1.RunResponse) *Queued {
 		SessionID: q.GetSessionId(),
 		TurnID:    m.GetTurnId(),
 		Prompt:    q.GetUserPrompt(),
-		Parts:     q.GetUserParts(),
+		Parts:     partsOf(q.GetUserParts()),
 		Ahead:     int(q.GetAhead()),
 		Inject:    q.GetInject(),
 	}
 }
 
 func userMessageOf(m *agentdv1.MessageInjected) *MessageInjected {
-	return &MessageInjected{Content: m.GetContent(), Parts: m.GetParts(), QueuedTurnID: m.GetQueuedTurnId()}
+	return &MessageInjected{Content: m.GetContent(), Parts: partsOf(m.GetParts()), QueuedTurnID: m.GetQueuedTurnId()}
 }

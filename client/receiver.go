@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
@@ -197,13 +195,13 @@ func (r *run) handle(l *link, msg *agentdv1.RunResponse) {
 		event.ToolCallAnswered = toolResultOf(m.ToolCallAnswered)
 	case *agentdv1.RunResponse_InteractionRequested:
 		in := m.InteractionRequested.GetInteraction()
-		event.InteractionRequested = proto.CloneOf(in)
+		event.InteractionRequested = InteractionOf(in)
 		r.deliver(event)
-		r.asks.ask(in, msg.GetReplayed())
+		r.asks.ask(InteractionOf(in), msg.GetReplayed())
 		return
 	case *agentdv1.RunResponse_InteractionResolved:
-		event.InteractionResolved = m.InteractionResolved.GetInteraction()
-		r.asks.over(event.InteractionResolved.GetId())
+		event.InteractionResolved = InteractionOf(m.InteractionResolved.GetInteraction())
+		r.asks.over(event.InteractionResolved.ID)
 	case *agentdv1.RunResponse_MessageRetracted:
 		event.MessageRetracted = &MessageRetracted{MessageID: m.MessageRetracted.GetMessageId(), AgentPath: m.MessageRetracted.GetAgentPath()}
 	default:

@@ -17,32 +17,36 @@ import (
 // it repeats the first one with its idempotency key; an unknown interaction is
 // NOT_FOUND; one that does not fit is INVALID_REQUEST. All errors are an
 // [*Error]. Of the options those about keys and headers count.
-func (c *Client) Resolve(ctx context.Context, sessionID, interactionID string, said *agentdv1.Resolution, opts ...RunOption) (*agentdv1.Interaction, error) {
+func (c *Client) Resolve(ctx context.Context, sessionID, interactionID string, said *Resolution, opts ...RunOption) (*Interaction, error) {
 	rc, err := c.configure(opts)
 	if err != nil {
 		return nil, err
 	}
-	return c.resolve(ctx, rc.header, sessionID, interactionID, said)
+	msg, err := said.checked()
+	if err != nil {
+		return nil, errorf(ErrInvalidRequest, "client.Resolve: %w", err)
+	}
+	return c.resolve(ctx, rc.header, sessionID, interactionID, msg)
 }
 
-func (c *Client) resolve(ctx context.Context, header http.Header, sessionID, id string, said *agentdv1.Resolution) (*agentdv1.Interaction, error) {
+func (c *Client) resolve(ctx context.Context, header http.Header, sessionID, id string, said *agentdv1.Resolution) (*Interaction, error) {
 	req := connect.NewRequest(&agentdv1.ResolveInteractionRequest{SessionId: sessionID, InteractionId: id, Resolution: said})
 	maps.Copy(req.Header(), header)
 	resp, err := c.sessions.ResolveInteraction(ctx, req)
 	if err != nil {
 		return nil, fromUnary(ctx, err)
 	}
-	return resp.Msg.GetInteraction(), nil
+	return InteractionOf(resp.Msg.GetInteraction()), nil
 }
 
-func (c *Client) interaction(ctx context.Context, header http.Header, sessionID, id string) (*agentdv1.Interaction, error) {
+func (c *Client) interaction(ctx context.Context, header http.Header, sessionID, id string) (*Interaction, error) {
 	req := connect.NewRequest(&agentdv1.GetInteractionRequest{SessionId: sessionID, InteractionId: id})
 	maps.Copy(req.Header(), header)
 	resp, err := c.sessions.GetInteraction(ctx, req)
 	if err != nil {
 		return nil, fromUnary(ctx, err)
 	}
-	return resp.Msg.GetInteraction(), nil
+	return InteractionOf(resp.Msg.GetInteraction()), nil
 }
 
 // fromUnary translates a failed request: the protocol's own error is among its

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -41,11 +42,11 @@ func approvalOutlivesItsServer(t *testing.T, over *carrier) {
 		Amount int `json:"amount"`
 	}
 	var paid []int
-	person := client.PrompterFunc(func(_ context.Context, in *agentdv1.Interaction) (*agentdv1.Resolution, error) {
-		if in.GetQuestion() != "why?" || !slices.Equal(in.GetChoices(), []string{"fun", "need"}) {
+	person := client.PrompterFunc(func(_ context.Context, in *client.Interaction) (*client.Resolution, error) {
+		if in.Question != "why?" || !slices.Equal(in.Choices, []string{"fun", "need"}) {
 			return nil, fmt.Errorf("asked %v", in)
 		}
-		return &agentdv1.Resolution{Decision: &agentdv1.Resolution_Answer{Answer: "fun"}}, nil
+		return client.Answer("fun"), nil
 	})
 	dial := func(s *served) *client.Client {
 		c := client.New(s.url, client.WithReconnect(client.ReconnectPolicy{MaxElapsed: -1}))
@@ -70,7 +71,7 @@ func approvalOutlivesItsServer(t *testing.T, over *carrier) {
 	}
 	tree := agent("scripted/payer", "pay")
 	tree.GetLlm().BuiltinTools = []string{"ask_user"}
-	var in *agentdv1.Interaction
+	var in *client.Interaction
 	for event, err := range c.Run(t.Context(), tree, "go") {
 		if err != nil {
 			break // the server is dead
@@ -81,7 +82,7 @@ func approvalOutlivesItsServer(t *testing.T, over *carrier) {
 		}
 	}
 	first.wait()
-	if in.GetToolName() != "pay" || in.GetToolInput() != `{"amount":100}` {
+	if in.ToolName != "pay" || string(in.ToolInput) != `{"amount":100}` {
 		t.Fatalf("asked %v", in)
 	}
 
@@ -89,18 +90,15 @@ func approvalOutlivesItsServer(t *testing.T, over *carrier) {
 	tr := &http.Transport{}
 	t.Cleanup(tr.CloseIdleConnections)
 	sessions := agentdv1connect.NewSessionServiceClient(&http.Client{Transport: tr}, second.url)
-	turn, err := sessions.GetTurn(t.Context(), connect.NewRequest(&agentdv1.GetTurnRequest{SessionId: in.GetSessionId()}))
+	turn, err := sessions.GetTurn(t.Context(), connect.NewRequest(&agentdv1.GetTurnRequest{SessionId: in.SessionID}))
 	if err != nil || turn.Msg.GetTurn().GetStatus() != agentdv1.TurnStatus_TURN_STATUS_WAITING_FOR_INPUT || len(turn.Msg.GetTurn().GetPendingInteractions()) != 1 {
 		t.Fatalf("after a restart the turn is %v, %v", turn, err)
 	}
-	yes := func(input string) *agentdv1.Resolution {
-		return &agentdv1.Resolution{Decision: &agentdv1.Resolution_Approve{Approve: &agentdv1.Approval{ToolInput: &input}}}
-	}
 	c = dial(second)
-	if _, err := c.Resolve(t.Context(), in.GetSessionId(), in.GetId(), yes(`{"amount":"much"}`)); !errors.Is(err, client.ErrInvalidRequest) {
+	if _, err := c.Resolve(t.Context(), in.SessionID, in.ID, client.Edit(json.RawMessage(`{"amount":"much"}`))); !errors.Is(err, client.ErrInvalidRequest) {
 		t.Errorf("arguments that do not fit: %v", err)
 	}
-	if in, err := c.Resolve(t.Context(), in.GetSessionId(), in.GetId(), yes(`{"amount":5}`)); err != nil || in.GetStatus() != agentdv1.InteractionStatus_INTERACTION_STATUS_RESOLVED {
+	if in, err := c.Resolve(t.Context(), in.SessionID, in.ID, client.Edit(json.RawMessage(`{"amount":5}`))); err != nil || in.Status != client.InteractionResolved {
 		t.Fatalf("resolved: %v, %v", in, err)
 	}
 	second.signal(syscall.SIGKILL)
@@ -108,12 +106,12 @@ func approvalOutlivesItsServer(t *testing.T, over *carrier) {
 
 	third := over.binary(t, env)
 	c = dial(third)
-	if _, err := c.Resolve(t.Context(), in.GetSessionId(), in.GetId(), yes(`{"amount":1000}`)); !errors.Is(err, client.ErrPrecondition) {
+	if _, err := c.Resolve(t.Context(), in.SessionID, in.ID, client.Edit(json.RawMessage(`{"amount":1000}`))); !errors.Is(err, client.ErrPrecondition) {
 		t.Errorf("a second resolution: %v", err)
 	}
 	var said strings.Builder
 	var end *client.End
-	for event, err := range c.Attach(t.Context(), in.GetSessionId(), client.WithRunPrompter(person)) {
+	for event, err := range c.Attach(t.Context(), in.SessionID, client.WithRunPrompter(person)) {
 		switch {
 		case err != nil:
 			t.Fatal(err)

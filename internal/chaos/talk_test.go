@@ -14,7 +14,6 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/apzuk3/agentd/client"
-	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 )
 
@@ -155,7 +154,7 @@ func (t *talk) addTools(number int) {
 			}
 			out, err := t.execute(ctx, number, in.Key, toolOutput(in.Key), nil)
 			if err == nil && t.shape.files {
-				out = client.ToolOutput{Output: out, Parts: []*agentdv1.Part{client.Inline("image/png", picture(in.Key))}}
+				out = client.ToolOutput{Output: out, Parts: []client.Part{client.Inline("image/png", picture(in.Key))}}
 			}
 			return out, err
 		}))

@@ -78,15 +78,15 @@ func TestFiles(t *testing.T) {
 	d := startDaemon(t, agentdtest.WithProvider(provider{"eye", eye.open}))
 	clnt := d.Client()
 	addTool(t, clnt, "look", "Takes a picture.", func(context.Context, struct{}) (any, error) {
-		return client.ToolOutput{Output: "a picture", Parts: []*agentdv1.Part{
+		return client.ToolOutput{Output: "a picture", Parts: []client.Part{
 			client.Inline("image/png", picture), client.Text("and one more"), client.FileURI("image/jpeg", "https://example.com/a.jpg?x=<1>&y"),
 		}}, nil
 	})
-	said := []*agentdv1.Part{client.Text("first this <b>"), client.Inline("image/png", picture), client.FileURI("application/pdf", "gs://bucket/ä.pdf")}
+	said := []client.Part{client.Text("first this <b>"), client.Inline("image/png", picture), client.FileURI("application/pdf", "gs://bucket/ä.pdf")}
 	agent := llmAgent("root", "eye/1", "", "look")
 	session := ""
 	var results []*client.ToolCallAnswered
-	turn := func(prompt string, parts ...*agentdv1.Part) {
+	turn := func(prompt string, parts ...client.Part) {
 		t.Helper()
 		opts := []client.RunOption{client.WithParts(parts...)}
 		if session != "" {
@@ -138,8 +138,8 @@ func TestFiles(t *testing.T) {
 		t.Errorf("the model is told %d prompts and %d results, want 3 of each", prompts, answers)
 	}
 	for _, r := range results {
-		if r.Output != "a picture" || len(r.Parts) != 3 || !bytes.Equal(r.Parts[0].GetInline().GetData(), picture) || r.Parts[1].GetText() != "and one more" ||
-			r.Parts[2].GetFile().GetUri() != "https://example.com/a.jpg?x=<1>&y" {
+		if r.Output != "a picture" || len(r.Parts) != 3 || !bytes.Equal(r.Parts[0].Data, picture) || r.Parts[1].Text != "and one more" ||
+			r.Parts[2].URI != "https://example.com/a.jpg?x=<1>&y" {
 			t.Errorf("who watches sees %+v", r)
 		}
 	}
@@ -156,7 +156,7 @@ func TestFilesLarge(t *testing.T) {
 	clnt := d.Client()
 	large := bytes.Repeat(picture, 14<<10) // 3.5 MiB
 	addTool(t, clnt, "look", "Looks.", func(context.Context, struct{}) (any, error) {
-		return client.ToolOutput{Parts: []*agentdv1.Part{client.Inline("image/png", large)}}, nil
+		return client.ToolOutput{Parts: []client.Part{client.Inline("image/png", large)}}, nil
 	})
 	shown, session := 0, ""
 	for range 2 {
@@ -170,7 +170,7 @@ func TestFilesLarge(t *testing.T) {
 				t.Fatal(err)
 			case event.Started != nil:
 				session = event.Started.SessionID
-			case event.ToolCallAnswered != nil && len(event.ToolCallAnswered.Parts) == 1 && bytes.Equal(event.ToolCallAnswered.Parts[0].GetInline().GetData(), large):
+			case event.ToolCallAnswered != nil && len(event.ToolCallAnswered.Parts) == 1 && bytes.Equal(event.ToolCallAnswered.Parts[0].Data, large):
 				shown++
 			}
 		}
@@ -201,7 +201,7 @@ func TestFilesRefused(t *testing.T) {
 			f := newFaulty(t, wire)
 			srv := providertest.NewServer(t, providertest.Invent(wire, hello), nil)
 			f.handle(srv)
-			run := func(agent *agentdv1.Agent, part *agentdv1.Part) error {
+			run := func(agent *agentdv1.Agent, part client.Part) error {
 				for _, err := range f.d.Client().Run(t.Context(), agent, "hi", client.WithParts(client.Text("see"), part)) {
 					if err != nil {
 						return err
@@ -271,7 +271,7 @@ func TestFilesByTool(t *testing.T) {
 			f.handle(srv)
 			clnt := f.d.Client()
 			addTool(t, clnt, "look", "Looks.", func(context.Context, struct{}) (any, error) {
-				return &client.ToolOutput{Parts: []*agentdv1.Part{client.Inline("image/png", []byte("png")), client.Inline("audio/flac", []byte("film"))}}, nil
+				return &client.ToolOutput{Parts: []client.Part{client.Inline("image/png", []byte("png")), client.Inline("audio/flac", []byte("film"))}}, nil
 			})
 			for _, err := range clnt.Run(t.Context(), llmAgent("root", fileModels[wire], "", "look"), "Look.") {
 				if err != nil {

@@ -20,9 +20,9 @@ import (
 // recordedFile is how a recorded conversation with a file is held.
 type recordedFile struct {
 	// prompt are the parts of the prompt, output and result what the tool returns.
-	prompt []*agentdv1.Part
+	prompt []client.Part
 	output any
-	result []*agentdv1.Part
+	result []client.Part
 	// left are the texts of the recorded requests that say only where the file is.
 	left []string
 	// sends is what the last request has to hold, without white space.
@@ -35,24 +35,24 @@ type recordedFile struct {
 // more in them than texts.
 var recordedFiles = map[string]recordedFile{
 	"test_openrouter__test_openrouter_video_url_public_api": {
-		prompt: []*agentdv1.Part{client.FileURI("video/webm", "https://upload.wikimedia.org/wikipedia/commons/8/8f/Panda_at_Smithsonian_zoo.webm")},
+		prompt: []client.Part{client.FileURI("video/webm", "https://upload.wikimedia.org/wikipedia/commons/8/8f/Panda_at_Smithsonian_zoo.webm")},
 		sends:  `{"type":"video_url","video_url":{"url":"https://upload.wikimedia.org/wikipedia/commons/8/8f/Panda_at_Smithsonian_zoo.webm"}}`,
 	},
 	"test_multimodal_tool_returns__test_multimodal_tool_return_matrix_direct-uploaded_file-video-google_2_5": {
 		output: []any{map[string]any{}, "See file 468a13."},
-		result: []*agentdv1.Part{client.FileURI("video/mp4", "https://generativelanguage.googleapis.com/v1beta/files/nvp2l539zsmd")},
+		result: []client.Part{client.FileURI("video/mp4", "https://generativelanguage.googleapis.com/v1beta/files/nvp2l539zsmd")},
 		left:   []string{"This is file 468a13:"},
 		sends:  `{"fileData":{"fileUri":"https://generativelanguage.googleapis.com/v1beta/files/nvp2l539zsmd","mimeType":"video/mp4"}}`,
 	},
 	"test_multimodal_tool_returns__test_multimodal_tool_return_matrix_direct-url-document-mistral": {
 		output: "See file 99631f.",
-		result: []*agentdv1.Part{client.FileURI("application/pdf", "https://pdfobject.com/pdf/sample.pdf")},
+		result: []client.Part{client.FileURI("application/pdf", "https://pdfobject.com/pdf/sample.pdf")},
 		left:   []string{"This is file 99631f:"},
 		sends:  `{"type":"document_url","document_url":"https://pdfobject.com/pdf/sample.pdf"}`,
 		host:   "https://api.mistral.ai/v1",
 	},
 	"test_multimodal_tool_returns__test_text_plain_document_anthropic": {
-		result: []*agentdv1.Part{client.Inline("text/plain", []byte("Dummy TXT file\n"))},
+		result: []client.Part{client.Inline("text/plain", []byte("Dummy TXT file\n"))},
 		sends:  `{"type":"document","source":{"type":"text","media_type":"text/plain","data":"Dummy TXT file\n"}}`,
 	},
 }

@@ -34,8 +34,8 @@ func tapedRequest(agent *agentdv1.Agent) *agentdv1.RunRequest {
 	ex.Tools[1].Deferred = true
 	ex.UserPrompt = promptCanary
 	ex.UserParts = []*agentdv1.Part{
-		client.Inline("text/plain", []byte("Hello, file.")),
-		client.Inline("application/pdf", []byte(strings.Repeat("%PDF", 5000))),
+		client.Inline("text/plain", []byte("Hello, file.")).Proto(),
+		client.Inline("application/pdf", []byte(strings.Repeat("%PDF", 5000))).Proto(),
 	}
 	return m
 }
@@ -76,17 +76,17 @@ func TestTapeDiffers(t *testing.T) {
 		},
 		"small file": {
 			func(ex *agentdv1.RunRequest_ExecuteRequest, _ *agentdv1.LlmAgent) {
-				ex.UserParts[0] = client.Inline("text/plain", []byte("Hello, other file."))
+				ex.UserParts[0] = client.Inline("text/plain", []byte("Hello, other file.")).Proto()
 			}, []string{`contents[0].parts[1].inlineData.data: recorded "`},
 		},
 		"large file": {
 			func(ex *agentdv1.RunRequest_ExecuteRequest, _ *agentdv1.LlmAgent) {
-				ex.UserParts[1] = client.Inline("application/pdf", []byte(strings.Repeat("%PDG", 5000)))
+				ex.UserParts[1] = client.Inline("application/pdf", []byte(strings.Repeat("%PDG", 5000))).Proto()
 			}, []string{`contents[0].parts[2].inlineData.data: recorded "sha256:`, `(20000 bytes)", got "sha256:`},
 		},
 		"file's type": {
 			func(ex *agentdv1.RunRequest_ExecuteRequest, _ *agentdv1.LlmAgent) {
-				ex.UserParts[0] = client.Inline("text/csv", []byte("Hello, file."))
+				ex.UserParts[0] = client.Inline("text/csv", []byte("Hello, file.")).Proto()
 			}, []string{`contents[0].parts[1].inlineData.mimeType: recorded "text/plain", got "text/csv"`},
 		},
 		"no file": {

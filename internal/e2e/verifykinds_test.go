@@ -76,7 +76,7 @@ func TestVerifyKinds(t *testing.T) {
 	}{
 		"fallback, tools of the provider": {agent: down(), ask: nothing},
 		"files": {agent: down(), ask: func(ex *agentdv1.RunRequest_ExecuteRequest) {
-			ex.UserPrompt, ex.UserParts = "", []*agentdv1.Part{client.Inline("text/plain", []byte("file")), client.FileURI("image/png", "https://a.example/a.png")}
+			ex.UserPrompt, ex.UserParts = "", []*agentdv1.Part{client.Inline("text/plain", []byte("file")).Proto(), client.FileURI("image/png", "https://a.example/a.png").Proto()}
 		}},
 		"agents in turn":   {agent: sequentialAgent("top", down(), parallelAgent("all", llmAgent("a", "rich/up", "", "look"), llmAgent("b", "rich/up", "", "look"))), ask: nothing},
 		"budget of calls":  {agent: down(), ask: budget(&agentdv1.Budget{ModelCalls: 1}), code: exhausted},
