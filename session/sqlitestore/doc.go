@@ -7,11 +7,16 @@
 // appends that have queued up while it was committing, checks each of them,
 // writes them in one transaction and answers them after the commit, so that one
 // fsync serves many sessions. The queue and the group are bounded; whoever
-// finds the queue full waits. Appends above 64 KiB let others overtake them: a transaction takes at
-// most 512 KiB of them, or one, the oldest first, and at least one; those of one session keep
-// their order. An append that is refused leaves nothing in the
+// finds the queue full waits. Appends above 64 KiB let others overtake them: at most every other
+// transaction that has something else takes any, then at most 512 KiB of them, or one, the oldest
+// first; those of one session keep their order. An append that is refused leaves nothing in the
 // transaction; a transaction that cannot be written is undone and its appends
 // are tried one by one, so that only those fail that cannot succeed.
+//
+// The WAL is moved into the database by a goroutine and a connection of their own, once 4 MiB were
+// written, so that no commit waits for it. A WAL above 16 MiB, which is one that was written to
+// meanwhile, the writer finishes, so that it begins anew. A checkpoint that fails with an I/O error ends
+// all writing, as a commit does.
 //
 // The database is in WAL mode with synchronous=FULL: a commit that was
 // reported survives a power cut if the disk keeps its word. After a commit

@@ -81,6 +81,8 @@ func openFile(ctx context.Context, path string, o *options) (_ *Store, err error
 		return nil, err
 	}
 	s.writer.hold = s.hold
+	s.writer.checkpoints = newCheckpointer(sql.OpenDB(other{db.Driver(), dsn(path, pragmas(durable...)), s.hold}), o.log)
+	go s.writer.checkpoints.run()
 	if err := s.writer.modernize(path); err != nil {
 		return nil, err
 	}
@@ -92,7 +94,7 @@ func openFile(ctx context.Context, path string, o *options) (_ *Store, err error
 	}
 	ro := pragmas("query_only(1)")
 	ro.Set("mode", "ro")
-	s.readers = sql.OpenDB(reader{db.Driver(), dsn(path, ro), s.hold})
+	s.readers = sql.OpenDB(other{db.Driver(), dsn(path, ro), s.hold})
 	n := max(4, runtime.GOMAXPROCS(0))
 	s.readers.SetMaxOpenConns(n)
 	s.readers.SetMaxIdleConns(n)
@@ -102,17 +104,17 @@ func openFile(ctx context.Context, path string, o *options) (_ *Store, err error
 	return s, nil
 }
 
-// reader opens the connections that read, unless the database was moved: SQLite opens
-// what has its name.
-type reader struct {
+// other opens the connections beside the writer's, unless the database was moved: SQLite
+// opens what has its name.
+type other struct {
 	driver driver.Driver
 	dsn    string
 	hold   *hold
 }
 
-func (r reader) Driver() driver.Driver { return r.driver }
+func (r other) Driver() driver.Driver { return r.driver }
 
-func (r reader) Connect(context.Context) (driver.Conn, error) {
+func (r other) Connect(context.Context) (driver.Conn, error) {
 	conn, err := r.driver.Open(r.dsn)
 	moved := r.hold.moved()
 	if moved == nil {
@@ -161,15 +163,21 @@ func migrate(ctx context.Context, db *sql.DB, durable bool, dir fs.FS) error {
 	return nil
 }
 
+// durable are the pragmas of connections that write.
+var durable = []string{
+	"synchronous(FULL)",
+	"fullfsync(1)", // where fsync alone does not reach the disk
+}
+
 func writerPragmas(o *options) url.Values {
 	list := []string{
 		"journal_mode(WAL)",
 		"secure_delete(ON)", // zeros in place of what is deleted
-		"synchronous(FULL)",
-		"fullfsync(1)", // where fsync alone does not reach the disk
 		"foreign_keys(1)",
+		"wal_autocheckpoint(0)", // see checkpointer
 		fmt.Sprintf("journal_size_limit(%d)", walBytes),
 	}
+	list = append(list, durable...)
 	if o.fresh { // the journal mode makes the first page
 		list = append([]string{"auto_vacuum(INCREMENTAL)"}, list...)
 		list = append(list, fmt.Sprintf("user_version(%d)", scrubbed))

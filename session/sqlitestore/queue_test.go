@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -13,8 +14,9 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// TestLargeAppendsWait: small appends overtake large ones, each transaction takes some of
-// the large ones, the oldest first, and the order within a session is kept.
+// TestLargeAppendsWait: small appends overtake large ones, one that comes during a transaction
+// of large ones does not wait for a second, of two transactions one takes some of the large ones, the
+// oldest first, and the order within a session is kept.
 func TestLargeAppendsWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
@@ -73,7 +75,7 @@ func TestLargeAppendsWait(t *testing.T) {
 		}
 		want := [][]string{
 			{"held 0"}, {"large0 0", "small 0"}, {"large1 0"}, {"large2 0"},
-			{"large3 0", "small 1"}, {"large4 0"}, {"large3 1", "large5 0"},
+			{"small 1"}, {"large3 0"}, {"large4 0"}, {"large3 1", "large5 0"},
 		}
 		if fmt.Sprint(steps) != fmt.Sprint(want) {
 			t.Errorf("transactions were\n%v\nwant\n%v", steps, want)
@@ -121,7 +123,9 @@ func besideWriters(b *testing.B, size int) (took []time.Duration) {
 		})
 	}
 	mustCreate(b, s, "stranger")
+	pause := rand.New(rand.NewPCG(1, 2)) // as between the events of a turn, so that it comes at any time of a transaction
 	for n := range b.N {
+		time.Sleep(time.Duration(pause.Int64N(int64(10 * time.Millisecond))))
 		begun := time.Now()
 		mustAppend(b, s, batchOf("stranger", int64(n), 1, 1))
 		took = append(took, time.Since(begun))

@@ -176,10 +176,15 @@ func (w *writer) scrubSome() (done bool, err error) {
 		return false, w.scrubFailed(inCommit, err)
 	}
 	if !done {
+		before := s.frames
 		if err := s.look(w.wal, false); err != nil {
 			s.next = 0
 			return false, err
 		}
+		if before > s.frames { // the WAL was begun anew
+			before = 0
+		}
+		w.checkpoints.wrote(int(s.frames - before))
 		return false, nil
 	}
 	if s.broken > 0 {

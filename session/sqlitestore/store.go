@@ -29,8 +29,8 @@ var ErrNetwork = errors.New("database is on a network file system")
 
 var errClosed = errors.New("store is closed")
 
-// Store is a session.Store in a SQLite database. It owns one goroutine, which
-// ends with Close.
+// Store is a session.Store in a SQLite database. It owns two goroutines, which
+// end with Close.
 type Store struct {
 	// mu is held for reading by every method under way and for writing by
 	// Close, which so waits for them. It protects closed.
@@ -293,6 +293,9 @@ func (s *Store) release() error {
 		errs = append(errs, s.readers.Close())
 	}
 	if s.writer != nil {
+		if s.writer.checkpoints != nil {
+			errs = append(errs, s.writer.checkpoints.stop())
+		}
 		errs = append(errs, s.writer.close())
 	}
 	if s.hold != nil {

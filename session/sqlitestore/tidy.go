@@ -87,19 +87,19 @@ func (w *writer) shrink() (more bool, err error) {
 }
 
 // emptyWAL moves the WAL into the database and truncates it, unless a reader needs it:
-// then it moves what it can and reports false. It waits for nobody.
+// then it moves what it can and reports false. It waits for no reader.
 func (w *writer) emptyWAL() (empty bool, err error) {
 	if err := w.exec("PRAGMA busy_timeout = 0"); err != nil {
 		return false, err
 	}
-	busy, err := w.number("PRAGMA wal_checkpoint(TRUNCATE)")
+	empty, err = w.truncate()
 	if code(err) == sqlite3.SQLITE_BUSY {
-		busy, err = 1, nil
+		empty, err = false, nil
 	}
 	if back := w.exec(fmt.Sprintf("PRAGMA busy_timeout = %d", busyMillis)); err == nil {
 		err = back
 	}
-	return busy == 0, err
+	return empty, err
 }
 
 // number returns the first column of what a statement answers.

@@ -20,7 +20,7 @@ const (
 	queueLen   = 256      // operations that wait before callers do
 	groupLen   = 128      // operations in one transaction
 	groupBytes = 4 << 20  // of payload in one transaction, after which it is closed
-	walBytes   = 64 << 20 // size of the WAL at which the writer empties it itself
+	walBytes   = 64 << 20 // size of the WAL at which the writer empties it, waiting for readers
 	probeBytes = 64 << 10 // that Ping writes to see whether there is space again
 
 	largeBytes = 64 << 10  // payload above which an append is large
@@ -56,15 +56,19 @@ type writer struct {
 	tidyTimer *time.Timer   // owned by the goroutine of run: until tidy, nil if there is nothing to tidy
 	tidyBack  time.Duration // owned by the goroutine of run: the last wait for a reader, 0 for none
 	commit    func(commit func() error) error
-	scrub     scrubber
-	scrubStop time.Duration // how long stop scrubs
+	// checkpoints are made beside the writer; nil in memory.
+	checkpoints *checkpointer
+	scrub       scrubber
+	scrubStop   time.Duration // how long stop scrubs
 
 	queue chan *op // closed by stop
 	// large are operations that were taken from the queue and wait, the oldest first: large
 	// appends, and what their sessions append behind them. Others go before them. Owned by
 	// the goroutine of run.
 	large []*op
-	done  chan struct{}
+	// hadLarge is set while the last transaction had large ones. Owned by the goroutine of run.
+	hadLarge bool
+	done     chan struct{}
 
 	// kept are the shared values that are kept in memory.
 	kept kept
@@ -154,8 +158,10 @@ func (w *writer) run() {
 }
 
 // collect returns the operations of the next transaction: first, which may be nil, and those
-// that wait in the queue, then large appends, so many that those who wait for the commit do
-// not wait long, and one at least. So none waits for ever.
+// that wait in the queue. Every other transaction, and one that has nothing else, takes large
+// appends too, so many that those who wait for the commit do not wait long, and one at least.
+// So none waits for ever, and who comes during a transaction of large ones does not wait for
+// a second.
 func (w *writer) collect(first *op) (group []*op) {
 	bytes := 0
 	take := func(o *op) {
@@ -178,6 +184,10 @@ func (w *writer) collect(first *op) (group []*op) {
 			open = false
 		}
 	}
+	if w.hadLarge && len(group) > 0 {
+		w.hadLarge = false
+		return group
+	}
 	n := 0
 	bytes = 0 // of these
 	for n < len(w.large) && len(group) < groupLen && (n == 0 || bytes+w.large[n].size <= largeGroup) {
@@ -185,6 +195,7 @@ func (w *writer) collect(first *op) (group []*op) {
 		n++
 	}
 	w.large = slices.Delete(w.large, 0, n)
+	w.hadLarge = n > 0
 	return group
 }
 
@@ -197,7 +208,12 @@ func (w *writer) waits(id string) bool {
 func (w *writer) write(group []*op) {
 	err := w.dead
 	if err == nil {
-		err = w.transact(group)
+		if err = w.trust(); err != nil {
+			w.dead = failedFor(err)
+			err = w.dead
+		} else {
+			err = w.transact(group)
+		}
 	}
 	if err != nil && w.dead == nil && len(group) > 1 && code(err) != sqlite3.SQLITE_BUSY {
 		for i := range group {
@@ -244,6 +260,13 @@ func (w *writer) transact(group []*op) error {
 		return w.failed(inCommit, err)
 	}
 	w.lookForChanges()
+	if w.checkpoints != nil {
+		bytes := 0
+		for _, o := range group {
+			bytes += o.size
+		}
+		w.checkpoints.wrote(len(group)*opPages + bytes/pageBytes)
+	}
 	if w.hold != nil {
 		if err := w.hold.moved(); err != nil { // nothing is acknowledged that its name does not lead to
 			w.dead = err
@@ -276,17 +299,26 @@ func (w *writer) failed(where string, err error) error {
 		w.full.Store(true)
 	case c == refused, code(err) == sqlite3.SQLITE_BUSY, where != inCommit && (c == passing || c == unread):
 	default:
-		w.dead = fmt.Errorf("%w: it takes no more writes since one failed and it is not known what is on disk; open it anew: %w", session.ErrFailed, err)
+		w.dead = failedFor(err)
 		return w.dead
 	}
 	return err
 }
 
-// trim empties a WAL that has grown because there was always a reader, which
-// keeps SQLite from starting it over. Failing that, it waits for another
+// failedFor is the error of a store that takes no more writes.
+func failedFor(err error) error {
+	return fmt.Errorf("%w: it takes no more writes since one failed and it is not known what is on disk; open it anew: %w", session.ErrFailed, err)
+}
+
+// trim keeps the WAL short. One that has grown because there was always a reader, which
+// keeps SQLite from starting it over, it empties. Failing that, it waits for another
 // walBytes: what is in the WAL is safe.
 func (w *writer) trim() {
 	if w.wal == "" || w.dead != nil {
+		return
+	}
+	if err := w.finish(); err != nil && classOfError(err) == broken {
+		_ = w.failed("checkpoint", err)
 		return
 	}
 	info, err := os.Stat(w.wal)
@@ -294,7 +326,7 @@ func (w *writer) trim() {
 		return
 	}
 	w.walNext = info.Size() + walBytes
-	if err := w.exec("PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
+	if _, err := w.truncate(); err != nil {
 		return
 	}
 	if info, err := os.Stat(w.wal); err == nil {
