@@ -237,7 +237,8 @@ func (t *turn) nextCall(n *node, branch string) (key string, logged *stored, err
 		return "", nil, errStopped
 	}
 	if t.calls++; t.calls > t.limits.ModelCalls {
-		return "", nil, session.Errorf(codeLimit, "%s: the turn has made %d model calls, more are not allowed", n.at(), t.limits.ModelCalls)
+		return "", nil, session.Errorf(codeLimit, "%s: the turn has made %d model calls, more are not allowed", n.at(), t.limits.ModelCalls).
+			Over("turn_model_calls", t.limits.ModelCalls, t.limits.ModelCalls+1)
 	}
 	at := n.name + "|" + branch
 	key = fmt.Sprintf("%s#%d", at, t.step[at])
@@ -505,7 +506,8 @@ func (m *agentModel) count(a *answer) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.handed > t.limits.Transfers {
-		return session.Errorf(codeLimit, "%s: the turn has made %d transfers between agents, more are not allowed", m.n.at(), t.limits.Transfers)
+		return session.Errorf(codeLimit, "%s: the turn has made %d transfers between agents, more are not allowed", m.n.at(), t.limits.Transfers).
+			Over("turn_transfers", t.limits.Transfers, t.limits.Transfers+1)
 	}
 	calls := callsOf(a.content)
 	vain := len(calls) > 0 && !slices.ContainsFunc(calls, func(p *genai.Part) bool { return t.refused[p.FunctionCall.ID] == "" })
@@ -516,7 +518,8 @@ func (m *agentModel) count(a *answer) error {
 			m.n.at(), m.n.modelName, t.vain[at], t.refused[calls[0].FunctionCall.ID])
 	}
 	if text, ok := m.n.finalText(a.content, a.meta); ok && m.n.outputKey != "" && len(text) > t.limits.ValueBytes {
-		return session.Errorf(codeLimit, "%s: the answer has %d bytes, output_key %q takes at most %d", m.n.at(), len(text), m.n.outputKey, t.limits.ValueBytes)
+		return session.Errorf(codeLimit, "%s: the answer has %d bytes, output_key %q takes at most %d", m.n.at(), len(text), m.n.outputKey, t.limits.ValueBytes).
+			Over("output_key_bytes", t.limits.ValueBytes, len(text))
 	}
 	if !onlyThoughts(a.content) {
 		t.thinking[at] = 0

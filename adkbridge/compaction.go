@@ -247,7 +247,8 @@ func (m *agentModel) summarise(ctx context.Context, l *live, text string, fact *
 	again := t.cutShort[promptKey{m.n.name, l.branch}]
 	t.mu.Unlock()
 	if over {
-		return "", nil, session.Errorf(codeLimit, "%s: the turn has made %d model calls, more are not allowed", m.n.at(), t.limits.ModelCalls)
+		return "", nil, session.Errorf(codeLimit, "%s: the turn has made %d model calls, more are not allowed", m.n.at(), t.limits.ModelCalls).
+			Over("turn_model_calls", t.limits.ModelCalls, t.limits.ModelCalls+1)
 	}
 	done, err := t.run.BeginCall(ctx, session.ModelCall{Path: m.n.path, Model: models[0].modelName, MessageID: l.id})
 	if err != nil {

@@ -48,7 +48,7 @@ func modelError(n *node, err error) error {
 		if !ok {
 			return fmt.Errorf("%s: error of unknown kind %q: %w", at, e.Kind, err)
 		}
-		return session.Errorf(code, "%s: %w%s", at, err, waitText(e))
+		return session.Errorf(code, "%s: %w%s", at, err, waitText(e)).After(e.RetryAfter)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return &session.Error{Code: codeTimeout, Message: at + ": no answer in time", Err: err}

@@ -77,7 +77,8 @@ func (f *filling) check(most int) error {
 			why = session.Errorf(codeLimit, "; key %q has %d bytes and stands in it %d times", key, len(f.values[key]), f.uses[key]).Message
 		}
 	}
-	return session.Errorf(codeLimit, "%s: instruction: filled in it takes %d bytes, at most %d are allowed%s", f.n.at(), n, most, why)
+	return session.Errorf(codeLimit, "%s: instruction: filled in it takes %d bytes, at most %d are allowed%s", f.n.at(), n, most, why).
+		Over("filled_instruction_bytes", most, n)
 }
 
 // layerBreak stands between the texts of an instruction.

@@ -179,7 +179,8 @@ func (t *tree) checkParts(parts session.Parts) error {
 			continue
 		}
 		if err := t.takes(f); err != nil {
-			return session.Errorf(codeInvalid, "user_parts[%d]: no model of the tree takes it: %w", i, err)
+			return session.Errorf(codeInvalid, "user_parts[%d]: no model of the tree takes it: %w", i, err).
+				Breaking(fmt.Sprintf("user_parts[%d]", i), session.RuleRange)
 		}
 	}
 	return nil

@@ -172,7 +172,7 @@ func (r *Runner) plan(spec *session.Spec, keys session.Keys) (*tree, error) {
 		return nil, err
 	}
 	if spec.Agent == nil {
-		return nil, session.Errorf(codeTree, "the agent tree is missing")
+		return nil, session.Errorf(codeTree, "the agent tree is missing").Breaking("agent", session.RuleRequired)
 	}
 	root, err := p.agent(spec.Agent, nil, nil)
 	if err != nil {
@@ -188,17 +188,20 @@ func (p *planner) clientTools(tools []*agentdv1.Tool) error {
 		name := t.GetName()
 		switch {
 		case !toolNameOK(name):
-			return session.Errorf(codeTree, "tools[%d]: name %q: must be a letter or _, then letters, digits and _.:-, at most %d in all", i, cut(name, maxName), maxName)
+			return session.Errorf(codeTree, "tools[%d]: name %q: must be a letter or _, then letters, digits and _.:-, at most %d in all", i, cut(name, maxName), maxName).
+				Breaking(fmt.Sprintf("tools[%d].name", i), session.RuleFormat)
 		case slices.Contains(reservedTools, name):
-			return session.Errorf(codeTree, "tools[%d]: name %q is reserved", i, name)
+			return session.Errorf(codeTree, "tools[%d]: name %q is reserved", i, name).Breaking(fmt.Sprintf("tools[%d].name", i), session.RuleRange)
 		case t.GetDescription() == "":
-			return session.Errorf(codeTree, "tool %q: the description is empty; models choose tools by it", name)
+			return session.Errorf(codeTree, "tool %q: the description is empty; models choose tools by it", name).
+				Breaking(fmt.Sprintf("tools[%d].description", i), session.RuleRequired)
 		case p.tools[name] != nil:
-			return session.Errorf(codeTree, "tool %q is offered twice", name)
+			return session.Errorf(codeTree, "tool %q is offered twice", name).Breaking(fmt.Sprintf("tools[%d].name", i), session.RuleConflict)
 		}
 		schema, err := p.kept.check(t.InputSchema)
 		if err != nil {
-			return session.Errorf(codeTree, "tool %q: input_schema: %w", name, err)
+			return session.Errorf(codeTree, "tool %q: input_schema: %w", name, err).
+				Breaking(fmt.Sprintf("tools[%d].input_schema", i), session.RuleFormat)
 		}
 		p.tools[name] = &declaration{
 			name: name, approve: t.GetNeedsApproval(), deferred: t.GetDeferred(),

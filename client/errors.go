@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -68,11 +70,38 @@ type Error struct {
 	Retryable bool
 	// SessionID is the session, once it is known.
 	SessionID string
+	// TurnID is the turn that the error is about: the one that failed, that runs and
+	// makes the session busy, or that was not found. "" for none.
+	TurnID string
+	// RetryAfter is how long the server asks to wait before the same request is sent
+	// again; 0 when it does not know. Where this package itself tries again, it waits
+	// at least so long, and gives up when its own time is over before.
+	RetryAfter time.Duration
+	// Violations say what is wrong with which field of the request.
+	Violations []Violation
+	// Limit is the limit of the server, or the budget, that was exceeded; nil for none.
+	Limit *ExceededLimit
 	// Usage is what the turn used; nil if the server did not come to say it.
 	Usage *Usage
 	// Err is the cause on this side of the wire (a connect error, a context
 	// error); nil for an error that the server reported.
 	Err error
+}
+
+// Violation is a field of a request, by its path, and the rule that it breaks: the id
+// of a rule of the protos, such as string.max_len, or a word such as required or
+// unknown (docs/errors.md has the list, which may grow).
+type Violation struct {
+	Field string
+	Rule  string
+}
+
+// ExceededLimit is a limit and what went beyond it. The name has the unit, such as
+// prompt_bytes. Received is 0 when the server has not counted so far.
+type ExceededLimit struct {
+	Name     string
+	Value    int64
+	Received int64
 }
 
 // Error returns the code and the message.
@@ -106,12 +135,21 @@ func errorf(code Code, format string, args ...any) *Error {
 
 // fromResponse translates the server's ErrorResponse.
 func fromResponse(resp *agentdv1.RunResponse_ErrorResponse) *Error {
-	return &Error{
-		Code:      resp.GetCode(),
-		Message:   resp.GetMessage(),
-		Retryable: resp.GetRetryable(),
-		SessionID: resp.GetSessionId(),
+	e := &Error{
+		Code:       resp.GetCode(),
+		Message:    resp.GetMessage(),
+		Retryable:  resp.GetRetryable(),
+		SessionID:  resp.GetSessionId(),
+		TurnID:     resp.GetTurnId(),
+		RetryAfter: max(resp.GetRetryAfter().AsDuration(), 0),
 	}
+	for _, v := range resp.GetViolations() {
+		e.Violations = append(e.Violations, Violation{v.GetField(), v.GetRule()})
+	}
+	if l := resp.GetLimit(); l != nil {
+		e.Limit = &ExceededLimit{l.GetName(), l.GetValue(), l.GetReceived()}
+	}
+	return e
 }
 
 // fromContext translates the end of the caller's context. Both the context's
@@ -160,5 +198,11 @@ func fromTransport(err error) *Error {
 			code = ErrInternal
 		}
 	}
-	return errorf(code, "the stream failed: %w", err)
+	e := errorf(code, "the stream failed: %w", err)
+	if ce, ok := errors.AsType[*connect.Error](err); ok { // of a proxy
+		if n, err := strconv.ParseUint(ce.Meta().Get("Retry-After"), 10, 31); err == nil {
+			e.RetryAfter = time.Duration(n) * time.Second
+		}
+	}
+	return e
 }

@@ -383,13 +383,13 @@ func TestOutageProperty(t *testing.T) {
 		begin := time.Now()
 		now := begin
 		for try := range 200 {
-			delay, ok := out.next(now)
+			delay, ok := out.next(now, 0)
 			if ok != (now.Sub(begin) < policy.MaxElapsed) {
 				t.Fatalf("try %d after %s of %s: %v", try, now.Sub(begin), policy.MaxElapsed, ok)
 			}
 			if !ok {
 				out.over()
-				if _, ok := out.next(now); !ok {
+				if _, ok := out.next(now, 0); !ok {
 					t.Fatal("progress gives no new time")
 				}
 				return

@@ -227,7 +227,11 @@ func (p *prompts) insist(ctx context.Context, request func(context.Context) erro
 		if err == nil || ctx.Err() != nil || !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrTimeout) {
 			return err
 		}
-		delay, ok := out.next(time.Now())
+		var asked time.Duration
+		if e, ok := errors.AsType[*Error](err); ok {
+			asked = e.RetryAfter
+		}
+		delay, ok := out.next(time.Now(), asked)
 		if !ok {
 			return err
 		}

@@ -18,7 +18,8 @@ const (
 
 // ReconnectPolicy says how long a lost connection is tried again. Before the
 // n-th attempt in a row without progress the client waits for a random time of
-// at most Base·2ⁿ⁻¹ and at most Cap. An attempt makes progress when something
+// at most Base·2ⁿ⁻¹ and at most Cap, after the time that the server has asked for,
+// if it has ([Error].RetryAfter). An attempt makes progress when something
 // new comes, or when the server answers and the stream then holds for longer
 // than Cap.
 type ReconnectPolicy struct {
@@ -59,14 +60,14 @@ type outage struct {
 // over says that the run has made progress.
 func (o *outage) over() { o.since, o.tries = time.Time{}, 0 }
 
-// next returns how long to wait before the next attempt; false when there is
-// none.
-func (o *outage) next(now time.Time) (time.Duration, bool) {
+// next returns how long to wait before the next attempt, at least the time that the
+// server has asked for; false when there is none.
+func (o *outage) next(now time.Time, asked time.Duration) (time.Duration, bool) {
 	if o.since.IsZero() {
 		o.since = now
 	}
 	left := o.policy.MaxElapsed - now.Sub(o.since)
-	if left <= 0 {
+	if left <= asked {
 		return 0, false
 	}
 	limit := o.policy.Cap
@@ -75,7 +76,7 @@ func (o *outage) next(now time.Time) (time.Duration, bool) {
 	}
 	o.tries++
 	// An attempt at the very end of the time, rather than none.
-	return min(rand.N(limit)+1, left), true
+	return min(asked+rand.N(limit)+1, left), true
 }
 
 // lostStream tells whether a stream failed, rather than what it was used for.
@@ -166,10 +167,16 @@ func (r *run) resumable(l *link, failure *Error) bool {
 // pause waits before the next stream, and reports false when there is to be
 // none. When the run is halted meanwhile, one more stream tells the server.
 func (r *run) pause(out *outage, failure *Error) bool {
-	delay, ok := out.next(time.Now())
+	var asked time.Duration
+	if failure != nil {
+		asked = failure.RetryAfter
+	}
+	delay, ok := out.next(time.Now(), asked)
 	if !ok {
-		r.fail(errorf(ErrUnavailable, "the connection was lost and %d attempts in %s did not bring it back; the turn may go on without this client (client.Attach): %w",
-			out.tries, out.policy.MaxElapsed, failure))
+		gaveUp := errorf(ErrUnavailable, "the connection was lost and %d attempts in %s did not bring it back; the turn may go on without this client (client.Attach): %w",
+			out.tries, out.policy.MaxElapsed, failure)
+		gaveUp.RetryAfter = asked
+		r.fail(gaveUp)
 		return false
 	}
 	timer := time.NewTimer(delay)

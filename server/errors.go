@@ -32,6 +32,17 @@ func errorResponse(sessionID string, e *session.Error) *agentdv1.RunResponse {
 	return msg
 }
 
+// within puts a step before the fields that an error of a session names.
+func within(step string, err error) error {
+	if e, ok := errors.AsType[*session.Error](err); ok && len(e.Violations) > 0 {
+		return e.Within(step)
+	}
+	return err
+}
+
+// inExecute is why a turn was not started: its fields are those of ExecuteRequest.
+func inExecute(err error) error { return within("execute.", err) }
+
 // wireText bounds a text and makes it one that protobuf accepts.
 func wireText(s string) string {
 	if len(s) > maxErrorBytes {
@@ -60,9 +71,11 @@ func receiveError(err error, limit int) *session.Error {
 	case errors.Is(err, errCompressed):
 		return session.Errorf(codeInvalid, "%v", errCompressed)
 	case errors.Is(err, errSlowMessage):
-		return session.Errorf(codeLimit, "a message was given up after %d bytes: at most %d are allowed", skipFactor*limit, limit)
+		return session.Errorf(codeLimit, "a message was given up after %d bytes: at most %d are allowed", skipFactor*limit, limit).
+			Over("message_bytes", limit, 0)
 	case connect.CodeOf(err) == connect.CodeResourceExhausted:
-		return session.Errorf(codeLimit, "the message is too large: %s; at most %d bytes are allowed", connectText(err), limit)
+		return session.Errorf(codeLimit, "the message is too large: %s; at most %d bytes are allowed", connectText(err), limit).
+			Over("message_bytes", limit, 0)
 	}
 	return session.Errorf(codeInvalid, "the stream cannot be read: %s", connectText(err))
 }

@@ -156,7 +156,7 @@ func (in *inlineTools) binaryTool(data []byte, at *place) (name []byte, err erro
 }
 
 func noTool(at *place, err error) error {
-	return session.Errorf(codeInvalid, "%s holds a tool that cannot be read: %v", at, err)
+	return session.Errorf(codeInvalid, "%s holds a tool that cannot be read: %v", at, err).Breaking(at.String(), session.RuleFormat)
 }
 
 // add takes a definition. One that comes again is one.
@@ -168,7 +168,8 @@ func (in *inlineTools) add(tool *agentdv1.Tool, at *place) error {
 		return nil
 	}
 	if len(in.found) == maxTools {
-		return session.Errorf(codeInvalid, "%s defines a tool too many: at most %d are allowed", at, maxTools)
+		return session.Errorf(codeInvalid, "%s defines a tool too many: at most %d are allowed", at, maxTools).
+			Breaking(at.String(), session.RuleRange).Over("tools", maxTools, maxTools+1)
 	}
 	if in.named == nil {
 		in.named = map[string]int{}
@@ -179,7 +180,8 @@ func (in *inlineTools) add(tool *agentdv1.Tool, at *place) error {
 }
 
 func otherTool(tool *agentdv1.Tool, at, before string) error {
-	return session.Errorf(codeInvalid, "%s defines the tool %s otherwise than %s: the tools of a request differ by their names", at, quote(tool.GetName()), before)
+	return session.Errorf(codeInvalid, "%s defines the tool %s otherwise than %s: the tools of a request differ by their names", at, quote(tool.GetName()), before).
+		Breaking(at, session.RuleConflict)
 }
 
 // declare puts the definitions among the tools of a message that was decoded.

@@ -40,7 +40,8 @@ func (s *sessionService) ListModelCalls(ctx context.Context, r *connect.Request[
 		out.Calls, last = append(out.Calls, c.Details), c.Seq
 	}
 	if size := proto.Size(out); size > s.cfg.MaxMessageBytes {
-		return nil, session.Errorf(codeLimit, "what a model of turn %s was told in one call takes %d bytes, a reply at most %d", log.TurnID, size, s.cfg.MaxMessageBytes)
+		return nil, session.Errorf(codeLimit, "what a model of turn %s was told in one call takes %d bytes, a reply at most %d", log.TurnID, size, s.cfg.MaxMessageBytes).
+			OfTurn(log.TurnID).Over("message_bytes", s.cfg.MaxMessageBytes, size)
 	}
 	if more {
 		out.NextPageToken = log.Page(last)

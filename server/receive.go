@@ -50,7 +50,8 @@ func (st *stream) receive() {
 			continue
 		}
 		if refused++; refused == cfg.MaxRefused {
-			st.quit <- session.Errorf(codeLimit, "%d messages in a row were refused, the limit; %s", refused, goOn)
+			st.quit <- session.Errorf(codeLimit, "%d messages in a row were refused, the limit; %s", refused, goOn).
+				Over("refused_messages", cfg.MaxRefused, refused)
 			<-st.over
 		}
 	}
@@ -73,7 +74,7 @@ func (st *stream) takeOrRefuse(msg *agentdv1.RunRequest, err error) (taken bool)
 	if e == nil {
 		return true
 	}
-	refusal := errorResponse(st.turn.SessionID(), e)
+	refusal := st.failure(e)
 	refusal.GetError().ToolCallId = msg.GetToolCallResponse().GetToolCallId()
 	st.reply(refusal)
 	return false
@@ -117,7 +118,8 @@ func (st *stream) handle(msg *agentdv1.RunRequest) *session.Error {
 		return st.invalid(msg, e)
 	}
 	if id := sessionIDOf(msg); id != "" && id != st.turn.SessionID() {
-		return session.Errorf(codeInvalid, "%s names session %s, this stream belongs to session %q", nameOf(msg), quote(id), st.turn.SessionID())
+		return session.Errorf(codeInvalid, "%s names session %s, this stream belongs to session %q", nameOf(msg), quote(id), st.turn.SessionID()).
+			Breaking(fieldOf(msg)+".session_id", session.RuleConflict)
 	}
 	if st.observes && changes(msg) {
 		return session.Errorf(codePrecondition, "%s on a stream that observes: it only watches; attach without observe, or call SessionService", nameOf(msg))
@@ -183,7 +185,7 @@ func (st *stream) stopTurn(e *session.Error) {
 }
 
 func (st *stream) refuse(e *session.Error) {
-	st.reply(errorResponse(st.turn.SessionID(), e))
+	st.reply(st.failure(e))
 }
 
 // reply hands a message to the sender.

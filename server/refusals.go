@@ -89,7 +89,14 @@ func faultOf(m proto.Message) *session.Error {
 	if err := proto.Unmarshal(value, fault); err != nil {
 		return session.AsError(fmt.Errorf("server: a fault that cannot be read: %w", err))
 	}
-	return &session.Error{Code: fault.GetCode(), Message: fault.GetMessage()}
+	e := &session.Error{Code: fault.GetCode(), Message: fault.GetMessage()}
+	for _, v := range fault.GetViolations() {
+		e = e.Breaking(v.GetField(), v.GetRule())
+	}
+	if l := fault.GetLimit(); l != nil {
+		e.Limit = &session.ExceededLimit{Name: l.GetName(), Value: l.GetValue(), Received: l.GetReceived()}
+	}
+	return e
 }
 
 // decodeFault says why a message could not be decoded.
@@ -100,9 +107,10 @@ func decodeFault(err error, name string) *session.Error {
 	d, ok := errors.AsType[*decodeError](err)
 	switch {
 	case ok && d.tooDeep:
-		return session.Errorf(codeLimit, "the message is nested too deeply: at most %d levels are allowed", maxDepth)
+		return session.Errorf(codeLimit, "the message is nested too deeply: at most %d levels are allowed", maxDepth).Over("message_depth", maxDepth, 0)
 	case errors.Is(err, errTooManyValues):
-		return session.Errorf(codeLimit, "the message holds more than %d values, nested ones included; more are not allowed", maxValues)
+		return session.Errorf(codeLimit, "the message holds more than %d values, nested ones included; more are not allowed", maxValues).
+			Over("message_values", maxValues, 0)
 	}
 	text := err.Error()
 	if len(text) > maxDecoderText {
@@ -112,7 +120,7 @@ func decodeFault(err error, name string) *session.Error {
 }
 
 func errTooLarge(limit int) *session.Error {
-	return session.Errorf(codeLimit, "the message is too large: at most %d bytes are allowed", limit)
+	return session.Errorf(codeLimit, "the message is too large: at most %d bytes are allowed", limit).Over("message_bytes", limit, 0)
 }
 
 // acceptable says what is wrong with a request of SessionService, nil for nothing.

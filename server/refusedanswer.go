@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -169,14 +170,18 @@ func (s *sessionService) answersOf(r *agentdv1.SubmitToolResultsRequest) ([]sess
 	answers := make([]session.Answer, 0, len(r.GetResults()))
 	for i, result := range r.GetResults() {
 		if named := result.GetSessionId(); named != "" && named != r.GetSessionId() {
-			return nil, session.Errorf(codeInvalid, "results[%d] names session %s, the request session %s", i, quote(named), quote(r.GetSessionId()))
+			return nil, session.Errorf(codeInvalid, "results[%d] names session %s, the request session %s", i, quote(named), quote(r.GetSessionId())).
+				Breaking(fmt.Sprintf("results[%d].session_id", i), session.RuleConflict)
 		}
 		a, e := session.Answer{CallID: result.GetToolCallId()}, s.validate.check(result)
 		if e == nil {
 			a, e = answerOf(result)
 		}
 		if e != nil && result.GetToolCallId() == "" {
-			return nil, session.Errorf(e.Code, "results[%d].%s", i, e.Message)
+			at := fmt.Sprintf("results[%d].", i)
+			e = e.Within(at)
+			e.Message = at + e.Message
+			return nil, e
 		}
 		a.Refused = e
 		answers = append(answers, a)

@@ -97,6 +97,15 @@ func (s *rawStream) next() *agentdv1.RunResponse {
 		}
 		return nil
 	}
+	if head[0]&1 != 0 {
+		z, err := gzip.NewReader(bytes.NewReader(data))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if data, err = io.ReadAll(z); err != nil {
+			s.t.Fatal(err)
+		}
+	}
 	m, unmarshal := &agentdv1.RunResponse{}, proto.Unmarshal
 	if s.json {
 		unmarshal = protojson.Unmarshal

@@ -74,7 +74,15 @@ func (st *stream) attend(ctx context.Context) {
 // leave says why the stream ends before its turn.
 func (st *stream) leave(e *session.Error) {
 	st.code = e.Code
-	st.send(errorResponse(st.turn.SessionID(), e))
+	st.send(st.failure(e))
+}
+
+// failure is the wire form of an error of a stream that has its turn.
+func (st *stream) failure(e *session.Error) *agentdv1.RunResponse {
+	if e.TurnID == "" {
+		e = e.OfTurn(st.turn.ID())
+	}
+	return errorResponse(st.turn.SessionID(), e)
 }
 
 // forward sends what the watcher has and reports whether that was the end.

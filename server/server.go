@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"time"
 
 	"connectrpc.com/connect"
 	"connectrpc.com/grpchealth"
@@ -108,7 +109,8 @@ func (s *Server) enter() *session.Error {
 	case s.drain.Err() != nil:
 		return errDraining
 	case s.open > s.cfg.MaxStreams:
-		return session.Errorf(codeUnavailable, "the server has %d open streams, its limit; try again later", s.cfg.MaxStreams)
+		return session.Errorf(codeUnavailable, "the server has %d open streams, its limit; try again later", s.cfg.MaxStreams).
+			After(retryLater).Over("streams", s.cfg.MaxStreams, s.open)
 	}
 	return nil
 }
@@ -125,6 +127,9 @@ func (s *Server) leave() {
 		}
 	}
 }
+
+// retryLater is how long a client is asked to wait for something to become free.
+const retryLater = time.Second
 
 var errDraining = session.Errorf(codeUnavailable, "the server is stopping; try again later")
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 
 	"connectrpc.com/connect"
@@ -64,7 +65,7 @@ func (s *Server) crossOrigin(next http.Handler) http.Handler {
 		AllowedOrigins: s.cfg.CORSOrigins,
 		AllowedMethods: connectcors.AllowedMethods(),
 		AllowedHeaders: append(own, connectcors.AllowedHeaders()...),
-		ExposedHeaders: connectcors.ExposedHeaders(),
+		ExposedHeaders: append(connectcors.ExposedHeaders(), "Retry-After"),
 		MaxAge:         int((2 * time.Hour).Seconds()),
 	}).Handler(next)
 }
@@ -197,6 +198,9 @@ func connectError(e *session.Error) *connect.Error {
 // detailed is an error of Connect that has e in its details.
 func detailed(code connect.Code, err error, e *session.Error) *connect.Error {
 	out := connect.NewError(code, err)
+	if e.RetryAfter > 0 {
+		out.Meta().Set("Retry-After", strconv.FormatInt(int64((e.RetryAfter+time.Second-1)/time.Second), 10))
+	}
 	if detail, err := connect.NewErrorDetail(errorResponse("", e).GetError()); err == nil {
 		out.AddDetail(detail)
 	}
@@ -206,7 +210,8 @@ func detailed(code connect.Code, err error, e *session.Error) *connect.Error {
 func (s *sessionService) CreateTurn(ctx context.Context, r *connect.Request[agentdv1.CreateTurnRequest]) (*connect.Response[agentdv1.CreateTurnResponse], error) {
 	ex := r.Msg.GetExecute()
 	if saysNothing(ex) {
-		return nil, session.Errorf(codeInvalid, "execute.user_prompt is empty: a turn needs something to answer; WatchTurn follows one that there is")
+		return nil, session.Errorf(codeInvalid, "execute.user_prompt is empty: a turn needs something to answer; WatchTurn follows one that there is").
+			Breaking("execute.user_prompt", session.RuleRequired)
 	}
 	req, e := requestOf(ex, r.Header())
 	if e != nil {
@@ -219,7 +224,7 @@ func (s *sessionService) CreateTurn(ctx context.Context, r *connect.Request[agen
 	case repeated:
 		sessionID, turnID = before.SessionID, before.TurnID
 	case err != nil:
-		return nil, err
+		return nil, inExecute(err)
 	default:
 		sessionID, turnID = started.SessionID(), started.ID()
 	}
@@ -424,7 +429,7 @@ func (s *sessionService) SubmitToolResults(ctx context.Context, r *connect.Reque
 	for i, err := range errs {
 		if err != nil {
 			refusal := errorResponse(id, s.internal("record answer", err)).GetError()
-			refusal.ToolCallId = answers[i].CallID
+			refusal.TurnId, refusal.ToolCallId = r.Msg.GetTurnId(), answers[i].CallID
 			out.Refused = append(out.Refused, &agentdv1.RefusedToolResult{ToolCallId: refusal.ToolCallId, Error: refusal})
 		}
 	}

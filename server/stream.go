@@ -148,7 +148,8 @@ func (st *stream) begin(ctx context.Context) *session.Error {
 	case *agentdv1.RunRequest_Execute:
 		if saysNothing(r.Execute) {
 			return session.Errorf(codeInvalid, "execute.user_prompt is empty: a turn needs something to answer; "+
-				"to follow a turn of session %s send attach (AttachRequest) in place of execute", quote(r.Execute.GetSessionId()))
+				"to follow a turn of session %s send attach (AttachRequest) in place of execute", quote(r.Execute.GetSessionId())).
+				Breaking("execute.user_prompt", session.RuleRequired)
 		}
 		st.resets = st.srv.cfg.OnDisconnect == OnDisconnectAuto && !knowsNew(first.msg.ProtoReflect())
 		return st.start(ctx, r.Execute)
@@ -178,7 +179,7 @@ func (st *stream) start(ctx context.Context, ex *agentdv1.RunRequest_ExecuteRequ
 		return nil
 	}
 	if err != nil {
-		return st.notBegun(ctx, "start turn", err)
+		return st.notBegun(ctx, "start turn", inExecute(err))
 	}
 	st.turn, st.watch = turn, turn.Watch()
 	return nil
@@ -191,7 +192,7 @@ func (st *stream) attach(ctx context.Context, at *agentdv1.AttachRequest) *sessi
 	}
 	turn, watch, err := st.srv.cfg.Sessions.Attach(ctx, req)
 	if err != nil {
-		return st.notBegun(ctx, "attach", err)
+		return st.notBegun(ctx, "attach", within("attach.", err))
 	}
 	st.turn, st.watch, st.observes = turn, watch, req.Observe
 	st.see = projection{display: at.GetDisplay(), only: at.GetVisibility()}

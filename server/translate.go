@@ -49,7 +49,7 @@ type attachment interface {
 func attachOf(at string, m attachment, after *int64, h http.Header) (session.AttachRequest, *session.Error) {
 	if n := len(m.GetToolNames()); n > 0 && m.GetObserve() {
 		return session.AttachRequest{}, session.Errorf(codeInvalid,
-			"%sobserve together with %d tool_names: a client that only watches is asked for none", at, n)
+			"%sobserve together with %d tool_names: a client that only watches is asked for none", at, n).Breaking(at+"tool_names", session.RuleExcluded)
 	}
 	return session.AttachRequest{
 		SessionID: m.GetSessionId(), TurnID: m.GetTurnId(), After: after,
@@ -61,9 +61,11 @@ func attachOf(at string, m attachment, after *int64, h http.Header) (session.Att
 func requestOf(ex *agentdv1.RunRequest_ExecuteRequest, h http.Header) (session.Request, *session.Error) {
 	switch {
 	case ex.GetCreate() && ex.GetSessionId() == "":
-		return session.Request{}, session.Errorf(codeInvalid, "execute.create without session_id: say under which id the session is to be made, or leave out both for one that the server names")
+		return session.Request{}, session.Errorf(codeInvalid, "execute.create without session_id: say under which id the session is to be made, or leave out both for one that the server names").
+			Breaking("execute.session_id", session.RuleRequired)
 	case ex.GetDisconnectGrace() != nil && ex.GetOnDisconnect() != cancelTurn:
-		return session.Request{}, session.Errorf(codeInvalid, "execute.disconnect_grace is for on_disconnect ON_DISCONNECT_CANCEL, received %v", ex.GetOnDisconnect())
+		return session.Request{}, session.Errorf(codeInvalid, "execute.disconnect_grace is for on_disconnect ON_DISCONNECT_CANCEL, received %v", ex.GetOnDisconnect()).
+			Breaking("execute.disconnect_grace", session.RuleExcluded)
 	}
 	if e := checkAttachments(ex.GetAgent(), nil); e != nil {
 		return session.Request{}, e
@@ -144,7 +146,7 @@ func stateOf(field string, s *structpb.Struct) (map[string]any, *session.Error) 
 		return nil, nil
 	}
 	if where, bad := notFinite(structpb.NewStructValue(s)); bad {
-		return nil, session.Errorf(codeInvalid, "%s%s is not a finite number, which JSON cannot hold", field, where)
+		return nil, session.Errorf(codeInvalid, "%s%s is not a finite number, which JSON cannot hold", field, where).Breaking(field+where, session.RuleRange)
 	}
 	return s.AsMap(), nil
 }
@@ -186,6 +188,16 @@ func sessionIDOf(msg *agentdv1.RunRequest) string {
 	default:
 		return ""
 	}
+}
+
+// fieldOf is the member of RunRequest that a message sets, "" for none.
+func fieldOf(msg *agentdv1.RunRequest) string {
+	m := msg.ProtoReflect()
+	member := m.WhichOneof(m.Descriptor().Oneofs().ByName("request"))
+	if member == nil {
+		return ""
+	}
+	return string(member.Name())
 }
 
 // nameOf is a message's kind as the protocol calls it.

@@ -38,7 +38,11 @@ func (u *unknownFieldError) Error() string {
 
 // fault is the error for the client.
 func (u *unknownFieldError) fault() *session.Error {
-	return session.Errorf(codeInvalid, "%v", u)
+	path := strings.Trim(u.name, "`")
+	if u.place != "" {
+		path = u.place + "." + path
+	}
+	return session.Errorf(codeInvalid, "%v", u).Breaking(path, session.RuleUnknown)
 }
 
 // within puts a step before the place.

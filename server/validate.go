@@ -33,13 +33,32 @@ func newValidator() (*validator, error) {
 	return &validator{rules: rules}, nil
 }
 
-// check returns the first rule that the message breaks, nil for none.
+// A refused message of at most so many bytes is checked to its end, for what else is
+// wrong with it. Of that the first mostViolations are listed.
+const (
+	mostChecked    = 64 << 10
+	mostViolations = 16
+)
+
+// check returns what rules the message breaks, in the words of the first; nil for none.
 func (v *validator) check(msg proto.Message) *session.Error {
 	broken, err := v.broken(msg, protovalidate.WithFailFast())
 	if len(broken) == 0 {
 		return err
 	}
-	return violation(broken[0])
+	e := violation(broken[0])
+	if proto.Size(msg) > mostChecked {
+		return e
+	}
+	all, err := v.broken(msg)
+	if err != nil {
+		return e
+	}
+	e.Violations = nil
+	for _, b := range all[:min(len(all), mostViolations)] {
+		e = e.Breaking(protovalidate.FieldPathString(b.Proto.GetField()), b.Proto.GetRuleId())
+	}
+	return e
 }
 
 // checkResults is check, but for the rules of each result: those are refused one by
@@ -81,7 +100,7 @@ func violation(first *protovalidate.Violation) *session.Error {
 	if value := refusedValue(first.FieldValue); value != "" {
 		text += " (received " + value + ")"
 	}
-	return session.Errorf(code, "%s", text)
+	return session.Errorf(code, "%s", text).Breaking(path, first.Proto.GetRuleId())
 }
 
 // refusedValue shows a refused value: a scalar, a span of time, or how long a list is.

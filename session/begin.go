@@ -20,7 +20,7 @@ func (s *Session) reserve() error {
 	case s.broken != nil:
 		return s.broken
 	case s.starting != nil, s.turn != nil && s.turn.running && s.turn.ended == nil:
-		return Errorf(codeBusy, "session %q already runs a turn; wait for its end, or cancel it", s.id)
+		return Errorf(codeBusy, "session %q already runs a turn; wait for its end, or cancel it", s.id).OfTurn(s.openTurnLocked())
 	}
 	s.starting = make(chan struct{})
 	return nil
@@ -58,7 +58,7 @@ func (s *Session) repeatSpec() (*Spec, error) {
 	last := s.lastSpec
 	s.mu.Unlock()
 	if last == nil {
-		return nil, Errorf(codeInvalid, "agent is missing: session %q has not run a tree yet", s.id)
+		return nil, Errorf(codeInvalid, "agent is missing: session %q has not run a tree yet", s.id).Breaking("agent", RuleRequired)
 	}
 	spec, err := last.spec()
 	if err != nil {

@@ -30,7 +30,7 @@ func (b Budget) least(o Budget) Budget {
 // check refuses what is not an amount.
 func (b Budget) check(field string) error {
 	if b.ModelCalls < 0 || b.Tokens < 0 || b.Wall < 0 || b.Cost < 0 {
-		return Errorf(codeInvalid, "%s: an amount must be a number that is not negative", field)
+		return Errorf(codeInvalid, "%s: an amount must be a number that is not negative", field).Breaking(field, RuleRange)
 	}
 	return nil
 }
@@ -46,19 +46,27 @@ type spent struct {
 // "session".
 func (b Budget) exhausted(whose string, s spent) error {
 	var used string
+	var limit ExceededLimit
 	switch {
 	case b.ModelCalls > 0 && s.calls >= b.ModelCalls:
 		used = fmt.Sprintf("%d of %d model calls", s.calls, b.ModelCalls)
+		limit = ExceededLimit{"model_calls", b.ModelCalls, s.calls}
 	case b.Tokens > 0 && s.tokens >= b.Tokens:
 		used = fmt.Sprintf("%d of %d tokens", s.tokens, b.Tokens)
+		limit = ExceededLimit{"tokens", b.Tokens, s.tokens}
 	case b.Cost > 0 && s.cost >= b.Cost:
 		used = fmt.Sprintf("%v of %v US dollars", s.cost, b.Cost)
+		limit = ExceededLimit{"cost_nano_usd", int64(b.Cost), int64(s.cost)}
 	case b.Wall > 0 && s.wall >= b.Wall:
 		used = fmt.Sprintf("%v of %v of time", s.wall.Round(time.Millisecond), b.Wall)
+		limit = ExceededLimit{"wall_time_ms", b.Wall.Milliseconds(), s.wall.Milliseconds()}
 	default:
 		return nil
 	}
-	return Errorf(codeBudget, "the %s's budget is used up: %s", whose, used)
+	limit.Name = whose + "_" + limit.Name
+	e := Errorf(codeBudget, "the %s's budget is used up: %s", whose, used)
+	e.Limit = &limit
+	return e
 }
 
 // spentLocked is what the turn and the session have taken so far.

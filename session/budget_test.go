@@ -103,6 +103,11 @@ func TestBudgetEndsTheTurn(t *testing.T) {
 					if i < 0 || msgs[i].GetError().Code != exhausted || !strings.Contains(msgs[i].GetError().Message, tc.says) {
 						t.Errorf("the error is %v, want %q", msgs[i].GetError(), tc.says)
 					}
+					of, _, _ := strings.Cut(strings.TrimPrefix(whose, "server's "), " ")
+					l := msgs[i].GetError().GetLimit()
+					if !strings.HasPrefix(l.GetName(), of+"_") || l.GetValue() < 1 || l.GetReceived() < l.GetValue() {
+						t.Errorf("the limit is %v", l)
+					}
 					// The session goes on: a turn's budget is its own, a session's is not.
 					msgs = follow(t, f.start(session.Request{SessionID: turn.SessionID(), Budget: req.Budget}).Watch())
 					want := tc.calls

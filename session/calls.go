@@ -349,7 +349,8 @@ func (s *Session) armDeadlineLocked(t *Turn) {
 func (s *Session) startDeadlineLocked(t *Turn, d time.Duration) {
 	t.due = time.Now().Add(d)
 	t.deadline = time.AfterFunc(d, func() {
-		t.cancel(Errorf(codeTimeout, "the turn took longer than %v", s.limits.TurnTimeout))
+		t.cancel(Errorf(codeTimeout, "the turn took longer than %v", s.limits.TurnTimeout).
+			Over("turn_time_ms", int(s.limits.TurnTimeout.Milliseconds()), 0))
 	})
 }
 

@@ -98,7 +98,7 @@ func (s *Session) awaitEnd(ctx context.Context, t *Turn) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t.ended == nil {
-		return Errorf(codeUnavailable, "turn %q is ending: try again", t.id)
+		return Errorf(codeUnavailable, "turn %q is ending: try again", t.id).OfTurn(t.id).After(retrySoon)
 	}
 	return nil
 }
@@ -136,7 +136,7 @@ func (s *Session) hasCall(ctx context.Context, turnID, callID string) error {
 	}
 	switch {
 	case !exists:
-		return Errorf(codeNoSuch, "turn_id: session %q has no turn %q", s.id, turnID)
+		return Errorf(codeNoSuch, "turn_id: session %q has no turn %q", s.id, turnID).OfTurn(turnID)
 	case !callers[id]:
 		return errNoCall(turnID, callID)
 	}
@@ -144,5 +144,5 @@ func (s *Session) hasCall(ctx context.Context, turnID, callID string) error {
 }
 
 func errNoCall(turnID, callID string) error {
-	return Errorf(codeNoSuch, "tool_call_id: turn %q has no call %q", turnID, callID)
+	return Errorf(codeNoSuch, "tool_call_id: turn %q has no call %q", turnID, callID).OfTurn(turnID)
 }

@@ -200,12 +200,25 @@ type TurnEnded struct {
 	// Code and Message are the error that ended the turn, if one did.
 	Code    agentdv1.ErrorCode `json:"code,omitempty"`
 	Message string             `json:"message,omitempty"`
+	// RetryAfter and Limit are what that error knows besides.
+	RetryAfter time.Duration  `json:"retry_after,omitempty"`
+	Limit      *ExceededLimit `json:"limit,omitempty"`
 	// Spoke are the agents of which a part of a message was shown that was never
 	// completed: their paths, in order.
 	Spoke [][]string `json:"spoke,omitempty"`
 	// Receipt is set when the turn was stopped: by a client, by another prompt, or
 	// because no client came.
 	Receipt *Receipt `json:"receipt,omitempty"`
+}
+
+// failed is the end of a turn by an error.
+func failed(e *Error) *TurnEnded {
+	return &TurnEnded{Code: e.Code, Message: e.Message, Reason: e.Message, RetryAfter: e.RetryAfter, Limit: e.Limit}
+}
+
+// failure is the error that ended a turn.
+func (f *TurnEnded) failure(turnID string) *Error {
+	return &Error{Code: f.Code, Message: f.Message, TurnID: turnID, RetryAfter: f.RetryAfter, Limit: f.Limit}
 }
 
 // Receipt says what was under way when a turn was stopped.

@@ -49,7 +49,7 @@ func (m *Manager) ForkSession(ctx context.Context, req ForkRequest) (Summary, er
 	}
 	switch {
 	case errors.Is(err, ErrConflict), errors.Is(err, ErrNoSession):
-		return Summary{}, Errorf(codeUnavailable, "session %q has changed while it was forked; try again", req.SessionID)
+		return Summary{}, Errorf(codeUnavailable, "session %q has changed while it was forked; try again", req.SessionID).After(retrySoon)
 	case err != nil:
 		return Summary{}, fmt.Errorf("session %s: fork: %w", req.SessionID, err)
 	}
@@ -65,7 +65,7 @@ func (m *Manager) fork(ctx context.Context, req ForkRequest) (*Fork, error) {
 	f := &Fork{From: parent.ID, Seq: parent.LastSeq, At: lastPosition(parent.LastSeq), Into: req.newSession(m.store.now())}
 	if req.At != nil {
 		if f.At = *req.At; f.At < 0 || recordOf(f.At) > parent.LastSeq {
-			return nil, Errorf(codeInvalid, "seq %d: session %q has not come that far", f.At, parent.ID)
+			return nil, Errorf(codeInvalid, "seq %d: session %q has not come that far", f.At, parent.ID).Breaking("seq", RuleRange)
 		}
 		f.Seq = recordOf(f.At)
 	}

@@ -119,7 +119,7 @@ func (m *Manager) tryAcquire(ctx context.Context, id string, create bool) (*held
 func checkChosenID(id string) error {
 	if !idPattern.MatchString(id) {
 		return Errorf(codeInvalid, "session_id %.140q: there is no such session, and none is made under that id: "+
-			"it must be 1 to 128 of A-Z, a-z, 0-9 and . _ : @ -, a letter or a digit first", id)
+			"it must be 1 to 128 of A-Z, a-z, 0-9 and . _ : @ -, a letter or a digit first", id).Breaking("session_id", RuleFormat)
 	}
 	return nil
 }

@@ -304,7 +304,7 @@ func (m *Manager) ListInteractions(ctx context.Context, q InteractionQuery, page
 		return nil, "", err
 	}
 	if q.TurnID != "" && q.SessionID == "" {
-		return nil, "", Errorf(codeInvalid, "turn_id without session_id: a turn is named together with its session")
+		return nil, "", Errorf(codeInvalid, "turn_id without session_id: a turn is named together with its session").Breaking("session_id", RuleRequired)
 	}
 	if q.SessionID != "" {
 		if err := m.hasTurn(ctx, q.SessionID, q.TurnID); err != nil {

@@ -163,13 +163,14 @@ func (m *Manager) checkRequest(req Request) error {
 	switch {
 	case req.TurnID != "" && !idPattern.MatchString(req.TurnID):
 		return Errorf(codeInvalid, "turn_id: an id that the caller chooses has 1 to 128 of A-Z, a-z, 0-9 and . _ : @ -, "+
-			"a letter or a digit first (received %q)", req.TurnID)
+			"a letter or a digit first (received %q)", req.TurnID).Breaking("turn_id", RuleFormat)
 	case len(req.Instruction) > m.limits.MaxPromptBytes:
-		return Errorf(codeLimit, "instruction has %d bytes, at most %d are allowed", len(req.Instruction), m.limits.MaxPromptBytes)
+		return Errorf(codeLimit, "instruction has %d bytes, at most %d are allowed", len(req.Instruction), m.limits.MaxPromptBytes).
+			Breaking("instruction", RuleRange).Over("instruction_bytes", m.limits.MaxPromptBytes, len(req.Instruction))
 	case req.Agent == nil && req.SessionID == "":
-		return Errorf(codeInvalid, "agent is missing: a new session needs an agent tree")
+		return Errorf(codeInvalid, "agent is missing: a new session needs an agent tree").Breaking("agent", RuleRequired)
 	case req.Agent == nil && len(req.Tools) > 0:
-		return Errorf(codeInvalid, "tools without agent: send the agent tree too, or neither to run the session's last ones again")
+		return Errorf(codeInvalid, "tools without agent: send the agent tree too, or neither to run the session's last ones again").Breaking("agent", RuleRequired)
 	}
 	if err := req.Budget.check("budget"); err != nil {
 		return err
@@ -182,10 +183,11 @@ func (m *Manager) checkRequest(req Request) error {
 	if len(req.InitialState) > 0 {
 		data, err := marshal(req.InitialState)
 		if err != nil {
-			return Errorf(codeInvalid, "initial_state: %v", err)
+			return Errorf(codeInvalid, "initial_state: %v", err).Breaking("initial_state", RuleFormat)
 		}
 		if n := len(data); n > m.limits.MaxStateBytes {
-			return Errorf(codeLimit, "initial_state takes %d bytes as JSON, at most %d are allowed", n, m.limits.MaxStateBytes)
+			return Errorf(codeLimit, "initial_state takes %d bytes as JSON, at most %d are allowed", n, m.limits.MaxStateBytes).
+				Breaking("initial_state", RuleRange).Over("initial_state_bytes", m.limits.MaxStateBytes, n)
 		}
 	}
 	return nil
@@ -202,7 +204,8 @@ func (m *Manager) admit() error {
 		return Errorf(codeUnavailable, "the server is stopping")
 	}
 	if n := len(m.running) + m.starting; n >= m.limits.MaxTurns {
-		return &Error{Code: codeUnavailable, Message: fmt.Sprintf("the server runs %d turns, its limit is %d", n, m.limits.MaxTurns), Err: errNoRoom}
+		return &Error{Code: codeUnavailable, Message: fmt.Sprintf("the server runs %d turns, its limit is %d", n, m.limits.MaxTurns), Err: errNoRoom,
+			RetryAfter: retryLater, Limit: &ExceededLimit{Name: "turns", Value: int64(m.limits.MaxTurns), Received: int64(n + 1)}}
 	}
 	if err := m.store.refuses(); err != nil {
 		return err
@@ -279,7 +282,7 @@ func (m *Manager) start(ctx context.Context, req Request) (started *Turn, err er
 		}
 		return t, err
 	}
-	return nil, Errorf(codeBusy, "session %q starts one turn after the other; try again", s.id)
+	return nil, Errorf(codeBusy, "session %q starts one turn after the other; try again", s.id).After(retrySoon)
 }
 
 // startTries is how often a start that races with the ends of other turns is
@@ -301,7 +304,7 @@ func (m *Manager) tryStart(ctx context.Context, h *held, spec *Spec, req Request
 	asks := s.asksPerson()
 	switch {
 	case asks != "" && req.OnBusy == Reject:
-		return nil, false, Errorf(codeBusy, "session %q runs a turn that waits for a person (interaction %q); resolve it, cancel the turn, or say on_busy", s.id, asks)
+		return nil, false, Errorf(codeBusy, "session %q runs a turn that waits for a person (interaction %q); resolve it, cancel the turn, or say on_busy", s.id, asks).OfTurn(s.openTurn())
 	case req.OnBusy == Inject, asks != "" && req.OnBusy == Enqueue:
 		if s.isOpen() { // it may have been put aside
 			if _, err := m.goOn(ctx, AttachRequest{SessionID: s.id, Keys: req.Keys}); err != nil {
@@ -356,6 +359,20 @@ func (s *Session) isOpen() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.turn != nil && s.turn.ended == nil
+}
+
+// openTurn is the id of the turn that has started and not ended, "" for none.
+func (s *Session) openTurn() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.openTurnLocked()
+}
+
+func (s *Session) openTurnLocked() string {
+	if s.turn == nil || s.turn.ended != nil {
+		return ""
+	}
+	return s.turn.id
 }
 
 // launch has a turn run on a goroutine of its own, which lets go of h.
@@ -434,8 +451,7 @@ func (m *Manager) drive(ctx context.Context, run *Run) (next *Run) {
 		if stop, ok := errors.AsType[*stopped](err); ok {
 			end, err = stop.end(), nil
 		} else {
-			e := AsError(err)
-			end.Code, end.Message, end.Reason = e.Code, e.Message, e.Message
+			end = failed(AsError(err))
 		}
 	}
 	next, merr := s.finish(context.WithoutCancel(ctx), run, end)

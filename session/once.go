@@ -43,7 +43,7 @@ func (m *Manager) once(ctx context.Context, scope string, o Once) (done func(), 
 		return func() {}, nil
 	}
 	if strings.Contains(o.Key, "\x00") {
-		return nil, Errorf(codeInvalid, "idempotency_key holds a 0 byte")
+		return nil, Errorf(codeInvalid, "idempotency_key holds a 0 byte").Breaking("idempotency_key", RuleFormat)
 	}
 	if done, err = m.exclusive(ctx, scope, o.Key); err != nil {
 		return nil, err
@@ -55,7 +55,8 @@ func (m *Manager) once(ctx context.Context, scope string, o Once) (done func(), 
 	case err != nil:
 		err = fmt.Errorf("session: idempotency key: %w", err)
 	case known.Content != o.Content:
-		err = Errorf(codeConflict, "idempotency_key %q was used for another request, which has made session %q; use a new key", o.Key, known.SessionID)
+		err = Errorf(codeConflict, "idempotency_key %q was used for another request, which has made session %q; use a new key", o.Key, known.SessionID).
+			OfTurn(known.ID).Breaking("idempotency_key", RuleConflict)
 	default:
 		err = &Repeated{SessionID: known.SessionID, TurnID: known.ID}
 	}

@@ -78,14 +78,16 @@ func (p Parts) check(name string, result bool) *Error {
 	}
 	for i, part := range p {
 		if part.GetContent() == nil {
-			return Errorf(codeInvalid, "%s[%d] is empty: set %s", name, i, kinds)
+			return Errorf(codeInvalid, "%s[%d] is empty: set %s", name, i, kinds).Breaking(fmt.Sprintf("%s[%d]", name, i), RuleRequired)
 		}
 		if part.GetTool() != nil && !result {
-			return Errorf(codeInvalid, "%s[%d].tool: a reference to a tool is for the result of a tool that looks for others; a prompt takes text, inline and file", name, i)
+			return Errorf(codeInvalid, "%s[%d].tool: a reference to a tool is for the result of a tool that looks for others; a prompt takes text, inline and file", name, i).
+				Breaking(fmt.Sprintf("%s[%d].tool", name, i), RuleExcluded)
 		}
 		uri := part.GetFile().GetUri()
 		if scheme, _, ok := strings.Cut(uri, ":"); ok && !slices.Contains(schemes, strings.ToLower(scheme)) {
-			return Errorf(codeInvalid, "%s[%d].file.uri: the schemes are https, http and gs, besides the names of files that were uploaded to the provider; send others as inline (received %.80q)", name, i, uri)
+			return Errorf(codeInvalid, "%s[%d].file.uri: the schemes are https, http and gs, besides the names of files that were uploaded to the provider; send others as inline (received %.80q)", name, i, uri).
+				Breaking(fmt.Sprintf("%s[%d].file.uri", name, i), RuleRange)
 		}
 	}
 	return nil
@@ -103,16 +105,18 @@ func (p Parts) checkSize(name, text string, beside, most int) *Error {
 	case len(p) == 0 || size+beside <= most:
 		return nil
 	case size > most:
-		return Errorf(codeLimit, "%s take %d bytes, at most %d are allowed", name, size, most)
+		return Errorf(codeLimit, "%s take %d bytes, at most %d are allowed", name, size, most).
+			Breaking(name, RuleRange).Over("parts_bytes", most, size)
 	default:
-		return Errorf(codeLimit, "%s and %s take %d bytes, at most %d are allowed", text, name, size+beside, most)
+		return Errorf(codeLimit, "%s and %s take %d bytes, at most %d are allowed", text, name, size+beside, most).
+			Breaking(name, RuleRange).Over("parts_bytes", most, size+beside)
 	}
 }
 
 // checkSaid refuses a prompt that says nothing, or too much.
 func (m *Manager) checkSaid(prompt string, parts Parts) *Error {
 	if strings.TrimSpace(prompt) == "" && parts.blank() {
-		return Errorf(codeInvalid, "user_prompt is empty: a turn needs something to answer")
+		return Errorf(codeInvalid, "user_prompt is empty: a turn needs something to answer").Breaking("user_prompt", RuleRequired)
 	}
 	if err := parts.check("user_parts", false); err != nil {
 		return err
@@ -122,9 +126,11 @@ func (m *Manager) checkSaid(prompt string, parts Parts) *Error {
 	case n <= most:
 		return parts.checkSize("user_parts", "user_prompt", len(prompt), m.limits.MaxPartsBytes)
 	case texts > 0:
-		return Errorf(codeLimit, "user_prompt and the texts of user_parts have %d bytes, at most %d are allowed", n, most)
+		return Errorf(codeLimit, "user_prompt and the texts of user_parts have %d bytes, at most %d are allowed", n, most).
+			Breaking("user_prompt", RuleRange).Over("prompt_bytes", most, n)
 	default:
-		return Errorf(codeLimit, "user_prompt has %d bytes, at most %d are allowed", n, most)
+		return Errorf(codeLimit, "user_prompt has %d bytes, at most %d are allowed", n, most).
+			Breaking("user_prompt", RuleRange).Over("prompt_bytes", most, n)
 	}
 }
 

@@ -81,7 +81,7 @@ func (m *Manager) attempt(ctx context.Context, s *Session) (undo func(), err err
 	attempts := s.attempts
 	s.mu.Unlock()
 	if m.suspected(attempts) && !m.probation.enter(s) {
-		return nil, &Error{Code: codeUnavailable, Err: errHeldBack, Message: fmt.Sprintf(
+		return nil, &Error{Code: codeUnavailable, Err: errHeldBack, RetryAfter: retryLater, TurnID: s.openTurn(), Message: fmt.Sprintf(
 			"the server died %d times in a row while this turn ran; such turns go on one at a time, and another one does now: attach again later", attempts)}
 	}
 	if err := m.setAttempts(ctx, s, max(attempts, 0)+1, false); err != nil {
@@ -214,7 +214,7 @@ func (m *Manager) quarantine(ctx context.Context, s *Session) (next *Run, err er
 	}
 	why := Errorf(codeInternal, "the server died %d times in a row while this turn ran, and the turn made no step forward in between: "+
 		"it is quarantined and does not run again; the session goes on with its next prompt", attempts)
-	end := func() *TurnEnded { return &TurnEnded{Code: why.Code, Message: why.Message, Reason: why.Message} }
+	end := func() *TurnEnded { return failed(why) }
 	next, err = m.closeAs(ctx, s, func(Receipt) (func() *TurnEnded, error) { return end, why })
 	if err != nil {
 		m.settleClosing(ctx, s, attempts)

@@ -120,7 +120,8 @@ func (s *Session) enqueue(ctx context.Context, spec *Spec, req Request) (*Turn, 
 	case idle:
 		return nil, errIdle
 	case ahead >= s.limits.MaxQueued:
-		return nil, Errorf(codeBusy, "session %q runs a turn and %d more wait, the limit", s.id, s.limits.MaxQueued)
+		return nil, Errorf(codeBusy, "session %q runs a turn and %d more wait, the limit", s.id, s.limits.MaxQueued).
+			OfTurn(running.id).Over("queued_turns", s.limits.MaxQueued, ahead+1)
 	}
 	fact := &TurnQueued{TurnStarted: *started, Inject: req.OnBusy == Inject, Front: req.OnBusy == Interrupt, Into: running.id}
 	if !fact.Front {
@@ -169,7 +170,8 @@ func (s *Session) nameTurn(ctx context.Context, wanted string) (string, error) {
 		return "", fmt.Errorf("session %s: turn %s: %w", s.id, wanted, err)
 	}
 	return "", Errorf(codeConflict, "turn_id: session %q has a turn %q; choose another id, "+
-		"or repeat the request that has started it with its idempotency_key", s.id, wanted)
+		"or repeat the request that has started it with its idempotency_key", s.id, wanted).
+		OfTurn(wanted).Breaking("turn_id", RuleConflict)
 }
 
 func newTurnID() string { return "e-" + strings.ToLower(rand.Text()) }

@@ -118,21 +118,22 @@ func (p *pending) unresolveLocked() {
 // into the form that the log has.
 func (s *Session) fits(t *Turn, call ToolCall, r *Resolution) error {
 	if most := s.limits.MaxResultBytes; len(r.Answer)+len(r.Input)+len(r.Reason) > most {
-		return Errorf(codeLimit, "interaction %q: the resolution takes more than %d bytes", call.ID, most)
+		return Errorf(codeLimit, "interaction %q: the resolution takes more than %d bytes", call.ID, most).
+			Breaking("resolution", RuleRange).Over("resolution_bytes", most, len(r.Answer)+len(r.Input)+len(r.Reason))
 	}
 	switch approval := call.Asks.Kind == askApproval; {
 	case r.Decision == Deny:
 		return nil
 	case r.Decision == Approve && !approval:
-		return Errorf(codeInvalid, "interaction %q is %v: answer it, or deny", call.ID, call.Asks)
+		return Errorf(codeInvalid, "interaction %q is %v: answer it, or deny", call.ID, call.Asks).Breaking("resolution.approve", RuleExcluded)
 	case r.Decision == Reply && approval:
-		return Errorf(codeInvalid, "interaction %q is %v: approve, or deny", call.ID, call.Asks)
+		return Errorf(codeInvalid, "interaction %q is %v: approve, or deny", call.ID, call.Asks).Breaking("resolution.answer", RuleExcluded)
 	case r.Input == nil:
 		return nil
 	}
 	var b bytes.Buffer
 	if err := json.Compact(&b, r.Input); err != nil || !bytes.HasPrefix(b.Bytes(), []byte("{")) {
-		return Errorf(codeInvalid, "interaction %q: tool_input must be a JSON object", call.ID)
+		return Errorf(codeInvalid, "interaction %q: tool_input must be a JSON object", call.ID).Breaking("resolution.approve.tool_input", RuleFormat)
 	}
 	r.Input = b.Bytes()
 	check, ok := s.runner.(InputChecker)
@@ -149,7 +150,7 @@ func (s *Session) fits(t *Turn, call ToolCall, r *Resolution) error {
 		}
 	}
 	if err := check.CheckInput(spec, call.Name, r.Input); err != nil {
-		return Errorf(codeInvalid, "interaction %q: tool_input does not fit the input_schema of %q: %w", call.ID, call.Name, err)
+		return Errorf(codeInvalid, "interaction %q: tool_input does not fit the input_schema of %q: %w", call.ID, call.Name, err).Breaking("resolution.approve.tool_input", RuleFormat)
 	}
 	return nil
 }
@@ -163,7 +164,7 @@ func (s *Session) unasked(ctx context.Context, id string, r Resolution) error {
 	case in.Resolution != nil:
 		return in.Resolution.again(id, r)
 	case in.Status == askPending: // the log is ahead of what has been applied
-		return Errorf(codeUnavailable, "interaction %q is just being asked: try again", id)
+		return Errorf(codeUnavailable, "interaction %q is just being asked: try again", id).After(retrySoon)
 	default:
 		return errNotAsked(id)
 	}

@@ -52,7 +52,8 @@ func (r *Run) Records(ctx context.Context, after int64) iter.Seq2[Record, error]
 // ctx has ended; once it has begun, ctx no longer matters.
 func (r *Run) Append(ctx context.Context, data []byte, ev *Event) (Record, error) {
 	if n := len(ev.Calls); n > r.s.limits.MaxCalls {
-		return Record{}, Errorf(codeLimit, "one answer asks for %d tool calls, at most %d are allowed", n, r.s.limits.MaxCalls)
+		return Record{}, Errorf(codeLimit, "one answer asks for %d tool calls, at most %d are allowed", n, r.s.limits.MaxCalls).
+			Over("answer_tool_calls", r.s.limits.MaxCalls, n)
 	}
 	return r.s.commit(ctx, &entry{
 		turn:   r.t,

@@ -54,15 +54,18 @@ type Names struct {
 
 func (n Names) check(labels map[string]string) error {
 	if len(labels) > maxLabels {
-		return Errorf(codeLimit, "labels: %d of them, at most %d are allowed", len(labels), maxLabels)
+		return Errorf(codeLimit, "labels: %d of them, at most %d are allowed", len(labels), maxLabels).
+			Breaking("labels", RuleRange).Over("labels", maxLabels, len(labels))
 	}
 	for k, v := range labels {
 		if k == "" || len(k) > maxLabelBytes || len(v) > maxLabelValue || strings.Contains(k+v, "\x00") {
-			return Errorf(codeInvalid, "labels[%.64q]: a key has 1 to %d bytes, a value at most %d, none of them 0", k, maxLabelBytes, maxLabelValue)
+			return Errorf(codeInvalid, "labels[%.64q]: a key has 1 to %d bytes, a value at most %d, none of them 0", k, maxLabelBytes, maxLabelValue).
+				Breaking("labels", RuleRange)
 		}
 	}
 	if len(n.ClientRef) > maxClientRef || strings.Contains(n.ClientRef, "\x00") {
-		return Errorf(codeInvalid, "client_ref has %d bytes, at most %d are allowed, none of them 0", len(n.ClientRef), maxClientRef)
+		return Errorf(codeInvalid, "client_ref has %d bytes, at most %d are allowed, none of them 0", len(n.ClientRef), maxClientRef).
+			Breaking("client_ref", RuleRange)
 	}
 	return nil
 }
@@ -246,7 +249,8 @@ func (m *Manager) UpdateSession(ctx context.Context, id string, c Change) (Summa
 		return Summary{}, err
 	}
 	if n := labelsAfter(before.Labels, c.Labels); n > maxLabels {
-		return Summary{}, Errorf(codeLimit, "labels: the session would have %d of them, at most %d are allowed", n, maxLabels)
+		return Summary{}, Errorf(codeLimit, "labels: the session would have %d of them, at most %d are allowed", n, maxLabels).
+			Breaking("labels", RuleRange).Over("labels", maxLabels, n)
 	}
 	c.At = m.store.now()
 	info, err := m.store.Update(ctx, id, c)
@@ -254,7 +258,8 @@ func (m *Manager) UpdateSession(ctx context.Context, id string, c Change) (Summa
 	case errors.Is(err, ErrNoSession):
 		return Summary{}, errNoSession(id)
 	case errors.Is(err, ErrConflict):
-		return Summary{}, Errorf(codeConflict, "version %d: session %q has version %d; read it again", c.Version, id, before.Version)
+		return Summary{}, Errorf(codeConflict, "version %d: session %q has version %d; read it again", c.Version, id, before.Version).
+			Breaking("version", RuleConflict)
 	case err != nil:
 		return Summary{}, fmt.Errorf("session %s: update: %w", id, err)
 	}
@@ -319,7 +324,7 @@ func (m *Manager) DeleteSession(ctx context.Context, id string) error {
 			return context.Cause(ctx)
 		}
 	}
-	return Errorf(codeBusy, "session %q is in use all the time; try again", id)
+	return Errorf(codeBusy, "session %q is in use all the time; try again", id).After(retryLater)
 }
 
 // tryDelete reports false if somebody uses the session.

@@ -112,7 +112,8 @@ func (h *shared) reserve(ctx context.Context, values []SharedValue) (keys []stri
 	for _, v := range values {
 		scope := prefixOf(v.Scope)
 		if v.Value != nil && len(v.Key) > maxSharedName {
-			return nil, Errorf(codeLimit, "state: the name of key %.40q… has %d bytes behind its scope, at most %d are allowed", scope+v.Key, len(v.Key), maxSharedName)
+			return nil, Errorf(codeLimit, "state: the name of key %.40q… has %d bytes behind its scope, at most %d are allowed", scope+v.Key, len(v.Key), maxSharedName).
+				Over("state_name_bytes", maxSharedName, len(v.Key))
 		}
 		grows[scope] = h.growLocked(grows[scope], scope+v.Key, v.Value)
 	}
@@ -171,9 +172,11 @@ func (h *shared) done(reserved []string) {
 func (l *Limits) fits(whose string, grow, after, most use) error {
 	switch {
 	case grow.keys > 0 && after.keys > most.keys:
-		return Errorf(codeLimit, "state: %s would be %d, at most %d are allowed; a null value removes a key", whose, after.keys, most.keys)
+		return Errorf(codeLimit, "state: %s would be %d, at most %d are allowed; a null value removes a key", whose, after.keys, most.keys).
+			Over("state_keys", most.keys, after.keys)
 	case grow.bytes > 0 && after.bytes > most.bytes:
-		return Errorf(codeLimit, "state: %s would take %d bytes as JSON, at most %d are allowed; a null value removes a key", whose, after.bytes, most.bytes)
+		return Errorf(codeLimit, "state: %s would take %d bytes as JSON, at most %d are allowed; a null value removes a key", whose, after.bytes, most.bytes).
+			Over("state_bytes", most.bytes, after.bytes)
 	}
 	return nil
 }
@@ -336,7 +339,8 @@ func (m *Manager) SharedKeys(ctx context.Context, prefix, page string, limit int
 func (m *Manager) RemoveShared(ctx context.Context, keys []string) (removed []string, err error) {
 	for i, key := range keys {
 		if scope := scopeOf(key); scope != scopeApp && scope != scopeUser {
-			return nil, Errorf(codeInvalid, "keys[%d]: %.80q is no key that sessions share: those begin with app: or user:", i, key)
+			return nil, Errorf(codeInvalid, "keys[%d]: %.80q is no key that sessions share: those begin with app: or user:", i, key).
+				Breaking(fmt.Sprintf("keys[%d]", i), RuleRange)
 		}
 	}
 	if err := m.store.refuses(); err != nil {

@@ -206,7 +206,11 @@ func unavailable(what string, err error) *Error {
 	case errors.Is(err, ErrConflict):
 		why = "another server writes the same session"
 	}
-	return &Error{Code: codeUnavailable, Message: "the store cannot " + what + ": " + why + "; try again later", Err: fmt.Errorf("%w: %w", errStore, err)}
+	out := &Error{Code: codeUnavailable, Message: "the store cannot " + what + ": " + why + "; try again later", Err: fmt.Errorf("%w: %w", errStore, err)}
+	if errors.Is(err, ErrFailed) || errors.Is(err, ErrConflict) {
+		return out // by this server never
+	}
+	return out.After(retryLater)
 }
 
 // refuses says why nothing may begin that needs a write; nil when it may.

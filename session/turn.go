@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -196,7 +197,9 @@ func (t *Turn) Answer(ctx context.Context, a Answer) error {
 	if wrong == nil {
 		err := t.s.stateFits(ctx, a.State)
 		if e, ok := errors.AsType[*Error](err); ok && e.Code == codeLimit {
-			wrong = Errorf(codeLimit, "state_delta: %s", e.Message)
+			with := *e
+			with.Message = "state_delta: " + e.Message
+			wrong = with.Breaking("state_delta", RuleRange)
 		} else if err != nil {
 			return err
 		}
@@ -212,7 +215,9 @@ func (t *Turn) Answer(ctx context.Context, a Answer) error {
 	if err := t.present(ctx, settle); err != nil || wrong == nil {
 		return err
 	}
-	return Errorf(wrong.Code, "tool call %q: %s", a.CallID, wrong.Message)
+	refused := *wrong
+	refused.Message, refused.Err = fmt.Sprintf("tool call %q: %s", a.CallID, wrong.Message), nil
+	return refused.OfTurn(t.id)
 }
 
 // resultOf is what an answer becomes in the log, or why it cannot be taken.
@@ -222,7 +227,7 @@ func (s *Session) resultOf(a Answer) (res ToolResult, data json.RawMessage, wron
 	case a.Refused != nil:
 		return res, nil, a.Refused
 	case a.Error != nil && len(a.Parts) > 0:
-		return res, nil, Errorf(codeInvalid, "parts together with error: a tool that has failed has no result")
+		return res, nil, Errorf(codeInvalid, "parts together with error: a tool that has failed has no result").Breaking("parts", RuleExcluded)
 	case a.Output != nil:
 		res.Output = a.Output
 	case len(a.Parts) > 0:
@@ -240,7 +245,7 @@ func (s *Session) resultOf(a Answer) (res ToolResult, data json.RawMessage, wron
 		return res, nil, Errorf(codeInvalid, "the answer cannot be stored: %v", err)
 	}
 	if n, most := len(data), s.limits.MaxResultBytes; n > most {
-		return res, nil, Errorf(codeLimit, "the answer takes %d bytes, at most %d are allowed", n, most)
+		return res, nil, Errorf(codeLimit, "the answer takes %d bytes, at most %d are allowed", n, most).Breaking("output", RuleRange).Over("result_bytes", most, n)
 	}
 	if len(a.Parts) == 0 {
 		return res, data, nil

@@ -73,7 +73,7 @@ func (m *Manager) turnRow(ctx context.Context, sessionID, turnID string) (Row, e
 	row, err := m.store.Row(ctx, RowTurn, sessionID, turnID)
 	switch {
 	case errors.Is(err, ErrNotFound):
-		return Row{}, Errorf(codeNoSuch, "turn_id: session %q has no turn %q", sessionID, turnID)
+		return Row{}, Errorf(codeNoSuch, "turn_id: session %q has no turn %q", sessionID, turnID).OfTurn(turnID)
 	case err != nil:
 		return Row{}, fmt.Errorf("session %s: turn %s: %w", sessionID, turnID, err)
 	}

@@ -421,7 +421,7 @@ func (v *view) end(f *TurnEnded, asking []*Interaction) {
 		v.close(slotClose+min(i, slotError-slotClose-1), s)
 	}
 	if f.Code != 0 {
-		v.emit(slotError, ErrorResponse(v.sessionID, &Error{Code: f.Code, Message: f.Message}))
+		v.emit(slotError, ErrorResponse(v.sessionID, f.failure(v.turnID)))
 	}
 	end := &agentdv1.RunResponse_EndResponse{
 		SessionId:    v.sessionID,
@@ -442,14 +442,23 @@ func (v *view) end(f *TurnEnded, asking []*Interaction) {
 
 // ErrorResponse returns the protocol's message for an error.
 func ErrorResponse(sessionID string, err *Error) *agentdv1.RunResponse {
-	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_Error{
-		Error: &agentdv1.RunResponse_ErrorResponse{
-			SessionId: sessionID,
-			Code:      err.Code,
-			Message:   err.Message,
-			Retryable: err.Retryable(),
-		},
-	}}
+	out := &agentdv1.RunResponse_ErrorResponse{
+		SessionId: sessionID,
+		Code:      err.Code,
+		Message:   err.Message,
+		Retryable: err.Retryable(),
+		TurnId:    err.TurnID,
+	}
+	if err.RetryAfter > 0 {
+		out.RetryAfter = durationpb.New(err.RetryAfter)
+	}
+	for _, v := range err.Violations {
+		out.Violations = append(out.Violations, &agentdv1.FieldViolation{Field: v.Field, Rule: v.Rule})
+	}
+	if l := err.Limit; l != nil {
+		out.Limit = &agentdv1.ExceededLimit{Name: l.Name, Value: l.Value, Received: l.Received}
+	}
+	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_Error{Error: out}}
 }
 
 // Proto is the protocol's form.

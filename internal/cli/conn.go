@@ -71,6 +71,8 @@ type Error struct {
 	Unreachable bool
 	// Retryable is true when the daemon says that the same may succeed later.
 	Retryable bool
+	// RetryAfter is how long the daemon asks to wait, 0 if it does not.
+	RetryAfter time.Duration
 	// Err is the cause.
 	Err error
 }
@@ -88,7 +90,7 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // refusal is what a daemon has said.
 func refusal(e *agentdv1.RunResponse_ErrorResponse, err error) *Error {
-	return &Error{Code: e.GetCode(), Message: Clean(e.GetMessage()), Retryable: e.GetRetryable(), Err: err}
+	return &Error{Code: e.GetCode(), Message: Clean(e.GetMessage()), Retryable: e.GetRetryable(), RetryAfter: e.GetRetryAfter().AsDuration(), Err: err}
 }
 
 // codeName is SESSION_BUSY for ERROR_CODE_SESSION_BUSY.
@@ -156,7 +158,7 @@ func persist[Req, Resp any](ctx context.Context, t *Turn, method func(context.Co
 			told = true
 			t.Note("%v; trying again", e)
 		}
-		if !pause(ctx, wait) {
+		if !pause(ctx, max(wait, e.RetryAfter)) {
 			return nil, err
 		}
 	}

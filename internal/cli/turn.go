@@ -107,7 +107,7 @@ func (t *Turn) create(ctx context.Context, execute *agentdv1.RunRequest_ExecuteR
 		if !lost {
 			t.Note("%v; trying again", e)
 		}
-		if lost = true; !pause(ctx, wait) {
+		if lost = true; !pause(ctx, max(wait, min(e.RetryAfter, patience))) {
 			return nil, e
 		}
 	}

@@ -1,11 +1,11 @@
 // How long to wait before something is tried again.
-import { amountOf, waitOf } from "./amounts.js";
+import { amountOf, longestWaitMs, waitOf } from "./amounts.js";
 import { AgentdError, fromThrown, isLost } from "./errors.js";
 import { sleep } from "./wait.js";
 
 /**
  * ReconnectPolicy says how long a lost connection is tried again. Before the n-th attempt in a row without progress there is a
- * random wait of at most base·2ⁿ⁻¹ and at most cap. Progress is a new event, a heartbeat, or a stream that has held for longer
+ * random wait of at most base·2ⁿ⁻¹ and at most cap, after the time that the server has asked for, if it has. Progress is a new event, a heartbeat, or a stream that has held for longer
  * than cap.
  */
 export interface ReconnectPolicy {
@@ -54,17 +54,17 @@ export class Outage {
     this.#tries = 0;
   }
 
-  /** next returns how long to wait before the next attempt, in milliseconds; undefined when there is none. */
-  next(now: number = performance.now()): number | undefined {
+  /** next returns how long to wait before the next attempt, at least what the server has asked for, in milliseconds; undefined when there is none. */
+  next(asked: number = 0, now: number = performance.now()): number | undefined {
     this.#spent += Math.min(Math.max(now - (this.#last ?? now), 0), longestAttempt);
     this.#last = now;
     const left = this.#policy.maxElapsedMs - this.#spent;
-    if (left <= 0) {
+    if (left <= asked) {
       return undefined;
     }
     const limit = Math.min(this.#policy.capMs, this.#policy.baseMs * 2 ** this.#tries++);
     // An attempt at the very end of the time, rather than none.
-    return Math.min(Math.random() * limit, left);
+    return Math.min(asked + Math.random() * limit, left, longestWaitMs);
   }
 }
 
@@ -83,7 +83,7 @@ export async function persist<T>(policy: ReconnectPolicy, signal: AbortSignal, a
       signal.throwIfAborted();
       failure = fromThrown(thrown);
     }
-    const wait = isLost(failure) ? outage.next() : undefined;
+    const wait = isLost(failure) ? outage.next(failure.retryAfterMs) : undefined;
     if (wait === undefined) {
       throw failure;
     }

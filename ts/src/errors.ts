@@ -1,4 +1,5 @@
 // What can go wrong, in the protocol's own words.
+import { durationMs } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError } from "@connectrpc/connect";
 import {
   RunResponse_ErrorResponseSchema,
@@ -19,6 +20,22 @@ const retryable: ReadonlySet<ErrorCodeName> = new Set<ErrorCodeName>([
   "UNAVAILABLE",
 ]);
 
+/**
+ * Violation is a field of a request, by its path, and the rule that it breaks: the id of a rule of the protos, such as
+ * `string.max_len`, or a word such as `required` or `unknown` (docs/errors.md has the list, which may grow).
+ */
+export interface Violation {
+  field: string;
+  rule: string;
+}
+
+/** ExceededLimit is a limit and what went beyond it. The name has the unit; received is 0 when the server has not counted so far. */
+export interface ExceededLimit {
+  name: string;
+  value: number;
+  received: number;
+}
+
 /** ErrorDetails is what an {@link AgentdError} knows besides its code and its message. */
 export interface ErrorDetails {
   /** Whether the same request may succeed later; left out: what the protocol says of the code. */
@@ -27,6 +44,12 @@ export interface ErrorDetails {
   sessionId?: string | undefined;
   /** The turn, once it is known. */
   turnId?: string | undefined;
+  /** How long the server asks to wait before the same request is sent again, in milliseconds. */
+  retryAfterMs?: number | undefined;
+  /** What is wrong with which field of the request. */
+  violations?: readonly Violation[] | undefined;
+  /** The limit of the server, or the budget, that was exceeded. */
+  limit?: ExceededLimit | undefined;
   /** What the turn used, if the server came to say it. */
   usage?: Usage | undefined;
   /** The cause on this side of the wire. */
@@ -47,6 +70,15 @@ export class AgentdError extends Error {
   readonly sessionId: string | undefined;
   /** The turn, once it is known. */
   readonly turnId: string | undefined;
+  /**
+   * How long the server asks to wait before the same request is sent again, in milliseconds; undefined when it does not know.
+   * Where this package itself tries again, it waits at least so long, and gives up when its own time is over before.
+   */
+  readonly retryAfterMs: number | undefined;
+  /** What is wrong with which field of the request. */
+  readonly violations: readonly Violation[];
+  /** The limit of the server, or the budget, that was exceeded. */
+  readonly limit: ExceededLimit | undefined;
   /** What the turn used; undefined if the server did not come to say it. */
   readonly usage: Usage | undefined;
 
@@ -56,6 +88,9 @@ export class AgentdError extends Error {
     this.retryable = details.retryable ?? retryable.has(code);
     this.sessionId = details.sessionId;
     this.turnId = details.turnId;
+    this.retryAfterMs = details.retryAfterMs;
+    this.violations = details.violations ?? [];
+    this.limit = details.limit;
     this.usage = details.usage;
   }
 
@@ -65,6 +100,9 @@ export class AgentdError extends Error {
       retryable: this.retryable,
       sessionId: details.sessionId ?? this.sessionId,
       turnId: details.turnId ?? this.turnId,
+      retryAfterMs: details.retryAfterMs ?? this.retryAfterMs,
+      violations: details.violations ?? this.violations,
+      limit: details.limit ?? this.limit,
       usage: details.usage ?? this.usage,
       cause: this.cause ?? details.cause,
     });
@@ -81,6 +119,14 @@ export function fromResponse(response: RunResponse_ErrorResponse, details: Error
   return new AgentdError(codeNameOf(response.code), response.message, {
     retryable: response.retryable,
     sessionId: response.sessionId === "" ? undefined : response.sessionId,
+    turnId: response.turnId === "" ? undefined : response.turnId,
+    retryAfterMs: response.retryAfter === undefined ? undefined : Math.max(durationMs(response.retryAfter), 0),
+    violations: response.violations.map(({ field, rule }) => ({ field, rule })),
+    limit: response.limit && {
+      name: response.limit.name,
+      value: Number(response.limit.value),
+      received: Number(response.limit.received),
+    },
     ...details,
   });
 }
@@ -109,7 +155,11 @@ export function fromThrown(thrown: unknown): AgentdError {
   if (err.code === Code.Unimplemented) {
     return new AgentdError("INVALID_REQUEST", `this address does not serve what was asked for: ${err.rawMessage}`, { cause: err });
   }
-  return new AgentdError(connectCodes.get(err.code) ?? "UNAVAILABLE", `the request failed: ${err.code === Code.Unknown ? err.rawMessage : err.message}`, { cause: err });
+  const asked = err.metadata.get("Retry-After") ?? ""; // of a proxy
+  return new AgentdError(connectCodes.get(err.code) ?? "UNAVAILABLE", `the request failed: ${err.code === Code.Unknown ? err.rawMessage : err.message}`, {
+    retryAfterMs: /^\d{1,9}$/.test(asked) ? Number(asked) * 1000 : undefined,
+    cause: err,
+  });
 }
 
 /**

@@ -48,7 +48,7 @@ export async function* follow(options: FollowOptions): AsyncGenerator<Followed, 
     if (failure === undefined) {
       return;
     }
-    const wait = isLost(failure) ? outage.next() : undefined;
+    const wait = isLost(failure) ? outage.next(failure.retryAfterMs) : undefined;
     if (wait === undefined) {
       throw failure.with({ sessionId: options.sessionId, turnId: state.turnId || undefined });
     }

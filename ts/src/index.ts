@@ -7,7 +7,7 @@
  */
 export { Agentd } from "./agentd.js";
 export type { ReconnectPolicy } from "./backoff.js";
-export { AgentdError, type ErrorCodeName, type ErrorDetails } from "./errors.js";
+export { AgentdError, type ErrorCodeName, type ErrorDetails, type ExceededLimit, type Violation } from "./errors.js";
 export type { End, Event, EventBase, EventBody, ToolCall } from "./events.js";
 export type { Interactions } from "./interactions.js";
 export {

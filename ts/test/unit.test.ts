@@ -130,14 +130,23 @@ test("waits grow up to a cap, for as long as the policy says; sleep does not cou
   const policy = { ...defaultReconnect, maxElapsedMs: 100_000, baseMs: 100, capMs: 1_000 };
   const outage = new Outage(policy);
   for (const limit of [100, 200, 400, 800, 1_000, 1_000]) {
-    const wait = outage.next(0);
+    const wait = outage.next(0, 0);
     assert.ok(wait !== undefined && wait >= 0 && wait <= limit, `${wait} of ${limit}`);
   }
-  assert.ok(outage.next(3_600_000) !== undefined, "an hour of sleep");
-  assert.equal(outage.next(3_640_000), undefined);
+  assert.ok(outage.next(0, 3_600_000) !== undefined, "an hour of sleep");
+  assert.equal(outage.next(0, 3_640_000), undefined);
   outage.over();
-  assert.ok(outage.next(3_640_001)! <= 100);
+  assert.ok(outage.next(0, 3_640_001)! <= 100);
   assert.equal(new Outage({ ...policy, maxElapsedMs: 0 }).next(), undefined);
+});
+
+test("what the server asks to wait comes before the growing wait, or ends the tries", () => {
+  const outage = new Outage({ ...defaultReconnect, maxElapsedMs: 10_000, baseMs: 100 });
+  const wait = outage.next(3_000, 0);
+  assert.ok(wait !== undefined && wait >= 3_000 && wait <= 3_100, `${wait}`);
+  assert.equal(outage.next(11_000, 0), undefined);
+  const forEver = new Outage({ ...defaultReconnect, maxElapsedMs: Infinity });
+  assert.equal(forEver.next(10 ** 12, 0), 2 ** 31 - 1);
 });
 
 /** framed is a frame of a Connect stream: a message, or with flags 2 the end. */
@@ -258,7 +267,7 @@ test("a turn that is left before its name is known is cancelled, unless it has a
 
 test("codes are those of docs/errors.md", async () => {
   const doc = await readFile(new URL("../../docs/errors.md", import.meta.url), "utf8");
-  const rows = doc.split("\n").filter((line) => line.startsWith("| `")).map((line) => line.split(" | "));
+  const rows = doc.split("\n").filter((line) => line.startsWith("| `")).map((line) => line.split(" | ")).filter((cells) => cells.length === 7);
   const names = rows.map(([code = ""]) => code.replaceAll(/[|` ]/g, ""));
   const codes = Object.keys(ErrorCode).filter((name) => !/^\d+$/.test(name) && name !== "UNSPECIFIED");
   assert.deepEqual([...names].sort(), codes.sort());

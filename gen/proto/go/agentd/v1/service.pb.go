@@ -3970,7 +3970,19 @@ type RunResponse_ErrorResponse struct {
 	// The tool call whose answer was refused; empty in any other error. The refused
 	// answer was not stored: a ToolCallAnswered says what was, and without one the call
 	// still waits for an answer.
-	ToolCallId    string `protobuf:"bytes,10,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
+	ToolCallId string `protobuf:"bytes,10,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
+	// The turn that the error is about: the one that has failed, that runs and makes
+	// the session busy, or that was not found. Empty in any other error.
+	TurnId string `protobuf:"bytes,11,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
+	// How long to wait, at least, before the same request is sent again; unset when the
+	// server does not know. An answer over HTTP says it in Retry-After too, in whole
+	// seconds, rounded up.
+	RetryAfter *durationpb.Duration `protobuf:"bytes,12,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
+	// What is wrong with which field of the request, at most 16 of them; the message is
+	// about the first. Of a request above 64 KiB there is only that one.
+	Violations []*FieldViolation `protobuf:"bytes,13,rep,name=violations,proto3" json:"violations,omitempty"`
+	// The limit that was exceeded, when there is one with a number.
+	Limit         *ExceededLimit `protobuf:"bytes,14,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4038,6 +4050,34 @@ func (x *RunResponse_ErrorResponse) GetToolCallId() string {
 		return x.ToolCallId
 	}
 	return ""
+}
+
+func (x *RunResponse_ErrorResponse) GetTurnId() string {
+	if x != nil {
+		return x.TurnId
+	}
+	return ""
+}
+
+func (x *RunResponse_ErrorResponse) GetRetryAfter() *durationpb.Duration {
+	if x != nil {
+		return x.RetryAfter
+	}
+	return nil
+}
+
+func (x *RunResponse_ErrorResponse) GetViolations() []*FieldViolation {
+	if x != nil {
+		return x.Violations
+	}
+	return nil
+}
+
+func (x *RunResponse_ErrorResponse) GetLimit() *ExceededLimit {
+	if x != nil {
+		return x.Limit
+	}
+	return nil
 }
 
 // EndResponse is the last message of a turn, once, always with the usage so
@@ -4277,7 +4317,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"visibility\x18\a \x01(\x0e2\x1d.agentd.v1.Display.VisibilityB\b\xbaH\x05\x82\x01\x02\x10\x01R\n" +
 	"visibilityB\f\n" +
 	"\n" +
-	"_after_seq\"\x9c\x18\n" +
+	"_after_seq\"\xdc\x19\n" +
 	"\vRunResponse\x12B\n" +
 	"\aexecute\x18\x01 \x01(\v2&.agentd.v1.RunResponse.ExecuteResponseH\x00R\aexecute\x12H\n" +
 	"\theartbeat\x18\x02 \x01(\v2(.agentd.v1.RunResponse.HeartbeatResponseH\x00R\theartbeat\x12E\n" +
@@ -4337,7 +4377,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"is_thought\x18\x05 \x01(\bR\tisThought\x12\x1d\n" +
 	"\n" +
 	"message_id\x18\n" +
-	" \x01(\tR\tmessageId\x1a\xb2\x01\n" +
+	" \x01(\tR\tmessageId\x1a\xf2\x02\n" +
 	"\rErrorResponse\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12(\n" +
@@ -4346,7 +4386,14 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\tretryable\x18\x04 \x01(\bR\tretryable\x12 \n" +
 	"\ftool_call_id\x18\n" +
 	" \x01(\tR\n" +
-	"toolCallId\x1a\x91\x02\n" +
+	"toolCallId\x12\x17\n" +
+	"\aturn_id\x18\v \x01(\tR\x06turnId\x12:\n" +
+	"\vretry_after\x18\f \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"retryAfter\x129\n" +
+	"\n" +
+	"violations\x18\r \x03(\v2\x19.agentd.v1.FieldViolationR\n" +
+	"violations\x12.\n" +
+	"\x05limit\x18\x0e \x01(\v2\x18.agentd.v1.ExceededLimitR\x05limit\x1a\x91\x02\n" +
 	"\vEndResponse\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1b\n" +
@@ -4674,7 +4721,9 @@ var file_agentd_v1_service_proto_goTypes = []any{
 	(OnDisconnect)(0),                     // 55: agentd.v1.OnDisconnect
 	(*Budget)(nil),                        // 56: agentd.v1.Budget
 	(OnBusy)(0),                           // 57: agentd.v1.OnBusy
-	(*UsageSummary)(nil),                  // 58: agentd.v1.UsageSummary
+	(*FieldViolation)(nil),                // 58: agentd.v1.FieldViolation
+	(*ExceededLimit)(nil),                 // 59: agentd.v1.ExceededLimit
+	(*UsageSummary)(nil),                  // 60: agentd.v1.UsageSummary
 }
 var file_agentd_v1_service_proto_depIdxs = []int32{
 	32, // 0: agentd.v1.RunRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
@@ -4750,16 +4799,19 @@ var file_agentd_v1_service_proto_depIdxs = []int32{
 	54, // 70: agentd.v1.RunRequest.ToolCallResponse.state_delta:type_name -> google.protobuf.Struct
 	47, // 71: agentd.v1.RunRequest.ToolCallResponse.parts:type_name -> agentd.v1.Part
 	48, // 72: agentd.v1.RunResponse.ErrorResponse.code:type_name -> agentd.v1.ErrorCode
-	58, // 73: agentd.v1.RunResponse.EndResponse.usage_summary:type_name -> agentd.v1.UsageSummary
-	9,  // 74: agentd.v1.RunResponse.EndResponse.receipt:type_name -> agentd.v1.CancelReceipt
-	54, // 75: agentd.v1.RunResponse.StateUpdate.state_delta:type_name -> google.protobuf.Struct
-	5,  // 76: agentd.v1.Agentd.Run:input_type -> agentd.v1.RunRequest
-	7,  // 77: agentd.v1.Agentd.Run:output_type -> agentd.v1.RunResponse
-	77, // [77:78] is the sub-list for method output_type
-	76, // [76:77] is the sub-list for method input_type
-	76, // [76:76] is the sub-list for extension type_name
-	76, // [76:76] is the sub-list for extension extendee
-	0,  // [0:76] is the sub-list for field type_name
+	46, // 73: agentd.v1.RunResponse.ErrorResponse.retry_after:type_name -> google.protobuf.Duration
+	58, // 74: agentd.v1.RunResponse.ErrorResponse.violations:type_name -> agentd.v1.FieldViolation
+	59, // 75: agentd.v1.RunResponse.ErrorResponse.limit:type_name -> agentd.v1.ExceededLimit
+	60, // 76: agentd.v1.RunResponse.EndResponse.usage_summary:type_name -> agentd.v1.UsageSummary
+	9,  // 77: agentd.v1.RunResponse.EndResponse.receipt:type_name -> agentd.v1.CancelReceipt
+	54, // 78: agentd.v1.RunResponse.StateUpdate.state_delta:type_name -> google.protobuf.Struct
+	5,  // 79: agentd.v1.Agentd.Run:input_type -> agentd.v1.RunRequest
+	7,  // 80: agentd.v1.Agentd.Run:output_type -> agentd.v1.RunResponse
+	80, // [80:81] is the sub-list for method output_type
+	79, // [79:80] is the sub-list for method input_type
+	79, // [79:79] is the sub-list for extension type_name
+	79, // [79:79] is the sub-list for extension extendee
+	0,  // [0:79] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_service_proto_init() }

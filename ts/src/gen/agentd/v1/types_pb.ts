@@ -14,7 +14,72 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file agentd/v1/types.proto.
  */
 export const file_agentd_v1_types: GenFile = /*@__PURE__*/
-  fileDesc("ChVhZ2VudGQvdjEvdHlwZXMucHJvdG8SCWFnZW50ZC52MSJtCgZCdWRnZXQSEwoLbW9kZWxfY2FsbHMYASABKAMSDgoGdG9rZW5zGAIgASgDEhAKCGNvc3RfdXNkGAMgASgBEiwKCXdhbGxfdGltZRgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiKrAQoEVG9vbBIMCgRuYW1lGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEhkKDGlucHV0X3NjaGVtYRgDIAEoCUgAiAEBEioKB3RpbWVvdXQYCiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SFgoObmVlZHNfYXBwcm92YWwYCyABKAgSEAoIZGVmZXJyZWQYDCABKAhCDwoNX2lucHV0X3NjaGVtYSKYAQoEUGFydBIOCgR0ZXh0GAEgASgJSAASJwoGaW5saW5lGAIgASgLMhUuYWdlbnRkLnYxLklubGluZURhdGFIABIiCgRmaWxlGAMgASgLMhIuYWdlbnRkLnYxLkZpbGVVcmlIABIoCgR0b29sGAQgASgLMhguYWdlbnRkLnYxLlRvb2xSZWZlcmVuY2VIAEIJCgdjb250ZW50IiIKDVRvb2xSZWZlcmVuY2USEQoJdG9vbF9uYW1lGAEgASgJIi0KCklubGluZURhdGESEQoJbWltZV90eXBlGAEgASgJEgwKBGRhdGEYAiABKAwiKQoHRmlsZVVyaRIRCgltaW1lX3R5cGUYASABKAkSCwoDdXJpGAIgASgJIvABCgVBZ2VudBIMCgRuYW1lGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEiIKA2xsbRgDIAEoCzITLmFnZW50ZC52MS5MbG1BZ2VudEgAEjAKCnNlcXVlbnRpYWwYBCABKAsyGi5hZ2VudGQudjEuU2VxdWVudGlhbEFnZW50SAASLAoIcGFyYWxsZWwYBSABKAsyGC5hZ2VudGQudjEuUGFyYWxsZWxBZ2VudEgAEiQKBGxvb3AYBiABKAsyFC5hZ2VudGQudjEuTG9vcEFnZW50SABCDAoKYWdlbnRfdHlwZUoECBQQFVIGcmVtb3RlIj0KDU1jcEF0dGFjaG1lbnQSEAoIbWNwX25hbWUYASABKAkSGgoSaW5jbHVkZV90b29sX25hbWVzGAIgAygJIp8DCghMbG1BZ2VudBINCgVtb2RlbBgBIAEoCRISCgp0b29sX25hbWVzGAIgAygJEiQKCnN1Yl9hZ2VudHMYAyADKAsyEC5hZ2VudGQudjEuQWdlbnQSEwoLaW5zdHJ1Y3Rpb24YBCABKAkSFQoNYnVpbHRpbl90b29scxgFIAMoCRISCgpvdXRwdXRfa2V5GAYgASgJEjEKD21jcF9hdHRhY2htZW50cxgHIAMoCzIYLmFnZW50ZC52MS5NY3BBdHRhY2htZW50EhoKDW91dHB1dF9zY2hlbWEYCiABKAlIAIgBARIxCgpnZW5lcmF0aW9uGAsgASgLMh0uYWdlbnRkLnYxLkdlbmVyYXRpb25TZXR0aW5ncxIyCg9pbmNsdWRlX2hpc3RvcnkYDCABKA4yGS5hZ2VudGQudjEuSW5jbHVkZUhpc3RvcnkSFwoPZmFsbGJhY2tfbW9kZWxzGA0gAygJEikKCmNvbXBhY3Rpb24YDiABKAsyFS5hZ2VudGQudjEuQ29tcGFjdGlvbkIQCg5fb3V0cHV0X3NjaGVtYSJaCgpDb21wYWN0aW9uEhAKCGF0X3NoYXJlGAEgASgBEhYKDmNvbnRleHRfdG9rZW5zGAIgASgDEg0KBW1vZGVsGAMgASgJEhMKC2luc3RydWN0aW9uGAQgASgJIqUCChJHZW5lcmF0aW9uU2V0dGluZ3MSGAoLdGVtcGVyYXR1cmUYASABKAFIAIgBARISCgV0b3BfcBgCIAEoAUgBiAEBEhkKEW1heF9vdXRwdXRfdG9rZW5zGAMgASgFEhYKDnN0b3Bfc2VxdWVuY2VzGAQgAygJEhEKBHNlZWQYBSABKAVIAogBARIlCgh0aGlua2luZxgGIAEoCzITLmFnZW50ZC52MS5UaGlua2luZxIqCgt0b29sX2Nob2ljZRgHIAEoCzIVLmFnZW50ZC52MS5Ub29sQ2hvaWNlEiUKBWNhY2hlGAggASgLMhYuYWdlbnRkLnYxLlByb21wdENhY2hlQg4KDF90ZW1wZXJhdHVyZUIICgZfdG9wX3BCBwoFX3NlZWQimQEKC1Byb21wdENhY2hlEikKBG1vZGUYASABKA4yGy5hZ2VudGQudjEuUHJvbXB0Q2FjaGUuTW9kZRImCgN0dGwYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iNwoETW9kZRIUChBNT0RFX1VOU1BFQ0lGSUVEEAASDAoITU9ERV9PRkYQARILCgdNT0RFX09OEAIi3wEKCFRoaW5raW5nEiwKBmVmZm9ydBgBIAEoDjIaLmFnZW50ZC52MS5UaGlua2luZy5FZmZvcnRIABIXCg1idWRnZXRfdG9rZW5zGAIgASgFSAASGAoQaW5jbHVkZV90aG91Z2h0cxgDIAEoCCJoCgZFZmZvcnQSFgoSRUZGT1JUX1VOU1BFQ0lGSUVEEAASEgoORUZGT1JUX01JTklNQUwQARIOCgpFRkZPUlRfTE9XEAISEQoNRUZGT1JUX01FRElVTRADEg8KC0VGRk9SVF9ISUdIEARCCAoGYW1vdW50IpkBCgpUb29sQ2hvaWNlEigKBG1vZGUYASABKA4yGi5hZ2VudGQudjEuVG9vbENob2ljZS5Nb2RlEhIKCnRvb2xfbmFtZXMYAiADKAkiTQoETW9kZRIUChBNT0RFX1VOU1BFQ0lGSUVEEAASDQoJTU9ERV9BVVRPEAESDQoJTU9ERV9OT05FEAISEQoNTU9ERV9SRVFVSVJFRBADIjMKD1NlcXVlbnRpYWxBZ2VudBIgCgZhZ2VudHMYASADKAsyEC5hZ2VudGQudjEuQWdlbnQiMQoNUGFyYWxsZWxBZ2VudBIgCgZhZ2VudHMYASADKAsyEC5hZ2VudGQudjEuQWdlbnQiRQoJTG9vcEFnZW50EiAKBmFnZW50cxgBIAMoCzIQLmFnZW50ZC52MS5BZ2VudBIWCg5tYXhfaXRlcmF0aW9ucxgCIAEoDSLsAQoFVXNhZ2USFQoNcHJvbXB0X3Rva2VucxgBIAEoAxIZChFjb21wbGV0aW9uX3Rva2VucxgCIAEoAxIVCg1jYWNoZWRfdG9rZW5zGAMgASgDEhoKEmNhY2hlX3dyaXRlX3Rva2VucxgEIAEoAxIXCg90aG91Z2h0c190b2tlbnMYBSABKAMSFAoMdG90YWxfdG9rZW5zGAYgASgDEhMKC21vZGVsX2NhbGxzGAcgASgDEhUKCGNvc3RfdXNkGAggASgBSACIAQESFgoOdW5wcmljZWRfY2FsbHMYCSABKANCCwoJX2Nvc3RfdXNkIqABCgpUb2tlblVzYWdlEhUKDXByb21wdF90b2tlbnMYASABKAUSGQoRY29tcGxldGlvbl90b2tlbnMYAiABKAUSFQoNY2FjaGVkX3Rva2VucxgDIAEoBRIXCg90aG91Z2h0c190b2tlbnMYBCABKAUSFAoMdG90YWxfdG9rZW5zGAUgASgFEhoKEmNhY2hlX3dyaXRlX3Rva2VucxgKIAEoBSJ9CgxVc2FnZVN1bW1hcnkSKgoLdG90YWxfdXNhZ2UYASABKAsyFS5hZ2VudGQudjEuVG9rZW5Vc2FnZRIRCglsbG1fY2FsbHMYAiABKAUSFgoOZXN0aW1hdGVkX2Nvc3QYAyABKAESFgoOdW5wcmljZWRfY2FsbHMYCiABKAUqqQUKCUVycm9yQ29kZRIaChZFUlJPUl9DT0RFX1VOU1BFQ0lGSUVEEAASFwoTRVJST1JfQ09ERV9JTlRFUk5BTBABEiEKHUVSUk9SX0NPREVfSU5WQUxJRF9BR0VOVF9UUkVFEAISGwoXRVJST1JfQ09ERV9SQVRFX0xJTUlURUQQAxIaChZFUlJPUl9DT0RFX0FVVEhfRkFJTEVEEAQSIAocRVJST1JfQ09ERV9TRVNTSU9OX05PVF9GT1VORBAFEiAKHEVSUk9SX0NPREVfTU9ERUxfVU5BVkFJTEFCTEUQBhIWChJFUlJPUl9DT0RFX1RJTUVPVVQQBxIbChdFUlJPUl9DT0RFX1NFU1NJT05fQlVTWRAIEh4KGkVSUk9SX0NPREVfSU5WQUxJRF9SRVFVRVNUEAkSHwobRVJST1JfQ09ERV9CVURHRVRfRVhIQVVTVEVEEAoSHQoZRVJST1JfQ09ERV9MSU1JVF9FWENFRURFRBALEiAKHEVSUk9SX0NPREVfUEVSTUlTU0lPTl9ERU5JRUQQDBIdChlFUlJPUl9DT0RFX0hJU1RPUllfUFVSR0VEEA0SHgoaRVJST1JfQ09ERV9DT05URU5UX0JMT0NLRUQQDhIfChtFUlJPUl9DT0RFX0NPTlRFWFRfVE9PX0xPTkcQDxIaChZFUlJPUl9DT0RFX1VOQVZBSUxBQkxFEBASFwoTRVJST1JfQ09ERV9DT05GTElDVBAREiIKHkVSUk9SX0NPREVfRkFJTEVEX1BSRUNPTkRJVElPThASEh0KGUVSUk9SX0NPREVfT1VUUFVUX0lOVkFMSUQQExIYChRFUlJPUl9DT0RFX05PVF9GT1VORBAUEh4KGkVSUk9SX0NPREVfVU5BVVRIRU5USUNBVEVEEBUqYwoMT25EaXNjb25uZWN0Eh0KGU9OX0RJU0NPTk5FQ1RfVU5TUEVDSUZJRUQQABIaChZPTl9ESVNDT05ORUNUX0NPTlRJTlVFEAESGAoUT05fRElTQ09OTkVDVF9DQU5DRUwQAip1CgZPbkJ1c3kSFwoTT05fQlVTWV9VTlNQRUNJRklFRBAAEhIKDk9OX0JVU1lfUkVKRUNUEAESEwoPT05fQlVTWV9FTlFVRVVFEAISFQoRT05fQlVTWV9JTlRFUlJVUFQQAxISCg5PTl9CVVNZX0lOSkVDVBAEKmQKDkluY2x1ZGVIaXN0b3J5Eh8KG0lOQ0xVREVfSElTVE9SWV9VTlNQRUNJRklFRBAAEhcKE0lOQ0xVREVfSElTVE9SWV9BTEwQARIYChRJTkNMVURFX0hJU1RPUllfVFVSThACKpMBCgpTdG9wUmVhc29uEhsKF1NUT1BfUkVBU09OX1VOU1BFQ0lGSUVEEAASFAoQU1RPUF9SRUFTT05fU1RPUBABEhoKFlNUT1BfUkVBU09OX01BWF9UT0tFTlMQAhIfChtTVE9QX1JFQVNPTl9DT05URU5UX0JMT0NLRUQQAxIVChFTVE9QX1JFQVNPTl9PVEhFUhAEQjpaOGdpdGh1Yi5jb20vYXB6dWszL2FnZW50ZC9nZW4vcHJvdG8vZ28vYWdlbnRkL3YxO2FnZW50ZHYxYgZwcm90bzM", [file_google_protobuf_duration]);
+  fileDesc("ChVhZ2VudGQvdjEvdHlwZXMucHJvdG8SCWFnZW50ZC52MSItCg5GaWVsZFZpb2xhdGlvbhINCgVmaWVsZBgBIAEoCRIMCgRydWxlGAIgASgJIj4KDUV4Y2VlZGVkTGltaXQSDAoEbmFtZRgBIAEoCRINCgV2YWx1ZRgCIAEoAxIQCghyZWNlaXZlZBgDIAEoAyJtCgZCdWRnZXQSEwoLbW9kZWxfY2FsbHMYASABKAMSDgoGdG9rZW5zGAIgASgDEhAKCGNvc3RfdXNkGAMgASgBEiwKCXdhbGxfdGltZRgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiKrAQoEVG9vbBIMCgRuYW1lGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEhkKDGlucHV0X3NjaGVtYRgDIAEoCUgAiAEBEioKB3RpbWVvdXQYCiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SFgoObmVlZHNfYXBwcm92YWwYCyABKAgSEAoIZGVmZXJyZWQYDCABKAhCDwoNX2lucHV0X3NjaGVtYSKYAQoEUGFydBIOCgR0ZXh0GAEgASgJSAASJwoGaW5saW5lGAIgASgLMhUuYWdlbnRkLnYxLklubGluZURhdGFIABIiCgRmaWxlGAMgASgLMhIuYWdlbnRkLnYxLkZpbGVVcmlIABIoCgR0b29sGAQgASgLMhguYWdlbnRkLnYxLlRvb2xSZWZlcmVuY2VIAEIJCgdjb250ZW50IiIKDVRvb2xSZWZlcmVuY2USEQoJdG9vbF9uYW1lGAEgASgJIi0KCklubGluZURhdGESEQoJbWltZV90eXBlGAEgASgJEgwKBGRhdGEYAiABKAwiKQoHRmlsZVVyaRIRCgltaW1lX3R5cGUYASABKAkSCwoDdXJpGAIgASgJIvABCgVBZ2VudBIMCgRuYW1lGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEiIKA2xsbRgDIAEoCzITLmFnZW50ZC52MS5MbG1BZ2VudEgAEjAKCnNlcXVlbnRpYWwYBCABKAsyGi5hZ2VudGQudjEuU2VxdWVudGlhbEFnZW50SAASLAoIcGFyYWxsZWwYBSABKAsyGC5hZ2VudGQudjEuUGFyYWxsZWxBZ2VudEgAEiQKBGxvb3AYBiABKAsyFC5hZ2VudGQudjEuTG9vcEFnZW50SABCDAoKYWdlbnRfdHlwZUoECBQQFVIGcmVtb3RlIj0KDU1jcEF0dGFjaG1lbnQSEAoIbWNwX25hbWUYASABKAkSGgoSaW5jbHVkZV90b29sX25hbWVzGAIgAygJIp8DCghMbG1BZ2VudBINCgVtb2RlbBgBIAEoCRISCgp0b29sX25hbWVzGAIgAygJEiQKCnN1Yl9hZ2VudHMYAyADKAsyEC5hZ2VudGQudjEuQWdlbnQSEwoLaW5zdHJ1Y3Rpb24YBCABKAkSFQoNYnVpbHRpbl90b29scxgFIAMoCRISCgpvdXRwdXRfa2V5GAYgASgJEjEKD21jcF9hdHRhY2htZW50cxgHIAMoCzIYLmFnZW50ZC52MS5NY3BBdHRhY2htZW50EhoKDW91dHB1dF9zY2hlbWEYCiABKAlIAIgBARIxCgpnZW5lcmF0aW9uGAsgASgLMh0uYWdlbnRkLnYxLkdlbmVyYXRpb25TZXR0aW5ncxIyCg9pbmNsdWRlX2hpc3RvcnkYDCABKA4yGS5hZ2VudGQudjEuSW5jbHVkZUhpc3RvcnkSFwoPZmFsbGJhY2tfbW9kZWxzGA0gAygJEikKCmNvbXBhY3Rpb24YDiABKAsyFS5hZ2VudGQudjEuQ29tcGFjdGlvbkIQCg5fb3V0cHV0X3NjaGVtYSJaCgpDb21wYWN0aW9uEhAKCGF0X3NoYXJlGAEgASgBEhYKDmNvbnRleHRfdG9rZW5zGAIgASgDEg0KBW1vZGVsGAMgASgJEhMKC2luc3RydWN0aW9uGAQgASgJIqUCChJHZW5lcmF0aW9uU2V0dGluZ3MSGAoLdGVtcGVyYXR1cmUYASABKAFIAIgBARISCgV0b3BfcBgCIAEoAUgBiAEBEhkKEW1heF9vdXRwdXRfdG9rZW5zGAMgASgFEhYKDnN0b3Bfc2VxdWVuY2VzGAQgAygJEhEKBHNlZWQYBSABKAVIAogBARIlCgh0aGlua2luZxgGIAEoCzITLmFnZW50ZC52MS5UaGlua2luZxIqCgt0b29sX2Nob2ljZRgHIAEoCzIVLmFnZW50ZC52MS5Ub29sQ2hvaWNlEiUKBWNhY2hlGAggASgLMhYuYWdlbnRkLnYxLlByb21wdENhY2hlQg4KDF90ZW1wZXJhdHVyZUIICgZfdG9wX3BCBwoFX3NlZWQimQEKC1Byb21wdENhY2hlEikKBG1vZGUYASABKA4yGy5hZ2VudGQudjEuUHJvbXB0Q2FjaGUuTW9kZRImCgN0dGwYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iNwoETW9kZRIUChBNT0RFX1VOU1BFQ0lGSUVEEAASDAoITU9ERV9PRkYQARILCgdNT0RFX09OEAIi3wEKCFRoaW5raW5nEiwKBmVmZm9ydBgBIAEoDjIaLmFnZW50ZC52MS5UaGlua2luZy5FZmZvcnRIABIXCg1idWRnZXRfdG9rZW5zGAIgASgFSAASGAoQaW5jbHVkZV90aG91Z2h0cxgDIAEoCCJoCgZFZmZvcnQSFgoSRUZGT1JUX1VOU1BFQ0lGSUVEEAASEgoORUZGT1JUX01JTklNQUwQARIOCgpFRkZPUlRfTE9XEAISEQoNRUZGT1JUX01FRElVTRADEg8KC0VGRk9SVF9ISUdIEARCCAoGYW1vdW50IpkBCgpUb29sQ2hvaWNlEigKBG1vZGUYASABKA4yGi5hZ2VudGQudjEuVG9vbENob2ljZS5Nb2RlEhIKCnRvb2xfbmFtZXMYAiADKAkiTQoETW9kZRIUChBNT0RFX1VOU1BFQ0lGSUVEEAASDQoJTU9ERV9BVVRPEAESDQoJTU9ERV9OT05FEAISEQoNTU9ERV9SRVFVSVJFRBADIjMKD1NlcXVlbnRpYWxBZ2VudBIgCgZhZ2VudHMYASADKAsyEC5hZ2VudGQudjEuQWdlbnQiMQoNUGFyYWxsZWxBZ2VudBIgCgZhZ2VudHMYASADKAsyEC5hZ2VudGQudjEuQWdlbnQiRQoJTG9vcEFnZW50EiAKBmFnZW50cxgBIAMoCzIQLmFnZW50ZC52MS5BZ2VudBIWCg5tYXhfaXRlcmF0aW9ucxgCIAEoDSLsAQoFVXNhZ2USFQoNcHJvbXB0X3Rva2VucxgBIAEoAxIZChFjb21wbGV0aW9uX3Rva2VucxgCIAEoAxIVCg1jYWNoZWRfdG9rZW5zGAMgASgDEhoKEmNhY2hlX3dyaXRlX3Rva2VucxgEIAEoAxIXCg90aG91Z2h0c190b2tlbnMYBSABKAMSFAoMdG90YWxfdG9rZW5zGAYgASgDEhMKC21vZGVsX2NhbGxzGAcgASgDEhUKCGNvc3RfdXNkGAggASgBSACIAQESFgoOdW5wcmljZWRfY2FsbHMYCSABKANCCwoJX2Nvc3RfdXNkIqABCgpUb2tlblVzYWdlEhUKDXByb21wdF90b2tlbnMYASABKAUSGQoRY29tcGxldGlvbl90b2tlbnMYAiABKAUSFQoNY2FjaGVkX3Rva2VucxgDIAEoBRIXCg90aG91Z2h0c190b2tlbnMYBCABKAUSFAoMdG90YWxfdG9rZW5zGAUgASgFEhoKEmNhY2hlX3dyaXRlX3Rva2VucxgKIAEoBSJ9CgxVc2FnZVN1bW1hcnkSKgoLdG90YWxfdXNhZ2UYASABKAsyFS5hZ2VudGQudjEuVG9rZW5Vc2FnZRIRCglsbG1fY2FsbHMYAiABKAUSFgoOZXN0aW1hdGVkX2Nvc3QYAyABKAESFgoOdW5wcmljZWRfY2FsbHMYCiABKAUqqQUKCUVycm9yQ29kZRIaChZFUlJPUl9DT0RFX1VOU1BFQ0lGSUVEEAASFwoTRVJST1JfQ09ERV9JTlRFUk5BTBABEiEKHUVSUk9SX0NPREVfSU5WQUxJRF9BR0VOVF9UUkVFEAISGwoXRVJST1JfQ09ERV9SQVRFX0xJTUlURUQQAxIaChZFUlJPUl9DT0RFX0FVVEhfRkFJTEVEEAQSIAocRVJST1JfQ09ERV9TRVNTSU9OX05PVF9GT1VORBAFEiAKHEVSUk9SX0NPREVfTU9ERUxfVU5BVkFJTEFCTEUQBhIWChJFUlJPUl9DT0RFX1RJTUVPVVQQBxIbChdFUlJPUl9DT0RFX1NFU1NJT05fQlVTWRAIEh4KGkVSUk9SX0NPREVfSU5WQUxJRF9SRVFVRVNUEAkSHwobRVJST1JfQ09ERV9CVURHRVRfRVhIQVVTVEVEEAoSHQoZRVJST1JfQ09ERV9MSU1JVF9FWENFRURFRBALEiAKHEVSUk9SX0NPREVfUEVSTUlTU0lPTl9ERU5JRUQQDBIdChlFUlJPUl9DT0RFX0hJU1RPUllfUFVSR0VEEA0SHgoaRVJST1JfQ09ERV9DT05URU5UX0JMT0NLRUQQDhIfChtFUlJPUl9DT0RFX0NPTlRFWFRfVE9PX0xPTkcQDxIaChZFUlJPUl9DT0RFX1VOQVZBSUxBQkxFEBASFwoTRVJST1JfQ09ERV9DT05GTElDVBAREiIKHkVSUk9SX0NPREVfRkFJTEVEX1BSRUNPTkRJVElPThASEh0KGUVSUk9SX0NPREVfT1VUUFVUX0lOVkFMSUQQExIYChRFUlJPUl9DT0RFX05PVF9GT1VORBAUEh4KGkVSUk9SX0NPREVfVU5BVVRIRU5USUNBVEVEEBUqYwoMT25EaXNjb25uZWN0Eh0KGU9OX0RJU0NPTk5FQ1RfVU5TUEVDSUZJRUQQABIaChZPTl9ESVNDT05ORUNUX0NPTlRJTlVFEAESGAoUT05fRElTQ09OTkVDVF9DQU5DRUwQAip1CgZPbkJ1c3kSFwoTT05fQlVTWV9VTlNQRUNJRklFRBAAEhIKDk9OX0JVU1lfUkVKRUNUEAESEwoPT05fQlVTWV9FTlFVRVVFEAISFQoRT05fQlVTWV9JTlRFUlJVUFQQAxISCg5PTl9CVVNZX0lOSkVDVBAEKmQKDkluY2x1ZGVIaXN0b3J5Eh8KG0lOQ0xVREVfSElTVE9SWV9VTlNQRUNJRklFRBAAEhcKE0lOQ0xVREVfSElTVE9SWV9BTEwQARIYChRJTkNMVURFX0hJU1RPUllfVFVSThACKpMBCgpTdG9wUmVhc29uEhsKF1NUT1BfUkVBU09OX1VOU1BFQ0lGSUVEEAASFAoQU1RPUF9SRUFTT05fU1RPUBABEhoKFlNUT1BfUkVBU09OX01BWF9UT0tFTlMQAhIfChtTVE9QX1JFQVNPTl9DT05URU5UX0JMT0NLRUQQAxIVChFTVE9QX1JFQVNPTl9PVEhFUhAEQjpaOGdpdGh1Yi5jb20vYXB6dWszL2FnZW50ZC9nZW4vcHJvdG8vZ28vYWdlbnRkL3YxO2FnZW50ZHYxYgZwcm90bzM", [file_google_protobuf_duration]);
+
+/**
+ * FieldViolation says which field of a request breaks which rule.
+ *
+ * @generated from message agentd.v1.FieldViolation
+ */
+export type FieldViolation = Message<"agentd.v1.FieldViolation"> & {
+  /**
+   * The path of the field in the request, such as `execute.tools[2].name`.
+   *
+   * @generated from field: string field = 1;
+   */
+  field: string;
+
+  /**
+   * The rule, for programs: the id of a rule of the protos, such as `string.max_len`,
+   * or one of `required`, `unknown`, `excluded`, `format`, `range`, `conflict`. A server
+   * may know more of them.
+   *
+   * @generated from field: string rule = 2;
+   */
+  rule: string;
+};
+
+/**
+ * Describes the message agentd.v1.FieldViolation.
+ * Use `create(FieldViolationSchema)` to create a new message.
+ */
+export const FieldViolationSchema: GenMessage<FieldViolation> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_types, 0);
+
+/**
+ * ExceededLimit is a limit and what went beyond it.
+ *
+ * @generated from message agentd.v1.ExceededLimit
+ */
+export type ExceededLimit = Message<"agentd.v1.ExceededLimit"> & {
+  /**
+   * The limit's name, which has its unit, such as `prompt_bytes`.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * What is allowed at most.
+   *
+   * @generated from field: int64 value = 2;
+   */
+  value: bigint;
+
+  /**
+   * What came, or would have come; 0 when the server has not counted so far.
+   *
+   * @generated from field: int64 received = 3;
+   */
+  received: bigint;
+};
+
+/**
+ * Describes the message agentd.v1.ExceededLimit.
+ * Use `create(ExceededLimitSchema)` to create a new message.
+ */
+export const ExceededLimitSchema: GenMessage<ExceededLimit> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_types, 1);
 
 /**
  * Budget bounds what a turn or a session may spend. It is checked before each
@@ -63,7 +128,7 @@ export type Budget = Message<"agentd.v1.Budget"> & {
  * Use `create(BudgetSchema)` to create a new message.
  */
 export const BudgetSchema: GenMessage<Budget> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 0);
+  messageDesc(file_agentd_v1_types, 2);
 
 /**
  * Tool is a function that the client offers to run.
@@ -125,7 +190,7 @@ export type Tool = Message<"agentd.v1.Tool"> & {
  * Use `create(ToolSchema)` to create a new message.
  */
 export const ToolSchema: GenMessage<Tool> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 1);
+  messageDesc(file_agentd_v1_types, 3);
 
 /**
  * Part is a piece of what a user says, or of a tool's result.
@@ -178,7 +243,7 @@ export type Part = Message<"agentd.v1.Part"> & {
  * Use `create(PartSchema)` to create a new message.
  */
 export const PartSchema: GenMessage<Part> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 2);
+  messageDesc(file_agentd_v1_types, 4);
 
 /**
  * ToolReference names a deferred tool of the agent, in the result of a tool that
@@ -202,7 +267,7 @@ export type ToolReference = Message<"agentd.v1.ToolReference"> & {
  * Use `create(ToolReferenceSchema)` to create a new message.
  */
 export const ToolReferenceSchema: GenMessage<ToolReference> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 3);
+  messageDesc(file_agentd_v1_types, 5);
 
 /**
  * InlineData is a file within a message. A prompt with a file that no model of the
@@ -234,7 +299,7 @@ export type InlineData = Message<"agentd.v1.InlineData"> & {
  * Use `create(InlineDataSchema)` to create a new message.
  */
 export const InlineDataSchema: GenMessage<InlineData> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 4);
+  messageDesc(file_agentd_v1_types, 6);
 
 /**
  * FileUri is a file that the model's provider fetches, or holds: the server never
@@ -264,7 +329,7 @@ export type FileUri = Message<"agentd.v1.FileUri"> & {
  * Use `create(FileUriSchema)` to create a new message.
  */
 export const FileUriSchema: GenMessage<FileUri> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 5);
+  messageDesc(file_agentd_v1_types, 7);
 
 /**
  * Agent is a node of the tree: a model with instructions, or an order in which
@@ -334,7 +399,7 @@ export type Agent = Message<"agentd.v1.Agent"> & {
  * Use `create(AgentSchema)` to create a new message.
  */
 export const AgentSchema: GenMessage<Agent> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 6);
+  messageDesc(file_agentd_v1_types, 8);
 
 /**
  * McpAttachment names tools of an MCP server that the client has attached. The
@@ -367,7 +432,7 @@ export type McpAttachment = Message<"agentd.v1.McpAttachment"> & {
  * Use `create(McpAttachmentSchema)` to create a new message.
  */
 export const McpAttachmentSchema: GenMessage<McpAttachment> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 7);
+  messageDesc(file_agentd_v1_types, 9);
 
 /**
  * LlmAgent is a model with instructions.
@@ -484,7 +549,7 @@ export type LlmAgent = Message<"agentd.v1.LlmAgent"> & {
  * Use `create(LlmAgentSchema)` to create a new message.
  */
 export const LlmAgentSchema: GenMessage<LlmAgent> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 8);
+  messageDesc(file_agentd_v1_types, 10);
 
 /**
  * Compaction is when and how the beginning of a conversation is summarized for a
@@ -532,7 +597,7 @@ export type Compaction = Message<"agentd.v1.Compaction"> & {
  * Use `create(CompactionSchema)` to create a new message.
  */
 export const CompactionSchema: GenMessage<Compaction> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 9);
+  messageDesc(file_agentd_v1_types, 11);
 
 /**
  * GenerationSettings are how a model is to write. What the model's provider has no
@@ -605,7 +670,7 @@ export type GenerationSettings = Message<"agentd.v1.GenerationSettings"> & {
  * Use `create(GenerationSettingsSchema)` to create a new message.
  */
 export const GenerationSettingsSchema: GenMessage<GenerationSettings> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 10);
+  messageDesc(file_agentd_v1_types, 12);
 
 /**
  * PromptCache is whether the provider is to keep the prompt (instructions, tools
@@ -638,7 +703,7 @@ export type PromptCache = Message<"agentd.v1.PromptCache"> & {
  * Use `create(PromptCacheSchema)` to create a new message.
  */
 export const PromptCacheSchema: GenMessage<PromptCache> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 11);
+  messageDesc(file_agentd_v1_types, 13);
 
 /**
  * Mode is what to do.
@@ -672,7 +737,7 @@ export enum PromptCache_Mode {
  * Describes the enum agentd.v1.PromptCache.Mode.
  */
 export const PromptCache_ModeSchema: GenEnum<PromptCache_Mode> = /*@__PURE__*/
-  enumDesc(file_agentd_v1_types, 11, 0);
+  enumDesc(file_agentd_v1_types, 13, 0);
 
 /**
  * Thinking is how much a model may think before it answers, in one of the two ways
@@ -717,7 +782,7 @@ export type Thinking = Message<"agentd.v1.Thinking"> & {
  * Use `create(ThinkingSchema)` to create a new message.
  */
 export const ThinkingSchema: GenMessage<Thinking> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 12);
+  messageDesc(file_agentd_v1_types, 14);
 
 /**
  * Effort is how much to think, in words.
@@ -765,7 +830,7 @@ export enum Thinking_Effort {
  * Describes the enum agentd.v1.Thinking.Effort.
  */
 export const Thinking_EffortSchema: GenEnum<Thinking_Effort> = /*@__PURE__*/
-  enumDesc(file_agentd_v1_types, 12, 0);
+  enumDesc(file_agentd_v1_types, 14, 0);
 
 /**
  * ToolChoice is whether a model has to call a tool.
@@ -793,7 +858,7 @@ export type ToolChoice = Message<"agentd.v1.ToolChoice"> & {
  * Use `create(ToolChoiceSchema)` to create a new message.
  */
 export const ToolChoiceSchema: GenMessage<ToolChoice> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 13);
+  messageDesc(file_agentd_v1_types, 15);
 
 /**
  * Mode is what the model has to do.
@@ -835,7 +900,7 @@ export enum ToolChoice_Mode {
  * Describes the enum agentd.v1.ToolChoice.Mode.
  */
 export const ToolChoice_ModeSchema: GenEnum<ToolChoice_Mode> = /*@__PURE__*/
-  enumDesc(file_agentd_v1_types, 13, 0);
+  enumDesc(file_agentd_v1_types, 15, 0);
 
 /**
  * SequentialAgent runs its agents one after the other.
@@ -856,7 +921,7 @@ export type SequentialAgent = Message<"agentd.v1.SequentialAgent"> & {
  * Use `create(SequentialAgentSchema)` to create a new message.
  */
 export const SequentialAgentSchema: GenMessage<SequentialAgent> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 14);
+  messageDesc(file_agentd_v1_types, 16);
 
 /**
  * ParallelAgent runs its agents at the same time, each on its own branch of
@@ -878,7 +943,7 @@ export type ParallelAgent = Message<"agentd.v1.ParallelAgent"> & {
  * Use `create(ParallelAgentSchema)` to create a new message.
  */
 export const ParallelAgentSchema: GenMessage<ParallelAgent> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 15);
+  messageDesc(file_agentd_v1_types, 17);
 
 /**
  * LoopAgent runs its agents in order, again and again, until its cap is
@@ -910,7 +975,7 @@ export type LoopAgent = Message<"agentd.v1.LoopAgent"> & {
  * Use `create(LoopAgentSchema)` to create a new message.
  */
 export const LoopAgentSchema: GenMessage<LoopAgent> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 16);
+  messageDesc(file_agentd_v1_types, 18);
 
 /**
  * Usage is what model calls took. Its counts mean the same for every provider; a
@@ -994,7 +1059,7 @@ export type Usage = Message<"agentd.v1.Usage"> & {
  * Use `create(UsageSchema)` to create a new message.
  */
 export const UsageSchema: GenMessage<Usage> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 17);
+  messageDesc(file_agentd_v1_types, 19);
 
 /**
  * TokenUsage counts tokens as Usage does. A count of more than 2,147,483,647 comes as
@@ -1054,7 +1119,7 @@ export type TokenUsage = Message<"agentd.v1.TokenUsage"> & {
  * Use `create(TokenUsageSchema)` to create a new message.
  */
 export const TokenUsageSchema: GenMessage<TokenUsage> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 18);
+  messageDesc(file_agentd_v1_types, 20);
 
 /**
  * UsageSummary is what a turn used. Each model call counts once. A count of more than
@@ -1098,7 +1163,7 @@ export type UsageSummary = Message<"agentd.v1.UsageSummary"> & {
  * Use `create(UsageSummarySchema)` to create a new message.
  */
 export const UsageSummarySchema: GenMessage<UsageSummary> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 19);
+  messageDesc(file_agentd_v1_types, 21);
 
 /**
  * ErrorCode is the kind of an error. Codes up to 7 are fixed.
