@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
 )
@@ -32,7 +33,7 @@ type billed struct {
 }
 
 func (b *billed) Resolve(name string, _ map[string]string) (Model, error) {
-	m := Model{LLM: model.Again(billedModel{b, name}, model.Retry{Tries: 2, Base: 1, MaxWait: 1}), Provider: "p-" + name}
+	m := Model{LLM: models.Again(billedModel{b, name}, models.Retry{Tries: 2, Base: 1, MaxWait: 1}), Provider: "p-" + name}
 	if name != "b" { // whose price is not known
 		m.Cost = func(u model.Usage) session.NanoUSD { return session.NanoUSD(u.Total) }
 	}

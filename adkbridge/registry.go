@@ -1,19 +1,20 @@
 package adkbridge
 
 import (
+	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
 )
 
-// FromRegistry returns the models of a registry, each behind a model.Guard with
+// FromRegistry returns the models of a registry, each behind a models.Guard with
 // these limits, priced by the registry's table.
-func FromRegistry(reg *model.Registry, limits model.Limits) Models {
+func FromRegistry(reg *models.Registry, limits models.Limits) Models {
 	return registry{reg: reg, limits: limits}
 }
 
 type registry struct {
-	reg    *model.Registry
-	limits model.Limits
+	reg    *models.Registry
+	limits models.Limits
 }
 
 func (r registry) Resolve(name string, keys map[string]string) (Model, error) {

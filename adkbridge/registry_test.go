@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
 )
@@ -30,11 +31,11 @@ func (provider) Describe() model.Description {
 // TestFromRegistry guards the models of a registry and prices their calls.
 func TestFromRegistry(t *testing.T) {
 	s := &script{steps: map[string][]step{"gpt-4o": {say("hi"), {panics: true}}}}
-	reg, err := model.NewRegistry(provider{s})
+	reg, err := models.NewRegistry(provider{s})
 	if err != nil {
 		t.Fatal(err)
 	}
-	models := FromRegistry(reg, model.Limits{})
+	models := FromRegistry(reg, models.Limits{})
 	if _, err := models.Resolve("openai/gpt-4o", nil); err == nil {
 		t.Error("opened without a key")
 	}
@@ -66,11 +67,11 @@ func TestFromRegistry(t *testing.T) {
 
 // TestFallbackNames takes a model for the same under all of its names.
 func TestFallbackNames(t *testing.T) {
-	reg, err := model.NewRegistry(provider{&script{}})
+	reg, err := models.NewRegistry(provider{&script{}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := New(Config{Models: FromRegistry(reg, model.Limits{})})
+	r := New(Config{Models: FromRegistry(reg, models.Limits{})})
 	for name, tc := range map[string]struct {
 		own   string
 		names []string
@@ -117,11 +118,11 @@ func TestBuiltinTools(t *testing.T) {
 // TestFallbackNamesPinned goes on with a tree that was accepted while nobody asked
 // whether two of its names are of one model.
 func TestFallbackNamesPinned(t *testing.T) {
-	reg, err := model.NewRegistry(provider{&script{steps: map[string][]step{"gpt-4o": {say("hi"), say("hi")}}}})
+	reg, err := models.NewRegistry(provider{&script{steps: map[string][]step{"gpt-4o": {say("hi"), say("hi")}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	models := FromRegistry(reg, model.Limits{})
+	models := FromRegistry(reg, models.Limits{})
 	r := New(Config{Models: modelsFunc(func(name string, _ map[string]string) (Model, error) {
 		return models.Resolve(name, map[string]string{"openai": "k"})
 	})})

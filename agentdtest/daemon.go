@@ -25,6 +25,7 @@ import (
 
 	"github.com/apzuk3/agentd/client"
 	"github.com/apzuk3/agentd/internal/daemon"
+	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
 )
@@ -133,11 +134,11 @@ func WithMaxMessageBytes(n int) Option { return func(c *config) { c.daemon.MaxMe
 // WithRetry says how often, and after which waits, failed model calls are made
 // again. The default differs from the daemon's in its waits, which take a
 // millisecond where the provider does not ask for more.
-func WithRetry(r model.Retry) Option { return func(c *config) { c.daemon.ModelRetry = r } }
+func WithRetry(r models.Retry) Option { return func(c *config) { c.daemon.ModelRetry = r } }
 
 // WithBreaker says when the calls of a model that keeps failing are suspended. The
 // default, unlike the daemon's, is never.
-func WithBreaker(c model.BreakerConfig) Option {
+func WithBreaker(c models.BreakerConfig) Option {
 	return func(cfg *config) { cfg.daemon.ModelBreaker = c }
 }
 
@@ -197,8 +198,8 @@ func Start(t testing.TB, opts ...Option) *Daemon {
 // Close.
 func New(opts ...Option) (*Daemon, error) {
 	c := config{daemon: daemon.Config{
-		ModelRetry:   model.Retry{Base: time.Millisecond, MaxWait: time.Millisecond},
-		ModelBreaker: model.BreakerConfig{Failures: -1},
+		ModelRetry:   models.Retry{Base: time.Millisecond, MaxWait: time.Millisecond},
+		ModelBreaker: models.BreakerConfig{Failures: -1},
 	}}
 	for _, opt := range opts {
 		opt(&c)

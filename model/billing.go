@@ -1,11 +1,6 @@
 package model
 
 import (
-	"cmp"
-	"fmt"
-	"slices"
-	"strings"
-
 	"github.com/apzuk3/agentd/model/catalog"
 )
 
@@ -25,90 +20,4 @@ type Billing struct {
 	// for nothing. It must not speak of other providers. It is laid over the
 	// built-in table, and the server's own one over it.
 	Catalog *catalog.Table
-}
-
-// tokens are the counts of u, none of which is part of another one.
-func (u Usage) tokens() catalog.Tokens {
-	u = u.Normal()
-	return catalog.Tokens{
-		Input: max(u.Prompt-u.Cached-u.CacheWrite, 0), Cached: u.Cached,
-		CacheWrite: u.CacheWrite - u.CacheWriteHour, CacheWriteHour: u.CacheWriteHour,
-		Output: u.Completion - u.Thoughts, Thinking: u.Thoughts,
-	}
-}
-
-// Knowledge is what is known of a model: what its calls cost, and what it can do.
-type Knowledge struct {
-	// Entry is what the table in force says. Its Price is one of zeros where calls
-	// cost nothing.
-	catalog.Entry
-}
-
-// Cost returns the price of a call of usage u in billionths of a US dollar; known is
-// false when Price is nil.
-func (k Knowledge) Cost(u Usage) (nanos int64, known bool) {
-	if k.Price == nil {
-		return 0, false
-	}
-	return k.Price.Cost(u.tokens()), true
-}
-
-// PricesDate is the day of the prices of the registry's table, YYYY-MM-DD; an
-// entry may have one of its own.
-func (r *Registry) PricesDate() string { return r.table.Date }
-
-// Knows returns what is known of a model of a provider, both as Route returns
-// them.
-func (r *Registry) Knows(provider, model string) Knowledge {
-	k, b := Knowledge{Entry: r.table.Find(provider, model)}, r.about[provider].Billing
-	if b.As != "" {
-		k.Entry = k.Or(r.table.Find(b.As, model))
-	}
-	if b.Free {
-		k.Price, k.Date = &catalog.Price{}, ""
-	}
-	return k
-}
-
-// WithCatalog returns the registry with a table laid over its own one. Every
-// provider in it must be one of the registry's, or one whose models they serve.
-func (r *Registry) WithCatalog(over *catalog.Table) (*Registry, error) {
-	var known []string
-	for name, about := range r.about {
-		known = append(known, name, cmp.Or(about.Billing.As, name))
-	}
-	slices.Sort(known)
-	known = slices.Compact(known)
-	for _, name := range over.Providers() {
-		if !slices.Contains(known, name) {
-			return nil, fmt.Errorf("model: the price table speaks of provider %q, which this server does not have; it has: %s", name, strings.Join(known, ", "))
-		}
-	}
-	out := *r
-	out.table, out.own = r.table.With(over), r.own.With(over)
-	return &out, nil
-}
-
-// families are those of a provider that are known to be there.
-func (r *Registry) families(provider string) []string {
-	if r.about[provider].Billing.Unlisted {
-		return r.own.Families(provider)
-	}
-	return r.table.Families(provider)
-}
-
-// ownCatalogs returns the built-in table with those of the providers laid over it.
-func ownCatalogs(abouts map[string]Description) (*catalog.Table, error) {
-	table := catalog.Builtin()
-	for name, about := range abouts {
-		own := about.Billing.Catalog
-		if own == nil {
-			continue
-		}
-		if names := own.Providers(); !slices.Equal(names, []string{name}) {
-			return nil, fmt.Errorf("model: the catalog of provider %q speaks of %q; it may speak of itself alone", name, names)
-		}
-		table = table.With(own)
-	}
-	return table, nil
 }

@@ -2,9 +2,7 @@ package model
 
 import (
 	"cmp"
-	"fmt"
 	"net/textproto"
-	"slices"
 	"strings"
 )
 
@@ -91,97 +89,4 @@ func (d Description) KeyHeader() string {
 // provider: X-Agentd-Acme-Api-Key.
 func KeyHeader(provider string) string {
 	return textproto.CanonicalMIMEHeaderKey("X-Agentd-" + provider + "-Api-Key")
-}
-
-// claimsNothing tells whether the provider serves no names but "name/…", with keys of
-// its own.
-func (d Description) claimsNothing() bool {
-	return len(d.Names) == 0 && len(d.Prefixes) == 0 && !d.Rest && d.KeysOf == ""
-}
-
-// standIn is a provider in the place of another one, whose models and callers' keys
-// it takes.
-type standIn struct {
-	Provider
-	before Description // of the other one
-}
-
-// Describe implements Provider.
-func (s standIn) Describe() Description {
-	d := s.Provider.Describe()
-	d.Names, d.Prefixes, d.Rest, d.KeysOf = s.before.Names, s.before.Prefixes, s.before.Rest, s.before.KeysOf
-	return d
-}
-
-// Instead returns providers with others added, which take the place of those of
-// the same name. One that claims no models, and no other provider's keys, takes over
-// what the one has whose place it takes. The result is for NewRegistry.
-func Instead(providers, others []Provider) []Provider {
-	out := slices.Clone(providers)
-	for _, o := range others {
-		about := o.Describe()
-		at := slices.IndexFunc(out, func(p Provider) bool { return p.Describe().Name == about.Name })
-		if at < 0 {
-			out = append(out, o)
-			continue
-		}
-		if about.claimsNothing() {
-			o = standIn{o, out[at].Describe()}
-		}
-		out[at] = o
-	}
-	return out
-}
-
-// routes are the ways from model names without a provider to providers.
-type routes struct {
-	names map[string]string
-	// prefixes are the longest first.
-	prefixes []prefix
-	rest     string
-}
-
-type prefix struct{ text, provider string }
-
-// claim enters what a provider says that it serves.
-func (r *routes) claim(provider string, d Description) error {
-	for _, n := range d.Names {
-		if other, ok := r.names[n]; ok {
-			return fmt.Errorf("model: providers %q and %q both claim the model %q", other, provider, n)
-		}
-		r.names[n] = provider
-	}
-	for _, text := range d.Prefixes {
-		if text == "" {
-			return fmt.Errorf("model: provider %q claims an empty prefix, which is what Rest is for", provider)
-		}
-		if i := slices.IndexFunc(r.prefixes, func(p prefix) bool { return p.text == text }); i >= 0 {
-			return fmt.Errorf("model: providers %q and %q both claim models that begin with %q", r.prefixes[i].provider, provider, text)
-		}
-		r.prefixes = append(r.prefixes, prefix{text, provider})
-	}
-	slices.SortFunc(r.prefixes, func(a, b prefix) int {
-		return cmp.Or(cmp.Compare(len(b.text), len(a.text)), cmp.Compare(a.text, b.text))
-	})
-	if !d.Rest {
-		return nil
-	}
-	if r.rest != "" {
-		return fmt.Errorf("model: providers %q and %q both claim the models that nobody else does", r.rest, provider)
-	}
-	r.rest = provider
-	return nil
-}
-
-// of returns the provider of a model name, "" for none.
-func (r *routes) of(model string) string {
-	if p, ok := r.names[model]; ok {
-		return p
-	}
-	for _, p := range r.prefixes {
-		if strings.HasPrefix(model, p.text) {
-			return p.provider
-		}
-	}
-	return r.rest
 }

@@ -43,7 +43,7 @@ type Error struct {
 	Usage *Usage
 	// Final says that the same call would fail again, whatever the kind.
 	Final bool
-	// Suspended says that the call was not made, see Breaker. Adapters leave it
+	// Suspended says that the call was not made, since the model keeps failing. Adapters leave it
 	// alone.
 	Suspended bool
 	// Untold says that the call ended since OnRetry or OnRaw failed: another model is

@@ -1,7 +1,6 @@
 package model
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -21,31 +20,15 @@ type File struct {
 	Result bool
 }
 
-// filterFiles tells a model in words of the files that it does not take: they may
-// have come while the conversation was another model's, or from a tool, and must
-// not end it. takes may be nil.
-func filterFiles(llm LLM, takes func(File) error) LLM {
-	if takes == nil {
-		return llm
-	}
-	return fileFilter{llm, takes}
+// FilesInWords returns a conversation in which files that the model does not take stand in
+// words; nil if there are none. Only what differs is copied. takes says why a file is not taken.
+func FilesInWords(in []*genai.Content, takes func(File) error) []*genai.Content {
+	return fileFilter{takes}.contents(in)
 }
 
-// fileFilter is an LLM with the files taken out that it does not take. It is
-// immutable.
+// fileFilter says in words what takes refuses.
 type fileFilter struct {
-	llm   LLM
 	takes func(File) error
-}
-
-// Generate implements LLM.
-func (f fileFilter) Generate(ctx context.Context, req *Request, emit func(Delta)) (*Response, error) {
-	if contents := f.contents(req.Contents); contents != nil {
-		own := *req
-		own.Contents = contents
-		req = &own
-	}
-	return f.llm.Generate(ctx, req, emit)
 }
 
 // contents is a conversation without the files that the model does not take; nil
@@ -144,7 +127,7 @@ func notShown(file string) string { return strings.TrimSuffix(file, "]") + ", no
 
 // WithoutFiles returns c with its files in words; c itself if it has none.
 func WithoutFiles(c *genai.Content) *genai.Content {
-	parts := fileFilter{takes: func(File) error { return errNoFiles }}.parts(c.Parts)
+	parts := fileFilter{func(File) error { return errNoFiles }}.parts(c.Parts)
 	if parts == nil {
 		return c
 	}

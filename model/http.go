@@ -2,20 +2,18 @@ package model
 
 import (
 	"bytes"
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/apzuk3/agentd/internal/wiretap"
 )
 
 const (
@@ -37,7 +35,7 @@ var (
 
 // HTTPClient returns a client for provider calls: it follows no redirect, since
 // the key would travel along in a header of the provider's own, bounds lines of
-// the answer to MaxLine, and sets no timeout, since Guard does. base may be nil
+// the answer to MaxLine, and sets no timeout, since the server does. base may be nil
 // for a transport of its own with the default settings.
 func HTTPClient(base http.RoundTripper) *http.Client { return LongHTTPClient(base, MaxLine) }
 
@@ -278,7 +276,7 @@ func MissingKey(provider, env, header string) *Error {
 // turned into spaces, cut to 1 KiB.
 func Redact(text string, secrets ...string) string {
 	for _, s := range secrets {
-		for _, form := range forms(s) {
+		for _, form := range wiretap.Forms(s) {
 			text = strings.ReplaceAll(text, form, "[redacted]")
 		}
 	}
@@ -286,7 +284,7 @@ func Redact(text string, secrets ...string) string {
 		return unicode.IsSpace(r) || unicode.IsControl(r)
 	})
 	for i, f := range fields {
-		fields[i] = redactKeys(f)
+		fields[i] = wiretap.Keys(f)
 	}
 	text = strings.Join(fields, " ")
 	if len(text) > maxErrorBody {
@@ -297,50 +295,4 @@ func Redact(text string, secrets ...string) string {
 		text = text[:cut] + "…"
 	}
 	return text
-}
-
-// forms are the ways in which a secret may stand in a text: as it is, and
-// escaped for JSON, Go or a URL.
-func forms(secret string) []string {
-	if secret == "" {
-		return nil
-	}
-	escaped := func(s string) string { q := strconv.Quote(s); return q[1 : len(q)-1] }
-	out := []string{secret, escaped(secret), url.QueryEscape(secret), url.PathEscape(secret)}
-	for _, marshal := range []func(any) ([]byte, error){json.Marshal, MarshalJSON} {
-		if b, err := marshal(secret); err == nil {
-			text := string(b[1 : len(b)-1])
-			out = append(out, escaped(text), text)
-		}
-	}
-	// The longest first: a form may be part of another one.
-	slices.SortFunc(out, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
-	return slices.Compact(out)
-}
-
-// keyPrefixes is how providers' keys begin.
-var keyPrefixes = []string{"sk-", "AIza", "ya29.", "AQ."}
-
-// redactKeys replaces each run of key characters in word that begins like a
-// key. Providers repeat a wrong key in their answer, in part or whole.
-func redactKeys(word string) string {
-	for _, prefix := range keyPrefixes {
-		i := strings.Index(word, prefix)
-		if i < 0 || i > 0 && isKeyChar(word[i-1]) {
-			continue
-		}
-		end := i + len(prefix)
-		for end < len(word) && isKeyChar(word[end]) {
-			end++
-		}
-		if end-i >= len(prefix)+8 {
-			word = word[:i] + "[redacted]" + redactKeys(word[end:])
-		}
-	}
-	return word
-}
-
-// isKeyChar tells whether c occurs in keys, or stands for hidden parts of one.
-func isKeyChar(c byte) bool {
-	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.' || c == '*'
 }

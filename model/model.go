@@ -1,12 +1,12 @@
-// Package model turns model names into providers and defines what a provider
-// must do.
+// Package model defines what a provider of models must do, and has what adapters
+// need to do it.
 //
 // An adapter translates one request to its provider's wire, streams what comes
 // back as deltas, and returns one checked response: complete, with its finish
 // reason and its usage, or an error. A stream that was cut short is an error,
-// never a short success. Adapters own no retries, and their SDKs' are off: Again
-// makes failed calls again, once for all providers, and tells of it. They set no
-// timeouts either: Guard ends calls that take too long, and those whose provider is
+// never a short success. Adapters own no retries, and their SDKs' are off: the
+// server makes failed calls again, once for all providers, and tells of it. They set no
+// timeouts either: the server ends calls that take too long, and those whose provider is
 // silent. Each byte of its HTTP answer breaks the silence, also that of a ping.
 //
 // The common form of content is that of google.golang.org/genai, the one the
@@ -20,6 +20,7 @@ package model
 
 import (
 	"context"
+	"time"
 
 	"google.golang.org/genai"
 )
@@ -58,16 +59,26 @@ type Request struct {
 	// Try is the number of the try, from 1; 0 when nobody counts.
 	Try int `json:"-"`
 	// Replaceable says that another model takes the call when this one fails: what
-	// is known to be down is not waited for, see Breaker. Adapters never see it.
+	// is known to be down is not waited for. Adapters never see it.
 	Replaceable bool `json:"-"`
 	// OnRetry, when not nil, is told of each try that failed before the wait for
-	// the next one, see Again. It runs on the calling goroutine; its error ends
+	// the next one. It runs on the calling goroutine; its error ends
 	// the call. Adapters never see it.
 	OnRetry func(Failed) error `json:"-"`
 	// OnRaw, when not nil, is told of the provider's HTTP answers to each try, after
 	// the try and before OnRetry. It runs on the calling goroutine; its error ends
 	// the call. Adapters never look at it.
 	OnRaw func(Raw) error `json:"-"`
+}
+
+// Failed is a try that failed and is followed by another one.
+type Failed struct {
+	// Try is its number, from 1.
+	Try int
+	// Wait is the time until the next one.
+	Wait time.Duration
+	// Err is how it failed; not nil.
+	Err *Error
 }
 
 // Origin names a model call. What is not known is empty.
@@ -119,7 +130,7 @@ type Response struct {
 	// Model is the name the provider says it served.
 	Model string
 	// Provided is what the provider has run meanwhile, and what the answer cites;
-	// nil for nothing. Guard bounds it. What the provider wants back of it stands in
+	// nil for nothing. The server bounds it. What the provider wants back of it stands in
 	// Content all the same.
 	Provided *Provided
 }

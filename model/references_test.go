@@ -22,6 +22,10 @@ func functions(names ...string) *genai.Tool {
 	return t
 }
 
+func answered(response map[string]any) *genai.Part {
+	return &genai.Part{FunctionResponse: &genai.FunctionResponse{ID: "1", Name: "t", Response: response}}
+}
+
 func declared(req *model.Request) string {
 	var names []string
 	for _, d := range req.Functions() {

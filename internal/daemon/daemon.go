@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/adkbridge"
-	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/model/record"
 	"github.com/apzuk3/agentd/server"
 	"github.com/apzuk3/agentd/session"
@@ -76,7 +76,7 @@ func New(cfg Config) (_ *Daemon, err error) {
 		}
 		d.tls = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 	}
-	models, err := newRegistry(&d.cfg)
+	registry, err := newRegistry(&d.cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -93,9 +93,9 @@ func New(cfg Config) (_ *Daemon, err error) {
 			err = errors.Join(err, d.closeRecorder())
 		}
 	}()
-	callable, err := d.openRecorder(adkbridge.FromRegistry(models, model.Limits{
+	callable, err := d.openRecorder(adkbridge.FromRegistry(registry, models.Limits{
 		Total: cfg.ModelTimeout, Idle: cfg.ModelIdleTimeout,
-		Retry: cfg.ModelRetry, Breaker: model.NewBreaker(cfg.ModelBreaker, cfg.Logger),
+		Retry: cfg.ModelRetry, Breaker: models.NewBreaker(cfg.ModelBreaker, cfg.Logger),
 	}))
 	if err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func New(cfg Config) (_ *Daemon, err error) {
 		Sessions:            d.manager,
 		Ready:               d.manager.Ready,
 		ModelCalls:          adkbridge.ModelCalls,
-		About:               func() server.About { return about(&d.cfg, models) },
+		About:               func() server.About { return about(&d.cfg, registry) },
 		Logger:              cfg.Logger,
 		NoReflection:        cfg.NoReflection,
 		CORSOrigins:         cfg.CORSOrigins,
@@ -135,7 +135,7 @@ func New(cfg Config) (_ *Daemon, err error) {
 		return nil, err
 	}
 	d.http = newHTTPServer(&cfg, d.requests.guard(d.guarded(d.server.Handler())))
-	logModels(d.log, models)
+	logModels(d.log, registry)
 	return d, nil
 }
 

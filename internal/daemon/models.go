@@ -8,17 +8,17 @@ import (
 	"strings"
 
 	"github.com/apzuk3/agentd/adkbridge"
-	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/server"
 )
 
 // newRegistry returns the models that the config describes.
-func newRegistry(cfg *Config) (*model.Registry, error) {
+func newRegistry(cfg *Config) (*models.Registry, error) {
 	all, err := providers(cfg)
 	if err != nil {
 		return nil, err
 	}
-	reg, err := model.NewRegistry(all...)
+	reg, err := models.NewRegistry(all...)
 	if err != nil {
 		return nil, fmt.Errorf("daemon: %w", err)
 	}
@@ -28,7 +28,7 @@ func newRegistry(cfg *Config) (*model.Registry, error) {
 
 // about is what the daemon tells of itself. Scripts may come and go while it
 // runs.
-func about(cfg *Config, reg *model.Registry) server.About {
+func about(cfg *Config, reg *models.Registry) server.About {
 	turns := cfg.Turns.WithDefaults()
 	out := server.About{
 		Version:        cfg.Version,
@@ -54,7 +54,7 @@ func about(cfg *Config, reg *model.Registry) server.About {
 
 // logModels says which providers the server has a key for, and what to do when
 // it has none.
-func logModels(log *slog.Logger, reg *model.Registry) {
+func logModels(log *slog.Logger, reg *models.Registry) {
 	var with, without, variables, headers, endpoints []string
 	for _, st := range reg.Providers() {
 		if at := shown(st.Endpoint); at != "" {

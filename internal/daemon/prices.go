@@ -9,12 +9,12 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
-	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/model/catalog"
 )
 
 // withPrices lays the table of a file over that of the registry.
-func withPrices(reg *model.Registry, file string) (*model.Registry, error) {
+func withPrices(reg *models.Registry, file string) (*models.Registry, error) {
 	if file == "" {
 		return reg, nil
 	}

@@ -3,6 +3,7 @@ package daemon
 import (
 	"fmt"
 
+	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/anthropic"
 	"github.com/apzuk3/agentd/model/echo"
@@ -29,7 +30,7 @@ func providers(cfg *Config) ([]model.Provider, error) {
 			return nil, fmt.Errorf("daemon: provider %d is nil", i)
 		}
 	}
-	return model.Instead(ours, cfg.ExtraProviders), nil
+	return models.Instead(ours, cfg.ExtraProviders), nil
 }
 
 // newScripted serves the scripts of the config besides those of its folder.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/apzuk3/agentd/adkbridge"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/scripted"
 	"github.com/apzuk3/agentd/session"
@@ -54,11 +55,11 @@ func violation(err error) error {
 
 // names are models of which nothing but the name counts.
 type names struct {
-	reg      *model.Registry
+	reg      *models.Registry
 	builtins map[string][]string // by provider
 }
 
-func namedModels(reg *model.Registry) adkbridge.Models {
+func namedModels(reg *models.Registry) adkbridge.Models {
 	n := names{reg: reg, builtins: map[string][]string{}}
 	for _, st := range reg.Providers() {
 		n.builtins[st.Provider] = st.Builtins

@@ -12,8 +12,8 @@ import (
 	"github.com/apzuk3/agentd/agentdtest"
 	"github.com/apzuk3/agentd/client"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/internal/providertest"
-	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/openai"
 )
 
@@ -96,7 +96,7 @@ func TestRecordedFiles(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				d = startDaemon(t, agentdtest.WithRetry(model.Retry{Tries: 1}), agentdtest.WithProvider(openai.New(openai.Config{
+				d = startDaemon(t, agentdtest.WithRetry(models.Retry{Tries: 1}), agentdtest.WithProvider(openai.New(openai.Config{
 					Name: "hosted", APIKey: "sk-recorded-0123456789", BaseURL: how.host, Transport: elsewhere{to},
 				})))
 				name = "hosted/" + recorded.Model

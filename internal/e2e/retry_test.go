@@ -10,7 +10,7 @@ import (
 	"github.com/apzuk3/agentd/agentdtest"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
-	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/session/sqlitestore"
 )
 
@@ -34,7 +34,7 @@ func retryDaemon(t *testing.T, opts ...agentdtest.Option) *agentdtest.Daemon {
 	for name, script := range retryScripts {
 		opts = append(opts, agentdtest.WithScript(name, script))
 	}
-	return startDaemon(t, append(opts, agentdtest.WithRetry(model.Retry{}))...)
+	return startDaemon(t, append(opts, agentdtest.WithRetry(models.Retry{}))...)
 }
 
 // TestRetryUsage is F26: what failed tries took is counted once, whether the call

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/genai"
 	"pgregory.net/rapid"
 
+	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/internal/providertest"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/anthropic"
@@ -55,7 +56,7 @@ func reader(tb testing.TB, wire providertest.Wire, from *memory) model.LLM {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return model.Guard(llm, model.Limits{})
+	return models.Guard(llm, models.Limits{})
 }
 
 // failer is what rapid's and testing's tests share.
@@ -81,7 +82,7 @@ func judge(t failer, wire providertest.Wire, llm model.LLM, from *memory, stream
 		case e.Kind != model.KindUnavailable && !heard.Refused:
 			t.Errorf("error of kind %s, want %s: %v", e.Kind, model.KindUnavailable, err)
 		}
-		if panicked, ok := errors.AsType[*model.PanicError](err); ok {
+		if panicked, ok := errors.AsType[*models.PanicError](err); ok {
 			t.Errorf("panic: %v\n%s", panicked.Value, panicked.Stack)
 		}
 		return nil

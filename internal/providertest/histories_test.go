@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/internal/providertest"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/anthropic"
@@ -74,7 +75,7 @@ func runHistory(t *testing.T, rec *providertest.Recording, conv *providertest.Co
 		if err != nil {
 			t.Fatal(err)
 		}
-		resp, err := model.Guard(llm, model.Limits{}).Generate(t.Context(), req, func(model.Delta) {})
+		resp, err := models.Guard(llm, models.Limits{}).Generate(t.Context(), req, func(model.Delta) {})
 		if err != nil {
 			t.Fatal(err)
 		}

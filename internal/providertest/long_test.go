@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/internal/providertest"
 	"github.com/apzuk3/agentd/model"
 )
@@ -39,7 +40,7 @@ func TestLongLines(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			llm := model.Again(model.Guard(opened, model.Limits{}), model.Retry{Base: 1})
+			llm := models.Again(models.Guard(opened, models.Limits{}), models.Retry{Base: 1})
 			req := &model.Request{Contents: genai.Text("hello"), Config: &genai.GenerateContentConfig{}}
 			resp, err := llm.Generate(t.Context(), req, func(model.Delta) {})
 			e, _ := errors.AsType[*model.Error](err)
@@ -66,7 +67,7 @@ func TestFailedResults(t *testing.T) {
 		"null": {map[string]any{"error": nil}, false}, "empty": {map[string]any{"error": ""}, false}, "false": {map[string]any{"error": false}, false},
 		"beside others": {map[string]any{"error": "x", "output": "y"}, false},
 	} {
-		for wire := range models {
+		for wire := range modelNames {
 			req := request(
 				asked(text("hi")), said(called("e1", "c1", "weather", `{"place":"Oslo"}`, nil), called("e2", "c2", "weather", `{"place":"Rome"}`, nil)),
 				asked(answered("e1", "weather", c.response, picture), answered("e2", "weather", map[string]any{"output": "rain"})),

@@ -25,8 +25,8 @@ import (
 
 var updateRequests = flag.Bool("update", false, "rewrite testdata/requests")
 
-// models are the models that requests are made for, of each wire.
-var models = map[providertest.Wire]string{
+// modelNames are the models that requests are made for, of each wire.
+var modelNames = map[providertest.Wire]string{
 	providertest.OpenAIChat: "gpt-5-mini", providertest.OpenAIResponses: "gpt-5",
 	providertest.Anthropic: "claude-sonnet-4-5", providertest.Gemini: "gemini-3-pro-preview",
 }
@@ -88,7 +88,7 @@ func newAskerOf(tb testing.TB, wire providertest.Wire, provider func(http.RoundT
 		}
 	}
 	s := &sender{answer: answer}
-	llm, err := provider(s).Open(models[wire], "")
+	llm, err := provider(s).Open(modelNames[wire], "")
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/genai"
 	"pgregory.net/rapid"
 
+	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/internal/providertest"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/gemini"
@@ -312,7 +313,7 @@ func TestSwitching(t *testing.T) {
 		wire := s.wire
 		t.Run(name, func(t *testing.T) {
 			a := newAskerAt(t, wire, s.base)
-			a.llm.LLM = model.Ref{Provider: string(wire), LLM: a.llm.LLM, Takes: a.llm.Takes}.Guarded(model.Limits{Retry: model.Retry{Tries: 1}})
+			a.llm.LLM = models.Ref{Provider: string(wire), LLM: a.llm.LLM, Takes: a.llm.Takes}.Guarded(models.Limits{Retry: models.Retry{Tries: 1}})
 			searches := wire == providertest.Anthropic || wire == providertest.OpenAIResponses
 			rapid.Check(t, func(rt *rapid.T) {
 				req := &model.Request{Contents: drawHistory(rt), Config: &genai.GenerateContentConfig{
@@ -446,7 +447,7 @@ func TestSwitchingToVertex(t *testing.T) {
 		if err := json.Unmarshal(body, &r); err != nil {
 			rt.Fatal(err)
 		}
-		for _, err := range sdk.Models.GenerateContentStream(t.Context(), models[providertest.Gemini], r.Contents, nil) {
+		for _, err := range sdk.Models.GenerateContentStream(t.Context(), modelNames[providertest.Gemini], r.Contents, nil) {
 			if err != nil {
 				rt.Fatalf("%v: %s", err, body)
 			}

@@ -60,7 +60,7 @@ func drawSchema(t *rapid.T, depth int) any {
 // TestToolSchemas: whatever schema a tool has becomes a request that each provider
 // takes, and that is not longer than what was declared and some words.
 func TestToolSchemas(t *testing.T) {
-	for wire := range models {
+	for wire := range modelNames {
 		t.Run(string(wire), func(t *testing.T) {
 			a := newAsker(t, wire)
 			rapid.Check(t, func(rt *rapid.T) {

@@ -15,6 +15,7 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/internal/providertest"
 	"github.com/apzuk3/agentd/model"
 )
@@ -45,7 +46,7 @@ func generate(t testing.TB, url string, req *model.Request) (resp *model.Respons
 		t.Fatal(err)
 	}
 	var out [2]strings.Builder
-	resp, err = model.Guard(llm, model.Limits{}).Generate(t.Context(), req, func(d model.Delta) {
+	resp, err = models.Guard(llm, models.Limits{}).Generate(t.Context(), req, func(d model.Delta) {
 		if d.Thought {
 			out[1].WriteString(d.Text)
 		} else {
@@ -350,14 +351,14 @@ func FuzzStream(f *testing.F) {
 		`{"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":7}}`, `{"type":"message_stop"}`))
 	f.Fuzz(func(t *testing.T, stream string) {
 		a := newFuzzLLM(stream)
-		resp, err := model.Guard(a, model.Limits{}).Generate(t.Context(), hello(), func(model.Delta) {})
+		resp, err := models.Guard(a, models.Limits{}).Generate(t.Context(), hello(), func(model.Delta) {})
 		if err == nil {
 			if difference := providertest.Differs(providertest.Anthropic, providertest.Hear(providertest.Anthropic, stream), heard(resp)); difference != "" {
 				t.Errorf("a wrong success: %s", difference)
 			}
 		}
 		if e, ok := errors.AsType[*model.Error](err); ok {
-			if _, panicked := errors.AsType[*model.PanicError](e.Err); panicked {
+			if _, panicked := errors.AsType[*models.PanicError](e.Err); panicked {
 				t.Errorf("panic: %v", e.Err)
 			}
 			if strings.Contains(e.Message, "that was streamed is not") {

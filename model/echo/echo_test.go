@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/echo"
 )
@@ -20,7 +21,7 @@ func open(t *testing.T, cfg echo.Config) model.LLM {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return model.Guard(llm, model.Limits{Provider: "echo"})
+	return models.Guard(llm, models.Limits{Provider: "echo"})
 }
 
 func request(contents ...*genai.Content) *model.Request {

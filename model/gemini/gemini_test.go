@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/gemini"
 	"github.com/apzuk3/agentd/model/modeltest"
@@ -55,7 +56,7 @@ func ask(t *testing.T, p *gemini.Provider, name string, req *model.Request) *mod
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp, err := model.Guard(llm, model.Limits{Provider: "gemini"}).Generate(t.Context(), req, func(model.Delta) {})
+	resp, err := models.Guard(llm, models.Limits{Provider: "gemini"}).Generate(t.Context(), req, func(model.Delta) {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/internal/providertest"
 	"github.com/apzuk3/agentd/model"
 )
@@ -39,7 +40,7 @@ func FuzzStream(f *testing.F) {
 			body = "data: " + strings.ReplaceAll(body, "\n", "\ndata: ") + "\n\n"
 		}
 		p := &player{llm: llm{model: "m", secret: "canary-key-0123456789"}, body: body}
-		resp, err := model.Guard(p, model.Limits{Provider: name}).Generate(t.Context(), nil, func(model.Delta) {})
+		resp, err := models.Guard(p, models.Limits{Provider: name}).Generate(t.Context(), nil, func(model.Delta) {})
 		if (resp == nil) == (err == nil) {
 			t.Fatalf("response %v and error %v", resp, err)
 		}
@@ -48,7 +49,7 @@ func FuzzStream(f *testing.F) {
 			t.Fatalf("error %T", err)
 		}
 		if ok {
-			if _, panicked := errors.AsType[*model.PanicError](err); panicked {
+			if _, panicked := errors.AsType[*models.PanicError](err); panicked {
 				t.Fatalf("panic on %q", body)
 			}
 			if e.RetryAfter < 0 {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/model"
 )
 
@@ -17,7 +18,7 @@ import (
 func (h Harness) description(t *testing.T) {
 	p := h.Open(t, "http://127.0.0.1:1", serverKey)
 	d := p.Describe()
-	if _, err := model.NewRegistry(p); err != nil {
+	if _, err := models.NewRegistry(p); err != nil {
 		t.Errorf("a registry refuses the provider: %v", err)
 	}
 	again := p.Describe()
@@ -61,4 +62,19 @@ func (h Harness) description(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Cost is what a daemon with p counts for a call of the model name of usage u, in billionths
+// of a US dollar; known is false if nobody knows its price.
+func Cost(t testing.TB, p model.Provider, name string, u model.Usage) (nanos int64, known bool) {
+	t.Helper()
+	r, err := models.NewRegistry(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	provider, id, err := r.Route(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Knows(provider, id).Cost(u)
 }

@@ -16,6 +16,7 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/internal/providertest"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/internal/wire"
@@ -53,7 +54,7 @@ func generate(t testing.TB, cfg Config, req *model.Request) outcome {
 		t.Fatal(err)
 	}
 	var out [2]strings.Builder
-	resp, err := model.Guard(llm, model.Limits{}).Generate(t.Context(), req, func(d model.Delta) {
+	resp, err := models.Guard(llm, models.Limits{}).Generate(t.Context(), req, func(d model.Delta) {
 		if d.Thought {
 			out[1].WriteString(d.Text)
 		} else {
@@ -597,7 +598,7 @@ func FuzzStream(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		resp, err := model.Guard(llm, model.Limits{}).Generate(t.Context(), hello(), func(model.Delta) {})
+		resp, err := models.Guard(llm, models.Limits{}).Generate(t.Context(), hello(), func(model.Delta) {})
 		if err == nil && !whole {
 			wire := providertest.OpenAIChat
 			if overResponses {
@@ -608,7 +609,7 @@ func FuzzStream(f *testing.F) {
 			}
 		}
 		if e, ok := errors.AsType[*model.Error](err); ok {
-			if _, panicked := errors.AsType[*model.PanicError](e.Err); panicked {
+			if _, panicked := errors.AsType[*models.PanicError](e.Err); panicked {
 				t.Errorf("panic: %v", e.Err)
 			}
 			if strings.Contains(e.Message, "that was streamed is not") {

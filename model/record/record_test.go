@@ -18,6 +18,7 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/apzuk3/agentd/internal/jsondiff"
+	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/record"
 )
@@ -93,7 +94,7 @@ func TestLine(t *testing.T) {
 	told := 0
 	req := prompt(&genai.Part{Text: "hi <b>"})
 	req.OnRetry = func(model.Failed) error { told++; return nil }
-	llm := rec.Wrap(model.Again(flaky, model.Retry{Base: time.Nanosecond}), record.Source{Provider: "p", Model: "p/m"})
+	llm := rec.Wrap(models.Again(flaky, models.Retry{Base: time.Nanosecond}), record.Source{Provider: "p", Model: "p/m"})
 	resp, err := ask(t, llm, req)
 	if err != nil || resp.Content.Parts[0].Text != "hello" || told != 1 {
 		t.Fatalf("%+v, %v, told %d times", resp, err, told)

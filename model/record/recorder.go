@@ -72,7 +72,7 @@ type Source struct {
 }
 
 // Wrap returns llm with each call of it recorded. It goes around the retries, see
-// model.Again: they are part of one call.
+// models.Again: they are part of one call.
 func (r *Recorder) Wrap(llm model.LLM, from Source) model.LLM {
 	var pairs []string
 	for _, s := range from.Secrets {

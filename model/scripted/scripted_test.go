@@ -15,6 +15,7 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/scripted"
 )
@@ -39,7 +40,7 @@ func openAs(t *testing.T, p *scripted.Provider, name string) model.LLM {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return model.Guard(llm, model.Limits{Provider: "scripted"})
+	return models.Guard(llm, models.Limits{Provider: "scripted"})
 }
 
 // talk is a conversation under construction.
@@ -212,7 +213,7 @@ func TestTries(t *testing.T) {
 		t.Errorf("the first try, which nobody counts: %v", err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		resp, err := model.Again(open(t, script), model.Retry{}).Generate(t.Context(), talk.req, func(model.Delta) {})
+		resp, err := models.Again(open(t, script), models.Retry{}).Generate(t.Context(), talk.req, func(model.Delta) {})
 		if err != nil || text(resp) != "There." || !slices.Equal(resp.Failed, []model.Usage{{Prompt: 3, Total: 3}}) {
 			t.Errorf("got %+v, %v", resp, err)
 		}

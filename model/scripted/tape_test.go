@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/record"
 	"github.com/apzuk3/agentd/model/scripted"
@@ -43,7 +44,7 @@ func taping(t *testing.T, dir string, script string, reqs ...*model.Request) []o
 	if err != nil {
 		t.Fatal(err)
 	}
-	llm := rec.Wrap(model.Again(open(t, script), model.Retry{}), record.Source{Provider: "scripted", Model: "scripted/s"})
+	llm := rec.Wrap(models.Again(open(t, script), models.Retry{}), record.Source{Provider: "scripted", Model: "scripted/s"})
 	var out []outcome
 	for _, req := range reqs {
 		out = append(out, play(t, llm, req))
@@ -91,7 +92,7 @@ func replaying(t *testing.T, dir, name string) model.LLM {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return model.Again(openAs(t, p, name), model.Retry{Base: time.Nanosecond})
+	return models.Again(openAs(t, p, name), models.Retry{Base: time.Nanosecond})
 }
 
 // by makes a request that of an agent.

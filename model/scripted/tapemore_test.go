@@ -14,6 +14,7 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/record"
 	"github.com/apzuk3/agentd/model/scripted"
@@ -33,7 +34,7 @@ func tapingOf(t *testing.T, dir string, llm model.LLM, reqs ...*model.Request) [
 	if err != nil {
 		t.Fatal(err)
 	}
-	llm = rec.Wrap(model.Again(llm, model.Retry{Base: time.Nanosecond}), record.Source{Provider: "p", Model: "p/m", Secrets: []string{"canary-key"}})
+	llm = rec.Wrap(models.Again(llm, models.Retry{Base: time.Nanosecond}), record.Source{Provider: "p", Model: "p/m", Secrets: []string{"canary-key"}})
 	var out []outcome
 	for _, req := range reqs {
 		out = append(out, play(t, llm, req))
@@ -246,7 +247,7 @@ func TestBuiltins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reg, err := model.NewRegistry(p)
+	reg, err := models.NewRegistry(p)
 	if err != nil {
 		t.Fatal(err)
 	}

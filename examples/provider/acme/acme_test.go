@@ -68,15 +68,8 @@ func TestConformance(t *testing.T) {
 
 // ACME's models have prices, so that budgets in money can be held.
 func TestPrices(t *testing.T) {
-	reg, err := model.NewRegistry(acme.New("", "k"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ref, err := reg.Resolve("acme/rocket-1", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	nanos, known := ref.Known.Cost(model.Usage{Prompt: 2_000_000, Cached: 1_000_000, Completion: 1_000_000, Thoughts: 500_000})
+	used := model.Usage{Prompt: 2_000_000, Cached: 1_000_000, Completion: 1_000_000, Thoughts: 500_000}
+	nanos, known := modeltest.Cost(t, acme.New("", "k"), "acme/rocket-1", used)
 	if !known || nanos != 10_500_000_000 {
 		t.Errorf("costs %v, %v", nanos, known)
 	}

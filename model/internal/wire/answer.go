@@ -13,7 +13,7 @@ import (
 
 // MaxLine bounds a line of a stream of Anthropic or Gemini, in bytes: a file that
 // their tools have read, or that their model has made, comes in one line. It is above
-// what a model.Guard lets an answer have.
+// what a models.Guard lets an answer have.
 const MaxLine = 24 << 20
 
 const (

@@ -1,10 +1,12 @@
-package model
+package models
 
 import (
 	"fmt"
 	"hash/maphash"
 
 	"google.golang.org/genai"
+
+	"github.com/apzuk3/agentd/model"
 )
 
 // checker holds one call's answer against the contract of Response. It keeps
@@ -28,7 +30,7 @@ func newChecker(limits Limits) *checker {
 }
 
 // delta counts a delta in, or refuses it.
-func (c *checker) delta(d Delta) error {
+func (c *checker) delta(d model.Delta) error {
 	if c.size += len(d.Text); c.size > c.limits.AnswerBytes {
 		return c.limitf("the answer is longer than %d bytes", c.limits.AnswerBytes)
 	}
@@ -43,7 +45,7 @@ func (c *checker) delta(d Delta) error {
 
 // response checks a complete response and returns the text at its end that was
 // never emitted.
-func (c *checker) response(resp *Response) ([]Delta, error) {
+func (c *checker) response(resp *model.Response) ([]model.Delta, error) {
 	if resp == nil {
 		return nil, c.errorf("the adapter returned neither a response nor an error")
 	}
@@ -92,19 +94,19 @@ func (c *checker) parts(parts []*genai.Part) error {
 
 // rest returns the text of parts behind what was emitted, in order, and an
 // error when the emitted text is not how it begins.
-func (c *checker) rest(parts []*genai.Part) ([]Delta, error) {
+func (c *checker) rest(parts []*genai.Part) ([]model.Delta, error) {
 	var seen [2]emitted
 	for k := range seen {
 		seen[k].hash.SetSeed(c.kinds[k].hash.Seed())
 	}
-	var rest []Delta
+	var rest []model.Delta
 	for _, p := range parts {
 		k := kindIndex(p.Thought)
 		head := min(len(p.Text), c.kinds[k].n-seen[k].n)
 		seen[k].n += head
 		seen[k].hash.WriteString(p.Text[:head])
 		if tail := p.Text[head:]; tail != "" {
-			rest = append(rest, Delta{Text: tail, Thought: p.Thought})
+			rest = append(rest, model.Delta{Text: tail, Thought: p.Thought})
 		}
 	}
 	for k := range seen {
@@ -115,13 +117,13 @@ func (c *checker) rest(parts []*genai.Part) ([]Delta, error) {
 	return rest, nil
 }
 
-func (c *checker) errorf(format string, args ...any) *Error {
-	return &Error{Kind: KindUnavailable, Provider: c.limits.Provider, Message: fmt.Sprintf(format, args...)}
+func (c *checker) errorf(format string, args ...any) *model.Error {
+	return &model.Error{Kind: model.KindUnavailable, Provider: c.limits.Provider, Message: fmt.Sprintf(format, args...)}
 }
 
 // limitf is errorf for an answer that is too much: asking again would cost as
 // much again.
-func (c *checker) limitf(format string, args ...any) *Error {
+func (c *checker) limitf(format string, args ...any) *model.Error {
 	e := c.errorf(format, args...)
 	e.Final = true
 	return e

@@ -1,4 +1,4 @@
-package model_test
+package models_test
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/model"
 )
 
@@ -65,7 +66,7 @@ func newFetcher(t *testing.T, times int, statuses ...int) *fetcher {
 // TestOnRaw: all answers of all tries are told, in order, without the keys.
 func TestOnRaw(t *testing.T) {
 	f := newFetcher(t, 2, 200, 503, 200, 200)
-	llm := model.Ref{Provider: "p", LLM: f}.Guarded(model.Limits{Retry: model.Retry{Tries: 2, Base: 1}})
+	llm := models.Ref{Provider: "p", LLM: f}.Guarded(models.Limits{Retry: models.Retry{Tries: 2, Base: 1}})
 	var told []string
 	req := &model.Request{OnRaw: func(r model.Raw) error {
 		told = append(told, fmt.Sprintf("%d %s %d %s: %s", r.Attempt, r.Provider, r.Status, r.ContentType, r.Body))
@@ -87,7 +88,7 @@ func TestOnRaw(t *testing.T) {
 func TestOnRawFails(t *testing.T) {
 	for status, spent := range map[int]int64{200: 7, 503: 1} {
 		f := newFetcher(t, 1, status, 200)
-		llm := model.Ref{Provider: "p", LLM: f}.Guarded(model.Limits{Retry: model.Retry{Tries: 2, Base: 1}})
+		llm := models.Ref{Provider: "p", LLM: f}.Guarded(models.Limits{Retry: models.Retry{Tries: 2, Base: 1}})
 		cause := errors.New("no room")
 		_, err := llm.Generate(t.Context(), &model.Request{OnRaw: func(model.Raw) error { return cause }}, func(model.Delta) {})
 		e, ok := errors.AsType[*model.Error](err)
@@ -115,7 +116,7 @@ func TestOnRawEdges(t *testing.T) {
 			_, _ = io.WriteString(w, tc.body)
 		}))
 		f := &fetcher{client: model.HTTPClient(nil), url: srv.URL, times: 1}
-		llm := model.Ref{Provider: "p", LLM: f}.Guarded(model.Limits{Retry: model.Retry{Tries: 1}})
+		llm := models.Ref{Provider: "p", LLM: f}.Guarded(models.Limits{Retry: models.Retry{Tries: 1}})
 		var got model.Raw
 		_, _ = llm.Generate(t.Context(), &model.Request{OnRaw: func(r model.Raw) error { got = r; return nil }}, func(model.Delta) {})
 		srv.Close()
@@ -140,7 +141,7 @@ func TestOnRawBounds(t *testing.T) {
 			t.Cleanup(srv.Close)
 			kept, bodies := 0, 0
 			f := &fetcher{client: model.HTTPClient(nil), url: srv.URL, times: maxAnswers + 6}
-			_, err := model.Guard(f, model.Limits{}).Generate(t.Context(), &model.Request{OnRaw: func(r model.Raw) error {
+			_, err := models.Guard(f, models.Limits{}).Generate(t.Context(), &model.Request{OnRaw: func(r model.Raw) error {
 				kept, bodies = kept+1, bodies+len(r.Body)
 				return nil
 			}}, func(model.Delta) {})

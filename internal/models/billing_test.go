@@ -1,4 +1,4 @@
-package model_test
+package models_test
 
 import (
 	"math"
@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/anthropic"
 	"github.com/apzuk3/agentd/model/catalog"
@@ -30,13 +31,13 @@ func (s seller) Describe() model.Description {
 }
 
 // sold is a registry of the built-in providers and of strangers.
-func sold(t *testing.T, more ...model.Provider) *model.Registry {
+func sold(t *testing.T, more ...model.Provider) *models.Registry {
 	t.Helper()
 	script, err := scripted.New(scripted.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	reg, err := model.NewRegistry(append([]model.Provider{
+	reg, err := models.NewRegistry(append([]model.Provider{
 		gemini.New(gemini.Config{}), anthropic.New(anthropic.Config{}), openai.New(openai.Config{}),
 		openai.New(openai.Config{Name: "openai-chat", API: openai.Chat}), openai.New(openai.Config{Name: "deepseek", API: openai.Chat}),
 		script, echo.New(echo.Config{}),
@@ -214,9 +215,9 @@ providers:
 // A server that only speaks OpenAI's interface has the models that the operator says
 // it has. One of a name of OpenAI's costs as much as there: it may be a proxy.
 func TestModelsOfOtherServers(t *testing.T) {
-	at := func(baseURL, prices string) *model.Registry {
+	at := func(baseURL, prices string) *models.Registry {
 		t.Helper()
-		reg, err := model.NewRegistry(openai.New(openai.Config{BaseURL: baseURL}), openai.New(openai.Config{Name: "openai-chat", BaseURL: baseURL}), anthropic.New(anthropic.Config{}))
+		reg, err := models.NewRegistry(openai.New(openai.Config{BaseURL: baseURL}), openai.New(openai.Config{Name: "openai-chat", BaseURL: baseURL}), anthropic.New(anthropic.Config{}))
 		if err == nil && prices != "" {
 			reg, err = reg.WithCatalog(catalog.MustParse("prices.yaml", "date: 2026-10-10\nproviders: "+prices))
 		}
@@ -262,7 +263,7 @@ func TestCatalogsOfOthersAreRefused(t *testing.T) {
 	if _, err := sold(t).WithCatalog(table); err == nil || !strings.Contains(err.Error(), `"acme"`) || !strings.Contains(err.Error(), "gemini") {
 		t.Errorf("a table for a provider that is not there: %v", err)
 	}
-	if _, err := model.NewRegistry(seller{provider{name: "other"}, model.Billing{Catalog: table}}); err == nil || !strings.Contains(err.Error(), `"other"`) {
+	if _, err := models.NewRegistry(seller{provider{name: "other"}, model.Billing{Catalog: table}}); err == nil || !strings.Contains(err.Error(), `"other"`) {
 		t.Errorf("a catalog of another provider: %v", err)
 	}
 }

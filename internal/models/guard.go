@@ -1,4 +1,4 @@
-package model
+package models
 
 import (
 	"cmp"
@@ -9,6 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
+
+	"github.com/apzuk3/agentd/internal/wiretap"
+	"github.com/apzuk3/agentd/model"
 )
 
 // abortGrace is how long a guard waits for an adapter to return after its
@@ -71,7 +74,7 @@ func (e *PanicError) Error() string { return "adapter panicked" }
 // emitted. Generate returns promptly when ctx ends even if the adapter hangs;
 // the adapter is then left behind, what it still emits is dropped. An adapter that
 // returns by then is heard: what its provider has said of usage is in the error.
-func Guard(llm LLM, limits Limits) LLM {
+func Guard(llm model.LLM, limits Limits) model.LLM {
 	limits.Provider = cmp.Or(limits.Provider, "model")
 	limits.Idle = cmp.Or(limits.Idle, 5*time.Minute)
 	limits.Total = cmp.Or(limits.Total, 10*time.Minute)
@@ -85,35 +88,39 @@ func Guard(llm LLM, limits Limits) LLM {
 
 // guard is immutable.
 type guard struct {
-	llm    LLM
+	llm    model.LLM
 	limits Limits
 }
 
 // outcome is what an adapter returned.
 type outcome struct {
-	resp *Response
+	resp *model.Response
 	err  error
 }
 
 // usage is what the provider has said that the call took, zero for nothing.
-func (o outcome) usage() Usage {
+func (o outcome) usage() model.Usage {
 	if o.resp != nil {
 		return o.resp.Usage
 	}
 	if u := spent(o.err); u != nil {
 		return *u
 	}
-	return Usage{}
+	return model.Usage{}
 }
 
 // Generate implements LLM.
-func (g *guard) Generate(ctx context.Context, req *Request, emit func(Delta)) (*Response, error) {
+func (g *guard) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
 	if req == nil || req.OnRaw == nil {
 		return g.generate(ctx, req, emit)
 	}
-	tapCtx, tap := withTap(ctx)
+	tapCtx, tap := wiretap.New(ctx)
 	resp, err := g.generate(tapCtx, req, emit)
-	for _, raw := range tap.close(g.limits.Provider, req.Try) {
+	for _, a := range tap.Close() {
+		raw := model.Raw{
+			Attempt: max(req.Try, 1), Provider: g.limits.Provider, Status: a.Status, ContentType: a.ContentType,
+			Body: a.Body, Truncated: a.Truncated,
+		}
 		if told := req.OnRaw(raw); told != nil {
 			return nil, g.untold(ctx, told, outcome{resp, err}.usage())
 		}
@@ -123,26 +130,26 @@ func (g *guard) Generate(ctx context.Context, req *Request, emit func(Delta)) (*
 
 // untold is the error of a try whose raw payload could not be told, whatever came
 // of it. It is not made again.
-func (g *guard) untold(ctx context.Context, cause error, usage Usage) error {
+func (g *guard) untold(ctx context.Context, cause error, usage model.Usage) error {
 	if ctx.Err() != nil {
-		return Spent(ctx.Err(), usage)
+		return model.Spent(ctx.Err(), usage)
 	}
-	e := g.errorf(KindUnavailable, "a raw payload could not be told")
+	e := g.errorf(model.KindUnavailable, "a raw payload could not be told")
 	e.Final, e.Untold, e.Err = true, true, cause
-	return Spent(e, usage)
+	return model.Spent(e, usage)
 }
 
 // generate makes the call. The adapter runs on a goroutine of its own, owned by
 // this call and ended by its context; deltas come back over an unbuffered
 // channel, so that emit runs on the caller's goroutine and nothing piles up.
-func (g *guard) generate(ctx context.Context, req *Request, emit func(Delta)) (*Response, error) {
+func (g *guard) generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	heard := make(heard, 1)
-	callCtx, cancel := context.WithCancel(heard.listen(ctx))
+	heard := make(wiretap.Heard, 1)
+	callCtx, cancel := context.WithCancel(heard.Listen(ctx))
 	over := make(chan struct{})
-	deltas := make(chan Delta)
+	deltas := make(chan model.Delta)
 	done := make(chan outcome, 1)
 	running := new(atomic.Int32) // 0 running, 1 returned, 2 abandoned
 	defer cancel()
@@ -153,8 +160,8 @@ func (g *guard) generate(ctx context.Context, req *Request, emit func(Delta)) (*
 		defer func() {
 			if v := recover(); v != nil {
 				g.limits.Counters.Panics.Add(1)
-				out = outcome{err: &Error{
-					Kind: KindUnavailable, Provider: g.limits.Provider, Message: "the adapter panicked", Final: true,
+				out = outcome{err: &model.Error{
+					Kind: model.KindUnavailable, Provider: g.limits.Provider, Message: "the adapter panicked", Final: true,
 					Err: &PanicError{Value: v, Stack: debug.Stack()},
 				}}
 			}
@@ -163,7 +170,7 @@ func (g *guard) generate(ctx context.Context, req *Request, emit func(Delta)) (*
 				g.limits.Counters.Abandoned.Add(-1)
 			}
 		}()
-		out.resp, out.err = g.llm.Generate(callCtx, req, func(d Delta) {
+		out.resp, out.err = g.llm.Generate(callCtx, req, func(d model.Delta) {
 			select {
 			case <-over:
 				g.limits.Counters.LateDeltas.Add(1)
@@ -179,7 +186,7 @@ func (g *guard) generate(ctx context.Context, req *Request, emit func(Delta)) (*
 	}()
 
 	check := newChecker(g.limits)
-	out, err := g.drive(ctx, sources{heard, deltas, done}, func(d Delta) error {
+	out, err := g.drive(ctx, sources{heard, deltas, done}, func(d model.Delta) error {
 		if d.Text == "" {
 			return nil
 		}
@@ -191,31 +198,31 @@ func (g *guard) generate(ctx context.Context, req *Request, emit func(Delta)) (*
 	})
 	if err != nil {
 		cancel()
-		return nil, Spent(err, g.abandon(deltas, done, running).usage())
+		return nil, model.Spent(err, g.abandon(deltas, done, running).usage())
 	}
 	if out.err != nil {
-		return nil, Spent(g.adapterError(ctx, out.err), out.usage())
+		return nil, model.Spent(g.adapterError(ctx, out.err), out.usage())
 	}
 	rest, err := check.response(out.resp)
 	if err != nil {
-		return nil, Spent(err, out.usage())
+		return nil, model.Spent(err, out.usage())
 	}
 	for _, d := range rest {
 		emit(d)
 	}
-	return out.resp.bounded(), nil
+	return bounded(out.resp), nil
 }
 
 // sources are what comes of a call that is under way.
 type sources struct {
-	heard  heard
-	deltas <-chan Delta
+	heard  wiretap.Heard
+	deltas <-chan model.Delta
 	done   <-chan outcome
 }
 
 // drive passes deltas to emit until the adapter returns, or until the call has
 // to be given up, which is its error.
-func (g *guard) drive(ctx context.Context, from sources, emit func(Delta) error) (outcome, error) {
+func (g *guard) drive(ctx context.Context, from sources, emit func(model.Delta) error) (outcome, error) {
 	idle, total := newTimer(g.limits.Idle), newTimer(g.limits.Total)
 	defer idle.stop()
 	defer total.stop()
@@ -233,16 +240,16 @@ func (g *guard) drive(ctx context.Context, from sources, emit func(Delta) error)
 		case <-ctx.Done():
 			return outcome{}, ctx.Err()
 		case <-idle.c:
-			return outcome{}, g.errorf(KindTimeout, "the model sent nothing for %v", g.limits.Idle)
+			return outcome{}, g.errorf(model.KindTimeout, "the model sent nothing for %v", g.limits.Idle)
 		case <-total.c:
-			return outcome{}, g.errorf(KindTimeout, "the model did not finish within %v", g.limits.Total)
+			return outcome{}, g.errorf(model.KindTimeout, "the model did not finish within %v", g.limits.Total)
 		}
 	}
 }
 
 // abandon gives an adapter whose context has ended a moment to return, and
 // counts it as abandoned when it does not: the outcome is then empty.
-func (g *guard) abandon(deltas <-chan Delta, done <-chan outcome, running *atomic.Int32) outcome {
+func (g *guard) abandon(deltas <-chan model.Delta, done <-chan outcome, running *atomic.Int32) outcome {
 	grace := time.NewTimer(abortGrace)
 	defer grace.Stop()
 	for {
@@ -266,15 +273,15 @@ func (g *guard) adapterError(ctx context.Context, err error) error {
 	if ctxErr := ctx.Err(); ctxErr != nil {
 		return ctxErr
 	}
-	if e, ok := errors.AsType[*Error](err); ok {
+	if e, ok := errors.AsType[*model.Error](err); ok {
 		return e
 	}
-	return &Error{Kind: KindUnavailable, Provider: g.limits.Provider, Message: "the model call failed", Err: err}
+	return &model.Error{Kind: model.KindUnavailable, Provider: g.limits.Provider, Message: "the model call failed", Err: err}
 }
 
 // errorf returns an Error of this guard's provider.
-func (g *guard) errorf(kind Kind, format string, args ...any) *Error {
-	return &Error{Kind: kind, Provider: g.limits.Provider, Message: fmt.Sprintf(format, args...)}
+func (g *guard) errorf(kind model.Kind, format string, args ...any) *model.Error {
+	return &model.Error{Kind: kind, Provider: g.limits.Provider, Message: fmt.Sprintf(format, args...)}
 }
 
 // timer is a timer that never fires when its duration is negative.

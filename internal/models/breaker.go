@@ -1,4 +1,4 @@
-package model
+package models
 
 import (
 	"cmp"
@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/apzuk3/agentd/model"
 )
 
 // maxSuspension is the longest suspension, whatever a provider asks for.
@@ -90,7 +92,7 @@ type circuit struct {
 	failures int           // in a row
 	until    time.Time     // when it is half open; zero while it is closed
 	cool     time.Duration // how long it was opened for, at least
-	last     *Error        // the failure that opened it
+	last     *model.Error  // the failure that opened it
 	probe    *passage      // the call that is let through, if one is under way
 }
 
@@ -112,20 +114,20 @@ func NewBreaker(cfg BreakerConfig, log *slog.Logger) *Breaker {
 // wrap returns llm with its calls suspended while it keeps failing. It belongs
 // between a guard and the retries; longest is the longest wait that a provider
 // may ask for there.
-func (b *Breaker) wrap(llm LLM, key circuitKey, longest time.Duration) LLM {
+func (b *Breaker) wrap(llm model.LLM, key circuitKey, longest time.Duration) model.LLM {
 	return &breaking{b: b, llm: llm, key: key, longest: longest}
 }
 
 // breaking is immutable.
 type breaking struct {
 	b       *Breaker
-	llm     LLM
+	llm     model.LLM
 	key     circuitKey
 	longest time.Duration
 }
 
 // Generate implements LLM.
-func (m *breaking) Generate(ctx context.Context, req *Request, emit func(Delta)) (resp *Response, err error) {
+func (m *breaking) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (resp *model.Response, err error) {
 	p, refused := m.b.admit(m.key)
 	if refused != nil {
 		return nil, refused
@@ -139,7 +141,7 @@ func (m *breaking) Generate(ctx context.Context, req *Request, emit func(Delta))
 		}
 	}()
 	heard := !p.probe
-	return m.llm.Generate(ctx, req, func(d Delta) {
+	return m.llm.Generate(ctx, req, func(d model.Delta) {
 		if !heard {
 			heard = true
 			m.b.settle(p, nil, m.longest)
@@ -149,7 +151,7 @@ func (m *breaking) Generate(ctx context.Context, req *Request, emit func(Delta))
 }
 
 // admit lets a call through, or is the error that it fails with.
-func (b *Breaker) admit(key circuitKey) (*passage, *Error) {
+func (b *Breaker) admit(key circuitKey) (*passage, *model.Error) {
 	p := &passage{key: key}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -162,9 +164,9 @@ func (b *Breaker) admit(key circuitKey) (*passage, *Error) {
 		c.probe, p.probe = p, true
 		return p, nil
 	}
-	e := &Error{Kind: KindUnavailable, Provider: key.provider, Suspended: true, RetryAfter: left}
-	if c.last.Kind == KindRateLimited {
-		e.Kind = KindRateLimited
+	e := &model.Error{Kind: model.KindUnavailable, Provider: key.provider, Suspended: true, RetryAfter: left}
+	if c.last.Kind == model.KindRateLimited {
+		e.Kind = model.KindRateLimited
 	}
 	if e.Message = "not called: the model is suspended" + c.why(); left <= 0 {
 		e.RetryAfter = b.cfg.CoolDown
@@ -188,14 +190,14 @@ func (c *circuit) why() string {
 func (b *Breaker) settle(p *passage, err error, longest time.Duration) {
 	b.mu.Lock()
 	c := b.findLocked(p.key)
-	var e *Error
+	var e *model.Error
 	if err != nil {
-		e, _ = errors.AsType[*Error](err)
+		e, _ = errors.AsType[*model.Error](err)
 	}
 	opened, closed := time.Duration(0), false
 	switch probe := c != nil && c.probe == p; {
 	case c != nil && !c.until.IsZero() && !probe:
-	case err == nil || e != nil && e.answered():
+	case err == nil || e != nil && answered(e):
 		if c != nil {
 			closed = probe
 			b.forgetLocked(c)
@@ -225,19 +227,19 @@ func (b *Breaker) settle(p *passage, err error, longest time.Duration) {
 }
 
 // answered tells whether an error shows that the provider works.
-func (e *Error) answered() bool {
-	return e.Status >= http.StatusBadRequest && e.Status < http.StatusInternalServerError && e.Kind != KindRateLimited && !e.Temporary()
+func answered(e *model.Error) bool {
+	return e.Status >= http.StatusBadRequest && e.Status < http.StatusInternalServerError && e.Kind != model.KindRateLimited && !e.Temporary()
 }
 
 // open suspends the calls upon a failure, and returns for how long.
-func (c *circuit) open(cfg BreakerConfig, e *Error) time.Duration {
+func (c *circuit) open(cfg BreakerConfig, e *model.Error) time.Duration {
 	if c.until.IsZero() {
 		c.cool = cfg.CoolDown
 	} else {
 		c.cool = min(2*c.cool, cfg.MaxCoolDown)
 	}
 	wait := max(c.cool, min(e.RetryAfter, maxSuspension))
-	c.until, c.last, c.probe = time.Now().Add(wait), &Error{Kind: e.Kind, Status: e.Status}, nil
+	c.until, c.last, c.probe = time.Now().Add(wait), &model.Error{Kind: e.Kind, Status: e.Status}, nil
 	return wait
 }
 

@@ -1,4 +1,4 @@
-package model_test
+package models_test
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/model"
 )
 
@@ -55,7 +56,7 @@ func TestFilesInWords(t *testing.T) {
 	}
 	before := describe(contents)
 	r := &reader{}
-	llm := model.Ref{Provider: "reader", LLM: r, Takes: r.takes}.Guarded(model.Limits{})
+	llm := models.Ref{Provider: "reader", LLM: r, Takes: r.takes}.Guarded(models.Limits{})
 	if _, err := llm.Generate(t.Context(), &model.Request{Contents: contents, Config: &genai.GenerateContentConfig{}}, func(model.Delta) {}); err != nil {
 		t.Fatal(err)
 	}
@@ -112,9 +113,9 @@ func describe(contents []*genai.Content) string {
 // A model that does not say what it takes is given all files.
 func TestFilesOfSilentModels(t *testing.T) {
 	var got *model.Request
-	llm := model.Ref{LLM: silent(func(req *model.Request) { got = req })}
+	llm := models.Ref{LLM: silent(func(req *model.Request) { got = req })}
 	req := &model.Request{Contents: []*genai.Content{{Role: genai.RoleUser, Parts: []*genai.Part{inline("a/b", "x")}}}, Config: &genai.GenerateContentConfig{}}
-	if _, err := llm.Guarded(model.Limits{}).Generate(t.Context(), req, func(model.Delta) {}); err != nil {
+	if _, err := llm.Guarded(models.Limits{}).Generate(t.Context(), req, func(model.Delta) {}); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(got.Contents, req.Contents) {

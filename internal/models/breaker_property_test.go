@@ -1,4 +1,4 @@
-package model_test
+package models_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/model"
 )
 
@@ -64,7 +65,7 @@ func TestBreakerProperty(t *testing.T) {
 					}
 				}
 			}}
-			open := guarded(t, p, model.NewBreaker(model.BreakerConfig{Failures: failures, CoolDown: first, MaxCoolDown: most}, slog.New(slog.DiscardHandler)), model.Retry{Tries: 1})
+			open := guarded(t, p, models.NewBreaker(models.BreakerConfig{Failures: failures, CoolDown: first, MaxCoolDown: most}, slog.New(slog.DiscardHandler)), models.Retry{Tries: 1})
 			courses := map[string]*course{}
 			llms := map[string]model.LLM{}
 			for _, name := range names {

@@ -1,4 +1,4 @@
-package model_test
+package models_test
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	"google.golang.org/genai"
 	"pgregory.net/rapid"
 
+	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/model"
 )
 
@@ -23,7 +24,7 @@ func (f fixed) Generate(context.Context, *model.Request, func(model.Delta)) (*mo
 
 func passed(t interface{ Fatal(...any) }, text string, p *model.Provided) *model.Provided {
 	resp := &model.Response{Content: genai.NewContentFromText(text, genai.RoleModel), FinishReason: genai.FinishReasonStop, Provided: p}
-	got, err := model.Guard(fixed{resp}, model.Limits{}).Generate(context.Background(), &model.Request{}, func(model.Delta) {})
+	got, err := models.Guard(fixed{resp}, models.Limits{}).Generate(context.Background(), &model.Request{}, func(model.Delta) {})
 	if err != nil {
 		t.Fatal(err)
 	}

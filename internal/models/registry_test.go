@@ -1,4 +1,4 @@
-package model_test
+package models_test
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/echo"
 	"github.com/apzuk3/agentd/model/scripted"
@@ -47,16 +48,16 @@ func (p provider) Open(name, key string) (model.Model, error) {
 	return model.Model{LLM: fake(nil)}, nil
 }
 
-func newRegistry(t *testing.T, providers ...model.Provider) *model.Registry {
+func newRegistry(t *testing.T, providers ...model.Provider) *models.Registry {
 	t.Helper()
-	r, err := model.NewRegistry(providers...)
+	r, err := models.NewRegistry(providers...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return r
 }
 
-func fullRegistry(t *testing.T) *model.Registry {
+func fullRegistry(t *testing.T) *models.Registry {
 	t.Helper()
 	s, err := scripted.New(scripted.Config{})
 	if err != nil {
@@ -123,8 +124,8 @@ func TestRouteToAnAbsentProvider(t *testing.T) {
 // it says otherwise.
 func TestInstead(t *testing.T) {
 	ours := []model.Provider{provider{"gemini", "k"}, provider{"openai", ""}, provider{"openai-chat", ""}}
-	theirs := model.Instead(ours, []model.Provider{plain{provider{"openai", "theirs"}}, plain{provider{"openai-chat", "theirs"}}, plain{provider{"zoo", "k"}}})
-	r := newRegistry(t, model.Instead(theirs, []model.Provider{plain{provider{"openai", "last"}}, provider{"gemini", "k"}})...)
+	theirs := models.Instead(ours, []model.Provider{plain{provider{"openai", "theirs"}}, plain{provider{"openai-chat", "theirs"}}, plain{provider{"zoo", "k"}}})
+	r := newRegistry(t, models.Instead(theirs, []model.Provider{plain{provider{"openai", "last"}}, provider{"gemini", "k"}})...)
 	for name, want := range map[string]string{"gpt-5": "openai gpt-5", "zoo/x": "zoo x", "zoo-x": "gemini zoo-x"} {
 		p, m, err := r.Route(name)
 		if got := p + " " + m; err != nil || got != want {
@@ -213,7 +214,7 @@ func TestNewRegistryRefuses(t *testing.T) {
 		{[]model.Provider{provider{"gemini", "k"}, provider{"other", "k"}}, `providers "gemini" and "other" both claim the models that nobody else does`},
 		{[]model.Provider{provider{"greedy", "k"}}, `"greedy" claims an empty prefix`},
 	} {
-		if _, err := model.NewRegistry(tc.providers...); err == nil || !strings.Contains(err.Error(), tc.want) {
+		if _, err := models.NewRegistry(tc.providers...); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("NewRegistry(%v): %v, want %s", tc.providers, err, tc.want)
 		}
 	}

@@ -1,4 +1,4 @@
-package model_test
+package models_test
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/model"
 )
 
@@ -55,12 +56,12 @@ func says(text string) fake {
 var unavailable = model.Error{Kind: model.KindUnavailable, Provider: "fake", Status: 503, Message: "overloaded"}
 
 // again makes one call with retries and returns what was told of them.
-func again(ctx context.Context, p *plan, retry model.Retry) (resp *model.Response, told []model.Failed, err error) {
+func again(ctx context.Context, p *plan, retry models.Retry) (resp *model.Response, told []model.Failed, err error) {
 	req := &model.Request{OnRetry: func(f model.Failed) error {
 		told = append(told, f)
 		return nil
 	}}
-	resp, err = model.Again(p, retry).Generate(ctx, req, func(model.Delta) {})
+	resp, err = models.Again(p, retry).Generate(ctx, req, func(model.Delta) {})
 	return resp, told, err
 }
 
@@ -93,7 +94,7 @@ func TestTemporary(t *testing.T) {
 	}{
 		{model.Truncated("p"), true},
 		{asError(t, model.TransportError(t.Context(), "p", io.ErrUnexpectedEOF)), true},
-		{asError(t, model.TransportError(t.Context(), "p", timeoutError{})), true},
+		{asError(t, model.TransportError(t.Context(), "p", timeout{})), true},
 		{model.Failure{Provider: "p", Message: "an error within a stream"}.Error(), true},
 		{model.Failure{Provider: "p", Status: 429, Header: map[string][]string{"X-Should-Retry": {"false"}}}.Error(), false},
 		{model.Failure{Provider: "p", Status: 400, Code: "content_filter"}.Error(), false},
@@ -116,7 +117,7 @@ func TestAgain(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			start := time.Now()
 			p := &plan{t: t, tries: []fake{fails(unavailable)}}
-			resp, told, err := again(t.Context(), p, model.Retry{})
+			resp, told, err := again(t.Context(), p, models.Retry{})
 			e := asError(t, err)
 			if resp != nil || p.made != 5 || e.Tries != 5 || e.Kind != model.KindUnavailable || e.Status != 503 || !strings.HasSuffix(e.Error(), "overloaded (status 503) after 5 tries") {
 				t.Errorf("%d tries, %v", p.made, err)
@@ -147,7 +148,7 @@ func TestAgainAnswers(t *testing.T) {
 		first.Usage = &model.Usage{Prompt: 7, Total: 7}
 		second := model.Error{Kind: model.KindTimeout, Provider: "fake", Message: "nothing came"}
 		p := &plan{t: t, tries: []fake{fails(first), fails(second), says("hi")}}
-		resp, told, err := again(t.Context(), p, model.Retry{})
+		resp, told, err := again(t.Context(), p, models.Retry{})
 		if err != nil || resp.Content.Parts[0].Text != "hi" || !reflect.DeepEqual(resp.Failed, []model.Usage{{Prompt: 7, Total: 7}}) || resp.Usage != (model.Usage{}) {
 			t.Errorf("%+v, %v", resp, err)
 		}
@@ -189,7 +190,7 @@ func TestAgainEnds(t *testing.T) {
 					}
 					return c.tell
 				}}
-				_, err := model.Again(p, model.Retry{}).Generate(t.Context(), req, func(model.Delta) {})
+				_, err := models.Again(p, models.Retry{}).Generate(t.Context(), req, func(model.Delta) {})
 				if p.made != 1 || !strings.Contains(fmt.Sprint(err), c.want) || c.tell != nil && (!errors.Is(err, c.tell) || !asError(t, err).Untold) || time.Since(start) != 0 {
 					t.Errorf("%d tries, %v", p.made, err)
 				}
@@ -203,16 +204,16 @@ func TestAgainEnds(t *testing.T) {
 func TestAgainRetryAfter(t *testing.T) {
 	for _, c := range []struct {
 		ask   time.Duration
-		retry model.Retry
+		retry models.Retry
 		tries int
 	}{
-		{time.Millisecond, model.Retry{}, 2},
-		{7 * time.Second, model.Retry{}, 2},
-		{time.Minute, model.Retry{}, 2},
-		{time.Minute + 1, model.Retry{}, 1},
-		{10 * time.Minute, model.Retry{MaxRetryAfter: time.Hour, Tries: 2}, 2},
-		{2 * time.Second, model.Retry{MaxRetryAfter: time.Second}, 1},
-		{time.Second, model.Retry{Tries: 1}, 1},
+		{time.Millisecond, models.Retry{}, 2},
+		{7 * time.Second, models.Retry{}, 2},
+		{time.Minute, models.Retry{}, 2},
+		{time.Minute + 1, models.Retry{}, 1},
+		{10 * time.Minute, models.Retry{MaxRetryAfter: time.Hour, Tries: 2}, 2},
+		{2 * time.Second, models.Retry{MaxRetryAfter: time.Second}, 1},
+		{time.Second, models.Retry{Tries: 1}, 1},
 	} {
 		t.Run(c.ask.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -267,7 +268,7 @@ func TestAgainInterrupted(t *testing.T) {
 				}
 				p := &plan{t: t, tries: []fake{fails(costly), fails(costly), last}}
 				start := time.Now()
-				_, _, err := again(ctx, p, model.Retry{})
+				_, _, err := again(ctx, p, models.Retry{})
 				e := asError(t, err)
 				if !errors.Is(err, context.DeadlineExceeded) || p.made != c.tries || time.Since(start) != c.after {
 					t.Errorf("%d tries, %v after %v", p.made, err, time.Since(start))
@@ -283,7 +284,7 @@ func TestAgainInterrupted(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			p := &plan{t: t, tries: []fake{hang}}
-			if _, told, err := again(ctx, p, model.Retry{}); err != context.DeadlineExceeded || len(told) != 0 { //nolint:errorlint // it must be the context's own
+			if _, told, err := again(ctx, p, models.Retry{}); err != context.DeadlineExceeded || len(told) != 0 { //nolint:errorlint // it must be the context's own
 				t.Errorf("told %v, %v", told, err)
 			}
 		})
@@ -296,7 +297,7 @@ func TestAgainFailedTries(t *testing.T) {
 		costly := unavailable
 		costly.Usage = &model.Usage{Prompt: 5, Total: 5}
 		p := &plan{t: t, tries: []fake{fails(costly), fails(unavailable), fails(costly)}}
-		_, _, err := again(t.Context(), p, model.Retry{Tries: 3})
+		_, _, err := again(t.Context(), p, models.Retry{Tries: 3})
 		e := asError(t, err)
 		if e.Tries != 3 || *e.Usage != *costly.Usage || !reflect.DeepEqual(e.Failed, []model.Usage{*costly.Usage}) {
 			t.Errorf("%+v", e)
@@ -332,8 +333,8 @@ func TestAgainGuarded(t *testing.T) {
 					made++
 					return c.try(ctx, emit)
 				})
-				ref := model.Ref{Provider: "fake", LLM: counting}
-				_, err := ref.Guarded(model.Limits{AnswerBytes: 10, Calls: 1}).Generate(t.Context(), &model.Request{}, func(model.Delta) {})
+				ref := models.Ref{Provider: "fake", LLM: counting}
+				_, err := ref.Guarded(models.Limits{AnswerBytes: 10, Calls: 1}).Generate(t.Context(), &model.Request{}, func(model.Delta) {})
 				if made != c.tries {
 					t.Errorf("%d tries, want %d", made, c.tries)
 				}
@@ -345,11 +346,11 @@ func TestAgainGuarded(t *testing.T) {
 
 // TestRetryDefaults: a zero Retry is that of the fault matrix.
 func TestRetryDefaults(t *testing.T) {
-	want := model.Retry{Tries: 5, Base: 500 * time.Millisecond, MaxWait: 30 * time.Second, MaxRetryAfter: time.Minute}
-	if got := (model.Retry{}).WithDefaults(); got != want {
+	want := models.Retry{Tries: 5, Base: 500 * time.Millisecond, MaxWait: 30 * time.Second, MaxRetryAfter: time.Minute}
+	if got := (models.Retry{}).WithDefaults(); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	odd := model.Retry{Tries: 70, Base: time.Hour, MaxWait: time.Second, MaxRetryAfter: 1}
+	odd := models.Retry{Tries: 70, Base: time.Hour, MaxWait: time.Second, MaxRetryAfter: 1}
 	if got := odd.WithDefaults(); got != odd {
 		t.Errorf("%+v, want %+v", got, odd)
 	}
@@ -379,15 +380,20 @@ func TestAgainFailedInOrder(t *testing.T) {
 			resp.Failed = []model.Usage{inner}
 			return resp, nil
 		}
-		resp, told, err := again(t.Context(), &plan{t: t, tries: []fake{fails(costly), several}}, model.Retry{})
+		resp, told, err := again(t.Context(), &plan{t: t, tries: []fake{fails(costly), several}}, models.Retry{})
 		if want := []model.Usage{*costly.Usage, inner}; err != nil || len(told) != 1 || !reflect.DeepEqual(resp.Failed, want) {
 			t.Errorf("told %v, %+v, %v, want %v", told, resp, err, want)
 		}
 		last := unavailable
 		last.Final, last.Failed = true, []model.Usage{inner}
-		_, _, err = again(t.Context(), &plan{t: t, tries: []fake{fails(costly), fails(last)}}, model.Retry{})
+		_, _, err = again(t.Context(), &plan{t: t, tries: []fake{fails(costly), fails(last)}}, models.Retry{})
 		if e := asError(t, err); !reflect.DeepEqual(e.Failed, []model.Usage{*costly.Usage, inner}) {
 			t.Errorf("%+v", e)
 		}
 	})
 }
+
+type timeout struct{}
+
+func (timeout) Error() string { return "timeout" }
+func (timeout) Timeout() bool { return true }

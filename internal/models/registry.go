@@ -1,4 +1,4 @@
-package model
+package models
 
 import (
 	"cmp"
@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/catalog"
 )
 
@@ -17,8 +18,8 @@ const maxNameLen = 256
 // Registry finds the provider of a model name. It is immutable and safe for
 // concurrent use.
 type Registry struct {
-	providers map[string]Provider
-	about     map[string]Description // but for Models, which may change
+	providers map[string]model.Provider
+	about     map[string]model.Description // but for Models, which may change
 	routes    routes
 	table     *catalog.Table
 	own       *catalog.Table // what of table is the server's own
@@ -27,9 +28,9 @@ type Registry struct {
 // NewRegistry returns a registry of the given providers. Their names must be
 // unique, not empty and without a slash, and no two of them may claim the same
 // models.
-func NewRegistry(providers ...Provider) (*Registry, error) {
+func NewRegistry(providers ...model.Provider) (*Registry, error) {
 	r := &Registry{
-		providers: make(map[string]Provider, len(providers)), about: map[string]Description{}, routes: routes{names: map[string]string{}},
+		providers: make(map[string]model.Provider, len(providers)), about: map[string]model.Description{}, routes: routes{names: map[string]string{}},
 		own: &catalog.Table{},
 	}
 	for _, p := range providers {
@@ -61,10 +62,10 @@ type Ref struct {
 	// Builtins are the tools that the provider itself runs for this model.
 	Builtins []string
 	// LLM is the open model, not yet guarded.
-	LLM LLM
+	LLM model.LLM
 	// Takes tells why the model takes no file of a kind, nil if it does; it is nil for
 	// a model that does not say. See Model.
-	Takes func(File) error
+	Takes func(model.File) error
 	// OwnKey is true when the key is the caller's, not the server's.
 	OwnKey bool
 	// Known is what is known of the model.
@@ -77,7 +78,7 @@ type Ref struct {
 // calls suspended while it keeps failing, and failed ones made again: see Breaker,
 // which leaves alone what needs no provider, and Again. Each try has the guard's
 // limits to itself. Of files that the model does not take it is told in words.
-func (r Ref) Guarded(limits Limits) LLM {
+func (r Ref) Guarded(limits Limits) model.LLM {
 	limits.Provider = r.Provider
 	llm := filterFiles(Guard(r.LLM, limits), r.Takes)
 	if limits.Breaker != nil && r.Provider != "scripted" && r.Provider != "echo" {
@@ -89,52 +90,52 @@ func (r Ref) Guarded(limits Limits) LLM {
 // Resolve opens the model that name stands for. keys holds the caller's own
 // keys by provider name; an empty value counts as none, and a provider may take the
 // keys of another one, see Description. It makes no network call. Its errors
-// are of type *Error: KindUnavailable when no provider serves the name, KindAuth
+// are of type *model.Error: KindUnavailable when no provider serves the name, KindAuth
 // when the key is missing.
 func (r *Registry) Resolve(name string, keys map[string]string) (Ref, error) {
-	provider, model, err := r.Route(name)
+	provider, id, err := r.Route(name)
 	if err != nil {
 		return Ref{}, err
 	}
 	p := r.providers[provider]
 	key := cmp.Or(keys[provider], keys[r.about[provider].KeysOf])
-	open, err := p.Open(model, key)
+	open, err := p.Open(id, key)
 	if err != nil {
-		if _, ok := errors.AsType[*Error](err); !ok {
-			err = &Error{Kind: KindUnavailable, Provider: provider, Message: fmt.Sprintf("cannot open model %q", model), Err: err}
+		if _, ok := errors.AsType[*model.Error](err); !ok {
+			err = &model.Error{Kind: model.KindUnavailable, Provider: provider, Message: fmt.Sprintf("cannot open model %q", id), Err: err}
 		}
 		return Ref{}, err
 	}
 	if open.LLM == nil {
-		return Ref{}, &Error{Kind: KindUnavailable, Provider: provider, Message: fmt.Sprintf("model %q was opened without an LLM", model)}
+		return Ref{}, &model.Error{Kind: model.KindUnavailable, Provider: provider, Message: fmt.Sprintf("model %q was opened without an LLM", id)}
 	}
 	builtins := open.Builtins
 	if builtins == nil {
 		builtins = r.about[provider].Builtins
 	}
 	return Ref{
-		Provider: provider, Model: model, Builtins: builtins, LLM: open.LLM, Takes: open.Takes, OwnKey: key != "",
-		Known: r.Knows(provider, model), account: accountOf(key),
+		Provider: provider, Model: id, Builtins: builtins, LLM: open.LLM, Takes: open.Takes, OwnKey: key != "",
+		Known: r.Knows(provider, id), account: accountOf(key),
 	}, nil
 }
 
 // Route splits a model name into the provider that serves it and the name that
 // the provider knows. "provider/model" names a registered provider outright and
 // is split at the first slash; any other name goes to the provider that claims it,
-// or else to the one that serves the rest. Its errors are of type *Error.
-func (r *Registry) Route(name string) (provider, model string, err error) {
+// or else to the one that serves the rest. Its errors are of type *model.Error.
+func (r *Registry) Route(name string) (provider, id string, err error) {
 	if msg := checkName(name); msg != "" {
-		return "", "", &Error{Kind: KindUnavailable, Provider: "model", Message: msg}
+		return "", "", &model.Error{Kind: model.KindUnavailable, Provider: "model", Message: msg}
 	}
 	if before, after, ok := strings.Cut(name, "/"); ok && r.providers[before] != nil {
 		if after == "" {
-			return "", "", &Error{Kind: KindUnavailable, Provider: before, Message: fmt.Sprintf("model name %q: nothing follows the slash", name)}
+			return "", "", &model.Error{Kind: model.KindUnavailable, Provider: before, Message: fmt.Sprintf("model name %q: nothing follows the slash", name)}
 		}
 		return before, after, nil
 	}
 	if provider = r.routes.of(name); provider == "" {
-		return "", "", &Error{
-			Kind: KindUnavailable, Provider: "model",
+		return "", "", &model.Error{
+			Kind: model.KindUnavailable, Provider: "model",
 			Message: fmt.Sprintf("model %q is served by no provider that this server has; it has: %s", name, strings.Join(r.names(), ", ")),
 		}
 	}
@@ -184,8 +185,8 @@ func (r *Registry) Providers() []Status {
 		}
 		if st.NeedsKey {
 			_, err := p.Open("any", "")
-			e, ok := errors.AsType[*Error](err)
-			st.HasKey = !ok || e.Kind != KindAuth
+			e, ok := errors.AsType[*model.Error](err)
+			st.HasKey = !ok || e.Kind != model.KindAuth
 		}
 		out = append(out, st)
 	}

@@ -1,4 +1,4 @@
-package model_test
+package models_test
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/model"
 )
 
@@ -30,9 +31,9 @@ func (p breakable) Open(name, key string) (model.Model, error) {
 }
 
 // guarded opens a model of a provider behind a breaker.
-func guarded(t testing.TB, p model.Provider, b *model.Breaker, retry model.Retry) func(name, key string) model.LLM {
+func guarded(t testing.TB, p model.Provider, b *models.Breaker, retry models.Retry) func(name, key string) model.LLM {
 	t.Helper()
-	reg, err := model.NewRegistry(p)
+	reg, err := models.NewRegistry(p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +42,7 @@ func guarded(t testing.TB, p model.Provider, b *model.Breaker, retry model.Retry
 		if err != nil {
 			t.Fatal(err)
 		}
-		return ref.Guarded(model.Limits{Breaker: b, Retry: retry, Idle: -1, Total: -1})
+		return ref.Guarded(models.Limits{Breaker: b, Retry: retry, Idle: -1, Total: -1})
 	}
 }
 
@@ -54,7 +55,7 @@ type steady struct {
 	calls func(name, key string) model.LLM
 }
 
-func newSteady(t *testing.T, cfg model.BreakerConfig) *steady {
+func newSteady(t *testing.T, cfg models.BreakerConfig) *steady {
 	t.Helper()
 	s := &steady{}
 	p := breakable{func(context.Context, string, string, func(model.Delta)) (*model.Response, error) {
@@ -65,7 +66,7 @@ func newSteady(t *testing.T, cfg model.BreakerConfig) *steady {
 		}
 		return answer(), nil
 	}}
-	s.calls = guarded(t, p, model.NewBreaker(cfg, slog.New(slog.NewTextHandler(&s.log, nil))), model.Retry{Tries: 1})
+	s.calls = guarded(t, p, models.NewBreaker(cfg, slog.New(slog.NewTextHandler(&s.log, nil))), models.Retry{Tries: 1})
 	s.llm = s.calls("m", "")
 	return s
 }
@@ -95,7 +96,7 @@ func (s *steady) until(t *testing.T, n int) {
 // half open, open for twice as long up to the cap, closed.
 func TestBreakerOpens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSteady(t, model.BreakerConfig{Failures: 3, CoolDown: 10 * time.Second, MaxCoolDown: 35 * time.Second})
+		s := newSteady(t, models.BreakerConfig{Failures: 3, CoolDown: 10 * time.Second, MaxCoolDown: 35 * time.Second})
 		s.err = &unavailable
 		s.until(t, 3)
 		for i, seconds := range []int{10, 20, 35, 35} {
@@ -156,7 +157,7 @@ func TestBreakerCounts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newSteady(t, model.BreakerConfig{Failures: 4})
+				s := newSteady(t, models.BreakerConfig{Failures: 4})
 				s.err = &unavailable
 				for range 2 {
 					_, _ = s.call(s.llm)
@@ -193,7 +194,7 @@ func TestBreakerRetryAfter(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newSteady(t, model.BreakerConfig{Failures: 3})
+				s := newSteady(t, models.BreakerConfig{Failures: 3})
 				s.err = &model.Error{Kind: c.kind, Provider: "fake", RetryAfter: c.asks}
 				s.until(t, c.calls)
 				_, err := s.call(s.llm)
@@ -213,7 +214,7 @@ func TestBreakerRetryAfter(t *testing.T) {
 // the circuit that was not used for the longest time.
 func TestBreakerKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSteady(t, model.BreakerConfig{Failures: 2, Circuits: 3})
+		s := newSteady(t, models.BreakerConfig{Failures: 2, Circuits: 3})
 		s.err = &unavailable
 		bad := s.calls("m", "canary-key")
 		for range 2 {
@@ -275,7 +276,7 @@ func TestBreakerProbe(t *testing.T) {
 			<-finish
 			return nil, model.Truncated("fake")
 		}}
-		llm := guarded(t, p, model.NewBreaker(model.BreakerConfig{Failures: 1}, slog.New(slog.DiscardHandler)), model.Retry{Tries: 1})("m", "")
+		llm := guarded(t, p, models.NewBreaker(models.BreakerConfig{Failures: 1}, slog.New(slog.DiscardHandler)), models.Retry{Tries: 1})("m", "")
 		call := func(ctx context.Context) chan error {
 			done := make(chan error, 1)
 			go func() {
@@ -341,7 +342,7 @@ func TestBreakerPanic(t *testing.T) {
 				return answer(), nil
 			}
 		}}
-		llm := guarded(t, p, model.NewBreaker(model.BreakerConfig{Failures: 1}, slog.New(slog.DiscardHandler)), model.Retry{Tries: 1})("m", "")
+		llm := guarded(t, p, models.NewBreaker(models.BreakerConfig{Failures: 1}, slog.New(slog.DiscardHandler)), models.Retry{Tries: 1})("m", "")
 		for i, want := range []string{"overloaded", "panicked", ""} {
 			_, err := llm.Generate(t.Context(), &model.Request{}, func(model.Delta) {})
 			if want == "" && err != nil || want != "" && !strings.Contains(asError(t, err).Message, want) {
@@ -365,7 +366,7 @@ func TestBreakerWaits(t *testing.T) {
 			}
 			return answer(), nil
 		}}
-		llm := guarded(t, p, model.NewBreaker(model.BreakerConfig{Failures: 5}, slog.New(slog.DiscardHandler)), model.Retry{})("m", "")
+		llm := guarded(t, p, models.NewBreaker(models.BreakerConfig{Failures: 5}, slog.New(slog.DiscardHandler)), models.Retry{})("m", "")
 		call := func(replaceable bool) (told []model.Failed, err error) {
 			_, err = llm.Generate(t.Context(), &model.Request{Replaceable: replaceable, OnRetry: func(f model.Failed) error {
 				told = append(told, f)
@@ -389,10 +390,10 @@ func TestBreakerWaits(t *testing.T) {
 
 // TestBreakerOff: no breaker leaves all calls through, and what runs here has none.
 func TestBreakerOff(t *testing.T) {
-	if b := model.NewBreaker(model.BreakerConfig{Failures: -1}, slog.New(slog.DiscardHandler)); b != nil {
+	if b := models.NewBreaker(models.BreakerConfig{Failures: -1}, slog.New(slog.DiscardHandler)); b != nil {
 		t.Error("a breaker that is off")
 	}
-	s := newSteady(t, model.BreakerConfig{Failures: -1})
+	s := newSteady(t, models.BreakerConfig{Failures: -1})
 	s.err = &unavailable
 	for range 50 {
 		if made, _ := s.call(s.llm); !made {
@@ -419,8 +420,8 @@ func TestBreakerConcurrent(t *testing.T) {
 		e := unavailable
 		return nil, &e
 	}}
-	cfg := model.BreakerConfig{Failures: 1, CoolDown: time.Microsecond, MaxCoolDown: 50 * time.Microsecond, Circuits: circuits}
-	open := guarded(t, p, model.NewBreaker(cfg, slog.New(slog.DiscardHandler)), model.Retry{Tries: 1})
+	cfg := models.BreakerConfig{Failures: 1, CoolDown: time.Microsecond, MaxCoolDown: 50 * time.Microsecond, Circuits: circuits}
+	open := guarded(t, p, models.NewBreaker(cfg, slog.New(slog.DiscardHandler)), models.Retry{Tries: 1})
 	call := func(llm model.LLM) error {
 		_, err := llm.Generate(t.Context(), &model.Request{}, func(model.Delta) {})
 		return err

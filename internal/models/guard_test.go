@@ -1,4 +1,4 @@
-package model_test
+package models_test
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/model"
 )
 
@@ -32,10 +33,10 @@ func answer(parts ...*genai.Part) *model.Response {
 }
 
 // run makes one guarded call.
-func run(ctx context.Context, limits model.Limits, f fake) (*model.Response, []model.Delta, error) {
+func run(ctx context.Context, limits models.Limits, f fake) (*model.Response, []model.Delta, error) {
 	var deltas []model.Delta
 	limits.Provider = "fake"
-	resp, err := model.Guard(f, limits).Generate(ctx, &model.Request{}, func(d model.Delta) { deltas = append(deltas, d) })
+	resp, err := models.Guard(f, limits).Generate(ctx, &model.Request{}, func(d model.Delta) { deltas = append(deltas, d) })
 	return resp, deltas, err
 }
 
@@ -49,7 +50,7 @@ func wantKind(t *testing.T, err error, kind model.Kind, text string) {
 
 func TestGuardPassesAnswersThrough(t *testing.T) {
 	want := answer(&genai.Part{Text: "hm", Thought: true}, &genai.Part{Text: "Hello"}, model.NewCall("1", "f", "{}"))
-	resp, deltas, err := run(t.Context(), model.Limits{}, func(_ context.Context, emit func(model.Delta)) (*model.Response, error) {
+	resp, deltas, err := run(t.Context(), models.Limits{}, func(_ context.Context, emit func(model.Delta)) (*model.Response, error) {
 		emit(model.Delta{Text: "h", Thought: true})
 		emit(model.Delta{Text: "m", Thought: true})
 		emit(model.Delta{Text: "Hel"})
@@ -67,7 +68,7 @@ func TestGuardPassesAnswersThrough(t *testing.T) {
 }
 
 func TestGuardEmitsWhatTheAdapterDidNot(t *testing.T) {
-	_, deltas, err := run(t.Context(), model.Limits{}, func(_ context.Context, emit func(model.Delta)) (*model.Response, error) {
+	_, deltas, err := run(t.Context(), models.Limits{}, func(_ context.Context, emit func(model.Delta)) (*model.Response, error) {
 		emit(model.Delta{Text: "one "})
 		return answer(&genai.Part{Text: "deep", Thought: true}, &genai.Part{Text: "one two"}, model.NewCall("", "f", ""), &genai.Part{Text: " three"}), nil
 	})
@@ -110,7 +111,7 @@ func TestGuardRefusesBrokenResponses(t *testing.T) {
 		"stream not UTF-8": {"a\xff", answer(text("a\xff")), "not UTF-8"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			resp, _, err := run(t.Context(), model.Limits{AnswerBytes: 100, Calls: 3}, func(_ context.Context, emit func(model.Delta)) (*model.Response, error) {
+			resp, _, err := run(t.Context(), models.Limits{AnswerBytes: 100, Calls: 3}, func(_ context.Context, emit func(model.Delta)) (*model.Response, error) {
 				if c.emit != "" {
 					emit(model.Delta{Text: c.emit})
 				}
@@ -125,12 +126,12 @@ func TestGuardRefusesBrokenResponses(t *testing.T) {
 }
 
 func TestGuardContainsPanics(t *testing.T) {
-	counters := new(model.Counters)
-	_, _, err := run(t.Context(), model.Limits{Counters: counters}, func(context.Context, func(model.Delta)) (*model.Response, error) {
+	counters := new(models.Counters)
+	_, _, err := run(t.Context(), models.Limits{Counters: counters}, func(context.Context, func(model.Delta)) (*model.Response, error) {
 		panic("the key is sk-secret")
 	})
 	wantKind(t, err, model.KindUnavailable, "panicked")
-	p, ok := errors.AsType[*model.PanicError](err)
+	p, ok := errors.AsType[*models.PanicError](err)
 	if !ok || !strings.Contains(string(p.Stack), "guard_test.go") || p.Value != "the key is sk-secret" {
 		t.Errorf("error %#v, want a cause with the value and the stack", err)
 	}
@@ -154,7 +155,7 @@ func TestGuardErrors(t *testing.T) {
 		"false cancel":      {context.Canceled, model.KindUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, _, err := run(t.Context(), model.Limits{}, func(context.Context, func(model.Delta)) (*model.Response, error) { return nil, c.err })
+			_, _, err := run(t.Context(), models.Limits{}, func(context.Context, func(model.Delta)) (*model.Response, error) { return nil, c.err })
 			wantKind(t, err, c.kind, "")
 		})
 	}
@@ -214,19 +215,19 @@ func TestGuardTimeouts(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]struct {
-		limits model.Limits
+		limits models.Limits
 		llm    fake
 		after  time.Duration
 		want   string
 	}{
-		"silent by default":      {model.Limits{}, ticking(time.Hour), 5 * time.Minute, "nothing for 5m"},
-		"silent":                 {model.Limits{Idle: time.Second}, ticking(time.Hour), time.Second, "nothing for 1s"},
-		"endless by default":     {model.Limits{}, ticking(time.Minute), 10 * time.Minute, "within 10m"},
-		"endless":                {model.Limits{Idle: 2 * time.Second, Total: time.Minute}, ticking(time.Second), time.Minute, "within 1m"},
-		"nothing to show":        {model.Limits{}, reading(time.Minute), 10 * time.Minute, "within 10m"},
-		"silent over HTTP":       {model.Limits{}, reading(6 * time.Minute), 5 * time.Minute, "nothing for 5m"},
-		"silence allowed":        {model.Limits{Idle: -1, Total: time.Hour}, ticking(24 * time.Hour), time.Hour, "within 1h"},
-		"both off, until a cut ": {model.Limits{Idle: -1, Total: -1, AnswerBytes: 3}, ticking(time.Hour), 4 * time.Hour, "longer than 3 bytes"},
+		"silent by default":      {models.Limits{}, ticking(time.Hour), 5 * time.Minute, "nothing for 5m"},
+		"silent":                 {models.Limits{Idle: time.Second}, ticking(time.Hour), time.Second, "nothing for 1s"},
+		"endless by default":     {models.Limits{}, ticking(time.Minute), 10 * time.Minute, "within 10m"},
+		"endless":                {models.Limits{Idle: 2 * time.Second, Total: time.Minute}, ticking(time.Second), time.Minute, "within 1m"},
+		"nothing to show":        {models.Limits{}, reading(time.Minute), 10 * time.Minute, "within 10m"},
+		"silent over HTTP":       {models.Limits{}, reading(6 * time.Minute), 5 * time.Minute, "nothing for 5m"},
+		"silence allowed":        {models.Limits{Idle: -1, Total: time.Hour}, ticking(24 * time.Hour), time.Hour, "within 1h"},
+		"both off, until a cut ": {models.Limits{Idle: -1, Total: -1, AnswerBytes: 3}, ticking(time.Hour), 4 * time.Hour, "longer than 3 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -249,12 +250,12 @@ func TestGuardTimeouts(t *testing.T) {
 // changes nothing and is counted.
 func TestGuardLeavesHangingAdaptersBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		counters := new(model.Counters)
+		counters := new(models.Counters)
 		ctx, cancel := context.WithCancel(t.Context())
 		release := make(chan struct{})
 		time.AfterFunc(time.Second, cancel)
 		start := time.Now()
-		_, deltas, err := run(ctx, model.Limits{Counters: counters}, func(_ context.Context, emit func(model.Delta)) (*model.Response, error) {
+		_, deltas, err := run(ctx, models.Limits{Counters: counters}, func(_ context.Context, emit func(model.Delta)) (*model.Response, error) {
 			emit(model.Delta{Text: "early"})
 			<-release
 			emit(model.Delta{Text: "late"})
@@ -289,10 +290,10 @@ func TestGuardLeavesHangingAdaptersBehind(t *testing.T) {
 // An adapter that emits from a goroutine that outlives it breaks its contract;
 // nothing of that reaches the caller.
 func TestGuardDropsEmitsAfterReturn(t *testing.T) {
-	counters := new(model.Counters)
+	counters := new(models.Counters)
 	var stray sync.WaitGroup
 	release := make(chan struct{})
-	_, deltas, err := run(t.Context(), model.Limits{Counters: counters}, func(_ context.Context, emit func(model.Delta)) (*model.Response, error) {
+	_, deltas, err := run(t.Context(), models.Limits{Counters: counters}, func(_ context.Context, emit func(model.Delta)) (*model.Response, error) {
 		stray.Go(func() {
 			<-release
 			emit(model.Delta{Text: "stray"})
@@ -310,7 +311,7 @@ func TestGuardOfAnEndedContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	called := false
-	_, _, err := run(ctx, model.Limits{}, func(context.Context, func(model.Delta)) (*model.Response, error) {
+	_, _, err := run(ctx, models.Limits{}, func(context.Context, func(model.Delta)) (*model.Response, error) {
 		called = true
 		return answer(), nil
 	})
@@ -331,7 +332,7 @@ func TestGuardKeepsUsage(t *testing.T) {
 	} {
 		resp := answer(model.NewCall("", "f", ""), model.NewCall("", "f", ""))
 		resp.Usage = c.usage
-		_, _, err := run(t.Context(), model.Limits{Calls: 1}, func(context.Context, func(model.Delta)) (*model.Response, error) { return resp, nil })
+		_, _, err := run(t.Context(), models.Limits{Calls: 1}, func(context.Context, func(model.Delta)) (*model.Response, error) { return resp, nil })
 		if got := asError(t, err).Usage; !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: usage %+v, want %+v", name, got, c.want)
 		}
@@ -352,31 +353,31 @@ func TestGuardKeepsUsageOfAborted(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]struct {
-		limits model.Limits
+		limits models.Limits
 		llm    fake
 		kind   model.Kind // "" for the context's own
 		want   []model.Usage
 	}{
-		"cancelled":          {model.Limits{}, until(), "", []model.Usage{said}},
-		"cancelled, talking": {model.Limits{}, until("a", "b"), "", []model.Usage{said}},
-		"cancelled, done": {model.Limits{}, func(ctx context.Context, _ func(model.Delta)) (*model.Response, error) {
+		"cancelled":          {models.Limits{}, until(), "", []model.Usage{said}},
+		"cancelled, talking": {models.Limits{}, until("a", "b"), "", []model.Usage{said}},
+		"cancelled, done": {models.Limits{}, func(ctx context.Context, _ func(model.Delta)) (*model.Response, error) {
 			<-ctx.Done()
 			resp := answer(&genai.Part{Text: "late"})
 			resp.Usage = said
 			return resp, nil
 		}, "", []model.Usage{said}},
-		"cancelled, failing": {model.Limits{}, func(ctx context.Context, _ func(model.Delta)) (*model.Response, error) {
+		"cancelled, failing": {models.Limits{}, func(ctx context.Context, _ func(model.Delta)) (*model.Response, error) {
 			<-ctx.Done()
 			return nil, model.Spent(model.Truncated("fake"), said)
 		}, "", []model.Usage{said}},
-		"cancelled, hanging": {model.Limits{}, func(context.Context, func(model.Delta)) (*model.Response, error) {
+		"cancelled, hanging": {models.Limits{}, func(context.Context, func(model.Delta)) (*model.Response, error) {
 			time.Sleep(time.Hour)
 			return nil, model.Spent(context.Canceled, said)
 		}, "", nil},
-		"silent":   {model.Limits{Idle: time.Second}, until(), model.KindTimeout, []model.Usage{said}},
-		"too slow": {model.Limits{Total: time.Second}, until(), model.KindTimeout, []model.Usage{said}},
-		"too long": {model.Limits{AnswerBytes: 1}, until("ab"), model.KindUnavailable, []model.Usage{said}},
-		"by itself": {model.Limits{}, func(context.Context, func(model.Delta)) (*model.Response, error) {
+		"silent":   {models.Limits{Idle: time.Second}, until(), model.KindTimeout, []model.Usage{said}},
+		"too slow": {models.Limits{Total: time.Second}, until(), model.KindTimeout, []model.Usage{said}},
+		"too long": {models.Limits{AnswerBytes: 1}, until("ab"), model.KindUnavailable, []model.Usage{said}},
+		"by itself": {models.Limits{}, func(context.Context, func(model.Delta)) (*model.Response, error) {
 			return nil, model.Spent(context.Canceled, said)
 		}, model.KindUnavailable, []model.Usage{said}},
 	} {

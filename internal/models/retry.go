@@ -1,4 +1,4 @@
-package model
+package models
 
 import (
 	"cmp"
@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/apzuk3/agentd/model"
 )
 
 // Retry says how often, and after which waits, a failed model call is made
@@ -38,16 +40,6 @@ func (r Retry) WithDefaults() Retry {
 	return r
 }
 
-// Failed is a try that failed and is followed by another one.
-type Failed struct {
-	// Try is its number, from 1.
-	Try int
-	// Wait is the time until the next one.
-	Wait time.Duration
-	// Err is how it failed; not nil.
-	Err *Error
-}
-
 // Again returns llm with failed calls made again, as retry says: those whose
 // error is Temporary, while nothing of the answer has been passed to emit. It
 // tells Request.OnRetry of each. A call that is Suspended is waited for like any
@@ -57,62 +49,62 @@ type Failed struct {
 // error. When ctx ends after a try has failed, the error is that try's, with the
 // context's error among its causes and, if it was reported, what the try took that the
 // context has ended.
-func Again(llm LLM, retry Retry) LLM {
+func Again(llm model.LLM, retry Retry) model.LLM {
 	return &again{llm: llm, retry: retry.WithDefaults()}
 }
 
 // again is immutable.
 type again struct {
-	llm   LLM
+	llm   model.LLM
 	retry Retry
 }
 
 // Generate implements LLM.
-func (a *again) Generate(ctx context.Context, req *Request, emit func(Delta)) (*Response, error) {
-	var last *Error     // of the newest try that failed
-	var failed []*Usage // what tries took that have failed
+func (a *again) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
+	var last *model.Error     // of the newest try that failed
+	var failed []*model.Usage // what tries took that have failed
 	shown := false
 	for try := 1; ; try++ {
 		one := *req
 		one.Try, one.OnRetry = try, nil
-		resp, err := a.llm.Generate(ctx, &one, func(d Delta) {
+		resp, err := a.llm.Generate(ctx, &one, func(d model.Delta) {
 			shown = true
 			emit(d)
 		})
 		if err == nil {
-			return resp.after(failed), nil
+			return after(resp, failed), nil
 		}
-		e, ok := errors.AsType[*Error](err)
+		e, ok := errors.AsType[*model.Error](err)
 		switch {
 		case ctx.Err() != nil && last != nil && spent(err) != nil:
-			e := last.interrupted(ctx.Err(), failed)
+			e := interrupted(last, ctx.Err(), failed)
 			e.Usage = spent(err)
 			return nil, e
 		case ctx.Err() != nil && last != nil:
-			return nil, last.interrupted(ctx.Err(), failed[:len(failed)-1])
+			return nil, interrupted(last, ctx.Err(), failed[:len(failed)-1])
 		case ctx.Err() != nil || !ok:
 			return nil, err
 		case shown || try >= a.retry.Tries || !e.Temporary() || e.RetryAfter > a.retry.MaxRetryAfter,
 			e.Suspended && req.Replaceable:
-			return nil, e.after(try, failed)
+			return nil, afterTries(e, try, failed)
 		}
 		wait := a.wait(try, e)
 		if req.OnRetry != nil {
-			if err := req.OnRetry(Failed{Try: try, Wait: wait, Err: e}); err != nil {
-				untold := e.interrupted(fmt.Errorf("a retry could not be told: %w", err), failed)
+			if err := req.OnRetry(model.Failed{Try: try, Wait: wait, Err: e}); err != nil {
+				untold := interrupted(e, fmt.Errorf("a retry could not be told: %w", err), failed)
 				untold.Untold = true
 				return nil, untold
 			}
 		}
 		if err := sleep(ctx, wait); err != nil {
-			return nil, e.interrupted(err, failed)
+			return nil, interrupted(e, err, failed)
 		}
 		last, failed = e, append(failed, e.Usage)
 	}
 }
 
 // wait is the time between a try and the next one.
-func (a *again) wait(try int, e *Error) time.Duration {
+func (a *again) wait(try int, e *model.Error) time.Duration {
 	if e.RetryAfter > 0 {
 		return e.RetryAfter
 	}
@@ -136,7 +128,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 }
 
 // after returns the response as that of a call whose first tries failed.
-func (r *Response) after(failed []*Usage) *Response {
+func after(r *model.Response, failed []*model.Usage) *model.Response {
 	if r == nil || len(failed) == 0 {
 		return r
 	}
@@ -145,8 +137,8 @@ func (r *Response) after(failed []*Usage) *Response {
 	return &out
 }
 
-// after returns the error as that of a call's last try.
-func (e *Error) after(tries int, failed []*Usage) *Error {
+// afterTries returns the error as that of a call's last try.
+func afterTries(e *model.Error, tries int, failed []*model.Usage) *model.Error {
 	if tries == 1 {
 		return e
 	}
@@ -157,7 +149,7 @@ func (e *Error) after(tries int, failed []*Usage) *Error {
 
 // interrupted returns the error of a try that would have been followed by
 // another one.
-func (e *Error) interrupted(cause error, failed []*Usage) *Error {
+func interrupted(e *model.Error, cause error, failed []*model.Usage) *model.Error {
 	out := *e
 	out.Tries, out.Failed = len(failed)+1, reported(failed)
 	out.Err = cause
@@ -168,10 +160,21 @@ func (e *Error) interrupted(cause error, failed []*Usage) *Error {
 }
 
 // reported are the counts that providers gave.
-func reported(failed []*Usage) []Usage {
-	var out []Usage
-	for _, u := range slices.DeleteFunc(slices.Clone(failed), func(u *Usage) bool { return u == nil }) {
+func reported(failed []*model.Usage) []model.Usage {
+	var out []model.Usage
+	for _, u := range slices.DeleteFunc(slices.Clone(failed), func(u *model.Usage) bool { return u == nil }) {
 		out = append(out, *u)
 	}
 	return out
+}
+
+// spent is what a try took that has failed so; nil if it is not known.
+func spent(err error) *model.Usage {
+	if e, ok := errors.AsType[*model.Error](err); ok {
+		return e.Usage
+	}
+	if took := model.Took(err); len(took) > 0 { // of a context's error, which is of this try alone
+		return &took[0]
+	}
+	return nil
 }

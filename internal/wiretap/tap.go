@@ -1,0 +1,248 @@
+// Package wiretap listens to the HTTP answers of one call of a model: that something was
+// read of one, which is a sign of life, and, where somebody asks for it, what it was, without the
+// secrets of the request. Who makes the call puts a [Heard] or a [Tap] into its context, and
+// the transport of the provider's client hands each body through [Body].
+//
+// It knows HTTP and what keys look like; neither models nor providers.
+package wiretap
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync"
+)
+
+const (
+	// MaxBody bounds the body of one Answer, in bytes, and maxBodies those of one tap.
+	MaxBody   = 1 << 20
+	maxBodies = 4 << 20
+	// maxAnswers bounds how many answers of one try are kept.
+	maxAnswers = 64
+	// bodySlack is how much more is read of a body, in bytes, so that a key across
+	// its end is still seen whole.
+	bodySlack = 8 << 10
+	// maxContentType bounds what is kept of a content type, in bytes.
+	maxContentType = 256
+	// minSecret is the length, in bytes, below which a header's value is not looked
+	// for: it would be found in any text.
+	minSecret = 6
+)
+
+// Answer is an HTTP answer as it came, but for the keys of the request, which some
+// providers repeat.
+type Answer struct {
+	Status      int
+	ContentType string
+	// Body is what was read of it, at most MaxBody bytes; Truncated tells that there
+	// was more.
+	Body      []byte
+	Truncated bool
+}
+
+// Tap keeps what the HTTP answers of one call hold; safe for concurrent use.
+type Tap struct {
+	mu      sync.Mutex // protects the fields below
+	answers []*tapped
+	held    int // bytes of all bodies
+	closed  bool
+}
+
+// tapped is one answer; its fields are its tap's.
+type tapped struct {
+	answer  Answer
+	secrets []string
+	size    int64 // of the body, as its header says; -1 if it does not
+	read    int64
+}
+
+// tapKey is the context key of *Tap, and heardKey that of Heard.
+type (
+	tapKey   struct{}
+	heardKey struct{}
+)
+
+// Heard delivers once something was read of an answer. It is made with room for one value.
+type Heard chan struct{}
+
+// Listen returns a context of whose HTTP answers h is told, as New does of
+// their bytes.
+func (h Heard) Listen(ctx context.Context) context.Context {
+	return context.WithValue(ctx, heardKey{}, h)
+}
+
+// heardBody is owned by its reader.
+type heardBody struct {
+	io.ReadCloser
+	heard Heard
+}
+
+// Read implements io.Reader.
+func (b *heardBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if n > 0 {
+		select {
+		case b.heard <- struct{}{}:
+		default: // it is told of already
+		}
+	}
+	return n, err
+}
+
+// New returns a context whose HTTP answers are kept, as far as they come over a transport that
+// calls Body.
+func New(ctx context.Context) (context.Context, *Tap) {
+	t := &Tap{}
+	return context.WithValue(ctx, tapKey{}, t), t
+}
+
+// Body returns the body of resp, the answer to req, through which those hear and keep it
+// whom the context of req names; nil if there is none.
+func Body(req *http.Request, resp *http.Response) io.ReadCloser {
+	body := resp.Body
+	if body == nil {
+		return nil
+	}
+	if h, ok := req.Context().Value(heardKey{}).(Heard); ok {
+		body = &heardBody{body, h}
+	}
+	t, _ := req.Context().Value(tapKey{}).(*Tap)
+	if t == nil {
+		return body
+	}
+	a := &tapped{
+		answer:  Answer{Status: resp.StatusCode},
+		secrets: secretsOf(req), size: resp.ContentLength,
+	}
+	kind := strings.ToValidUTF8(resp.Header.Get("Content-Type"), "\uFFFD")
+	for _, s := range a.secrets {
+		kind = hide(kind, s)
+	}
+	a.answer.ContentType = strings.ToValidUTF8(kind[:min(len(kind), maxContentType)], "")
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed || t.held >= maxBodies || len(t.answers) >= maxAnswers {
+		return body
+	}
+	t.answers = append(t.answers, a)
+	return &tappedBody{body, t, a}
+}
+
+// tappedBody is owned by its reader.
+type tappedBody struct {
+	io.ReadCloser
+	tap *Tap
+	to  *tapped
+}
+
+// Read implements io.Reader.
+func (b *tappedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if n > 0 {
+		b.tap.keep(b.to, p[:n])
+	}
+	return n, err
+}
+
+func (t *Tap) keep(a *tapped, data []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return
+	}
+	a.read += int64(len(data))
+	room := min(MaxBody-len(a.answer.Body), maxBodies-t.held) + bodySlack
+	if room < len(data) {
+		a.answer.Truncated = true
+		data = data[:max(room, 0)]
+	}
+	a.answer.Body = append(a.answer.Body, data...)
+	t.held += len(data)
+}
+
+// Close ends the tap, and returns what came of it. What is read afterwards, by an
+// adapter that was left behind, is not kept.
+func (t *Tap) Close() []Answer {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closed = true
+	var out []Answer
+	left := maxBodies
+	for _, a := range t.answers {
+		r := a.answer
+		text := string(r.Body)
+		for _, s := range a.secrets {
+			text = hideEnd(hide(text, s), s)
+		}
+		if r.Status >= http.StatusBadRequest {
+			text = keyLike.ReplaceAllStringFunc(text, Keys) // Some repeat a part of a key.
+		}
+		r.Truncated = r.Truncated || a.size > a.read
+		if limit := min(MaxBody, left); len(text) > limit {
+			text, r.Truncated = text[:limit], true
+		}
+		r.Body, left = []byte(text), left-len(text)
+		out = append(out, r)
+	}
+	return out
+}
+
+// keyLike are the texts that may be keys, or hold one.
+var keyLike = regexp.MustCompile(`[A-Za-z0-9_.*-]{10,}`)
+
+// hide replaces a secret, escaped or not.
+func hide(text, secret string) string {
+	for _, form := range Forms(secret) {
+		text = strings.ReplaceAll(text, form, "[redacted]")
+	}
+	return text
+}
+
+// hideEnd replaces the beginning of a secret at the end of a text that may have been
+// cut there.
+func hideEnd(text, secret string) string {
+	for _, form := range Forms(secret) {
+		for n := len(form) - 1; n >= minSecret; n-- {
+			if head, ok := strings.CutSuffix(text, form[:n]); ok {
+				return head + "[redacted]"
+			}
+		}
+	}
+	return text
+}
+
+// keyName are the names of headers and parameters that may hold keys.
+var keyName = regexp.MustCompile(`(?i)key|auth|token|secret|cookie|signature`)
+
+// secretsOf are the values of the request's headers and of its query that may be
+// keys, by their names.
+func secretsOf(req *http.Request) []string {
+	var out []string
+	note := func(name string, values []string) {
+		if !keyName.MatchString(name) {
+			return
+		}
+		for _, v := range values {
+			// A scheme such as Bearer is no secret.
+			if _, after, ok := strings.Cut(v, " "); ok && len(after) >= minSecret {
+				out = append(out, after)
+			}
+			if len(v) >= minSecret {
+				out = append(out, v)
+			}
+		}
+	}
+	for name, values := range req.Header {
+		note(name, values)
+	}
+	query, err := url.ParseQuery(req.URL.RawQuery)
+	if err == nil {
+		for name, values := range query {
+			note(name, values)
+		}
+	}
+	return out
+}
