@@ -18,13 +18,13 @@ import (
 //
 // Attach offers the tools of the client and its attachments, or those of
 // [WithTools] alone, and so may be asked for calls that have no result yet.
-// People are asked only with [WithRunPrompter]: the client's [WithPrompter] is for
+// People are asked only with a [WithPrompter] among opts: that of the client is for
 // turns that it starts. With [Observe] it only watches.
 //
 // Leaving the loop, like the end of ctx or of [WithTimeout], leaves the turn as
-// it is; the contexts of tool calls end. [Control] ends or cancels the turn.
-// Options about how a turn begins, such as [WithInitialState], do nothing here.
-func (c *Client) Attach(ctx context.Context, sessionID string, opts ...RunOption) iter.Seq2[*Event, error] {
+// it is, unless [WithOnLeave] says otherwise; the contexts of tool calls end.
+// [Control] ends or cancels the turn.
+func (c *Client) Attach(ctx context.Context, sessionID string, opts ...AttachOption) iter.Seq2[*Event, error] {
 	return func(yield func(*Event, error) bool) {
 		req, rc, err := c.prepareAttach(sessionID, opts)
 		if err != nil {
@@ -36,26 +36,23 @@ func (c *Client) Attach(ctx context.Context, sessionID string, opts ...RunOption
 }
 
 // prepareAttach is prepare for Attach.
-func (c *Client) prepareAttach(sessionID string, opts []RunOption) (*agentdv1.RunRequest, *runConfig, error) {
-	rc, err := c.configure(opts)
+func (c *Client) prepareAttach(sessionID string, opts []AttachOption) (*agentdv1.RunRequest, *runConfig, error) {
+	rc, err := c.configure(useAttach, attachOptions(opts))
 	if err != nil {
 		return nil, nil, err
 	}
 	if sessionID == "" {
 		return nil, nil, errorf(ErrInvalidRequest, "client.Attach needs the id of a session")
 	}
-	if rc.create || rc.idempotencyKey != "" || rc.instruction != "" || len(rc.parts) > 0 || rc.rawPayloads {
-		return nil, nil, errorf(ErrInvalidRequest,
-			"client.WithSessionOrNew, WithIdempotencyKey, WithInstruction, WithParts and WithRawPayloads are options of client.Run, not of Attach")
+	if rc.observe && (rc.prompter != nil || rc.onLeave == OnLeaveCancel) {
+		return nil, nil, errorf(ErrInvalidRequest, "client.Observe only watches: it goes with neither WithPrompter nor OnLeaveCancel")
 	}
-	rc.attach, rc.sessionID = true, sessionID
+	rc.sessionID = sessionID
 	sets, attachments := []*ToolSet{c.tools}, c.cfg.attachments
 	if rc.observe || len(rc.tools) > 0 {
 		sets, attachments = nil, nil
 	}
-	if rc.observe {
-		rc.prompter = nil // one of the defaults
-	} else {
+	if !rc.observe {
 		sets = slices.Concat(sets, rc.tools)
 	}
 	rc.available, err = collect(sets)

@@ -24,7 +24,7 @@ func told(t *testing.T) (l *turnLog, want []string) {
 }
 
 // watch attaches and returns the events.
-func watch(t *testing.T, c *client.Client, opts ...client.RunOption) (notes []string) {
+func watch(t *testing.T, c *client.Client, opts ...client.AttachOption) (notes []string) {
 	t.Helper()
 	for event, err := range c.Attach(t.Context(), session, opts...) {
 		if err != nil {
@@ -77,17 +77,17 @@ func TestAttachOffersTools(t *testing.T) {
 	c := dial(t, host(t, l), client.WithAttachment("more", named(t, "attached")))
 	doubler(t, c)
 	tests := map[string]struct {
-		opts []client.RunOption
+		opts []client.AttachOption
 		want string
 	}{
 		"all":       {nil, "attached double"},
-		"none":      {[]client.RunOption{client.WithoutTools()}, ""},
-		"of a set":  {[]client.RunOption{client.WithTools(named(t, "other"))}, "other"},
-		"none wins": {[]client.RunOption{client.WithTools(named(t, "other")), client.WithoutTools()}, ""},
+		"none":      {[]client.AttachOption{client.Observe()}, ""},
+		"of a set":  {[]client.AttachOption{client.WithTools(named(t, "other"))}, "other"},
+		"none wins": {[]client.AttachOption{client.WithTools(named(t, "other")), client.Observe()}, ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			notes := watch(t, c, append(test.opts, client.WithOpenAIAPIKey("k"), client.WithAfterSeq(40), client.WithInitialState(map[string]int{"a": 1}))...)
+			notes := watch(t, c, append(test.opts, client.WithProviderKey("openai", "k"), client.WithAfterSeq(40))...)
 			at := l.streams[len(l.streams)-1].attach
 			if got := strings.Join(at.GetToolNames(), " "); got != test.want {
 				t.Errorf("offered %q, want %q", got, test.want)
@@ -231,23 +231,28 @@ func TestWrongAttachArguments(t *testing.T) {
 	c := dial(t, host(t, l))
 	before := len(l.streams)
 	tests := map[string]struct {
-		run  func(...client.RunOption) error
-		opts []client.RunOption
+		err  error
 		want string
 	}{
-		"no session":         {attach(c, ""), nil, "the id of a session"},
-		"negative position":  {attach(c, session), []client.RunOption{client.WithAfterSeq(-1)}, "at least 0"},
-		"position for Run":   {do(c), []client.RunOption{client.WithAfterSeq(1)}, "client.Attach"},
-		"WithoutTools Run":   {do(c), []client.RunOption{client.WithoutTools()}, "client.Attach"},
-		"unknown disconnect": {do(c), []client.RunOption{client.WithOnDisconnect(7, 0)}, "got 7"},
-		"long grace":         {do(c), []client.RunOption{client.WithOnDisconnect(client.Cancel, 25*time.Hour)}, "24h0m0s"},
-		"grace to continue":  {do(c), []client.RunOption{client.WithOnDisconnect(client.Continue, time.Second)}, "got 1s"},
+		"no session":         {attach(c, ""), "the id of a session"},
+		"negative position":  {attach(c, session, client.WithAfterSeq(-1)), "at least 0"},
+		"unknown disconnect": {do(c, client.WithOnDisconnect(7, 0)), "got 7"},
+		"long grace":         {do(c, client.WithOnDisconnect(client.OnDisconnectCancel, 25*time.Hour)), "24h0m0s"},
+		"grace to continue":  {do(c, client.WithOnDisconnect(client.OnDisconnectContinue, time.Second)), "got 1s"},
+		"no handlers":        {do(c, client.WithConcurrency(0)), "at least 1"},
+		"no tool time":       {attach(c, session, client.WithToolTimeout(0)), "more than 0"},
+		"unknown provider":   {do(c, client.WithProviderKey("acme", "k")), `got "acme"`},
+		"unknown leave":      {attach(c, session, client.WithOnLeave(3)), "got 3"},
+		"heartbeat":          {do(dial(t, host(t, l), client.WithHeartbeatInterval(-1))), "at least 0"},
+		"reconnect":          {do(dial(t, host(t, l), client.WithReconnect(client.ReconnectPolicy{MaxElapsed: -1}))), "Off never reconnects"},
+		"grace":              {do(dial(t, host(t, l), client.WithGrace(-1))), "0 to 24h0m0s"},
+		"message bytes":      {do(dial(t, host(t, l), client.WithMaxMessageBytes(0))), "at least 1"},
+		"result bytes":       {do(dial(t, host(t, l), client.WithMaxResultBytes(-1))), "at least 1"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			err := test.run(test.opts...)
-			if !errors.Is(err, client.ErrInvalidRequest) || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("want %q, got %v", test.want, err)
+			if !errors.Is(test.err, client.ErrInvalidRequest) || !strings.Contains(test.err.Error(), test.want) {
+				t.Errorf("want %q, got %v", test.want, test.err)
 			}
 		})
 	}
@@ -256,22 +261,18 @@ func TestWrongAttachArguments(t *testing.T) {
 	}
 }
 
-func attach(c *client.Client, id string) func(...client.RunOption) error {
-	return func(opts ...client.RunOption) error {
-		for _, err := range c.Attach(context.Background(), id, opts...) {
-			if err != nil {
-				return err
-			}
+func attach(c *client.Client, id string, opts ...client.AttachOption) error {
+	for _, err := range c.Attach(context.Background(), id, opts...) {
+		if err != nil {
+			return err
 		}
-		return nil
 	}
+	return nil
 }
 
-func do(c *client.Client) func(...client.RunOption) error {
-	return func(opts ...client.RunOption) error {
-		_, err := c.Do(context.Background(), llm(), "hi", opts...)
-		return err
-	}
+func do(c *client.Client, opts ...client.RunOption) error {
+	_, err := c.Do(context.Background(), llm(), "hi", opts...)
+	return err
 }
 
 func TestOnDisconnectIsSent(t *testing.T) {
@@ -280,9 +281,9 @@ func TestOnDisconnectIsSent(t *testing.T) {
 		what  agentdv1.OnDisconnect
 		grace time.Duration
 	}{
-		"continue": {client.WithOnDisconnect(client.Continue, 0), agentdv1.OnDisconnect_ON_DISCONNECT_CONTINUE, 0},
-		"cancel":   {client.WithOnDisconnect(client.Cancel, 0), agentdv1.OnDisconnect_ON_DISCONNECT_CANCEL, 0},
-		"grace":    {client.WithOnDisconnect(client.Cancel, time.Minute), agentdv1.OnDisconnect_ON_DISCONNECT_CANCEL, time.Minute},
+		"continue": {client.WithOnDisconnect(client.OnDisconnectContinue, 0), agentdv1.OnDisconnect_ON_DISCONNECT_CONTINUE, 0},
+		"cancel":   {client.WithOnDisconnect(client.OnDisconnectCancel, 0), agentdv1.OnDisconnect_ON_DISCONNECT_CANCEL, 0},
+		"grace":    {client.WithOnDisconnect(client.OnDisconnectCancel, time.Minute), agentdv1.OnDisconnect_ON_DISCONNECT_CANCEL, time.Minute},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -302,7 +303,7 @@ func TestOnDisconnectIsSent(t *testing.T) {
 func TestEventsSayWhereTheyAre(t *testing.T) {
 	l, _ := told(t)
 	var seen int64
-	for event, err := range dial(t, host(t, l)).Attach(t.Context(), session, client.WithoutTools()) {
+	for event, err := range dial(t, host(t, l)).Attach(t.Context(), session, client.Observe()) {
 		if err != nil {
 			t.Fatal(err)
 		}

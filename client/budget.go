@@ -33,15 +33,15 @@ type Budget struct {
 const maxWallTime = 365 * 24 * time.Hour
 
 // WithBudget bounds what the turn may spend.
-func WithBudget(b Budget) RunOption {
-	return func(c *runConfig) { c.budget = c.checked("client.WithBudget", b) }
+func WithBudget(b Budget) TurnOption {
+	return option{useRun, func(c *runConfig) { c.budget = c.checked("client.WithBudget", b) }}
 }
 
 // WithSessionBudget bounds what the session may spend from its beginning, this
 // turn included. It holds for the turns that follow too, until another one is
 // given; the zero Budget lifts it.
-func WithSessionBudget(b Budget) RunOption {
-	return func(c *runConfig) { c.sessionBudget = c.checked("client.WithSessionBudget", b) }
+func WithSessionBudget(b Budget) PromptOption {
+	return option{useRun, func(c *runConfig) { c.sessionBudget = c.checked("client.WithSessionBudget", b) }}
 }
 
 // checked returns the budget as it is sent, or fails the run.

@@ -104,7 +104,7 @@ func TestBudgetInMoney(t *testing.T) {
 
 func TestBudgetsAreSent(t *testing.T) {
 	l := newTurnLog(t, func(l *turnLog) { l.finish(true, "") })
-	c := dial(t, host(t, l), client.WithRunDefaults(client.WithBudget(client.Budget{Tokens: 9})))
+	c := dial(t, host(t, l), client.WithBudget(client.Budget{Tokens: 9}))
 	if _, err := c.Do(t.Context(), llm(), "hi", client.WithSessionBudget(client.Budget{ModelCalls: 1, Tokens: 2, Cost: 0.5, WallTime: time.Minute})); err != nil {
 		t.Fatal(err)
 	}

@@ -394,8 +394,8 @@ func (t *toolRunner) invoke(c *call) (msg *agentdv1.RunRequest_ToolCallResponse)
 				slog.String("stack", string(debug.Stack())))
 		}
 	}()
-	ctx := &ToolContext{Context: c.ctx, req: c.req, seen: t.state}
-	result, err := c.tool.invoke(ctx, c.req.GetToolInput())
+	answered := &Call{req: c.req, seen: t.state}
+	result, err := c.tool.invoke(context.WithValue(c.ctx, callContextKey{}, answered), c.req.GetToolInput())
 	if err != nil {
 		return failure(c.req, err)
 	}
@@ -403,7 +403,7 @@ func (t *toolRunner) invoke(c *call) (msg *agentdv1.RunRequest_ToolCallResponse)
 	if err != nil {
 		return failure(c.req, err)
 	}
-	delta, err := ctx.takeDelta()
+	delta, err := answered.takeDelta()
 	if err != nil {
 		return failure(c.req, err)
 	}

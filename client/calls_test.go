@@ -117,7 +117,7 @@ func TestConcurrencyIsBoundedAndCallsWait(t *testing.T) {
 		runtime.Gosched()
 		return nil, nil
 	}))
-	if _, err := c.Do(t.Context(), llm("slow"), "hi", client.WithRunConcurrency(limit)); err != nil {
+	if _, err := c.Do(t.Context(), llm("slow"), "hi", client.WithConcurrency(limit)); err != nil {
 		t.Fatal(err)
 	}
 	if most.Load() > limit || total.Load() != n {
@@ -153,7 +153,7 @@ func TestTooManyWaitingCallsAreRefused(t *testing.T) {
 		<-ctx.Done()
 		return nil, context.Cause(ctx)
 	}))
-	res, err := c.Do(t.Context(), llm("hold"), "hi", client.WithRunConcurrency(1))
+	res, err := c.Do(t.Context(), llm("hold"), "hi", client.WithConcurrency(1))
 	if err != nil || res.Reason != "5" {
 		t.Errorf("want 5 refusals, got %q, %v", res.Reason, err)
 	}
@@ -269,7 +269,7 @@ func TestToolCancelled(t *testing.T) {
 	}))
 	mustAdd(t, client.AddTool(c, "ok", "works", func(context.Context, struct{}) (any, error) { return "ok", nil }))
 	var results []string
-	for event, err := range c.Run(t.Context(), llm("work", "ok"), "hi", client.WithRunConcurrency(1)) {
+	for event, err := range c.Run(t.Context(), llm("work", "ok"), "hi", client.WithConcurrency(1)) {
 		switch {
 		case err != nil:
 			t.Fatal(err)
@@ -416,7 +416,7 @@ func TestDeadServer(t *testing.T) {
 	for name, script := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := newMemNet(t, script).client(client.WithHeartbeatInterval(20*time.Second), client.WithReconnect(client.ReconnectPolicy{MaxElapsed: -1}))
+				c := newMemNet(t, script).client(client.WithHeartbeatInterval(20*time.Second), client.WithReconnect(client.ReconnectPolicy{Off: true}))
 				begin := time.Now()
 				_, err := c.Do(t.Context(), llm(), "hi")
 				if !errors.Is(err, client.ErrUnavailable) || !strings.Contains(err.Error(), "heartbeats for 40s") {

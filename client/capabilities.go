@@ -12,10 +12,9 @@ import (
 // Capabilities returns what the server is and allows. Its Features are what the server
 // knows beyond what each server has known from the beginning, such as
 // "RunRequest.ExecuteRequest.on_busy"; a request with a field that the server does not
-// know is INVALID_REQUEST. All errors are an [*Error]. Of the options those about keys
-// and headers count.
-func (c *Client) Capabilities(ctx context.Context, opts ...RunOption) (*agentdv1.GetCapabilitiesResponse, error) {
-	rc, err := c.configure(opts)
+// know is INVALID_REQUEST. All errors are an [*Error].
+func (c *Client) Capabilities(ctx context.Context, opts ...RequestOption) (*agentdv1.GetCapabilitiesResponse, error) {
+	rc, err := c.request(opts)
 	if err != nil {
 		return nil, err
 	}

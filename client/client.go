@@ -35,7 +35,7 @@ type Client struct {
 func New(baseURL string, opts ...Option) *Client {
 	cfg := defaultConfig()
 	for _, opt := range opts {
-		opt(&cfg)
+		opt.applyClient(&cfg)
 	}
 	c := &Client{
 		cfg:     cfg,
@@ -59,9 +59,10 @@ func New(baseURL string, opts ...Option) *Client {
 // another turn. A turn that fails yields a nil event and an [*Error] last; one
 // that was ended or cancelled yields [Event].End with Completed false. When
 // ctx ends, the error matches it by errors.Is. Breaking out of the loop, like
-// the end of ctx, cancels the turn on the server. A server that cannot be
-// reached at that moment is tried once more, for an instant; whether the turn
-// then goes on without a client is up to [WithOnDisconnect].
+// the end of ctx, cancels the turn on the server, unless [WithOnLeave] says
+// otherwise. A server that cannot be reached at that moment is tried once more, for
+// an instant; whether the turn then goes on without a client is up to
+// [WithOnDisconnect].
 //
 // A session that runs a turn refuses another one with SESSION_BUSY, unless
 // [WithOnBusy] has the prompt wait, interrupt, or become a message of that turn.
@@ -83,7 +84,7 @@ func New(baseURL string, opts ...Option) *Client {
 // not returned is left behind and its result is dropped.
 func (c *Client) Run(ctx context.Context, agent *Agent, prompt string, opts ...RunOption) iter.Seq2[*Event, error] {
 	return func(yield func(*Event, error) bool) {
-		req, rc, err := c.prepare(agent, prompt, opts)
+		req, rc, err := c.prepare(agent, prompt, runOptions(opts))
 		if err != nil {
 			yield(nil, err)
 			return

@@ -13,7 +13,8 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
-// Code is a kind of error to compare with: errors.Is(err, client.ErrSessionBusy).
+// Code is a kind of error, by the protocol's number: errors.Is(err,
+// client.ErrSessionBusy) compares with it. The zero Code is none.
 type Code agentdv1.ErrorCode //nolint:errname // it is the protocol's code, made comparable
 
 // The codes of the protocol.
@@ -61,9 +62,8 @@ func (c Code) retryable() bool {
 // Error is why a run failed, or in [Event].Error what the server refused
 // without ending the turn. Every error that [Client.Run] yields is one.
 type Error struct {
-	// Code is the kind of error. It is ERROR_CODE_UNSPECIFIED when the caller's
-	// own context was cancelled.
-	Code agentdv1.ErrorCode
+	// Code is the kind of error. It is 0 when the caller's own context was cancelled.
+	Code Code
 	// Message says what was wrong and what would be right.
 	Message string
 	// Retryable tells whether the same request may succeed later.
@@ -106,10 +106,10 @@ type ExceededLimit struct {
 
 // Error returns the code and the message.
 func (e *Error) Error() string {
-	if e.Code == agentdv1.ErrorCode_ERROR_CODE_UNSPECIFIED {
+	if e.Code == 0 {
 		return "agentd: " + e.Message
 	}
-	return "agentd: " + Code(e.Code).Error() + ": " + e.Message
+	return "agentd: " + e.Code.Error() + ": " + e.Message
 }
 
 // Unwrap returns the cause.
@@ -118,7 +118,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // Is tells whether target is the [Code] of this error.
 func (e *Error) Is(target error) bool {
 	code, ok := target.(Code)
-	return ok && Code(e.Code) == code
+	return ok && e.Code == code
 }
 
 // errorf returns an Error of the given code; a %w in the format becomes its
@@ -126,7 +126,7 @@ func (e *Error) Is(target error) bool {
 func errorf(code Code, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
 	return &Error{
-		Code:      agentdv1.ErrorCode(code),
+		Code:      code,
 		Message:   err.Error(),
 		Retryable: code.retryable(),
 		Err:       errors.Unwrap(err),
@@ -136,7 +136,7 @@ func errorf(code Code, format string, args ...any) *Error {
 // fromResponse translates the server's ErrorResponse.
 func fromResponse(resp *agentdv1.RunResponse_ErrorResponse) *Error {
 	e := &Error{
-		Code:       resp.GetCode(),
+		Code:       Code(resp.GetCode()),
 		Message:    resp.GetMessage(),
 		Retryable:  resp.GetRetryable(),
 		SessionID:  resp.GetSessionId(),
@@ -162,7 +162,7 @@ func fromContext(ctx context.Context) *Error {
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return &Error{
-			Code:      agentdv1.ErrorCode_ERROR_CODE_TIMEOUT,
+			Code:      ErrTimeout,
 			Message:   "the run's deadline passed: " + cause.Error(),
 			Retryable: true,
 			Err:       joined,

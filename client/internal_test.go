@@ -28,7 +28,7 @@ func FuzzArguments(f *testing.F) {
 		f.Add(seed)
 	}
 	var got *args
-	tool, err := newTypedTool("t", "d", func(_ *ToolContext, in args) (any, error) {
+	tool, err := newTypedTool("t", "d", func(_ context.Context, in args) (any, error) {
 		got = &in
 		return nil, nil
 	}, nil)
@@ -37,7 +37,7 @@ func FuzzArguments(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, input string) {
 		got = nil
-		_, err := tool.invoke(&ToolContext{Context: t.Context()}, input)
+		_, err := tool.invoke(t.Context(), input)
 		if (err == nil) != (got != nil) {
 			t.Fatalf("error %v, but called %v", err, got != nil)
 		}

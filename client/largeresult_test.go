@@ -13,21 +13,21 @@ import (
 // A result that no server takes is sent, and told to the caller, as a tool error
 // that names the limit and the size.
 func TestLargeResults(t *testing.T) {
-	for name, tool := range map[string]func(*client.ToolContext) (any, error){
-		"output": func(*client.ToolContext) (any, error) { return strings.Repeat("x", 1<<20), nil },
+	for name, tool := range map[string]func(context.Context) (any, error){
+		"output": func(context.Context) (any, error) { return strings.Repeat("x", 1<<20), nil },
 		// As JSON a byte takes six.
-		"output as JSON": func(*client.ToolContext) (any, error) { return strings.Repeat("\x01", 1<<18), nil },
-		"state": func(ctx *client.ToolContext) (any, error) {
-			return "ok", ctx.SetState("k", strings.Repeat("x", 1<<20))
+		"output as JSON": func(context.Context) (any, error) { return strings.Repeat("\x01", 1<<18), nil },
+		"state": func(ctx context.Context) (any, error) {
+			return "ok", client.CallFrom(ctx).SetState("k", strings.Repeat("x", 1<<20))
 		},
-		"parts": func(*client.ToolContext) (any, error) {
+		"parts": func(context.Context) (any, error) {
 			return client.ToolOutput{Parts: []client.Part{client.Inline("image/png", make([]byte, 4<<20))}}, nil
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			url, scripts := scripted(t)
 			c := dial(t, url)
-			if err := client.AddStatefulTool(c, "dump", "dumps", func(ctx *client.ToolContext, _ struct{}) (any, error) { return tool(ctx) }); err != nil {
+			if err := client.AddTool(c, "dump", "dumps", func(ctx context.Context, _ struct{}) (any, error) { return tool(ctx) }); err != nil {
 				t.Fatal(err)
 			}
 			got := callTool(t, c, scripts, "dump", "{}")

@@ -25,6 +25,7 @@ type link struct {
 	opened   time.Time
 	body     atomic.Pointer[requestBody] // nil until the HTTP client has the request
 	sent     chan struct{}               // closed when the sender has returned
+	heard    chan struct{}               // closed when something came
 	parted   chan struct{}               // closed when the sender has to close its side; see part
 	parting  *time.Timer                 // aborts the stream a while later; nil: parted is open; owned by the driver
 	left     bool                        // the sender has seen the end of the run; written before sent is closed
@@ -43,6 +44,7 @@ func (r *run) open(first *agentdv1.RunRequest) *link {
 		named:    first.GetAttach().GetTurnId() != "",
 		opened:   time.Now(),
 		sent:     make(chan struct{}),
+		heard:    make(chan struct{}),
 		parted:   make(chan struct{}),
 		again:    r.ahead.bytes,
 	}

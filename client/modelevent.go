@@ -8,8 +8,8 @@ import (
 
 // WithRawPayloads has a [Client.Run] yield [RawPayloadReceived]: the providers' own answers
 // to each try of the turn's model calls. They are stored with the session.
-func WithRawPayloads() RunOption {
-	return func(c *runConfig) { c.rawPayloads = true }
+func WithRawPayloads() TurnOption {
+	return option{useRun, func(c *runConfig) { c.rawPayloads = true }}
 }
 
 // ModelCallFellBack says that a model has failed before any of its text was there, all

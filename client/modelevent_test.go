@@ -197,7 +197,7 @@ func TestModelCallsAreToldOnce(t *testing.T) {
 	other, _ := s.client(t)
 	for name, events := range map[string][]*client.Event{
 		"who was cut off": mine.rest(t),
-		"who is late":     follow(other.Attach(t.Context(), id, client.WithoutTools(), client.WithAfterSeq(first.Seq))).rest(t),
+		"who is late":     follow(other.Attach(t.Context(), id, client.Observe(), client.WithAfterSeq(first.Seq))).rest(t),
 	} {
 		over := slices.DeleteFunc(slices.Clone(events), func(e *client.Event) bool { return !isOver(e) })
 		if len(over) != 1 || over[0].Seq <= first.Seq || over[0].ModelCallEnded.MessageID == first.ModelCallEnded.MessageID || textOf(events) != "It is open." {

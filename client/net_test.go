@@ -171,7 +171,7 @@ func TestRedirectIsNotFollowed(t *testing.T) {
 	own := &http.Client{Transport: &http.Transport{Protocols: new(http.Protocols)}}
 	own.Transport.(*http.Transport).Protocols.SetUnencryptedHTTP2(true)
 	for _, opts := range [][]client.Option{nil, {client.WithHTTPClient(own)}} {
-		if _, err := dial(t, srv.URL, opts...).Do(t.Context(), llm(), "hi", client.WithGeminiAPIKey("k")); err == nil {
+		if _, err := dial(t, srv.URL, opts...).Do(t.Context(), llm(), "hi", client.WithProviderKey("gemini", "k")); err == nil {
 			t.Error("want an error")
 		}
 	}

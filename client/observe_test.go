@@ -27,20 +27,19 @@ func hasty(t *testing.T) client.Prompter {
 func TestWatchersResolveNothing(t *testing.T) {
 	for name, tc := range map[string]struct {
 		opts    func(*testing.T) []client.Option
-		watch   []client.RunOption
+		watch   []client.AttachOption
 		observe bool
 	}{
-		"attached":      {watch: nil},
-		"without tools": {watch: []client.RunOption{client.WithoutTools()}, observe: true},
-		"observing":     {watch: []client.RunOption{client.Observe()}, observe: true},
+		"attached":  {watch: nil},
+		"observing": {watch: []client.AttachOption{client.Observe()}, observe: true},
 		"observing with a prompter among the defaults": {
 			opts: func(t *testing.T) []client.Option {
 				t.Helper()
-				return []client.Option{client.WithRunDefaults(client.WithRunPrompter(hasty(t)), client.WithTools(client.NewToolSet()))}
+				return []client.Option{client.WithPrompter(hasty(t)), client.WithConcurrency(1)}
 			},
-			watch: []client.RunOption{client.Observe()}, observe: true,
+			watch: []client.AttachOption{client.Observe()}, observe: true,
 		},
-		"with nobody to ask": {watch: []client.RunOption{client.WithRunPrompter(nil)}},
+		"with nobody to ask": {watch: []client.AttachOption{client.WithPrompter(nil)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, clerk := newStage(t), newAsker()
@@ -82,18 +81,16 @@ func TestObserveContradicted(t *testing.T) {
 		t.Error("something was sent")
 		return nil
 	}))
-	for name, opts := range map[string][]client.RunOption{
-		"a prompter":        {client.Observe(), client.WithRunPrompter(hasty(t))},
-		"a prompter before": {client.WithRunPrompter(hasty(t)), client.Observe()},
+	for name, opts := range map[string][]client.AttachOption{
+		"a prompter":        {client.Observe(), client.WithPrompter(hasty(t))},
+		"a prompter before": {client.WithPrompter(hasty(t)), client.Observe()},
+		"a cancel":          {client.WithOnLeave(client.OnLeaveCancel), client.Observe()},
 	} {
 		for _, err := range c.Attach(t.Context(), session, opts...) {
 			if !errors.Is(err, client.ErrInvalidRequest) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-	}
-	if _, err := c.Do(t.Context(), llm(), "hi", client.Observe()); !errors.Is(err, client.ErrInvalidRequest) {
-		t.Errorf("a run that observes: %v", err)
 	}
 }
 
@@ -114,7 +111,7 @@ func TestEndOfInputIsNoAnswer(t *testing.T) {
 	s.next(t).gets(t, reply{calls: []string{`pay {"amount":100}`}})
 	in := await(t, asked, "question")
 	other, _ := s.client(t)
-	watch := follow(other.Attach(t.Context(), id, client.WithRunPrompter(late)))
+	watch := follow(other.Attach(t.Context(), id, client.WithPrompter(late)))
 	q := await(t, late.asked, "question")
 	if q.ID != in.ID {
 		t.Errorf("asked %v, then %v", in, q.Interaction)

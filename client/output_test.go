@@ -79,7 +79,7 @@ func TestStructured(t *testing.T) {
 		t.Errorf("decoded into another type: %v", err)
 	}
 	result, err = c.Do(t.Context(), nil, "and in words?", client.WithSessionID(result.SessionID))
-	if e, ok := errors.AsType[*client.Error](err); !ok || e.Code != agentdv1.ErrorCode_ERROR_CODE_OUTPUT_INVALID || e.Retryable || !strings.Contains(e.Message, "clerk: ") {
+	if e, ok := errors.AsType[*client.Error](err); !ok || e.Code != client.ErrOutputInvalid || e.Retryable || !strings.Contains(e.Message, "clerk: ") {
 		t.Fatalf("error %v", err)
 	}
 	if result.Text != "Ann is 40." || result.Structured != nil {

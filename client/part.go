@@ -108,8 +108,8 @@ func partsOf(parts []*agentdv1.Part) []Part {
 // may then be empty: images and other files, or text between them. See [Text],
 // [Inline] and [FileURI]. At most 64; they are copied. Which files a model takes is
 // for its provider to say; others fail the run.
-func WithParts(parts ...Part) RunOption {
-	return func(c *runConfig) {
+func WithParts(parts ...Part) PromptOption {
+	return option{useRun, func(c *runConfig) {
 		checked, err := checkParts(parts)
 		if i := slices.IndexFunc(checked, func(p *agentdv1.Part) bool { return p.GetTool() != nil }); i >= 0 {
 			err = fmt.Errorf("part %d: a reference to a tool is for the result of a tool, see client.ToolOutput", i+1)
@@ -122,7 +122,7 @@ func WithParts(parts ...Part) RunOption {
 			return
 		}
 		c.parts = slices.Concat(c.parts, checked)
-	}
+	}}
 }
 
 // ToolOutput is a result of a tool that has more than text, such as an image: a

@@ -86,11 +86,6 @@ func TestWrongPartsAreNotSent(t *testing.T) {
 	}
 	refused(t, "part 2: a reference to a tool is for the result of a tool", client.Text("x"), client.ToolReference("fetch"))
 	refused(t, "65 parts, at most 64", slices.Repeat([]client.Part{client.Text("x")}, 65)...)
-	for _, err := range c.Attach(t.Context(), "s", client.WithParts(client.Text("x"))) {
-		if !errors.Is(err, client.ErrInvalidRequest) || !strings.Contains(err.Error(), "not of Attach") {
-			t.Errorf("Attach: %v", err)
-		}
-	}
 }
 
 func TestResultsWithParts(t *testing.T) {
@@ -261,7 +256,7 @@ func TestDeferredTools(t *testing.T) {
 	nothing := func(context.Context, struct{}) (any, error) { return nil, nil }
 	mustAdd(t, client.AddTool(c, "a", "rare", nothing, client.Deferred()))
 	mustAdd(t, client.AddTool(c, "b", "common", nothing))
-	mustAdd(t, client.AddRawTool(c, &agentdv1.Tool{Name: "c", Description: "rare", Deferred: true}, func(context.Context, json.RawMessage) (any, error) { return nil, nil }))
+	mustAdd(t, client.AddRawTool(c, "c", "rare", "", func(context.Context, json.RawMessage) (any, error) { return nil, nil }, client.Deferred()))
 	if _, err := c.Do(t.Context(), llm("a", "b", "c"), "hi"); err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// Prompter puts the questions of turns to a person; see [WithPrompter] and
-// [WithRunPrompter].
+// Prompter puts the questions of turns to a person; see [WithPrompter].
 type Prompter interface {
 	// Prompt returns what a person says to an interaction, made by [Approve], [Edit],
 	// [Deny] or [Answer]; in is the prompter's own. It is called on a goroutine of its own, concurrently
@@ -232,7 +231,7 @@ func (p *prompts) insist(ctx context.Context, request func(context.Context) erro
 			asked = e.RetryAfter
 		}
 		delay, ok := out.next(time.Now(), asked)
-		if !ok {
+		if !ok || out.policy.Off {
 			return err
 		}
 		timer := time.NewTimer(delay)

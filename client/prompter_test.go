@@ -161,7 +161,7 @@ func TestTwoPrompters(t *testing.T) {
 	s.next(t).gets(t, reply{calls: []string{`pay {"amount":100}`}})
 	q1 := await(t, first.asked, "question")
 	b, _ := s.client(t)
-	watch := follow(b.Attach(t.Context(), id, client.WithRunPrompter(second)))
+	watch := follow(b.Attach(t.Context(), id, client.WithPrompter(second)))
 	q2 := await(t, second.asked, "question")
 	q2.says <- said{Resolution: client.Approve()}
 	q1.ends(t, client.ErrInteractionOver)
@@ -226,7 +226,7 @@ func TestPromptsOfALateClient(t *testing.T) {
 	s.next(t).gets(t, reply{calls: []string{`ask_user {"question":"why?"}`}})
 	run.until(t, isAsked)
 	b, _ := s.client(t)
-	watch := follow(b.Attach(t.Context(), id, client.WithRunPrompter(p)))
+	watch := follow(b.Attach(t.Context(), id, client.WithPrompter(p)))
 	q := await(t, p.asked, "question")
 	if q.Question != "why?" || len(p.asked) > 0 {
 		t.Errorf("asked %v, %d more", q.Interaction, len(p.asked))

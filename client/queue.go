@@ -32,15 +32,15 @@ const (
 // a turn. A prompt that waits yields [Event].Queued first and [Event].Started
 // when it is its turn; a run that is cancelled or left in between takes its
 // prompt back.
-func WithOnBusy(what OnBusy) RunOption {
-	return func(c *runConfig) {
+func WithOnBusy(what OnBusy) TurnOption {
+	return option{useRun, func(c *runConfig) {
 		switch what {
 		case OnBusyReject, OnBusyEnqueue, OnBusyInterrupt, OnBusyInject:
 			c.onBusy = agentdv1.OnBusy(what)
 		default:
 			c.fail(errorf(ErrInvalidRequest, "client.WithOnBusy: want client.OnBusyReject, OnBusyEnqueue, OnBusyInterrupt or OnBusyInject, got %d", what))
 		}
-	}
+	}}
 }
 
 // Queued says that a prompt waits because the session runs a turn: it is on the

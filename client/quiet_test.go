@@ -55,7 +55,7 @@ func TestQuietTurnIsNotGivenUp(t *testing.T) {
 func TestTimesAmongTheOptions(t *testing.T) {
 	c := dial(t, serve(t, func(_ context.Context, s *peer) error {
 		return steps(s.started, func() error { return s.end(true, "") })
-	}), client.WithGrace(math.MaxInt64), client.WithHeartbeatInterval(math.MaxInt64))
+	}), client.WithGrace(24*time.Hour), client.WithHeartbeatInterval(math.MaxInt64))
 	for d, want := range map[time.Duration]error{
 		0:             nil,
 		math.MaxInt64: nil,

@@ -28,7 +28,9 @@ func (l *link) receive() (failure *Error, lost bool) {
 		}
 		r.progress.Add(1)
 		first := !l.answered
-		l.answered = true
+		if l.answered = true; first {
+			close(l.heard)
+		}
 		r.start.Store(startAnswered)
 		if msg.GetHeartbeat() != nil {
 			continue // it may come between an error and the end

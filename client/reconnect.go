@@ -24,12 +24,14 @@ const (
 // than Cap.
 type ReconnectPolicy struct {
 	// MaxElapsed is the time without progress after which no more attempt
-	// begins; 0 is [DefaultReconnectMaxElapsed], less than 0 never reconnects.
+	// begins; 0 is [DefaultReconnectMaxElapsed].
 	MaxElapsed time.Duration
-	// Base bounds the first wait; 0 or less is [DefaultReconnectBase].
+	// Base bounds the first wait; 0 is [DefaultReconnectBase].
 	Base time.Duration
-	// Cap bounds all waits; 0 or less is [DefaultReconnectCap].
+	// Cap bounds all waits; 0 is [DefaultReconnectCap].
 	Cap time.Duration
+	// Off never reconnects: a lost connection fails the run.
+	Off bool
 	// Dial also repeats the first request of a Run when the server cannot be
 	// reached, or refuses it for the time being: it is full, or stopping. Without
 	// it either fails the run at once.
@@ -40,10 +42,10 @@ func (p ReconnectPolicy) withDefaults() ReconnectPolicy {
 	if p.MaxElapsed == 0 {
 		p.MaxElapsed = DefaultReconnectMaxElapsed
 	}
-	if p.Base <= 0 {
+	if p.Base == 0 {
 		p.Base = DefaultReconnectBase
 	}
-	if p.Cap <= 0 {
+	if p.Cap == 0 {
 		p.Cap = DefaultReconnectCap
 	}
 	return p
@@ -93,8 +95,8 @@ func lostStream(err error) bool {
 
 // lostCode tells whether an ErrorResponse without EndResponse ends the stream
 // and not the turn.
-func lostCode(code agentdv1.ErrorCode) bool {
-	switch Code(code) {
+func lostCode(code Code) bool {
+	switch code {
 	case ErrUnavailable, ErrTimeout, ErrRateLimited:
 		return true
 	default:
@@ -151,7 +153,7 @@ func (r *run) fail(failure *Error) {
 func (r *run) resumable(l *link, failure *Error) bool {
 	policy := r.client.cfg.reconnect
 	switch {
-	case policy.MaxElapsed < 0:
+	case policy.Off:
 		return false
 	case r.rc.attach:
 		return true // attaching twice is attaching
@@ -185,7 +187,7 @@ func (r *run) pause(out *outage, failure *Error) bool {
 	case <-timer.C:
 		return true
 	case <-r.halted:
-		return r.recorded() && !r.rc.attach
+		return r.recorded() && r.rc.cancelsOnLeave()
 	case <-r.streamCtx.Done():
 		return false
 	}

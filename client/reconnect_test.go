@@ -269,7 +269,7 @@ func TestServerRestarts(t *testing.T) {
 		at.Store(hosted(t, l).Listener.Addr().String())
 	}()
 	var text string
-	for event, err := range c.Run(t.Context(), llm("work"), "go", client.WithGeminiAPIKey("secret")) {
+	for event, err := range c.Run(t.Context(), llm("work"), "go", client.WithProviderKey("gemini", "secret")) {
 		switch {
 		case err != nil:
 			t.Fatal(err)
@@ -496,7 +496,7 @@ func TestUnknownStartIsTriedAgain(t *testing.T) {
 func TestReconnectDisabled(t *testing.T) {
 	l := newTurnLog(t, tale)
 	l.cut = func(_, sent int) bool { return sent == 3 }
-	c := dial(t, host(t, l), client.WithReconnect(client.ReconnectPolicy{MaxElapsed: -1}))
+	c := dial(t, host(t, l), client.WithReconnect(client.ReconnectPolicy{Off: true}))
 	doubler(t, c)
 	res, err := c.Do(t.Context(), llm("double"), "go")
 	if !errors.Is(err, client.ErrUnavailable) || res.Text != "Hel" || len(l.streams) != 1 {

@@ -16,9 +16,9 @@ import (
 // interaction as it is then. A second resolution is FAILED_PRECONDITION, unless
 // it repeats the first one with its idempotency key; an unknown interaction is
 // NOT_FOUND; one that does not fit is INVALID_REQUEST. All errors are an
-// [*Error]. Of the options those about keys and headers count.
-func (c *Client) Resolve(ctx context.Context, sessionID, interactionID string, said *Resolution, opts ...RunOption) (*Interaction, error) {
-	rc, err := c.configure(opts)
+// [*Error].
+func (c *Client) Resolve(ctx context.Context, sessionID, interactionID string, said *Resolution, opts ...RequestOption) (*Interaction, error) {
+	rc, err := c.request(opts)
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ func (w *wires) cameBack(t *testing.T, turnID string) {
 func (b *busy) isOver(t *testing.T, turnID string) {
 	t.Helper()
 	c, _ := b.client(t)
-	r := follow(c.Attach(t.Context(), b.started.Started.SessionID, client.WithTurnID(turnID), client.WithoutTools()))
+	r := follow(c.Attach(t.Context(), b.started.Started.SessionID, client.WithTurnID(turnID), client.Observe()))
 	lastEnd(t, r.rest(t))
 }
 
@@ -233,7 +233,7 @@ func TestAttachNamesTheTurnItFollows(t *testing.T) {
 	l, _ := told(t)
 	before := len(l.streams)
 	l.cut = func(stream, sent int) bool { return stream == before+1 && sent == 3 }
-	watch(t, dial(t, host(t, l), quick), client.WithoutTools(), client.WithAfterSeq(20))
+	watch(t, dial(t, host(t, l), quick), client.Observe(), client.WithAfterSeq(20))
 	if len(l.streams) != before+2 {
 		t.Fatalf("%d streams", len(l.streams)-before)
 	}

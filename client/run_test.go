@@ -82,13 +82,13 @@ func TestRunSendsOptions(t *testing.T) {
 		heads <- head{s.execute, h.Get("X-Agentd-Gemini-Api-Key"), h.Get("X-Agentd-Anthropic-Api-Key"), h.Get("X-Extra"), h.Values("X-Agentd-Openai-Api-Key")}
 		return steps(s.started, func() error { return s.end(true, "") })
 	})
-	c := dial(t, url, client.WithRunDefaults(client.WithHeader("X-Extra", "default")))
+	c := dial(t, url, client.WithHeader("X-Extra", "default"))
 	_, err := c.Do(t.Context(), nil, "go on",
 		client.WithSessionID("old"),
 		client.WithInitialState(map[string]any{"k": []int{1, 2}}),
-		client.WithGeminiAPIKey("secret"),
-		client.WithAnthropicAPIKey("other secret"),
-		client.WithOpenAIAPIKey(""),
+		client.WithProviderKey("gemini", "secret"),
+		client.WithProviderKey("anthropic", "other secret"),
+		client.WithProviderKey("openai", ""),
 		client.WithHeader("X-Extra", "mine"))
 	if err != nil {
 		t.Fatal(err)
@@ -129,7 +129,7 @@ func TestRunFailsWithTheServersError(t *testing.T) {
 				if !ok {
 					t.Fatalf("want a *client.Error, got %T %v", err, err)
 				}
-				if !errors.Is(err, client.Code(code)) || failure.Code != code {
+				if !errors.Is(err, client.Code(code)) || failure.Code != client.Code(code) {
 					t.Errorf("code: got %v", failure.Code)
 				}
 				if failure.Message != "no" || !failure.Retryable || failure.SessionID != session {

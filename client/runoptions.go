@@ -1,7 +1,6 @@
 package client
 
 import (
-	"context"
 	"net/http"
 	"time"
 
@@ -10,8 +9,9 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
-// runConfig is what the options of Run set.
+// runConfig is what the options of a run, or of a request, set.
 type runConfig struct {
+	agent       *Agent // of a session's turn; nil: that of the turn before
 	sessionID   string
 	create      bool
 	state       *structpb.Struct
@@ -23,6 +23,7 @@ type runConfig struct {
 	after       *int64 // of an attach
 	turnID      string // to follow, or of a Run: of the new turn
 	observe     bool   // of an attach
+	onLeave     OnLeave
 	toolTimeout time.Duration
 	instruction string
 	parts       []*agentdv1.Part // behind the prompt
@@ -36,8 +37,7 @@ type runConfig struct {
 
 	budget, sessionBudget *agentdv1.Budget // nil: not said
 
-	prompter    Prompter // nil: nobody is asked
-	hasPrompter bool     // prompter was set for this run
+	prompter Prompter // nil: nobody is asked
 
 	attach    bool             // the turn is not this run's own; filled in by prepare
 	available map[string]*tool // what calls may name; filled in by prepare
@@ -45,34 +45,31 @@ type runConfig struct {
 	err       error            // the first wrong option
 }
 
-// RunOption configures one run.
-type RunOption func(*runConfig)
-
 // WithSessionID continues a session. An unknown one is SESSION_NOT_FOUND, see
 // [WithSessionOrNew]; an empty id is a new session, which the server names.
 func WithSessionID(id string) RunOption {
-	return func(c *runConfig) { c.sessionID, c.create = id, false }
+	return option{useRun, func(c *runConfig) { c.sessionID, c.create = id, false }}
 }
 
 // WithSessionOrNew is [WithSessionID] that makes the session, under that id, if
 // there is none. Of two runs that make it at the same time one does. It is for runs
 // that start a turn; servers that do not know it answer SESSION_NOT_FOUND.
 func WithSessionOrNew(id string) RunOption {
-	return func(c *runConfig) {
+	return option{useRun, func(c *runConfig) {
 		if id == "" {
 			c.fail(errorf(ErrInvalidRequest, "client.WithSessionOrNew needs the id of a session"))
 			return
 		}
 		c.sessionID, c.create = id, true
-	}
+	}}
 }
 
 // WithInitialState sets session state before the turn: a map with string keys
 // or a struct, encoded as encoding/json does. On a continued session these
 // keys overwrite the stored ones. Integers that a float64 does not hold
 // exactly, as some beyond ±2^53, are refused, because that is what state uses.
-func WithInitialState(state any) RunOption {
-	return func(c *runConfig) {
+func WithInitialState(state any) PromptOption {
+	return option{useRun, func(c *runConfig) {
 		value, err := stateValue(state)
 		if err != nil {
 			c.fail(errorf(ErrInvalidRequest, "client.WithInitialState: %w", err))
@@ -84,77 +81,141 @@ func WithInitialState(state any) RunOption {
 			return
 		}
 		c.state = object
-	}
+	}}
 }
 
-// WithGeminiAPIKey uses the caller's own Gemini key for this run alone. The
-// server neither stores nor logs it. An empty key is ignored.
-func WithGeminiAPIKey(key string) RunOption { return withSecret("X-Agentd-Gemini-Api-Key", key) }
-
-// WithAnthropicAPIKey is [WithGeminiAPIKey] for Anthropic.
-func WithAnthropicAPIKey(key string) RunOption { return withSecret("X-Agentd-Anthropic-Api-Key", key) }
-
-// WithOpenAIAPIKey is [WithGeminiAPIKey] for OpenAI.
-func WithOpenAIAPIKey(key string) RunOption { return withSecret("X-Agentd-Openai-Api-Key", key) }
-
-func withSecret(header, key string) RunOption {
-	return func(c *runConfig) {
+// WithProviderKey uses the caller's own key of a model provider: "gemini",
+// "anthropic" or "openai". The server uses it for what it is sent with alone, and
+// neither stores nor logs it. An empty key is ignored.
+func WithProviderKey(provider, key string) EveryOption {
+	return option{useEvery, func(c *runConfig) {
+		header := providerHeaders[provider]
+		if header == "" {
+			c.fail(errorf(ErrInvalidRequest, `client.WithProviderKey: want "gemini", "anthropic" or "openai", got %.40q`, provider))
+			return
+		}
 		if key != "" {
 			c.header.Set(header, key)
 		}
-	}
+	}}
 }
 
-// WithHeader sets a request header of the run, such as Authorization.
-func WithHeader(key, value string) RunOption {
-	return func(c *runConfig) { c.header.Set(key, value) }
+var providerHeaders = map[string]string{
+	"gemini": "X-Agentd-Gemini-Api-Key", "anthropic": "X-Agentd-Anthropic-Api-Key", "openai": "X-Agentd-Openai-Api-Key",
+}
+
+// WithHeader sets a request header, such as Authorization.
+func WithHeader(key, value string) EveryOption {
+	return option{useEvery, func(c *runConfig) { c.header.Set(key, value) }}
 }
 
 // WithTools adds tools for this run. A tool of the same name that the client
 // or an earlier set holds is hidden. [Client.Attach] offers these tools alone.
-func WithTools(tools *ToolSet) RunOption {
-	return func(c *runConfig) {
+func WithTools(tools *ToolSet) FollowOption {
+	return option{useStream, func(c *runConfig) {
 		if tools != nil {
 			c.tools = append(c.tools, tools)
 		}
-	}
+	}}
 }
 
 // WithTimeout bounds the whole run, lost connections included. When it passes,
-// the turn is cancelled, or left by [Client.Attach], and the run fails with
-// TIMEOUT. 0 sets no bound; a time below 0, such as that until a deadline which has
-// passed, is over: nothing is sent.
-func WithTimeout(d time.Duration) RunOption {
-	return func(c *runConfig) { c.timeout = d }
+// the turn is left as [WithOnLeave] says, and the run fails with TIMEOUT. 0 sets no
+// bound; a time below 0, such as that until a deadline which has passed, is over:
+// nothing is sent.
+func WithTimeout(d time.Duration) StreamOption {
+	return option{useStream, func(c *runConfig) { c.timeout = d }}
 }
 
-// WithRunConcurrency is [WithConcurrency] for one run.
-func WithRunConcurrency(n int) RunOption {
-	return func(c *runConfig) { c.concurrency = max(n, 1) }
+// WithConcurrency sets how many tool handlers of one run may run at a time, at least
+// 1; default [DefaultConcurrency]. Up to 1,024 more calls wait; calls beyond those are
+// answered with a tool error.
+func WithConcurrency(n int) StreamOption {
+	return option{useStream, func(c *runConfig) {
+		if c.concurrency = n; n < 1 {
+			c.fail(errorf(ErrInvalidRequest, "client.WithConcurrency: want at least 1, got %d", n))
+		}
+	}}
 }
 
-// WithRunToolTimeout is [WithToolTimeout] for one run.
-func WithRunToolTimeout(d time.Duration) RunOption {
-	return func(c *runConfig) { c.toolTimeout = max(d, 0) }
+// WithToolTimeout bounds each tool call that has no [ToolTimeout], by more than 0 and
+// at most a day; without it this side sets no bound, and servers have one of their
+// own. It counts from when the client is asked, the wait for a free handler included.
+// When it passes, the handler's context is cancelled with [ErrToolTimeout] and the
+// model is told at once. A server is told when a turn begins, and waits that long and
+// two seconds more.
+func WithToolTimeout(d time.Duration) StreamOption {
+	return option{useStream, func(c *runConfig) {
+		if c.toolTimeout = d; d <= 0 || d > maxToolTimeout {
+			c.fail(errorf(ErrInvalidRequest, "client.WithToolTimeout: want more than 0 and at most %s, got %s", maxToolTimeout, d))
+		}
+	}}
+}
+
+// WithPrompter has p asked what the turns ask people that this client starts:
+// whether a tool may be called that needs approval, and what a model asks by the
+// builtin tool ask_user. With nil nobody is asked.
+//
+// [Client.Attach] follows a turn of which somebody else may be in charge: it asks a
+// person only if this option is among its own, not for the one given to [New].
+//
+// Up to 16 prompts of a run are open at a time, more wait. What p says is sent
+// until the server has it, as [WithReconnect] says; that another client was first
+// is silent. An interaction is prompted for once in a run, also when the
+// connection is lost meanwhile. Without a Prompter a turn that asks waits until
+// somebody else answers: see [Event].InteractionRequested and [Client.Resolve].
+func WithPrompter(p Prompter) StreamOption {
+	return option{useRun, func(c *runConfig) { c.prompter = p }}
+}
+
+// OnLeave is what leaving a run does to its turn.
+type OnLeave int
+
+// Ways to leave a run.
+const (
+	// OnLeaveCancel cancels the turn on the server.
+	OnLeaveCancel OnLeave = iota + 1
+	// OnLeaveDetach leaves the turn as it is.
+	OnLeaveDetach
+)
+
+// WithOnLeave says what becomes of the turn when its loop is left, or its context or
+// its time ends: a turn of [Client.Run] is cancelled, one that [Client.Attach]
+// follows goes on, unless this option says otherwise. A turn that is left goes on
+// with the clients it still has, else as [WithOnDisconnect] says.
+func WithOnLeave(what OnLeave) FollowOption {
+	return option{useStream, func(c *runConfig) {
+		if c.onLeave = what; what != OnLeaveCancel && what != OnLeaveDetach {
+			c.fail(errorf(ErrInvalidRequest, "client.WithOnLeave: want client.OnLeaveCancel or client.OnLeaveDetach, got %d", what))
+		}
+	}}
+}
+
+// cancelsOnLeave tells whether leaving the run cancels the turn.
+func (c *runConfig) cancelsOnLeave() bool {
+	if c.onLeave == 0 {
+		return !c.attach
+	}
+	return c.onLeave == OnLeaveCancel
 }
 
 // WithControl lets the caller end or cancel the run through control while it
 // ranges over the events.
-func WithControl(control *Control) RunOption {
-	return func(c *runConfig) { c.control = control }
+func WithControl(control *Control) FollowOption {
+	return option{useStream, func(c *runConfig) { c.control = control }}
 }
 
 // WithAfterSeq has [Client.Attach] begin after a position in the session: the
 // [Event].Seq of the last event that the caller has seen. A position that the
 // server no longer keeps is HISTORY_PURGED.
-func WithAfterSeq(seq int64) RunOption {
-	return func(c *runConfig) {
+func WithAfterSeq(seq int64) AttachOption {
+	return option{useAttach, func(c *runConfig) {
 		if seq < 0 {
 			c.fail(errorf(ErrInvalidRequest, "client.WithAfterSeq: a position is at least 0, got %d", seq))
 			return
 		}
 		c.after = &seq
-	}
+	}}
 }
 
 // WithTurnID has [Client.Attach] follow a turn other than the session's last: the
@@ -165,14 +226,14 @@ func WithAfterSeq(seq int64) RunOption {
 // It has [Client.Run] start its turn under this id: 1 to 128 of A-Z, a-z, 0-9 and
 // . _ : @ -, a letter or a digit first. If the session has a turn of that id, the run
 // fails with CONFLICT, unless [WithIdempotencyKey] makes it the same run.
-func WithTurnID(id string) RunOption {
-	return func(c *runConfig) {
+func WithTurnID(id string) FollowOption {
+	return option{useStream, func(c *runConfig) {
 		if id == "" || len(id) > maxTurnID {
 			c.fail(errorf(ErrInvalidRequest, "client.WithTurnID: an id has between 1 and %d bytes, got %d", maxTurnID, len(id)))
 			return
 		}
 		c.turnID = id
-	}
+	}}
 }
 
 // maxTurnID is the protocol's.
@@ -180,8 +241,8 @@ const maxTurnID = 128
 
 // WithInstruction adds a text to the instruction of every agent of a [Client.Run],
 // for this turn. At most 64 KiB.
-func WithInstruction(text string) RunOption {
-	return func(c *runConfig) { c.instruction = text }
+func WithInstruction(text string) TurnOption {
+	return option{useRun, func(c *runConfig) { c.instruction = text }}
 }
 
 // maxIdempotencyKey is the protocol's.
@@ -192,34 +253,23 @@ const maxIdempotencyKey = 128
 // first one starts it, the others follow it from its beginning. A key with another
 // request is refused with CONFLICT. Without this option every run has a key of its
 // own. At most 128 bytes.
-func WithIdempotencyKey(key string) RunOption {
-	return func(c *runConfig) {
+func WithIdempotencyKey(key string) PromptOption {
+	return option{useRun, func(c *runConfig) {
 		if key == "" || len(key) > maxIdempotencyKey {
 			c.fail(errorf(ErrInvalidRequest, "client.WithIdempotencyKey: want 1 to %d bytes, got %d", maxIdempotencyKey, len(key)))
 			return
 		}
 		c.idempotencyKey = key
-	}
+	}}
 }
 
 // Observe has [Client.Attach] only watch, and the turn runs as if this client were
 // not there: it is asked for no tool and no person is asked; it neither wakes a
 // suspended turn nor keeps one from being suspended, or cancelled by
-// [WithOnDisconnect]. All tools, and prompters of the client and of
-// [WithRunDefaults], are left out; [WithRunPrompter] among the options of the same
-// Attach is refused, and so is what [Control] asks for.
-func Observe() RunOption {
-	return func(c *runConfig) { c.observe = true }
-}
-
-// WithoutTools is [Observe] by its first name.
-func WithoutTools() RunOption { return Observe() }
-
-// WithRunPrompter has p asked in place of the client's [WithPrompter], for one
-// run: it makes a [Client.Attach] one that may resolve what the turn asks people.
-// With nil nobody is asked.
-func WithRunPrompter(p Prompter) RunOption {
-	return func(c *runConfig) { c.prompter, c.hasPrompter = p, true }
+// [WithOnDisconnect]. All tools are left out. A [WithPrompter] or an [OnLeaveCancel]
+// among the options of the same Attach is refused, and so is what [Control] asks for.
+func Observe() AttachOption {
+	return option{useAttach, func(c *runConfig) { c.observe = true }}
 }
 
 // OnDisconnect is what becomes of a turn whose last client is gone.
@@ -227,28 +277,28 @@ type OnDisconnect agentdv1.OnDisconnect
 
 // Ways to go on without a client.
 const (
-	// Continue lets the turn go on; it waits when it needs a tool. This is what
-	// servers do if they are not told.
-	Continue = OnDisconnect(agentdv1.OnDisconnect_ON_DISCONNECT_CONTINUE)
-	// Cancel cancels the turn.
-	Cancel = OnDisconnect(agentdv1.OnDisconnect_ON_DISCONNECT_CANCEL)
+	// OnDisconnectContinue lets the turn go on; it waits when it needs a tool. This is
+	// what servers do if they are not told.
+	OnDisconnectContinue = OnDisconnect(agentdv1.OnDisconnect_ON_DISCONNECT_CONTINUE)
+	// OnDisconnectCancel cancels the turn.
+	OnDisconnectCancel = OnDisconnect(agentdv1.OnDisconnect_ON_DISCONNECT_CANCEL)
 )
 
 // maxDisconnectGrace is the protocol's.
 const maxDisconnectGrace = 24 * time.Hour
 
 // WithOnDisconnect says what becomes of the turn that a Run starts when its
-// last client is gone without a word. grace is how long [Cancel] waits for one
-// to come back, at most a day; with [Continue] it is 0.
-func WithOnDisconnect(what OnDisconnect, grace time.Duration) RunOption {
-	return func(c *runConfig) {
+// last client is gone without a word. grace is how long [OnDisconnectCancel] waits for
+// one to come back, at most a day; with [OnDisconnectContinue] it is 0.
+func WithOnDisconnect(what OnDisconnect, grace time.Duration) TurnOption {
+	return option{useRun, func(c *runConfig) {
 		limit := maxDisconnectGrace
 		switch what {
-		case Cancel:
-		case Continue:
+		case OnDisconnectCancel:
+		case OnDisconnectContinue:
 			limit = 0
 		default:
-			c.fail(errorf(ErrInvalidRequest, "client.WithOnDisconnect: want client.Continue or client.Cancel, got %d", what))
+			c.fail(errorf(ErrInvalidRequest, "client.WithOnDisconnect: want client.OnDisconnectContinue or client.OnDisconnectCancel, got %d", what))
 			return
 		}
 		if grace < 0 || grace > limit {
@@ -256,19 +306,5 @@ func WithOnDisconnect(what OnDisconnect, grace time.Duration) RunOption {
 			return
 		}
 		c.onDisconnect, c.grace = agentdv1.OnDisconnect(what), grace
-	}
-}
-
-// context returns the context of the run, with its timeout.
-func (c *runConfig) context(ctx context.Context) (context.Context, context.CancelFunc) {
-	if c.timeout != 0 {
-		return context.WithTimeout(ctx, c.timeout)
-	}
-	return context.WithCancel(ctx)
-}
-
-func (c *runConfig) fail(err error) {
-	if c.err == nil {
-		c.err = err
-	}
+	}}
 }

@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,10 +13,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/jsonschema-go/jsonschema"
-	"google.golang.org/protobuf/proto"
-
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/google/jsonschema-go/jsonschema"
 )
 
 // typeSchemas are types whose JSON form is not what their Go kind suggests.
@@ -25,7 +24,7 @@ var typeSchemas = map[reflect.Type]*jsonschema.Schema{
 	reflect.TypeFor[[]byte]():          {Type: "string", ContentEncoding: "base64"},
 }
 
-func newTypedTool[T any](name, description string, fn func(*ToolContext, T) (any, error), opts []ToolOption) (*tool, error) {
+func newTypedTool[In, Out any](name, description string, fn func(context.Context, In) (Out, error), opts []ToolOption) (*tool, error) {
 	var cfg toolConfig
 	for _, opt := range opts {
 		opt(&cfg)
@@ -33,7 +32,7 @@ func newTypedTool[T any](name, description string, fn func(*ToolContext, T) (any
 	if fn == nil {
 		return nil, fmt.Errorf("tool %q has no function", name)
 	}
-	schema, err := argumentSchema[T](cfg.schema)
+	schema, err := argumentSchema[In](cfg.schema)
 	if err != nil {
 		return nil, fmt.Errorf("tool %q: %w", name, err)
 	}
@@ -56,8 +55,8 @@ func newTypedTool[T any](name, description string, fn func(*ToolContext, T) (any
 	}
 	t := &tool{
 		proto: declaration,
-		invoke: func(ctx *ToolContext, input string) (any, error) {
-			var in T
+		invoke: func(ctx context.Context, input string) (any, error) {
+			var in In
 			if err := decodeArguments(checker, input, &in); err != nil {
 				return nil, err
 			}
@@ -70,20 +69,15 @@ func newTypedTool[T any](name, description string, fn func(*ToolContext, T) (any
 	return t, nil
 }
 
-func newRawTool(declaration *agentdv1.Tool, fn func(context.Context, json.RawMessage) (any, error), opts []ToolOption) (*tool, error) {
+func newRawTool[Out any](name, description, schema string, fn func(context.Context, json.RawMessage) (Out, error), opts []ToolOption) (*tool, error) {
 	var cfg toolConfig
 	for _, opt := range opts {
 		opt(&cfg)
 	}
-	declaration = proto.CloneOf(declaration)
-	if declaration == nil {
-		return nil, errors.New("a raw tool needs a declaration")
+	declaration := &agentdv1.Tool{Name: name, Description: description, NeedsApproval: cfg.approve, Deferred: cfg.defers}
+	if schema = cmp.Or(cfg.schema, schema); schema != "" {
+		declaration.InputSchema = &schema
 	}
-	if cfg.schema != "" {
-		declaration.InputSchema = &cfg.schema
-	}
-	declaration.NeedsApproval = declaration.NeedsApproval || cfg.approve
-	declaration.Deferred = declaration.Deferred || cfg.defers
 	if fn == nil {
 		return nil, fmt.Errorf("tool %q has no function", declaration.GetName())
 	}
@@ -98,7 +92,7 @@ func newRawTool(declaration *agentdv1.Tool, fn func(context.Context, json.RawMes
 	}
 	t := &tool{
 		proto: declaration,
-		invoke: func(ctx *ToolContext, input string) (any, error) {
+		invoke: func(ctx context.Context, input string) (any, error) {
 			raw, err := argumentObject(input)
 			if err != nil {
 				return nil, err

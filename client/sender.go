@@ -81,7 +81,14 @@ func (l *link) send(first *agentdv1.RunRequest) {
 func (l *link) leave() {
 	l.left = true
 	r := l.run
-	if r.rc.attach && (r.cancelled || !l.named) {
+	switch {
+	case r.cancelled && !r.rc.cancelsOnLeave():
+		if !l.attaches {
+			l.awaitAnswer() // or nobody would know whether there is a turn
+		}
+		l.abort(ErrRunEnded)
+		return
+	case r.rc.attach && !r.cancelled && !l.named:
 		l.abort(ErrRunEnded)
 		return
 	}
@@ -91,6 +98,17 @@ func (l *link) leave() {
 		}})
 	}
 	_ = l.stream.CloseRequest()
+}
+
+// awaitAnswer waits for the first message of the server, as long as the run lets it.
+func (l *link) awaitAnswer() {
+	timer := time.NewTimer(startLinger)
+	defer timer.Stop()
+	select {
+	case <-l.heard:
+	case <-l.ctx.Done():
+	case <-timer.C:
+	}
 }
 
 func (l *link) sendBeat() bool {

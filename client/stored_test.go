@@ -224,13 +224,14 @@ func TestStateKeysAreRemoved(t *testing.T) {
 		)
 	})
 	c := dial(t, url)
-	mustAdd(t, client.AddStatefulTool(c, "look", "looks", func(ctx *client.ToolContext, _ struct{}) (any, error) {
-		_, a := ctx.State("a")
-		_, b := ctx.State("b")
-		if err := ctx.SetState("b", nil); err != nil {
+	mustAdd(t, client.AddTool(c, "look", "looks", func(ctx context.Context, _ struct{}) (any, error) {
+		call := client.CallFrom(ctx)
+		_, a := call.State("a")
+		_, b := call.State("b")
+		if err := call.SetState("b", nil); err != nil {
 			return nil, err
 		}
-		_, gone := ctx.State("b")
+		_, gone := call.State("b")
 		return fmt.Sprint(a, b, gone), nil
 	}))
 	result, err := c.Do(t.Context(), llm("look"), "hi")
@@ -257,10 +258,5 @@ func TestSessionOrNew(t *testing.T) {
 	}
 	if _, err := c.Do(t.Context(), llm(), "hi", client.WithSessionOrNew("")); !errors.Is(err, client.ErrInvalidRequest) {
 		t.Errorf("no id: %v", err)
-	}
-	for _, err := range c.Attach(t.Context(), "s", client.WithSessionOrNew("mine")) {
-		if !errors.Is(err, client.ErrInvalidRequest) {
-			t.Errorf("attach: %v", err)
-		}
 	}
 }

@@ -7,12 +7,10 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
-	"slices"
 	"sync"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/structpb"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
@@ -80,23 +78,23 @@ func (s *ToolSet) copyTo(dst map[string]*tool) error {
 type tool struct {
 	proto   *agentdv1.Tool
 	timeout time.Duration // 0: the run's
-	invoke  func(*ToolContext, string) (any, error)
+	invoke  func(context.Context, string) (any, error)
 }
 
 // ToolOption configures one tool.
 type ToolOption func(*toolConfig)
 
 type toolConfig struct {
-	timeout time.Duration
+	timeout *time.Duration // nil: the run's
 	schema  string
 	approve bool
 	defers  bool
 }
 
-// ToolTimeout bounds each call of the tool, at most to a day; see
+// ToolTimeout bounds each call of the tool, by more than 0 and at most a day; see
 // [WithToolTimeout].
 func ToolTimeout(d time.Duration) ToolOption {
-	return func(c *toolConfig) { c.timeout = max(d, 0) }
+	return func(c *toolConfig) { c.timeout = &d }
 }
 
 // NeedsApproval has each call of the tool wait until a person has approved it,
@@ -122,7 +120,7 @@ func ToolSchema(schema string) ToolOption {
 
 // AddTool offers fn to agents that list name in their tool_names.
 //
-// The JSON Schema of the arguments comes from T, a struct or a map with string
+// The JSON Schema of the arguments comes from In, a struct or a map with string
 // keys: json tags name the properties, omitempty or omitzero makes one
 // optional, a jsonschema tag describes it. Arguments that do not fit are
 // answered with an error that tells the model which property is wrong; fn is
@@ -132,6 +130,9 @@ func ToolSchema(schema string) ToolOption {
 // fn's result may be a string, []byte or json.RawMessage, sent as they are, a
 // proto.Message, sent as its JSON form, or anything that encoding/json
 // encodes; a [ToolOutput] has one of these and images or other files behind it.
+// Out is inferred from fn, so it need not be given: AddTool[In](…). [CallFrom] tells
+// fn which call it answers, and reads and sets session state.
+//
 // An error becomes a tool error that the model sees, with its text. So does a
 // panic, without its stack. fn is called on its own goroutine, concurrently with
 // other calls and with itself; it should return soon after its context ends. The
@@ -143,28 +144,16 @@ func ToolSchema(schema string) ToolOption {
 // or longer than 16,384 bytes, and for a type without a schema, or with one of
 // more than 32,768 bytes. If the error is ignored, each run that could use the
 // tools fails with it.
-func AddTool[T any](to ToolHolder, name, description string, fn func(context.Context, T) (any, error), opts ...ToolOption) error {
-	if fn == nil {
-		return to.toolSet().add(nil, fmt.Errorf("tool %q has no function", name))
-	}
-	return AddStatefulTool(to, name, description, func(ctx *ToolContext, in T) (any, error) {
-		return fn(ctx, in)
-	}, opts...)
-}
-
-// AddStatefulTool is [AddTool] for a handler that wants to know its call, or
-// to read or set session state.
-func AddStatefulTool[T any](to ToolHolder, name, description string, fn func(*ToolContext, T) (any, error), opts ...ToolOption) error {
+func AddTool[In, Out any](to ToolHolder, name, description string, fn func(context.Context, In) (Out, error), opts ...ToolOption) error {
 	t, err := newTypedTool(name, description, fn, opts)
 	return to.toolSet().add(t, err)
 }
 
-// AddRawTool offers a tool whose declaration is written by hand. fn receives
-// the arguments as the model wrote them; that they are a JSON object is all
-// that was checked. The declaration is copied; its timeout counts as
-// [ToolTimeout] if that is not given. Otherwise see [AddTool].
-func AddRawTool(to ToolHolder, declaration *agentdv1.Tool, fn func(context.Context, json.RawMessage) (any, error), opts ...ToolOption) error {
-	t, err := newRawTool(declaration, fn, opts)
+// AddRawTool offers a tool whose JSON Schema is only known at run time, an object;
+// empty declares no arguments. fn receives the arguments as the model wrote them;
+// that they are a JSON object is all that was checked. Otherwise see [AddTool].
+func AddRawTool[Out any](to ToolHolder, name, description, schema string, fn func(context.Context, json.RawMessage) (Out, error), opts ...ToolOption) error {
+	t, err := newRawTool(name, description, schema, fn, opts)
 	return to.toolSet().add(t, err)
 }
 
@@ -184,17 +173,15 @@ func serverTimeout(d time.Duration) *durationpb.Duration {
 	return durationpb.New(min(d+answerWay, maxToolTimeout))
 }
 
-// setTimeout gives a tool its timeout, or that of its declaration.
-func (t *tool) setTimeout(d time.Duration) error {
-	if declared := t.proto.GetTimeout(); d == 0 && declared != nil {
-		if d = declared.AsDuration(); d <= 0 {
-			return fmt.Errorf("tool %q: the timeout must be more than 0, got %s", t.proto.GetName(), d)
-		}
+// setTimeout gives a tool its timeout, nil for none.
+func (t *tool) setTimeout(d *time.Duration) error {
+	if d == nil {
+		return nil
 	}
-	if d > maxToolTimeout {
-		return fmt.Errorf("tool %q: the timeout must be at most %s, got %s", t.proto.GetName(), maxToolTimeout, d)
+	if *d <= 0 || *d > maxToolTimeout {
+		return fmt.Errorf("tool %q: the timeout must be more than 0 and at most %s, got %s", t.proto.GetName(), maxToolTimeout, *d)
 	}
-	t.timeout, t.proto.Timeout = d, serverTimeout(d)
+	t.timeout, t.proto.Timeout = *d, serverTimeout(*d)
 	return nil
 }
 
@@ -213,72 +200,4 @@ func checkTool(t *agentdv1.Tool) error {
 	default:
 		return nil
 	}
-}
-
-// ToolContext is the context of one tool call. It must not be used after the
-// handler returned. Its methods may be called concurrently.
-type ToolContext struct {
-	context.Context
-	req  *agentdv1.RunResponse_ToolCallRequest // immutable
-	seen *stateView                            // guards itself
-
-	mu    sync.Mutex // protects the fields below
-	delta map[string]*structpb.Value
-	err   error // the first SetState that failed
-}
-
-// CallID returns the id of the call, unique within the session.
-func (c *ToolContext) CallID() string { return c.req.GetToolCallId() }
-
-// SessionID returns the session that asks.
-func (c *ToolContext) SessionID() string { return c.req.GetSessionId() }
-
-// AgentPath returns the names from the root of the tree to the agent that
-// calls.
-func (c *ToolContext) AgentPath() []string { return slices.Clone(c.req.GetAgentPath()) }
-
-// State returns the value of a key of the session's state, as this handler set
-// it or as the run last saw it; numbers are float64. What other agents do at
-// the same time may not have arrived yet.
-func (c *ToolContext) State(key string) (any, bool) {
-	c.mu.Lock()
-	value, ok := c.delta[key]
-	c.mu.Unlock()
-	if ok {
-		return value.AsInterface(), !isNull(value)
-	}
-	return c.seen.get(key)
-}
-
-// SetState sets a key of the session's state. The server writes it together
-// with this call's result, and not at all if the handler fails; nil removes the
-// key. The value is encoded as encoding/json does; one that cannot be encoded, or holds an
-// integer that a float64 does not hold exactly, is an error. If that is
-// ignored, the call fails with it.
-func (c *ToolContext) SetState(key string, value any) error {
-	encoded, err := stateValue(value)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err != nil {
-		err = fmt.Errorf("state key %q: %w", key, err)
-		if c.err == nil {
-			c.err = err
-		}
-		return err
-	}
-	if c.delta == nil {
-		c.delta = make(map[string]*structpb.Value)
-	}
-	c.delta[key] = encoded
-	return nil
-}
-
-// takeDelta returns what the handler set, nil if nothing.
-func (c *ToolContext) takeDelta() (*structpb.Struct, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.err != nil || len(c.delta) == 0 {
-		return nil, c.err
-	}
-	return &structpb.Struct{Fields: maps.Clone(c.delta)}, nil
 }

@@ -61,7 +61,7 @@ func TestArguments(t *testing.T) {
 	mustAdd(t, client.AddTool(c, "lookup", "looks up", func(_ context.Context, in lookup) (any, error) { return in, nil }))
 	mustAdd(t, client.AddTool(c, "nothing", "takes nothing", func(context.Context, struct{}) (any, error) { return "ok", nil }))
 	mustAdd(t, client.AddTool(c, "anything", "takes a map", func(_ context.Context, in map[string]any) (any, error) { return in, nil }))
-	mustAdd(t, client.AddRawTool(c, &agentdv1.Tool{Name: "raw", Description: "raw"},
+	mustAdd(t, client.AddRawTool(c, "raw", "raw", "",
 		func(_ context.Context, in json.RawMessage) (any, error) { return in, nil }))
 	mustAdd(t, client.AddTool(c, "enum", "takes one of two", func(_ context.Context, in struct {
 		V string `json:"v"`
@@ -214,7 +214,7 @@ func TestAddToolRefuses(t *testing.T) {
 		"name":        {func(s *client.ToolSet) error { return client.AddTool(s, "a b", "d", ok) }, `"a b"`},
 		"long":        {func(s *client.ToolSet) error { return client.AddTool(s, strings.Repeat("a", 65), "d", ok) }, "must match"},
 		"description": {func(s *client.ToolSet) error { return client.AddTool(s, "a", "", ok) }, "description"},
-		"nil":         {func(s *client.ToolSet) error { return client.AddTool[struct{}](s, "a", "d", nil) }, "no function"},
+		"nil":         {func(s *client.ToolSet) error { return client.AddTool[struct{}, any](s, "a", "d", nil) }, "no function"},
 		"twice": {func(s *client.ToolSet) error {
 			return errors.Join(client.AddTool(s, "a", "d", ok), client.AddTool(s, "a", "d", ok))
 		}, "twice"},
@@ -232,11 +232,10 @@ func TestAddToolRefuses(t *testing.T) {
 			return client.AddTool(s, "a", "d", ok, client.ToolSchema(`{"description":"`+strings.Repeat("x", 40000)+`"}`))
 		}, "at most 32768"},
 		"raw schema": {func(s *client.ToolSet) error {
-			schema := "[]"
-			return client.AddRawTool(s, &agentdv1.Tool{Name: "a", Description: "d", InputSchema: &schema},
+			return client.AddRawTool(s, "a", "d", "[]",
 				func(context.Context, json.RawMessage) (any, error) { return nil, nil })
 		}, "JSON object"},
-		"raw nil": {func(s *client.ToolSet) error { return client.AddRawTool(s, nil, nil) }, "declaration"},
+		"raw nil": {func(s *client.ToolSet) error { return client.AddRawTool[any](s, "a", "d", "", nil) }, "no function"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -251,6 +250,17 @@ func TestAddToolRefuses(t *testing.T) {
 				t.Errorf("want %q from the run, got %v", test.want, err)
 			}
 		})
+	}
+}
+
+// Outside of a call there is none, and a handler that a test calls by itself works.
+func TestNoCall(t *testing.T) {
+	call := client.CallFrom(t.Context())
+	if _, ok := call.State("k"); call != nil || ok || call.ID() != "" || call.SessionID() != "" || call.AgentPath() != nil {
+		t.Errorf("a call %v", call)
+	}
+	if err := call.SetState("k", 1); err == nil {
+		t.Error("state was set")
 	}
 }
 
@@ -273,26 +283,29 @@ func TestState(t *testing.T) {
 		return s.end(true, "")
 	})
 	c := dial(t, url)
-	mustAdd(t, client.AddStatefulTool(c, "inc", "counts", func(ctx *client.ToolContext, _ struct{}) (any, error) {
-		n, ok := ctx.State("n")
-		if _, has := ctx.State("none"); !ok || has {
+	mustAdd(t, client.AddTool(c, "inc", "counts", func(ctx context.Context, _ struct{}) (any, error) {
+		inner, cancel := context.WithCancel(ctx)
+		defer cancel()
+		call := client.CallFrom(inner)
+		n, ok := call.State("n")
+		if _, has := call.State("none"); !ok || has {
 			t.Errorf("state: %v %v", ok, has)
 		}
-		if err := ctx.SetState("n", n.(float64)+1); err != nil {
+		if err := call.SetState("n", n.(float64)+1); err != nil {
 			return nil, err
 		}
-		if ctx.CallID() != "c-inc" || ctx.SessionID() != session || ctx.AgentPath()[0] != "root" {
-			t.Errorf("call: %s %s %v", ctx.CallID(), ctx.SessionID(), ctx.AgentPath())
+		if call.ID() != "c-inc" || call.SessionID() != session || call.AgentPath()[0] != "root" {
+			t.Errorf("call: %s %s %v", call.ID(), call.SessionID(), call.AgentPath())
 		}
-		own, _ := ctx.State("n")
+		own, _ := call.State("n")
 		return own, nil
 	}))
-	mustAdd(t, client.AddStatefulTool(c, "bad", "ignores an error", func(ctx *client.ToolContext, _ struct{}) (any, error) {
-		_ = ctx.SetState("big", uint64(math.MaxUint64))
+	mustAdd(t, client.AddTool(c, "bad", "ignores an error", func(ctx context.Context, _ struct{}) (string, error) {
+		_ = client.CallFrom(ctx).SetState("big", uint64(math.MaxUint64))
 		return "fine", nil
 	}))
-	mustAdd(t, client.AddStatefulTool(c, "fails", "fails", func(ctx *client.ToolContext, _ struct{}) (any, error) {
-		if err := ctx.SetState("n", 0); err != nil {
+	mustAdd(t, client.AddTool(c, "fails", "fails", func(ctx context.Context, _ struct{}) (any, error) {
+		if err := client.CallFrom(ctx).SetState("n", 0); err != nil {
 			return nil, err
 		}
 		return nil, errors.New("failed")

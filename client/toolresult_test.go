@@ -30,14 +30,14 @@ func TestResultsAreToldOnce(t *testing.T) {
 	id := mine.until(t, isStarted).Started.SessionID
 	call := mine.until(t, isToolCall).ToolCall
 	other, _ := s.client(t)
-	watching := follow(other.Attach(t.Context(), id, client.WithoutTools()))
+	watching := follow(other.Attach(t.Context(), id, client.Observe()))
 	watching.until(t, isToolNotice)
 	door.let(t, "open")
 	s.says(t, "done")
 	for name, events := range map[string][]*client.Event{
 		"who answers": mine.rest(t),
 		"who watches": watching.rest(t),
-		"who is late": follow(other.Attach(t.Context(), id, client.WithoutTools())).rest(t),
+		"who is late": follow(other.Attach(t.Context(), id, client.Observe())).rest(t),
 	} {
 		told := resultsOf(events)
 		if len(told) != 1 {

@@ -9,11 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"google.golang.org/protobuf/types/known/durationpb"
-
 	"github.com/apzuk3/agentd/agentdtest"
 	"github.com/apzuk3/agentd/client"
-	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	limits "github.com/apzuk3/agentd/session"
 )
 
@@ -27,10 +24,10 @@ func TestToolTimeouts(t *testing.T) {
 		run    client.RunOption
 	}{
 		"client":                  {client: client.WithToolTimeout(limit)},
-		"run":                     {run: client.WithRunToolTimeout(limit)},
-		"run before client":       {client: client.WithToolTimeout(time.Second), run: client.WithRunToolTimeout(limit)},
+		"run":                     {run: client.WithToolTimeout(limit)},
+		"run before client":       {client: client.WithToolTimeout(time.Second), run: client.WithToolTimeout(limit)},
 		"tool":                    {tool: client.ToolTimeout(limit)},
-		"tool before run":         {tool: client.ToolTimeout(limit), run: client.WithRunToolTimeout(time.Second)},
+		"tool before run":         {tool: client.ToolTimeout(limit), run: client.WithToolTimeout(time.Second)},
 		"longer than the default": {client: client.WithToolTimeout(time.Minute), tool: client.ToolTimeout(limit)},
 	}
 	for name, test := range tests {
@@ -134,11 +131,8 @@ func TestTimeoutsAreSent(t *testing.T) {
 	newDoor(t, c, "plain")
 	newDoor(t, c, "timed", client.ToolTimeout(time.Second))
 	newDoor(t, c, "long", client.ToolTimeout(24*time.Hour))
-	raw := func(name string, timeout time.Duration, opts ...client.ToolOption) error {
-		return client.AddRawTool(c, &agentdv1.Tool{Name: name, Description: "d", Timeout: durationpb.New(timeout)}, nothing, opts...)
-	}
-	mustAdd(t, raw("raw", time.Minute))
-	mustAdd(t, raw("raw_timed", time.Minute, client.ToolTimeout(time.Second)))
+	mustAdd(t, client.AddRawTool(c, "raw", "d", "", nothing))
+	mustAdd(t, client.AddRawTool(c, "raw_timed", "d", "", nothing, client.ToolTimeout(time.Second)))
 	if _, err := c.Do(t.Context(), llm("plain", "timed", "long", "raw", "raw_timed"), "hi"); err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +140,7 @@ func TestTimeoutsAreSent(t *testing.T) {
 	if got := ex.GetToolTimeout().AsDuration(); got != time.Minute+2*time.Second {
 		t.Errorf("the run's: %s", got)
 	}
-	want := map[string]time.Duration{"plain": 0, "timed": 3 * time.Second, "long": 24 * time.Hour, "raw": 62 * time.Second, "raw_timed": 3 * time.Second}
+	want := map[string]time.Duration{"plain": 0, "timed": 3 * time.Second, "long": 24 * time.Hour, "raw": 0, "raw_timed": 3 * time.Second}
 	for _, tool := range ex.GetTools() {
 		if got := tool.GetTimeout().AsDuration(); got != want[tool.GetName()] || (got == 0) != (tool.GetTimeout() == nil) {
 			t.Errorf("%s: %s", tool.GetName(), got)
@@ -163,8 +157,8 @@ func TestWrongTimeouts(t *testing.T) {
 	set := client.NewToolSet()
 	for name, err := range map[string]error{
 		"too long":      client.AddTool(set, "t", "d", func(context.Context, struct{}) (any, error) { return nil, nil }, client.ToolTimeout(25*time.Hour)),
-		"raw, too long": client.AddRawTool(set, &agentdv1.Tool{Name: "t", Description: "d", Timeout: durationpb.New(25 * time.Hour)}, nothing),
-		"raw, none":     client.AddRawTool(set, &agentdv1.Tool{Name: "t", Description: "d", Timeout: durationpb.New(0)}, nothing),
+		"raw, too long": client.AddRawTool(set, "t", "d", "", nothing, client.ToolTimeout(25*time.Hour)),
+		"raw, none":     client.AddRawTool(set, "t", "d", "", nothing, client.ToolTimeout(0)),
 	} {
 		if err == nil || !strings.Contains(err.Error(), `tool "t": the timeout must be`) {
 			t.Errorf("%s: got %v", name, err)
@@ -174,7 +168,7 @@ func TestWrongTimeouts(t *testing.T) {
 		t.Error("something was sent")
 		return nil
 	}))
-	if _, err := c.Do(t.Context(), llm(), "hi", client.WithRunToolTimeout(25*time.Hour)); !errors.Is(err, client.ErrInvalidRequest) || !strings.Contains(err.Error(), "24h0m0s") {
+	if _, err := c.Do(t.Context(), llm(), "hi", client.WithToolTimeout(25*time.Hour)); !errors.Is(err, client.ErrInvalidRequest) || !strings.Contains(err.Error(), "24h0m0s") {
 		t.Errorf("got %v", err)
 	}
 }

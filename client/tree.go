@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -25,17 +24,13 @@ const maxTreeDepth = 64
 
 // prepare makes the first message of a run and finds out whether it can be
 // sent at all. It changes nothing that the caller passed.
-func (c *Client) prepare(agent *agentdv1.Agent, prompt string, opts []RunOption) (*agentdv1.RunRequest, *runConfig, error) {
-	rc, err := c.configure(opts)
+func (c *Client) prepare(agent *Agent, prompt string, apply func(*runConfig)) (*agentdv1.RunRequest, *runConfig, error) {
+	rc, err := c.configure(useRun, apply)
 	if err != nil {
 		return nil, nil, err
 	}
-	if rc.after != nil || rc.observe {
-		return nil, nil, errorf(ErrInvalidRequest,
-			"client.WithAfterSeq, client.Observe and client.WithoutTools are options of client.Attach, not of Run")
-	}
-	if !rc.hasPrompter {
-		rc.prompter = c.cfg.prompter
+	if rc.agent != nil {
+		agent = rc.agent
 	}
 	available, err := collect(slices.Concat([]*ToolSet{c.tools}, rc.tools))
 	if err != nil {
@@ -106,36 +101,6 @@ func (c *runConfig) request(prompt string) *agentdv1.RunRequest_ExecuteRequest {
 		execute.SessionId = &c.sessionID
 	}
 	return execute
-}
-
-// configure applies the options of a run.
-func (c *Client) configure(opts []RunOption) (*runConfig, error) {
-	rc := &runConfig{header: make(http.Header), concurrency: c.cfg.concurrency}
-	for _, opt := range c.cfg.defaults {
-		opt(rc)
-	}
-	byDefault := rc.hasPrompter
-	rc.hasPrompter = false
-	for _, opt := range opts {
-		opt(rc)
-	}
-	if c.err != nil {
-		return nil, c.err
-	}
-	if rc.observe && rc.hasPrompter && rc.prompter != nil {
-		return nil, errorf(ErrInvalidRequest, "client.Observe and client.WithoutTools only watch: they do not go with WithRunPrompter")
-	}
-	rc.hasPrompter = rc.hasPrompter || byDefault
-	if rc.err != nil {
-		return nil, rc.err
-	}
-	if rc.toolTimeout = cmp.Or(rc.toolTimeout, c.cfg.toolTimeout); rc.toolTimeout > maxToolTimeout {
-		return nil, errorf(ErrInvalidRequest, "client.WithToolTimeout, client.WithRunToolTimeout: at most %s, got %s", maxToolTimeout, rc.toolTimeout)
-	}
-	if err := c.journal.open(); err != nil {
-		return nil, errorf(ErrInvalidRequest, "client.WithToolJournal: %w", err)
-	}
-	return rc, nil
 }
 
 // collect returns the tools of all sets; of two of the same name the later.

@@ -33,7 +33,7 @@ func TestErrorSaysWhatToDo(t *testing.T) {
 		Limit:      &agentdv1.ExceededLimit{Name: "prompt_bytes", Value: 10, Received: 11},
 	})
 	want := &Error{
-		Code: agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED, Message: "too long", SessionID: "s", TurnID: "t",
+		Code: ErrLimitExceeded, Message: "too long", SessionID: "s", TurnID: "t",
 		RetryAfter: 1500 * time.Millisecond, Violations: []Violation{{"execute.user_prompt", "range"}},
 		Limit: &ExceededLimit{"prompt_bytes", 10, 11},
 	}

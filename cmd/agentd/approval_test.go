@@ -49,7 +49,7 @@ func approvalOutlivesItsServer(t *testing.T, over *carrier) {
 		return client.Answer("fun"), nil
 	})
 	dial := func(s *served) *client.Client {
-		c := client.New(s.url, client.WithReconnect(client.ReconnectPolicy{MaxElapsed: -1}))
+		c := client.New(s.url, client.WithReconnect(client.ReconnectPolicy{Off: true}))
 		t.Cleanup(c.CloseIdleConnections)
 		if err := client.AddTool(c, "pay", "pays", func(_ context.Context, in payment) (any, error) {
 			paid = append(paid, in.Amount)
@@ -61,7 +61,7 @@ func approvalOutlivesItsServer(t *testing.T, over *carrier) {
 	}
 
 	first := over.binary(t, env)
-	c := client.New(first.url, client.WithReconnect(client.ReconnectPolicy{MaxElapsed: -1}))
+	c := client.New(first.url, client.WithReconnect(client.ReconnectPolicy{Off: true}))
 	t.Cleanup(c.CloseIdleConnections)
 	if err := client.AddTool(c, "pay", "pays", func(context.Context, payment) (any, error) {
 		t.Error("the tool runs without approval")
@@ -111,7 +111,7 @@ func approvalOutlivesItsServer(t *testing.T, over *carrier) {
 	}
 	var said strings.Builder
 	var end *client.End
-	for event, err := range c.Attach(t.Context(), in.SessionID, client.WithRunPrompter(person)) {
+	for event, err := range c.Attach(t.Context(), in.SessionID, client.WithPrompter(person)) {
 		switch {
 		case err != nil:
 			t.Fatal(err)

@@ -246,7 +246,7 @@ func TestSignals(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			overBoth(t, func(t *testing.T, over *carrier) {
 				s := over.binary(t, map[string]string{"AGENTD_ADDR": "127.0.0.1:0", "AGENTD_DATA": t.TempDir(), "AGENTD_SHUTDOWN_GRACE": "1m"})
-				c := client.New(s.url, client.WithReconnect(client.ReconnectPolicy{MaxElapsed: -1}))
+				c := client.New(s.url, client.WithReconnect(client.ReconnectPolicy{Off: true}))
 				defer c.CloseIdleConnections()
 				called := make(chan struct{})
 				release := make(chan struct{})

@@ -37,11 +37,12 @@ func main() { demo.Main(script, run) }
 
 func run(ctx context.Context, e demo.Example) error {
 	clnt := client.New(e.URL)
-	err := client.AddStatefulTool(clnt, "add_to_cart", "Adds an item to the cart",
-		func(tool *client.ToolContext, in Item) (any, error) {
-			total, _ := tool.State("cart_total")
+	err := client.AddTool(clnt, "add_to_cart", "Adds an item to the cart",
+		func(ctx context.Context, in Item) (string, error) {
+			call := client.CallFrom(ctx)
+			total, _ := call.State("cart_total")
 			sum, _ := total.(float64)
-			return "ok", tool.SetState("cart_total", sum+in.Price)
+			return "ok", call.SetState("cart_total", sum+in.Price)
 		})
 	if err != nil {
 		return err

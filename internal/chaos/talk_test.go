@@ -148,7 +148,7 @@ type iteration struct {
 func (t *talk) addTools(number int) {
 	var errs []error
 	for _, name := range []string{"look", "fetch"} {
-		errs = append(errs, client.AddStatefulTool(t.c, name, "the tool "+name, func(ctx *client.ToolContext, in keyed) (any, error) {
+		errs = append(errs, client.AddTool(t.c, name, "the tool "+name, func(ctx context.Context, in keyed) (any, error) {
 			if toolFails(in.Key) {
 				return t.execute(ctx, number, in.Key, "", errors.New(toolError(in.Key)))
 			}
@@ -160,7 +160,7 @@ func (t *talk) addTools(number int) {
 		}))
 	}
 	if t.shape.asks {
-		errs = append(errs, client.AddStatefulTool(t.c, "loop_continue", "asked after each iteration", func(ctx *client.ToolContext, in iteration) (any, error) {
+		errs = append(errs, client.AddTool(t.c, "loop_continue", "asked after each iteration", func(ctx context.Context, in iteration) (any, error) {
 			p := t.shape.root.find(in.Agent)
 			if p == nil || p.most != in.Most {
 				return nil, fmt.Errorf("no loop %+v", in)
@@ -174,8 +174,8 @@ func (t *talk) addTools(number int) {
 }
 
 // execute is the body of every handler.
-func (t *talk) execute(ctx *client.ToolContext, number int, key, output string, fails error) (any, error) {
-	run := execution{call: ctx.CallID(), key: key, client: number, from: time.Now(), output: output, failed: fails != nil}
+func (t *talk) execute(ctx context.Context, number int, key, output string, fails error) (any, error) {
+	run := execution{call: client.CallFrom(ctx).ID(), key: key, client: number, from: time.Now(), output: output, failed: fails != nil}
 	wait := time.Duration(0)
 	if t.w.slow {
 		wait = time.Duration(rand.IntN(20)) * time.Millisecond
@@ -393,7 +393,7 @@ func (w *watcher) watch(ctx context.Context) {
 			patience = rand.IntN(120)
 		}
 		some, left := false, false
-		for e, err := range c.Attach(ctx, id, client.WithoutTools(), client.WithAfterSeq(last)) {
+		for e, err := range c.Attach(ctx, id, client.Observe(), client.WithAfterSeq(last)) {
 			if errors.Is(err, client.ErrModelUnavailable) {
 				last = w.recorder.last() // the end of a failed turn
 				some = true

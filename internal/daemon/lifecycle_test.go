@@ -13,7 +13,6 @@ import (
 
 	"github.com/apzuk3/agentd/agentdtest"
 	"github.com/apzuk3/agentd/client"
-	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/daemon"
 	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/session"
@@ -152,7 +151,7 @@ func TestHardShutdown(t *testing.T) {
 		failed := make(chan error, 1)
 		started := make(chan struct{})
 		go func() {
-			c := d.Client(client.WithReconnect(client.ReconnectPolicy{MaxElapsed: -1}))
+			c := d.Client(client.WithReconnect(client.ReconnectPolicy{Off: true}))
 			for ev, err := range c.Run(t.Context(), llm("root", "scripted/slow"), "go") {
 				if err != nil {
 					failed <- err
@@ -236,7 +235,7 @@ func TestLogGuard(t *testing.T) {
 		Level: slog.LevelDebug, JSON: true,
 		Secrets: []string{"canary-1", "canary-2", "canary-3"},
 	})
-	l.Info("says canary-1", slog.String("text", "has canary-2 in it"), slog.Any("error", &client.Error{Code: agentdv1.ErrorCode_ERROR_CODE_INTERNAL, Message: "canary-3"}),
+	l.Info("says canary-1", slog.String("text", "has canary-2 in it"), slog.Any("error", &client.Error{Code: client.ErrInternal, Message: "canary-3"}),
 		slog.String("gemini_api_key", "anything"), slog.Any("key", daemon.Providers{GeminiAPIKey: "canary-1"}.GeminiAPIKey), slog.Int("tokens", 7))
 	got := log.String()
 	if strings.Contains(got, "canary") || strings.Contains(got, "anything") || !strings.Contains(got, "in it") || !strings.Contains(got, `"tokens":7`) {

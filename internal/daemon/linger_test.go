@@ -69,7 +69,7 @@ func TestNobodyLingers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := agentdtest.Start(t)
-				c := d.Client(client.WithReconnect(client.ReconnectPolicy{MaxElapsed: -1}))
+				c := d.Client(client.WithReconnect(client.ReconnectPolicy{Off: true}))
 				defer c.CloseIdleConnections()
 				begin := time.Now()
 				tc(t, d, c)

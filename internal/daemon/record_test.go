@@ -35,7 +35,7 @@ func TestRecordHoldsNoKeys(t *testing.T) {
 		RecordTo:  file,
 	})
 	agent := &agentdv1.Agent{Name: "a", AgentType: &agentdv1.Agent_Llm{Llm: &agentdv1.LlmAgent{Model: "openai-chat/gpt-x", Instruction: "Be brief."}}}
-	for _, opts := range [][]client.RunOption{nil, {client.WithOpenAIAPIKey("canary-caller-key")}} {
+	for _, opts := range [][]client.RunOption{nil, {client.WithProviderKey("openai", "canary-caller-key")}} {
 		for _, err := range client.New(d.URL()).Run(t.Context(), agent, "Which key?", opts...) {
 			if err != nil {
 				t.Fatal(err)
@@ -133,7 +133,7 @@ func TestRecordIsWholeAfterShutdown(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for event, err := range client.New(d.URL(), client.WithReconnect(client.ReconnectPolicy{MaxElapsed: -1})).Run(t.Context(), llm("a", "scripted/hang"), "Hello") {
+		for event, err := range client.New(d.URL(), client.WithReconnect(client.ReconnectPolicy{Off: true})).Run(t.Context(), llm("a", "scripted/hang"), "Hello") {
 			if err != nil {
 				return // the daemon is gone
 			}

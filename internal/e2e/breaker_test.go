@@ -69,7 +69,7 @@ func TestProviderSuspended(t *testing.T) {
 		spared(0, 0, "suspended (failures in a row: 3, the last one: unavailable with status 503); retry after ")
 
 		// Another key has failures of its own.
-		for event, err := range d.Client().Run(t.Context(), agent, "go", client.WithOpenAIAPIKey("sk-callers-own-0123456789")) {
+		for event, err := range d.Client().Run(t.Context(), agent, "go", client.WithProviderKey("openai", "sk-callers-own-0123456789")) {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -119,7 +119,7 @@ func (c *cutter) cut(turn, step int, fault providertest.Fault, call int) bool {
 		k.expect(out, now.Prompt, steps, first)
 		return true
 	}
-	if client.Code(out.err.Code) != client.ErrModelUnavailable || out.completed {
+	if out.err.Code != client.ErrModelUnavailable || out.completed {
 		c.t.Errorf("an unfinished answer: error %v, completed: %t", out.err, out.completed)
 	}
 	if !strings.HasPrefix(whole, out.text.String()) {

@@ -208,7 +208,7 @@ func (b *bed) client(url string, opts ...client.Option) *client.Client {
 	b.t.Helper()
 	c := client.New(url, append([]client.Option{
 		client.WithReconnect(client.ReconnectPolicy{Base: time.Microsecond, Cap: time.Millisecond}),
-		client.WithRunDefaults(client.WithOpenAIAPIKey(ownKey)),
+		client.WithProviderKey("openai", ownKey),
 	}, opts...)...)
 	b.t.Cleanup(c.CloseIdleConnections)
 	return c

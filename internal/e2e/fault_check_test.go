@@ -282,7 +282,7 @@ func saga(t testing.TB, events []*client.Event) []string {
 func (b *bed) replay(id string) []*client.Event {
 	b.t.Helper()
 	var events []*client.Event
-	for ev, err := range b.client(b.url).Attach(b.t.Context(), id, client.WithAfterSeq(0), client.WithoutTools()) {
+	for ev, err := range b.client(b.url).Attach(b.t.Context(), id, client.WithAfterSeq(0), client.Observe()) {
 		if err != nil {
 			b.t.Fatal(err)
 		}

@@ -211,7 +211,7 @@ func TestFilesRefused(t *testing.T) {
 			}
 			sound := client.Inline("audio/flac", []byte("x"))
 			err := run(llmAgent("root", name, ""), sound)
-			if e, ok := errors.AsType[*client.Error](err); !ok || client.Code(e.Code) != client.ErrInvalidRequest || !strings.Contains(err.Error(), "user_parts[1]") ||
+			if e, ok := errors.AsType[*client.Error](err); !ok || e.Code != client.ErrInvalidRequest || !strings.Contains(err.Error(), "user_parts[1]") ||
 				!strings.Contains(err.Error(), fmt.Sprintf("%q", name)) || !strings.Contains(err.Error(), `"audio/flac"`) {
 				t.Errorf("%s: error %v, want INVALID_REQUEST with the part, the model and the type", name, err)
 			}
@@ -248,7 +248,7 @@ func TestFilesRefused(t *testing.T) {
 			return nil
 		}
 		err := run(client.WithParts(client.Inline("image/png", picture)))
-		if e, ok := errors.AsType[*client.Error](err); !ok || client.Code(e.Code) != client.ErrInvalidRequest || !strings.Contains(err.Error(), "could not process") {
+		if e, ok := errors.AsType[*client.Error](err); !ok || e.Code != client.ErrInvalidRequest || !strings.Contains(err.Error(), "could not process") {
 			t.Errorf("error %v, want the provider's", err)
 		}
 		if err := run(); err != nil {

@@ -63,7 +63,7 @@ func TestModelMisbehaves(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			clnt := d.Client()
 			var called atomic.Int32
-			if err := client.AddRawTool(clnt, toolOf("look"), func(context.Context, json.RawMessage) (any, error) {
+			if err := client.AddRawTool(clnt, "look", "the tool look", "", func(context.Context, json.RawMessage) (any, error) {
 				called.Add(1)
 				return "seen", nil
 			}); err != nil {
@@ -104,7 +104,7 @@ func TestModelMisbehaves(t *testing.T) {
 			switch {
 			case c.fails == 0 && failed != nil:
 				t.Errorf("failed: %v", failed)
-			case c.fails != 0 && (failed == nil || client.Code(failed.Code) != c.fails || !strings.Contains(failed.Message, c.says)):
+			case c.fails != 0 && (failed == nil || failed.Code != c.fails || !strings.Contains(failed.Message, c.says)):
 				t.Errorf("error %v, want %v with %q", failed, c.fails, c.says)
 			}
 

@@ -235,7 +235,7 @@ func (c *cutTurns) everywhere() {
 		switch {
 		case out.err != nil:
 			failed++
-			if client.Code(out.err.Code) != client.ErrModelUnavailable || out.calls != 0 || out.requests != 1 || out.retries != 0 || !strings.HasPrefix(c.first.Text, out.text.String()) {
+			if out.err.Code != client.ErrModelUnavailable || out.calls != 0 || out.requests != 1 || out.retries != 0 || !strings.HasPrefix(c.first.Text, out.text.String()) {
 				c.t.Errorf("behind byte %d of %d: failed with %d calls after %d requests and %q: %v", at, c.length, out.calls, out.requests, out.text.String(), out.err)
 			}
 		case out.requests == 3 && out.retries == 1 && out.whole():
@@ -258,7 +258,7 @@ func (c *cutTurns) run(fault *providertest.Fault, out *cutOutcome) {
 	}
 	c.serve(faults, c.first, hello)
 	clnt := c.d.Client()
-	if err := client.AddRawTool(clnt, toolOf("look"), func(_ context.Context, args json.RawMessage) (any, error) {
+	if err := client.AddRawTool(clnt, "look", "the tool look", "", func(_ context.Context, args json.RawMessage) (any, error) {
 		out.calls++
 		if !equalJSON(string(args), c.first.Calls[0].Args) {
 			c.t.Errorf("called with %s", args)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/apzuk3/agentd/agentdtest"
 	"github.com/apzuk3/agentd/client"
-	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/internal/providertest"
 	"github.com/apzuk3/agentd/model/openai"
@@ -104,8 +103,7 @@ func TestRecordedFiles(t *testing.T) {
 			clnt := d.Client()
 			agent := llmAgent("recorded", name, recorded.System)
 			for _, tool := range recorded.Tools {
-				decl := &agentdv1.Tool{Name: tool.Name, Description: tool.Description + "."}
-				if err := client.AddRawTool(clnt, decl, func(context.Context, json.RawMessage) (any, error) {
+				if err := client.AddRawTool(clnt, tool.Name, tool.Description+".", "", func(context.Context, json.RawMessage) (any, error) {
 					return client.ToolOutput{Output: how.output, Parts: how.result}, nil
 				}); err != nil {
 					t.Fatal(err)

@@ -113,7 +113,7 @@ func (k *talk) turn(prompt string, steps []providertest.Step) {
 		k.t.Errorf("completed: %t, calls left open: %t", out.completed, last.Open())
 	case fails && (out.err == nil || !strings.Contains(out.err.Message, last.Message)):
 		k.t.Errorf("error %v, want %v: %s", out.err, code, last.Message)
-	case fails && client.Code(out.err.Code) != code:
+	case fails && out.err.Code != code:
 		k.t.Errorf("error %v, want code %v", out.err, code)
 	}
 	if fails {
@@ -131,7 +131,7 @@ func (k *talk) exhausted() {
 	const prompt = "One more thing."
 	first := len(k.srv.Received())
 	out := k.run(prompt, nil)
-	if out.err == nil || client.Code(out.err.Code) != client.ErrModelUnavailable || !strings.Contains(out.err.Message, "all have been answered") {
+	if out.err == nil || out.err.Code != client.ErrModelUnavailable || !strings.Contains(out.err.Message, "all have been answered") {
 		k.t.Errorf("a turn beyond the recording: error %v, completed: %t", out.err, out.completed)
 	}
 	k.expect(out, prompt, nil, first)

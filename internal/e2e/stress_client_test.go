@@ -33,7 +33,7 @@ func (s *stressTurn) runClient(ctx context.Context, c *client.Client) {
 	ctx, r.cancel = context.WithCancel(ctx)
 	defer r.cancel()
 	tools := client.NewToolSet()
-	if err := client.AddStatefulTool(tools, "work", "the tool work", r.work); err != nil {
+	if err := client.AddTool(tools, "work", "the tool work", r.work); err != nil {
 		s.faultf("%v", err)
 		return
 	}
@@ -178,12 +178,13 @@ type workInput struct {
 }
 
 // work is the tool: it takes a moment, and answers, fails or panics.
-func (r *clientTurn) work(ctx *client.ToolContext, in workInput) (any, error) {
-	id := ctx.CallID()
+func (r *clientTurn) work(ctx context.Context, in workInput) (any, error) {
+	call := client.CallFrom(ctx)
+	id := call.ID()
 	r.mu.Lock()
 	r.handlers[id]++
 	r.mu.Unlock()
-	path := strings.Join(ctx.AgentPath(), "/")
+	path := strings.Join(call.AgentPath(), "/")
 	if in.N < 0 || in.N >= callsOfAnswer || r.tree.paths[path[strings.LastIndex(path, "/")+1:]] != path {
 		return nil, fmt.Errorf("input %d from %s", in.N, path) // which is not what the log is expected to hold
 	}

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -87,15 +88,8 @@ func newTalk(t *testing.T, d *agentdtest.Daemon, srv *providertest.Server, wire 
 		}
 	}
 	for _, tool := range said.Tools {
-		decl := &agentdv1.Tool{Name: tool.Name, Description: tool.Description}
-		if decl.Description == "" {
-			decl.Description = "A tool without a description."
-		}
-		if tool.Schema != nil {
-			schema := string(tool.Schema)
-			decl.InputSchema = &schema
-		}
-		if err := client.AddRawTool(k.clnt, decl, func(ctx context.Context, args json.RawMessage) (any, error) {
+		about := cmp.Or(tool.Description, "A tool without a description.")
+		if err := client.AddRawTool(k.clnt, tool.Name, about, string(tool.Schema), func(ctx context.Context, args json.RawMessage) (any, error) {
 			return k.script.answer(ctx, tool.Name, args)
 		}); err != nil {
 			t.Fatal(err)

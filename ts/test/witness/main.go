@@ -33,13 +33,13 @@ func main() {
 
 func run(url, session, turn, prompt string, answers bool) error {
 	clnt := client.New(url)
-	opts := []client.RunOption{client.WithTurnID(turn)}
+	opts := []client.AttachOption{client.WithTurnID(turn)}
 	if answers {
 		if err := client.AddTool(clnt, tool, "Asks which tea it is to be", pick); err != nil {
 			return err
 		}
 	} else {
-		opts = append(opts, client.WithoutTools())
+		opts = append(opts, client.Observe())
 	}
 	var events iter.Seq2[*client.Event, error]
 	if prompt == "" {

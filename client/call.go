@@ -1,0 +1,115 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"google.golang.org/protobuf/types/known/structpb"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+// Call is the tool call that a handler answers; see [CallFrom]. Its methods may be
+// called concurrently, until the handler returns. Those of a nil Call, which a
+// handler has that a test calls by itself, find nothing and set nothing.
+type Call struct {
+	req  *agentdv1.RunResponse_ToolCallRequest // immutable
+	seen *stateView                            // guards itself
+
+	mu    sync.Mutex // protects the fields below
+	delta map[string]*structpb.Value
+	err   error // the first SetState that failed
+}
+
+// callContextKey is the key of the call in its handler's context.
+type callContextKey struct{}
+
+// CallFrom returns the call that the handler answers to which ctx, or a context that
+// ctx comes from, was given; nil anywhere else.
+func CallFrom(ctx context.Context) *Call {
+	c, _ := ctx.Value(callContextKey{}).(*Call)
+	return c
+}
+
+// ID returns the id of the call, unique within the session.
+func (c *Call) ID() string {
+	if c == nil {
+		return ""
+	}
+	return c.req.GetToolCallId()
+}
+
+// SessionID returns the session that asks.
+func (c *Call) SessionID() string {
+	if c == nil {
+		return ""
+	}
+	return c.req.GetSessionId()
+}
+
+// AgentPath returns the names from the root of the tree to the agent that calls.
+func (c *Call) AgentPath() []string {
+	if c == nil {
+		return nil
+	}
+	return slices.Clone(c.req.GetAgentPath())
+}
+
+// State returns the value of a key of the session's state, as this handler set
+// it or as the run last saw it; numbers are float64. What other agents do at
+// the same time may not have arrived yet.
+func (c *Call) State(key string) (any, bool) {
+	if c == nil {
+		return nil, false
+	}
+	c.mu.Lock()
+	value, ok := c.delta[key]
+	c.mu.Unlock()
+	if ok {
+		return value.AsInterface(), !isNull(value)
+	}
+	return c.seen.get(key)
+}
+
+// errNoCall is what SetState says outside of a call.
+var errNoCall = errors.New("client.Call.SetState: this context is not that of a tool call")
+
+// SetState sets a key of the session's state. The server writes it together
+// with this call's result, and not at all if the handler fails; nil removes the
+// key. The value is encoded as encoding/json does; one that cannot be encoded, or holds an
+// integer that a float64 does not hold exactly, is an error. If that is
+// ignored, the call fails with it.
+func (c *Call) SetState(key string, value any) error {
+	if c == nil {
+		return errNoCall
+	}
+	encoded, err := stateValue(value)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil {
+		err = fmt.Errorf("state key %q: %w", key, err)
+		if c.err == nil {
+			c.err = err
+		}
+		return err
+	}
+	if c.delta == nil {
+		c.delta = make(map[string]*structpb.Value)
+	}
+	c.delta[key] = encoded
+	return nil
+}
+
+// takeDelta returns what the handler set, nil if nothing.
+func (c *Call) takeDelta() (*structpb.Struct, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil || len(c.delta) == 0 {
+		return nil, c.err
+	}
+	return &structpb.Struct{Fields: maps.Clone(c.delta)}, nil
+}
