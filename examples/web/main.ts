@@ -51,7 +51,9 @@ async function show(run: Run, remember: boolean): Promise<void> {
     for await (const event of run) {
       transcript.add(event);
       element("#said").textContent = transcript.messages.map((message) => message.text).join("\n");
-      if (event.type !== "text") {
+      if (event.type === "connection") {
+        element("#connection").textContent = event.state === "back" ? "" : `connection ${event.state}`;
+      } else if (event.type !== "output_chunk") {
         const item = document.createElement("li");
         item.textContent = `${event.seq} ${event.type} ${about(event)}`;
         element("#events").append(item);
@@ -81,10 +83,10 @@ function about(event: Event): string {
     case "started":
       return event.sessionId;
     case "tool_call":
-    case "tool_notice":
-      return `${event.call.id} ${event.call.name} ${event.call.input}`;
-    case "tool_result":
-      return `${event.callId} ${event.name} ${event.output ?? event.error}`;
+    case "tool_call_announced":
+      return `${event.toolCallId} ${event.toolName} ${event.toolInput}`;
+    case "tool_call_answered":
+      return `${event.toolCallId} ${event.toolName} ${event.output ?? event.error}`;
     case "message_completed":
       return `${event.textBytes} bytes`;
     case "model_call_ended":
@@ -143,7 +145,7 @@ async function partOf(file: File): Promise<Part> {
 const [watched, remembered] = [location.hash.slice(1), sessionStorage.getItem("turn")];
 if (watched !== "") {
   const [sessionId = "", turnId = ""] = watched.split("/");
-  void show(agentd.attach(sessionId, { turnId, watchOnly: !query.has("tool") }), false);
+  void show(agentd.attach(sessionId, { turnId, observe: !query.has("tool") }), false);
 } else if (remembered !== null) {
   const [sessionId = "", turnId = ""] = remembered.split("/");
   void show(agentd.attach(sessionId, { turnId }), true);

@@ -1,11 +1,10 @@
 // The client.
-import { createClient, type Client } from "@connectrpc/connect";
-import { createConnectTransport } from "@connectrpc/connect-web";
 import { amountOf, waitOf } from "./amounts.js";
 import { Answers } from "./answers.js";
 import { persist, policyOf, type ReconnectPolicy } from "./backoff.js";
 import { AgentdError } from "./errors.js";
-import { SessionService, type GetCapabilitiesResponse, type ListModelsResponse } from "./gen/agentd/v1/sessions_pb.js";
+import { capabilitiesOf, modelsOf } from "./fromjson.js";
+import type { AgentJson } from "./gen/agentd/v1/types_pb.js";
 import { Interactions } from "./interactions.js";
 import { headersOf, keyHeaders, requestOf, seqOf, visibilityOf, type AgentdOptions, type AttachOptions, type RunOptions } from "./options.js";
 import type { Prompter } from "./prompts.js";
@@ -14,21 +13,20 @@ import { limitsOf, type ResultLimits } from "./resultsize.js";
 import { Run, type Place, type RunConfig } from "./run.js";
 import type { Schema } from "./schema.js";
 import { Sessions } from "./sessions.js";
-import { Tool, type ToolDefinition } from "./tool.js";
-import { toolsOf } from "./tree.js";
+import { ToolSet, type ToolDefinition } from "./toolset.js";
+import { resolved, withAttachments, type Attachments } from "./treewalk.js";
 import { Turns } from "./turns.js";
+import type { Capabilities, ModelList } from "./types.js";
 import { unary, type Unary } from "./unary.js";
 import { Gate } from "./wait.js";
+import { Wire } from "./wire.js";
 
 const defaultSilenceMs = 45_000;
 const defaultRequestTimeoutMs = 30_000;
 const defaultTools = 16;
 
 /** Part is which part a run takes in its turn. */
-type Part = Pick<RunConfig, "tools" | "prompter" | "observe" | "nameless">;
-
-/** The protocol's bound of tools of one client. */
-const maxTools = 512;
+type Part = Pick<RunConfig, "tools" | "prompter" | "observe" | "nameless" | "cancels">;
 
 /**
  * Agentd speaks to one server. Agents run there, tools run here, next to the caller's own data.
@@ -45,14 +43,15 @@ export class Agentd {
   /** Interactions: what turns ask people. */
   readonly interactions: Interactions;
 
-  readonly #client: Client<typeof SessionService>;
+  readonly #wire: Wire;
   readonly #prompter: Prompter | undefined;
   readonly #silenceMs: number;
   readonly #requestTimeoutMs: number;
   readonly #headers: Headers;
   readonly #reconnect: ReconnectPolicy;
   readonly #unary: Unary;
-  readonly #tools = new Map<string, Tool>();
+  readonly #tools = new ToolSet();
+  readonly #attachments: Attachments;
   readonly #answers = new Answers();
   readonly #gate: Gate;
   readonly #limits: ResultLimits;
@@ -67,16 +66,14 @@ export class Agentd {
     this.#reconnect = policyOf(options.reconnect);
     this.#silenceMs = waitOf("silenceMs", options.silenceMs, defaultSilenceMs);
     this.#requestTimeoutMs = waitOf("requestTimeoutMs", options.requestTimeoutMs, defaultRequestTimeoutMs);
-    this.#gate = new Gate(amountOf("maxConcurrentTools", options.maxConcurrentTools ?? defaultTools, { least: 1, whole: true }));
+    this.#gate = new Gate(amountOf("maxConcurrentTools", options.maxConcurrentTools ?? 0, { least: 0, whole: true }) || defaultTools);
     this.#limits = limitsOf(options);
-    const transport =
-      options.transport ??
-      createConnectTransport({ baseUrl: addressOf(baseUrl), fetch: reaching(baseUrl, options.fetch) });
-    this.#client = createClient(SessionService, transport);
-    this.#unary = unary(this.#headers, this.#requestTimeoutMs);
-    this.sessions = new Sessions(this.#client, this.#unary);
-    this.turns = new Turns(this.#client, this.#unary);
-    this.interactions = new Interactions(this.#client, this.#unary);
+    this.#attachments = { ...options.attachments };
+    this.#wire = new Wire(addressOf(baseUrl), reaching(baseUrl, options.fetch));
+    this.#unary = unary(this.#wire, this.#headers, this.#requestTimeoutMs);
+    this.sessions = new Sessions(this.#unary);
+    this.turns = new Turns(this.#unary);
+    this.interactions = new Interactions(this.#unary);
   }
 
   /**
@@ -84,34 +81,32 @@ export class Agentd {
    * does not match [A-Za-z_][A-Za-z0-9_.:-]{0,63} or is taken, and for a description or a schema that the protocol does not take.
    */
   addTool<S extends Schema>(name: string, definition: ToolDefinition<S>): this {
-    if (this.#tools.has(name)) {
-      throw new AgentdError("INVALID_REQUEST", `tool ${name} is added twice`);
-    }
-    if (this.#tools.size === maxTools) {
-      throw new AgentdError("INVALID_REQUEST", `tool ${name} is one too many: a client has at most ${maxTools}`);
-    }
-    this.#tools.set(name, new Tool(name, definition as unknown as ToolDefinition));
+    this.#tools.addTool(name, definition);
     return this;
   }
 
   /** run starts a turn, once its events or its result are asked for, and follows it. */
   run(options: RunOptions): Run {
-    const tools = new Map(this.#tools);
-    const used = options.agent === undefined ? [] : [...toolsOf(options.agent, new Set(tools.keys()))];
-    const execute = requestOf(options, used.map((name) => tools.get(name)!.declaration));
+    const own = this.#tools.tools;
+    const tree = options.agent === undefined ? undefined : resolved(options.agent as AgentJson, own, this.#attachments);
+    const tools = tree === undefined ? withAttachments(own, this.#attachments) : new Map([...own, ...tree.used]);
+    const declared = [...(tree?.used.values() ?? [])].map(({ declaration }) => declaration);
+    const execute = requestOf(options, tree?.agent, declared);
     const headers = headersOf(this.#headers, options.headers);
     const timeoutMs = this.#requestTimeoutMs;
     const begin = async (signal: AbortSignal): Promise<Place> => {
       // The key has a repeat find the turn that the first request has started.
       const policy = { ...this.#reconnect, maxElapsedMs: this.#reconnect.startElapsedMs };
-      const { turn } = await persist(policy, signal, () => this.#client.createTurn({ execute }, { signal, headers, timeoutMs }));
+      const { turn } = await persist(policy, signal, () => this.#wire.call("CreateTurn", { execute }, { signal, headers, timeoutMs }));
       if (turn === undefined) {
         throw new AgentdError("INTERNAL", "the server did not name the turn");
       }
-      return { sessionId: turn.sessionId, turnId: turn.id, afterSeq: undefined };
+      return { sessionId: turn.sessionId ?? "", turnId: turn.id ?? "", afterSeq: undefined };
     };
     const prompter = options.prompter === undefined ? this.#prompter : options.prompter;
-    return this.#run(begin, options, { tools, prompter: prompter ?? undefined, observe: false, nameless: options.idempotencyKey === undefined });
+    const cancels = cancelsOf(options, "cancel");
+    const nameless = (options.idempotencyKey ?? "") === "";
+    return this.#run(begin, options, { tools, prompter: prompter ?? undefined, observe: false, nameless, cancels });
   }
 
   /**
@@ -119,33 +114,33 @@ export class Agentd {
    * the caller has. Calls without a result are asked again. A person is asked only where options hold a prompter.
    */
   attach(sessionId: string, options: AttachOptions = {}): Run {
-    const { turnId = "", afterSeq, visibility } = options;
+    const { turnId = "", afterSeq, visibility, observe = false } = options;
     const prompter = options.prompter ?? undefined;
-    const observe = options.observe === true || options.watchOnly === true;
+    const cancels = cancelsOf(options, "detach");
     if (visibility !== undefined && !observe) {
       throw new AgentdError("INVALID_REQUEST", "visibility needs observe: who is asked for tools has to see all events");
     }
-    if (prompter !== undefined && observe) {
-      throw new AgentdError("INVALID_REQUEST", "observe only watches: it does not go with a prompter");
+    if ((prompter !== undefined || cancels) && observe) {
+      throw new AgentdError("INVALID_REQUEST", 'observe only watches: it does not go with a prompter, nor with onLeave "cancel"');
     }
     const place = { sessionId, turnId, afterSeq: afterSeq === undefined ? undefined : seqOf(afterSeq) };
-    const tools = new Map(observe ? [] : this.#tools);
-    return this.#run(() => Promise.resolve(place), options, { tools, prompter, observe, nameless: false });
+    const tools = observe ? new Map() : withAttachments(this.#tools.tools, this.#attachments);
+    return this.#run(() => Promise.resolve(place), options, { tools, prompter, observe, nameless: false, cancels });
   }
 
   /** capabilities says what the server is and allows. */
-  capabilities(): Promise<GetCapabilitiesResponse> {
-    return this.#unary((o) => this.#client.getCapabilities({}, o));
+  async capabilities(): Promise<Capabilities> {
+    return capabilitiesOf(await this.#unary("GetCapabilities", {}));
   }
 
   /** models lists the models that the server knows by name; providers serve others too. */
-  models(): Promise<ListModelsResponse> {
-    return this.#unary((o) => this.#client.listModels({}, o));
+  async models(): Promise<ModelList> {
+    return modelsOf(await this.#unary("ListModels", {}));
   }
 
   #run(begin: (signal: AbortSignal) => Promise<Place>, options: AttachOptions, part: Part): Run {
     return new Run({
-      client: this.#client,
+      wire: this.#wire,
       begin,
       ...part,
       answers: this.#answers,
@@ -158,7 +153,15 @@ export class Agentd {
       display: options.display ?? false,
       visibility: visibilityOf(options.visibility),
       signal: options.signal,
-      cancelOnAbort: options.cancelOnAbort ?? false,
     });
   }
+}
+
+/** cancelsOf tells whether a turn that is left is cancelled. */
+function cancelsOf({ onLeave }: AttachOptions, byDefault: "cancel" | "detach"): boolean {
+  const what = onLeave ?? byDefault;
+  if (what !== "cancel" && what !== "detach") {
+    throw new AgentdError("INVALID_REQUEST", `onLeave is ${JSON.stringify(what)}, must be "cancel" or "detach"`);
+  }
+  return what === "cancel";
 }

@@ -1,7 +1,7 @@
-// Numbers among the options. All of them pass here: undefined is an option that is not set, and what is no such number is refused.
-import type { Duration } from "@bufbuild/protobuf/wkt";
-import { durationFromMs } from "@bufbuild/protobuf/wkt";
+// Numbers among the options. All of them pass here: undefined and 0 are an option that is not set, and what is no such number is
+// refused.
 import { AgentdError } from "./errors.js";
+import { durationOf } from "./json.js";
 
 /** The longest wait of a timer in milliseconds, 24.8 days: JavaScript fires a timer at once that is to wait for longer. */
 export const longestWaitMs = 2 ** 31 - 1;
@@ -33,14 +33,15 @@ function shown(value: unknown): string {
   return typeof value === "string" ? JSON.stringify(value.slice(0, 80)) : String(value).slice(0, 80);
 }
 
-/** waitOf is how long to wait for something, in milliseconds: at least 1. What is longer than a timer can wait is as long as it can. */
+/** waitOf is how long to wait for something, in milliseconds; undefined and 0 are the default. What is longer than a timer can wait is as long as it can. */
 export function waitOf(name: string, value: number | undefined, byDefault: number): number {
-  return Math.min(amountOf(name, value === undefined ? byDefault : value, { least: 1 }), longestWaitMs);
+  return Math.min(amountOf(name, value ?? 0, { least: 0 }) || byDefault, longestWaitMs);
 }
 
-/** timeOf is a time for the wire, in whole milliseconds; undefined is none. */
-export function timeOf(name: string, value: number | undefined, bounds: Bounds): Duration | undefined {
-  return value === undefined ? undefined : durationFromMs(Math.ceil(amountOf(name, value, bounds)));
+/** timeOf is a time for the wire, in whole milliseconds; undefined and 0 are none. */
+export function timeOf(name: string, value: number | undefined, most: number): string | undefined {
+  const ms = Math.ceil(amountOf(name, value ?? 0, { least: 0, most }));
+  return ms === 0 ? undefined : durationOf(ms);
 }
 
 /** countOf is a whole number for the wire; undefined is 0, which stands for the server's own. */
@@ -56,7 +57,7 @@ export function pageSizeOf(value: number | undefined): number {
   return value === undefined ? 0 : amountOf("pageSize", value, { least: 0, most: maxPage, whole: true });
 }
 
-/** sumOf is a bound of at least 1 for the wire; undefined is 0, which is no bound. */
-export function sumOf(name: string, value: number | undefined): bigint {
-  return value === undefined ? 0n : BigInt(amountOf(name, value, { least: 1, most: Number.MAX_SAFE_INTEGER, whole: true }));
+/** sumOf is a bound for the wire; undefined and 0 are no bound. */
+export function sumOf(name: string, value: number | undefined): string {
+  return String(amountOf(name, value ?? 0, { least: 0, most: Number.MAX_SAFE_INTEGER, whole: true }));
 }

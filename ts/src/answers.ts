@@ -58,6 +58,6 @@ export class Answers {
   }
 }
 
-function charsOf({ result, parts = [] }: Answer): number {
-  return result.value.length + sizeOf(parts);
+function charsOf({ output = "", error = "", parts = [] }: Answer): number {
+  return output.length + error.length + sizeOf(parts);
 }

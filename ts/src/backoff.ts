@@ -9,25 +9,25 @@ import { sleep } from "./wait.js";
  * than cap.
  */
 export interface ReconnectPolicy {
-  /** Time without progress, in milliseconds, after which no attempt begins; 0 never tries again, Infinity for ever. Default: 2 minutes. */
+  /** Time without progress, in milliseconds, after which no attempt begins; below 0 never tries again, Infinity for ever. Default: 2 minutes. */
   maxElapsedMs: number;
   /** The same for the request that starts a turn. Default: 5 seconds. */
   startElapsedMs: number;
-  /** Bound of the first wait, in milliseconds, at least 1. Default: 50. */
+  /** Bound of the first wait, in milliseconds. Default: 50. */
   baseMs: number;
-  /** Bound of all waits, in milliseconds, at least 1. Default: 5,000. */
+  /** Bound of all waits, in milliseconds. Default: 5,000. */
   capMs: number;
 }
 
 /** defaultReconnect is what holds for what an option leaves out. */
 export const defaultReconnect: Readonly<ReconnectPolicy> = { maxElapsedMs: 120_000, startElapsedMs: 5_000, baseMs: 50, capMs: 5_000 };
 
-/** policyOf is a policy with the defaults for what is left out, or undefined. It throws INVALID_REQUEST for what cannot be. */
+/** policyOf is a policy with the defaults for what is left out, undefined, or 0. It throws INVALID_REQUEST for what cannot be. */
 export function policyOf(policy: { [K in keyof ReconnectPolicy]?: ReconnectPolicy[K] | undefined } = {}): ReconnectPolicy {
   const { maxElapsedMs, startElapsedMs, baseMs, capMs } = defaultReconnect;
   return {
-    maxElapsedMs: amountOf("reconnect.maxElapsedMs", policy.maxElapsedMs ?? maxElapsedMs, { least: 0 }),
-    startElapsedMs: amountOf("reconnect.startElapsedMs", policy.startElapsedMs ?? startElapsedMs, { least: 0 }),
+    maxElapsedMs: amountOf("reconnect.maxElapsedMs", policy.maxElapsedMs ?? 0, { least: -Infinity }) || maxElapsedMs,
+    startElapsedMs: amountOf("reconnect.startElapsedMs", policy.startElapsedMs ?? 0, { least: -Infinity }) || startElapsedMs,
     baseMs: waitOf("reconnect.baseMs", policy.baseMs, baseMs),
     capMs: waitOf("reconnect.capMs", policy.capMs, capMs),
   };

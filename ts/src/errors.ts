@@ -1,18 +1,22 @@
 // What can go wrong, in the protocol's own words.
-import { durationMs } from "@bufbuild/protobuf/wkt";
-import { Code, ConnectError } from "@connectrpc/connect";
-import {
-  RunResponse_ErrorResponseSchema,
-  type RunResponse_ErrorResponse,
-} from "./gen/agentd/v1/service_pb.js";
-import { ErrorCode } from "./gen/agentd/v1/types_pb.js";
 import type { Usage } from "./usage.js";
 
-/** ErrorCodeName is a kind of error: the protocol's ErrorCode without its prefix, such as `SESSION_BUSY`. */
-export type ErrorCodeName = keyof typeof ErrorCode;
+/** The protocol's codes, in the order of their numbers. */
+export const codes = [
+  "UNSPECIFIED", "INTERNAL", "INVALID_AGENT_TREE", "RATE_LIMITED", "AUTH_FAILED", "SESSION_NOT_FOUND", "MODEL_UNAVAILABLE",
+  "TIMEOUT", "SESSION_BUSY", "INVALID_REQUEST", "BUDGET_EXHAUSTED", "LIMIT_EXCEEDED", "PERMISSION_DENIED", "HISTORY_PURGED",
+  "CONTENT_BLOCKED", "CONTEXT_TOO_LONG", "UNAVAILABLE", "CONFLICT", "FAILED_PRECONDITION", "OUTPUT_INVALID", "NOT_FOUND",
+  "UNAUTHENTICATED",
+] as const; // prettier-ignore
+
+/**
+ * ErrorCode is a kind of error: the protocol's ErrorCode without its prefix, such as `SESSION_BUSY`. One that this client does not know
+ * is `UNSPECIFIED`.
+ */
+export type ErrorCode = (typeof codes)[number];
 
 /** Codes of errors that may be over when the same request is made again. */
-const retryable: ReadonlySet<ErrorCodeName> = new Set<ErrorCodeName>([
+const retryable: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   "RATE_LIMITED",
   "MODEL_UNAVAILABLE",
   "TIMEOUT",
@@ -25,21 +29,21 @@ const retryable: ReadonlySet<ErrorCodeName> = new Set<ErrorCodeName>([
  * `string.max_len`, or a word such as `required` or `unknown` (docs/errors.md has the list, which may grow).
  */
 export interface Violation {
-  field: string;
-  rule: string;
+  readonly field: string;
+  readonly rule: string;
 }
 
 /** ExceededLimit is a limit and what went beyond it. The name has the unit; received is 0 when the server has not counted so far. */
 export interface ExceededLimit {
-  name: string;
-  value: number;
-  received: number;
+  readonly name: string;
+  readonly value: number;
+  readonly received: number;
 }
 
 /** ErrorDetails is what an {@link AgentdError} knows besides its code and its message. */
 export interface ErrorDetails {
   /** Whether the same request may succeed later; left out: what the protocol says of the code. */
-  retryable?: boolean;
+  retryable?: boolean | undefined;
   /** The session, once it is known. */
   sessionId?: string | undefined;
   /** The turn, once it is known. */
@@ -63,7 +67,7 @@ export interface ErrorDetails {
 export class AgentdError extends Error {
   override readonly name = "AgentdError";
   /** The kind of error. */
-  readonly code: ErrorCodeName;
+  readonly code: ErrorCode;
   /** Whether the same request may succeed later. */
   readonly retryable: boolean;
   /** The session, once it is known. */
@@ -82,7 +86,7 @@ export class AgentdError extends Error {
   /** What the turn used; undefined if the server did not come to say it. */
   readonly usage: Usage | undefined;
 
-  constructor(code: ErrorCodeName, message: string, details: ErrorDetails = {}) {
+  constructor(code: ErrorCode, message: string, details: ErrorDetails = {}) {
     super(message, { cause: details.cause });
     this.code = code;
     this.retryable = details.retryable ?? retryable.has(code);
@@ -92,6 +96,12 @@ export class AgentdError extends Error {
     this.violations = details.violations ?? [];
     this.limit = details.limit;
     this.usage = details.usage;
+  }
+
+  /** toJSON is what JSON.stringify has of it. */
+  toJSON(): Record<string, unknown> {
+    const { name, code, message, retryable, sessionId, turnId, retryAfterMs, violations, limit, usage } = this;
+    return { name, code, message, retryable, sessionId, turnId, retryAfterMs, violations, limit, usage };
   }
 
   /** with returns the same error with more details. */
@@ -109,57 +119,13 @@ export class AgentdError extends Error {
   }
 }
 
-/** codeNameOf names a code; a server may be newer than this client. */
-export function codeNameOf(code: ErrorCode): ErrorCodeName {
-  return (ErrorCode[code] as ErrorCodeName | undefined) ?? "UNSPECIFIED";
-}
-
-/** fromResponse translates an ErrorResponse of the server. */
-export function fromResponse(response: RunResponse_ErrorResponse, details: ErrorDetails = {}): AgentdError {
-  return new AgentdError(codeNameOf(response.code), response.message, {
-    retryable: response.retryable,
-    sessionId: response.sessionId === "" ? undefined : response.sessionId,
-    turnId: response.turnId === "" ? undefined : response.turnId,
-    retryAfterMs: response.retryAfter === undefined ? undefined : Math.max(durationMs(response.retryAfter), 0),
-    violations: response.violations.map(({ field, rule }) => ({ field, rule })),
-    limit: response.limit && {
-      name: response.limit.name,
-      value: Number(response.limit.value),
-      received: Number(response.limit.received),
-    },
-    ...details,
-  });
-}
-
-/** Codes of Connect that say what was wrong with the request; all others are a connection that did not work. */
-const connectCodes: ReadonlyMap<Code, ErrorCodeName> = new Map<Code, ErrorCodeName>([
-  [Code.DeadlineExceeded, "TIMEOUT"],
-  [Code.Unauthenticated, "UNAUTHENTICATED"],
-  [Code.PermissionDenied, "PERMISSION_DENIED"],
-  [Code.ResourceExhausted, "LIMIT_EXCEEDED"],
-]);
-
-/** fromThrown translates what a transport has thrown. */
+/** fromThrown is an error as this package throws it. */
 export function fromThrown(thrown: unknown): AgentdError {
   if (thrown instanceof AgentdError) {
     return thrown;
   }
-  const err = ConnectError.from(thrown);
-  if (err.cause instanceof AgentdError) {
-    return err.cause; // of this package's own fetch
-  }
-  const detail = err.findDetails(RunResponse_ErrorResponseSchema)[0];
-  if (detail !== undefined) {
-    return fromResponse(detail, { cause: err });
-  }
-  if (err.code === Code.Unimplemented) {
-    return new AgentdError("INVALID_REQUEST", `this address does not serve what was asked for: ${err.rawMessage}`, { cause: err });
-  }
-  const asked = err.metadata.get("Retry-After") ?? ""; // of a proxy
-  return new AgentdError(connectCodes.get(err.code) ?? "UNAVAILABLE", `the request failed: ${err.code === Code.Unknown ? err.rawMessage : err.message}`, {
-    retryAfterMs: /^\d{1,9}$/.test(asked) ? Number(asked) * 1000 : undefined,
-    cause: err,
-  });
+  const message = thrown instanceof Error ? thrown.message : String(thrown);
+  return new AgentdError("UNAVAILABLE", `the request failed: ${message}`, { cause: thrown });
 }
 
 /**

@@ -1,31 +1,20 @@
 // What happens in a turn.
-import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
-import { durationMs, timestampDate } from "@bufbuild/protobuf/wkt";
-import { codeNameOf, fromResponse, type AgentdError, type ErrorCodeName } from "./errors.js";
-import type { Interaction } from "./gen/agentd/v1/interactions_pb.js";
-import type { Display, RunResponse, CancelReceipt, RunResponse_EndResponse } from "./gen/agentd/v1/service_pb.js";
-import {
-  callEndedOf,
-  compactedOf,
-  fallbackOf,
-  providerToolsOf,
-  rawPayloadOf,
-  type HistoryCompacted,
-  type ModelCallEnded,
-  type ModelFallback,
-  type ProviderTools,
-  type RawPayload,
-} from "./modelevents.js";
-import { partsOf, resultPartsOf, type Part, type ResultPart } from "./parts.js";
-import { usageOfEnd, type Usage } from "./usage.js";
+import type { AgentdError, ErrorCode } from "./errors.js";
+import { callEndedOf, callOf, codeOf, displayOf, errorOf, interactionOf, partsOf, receiptOf, resultPartsOf, structuredOf, usageOfEnd } from "./fromjson.js";
+import type { RunResponse_EndResponseJson, RunResponseJson } from "./gen/agentd/v1/service_pb.js";
+import { bytesOf, dateOf, msOf, numberOf, wordOf, type JsonObject, type JsonValue } from "./json.js";
+import type { HistoryCompacted, ModelCallEnded, ModelCallFellBack, ProviderToolsUsed, RawPayloadReceived } from "./modelevents.js";
+import type { Part, ResultPart } from "./parts.js";
+import type { CancelReceipt, Display, Interaction } from "./types.js";
+import type { Usage } from "./usage.js";
 
 /** EventBase is what all events have. */
 export interface EventBase {
   /**
-   * The event's place in the session: what afterSeq takes. It rises, but not by one. 0n on an event of this client, and on the
+   * The event's place in the session: what afterSeq takes. It rises, but not by one. 0 on an event of this client, and on the
    * first pieces of a text that comes in several.
    */
-  readonly seq: bigint;
+  readonly seq: number;
   /** The turn it is about. */
   readonly turnId: string;
   /** When it happened by the server's clock; undefined for text that is on its way, and for events of this client. */
@@ -39,23 +28,22 @@ export interface EventBase {
 /** ToolCall is a call of a tool. */
 export interface ToolCall {
   /** Unique within the session. */
-  readonly id: string;
-  /** The tool's name. */
-  readonly name: string;
+  readonly toolCallId: string;
+  readonly toolName: string;
   /** The arguments, a JSON object, in the model's own text. */
-  readonly input: string;
+  readonly toolInput: string;
   /** From the root of the tree to the agent that calls. */
   readonly agentPath: readonly string[];
 }
 
-/** EventBody is what an event is about; its type says which. */
+/** EventBody is what an event is about; its type says which, in the protocol's words. */
 export type EventBody =
   /** A prompt waits for the turns before it. */
   | {
-      readonly type: "queued";
+      readonly type: "turn_queued";
       readonly sessionId: string;
-      readonly prompt: string;
-      readonly parts: readonly Part[];
+      readonly userPrompt: string;
+      readonly userParts: readonly Part[];
       readonly ahead: number;
       readonly inject: boolean;
     }
@@ -63,44 +51,44 @@ export type EventBody =
   | { readonly type: "started"; readonly sessionId: string }
   /** A piece of an agent's text, or of its thinking. last is true once per agent and turn in which it spoke. */
   | {
-      readonly type: "text";
-      readonly text: string;
-      readonly thought: boolean;
+      readonly type: "output_chunk";
+      readonly content: string;
+      readonly isThought: boolean;
       readonly last: boolean;
       readonly messageId: string;
       readonly agentPath: readonly string[];
     }
   /** Text is void and starts over under the same id. An empty messageId means all unfinished messages; see Transcript. */
-  | { readonly type: "retract"; readonly messageId: string; readonly agentPath: readonly string[] }
+  | { readonly type: "message_retracted"; readonly messageId: string; readonly agentPath: readonly string[] }
   /** Session state: first the whole of it, if there is any, later what changed. A key whose value is null has been removed. */
-  | { readonly type: "state"; readonly delta: JsonObject }
+  | { readonly type: "state_update"; readonly stateDelta: JsonObject }
   /** A tool of this client is asked for. When a call is asked again, its tool runs and nothing is told. */
-  | { readonly type: "tool_call"; readonly call: ToolCall }
+  | ({ readonly type: "tool_call" } & ToolCall)
   /** Another client is asked for a tool, or was. */
-  | { readonly type: "tool_notice"; readonly call: ToolCall }
+  | ({ readonly type: "tool_call_announced" } & ToolCall)
   /** Nobody waits for a tool any more. */
-  | { readonly type: "tool_call_canceled"; readonly callId: string; readonly reason: string }
+  | { readonly type: "tool_call_canceled"; readonly toolCallId: string; readonly reason: string }
   /** A tool call waits, and no client that is attached has its tool. The call is asked for once one attaches that has it. */
   | {
-      readonly type: "tool_unserved";
-      readonly callId: string;
-      readonly name: string;
+      readonly type: "tool_call_unserved";
+      readonly toolCallId: string;
+      readonly toolName: string;
       readonly agentPath: readonly string[];
       /** When the turn ends if none attaches. */
-      readonly expires: Date | undefined;
+      readonly expireTime: Date | undefined;
     }
   /** A tool call was answered, by whichever client; either output or error is set. */
   | {
-      readonly type: "tool_result";
-      readonly callId: string;
-      readonly name: string;
+      readonly type: "tool_call_answered";
+      readonly toolCallId: string;
+      readonly toolName: string;
       readonly output: string | undefined;
       readonly error: string | undefined;
       /** What the model sees behind output, such as images. */
       readonly parts: readonly ResultPart[];
       readonly agentPath: readonly string[];
     }
-  /** All of a message was in text and thoughts; nothing of it is retracted any more. */
+  /** All of a message was in output_chunk; nothing of it is retracted any more. */
   | {
       readonly type: "message_completed";
       readonly messageId: string;
@@ -111,7 +99,7 @@ export type EventBody =
   /** An agent has handed the conversation over to another one, which goes on with it. */
   | { readonly type: "transferred"; readonly agentPath: readonly string[]; readonly toAgentPath: readonly string[] }
   /** A user has said something to the running turn. */
-  | { readonly type: "message_injected"; readonly text: string; readonly parts: readonly Part[]; readonly queuedTurnId: string }
+  | { readonly type: "message_injected"; readonly content: string; readonly parts: readonly Part[]; readonly queuedTurnId: string }
   /** A model call has failed before any of its text was there, and is made again. */
   | {
       readonly type: "model_call_retried";
@@ -119,17 +107,17 @@ export type EventBody =
       readonly agentPath: readonly string[];
       readonly attempt: number;
       readonly waitMs: number;
-      readonly code: ErrorCodeName;
+      readonly code: ErrorCode;
       readonly message: string;
     }
   /** A model has failed before any of its text was there, and another one is called. */
-  | ({ readonly type: "model_call_fell_back" } & ModelFallback)
+  | ({ readonly type: "model_call_fell_back" } & ModelCallFellBack)
   /** A model call is over. */
   | ({ readonly type: "model_call_ended" } & ModelCallEnded)
   /** A model's own provider has run tools, or a message cites sources. */
-  | ({ readonly type: "provider_tools_used" } & ProviderTools)
+  | ({ readonly type: "provider_tools_used" } & ProviderToolsUsed)
   /** A provider's own answer; only where rawPayloads was asked for. */
-  | ({ readonly type: "raw_payload_received" } & RawPayload)
+  | ({ readonly type: "raw_payload_received" } & RawPayloadReceived)
   /** An agent's model is from now on told a summary of the beginning of the conversation. */
   | ({ readonly type: "history_compacted" } & HistoryCompacted)
   /** A person is asked. */
@@ -138,6 +126,13 @@ export type EventBody =
   | { readonly type: "interaction_resolved"; readonly interaction: Interaction }
   /** Something went wrong that did not end the turn, such as a tool's result that the server has refused. */
   | { readonly type: "error"; readonly error: AgentdError }
+  /**
+   * How the connection is: "lost", and it is tried again; "back"; or "gave_up", after which the iteration throws. error says why it is
+   * lost. Told by this client: no event of the turn is lost by it.
+   */
+  | { readonly type: "connection"; readonly state: "lost" | "back" | "gave_up"; readonly error: AgentdError | undefined }
+  /** Something that this client is too old to know: its name in the protocol, and what it holds as the protocol's JSON has it. */
+  | { readonly type: "unknown"; readonly name: string; readonly data: JsonValue }
   /** The turn is over and has not failed; the last event. A turn that failed is thrown instead. */
   | ({ readonly type: "end" } & End);
 
@@ -157,135 +152,126 @@ export interface End {
   readonly structuredText: string | undefined;
 }
 
-/** Event is one thing that happened in a turn. */
+/**
+ * Event is one thing that happened in a turn: a plain object, of which JSON.stringify makes JSON. There will be more types: a program
+ * leaves those out that it does not know.
+ */
 export type Event = EventBase & EventBody;
 
-/** eventOf translates a message of the server; undefined for one that this client does not know, and for heartbeats. */
-export function eventOf(message: RunResponse): Event | undefined {
-  const body = bodyOf(message.response);
-  if (body === undefined) {
+/** @internal eventOf reads a message of the server; undefined for heartbeats and for what tells nothing. */
+export function eventOf(message: RunResponseJson): Event | undefined {
+  const body = bodyOf(message);
+  return (
+    body && {
+      ...body,
+      seq: numberOf(message.seq),
+      turnId: message.turnId ?? "",
+      time: dateOf(message.time),
+      replayed: message.replayed ?? false,
+      display: displayOf(message.display),
+    }
+  );
+}
+
+/** @internal ownEvent is an event that this client tells of. */
+export function ownEvent(turnId: string, body: EventBody): Event {
+  return { ...body, seq: 0, turnId, time: undefined, replayed: false, display: undefined };
+}
+
+/** What messages have besides what they tell. */
+const envelope: ReadonlySet<string> = new Set(["seq", "turnId", "time", "replayed", "display"]);
+
+function bodyOf(message: RunResponseJson): EventBody | undefined {
+  for (const name of Object.keys(message)) {
+    if (Object.hasOwn(readers, name)) {
+      const read = readers[name as keyof typeof readers] as (value: unknown) => EventBody | undefined;
+      return read(message[name as keyof typeof readers]);
+    }
+  }
+  const name = Object.keys(message).find((key) => !envelope.has(key));
+  if (name === undefined) {
     return undefined;
   }
+  return { type: "unknown", name, data: (message as JsonObject)[name] ?? null };
+}
+
+type Told = Omit<Required<RunResponseJson>, "seq" | "turnId" | "time" | "replayed" | "display">;
+
+/** What each kind of message tells. */
+const readers: { [K in keyof Told]: (value: Told[K]) => EventBody | undefined } = {
+  heartbeat: () => undefined,
+  turnQueued: ({ sessionId = "", userPrompt = "", userParts, ahead = 0, inject = false }) => {
+    return { type: "turn_queued", sessionId, userPrompt, userParts: partsOf(userParts), ahead, inject };
+  },
+  execute: ({ sessionId = "" }) => ({ type: "started", sessionId }),
+  outputChunk: ({ content = "", isThought = false, last = false, messageId = "", agentPath = [] }) => {
+    return { type: "output_chunk", content, isThought, last, messageId, agentPath };
+  },
+  messageRetracted: ({ messageId = "", agentPath = [] }) => ({ type: "message_retracted", messageId, agentPath }),
+  stateUpdate: ({ stateDelta = {} }) => ({ type: "state_update", stateDelta }),
+  toolCall: (call) => ({ type: "tool_call", ...callOf(call) }),
+  toolCallAnnounced: (call) => ({ type: "tool_call_announced", ...callOf(call) }),
+  toolCallCanceled: ({ toolCallId = "", reason = "" }) => ({ type: "tool_call_canceled", toolCallId, reason }),
+  toolCallUnserved: ({ toolCallId = "", toolName = "", agentPath = [], expireTime }) => {
+    return { type: "tool_call_unserved", toolCallId, toolName, agentPath, expireTime: dateOf(expireTime) };
+  },
+  toolCallAnswered: ({ toolCallId = "", toolName = "", output, error, parts, agentPath = [] }) => {
+    return { type: "tool_call_answered", toolCallId, toolName, output, error, parts: resultPartsOf(parts), agentPath };
+  },
+  messageCompleted: ({ messageId = "", agentPath = [], textBytes, thoughtBytes }) => {
+    const bytes = { textBytes: numberOf(textBytes), thoughtBytes: numberOf(thoughtBytes) };
+    return { type: "message_completed", messageId, agentPath, ...bytes };
+  },
+  transferred: ({ agentPath = [], toAgentPath = [] }) => ({ type: "transferred", agentPath, toAgentPath }),
+  messageInjected: ({ content = "", parts, queuedTurnId = "" }) => {
+    return { type: "message_injected", content, parts: partsOf(parts), queuedTurnId };
+  },
+  modelCallRetried: ({ messageId = "", agentPath = [], attempt = 0, wait, code, message = "" }) => {
+    return { type: "model_call_retried", messageId, agentPath, attempt, waitMs: msOf(wait) ?? 0, code: codeOf(code), message };
+  },
+  modelCallFellBack: ({ messageId = "", agentPath = [], model = "", nextModel = "", code, message = "" }) => {
+    return { type: "model_call_fell_back", messageId, agentPath, model, nextModel, code: codeOf(code), message };
+  },
+  modelCallEnded: (ended) => ({ type: "model_call_ended", ...callEndedOf(ended) }),
+  providerToolsUsed: ({ messageId = "", agentPath = [], uses = [], citations = [] }) => {
+    return {
+      type: "provider_tools_used",
+      messageId,
+      agentPath,
+      uses: uses.map(({ id = "", toolName = "", input = "", output = "", error = "" }) => ({ id, toolName, input, output, error })),
+      citations: citations.map(({ uri = "", title = "", citedText = "", startByte = 0, endByte = 0 }) => {
+        return { uri, title, citedText, startByte, endByte };
+      }),
+    };
+  },
+  rawPayloadReceived: ({ messageId = "", agentPath = [], attempt = 0, provider = "", status = 0, contentType = "", ...more }) => {
+    const { body, truncated = false } = more;
+    const from = { messageId, agentPath, attempt, provider, status, contentType };
+    return { type: "raw_payload_received", ...from, body: bytesOf(body), truncated };
+  },
+  historyCompacted: ({ agentPath = [], summary = "", throughSeq, reason, promptTokens, contextTokens }) => {
+    return {
+      type: "history_compacted",
+      agentPath,
+      summary,
+      throughSeq: numberOf(throughSeq),
+      reason: wordOf("REASON_", reason),
+      promptTokens: numberOf(promptTokens),
+      contextTokens: numberOf(contextTokens),
+    };
+  },
+  interactionRequested: ({ interaction }) => interaction && { type: "interaction_requested", interaction: interactionOf(interaction) },
+  interactionResolved: ({ interaction }) => interaction && { type: "interaction_resolved", interaction: interactionOf(interaction) },
+  error: (error) => ({ type: "error", error: errorOf(error) }),
+  end: (end) => ({ type: "end", ...endOf(end) }),
+};
+
+function endOf({ completed = false, reason = "", usageSummary, receipt, structuredOutput }: RunResponse_EndResponseJson): End {
   return {
-    ...body,
-    seq: message.seq,
-    turnId: message.turnId,
-    time: message.time === undefined ? undefined : timestampDate(message.time),
-    replayed: message.replayed,
-    display: message.display,
+    completed,
+    reason,
+    usage: usageOfEnd(usageSummary),
+    receipt: receiptOf(receipt),
+    ...structuredOf(structuredOutput),
   };
-}
-
-/** ownEvent is an event that this client tells of. */
-export function ownEvent(turnId: string, body: EventBody): Event {
-  return { ...body, seq: 0n, turnId, time: undefined, replayed: false, display: undefined };
-}
-
-function bodyOf(response: RunResponse["response"]): EventBody | undefined {
-  switch (response.case) {
-    case "turnQueued": {
-      const { sessionId, userPrompt, userParts, ahead, inject } = response.value;
-      return { type: "queued", sessionId, prompt: userPrompt, parts: partsOf(userParts), ahead, inject };
-    }
-    case "execute":
-      return { type: "started", sessionId: response.value.sessionId };
-    case "outputChunk": {
-      const { content, isThought, last, messageId, agentPath } = response.value;
-      return { type: "text", text: content, thought: isThought, last, messageId, agentPath };
-    }
-    case "messageRetracted":
-      return { type: "retract", messageId: response.value.messageId, agentPath: response.value.agentPath };
-    case "stateUpdate":
-      return { type: "state", delta: response.value.stateDelta ?? {} };
-    case "toolCall":
-      return { type: "tool_call", call: callOf(response.value) };
-    case "toolCallAnnounced":
-      return { type: "tool_notice", call: callOf(response.value) };
-    case "toolCallCanceled":
-      return { type: "tool_call_canceled", callId: response.value.toolCallId, reason: response.value.reason };
-    case "toolCallUnserved": {
-      const { toolCallId, toolName, agentPath, expireTime } = response.value;
-      const expires = expireTime === undefined ? undefined : timestampDate(expireTime);
-      return { type: "tool_unserved", callId: toolCallId, name: toolName, agentPath, expires };
-    }
-    case "toolCallAnswered": {
-      const { toolCallId, toolName, result, parts, agentPath } = response.value;
-      return {
-        type: "tool_result",
-        callId: toolCallId,
-        name: toolName,
-        output: result.case === "output" ? result.value : undefined,
-        error: result.case === "error" ? result.value : undefined,
-        parts: resultPartsOf(parts),
-        agentPath,
-      };
-    }
-    case "messageInjected": {
-      const { content, parts, queuedTurnId } = response.value;
-      return { type: "message_injected", text: content, parts: partsOf(parts), queuedTurnId };
-    }
-    case "modelCallRetried": {
-      const { messageId, agentPath, attempt, wait, code, message } = response.value;
-      return {
-        type: "model_call_retried",
-        messageId,
-        agentPath,
-        attempt,
-        waitMs: wait === undefined ? 0 : durationMs(wait),
-        code: codeNameOf(code),
-        message,
-      };
-    }
-    case "messageCompleted": {
-      const { messageId, agentPath, textBytes, thoughtBytes } = response.value;
-      return { type: "message_completed", messageId, agentPath, textBytes: Number(textBytes), thoughtBytes: Number(thoughtBytes) };
-    }
-    case "transferred":
-      return { type: "transferred", agentPath: response.value.agentPath, toAgentPath: response.value.toAgentPath };
-    case "modelCallFellBack":
-      return { type: "model_call_fell_back", ...fallbackOf(response.value) };
-    case "modelCallEnded":
-      return { type: "model_call_ended", ...callEndedOf(response.value) };
-    case "providerToolsUsed":
-      return { type: "provider_tools_used", ...providerToolsOf(response.value) };
-    case "rawPayloadReceived":
-      return { type: "raw_payload_received", ...rawPayloadOf(response.value) };
-    case "historyCompacted":
-      return { type: "history_compacted", ...compactedOf(response.value) };
-    case "interactionRequested":
-    case "interactionResolved": {
-      const { interaction } = response.value;
-      const type = response.case === "interactionRequested" ? "interaction_requested" : "interaction_resolved";
-      return interaction === undefined ? undefined : { type, interaction };
-    }
-    case "error":
-      return { type: "error", error: fromResponse(response.value) };
-    case "end":
-      return { type: "end", ...endOf(response.value) };
-    default:
-      return undefined;
-  }
-}
-
-function endOf(end: RunResponse_EndResponse): End {
-  return {
-    completed: end.completed,
-    reason: end.reason ?? "",
-    usage: end.usageSummary && usageOfEnd(end.usageSummary),
-    receipt: end.receipt,
-    ...structuredOf(end.structuredOutput),
-  };
-}
-
-/** structuredOf translates a structured output; empty is none. */
-export function structuredOf(text: string): Pick<End, "structuredOutput" | "structuredText"> {
-  if (text === "") {
-    return { structuredOutput: undefined, structuredText: undefined };
-  }
-  return { structuredOutput: JSON.parse(text) as JsonValue, structuredText: text };
-}
-
-/** callOf translates a call, and a notice of one. */
-export function callOf(m: { toolCallId: string; toolName: string; toolInput: string; agentPath: string[] }): ToolCall {
-  return { id: m.toolCallId, name: m.toolName, input: m.toolInput, agentPath: m.agentPath };
 }

@@ -1,25 +1,26 @@
 // Following one turn over as many streams as it takes.
-import type { Client } from "@connectrpc/connect";
 import { Outage, type ReconnectPolicy } from "./backoff.js";
-import { AgentdError, fromResponse, fromThrown, isLost } from "./errors.js";
-import type { Display_Visibility, RunResponse, RunResponse_OutputChunk } from "./gen/agentd/v1/service_pb.js";
-import type { SessionService } from "./gen/agentd/v1/sessions_pb.js";
+import { AgentdError, fromThrown, isLost } from "./errors.js";
+import { errorOf } from "./fromjson.js";
+import type { Display_VisibilityJson, RunResponse_OutputChunkJson, RunResponseJson } from "./gen/agentd/v1/service_pb.js";
+import { numberOf } from "./json.js";
 import { byteLength } from "./text.js";
 import { follows, orAborted, sleep } from "./wait.js";
+import type { Wire } from "./wire.js";
 
 /** FollowOptions says which turn to follow, and how. */
 export interface FollowOptions {
-  client: Client<typeof SessionService>;
+  wire: Wire;
   sessionId: string;
   /** Empty is the session's last turn. */
   turnId: string;
   /** The seq of the last message that the caller has; undefined: the turn from its beginning. */
-  afterSeq: bigint | undefined;
+  afterSeq: string | undefined;
   toolNames: string[];
   /** Only watches. */
   observe: boolean;
   display: boolean;
-  visibility: Display_Visibility;
+  visibility: Display_VisibilityJson;
   headers: Headers;
   reconnect: ReconnectPolicy;
   /** How long a stream may be silent, in milliseconds; the server sends heartbeats. */
@@ -28,15 +29,16 @@ export interface FollowOptions {
   signal: AbortSignal;
 }
 
-/** Followed is a message, and whether the caller has had it: then it is a tool call that is asked again. */
-export interface Followed {
-  message: RunResponse;
-  again: boolean;
-}
+/** Followed is what comes of following a turn. */
+export type Followed =
+  /** A message, and whether the caller has had it: then it is a tool call that is asked again. */
+  | { message: RunResponseJson; again: boolean }
+  /** How the connection is. */
+  | { connection: "lost" | "back" | "gave_up"; error: AgentdError | undefined };
 
 /**
  * follow yields the messages of a turn in order, each once, up to its end; heartbeats and what only ends a stream are not among
- * them. A stream that breaks or is silent is replaced by another one that begins where it ended. It returns early when nothing
+ * them. A stream that breaks or is silent is replaced by another one that begins where it ended, which is told. It returns early when nothing
  * comes after afterSeq. It throws an AgentdError when the turn cannot be followed any further, or the signal's reason.
  */
 export async function* follow(options: FollowOptions): AsyncGenerator<Followed, void, undefined> {
@@ -48,9 +50,17 @@ export async function* follow(options: FollowOptions): AsyncGenerator<Followed, 
     if (failure === undefined) {
       return;
     }
+    const error = failure.with({ sessionId: options.sessionId, turnId: state.turnId || undefined });
     const wait = isLost(failure) ? outage.next(failure.retryAfterMs) : undefined;
     if (wait === undefined) {
-      throw failure.with({ sessionId: options.sessionId, turnId: state.turnId || undefined });
+      if (isLost(failure)) {
+        yield { connection: "gave_up", error };
+      }
+      throw error;
+    }
+    if (!state.lost) {
+      state.lost = true;
+      yield { connection: "lost", error };
     }
     await sleep(wait, options.signal);
   }
@@ -70,9 +80,7 @@ async function* stream(o: FollowOptions, state: Position, outage: Outage): Async
   };
   let answered: number | undefined; // when the server took the stream
   const onHeader = () => void (answered = performance.now());
-  const messages = o.client
-    .watchTurn(request, { signal: controller.signal, headers: o.headers, timeoutMs: 0, onHeader })
-    [Symbol.asyncIterator]();
+  const messages = o.wire.watch(request, { signal: controller.signal, headers: o.headers, onHeader });
   const giveUp = () => controller.abort(new AgentdError("UNAVAILABLE", `nothing came for ${o.silenceMs} ms, not even a heartbeat`));
   state.reconnected();
   let closing: AgentdError | undefined;
@@ -98,22 +106,26 @@ async function* stream(o: FollowOptions, state: Position, outage: Outage): Async
         return closing;
       }
       const message = next.value.event;
-      if (message?.response.case === "error" && message.seq === 0n) {
-        closing = fromResponse(message.response.value); // of the stream; it says why it ends
+      if (message?.error !== undefined && message.seq === undefined) {
+        closing = errorOf(message.error); // of the stream; it says why it ends
         continue;
       }
       if (message === undefined) {
         continue;
       }
+      if (state.lost) {
+        state.lost = false;
+        yield { connection: "back", error: undefined };
+      }
       const taken = state.take(message);
-      if (message.response.case === "heartbeat" || taken === "new") {
+      if (message.heartbeat !== undefined || taken === "new") {
         outage.over();
       }
-      if (message.response.case === "heartbeat" || taken === "old") {
+      if (message.heartbeat !== undefined || taken === "old") {
         continue;
       }
       yield { message, again: taken === "again" };
-      if (message.response.case === "end") {
+      if (message.end !== undefined) {
         return undefined;
       }
     }
@@ -125,8 +137,10 @@ async function* stream(o: FollowOptions, state: Position, outage: Outage): Async
 
 /** Position is how far a caller has come. */
 class Position {
-  cursor: bigint | undefined;
+  cursor: string | undefined;
   turnId: string;
+  /** Whether it was told that the connection is lost. */
+  lost = false;
   readonly #resumes: boolean;
   #news = false;
   #stream = 0;
@@ -154,51 +168,53 @@ class Position {
   }
 
   /** take tells what the caller has to see of a message: a new one, a call that is asked again, or nothing. */
-  take(message: RunResponse): "new" | "again" | "old" {
-    const { seq, response } = message;
-    if (seq > 0n && this.cursor !== undefined && seq <= this.cursor) {
-      return response.case === "toolCall" ? "again" : "old";
+  take(message: RunResponseJson): "new" | "again" | "old" {
+    const { seq } = message;
+    if (seq !== undefined && this.cursor !== undefined && numberOf(seq) <= numberOf(this.cursor)) {
+      return message.toolCall === undefined ? "old" : "again";
     }
-    if (seq > 0n) {
+    if (seq !== undefined) {
       this.cursor = seq;
       this.#news = true;
-      if (this.turnId === "" && response.case !== "turnQueued") {
-        this.turnId = message.turnId; // a prompt that waits may be another turn's
+      if (this.turnId === "" && message.turnQueued === undefined) {
+        this.turnId = message.turnId ?? ""; // a prompt that waits may be another turn's
       }
     }
-    if (response.case === "toolCallUnserved") {
+    if (message.toolCallUnserved !== undefined) {
       // It has no seq and is said again to whoever comes back.
-      const said = this.#unserved.get(response.value.toolCallId) ?? this.#stream;
-      this.#unserved.set(response.value.toolCallId, this.#stream);
+      const { toolCallId = "" } = message.toolCallUnserved;
+      const said = this.#unserved.get(toolCallId) ?? this.#stream;
+      this.#unserved.set(toolCallId, this.#stream);
       return said === this.#stream ? "new" : "old";
     }
-    if (response.case === "outputChunk") {
-      return this.#cut(response.value, seq) ? "new" : "old";
+    if (message.outputChunk !== undefined) {
+      return this.#cut(message.outputChunk, seq !== undefined) ? "new" : "old";
     }
-    if (seq > 0n) {
+    if (seq !== undefined) {
       this.#forget();
     }
     return "new";
   }
 
   /** cut takes off what the caller has had of a piece, and tells whether something is left. */
-  #cut(chunk: RunResponse_OutputChunk, seq: bigint): boolean {
-    const of = JSON.stringify([chunk.messageId, chunk.isThought, chunk.agentPath]);
+  #cut(chunk: RunResponse_OutputChunkJson, stored: boolean): boolean {
+    const { content = "", last = false, isThought = false } = chunk;
+    const of = JSON.stringify([chunk.messageId, isThought, chunk.agentPath]);
     if (this.#ahead.of !== of) {
       this.#ahead = { of, bytes: 0 };
       this.#skip = 0;
     }
-    const size = byteLength(chunk.content);
+    const size = byteLength(content);
     const skipped = Math.min(this.#skip, size);
     if (skipped > 0) {
-      chunk.content = new TextDecoder().decode(new TextEncoder().encode(chunk.content).subarray(skipped));
+      chunk.content = new TextDecoder().decode(new TextEncoder().encode(content).subarray(skipped));
     }
     this.#skip -= skipped;
     this.#ahead.bytes += size - skipped;
-    if (seq > 0n) {
+    if (stored) {
       this.#forget();
     }
-    return skipped === 0 || chunk.content !== "" || chunk.last;
+    return skipped === 0 || chunk.content !== "" || last;
   }
 
   #forget(): void {

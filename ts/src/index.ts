@@ -1,30 +1,31 @@
 /**
  * The client of agentd for browsers and Node.js: the server runs trees of agents, this package runs their tools next to the
- * caller's own data. It speaks agentd.v1.SessionService by Connect over fetch and knows nothing of how a server keeps its
- * promises.
+ * caller's own data. It speaks agentd.v1.SessionService by Connect over fetch, in JSON, and knows nothing of how a server keeps its
+ * promises. What it takes and gives are plain objects.
  *
  * @module
  */
 export { Agentd } from "./agentd.js";
 export type { ReconnectPolicy } from "./backoff.js";
-export { AgentdError, type ErrorCodeName, type ErrorDetails, type ExceededLimit, type Violation } from "./errors.js";
+export { AgentdError, type ErrorCode, type ErrorDetails, type ExceededLimit, type Violation } from "./errors.js";
 export type { End, Event, EventBase, EventBody, ToolCall } from "./events.js";
-export type { Interactions } from "./interactions.js";
+export type { InteractionFilter, Interactions } from "./interactions.js";
+export type { JsonObject, JsonValue } from "./json.js";
 export {
   citedPart,
-  type CallOutcomeName,
+  type CallOutcome,
   type Citation,
   type HistoryCompacted,
+  type ModelCall,
   type ModelCallEnded,
-  type ModelFallback,
-  type ProviderTools,
+  type ModelCallFellBack,
+  type ProviderToolsUsed,
   type ProviderToolUse,
-  type RawPayload,
-  type StopReasonName,
+  type RawPayloadReceived,
 } from "./modelevents.js";
-export type { AgentdOptions, AttachOptions, Budget, Keys, RunOptions, Visibility, WatchOptions } from "./options.js";
+export type { AgentdOptions, AttachOptions, Budget, Keys, RunOptions, WatchOptions } from "./options.js";
 export { ToolOutput, type Part, type ResultPart } from "./parts.js";
-export type { Decision, Prompter } from "./prompts.js";
+export type { Prompter } from "./prompts.js";
 export type { Result, Run } from "./run.js";
 export {
   jsonSchema,
@@ -37,9 +38,54 @@ export {
   type Validated,
   type Validator,
 } from "./schema.js";
-export type { Sessions } from "./sessions.js";
-export type { ToolContext, ToolDefinition } from "./tool.js";
+export type {
+  CreateSessionOptions,
+  ForkSessionOptions,
+  SessionFields,
+  SessionFilter,
+  Sessions,
+  UpdateSessionOptions,
+} from "./sessions.js";
+export { ToolSet, type ToolContext, type ToolDefinition } from "./toolset.js";
 export { Transcript, type Message } from "./transcript.js";
-export { llm, loop, parallel, sequential, type Agent, type AgentOptions, type Compaction, type GroupOptions, type LlmOptions } from "./tree.js";
-export type { EventsOptions, Turns } from "./turns.js";
-export { usageOf, type Usage } from "./usage.js";
+export {
+  llm,
+  loop,
+  parallel,
+  sequential,
+  type Agent,
+  type AgentOptions,
+  type Compaction,
+  type Generation,
+  type GroupOptions,
+  type LlmOptions,
+  type McpAttachment,
+} from "./tree.js";
+export type { EventsOptions, TurnFilter, Turns } from "./turns.js";
+export type {
+  AbortedModelCall,
+  CacheWritePrice,
+  CancelReceipt,
+  Capabilities,
+  Display,
+  Interaction,
+  InteractionKind,
+  InteractionStatus,
+  Model,
+  ModelCallDetails,
+  ModelCapabilities,
+  ModelList,
+  ModelPrice,
+  Open,
+  PriceTier,
+  Provider,
+  Resolution,
+  Session,
+  SessionState,
+  StopReason,
+  ToolCallRef,
+  Turn,
+  TurnStatus,
+  Visibility,
+} from "./types.js";
+export type { Usage } from "./usage.js";

@@ -1,40 +1,54 @@
 // Interactions: what turns ask people.
-import type { Client } from "@connectrpc/connect";
 import { pageSizeOf } from "./amounts.js";
-import type { Interaction } from "./gen/agentd/v1/interactions_pb.js";
-import type { ListInteractionsRequestSchema, SessionService } from "./gen/agentd/v1/sessions_pb.js";
-import { resolutionOf, type Decision } from "./prompts.js";
+import { interactionOf } from "./fromjson.js";
+import { resolutionOf } from "./prompts.js";
 import { newKey } from "./text.js";
-import { pages, required, type Fields, type Unary } from "./unary.js";
+import { interactionStatusesOf } from "./tojson.js";
+import type { Interaction, InteractionStatus, Resolution } from "./types.js";
+import { pages, required, type Unary } from "./unary.js";
+
+/** InteractionFilter says which questions to list; what is left out, or empty, narrows nothing. */
+export interface InteractionFilter {
+  sessionId?: string | undefined;
+  turnId?: string | undefined;
+  /** How many to read with one request at most; left out, or 0: the server's own. */
+  pageSize?: number | undefined;
+  statuses?: readonly InteractionStatus[] | undefined;
+}
 
 /** Interactions looks at questions and answers them for people who watch no run. Each method throws an AgentdError. */
 export class Interactions {
-  readonly #client: Client<typeof SessionService>;
   readonly #unary: Unary;
 
-  constructor(client: Client<typeof SessionService>, unary: Unary) {
-    this.#client = client;
+  /** @internal */
+  constructor(unary: Unary) {
     this.#unary = unary;
   }
 
   /** get says how an interaction is. */
   async get(sessionId: string, interactionId: string): Promise<Interaction> {
-    return required((await this.#unary((o) => this.#client.getInteraction({ sessionId, interactionId }, o))).interaction, "an interaction");
+    const { interaction } = await this.#unary("GetInteraction", { sessionId, interactionId });
+    return interactionOf(required(interaction, "an interaction"));
   }
 
   /** list yields what a session, or all, ask of people, newest first, page by page. */
-  list(filter: Fields<typeof ListInteractionsRequestSchema, "pageToken"> = {}): AsyncGenerator<Interaction, void, undefined> {
-    const pageSize = pageSizeOf(filter.pageSize);
+  list(filter: InteractionFilter = {}): AsyncGenerator<Interaction, void, undefined> {
+    const { sessionId = "", turnId = "" } = filter;
+    const statuses = interactionStatusesOf(filter.statuses);
+    const request = { sessionId, turnId, statuses, pageSize: pageSizeOf(filter.pageSize) };
     return pages(async (pageToken) => {
-      const { interactions, nextPageToken } = await this.#unary((o) => this.#client.listInteractions({ ...filter, pageSize, pageToken }, o));
+      const { interactions, nextPageToken } = await this.#unary("ListInteractions", { ...request, pageToken });
       return { items: interactions, nextPageToken };
-    });
+    }, interactionOf);
   }
 
   /** resolve answers for a person. The first resolution stands; a second one is FAILED_PRECONDITION, unless it has the key of the first. */
-  async resolve(sessionId: string, interactionId: string, decision: Decision, idempotencyKey: string = newKey()): Promise<Interaction> {
-    const resolution = resolutionOf(decision, idempotencyKey);
-    const { interaction } = await this.#unary((o) => this.#client.resolveInteraction({ sessionId, interactionId, resolution }, o));
-    return required(interaction, "an interaction");
+  async resolve(sessionId: string, interactionId: string, resolution: Resolution, idempotencyKey: string = newKey()): Promise<Interaction> {
+    const { interaction } = await this.#unary("ResolveInteraction", {
+      sessionId,
+      interactionId,
+      resolution: resolutionOf(resolution, idempotencyKey),
+    });
+    return interactionOf(required(interaction, "an interaction"));
   }
 }

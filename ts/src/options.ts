@@ -1,174 +1,167 @@
 // What callers may choose.
-import { create, toJson, type JsonObject, type MessageInitShape } from "@bufbuild/protobuf";
-import type { Transport } from "@connectrpc/connect";
 import { amountOf, dayMs, sumOf, timeOf } from "./amounts.js";
 import type { ReconnectPolicy } from "./backoff.js";
 import { AgentdError } from "./errors.js";
-import { Display_Visibility, RunRequest_ExecuteRequestSchema, type RunRequest_ExecuteRequest } from "./gen/agentd/v1/service_pb.js";
-import { BudgetSchema, OnBusy, OnDisconnect, type Tool as ToolMessage } from "./gen/agentd/v1/types_pb.js";
+import type { RunRequest_ExecuteRequestJson } from "./gen/agentd/v1/service_pb.js";
+import type { AgentJson, BudgetJson, ToolJson } from "./gen/agentd/v1/types_pb.js";
+import { enumOf, type JsonObject } from "./json.js";
 import { promptOf, type Part } from "./parts.js";
 import type { Prompter } from "./prompts.js";
 import { asJson, messageOf, newKey, wellFormed } from "./text.js";
+import type { ToolSet } from "./toolset.js";
 import type { Agent } from "./tree.js";
+import type { Visibility } from "./types.js";
 
 /** Keys are the caller's own provider keys. They are sent with each request and never stored. */
 export interface Keys {
-  gemini?: string;
-  anthropic?: string;
-  openai?: string;
+  gemini?: string | undefined;
+  anthropic?: string | undefined;
+  openai?: string | undefined;
 }
 
-/** AgentdOptions configures a client. Of this and of all other options, one that is undefined is not set. */
+/** AgentdOptions configures a client. Of this and of all other options, one that is undefined is not set, and a number that is 0 stands for the default. */
 export interface AgentdOptions {
   /** In place of the global fetch. */
-  fetch?: typeof globalThis.fetch;
+  fetch?: typeof globalThis.fetch | undefined;
   /** Sent with each request. */
-  headers?: HeadersInit;
+  headers?: HeadersInit | undefined;
   /** The caller's own provider keys. */
-  keys?: Keys;
-  /** In place of Connect over fetch; fetch is then of no use. */
-  transport?: Transport;
+  keys?: Keys | undefined;
   /** How long a lost connection is tried again. */
-  reconnect?: Partial<ReconnectPolicy>;
+  reconnect?: Partial<ReconnectPolicy> | undefined;
   /**
-   * How long a stream may be silent before it counts as dead, in milliseconds, at least 1. Default: 45,000, three heartbeats of a
+   * How long a stream may be silent before it counts as dead, in milliseconds. Default: 45,000, three heartbeats of a
    * server. This, and each other wait here, is at most as long as a timer can wait, 24.8 days, and so is Infinity.
    */
-  silenceMs?: number;
-  /** How long a request may take that is no stream, in milliseconds, at least 1. Default: 30,000. */
-  requestTimeoutMs?: number;
+  silenceMs?: number | undefined;
+  /** How long a request may take that is no stream, in milliseconds. Default: 30,000. */
+  requestTimeoutMs?: number | undefined;
   /** How many tools run at once at most; more wait. Default: 16. */
-  maxConcurrentTools?: number;
+  maxConcurrentTools?: number | undefined;
   /**
-   * Bounds the result of each tool call with the state that it writes, in bytes as JSON and without its parts, at least 1. A larger one
+   * Bounds the result of each tool call with the state that it writes, in bytes as JSON and without its parts. A larger one
    * becomes a tool error that says so. Default: 1,048,576, the server's own.
    */
-  maxResultBytes?: number;
+  maxResultBytes?: number | undefined;
   /** The same for a result with its parts, as the request that carries it. Default: 4,194,304. */
-  maxMessageBytes?: number;
+  maxMessageBytes?: number | undefined;
   /**
    * Asks a person what the turns ask that this client starts by run; a run may have one of its own. attach follows a turn of which
    * somebody else may be in charge: it asks a person only where it is given a prompter itself.
    */
-  prompter?: Prompter;
+  prompter?: Prompter | undefined;
+  /** Sets of tools by name, for agents that attach them: see mcpAttachments of LlmOptions. */
+  attachments?: { readonly [mcpName: string]: ToolSet } | undefined;
 }
 
-/** Visibility is for whom an event is: for whoever uses the agent, or for whoever builds or operates it. */
-export type Visibility = "public" | "private";
-
-/** visibilityOf is its number on the wire; undefined is all. */
-export function visibilityOf(visibility: Visibility | undefined): Display_Visibility {
-  return visibility === undefined ? Display_Visibility.UNSPECIFIED : Display_Visibility[visibility === "public" ? "PUBLIC" : "PRIVATE"];
+/** @internal visibilityOf is its name on the wire; undefined is all. */
+export function visibilityOf(visibility: Visibility | undefined): `VISIBILITY_${Uppercase<Visibility | "unspecified">}` {
+  return enumOf("VISIBILITY_", visibility ?? "unspecified");
 }
 
 /** WatchOptions says how a turn is followed. */
 export interface WatchOptions {
+  /** Ends the iteration with its reason: the turn is left. */
+  signal?: AbortSignal | undefined;
   /**
-   * Ends the iteration with its reason. The turn goes on, unless cancelOnAbort is set. One whose name has not come yet is cancelled,
-   * for nobody could find it; with an idempotencyKey of the caller's own the same run finds it.
+   * What becomes of the turn when it is left before its end: by the end of the loop over its events, by signal, or by `await using`.
+   * "cancel" cancels it, "detach" lets it go on. Default: "cancel" for run, "detach" for attach. A turn of run whose name has not come
+   * yet is cancelled in any case, for nobody could find it; not so with an idempotencyKey of the caller's own, which finds it again.
    */
-  signal?: AbortSignal;
-  /** Whether the abort of signal cancels the turn too. */
-  cancelOnAbort?: boolean;
+  onLeave?: "cancel" | "detach" | undefined;
   /** In place of the client's; null asks nobody. */
-  prompter?: Prompter | null;
+  prompter?: Prompter | null | undefined;
   /** Sent with each request, on top of the client's. */
-  headers?: HeadersInit;
+  headers?: HeadersInit | undefined;
   /** Has each event carry how a user interface may show it. */
-  display?: boolean;
+  display?: boolean | undefined;
 }
 
 /** AttachOptions says what to follow from where on. */
 export interface AttachOptions extends WatchOptions {
   /** The turn; left out: the session's last one. */
-  turnId?: string;
+  turnId?: string | undefined;
   /** The seq of the last event that the caller has; left out: the turn from its beginning. */
-  afterSeq?: bigint | number | string;
+  afterSeq?: number | string | undefined;
   /**
    * Only watches: the turn runs as if this client were not there. It is asked for no tool and no person is asked; it neither wakes
    * a suspended turn nor keeps one from being suspended, or cancelled by onDisconnect. Not together with a prompter.
    */
-  observe?: boolean;
-  /** The same by its first name. */
-  watchOnly?: boolean;
+  observe?: boolean | undefined;
   /** Only events of this visibility; only together with observe. */
-  visibility?: Visibility;
+  visibility?: Visibility | undefined;
 }
 
-/** Budget bounds what a turn or a session may spend; what is left out has no bound. A bound is above 0. */
+/** Budget bounds what a turn or a session may spend; what is left out, or 0, has no bound. */
 export interface Budget {
-  modelCalls?: number;
-  tokens?: number;
+  modelCalls?: number | undefined;
+  tokens?: number | undefined;
   /** US dollars. */
-  cost?: number;
+  costUsd?: number | undefined;
   /** At most a year. */
-  wallTimeMs?: number;
+  wallTimeMs?: number | undefined;
 }
 
 /** RunOptions describes a turn. */
 export interface RunOptions extends WatchOptions {
   /** What the user says; may be left out where there are parts. */
-  prompt?: string;
+  prompt?: string | undefined;
   /** More of it, behind the prompt: images and other files, or text between them; at most 64. */
-  parts?: readonly Part[];
+  parts?: readonly Part[] | undefined;
   /** Yields the providers' own answers to each model call of the turn, as raw_payload_received; they are stored with the session. */
-  rawPayloads?: boolean;
+  rawPayloads?: boolean | undefined;
   /** The tree. May be left out on a session that has run before: its last tree and tools then run again. */
-  agent?: Agent;
+  agent?: Agent | undefined;
   /** The session to continue; left out: a new one. One that there is not is SESSION_NOT_FOUND, unless create is set. */
-  sessionId?: string;
+  sessionId?: string | undefined;
   /** Makes the session that sessionId names, under that id, if there is none. */
-  create?: boolean;
+  create?: boolean | undefined;
   /**
    * The id of the new turn: 1 to 128 of A-Z, a-z, 0-9 and . _ : @ -, a letter or a digit first. One that the session has is CONFLICT,
    * unless idempotencyKey makes it the same run. Left out: the server names the turn.
    */
-  turnId?: string;
+  turnId?: string | undefined;
+  /** A text behind the instruction of every agent of the turn, at most 65,536 bytes. */
+  instruction?: string | undefined;
   /** State to begin with. */
-  state?: JsonObject;
+  state?: JsonObject | undefined;
   /** What happens when the session already runs a turn. Default: reject. */
-  onBusy?: "reject" | "enqueue" | "interrupt" | "inject";
+  onBusy?: "reject" | "enqueue" | "interrupt" | "inject" | undefined;
   /** What becomes of the turn when its last client is gone. Default: continue. */
-  onDisconnect?: "continue" | "cancel";
+  onDisconnect?: "continue" | "cancel" | undefined;
   /** How long onDisconnect cancel waits for a client to come back, in milliseconds, at most a day. */
-  disconnectGraceMs?: number;
+  disconnectGraceMs?: number | undefined;
   /** What the turn may spend. */
-  budget?: Budget;
+  budget?: Budget | undefined;
   /** What the session may spend from its beginning. */
-  sessionBudget?: Budget;
+  sessionBudget?: Budget | undefined;
   /** How long a client may take for a call of a tool that has no time of its own, in milliseconds, at most a day. */
-  toolTimeoutMs?: number;
+  toolTimeoutMs?: number | undefined;
   /** A repeat with the same key and content follows the turn that the first one has started. Default: a random one. */
-  idempotencyKey?: string;
+  idempotencyKey?: string | undefined;
 }
 
-const busy = { reject: OnBusy.REJECT, enqueue: OnBusy.ENQUEUE, interrupt: OnBusy.INTERRUPT, inject: OnBusy.INJECT } as const;
-const disconnect = { continue: OnDisconnect.CONTINUE, cancel: OnDisconnect.CANCEL } as const;
-
-/** seqOf is a position of a session as the protocol has it. */
-export function seqOf(seq: bigint | number | string): bigint {
-  // BigInt takes an empty text for 0, the beginning of the session.
+/** @internal seqOf is a position of a session as the protocol has it. */
+export function seqOf(seq: number | string): string {
   if (/^\d+$/.test(String(seq))) {
-    return BigInt(seq);
+    return String(seq);
   }
   throw new AgentdError("INVALID_REQUEST", `afterSeq is ${JSON.stringify(String(seq))}, must be the seq of an event`);
 }
 
-/** requestOf returns the request for a turn. It throws INVALID_REQUEST for what cannot be sent. */
-export function requestOf(o: RunOptions, tools: ToolMessage[]): RunRequest_ExecuteRequest {
+/** @internal requestOf returns the request for a turn of a tree. It throws INVALID_REQUEST for what cannot be sent. */
+export function requestOf(o: RunOptions, agent: AgentJson | undefined, tools: ToolJson[]): RunRequest_ExecuteRequestJson {
   if ((o.prompt ?? "") === "" && (o.parts ?? []).length === 0) {
     throw new AgentdError("INVALID_REQUEST", "a run needs a prompt, or parts; attach follows a turn that there is");
   }
   if (o.create === true && (o.sessionId ?? "") === "") {
     throw new AgentdError("INVALID_REQUEST", "create makes the session that sessionId names: there is no sessionId");
   }
-  if (o.agent === undefined && o.sessionId === undefined) {
+  if (agent === undefined && (o.sessionId ?? "") === "") {
     throw new AgentdError("INVALID_REQUEST", "a run needs an agent, or the sessionId of a session to continue");
   }
   try {
-    const request = messageFor(o, tools);
-    toJson(RunRequest_ExecuteRequestSchema, request);
-    return request;
+    return JSON.parse(JSON.stringify(messageFor(o, agent, tools))) as RunRequest_ExecuteRequestJson;
   } catch (thrown) {
     if (thrown instanceof AgentdError) {
       throw thrown;
@@ -177,36 +170,41 @@ export function requestOf(o: RunOptions, tools: ToolMessage[]): RunRequest_Execu
   }
 }
 
-function messageFor(o: RunOptions, tools: ToolMessage[]): RunRequest_ExecuteRequest {
-  const disconnectGrace = timeOf("disconnectGraceMs", o.disconnectGraceMs, { least: 0, most: dayMs });
-  const toolTimeout = timeOf("toolTimeoutMs", o.toolTimeoutMs, { least: 1, most: dayMs });
-  return create(RunRequest_ExecuteRequestSchema, {
-    userPrompt: wellFormed(o.prompt ?? ""),
+function messageFor(o: RunOptions, agent: AgentJson | undefined, tools: ToolJson[]): RunRequest_ExecuteRequestJson {
+  const { prompt = "" } = o;
+  if (typeof prompt !== "string") {
+    throw new AgentdError("INVALID_REQUEST", "the run cannot be sent: the prompt is no text");
+  }
+  const disconnectGrace = timeOf("disconnectGraceMs", o.disconnectGraceMs, dayMs);
+  const toolTimeout = timeOf("toolTimeoutMs", o.toolTimeoutMs, dayMs);
+  return {
+    userPrompt: wellFormed(prompt),
     userParts: promptOf(o.parts ?? []),
     rawPayloads: o.rawPayloads ?? false,
     tools,
-    idempotencyKey: o.idempotencyKey ?? newKey(),
-    onBusy: o.onBusy === undefined ? OnBusy.UNSPECIFIED : busy[o.onBusy],
-    onDisconnect: o.onDisconnect === undefined ? OnDisconnect.UNSPECIFIED : disconnect[o.onDisconnect],
-    ...(o.agent === undefined ? {} : { agent: o.agent }),
-    ...(o.sessionId === undefined ? {} : { sessionId: o.sessionId }),
-    ...(o.state === undefined ? {} : { initialState: asJson(o.state) as JsonObject }),
+    idempotencyKey: o.idempotencyKey || newKey(),
+    onBusy: enumOf("ON_BUSY_", o.onBusy ?? "unspecified"),
+    onDisconnect: enumOf("ON_DISCONNECT_", o.onDisconnect ?? "unspecified"),
+    instruction: wellFormed(o.instruction ?? ""),
     create: o.create ?? false,
     turnId: o.turnId ?? "",
+    ...(agent === undefined ? {} : { agent }),
+    ...(o.sessionId === undefined ? {} : { sessionId: o.sessionId }),
+    ...(o.state === undefined ? {} : { initialState: asJson(o.state) as JsonObject }),
     ...(disconnectGrace === undefined ? {} : { disconnectGrace }),
     ...(toolTimeout === undefined ? {} : { toolTimeout }),
     ...(o.budget === undefined ? {} : { budget: budgetOf("budget", o.budget) }),
     ...(o.sessionBudget === undefined ? {} : { sessionBudget: budgetOf("sessionBudget", o.sessionBudget) }),
-  });
+  };
 }
 
-/** budgetOf is a budget on the wire, where 0 is no bound: a sum that has come down to 0 must not be taken for that. */
-function budgetOf(name: string, b: Budget): MessageInitShape<typeof BudgetSchema> {
-  const wallTime = timeOf(`${name}.wallTimeMs`, b.wallTimeMs, { least: 1, most: 365 * dayMs });
+/** budgetOf is a budget on the wire, where 0 is no bound too. */
+function budgetOf(name: string, b: Budget): BudgetJson {
+  const wallTime = timeOf(`${name}.wallTimeMs`, b.wallTimeMs, 365 * dayMs);
   return {
     modelCalls: sumOf(`${name}.modelCalls`, b.modelCalls),
     tokens: sumOf(`${name}.tokens`, b.tokens),
-    costUsd: b.cost === undefined ? 0 : amountOf(`${name}.cost`, b.cost, { least: Number.MIN_VALUE, most: Number.MAX_VALUE }),
+    costUsd: amountOf(`${name}.costUsd`, b.costUsd ?? 0, { least: 0, most: Number.MAX_VALUE }),
     ...(wallTime === undefined ? {} : { wallTime }),
   };
 }
@@ -226,7 +224,7 @@ function definedOf(some: HeadersInit = {}): HeadersInit {
   return entries.filter(([, value]) => (value as string | undefined) !== undefined);
 }
 
-/** keyHeaders are the headers that carry provider keys. */
+/** @internal keyHeaders are the headers that carry provider keys. */
 export function keyHeaders(keys: Keys = {}): HeadersInit {
   const named = { "X-Agentd-Gemini-Api-Key": keys.gemini, "X-Agentd-Anthropic-Api-Key": keys.anthropic, "X-Agentd-Openai-Api-Key": keys.openai };
   return Object.entries(named).flatMap(([name, key]) => (key ? [[name, key] as [string, string]] : []));

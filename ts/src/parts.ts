@@ -1,7 +1,7 @@
 // Images and other files, in prompts and in the results of tools, and references to tools.
-import { create } from "@bufbuild/protobuf";
 import { AgentdError } from "./errors.js";
-import { PartSchema, type Part as PartMessage } from "./gen/agentd/v1/types_pb.js";
+import type { PartJson } from "./gen/agentd/v1/types_pb.js";
+import { base64Of } from "./json.js";
 import { byteLength, wellFormed } from "./text.js";
 
 /** Part is a piece of what a user says, or of a tool's result. Which files a model takes is for its provider to say. */
@@ -39,8 +39,8 @@ export class ToolOutput {
   }
 }
 
-/** promptOf translates parts of a prompt for the wire, as messagesOf does. */
-export function promptOf(parts: readonly Part[]): PartMessage[] {
+/** @internal promptOf translates parts of a prompt for the wire, as messagesOf does. */
+export function promptOf(parts: readonly Part[]): PartJson[] {
   const i = parts.findIndex((part) => "toolName" in part);
   if (i >= 0) {
     throw new AgentdError("INVALID_REQUEST", `part ${i + 1}: the name of a tool is for the result of a tool, see ToolOutput`);
@@ -48,8 +48,8 @@ export function promptOf(parts: readonly Part[]): PartMessage[] {
   return messagesOf(parts);
 }
 
-/** messagesOf translates parts for the wire; files are copied. It throws INVALID_REQUEST for those that cannot be sent. */
-export function messagesOf(parts: readonly ResultPart[]): PartMessage[] {
+/** @internal messagesOf translates parts for the wire; files become base64. It throws INVALID_REQUEST for those that cannot be sent. */
+export function messagesOf(parts: readonly ResultPart[]): PartJson[] {
   if (parts.length > maxParts) {
     throw new AgentdError("INVALID_REQUEST", `there are ${parts.length} parts, at most ${maxParts} are allowed`);
   }
@@ -62,18 +62,18 @@ export function messagesOf(parts: readonly ResultPart[]): PartMessage[] {
   });
 }
 
-function messageOfPart(part: ResultPart): PartMessage {
+function messageOfPart(part: ResultPart): PartJson {
   if ("text" in part) {
-    return create(PartSchema, { content: { case: "text", value: wellFormed(part.text) } });
+    return { text: wellFormed(part.text) };
   }
   if ("toolName" in part) {
-    return create(PartSchema, { content: { case: "tool", value: { toolName: part.toolName } } });
+    return { tool: { toolName: part.toolName } };
   }
   const { mimeType } = part;
   if ("data" in part) {
-    return create(PartSchema, { content: { case: "inline", value: { mimeType, data: part.data.slice() } } });
+    return { inline: { mimeType, data: base64Of(part.data) } };
   }
-  return create(PartSchema, { content: { case: "file", value: { mimeType, uri: wellFormed(part.uri) } } });
+  return { file: { mimeType, uri: wellFormed(part.uri) } };
 }
 
 function problemOf(part: ResultPart): string | undefined {
@@ -97,58 +97,13 @@ function problemOf(part: ResultPart): string | undefined {
   return size > 0 && size <= maxUri ? undefined : `a URI has 1 to ${maxUri} bytes, got ${size}`;
 }
 
-/** partsOf translates parts of a prompt that came; those that this client does not know are left out. */
-export function partsOf(messages: readonly PartMessage[]): Part[] {
-  return resultPartsOf(messages).flatMap((part): Part[] => ("toolName" in part ? [] : [part]));
-}
-
-/** resultPartsOf does what partsOf does for parts of a result. */
-export function resultPartsOf(messages: readonly PartMessage[]): ResultPart[] {
-  return messages.flatMap(({ content }): ResultPart[] => {
-    switch (content.case) {
-      case "text":
-        return [{ text: content.value }];
-      case "inline":
-        return [{ mimeType: content.value.mimeType, data: content.value.data }];
-      case "file":
-        return [{ mimeType: content.value.mimeType, uri: content.value.uri }];
-      case "tool":
-        return [{ toolName: content.value.toolName }];
-      default:
-        return [];
-    }
-  });
-}
-
-/** wireSizeOf is how many bytes parts take as JSON, where a file is base64; the names of fields are on the safe side. */
-export function wireSizeOf(parts: readonly PartMessage[]): number {
+/** @internal wireSizeOf is how many bytes parts take as JSON; the names of fields are on the safe side. */
+export function wireSizeOf(parts: readonly PartJson[]): number {
   const around = 64;
-  return parts.reduce((sum, { content }) => {
-    switch (content.case) {
-      case "text":
-        return sum + around + byteLength(JSON.stringify(content.value));
-      case "inline":
-        return sum + around + byteLength(content.value.mimeType) + 4 * Math.ceil(content.value.data.length / 3);
-      case "file":
-        return sum + around + byteLength(content.value.mimeType) + byteLength(JSON.stringify(content.value.uri));
-      case "tool":
-        return sum + around + byteLength(content.value.toolName);
-      default:
-        return sum;
-    }
-  }, 0);
+  return parts.reduce((sum, part) => sum + around + byteLength(JSON.stringify(part)), 0);
 }
 
-/** sizeOf is about how much parts take. */
-export function sizeOf(parts: readonly PartMessage[]): number {
-  return parts.reduce((sum, { content }) => {
-    switch (content.case) {
-      case "text":
-        return sum + content.value.length;
-      case "inline":
-        return sum + content.value.data.length;
-      default:
-        return sum;
-    }
-  }, 0);
+/** @internal sizeOf is about how much parts take. */
+export function sizeOf(parts: readonly PartJson[]): number {
+  return parts.reduce((sum, { text = "", inline }) => sum + text.length + (inline?.data?.length ?? 0), 0);
 }

@@ -20,17 +20,17 @@ const overhead = 512;
 
 /** limitsOf are the limits with the defaults for what is left out, or undefined. It throws INVALID_REQUEST for what is no bound. */
 export function limitsOf(options: { [K in keyof ResultLimits]?: ResultLimits[K] | undefined }): ResultLimits {
-  const limit = (name: keyof ResultLimits) => amountOf(name, options[name] ?? defaults[name], { least: 1, whole: true });
+  const limit = (name: keyof ResultLimits) => amountOf(name, options[name] ?? 0, { least: 0, whole: true }) || defaults[name];
   return { maxResultBytes: limit("maxResultBytes"), maxMessageBytes: limit("maxMessageBytes") };
 }
 
 /** fitting is an answer, or the error in its place when the server would refuse it: the model is told without asking the server. */
 export function fitting(answer: Answer, limits: ResultLimits): Answer {
-  const { result, stateDelta, parts = [] } = answer;
-  if (result.case === "error") {
+  const { output, stateDelta, parts = [] } = answer;
+  if (output === undefined) {
     return answer;
   }
-  const bytes = jsonBytes(result.value) + (stateDelta === undefined ? 0 : jsonBytes(stateDelta)) + overhead;
+  const bytes = jsonBytes(output) + (stateDelta === undefined ? 0 : jsonBytes(stateDelta)) + overhead;
   if (bytes > limits.maxResultBytes) {
     return failed(`the tool's result takes ${bytes} bytes as JSON, at most ${limits.maxResultBytes} are allowed`);
   }

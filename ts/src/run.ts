@@ -1,21 +1,23 @@
+/// <reference lib="esnext.disposable" preserve="true" />
 // One turn, from its start or from any event to its end.
-import type { JsonValue } from "@bufbuild/protobuf";
-import type { Client } from "@connectrpc/connect";
 import type { Answers } from "./answers.js";
 import { persist, type ReconnectPolicy } from "./backoff.js";
 import { Calls } from "./calls.js";
 import { AgentdError, fromThrown } from "./errors.js";
-import { eventOf, ownEvent, structuredOf, type Event } from "./events.js";
+import { eventOf, ownEvent, type Event } from "./events.js";
 import { follow, type Followed } from "./follow.js";
-import type { Display_Visibility } from "./gen/agentd/v1/service_pb.js";
-import { TurnStatus, type SessionService, type Turn } from "./gen/agentd/v1/sessions_pb.js";
-import type { ProviderTools } from "./modelevents.js";
+import { callOf, interactionOf, turnOf } from "./fromjson.js";
+import type { Display_VisibilityJson, RunResponseJson } from "./gen/agentd/v1/service_pb.js";
+import type { JsonObject, JsonValue } from "./json.js";
+import type { ProviderToolsUsed } from "./modelevents.js";
 import { Prompts, type Prompter } from "./prompts.js";
-import type { Tool } from "./tool.js";
 import type { ResultLimits } from "./resultsize.js";
+import type { Tool } from "./tool.js";
 import { Transcript, type Message } from "./transcript.js";
-import { usageOf, type Usage } from "./usage.js";
+import type { Turn } from "./types.js";
+import type { Usage } from "./usage.js";
 import { follows, Mailbox, orAborted, type Gate } from "./wait.js";
+import type { Wire } from "./wire.js";
 
 /** Result is a whole turn. */
 export interface Result {
@@ -24,7 +26,7 @@ export interface Result {
   /** The same, message by message. */
   readonly messages: readonly Message[];
   /** What the models' providers have run, and what messages cite, in order. */
-  readonly providerToolsUsed: readonly ProviderTools[];
+  readonly providerToolsUsed: readonly ProviderToolsUsed[];
   /** Whether the agent tree finished naturally; false when somebody has stopped the turn. */
   readonly completed: boolean;
   /** The last answer as a value, when the agent that gave it has an output schema: JSON.parse of structuredText. */
@@ -37,17 +39,17 @@ export interface Result {
   readonly turn: Turn;
 }
 
-/** Place is a turn and a position in it. */
+/** @internal Place is a turn and a position in it. */
 export interface Place {
   sessionId: string;
   /** Empty is the session's last turn. */
   turnId: string;
-  afterSeq: bigint | undefined;
+  afterSeq: string | undefined;
 }
 
-/** RunConfig is what a run is made of. */
+/** @internal RunConfig is what a run is made of. */
 export interface RunConfig {
-  client: Client<typeof SessionService>;
+  wire: Wire;
   /** Finds the turn to follow, or starts it. */
   begin: (signal: AbortSignal) => Promise<Place>;
   /** begin starts a turn that only its answer names: nobody finds it without. */
@@ -65,22 +67,34 @@ export interface RunConfig {
   silenceMs: number;
   requestTimeoutMs: number;
   display: boolean;
-  visibility: Display_Visibility;
+  visibility: Display_VisibilityJson;
   signal: AbortSignal | undefined;
-  cancelOnAbort: boolean;
+  /** Whether a turn that is left is cancelled. */
+  cancels: boolean;
 }
+
+/** How long who leaves a turn waits for its cancel, in milliseconds; then that goes on behind their back. */
+const leaveMs = 2_000;
+
+/** Symbol.asyncDispose, also where it is not known yet. */
+const asyncDispose: typeof Symbol.asyncDispose = Symbol.asyncDispose ?? Symbol.for("Symbol.asyncDispose");
 
 /**
  * Run is a turn that is followed: an iterable of its events that can be iterated once. Nothing happens before that. The run ends
- * with its iteration: then its tools are aborted and nothing is fetched any more. The turn itself goes on if it is only left.
+ * with its iteration: then its tools are aborted and nothing is fetched any more. What becomes of a turn that is left before its end
+ * says onLeave of its options.
  */
-export class Run implements AsyncIterable<Event> {
+export class Run implements AsyncIterable<Event>, AsyncDisposable {
   readonly #c: RunConfig;
-  #taken = false;
+  #iterator: AsyncIterator<Event, void, undefined> | undefined;
   #sessionId: string | undefined;
   #turnId: string | undefined;
-  #cancelling: Promise<void> | undefined;
+  #over = false; // the turn has told its end
+  #begun: Promise<Place> | undefined;
+  #cancelling: Promise<Turn> | undefined;
+  readonly #state: JsonObject = {};
 
+  /** @internal */
   constructor(config: RunConfig) {
     this.#c = config;
   }
@@ -95,27 +109,31 @@ export class Run implements AsyncIterable<Event> {
     return this.#turnId;
   }
 
+  /** state is the session's state as the events so far have told it. */
+  get state(): Readonly<JsonObject> {
+    return this.#state;
+  }
+
   /**
    * Yields the events in order, each once. Throws an AgentdError when the turn has failed or cannot be followed any further, and
    * the reason of a signal that was aborted.
    */
   [Symbol.asyncIterator](): AsyncIterator<Event, void, undefined> {
-    if (this.#taken) {
+    if (this.#iterator !== undefined) {
       throw new AgentdError("INVALID_REQUEST", "a run can be iterated once; attach follows its turn again");
     }
-    this.#taken = true;
     const { controller, release } = follows(this.#c.signal);
     const events = this.#events(controller.signal);
     const left = new AgentdError("UNSPECIFIED", "the run is over");
-    // At once, for the caller may be busy with an event, or leave.
-    const cancel = () => void this.#cancelIfAborted();
+    // At once, for the caller may be busy with an event.
+    const cancel = () => void this.#leave();
     this.#c.signal?.addEventListener("abort", cancel, { once: true });
     const close = () => {
       this.#c.signal?.removeEventListener("abort", cancel);
       release();
       controller.abort(left);
     };
-    return {
+    this.#iterator = {
       next: async () => {
         try {
           const next = await events.next();
@@ -133,17 +151,39 @@ export class Run implements AsyncIterable<Event> {
       },
       return: async () => {
         close();
+        const leaving = this.#leave();
         await events.return().catch(() => {});
+        await leaving;
         return { done: true, value: undefined };
       },
     };
+    return this.#iterator;
+  }
+
+  /** Leaves the turn, as the end of a loop over its events does. */
+  async [asyncDispose](): Promise<void> {
+    await this.#iterator?.return?.();
+  }
+
+  /**
+   * cancel cancels the turn and returns it when nothing of it runs any more; the iteration goes on to its end, which has a receipt. A
+   * turn that is over stays as it is. It throws INVALID_REQUEST before the run was iterated, and what the request throws.
+   */
+  async cancel(reason = ""): Promise<Turn> {
+    if (this.#begun === undefined) {
+      throw new AgentdError("INVALID_REQUEST", "there is nothing to cancel: a run begins when its events or its result are asked for");
+    }
+    const { sessionId, turnId } = await this.#begun;
+    this.#cancelling ??= this.#cancel({ sessionId, turnId: this.#turnId ?? turnId }, reason);
+    this.#cancelling.catch(() => (this.#cancelling = undefined));
+    return this.#cancelling;
   }
 
   /** result iterates the run to its end and gathers it, from where the run began. It throws what the iteration throws. */
   async result(): Promise<Result> {
-    const { client, reconnect, requestTimeoutMs, headers } = this.#c;
+    const { wire, reconnect, requestTimeoutMs: timeoutMs, headers } = this.#c;
     const transcript = new Transcript();
-    const providerToolsUsed: ProviderTools[] = [];
+    const providerToolsUsed: ProviderToolsUsed[] = [];
     let end: (Event & { type: "end" }) | undefined;
     for await (const event of this) {
       transcript.add(event);
@@ -156,17 +196,19 @@ export class Run implements AsyncIterable<Event> {
     }
     const named = { sessionId: this.#sessionId ?? "", turnId: this.#turnId ?? "" };
     const signal = this.#c.signal ?? new AbortController().signal;
-    const { turn } = await persist(reconnect, signal, () => client.getTurn(named, { signal, headers, timeoutMs: requestTimeoutMs }));
-    if (turn === undefined) {
+    const answer = await persist(reconnect, signal, () => wire.call("GetTurn", named, { signal, headers, timeoutMs }));
+    if (answer.turn === undefined) {
       throw new AgentdError("INTERNAL", "the server said nothing of the turn", named);
     }
+    const turn = turnOf(answer.turn);
     return {
       text: transcript.text,
       messages: transcript.messages,
       providerToolsUsed,
-      completed: end?.completed ?? turn.status === TurnStatus.SUCCEEDED,
-      ...structuredOf(turn.structuredOutput),
-      usage: turn.usage === undefined ? end?.usage : usageOf(turn.usage),
+      completed: end?.completed ?? turn.status === "succeeded",
+      structuredOutput: turn.structuredOutput,
+      structuredText: turn.structuredText,
+      usage: turn.usage ?? end?.usage,
       turn,
     };
   }
@@ -179,67 +221,61 @@ export class Run implements AsyncIterable<Event> {
       signal.throwIfAborted();
       throw fromThrown(thrown);
     }
-    this.#sessionId = place.sessionId;
-    this.#turnId = place.turnId || undefined;
     try {
       yield* this.#follow(place, signal);
     } finally {
-      await this.#cancelIfAborted();
+      if (this.#c.signal?.aborted === true) {
+        await this.#leave();
+      }
     }
   }
 
-  /**
-   * begin begins. Where an abort is to cancel the turn, its name is waited for. A turn without another name is cancelled behind the
-   * back of a caller who has left before it was known: nobody could find it.
-   */
+  /** begin begins. A turn without another name is cancelled behind the back of a caller who has left before it was known: nobody could find it. */
   async #begin(signal: AbortSignal): Promise<Place> {
     signal.throwIfAborted();
-    const { begin, cancelOnAbort, nameless } = this.#c;
-    if (!cancelOnAbort && !nameless) {
-      return begin(signal);
-    }
-    const starting = begin(new AbortController().signal);
-    if (cancelOnAbort) {
-      return starting;
-    }
-    return orAborted(starting, signal).catch((thrown: unknown) => {
-      if (signal.aborted) {
-        starting.then(
-          (place) => this.#cancel(place),
-          () => {},
-        );
+    const { begin, nameless, cancels } = this.#c;
+    const waits = nameless || cancels;
+    const begun = begin(waits ? new AbortController().signal : signal).then((place) => {
+      this.#sessionId = place.sessionId;
+      this.#turnId ??= place.turnId || undefined;
+      return place;
+    });
+    this.#begun = begun;
+    begun.catch(() => {});
+    return orAborted(begun, signal).catch((thrown: unknown) => {
+      if (signal.aborted && waits) {
+        begun.then(() => this.#leave(true)).catch(() => {});
       }
       throw thrown;
     });
   }
 
-  /** cancelIfAborted cancels the turn, once, if its caller wants that and it is known. */
-  #cancelIfAborted(): Promise<void> {
-    const { cancelOnAbort, signal } = this.#c;
-    if (!cancelOnAbort || signal?.aborted !== true || this.#sessionId === undefined) {
-      return Promise.resolve();
+  /** leave cancels the turn, if who leaves wants that, or must, and it is known and not over. What fails is nobody's business any more. */
+  async #leave(must = false): Promise<void> {
+    if (this.#over || this.#sessionId === undefined || !(this.#c.cancels || must)) {
+      return;
     }
-    return this.#cancel({ sessionId: this.#sessionId, turnId: this.#turnId ?? "" });
+    this.#cancelling ??= this.#cancel({ sessionId: this.#sessionId, turnId: this.#turnId ?? "" }, "");
+    const done = this.#cancelling.catch(() => {});
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    await Promise.race([done, new Promise<void>((resolve) => (timer = setTimeout(resolve, leaveMs)))]);
+    clearTimeout(timer);
   }
 
-  /** cancel cancels the turn, once. The caller has gone: what fails is nobody's business. */
-  #cancel({ sessionId, turnId }: Pick<Place, "sessionId" | "turnId">): Promise<void> {
-    const { client, headers, requestTimeoutMs, reconnect } = this.#c;
-    const options = { headers, timeoutMs: requestTimeoutMs };
-    this.#cancelling ??= persist(reconnect, AbortSignal.timeout(requestTimeoutMs), async () => {
-      const last = turnId === "" ? (await client.getTurn({ sessionId }, options)).turn?.id : undefined; // of an attach without a name
-      return client.cancelTurn({ sessionId, turnId: last ?? turnId }, options);
-    }).then(
-      () => {},
-      () => {},
-    );
-    return this.#cancelling;
+  async #cancel({ sessionId, turnId }: Pick<Place, "sessionId" | "turnId">, reason: string): Promise<Turn> {
+    const { wire, headers, requestTimeoutMs: timeoutMs, reconnect } = this.#c;
+    const { turn } = await persist(reconnect, AbortSignal.timeout(timeoutMs), async () => {
+      // An attach without a name follows the last turn.
+      const id = turnId || ((await wire.call("GetTurn", { sessionId }, { headers, timeoutMs })).turn?.id ?? "");
+      return wire.call("CancelTurn", { sessionId, turnId: id, reason }, { headers, timeoutMs });
+    });
+    return turnOf(turn ?? {});
   }
 
   async *#follow(place: Place, signal: AbortSignal): AsyncGenerator<Event, void, undefined> {
     const c = this.#c;
     const faults = new Mailbox<AgentdError>();
-    const shared = { ...c, signal, report: (error: AgentdError) => faults.put(error) };
+    const shared = { ...c, signal, state: this.#state, report: (error: AgentdError) => faults.put(error) };
     const calls = new Calls(shared);
     const prompts = c.prompter === undefined ? undefined : new Prompts({ ...shared, prompter: c.prompter });
     const messages = follow({ ...c, ...place, toolNames: [...c.tools.keys()], signal });
@@ -258,9 +294,17 @@ export class Run implements AsyncIterable<Event> {
         }
         pending = undefined;
         if (next.done === true) {
+          this.#over = true; // there is nothing after the position that the caller has
           return;
         }
-        const event = this.#take(next.value, calls, prompts);
+        if ("connection" in next.value) {
+          const { connection: state, error } = next.value;
+          yield ownEvent(this.#turnId ?? "", { type: "connection", state, error });
+          continue;
+        }
+        const { message, again } = next.value;
+        this.#take(message, calls, prompts);
+        const event = again ? undefined : eventOf(message);
         if (event?.type === "error") {
           why = event.error;
         } else if (event?.type === "end" && !event.completed && why !== undefined) {
@@ -275,35 +319,32 @@ export class Run implements AsyncIterable<Event> {
     }
   }
 
-  /** take sees to what a message asks for, and returns the event that it is. */
-  #take({ message, again }: Followed, calls: Calls, prompts: Prompts | undefined): Event | undefined {
-    const { response } = message;
-    if (this.#turnId === undefined && response.case !== "turnQueued" && message.turnId !== "") {
-      this.#turnId = message.turnId; // a prompt that waits may be another turn's
+  /** take sees to what a message asks for. */
+  #take(message: RunResponseJson, calls: Calls, prompts: Prompts | undefined): void {
+    const { turnId = "", replayed = false, execute, stateUpdate, toolCall, toolCallCanceled, toolCallAnswered } = message;
+    if (this.#turnId === undefined && message.turnQueued === undefined && turnId !== "") {
+      this.#turnId = turnId; // a prompt that waits may be another turn's
     }
-    switch (response.case) {
-      case "execute":
-        this.#sessionId = response.value.sessionId;
-        break;
-      case "toolCall":
-        calls.start(response.value, message.turnId);
-        break;
-      case "toolCallCanceled":
-        calls.stop(response.value.toolCallId, `the tool call was cancelled: ${response.value.reason}`);
-        break;
-      case "toolCallAnswered": // this client's, or another one's that was faster
-        calls.stop(response.value.toolCallId, "the tool call is answered");
-        break;
-      case "interactionRequested":
-        if (response.value.interaction !== undefined) {
-          prompts?.start({ ...response.value.interaction, sessionId: this.#sessionId ?? "" }, message.replayed);
-        }
-        break;
-      case "interactionResolved":
-        prompts?.settled(response.value.interaction?.id ?? "");
-        break;
-      default:
+    this.#sessionId = execute?.sessionId ?? this.#sessionId;
+    this.#over ||= message.end !== undefined;
+    for (const [key, value] of Object.entries(stateUpdate?.stateDelta ?? {})) {
+      if (value === null) {
+        delete this.#state[key];
+      } else {
+        Object.defineProperty(this.#state, key, { value, configurable: true, enumerable: true, writable: true });
+      }
     }
-    return again ? undefined : eventOf(message);
+    if (toolCall !== undefined) {
+      calls.start({ ...callOf(toolCall), sessionId: toolCall.sessionId ?? this.#sessionId ?? "", turnId });
+    } else if (toolCallCanceled !== undefined) {
+      calls.stop(toolCallCanceled.toolCallId ?? "", `the tool call was cancelled: ${toolCallCanceled.reason ?? ""}`);
+    } else if (toolCallAnswered !== undefined) {
+      calls.stop(toolCallAnswered.toolCallId ?? "", "the tool call is answered"); // by this client, or another one that was faster
+    }
+    const asked = message.interactionRequested?.interaction;
+    if (asked !== undefined) {
+      prompts?.start({ ...interactionOf(asked), sessionId: this.#sessionId ?? "" }, replayed);
+    }
+    prompts?.settled(message.interactionResolved?.interaction?.id ?? "");
   }
 }

@@ -1,57 +1,105 @@
 // Sessions: conversations of many turns.
-import type { Client } from "@connectrpc/connect";
 import { pageSizeOf } from "./amounts.js";
-import type {
-  CreateSessionRequestSchema,
-  ForkSessionRequestSchema,
-  ListSessionsRequestSchema,
-  Session,
-  SessionService,
-  UpdateSessionRequestSchema,
-} from "./gen/agentd/v1/sessions_pb.js";
-import { pages, required, type Fields, type Unary } from "./unary.js";
+import { sessionOf } from "./fromjson.js";
+import { filterOf } from "./tojson.js";
+import type { Session, SessionState, TurnStatus } from "./types.js";
+import { pages, required, type Unary } from "./unary.js";
 
-/** Sessions makes, finds and removes sessions. Each method makes one request and throws an AgentdError. */
+/** SessionFields is how a caller finds a session. */
+export interface SessionFields {
+  /** Names and values; a list of sessions may be narrowed to those that have them. */
+  labels?: Readonly<Record<string, string>> | undefined;
+  /** What the caller calls the session. */
+  clientRef?: string | undefined;
+}
+
+/** CreateSessionOptions describes a new session. */
+export interface CreateSessionOptions extends SessionFields {
+  /** A repeat with the same key returns the same session. */
+  idempotencyKey?: string | undefined;
+}
+
+/** UpdateSessionOptions is what to change; what is left out stays. */
+export interface UpdateSessionOptions extends SessionFields {
+  /** The version that the caller has seen: if there is another one meanwhile, nothing changes, with CONFLICT. */
+  version?: number | undefined;
+  /** Archives the session, or takes it back. */
+  state?: "active" | "archived" | undefined;
+}
+
+/** ForkSessionOptions describes a fork. */
+export interface ForkSessionOptions extends CreateSessionOptions {
+  /** The seq of the last event that the fork is to have; left out: all there is. */
+  throughSeq?: number | undefined;
+}
+
+/** SessionFilter says which sessions to list; what is left out, or empty, narrows nothing. */
+export interface SessionFilter extends SessionFields {
+  /** How many to read with one request at most; left out, or 0: the server's own. */
+  pageSize?: number | undefined;
+  /** Left out: those that are active. */
+  states?: readonly SessionState[] | undefined;
+  /** How the last turn is. */
+  turnStatuses?: readonly TurnStatus[] | undefined;
+  /** From then on, and before then. */
+  createdSince?: Date | undefined;
+  createdBefore?: Date | undefined;
+  updatedSince?: Date | undefined;
+  updatedBefore?: Date | undefined;
+}
+
+/** Sessions makes, finds and removes sessions. Each method makes one request, a list one for each page, and throws an AgentdError. */
 export class Sessions {
-  readonly #client: Client<typeof SessionService>;
   readonly #unary: Unary;
 
-  constructor(client: Client<typeof SessionService>, unary: Unary) {
-    this.#client = client;
+  /** @internal */
+  constructor(unary: Unary) {
     this.#unary = unary;
   }
 
-  /** create makes a session without turns. A repeat with the same idempotencyKey returns the same session. */
-  async create(request: Fields<typeof CreateSessionRequestSchema> = {}): Promise<Session> {
-    return required((await this.#unary((o) => this.#client.createSession(request, o))).session, "a session");
+  /** create makes a session without turns. */
+  async create({ labels = {}, clientRef = "", idempotencyKey = "" }: CreateSessionOptions = {}): Promise<Session> {
+    const { session } = await this.#unary("CreateSession", { labels, clientRef, idempotencyKey });
+    return sessionOf(required(session, "a session"));
   }
 
   /** get says what is known of a session. */
   async get(sessionId: string): Promise<Session> {
-    return required((await this.#unary((o) => this.#client.getSession({ sessionId }, o))).session, "a session");
+    return sessionOf(required((await this.#unary("GetSession", { sessionId })).session, "a session"));
   }
 
-  /** list yields sessions, newest first, page by page; pageSize is that of one page. */
-  list(filter: Fields<typeof ListSessionsRequestSchema, "pageToken"> = {}): AsyncGenerator<Session, void, undefined> {
+  /** list yields sessions, newest first, page by page. */
+  list(filter: SessionFilter = {}): AsyncGenerator<Session, void, undefined> {
     const pageSize = pageSizeOf(filter.pageSize);
+    const request = filterOf(filter);
     return pages(async (pageToken) => {
-      const { sessions, nextPageToken } = await this.#unary((o) => this.#client.listSessions({ ...filter, pageSize, pageToken }, o));
+      const { sessions, nextPageToken } = await this.#unary("ListSessions", { ...request, pageSize, pageToken });
       return { items: sessions, nextPageToken };
-    });
+    }, sessionOf);
   }
 
-  /** update changes what a session is called, or archives it; what is left out stays. */
-  async update(sessionId: string, change: Fields<typeof UpdateSessionRequestSchema, "sessionId">): Promise<Session> {
-    return required((await this.#unary((o) => this.#client.updateSession({ ...change, sessionId }, o))).session, "a session");
+  /** update changes what a session is called, or archives it. */
+  async update(sessionId: string, { version, labels = {}, clientRef, state }: UpdateSessionOptions): Promise<Session> {
+    const { session } = await this.#unary("UpdateSession", {
+      sessionId,
+      labels,
+      ...(version === undefined ? {} : { version: String(version) }),
+      ...(clientRef === undefined ? {} : { clientRef }),
+      ...(state === undefined ? {} : { state: state === "archived" ? "SESSION_STATE_ARCHIVED" : "SESSION_STATE_ACTIVE" }),
+    });
+    return sessionOf(required(session, "a session"));
   }
 
   /** delete cancels what runs in a session and removes it for good. */
   async delete(sessionId: string): Promise<void> {
-    await this.#unary((o) => this.#client.deleteSession({ sessionId }, o));
+    await this.#unary("DeleteSession", { sessionId });
   }
 
-  /** fork makes a session that begins with what another one had up to a position; seq left out is all there is. */
-  async fork(sessionId: string, options: Fields<typeof ForkSessionRequestSchema, "sessionId"> = {}): Promise<Session> {
-    return required((await this.#unary((o) => this.#client.forkSession({ ...options, sessionId }, o))).session, "a session");
+  /** fork makes a session that begins with what another one had up to a position. */
+  async fork(sessionId: string, options: ForkSessionOptions = {}): Promise<Session> {
+    const { throughSeq, labels = {}, clientRef = "", idempotencyKey = "" } = options;
+    const through = throughSeq === undefined ? {} : { throughSeq: String(throughSeq) };
+    const { session } = await this.#unary("ForkSession", { sessionId, labels, clientRef, idempotencyKey, ...through });
+    return sessionOf(required(session, "a session"));
   }
 }

@@ -1,6 +1,6 @@
 // Texts and values for the wire.
-import type { JsonValue } from "@bufbuild/protobuf";
 import { AgentdError } from "./errors.js";
+import type { JsonValue } from "./json.js";
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();

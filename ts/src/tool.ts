@@ -1,69 +1,29 @@
-// Tools: what agents may ask this program to do.
-import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
+// One tool: how it is declared, and how a call of it becomes an answer.
 import { amountOf, dayMs, timeOf } from "./amounts.js";
 import { AgentdError } from "./errors.js";
-import { ToolSchema, type Part as PartMessage, type Tool as ToolMessage } from "./gen/agentd/v1/types_pb.js";
+import type { PartJson, ToolJson } from "./gen/agentd/v1/types_pb.js";
+import type { JsonObject, JsonValue } from "./json.js";
 import { messagesOf, ToolOutput } from "./parts.js";
-import { listOf, schemaText, validated, type OutputOf, type Schema } from "./schema.js";
+import { listOf, schemaText, validated } from "./schema.js";
 import { asJson, byteLength, messageOf, wellFormed } from "./text.js";
+import type { ToolDefinition } from "./toolset.js";
 import { follows, orAborted } from "./wait.js";
-
-/** ToolContext is what a tool knows of a call. */
-export interface ToolContext {
-  /** The call's id, unique within the session. */
-  readonly callId: string;
-  /** The session that asks. */
-  readonly sessionId: string;
-  /** From the root of the tree to the agent that calls. */
-  readonly agentPath: readonly string[];
-  /** Aborted when nobody waits for the call any more: it was cancelled or took too long, or the run is over. */
-  readonly signal: AbortSignal;
-  /**
-   * Sets a key of the session's state, to the value as it is now. It is written together with the result, and not at all if the
-   * tool fails. A value that JSON does not have, such as undefined, is an error.
-   */
-  setState(key: string, value: JsonValue): void;
-}
-
-/** ToolDefinition describes a tool. */
-export interface ToolDefinition<S extends Schema = Schema> {
-  /** What it does, for the model; at most 16,384 bytes. */
-  description: string;
-  /**
-   * Its arguments, an object: a schema of a library that implements Standard JSON Schema, such as zod, or a JSON Schema as
-   * plain data, see jsonSchema. Arguments that the library refuses are answered with an error that tells the model why; a
-   * plain JSON Schema refuses none.
-   */
-  input?: S;
-  /**
-   * Runs the tool, also several times at once. A string is the result as it is, anything else is sent as JSON; a ToolOutput has
-   * one of these and images or other files behind it. What it throws becomes an error that the model sees, with its message.
-   */
-  run: (input: OutputOf<S>, context: ToolContext) => unknown;
-  /** How long a call may take, in milliseconds, at most a day; left out: what the run says for all tools, or the server. */
-  timeoutMs?: number;
-  /** Whether a person has to approve each call first, see Prompter. */
-  needsApproval?: boolean;
-  /**
-   * Whether the model is told of the tool only when it has looked for it: with the builtin tool tool_search, which some providers
-   * run, or with another tool that answers with its name, see ResultPart, which works with all models. The agent then needs one of
-   * the two. For agents with many tools.
-   */
-  deferred?: boolean;
-}
 
 /** Asked is one call of a tool. */
 export interface Asked {
-  callId: string;
+  toolCallId: string;
   sessionId: string;
   agentPath: readonly string[];
-  input: string;
+  toolInput: string;
+  /** The session's state as the run has seen it. */
+  state: Readonly<JsonObject>;
 }
 
-/** Answer is what the model sees of a call. */
+/** Answer is what the model sees of a call: an output, or an error. */
 export interface Answer {
-  result: { case: "output" | "error"; value: string };
-  parts?: PartMessage[];
+  output?: string;
+  error?: string;
+  parts?: PartJson[];
   stateDelta?: JsonObject;
 }
 
@@ -75,8 +35,9 @@ const answerWayMs = 2_000;
 /** Tool is a tool that was added; it does not change. */
 export class Tool {
   /** What the server is told of it. */
-  readonly declaration: ToolMessage;
+  readonly declaration: ToolJson;
   readonly #definition: ToolDefinition;
+  readonly #timeoutMs: number; // 0 is none
 
   constructor(name: string, definition: ToolDefinition) {
     const wrong = problemOf(name, definition);
@@ -84,26 +45,26 @@ export class Tool {
       throw new AgentdError("INVALID_REQUEST", wrong);
     }
     const { description, input, timeoutMs, needsApproval = false, deferred = false } = definition;
-    const bounds = { least: 1, most: dayMs };
-    const waits = timeoutMs === undefined ? undefined : Math.min(amountOf(`tool ${name}: timeoutMs`, timeoutMs, bounds) + answerWayMs, dayMs);
-    const timeout = timeOf("timeoutMs", waits, bounds);
+    const given = amountOf(`tool ${name}: timeoutMs`, timeoutMs ?? 0, { least: 0, most: dayMs });
+    const timeout = timeOf("timeoutMs", given === 0 ? 0 : Math.min(given + answerWayMs, dayMs), dayMs);
+    this.#timeoutMs = given;
     this.#definition = definition;
-    this.declaration = create(ToolSchema, {
+    this.declaration = {
       name,
       description: wellFormed(description),
       needsApproval,
       deferred,
       ...(input === undefined ? {} : { inputSchema: schemaText(input, `the input of tool ${name}`) }),
       ...(timeout === undefined ? {} : { timeout }),
-    });
+    };
   }
 
   /** call runs the tool. It never throws, but the signal's reason when that is aborted. */
   async call(asked: Asked, signal: AbortSignal): Promise<Answer> {
     const { controller, release } = follows(signal);
-    const timeoutMs = this.#definition.timeoutMs;
+    const timeoutMs = this.#timeoutMs;
     const late = new Error(`the tool took longer than ${timeoutMs} ms`);
-    const timer = timeoutMs === undefined ? undefined : setTimeout(() => controller.abort(late), timeoutMs);
+    const timer = timeoutMs === 0 ? undefined : setTimeout(() => controller.abort(late), timeoutMs);
     try {
       return await orAborted(this.#answer(asked, controller.signal), controller.signal);
     } catch (thrown) {
@@ -118,7 +79,7 @@ export class Tool {
   async #answer(asked: Asked, signal: AbortSignal): Promise<Answer> {
     let input: unknown;
     try {
-      input = JSON.parse(asked.input === "" ? "{}" : asked.input);
+      input = JSON.parse(asked.toolInput === "" ? "{}" : asked.toolInput);
     } catch (thrown) {
       return failed(`the arguments are no JSON: ${messageOf(thrown)}`);
     }
@@ -131,14 +92,18 @@ export class Tool {
       input = result.value;
     }
     const delta: JsonObject = {};
-    const { callId, sessionId, agentPath } = asked;
+    const { toolCallId, sessionId, agentPath, state } = asked;
+    const getState = (key: string) => {
+      const value = Object.hasOwn(delta, key) ? delta[key] : Object.hasOwn(state, key) ? state[key] : undefined;
+      return value === undefined || value === null ? undefined : asJson(value);
+    };
     const setState = (key: string, value: JsonValue) => {
       delta[key] = asJson(value);
     };
-    const result = await this.#definition.run(input, { callId, sessionId, agentPath, signal, setState });
+    const result = await this.#definition.run(input, { toolCallId, sessionId, agentPath, signal, getState, setState });
     const { output, parts } = result instanceof ToolOutput ? result : new ToolOutput(result, []);
     const value = output === undefined && parts.length > 0 ? "" : textOf(output);
-    const answer: Answer = { result: { case: "output", value } };
+    const answer: Answer = { output: value };
     if (parts.length > 0) {
       answer.parts = messagesOf(parts);
     }
@@ -155,7 +120,7 @@ const maxErrorText = 16_384;
 /** failed is the answer of a tool that has failed. */
 export function failed(why: string): Answer {
   const text = why.length > maxErrorText ? `${why.slice(0, maxErrorText)} [cut]` : why;
-  return { result: { case: "error", value: wellFormed(text) } };
+  return { error: wellFormed(text) };
 }
 
 function textOf(result: unknown): string {

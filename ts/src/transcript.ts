@@ -37,18 +37,18 @@ export class Transcript {
   /** add takes up the next event. */
   add(event: Event): void {
     switch (event.type) {
-      case "text":
+      case "output_chunk":
         this.#piece(event);
         break;
-      case "retract":
+      case "message_retracted":
         this.#retract(event.messageId);
         break;
-      case "state":
+      case "state_update":
         this.#open.clear();
         break;
       case "tool_call":
-      case "tool_notice":
-        this.#open.delete(keyOf(event.call.agentPath));
+      case "tool_call_announced":
+        this.#open.delete(keyOf(event.agentPath));
         break;
       case "model_call_ended":
         this.#open.delete(keyOf(event.agentPath));
@@ -76,9 +76,9 @@ export class Transcript {
     return [...byAgent.values()].filter((text) => text !== "").join("\n\n");
   }
 
-  #piece(event: Event & { type: "text" }): void {
+  #piece(event: Event & { type: "output_chunk" }): void {
     const agent = keyOf(event.agentPath);
-    if (event.text !== "") {
+    if (event.content !== "") {
       const key = JSON.stringify([agent, event.messageId]);
       let draft = this.#drafts.get(key);
       if (draft === undefined) {
@@ -88,10 +88,10 @@ export class Transcript {
       if (draft.restarts) {
         drop(draft);
       }
-      if (event.thought) {
-        draft.thoughts += event.text;
+      if (event.isThought) {
+        draft.thoughts += event.content;
       } else {
-        draft.text += event.text;
+        draft.text += event.content;
       }
       this.#open.set(agent, draft);
       if (event.time !== undefined) {

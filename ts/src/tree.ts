@@ -1,18 +1,64 @@
 // Trees of agents.
-import { create, type MessageInitShape } from "@bufbuild/protobuf";
-import { AgentSchema, CompactionSchema, GenerationSettingsSchema, IncludeHistory, type Agent as AgentMessage } from "./gen/agentd/v1/types_pb.js";
+import { amountOf, countOf } from "./amounts.js";
 import { AgentdError } from "./errors.js";
+import type { AgentJson, CompactionJson, GenerationSettingsJson, LlmAgentJson } from "./gen/agentd/v1/types_pb.js";
+import { durationOf, enumOf } from "./json.js";
 import { schemaText, type Schema } from "./schema.js";
+import type { Open } from "./types.js";
 
-/** Agent is a node of a tree: what {@link llm}, {@link sequential}, {@link parallel} and {@link loop} make. */
-export type Agent = MessageInitShape<typeof AgentSchema>;
+/**
+ * Agent is a node of a tree, as JSON has the protocol's Agent: what {@link llm}, {@link sequential}, {@link parallel} and {@link loop}
+ * make.
+ */
+export interface Agent {
+  readonly name: string;
+  readonly description?: string;
+  /** Of the four one is set. */
+  readonly llm?: { readonly model: string; readonly [field: string]: unknown };
+  readonly sequential?: { readonly agents: readonly Agent[] };
+  readonly parallel?: { readonly agents: readonly Agent[] };
+  readonly loop?: { readonly agents: readonly Agent[]; readonly maxIterations?: number };
+}
+
+/** Generation is how a model is to write. What is left out is the provider's own. */
+export interface Generation {
+  /** From 0 to 2. */
+  temperature?: number | undefined;
+  /** Above 0, at most 1. */
+  topP?: number | undefined;
+  /** The longest answer; 0 is the model's own. */
+  maxOutputTokens?: number | undefined;
+  /** Texts that end an answer; at most 16. */
+  stopSequences?: readonly string[] | undefined;
+  seed?: number | undefined;
+  /** How much the model is to think: an effort, or a number of tokens. */
+  thinking?:
+    | {
+        readonly effort?: Open<"minimal" | "low" | "medium" | "high"> | undefined;
+        readonly budgetTokens?: number | undefined;
+        /** Whether thoughts are told. */
+        readonly includeThoughts?: boolean | undefined;
+      }
+    | undefined;
+  /** Whether tools have to be called, and which may be. */
+  toolChoice?: { readonly mode: Open<"auto" | "none" | "required">; readonly toolNames?: readonly string[] | undefined } | undefined;
+  /** Whether the provider is to cache the prompt, and for how long, at most a day. */
+  cache?: { readonly mode: Open<"on" | "off">; readonly ttlMs?: number | undefined } | undefined;
+}
+
+/** McpAttachment names a set of tools of the client, see attachments of AgentdOptions, or some of its tools. */
+export interface McpAttachment {
+  readonly mcpName: string;
+  /** Left out, or empty: all of them. */
+  readonly includeToolNames?: readonly string[] | undefined;
+}
 
 /** AgentOptions is what all agents have. */
 export interface AgentOptions {
   /** Unique in the tree: letters, digits, `_` and `-`, at most 64. */
   name: string;
   /** What the agent is for; a parent reads it to decide a transfer. */
-  description?: string;
+  description?: string | undefined;
 }
 
 /** Compaction is when and how the beginning of a conversation is summarised for a model; the session keeps all of it. */
@@ -20,11 +66,11 @@ export interface Compaction {
   /** Before a call whose prompt takes more than this share of the context window, from 0 to 1; 0 is never. */
   atShare: number;
   /** The context window in tokens; left out: what the server knows. */
-  contextTokens?: number;
+  contextTokens?: number | undefined;
   /** The model that writes summaries; left out: the agent's own. */
-  model?: string;
+  model?: string | undefined;
   /** What to keep in mind when summarising. */
-  instruction?: string;
+  instruction?: string | undefined;
 }
 
 /** LlmOptions describes an agent with a model. */
@@ -32,56 +78,82 @@ export interface LlmOptions extends AgentOptions {
   /** The model by name, such as `claude-…`, `gpt-…`, `gemini-…` or `provider/model`. */
   model: string;
   /** Models to call, in this order, when the one before has failed for good before any of its text was there; at most 8. */
-  fallbackModels?: readonly string[];
+  fallbackModels?: readonly string[] | undefined;
   /** When the conversation is summarised for the model. Default: as the server is set. */
-  compaction?: Compaction;
+  compaction?: Compaction | undefined;
   /** What the model is told. `{key}` is replaced from the session's state. */
-  instruction?: string;
+  instruction?: string | undefined;
   /** Names of tools that were added to the client. */
-  tools?: readonly string[];
+  tools?: readonly string[] | undefined;
   /** Control flow of the server and tools that the model's provider runs, such as `exit_loop`, `ask_user`, `google_search`. */
-  builtinTools?: readonly string[];
+  builtinTools?: readonly string[] | undefined;
   /** Agents to which this one may transfer the conversation. */
-  subAgents?: readonly Agent[];
+  subAgents?: readonly Agent[] | undefined;
   /** State key that receives the agent's final text. */
-  outputKey?: string;
+  outputKey?: string | undefined;
   /** What the agent's output has to be, as JSON, an object: see input of ToolDefinition. The server validates it. */
-  output?: Schema;
+  output?: Schema | undefined;
   /** How the model is to write: temperature, longest answer, thinking, whether its prompt is cached, and so on. */
-  generation?: MessageInitShape<typeof GenerationSettingsSchema>;
+  generation?: Generation | undefined;
+  /** Sets of tools that were given to the client under a name: their tools are this agent's too. */
+  mcpAttachments?: readonly (string | McpAttachment)[] | undefined;
   /** How much of the conversation the model is told: all of it, or the present turn alone. Default: "all". */
-  history?: "all" | "turn";
+  history?: "all" | "turn" | undefined;
 }
 
 /** llm is one model with an instruction and tools. */
 export function llm(options: LlmOptions): Agent {
+  const { name, output, compaction, generation } = options;
+  const one: LlmAgentJson = {
+    model: options.model,
+    instruction: options.instruction ?? "",
+    toolNames: [...(options.tools ?? [])],
+    builtinTools: [...(options.builtinTools ?? [])],
+    subAgents: [...(options.subAgents ?? [])] as AgentJson[],
+    outputKey: options.outputKey ?? "",
+    includeHistory: options.history === "turn" ? "INCLUDE_HISTORY_TURN" : "INCLUDE_HISTORY_ALL",
+    fallbackModels: [...(options.fallbackModels ?? [])],
+    ...(compaction === undefined ? {} : { compaction: compactionOf(compaction) }),
+    ...(generation === undefined ? {} : { generation: generationOf(generation) }),
+    ...(output === undefined ? {} : { outputSchema: schemaText(output, `the output of agent ${name}`) }),
+  };
+  const attachments = (options.mcpAttachments ?? []).map((a) => (typeof a === "string" ? { mcpName: a } : a));
   return {
-    name: options.name,
+    name,
     description: options.description ?? "",
-    agentType: {
-      case: "llm",
-      value: {
-        model: options.model,
-        instruction: options.instruction ?? "",
-        toolNames: [...(options.tools ?? [])],
-        builtinTools: [...(options.builtinTools ?? [])],
-        subAgents: [...(options.subAgents ?? [])],
-        outputKey: options.outputKey ?? "",
-        includeHistory: options.history === "turn" ? IncludeHistory.TURN : IncludeHistory.ALL,
-        fallbackModels: [...(options.fallbackModels ?? [])],
-        ...(options.compaction === undefined ? {} : { compaction: compactionOf(options.compaction) }),
-        ...(options.generation === undefined ? {} : { generation: options.generation }),
-        ...(options.output === undefined ? {} : { outputSchema: schemaText(options.output, `the output of agent ${options.name}`) }),
-      },
-    },
+    llm: { ...one, model: options.model, ...(attachments.length === 0 ? {} : { mcpAttachments: attachments }) },
   };
 }
 
-function compactionOf({ atShare, contextTokens = 0, model = "", instruction = "" }: Compaction): MessageInitShape<typeof CompactionSchema> {
-  if (!Number.isSafeInteger(contextTokens) || contextTokens < 0) {
-    throw new AgentdError("INVALID_AGENT_TREE", `compaction: contextTokens is ${contextTokens}, must be a whole number of at least 0`);
+function compactionOf({ atShare, contextTokens, model = "", instruction = "" }: Compaction): CompactionJson {
+  const tokens = contextTokens ?? 0;
+  if (!Number.isSafeInteger(tokens) || tokens < 0) {
+    throw new AgentdError("INVALID_AGENT_TREE", `compaction: contextTokens is ${tokens}, must be a whole number of at least 0`);
   }
-  return { atShare, contextTokens: BigInt(contextTokens), model, instruction };
+  return { atShare, contextTokens: String(tokens), model, instruction };
+}
+
+function generationOf(g: Generation): GenerationSettingsJson {
+  const { temperature, topP, stopSequences, seed, thinking, toolChoice, cache } = g;
+  const out: GenerationSettingsJson = { maxOutputTokens: countOf("generation.maxOutputTokens", g.maxOutputTokens) };
+  if (temperature !== undefined) out.temperature = temperature;
+  if (topP !== undefined) out.topP = topP;
+  if (stopSequences !== undefined) out.stopSequences = [...stopSequences];
+  if (seed !== undefined) out.seed = seed;
+  if (thinking !== undefined) {
+    const { effort, budgetTokens, includeThoughts = false } = thinking;
+    out.thinking = { includeThoughts };
+    if (effort !== undefined) out.thinking.effort = enumOf("EFFORT_", effort as "low");
+    if (budgetTokens !== undefined) out.thinking.budgetTokens = countOf("generation.thinking.budgetTokens", budgetTokens);
+  }
+  if (toolChoice !== undefined) {
+    out.toolChoice = { mode: enumOf("MODE_", toolChoice.mode as "auto"), toolNames: [...(toolChoice.toolNames ?? [])] };
+  }
+  if (cache !== undefined) {
+    out.cache = { mode: enumOf("MODE_", cache.mode as "on") };
+    if (cache.ttlMs !== undefined) out.cache.ttl = durationOf(amountOf("generation.cache.ttlMs", cache.ttlMs, { least: 1 }));
+  }
+  return out;
 }
 
 /** GroupOptions describes an agent that runs others. */
@@ -91,49 +163,16 @@ export interface GroupOptions extends AgentOptions {
 }
 
 /** sequential runs its agents one after the other. */
-export function sequential(options: GroupOptions): Agent {
-  const { name, description = "", agents } = options;
-  return { name, description, agentType: { case: "sequential", value: { agents: [...agents] } } };
+export function sequential({ name, description = "", agents }: GroupOptions): Agent {
+  return { name, description, sequential: { agents: [...agents] } };
 }
 
 /** parallel runs its agents at the same time. */
-export function parallel(options: GroupOptions): Agent {
-  const { name, description = "", agents } = options;
-  return { name, description, agentType: { case: "parallel", value: { agents: [...agents] } } };
+export function parallel({ name, description = "", agents }: GroupOptions): Agent {
+  return { name, description, parallel: { agents: [...agents] } };
 }
 
 /** loop runs its agents in order, again and again, at most maxIterations times; 0 means the server's default. */
-export function loop(options: GroupOptions & { maxIterations?: number }): Agent {
-  const { name, description = "", agents, maxIterations = 0 } = options;
-  return { name, description, agentType: { case: "loop", value: { agents: [...agents], maxIterations } } };
-}
-
-/** A tool that a server asks after each iteration of a loop, though no agent lists it. */
-const loopContinue = "loop_continue";
-
-/** toolsOf returns the names of the tools that a tree uses. It throws if one is not offered. */
-export function toolsOf(agent: Agent, offered: ReadonlySet<string>): Set<string> {
-  const used = new Set<string>();
-  const visit = (node: AgentMessage, parents: readonly string[]) => {
-    const path = [...parents, node.name];
-    const { case: kind, value } = node.agentType;
-    if (kind === "llm") {
-      for (const name of value.toolNames) {
-        if (!offered.has(name)) {
-          const known = offered.size === 0 ? "none" : [...offered].sort().join(", ");
-          const named = `agent ${path.join("/")} names the tool ${JSON.stringify(name)}`;
-          throw new AgentdError("INVALID_AGENT_TREE", `${named}, which was not added to this client; added are: ${known}`);
-        }
-        used.add(name);
-      }
-    }
-    if (kind === "loop" && offered.has(loopContinue)) {
-      used.add(loopContinue);
-    }
-    for (const child of kind === "llm" ? value.subAgents : (value?.agents ?? [])) {
-      visit(child, path);
-    }
-  };
-  visit(create(AgentSchema, agent), []);
-  return used;
+export function loop({ name, description = "", agents, maxIterations }: GroupOptions & { maxIterations?: number | undefined }): Agent {
+  return { name, description, loop: { agents: [...agents], maxIterations: countOf("maxIterations", maxIterations) } };
 }

@@ -1,48 +1,63 @@
 // Turns: what one prompt sets off.
-import type { Client } from "@connectrpc/connect";
 import { countOf, pageSizeOf } from "./amounts.js";
 import { eventOf, type Event } from "./events.js";
-import type { ListTurnsRequestSchema, ModelCallDetails, SessionService, Turn } from "./gen/agentd/v1/sessions_pb.js";
-import { visibilityOf, type Visibility } from "./options.js";
-import { pages, required, type Fields, type Unary } from "./unary.js";
+import { modelCallOf, turnOf } from "./fromjson.js";
+import type { ListTurnEventsRequestJson } from "./gen/agentd/v1/sessions_pb.js";
+import { seqOf, visibilityOf } from "./options.js";
+import { timesOf, turnStatusesOf } from "./tojson.js";
+import type { ModelCallDetails, Turn, TurnStatus, Visibility } from "./types.js";
+import { pages, required, type Unary } from "./unary.js";
+
+/** TurnFilter says which turns to list; what is left out, or empty, narrows nothing. */
+export interface TurnFilter {
+  sessionId?: string | undefined;
+  /** How many to read with one request at most; left out, or 0: the server's own. */
+  pageSize?: number | undefined;
+  statuses?: readonly TurnStatus[] | undefined;
+  /** From then on, and before then. */
+  createdSince?: Date | undefined;
+  createdBefore?: Date | undefined;
+}
 
 /** EventsOptions says which events to read. */
 export interface EventsOptions {
   /** The turn; left out: the session's last one. */
-  turnId?: string;
+  turnId?: string | undefined;
   /** The seq of the last event that the caller has. */
-  afterSeq?: bigint;
+  afterSeq?: number | string | undefined;
   /** How many to read with one request at most. */
-  limit?: number;
+  limit?: number | undefined;
   /** Has each event carry how a user interface may show it. */
-  display?: boolean;
+  display?: boolean | undefined;
   /** Only events of this visibility. */
-  visibility?: Visibility;
+  visibility?: Visibility | undefined;
 }
 
 /** Turns looks at turns and cancels them. Each method makes one request, a list one for each page, and throws an AgentdError. */
 export class Turns {
-  readonly #client: Client<typeof SessionService>;
   readonly #unary: Unary;
 
-  constructor(client: Client<typeof SessionService>, unary: Unary) {
-    this.#client = client;
+  /** @internal */
+  constructor(unary: Unary) {
     this.#unary = unary;
   }
 
   /** get says how a turn is; without turnId, the session's last one. With parts it gives back the files of the prompt too. */
-  async get(sessionId: string, turnId = "", options: { parts?: boolean } = {}): Promise<Turn> {
+  async get(sessionId: string, turnId = "", options: { parts?: boolean | undefined } = {}): Promise<Turn> {
     const { parts = false } = options;
-    return required((await this.#unary((o) => this.#client.getTurn({ sessionId, turnId, parts }, o))).turn, "a turn");
+    return turnOf(required((await this.#unary("GetTurn", { sessionId, turnId, parts })).turn, "a turn"));
   }
 
-  /** list yields turns, newest first, page by page; pageSize is that of one page. */
-  list(filter: Fields<typeof ListTurnsRequestSchema, "pageToken"> = {}): AsyncGenerator<Turn, void, undefined> {
-    const pageSize = pageSizeOf(filter.pageSize);
+  /** list yields turns, newest first, page by page. */
+  list(filter: TurnFilter = {}): AsyncGenerator<Turn, void, undefined> {
+    const { sessionId = "" } = filter;
+    const times = timesOf(filter, ["createdSince", "createdBefore"]);
+    const statuses = turnStatusesOf(filter.statuses);
+    const request = { sessionId, statuses, pageSize: pageSizeOf(filter.pageSize), ...times };
     return pages(async (pageToken) => {
-      const { turns, nextPageToken } = await this.#unary((o) => this.#client.listTurns({ ...filter, pageSize, pageToken }, o));
+      const { turns, nextPageToken } = await this.#unary("ListTurns", { ...request, pageToken });
       return { items: turns, nextPageToken };
-    });
+    }, turnOf);
   }
 
   /**
@@ -51,7 +66,7 @@ export class Turns {
    */
   async cancel(sessionId: string, turnId = "", reason = ""): Promise<Turn> {
     turnId ||= (await this.get(sessionId)).id;
-    return required((await this.#unary((o) => this.#client.cancelTurn({ sessionId, turnId, reason }, o))).turn, "a turn");
+    return turnOf(required((await this.#unary("CancelTurn", { sessionId, turnId, reason })).turn, "a turn"));
   }
 
   /**
@@ -60,7 +75,7 @@ export class Turns {
    */
   async cancelToolCall(sessionId: string, toolCallId: string, turnId = ""): Promise<Turn> {
     turnId ||= (await this.get(sessionId)).id;
-    return required((await this.#unary((o) => this.#client.cancelToolCall({ sessionId, turnId, toolCallId }, o))).turn, "a turn");
+    return turnOf(required((await this.#unary("CancelToolCall", { sessionId, turnId, toolCallId })).turn, "a turn"));
   }
 
   /**
@@ -71,9 +86,10 @@ export class Turns {
     const size = pageSizeOf(pageSize);
     const all: ModelCallDetails[] = [];
     const calls = pages(async (pageToken) => {
-      const { calls, nextPageToken } = await this.#unary((o) => this.#client.listModelCalls({ sessionId, turnId, pageSize: size, pageToken }, o));
+      const request = { sessionId, turnId, pageSize: size, pageToken };
+      const { calls, nextPageToken } = await this.#unary("ListModelCalls", request);
       return { items: calls, nextPageToken };
-    });
+    }, modelCallOf);
     for await (const call of calls) {
       all.push(call);
     }
@@ -85,10 +101,17 @@ export class Turns {
    * it yields the error of a turn that failed as an event.
    */
   async *events(sessionId: string, options: EventsOptions = {}): AsyncGenerator<Event, void, undefined> {
-    const limit = countOf("limit", options.limit);
-    let request = { ...options, limit, visibility: visibilityOf(options.visibility), sessionId };
+    const { turnId = "", afterSeq, display = false, visibility } = options;
+    let request: ListTurnEventsRequestJson = {
+      sessionId,
+      turnId,
+      limit: countOf("limit", options.limit),
+      display,
+      visibility: visibilityOf(visibility),
+      ...(afterSeq === undefined ? {} : { afterSeq: seqOf(afterSeq) }),
+    };
     for (;;) {
-      const { events, more } = await this.#unary((o) => this.#client.listTurnEvents(request, o));
+      const { events = [], more = false } = await this.#unary("ListTurnEvents", request);
       for (const message of events) {
         const event = eventOf(message);
         if (event !== undefined) {
@@ -96,10 +119,10 @@ export class Turns {
         }
       }
       const last = events.at(-1);
-      if (!more || last === undefined) {
+      if (!more || last?.seq === undefined) {
         return;
       }
-      request = { ...request, turnId: request.turnId ?? last.turnId, afterSeq: last.seq };
+      request = { ...request, turnId: request.turnId || (last.turnId ?? ""), afterSeq: last.seq };
     }
   }
 }

@@ -1,23 +1,14 @@
 // Requests with one answer.
-import type { DescMessage, MessageInitShape } from "@bufbuild/protobuf";
-import type { CallOptions } from "@connectrpc/connect";
-import { AgentdError, fromThrown } from "./errors.js";
-
-/** Fields is what a request of the protocol may hold, but for some fields. */
-export type Fields<S extends DescMessage, Without extends string = never> = Omit<MessageInitShape<S>, Without | "$typeName">;
+import { AgentdError } from "./errors.js";
+import type { Methods } from "./methods.js";
+import type { Wire } from "./wire.js";
 
 /** Unary makes one request, and no second one. What fails is an AgentdError. */
-export type Unary = <T>(request: (options: CallOptions) => Promise<T>) => Promise<T>;
+export type Unary = <M extends keyof Methods>(method: M, request: Methods[M][0]) => Promise<Methods[M][1]>;
 
 /** unary returns a Unary with headers and a time limit in milliseconds. */
-export function unary(headers: Headers, timeoutMs: number): Unary {
-  return async (request) => {
-    try {
-      return await request({ headers, timeoutMs });
-    } catch (thrown) {
-      throw fromThrown(thrown);
-    }
-  };
+export function unary(wire: Wire, headers: Headers, timeoutMs: number): Unary {
+  return (method, request) => wire.call(method, request, { headers, timeoutMs });
 }
 
 /** required returns what an answer must hold. */
@@ -29,11 +20,14 @@ export function required<T>(value: T | undefined, what: string): T {
 }
 
 /** pages yields the items of all pages of a list; a page is asked for when the items before it were taken. */
-export async function* pages<T>(page: (token: string) => Promise<{ items: T[]; nextPageToken: string }>): AsyncGenerator<T, void, undefined> {
+export async function* pages<J, T>(
+  page: (token: string) => Promise<{ items: J[] | undefined; nextPageToken?: string | undefined }>,
+  convert: (item: J) => T,
+): AsyncGenerator<T, void, undefined> {
   let token = "";
   do {
-    const { items, nextPageToken } = await page(token);
-    yield* items;
+    const { items = [], nextPageToken = "" } = await page(token);
+    yield* items.map(convert);
     token = nextPageToken;
   } while (token !== "");
 }

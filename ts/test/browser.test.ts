@@ -47,7 +47,7 @@ const ask = (page: Page) => page.getByRole("button", { name: "Ask" }).click();
 const pick = (page: Page, tea: string) => page.getByRole("button", { name: tea }).click();
 const completed = (page: Page) => page.locator("#status", { hasText: /^completed$/ }).waitFor();
 const said = (page: Page) => page.locator("#said").textContent();
-const events = async (page: Page) => (await page.locator("#events li").allTextContents()).map((line) => line.replace("tool_notice", "tool_call"));
+const events = async (page: Page) => (await page.locator("#events li").allTextContents()).map((line) => line.replace("tool_call_announced", "tool_call"));
 const turnOf = (page: Page) => page.evaluate(() => sessionStorage.getItem("turn") ?? "");
 
 test("a whole turn with a tool in the page, from another origin", { skip }, async (t) => {
@@ -105,7 +105,7 @@ test("two pages watch one turn and see the same", { skip }, async (t) => {
   await ask(first);
   await asked(first);
   const second = await open(t, daemon.url, 0, `#${await turnOf(first)}`);
-  await second.locator("#events li", { hasText: "tool_notice" }).waitFor();
+  await second.locator("#events li", { hasText: "tool_call_announced" }).waitFor();
   assert.equal(await second.locator("#teas button:enabled").count(), 0);
   await pick(first, "Rooibos");
   await Promise.all([completed(first), completed(second)]);

@@ -1,11 +1,13 @@
 // What tests do with events.
 import { Transcript, type Event } from "@apzuk3/agentd";
 
-/** gather iterates a run to its end. */
+/** gather iterates a run to its end. How the connection was meanwhile is left out. */
 export async function gather(events: AsyncIterable<Event>): Promise<Event[]> {
   const out: Event[] = [];
   for await (const event of events) {
-    out.push(event);
+    if (event.type !== "connection") {
+      out.push(event);
+    }
   }
   return out;
 }
@@ -15,14 +17,14 @@ export function told(events: Event[]): { messages: unknown; facts: unknown } {
   const transcript = new Transcript();
   events.forEach((event) => transcript.add(event));
   // Which client is asked for a tool is not the same for all.
-  const facts = events.filter((e) => e.type !== "text").map((e) => [e.seq, e.type === "tool_notice" ? "tool_call" : e.type]);
+  const facts = events.filter((e) => e.type !== "output_chunk" && e.type !== "connection").map((e) => [e.seq, e.type === "tool_call_announced" ? "tool_call" : e.type]);
   return { messages: transcript.messages, facts };
 }
 
 /** rising tells whether the seqs of events rise, so that none came twice. */
 export function rising(events: Event[]): boolean {
-  let last = 0n;
-  return events.filter((e) => e.seq !== 0n).every(({ seq }) => {
+  let last = 0;
+  return events.filter((e) => e.seq !== 0).every(({ seq }) => {
     const risen = seq > last;
     last = seq;
     return risen;

@@ -1,7 +1,7 @@
 // What callers get wrong is refused at once, in words that tell what would be right.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Agentd, AgentdError, llm, type ErrorCodeName, type RunOptions } from "@apzuk3/agentd";
+import { Agentd, AgentdError, llm, type ErrorCode, type RunOptions } from "@apzuk3/agentd";
 import { z } from "zod";
 import { serve } from "./daemon.js";
 
@@ -10,7 +10,7 @@ const description = "x";
 const run = () => 1;
 /** Nothing listens there. */
 const nowhere = "http://127.0.0.1:1";
-const hasty = { reconnect: { startElapsedMs: 0 } };
+const hasty = { reconnect: { startElapsedMs: -1 } };
 
 /** Mistakes as JavaScript makes them: past the types. */
 const loose = (what: object) => what as never;
@@ -21,7 +21,7 @@ const twice = async () => {
   await same.result();
 };
 
-const mistakes: [string, ErrorCodeName, RegExp, () => unknown][] = [
+const mistakes: [string, ErrorCode, RegExp, () => unknown][] = [
   ["a server without a scheme", "INVALID_REQUEST", /^"localhost:8080" is not the URL of a server, such as "http/, () => new Agentd("localhost:8080")],
   ["a server by its name", "INVALID_REQUEST", /^"agents" is not the URL/, () => new Agentd("agents")],
   ["no server", "INVALID_REQUEST", /^"" is not the URL/, () => new Agentd("")],
@@ -29,7 +29,7 @@ const mistakes: [string, ErrorCodeName, RegExp, () => unknown][] = [
   ["a turn where nobody is", "UNAVAILABLE", /^http:\/\/127\.0\.0\.1:1 cannot be reached: /, () => new Agentd(nowhere, hasty).run({ agent, prompt: "x" }).result()],
   ["a schema of no object", "INVALID_REQUEST", /must be a schema of the type "object", not "string"$/, () => new Agentd(nowhere).addTool("a", { description, input: z.string(), run })],
   ["a bigint in the state", "INVALID_REQUEST", /^the run cannot be sent: .*BigInt/, () => asked({ state: loose({ a: 5n }) })],
-  ["half a model call", "INVALID_REQUEST", /^budget.modelCalls is 1\.5, must be a whole number from 1 /, () => asked({ budget: { modelCalls: 1.5 } })],
+  ["half a model call", "INVALID_REQUEST", /^budget.modelCalls is 1\.5, must be a whole number from 0 /, () => asked({ budget: { modelCalls: 1.5 } })],
   ["a prompt that is none", "INVALID_REQUEST", /^the run cannot be sent: /, () => asked({ prompt: loose({}) })],
   ["a position that is none", "INVALID_REQUEST", /^afterSeq is "abc", must be the seq of an event$/, () => new Agentd(nowhere).attach("s", { afterSeq: "abc" })],
   ["a run that is iterated again", "INVALID_REQUEST", /^a run can be iterated once/, twice],
@@ -51,10 +51,10 @@ test("state is sent as JSON would carry it, and a tool that sets what JSON has n
   const turn = agentd.run({ agent: llm({ name: "a", model: "scripted/set", tools: ["one"] }), prompt: "x", state: loose({ a: 1, gone: undefined }) });
   let text = "";
   for await (const event of turn) {
-    if (event.type === "state") {
-      assert.deepEqual(event.delta, { a: 1 });
+    if (event.type === "state_update") {
+      assert.deepEqual(event.stateDelta, { a: 1 });
     }
-    text += event.type === "text" ? event.text : "";
+    text += event.type === "output_chunk" ? event.content : "";
   }
   assert.match(text, /undefined is no JSON value/);
 });

@@ -3,18 +3,18 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { durationFromMs } from "@bufbuild/protobuf/wkt";
-import { Code, ConnectError, createRouterTransport } from "@connectrpc/connect";
+import { Code, ConnectError } from "@connectrpc/connect";
 import { Agentd, citedPart, llm, Transcript, type Event } from "@apzuk3/agentd";
 import {
   ErrorCode,
   HistoryCompacted_Reason,
   ModelCallEnded_Outcome,
-  SessionService,
   StopReason,
   type RunResponseSchema,
 } from "@apzuk3/agentd/proto";
 import { serve } from "./daemon.js";
 import { gather } from "./gather.js";
+import { serving as fetching } from "./serving.js";
 
 type Response = NonNullable<MessageInitShape<typeof RunResponseSchema>["response"]>;
 
@@ -58,40 +58,38 @@ const responses: Response[] = [
 /** serving is a client of a server whose first stream ends after some messages. */
 function serving(cut: number): Agentd {
   let streams = 0;
-  const transport = createRouterTransport((router) =>
-    router.service(SessionService, {
-      async *watchTurn({ afterSeq = 0n }) {
-        const first = streams++ === 0;
-        for (const [i, response] of responses.entries()) {
-          if (first && i === cut) {
-            throw new ConnectError("connection reset", Code.Unknown);
-          }
-          const seq = BigInt(i + 1);
-          if (seq > afterSeq - (first ? 0n : 1n)) { // some come twice
-            yield { event: { seq, turnId: "t", response } };
-          }
+  const fetch = fetching({
+    async *watchTurn({ afterSeq = 0n }) {
+      const first = streams++ === 0;
+      for (const [i, response] of responses.entries()) {
+        if (first && i === cut) {
+          throw new ConnectError("connection reset", Code.Unknown);
         }
-      },
-      getTurn: () => ({ turn: { id: "t" } }),
-    }),
-  );
-  return new Agentd("http://unused", { transport, reconnect: { baseMs: 1, capMs: 2 } });
+        const seq = BigInt(i + 1);
+        if (seq > afterSeq - (first ? 0n : 1n)) { // some come twice
+          yield { event: { seq, turnId: "t", response } };
+        }
+      }
+    },
+    getTurn: () => ({ turn: { id: "t" } }),
+  });
+  return new Agentd("http://unused", { fetch, reconnect: { baseMs: 1, capMs: 2 } });
 }
 
 test("what happens to model calls is told once, wherever the connection breaks", async () => {
   for (let cut = 0; cut < responses.length; cut++) {
     const events = await gather(serving(cut).attach("s"));
-    assert.deepEqual(events.map(({ seq }) => seq), responses.map((_, i) => BigInt(i + 1)), `cut at ${cut}`);
+    assert.deepEqual(events.map(({ seq }) => seq), responses.map((_, i) => i + 1), `cut at ${cut}`);
     const bodies = events.map(({ seq: _s, turnId: _t, time: _i, replayed: _r, display: _d, ...body }) => body);
     const [compacted, raw, fallback, , tools, ended, failed, summarised, another] = bodies;
-    assert.deepEqual(compacted, { type: "history_compacted", agentPath, summary: "they met", throughSeq: 7n, overflow: true, promptTokens: 900, contextTokens: 1000 });
+    assert.deepEqual(compacted, { type: "history_compacted", agentPath, summary: "they met", throughSeq: 7, reason: "overflow", promptTokens: 900, contextTokens: 1000 });
     assert.deepEqual(raw, { type: "raw_payload_received", agentPath, messageId, attempt: 1, provider: "openai", status: 503, contentType: "text/html", body: Uint8Array.of(1, 255), truncated: true });
     assert.deepEqual(fallback, { type: "model_call_fell_back", agentPath, messageId, model: "gpt-x", nextModel: "claude-x", code: "MODEL_UNAVAILABLE", message: "busy" });
     assert.deepEqual(tools, {
       type: "provider_tools_used",
       agentPath,
       messageId,
-      uses: [{ id: "u1", name: "web_search", input: '{"q":"sun"}', output: '["x"]', error: "" }, { id: "", name: "code_execution", input: "", output: "", error: "no" }],
+      uses: [{ id: "u1", toolName: "web_search", input: '{"q":"sun"}', output: '["x"]', error: "" }, { id: "", toolName: "code_execution", input: "", output: "", error: "no" }],
       citations: [
         { uri: "https://sun.example", title: "Sun", citedText: "sunny", startByte: 7, endByte: 13 },
         { uri: "https://sky.example", title: "", citedText: "", startByte: 0, endByte: 0 },
@@ -105,7 +103,7 @@ test("what happens to model calls is told once, wherever the connection breaks",
       model: "claude-x",
       servedModel: "claude-x-1",
       provider: "anthropic",
-      outcome: "ANSWERED",
+      outcome: "answered",
       usage: {
         promptTokens: 5,
         completionTokens: 0,
@@ -117,12 +115,12 @@ test("what happens to model calls is told once, wherever the connection breaks",
         costUsd: 0.25,
         unpricedCalls: 0,
       },
-      stopReason: "MAX_TOKENS",
+      stopReason: "max_tokens",
       durationMs: 3000,
-      firstTextMs: 1000,
+      timeToFirstTextMs: 1000,
     });
-    assert.ok(failed?.type === "model_call_ended" && failed.usage?.costUsd === undefined && failed.firstTextMs === undefined && failed.stopReason === "OTHER" && failed.outcome === "UNSPECIFIED");
-    assert.ok(summarised?.type === "model_call_ended" && summarised.outcome === "SUMMARIZED");
+    assert.ok(failed?.type === "model_call_ended" && failed.usage?.costUsd === undefined && failed.timeToFirstTextMs === undefined && failed.stopReason === "unknown" && failed.outcome === "unknown");
+    assert.ok(summarised?.type === "model_call_ended" && summarised.outcome === "summarized");
     assert.deepEqual(another, { type: "model_call_fell_back", agentPath, messageId: "", model: "gpt-x", nextModel: "claude-x", code: "TIMEOUT", message: "" });
   }
 });
@@ -134,14 +132,14 @@ test("a result has what is cited, in the bytes of its text", async () => {
 });
 
 test("text whose model call is over is not retracted with what is unfinished", () => {
-  const base = { seq: 0n, turnId: "t", time: undefined, replayed: false, display: undefined };
+  const base = { seq: 0, turnId: "t", time: undefined, replayed: false, display: undefined };
   for (const finished of [true, false]) {
     const transcript = new Transcript();
     const events: Event[] = [
-      { ...base, type: "text", text: "one ", thought: false, last: false, messageId: "1", agentPath },
-      ...(finished ? [{ ...base, type: "model_call_ended", messageId: "1", agentPath, outcome: "ANSWERED", model: "", servedModel: "", provider: "", usage: undefined, stopReason: "STOP", durationMs: 1, firstTextMs: 1 } satisfies Event] : []),
-      { ...base, type: "retract", messageId: "", agentPath },
-      { ...base, type: "text", text: "two", thought: false, last: false, messageId: "2", agentPath },
+      { ...base, type: "output_chunk", content: "one ", isThought: false, last: false, messageId: "1", agentPath },
+      ...(finished ? [{ ...base, type: "model_call_ended", messageId: "1", agentPath, outcome: "answered", model: "", servedModel: "", provider: "", usage: undefined, stopReason: "stop", durationMs: 1, timeToFirstTextMs: 1 } satisfies Event] : []),
+      { ...base, type: "message_retracted", messageId: "", agentPath },
+      { ...base, type: "output_chunk", content: "two", isThought: false, last: false, messageId: "2", agentPath },
     ];
     events.forEach((event) => transcript.add(event));
     assert.equal(transcript.text, finished ? "one two" : "two");
@@ -159,10 +157,10 @@ test("a real server tells of each model call, and the calls add up to the turn",
   assert.equal(calls.reduce((sum, c) => sum + (c.usage?.modelCalls ?? 0), 0), end.usage?.modelCalls);
   assert.equal(calls.reduce((sum, c) => sum + (c.usage?.totalTokens ?? 0), 0), end.usage?.totalTokens);
   for (const call of calls) {
-    assert.equal(call.outcome, "ANSWERED");
+    assert.equal(call.outcome, "answered");
     assert.equal(call.model, "scripted/demo");
     assert.equal(call.provider, "scripted");
-    assert.ok(events.some((e) => e.type === "text" && e.messageId === call.messageId) && call.durationMs >= 0);
+    assert.ok(events.some((e) => e.type === "output_chunk" && e.messageId === call.messageId) && call.durationMs >= 0);
   }
   const told = await agentd.turns.modelCalls(run.sessionId!, run.turnId!);
   assert.deepEqual(told.map(({ call }) => call?.messageId), calls.map((call) => call.messageId));

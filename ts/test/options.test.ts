@@ -1,7 +1,7 @@
 // What options mean: one thing each.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Agentd, AgentdError, llm, type AgentdOptions, type AttachOptions, type Decision, type Prompter, type RunOptions } from "@apzuk3/agentd";
+import { Agentd, AgentdError, llm, type AgentdOptions, type AttachOptions, type Resolution, type Prompter, type RunOptions } from "@apzuk3/agentd";
 import { ErrorCode, InteractionStatus, type CreateTurnRequest, type ResolveInteractionRequest } from "@apzuk3/agentd/proto";
 import { amountOf, longestWaitMs } from "../dist/amounts.js";
 import { defaultReconnect, policyOf } from "../dist/backoff.js";
@@ -38,8 +38,8 @@ test("an option that is undefined is not set", async (t) => {
   } as unknown as AgentdOptions;
   const noted = waits(t);
   const { agentd, asked } = playing([{ send: [chunk(1n, "a")], fail: lost }, { send: [end] }], {}, options);
-  const attaching = { turnId: unset, afterSeq: unset, visibility: unset, observe: unset, watchOnly: unset, prompter: unset, signal: unset, headers: unset };
-  assert.deepEqual((await gather(agentd.attach("s", attaching as unknown as AttachOptions))).map((e) => e.type), ["text", "end"]);
+  const attaching = { turnId: unset, afterSeq: unset, visibility: unset, observe: unset, onLeave: unset, prompter: unset, signal: unset, headers: unset };
+  assert.deepEqual((await gather(agentd.attach("s", attaching as unknown as AttachOptions))).map((e) => e.type), ["output_chunk", "end"]);
   assert.equal(asked.length, 2);
   for (const ms of noted) {
     assert.ok(ms >= 0 && ms <= 45_000, `a timer of ${ms}`);
@@ -72,6 +72,9 @@ test("numbers that make no sense are refused, each by its name", () => {
       unmade.push([name, () => new Agentd("http://unused", { [name]: bad })]);
     }
     for (const name of Object.keys(defaultReconnect)) {
+      if (name.endsWith("ElapsedMs") && typeof bad === "number" && bad < 0) {
+        continue; // never tries again
+      }
       unmade.push([`reconnect.${name}`, () => new Agentd("http://unused", { reconnect: { [name]: bad } })]);
     }
     const { agentd } = playing([]);
@@ -79,7 +82,7 @@ test("numbers that make no sense are refused, each by its name", () => {
     for (const name of ["disconnectGraceMs", "toolTimeoutMs"]) {
       unmade.push([name, run({ [name]: bad })]);
     }
-    for (const name of ["modelCalls", "tokens", "cost", "wallTimeMs"]) {
+    for (const name of ["modelCalls", "tokens", "costUsd", "wallTimeMs"]) {
       unmade.push([`budget.${name}`, run({ budget: { [name]: bad } })], [`sessionBudget.${name}`, run({ sessionBudget: { [name]: bad } })]);
     }
     for (const list of [agentd.sessions, agentd.turns, agentd.interactions]) {
@@ -90,11 +93,27 @@ test("numbers that make no sense are refused, each by its name", () => {
       assert.throws(make, (err) => err instanceof AgentdError && err.code === "INVALID_REQUEST" && err.message.includes(`${name} is`), `${name}: ${String(bad)}`);
     }
   }
-  for (const name of ["silenceMs", "requestTimeoutMs", "maxConcurrentTools", "maxResultBytes", "maxMessageBytes"]) {
-    assert.throws(() => new Agentd("http://unused", { [name]: 0 }), refused, name);
-  }
   assert.throws(() => new Agentd("http://unused", { maxConcurrentTools: 1.5 }), refused);
   assert.equal(amountOf("n", 0, { least: 0 }), 0);
+});
+
+test("0 is what an option is that is left out", async (t) => {
+  const none = { silenceMs: 0, requestTimeoutMs: 0, maxConcurrentTools: 0, maxResultBytes: 0, maxMessageBytes: 0 };
+  const reconnect = { maxElapsedMs: 0, startElapsedMs: 0, baseMs: 0, capMs: 0 };
+  assert.deepEqual(policyOf(reconnect), defaultReconnect);
+  assert.equal(policyOf({ maxElapsedMs: -1 }).maxElapsedMs, -1);
+  const created: CreateTurnRequest[] = [];
+  const createTurn = (request: CreateTurnRequest) => (created.push(request), { turn: { id: "t", sessionId: "s" } });
+  const { agentd } = playing([{ send: [end] }], { methods: { createTurn } }, { ...none, reconnect });
+  agentd.addTool("work", { description: "Works", timeoutMs: 0, run: () => "" });
+  const noted = waits(t);
+  const budget = { modelCalls: 0, tokens: 0, costUsd: 0, wallTimeMs: 0 };
+  await gather(agentd.run({ agent: llm({ name: "a", model: "echo", tools: ["work"] }), prompt: "p", toolTimeoutMs: 0, disconnectGraceMs: 0, budget }));
+  assert.ok([45_000, 30_000].every((ms) => noted.includes(ms)), String(noted));
+  const { execute } = created[0]!;
+  assert.deepEqual([execute?.toolTimeout, execute?.disconnectGrace, execute?.tools[0]?.timeout], [undefined, undefined, undefined]);
+  const { modelCalls, tokens, costUsd, wallTime } = execute!.budget!;
+  assert.deepEqual([modelCalls, tokens, costUsd, wallTime], [0n, 0n, 0, undefined]);
 });
 
 test("a page has at most 1,000 items", async () => {
@@ -117,10 +136,9 @@ test("a page has at most 1,000 items", async () => {
   assert.deepEqual(sizes, [0, 0, 0, 0, 1000, 1000]);
 });
 
-// On the wire 0 is no bound, so what is left of a budget must not be sent as 0; what is longer than the protocol takes is refused here.
-test("a bound of 0 and a time beyond the protocol's are refused", () => {
+test("half a model call and a time beyond the protocol's are refused", () => {
   const { agentd } = playing([]);
-  for (const budget of [{ modelCalls: 0 }, { tokens: 0 }, { cost: 0 }, { wallTimeMs: 0 }, { modelCalls: 1.5 }, { cost: Infinity }, { wallTimeMs: 3.2e10 }]) {
+  for (const budget of [{ modelCalls: 1.5 }, { costUsd: Infinity }, { wallTimeMs: 3.2e10 }]) {
     assert.throws(() => agentd.run({ agent, prompt: "p", budget }), refused, JSON.stringify(budget));
   }
   for (const more of [{ toolTimeoutMs: 86_400_001 }, { disconnectGraceMs: Infinity }, { create: true }, { create: true, sessionId: "" }]) {
@@ -130,10 +148,10 @@ test("a bound of 0 and a time beyond the protocol's are refused", () => {
 
 test("a position is the seq of an event, and nothing else", () => {
   const { agentd } = playing([]);
-  for (const afterSeq of ["", " ", "-1", "1.5", "0x10", 1.5, -1, -1n, Number.NaN]) {
+  for (const afterSeq of ["", " ", "-1", "1.5", "0x10", 1.5, -1, Number.NaN, "1n"]) {
     assert.throws(() => agentd.attach("s", { afterSeq }), refused, String(afterSeq));
   }
-  for (const afterSeq of ["0", "12", 12, 12n]) {
+  for (const afterSeq of ["0", "12", 12, 0]) {
     agentd.attach("s", { afterSeq });
   }
 });
@@ -145,8 +163,7 @@ test("what is asked for reaches the server", async () => {
   await gather(agentd.run({ agent, prompt: "p", sessionId: "mine", create: true, toolTimeoutMs: 1.25, disconnectGraceMs: 0 }));
   assert.deepEqual([created[0]?.execute?.create, created[0]?.execute?.sessionId, created[0]?.execute?.toolTimeout?.nanos], [true, "mine", 2_000_000]);
   await gather(agentd.attach("s", { observe: true }));
-  await gather(agentd.attach("s", { watchOnly: true }));
-  assert.deepEqual(asked.map((r) => r.observe), [false, true, true]);
+  assert.deepEqual(asked.map((r) => r.observe), [false, true]);
 });
 
 test("who may resolve is said per run", async () => {
@@ -154,9 +171,10 @@ test("who may resolve is said per run", async () => {
   const client = playing([{ send: [question(InteractionStatus.PENDING, 1n), end] }, { send: [question(InteractionStatus.PENDING, 1n), end] }], {}, { prompter: asked });
   await gather(client.agentd.attach("s"));
   await gather(client.agentd.attach("s", { observe: true }));
-  for (const watching of [{ observe: true }, { watchOnly: true }]) {
-    assert.throws(() => client.agentd.attach("s", { ...watching, prompter: asked }), refused);
+  for (const more of [{ prompter: asked }, { onLeave: "cancel" }] as AttachOptions[]) {
+    assert.throws(() => client.agentd.attach("s", { observe: true, ...more }), refused);
   }
+  assert.throws(() => client.agentd.attach("s", { onLeave: "stop" as "cancel" }), refused);
   const methods = { createTurn: () => ({ turn: { id: "t", sessionId: "s" } }) };
   const own = playing([{ send: [question(InteractionStatus.PENDING, 1n), end] }], { methods }, { prompter: asked });
   await gather(own.agentd.run({ agent, prompt: "p", prompter: null }));
@@ -196,12 +214,12 @@ test("what decides nothing is no answer", async () => {
     assert.deepEqual(await settle(() => nothing), { errors: [], resolved: [] }, String(nothing));
   }
   for (const decision of [{ approve: false }, { deny: false }, { answer: null }, { answer: undefined }, {}, { approve: true, deny: true }, { approve: "no" }]) {
-    const { errors, resolved } = await settle(() => decision as unknown as Decision);
+    const { errors, resolved } = await settle(() => decision as unknown as Resolution);
     assert.deepEqual([errors, resolved.length], [["INVALID_REQUEST"], 0], JSON.stringify(decision));
     const { agentd } = playing([]);
-    await assert.rejects(agentd.interactions.resolve("s", "q", decision as unknown as Decision), refused);
+    await assert.rejects(agentd.interactions.resolve("s", "q", decision as unknown as Resolution), refused);
   }
-  for (const decision of [{ approve: true }, { approve: true, toolInput: {} }, { deny: true }, { answer: "" }] as Decision[]) {
+  for (const decision of [{ approve: true }, { approve: true, toolInput: {} }, { deny: true }, { answer: "" }] as Resolution[]) {
     assert.equal((await settle(() => decision)).resolved.length, 1, JSON.stringify(decision));
   }
 });

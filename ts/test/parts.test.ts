@@ -1,44 +1,42 @@
 // Images and other files, to a server of this file's own.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createRouterTransport } from "@connectrpc/connect";
 import { Agentd, llm, ToolOutput, type Part, type ResultPart } from "@apzuk3/agentd";
-import { SessionService, type CreateTurnRequest, type RunRequest_ToolCallResponse } from "@apzuk3/agentd/proto";
+import { type CreateTurnRequest, type RunRequest_ToolCallResponse } from "@apzuk3/agentd/proto";
 import { z } from "zod";
 import { gather, Latch } from "./gather.js";
+import { serving as fetching } from "./serving.js";
 
 /** serving is a client of a server that calls a tool as often as it is told, and what that server was sent. */
 function serving(calls = 0) {
   const asked: CreateTurnRequest[] = [];
   const answers: RunRequest_ToolCallResponse[] = [];
   const answered = new Latch();
-  const transport = createRouterTransport((router) =>
-    router.service(SessionService, {
-      createTurn(request) {
-        asked.push(request);
-        return { turn: { id: "t", sessionId: "s" } };
-      },
-      async *watchTurn() {
-        const call = { sessionId: "s", toolCallId: "c", toolName: "look", toolInput: "{}", agentPath: ["a"] };
-        yield { event: { seq: 1n, turnId: "t", response: { case: "turnQueued", value: { sessionId: "s", userParts: [{ content: { case: "text", value: "waits" } }] } } } };
-        for (let i = 0; i < calls; i++) {
-          yield { event: { seq: BigInt(2 + i), turnId: "t", response: { case: "toolCall", value: call } } };
-          await answered.opened;
-        }
-        const parts = answers[0]?.parts ?? [];
-        const future = { content: { case: undefined } } as const;
-        yield { event: { seq: 10n, turnId: "t", response: { case: "toolCallAnswered", value: { toolCallId: "c", toolName: "look", parts: [...parts, future] } } } };
-        yield { event: { seq: 11n, turnId: "t", response: { case: "messageInjected", value: { content: "see", parts } } } };
-        yield { event: { seq: 12n, turnId: "t", response: { case: "end", value: { completed: true } } } };
-      },
-      submitToolResults({ results }) {
-        answers.push(...results);
-        answered.open();
-        return {};
-      },
-    }),
-  );
-  return { agentd: new Agentd("http://unused", { transport }), asked, answers };
+  const fetch = fetching({
+    createTurn(request) {
+      asked.push(request);
+      return { turn: { id: "t", sessionId: "s" } };
+    },
+    async *watchTurn() {
+      const call = { sessionId: "s", toolCallId: "c", toolName: "look", toolInput: "{}", agentPath: ["a"] };
+      yield { event: { seq: 1n, turnId: "t", response: { case: "turnQueued", value: { sessionId: "s", userParts: [{ content: { case: "text", value: "waits" } }] } } } };
+      for (let i = 0; i < calls; i++) {
+        yield { event: { seq: BigInt(2 + i), turnId: "t", response: { case: "toolCall", value: call } } };
+        await answered.opened;
+      }
+      const parts = answers[0]?.parts ?? [];
+      const future = { content: { case: undefined } } as const;
+      yield { event: { seq: 10n, turnId: "t", response: { case: "toolCallAnswered", value: { toolCallId: "c", toolName: "look", parts: [...parts, future] } } } };
+      yield { event: { seq: 11n, turnId: "t", response: { case: "messageInjected", value: { content: "see", parts } } } };
+      yield { event: { seq: 12n, turnId: "t", response: { case: "end", value: { completed: true } } } };
+    },
+    submitToolResults({ results }) {
+      answers.push(...results);
+      answered.open();
+      return {};
+    },
+  });
+  return { agentd: new Agentd("http://unused", { fetch }), asked, answers };
 }
 
 const agent = (...tools: string[]) => llm({ name: "a", model: "echo", tools });
@@ -98,10 +96,10 @@ test("a tool returns parts, each call once", async () => {
     assert.deepEqual(answer.parts.map(({ content }) => content.case), ["inline", "text"]);
   }
   const want: Part[] = [picture, { text: "a cat" }];
-  for (const [type, parts] of [["queued", [{ text: "waits" }]], ["tool_result", want], ["message_injected", want]] as const) {
+  for (const [type, parts] of [["turn_queued", [{ text: "waits" }]], ["tool_call_answered", want], ["message_injected", want]] as const) {
     const event = events.find((e) => e.type === type);
-    assert.ok(event !== undefined && "parts" in event, type);
-    assert.deepEqual(event.parts, parts, type);
+    assert.ok(event !== undefined && ("parts" in event || "userParts" in event), type);
+    assert.deepEqual("parts" in event ? event.parts : event.userParts, parts, type);
   }
 });
 
@@ -114,7 +112,7 @@ test("a tool that looks for others returns their names", async () => {
     answers[0]?.parts.map(({ content }) => content),
     found.map((part) => ({ case: "tool", value: { $typeName: "agentd.v1.ToolReference", ...part } })),
   );
-  const result = events.find((e) => e.type === "tool_result");
+  const result = events.find((e) => e.type === "tool_call_answered");
   assert.deepEqual(result?.parts, found);
 });
 

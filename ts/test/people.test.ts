@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Agentd, AgentdError, llm, type Decision, type Prompter } from "@apzuk3/agentd";
-import { InteractionKind, InteractionStatus, TurnStatus } from "@apzuk3/agentd/proto";
+import { Agentd, AgentdError, llm, type Prompter, type Resolution } from "@apzuk3/agentd";
 import { z } from "zod";
 import { serve } from "./daemon.js";
 import { gather, Latch } from "./gather.js";
@@ -44,11 +43,11 @@ test("a tool that needs approval runs when a person has approved it", async (t) 
     [{ approve: true }, [100], /^paid 100$/],
     [{ approve: true, toolInput: { amount: 5 } }, [5], /paid 5/],
     [{ deny: true, reason: "too much" }, [], /too much/],
-  ] as [Decision, number[], RegExp][]) {
+  ] as [Resolution, number[], RegExp][]) {
     const paid: number[] = [];
     const asked: string[] = [];
     const agentd = withPay(url, paid, (interaction) => {
-      assert.equal(interaction.kind, InteractionKind.APPROVAL);
+      assert.equal(interaction.kind, "approval");
       asked.push(`${interaction.toolName} ${interaction.toolInput}`);
       return Promise.resolve(decision);
     });
@@ -66,7 +65,7 @@ test("a question of an agent is answered by a person", async (t) => {
   const events = await gather(agentd.run({ agent: asker, prompt: "ask", prompter }));
   const kinds = events.map((e) => e.type).filter((type) => type.startsWith("interaction"));
   assert.deepEqual(kinds, ["interaction_requested", "interaction_resolved"]);
-  assert.match(events.flatMap((e) => (e.type === "text" ? [e.text] : [])).join(""), /which\? that/);
+  assert.match(events.flatMap((e) => (e.type === "output_chunk" ? [e.content] : [])).join(""), /which\? that/);
 });
 
 test("of two people one is first, and a replayed question that is settled is asked nobody", async (t) => {
@@ -100,16 +99,16 @@ test("interactions are found and resolved without a run", async (t) => {
     asked++;
     const { id } = event.interaction;
     const pending = [];
-    for await (const interaction of agentd.interactions.list({ statuses: [InteractionStatus.PENDING] })) {
+    for await (const interaction of agentd.interactions.list({ statuses: ["pending"] })) {
       pending.push(interaction);
     }
     assert.deepEqual(pending.map((interaction) => interaction.id), [id]);
     const { sessionId } = pending[0]!;
-    assert.equal((await agentd.interactions.get(sessionId, id)).status, InteractionStatus.PENDING);
-    assert.equal((await agentd.turns.get(sessionId)).status, TurnStatus.WAITING_FOR_INPUT);
+    assert.equal((await agentd.interactions.get(sessionId, id)).status, "pending");
+    assert.equal((await agentd.turns.get(sessionId)).status, "waiting_for_input");
     const deny = { deny: true, reason: "no" } as const;
-    assert.equal((await agentd.interactions.resolve(sessionId, id, deny, "key")).status, InteractionStatus.RESOLVED);
-    assert.equal((await agentd.interactions.resolve(sessionId, id, deny, "key")).status, InteractionStatus.RESOLVED);
+    assert.equal((await agentd.interactions.resolve(sessionId, id, deny, "key")).status, "resolved");
+    assert.equal((await agentd.interactions.resolve(sessionId, id, deny, "key")).status, "resolved");
     await assert.rejects(agentd.interactions.resolve(sessionId, id, { approve: true }), (err) => err instanceof AgentdError && err.code === "FAILED_PRECONDITION");
     await assert.rejects(agentd.interactions.get(sessionId, "other"), (err) => err instanceof AgentdError && err.code === "NOT_FOUND");
   }

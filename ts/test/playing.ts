@@ -1,6 +1,6 @@
 // A server of the tests' own, in memory, for what a real one does not do on demand.
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
-import { Code, ConnectError, createRouterTransport, type ServiceImpl } from "@connectrpc/connect";
+import { Code, ConnectError, type ServiceImpl } from "@connectrpc/connect";
 import { Agentd, type AgentdOptions } from "@apzuk3/agentd";
 import {
   ErrorCode,
@@ -12,6 +12,7 @@ import {
   type RunResponseSchema,
   type WatchTurnRequest,
 } from "@apzuk3/agentd/proto";
+import { serving } from "./serving.js";
 
 export type Message = MessageInitShape<typeof RunResponseSchema>;
 /** Stream is what a stream sends, and how it ends. */
@@ -32,8 +33,8 @@ export const lost = new ConnectError("connection reset", Code.Unknown);
 /** playing returns a client of a server that plays streams one after the other, and what it was asked. */
 export function playing(streams: Stream[], play: Play = {}, options: AgentdOptions = {}) {
   const asked: WatchTurnRequest[] = [];
-  const transport = createRouterTransport((router) => router.service(SessionService, service(asked, streams, play)));
-  const agentd = new Agentd("http://unused", { transport, reconnect: { baseMs: 1, capMs: 2, maxElapsedMs: 5_000 }, ...options });
+  const fetch = serving(service(asked, streams, play));
+  const agentd = new Agentd("http://unused", { fetch, reconnect: { baseMs: 1, capMs: 2, maxElapsedMs: 5_000 }, ...options });
   return { agentd, asked };
 }
 

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Agentd, llm, type Event } from "@apzuk3/agentd";
-import { TurnStatus } from "@apzuk3/agentd/proto";
 import { z } from "zod";
 import { serve } from "./daemon.js";
 import { gather, Latch, rising, told } from "./gather.js";
@@ -31,8 +30,8 @@ function client(url: string, ran: string[], options = {}): Agentd {
   for (const name of ["one", "two"]) {
     agentd.addTool(name, {
       description: name,
-      run: (_, { callId }) => {
-        ran.push(callId);
+      run: (_, { toolCallId }) => {
+        ran.push(toolCallId);
         return `result of ${name}`;
       },
     });
@@ -61,13 +60,13 @@ for (let seed of [7, 8, 9]) test(`a connection that is cut again and again loses
   assert.equal(messages[1]?.text, `${words(150, "ω")} result of one result of two`);
 
   // From each event on, the rest.
-  for (const from of [whole[0]!, whole[1]!, ...whole.slice(-4, -1)].filter((e) => e.seq > 0n)) {
+  for (const from of [whole[0]!, whole[1]!, ...whole.slice(-4, -1)].filter((e) => e.seq > 0)) {
     const rest = await gather(agentd.attach(run.sessionId!, { turnId: run.turnId!, afterSeq: String(from.seq) }));
-    const wanted = whole.filter((e) => e.seq > from.seq && e.type !== "text").map((e) => e.seq);
-    assert.deepEqual(rest.filter((e) => e.type !== "text").map((e) => e.seq), wanted);
+    const wanted = whole.filter((e) => e.seq > from.seq && e.type !== "output_chunk").map((e) => e.seq);
+    assert.deepEqual(rest.filter((e) => e.type !== "output_chunk").map((e) => e.seq), wanted);
   }
   assert.deepEqual(await gather(agentd.attach(run.sessionId!, { turnId: run.turnId!, afterSeq: whole.at(-1)!.seq })), []);
-  await assert.rejects(gather(agentd.attach(run.sessionId!, { afterSeq: 1n << 60n })), { code: "INVALID_REQUEST" });
+  await assert.rejects(gather(agentd.attach(run.sessionId!, { afterSeq: "1152921504606846976" })), { code: "INVALID_REQUEST" });
 });
 
 test("a turn goes on when the daemon is killed and started again, in the middle of text and of a tool", async (t) => {
@@ -80,8 +79,8 @@ test("a turn goes on when the daemon is killed and started again, in the middle 
   for (const name of ["one", "two"]) {
     agentd.addTool(name, {
       description: name,
-      run: async (_, { callId }) => {
-        ran.push(callId);
+      run: async (_, { toolCallId }) => {
+        ran.push(toolCallId);
         working.open();
         await release.opened;
         return `result of ${name}`;
@@ -98,7 +97,7 @@ test("a turn goes on when the daemon is killed and started again, in the middle 
   let pieces = 0;
   for await (const event of run) {
     events.push(event);
-    if (event.type === "text" && !event.thought && ++pieces === 20) {
+    if (event.type === "output_chunk" && !event.isThought && ++pieces === 20) {
       await restart();
     }
     if (event.type === "tool_call" && !events.some((e) => e.type === "tool_call" && e !== event)) {
@@ -107,7 +106,7 @@ test("a turn goes on when the daemon is killed and started again, in the middle 
       release.open();
     }
   }
-  assert.ok(events.some((e) => e.type === "retract"));
+  assert.ok(events.some((e) => e.type === "message_retracted"));
   assert.equal(events.at(-1)?.type, "end");
   assert.ok(rising(events));
   assert.deepEqual([ran.length, new Set(ran).size], [2, 2], "each tool ran once");
@@ -185,7 +184,7 @@ test("without a server for too long, the run fails and says which turn it was", 
   await assert.rejects(
     (async () => {
       for await (const event of run) {
-        if (event.type === "text") {
+        if (event.type === "output_chunk") {
           await daemon.end("SIGKILL");
         }
       }
@@ -198,11 +197,11 @@ test("leaving the loop ends what is fetched, and attach goes on", async (t) => {
   const daemon = await serve(t, scripts);
   const way = await proxy(t, daemon.url);
   const agentd = client(way.url, []);
-  const run = agentd.run({ agent, prompt: "go" });
+  const run = agentd.run({ agent, prompt: "go", onLeave: "detach" });
   const events: Event[] = [];
   for await (const event of run) {
     events.push(event);
-    if (event.type === "text" && events.length > 10) {
+    if (event.type === "output_chunk" && events.length > 10) {
       break;
     }
   }
@@ -219,10 +218,10 @@ test("leaving the loop ends what is fetched, and attach goes on", async (t) => {
   await way.quiet();
 });
 
-test("an abort ends the run, and cancels the turn only where that was asked for", async (t) => {
+test("an abort ends the run, and cancels the turn unless it is to go on", async (t) => {
   const daemon = await serve(t, { wait: "answers: [{calls: [{name: wait}]}, {when: {}, text: done}]" });
   const way = await proxy(t, daemon.url);
-  for (const cancelOnAbort of [false, true]) {
+  for (const onLeave of ["detach", "cancel"] as const) {
     const aborted = new Latch();
     const agentd = new Agentd(way.url, quick).addTool("wait", {
       description: "Waits",
@@ -234,7 +233,7 @@ test("an abort ends the run, and cancels the turn only where that was asked for"
     });
     const stop = new AbortController();
     const reason = new Error("enough");
-    const run = agentd.run({ agent: llm({ name: "a", model: "scripted/wait", tools: ["wait"] }), prompt: "go", signal: stop.signal, cancelOnAbort });
+    const run = agentd.run({ agent: llm({ name: "a", model: "scripted/wait", tools: ["wait"] }), prompt: "go", signal: stop.signal, onLeave });
     await assert.rejects(
       (async () => {
         for await (const event of run) {
@@ -248,13 +247,13 @@ test("an abort ends the run, and cancels the turn only where that was asked for"
     await aborted.opened;
     await way.quiet();
     const turn = await agentd.turns.get(run.sessionId!, run.turnId!);
-    assert.equal(turn.receipt !== undefined, cancelOnAbort);
+    assert.equal(turn.receipt !== undefined, onLeave === "cancel");
     assert.equal((await agentd.turns.cancel(run.sessionId!)).statusMessage !== "", true);
   }
   // Also when the caller is busy, or leaves because of it.
   const stop = new AbortController();
   const agentd = new Agentd(way.url, quick).addTool("wait", { description: "Waits", run: () => new Promise(() => {}) });
-  const run = agentd.run({ agent: llm({ name: "a", model: "scripted/wait", tools: ["wait"] }), prompt: "go", signal: stop.signal, cancelOnAbort: true });
+  const run = agentd.run({ agent: llm({ name: "a", model: "scripted/wait", tools: ["wait"] }), prompt: "go", signal: stop.signal, onLeave: "cancel" });
   for await (const event of run) {
     if (event.type === "tool_call") {
       stop.abort();
@@ -262,7 +261,7 @@ test("an abort ends the run, and cancels the turn only where that was asked for"
       break;
     }
   }
-  assert.equal((await agentd.turns.get(run.sessionId!, run.turnId!)).status, TurnStatus.CANCELED);
+  assert.equal((await agentd.turns.get(run.sessionId!, run.turnId!)).status, "canceled");
   const aborted = AbortSignal.abort(new Error("before"));
   const never = new Agentd(way.url).run({ agent: llm({ name: "a", model: "echo" }), prompt: "go", signal: aborted });
   await assert.rejects(gather(never), { message: "before" });

@@ -1,8 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Agentd, AgentdError, llm, loop, parallel, sequential, type Event } from "@apzuk3/agentd";
-import { TurnStatus } from "@apzuk3/agentd/proto";
-import { createConnectTransport, createGrpcWebTransport } from "@connectrpc/connect-web";
 import { z } from "zod";
 import { serve } from "./daemon.js";
 import { gather, rising } from "./gather.js";
@@ -13,9 +11,9 @@ function withGreet(url: string, options = {}): Agentd {
   return new Agentd(url, options).addTool("greet", {
     description: "Returns a greeting",
     input: z.object({ name: z.string().describe("whom to greet") }),
-    run: ({ name }, { agentPath, callId, sessionId }) => {
+    run: ({ name }, { agentPath, toolCallId, sessionId }) => {
       assert.deepEqual(agentPath, ["greeter"]);
-      assert.ok(callId !== "" && sessionId !== "");
+      assert.ok(toolCallId !== "" && sessionId !== "");
       return Promise.resolve(`Hello, ${name}!`);
     },
   });
@@ -30,7 +28,7 @@ test("a whole turn with a tool", async (t) => {
   assert.equal(types.at(-1), "end");
   assert.equal(types.filter((type) => type === "tool_call").length, 1);
   assert.ok(rising(events));
-  const said = (thought: boolean) => events.flatMap((e) => (e.type === "text" && e.thought === thought ? [e.text] : [])).join("");
+  const said = (thought: boolean) => events.flatMap((e) => (e.type === "output_chunk" && e.isThought === thought ? [e.content] : [])).join("");
   assert.equal(said(false), "Let me use greet for that.The tool greet says: Hello, Alice!");
   assert.match(said(true), /Say hi to Alice/);
   const end = events.at(-1) as Event & { type: "end" };
@@ -50,7 +48,7 @@ test("result gathers a turn, and the session goes on", async (t) => {
   assert.equal(first.completed, true);
   assert.equal(first.usage?.modelCalls, 2);
   assert.equal(first.turn.outputText, "The tool greet says: Hello, Alice!");
-  assert.equal(first.turn.status, TurnStatus.SUCCEEDED);
+  assert.equal(first.turn.status, "succeeded");
   const { sessionId } = first.turn;
   const second = await agentd.run({ sessionId, prompt: "And hi to Bob" }).result();
   assert.match(second.text, /Hello, Bob!$/);
@@ -129,7 +127,7 @@ test("bad input is refused with the code and the place", async (t) => {
   assert.throws(() => agentd.addTool("b", { description: "x", input: z.string(), run }), thrown("INVALID_REQUEST", /must be a schema of the type "object"/));
   assert.throws(() => agentd.addTool("b", { description: "x", input: z.object({ d: z.date() }), run }), thrown("INVALID_REQUEST", /no JSON Schema/));
   assert.throws(() => agentd.addTool("b", { description: "x", input: z.object({ d: z.string().describe("x".repeat(40000)) }), run }), thrown("INVALID_REQUEST", /at most 32768/));
-  assert.throws(() => agentd.addTool("b", { description: "x", timeoutMs: 0, run }), thrown("INVALID_REQUEST", /timeoutMs/));
+  assert.throws(() => agentd.addTool("b", { description: "x", timeoutMs: -1, run }), thrown("INVALID_REQUEST", /timeoutMs/));
   // By the server.
   await assert.rejects(gather(agentd.run({ agent: llm({ name: "not a name", model: "echo" }), prompt: "hi" })), thrown("INVALID_AGENT_TREE", /not a name/));
   await assert.rejects(gather(agentd.run({ agent, prompt: "hi", sessionId: "nobody" })), thrown("SESSION_NOT_FOUND", /nobody/));
@@ -140,7 +138,7 @@ test("bad input is refused with the code and the place", async (t) => {
 });
 
 test("a server that is not there, or is another one, is said so", async (t) => {
-  const gone = new Agentd("http://127.0.0.1:1", { reconnect: { startElapsedMs: 0 } });
+  const gone = new Agentd("http://127.0.0.1:1", { reconnect: { startElapsedMs: -1 } });
   const agent = llm({ name: "a", model: "echo" });
   await assert.rejects(gone.run({ agent, prompt: "hi" }).result(), { name: "AgentdError", code: "UNAVAILABLE", retryable: true });
   const daemon = await serve(t);
@@ -161,15 +159,6 @@ test("keys and headers are sent, fetch is the caller's", async (t) => {
   await agentd.run({ agent: llm({ name: "a", model: "echo" }), prompt: "hi", headers: { "x-two": "2" } }).result();
   assert.deepEqual(new Set(seen.map((h) => [h.get("x-agentd-anthropic-api-key"), h.get("x-one"), h.get("x-two")].join())), new Set(["secret,1,2"]));
   assert.equal(seen.length, 3); // CreateTurn, WatchTurn, GetTurn
-});
-
-test("other transports carry the same turn", async (t) => {
-  const daemon = await serve(t);
-  for (const transport of [createConnectTransport({ baseUrl: daemon.url, useBinaryFormat: true }), createGrpcWebTransport({ baseUrl: daemon.url })]) {
-    const agentd = withGreet("http://unused", { transport });
-    assert.match((await agentd.run({ agent: greeter, prompt: "Say hi to Alice" }).result()).text, /Hello, Alice!$/);
-    await assert.rejects(gather(agentd.attach("nobody")), { name: "AgentdError", code: "SESSION_NOT_FOUND" });
-  }
 });
 
 async function gatherAll<T>(items: AsyncIterable<T>): Promise<T[]> {

@@ -19,7 +19,7 @@ import { Tool, type Answer } from "../dist/tool.js";
 import { serve } from "./daemon.js";
 
 const description = "x";
-const asked = { callId: "c", sessionId: "s", agentPath: [] };
+const asked = { toolCallId: "c", sessionId: "s", agentPath: [], state: {} };
 const people = { type: "object", properties: { people: { type: "integer" } }, required: ["people"] };
 
 /** Same is whether two types are the same. */
@@ -34,7 +34,7 @@ function declared(input: Schema): unknown {
 /** echoed is what a tool with a schema gets for arguments, as JSON, or why it is not run. */
 function echoed(input: Schema, args: unknown): Promise<Answer> {
   return new Tool("t", { description, input, run: (got) => got }).call(
-    { ...asked, input: JSON.stringify(args) },
+    { ...asked, toolInput: JSON.stringify(args) },
     new AbortController().signal,
   );
 }
@@ -53,7 +53,7 @@ test("a plain JSON Schema is declared as it is, and refuses nothing", async () =
     $schema: "http://json-schema.org/draft-07/schema#",
     ...people,
   });
-  assert.deepEqual((await echoed(people, { people: "none" })).result, { case: "output", value: '{"people":"none"}' });
+  assert.deepEqual(await echoed(people, { people: "none" }), { output: '{"people":"none"}' });
   assert.deepEqual(people, { type: "object", properties: { people: { type: "integer" } }, required: ["people"] });
 });
 
@@ -86,20 +86,20 @@ test("zod's own refusal is that of zodSchema, in zod's words", async () => {
   const why = `the arguments do not fit the schema of t:\n${z.prettifyError(schema.safeParse(args).error!)}`;
   assert.match(why, /✖ .*expected number.*\n {2}→ at list\[1\]\["a b"\]$/);
   for (const input of [schema, zodSchema(schema)]) {
-    assert.deepEqual((await echoed(input, args)).result, { case: "error", value: why });
+    assert.deepEqual(await echoed(input, args), { error: why });
   }
 });
 
 test("a tool gets what validation returns, also later", async () => {
   const twice = z.object({ n: z.number().transform((n) => Promise.resolve(2 * n)) });
   for (const input of [twice, zodSchema(twice)]) {
-    assert.deepEqual((await echoed(input, { n: 2 })).result, { case: "output", value: '{"n":4}' });
+    assert.deepEqual(await echoed(input, { n: 2 }), { output: '{"n":4}' });
   }
   const slow = jsonSchema(
     people,
     byHand((value) => Promise.resolve({ value: [value] })),
   );
-  assert.deepEqual((await echoed(slow, 1)).result, { case: "output", value: "[1]" });
+  assert.deepEqual(await echoed(slow, 1), { output: "[1]" });
 });
 
 test("refusals of any library name the place", async () => {
@@ -109,7 +109,7 @@ test("refusals of any library name the place", async () => {
     { message: "also whole", path: [] },
     { message: "odd", path: ["a-b", "c"] },
   ];
-  const { result } = await echoed(
+  const refusal = await echoed(
     jsonSchema(
       people,
       byHand(() => ({ issues })),
@@ -117,16 +117,16 @@ test("refusals of any library name the place", async () => {
     {},
   );
   const want = '✖ whole\n✖ also whole\n✖ odd\n  → at ["a-b"].c\n✖ deep\n  → at list[0]["Symbol(s)"]';
-  assert.deepEqual(result, { case: "error", value: `the arguments do not fit the schema of t:\n${want}` });
+  assert.deepEqual(refusal, { error: `the arguments do not fit the schema of t:\n${want}` });
 });
 
 test("a validator that throws, or returns nothing, is a tool error", async () => {
   const thrower = byHand(() => {
     throw new Error("no luck");
   });
-  assert.deepEqual((await echoed(jsonSchema(people, thrower), {})).result, { case: "error", value: "no luck" });
+  assert.deepEqual(await echoed(jsonSchema(people, thrower), {}), { error: "no luck" });
   const mute = byHand(() => undefined as never);
-  assert.equal((await echoed(jsonSchema(people, mute), {})).result.case, "error");
+  assert.ok((await echoed(jsonSchema(people, mute), {})).error);
 });
 
 test("a schema may be a function, and know an older draft alone", () => {

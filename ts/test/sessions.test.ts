@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Agentd, AgentdError, llm } from "@apzuk3/agentd";
-import { SessionState, timestampDate, timestampFromDate, TurnStatus } from "@apzuk3/agentd/proto";
 import { serve } from "./daemon.js";
 import { gather } from "./gather.js";
 import { proxy } from "./proxy.js";
@@ -29,16 +28,16 @@ test("sessions are made, found, changed and removed", async (t) => {
   assert.deepEqual((await all(sessions.list({ pageSize: 2 }))).map((session) => session.id), ids);
   assert.deepEqual((await all(sessions.list({ labels: { team: "odd" } }))).map((session) => session.clientRef), ["chat 3", "chat 1"]);
   assert.deepEqual((await all(sessions.list({ clientRef: "chat 4" }))).map((session) => session.id), [made[4]!.id]);
-  assert.deepEqual(await all(sessions.list({ createdBefore: timestampFromDate(new Date(before.getTime() - 60_000)) })), []);
-  assert.ok(timestampDate(made[0]!.createTime!).getTime() >= before.getTime() - 60_000);
+  assert.deepEqual(await all(sessions.list({ createdBefore: new Date(before.getTime() - 60_000) })), []);
+  assert.ok(made[0]!.createTime!.getTime() >= before.getTime() - 60_000);
 
   const one = made[0]!;
-  const changed = await sessions.update(one.id, { version: one.version, labels: { team: "", owner: "me" }, state: SessionState.ARCHIVED });
-  assert.deepEqual([changed.labels, changed.state], [{ owner: "me" }, SessionState.ARCHIVED]);
+  const changed = await sessions.update(one.id, { version: one.version, labels: { team: "", owner: "me" }, state: "archived" });
+  assert.deepEqual([changed.labels, changed.state], [{ owner: "me" }, "archived"]);
   assert.deepEqual(await sessions.get(one.id), changed);
   await assert.rejects(sessions.update(one.id, { version: one.version, clientRef: "late" }), refused("CONFLICT"));
   assert.equal((await all(sessions.list())).length, 4);
-  assert.deepEqual((await all(sessions.list({ states: [SessionState.ARCHIVED] }))).map((session) => session.id), [one.id]);
+  assert.deepEqual((await all(sessions.list({ states: ["archived"] }))).map((session) => session.id), [one.id]);
 
   await sessions.delete(one.id);
   await assert.rejects(sessions.get(one.id), refused("SESSION_NOT_FOUND"));
@@ -71,7 +70,7 @@ test("turns of all sessions are listed", async (t) => {
   const bad = agentd.run({ agent: llm({ name: "a", model: "scripted/fails" }), prompt: "hi" });
   await assert.rejects(bad.result(), refused("CONTENT_BLOCKED"));
   assert.deepEqual((await all(agentd.turns.list({ pageSize: 1 }))).map((turn) => turn.id), [bad.turnId, good.id]);
-  assert.deepEqual((await all(agentd.turns.list({ statuses: [TurnStatus.FAILED] }))).map((turn) => turn.id), [bad.turnId]);
+  assert.deepEqual((await all(agentd.turns.list({ statuses: ["failed"] }))).map((turn) => turn.id), [bad.turnId]);
   const events = await all(agentd.turns.events(bad.sessionId!));
   assert.ok(events.some((e) => e.type === "error" && e.error.code === "CONTENT_BLOCKED"));
 });
@@ -112,13 +111,13 @@ test("a session that is busy does what onBusy says", async (t) => {
     const third = gather(queued);
     const injected = agentd.run({ sessionId, prompt: "fourth", onBusy: "inject" })[Symbol.asyncIterator]();
     const told = await injected.next();
-    assert.ok(told.value?.type === "queued" && told.value.inject, told.value?.type);
+    assert.ok(told.value?.type === "turn_queued" && told.value.inject, told.value?.type);
     release();
     for (let next = told; next.done !== true; next = await injected.next()) {
       assert.notEqual(next.value.type, "error");
     }
     const events = await third;
-    assert.equal(events[0]?.type, "queued");
+    assert.equal(events[0]?.type, "turn_queued");
     assert.equal(events.at(-1)?.type, "end");
     assert.notEqual(queued.turnId, first.turnId);
   }

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Agentd, llm } from "@apzuk3/agentd";
-import { Display_Kind, Display_Visibility } from "@apzuk3/agentd/proto";
 import { z } from "zod";
 import { serve } from "./daemon.js";
 import { gather } from "./gather.js";
@@ -13,15 +12,15 @@ test("events say how to show them, and for whom they are", async (t) => {
   const run = agentd.run({ agent, prompt: "hi", display: true });
   const events = await gather(run);
   assert.ok(events.every((e) => e.display !== undefined && e.display.ref !== ""));
-  assert.equal(events.find((e) => e.type === "text" && e.thought)?.display?.kind, Display_Kind.REASONING);
-  assert.ok(events.some((e) => e.type === "tool_result" && e.output === "secret"));
+  assert.equal(events.find((e) => e.type === "output_chunk" && e.isThought)?.display?.kind, "reasoning");
+  assert.ok(events.some((e) => e.type === "tool_call_answered" && e.output === "secret"));
   const named = { turnId: run.turnId!, visibility: "public" } as const;
-  const seen = await gather(agentd.attach(run.sessionId!, { ...named, watchOnly: true, display: true }));
+  const seen = await gather(agentd.attach(run.sessionId!, { ...named, observe: true, display: true }));
   assert.equal(seen.at(-1)?.type, "end");
-  assert.ok(seen.length < events.length && seen.every((e) => e.display?.visibility === Display_Visibility.PUBLIC));
-  assert.ok(!JSON.stringify(seen, (_, v: unknown) => (typeof v === "bigint" ? String(v) : v)).includes('"output":"secret"'));
+  assert.ok(seen.length < events.length && seen.every((e) => e.display?.visibility === "public"));
+  assert.ok(!JSON.stringify(seen).includes('"output":"secret"'));
   const listed = await gather(agentd.turns.events(run.sessionId!, { ...named, display: true }));
-  assert.ok(listed.length > 0 && listed.every((e) => e.display?.visibility === Display_Visibility.PUBLIC));
+  assert.ok(listed.length > 0 && listed.every((e) => e.display?.visibility === "public"));
   assert.throws(() => agentd.attach(run.sessionId!, { visibility: "public" }), { code: "INVALID_REQUEST" });
 });
 

@@ -77,7 +77,7 @@ const expected = [
   "2097158 message_completed 29 bytes",
   "2097161 model_call_ended scripted/demo, N tokens",
   '2097168 tool_call C pick_tea {"question":"like"}',
-  "3145744 tool_result C pick_tea Sencha",
+  "3145744 tool_call_answered C pick_tea Sencha",
   "5242886 message_completed 30 bytes",
   "5242889 model_call_ended scripted/demo, N tokens",
   "6356991 end completed, 2 model calls",
@@ -96,7 +96,7 @@ async function logged(daemon: Daemon, turn: string): Promise<{ facts: string[]; 
   const transcript = new Transcript();
   events.forEach((event) => transcript.add(event));
   return {
-    facts: told(events.filter((event) => event.type !== "text").map((event) => `${event.seq} ${factOf(event)}`)),
+    facts: told(events.filter((event) => event.type !== "output_chunk").map((event) => `${event.seq} ${factOf(event)}`)),
     said: transcript.messages.map((message) => message.text).join("\n"),
   };
 }
@@ -107,10 +107,10 @@ function factOf(event: Event): string {
     case "started":
       return `started ${event.sessionId}`;
     case "tool_call":
-    case "tool_notice":
-      return `tool_call ${event.call.id} ${event.call.name} ${event.call.input}`;
-    case "tool_result":
-      return `tool_result ${event.callId} ${event.name} ${event.output ?? event.error}`;
+    case "tool_call_announced":
+      return `tool_call ${event.toolCallId} ${event.toolName} ${event.toolInput}`;
+    case "tool_call_answered":
+      return `tool_call_answered ${event.toolCallId} ${event.toolName} ${event.output ?? event.error}`;
     case "message_completed":
       return `message_completed ${event.textBytes} bytes`;
     case "model_call_ended":
@@ -127,8 +127,8 @@ function factOf(event: Event): string {
  * seq.
  */
 function told(facts: string[], log: string[] = []): string[] {
-  const same = facts.map((fact) => fact.replace(" tool_notice ", " tool_call "));
-  return [...new Set(same.map((fact) => (fact.startsWith("0 tool_result ") ? log.find((f) => f.endsWith(fact.slice(1))) : undefined) ?? fact))];
+  const same = facts.map((fact) => fact.replace(" tool_call_announced ", " tool_call "));
+  return [...new Set(same.map((fact) => (fact.startsWith("0 tool_call_answered ") ? log.find((f) => f.endsWith(fact.slice(1))) : undefined) ?? fact))];
 }
 
 function anonymous(fact: string): string {

@@ -64,8 +64,8 @@ answers:
   const transcript = new Transcript();
   events.forEach((event) => transcript.add(event));
   assert.equal(transcript.text, "lookat\n[image/png, 3 bytes]\n[image/gif, https://x.example/a.gif]|seen\n\ntwice\n[image/png, 3 bytes]");
-  for (const seen of [events, await gather(agentd.attach(run.sessionId!, { watchOnly: true }))]) {
-    const results = seen.flatMap((e) => (e.type === "tool_result" ? [e] : []));
+  for (const seen of [events, await gather(agentd.attach(run.sessionId!, { observe: true }))]) {
+    const results = seen.flatMap((e) => (e.type === "tool_call_answered" ? [e] : []));
     assert.deepEqual(results.map((e) => [e.output, e.parts]), [["seen", [picture, { text: "twice" }]]]);
   }
   const alone = await agentd.run({ agent: agent("look"), parts: [picture] }).result();
@@ -103,7 +103,7 @@ test("tools run next to each other, but not more of them than was allowed", asyn
     let text = "";
     let asked = 0;
     for await (const event of agentd.run({ agent: agent(...names), prompt: "go" })) {
-      text += event.type === "text" ? event.text : "";
+      text += event.type === "output_chunk" ? event.content : "";
       if (event.type === "tool_call" && ++asked === names.length) {
         await new Promise((resolve) => setTimeout(resolve)); // lets all start that may
         assert.equal(running, most);
@@ -163,13 +163,13 @@ test("one call is cancelled by whoever knows it, and the turn goes on", async (t
     events.push(event);
     if (event.type === "tool_call") {
       await started.opened;
-      call = event.call.id;
+      call = event.toolCallId;
       const turn = await other.turns.cancelToolCall(run.sessionId!, call);
       assert.deepEqual(turn.pendingToolCalls, []);
     }
   }
   assert.equal(reasons.length, 1);
-  assert.ok(events.some((e) => e.type === "tool_call_canceled" && e.callId === call));
+  assert.ok(events.some((e) => e.type === "tool_call_canceled" && e.toolCallId === call));
   const end = events.at(-1);
   assert.ok(end?.type === "end" && end.completed);
   const [sessionId, turnId] = [run.sessionId!, run.turnId!];
@@ -190,11 +190,11 @@ test("a tool stops whose call somebody else has answered", async (t) => {
   for await (const event of run) {
     events.push(event);
     if (event.type === "tool_call") {
-      await other.submitToolResults({ sessionId: run.sessionId!, turnId: run.turnId!, results: [{ toolCallId: event.call.id, result: { case: "output", value: "by hand" } }] });
+      await other.submitToolResults({ sessionId: run.sessionId!, turnId: run.turnId!, results: [{ toolCallId: event.toolCallId, result: { case: "output", value: "by hand" } }] });
     }
   }
   assert.match(String(reason), /answered/);
-  assert.ok(events.some((e) => e.type === "tool_result" && e.output === "by hand"));
+  assert.ok(events.some((e) => e.type === "tool_call_answered" && e.output === "by hand"));
   assert.ok(!events.some((e) => e.type === "error"));
 });
 
@@ -208,7 +208,7 @@ test("a tool writes state", async (t) => {
     },
   });
   const events = await gather(agentd.run({ agent: agent("count"), prompt: "go", state: { before: true } }));
-  const states = events.flatMap((e) => (e.type === "state" ? [e.delta] : []));
+  const states = events.flatMap((e) => (e.type === "state_update" ? [e.stateDelta] : []));
   assert.deepEqual([states[0], states.at(-1)], [{ before: true }, { count: 3 }]);
 });
 
@@ -218,7 +218,7 @@ test("a result that the server does not take becomes a tool error", async (t) =>
   const events = await gather(agentd.run({ agent: agent("big"), prompt: "go" }));
   const refused = events.find((e) => e.type === "error");
   assert.ok(refused?.type === "error" && refused.error.code === "LIMIT_EXCEEDED");
-  assert.match(events.flatMap((e) => (e.type === "text" ? [e.text] : [])).join(""), /its result was refused/);
+  assert.match(events.flatMap((e) => (e.type === "output_chunk" ? [e.content] : [])).join(""), /its result was refused/);
 });
 
 test("a result that no server takes is a tool error at once", async (t) => {
@@ -241,7 +241,7 @@ test("a result that no server takes is a tool error at once", async (t) => {
   const events = await gather(agentd.run({ agent: agent(...names), prompt: "go" }));
   assert.ok(!events.some((e) => e.type === "error"));
   assert.equal(submitted, names.length);
-  const told = new Map(events.flatMap((e) => (e.type === "tool_result" ? [[e.name, e] as const] : [])));
+  const told = new Map(events.flatMap((e) => (e.type === "tool_call_answered" ? [[e.toolName, e] as const] : [])));
   for (const [name, bytes] of [["text", 2_000_514], ["escaped", 1_200_514], ["separators", 1_200_514]] as const) {
     assert.equal(told.get(name)?.error, `the tool's result takes ${bytes} bytes as JSON, at most 1048576 are allowed`);
   }
@@ -259,7 +259,7 @@ test("a call is answered from memory by a later run of the same client", async (
   let ran = 0;
   const agentd = new Agentd(way.url, { reconnect: { baseMs: 1, capMs: 1 } }).addTool("one", { description: "x", run: () => `run ${++ran}` });
   const stop = new AbortController();
-  const run = agentd.run({ agent: agent("one"), prompt: "go", signal: stop.signal });
+  const run = agentd.run({ agent: agent("one"), prompt: "go", signal: stop.signal, onLeave: "detach" });
   const left = assert.rejects(gather(run), { message: "left" });
   await way.seen("SubmitToolResults", 3);
   stop.abort(new Error("left"));
@@ -281,7 +281,7 @@ test("a call goes to another client when the one that was asked leaves", async (
       return new Promise(() => {}); // never, and it does not listen either
     },
   });
-  const run = first.run({ agent: agent("one"), prompt: "go", signal: stop.signal });
+  const run = first.run({ agent: agent("one"), prompt: "go", signal: stop.signal, onLeave: "detach" });
   const left = assert.rejects(gather(run), { message: "gone" });
   await asked.opened;
   const noticed = new Latch();
@@ -290,7 +290,7 @@ test("a call goes to another client when the one that was asked leaves", async (
   const watching = (async () => {
     for await (const event of second.attach(run.sessionId!, { turnId: run.turnId! })) {
       events.push(event);
-      if (event.type === "tool_notice") {
+      if (event.type === "tool_call_announced") {
         noticed.open();
       }
     }
@@ -299,6 +299,6 @@ test("a call goes to another client when the one that was asked leaves", async (
   stop.abort(new Error("gone"));
   await left;
   await watching;
-  assert.ok(events.some((e) => e.type === "text" && e.text.includes("second")));
+  assert.ok(events.some((e) => e.type === "output_chunk" && e.content.includes("second")));
   assert.equal(events.at(-1)?.type, "end");
 });

@@ -122,7 +122,7 @@ export class InGo implements Witness {
   async join(turn: string, tool: boolean): Promise<void> {
     const [session = "", id = ""] = turn.split("/");
     this.#spawn(`--session=${session}`, `--turn=${id}`, ...(tool ? ["--tool"] : []));
-    await this.#has(/ tool_(call|notice) /);
+    await this.#has(/ tool_call(_announced)? /);
   }
 
   asked(): Promise<void> {

@@ -117,9 +117,9 @@ func fact(e *client.Event) string {
 	case e.ToolCall != nil:
 		return fmt.Sprintf("tool_call %s %s %s", e.ToolCall.ID, e.ToolCall.Name, e.ToolCall.Input)
 	case e.ToolCallAnnounced != nil:
-		return fmt.Sprintf("tool_notice %s %s %s", e.ToolCallAnnounced.ID, e.ToolCallAnnounced.Name, e.ToolCallAnnounced.Input)
+		return fmt.Sprintf("tool_call_announced %s %s %s", e.ToolCallAnnounced.ID, e.ToolCallAnnounced.Name, e.ToolCallAnnounced.Input)
 	case e.ToolCallAnswered != nil:
-		return fmt.Sprintf("tool_result %s %s %s", e.ToolCallAnswered.ID, e.ToolCallAnswered.Name, e.ToolCallAnswered.Output+e.ToolCallAnswered.Error)
+		return fmt.Sprintf("tool_call_answered %s %s %s", e.ToolCallAnswered.ID, e.ToolCallAnswered.Name, e.ToolCallAnswered.Output+e.ToolCallAnswered.Error)
 	case e.MessageCompleted != nil:
 		return fmt.Sprintf("message_completed %d bytes", e.MessageCompleted.TextBytes)
 	case e.ModelCallEnded != nil:

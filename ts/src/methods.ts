@@ -1,0 +1,26 @@
+// The methods of agentd.v1.SessionService that this package calls, as JSON has their messages.
+import type * as s from "./gen/agentd/v1/sessions_pb.js";
+
+/** Methods is what each method takes and answers. */
+export interface Methods {
+  CancelToolCall: [s.CancelToolCallRequestJson, s.CancelToolCallResponseJson];
+  CancelTurn: [s.CancelTurnRequestJson, s.CancelTurnResponseJson];
+  CreateSession: [s.CreateSessionRequestJson, s.CreateSessionResponseJson];
+  CreateTurn: [s.CreateTurnRequestJson, s.CreateTurnResponseJson];
+  DeleteSession: [s.DeleteSessionRequestJson, s.DeleteSessionResponseJson];
+  ForkSession: [s.ForkSessionRequestJson, s.ForkSessionResponseJson];
+  GetCapabilities: [s.GetCapabilitiesRequestJson, s.GetCapabilitiesResponseJson];
+  GetInteraction: [s.GetInteractionRequestJson, s.GetInteractionResponseJson];
+  GetSession: [s.GetSessionRequestJson, s.GetSessionResponseJson];
+  GetTurn: [s.GetTurnRequestJson, s.GetTurnResponseJson];
+  ListInteractions: [s.ListInteractionsRequestJson, s.ListInteractionsResponseJson];
+  ListModelCalls: [s.ListModelCallsRequestJson, s.ListModelCallsResponseJson];
+  ListModels: [s.ListModelsRequestJson, s.ListModelsResponseJson];
+  ListSessions: [s.ListSessionsRequestJson, s.ListSessionsResponseJson];
+  ListTurnEvents: [s.ListTurnEventsRequestJson, s.ListTurnEventsResponseJson];
+  ListTurns: [s.ListTurnsRequestJson, s.ListTurnsResponseJson];
+  ResolveInteraction: [s.ResolveInteractionRequestJson, s.ResolveInteractionResponseJson];
+  SubmitToolResults: [s.SubmitToolResultsRequestJson, s.SubmitToolResultsResponseJson];
+  UpdateSession: [s.UpdateSessionRequestJson, s.UpdateSessionResponseJson];
+  WatchTurn: [s.WatchTurnRequestJson, s.WatchTurnResponseJson];
+}
