@@ -31,6 +31,7 @@ type peer struct {
 	stream  *connect.BidiStream[agentdv1.RunRequest, agentdv1.RunResponse]
 	execute *agentdv1.RunRequest_ExecuteRequest // nil: it attaches
 	attach  *agentdv1.AttachRequest
+	first   *agentdv1.RunRequest // which holds either
 }
 
 func (f script) Run(ctx context.Context, stream *connect.BidiStream[agentdv1.RunRequest, agentdv1.RunResponse]) error {
@@ -38,7 +39,7 @@ func (f script) Run(ctx context.Context, stream *connect.BidiStream[agentdv1.Run
 	if err != nil {
 		return err
 	}
-	s := &peer{stream: stream, execute: first.GetExecute(), attach: first.GetAttach()}
+	s := &peer{stream: stream, execute: first.GetExecute(), attach: first.GetAttach(), first: first}
 	if s.execute == nil && s.attach == nil {
 		return s.fail(agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST, "execute or attach must come first", false)
 	}
