@@ -55,7 +55,7 @@ func (c *Client) prepareAttach(sessionID string, opts []AttachOption) (*agentdv1
 	if !rc.observe {
 		sets = slices.Concat(sets, rc.tools)
 	}
-	rc.available, err = collect(sets)
+	rc.available, err = toolsOf(sets)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -2,27 +2,126 @@ package client
 
 import (
 	"context"
-	"maps"
+	"iter"
+	"time"
 
-	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
-// Capabilities returns what the server is and allows. Its Features are what the server
-// knows beyond what each server has known from the beginning, such as
-// "RunRequest.ExecuteRequest.on_busy"; a request with a field that the server does not
-// know is INVALID_REQUEST. All errors are an [*Error].
-func (c *Client) Capabilities(ctx context.Context, opts ...RequestOption) (*agentdv1.GetCapabilitiesResponse, error) {
-	rc, err := c.request(opts)
+// Capabilities are what a server is and allows.
+type Capabilities struct {
+	// Version is the server's.
+	Version string
+	// Providers can serve models.
+	Providers []ProviderInfo
+	// BuiltinTools are those that the server itself knows.
+	BuiltinTools []string
+	// MaxPromptBytes and MaxMessageBytes bound a prompt and a message to the server.
+	MaxPromptBytes, MaxMessageBytes int64
+	// Retention is how long a turn waits for a client or a person.
+	Retention time.Duration
+	// Features are what the server knows beyond what each server has known from the
+	// beginning, such as "RunRequest.ExecuteRequest.on_busy"; a request with a field that
+	// the server does not know is INVALID_REQUEST.
+	Features []string
+
+	message *agentdv1.GetCapabilitiesResponse
+}
+
+// ProviderInfo is who serves models.
+type ProviderInfo struct {
+	// Name is as in provider/model.
+	Name string
+	// HasKey is true when the server has a key for it, or it needs none; else the caller
+	// brings one, see [WithProviderKey].
+	HasKey bool
+	// BuiltinTools are those that it runs.
+	BuiltinTools []string
+}
+
+// Proto returns the message that they were made from.
+func (c *Capabilities) Proto() *agentdv1.GetCapabilitiesResponse { return proto.CloneOf(c.message) }
+
+// Capabilities returns what the server is and allows. All errors are an [*Error].
+func (c *Client) Capabilities(ctx context.Context, opts ...RequestOption) (*Capabilities, error) {
+	m, err := unary(ctx, c, opts, c.sessions.GetCapabilities, &agentdv1.GetCapabilitiesRequest{})
 	if err != nil {
 		return nil, err
 	}
-	req := connect.NewRequest(&agentdv1.GetCapabilitiesRequest{})
-	maps.Copy(req.Header(), rc.header)
-	resp, err := c.sessions.GetCapabilities(ctx, req)
-	if err != nil {
-		return nil, fromUnary(ctx, err)
-	}
-	return resp.Msg, nil
+	return &Capabilities{
+		Version: m.GetVersion(), BuiltinTools: m.GetBuiltinTools(), MaxPromptBytes: m.GetMaxPromptBytes(),
+		MaxMessageBytes: m.GetMaxMessageBytes(), Retention: m.GetRetention().AsDuration(), Features: m.GetFeatures(),
+		Providers: mapped(m.GetProviders(), func(p *agentdv1.Provider) ProviderInfo {
+			return ProviderInfo{Name: p.GetName(), HasKey: p.GetHasKey(), BuiltinTools: p.GetBuiltinTools()}
+		}),
+		message: m,
+	}, nil
+}
+
+// ModelInfo is a family of models that a server knows by name.
+type ModelInfo struct {
+	// Name is what [LLM] takes, and Provider who serves it.
+	Name, Provider string
+	// Available is true when the server can serve it without a key of the caller.
+	Available bool
+	// ContextTokens and OutputTokens bound a request and an answer; 0 is not known.
+	ContextTokens, OutputTokens int64
+	// Inputs are the kinds of file that it reads: image, audio, video, document.
+	Inputs []string
+	// Thinking, Tools and StructuredOutput are what it can do.
+	Thinking, Tools, StructuredOutput bool
+	// BuiltinTools are those that its provider runs.
+	BuiltinTools []string
+	// Retires is the day from which on it is served no more, YYYY-MM-DD; empty is not
+	// known.
+	Retires string
+
+	message *agentdv1.Model
+}
+
+// Proto returns the message that it was made from, which has its prices too.
+func (m *ModelInfo) Proto() *agentdv1.Model { return proto.CloneOf(m.message) }
+
+// Models lists the models that the server knows by name; providers serve others too.
+func (c *Client) Models(ctx context.Context, opts ...RequestOption) ([]*ModelInfo, error) {
+	resp, err := unary(ctx, c, opts, c.sessions.ListModels, &agentdv1.ListModelsRequest{})
+	return mapped(resp.GetModels(), func(m *agentdv1.Model) *ModelInfo {
+		can := m.GetCapabilities()
+		return &ModelInfo{
+			Name: m.GetName(), Provider: m.GetProvider(), Available: m.GetAvailable(),
+			ContextTokens: can.GetContextTokens(), OutputTokens: can.GetOutputTokens(), Inputs: can.GetInputs(),
+			Thinking: can.GetThinking(), Tools: can.GetTools(), StructuredOutput: can.GetStructuredOutput(),
+			BuiltinTools: m.GetBuiltinTools(), Retires: m.GetRetires(), message: m,
+		}
+	}), err
+}
+
+// SharedStateEntry is one key of state that sessions share.
+type SharedStateEntry struct {
+	// Key has its scope, such as app:plan.
+	Key string
+	// Value is JSON text.
+	Value string
+	// Bytes is how much of its scope's bound it takes.
+	Bytes int64
+}
+
+// SharedState lists the keys of state that sessions share and that begin with a
+// prefix, such as app:, by name.
+func (c *Client) SharedState(ctx context.Context, prefix string, opts ...RequestOption) iter.Seq2[SharedStateEntry, error] {
+	return pages(func(token string) ([]SharedStateEntry, string, error) {
+		resp, err := unary(ctx, c, opts, c.sessions.ListSharedState, &agentdv1.ListSharedStateRequest{Prefix: prefix, PageToken: token})
+		return mapped(resp.GetEntries(), func(e *agentdv1.SharedStateEntry) SharedStateEntry {
+			return SharedStateEntry{Key: e.GetKey(), Value: e.GetValue(), Bytes: e.GetBytes()}
+		}), resp.GetNextPageToken(), err
+	})
+}
+
+// RemoveSharedState removes keys of state that sessions share, and returns those that
+// were there.
+func (c *Client) RemoveSharedState(ctx context.Context, keys []string, opts ...RequestOption) ([]string, error) {
+	resp, err := unary(ctx, c, opts, c.sessions.RemoveSharedState, &agentdv1.RemoveSharedStateRequest{Keys: keys})
+	return resp.GetRemoved(), err
 }

@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"iter"
 	"strings"
+
+	"google.golang.org/protobuf/proto"
 )
 
 // maxResultBytes bounds the text that [Client.Do] collects.
@@ -57,8 +60,62 @@ type AgentText struct {
 // never nil: with an error it holds what came before it. At most 64 MiB of text
 // are collected; a turn that says more is cancelled with LIMIT_EXCEEDED.
 func (c *Client) Do(ctx context.Context, agent *Agent, prompt string, opts ...RunOption) (*Result, error) {
+	return collect(c.Run(ctx, agent, prompt, opts...))
+}
+
+// DoAs is [Client.Do] for callers who want the answer as a T. An agent that may give
+// the answer (the tree itself or agents that it may transfer to; of a [Sequential] the
+// last) and has no output schema gets that of T; see [OutputSchemaOf]. The tree itself
+// stays as it is. The error says why there is no T; the result is as that of Do.
+func DoAs[T any](ctx context.Context, c *Client, agent *Agent, prompt string, opts ...RunOption) (T, *Result, error) {
+	if agent != nil {
+		schema, err := schemaText[T]()
+		if err != nil {
+			var none T
+			return none, &Result{State: make(map[string]any)}, errorf(ErrInvalidRequest, "client.DoAs: %w", err)
+		}
+		if err := checkDepth(agent, 1); err != nil {
+			var none T
+			return none, &Result{State: make(map[string]any)}, err
+		}
+		agent = proto.CloneOf(agent)
+		setSchema(agent, schema)
+	}
+	result, err := c.Do(ctx, agent, prompt, opts...)
+	return decoded[T](result, err)
+}
+
+// setSchema gives a schema to the agents that may give the answer and have none.
+func setSchema(agent *Agent, schema string) {
+	if seq := agent.GetSequential().GetAgents(); len(seq) > 0 {
+		setSchema(seq[len(seq)-1], schema)
+	}
+	llm := agent.GetLlm()
+	if llm == nil {
+		return
+	}
+	if llm.OutputSchema == nil {
+		llm.OutputSchema = &schema
+	}
+	for _, sub := range llm.GetSubAgents() {
+		setSchema(sub, schema)
+	}
+}
+
+// decoded is the answer of a turn as a T.
+func decoded[T any](result *Result, err error) (T, *Result, error) {
+	if err != nil {
+		var none T
+		return none, result, err
+	}
+	answer, err := Structured[T](result.Structured)
+	return answer, result, err
+}
+
+// collect returns the whole of a run.
+func collect(events iter.Seq2[*Event, error]) (*Result, error) {
 	col := collector{result: &Result{State: make(map[string]any)}}
-	for event, err := range c.Run(ctx, agent, prompt, opts...) {
+	for event, err := range events {
 		if err == nil {
 			err = col.add(event)
 		}

@@ -6,8 +6,9 @@
 //	for event, err := range clnt.Run(ctx, agent, "Say hi to Alice") { … }
 //
 // [Client.Run] yields what happens in a turn while it happens, [Client.Do]
-// returns the whole of it. Both fail with an [*Error], whose code errors.Is
-// compares.
+// returns the whole of it, [DoAs] the answer as a Go value. A [Session] is a
+// conversation of many turns. All fail with an [*Error], whose code errors.Is
+// compares. [LLM], [Sequential], [Parallel] and [Loop] make trees of agents.
 //
 // # Delivery
 //

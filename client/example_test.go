@@ -189,3 +189,48 @@ func ExampleOutputSchemaOf() {
 	fmt.Println(answer.Name, answer.People, err)
 	// Output: Yerevan 1092800 <nil>
 }
+
+// A chat: the session keeps what was said, here and for whoever comes back to it.
+func ExampleClient_NewSession() {
+	d, err := agentdtest.New(agentdtest.WithScript("friend", `answers: [{when: {}, text: 'You said {{last_user}}.'}]`))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = d.Close() }()
+	ctx := context.Background()
+	chat := d.Client().NewSession(client.LLM("friend", "scripted/friend"))
+	for _, prompt := range []string{"hello", "bye"} {
+		result, err := chat.Send(ctx, prompt)
+		fmt.Println(result.Text, err)
+	}
+	for turn, err := range d.Client().Session(chat.ID()).Turns(ctx, client.TurnFilter{}) {
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(turn.Prompt, turn.Status)
+	}
+	// Output:
+	// You said hello. <nil>
+	// You said bye. <nil>
+	// bye succeeded
+	// hello succeeded
+}
+
+// The answer as a Go value: the agent gets the schema of the type.
+func ExampleDoAs() {
+	type city struct {
+		Name   string `json:"name"`
+		People int    `json:"people" jsonschema:"how many live there"`
+	}
+	d, err := agentdtest.New(agentdtest.WithScript("atlas", `answers: [{text: '{"name": "Yerevan", "people": 1092800}'}]`))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = d.Close() }()
+	answer, _, err := client.DoAs[city](context.Background(), d.Client(), client.LLM("atlas", "scripted/atlas"), "The capital of Armenia?")
+	fmt.Println(answer.Name, answer.People, err)
+	// Output: Yerevan 1092800 <nil>
+}

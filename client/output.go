@@ -12,15 +12,20 @@ import (
 // see [AddTool]. Any other type, and one that holds itself, is a mistake in the
 // program, upon which it panics.
 func SchemaOf[T any]() string {
-	schema, err := argumentSchema[T]("")
-	if err == nil {
-		simplify(schema)
-		var text string
-		if text, err = marshalJSON(schema); err == nil {
-			return text
-		}
+	text, err := schemaText[T]()
+	if err != nil {
+		panic(fmt.Sprintf("client.SchemaOf: %v", err))
 	}
-	panic(fmt.Sprintf("client.SchemaOf: %v", err))
+	return text
+}
+
+func schemaText[T any]() (string, error) {
+	schema, err := argumentSchema[T]("")
+	if err != nil {
+		return "", err
+	}
+	simplify(schema)
+	return marshalJSON(schema)
 }
 
 // Structured decodes a structured output, such as [End].Structured or that of a

@@ -91,6 +91,7 @@ func TestWhereOptionsApply(t *testing.T) {
 		},
 		"Run Send Attach": {client.WithTools, client.WithControl, client.WithTurnID, client.WithOnLeave},
 		"Run Send":        {client.WithParts, client.WithIdempotencyKey, client.WithInitialState, client.WithSessionBudget},
+		"Send":            {client.WithAgent},
 		"Run":             {client.WithSessionID, client.WithSessionOrNew},
 		"Attach":          {client.WithAfterSeq, client.Observe},
 	} {

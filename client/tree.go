@@ -32,7 +32,7 @@ func (c *Client) prepare(agent *Agent, prompt string, apply func(*runConfig)) (*
 	if rc.agent != nil {
 		agent = rc.agent
 	}
-	available, err := collect(slices.Concat([]*ToolSet{c.tools}, rc.tools))
+	available, err := toolsOf(slices.Concat([]*ToolSet{c.tools}, rc.tools))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -103,8 +103,8 @@ func (c *runConfig) request(prompt string) *agentdv1.RunRequest_ExecuteRequest {
 	return execute
 }
 
-// collect returns the tools of all sets; of two of the same name the later.
-func collect(sets []*ToolSet) (map[string]*tool, error) {
+// toolsOf returns the tools of all sets; of two of the same name the later.
+func toolsOf(sets []*ToolSet) (map[string]*tool, error) {
 	available := make(map[string]*tool)
 	for _, set := range sets {
 		if err := set.copyTo(available); err != nil {

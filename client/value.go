@@ -177,3 +177,10 @@ func (s *stateView) get(key string) (any, bool) {
 	value, ok := s.values[key]
 	return value.AsInterface(), ok
 }
+
+// all returns the state decoded.
+func (s *stateView) all() map[string]any {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return (&structpb.Struct{Fields: s.values}).AsMap()
+}

@@ -34,17 +34,14 @@ func run(ctx context.Context, e demo.Example) error {
 		in = os.Stdin
 	}
 	clnt := client.New(e.URL)
-	agent := client.LLM("friend", e.Model, client.Instruction("You are a friend. Be brief."))
-	session := ""
+	chat := clnt.NewSession(client.LLM("friend", e.Model, client.Instruction("You are a friend. Be brief.")))
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
 		fmt.Printf("you: %s\nfriend: ", lines.Text())
-		for event, err := range clnt.Run(ctx, agent, lines.Text(), client.WithSessionID(session)) {
+		for event, err := range chat.Stream(ctx, lines.Text()) {
 			switch {
 			case err != nil:
 				return err
-			case event.Started != nil:
-				session = event.Started.SessionID
 			case event.OutputChunk != nil:
 				fmt.Print(event.OutputChunk.Content)
 			}

@@ -31,15 +31,13 @@ func run(ctx context.Context, e demo.Example) error {
 		client.Description("Knows about invoices and payments.")) // what the front desk decides by
 	agent := client.LLM("frontdesk", e.Model, client.SubAgents(billing),
 		client.Instruction("You are the front desk. Transfer to the department that can help."))
-	clnt := client.New(e.URL)
-	session := ""
+	chat := client.New(e.URL).NewSession(agent)
 	for _, prompt := range []string{"Is my invoice paid?", "thanks"} {
 		fmt.Printf("you: %s\n", prompt)
-		result, err := clnt.Do(ctx, agent, prompt, client.WithSessionID(session))
+		result, err := chat.Send(ctx, prompt)
 		if err != nil {
 			return err
 		}
-		session = result.SessionID
 		for _, a := range result.Agents {
 			fmt.Printf("%s: %s\n", strings.Join(a.Path, "/"), a.Text)
 		}

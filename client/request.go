@@ -1,0 +1,68 @@
+package client
+
+import (
+	"context"
+	"iter"
+	"maps"
+
+	"connectrpc.com/connect"
+)
+
+// unary makes a request that is no run.
+func unary[Req, Resp any](
+	ctx context.Context, c *Client, opts []RequestOption,
+	method func(context.Context, *connect.Request[Req]) (*connect.Response[Resp], error), msg *Req,
+) (*Resp, error) {
+	rc, err := c.request(opts)
+	if err != nil {
+		return nil, err
+	}
+	return unaryWith(ctx, rc, method, msg)
+}
+
+// unaryWith is unary with options that have been applied.
+func unaryWith[Req, Resp any](
+	ctx context.Context, rc *runConfig,
+	method func(context.Context, *connect.Request[Req]) (*connect.Response[Resp], error), msg *Req,
+) (*Resp, error) {
+	req := connect.NewRequest(msg)
+	maps.Copy(req.Header(), rc.header)
+	resp, err := method(ctx, req)
+	if err != nil {
+		return nil, fromUnary(ctx, err)
+	}
+	return resp.Msg, nil
+}
+
+// pages yields what the pages of a list hold. The next page is asked for when the one
+// before was taken.
+func pages[T any](page func(token string) (items []T, next string, err error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for token := ""; ; {
+			items, next, err := page(token)
+			if err != nil {
+				var none T
+				yield(none, err)
+				return
+			}
+			for _, item := range items {
+				if !yield(item, nil) {
+					return
+				}
+			}
+			if next == "" {
+				return
+			}
+			token = next
+		}
+	}
+}
+
+// mapped translates a list; nil for an empty one.
+func mapped[A, B any](list []A, f func(A) B) []B {
+	var out []B
+	for _, item := range list {
+		out = append(out, f(item))
+	}
+	return out
+}

@@ -1,0 +1,253 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"connectrpc.com/connect"
+
+	"github.com/apzuk3/agentd/agentdtest"
+	"github.com/apzuk3/agentd/client"
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+// methods notes which methods of a service were called.
+type methods struct {
+	mu   sync.Mutex // protects seen
+	seen map[string]bool
+}
+
+func (m *methods) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+		m.mu.Lock()
+		m.seen[req.Spec().Procedure[strings.LastIndex(req.Spec().Procedure, "/")+1:]] = true
+		m.mu.Unlock()
+		return next(ctx, req)
+	}
+}
+
+func (m *methods) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
+}
+
+func (m *methods) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return next
+}
+
+// all returns what a list yields, and must not fail.
+func all[T any](t *testing.T, list iter.Seq2[T, error]) (items []T) {
+	t.Helper()
+	for item, err := range list {
+		if err != nil {
+			t.Fatal(err)
+		}
+		items = append(items, item)
+	}
+	return items
+}
+
+func must[T any](t *testing.T) func(T, error) T {
+	t.Helper()
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+const clerkScript = `answers:
+  - when: {user: "count", step: 1}
+    calls: [{name: count}]
+  - when: {}
+    text: "heard {{last_user}}"`
+
+// A chat of many turns, and all that the session service knows of it, without the
+// protocol's package.
+func TestSession(t *testing.T) {
+	d := agentdtest.Start(t, agentdtest.WithScript("clerk", clerkScript))
+	called := &methods{seen: make(map[string]bool)}
+	c := d.Client(client.WithConnectOptions(connect.WithInterceptors(called)))
+	ctx := t.Context()
+	mustAdd(t, client.AddTool(c, "count", "counts", func(ctx context.Context, _ struct{}) (string, error) {
+		return "1", client.CallFrom(ctx).SetState("n", 1)
+	}))
+	s := c.NewSession(client.LLM("clerk", "scripted/clerk", client.Tools("count")), client.WithHeader("X-Extra", "1"))
+	for _, prompt := range []string{"one", "count", "three"} {
+		result, err := s.Send(ctx, prompt)
+		if err != nil || result.SessionID != s.ID() || result.Text != "heard "+prompt {
+			t.Fatalf("%s: %q of %q, %v", prompt, result.Text, result.SessionID, err)
+		}
+	}
+	info := must[*client.SessionInfo](t)(s.Update(ctx, client.SessionUpdate{Labels: map[string]string{"a": "b"}, ClientRef: new("mine")}))
+	if info.ID != s.ID() || info.State != client.SessionActive || info.LastTurnStatus != client.TurnSucceeded || info.Labels["a"] != "b" ||
+		info.ClientRef != "mine" || info.Usage.ModelCalls != 4 || info.Proto().GetId() != s.ID() {
+		t.Errorf("info %+v", info)
+	}
+	turns := all(t, s.Turns(ctx, client.TurnFilter{PageSize: 2}))
+	if len(turns) != 3 || turns[0].Prompt != "three" || turns[1].Status != client.TurnSucceeded || turns[2].Text != "heard one" {
+		t.Errorf("turns %+v", turns)
+	}
+	if n := len(all(t, c.Turns(ctx, client.TurnFilter{Statuses: []client.TurnStatus{client.TurnFailed}}))); n != 0 {
+		t.Errorf("%d failed turns", n)
+	}
+	if last := must[*client.Turn](t)(s.Turn(ctx, "")); last.ID != turns[0].ID || last.Proto().GetId() != last.ID {
+		t.Errorf("the last turn is %+v", last)
+	}
+	calls := all(t, s.ModelCalls(ctx, turns[1].ID))
+	if len(calls) != 2 || calls[1].Ended.Model != "scripted/clerk" || !slices.Equal(calls[0].ToolNames, []string{"count"}) || calls[0].Contents == 0 {
+		t.Errorf("model calls %+v", calls)
+	}
+	if state := must[map[string]any](t)(s.State(ctx)); state["n"] != 1.0 {
+		t.Errorf("state %v", state)
+	}
+	fork := must[*client.Session](t)(s.Fork(ctx, client.ForkAt{ThroughSeq: &turns[1].AfterSeq, NewSessionInfo: client.NewSessionInfo{ClientRef: "fork"}}))
+	if state := must[map[string]any](t)(fork.State(ctx)); len(state) != 0 || fork.ID() == s.ID() {
+		t.Errorf("the fork %s has %v", fork.ID(), state)
+	}
+	if result, err := fork.Send(ctx, "more"); err != nil || result.Text != "heard more" {
+		t.Errorf("the fork says %+v, %v", result, err)
+	}
+	started := must[*client.Turn](t)(s.Start(ctx, "later"))
+	if end := lastEnd(t, all(t, s.Attach(ctx, client.WithTurnID(started.ID)))); !end.Completed {
+		t.Errorf("ended %+v", end)
+	}
+	if turn := must[*client.Turn](t)(s.Cancel(ctx, "late")); turn.Status != client.TurnSucceeded {
+		t.Errorf("the turn that is over is %+v", turn)
+	}
+	if _, err := s.CancelTool(ctx, "none"); !errors.Is(err, client.ErrNotFound) && !errors.Is(err, client.ErrInvalidRequest) && err != nil {
+		t.Errorf("cancel of an unknown call: %v", err)
+	}
+	refused, err := s.SubmitToolResults(ctx, started.ID, []client.ToolResult{{CallID: "none", ToolName: "count", Output: "1"}})
+	if err == nil && refused["none"] == nil {
+		t.Error("a result of an unknown call was taken")
+	}
+	if _, err := s.Interaction(ctx, "none"); !errors.Is(err, client.ErrNotFound) {
+		t.Errorf("an unknown interaction: %v", err)
+	}
+	if _, err := s.Resolve(ctx, "none", client.Approve()); !errors.Is(err, client.ErrNotFound) {
+		t.Errorf("an unknown interaction is resolved: %v", err)
+	}
+	if n := len(all(t, c.Interactions(ctx, client.InteractionFilter{Statuses: []client.InteractionStatus{client.InteractionPending}}))); n != 0 {
+		t.Errorf("%d interactions", n)
+	}
+	made := must[*client.SessionInfo](t)(c.CreateSession(ctx, client.NewSessionInfo{Labels: map[string]string{"made": "yes"}}))
+	if _, err := c.Session(made.ID).Cancel(ctx, ""); !errors.Is(err, client.ErrNotFound) {
+		t.Errorf("a session without turns: %v", err)
+	}
+	listed := all(t, c.Sessions(ctx, client.SessionFilter{Labels: map[string]string{"made": "yes"}, States: []client.SessionState{client.SessionActive}}))
+	if len(listed) != 1 || listed[0].ID != made.ID {
+		t.Errorf("listed %+v", listed)
+	}
+	if caps := must[*client.Capabilities](t)(c.Capabilities(ctx)); caps.MaxPromptBytes == 0 || len(caps.Features) == 0 || len(caps.Providers) == 0 {
+		t.Errorf("capabilities %+v", caps)
+	}
+	if models := must[[]*client.ModelInfo](t)(c.Models(ctx)); len(models) == 0 || models[0].Name == "" {
+		t.Errorf("models %+v", models)
+	}
+	if shared := all(t, c.SharedState(ctx, "app:")); len(shared) != 0 {
+		t.Errorf("shared %+v", shared)
+	}
+	if removed := must[[]string](t)(c.RemoveSharedState(ctx, []string{"app:none"})); len(removed) != 0 {
+		t.Errorf("removed %v", removed)
+	}
+	if err := s.Delete(ctx); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Send(ctx, "again"); !errors.Is(err, client.ErrSessionNotFound) {
+		t.Errorf("a deleted session: %v", err)
+	}
+	// WatchTurn is what Attach does over Run, and ListSessionEvents, WatchSession what
+	// State and Attach read.
+	service := agentdv1.File_agentd_v1_sessions_proto.Services().ByName("SessionService").Methods()
+	for i := range service.Len() {
+		name := string(service.Get(i).Name())
+		if !called.seen[name] && !slices.Contains([]string{"WatchTurn", "WatchSession", "ListSessionEvents"}, name) {
+			t.Errorf("no method of the package calls %s", name)
+		}
+	}
+}
+
+// Who has left a turn goes on behind what they have seen of it.
+func TestSessionAttachGoesOn(t *testing.T) {
+	s := newStage(t)
+	c, _ := s.client(t)
+	chat := c.NewSession(actor("door"), client.WithOnLeave(client.OnLeaveDetach))
+	door := newDoor(t, c, "door")
+	s.will(t, reply{text: "before", calls: []string{"door"}})
+	for event, err := range chat.Stream(t.Context(), "go") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if event.ToolCall != nil {
+			break
+		}
+	}
+	s.will(t, reply{text: "after"})
+	again := follow(chat.Attach(t.Context()))
+	<-door.asked
+	for len(door.asked) > 0 {
+		<-door.asked
+	}
+	door.let(t, "open")
+	events := again.rest(t)
+	if text := textOf(events); text != "after" || !lastEnd(t, events).Completed {
+		t.Errorf("it goes on with %q", text)
+	}
+	// A new object follows the last turn from its beginning.
+	if text := textOf(all(t, c.Session(chat.ID()).Attach(t.Context()))); text != "beforeafter" {
+		t.Errorf("a stranger sees %q", text)
+	}
+}
+
+// A turn that runs is canceled by the session that has started it.
+func TestSessionCancel(t *testing.T) {
+	s := newStage(t)
+	c, _ := s.client(t)
+	chat := c.NewSession(actor())
+	run := follow(chat.Stream(t.Context(), "go"))
+	run.until(t, isStarted)
+	s.next(t)
+	turn, err := chat.Cancel(t.Context(), "enough")
+	if err != nil || turn.Status != client.TurnCanceled || turn.Receipt == nil {
+		t.Errorf("%+v, %v", turn, err)
+	}
+	if end := lastEnd(t, run.rest(t)); end.Completed || end.Reason != "enough" {
+		t.Errorf("ended %+v", end)
+	}
+}
+
+func TestDoAs(t *testing.T) {
+	d := agentdtest.Start(t, agentdtest.WithScript("clerk", `answers: [{when: {}, text: '{"name": "Ada", "age": 36}'}]`))
+	c := d.Client()
+	agent := client.LLM("clerk", "scripted/clerk")
+	for name, tree := range map[string]*client.Agent{
+		"alone":      agent,
+		"sequential": client.Sequential("desk", client.LLM("first", "scripted/clerk"), agent),
+		"own schema": client.LLM("clerk", "scripted/clerk", client.OutputSchemaOf[person]()),
+	} {
+		got, result, err := client.DoAs[person](t.Context(), c, tree, "who?")
+		if err != nil || got.Name != "Ada" || got.Age != 36 || !result.Completed {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+	if agent.GetLlm().OutputSchema != nil {
+		t.Error("the caller's tree was changed")
+	}
+	if _, _, err := client.DoAs[[]int](t.Context(), c, agent, "who?"); !errors.Is(err, client.ErrInvalidRequest) {
+		t.Errorf("a slice: %v", err)
+	}
+	if _, _, err := client.DoAs[person](t.Context(), c, client.Loop("again", 1, agent), "who?"); err == nil {
+		t.Error("an answer without a schema was taken")
+	}
+	got, _, err := client.SendAs[person](t.Context(), c.NewSession(client.LLM("clerk", "scripted/clerk", client.OutputSchemaOf[person]())), "who?")
+	if err != nil || got.Name != "Ada" {
+		t.Errorf("of a session: %+v, %v", got, err)
+	}
+}

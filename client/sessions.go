@@ -1,0 +1,226 @@
+package client
+
+import (
+	"context"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+// SessionState is whether a session takes new turns.
+type SessionState string
+
+// The states of a session.
+const (
+	// SessionActive takes new turns.
+	SessionActive SessionState = "active"
+	// SessionArchived takes none until it is active again; what runs goes on.
+	SessionArchived SessionState = "archived"
+)
+
+// Proto returns the protocol's number; 0 for the empty state.
+func (s SessionState) Proto() agentdv1.SessionState {
+	return agentdv1.SessionState(numberOf(string(s), "SESSION_STATE_", agentdv1.SessionState_value))
+}
+
+// SessionInfo is what a server knows of a session.
+type SessionInfo struct {
+	// ID names it.
+	ID string
+	// State is whether it takes new turns.
+	State SessionState
+	// Labels are the caller's own notes.
+	Labels map[string]string
+	// ClientRef is the caller's own name for it; it need not be unique.
+	ClientRef string
+	// CreatedBy is who made it.
+	CreatedBy string
+	// CreateTime is when it was made, and UpdateTime when something last happened in it.
+	CreateTime, UpdateTime time.Time
+	// Usage is what its turns have used so far.
+	Usage *Usage
+	// Version rises with each update; see [SessionUpdate].
+	Version int64
+	// ForkedFrom is the session that it was forked from, and ForkedThroughSeq the last
+	// position that it has inherited.
+	ForkedFrom       string
+	ForkedThroughSeq int64
+	// LastTurnID is the turn that was started last; empty before the first.
+	LastTurnID string
+	// LastTurnStatus is how that turn is.
+	LastTurnStatus TurnStatus
+	// LastSeq is the position of the last thing that has happened.
+	LastSeq int64
+	// Purged is true when its log is no longer kept: it takes no new turns.
+	Purged bool
+
+	message *agentdv1.Session
+}
+
+// Proto returns the message that it was made from.
+func (i *SessionInfo) Proto() *agentdv1.Session { return proto.CloneOf(i.message) }
+
+func sessionOf(m *agentdv1.Session) *SessionInfo {
+	if m == nil {
+		return nil
+	}
+	return &SessionInfo{
+		ID: m.GetId(), State: SessionState(wordOf(m.GetState(), "SESSION_STATE_")), Labels: maps.Clone(m.GetLabels()),
+		ClientRef: m.GetClientRef(), CreatedBy: m.GetCreatedBy(),
+		CreateTime: timeOf(m.GetCreateTime()), UpdateTime: timeOf(m.GetUpdateTime()),
+		Usage: UsageOf(m.GetUsage()), Version: m.GetVersion(),
+		ForkedFrom: m.GetForkedFrom(), ForkedThroughSeq: m.GetForkedThroughSeq(),
+		LastTurnID: m.GetLastTurnId(), LastTurnStatus: TurnStatus(wordOf(m.GetLastTurnStatus(), "TURN_STATUS_")),
+		LastSeq: m.GetLastSeq(), Purged: m.GetPurged(), message: m,
+	}
+}
+
+// NewSessionInfo describes a session to make or to fork; a zero field is not said.
+type NewSessionInfo struct {
+	// Labels are at most 64, with keys up to 63 bytes and values up to 1,024.
+	Labels map[string]string
+	// ClientRef has at most 256 bytes.
+	ClientRef string
+	// IdempotencyKey, of at most 128 bytes, has a repeat return the session that the
+	// first request has made.
+	IdempotencyKey string
+}
+
+// CreateSession makes a session without turns, which the server names. A first turn
+// makes one too: see [Client.NewSession].
+func (c *Client) CreateSession(ctx context.Context, info NewSessionInfo, opts ...RequestOption) (*SessionInfo, error) {
+	resp, err := unary(ctx, c, opts, c.sessions.CreateSession, &agentdv1.CreateSessionRequest{
+		Labels: info.Labels, ClientRef: info.ClientRef, IdempotencyKey: info.IdempotencyKey,
+	})
+	return sessionOf(resp.GetSession()), err
+}
+
+// SessionFilter says which sessions to list; a zero field does not matter.
+type SessionFilter struct {
+	// States are those of the sessions; empty is active ones.
+	States []SessionState
+	// Labels are all of a session's labels that it must have.
+	Labels map[string]string
+	// ClientRef is the sessions' name.
+	ClientRef string
+	// TurnStatuses are how the sessions' last turn is.
+	TurnStatuses []TurnStatus
+	// Since is inclusive, Before is not.
+	CreatedSince, CreatedBefore, UpdatedSince, UpdatedBefore time.Time
+	// PageSize is how many are asked for at a time, at most 1,000; 0 is 50.
+	PageSize int
+}
+
+// Sessions lists sessions, newest first, and asks for the next page when it needs one.
+func (c *Client) Sessions(ctx context.Context, filter SessionFilter, opts ...RequestOption) iter.Seq2[*SessionInfo, error] {
+	return pages(func(token string) ([]*SessionInfo, string, error) {
+		resp, err := unary(ctx, c, opts, c.sessions.ListSessions, &agentdv1.ListSessionsRequest{
+			PageSize: pageSize(filter.PageSize), PageToken: token, Labels: filter.Labels, ClientRef: filter.ClientRef,
+			States:       mapped(filter.States, SessionState.Proto),
+			TurnStatuses: mapped(filter.TurnStatuses, TurnStatus.Proto),
+			CreatedSince: stampOf(filter.CreatedSince), CreatedBefore: stampOf(filter.CreatedBefore),
+			UpdatedSince: stampOf(filter.UpdatedSince), UpdatedBefore: stampOf(filter.UpdatedBefore),
+		})
+		return mapped(resp.GetSessions(), sessionOf), resp.GetNextPageToken(), err
+	})
+}
+
+// Info says what the server knows of the session.
+func (s *Session) Info(ctx context.Context, opts ...RequestOption) (*SessionInfo, error) {
+	resp, err := unary(ctx, s.client, s.request(opts), s.client.sessions.GetSession, &agentdv1.GetSessionRequest{SessionId: s.id})
+	return sessionOf(resp.GetSession()), err
+}
+
+// SessionUpdate says what to change; a zero field stays as it is.
+type SessionUpdate struct {
+	// Version is the one that the caller has read; another one is CONFLICT. 0 is any.
+	Version int64
+	// Labels are set; an empty value removes one.
+	Labels map[string]string
+	// ClientRef is the new name; one that points to "" has none.
+	ClientRef *string
+	// State archives the session, or makes it active again.
+	State SessionState
+}
+
+// Update changes what a session is called, or archives it.
+func (s *Session) Update(ctx context.Context, update SessionUpdate, opts ...RequestOption) (*SessionInfo, error) {
+	req := &agentdv1.UpdateSessionRequest{SessionId: s.id, Labels: update.Labels, ClientRef: update.ClientRef, State: update.State.Proto()}
+	if update.Version != 0 {
+		req.Version = &update.Version
+	}
+	resp, err := unary(ctx, s.client, s.request(opts), s.client.sessions.UpdateSession, req)
+	return sessionOf(resp.GetSession()), err
+}
+
+// Delete cancels what runs in the session and removes it for good, with its log.
+func (s *Session) Delete(ctx context.Context, opts ...RequestOption) error {
+	_, err := unary(ctx, s.client, s.request(opts), s.client.sessions.DeleteSession, &agentdv1.DeleteSessionRequest{SessionId: s.id})
+	return err
+}
+
+// ForkAt says where a fork ends, and what it is called.
+type ForkAt struct {
+	// ThroughSeq is the position of the last event to inherit, see [Event].Seq; nil is
+	// all there is.
+	ThroughSeq *int64
+	NewSessionInfo
+}
+
+// Fork makes a session that begins with the history and the state of this one, which
+// stays as it is. The fork runs with the options of this Session.
+func (s *Session) Fork(ctx context.Context, at ForkAt, opts ...RequestOption) (*Session, error) {
+	resp, err := unary(ctx, s.client, s.request(opts), s.client.sessions.ForkSession, &agentdv1.ForkSessionRequest{
+		SessionId: s.id, ThroughSeq: at.ThroughSeq, Labels: at.Labels, ClientRef: at.ClientRef, IdempotencyKey: at.IdempotencyKey,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.client.Session(resp.GetSession().GetId(), slices.Clone(s.opts)...), nil
+}
+
+// InteractionFilter says which interactions to list; a zero field does not matter.
+type InteractionFilter struct {
+	// SessionID and TurnID are where they were asked; a turn needs its session.
+	SessionID, TurnID string
+	// Statuses are how they are.
+	Statuses []InteractionStatus
+	// PageSize is how many are asked for at a time, at most 1,000; 0 is 50.
+	PageSize int
+}
+
+// Interactions lists what turns ask of people, newest first.
+func (c *Client) Interactions(ctx context.Context, filter InteractionFilter, opts ...RequestOption) iter.Seq2[*Interaction, error] {
+	return pages(func(token string) ([]*Interaction, string, error) {
+		resp, err := unary(ctx, c, opts, c.sessions.ListInteractions, &agentdv1.ListInteractionsRequest{
+			SessionId: filter.SessionID, TurnId: filter.TurnID, PageSize: pageSize(filter.PageSize), PageToken: token,
+			Statuses: mapped(filter.Statuses, func(s InteractionStatus) agentdv1.InteractionStatus {
+				return agentdv1.InteractionStatus(numberOf(string(s), "INTERACTION_STATUS_", agentdv1.InteractionStatus_value))
+			}),
+		})
+		return mapped(resp.GetInteractions(), InteractionOf), resp.GetNextPageToken(), err
+	})
+}
+
+// Interaction says how an interaction of the session is.
+func (s *Session) Interaction(ctx context.Context, id string, opts ...RequestOption) (*Interaction, error) {
+	rc, err := s.client.request(s.request(opts))
+	if err != nil {
+		return nil, err
+	}
+	return s.client.interaction(ctx, rc.header, s.id, id)
+}
+
+// stampOf is nil for the zero time.
+func stampOf(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
