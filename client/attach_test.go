@@ -143,7 +143,7 @@ func TestAttachRunsATurnOfAnotherClient(t *testing.T) {
 		if event.OutputChunk != nil {
 			text += event.OutputChunk.Content
 		}
-		if event.Started != nil {
+		if as[*client.TurnStarted](event) != nil {
 			t.Error("the start was before that position")
 		}
 	}
@@ -213,7 +213,7 @@ func TestAttachControl(t *testing.T) {
 		switch {
 		case err != nil:
 			t.Fatal(err)
-		case event.Started != nil:
+		case as[*client.TurnStarted](event) != nil:
 			if err := control.Cancel(); err != nil {
 				t.Fatal(err)
 			}
@@ -311,10 +311,10 @@ func TestEventsSayWhereTheyAre(t *testing.T) {
 			t.Errorf("%d comes after %d", event.Seq, seen)
 		}
 		seen = max(seen, event.Seq)
-		if event.TurnID != "turn" || !event.Replayed || event.Time.IsZero() != (event.OutputChunk != nil || event.ToolCallAnnounced != nil) {
+		if event.TurnID != "turn" || !event.Replayed || event.Time.IsZero() != (event.OutputChunk != nil || as[*client.ToolCallAnnounced](event) != nil) {
 			t.Errorf("got %+v", event)
 		}
-		if n := event.ToolCallAnnounced; n != nil && (n.Name != "double" || !strings.HasPrefix(string(n.Input), `{"n":`) || n.AgentPath[0] != "root") {
+		if n := as[*client.ToolCallAnnounced](event); n != nil && (n.Name != "double" || !strings.HasPrefix(string(n.Input), `{"n":`) || n.AgentPath[0] != "root") {
 			t.Errorf("notice: %+v", n)
 		}
 	}

@@ -148,8 +148,8 @@ func TestModelRetry(t *testing.T) {
 	events := completes(t, follow(c.Run(t.Context(), tree, "hi")), "at last")
 	var retries []*client.ModelCallRetried
 	for _, e := range events {
-		if e.ModelCallRetried != nil {
-			retries = append(retries, e.ModelCallRetried)
+		if as[*client.ModelCallRetried](e) != nil {
+			retries = append(retries, as[*client.ModelCallRetried](e))
 		}
 		if e.OutputChunk != nil && e.OutputChunk.MessageID != "" && e.OutputChunk.MessageID != retries[0].MessageID {
 			t.Errorf("said in message %s, want %s", e.OutputChunk.MessageID, retries[0].MessageID)

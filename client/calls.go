@@ -98,9 +98,7 @@ func (t *toolRunner) start(l *link, msg *agentdv1.RunResponse) {
 
 	// One that is still there was shown, also while its answer is being stored.
 	if key := t.key(req); old == nil && !t.run.client.answers.known(key) && !t.run.client.journal.has(key) {
-		event := eventOf(msg)
-		event.ToolCall = toolCallOf(req)
-		t.run.deliver(event)
+		t.run.deliver(eventOf(msg, toolCallOf(req)))
 	}
 
 	t.mu.Lock()
@@ -319,7 +317,9 @@ func (t *toolRunner) finish(c *call, entry *answer, msg *agentdv1.RunRequest_Too
 	t.run.client.answers.settle(entry, msg)
 	t.keep(entry, c.stored)
 	if !c.stored && !c.taken.Load() {
-		t.tell(&Event{TurnID: c.turnID, ToolCallAnswered: answerOf(c.req, msg)})
+		event := newEvent(answerOf(c.req, msg))
+		event.TurnID = c.turnID
+		t.tell(event)
 	}
 	if !wanted {
 		return

@@ -69,11 +69,11 @@ func TestParallelCalls(t *testing.T) {
 			if event.ToolCall.Name != "meet" || event.ToolCall.AgentPath[0] != "root" || len(event.ToolCall.Input) == 0 {
 				t.Errorf("call: %+v", event.ToolCall)
 			}
-		case event.ToolCallAnswered != nil:
+		case as[*client.ToolCallAnswered](event) != nil:
 			results++
 			var i int
-			if _, err := fmt.Sscan(event.ToolCallAnswered.Output, &i); err != nil || event.ToolCallAnswered.ID != fmt.Sprintf("c%d", i) {
-				t.Errorf("result: %+v", event.ToolCallAnswered)
+			if _, err := fmt.Sscan(as[*client.ToolCallAnswered](event).Output, &i); err != nil || as[*client.ToolCallAnswered](event).ID != fmt.Sprintf("c%d", i) {
+				t.Errorf("result: %+v", as[*client.ToolCallAnswered](event))
 			}
 			// The answer leaves after its event: only then may the next one be
 			// given.
@@ -273,8 +273,8 @@ func TestToolCancelled(t *testing.T) {
 		switch {
 		case err != nil:
 			t.Fatal(err)
-		case event.ToolCallAnswered != nil && event.ToolCallAnswered.Error != "":
-			results = append(results, event.ToolCallAnswered.Error)
+		case as[*client.ToolCallAnswered](event) != nil && as[*client.ToolCallAnswered](event).Error != "":
+			results = append(results, as[*client.ToolCallAnswered](event).Error)
 		case event.End != nil && event.End.Reason != "c3":
 			t.Errorf("answered: %s", event.End.Reason)
 		}

@@ -230,7 +230,7 @@ func TestControl(t *testing.T) {
 				switch {
 				case err != nil:
 					t.Fatal(err)
-				case event.Started != nil:
+				case as[*client.TurnStarted](event) != nil:
 					if err := test.ask(control); err != nil {
 						t.Fatal(err)
 					}
@@ -266,7 +266,7 @@ func TestRefusalBeforeAnAskedEndIsNoFailure(t *testing.T) {
 		switch {
 		case err != nil:
 			t.Fatal(err)
-		case event.Started != nil:
+		case as[*client.TurnStarted](event) != nil:
 			if err := control.End("bye"); err != nil {
 				t.Fatal(err)
 			}

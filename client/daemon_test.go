@@ -271,10 +271,22 @@ func follow(run func(func(*client.Event, error) bool)) *running {
 				r.err = err
 				return
 			}
-			r.events <- event
+			if !isConnection(event) {
+				r.events <- event
+			}
 		}
 	}()
 	return r
+}
+
+// isConnection tells whether an event is about the connection.
+func isConnection(e *client.Event) bool {
+	switch e.Data.(type) {
+	case *client.ConnectionLost, *client.ConnectionRestored, *client.ConnectionAbandoned:
+		return true
+	default:
+		return false
+	}
 }
 
 // until returns the next event of a kind; what comes before is skipped.
@@ -303,8 +315,8 @@ func (r *running) rest(t *testing.T) (events []*client.Event) {
 	return events
 }
 
-func isQueued(e *client.Event) bool  { return e.Queued != nil }
-func isStarted(e *client.Event) bool { return e.Started != nil }
+func isQueued(e *client.Event) bool  { return as[*client.TurnQueued](e) != nil }
+func isStarted(e *client.Event) bool { return as[*client.TurnStarted](e) != nil }
 
 // textOf joins what was said.
 func textOf(events []*client.Event) (text string) {

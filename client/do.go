@@ -3,15 +3,9 @@ package client
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"iter"
-	"strings"
 
 	"google.golang.org/protobuf/proto"
 )
-
-// maxResultBytes bounds the text that [Client.Do] collects.
-const maxResultBytes = 64 << 20
 
 // Result is a whole turn.
 type Result struct {
@@ -40,7 +34,7 @@ type Result struct {
 	Reason string
 	// Receipt is what the end has stopped; nil when nobody ended or cancelled the
 	// turn.
-	Receipt *Receipt
+	Receipt *CancelReceipt
 	// Structured is as in [End].
 	Structured json.RawMessage
 }
@@ -60,7 +54,7 @@ type AgentText struct {
 // never nil: with an error it holds what came before it. At most 64 MiB of text
 // are collected; a turn that says more is cancelled with LIMIT_EXCEEDED.
 func (c *Client) Do(ctx context.Context, agent *Agent, prompt string, opts ...RunOption) (*Result, error) {
-	return collect(c.Run(ctx, agent, prompt, opts...))
+	return Collect(c.Run(ctx, agent, prompt, opts...))
 }
 
 // DoAs is [Client.Do] for callers who want the answer as a T. An agent that may give
@@ -110,41 +104,4 @@ func decoded[T any](result *Result, err error) (T, *Result, error) {
 	}
 	answer, err := Structured[T](result.Structured)
 	return answer, result, err
-}
-
-// collect returns the whole of a run.
-func collect(events iter.Seq2[*Event, error]) (*Result, error) {
-	col := collector{result: &Result{State: make(map[string]any)}}
-	for event, err := range events {
-		if err == nil {
-			err = col.add(event)
-		}
-		if err != nil {
-			return col.finish(err), err
-		}
-	}
-	return col.finish(nil), nil
-}
-
-func (c *collector) finish(err error) *Result {
-	var texts, thoughts []string
-	for _, a := range c.agents {
-		agent := AgentText{Path: a.path, Text: a.join(false), Thoughts: a.join(true)}
-		c.result.Agents = append(c.result.Agents, agent)
-		if agent.Text != "" {
-			texts = append(texts, agent.Text)
-		}
-		if agent.Thoughts != "" {
-			thoughts = append(thoughts, agent.Thoughts)
-		}
-	}
-	c.result.Text = strings.Join(texts, "\n\n")
-	c.result.Thoughts = strings.Join(thoughts, "\n\n")
-	if failure, ok := errors.AsType[*Error](err); ok {
-		c.result.Usage = failure.Usage
-		if failure.SessionID != "" {
-			c.result.SessionID = failure.SessionID
-		}
-	}
-	return c.result
 }

@@ -4,87 +4,87 @@ import (
 	"encoding/json"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
-// Event is one thing that happened in a turn. Exactly one of the pointers is
-// set. An event belongs to the caller once it was yielded.
+// Event is one thing that happened in a turn: when and where, and in Data what. An event
+// belongs to the caller once it was yielded.
+//
+//	switch d := event.Data.(type) {
+//	case *client.OutputChunk: // text, as it comes
+//	case *client.ToolCallAnswered: // what a tool has returned
+//	case *client.End: // the turn is over
+//	}
+//
+// More kinds of events will come: a switch ignores those that it does not name.
 type Event struct {
 	// Seq is the event's place in the session: what [WithAfterSeq] takes. It
 	// rises, but not by one. A call that the server asks again has the place of
 	// what came before it; 0 is an event of this client, a refusal, or a server
 	// that does not count.
 	Seq int64
-	// TurnID names the turn; empty if the server does not say.
-	TurnID string
 	// Time is when it happened by the server's clock; zero for text that is on
 	// its way, and for events of this client.
 	Time time.Time
+	// TurnID names the turn; empty if the server does not say, and for events about
+	// the connection.
+	TurnID string
+	// SessionID names the session; empty before the server has named a new one.
+	SessionID string
 	// Replayed is true when it happened before the server saw this client, or
 	// saw it again.
 	Replayed bool
+	// Data is what has happened; never nil.
+	Data EventData
 
-	// Queued says that a prompt waits for the running turn: the run's own, before
-	// Started, or another client's.
-	Queued *Queued
-	// Started comes first, but for Queued: the turn runs. An [Client.Attach] from
-	// a position after it has none.
-	Started *Started
-	// OutputChunk is a piece of an agent's text.
+	// OutputChunk, StateUpdate, ToolCall, Error and End are Data where it is of their
+	// type, else nil. Events of all other types are in Data alone.
 	OutputChunk *OutputChunk
-	// MessageCompleted says that all of a message was in OutputChunks.
-	MessageCompleted *MessageCompleted
-	// Transferred says that an agent has handed the conversation over.
-	Transferred *Transferred
-	// StateUpdate tells about session state: first the whole of it, if there is
-	// any, later what changed.
 	StateUpdate *StateUpdate
-	// ToolCall says that a tool of this client is about to run; informative.
-	ToolCall *ToolCall
-	// ToolCallAnswered says how a tool call ended, once; informative. It is what the
-	// server has stored: an answer of this run that is refused, or is second, is
-	// none. A tool that still runs when the turn ends has none. From a server that
-	// does not count its messages (Seq is 0 throughout) an answer of this run is
-	// yielded as soon as it is sent.
-	ToolCallAnswered *ToolCallAnswered
-	// ToolCallAnnounced tells of a call that this client is not asked for.
-	ToolCallAnnounced *ToolCallAnnounced
-	// ToolCallUnserved says that a call waits for a tool that no attached client has.
-	ToolCallUnserved *ToolCallUnserved
-	// MessageInjected says that a user has said something to the running turn.
-	MessageInjected *MessageInjected
-	// MessageRetracted says that text is void: the model is asked again.
-	MessageRetracted *MessageRetracted
-	// ModelCallRetried says that a model call has failed and is made again.
-	ModelCallRetried *ModelCallRetried
-	// ModelCallFellBack says that a model has failed and another one is called.
-	ModelCallFellBack *ModelCallFellBack
-	// ModelCallEnded says that a model call is over, and what it took.
-	ModelCallEnded *ModelCallEnded
-	// ProviderToolsUsed tells what a model's own provider has run, and what a message
-	// cites.
-	ProviderToolsUsed *ProviderToolsUsed
-	// RawPayloadReceived is a provider's own answer; see [WithRawPayloads].
-	RawPayloadReceived *RawPayloadReceived
-	// HistoryCompacted says that an agent's model is from now on told a summary of
-	// the beginning of the conversation.
-	HistoryCompacted *HistoryCompacted
-	// InteractionRequested says that the turn asks a person: this run's [Prompter],
-	// if it has one, and anybody who calls [Client.Resolve].
-	InteractionRequested *Interaction
-	// InteractionResolved says that nobody is asked any more, and what a person has
-	// said. The call of an approved tool follows as ToolCall or ToolCallAnnounced.
-	InteractionResolved *Interaction
-	// Error is a refusal that did not end the turn, such as of a late answer. It
-	// is yielded once the turn has gone on; that of a tool's answer at once.
-	Error *Error
-	// End comes last, unless the turn failed: then the sequence's error does.
-	End *End
+	ToolCall    *ToolCall
+	Error       *Error
+	End         *End
+
+	message *agentdv1.RunResponse // what it was made from; nil: this client made it
 }
 
-// Started says that the turn runs. Of a prompt that was injected it says that the
-// running turn has taken it up.
-type Started struct {
+// EventData is what an event says: a pointer to one of these types.
+//
+//   - about the turn: [TurnQueued], [TurnStarted], [MessageInjected], [StateUpdate], [Error], [End]
+//   - about what agents say: [OutputChunk], [MessageCompleted], [MessageRetracted], [Transferred]
+//   - about tools: [ToolCall], [ToolCallAnnounced], [ToolCallUnserved], [ToolCallAnswered], [ToolCallCanceled]
+//   - about people: [InteractionRequested], [InteractionResolved]
+//   - about model calls: [ModelCallRetried], [ModelCallFellBack], [ModelCallEnded], [ProviderToolsUsed],
+//     [RawPayloadReceived], [HistoryCompacted]
+//   - about the connection: [ConnectionLost], [ConnectionRestored], [ConnectionAbandoned]
+//   - of a newer server: [UnknownEvent]
+type EventData interface{ eventData() }
+
+// Proto returns a copy of the message that the event was made from, with all that a newer
+// server has said in it; nil for an event that this client has made.
+func (e *Event) Proto() *agentdv1.RunResponse { return proto.CloneOf(e.message) }
+
+// UnknownEvent is an event of a kind that this client does not know, as its server is
+// newer. It may be ignored.
+type UnknownEvent struct {
+	// Number is that of the kind's field in the protocol's RunResponse; 0 where the
+	// message does not say, as in Connect's JSON.
+	Number int
+
+	message *agentdv1.RunResponse
+}
+
+// Proto returns a copy of the message, in whose unknown fields the event is, unless the
+// connection speaks JSON.
+func (e *UnknownEvent) Proto() *agentdv1.RunResponse { return proto.CloneOf(e.message) }
+
+// TurnStarted says that the turn runs. It comes first, but for [TurnQueued] and what is
+// about the connection; an [Client.Attach] from a position after it has none. Of a
+// prompt that was injected it says that the running turn has taken it up.
+type TurnStarted struct {
 	// SessionID names the session, new or continued; see [WithSessionID].
 	SessionID string
 }
@@ -105,127 +105,16 @@ type OutputChunk struct {
 	MessageID string
 }
 
-// MessageRetracted says that unfinished messages are void. They start over, under the
-// same id. [Client.Do] follows it by itself.
-type MessageRetracted struct {
-	// MessageID is the message; empty means all unfinished messages of the turn.
-	MessageID string
-	// AgentPath runs from the root of the tree to the agent that spoke.
-	AgentPath []string
-}
-
-// ModelCallRetried says that a model call has failed before any of its text was there,
-// and is made again; nothing is void.
-type ModelCallRetried struct {
-	// AgentPath runs from the root of the tree to the agent whose call it is.
-	AgentPath []string
-	// MessageID is the message that the call is to write.
-	MessageID string
-	// Attempt is how many tries have failed, from 1.
-	Attempt int
-	// Wait is how long after the event's Time the next try begins.
-	Wait time.Duration
-	// Code is why the last one failed, such as [ErrRateLimited].
-	Code Code
-	// Message says the same for people.
-	Message string
-}
-
-// MessageCompleted says that a message is complete: nothing of it is retracted any
-// more. A model's answer without text and thoughts is no message.
-type MessageCompleted struct {
-	// MessageID is the message, as in [OutputChunk].
-	MessageID string
-	// AgentPath runs from the root of the tree to the agent that spoke.
-	AgentPath []string
-	// TextBytes and ThoughtBytes are how long its text and its thoughts are.
-	TextBytes, ThoughtBytes int64
-}
-
-// Transferred says that an agent's model has handed the conversation over to another
-// agent, which goes on with it.
-type Transferred struct {
-	// AgentPath runs from the root of the tree to the agent that has handed it over,
-	// and ToAgentPath to the one that goes on.
-	AgentPath, ToAgentPath []string
-}
-
-func completedOf(m *agentdv1.MessageCompleted) *MessageCompleted {
-	return &MessageCompleted{
-		MessageID: m.GetMessageId(), AgentPath: m.GetAgentPath(), TextBytes: m.GetTextBytes(), ThoughtBytes: m.GetThoughtBytes(),
-	}
-}
-
-func transferredOf(m *agentdv1.Transferred) *Transferred {
-	return &Transferred{AgentPath: m.GetAgentPath(), ToAgentPath: m.GetToAgentPath()}
-}
-
-// StateUpdate tells about session state.
+// StateUpdate tells about session state: first the whole of it, if there is any, later
+// what changed.
 type StateUpdate struct {
 	// Delta holds the keys that changed and their new values as encoding/json
 	// would decode them; numbers are float64. A key with nil has been removed.
 	Delta map[string]any
 }
 
-// ToolCall is a call of a tool of this client.
-type ToolCall struct {
-	// ID is unique within the session.
-	ID string
-	// Name is the tool's.
-	Name string
-	// Input holds the arguments, a JSON object in the model's own text.
-	Input json.RawMessage
-	// AgentPath runs from the root of the tree to the agent that called.
-	AgentPath []string
-}
-
-// ToolCallAnnounced is a tool call that another client is asked to answer, or that has
-// been answered: its [ToolCallAnswered] follows. If nobody has and the other one
-// leaves, this client may be asked: then a [ToolCall] follows.
-type ToolCallAnnounced struct {
-	// ID is unique within the session.
-	ID string
-	// Name is the tool's.
-	Name string
-	// Input holds the arguments, a JSON object in the model's own text.
-	Input json.RawMessage
-	// AgentPath runs from the root of the tree to the agent that called.
-	AgentPath []string
-}
-
-// ToolCallUnserved says that a tool call waits and that no client is attached that has
-// its tool, once it has been so for a few seconds. The call waits on: a client that
-// attaches with the tool is asked.
-type ToolCallUnserved struct {
-	// ID is unique within the session.
-	ID string
-	// Name is the tool's.
-	Name string
-	// AgentPath runs from the root of the tree to the agent that called.
-	AgentPath []string
-	// Expires is when the turn ends if no client with the tool attaches; zero if the
-	// server does not say.
-	Expires time.Time
-}
-
-// ToolCallAnswered is the end of a tool call. What follows from an answer is yielded
-// after its ToolCallAnswered.
-type ToolCallAnswered struct {
-	// ID is the call's.
-	ID string
-	// Name is the tool's.
-	Name string
-	// Output is what the model sees; empty if the tool failed.
-	Output string
-	// Error is why the tool failed, as the model sees it; empty if it did not.
-	Error string
-	// Parts are what the model sees behind Output, such as images.
-	Parts []Part
-	// AgentPath runs from the root of the tree to the agent that called.
-	AgentPath []string
-}
-
-// End is the end of a turn that did not fail.
+// End is the end of a turn that did not fail, and comes last. Of one that failed the
+// sequence's error does.
 type End struct {
 	// Completed is true when the agent tree finished naturally, false when the
 	// turn was ended or cancelled.
@@ -237,26 +126,151 @@ type End struct {
 	Usage *Usage
 	// Receipt is what the end has stopped; nil when nobody ended or cancelled the
 	// turn.
-	Receipt *Receipt
+	Receipt *CancelReceipt
 	// Structured is the last answer, JSON in the model's own text, which [Structured]
 	// decodes, when the turn completed and the agent that gave it has an output
 	// schema; else nil.
 	Structured json.RawMessage
 }
 
-// eventOf returns an event with what a message says about itself.
-func eventOf(m *agentdv1.RunResponse) *Event {
-	event := &Event{Seq: m.GetSeq(), TurnID: m.GetTurnId(), Replayed: m.GetReplayed()}
-	if m.GetTime() != nil {
-		event.Time = m.GetTime().AsTime()
+func (*TurnStarted) eventData()  {}
+func (*OutputChunk) eventData()  {}
+func (*StateUpdate) eventData()  {}
+func (*Error) eventData()        {}
+func (*End) eventData()          {}
+func (*UnknownEvent) eventData() {}
+
+// EventOf translates a message, such as one of WatchTurn or ListTurnEvents of the
+// session service; nil for a heartbeat, which is no event. The event shares memory with
+// the message.
+func EventOf(m *agentdv1.RunResponse) *Event {
+	data := dataOf(m)
+	if data == nil {
+		return nil
+	}
+	event := eventOf(m, data)
+	event.SessionID = sessionIDOf(m)
+	return event
+}
+
+// eventOf returns an event with what a message says about itself, but for the session.
+func eventOf(m *agentdv1.RunResponse, data EventData) *Event {
+	event := newEvent(data)
+	event.Seq, event.TurnID, event.Time, event.Replayed = m.GetSeq(), m.GetTurnId(), timeOf(m.GetTime()), m.GetReplayed()
+	event.message = m
+	return event
+}
+
+func errorEvent(m *agentdv1.RunResponse) *Event { return eventOf(m, fromResponse(m.GetError())) }
+
+// newEvent returns an event of which nothing is known but what it says.
+func newEvent(data EventData) *Event {
+	event := &Event{Data: data}
+	switch d := data.(type) {
+	case *OutputChunk:
+		event.OutputChunk = d
+	case *StateUpdate:
+		event.StateUpdate = d
+	case *ToolCall:
+		event.ToolCall = d
+	case *Error:
+		event.Error = d
+	case *End:
+		event.End = d
 	}
 	return event
 }
 
-func errorEvent(m *agentdv1.RunResponse) *Event {
-	event := eventOf(m)
-	event.Error = fromResponse(m.GetError())
+// dataOf translates what a message says; nil for a heartbeat.
+func dataOf(m *agentdv1.RunResponse) EventData {
+	switch r := m.GetResponse().(type) {
+	case *agentdv1.RunResponse_Heartbeat:
+		return nil
+	case *agentdv1.RunResponse_Execute:
+		return &TurnStarted{SessionID: r.Execute.GetSessionId()}
+	case *agentdv1.RunResponse_TurnQueued:
+		return queuedOf(m)
+	case *agentdv1.RunResponse_MessageInjected:
+		return injectedOf(r.MessageInjected)
+	case *agentdv1.RunResponse_StateUpdate_:
+		return &StateUpdate{Delta: r.StateUpdate.GetStateDelta().AsMap()}
+	case *agentdv1.RunResponse_Error:
+		return fromResponse(r.Error)
+	case *agentdv1.RunResponse_End:
+		return endOf(r.End)
+	case *agentdv1.RunResponse_OutputChunk_:
+		return chunkOf(r.OutputChunk)
+	case *agentdv1.RunResponse_MessageCompleted:
+		return completedOf(r.MessageCompleted)
+	case *agentdv1.RunResponse_MessageRetracted:
+		return &MessageRetracted{MessageID: r.MessageRetracted.GetMessageId(), AgentPath: r.MessageRetracted.GetAgentPath()}
+	case *agentdv1.RunResponse_Transferred:
+		return &Transferred{AgentPath: r.Transferred.GetAgentPath(), ToAgentPath: r.Transferred.GetToAgentPath()}
+	case *agentdv1.RunResponse_ToolCall:
+		return toolCallOf(r.ToolCall)
+	case *agentdv1.RunResponse_ToolCallCanceled:
+		return &ToolCallCanceled{ID: r.ToolCallCanceled.GetToolCallId(), Reason: r.ToolCallCanceled.GetReason()}
+	case *agentdv1.RunResponse_ToolCallAnnounced:
+		return announcedOf(r.ToolCallAnnounced)
+	case *agentdv1.RunResponse_ToolCallUnserved:
+		return unservedOf(r.ToolCallUnserved)
+	case *agentdv1.RunResponse_ToolCallAnswered:
+		return answeredOf(r.ToolCallAnswered)
+	case *agentdv1.RunResponse_InteractionRequested:
+		return &InteractionRequested{Interaction: InteractionOf(r.InteractionRequested.GetInteraction())}
+	case *agentdv1.RunResponse_InteractionResolved:
+		return &InteractionResolved{Interaction: InteractionOf(r.InteractionResolved.GetInteraction())}
+	case *agentdv1.RunResponse_ModelCallRetried:
+		return retriedOf(r.ModelCallRetried)
+	case *agentdv1.RunResponse_ModelCallFellBack:
+		return fellBackOf(r.ModelCallFellBack)
+	case *agentdv1.RunResponse_ModelCallEnded:
+		return callEndedOf(r.ModelCallEnded)
+	case *agentdv1.RunResponse_ProviderToolsUsed:
+		return providerToolsOf(r.ProviderToolsUsed)
+	case *agentdv1.RunResponse_RawPayloadReceived:
+		return rawPayloadOf(r.RawPayloadReceived)
+	case *agentdv1.RunResponse_HistoryCompacted:
+		return compactedOf(r.HistoryCompacted)
+	default:
+		return unknownOf(m)
+	}
+}
+
+// unknownOf returns the event of a message of which this client knows no member. The
+// member is a message, so its field is one of bytes.
+func unknownOf(m *agentdv1.RunResponse) *UnknownEvent {
+	event := &UnknownEvent{message: m}
+	for raw := m.ProtoReflect().GetUnknown(); len(raw) > 0; {
+		number, kind, n := protowire.ConsumeField(raw)
+		if n < 0 {
+			break
+		}
+		if kind == protowire.BytesType {
+			event.Number = int(number)
+		}
+		raw = raw[n:]
+	}
 	return event
+}
+
+// sessionIDOf is the session that a message names.
+func sessionIDOf(m *agentdv1.RunResponse) string {
+	reflected := m.ProtoReflect()
+	member := reflected.WhichOneof(reflected.Descriptor().Oneofs().ByName("response"))
+	if member == nil {
+		return ""
+	}
+	switch said := reflected.Get(member).Message().Interface().(type) {
+	case interface{ GetSessionId() string }:
+		return said.GetSessionId()
+	case interface {
+		GetInteraction() *agentdv1.Interaction
+	}:
+		return said.GetInteraction().GetSessionId()
+	default:
+		return ""
+	}
 }
 
 func chunkOf(m *agentdv1.RunResponse_OutputChunk) *OutputChunk {
@@ -266,66 +280,6 @@ func chunkOf(m *agentdv1.RunResponse_OutputChunk) *OutputChunk {
 		Last:      m.GetLast(),
 		IsThought: m.GetIsThought(),
 		MessageID: m.GetMessageId(),
-	}
-}
-
-func toolCallOf(m *agentdv1.RunResponse_ToolCallRequest) *ToolCall {
-	return &ToolCall{
-		ID:        m.GetToolCallId(),
-		Name:      m.GetToolName(),
-		Input:     json.RawMessage(m.GetToolInput()),
-		AgentPath: m.GetAgentPath(),
-	}
-}
-
-func noticeOf(m *agentdv1.ToolCallAnnounced) *ToolCallAnnounced {
-	return &ToolCallAnnounced{
-		ID:        m.GetToolCallId(),
-		Name:      m.GetToolName(),
-		Input:     json.RawMessage(m.GetToolInput()),
-		AgentPath: m.GetAgentPath(),
-	}
-}
-
-func unservedOf(m *agentdv1.ToolCallUnserved) *ToolCallUnserved {
-	out := &ToolCallUnserved{ID: m.GetToolCallId(), Name: m.GetToolName(), AgentPath: m.GetAgentPath()}
-	if m.GetExpireTime() != nil {
-		out.Expires = m.GetExpireTime().AsTime()
-	}
-	return out
-}
-
-func retryOf(m *agentdv1.ModelCallRetried) *ModelCallRetried {
-	return &ModelCallRetried{
-		AgentPath: m.GetAgentPath(),
-		MessageID: m.GetMessageId(),
-		Attempt:   int(m.GetAttempt()),
-		Wait:      m.GetWait().AsDuration(),
-		Code:      Code(m.GetCode()),
-		Message:   m.GetMessage(),
-	}
-}
-
-// answerOf is the result of a call that this client has answered.
-func answerOf(req *agentdv1.RunResponse_ToolCallRequest, m *agentdv1.RunRequest_ToolCallResponse) *ToolCallAnswered {
-	return &ToolCallAnswered{
-		ID:        m.GetToolCallId(),
-		Name:      m.GetToolName(),
-		Output:    m.GetOutput(),
-		Error:     m.GetError(),
-		Parts:     partsOf(m.GetParts()),
-		AgentPath: req.GetAgentPath(),
-	}
-}
-
-func toolResultOf(m *agentdv1.ToolCallAnswered) *ToolCallAnswered {
-	return &ToolCallAnswered{
-		ID:        m.GetToolCallId(),
-		Name:      m.GetToolName(),
-		Output:    m.GetOutput(),
-		Error:     m.GetError(),
-		Parts:     partsOf(m.GetParts()),
-		AgentPath: m.GetAgentPath(),
 	}
 }
 

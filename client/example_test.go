@@ -82,8 +82,8 @@ func ExampleWithOnBusy() {
 		case err != nil:
 			fmt.Println(err)
 			return
-		case event.Started != nil:
-			session = event.Started.SessionID
+		case as[*client.TurnStarted](event) != nil:
+			session = event.SessionID
 		case event.ToolCall != nil:
 			speaker.Go(func() {
 				// The run goes on to the end of the turn: to leave it cancels that.
@@ -92,13 +92,13 @@ func ExampleWithOnBusy() {
 						fmt.Println(err)
 						return
 					}
-					if event.Queued != nil {
+					if as[*client.TurnQueued](event) != nil {
 						close(said)
 					}
 				}
 			})
-		case event.MessageInjected != nil:
-			fmt.Println("the user:", event.MessageInjected.Content)
+		case as[*client.MessageInjected](event) != nil:
+			fmt.Println("the user:", as[*client.MessageInjected](event).Content)
 		case event.OutputChunk != nil:
 			fmt.Print(event.OutputChunk.Content)
 		}

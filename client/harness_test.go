@@ -197,3 +197,9 @@ func steps(fs ...func() error) error {
 	}
 	return nil
 }
+
+// as is what an event says if it is of type T, else nil.
+func as[T client.EventData](event *client.Event) T {
+	data, _ := event.Data.(T)
+	return data
+}

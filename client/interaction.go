@@ -33,13 +33,13 @@ type InteractionStatus string
 
 // The states of an interaction.
 const (
-	// InteractionPending waits for a person.
-	InteractionPending InteractionStatus = "pending"
-	// InteractionResolved was resolved by a person.
-	InteractionResolved InteractionStatus = "resolved"
-	// InteractionCanceled is one that nobody waits for any more: the call was
+	// InteractionStatusPending waits for a person.
+	InteractionStatusPending InteractionStatus = "pending"
+	// InteractionStatusResolved was resolved by a person.
+	InteractionStatusResolved InteractionStatus = "resolved"
+	// InteractionStatusCanceled is one that nobody waits for any more: the call was
 	// canceled, or its turn is over.
-	InteractionCanceled InteractionStatus = "canceled"
+	InteractionStatusCanceled InteractionStatus = "canceled"
 )
 
 // Interaction is one question of a turn to a person. The agent that asks waits, and
@@ -100,6 +100,23 @@ func InteractionOf(m *agentdv1.Interaction) *Interaction {
 // Proto returns the message that the interaction was made from, with all that a newer
 // server has said in it; nil for one that this program has made itself.
 func (i *Interaction) Proto() *agentdv1.Interaction { return proto.CloneOf(i.message) }
+
+// InteractionRequested says that the turn asks a person: this run's [Prompter], if it
+// has one, and anybody who calls [Client.Resolve].
+type InteractionRequested struct {
+	// Interaction is the question.
+	Interaction *Interaction
+}
+
+// InteractionResolved says that nobody is asked any more, and what a person has said.
+// The call of an approved tool follows as [ToolCall] or [ToolCallAnnounced].
+type InteractionResolved struct {
+	// Interaction is the question, with what has become of it.
+	Interaction *Interaction
+}
+
+func (*InteractionRequested) eventData() {}
+func (*InteractionResolved) eventData()  {}
 
 // ResolutionKind is what a person has decided.
 type ResolutionKind string

@@ -87,7 +87,7 @@ func TestInteractionOf(t *testing.T) {
 	// As from a newer server: a field, a kind and a decision that are not known here.
 	m.ProtoReflect().SetUnknown([]byte{0xa2, 0x06, 0x01, 'x'})
 	got := client.InteractionOf(m)
-	if got.ID != "i" || got.SessionID != "s" || got.TurnID != "t" || got.Kind != client.InteractionApproval || got.Status != client.InteractionResolved ||
+	if got.ID != "i" || got.SessionID != "s" || got.TurnID != "t" || got.Kind != client.InteractionApproval || got.Status != client.InteractionStatusResolved ||
 		strings.Join(got.AgentPath, "/") != "root/a" || got.Question != "q" || strings.Join(got.Choices, ",") != "x,y" || got.ToolName != "pay" ||
 		string(got.ToolInput) != `{"amount":1}` || !got.CreateTime.Equal(at) || !got.EndTime.Equal(at.Add(time.Minute)) || got.Resolution.Reason != "no" {
 		t.Errorf("got %+v", got)
@@ -114,7 +114,7 @@ func TestInteractionWords(t *testing.T) {
 			t.Errorf("kind %d is %q", n, got)
 		}
 	}
-	states := []client.InteractionStatus{"", client.InteractionPending, client.InteractionResolved, client.InteractionCanceled}
+	states := []client.InteractionStatus{"", client.InteractionStatusPending, client.InteractionStatusResolved, client.InteractionStatusCanceled}
 	for n := range agentdv1.InteractionStatus_name {
 		if got := client.InteractionOf(&agentdv1.Interaction{Status: agentdv1.InteractionStatus(n)}).Status; int(n) >= len(states) || got != states[n] {
 			t.Errorf("status %d is %q", n, got)

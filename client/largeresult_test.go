@@ -57,7 +57,7 @@ func TestResultThatTheServerRefuses(t *testing.T) {
 	call.gets(t, reply{text: "done"})
 	events := mine.rest(t)
 	told := resultsOf(events)
-	if len(told) != 1 || !strings.Contains(told[0].ToolCallAnswered.Error, "refused") {
+	if len(told) != 1 || !strings.Contains(as[*client.ToolCallAnswered](told[0]).Error, "refused") {
 		t.Errorf("the caller is told %.300v", told)
 	}
 	refusals := slices.DeleteFunc(slices.Clone(events), func(e *client.Event) bool { return e.Error == nil })

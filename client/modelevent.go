@@ -12,6 +12,23 @@ func WithRawPayloads() TurnOption {
 	return option{useRun, func(c *runConfig) { c.rawPayloads = true }}
 }
 
+// ModelCallRetried says that a model call has failed before any of its text was there,
+// and is made again; nothing is void.
+type ModelCallRetried struct {
+	// AgentPath runs from the root of the tree to the agent whose call it is.
+	AgentPath []string
+	// MessageID is the message that the call is to write.
+	MessageID string
+	// Attempt is how many tries have failed, from 1.
+	Attempt int
+	// Wait is how long after the event's Time the next try begins.
+	Wait time.Duration
+	// Code is why the last one failed, such as [ErrRateLimited].
+	Code Code
+	// Message says the same for people.
+	Message string
+}
+
 // ModelCallFellBack says that a model has failed before any of its text was there, all
 // its retries included, and that the call is made to the next one of
 // LlmAgent.FallbackModels; nothing is void.
@@ -39,8 +56,8 @@ type ModelCallEnded struct {
 	MessageID string
 	// Outcome is what has come of the call: an answer, a summary, see
 	// [HistoryCompacted], or nothing, of which is only told because it was paid for.
-	// It is unspecified where an older server does not say.
-	Outcome agentdv1.ModelCallEnded_Outcome
+	// It is empty where an older server does not say.
+	Outcome CallOutcome
 	// Model is the one that was called last, as the agent names it; ServedModel is
 	// the name that its provider gave it.
 	Model, ServedModel string
@@ -50,12 +67,12 @@ type ModelCallEnded struct {
 	// say.
 	Usage *Usage
 	// StopReason is why the model stopped.
-	StopReason agentdv1.StopReason
+	StopReason StopReason
 	// Duration is from the first try to the end of the answer, waits included.
 	Duration time.Duration
-	// FirstText is from the first try to the first text, or thought; 0 when there
+	// TimeToFirstText is from the first try to the first text, or thought; 0 when there
 	// was none.
-	FirstText time.Duration
+	TimeToFirstText time.Duration
 }
 
 // ProviderToolsUsed tells what a model's own provider has run while it wrote a message
@@ -94,9 +111,9 @@ type Citation struct {
 	Title string
 	// CitedText is the words of the source.
 	CitedText string
-	// Start and End are the part of the message's text, without thoughts: the bytes
-	// text[Start:End]. Both are 0 when the provider does not say.
-	Start, End int
+	// StartByte and EndByte are the part of the message's text, without thoughts: the
+	// bytes text[StartByte:EndByte]. Both are 0 when the provider does not say.
+	StartByte, EndByte int
 }
 
 // RawPayloadReceived is a provider's answer to one try of a model call as it came over the
@@ -132,15 +149,76 @@ type HistoryCompacted struct {
 	// ThroughSeq is the position up to which the summary stands for what has
 	// happened; see [Event].Seq.
 	ThroughSeq int64
-	// Overflow is true when the provider had refused the prompt as too long, false
-	// when the prompt had come to the share of the context that was set.
-	Overflow bool
+	// Reason is why.
+	Reason CompactionReason
 	// PromptTokens is what the prompt took before, ContextTokens the window that was
 	// counted with; 0 is not known.
 	PromptTokens, ContextTokens int64
 }
 
-func fallbackOf(m *agentdv1.ModelCallFellBack) *ModelCallFellBack {
+// CallOutcome is what has come of a model call: one of the constants, or of a newer server
+// the number of one that this client does not know.
+type CallOutcome string
+
+// What can come of a model call.
+const (
+	// OutcomeAnswered has written the message.
+	OutcomeAnswered CallOutcome = "answered"
+	// OutcomeSummarized has written a summary; see [HistoryCompacted].
+	OutcomeSummarized CallOutcome = "summarized"
+	// OutcomeFailed has failed or was aborted, and was paid for.
+	OutcomeFailed CallOutcome = "failed"
+)
+
+// StopReason is why a model stopped: one of the constants, or of a newer server the
+// number of one that this client does not know; empty where there is no answer.
+type StopReason string
+
+// Reasons why a model stops.
+const (
+	// StopReasonStop had said all, or called tools.
+	StopReasonStop StopReason = "stop"
+	// StopReasonMaxTokens came to the limit of its output.
+	StopReasonMaxTokens StopReason = "max_tokens"
+	// StopReasonContentBlocked was not let say more by its provider.
+	StopReasonContentBlocked StopReason = "content_blocked"
+	// StopReasonOther is any other reason.
+	StopReasonOther StopReason = "other"
+)
+
+// CompactionReason is why a history was compacted: one of the constants, or of a newer
+// server the number of one that this client does not know.
+type CompactionReason string
+
+// Reasons to compact a history.
+const (
+	// CompactionShare: the prompt had come to the share of the context that was set.
+	CompactionShare CompactionReason = "share"
+	// CompactionOverflow: the provider had refused the prompt as too long.
+	CompactionOverflow CompactionReason = "overflow"
+)
+
+func (*ModelCallRetried) eventData()   {}
+func (*ModelCallFellBack) eventData()  {}
+func (*ModelCallEnded) eventData()     {}
+func (*ProviderToolsUsed) eventData()  {}
+func (*RawPayloadReceived) eventData() {}
+func (*HistoryCompacted) eventData()   {}
+
+func stopReasonOf(r agentdv1.StopReason) StopReason { return StopReason(wordOf(r, "STOP_REASON_")) }
+
+func retriedOf(m *agentdv1.ModelCallRetried) *ModelCallRetried {
+	return &ModelCallRetried{
+		AgentPath: m.GetAgentPath(),
+		MessageID: m.GetMessageId(),
+		Attempt:   int(m.GetAttempt()),
+		Wait:      m.GetWait().AsDuration(),
+		Code:      Code(m.GetCode()),
+		Message:   m.GetMessage(),
+	}
+}
+
+func fellBackOf(m *agentdv1.ModelCallFellBack) *ModelCallFellBack {
 	return &ModelCallFellBack{
 		AgentPath: m.GetAgentPath(),
 		MessageID: m.GetMessageId(),
@@ -153,16 +231,16 @@ func fallbackOf(m *agentdv1.ModelCallFellBack) *ModelCallFellBack {
 
 func callEndedOf(m *agentdv1.ModelCallEnded) *ModelCallEnded {
 	return &ModelCallEnded{
-		AgentPath:   m.GetAgentPath(),
-		MessageID:   m.GetMessageId(),
-		Outcome:     m.GetOutcome(),
-		Model:       m.GetModel(),
-		ServedModel: m.GetServedModel(),
-		Provider:    m.GetProvider(),
-		Usage:       UsageOf(m.GetUsage()),
-		StopReason:  m.GetStopReason(),
-		Duration:    m.GetDuration().AsDuration(),
-		FirstText:   m.GetTimeToFirstText().AsDuration(),
+		AgentPath:       m.GetAgentPath(),
+		MessageID:       m.GetMessageId(),
+		Outcome:         CallOutcome(wordOf(m.GetOutcome(), "OUTCOME_")),
+		Model:           m.GetModel(),
+		ServedModel:     m.GetServedModel(),
+		Provider:        m.GetProvider(),
+		Usage:           UsageOf(m.GetUsage()),
+		StopReason:      stopReasonOf(m.GetStopReason()),
+		Duration:        m.GetDuration().AsDuration(),
+		TimeToFirstText: m.GetTimeToFirstText().AsDuration(),
 	}
 }
 
@@ -173,7 +251,7 @@ func providerToolsOf(m *agentdv1.ProviderToolsUsed) *ProviderToolsUsed {
 	}
 	for _, c := range m.GetCitations() {
 		out.Citations = append(out.Citations, Citation{
-			URI: c.GetUri(), Title: c.GetTitle(), CitedText: c.GetCitedText(), Start: int(c.GetStartByte()), End: int(c.GetEndByte()),
+			URI: c.GetUri(), Title: c.GetTitle(), CitedText: c.GetCitedText(), StartByte: int(c.GetStartByte()), EndByte: int(c.GetEndByte()),
 		})
 	}
 	return out
@@ -197,7 +275,7 @@ func compactedOf(m *agentdv1.HistoryCompacted) *HistoryCompacted {
 		AgentPath:     m.GetAgentPath(),
 		Summary:       m.GetSummary(),
 		ThroughSeq:    m.GetThroughSeq(),
-		Overflow:      m.GetReason() == agentdv1.HistoryCompacted_REASON_OVERFLOW,
+		Reason:        CompactionReason(wordOf(m.GetReason(), "REASON_")),
 		PromptTokens:  m.GetPromptTokens(),
 		ContextTokens: m.GetContextTokens(),
 	}

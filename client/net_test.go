@@ -128,7 +128,7 @@ func TestProtocols(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				for event, err := range c.Run(ctx, llm("greet"), "hi") {
-					if err == nil && event.Started != nil {
+					if err == nil && as[*client.TurnStarted](event) != nil {
 						cancel()
 					}
 					if err != nil && !errors.Is(err, context.Canceled) {
@@ -247,7 +247,7 @@ func TestBlackhole(t *testing.T) {
 	var last error
 	for event, err := range c.Run(t.Context(), llm(), "hi") {
 		last = err
-		if err == nil && event.Started != nil {
+		if err == nil && as[*client.TurnStarted](event) != nil {
 			cut.Store(true)
 		}
 	}

@@ -46,7 +46,7 @@ func TestWatchersResolveNothing(t *testing.T) {
 			c, _ := s.client(t, client.WithPrompter(clerk))
 			addPay(t, c)
 			run := follow(c.Run(t.Context(), payer(), "pay"))
-			id := run.until(t, isStarted).Started.SessionID
+			id := run.until(t, isStarted).SessionID
 			s.next(t).gets(t, reply{calls: []string{`pay {"amount":100}`}})
 			q := await(t, clerk.asked, "question")
 			opts := []client.Option{client.WithPrompter(hasty(t))}
@@ -107,7 +107,7 @@ func TestEndOfInputIsNoAnswer(t *testing.T) {
 	late := newAsker()
 	addPay(t, c)
 	run := follow(c.Run(t.Context(), payer(), "pay"))
-	id := run.until(t, isStarted).Started.SessionID
+	id := run.until(t, isStarted).SessionID
 	s.next(t).gets(t, reply{calls: []string{`pay {"amount":100}`}})
 	in := await(t, asked, "question")
 	other, _ := s.client(t)

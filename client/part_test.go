@@ -232,12 +232,12 @@ func TestPartsInEvents(t *testing.T) {
 				switch {
 				case err != nil:
 					t.Fatal(err)
-				case event.ToolCallAnswered != nil:
-					told = append(told, event.ToolCallAnswered.Parts...)
-				case event.MessageInjected != nil:
-					said = event.MessageInjected.Parts
-				case event.Queued != nil:
-					waits = event.Queued.Parts
+				case as[*client.ToolCallAnswered](event) != nil:
+					told = append(told, as[*client.ToolCallAnswered](event).Parts...)
+				case as[*client.MessageInjected](event) != nil:
+					said = as[*client.MessageInjected](event).Parts
+				case as[*client.TurnQueued](event) != nil:
+					waits = as[*client.TurnQueued](event).Parts
 				}
 			}
 			if !reflect.DeepEqual(told, tc.want) || !reflect.DeepEqual(said, []client.Part{other}) || !reflect.DeepEqual(waits, []client.Part{mine}) {

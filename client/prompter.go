@@ -164,7 +164,9 @@ func (p *prompts) perform(ctx context.Context, in *Interaction, replayed bool) {
 		if !ok {
 			failure = errorf(ErrInternal, "interaction %q: the prompter failed: %w", in.ID, err)
 		}
-		p.run.tools.tell(&Event{TurnID: in.TurnID, Error: failure})
+		event := newEvent(failure)
+		event.TurnID = in.TurnID
+		p.run.tools.tell(event)
 	}
 }
 
@@ -189,7 +191,7 @@ func (p *prompts) prompt(ctx context.Context, in *Interaction) (said *Resolution
 func (p *prompts) isOver(ctx context.Context, in *Interaction) (over bool) {
 	err := p.insist(ctx, func(ctx context.Context) error {
 		now, err := p.run.client.interaction(ctx, p.run.rc.header, in.SessionID, in.ID)
-		over = now != nil && now.Status != InteractionPending
+		over = now != nil && now.Status != InteractionStatusPending
 		return err
 	})
 	return over || err != nil && ctx.Err() != nil

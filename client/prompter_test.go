@@ -55,8 +55,8 @@ func (q *question) ends(t *testing.T, why error) {
 	}
 }
 
-func isAsked(e *client.Event) bool   { return e.InteractionRequested != nil }
-func isSettled(e *client.Event) bool { return e.InteractionResolved != nil }
+func isAsked(e *client.Event) bool   { return as[*client.InteractionRequested](e) != nil }
+func isSettled(e *client.Event) bool { return as[*client.InteractionResolved](e) != nil }
 
 // payer is an agent that may pay and ask.
 func payer() *agentdv1.Agent {
@@ -89,12 +89,12 @@ func TestPrompter(t *testing.T) {
 	if q.Kind != client.InteractionApproval || q.ToolName != "pay" || string(q.ToolInput) != `{"amount":100}` {
 		t.Errorf("asked %v", q.Interaction)
 	}
-	if e := run.until(t, isAsked); e.InteractionRequested.ID != q.ID {
-		t.Errorf("yielded %v", e.InteractionRequested)
+	if e := run.until(t, isAsked); as[*client.InteractionRequested](e).Interaction.ID != q.ID {
+		t.Errorf("yielded %v", as[*client.InteractionRequested](e).Interaction)
 	}
 	q.says <- said{Resolution: client.Edit(json.RawMessage(`{"amount":5}`))}
-	if e := run.until(t, isSettled); string(e.InteractionResolved.Resolution.ToolInput) != `{"amount":5}` {
-		t.Errorf("yielded %v", e.InteractionResolved)
+	if e := run.until(t, isSettled); string(as[*client.InteractionResolved](e).Interaction.Resolution.ToolInput) != `{"amount":5}` {
+		t.Errorf("yielded %v", as[*client.InteractionResolved](e).Interaction)
 	}
 	call := s.next(t)
 	if want := `{"note":"A person has changed the arguments of this call. The tool was called with {\"amount\":5}","output":"paid 5"}`; !slices.Equal(call.told, []string{want}) {
@@ -139,7 +139,7 @@ func TestPrompterThatFails(t *testing.T) {
 				t.Errorf("yielded %v", e.Error)
 			}
 			in, err := c.Resolve(t.Context(), q.SessionID, q.ID, client.Deny("for now"))
-			if err != nil || in.Status != client.InteractionResolved || in.Resolution.Kind != client.ResolutionDenial || in.Resolution.Reason != "for now" {
+			if err != nil || in.Status != client.InteractionStatusResolved || in.Resolution.Kind != client.ResolutionDenial || in.Resolution.Reason != "for now" {
 				t.Fatalf("resolve: %v, %v", in, err)
 			}
 			if call := s.says(t, "well"); !slices.Equal(call.told, []string{`{"error":"denied: for now"}`}) {
@@ -157,7 +157,7 @@ func TestTwoPrompters(t *testing.T) {
 	a, _ := s.client(t, client.WithPrompter(first))
 	addPay(t, a)
 	run := follow(a.Run(t.Context(), payer(), "pay"))
-	id := run.until(t, isStarted).Started.SessionID
+	id := run.until(t, isStarted).SessionID
 	s.next(t).gets(t, reply{calls: []string{`pay {"amount":100}`}})
 	q1 := await(t, first.asked, "question")
 	b, _ := s.client(t)
@@ -217,9 +217,9 @@ func TestPromptsOfALateClient(t *testing.T) {
 	a, _ := s.client(t)
 	addPay(t, a)
 	run := follow(a.Run(t.Context(), payer(), "pay"))
-	id := run.until(t, isStarted).Started.SessionID
+	id := run.until(t, isStarted).SessionID
 	s.next(t).gets(t, reply{calls: []string{`ask_user {"question":"which?"}`}})
-	in := run.until(t, isAsked).InteractionRequested
+	in := as[*client.InteractionRequested](run.until(t, isAsked)).Interaction
 	if _, err := a.Resolve(t.Context(), id, in.ID, client.Answer("this")); err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +251,7 @@ func TestPromptOfATurnThatEnds(t *testing.T) {
 	}
 	q.ends(t, client.ErrInteractionOver)
 	events := run.rest(t)
-	if i := slices.IndexFunc(events, isSettled); i < 0 || events[i].InteractionResolved.Status != client.InteractionCanceled {
+	if i := slices.IndexFunc(events, isSettled); i < 0 || as[*client.InteractionResolved](events[i]).Interaction.Status != client.InteractionStatusCanceled {
 		t.Errorf("yielded %v", events)
 	}
 }

@@ -29,7 +29,7 @@ const (
 )
 
 // WithOnBusy says what happens when the session of [WithSessionID] already runs
-// a turn. A prompt that waits yields [Event].Queued first and [Event].Started
+// a turn. A prompt that waits yields [TurnQueued] first and [TurnStarted]
 // when it is its turn; a run that is cancelled or left in between takes its
 // prompt back.
 func WithOnBusy(what OnBusy) TurnOption {
@@ -43,15 +43,15 @@ func WithOnBusy(what OnBusy) TurnOption {
 	}}
 }
 
-// Queued says that a prompt waits because the session runs a turn: it is on the
+// TurnQueued says that a prompt waits because the session runs a turn: it is on the
 // server and survives lost connections and restarts. As the first event of a
 // [Client.Run] it is about that run's own prompt; later ones are about those of
 // other runs.
-type Queued struct {
+type TurnQueued struct {
 	// SessionID names the session.
 	SessionID string
 	// TurnID names the turn that the prompt waits for, its own; see
-	// [WithTurnID]. A prompt that is injected gets none: its Started, and what
+	// [WithTurnID]. A prompt that is injected gets none: its TurnStarted, and what
 	// follows, have the TurnID of the running turn.
 	TurnID string
 	// Prompt is what the user says.
@@ -72,13 +72,13 @@ type MessageInjected struct {
 	Content string
 	// Parts are what the user says behind it.
 	Parts []Part
-	// QueuedTurnID is the TurnID of the [Queued] that it came with.
+	// QueuedTurnID is the TurnID of the [TurnQueued] that it came with.
 	QueuedTurnID string
 }
 
-func queuedOf(m *agentdv1.RunResponse) *Queued {
+func queuedOf(m *agentdv1.RunResponse) *TurnQueued {
 	q := m.GetTurnQueued()
-	return &Queued{
+	return &TurnQueued{
 		SessionID: q.GetSessionId(),
 		TurnID:    m.GetTurnId(),
 		Prompt:    q.GetUserPrompt(),
@@ -88,6 +88,9 @@ func queuedOf(m *agentdv1.RunResponse) *Queued {
 	}
 }
 
-func userMessageOf(m *agentdv1.MessageInjected) *MessageInjected {
+func injectedOf(m *agentdv1.MessageInjected) *MessageInjected {
 	return &MessageInjected{Content: m.GetContent(), Parts: partsOf(m.GetParts()), QueuedTurnID: m.GetQueuedTurnId()}
 }
+
+func (*TurnQueued) eventData()      {}
+func (*MessageInjected) eventData() {}

@@ -40,16 +40,16 @@ func newBusyOn(t *testing.T, s *stage) *busy {
 	return b
 }
 
-func (b *busy) session() client.RunOption { return client.WithSessionID(b.started.Started.SessionID) }
+func (b *busy) session() client.RunOption { return client.WithSessionID(b.started.SessionID) }
 
 // joins runs a prompt in the busy session and returns the run and its first
 // event, which must be that it waits.
-func (b *busy) joins(t *testing.T, c *client.Client, prompt string, how client.OnBusy) (*running, *client.Queued) {
+func (b *busy) joins(t *testing.T, c *client.Client, prompt string, how client.OnBusy) (*running, *client.TurnQueued) {
 	t.Helper()
 	r := follow(c.Run(t.Context(), nil, prompt, b.session(), client.WithOnBusy(how)))
 	event := r.until(t, func(*client.Event) bool { return true })
-	q := event.Queued
-	if q == nil || q.Prompt != prompt || q.SessionID != b.started.Started.SessionID || q.TurnID == "" || q.TurnID != event.TurnID || q.TurnID == b.started.TurnID {
+	q := as[*client.TurnQueued](event)
+	if q == nil || q.Prompt != prompt || q.SessionID != b.started.SessionID || q.TurnID == "" || q.TurnID != event.TurnID || q.TurnID == b.started.TurnID {
 		t.Fatalf("first came %+v, %+v", event, q)
 	}
 	return r, q
@@ -82,13 +82,13 @@ func TestEnqueuedPromptsRunInOrder(t *testing.T) {
 	b := newBusy(t)
 	c, _ := b.client(t)
 	var runs []*running
-	var queued []*client.Queued
+	var queued []*client.TurnQueued
 	for i := range 3 {
 		r, q := b.joins(t, c, fmt.Sprint("prompt ", i), client.OnBusyEnqueue)
 		if q.Ahead != i || q.Inject {
 			t.Errorf("prompt %d: %+v", i, q)
 		}
-		if seen := b.turn.until(t, isQueued).Queued; !reflect.DeepEqual(seen, q) {
+		if seen := as[*client.TurnQueued](b.turn.until(t, isQueued)); !reflect.DeepEqual(seen, q) {
 			t.Errorf("the running turn's client saw %+v, want %+v", seen, q)
 		}
 		runs, queued = append(runs, r), append(queued, q)
@@ -102,7 +102,7 @@ func TestEnqueuedPromptsRunInOrder(t *testing.T) {
 			t.Errorf("turn %d heard %q", i, got)
 		}
 		events := completes(t, r, fmt.Sprint("answer ", i))
-		if events[0].Started == nil || slices.ContainsFunc(events, func(e *client.Event) bool { return e.TurnID != queued[i].TurnID }) {
+		if as[*client.TurnStarted](events[0]) == nil || slices.ContainsFunc(events, func(e *client.Event) bool { return e.TurnID != queued[i].TurnID }) {
 			t.Errorf("turn %s: first came %+v", queued[i].TurnID, events[0])
 		}
 	}
@@ -151,13 +151,13 @@ func TestInject(t *testing.T) {
 	if call := b.says(t, "done"); len(call.told) != 2 || !strings.Contains(call.told[1], "again") {
 		t.Errorf("the model was told %q", call.told)
 	}
-	said := func(e *client.Event) bool { return e.MessageInjected != nil }
-	if m := b.turn.until(t, said); m.MessageInjected.Content != "and Bob" || m.MessageInjected.QueuedTurnID != q.TurnID || m.TurnID != b.started.TurnID {
-		t.Errorf("the turn's own client saw %+v", m.MessageInjected)
+	said := func(e *client.Event) bool { return as[*client.MessageInjected](e) != nil }
+	if m := b.turn.until(t, said); as[*client.MessageInjected](m).Content != "and Bob" || as[*client.MessageInjected](m).QueuedTurnID != q.TurnID || m.TurnID != b.started.TurnID {
+		t.Errorf("the turn's own client saw %+v", as[*client.MessageInjected](m))
 	}
 	completes(t, b.turn, "done")
 	events := completes(t, r, "done")
-	if events[0].Started == nil || slices.ContainsFunc(events, func(e *client.Event) bool { return e.TurnID != b.started.TurnID }) {
+	if as[*client.TurnStarted](events[0]) == nil || slices.ContainsFunc(events, func(e *client.Event) bool { return e.TurnID != b.started.TurnID }) {
 		t.Errorf("first came %+v", events[0])
 	}
 	if !slices.ContainsFunc(events, said) || slices.ContainsFunc(events, func(e *client.Event) bool { return e.ToolCall != nil }) {
@@ -177,7 +177,7 @@ func TestInjectTooLate(t *testing.T) {
 	if call := b.says(t, "Bob too"); !slices.Equal(call.heard, []string{"first", "and Bob"}) {
 		t.Errorf("the model heard %q", call.heard)
 	}
-	if events := completes(t, r, "Bob too"); events[0].Started == nil || events[0].TurnID != q.TurnID {
+	if events := completes(t, r, "Bob too"); as[*client.TurnStarted](events[0]) == nil || events[0].TurnID != q.TurnID {
 		t.Errorf("first came %+v", events[0])
 	}
 }
@@ -188,7 +188,7 @@ func TestInjectIntoAnIdleSession(t *testing.T) {
 	c, _ := s.client(t)
 	r := follow(c.Run(t.Context(), actor(), "hi", client.WithOnBusy(client.OnBusyInject)))
 	s.says(t, "hello")
-	if events := completes(t, r, "hello"); events[0].Started == nil {
+	if events := completes(t, r, "hello"); as[*client.TurnStarted](events[0]) == nil {
 		t.Errorf("first came %+v", events[0])
 	}
 }
@@ -202,7 +202,7 @@ func TestWaitingPromptIsDropped(t *testing.T) {
 			var control client.Control
 			var events []*client.Event
 			for event, err := range c.Run(t.Context(), nil, "never", b.session(), client.WithOnBusy(client.OnBusyEnqueue), client.WithControl(&control)) {
-				if err == nil && event.Queued != nil {
+				if err == nil && as[*client.TurnQueued](event) != nil {
 					err = control.End("changed my mind")
 				}
 				if err != nil {
@@ -217,7 +217,7 @@ func TestWaitingPromptIsDropped(t *testing.T) {
 		"break": func(t *testing.T, b *busy, c *client.Client) {
 			t.Helper()
 			for event, err := range c.Run(t.Context(), nil, "never", b.session(), client.WithOnBusy(client.OnBusyEnqueue)) {
-				if err != nil || event.Queued == nil {
+				if err != nil || as[*client.TurnQueued](event) == nil {
 					t.Fatalf("got %+v, %v", event, err)
 				}
 				break

@@ -6,19 +6,19 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
-// Receipt says what was under way when a turn was ended, cancelled or
+// CancelReceipt says what was under way when a turn was ended, cancelled or
 // interrupted, and so what became of it.
-type Receipt struct {
+type CancelReceipt struct {
 	// AbortedModelCalls are model calls whose providers' requests were closed.
 	// Text of them that was yielded stays part of the session.
 	AbortedModelCalls []AbortedModelCall
 	// CanceledToolCalls are calls without a result; the contexts of their
 	// handlers have ended. What such a handler has done until then, or does
 	// after, the models never learn.
-	CanceledToolCalls []CallName
+	CanceledToolCalls []ToolCallRef
 	// AnsweredToolCalls are calls asked together with those, whose results the
 	// session keeps.
-	AnsweredToolCalls []CallName
+	AnsweredToolCalls []ToolCallRef
 	// Took is from the request until nothing of the turn ran on the server.
 	Took time.Duration
 }
@@ -35,8 +35,8 @@ type AbortedModelCall struct {
 	Ran time.Duration
 }
 
-// CallName names a tool call.
-type CallName struct {
+// ToolCallRef names a tool call.
+type ToolCallRef struct {
 	// ID is unique within the session.
 	ID string
 	// Name is the tool's.
@@ -44,13 +44,13 @@ type CallName struct {
 }
 
 // receiptOf returns nil for none.
-func receiptOf(m *agentdv1.CancelReceipt) *Receipt {
+func receiptOf(m *agentdv1.CancelReceipt) *CancelReceipt {
 	if m == nil {
 		return nil
 	}
-	out := &Receipt{
-		CanceledToolCalls: namesOf(m.GetCanceledToolCalls()),
-		AnsweredToolCalls: namesOf(m.GetAnsweredToolCalls()),
+	out := &CancelReceipt{
+		CanceledToolCalls: refsOf(m.GetCanceledToolCalls()),
+		AnsweredToolCalls: refsOf(m.GetAnsweredToolCalls()),
 		Took:              m.GetTook().AsDuration(),
 	}
 	for _, c := range m.GetAbortedModelCalls() {
@@ -64,10 +64,10 @@ func receiptOf(m *agentdv1.CancelReceipt) *Receipt {
 	return out
 }
 
-func namesOf(calls []*agentdv1.ToolCallRef) []CallName {
-	var out []CallName
+func refsOf(calls []*agentdv1.ToolCallRef) []ToolCallRef {
+	var out []ToolCallRef
 	for _, c := range calls {
-		out = append(out, CallName{ID: c.GetToolCallId(), Name: c.GetToolName()})
+		out = append(out, ToolCallRef{ID: c.GetToolCallId(), Name: c.GetToolName()})
 	}
 	return out
 }

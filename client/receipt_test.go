@@ -44,11 +44,11 @@ func receiptOfToolCalls(t *testing.T, stop func(*client.Control) error) {
 	if end.Completed || end.Reason != "cancelled by the client" || end.Usage.ModelCalls != 1 || end.Receipt == nil {
 		t.Fatalf("ended %+v", end)
 	}
-	want := []client.CallName{{ID: ids["one"], Name: "one"}, {ID: ids["two"], Name: "two"}}
+	want := []client.ToolCallRef{{ID: ids["one"], Name: "one"}, {ID: ids["two"], Name: "two"}}
 	if got := end.Receipt.CanceledToolCalls; !slices.Equal(got, want) {
 		t.Errorf("cancelled %v, want %v", got, want)
 	}
-	if got, want := end.Receipt.AnsweredToolCalls, []client.CallName{{ID: ids["quick"], Name: "quick"}}; !slices.Equal(got, want) {
+	if got, want := end.Receipt.AnsweredToolCalls, []client.ToolCallRef{{ID: ids["quick"], Name: "quick"}}; !slices.Equal(got, want) {
 		t.Errorf("answered %v, want %v", got, want)
 	}
 	if len(end.Receipt.AbortedModelCalls) != 0 || end.Receipt.Took < 0 {
@@ -102,7 +102,7 @@ func TestResultHasTheReceipt(t *testing.T) {
 	r, _ := b.joins(t, c, "third", client.OnBusyInterrupt)
 	<-call.over
 	res := await(t, done, "result")
-	if res.Completed || res.Receipt == nil || len(res.Receipt.AbortedModelCalls) != 1 || res.SessionID != b.started.Started.SessionID {
+	if res.Completed || res.Receipt == nil || len(res.Receipt.AbortedModelCalls) != 1 || res.SessionID != b.started.SessionID {
 		t.Errorf("got %+v", res)
 	}
 	b.says(t, "fine")

@@ -32,6 +32,9 @@ func (l *link) receive() (failure *Error, lost bool) {
 			close(l.heard)
 		}
 		r.start.Store(startAnswered)
+		if msg.GetError() == nil || msg.GetSeq() > 0 {
+			r.restored() // otherwise it may be a refusal of the stream
+		}
 		if msg.GetHeartbeat() != nil {
 			continue // it may come between an error and the end
 		}
@@ -140,76 +143,41 @@ func (r *run) follow(msg *agentdv1.RunResponse) {
 }
 
 // handle passes on one message that neither ends the turn nor says that
-// something was wrong. Members that this client does not know are skipped.
+// something was wrong.
 func (r *run) handle(l *link, msg *agentdv1.RunResponse) {
 	if msg.GetSeq() > 0 && msg.GetOutputChunk() == nil {
 		r.ahead, l.again = ahead{}, 0
 	}
-	event := eventOf(msg)
 	switch m := msg.GetResponse().(type) {
 	case *agentdv1.RunResponse_Execute:
 		r.started(m.Execute)
-		event.Started = &Started{SessionID: m.Execute.GetSessionId()}
-	case *agentdv1.RunResponse_TurnQueued:
-		event.Queued = queuedOf(msg)
-	case *agentdv1.RunResponse_MessageInjected:
-		event.MessageInjected = userMessageOf(m.MessageInjected)
-	case *agentdv1.RunResponse_ModelCallRetried:
-		event.ModelCallRetried = retryOf(m.ModelCallRetried)
-	case *agentdv1.RunResponse_ModelCallFellBack:
-		event.ModelCallFellBack = fallbackOf(m.ModelCallFellBack)
-	case *agentdv1.RunResponse_ModelCallEnded:
-		event.ModelCallEnded = callEndedOf(m.ModelCallEnded)
-	case *agentdv1.RunResponse_ProviderToolsUsed:
-		event.ProviderToolsUsed = providerToolsOf(m.ProviderToolsUsed)
-	case *agentdv1.RunResponse_RawPayloadReceived:
-		event.RawPayloadReceived = rawPayloadOf(m.RawPayloadReceived)
-	case *agentdv1.RunResponse_HistoryCompacted:
-		event.HistoryCompacted = compactedOf(m.HistoryCompacted)
 	case *agentdv1.RunResponse_OutputChunk_:
 		if !r.chunk(l, msg) {
 			return
 		}
-		event.OutputChunk = chunkOf(m.OutputChunk)
-	case *agentdv1.RunResponse_MessageCompleted:
-		event.MessageCompleted = completedOf(m.MessageCompleted)
-	case *agentdv1.RunResponse_Transferred:
-		event.Transferred = transferredOf(m.Transferred)
 	case *agentdv1.RunResponse_StateUpdate_:
-		event.StateUpdate = &StateUpdate{Delta: r.tools.state.apply(m.StateUpdate.GetStateDelta())}
+		r.tools.state.apply(m.StateUpdate.GetStateDelta())
 	case *agentdv1.RunResponse_ToolCall:
 		r.tools.start(l, msg)
 		return
 	case *agentdv1.RunResponse_ToolCallCanceled:
 		r.tools.cancelCall(m.ToolCallCanceled.GetToolCallId(), m.ToolCallCanceled.GetReason())
-		return
-	case *agentdv1.RunResponse_ToolCallAnnounced:
-		event.ToolCallAnnounced = noticeOf(m.ToolCallAnnounced)
 	case *agentdv1.RunResponse_ToolCallUnserved:
 		if !l.saysUnserved(m.ToolCallUnserved.GetToolCallId()) {
 			return
 		}
-		event.ToolCallUnserved = unservedOf(m.ToolCallUnserved)
 	case *agentdv1.RunResponse_ToolCallAnswered:
 		if !r.tools.settled(m.ToolCallAnswered) {
 			return
 		}
-		event.ToolCallAnswered = toolResultOf(m.ToolCallAnswered)
 	case *agentdv1.RunResponse_InteractionRequested:
-		in := m.InteractionRequested.GetInteraction()
-		event.InteractionRequested = InteractionOf(in)
-		r.deliver(event)
-		r.asks.ask(InteractionOf(in), msg.GetReplayed())
+		r.deliver(eventOf(msg, dataOf(msg)))
+		r.asks.ask(InteractionOf(m.InteractionRequested.GetInteraction()), msg.GetReplayed())
 		return
 	case *agentdv1.RunResponse_InteractionResolved:
-		event.InteractionResolved = InteractionOf(m.InteractionResolved.GetInteraction())
-		r.asks.over(event.InteractionResolved.ID)
-	case *agentdv1.RunResponse_MessageRetracted:
-		event.MessageRetracted = &MessageRetracted{MessageID: m.MessageRetracted.GetMessageId(), AgentPath: m.MessageRetracted.GetAgentPath()}
-	default:
-		return
+		r.asks.over(m.InteractionResolved.GetInteraction().GetId())
 	}
-	r.deliver(event)
+	r.deliver(eventOf(msg, dataOf(msg)))
 }
 
 // maxUnserved bounds the calls that a run remembers having told of.
@@ -285,9 +253,7 @@ func (l *link) finish(msg *agentdv1.RunResponse) (failure *Error) {
 		if r.held != nil {
 			r.deliver(errorEvent(r.held))
 		}
-		event := eventOf(msg)
-		event.End = endOf(end)
-		r.deliver(event)
+		r.deliver(eventOf(msg, endOf(end)))
 	}
 	timer := time.AfterFunc(drainTimeout, func() { l.abort(ErrRunEnded) })
 	defer timer.Stop()

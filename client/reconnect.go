@@ -126,6 +126,7 @@ func (r *run) drive() {
 		if l.news || (l.answered && time.Since(l.opened) > out.policy.Cap) {
 			out.over()
 		}
+		r.lost(failure)
 		if !r.pause(&out, failure) {
 			return
 		}
@@ -175,6 +176,7 @@ func (r *run) pause(out *outage, failure *Error) bool {
 	}
 	delay, ok := out.next(time.Now(), asked)
 	if !ok {
+		r.abandoned(failure)
 		gaveUp := errorf(ErrUnavailable, "the connection was lost and %d attempts in %s did not bring it back; the turn may go on without this client (client.Attach): %w",
 			out.tries, out.policy.MaxElapsed, failure)
 		gaveUp.RetryAfter = asked

@@ -62,23 +62,23 @@ func doubler(t *testing.T, c *client.Client) *atomic.Int32 {
 // note writes down an event; "" for what depends on the speed of tools.
 func note(event *client.Event) string {
 	where := fmt.Sprintf("%d %s ", event.Seq, event.TurnID)
-	switch {
-	case event.Started != nil:
-		return where + "started " + event.Started.SessionID
-	case event.OutputChunk != nil:
-		return where + fmt.Sprintf("%s %q %v", event.OutputChunk.MessageID, event.OutputChunk.Content, event.OutputChunk.Last)
-	case event.StateUpdate != nil:
-		return where + fmt.Sprint("state ", event.StateUpdate.Delta)
-	case event.ToolCall != nil:
-		return where + "call " + event.ToolCall.ID
-	case event.ToolCallAnnounced != nil:
-		return where + "notice " + event.ToolCallAnnounced.ID
-	case event.MessageRetracted != nil:
-		return where + "retract " + event.MessageRetracted.MessageID
-	case event.Error != nil:
-		return where + "error " + event.Error.Message
-	case event.End != nil:
-		return where + fmt.Sprint("end ", event.End.Completed, " ", event.End.Reason)
+	switch d := event.Data.(type) {
+	case *client.TurnStarted:
+		return where + "started " + d.SessionID
+	case *client.OutputChunk:
+		return where + fmt.Sprintf("%s %q %v", d.MessageID, d.Content, d.Last)
+	case *client.StateUpdate:
+		return where + fmt.Sprint("state ", d.Delta)
+	case *client.ToolCall:
+		return where + "call " + d.ID
+	case *client.ToolCallAnnounced:
+		return where + "notice " + d.ID
+	case *client.MessageRetracted:
+		return where + "retract " + d.MessageID
+	case *client.Error:
+		return where + "error " + d.Message
+	case *client.End:
+		return where + fmt.Sprint("end ", d.Completed, " ", d.Reason)
 	default:
 		return ""
 	}
@@ -92,9 +92,11 @@ func tell(t *testing.T, c *client.Client) (notes, results []string) {
 			t.Errorf("after %q: %v", notes, err)
 			break
 		}
-		if event.ToolCallAnswered != nil {
-			results = append(results, event.ToolCallAnswered.ID)
-		} else {
+		switch d := event.Data.(type) {
+		case *client.ToolCallAnswered:
+			results = append(results, d.ID)
+		case *client.ConnectionLost, *client.ConnectionRestored:
+		default:
 			notes = append(notes, note(event))
 		}
 	}
@@ -337,7 +339,7 @@ func shownOnce(t *testing.T, c *client.Client, text string, heard func(text stri
 			t.Fatal(err)
 		case event.ToolCall != nil:
 			calls++
-		case event.ToolCallAnswered != nil:
+		case as[*client.ToolCallAnswered](event) != nil:
 			results++
 		case event.OutputChunk != nil:
 			said += event.OutputChunk.Content
@@ -526,7 +528,7 @@ func TestEndIsAskedAgain(t *testing.T) {
 		switch {
 		case err != nil:
 			t.Fatal(err)
-		case event.Started != nil:
+		case as[*client.TurnStarted](event) != nil:
 			if err := control.End("enough"); err != nil {
 				t.Fatal(err)
 			}

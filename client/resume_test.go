@@ -25,7 +25,7 @@ func (w *wires) cameBack(t *testing.T, turnID string) {
 func (b *busy) isOver(t *testing.T, turnID string) {
 	t.Helper()
 	c, _ := b.client(t)
-	r := follow(c.Attach(t.Context(), b.started.Started.SessionID, client.WithTurnID(turnID), client.Observe()))
+	r := follow(c.Attach(t.Context(), b.started.SessionID, client.WithTurnID(turnID), client.Observe()))
 	lastEnd(t, r.rest(t))
 }
 
@@ -64,10 +64,10 @@ func TestCutWhileQueued(t *testing.T) {
 				w.mend()
 			}
 			events := completes(t, r, "here I am")
-			if slices.ContainsFunc(events, func(e *client.Event) bool { return e.TurnID != q.TurnID || e.Queued != nil }) {
+			if slices.ContainsFunc(events, func(e *client.Event) bool { return e.TurnID != q.TurnID || as[*client.TurnQueued](e) != nil }) {
 				t.Errorf("%d events, the first %+v", len(events), events[0])
 			}
-			if when != "running" && events[0].Started == nil {
+			if when != "running" && as[*client.TurnStarted](events[0]) == nil {
 				t.Errorf("first came %+v", events[0])
 			}
 			w.cameBack(t, q.TurnID)
@@ -135,7 +135,7 @@ func TestQueuedPromptSurvivesARestart(t *testing.T) {
 	}
 	completes(t, b.turn, "A moment.done")
 	b.says(t, "yes")
-	if events := completes(t, r, "yes"); events[0].Started == nil || events[0].TurnID != q.TurnID {
+	if events := completes(t, r, "yes"); as[*client.TurnStarted](events[0]) == nil || events[0].TurnID != q.TurnID {
 		t.Errorf("first came %+v", events[0])
 	}
 	w.cameBack(t, q.TurnID)
@@ -168,11 +168,11 @@ func TestAttachToATurn(t *testing.T) {
 	b := newBusy(t)
 	c, _ := b.client(t)
 	r, q := b.joins(t, c, "second", client.OnBusyEnqueue)
-	id := b.started.Started.SessionID
+	id := b.started.SessionID
 	other, w := b.client(t)
 	attach := func(turnID string) *running { return follow(other.Attach(t.Context(), id, client.WithTurnID(turnID))) }
 	waits := attach(q.TurnID)
-	if event := waits.until(t, func(*client.Event) bool { return true }); event.Queued == nil || !reflect.DeepEqual(event.Queued, q) || !event.Replayed {
+	if event := waits.until(t, func(*client.Event) bool { return true }); as[*client.TurnQueued](event) == nil || !reflect.DeepEqual(as[*client.TurnQueued](event), q) || !event.Replayed {
 		t.Errorf("first came %+v", event)
 	}
 	w.cut()
@@ -211,13 +211,13 @@ func TestAttachLeavesTheNextTurnAlone(t *testing.T) {
 	started := first.until(t, isStarted)
 	s.says(t, "one")
 	completes(t, first, "one")
-	second := follow(c.Run(t.Context(), nil, "second", client.WithSessionID(started.Started.SessionID)))
+	second := follow(c.Run(t.Context(), nil, "second", client.WithSessionID(started.SessionID)))
 	s.next(t).gets(t, reply{calls: []string{"door"}})
 	await(t, door.asked, "call of the tool")
 	w.cut()
 	other, _ := s.client(t)
 	newDoor(t, other, "door")
-	events := follow(other.Attach(t.Context(), started.Started.SessionID, client.WithAfterSeq(started.Seq)))
+	events := follow(other.Attach(t.Context(), started.SessionID, client.WithAfterSeq(started.Seq)))
 	completes(t, events, "one")
 	w.mend()
 	door.let(t, "in")
@@ -284,12 +284,12 @@ func TestQueuedTurnBeginsOnce(t *testing.T) {
 			switch {
 			case err != nil:
 				t.Fatal(err)
-			case event.Queued != nil:
-				if !reflect.DeepEqual(event.Queued, &client.Queued{SessionID: session, TurnID: "t", Prompt: "hi", Ahead: 2}) {
-					t.Errorf("queued: %+v", event.Queued)
+			case as[*client.TurnQueued](event) != nil:
+				if !reflect.DeepEqual(as[*client.TurnQueued](event), &client.TurnQueued{SessionID: session, TurnID: "t", Prompt: "hi", Ahead: 2}) {
+					t.Errorf("queued: %+v", as[*client.TurnQueued](event))
 				}
 				notes = append(notes, "queued")
-			case event.Started != nil:
+			case as[*client.TurnStarted](event) != nil:
 				notes = append(notes, "started")
 			case event.End != nil:
 				notes = append(notes, "end")

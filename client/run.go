@@ -78,6 +78,7 @@ type run struct {
 	turn   string // the turn whose end is the run's; "" until the server has said
 	cursor int64  // position of the last message received
 	ahead  ahead  // text that was received after it
+	conn   connection
 	// unserved are calls of which was told that nobody has their tools, with the
 	// link on which that was last said.
 	unserved map[string]*link
@@ -273,16 +274,29 @@ func (r *run) ask(msg *agentdv1.RunRequest) error {
 
 // emit hands an event to the caller, unless it no longer wants any.
 func (r *run) emit(event *Event) {
+	event.SessionID = *r.session.Load()
 	select {
 	case r.events <- event:
 	case <-r.stopped:
 	}
 }
 
-// deliver is emit for the driver. While it waits, the silence of the stream
-// is not the server's fault.
+// offer is emit that does not wait, and tells whether there was room.
+func (r *run) offer(event *Event) bool {
+	event.SessionID = *r.session.Load()
+	select {
+	case r.events <- event:
+		return true
+	default:
+		return false
+	}
+}
+
+// deliver is emit for the driver, after what there is to say about the connection. While
+// it waits, the silence of the stream is not the server's fault.
 func (r *run) deliver(event *Event) {
 	r.delivering.Store(true)
+	r.tellConnection(true)
 	r.emit(event)
 	r.progress.Add(1)
 	r.delivering.Store(false)

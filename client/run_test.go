@@ -37,16 +37,17 @@ func TestRunYieldsWhatTheServerSends(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		switch {
-		case event.Started != nil:
-			got = append(got, "started "+event.Started.SessionID)
-		case event.StateUpdate != nil:
-			if event.StateUpdate.Delta["n"] != 1.0 {
-				t.Errorf("state: got %v", event.StateUpdate.Delta)
+		switch c := event.Data.(type) {
+		case *client.TurnStarted:
+			got = append(got, "started "+event.SessionID)
+		case *client.StateUpdate:
+			if c.Delta["n"] != 1.0 {
+				t.Errorf("state: got %v", c.Delta)
 			}
 			got = append(got, "state")
-		case event.OutputChunk != nil:
-			c := event.OutputChunk
+		case *client.UnknownEvent:
+			got = append(got, "unknown")
+		case *client.OutputChunk:
 			if !slices.Equal(c.AgentPath, []string{"root", "leaf"}) {
 				t.Errorf("path: got %v", c.AgentPath)
 			}
@@ -54,16 +55,16 @@ func TestRunYieldsWhatTheServerSends(t *testing.T) {
 				t.Errorf("chunk: got %+v", c)
 			}
 			got = append(got, c.Content)
-		case event.End != nil:
-			if !event.End.Completed || event.End.Usage.TotalTokens != 7 || event.End.Usage.ModelCalls != 1 {
-				t.Errorf("end: got %+v", event.End)
+		case *client.End:
+			if !c.Completed || c.Usage.TotalTokens != 7 || c.Usage.ModelCalls != 1 {
+				t.Errorf("end: got %+v", c)
 			}
 			got = append(got, "end")
 		default:
 			t.Errorf("unexpected event %+v", event)
 		}
 	}
-	if want := []string{"started s-1", "state", "Hel", "hm", "lo", "end"}; !slices.Equal(got, want) {
+	if want := []string{"started s-1", "state", "Hel", "hm", "unknown", "lo", "end"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

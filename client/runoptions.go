@@ -163,7 +163,7 @@ func WithToolTimeout(d time.Duration) StreamOption {
 // until the server has it, as [WithReconnect] says; that another client was first
 // is silent. An interaction is prompted for once in a run, also when the
 // connection is lost meanwhile. Without a Prompter a turn that asks waits until
-// somebody else answers: see [Event].InteractionRequested and [Client.Resolve].
+// somebody else answers: see [InteractionRequested] and [Client.Resolve].
 func WithPrompter(p Prompter) StreamOption {
 	return option{useRun, func(c *runConfig) { c.prompter = p }}
 }
@@ -219,7 +219,7 @@ func WithAfterSeq(seq int64) AttachOption {
 }
 
 // WithTurnID has [Client.Attach] follow a turn other than the session's last: the
-// [Event].TurnID of the event whose Seq [WithAfterSeq] has, or of [Queued]. The
+// [Event].TurnID of the event whose Seq [WithAfterSeq] has, or of [TurnQueued]. The
 // turn may wait for its start, be running, or be over if its end comes after
 // that position; otherwise the run fails with INVALID_REQUEST.
 //

@@ -63,7 +63,7 @@ func (s *Session) Stream(ctx context.Context, prompt string, opts ...SendOption)
 
 // Send starts a turn and returns the whole of it, as [Client.Do] does.
 func (s *Session) Send(ctx context.Context, prompt string, opts ...SendOption) (*Result, error) {
-	return collect(s.Stream(ctx, prompt, opts...))
+	return Collect(s.Stream(ctx, prompt, opts...))
 }
 
 // Start starts a turn and returns: it runs on the server, whoever watches. Nothing

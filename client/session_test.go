@@ -134,7 +134,7 @@ func TestSession(t *testing.T) {
 	if _, err := s.Resolve(ctx, "none", client.Approve()); !errors.Is(err, client.ErrNotFound) {
 		t.Errorf("an unknown interaction is resolved: %v", err)
 	}
-	if n := len(all(t, c.Interactions(ctx, client.InteractionFilter{Statuses: []client.InteractionStatus{client.InteractionPending}}))); n != 0 {
+	if n := len(all(t, c.Interactions(ctx, client.InteractionFilter{Statuses: []client.InteractionStatus{client.InteractionStatusPending}}))); n != 0 {
 		t.Errorf("%d interactions", n)
 	}
 	made := must[*client.SessionInfo](t)(c.CreateSession(ctx, client.NewSessionInfo{Labels: map[string]string{"made": "yes"}}))

@@ -84,8 +84,8 @@ func TestRefusedAnswerIsReplacedOnce(t *testing.T) {
 				t.Fatal(err)
 			case event.Error != nil:
 				told = append(told, event.Error.Message)
-			case event.ToolCallAnswered != nil:
-				told = append(told, "result "+event.ToolCallAnswered.Output+event.ToolCallAnswered.Error)
+			case as[*client.ToolCallAnswered](event) != nil:
+				told = append(told, "result "+as[*client.ToolCallAnswered](event).Output+as[*client.ToolCallAnswered](event).Error)
 			}
 		}
 		if len(told) != 2 || told[0] != "no room" || !strings.Contains(told[1], "result the tool ran, but its result was refused") {
@@ -145,8 +145,8 @@ func TestAnswerThatWasNotTakenIsSentAgain(t *testing.T) {
 			t.Fatal(err)
 		case event.Error != nil:
 			told = append(told, "error "+event.Error.Message)
-		case event.ToolCallAnswered != nil:
-			told = append(told, "result "+event.ToolCallAnswered.Output+event.ToolCallAnswered.Error)
+		case as[*client.ToolCallAnswered](event) != nil:
+			told = append(told, "result "+as[*client.ToolCallAnswered](event).Output+as[*client.ToolCallAnswered](event).Error)
 		}
 	}
 	if len(told) != 1 || told[0] != "result done" || streams.Load() != 3 || ran.Load() != 1 {
@@ -187,9 +187,9 @@ func TestUnservedCallsAreTold(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if u := event.ToolCallUnserved; u != nil {
+		if u := as[*client.ToolCallUnserved](event); u != nil {
 			ids = append(ids, u.ID)
-			if u.Name != "look" || len(u.AgentPath) != 1 || !u.Expires.Equal(expires) || event.Seq != 0 {
+			if u.Name != "look" || len(u.AgentPath) != 1 || !u.ExpireTime.Equal(expires) || event.Seq != 0 {
 				t.Errorf("told %+v", u)
 			}
 		}

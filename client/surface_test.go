@@ -41,9 +41,7 @@ func TestDeployedPrograms(t *testing.T) {
 		if event.OutputChunk != nil {
 			text += event.OutputChunk.Content
 		}
-		if event.Started != nil {
-			session = event.Started.SessionID
-		}
+		session = event.SessionID
 		if event.End != nil && !event.End.Completed {
 			t.Errorf("ended %+v", event.End)
 		}
@@ -116,7 +114,7 @@ func TestOnLeave(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			id = event.Started.SessionID
+			id = event.SessionID
 			break
 		}
 		s.says(t, "done")
@@ -144,7 +142,7 @@ func TestOnLeave(t *testing.T) {
 		s := newStage(t)
 		c, _ := s.client(t)
 		run := follow(c.Run(t.Context(), actor(), "go"))
-		id := run.until(t, isStarted).Started.SessionID
+		id := run.until(t, isStarted).SessionID
 		s.next(t)
 		other, _ := s.client(t)
 		for _, err := range other.Attach(t.Context(), id, client.WithOnLeave(client.OnLeaveCancel)) {

@@ -12,11 +12,11 @@ import (
 )
 
 func isToolCall(e *client.Event) bool   { return e.ToolCall != nil }
-func isToolNotice(e *client.Event) bool { return e.ToolCallAnnounced != nil }
+func isToolNotice(e *client.Event) bool { return as[*client.ToolCallAnnounced](e) != nil }
 
 // resultsOf are the results of tool calls that were told.
 func resultsOf(events []*client.Event) []*client.Event {
-	return slices.DeleteFunc(slices.Clone(events), func(e *client.Event) bool { return e.ToolCallAnswered == nil })
+	return slices.DeleteFunc(slices.Clone(events), func(e *client.Event) bool { return as[*client.ToolCallAnswered](e) == nil })
 }
 
 // Each client is told the result of a call once, when the server has it: also the
@@ -27,7 +27,7 @@ func TestResultsAreToldOnce(t *testing.T) {
 	door := newDoor(t, c, "door")
 	mine := follow(c.Run(t.Context(), actor("door"), "go"))
 	s.next(t).gets(t, reply{calls: []string{"door"}})
-	id := mine.until(t, isStarted).Started.SessionID
+	id := mine.until(t, isStarted).SessionID
 	call := mine.until(t, isToolCall).ToolCall
 	other, _ := s.client(t)
 	watching := follow(other.Attach(t.Context(), id, client.Observe()))
@@ -43,7 +43,7 @@ func TestResultsAreToldOnce(t *testing.T) {
 		if len(told) != 1 {
 			t.Fatalf("%s is told %d results", name, len(told))
 		}
-		r := told[0].ToolCallAnswered
+		r := as[*client.ToolCallAnswered](told[0])
 		if r.ID != call.ID || r.Name != "door" || r.Output != "open" || r.Error != "" || !slices.Equal(r.AgentPath, call.AgentPath) {
 			t.Errorf("%s: %+v", name, r)
 		}
@@ -61,7 +61,7 @@ func TestCallThatSomebodyElseAnswers(t *testing.T) {
 	door := newDoor(t, c, "door")
 	mine := follow(c.Run(t.Context(), actor("door"), "go"))
 	s.next(t).gets(t, reply{calls: []string{"door"}})
-	id := mine.until(t, isStarted).Started.SessionID
+	id := mine.until(t, isStarted).SessionID
 	asked := mine.until(t, isToolCall)
 	call := asked.ToolCall
 	await(t, door.asked, "call of the tool")
@@ -78,7 +78,7 @@ func TestCallThatSomebodyElseAnswers(t *testing.T) {
 	s.says(t, "done")
 	events := mine.rest(t)
 	told := resultsOf(events)
-	if len(told) != 1 || told[0].Seq == 0 || told[0].ToolCallAnswered.ID != call.ID || told[0].ToolCallAnswered.Error != "locked" || told[0].ToolCallAnswered.Output != "" {
+	if len(told) != 1 || told[0].Seq == 0 || as[*client.ToolCallAnswered](told[0]).ID != call.ID || as[*client.ToolCallAnswered](told[0]).Error != "locked" || as[*client.ToolCallAnswered](told[0]).Output != "" {
 		t.Errorf("told %d results, the first %+v", len(told), told)
 	}
 	if !lastEnd(t, events).Completed {

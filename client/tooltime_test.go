@@ -110,7 +110,7 @@ func TestTimeoutOfAWaitingCall(t *testing.T) {
 		s.next(t).gets(t, reply{calls: []string{"slow", "quick"}})
 		<-slow.asked
 		begin := time.Now()
-		result := r.until(t, func(e *client.Event) bool { return e.ToolCallAnswered != nil }).ToolCallAnswered
+		result := as[*client.ToolCallAnswered](r.until(t, func(e *client.Event) bool { return as[*client.ToolCallAnswered](e) != nil }))
 		if result.Name != "quick" || !strings.Contains(result.Error, "timed out") || time.Since(begin) != time.Second {
 			t.Errorf("after %s: %+v", time.Since(begin), result)
 		}

@@ -73,7 +73,7 @@ type Turn struct {
 	// InjectedInto is the turn of which the prompt has become a message.
 	InjectedInto string
 	// Receipt is what a cancel has stopped.
-	Receipt *Receipt
+	Receipt *CancelReceipt
 	// Model is the model of the last answer, as its provider names it.
 	Model string
 

@@ -19,7 +19,7 @@ func TestRunNamesItsTurn(t *testing.T) {
 	}
 	s.says(t, "hello")
 	completes(t, run, "hello")
-	id := started.Started.SessionID
+	id := started.SessionID
 	completes(t, follow(c.Attach(t.Context(), id, client.WithTurnID("mine"))), "hello")
 	if _, err := c.Do(t.Context(), nil, "again", client.WithSessionID(id), client.WithTurnID("mine")); !errors.Is(err, client.ErrConflict) {
 		t.Errorf("a second turn: %v", err)
@@ -34,7 +34,7 @@ func TestControlOfAnObserver(t *testing.T) {
 	s := newStage(t)
 	c, _ := s.client(t)
 	run := follow(c.Run(t.Context(), actor(), "hi"))
-	id := run.until(t, isStarted).Started.SessionID
+	id := run.until(t, isStarted).SessionID
 	control := &client.Control{}
 	other, _ := s.client(t)
 	watch := follow(other.Attach(t.Context(), id, client.Observe(), client.WithControl(control)))

@@ -152,8 +152,8 @@ func newStateView() *stateView {
 	return &stateView{values: make(map[string]*structpb.Value)}
 }
 
-// apply takes over a delta, in which null removes a key, and returns it decoded.
-func (s *stateView) apply(delta *structpb.Struct) map[string]any {
+// apply takes over a delta, in which null removes a key.
+func (s *stateView) apply(delta *structpb.Struct) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key, value := range delta.GetFields() {
@@ -163,7 +163,6 @@ func (s *stateView) apply(delta *structpb.Struct) map[string]any {
 			s.values[key] = value
 		}
 	}
-	return delta.AsMap()
 }
 
 func isNull(value *structpb.Value) bool {

@@ -76,8 +76,8 @@ func approvalOutlivesItsServer(t *testing.T, over *carrier) {
 		if err != nil {
 			break // the server is dead
 		}
-		if event.InteractionRequested != nil {
-			in = event.InteractionRequested
+		if d, ok := event.Data.(*client.InteractionRequested); ok {
+			in = d.Interaction
 			first.signal(syscall.SIGKILL)
 		}
 	}
@@ -98,7 +98,7 @@ func approvalOutlivesItsServer(t *testing.T, over *carrier) {
 	if _, err := c.Resolve(t.Context(), in.SessionID, in.ID, client.Edit(json.RawMessage(`{"amount":"much"}`))); !errors.Is(err, client.ErrInvalidRequest) {
 		t.Errorf("arguments that do not fit: %v", err)
 	}
-	if in, err := c.Resolve(t.Context(), in.SessionID, in.ID, client.Edit(json.RawMessage(`{"amount":5}`))); err != nil || in.Status != client.InteractionResolved {
+	if in, err := c.Resolve(t.Context(), in.SessionID, in.ID, client.Edit(json.RawMessage(`{"amount":5}`))); err != nil || in.Status != client.InteractionStatusResolved {
 		t.Fatalf("resolved: %v, %v", in, err)
 	}
 	second.signal(syscall.SIGKILL)

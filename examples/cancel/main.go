@@ -53,23 +53,23 @@ func run(ctx context.Context, e demo.Example) error {
 		var control client.Control
 		words := 0
 		for event, err := range clnt.Run(ctx, agent, prompt, client.WithSessionID(session), client.WithControl(&control)) {
-			switch {
-			case err != nil:
+			if err != nil {
 				return err
-			case event.Started != nil:
-				session = event.Started.SessionID
-			case event.ToolCall != nil:
+			}
+			session = event.SessionID
+			switch d := event.Data.(type) {
+			case *client.ToolCall:
 				<-begun
-				if err = control.CancelTool(event.ToolCall.ID); err == nil { // the turn goes on
+				if err = control.CancelTool(d.ID); err == nil { // the turn goes on
 					<-stopped
 				}
-			case event.OutputChunk != nil:
-				fmt.Print(event.OutputChunk.Content)
+			case *client.OutputChunk:
+				fmt.Print(d.Content)
 				if words++; words == 3 && prompt == "tell me everything" {
 					err = control.Cancel() // the turn stops
 				}
-			case event.End != nil:
-				fmt.Printf("\n  [completed: %v %s]\n", event.End.Completed, event.End.Reason)
+			case *client.End:
+				fmt.Printf("\n  [completed: %v %s]\n", d.Completed, d.Reason)
 			}
 			if err != nil {
 				return err

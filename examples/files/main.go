@@ -26,15 +26,16 @@ func run(ctx context.Context, e demo.Example) error {
 	}
 	agent := client.LLM("looker", e.Model, client.FallbackModels("echo"), client.Instruction("Say what is in the picture."))
 	for event, err := range client.New(e.URL).Run(ctx, agent, "What is this?", client.WithParts(client.Inline("image/png", picture))) {
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case event.ModelCallFellBack != nil:
-			fmt.Printf("%s failed (%v), %s is called\n", event.ModelCallFellBack.Model, event.ModelCallFellBack.Code, event.ModelCallFellBack.NextModel)
-		case event.OutputChunk != nil:
-			fmt.Print(event.OutputChunk.Content)
-		case event.ModelCallEnded != nil:
-			fmt.Printf("\nanswered by %s\n", event.ModelCallEnded.Model)
+		}
+		switch d := event.Data.(type) {
+		case *client.ModelCallFellBack:
+			fmt.Printf("%s failed (%v), %s is called\n", d.Model, d.Code, d.NextModel)
+		case *client.OutputChunk:
+			fmt.Print(d.Content)
+		case *client.ModelCallEnded:
+			fmt.Printf("\nanswered by %s\n", d.Model)
 		}
 	}
 	return nil

@@ -248,36 +248,36 @@ func seenOf(m *agentdv1.RunResponse) seen {
 // seenOfEvent does as seenOf for an event of a client.
 func seenOfEvent(e *client.Event) seen {
 	s := seen{seq: e.Seq, turn: e.TurnID, what: sawOther, stamp: e.Time}
-	switch {
-	case e.Started != nil:
-		s.what, s.text = sawStart, e.Started.SessionID
-	case e.StateUpdate != nil:
-		s.what, s.text = sawState, canonical(e.StateUpdate.Delta)
-	case e.OutputChunk != nil:
-		c := e.OutputChunk
+	switch d := e.Data.(type) {
+	case *client.TurnStarted:
+		s.what, s.text = sawStart, d.SessionID
+	case *client.StateUpdate:
+		s.what, s.text = sawState, canonical(d.Delta)
+	case *client.OutputChunk:
+		c := d
 		s.chunk(c.MessageID, c.Content, c.AgentPath, c.IsThought)
-	case e.ToolCall != nil:
-		s.what, s.id, s.text = sawCall, e.ToolCall.ID, callText(e.ToolCall.Name, string(e.ToolCall.Input), e.ToolCall.AgentPath)
-	case e.ToolCallAnnounced != nil:
-		s.what, s.id, s.text = sawNotice, e.ToolCallAnnounced.ID, callText(e.ToolCallAnnounced.Name, string(e.ToolCallAnnounced.Input), e.ToolCallAnnounced.AgentPath)
-	case e.ToolCallAnswered != nil:
-		s.what, s.id, s.text = sawResult, e.ToolCallAnswered.ID, e.ToolCallAnswered.Output+e.ToolCallAnswered.Error
-	case e.ModelCallEnded != nil:
-		c := e.ModelCallEnded
+	case *client.ToolCall:
+		s.what, s.id, s.text = sawCall, d.ID, callText(d.Name, string(d.Input), d.AgentPath)
+	case *client.ToolCallAnnounced:
+		s.what, s.id, s.text = sawNotice, d.ID, callText(d.Name, string(d.Input), d.AgentPath)
+	case *client.ToolCallAnswered:
+		s.what, s.id, s.text = sawResult, d.ID, d.Output+d.Error
+	case *client.ModelCallEnded:
+		c := d
 		s.what, s.id = sawCost, c.MessageID
 		s.text = costText(s.id, c.AgentPath, c.Usage)
-	case e.MessageCompleted != nil:
-		s.what, s.id, s.text = sawModel, e.MessageCompleted.MessageID, completedText(e.MessageCompleted.TextBytes, e.MessageCompleted.ThoughtBytes)
-	case e.ModelCallFellBack != nil:
-		s.what, s.id, s.text = sawModel, e.ModelCallFellBack.MessageID, "fallback to "+e.ModelCallFellBack.NextModel
-	case e.RawPayloadReceived != nil:
-		s.what, s.id, s.text = sawModel, e.RawPayloadReceived.MessageID, rawText(e.RawPayloadReceived.Status, e.RawPayloadReceived.Body)
-	case e.HistoryCompacted != nil:
-		s.what, s.text = sawModel, fmt.Sprint(e.HistoryCompacted.Summary, e.HistoryCompacted.ThroughSeq)
-	case e.MessageRetracted != nil:
-		s.what, s.id = sawRetract, e.MessageRetracted.MessageID
-	case e.End != nil:
-		s.what, s.text = sawEnd, endText(e.End.Completed, e.End.Reason, e.End.Usage)
+	case *client.MessageCompleted:
+		s.what, s.id, s.text = sawModel, d.MessageID, completedText(d.TextBytes, d.ThoughtBytes)
+	case *client.ModelCallFellBack:
+		s.what, s.id, s.text = sawModel, d.MessageID, "fallback to "+d.NextModel
+	case *client.RawPayloadReceived:
+		s.what, s.id, s.text = sawModel, d.MessageID, rawText(d.Status, d.Body)
+	case *client.HistoryCompacted:
+		s.what, s.text = sawModel, fmt.Sprint(d.Summary, d.ThroughSeq)
+	case *client.MessageRetracted:
+		s.what, s.id = sawRetract, d.MessageID
+	case *client.End:
+		s.what, s.text = sawEnd, endText(d.Completed, d.Reason, d.Usage)
 	}
 	return s
 }
@@ -338,4 +338,10 @@ func canonical(v any) string {
 		return err.Error()
 	}
 	return string(out)
+}
+
+// as is what an event says if it is of type T, else nil.
+func as[T client.EventData](event *client.Event) T {
+	data, _ := event.Data.(T)
+	return data
 }

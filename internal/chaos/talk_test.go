@@ -317,8 +317,11 @@ func (t *talk) follow(ctx context.Context, open func(context.Context) iter.Seq2[
 		if err != nil {
 			return t.judge(err)
 		}
-		if e.Error != nil || e.ToolCallAnswered != nil {
+		switch e.Data.(type) {
+		case *client.Error, *client.ToolCallAnswered, *client.ToolCallCanceled:
 			continue // of the client's own doing
+		case *client.ConnectionLost, *client.ConnectionRestored, *client.ConnectionAbandoned:
+			continue
 		}
 		t.events.add(t.chain, seenOfEvent(e))
 		if e.TurnID != "" {
@@ -326,9 +329,9 @@ func (t *talk) follow(ctx context.Context, open func(context.Context) iter.Seq2[
 		}
 		r = gone
 		switch {
-		case e.Started != nil:
+		case as[*client.TurnStarted](e) != nil:
 			t.mu.Lock()
-			t.id = e.Started.SessionID
+			t.id = e.SessionID
 			t.mu.Unlock()
 		case e.End != nil && e.End.Completed:
 			r = completed

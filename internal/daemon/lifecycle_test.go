@@ -120,7 +120,7 @@ func TestSoftShutdown(t *testing.T) {
 				events <- ev
 			}
 		}()
-		if ev := <-events; ev.Started == nil {
+		if ev := <-events; as[*client.TurnStarted](ev) == nil {
 			t.Fatalf("got %v, want the start", ev)
 		}
 		down := make(chan error)
@@ -157,7 +157,7 @@ func TestHardShutdown(t *testing.T) {
 					failed <- err
 					return
 				}
-				if ev.Started != nil {
+				if as[*client.TurnStarted](ev) != nil {
 					close(started)
 				}
 			}
@@ -206,7 +206,7 @@ func TestNoConnectionWhileStopping(t *testing.T) {
 					ended <- err
 					return
 				}
-				if ev.Started != nil {
+				if as[*client.TurnStarted](ev) != nil {
 					close(started)
 				}
 			}
@@ -260,4 +260,10 @@ func TestQuietClient(t *testing.T) {
 			t.Errorf("got %v, %v", res, err)
 		}
 	})
+}
+
+// as is what an event says if it is of type T, else nil.
+func as[T client.EventData](event *client.Event) T {
+	data, _ := event.Data.(T)
+	return data
 }

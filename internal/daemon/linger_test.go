@@ -33,8 +33,8 @@ func TestNobodyLingers(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if e.Started != nil {
-					id = e.Started.SessionID
+				if as[*client.TurnStarted](e) != nil {
+					id = e.SessionID
 				}
 				last = e.Seq
 			}

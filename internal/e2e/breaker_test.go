@@ -73,7 +73,7 @@ func TestProviderSuspended(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if b := event.ModelCallFellBack; b != nil && !strings.Contains(b.Message, "after 2 tries") {
+			if b := as[*client.ModelCallFellBack](event); b != nil && !strings.Contains(b.Message, "after 2 tries") {
 				t.Errorf("with a key of the caller's own: %+v", b)
 			}
 		}

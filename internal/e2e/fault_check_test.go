@@ -222,7 +222,7 @@ func saga(t testing.TB, events []*client.Event) []string {
 	var pieces []piece
 	called, noticed := map[string]bool{}, map[string]bool{}
 	for _, ev := range events {
-		if n := ev.ToolCallAnnounced; n != nil {
+		if n := as[*client.ToolCallAnnounced](ev); n != nil {
 			noticed[n.ID] = true
 		}
 		if c := ev.ToolCall; c != nil {
@@ -235,34 +235,34 @@ func saga(t testing.TB, events []*client.Event) []string {
 			}
 		}
 		p := piece{seq: ev.Seq, key: ev.TurnID}
-		switch {
-		case ev.Started != nil:
-			p.text = "started " + ev.Started.SessionID
-		case ev.OutputChunk != nil:
-			o := ev.OutputChunk
+		switch d := ev.Data.(type) {
+		case *client.TurnStarted:
+			p.text = "started " + d.SessionID
+		case *client.OutputChunk:
+			o := d
 			p.key = fmt.Sprint(ev.TurnID, o.AgentPath, o.MessageID, o.IsThought, o.Last)
 			p.text = o.Content
-		case ev.StateUpdate != nil:
-			p.text = fmt.Sprint("state ", ev.StateUpdate.Delta)
-		case ev.ToolCall != nil:
-			p.text = fmt.Sprintf("call %s %s %s %v", ev.ToolCall.ID, ev.ToolCall.Name, ev.ToolCall.Input, ev.ToolCall.AgentPath)
-		case ev.ToolCallAnnounced != nil:
-			p.text = fmt.Sprintf("call %s %s %s %v", ev.ToolCallAnnounced.ID, ev.ToolCallAnnounced.Name, ev.ToolCallAnnounced.Input, ev.ToolCallAnnounced.AgentPath)
-		case ev.End != nil:
-			p.text = fmt.Sprint("end ", ev.End.Completed, ev.End.Reason, ev.End.Usage.PromptTokens, " ", ev.End.Usage.CompletionTokens)
-		case ev.MessageCompleted != nil:
-			p.text = fmt.Sprintf("completed %+v", *ev.MessageCompleted)
-		case ev.Transferred != nil:
-			p.text = fmt.Sprintf("transferred %+v", *ev.Transferred)
-		case ev.ModelCallEnded != nil:
-			call, used := *ev.ModelCallEnded, *ev.ModelCallEnded.Usage
+		case *client.StateUpdate:
+			p.text = fmt.Sprint("state ", d.Delta)
+		case *client.ToolCall:
+			p.text = fmt.Sprintf("call %s %s %s %v", d.ID, d.Name, d.Input, d.AgentPath)
+		case *client.ToolCallAnnounced:
+			p.text = fmt.Sprintf("call %s %s %s %v", d.ID, d.Name, d.Input, d.AgentPath)
+		case *client.End:
+			p.text = fmt.Sprint("end ", d.Completed, d.Reason, d.Usage.PromptTokens, " ", d.Usage.CompletionTokens)
+		case *client.MessageCompleted:
+			p.text = fmt.Sprintf("completed %+v", *d)
+		case *client.Transferred:
+			p.text = fmt.Sprintf("transferred %+v", *d)
+		case *client.ModelCallEnded:
+			call, used := *d, *d.Usage
 			cost := *cmp.Or(used.CostUSD, new(-1.0))
 			call.Usage, used.CostUSD = nil, nil
 			p.text = fmt.Sprintf("%+v %+v %v", call, used, cost)
-		case ev.ToolCallAnswered != nil:
+		case *client.ToolCallAnswered, *client.ToolCallCanceled, *client.ConnectionLost, *client.ConnectionRestored:
 			continue
 		default:
-			p.text = fmt.Sprintf("%+v", *ev)
+			p.text = fmt.Sprintf("%T %+v", d, d)
 		}
 		if n := len(pieces); n > 0 && ev.OutputChunk != nil && ev.OutputChunk.Content != "" && pieces[n-1].key == p.key {
 			pieces[n-1].text += p.text

@@ -72,8 +72,8 @@ func TestFaultContextCancelled(t *testing.T) {
 				switch {
 				case err != nil && !errors.Is(err, context.Canceled):
 					t.Errorf("Run ended with %v", err)
-				case err == nil && ev.Started != nil:
-					id = ev.Started.SessionID
+				case err == nil && as[*client.TurnStarted](ev) != nil:
+					id = ev.SessionID
 					cancel()
 				}
 			}

@@ -103,13 +103,13 @@ func TestFaultGoClientDropsAtEveryEvent(t *testing.T) {
 				cuts.all()
 			}
 		}
-		b.sameSaga(events, events[0].Started.SessionID)
+		b.sameSaga(events, events[0].SessionID)
 		for tool, n := range runs.counts() {
 			if want := map[string]int{"one": 2}[tool]; n != max(want, 1) {
 				b.t.Errorf("tool %s has run %d times", tool, n)
 			}
 		}
-		b.check(events[0].Started.SessionID)
+		b.check(events[0].SessionID)
 	})
 }
 

@@ -96,10 +96,10 @@ func TestFiles(t *testing.T) {
 			switch {
 			case err != nil:
 				t.Fatal(err)
-			case event.Started != nil:
-				session = event.Started.SessionID
-			case event.ToolCallAnswered != nil:
-				results = append(results, event.ToolCallAnswered)
+			case as[*client.TurnStarted](event) != nil:
+				session = event.SessionID
+			case as[*client.ToolCallAnswered](event) != nil:
+				results = append(results, as[*client.ToolCallAnswered](event))
 			}
 		}
 	}
@@ -168,9 +168,9 @@ func TestFilesLarge(t *testing.T) {
 			switch {
 			case err != nil:
 				t.Fatal(err)
-			case event.Started != nil:
-				session = event.Started.SessionID
-			case event.ToolCallAnswered != nil && len(event.ToolCallAnswered.Parts) == 1 && bytes.Equal(event.ToolCallAnswered.Parts[0].Data, large):
+			case as[*client.TurnStarted](event) != nil:
+				session = event.SessionID
+			case as[*client.ToolCallAnswered](event) != nil && len(as[*client.ToolCallAnswered](event).Parts) == 1 && bytes.Equal(as[*client.ToolCallAnswered](event).Parts[0].Data, large):
 				shown++
 			}
 		}
@@ -241,8 +241,8 @@ func TestFilesRefused(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				if event.Started != nil {
-					session = event.Started.SessionID
+				if as[*client.TurnStarted](event) != nil {
+					session = event.SessionID
 				}
 			}
 			return nil
@@ -323,8 +323,8 @@ func TestFilesQueued(t *testing.T) {
 				var failed error
 				for event, err := range clnt.Run(t.Context(), llmAgent("root", "eye/1", "", "look"), "Look!") {
 					failed = err
-					if event != nil && event.Started != nil {
-						session <- event.Started.SessionID
+					if event != nil && as[*client.TurnStarted](event) != nil {
+						session <- event.SessionID
 					}
 				}
 				first <- failed
@@ -336,10 +336,10 @@ func TestFilesQueued(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if event.Queued != nil {
+				if as[*client.TurnQueued](event) != nil {
 					close(release)
 				}
-				if event.Started != nil {
+				if as[*client.TurnStarted](event) != nil {
 					turns[event.TurnID] = true
 				}
 				if event.End != nil {

@@ -26,8 +26,8 @@ func TestLastChunksOfAFailedTurn(t *testing.T) {
 			if err != nil {
 				return at
 			}
-			if e.Started != nil {
-				id = e.Started.SessionID
+			if as[*client.TurnStarted](e) != nil {
+				id = e.SessionID
 			}
 			if e.OutputChunk != nil && e.OutputChunk.Last {
 				at = append(at, e.Seq)

@@ -83,8 +83,8 @@ func TestModelMisbehaves(t *testing.T) {
 					if failed.Usage != nil {
 						usage = failed.Usage
 					}
-				case event.Started != nil:
-					session = event.Started.SessionID
+				case as[*client.TurnStarted](event) != nil:
+					session = event.SessionID
 				case event.ToolCall != nil:
 					ids[event.ToolCall.ID] = true
 				case event.OutputChunk != nil:

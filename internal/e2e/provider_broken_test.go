@@ -273,7 +273,7 @@ func (c *cutTurns) run(fault *providertest.Fault, out *cutOutcome) {
 			if !errors.As(err, &out.err) {
 				c.t.Fatal(err)
 			}
-		case event.ModelCallRetried != nil:
+		case as[*client.ModelCallRetried](event) != nil:
 			out.retries++
 		case event.OutputChunk != nil:
 			out.text.WriteString(event.OutputChunk.Content)

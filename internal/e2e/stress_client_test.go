@@ -62,8 +62,10 @@ func (s *stressTurn) runClient(ctx context.Context, c *client.Client) {
 			continue
 		}
 		switch {
-		case ev.Started != nil:
-			s.started, s.session = true, ev.Started.SessionID
+		case as[*client.ConnectionLost](ev) != nil, as[*client.ConnectionRestored](ev) != nil, as[*client.ConnectionAbandoned](ev) != nil:
+			continue
+		case as[*client.TurnStarted](ev) != nil:
+			s.started, s.session = true, ev.SessionID
 		case ev.OutputChunk != nil:
 			path := strings.Join(ev.OutputChunk.AgentPath, "/")
 			if last[path] {
@@ -73,11 +75,11 @@ func (s *stressTurn) runClient(ctx context.Context, c *client.Client) {
 			if !ev.OutputChunk.IsThought {
 				s.texts[path] += ev.OutputChunk.Content
 			}
-		case ev.ToolCallAnswered != nil:
-			if results[ev.ToolCallAnswered.ID] {
-				s.faultf("two results of call %s", ev.ToolCallAnswered.ID)
+		case as[*client.ToolCallAnswered](ev) != nil:
+			if results[as[*client.ToolCallAnswered](ev).ID] {
+				s.faultf("two results of call %s", as[*client.ToolCallAnswered](ev).ID)
 			}
-			results[ev.ToolCallAnswered.ID] = true
+			results[as[*client.ToolCallAnswered](ev).ID] = true
 		case ev.Error != nil && s.mood != cancels && s.mood != ends && !s.cancelsCalls():
 			s.faultf("refused: %v", ev.Error)
 		case ev.End != nil:

@@ -126,8 +126,8 @@ func (k *talk) run(prompt string, steps []providertest.Step) *outcome {
 			if u := out.err.Usage; u != nil {
 				out.usage = *u
 			}
-		case event.Started != nil:
-			k.opts = []client.RunOption{client.WithSessionID(event.Started.SessionID)}
+		case as[*client.TurnStarted](event) != nil:
+			k.opts = []client.RunOption{client.WithSessionID(event.SessionID)}
 		case event.OutputChunk != nil && event.OutputChunk.IsThought:
 			out.thoughts.WriteString(event.OutputChunk.Content)
 		case event.OutputChunk != nil:
@@ -366,4 +366,10 @@ func equalJSON(a, b string) bool {
 		}
 	}
 	return reflect.DeepEqual(values[0], values[1])
+}
+
+// as is what an event says if it is of type T, else nil.
+func as[T client.EventData](event *client.Event) T {
+	data, _ := event.Data.(T)
+	return data
 }

@@ -52,10 +52,7 @@ func run(url, session, turn, prompt string, answers bool) error {
 		if err != nil {
 			return err
 		}
-		if event.Started != nil {
-			session = event.Started.SessionID
-		}
-		if err := out.Encode(lineOf(session, event)); err != nil {
+		if err := out.Encode(lineOf(event)); err != nil {
 			return err
 		}
 	}
@@ -99,8 +96,8 @@ type line struct {
 	Fact string `json:"fact,omitempty"`
 }
 
-func lineOf(session string, e *client.Event) line {
-	out := line{Turn: session + "/" + e.TurnID}
+func lineOf(e *client.Event) line {
+	out := line{Turn: e.SessionID + "/" + e.TurnID}
 	switch c := e.OutputChunk; {
 	case c == nil:
 		out.Fact = fmt.Sprintf("%d %s", e.Seq, fact(e))
@@ -111,27 +108,27 @@ func lineOf(session string, e *client.Event) line {
 }
 
 func fact(e *client.Event) string {
-	switch {
-	case e.Started != nil:
-		return "started " + e.Started.SessionID
-	case e.ToolCall != nil:
-		return fmt.Sprintf("tool_call %s %s %s", e.ToolCall.ID, e.ToolCall.Name, e.ToolCall.Input)
-	case e.ToolCallAnnounced != nil:
-		return fmt.Sprintf("tool_call_announced %s %s %s", e.ToolCallAnnounced.ID, e.ToolCallAnnounced.Name, e.ToolCallAnnounced.Input)
-	case e.ToolCallAnswered != nil:
-		return fmt.Sprintf("tool_call_answered %s %s %s", e.ToolCallAnswered.ID, e.ToolCallAnswered.Name, e.ToolCallAnswered.Output+e.ToolCallAnswered.Error)
-	case e.MessageCompleted != nil:
-		return fmt.Sprintf("message_completed %d bytes", e.MessageCompleted.TextBytes)
-	case e.ModelCallEnded != nil:
-		return fmt.Sprintf("model_call_ended %s, %d tokens", e.ModelCallEnded.Model, e.ModelCallEnded.Usage.TotalTokens)
-	case e.Error != nil:
-		return "error " + e.Error.Error()
-	case e.End != nil:
+	switch d := e.Data.(type) {
+	case *client.TurnStarted:
+		return "started " + d.SessionID
+	case *client.ToolCall:
+		return fmt.Sprintf("tool_call %s %s %s", d.ID, d.Name, d.Input)
+	case *client.ToolCallAnnounced:
+		return fmt.Sprintf("tool_call_announced %s %s %s", d.ID, d.Name, d.Input)
+	case *client.ToolCallAnswered:
+		return fmt.Sprintf("tool_call_answered %s %s %s", d.ID, d.Name, d.Output+d.Error)
+	case *client.MessageCompleted:
+		return fmt.Sprintf("message_completed %d bytes", d.TextBytes)
+	case *client.ModelCallEnded:
+		return fmt.Sprintf("model_call_ended %s, %d tokens", d.Model, d.Usage.TotalTokens)
+	case *client.Error:
+		return "error " + d.Error()
+	case *client.End:
 		end := "completed"
-		if !e.End.Completed {
-			end = "stopped: " + e.End.Reason
+		if !d.Completed {
+			end = "stopped: " + d.Reason
 		}
-		return fmt.Sprintf("end %s, %d model calls", end, e.End.Usage.ModelCalls)
+		return fmt.Sprintf("end %s, %d model calls", end, d.Usage.ModelCalls)
 	default:
 		return fmt.Sprintf("unexpected %+v", e)
 	}
