@@ -1,4 +1,4 @@
-// Bundles examples/web and serves it; a program, and what the browser's tests load.
+// Bundles one of the pages among the examples and serves it; a program, and what the browser's tests load.
 import { readFile } from "node:fs/promises";
 import { createServer, type Server } from "node:http";
 import { once } from "node:events";
@@ -6,17 +6,23 @@ import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 
 const root = fileURLToPath(new URL("../", import.meta.url));
-const example = fileURLToPath(new URL("../../examples/web/", import.meta.url));
+const examples = fileURLToPath(new URL("../../examples/", import.meta.url));
 
-/** serveExample serves the page on a host and a port, 0 for a free one. */
-export async function serveExample(host: string, port: number): Promise<Server> {
+/** Each page's program. */
+const programs = { web: "main.ts", desk: "page.tsx" } as const;
+
+/** serveExample serves a page on a host and a port, 0 for a free one. */
+export async function serveExample(host: string, port: number, name: keyof typeof programs = "web"): Promise<Server> {
+  const example = `${examples}${name}/`;
   const { outputFiles } = await build({
-    entryPoints: [`${example}main.ts`],
+    entryPoints: [`${example}${programs[name]}`],
+    jsx: "automatic",
+    nodePaths: [`${root}node_modules`],
     bundle: true,
     write: false,
     format: "esm",
     target: "es2022",
-    alias: { "@apzuk3/agentd": `${root}dist/index.js` },
+    alias: { "@apzuk3/agentd/react": `${root}dist/react.js`, "@apzuk3/agentd": `${root}dist/index.js` },
   });
   const files = new Map([
     ["/", { type: "text/html", body: await readFile(`${example}index.html`) }],
@@ -33,6 +39,6 @@ export async function serveExample(host: string, port: number): Promise<Server> 
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  await serveExample("localhost", 8081);
+  await serveExample("localhost", 8081, process.argv[2] === "desk" ? "desk" : "web");
   console.log("http://localhost:8081");
 }
