@@ -7,6 +7,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/apzuk3/agentd/client"
+	"github.com/apzuk3/agentd/client/terminal"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
@@ -61,7 +63,7 @@ func eventParts(event *agentdv1.RunResponse) (kind string, who []string, what st
 	case *agentdv1.RunResponse_ModelCallEnded:
 		return kind, r.ModelCallEnded.GetAgentPath(), callEnded(r.ModelCallEnded)
 	case *agentdv1.RunResponse_ProviderToolsUsed:
-		return kind, r.ProviderToolsUsed.GetAgentPath(), provided(r.ProviderToolsUsed)
+		return kind, r.ProviderToolsUsed.GetAgentPath(), printed(event)
 	case *agentdv1.RunResponse_RawPayloadReceived:
 		return kind, r.RawPayloadReceived.GetAgentPath(), payload(r.RawPayloadReceived)
 	case *agentdv1.RunResponse_HistoryCompacted:
@@ -69,7 +71,7 @@ func eventParts(event *agentdv1.RunResponse) (kind string, who []string, what st
 	case *agentdv1.RunResponse_InteractionRequested:
 		return kind, r.InteractionRequested.GetInteraction().GetAgentPath(), asks(r.InteractionRequested.GetInteraction())
 	case *agentdv1.RunResponse_InteractionResolved:
-		return kind, r.InteractionResolved.GetInteraction().GetAgentPath(), resolution(r.InteractionResolved.GetInteraction())
+		return kind, r.InteractionResolved.GetInteraction().GetAgentPath(), terminal.Outcome(client.InteractionOf(r.InteractionResolved.GetInteraction()))
 	case *agentdv1.RunResponse_Error:
 		return kind, nil, codeName(r.Error.GetCode()) + ": " + r.Error.GetMessage()
 	case *agentdv1.RunResponse_End:
@@ -85,6 +87,14 @@ func eventParts(event *agentdv1.RunResponse) (kind string, who []string, what st
 		what = jsonOr(m.Get(fd).Message().Interface())
 	}
 	return kind, nil, what
+}
+
+// printed is an event as a terminal shows it.
+func printed(event *agentdv1.RunResponse) string {
+	var out strings.Builder
+	p := terminal.Printer{Out: &out}
+	_ = p.Print(client.EventOf(event)) // a Builder takes everything
+	return out.String()
 }
 
 // jsonOr is a message as JSON, or why there is none.

@@ -4,48 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
-
-const (
-	// maxSources is how many sources of an answer are listed.
-	maxSources = 50
-	// maxURI is how many characters of a URI are shown: a shorter one is none.
-	maxURI = 4096
-)
-
-// provided are the lines that tell what a provider has run and what an answer
-// cites, each source once.
-func provided(p *agentdv1.ProviderToolsUsed) string {
-	var b strings.Builder
-	for _, u := range p.GetUses() {
-		fmt.Fprintf(&b, "→ %s (by the provider)\n", line(u.GetToolName()+" "+u.GetInput(), maxDetail))
-		if u.GetError() != "" {
-			fmt.Fprintf(&b, "✗ %s: %s\n", line(u.GetToolName(), maxDetail), line(u.GetError(), maxDetail))
-		}
-	}
-	var sources []string
-	for _, c := range p.GetCitations() {
-		uri, title := line(c.GetUri(), maxURI), line(c.GetTitle(), maxDetail)
-		source := cmp.Or(uri, title)
-		if uri != "" && title != "" {
-			source = title + " " + uri
-		}
-		if source != "" && !slices.Contains(sources, source) {
-			sources = append(sources, source)
-		}
-	}
-	for i, s := range sources[:min(len(sources), maxSources)] {
-		fmt.Fprintf(&b, "[%d] %s\n", i+1, s)
-	}
-	if more := len(sources) - maxSources; more > 0 {
-		fmt.Fprintf(&b, "… and %d more\n", more)
-	}
-	return b.String()
-}
 
 // fellBack says that another model is called.
 func fellBack(f *agentdv1.ModelCallFellBack) string {

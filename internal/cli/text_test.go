@@ -77,7 +77,7 @@ func TestText(t *testing.T) {
 			{Response: &agentdv1.RunResponse_ToolCallAnnounced{ToolCallAnnounced: &agentdv1.ToolCallAnnounced{ToolName: "look", ToolInput: "{}"}}},
 			{Response: &agentdv1.RunResponse_ToolCallCanceled{ToolCallCanceled: &agentdv1.ToolCallCanceled{ToolCallId: "1", Reason: "timed out"}}},
 			says(a, "Done."), ends(true),
-		}, "a: I will look.\n→ look {\"a\": \"b\"}\n✗ look: broken leg\n→ look {} (not run here)\n✗ tool call cancelled: timed out\nDone.\n"},
+		}, "a: I will look.\n→ look {\"a\": \"b\"}\n✗ look: broken leg\n→ look {} (not run here)\n✗ tool call canceled: timed out\nDone.\n"},
 		"long arguments": {cli.Text{}, []*agentdv1.RunResponse{calls("1", "look", strings.Repeat("ä", 500))}, "→ look " + strings.Repeat("ä", 159) + "…\n"},
 		"a call of one that speaks": {cli.Text{}, []*agentdv1.RunResponse{says(a, "mine"), says(b, "waits"), calls("1", "look", "{}"), ends(true)},
 			"a: mine\nb: waits\n→ look {}\n"},
@@ -168,7 +168,7 @@ func TestHold(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if want := "a: x\nyz\na: x\nyz"; out.String() != want {
+	if want := "a: x\na: yzx\na: yz"; out.String() != want {
 		t.Errorf("shown %q, want %q", out.String(), want)
 	}
 }

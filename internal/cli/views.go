@@ -11,6 +11,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/apzuk3/agentd/client"
+	"github.com/apzuk3/agentd/client/terminal"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
@@ -237,7 +239,7 @@ func (p *Printer) Interaction(i *agentdv1.Interaction) error {
 	if p.JSON {
 		return WriteJSON(p.Out, i)
 	}
-	_, err := fmt.Fprintln(p.Out, resolution(i))
+	_, err := fmt.Fprintln(p.Out, terminal.Outcome(client.InteractionOf(i)))
 	return err
 }
 

@@ -56,6 +56,9 @@ var rooms = []room{
 	{path: "client", floor: 1, may: []string{gen, genConnect, connect, jsonschema, protobuf},
 		knows: "the protocol from the caller's side; nothing of the server"},
 
+	{path: "client/terminal", floor: 2, may: []string{"client"},
+		knows: "a person at a terminal: what is shown there; nothing of connections"},
+
 	{path: "internal/jsondiff", floor: 0, knows: "where two JSON values differ"},
 	{path: "internal/toolcmd", floor: 0, knows: "programs as tools, on the client"},
 	{path: "internal/agentfile", floor: 1, may: []string{gen, protobuf, "github.com/goccy/go-yaml"}, tests: []string{"internal/daemon"},
@@ -102,7 +105,7 @@ var rooms = []room{
 			"google.golang.org/protobuf/types/known/durationpb"},
 		knows: "how the rooms are wired together, and nothing else"},
 
-	{path: "internal/cli", floor: 2, may: []string{"internal/toolcmd", gen, genConnect, connect, protobuf, "golang.org/x/sys"},
+	{path: "internal/cli", floor: 3, may: []string{"internal/toolcmd", "client", "client/terminal", gen, genConnect, connect, protobuf, "golang.org/x/sys"},
 		knows: "the command line as a client: what to ask a daemon and how to show it; nothing of the server"},
 
 	{path: "cmd/agentd", floor: 4,
