@@ -154,6 +154,7 @@ export function interactionOf(json: i.InteractionJson): plain.Interaction {
     agentPath: json.agentPath ?? [],
     question: json.question ?? "",
     choices: json.choices ?? [],
+    toolCallId: (json as { toolCallId?: string }).toolCallId ?? json.id ?? "", // which older servers have for the id
     toolName: json.toolName ?? "",
     toolInput: json.toolInput ?? "",
     createTime: dateOf(json.createTime),

@@ -102,6 +102,8 @@ export interface Interaction {
   readonly question: string;
   /** What may be answered; empty: anything. */
   readonly choices: readonly string[];
+  /** The tool call that it is about. */
+  readonly toolCallId: string;
   /** Of an approval: the tool, and its arguments as JSON. */
   readonly toolName: string;
   readonly toolInput: string;

@@ -104,6 +104,7 @@ test("only the entries that need others ask for them", async () => {
   assert.equal(await failing("@apzuk3/agentd"), "found");
   assert.match(await failing("@apzuk3/agentd/proto"), /^Cannot find package '@bufbuild\/protobuf'/);
   assert.match(await failing("@apzuk3/agentd/zod"), /^Cannot find package 'zod'/);
+  assert.equal(await failing("@apzuk3/agentd/ai"), "found"); // which takes types alone from it
   assert.match(await failing("@apzuk3/agentd/react"), /^Cannot find package 'react'/);
 });
 
