@@ -65,8 +65,8 @@ func TestPrinterLines(t *testing.T) {
 		"↻ the connection is lost; trying to get it back\n":         &client.ConnectionLost{},
 		"↻ the connection is back\n":                                &client.ConnectionRestored{},
 		"✗ the connection did not come back in 2m0s\n":              &client.ConnectionAbandoned{After: 2 * time.Minute},
-		"✗ agentd: no\n":                                  &client.Error{Message: "no"},
-		"■ stopped: enough\n":                                       &client.End{Reason: "enough"},
+		"✗ agentd: no\n":      &client.Error{Message: "no"},
+		"■ stopped: enough\n": &client.End{Reason: "enough"},
 	} {
 		var out strings.Builder
 		p := terminal.Printer{Out: &out}

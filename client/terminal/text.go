@@ -1,4 +1,3 @@
-// Package terminal is for programs whose people sit at a terminal: it shows turns.
 package terminal
 
 import (

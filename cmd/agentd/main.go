@@ -71,11 +71,11 @@ func main() {
 		signal.Notify(signals, syscall.SIGHUP)
 	}
 	p := &process{signals: signals, env: environ(os.Environ()), stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
-	p.tty.stdin, p.tty.stdout, p.tty.stderr = terminal(os.Stdin), terminal(os.Stdout), terminal(os.Stderr)
+	p.tty.stdin, p.tty.stdout, p.tty.stderr = isTerminal(os.Stdin), isTerminal(os.Stdout), isTerminal(os.Stderr)
 	os.Exit(p.run(os.Args[1:]))
 }
 
-func terminal(f *os.File) bool { return isatty.IsTerminal(f.Fd()) || isatty.IsCygwinTerminal(f.Fd()) }
+func isTerminal(f *os.File) bool { return isatty.IsTerminal(f.Fd()) || isatty.IsCygwinTerminal(f.Fd()) }
 
 // environ splits the environment into names and values.
 func environ(list []string) map[string]string {

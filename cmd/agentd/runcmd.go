@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/apzuk3/agentd/client/terminal"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/agentfile"
 	"github.com/apzuk3/agentd/internal/cli"
@@ -130,7 +131,7 @@ func (c *runCmd) Run(p *process) error {
 	defer done()
 	turn := &cli.Turn{Conn: conn, Tools: t.tools, Note: p.notef}
 	if p.tty.stdin && p.tty.stderr && !t.alone {
-		turn.Person = cli.NewPerson(p.stdin, p.stderr)
+		turn.Person = terminal.New(p.stdin, p.stderr)
 	}
 	switch {
 	case c.Output == "text" || c.Output == "json":
@@ -229,7 +230,7 @@ func (c *runCmd) task(p *process) (*task, error) {
 			p.notef("type the prompt, and end it with Ctrl-D on a line of its own")
 		}
 		ctx, stop := p.context()
-		text, err := cli.ReadAll(ctx, p.stdin, maxPrompt)
+		text, err := terminal.ReadAll(ctx, p.stdin, maxPrompt)
 		stop()
 		if err != nil {
 			return nil, fmt.Errorf("read the prompt: %w", err)

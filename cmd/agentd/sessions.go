@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/apzuk3/agentd/client/terminal"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/cli"
 )
@@ -248,7 +249,7 @@ func (c *sessionsDeleteCmd) Run(p *process) error {
 	}
 	return c.talk(p, func(t talk) error {
 		if !c.Yes {
-			sure, err := cli.NewPerson(p.stdin, p.stderr).Confirm(t.ctx, fmt.Sprintf("Delete session %s and its log for good?", cli.Clean(c.ID)))
+			sure, err := terminal.New(p.stdin, p.stderr).Confirm(t.ctx, fmt.Sprintf("Delete session %s and its log for good?", cli.Clean(c.ID)))
 			if err != nil {
 				return err
 			}

@@ -4,11 +4,12 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"sync"
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/apzuk3/agentd/client"
+	"github.com/apzuk3/agentd/client/terminal"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
@@ -29,8 +30,6 @@ type questions struct {
 }
 
 var (
-	// errElsewhere says that somebody else has answered.
-	errElsewhere = errors.New("answered elsewhere")
 	// errOver says that nobody waits for an answer any more.
 	errOver = errors.New("no longer asked")
 )
@@ -92,7 +91,7 @@ func (q *questions) resolved(i *agentdv1.Interaction) {
 	case i.GetStatus() == agentdv1.InteractionStatus_INTERACTION_STATUS_CANCELED, q.said != nil && sameDecision(q.said, i.GetResolution()):
 		q.cancel(errOver)
 	default:
-		q.cancel(errElsewhere)
+		q.cancel(terminal.ErrElsewhere)
 	}
 }
 
@@ -140,7 +139,7 @@ func (q *questions) next() bool {
 	case err == nil || ctx.Err() != nil:
 	case e != nil && e.Code == agentdv1.ErrorCode_ERROR_CODE_FAILED_PRECONDITION: // somebody else was first
 		q.turn.Note("%v", err)
-	case errors.Is(err, errNobody):
+	case errors.Is(err, terminal.ErrNobody):
 		q.leave(i)
 	default:
 		q.turn.Note("%v", err)
@@ -164,25 +163,21 @@ func (q *questions) put(ctx context.Context, i *agentdv1.Interaction) error {
 		_ = q.turn.Screen.Hold(false) // what cannot be written is told with the next event
 	}()
 	person := q.turn.Person
-	put := person.answer
-	if i.GetKind() == agentdv1.InteractionKind_INTERACTION_KIND_APPROVAL {
-		put = person.approval
-	}
 	for {
-		r, err := put(ctx, i)
+		r, err := person.Prompt(ctx, client.InteractionOf(i))
 		if err != nil {
 			return err
 		}
-		err = q.send(ctx, i, r)
+		err = q.send(ctx, i, r.Proto())
 		e, _ := errors.AsType[*Error](err)
 		switch {
-		case errors.Is(context.Cause(ctx), errElsewhere):
-			fmt.Fprintln(person.out, "("+errElsewhere.Error()+")")
+		case errors.Is(context.Cause(ctx), terminal.ErrElsewhere):
+			person.Say("(" + terminal.ErrElsewhere.Error() + ")")
 			return err
 		case ctx.Err() != nil || e == nil || !invalid(e):
 			return err
 		}
-		fmt.Fprintln(person.out, "This was refused:", e.Message)
+		person.Say("This was refused: " + e.Message)
 	}
 }
 

@@ -1,7 +1,6 @@
 package cli_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -12,15 +11,10 @@ import (
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
+	"github.com/apzuk3/agentd/client/terminal"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/cli"
 )
-
-// asked is an answer that is awaited.
-type asked struct {
-	line string
-	err  error
-}
 
 // keyboard is a person who types when a prompt has come.
 type keyboard struct {
@@ -45,54 +39,6 @@ func (k *keyboard) Write(p []byte) (int, error) {
 		}
 	}
 	return len(p), nil
-}
-
-// On an input whose reads cannot be interrupted a line that was begun for an
-// earlier question is dropped, and the question asked again.
-func TestStaleLine(t *testing.T) {
-	in, keys := io.Pipe()
-	screen, out := io.Pipe()
-	seen := bufio.NewReader(screen)
-	p := cli.NewPerson(in, out)
-	ask := func(ctx context.Context, prompt string) <-chan asked {
-		done := make(chan asked, 1)
-		go func() {
-			line, err := p.Ask(ctx, prompt)
-			done <- asked{line, err}
-		}()
-		if got, err := seen.ReadString('?'); err != nil || got != prompt {
-			t.Fatal(got, err)
-		}
-		return done
-	}
-	read := func(want string) {
-		if got, err := seen.ReadString('\n'); err != nil || got != want {
-			t.Fatalf("shown %q, %v, want %q", got, err, want)
-		}
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	first := ask(ctx, "One?")
-	cancel()
-	read("\n")
-	if got := <-first; got.err == nil || got.line != "" {
-		t.Errorf("the first question got %+v", got)
-	}
-	second := ask(t.Context(), "Two?")
-	_, _ = io.WriteString(keys, "y\n")
-	read("(this line was begun before the question and does not count)\n")
-	if got, err := seen.ReadString('?'); err != nil || got != "Two?" {
-		t.Fatal(got, err)
-	}
-	_, _ = io.WriteString(keys, "no\n")
-	if got := <-second; got.err != nil || got.line != "no" {
-		t.Errorf("the second question got %+v", got)
-	}
-	third := ask(t.Context(), "Three?")
-	go func() { _, _ = io.WriteString(keys, "y"); _ = keys.Close() }()
-	read("\n")
-	if got := <-third; got.err == nil || got.line != "" {
-		t.Errorf("the third question got %+v, want no answer", got)
-	}
 }
 
 // Whatever a model writes, an approval fits on a screen, shows no character that
@@ -132,7 +78,7 @@ func askedFor(t *testing.T, i *agentdv1.Interaction, typing map[string]string) s
 	}}
 	k := newKeyboard(typing)
 	defer k.keys.Close()
-	turn := &cli.Turn{Conn: dial(t, f), Screen: cli.JSON{Out: io.Discard}, Note: t.Errorf, Person: cli.NewPerson(k.in, k)}
+	turn := &cli.Turn{Conn: dial(t, f), Screen: cli.JSON{Out: io.Discard}, Note: t.Errorf, Person: terminal.New(k.in, k)}
 	if _, err := turn.Start(t.Context(), &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "go"}); err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +92,7 @@ func TestApprovalShowsAll(t *testing.T) {
 	first := "[v]iew the arguments: "
 	k := newKeyboard(map[string]string{first: "v\n"})
 	defer k.keys.Close()
-	p := cli.NewPerson(k.in, writer(func(b []byte) {
+	p := terminal.New(k.in, writer(func(b []byte) {
 		_, _ = k.Write(b)
 		if strings.Count(k.shown.String(), first) == 2 && k.typing[first] == "" && strings.HasSuffix(string(b), first) {
 			go func() { _, _ = io.WriteString(k.keys, "y\n") }()
@@ -209,7 +155,7 @@ func TestInvalidAnswerIsAskedAgain(t *testing.T) {
 		return nil
 	}}
 	var shown strings.Builder
-	turn := &cli.Turn{Conn: dial(t, f), Screen: cli.JSON{Out: io.Discard}, Note: t.Errorf, Person: cli.NewPerson(strings.NewReader("e\n{\"amount\":\"much\"}\ny\n"), &shown)}
+	turn := &cli.Turn{Conn: dial(t, f), Screen: cli.JSON{Out: io.Discard}, Note: t.Errorf, Person: terminal.New(strings.NewReader("e\n{\"amount\":\"much\"}\ny\n"), &shown)}
 	if _, err := turn.Start(t.Context(), &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "go"}); err != nil {
 		t.Fatal(err)
 	}
@@ -268,7 +214,7 @@ func TestNotElsewhere(t *testing.T) {
 					close(prompted)
 				}
 			})
-			turn := &cli.Turn{Conn: dial(t, f), Screen: cli.JSON{Out: io.Discard}, Note: t.Errorf, Person: cli.NewPerson(k.in, out)}
+			turn := &cli.Turn{Conn: dial(t, f), Screen: cli.JSON{Out: io.Discard}, Note: t.Errorf, Person: terminal.New(k.in, out)}
 			if _, err := turn.Start(t.Context(), &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "go"}); err != nil {
 				t.Fatal(err)
 			}
@@ -294,7 +240,7 @@ func TestWithdraw(t *testing.T) {
 	})
 	later := proto.CloneOf(approval)
 	later.Id = "i2"
-	turn := &cli.Turn{Conn: dial(t, f), Screen: cli.JSON{Out: io.Discard}, Person: cli.NewPerson(k.in, out)}
+	turn := &cli.Turn{Conn: dial(t, f), Screen: cli.JSON{Out: io.Discard}, Person: terminal.New(k.in, out)}
 	turn.Note = func(format string, args ...any) { told <- fmt.Sprintf(format, args...) }
 	f.watch = []stream{func(_ *agentdv1.WatchTurnRequest, send func(...*agentdv1.RunResponse)) error {
 		send(at(1, requested(approval)))

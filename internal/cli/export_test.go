@@ -12,6 +12,3 @@ func (c *Conn) DialWith(dial func(context.Context, string, string) (net.Conn, er
 
 // MaxHeld is how many events wait behind a question.
 const MaxHeld = maxHeld
-
-// ReadAside is readAside.
-var ReadAside = readAside

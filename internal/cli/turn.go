@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/apzuk3/agentd/client/terminal"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/toolcmd"
 )
@@ -35,7 +36,7 @@ type Turn struct {
 	// Screen shows what happens.
 	Screen Screen
 	// Person is asked; nil: nobody is there to be asked.
-	Person *Person
+	Person *terminal.Prompter
 	// Note tells a person what is no event; called from several goroutines.
 	Note func(format string, args ...any)
 

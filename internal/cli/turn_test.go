@@ -14,6 +14,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/apzuk3/agentd/client/terminal"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/cli"
 	"github.com/apzuk3/agentd/internal/toolcmd"
@@ -201,7 +202,7 @@ func TestPerson(t *testing.T) {
 				return nil
 			}}
 			var out, shown strings.Builder
-			turn := &cli.Turn{Conn: dial(t, f), Screen: &cli.Text{Out: &out}, Note: t.Errorf, Person: cli.NewPerson(strings.NewReader(tc.types), &shown)}
+			turn := &cli.Turn{Conn: dial(t, f), Screen: &cli.Text{Out: &out}, Note: t.Errorf, Person: terminal.New(strings.NewReader(tc.types), &shown)}
 			if _, err := turn.Start(t.Context(), &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "go"}); err != nil {
 				t.Fatal(err)
 			}
@@ -222,10 +223,10 @@ func TestPerson(t *testing.T) {
 
 // Nobody to ask: the turn waits, and is told who may answer.
 func TestNobody(t *testing.T) {
-	for name, person := range map[string]func() *cli.Person{
-		"none":               func() *cli.Person { return nil },
-		"gone":               func() *cli.Person { return cli.NewPerson(strings.NewReader(""), io.Discard) },
-		"gone within a line": func() *cli.Person { return cli.NewPerson(strings.NewReader("y"), io.Discard) },
+	for name, person := range map[string]func() *terminal.Prompter{
+		"none":               func() *terminal.Prompter { return nil },
+		"gone":               func() *terminal.Prompter { return terminal.New(strings.NewReader(""), io.Discard) },
+		"gone within a line": func() *terminal.Prompter { return terminal.New(strings.NewReader("y"), io.Discard) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := &fake{status: agentdv1.InteractionStatus_INTERACTION_STATUS_PENDING}
@@ -254,7 +255,7 @@ func TestNobody(t *testing.T) {
 // the question back, and one that has been answered long ago is not asked.
 func TestAnsweredElsewhere(t *testing.T) {
 	in, keyboard := io.Pipe()
-	terminal, shown := io.Pipe()
+	screen, shown := io.Pipe()
 	f := &fake{status: agentdv1.InteractionStatus_INTERACTION_STATUS_PENDING}
 	asked := make(chan struct{})
 	f.watch = []stream{func(_ *agentdv1.WatchTurnRequest, send func(...*agentdv1.RunResponse)) error {
@@ -267,7 +268,7 @@ func TestAnsweredElsewhere(t *testing.T) {
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
-		r := bufio.NewReader(terminal)
+		r := bufio.NewReader(screen)
 		for {
 			b, err := r.ReadByte()
 			if err != nil {
@@ -278,7 +279,7 @@ func TestAnsweredElsewhere(t *testing.T) {
 			}
 		}
 	}()
-	turn := &cli.Turn{Conn: dial(t, f), Screen: &cli.Text{Out: shown}, Note: t.Errorf, Person: cli.NewPerson(in, shown)}
+	turn := &cli.Turn{Conn: dial(t, f), Screen: &cli.Text{Out: shown}, Note: t.Errorf, Person: terminal.New(in, shown)}
 	if _, err := turn.Start(t.Context(), &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "go"}); err != nil {
 		t.Fatal(err)
 	}
@@ -296,7 +297,7 @@ func TestAnsweredElsewhere(t *testing.T) {
 		return nil
 	}}
 	var out strings.Builder
-	turn = &cli.Turn{Conn: dial(t, f), Screen: cli.JSON{Out: io.Discard}, Note: t.Errorf, Person: cli.NewPerson(strings.NewReader("y\n"), &out)}
+	turn = &cli.Turn{Conn: dial(t, f), Screen: cli.JSON{Out: io.Discard}, Note: t.Errorf, Person: terminal.New(strings.NewReader("y\n"), &out)}
 	if _, err := turn.Start(t.Context(), &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "go"}); err != nil {
 		t.Fatal(err)
 	}
@@ -352,7 +353,7 @@ func TestLeave(t *testing.T) {
 			cancel(why)
 		}
 	})
-	turn := &cli.Turn{Conn: dial(t, f), Screen: cli.JSON{Out: io.Discard}, Note: t.Errorf, Person: cli.NewPerson(in, prompt), Tools: map[string]toolcmd.Command{"slow": {Args: []string{"sleep", "1000"}}}}
+	turn := &cli.Turn{Conn: dial(t, f), Screen: cli.JSON{Out: io.Discard}, Note: t.Errorf, Person: terminal.New(in, prompt), Tools: map[string]toolcmd.Command{"slow": {Args: []string{"sleep", "1000"}}}}
 	if _, err := turn.Start(ctx, &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "go"}); !errors.Is(err, why) {
 		t.Errorf("got %v", err)
 	}

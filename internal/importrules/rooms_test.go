@@ -56,8 +56,8 @@ var rooms = []room{
 	{path: "client", floor: 1, may: []string{gen, genConnect, connect, jsonschema, protobuf},
 		knows: "the protocol from the caller's side; nothing of the server"},
 
-	{path: "client/terminal", floor: 2, may: []string{"client"},
-		knows: "a person at a terminal: what is shown there; nothing of connections"},
+	{path: "client/terminal", floor: 2, may: []string{"client", "golang.org/x/sys"}, tests: []string{"agentdtest"},
+		knows: "a person at a terminal, what is shown and asked there; nothing of connections"},
 
 	{path: "internal/jsondiff", floor: 0, knows: "where two JSON values differ"},
 	{path: "internal/toolcmd", floor: 0, knows: "programs as tools, on the client"},
@@ -109,7 +109,7 @@ var rooms = []room{
 		knows: "the command line as a client: what to ask a daemon and how to show it; nothing of the server"},
 
 	{path: "cmd/agentd", floor: 4,
-		may: []string{"internal/daemon", "internal/cli", "internal/agentfile", "internal/toolcmd", "client", "model", gen, protobuf,
+		may: []string{"internal/daemon", "internal/cli", "internal/agentfile", "internal/toolcmd", "client", "client/terminal", "model", gen, protobuf,
 			"github.com/alecthomas/kong", "github.com/mattn/go-isatty"},
 		knows: "flags, environment, signals, exit codes"},
 	{path: "agentdhost", floor: 4, may: []string{"internal/daemon", "model"}, tests: []string{"client", gen},

@@ -1,9 +1,10 @@
-package cli
+package terminal
 
 import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf16"
@@ -15,6 +16,8 @@ const (
 	// maxHead and maxTail are how many characters of arguments are shown at least,
 	// from their beginning and their end.
 	maxHead, maxTail = 800, 400
+	// maxName bounds the name of an agent or a tool, and a choice.
+	maxName = 200
 	// maxQuestion and maxQuestionLines bound a question's text.
 	maxQuestion, maxQuestionLines = 2000, 16
 )
@@ -55,7 +58,7 @@ func characters(n int) string {
 	if n == 1 {
 		return "1 character"
 	}
-	return number(int64(n)) + " characters"
+	return strconv.Itoa(n) + " characters"
 }
 
 // indented is a question's text, whose later lines are moved in. What is too long

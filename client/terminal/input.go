@@ -1,4 +1,4 @@
-package cli
+package terminal
 
 import (
 	"bufio"
@@ -14,13 +14,19 @@ import (
 const maxLine = 1 << 20
 
 var (
-	// errNobody says that nobody answers: the input has ended. It is no answer.
-	errNobody = errors.New("nobody is there to answer")
+	// ErrNobody says that nobody answers: the input has ended. It is no answer, and
+	// matches io.EOF.
+	ErrNobody error = nobody{}
 	// errStale says that a line was begun before its prompt.
 	errStale = errors.New("the line was begun for an earlier question")
 	// errLine says that a line is too long.
 	errLine = fmt.Errorf("the line has more than %d bytes", maxLine)
 )
+
+type nobody struct{}
+
+func (nobody) Error() string        { return "nobody is there to answer" }
+func (nobody) Is(target error) bool { return target == io.EOF }
 
 // source is where a person's lines come from. One goroutine at a time may use it.
 type source interface {
@@ -60,7 +66,7 @@ func (k *keyboard) line(ctx context.Context) (string, error) {
 			return "", errLine
 		}
 		if err != nil || n == 0 {
-			return "", errNobody
+			return "", ErrNobody
 		}
 	}
 }
@@ -116,7 +122,7 @@ func readLine(in *bufio.Reader) (string, error) {
 		case err == nil:
 			return string(got[:len(got)-1]), nil
 		case !errors.Is(err, bufio.ErrBufferFull):
-			return "", errNobody
+			return "", ErrNobody
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package cli_test
+package terminal_test
 
 import (
 	"context"
@@ -7,12 +7,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/apzuk3/agentd/internal/cli"
+	"github.com/apzuk3/agentd/client/terminal"
 	"github.com/apzuk3/agentd/internal/ttytest"
 )
 
 // askOn asks, and returns when the prompt is on the screen.
-func askOn(ctx context.Context, term *ttytest.Terminal, p *cli.Person, prompt string) <-chan asked {
+func askOn(ctx context.Context, term *ttytest.Terminal, p *terminal.Prompter, prompt string) <-chan asked {
 	done := make(chan asked, 1)
 	mark := term.Mark()
 	go func() {
@@ -27,7 +27,7 @@ func askOn(ctx context.Context, term *ttytest.Terminal, p *cli.Person, prompt st
 // prompt, nor for a question that was taken back, nor the beginning of a line.
 func TestTypedAhead(t *testing.T) {
 	term := ttytest.Open(t)
-	p := cli.NewPerson(term.TTY, term.TTY)
+	p := terminal.New(term.TTY, term.TTY)
 	term.Type("y\n")
 
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -58,7 +58,7 @@ func TestTypedAhead(t *testing.T) {
 // can be asked again then.
 func TestTerminalEnds(t *testing.T) {
 	term := ttytest.Open(t)
-	p := cli.NewPerson(term.TTY, term.TTY)
+	p := terminal.New(term.TTY, term.TTY)
 	const ctrlD = "\x04"
 	first := askOn(t.Context(), term, p, "One? ")
 	term.Type("y")
@@ -83,16 +83,16 @@ func TestReadAllEnds(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("interrupted")
 	cancel(why)
-	if got, err := cli.ReadAll(ctx, r, 100); !errors.Is(err, why) || got != "" {
+	if got, err := terminal.ReadAll(ctx, r, 100); !errors.Is(err, why) || got != "" {
 		t.Errorf("got %q, %v", got, err)
 	}
 	_, _ = w.WriteString("hello")
 	_ = w.Close()
-	if got, err := cli.ReadAll(t.Context(), r, 5); err != nil || got != "hello" {
+	if got, err := terminal.ReadAll(t.Context(), r, 5); err != nil || got != "hello" {
 		t.Errorf("got %q, %v", got, err)
 	}
 	for _, in := range []string{"hello", strings.Repeat("x", 1<<20)} {
-		if _, err := cli.ReadAll(t.Context(), strings.NewReader(in), 4); err == nil || err.Error() != "more than 4 bytes" {
+		if _, err := terminal.ReadAll(t.Context(), strings.NewReader(in), 4); err == nil || err.Error() != "more than 4 bytes" {
 			t.Errorf("got %v", err)
 		}
 	}
@@ -105,7 +105,7 @@ func TestReadWithoutInput(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("interrupted")
 	cancel(why)
-	if n, err := cli.ReadAside(ctx, term.TTY, make([]byte, 10)); n != 0 || !errors.Is(err, why) {
+	if n, err := terminal.ReadAside(ctx, term.TTY, make([]byte, 10)); n != 0 || !errors.Is(err, why) {
 		t.Errorf("read %d bytes, %v", n, err)
 	}
 }

@@ -1,0 +1,4 @@
+package terminal
+
+// ReadAside is readAside.
+var ReadAside = readAside

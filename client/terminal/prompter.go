@@ -1,0 +1,197 @@
+package terminal
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/apzuk3/agentd/client"
+)
+
+// ErrElsewhere is a cause with which a caller ends the context of a question that
+// somebody else has answered: the person is told.
+var ErrElsewhere = errors.New("answered elsewhere")
+
+// Prompter is a client.Prompter: somebody who reads a screen and types. Its methods may
+// be called concurrently; a question waits until those before it are answered or taken
+// back.
+type Prompter struct {
+	out  io.Writer
+	in   source
+	turn chan struct{} // holds one: whose question it is
+}
+
+// New returns the person who reads out and types into in. Of a file that is a terminal
+// nothing is read while no question is open. A reader that is no file is read line by
+// line by a goroutine that a question which is taken back leaves behind, until that
+// line has come; the line then counts for no question.
+func New(in io.Reader, out io.Writer) *Prompter {
+	return &Prompter{out: out, in: newSource(in), turn: make(chan struct{}, 1)}
+}
+
+// Prompt asks what a turn asks. The error is that of the input, [ErrNobody] at its end,
+// or the cause of ctx's end.
+func (p *Prompter) Prompt(ctx context.Context, in *client.Interaction) (*client.Resolution, error) {
+	if err := p.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer p.end()
+	if in.Kind == client.InteractionApproval {
+		return p.approval(ctx, in)
+	}
+	return p.answer(ctx, in)
+}
+
+// Say writes a line.
+func (p *Prompter) Say(text string) { fmt.Fprintln(p.out, text) }
+
+// begin waits until no other question is open.
+func (p *Prompter) begin(ctx context.Context) error {
+	select {
+	case p.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (p *Prompter) end() { <-p.turn }
+
+// Ask shows a prompt and returns the line that is typed behind it, without white
+// space around it: what was typed before is dropped. When ctx ends the prompt is
+// taken back and its cause returned.
+func (p *Prompter) Ask(ctx context.Context, prompt string) (string, error) {
+	if err := p.begin(ctx); err != nil {
+		return "", err
+	}
+	defer p.end()
+	return p.ask(ctx, prompt)
+}
+
+// ask is Ask of the question that is open.
+func (p *Prompter) ask(ctx context.Context, prompt string) (string, error) {
+	p.in.discard()
+	for {
+		if _, err := io.WriteString(p.out, prompt); err != nil {
+			return "", err
+		}
+		text, err := p.in.line(ctx)
+		switch {
+		case errors.Is(err, errStale):
+			fmt.Fprintln(p.out, "(this line was begun before the question and does not count)")
+			continue
+		case ctx.Err() != nil && errors.Is(err, ErrElsewhere):
+			fmt.Fprintln(p.out, "("+err.Error()+")")
+		case ctx.Err() != nil && errors.Is(err, client.ErrInteractionOver):
+			fmt.Fprintln(p.out, "(no longer asked)")
+		case err != nil:
+			fmt.Fprintln(p.out)
+		}
+		return strings.TrimSpace(text), err
+	}
+}
+
+// Confirm asks a question that is answered by yes or no; anything else is no.
+func (p *Prompter) Confirm(ctx context.Context, question string) (bool, error) {
+	line, err := p.Ask(ctx, question+" [y/N] ")
+	return yes(line), err
+}
+
+func yes(s string) bool { return strings.EqualFold(s, "y") || strings.EqualFold(s, "yes") }
+
+// approval asks whether a tool may be called.
+func (p *Prompter) approval(ctx context.Context, i *client.Interaction) (*client.Resolution, error) {
+	tool, arguments := Line(i.ToolName, maxName), visible(string(i.ToolInput))
+	shown, left := middle(arguments)
+	question := fmt.Sprintf("%s wants to call %s %s\nApprove? [y]es, [n]o, [e]dit the arguments: ", who(i), tool, shown)
+	again := "Please answer y, n or e: "
+	if left > 0 {
+		question = fmt.Sprintf("%s wants to call %s %s\n%s of the arguments are left out.\nApprove %s? [y]es, [n]o, [e]dit or [v]iew the arguments: ",
+			who(i), tool, shown, characters(left), tool)
+		again = "Please answer y, n, e or v: "
+	}
+	prompt := question
+	for {
+		said, err := p.ask(ctx, prompt)
+		if err != nil {
+			return nil, err
+		}
+		switch strings.ToLower(said) {
+		case "y", "yes":
+			return client.Approve(), nil
+		case "n", "no":
+			reason, err := p.ask(ctx, "Why? (may be empty) ")
+			if errors.Is(err, ErrNobody) { // the no was said
+				err = nil
+			}
+			if err != nil {
+				return nil, err
+			}
+			return client.Deny(reason), nil
+		case "e", "edit":
+			input, err := p.arguments(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return &client.Resolution{Kind: client.ResolutionApproval, ToolInput: json.RawMessage(input)}, nil
+		case "v", "view":
+			prompt = arguments + "\n" + question
+		default:
+			prompt = again
+		}
+	}
+}
+
+// arguments asks for a JSON object.
+func (p *Prompter) arguments(ctx context.Context) (string, error) {
+	prompt := "Arguments, a JSON object on one line: "
+	for {
+		said, err := p.ask(ctx, prompt)
+		if err != nil {
+			return "", err
+		}
+		var object map[string]any
+		if err = json.Unmarshal([]byte(said), &object); err == nil && object != nil {
+			return said, nil
+		}
+		prompt = fmt.Sprintf("That is no JSON object (%v). Arguments: ", err)
+	}
+}
+
+// answer asks a model's question.
+func (p *Prompter) answer(ctx context.Context, i *client.Interaction) (*client.Resolution, error) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s asks: %s\n", who(i), indented(i.Question))
+	choices := i.Choices
+	for n, c := range choices {
+		fmt.Fprintf(&b, "  %d. %s\n", n+1, Line(c, maxName))
+	}
+	b.WriteString("Answer")
+	if len(choices) > 0 {
+		b.WriteString(", or the number of a choice")
+	}
+	b.WriteString(" (empty to give none): ")
+	said, err := p.ask(ctx, b.String())
+	if err != nil {
+		return nil, err
+	}
+	if n, err := strconv.Atoi(said); err == nil && n >= 1 && n <= len(choices) {
+		said = choices[n-1]
+	}
+	if said == "" {
+		return client.Deny("no answer"), nil
+	}
+	return client.Answer(said), nil
+}
+
+// who is the agent that asks.
+func who(i *client.Interaction) string {
+	if len(i.AgentPath) == 0 {
+		return "agent"
+	}
+	return Line(i.AgentPath[len(i.AgentPath)-1], maxName)
+}
