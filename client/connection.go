@@ -67,7 +67,8 @@ func (r *run) restored() {
 // abandoned says that no stream follows, after attempts that have failed.
 func (r *run) abandoned(failure *Error) {
 	if c := &r.conn; c.why != nil {
-		r.deliver(r.connectionEvent(&ConnectionAbandoned{After: time.Since(c.since), Attempts: c.attempts, Err: new(*failure)}))
+		data := &ConnectionAbandoned{After: time.Since(c.since), Attempts: c.attempts, Err: new(*failure)}
+		r.deliver(r.connectionEvent(data))
 	}
 }
 

@@ -221,7 +221,7 @@ func (r *Resolution) Proto() *agentdv1.Resolution {
 func (r *Resolution) checked() (*agentdv1.Resolution, error) {
 	switch {
 	case r == nil:
-		return nil, errors.New("there is no resolution; make one with client.Approve, client.Edit, client.Deny or client.Answer")
+		return nil, errors.New("there is no resolution; make one with client.Approve, Edit, Deny or Answer")
 	case r.err != nil:
 		return nil, r.err
 	default:

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -205,5 +206,54 @@ func TestCodesAreComplete(t *testing.T) {
 		if code.retryable() != retryable[code] {
 			t.Errorf("%v: retryable %v", code, code.retryable())
 		}
+	}
+}
+
+// A caller who takes no events does not keep a run from bringing its connection back; what is
+// over by then is not told, and what is not is told before the next event.
+func TestConnectionIsToldWhenThereIsRoom(t *testing.T) {
+	r := &run{events: make(chan *Event, 2), stopped: make(chan struct{})}
+	r.session.Store(new("s"))
+	full := func() {
+		for len(r.events) < cap(r.events) {
+			r.events <- newEvent(&End{})
+		}
+	}
+	told := func() (kinds []string) {
+		for len(r.events) > 0 {
+			kinds = append(kinds, strings.TrimPrefix(fmt.Sprintf("%T", (<-r.events).Data), "*client."))
+		}
+		return kinds
+	}
+	why := errorf(ErrUnavailable, "cut")
+	full()
+	r.lost(why)
+	r.restored()
+	if got := told(); !slices.Equal(got, []string{"End", "End"}) {
+		t.Errorf("told %q", got)
+	}
+	full()
+	r.lost(why)
+	told()
+	r.deliver(newEvent(&End{}))
+	if got := told(); !slices.Equal(got, []string{"ConnectionLost", "End"}) {
+		t.Errorf("told %q", got)
+	}
+	full()
+	r.restored()
+	r.lost(why) // again, before the caller has heard that it was back
+	if got := told(); !slices.Equal(got, []string{"End", "End"}) {
+		t.Errorf("told %q", got)
+	}
+	r.restored()
+	r.restored()
+	if got := told(); !slices.Equal(got, []string{"ConnectionRestored"}) {
+		t.Errorf("told %q", got)
+	}
+	r.lost(why)
+	told()
+	r.abandoned(why)
+	if got := told(); !slices.Equal(got, []string{"ConnectionAbandoned"}) {
+		t.Errorf("told %q", got)
 	}
 }

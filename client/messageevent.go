@@ -36,6 +36,9 @@ func (*Transferred) eventData()      {}
 
 func completedOf(m *agentdv1.MessageCompleted) *MessageCompleted {
 	return &MessageCompleted{
-		MessageID: m.GetMessageId(), AgentPath: m.GetAgentPath(), TextBytes: m.GetTextBytes(), ThoughtBytes: m.GetThoughtBytes(),
+		MessageID:    m.GetMessageId(),
+		AgentPath:    m.GetAgentPath(),
+		TextBytes:    m.GetTextBytes(),
+		ThoughtBytes: m.GetThoughtBytes(),
 	}
 }

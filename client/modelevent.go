@@ -247,11 +247,14 @@ func callEndedOf(m *agentdv1.ModelCallEnded) *ModelCallEnded {
 func providerToolsOf(m *agentdv1.ProviderToolsUsed) *ProviderToolsUsed {
 	out := &ProviderToolsUsed{AgentPath: m.GetAgentPath(), MessageID: m.GetMessageId()}
 	for _, u := range m.GetUses() {
-		out.Uses = append(out.Uses, ProviderToolUse{ID: u.GetId(), Name: u.GetToolName(), Input: u.GetInput(), Output: u.GetOutput(), Error: u.GetError()})
+		out.Uses = append(out.Uses, ProviderToolUse{
+			ID: u.GetId(), Name: u.GetToolName(), Input: u.GetInput(), Output: u.GetOutput(), Error: u.GetError(),
+		})
 	}
 	for _, c := range m.GetCitations() {
 		out.Citations = append(out.Citations, Citation{
-			URI: c.GetUri(), Title: c.GetTitle(), CitedText: c.GetCitedText(), StartByte: int(c.GetStartByte()), EndByte: int(c.GetEndByte()),
+			URI: c.GetUri(), Title: c.GetTitle(), CitedText: c.GetCitedText(),
+			StartByte: int(c.GetStartByte()), EndByte: int(c.GetEndByte()),
 		})
 	}
 	return out

@@ -66,7 +66,8 @@ func (p Part) Proto() *agentdv1.Part {
 	case p.Text != "":
 		return &agentdv1.Part{Content: &agentdv1.Part_Text{Text: p.Text}}
 	case len(p.Data) > 0:
-		return &agentdv1.Part{Content: &agentdv1.Part_Inline{Inline: &agentdv1.InlineData{MimeType: p.MIMEType, Data: p.Data}}}
+		inline := &agentdv1.InlineData{MimeType: p.MIMEType, Data: p.Data}
+		return &agentdv1.Part{Content: &agentdv1.Part_Inline{Inline: inline}}
 	case p.URI != "":
 		return &agentdv1.Part{Content: &agentdv1.Part_File{File: &agentdv1.FileUri{MimeType: p.MIMEType, Uri: p.URI}}}
 	case p.ToolName != "":
@@ -172,7 +173,8 @@ func (p Part) check() error {
 	case kinds == 0 && p.MIMEType != "":
 		return fmt.Errorf("the file of type %q is empty", p.MIMEType)
 	case kinds == 0:
-		return errors.New("it is empty: it holds neither a text nor a file nor a tool; see client.Text, client.Inline, client.FileURI and client.ToolReference")
+		return errors.New("it is empty: it holds neither a text nor a file nor a tool;" +
+			" see client.Text, client.Inline, client.FileURI and client.ToolReference")
 	case p.Text != "":
 		if len(p.Text) > maxPartText || !utf8.ValidString(p.Text) {
 			return fmt.Errorf("a text must be UTF-8 of 1 to %d bytes, got %d bytes", maxPartText, len(p.Text))

@@ -17,7 +17,9 @@ import (
 // it repeats the first one with its idempotency key; an unknown interaction is
 // NOT_FOUND; one that does not fit is INVALID_REQUEST. All errors are an
 // [*Error].
-func (c *Client) Resolve(ctx context.Context, sessionID, interactionID string, said *Resolution, opts ...RequestOption) (*Interaction, error) {
+func (c *Client) Resolve(
+	ctx context.Context, sessionID, interactionID string, said *Resolution, opts ...RequestOption,
+) (*Interaction, error) {
 	rc, err := c.request(opts)
 	if err != nil {
 		return nil, err
@@ -29,8 +31,11 @@ func (c *Client) Resolve(ctx context.Context, sessionID, interactionID string, s
 	return c.resolve(ctx, rc.header, sessionID, interactionID, msg)
 }
 
-func (c *Client) resolve(ctx context.Context, header http.Header, sessionID, id string, said *agentdv1.Resolution) (*Interaction, error) {
-	req := connect.NewRequest(&agentdv1.ResolveInteractionRequest{SessionId: sessionID, InteractionId: id, Resolution: said})
+func (c *Client) resolve(
+	ctx context.Context, header http.Header, sessionID, id string, said *agentdv1.Resolution,
+) (*Interaction, error) {
+	msg := &agentdv1.ResolveInteractionRequest{SessionId: sessionID, InteractionId: id, Resolution: said}
+	req := connect.NewRequest(msg)
 	maps.Copy(req.Header(), header)
 	resp, err := c.sessions.ResolveInteraction(ctx, req)
 	if err != nil {

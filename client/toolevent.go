@@ -105,7 +105,12 @@ func announcedOf(m *agentdv1.ToolCallAnnounced) *ToolCallAnnounced {
 }
 
 func unservedOf(m *agentdv1.ToolCallUnserved) *ToolCallUnserved {
-	return &ToolCallUnserved{ID: m.GetToolCallId(), Name: m.GetToolName(), AgentPath: m.GetAgentPath(), ExpireTime: timeOf(m.GetExpireTime())}
+	return &ToolCallUnserved{
+		ID:         m.GetToolCallId(),
+		Name:       m.GetToolName(),
+		AgentPath:  m.GetAgentPath(),
+		ExpireTime: timeOf(m.GetExpireTime()),
+	}
 }
 
 // answerOf is the result of a call that this client has answered.

@@ -116,7 +116,9 @@ func (m *draft) said() string    { return m.text.String() }
 func (m *draft) thought() string { return m.thoughts.String() }
 
 func (m *draft) message() Message {
-	return Message{ID: m.id, AgentPath: slices.Clone(m.path), Text: m.said(), Thoughts: m.thought(), Completed: m.completed}
+	return Message{
+		ID: m.id, AgentPath: slices.Clone(m.path), Text: m.said(), Thoughts: m.thought(), Completed: m.completed,
+	}
 }
 
 func (a *agentTexts) join(what func(*draft) string) string {
@@ -146,8 +148,8 @@ func (t *Transcript) addChunk(chunk *OutputChunk, whole bool) error {
 			t.drop(m)
 		}
 		if t.bytes+len(chunk.Content) > maxTranscriptBytes {
-			return errorf(ErrLimitExceeded,
-				"the turn said more than %d bytes, which is what client.Do, client.Collect and a client.Transcript hold; take the events one by one", maxTranscriptBytes)
+			return errorf(ErrLimitExceeded, "the turn said more than %d bytes, which is what client.Do, client.Collect"+
+				" and a client.Transcript hold; take the events one by one", maxTranscriptBytes)
 		}
 		a.open = m
 		if whole {

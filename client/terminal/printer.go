@@ -62,7 +62,9 @@ func (s *Printer) PrintAll(events iter.Seq2[*client.Event, error]) error {
 func (s *Printer) Print(event *client.Event) error {
 	switch d := event.Data.(type) {
 	case *client.OutputChunk:
-		s.chunk(&piece{path: d.AgentPath, message: d.MessageID, content: Clean(d.Content), thought: d.IsThought, last: d.Last})
+		s.chunk(&piece{
+			path: d.AgentPath, message: d.MessageID, content: Clean(d.Content), thought: d.IsThought, last: d.Last,
+		})
 	case *client.MessageRetracted:
 		s.retract(d)
 	case *client.ModelCallEnded:
@@ -123,7 +125,8 @@ func (s *Printer) fact(event *client.Event) {
 	case *client.ModelCallRetried:
 		s.sayf("↻ %s: the model call failed (%v), trying again in %s", speaker(d.AgentPath), d.Code, rounded(d.Wait))
 	case *client.ModelCallFellBack:
-		s.sayf("↻ %s: %s failed (%v), %s is called", speaker(d.AgentPath), Line(d.Model, maxDetail), d.Code, Line(d.NextModel, maxDetail))
+		failed, next := Line(d.Model, maxDetail), Line(d.NextModel, maxDetail)
+		s.sayf("↻ %s: %s failed (%v), %s is called", speaker(d.AgentPath), failed, d.Code, next)
 	case *client.HistoryCompacted:
 		s.sayf("… %s: a summary stands for the beginning of the conversation", speaker(d.AgentPath))
 	case *client.TurnQueued:

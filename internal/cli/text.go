@@ -78,7 +78,8 @@ func (s *Text) show(event *agentdv1.RunResponse) error {
 	case *agentdv1.RunResponse_ToolCallUnserved:
 		return p.Line("… " + unserved(r.ToolCallUnserved))
 	case *agentdv1.RunResponse_ModelCallFellBack:
-		return p.Line("↻ " + speaker(r.ModelCallFellBack.GetAgentPath()) + ": " + line(fellBack(r.ModelCallFellBack), 2*maxDetail))
+		f := r.ModelCallFellBack
+		return p.Line("↻ " + speaker(f.GetAgentPath()) + ": " + line(fellBack(f), 2*maxDetail))
 	case *agentdv1.RunResponse_HistoryCompacted:
 		return p.Line("… " + speaker(r.HistoryCompacted.GetAgentPath()) + ": " + compacted(r.HistoryCompacted))
 	case *agentdv1.RunResponse_Error, *agentdv1.RunResponse_End:
