@@ -51,8 +51,8 @@ async function show(run: Run, remember: boolean): Promise<void> {
     for await (const event of run) {
       transcript.add(event);
       element("#said").textContent = transcript.messages.map((message) => message.text).join("\n");
-      if (event.type === "connection") {
-        element("#connection").textContent = event.state === "back" ? "" : `connection ${event.state}`;
+      if (event.type === "connection_lost" || event.type === "connection_restored") {
+        element("#connection").textContent = event.type === "connection_lost" ? "connecting …" : "";
       } else if (event.type !== "output_chunk") {
         const item = document.createElement("li");
         item.textContent = `${event.seq} ${event.type} ${about(event)}`;
@@ -61,7 +61,7 @@ async function show(run: Run, remember: boolean): Promise<void> {
       if (event.type === "provider_tools_used") {
         element("#sources").append(...event.citations.map(source));
       }
-      if (event.type === "started" && remember) {
+      if (event.type === "turn_started" && remember) {
         sessionStorage.setItem("turn", `${run.sessionId}/${run.turnId}`);
       }
       if (event.type === "end") {
@@ -80,7 +80,7 @@ async function show(run: Run, remember: boolean): Promise<void> {
 /** about is what an event holds, as far as the page shows it. */
 function about(event: Event): string {
   switch (event.type) {
-    case "started":
+    case "turn_started":
       return event.sessionId;
     case "tool_call":
     case "tool_call_announced":

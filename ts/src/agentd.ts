@@ -66,7 +66,7 @@ export class Agentd {
     this.#reconnect = policyOf(options.reconnect);
     this.#silenceMs = waitOf("silenceMs", options.silenceMs, defaultSilenceMs);
     this.#requestTimeoutMs = waitOf("requestTimeoutMs", options.requestTimeoutMs, defaultRequestTimeoutMs);
-    this.#gate = new Gate(amountOf("maxConcurrentTools", options.maxConcurrentTools ?? 0, { least: 0, whole: true }) || defaultTools);
+    this.#gate = new Gate(amountOf("maxConcurrentTools", options.maxConcurrentTools ?? defaultTools, { least: 1, whole: true }));
     this.#limits = limitsOf(options);
     this.#attachments = { ...options.attachments };
     this.#wire = new Wire(addressOf(baseUrl), reaching(baseUrl, options.fetch));

@@ -1,5 +1,5 @@
-// Numbers among the options. All of them pass here: undefined and 0 are an option that is not set, and what is no such number is
-// refused.
+// Numbers among the options. All of them pass here: undefined is an option that is not set, and what is no such number is refused.
+// docs/go.md has the table of what 0 means.
 import { AgentdError } from "./errors.js";
 import { durationOf } from "./json.js";
 
@@ -33,14 +33,18 @@ function shown(value: unknown): string {
   return typeof value === "string" ? JSON.stringify(value.slice(0, 80)) : String(value).slice(0, 80);
 }
 
-/** waitOf is how long to wait for something, in milliseconds; undefined and 0 are the default. What is longer than a timer can wait is as long as it can. */
+/**
+ * waitOf is how long to wait for something, in milliseconds; undefined is the default, 0 stands for Infinity. What is longer than a timer can
+ * wait is as long as it can.
+ */
 export function waitOf(name: string, value: number | undefined, byDefault: number): number {
-  return Math.min(amountOf(name, value ?? 0, { least: 0 }) || byDefault, longestWaitMs);
+  const ms = value === undefined ? byDefault : amountOf(name, value, { least: 0 }) || Infinity;
+  return Math.min(ms, longestWaitMs);
 }
 
-/** timeOf is a time for the wire, in whole milliseconds; undefined and 0 are none. */
-export function timeOf(name: string, value: number | undefined, most: number): string | undefined {
-  const ms = Math.ceil(amountOf(name, value ?? 0, { least: 0, most }));
+/** timeOf is a time for the wire, in whole milliseconds; undefined and 0, where that is taken, are none. */
+export function timeOf(name: string, value: number | undefined, { least = 0, most }: { least?: number; most: number }): string | undefined {
+  const ms = value === undefined ? 0 : Math.ceil(amountOf(name, value, { least, most }));
   return ms === 0 ? undefined : durationOf(ms);
 }
 

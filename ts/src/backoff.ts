@@ -9,7 +9,7 @@ import { sleep } from "./wait.js";
  * than cap.
  */
 export interface ReconnectPolicy {
-  /** Time without progress, in milliseconds, after which no attempt begins; below 0 never tries again, Infinity for ever. Default: 2 minutes. */
+  /** Time without progress, in milliseconds, after which no attempt begins; Infinity tries for ever. Default: 2 minutes. */
   maxElapsedMs: number;
   /** The same for the request that starts a turn. Default: 5 seconds. */
   startElapsedMs: number;
@@ -17,19 +17,22 @@ export interface ReconnectPolicy {
   baseMs: number;
   /** Bound of all waits, in milliseconds. Default: 5,000. */
   capMs: number;
+  /** Never tries again: a lost connection fails the run. */
+  off: boolean;
 }
 
 /** defaultReconnect is what holds for what an option leaves out. */
-export const defaultReconnect: Readonly<ReconnectPolicy> = { maxElapsedMs: 120_000, startElapsedMs: 5_000, baseMs: 50, capMs: 5_000 };
+export const defaultReconnect: Readonly<ReconnectPolicy> = { maxElapsedMs: 120_000, startElapsedMs: 5_000, baseMs: 50, capMs: 5_000, off: false };
 
 /** policyOf is a policy with the defaults for what is left out, undefined, or 0. It throws INVALID_REQUEST for what cannot be. */
 export function policyOf(policy: { [K in keyof ReconnectPolicy]?: ReconnectPolicy[K] | undefined } = {}): ReconnectPolicy {
   const { maxElapsedMs, startElapsedMs, baseMs, capMs } = defaultReconnect;
   return {
-    maxElapsedMs: amountOf("reconnect.maxElapsedMs", policy.maxElapsedMs ?? 0, { least: -Infinity }) || maxElapsedMs,
-    startElapsedMs: amountOf("reconnect.startElapsedMs", policy.startElapsedMs ?? 0, { least: -Infinity }) || startElapsedMs,
-    baseMs: waitOf("reconnect.baseMs", policy.baseMs, baseMs),
-    capMs: waitOf("reconnect.capMs", policy.capMs, capMs),
+    maxElapsedMs: policy.off === true ? -1 : amountOf("reconnect.maxElapsedMs", policy.maxElapsedMs ?? 0, { least: 0 }) || maxElapsedMs,
+    startElapsedMs: policy.off === true ? -1 : amountOf("reconnect.startElapsedMs", policy.startElapsedMs ?? 0, { least: 0 }) || startElapsedMs,
+    baseMs: waitOf("reconnect.baseMs", policy.baseMs === 0 ? undefined : policy.baseMs, baseMs),
+    off: policy.off === true,
+    capMs: waitOf("reconnect.capMs", policy.capMs === 0 ? undefined : policy.capMs, capMs),
   };
 }
 

@@ -22,7 +22,7 @@ export class Chunks {
   /** of returns what an event is. */
   of(event: Event): UIMessageChunk[] {
     switch (event.type) {
-      case "started":
+      case "turn_started":
         if (this.#started) {
           return [];
         }
@@ -60,8 +60,9 @@ export class Chunks {
         return [{ type: "data-state", data: event.stateDelta, transient: true }];
       case "error":
         return event.seq === 0 ? [{ type: "data-error", data: event.error.toJSON(), transient: true }] : [];
-      case "connection":
-        return [{ type: "data-connection", data: { state: event.state }, transient: true }];
+      case "connection_lost":
+      case "connection_restored":
+        return [{ type: "data-connection", data: { lost: event.type === "connection_lost" }, transient: true }];
       case "end": {
         const { sessionId, turnId, completed, reason, usage, structuredOutput } = { sessionId: undefined, ...event };
         const metadata = { turnId, completed, reason, usage, structuredOutput, ...(sessionId === undefined ? {} : { sessionId }) };

@@ -48,7 +48,7 @@ export type EventBody =
       readonly inject: boolean;
     }
   /** The turn runs. */
-  | { readonly type: "started"; readonly sessionId: string }
+  | { readonly type: "turn_started"; readonly sessionId: string }
   /** A piece of an agent's text, or of its thinking. last is true once per agent and turn in which it spoke. */
   | {
       readonly type: "output_chunk";
@@ -126,11 +126,12 @@ export type EventBody =
   | { readonly type: "interaction_resolved"; readonly interaction: Interaction }
   /** Something went wrong that did not end the turn, such as a tool's result that the server has refused. */
   | { readonly type: "error"; readonly error: AgentdError }
-  /**
-   * How the connection is: "lost", and it is tried again; "back"; or "gave_up", after which the iteration throws. error says why it is
-   * lost. Told by this client: no event of the turn is lost by it.
-   */
-  | { readonly type: "connection"; readonly state: "lost" | "back" | "gave_up"; readonly error: AgentdError | undefined }
+  /** There is no connection to the server, and it is tried again. No event of the turn is lost by it. */
+  | { readonly type: "connection_lost"; readonly error: AgentdError }
+  /** The connection is back, after so long and so many attempts. */
+  | { readonly type: "connection_restored"; readonly afterMs: number; readonly attempts: number }
+  /** The connection that was lost is tried no more; the iteration throws what error says. The turn may go on without this client. */
+  | { readonly type: "connection_abandoned"; readonly afterMs: number; readonly attempts: number; readonly error: AgentdError }
   /** Something that this client is too old to know: its name in the protocol, and what it holds as the protocol's JSON has it. */
   | { readonly type: "unknown"; readonly name: string; readonly data: JsonValue }
   /** The turn is over and has not failed; the last event. A turn that failed is thrown instead. */
@@ -203,7 +204,7 @@ const readers: { [K in keyof Told]: (value: Told[K]) => EventBody | undefined } 
   turnQueued: ({ sessionId = "", userPrompt = "", userParts, ahead = 0, inject = false }) => {
     return { type: "turn_queued", sessionId, userPrompt, userParts: partsOf(userParts), ahead, inject };
   },
-  execute: ({ sessionId = "" }) => ({ type: "started", sessionId }),
+  execute: ({ sessionId = "" }) => ({ type: "turn_started", sessionId }),
   outputChunk: ({ content = "", isThought = false, last = false, messageId = "", agentPath = [] }) => {
     return { type: "output_chunk", content, isThought, last, messageId, agentPath };
   },

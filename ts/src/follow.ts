@@ -1,6 +1,7 @@
 // Following one turn over as many streams as it takes.
 import { Outage, type ReconnectPolicy } from "./backoff.js";
 import { AgentdError, fromThrown, isLost } from "./errors.js";
+import type { EventBody } from "./events.js";
 import { errorOf } from "./fromjson.js";
 import type { Display_VisibilityJson, RunResponse_OutputChunkJson, RunResponseJson } from "./gen/agentd/v1/service_pb.js";
 import { numberOf } from "./json.js";
@@ -34,7 +35,7 @@ export type Followed =
   /** A message, and whether the caller has had it: then it is a tool call that is asked again. */
   | { message: RunResponseJson; again: boolean }
   /** How the connection is. */
-  | { connection: "lost" | "back" | "gave_up"; error: AgentdError | undefined };
+  | { connection: EventBody };
 
 /**
  * follow yields the messages of a turn in order, each once, up to its end; heartbeats and what only ends a stream are not among
@@ -53,15 +54,16 @@ export async function* follow(options: FollowOptions): AsyncGenerator<Followed, 
     const error = failure.with({ sessionId: options.sessionId, turnId: state.turnId || undefined });
     const wait = isLost(failure) ? outage.next(failure.retryAfterMs) : undefined;
     if (wait === undefined) {
-      if (isLost(failure)) {
-        yield { connection: "gave_up", error };
+      if (state.lost !== undefined) {
+        yield { connection: { type: "connection_abandoned", ...sinceOf(state.lost), error } };
       }
       throw error;
     }
-    if (!state.lost) {
-      state.lost = true;
-      yield { connection: "lost", error };
+    if (state.lost === undefined) {
+      state.lost = { at: performance.now(), attempts: 0 };
+      yield { connection: { type: "connection_lost", error } };
     }
+    state.lost.attempts++;
     await sleep(wait, options.signal);
   }
 }
@@ -113,9 +115,10 @@ async function* stream(o: FollowOptions, state: Position, outage: Outage): Async
       if (message === undefined) {
         continue;
       }
-      if (state.lost) {
-        state.lost = false;
-        yield { connection: "back", error: undefined };
+      if (state.lost !== undefined) {
+        const since = sinceOf(state.lost);
+        state.lost = undefined;
+        yield { connection: { type: "connection_restored", ...since } };
       }
       const taken = state.take(message);
       if (message.heartbeat !== undefined || taken === "new") {
@@ -135,12 +138,16 @@ async function* stream(o: FollowOptions, state: Position, outage: Outage): Async
   }
 }
 
+function sinceOf({ at, attempts }: { at: number; attempts: number }): { afterMs: number; attempts: number } {
+  return { afterMs: Math.round(performance.now() - at), attempts };
+}
+
 /** Position is how far a caller has come. */
 class Position {
   cursor: string | undefined;
   turnId: string;
-  /** Whether it was told that the connection is lost. */
-  lost = false;
+  /** Since when the connection is lost, as was told, and how often it was tried. */
+  lost: { at: number; attempts: number } | undefined;
   readonly #resumes: boolean;
   #news = false;
   #stream = 0;

@@ -19,7 +19,7 @@ export interface Keys {
   openai?: string | undefined;
 }
 
-/** AgentdOptions configures a client. Of this and of all other options, one that is undefined is not set, and a number that is 0 stands for the default. */
+/** AgentdOptions configures a client. Of this and of all other options, one that is undefined is not set; docs/go.md says what 0 means. */
 export interface AgentdOptions {
   /** In place of the global fetch. */
   fetch?: typeof globalThis.fetch | undefined;
@@ -30,13 +30,13 @@ export interface AgentdOptions {
   /** How long a lost connection is tried again. */
   reconnect?: Partial<ReconnectPolicy> | undefined;
   /**
-   * How long a stream may be silent before it counts as dead, in milliseconds. Default: 45,000, three heartbeats of a
+   * How long a stream may be silent before it counts as dead, in milliseconds; 0 is for ever. Default: 45,000, three heartbeats of a
    * server. This, and each other wait here, is at most as long as a timer can wait, 24.8 days, and so is Infinity.
    */
   silenceMs?: number | undefined;
-  /** How long a request may take that is no stream, in milliseconds. Default: 30,000. */
+  /** How long a request may take that is no stream, in milliseconds; 0 is as long as it takes. Default: 30,000. */
   requestTimeoutMs?: number | undefined;
-  /** How many tools run at once at most; more wait. Default: 16. */
+  /** How many tools run at once at most, at least 1; more wait. Default: 16. */
   maxConcurrentTools?: number | undefined;
   /**
    * Bounds the result of each tool call with the state that it writes, in bytes as JSON and without its parts. A larger one
@@ -175,8 +175,8 @@ function messageFor(o: RunOptions, agent: AgentJson | undefined, tools: ToolJson
   if (typeof prompt !== "string") {
     throw new AgentdError("INVALID_REQUEST", "the run cannot be sent: the prompt is no text");
   }
-  const disconnectGrace = timeOf("disconnectGraceMs", o.disconnectGraceMs, dayMs);
-  const toolTimeout = timeOf("toolTimeoutMs", o.toolTimeoutMs, dayMs);
+  const disconnectGrace = timeOf("disconnectGraceMs", o.disconnectGraceMs, { most: dayMs });
+  const toolTimeout = timeOf("toolTimeoutMs", o.toolTimeoutMs, { least: 1, most: dayMs });
   return {
     userPrompt: wellFormed(prompt),
     userParts: promptOf(o.parts ?? []),
@@ -200,7 +200,7 @@ function messageFor(o: RunOptions, agent: AgentJson | undefined, tools: ToolJson
 
 /** budgetOf is a budget on the wire, where 0 is no bound too. */
 function budgetOf(name: string, b: Budget): BudgetJson {
-  const wallTime = timeOf(`${name}.wallTimeMs`, b.wallTimeMs, 365 * dayMs);
+  const wallTime = timeOf(`${name}.wallTimeMs`, b.wallTimeMs, { most: 365 * dayMs });
   return {
     modelCalls: sumOf(`${name}.modelCalls`, b.modelCalls),
     tokens: sumOf(`${name}.tokens`, b.tokens),

@@ -20,7 +20,7 @@ const overhead = 512;
 
 /** limitsOf are the limits with the defaults for what is left out, or undefined. It throws INVALID_REQUEST for what is no bound. */
 export function limitsOf(options: { [K in keyof ResultLimits]?: ResultLimits[K] | undefined }): ResultLimits {
-  const limit = (name: keyof ResultLimits) => amountOf(name, options[name] ?? 0, { least: 0, whole: true }) || defaults[name];
+  const limit = (name: keyof ResultLimits) => amountOf(name, options[name] ?? defaults[name], { least: 1, whole: true });
   return { maxResultBytes: limit("maxResultBytes"), maxMessageBytes: limit("maxMessageBytes") };
 }
 

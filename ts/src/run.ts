@@ -298,8 +298,7 @@ export class Run implements AsyncIterable<Event>, AsyncDisposable {
           return;
         }
         if ("connection" in next.value) {
-          const { connection: state, error } = next.value;
-          yield ownEvent(this.#turnId ?? "", { type: "connection", state, error });
+          yield ownEvent(this.#turnId ?? "", next.value.connection);
           continue;
         }
         const { message, again } = next.value;

@@ -303,8 +303,8 @@ export class SessionStore {
   }
 
   #take(view: TurnView, event: Event): void {
-    if (event.type === "connection") {
-      this.#connection = event.state === "back" ? "ok" : "lost";
+    if (event.type === "connection_lost" || event.type === "connection_restored") {
+      this.#connection = event.type === "connection_lost" ? "lost" : "ok";
     } else if (event.type === "error") {
       this.#error = event.error;
     } else if (event.type === "state_update") {

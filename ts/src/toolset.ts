@@ -41,7 +41,7 @@ export interface ToolDefinition<S extends Schema = Schema> {
    * one of these and images or other files behind it. What it throws becomes an error that the model sees, with its message.
    */
   run: (input: OutputOf<S>, context: ToolContext) => unknown;
-  /** How long a call may take, in milliseconds, at most a day; left out, or 0: what the run says for all tools, or the server. */
+  /** How long a call may take, in milliseconds, at most a day; left out: what the run says for all tools, or the server. */
   timeoutMs?: number | undefined;
   /** Whether a person has to approve each call first, see Prompter. */
   needsApproval?: boolean | undefined;

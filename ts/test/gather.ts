@@ -5,7 +5,7 @@ import { Transcript, type Event } from "@apzuk3/agentd";
 export async function gather(events: AsyncIterable<Event>): Promise<Event[]> {
   const out: Event[] = [];
   for await (const event of events) {
-    if (event.type !== "connection") {
+    if (!event.type.startsWith("connection_")) {
       out.push(event);
     }
   }
@@ -17,7 +17,7 @@ export function told(events: Event[]): { messages: unknown; facts: unknown } {
   const transcript = new Transcript();
   events.forEach((event) => transcript.add(event));
   // Which client is asked for a tool is not the same for all.
-  const facts = events.filter((e) => e.type !== "output_chunk" && e.type !== "connection").map((e) => [e.seq, e.type === "tool_call_announced" ? "tool_call" : e.type]);
+  const facts = events.filter((e) => e.type !== "output_chunk" && !e.type.startsWith("connection_")).map((e) => [e.seq, e.type === "tool_call_announced" ? "tool_call" : e.type]);
   return { messages: transcript.messages, facts };
 }
 

@@ -10,7 +10,7 @@ const description = "x";
 const run = () => 1;
 /** Nothing listens there. */
 const nowhere = "http://127.0.0.1:1";
-const hasty = { reconnect: { startElapsedMs: -1 } };
+const hasty = { reconnect: { off: true } };
 
 /** Mistakes as JavaScript makes them: past the types. */
 const loose = (what: object) => what as never;

@@ -165,7 +165,7 @@ test("a stream that is silent counts as dead", async (t) => {
   await assert.rejects(
     (async () => {
       for await (const event of run) {
-        if (event.type === "started") {
+        if (event.type === "turn_started") {
           started.open();
         }
       }

@@ -24,7 +24,7 @@ test("a whole turn with a tool", async (t) => {
   const run = withGreet(daemon.url).run({ agent: greeter, prompt: "Say hi to Alice" });
   const events = await gather(run);
   const types = events.map((e) => e.type);
-  assert.equal(types[0], "started");
+  assert.equal(types[0], "turn_started");
   assert.equal(types.at(-1), "end");
   assert.equal(types.filter((type) => type === "tool_call").length, 1);
   assert.ok(rising(events));
@@ -58,7 +58,7 @@ test("result gathers a turn, and the session goes on", async (t) => {
   assert.equal((await agentd.turns.get(sessionId)).id, second.turn.id);
   const events = await gatherAll(agentd.turns.events(sessionId, { turnId: first.turn.id, limit: 2 }));
   assert.ok(events.length > 4 && rising(events as Event[]));
-  assert.deepEqual([events[0]?.type, events.at(-1)?.type], ["started", "end"]);
+  assert.deepEqual([events[0]?.type, events.at(-1)?.type], ["turn_started", "end"]);
 });
 
 test("trees of all kinds", async (t) => {
@@ -138,7 +138,7 @@ test("bad input is refused with the code and the place", async (t) => {
 });
 
 test("a server that is not there, or is another one, is said so", async (t) => {
-  const gone = new Agentd("http://127.0.0.1:1", { reconnect: { startElapsedMs: -1 } });
+  const gone = new Agentd("http://127.0.0.1:1", { reconnect: { off: true } });
   const agent = llm({ name: "a", model: "echo" });
   await assert.rejects(gone.run({ agent, prompt: "hi" }).result(), { name: "AgentdError", code: "UNAVAILABLE", retryable: true });
   const daemon = await serve(t);

@@ -57,7 +57,7 @@ test("every event is JSON, files and errors included", async () => {
     events.push(event);
   }
   const read = JSON.parse(JSON.stringify(events)) as { [key: string]: unknown; error?: { code: string; message: string } }[];
-  assert.deepEqual(read.map((e) => [e["type"], e["seq"]]), [["tool_call_answered", 1], ["history_compacted", 2], ["connection", 0], ["connection", 0], ["end", 1000]]);
+  assert.deepEqual(read.map((e) => [e["type"], e["seq"]]), [["tool_call_answered", 1], ["history_compacted", 2], ["connection_lost", 0], ["connection_restored", 0], ["end", 1000]]);
   assert.deepEqual([read[0]!["time"], read[0]!["parts"]], ["1970-01-01T00:01:00.000Z", [{ mimeType: "image/png", data: "AID/" }]]);
   assert.equal(read[2]?.error?.code, "UNAVAILABLE");
   assert.match(read[2]?.error?.message ?? "", /connection reset/);
@@ -133,8 +133,11 @@ test("a run says that its connection is lost, back, and given up", async () => {
     const out: string[] = [];
     try {
       for await (const event of play.agentd.attach("s")) {
-        if (event.type === "connection") {
-          out.push(`${event.state} ${event.error?.code ?? ""}`);
+        if (event.type === "connection_lost") {
+          out.push(`lost ${event.error.code}`);
+        } else if (event.type === "connection_restored" || event.type === "connection_abandoned") {
+          assert.ok(event.attempts > 0 && event.afterMs >= 0);
+          out.push(event.type === "connection_restored" ? `restored by ${event.attempts}` : `abandoned ${event.error.code}`);
         }
       }
     } catch (err) {
@@ -143,9 +146,10 @@ test("a run says that its connection is lost, back, and given up", async () => {
     return out;
   };
   const broken = { send: [], fail: lost };
-  assert.deepEqual(await states(playing([{ send: [chunk(1n, "a")], fail: lost }, broken, broken, { send: [end] }])), ["lost UNAVAILABLE", "back "]);
-  const impatient = { reconnect: { baseMs: 1, capMs: 1, maxElapsedMs: -1 } };
-  assert.deepEqual(await states(playing([broken, { send: [end] }], {}, impatient)), ["gave_up UNAVAILABLE", "threw UNAVAILABLE"]);
+  assert.deepEqual(await states(playing([{ send: [chunk(1n, "a")], fail: lost }, broken, broken, { send: [end] }])), ["lost UNAVAILABLE", "restored by 3"]);
+  const impatient = { reconnect: { baseMs: 1, capMs: 1, maxElapsedMs: 5 } };
+  assert.deepEqual(await states(playing(Array(1_000).fill(broken), {}, impatient)), ["lost UNAVAILABLE", "abandoned UNAVAILABLE", "threw UNAVAILABLE"]);
+  assert.deepEqual(await states(playing([broken, { send: [end] }], {}, { reconnect: { off: true } })), ["threw UNAVAILABLE"]);
 });
 
 test("who leaves a run cancels its turn, unless it is to go on; who leaves an attached one does not, unless it is to end", async (t) => {

@@ -73,7 +73,7 @@ for (const { starts, answers, leaves, how } of scenarios) {
 
 /** What such a turn has in its log, whoever was there: S is its session, C its call, N a number that depends on who started. */
 const expected = [
-  "1048576 started S",
+  "1048576 turn_started S",
   "2097158 message_completed 29 bytes",
   "2097161 model_call_ended scripted/demo, N tokens",
   '2097168 tool_call C pick_tea {"question":"like"}',
@@ -104,8 +104,8 @@ async function logged(daemon: Daemon, turn: string): Promise<{ facts: string[]; 
 /** factOf says of an event what witnesses say. */
 function factOf(event: Event): string {
   switch (event.type) {
-    case "started":
-      return `started ${event.sessionId}`;
+    case "turn_started":
+      return `turn_started ${event.sessionId}`;
     case "tool_call":
     case "tool_call_announced":
       return `tool_call ${event.toolCallId} ${event.toolName} ${event.toolInput}`;

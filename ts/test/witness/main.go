@@ -110,7 +110,7 @@ func lineOf(e *client.Event) line {
 func fact(e *client.Event) string {
 	switch d := e.Data.(type) {
 	case *client.TurnStarted:
-		return "started " + d.SessionID
+		return "turn_started " + d.SessionID
 	case *client.ToolCall:
 		return fmt.Sprintf("tool_call %s %s %s", d.ID, d.Name, d.Input)
 	case *client.ToolCallAnnounced:
