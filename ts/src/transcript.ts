@@ -25,7 +25,7 @@ interface Draft {
 /**
  * Transcript puts the text of a turn together, message by message, and drops what is retracted.
  *
- * A message is finished when the server has moved on: another message of its agent has begun, its model call was over, the
+ * A message is finished when the server says so, or has moved on: another message of its agent has begun, its model call was over, the
  * agent's last piece or a call of it came, the state changed, or a piece said when it happened, as only text that is complete
  * does. Of agents that speak at the same time one may have changed the state while another spoke; so a retract of all unfinished
  * messages also has each finished one start over if it is ever said again.
@@ -50,6 +50,13 @@ export class Transcript {
       case "tool_call_announced":
         this.#open.delete(keyOf(event.agentPath));
         break;
+      case "message_completed": {
+        const agent = keyOf(event.agentPath);
+        if (this.#open.get(agent)?.id === event.messageId) {
+          this.#open.delete(agent);
+        }
+        break;
+      }
       case "model_call_ended":
         this.#open.delete(keyOf(event.agentPath));
         break;

@@ -132,5 +132,5 @@ function told(facts: string[], log: string[] = []): string[] {
 }
 
 function anonymous(fact: string): string {
-  return fact.replace(/ started \w+$/, " started S").replace(/ call_\w+ /, " C ").replace(/ \d+ tokens$/, " N tokens");
+  return fact.replace(/ turn_started \w+$/, " turn_started S").replace(/ call_\w+ /, " C ").replace(/ \d+ tokens$/, " N tokens");
 }

@@ -60,6 +60,8 @@ test("a retract starts messages over", () => {
     ["all unfinished", [say("a", "1", "x"), say("a", "2", "y"), say("b", "3", "w"), retract(""), say("a", "2", "z")], "xz"],
     ["finished by its last piece", [say("a", "1", "x", { last: true }), retract("")], "x"],
     ["finished by its time", [say("a", "1", "x", { time: new Date() }), retract("")], "x"],
+    ["finished as the server says", [say("a", "1", "x"), { ...base, type: "message_completed", messageId: "1", agentPath: ["a"], textBytes: 1, thoughtBytes: 0 }, retract("")], "x"],
+    ["another one is finished", [say("a", "1", "x"), { ...base, type: "message_completed", messageId: "0", agentPath: ["a"], textBytes: 1, thoughtBytes: 0 }, retract("")], ""],
     ["finished by a call", [say("a", "1", "x"), { ...base, type: "tool_call", toolCallId: "c", toolName: "n", toolInput: "", agentPath: ["a"] }, retract("")], "x"],
     ["finished, but said again", [say("a", "1", "x"), say("a", "2", "y"), retract(""), say("a", "1", "X"), say("a", "1", "Y")], "XY"],
     ["agents side by side", [say("a", "1", "one "), say("b", "2", "two"), say("a", "1", "more")], "one more\n\ntwo"],
