@@ -10,7 +10,7 @@
 //	clnt := d.Client()
 //	for event, err := range clnt.Run(t.Context(), agent, "Hi") { … }
 //
-// The package imports the daemon, the client and the model seam.
+// The package shows the client and what providers of models are made of, and nothing else of agentd.
 package agentdtest
 
 import (
@@ -26,6 +26,7 @@ import (
 	"github.com/apzuk3/agentd/client"
 	"github.com/apzuk3/agentd/internal/daemon"
 	"github.com/apzuk3/agentd/internal/models"
+	"github.com/apzuk3/agentd/internal/testdaemon"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
 )
@@ -42,142 +43,121 @@ type Daemon struct {
 }
 
 // Option changes how a daemon is started.
-type Option func(*config)
-
-type config struct {
-	daemon   daemon.Config
-	loopback bool
-	leaks    bool
-	grace    time.Duration
-	front    func(hc *http.Client, url string) http.Handler
-}
+type Option = testdaemon.Option
 
 // WithScript makes the model "scripted/<name>" play a script, YAML or JSON as
 // package model/scripted describes it.
 func WithScript(name, script string) Option {
-	return func(c *config) {
-		if c.daemon.Scripts == nil {
-			c.daemon.Scripts = map[string]string{}
+	return func(c *testdaemon.Config) {
+		if c.Daemon.Scripts == nil {
+			c.Daemon.Scripts = map[string]string{}
 		}
-		c.daemon.Scripts[name] = script
+		c.Daemon.Scripts[name] = script
 	}
 }
 
 // WithProvider adds a model provider, or replaces the built-in one of its name.
 func WithProvider(p model.Provider) Option {
-	return func(c *config) { c.daemon.ExtraProviders = append(c.daemon.ExtraProviders, p) }
+	return func(c *testdaemon.Config) { c.Daemon.ExtraProviders = append(c.Daemon.ExtraProviders, p) }
 }
 
 // WithScriptsDir plays the scripts and recorded calls of a folder, as
 // "scripted/<name>".
-func WithScriptsDir(dir string) Option { return func(c *config) { c.daemon.ScriptsDir = dir } }
+func WithScriptsDir(dir string) Option {
+	return func(c *testdaemon.Config) { c.Daemon.ScriptsDir = dir }
+}
 
 // WithRecordTo appends each model call to a file, which WithScriptsDir can play
 // again once the daemon has ended.
-func WithRecordTo(file string) Option { return func(c *config) { c.daemon.RecordTo = file } }
+func WithRecordTo(file string) Option { return func(c *testdaemon.Config) { c.Daemon.RecordTo = file } }
 
 // WithGemini gives the daemon a key of its own for Gemini and moves the provider
 // to another address, such as that of a fake.
 func WithGemini(key, baseURL string) Option {
-	return func(c *config) {
-		c.daemon.Providers.GeminiAPIKey, c.daemon.Providers.GeminiBaseURL = session.Secret(key), baseURL
+	return func(c *testdaemon.Config) {
+		c.Daemon.Providers.GeminiAPIKey, c.Daemon.Providers.GeminiBaseURL = session.Secret(key), baseURL
 	}
 }
 
 // WithAnthropic does for Anthropic what WithGemini does for Gemini.
 func WithAnthropic(key, baseURL string) Option {
-	return func(c *config) {
-		c.daemon.Providers.AnthropicAPIKey, c.daemon.Providers.AnthropicBaseURL = session.Secret(key), baseURL
+	return func(c *testdaemon.Config) {
+		c.Daemon.Providers.AnthropicAPIKey, c.Daemon.Providers.AnthropicBaseURL = session.Secret(key), baseURL
 	}
 }
 
 // WithOpenAI does for OpenAI what WithGemini does for Gemini.
 func WithOpenAI(key, baseURL string) Option {
-	return func(c *config) {
-		c.daemon.Providers.OpenAIAPIKey, c.daemon.Providers.OpenAIBaseURL = session.Secret(key), baseURL
+	return func(c *testdaemon.Config) {
+		c.Daemon.Providers.OpenAIAPIKey, c.Daemon.Providers.OpenAIBaseURL = session.Secret(key), baseURL
 	}
 }
 
 // WithDataDir keeps the data in a folder, so that a later daemon finds it. Such
 // a daemon does not work inside a synctest bubble.
 func WithDataDir(dir string) Option {
-	return func(c *config) { c.daemon.DataDir = dir }
+	return func(c *testdaemon.Config) { c.Daemon.DataDir = dir }
 }
-
-// WithStore keeps the data in a store of the caller's, which Close closes.
-func WithStore(s session.Store) Option { return func(c *config) { c.daemon.Store = s } }
 
 // WithLoopback listens on a free port of 127.0.0.1 in place of pipes, so that
 // other processes can connect.
-func WithLoopback() Option { return func(c *config) { c.loopback = true } }
+func WithLoopback() Option { return func(c *testdaemon.Config) { c.Loopback = true } }
 
 // WithAddr listens on an address, such as that of a daemon that was stopped.
 func WithAddr(addr string) Option {
-	return func(c *config) { c.loopback, c.daemon.Addr = true, addr }
+	return func(c *testdaemon.Config) { c.Loopback, c.Daemon.Addr = true, addr }
 }
 
 // WithTLS serves TLS too, with the certificate and key of two PEM files.
 func WithTLS(certFile, keyFile string) Option {
-	return func(c *config) { c.daemon.TLSCertFile, c.daemon.TLSKeyFile = certFile, keyFile }
+	return func(c *testdaemon.Config) { c.Daemon.TLSCertFile, c.Daemon.TLSKeyFile = certFile, keyFile }
 }
 
 // WithLogger hands the daemon a logger. Start's default writes to the test's
 // log.
-func WithLogger(l *slog.Logger) Option { return func(c *config) { c.daemon.Logger = l } }
-
-// WithTurnLimits bounds turns, their tool calls and sizes.
-func WithTurnLimits(l session.Limits) Option { return func(c *config) { c.daemon.Turns = l } }
+func WithLogger(l *slog.Logger) Option { return func(c *testdaemon.Config) { c.Daemon.Logger = l } }
 
 // WithMaxMessageBytes bounds a request message.
-func WithMaxMessageBytes(n int) Option { return func(c *config) { c.daemon.MaxMessageBytes = n } }
-
-// WithRetry says how often, and after which waits, failed model calls are made
-// again. The default differs from the daemon's in its waits, which take a
-// millisecond where the provider does not ask for more.
-func WithRetry(r models.Retry) Option { return func(c *config) { c.daemon.ModelRetry = r } }
-
-// WithBreaker says when the calls of a model that keeps failing are suspended. The
-// default, unlike the daemon's, is never.
-func WithBreaker(c models.BreakerConfig) Option {
-	return func(cfg *config) { cfg.daemon.ModelBreaker = c }
+func WithMaxMessageBytes(n int) Option {
+	return func(c *testdaemon.Config) { c.Daemon.MaxMessageBytes = n }
 }
 
 // WithModelTimeouts bounds one try of a model call, and the silence within it; 0
 // means the daemon's default.
 func WithModelTimeouts(total, idle time.Duration) Option {
-	return func(c *config) { c.daemon.ModelTimeout, c.daemon.ModelIdleTimeout = total, idle }
+	return func(c *testdaemon.Config) { c.Daemon.ModelTimeout, c.Daemon.ModelIdleTimeout = total, idle }
 }
 
 // WithTimeouts sets how long a stream may be silent, and how long a message may
 // wait for a client that does not read; 0 means the daemon's default.
 func WithTimeouts(idle, write time.Duration) Option {
-	return func(c *config) { c.daemon.IdleTimeout, c.daemon.WriteTimeout = idle, write }
+	return func(c *testdaemon.Config) { c.Daemon.IdleTimeout, c.Daemon.WriteTimeout = idle, write }
 }
 
 // WithGrace is how long Close waits for running turns before it puts them aside.
 // Default none.
-func WithGrace(d time.Duration) Option { return func(c *config) { c.grace = d } }
+func WithGrace(d time.Duration) Option { return func(c *testdaemon.Config) { c.Grace = d } }
 
 // WithFront has clients reach a handler in place of the daemon, such as a proxy.
 // It is made once the daemon runs, and is told where that is.
 func WithFront(front func(hc *http.Client, url string) http.Handler) Option {
-	return func(c *config) { c.front = front }
+	return func(c *testdaemon.Config) { c.Front = front }
 }
 
 // WithLeakCheck has Start's test fail when goroutines that were not there before
 // are left once the daemon has ended. It is not for tests that run in parallel,
 // nor for bubbles, which check it themselves.
-func WithLeakCheck() Option { return func(c *config) { c.leaks = true } }
+func WithLeakCheck() Option { return func(c *testdaemon.Config) { c.Leaks = true } }
 
 // Start starts a daemon that ends with the test. The test fails if the daemon
 // does not start, or does not end cleanly.
 func Start(t testing.TB, opts ...Option) *Daemon {
 	t.Helper()
-	var c config
+	var c testdaemon.Config
 	for _, opt := range opts {
 		opt(&c)
 	}
-	if c.leaks {
+	if c.Leaks {
 		before := goleak.IgnoreCurrent()
 		t.Cleanup(func() { goleak.VerifyNone(t, before) }) // runs after the daemon has ended
 	}
@@ -197,7 +177,7 @@ func Start(t testing.TB, opts ...Option) *Daemon {
 // New starts a daemon for a program that is no test. The caller ends it with
 // Close.
 func New(opts ...Option) (*Daemon, error) {
-	c := config{daemon: daemon.Config{
+	c := testdaemon.Config{Daemon: daemon.Config{
 		ModelRetry:   models.Retry{Base: time.Millisecond, MaxWait: time.Millisecond},
 		ModelBreaker: models.BreakerConfig{Failures: -1},
 	}}
@@ -207,18 +187,18 @@ func New(opts ...Option) (*Daemon, error) {
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
 	protocols.SetHTTP2(true)
-	out := &Daemon{transport: &http.Transport{Protocols: protocols}, grace: c.grace}
-	if c.loopback {
-		if c.daemon.Addr == "" {
-			c.daemon.Addr = "127.0.0.1:0"
+	out := &Daemon{transport: &http.Transport{Protocols: protocols}, grace: c.Grace}
+	if c.Loopback {
+		if c.Daemon.Addr == "" {
+			c.Daemon.Addr = "127.0.0.1:0"
 		}
 	} else {
 		l := NewListener()
-		c.daemon.Listener = l
+		c.Daemon.Listener = l
 		out.transport = l.Transport()
 		out.URL = l.URL()
 	}
-	d, err := daemon.New(c.daemon)
+	d, err := daemon.New(c.Daemon)
 	if err != nil {
 		return nil, err
 	}
@@ -226,11 +206,11 @@ func New(opts ...Option) (*Daemon, error) {
 	if err := d.Start(context.Background()); err != nil {
 		return nil, errors.Join(err, out.Close())
 	}
-	if c.loopback {
+	if c.Loopback {
 		out.URL = d.URL()
 	}
-	if c.front != nil {
-		if err := out.stepBehind(c.front, c.loopback); err != nil {
+	if c.Front != nil {
+		if err := out.stepBehind(c.Front, c.Loopback); err != nil {
 			return nil, errors.Join(err, out.Close())
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/apzuk3/agentd/agentdtest"
 	"github.com/apzuk3/agentd/client"
+	"github.com/apzuk3/agentd/internal/testdaemon"
 	limits "github.com/apzuk3/agentd/session"
 )
 
@@ -33,7 +33,7 @@ func TestToolTimeouts(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newStage(t, agentdtest.WithTurnLimits(limits.Limits{ToolTimeout: 10 * time.Minute, TurnTimeout: 24 * time.Hour}))
+				s := newStage(t, testdaemon.WithTurnLimits(limits.Limits{ToolTimeout: 10 * time.Minute, TurnTimeout: 24 * time.Hour}))
 				var opts []client.Option
 				if test.client != nil {
 					opts = append(opts, test.client)
@@ -82,7 +82,7 @@ func TestToolTimeouts(t *testing.T) {
 // server's time.
 func TestServersToolTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, agentdtest.WithTurnLimits(limits.Limits{ToolTimeout: time.Minute}))
+		s := newStage(t, testdaemon.WithTurnLimits(limits.Limits{ToolTimeout: time.Minute}))
 		c, _ := s.client(t)
 		door := newDoor(t, c, "door")
 		r := follow(c.Run(t.Context(), actor("door"), "go"))

@@ -16,6 +16,7 @@ import (
 	"github.com/apzuk3/agentd/agentdtest"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/daemon"
+	"github.com/apzuk3/agentd/internal/testdaemon"
 	"github.com/apzuk3/agentd/session"
 )
 
@@ -313,7 +314,7 @@ func TestRetention(t *testing.T) {
 		if !again.got[len(again.got)-1].GetEnd().GetCompleted() {
 			t.Errorf("the session must go on, got %s", show(again.got))
 		}
-	}, agentdtest.WithTurnLimits(session.Limits{Retention: 3 * time.Hour}))
+	}, testdaemon.WithTurnLimits(session.Limits{Retention: 3 * time.Hour}))
 }
 
 func TestRefusedAttach(t *testing.T) {

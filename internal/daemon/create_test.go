@@ -10,11 +10,11 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/apzuk3/agentd/agentdtest"
 	"github.com/apzuk3/agentd/client"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/internal/daemon"
+	"github.com/apzuk3/agentd/internal/testdaemon"
 	"github.com/apzuk3/agentd/session"
 )
 
@@ -211,7 +211,7 @@ func TestCreatePurged(t *testing.T) {
 		}
 		_ = c.s.CloseRequest()
 		c.rest()
-	}, agentdtest.WithTurnLimits(session.Limits{PurgeAfter: time.Hour}))
+	}, testdaemon.WithTurnLimits(session.Limits{PurgeAfter: time.Hour}))
 }
 
 // TestCreateForOlderClients: a server that was told so makes sessions for requests

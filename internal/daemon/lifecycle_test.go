@@ -15,6 +15,7 @@ import (
 	"github.com/apzuk3/agentd/client"
 	"github.com/apzuk3/agentd/internal/daemon"
 	"github.com/apzuk3/agentd/internal/models"
+	"github.com/apzuk3/agentd/internal/testdaemon"
 	"github.com/apzuk3/agentd/session"
 )
 
@@ -246,7 +247,7 @@ func TestLogGuard(t *testing.T) {
 // A client that sends no heartbeats may take its time for a tool call.
 func TestQuietClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := agentdtest.Start(t, agentdtest.WithTurnLimits(session.Limits{ToolTimeout: 40 * time.Minute}))
+		d := agentdtest.Start(t, testdaemon.WithTurnLimits(session.Limits{ToolTimeout: 40 * time.Minute}))
 		c := d.Client(client.WithHeartbeatInterval(time.Hour), client.WithToolTimeout(time.Hour))
 		err := client.AddTool(c, "work", "Works", func(ctx context.Context, _ struct{}) (any, error) {
 			time.Sleep(39 * time.Minute)

@@ -17,6 +17,7 @@ import (
 	"github.com/apzuk3/agentd/agentdtest"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/daemon"
+	"github.com/apzuk3/agentd/internal/testdaemon"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/sqlitestore"
 )
@@ -74,7 +75,7 @@ func TestDiskFull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := agentdtest.Start(t, agentdtest.WithStore(store),
+	d := agentdtest.Start(t, testdaemon.WithStore(store),
 		agentdtest.WithScript("talker", `answers: [{text: "One moment.", calls: [{name: first}]}, {text: "Got {{tool_result \"first\"}}."}]`))
 	dial := connectDialer(d.HTTPClient(), d.URL)
 	if status, text := ready(t, d); status != http.StatusOK {

@@ -19,6 +19,7 @@ import (
 	"github.com/apzuk3/agentd/adkbridge"
 	"github.com/apzuk3/agentd/agentdtest"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/testdaemon"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/scripted"
 	"github.com/apzuk3/agentd/session"
@@ -244,7 +245,7 @@ func storeFaults(t *testing.T, rate float64, seed uint64) (faults, lost int) {
 		t.Fatal(err)
 	}
 	models := &counted{Provider: provider}
-	d := agentdtest.Start(t, agentdtest.WithStore(store), agentdtest.WithProvider(models),
+	d := agentdtest.Start(t, testdaemon.WithStore(store), agentdtest.WithProvider(models),
 		agentdtest.WithLogger(slog.New(slog.DiscardHandler)))
 	dial := connectDialer(d.HTTPClient(), d.URL)
 	live, lost := survive(t, dial)

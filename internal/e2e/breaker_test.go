@@ -15,6 +15,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/internal/providertest"
+	"github.com/apzuk3/agentd/internal/testdaemon"
 )
 
 // wavering is a server of chat completions that is down or up.
@@ -44,8 +45,8 @@ func TestProviderSuspended(t *testing.T) {
 		d := startDaemon(t,
 			agentdtest.WithProvider(providerAt(providertest.OpenAIChat, "http://provider.invalid", server)),
 			agentdtest.WithScript("spare", `answers: [{when: {}, text: "Spare."}]`),
-			agentdtest.WithBreaker(models.BreakerConfig{Failures: 3}),
-			agentdtest.WithRetry(models.Retry{Tries: 2, Base: 1}))
+			testdaemon.WithBreaker(models.BreakerConfig{Failures: 3}),
+			testdaemon.WithRetry(models.Retry{Tries: 2, Base: 1}))
 		alone := llmAgent("root", "openai-chat/m", "")
 		agent := llmAgent("root", "openai-chat/m", "")
 		agent.GetLlm().FallbackModels = []string{"scripted/spare"}

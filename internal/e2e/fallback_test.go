@@ -12,6 +12,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/internal/providertest"
+	"github.com/apzuk3/agentd/internal/testdaemon"
 )
 
 // invented is the name that an agent has for a wire's model.
@@ -54,7 +55,7 @@ func TestProviderFallback(t *testing.T) {
 			second := providertest.NewServer(t, providertest.Invent(wires[1], look, look), map[int]providertest.Fault{1: refused(wires[1], 401)})
 			third := providertest.NewServer(t, providertest.Invent(wires[2], look), nil)
 			servers := []*providertest.Server{first, second, third}
-			opts := []agentdtest.Option{agentdtest.WithRetry(models.Retry{Tries: 2, Base: 1})}
+			opts := []agentdtest.Option{testdaemon.WithRetry(models.Retry{Tries: 2, Base: 1})}
 			for i, wire := range wires {
 				opts = append(opts, agentdtest.WithProvider(providerAt(wire, strings.TrimSuffix(servers[i].BaseURL(wire), "/"), nil)))
 			}
@@ -123,7 +124,7 @@ func TestProviderFallbackFails(t *testing.T) {
 	wires := []providertest.Wire{providertest.Anthropic, providertest.Gemini, providertest.OpenAIResponses}
 	limited := providertest.NewServer(t, providertest.Invent(providertest.OpenAIResponses, hello), always(refused(providertest.OpenAIResponses, 429)))
 	d := startDaemon(t,
-		agentdtest.WithRetry(models.Retry{Tries: 2, Base: 1}),
+		testdaemon.WithRetry(models.Retry{Tries: 2, Base: 1}),
 		agentdtest.WithAnthropic(keyCanary, gone.URL),
 		agentdtest.WithGemini(keyCanary, gone.URL),
 		agentdtest.WithProvider(providerAt(providertest.OpenAIResponses, limited.URL+"/v1", nil)))

@@ -24,6 +24,7 @@ import (
 	"github.com/apzuk3/agentd/client"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
+	"github.com/apzuk3/agentd/internal/testdaemon"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/sqlitestore"
 )
@@ -80,8 +81,8 @@ func newBedOn(t *testing.T, path string, plays map[string][]line, opts ...agentd
 	})
 	b.stage = newStage(t, ownKey, plays)
 	b.d = startDaemon(t, append([]agentdtest.Option{
-		agentdtest.WithLoopback(), agentdtest.WithStore(b.store), agentdtest.WithOpenAI("", b.stage.http.URL+"/v1/"),
-		agentdtest.WithTurnLimits(session.Limits{HandoverGrace: 20 * time.Millisecond}),
+		agentdtest.WithLoopback(), testdaemon.WithStore(b.store), agentdtest.WithOpenAI("", b.stage.http.URL+"/v1/"),
+		testdaemon.WithTurnLimits(session.Limits{HandoverGrace: 20 * time.Millisecond}),
 		agentdtest.WithLogger(slog.New(slog.NewJSONHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug}))),
 	}, opts...)...)
 	b.hc, b.url = b.d.HTTPClient(), b.d.URL

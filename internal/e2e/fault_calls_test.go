@@ -11,8 +11,8 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/apzuk3/agentd/agentdtest"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/testdaemon"
 	"github.com/apzuk3/agentd/session"
 )
 
@@ -325,7 +325,7 @@ func (c *chain) flood(t *testing.T, foreign string) {
 // TestFaultToolNeverAnswers is F14: the model is told once that no answer has come
 // in time.
 func TestFaultToolNeverAnswers(t *testing.T) {
-	b := newBed(t, askerPlays, agentdtest.WithTurnLimits(session.Limits{ToolTimeout: 30 * time.Millisecond}))
+	b := newBed(t, askerPlays, testdaemon.WithTurnLimits(session.Limits{ToolTimeout: 30 * time.Millisecond}))
 	c := b.chain(allTools)
 	look, one := c.asked("<turn never>")
 	c.mute = true
@@ -346,7 +346,7 @@ func TestFaultToolNeverAnswers(t *testing.T) {
 // holds no goroutine; the time of its calls does not run. It goes on when a client
 // comes.
 func TestFaultNobodyAnswers(t *testing.T) {
-	b := newBed(t, askerPlays, agentdtest.WithTurnLimits(session.Limits{IdleTurn: 50 * time.Millisecond, ToolTimeout: 3 * time.Second}))
+	b := newBed(t, askerPlays, testdaemon.WithTurnLimits(session.Limits{IdleTurn: 50 * time.Millisecond, ToolTimeout: 3 * time.Second}))
 	const sessions = 10
 	var parked []*chain
 	for i := range sessions {

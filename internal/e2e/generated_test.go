@@ -24,6 +24,7 @@ import (
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/internal/plainlog"
 	"github.com/apzuk3/agentd/internal/sessionfront"
+	"github.com/apzuk3/agentd/internal/testdaemon"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/sqlitestore"
@@ -165,8 +166,8 @@ func newTheatre(t *testing.T, over service) *theatre {
 	}
 	th := &theatre{over: over, store: &queueTeller{Store: disk, told: make(chan string, 16)}}
 	opts := []agentdtest.Option{
-		agentdtest.WithStore(th.store), agentdtest.WithProvider(stepsModel()),
-		agentdtest.WithTurnLimits(session.Limits{HandoverGrace: 5 * time.Millisecond}),
+		testdaemon.WithStore(th.store), agentdtest.WithProvider(stepsModel()),
+		testdaemon.WithTurnLimits(session.Limits{HandoverGrace: 5 * time.Millisecond}),
 	}
 	if over == overRun { // whose daemon is the first to begin and the last to end
 		opts = append(opts, agentdtest.WithLeakCheck())

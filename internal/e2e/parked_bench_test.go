@@ -17,6 +17,7 @@ import (
 	"github.com/apzuk3/agentd/agentdtest"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
+	"github.com/apzuk3/agentd/internal/testdaemon"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
 )
@@ -122,7 +123,7 @@ func BenchmarkParked(b *testing.B) {
 	start := func(idle time.Duration) *agentdtest.Daemon {
 		d, err := agentdtest.New(
 			agentdtest.WithDataDir(dir), agentdtest.WithLoopback(), agentdtest.WithLogger(slog.New(slog.DiscardHandler)), agentdtest.WithProvider(asker()),
-			agentdtest.WithTurnLimits(session.Limits{MaxTurns: 2 * n, IdleTurn: idle}),
+			testdaemon.WithTurnLimits(session.Limits{MaxTurns: 2 * n, IdleTurn: idle}),
 		)
 		if err != nil {
 			b.Fatal(err)

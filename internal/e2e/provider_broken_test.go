@@ -20,6 +20,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/internal/providertest"
+	"github.com/apzuk3/agentd/internal/testdaemon"
 )
 
 // look is an answer that calls a tool and says nothing.
@@ -50,7 +51,7 @@ func TestProviderBreaks(t *testing.T) {
 		"breaks in a event": {Action: providertest.Abort, AfterBytes: 30},
 	}
 	onEachWire(t, func(t *testing.T, wire providertest.Wire) {
-		f := newFaulty(t, wire, agentdtest.WithRetry(models.Retry{Tries: tries, Base: 1}))
+		f := newFaulty(t, wire, testdaemon.WithRetry(models.Retry{Tries: tries, Base: 1}))
 		faults := maps.Clone(faults)
 		faults["an error in the stream"] = providertest.Fault{
 			Action: providertest.Insert, Bytes: fmt.Appendf(nil, "data: %s\n\n", providertest.ErrorBody(wire, 503, "overloaded_error", "no luck with "+keyCanary)),
@@ -142,7 +143,7 @@ func TestProviderEndlessLine(t *testing.T) {
 		most, taken = 2 * line, 6 * line
 	)
 	onEachWire(t, func(t *testing.T, wire providertest.Wire) {
-		f := newFaulty(t, wire, agentdtest.WithRetry(models.Retry{Tries: tries, Base: 1}))
+		f := newFaulty(t, wire, testdaemon.WithRetry(models.Retry{Tries: tries, Base: 1}))
 		chunk := strings.Repeat("x", 1<<20)
 		sent := make(chan int, tries)
 		f.handle(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -15,6 +15,7 @@ import (
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/internal/providertest"
+	"github.com/apzuk3/agentd/internal/testdaemon"
 )
 
 // alive are events of the wires that say nothing but that the provider is there.
@@ -88,7 +89,7 @@ func TestProviderNeverEnds(t *testing.T) {
 					if server.again != "" {
 						timeouts, why = agentdtest.WithModelTimeouts(700*time.Millisecond, 0), "did not finish within 700ms"
 					}
-					f := newFaulty(t, wire, agentdtest.WithRetry(models.Retry{Tries: 1}), timeouts)
+					f := newFaulty(t, wire, testdaemon.WithRetry(models.Retry{Tries: 1}), timeouts)
 					server := server
 					server.coming, server.gone = make(chan struct{}), make(chan struct{})
 					f.handle(&server)

@@ -11,11 +11,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/testing/protocmp"
 
-	"github.com/apzuk3/agentd/agentdtest"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/internal/providertest"
+	"github.com/apzuk3/agentd/internal/testdaemon"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/sqlitestore"
 )
@@ -63,7 +63,7 @@ func (f *faulty) rawTurn(tools ...string) *dialogue {
 // other turn does.
 func TestRawPayloads(t *testing.T) {
 	onEachWire(t, func(t *testing.T, wire providertest.Wire) {
-		f := newFaulty(t, wire, agentdtest.WithRetry(models.Retry{Tries: 3, Base: 1}))
+		f := newFaulty(t, wire, testdaemon.WithRetry(models.Retry{Tries: 3, Base: 1}))
 		streams := eventStreams(t, wire, look, hello)
 		f.playStreams("", streams[0], streams[1])
 		got := f.rawTurn("look")
@@ -116,7 +116,7 @@ func TestRawPayloads(t *testing.T) {
 // TestRawPayloadBounds: what is kept of an answer is bounded, and says so; keys at
 // the edge are not cut in two.
 func TestRawPayloadBounds(t *testing.T) {
-	f := newFaulty(t, providertest.OpenAIChat, agentdtest.WithRetry(models.Retry{Tries: 1}))
+	f := newFaulty(t, providertest.OpenAIChat, testdaemon.WithRetry(models.Retry{Tries: 1}))
 	head := eventStreams(t, f.wire, hello)[0]
 	fill := bytes.Repeat([]byte(": a comment of the server's\n\n"), session.MaxRawBody/29)
 	edge := session.MaxRawBody - len(fill) - len(keyCanary)/2
@@ -149,7 +149,7 @@ func TestRawPayloadsInLog(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	f := newFaulty(t, providertest.Anthropic, agentdtest.WithStore(&recorded{Store: store, keep: true}))
+	f := newFaulty(t, providertest.Anthropic, testdaemon.WithStore(&recorded{Store: store, keep: true}))
 	var searched string
 	for _, rec := range providertest.Synthetic(t) {
 		if rec.Name == "anthropic_web_search" {

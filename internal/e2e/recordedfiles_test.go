@@ -13,6 +13,7 @@ import (
 	"github.com/apzuk3/agentd/client"
 	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/internal/providertest"
+	"github.com/apzuk3/agentd/internal/testdaemon"
 	"github.com/apzuk3/agentd/model/openai"
 )
 
@@ -95,7 +96,7 @@ func TestRecordedFiles(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				d = startDaemon(t, agentdtest.WithRetry(models.Retry{Tries: 1}), agentdtest.WithProvider(openai.New(openai.Config{
+				d = startDaemon(t, testdaemon.WithRetry(models.Retry{Tries: 1}), agentdtest.WithProvider(openai.New(openai.Config{
 					Name: "hosted", APIKey: "sk-recorded-0123456789", BaseURL: how.host, Transport: elsewhere{to},
 				})))
 				name = "hosted/" + recorded.Model

@@ -11,6 +11,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/internal/models"
+	"github.com/apzuk3/agentd/internal/testdaemon"
 	"github.com/apzuk3/agentd/session/sqlitestore"
 )
 
@@ -34,7 +35,7 @@ func retryDaemon(t *testing.T, opts ...agentdtest.Option) *agentdtest.Daemon {
 	for name, script := range retryScripts {
 		opts = append(opts, agentdtest.WithScript(name, script))
 	}
-	return startDaemon(t, append(opts, agentdtest.WithRetry(models.Retry{}))...)
+	return startDaemon(t, append(opts, testdaemon.WithRetry(models.Retry{}))...)
 }
 
 // TestRetryUsage is F26: what failed tries took is counted once, whether the call
@@ -122,7 +123,7 @@ func TestRetryRestart(t *testing.T) {
 				t.Error(err)
 			}
 		}()
-		first := retryDaemon(t, agentdtest.WithStore(kept))
+		first := retryDaemon(t, testdaemon.WithStore(kept))
 		ctx, leave := context.WithCancel(t.Context())
 		s := agentdv1connect.NewAgentdClient(first.HTTPClient(), first.URL).Run(ctx)
 		if err := s.Send(start(scriptedAgent("root", "waits"))); err != nil {
@@ -152,7 +153,7 @@ func TestRetryRestart(t *testing.T) {
 		_ = s.CloseRequest()
 		_ = s.CloseResponse()
 
-		second := retryDaemon(t, agentdtest.WithStore(kept))
+		second := retryDaemon(t, testdaemon.WithStore(kept))
 		s = agentdv1connect.NewAgentdClient(second.HTTPClient(), second.URL).Run(t.Context())
 		defer func() { _ = s.CloseResponse() }()
 		if err := s.Send(attachAt(session, "", &seq)); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/apzuk3/agentd/agentdtest"
 	"github.com/apzuk3/agentd/internal/sessionfront"
+	"github.com/apzuk3/agentd/internal/testdaemon"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/sqlitestore"
 )
@@ -52,7 +53,7 @@ func startDaemon(t testing.TB, opts ...agentdtest.Option) *agentdtest.Daemon {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := []agentdtest.Option{agentdtest.WithStore(store)} // unless the test has one
+	first := []agentdtest.Option{testdaemon.WithStore(store)} // unless the test has one
 	if now.over == overSessions {
 		first = append(first, agentdtest.WithFront(func(hc *http.Client, url string) http.Handler {
 			f, err := sessionfront.New(hc, url)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/apzuk3/agentd/agentdtest"
 	"github.com/apzuk3/agentd/client"
+	"github.com/apzuk3/agentd/internal/testdaemon"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/sqlitestore"
 )
@@ -55,7 +56,7 @@ func TestStress(t *testing.T) {
 				t.Fatal(err)
 			}
 			store := &recorded{Store: disk, keep: !tc.file}
-			d := startDaemon(t, agentdtest.WithLeakCheck(), agentdtest.WithLoopback(), agentdtest.WithStore(store),
+			d := startDaemon(t, agentdtest.WithLeakCheck(), agentdtest.WithLoopback(), testdaemon.WithStore(store),
 				agentdtest.WithProvider(stressModel(t, seed)), agentdtest.WithLogger(slog.New(alarm{t})),
 				agentdtest.WithGrace(10*time.Second))
 			turns := stress(t, d, seed, tc.turns)

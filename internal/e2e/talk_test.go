@@ -18,6 +18,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/internal/providertest"
+	"github.com/apzuk3/agentd/internal/testdaemon"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/anthropic"
 	"github.com/apzuk3/agentd/model/gemini"
@@ -40,7 +41,7 @@ func recordedDaemon(t *testing.T, address string, opts ...agentdtest.Option) *ag
 	// No text of a recording holds the key, for keys are taken out of messages.
 	const key = "sk-recorded-0123456789"
 	return startDaemon(t, append([]agentdtest.Option{
-		agentdtest.WithRetry(models.Retry{Tries: 1}),
+		testdaemon.WithRetry(models.Retry{Tries: 1}),
 		agentdtest.WithGemini(key, address+"/"),
 		agentdtest.WithAnthropic(key, address+"/"),
 		agentdtest.WithOpenAI(key, address+"/v1/"),

@@ -21,6 +21,7 @@ import (
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/internal/providertest"
+	"github.com/apzuk3/agentd/internal/testdaemon"
 	"github.com/apzuk3/agentd/model"
 )
 
@@ -121,7 +122,7 @@ func TestTapesOfFailures(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				dir := t.TempDir()
-				retry := agentdtest.WithRetry(models.Retry{Tries: 3, Base: 1})
+				retry := testdaemon.WithRetry(models.Retry{Tries: 3, Base: 1})
 				f := newFaulty(t, wire, retry, agentdtest.WithRecordTo(filepath.Join(dir, "calls.jsonl")))
 				c.serve(f)
 				agent := f.agent("look")
@@ -160,7 +161,7 @@ func TestTapeOfFallback(t *testing.T) {
 	dir := t.TempDir()
 	first := providertest.NewServer(t, providertest.Invent(providertest.Anthropic, hello), map[int]providertest.Fault{0: {Action: providertest.Cut, AfterEvents: 1}})
 	second := providertest.NewServer(t, providertest.Invent(providertest.Gemini, hello), nil)
-	d := startDaemon(t, agentdtest.WithRetry(models.Retry{Tries: 1}), agentdtest.WithRecordTo(filepath.Join(dir, "calls.jsonl")),
+	d := startDaemon(t, testdaemon.WithRetry(models.Retry{Tries: 1}), agentdtest.WithRecordTo(filepath.Join(dir, "calls.jsonl")),
 		agentdtest.WithProvider(providerAt(providertest.Anthropic, strings.TrimSuffix(first.BaseURL(providertest.Anthropic), "/"), nil)),
 		agentdtest.WithProvider(providerAt(providertest.Gemini, strings.TrimSuffix(second.BaseURL(providertest.Gemini), "/"), nil)))
 	agent := backed([]providertest.Wire{providertest.Anthropic, providertest.Gemini})

@@ -16,6 +16,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/internal/providertest"
+	"github.com/apzuk3/agentd/internal/testdaemon"
 )
 
 // tapes are how recorded calls are played again.
@@ -199,5 +200,5 @@ func tapeRecording(t *testing.T, rec *providertest.Recording, conv *providertest
 
 func tapeDaemon(t *testing.T, dir string, opts ...agentdtest.Option) *agentdtest.Daemon {
 	t.Helper()
-	return startDaemon(t, append([]agentdtest.Option{agentdtest.WithRetry(models.Retry{Tries: 3, Base: 1}), agentdtest.WithScriptsDir(dir)}, opts...)...)
+	return startDaemon(t, append([]agentdtest.Option{testdaemon.WithRetry(models.Retry{Tries: 3, Base: 1}), agentdtest.WithScriptsDir(dir)}, opts...)...)
 }

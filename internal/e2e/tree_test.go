@@ -18,6 +18,7 @@ import (
 	"github.com/apzuk3/agentd/agentdtest"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
+	"github.com/apzuk3/agentd/internal/testdaemon"
 	"github.com/apzuk3/agentd/session"
 )
 
@@ -33,7 +34,7 @@ func TestTree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := startDaemon(t, agentdtest.WithLeakCheck(), agentdtest.WithStore(disk),
+	d := startDaemon(t, agentdtest.WithLeakCheck(), testdaemon.WithStore(disk),
 		agentdtest.WithProvider(treeModel()), agentdtest.WithLogger(slog.New(alarm{t})))
 	tree, edges := bigTree(), treeOrder(bigTree())
 	traces := make([]*treeTrace, treeRuns)

@@ -11,6 +11,7 @@ import (
 	"github.com/apzuk3/agentd/agentdtest"
 	"github.com/apzuk3/agentd/client"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/testdaemon"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/sqlitestore"
 )
@@ -29,7 +30,7 @@ func verifiedLog(t *testing.T) (id string, recs []session.Record) {
 			t.Error(err)
 		}
 	})
-	d := agentdtest.Start(t, agentdtest.WithStore(store),
+	d := agentdtest.Start(t, testdaemon.WithStore(store),
 		agentdtest.WithScript("asker", `answers:
   - when: {after_tool: look}
     text: seen

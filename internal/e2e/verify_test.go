@@ -7,6 +7,7 @@ import (
 
 	"github.com/apzuk3/agentd/adkbridge"
 	"github.com/apzuk3/agentd/agentdtest"
+	"github.com/apzuk3/agentd/internal/testdaemon"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/sqlitestore"
 )
@@ -61,5 +62,5 @@ func startVerified(t *testing.T, opts ...agentdtest.Option) *agentdtest.Daemon {
 			t.Error(err)
 		}
 	})
-	return agentdtest.Start(t, append([]agentdtest.Option{agentdtest.WithStore(kept)}, opts...)...)
+	return agentdtest.Start(t, append([]agentdtest.Option{testdaemon.WithStore(kept)}, opts...)...)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/apzuk3/agentd/agentdtest"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
+	"github.com/apzuk3/agentd/internal/testdaemon"
 	"github.com/apzuk3/agentd/session"
 )
 
@@ -24,7 +25,7 @@ func TestQuietWatch(t *testing.T) {
 	for wire, opts := range wires {
 		t.Run(wire, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := agentdtest.Start(t, agentdtest.WithScript("tools", ruleScripts["tools"]), agentdtest.WithTurnLimits(session.Limits{ToolTimeout: time.Hour}))
+				d := agentdtest.Start(t, agentdtest.WithScript("tools", ruleScripts["tools"]), testdaemon.WithTurnLimits(session.Limits{ToolTimeout: time.Hour}))
 				c := agentdv1connect.NewSessionServiceClient(d.HTTPClient(), d.URL, opts...)
 				created, err := c.CreateTurn(t.Context(), connect.NewRequest(&agentdv1.CreateTurnRequest{
 					Execute: start(scriptedAgent("root", "tools", "one", "two"), "one", "two").GetExecute(),

@@ -12,6 +12,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/internal/models"
+	"github.com/apzuk3/agentd/internal/testdaemon"
 	"github.com/apzuk3/agentd/model"
 )
 
@@ -20,7 +21,7 @@ import (
 func TestWildWordsOfModels(t *testing.T) {
 	wild := "wild \xff\xfe " + strings.Repeat("w", 20_000)
 	tries := 0
-	d := startDaemon(t, agentdtest.WithRetry(models.Retry{Tries: 2, Base: 1}), agentdtest.WithProvider(provider{"wild", func(name string) generate {
+	d := startDaemon(t, testdaemon.WithRetry(models.Retry{Tries: 2, Base: 1}), agentdtest.WithProvider(provider{"wild", func(name string) generate {
 		return func(_ context.Context, _ *model.Request, emit func(model.Delta)) (*model.Response, error) {
 			if name == "broken" {
 				tries++

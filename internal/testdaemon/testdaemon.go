@@ -1,0 +1,41 @@
+// Package testdaemon has the options of agentdtest that show what is within a daemon: its store,
+// its limits, its retries. They are for the tests of agentd itself.
+package testdaemon
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/apzuk3/agentd/internal/daemon"
+	"github.com/apzuk3/agentd/internal/models"
+	"github.com/apzuk3/agentd/session"
+)
+
+// Config is how a daemon is started; package agentdtest starts it.
+type Config struct {
+	Daemon   daemon.Config
+	Loopback bool
+	Leaks    bool
+	Grace    time.Duration
+	Front    func(hc *http.Client, url string) http.Handler
+}
+
+// Option changes a Config.
+type Option func(*Config)
+
+// WithStore keeps the data in a store of the caller's, which the daemon's Close closes.
+func WithStore(s session.Store) Option { return func(c *Config) { c.Daemon.Store = s } }
+
+// WithTurnLimits bounds turns, their tool calls and sizes.
+func WithTurnLimits(l session.Limits) Option { return func(c *Config) { c.Daemon.Turns = l } }
+
+// WithRetry says how often, and after which waits, failed model calls are made
+// again. The default differs from the daemon's in its waits, which take a
+// millisecond where the provider does not ask for more.
+func WithRetry(r models.Retry) Option { return func(c *Config) { c.Daemon.ModelRetry = r } }
+
+// WithBreaker says when the calls of a model that keeps failing are suspended. The
+// default, unlike the daemon's, is never.
+func WithBreaker(c models.BreakerConfig) Option {
+	return func(cfg *Config) { cfg.Daemon.ModelBreaker = c }
+}
