@@ -5,7 +5,8 @@
 //	err := client.AddTool(clnt, "greet", "Returns a greeting", greet)
 //	for event, err := range clnt.Run(ctx, agent, "Say hi to Alice") { … }
 //
-// [Client.Run] yields what happens in a turn while it happens, [Client.Do]
+// [Client.Run] yields what happens in a turn while it happens: in [Event].Data is
+// what, a pointer to one of the types that [EventData] lists. [Client.Do]
 // returns the whole of it, [DoAs] the answer as a Go value. A [Session] is a
 // conversation of many turns. All fail with an [*Error], whose code errors.Is
 // compares. [LLM], [Sequential], [Parallel] and [Loop] make trees of agents.

@@ -86,8 +86,8 @@ func TestTranscript(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var all client.Transcript
-			for event := range eventsOf(nil, tc.told...) {
-				if err := all.Add(event); err != nil {
+			for event, err := range eventsOf(nil, tc.told...) {
+				if err := errors.Join(err, all.Add(event)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -135,7 +135,10 @@ func TestMessagesOf(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	left := false
-	for range client.MessagesOf(leaving(&left, told...)) {
+	for m, err := range client.MessagesOf(leaving(&left, told...)) {
+		if err != nil || m.ID != "1" {
+			t.Errorf("first came %v, %v", m, err)
+		}
 		break
 	}
 	if !left {
@@ -157,7 +160,10 @@ func TestTextOf(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	left := false
-	for range client.TextOf(leaving(&left, told...)) {
+	for text, err := range client.TextOf(leaving(&left, told...)) {
+		if err != nil || text != "one " {
+			t.Errorf("first came %q, %v", text, err)
+		}
 		break
 	}
 	if !left {
