@@ -42,8 +42,13 @@ func TestExamples(t *testing.T) {
 		"state":      {"Your cart is worth 50.", `state: cart_total=50 answer="Your cart is worth 50."`},
 		"cancel":     {"the handler stops: the tool call was cancelled", "The archive did not answer.\n  [completed: true ]", "It all began\n  [completed: false cancelled by the client]", "It is fine.\n  [completed: true ]"},
 		"provider":   {"Three, two, one.\ncompleted: true\n"},
-		"files":      {"scripted/example failed (AUTH_FAILED), echo is called\nWhat is this?\n[image/png, 67 bytes]\nanswered by echo\n"},
-		"chat":       {"Nice to meet you, Ada.", `You said "What did I say?"; that was turn 2.`, `You said "And now?"; that was turn 3.`},
+		"supportdesk": {
+			"desk: One moment, I ask a colleague.", "orders: Order 17 is delivered.\n",
+			`billing wants to call refund {"euros":30,"order":17,"solved":false}`, "the call of refund was approved",
+			"case: {Order:17 Euros:30 Solved:true}\n",
+		},
+		"files": {"scripted/example failed (AUTH_FAILED), echo is called\nWhat is this?\n[image/png, 67 bytes]\nanswered by echo\n"},
+		"chat":  {"Nice to meet you, Ada.", `You said "What did I say?"; that was turn 2.`, `You said "And now?"; that was turn 3.`},
 	}
 	bin := t.TempDir()
 	run(t, ".", "go", "build", "-o", bin, "./...")
