@@ -124,6 +124,8 @@ var rooms = []room{
 		knows: "what somebody who adds a provider can import"},
 	{path: "examples/provider", floor: 5, may: []string{"agentdhost", "examples/provider/acme", "client", "model"},
 		knows: "a daemon with one more provider"},
+	{path: "examples/supportdesk", floor: 5, may: []string{"client", "client/terminal", "examples/internal/demo"},
+		knows: "a chat, and a second process that follows it"},
 	{path: "examples/...", floor: 5, may: []string{"client", "client/terminal", "agentdtest", "examples/internal/demo"},
 		knows: "what a user of agentd can import"},
 	{path: "ts/test/witness", floor: 5, may: []string{"client", gen},
