@@ -154,6 +154,11 @@ func (m *agentModel) generated(ctx context.Context, req *adkmodel.LLMRequest, ke
 // ends the turn.
 func (m *agentModel) conclude(a *answer, req *adkmodel.LLMRequest) (misfit error) {
 	a.meta.Calls, a.meta.Asks = m.judge(a, req)
+	if m.t.verifier == nil {
+		for range a.meta.Asks {
+			a.meta.Interactions = append(a.meta.Interactions, session.InteractionID())
+		}
+	}
 	a.meta.Last = len(callsOf(a.content)) == 0 && !onlyThoughts(a.content) && m.n.speaksOnce()
 	a.meta.Structured, misfit = m.conform(a)
 	m.t.mu.Lock()
@@ -180,7 +185,7 @@ func (t *turn) inject(ctx context.Context) error {
 	for _, in := range t.run.Injected() {
 		ev := t.newEvent(ctx, user, "")
 		ev.Content = userContent(in.Text, in.Parts)
-		if err := t.commit(ctx, ev, &meta{Injected: in.ID, NoText: in.Text == ""}); err != nil {
+		if err := t.commit(ctx, ev, &meta{Injected: in.ID, InjectedBy: in.By, NoText: in.Text == ""}); err != nil {
 			return err
 		}
 	}

@@ -73,15 +73,19 @@ var approval = &session.Question{Kind: agentdv1.InteractionKind_INTERACTION_KIND
 
 // asks is what a call of an event asks a person, nil for nothing.
 func (m *meta) asks(call *genai.FunctionCall) *session.Question {
-	if !slices.Contains(m.Asks, call.ID) {
+	i := slices.Index(m.Asks, call.ID)
+	if i < 0 {
 		return nil
 	}
-	if call.Name != askUserTool {
-		return approval
+	q := &session.Question{Kind: approval.Kind}
+	if call.Name == askUserTool {
+		var err error
+		if q, err = questionOf(call.Args); err != nil { // not reached: such a call is refused
+			q = &session.Question{Kind: agentdv1.InteractionKind_INTERACTION_KIND_INPUT}
+		}
 	}
-	q, err := questionOf(call.Args)
-	if err != nil { // not reached: such a call is refused
-		return &session.Question{Kind: agentdv1.InteractionKind_INTERACTION_KIND_INPUT}
+	if i < len(m.Interactions) {
+		q.ID = m.Interactions[i]
 	}
 	return q
 }

@@ -32,6 +32,9 @@ type meta struct {
 	Calls []string `json:"calls,omitempty"`
 	// Asks are those of Calls about which a person is asked, or which one answers.
 	Asks []string `json:"asks,omitempty"`
+	// Interactions are the ids of what those ask, in the same order; nil in logs of
+	// before there were any.
+	Interactions []string `json:"interactions,omitempty"`
 	// To runs from the root to the agent to which the event hands the turn over.
 	To []string `json:"to,omitempty"`
 	// Last is true when the agent cannot speak again in this turn.
@@ -64,6 +67,8 @@ type meta struct {
 	Marks session.Marks `json:"marks,omitempty"`
 	// Injected is the queued turn whose prompt the event is.
 	Injected string `json:"injected,omitempty"`
+	// InjectedBy is the id of the principal whose prompt it is.
+	InjectedBy string `json:"injected_by,omitempty"`
 	// NoText is true when all that such a prompt says is in its parts.
 	NoText bool `json:"no_text,omitempty"`
 }
@@ -233,7 +238,7 @@ func (s *stored) meaning() *session.Event {
 		Compacted: m.Compacted,
 	}
 	if m.Injected != "" && s.Content != nil {
-		ev.Injected = m.Injected
+		ev.Injected, ev.InjectedBy = m.Injected, m.InjectedBy
 		parts := s.Content.Parts
 		if len(parts) > 0 && !m.NoText {
 			ev.Text, parts = parts[0].Text, parts[1:]

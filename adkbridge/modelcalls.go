@@ -65,6 +65,10 @@ func ModelCalls(ctx context.Context, log session.TurnLog, limit int) (calls []se
 		more = true
 		ended = slices.DeleteFunc(ended, func(c endedCall) bool { return c.seq >= cut })
 	}
+	before, err := serverText(recs)
+	if err != nil {
+		return nil, false, err
+	}
 	lost := log.After == 0 && len(v.recorder.wanted) > 0
 	for _, c := range ended {
 		told := v.recorder.calls[c.key]
@@ -72,7 +76,7 @@ func ModelCalls(ctx context.Context, log session.TurnLog, limit int) (calls []se
 		call := &agentdv1.ModelCallDetails{}
 		proto.Merge(call, told) // a call that was made again has ended twice
 		call.Call = c.end
-		calls = append(calls, session.ToldCall{Seq: c.seq, Details: call})
+		calls = append(calls, session.ToldCall{Seq: c.seq, Details: call, Operator: before})
 	}
 	if lost {
 		why := fmt.Sprint(v.recorder.failed)
@@ -83,6 +87,19 @@ func ModelCalls(ctx context.Context, log session.TurnLog, limit int) (calls []se
 			"what the models of turn %s were told cannot be made again from its log: %s", log.TurnID, cut(why, maxShown))
 	}
 	return calls, more, nil
+}
+
+// serverText is the server's own text in the instructions of a turn.
+func serverText(recs []session.Record) (string, error) {
+	for _, rec := range recs {
+		if rec.Kind != session.KindTurnStarted {
+			continue
+		}
+		var f session.TurnStarted
+		err := json.Unmarshal(rec.Data, &f)
+		return f.Before, err
+	}
+	return "", nil
 }
 
 // skipTo takes in what was before a turn without running it, and returns the records

@@ -191,12 +191,14 @@ func (p *planner) clientTools(tools []*agentdv1.Tool) error {
 			return session.Errorf(codeTree, "tools[%d]: name %q: must be a letter or _, then letters, digits and _.:-, at most %d in all", i, cut(name, maxName), maxName).
 				Breaking(fmt.Sprintf("tools[%d].name", i), session.RuleFormat)
 		case slices.Contains(reservedTools, name):
-			return session.Errorf(codeTree, "tools[%d]: name %q is reserved", i, name).Breaking(fmt.Sprintf("tools[%d].name", i), session.RuleRange)
+			return session.Errorf(codeTree, "tools[%d]: name %q is reserved", i, name).
+				Breaking(fmt.Sprintf("tools[%d].name", i), session.RuleRange)
 		case t.GetDescription() == "":
 			return session.Errorf(codeTree, "tool %q: the description is empty; models choose tools by it", name).
 				Breaking(fmt.Sprintf("tools[%d].description", i), session.RuleRequired)
 		case p.tools[name] != nil:
-			return session.Errorf(codeTree, "tool %q is offered twice", name).Breaking(fmt.Sprintf("tools[%d].name", i), session.RuleConflict)
+			return session.Errorf(codeTree, "tool %q is offered twice", name).
+				Breaking(fmt.Sprintf("tools[%d].name", i), session.RuleConflict)
 		}
 		schema, err := p.kept.check(t.InputSchema)
 		if err != nil {

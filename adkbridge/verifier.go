@@ -397,6 +397,14 @@ func (v *verifier) Ask(ctx context.Context, call session.ToolCall) (session.Tool
 	if err != nil {
 		return session.ToolResult{}, err
 	}
+	var logged session.ToolCall
+	if err := json.Unmarshal(rec.Data, &logged); err != nil {
+		return session.ToolResult{}, err
+	}
+	if call.Asks != nil && logged.Asks != nil { // the id is the session's
+		asks := *call.Asks
+		asks.ID, call.Asks = logged.Asks.ID, &asks
+	}
 	data, err := json.Marshal(call)
 	if err != nil {
 		return session.ToolResult{}, err

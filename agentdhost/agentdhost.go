@@ -16,7 +16,7 @@
 //
 // With HandlerOnly a host listens to nothing, and you serve its Handler.
 //
-// The package imports the daemon and the model seam.
+// The package imports the daemon, the model seam, and of package session the principals.
 package agentdhost
 
 import (
@@ -31,6 +31,7 @@ import (
 
 	"github.com/apzuk3/agentd/internal/daemon"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/session"
 )
 
 // Config is what a host can be told; the zero value serves on port 8080 of 127.0.0.1
@@ -38,7 +39,7 @@ import (
 type Config struct {
 	// Addr is where to listen, as host:port; port 0 is any free one, see Host.Addr.
 	// Default "127.0.0.1:8080". Other machines reach a host on any other than a loopback
-	// address, so that it is refused without Insecure.
+	// address, so that it is refused without Authenticate or Insecure.
 	Addr string
 	// Listener is used in place of Addr, under the same rule. The host closes it, also
 	// when New fails.
@@ -46,8 +47,14 @@ type Config struct {
 	// HandlerOnly makes a host that does not listen: a server of the caller's serves its
 	// Handler, and that server says who may call. Not with Addr or Listener.
 	HandlerOnly bool
-	// Insecure allows an address that other machines reach, though nothing authenticates
-	// callers: whoever reaches it can run agents at your cost.
+	// Authenticate finds out who makes a request, by its headers or its connection; it
+	// must not read the body, and may be called from several goroutines at once. Its
+	// error refuses the request before anything of it is read (UNAUTHENTICATED); it is
+	// logged and not told. The checks of health ask nobody. Default: whoever reaches the
+	// host is its operator.
+	Authenticate func(*http.Request) (Principal, error)
+	// Insecure allows an address that other machines reach without Authenticate: whoever
+	// reaches it can run agents at your cost.
 	Insecure bool
 
 	// Providers are served besides the built-in ones, or in place of those of the same
@@ -72,6 +79,25 @@ type Config struct {
 	Logger *slog.Logger
 }
 
+// Principal is who makes a request, as Authenticate has found out: an ID that is not
+// empty, a Tenant, "" for none, and a Role. Sessions, prompts, answers and resolutions
+// say whose they are by the ID (created_by, resolved_by).
+type Principal = session.Principal
+
+// Role is what a principal may do.
+type Role = session.Role
+
+// The roles.
+const (
+	// Caller starts turns, answers and resolves. It is the zero value.
+	Caller = session.Caller
+	// Observer only reads.
+	Observer = session.Observer
+	// Operator does what a caller does, sets the state that all sessions share, and
+	// reads the host's own instruction.
+	Operator = session.Operator
+)
+
 // Host is a running daemon. Its methods may be called from any goroutine.
 type Host struct{ d *daemon.Daemon }
 
@@ -92,7 +118,7 @@ func New(cfg Config) (*Host, error) {
 		cfg.Logger = daemon.NewLogger(os.Stderr, daemon.LogConfig{Secrets: daemon.Secrets(cfg.Getenv, cfg.Providers...)})
 	}
 	d, err := daemon.New(daemon.Config{
-		Addr: cfg.addr(), Listener: cfg.Listener, HandlerOnly: cfg.HandlerOnly,
+		Addr: cfg.addr(), Listener: cfg.Listener, HandlerOnly: cfg.HandlerOnly, Authenticate: cfg.Authenticate,
 		DataDir: cfg.DataDir, ScriptsDir: cfg.ScriptsDir, Prices: cfg.Prices, RecordTo: cfg.RecordTo,
 		Getenv: cfg.Getenv, ExtraProviders: cfg.Providers, Logger: cfg.Logger,
 	})
@@ -117,7 +143,7 @@ func (c *Config) check() error {
 	switch {
 	case c.HandlerOnly && (c.Addr != "" || c.Listener != nil):
 		return errors.New("agentdhost: a host that is HandlerOnly has neither Addr nor Listener")
-	case c.HandlerOnly || c.Insecure:
+	case c.HandlerOnly || c.Insecure || c.Authenticate != nil:
 		return nil
 	case c.Listener != nil:
 		if a, ok := c.Listener.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {
@@ -137,7 +163,7 @@ func (c *Config) check() error {
 
 func exposed(addr string) error {
 	return fmt.Errorf("agentdhost: other machines reach %q, and nothing authenticates callers: "+
-		"listen on 127.0.0.1, or set Insecure if whoever reaches it may run agents at your cost", addr)
+		"listen on 127.0.0.1, set Authenticate, or set Insecure if whoever reaches it may run agents at your cost", addr)
 }
 
 // Handler answers every request of the protocol, from New on; once Shutdown is over it

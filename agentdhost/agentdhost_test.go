@@ -92,6 +92,56 @@ func TestHost(t *testing.T) {
 	}
 }
 
+// A host with Authenticate may listen where others reach it, knows who asks, and refuses
+// who is nobody.
+func TestAuthenticate(t *testing.T) {
+	host, err := agentdhost.New(agentdhost.Config{
+		Addr: "0.0.0.0:0", Providers: []model.Provider{newVendor(t)}, Getenv: nowhere, Logger: quiet,
+		Authenticate: func(r *http.Request) (agentdhost.Principal, error) {
+			token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+			if !ok {
+				return agentdhost.Principal{}, errors.New("no token")
+			}
+			return agentdhost.Principal{ID: token, Tenant: "acme", Role: agentdhost.Caller}, nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := host.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}()
+	_, port, err := net.SplitHostPort(host.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := "http://127.0.0.1:" + port
+	agent := &agentdv1.Agent{Name: "a", AgentType: &agentdv1.Agent_Llm{Llm: &agentdv1.LlmAgent{Model: "acme/rocket-1"}}}
+	text := ""
+	for event, err := range client.New(url).Run(t.Context(), agent, "Hello?", client.WithHeader("Authorization", "Bearer ann")) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if event.OutputChunk != nil {
+			text += event.OutputChunk.Content
+		}
+	}
+	if text != "I heard Bearer canary-acme" {
+		t.Errorf("the model says %q", text)
+	}
+	refused := 0
+	for _, err := range client.New(url).Run(t.Context(), agent, "Hello?") {
+		if refused++; !errors.Is(err, client.ErrUnauthenticated) {
+			t.Errorf("a caller without a token: %v", err)
+		}
+	}
+	if refused != 1 {
+		t.Errorf("a caller without a token: %d events", refused)
+	}
+}
+
 // A host that does not listen is served by a server of the caller's, and answers
 // nothing once it is shut down.
 func TestHandlerOnly(t *testing.T) {

@@ -2,7 +2,10 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"iter"
+	"maps"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -117,6 +120,21 @@ func (c *Client) SharedState(ctx context.Context, prefix string, opts ...Request
 			return SharedStateEntry{Key: e.GetKey(), Value: e.GetValue(), Bytes: e.GetBytes()}
 		}), resp.GetNextPageToken(), err
 	})
+}
+
+// SetSharedState sets keys of state that sessions share, by their names with scope, such
+// as app:plan, all or none. A value is what [json.Marshal] takes; nil removes its key.
+func (c *Client) SetSharedState(ctx context.Context, values map[string]any, opts ...RequestOption) error {
+	req := &agentdv1.SetSharedStateRequest{}
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		data, err := json.Marshal(values[key])
+		if err != nil {
+			return errorf(ErrInvalidRequest, "the value of %q: %w", key, err)
+		}
+		req.Values = append(req.Values, &agentdv1.SharedStateValue{Key: key, Value: string(data)})
+	}
+	_, err := unary(ctx, c, opts, c.sessions.SetSharedState, req)
+	return err
 }
 
 // RemoveSharedState removes keys of state that sessions share, and returns those that

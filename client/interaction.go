@@ -47,6 +47,14 @@ const (
 type Interaction struct {
 	// ID is what [Client.Resolve] takes; unique within the session, and opaque.
 	ID string
+	// ToolCallID is the tool call that it is about.
+	ToolCallID string
+	// ResolvedBy is the id of the principal who has resolved it; "" before, and where
+	// the server does not say.
+	ResolvedBy string
+	// ExpireTime is when the server ends the turn that asks, unless something happens in
+	// the turn before; zero when it is no longer pending.
+	ExpireTime time.Time
 	// SessionID and TurnID name the turn that asks.
 	SessionID, TurnID string
 	// Kind is what is asked.
@@ -81,6 +89,9 @@ func InteractionOf(m *agentdv1.Interaction) *Interaction {
 	m = proto.CloneOf(m)
 	return &Interaction{
 		ID:         m.GetId(),
+		ToolCallID: m.GetToolCallId(),
+		ResolvedBy: m.GetResolvedBy(),
+		ExpireTime: timeOf(m.GetExpireTime()),
 		SessionID:  m.GetSessionId(),
 		TurnID:     m.GetTurnId(),
 		Kind:       InteractionKind(wordOf(m.GetKind(), "INTERACTION_KIND_")),

@@ -151,10 +151,13 @@ func TestSession(t *testing.T) {
 	if models := must[[]*client.ModelInfo](t)(c.Models(ctx)); len(models) == 0 || models[0].Name == "" {
 		t.Errorf("models %+v", models)
 	}
-	if shared := all(t, c.SharedState(ctx, "app:")); len(shared) != 0 {
+	if err := c.SetSharedState(ctx, map[string]any{"app:plan": "sale", "app:none": nil}); err != nil {
+		t.Error(err)
+	}
+	if shared := all(t, c.SharedState(ctx, "app:")); len(shared) != 1 || shared[0].Key != "app:plan" || shared[0].Value != `"sale"` {
 		t.Errorf("shared %+v", shared)
 	}
-	if removed := must[[]string](t)(c.RemoveSharedState(ctx, []string{"app:none"})); len(removed) != 0 {
+	if removed := must[[]string](t)(c.RemoveSharedState(ctx, []string{"app:none", "app:plan"})); len(removed) != 1 {
 		t.Errorf("removed %v", removed)
 	}
 	if err := s.Delete(ctx); err != nil {

@@ -44,6 +44,8 @@ func (s TurnStatus) Proto() agentdv1.TurnStatus {
 type Turn struct {
 	// ID names it, and SessionID its session.
 	ID, SessionID string
+	// CreatedBy is the id of the principal whose prompt it is, as the server knows it.
+	CreatedBy string
 	// Status is how it is.
 	Status TurnStatus
 	// StatusMessage is why it ended, when it did not end by itself, and ErrorCode the
@@ -88,7 +90,7 @@ func turnOf(m *agentdv1.Turn) *Turn {
 		return nil
 	}
 	return &Turn{
-		ID: m.GetId(), SessionID: m.GetSessionId(), Status: TurnStatus(wordOf(m.GetStatus(), "TURN_STATUS_")),
+		ID: m.GetId(), SessionID: m.GetSessionId(), CreatedBy: m.GetCreatedBy(), Status: TurnStatus(wordOf(m.GetStatus(), "TURN_STATUS_")),
 		StatusMessage: m.GetStatusMessage(), ErrorCode: Code(m.GetErrorCode()),
 		Prompt: m.GetUserPrompt(), Parts: partsOf(m.GetParts()), Text: m.GetOutputText(), Structured: rawOf(m.GetStructuredOutput()),
 		Usage: UsageOf(m.GetUsage()), CreateTime: timeOf(m.GetCreateTime()), StartTime: timeOf(m.GetStartTime()), EndTime: timeOf(m.GetEndTime()),

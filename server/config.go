@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"regexp"
 	"time"
 
@@ -35,6 +36,7 @@ type Sessions interface {
 	TurnLog(ctx context.Context, sessionID, turnID, page string) (session.TurnLog, error)
 	SharedKeys(ctx context.Context, prefix, page string, limit int) (keys []session.SharedKey, next string, err error)
 	RemoveShared(ctx context.Context, keys []string) (removed []string, err error)
+	SetShared(ctx context.Context, state map[string]any) error
 	People
 }
 
@@ -51,6 +53,12 @@ type Config struct {
 	About func() About
 	// ModelCalls finds out what models were told; nil: nobody can.
 	ModelCalls ModelCalls
+	// Authenticate finds out who makes a request, by its headers or its connection; it
+	// must not read the body, and may be called from several goroutines at once. Its
+	// error refuses the request (UNAUTHENTICATED) before anything of it is read; the
+	// caller is not told the error, which is logged. The checks of health ask nobody.
+	// nil: whoever reaches the server is its operator, session.Local.
+	Authenticate func(*http.Request) (session.Principal, error)
 	// Logger receives one line per turn; no prompts, payloads or keys. Default:
 	// discard.
 	Logger *slog.Logger

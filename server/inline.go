@@ -156,7 +156,8 @@ func (in *inlineTools) binaryTool(data []byte, at *place) (name []byte, err erro
 }
 
 func noTool(at *place, err error) error {
-	return session.Errorf(codeInvalid, "%s holds a tool that cannot be read: %v", at, err).Breaking(at.String(), session.RuleFormat)
+	return session.Errorf(codeInvalid, "%s holds a tool that cannot be read: %v", at, err).
+		Breaking(at.String(), session.RuleFormat)
 }
 
 // add takes a definition. One that comes again is one.

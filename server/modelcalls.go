@@ -3,6 +3,8 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -32,6 +34,9 @@ func (s *sessionService) ListModelCalls(ctx context.Context, r *connect.Request[
 	last, size := log.After, 0
 	for _, c := range calls {
 		c.Details.Instruction, c.Details.Summary = cleanText(c.Details.GetInstruction()), cleanText(c.Details.GetSummary())
+		if session.PrincipalOf(ctx).Role != session.Operator {
+			c.Details.Instruction = withoutServerText(c.Details.GetInstruction(), cleanText(c.Operator))
+		}
 		// A page that says much ends early, like one of turns.
 		if size += proto.Size(c.Details); size > s.cfg.MaxMessageBytes/2 && len(out.GetCalls()) > 0 {
 			more = true
@@ -47,6 +52,15 @@ func (s *sessionService) ListModelCalls(ctx context.Context, r *connect.Request[
 		out.NextPageToken = log.Page(last)
 	}
 	return connect.NewResponse(out), nil
+}
+
+// withoutServerText is an instruction for who is no operator: the server's own text is
+// there, but not what it says.
+func withoutServerText(instruction, text string) string {
+	if strings.TrimSpace(text) == "" {
+		return instruction
+	}
+	return strings.ReplaceAll(instruction, text, fmt.Sprintf("[the operator's instruction, %d bytes]", len(text)))
 }
 
 // modelCalls runs a turn again, one at a time: it takes as much work as the turn

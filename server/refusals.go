@@ -107,7 +107,8 @@ func decodeFault(err error, name string) *session.Error {
 	d, ok := errors.AsType[*decodeError](err)
 	switch {
 	case ok && d.tooDeep:
-		return session.Errorf(codeLimit, "the message is nested too deeply: at most %d levels are allowed", maxDepth).Over("message_depth", maxDepth, 0)
+		return session.Errorf(codeLimit, "the message is nested too deeply: at most %d levels are allowed", maxDepth).
+			Over("message_depth", maxDepth, 0)
 	case errors.Is(err, errTooManyValues):
 		return session.Errorf(codeLimit, "the message holds more than %d values, nested ones included; more are not allowed", maxValues).
 			Over("message_values", maxValues, 0)
@@ -120,7 +121,8 @@ func decodeFault(err error, name string) *session.Error {
 }
 
 func errTooLarge(limit int) *session.Error {
-	return session.Errorf(codeLimit, "the message is too large: at most %d bytes are allowed", limit).Over("message_bytes", limit, 0)
+	return session.Errorf(codeLimit, "the message is too large: at most %d bytes are allowed", limit).
+		Over("message_bytes", limit, 0)
 }
 
 // acceptable says what is wrong with a request of SessionService, nil for nothing.

@@ -54,10 +54,10 @@ func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	opts := handlerOptions(s.cfg.MaxMessageBytes)
 	path, run := agentdv1connect.NewAgentdHandler(s, opts...)
-	mux.Handle(path, explained(withTransport(s.cfg.MaxMessageBytes, run)))
+	mux.Handle(path, s.authenticated(explained(withTransport(s.cfg.MaxMessageBytes, run))))
 	opts = append(sessionOptions(s.cfg.MaxMessageBytes), connect.WithInterceptors(s.checked()))
 	path, sessions := agentdv1connect.NewSessionServiceHandler(&sessionService{s}, opts...)
-	mux.Handle(path, s.crossOrigin(s.exchange(explained(sessions))))
+	mux.Handle(path, s.crossOrigin(s.authenticated(s.exchange(explained(sessions)))))
 
 	opts = othersOptions()
 	path, health := grpchealth.NewHandler(healthChecker{s}, opts...)
@@ -65,9 +65,9 @@ func (s *Server) routes() http.Handler {
 	if !s.cfg.NoReflection {
 		reflector := grpcreflect.NewStaticReflector(agentdv1connect.AgentdName, agentdv1connect.SessionServiceName, grpchealth.HealthV1ServiceName)
 		path, reflection := grpcreflect.NewHandlerV1(reflector, opts...)
-		mux.Handle(path, s.short(reflection))
+		mux.Handle(path, s.authenticated(s.short(reflection)))
 		path, reflection = grpcreflect.NewHandlerV1Alpha(reflector, opts...)
-		mux.Handle(path, s.short(reflection))
+		mux.Handle(path, s.authenticated(s.short(reflection)))
 	}
 	mux.Handle("GET /healthz", s.short(http.HandlerFunc(s.healthz)))
 	mux.Handle("GET /readyz", s.short(http.HandlerFunc(s.readyz)))

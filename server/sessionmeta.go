@@ -105,7 +105,7 @@ func (s *sessionService) ForkSession(ctx context.Context, r *connect.Request[age
 // sessionOf translates what is known of a session.
 func sessionOf(s *session.Summary) *agentdv1.Session {
 	out := &agentdv1.Session{
-		Id: s.ID, State: agentdv1.SessionState_SESSION_STATE_ACTIVE, Labels: s.Labels, ClientRef: s.ClientRef, CreatedBy: s.Creator,
+		Id: s.ID, State: agentdv1.SessionState_SESSION_STATE_ACTIVE, Labels: s.Labels, ClientRef: s.ClientRef, CreatedBy: s.Owner().ID,
 		CreateTime: stamp(s.CreatedAt), UpdateTime: stamp(s.UpdatedAt), Usage: s.Usage.Proto(), Version: s.Version,
 		ForkedFrom: s.ForkedFrom, ForkedThroughSeq: s.ForkedAt,
 		LastTurnId: s.LastTurn, LastTurnStatus: turnStatuses[s.LastIs], LastSeq: s.LastPosition(), Purged: s.Purged > 0,

@@ -119,6 +119,9 @@ func (c checks) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		e := arrived(ctx)
 		defer e.bound(c.s.cfg.WriteTimeout)
 		defer func() { err = c.contain(ctx, req.Spec().Procedure, recover(), err) }()
+		if e := mayCall(session.PrincipalOf(ctx), req.Spec().Procedure); e != nil {
+			return nil, e
+		}
 		if msg, ok := req.Any().(proto.Message); ok {
 			if e := c.s.acceptable(msg); e != nil {
 				return nil, e
@@ -228,11 +231,12 @@ func (s *sessionService) CreateTurn(ctx context.Context, r *connect.Request[agen
 	default:
 		sessionID, turnID = started.SessionID(), started.ID()
 	}
-	turn, err := s.turn(ctx, sessionID, turnID)
+	info, err := s.cfg.Sessions.Turn(ctx, sessionID, turnID)
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&agentdv1.CreateTurnResponse{Turn: turn}), nil
+	turn, warnings := turnOf(&info), session.WarningsProto("execute.", info.Warnings)
+	return connect.NewResponse(&agentdv1.CreateTurnResponse{Turn: turn, Warnings: warnings}), nil
 }
 
 func (s *sessionService) GetTurn(ctx context.Context, r *connect.Request[agentdv1.GetTurnRequest]) (*connect.Response[agentdv1.GetTurnResponse], error) {
@@ -348,6 +352,9 @@ func (s *sessionService) WatchTurn(ctx context.Context, r *connect.Request[agent
 		return refused
 	}
 	req, e := attachOf("", r.Msg, r.Msg.AfterSeq, r.Header())
+	if e == nil {
+		e = mayAttach(session.PrincipalOf(ctx), req.Observe)
+	}
 	if e != nil {
 		return e
 	}
@@ -456,7 +463,7 @@ func turnOf(t *session.TurnInfo) *agentdv1.Turn {
 		Id: t.ID, SessionId: t.SessionID, Status: turnStatuses[t.Status],
 		UserPrompt: t.Prompt, OutputText: cleanText(t.Output), Usage: t.Usage.Proto(), InjectedInto: t.Into,
 		CreateTime: stamp(t.Created), StartTime: stamp(t.Started), EndTime: stamp(t.Ended), AfterSeq: t.After,
-		Model: cleanText(t.Model),
+		Model: cleanText(t.Model), CreatedBy: t.By,
 	}
 	out.StopReason = session.StopReason(t.Stop)
 	if t.End != nil && t.End.Code == agentdv1.ErrorCode_ERROR_CODE_CONTENT_BLOCKED {

@@ -2,10 +2,14 @@ package server
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
 
 	"connectrpc.com/connect"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session"
 )
 
 func (s *sessionService) ListSharedState(
@@ -20,6 +24,31 @@ func (s *sessionService) ListSharedState(
 		out.Entries = append(out.Entries, &agentdv1.SharedStateEntry{Key: k.Key, Value: string(k.Value), Bytes: int64(k.Bytes)})
 	}
 	return connect.NewResponse(out), nil
+}
+
+func (s *sessionService) SetSharedState(
+	ctx context.Context, req *connect.Request[agentdv1.SetSharedStateRequest],
+) (*connect.Response[agentdv1.SetSharedStateResponse], error) {
+	state := map[string]any{}
+	for i, v := range req.Msg.GetValues() {
+		at := fmt.Sprintf("values[%d]", i)
+		if _, twice := state[v.GetKey()]; twice {
+			return nil, session.Errorf(codeInvalid, "%s.key: %s is set twice", at, quote(v.GetKey())).
+				Breaking(at+".key", session.RuleConflict)
+		}
+		var value any
+		dec := json.NewDecoder(strings.NewReader(v.GetValue()))
+		dec.UseNumber() // every digit stays
+		if err := dec.Decode(&value); err != nil || dec.More() {
+			return nil, session.Errorf(codeInvalid, "%s.value is not one value of JSON: %s", at, quote(v.GetValue())).
+				Breaking(at+".value", session.RuleFormat)
+		}
+		state[v.GetKey()] = value
+	}
+	if err := s.cfg.Sessions.SetShared(ctx, state); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&agentdv1.SetSharedStateResponse{}), nil
 }
 
 func (s *sessionService) RemoveSharedState(

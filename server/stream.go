@@ -159,6 +159,9 @@ func (st *stream) begin(ctx context.Context) *session.Error {
 }
 
 func (st *stream) start(ctx context.Context, ex *agentdv1.RunRequest_ExecuteRequest) *session.Error {
+	if e := mayBe(session.PrincipalOf(ctx), session.Caller, "to start a turn"); e != nil {
+		return e
+	}
 	req, e := requestOf(ex, st.bidi.RequestHeader())
 	if e != nil {
 		return e
@@ -187,6 +190,9 @@ func (st *stream) start(ctx context.Context, ex *agentdv1.RunRequest_ExecuteRequ
 
 func (st *stream) attach(ctx context.Context, at *agentdv1.AttachRequest) *session.Error {
 	req, e := attachOf("attach.", at, at.AfterSeq, st.bidi.RequestHeader())
+	if e == nil {
+		e = mayAttach(session.PrincipalOf(ctx), req.Observe)
+	}
 	if e != nil {
 		return e
 	}

@@ -146,7 +146,8 @@ func stateOf(field string, s *structpb.Struct) (map[string]any, *session.Error) 
 		return nil, nil
 	}
 	if where, bad := notFinite(structpb.NewStructValue(s)); bad {
-		return nil, session.Errorf(codeInvalid, "%s%s is not a finite number, which JSON cannot hold", field, where).Breaking(field+where, session.RuleRange)
+		return nil, session.Errorf(codeInvalid, "%s%s is not a finite number, which JSON cannot hold", field, where).
+			Breaking(field+where, session.RuleRange)
 	}
 	return s.AsMap(), nil
 }

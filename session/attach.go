@@ -195,7 +195,8 @@ func (s *Session) other(ctx context.Context, req AttachRequest) (*Turn, error) {
 	if !exists {
 		return nil, Errorf(codeNoSuch, "turn_id: session %q has no turn %q", s.id, req.TurnID).OfTurn(req.TurnID)
 	}
-	return nil, Errorf(codeInvalid, "turn_id %q: session %q has no such turn whose end comes after after_seq", req.TurnID, s.id).OfTurn(req.TurnID).Breaking("turn_id", RuleRange)
+	return nil, Errorf(codeInvalid, "turn_id %q: session %q has no such turn whose end comes after after_seq", req.TurnID, s.id).
+		OfTurn(req.TurnID).Breaking("turn_id", RuleRange)
 }
 
 func (s *Session) checkPosition(after *int64) error {
@@ -207,7 +208,8 @@ func (s *Session) checkPosition(after *int64) error {
 	case after == nil:
 		return nil
 	case *after < 0, *after >= position(s.seq+1, 0):
-		return Errorf(codeInvalid, "after_seq %d: session %q has not come that far", *after, s.id).Breaking("after_seq", RuleRange)
+		return Errorf(codeInvalid, "after_seq %d: session %q has not come that far", *after, s.id).
+			Breaking("after_seq", RuleRange)
 	}
 	return nil
 }
@@ -235,7 +237,8 @@ func (m *Manager) goOn(ctx context.Context, req AttachRequest) (*Turn, error) {
 	}
 	t, err := m.resume(ctx, h, req.Keys)
 	if e, ok := errors.AsType[*Error](err); ok && e.Code == codeBusy {
-		return nil, Errorf(codeUnavailable, "session %q is starting another turn: attach again", req.SessionID).After(retrySoon)
+		return nil, Errorf(codeUnavailable, "session %q is starting another turn: attach again", req.SessionID).
+			After(retrySoon)
 	}
 	return t, err
 }

@@ -20,7 +20,8 @@ func (s *Session) reserve() error {
 	case s.broken != nil:
 		return s.broken
 	case s.starting != nil, s.turn != nil && s.turn.running && s.turn.ended == nil:
-		return Errorf(codeBusy, "session %q already runs a turn; wait for its end, or cancel it", s.id).OfTurn(s.openTurnLocked())
+		return Errorf(codeBusy, "session %q already runs a turn; wait for its end, or cancel it", s.id).
+			OfTurn(s.openTurnLocked())
 	}
 	s.starting = make(chan struct{})
 	return nil
@@ -58,7 +59,8 @@ func (s *Session) repeatSpec() (*Spec, error) {
 	last := s.lastSpec
 	s.mu.Unlock()
 	if last == nil {
-		return nil, Errorf(codeInvalid, "agent is missing: session %q has not run a tree yet", s.id).Breaking("agent", RuleRequired)
+		return nil, Errorf(codeInvalid, "agent is missing: session %q has not run a tree yet", s.id).
+			Breaking("agent", RuleRequired)
 	}
 	spec, err := last.spec()
 	if err != nil {
@@ -70,6 +72,7 @@ func (s *Session) repeatSpec() (*Spec, error) {
 
 // begin records the turn's start. The caller has reserved the session.
 func (s *Session) begin(ctx context.Context, spec *Spec, req Request) (*Turn, *Run, error) {
+	s.adopt(req.by)
 	whole, err := s.wholeState(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -97,7 +100,7 @@ func (s *Session) begin(ctx context.Context, spec *Spec, req Request) (*Turn, *R
 	}
 	e := &entry{
 		turn: t, kind: KindTurnStarted, data: data, fact: started,
-		shared: sharedValues(started.State), key: req.key(s.id, t.id), asked: true,
+		shared: s.sharedValues(started.State), key: req.key(s.id, t.id), asked: true,
 	}
 	if _, err := s.commit(ctx, e); err != nil {
 		return nil, nil, err
@@ -138,6 +141,8 @@ func newTurnStarted(spec *Spec, req Request) (*TurnStarted, error) {
 		SessionBudget: req.SessionBudget,
 		ToolTimeout:   req.ToolTimeout,
 		Raw:           spec.Raw,
+		By:            req.by.ID,
+		Warnings:      req.warnings,
 	}
 	for _, tool := range spec.Tools {
 		data, err := protojson.Marshal(tool)

@@ -30,7 +30,8 @@ func (b Budget) least(o Budget) Budget {
 // check refuses what is not an amount.
 func (b Budget) check(field string) error {
 	if b.ModelCalls < 0 || b.Tokens < 0 || b.Wall < 0 || b.Cost < 0 {
-		return Errorf(codeInvalid, "%s: an amount must be a number that is not negative", field).Breaking(field, RuleRange)
+		return Errorf(codeInvalid, "%s: an amount must be a number that is not negative", field).
+			Breaking(field, RuleRange)
 	}
 	return nil
 }

@@ -380,7 +380,7 @@ func (s *Session) asksPerson() string {
 
 func (s *Session) asksPersonLocked() string {
 	if pending := s.index.asked.pending; len(pending) > 0 && !s.inheritedOpenLocked() {
-		return pending[0].Call.ID
+		return pending[0].ID()
 	}
 	return ""
 }

@@ -78,6 +78,11 @@ type TurnStarted struct {
 	ToolTimeout time.Duration `json:"tool_timeout,omitempty"`
 	// Raw is that of the Spec.
 	Raw bool `json:"raw,omitempty"`
+	// By is the id of the principal whose prompt it is; "" in logs of before there were
+	// principals.
+	By string `json:"by,omitempty"`
+	// Warnings are about what of the request was left out.
+	Warnings []Warning `json:"warnings,omitempty"`
 }
 
 // TurnQueued is a prompt that came while the session ran a turn. Its turn starts
@@ -189,6 +194,10 @@ type ToolResult struct {
 	// State are keys to write with the result; temp keys are kept here too,
 	// the engine decides their scope.
 	State map[string]any `json:"state,omitempty"`
+	// By is the id of the principal whose client has answered, "" if none has.
+	By string `json:"by,omitempty"`
+	// Warnings are about what of the answer was left out.
+	Warnings []Warning `json:"warnings,omitempty"`
 }
 
 // TurnEnded is the last record of a turn.
@@ -304,6 +313,8 @@ type Event struct {
 	// become a message of this turn; such an event is no model's answer.
 	Injected string `json:",omitempty"`
 	Parts    Parts  `json:",omitempty"`
+	// InjectedBy is the id of the principal whose prompt it is.
+	InjectedBy string `json:",omitempty"`
 }
 
 // Delta is a piece of a message on its way.

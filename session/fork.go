@@ -32,7 +32,7 @@ func (m *Manager) ForkSession(ctx context.Context, req ForkRequest) (Summary, er
 	if err := req.check(req.Labels); err != nil {
 		return Summary{}, err
 	}
-	done, err := m.once(ctx, scopeFork, req.Once)
+	done, err := m.once(ctx, PrincipalOf(ctx).key()+scopeFork, req.Once)
 	if before, ok := errors.AsType[*Repeated](err); ok {
 		return m.finishFork(ctx, before.SessionID)
 	}
@@ -49,7 +49,8 @@ func (m *Manager) ForkSession(ctx context.Context, req ForkRequest) (Summary, er
 	}
 	switch {
 	case errors.Is(err, ErrConflict), errors.Is(err, ErrNoSession):
-		return Summary{}, Errorf(codeUnavailable, "session %q has changed while it was forked; try again", req.SessionID).After(retrySoon)
+		return Summary{}, Errorf(codeUnavailable, "session %q has changed while it was forked; try again", req.SessionID).
+			After(retrySoon)
 	case err != nil:
 		return Summary{}, fmt.Errorf("session %s: fork: %w", req.SessionID, err)
 	}
@@ -62,10 +63,11 @@ func (m *Manager) fork(ctx context.Context, req ForkRequest) (*Fork, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Fork{From: parent.ID, Seq: parent.LastSeq, At: lastPosition(parent.LastSeq), Into: req.newSession(m.store.now())}
+	f := &Fork{From: parent.ID, Seq: parent.LastSeq, At: lastPosition(parent.LastSeq), Into: req.newSession(ctx, m.store.now())}
 	if req.At != nil {
 		if f.At = *req.At; f.At < 0 || recordOf(f.At) > parent.LastSeq {
-			return nil, Errorf(codeInvalid, "seq %d: session %q has not come that far", f.At, parent.ID).Breaking("seq", RuleRange)
+			return nil, Errorf(codeInvalid, "seq %d: session %q has not come that far", f.At, parent.ID).
+				Breaking("seq", RuleRange)
 		}
 		f.Seq = recordOf(f.At)
 	}
@@ -76,7 +78,7 @@ func (m *Manager) fork(ctx context.Context, req ForkRequest) (*Fork, error) {
 	}
 	f.Rows = slices.Collect(maps.Values(x.rows))
 	f.LastTurn, f.LastStatus, f.OpenTurn = x.last, x.lastAs, x.openTurn()
-	f.Key = req.Once.names(scopeFork, f.Into.ID, "")
+	f.Key = req.Once.names(PrincipalOf(ctx).key()+scopeFork, f.Into.ID, "")
 	return f, nil
 }
 

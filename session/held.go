@@ -98,7 +98,8 @@ func (m *Manager) tryAcquire(ctx context.Context, id string, create bool) (*held
 	}
 	if fresh && h.err == nil {
 		h.s = newSession(m.store, m.runner, m.limits, id)
-		h.s.create = &NewSession{ID: id, CreatedAt: m.store.now(), Creator: creator}
+		h.s.owner = PrincipalOf(ctx)
+		h.s.create = &NewSession{ID: id, CreatedAt: m.store.now(), Creator: h.s.owner.key()}
 	}
 	if h.s != nil {
 		h.s.manager = m

@@ -90,6 +90,10 @@ type TurnInfo struct {
 	End *TurnEnded `json:"end,omitempty"`
 	// Into is the turn of which its prompt has become a message, "" for none.
 	Into string `json:"into,omitempty"`
+	// By is the id of the principal whose prompt it is, and Warnings are about what of
+	// the request was left out.
+	By       string    `json:"by,omitempty"`
+	Warnings []Warning `json:"warnings,omitempty"`
 
 	recorded string // the status of its row
 }
@@ -182,12 +186,14 @@ func (x *index) noteTurn(rec Record, fact any) []*TurnInfo {
 	case *TurnQueued:
 		t = x.add(rec)
 		t.Prompt, t.recorded = said(f.Prompt, f.Parts), rowPending
+		t.By, t.Warnings = f.By, f.Warnings
 		return []*TurnInfo{t}
 	case *TurnStarted:
 		if t == nil {
 			t = x.add(rec)
 		}
 		t.Prompt, t.Started, t.recorded = said(f.Prompt, f.Parts), rec.Time, rowOpen
+		t.By, t.Warnings = f.By, f.Warnings
 		x.last, x.lastAs = t.ID, rowOpen
 		return []*TurnInfo{t}
 	case *Event:

@@ -1,11 +1,14 @@
 package session
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -29,6 +32,8 @@ const (
 
 // Question makes a tool call one that asks a person.
 type Question struct {
+	// ID is the interaction's; "" in logs of before it had one, where it is the call's.
+	ID string `json:"id,omitempty"`
 	// Kind is APPROVAL for whether the call may be made; on any other the answer is
 	// the call's result.
 	Kind agentdv1.InteractionKind `json:"kind"`
@@ -66,8 +71,10 @@ type Resolution struct {
 
 // InteractionResolved says what a person has said; the first one stands.
 type InteractionResolved struct {
-	// ID is the interaction's, and the call's.
+	// ID is the call's.
 	ID string `json:"id"`
+	// By is the id of the principal who has resolved it.
+	By string `json:"by,omitempty"`
 	Resolution
 }
 
@@ -124,14 +131,28 @@ type Interaction struct {
 	Ended   time.Time `json:"ended,omitzero"`
 	// Resolution is nil unless it is resolved.
 	Resolution *Resolution `json:"resolution,omitempty"`
+	// By is the id of the principal who has resolved it, "" before.
+	By string `json:"by,omitempty"`
+	// Expires is when the turn is ended, unless something happens in it before; zero
+	// when it is not pending.
+	Expires time.Time `json:"-"`
 
 	seq int64 // the record that asks
 }
 
+// InteractionID is a new id for a [Question]. It says nothing.
+func InteractionID() string { return "i-" + strings.ToLower(rand.Text()) }
+
+// ID is the interaction's id.
+func (in *Interaction) ID() string { return in.Call.interaction() }
+
+// interaction is the id of what the call asks.
+func (c *ToolCall) interaction() string { return cmp.Or(c.Asks.ID, c.ID) }
+
 // Proto is the protocol's form. A caller's key is not part of it.
 func (in *Interaction) Proto() *agentdv1.Interaction {
 	out := &agentdv1.Interaction{
-		Id: in.Call.ID, SessionId: in.SessionID, TurnId: in.TurnID, Status: in.Status, AgentPath: in.Call.Path,
+		Id: in.ID(), ToolCallId: in.Call.ID, ResolvedBy: in.By, SessionId: in.SessionID, TurnId: in.TurnID, Status: in.Status, AgentPath: in.Call.Path,
 		Kind: in.Call.Asks.Kind, Question: in.Call.Asks.Text, Choices: in.Call.Asks.Choices,
 		CreateTime: timestamppb.New(in.Created),
 	}
@@ -140,6 +161,9 @@ func (in *Interaction) Proto() *agentdv1.Interaction {
 	}
 	if !in.Ended.IsZero() {
 		out.EndTime = timestamppb.New(in.Ended)
+	}
+	if in.Status == askPending && !in.Expires.IsZero() {
+		out.ExpireTime = timestamppb.New(in.Expires)
 	}
 	if r := in.Resolution; r != nil {
 		out.Resolution = r.proto()
@@ -166,6 +190,7 @@ func (r *Resolution) proto() *agentdv1.Resolution {
 // in order, say of them.
 type asked struct {
 	sessionID string         // may be empty
+	retention time.Duration  // how long a turn waits; 0: not known
 	pending   []*Interaction // in the order in which they were asked
 }
 
@@ -176,6 +201,9 @@ func (a *asked) add(rec Record, fact any) (changed []*Interaction) {
 		for _, c := range callsOf(f) {
 			if c.Asks != nil {
 				in := &Interaction{SessionID: a.sessionID, TurnID: rec.TurnID, Call: c, Status: askPending, Created: rec.Time, seq: rec.Seq}
+				if a.retention > 0 {
+					in.Expires = rec.Time.Add(a.retention)
+				}
 				a.pending = append(a.pending, in)
 				changed = append(changed, in)
 			}
@@ -183,7 +211,7 @@ func (a *asked) add(rec Record, fact any) (changed []*Interaction) {
 	case *InteractionResolved:
 		changed = a.end(func(in *Interaction) bool { return in.Call.ID == f.ID })
 		for _, in := range changed {
-			in.Status, in.Ended, in.Resolution = askResolved, rec.Time, &f.Resolution
+			in.Status, in.Ended, in.Resolution, in.By = askResolved, rec.Time, &f.Resolution, f.By
 		}
 	case *ToolResult:
 		changed = a.end(func(in *Interaction) bool { return in.Call.ID == f.CallID })
@@ -231,7 +259,7 @@ func (in *Interaction) row(sessionID string) (Row, error) {
 	return Row{
 		Kind:      RowInteraction,
 		SessionID: sessionID,
-		ID:        in.Call.ID,
+		ID:        in.ID(),
 		TurnID:    in.TurnID,
 		Seq:       in.seq,
 		CreatedAt: in.Created,
@@ -241,12 +269,13 @@ func (in *Interaction) row(sessionID string) (Row, error) {
 }
 
 // interactionOf reads what row has written.
-func interactionOf(r Row) (*Interaction, error) {
+func (p *patient) interactionOf(r Row) (*Interaction, error) {
 	in := &Interaction{}
 	if err := unmarshal(r.Data, in); err != nil {
 		return nil, fmt.Errorf("session %s: interaction %s: its row: %w", r.SessionID, r.ID, err)
 	}
 	in.SessionID, in.TurnID, in.Created, in.seq = r.SessionID, r.TurnID, r.CreatedAt, r.Seq
+	in.Expires = in.Created.Add(p.shared.limits.Retention)
 	return in, nil
 }
 
@@ -260,7 +289,7 @@ func (p *patient) interaction(ctx context.Context, sessionID, id string) (*Inter
 	case err != nil:
 		return nil, fmt.Errorf("session %s: interaction %s: %w", sessionID, id, err)
 	}
-	return interactionOf(row)
+	return p.interactionOf(row)
 }
 
 // waitsFor is how the open turn of a session is that runs nowhere.
@@ -304,7 +333,8 @@ func (m *Manager) ListInteractions(ctx context.Context, q InteractionQuery, page
 		return nil, "", err
 	}
 	if q.TurnID != "" && q.SessionID == "" {
-		return nil, "", Errorf(codeInvalid, "turn_id without session_id: a turn is named together with its session").Breaking("session_id", RuleRequired)
+		return nil, "", Errorf(codeInvalid, "turn_id without session_id: a turn is named together with its session").
+			Breaking("session_id", RuleRequired)
 	}
 	if q.SessionID != "" {
 		if err := m.hasTurn(ctx, q.SessionID, q.TurnID); err != nil {
@@ -329,7 +359,7 @@ func (m *Manager) ListInteractions(ctx context.Context, q InteractionQuery, page
 				last := rq.After
 				return list, token{hash, last.CreatedAt.UnixMicro(), last.SessionID, last.Seq, last.ID}.String(), nil
 			}
-			in, err := interactionOf(row)
+			in, err := m.store.interactionOf(row)
 			if err != nil {
 				return nil, "", err
 			}

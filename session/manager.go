@@ -131,6 +131,9 @@ type Request struct {
 	ToolTimeout time.Duration
 	// Raw asks for a RawPayload of each try of a model call of the turn.
 	Raw bool
+	// by and warnings are who asks, and what of the request was left out; set by Start.
+	by       Principal
+	warnings []Warning
 	// Once, if it has a key, keeps the request from starting a second turn.
 	Once Once
 }
@@ -141,10 +144,19 @@ type Request struct {
 // recorded, unless the store did not say for Limits.StorePatience whether it has
 // (UNAVAILABLE). A request whose key has started a turn before is *Repeated.
 func (m *Manager) Start(ctx context.Context, req Request) (*Turn, error) {
+	req.by = PrincipalOf(ctx)
+	req.InitialState, req.warnings = req.by.permitted("initial_state", req.InitialState)
+	if req.Raw && req.by.Role != Operator && m.limits.Instruction != "" {
+		req.Raw = false
+		req.warnings = warn(req.warnings, Warning{
+			Code: warnRaw, Field: "raw_payloads",
+			Message: "raw_payloads was ignored: a provider may repeat the server's own instruction, which is for operators",
+		})
+	}
 	if err := m.checkRequest(req); err != nil {
 		return nil, err
 	}
-	done, err := m.once(ctx, scopeTurn, req.Once)
+	done, err := m.once(ctx, req.by.key()+scopeTurn, req.Once)
 	if err != nil {
 		return nil, err
 	}
@@ -168,9 +180,11 @@ func (m *Manager) checkRequest(req Request) error {
 		return Errorf(codeLimit, "instruction has %d bytes, at most %d are allowed", len(req.Instruction), m.limits.MaxPromptBytes).
 			Breaking("instruction", RuleRange).Over("instruction_bytes", m.limits.MaxPromptBytes, len(req.Instruction))
 	case req.Agent == nil && req.SessionID == "":
-		return Errorf(codeInvalid, "agent is missing: a new session needs an agent tree").Breaking("agent", RuleRequired)
+		return Errorf(codeInvalid, "agent is missing: a new session needs an agent tree").
+			Breaking("agent", RuleRequired)
 	case req.Agent == nil && len(req.Tools) > 0:
-		return Errorf(codeInvalid, "tools without agent: send the agent tree too, or neither to run the session's last ones again").Breaking("agent", RuleRequired)
+		return Errorf(codeInvalid, "tools without agent: send the agent tree too, or neither to run the session's last ones again").
+			Breaking("agent", RuleRequired)
 	}
 	if err := req.Budget.check("budget"); err != nil {
 		return err
@@ -262,6 +276,8 @@ func (m *Manager) start(ctx context.Context, req Request) (started *Turn, err er
 			return nil, err
 		}
 	}
+	agent, warnings := req.by.permittedTree(spec.Agent)
+	spec.Agent, req.warnings = agent, warn(req.warnings, warnings...)
 	spec.Prompt, spec.Parts = req.Prompt, req.Parts
 	spec.Before, spec.After, spec.Raw = m.limits.Instruction, req.Instruction, req.Raw
 	s.limit(spec, req)
@@ -304,7 +320,8 @@ func (m *Manager) tryStart(ctx context.Context, h *held, spec *Spec, req Request
 	asks := s.asksPerson()
 	switch {
 	case asks != "" && req.OnBusy == Reject:
-		return nil, false, Errorf(codeBusy, "session %q runs a turn that waits for a person (interaction %q); resolve it, cancel the turn, or say on_busy", s.id, asks).OfTurn(s.openTurn())
+		return nil, false, Errorf(codeBusy, "session %q runs a turn that waits for a person (interaction %q); resolve it, cancel the turn, or say on_busy", s.id, asks).
+			OfTurn(s.openTurn())
 	case req.OnBusy == Inject, asks != "" && req.OnBusy == Enqueue:
 		if s.isOpen() { // it may have been put aside
 			if _, err := m.goOn(ctx, AttachRequest{SessionID: s.id, Keys: req.Keys}); err != nil {

@@ -15,11 +15,12 @@ type Once struct {
 	Content string
 }
 
-// The scopes of idempotency keys: the same key may stand for one thing in each.
+// What idempotency keys are for: the same key of a principal may stand for one thing
+// in each, and is another key of another principal.
 const (
-	scopeTurn    = creator + ":turn"
-	scopeSession = creator + ":session"
-	scopeFork    = creator + ":fork"
+	scopeTurn    = ":turn"
+	scopeSession = ":session"
+	scopeFork    = ":fork"
 )
 
 // scopeUpdate has the changes of one session made one after the other.
@@ -94,7 +95,7 @@ func (m *Manager) exclusive(ctx context.Context, scope, name string) (done func(
 
 // key names the turn that a request starts.
 func (req *Request) key(sessionID, turnID string) *Key {
-	return req.Once.names(scopeTurn, sessionID, turnID)
+	return req.Once.names(req.by.key()+scopeTurn, sessionID, turnID)
 }
 
 // names is what the store remembers; nil without a key.

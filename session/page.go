@@ -56,7 +56,8 @@ func readToken(text string, query uint64) (*token, error) {
 		err = json.Unmarshal(data, t)
 	}
 	if err != nil || t.Query != query {
-		return nil, Errorf(codeInvalid, "page_token is none that a list of the same request has given").Breaking("page_token", RuleFormat)
+		return nil, Errorf(codeInvalid, "page_token is none that a list of the same request has given").
+			Breaking("page_token", RuleFormat)
 	}
 	return t, nil
 }

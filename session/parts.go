@@ -78,7 +78,8 @@ func (p Parts) check(name string, result bool) *Error {
 	}
 	for i, part := range p {
 		if part.GetContent() == nil {
-			return Errorf(codeInvalid, "%s[%d] is empty: set %s", name, i, kinds).Breaking(fmt.Sprintf("%s[%d]", name, i), RuleRequired)
+			return Errorf(codeInvalid, "%s[%d] is empty: set %s", name, i, kinds).
+				Breaking(fmt.Sprintf("%s[%d]", name, i), RuleRequired)
 		}
 		if part.GetTool() != nil && !result {
 			return Errorf(codeInvalid, "%s[%d].tool: a reference to a tool is for the result of a tool that looks for others; a prompt takes text, inline and file", name, i).
@@ -116,7 +117,8 @@ func (p Parts) checkSize(name, text string, beside, most int) *Error {
 // checkSaid refuses a prompt that says nothing, or too much.
 func (m *Manager) checkSaid(prompt string, parts Parts) *Error {
 	if strings.TrimSpace(prompt) == "" && parts.blank() {
-		return Errorf(codeInvalid, "user_prompt is empty: a turn needs something to answer").Breaking("user_prompt", RuleRequired)
+		return Errorf(codeInvalid, "user_prompt is empty: a turn needs something to answer").
+			Breaking("user_prompt", RuleRequired)
 	}
 	if err := parts.check("user_parts", false); err != nil {
 		return err

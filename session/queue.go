@@ -256,6 +256,8 @@ type Injected struct {
 	// Text is what the user says, and Parts are more of it.
 	Text  string
 	Parts Parts
+	// By is who says it, for Event.InjectedBy.
+	By string
 }
 
 // Injected returns the prompts that the turn's models have to be told, in order.
@@ -267,7 +269,7 @@ func (r *Run) Injected() []Injected {
 	for _, t := range r.s.queued {
 		if t.waits.Inject && !t.claimed && !t.dropping && t.stop == nil && t.into == r.t.id {
 			t.claimed = true
-			out = append(out, Injected{ID: t.id, Text: t.waits.Prompt, Parts: t.waits.Parts})
+			out = append(out, Injected{ID: t.id, Text: t.waits.Prompt, Parts: t.waits.Parts, By: t.waits.By})
 		}
 	}
 	return out
@@ -335,7 +337,7 @@ func (s *Session) finish(ctx context.Context, run *Run, end *TurnEnded) (next *R
 		if err != nil {
 			return nil, err
 		}
-		entries = append(entries, &entry{turn: queued, kind: KindTurnStarted, data: data, fact: fact, shared: sharedValues(fact.State)})
+		entries = append(entries, &entry{turn: queued, kind: KindTurnStarted, data: data, fact: fact, shared: s.sharedValues(fact.State)})
 		state := maps.Clone(whole)
 		writeState(state, fact.Temp)
 		next = &Run{s: s, t: queued, state: state}

@@ -14,23 +14,24 @@ func (f *TurnStarted) ReadSpec() (*Spec, error) { return f.spec() }
 // a client is to make it.
 func (f *InteractionResolved) Result() *ToolResult { return f.result() }
 
-// SharedState returns the keys that sessions have in common, with their scopes,
-// as they are now.
+// SharedState returns the keys that the sessions of a principal have in common with
+// others, with their scopes, as they are now.
 func SharedState(ctx context.Context, store interface {
 	Shared(ctx context.Context, scope string) (map[string]json.RawMessage, error)
-},
+}, owner Principal,
 ) (map[string]any, error) {
-	return sharedState(ctx, store, func(string, json.RawMessage) {})
+	return sharedState(ctx, store, owner.scopes(), func(string, json.RawMessage) {})
 }
 
 // sharedState also tells each key and its value, as the store has them. A value of
 // null is none.
 func sharedState(ctx context.Context, store interface {
 	Shared(ctx context.Context, scope string) (map[string]json.RawMessage, error)
-}, tell func(key string, value json.RawMessage),
+}, scopes []string, tell func(key string, value json.RawMessage),
 ) (map[string]any, error) {
 	out := map[string]any{}
-	for scope, prefix := range map[string]string{"app": scopeApp, sharedUser: scopeUser} {
+	for _, scope := range scopes {
+		prefix := prefixOf(scope)
 		values, err := store.Shared(ctx, scope)
 		if err != nil {
 			return nil, fmt.Errorf("shared state %q: %w", scope, err)

@@ -50,13 +50,9 @@ func (s *Session) resolve(ctx context.Context, id string, r Resolution) error {
 			s.mu.Unlock()
 			return s.unasked(ctx, id, r)
 		}
-		first, done := t.resolved[id]
-		p := t.pending[id]
+		p := t.asking(id)
 		switch {
-		case done:
-			s.mu.Unlock()
-			return first.again(id, r)
-		case p == nil || p.call.Asks == nil:
+		case p == nil:
 			s.mu.Unlock()
 			return s.unasked(ctx, id, r)
 		case p.resolving:
@@ -73,9 +69,8 @@ func (s *Session) resolve(ctx context.Context, id string, r Resolution) error {
 			return errNotAsked(id)
 		}
 		p.resolving, p.tried = true, make(chan struct{})
-		call := p.call
 		s.mu.Unlock()
-		e, err := s.resolution(t, p, call, r)
+		e, err := s.resolution(ctx, t, p, r)
 		if err != nil {
 			return err
 		}
@@ -87,9 +82,22 @@ func (s *Session) resolve(ctx context.Context, id string, r Resolution) error {
 	}
 }
 
+// asking is the call about which an interaction asks, nil for none that is pending.
+func (t *Turn) asking(id string) *pending {
+	for _, p := range t.pending {
+		if p.call.Asks != nil && p.call.interaction() == id {
+			return p
+		}
+	}
+	return nil
+}
+
 // resolution checks what a person says about a call, and makes the record of it.
 // If there is none, somebody else may say something.
-func (s *Session) resolution(t *Turn, p *pending, call ToolCall, r Resolution) (e *entry, err error) {
+func (s *Session) resolution(ctx context.Context, t *Turn, p *pending, r Resolution) (e *entry, err error) {
+	s.mu.Lock()
+	call := p.call
+	s.mu.Unlock()
 	defer func() {
 		if e == nil { // also when the engine panics
 			s.mu.Lock()
@@ -100,7 +108,7 @@ func (s *Session) resolution(t *Turn, p *pending, call ToolCall, r Resolution) (
 	if err := s.fits(t, call, &r); err != nil {
 		return nil, err
 	}
-	fact := &InteractionResolved{ID: call.ID, Resolution: r}
+	fact := &InteractionResolved{ID: call.ID, By: PrincipalOf(ctx).ID, Resolution: r}
 	data, err := marshal(fact)
 	if err != nil {
 		return nil, err
@@ -118,22 +126,25 @@ func (p *pending) unresolveLocked() {
 // into the form that the log has.
 func (s *Session) fits(t *Turn, call ToolCall, r *Resolution) error {
 	if most := s.limits.MaxResultBytes; len(r.Answer)+len(r.Input)+len(r.Reason) > most {
-		return Errorf(codeLimit, "interaction %q: the resolution takes more than %d bytes", call.ID, most).
+		return Errorf(codeLimit, "interaction %q: the resolution takes more than %d bytes", call.interaction(), most).
 			Breaking("resolution", RuleRange).Over("resolution_bytes", most, len(r.Answer)+len(r.Input)+len(r.Reason))
 	}
 	switch approval := call.Asks.Kind == askApproval; {
 	case r.Decision == Deny:
 		return nil
 	case r.Decision == Approve && !approval:
-		return Errorf(codeInvalid, "interaction %q is %v: answer it, or deny", call.ID, call.Asks).Breaking("resolution.approve", RuleExcluded)
+		return Errorf(codeInvalid, "interaction %q is %v: answer it, or deny", call.interaction(), call.Asks).
+			Breaking("resolution.approve", RuleExcluded)
 	case r.Decision == Reply && approval:
-		return Errorf(codeInvalid, "interaction %q is %v: approve, or deny", call.ID, call.Asks).Breaking("resolution.answer", RuleExcluded)
+		return Errorf(codeInvalid, "interaction %q is %v: approve, or deny", call.interaction(), call.Asks).
+			Breaking("resolution.answer", RuleExcluded)
 	case r.Input == nil:
 		return nil
 	}
 	var b bytes.Buffer
 	if err := json.Compact(&b, r.Input); err != nil || !bytes.HasPrefix(b.Bytes(), []byte("{")) {
-		return Errorf(codeInvalid, "interaction %q: tool_input must be a JSON object", call.ID).Breaking("resolution.approve.tool_input", RuleFormat)
+		return Errorf(codeInvalid, "interaction %q: tool_input must be a JSON object", call.interaction()).
+			Breaking("resolution.approve.tool_input", RuleFormat)
 	}
 	r.Input = b.Bytes()
 	check, ok := s.runner.(InputChecker)
@@ -150,7 +161,8 @@ func (s *Session) fits(t *Turn, call ToolCall, r *Resolution) error {
 		}
 	}
 	if err := check.CheckInput(spec, call.Name, r.Input); err != nil {
-		return Errorf(codeInvalid, "interaction %q: tool_input does not fit the input_schema of %q: %w", call.ID, call.Name, err).Breaking("resolution.approve.tool_input", RuleFormat)
+		return Errorf(codeInvalid, "interaction %q: tool_input does not fit the input_schema of %q: %w", call.interaction(), call.Name, err).
+			Breaking("resolution.approve.tool_input", RuleFormat)
 	}
 	return nil
 }

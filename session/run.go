@@ -60,7 +60,7 @@ func (r *Run) Append(ctx context.Context, data []byte, ev *Event) (Record, error
 		kind:   KindEvent,
 		data:   data,
 		fact:   ev,
-		shared: sharedValues(ev.State),
+		shared: r.s.sharedValues(ev.State),
 	})
 }
 
@@ -179,6 +179,10 @@ func (r *Run) awaits(n int) {
 // same id only awaits.
 func (r *Run) Ask(ctx context.Context, call ToolCall) (ToolResult, error) {
 	if _, _, ok := r.s.lookup(r.t, call.ID); !ok {
+		if call.Asks != nil {
+			asks := *call.Asks // engines share it
+			asks.ID, call.Asks = InteractionID(), &asks
+		}
 		data, err := marshal(call)
 		if err != nil {
 			return ToolResult{}, err

@@ -15,8 +15,15 @@ const (
 	scopeTemp = "temp:"
 )
 
-// sharedUser is the one user there is while nobody is authenticated.
-const sharedUser = "user:local"
+// appScope is the name of `app:` in the store.
+const appScope = "app"
+
+// userScope is the name of the principal's `user:` keys in the store. A session has
+// those of the principal that has made it.
+func (p Principal) userScope() string { return scopeUser + p.key() }
+
+// scopes are the names of what the principal's sessions share with others.
+func (p Principal) scopes() []string { return []string{appScope, p.userScope()} }
 
 func scopeOf(key string) string {
 	for _, p := range []string{scopeApp, scopeUser, scopeTemp} {
@@ -27,16 +34,39 @@ func scopeOf(key string) string {
 	return ""
 }
 
-// sharedValues picks the keys that sessions have in common.
-func sharedValues(state map[string]any) []SharedValue {
+// sharedValues picks the keys that the session has in common with others.
+func (s *Session) sharedValues(state map[string]any) []SharedValue {
+	return s.madeBy().sharedValues(state)
+}
+
+// madeBy is the principal whose `user:` keys the session has.
+func (s *Session) madeBy() Principal {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.owner
+}
+
+// adopt has a session that is not made yet be the principal's whose turn begins: others
+// may have wanted to make it under the same id.
+func (s *Session) adopt(p Principal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.create != nil {
+		made := *s.create
+		made.Creator = p.key()
+		s.owner, s.create = p, &made
+	}
+}
+
+func (p Principal) sharedValues(state map[string]any) []SharedValue {
 	var out []SharedValue
 	for k, v := range state {
 		var scope string
 		switch scopeOf(k) {
 		case scopeApp:
-			scope = "app"
+			scope = appScope
 		case scopeUser:
-			scope = sharedUser
+			scope = p.userScope()
 		default:
 			continue
 		}
@@ -58,10 +88,12 @@ func (s *Session) wholeState(ctx context.Context) (map[string]any, error) {
 	s.mu.Lock()
 	out := maps.Clone(s.state)
 	s.mu.Unlock()
-	shared, err := s.store.shared.now(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("session %s: %w", s.id, err)
+	for _, scope := range s.madeBy().scopes() {
+		shared, err := s.store.shared.now(ctx, scope)
+		if err != nil {
+			return nil, fmt.Errorf("session %s: %w", s.id, err)
+		}
+		maps.Copy(out, shared)
 	}
-	maps.Copy(out, shared)
 	return out, nil
 }

@@ -29,6 +29,7 @@ type Session struct {
 	queueing chan struct{} // full while a turn is queued, dropped, or ends; filled before mu is taken
 
 	mu          sync.Mutex // protects the fields below
+	owner       Principal  // who has made it
 	seq         int64      // of the last durable record
 	lastAt      time.Time  // when that was written
 	state       map[string]any
@@ -61,7 +62,7 @@ type entry struct {
 	data     []byte
 	fact     any // what data says, by kind: see Kind; of an event *Event
 	shared   []SharedValue
-	reserved []string      // the keys that shared has let pass
+	reserved *reservation  // what shared has let pass
 	key      *Key          // names what the entry makes
 	asked    bool          // a client waits for it: refused when the store cannot take writes
 	settles  *pending      // the call it is the result of; protected by Session.mu
@@ -88,6 +89,7 @@ func load(ctx context.Context, store *patient, runner Runner, limits Limits, id 
 		return nil, errPurged(id)
 	}
 	s := newSession(store, runner, limits, id)
+	s.owner = info.Owner()
 	s.archived, s.attempts, s.index = info.Archived, info.Attempts, newIndex(info.Inherited)
 	for rec, err := range s.records(ctx, 0, readPage) {
 		if err != nil {

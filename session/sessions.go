@@ -10,9 +10,6 @@ import (
 	"time"
 )
 
-// creator is who makes sessions while nobody is authenticated.
-const creator = "local"
-
 // Limits of what a session is called.
 const (
 	maxLabels        = 64
@@ -77,7 +74,7 @@ func (m *Manager) CreateSession(ctx context.Context, names Names, o Once) (Summa
 	if err := names.check(names.Labels); err != nil {
 		return Summary{}, err
 	}
-	done, err := m.once(ctx, scopeSession, o)
+	done, err := m.once(ctx, PrincipalOf(ctx).key()+scopeSession, o)
 	if before, ok := errors.AsType[*Repeated](err); ok {
 		return m.Session(ctx, before.SessionID)
 	}
@@ -88,15 +85,15 @@ func (m *Manager) CreateSession(ctx context.Context, names Names, o Once) (Summa
 	if err := m.store.refuses(); err != nil {
 		return Summary{}, err
 	}
-	s := names.newSession(m.store.now())
-	if err := m.store.Create(ctx, s, o.names(scopeSession, s.ID, "")); err != nil {
+	s := names.newSession(ctx, m.store.now())
+	if err := m.store.Create(ctx, s, o.names(PrincipalOf(ctx).key()+scopeSession, s.ID, "")); err != nil {
 		return Summary{}, fmt.Errorf("session %s: create: %w", s.ID, err)
 	}
 	return m.Session(ctx, s.ID)
 }
 
-func (n Names) newSession(at time.Time) NewSession {
-	return NewSession{ID: newSessionID(), CreatedAt: at, Creator: creator, Labels: n.Labels, ClientRef: n.ClientRef}
+func (n Names) newSession(ctx context.Context, at time.Time) NewSession {
+	return NewSession{ID: newSessionID(), CreatedAt: at, Creator: PrincipalOf(ctx).key(), Labels: n.Labels, ClientRef: n.ClientRef}
 }
 
 // Session says what is known of a session, also of one whose log is not kept any

@@ -1,25 +1,35 @@
 package session
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
 )
 
-// shared is what a manager knows of the state that sessions have in common: one
-// copy for all of them, which nobody changes, read anew after a write. It bounds the
-// scopes: what is being written counts until its outcome is known, so that writers at
-// the same time do not pass the bound together.
+// shared is what a manager knows of the state that sessions have in common: one copy
+// of each scope for all of them, which nobody changes, read anew after a write. It
+// bounds the scopes: what is being written counts until its outcome is known, so that
+// writers at the same time do not pass the bound together.
 type shared struct {
 	store  *patient
 	limits *Limits
 
-	mu     sync.Mutex // protects the fields below; taken after a session's
+	mu     sync.Mutex              // protects the fields below; taken after a session's
+	scopes map[string]*sharedScope // by their names in the store: those in use, and up to mostScopes others
+}
+
+// mostScopes is how many scopes are kept that nobody is at work on: each user has one.
+const mostScopes = 64
+
+// sharedScope is `app:`, or `user:` of one principal. Its fields but the first two are
+// protected by shared.mu.
+type sharedScope struct {
+	name   string // in the store
+	prefix string // of its keys
+
+	users  int // who is at work on it
 	state  map[string]any
 	sizes  map[string]int    // of the keys of state, in bytes
 	stale  bool              // there was a write since state was read
@@ -33,6 +43,17 @@ type coming struct {
 	bytes  int // of the largest
 }
 
+// reservation is what reserve has let pass.
+type reservation struct {
+	scopes map[string]*sharedScope
+	keys   []reservedKey
+}
+
+type reservedKey struct {
+	of  *sharedScope
+	key string
+}
+
 // maxSharedName bounds the name of a key, in bytes: a token of a page holds one.
 const maxSharedName = 256
 
@@ -40,7 +61,7 @@ const maxSharedName = 256
 type use struct{ keys, bytes int }
 
 func newShared(store *patient, limits *Limits) *shared {
-	return &shared{store: store, limits: limits, stale: true, coming: map[string]coming{}}
+	return &shared{store: store, limits: limits, scopes: map[string]*sharedScope{}}
 }
 
 // keySize is how many bytes of its scope's bound a key takes.
@@ -48,61 +69,119 @@ func keySize(key string, value json.RawMessage) int {
 	return len(strings.TrimPrefix(key, scopeOf(key))) + len(value)
 }
 
-// now returns the keys with their scopes. Nobody may change them, nor what they hold.
-func (h *shared) now(ctx context.Context) (map[string]any, error) {
+// enterLocked returns a scope, which stays until leaveLocked is called.
+func (h *shared) enterLocked(name string) *sharedScope {
+	sc := h.scopes[name]
+	if sc == nil {
+		sc = &sharedScope{name: name, prefix: prefixOf(name), stale: true, coming: map[string]coming{}}
+		h.scopes[name] = sc
+	}
+	sc.users++
+	return sc
+}
+
+func (h *shared) leaveLocked(sc *sharedScope) {
+	sc.users--
+	for name, other := range h.scopes {
+		if len(h.scopes) <= mostScopes {
+			return
+		}
+		if other.users == 0 {
+			delete(h.scopes, name)
+		}
+	}
+}
+
+// now returns the keys of a scope with their prefix. Nobody may change them, nor what
+// they hold.
+func (h *shared) now(ctx context.Context, name string) (map[string]any, error) {
 	h.mu.Lock()
-	state, stale, writes := h.state, h.stale, h.writes
+	sc := h.enterLocked(name)
+	h.mu.Unlock()
+	defer func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.leaveLocked(sc)
+	}()
+	return h.read(ctx, sc)
+}
+
+// read is now for who has entered the scope.
+func (h *shared) read(ctx context.Context, sc *sharedScope) (map[string]any, error) {
+	h.mu.Lock()
+	state, stale, writes := sc.state, sc.stale, sc.writes
 	h.mu.Unlock()
 	if !stale {
 		return state, nil
 	}
 	sizes := map[string]int{}
-	state, err := sharedState(ctx, h.store, func(key string, value json.RawMessage) { sizes[key] = keySize(key, value) })
+	state, err := sharedState(ctx, h.store, []string{sc.name}, func(key string, value json.RawMessage) { sizes[key] = keySize(key, value) })
 	if err != nil {
 		return nil, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.state == nil || h.writes == writes {
-		h.state, h.sizes, h.stale = state, sizes, h.writes != writes
+	if sc.state == nil || sc.writes == writes {
+		sc.state, sc.sizes, sc.stale = state, sizes, sc.writes != writes
 	}
 	return state, nil
 }
 
 // sizeLocked is what a key takes, or will when the writes under way are done. A write
 // that is done and of which that is not known yet counts once.
-func (h *shared) sizeLocked(key string) int { return max(h.sizes[key], h.coming[key].bytes) }
+func (sc *sharedScope) sizeLocked(key string) int { return max(sc.sizes[key], sc.coming[key].bytes) }
 
-// usesLocked is what the keys of each scope take, writes under way included.
-func (h *shared) usesLocked() map[string]use {
-	uses := map[string]use{}
-	add := func(key string) {
-		u := uses[scopeOf(key)]
-		uses[scopeOf(key)] = use{u.keys + 1, u.bytes + h.sizeLocked(key)}
-	}
-	for key := range h.sizes {
+// useLocked is what the keys take, writes under way included.
+func (sc *sharedScope) useLocked() use {
+	var u use
+	add := func(key string) { u = use{u.keys + 1, u.bytes + sc.sizeLocked(key)} }
+	for key := range sc.sizes {
 		add(key)
 	}
-	for key := range h.coming {
-		if _, stored := h.sizes[key]; !stored {
+	for key := range sc.coming {
+		if _, stored := sc.sizes[key]; !stored {
 			add(key)
 		}
 	}
-	return uses
+	return u
+}
+
+// scopesLocked enters the scopes of values.
+func (h *shared) scopesLocked(values []SharedValue) *reservation {
+	r := &reservation{scopes: map[string]*sharedScope{}}
+	for _, v := range values {
+		if r.scopes[v.Scope] == nil {
+			r.scopes[v.Scope] = h.enterLocked(v.Scope)
+		}
+	}
+	return r
+}
+
+// unbounded lets values pass without a look at the bounds. done has to be called.
+func (h *shared) unbounded(values []SharedValue) *reservation {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.scopesLocked(values)
 }
 
 // reserve refuses values that would take a scope past its bounds. What it lets pass
-// counts until done, or release, is called with the keys that it returns. A scope that
-// is past its bounds already takes what makes it no larger.
-func (h *shared) reserve(ctx context.Context, values []SharedValue) (keys []string, err error) {
+// counts until done, or release, is called with what it returns, nil for nothing. A
+// scope that is past its bounds already takes what makes it no larger.
+func (h *shared) reserve(ctx context.Context, values []SharedValue) (_ *reservation, err error) {
 	if len(values) == 0 {
 		return nil, nil
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for h.stale { // or what was just written would not count
+	r := h.scopesLocked(values)
+	defer func() {
+		if err != nil {
+			h.releaseLocked(r)
+		}
+	}()
+	for sc := r.staleLocked(); sc != nil; sc = r.staleLocked() { // or what was just written would not count
 		h.mu.Unlock()
-		_, err := h.now(ctx)
+		_, err := h.read(ctx, sc)
 		h.mu.Lock()
 		if err != nil {
 			return nil, err
@@ -110,45 +189,56 @@ func (h *shared) reserve(ctx context.Context, values []SharedValue) (keys []stri
 	}
 	grows := map[string]use{}
 	for _, v := range values {
-		scope := prefixOf(v.Scope)
+		sc := r.scopes[v.Scope]
 		if v.Value != nil && len(v.Key) > maxSharedName {
-			return nil, Errorf(codeLimit, "state: the name of key %.40q… has %d bytes behind its scope, at most %d are allowed", scope+v.Key, len(v.Key), maxSharedName).
+			return nil, Errorf(codeLimit, "state: the name of key %.40q… has %d bytes behind its scope, at most %d are allowed", sc.prefix+v.Key, len(v.Key), maxSharedName).
 				Over("state_name_bytes", maxSharedName, len(v.Key))
 		}
-		grows[scope] = h.growLocked(grows[scope], scope+v.Key, v.Value)
+		grows[v.Scope] = sc.growLocked(grows[v.Scope], sc.prefix+v.Key, v.Value)
 	}
-	have := h.usesLocked()
-	for scope, grow := range grows {
-		after := use{have[scope].keys + grow.keys, have[scope].bytes + grow.bytes}
-		if err := h.limits.fits("the keys of scope "+scope, grow, after, use{h.limits.MaxSharedKeys, h.limits.MaxSharedBytes}); err != nil {
+	for name, grow := range grows {
+		sc := r.scopes[name]
+		have := sc.useLocked()
+		after := use{have.keys + grow.keys, have.bytes + grow.bytes}
+		if err := h.limits.fits("the keys of scope "+sc.prefix, grow, after, use{h.limits.MaxSharedKeys, h.limits.MaxSharedBytes}); err != nil {
 			return nil, err
 		}
 	}
-	keys = []string{} // not nil: there is a write to be told of
 	for _, v := range values {
 		if v.Value == nil {
 			continue
 		}
-		key := prefixOf(v.Scope) + v.Key
-		c := h.coming[key]
-		h.coming[key] = coming{c.writes + 1, max(c.bytes, keySize(key, v.Value))}
-		keys = append(keys, key)
+		sc := r.scopes[v.Scope]
+		key := sc.prefix + v.Key
+		c := sc.coming[key]
+		sc.coming[key] = coming{c.writes + 1, max(c.bytes, keySize(key, v.Value))}
+		r.keys = append(r.keys, reservedKey{sc, key})
 	}
-	return keys, nil
+	return r, nil
+}
+
+// staleLocked is a scope that has to be read, nil for none.
+func (r *reservation) staleLocked() *sharedScope {
+	for _, sc := range r.scopes {
+		if sc.stale {
+			return sc
+		}
+	}
+	return nil
 }
 
 // growLocked adds to grow what setting a key adds to its scope. What writes under way
 // set it to may stand in the end.
-func (h *shared) growLocked(grow use, key string, value json.RawMessage) use {
-	stored, had := h.sizes[key]
-	_, comes := h.coming[key]
+func (sc *sharedScope) growLocked(grow use, key string, value json.RawMessage) use {
+	stored, had := sc.sizes[key]
+	_, comes := sc.coming[key]
 	switch {
 	case value == nil && had && !comes:
 		return use{grow.keys - 1, grow.bytes - stored}
 	case value == nil:
 		return grow
 	case comes:
-		return use{grow.keys, grow.bytes + max(keySize(key, value)-h.sizeLocked(key), 0)}
+		return use{grow.keys, grow.bytes + max(keySize(key, value)-sc.sizeLocked(key), 0)}
 	case had:
 		return use{grow.keys, grow.bytes + keySize(key, value) - stored}
 	default:
@@ -157,15 +247,17 @@ func (h *shared) growLocked(grow use, key string, value json.RawMessage) use {
 }
 
 // done says that what reserve has let pass was written, or never will be.
-func (h *shared) done(reserved []string) {
-	if reserved == nil {
+func (h *shared) done(r *reservation) {
+	if r == nil {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.releaseLocked(reserved)
-	h.stale = true
-	h.writes++
+	for _, sc := range r.scopes {
+		sc.stale = true
+		sc.writes++
+	}
+	h.releaseLocked(r)
 }
 
 // fits refuses what grows past a bound.
@@ -183,7 +275,7 @@ func (l *Limits) fits(whose string, grow, after, most use) error {
 
 // prefixOf is the prefix that keys of a scope of the store have.
 func prefixOf(scope string) string {
-	if scope == "app" {
+	if scope == appScope {
 		return scopeApp
 	}
 	return scopeUser
@@ -239,7 +331,7 @@ func (s *Session) stateFits(ctx context.Context, delta map[string]any) error {
 	if err != nil {
 		return err
 	}
-	reserved, err := s.store.shared.reserve(ctx, sharedValues(delta))
+	reserved, err := s.store.shared.reserve(ctx, s.sharedValues(delta))
 	if err == nil {
 		s.store.shared.release(reserved)
 	}
@@ -268,7 +360,7 @@ func (s *Session) reserveState(ctx context.Context, entries []*entry) error {
 			e.reserved, err = s.store.shared.reserve(ctx, e.shared)
 		}
 		if err != nil && ends {
-			err, e.reserved = nil, []string{} // finish or AppendAtEnd has looked before
+			err, e.reserved = nil, s.store.shared.unbounded(e.shared) // finish or AppendAtEnd has looked before
 		}
 		if err != nil {
 			return err
@@ -277,91 +369,26 @@ func (s *Session) reserveState(ctx context.Context, entries []*entry) error {
 	return nil
 }
 
-// release takes back what reserve has let pass.
-func (h *shared) release(reserved []string) {
+// release takes back what reserve has let pass; nothing of it was written.
+func (h *shared) release(r *reservation) {
+	if r == nil {
+		return
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.releaseLocked(reserved)
+	h.releaseLocked(r)
 }
 
-func (h *shared) releaseLocked(reserved []string) {
-	for _, key := range reserved {
-		c := h.coming[key]
+func (h *shared) releaseLocked(r *reservation) {
+	for _, k := range r.keys {
+		c := k.of.coming[k.key]
 		if c.writes--; c.writes == 0 {
-			delete(h.coming, key)
+			delete(k.of.coming, k.key)
 		} else {
-			h.coming[key] = c
+			k.of.coming[k.key] = c
 		}
 	}
-}
-
-// SharedKey is one key of state that sessions share.
-type SharedKey struct {
-	// Key has its scope, such as app:plan.
-	Key string
-	// Value is JSON.
-	Value json.RawMessage
-	// Bytes is how many bytes of its scope's bound it takes.
-	Bytes int
-}
-
-// SharedKeys returns at most limit keys with a prefix, fewer if they are large, by
-// name, and the token of the next page, "" on the last one. page is a token of the same
-// prefix, "" for the first page.
-func (m *Manager) SharedKeys(ctx context.Context, prefix, page string, limit int) (keys []SharedKey, next string, err error) {
-	hash := queryHash(struct{ SharedPrefix string }{prefix})
-	after, err := readToken(page, hash)
-	if err != nil {
-		return nil, "", err
+	for _, sc := range r.scopes {
+		h.leaveLocked(sc)
 	}
-	var all []SharedKey
-	_, err = sharedState(ctx, m.store, func(key string, value json.RawMessage) {
-		if strings.HasPrefix(key, prefix) && (after == nil || key > after.ID) {
-			all = append(all, SharedKey{Key: key, Value: value, Bytes: keySize(key, value)})
-		}
-	})
-	if err != nil {
-		return nil, "", err
-	}
-	slices.SortFunc(all, func(a, b SharedKey) int { return cmp.Compare(a.Key, b.Key) })
-	bytes := 0
-	for _, k := range all {
-		if len(keys) == limit || bytes >= pageBytes {
-			return keys, token{Query: hash, ID: keys[len(keys)-1].Key}.String(), nil
-		}
-		keys, bytes = append(keys, k), bytes+k.Bytes
-	}
-	return keys, "", nil
-}
-
-// RemoveShared removes keys of state that sessions share, and returns those that
-// there were. Its errors are of type *Error if a client may see them.
-func (m *Manager) RemoveShared(ctx context.Context, keys []string) (removed []string, err error) {
-	for i, key := range keys {
-		if scope := scopeOf(key); scope != scopeApp && scope != scopeUser {
-			return nil, Errorf(codeInvalid, "keys[%d]: %.80q is no key that sessions share: those begin with app: or user:", i, key).
-				Breaking(fmt.Sprintf("keys[%d]", i), RuleRange)
-		}
-	}
-	if err := m.store.refuses(); err != nil {
-		return nil, err
-	}
-	have := map[string]bool{}
-	if _, err := sharedState(ctx, m.store, func(key string, _ json.RawMessage) { have[key] = true }); err != nil {
-		return nil, err
-	}
-	gone := map[string]any{}
-	for _, key := range keys {
-		if have[key] {
-			gone[key] = nil
-		}
-	}
-	if len(gone) == 0 {
-		return nil, nil
-	}
-	if err := m.store.SetShared(ctx, sharedValues(gone)); err != nil {
-		return nil, fmt.Errorf("session: remove shared state: %w", err)
-	}
-	m.store.shared.done([]string{})
-	return slices.Sorted(maps.Keys(gone)), nil
 }

@@ -79,7 +79,7 @@ type NewSession struct {
 	ID string
 	// CreatedAt is in UTC, to the microsecond.
 	CreatedAt time.Time
-	// Creator is who made it.
+	// Creator names the principal that made it; see [Info.Owner].
 	Creator string
 	// Labels and ClientRef are the caller's own notes and name for it. A label with
 	// an empty value is none; one without a key is malformed.
@@ -110,6 +110,10 @@ type Info struct {
 	ForkedFrom          string
 	ForkedAt, Inherited int64
 }
+
+// Owner is the principal that made the session, whose `user:` keys it has. Its role is
+// not known.
+func (i Info) Owner() Principal { return principalOf(i.Creator) }
 
 // Change says what to change of a session; what is nil stays.
 type Change struct {

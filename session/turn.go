@@ -153,6 +153,10 @@ type Answer struct {
 	Parts Parts
 	// State are keys to write with the result.
 	State map[string]any
+	// by and warnings are who answers, and what of the answer was left out; set by
+	// [Turn.Answer].
+	by       string
+	warnings []Warning
 	// Refused, if set, is why the answer cannot be taken. Nothing else of it counts
 	// then but CallID; see [Turn.Answer].
 	Refused *Error
@@ -193,6 +197,9 @@ func (t *Turn) Watch() *Watcher {
 // answer, settles an open call too: nobody may wait for another one. The model sees
 // a tool error that says why, and so does the *Error that is returned.
 func (t *Turn) Answer(ctx context.Context, a Answer) error {
+	p := PrincipalOf(ctx)
+	a.by = p.ID
+	a.State, a.warnings = p.permitted("state_delta", a.State)
 	res, data, wrong := t.s.resultOf(a)
 	if wrong == nil {
 		err := t.s.stateFits(ctx, a.State)
@@ -206,7 +213,7 @@ func (t *Turn) Answer(ctx context.Context, a Answer) error {
 	}
 	if wrong != nil {
 		var err error
-		res = ToolResult{CallID: a.CallID, Outcome: Answered, Error: "the tool's result was refused: " + wrong.Message}
+		res = ToolResult{CallID: a.CallID, Outcome: Answered, Error: "the tool's result was refused: " + wrong.Message, By: a.by}
 		if data, err = marshal(res); err != nil {
 			return err
 		}
@@ -222,12 +229,13 @@ func (t *Turn) Answer(ctx context.Context, a Answer) error {
 
 // resultOf is what an answer becomes in the log, or why it cannot be taken.
 func (s *Session) resultOf(a Answer) (res ToolResult, data json.RawMessage, wrong *Error) {
-	res = ToolResult{CallID: a.CallID, Outcome: Answered, State: a.State}
+	res = ToolResult{CallID: a.CallID, Outcome: Answered, State: a.State, By: a.by, Warnings: a.warnings}
 	switch {
 	case a.Refused != nil:
 		return res, nil, a.Refused
 	case a.Error != nil && len(a.Parts) > 0:
-		return res, nil, Errorf(codeInvalid, "parts together with error: a tool that has failed has no result").Breaking("parts", RuleExcluded)
+		return res, nil, Errorf(codeInvalid, "parts together with error: a tool that has failed has no result").
+			Breaking("parts", RuleExcluded)
 	case a.Output != nil:
 		res.Output = a.Output
 	case len(a.Parts) > 0:
@@ -245,7 +253,8 @@ func (s *Session) resultOf(a Answer) (res ToolResult, data json.RawMessage, wron
 		return res, nil, Errorf(codeInvalid, "the answer cannot be stored: %v", err)
 	}
 	if n, most := len(data), s.limits.MaxResultBytes; n > most {
-		return res, nil, Errorf(codeLimit, "the answer takes %d bytes, at most %d are allowed", n, most).Breaking("output", RuleRange).Over("result_bytes", most, n)
+		return res, nil, Errorf(codeLimit, "the answer takes %d bytes, at most %d are allowed", n, most).
+			Breaking("output", RuleRange).Over("result_bytes", most, n)
 	}
 	if len(a.Parts) == 0 {
 		return res, data, nil
@@ -413,6 +422,7 @@ func (s *Session) unattendedLocked() string {
 
 // equal tells whether two results say the same.
 func (r ToolResult) equal(o ToolResult) bool {
+	r.By, r.Warnings, o.By, o.Warnings = "", nil, "", nil
 	a, errA := json.Marshal(r)
 	b, errB := json.Marshal(o)
 	return errA == nil && errB == nil && bytes.Equal(a, b)

@@ -32,6 +32,8 @@ type ToldCall struct {
 	Seq int64
 	// Details are what is known of it.
 	Details *agentdv1.ModelCallDetails
+	// Operator is the server's own text in the instruction, which is for operators.
+	Operator string
 }
 
 // toldQuery is what a list of model calls is asked for.
@@ -69,7 +71,11 @@ func (m *Manager) TurnLog(ctx context.Context, sessionID, turnID, page string) (
 	if t.Into != "" {
 		out.TurnID = t.Into
 	}
-	out.State, err = SharedState(ctx, m.store)
+	info, err := m.known(ctx, sessionID)
+	if err != nil {
+		return TurnLog{}, err
+	}
+	out.State, err = SharedState(ctx, m.store, info.Owner())
 	return out, err
 }
 

@@ -162,7 +162,7 @@ func (s *Session) turnNow(id string) (TurnInfo, bool) {
 	for _, in := range s.index.asked.pending {
 		if in.TurnID == id {
 			asking := *in
-			asking.SessionID = s.id
+			asking.SessionID, asking.Expires = s.id, in.Created.Add(s.limits.Retention)
 			out.Asking = append(out.Asking, &asking)
 		}
 	}

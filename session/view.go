@@ -3,6 +3,7 @@ package session
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -18,7 +19,8 @@ import (
 // neighbouring deltas are joined. It is used by one goroutine.
 type view struct {
 	sessionID string
-	at        int64 // what is at or before this position is not shown
+	retention time.Duration // how long the turn waits for a person
+	at        int64         // what is at or before this position is not shown
 	snapshots map[string]map[string]any
 	only      string // the turn to show; "" is all
 	joined    string // the turn that the prompt of that one has become a message of
@@ -129,8 +131,8 @@ func (v *view) fact(rec Record, fact any, replayed bool, mine []string) (end boo
 	switch f := fact.(type) {
 	case *TurnStarted:
 		v.turnID, v.speakers, v.calls, v.usage, v.output = rec.TurnID, nil, nil, Usage{}, ""
-		v.asked, v.told, v.asking = map[string]bool{}, nil, asked{sessionID: v.sessionID}
-		v.begun()
+		v.asked, v.told, v.asking = map[string]bool{}, nil, asked{sessionID: v.sessionID, retention: v.retention}
+		v.begun(f.Warnings)
 		v.state(slotState, v.snapshots[rec.TurnID])
 	case *TurnResumed:
 		v.emit(slotStart, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_MessageRetracted{
@@ -180,9 +182,9 @@ func (v *view) fact(rec Record, fact any, replayed bool, mine []string) (end boo
 	return false
 }
 
-func (v *view) begun() {
+func (v *view) begun(warnings []Warning) {
 	v.emit(slotStart, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_Execute{
-		Execute: &agentdv1.RunResponse_ExecuteResponse{SessionId: v.sessionID},
+		Execute: &agentdv1.RunResponse_ExecuteResponse{SessionId: v.sessionID, Warnings: WarningsProto("execute.", warnings)},
 	}})
 }
 
@@ -190,7 +192,7 @@ func (v *view) begun() {
 // not.
 func (v *view) queued(f *TurnQueued) {
 	m := &agentdv1.RunResponse{Response: &agentdv1.RunResponse_TurnQueued{
-		TurnQueued: &agentdv1.TurnQueued{SessionId: v.sessionID, UserPrompt: f.Prompt, UserParts: f.Parts, Inject: f.Inject, Ahead: uint32(min(f.Ahead, 1<<20))},
+		TurnQueued: &agentdv1.TurnQueued{SessionId: v.sessionID, UserPrompt: f.Prompt, UserParts: f.Parts, Inject: f.Inject, CreatedBy: f.By, Ahead: uint32(min(f.Ahead, 1<<20))},
 	}}
 	if v.only == v.rec.TurnID || !v.hidden() {
 		v.send(slotStart, v.rec.TurnID, m)
@@ -202,10 +204,10 @@ func (v *view) queued(f *TurnQueued) {
 func (v *view) injected(ev *Event) {
 	if v.only == ev.Injected {
 		v.joined = v.turnID
-		v.begun()
+		v.begun(nil) // GetTurn has the warnings
 	}
 	v.emit(slotUser, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_MessageInjected{
-		MessageInjected: &agentdv1.MessageInjected{SessionId: v.sessionID, Content: ev.Text, Parts: ev.Parts, QueuedTurnId: ev.Injected},
+		MessageInjected: &agentdv1.MessageInjected{SessionId: v.sessionID, Content: ev.Text, Parts: ev.Parts, QueuedTurnId: ev.Injected, CreatedBy: ev.InjectedBy},
 	}})
 }
 
@@ -386,7 +388,7 @@ func (v *view) settled(f *ToolResult) {
 }
 
 func (v *view) result(c ToolCall, f *ToolResult) *agentdv1.RunResponse {
-	r := &agentdv1.ToolCallAnswered{SessionId: v.sessionID, ToolCallId: c.ID, ToolName: c.Name, AgentPath: c.Path, Parts: f.Parts}
+	r := &agentdv1.ToolCallAnswered{SessionId: v.sessionID, ToolCallId: c.ID, ToolName: c.Name, AgentPath: c.Path, Parts: f.Parts, CreatedBy: f.By, Warnings: WarningsProto("", f.Warnings)}
 	if f.Output != nil {
 		r.Result = &agentdv1.ToolCallAnswered_Output{Output: *f.Output}
 	} else {

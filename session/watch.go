@@ -94,6 +94,7 @@ func (s *Session) watch(t *Turn, from watch) *Watcher {
 			at:        from.after,
 			snapshots: map[string]map[string]any{t.id: t.snapshot},
 			asked:     map[string]bool{},
+			retention: s.limits.Retention,
 		},
 		lagged: true,
 	}

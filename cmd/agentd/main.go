@@ -6,7 +6,7 @@
 //	agentd sessions       look at sessions and change them
 //	agentd turns          look at turns and cancel them
 //	agentd interactions   answer what turns ask of people
-//	agentd state          list and remove the state that sessions share
+//	agentd state          list, set and remove the state that sessions share
 //	agentd models         list the models that the server knows
 //	agentd replay         run a session again on its own log
 //	agentd healthcheck    ask the server on this machine whether it is ready

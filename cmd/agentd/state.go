@@ -7,6 +7,7 @@ import (
 
 type stateCmd struct {
 	List   stateListCmd   `cmd:"" help:"List the state that sessions share, by key."`
+	Set    stateSetCmd    `cmd:"" help:"Set a key of the state that sessions share, for all of them."`
 	Remove stateRemoveCmd `cmd:"" help:"Remove keys of the state that sessions share, for all of them."`
 }
 
@@ -37,6 +38,26 @@ func (c *stateListCmd) Run(p *process) error {
 			return err
 		}
 		return t.SharedState(all)
+	})
+}
+
+type stateSetCmd struct {
+	daemonFlags `embed:""`
+	Key         string `arg:"" name:"KEY" help:"A key with its scope, such as app:plan."`
+	Value       string `arg:"" name:"VALUE" help:"What it is to be, as JSON; null removes the key."`
+}
+
+// Help is shown below the flags.
+func (*stateSetCmd) Help() string {
+	return "Examples:\n\n  agentd state set app:plan '\"spring sale\"'\n\n  agentd state set app:limits '{\"refund\": 50}'"
+}
+
+// Run sets a key.
+func (c *stateSetCmd) Run(p *process) error {
+	return c.talk(p, func(t talk) error {
+		values := []*agentdv1.SharedStateValue{{Key: c.Key, Value: c.Value}}
+		_, err := cli.Call(t.ctx, t.conn, t.conn.SetSharedState, &agentdv1.SetSharedStateRequest{Values: values})
+		return err
 	})
 }
 

@@ -258,6 +258,13 @@ func badRequests() map[string][]badRequest {
 			{name: "token of other things", json: `{"pageToken":"{sessionsToken}"}`, code: invalidArgument, kind: invalidRequest, says: []string{"page_token"}},
 			{name: "long prefix", json: `{"prefix":"{kilobyte}"}`, code: invalidArgument, kind: invalidRequest, says: []string{"prefix", "256"}},
 		},
+		"SetSharedState": {
+			{name: "no values", json: `{}`, code: invalidArgument, kind: invalidRequest, says: []string{"values", "1"}},
+			{name: "empty key", json: `{"values":[{"key":"","value":"1"}]}`, code: invalidArgument, kind: invalidRequest, says: []string{"values[0].key", "1"}},
+			{name: "no JSON", json: `{"values":[{"key":"app:x","value":"spring sale"}]}`, code: invalidArgument, kind: invalidRequest, says: []string{"values[0].value", "JSON"}},
+			{name: "a key twice", json: `{"values":[{"key":"app:x","value":"1"},{"key":"app:x","value":"2"}]}`, code: invalidArgument, kind: invalidRequest, says: []string{"values[1].key", "twice"}},
+			{name: "a session's own key", json: `{"values":[{"key":"plan","value":"1"}]}`, code: invalidArgument, kind: invalidRequest, says: []string{"plan", "app:"}},
+		},
 		"RemoveSharedState": {
 			{name: "no keys", json: `{}`, code: invalidArgument, kind: invalidRequest, says: []string{"keys", "1"}},
 			{name: "empty key", json: `{"keys":[""]}`, code: invalidArgument, kind: invalidRequest, says: []string{"keys[0]", "1"}},

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"net"
+	"net/http"
 	"time"
 
 	"github.com/apzuk3/agentd/adkbridge"
@@ -77,6 +78,9 @@ type Config struct {
 	// listens on a loopback address may be called, besides localhost and addresses: a
 	// proxy may pass on the name that it has itself. Default: none.
 	AllowedHosts []string
+	// Authenticate finds out who makes a request; see server.Config. nil: whoever
+	// reaches the daemon is its operator.
+	Authenticate func(*http.Request) (session.Principal, error)
 	// NoReflection leaves out the gRPC reflection service.
 	NoReflection bool
 	// CreateSessions has Run make the session that a request names when there is none,

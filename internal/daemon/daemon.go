@@ -117,6 +117,7 @@ func New(cfg Config) (_ *Daemon, err error) {
 		Ready:               d.manager.Ready,
 		ModelCalls:          adkbridge.ModelCalls,
 		About:               func() server.About { return about(&d.cfg, registry) },
+		Authenticate:        cfg.Authenticate,
 		Logger:              cfg.Logger,
 		NoReflection:        cfg.NoReflection,
 		CORSOrigins:         cfg.CORSOrigins,

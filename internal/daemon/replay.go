@@ -39,7 +39,7 @@ func Replay(ctx context.Context, dataDir, sessionID string) (_ ReplayReport, err
 		return ReplayReport{}, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	head, err := store.Head(ctx, sessionID)
+	head, err := store.Info(ctx, sessionID)
 	switch {
 	case errors.Is(err, session.ErrNoSession):
 		return ReplayReport{}, fmt.Errorf("there is no session %q in %s", sessionID, dataDir)
@@ -48,7 +48,7 @@ func Replay(ctx context.Context, dataDir, sessionID string) (_ ReplayReport, err
 	case head.Purged > 0:
 		return ReplayReport{}, fmt.Errorf("the log of session %q has been purged", sessionID)
 	}
-	shared, err := session.SharedState(ctx, store)
+	shared, err := session.SharedState(ctx, store, head.Owner())
 	if err != nil {
 		return ReplayReport{}, err
 	}

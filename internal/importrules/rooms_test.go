@@ -112,7 +112,7 @@ var rooms = []room{
 		may: []string{"internal/daemon", "internal/cli", "internal/agentfile", "internal/toolcmd", "client", "client/terminal", "model", gen, protobuf,
 			"github.com/alecthomas/kong", "github.com/mattn/go-isatty"},
 		knows: "flags, environment, signals, exit codes"},
-	{path: "agentdhost", floor: 4, may: []string{"internal/daemon", "model"}, tests: []string{"client", gen},
+	{path: "agentdhost", floor: 4, may: []string{"internal/daemon", "model", "session"}, tests: []string{"client", gen},
 		knows: "a real daemon in somebody else's program"},
 	{path: "internal/testdaemon", floor: 4, kit: true, may: []string{"internal/daemon", "internal/models", "session"},
 		knows: "the options of a test's daemon that show what is within"},

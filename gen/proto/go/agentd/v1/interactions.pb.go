@@ -143,7 +143,8 @@ func (InteractionStatus) EnumDescriptor() ([]byte, []int) {
 // for as long as the server keeps waiting turns; any client may resolve it, once.
 type Interaction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The tool call it is about; unique within the session.
+	// Unique within the session, and the same for as long as it is known. It says
+	// nothing; the call that it is about is tool_call_id.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// The session it belongs to.
 	SessionId string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
@@ -168,7 +169,14 @@ type Interaction struct {
 	// When it was resolved or canceled; unset before.
 	EndTime *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
 	// What a person has said; unset unless it is resolved.
-	Resolution    *Resolution `protobuf:"bytes,13,opt,name=resolution,proto3" json:"resolution,omitempty"`
+	Resolution *Resolution `protobuf:"bytes,13,opt,name=resolution,proto3" json:"resolution,omitempty"`
+	// The tool call it is about.
+	ToolCallId string `protobuf:"bytes,15,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
+	// The id of the principal who has resolved it; set by the server, empty before.
+	ResolvedBy string `protobuf:"bytes,16,opt,name=resolved_by,json=resolvedBy,proto3" json:"resolved_by,omitempty"`
+	// When the server ends the turn that asks, unless something has happened in the turn
+	// since it was asked; unset when it is no longer pending.
+	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -290,6 +298,27 @@ func (x *Interaction) GetEndTime() *timestamppb.Timestamp {
 func (x *Interaction) GetResolution() *Resolution {
 	if x != nil {
 		return x.Resolution
+	}
+	return nil
+}
+
+func (x *Interaction) GetToolCallId() string {
+	if x != nil {
+		return x.ToolCallId
+	}
+	return ""
+}
+
+func (x *Interaction) GetResolvedBy() string {
+	if x != nil {
+		return x.ResolvedBy
+	}
+	return ""
+}
+
+func (x *Interaction) GetExpireTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpireTime
 	}
 	return nil
 }
@@ -507,7 +536,7 @@ var File_agentd_v1_interactions_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_interactions_proto_rawDesc = "" +
 	"\n" +
-	"\x1cagentd/v1/interactions.proto\x12\tagentd.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x85\x04\n" +
+	"\x1cagentd/v1/interactions.proto\x12\tagentd.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x85\x05\n" +
 	"\vInteraction\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
@@ -528,7 +557,13 @@ const file_agentd_v1_interactions_proto_rawDesc = "" +
 	"\bend_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x125\n" +
 	"\n" +
 	"resolution\x18\r \x01(\v2\x15.agentd.v1.ResolutionR\n" +
-	"resolutionJ\x04\b\x0e\x10\x0fR\x06source\"\xd1\x01\n" +
+	"resolution\x12 \n" +
+	"\ftool_call_id\x18\x0f \x01(\tR\n" +
+	"toolCallId\x12\x1f\n" +
+	"\vresolved_by\x18\x10 \x01(\tR\n" +
+	"resolvedBy\x12;\n" +
+	"\vexpire_time\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"expireTimeJ\x04\b\x0e\x10\x0fR\x06source\"\xd1\x01\n" +
 	"\n" +
 	"Resolution\x12/\n" +
 	"\aapprove\x18\x01 \x01(\v2\x13.agentd.v1.ApprovalH\x00R\aapprove\x12'\n" +
@@ -583,13 +618,14 @@ var file_agentd_v1_interactions_proto_depIdxs = []int32{
 	6, // 2: agentd.v1.Interaction.create_time:type_name -> google.protobuf.Timestamp
 	6, // 3: agentd.v1.Interaction.end_time:type_name -> google.protobuf.Timestamp
 	3, // 4: agentd.v1.Interaction.resolution:type_name -> agentd.v1.Resolution
-	4, // 5: agentd.v1.Resolution.approve:type_name -> agentd.v1.Approval
-	5, // 6: agentd.v1.Resolution.deny:type_name -> agentd.v1.Denial
-	7, // [7:7] is the sub-list for method output_type
-	7, // [7:7] is the sub-list for method input_type
-	7, // [7:7] is the sub-list for extension type_name
-	7, // [7:7] is the sub-list for extension extendee
-	0, // [0:7] is the sub-list for field type_name
+	6, // 5: agentd.v1.Interaction.expire_time:type_name -> google.protobuf.Timestamp
+	4, // 6: agentd.v1.Resolution.approve:type_name -> agentd.v1.Approval
+	5, // 7: agentd.v1.Resolution.deny:type_name -> agentd.v1.Denial
+	8, // [8:8] is the sub-list for method output_type
+	8, // [8:8] is the sub-list for method input_type
+	8, // [8:8] is the sub-list for extension type_name
+	8, // [8:8] is the sub-list for extension extendee
+	0, // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_interactions_proto_init() }

@@ -1436,7 +1436,9 @@ type TurnQueued struct {
 	// again.
 	Inject bool `protobuf:"varint,4,opt,name=inject,proto3" json:"inject,omitempty"`
 	// More of what the user says.
-	UserParts     []*Part `protobuf:"bytes,5,rep,name=user_parts,json=userParts,proto3" json:"user_parts,omitempty"`
+	UserParts []*Part `protobuf:"bytes,5,rep,name=user_parts,json=userParts,proto3" json:"user_parts,omitempty"`
+	// The id of the principal whose prompt it is; set by the server.
+	CreatedBy     string `protobuf:"bytes,6,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1506,6 +1508,13 @@ func (x *TurnQueued) GetUserParts() []*Part {
 	return nil
 }
 
+func (x *TurnQueued) GetCreatedBy() string {
+	if x != nil {
+		return x.CreatedBy
+	}
+	return ""
+}
+
 // MessageInjected is what a user has said to the running turn: the models of its
 // following calls see it.
 type MessageInjected struct {
@@ -1517,7 +1526,9 @@ type MessageInjected struct {
 	// The turn_id of the TurnQueued it came with.
 	QueuedTurnId string `protobuf:"bytes,3,opt,name=queued_turn_id,json=queuedTurnId,proto3" json:"queued_turn_id,omitempty"`
 	// More of what the user says.
-	Parts         []*Part `protobuf:"bytes,4,rep,name=parts,proto3" json:"parts,omitempty"`
+	Parts []*Part `protobuf:"bytes,4,rep,name=parts,proto3" json:"parts,omitempty"`
+	// The id of the principal whose prompt it is; set by the server.
+	CreatedBy     string `protobuf:"bytes,5,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1578,6 +1589,13 @@ func (x *MessageInjected) GetParts() []*Part {
 		return x.Parts
 	}
 	return nil
+}
+
+func (x *MessageInjected) GetCreatedBy() string {
+	if x != nil {
+		return x.CreatedBy
+	}
+	return ""
 }
 
 // ModelCallRetried says that a model call has failed before any of its text was
@@ -2638,7 +2656,12 @@ type ToolCallAnswered struct {
 	// From the root to the agent that called.
 	AgentPath []string `protobuf:"bytes,6,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
 	// More of the result.
-	Parts         []*Part `protobuf:"bytes,7,rep,name=parts,proto3" json:"parts,omitempty"`
+	Parts []*Part `protobuf:"bytes,7,rep,name=parts,proto3" json:"parts,omitempty"`
+	// The id of the principal whose client has answered; set by the server, empty when
+	// no client has.
+	CreatedBy string `protobuf:"bytes,8,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
+	// What of the answer was left out.
+	Warnings      []*Warning `protobuf:"bytes,9,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2729,6 +2752,20 @@ func (x *ToolCallAnswered) GetAgentPath() []string {
 func (x *ToolCallAnswered) GetParts() []*Part {
 	if x != nil {
 		return x.Parts
+	}
+	return nil
+}
+
+func (x *ToolCallAnswered) GetCreatedBy() string {
+	if x != nil {
+		return x.CreatedBy
+	}
+	return ""
+}
+
+func (x *ToolCallAnswered) GetWarnings() []*Warning {
+	if x != nil {
+		return x.Warnings
 	}
 	return nil
 }
@@ -3691,7 +3728,9 @@ func (x *RunRequest_CancelRequest) GetToolCallId() string {
 type RunResponse_ExecuteResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session, new or continued.
-	SessionId     string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// What of the request was left out.
+	Warnings      []*Warning `protobuf:"bytes,10,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3731,6 +3770,13 @@ func (x *RunResponse_ExecuteResponse) GetSessionId() string {
 		return x.SessionId
 	}
 	return ""
+}
+
+func (x *RunResponse_ExecuteResponse) GetWarnings() []*Warning {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
 }
 
 // HeartbeatResponse answers a HeartbeatRequest.
@@ -4317,7 +4363,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"visibility\x18\a \x01(\x0e2\x1d.agentd.v1.Display.VisibilityB\b\xbaH\x05\x82\x01\x02\x10\x01R\n" +
 	"visibilityB\f\n" +
 	"\n" +
-	"_after_seq\"\xdc\x19\n" +
+	"_after_seq\"\x8c\x1a\n" +
 	"\vRunResponse\x12B\n" +
 	"\aexecute\x18\x01 \x01(\v2&.agentd.v1.RunResponse.ExecuteResponseH\x00R\aexecute\x12H\n" +
 	"\theartbeat\x18\x02 \x01(\v2(.agentd.v1.RunResponse.HeartbeatResponseH\x00R\theartbeat\x12E\n" +
@@ -4349,10 +4395,12 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\aturn_id\x18\v \x01(\tR\x06turnId\x12.\n" +
 	"\x04time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1a\n" +
 	"\breplayed\x18\r \x01(\bR\breplayed\x12,\n" +
-	"\adisplay\x18\x0e \x01(\v2\x12.agentd.v1.DisplayR\adisplay\x1a0\n" +
+	"\adisplay\x18\x0e \x01(\v2\x12.agentd.v1.DisplayR\adisplay\x1a`\n" +
 	"\x0fExecuteResponse\x12\x1d\n" +
 	"\n" +
-	"session_id\x18\x01 \x01(\tR\tsessionId\x1a2\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12.\n" +
+	"\bwarnings\x18\n" +
+	" \x03(\v2\x12.agentd.v1.WarningR\bwarnings\x1a2\n" +
 	"\x11HeartbeatResponse\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x1a\xad\x01\n" +
@@ -4435,7 +4483,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\vToolCallRef\x12 \n" +
 	"\ftool_call_id\x18\x01 \x01(\tR\n" +
 	"toolCallId\x12\x1b\n" +
-	"\ttool_name\x18\x02 \x01(\tR\btoolName\"\xaa\x01\n" +
+	"\ttool_name\x18\x02 \x01(\tR\btoolName\"\xc9\x01\n" +
 	"\n" +
 	"TurnQueued\x12\x1d\n" +
 	"\n" +
@@ -4445,13 +4493,17 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\x05ahead\x18\x03 \x01(\rR\x05ahead\x12\x16\n" +
 	"\x06inject\x18\x04 \x01(\bR\x06inject\x12.\n" +
 	"\n" +
-	"user_parts\x18\x05 \x03(\v2\x0f.agentd.v1.PartR\tuserParts\"\x97\x01\n" +
+	"user_parts\x18\x05 \x03(\v2\x0f.agentd.v1.PartR\tuserParts\x12\x1d\n" +
+	"\n" +
+	"created_by\x18\x06 \x01(\tR\tcreatedBy\"\xb6\x01\n" +
 	"\x0fMessageInjected\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x18\n" +
 	"\acontent\x18\x02 \x01(\tR\acontent\x12$\n" +
 	"\x0equeued_turn_id\x18\x03 \x01(\tR\fqueuedTurnId\x12%\n" +
-	"\x05parts\x18\x04 \x03(\v2\x0f.agentd.v1.PartR\x05parts\"\xfc\x01\n" +
+	"\x05parts\x18\x04 \x03(\v2\x0f.agentd.v1.PartR\x05parts\x12\x1d\n" +
+	"\n" +
+	"created_by\x18\x05 \x01(\tR\tcreatedBy\"\xfc\x01\n" +
 	"\x10ModelCallRetried\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
@@ -4571,7 +4623,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\n" +
 	"message_id\x18\x02 \x01(\tR\tmessageId\x12\x1d\n" +
 	"\n" +
-	"agent_path\x18\x03 \x03(\tR\tagentPath\"\xf2\x01\n" +
+	"agent_path\x18\x03 \x03(\tR\tagentPath\"\xc1\x02\n" +
 	"\x10ToolCallAnswered\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12 \n" +
@@ -4582,7 +4634,10 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\x05error\x18\x05 \x01(\tH\x00R\x05error\x12\x1d\n" +
 	"\n" +
 	"agent_path\x18\x06 \x03(\tR\tagentPath\x12%\n" +
-	"\x05parts\x18\a \x03(\v2\x0f.agentd.v1.PartR\x05partsB\b\n" +
+	"\x05parts\x18\a \x03(\v2\x0f.agentd.v1.PartR\x05parts\x12\x1d\n" +
+	"\n" +
+	"created_by\x18\b \x01(\tR\tcreatedBy\x12.\n" +
+	"\bwarnings\x18\t \x03(\v2\x12.agentd.v1.WarningR\bwarningsB\b\n" +
 	"\x06result\"P\n" +
 	"\x14InteractionRequested\x128\n" +
 	"\vinteraction\x18\x01 \x01(\v2\x16.agentd.v1.InteractionR\vinteraction\"O\n" +
@@ -4714,16 +4769,17 @@ var file_agentd_v1_service_proto_goTypes = []any{
 	(ErrorCode)(0),                        // 48: agentd.v1.ErrorCode
 	(*Usage)(nil),                         // 49: agentd.v1.Usage
 	(StopReason)(0),                       // 50: agentd.v1.StopReason
-	(*Interaction)(nil),                   // 51: agentd.v1.Interaction
-	(*Agent)(nil),                         // 52: agentd.v1.Agent
-	(*Tool)(nil),                          // 53: agentd.v1.Tool
-	(*structpb.Struct)(nil),               // 54: google.protobuf.Struct
-	(OnDisconnect)(0),                     // 55: agentd.v1.OnDisconnect
-	(*Budget)(nil),                        // 56: agentd.v1.Budget
-	(OnBusy)(0),                           // 57: agentd.v1.OnBusy
-	(*FieldViolation)(nil),                // 58: agentd.v1.FieldViolation
-	(*ExceededLimit)(nil),                 // 59: agentd.v1.ExceededLimit
-	(*UsageSummary)(nil),                  // 60: agentd.v1.UsageSummary
+	(*Warning)(nil),                       // 51: agentd.v1.Warning
+	(*Interaction)(nil),                   // 52: agentd.v1.Interaction
+	(*Agent)(nil),                         // 53: agentd.v1.Agent
+	(*Tool)(nil),                          // 54: agentd.v1.Tool
+	(*structpb.Struct)(nil),               // 55: google.protobuf.Struct
+	(OnDisconnect)(0),                     // 56: agentd.v1.OnDisconnect
+	(*Budget)(nil),                        // 57: agentd.v1.Budget
+	(OnBusy)(0),                           // 58: agentd.v1.OnBusy
+	(*FieldViolation)(nil),                // 59: agentd.v1.FieldViolation
+	(*ExceededLimit)(nil),                 // 60: agentd.v1.ExceededLimit
+	(*UsageSummary)(nil),                  // 61: agentd.v1.UsageSummary
 }
 var file_agentd_v1_service_proto_depIdxs = []int32{
 	32, // 0: agentd.v1.RunRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
@@ -4780,38 +4836,40 @@ var file_agentd_v1_service_proto_depIdxs = []int32{
 	19, // 51: agentd.v1.ProviderToolsUsed.citations:type_name -> agentd.v1.Citation
 	1,  // 52: agentd.v1.HistoryCompacted.reason:type_name -> agentd.v1.HistoryCompacted.Reason
 	47, // 53: agentd.v1.ToolCallAnswered.parts:type_name -> agentd.v1.Part
-	51, // 54: agentd.v1.InteractionRequested.interaction:type_name -> agentd.v1.Interaction
-	51, // 55: agentd.v1.InteractionResolved.interaction:type_name -> agentd.v1.Interaction
-	44, // 56: agentd.v1.ToolCallUnserved.expire_time:type_name -> google.protobuf.Timestamp
-	2,  // 57: agentd.v1.Display.kind:type_name -> agentd.v1.Display.Kind
-	3,  // 58: agentd.v1.Display.phase:type_name -> agentd.v1.Display.Phase
-	4,  // 59: agentd.v1.Display.visibility:type_name -> agentd.v1.Display.Visibility
-	52, // 60: agentd.v1.RunRequest.ExecuteRequest.agent:type_name -> agentd.v1.Agent
-	53, // 61: agentd.v1.RunRequest.ExecuteRequest.tools:type_name -> agentd.v1.Tool
-	54, // 62: agentd.v1.RunRequest.ExecuteRequest.initial_state:type_name -> google.protobuf.Struct
-	55, // 63: agentd.v1.RunRequest.ExecuteRequest.on_disconnect:type_name -> agentd.v1.OnDisconnect
-	46, // 64: agentd.v1.RunRequest.ExecuteRequest.disconnect_grace:type_name -> google.protobuf.Duration
-	56, // 65: agentd.v1.RunRequest.ExecuteRequest.budget:type_name -> agentd.v1.Budget
-	56, // 66: agentd.v1.RunRequest.ExecuteRequest.session_budget:type_name -> agentd.v1.Budget
-	57, // 67: agentd.v1.RunRequest.ExecuteRequest.on_busy:type_name -> agentd.v1.OnBusy
-	46, // 68: agentd.v1.RunRequest.ExecuteRequest.tool_timeout:type_name -> google.protobuf.Duration
-	47, // 69: agentd.v1.RunRequest.ExecuteRequest.user_parts:type_name -> agentd.v1.Part
-	54, // 70: agentd.v1.RunRequest.ToolCallResponse.state_delta:type_name -> google.protobuf.Struct
-	47, // 71: agentd.v1.RunRequest.ToolCallResponse.parts:type_name -> agentd.v1.Part
-	48, // 72: agentd.v1.RunResponse.ErrorResponse.code:type_name -> agentd.v1.ErrorCode
-	46, // 73: agentd.v1.RunResponse.ErrorResponse.retry_after:type_name -> google.protobuf.Duration
-	58, // 74: agentd.v1.RunResponse.ErrorResponse.violations:type_name -> agentd.v1.FieldViolation
-	59, // 75: agentd.v1.RunResponse.ErrorResponse.limit:type_name -> agentd.v1.ExceededLimit
-	60, // 76: agentd.v1.RunResponse.EndResponse.usage_summary:type_name -> agentd.v1.UsageSummary
-	9,  // 77: agentd.v1.RunResponse.EndResponse.receipt:type_name -> agentd.v1.CancelReceipt
-	54, // 78: agentd.v1.RunResponse.StateUpdate.state_delta:type_name -> google.protobuf.Struct
-	5,  // 79: agentd.v1.Agentd.Run:input_type -> agentd.v1.RunRequest
-	7,  // 80: agentd.v1.Agentd.Run:output_type -> agentd.v1.RunResponse
-	80, // [80:81] is the sub-list for method output_type
-	79, // [79:80] is the sub-list for method input_type
-	79, // [79:79] is the sub-list for extension type_name
-	79, // [79:79] is the sub-list for extension extendee
-	0,  // [0:79] is the sub-list for field type_name
+	51, // 54: agentd.v1.ToolCallAnswered.warnings:type_name -> agentd.v1.Warning
+	52, // 55: agentd.v1.InteractionRequested.interaction:type_name -> agentd.v1.Interaction
+	52, // 56: agentd.v1.InteractionResolved.interaction:type_name -> agentd.v1.Interaction
+	44, // 57: agentd.v1.ToolCallUnserved.expire_time:type_name -> google.protobuf.Timestamp
+	2,  // 58: agentd.v1.Display.kind:type_name -> agentd.v1.Display.Kind
+	3,  // 59: agentd.v1.Display.phase:type_name -> agentd.v1.Display.Phase
+	4,  // 60: agentd.v1.Display.visibility:type_name -> agentd.v1.Display.Visibility
+	53, // 61: agentd.v1.RunRequest.ExecuteRequest.agent:type_name -> agentd.v1.Agent
+	54, // 62: agentd.v1.RunRequest.ExecuteRequest.tools:type_name -> agentd.v1.Tool
+	55, // 63: agentd.v1.RunRequest.ExecuteRequest.initial_state:type_name -> google.protobuf.Struct
+	56, // 64: agentd.v1.RunRequest.ExecuteRequest.on_disconnect:type_name -> agentd.v1.OnDisconnect
+	46, // 65: agentd.v1.RunRequest.ExecuteRequest.disconnect_grace:type_name -> google.protobuf.Duration
+	57, // 66: agentd.v1.RunRequest.ExecuteRequest.budget:type_name -> agentd.v1.Budget
+	57, // 67: agentd.v1.RunRequest.ExecuteRequest.session_budget:type_name -> agentd.v1.Budget
+	58, // 68: agentd.v1.RunRequest.ExecuteRequest.on_busy:type_name -> agentd.v1.OnBusy
+	46, // 69: agentd.v1.RunRequest.ExecuteRequest.tool_timeout:type_name -> google.protobuf.Duration
+	47, // 70: agentd.v1.RunRequest.ExecuteRequest.user_parts:type_name -> agentd.v1.Part
+	55, // 71: agentd.v1.RunRequest.ToolCallResponse.state_delta:type_name -> google.protobuf.Struct
+	47, // 72: agentd.v1.RunRequest.ToolCallResponse.parts:type_name -> agentd.v1.Part
+	51, // 73: agentd.v1.RunResponse.ExecuteResponse.warnings:type_name -> agentd.v1.Warning
+	48, // 74: agentd.v1.RunResponse.ErrorResponse.code:type_name -> agentd.v1.ErrorCode
+	46, // 75: agentd.v1.RunResponse.ErrorResponse.retry_after:type_name -> google.protobuf.Duration
+	59, // 76: agentd.v1.RunResponse.ErrorResponse.violations:type_name -> agentd.v1.FieldViolation
+	60, // 77: agentd.v1.RunResponse.ErrorResponse.limit:type_name -> agentd.v1.ExceededLimit
+	61, // 78: agentd.v1.RunResponse.EndResponse.usage_summary:type_name -> agentd.v1.UsageSummary
+	9,  // 79: agentd.v1.RunResponse.EndResponse.receipt:type_name -> agentd.v1.CancelReceipt
+	55, // 80: agentd.v1.RunResponse.StateUpdate.state_delta:type_name -> google.protobuf.Struct
+	5,  // 81: agentd.v1.Agentd.Run:input_type -> agentd.v1.RunRequest
+	7,  // 82: agentd.v1.Agentd.Run:output_type -> agentd.v1.RunResponse
+	82, // [82:83] is the sub-list for method output_type
+	81, // [81:82] is the sub-list for method input_type
+	81, // [81:81] is the sub-list for extension type_name
+	81, // [81:81] is the sub-list for extension extendee
+	0,  // [0:81] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_service_proto_init() }

@@ -165,7 +165,8 @@ type Session struct {
 	Labels map[string]string `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// The caller's own name for it; need not be unique.
 	ClientRef string `protobuf:"bytes,4,opt,name=client_ref,json=clientRef,proto3" json:"client_ref,omitempty"`
-	// Who made it. `local`, while there is no authentication.
+	// The id of the principal who made it; set by the server, `local` where it
+	// authenticates nobody.
 	CreatedBy string `protobuf:"bytes,5,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
 	// When it was made.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
@@ -376,7 +377,9 @@ type Turn struct {
 	PendingInteractions []*Interaction `protobuf:"bytes,20,rep,name=pending_interactions,json=pendingInteractions,proto3" json:"pending_interactions,omitempty"`
 	// What the user said behind, or instead of, user_prompt: the files whole. Set by
 	// GetTurn alone, for a request with parts.
-	Parts         []*Part `protobuf:"bytes,21,rep,name=parts,proto3" json:"parts,omitempty"`
+	Parts []*Part `protobuf:"bytes,21,rep,name=parts,proto3" json:"parts,omitempty"`
+	// The id of the principal whose prompt it is; set by the server.
+	CreatedBy     string `protobuf:"bytes,22,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -556,6 +559,13 @@ func (x *Turn) GetParts() []*Part {
 		return x.Parts
 	}
 	return nil
+}
+
+func (x *Turn) GetCreatedBy() string {
+	if x != nil {
+		return x.CreatedBy
+	}
+	return ""
 }
 
 // CreateSessionRequest describes a session.
@@ -1337,7 +1347,9 @@ func (x *CreateTurnRequest) GetExecute() *RunRequest_ExecuteRequest {
 type CreateTurnResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The turn as it is recorded.
-	Turn          *Turn `protobuf:"bytes,1,opt,name=turn,proto3" json:"turn,omitempty"`
+	Turn *Turn `protobuf:"bytes,1,opt,name=turn,proto3" json:"turn,omitempty"`
+	// What of the request was left out.
+	Warnings      []*Warning `protobuf:"bytes,2,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1375,6 +1387,13 @@ func (*CreateTurnResponse) Descriptor() ([]byte, []int) {
 func (x *CreateTurnResponse) GetTurn() *Turn {
 	if x != nil {
 		return x.Turn
+	}
+	return nil
+}
+
+func (x *CreateTurnResponse) GetWarnings() []*Warning {
+	if x != nil {
+		return x.Warnings
 	}
 	return nil
 }
@@ -3537,7 +3556,8 @@ type ModelCallDetails struct {
 	Call *ModelCallEnded `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
 	// The instruction as the model got it: the server's text, the agent's filled in
 	// from the state as it was, the caller's for the turn, and the engine's words
-	// about agents to transfer to.
+	// about agents to transfer to. The server's text is for operators: others read
+	// "[the operator's instruction, 123 bytes]" in its place.
 	Instruction string `protobuf:"bytes,2,opt,name=instruction,proto3" json:"instruction,omitempty"`
 	// Tools that it was told of, by name.
 	ToolNames []string `protobuf:"bytes,3,rep,name=tool_names,json=toolNames,proto3" json:"tool_names,omitempty"`
@@ -3809,6 +3829,144 @@ func (x *SharedStateEntry) GetBytes() int64 {
 	return 0
 }
 
+// SetSharedStateRequest has values.
+type SetSharedStateRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What to set. All of it is set, or nothing.
+	Values        []*SharedStateValue `protobuf:"bytes,1,rep,name=values,proto3" json:"values,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetSharedStateRequest) Reset() {
+	*x = SetSharedStateRequest{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetSharedStateRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetSharedStateRequest) ProtoMessage() {}
+
+func (x *SetSharedStateRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetSharedStateRequest.ProtoReflect.Descriptor instead.
+func (*SetSharedStateRequest) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *SetSharedStateRequest) GetValues() []*SharedStateValue {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
+// SharedStateValue is a key and what it is to be.
+type SharedStateValue struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// With its scope: `app:`, or `user:` for the caller's own.
+	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	// JSON text; null removes the key.
+	Value         string `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SharedStateValue) Reset() {
+	*x = SharedStateValue{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SharedStateValue) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SharedStateValue) ProtoMessage() {}
+
+func (x *SharedStateValue) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SharedStateValue.ProtoReflect.Descriptor instead.
+func (*SharedStateValue) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *SharedStateValue) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *SharedStateValue) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+// SetSharedStateResponse says that the values are set.
+type SetSharedStateResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetSharedStateResponse) Reset() {
+	*x = SetSharedStateResponse{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetSharedStateResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetSharedStateResponse) ProtoMessage() {}
+
+func (x *SetSharedStateResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetSharedStateResponse.ProtoReflect.Descriptor instead.
+func (*SetSharedStateResponse) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{55}
+}
+
 // RemoveSharedStateRequest names keys.
 type RemoveSharedStateRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3820,7 +3978,7 @@ type RemoveSharedStateRequest struct {
 
 func (x *RemoveSharedStateRequest) Reset() {
 	*x = RemoveSharedStateRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[53]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3832,7 +3990,7 @@ func (x *RemoveSharedStateRequest) String() string {
 func (*RemoveSharedStateRequest) ProtoMessage() {}
 
 func (x *RemoveSharedStateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[53]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3845,7 +4003,7 @@ func (x *RemoveSharedStateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveSharedStateRequest.ProtoReflect.Descriptor instead.
 func (*RemoveSharedStateRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{53}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *RemoveSharedStateRequest) GetKeys() []string {
@@ -3866,7 +4024,7 @@ type RemoveSharedStateResponse struct {
 
 func (x *RemoveSharedStateResponse) Reset() {
 	*x = RemoveSharedStateResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[54]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3878,7 +4036,7 @@ func (x *RemoveSharedStateResponse) String() string {
 func (*RemoveSharedStateResponse) ProtoMessage() {}
 
 func (x *RemoveSharedStateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[54]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3891,7 +4049,7 @@ func (x *RemoveSharedStateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveSharedStateResponse.ProtoReflect.Descriptor instead.
 func (*RemoveSharedStateResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{54}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *RemoveSharedStateResponse) GetRemoved() []string {
@@ -3931,7 +4089,7 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\x06purged\x18\x0f \x01(\bR\x06purged\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x11\x10\x12R\x06budget\"\xc9\a\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x11\x10\x12R\x06budget\"\xe8\a\n" +
 	"\x04Turn\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
@@ -3961,7 +4119,9 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"stopReason\x12\x14\n" +
 	"\x05model\x18\x13 \x01(\tR\x05model\x12I\n" +
 	"\x14pending_interactions\x18\x14 \x03(\v2\x16.agentd.v1.InteractionR\x13pendingInteractions\x12%\n" +
-	"\x05parts\x18\x15 \x03(\v2\x0f.agentd.v1.PartR\x05parts\"\x9b\x02\n" +
+	"\x05parts\x18\x15 \x03(\v2\x0f.agentd.v1.PartR\x05parts\x12\x1d\n" +
+	"\n" +
+	"created_by\x18\x16 \x01(\tR\tcreatedBy\"\x9b\x02\n" +
 	"\x14CreateSessionRequest\x12^\n" +
 	"\x06labels\x18\x01 \x03(\v2+.agentd.v1.CreateSessionRequest.LabelsEntryB\x19\xbaH\x16\x9a\x01\x13\x10@\"\x06r\x04\x10\x01(?*\ar\x05\x10\x01(\x80\bR\x06labels\x12'\n" +
 	"\n" +
@@ -4038,9 +4198,10 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\x13ForkSessionResponse\x12,\n" +
 	"\asession\x18\x01 \x01(\v2\x12.agentd.v1.SessionR\asession\"[\n" +
 	"\x11CreateTurnRequest\x12F\n" +
-	"\aexecute\x18\x01 \x01(\v2$.agentd.v1.RunRequest.ExecuteRequestB\x06\xbaH\x03\xc8\x01\x01R\aexecute\"9\n" +
+	"\aexecute\x18\x01 \x01(\v2$.agentd.v1.RunRequest.ExecuteRequestB\x06\xbaH\x03\xc8\x01\x01R\aexecute\"i\n" +
 	"\x12CreateTurnResponse\x12#\n" +
-	"\x04turn\x18\x01 \x01(\v2\x0f.agentd.v1.TurnR\x04turn\"t\n" +
+	"\x04turn\x18\x01 \x01(\v2\x0f.agentd.v1.TurnR\x04turn\x12.\n" +
+	"\bwarnings\x18\x02 \x03(\v2\x12.agentd.v1.WarningR\bwarnings\"t\n" +
 	"\x0eGetTurnRequest\x12)\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\n" +
@@ -4246,7 +4407,14 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\x10SharedStateEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x12\x14\n" +
-	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\"D\n" +
+	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\"Y\n" +
+	"\x15SetSharedStateRequest\x12@\n" +
+	"\x06values\x18\x01 \x03(\v2\x1b.agentd.v1.SharedStateValueB\v\xbaH\b\x92\x01\x05\b\x01\x10\xe8\aR\x06values\"O\n" +
+	"\x10SharedStateValue\x12\x1c\n" +
+	"\x03key\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80 R\x03key\x12\x1d\n" +
+	"\x05value\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x05value\"\x18\n" +
+	"\x16SetSharedStateResponse\"D\n" +
 	"\x18RemoveSharedStateRequest\x12(\n" +
 	"\x04keys\x18\x01 \x03(\tB\x14\xbaH\x11\x92\x01\x0e\b\x01\x10\xe8\a\"\ar\x05\x10\x01(\x80 R\x04keys\"5\n" +
 	"\x19RemoveSharedStateResponse\x12\x18\n" +
@@ -4264,7 +4432,7 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\x1dTURN_STATUS_WAITING_FOR_INPUT\x10\x04\x12\x19\n" +
 	"\x15TURN_STATUS_SUCCEEDED\x10\x05\x12\x16\n" +
 	"\x12TURN_STATUS_FAILED\x10\x06\x12\x18\n" +
-	"\x14TURN_STATUS_CANCELED\x10\a2\xf2\x0e\n" +
+	"\x14TURN_STATUS_CANCELED\x10\a2\xc9\x0f\n" +
 	"\x0eSessionService\x12R\n" +
 	"\rCreateSession\x12\x1f.agentd.v1.CreateSessionRequest\x1a .agentd.v1.CreateSessionResponse\x12N\n" +
 	"\n" +
@@ -4288,7 +4456,8 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\x12ResolveInteraction\x12$.agentd.v1.ResolveInteractionRequest\x1a%.agentd.v1.ResolveInteractionResponse\x12Z\n" +
 	"\x0eListModelCalls\x12 .agentd.v1.ListModelCallsRequest\x1a!.agentd.v1.ListModelCallsResponse\"\x03\x90\x02\x01\x12]\n" +
 	"\x0fGetCapabilities\x12!.agentd.v1.GetCapabilitiesRequest\x1a\".agentd.v1.GetCapabilitiesResponse\"\x03\x90\x02\x01\x12]\n" +
-	"\x0fListSharedState\x12!.agentd.v1.ListSharedStateRequest\x1a\".agentd.v1.ListSharedStateResponse\"\x03\x90\x02\x01\x12^\n" +
+	"\x0fListSharedState\x12!.agentd.v1.ListSharedStateRequest\x1a\".agentd.v1.ListSharedStateResponse\"\x03\x90\x02\x01\x12U\n" +
+	"\x0eSetSharedState\x12 .agentd.v1.SetSharedStateRequest\x1a!.agentd.v1.SetSharedStateResponse\x12^\n" +
 	"\x11RemoveSharedState\x12#.agentd.v1.RemoveSharedStateRequest\x1a$.agentd.v1.RemoveSharedStateResponse\x12N\n" +
 	"\n" +
 	"ListModels\x12\x1c.agentd.v1.ListModelsRequest\x1a\x1d.agentd.v1.ListModelsResponse\"\x03\x90\x02\x01B:Z8github.com/apzuk3/agentd/gen/proto/go/agentd/v1;agentdv1b\x06proto3"
@@ -4306,7 +4475,7 @@ func file_agentd_v1_sessions_proto_rawDescGZIP() []byte {
 }
 
 var file_agentd_v1_sessions_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_agentd_v1_sessions_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
+var file_agentd_v1_sessions_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
 var file_agentd_v1_sessions_proto_goTypes = []any{
 	(SessionState)(0),                   // 0: agentd.v1.SessionState
 	(TurnStatus)(0),                     // 1: agentd.v1.TurnStatus
@@ -4363,150 +4532,158 @@ var file_agentd_v1_sessions_proto_goTypes = []any{
 	(*ListSharedStateRequest)(nil),      // 52: agentd.v1.ListSharedStateRequest
 	(*ListSharedStateResponse)(nil),     // 53: agentd.v1.ListSharedStateResponse
 	(*SharedStateEntry)(nil),            // 54: agentd.v1.SharedStateEntry
-	(*RemoveSharedStateRequest)(nil),    // 55: agentd.v1.RemoveSharedStateRequest
-	(*RemoveSharedStateResponse)(nil),   // 56: agentd.v1.RemoveSharedStateResponse
-	nil,                                 // 57: agentd.v1.Session.LabelsEntry
-	nil,                                 // 58: agentd.v1.CreateSessionRequest.LabelsEntry
-	nil,                                 // 59: agentd.v1.ListSessionsRequest.LabelsEntry
-	nil,                                 // 60: agentd.v1.UpdateSessionRequest.LabelsEntry
-	nil,                                 // 61: agentd.v1.ForkSessionRequest.LabelsEntry
-	(*timestamppb.Timestamp)(nil),       // 62: google.protobuf.Timestamp
-	(*Usage)(nil),                       // 63: agentd.v1.Usage
-	(ErrorCode)(0),                      // 64: agentd.v1.ErrorCode
-	(*durationpb.Duration)(nil),         // 65: google.protobuf.Duration
-	(*RunResponse_ToolCallRequest)(nil), // 66: agentd.v1.RunResponse.ToolCallRequest
-	(*CancelReceipt)(nil),               // 67: agentd.v1.CancelReceipt
-	(StopReason)(0),                     // 68: agentd.v1.StopReason
-	(*Interaction)(nil),                 // 69: agentd.v1.Interaction
-	(*Part)(nil),                        // 70: agentd.v1.Part
-	(*RunRequest_ExecuteRequest)(nil),   // 71: agentd.v1.RunRequest.ExecuteRequest
-	(Display_Visibility)(0),             // 72: agentd.v1.Display.Visibility
-	(*RunResponse)(nil),                 // 73: agentd.v1.RunResponse
-	(*RunRequest_ToolCallResponse)(nil), // 74: agentd.v1.RunRequest.ToolCallResponse
-	(*RunResponse_ErrorResponse)(nil),   // 75: agentd.v1.RunResponse.ErrorResponse
-	(InteractionStatus)(0),              // 76: agentd.v1.InteractionStatus
-	(*Resolution)(nil),                  // 77: agentd.v1.Resolution
-	(*ModelCallEnded)(nil),              // 78: agentd.v1.ModelCallEnded
-	(*GenerationSettings)(nil),          // 79: agentd.v1.GenerationSettings
+	(*SetSharedStateRequest)(nil),       // 55: agentd.v1.SetSharedStateRequest
+	(*SharedStateValue)(nil),            // 56: agentd.v1.SharedStateValue
+	(*SetSharedStateResponse)(nil),      // 57: agentd.v1.SetSharedStateResponse
+	(*RemoveSharedStateRequest)(nil),    // 58: agentd.v1.RemoveSharedStateRequest
+	(*RemoveSharedStateResponse)(nil),   // 59: agentd.v1.RemoveSharedStateResponse
+	nil,                                 // 60: agentd.v1.Session.LabelsEntry
+	nil,                                 // 61: agentd.v1.CreateSessionRequest.LabelsEntry
+	nil,                                 // 62: agentd.v1.ListSessionsRequest.LabelsEntry
+	nil,                                 // 63: agentd.v1.UpdateSessionRequest.LabelsEntry
+	nil,                                 // 64: agentd.v1.ForkSessionRequest.LabelsEntry
+	(*timestamppb.Timestamp)(nil),       // 65: google.protobuf.Timestamp
+	(*Usage)(nil),                       // 66: agentd.v1.Usage
+	(ErrorCode)(0),                      // 67: agentd.v1.ErrorCode
+	(*durationpb.Duration)(nil),         // 68: google.protobuf.Duration
+	(*RunResponse_ToolCallRequest)(nil), // 69: agentd.v1.RunResponse.ToolCallRequest
+	(*CancelReceipt)(nil),               // 70: agentd.v1.CancelReceipt
+	(StopReason)(0),                     // 71: agentd.v1.StopReason
+	(*Interaction)(nil),                 // 72: agentd.v1.Interaction
+	(*Part)(nil),                        // 73: agentd.v1.Part
+	(*RunRequest_ExecuteRequest)(nil),   // 74: agentd.v1.RunRequest.ExecuteRequest
+	(*Warning)(nil),                     // 75: agentd.v1.Warning
+	(Display_Visibility)(0),             // 76: agentd.v1.Display.Visibility
+	(*RunResponse)(nil),                 // 77: agentd.v1.RunResponse
+	(*RunRequest_ToolCallResponse)(nil), // 78: agentd.v1.RunRequest.ToolCallResponse
+	(*RunResponse_ErrorResponse)(nil),   // 79: agentd.v1.RunResponse.ErrorResponse
+	(InteractionStatus)(0),              // 80: agentd.v1.InteractionStatus
+	(*Resolution)(nil),                  // 81: agentd.v1.Resolution
+	(*ModelCallEnded)(nil),              // 82: agentd.v1.ModelCallEnded
+	(*GenerationSettings)(nil),          // 83: agentd.v1.GenerationSettings
 }
 var file_agentd_v1_sessions_proto_depIdxs = []int32{
 	0,  // 0: agentd.v1.Session.state:type_name -> agentd.v1.SessionState
-	57, // 1: agentd.v1.Session.labels:type_name -> agentd.v1.Session.LabelsEntry
-	62, // 2: agentd.v1.Session.create_time:type_name -> google.protobuf.Timestamp
-	62, // 3: agentd.v1.Session.update_time:type_name -> google.protobuf.Timestamp
-	63, // 4: agentd.v1.Session.usage:type_name -> agentd.v1.Usage
+	60, // 1: agentd.v1.Session.labels:type_name -> agentd.v1.Session.LabelsEntry
+	65, // 2: agentd.v1.Session.create_time:type_name -> google.protobuf.Timestamp
+	65, // 3: agentd.v1.Session.update_time:type_name -> google.protobuf.Timestamp
+	66, // 4: agentd.v1.Session.usage:type_name -> agentd.v1.Usage
 	1,  // 5: agentd.v1.Session.last_turn_status:type_name -> agentd.v1.TurnStatus
 	1,  // 6: agentd.v1.Turn.status:type_name -> agentd.v1.TurnStatus
-	64, // 7: agentd.v1.Turn.error_code:type_name -> agentd.v1.ErrorCode
-	63, // 8: agentd.v1.Turn.usage:type_name -> agentd.v1.Usage
-	62, // 9: agentd.v1.Turn.create_time:type_name -> google.protobuf.Timestamp
-	62, // 10: agentd.v1.Turn.start_time:type_name -> google.protobuf.Timestamp
-	62, // 11: agentd.v1.Turn.end_time:type_name -> google.protobuf.Timestamp
-	65, // 12: agentd.v1.Turn.duration:type_name -> google.protobuf.Duration
-	66, // 13: agentd.v1.Turn.pending_tool_calls:type_name -> agentd.v1.RunResponse.ToolCallRequest
-	67, // 14: agentd.v1.Turn.receipt:type_name -> agentd.v1.CancelReceipt
-	68, // 15: agentd.v1.Turn.stop_reason:type_name -> agentd.v1.StopReason
-	69, // 16: agentd.v1.Turn.pending_interactions:type_name -> agentd.v1.Interaction
-	70, // 17: agentd.v1.Turn.parts:type_name -> agentd.v1.Part
-	58, // 18: agentd.v1.CreateSessionRequest.labels:type_name -> agentd.v1.CreateSessionRequest.LabelsEntry
+	67, // 7: agentd.v1.Turn.error_code:type_name -> agentd.v1.ErrorCode
+	66, // 8: agentd.v1.Turn.usage:type_name -> agentd.v1.Usage
+	65, // 9: agentd.v1.Turn.create_time:type_name -> google.protobuf.Timestamp
+	65, // 10: agentd.v1.Turn.start_time:type_name -> google.protobuf.Timestamp
+	65, // 11: agentd.v1.Turn.end_time:type_name -> google.protobuf.Timestamp
+	68, // 12: agentd.v1.Turn.duration:type_name -> google.protobuf.Duration
+	69, // 13: agentd.v1.Turn.pending_tool_calls:type_name -> agentd.v1.RunResponse.ToolCallRequest
+	70, // 14: agentd.v1.Turn.receipt:type_name -> agentd.v1.CancelReceipt
+	71, // 15: agentd.v1.Turn.stop_reason:type_name -> agentd.v1.StopReason
+	72, // 16: agentd.v1.Turn.pending_interactions:type_name -> agentd.v1.Interaction
+	73, // 17: agentd.v1.Turn.parts:type_name -> agentd.v1.Part
+	61, // 18: agentd.v1.CreateSessionRequest.labels:type_name -> agentd.v1.CreateSessionRequest.LabelsEntry
 	2,  // 19: agentd.v1.CreateSessionResponse.session:type_name -> agentd.v1.Session
 	2,  // 20: agentd.v1.GetSessionResponse.session:type_name -> agentd.v1.Session
 	0,  // 21: agentd.v1.ListSessionsRequest.states:type_name -> agentd.v1.SessionState
-	59, // 22: agentd.v1.ListSessionsRequest.labels:type_name -> agentd.v1.ListSessionsRequest.LabelsEntry
+	62, // 22: agentd.v1.ListSessionsRequest.labels:type_name -> agentd.v1.ListSessionsRequest.LabelsEntry
 	1,  // 23: agentd.v1.ListSessionsRequest.turn_statuses:type_name -> agentd.v1.TurnStatus
-	62, // 24: agentd.v1.ListSessionsRequest.created_since:type_name -> google.protobuf.Timestamp
-	62, // 25: agentd.v1.ListSessionsRequest.created_before:type_name -> google.protobuf.Timestamp
-	62, // 26: agentd.v1.ListSessionsRequest.updated_since:type_name -> google.protobuf.Timestamp
-	62, // 27: agentd.v1.ListSessionsRequest.updated_before:type_name -> google.protobuf.Timestamp
+	65, // 24: agentd.v1.ListSessionsRequest.created_since:type_name -> google.protobuf.Timestamp
+	65, // 25: agentd.v1.ListSessionsRequest.created_before:type_name -> google.protobuf.Timestamp
+	65, // 26: agentd.v1.ListSessionsRequest.updated_since:type_name -> google.protobuf.Timestamp
+	65, // 27: agentd.v1.ListSessionsRequest.updated_before:type_name -> google.protobuf.Timestamp
 	2,  // 28: agentd.v1.ListSessionsResponse.sessions:type_name -> agentd.v1.Session
-	60, // 29: agentd.v1.UpdateSessionRequest.labels:type_name -> agentd.v1.UpdateSessionRequest.LabelsEntry
+	63, // 29: agentd.v1.UpdateSessionRequest.labels:type_name -> agentd.v1.UpdateSessionRequest.LabelsEntry
 	0,  // 30: agentd.v1.UpdateSessionRequest.state:type_name -> agentd.v1.SessionState
 	2,  // 31: agentd.v1.UpdateSessionResponse.session:type_name -> agentd.v1.Session
-	61, // 32: agentd.v1.ForkSessionRequest.labels:type_name -> agentd.v1.ForkSessionRequest.LabelsEntry
+	64, // 32: agentd.v1.ForkSessionRequest.labels:type_name -> agentd.v1.ForkSessionRequest.LabelsEntry
 	2,  // 33: agentd.v1.ForkSessionResponse.session:type_name -> agentd.v1.Session
-	71, // 34: agentd.v1.CreateTurnRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
+	74, // 34: agentd.v1.CreateTurnRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
 	3,  // 35: agentd.v1.CreateTurnResponse.turn:type_name -> agentd.v1.Turn
-	3,  // 36: agentd.v1.GetTurnResponse.turn:type_name -> agentd.v1.Turn
-	1,  // 37: agentd.v1.ListTurnsRequest.statuses:type_name -> agentd.v1.TurnStatus
-	62, // 38: agentd.v1.ListTurnsRequest.created_since:type_name -> google.protobuf.Timestamp
-	62, // 39: agentd.v1.ListTurnsRequest.created_before:type_name -> google.protobuf.Timestamp
-	3,  // 40: agentd.v1.ListTurnsResponse.turns:type_name -> agentd.v1.Turn
-	3,  // 41: agentd.v1.CancelTurnResponse.turn:type_name -> agentd.v1.Turn
-	3,  // 42: agentd.v1.CancelToolCallResponse.turn:type_name -> agentd.v1.Turn
-	72, // 43: agentd.v1.ListTurnEventsRequest.visibility:type_name -> agentd.v1.Display.Visibility
-	73, // 44: agentd.v1.ListTurnEventsResponse.events:type_name -> agentd.v1.RunResponse
-	72, // 45: agentd.v1.WatchTurnRequest.visibility:type_name -> agentd.v1.Display.Visibility
-	73, // 46: agentd.v1.WatchTurnResponse.event:type_name -> agentd.v1.RunResponse
-	74, // 47: agentd.v1.SubmitToolResultsRequest.results:type_name -> agentd.v1.RunRequest.ToolCallResponse
-	32, // 48: agentd.v1.SubmitToolResultsResponse.refused:type_name -> agentd.v1.RefusedToolResult
-	3,  // 49: agentd.v1.SubmitToolResultsResponse.turn:type_name -> agentd.v1.Turn
-	75, // 50: agentd.v1.RefusedToolResult.error:type_name -> agentd.v1.RunResponse.ErrorResponse
-	69, // 51: agentd.v1.GetInteractionResponse.interaction:type_name -> agentd.v1.Interaction
-	76, // 52: agentd.v1.ListInteractionsRequest.statuses:type_name -> agentd.v1.InteractionStatus
-	69, // 53: agentd.v1.ListInteractionsResponse.interactions:type_name -> agentd.v1.Interaction
-	77, // 54: agentd.v1.ResolveInteractionRequest.resolution:type_name -> agentd.v1.Resolution
-	69, // 55: agentd.v1.ResolveInteractionResponse.interaction:type_name -> agentd.v1.Interaction
-	41, // 56: agentd.v1.GetCapabilitiesResponse.providers:type_name -> agentd.v1.Provider
-	65, // 57: agentd.v1.GetCapabilitiesResponse.retention:type_name -> google.protobuf.Duration
-	44, // 58: agentd.v1.ListModelsResponse.models:type_name -> agentd.v1.Model
-	45, // 59: agentd.v1.Model.price:type_name -> agentd.v1.ModelPrice
-	48, // 60: agentd.v1.Model.capabilities:type_name -> agentd.v1.ModelCapabilities
-	46, // 61: agentd.v1.ModelPrice.tiers:type_name -> agentd.v1.PriceTier
-	47, // 62: agentd.v1.PriceTier.cache_writes:type_name -> agentd.v1.CacheWritePrice
-	65, // 63: agentd.v1.CacheWritePrice.ttl:type_name -> google.protobuf.Duration
-	51, // 64: agentd.v1.ListModelCallsResponse.calls:type_name -> agentd.v1.ModelCallDetails
-	78, // 65: agentd.v1.ModelCallDetails.call:type_name -> agentd.v1.ModelCallEnded
-	79, // 66: agentd.v1.ModelCallDetails.generation:type_name -> agentd.v1.GenerationSettings
-	54, // 67: agentd.v1.ListSharedStateResponse.entries:type_name -> agentd.v1.SharedStateEntry
-	4,  // 68: agentd.v1.SessionService.CreateSession:input_type -> agentd.v1.CreateSessionRequest
-	6,  // 69: agentd.v1.SessionService.GetSession:input_type -> agentd.v1.GetSessionRequest
-	8,  // 70: agentd.v1.SessionService.ListSessions:input_type -> agentd.v1.ListSessionsRequest
-	10, // 71: agentd.v1.SessionService.UpdateSession:input_type -> agentd.v1.UpdateSessionRequest
-	12, // 72: agentd.v1.SessionService.DeleteSession:input_type -> agentd.v1.DeleteSessionRequest
-	14, // 73: agentd.v1.SessionService.ForkSession:input_type -> agentd.v1.ForkSessionRequest
-	16, // 74: agentd.v1.SessionService.CreateTurn:input_type -> agentd.v1.CreateTurnRequest
-	18, // 75: agentd.v1.SessionService.GetTurn:input_type -> agentd.v1.GetTurnRequest
-	20, // 76: agentd.v1.SessionService.ListTurns:input_type -> agentd.v1.ListTurnsRequest
-	22, // 77: agentd.v1.SessionService.CancelTurn:input_type -> agentd.v1.CancelTurnRequest
-	24, // 78: agentd.v1.SessionService.CancelToolCall:input_type -> agentd.v1.CancelToolCallRequest
-	26, // 79: agentd.v1.SessionService.ListTurnEvents:input_type -> agentd.v1.ListTurnEventsRequest
-	28, // 80: agentd.v1.SessionService.WatchTurn:input_type -> agentd.v1.WatchTurnRequest
-	30, // 81: agentd.v1.SessionService.SubmitToolResults:input_type -> agentd.v1.SubmitToolResultsRequest
-	33, // 82: agentd.v1.SessionService.GetInteraction:input_type -> agentd.v1.GetInteractionRequest
-	35, // 83: agentd.v1.SessionService.ListInteractions:input_type -> agentd.v1.ListInteractionsRequest
-	37, // 84: agentd.v1.SessionService.ResolveInteraction:input_type -> agentd.v1.ResolveInteractionRequest
-	49, // 85: agentd.v1.SessionService.ListModelCalls:input_type -> agentd.v1.ListModelCallsRequest
-	39, // 86: agentd.v1.SessionService.GetCapabilities:input_type -> agentd.v1.GetCapabilitiesRequest
-	52, // 87: agentd.v1.SessionService.ListSharedState:input_type -> agentd.v1.ListSharedStateRequest
-	55, // 88: agentd.v1.SessionService.RemoveSharedState:input_type -> agentd.v1.RemoveSharedStateRequest
-	42, // 89: agentd.v1.SessionService.ListModels:input_type -> agentd.v1.ListModelsRequest
-	5,  // 90: agentd.v1.SessionService.CreateSession:output_type -> agentd.v1.CreateSessionResponse
-	7,  // 91: agentd.v1.SessionService.GetSession:output_type -> agentd.v1.GetSessionResponse
-	9,  // 92: agentd.v1.SessionService.ListSessions:output_type -> agentd.v1.ListSessionsResponse
-	11, // 93: agentd.v1.SessionService.UpdateSession:output_type -> agentd.v1.UpdateSessionResponse
-	13, // 94: agentd.v1.SessionService.DeleteSession:output_type -> agentd.v1.DeleteSessionResponse
-	15, // 95: agentd.v1.SessionService.ForkSession:output_type -> agentd.v1.ForkSessionResponse
-	17, // 96: agentd.v1.SessionService.CreateTurn:output_type -> agentd.v1.CreateTurnResponse
-	19, // 97: agentd.v1.SessionService.GetTurn:output_type -> agentd.v1.GetTurnResponse
-	21, // 98: agentd.v1.SessionService.ListTurns:output_type -> agentd.v1.ListTurnsResponse
-	23, // 99: agentd.v1.SessionService.CancelTurn:output_type -> agentd.v1.CancelTurnResponse
-	25, // 100: agentd.v1.SessionService.CancelToolCall:output_type -> agentd.v1.CancelToolCallResponse
-	27, // 101: agentd.v1.SessionService.ListTurnEvents:output_type -> agentd.v1.ListTurnEventsResponse
-	29, // 102: agentd.v1.SessionService.WatchTurn:output_type -> agentd.v1.WatchTurnResponse
-	31, // 103: agentd.v1.SessionService.SubmitToolResults:output_type -> agentd.v1.SubmitToolResultsResponse
-	34, // 104: agentd.v1.SessionService.GetInteraction:output_type -> agentd.v1.GetInteractionResponse
-	36, // 105: agentd.v1.SessionService.ListInteractions:output_type -> agentd.v1.ListInteractionsResponse
-	38, // 106: agentd.v1.SessionService.ResolveInteraction:output_type -> agentd.v1.ResolveInteractionResponse
-	50, // 107: agentd.v1.SessionService.ListModelCalls:output_type -> agentd.v1.ListModelCallsResponse
-	40, // 108: agentd.v1.SessionService.GetCapabilities:output_type -> agentd.v1.GetCapabilitiesResponse
-	53, // 109: agentd.v1.SessionService.ListSharedState:output_type -> agentd.v1.ListSharedStateResponse
-	56, // 110: agentd.v1.SessionService.RemoveSharedState:output_type -> agentd.v1.RemoveSharedStateResponse
-	43, // 111: agentd.v1.SessionService.ListModels:output_type -> agentd.v1.ListModelsResponse
-	90, // [90:112] is the sub-list for method output_type
-	68, // [68:90] is the sub-list for method input_type
-	68, // [68:68] is the sub-list for extension type_name
-	68, // [68:68] is the sub-list for extension extendee
-	0,  // [0:68] is the sub-list for field type_name
+	75, // 36: agentd.v1.CreateTurnResponse.warnings:type_name -> agentd.v1.Warning
+	3,  // 37: agentd.v1.GetTurnResponse.turn:type_name -> agentd.v1.Turn
+	1,  // 38: agentd.v1.ListTurnsRequest.statuses:type_name -> agentd.v1.TurnStatus
+	65, // 39: agentd.v1.ListTurnsRequest.created_since:type_name -> google.protobuf.Timestamp
+	65, // 40: agentd.v1.ListTurnsRequest.created_before:type_name -> google.protobuf.Timestamp
+	3,  // 41: agentd.v1.ListTurnsResponse.turns:type_name -> agentd.v1.Turn
+	3,  // 42: agentd.v1.CancelTurnResponse.turn:type_name -> agentd.v1.Turn
+	3,  // 43: agentd.v1.CancelToolCallResponse.turn:type_name -> agentd.v1.Turn
+	76, // 44: agentd.v1.ListTurnEventsRequest.visibility:type_name -> agentd.v1.Display.Visibility
+	77, // 45: agentd.v1.ListTurnEventsResponse.events:type_name -> agentd.v1.RunResponse
+	76, // 46: agentd.v1.WatchTurnRequest.visibility:type_name -> agentd.v1.Display.Visibility
+	77, // 47: agentd.v1.WatchTurnResponse.event:type_name -> agentd.v1.RunResponse
+	78, // 48: agentd.v1.SubmitToolResultsRequest.results:type_name -> agentd.v1.RunRequest.ToolCallResponse
+	32, // 49: agentd.v1.SubmitToolResultsResponse.refused:type_name -> agentd.v1.RefusedToolResult
+	3,  // 50: agentd.v1.SubmitToolResultsResponse.turn:type_name -> agentd.v1.Turn
+	79, // 51: agentd.v1.RefusedToolResult.error:type_name -> agentd.v1.RunResponse.ErrorResponse
+	72, // 52: agentd.v1.GetInteractionResponse.interaction:type_name -> agentd.v1.Interaction
+	80, // 53: agentd.v1.ListInteractionsRequest.statuses:type_name -> agentd.v1.InteractionStatus
+	72, // 54: agentd.v1.ListInteractionsResponse.interactions:type_name -> agentd.v1.Interaction
+	81, // 55: agentd.v1.ResolveInteractionRequest.resolution:type_name -> agentd.v1.Resolution
+	72, // 56: agentd.v1.ResolveInteractionResponse.interaction:type_name -> agentd.v1.Interaction
+	41, // 57: agentd.v1.GetCapabilitiesResponse.providers:type_name -> agentd.v1.Provider
+	68, // 58: agentd.v1.GetCapabilitiesResponse.retention:type_name -> google.protobuf.Duration
+	44, // 59: agentd.v1.ListModelsResponse.models:type_name -> agentd.v1.Model
+	45, // 60: agentd.v1.Model.price:type_name -> agentd.v1.ModelPrice
+	48, // 61: agentd.v1.Model.capabilities:type_name -> agentd.v1.ModelCapabilities
+	46, // 62: agentd.v1.ModelPrice.tiers:type_name -> agentd.v1.PriceTier
+	47, // 63: agentd.v1.PriceTier.cache_writes:type_name -> agentd.v1.CacheWritePrice
+	68, // 64: agentd.v1.CacheWritePrice.ttl:type_name -> google.protobuf.Duration
+	51, // 65: agentd.v1.ListModelCallsResponse.calls:type_name -> agentd.v1.ModelCallDetails
+	82, // 66: agentd.v1.ModelCallDetails.call:type_name -> agentd.v1.ModelCallEnded
+	83, // 67: agentd.v1.ModelCallDetails.generation:type_name -> agentd.v1.GenerationSettings
+	54, // 68: agentd.v1.ListSharedStateResponse.entries:type_name -> agentd.v1.SharedStateEntry
+	56, // 69: agentd.v1.SetSharedStateRequest.values:type_name -> agentd.v1.SharedStateValue
+	4,  // 70: agentd.v1.SessionService.CreateSession:input_type -> agentd.v1.CreateSessionRequest
+	6,  // 71: agentd.v1.SessionService.GetSession:input_type -> agentd.v1.GetSessionRequest
+	8,  // 72: agentd.v1.SessionService.ListSessions:input_type -> agentd.v1.ListSessionsRequest
+	10, // 73: agentd.v1.SessionService.UpdateSession:input_type -> agentd.v1.UpdateSessionRequest
+	12, // 74: agentd.v1.SessionService.DeleteSession:input_type -> agentd.v1.DeleteSessionRequest
+	14, // 75: agentd.v1.SessionService.ForkSession:input_type -> agentd.v1.ForkSessionRequest
+	16, // 76: agentd.v1.SessionService.CreateTurn:input_type -> agentd.v1.CreateTurnRequest
+	18, // 77: agentd.v1.SessionService.GetTurn:input_type -> agentd.v1.GetTurnRequest
+	20, // 78: agentd.v1.SessionService.ListTurns:input_type -> agentd.v1.ListTurnsRequest
+	22, // 79: agentd.v1.SessionService.CancelTurn:input_type -> agentd.v1.CancelTurnRequest
+	24, // 80: agentd.v1.SessionService.CancelToolCall:input_type -> agentd.v1.CancelToolCallRequest
+	26, // 81: agentd.v1.SessionService.ListTurnEvents:input_type -> agentd.v1.ListTurnEventsRequest
+	28, // 82: agentd.v1.SessionService.WatchTurn:input_type -> agentd.v1.WatchTurnRequest
+	30, // 83: agentd.v1.SessionService.SubmitToolResults:input_type -> agentd.v1.SubmitToolResultsRequest
+	33, // 84: agentd.v1.SessionService.GetInteraction:input_type -> agentd.v1.GetInteractionRequest
+	35, // 85: agentd.v1.SessionService.ListInteractions:input_type -> agentd.v1.ListInteractionsRequest
+	37, // 86: agentd.v1.SessionService.ResolveInteraction:input_type -> agentd.v1.ResolveInteractionRequest
+	49, // 87: agentd.v1.SessionService.ListModelCalls:input_type -> agentd.v1.ListModelCallsRequest
+	39, // 88: agentd.v1.SessionService.GetCapabilities:input_type -> agentd.v1.GetCapabilitiesRequest
+	52, // 89: agentd.v1.SessionService.ListSharedState:input_type -> agentd.v1.ListSharedStateRequest
+	55, // 90: agentd.v1.SessionService.SetSharedState:input_type -> agentd.v1.SetSharedStateRequest
+	58, // 91: agentd.v1.SessionService.RemoveSharedState:input_type -> agentd.v1.RemoveSharedStateRequest
+	42, // 92: agentd.v1.SessionService.ListModels:input_type -> agentd.v1.ListModelsRequest
+	5,  // 93: agentd.v1.SessionService.CreateSession:output_type -> agentd.v1.CreateSessionResponse
+	7,  // 94: agentd.v1.SessionService.GetSession:output_type -> agentd.v1.GetSessionResponse
+	9,  // 95: agentd.v1.SessionService.ListSessions:output_type -> agentd.v1.ListSessionsResponse
+	11, // 96: agentd.v1.SessionService.UpdateSession:output_type -> agentd.v1.UpdateSessionResponse
+	13, // 97: agentd.v1.SessionService.DeleteSession:output_type -> agentd.v1.DeleteSessionResponse
+	15, // 98: agentd.v1.SessionService.ForkSession:output_type -> agentd.v1.ForkSessionResponse
+	17, // 99: agentd.v1.SessionService.CreateTurn:output_type -> agentd.v1.CreateTurnResponse
+	19, // 100: agentd.v1.SessionService.GetTurn:output_type -> agentd.v1.GetTurnResponse
+	21, // 101: agentd.v1.SessionService.ListTurns:output_type -> agentd.v1.ListTurnsResponse
+	23, // 102: agentd.v1.SessionService.CancelTurn:output_type -> agentd.v1.CancelTurnResponse
+	25, // 103: agentd.v1.SessionService.CancelToolCall:output_type -> agentd.v1.CancelToolCallResponse
+	27, // 104: agentd.v1.SessionService.ListTurnEvents:output_type -> agentd.v1.ListTurnEventsResponse
+	29, // 105: agentd.v1.SessionService.WatchTurn:output_type -> agentd.v1.WatchTurnResponse
+	31, // 106: agentd.v1.SessionService.SubmitToolResults:output_type -> agentd.v1.SubmitToolResultsResponse
+	34, // 107: agentd.v1.SessionService.GetInteraction:output_type -> agentd.v1.GetInteractionResponse
+	36, // 108: agentd.v1.SessionService.ListInteractions:output_type -> agentd.v1.ListInteractionsResponse
+	38, // 109: agentd.v1.SessionService.ResolveInteraction:output_type -> agentd.v1.ResolveInteractionResponse
+	50, // 110: agentd.v1.SessionService.ListModelCalls:output_type -> agentd.v1.ListModelCallsResponse
+	40, // 111: agentd.v1.SessionService.GetCapabilities:output_type -> agentd.v1.GetCapabilitiesResponse
+	53, // 112: agentd.v1.SessionService.ListSharedState:output_type -> agentd.v1.ListSharedStateResponse
+	57, // 113: agentd.v1.SessionService.SetSharedState:output_type -> agentd.v1.SetSharedStateResponse
+	59, // 114: agentd.v1.SessionService.RemoveSharedState:output_type -> agentd.v1.RemoveSharedStateResponse
+	43, // 115: agentd.v1.SessionService.ListModels:output_type -> agentd.v1.ListModelsResponse
+	93, // [93:116] is the sub-list for method output_type
+	70, // [70:93] is the sub-list for method input_type
+	70, // [70:70] is the sub-list for extension type_name
+	70, // [70:70] is the sub-list for extension extendee
+	0,  // [0:70] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_sessions_proto_init() }
@@ -4528,7 +4705,7 @@ func file_agentd_v1_sessions_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_sessions_proto_rawDesc), len(file_agentd_v1_sessions_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   60,
+			NumMessages:   63,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -453,7 +453,7 @@ func (x PromptCache_Mode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PromptCache_Mode.Descriptor instead.
 func (PromptCache_Mode) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{13, 0}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{14, 0}
 }
 
 // Effort is how much to think, in words.
@@ -514,7 +514,7 @@ func (x Thinking_Effort) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Thinking_Effort.Descriptor instead.
 func (Thinking_Effort) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{14, 0}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{15, 0}
 }
 
 // Mode is what the model has to do.
@@ -572,7 +572,7 @@ func (x ToolChoice_Mode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolChoice_Mode.Descriptor instead.
 func (ToolChoice_Mode) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{15, 0}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{16, 0}
 }
 
 // FieldViolation says which field of a request breaks which rule.
@@ -696,6 +696,71 @@ func (x *ExceededLimit) GetReceived() int64 {
 	return 0
 }
 
+// Warning is about a part of a request that was left out. The rest was done.
+type Warning struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What kind of warning it is, for programs: `app_state_ignored`. A server may know
+	// more of them.
+	Code string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
+	// The path of the part in the request, such as `execute.initial_state["app:plan"]`.
+	Field string `protobuf:"bytes,2,opt,name=field,proto3" json:"field,omitempty"`
+	// For people.
+	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Warning) Reset() {
+	*x = Warning{}
+	mi := &file_agentd_v1_types_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Warning) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Warning) ProtoMessage() {}
+
+func (x *Warning) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_types_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Warning.ProtoReflect.Descriptor instead.
+func (*Warning) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Warning) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *Warning) GetField() string {
+	if x != nil {
+		return x.Field
+	}
+	return ""
+}
+
+func (x *Warning) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 // Budget bounds what a turn or a session may spend. It is checked before each
 // model call, so that it is overshot by no more than the calls under way.
 // Running out ends the turn with ERROR_CODE_BUDGET_EXHAUSTED; what it has
@@ -720,7 +785,7 @@ type Budget struct {
 
 func (x *Budget) Reset() {
 	*x = Budget{}
-	mi := &file_agentd_v1_types_proto_msgTypes[2]
+	mi := &file_agentd_v1_types_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -732,7 +797,7 @@ func (x *Budget) String() string {
 func (*Budget) ProtoMessage() {}
 
 func (x *Budget) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[2]
+	mi := &file_agentd_v1_types_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -745,7 +810,7 @@ func (x *Budget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Budget.ProtoReflect.Descriptor instead.
 func (*Budget) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{2}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Budget) GetModelCalls() int64 {
@@ -803,7 +868,7 @@ type Tool struct {
 
 func (x *Tool) Reset() {
 	*x = Tool{}
-	mi := &file_agentd_v1_types_proto_msgTypes[3]
+	mi := &file_agentd_v1_types_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -815,7 +880,7 @@ func (x *Tool) String() string {
 func (*Tool) ProtoMessage() {}
 
 func (x *Tool) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[3]
+	mi := &file_agentd_v1_types_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -828,7 +893,7 @@ func (x *Tool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tool.ProtoReflect.Descriptor instead.
 func (*Tool) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{3}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Tool) GetName() string {
@@ -891,7 +956,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_agentd_v1_types_proto_msgTypes[4]
+	mi := &file_agentd_v1_types_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -903,7 +968,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[4]
+	mi := &file_agentd_v1_types_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -916,7 +981,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{4}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Part) GetContent() isPart_Content {
@@ -1008,7 +1073,7 @@ type ToolReference struct {
 
 func (x *ToolReference) Reset() {
 	*x = ToolReference{}
-	mi := &file_agentd_v1_types_proto_msgTypes[5]
+	mi := &file_agentd_v1_types_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1020,7 +1085,7 @@ func (x *ToolReference) String() string {
 func (*ToolReference) ProtoMessage() {}
 
 func (x *ToolReference) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[5]
+	mi := &file_agentd_v1_types_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1033,7 +1098,7 @@ func (x *ToolReference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolReference.ProtoReflect.Descriptor instead.
 func (*ToolReference) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{5}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ToolReference) GetToolName() string {
@@ -1060,7 +1125,7 @@ type InlineData struct {
 
 func (x *InlineData) Reset() {
 	*x = InlineData{}
-	mi := &file_agentd_v1_types_proto_msgTypes[6]
+	mi := &file_agentd_v1_types_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1072,7 +1137,7 @@ func (x *InlineData) String() string {
 func (*InlineData) ProtoMessage() {}
 
 func (x *InlineData) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[6]
+	mi := &file_agentd_v1_types_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1085,7 +1150,7 @@ func (x *InlineData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InlineData.ProtoReflect.Descriptor instead.
 func (*InlineData) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{6}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *InlineData) GetMimeType() string {
@@ -1117,7 +1182,7 @@ type FileUri struct {
 
 func (x *FileUri) Reset() {
 	*x = FileUri{}
-	mi := &file_agentd_v1_types_proto_msgTypes[7]
+	mi := &file_agentd_v1_types_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1129,7 +1194,7 @@ func (x *FileUri) String() string {
 func (*FileUri) ProtoMessage() {}
 
 func (x *FileUri) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[7]
+	mi := &file_agentd_v1_types_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1142,7 +1207,7 @@ func (x *FileUri) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileUri.ProtoReflect.Descriptor instead.
 func (*FileUri) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{7}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *FileUri) GetMimeType() string {
@@ -1184,7 +1249,7 @@ type Agent struct {
 
 func (x *Agent) Reset() {
 	*x = Agent{}
-	mi := &file_agentd_v1_types_proto_msgTypes[8]
+	mi := &file_agentd_v1_types_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1196,7 +1261,7 @@ func (x *Agent) String() string {
 func (*Agent) ProtoMessage() {}
 
 func (x *Agent) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[8]
+	mi := &file_agentd_v1_types_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1209,7 +1274,7 @@ func (x *Agent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Agent.ProtoReflect.Descriptor instead.
 func (*Agent) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{8}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Agent) GetName() string {
@@ -1319,7 +1384,7 @@ type McpAttachment struct {
 
 func (x *McpAttachment) Reset() {
 	*x = McpAttachment{}
-	mi := &file_agentd_v1_types_proto_msgTypes[9]
+	mi := &file_agentd_v1_types_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1331,7 +1396,7 @@ func (x *McpAttachment) String() string {
 func (*McpAttachment) ProtoMessage() {}
 
 func (x *McpAttachment) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[9]
+	mi := &file_agentd_v1_types_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1344,7 +1409,7 @@ func (x *McpAttachment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpAttachment.ProtoReflect.Descriptor instead.
 func (*McpAttachment) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{9}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *McpAttachment) GetMcpName() string {
@@ -1413,7 +1478,7 @@ type LlmAgent struct {
 
 func (x *LlmAgent) Reset() {
 	*x = LlmAgent{}
-	mi := &file_agentd_v1_types_proto_msgTypes[10]
+	mi := &file_agentd_v1_types_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1425,7 +1490,7 @@ func (x *LlmAgent) String() string {
 func (*LlmAgent) ProtoMessage() {}
 
 func (x *LlmAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[10]
+	mi := &file_agentd_v1_types_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1438,7 +1503,7 @@ func (x *LlmAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LlmAgent.ProtoReflect.Descriptor instead.
 func (*LlmAgent) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{10}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *LlmAgent) GetModel() string {
@@ -1548,7 +1613,7 @@ type Compaction struct {
 
 func (x *Compaction) Reset() {
 	*x = Compaction{}
-	mi := &file_agentd_v1_types_proto_msgTypes[11]
+	mi := &file_agentd_v1_types_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1560,7 +1625,7 @@ func (x *Compaction) String() string {
 func (*Compaction) ProtoMessage() {}
 
 func (x *Compaction) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[11]
+	mi := &file_agentd_v1_types_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1573,7 +1638,7 @@ func (x *Compaction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Compaction.ProtoReflect.Descriptor instead.
 func (*Compaction) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{11}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Compaction) GetAtShare() float64 {
@@ -1632,7 +1697,7 @@ type GenerationSettings struct {
 
 func (x *GenerationSettings) Reset() {
 	*x = GenerationSettings{}
-	mi := &file_agentd_v1_types_proto_msgTypes[12]
+	mi := &file_agentd_v1_types_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1644,7 +1709,7 @@ func (x *GenerationSettings) String() string {
 func (*GenerationSettings) ProtoMessage() {}
 
 func (x *GenerationSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[12]
+	mi := &file_agentd_v1_types_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1657,7 +1722,7 @@ func (x *GenerationSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationSettings.ProtoReflect.Descriptor instead.
 func (*GenerationSettings) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{12}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GenerationSettings) GetTemperature() float64 {
@@ -1734,7 +1799,7 @@ type PromptCache struct {
 
 func (x *PromptCache) Reset() {
 	*x = PromptCache{}
-	mi := &file_agentd_v1_types_proto_msgTypes[13]
+	mi := &file_agentd_v1_types_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1746,7 +1811,7 @@ func (x *PromptCache) String() string {
 func (*PromptCache) ProtoMessage() {}
 
 func (x *PromptCache) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[13]
+	mi := &file_agentd_v1_types_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1759,7 +1824,7 @@ func (x *PromptCache) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromptCache.ProtoReflect.Descriptor instead.
 func (*PromptCache) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{13}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PromptCache) GetMode() PromptCache_Mode {
@@ -1795,7 +1860,7 @@ type Thinking struct {
 
 func (x *Thinking) Reset() {
 	*x = Thinking{}
-	mi := &file_agentd_v1_types_proto_msgTypes[14]
+	mi := &file_agentd_v1_types_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1807,7 +1872,7 @@ func (x *Thinking) String() string {
 func (*Thinking) ProtoMessage() {}
 
 func (x *Thinking) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[14]
+	mi := &file_agentd_v1_types_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1820,7 +1885,7 @@ func (x *Thinking) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Thinking.ProtoReflect.Descriptor instead.
 func (*Thinking) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{14}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Thinking) GetAmount() isThinking_Amount {
@@ -1886,7 +1951,7 @@ type ToolChoice struct {
 
 func (x *ToolChoice) Reset() {
 	*x = ToolChoice{}
-	mi := &file_agentd_v1_types_proto_msgTypes[15]
+	mi := &file_agentd_v1_types_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1898,7 +1963,7 @@ func (x *ToolChoice) String() string {
 func (*ToolChoice) ProtoMessage() {}
 
 func (x *ToolChoice) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[15]
+	mi := &file_agentd_v1_types_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1911,7 +1976,7 @@ func (x *ToolChoice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolChoice.ProtoReflect.Descriptor instead.
 func (*ToolChoice) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{15}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ToolChoice) GetMode() ToolChoice_Mode {
@@ -1939,7 +2004,7 @@ type SequentialAgent struct {
 
 func (x *SequentialAgent) Reset() {
 	*x = SequentialAgent{}
-	mi := &file_agentd_v1_types_proto_msgTypes[16]
+	mi := &file_agentd_v1_types_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1951,7 +2016,7 @@ func (x *SequentialAgent) String() string {
 func (*SequentialAgent) ProtoMessage() {}
 
 func (x *SequentialAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[16]
+	mi := &file_agentd_v1_types_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1964,7 +2029,7 @@ func (x *SequentialAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SequentialAgent.ProtoReflect.Descriptor instead.
 func (*SequentialAgent) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{16}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SequentialAgent) GetAgents() []*Agent {
@@ -1986,7 +2051,7 @@ type ParallelAgent struct {
 
 func (x *ParallelAgent) Reset() {
 	*x = ParallelAgent{}
-	mi := &file_agentd_v1_types_proto_msgTypes[17]
+	mi := &file_agentd_v1_types_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1998,7 +2063,7 @@ func (x *ParallelAgent) String() string {
 func (*ParallelAgent) ProtoMessage() {}
 
 func (x *ParallelAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[17]
+	mi := &file_agentd_v1_types_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2011,7 +2076,7 @@ func (x *ParallelAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ParallelAgent.ProtoReflect.Descriptor instead.
 func (*ParallelAgent) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{17}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ParallelAgent) GetAgents() []*Agent {
@@ -2038,7 +2103,7 @@ type LoopAgent struct {
 
 func (x *LoopAgent) Reset() {
 	*x = LoopAgent{}
-	mi := &file_agentd_v1_types_proto_msgTypes[18]
+	mi := &file_agentd_v1_types_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2050,7 +2115,7 @@ func (x *LoopAgent) String() string {
 func (*LoopAgent) ProtoMessage() {}
 
 func (x *LoopAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[18]
+	mi := &file_agentd_v1_types_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2063,7 +2128,7 @@ func (x *LoopAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopAgent.ProtoReflect.Descriptor instead.
 func (*LoopAgent) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{18}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *LoopAgent) GetAgents() []*Agent {
@@ -2114,7 +2179,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_agentd_v1_types_proto_msgTypes[19]
+	mi := &file_agentd_v1_types_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2126,7 +2191,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[19]
+	mi := &file_agentd_v1_types_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2139,7 +2204,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{19}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Usage) GetPromptTokens() int64 {
@@ -2230,7 +2295,7 @@ type TokenUsage struct {
 
 func (x *TokenUsage) Reset() {
 	*x = TokenUsage{}
-	mi := &file_agentd_v1_types_proto_msgTypes[20]
+	mi := &file_agentd_v1_types_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2242,7 +2307,7 @@ func (x *TokenUsage) String() string {
 func (*TokenUsage) ProtoMessage() {}
 
 func (x *TokenUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[20]
+	mi := &file_agentd_v1_types_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2255,7 +2320,7 @@ func (x *TokenUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenUsage.ProtoReflect.Descriptor instead.
 func (*TokenUsage) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{20}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TokenUsage) GetPromptTokens() int32 {
@@ -2319,7 +2384,7 @@ type UsageSummary struct {
 
 func (x *UsageSummary) Reset() {
 	*x = UsageSummary{}
-	mi := &file_agentd_v1_types_proto_msgTypes[21]
+	mi := &file_agentd_v1_types_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2331,7 +2396,7 @@ func (x *UsageSummary) String() string {
 func (*UsageSummary) ProtoMessage() {}
 
 func (x *UsageSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[21]
+	mi := &file_agentd_v1_types_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2344,7 +2409,7 @@ func (x *UsageSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageSummary.ProtoReflect.Descriptor instead.
 func (*UsageSummary) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{21}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *UsageSummary) GetTotalUsage() *TokenUsage {
@@ -2386,7 +2451,11 @@ const file_agentd_v1_types_proto_rawDesc = "" +
 	"\rExceededLimit\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value\x12\x1a\n" +
-	"\breceived\x18\x03 \x01(\x03R\breceived\"\xc9\x01\n" +
+	"\breceived\x18\x03 \x01(\x03R\breceived\"M\n" +
+	"\aWarning\x12\x12\n" +
+	"\x04code\x18\x01 \x01(\tR\x04code\x12\x14\n" +
+	"\x05field\x18\x02 \x01(\tR\x05field\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"\xc9\x01\n" +
 	"\x06Budget\x12(\n" +
 	"\vmodel_calls\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\n" +
 	"modelCalls\x12\x1f\n" +
@@ -2596,7 +2665,7 @@ func file_agentd_v1_types_proto_rawDescGZIP() []byte {
 }
 
 var file_agentd_v1_types_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_agentd_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_agentd_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_agentd_v1_types_proto_goTypes = []any{
 	(ErrorCode)(0),              // 0: agentd.v1.ErrorCode
 	(OnDisconnect)(0),           // 1: agentd.v1.OnDisconnect
@@ -2608,54 +2677,55 @@ var file_agentd_v1_types_proto_goTypes = []any{
 	(ToolChoice_Mode)(0),        // 7: agentd.v1.ToolChoice.Mode
 	(*FieldViolation)(nil),      // 8: agentd.v1.FieldViolation
 	(*ExceededLimit)(nil),       // 9: agentd.v1.ExceededLimit
-	(*Budget)(nil),              // 10: agentd.v1.Budget
-	(*Tool)(nil),                // 11: agentd.v1.Tool
-	(*Part)(nil),                // 12: agentd.v1.Part
-	(*ToolReference)(nil),       // 13: agentd.v1.ToolReference
-	(*InlineData)(nil),          // 14: agentd.v1.InlineData
-	(*FileUri)(nil),             // 15: agentd.v1.FileUri
-	(*Agent)(nil),               // 16: agentd.v1.Agent
-	(*McpAttachment)(nil),       // 17: agentd.v1.McpAttachment
-	(*LlmAgent)(nil),            // 18: agentd.v1.LlmAgent
-	(*Compaction)(nil),          // 19: agentd.v1.Compaction
-	(*GenerationSettings)(nil),  // 20: agentd.v1.GenerationSettings
-	(*PromptCache)(nil),         // 21: agentd.v1.PromptCache
-	(*Thinking)(nil),            // 22: agentd.v1.Thinking
-	(*ToolChoice)(nil),          // 23: agentd.v1.ToolChoice
-	(*SequentialAgent)(nil),     // 24: agentd.v1.SequentialAgent
-	(*ParallelAgent)(nil),       // 25: agentd.v1.ParallelAgent
-	(*LoopAgent)(nil),           // 26: agentd.v1.LoopAgent
-	(*Usage)(nil),               // 27: agentd.v1.Usage
-	(*TokenUsage)(nil),          // 28: agentd.v1.TokenUsage
-	(*UsageSummary)(nil),        // 29: agentd.v1.UsageSummary
-	(*durationpb.Duration)(nil), // 30: google.protobuf.Duration
+	(*Warning)(nil),             // 10: agentd.v1.Warning
+	(*Budget)(nil),              // 11: agentd.v1.Budget
+	(*Tool)(nil),                // 12: agentd.v1.Tool
+	(*Part)(nil),                // 13: agentd.v1.Part
+	(*ToolReference)(nil),       // 14: agentd.v1.ToolReference
+	(*InlineData)(nil),          // 15: agentd.v1.InlineData
+	(*FileUri)(nil),             // 16: agentd.v1.FileUri
+	(*Agent)(nil),               // 17: agentd.v1.Agent
+	(*McpAttachment)(nil),       // 18: agentd.v1.McpAttachment
+	(*LlmAgent)(nil),            // 19: agentd.v1.LlmAgent
+	(*Compaction)(nil),          // 20: agentd.v1.Compaction
+	(*GenerationSettings)(nil),  // 21: agentd.v1.GenerationSettings
+	(*PromptCache)(nil),         // 22: agentd.v1.PromptCache
+	(*Thinking)(nil),            // 23: agentd.v1.Thinking
+	(*ToolChoice)(nil),          // 24: agentd.v1.ToolChoice
+	(*SequentialAgent)(nil),     // 25: agentd.v1.SequentialAgent
+	(*ParallelAgent)(nil),       // 26: agentd.v1.ParallelAgent
+	(*LoopAgent)(nil),           // 27: agentd.v1.LoopAgent
+	(*Usage)(nil),               // 28: agentd.v1.Usage
+	(*TokenUsage)(nil),          // 29: agentd.v1.TokenUsage
+	(*UsageSummary)(nil),        // 30: agentd.v1.UsageSummary
+	(*durationpb.Duration)(nil), // 31: google.protobuf.Duration
 }
 var file_agentd_v1_types_proto_depIdxs = []int32{
-	30, // 0: agentd.v1.Budget.wall_time:type_name -> google.protobuf.Duration
-	30, // 1: agentd.v1.Tool.timeout:type_name -> google.protobuf.Duration
-	14, // 2: agentd.v1.Part.inline:type_name -> agentd.v1.InlineData
-	15, // 3: agentd.v1.Part.file:type_name -> agentd.v1.FileUri
-	13, // 4: agentd.v1.Part.tool:type_name -> agentd.v1.ToolReference
-	18, // 5: agentd.v1.Agent.llm:type_name -> agentd.v1.LlmAgent
-	24, // 6: agentd.v1.Agent.sequential:type_name -> agentd.v1.SequentialAgent
-	25, // 7: agentd.v1.Agent.parallel:type_name -> agentd.v1.ParallelAgent
-	26, // 8: agentd.v1.Agent.loop:type_name -> agentd.v1.LoopAgent
-	16, // 9: agentd.v1.LlmAgent.sub_agents:type_name -> agentd.v1.Agent
-	17, // 10: agentd.v1.LlmAgent.mcp_attachments:type_name -> agentd.v1.McpAttachment
-	20, // 11: agentd.v1.LlmAgent.generation:type_name -> agentd.v1.GenerationSettings
+	31, // 0: agentd.v1.Budget.wall_time:type_name -> google.protobuf.Duration
+	31, // 1: agentd.v1.Tool.timeout:type_name -> google.protobuf.Duration
+	15, // 2: agentd.v1.Part.inline:type_name -> agentd.v1.InlineData
+	16, // 3: agentd.v1.Part.file:type_name -> agentd.v1.FileUri
+	14, // 4: agentd.v1.Part.tool:type_name -> agentd.v1.ToolReference
+	19, // 5: agentd.v1.Agent.llm:type_name -> agentd.v1.LlmAgent
+	25, // 6: agentd.v1.Agent.sequential:type_name -> agentd.v1.SequentialAgent
+	26, // 7: agentd.v1.Agent.parallel:type_name -> agentd.v1.ParallelAgent
+	27, // 8: agentd.v1.Agent.loop:type_name -> agentd.v1.LoopAgent
+	17, // 9: agentd.v1.LlmAgent.sub_agents:type_name -> agentd.v1.Agent
+	18, // 10: agentd.v1.LlmAgent.mcp_attachments:type_name -> agentd.v1.McpAttachment
+	21, // 11: agentd.v1.LlmAgent.generation:type_name -> agentd.v1.GenerationSettings
 	3,  // 12: agentd.v1.LlmAgent.include_history:type_name -> agentd.v1.IncludeHistory
-	19, // 13: agentd.v1.LlmAgent.compaction:type_name -> agentd.v1.Compaction
-	22, // 14: agentd.v1.GenerationSettings.thinking:type_name -> agentd.v1.Thinking
-	23, // 15: agentd.v1.GenerationSettings.tool_choice:type_name -> agentd.v1.ToolChoice
-	21, // 16: agentd.v1.GenerationSettings.cache:type_name -> agentd.v1.PromptCache
+	20, // 13: agentd.v1.LlmAgent.compaction:type_name -> agentd.v1.Compaction
+	23, // 14: agentd.v1.GenerationSettings.thinking:type_name -> agentd.v1.Thinking
+	24, // 15: agentd.v1.GenerationSettings.tool_choice:type_name -> agentd.v1.ToolChoice
+	22, // 16: agentd.v1.GenerationSettings.cache:type_name -> agentd.v1.PromptCache
 	5,  // 17: agentd.v1.PromptCache.mode:type_name -> agentd.v1.PromptCache.Mode
-	30, // 18: agentd.v1.PromptCache.ttl:type_name -> google.protobuf.Duration
+	31, // 18: agentd.v1.PromptCache.ttl:type_name -> google.protobuf.Duration
 	6,  // 19: agentd.v1.Thinking.effort:type_name -> agentd.v1.Thinking.Effort
 	7,  // 20: agentd.v1.ToolChoice.mode:type_name -> agentd.v1.ToolChoice.Mode
-	16, // 21: agentd.v1.SequentialAgent.agents:type_name -> agentd.v1.Agent
-	16, // 22: agentd.v1.ParallelAgent.agents:type_name -> agentd.v1.Agent
-	16, // 23: agentd.v1.LoopAgent.agents:type_name -> agentd.v1.Agent
-	28, // 24: agentd.v1.UsageSummary.total_usage:type_name -> agentd.v1.TokenUsage
+	17, // 21: agentd.v1.SequentialAgent.agents:type_name -> agentd.v1.Agent
+	17, // 22: agentd.v1.ParallelAgent.agents:type_name -> agentd.v1.Agent
+	17, // 23: agentd.v1.LoopAgent.agents:type_name -> agentd.v1.Agent
+	29, // 24: agentd.v1.UsageSummary.total_usage:type_name -> agentd.v1.TokenUsage
 	25, // [25:25] is the sub-list for method output_type
 	25, // [25:25] is the sub-list for method input_type
 	25, // [25:25] is the sub-list for extension type_name
@@ -2668,33 +2738,33 @@ func file_agentd_v1_types_proto_init() {
 	if File_agentd_v1_types_proto != nil {
 		return
 	}
-	file_agentd_v1_types_proto_msgTypes[3].OneofWrappers = []any{}
-	file_agentd_v1_types_proto_msgTypes[4].OneofWrappers = []any{
+	file_agentd_v1_types_proto_msgTypes[4].OneofWrappers = []any{}
+	file_agentd_v1_types_proto_msgTypes[5].OneofWrappers = []any{
 		(*Part_Text)(nil),
 		(*Part_Inline)(nil),
 		(*Part_File)(nil),
 		(*Part_Tool)(nil),
 	}
-	file_agentd_v1_types_proto_msgTypes[8].OneofWrappers = []any{
+	file_agentd_v1_types_proto_msgTypes[9].OneofWrappers = []any{
 		(*Agent_Llm)(nil),
 		(*Agent_Sequential)(nil),
 		(*Agent_Parallel)(nil),
 		(*Agent_Loop)(nil),
 	}
-	file_agentd_v1_types_proto_msgTypes[10].OneofWrappers = []any{}
-	file_agentd_v1_types_proto_msgTypes[12].OneofWrappers = []any{}
-	file_agentd_v1_types_proto_msgTypes[14].OneofWrappers = []any{
+	file_agentd_v1_types_proto_msgTypes[11].OneofWrappers = []any{}
+	file_agentd_v1_types_proto_msgTypes[13].OneofWrappers = []any{}
+	file_agentd_v1_types_proto_msgTypes[15].OneofWrappers = []any{
 		(*Thinking_Effort_)(nil),
 		(*Thinking_BudgetTokens)(nil),
 	}
-	file_agentd_v1_types_proto_msgTypes[19].OneofWrappers = []any{}
+	file_agentd_v1_types_proto_msgTypes[20].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_types_proto_rawDesc), len(file_agentd_v1_types_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   22,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

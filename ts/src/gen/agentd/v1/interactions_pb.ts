@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file agentd/v1/interactions.proto.
  */
 export const file_agentd_v1_interactions: GenFile = /*@__PURE__*/
-  fileDesc("ChxhZ2VudGQvdjEvaW50ZXJhY3Rpb25zLnByb3RvEglhZ2VudGQudjEijAMKC0ludGVyYWN0aW9uEgoKAmlkGAEgASgJEhIKCnNlc3Npb25faWQYAiABKAkSDwoHdHVybl9pZBgDIAEoCRIoCgRraW5kGAQgASgOMhouYWdlbnRkLnYxLkludGVyYWN0aW9uS2luZBIsCgZzdGF0dXMYBSABKA4yHC5hZ2VudGQudjEuSW50ZXJhY3Rpb25TdGF0dXMSEgoKYWdlbnRfcGF0aBgGIAMoCRIQCghxdWVzdGlvbhgHIAEoCRIPCgdjaG9pY2VzGAggAygJEhEKCXRvb2xfbmFtZRgJIAEoCRISCgp0b29sX2lucHV0GAogASgJEi8KC2NyZWF0ZV90aW1lGAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRfdGltZRgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKQoKcmVzb2x1dGlvbhgNIAEoCzIVLmFnZW50ZC52MS5SZXNvbHV0aW9uSgQIDhAPUgZzb3VyY2UijgEKClJlc29sdXRpb24SJgoHYXBwcm92ZRgBIAEoCzITLmFnZW50ZC52MS5BcHByb3ZhbEgAEiEKBGRlbnkYAiABKAsyES5hZ2VudGQudjEuRGVuaWFsSAASEAoGYW5zd2VyGAMgASgJSAASFwoPaWRlbXBvdGVuY3lfa2V5GAogASgJQgoKCGRlY2lzaW9uIjIKCEFwcHJvdmFsEhcKCnRvb2xfaW5wdXQYASABKAlIAIgBAUINCgtfdG9vbF9pbnB1dCIYCgZEZW5pYWwSDgoGcmVhc29uGAEgASgJKpIBCg9JbnRlcmFjdGlvbktpbmQSIAocSU5URVJBQ1RJT05fS0lORF9VTlNQRUNJRklFRBAAEh0KGUlOVEVSQUNUSU9OX0tJTkRfQVBQUk9WQUwQARIiCh5JTlRFUkFDVElPTl9LSU5EX0NMQVJJRklDQVRJT04QAhIaChZJTlRFUkFDVElPTl9LSU5EX0lOUFVUEAMqmQEKEUludGVyYWN0aW9uU3RhdHVzEiIKHklOVEVSQUNUSU9OX1NUQVRVU19VTlNQRUNJRklFRBAAEh4KGklOVEVSQUNUSU9OX1NUQVRVU19QRU5ESU5HEAESHwobSU5URVJBQ1RJT05fU1RBVFVTX1JFU09MVkVEEAISHwobSU5URVJBQ1RJT05fU1RBVFVTX0NBTkNFTEVEEANCOlo4Z2l0aHViLmNvbS9hcHp1azMvYWdlbnRkL2dlbi9wcm90by9nby9hZ2VudGQvdjE7YWdlbnRkdjFiBnByb3RvMw", [file_google_protobuf_timestamp]);
+  fileDesc("ChxhZ2VudGQvdjEvaW50ZXJhY3Rpb25zLnByb3RvEglhZ2VudGQudjEi6AMKC0ludGVyYWN0aW9uEgoKAmlkGAEgASgJEhIKCnNlc3Npb25faWQYAiABKAkSDwoHdHVybl9pZBgDIAEoCRIoCgRraW5kGAQgASgOMhouYWdlbnRkLnYxLkludGVyYWN0aW9uS2luZBIsCgZzdGF0dXMYBSABKA4yHC5hZ2VudGQudjEuSW50ZXJhY3Rpb25TdGF0dXMSEgoKYWdlbnRfcGF0aBgGIAMoCRIQCghxdWVzdGlvbhgHIAEoCRIPCgdjaG9pY2VzGAggAygJEhEKCXRvb2xfbmFtZRgJIAEoCRISCgp0b29sX2lucHV0GAogASgJEi8KC2NyZWF0ZV90aW1lGAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRfdGltZRgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKQoKcmVzb2x1dGlvbhgNIAEoCzIVLmFnZW50ZC52MS5SZXNvbHV0aW9uEhQKDHRvb2xfY2FsbF9pZBgPIAEoCRITCgtyZXNvbHZlZF9ieRgQIAEoCRIvCgtleHBpcmVfdGltZRgRIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBKBAgOEA9SBnNvdXJjZSKOAQoKUmVzb2x1dGlvbhImCgdhcHByb3ZlGAEgASgLMhMuYWdlbnRkLnYxLkFwcHJvdmFsSAASIQoEZGVueRgCIAEoCzIRLmFnZW50ZC52MS5EZW5pYWxIABIQCgZhbnN3ZXIYAyABKAlIABIXCg9pZGVtcG90ZW5jeV9rZXkYCiABKAlCCgoIZGVjaXNpb24iMgoIQXBwcm92YWwSFwoKdG9vbF9pbnB1dBgBIAEoCUgAiAEBQg0KC190b29sX2lucHV0IhgKBkRlbmlhbBIOCgZyZWFzb24YASABKAkqkgEKD0ludGVyYWN0aW9uS2luZBIgChxJTlRFUkFDVElPTl9LSU5EX1VOU1BFQ0lGSUVEEAASHQoZSU5URVJBQ1RJT05fS0lORF9BUFBST1ZBTBABEiIKHklOVEVSQUNUSU9OX0tJTkRfQ0xBUklGSUNBVElPThACEhoKFklOVEVSQUNUSU9OX0tJTkRfSU5QVVQQAyqZAQoRSW50ZXJhY3Rpb25TdGF0dXMSIgoeSU5URVJBQ1RJT05fU1RBVFVTX1VOU1BFQ0lGSUVEEAASHgoaSU5URVJBQ1RJT05fU1RBVFVTX1BFTkRJTkcQARIfChtJTlRFUkFDVElPTl9TVEFUVVNfUkVTT0xWRUQQAhIfChtJTlRFUkFDVElPTl9TVEFUVVNfQ0FOQ0VMRUQQA0I6WjhnaXRodWIuY29tL2FwenVrMy9hZ2VudGQvZ2VuL3Byb3RvL2dvL2FnZW50ZC92MTthZ2VudGR2MWIGcHJvdG8z", [file_google_protobuf_timestamp]);
 
 /**
  * Interaction is one question of a turn to a person. The agent that asks waits,
@@ -24,7 +24,8 @@ export const file_agentd_v1_interactions: GenFile = /*@__PURE__*/
  */
 export type Interaction = Message<"agentd.v1.Interaction"> & {
   /**
-   * The tool call it is about; unique within the session.
+   * Unique within the session, and the same for as long as it is known. It says
+   * nothing; the call that it is about is tool_call_id.
    *
    * @generated from field: string id = 1;
    */
@@ -113,6 +114,28 @@ export type Interaction = Message<"agentd.v1.Interaction"> & {
    * @generated from field: agentd.v1.Resolution resolution = 13;
    */
   resolution?: Resolution | undefined;
+
+  /**
+   * The tool call it is about.
+   *
+   * @generated from field: string tool_call_id = 15;
+   */
+  toolCallId: string;
+
+  /**
+   * The id of the principal who has resolved it; set by the server, empty before.
+   *
+   * @generated from field: string resolved_by = 16;
+   */
+  resolvedBy: string;
+
+  /**
+   * When the server ends the turn that asks, unless something has happened in the turn
+   * since it was asked; unset when it is no longer pending.
+   *
+   * @generated from field: google.protobuf.Timestamp expire_time = 17;
+   */
+  expireTime?: Timestamp | undefined;
 };
 
 /**
@@ -123,7 +146,8 @@ export type Interaction = Message<"agentd.v1.Interaction"> & {
  */
 export type InteractionJson = {
   /**
-   * The tool call it is about; unique within the session.
+   * Unique within the session, and the same for as long as it is known. It says
+   * nothing; the call that it is about is tool_call_id.
    *
    * @generated from field: string id = 1;
    */
@@ -212,6 +236,28 @@ export type InteractionJson = {
    * @generated from field: agentd.v1.Resolution resolution = 13;
    */
   resolution?: ResolutionJson;
+
+  /**
+   * The tool call it is about.
+   *
+   * @generated from field: string tool_call_id = 15;
+   */
+  toolCallId?: string;
+
+  /**
+   * The id of the principal who has resolved it; set by the server, empty before.
+   *
+   * @generated from field: string resolved_by = 16;
+   */
+  resolvedBy?: string;
+
+  /**
+   * When the server ends the turn that asks, unless something has happened in the turn
+   * since it was asked; unset when it is no longer pending.
+   *
+   * @generated from field: google.protobuf.Timestamp expire_time = 17;
+   */
+  expireTime?: TimestampJson;
 };
 
 /**

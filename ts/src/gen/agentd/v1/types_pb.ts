@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file agentd/v1/types.proto.
  */
 export const file_agentd_v1_types: GenFile = /*@__PURE__*/
-  fileDesc("ChVhZ2VudGQvdjEvdHlwZXMucHJvdG8SCWFnZW50ZC52MSItCg5GaWVsZFZpb2xhdGlvbhINCgVmaWVsZBgBIAEoCRIMCgRydWxlGAIgASgJIj4KDUV4Y2VlZGVkTGltaXQSDAoEbmFtZRgBIAEoCRINCgV2YWx1ZRgCIAEoAxIQCghyZWNlaXZlZBgDIAEoAyJtCgZCdWRnZXQSEwoLbW9kZWxfY2FsbHMYASABKAMSDgoGdG9rZW5zGAIgASgDEhAKCGNvc3RfdXNkGAMgASgBEiwKCXdhbGxfdGltZRgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiKrAQoEVG9vbBIMCgRuYW1lGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEhkKDGlucHV0X3NjaGVtYRgDIAEoCUgAiAEBEioKB3RpbWVvdXQYCiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SFgoObmVlZHNfYXBwcm92YWwYCyABKAgSEAoIZGVmZXJyZWQYDCABKAhCDwoNX2lucHV0X3NjaGVtYSKYAQoEUGFydBIOCgR0ZXh0GAEgASgJSAASJwoGaW5saW5lGAIgASgLMhUuYWdlbnRkLnYxLklubGluZURhdGFIABIiCgRmaWxlGAMgASgLMhIuYWdlbnRkLnYxLkZpbGVVcmlIABIoCgR0b29sGAQgASgLMhguYWdlbnRkLnYxLlRvb2xSZWZlcmVuY2VIAEIJCgdjb250ZW50IiIKDVRvb2xSZWZlcmVuY2USEQoJdG9vbF9uYW1lGAEgASgJIi0KCklubGluZURhdGESEQoJbWltZV90eXBlGAEgASgJEgwKBGRhdGEYAiABKAwiKQoHRmlsZVVyaRIRCgltaW1lX3R5cGUYASABKAkSCwoDdXJpGAIgASgJIvABCgVBZ2VudBIMCgRuYW1lGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEiIKA2xsbRgDIAEoCzITLmFnZW50ZC52MS5MbG1BZ2VudEgAEjAKCnNlcXVlbnRpYWwYBCABKAsyGi5hZ2VudGQudjEuU2VxdWVudGlhbEFnZW50SAASLAoIcGFyYWxsZWwYBSABKAsyGC5hZ2VudGQudjEuUGFyYWxsZWxBZ2VudEgAEiQKBGxvb3AYBiABKAsyFC5hZ2VudGQudjEuTG9vcEFnZW50SABCDAoKYWdlbnRfdHlwZUoECBQQFVIGcmVtb3RlIj0KDU1jcEF0dGFjaG1lbnQSEAoIbWNwX25hbWUYASABKAkSGgoSaW5jbHVkZV90b29sX25hbWVzGAIgAygJIp8DCghMbG1BZ2VudBINCgVtb2RlbBgBIAEoCRISCgp0b29sX25hbWVzGAIgAygJEiQKCnN1Yl9hZ2VudHMYAyADKAsyEC5hZ2VudGQudjEuQWdlbnQSEwoLaW5zdHJ1Y3Rpb24YBCABKAkSFQoNYnVpbHRpbl90b29scxgFIAMoCRISCgpvdXRwdXRfa2V5GAYgASgJEjEKD21jcF9hdHRhY2htZW50cxgHIAMoCzIYLmFnZW50ZC52MS5NY3BBdHRhY2htZW50EhoKDW91dHB1dF9zY2hlbWEYCiABKAlIAIgBARIxCgpnZW5lcmF0aW9uGAsgASgLMh0uYWdlbnRkLnYxLkdlbmVyYXRpb25TZXR0aW5ncxIyCg9pbmNsdWRlX2hpc3RvcnkYDCABKA4yGS5hZ2VudGQudjEuSW5jbHVkZUhpc3RvcnkSFwoPZmFsbGJhY2tfbW9kZWxzGA0gAygJEikKCmNvbXBhY3Rpb24YDiABKAsyFS5hZ2VudGQudjEuQ29tcGFjdGlvbkIQCg5fb3V0cHV0X3NjaGVtYSJaCgpDb21wYWN0aW9uEhAKCGF0X3NoYXJlGAEgASgBEhYKDmNvbnRleHRfdG9rZW5zGAIgASgDEg0KBW1vZGVsGAMgASgJEhMKC2luc3RydWN0aW9uGAQgASgJIqUCChJHZW5lcmF0aW9uU2V0dGluZ3MSGAoLdGVtcGVyYXR1cmUYASABKAFIAIgBARISCgV0b3BfcBgCIAEoAUgBiAEBEhkKEW1heF9vdXRwdXRfdG9rZW5zGAMgASgFEhYKDnN0b3Bfc2VxdWVuY2VzGAQgAygJEhEKBHNlZWQYBSABKAVIAogBARIlCgh0aGlua2luZxgGIAEoCzITLmFnZW50ZC52MS5UaGlua2luZxIqCgt0b29sX2Nob2ljZRgHIAEoCzIVLmFnZW50ZC52MS5Ub29sQ2hvaWNlEiUKBWNhY2hlGAggASgLMhYuYWdlbnRkLnYxLlByb21wdENhY2hlQg4KDF90ZW1wZXJhdHVyZUIICgZfdG9wX3BCBwoFX3NlZWQimQEKC1Byb21wdENhY2hlEikKBG1vZGUYASABKA4yGy5hZ2VudGQudjEuUHJvbXB0Q2FjaGUuTW9kZRImCgN0dGwYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iNwoETW9kZRIUChBNT0RFX1VOU1BFQ0lGSUVEEAASDAoITU9ERV9PRkYQARILCgdNT0RFX09OEAIi3wEKCFRoaW5raW5nEiwKBmVmZm9ydBgBIAEoDjIaLmFnZW50ZC52MS5UaGlua2luZy5FZmZvcnRIABIXCg1idWRnZXRfdG9rZW5zGAIgASgFSAASGAoQaW5jbHVkZV90aG91Z2h0cxgDIAEoCCJoCgZFZmZvcnQSFgoSRUZGT1JUX1VOU1BFQ0lGSUVEEAASEgoORUZGT1JUX01JTklNQUwQARIOCgpFRkZPUlRfTE9XEAISEQoNRUZGT1JUX01FRElVTRADEg8KC0VGRk9SVF9ISUdIEARCCAoGYW1vdW50IpkBCgpUb29sQ2hvaWNlEigKBG1vZGUYASABKA4yGi5hZ2VudGQudjEuVG9vbENob2ljZS5Nb2RlEhIKCnRvb2xfbmFtZXMYAiADKAkiTQoETW9kZRIUChBNT0RFX1VOU1BFQ0lGSUVEEAASDQoJTU9ERV9BVVRPEAESDQoJTU9ERV9OT05FEAISEQoNTU9ERV9SRVFVSVJFRBADIjMKD1NlcXVlbnRpYWxBZ2VudBIgCgZhZ2VudHMYASADKAsyEC5hZ2VudGQudjEuQWdlbnQiMQoNUGFyYWxsZWxBZ2VudBIgCgZhZ2VudHMYASADKAsyEC5hZ2VudGQudjEuQWdlbnQiRQoJTG9vcEFnZW50EiAKBmFnZW50cxgBIAMoCzIQLmFnZW50ZC52MS5BZ2VudBIWCg5tYXhfaXRlcmF0aW9ucxgCIAEoDSLsAQoFVXNhZ2USFQoNcHJvbXB0X3Rva2VucxgBIAEoAxIZChFjb21wbGV0aW9uX3Rva2VucxgCIAEoAxIVCg1jYWNoZWRfdG9rZW5zGAMgASgDEhoKEmNhY2hlX3dyaXRlX3Rva2VucxgEIAEoAxIXCg90aG91Z2h0c190b2tlbnMYBSABKAMSFAoMdG90YWxfdG9rZW5zGAYgASgDEhMKC21vZGVsX2NhbGxzGAcgASgDEhUKCGNvc3RfdXNkGAggASgBSACIAQESFgoOdW5wcmljZWRfY2FsbHMYCSABKANCCwoJX2Nvc3RfdXNkIqABCgpUb2tlblVzYWdlEhUKDXByb21wdF90b2tlbnMYASABKAUSGQoRY29tcGxldGlvbl90b2tlbnMYAiABKAUSFQoNY2FjaGVkX3Rva2VucxgDIAEoBRIXCg90aG91Z2h0c190b2tlbnMYBCABKAUSFAoMdG90YWxfdG9rZW5zGAUgASgFEhoKEmNhY2hlX3dyaXRlX3Rva2VucxgKIAEoBSJ9CgxVc2FnZVN1bW1hcnkSKgoLdG90YWxfdXNhZ2UYASABKAsyFS5hZ2VudGQudjEuVG9rZW5Vc2FnZRIRCglsbG1fY2FsbHMYAiABKAUSFgoOZXN0aW1hdGVkX2Nvc3QYAyABKAESFgoOdW5wcmljZWRfY2FsbHMYCiABKAUqqQUKCUVycm9yQ29kZRIaChZFUlJPUl9DT0RFX1VOU1BFQ0lGSUVEEAASFwoTRVJST1JfQ09ERV9JTlRFUk5BTBABEiEKHUVSUk9SX0NPREVfSU5WQUxJRF9BR0VOVF9UUkVFEAISGwoXRVJST1JfQ09ERV9SQVRFX0xJTUlURUQQAxIaChZFUlJPUl9DT0RFX0FVVEhfRkFJTEVEEAQSIAocRVJST1JfQ09ERV9TRVNTSU9OX05PVF9GT1VORBAFEiAKHEVSUk9SX0NPREVfTU9ERUxfVU5BVkFJTEFCTEUQBhIWChJFUlJPUl9DT0RFX1RJTUVPVVQQBxIbChdFUlJPUl9DT0RFX1NFU1NJT05fQlVTWRAIEh4KGkVSUk9SX0NPREVfSU5WQUxJRF9SRVFVRVNUEAkSHwobRVJST1JfQ09ERV9CVURHRVRfRVhIQVVTVEVEEAoSHQoZRVJST1JfQ09ERV9MSU1JVF9FWENFRURFRBALEiAKHEVSUk9SX0NPREVfUEVSTUlTU0lPTl9ERU5JRUQQDBIdChlFUlJPUl9DT0RFX0hJU1RPUllfUFVSR0VEEA0SHgoaRVJST1JfQ09ERV9DT05URU5UX0JMT0NLRUQQDhIfChtFUlJPUl9DT0RFX0NPTlRFWFRfVE9PX0xPTkcQDxIaChZFUlJPUl9DT0RFX1VOQVZBSUxBQkxFEBASFwoTRVJST1JfQ09ERV9DT05GTElDVBAREiIKHkVSUk9SX0NPREVfRkFJTEVEX1BSRUNPTkRJVElPThASEh0KGUVSUk9SX0NPREVfT1VUUFVUX0lOVkFMSUQQExIYChRFUlJPUl9DT0RFX05PVF9GT1VORBAUEh4KGkVSUk9SX0NPREVfVU5BVVRIRU5USUNBVEVEEBUqYwoMT25EaXNjb25uZWN0Eh0KGU9OX0RJU0NPTk5FQ1RfVU5TUEVDSUZJRUQQABIaChZPTl9ESVNDT05ORUNUX0NPTlRJTlVFEAESGAoUT05fRElTQ09OTkVDVF9DQU5DRUwQAip1CgZPbkJ1c3kSFwoTT05fQlVTWV9VTlNQRUNJRklFRBAAEhIKDk9OX0JVU1lfUkVKRUNUEAESEwoPT05fQlVTWV9FTlFVRVVFEAISFQoRT05fQlVTWV9JTlRFUlJVUFQQAxISCg5PTl9CVVNZX0lOSkVDVBAEKmQKDkluY2x1ZGVIaXN0b3J5Eh8KG0lOQ0xVREVfSElTVE9SWV9VTlNQRUNJRklFRBAAEhcKE0lOQ0xVREVfSElTVE9SWV9BTEwQARIYChRJTkNMVURFX0hJU1RPUllfVFVSThACKpMBCgpTdG9wUmVhc29uEhsKF1NUT1BfUkVBU09OX1VOU1BFQ0lGSUVEEAASFAoQU1RPUF9SRUFTT05fU1RPUBABEhoKFlNUT1BfUkVBU09OX01BWF9UT0tFTlMQAhIfChtTVE9QX1JFQVNPTl9DT05URU5UX0JMT0NLRUQQAxIVChFTVE9QX1JFQVNPTl9PVEhFUhAEQjpaOGdpdGh1Yi5jb20vYXB6dWszL2FnZW50ZC9nZW4vcHJvdG8vZ28vYWdlbnRkL3YxO2FnZW50ZHYxYgZwcm90bzM", [file_google_protobuf_duration]);
+  fileDesc("ChVhZ2VudGQvdjEvdHlwZXMucHJvdG8SCWFnZW50ZC52MSItCg5GaWVsZFZpb2xhdGlvbhINCgVmaWVsZBgBIAEoCRIMCgRydWxlGAIgASgJIj4KDUV4Y2VlZGVkTGltaXQSDAoEbmFtZRgBIAEoCRINCgV2YWx1ZRgCIAEoAxIQCghyZWNlaXZlZBgDIAEoAyI3CgdXYXJuaW5nEgwKBGNvZGUYASABKAkSDQoFZmllbGQYAiABKAkSDwoHbWVzc2FnZRgDIAEoCSJtCgZCdWRnZXQSEwoLbW9kZWxfY2FsbHMYASABKAMSDgoGdG9rZW5zGAIgASgDEhAKCGNvc3RfdXNkGAMgASgBEiwKCXdhbGxfdGltZRgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiKrAQoEVG9vbBIMCgRuYW1lGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEhkKDGlucHV0X3NjaGVtYRgDIAEoCUgAiAEBEioKB3RpbWVvdXQYCiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SFgoObmVlZHNfYXBwcm92YWwYCyABKAgSEAoIZGVmZXJyZWQYDCABKAhCDwoNX2lucHV0X3NjaGVtYSKYAQoEUGFydBIOCgR0ZXh0GAEgASgJSAASJwoGaW5saW5lGAIgASgLMhUuYWdlbnRkLnYxLklubGluZURhdGFIABIiCgRmaWxlGAMgASgLMhIuYWdlbnRkLnYxLkZpbGVVcmlIABIoCgR0b29sGAQgASgLMhguYWdlbnRkLnYxLlRvb2xSZWZlcmVuY2VIAEIJCgdjb250ZW50IiIKDVRvb2xSZWZlcmVuY2USEQoJdG9vbF9uYW1lGAEgASgJIi0KCklubGluZURhdGESEQoJbWltZV90eXBlGAEgASgJEgwKBGRhdGEYAiABKAwiKQoHRmlsZVVyaRIRCgltaW1lX3R5cGUYASABKAkSCwoDdXJpGAIgASgJIvABCgVBZ2VudBIMCgRuYW1lGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEiIKA2xsbRgDIAEoCzITLmFnZW50ZC52MS5MbG1BZ2VudEgAEjAKCnNlcXVlbnRpYWwYBCABKAsyGi5hZ2VudGQudjEuU2VxdWVudGlhbEFnZW50SAASLAoIcGFyYWxsZWwYBSABKAsyGC5hZ2VudGQudjEuUGFyYWxsZWxBZ2VudEgAEiQKBGxvb3AYBiABKAsyFC5hZ2VudGQudjEuTG9vcEFnZW50SABCDAoKYWdlbnRfdHlwZUoECBQQFVIGcmVtb3RlIj0KDU1jcEF0dGFjaG1lbnQSEAoIbWNwX25hbWUYASABKAkSGgoSaW5jbHVkZV90b29sX25hbWVzGAIgAygJIp8DCghMbG1BZ2VudBINCgVtb2RlbBgBIAEoCRISCgp0b29sX25hbWVzGAIgAygJEiQKCnN1Yl9hZ2VudHMYAyADKAsyEC5hZ2VudGQudjEuQWdlbnQSEwoLaW5zdHJ1Y3Rpb24YBCABKAkSFQoNYnVpbHRpbl90b29scxgFIAMoCRISCgpvdXRwdXRfa2V5GAYgASgJEjEKD21jcF9hdHRhY2htZW50cxgHIAMoCzIYLmFnZW50ZC52MS5NY3BBdHRhY2htZW50EhoKDW91dHB1dF9zY2hlbWEYCiABKAlIAIgBARIxCgpnZW5lcmF0aW9uGAsgASgLMh0uYWdlbnRkLnYxLkdlbmVyYXRpb25TZXR0aW5ncxIyCg9pbmNsdWRlX2hpc3RvcnkYDCABKA4yGS5hZ2VudGQudjEuSW5jbHVkZUhpc3RvcnkSFwoPZmFsbGJhY2tfbW9kZWxzGA0gAygJEikKCmNvbXBhY3Rpb24YDiABKAsyFS5hZ2VudGQudjEuQ29tcGFjdGlvbkIQCg5fb3V0cHV0X3NjaGVtYSJaCgpDb21wYWN0aW9uEhAKCGF0X3NoYXJlGAEgASgBEhYKDmNvbnRleHRfdG9rZW5zGAIgASgDEg0KBW1vZGVsGAMgASgJEhMKC2luc3RydWN0aW9uGAQgASgJIqUCChJHZW5lcmF0aW9uU2V0dGluZ3MSGAoLdGVtcGVyYXR1cmUYASABKAFIAIgBARISCgV0b3BfcBgCIAEoAUgBiAEBEhkKEW1heF9vdXRwdXRfdG9rZW5zGAMgASgFEhYKDnN0b3Bfc2VxdWVuY2VzGAQgAygJEhEKBHNlZWQYBSABKAVIAogBARIlCgh0aGlua2luZxgGIAEoCzITLmFnZW50ZC52MS5UaGlua2luZxIqCgt0b29sX2Nob2ljZRgHIAEoCzIVLmFnZW50ZC52MS5Ub29sQ2hvaWNlEiUKBWNhY2hlGAggASgLMhYuYWdlbnRkLnYxLlByb21wdENhY2hlQg4KDF90ZW1wZXJhdHVyZUIICgZfdG9wX3BCBwoFX3NlZWQimQEKC1Byb21wdENhY2hlEikKBG1vZGUYASABKA4yGy5hZ2VudGQudjEuUHJvbXB0Q2FjaGUuTW9kZRImCgN0dGwYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iNwoETW9kZRIUChBNT0RFX1VOU1BFQ0lGSUVEEAASDAoITU9ERV9PRkYQARILCgdNT0RFX09OEAIi3wEKCFRoaW5raW5nEiwKBmVmZm9ydBgBIAEoDjIaLmFnZW50ZC52MS5UaGlua2luZy5FZmZvcnRIABIXCg1idWRnZXRfdG9rZW5zGAIgASgFSAASGAoQaW5jbHVkZV90aG91Z2h0cxgDIAEoCCJoCgZFZmZvcnQSFgoSRUZGT1JUX1VOU1BFQ0lGSUVEEAASEgoORUZGT1JUX01JTklNQUwQARIOCgpFRkZPUlRfTE9XEAISEQoNRUZGT1JUX01FRElVTRADEg8KC0VGRk9SVF9ISUdIEARCCAoGYW1vdW50IpkBCgpUb29sQ2hvaWNlEigKBG1vZGUYASABKA4yGi5hZ2VudGQudjEuVG9vbENob2ljZS5Nb2RlEhIKCnRvb2xfbmFtZXMYAiADKAkiTQoETW9kZRIUChBNT0RFX1VOU1BFQ0lGSUVEEAASDQoJTU9ERV9BVVRPEAESDQoJTU9ERV9OT05FEAISEQoNTU9ERV9SRVFVSVJFRBADIjMKD1NlcXVlbnRpYWxBZ2VudBIgCgZhZ2VudHMYASADKAsyEC5hZ2VudGQudjEuQWdlbnQiMQoNUGFyYWxsZWxBZ2VudBIgCgZhZ2VudHMYASADKAsyEC5hZ2VudGQudjEuQWdlbnQiRQoJTG9vcEFnZW50EiAKBmFnZW50cxgBIAMoCzIQLmFnZW50ZC52MS5BZ2VudBIWCg5tYXhfaXRlcmF0aW9ucxgCIAEoDSLsAQoFVXNhZ2USFQoNcHJvbXB0X3Rva2VucxgBIAEoAxIZChFjb21wbGV0aW9uX3Rva2VucxgCIAEoAxIVCg1jYWNoZWRfdG9rZW5zGAMgASgDEhoKEmNhY2hlX3dyaXRlX3Rva2VucxgEIAEoAxIXCg90aG91Z2h0c190b2tlbnMYBSABKAMSFAoMdG90YWxfdG9rZW5zGAYgASgDEhMKC21vZGVsX2NhbGxzGAcgASgDEhUKCGNvc3RfdXNkGAggASgBSACIAQESFgoOdW5wcmljZWRfY2FsbHMYCSABKANCCwoJX2Nvc3RfdXNkIqABCgpUb2tlblVzYWdlEhUKDXByb21wdF90b2tlbnMYASABKAUSGQoRY29tcGxldGlvbl90b2tlbnMYAiABKAUSFQoNY2FjaGVkX3Rva2VucxgDIAEoBRIXCg90aG91Z2h0c190b2tlbnMYBCABKAUSFAoMdG90YWxfdG9rZW5zGAUgASgFEhoKEmNhY2hlX3dyaXRlX3Rva2VucxgKIAEoBSJ9CgxVc2FnZVN1bW1hcnkSKgoLdG90YWxfdXNhZ2UYASABKAsyFS5hZ2VudGQudjEuVG9rZW5Vc2FnZRIRCglsbG1fY2FsbHMYAiABKAUSFgoOZXN0aW1hdGVkX2Nvc3QYAyABKAESFgoOdW5wcmljZWRfY2FsbHMYCiABKAUqqQUKCUVycm9yQ29kZRIaChZFUlJPUl9DT0RFX1VOU1BFQ0lGSUVEEAASFwoTRVJST1JfQ09ERV9JTlRFUk5BTBABEiEKHUVSUk9SX0NPREVfSU5WQUxJRF9BR0VOVF9UUkVFEAISGwoXRVJST1JfQ09ERV9SQVRFX0xJTUlURUQQAxIaChZFUlJPUl9DT0RFX0FVVEhfRkFJTEVEEAQSIAocRVJST1JfQ09ERV9TRVNTSU9OX05PVF9GT1VORBAFEiAKHEVSUk9SX0NPREVfTU9ERUxfVU5BVkFJTEFCTEUQBhIWChJFUlJPUl9DT0RFX1RJTUVPVVQQBxIbChdFUlJPUl9DT0RFX1NFU1NJT05fQlVTWRAIEh4KGkVSUk9SX0NPREVfSU5WQUxJRF9SRVFVRVNUEAkSHwobRVJST1JfQ09ERV9CVURHRVRfRVhIQVVTVEVEEAoSHQoZRVJST1JfQ09ERV9MSU1JVF9FWENFRURFRBALEiAKHEVSUk9SX0NPREVfUEVSTUlTU0lPTl9ERU5JRUQQDBIdChlFUlJPUl9DT0RFX0hJU1RPUllfUFVSR0VEEA0SHgoaRVJST1JfQ09ERV9DT05URU5UX0JMT0NLRUQQDhIfChtFUlJPUl9DT0RFX0NPTlRFWFRfVE9PX0xPTkcQDxIaChZFUlJPUl9DT0RFX1VOQVZBSUxBQkxFEBASFwoTRVJST1JfQ09ERV9DT05GTElDVBAREiIKHkVSUk9SX0NPREVfRkFJTEVEX1BSRUNPTkRJVElPThASEh0KGUVSUk9SX0NPREVfT1VUUFVUX0lOVkFMSUQQExIYChRFUlJPUl9DT0RFX05PVF9GT1VORBAUEh4KGkVSUk9SX0NPREVfVU5BVVRIRU5USUNBVEVEEBUqYwoMT25EaXNjb25uZWN0Eh0KGU9OX0RJU0NPTk5FQ1RfVU5TUEVDSUZJRUQQABIaChZPTl9ESVNDT05ORUNUX0NPTlRJTlVFEAESGAoUT05fRElTQ09OTkVDVF9DQU5DRUwQAip1CgZPbkJ1c3kSFwoTT05fQlVTWV9VTlNQRUNJRklFRBAAEhIKDk9OX0JVU1lfUkVKRUNUEAESEwoPT05fQlVTWV9FTlFVRVVFEAISFQoRT05fQlVTWV9JTlRFUlJVUFQQAxISCg5PTl9CVVNZX0lOSkVDVBAEKmQKDkluY2x1ZGVIaXN0b3J5Eh8KG0lOQ0xVREVfSElTVE9SWV9VTlNQRUNJRklFRBAAEhcKE0lOQ0xVREVfSElTVE9SWV9BTEwQARIYChRJTkNMVURFX0hJU1RPUllfVFVSThACKpMBCgpTdG9wUmVhc29uEhsKF1NUT1BfUkVBU09OX1VOU1BFQ0lGSUVEEAASFAoQU1RPUF9SRUFTT05fU1RPUBABEhoKFlNUT1BfUkVBU09OX01BWF9UT0tFTlMQAhIfChtTVE9QX1JFQVNPTl9DT05URU5UX0JMT0NLRUQQAxIVChFTVE9QX1JFQVNPTl9PVEhFUhAEQjpaOGdpdGh1Yi5jb20vYXB6dWszL2FnZW50ZC9nZW4vcHJvdG8vZ28vYWdlbnRkL3YxO2FnZW50ZHYxYgZwcm90bzM", [file_google_protobuf_duration]);
 
 /**
  * FieldViolation says which field of a request breaks which rule.
@@ -133,6 +133,71 @@ export const ExceededLimitSchema: GenMessage<ExceededLimit, {jsonType: ExceededL
   messageDesc(file_agentd_v1_types, 1);
 
 /**
+ * Warning is about a part of a request that was left out. The rest was done.
+ *
+ * @generated from message agentd.v1.Warning
+ */
+export type Warning = Message<"agentd.v1.Warning"> & {
+  /**
+   * What kind of warning it is, for programs: `app_state_ignored`. A server may know
+   * more of them.
+   *
+   * @generated from field: string code = 1;
+   */
+  code: string;
+
+  /**
+   * The path of the part in the request, such as `execute.initial_state["app:plan"]`.
+   *
+   * @generated from field: string field = 2;
+   */
+  field: string;
+
+  /**
+   * For people.
+   *
+   * @generated from field: string message = 3;
+   */
+  message: string;
+};
+
+/**
+ * Warning is about a part of a request that was left out. The rest was done.
+ *
+ * @generated from message agentd.v1.Warning
+ */
+export type WarningJson = {
+  /**
+   * What kind of warning it is, for programs: `app_state_ignored`. A server may know
+   * more of them.
+   *
+   * @generated from field: string code = 1;
+   */
+  code?: string;
+
+  /**
+   * The path of the part in the request, such as `execute.initial_state["app:plan"]`.
+   *
+   * @generated from field: string field = 2;
+   */
+  field?: string;
+
+  /**
+   * For people.
+   *
+   * @generated from field: string message = 3;
+   */
+  message?: string;
+};
+
+/**
+ * Describes the message agentd.v1.Warning.
+ * Use `create(WarningSchema)` to create a new message.
+ */
+export const WarningSchema: GenMessage<Warning, {jsonType: WarningJson}> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_types, 2);
+
+/**
  * Budget bounds what a turn or a session may spend. It is checked before each
  * model call, so that it is overshot by no more than the calls under way.
  * Running out ends the turn with ERROR_CODE_BUDGET_EXHAUSTED; what it has
@@ -221,7 +286,7 @@ export type BudgetJson = {
  * Use `create(BudgetSchema)` to create a new message.
  */
 export const BudgetSchema: GenMessage<Budget, {jsonType: BudgetJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 2);
+  messageDesc(file_agentd_v1_types, 3);
 
 /**
  * Tool is a function that the client offers to run.
@@ -338,7 +403,7 @@ export type ToolJson = {
  * Use `create(ToolSchema)` to create a new message.
  */
 export const ToolSchema: GenMessage<Tool, {jsonType: ToolJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 3);
+  messageDesc(file_agentd_v1_types, 4);
 
 /**
  * Part is a piece of what a user says, or of a tool's result.
@@ -426,7 +491,7 @@ export type PartJson = {
  * Use `create(PartSchema)` to create a new message.
  */
 export const PartSchema: GenMessage<Part, {jsonType: PartJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 4);
+  messageDesc(file_agentd_v1_types, 5);
 
 /**
  * ToolReference names a deferred tool of the agent, in the result of a tool that
@@ -467,7 +532,7 @@ export type ToolReferenceJson = {
  * Use `create(ToolReferenceSchema)` to create a new message.
  */
 export const ToolReferenceSchema: GenMessage<ToolReference, {jsonType: ToolReferenceJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 5);
+  messageDesc(file_agentd_v1_types, 6);
 
 /**
  * InlineData is a file within a message. A prompt with a file that no model of the
@@ -524,7 +589,7 @@ export type InlineDataJson = {
  * Use `create(InlineDataSchema)` to create a new message.
  */
 export const InlineDataSchema: GenMessage<InlineData, {jsonType: InlineDataJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 6);
+  messageDesc(file_agentd_v1_types, 7);
 
 /**
  * FileUri is a file that the model's provider fetches, or holds: the server never
@@ -577,7 +642,7 @@ export type FileUriJson = {
  * Use `create(FileUriSchema)` to create a new message.
  */
 export const FileUriSchema: GenMessage<FileUri, {jsonType: FileUriJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 7);
+  messageDesc(file_agentd_v1_types, 8);
 
 /**
  * Agent is a node of the tree: a model with instructions, or an order in which
@@ -699,7 +764,7 @@ export type AgentJson = {
  * Use `create(AgentSchema)` to create a new message.
  */
 export const AgentSchema: GenMessage<Agent, {jsonType: AgentJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 8);
+  messageDesc(file_agentd_v1_types, 9);
 
 /**
  * McpAttachment names tools of an MCP server that the client has attached. The
@@ -758,7 +823,7 @@ export type McpAttachmentJson = {
  * Use `create(McpAttachmentSchema)` to create a new message.
  */
 export const McpAttachmentSchema: GenMessage<McpAttachment, {jsonType: McpAttachmentJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 9);
+  messageDesc(file_agentd_v1_types, 10);
 
 /**
  * LlmAgent is a model with instructions.
@@ -985,7 +1050,7 @@ export type LlmAgentJson = {
  * Use `create(LlmAgentSchema)` to create a new message.
  */
 export const LlmAgentSchema: GenMessage<LlmAgent, {jsonType: LlmAgentJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 10);
+  messageDesc(file_agentd_v1_types, 11);
 
 /**
  * Compaction is when and how the beginning of a conversation is summarized for a
@@ -1074,7 +1139,7 @@ export type CompactionJson = {
  * Use `create(CompactionSchema)` to create a new message.
  */
 export const CompactionSchema: GenMessage<Compaction, {jsonType: CompactionJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 11);
+  messageDesc(file_agentd_v1_types, 12);
 
 /**
  * GenerationSettings are how a model is to write. What the model's provider has no
@@ -1213,7 +1278,7 @@ export type GenerationSettingsJson = {
  * Use `create(GenerationSettingsSchema)` to create a new message.
  */
 export const GenerationSettingsSchema: GenMessage<GenerationSettings, {jsonType: GenerationSettingsJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 12);
+  messageDesc(file_agentd_v1_types, 13);
 
 /**
  * PromptCache is whether the provider is to keep the prompt (instructions, tools
@@ -1272,7 +1337,7 @@ export type PromptCacheJson = {
  * Use `create(PromptCacheSchema)` to create a new message.
  */
 export const PromptCacheSchema: GenMessage<PromptCache, {jsonType: PromptCacheJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 13);
+  messageDesc(file_agentd_v1_types, 14);
 
 /**
  * Mode is what to do.
@@ -1313,7 +1378,7 @@ export type PromptCache_ModeJson = "MODE_UNSPECIFIED" | "MODE_OFF" | "MODE_ON";
  * Describes the enum agentd.v1.PromptCache.Mode.
  */
 export const PromptCache_ModeSchema: GenEnum<PromptCache_Mode, PromptCache_ModeJson> = /*@__PURE__*/
-  enumDesc(file_agentd_v1_types, 13, 0);
+  enumDesc(file_agentd_v1_types, 14, 0);
 
 /**
  * Thinking is how much a model may think before it answers, in one of the two ways
@@ -1387,7 +1452,7 @@ export type ThinkingJson = {
  * Use `create(ThinkingSchema)` to create a new message.
  */
 export const ThinkingSchema: GenMessage<Thinking, {jsonType: ThinkingJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 14);
+  messageDesc(file_agentd_v1_types, 15);
 
 /**
  * Effort is how much to think, in words.
@@ -1442,7 +1507,7 @@ export type Thinking_EffortJson = "EFFORT_UNSPECIFIED" | "EFFORT_MINIMAL" | "EFF
  * Describes the enum agentd.v1.Thinking.Effort.
  */
 export const Thinking_EffortSchema: GenEnum<Thinking_Effort, Thinking_EffortJson> = /*@__PURE__*/
-  enumDesc(file_agentd_v1_types, 14, 0);
+  enumDesc(file_agentd_v1_types, 15, 0);
 
 /**
  * ToolChoice is whether a model has to call a tool.
@@ -1491,7 +1556,7 @@ export type ToolChoiceJson = {
  * Use `create(ToolChoiceSchema)` to create a new message.
  */
 export const ToolChoiceSchema: GenMessage<ToolChoice, {jsonType: ToolChoiceJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 15);
+  messageDesc(file_agentd_v1_types, 16);
 
 /**
  * Mode is what the model has to do.
@@ -1540,7 +1605,7 @@ export type ToolChoice_ModeJson = "MODE_UNSPECIFIED" | "MODE_AUTO" | "MODE_NONE"
  * Describes the enum agentd.v1.ToolChoice.Mode.
  */
 export const ToolChoice_ModeSchema: GenEnum<ToolChoice_Mode, ToolChoice_ModeJson> = /*@__PURE__*/
-  enumDesc(file_agentd_v1_types, 15, 0);
+  enumDesc(file_agentd_v1_types, 16, 0);
 
 /**
  * SequentialAgent runs its agents one after the other.
@@ -1575,7 +1640,7 @@ export type SequentialAgentJson = {
  * Use `create(SequentialAgentSchema)` to create a new message.
  */
 export const SequentialAgentSchema: GenMessage<SequentialAgent, {jsonType: SequentialAgentJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 16);
+  messageDesc(file_agentd_v1_types, 17);
 
 /**
  * ParallelAgent runs its agents at the same time, each on its own branch of
@@ -1612,7 +1677,7 @@ export type ParallelAgentJson = {
  * Use `create(ParallelAgentSchema)` to create a new message.
  */
 export const ParallelAgentSchema: GenMessage<ParallelAgent, {jsonType: ParallelAgentJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 17);
+  messageDesc(file_agentd_v1_types, 18);
 
 /**
  * LoopAgent runs its agents in order, again and again, until its cap is
@@ -1669,7 +1734,7 @@ export type LoopAgentJson = {
  * Use `create(LoopAgentSchema)` to create a new message.
  */
 export const LoopAgentSchema: GenMessage<LoopAgent, {jsonType: LoopAgentJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 18);
+  messageDesc(file_agentd_v1_types, 19);
 
 /**
  * Usage is what model calls took. Its counts mean the same for every provider; a
@@ -1830,7 +1895,7 @@ export type UsageJson = {
  * Use `create(UsageSchema)` to create a new message.
  */
 export const UsageSchema: GenMessage<Usage, {jsonType: UsageJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 19);
+  messageDesc(file_agentd_v1_types, 20);
 
 /**
  * TokenUsage counts tokens as Usage does. A count of more than 2,147,483,647 comes as
@@ -1943,7 +2008,7 @@ export type TokenUsageJson = {
  * Use `create(TokenUsageSchema)` to create a new message.
  */
 export const TokenUsageSchema: GenMessage<TokenUsage, {jsonType: TokenUsageJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 20);
+  messageDesc(file_agentd_v1_types, 21);
 
 /**
  * UsageSummary is what a turn used. Each model call counts once. A count of more than
@@ -2024,7 +2089,7 @@ export type UsageSummaryJson = {
  * Use `create(UsageSummarySchema)` to create a new message.
  */
 export const UsageSummarySchema: GenMessage<UsageSummary, {jsonType: UsageSummaryJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 21);
+  messageDesc(file_agentd_v1_types, 22);
 
 /**
  * ErrorCode is the kind of an error. Codes up to 7 are fixed.

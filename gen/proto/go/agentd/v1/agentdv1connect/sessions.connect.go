@@ -95,6 +95,9 @@ const (
 	// SessionServiceListSharedStateProcedure is the fully-qualified name of the SessionService's
 	// ListSharedState RPC.
 	SessionServiceListSharedStateProcedure = "/agentd.v1.SessionService/ListSharedState"
+	// SessionServiceSetSharedStateProcedure is the fully-qualified name of the SessionService's
+	// SetSharedState RPC.
+	SessionServiceSetSharedStateProcedure = "/agentd.v1.SessionService/SetSharedState"
 	// SessionServiceRemoveSharedStateProcedure is the fully-qualified name of the SessionService's
 	// RemoveSharedState RPC.
 	SessionServiceRemoveSharedStateProcedure = "/agentd.v1.SessionService/RemoveSharedState"
@@ -163,9 +166,12 @@ type SessionServiceClient interface {
 	ListModelCalls(context.Context, *connect.Request[v1.ListModelCallsRequest]) (*connect.Response[v1.ListModelCallsResponse], error)
 	// GetCapabilities says what this server is and allows.
 	GetCapabilities(context.Context, *connect.Request[v1.GetCapabilitiesRequest]) (*connect.Response[v1.GetCapabilitiesResponse], error)
-	// ListSharedState lists the keys of state that sessions share: `app:` and
-	// `user:`, by name.
+	// ListSharedState lists the keys of state that sessions share: those of `app:`, and
+	// the caller's own of `user:`, by name. It, SetSharedState and RemoveSharedState are
+	// for operators, ERROR_CODE_PERMISSION_DENIED for others.
 	ListSharedState(context.Context, *connect.Request[v1.ListSharedStateRequest]) (*connect.Response[v1.ListSharedStateResponse], error)
+	// SetSharedState sets keys of state that sessions share.
+	SetSharedState(context.Context, *connect.Request[v1.SetSharedStateRequest]) (*connect.Response[v1.SetSharedStateResponse], error)
 	// RemoveSharedState removes keys of state that sessions share. A key that is not
 	// there is no error.
 	RemoveSharedState(context.Context, *connect.Request[v1.RemoveSharedStateRequest]) (*connect.Response[v1.RemoveSharedStateResponse], error)
@@ -315,6 +321,12 @@ func NewSessionServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		setSharedState: connect.NewClient[v1.SetSharedStateRequest, v1.SetSharedStateResponse](
+			httpClient,
+			baseURL+SessionServiceSetSharedStateProcedure,
+			connect.WithSchema(sessionServiceMethods.ByName("SetSharedState")),
+			connect.WithClientOptions(opts...),
+		),
 		removeSharedState: connect.NewClient[v1.RemoveSharedStateRequest, v1.RemoveSharedStateResponse](
 			httpClient,
 			baseURL+SessionServiceRemoveSharedStateProcedure,
@@ -353,6 +365,7 @@ type sessionServiceClient struct {
 	listModelCalls     *connect.Client[v1.ListModelCallsRequest, v1.ListModelCallsResponse]
 	getCapabilities    *connect.Client[v1.GetCapabilitiesRequest, v1.GetCapabilitiesResponse]
 	listSharedState    *connect.Client[v1.ListSharedStateRequest, v1.ListSharedStateResponse]
+	setSharedState     *connect.Client[v1.SetSharedStateRequest, v1.SetSharedStateResponse]
 	removeSharedState  *connect.Client[v1.RemoveSharedStateRequest, v1.RemoveSharedStateResponse]
 	listModels         *connect.Client[v1.ListModelsRequest, v1.ListModelsResponse]
 }
@@ -457,6 +470,11 @@ func (c *sessionServiceClient) ListSharedState(ctx context.Context, req *connect
 	return c.listSharedState.CallUnary(ctx, req)
 }
 
+// SetSharedState calls agentd.v1.SessionService.SetSharedState.
+func (c *sessionServiceClient) SetSharedState(ctx context.Context, req *connect.Request[v1.SetSharedStateRequest]) (*connect.Response[v1.SetSharedStateResponse], error) {
+	return c.setSharedState.CallUnary(ctx, req)
+}
+
 // RemoveSharedState calls agentd.v1.SessionService.RemoveSharedState.
 func (c *sessionServiceClient) RemoveSharedState(ctx context.Context, req *connect.Request[v1.RemoveSharedStateRequest]) (*connect.Response[v1.RemoveSharedStateResponse], error) {
 	return c.removeSharedState.CallUnary(ctx, req)
@@ -527,9 +545,12 @@ type SessionServiceHandler interface {
 	ListModelCalls(context.Context, *connect.Request[v1.ListModelCallsRequest]) (*connect.Response[v1.ListModelCallsResponse], error)
 	// GetCapabilities says what this server is and allows.
 	GetCapabilities(context.Context, *connect.Request[v1.GetCapabilitiesRequest]) (*connect.Response[v1.GetCapabilitiesResponse], error)
-	// ListSharedState lists the keys of state that sessions share: `app:` and
-	// `user:`, by name.
+	// ListSharedState lists the keys of state that sessions share: those of `app:`, and
+	// the caller's own of `user:`, by name. It, SetSharedState and RemoveSharedState are
+	// for operators, ERROR_CODE_PERMISSION_DENIED for others.
 	ListSharedState(context.Context, *connect.Request[v1.ListSharedStateRequest]) (*connect.Response[v1.ListSharedStateResponse], error)
+	// SetSharedState sets keys of state that sessions share.
+	SetSharedState(context.Context, *connect.Request[v1.SetSharedStateRequest]) (*connect.Response[v1.SetSharedStateResponse], error)
 	// RemoveSharedState removes keys of state that sessions share. A key that is not
 	// there is no error.
 	RemoveSharedState(context.Context, *connect.Request[v1.RemoveSharedStateRequest]) (*connect.Response[v1.RemoveSharedStateResponse], error)
@@ -675,6 +696,12 @@ func NewSessionServiceHandler(svc SessionServiceHandler, opts ...connect.Handler
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	sessionServiceSetSharedStateHandler := connect.NewUnaryHandler(
+		SessionServiceSetSharedStateProcedure,
+		svc.SetSharedState,
+		connect.WithSchema(sessionServiceMethods.ByName("SetSharedState")),
+		connect.WithHandlerOptions(opts...),
+	)
 	sessionServiceRemoveSharedStateHandler := connect.NewUnaryHandler(
 		SessionServiceRemoveSharedStateProcedure,
 		svc.RemoveSharedState,
@@ -730,6 +757,8 @@ func NewSessionServiceHandler(svc SessionServiceHandler, opts ...connect.Handler
 			sessionServiceGetCapabilitiesHandler.ServeHTTP(w, r)
 		case SessionServiceListSharedStateProcedure:
 			sessionServiceListSharedStateHandler.ServeHTTP(w, r)
+		case SessionServiceSetSharedStateProcedure:
+			sessionServiceSetSharedStateHandler.ServeHTTP(w, r)
 		case SessionServiceRemoveSharedStateProcedure:
 			sessionServiceRemoveSharedStateHandler.ServeHTTP(w, r)
 		case SessionServiceListModelsProcedure:
@@ -821,6 +850,10 @@ func (UnimplementedSessionServiceHandler) GetCapabilities(context.Context, *conn
 
 func (UnimplementedSessionServiceHandler) ListSharedState(context.Context, *connect.Request[v1.ListSharedStateRequest]) (*connect.Response[v1.ListSharedStateResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agentd.v1.SessionService.ListSharedState is not implemented"))
+}
+
+func (UnimplementedSessionServiceHandler) SetSharedState(context.Context, *connect.Request[v1.SetSharedStateRequest]) (*connect.Response[v1.SetSharedStateResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agentd.v1.SessionService.SetSharedState is not implemented"))
 }
 
 func (UnimplementedSessionServiceHandler) RemoveSharedState(context.Context, *connect.Request[v1.RemoveSharedStateRequest]) (*connect.Response[v1.RemoveSharedStateResponse], error) {

@@ -1,0 +1,92 @@
+package server
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+
+	"connectrpc.com/connect"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
+	"github.com/apzuk3/agentd/session"
+)
+
+const (
+	codeUnauthenticated = agentdv1.ErrorCode_ERROR_CODE_UNAUTHENTICATED
+	codeDenied          = agentdv1.ErrorCode_ERROR_CODE_PERMISSION_DENIED
+)
+
+// authenticated finds out who makes each request of next, in the one place where that
+// happens: the principal is in the request's context from here on. A request of nobody
+// is refused before anything of it is read, in the form that its protocol has.
+func (s *Server) authenticated(next http.Handler) http.Handler {
+	if s.cfg.Authenticate == nil {
+		return next
+	}
+	write := connect.NewErrorWriter()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p, err := s.cfg.Authenticate(r)
+		if err == nil && p.ID == "" {
+			err = errors.New("the principal has no id")
+		}
+		if err != nil {
+			s.log.LogAttrs(r.Context(), slog.LevelInfo, "request refused",
+				slog.String("path", r.URL.Path), slog.String("error", err.Error()))
+			w.Header().Set("Cache-Control", "no-store")
+			refused := session.Errorf(codeUnauthenticated, "the caller's credentials for this server are missing or were refused")
+			_ = write.Write(w, r, connectError(refused)) // a client that is gone reads nothing
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(session.WithPrincipal(r.Context(), p)))
+	})
+}
+
+// rights says which methods of SessionService are not for everybody. Methods that are
+// not here only read, and are for all roles; WatchTurn is with observe.
+var rights = map[string]session.Role{
+	agentdv1connect.SessionServiceCreateSessionProcedure:      session.Caller,
+	agentdv1connect.SessionServiceUpdateSessionProcedure:      session.Caller,
+	agentdv1connect.SessionServiceDeleteSessionProcedure:      session.Caller,
+	agentdv1connect.SessionServiceForkSessionProcedure:        session.Caller,
+	agentdv1connect.SessionServiceCreateTurnProcedure:         session.Caller,
+	agentdv1connect.SessionServiceCancelTurnProcedure:         session.Caller,
+	agentdv1connect.SessionServiceCancelToolCallProcedure:     session.Caller,
+	agentdv1connect.SessionServiceSubmitToolResultsProcedure:  session.Caller,
+	agentdv1connect.SessionServiceResolveInteractionProcedure: session.Caller,
+	agentdv1connect.SessionServiceListSharedStateProcedure:    session.Operator,
+	agentdv1connect.SessionServiceSetSharedStateProcedure:     session.Operator,
+	agentdv1connect.SessionServiceRemoveSharedStateProcedure:  session.Operator,
+}
+
+// mayCall refuses a method that is not for the principal.
+func mayCall(p session.Principal, procedure string) *session.Error {
+	if need, ok := rights[procedure]; ok {
+		return mayBe(p, need, procedure[1:])
+	}
+	return mayBe(p, session.Observer, procedure[1:])
+}
+
+// mayBe refuses what is for other roles than the principal's. An operator may do what a
+// caller may, and both may do what an observer may.
+func mayBe(p session.Principal, need session.Role, what string) *session.Error {
+	switch {
+	case p.Role == session.Operator,
+		p.Role == session.Caller && need != session.Operator,
+		p.Role == session.Observer && need == session.Observer:
+		return nil
+	}
+	return session.Errorf(codeDenied,
+		"%s is not for the role of this principal (%v): ask whoever operates the server", what, p.Role)
+}
+
+// mayAttach refuses an observer that would be a client of the turn.
+func mayAttach(p session.Principal, observes bool) *session.Error {
+	if p.Role != session.Observer {
+		return mayBe(p, session.Caller, "to be a client of a turn")
+	}
+	if observes {
+		return nil
+	}
+	return session.Errorf(codeDenied, "an observer only watches: set observe").Breaking("observe", session.RuleRequired)
+}

@@ -1,0 +1,117 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// SharedKey is one key of state that sessions share.
+type SharedKey struct {
+	// Key has its scope, such as app:plan.
+	Key string
+	// Value is JSON.
+	Value json.RawMessage
+	// Bytes is how many bytes of its scope's bound it takes.
+	Bytes int
+}
+
+// SharedKeys returns at most limit keys of `app:` and of the principal's own `user:`
+// with a prefix, fewer if they are large, by name, and the token of the next page, "" on the last one. page is a token of the same
+// prefix, "" for the first page.
+func (m *Manager) SharedKeys(ctx context.Context, prefix, page string, limit int) (keys []SharedKey, next string, err error) {
+	hash := queryHash(struct{ SharedPrefix string }{prefix})
+	after, err := readToken(page, hash)
+	if err != nil {
+		return nil, "", err
+	}
+	var all []SharedKey
+	_, err = sharedState(ctx, m.store, PrincipalOf(ctx).scopes(), func(key string, value json.RawMessage) {
+		if strings.HasPrefix(key, prefix) && (after == nil || key > after.ID) {
+			all = append(all, SharedKey{Key: key, Value: value, Bytes: keySize(key, value)})
+		}
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	slices.SortFunc(all, func(a, b SharedKey) int { return cmp.Compare(a.Key, b.Key) })
+	bytes := 0
+	for _, k := range all {
+		if len(keys) == limit || bytes >= pageBytes {
+			return keys, token{Query: hash, ID: keys[len(keys)-1].Key}.String(), nil
+		}
+		keys, bytes = append(keys, k), bytes+k.Bytes
+	}
+	return keys, "", nil
+}
+
+// RemoveShared removes keys of state that sessions share, and returns those that
+// there were. Its errors are of type *Error if a client may see them.
+func (m *Manager) RemoveShared(ctx context.Context, keys []string) (removed []string, err error) {
+	for i, key := range keys {
+		if err := checkShared(fmt.Sprintf("keys[%d]", i), key); err != nil {
+			return nil, err
+		}
+	}
+	if err := m.store.refuses(); err != nil {
+		return nil, err
+	}
+	have := map[string]bool{}
+	p := PrincipalOf(ctx)
+	if _, err := sharedState(ctx, m.store, p.scopes(), func(key string, _ json.RawMessage) { have[key] = true }); err != nil {
+		return nil, err
+	}
+	gone := map[string]any{}
+	for _, key := range keys {
+		if have[key] {
+			gone[key] = nil
+		}
+	}
+	if len(gone) == 0 {
+		return nil, nil
+	}
+	values := p.sharedValues(gone)
+	reserved := m.store.shared.unbounded(values)
+	defer m.store.shared.done(reserved)
+	if err := m.store.SetShared(ctx, values); err != nil {
+		return nil, fmt.Errorf("session: remove shared state: %w", err)
+	}
+	return slices.Sorted(maps.Keys(gone)), nil
+}
+
+// SetShared sets keys of state that sessions share, all or none: those of `app:`, and of
+// the principal's own `user:`. A value of nil removes its key. Its errors are of type
+// *Error if a client may see them.
+func (m *Manager) SetShared(ctx context.Context, state map[string]any) error {
+	for _, key := range slices.Sorted(maps.Keys(state)) {
+		if err := checkShared("values", key); err != nil {
+			return err
+		}
+	}
+	if err := m.store.refuses(); err != nil {
+		return err
+	}
+	values := PrincipalOf(ctx).sharedValues(state)
+	reserved, err := m.store.shared.reserve(ctx, values)
+	if err != nil {
+		return err
+	}
+	defer m.store.shared.done(reserved)
+	if err := m.store.SetShared(ctx, values); err != nil {
+		return fmt.Errorf("session: set shared state: %w", err)
+	}
+	return nil
+}
+
+// checkShared refuses a key that sessions do not share.
+func checkShared(field, key string) error {
+	if scope := scopeOf(key); scope != scopeApp && scope != scopeUser {
+		return Errorf(codeInvalid, "%s: %.80q is no key that sessions share: those begin with app: or user:", field, key).
+			Breaking(field, RuleRange)
+	}
+	return nil
+}
