@@ -375,7 +375,7 @@ func timeless(m *agentdv1.RunResponse) {
 		}
 	}
 	if e := m.GetError(); e != nil && m.GetTurnId() == "" {
-		e.Message = "" // of a refusal, which calls the request by its name
+		e.Message, e.Violations = "", nil // of a refusal, which calls the request and its fields by their names
 	}
 	if r := m.GetModelCallRetried(); r != nil {
 		r.Wait = nil

@@ -282,6 +282,9 @@ func (st *stream) receive(ctx context.Context) {
 			if id := m.GetToolCallResponse().GetToolCallId(); id != "" && answer.GetError() != nil {
 				answer.GetError().ToolCallId = id
 			}
+			if e := answer.GetError(); e != nil && e.GetTurnId() == "" {
+				e.TurnId = st.turn
+			}
 		}
 		if answer != nil && st.reply(answer) != nil {
 			return
