@@ -6,7 +6,16 @@ import { AgentdError } from "./errors.js";
 import { capabilitiesOf, modelsOf } from "./fromjson.js";
 import type { AgentJson } from "./gen/agentd/v1/types_pb.js";
 import { Interactions } from "./interactions.js";
-import { headersOf, keyHeaders, requestOf, seqOf, visibilityOf, type AgentdOptions, type AttachOptions, type RunOptions } from "./options.js";
+import {
+  headersOf,
+  keyHeaders,
+  requestOf,
+  seqOf,
+  visibilityOf,
+  type AgentdOptions,
+  type AttachOptions,
+  type RunOptions,
+} from "./options.js";
 import type { Prompter } from "./prompts.js";
 import { addressOf, reaching } from "./reach.js";
 import { limitsOf, type ResultLimits } from "./resultsize.js";
@@ -31,9 +40,9 @@ type Part = Pick<RunConfig, "tools" | "prompter" | "observe" | "nameless" | "can
 /**
  * Agentd speaks to one server. Agents run there, tools run here, next to the caller's own data.
  *
- * A client remembers, within bounds, how it answered tool calls: one that the server asks again under the same id, also in a
- * later run, is answered from memory, so that its tool runs once per page. A call that was interrupted by the end of its run has
- * no answer; it runs again when it is asked again.
+ * A client remembers, within bounds, how it answered tool calls: one that the server asks again under the same id, also
+ * in a later run, is answered from memory, so that its tool runs once per page. A call that was interrupted by the end
+ * of its run has no answer; it runs again when it is asked again.
  */
 export class Agentd {
   /** Sessions: conversations of many turns. */
@@ -57,8 +66,8 @@ export class Agentd {
   readonly #limits: ResultLimits;
 
   /**
-   * Makes a client of the server at a URL, such as `http://127.0.0.1:8080`. Nothing is sent before it is used. In a page
-   * it may be relative. It throws INVALID_REQUEST for anything else, and for options that cannot be.
+   * Makes a client of the server at a URL, such as `http://127.0.0.1:8080`. Nothing is sent before it is used. In a
+   * page it may be relative. It throws INVALID_REQUEST for anything else, and for options that cannot be.
    */
   constructor(baseUrl: string, options: AgentdOptions = {}) {
     this.#prompter = options.prompter;
@@ -66,7 +75,9 @@ export class Agentd {
     this.#reconnect = policyOf(options.reconnect);
     this.#silenceMs = waitOf("silenceMs", options.silenceMs, defaultSilenceMs);
     this.#requestTimeoutMs = waitOf("requestTimeoutMs", options.requestTimeoutMs, defaultRequestTimeoutMs);
-    this.#gate = new Gate(amountOf("maxConcurrentTools", options.maxConcurrentTools ?? defaultTools, { least: 1, whole: true }));
+    this.#gate = new Gate(
+      amountOf("maxConcurrentTools", options.maxConcurrentTools ?? defaultTools, { least: 1, whole: true }),
+    );
     this.#limits = limitsOf(options);
     this.#attachments = { ...options.attachments };
     this.#wire = new Wire(addressOf(baseUrl), reaching(baseUrl, options.fetch));
@@ -77,8 +88,9 @@ export class Agentd {
   }
 
   /**
-   * addTool offers a tool to agents that list its name. Runs that begin later see it. It throws INVALID_REQUEST for a name that
-   * does not match [A-Za-z_][A-Za-z0-9_.:-]{0,63} or is taken, and for a description or a schema that the protocol does not take.
+   * addTool offers a tool to agents that list its name. Runs that begin later see it. It throws INVALID_REQUEST for a
+   * name that does not match [A-Za-z_][A-Za-z0-9_.:-]{0,63} or is taken, and for a description or a schema that the
+   * protocol does not take.
    */
   addTool<S extends Schema>(name: string, definition: ToolDefinition<S>): this {
     this.#tools.addTool(name, definition);
@@ -97,7 +109,9 @@ export class Agentd {
     const begin = async (signal: AbortSignal): Promise<Place> => {
       // The key has a repeat find the turn that the first request has started.
       const policy = { ...this.#reconnect, maxElapsedMs: this.#reconnect.startElapsedMs };
-      const { turn } = await persist(policy, signal, () => this.#wire.call("CreateTurn", { execute }, { signal, headers, timeoutMs }));
+      const { turn } = await persist(policy, signal, () =>
+        this.#wire.call("CreateTurn", { execute }, { signal, headers, timeoutMs }),
+      );
       if (turn === undefined) {
         throw new AgentdError("INTERNAL", "the server did not name the turn");
       }
@@ -110,18 +124,25 @@ export class Agentd {
   }
 
   /**
-   * attach follows a turn that there is, such as after a reload of the page: from its beginning, or behind the last event that
-   * the caller has. Calls without a result are asked again. A person is asked only where options hold a prompter.
+   * attach follows a turn that there is, such as after a reload of the page: from its beginning, or behind the last
+   * event that the caller has. Calls without a result are asked again. A person is asked only where options hold a
+   * prompter.
    */
   attach(sessionId: string, options: AttachOptions = {}): Run {
     const { turnId = "", afterSeq, visibility, observe = false } = options;
     const prompter = options.prompter ?? undefined;
     const cancels = cancelsOf(options, "detach");
     if (visibility !== undefined && !observe) {
-      throw new AgentdError("INVALID_REQUEST", "visibility needs observe: who is asked for tools has to see all events");
+      throw new AgentdError(
+        "INVALID_REQUEST",
+        "visibility needs observe: who is asked for tools has to see all events",
+      );
     }
     if ((prompter !== undefined || cancels) && observe) {
-      throw new AgentdError("INVALID_REQUEST", 'observe only watches: it does not go with a prompter, nor with onLeave "cancel"');
+      throw new AgentdError(
+        "INVALID_REQUEST",
+        'observe only watches: it does not go with a prompter, nor with onLeave "cancel"',
+      );
     }
     const place = { sessionId, turnId, afterSeq: afterSeq === undefined ? undefined : seqOf(afterSeq) };
     const tools = observe ? new Map() : withAttachments(this.#tools.tools, this.#attachments);

@@ -21,7 +21,9 @@ export interface AgentdChatTransportOptions {
   /** The tree for the turns; may be left out for a session that has run before. */
   agent?: Agent | undefined;
   /** What else holds for each turn. */
-  run?: Omit<RunOptions, "agent" | "sessionId" | "create" | "prompt" | "parts" | "signal" | "onLeave" | "prompter"> | undefined;
+  run?:
+    | Omit<RunOptions, "agent" | "sessionId" | "create" | "prompt" | "parts" | "signal" | "onLeave" | "prompter">
+    | undefined;
   /** The session of a chat. Default: the one with the chat's id, which the first turn makes. */
   sessionId?: ((chatId: string) => string) | undefined;
 }
@@ -37,16 +39,17 @@ interface Followed {
 }
 
 /**
- * AgentdChatTransport is a ChatTransport: each message of the user starts a turn in the chat's session, whose tools run in the page. The
- * answer is one message: text and reasoning (whose `providerMetadata.agentd` says which agent speaks), tools, sources, and metadata with
- * `sessionId`, `turnId`, `completed`, `usage` and `structuredOutput`. Text that the server takes back cannot be taken out of a message: its
- * part is marked, see {@link isRetracted}.
+ * AgentdChatTransport is a ChatTransport: each message of the user starts a turn in the chat's session, whose tools run
+ * in the page. The answer is one message: text and reasoning (whose `providerMetadata.agentd` says which agent speaks),
+ * tools, sources, and metadata with `sessionId`, `turnId`, `completed`, `usage` and `structuredOutput`. Text that the
+ * server takes back cannot be taken out of a message: its part is marked, see {@link isRetracted}.
  *
- * A call that needs approval ends the answer, as with any other transport; what the user says goes on with it when the chat sends
- * automatically (`sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses`). A question of an agent is a part of the
- * type `data-interaction`, which {@link AgentdChatTransport.resolve} answers while the answer goes on. `stop` cancels the turn; a page that
- * is closed leaves it, and `resume: true` goes on with it. The history is the session's: regenerating an answer and editing a message are refused
- * (INVALID_REQUEST), a fork of the session is the way.
+ * A call that needs approval ends the answer, as with any other transport; what the user says goes on with it when the
+ * chat sends automatically (`sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses`). A question
+ * of an agent is a part of the type `data-interaction`, which {@link AgentdChatTransport.resolve} answers while the
+ * answer goes on. `stop` cancels the turn; a page that is closed leaves it, and `resume: true` goes on with it. The
+ * history is the session's: regenerating an answer and editing a message are refused (INVALID_REQUEST), a fork of the
+ * session is the way.
  */
 export class AgentdChatTransport<M extends UIMessage = UIMessage> implements ChatTransport<M> {
   /** A reconnect tells the turn from its beginning. */
@@ -59,22 +62,38 @@ export class AgentdChatTransport<M extends UIMessage = UIMessage> implements Cha
   }
 
   /** sendMessages starts a turn, or goes on with one that waits for approval. */
-  readonly sendMessages = async (options: Parameters<ChatTransport<M>["sendMessages"]>[0]): Promise<ReadableStream<UIMessageChunk>> => {
+  readonly sendMessages = async (
+    options: Parameters<ChatTransport<M>["sendMessages"]>[0],
+  ): Promise<ReadableStream<UIMessageChunk>> => {
     const { trigger, chatId, messages, abortSignal } = options;
     const last = messages.at(-1);
     if (last?.role === "assistant" && trigger === "submit-message") {
       return this.#goOn(chatId, last, abortSignal);
     }
-    const edited = options.messageId !== undefined && messages.findIndex(({ id }) => id === options.messageId) < messages.length - 1;
+    const edited =
+      options.messageId !== undefined && messages.findIndex(({ id }) => id === options.messageId) < messages.length - 1;
     if (trigger !== "submit-message" || last?.role !== "user" || edited) {
-      throw new AgentdError("INVALID_REQUEST", `${trigger}: a session keeps what was said; fork it to say or answer something else`);
+      throw new AgentdError(
+        "INVALID_REQUEST",
+        `${trigger}: a session keeps what was said; fork it to say or answer something else`,
+      );
     }
     this.#forget(chatId);
     const { agentd, agent, run: more } = this.#o;
     const { prompt, parts } = promptOf(last);
     const headers = { ...headersOf(more?.headers), ...headersOf(options.headers) };
     const sessionId = this.#sessionOf(chatId);
-    const run = agentd.run({ ...more, agent, sessionId, create: true, prompt, parts, headers, onLeave: "detach", prompter: null });
+    const run = agentd.run({
+      ...more,
+      agent,
+      sessionId,
+      create: true,
+      prompt,
+      parts,
+      headers,
+      onLeave: "detach",
+      prompter: null,
+    });
     return this.#stream(chatId, followed(run), abortSignal);
   };
 
@@ -91,7 +110,10 @@ export class AgentdChatTransport<M extends UIMessage = UIMessage> implements Cha
         return null;
       }
       this.#forget(chatId);
-      const run = agentd.attach(sessionId, { turnId, headers: { ...headersOf(this.#o.run?.headers), ...headersOf(options.headers) } });
+      const run = agentd.attach(sessionId, {
+        turnId,
+        headers: { ...headersOf(this.#o.run?.headers), ...headersOf(options.headers) },
+      });
       return this.#stream(chatId, followed(run), abortSignal);
     } catch (thrown) {
       const err = fromThrown(thrown);
@@ -112,12 +134,18 @@ export class AgentdChatTransport<M extends UIMessage = UIMessage> implements Cha
   }
 
   /** goOn tells the server what a person says to approvals, and goes on with the answer that has waited for it. */
-  async #goOn(chatId: string, message: M, abortSignal: AbortSignal | undefined): Promise<ReadableStream<UIMessageChunk>> {
+  async #goOn(
+    chatId: string,
+    message: M,
+    abortSignal: AbortSignal | undefined,
+  ): Promise<ReadableStream<UIMessageChunk>> {
     const waiting = this.#waiting.get(chatId) ?? (await this.#reread(chatId));
     for (const { approval } of approvalsOf(message)) {
       if (approval !== undefined && waiting.chunks.approvals.delete(approval.id)) {
         const { approved, reason } = approval;
-        const resolution: Resolution = approved ? { approve: true } : { deny: true, ...(reason === undefined ? {} : { reason }) };
+        const resolution: Resolution = approved
+          ? { approve: true }
+          : { deny: true, ...(reason === undefined ? {} : { reason }) };
         await this.resolve(chatId, approval.id, resolution).catch((thrown: unknown) => {
           if (fromThrown(thrown).code !== "FAILED_PRECONDITION") {
             waiting.chunks.approvals.set(approval.id, {} as never);
@@ -130,7 +158,10 @@ export class AgentdChatTransport<M extends UIMessage = UIMessage> implements Cha
     return this.#stream(chatId, waiting, abortSignal);
   }
 
-  /** reread follows the last turn of a chat's session up to where it waits: what it has told until then, the message has. */
+  /**
+   * reread follows the last turn of a chat's session up to where it waits: what it has told until then, the message
+   * has.
+   */
   async #reread(chatId: string): Promise<Followed> {
     const turn = followed(this.#o.agentd.attach(this.#sessionOf(chatId), { headers: headersOf(this.#o.run?.headers) }));
     while (!turn.chunks.waits) {
@@ -143,7 +174,10 @@ export class AgentdChatTransport<M extends UIMessage = UIMessage> implements Cha
     return turn;
   }
 
-  /** keep has a turn wait, with its connection, of which browsers have few: the oldest one is left beyond the bound, and read again. */
+  /**
+   * keep has a turn wait, with its connection, of which browsers have few: the oldest one is left beyond the bound, and
+   * read again.
+   */
   #keep(chatId: string, turn: Followed): void {
     this.#waiting.set(chatId, turn);
     const [oldest] = this.#waiting.keys();
@@ -163,7 +197,10 @@ export class AgentdChatTransport<M extends UIMessage = UIMessage> implements Cha
     let over = false;
     const stop = () => {
       over = true;
-      void run.cancel("stopped by the user").catch(() => {}).finally(() => events.return?.());
+      void run
+        .cancel("stopped by the user")
+        .catch(() => {})
+        .finally(() => events.return?.());
     };
     const finish = (controller: ReadableStreamDefaultController<UIMessageChunk>) => {
       over = true;
@@ -172,15 +209,19 @@ export class AgentdChatTransport<M extends UIMessage = UIMessage> implements Cha
     };
     return new ReadableStream<UIMessageChunk>({
       start: (controller) => {
-        abortSignal?.addEventListener("abort", () => {
-          if (!over) {
-            stop();
-            controller.close();
-          }
-        }, { once: true });
+        abortSignal?.addEventListener(
+          "abort",
+          () => {
+            if (!over) {
+              stop();
+              controller.close();
+            }
+          },
+          { once: true },
+        );
       },
       pull: async (controller) => {
-        for (let told = false; !told && !over; ) {
+        for (let told = false; !told && !over;) {
           try {
             const next = await events.next();
             if (over) {
@@ -233,15 +274,23 @@ function promptOf({ parts }: UIMessage): { prompt: string; parts: Part[] } {
       texts.push(part.text);
     } else if (part.type === "file") {
       const inline = /^data:[^,]*;base64,(.*)$/s.exec(part.url);
-      files.push(inline === null ? { mimeType: part.mediaType, uri: part.url } : { mimeType: part.mediaType, data: bytesOf(inline[1]) });
+      files.push(
+        inline === null
+          ? { mimeType: part.mediaType, uri: part.url }
+          : { mimeType: part.mediaType, data: bytesOf(inline[1]) },
+      );
     }
   }
   return { prompt: texts.join("\n"), parts: files };
 }
 
 /** approvalsOf are the parts of a message to which a person has said yes or no. */
-function approvalsOf({ parts }: UIMessage): { approval?: { id: string; approved: boolean; reason?: string | undefined } }[] {
-  return parts.flatMap((part) => ("state" in part && part.state === "approval-responded" ? [{ approval: part.approval }] : []));
+function approvalsOf({
+  parts,
+}: UIMessage): { approval?: { id: string; approved: boolean; reason?: string | undefined } }[] {
+  return parts.flatMap((part) =>
+    "state" in part && part.state === "approval-responded" ? [{ approval: part.approval }] : [],
+  );
 }
 
 function headersOf(headers: HeadersInit | undefined): Record<string, string> {

@@ -1,9 +1,11 @@
-// Numbers among the options. All of them pass here: undefined is an option that is not set, and what is no such number is refused.
-// docs/go.md has the table of what 0 means.
+// Numbers among the options. All of them pass here: undefined is an option that is not set, and what is no such number
+// is refused. docs/go.md has the table of what 0 means.
 import { AgentdError } from "./errors.js";
 import { durationOf } from "./json.js";
 
-/** The longest wait of a timer in milliseconds, 24.8 days: JavaScript fires a timer at once that is to wait for longer. */
+/**
+ * The longest wait of a timer in milliseconds, 24.8 days: JavaScript fires a timer at once that is to wait for longer.
+ */
 export const longestWaitMs = 2 ** 31 - 1;
 
 /** The protocol's longest time for a tool, and for a client to come back: a day in milliseconds. */
@@ -20,11 +22,18 @@ export interface Bounds {
 
 /** amountOf checks a number. It throws INVALID_REQUEST, also for what is no number at all. */
 export function amountOf(name: string, value: number, { least, most = Infinity, whole = false }: Bounds): number {
-  const fits = typeof value === "number" && value >= least && value <= most && (!whole || value === Infinity || Number.isSafeInteger(value));
+  const fits =
+    typeof value === "number" &&
+    value >= least &&
+    value <= most &&
+    (!whole || value === Infinity || Number.isSafeInteger(value));
   if (!fits) {
     const kind = whole ? "a whole number" : "a number";
     const range = most === Infinity ? `of at least ${least}` : `from ${least} to ${most}`;
-    throw new AgentdError("INVALID_REQUEST", `${name} is ${shown(value)}, must be ${kind} ${range}; leave it out for the default`);
+    throw new AgentdError(
+      "INVALID_REQUEST",
+      `${name} is ${shown(value)}, must be ${kind} ${range}; leave it out for the default`,
+    );
   }
   return value;
 }
@@ -34,8 +43,8 @@ function shown(value: unknown): string {
 }
 
 /**
- * waitOf is how long to wait for something, in milliseconds; undefined is the default, 0 stands for Infinity. What is longer than a timer can
- * wait is as long as it can.
+ * waitOf is how long to wait for something, in milliseconds; undefined is the default, 0 stands for Infinity. What is
+ * longer than a timer can wait is as long as it can.
  */
 export function waitOf(name: string, value: number | undefined, byDefault: number): number {
   const ms = value === undefined ? byDefault : amountOf(name, value, { least: 0 }) || Infinity;
@@ -43,7 +52,11 @@ export function waitOf(name: string, value: number | undefined, byDefault: numbe
 }
 
 /** timeOf is a time for the wire, in whole milliseconds; undefined and 0, where that is taken, are none. */
-export function timeOf(name: string, value: number | undefined, { least = 0, most }: { least?: number; most: number }): string | undefined {
+export function timeOf(
+  name: string,
+  value: number | undefined,
+  { least = 0, most }: { least?: number; most: number },
+): string | undefined {
   const ms = value === undefined ? 0 : Math.ceil(amountOf(name, value, { least, most }));
   return ms === 0 ? undefined : durationOf(ms);
 }

@@ -8,9 +8,9 @@ const maxAnswers = 1024;
 const maxAnswerChars = 16 * 1024 * 1024;
 
 /**
- * Answers remembers how calls were answered, so that one that is asked again, in the same run or in a later one, is answered
- * without running the tool twice. Of calls that are answered the oldest are forgotten beyond the bounds above; runs bound the
- * number of the others.
+ * Answers remembers how calls were answered, so that one that is asked again, in the same run or in a later one, is
+ * answered without running the tool twice. Of calls that are answered the oldest are forgotten beyond the bounds above;
+ * runs bound the number of the others.
  */
 export class Answers {
   readonly #working = new Map<string, Promise<Answer | undefined>>();
@@ -35,7 +35,10 @@ export class Answers {
       await orAborted(other, signal);
     }
     const working = work();
-    this.#working.set(key, working.catch(() => undefined));
+    this.#working.set(
+      key,
+      working.catch(() => undefined),
+    );
     try {
       const answer = await working;
       this.#remember(key, answer);

@@ -4,12 +4,14 @@ import { AgentdError, fromThrown, isLost } from "./errors.js";
 import { sleep } from "./wait.js";
 
 /**
- * ReconnectPolicy says how long a lost connection is tried again. Before the n-th attempt in a row without progress there is a
- * random wait of at most base·2ⁿ⁻¹ and at most cap, after the time that the server has asked for, if it has. Progress is a new event, a heartbeat, or a stream that has held for longer
- * than cap.
+ * ReconnectPolicy says how long a lost connection is tried again. Before the n-th attempt in a row without progress
+ * there is a random wait of at most base·2ⁿ⁻¹ and at most cap, after the time that the server has asked for, if it has.
+ * Progress is a new event, a heartbeat, or a stream that has held for longer than cap.
  */
 export interface ReconnectPolicy {
-  /** Time without progress, in milliseconds, after which no attempt begins; Infinity tries for ever. Default: 2 minutes. */
+  /**
+   * Time without progress, in milliseconds, after which no attempt begins; Infinity tries for ever. Default: 2 minutes.
+   */
   maxElapsedMs: number;
   /** The same for the request that starts a turn. Default: 5 seconds. */
   startElapsedMs: number;
@@ -22,14 +24,31 @@ export interface ReconnectPolicy {
 }
 
 /** defaultReconnect is what holds for what an option leaves out. */
-export const defaultReconnect: Readonly<ReconnectPolicy> = { maxElapsedMs: 120_000, startElapsedMs: 5_000, baseMs: 50, capMs: 5_000, off: false };
+export const defaultReconnect: Readonly<ReconnectPolicy> = {
+  maxElapsedMs: 120_000,
+  startElapsedMs: 5_000,
+  baseMs: 50,
+  capMs: 5_000,
+  off: false,
+};
 
-/** policyOf is a policy with the defaults for what is left out, undefined, or 0. It throws INVALID_REQUEST for what cannot be. */
-export function policyOf(policy: { [K in keyof ReconnectPolicy]?: ReconnectPolicy[K] | undefined } = {}): ReconnectPolicy {
+/**
+ * policyOf is a policy with the defaults for what is left out, undefined, or 0. It throws INVALID_REQUEST for what
+ * cannot be.
+ */
+export function policyOf(
+  policy: { [K in keyof ReconnectPolicy]?: ReconnectPolicy[K] | undefined } = {},
+): ReconnectPolicy {
   const { maxElapsedMs, startElapsedMs, baseMs, capMs } = defaultReconnect;
   return {
-    maxElapsedMs: policy.off === true ? -1 : amountOf("reconnect.maxElapsedMs", policy.maxElapsedMs ?? 0, { least: 0 }) || maxElapsedMs,
-    startElapsedMs: policy.off === true ? -1 : amountOf("reconnect.startElapsedMs", policy.startElapsedMs ?? 0, { least: 0 }) || startElapsedMs,
+    maxElapsedMs:
+      policy.off === true
+        ? -1
+        : amountOf("reconnect.maxElapsedMs", policy.maxElapsedMs ?? 0, { least: 0 }) || maxElapsedMs,
+    startElapsedMs:
+      policy.off === true
+        ? -1
+        : amountOf("reconnect.startElapsedMs", policy.startElapsedMs ?? 0, { least: 0 }) || startElapsedMs,
     baseMs: waitOf("reconnect.baseMs", policy.baseMs === 0 ? undefined : policy.baseMs, baseMs),
     off: policy.off === true,
     capMs: waitOf("reconnect.capMs", policy.capMs === 0 ? undefined : policy.capMs, capMs),
@@ -57,7 +76,10 @@ export class Outage {
     this.#tries = 0;
   }
 
-  /** next returns how long to wait before the next attempt, at least what the server has asked for, in milliseconds; undefined when there is none. */
+  /**
+   * next returns how long to wait before the next attempt, at least what the server has asked for, in milliseconds;
+   * undefined when there is none.
+   */
   next(asked: number = 0, now: number = performance.now()): number | undefined {
     this.#spent += Math.min(Math.max(now - (this.#last ?? now), 0), longestAttempt);
     this.#last = now;
@@ -72,8 +94,8 @@ export class Outage {
 }
 
 /**
- * persist calls attempt until it is answered, or refused, or the policy's time is over. Only for requests that may arrive twice.
- * It throws an AgentdError, or the signal's reason.
+ * persist calls attempt until it is answered, or refused, or the policy's time is over. Only for requests that may
+ * arrive twice. It throws an AgentdError, or the signal's reason.
  */
 export async function persist<T>(policy: ReconnectPolicy, signal: AbortSignal, attempt: () => Promise<T>): Promise<T> {
   const outage = new Outage(policy);

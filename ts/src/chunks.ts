@@ -27,7 +27,13 @@ export class Chunks {
           return [];
         }
         this.#started = true;
-        return [{ type: "start", messageId: event.turnId, messageMetadata: { sessionId: event.sessionId, turnId: event.turnId } }];
+        return [
+          {
+            type: "start",
+            messageId: event.turnId,
+            messageMetadata: { sessionId: event.sessionId, turnId: event.turnId },
+          },
+        ];
       case "output_chunk":
         return this.#piece(event);
       case "message_retracted":
@@ -39,12 +45,19 @@ export class Chunks {
         this.#running.add(event.toolCallId);
         return this.#call(event);
       case "tool_call_canceled":
-        return this.#answered(event.toolCallId, { type: "tool-output-error", toolCallId: event.toolCallId, errorText: event.reason || "canceled" });
+        return this.#answered(event.toolCallId, {
+          type: "tool-output-error",
+          toolCallId: event.toolCallId,
+          errorText: event.reason || "canceled",
+        });
       case "tool_call_answered": {
         const { toolCallId, output = "", error } = event;
         const chunks = this.#call({ ...event, toolInput: "{}" });
         return error === undefined
-          ? [...chunks, ...this.#answered(toolCallId, { type: "tool-output-available", toolCallId, output: valueOf(output) })]
+          ? [
+              ...chunks,
+              ...this.#answered(toolCallId, { type: "tool-output-available", toolCallId, output: valueOf(output) }),
+            ]
           : [...chunks, ...this.#answered(toolCallId, { type: "tool-output-error", toolCallId, errorText: error })];
       }
       case "interaction_requested":
@@ -52,9 +65,19 @@ export class Chunks {
       case "interaction_resolved":
         return this.#settled(event.interaction);
       case "provider_tools_used":
-        return event.citations.map(({ uri, title }) => ({ type: "source-url", sourceId: `${event.messageId} ${this.#sources++}`, url: uri, title: title || uri }));
+        return event.citations.map(({ uri, title }) => ({
+          type: "source-url",
+          sourceId: `${event.messageId} ${this.#sources++}`,
+          url: uri,
+          title: title || uri,
+        }));
       case "model_call_ended":
-        this.#stop = event.stopReason === "max_tokens" ? "length" : event.stopReason === "content_blocked" ? "content-filter" : "stop";
+        this.#stop =
+          event.stopReason === "max_tokens"
+            ? "length"
+            : event.stopReason === "content_blocked"
+              ? "content-filter"
+              : "stop";
         return [];
       case "state_update":
         return [{ type: "data-state", data: event.stateDelta, transient: true }];
@@ -65,7 +88,14 @@ export class Chunks {
         return [{ type: "data-connection", data: { lost: event.type === "connection_lost" }, transient: true }];
       case "end": {
         const { sessionId, turnId, completed, reason, usage, structuredOutput } = { sessionId: undefined, ...event };
-        const metadata = { turnId, completed, reason, usage, structuredOutput, ...(sessionId === undefined ? {} : { sessionId }) };
+        const metadata = {
+          turnId,
+          completed,
+          reason,
+          usage,
+          structuredOutput,
+          ...(sessionId === undefined ? {} : { sessionId }),
+        };
         const closed = this.#close(() => true);
         return completed
           ? [...closed, { type: "finish", finishReason: this.#stop, messageMetadata: metadata }]
@@ -98,7 +128,11 @@ export class Chunks {
       if (which(id)) {
         this.#pieces.delete(id);
         const marked = { agentd: { ...metadata["agentd"], retracted } };
-        out.push({ type: id.startsWith("thoughts") ? "reasoning-end" : "text-end", id, ...(retracted ? { providerMetadata: marked } : {}) });
+        out.push({
+          type: id.startsWith("thoughts") ? "reasoning-end" : "text-end",
+          id,
+          ...(retracted ? { providerMetadata: marked } : {}),
+        });
       }
     }
     return out;

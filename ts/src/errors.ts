@@ -3,15 +3,33 @@ import type { Usage } from "./usage.js";
 
 /** The protocol's codes, in the order of their numbers. */
 export const codes = [
-  "UNSPECIFIED", "INTERNAL", "INVALID_AGENT_TREE", "RATE_LIMITED", "AUTH_FAILED", "SESSION_NOT_FOUND", "MODEL_UNAVAILABLE",
-  "TIMEOUT", "SESSION_BUSY", "INVALID_REQUEST", "BUDGET_EXHAUSTED", "LIMIT_EXCEEDED", "PERMISSION_DENIED", "HISTORY_PURGED",
-  "CONTENT_BLOCKED", "CONTEXT_TOO_LONG", "UNAVAILABLE", "CONFLICT", "FAILED_PRECONDITION", "OUTPUT_INVALID", "NOT_FOUND",
+  "UNSPECIFIED",
+  "INTERNAL",
+  "INVALID_AGENT_TREE",
+  "RATE_LIMITED",
+  "AUTH_FAILED",
+  "SESSION_NOT_FOUND",
+  "MODEL_UNAVAILABLE",
+  "TIMEOUT",
+  "SESSION_BUSY",
+  "INVALID_REQUEST",
+  "BUDGET_EXHAUSTED",
+  "LIMIT_EXCEEDED",
+  "PERMISSION_DENIED",
+  "HISTORY_PURGED",
+  "CONTENT_BLOCKED",
+  "CONTEXT_TOO_LONG",
+  "UNAVAILABLE",
+  "CONFLICT",
+  "FAILED_PRECONDITION",
+  "OUTPUT_INVALID",
+  "NOT_FOUND",
   "UNAUTHENTICATED",
-] as const; // prettier-ignore
+] as const;
 
 /**
- * ErrorCode is a kind of error: the protocol's ErrorCode without its prefix, such as `SESSION_BUSY`. One that this client does not know
- * is `UNSPECIFIED`.
+ * ErrorCode is a kind of error: the protocol's ErrorCode without its prefix, such as `SESSION_BUSY`. One that this
+ * client does not know is `UNSPECIFIED`.
  */
 export type ErrorCode = (typeof codes)[number];
 
@@ -33,7 +51,10 @@ export interface Violation {
   readonly rule: string;
 }
 
-/** ExceededLimit is a limit and what went beyond it. The name has the unit; received is 0 when the server has not counted so far. */
+/**
+ * ExceededLimit is a limit and what went beyond it. The name has the unit; received is 0 when the server has not
+ * counted so far.
+ */
 export interface ExceededLimit {
   readonly name: string;
   readonly value: number;
@@ -61,8 +82,8 @@ export interface ErrorDetails {
 }
 
 /**
- * AgentdError is why a call or a run failed. Everything this package throws is one, but for the reason of an AbortSignal that
- * the caller has aborted, which is thrown as it is.
+ * AgentdError is why a call or a run failed. Everything this package throws is one, but for the reason of an
+ * AbortSignal that the caller has aborted, which is thrown as it is.
  */
 export class AgentdError extends Error {
   override readonly name = "AgentdError";
@@ -75,8 +96,9 @@ export class AgentdError extends Error {
   /** The turn, once it is known. */
   readonly turnId: string | undefined;
   /**
-   * How long the server asks to wait before the same request is sent again, in milliseconds; undefined when it does not know.
-   * Where this package itself tries again, it waits at least so long, and gives up when its own time is over before.
+   * How long the server asks to wait before the same request is sent again, in milliseconds; undefined when it does not
+   * know. Where this package itself tries again, it waits at least so long, and gives up when its own time is over
+   * before.
    */
   readonly retryAfterMs: number | undefined;
   /** What is wrong with which field of the request. */
@@ -129,8 +151,8 @@ export function fromThrown(thrown: unknown): AgentdError {
 }
 
 /**
- * isLost tells whether an error that ended a request is about the way to the server, or a server that is about to stop, rather
- * than about the request: the same one may be made again.
+ * isLost tells whether an error that ended a request is about the way to the server, or a server that is about to stop,
+ * rather than about the request: the same one may be made again.
  */
 export function isLost(err: AgentdError): boolean {
   return err.code === "UNAVAILABLE" || err.code === "TIMEOUT" || err.code === "RATE_LIMITED";

@@ -1,9 +1,27 @@
 // What happens in a turn.
 import type { AgentdError, ErrorCode } from "./errors.js";
-import { callEndedOf, callOf, codeOf, displayOf, errorOf, interactionOf, partsOf, receiptOf, resultPartsOf, structuredOf, usageOfEnd } from "./fromjson.js";
+import {
+  callEndedOf,
+  callOf,
+  codeOf,
+  displayOf,
+  errorOf,
+  interactionOf,
+  partsOf,
+  receiptOf,
+  resultPartsOf,
+  structuredOf,
+  usageOfEnd,
+} from "./fromjson.js";
 import type { RunResponse_EndResponseJson, RunResponseJson } from "./gen/agentd/v1/service_pb.js";
 import { bytesOf, dateOf, msOf, numberOf, wordOf, type JsonObject, type JsonValue } from "./json.js";
-import type { HistoryCompacted, ModelCallEnded, ModelCallFellBack, ProviderToolsUsed, RawPayloadReceived } from "./modelevents.js";
+import type {
+  HistoryCompacted,
+  ModelCallEnded,
+  ModelCallFellBack,
+  ProviderToolsUsed,
+  RawPayloadReceived,
+} from "./modelevents.js";
 import type { Part, ResultPart } from "./parts.js";
 import type { CancelReceipt, Display, Interaction } from "./types.js";
 import type { Usage } from "./usage.js";
@@ -11,8 +29,8 @@ import type { Usage } from "./usage.js";
 /** EventBase is what all events have. */
 export interface EventBase {
   /**
-   * The event's place in the session: what afterSeq takes. It rises, but not by one. 0 on an event of this client, and on the
-   * first pieces of a text that comes in several.
+   * The event's place in the session: what afterSeq takes. It rises, but not by one. 0 on an event of this client, and
+   * on the first pieces of a text that comes in several.
    */
   readonly seq: number;
   /** The turn it is about. */
@@ -58,9 +76,14 @@ export type EventBody =
       readonly messageId: string;
       readonly agentPath: readonly string[];
     }
-  /** Text is void and starts over under the same id. An empty messageId means all unfinished messages; see Transcript. */
+  /**
+   * Text is void and starts over under the same id. An empty messageId means all unfinished messages; see Transcript.
+   */
   | { readonly type: "message_retracted"; readonly messageId: string; readonly agentPath: readonly string[] }
-  /** Session state: first the whole of it, if there is any, later what changed. A key whose value is null has been removed. */
+  /**
+   * Session state: first the whole of it, if there is any, later what changed. A key whose value is null has been
+   * removed.
+   */
   | { readonly type: "state_update"; readonly stateDelta: JsonObject }
   /** A tool of this client is asked for. When a call is asked again, its tool runs and nothing is told. */
   | ({ readonly type: "tool_call" } & ToolCall)
@@ -68,7 +91,10 @@ export type EventBody =
   | ({ readonly type: "tool_call_announced" } & ToolCall)
   /** Nobody waits for a tool any more. */
   | { readonly type: "tool_call_canceled"; readonly toolCallId: string; readonly reason: string }
-  /** A tool call waits, and no client that is attached has its tool. The call is asked for once one attaches that has it. */
+  /**
+   * A tool call waits, and no client that is attached has its tool. The call is asked for once one attaches that has
+   * it.
+   */
   | {
       readonly type: "tool_call_unserved";
       readonly toolCallId: string;
@@ -99,7 +125,12 @@ export type EventBody =
   /** An agent has handed the conversation over to another one, which goes on with it. */
   | { readonly type: "transferred"; readonly agentPath: readonly string[]; readonly toAgentPath: readonly string[] }
   /** A user has said something to the running turn. */
-  | { readonly type: "message_injected"; readonly content: string; readonly parts: readonly Part[]; readonly queuedTurnId: string }
+  | {
+      readonly type: "message_injected";
+      readonly content: string;
+      readonly parts: readonly Part[];
+      readonly queuedTurnId: string;
+    }
   /** A model call has failed before any of its text was there, and is made again. */
   | {
       readonly type: "model_call_retried";
@@ -130,9 +161,20 @@ export type EventBody =
   | { readonly type: "connection_lost"; readonly error: AgentdError }
   /** The connection is back, after so long and so many attempts. */
   | { readonly type: "connection_restored"; readonly afterMs: number; readonly attempts: number }
-  /** The connection that was lost is tried no more; the iteration throws what error says. The turn may go on without this client. */
-  | { readonly type: "connection_abandoned"; readonly afterMs: number; readonly attempts: number; readonly error: AgentdError }
-  /** Something that this client is too old to know: its name in the protocol, and what it holds as the protocol's JSON has it. */
+  /**
+   * The connection that was lost is tried no more; the iteration throws what error says. The turn may go on without
+   * this client.
+   */
+  | {
+      readonly type: "connection_abandoned";
+      readonly afterMs: number;
+      readonly attempts: number;
+      readonly error: AgentdError;
+    }
+  /**
+   * Something that this client is too old to know: its name in the protocol, and what it holds as the protocol's JSON
+   * has it.
+   */
   | { readonly type: "unknown"; readonly name: string; readonly data: JsonValue }
   /** The turn is over and has not failed; the last event. A turn that failed is thrown instead. */
   | ({ readonly type: "end" } & End);
@@ -154,8 +196,8 @@ export interface End {
 }
 
 /**
- * Event is one thing that happened in a turn: a plain object, of which JSON.stringify makes JSON. There will be more types: a program
- * leaves those out that it does not know.
+ * Event is one thing that happened in a turn: a plain object, of which JSON.stringify makes JSON. There will be more
+ * types: a program leaves those out that it does not know.
  */
 export type Event = EventBase & EventBody;
 
@@ -228,7 +270,15 @@ const readers: { [K in keyof Told]: (value: Told[K]) => EventBody | undefined } 
     return { type: "message_injected", content, parts: partsOf(parts), queuedTurnId };
   },
   modelCallRetried: ({ messageId = "", agentPath = [], attempt = 0, wait, code, message = "" }) => {
-    return { type: "model_call_retried", messageId, agentPath, attempt, waitMs: msOf(wait) ?? 0, code: codeOf(code), message };
+    return {
+      type: "model_call_retried",
+      messageId,
+      agentPath,
+      attempt,
+      waitMs: msOf(wait) ?? 0,
+      code: codeOf(code),
+      message,
+    };
   },
   modelCallFellBack: ({ messageId = "", agentPath = [], model = "", nextModel = "", code, message = "" }) => {
     return { type: "model_call_fell_back", messageId, agentPath, model, nextModel, code: codeOf(code), message };
@@ -239,13 +289,27 @@ const readers: { [K in keyof Told]: (value: Told[K]) => EventBody | undefined } 
       type: "provider_tools_used",
       messageId,
       agentPath,
-      uses: uses.map(({ id = "", toolName = "", input = "", output = "", error = "" }) => ({ id, toolName, input, output, error })),
+      uses: uses.map(({ id = "", toolName = "", input = "", output = "", error = "" }) => ({
+        id,
+        toolName,
+        input,
+        output,
+        error,
+      })),
       citations: citations.map(({ uri = "", title = "", citedText = "", startByte = 0, endByte = 0 }) => {
         return { uri, title, citedText, startByte, endByte };
       }),
     };
   },
-  rawPayloadReceived: ({ messageId = "", agentPath = [], attempt = 0, provider = "", status = 0, contentType = "", ...more }) => {
+  rawPayloadReceived: ({
+    messageId = "",
+    agentPath = [],
+    attempt = 0,
+    provider = "",
+    status = 0,
+    contentType = "",
+    ...more
+  }) => {
     const { body, truncated = false } = more;
     const from = { messageId, agentPath, attempt, provider, status, contentType };
     return { type: "raw_payload_received", ...from, body: bytesOf(body), truncated };
@@ -261,13 +325,21 @@ const readers: { [K in keyof Told]: (value: Told[K]) => EventBody | undefined } 
       contextTokens: numberOf(contextTokens),
     };
   },
-  interactionRequested: ({ interaction }) => interaction && { type: "interaction_requested", interaction: interactionOf(interaction) },
-  interactionResolved: ({ interaction }) => interaction && { type: "interaction_resolved", interaction: interactionOf(interaction) },
+  interactionRequested: ({ interaction }) =>
+    interaction && { type: "interaction_requested", interaction: interactionOf(interaction) },
+  interactionResolved: ({ interaction }) =>
+    interaction && { type: "interaction_resolved", interaction: interactionOf(interaction) },
   error: (error) => ({ type: "error", error: errorOf(error) }),
   end: (end) => ({ type: "end", ...endOf(end) }),
 };
 
-function endOf({ completed = false, reason = "", usageSummary, receipt, structuredOutput }: RunResponse_EndResponseJson): End {
+function endOf({
+  completed = false,
+  reason = "",
+  usageSummary,
+  receipt,
+  structuredOutput,
+}: RunResponse_EndResponseJson): End {
   return {
     completed,
     reason,

@@ -3,7 +3,11 @@ import { Outage, type ReconnectPolicy } from "./backoff.js";
 import { AgentdError, fromThrown, isLost } from "./errors.js";
 import type { EventBody } from "./events.js";
 import { errorOf } from "./fromjson.js";
-import type { Display_VisibilityJson, RunResponse_OutputChunkJson, RunResponseJson } from "./gen/agentd/v1/service_pb.js";
+import type {
+  Display_VisibilityJson,
+  RunResponse_OutputChunkJson,
+  RunResponseJson,
+} from "./gen/agentd/v1/service_pb.js";
 import { numberOf } from "./json.js";
 import { byteLength } from "./text.js";
 import { follows, orAborted, sleep } from "./wait.js";
@@ -38,9 +42,10 @@ export type Followed =
   | { connection: EventBody };
 
 /**
- * follow yields the messages of a turn in order, each once, up to its end; heartbeats and what only ends a stream are not among
- * them. A stream that breaks or is silent is replaced by another one that begins where it ended, which is told. It returns early when nothing
- * comes after afterSeq. It throws an AgentdError when the turn cannot be followed any further, or the signal's reason.
+ * follow yields the messages of a turn in order, each once, up to its end; heartbeats and what only ends a stream are
+ * not among them. A stream that breaks or is silent is replaced by another one that begins where it ended, which is
+ * told. It returns early when nothing comes after afterSeq. It throws an AgentdError when the turn cannot be followed
+ * any further, or the signal's reason.
  */
 export async function* follow(options: FollowOptions): AsyncGenerator<Followed, void, undefined> {
   const state = new Position(options);
@@ -69,7 +74,11 @@ export async function* follow(options: FollowOptions): AsyncGenerator<Followed, 
 }
 
 /** stream follows the turn over one stream. It returns why that ended, undefined when there is no more to come. */
-async function* stream(o: FollowOptions, state: Position, outage: Outage): AsyncGenerator<Followed, AgentdError | undefined, undefined> {
+async function* stream(
+  o: FollowOptions,
+  state: Position,
+  outage: Outage,
+): AsyncGenerator<Followed, AgentdError | undefined, undefined> {
   const { controller, release } = follows(o.signal);
   const request = {
     sessionId: o.sessionId,
@@ -83,7 +92,8 @@ async function* stream(o: FollowOptions, state: Position, outage: Outage): Async
   let answered: number | undefined; // when the server took the stream
   const onHeader = () => void (answered = performance.now());
   const messages = o.wire.watch(request, { signal: controller.signal, headers: o.headers, onHeader });
-  const giveUp = () => controller.abort(new AgentdError("UNAVAILABLE", `nothing came for ${o.silenceMs} ms, not even a heartbeat`));
+  const giveUp = () =>
+    controller.abort(new AgentdError("UNAVAILABLE", `nothing came for ${o.silenceMs} ms, not even a heartbeat`));
   state.reconnected();
   let closing: AgentdError | undefined;
   try {
@@ -151,9 +161,10 @@ class Position {
   readonly #resumes: boolean;
   #news = false;
   #stream = 0;
-  readonly #unserved = new Map<string, number>(); // by call: the last stream on which it was said; bounded by the turn's calls
-  // Of a text that comes in several pieces only the last has a seq. After a lost connection all of them come again: ahead is
-  // what the caller has had of it, skip how many bytes of that are still to come.
+  // By call: the last stream on which it was said; bounded by the turn's calls.
+  readonly #unserved = new Map<string, number>();
+  // Of a text that comes in several pieces only the last has a seq. After a lost connection all of them come again:
+  // ahead is what the caller has had of it, skip how many bytes of that are still to come.
   #ahead: { of: string; bytes: number } = { of: "", bytes: 0 };
   #skip = 0;
 

@@ -1,5 +1,5 @@
-// What the server says, as plain objects: the one place where the protocol's JSON is read, but for events. Servers leave out what is
-// empty, 0 or false; here it is there.
+// What the server says, as plain objects: the one place where the protocol's JSON is read, but for events. Servers
+// leave out what is empty, 0 or false; here it is there.
 import { AgentdError, codes, type ErrorCode, type ErrorDetails } from "./errors.js";
 import type { ToolCall } from "./events.js";
 import type * as i from "./gen/agentd/v1/interactions_pb.js";
@@ -168,7 +168,11 @@ function resolutionOf({ approve, deny, answer }: i.ResolutionJson): plain.Resolu
     const { toolInput } = approve;
     return { approve: true, ...(toolInput === undefined ? {} : { toolInput: JSON.parse(toolInput) as JsonObject }) };
   }
-  return deny === undefined ? (answer === undefined ? undefined : { answer }) : { deny: true, reason: deny.reason ?? "" };
+  return deny === undefined
+    ? answer === undefined
+      ? undefined
+      : { answer }
+    : { deny: true, reason: deny.reason ?? "" };
 }
 
 /** partsOf are parts of a prompt; those that this client does not know are left out. */
@@ -264,7 +268,10 @@ function tierOf(json: s.PriceTierJson): plain.PriceTier {
     cached: Number(json.cached ?? 0),
     output: Number(json.output ?? 0),
     thinking: json.thinking === undefined ? undefined : Number(json.thinking),
-    cacheWrites: (json.cacheWrites ?? []).map(({ ttl, price = 0 }) => ({ ttlMs: msOf(ttl) ?? 0, price: Number(price) })),
+    cacheWrites: (json.cacheWrites ?? []).map(({ ttl, price = 0 }) => ({
+      ttlMs: msOf(ttl) ?? 0,
+      price: Number(price),
+    })),
   };
 }
 
@@ -292,11 +299,17 @@ function generationOf(json: t.GenerationSettingsJson): Generation {
     ...(toolChoice === undefined
       ? {}
       : { toolChoice: { mode: wordOf("MODE_", toolChoice.mode), toolNames: toolChoice.toolNames ?? [] } }),
-    ...(cache === undefined ? {} : { cache: { mode: wordOf("MODE_", cache.mode), ...(ttlMs === undefined ? {} : { ttlMs }) } }),
+    ...(cache === undefined
+      ? {}
+      : { cache: { mode: wordOf("MODE_", cache.mode), ...(ttlMs === undefined ? {} : { ttlMs }) } }),
   };
 }
 
-function thinkingOf({ effort, budgetTokens, includeThoughts = false }: t.ThinkingJson): NonNullable<Generation["thinking"]> {
+function thinkingOf({
+  effort,
+  budgetTokens,
+  includeThoughts = false,
+}: t.ThinkingJson): NonNullable<Generation["thinking"]> {
   return {
     includeThoughts,
     ...(effort === undefined ? {} : { effort: wordOf("EFFORT_", effort) }),

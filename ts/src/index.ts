@@ -1,7 +1,7 @@
 /**
- * The client of agentd for browsers and Node.js: the server runs trees of agents, this package runs their tools next to the
- * caller's own data. It speaks agentd.v1.SessionService by Connect over fetch, in JSON, and knows nothing of how a server keeps its
- * promises. What it takes and gives are plain objects.
+ * The client of agentd for browsers and Node.js: the server runs trees of agents, this package runs their tools next to
+ * the caller's own data. It speaks agentd.v1.SessionService by Connect over fetch, in JSON, and knows nothing of how a
+ * server keeps its promises. What it takes and gives are plain objects.
  *
  * @module
  */

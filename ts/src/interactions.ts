@@ -42,8 +42,16 @@ export class Interactions {
     }, interactionOf);
   }
 
-  /** resolve answers for a person. The first resolution stands; a second one is FAILED_PRECONDITION, unless it has the key of the first. */
-  async resolve(sessionId: string, interactionId: string, resolution: Resolution, idempotencyKey: string = newKey()): Promise<Interaction> {
+  /**
+   * resolve answers for a person. The first resolution stands; a second one is FAILED_PRECONDITION, unless it has the
+   * key of the first.
+   */
+  async resolve(
+    sessionId: string,
+    interactionId: string,
+    resolution: Resolution,
+    idempotencyKey: string = newKey(),
+  ): Promise<Interaction> {
     const { interaction } = await this.#unary("ResolveInteraction", {
       sessionId,
       interactionId,

@@ -1,4 +1,5 @@
-// How JSON has what the protocol's numbers, times and words are: the smallest pieces of what fromjson.ts and tojson.ts convert.
+// How JSON has what the protocol's numbers, times and words are: the smallest pieces of what fromjson.ts and tojson.ts
+// convert.
 
 /** JsonValue is a value that JSON has. */
 export type JsonValue = string | number | boolean | null | JsonObject | JsonValue[];
@@ -6,7 +7,10 @@ export type JsonValue = string | number | boolean | null | JsonObject | JsonValu
 /** JsonObject is an object that JSON has. */
 export type JsonObject = { [key: string]: JsonValue };
 
-/** numberOf is a count or a position, which JSON has as text. What is beyond the safe integers comes as the greatest of them. */
+/**
+ * numberOf is a count or a position, which JSON has as text. What is beyond the safe integers comes as the greatest of
+ * them.
+ */
 export function numberOf(text: string | number | undefined): number {
   return Math.min(Number(text ?? 0), Number.MAX_SAFE_INTEGER);
 }
@@ -27,14 +31,21 @@ export function durationOf(ms: number): string {
 }
 
 /** Word is a value of an enum without the enum's own name, in lower case: `"TURN_STATUS_RUNNING"` is `"running"`. */
-export type Word<Prefix extends string, Json extends string> = Json extends `${Prefix}${infer Rest}` ? Lowercase<Rest> : never;
+export type Word<Prefix extends string, Json extends string> = Json extends `${Prefix}${infer Rest}`
+  ? Lowercase<Rest>
+  : never;
 
 /**
- * wordOf is the word of a value of an enum; "unspecified" where there is none. The enums of newer servers have more words: these come
- * as they are, and as "unknown" where the server itself has no name for them.
+ * wordOf is the word of a value of an enum; "unspecified" where there is none. The enums of newer servers have more
+ * words: these come as they are, and as "unknown" where the server itself has no name for them.
  */
 export function wordOf<P extends string, J extends string>(prefix: P, value: J | number | undefined): Word<P, J> {
-  const text = value === undefined ? "unspecified" : typeof value === "string" ? value.replace(prefix, "").toLowerCase() : "unknown";
+  const text =
+    value === undefined
+      ? "unspecified"
+      : typeof value === "string"
+        ? value.replace(prefix, "").toLowerCase()
+        : "unknown";
   return text as Word<P, J>;
 }
 

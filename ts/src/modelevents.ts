@@ -8,7 +8,10 @@ export type CallOutcome = Open<"unspecified" | "answered" | "summarized" | "fail
 
 /** ModelCall is what such events have in common. */
 export interface ModelCall {
-  /** The message that the call writes; empty in what is about a call for a summary, and in a `ModelCallEnded` of a call that has failed. */
+  /**
+   * The message that the call writes; empty in what is about a call for a summary, and in a `ModelCallEnded` of a call
+   * that has failed.
+   */
   readonly messageId: string;
   /** From the root of the tree to the agent whose call it is. */
   readonly agentPath: readonly string[];
@@ -66,8 +69,8 @@ export interface Citation {
   /** The words of the source. */
   readonly citedText: string;
   /**
-   * The part of the message's text, without thoughts, as offsets in bytes of its UTF-8 form, end behind the last one; both 0 when
-   * the provider does not say. See {@link citedPart}.
+   * The part of the message's text, without thoughts, as offsets in bytes of its UTF-8 form, end behind the last one;
+   * both 0 when the provider does not say. See {@link citedPart}.
    */
   readonly startByte: number;
   readonly endByte: number;
@@ -79,7 +82,10 @@ export interface ProviderToolsUsed extends ModelCall {
   readonly citations: readonly Citation[];
 }
 
-/** RawPayloadReceived is a provider's answer to one try of a model call as it came; only where rawPayloads was asked for. */
+/**
+ * RawPayloadReceived is a provider's answer to one try of a model call as it came; only where rawPayloads was asked
+ * for.
+ */
 export interface RawPayloadReceived extends ModelCall {
   /** The try of a model, from 1. */
   readonly attempt: number;
@@ -93,14 +99,20 @@ export interface RawPayloadReceived extends ModelCall {
   readonly truncated: boolean;
 }
 
-/** HistoryCompacted says that an agent's model is from now on told a summary in place of the beginning of the conversation. */
+/**
+ * HistoryCompacted says that an agent's model is from now on told a summary in place of the beginning of the
+ * conversation.
+ */
 export interface HistoryCompacted {
   readonly agentPath: readonly string[];
   /** What the model is told. */
   readonly summary: string;
   /** The seq up to which the summary stands for what has happened. */
   readonly throughSeq: number;
-  /** Why: `overflow` if the provider had refused the prompt as too long, `share` if it had come to the share that was set. */
+  /**
+   * Why: `overflow` if the provider had refused the prompt as too long, `share` if it had come to the share that was
+   * set.
+   */
   readonly reason: Open<"unspecified" | "share" | "overflow">;
   /** Tokens of the prompt before; 0 is not known. */
   readonly promptTokens: number;

@@ -19,7 +19,10 @@ export interface Keys {
   openai?: string | undefined;
 }
 
-/** AgentdOptions configures a client. Of this and of all other options, one that is undefined is not set; docs/go.md says what 0 means. */
+/**
+ * AgentdOptions configures a client. Of this and of all other options, one that is undefined is not set; docs/go.md
+ * says what 0 means.
+ */
 export interface AgentdOptions {
   /** In place of the global fetch. */
   fetch?: typeof globalThis.fetch | undefined;
@@ -30,8 +33,9 @@ export interface AgentdOptions {
   /** How long a lost connection is tried again. */
   reconnect?: Partial<ReconnectPolicy> | undefined;
   /**
-   * How long a stream may be silent before it counts as dead, in milliseconds; 0 is for ever. Default: 45,000, three heartbeats of a
-   * server. This, and each other wait here, is at most as long as a timer can wait, 24.8 days, and so is Infinity.
+   * How long a stream may be silent before it counts as dead, in milliseconds; 0 is for ever. Default: 45,000, three
+   * heartbeats of a server. This, and each other wait here, is at most as long as a timer can wait, 24.8 days, and so
+   * is Infinity.
    */
   silenceMs?: number | undefined;
   /** How long a request may take that is no stream, in milliseconds; 0 is as long as it takes. Default: 30,000. */
@@ -39,15 +43,15 @@ export interface AgentdOptions {
   /** How many tools run at once at most, at least 1; more wait. Default: 16. */
   maxConcurrentTools?: number | undefined;
   /**
-   * Bounds the result of each tool call with the state that it writes, in bytes as JSON and without its parts. A larger one
-   * becomes a tool error that says so. Default: 1,048,576, the server's own.
+   * Bounds the result of each tool call with the state that it writes, in bytes as JSON and without its parts. A larger
+   * one becomes a tool error that says so. Default: 1,048,576, the server's own.
    */
   maxResultBytes?: number | undefined;
   /** The same for a result with its parts, as the request that carries it. Default: 4,194,304. */
   maxMessageBytes?: number | undefined;
   /**
-   * Asks a person what the turns ask that this client starts by run; a run may have one of its own. attach follows a turn of which
-   * somebody else may be in charge: it asks a person only where it is given a prompter itself.
+   * Asks a person what the turns ask that this client starts by run; a run may have one of its own. attach follows a
+   * turn of which somebody else may be in charge: it asks a person only where it is given a prompter itself.
    */
   prompter?: Prompter | undefined;
   /** Sets of tools by name, for agents that attach them: see mcpAttachments of LlmOptions. */
@@ -55,7 +59,9 @@ export interface AgentdOptions {
 }
 
 /** @internal visibilityOf is its name on the wire; undefined is all. */
-export function visibilityOf(visibility: Visibility | undefined): `VISIBILITY_${Uppercase<Visibility | "unspecified">}` {
+export function visibilityOf(
+  visibility: Visibility | undefined,
+): `VISIBILITY_${Uppercase<Visibility | "unspecified">}` {
   return enumOf("VISIBILITY_", visibility ?? "unspecified");
 }
 
@@ -64,9 +70,10 @@ export interface WatchOptions {
   /** Ends the iteration with its reason: the turn is left. */
   signal?: AbortSignal | undefined;
   /**
-   * What becomes of the turn when it is left before its end: by the end of the loop over its events, by signal, or by `await using`.
-   * "cancel" cancels it, "detach" lets it go on. Default: "cancel" for run, "detach" for attach. A turn of run whose name has not come
-   * yet is cancelled in any case, for nobody could find it; not so with an idempotencyKey of the caller's own, which finds it again.
+   * What becomes of the turn when it is left before its end: by the end of the loop over its events, by signal, or by
+   * `await using`. "cancel" cancels it, "detach" lets it go on. Default: "cancel" for run, "detach" for attach. A turn
+   * of run whose name has not come yet is cancelled in any case, for nobody could find it; not so with an
+   * idempotencyKey of the caller's own, which finds it again.
    */
   onLeave?: "cancel" | "detach" | undefined;
   /** In place of the client's; null asks nobody. */
@@ -84,8 +91,9 @@ export interface AttachOptions extends WatchOptions {
   /** The seq of the last event that the caller has; left out: the turn from its beginning. */
   afterSeq?: number | string | undefined;
   /**
-   * Only watches: the turn runs as if this client were not there. It is asked for no tool and no person is asked; it neither wakes
-   * a suspended turn nor keeps one from being suspended, or cancelled by onDisconnect. Not together with a prompter.
+   * Only watches: the turn runs as if this client were not there. It is asked for no tool and no person is asked; it
+   * neither wakes a suspended turn nor keeps one from being suspended, or cancelled by onDisconnect. Not together with
+   * a prompter.
    */
   observe?: boolean | undefined;
   /** Only events of this visibility; only together with observe. */
@@ -108,7 +116,10 @@ export interface RunOptions extends WatchOptions {
   prompt?: string | undefined;
   /** More of it, behind the prompt: images and other files, or text between them; at most 64. */
   parts?: readonly Part[] | undefined;
-  /** Yields the providers' own answers to each model call of the turn, as raw_payload_received; they are stored with the session. */
+  /**
+   * Yields the providers' own answers to each model call of the turn, as raw_payload_received; they are stored with the
+   * session.
+   */
   rawPayloads?: boolean | undefined;
   /** The tree. May be left out on a session that has run before: its last tree and tools then run again. */
   agent?: Agent | undefined;
@@ -117,8 +128,8 @@ export interface RunOptions extends WatchOptions {
   /** Makes the session that sessionId names, under that id, if there is none. */
   create?: boolean | undefined;
   /**
-   * The id of the new turn: 1 to 128 of A-Z, a-z, 0-9 and . _ : @ -, a letter or a digit first. One that the session has is CONFLICT,
-   * unless idempotencyKey makes it the same run. Left out: the server names the turn.
+   * The id of the new turn: 1 to 128 of A-Z, a-z, 0-9 and . _ : @ -, a letter or a digit first. One that the session
+   * has is CONFLICT, unless idempotencyKey makes it the same run. Left out: the server names the turn.
    */
   turnId?: string | undefined;
   /** A text behind the instruction of every agent of the turn, at most 65,536 bytes. */
@@ -150,7 +161,11 @@ export function seqOf(seq: number | string): string {
 }
 
 /** @internal requestOf returns the request for a turn of a tree. It throws INVALID_REQUEST for what cannot be sent. */
-export function requestOf(o: RunOptions, agent: AgentJson | undefined, tools: ToolJson[]): RunRequest_ExecuteRequestJson {
+export function requestOf(
+  o: RunOptions,
+  agent: AgentJson | undefined,
+  tools: ToolJson[],
+): RunRequest_ExecuteRequestJson {
   if ((o.prompt ?? "") === "" && (o.parts ?? []).length === 0) {
     throw new AgentdError("INVALID_REQUEST", "a run needs a prompt, or parts; attach follows a turn that there is");
   }
@@ -226,6 +241,10 @@ function definedOf(some: HeadersInit = {}): HeadersInit {
 
 /** @internal keyHeaders are the headers that carry provider keys. */
 export function keyHeaders(keys: Keys = {}): HeadersInit {
-  const named = { "X-Agentd-Gemini-Api-Key": keys.gemini, "X-Agentd-Anthropic-Api-Key": keys.anthropic, "X-Agentd-Openai-Api-Key": keys.openai };
+  const named = {
+    "X-Agentd-Gemini-Api-Key": keys.gemini,
+    "X-Agentd-Anthropic-Api-Key": keys.anthropic,
+    "X-Agentd-Openai-Api-Key": keys.openai,
+  };
   return Object.entries(named).flatMap(([name, key]) => (key ? [[name, key] as [string, string]] : []));
 }

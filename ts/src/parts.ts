@@ -8,7 +8,9 @@ import { byteLength, wellFormed } from "./text.js";
 export type Part =
   /** Text, at most 1 MiB. */
   | { readonly text: string }
-  /** A file itself, of a media type such as image/png; the server bounds how large a message may be, by default 4 MiB. */
+  /**
+   * A file itself, of a media type such as image/png; the server bounds how large a message may be, by default 4 MiB.
+   */
   | { readonly mimeType: string; readonly data: Uint8Array }
   /** A file that the model's provider fetches, or holds: an https, http or gs URI, or the provider's name of a file. */
   | { readonly mimeType: string; readonly uri: string };
@@ -16,7 +18,9 @@ export type Part =
 /** ResultPart is a piece of a tool's result. */
 export type ResultPart =
   | Part
-  /** A deferred tool of the agent, which the model may call from now on: with it answers a tool that looks for others. */
+  /**
+   * A deferred tool of the agent, which the model may call from now on: with it answers a tool that looks for others.
+   */
   | { readonly toolName: string };
 
 /** The protocol's bounds. */
@@ -43,12 +47,18 @@ export class ToolOutput {
 export function promptOf(parts: readonly Part[]): PartJson[] {
   const i = parts.findIndex((part) => "toolName" in part);
   if (i >= 0) {
-    throw new AgentdError("INVALID_REQUEST", `part ${i + 1}: the name of a tool is for the result of a tool, see ToolOutput`);
+    throw new AgentdError(
+      "INVALID_REQUEST",
+      `part ${i + 1}: the name of a tool is for the result of a tool, see ToolOutput`,
+    );
   }
   return messagesOf(parts);
 }
 
-/** @internal messagesOf translates parts for the wire; files become base64. It throws INVALID_REQUEST for those that cannot be sent. */
+/**
+ * @internal messagesOf translates parts for the wire; files become base64. It throws INVALID_REQUEST for those that
+ * cannot be sent.
+ */
 export function messagesOf(parts: readonly ResultPart[]): PartJson[] {
   if (parts.length > maxParts) {
     throw new AgentdError("INVALID_REQUEST", `there are ${parts.length} parts, at most ${maxParts} are allowed`);

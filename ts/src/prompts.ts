@@ -9,10 +9,14 @@ import { follows, orAborted } from "./wait.js";
 import type { Wire } from "./wire.js";
 
 /**
- * Prompter asks a person. Its signal is aborted when the question is settled elsewhere, or the run is over; what is returned then is
- * dropped. undefined or null, such as at the end of an input, is no answer: the question stays open for others.
+ * Prompter asks a person. Its signal is aborted when the question is settled elsewhere, or the run is over; what is
+ * returned then is dropped. undefined or null, such as at the end of an input, is no answer: the question stays open
+ * for others.
  */
-export type Prompter = (interaction: Interaction, signal: AbortSignal) => Promise<Resolution | undefined | null> | Resolution | undefined | null;
+export type Prompter = (
+  interaction: Interaction,
+  signal: AbortSignal,
+) => Promise<Resolution | undefined | null> | Resolution | undefined | null;
 
 /**
  * @internal
@@ -20,7 +24,13 @@ export type Prompter = (interaction: Interaction, signal: AbortSignal) => Promis
  * `{ approve: false }` and `{ answer: null }`: neither is a yes.
  */
 export function resolutionOf(resolution: Resolution, idempotencyKey: string): ResolutionJson {
-  const { approve, toolInput, deny, reason, answer } = resolution as { approve?: unknown; toolInput?: JsonObject; deny?: unknown; reason?: string; answer?: unknown };
+  const { approve, toolInput, deny, reason, answer } = resolution as {
+    approve?: unknown;
+    toolInput?: JsonObject;
+    deny?: unknown;
+    reason?: string;
+    answer?: unknown;
+  };
   const said = [approve, deny, answer].filter((one) => one !== undefined);
   if (said.length === 1 && approve === true) {
     const changed = toolInput === undefined ? {} : { toolInput: wellFormed(JSON.stringify(toolInput)) };
@@ -32,7 +42,10 @@ export function resolutionOf(resolution: Resolution, idempotencyKey: string): Re
   if (said.length === 1 && typeof answer === "string") {
     return { idempotencyKey, answer: wellFormed(answer) };
   }
-  throw new AgentdError("INVALID_REQUEST", "a resolution is one of { approve: true }, { deny: true } and { answer: a text }");
+  throw new AgentdError(
+    "INVALID_REQUEST",
+    "a resolution is one of { approve: true }, { deny: true } and { answer: a text }",
+  );
 }
 
 /** @internal PromptsOptions is what the prompts of a run need. */
@@ -93,7 +106,11 @@ export class Prompts {
       said = await orAborted(Promise.resolve(prompter(asked, signal)), signal);
     } catch (thrown) {
       const { sessionId, turnId } = asked;
-      throw new AgentdError("INTERNAL", `the prompter failed: ${messageOf(thrown)}`, { cause: thrown, sessionId, turnId });
+      throw new AgentdError("INTERNAL", `the prompter failed: ${messageOf(thrown)}`, {
+        cause: thrown,
+        sessionId,
+        turnId,
+      });
     }
     if (said === undefined || said === null) {
       return;

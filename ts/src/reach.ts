@@ -14,7 +14,10 @@ export function addressOf(url: string): string {
     // It is none.
   }
   if (protocol !== "http:" && protocol !== "https:") {
-    throw new AgentdError("INVALID_REQUEST", `${JSON.stringify(url)} is not the URL of a server, such as "http://127.0.0.1:8080"`);
+    throw new AgentdError(
+      "INVALID_REQUEST",
+      `${JSON.stringify(url)} is not the URL of a server, such as "http://127.0.0.1:8080"`,
+    );
   }
   return url;
 }
@@ -41,5 +44,8 @@ function reasonOf(thrown: TypeError): string {
     return messageOf(cause) || String((cause as { code?: unknown }).code);
   }
   const { origin } = globalThis.location ?? {};
-  return messageOf(thrown) + (origin === undefined ? "" : `; if it serves, does it let this page in (agentd serve --cors-origins=${origin})?`);
+  return (
+    messageOf(thrown) +
+    (origin === undefined ? "" : `; if it serves, does it let this page in (agentd serve --cors-origins=${origin})?`)
+  );
 }

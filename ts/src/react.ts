@@ -1,5 +1,6 @@
 /**
- * A session in a React page: `@apzuk3/agentd/react`, the only part of this package that imports react, from version 18 on.
+ * A session in a React page: `@apzuk3/agentd/react`, the only part of this package that imports react, from version 18
+ * on.
  *
  * @module
  */
@@ -12,7 +13,10 @@ import type { Resolution } from "./types.js";
 export { SessionStore, type SessionSnapshot, type SessionStoreOptions } from "./store.js";
 export type { SessionMessage, SessionToolCall } from "./turnview.js";
 
-/** UseSession is how a session is, and what a page can do about it. The functions are the same from one render to the next. */
+/**
+ * UseSession is how a session is, and what a page can do about it. The functions are the same from one render to the
+ * next.
+ */
 export interface UseSession extends SessionSnapshot {
   /** send starts a turn and follows it. It returns when the turn is over, and throws nothing: see error. */
   send: (prompt: string, parts?: readonly Part[]) => Promise<void>;
@@ -25,10 +29,10 @@ export interface UseSession extends SessionSnapshot {
 }
 
 /**
- * useSession follows a session for as long as its component is mounted: what was said, the calls of tools, and what people are asked.
- * A component that is mounted again, such as after a reload, reads the session and goes on with the turn that runs, whose tools run in
- * this page if the client has them. When sessionId changes to another one, that is followed; the id that onSessionId was told is the
- * same one. The client is to be the same from one render to the next.
+ * useSession follows a session for as long as its component is mounted: what was said, the calls of tools, and what
+ * people are asked. A component that is mounted again, such as after a reload, reads the session and goes on with the
+ * turn that runs, whose tools run in this page if the client has them. When sessionId changes to another one, that is
+ * followed; the id that onSessionId was told is the same one. The client is to be the same from one render to the next.
  */
 export function useSession(agentd: Agentd, options: SessionStoreOptions = {}): UseSession {
   const { sessionId } = options;

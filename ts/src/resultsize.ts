@@ -18,13 +18,20 @@ const defaults: ResultLimits = { maxResultBytes: 1 << 20, maxMessageBytes: 4 << 
 /** What stands around a result where the server measures it: names of fields and ids. It is on the safe side. */
 const overhead = 512;
 
-/** limitsOf are the limits with the defaults for what is left out, or undefined. It throws INVALID_REQUEST for what is no bound. */
+/**
+ * limitsOf are the limits with the defaults for what is left out, or undefined. It throws INVALID_REQUEST for what is
+ * no bound.
+ */
 export function limitsOf(options: { [K in keyof ResultLimits]?: ResultLimits[K] | undefined }): ResultLimits {
-  const limit = (name: keyof ResultLimits) => amountOf(name, options[name] ?? defaults[name], { least: 1, whole: true });
+  const limit = (name: keyof ResultLimits) =>
+    amountOf(name, options[name] ?? defaults[name], { least: 1, whole: true });
   return { maxResultBytes: limit("maxResultBytes"), maxMessageBytes: limit("maxMessageBytes") };
 }
 
-/** fitting is an answer, or the error in its place when the server would refuse it: the model is told without asking the server. */
+/**
+ * fitting is an answer, or the error in its place when the server would refuse it: the model is told without asking the
+ * server.
+ */
 export function fitting(answer: Answer, limits: ResultLimits): Answer {
   const { output, stateDelta, parts = [] } = answer;
   if (output === undefined) {
@@ -36,7 +43,9 @@ export function fitting(answer: Answer, limits: ResultLimits): Answer {
   }
   const whole = bytes + wireSizeOf(parts);
   if (whole > limits.maxMessageBytes) {
-    return failed(`the tool's result takes ${whole} bytes with its parts, at most ${limits.maxMessageBytes} are allowed`);
+    return failed(
+      `the tool's result takes ${whole} bytes with its parts, at most ${limits.maxMessageBytes} are allowed`,
+    );
   }
   return answer;
 }

@@ -80,9 +80,9 @@ const leaveMs = 2_000;
 const asyncDispose: typeof Symbol.asyncDispose = Symbol.asyncDispose ?? Symbol.for("Symbol.asyncDispose");
 
 /**
- * Run is a turn that is followed: an iterable of its events that can be iterated once. Nothing happens before that. The run ends
- * with its iteration: then its tools are aborted and nothing is fetched any more. What becomes of a turn that is left before its end
- * says onLeave of its options.
+ * Run is a turn that is followed: an iterable of its events that can be iterated once. Nothing happens before that. The
+ * run ends with its iteration: then its tools are aborted and nothing is fetched any more. What becomes of a turn that
+ * is left before its end says onLeave of its options.
  */
 export class Run implements AsyncIterable<Event>, AsyncDisposable {
   readonly #c: RunConfig;
@@ -115,8 +115,8 @@ export class Run implements AsyncIterable<Event>, AsyncDisposable {
   }
 
   /**
-   * Yields the events in order, each once. Throws an AgentdError when the turn has failed or cannot be followed any further, and
-   * the reason of a signal that was aborted.
+   * Yields the events in order, each once. Throws an AgentdError when the turn has failed or cannot be followed any
+   * further, and the reason of a signal that was aborted.
    */
   [Symbol.asyncIterator](): AsyncIterator<Event, void, undefined> {
     if (this.#iterator !== undefined) {
@@ -166,12 +166,16 @@ export class Run implements AsyncIterable<Event>, AsyncDisposable {
   }
 
   /**
-   * cancel cancels the turn and returns it when nothing of it runs any more; the iteration goes on to its end, which has a receipt. A
-   * turn that is over stays as it is. It throws INVALID_REQUEST before the run was iterated, and what the request throws.
+   * cancel cancels the turn and returns it when nothing of it runs any more; the iteration goes on to its end, which
+   * has a receipt. A turn that is over stays as it is. It throws INVALID_REQUEST before the run was iterated, and what
+   * the request throws.
    */
   async cancel(reason = ""): Promise<Turn> {
     if (this.#begun === undefined) {
-      throw new AgentdError("INVALID_REQUEST", "there is nothing to cancel: a run begins when its events or its result are asked for");
+      throw new AgentdError(
+        "INVALID_REQUEST",
+        "there is nothing to cancel: a run begins when its events or its result are asked for",
+      );
     }
     const { sessionId, turnId } = await this.#begun;
     this.#cancelling ??= this.#cancel({ sessionId, turnId: this.#turnId ?? turnId }, reason);
@@ -179,7 +183,9 @@ export class Run implements AsyncIterable<Event>, AsyncDisposable {
     return this.#cancelling;
   }
 
-  /** result iterates the run to its end and gathers it, from where the run began. It throws what the iteration throws. */
+  /**
+   * result iterates the run to its end and gathers it, from where the run began. It throws what the iteration throws.
+   */
   async result(): Promise<Result> {
     const { wire, reconnect, requestTimeoutMs: timeoutMs, headers } = this.#c;
     const transcript = new Transcript();
@@ -230,7 +236,10 @@ export class Run implements AsyncIterable<Event>, AsyncDisposable {
     }
   }
 
-  /** begin begins. A turn without another name is cancelled behind the back of a caller who has left before it was known: nobody could find it. */
+  /**
+   * begin begins. A turn without another name is cancelled behind the back of a caller who has left before it was
+   * known: nobody could find it.
+   */
   async #begin(signal: AbortSignal): Promise<Place> {
     signal.throwIfAborted();
     const { begin, nameless, cancels } = this.#c;
@@ -250,7 +259,10 @@ export class Run implements AsyncIterable<Event>, AsyncDisposable {
     });
   }
 
-  /** leave cancels the turn, if who leaves wants that, or must, and it is known and not over. What fails is nobody's business any more. */
+  /**
+   * leave cancels the turn, if who leaves wants that, or must, and it is known and not over. What fails is nobody's
+   * business any more.
+   */
   async #leave(must = false): Promise<void> {
     if (this.#over || this.#sessionId === undefined || !(this.#c.cancels || must)) {
       return;
@@ -320,7 +332,15 @@ export class Run implements AsyncIterable<Event>, AsyncDisposable {
 
   /** take sees to what a message asks for. */
   #take(message: RunResponseJson, calls: Calls, prompts: Prompts | undefined): void {
-    const { turnId = "", replayed = false, execute, stateUpdate, toolCall, toolCallCanceled, toolCallAnswered } = message;
+    const {
+      turnId = "",
+      replayed = false,
+      execute,
+      stateUpdate,
+      toolCall,
+      toolCallCanceled,
+      toolCallAnswered,
+    } = message;
     if (this.#turnId === undefined && message.turnQueued === undefined && turnId !== "") {
       this.#turnId = turnId; // a prompt that waits may be another turn's
     }
@@ -338,7 +358,8 @@ export class Run implements AsyncIterable<Event>, AsyncDisposable {
     } else if (toolCallCanceled !== undefined) {
       calls.stop(toolCallCanceled.toolCallId ?? "", `the tool call was cancelled: ${toolCallCanceled.reason ?? ""}`);
     } else if (toolCallAnswered !== undefined) {
-      calls.stop(toolCallAnswered.toolCallId ?? "", "the tool call is answered"); // by this client, or another one that was faster
+      // By this client, or another one that was faster.
+      calls.stop(toolCallAnswered.toolCallId ?? "", "the tool call is answered");
     }
     const asked = message.interactionRequested?.interaction;
     if (asked !== undefined) {

@@ -3,8 +3,8 @@ import { AgentdError } from "./errors.js";
 import { byteLength, messageOf } from "./text.js";
 
 /**
- * JsonSchema is a JSON Schema as plain data, whose root has the type "object". It is sent as it is, and validates nothing
- * in this program. The second form is for types that are interfaces: these have no index signature.
+ * JsonSchema is a JSON Schema as plain data, whose root has the type "object". It is sent as it is, and validates
+ * nothing in this program. The second form is for types that are interfaces: these have no index signature.
  */
 export type JsonSchema =
   | { readonly "~standard"?: undefined; readonly [keyword: string]: unknown }
@@ -21,7 +21,9 @@ export interface Issue {
 export type Validated<Output> =
   { readonly value: Output; readonly issues?: undefined } | { readonly issues: readonly Issue[] };
 
-/** Validator is version 1 of Standard Schema (https://standardschema.dev), which zod, Valibot, ArkType and others have. */
+/**
+ * Validator is version 1 of Standard Schema (https://standardschema.dev), which zod, Valibot, ArkType and others have.
+ */
 export interface Validator<Input = unknown, Output = Input> {
   readonly "~standard": {
     readonly version: 1;
@@ -34,8 +36,8 @@ export interface Validator<Input = unknown, Output = Input> {
 }
 
 /**
- * TypedSchema is version 1 of Standard JSON Schema: it knows its types and its JSON Schema. If it is a {@link Validator}
- * too, it validates; if not, values are taken as they come.
+ * TypedSchema is version 1 of Standard JSON Schema: it knows its types and its JSON Schema. If it is a {@link
+ * Validator} too, it validates; if not, values are taken as they come.
  */
 export interface TypedSchema<Input = unknown, Output = Input> {
   readonly "~standard": {
@@ -74,8 +76,8 @@ export type OutputOf<S> = S extends Validator
 /** jsonSchema gives a JSON Schema the type of its values. Nothing holds the values against it in this program. */
 export function jsonSchema<T = unknown>(schema: JsonSchema): TypedSchema<T>;
 /**
- * jsonSchema gives a JSON Schema to a schema of a library that generates none, such as Valibot. The types are those of the
- * library, which validates.
+ * jsonSchema gives a JSON Schema to a schema of a library that generates none, such as Valibot. The types are those of
+ * the library, which validates.
  */
 export function jsonSchema<V extends Validator>(
   schema: JsonSchema,
@@ -94,7 +96,10 @@ const maxSchema = 32_768;
 /** What a schema is written in that does not say. */
 const draft2020 = "https://json-schema.org/draft/2020-12/schema";
 
-/** schemaText returns the JSON Schema of a schema as JSON. It throws INVALID_REQUEST if there is none, or one of no object. */
+/**
+ * schemaText returns the JSON Schema of a schema as JSON. It throws INVALID_REQUEST if there is none, or one of no
+ * object.
+ */
 export function schemaText(schema: Schema, what: string): string {
   const object = keywordsOf(schema, what);
   if (object["type"] !== "object") {

@@ -48,7 +48,10 @@ export interface SessionFilter extends SessionFields {
   updatedBefore?: Date | undefined;
 }
 
-/** Sessions makes, finds and removes sessions. Each method makes one request, a list one for each page, and throws an AgentdError. */
+/**
+ * Sessions makes, finds and removes sessions. Each method makes one request, a list one for each page, and throws an
+ * AgentdError.
+ */
 export class Sessions {
   readonly #unary: Unary;
 
@@ -85,7 +88,9 @@ export class Sessions {
       labels,
       ...(version === undefined ? {} : { version: String(version) }),
       ...(clientRef === undefined ? {} : { clientRef }),
-      ...(state === undefined ? {} : { state: state === "archived" ? "SESSION_STATE_ARCHIVED" : "SESSION_STATE_ACTIVE" }),
+      ...(state === undefined
+        ? {}
+        : { state: state === "archived" ? "SESSION_STATE_ARCHIVED" : "SESSION_STATE_ACTIVE" }),
     });
     return sessionOf(required(session, "a session"));
   }

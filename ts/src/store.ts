@@ -10,7 +10,10 @@ import type { Agent } from "./tree.js";
 import { TurnView, type SessionMessage, type SessionToolCall } from "./turnview.js";
 import type { Interaction, Resolution, Turn } from "./types.js";
 
-/** SessionSnapshot is how a session is at a moment. It does not change; what has not changed since the one before is the same object. */
+/**
+ * SessionSnapshot is how a session is at a moment. It does not change; what has not changed since the one before is the
+ * same object.
+ */
 export interface SessionSnapshot {
   /** Undefined until the first turn has begun. */
   readonly sessionId: string | undefined;
@@ -50,10 +53,10 @@ const readers = 4;
 const ended: ReadonlySet<string> = new Set(["succeeded", "failed", "canceled"]);
 
 /**
- * SessionStore follows a session for a user interface: `subscribe` and `getSnapshot` are what React's useSyncExternalStore and its like
- * take. While somebody has subscribed, it reads the session's last turns and follows what runs, with the tools of its client; it begins
- * when the first one does, also again, and ends with the last one, without ending the turn. Turns that others start meanwhile are seen
- * when one of this store ends, and by `refresh`.
+ * SessionStore follows a session for a user interface: `subscribe` and `getSnapshot` are what React's
+ * useSyncExternalStore and its like take. While somebody has subscribed, it reads the session's last turns and follows
+ * what runs, with the tools of its client; it begins when the first one does, also again, and ends with the last one,
+ * without ending the turn. Turns that others start meanwhile are seen when one of this store ends, and by `refresh`.
  */
 export class SessionStore {
   readonly #agentd: Agentd;
@@ -118,18 +121,30 @@ export class SessionStore {
     return this.#snapshot;
   };
 
-  /** send starts a turn and follows it. It returns when the turn is over, and throws nothing: see error of the snapshot. */
+  /**
+   * send starts a turn and follows it. It returns when the turn is over, and throws nothing: see error of the snapshot.
+   */
   readonly send = async (prompt: string, parts: readonly Part[] = []): Promise<void> => {
     const view = new TurnView("", prompt, parts);
     this.#views = [...this.#views, view];
     this.#error = undefined;
     this.#changed();
-    // A new session has no other name than what its first turn answers with: it is waited for, also if nobody looks any more.
+    // A new session has no other name than what its first turn answers with: it is waited for, also if nobody looks any
+    // more.
     const run = () => {
       const { agent, run: more } = this.#options;
       const idempotencyKey = more?.idempotencyKey ?? crypto.getRandomValues(new Uint32Array(4)).join("-");
       const sessionId = this.#sessionId;
-      return this.#agentd.run({ ...more, agent, sessionId, prompt, parts, idempotencyKey, onLeave: "detach", prompter: null });
+      return this.#agentd.run({
+        ...more,
+        agent,
+        sessionId,
+        prompt,
+        parts,
+        idempotencyKey,
+        onLeave: "detach",
+        prompter: null,
+      });
     };
     await this.#follow(view, run, this.#following?.signal);
     const { signal } = this.#following ?? {};
@@ -270,7 +285,7 @@ export class SessionStore {
       this.#runs.set(view, run);
       const events = run[Symbol.asyncIterator]();
       leave = () => void events.return?.();
-      for (let first = true; ; ) {
+      for (let first = true; ;) {
         const next = await events.next();
         if (first) {
           first = false;

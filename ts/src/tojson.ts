@@ -22,11 +22,16 @@ export function turnStatusesOf(statuses: readonly string[] = []): TurnStatusJson
 }
 
 export function interactionStatusesOf(statuses: readonly string[] = []): InteractionStatusJson[] {
-  return statuses.map((status) => enumOf("INTERACTION_STATUS_", status as Word<"INTERACTION_STATUS_", InteractionStatusJson>));
+  return statuses.map((status) =>
+    enumOf("INTERACTION_STATUS_", status as Word<"INTERACTION_STATUS_", InteractionStatusJson>),
+  );
 }
 
 /** timesOf are points in time. It throws INVALID_REQUEST for a date that is none. */
-export function timesOf<N extends string>(of: { readonly [K in N]?: Date | undefined }, names: readonly N[]): { [K in N]?: string } {
+export function timesOf<N extends string>(
+  of: { readonly [K in N]?: Date | undefined },
+  names: readonly N[],
+): { [K in N]?: string } {
   const out: { [K in N]?: string } = {};
   for (const name of names) {
     const date: Date | undefined = of[name];

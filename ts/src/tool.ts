@@ -45,7 +45,8 @@ export class Tool {
       throw new AgentdError("INVALID_REQUEST", wrong);
     }
     const { description, input, timeoutMs, needsApproval = false, deferred = false } = definition;
-    const given = timeoutMs === undefined ? 0 : amountOf(`tool ${name}: timeoutMs`, timeoutMs, { least: 1, most: dayMs });
+    const given =
+      timeoutMs === undefined ? 0 : amountOf(`tool ${name}: timeoutMs`, timeoutMs, { least: 1, most: dayMs });
     const timeout = timeOf("timeoutMs", given === 0 ? 0 : Math.min(given + answerWayMs, dayMs), { most: dayMs });
     this.#timeoutMs = given;
     this.#definition = definition;

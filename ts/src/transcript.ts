@@ -25,10 +25,10 @@ interface Draft {
 /**
  * Transcript puts the text of a turn together, message by message, and drops what is retracted.
  *
- * A message is finished when the server says so, or has moved on: another message of its agent has begun, its model call was over, the
- * agent's last piece or a call of it came, the state changed, or a piece said when it happened, as only text that is complete
- * does. Of agents that speak at the same time one may have changed the state while another spoke; so a retract of all unfinished
- * messages also has each finished one start over if it is ever said again.
+ * A message is finished when the server says so, or has moved on: another message of its agent has begun, its model
+ * call was over, the agent's last piece or a call of it came, the state changed, or a piece said when it happened, as
+ * only text that is complete does. Of agents that speak at the same time one may have changed the state while another
+ * spoke; so a retract of all unfinished messages also has each finished one start over if it is ever said again.
  */
 export class Transcript {
   readonly #drafts = new Map<string, Draft>(); // by agent and id, in the order in which they began
@@ -66,14 +66,17 @@ export class Transcript {
 
   /** messages returns what was said, in the order in which it began. */
   get messages(): Message[] {
-    return Array.from(this.#drafts.values(), ({ id, agentPath, text, thoughts }) => ({ id, agentPath, text, thoughts })).filter(
-      (m) => m.text !== "" || m.thoughts !== "",
-    );
+    return Array.from(this.#drafts.values(), ({ id, agentPath, text, thoughts }) => ({
+      id,
+      agentPath,
+      text,
+      thoughts,
+    })).filter((m) => m.text !== "" || m.thoughts !== "");
   }
 
   /**
-   * text is what all agents said, one after the other in the order in which they first spoke, with an empty line between them.
-   * Of a tree with one agent it is exactly the model's text.
+   * text is what all agents said, one after the other in the order in which they first spoke, with an empty line
+   * between them. Of a tree with one agent it is exactly the model's text.
    */
   get text(): string {
     const byAgent = new Map<string, string>();

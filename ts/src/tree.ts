@@ -7,8 +7,8 @@ import { schemaText, type Schema } from "./schema.js";
 import type { Open } from "./types.js";
 
 /**
- * Agent is a node of a tree, as JSON has the protocol's Agent: what {@link llm}, {@link sequential}, {@link parallel} and {@link loop}
- * make.
+ * Agent is a node of a tree, as JSON has the protocol's Agent: what {@link llm}, {@link sequential}, {@link parallel}
+ * and {@link loop} make.
  */
 export interface Agent {
   readonly name: string;
@@ -41,7 +41,9 @@ export interface Generation {
       }
     | undefined;
   /** Whether tools have to be called, and which may be. */
-  toolChoice?: { readonly mode: Open<"auto" | "none" | "required">; readonly toolNames?: readonly string[] | undefined } | undefined;
+  toolChoice?:
+    | { readonly mode: Open<"auto" | "none" | "required">; readonly toolNames?: readonly string[] | undefined }
+    | undefined;
   /** Whether the provider is to cache the prompt, and for how long, at most a day. */
   cache?: { readonly mode: Open<"on" | "off">; readonly ttlMs?: number | undefined } | undefined;
 }
@@ -61,7 +63,9 @@ export interface AgentOptions {
   description?: string | undefined;
 }
 
-/** Compaction is when and how the beginning of a conversation is summarised for a model; the session keeps all of it. */
+/**
+ * Compaction is when and how the beginning of a conversation is summarised for a model; the session keeps all of it.
+ */
 export interface Compaction {
   /** Before a call whose prompt takes more than this share of the context window, from 0 to 1; 0 is never. */
   atShare: number;
@@ -77,7 +81,9 @@ export interface Compaction {
 export interface LlmOptions extends AgentOptions {
   /** The model by name, such as `claude-…`, `gpt-…`, `gemini-…` or `provider/model`. */
   model: string;
-  /** Models to call, in this order, when the one before has failed for good before any of its text was there; at most 8. */
+  /**
+   * Models to call, in this order, when the one before has failed for good before any of its text was there; at most 8.
+   */
   fallbackModels?: readonly string[] | undefined;
   /** When the conversation is summarised for the model. Default: as the server is set. */
   compaction?: Compaction | undefined;
@@ -85,7 +91,10 @@ export interface LlmOptions extends AgentOptions {
   instruction?: string | undefined;
   /** Names of tools that were added to the client. */
   tools?: readonly string[] | undefined;
-  /** Control flow of the server and tools that the model's provider runs, such as `exit_loop`, `ask_user`, `google_search`. */
+  /**
+   * Control flow of the server and tools that the model's provider runs, such as `exit_loop`, `ask_user`,
+   * `google_search`.
+   */
   builtinTools?: readonly string[] | undefined;
   /** Agents to which this one may transfer the conversation. */
   subAgents?: readonly Agent[] | undefined;
@@ -128,7 +137,10 @@ export function llm(options: LlmOptions): Agent {
 function compactionOf({ atShare, contextTokens, model = "", instruction = "" }: Compaction): CompactionJson {
   const tokens = contextTokens ?? 0;
   if (!Number.isSafeInteger(tokens) || tokens < 0) {
-    throw new AgentdError("INVALID_AGENT_TREE", `compaction: contextTokens is ${tokens}, must be a whole number of at least 0`);
+    throw new AgentdError(
+      "INVALID_AGENT_TREE",
+      `compaction: contextTokens is ${tokens}, must be a whole number of at least 0`,
+    );
   }
   return { atShare, contextTokens: String(tokens), model, instruction };
 }
@@ -144,14 +156,16 @@ function generationOf(g: Generation): GenerationSettingsJson {
     const { effort, budgetTokens, includeThoughts = false } = thinking;
     out.thinking = { includeThoughts };
     if (effort !== undefined) out.thinking.effort = enumOf("EFFORT_", effort as "low");
-    if (budgetTokens !== undefined) out.thinking.budgetTokens = countOf("generation.thinking.budgetTokens", budgetTokens);
+    if (budgetTokens !== undefined)
+      out.thinking.budgetTokens = countOf("generation.thinking.budgetTokens", budgetTokens);
   }
   if (toolChoice !== undefined) {
     out.toolChoice = { mode: enumOf("MODE_", toolChoice.mode as "auto"), toolNames: [...(toolChoice.toolNames ?? [])] };
   }
   if (cache !== undefined) {
     out.cache = { mode: enumOf("MODE_", cache.mode as "on") };
-    if (cache.ttlMs !== undefined) out.cache.ttl = durationOf(amountOf("generation.cache.ttlMs", cache.ttlMs, { least: 1 }));
+    if (cache.ttlMs !== undefined)
+      out.cache.ttl = durationOf(amountOf("generation.cache.ttlMs", cache.ttlMs, { least: 1 }));
   }
   return out;
 }
@@ -173,6 +187,11 @@ export function parallel({ name, description = "", agents }: GroupOptions): Agen
 }
 
 /** loop runs its agents in order, again and again, at most maxIterations times; 0 means the server's default. */
-export function loop({ name, description = "", agents, maxIterations }: GroupOptions & { maxIterations?: number | undefined }): Agent {
+export function loop({
+  name,
+  description = "",
+  agents,
+  maxIterations,
+}: GroupOptions & { maxIterations?: number | undefined }): Agent {
   return { name, description, loop: { agents: [...agents], maxIterations: countOf("maxIterations", maxIterations) } };
 }

@@ -19,7 +19,10 @@ export interface Resolved {
   used: Map<string, Tool>;
 }
 
-/** resolved has tools of attachments stand in the agents that attach them. It throws INVALID_AGENT_TREE if a tool is not there. */
+/**
+ * resolved has tools of attachments stand in the agents that attach them. It throws INVALID_AGENT_TREE if a tool is not
+ * there.
+ */
 export function resolved(agent: AgentJson, offered: ReadonlyMap<string, Tool>, attachments: Attachments): Resolved {
   const used = new Map<string, Tool>();
   const visit = (node: AgentJson, parents: readonly string[]): AgentJson => {
@@ -66,7 +69,11 @@ interface Stock {
 }
 
 /** toolsOf returns the names of the tools of an agent and notes them as used. */
-function toolsOf({ toolNames = [], mcpAttachments = [] }: LlmAgentJson, agent: string, { offered, attachments, used }: Stock): string[] {
+function toolsOf(
+  { toolNames = [], mcpAttachments = [] }: LlmAgentJson,
+  agent: string,
+  { offered, attachments, used }: Stock,
+): string[] {
   const fail = (why: string) => new AgentdError("INVALID_AGENT_TREE", why);
   const names = new Set(toolNames);
   for (const name of toolNames) {
@@ -81,13 +88,17 @@ function toolsOf({ toolNames = [], mcpAttachments = [] }: LlmAgentJson, agent: s
     const set = Object.hasOwn(attachments, mcpName) ? attachments[mcpName] : undefined;
     if (set === undefined) {
       const known = listed(Object.keys(attachments));
-      throw fail(`agent ${agent} attaches ${JSON.stringify(mcpName)}, which is none of the client's attachments: ${known}`);
+      throw fail(
+        `agent ${agent} attaches ${JSON.stringify(mcpName)}, which is none of the client's attachments: ${known}`,
+      );
     }
     const tools = new Map(set.tools);
     for (const name of includeToolNames.length > 0 ? includeToolNames : [...tools.keys()].sort()) {
       const tool = tools.get(name);
       if (tool === undefined) {
-        throw fail(`agent ${agent}: attachment ${mcpName} has no tool ${JSON.stringify(name)}; it has: ${listed(tools.keys())}`);
+        throw fail(
+          `agent ${agent}: attachment ${mcpName} has no tool ${JSON.stringify(name)}; it has: ${listed(tools.keys())}`,
+        );
       }
       const other = used.get(name) ?? offered.get(name);
       if (other !== undefined && other !== tool) {

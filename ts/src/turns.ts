@@ -33,7 +33,10 @@ export interface EventsOptions {
   visibility?: Visibility | undefined;
 }
 
-/** Turns looks at turns and cancels them. Each method makes one request, a list one for each page, and throws an AgentdError. */
+/**
+ * Turns looks at turns and cancels them. Each method makes one request, a list one for each page, and throws an
+ * AgentdError.
+ */
 export class Turns {
   readonly #unary: Unary;
 
@@ -42,7 +45,10 @@ export class Turns {
     this.#unary = unary;
   }
 
-  /** get says how a turn is; without turnId, the session's last one. With parts it gives back the files of the prompt too. */
+  /**
+   * get says how a turn is; without turnId, the session's last one. With parts it gives back the files of the prompt
+   * too.
+   */
   async get(sessionId: string, turnId = "", options: { parts?: boolean | undefined } = {}): Promise<Turn> {
     const { parts = false } = options;
     return turnOf(required((await this.#unary("GetTurn", { sessionId, turnId, parts })).turn, "a turn"));
@@ -61,8 +67,8 @@ export class Turns {
   }
 
   /**
-   * cancel cancels a turn and returns when nothing of it runs any more. One that is over stays as it is. Without turnId it is the
-   * session's last one as of now, which is read first.
+   * cancel cancels a turn and returns when nothing of it runs any more. One that is over stays as it is. Without turnId
+   * it is the session's last one as of now, which is read first.
    */
   async cancel(sessionId: string, turnId = "", reason = ""): Promise<Turn> {
     turnId ||= (await this.get(sessionId)).id;
@@ -70,8 +76,9 @@ export class Turns {
   }
 
   /**
-   * cancelToolCall cancels one tool call: the model sees a cancelled tool, and the turn goes on. A call that has its result stays as it
-   * is, and so does a turn that is over. Without turnId it is a call of the session's last turn as of now, which is read first.
+   * cancelToolCall cancels one tool call: the model sees a cancelled tool, and the turn goes on. A call that has its
+   * result stays as it is, and so does a turn that is over. Without turnId it is a call of the session's last turn as
+   * of now, which is read first.
    */
   async cancelToolCall(sessionId: string, toolCallId: string, turnId = ""): Promise<Turn> {
     turnId ||= (await this.get(sessionId)).id;
@@ -79,8 +86,8 @@ export class Turns {
   }
 
   /**
-   * modelCalls says what the models of a turn were told, call by call, page by page; without turnId, of the session's last one.
-   * pageSize is that of one page.
+   * modelCalls says what the models of a turn were told, call by call, page by page; without turnId, of the session's
+   * last one. pageSize is that of one page.
    */
   async modelCalls(sessionId: string, turnId = "", pageSize?: number): Promise<ModelCallDetails[]> {
     const size = pageSizeOf(pageSize);
@@ -97,8 +104,8 @@ export class Turns {
   }
 
   /**
-   * events yields what has happened in a turn so far, after a position; without turnId, in the session's last one. Unlike a Run
-   * it yields the error of a turn that failed as an event.
+   * events yields what has happened in a turn so far, after a position; without turnId, in the session's last one.
+   * Unlike a Run it yields the error of a turn that failed as an event.
    */
   async *events(sessionId: string, options: EventsOptions = {}): AsyncGenerator<Event, void, undefined> {
     const { turnId = "", afterSeq, display = false, visibility } = options;

@@ -32,7 +32,10 @@ export interface SessionToolCall extends ToolCall {
   readonly parts: readonly ResultPart[];
 }
 
-/** TurnView gathers the events of one turn. What it gives out does not change: there are new objects for what has changed. */
+/**
+ * TurnView gathers the events of one turn. What it gives out does not change: there are new objects for what has
+ * changed.
+ */
 export class TurnView {
   turnId: string;
   readonly prompt: string;
@@ -75,7 +78,15 @@ export class TurnView {
         break;
       case "message_injected": {
         const { content: text, parts, seq } = event;
-        const message: SessionMessage = { id: `injected ${seq}`, turnId: this.turnId, role: "user", agentPath: [], text, thoughts: "", parts };
+        const message: SessionMessage = {
+          id: `injected ${seq}`,
+          turnId: this.turnId,
+          role: "user",
+          agentPath: [],
+          text,
+          thoughts: "",
+          parts,
+        };
         this.#injected.push({ at: this.#transcript.messages.length, message });
         this.#messages = undefined;
         break;
@@ -147,13 +158,24 @@ export class TurnView {
   }
 
   #message({ id, agentPath, text, thoughts }: Message, i: number): SessionMessage {
-    return { id: `${this.turnId} ${id || i}`, turnId: this.turnId, role: "agent", agentPath, text, thoughts, parts: [] };
+    return {
+      id: `${this.turnId} ${id || i}`,
+      turnId: this.turnId,
+      role: "agent",
+      agentPath,
+      text,
+      thoughts,
+      parts: [],
+    };
   }
 
   #call({ toolCallId, toolName, toolInput, agentPath }: ToolCall, status: "running" | "elsewhere"): void {
     const known = this.#calls.get(toolCallId);
     const call = { toolCallId, toolName, toolInput, agentPath, turnId: this.turnId };
-    this.#calls.set(toolCallId, known === undefined ? { ...call, status, output: undefined, error: undefined, parts: [] } : { ...known, status });
+    this.#calls.set(
+      toolCallId,
+      known === undefined ? { ...call, status, output: undefined, error: undefined, parts: [] } : { ...known, status },
+    );
   }
 
   #change(toolCallId: string, change: Partial<SessionToolCall>): void {

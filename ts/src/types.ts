@@ -1,4 +1,5 @@
-// What the server keeps, as plain objects. Each word of a union may have company from a newer server: such a word comes as it is.
+// What the server keeps, as plain objects. Each word of a union may have company from a newer server: such a word comes
+// as it is.
 import type { ErrorCode } from "./errors.js";
 import type { ToolCall } from "./events.js";
 import type { JsonObject, JsonValue } from "./json.js";
@@ -15,7 +16,14 @@ export type SessionState = Open<"unspecified" | "active" | "archived">;
 
 /** TurnStatus is how a turn is. */
 export type TurnStatus = Open<
-  "unspecified" | "pending" | "running" | "waiting_for_client" | "waiting_for_input" | "succeeded" | "failed" | "canceled"
+  | "unspecified"
+  | "pending"
+  | "running"
+  | "waiting_for_client"
+  | "waiting_for_input"
+  | "succeeded"
+  | "failed"
+  | "canceled"
 >;
 
 /** StopReason is why a model ended an answer. */

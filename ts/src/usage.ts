@@ -1,6 +1,9 @@
 // What model calls took.
 
-/** Usage is what model calls took. It means the same for every provider. Counts are safe integers: what is beyond comes as the greatest. */
+/**
+ * Usage is what model calls took. It means the same for every provider. Counts are safe integers: what is beyond comes
+ * as the greatest.
+ */
 export interface Usage {
   /** Tokens of the whole requests. */
   readonly promptTokens: number;
@@ -16,7 +19,9 @@ export interface Usage {
   readonly totalTokens: number;
   /** How many tries of calls said what they took. */
   readonly modelCalls: number;
-  /** US dollars at the server's price table, of the calls whose price is known; undefined when no price is known of any. */
+  /**
+   * US dollars at the server's price table, of the calls whose price is known; undefined when no price is known of any.
+   */
   readonly costUsd: number | undefined;
   /** How many of modelCalls have no known price: unless it is 0, the whole cost is not known. */
   readonly unpricedCalls: number;

@@ -19,7 +19,10 @@ export function sleep(ms: number, signal: AbortSignal): Promise<void> {
   });
 }
 
-/** orAborted waits for a promise. It throws the signal's reason when that is aborted before; the promise is then left alone. */
+/**
+ * orAborted waits for a promise. It throws the signal's reason when that is aborted before; the promise is then left
+ * alone.
+ */
 export async function orAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
   let stop = () => {};
   const aborted = new Promise<never>((_, reject) => {

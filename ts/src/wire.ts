@@ -44,8 +44,8 @@ const compressed = 1;
 const endOfStream = 2;
 
 /**
- * Wire speaks to one server. Each call makes one request and throws an AgentdError, or the reason of its signal; a request that is not
- * answered in time is TIMEOUT.
+ * Wire speaks to one server. Each call makes one request and throws an AgentdError, or the reason of its signal; a
+ * request that is not answered in time is TIMEOUT.
  */
 export class Wire {
   readonly #base: string;
@@ -57,7 +57,11 @@ export class Wire {
   }
 
   /** call makes a request with one answer. */
-  async call<M extends keyof Methods>(method: M, request: Methods[M][0], options: UnaryOptions): Promise<Methods[M][1]> {
+  async call<M extends keyof Methods>(
+    method: M,
+    request: Methods[M][0],
+    options: UnaryOptions,
+  ): Promise<Methods[M][1]> {
     const { controller, release } = follows(options.signal);
     const { timeoutMs } = options;
     const late = new AgentdError("TIMEOUT", `the request failed: there was no answer after ${timeoutMs} ms`);
@@ -168,15 +172,18 @@ function failureOf({ code, message = "", details = [] }: Failure, status?: numbe
   }
   const kind = code ?? statuses.get(status ?? 0) ?? "unknown";
   if (kind === "unimplemented") {
-    return new AgentdError("INVALID_REQUEST", `this address does not serve what was asked for: ${message || `HTTP ${status}`}`);
+    return new AgentdError(
+      "INVALID_REQUEST",
+      `this address does not serve what was asked for: ${message || `HTTP ${status}`}`,
+    );
   }
   const said = code === undefined ? `HTTP ${status}` : code === "unknown" ? message : `[${code}] ${message}`;
   return new AgentdError(connectCodes.get(kind) ?? "UNAVAILABLE", `the request failed: ${said}`, { retryAfterMs });
 }
 
 /**
- * detailOf is the server's own error. It comes as binary protobuf; agentd servers have it as JSON too. Where a gateway has left that out,
- * the code, the message and whether to try again are read from the binary form.
+ * detailOf is the server's own error. It comes as binary protobuf; agentd servers have it as JSON too. Where a gateway
+ * has left that out, the code, the message and whether to try again are read from the binary form.
  */
 function detailOf({ value, debug }: { value?: string; debug?: unknown }): RunResponse_ErrorResponseJson {
   if (typeof debug === "object" && debug !== null) {
@@ -239,7 +246,10 @@ async function* envelopes(response: Response): AsyncGenerator<{ flags: number; t
       const head = new DataView(held.buffer, held.byteOffset + at, 5);
       const [flags, length] = [head.getUint8(0), head.getUint32(1)];
       if (length > maxMessage) {
-        throw new AgentdError("LIMIT_EXCEEDED", `the request failed: a message has ${length} bytes, at most ${maxMessage} are taken`);
+        throw new AgentdError(
+          "LIMIT_EXCEEDED",
+          `the request failed: a message has ${length} bytes, at most ${maxMessage} are taken`,
+        );
       }
       if (size - at < 5 + length) {
         break;
