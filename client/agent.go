@@ -89,7 +89,8 @@ func BuiltinTools(names ...string) AgentOption {
 // included, or all.
 func AttachedTools(name string, include ...string) AgentOption {
 	return ofLLM(func(l *agentdv1.LlmAgent) {
-		l.McpAttachments = append(l.McpAttachments, &agentdv1.McpAttachment{McpName: name, IncludeToolNames: slices.Clone(include)})
+		l.McpAttachments = append(l.McpAttachments,
+			&agentdv1.McpAttachment{McpName: name, IncludeToolNames: slices.Clone(include)})
 	})
 }
 
@@ -231,7 +232,9 @@ func (g Generation) Proto() *agentdv1.GenerationSettings {
 	case g.ThinkingTokens != nil:
 		out.Thinking = &agentdv1.Thinking{Amount: &agentdv1.Thinking_BudgetTokens{BudgetTokens: *g.ThinkingTokens}}
 	case g.Thinking != 0:
-		out.Thinking = &agentdv1.Thinking{Amount: &agentdv1.Thinking_Effort_{Effort: agentdv1.Thinking_Effort(g.Thinking)}}
+		out.Thinking = &agentdv1.Thinking{
+			Amount: &agentdv1.Thinking_Effort_{Effort: agentdv1.Thinking_Effort(g.Thinking)},
+		}
 	case g.IncludeThoughts:
 		out.Thinking = &agentdv1.Thinking{}
 	}
@@ -258,8 +261,9 @@ func generationOf(m *agentdv1.GenerationSettings) Generation {
 		Temperature: m.Temperature, TopP: m.TopP, MaxOutputTokens: m.GetMaxOutputTokens(),
 		StopSequences: slices.Clone(m.GetStopSequences()), Seed: m.Seed,
 		Thinking: Effort(m.GetThinking().GetEffort()), IncludeThoughts: m.GetThinking().GetIncludeThoughts(),
-		ToolChoice: ToolChoice(m.GetToolChoice().GetMode()), ToolChoiceNames: slices.Clone(m.GetToolChoice().GetToolNames()),
-		Cache: Cache(m.GetCache().GetMode()), CacheTTL: m.GetCache().GetTtl().AsDuration(),
+		ToolChoice:      ToolChoice(m.GetToolChoice().GetMode()),
+		ToolChoiceNames: slices.Clone(m.GetToolChoice().GetToolNames()),
+		Cache:           Cache(m.GetCache().GetMode()), CacheTTL: m.GetCache().GetTtl().AsDuration(),
 	}
 	if tokens, ok := m.GetThinking().GetAmount().(*agentdv1.Thinking_BudgetTokens); ok {
 		g.ThinkingTokens = &tokens.BudgetTokens

@@ -45,7 +45,8 @@ func (c *Client) prepareAttach(sessionID string, opts []AttachOption) (*agentdv1
 		return nil, nil, errorf(ErrInvalidRequest, "client.Attach needs the id of a session")
 	}
 	if rc.observe && (rc.prompter != nil || rc.onLeave == OnLeaveCancel) {
-		return nil, nil, errorf(ErrInvalidRequest, "client.Observe only watches: it goes with neither WithPrompter nor OnLeaveCancel")
+		return nil, nil, errorf(ErrInvalidRequest,
+			"client.Observe only watches: it goes with neither WithPrompter nor OnLeaveCancel")
 	}
 	rc.sessionID = sessionID
 	sets, attachments := []*ToolSet{c.tools}, c.cfg.attachments
@@ -65,7 +66,9 @@ func (c *Client) prepareAttach(sessionID string, opts []AttachOption) (*agentdv1
 	}
 	maps.Copy(rc.available, w.used)
 	rc.offered = slices.Sorted(maps.Keys(rc.available))
-	attach := &agentdv1.AttachRequest{SessionId: sessionID, TurnId: rc.turnID, AfterSeq: rc.after, ToolNames: rc.offered, Observe: rc.observe}
+	attach := &agentdv1.AttachRequest{
+		SessionId: sessionID, TurnId: rc.turnID, AfterSeq: rc.after, ToolNames: rc.offered, Observe: rc.observe,
+	}
 	req := &agentdv1.RunRequest{Request: &agentdv1.RunRequest_Attach{Attach: attach}}
 	if err := c.checkMessage(req); err != nil {
 		return nil, nil, err

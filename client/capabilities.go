@@ -113,9 +113,12 @@ type SharedStateEntry struct {
 
 // SharedState lists the keys of state that sessions share and that begin with a
 // prefix, such as app:, by name.
-func (c *Client) SharedState(ctx context.Context, prefix string, opts ...RequestOption) iter.Seq2[SharedStateEntry, error] {
+func (c *Client) SharedState(
+	ctx context.Context, prefix string, opts ...RequestOption,
+) iter.Seq2[SharedStateEntry, error] {
 	return pages(func(token string) ([]SharedStateEntry, string, error) {
-		resp, err := unary(ctx, c, opts, c.sessions.ListSharedState, &agentdv1.ListSharedStateRequest{Prefix: prefix, PageToken: token})
+		resp, err := unary(ctx, c, opts, c.sessions.ListSharedState,
+			&agentdv1.ListSharedStateRequest{Prefix: prefix, PageToken: token})
 		return mapped(resp.GetEntries(), func(e *agentdv1.SharedStateEntry) SharedStateEntry {
 			return SharedStateEntry{Key: e.GetKey(), Value: e.GetValue(), Bytes: e.GetBytes()}
 		}), resp.GetNextPageToken(), err

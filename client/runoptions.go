@@ -77,7 +77,8 @@ func WithInitialState(state any) PromptOption {
 		}
 		object := value.GetStructValue()
 		if object == nil {
-			c.fail(errorf(ErrInvalidRequest, "client.WithInitialState: state must be a map with string keys or a struct, got %T", state))
+			c.fail(errorf(ErrInvalidRequest,
+				"client.WithInitialState: state must be a map with string keys or a struct, got %T", state))
 			return
 		}
 		c.state = object
@@ -91,7 +92,8 @@ func WithProviderKey(provider, key string) EveryOption {
 	return option{useEvery, func(c *runConfig) {
 		header := providerHeaders[provider]
 		if header == "" {
-			c.fail(errorf(ErrInvalidRequest, `client.WithProviderKey: want "gemini", "anthropic" or "openai", got %.40q`, provider))
+			c.fail(errorf(ErrInvalidRequest,
+				`client.WithProviderKey: want "gemini", "anthropic" or "openai", got %.40q`, provider))
 			return
 		}
 		if key != "" {
@@ -147,7 +149,8 @@ func WithConcurrency(n int) StreamOption {
 func WithToolTimeout(d time.Duration) StreamOption {
 	return option{useStream, func(c *runConfig) {
 		if c.toolTimeout = d; d <= 0 || d > maxToolTimeout {
-			c.fail(errorf(ErrInvalidRequest, "client.WithToolTimeout: want more than 0 and at most %s, got %s", maxToolTimeout, d))
+			c.fail(errorf(ErrInvalidRequest,
+				"client.WithToolTimeout: want more than 0 and at most %s, got %s", maxToolTimeout, d))
 		}
 	}}
 }
@@ -186,7 +189,8 @@ const (
 func WithOnLeave(what OnLeave) FollowOption {
 	return option{useStream, func(c *runConfig) {
 		if c.onLeave = what; what != OnLeaveCancel && what != OnLeaveDetach {
-			c.fail(errorf(ErrInvalidRequest, "client.WithOnLeave: want client.OnLeaveCancel or client.OnLeaveDetach, got %d", what))
+			c.fail(errorf(ErrInvalidRequest,
+				"client.WithOnLeave: want client.OnLeaveCancel or client.OnLeaveDetach, got %d", what))
 		}
 	}}
 }
@@ -229,7 +233,8 @@ func WithAfterSeq(seq int64) AttachOption {
 func WithTurnID(id string) FollowOption {
 	return option{useStream, func(c *runConfig) {
 		if id == "" || len(id) > maxTurnID {
-			c.fail(errorf(ErrInvalidRequest, "client.WithTurnID: an id has between 1 and %d bytes, got %d", maxTurnID, len(id)))
+			c.fail(errorf(ErrInvalidRequest,
+				"client.WithTurnID: an id has between 1 and %d bytes, got %d", maxTurnID, len(id)))
 			return
 		}
 		c.turnID = id
@@ -256,7 +261,8 @@ const maxIdempotencyKey = 128
 func WithIdempotencyKey(key string) PromptOption {
 	return option{useRun, func(c *runConfig) {
 		if key == "" || len(key) > maxIdempotencyKey {
-			c.fail(errorf(ErrInvalidRequest, "client.WithIdempotencyKey: want 1 to %d bytes, got %d", maxIdempotencyKey, len(key)))
+			c.fail(errorf(ErrInvalidRequest,
+				"client.WithIdempotencyKey: want 1 to %d bytes, got %d", maxIdempotencyKey, len(key)))
 			return
 		}
 		c.idempotencyKey = key
@@ -298,11 +304,13 @@ func WithOnDisconnect(what OnDisconnect, grace time.Duration) TurnOption {
 		case OnDisconnectContinue:
 			limit = 0
 		default:
-			c.fail(errorf(ErrInvalidRequest, "client.WithOnDisconnect: want client.OnDisconnectContinue or client.OnDisconnectCancel, got %d", what))
+			c.fail(errorf(ErrInvalidRequest,
+				"client.WithOnDisconnect: want client.OnDisconnectContinue or client.OnDisconnectCancel, got %d", what))
 			return
 		}
 		if grace < 0 || grace > limit {
-			c.fail(errorf(ErrInvalidRequest, "client.WithOnDisconnect: the grace must be between 0 and %s here, got %s", limit, grace))
+			c.fail(errorf(ErrInvalidRequest,
+				"client.WithOnDisconnect: the grace must be between 0 and %s here, got %s", limit, grace))
 			return
 		}
 		c.onDisconnect, c.grace = agentdv1.OnDisconnect(what), grace

@@ -24,7 +24,9 @@ var typeSchemas = map[reflect.Type]*jsonschema.Schema{
 	reflect.TypeFor[[]byte]():          {Type: "string", ContentEncoding: "base64"},
 }
 
-func newTypedTool[In, Out any](name, description string, fn func(context.Context, In) (Out, error), opts []ToolOption) (*tool, error) {
+func newTypedTool[In, Out any](
+	name, description string, fn func(context.Context, In) (Out, error), opts []ToolOption,
+) (*tool, error) {
 	var cfg toolConfig
 	for _, opt := range opts {
 		opt(&cfg)
@@ -49,7 +51,10 @@ func newTypedTool[In, Out any](name, description string, fn func(context.Context
 			return nil, fmt.Errorf("tool %q: input schema: %w", name, err)
 		}
 	}
-	declaration := &agentdv1.Tool{Name: name, Description: description, InputSchema: &cfg.schema, NeedsApproval: cfg.approve, Deferred: cfg.defers}
+	declaration := &agentdv1.Tool{
+		Name: name, Description: description, InputSchema: &cfg.schema,
+		NeedsApproval: cfg.approve, Deferred: cfg.defers,
+	}
 	if err := checkTool(declaration); err != nil {
 		return nil, err
 	}
@@ -69,12 +74,16 @@ func newTypedTool[In, Out any](name, description string, fn func(context.Context
 	return t, nil
 }
 
-func newRawTool[Out any](name, description, schema string, fn func(context.Context, json.RawMessage) (Out, error), opts []ToolOption) (*tool, error) {
+func newRawTool[Out any](
+	name, description, schema string, fn func(context.Context, json.RawMessage) (Out, error), opts []ToolOption,
+) (*tool, error) {
 	var cfg toolConfig
 	for _, opt := range opts {
 		opt(&cfg)
 	}
-	declaration := &agentdv1.Tool{Name: name, Description: description, NeedsApproval: cfg.approve, Deferred: cfg.defers}
+	declaration := &agentdv1.Tool{
+		Name: name, Description: description, NeedsApproval: cfg.approve, Deferred: cfg.defers,
+	}
 	if schema = cmp.Or(cfg.schema, schema); schema != "" {
 		declaration.InputSchema = &schema
 	}
@@ -124,7 +133,8 @@ func argumentSchema[T any](given string) (*jsonschema.Schema, error) {
 		schema.Type, schema.Types = "object", nil
 	}
 	if schema.Type != "object" {
-		return nil, fmt.Errorf("the argument type must be a struct or a map with string keys, got %s", reflect.TypeFor[T]())
+		return nil, fmt.Errorf(
+			"the argument type must be a struct or a map with string keys, got %s", reflect.TypeFor[T]())
 	}
 	return schema, nil
 }
@@ -179,7 +189,8 @@ func decodeArguments(checker *jsonschema.Resolved, input string, out any) error 
 		return fmt.Errorf("the arguments are not valid JSON: %w", err)
 	}
 	if err := checker.Validate(plainNumbers(instance)); err != nil {
-		return fmt.Errorf("the arguments do not fit the input schema: %s", strings.TrimPrefix(err.Error(), "validating root: "))
+		return fmt.Errorf(
+			"the arguments do not fit the input schema: %s", strings.TrimPrefix(err.Error(), "validating root: "))
 	}
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()

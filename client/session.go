@@ -73,7 +73,8 @@ func (s *Session) Start(ctx context.Context, prompt string, opts ...SendOption) 
 	if err != nil {
 		return nil, err
 	}
-	resp, err := unaryWith(ctx, rc, s.client.sessions.CreateTurn, &agentdv1.CreateTurnRequest{Execute: req.GetExecute()})
+	resp, err := unaryWith(ctx, rc, s.client.sessions.CreateTurn,
+		&agentdv1.CreateTurnRequest{Execute: req.GetExecute()})
 	if err != nil {
 		return nil, err
 	}
@@ -252,7 +253,9 @@ func (s *Session) lastTurn(ctx context.Context, opts []RequestOption) (string, e
 }
 
 // Resolve is [Client.Resolve] for this session.
-func (s *Session) Resolve(ctx context.Context, interactionID string, said *Resolution, opts ...RequestOption) (*Interaction, error) {
+func (s *Session) Resolve(
+	ctx context.Context, interactionID string, said *Resolution, opts ...RequestOption,
+) (*Interaction, error) {
 	return s.client.Resolve(ctx, s.id, interactionID, said, s.request(opts)...)
 }
 

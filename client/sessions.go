@@ -118,7 +118,9 @@ type SessionFilter struct {
 }
 
 // Sessions lists sessions, newest first, and asks for the next page when it needs one.
-func (c *Client) Sessions(ctx context.Context, filter SessionFilter, opts ...RequestOption) iter.Seq2[*SessionInfo, error] {
+func (c *Client) Sessions(
+	ctx context.Context, filter SessionFilter, opts ...RequestOption,
+) iter.Seq2[*SessionInfo, error] {
 	return pages(func(token string) ([]*SessionInfo, string, error) {
 		resp, err := unary(ctx, c, opts, c.sessions.ListSessions, &agentdv1.ListSessionsRequest{
 			PageSize: pageSize(filter.PageSize), PageToken: token, Labels: filter.Labels, ClientRef: filter.ClientRef,
@@ -133,7 +135,8 @@ func (c *Client) Sessions(ctx context.Context, filter SessionFilter, opts ...Req
 
 // Info says what the server knows of the session.
 func (s *Session) Info(ctx context.Context, opts ...RequestOption) (*SessionInfo, error) {
-	resp, err := unary(ctx, s.client, s.request(opts), s.client.sessions.GetSession, &agentdv1.GetSessionRequest{SessionId: s.id})
+	resp, err := unary(ctx, s.client, s.request(opts), s.client.sessions.GetSession,
+		&agentdv1.GetSessionRequest{SessionId: s.id})
 	return sessionOf(resp.GetSession()), err
 }
 
@@ -151,7 +154,9 @@ type SessionUpdate struct {
 
 // Update changes what a session is called, or archives it.
 func (s *Session) Update(ctx context.Context, update SessionUpdate, opts ...RequestOption) (*SessionInfo, error) {
-	req := &agentdv1.UpdateSessionRequest{SessionId: s.id, Labels: update.Labels, ClientRef: update.ClientRef, State: update.State.Proto()}
+	req := &agentdv1.UpdateSessionRequest{
+		SessionId: s.id, Labels: update.Labels, ClientRef: update.ClientRef, State: update.State.Proto(),
+	}
 	if update.Version != 0 {
 		req.Version = &update.Version
 	}
@@ -161,7 +166,8 @@ func (s *Session) Update(ctx context.Context, update SessionUpdate, opts ...Requ
 
 // Delete cancels what runs in the session and removes it for good, with its log.
 func (s *Session) Delete(ctx context.Context, opts ...RequestOption) error {
-	_, err := unary(ctx, s.client, s.request(opts), s.client.sessions.DeleteSession, &agentdv1.DeleteSessionRequest{SessionId: s.id})
+	_, err := unary(ctx, s.client, s.request(opts), s.client.sessions.DeleteSession,
+		&agentdv1.DeleteSessionRequest{SessionId: s.id})
 	return err
 }
 
@@ -177,7 +183,8 @@ type ForkAt struct {
 // stays as it is. The fork runs with the options of this Session.
 func (s *Session) Fork(ctx context.Context, at ForkAt, opts ...RequestOption) (*Session, error) {
 	resp, err := unary(ctx, s.client, s.request(opts), s.client.sessions.ForkSession, &agentdv1.ForkSessionRequest{
-		SessionId: s.id, ThroughSeq: at.ThroughSeq, Labels: at.Labels, ClientRef: at.ClientRef, IdempotencyKey: at.IdempotencyKey,
+		SessionId: s.id, ThroughSeq: at.ThroughSeq, Labels: at.Labels, ClientRef: at.ClientRef,
+		IdempotencyKey: at.IdempotencyKey,
 	})
 	if err != nil {
 		return nil, err
@@ -196,12 +203,15 @@ type InteractionFilter struct {
 }
 
 // Interactions lists what turns ask of people, newest first.
-func (c *Client) Interactions(ctx context.Context, filter InteractionFilter, opts ...RequestOption) iter.Seq2[*Interaction, error] {
+func (c *Client) Interactions(
+	ctx context.Context, filter InteractionFilter, opts ...RequestOption,
+) iter.Seq2[*Interaction, error] {
 	return pages(func(token string) ([]*Interaction, string, error) {
 		resp, err := unary(ctx, c, opts, c.sessions.ListInteractions, &agentdv1.ListInteractionsRequest{
 			SessionId: filter.SessionID, TurnId: filter.TurnID, PageSize: pageSize(filter.PageSize), PageToken: token,
 			Statuses: mapped(filter.Statuses, func(s InteractionStatus) agentdv1.InteractionStatus {
-				return agentdv1.InteractionStatus(numberOf(string(s), "INTERACTION_STATUS_", agentdv1.InteractionStatus_value))
+				n := numberOf(string(s), "INTERACTION_STATUS_", agentdv1.InteractionStatus_value)
+				return agentdv1.InteractionStatus(n)
 			}),
 		})
 		return mapped(resp.GetInteractions(), InteractionOf), resp.GetNextPageToken(), err

@@ -144,7 +144,9 @@ func ToolSchema(schema string) ToolOption {
 // or longer than 16,384 bytes, and for a type without a schema, or with one of
 // more than 32,768 bytes. If the error is ignored, each run that could use the
 // tools fails with it.
-func AddTool[In, Out any](to ToolHolder, name, description string, fn func(context.Context, In) (Out, error), opts ...ToolOption) error {
+func AddTool[In, Out any](
+	to ToolHolder, name, description string, fn func(context.Context, In) (Out, error), opts ...ToolOption,
+) error {
 	t, err := newTypedTool(name, description, fn, opts)
 	return to.toolSet().add(t, err)
 }
@@ -152,7 +154,10 @@ func AddTool[In, Out any](to ToolHolder, name, description string, fn func(conte
 // AddRawTool offers a tool whose JSON Schema is only known at run time, an object;
 // empty declares no arguments. fn receives the arguments as the model wrote them;
 // that they are a JSON object is all that was checked. Otherwise see [AddTool].
-func AddRawTool[Out any](to ToolHolder, name, description, schema string, fn func(context.Context, json.RawMessage) (Out, error), opts ...ToolOption) error {
+func AddRawTool[Out any](
+	to ToolHolder, name, description, schema string,
+	fn func(context.Context, json.RawMessage) (Out, error), opts ...ToolOption,
+) error {
 	t, err := newRawTool(name, description, schema, fn, opts)
 	return to.toolSet().add(t, err)
 }
@@ -179,7 +184,8 @@ func (t *tool) setTimeout(d *time.Duration) error {
 		return nil
 	}
 	if *d <= 0 || *d > maxToolTimeout {
-		return fmt.Errorf("tool %q: the timeout must be more than 0 and at most %s, got %s", t.proto.GetName(), maxToolTimeout, *d)
+		return fmt.Errorf(
+			"tool %q: the timeout must be more than 0 and at most %s, got %s", t.proto.GetName(), maxToolTimeout, *d)
 	}
 	t.timeout, t.proto.Timeout = *d, serverTimeout(*d)
 	return nil
@@ -194,9 +200,11 @@ func checkTool(t *agentdv1.Tool) error {
 	case t.GetDescription() == "":
 		return fmt.Errorf("tool %q needs a description: the model chooses by it", name)
 	case len(t.GetDescription()) > maxDescription:
-		return fmt.Errorf("tool %q: the description has %d bytes, at most %d are allowed", name, len(t.GetDescription()), maxDescription)
+		return fmt.Errorf(
+			"tool %q: the description has %d bytes, at most %d are allowed", name, len(t.GetDescription()), maxDescription)
 	case len(t.GetInputSchema()) > maxSchema:
-		return fmt.Errorf("tool %q: the input schema has %d bytes, at most %d are allowed", name, len(t.GetInputSchema()), maxSchema)
+		return fmt.Errorf(
+			"tool %q: the input schema has %d bytes, at most %d are allowed", name, len(t.GetInputSchema()), maxSchema)
 	default:
 		return nil
 	}

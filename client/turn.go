@@ -92,8 +92,10 @@ func turnOf(m *agentdv1.Turn) *Turn {
 	return &Turn{
 		ID: m.GetId(), SessionID: m.GetSessionId(), CreatedBy: m.GetCreatedBy(), Status: TurnStatus(wordOf(m.GetStatus(), "TURN_STATUS_")),
 		StatusMessage: m.GetStatusMessage(), ErrorCode: Code(m.GetErrorCode()),
-		Prompt: m.GetUserPrompt(), Parts: partsOf(m.GetParts()), Text: m.GetOutputText(), Structured: rawOf(m.GetStructuredOutput()),
-		Usage: UsageOf(m.GetUsage()), CreateTime: timeOf(m.GetCreateTime()), StartTime: timeOf(m.GetStartTime()), EndTime: timeOf(m.GetEndTime()),
+		Prompt: m.GetUserPrompt(), Parts: partsOf(m.GetParts()), Text: m.GetOutputText(),
+		Structured: rawOf(m.GetStructuredOutput()),
+		Usage:      UsageOf(m.GetUsage()), CreateTime: timeOf(m.GetCreateTime()), StartTime: timeOf(m.GetStartTime()),
+		EndTime:  timeOf(m.GetEndTime()),
 		Duration: m.GetDuration().AsDuration(), AfterSeq: m.GetAfterSeq(), InjectedInto: m.GetInjectedInto(),
 		PendingToolCalls:    mapped(m.GetPendingToolCalls(), toolCallOf),
 		PendingInteractions: mapped(m.GetPendingInteractions(), InteractionOf),
@@ -121,7 +123,9 @@ func (s *Session) Turns(ctx context.Context, filter TurnFilter, opts ...RequestO
 	return s.client.turns(ctx, s.id, filter, s.request(opts))
 }
 
-func (c *Client) turns(ctx context.Context, session string, filter TurnFilter, opts []RequestOption) iter.Seq2[*Turn, error] {
+func (c *Client) turns(
+	ctx context.Context, session string, filter TurnFilter, opts []RequestOption,
+) iter.Seq2[*Turn, error] {
 	return pages(func(token string) ([]*Turn, string, error) {
 		resp, err := unary(ctx, c, opts, c.sessions.ListTurns, &agentdv1.ListTurnsRequest{
 			SessionId: session, PageSize: pageSize(filter.PageSize), PageToken: token,

@@ -110,7 +110,8 @@ func (p *Prompter) approval(ctx context.Context, i *client.Interaction) (*client
 	question := fmt.Sprintf("%s wants to call %s %s\nApprove? [y]es, [n]o, [e]dit the arguments: ", who(i), tool, shown)
 	again := "Please answer y, n or e: "
 	if left > 0 {
-		question = fmt.Sprintf("%s wants to call %s %s\n%s of the arguments are left out.\nApprove %s? [y]es, [n]o, [e]dit or [v]iew the arguments: ",
+		question = fmt.Sprintf("%s wants to call %s %s\n%s of the arguments are left out.\n"+
+			"Approve %s? [y]es, [n]o, [e]dit or [v]iew the arguments: ",
 			who(i), tool, shown, characters(left), tool)
 		again = "Please answer y, n, e or v: "
 	}
