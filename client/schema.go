@@ -13,8 +13,9 @@ import (
 	"slices"
 	"strings"
 
-	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/google/jsonschema-go/jsonschema"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
 // typeSchemas are types whose JSON form is not what their Go kind suggests.

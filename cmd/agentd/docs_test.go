@@ -35,6 +35,32 @@ func commandNames(t *testing.T) []string {
 	return out
 }
 
+// TestCommandsInAPI: the tables of docs/api.md name each command, and no other.
+func TestCommandsInAPI(t *testing.T) {
+	text, err := os.ReadFile("../../docs/api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var named []string
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(strings.TrimSpace(line), "|")
+		if len(cells) != 7 {
+			continue
+		}
+		for i, word := range strings.Split(cells[5], "`") {
+			if i%2 == 1 {
+				named = append(named, word)
+			}
+		}
+	}
+	commands := commandNames(t)
+	slices.Sort(named)
+	slices.Sort(commands)
+	if diff := cmp.Diff(commands, named); diff != "" {
+		t.Errorf("commands, and what docs/api.md names:\n%s", diff)
+	}
+}
+
 // Helps are sentences, and every command that is a client has examples.
 func TestHelp(t *testing.T) {
 	for _, name := range commandNames(t) {
