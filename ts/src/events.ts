@@ -12,6 +12,7 @@ import {
   resultPartsOf,
   structuredOf,
   usageOfEnd,
+  warningsOf,
 } from "./fromjson.js";
 import type { RunResponse_EndResponseJson, RunResponseJson } from "./gen/agentd/v1/service_pb.js";
 import { bytesOf, dateOf, msOf, numberOf, wordOf, type JsonObject, type JsonValue } from "./json.js";
@@ -23,7 +24,7 @@ import type {
   RawPayloadReceived,
 } from "./modelevents.js";
 import type { Part, ResultPart } from "./parts.js";
-import type { CancelReceipt, Display, Interaction } from "./types.js";
+import type { CancelReceipt, Display, Interaction, Warning } from "./types.js";
 import type { Usage } from "./usage.js";
 
 /** EventBase is what all events have. */
@@ -64,9 +65,11 @@ export type EventBody =
       readonly userParts: readonly Part[];
       readonly ahead: number;
       readonly inject: boolean;
+      /** Whose prompt it is, as the server knows them. */
+      readonly createdBy: string;
     }
   /** The turn runs. */
-  | { readonly type: "turn_started"; readonly sessionId: string }
+  | { readonly type: "turn_started"; readonly sessionId: string; readonly warnings: readonly Warning[] }
   /** A piece of an agent's text, or of its thinking. last is true once per agent and turn in which it spoke. */
   | {
       readonly type: "output_chunk";
@@ -113,6 +116,10 @@ export type EventBody =
       /** What the model sees behind output, such as images. */
       readonly parts: readonly ResultPart[];
       readonly agentPath: readonly string[];
+      /** Who has answered, as the server knows them. */
+      readonly createdBy: string;
+      /** What of the answer did not hold, such as state that its tool may not write. */
+      readonly warnings: readonly Warning[];
     }
   /** All of a message was in output_chunk; nothing of it is retracted any more. */
   | {
@@ -130,6 +137,8 @@ export type EventBody =
       readonly content: string;
       readonly parts: readonly Part[];
       readonly queuedTurnId: string;
+      /** Whose prompt it is, as the server knows them. */
+      readonly createdBy: string;
     }
   /** A model call has failed before any of its text was there, and is made again. */
   | {
@@ -243,10 +252,10 @@ type Told = Omit<Required<RunResponseJson>, "seq" | "turnId" | "time" | "replaye
 /** What each kind of message tells. */
 const readers: { [K in keyof Told]: (value: Told[K]) => EventBody | undefined } = {
   heartbeat: () => undefined,
-  turnQueued: ({ sessionId = "", userPrompt = "", userParts, ahead = 0, inject = false }) => {
-    return { type: "turn_queued", sessionId, userPrompt, userParts: partsOf(userParts), ahead, inject };
+  turnQueued: ({ sessionId = "", userPrompt = "", userParts, ahead = 0, inject = false, createdBy = "" }) => {
+    return { type: "turn_queued", sessionId, userPrompt, userParts: partsOf(userParts), ahead, inject, createdBy };
   },
-  execute: ({ sessionId = "" }) => ({ type: "turn_started", sessionId }),
+  execute: ({ sessionId = "", warnings }) => ({ type: "turn_started", sessionId, warnings: warningsOf(warnings) }),
   outputChunk: ({ content = "", isThought = false, last = false, messageId = "", agentPath = [] }) => {
     return { type: "output_chunk", content, isThought, last, messageId, agentPath };
   },
@@ -258,16 +267,18 @@ const readers: { [K in keyof Told]: (value: Told[K]) => EventBody | undefined } 
   toolCallUnserved: ({ toolCallId = "", toolName = "", agentPath = [], expireTime }) => {
     return { type: "tool_call_unserved", toolCallId, toolName, agentPath, expireTime: dateOf(expireTime) };
   },
-  toolCallAnswered: ({ toolCallId = "", toolName = "", output, error, parts, agentPath = [] }) => {
-    return { type: "tool_call_answered", toolCallId, toolName, output, error, parts: resultPartsOf(parts), agentPath };
+  toolCallAnswered: ({ toolCallId = "", toolName = "", output, error, parts, agentPath = [], ...more }) => {
+    const { createdBy = "", warnings } = more;
+    const result = { output, error, parts: resultPartsOf(parts), createdBy, warnings: warningsOf(warnings) };
+    return { type: "tool_call_answered", toolCallId, toolName, agentPath, ...result };
   },
   messageCompleted: ({ messageId = "", agentPath = [], textBytes, thoughtBytes }) => {
     const bytes = { textBytes: numberOf(textBytes), thoughtBytes: numberOf(thoughtBytes) };
     return { type: "message_completed", messageId, agentPath, ...bytes };
   },
   transferred: ({ agentPath = [], toAgentPath = [] }) => ({ type: "transferred", agentPath, toAgentPath }),
-  messageInjected: ({ content = "", parts, queuedTurnId = "" }) => {
-    return { type: "message_injected", content, parts: partsOf(parts), queuedTurnId };
+  messageInjected: ({ content = "", parts, queuedTurnId = "", createdBy = "" }) => {
+    return { type: "message_injected", content, parts: partsOf(parts), queuedTurnId, createdBy };
   },
   modelCallRetried: ({ messageId = "", agentPath = [], attempt = 0, wait, code, message = "" }) => {
     return {

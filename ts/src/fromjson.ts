@@ -98,6 +98,7 @@ export function turnOf(json: s.TurnJson): plain.Turn {
     statusMessage: json.statusMessage ?? "",
     errorCode: json.errorCode === undefined ? undefined : codeOf(json.errorCode),
     userPrompt: json.userPrompt ?? "",
+    createdBy: json.createdBy ?? "",
     outputText: json.outputText ?? "",
     usage: usageOf(json.usage),
     createTime: dateOf(json.createTime),
@@ -114,6 +115,10 @@ export function turnOf(json: s.TurnJson): plain.Turn {
     pendingInteractions: (json.pendingInteractions ?? []).map(interactionOf),
     parts: partsOf(json.parts),
   };
+}
+
+export function warningsOf(warnings: readonly t.WarningJson[] = []): plain.Warning[] {
+  return warnings.map(({ code = "", field = "", message = "" }) => ({ code, field, message }));
 }
 
 /** structuredOf is a structured output; empty is none. */
@@ -154,11 +159,13 @@ export function interactionOf(json: i.InteractionJson): plain.Interaction {
     agentPath: json.agentPath ?? [],
     question: json.question ?? "",
     choices: json.choices ?? [],
-    toolCallId: (json as { toolCallId?: string }).toolCallId ?? json.id ?? "", // which older servers have for the id
+    toolCallId: json.toolCallId ?? "",
     toolName: json.toolName ?? "",
     toolInput: json.toolInput ?? "",
     createTime: dateOf(json.createTime),
     endTime: dateOf(json.endTime),
+    expireTime: dateOf(json.expireTime),
+    resolvedBy: json.resolvedBy ?? "",
     resolution: json.resolution && resolutionOf(json.resolution),
   };
 }

@@ -87,5 +87,6 @@ export type {
   Turn,
   TurnStatus,
   Visibility,
+  Warning,
 } from "./types.js";
 export type { Usage } from "./usage.js";

@@ -64,6 +64,8 @@ export interface Turn {
   /** Why it failed; undefined when it has not. */
   readonly errorCode: ErrorCode | undefined;
   readonly userPrompt: string;
+  /** Whose prompt it is, as the server knows them. */
+  readonly createdBy: string;
   /** What the last agent said at last. */
   readonly outputText: string;
   readonly usage: Usage | undefined;
@@ -92,6 +94,16 @@ export interface Turn {
   readonly parts: readonly Part[];
 }
 
+/** Warning says what of a request did not hold, though the rest was done. */
+export interface Warning {
+  /** A word for programs. */
+  readonly code: string;
+  /** The field that it is about, by its path. */
+  readonly field: string;
+  /** The same for people. */
+  readonly message: string;
+}
+
 /** InteractionKind is what a person is asked for. */
 export type InteractionKind = Open<"unspecified" | "approval" | "clarification" | "input">;
 
@@ -117,6 +129,10 @@ export interface Interaction {
   readonly toolInput: string;
   readonly createTime: Date | undefined;
   readonly endTime: Date | undefined;
+  /** When the turn ends if nobody answers. */
+  readonly expireTime: Date | undefined;
+  /** Who has answered, as the server knows them. */
+  readonly resolvedBy: string;
   /** What was said; undefined as long as nothing was. */
   readonly resolution: Resolution | undefined;
 }
