@@ -109,6 +109,9 @@ func (m *agentModel) answer(ctx context.Context, req *adkmodel.LLMRequest) (*ans
 // generated makes a model call whose answer the log does not hold.
 func (m *agentModel) generated(ctx context.Context, req *adkmodel.LLMRequest, key, branch string) (*answer, error) {
 	t := m.t
+	if err := t.tellAgents(ctx); err != nil {
+		return nil, err
+	}
 	if err := t.inject(ctx); err != nil {
 		return nil, err
 	}

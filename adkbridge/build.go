@@ -66,7 +66,10 @@ func (t *turn) buildNode(n *node, built map[string]agent.Agent) (agent.Agent, er
 		}
 		kids = append(kids, a)
 	}
-	cfg := agent.Config{Name: n.name, Description: n.description, SubAgents: kids}
+	cfg := agent.Config{
+		Name: n.name, Description: n.description, SubAgents: kids,
+		BeforeAgentCallbacks: t.enters(n), AfterAgentCallbacks: t.leaves(n),
+	}
 	var a agent.Agent
 	var err error
 	switch n.kind {
@@ -105,8 +108,12 @@ func (t *turn) buildLLM(n *node, kids []agent.Agent) (agent.Agent, error) {
 		Name:        n.name,
 		Description: n.description,
 		SubAgents:   kids,
-		Model:       &agentModel{t: t, n: n},
-		Tools:       tools,
+
+		BeforeAgentCallbacks: t.enters(n),
+		AfterAgentCallbacks:  t.leaves(n),
+
+		Model: &agentModel{t: t, n: n},
+		Tools: tools,
 		// Left unset, ADK writes it while the tree runs, which is a data race.
 		Mode: llmagent.ModeChat,
 		// Without an LLM agent above there is nobody to transfer to, but ADK would

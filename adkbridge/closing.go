@@ -34,6 +34,9 @@ func (t *turn) close(ctx context.Context, cause error) error {
 	for _, l := range rest {
 		t.admit(l.seq, l.ev, l.size, nil)
 	}
+	if err := t.tellAgentsAtEnd(cause); err != nil {
+		return err
+	}
 	if !errors.Is(cause, session.ErrPutAside) {
 		t.endCut()
 	}

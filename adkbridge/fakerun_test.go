@@ -48,7 +48,8 @@ type fakeRun struct {
 	asked  map[string]int
 	barred map[string]bool // take no result any more
 	deltas []session.Delta
-	limit  int // of records; -1 for none
+	atEnd  []session.AgentChange // what belongs to the end of the turn
+	limit  int                   // of records; -1 for none
 	crash  context.CancelCauseFunc
 }
 
@@ -75,7 +76,13 @@ func answered(output string) session.ToolResult {
 // begin starts another turn.
 func (f *fakeRun) begin(prompt string) {
 	f.spec.Prompt = prompt
-	f.turnID = fmt.Sprintf("e-turn%d", len(f.recs))
+	turns := 0
+	for _, r := range f.recs {
+		if r.Kind == session.KindTurnStarted {
+			turns++
+		}
+	}
+	f.turnID = fmt.Sprintf("e-turn%d", turns)
 	data, err := json.Marshal(session.TurnStarted{Prompt: prompt})
 	if err != nil {
 		f.t.Fatal(err)
@@ -116,7 +123,7 @@ func (f *fakeRun) restarted(n int) *fakeRun {
 			for _, c := range s.meaning().Calls {
 				g.calls[c.ID] = c
 			}
-		case session.KindModelFallback, session.KindModelRetry:
+		case session.KindModelFallback, session.KindModelRetry, session.KindAgentsChanged:
 		default:
 			f.t.Fatal("a fake log holds neither ends nor resumptions")
 		}
@@ -198,6 +205,21 @@ func (f *fakeRun) Append(ctx context.Context, data []byte, ev *session.Event) (s
 func (f *fakeRun) AppendAtEnd(ctx context.Context, data []byte, ev *session.Event) error {
 	_, err := f.Append(ctx, data, ev)
 	return err
+}
+
+func (f *fakeRun) AgentsChanged(ctx context.Context, c session.AgentsChanged) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return f.tellOf(session.KindAgentsChanged, c)
+}
+
+// AgentsChangedAtEnd keeps what belongs to the end, which the log does not hold.
+func (f *fakeRun) AgentsChangedAtEnd(c session.AgentsChanged) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.atEnd = append(f.atEnd, c.Changes...)
+	return nil
 }
 
 func (*fakeRun) Marks(string) session.Marks { return nil }

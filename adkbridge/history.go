@@ -132,6 +132,12 @@ func (h *history) load(ctx context.Context, run handle) (openTurn, error) {
 					return open, fmt.Errorf("record %d: %w", rec.Seq, err)
 				}
 			}
+		case session.KindAgentsChanged:
+			if rec.Seq > startSeq {
+				if err := open.changed(rec); err != nil {
+					return open, fmt.Errorf("record %d: %w", rec.Seq, err)
+				}
+			}
 		case session.KindTurnResumed, session.KindToolCall, session.KindToolResult,
 			session.KindRawPayload, session.KindInteractionResolved,
 			session.KindTurnQueued, session.KindTurnDropped, session.KindClientsLeft:
@@ -158,6 +164,8 @@ type openTurn struct {
 	// cut are the model calls that have failed tries and no end, by agent. An agent
 	// makes one call at a time.
 	cut map[string]*cutCall
+	// agents counts the starts and the ends of agents.
+	agents map[stageKey]int
 }
 
 // cutCall is a model call that was cut off.
@@ -173,6 +181,21 @@ func (o *openTurn) add(l loggedEvent) {
 	if l.ev.CustomMetadata.Agentd.Usage != nil {
 		delete(o.cut, l.ev.Author)
 	}
+}
+
+// changed takes in that agents have started and ended.
+func (o *openTurn) changed(rec session.Record) error {
+	var f session.AgentsChanged
+	if err := json.Unmarshal(rec.Data, &f); err != nil {
+		return err
+	}
+	if o.agents == nil {
+		o.agents = map[stageKey]int{}
+	}
+	for i := range f.Changes {
+		o.agents[stageKeyOf(&f.Changes[i])]++
+	}
+	return nil
 }
 
 // failed takes in that a try has failed, or a model, and what that took.

@@ -76,9 +76,13 @@ func (j *journal) AppendEvent(ctx context.Context, _ adksession.Session, ev *adk
 		if refused != nil {
 			j.t.stop(refused)
 		}
+		j.t.handsOver(ev)
 		return refused
 	}
 	if err := j.t.commit(ctx, ev, m); !errors.Is(err, errPast) {
+		if err == nil {
+			j.t.handsOver(ev)
+		}
 		return err
 	}
 	return nil
@@ -199,6 +203,13 @@ func (t *turn) keysRefused(ev *adksession.Event, m *meta, s *stored) error {
 func (t *turn) setTransfer(ev *adksession.Event, m *meta) {
 	if name := ev.Actions.TransferToAgent; name != "" && t.tree != nil && t.tree.byName[name] != nil {
 		m.To = t.tree.byName[name].path
+	}
+}
+
+// handsOver ends the agent whose event hands the conversation over.
+func (t *turn) handsOver(ev *adksession.Event) {
+	if n := t.nodeOf(ev.Author); n != nil && ev.Actions.TransferToAgent != "" {
+		t.stage.end(n, session.AgentTransferred)
 	}
 }
 

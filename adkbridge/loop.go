@@ -92,7 +92,11 @@ func (l *loop) ask(ctx agent.InvocationContext, visit, iteration int) (more bool
 	if l.t.tree.askLeave {
 		call.Asks = approval
 	}
-	res, err := l.t.run.Ask(ctx, call)
+	err = l.t.tellAgents(ctx)
+	var res session.ToolResult
+	if err == nil {
+		res, err = l.t.run.Ask(ctx, call)
+	}
 	if err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)

@@ -215,11 +215,17 @@ func (k *killed) finish(run *fakeRun, limit int) (*fakeRun, error) {
 	}
 }
 
-// streams is what each agent said and did, in its own order.
+// streams is what each agent said and did, and when it started and ended, in its own order.
 func (k *killed) streams(run *fakeRun) map[string][]string {
 	out := map[string][]string{}
 	ids := map[string]string{}
 	for _, rec := range run.recs {
+		if rec.Kind == session.KindAgentsChanged {
+			for _, c := range changesOf(run, rec) {
+				key := rec.TurnID + " at work: " + strings.Join(c.Path, "/")
+				out[key] = append(out[key], fmt.Sprint(c.Kind, c.Ended))
+			}
+		}
 		if rec.Kind != session.KindEvent {
 			continue
 		}
@@ -309,7 +315,7 @@ func TestReplayDiverged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := full.restarted(2) // a has called a tool
+	run := full.restarted(3) // root and a have started, a has called a tool
 	run.spec.Agent = seq("root", llm("b"))
 	r := New(Config{Models: pure{steps: k.tc.steps}})
 	if err := r.drive(t.Context(), run); err == nil || !strings.Contains(err.Error(), "did not reach") || session.AsError(err).Message != err.Error() {

@@ -247,6 +247,8 @@ type handle interface {
 	Records(ctx context.Context, after int64) iter.Seq2[session.Record, error]
 	Append(ctx context.Context, data []byte, ev *session.Event) (session.Record, error)
 	AppendAtEnd(ctx context.Context, data []byte, ev *session.Event) error
+	AgentsChanged(ctx context.Context, f session.AgentsChanged) error
+	AgentsChangedAtEnd(f session.AgentsChanged) error
 	Delta(d session.Delta)
 	Marks(messageID string) session.Marks
 	BeginCall(ctx context.Context, call session.ModelCall) (done func(), err error)

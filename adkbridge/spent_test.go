@@ -38,8 +38,8 @@ func TestSpent(t *testing.T) {
 	if got := events[len(events)-2].Text + ", " + events[len(events)-1].Text; got != "fine, still fine" {
 		t.Errorf("texts %q", got)
 	}
-	if n := len(again.recs) - len(run.recs); n != 3 { // two answers and a prompt
-		t.Errorf("%d more records, want 3", n)
+	if n := len(again.recs) - len(run.recs); n != 4 { // two answers, a prompt, and a start of root
+		t.Errorf("%d more records, want 4", n)
 	}
 	w.checkAll()
 }

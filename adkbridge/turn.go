@@ -39,6 +39,8 @@ type turn struct {
 	// verifier, if set, compares what the run would append with the log; see Verify.
 	verifier *verifier
 
+	stage *stage // which agents are at work; changes are recorded with none of the mutexes below held
+
 	injecting sync.Mutex          // held while prompts become messages; taken before mu
 	requests  *semaphore.Weighted // bytes of what models are sent at the same time; taken before both
 	all       *requests           // those of all turns; taken after requests, before both
@@ -109,6 +111,7 @@ func newTurn(run handle, hist *history, r *Runner, logged openTurn) *turn {
 		whole:    map[wholePrompt]bool{},
 		cutShort: map[promptKey]bool{},
 		cut:      logged.cut,
+		stage:    newStage(logged.agents),
 	}
 	if t.state == nil {
 		t.state = map[string]any{}

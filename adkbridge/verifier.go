@@ -433,6 +433,13 @@ func (v *verifier) AppendAtEnd(ctx context.Context, data []byte, ev *session.Eve
 	return err
 }
 
+// AgentsChanged implements handle. Starts and ends of agents are not compared: they
+// follow from the events.
+func (*verifier) AgentsChanged(context.Context, session.AgentsChanged) error { return nil }
+
+// AgentsChangedAtEnd implements handle.
+func (*verifier) AgentsChangedAtEnd(session.AgentsChanged) error { return nil }
+
 func (v *verifier) Answered(id string) (session.ToolResult, bool) { return v.Result(id) }
 
 func (v *verifier) Result(id string) (session.ToolResult, bool) {

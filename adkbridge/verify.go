@@ -55,7 +55,8 @@ func (d *Divergence) String() string {
 // sessions have in common, as they are now.
 //
 // What is not compared: ids and times of events; prompts that were injected, and
-// summaries, which are taken as they are; what failed tries took; where a turn was
+// summaries, which are taken as they are; what failed tries took; when agents started
+// and ended; where a turn was
 // stopped, be it by a cancel, an error of a model, a budget or the end of the log.
 // Of the events that end such a turn only what they say counts, and a call that
 // was cancelled then may have had a result.

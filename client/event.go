@@ -54,7 +54,8 @@ type Event struct {
 // EventData is what an event says: a pointer to one of these types.
 //
 //   - about the turn: [TurnQueued], [TurnStarted], [MessageInjected], [StateUpdate], [Error], [End]
-//   - about what agents say: [OutputChunk], [MessageCompleted], [MessageRetracted], [Transferred]
+//   - about what agents say: [OutputChunk], [MessageCompleted], [MessageRetracted]
+//   - about agents: [AgentStarted], [AgentEnded], [Transferred]
 //   - about tools: [ToolCall], [ToolCallAnnounced], [ToolCallUnserved], [ToolCallAnswered], [ToolCallCanceled]
 //   - about people: [InteractionRequested], [InteractionResolved]
 //   - about model calls: [ModelCallRetried], [ModelCallFellBack], [ModelCallEnded], [ProviderToolsUsed],
@@ -204,6 +205,10 @@ func dataOf(m *agentdv1.RunResponse) EventData {
 		return completedOf(r.MessageCompleted)
 	case *agentdv1.RunResponse_MessageRetracted:
 		return &MessageRetracted{MessageID: r.MessageRetracted.GetMessageId(), AgentPath: r.MessageRetracted.GetAgentPath()}
+	case *agentdv1.RunResponse_AgentStarted:
+		return agentStartedOf(r.AgentStarted)
+	case *agentdv1.RunResponse_AgentEnded:
+		return agentEndedOf(r.AgentEnded)
 	case *agentdv1.RunResponse_Transferred:
 		return &Transferred{AgentPath: r.Transferred.GetAgentPath(), ToAgentPath: r.Transferred.GetToAgentPath()}
 	case *agentdv1.RunResponse_ToolCall:

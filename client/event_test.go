@@ -43,6 +43,8 @@ var memberTypes = map[protoreflect.Name]client.EventData{
 	"history_compacted":     (*client.HistoryCompacted)(nil),
 	"tool_call_unserved":    (*client.ToolCallUnserved)(nil),
 	"message_completed":     (*client.MessageCompleted)(nil),
+	"agent_started":         (*client.AgentStarted)(nil),
+	"agent_ended":           (*client.AgentEnded)(nil),
 	"transferred":           (*client.Transferred)(nil),
 }
 

@@ -47,8 +47,8 @@ const (
 // event alone, defined for all that the protocol has; nil for any other.
 //
 // A text has deltas, and is completed by the event that says so, or by the turn's
-// end. The chunk that closes an agent completes all that it says. A retract of a message voids its reasoning too. A tool call is
-// private by what the event holds of its arguments and its result, so that an
+// end. The chunk that closes an agent completes all that it says. A retract of a message voids its reasoning too. A tool call, and
+// the start of an agent, is private by what the event holds of its arguments, its result and its model, so that an
 // event without them, see withhold, is public.
 func displayOf(m *agentdv1.RunResponse) *agentdv1.Display {
 	turn := refTurn + m.GetTurnId()
@@ -89,6 +89,10 @@ func displayOf(m *agentdv1.RunResponse) *agentdv1.Display {
 		return shown(kindText, phaseCompleted, refMessage+r.MessageCompleted.GetMessageId(), public)
 	case *agentdv1.RunResponse_Transferred:
 		return shown(kindStatus, phaseProgress, refAgent+strings.Join(r.Transferred.GetAgentPath(), "/"), public)
+	case *agentdv1.RunResponse_AgentStarted:
+		return shown(kindStatus, phaseStarted, refAgent+strings.Join(r.AgentStarted.GetAgentPath(), "/"), visibilityOf(r.AgentStarted.GetModel()))
+	case *agentdv1.RunResponse_AgentEnded:
+		return shown(kindStatus, phaseOfAgent(r.AgentEnded), refAgent+strings.Join(r.AgentEnded.GetAgentPath(), "/"), public)
 	case *agentdv1.RunResponse_MessageInjected:
 		return shown(kindText, phaseCompleted, refMessage+r.MessageInjected.GetQueuedTurnId(), public)
 	case *agentdv1.RunResponse_MessageRetracted:
@@ -164,6 +168,18 @@ func phaseOfEnd(end *agentdv1.RunResponse_EndResponse) agentdv1.Display_Phase {
 	}
 }
 
+// phaseOfAgent says of an agent that has handed over that it is done.
+func phaseOfAgent(m *agentdv1.AgentEnded) agentdv1.Display_Phase {
+	switch m.GetOutcome() {
+	case agentdv1.AgentEnded_OUTCOME_FAILED:
+		return phaseFailed
+	case agentdv1.AgentEnded_OUTCOME_CANCELED:
+		return phaseCanceled
+	default:
+		return phaseCompleted
+	}
+}
+
 // displayOfChunk tells a piece of text from a chunk that only closes its agent.
 func displayOfChunk(c *agentdv1.RunResponse_OutputChunk) *agentdv1.Display {
 	switch {
@@ -176,7 +192,7 @@ func displayOfChunk(c *agentdv1.RunResponse_OutputChunk) *agentdv1.Display {
 	}
 }
 
-// visibilityOf is that of an event about a tool call that holds payload.
+// visibilityOf is that of an event about a tool call, or an agent, that holds payload.
 func visibilityOf(payload string) agentdv1.Display_Visibility {
 	if payload == "" {
 		return public
@@ -190,7 +206,7 @@ type projection struct {
 	only    agentdv1.Display_Visibility // everything: no filter
 }
 
-// keep tells whether the client sees an event at all. The course of tool calls,
+// keep tells whether the client sees an event at all. The course of agents and of tool calls,
 // and what makes the rest of a stream right (retracts, errors, the end,
 // heartbeats), it always sees.
 func (p projection) keep(m *agentdv1.RunResponse) bool {
@@ -200,6 +216,7 @@ func (p projection) keep(m *agentdv1.RunResponse) bool {
 	switch m.GetResponse().(type) {
 	case *agentdv1.RunResponse_ToolCall, *agentdv1.RunResponse_ToolCallAnnounced, *agentdv1.RunResponse_ToolCallUnserved,
 		*agentdv1.RunResponse_ToolCallCanceled, *agentdv1.RunResponse_ToolCallAnswered,
+		*agentdv1.RunResponse_AgentStarted, *agentdv1.RunResponse_AgentEnded,
 		*agentdv1.RunResponse_MessageRetracted, *agentdv1.RunResponse_Error, *agentdv1.RunResponse_End, *agentdv1.RunResponse_Heartbeat:
 		return true
 	}
@@ -217,10 +234,12 @@ func (p projection) apply(m *agentdv1.RunResponse) {
 	}
 }
 
-// withhold takes the arguments and the result of a tool call out of an event. A
-// call that this client is asked for stays whole: it is to run the tool.
+// withhold takes the arguments and the result of a tool call out of an event, and the
+// name of an agent's model. A call that this client is asked for stays whole: it is to run the tool.
 func withhold(m *agentdv1.RunResponse) {
 	switch r := m.GetResponse().(type) {
+	case *agentdv1.RunResponse_AgentStarted:
+		r.AgentStarted.Model = ""
 	case *agentdv1.RunResponse_ToolCallAnnounced:
 		r.ToolCallAnnounced.ToolInput = ""
 	case *agentdv1.RunResponse_ToolCallAnswered:

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -165,6 +166,11 @@ func TestDisplay(t *testing.T) {
 		"retract of all":      {retractEvent(""), shown(kindText, phaseCanceled, "message:*", public)},
 		"fallback":            {fallbackEvent("e-1/m"), shown(kindError, phaseProgress, "message:e-1/m", private)},
 		"fallback, summary":   {fallbackEvent(""), shown(kindError, phaseProgress, "agent:root/a", private)},
+		"agent started":       {agentEvent("m", 0), shown(kindStatus, phaseStarted, "agent:root/a", private)},
+		"agents started":      {agentEvent("", 0), shown(kindStatus, phaseStarted, "agent:root/a", public)},
+		"agent ended":         {agentEvent("", agentdv1.AgentEnded_OUTCOME_TRANSFERRED), shown(kindStatus, phaseCompleted, "agent:root/a", public)},
+		"agent failed":        {agentEvent("", agentdv1.AgentEnded_OUTCOME_FAILED), shown(kindStatus, phaseFailed, "agent:root/a", public)},
+		"agent canceled":      {agentEvent("", agentdv1.AgentEnded_OUTCOME_CANCELED), shown(kindStatus, phaseCanceled, "agent:root/a", public)},
 		"answered":            {callOverEvent("e-1/m", agentdv1.ModelCallEnded_OUTCOME_ANSWERED), shown(kindStatus, phaseCompleted, "call:e-1/m", private)},
 		"summarised":          {callOverEvent("", agentdv1.ModelCallEnded_OUTCOME_SUMMARIZED), shown(kindStatus, phaseProgress, "agent:root/a", private)},
 		"call failed":         {callOverEvent("", agentdv1.ModelCallEnded_OUTCOME_FAILED), shown(kindStatus, phaseProgress, "agent:root/a", private)},
@@ -180,9 +186,19 @@ func TestDisplay(t *testing.T) {
 	}
 }
 
+// agentEvent is the end of an agent with an outcome, and the start of one without.
+func agentEvent(model string, outcome agentdv1.AgentEnded_Outcome) *agentdv1.RunResponse {
+	path := []string{"root", "a"}
+	if outcome == 0 {
+		return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_AgentStarted{AgentStarted: &agentdv1.AgentStarted{AgentPath: path, Model: model}}}
+	}
+	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_AgentEnded{AgentEnded: &agentdv1.AgentEnded{AgentPath: path, Outcome: outcome}}}
+}
+
 // What a filter lets through holds nothing of what it is to hide, and shows as
 // what it lets through.
 func TestFilterOfEveryEvent(t *testing.T) {
+	withheld := []string{"tool_call_announced", "tool_call_answered", "agent_started"}
 	members := (&agentdv1.RunResponse{}).ProtoReflect().Descriptor().Oneofs().ByName("response").Fields()
 	for i := range members.Len() {
 		member := members.Get(i)
@@ -200,7 +216,7 @@ func TestFilterOfEveryEvent(t *testing.T) {
 			see.apply(m)
 			shown := m.GetDisplay().GetVisibility()
 			m.Display = nil
-			if changed := !proto.Equal(m, whole); changed != (only == public && (member.Name() == "tool_call_announced" || member.Name() == "tool_call_answered")) {
+			if changed := !proto.Equal(m, whole); changed != (only == public && slices.Contains(withheld, string(member.Name()))) {
 				t.Errorf("%s has passed the filter %v as %v", member.Name(), only, m)
 			}
 			if only == public && shown != public && member.Name() != "tool_call" {

@@ -28,9 +28,10 @@ const (
 	slotTransfer   = 10
 	slotCalls      = 16
 	// The end of a turn.
-	slotClose = 1 << 15
-	slotError = 1<<16 - 2
-	slotEnd   = 1<<16 - 1
+	slotClose  = 1 << 15
+	slotAgents = 1<<15 + 1<<14
+	slotError  = 1<<16 - 2
+	slotEnd    = 1<<16 - 1
 	// Deltas.
 	slotDeltas = 1 << 16
 	maxDeltas  = 1<<slotBits - slotDeltas

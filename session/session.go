@@ -229,6 +229,8 @@ func (s *Session) decode(rec Record) (any, error) {
 		fact = &InteractionResolved{}
 	case KindClientsLeft:
 		fact = &ClientsLeft{}
+	case KindAgentsChanged:
+		fact = &AgentsChanged{}
 	default:
 		return nil, fmt.Errorf("session %s: record %d has unknown kind %q", s.id, rec.Seq, rec.Kind)
 	}

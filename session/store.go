@@ -28,6 +28,8 @@ const (
 	KindInteractionResolved Kind = "interaction_resolved" // InteractionResolved
 
 	KindClientsLeft Kind = "clients_left" // ClientsLeft
+
+	KindAgentsChanged Kind = "agents_changed" // AgentsChanged
 )
 
 // Record is one entry of a session's log. A record is immutable once appended;

@@ -31,6 +31,7 @@ type view struct {
 	// Of the turn that is being rendered.
 	turnID   string
 	speakers []*speaker // agents that spoke
+	agents   [][]string // those that have started and not ended, in order
 	calls    []ToolCall // open calls, in order, and those about which a person is asked
 	asked    map[string]bool
 	told     map[string]bool // calls of which the client knows that nobody has the tool
@@ -130,7 +131,7 @@ func (v *view) fact(rec Record, fact any, replayed bool, mine []string) (end boo
 	}
 	switch f := fact.(type) {
 	case *TurnStarted:
-		v.turnID, v.speakers, v.calls, v.usage, v.output = rec.TurnID, nil, nil, Usage{}, ""
+		v.turnID, v.speakers, v.agents, v.calls, v.usage, v.output = rec.TurnID, nil, nil, nil, Usage{}, ""
 		v.asked, v.told, v.asking = map[string]bool{}, nil, asked{sessionID: v.sessionID, retention: v.retention}
 		v.begun(f.Warnings)
 		v.state(slotState, v.snapshots[rec.TurnID])
@@ -142,7 +143,7 @@ func (v *view) fact(rec Record, fact any, replayed bool, mine []string) (end boo
 		v.queued(f)
 	case *TurnDropped:
 		if v.only == rec.TurnID {
-			v.turnID, v.speakers, v.calls, v.usage, v.output = rec.TurnID, nil, nil, Usage{}, ""
+			v.turnID, v.speakers, v.agents, v.calls, v.usage, v.output = rec.TurnID, nil, nil, nil, Usage{}, ""
 			v.end(f.end(), nil)
 		}
 		return true
@@ -152,6 +153,8 @@ func (v *view) fact(rec Record, fact any, replayed bool, mine []string) (end boo
 		v.fellBack(f)
 	case *RawPayload:
 		v.raw(f)
+	case *AgentsChanged:
+		v.agentsChanged(f)
 	case *Event:
 		if f.Injected != "" {
 			v.injected(f)
@@ -420,8 +423,9 @@ func (v *view) end(f *TurnEnded, asking []*Interaction) {
 	}
 	slices.SortStableFunc(v.speakers, func(a, b *speaker) int { return strings.Compare(a.key, b.key) })
 	for i, s := range v.speakers {
-		v.close(slotClose+min(i, slotError-slotClose-1), s)
+		v.close(slotClose+min(i, slotAgents-slotClose-1), s)
 	}
+	v.endAgents(f)
 	if f.Code != 0 {
 		v.emit(slotError, ErrorResponse(v.sessionID, f.failure(v.turnID)))
 	}

@@ -75,7 +75,7 @@ func TestPrinterLines(t *testing.T) {
 		}
 	}
 	for _, data := range []client.EventData{
-		&client.TurnStarted{}, &client.StateUpdate{}, &client.MessageCompleted{}, &client.Transferred{}, &client.ToolCallAnswered{Name: "look", Output: "fine"},
+		&client.TurnStarted{}, &client.StateUpdate{}, &client.MessageCompleted{}, &client.Transferred{}, &client.AgentStarted{}, &client.AgentEnded{}, &client.ToolCallAnswered{Name: "look", Output: "fine"},
 		&client.ModelCallEnded{}, &client.RawPayloadReceived{}, &client.UnknownEvent{}, &client.End{Completed: true}, says("root", "m", ""),
 	} {
 		var out strings.Builder

@@ -87,6 +87,10 @@ function about(event: Event): string {
       return `${event.toolCallId} ${event.toolName} ${event.toolInput}`;
     case "tool_call_answered":
       return `${event.toolCallId} ${event.toolName} ${event.output ?? event.error}`;
+    case "agent_started":
+      return event.model;
+    case "agent_ended":
+      return event.outcome;
     case "message_completed":
       return `${event.textBytes} bytes`;
     case "model_call_ended":

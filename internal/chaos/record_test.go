@@ -231,6 +231,10 @@ func seenOf(m *agentdv1.RunResponse) seen {
 		s.text = costText(s.id, c.GetAgentPath(), client.UsageOf(c.GetUsage()))
 	case *agentdv1.RunResponse_MessageCompleted:
 		s.what, s.id, s.text = sawModel, r.MessageCompleted.GetMessageId(), completedText(r.MessageCompleted.GetTextBytes(), r.MessageCompleted.GetThoughtBytes())
+	case *agentdv1.RunResponse_AgentStarted:
+		s.what, s.text = sawModel, fmt.Sprint(r.AgentStarted.GetAgentPath(), " starts ", r.AgentStarted.GetModel())
+	case *agentdv1.RunResponse_AgentEnded:
+		s.what, s.text = sawModel, fmt.Sprint(r.AgentEnded.GetAgentPath(), " ends ", strings.ToLower(strings.TrimPrefix(r.AgentEnded.GetOutcome().String(), "OUTCOME_")))
 	case *agentdv1.RunResponse_ModelCallFellBack:
 		s.what, s.id, s.text = sawModel, r.ModelCallFellBack.GetMessageId(), "fallback to "+r.ModelCallFellBack.GetNextModel()
 	case *agentdv1.RunResponse_RawPayloadReceived:
@@ -268,6 +272,10 @@ func seenOfEvent(e *client.Event) seen {
 		s.text = costText(s.id, c.AgentPath, c.Usage)
 	case *client.MessageCompleted:
 		s.what, s.id, s.text = sawModel, d.MessageID, completedText(d.TextBytes, d.ThoughtBytes)
+	case *client.AgentStarted:
+		s.what, s.text = sawModel, fmt.Sprint(d.AgentPath, " starts ", d.Model)
+	case *client.AgentEnded:
+		s.what, s.text = sawModel, fmt.Sprint(d.AgentPath, " ends ", d.Outcome)
 	case *client.ModelCallFellBack:
 		s.what, s.id, s.text = sawModel, d.MessageID, "fallback to "+d.NextModel
 	case *client.RawPayloadReceived:

@@ -54,6 +54,10 @@ func eventParts(event *agentdv1.RunResponse) (kind string, who []string, what st
 		return kind, r.ToolCallAnswered.GetAgentPath(), r.ToolCallAnswered.GetToolName() + " = " + line(r.ToolCallAnswered.GetOutput(), maxDetail) + files(r.ToolCallAnswered.GetParts())
 	case *agentdv1.RunResponse_MessageCompleted:
 		return kind, r.MessageCompleted.GetAgentPath(), said(r.MessageCompleted)
+	case *agentdv1.RunResponse_AgentStarted:
+		return kind, r.AgentStarted.GetAgentPath(), agentOf(r.AgentStarted)
+	case *agentdv1.RunResponse_AgentEnded:
+		return kind, r.AgentEnded.GetAgentPath(), enumName(r.AgentEnded.GetOutcome().String(), "OUTCOME_")
 	case *agentdv1.RunResponse_Transferred:
 		return kind, r.Transferred.GetAgentPath(), "to " + strings.Join(r.Transferred.GetToAgentPath(), "/")
 	case *agentdv1.RunResponse_MessageInjected:
@@ -105,6 +109,18 @@ func jsonOr(m proto.Message) string {
 	}
 	return text
 }
+
+// agentOf tells what an agent is.
+func agentOf(m *agentdv1.AgentStarted) string {
+	what := enumName(m.GetKind().String(), "AGENT_KIND_")
+	if m.GetModel() != "" {
+		what += " " + m.GetModel()
+	}
+	return what
+}
+
+// enumName is completed for OUTCOME_COMPLETED.
+func enumName(name, prefix string) string { return strings.ToLower(strings.TrimPrefix(name, prefix)) }
 
 // said tells how much a message says.
 func said(m *agentdv1.MessageCompleted) string {

@@ -22,8 +22,6 @@ RunRequest.ExecuteRequest 33 initial_state_json
 RunRequest.ToolCallResponse 11 state_delta_json
 RunResponse 15 lineage
 RunResponse 34 goal
-RunResponse 37 agent_started
-RunResponse 38 agent_ended
 RunResponse 40 remote_session
 RunResponse.StateUpdate 10 state_delta_json
 Agent 20 remote

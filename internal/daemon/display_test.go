@@ -40,11 +40,14 @@ func thinkingTurn(t *testing.T, c agentdv1connect.SessionServiceClient) *agentdv
 func onlyOf(all []*agentdv1.RunResponse, only agentdv1.Display_Visibility) (out []*agentdv1.RunResponse) {
 	for _, e := range all {
 		e = proto.CloneOf(e)
-		tool := e.GetToolCallAnnounced() != nil || e.GetToolCallAnswered() != nil
+		always := e.GetToolCallAnnounced() != nil || e.GetToolCallAnswered() != nil || e.GetAgentStarted() != nil || e.GetAgentEnded() != nil
 		switch {
-		case only == agentdv1.Display_VISIBILITY_PUBLIC && tool:
+		case only == agentdv1.Display_VISIBILITY_PUBLIC && always:
 			if n := e.GetToolCallAnnounced(); n != nil {
 				n.ToolInput = ""
+			}
+			if a := e.GetAgentStarted(); a != nil {
+				a.Model = ""
 			}
 			if r := e.GetToolCallAnswered(); r.GetError() != "" {
 				r.Result = &agentdv1.ToolCallAnswered_Error{}
@@ -52,7 +55,7 @@ func onlyOf(all []*agentdv1.RunResponse, only agentdv1.Display_Visibility) (out 
 				r.Result = &agentdv1.ToolCallAnswered_Output{}
 			}
 		case only == agentdv1.Display_VISIBILITY_PUBLIC && (e.GetOutputChunk().GetIsThought() || e.GetModelCallEnded() != nil),
-			only == agentdv1.Display_VISIBILITY_PRIVATE && !tool && !e.GetOutputChunk().GetIsThought() && e.GetModelCallEnded() == nil && e.GetEnd() == nil:
+			only == agentdv1.Display_VISIBILITY_PRIVATE && !always && !e.GetOutputChunk().GetIsThought() && e.GetModelCallEnded() == nil && e.GetEnd() == nil:
 			continue
 		}
 		out = append(out, e)
@@ -147,7 +150,7 @@ func TestDisplayTellsTheTurn(t *testing.T) {
 	if got := texts[agentdv1.Display_KIND_REASONING]; got != "white whalemoreenough" {
 		t.Errorf("reasoning %q", got)
 	}
-	for what, want := range map[string]string{"turn": "STARTED COMPLETED", "tool": "STARTED COMPLETED STARTED FAILED", "agent": "COMPLETED", "call": "COMPLETED COMPLETED COMPLETED", "message": "COMPLETED COMPLETED COMPLETED", "reasoning": ""} {
+	for what, want := range map[string]string{"turn": "STARTED COMPLETED", "tool": "STARTED COMPLETED STARTED FAILED", "agent": "STARTED COMPLETED COMPLETED", "call": "COMPLETED COMPLETED COMPLETED", "message": "COMPLETED COMPLETED COMPLETED", "reasoning": ""} {
 		if got := strings.Join(phases[what], " "); got != want {
 			t.Errorf("%s: %s, want %s", what, got, want)
 		}

@@ -311,6 +311,7 @@ func soundLog(t *testing.T, store session.Store, id string) (resumed int) {
 			if i != len(log)-1 {
 				t.Errorf("the turn ends at record %d of %d", i+1, len(log))
 			}
+		case session.KindAgentsChanged:
 		default:
 			t.Errorf("unexpected record %d: %s %s", rec.Seq, rec.Kind, rec.Data)
 		}

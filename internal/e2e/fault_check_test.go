@@ -252,6 +252,10 @@ func saga(t testing.TB, events []*client.Event) []string {
 			p.text = fmt.Sprint("end ", d.Completed, d.Reason, d.Usage.PromptTokens, " ", d.Usage.CompletionTokens)
 		case *client.MessageCompleted:
 			p.text = fmt.Sprintf("completed %+v", *d)
+		case *client.AgentStarted:
+			p.text = fmt.Sprintf("agent started %+v", *d)
+		case *client.AgentEnded:
+			p.text = fmt.Sprintf("agent ended %+v", *d)
 		case *client.Transferred:
 			p.text = fmt.Sprintf("transferred %+v", *d)
 		case *client.ModelCallEnded:

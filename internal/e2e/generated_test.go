@@ -391,7 +391,7 @@ func (a *actor) story(t testing.TB) string {
 	var paths []string
 	byPath := map[string][]*agentdv1.RunResponse{}
 	for _, m := range once {
-		path := strings.Join(slices.Concat(m.GetOutputChunk().GetAgentPath(), m.GetToolCallAnnounced().GetAgentPath(), m.GetToolCallAnswered().GetAgentPath(), m.GetModelCallEnded().GetAgentPath(), m.GetMessageCompleted().GetAgentPath(), m.GetTransferred().GetAgentPath()), "/")
+		path := strings.Join(slices.Concat(m.GetOutputChunk().GetAgentPath(), m.GetToolCallAnnounced().GetAgentPath(), m.GetToolCallAnswered().GetAgentPath(), m.GetModelCallEnded().GetAgentPath(), m.GetMessageCompleted().GetAgentPath(), m.GetTransferred().GetAgentPath(), m.GetAgentStarted().GetAgentPath(), m.GetAgentEnded().GetAgentPath()), "/")
 		if byPath[path] == nil {
 			paths = append(paths, path)
 		}

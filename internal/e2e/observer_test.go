@@ -34,6 +34,7 @@ type observer struct {
 	tries      map[string]uint32 // of the present model that have failed, by message
 	modelCalls []*agentdv1.ModelCallEnded
 	heartbeats int
+	agents     [][]string // those that have started and not ended
 	end        *agentdv1.RunResponse_EndResponse
 	together   int // how many calls an answer has
 }
@@ -112,6 +113,10 @@ func (o *observer) see(m *agentdv1.RunResponse) {
 		}
 	case *agentdv1.RunResponse_MessageCompleted:
 		o.complete(r.MessageCompleted)
+	case *agentdv1.RunResponse_AgentStarted:
+		o.agentStarts(r.AgentStarted)
+	case *agentdv1.RunResponse_AgentEnded:
+		o.agentEnds(r.AgentEnded)
 	case *agentdv1.RunResponse_Transferred:
 		o.inSession(r.Transferred.GetSessionId())
 		if from, to := r.Transferred.GetAgentPath(), r.Transferred.GetToAgentPath(); len(from) == 0 || len(to) == 0 || from[0] != to[0] || slices.Equal(from, to) {
@@ -135,6 +140,9 @@ func (o *observer) see(m *agentdv1.RunResponse) {
 			}
 		}
 		o.usage(r.End.GetUsageSummary())
+		if len(o.agents) > 0 {
+			o.faultf("agents that have started and not ended: %q", o.agents)
+		}
 	default:
 		o.faultf("a message of unknown kind: %v", m)
 	}
@@ -166,6 +174,30 @@ func (o *observer) complete(c *agentdv1.MessageCompleted) {
 		o.faultf("%v, after %d bytes of text and thoughts; completed before %v", c, said, o.completed[id])
 	}
 	o.completed[id] = true
+}
+
+// agentStarts checks that an agent says what it is, and does not run yet.
+func (o *observer) agentStarts(a *agentdv1.AgentStarted) {
+	o.inSession(a.GetSessionId())
+	if o.agentAt(a.GetAgentPath()) >= 0 || len(a.GetAgentPath()) == 0 || a.GetKind() == 0 || (a.GetModel() != "") != (a.GetKind() == agentdv1.AgentKind_AGENT_KIND_LLM) {
+		o.faultf("%v, while %q are at work", a, o.agents)
+	}
+	o.agents = append(o.agents, a.GetAgentPath())
+}
+
+// agentEnds checks that only an agent that has started ends.
+func (o *observer) agentEnds(a *agentdv1.AgentEnded) {
+	o.inSession(a.GetSessionId())
+	at := o.agentAt(a.GetAgentPath())
+	if at < 0 || a.GetOutcome() == 0 {
+		o.faultf("%v, while %q are at work", a, o.agents)
+		return
+	}
+	o.agents = slices.Delete(o.agents, at, at+1)
+}
+
+func (o *observer) agentAt(path []string) int {
+	return slices.IndexFunc(o.agents, func(p []string) bool { return slices.Equal(p, path) })
 }
 
 // retry checks that the tries of a call are told one by one.

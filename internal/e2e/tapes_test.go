@@ -92,6 +92,8 @@ func unnamed(msgs []*agentdv1.RunResponse) []*agentdv1.RunResponse {
 			if u := r.ModelCallEnded.GetUsage(); u != nil {
 				u.CostUsd, u.UnpricedCalls = nil, 0
 			}
+		case *agentdv1.RunResponse_AgentStarted:
+			r.AgentStarted.Model = ""
 		case *agentdv1.RunResponse_ModelCallRetried:
 			r.ModelCallRetried.Message = plain(r.ModelCallRetried.GetMessage())
 		case *agentdv1.RunResponse_Error:

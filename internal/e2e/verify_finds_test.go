@@ -88,8 +88,9 @@ func TestVerifyFinds(t *testing.T) {
 	if err != nil || rep.Divergence != nil || rep.Turns != 2 || rep.Records != len(recs) {
 		t.Fatalf("%+v, %v", rep, err)
 	}
-	// Of each turn: started, call, tool_result, response, answer, answer, ended.
-	if len(recs) != 14 {
+	// Of each turn: started, agents_changed, call, tool_result, response, answer,
+	// agents_changed, answer, ended.
+	if len(recs) != 18 {
 		t.Fatalf("%d records", len(recs))
 	}
 	for name, c := range map[string]struct {
@@ -102,29 +103,29 @@ func TestVerifyFinds(t *testing.T) {
 		without, end bool
 	}{
 		"result": {
-			at: 2, old: "blue", new: "grey", seq: 4,
+			at: 3, old: "blue", new: "grey", seq: 5,
 			field: "content.parts[0].functionResponse.response.color", recorded: `"blue"`, replayed: `"grey"`,
 		},
 		"response": {
-			at: 10, old: "blue", new: "grey", seq: 11,
+			at: 13, old: "blue", new: "grey", seq: 14,
 			field: "content.parts[0].functionResponse.response.color", recorded: `"grey"`, replayed: `"blue"`,
 		},
-		"answer":      {at: 4, old: `"text":"seen"`, new: `"text":"unseen"`, seq: 5, field: "actions.stateDelta.found", recorded: `"seen"`, replayed: `"unseen"`},
-		"state":       {at: 4, old: `"found":"seen"`, new: `"found":"lost"`, seq: 5, field: "actions.stateDelta.found", recorded: `"lost"`, replayed: `"seen"`},
-		"no state":    {at: 11, old: `"stateDelta":{"found":"seen"},`, seq: 12, field: "actions.stateDelta", recorded: "nothing", replayed: `{"found":"seen"}`},
-		"path":        {at: 5, old: `"path":["root","writer"]`, new: `"path":["root"]`, seq: 6, field: "customMetadata.agentd.path[1]", recorded: "nothing", replayed: `"writer"`},
-		"last":        {at: 5, old: `"last":true,`, seq: 6, field: "customMetadata.agentd.last", recorded: "nothing", replayed: "true"},
-		"tree":        {at: 0, old: `"outputKey":"found"`, new: `"outputKey":"gone"`, seq: 5, field: "actions.stateDelta.found", recorded: `"seen"`, replayed: "nothing"},
-		"tool":        {at: 0, old: `"toolNames":["look"]`, new: `"toolNames":[]`, seq: 2, field: "customMetadata.agentd.calls", recorded: `["call_`, replayed: "nothing"},
-		"lost result": {at: 2, without: true, seq: 7, recorded: "no result of call", replayed: "waits for one"},
-		"lost answer": {at: 4, without: true, seq: 7, recorded: "no more of asker", replayed: "calls the model scripted/asker"},
-		"lost event":  {at: 5, without: true, seq: 7, recorded: "no more of writer", replayed: "calls the model scripted/writer"},
+		"answer":      {at: 5, old: `"text":"seen"`, new: `"text":"unseen"`, seq: 6, field: "actions.stateDelta.found", recorded: `"seen"`, replayed: `"unseen"`},
+		"state":       {at: 5, old: `"found":"seen"`, new: `"found":"lost"`, seq: 6, field: "actions.stateDelta.found", recorded: `"lost"`, replayed: `"seen"`},
+		"no state":    {at: 14, old: `"stateDelta":{"found":"seen"},`, seq: 15, field: "actions.stateDelta", recorded: "nothing", replayed: `{"found":"seen"}`},
+		"path":        {at: 7, old: `"path":["root","writer"]`, new: `"path":["root"]`, seq: 8, field: "customMetadata.agentd.path[1]", recorded: "nothing", replayed: `"writer"`},
+		"last":        {at: 7, old: `"last":true,`, seq: 8, field: "customMetadata.agentd.last", recorded: "nothing", replayed: "true"},
+		"tree":        {at: 0, old: `"outputKey":"found"`, new: `"outputKey":"gone"`, seq: 6, field: "actions.stateDelta.found", recorded: `"seen"`, replayed: "nothing"},
+		"tool":        {at: 0, old: `"toolNames":["look"]`, new: `"toolNames":[]`, seq: 3, field: "customMetadata.agentd.calls", recorded: `["call_`, replayed: "nothing"},
+		"lost result": {at: 3, without: true, seq: 9, recorded: "no result of call", replayed: "waits for one"},
+		"lost answer": {at: 5, without: true, seq: 9, recorded: "no more of asker", replayed: "calls the model scripted/asker"},
+		"lost event":  {at: 7, without: true, seq: 9, recorded: "no more of writer", replayed: "calls the model scripted/writer"},
 		"more than it needs": {
-			at: 0, old: `{"name":"writer"`, new: `{"name":"other"`, seq: 7,
+			at: 0, old: `{"name":"writer"`, new: `{"name":"other"`, seq: 9,
 			recorded: "no more of other", replayed: "calls the model",
 		},
 		"how it ended": {
-			at: 6, old: `"completed":true`, new: `"completed":false,"code":23`, seq: 7, end: true,
+			at: 8, old: `"completed":true`, new: `"completed":false,"code":23`, seq: 9, end: true,
 			field: "code", recorded: "ERROR_CODE_OUTPUT_INVALID", replayed: "finishes naturally",
 		},
 	} {

@@ -70,6 +70,10 @@ func turn(recs []session.Record, beside bool) ([]string, error) {
 		if f, ok := body.(map[string]any); ok && rec.Kind == session.KindInteractionResolved && f["key"] != nil {
 			f["key"] = "KEY" // a client's own
 		}
+		if beside && rec.Kind == session.KindAgentsChanged {
+			errs = append(errs, changes(rec, agents))
+			continue
+		}
 		Scrub(body)
 		untimed(body)
 		data, err := json.Marshal(body)
@@ -89,6 +93,20 @@ func turn(recs []session.Record, beside bool) ([]string, error) {
 		common = append(common, agents[author]...)
 	}
 	return common, errors.Join(errs...)
+}
+
+// changes adds the starts and ends of agents to those of each: which of them are in one
+// record depends on time.
+func changes(rec session.Record, agents map[string][]string) error {
+	var f session.AgentsChanged
+	if err := json.Unmarshal(rec.Data, &f); err != nil {
+		return err
+	}
+	for _, c := range f.Changes {
+		key := " agent " + strings.Join(c.Path, "/")
+		agents[key] = append(agents[key], strings.TrimSpace(fmt.Sprintln(key, c.Kind, c.Model, c.Ended)))
+	}
+	return nil
 }
 
 // Loose leaves out, in place, which id is which, and the order of lines that begin

@@ -28,7 +28,7 @@ func check(b *session.Batch) error {
 			}
 		case session.KindTurnResumed, session.KindEvent, session.KindToolCall, session.KindToolResult,
 			session.KindTurnQueued, session.KindTurnDropped, session.KindModelRetry, session.KindModelFallback,
-			session.KindRawPayload, session.KindInteractionResolved, session.KindClientsLeft:
+			session.KindRawPayload, session.KindInteractionResolved, session.KindClientsLeft, session.KindAgentsChanged:
 		default:
 			return malformed("record %d is of unknown kind %q", r.Seq, r.Kind)
 		}

@@ -27,11 +27,11 @@ var appendTests = []test{
 	}},
 	{"Append/EveryKind", func(t *testing.T, s session.Store) {
 		create(t, s, "a")
-		recs := events(0, 13)
+		recs := events(0, 14)
 		for i, kind := range []session.Kind{
 			session.KindTurnStarted, session.KindTurnResumed, session.KindEvent, session.KindToolCall, session.KindToolResult,
 			session.KindModelRetry, session.KindModelFallback, session.KindRawPayload, session.KindInteractionResolved, session.KindTurnQueued, session.KindTurnDropped,
-			session.KindClientsLeft, session.KindTurnEnded,
+			session.KindClientsLeft, session.KindAgentsChanged, session.KindTurnEnded,
 		} {
 			recs[i].Kind = kind
 		}

@@ -174,7 +174,7 @@ func wellFormed(b session.Batch) bool {
 			ok = ok && r.TurnID != ""
 		case session.KindTurnResumed, session.KindEvent, session.KindToolCall, session.KindToolResult,
 			session.KindTurnQueued, session.KindTurnDropped, session.KindModelRetry, session.KindModelFallback,
-			session.KindRawPayload, session.KindInteractionResolved, session.KindClientsLeft:
+			session.KindRawPayload, session.KindInteractionResolved, session.KindClientsLeft, session.KindAgentsChanged:
 		default:
 			return false
 		}

@@ -24,8 +24,14 @@ import type {
   RawPayloadReceived,
 } from "./modelevents.js";
 import type { Part, ResultPart } from "./parts.js";
-import type { CancelReceipt, Display, Interaction, Warning } from "./types.js";
+import type { CancelReceipt, Display, Interaction, Open, Warning } from "./types.js";
 import type { Usage } from "./usage.js";
+
+/** AgentKind is what an agent of a tree is. */
+export type AgentKind = Open<"unspecified" | "llm" | "sequential" | "parallel" | "loop">;
+
+/** AgentOutcome is how an agent ended: `transferred` when it has handed the conversation over, `failed` and `canceled` with its turn. */
+export type AgentOutcome = Open<"unspecified" | "completed" | "transferred" | "failed" | "canceled">;
 
 /** EventBase is what all events have. */
 export interface EventBase {
@@ -129,6 +135,10 @@ export type EventBody =
       readonly textBytes: number;
       readonly thoughtBytes: number;
     }
+  /** An agent of the tree has started; those of a loop start again with each iteration. `model` is empty where it asks none. */
+  | { readonly type: "agent_started"; readonly agentPath: readonly string[]; readonly kind: AgentKind; readonly model: string }
+  /** An agent has ended, at the latest with its turn; each that has started does. */
+  | { readonly type: "agent_ended"; readonly agentPath: readonly string[]; readonly outcome: AgentOutcome }
   /** An agent has handed the conversation over to another one, which goes on with it. */
   | { readonly type: "transferred"; readonly agentPath: readonly string[]; readonly toAgentPath: readonly string[] }
   /** A user has said something to the running turn. */
@@ -276,6 +286,8 @@ const readers: { [K in keyof Told]: (value: Told[K]) => EventBody | undefined } 
     const bytes = { textBytes: numberOf(textBytes), thoughtBytes: numberOf(thoughtBytes) };
     return { type: "message_completed", messageId, agentPath, ...bytes };
   },
+  agentStarted: ({ agentPath = [], kind, model = "" }) => ({ type: "agent_started", agentPath, kind: wordOf("AGENT_KIND_", kind), model }),
+  agentEnded: ({ agentPath = [], outcome }) => ({ type: "agent_ended", agentPath, outcome: wordOf("OUTCOME_", outcome) }),
   transferred: ({ agentPath = [], toAgentPath = [] }) => ({ type: "transferred", agentPath, toAgentPath }),
   messageInjected: ({ content = "", parts, queuedTurnId = "", createdBy = "" }) => {
     return { type: "message_injected", content, parts: partsOf(parts), queuedTurnId, createdBy };

@@ -8,7 +8,7 @@
 export { Agentd } from "./agentd.js";
 export type { ReconnectPolicy } from "./backoff.js";
 export { AgentdError, type ErrorCode, type ErrorDetails, type ExceededLimit, type Violation } from "./errors.js";
-export type { End, Event, EventBase, EventBody, ToolCall } from "./events.js";
+export type { AgentKind, AgentOutcome, End, Event, EventBase, EventBody, ToolCall } from "./events.js";
 export type { InteractionFilter, Interactions } from "./interactions.js";
 export type { JsonObject, JsonValue } from "./json.js";
 export {

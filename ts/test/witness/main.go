@@ -117,6 +117,10 @@ func fact(e *client.Event) string {
 		return fmt.Sprintf("tool_call_announced %s %s %s", d.ID, d.Name, d.Input)
 	case *client.ToolCallAnswered:
 		return fmt.Sprintf("tool_call_answered %s %s %s", d.ID, d.Name, d.Output+d.Error)
+	case *client.AgentStarted:
+		return "agent_started " + d.Model
+	case *client.AgentEnded:
+		return "agent_ended " + string(d.Outcome)
 	case *client.MessageCompleted:
 		return fmt.Sprintf("message_completed %d bytes", d.TextBytes)
 	case *client.ModelCallEnded:

@@ -152,6 +152,68 @@ func (HistoryCompacted_Reason) EnumDescriptor() ([]byte, []int) {
 	return file_agentd_v1_service_proto_rawDescGZIP(), []int{16, 0}
 }
 
+// Outcome is how.
+type AgentEnded_Outcome int32
+
+const (
+	// Never sent.
+	AgentEnded_OUTCOME_UNSPECIFIED AgentEnded_Outcome = 0
+	// It was done.
+	AgentEnded_OUTCOME_COMPLETED AgentEnded_Outcome = 1
+	// It has handed the conversation over: Transferred, which comes first, says to which
+	// agent.
+	AgentEnded_OUTCOME_TRANSFERRED AgentEnded_Outcome = 2
+	// The turn has failed.
+	AgentEnded_OUTCOME_FAILED AgentEnded_Outcome = 3
+	// The turn was canceled.
+	AgentEnded_OUTCOME_CANCELED AgentEnded_Outcome = 4
+)
+
+// Enum value maps for AgentEnded_Outcome.
+var (
+	AgentEnded_Outcome_name = map[int32]string{
+		0: "OUTCOME_UNSPECIFIED",
+		1: "OUTCOME_COMPLETED",
+		2: "OUTCOME_TRANSFERRED",
+		3: "OUTCOME_FAILED",
+		4: "OUTCOME_CANCELED",
+	}
+	AgentEnded_Outcome_value = map[string]int32{
+		"OUTCOME_UNSPECIFIED": 0,
+		"OUTCOME_COMPLETED":   1,
+		"OUTCOME_TRANSFERRED": 2,
+		"OUTCOME_FAILED":      3,
+		"OUTCOME_CANCELED":    4,
+	}
+)
+
+func (x AgentEnded_Outcome) Enum() *AgentEnded_Outcome {
+	p := new(AgentEnded_Outcome)
+	*p = x
+	return p
+}
+
+func (x AgentEnded_Outcome) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (AgentEnded_Outcome) Descriptor() protoreflect.EnumDescriptor {
+	return file_agentd_v1_service_proto_enumTypes[2].Descriptor()
+}
+
+func (AgentEnded_Outcome) Type() protoreflect.EnumType {
+	return &file_agentd_v1_service_proto_enumTypes[2]
+}
+
+func (x AgentEnded_Outcome) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use AgentEnded_Outcome.Descriptor instead.
+func (AgentEnded_Outcome) EnumDescriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{27, 0}
+}
+
 // Kind is what an event is about.
 type Display_Kind int32
 
@@ -205,11 +267,11 @@ func (x Display_Kind) String() string {
 }
 
 func (Display_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_agentd_v1_service_proto_enumTypes[2].Descriptor()
+	return file_agentd_v1_service_proto_enumTypes[3].Descriptor()
 }
 
 func (Display_Kind) Type() protoreflect.EnumType {
-	return &file_agentd_v1_service_proto_enumTypes[2]
+	return &file_agentd_v1_service_proto_enumTypes[3]
 }
 
 func (x Display_Kind) Number() protoreflect.EnumNumber {
@@ -218,7 +280,7 @@ func (x Display_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Display_Kind.Descriptor instead.
 func (Display_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{26, 0}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{28, 0}
 }
 
 // Phase is what has become of it.
@@ -282,11 +344,11 @@ func (x Display_Phase) String() string {
 }
 
 func (Display_Phase) Descriptor() protoreflect.EnumDescriptor {
-	return file_agentd_v1_service_proto_enumTypes[3].Descriptor()
+	return file_agentd_v1_service_proto_enumTypes[4].Descriptor()
 }
 
 func (Display_Phase) Type() protoreflect.EnumType {
-	return &file_agentd_v1_service_proto_enumTypes[3]
+	return &file_agentd_v1_service_proto_enumTypes[4]
 }
 
 func (x Display_Phase) Number() protoreflect.EnumNumber {
@@ -295,7 +357,7 @@ func (x Display_Phase) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Display_Phase.Descriptor instead.
 func (Display_Phase) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{26, 1}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{28, 1}
 }
 
 // Visibility is for whom it is.
@@ -308,7 +370,8 @@ const (
 	Display_VISIBILITY_PUBLIC Display_Visibility = 1
 	// For whoever builds or operates it: reasoning, tool arguments and results,
 	// state, retries. A filter for the public lets notices and results of tools
-	// through without arguments, outputs and error texts.
+	// through without arguments, outputs and error texts, and AgentStarted without the
+	// model.
 	Display_VISIBILITY_PRIVATE Display_Visibility = 2
 )
 
@@ -337,11 +400,11 @@ func (x Display_Visibility) String() string {
 }
 
 func (Display_Visibility) Descriptor() protoreflect.EnumDescriptor {
-	return file_agentd_v1_service_proto_enumTypes[4].Descriptor()
+	return file_agentd_v1_service_proto_enumTypes[5].Descriptor()
 }
 
 func (Display_Visibility) Type() protoreflect.EnumType {
-	return &file_agentd_v1_service_proto_enumTypes[4]
+	return &file_agentd_v1_service_proto_enumTypes[5]
 }
 
 func (x Display_Visibility) Number() protoreflect.EnumNumber {
@@ -350,7 +413,7 @@ func (x Display_Visibility) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Display_Visibility.Descriptor instead.
 func (Display_Visibility) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{26, 2}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{28, 2}
 }
 
 // RunRequest is one message from the client.
@@ -671,6 +734,8 @@ type RunResponse struct {
 	//	*RunResponse_HistoryCompacted
 	//	*RunResponse_ToolCallUnserved
 	//	*RunResponse_MessageCompleted
+	//	*RunResponse_AgentStarted
+	//	*RunResponse_AgentEnded
 	//	*RunResponse_Transferred
 	Response isRunResponse_Response `protobuf_oneof:"response"`
 	// The message's place in the session: rises with every message about the
@@ -936,6 +1001,24 @@ func (x *RunResponse) GetMessageCompleted() *MessageCompleted {
 	return nil
 }
 
+func (x *RunResponse) GetAgentStarted() *AgentStarted {
+	if x != nil {
+		if x, ok := x.Response.(*RunResponse_AgentStarted); ok {
+			return x.AgentStarted
+		}
+	}
+	return nil
+}
+
+func (x *RunResponse) GetAgentEnded() *AgentEnded {
+	if x != nil {
+		if x, ok := x.Response.(*RunResponse_AgentEnded); ok {
+			return x.AgentEnded
+		}
+	}
+	return nil
+}
+
 func (x *RunResponse) GetTransferred() *Transferred {
 	if x != nil {
 		if x, ok := x.Response.(*RunResponse_Transferred); ok {
@@ -1099,6 +1182,16 @@ type RunResponse_MessageCompleted struct {
 	MessageCompleted *MessageCompleted `protobuf:"bytes,36,opt,name=message_completed,json=messageCompleted,proto3,oneof"`
 }
 
+type RunResponse_AgentStarted struct {
+	// An agent has started.
+	AgentStarted *AgentStarted `protobuf:"bytes,37,opt,name=agent_started,json=agentStarted,proto3,oneof"`
+}
+
+type RunResponse_AgentEnded struct {
+	// An agent has ended.
+	AgentEnded *AgentEnded `protobuf:"bytes,38,opt,name=agent_ended,json=agentEnded,proto3,oneof"`
+}
+
 type RunResponse_Transferred struct {
 	// An agent has handed the conversation over.
 	Transferred *Transferred `protobuf:"bytes,39,opt,name=transferred,proto3,oneof"`
@@ -1149,6 +1242,10 @@ func (*RunResponse_HistoryCompacted) isRunResponse_Response() {}
 func (*RunResponse_ToolCallUnserved) isRunResponse_Response() {}
 
 func (*RunResponse_MessageCompleted) isRunResponse_Response() {}
+
+func (*RunResponse_AgentStarted) isRunResponse_Response() {}
+
+func (*RunResponse_AgentEnded) isRunResponse_Response() {}
 
 func (*RunResponse_Transferred) isRunResponse_Response() {}
 
@@ -3117,6 +3214,150 @@ func (x *Transferred) GetToAgentPath() []string {
 	return nil
 }
 
+// AgentStarted says that an agent of the tree has started. It comes before all that the
+// agent does, and once for each time that the agent runs: the agents of a loop start
+// again with each iteration, and an agent that has handed the conversation over starts
+// again when it gets it back. An agent that runs others starts before them. A turn that
+// begins where the last one has left off starts with that agent, and not with the root.
+type AgentStarted struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// From the root to the agent.
+	AgentPath []string `protobuf:"bytes,2,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
+	// What it is.
+	Kind AgentKind `protobuf:"varint,3,opt,name=kind,proto3,enum=agentd.v1.AgentKind" json:"kind,omitempty"`
+	// Of an LLM agent its model, as the agent names it. ModelCallFellBack and
+	// ModelCallEnded say which models were called.
+	Model         string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AgentStarted) Reset() {
+	*x = AgentStarted{}
+	mi := &file_agentd_v1_service_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgentStarted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgentStarted) ProtoMessage() {}
+
+func (x *AgentStarted) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgentStarted.ProtoReflect.Descriptor instead.
+func (*AgentStarted) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *AgentStarted) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *AgentStarted) GetAgentPath() []string {
+	if x != nil {
+		return x.AgentPath
+	}
+	return nil
+}
+
+func (x *AgentStarted) GetKind() AgentKind {
+	if x != nil {
+		return x.Kind
+	}
+	return AgentKind_AGENT_KIND_UNSPECIFIED
+}
+
+func (x *AgentStarted) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+// AgentEnded says that an agent has ended; each AgentStarted has one, at the latest
+// before the EndResponse of its turn. An agent that runs others ends after them. Agents
+// that have not ended by themselves end with the turn, and as the turn does.
+type AgentEnded struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// From the root to the agent.
+	AgentPath []string `protobuf:"bytes,2,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
+	// How.
+	Outcome       AgentEnded_Outcome `protobuf:"varint,3,opt,name=outcome,proto3,enum=agentd.v1.AgentEnded_Outcome" json:"outcome,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AgentEnded) Reset() {
+	*x = AgentEnded{}
+	mi := &file_agentd_v1_service_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgentEnded) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgentEnded) ProtoMessage() {}
+
+func (x *AgentEnded) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgentEnded.ProtoReflect.Descriptor instead.
+func (*AgentEnded) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *AgentEnded) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *AgentEnded) GetAgentPath() []string {
+	if x != nil {
+		return x.AgentPath
+	}
+	return nil
+}
+
+func (x *AgentEnded) GetOutcome() AgentEnded_Outcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return AgentEnded_OUTCOME_UNSPECIFIED
+}
+
 // Display is a projection of an event for user interfaces. It is computed from
 // the event alone.
 //
@@ -3141,7 +3382,7 @@ type Display struct {
 
 func (x *Display) Reset() {
 	*x = Display{}
-	mi := &file_agentd_v1_service_proto_msgTypes[26]
+	mi := &file_agentd_v1_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3153,7 +3394,7 @@ func (x *Display) String() string {
 func (*Display) ProtoMessage() {}
 
 func (x *Display) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[26]
+	mi := &file_agentd_v1_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3166,7 +3407,7 @@ func (x *Display) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Display.ProtoReflect.Descriptor instead.
 func (*Display) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{26}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Display) GetKind() Display_Kind {
@@ -3270,7 +3511,7 @@ type RunRequest_ExecuteRequest struct {
 
 func (x *RunRequest_ExecuteRequest) Reset() {
 	*x = RunRequest_ExecuteRequest{}
-	mi := &file_agentd_v1_service_proto_msgTypes[27]
+	mi := &file_agentd_v1_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3282,7 +3523,7 @@ func (x *RunRequest_ExecuteRequest) String() string {
 func (*RunRequest_ExecuteRequest) ProtoMessage() {}
 
 func (x *RunRequest_ExecuteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[27]
+	mi := &file_agentd_v1_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3429,7 +3670,7 @@ type RunRequest_HeartbeatRequest struct {
 
 func (x *RunRequest_HeartbeatRequest) Reset() {
 	*x = RunRequest_HeartbeatRequest{}
-	mi := &file_agentd_v1_service_proto_msgTypes[28]
+	mi := &file_agentd_v1_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3441,7 +3682,7 @@ func (x *RunRequest_HeartbeatRequest) String() string {
 func (*RunRequest_HeartbeatRequest) ProtoMessage() {}
 
 func (x *RunRequest_HeartbeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[28]
+	mi := &file_agentd_v1_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3504,7 +3745,7 @@ type RunRequest_ToolCallResponse struct {
 
 func (x *RunRequest_ToolCallResponse) Reset() {
 	*x = RunRequest_ToolCallResponse{}
-	mi := &file_agentd_v1_service_proto_msgTypes[29]
+	mi := &file_agentd_v1_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3516,7 +3757,7 @@ func (x *RunRequest_ToolCallResponse) String() string {
 func (*RunRequest_ToolCallResponse) ProtoMessage() {}
 
 func (x *RunRequest_ToolCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[29]
+	mi := &file_agentd_v1_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3625,7 +3866,7 @@ type RunRequest_EndRequest struct {
 
 func (x *RunRequest_EndRequest) Reset() {
 	*x = RunRequest_EndRequest{}
-	mi := &file_agentd_v1_service_proto_msgTypes[30]
+	mi := &file_agentd_v1_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3637,7 +3878,7 @@ func (x *RunRequest_EndRequest) String() string {
 func (*RunRequest_EndRequest) ProtoMessage() {}
 
 func (x *RunRequest_EndRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[30]
+	mi := &file_agentd_v1_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3682,7 +3923,7 @@ type RunRequest_CancelRequest struct {
 
 func (x *RunRequest_CancelRequest) Reset() {
 	*x = RunRequest_CancelRequest{}
-	mi := &file_agentd_v1_service_proto_msgTypes[31]
+	mi := &file_agentd_v1_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3694,7 +3935,7 @@ func (x *RunRequest_CancelRequest) String() string {
 func (*RunRequest_CancelRequest) ProtoMessage() {}
 
 func (x *RunRequest_CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[31]
+	mi := &file_agentd_v1_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3737,7 +3978,7 @@ type RunResponse_ExecuteResponse struct {
 
 func (x *RunResponse_ExecuteResponse) Reset() {
 	*x = RunResponse_ExecuteResponse{}
-	mi := &file_agentd_v1_service_proto_msgTypes[32]
+	mi := &file_agentd_v1_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3749,7 +3990,7 @@ func (x *RunResponse_ExecuteResponse) String() string {
 func (*RunResponse_ExecuteResponse) ProtoMessage() {}
 
 func (x *RunResponse_ExecuteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[32]
+	mi := &file_agentd_v1_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3790,7 +4031,7 @@ type RunResponse_HeartbeatResponse struct {
 
 func (x *RunResponse_HeartbeatResponse) Reset() {
 	*x = RunResponse_HeartbeatResponse{}
-	mi := &file_agentd_v1_service_proto_msgTypes[33]
+	mi := &file_agentd_v1_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3802,7 +4043,7 @@ func (x *RunResponse_HeartbeatResponse) String() string {
 func (*RunResponse_HeartbeatResponse) ProtoMessage() {}
 
 func (x *RunResponse_HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[33]
+	mi := &file_agentd_v1_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3846,7 +4087,7 @@ type RunResponse_ToolCallRequest struct {
 
 func (x *RunResponse_ToolCallRequest) Reset() {
 	*x = RunResponse_ToolCallRequest{}
-	mi := &file_agentd_v1_service_proto_msgTypes[34]
+	mi := &file_agentd_v1_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3858,7 +4099,7 @@ func (x *RunResponse_ToolCallRequest) String() string {
 func (*RunResponse_ToolCallRequest) ProtoMessage() {}
 
 func (x *RunResponse_ToolCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[34]
+	mi := &file_agentd_v1_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3932,7 +4173,7 @@ type RunResponse_OutputChunk struct {
 
 func (x *RunResponse_OutputChunk) Reset() {
 	*x = RunResponse_OutputChunk{}
-	mi := &file_agentd_v1_service_proto_msgTypes[35]
+	mi := &file_agentd_v1_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3944,7 +4185,7 @@ func (x *RunResponse_OutputChunk) String() string {
 func (*RunResponse_OutputChunk) ProtoMessage() {}
 
 func (x *RunResponse_OutputChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[35]
+	mi := &file_agentd_v1_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4035,7 +4276,7 @@ type RunResponse_ErrorResponse struct {
 
 func (x *RunResponse_ErrorResponse) Reset() {
 	*x = RunResponse_ErrorResponse{}
-	mi := &file_agentd_v1_service_proto_msgTypes[36]
+	mi := &file_agentd_v1_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4047,7 +4288,7 @@ func (x *RunResponse_ErrorResponse) String() string {
 func (*RunResponse_ErrorResponse) ProtoMessage() {}
 
 func (x *RunResponse_ErrorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[36]
+	mi := &file_agentd_v1_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4152,7 +4393,7 @@ type RunResponse_EndResponse struct {
 
 func (x *RunResponse_EndResponse) Reset() {
 	*x = RunResponse_EndResponse{}
-	mi := &file_agentd_v1_service_proto_msgTypes[37]
+	mi := &file_agentd_v1_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4164,7 +4405,7 @@ func (x *RunResponse_EndResponse) String() string {
 func (*RunResponse_EndResponse) ProtoMessage() {}
 
 func (x *RunResponse_EndResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[37]
+	mi := &file_agentd_v1_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4239,7 +4480,7 @@ type RunResponse_StateUpdate struct {
 
 func (x *RunResponse_StateUpdate) Reset() {
 	*x = RunResponse_StateUpdate{}
-	mi := &file_agentd_v1_service_proto_msgTypes[38]
+	mi := &file_agentd_v1_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4251,7 +4492,7 @@ func (x *RunResponse_StateUpdate) String() string {
 func (*RunResponse_StateUpdate) ProtoMessage() {}
 
 func (x *RunResponse_StateUpdate) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[38]
+	mi := &file_agentd_v1_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4363,7 +4604,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"visibility\x18\a \x01(\x0e2\x1d.agentd.v1.Display.VisibilityB\b\xbaH\x05\x82\x01\x02\x10\x01R\n" +
 	"visibilityB\f\n" +
 	"\n" +
-	"_after_seq\"\x8c\x1a\n" +
+	"_after_seq\"\xde\x1a\n" +
 	"\vRunResponse\x12B\n" +
 	"\aexecute\x18\x01 \x01(\v2&.agentd.v1.RunResponse.ExecuteResponseH\x00R\aexecute\x12H\n" +
 	"\theartbeat\x18\x02 \x01(\v2(.agentd.v1.RunResponse.HeartbeatResponseH\x00R\theartbeat\x12E\n" +
@@ -4388,7 +4629,10 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\x14raw_payload_received\x18  \x01(\v2\x1d.agentd.v1.RawPayloadReceivedH\x00R\x12rawPayloadReceived\x12J\n" +
 	"\x11history_compacted\x18! \x01(\v2\x1b.agentd.v1.HistoryCompactedH\x00R\x10historyCompacted\x12K\n" +
 	"\x12tool_call_unserved\x18# \x01(\v2\x1b.agentd.v1.ToolCallUnservedH\x00R\x10toolCallUnserved\x12J\n" +
-	"\x11message_completed\x18$ \x01(\v2\x1b.agentd.v1.MessageCompletedH\x00R\x10messageCompleted\x12:\n" +
+	"\x11message_completed\x18$ \x01(\v2\x1b.agentd.v1.MessageCompletedH\x00R\x10messageCompleted\x12>\n" +
+	"\ragent_started\x18% \x01(\v2\x17.agentd.v1.AgentStartedH\x00R\fagentStarted\x128\n" +
+	"\vagent_ended\x18& \x01(\v2\x15.agentd.v1.AgentEndedH\x00R\n" +
+	"agentEnded\x12:\n" +
 	"\vtransferred\x18' \x01(\v2\x16.agentd.v1.TransferredH\x00R\vtransferred\x12\x10\n" +
 	"\x03seq\x18\n" +
 	" \x01(\x03R\x03seq\x12\x17\n" +
@@ -4459,7 +4703,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"stateDeltaJ\x04\b\n" +
 	"\x10\vR\x10state_delta_jsonB\n" +
 	"\n" +
-	"\bresponseJ\x04\b\x0f\x10\x10J\x04\b\"\x10#J\x04\b%\x10&J\x04\b&\x10'J\x04\b(\x10)R\alineageR\x04goalR\ragent_startedR\vagent_endedR\x0eremote_session\"\xa6\x01\n" +
+	"\bresponseJ\x04\b\x0f\x10\x10J\x04\b\"\x10#J\x04\b(\x10)R\alineageR\x04goalR\x0eremote_session\"\xa6\x01\n" +
 	"\x13InteractionResponse\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x121\n" +
@@ -4668,7 +4912,27 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
 	"\n" +
 	"agent_path\x18\x02 \x03(\tR\tagentPath\x12\"\n" +
-	"\rto_agent_path\x18\x03 \x03(\tR\vtoAgentPath\"\xd5\x04\n" +
+	"\rto_agent_path\x18\x03 \x03(\tR\vtoAgentPath\"\x8c\x01\n" +
+	"\fAgentStarted\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
+	"\n" +
+	"agent_path\x18\x02 \x03(\tR\tagentPath\x12(\n" +
+	"\x04kind\x18\x03 \x01(\x0e2\x14.agentd.v1.AgentKindR\x04kind\x12\x14\n" +
+	"\x05model\x18\x04 \x01(\tR\x05model\"\x81\x02\n" +
+	"\n" +
+	"AgentEnded\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
+	"\n" +
+	"agent_path\x18\x02 \x03(\tR\tagentPath\x127\n" +
+	"\aoutcome\x18\x03 \x01(\x0e2\x1d.agentd.v1.AgentEnded.OutcomeR\aoutcome\"|\n" +
+	"\aOutcome\x12\x17\n" +
+	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11OUTCOME_COMPLETED\x10\x01\x12\x17\n" +
+	"\x13OUTCOME_TRANSFERRED\x10\x02\x12\x12\n" +
+	"\x0eOUTCOME_FAILED\x10\x03\x12\x14\n" +
+	"\x10OUTCOME_CANCELED\x10\x04\"\xd5\x04\n" +
 	"\aDisplay\x12+\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x17.agentd.v1.Display.KindR\x04kind\x12.\n" +
 	"\x05phase\x18\x02 \x01(\x0e2\x18.agentd.v1.Display.PhaseR\x05phase\x12\x10\n" +
@@ -4715,161 +4979,169 @@ func file_agentd_v1_service_proto_rawDescGZIP() []byte {
 	return file_agentd_v1_service_proto_rawDescData
 }
 
-var file_agentd_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_agentd_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_agentd_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_agentd_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_agentd_v1_service_proto_goTypes = []any{
 	(ModelCallEnded_Outcome)(0),           // 0: agentd.v1.ModelCallEnded.Outcome
 	(HistoryCompacted_Reason)(0),          // 1: agentd.v1.HistoryCompacted.Reason
-	(Display_Kind)(0),                     // 2: agentd.v1.Display.Kind
-	(Display_Phase)(0),                    // 3: agentd.v1.Display.Phase
-	(Display_Visibility)(0),               // 4: agentd.v1.Display.Visibility
-	(*RunRequest)(nil),                    // 5: agentd.v1.RunRequest
-	(*AttachRequest)(nil),                 // 6: agentd.v1.AttachRequest
-	(*RunResponse)(nil),                   // 7: agentd.v1.RunResponse
-	(*InteractionResponse)(nil),           // 8: agentd.v1.InteractionResponse
-	(*CancelReceipt)(nil),                 // 9: agentd.v1.CancelReceipt
-	(*AbortedModelCall)(nil),              // 10: agentd.v1.AbortedModelCall
-	(*ToolCallRef)(nil),                   // 11: agentd.v1.ToolCallRef
-	(*TurnQueued)(nil),                    // 12: agentd.v1.TurnQueued
-	(*MessageInjected)(nil),               // 13: agentd.v1.MessageInjected
-	(*ModelCallRetried)(nil),              // 14: agentd.v1.ModelCallRetried
-	(*ModelCallFellBack)(nil),             // 15: agentd.v1.ModelCallFellBack
-	(*ModelCallEnded)(nil),                // 16: agentd.v1.ModelCallEnded
-	(*ProviderToolsUsed)(nil),             // 17: agentd.v1.ProviderToolsUsed
-	(*ProviderToolUse)(nil),               // 18: agentd.v1.ProviderToolUse
-	(*Citation)(nil),                      // 19: agentd.v1.Citation
-	(*RawPayloadReceived)(nil),            // 20: agentd.v1.RawPayloadReceived
-	(*HistoryCompacted)(nil),              // 21: agentd.v1.HistoryCompacted
-	(*ToolCallCanceled)(nil),              // 22: agentd.v1.ToolCallCanceled
-	(*ToolCallAnnounced)(nil),             // 23: agentd.v1.ToolCallAnnounced
-	(*MessageRetracted)(nil),              // 24: agentd.v1.MessageRetracted
-	(*ToolCallAnswered)(nil),              // 25: agentd.v1.ToolCallAnswered
-	(*InteractionRequested)(nil),          // 26: agentd.v1.InteractionRequested
-	(*InteractionResolved)(nil),           // 27: agentd.v1.InteractionResolved
-	(*ToolCallUnserved)(nil),              // 28: agentd.v1.ToolCallUnserved
-	(*MessageCompleted)(nil),              // 29: agentd.v1.MessageCompleted
-	(*Transferred)(nil),                   // 30: agentd.v1.Transferred
-	(*Display)(nil),                       // 31: agentd.v1.Display
-	(*RunRequest_ExecuteRequest)(nil),     // 32: agentd.v1.RunRequest.ExecuteRequest
-	(*RunRequest_HeartbeatRequest)(nil),   // 33: agentd.v1.RunRequest.HeartbeatRequest
-	(*RunRequest_ToolCallResponse)(nil),   // 34: agentd.v1.RunRequest.ToolCallResponse
-	(*RunRequest_EndRequest)(nil),         // 35: agentd.v1.RunRequest.EndRequest
-	(*RunRequest_CancelRequest)(nil),      // 36: agentd.v1.RunRequest.CancelRequest
-	(*RunResponse_ExecuteResponse)(nil),   // 37: agentd.v1.RunResponse.ExecuteResponse
-	(*RunResponse_HeartbeatResponse)(nil), // 38: agentd.v1.RunResponse.HeartbeatResponse
-	(*RunResponse_ToolCallRequest)(nil),   // 39: agentd.v1.RunResponse.ToolCallRequest
-	(*RunResponse_OutputChunk)(nil),       // 40: agentd.v1.RunResponse.OutputChunk
-	(*RunResponse_ErrorResponse)(nil),     // 41: agentd.v1.RunResponse.ErrorResponse
-	(*RunResponse_EndResponse)(nil),       // 42: agentd.v1.RunResponse.EndResponse
-	(*RunResponse_StateUpdate)(nil),       // 43: agentd.v1.RunResponse.StateUpdate
-	(*timestamppb.Timestamp)(nil),         // 44: google.protobuf.Timestamp
-	(*Resolution)(nil),                    // 45: agentd.v1.Resolution
-	(*durationpb.Duration)(nil),           // 46: google.protobuf.Duration
-	(*Part)(nil),                          // 47: agentd.v1.Part
-	(ErrorCode)(0),                        // 48: agentd.v1.ErrorCode
-	(*Usage)(nil),                         // 49: agentd.v1.Usage
-	(StopReason)(0),                       // 50: agentd.v1.StopReason
-	(*Warning)(nil),                       // 51: agentd.v1.Warning
-	(*Interaction)(nil),                   // 52: agentd.v1.Interaction
-	(*Agent)(nil),                         // 53: agentd.v1.Agent
-	(*Tool)(nil),                          // 54: agentd.v1.Tool
-	(*structpb.Struct)(nil),               // 55: google.protobuf.Struct
-	(OnDisconnect)(0),                     // 56: agentd.v1.OnDisconnect
-	(*Budget)(nil),                        // 57: agentd.v1.Budget
-	(OnBusy)(0),                           // 58: agentd.v1.OnBusy
-	(*FieldViolation)(nil),                // 59: agentd.v1.FieldViolation
-	(*ExceededLimit)(nil),                 // 60: agentd.v1.ExceededLimit
-	(*UsageSummary)(nil),                  // 61: agentd.v1.UsageSummary
+	(AgentEnded_Outcome)(0),               // 2: agentd.v1.AgentEnded.Outcome
+	(Display_Kind)(0),                     // 3: agentd.v1.Display.Kind
+	(Display_Phase)(0),                    // 4: agentd.v1.Display.Phase
+	(Display_Visibility)(0),               // 5: agentd.v1.Display.Visibility
+	(*RunRequest)(nil),                    // 6: agentd.v1.RunRequest
+	(*AttachRequest)(nil),                 // 7: agentd.v1.AttachRequest
+	(*RunResponse)(nil),                   // 8: agentd.v1.RunResponse
+	(*InteractionResponse)(nil),           // 9: agentd.v1.InteractionResponse
+	(*CancelReceipt)(nil),                 // 10: agentd.v1.CancelReceipt
+	(*AbortedModelCall)(nil),              // 11: agentd.v1.AbortedModelCall
+	(*ToolCallRef)(nil),                   // 12: agentd.v1.ToolCallRef
+	(*TurnQueued)(nil),                    // 13: agentd.v1.TurnQueued
+	(*MessageInjected)(nil),               // 14: agentd.v1.MessageInjected
+	(*ModelCallRetried)(nil),              // 15: agentd.v1.ModelCallRetried
+	(*ModelCallFellBack)(nil),             // 16: agentd.v1.ModelCallFellBack
+	(*ModelCallEnded)(nil),                // 17: agentd.v1.ModelCallEnded
+	(*ProviderToolsUsed)(nil),             // 18: agentd.v1.ProviderToolsUsed
+	(*ProviderToolUse)(nil),               // 19: agentd.v1.ProviderToolUse
+	(*Citation)(nil),                      // 20: agentd.v1.Citation
+	(*RawPayloadReceived)(nil),            // 21: agentd.v1.RawPayloadReceived
+	(*HistoryCompacted)(nil),              // 22: agentd.v1.HistoryCompacted
+	(*ToolCallCanceled)(nil),              // 23: agentd.v1.ToolCallCanceled
+	(*ToolCallAnnounced)(nil),             // 24: agentd.v1.ToolCallAnnounced
+	(*MessageRetracted)(nil),              // 25: agentd.v1.MessageRetracted
+	(*ToolCallAnswered)(nil),              // 26: agentd.v1.ToolCallAnswered
+	(*InteractionRequested)(nil),          // 27: agentd.v1.InteractionRequested
+	(*InteractionResolved)(nil),           // 28: agentd.v1.InteractionResolved
+	(*ToolCallUnserved)(nil),              // 29: agentd.v1.ToolCallUnserved
+	(*MessageCompleted)(nil),              // 30: agentd.v1.MessageCompleted
+	(*Transferred)(nil),                   // 31: agentd.v1.Transferred
+	(*AgentStarted)(nil),                  // 32: agentd.v1.AgentStarted
+	(*AgentEnded)(nil),                    // 33: agentd.v1.AgentEnded
+	(*Display)(nil),                       // 34: agentd.v1.Display
+	(*RunRequest_ExecuteRequest)(nil),     // 35: agentd.v1.RunRequest.ExecuteRequest
+	(*RunRequest_HeartbeatRequest)(nil),   // 36: agentd.v1.RunRequest.HeartbeatRequest
+	(*RunRequest_ToolCallResponse)(nil),   // 37: agentd.v1.RunRequest.ToolCallResponse
+	(*RunRequest_EndRequest)(nil),         // 38: agentd.v1.RunRequest.EndRequest
+	(*RunRequest_CancelRequest)(nil),      // 39: agentd.v1.RunRequest.CancelRequest
+	(*RunResponse_ExecuteResponse)(nil),   // 40: agentd.v1.RunResponse.ExecuteResponse
+	(*RunResponse_HeartbeatResponse)(nil), // 41: agentd.v1.RunResponse.HeartbeatResponse
+	(*RunResponse_ToolCallRequest)(nil),   // 42: agentd.v1.RunResponse.ToolCallRequest
+	(*RunResponse_OutputChunk)(nil),       // 43: agentd.v1.RunResponse.OutputChunk
+	(*RunResponse_ErrorResponse)(nil),     // 44: agentd.v1.RunResponse.ErrorResponse
+	(*RunResponse_EndResponse)(nil),       // 45: agentd.v1.RunResponse.EndResponse
+	(*RunResponse_StateUpdate)(nil),       // 46: agentd.v1.RunResponse.StateUpdate
+	(*timestamppb.Timestamp)(nil),         // 47: google.protobuf.Timestamp
+	(*Resolution)(nil),                    // 48: agentd.v1.Resolution
+	(*durationpb.Duration)(nil),           // 49: google.protobuf.Duration
+	(*Part)(nil),                          // 50: agentd.v1.Part
+	(ErrorCode)(0),                        // 51: agentd.v1.ErrorCode
+	(*Usage)(nil),                         // 52: agentd.v1.Usage
+	(StopReason)(0),                       // 53: agentd.v1.StopReason
+	(*Warning)(nil),                       // 54: agentd.v1.Warning
+	(*Interaction)(nil),                   // 55: agentd.v1.Interaction
+	(AgentKind)(0),                        // 56: agentd.v1.AgentKind
+	(*Agent)(nil),                         // 57: agentd.v1.Agent
+	(*Tool)(nil),                          // 58: agentd.v1.Tool
+	(*structpb.Struct)(nil),               // 59: google.protobuf.Struct
+	(OnDisconnect)(0),                     // 60: agentd.v1.OnDisconnect
+	(*Budget)(nil),                        // 61: agentd.v1.Budget
+	(OnBusy)(0),                           // 62: agentd.v1.OnBusy
+	(*FieldViolation)(nil),                // 63: agentd.v1.FieldViolation
+	(*ExceededLimit)(nil),                 // 64: agentd.v1.ExceededLimit
+	(*UsageSummary)(nil),                  // 65: agentd.v1.UsageSummary
 }
 var file_agentd_v1_service_proto_depIdxs = []int32{
-	32, // 0: agentd.v1.RunRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
-	33, // 1: agentd.v1.RunRequest.heartbeat:type_name -> agentd.v1.RunRequest.HeartbeatRequest
-	34, // 2: agentd.v1.RunRequest.tool_call_response:type_name -> agentd.v1.RunRequest.ToolCallResponse
-	35, // 3: agentd.v1.RunRequest.end:type_name -> agentd.v1.RunRequest.EndRequest
-	36, // 4: agentd.v1.RunRequest.cancel:type_name -> agentd.v1.RunRequest.CancelRequest
-	8,  // 5: agentd.v1.RunRequest.interaction_response:type_name -> agentd.v1.InteractionResponse
-	6,  // 6: agentd.v1.RunRequest.attach:type_name -> agentd.v1.AttachRequest
-	4,  // 7: agentd.v1.AttachRequest.visibility:type_name -> agentd.v1.Display.Visibility
-	37, // 8: agentd.v1.RunResponse.execute:type_name -> agentd.v1.RunResponse.ExecuteResponse
-	38, // 9: agentd.v1.RunResponse.heartbeat:type_name -> agentd.v1.RunResponse.HeartbeatResponse
-	39, // 10: agentd.v1.RunResponse.tool_call:type_name -> agentd.v1.RunResponse.ToolCallRequest
-	41, // 11: agentd.v1.RunResponse.error:type_name -> agentd.v1.RunResponse.ErrorResponse
-	42, // 12: agentd.v1.RunResponse.end:type_name -> agentd.v1.RunResponse.EndResponse
-	40, // 13: agentd.v1.RunResponse.output_chunk:type_name -> agentd.v1.RunResponse.OutputChunk
-	43, // 14: agentd.v1.RunResponse.state_update:type_name -> agentd.v1.RunResponse.StateUpdate
-	22, // 15: agentd.v1.RunResponse.tool_call_canceled:type_name -> agentd.v1.ToolCallCanceled
-	23, // 16: agentd.v1.RunResponse.tool_call_announced:type_name -> agentd.v1.ToolCallAnnounced
-	24, // 17: agentd.v1.RunResponse.message_retracted:type_name -> agentd.v1.MessageRetracted
-	12, // 18: agentd.v1.RunResponse.turn_queued:type_name -> agentd.v1.TurnQueued
-	13, // 19: agentd.v1.RunResponse.message_injected:type_name -> agentd.v1.MessageInjected
-	14, // 20: agentd.v1.RunResponse.model_call_retried:type_name -> agentd.v1.ModelCallRetried
-	25, // 21: agentd.v1.RunResponse.tool_call_answered:type_name -> agentd.v1.ToolCallAnswered
-	26, // 22: agentd.v1.RunResponse.interaction_requested:type_name -> agentd.v1.InteractionRequested
-	27, // 23: agentd.v1.RunResponse.interaction_resolved:type_name -> agentd.v1.InteractionResolved
-	16, // 24: agentd.v1.RunResponse.model_call_ended:type_name -> agentd.v1.ModelCallEnded
-	15, // 25: agentd.v1.RunResponse.model_call_fell_back:type_name -> agentd.v1.ModelCallFellBack
-	17, // 26: agentd.v1.RunResponse.provider_tools_used:type_name -> agentd.v1.ProviderToolsUsed
-	20, // 27: agentd.v1.RunResponse.raw_payload_received:type_name -> agentd.v1.RawPayloadReceived
-	21, // 28: agentd.v1.RunResponse.history_compacted:type_name -> agentd.v1.HistoryCompacted
-	28, // 29: agentd.v1.RunResponse.tool_call_unserved:type_name -> agentd.v1.ToolCallUnserved
-	29, // 30: agentd.v1.RunResponse.message_completed:type_name -> agentd.v1.MessageCompleted
-	30, // 31: agentd.v1.RunResponse.transferred:type_name -> agentd.v1.Transferred
-	44, // 32: agentd.v1.RunResponse.time:type_name -> google.protobuf.Timestamp
-	31, // 33: agentd.v1.RunResponse.display:type_name -> agentd.v1.Display
-	45, // 34: agentd.v1.InteractionResponse.resolution:type_name -> agentd.v1.Resolution
-	10, // 35: agentd.v1.CancelReceipt.aborted_model_calls:type_name -> agentd.v1.AbortedModelCall
-	11, // 36: agentd.v1.CancelReceipt.canceled_tool_calls:type_name -> agentd.v1.ToolCallRef
-	11, // 37: agentd.v1.CancelReceipt.answered_tool_calls:type_name -> agentd.v1.ToolCallRef
-	46, // 38: agentd.v1.CancelReceipt.took:type_name -> google.protobuf.Duration
-	46, // 39: agentd.v1.AbortedModelCall.ran:type_name -> google.protobuf.Duration
-	47, // 40: agentd.v1.TurnQueued.user_parts:type_name -> agentd.v1.Part
-	47, // 41: agentd.v1.MessageInjected.parts:type_name -> agentd.v1.Part
-	46, // 42: agentd.v1.ModelCallRetried.wait:type_name -> google.protobuf.Duration
-	48, // 43: agentd.v1.ModelCallRetried.code:type_name -> agentd.v1.ErrorCode
-	48, // 44: agentd.v1.ModelCallFellBack.code:type_name -> agentd.v1.ErrorCode
-	49, // 45: agentd.v1.ModelCallEnded.usage:type_name -> agentd.v1.Usage
-	50, // 46: agentd.v1.ModelCallEnded.stop_reason:type_name -> agentd.v1.StopReason
-	46, // 47: agentd.v1.ModelCallEnded.duration:type_name -> google.protobuf.Duration
-	46, // 48: agentd.v1.ModelCallEnded.time_to_first_text:type_name -> google.protobuf.Duration
-	0,  // 49: agentd.v1.ModelCallEnded.outcome:type_name -> agentd.v1.ModelCallEnded.Outcome
-	18, // 50: agentd.v1.ProviderToolsUsed.uses:type_name -> agentd.v1.ProviderToolUse
-	19, // 51: agentd.v1.ProviderToolsUsed.citations:type_name -> agentd.v1.Citation
-	1,  // 52: agentd.v1.HistoryCompacted.reason:type_name -> agentd.v1.HistoryCompacted.Reason
-	47, // 53: agentd.v1.ToolCallAnswered.parts:type_name -> agentd.v1.Part
-	51, // 54: agentd.v1.ToolCallAnswered.warnings:type_name -> agentd.v1.Warning
-	52, // 55: agentd.v1.InteractionRequested.interaction:type_name -> agentd.v1.Interaction
-	52, // 56: agentd.v1.InteractionResolved.interaction:type_name -> agentd.v1.Interaction
-	44, // 57: agentd.v1.ToolCallUnserved.expire_time:type_name -> google.protobuf.Timestamp
-	2,  // 58: agentd.v1.Display.kind:type_name -> agentd.v1.Display.Kind
-	3,  // 59: agentd.v1.Display.phase:type_name -> agentd.v1.Display.Phase
-	4,  // 60: agentd.v1.Display.visibility:type_name -> agentd.v1.Display.Visibility
-	53, // 61: agentd.v1.RunRequest.ExecuteRequest.agent:type_name -> agentd.v1.Agent
-	54, // 62: agentd.v1.RunRequest.ExecuteRequest.tools:type_name -> agentd.v1.Tool
-	55, // 63: agentd.v1.RunRequest.ExecuteRequest.initial_state:type_name -> google.protobuf.Struct
-	56, // 64: agentd.v1.RunRequest.ExecuteRequest.on_disconnect:type_name -> agentd.v1.OnDisconnect
-	46, // 65: agentd.v1.RunRequest.ExecuteRequest.disconnect_grace:type_name -> google.protobuf.Duration
-	57, // 66: agentd.v1.RunRequest.ExecuteRequest.budget:type_name -> agentd.v1.Budget
-	57, // 67: agentd.v1.RunRequest.ExecuteRequest.session_budget:type_name -> agentd.v1.Budget
-	58, // 68: agentd.v1.RunRequest.ExecuteRequest.on_busy:type_name -> agentd.v1.OnBusy
-	46, // 69: agentd.v1.RunRequest.ExecuteRequest.tool_timeout:type_name -> google.protobuf.Duration
-	47, // 70: agentd.v1.RunRequest.ExecuteRequest.user_parts:type_name -> agentd.v1.Part
-	55, // 71: agentd.v1.RunRequest.ToolCallResponse.state_delta:type_name -> google.protobuf.Struct
-	47, // 72: agentd.v1.RunRequest.ToolCallResponse.parts:type_name -> agentd.v1.Part
-	51, // 73: agentd.v1.RunResponse.ExecuteResponse.warnings:type_name -> agentd.v1.Warning
-	48, // 74: agentd.v1.RunResponse.ErrorResponse.code:type_name -> agentd.v1.ErrorCode
-	46, // 75: agentd.v1.RunResponse.ErrorResponse.retry_after:type_name -> google.protobuf.Duration
-	59, // 76: agentd.v1.RunResponse.ErrorResponse.violations:type_name -> agentd.v1.FieldViolation
-	60, // 77: agentd.v1.RunResponse.ErrorResponse.limit:type_name -> agentd.v1.ExceededLimit
-	61, // 78: agentd.v1.RunResponse.EndResponse.usage_summary:type_name -> agentd.v1.UsageSummary
-	9,  // 79: agentd.v1.RunResponse.EndResponse.receipt:type_name -> agentd.v1.CancelReceipt
-	55, // 80: agentd.v1.RunResponse.StateUpdate.state_delta:type_name -> google.protobuf.Struct
-	5,  // 81: agentd.v1.Agentd.Run:input_type -> agentd.v1.RunRequest
-	7,  // 82: agentd.v1.Agentd.Run:output_type -> agentd.v1.RunResponse
-	82, // [82:83] is the sub-list for method output_type
-	81, // [81:82] is the sub-list for method input_type
-	81, // [81:81] is the sub-list for extension type_name
-	81, // [81:81] is the sub-list for extension extendee
-	0,  // [0:81] is the sub-list for field type_name
+	35, // 0: agentd.v1.RunRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
+	36, // 1: agentd.v1.RunRequest.heartbeat:type_name -> agentd.v1.RunRequest.HeartbeatRequest
+	37, // 2: agentd.v1.RunRequest.tool_call_response:type_name -> agentd.v1.RunRequest.ToolCallResponse
+	38, // 3: agentd.v1.RunRequest.end:type_name -> agentd.v1.RunRequest.EndRequest
+	39, // 4: agentd.v1.RunRequest.cancel:type_name -> agentd.v1.RunRequest.CancelRequest
+	9,  // 5: agentd.v1.RunRequest.interaction_response:type_name -> agentd.v1.InteractionResponse
+	7,  // 6: agentd.v1.RunRequest.attach:type_name -> agentd.v1.AttachRequest
+	5,  // 7: agentd.v1.AttachRequest.visibility:type_name -> agentd.v1.Display.Visibility
+	40, // 8: agentd.v1.RunResponse.execute:type_name -> agentd.v1.RunResponse.ExecuteResponse
+	41, // 9: agentd.v1.RunResponse.heartbeat:type_name -> agentd.v1.RunResponse.HeartbeatResponse
+	42, // 10: agentd.v1.RunResponse.tool_call:type_name -> agentd.v1.RunResponse.ToolCallRequest
+	44, // 11: agentd.v1.RunResponse.error:type_name -> agentd.v1.RunResponse.ErrorResponse
+	45, // 12: agentd.v1.RunResponse.end:type_name -> agentd.v1.RunResponse.EndResponse
+	43, // 13: agentd.v1.RunResponse.output_chunk:type_name -> agentd.v1.RunResponse.OutputChunk
+	46, // 14: agentd.v1.RunResponse.state_update:type_name -> agentd.v1.RunResponse.StateUpdate
+	23, // 15: agentd.v1.RunResponse.tool_call_canceled:type_name -> agentd.v1.ToolCallCanceled
+	24, // 16: agentd.v1.RunResponse.tool_call_announced:type_name -> agentd.v1.ToolCallAnnounced
+	25, // 17: agentd.v1.RunResponse.message_retracted:type_name -> agentd.v1.MessageRetracted
+	13, // 18: agentd.v1.RunResponse.turn_queued:type_name -> agentd.v1.TurnQueued
+	14, // 19: agentd.v1.RunResponse.message_injected:type_name -> agentd.v1.MessageInjected
+	15, // 20: agentd.v1.RunResponse.model_call_retried:type_name -> agentd.v1.ModelCallRetried
+	26, // 21: agentd.v1.RunResponse.tool_call_answered:type_name -> agentd.v1.ToolCallAnswered
+	27, // 22: agentd.v1.RunResponse.interaction_requested:type_name -> agentd.v1.InteractionRequested
+	28, // 23: agentd.v1.RunResponse.interaction_resolved:type_name -> agentd.v1.InteractionResolved
+	17, // 24: agentd.v1.RunResponse.model_call_ended:type_name -> agentd.v1.ModelCallEnded
+	16, // 25: agentd.v1.RunResponse.model_call_fell_back:type_name -> agentd.v1.ModelCallFellBack
+	18, // 26: agentd.v1.RunResponse.provider_tools_used:type_name -> agentd.v1.ProviderToolsUsed
+	21, // 27: agentd.v1.RunResponse.raw_payload_received:type_name -> agentd.v1.RawPayloadReceived
+	22, // 28: agentd.v1.RunResponse.history_compacted:type_name -> agentd.v1.HistoryCompacted
+	29, // 29: agentd.v1.RunResponse.tool_call_unserved:type_name -> agentd.v1.ToolCallUnserved
+	30, // 30: agentd.v1.RunResponse.message_completed:type_name -> agentd.v1.MessageCompleted
+	32, // 31: agentd.v1.RunResponse.agent_started:type_name -> agentd.v1.AgentStarted
+	33, // 32: agentd.v1.RunResponse.agent_ended:type_name -> agentd.v1.AgentEnded
+	31, // 33: agentd.v1.RunResponse.transferred:type_name -> agentd.v1.Transferred
+	47, // 34: agentd.v1.RunResponse.time:type_name -> google.protobuf.Timestamp
+	34, // 35: agentd.v1.RunResponse.display:type_name -> agentd.v1.Display
+	48, // 36: agentd.v1.InteractionResponse.resolution:type_name -> agentd.v1.Resolution
+	11, // 37: agentd.v1.CancelReceipt.aborted_model_calls:type_name -> agentd.v1.AbortedModelCall
+	12, // 38: agentd.v1.CancelReceipt.canceled_tool_calls:type_name -> agentd.v1.ToolCallRef
+	12, // 39: agentd.v1.CancelReceipt.answered_tool_calls:type_name -> agentd.v1.ToolCallRef
+	49, // 40: agentd.v1.CancelReceipt.took:type_name -> google.protobuf.Duration
+	49, // 41: agentd.v1.AbortedModelCall.ran:type_name -> google.protobuf.Duration
+	50, // 42: agentd.v1.TurnQueued.user_parts:type_name -> agentd.v1.Part
+	50, // 43: agentd.v1.MessageInjected.parts:type_name -> agentd.v1.Part
+	49, // 44: agentd.v1.ModelCallRetried.wait:type_name -> google.protobuf.Duration
+	51, // 45: agentd.v1.ModelCallRetried.code:type_name -> agentd.v1.ErrorCode
+	51, // 46: agentd.v1.ModelCallFellBack.code:type_name -> agentd.v1.ErrorCode
+	52, // 47: agentd.v1.ModelCallEnded.usage:type_name -> agentd.v1.Usage
+	53, // 48: agentd.v1.ModelCallEnded.stop_reason:type_name -> agentd.v1.StopReason
+	49, // 49: agentd.v1.ModelCallEnded.duration:type_name -> google.protobuf.Duration
+	49, // 50: agentd.v1.ModelCallEnded.time_to_first_text:type_name -> google.protobuf.Duration
+	0,  // 51: agentd.v1.ModelCallEnded.outcome:type_name -> agentd.v1.ModelCallEnded.Outcome
+	19, // 52: agentd.v1.ProviderToolsUsed.uses:type_name -> agentd.v1.ProviderToolUse
+	20, // 53: agentd.v1.ProviderToolsUsed.citations:type_name -> agentd.v1.Citation
+	1,  // 54: agentd.v1.HistoryCompacted.reason:type_name -> agentd.v1.HistoryCompacted.Reason
+	50, // 55: agentd.v1.ToolCallAnswered.parts:type_name -> agentd.v1.Part
+	54, // 56: agentd.v1.ToolCallAnswered.warnings:type_name -> agentd.v1.Warning
+	55, // 57: agentd.v1.InteractionRequested.interaction:type_name -> agentd.v1.Interaction
+	55, // 58: agentd.v1.InteractionResolved.interaction:type_name -> agentd.v1.Interaction
+	47, // 59: agentd.v1.ToolCallUnserved.expire_time:type_name -> google.protobuf.Timestamp
+	56, // 60: agentd.v1.AgentStarted.kind:type_name -> agentd.v1.AgentKind
+	2,  // 61: agentd.v1.AgentEnded.outcome:type_name -> agentd.v1.AgentEnded.Outcome
+	3,  // 62: agentd.v1.Display.kind:type_name -> agentd.v1.Display.Kind
+	4,  // 63: agentd.v1.Display.phase:type_name -> agentd.v1.Display.Phase
+	5,  // 64: agentd.v1.Display.visibility:type_name -> agentd.v1.Display.Visibility
+	57, // 65: agentd.v1.RunRequest.ExecuteRequest.agent:type_name -> agentd.v1.Agent
+	58, // 66: agentd.v1.RunRequest.ExecuteRequest.tools:type_name -> agentd.v1.Tool
+	59, // 67: agentd.v1.RunRequest.ExecuteRequest.initial_state:type_name -> google.protobuf.Struct
+	60, // 68: agentd.v1.RunRequest.ExecuteRequest.on_disconnect:type_name -> agentd.v1.OnDisconnect
+	49, // 69: agentd.v1.RunRequest.ExecuteRequest.disconnect_grace:type_name -> google.protobuf.Duration
+	61, // 70: agentd.v1.RunRequest.ExecuteRequest.budget:type_name -> agentd.v1.Budget
+	61, // 71: agentd.v1.RunRequest.ExecuteRequest.session_budget:type_name -> agentd.v1.Budget
+	62, // 72: agentd.v1.RunRequest.ExecuteRequest.on_busy:type_name -> agentd.v1.OnBusy
+	49, // 73: agentd.v1.RunRequest.ExecuteRequest.tool_timeout:type_name -> google.protobuf.Duration
+	50, // 74: agentd.v1.RunRequest.ExecuteRequest.user_parts:type_name -> agentd.v1.Part
+	59, // 75: agentd.v1.RunRequest.ToolCallResponse.state_delta:type_name -> google.protobuf.Struct
+	50, // 76: agentd.v1.RunRequest.ToolCallResponse.parts:type_name -> agentd.v1.Part
+	54, // 77: agentd.v1.RunResponse.ExecuteResponse.warnings:type_name -> agentd.v1.Warning
+	51, // 78: agentd.v1.RunResponse.ErrorResponse.code:type_name -> agentd.v1.ErrorCode
+	49, // 79: agentd.v1.RunResponse.ErrorResponse.retry_after:type_name -> google.protobuf.Duration
+	63, // 80: agentd.v1.RunResponse.ErrorResponse.violations:type_name -> agentd.v1.FieldViolation
+	64, // 81: agentd.v1.RunResponse.ErrorResponse.limit:type_name -> agentd.v1.ExceededLimit
+	65, // 82: agentd.v1.RunResponse.EndResponse.usage_summary:type_name -> agentd.v1.UsageSummary
+	10, // 83: agentd.v1.RunResponse.EndResponse.receipt:type_name -> agentd.v1.CancelReceipt
+	59, // 84: agentd.v1.RunResponse.StateUpdate.state_delta:type_name -> google.protobuf.Struct
+	6,  // 85: agentd.v1.Agentd.Run:input_type -> agentd.v1.RunRequest
+	8,  // 86: agentd.v1.Agentd.Run:output_type -> agentd.v1.RunResponse
+	86, // [86:87] is the sub-list for method output_type
+	85, // [85:86] is the sub-list for method input_type
+	85, // [85:85] is the sub-list for extension type_name
+	85, // [85:85] is the sub-list for extension extendee
+	0,  // [0:85] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_service_proto_init() }
@@ -4913,27 +5185,29 @@ func file_agentd_v1_service_proto_init() {
 		(*RunResponse_HistoryCompacted)(nil),
 		(*RunResponse_ToolCallUnserved)(nil),
 		(*RunResponse_MessageCompleted)(nil),
+		(*RunResponse_AgentStarted)(nil),
+		(*RunResponse_AgentEnded)(nil),
 		(*RunResponse_Transferred)(nil),
 	}
 	file_agentd_v1_service_proto_msgTypes[20].OneofWrappers = []any{
 		(*ToolCallAnswered_Output)(nil),
 		(*ToolCallAnswered_Error)(nil),
 	}
-	file_agentd_v1_service_proto_msgTypes[27].OneofWrappers = []any{}
-	file_agentd_v1_service_proto_msgTypes[29].OneofWrappers = []any{
+	file_agentd_v1_service_proto_msgTypes[29].OneofWrappers = []any{}
+	file_agentd_v1_service_proto_msgTypes[31].OneofWrappers = []any{
 		(*RunRequest_ToolCallResponse_Output)(nil),
 		(*RunRequest_ToolCallResponse_Error)(nil),
 	}
-	file_agentd_v1_service_proto_msgTypes[30].OneofWrappers = []any{}
-	file_agentd_v1_service_proto_msgTypes[31].OneofWrappers = []any{}
-	file_agentd_v1_service_proto_msgTypes[37].OneofWrappers = []any{}
+	file_agentd_v1_service_proto_msgTypes[32].OneofWrappers = []any{}
+	file_agentd_v1_service_proto_msgTypes[33].OneofWrappers = []any{}
+	file_agentd_v1_service_proto_msgTypes[39].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_service_proto_rawDesc), len(file_agentd_v1_service_proto_rawDesc)),
-			NumEnums:      5,
-			NumMessages:   39,
+			NumEnums:      6,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -342,6 +342,67 @@ func (IncludeHistory) EnumDescriptor() ([]byte, []int) {
 	return file_agentd_v1_types_proto_rawDescGZIP(), []int{3}
 }
 
+// AgentKind is what an agent of a tree is.
+type AgentKind int32
+
+const (
+	// Never sent.
+	AgentKind_AGENT_KIND_UNSPECIFIED AgentKind = 0
+	// It asks a model: LlmAgent.
+	AgentKind_AGENT_KIND_LLM AgentKind = 1
+	// It runs others, one after the other: SequentialAgent.
+	AgentKind_AGENT_KIND_SEQUENTIAL AgentKind = 2
+	// It runs others at the same time: ParallelAgent.
+	AgentKind_AGENT_KIND_PARALLEL AgentKind = 3
+	// It runs others again and again: LoopAgent.
+	AgentKind_AGENT_KIND_LOOP AgentKind = 4
+)
+
+// Enum value maps for AgentKind.
+var (
+	AgentKind_name = map[int32]string{
+		0: "AGENT_KIND_UNSPECIFIED",
+		1: "AGENT_KIND_LLM",
+		2: "AGENT_KIND_SEQUENTIAL",
+		3: "AGENT_KIND_PARALLEL",
+		4: "AGENT_KIND_LOOP",
+	}
+	AgentKind_value = map[string]int32{
+		"AGENT_KIND_UNSPECIFIED": 0,
+		"AGENT_KIND_LLM":         1,
+		"AGENT_KIND_SEQUENTIAL":  2,
+		"AGENT_KIND_PARALLEL":    3,
+		"AGENT_KIND_LOOP":        4,
+	}
+)
+
+func (x AgentKind) Enum() *AgentKind {
+	p := new(AgentKind)
+	*p = x
+	return p
+}
+
+func (x AgentKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (AgentKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_agentd_v1_types_proto_enumTypes[4].Descriptor()
+}
+
+func (AgentKind) Type() protoreflect.EnumType {
+	return &file_agentd_v1_types_proto_enumTypes[4]
+}
+
+func (x AgentKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use AgentKind.Descriptor instead.
+func (AgentKind) EnumDescriptor() ([]byte, []int) {
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{4}
+}
+
 // StopReason is why a model ended an answer.
 type StopReason int32
 
@@ -387,11 +448,11 @@ func (x StopReason) String() string {
 }
 
 func (StopReason) Descriptor() protoreflect.EnumDescriptor {
-	return file_agentd_v1_types_proto_enumTypes[4].Descriptor()
+	return file_agentd_v1_types_proto_enumTypes[5].Descriptor()
 }
 
 func (StopReason) Type() protoreflect.EnumType {
-	return &file_agentd_v1_types_proto_enumTypes[4]
+	return &file_agentd_v1_types_proto_enumTypes[5]
 }
 
 func (x StopReason) Number() protoreflect.EnumNumber {
@@ -400,7 +461,7 @@ func (x StopReason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StopReason.Descriptor instead.
 func (StopReason) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{4}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{5}
 }
 
 // Mode is what to do.
@@ -440,11 +501,11 @@ func (x PromptCache_Mode) String() string {
 }
 
 func (PromptCache_Mode) Descriptor() protoreflect.EnumDescriptor {
-	return file_agentd_v1_types_proto_enumTypes[5].Descriptor()
+	return file_agentd_v1_types_proto_enumTypes[6].Descriptor()
 }
 
 func (PromptCache_Mode) Type() protoreflect.EnumType {
-	return &file_agentd_v1_types_proto_enumTypes[5]
+	return &file_agentd_v1_types_proto_enumTypes[6]
 }
 
 func (x PromptCache_Mode) Number() protoreflect.EnumNumber {
@@ -501,11 +562,11 @@ func (x Thinking_Effort) String() string {
 }
 
 func (Thinking_Effort) Descriptor() protoreflect.EnumDescriptor {
-	return file_agentd_v1_types_proto_enumTypes[6].Descriptor()
+	return file_agentd_v1_types_proto_enumTypes[7].Descriptor()
 }
 
 func (Thinking_Effort) Type() protoreflect.EnumType {
-	return &file_agentd_v1_types_proto_enumTypes[6]
+	return &file_agentd_v1_types_proto_enumTypes[7]
 }
 
 func (x Thinking_Effort) Number() protoreflect.EnumNumber {
@@ -559,11 +620,11 @@ func (x ToolChoice_Mode) String() string {
 }
 
 func (ToolChoice_Mode) Descriptor() protoreflect.EnumDescriptor {
-	return file_agentd_v1_types_proto_enumTypes[7].Descriptor()
+	return file_agentd_v1_types_proto_enumTypes[8].Descriptor()
 }
 
 func (ToolChoice_Mode) Type() protoreflect.EnumType {
-	return &file_agentd_v1_types_proto_enumTypes[7]
+	return &file_agentd_v1_types_proto_enumTypes[8]
 }
 
 func (x ToolChoice_Mode) Number() protoreflect.EnumNumber {
@@ -2643,7 +2704,13 @@ const file_agentd_v1_types_proto_rawDesc = "" +
 	"\x0eIncludeHistory\x12\x1f\n" +
 	"\x1bINCLUDE_HISTORY_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13INCLUDE_HISTORY_ALL\x10\x01\x12\x18\n" +
-	"\x14INCLUDE_HISTORY_TURN\x10\x02*\x93\x01\n" +
+	"\x14INCLUDE_HISTORY_TURN\x10\x02*\x84\x01\n" +
+	"\tAgentKind\x12\x1a\n" +
+	"\x16AGENT_KIND_UNSPECIFIED\x10\x00\x12\x12\n" +
+	"\x0eAGENT_KIND_LLM\x10\x01\x12\x19\n" +
+	"\x15AGENT_KIND_SEQUENTIAL\x10\x02\x12\x17\n" +
+	"\x13AGENT_KIND_PARALLEL\x10\x03\x12\x13\n" +
+	"\x0fAGENT_KIND_LOOP\x10\x04*\x93\x01\n" +
 	"\n" +
 	"StopReason\x12\x1b\n" +
 	"\x17STOP_REASON_UNSPECIFIED\x10\x00\x12\x14\n" +
@@ -2664,68 +2731,69 @@ func file_agentd_v1_types_proto_rawDescGZIP() []byte {
 	return file_agentd_v1_types_proto_rawDescData
 }
 
-var file_agentd_v1_types_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
+var file_agentd_v1_types_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
 var file_agentd_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_agentd_v1_types_proto_goTypes = []any{
 	(ErrorCode)(0),              // 0: agentd.v1.ErrorCode
 	(OnDisconnect)(0),           // 1: agentd.v1.OnDisconnect
 	(OnBusy)(0),                 // 2: agentd.v1.OnBusy
 	(IncludeHistory)(0),         // 3: agentd.v1.IncludeHistory
-	(StopReason)(0),             // 4: agentd.v1.StopReason
-	(PromptCache_Mode)(0),       // 5: agentd.v1.PromptCache.Mode
-	(Thinking_Effort)(0),        // 6: agentd.v1.Thinking.Effort
-	(ToolChoice_Mode)(0),        // 7: agentd.v1.ToolChoice.Mode
-	(*FieldViolation)(nil),      // 8: agentd.v1.FieldViolation
-	(*ExceededLimit)(nil),       // 9: agentd.v1.ExceededLimit
-	(*Warning)(nil),             // 10: agentd.v1.Warning
-	(*Budget)(nil),              // 11: agentd.v1.Budget
-	(*Tool)(nil),                // 12: agentd.v1.Tool
-	(*Part)(nil),                // 13: agentd.v1.Part
-	(*ToolReference)(nil),       // 14: agentd.v1.ToolReference
-	(*InlineData)(nil),          // 15: agentd.v1.InlineData
-	(*FileUri)(nil),             // 16: agentd.v1.FileUri
-	(*Agent)(nil),               // 17: agentd.v1.Agent
-	(*McpAttachment)(nil),       // 18: agentd.v1.McpAttachment
-	(*LlmAgent)(nil),            // 19: agentd.v1.LlmAgent
-	(*Compaction)(nil),          // 20: agentd.v1.Compaction
-	(*GenerationSettings)(nil),  // 21: agentd.v1.GenerationSettings
-	(*PromptCache)(nil),         // 22: agentd.v1.PromptCache
-	(*Thinking)(nil),            // 23: agentd.v1.Thinking
-	(*ToolChoice)(nil),          // 24: agentd.v1.ToolChoice
-	(*SequentialAgent)(nil),     // 25: agentd.v1.SequentialAgent
-	(*ParallelAgent)(nil),       // 26: agentd.v1.ParallelAgent
-	(*LoopAgent)(nil),           // 27: agentd.v1.LoopAgent
-	(*Usage)(nil),               // 28: agentd.v1.Usage
-	(*TokenUsage)(nil),          // 29: agentd.v1.TokenUsage
-	(*UsageSummary)(nil),        // 30: agentd.v1.UsageSummary
-	(*durationpb.Duration)(nil), // 31: google.protobuf.Duration
+	(AgentKind)(0),              // 4: agentd.v1.AgentKind
+	(StopReason)(0),             // 5: agentd.v1.StopReason
+	(PromptCache_Mode)(0),       // 6: agentd.v1.PromptCache.Mode
+	(Thinking_Effort)(0),        // 7: agentd.v1.Thinking.Effort
+	(ToolChoice_Mode)(0),        // 8: agentd.v1.ToolChoice.Mode
+	(*FieldViolation)(nil),      // 9: agentd.v1.FieldViolation
+	(*ExceededLimit)(nil),       // 10: agentd.v1.ExceededLimit
+	(*Warning)(nil),             // 11: agentd.v1.Warning
+	(*Budget)(nil),              // 12: agentd.v1.Budget
+	(*Tool)(nil),                // 13: agentd.v1.Tool
+	(*Part)(nil),                // 14: agentd.v1.Part
+	(*ToolReference)(nil),       // 15: agentd.v1.ToolReference
+	(*InlineData)(nil),          // 16: agentd.v1.InlineData
+	(*FileUri)(nil),             // 17: agentd.v1.FileUri
+	(*Agent)(nil),               // 18: agentd.v1.Agent
+	(*McpAttachment)(nil),       // 19: agentd.v1.McpAttachment
+	(*LlmAgent)(nil),            // 20: agentd.v1.LlmAgent
+	(*Compaction)(nil),          // 21: agentd.v1.Compaction
+	(*GenerationSettings)(nil),  // 22: agentd.v1.GenerationSettings
+	(*PromptCache)(nil),         // 23: agentd.v1.PromptCache
+	(*Thinking)(nil),            // 24: agentd.v1.Thinking
+	(*ToolChoice)(nil),          // 25: agentd.v1.ToolChoice
+	(*SequentialAgent)(nil),     // 26: agentd.v1.SequentialAgent
+	(*ParallelAgent)(nil),       // 27: agentd.v1.ParallelAgent
+	(*LoopAgent)(nil),           // 28: agentd.v1.LoopAgent
+	(*Usage)(nil),               // 29: agentd.v1.Usage
+	(*TokenUsage)(nil),          // 30: agentd.v1.TokenUsage
+	(*UsageSummary)(nil),        // 31: agentd.v1.UsageSummary
+	(*durationpb.Duration)(nil), // 32: google.protobuf.Duration
 }
 var file_agentd_v1_types_proto_depIdxs = []int32{
-	31, // 0: agentd.v1.Budget.wall_time:type_name -> google.protobuf.Duration
-	31, // 1: agentd.v1.Tool.timeout:type_name -> google.protobuf.Duration
-	15, // 2: agentd.v1.Part.inline:type_name -> agentd.v1.InlineData
-	16, // 3: agentd.v1.Part.file:type_name -> agentd.v1.FileUri
-	14, // 4: agentd.v1.Part.tool:type_name -> agentd.v1.ToolReference
-	19, // 5: agentd.v1.Agent.llm:type_name -> agentd.v1.LlmAgent
-	25, // 6: agentd.v1.Agent.sequential:type_name -> agentd.v1.SequentialAgent
-	26, // 7: agentd.v1.Agent.parallel:type_name -> agentd.v1.ParallelAgent
-	27, // 8: agentd.v1.Agent.loop:type_name -> agentd.v1.LoopAgent
-	17, // 9: agentd.v1.LlmAgent.sub_agents:type_name -> agentd.v1.Agent
-	18, // 10: agentd.v1.LlmAgent.mcp_attachments:type_name -> agentd.v1.McpAttachment
-	21, // 11: agentd.v1.LlmAgent.generation:type_name -> agentd.v1.GenerationSettings
+	32, // 0: agentd.v1.Budget.wall_time:type_name -> google.protobuf.Duration
+	32, // 1: agentd.v1.Tool.timeout:type_name -> google.protobuf.Duration
+	16, // 2: agentd.v1.Part.inline:type_name -> agentd.v1.InlineData
+	17, // 3: agentd.v1.Part.file:type_name -> agentd.v1.FileUri
+	15, // 4: agentd.v1.Part.tool:type_name -> agentd.v1.ToolReference
+	20, // 5: agentd.v1.Agent.llm:type_name -> agentd.v1.LlmAgent
+	26, // 6: agentd.v1.Agent.sequential:type_name -> agentd.v1.SequentialAgent
+	27, // 7: agentd.v1.Agent.parallel:type_name -> agentd.v1.ParallelAgent
+	28, // 8: agentd.v1.Agent.loop:type_name -> agentd.v1.LoopAgent
+	18, // 9: agentd.v1.LlmAgent.sub_agents:type_name -> agentd.v1.Agent
+	19, // 10: agentd.v1.LlmAgent.mcp_attachments:type_name -> agentd.v1.McpAttachment
+	22, // 11: agentd.v1.LlmAgent.generation:type_name -> agentd.v1.GenerationSettings
 	3,  // 12: agentd.v1.LlmAgent.include_history:type_name -> agentd.v1.IncludeHistory
-	20, // 13: agentd.v1.LlmAgent.compaction:type_name -> agentd.v1.Compaction
-	23, // 14: agentd.v1.GenerationSettings.thinking:type_name -> agentd.v1.Thinking
-	24, // 15: agentd.v1.GenerationSettings.tool_choice:type_name -> agentd.v1.ToolChoice
-	22, // 16: agentd.v1.GenerationSettings.cache:type_name -> agentd.v1.PromptCache
-	5,  // 17: agentd.v1.PromptCache.mode:type_name -> agentd.v1.PromptCache.Mode
-	31, // 18: agentd.v1.PromptCache.ttl:type_name -> google.protobuf.Duration
-	6,  // 19: agentd.v1.Thinking.effort:type_name -> agentd.v1.Thinking.Effort
-	7,  // 20: agentd.v1.ToolChoice.mode:type_name -> agentd.v1.ToolChoice.Mode
-	17, // 21: agentd.v1.SequentialAgent.agents:type_name -> agentd.v1.Agent
-	17, // 22: agentd.v1.ParallelAgent.agents:type_name -> agentd.v1.Agent
-	17, // 23: agentd.v1.LoopAgent.agents:type_name -> agentd.v1.Agent
-	29, // 24: agentd.v1.UsageSummary.total_usage:type_name -> agentd.v1.TokenUsage
+	21, // 13: agentd.v1.LlmAgent.compaction:type_name -> agentd.v1.Compaction
+	24, // 14: agentd.v1.GenerationSettings.thinking:type_name -> agentd.v1.Thinking
+	25, // 15: agentd.v1.GenerationSettings.tool_choice:type_name -> agentd.v1.ToolChoice
+	23, // 16: agentd.v1.GenerationSettings.cache:type_name -> agentd.v1.PromptCache
+	6,  // 17: agentd.v1.PromptCache.mode:type_name -> agentd.v1.PromptCache.Mode
+	32, // 18: agentd.v1.PromptCache.ttl:type_name -> google.protobuf.Duration
+	7,  // 19: agentd.v1.Thinking.effort:type_name -> agentd.v1.Thinking.Effort
+	8,  // 20: agentd.v1.ToolChoice.mode:type_name -> agentd.v1.ToolChoice.Mode
+	18, // 21: agentd.v1.SequentialAgent.agents:type_name -> agentd.v1.Agent
+	18, // 22: agentd.v1.ParallelAgent.agents:type_name -> agentd.v1.Agent
+	18, // 23: agentd.v1.LoopAgent.agents:type_name -> agentd.v1.Agent
+	30, // 24: agentd.v1.UsageSummary.total_usage:type_name -> agentd.v1.TokenUsage
 	25, // [25:25] is the sub-list for method output_type
 	25, // [25:25] is the sub-list for method input_type
 	25, // [25:25] is the sub-list for extension type_name
@@ -2763,7 +2831,7 @@ func file_agentd_v1_types_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_types_proto_rawDesc), len(file_agentd_v1_types_proto_rawDesc)),
-			NumEnums:      8,
+			NumEnums:      9,
 			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   0,

@@ -23,7 +23,7 @@ import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobu
 import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import type { Interaction, InteractionJson, Resolution, ResolutionJson } from "./interactions_pb.js";
 import { file_agentd_v1_interactions } from "./interactions_pb.js";
-import type { Agent, AgentJson, Budget, BudgetJson, ErrorCode, ErrorCodeJson, ExceededLimit, ExceededLimitJson, FieldViolation, FieldViolationJson, OnBusy, OnBusyJson, OnDisconnect, OnDisconnectJson, Part, PartJson, StopReason, StopReasonJson, Tool, ToolJson, Usage, UsageJson, UsageSummary, UsageSummaryJson, Warning, WarningJson } from "./types_pb.js";
+import type { Agent, AgentJson, AgentKind, AgentKindJson, Budget, BudgetJson, ErrorCode, ErrorCodeJson, ExceededLimit, ExceededLimitJson, FieldViolation, FieldViolationJson, OnBusy, OnBusyJson, OnDisconnect, OnDisconnectJson, Part, PartJson, StopReason, StopReasonJson, Tool, ToolJson, Usage, UsageJson, UsageSummary, UsageSummaryJson, Warning, WarningJson } from "./types_pb.js";
 import { file_agentd_v1_types } from "./types_pb.js";
 import type { Duration, DurationJson, StructJson, Timestamp, TimestampJson } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
@@ -33,7 +33,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file agentd/v1/service.proto.
  */
 export const file_agentd_v1_service: GenFile = /*@__PURE__*/
-  fileDesc("ChdhZ2VudGQvdjEvc2VydmljZS5wcm90bxIJYWdlbnRkLnYxIoYMCgpSdW5SZXF1ZXN0EjcKB2V4ZWN1dGUYASABKAsyJC5hZ2VudGQudjEuUnVuUmVxdWVzdC5FeGVjdXRlUmVxdWVzdEgAEjsKCWhlYXJ0YmVhdBgCIAEoCzImLmFnZW50ZC52MS5SdW5SZXF1ZXN0LkhlYXJ0YmVhdFJlcXVlc3RIABJEChJ0b29sX2NhbGxfcmVzcG9uc2UYAyABKAsyJi5hZ2VudGQudjEuUnVuUmVxdWVzdC5Ub29sQ2FsbFJlc3BvbnNlSAASLwoDZW5kGAQgASgLMiAuYWdlbnRkLnYxLlJ1blJlcXVlc3QuRW5kUmVxdWVzdEgAEjUKBmNhbmNlbBgFIAEoCzIjLmFnZW50ZC52MS5SdW5SZXF1ZXN0LkNhbmNlbFJlcXVlc3RIABI+ChRpbnRlcmFjdGlvbl9yZXNwb25zZRgUIAEoCzIeLmFnZW50ZC52MS5JbnRlcmFjdGlvblJlc3BvbnNlSAASKgoGYXR0YWNoGBYgASgLMhguYWdlbnRkLnYxLkF0dGFjaFJlcXVlc3RIABqhBQoORXhlY3V0ZVJlcXVlc3QSHwoFYWdlbnQYASABKAsyEC5hZ2VudGQudjEuQWdlbnQSFwoKc2Vzc2lvbl9pZBgCIAEoCUgAiAEBEhMKC3VzZXJfcHJvbXB0GAMgASgJEh4KBXRvb2xzGAQgAygLMg8uYWdlbnRkLnYxLlRvb2wSLgoNaW5pdGlhbF9zdGF0ZRgFIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSLgoNb25fZGlzY29ubmVjdBgLIAEoDjIXLmFnZW50ZC52MS5PbkRpc2Nvbm5lY3QSMwoQZGlzY29ubmVjdF9ncmFjZRgMIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIhCgZidWRnZXQYDSABKAsyES5hZ2VudGQudjEuQnVkZ2V0EikKDnNlc3Npb25fYnVkZ2V0GA4gASgLMhEuYWdlbnRkLnYxLkJ1ZGdldBIiCgdvbl9idXN5GA8gASgOMhEuYWdlbnRkLnYxLk9uQnVzeRIvCgx0b29sX3RpbWVvdXQYECABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDwoHdHVybl9pZBgRIAEoCRIXCg9pZGVtcG90ZW5jeV9rZXkYEiABKAkSEwoLaW5zdHJ1Y3Rpb24YEyABKAkSIwoKdXNlcl9wYXJ0cxgUIAMoCzIPLmFnZW50ZC52MS5QYXJ0EhQKDHJhd19wYXlsb2FkcxgVIAEoCBIOCgZjcmVhdGUYHiABKAhCDQoLX3Nlc3Npb25faWRKBAgKEAtKBAggECFKBAgWEB5KBAgfECBKBAghECJSCWFmdGVyX3NlcVIHb2JzZXJ2ZVIJYWdlbnRfcmVmUhJpbml0aWFsX3N0YXRlX2pzb24aJgoQSGVhcnRiZWF0UmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJGuIBChBUb29sQ2FsbFJlc3BvbnNlEhIKCnNlc3Npb25faWQYASABKAkSFAoMdG9vbF9jYWxsX2lkGAIgASgJEhEKCXRvb2xfbmFtZRgDIAEoCRIQCgZvdXRwdXQYBCABKAlIABIPCgVlcnJvchgFIAEoCUgAEiwKC3N0YXRlX2RlbHRhGAYgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIeCgVwYXJ0cxgKIAMoCzIPLmFnZW50ZC52MS5QYXJ0QggKBnJlc3VsdEoECAsQDFIQc3RhdGVfZGVsdGFfanNvbhpACgpFbmRSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEwoGcmVhc29uGAIgASgJSACIAQFCCQoHX3JlYXNvbhpPCg1DYW5jZWxSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSGQoMdG9vbF9jYWxsX2lkGAIgASgJSACIAQFCDwoNX3Rvb2xfY2FsbF9pZEIJCgdyZXF1ZXN0SgQIFRAWUhNpbnRlcmFjdGlvbl9yZXF1ZXN0IsMBCg1BdHRhY2hSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSDwoHdHVybl9pZBgCIAEoCRIWCglhZnRlcl9zZXEYAyABKANIAIgBARISCgp0b29sX25hbWVzGAQgAygJEg8KB29ic2VydmUYBSABKAgSDwoHZGlzcGxheRgGIAEoCBIxCgp2aXNpYmlsaXR5GAcgASgOMh0uYWdlbnRkLnYxLkRpc3BsYXkuVmlzaWJpbGl0eUIMCgpfYWZ0ZXJfc2VxIqgUCgtSdW5SZXNwb25zZRI5CgdleGVjdXRlGAEgASgLMiYuYWdlbnRkLnYxLlJ1blJlc3BvbnNlLkV4ZWN1dGVSZXNwb25zZUgAEj0KCWhlYXJ0YmVhdBgCIAEoCzIoLmFnZW50ZC52MS5SdW5SZXNwb25zZS5IZWFydGJlYXRSZXNwb25zZUgAEjsKCXRvb2xfY2FsbBgDIAEoCzImLmFnZW50ZC52MS5SdW5SZXNwb25zZS5Ub29sQ2FsbFJlcXVlc3RIABI1CgVlcnJvchgEIAEoCzIkLmFnZW50ZC52MS5SdW5SZXNwb25zZS5FcnJvclJlc3BvbnNlSAASMQoDZW5kGAUgASgLMiIuYWdlbnRkLnYxLlJ1blJlc3BvbnNlLkVuZFJlc3BvbnNlSAASOgoMb3V0cHV0X2NodW5rGAYgASgLMiIuYWdlbnRkLnYxLlJ1blJlc3BvbnNlLk91dHB1dENodW5rSAASOgoMc3RhdGVfdXBkYXRlGAcgASgLMiIuYWdlbnRkLnYxLlJ1blJlc3BvbnNlLlN0YXRlVXBkYXRlSAASOQoSdG9vbF9jYWxsX2NhbmNlbGVkGBQgASgLMhsuYWdlbnRkLnYxLlRvb2xDYWxsQ2FuY2VsZWRIABI7ChN0b29sX2NhbGxfYW5ub3VuY2VkGBUgASgLMhwuYWdlbnRkLnYxLlRvb2xDYWxsQW5ub3VuY2VkSAASOAoRbWVzc2FnZV9yZXRyYWN0ZWQYFiABKAsyGy5hZ2VudGQudjEuTWVzc2FnZVJldHJhY3RlZEgAEiwKC3R1cm5fcXVldWVkGBcgASgLMhUuYWdlbnRkLnYxLlR1cm5RdWV1ZWRIABI2ChBtZXNzYWdlX2luamVjdGVkGBggASgLMhouYWdlbnRkLnYxLk1lc3NhZ2VJbmplY3RlZEgAEjkKEm1vZGVsX2NhbGxfcmV0cmllZBgZIAEoCzIbLmFnZW50ZC52MS5Nb2RlbENhbGxSZXRyaWVkSAASOQoSdG9vbF9jYWxsX2Fuc3dlcmVkGBogASgLMhsuYWdlbnRkLnYxLlRvb2xDYWxsQW5zd2VyZWRIABJAChVpbnRlcmFjdGlvbl9yZXF1ZXN0ZWQYGyABKAsyHy5hZ2VudGQudjEuSW50ZXJhY3Rpb25SZXF1ZXN0ZWRIABI+ChRpbnRlcmFjdGlvbl9yZXNvbHZlZBgcIAEoCzIeLmFnZW50ZC52MS5JbnRlcmFjdGlvblJlc29sdmVkSAASNQoQbW9kZWxfY2FsbF9lbmRlZBgdIAEoCzIZLmFnZW50ZC52MS5Nb2RlbENhbGxFbmRlZEgAEjwKFG1vZGVsX2NhbGxfZmVsbF9iYWNrGB4gASgLMhwuYWdlbnRkLnYxLk1vZGVsQ2FsbEZlbGxCYWNrSAASOwoTcHJvdmlkZXJfdG9vbHNfdXNlZBgfIAEoCzIcLmFnZW50ZC52MS5Qcm92aWRlclRvb2xzVXNlZEgAEj0KFHJhd19wYXlsb2FkX3JlY2VpdmVkGCAgASgLMh0uYWdlbnRkLnYxLlJhd1BheWxvYWRSZWNlaXZlZEgAEjgKEWhpc3RvcnlfY29tcGFjdGVkGCEgASgLMhsuYWdlbnRkLnYxLkhpc3RvcnlDb21wYWN0ZWRIABI5ChJ0b29sX2NhbGxfdW5zZXJ2ZWQYIyABKAsyGy5hZ2VudGQudjEuVG9vbENhbGxVbnNlcnZlZEgAEjgKEW1lc3NhZ2VfY29tcGxldGVkGCQgASgLMhsuYWdlbnRkLnYxLk1lc3NhZ2VDb21wbGV0ZWRIABItCgt0cmFuc2ZlcnJlZBgnIAEoCzIWLmFnZW50ZC52MS5UcmFuc2ZlcnJlZEgAEgsKA3NlcRgKIAEoAxIPCgd0dXJuX2lkGAsgASgJEigKBHRpbWUYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCHJlcGxheWVkGA0gASgIEiMKB2Rpc3BsYXkYDiABKAsyEi5hZ2VudGQudjEuRGlzcGxheRpLCg9FeGVjdXRlUmVzcG9uc2USEgoKc2Vzc2lvbl9pZBgBIAEoCRIkCgh3YXJuaW5ncxgKIAMoCzISLmFnZW50ZC52MS5XYXJuaW5nGicKEUhlYXJ0YmVhdFJlc3BvbnNlEhIKCnNlc3Npb25faWQYASABKAkadgoPVG9vbENhbGxSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSFAoMdG9vbF9jYWxsX2lkGAIgASgJEhEKCXRvb2xfbmFtZRgDIAEoCRISCgp0b29sX2lucHV0GAQgASgJEhIKCmFnZW50X3BhdGgYBSADKAkafAoLT3V0cHV0Q2h1bmsSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgphZ2VudF9wYXRoGAIgAygJEg8KB2NvbnRlbnQYAyABKAkSDAoEbGFzdBgEIAEoCBISCgppc190aG91Z2h0GAUgASgIEhIKCm1lc3NhZ2VfaWQYCiABKAkamgIKDUVycm9yUmVzcG9uc2USEgoKc2Vzc2lvbl9pZBgBIAEoCRIiCgRjb2RlGAIgASgOMhQuYWdlbnRkLnYxLkVycm9yQ29kZRIPCgdtZXNzYWdlGAMgASgJEhEKCXJldHJ5YWJsZRgEIAEoCBIUCgx0b29sX2NhbGxfaWQYCiABKAkSDwoHdHVybl9pZBgLIAEoCRIuCgtyZXRyeV9hZnRlchgMIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhItCgp2aW9sYXRpb25zGA0gAygLMhkuYWdlbnRkLnYxLkZpZWxkVmlvbGF0aW9uEicKBWxpbWl0GA4gASgLMhguYWdlbnRkLnYxLkV4Y2VlZGVkTGltaXQaygEKC0VuZFJlc3BvbnNlEhIKCnNlc3Npb25faWQYASABKAkSEwoGcmVhc29uGAIgASgJSACIAQESLgoNdXNhZ2Vfc3VtbWFyeRgDIAEoCzIXLmFnZW50ZC52MS5Vc2FnZVN1bW1hcnkSEQoJY29tcGxldGVkGAQgASgIEikKB3JlY2VpcHQYCiABKAsyGC5hZ2VudGQudjEuQ2FuY2VsUmVjZWlwdBIZChFzdHJ1Y3R1cmVkX291dHB1dBgLIAEoCUIJCgdfcmVhc29uGmcKC1N0YXRlVXBkYXRlEhIKCnNlc3Npb25faWQYASABKAkSLAoLc3RhdGVfZGVsdGEYAiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SgQIChALUhBzdGF0ZV9kZWx0YV9qc29uQgoKCHJlc3BvbnNlSgQIDxAQSgQIIhAjSgQIJRAmSgQIJhAnSgQIKBApUgdsaW5lYWdlUgRnb2FsUg1hZ2VudF9zdGFydGVkUgthZ2VudF9lbmRlZFIOcmVtb3RlX3Nlc3Npb24ibAoTSW50ZXJhY3Rpb25SZXNwb25zZRISCgpzZXNzaW9uX2lkGAEgASgJEhYKDmludGVyYWN0aW9uX2lkGAIgASgJEikKCnJlc29sdXRpb24YAyABKAsyFS5hZ2VudGQudjEuUmVzb2x1dGlvbiLcAQoNQ2FuY2VsUmVjZWlwdBI4ChNhYm9ydGVkX21vZGVsX2NhbGxzGAEgAygLMhsuYWdlbnRkLnYxLkFib3J0ZWRNb2RlbENhbGwSMwoTY2FuY2VsZWRfdG9vbF9jYWxscxgCIAMoCzIWLmFnZW50ZC52MS5Ub29sQ2FsbFJlZhIzChNhbnN3ZXJlZF90b29sX2NhbGxzGAMgAygLMhYuYWdlbnRkLnYxLlRvb2xDYWxsUmVmEicKBHRvb2sYBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24icQoQQWJvcnRlZE1vZGVsQ2FsbBISCgphZ2VudF9wYXRoGAEgAygJEg0KBW1vZGVsGAIgASgJEhIKCm1lc3NhZ2VfaWQYAyABKAkSJgoDcmFuGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIjYKC1Rvb2xDYWxsUmVmEhQKDHRvb2xfY2FsbF9pZBgBIAEoCRIRCgl0b29sX25hbWUYAiABKAkijQEKClR1cm5RdWV1ZWQSEgoKc2Vzc2lvbl9pZBgBIAEoCRITCgt1c2VyX3Byb21wdBgCIAEoCRINCgVhaGVhZBgDIAEoDRIOCgZpbmplY3QYBCABKAgSIwoKdXNlcl9wYXJ0cxgFIAMoCzIPLmFnZW50ZC52MS5QYXJ0EhIKCmNyZWF0ZWRfYnkYBiABKAkiggEKD01lc3NhZ2VJbmplY3RlZBISCgpzZXNzaW9uX2lkGAEgASgJEg8KB2NvbnRlbnQYAiABKAkSFgoOcXVldWVkX3R1cm5faWQYAyABKAkSHgoFcGFydHMYBCADKAsyDy5hZ2VudGQudjEuUGFydBISCgpjcmVhdGVkX2J5GAUgASgJIr0BChBNb2RlbENhbGxSZXRyaWVkEhIKCnNlc3Npb25faWQYASABKAkSEgoKYWdlbnRfcGF0aBgCIAMoCRISCgptZXNzYWdlX2lkGAMgASgJEg8KB2F0dGVtcHQYBCABKA0SJwoEd2FpdBgFIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIiCgRjb2RlGAYgASgOMhQuYWdlbnRkLnYxLkVycm9yQ29kZRIPCgdtZXNzYWdlGAcgASgJIqcBChFNb2RlbENhbGxGZWxsQmFjaxISCgpzZXNzaW9uX2lkGAEgASgJEhIKCmFnZW50X3BhdGgYAiADKAkSEgoKbWVzc2FnZV9pZBgDIAEoCRINCgVtb2RlbBgEIAEoCRISCgpuZXh0X21vZGVsGAUgASgJEiIKBGNvZGUYBiABKA4yFC5hZ2VudGQudjEuRXJyb3JDb2RlEg8KB21lc3NhZ2UYByABKAki7wMKDk1vZGVsQ2FsbEVuZGVkEhIKCnNlc3Npb25faWQYASABKAkSEgoKYWdlbnRfcGF0aBgCIAMoCRISCgptZXNzYWdlX2lkGAMgASgJEg0KBW1vZGVsGAQgASgJEhQKDHNlcnZlZF9tb2RlbBgFIAEoCRIQCghwcm92aWRlchgGIAEoCRIfCgV1c2FnZRgHIAEoCzIQLmFnZW50ZC52MS5Vc2FnZRIqCgtzdG9wX3JlYXNvbhgKIAEoDjIVLmFnZW50ZC52MS5TdG9wUmVhc29uEisKCGR1cmF0aW9uGAsgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjUKEnRpbWVfdG9fZmlyc3RfdGV4dBgMIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIyCgdvdXRjb21lGA0gASgOMiEuYWdlbnRkLnYxLk1vZGVsQ2FsbEVuZGVkLk91dGNvbWUiZAoHT3V0Y29tZRIXChNPVVRDT01FX1VOU1BFQ0lGSUVEEAASFAoQT1VUQ09NRV9BTlNXRVJFRBABEhYKEk9VVENPTUVfU1VNTUFSSVpFRBACEhIKDk9VVENPTUVfRkFJTEVEEANKBAgIEAlKBAgJEApSCWxsbV9jYWxsc1IIY29zdF91c2QioQEKEVByb3ZpZGVyVG9vbHNVc2VkEhIKCnNlc3Npb25faWQYASABKAkSEgoKYWdlbnRfcGF0aBgCIAMoCRISCgptZXNzYWdlX2lkGAMgASgJEigKBHVzZXMYBCADKAsyGi5hZ2VudGQudjEuUHJvdmlkZXJUb29sVXNlEiYKCWNpdGF0aW9ucxgFIAMoCzITLmFnZW50ZC52MS5DaXRhdGlvbiJeCg9Qcm92aWRlclRvb2xVc2USCgoCaWQYASABKAkSEQoJdG9vbF9uYW1lGAIgASgJEg0KBWlucHV0GAMgASgJEg4KBm91dHB1dBgEIAEoCRINCgVlcnJvchgFIAEoCSJgCghDaXRhdGlvbhILCgN1cmkYASABKAkSDQoFdGl0bGUYAiABKAkSEgoKY2l0ZWRfdGV4dBgDIAEoCRISCgpzdGFydF9ieXRlGAQgASgFEhAKCGVuZF9ieXRlGAUgASgFIroBChJSYXdQYXlsb2FkUmVjZWl2ZWQSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgphZ2VudF9wYXRoGAIgAygJEhIKCm1lc3NhZ2VfaWQYAyABKAkSDwoHYXR0ZW1wdBgEIAEoDRIQCghwcm92aWRlchgFIAEoCRIOCgZzdGF0dXMYBiABKAUSFAoMY29udGVudF90eXBlGAcgASgJEgwKBGJvZHkYCCABKAwSEQoJdHJ1bmNhdGVkGAkgASgIIowCChBIaXN0b3J5Q29tcGFjdGVkEhIKCnNlc3Npb25faWQYASABKAkSEgoKYWdlbnRfcGF0aBgCIAMoCRIPCgdzdW1tYXJ5GAMgASgJEhMKC3Rocm91Z2hfc2VxGAQgASgDEjIKBnJlYXNvbhgFIAEoDjIiLmFnZW50ZC52MS5IaXN0b3J5Q29tcGFjdGVkLlJlYXNvbhIVCg1wcm9tcHRfdG9rZW5zGAYgASgDEhYKDmNvbnRleHRfdG9rZW5zGAcgASgDIkcKBlJlYXNvbhIWChJSRUFTT05fVU5TUEVDSUZJRUQQABIQCgxSRUFTT05fU0hBUkUQARITCg9SRUFTT05fT1ZFUkZMT1cQAiJMChBUb29sQ2FsbENhbmNlbGVkEhIKCnNlc3Npb25faWQYASABKAkSFAoMdG9vbF9jYWxsX2lkGAIgASgJEg4KBnJlYXNvbhgDIAEoCSJ4ChFUb29sQ2FsbEFubm91bmNlZBISCgpzZXNzaW9uX2lkGAEgASgJEhQKDHRvb2xfY2FsbF9pZBgCIAEoCRIRCgl0b29sX25hbWUYAyABKAkSEgoKdG9vbF9pbnB1dBgEIAEoCRISCgphZ2VudF9wYXRoGAUgAygJIk4KEE1lc3NhZ2VSZXRyYWN0ZWQSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgptZXNzYWdlX2lkGAIgASgJEhIKCmFnZW50X3BhdGgYAyADKAki6gEKEFRvb2xDYWxsQW5zd2VyZWQSEgoKc2Vzc2lvbl9pZBgBIAEoCRIUCgx0b29sX2NhbGxfaWQYAiABKAkSEQoJdG9vbF9uYW1lGAMgASgJEhAKBm91dHB1dBgEIAEoCUgAEg8KBWVycm9yGAUgASgJSAASEgoKYWdlbnRfcGF0aBgGIAMoCRIeCgVwYXJ0cxgHIAMoCzIPLmFnZW50ZC52MS5QYXJ0EhIKCmNyZWF0ZWRfYnkYCCABKAkSJAoId2FybmluZ3MYCSADKAsyEi5hZ2VudGQudjEuV2FybmluZ0IICgZyZXN1bHQiQwoUSW50ZXJhY3Rpb25SZXF1ZXN0ZWQSKwoLaW50ZXJhY3Rpb24YASABKAsyFi5hZ2VudGQudjEuSW50ZXJhY3Rpb24iQgoTSW50ZXJhY3Rpb25SZXNvbHZlZBIrCgtpbnRlcmFjdGlvbhgBIAEoCzIWLmFnZW50ZC52MS5JbnRlcmFjdGlvbiKUAQoQVG9vbENhbGxVbnNlcnZlZBISCgpzZXNzaW9uX2lkGAEgASgJEhQKDHRvb2xfY2FsbF9pZBgCIAEoCRIRCgl0b29sX25hbWUYAyABKAkSEgoKYWdlbnRfcGF0aBgEIAMoCRIvCgtleHBpcmVfdGltZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAieQoQTWVzc2FnZUNvbXBsZXRlZBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCmFnZW50X3BhdGgYAiADKAkSEgoKbWVzc2FnZV9pZBgDIAEoCRISCgp0ZXh0X2J5dGVzGAQgASgDEhUKDXRob3VnaHRfYnl0ZXMYBSABKAMiTAoLVHJhbnNmZXJyZWQSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgphZ2VudF9wYXRoGAIgAygJEhUKDXRvX2FnZW50X3BhdGgYAyADKAkitwQKB0Rpc3BsYXkSJQoEa2luZBgBIAEoDjIXLmFnZW50ZC52MS5EaXNwbGF5LktpbmQSJwoFcGhhc2UYAiABKA4yGC5hZ2VudGQudjEuRGlzcGxheS5QaGFzZRILCgNyZWYYAyABKAkSMQoKdmlzaWJpbGl0eRgEIAEoDjIdLmFnZW50ZC52MS5EaXNwbGF5LlZpc2liaWxpdHkihQEKBEtpbmQSFAoQS0lORF9VTlNQRUNJRklFRBAAEg0KCUtJTkRfVEVYVBABEhIKDktJTkRfUkVBU09OSU5HEAISDQoJS0lORF9UT09MEAMSFAoQS0lORF9JTlRFUkFDVElPThAEEg8KC0tJTkRfU1RBVFVTEAUSDgoKS0lORF9FUlJPUhAGIroBCgVQaGFzZRIVChFQSEFTRV9VTlNQRUNJRklFRBAAEg8KC1BIQVNFX0RFTFRBEAESEwoPUEhBU0VfQ09NUExFVEVEEAISEQoNUEhBU0VfU1RBUlRFRBADEhIKDlBIQVNFX1BST0dSRVNTEAQSEAoMUEhBU0VfRkFJTEVEEAUSEwoPUEhBU0VfUkVRVUVTVEVEEAYSEgoOUEhBU0VfUkVTT0xWRUQQBxISCg5QSEFTRV9DQU5DRUxFRBAIIlcKClZpc2liaWxpdHkSGgoWVklTSUJJTElUWV9VTlNQRUNJRklFRBAAEhUKEVZJU0lCSUxJVFlfUFVCTElDEAESFgoSVklTSUJJTElUWV9QUklWQVRFEAIyQgoGQWdlbnRkEjgKA1J1bhIVLmFnZW50ZC52MS5SdW5SZXF1ZXN0GhYuYWdlbnRkLnYxLlJ1blJlc3BvbnNlKAEwAUI6WjhnaXRodWIuY29tL2FwenVrMy9hZ2VudGQvZ2VuL3Byb3RvL2dvL2FnZW50ZC92MTthZ2VudGR2MWIGcHJvdG8z", [file_agentd_v1_interactions, file_agentd_v1_types, file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("ChdhZ2VudGQvdjEvc2VydmljZS5wcm90bxIJYWdlbnRkLnYxIoYMCgpSdW5SZXF1ZXN0EjcKB2V4ZWN1dGUYASABKAsyJC5hZ2VudGQudjEuUnVuUmVxdWVzdC5FeGVjdXRlUmVxdWVzdEgAEjsKCWhlYXJ0YmVhdBgCIAEoCzImLmFnZW50ZC52MS5SdW5SZXF1ZXN0LkhlYXJ0YmVhdFJlcXVlc3RIABJEChJ0b29sX2NhbGxfcmVzcG9uc2UYAyABKAsyJi5hZ2VudGQudjEuUnVuUmVxdWVzdC5Ub29sQ2FsbFJlc3BvbnNlSAASLwoDZW5kGAQgASgLMiAuYWdlbnRkLnYxLlJ1blJlcXVlc3QuRW5kUmVxdWVzdEgAEjUKBmNhbmNlbBgFIAEoCzIjLmFnZW50ZC52MS5SdW5SZXF1ZXN0LkNhbmNlbFJlcXVlc3RIABI+ChRpbnRlcmFjdGlvbl9yZXNwb25zZRgUIAEoCzIeLmFnZW50ZC52MS5JbnRlcmFjdGlvblJlc3BvbnNlSAASKgoGYXR0YWNoGBYgASgLMhguYWdlbnRkLnYxLkF0dGFjaFJlcXVlc3RIABqhBQoORXhlY3V0ZVJlcXVlc3QSHwoFYWdlbnQYASABKAsyEC5hZ2VudGQudjEuQWdlbnQSFwoKc2Vzc2lvbl9pZBgCIAEoCUgAiAEBEhMKC3VzZXJfcHJvbXB0GAMgASgJEh4KBXRvb2xzGAQgAygLMg8uYWdlbnRkLnYxLlRvb2wSLgoNaW5pdGlhbF9zdGF0ZRgFIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSLgoNb25fZGlzY29ubmVjdBgLIAEoDjIXLmFnZW50ZC52MS5PbkRpc2Nvbm5lY3QSMwoQZGlzY29ubmVjdF9ncmFjZRgMIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIhCgZidWRnZXQYDSABKAsyES5hZ2VudGQudjEuQnVkZ2V0EikKDnNlc3Npb25fYnVkZ2V0GA4gASgLMhEuYWdlbnRkLnYxLkJ1ZGdldBIiCgdvbl9idXN5GA8gASgOMhEuYWdlbnRkLnYxLk9uQnVzeRIvCgx0b29sX3RpbWVvdXQYECABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDwoHdHVybl9pZBgRIAEoCRIXCg9pZGVtcG90ZW5jeV9rZXkYEiABKAkSEwoLaW5zdHJ1Y3Rpb24YEyABKAkSIwoKdXNlcl9wYXJ0cxgUIAMoCzIPLmFnZW50ZC52MS5QYXJ0EhQKDHJhd19wYXlsb2FkcxgVIAEoCBIOCgZjcmVhdGUYHiABKAhCDQoLX3Nlc3Npb25faWRKBAgKEAtKBAggECFKBAgWEB5KBAgfECBKBAghECJSCWFmdGVyX3NlcVIHb2JzZXJ2ZVIJYWdlbnRfcmVmUhJpbml0aWFsX3N0YXRlX2pzb24aJgoQSGVhcnRiZWF0UmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJGuIBChBUb29sQ2FsbFJlc3BvbnNlEhIKCnNlc3Npb25faWQYASABKAkSFAoMdG9vbF9jYWxsX2lkGAIgASgJEhEKCXRvb2xfbmFtZRgDIAEoCRIQCgZvdXRwdXQYBCABKAlIABIPCgVlcnJvchgFIAEoCUgAEiwKC3N0YXRlX2RlbHRhGAYgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIeCgVwYXJ0cxgKIAMoCzIPLmFnZW50ZC52MS5QYXJ0QggKBnJlc3VsdEoECAsQDFIQc3RhdGVfZGVsdGFfanNvbhpACgpFbmRSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEwoGcmVhc29uGAIgASgJSACIAQFCCQoHX3JlYXNvbhpPCg1DYW5jZWxSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSGQoMdG9vbF9jYWxsX2lkGAIgASgJSACIAQFCDwoNX3Rvb2xfY2FsbF9pZEIJCgdyZXF1ZXN0SgQIFRAWUhNpbnRlcmFjdGlvbl9yZXF1ZXN0IsMBCg1BdHRhY2hSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSDwoHdHVybl9pZBgCIAEoCRIWCglhZnRlcl9zZXEYAyABKANIAIgBARISCgp0b29sX25hbWVzGAQgAygJEg8KB29ic2VydmUYBSABKAgSDwoHZGlzcGxheRgGIAEoCBIxCgp2aXNpYmlsaXR5GAcgASgOMh0uYWdlbnRkLnYxLkRpc3BsYXkuVmlzaWJpbGl0eUIMCgpfYWZ0ZXJfc2VxIuAUCgtSdW5SZXNwb25zZRI5CgdleGVjdXRlGAEgASgLMiYuYWdlbnRkLnYxLlJ1blJlc3BvbnNlLkV4ZWN1dGVSZXNwb25zZUgAEj0KCWhlYXJ0YmVhdBgCIAEoCzIoLmFnZW50ZC52MS5SdW5SZXNwb25zZS5IZWFydGJlYXRSZXNwb25zZUgAEjsKCXRvb2xfY2FsbBgDIAEoCzImLmFnZW50ZC52MS5SdW5SZXNwb25zZS5Ub29sQ2FsbFJlcXVlc3RIABI1CgVlcnJvchgEIAEoCzIkLmFnZW50ZC52MS5SdW5SZXNwb25zZS5FcnJvclJlc3BvbnNlSAASMQoDZW5kGAUgASgLMiIuYWdlbnRkLnYxLlJ1blJlc3BvbnNlLkVuZFJlc3BvbnNlSAASOgoMb3V0cHV0X2NodW5rGAYgASgLMiIuYWdlbnRkLnYxLlJ1blJlc3BvbnNlLk91dHB1dENodW5rSAASOgoMc3RhdGVfdXBkYXRlGAcgASgLMiIuYWdlbnRkLnYxLlJ1blJlc3BvbnNlLlN0YXRlVXBkYXRlSAASOQoSdG9vbF9jYWxsX2NhbmNlbGVkGBQgASgLMhsuYWdlbnRkLnYxLlRvb2xDYWxsQ2FuY2VsZWRIABI7ChN0b29sX2NhbGxfYW5ub3VuY2VkGBUgASgLMhwuYWdlbnRkLnYxLlRvb2xDYWxsQW5ub3VuY2VkSAASOAoRbWVzc2FnZV9yZXRyYWN0ZWQYFiABKAsyGy5hZ2VudGQudjEuTWVzc2FnZVJldHJhY3RlZEgAEiwKC3R1cm5fcXVldWVkGBcgASgLMhUuYWdlbnRkLnYxLlR1cm5RdWV1ZWRIABI2ChBtZXNzYWdlX2luamVjdGVkGBggASgLMhouYWdlbnRkLnYxLk1lc3NhZ2VJbmplY3RlZEgAEjkKEm1vZGVsX2NhbGxfcmV0cmllZBgZIAEoCzIbLmFnZW50ZC52MS5Nb2RlbENhbGxSZXRyaWVkSAASOQoSdG9vbF9jYWxsX2Fuc3dlcmVkGBogASgLMhsuYWdlbnRkLnYxLlRvb2xDYWxsQW5zd2VyZWRIABJAChVpbnRlcmFjdGlvbl9yZXF1ZXN0ZWQYGyABKAsyHy5hZ2VudGQudjEuSW50ZXJhY3Rpb25SZXF1ZXN0ZWRIABI+ChRpbnRlcmFjdGlvbl9yZXNvbHZlZBgcIAEoCzIeLmFnZW50ZC52MS5JbnRlcmFjdGlvblJlc29sdmVkSAASNQoQbW9kZWxfY2FsbF9lbmRlZBgdIAEoCzIZLmFnZW50ZC52MS5Nb2RlbENhbGxFbmRlZEgAEjwKFG1vZGVsX2NhbGxfZmVsbF9iYWNrGB4gASgLMhwuYWdlbnRkLnYxLk1vZGVsQ2FsbEZlbGxCYWNrSAASOwoTcHJvdmlkZXJfdG9vbHNfdXNlZBgfIAEoCzIcLmFnZW50ZC52MS5Qcm92aWRlclRvb2xzVXNlZEgAEj0KFHJhd19wYXlsb2FkX3JlY2VpdmVkGCAgASgLMh0uYWdlbnRkLnYxLlJhd1BheWxvYWRSZWNlaXZlZEgAEjgKEWhpc3RvcnlfY29tcGFjdGVkGCEgASgLMhsuYWdlbnRkLnYxLkhpc3RvcnlDb21wYWN0ZWRIABI5ChJ0b29sX2NhbGxfdW5zZXJ2ZWQYIyABKAsyGy5hZ2VudGQudjEuVG9vbENhbGxVbnNlcnZlZEgAEjgKEW1lc3NhZ2VfY29tcGxldGVkGCQgASgLMhsuYWdlbnRkLnYxLk1lc3NhZ2VDb21wbGV0ZWRIABIwCg1hZ2VudF9zdGFydGVkGCUgASgLMhcuYWdlbnRkLnYxLkFnZW50U3RhcnRlZEgAEiwKC2FnZW50X2VuZGVkGCYgASgLMhUuYWdlbnRkLnYxLkFnZW50RW5kZWRIABItCgt0cmFuc2ZlcnJlZBgnIAEoCzIWLmFnZW50ZC52MS5UcmFuc2ZlcnJlZEgAEgsKA3NlcRgKIAEoAxIPCgd0dXJuX2lkGAsgASgJEigKBHRpbWUYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCHJlcGxheWVkGA0gASgIEiMKB2Rpc3BsYXkYDiABKAsyEi5hZ2VudGQudjEuRGlzcGxheRpLCg9FeGVjdXRlUmVzcG9uc2USEgoKc2Vzc2lvbl9pZBgBIAEoCRIkCgh3YXJuaW5ncxgKIAMoCzISLmFnZW50ZC52MS5XYXJuaW5nGicKEUhlYXJ0YmVhdFJlc3BvbnNlEhIKCnNlc3Npb25faWQYASABKAkadgoPVG9vbENhbGxSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSFAoMdG9vbF9jYWxsX2lkGAIgASgJEhEKCXRvb2xfbmFtZRgDIAEoCRISCgp0b29sX2lucHV0GAQgASgJEhIKCmFnZW50X3BhdGgYBSADKAkafAoLT3V0cHV0Q2h1bmsSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgphZ2VudF9wYXRoGAIgAygJEg8KB2NvbnRlbnQYAyABKAkSDAoEbGFzdBgEIAEoCBISCgppc190aG91Z2h0GAUgASgIEhIKCm1lc3NhZ2VfaWQYCiABKAkamgIKDUVycm9yUmVzcG9uc2USEgoKc2Vzc2lvbl9pZBgBIAEoCRIiCgRjb2RlGAIgASgOMhQuYWdlbnRkLnYxLkVycm9yQ29kZRIPCgdtZXNzYWdlGAMgASgJEhEKCXJldHJ5YWJsZRgEIAEoCBIUCgx0b29sX2NhbGxfaWQYCiABKAkSDwoHdHVybl9pZBgLIAEoCRIuCgtyZXRyeV9hZnRlchgMIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhItCgp2aW9sYXRpb25zGA0gAygLMhkuYWdlbnRkLnYxLkZpZWxkVmlvbGF0aW9uEicKBWxpbWl0GA4gASgLMhguYWdlbnRkLnYxLkV4Y2VlZGVkTGltaXQaygEKC0VuZFJlc3BvbnNlEhIKCnNlc3Npb25faWQYASABKAkSEwoGcmVhc29uGAIgASgJSACIAQESLgoNdXNhZ2Vfc3VtbWFyeRgDIAEoCzIXLmFnZW50ZC52MS5Vc2FnZVN1bW1hcnkSEQoJY29tcGxldGVkGAQgASgIEikKB3JlY2VpcHQYCiABKAsyGC5hZ2VudGQudjEuQ2FuY2VsUmVjZWlwdBIZChFzdHJ1Y3R1cmVkX291dHB1dBgLIAEoCUIJCgdfcmVhc29uGmcKC1N0YXRlVXBkYXRlEhIKCnNlc3Npb25faWQYASABKAkSLAoLc3RhdGVfZGVsdGEYAiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SgQIChALUhBzdGF0ZV9kZWx0YV9qc29uQgoKCHJlc3BvbnNlSgQIDxAQSgQIIhAjSgQIKBApUgdsaW5lYWdlUgRnb2FsUg5yZW1vdGVfc2Vzc2lvbiJsChNJbnRlcmFjdGlvblJlc3BvbnNlEhIKCnNlc3Npb25faWQYASABKAkSFgoOaW50ZXJhY3Rpb25faWQYAiABKAkSKQoKcmVzb2x1dGlvbhgDIAEoCzIVLmFnZW50ZC52MS5SZXNvbHV0aW9uItwBCg1DYW5jZWxSZWNlaXB0EjgKE2Fib3J0ZWRfbW9kZWxfY2FsbHMYASADKAsyGy5hZ2VudGQudjEuQWJvcnRlZE1vZGVsQ2FsbBIzChNjYW5jZWxlZF90b29sX2NhbGxzGAIgAygLMhYuYWdlbnRkLnYxLlRvb2xDYWxsUmVmEjMKE2Fuc3dlcmVkX3Rvb2xfY2FsbHMYAyADKAsyFi5hZ2VudGQudjEuVG9vbENhbGxSZWYSJwoEdG9vaxgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiJxChBBYm9ydGVkTW9kZWxDYWxsEhIKCmFnZW50X3BhdGgYASADKAkSDQoFbW9kZWwYAiABKAkSEgoKbWVzc2FnZV9pZBgDIAEoCRImCgNyYW4YBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iNgoLVG9vbENhbGxSZWYSFAoMdG9vbF9jYWxsX2lkGAEgASgJEhEKCXRvb2xfbmFtZRgCIAEoCSKNAQoKVHVyblF1ZXVlZBISCgpzZXNzaW9uX2lkGAEgASgJEhMKC3VzZXJfcHJvbXB0GAIgASgJEg0KBWFoZWFkGAMgASgNEg4KBmluamVjdBgEIAEoCBIjCgp1c2VyX3BhcnRzGAUgAygLMg8uYWdlbnRkLnYxLlBhcnQSEgoKY3JlYXRlZF9ieRgGIAEoCSKCAQoPTWVzc2FnZUluamVjdGVkEhIKCnNlc3Npb25faWQYASABKAkSDwoHY29udGVudBgCIAEoCRIWCg5xdWV1ZWRfdHVybl9pZBgDIAEoCRIeCgVwYXJ0cxgEIAMoCzIPLmFnZW50ZC52MS5QYXJ0EhIKCmNyZWF0ZWRfYnkYBSABKAkivQEKEE1vZGVsQ2FsbFJldHJpZWQSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgphZ2VudF9wYXRoGAIgAygJEhIKCm1lc3NhZ2VfaWQYAyABKAkSDwoHYXR0ZW1wdBgEIAEoDRInCgR3YWl0GAUgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEiIKBGNvZGUYBiABKA4yFC5hZ2VudGQudjEuRXJyb3JDb2RlEg8KB21lc3NhZ2UYByABKAkipwEKEU1vZGVsQ2FsbEZlbGxCYWNrEhIKCnNlc3Npb25faWQYASABKAkSEgoKYWdlbnRfcGF0aBgCIAMoCRISCgptZXNzYWdlX2lkGAMgASgJEg0KBW1vZGVsGAQgASgJEhIKCm5leHRfbW9kZWwYBSABKAkSIgoEY29kZRgGIAEoDjIULmFnZW50ZC52MS5FcnJvckNvZGUSDwoHbWVzc2FnZRgHIAEoCSLvAwoOTW9kZWxDYWxsRW5kZWQSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgphZ2VudF9wYXRoGAIgAygJEhIKCm1lc3NhZ2VfaWQYAyABKAkSDQoFbW9kZWwYBCABKAkSFAoMc2VydmVkX21vZGVsGAUgASgJEhAKCHByb3ZpZGVyGAYgASgJEh8KBXVzYWdlGAcgASgLMhAuYWdlbnRkLnYxLlVzYWdlEioKC3N0b3BfcmVhc29uGAogASgOMhUuYWdlbnRkLnYxLlN0b3BSZWFzb24SKwoIZHVyYXRpb24YCyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SNQoSdGltZV90b19maXJzdF90ZXh0GAwgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjIKB291dGNvbWUYDSABKA4yIS5hZ2VudGQudjEuTW9kZWxDYWxsRW5kZWQuT3V0Y29tZSJkCgdPdXRjb21lEhcKE09VVENPTUVfVU5TUEVDSUZJRUQQABIUChBPVVRDT01FX0FOU1dFUkVEEAESFgoST1VUQ09NRV9TVU1NQVJJWkVEEAISEgoOT1VUQ09NRV9GQUlMRUQQA0oECAgQCUoECAkQClIJbGxtX2NhbGxzUghjb3N0X3VzZCKhAQoRUHJvdmlkZXJUb29sc1VzZWQSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgphZ2VudF9wYXRoGAIgAygJEhIKCm1lc3NhZ2VfaWQYAyABKAkSKAoEdXNlcxgEIAMoCzIaLmFnZW50ZC52MS5Qcm92aWRlclRvb2xVc2USJgoJY2l0YXRpb25zGAUgAygLMhMuYWdlbnRkLnYxLkNpdGF0aW9uIl4KD1Byb3ZpZGVyVG9vbFVzZRIKCgJpZBgBIAEoCRIRCgl0b29sX25hbWUYAiABKAkSDQoFaW5wdXQYAyABKAkSDgoGb3V0cHV0GAQgASgJEg0KBWVycm9yGAUgASgJImAKCENpdGF0aW9uEgsKA3VyaRgBIAEoCRINCgV0aXRsZRgCIAEoCRISCgpjaXRlZF90ZXh0GAMgASgJEhIKCnN0YXJ0X2J5dGUYBCABKAUSEAoIZW5kX2J5dGUYBSABKAUiugEKElJhd1BheWxvYWRSZWNlaXZlZBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCmFnZW50X3BhdGgYAiADKAkSEgoKbWVzc2FnZV9pZBgDIAEoCRIPCgdhdHRlbXB0GAQgASgNEhAKCHByb3ZpZGVyGAUgASgJEg4KBnN0YXR1cxgGIAEoBRIUCgxjb250ZW50X3R5cGUYByABKAkSDAoEYm9keRgIIAEoDBIRCgl0cnVuY2F0ZWQYCSABKAgijAIKEEhpc3RvcnlDb21wYWN0ZWQSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgphZ2VudF9wYXRoGAIgAygJEg8KB3N1bW1hcnkYAyABKAkSEwoLdGhyb3VnaF9zZXEYBCABKAMSMgoGcmVhc29uGAUgASgOMiIuYWdlbnRkLnYxLkhpc3RvcnlDb21wYWN0ZWQuUmVhc29uEhUKDXByb21wdF90b2tlbnMYBiABKAMSFgoOY29udGV4dF90b2tlbnMYByABKAMiRwoGUmVhc29uEhYKElJFQVNPTl9VTlNQRUNJRklFRBAAEhAKDFJFQVNPTl9TSEFSRRABEhMKD1JFQVNPTl9PVkVSRkxPVxACIkwKEFRvb2xDYWxsQ2FuY2VsZWQSEgoKc2Vzc2lvbl9pZBgBIAEoCRIUCgx0b29sX2NhbGxfaWQYAiABKAkSDgoGcmVhc29uGAMgASgJIngKEVRvb2xDYWxsQW5ub3VuY2VkEhIKCnNlc3Npb25faWQYASABKAkSFAoMdG9vbF9jYWxsX2lkGAIgASgJEhEKCXRvb2xfbmFtZRgDIAEoCRISCgp0b29sX2lucHV0GAQgASgJEhIKCmFnZW50X3BhdGgYBSADKAkiTgoQTWVzc2FnZVJldHJhY3RlZBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCm1lc3NhZ2VfaWQYAiABKAkSEgoKYWdlbnRfcGF0aBgDIAMoCSLqAQoQVG9vbENhbGxBbnN3ZXJlZBISCgpzZXNzaW9uX2lkGAEgASgJEhQKDHRvb2xfY2FsbF9pZBgCIAEoCRIRCgl0b29sX25hbWUYAyABKAkSEAoGb3V0cHV0GAQgASgJSAASDwoFZXJyb3IYBSABKAlIABISCgphZ2VudF9wYXRoGAYgAygJEh4KBXBhcnRzGAcgAygLMg8uYWdlbnRkLnYxLlBhcnQSEgoKY3JlYXRlZF9ieRgIIAEoCRIkCgh3YXJuaW5ncxgJIAMoCzISLmFnZW50ZC52MS5XYXJuaW5nQggKBnJlc3VsdCJDChRJbnRlcmFjdGlvblJlcXVlc3RlZBIrCgtpbnRlcmFjdGlvbhgBIAEoCzIWLmFnZW50ZC52MS5JbnRlcmFjdGlvbiJCChNJbnRlcmFjdGlvblJlc29sdmVkEisKC2ludGVyYWN0aW9uGAEgASgLMhYuYWdlbnRkLnYxLkludGVyYWN0aW9uIpQBChBUb29sQ2FsbFVuc2VydmVkEhIKCnNlc3Npb25faWQYASABKAkSFAoMdG9vbF9jYWxsX2lkGAIgASgJEhEKCXRvb2xfbmFtZRgDIAEoCRISCgphZ2VudF9wYXRoGAQgAygJEi8KC2V4cGlyZV90aW1lGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJ5ChBNZXNzYWdlQ29tcGxldGVkEhIKCnNlc3Npb25faWQYASABKAkSEgoKYWdlbnRfcGF0aBgCIAMoCRISCgptZXNzYWdlX2lkGAMgASgJEhIKCnRleHRfYnl0ZXMYBCABKAMSFQoNdGhvdWdodF9ieXRlcxgFIAEoAyJMCgtUcmFuc2ZlcnJlZBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCmFnZW50X3BhdGgYAiADKAkSFQoNdG9fYWdlbnRfcGF0aBgDIAMoCSJpCgxBZ2VudFN0YXJ0ZWQSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgphZ2VudF9wYXRoGAIgAygJEiIKBGtpbmQYAyABKA4yFC5hZ2VudGQudjEuQWdlbnRLaW5kEg0KBW1vZGVsGAQgASgJIuIBCgpBZ2VudEVuZGVkEhIKCnNlc3Npb25faWQYASABKAkSEgoKYWdlbnRfcGF0aBgCIAMoCRIuCgdvdXRjb21lGAMgASgOMh0uYWdlbnRkLnYxLkFnZW50RW5kZWQuT3V0Y29tZSJ8CgdPdXRjb21lEhcKE09VVENPTUVfVU5TUEVDSUZJRUQQABIVChFPVVRDT01FX0NPTVBMRVRFRBABEhcKE09VVENPTUVfVFJBTlNGRVJSRUQQAhISCg5PVVRDT01FX0ZBSUxFRBADEhQKEE9VVENPTUVfQ0FOQ0VMRUQQBCK3BAoHRGlzcGxheRIlCgRraW5kGAEgASgOMhcuYWdlbnRkLnYxLkRpc3BsYXkuS2luZBInCgVwaGFzZRgCIAEoDjIYLmFnZW50ZC52MS5EaXNwbGF5LlBoYXNlEgsKA3JlZhgDIAEoCRIxCgp2aXNpYmlsaXR5GAQgASgOMh0uYWdlbnRkLnYxLkRpc3BsYXkuVmlzaWJpbGl0eSKFAQoES2luZBIUChBLSU5EX1VOU1BFQ0lGSUVEEAASDQoJS0lORF9URVhUEAESEgoOS0lORF9SRUFTT05JTkcQAhINCglLSU5EX1RPT0wQAxIUChBLSU5EX0lOVEVSQUNUSU9OEAQSDwoLS0lORF9TVEFUVVMQBRIOCgpLSU5EX0VSUk9SEAYiugEKBVBoYXNlEhUKEVBIQVNFX1VOU1BFQ0lGSUVEEAASDwoLUEhBU0VfREVMVEEQARITCg9QSEFTRV9DT01QTEVURUQQAhIRCg1QSEFTRV9TVEFSVEVEEAMSEgoOUEhBU0VfUFJPR1JFU1MQBBIQCgxQSEFTRV9GQUlMRUQQBRITCg9QSEFTRV9SRVFVRVNURUQQBhISCg5QSEFTRV9SRVNPTFZFRBAHEhIKDlBIQVNFX0NBTkNFTEVEEAgiVwoKVmlzaWJpbGl0eRIaChZWSVNJQklMSVRZX1VOU1BFQ0lGSUVEEAASFQoRVklTSUJJTElUWV9QVUJMSUMQARIWChJWSVNJQklMSVRZX1BSSVZBVEUQAjJCCgZBZ2VudGQSOAoDUnVuEhUuYWdlbnRkLnYxLlJ1blJlcXVlc3QaFi5hZ2VudGQudjEuUnVuUmVzcG9uc2UoATABQjpaOGdpdGh1Yi5jb20vYXB6dWszL2FnZW50ZC9nZW4vcHJvdG8vZ28vYWdlbnRkL3YxO2FnZW50ZHYxYgZwcm90bzM", [file_agentd_v1_interactions, file_agentd_v1_types, file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * RunRequest is one message from the client.
@@ -1133,6 +1133,22 @@ export type RunResponse = Message<"agentd.v1.RunResponse"> & {
     case: "messageCompleted";
   } | {
     /**
+     * An agent has started.
+     *
+     * @generated from field: agentd.v1.AgentStarted agent_started = 37;
+     */
+    value: AgentStarted;
+    case: "agentStarted";
+  } | {
+    /**
+     * An agent has ended.
+     *
+     * @generated from field: agentd.v1.AgentEnded agent_ended = 38;
+     */
+    value: AgentEnded;
+    case: "agentEnded";
+  } | {
+    /**
      * An agent has handed the conversation over.
      *
      * @generated from field: agentd.v1.Transferred transferred = 39;
@@ -1348,6 +1364,20 @@ export type RunResponseJson = {
    * @generated from field: agentd.v1.MessageCompleted message_completed = 36;
    */
   messageCompleted?: MessageCompletedJson;
+
+  /**
+   * An agent has started.
+   *
+   * @generated from field: agentd.v1.AgentStarted agent_started = 37;
+   */
+  agentStarted?: AgentStartedJson;
+
+  /**
+   * An agent has ended.
+   *
+   * @generated from field: agentd.v1.AgentEnded agent_ended = 38;
+   */
+  agentEnded?: AgentEndedJson;
 
   /**
    * An agent has handed the conversation over.
@@ -4309,6 +4339,216 @@ export const TransferredSchema: GenMessage<Transferred, {jsonType: TransferredJs
   messageDesc(file_agentd_v1_service, 25);
 
 /**
+ * AgentStarted says that an agent of the tree has started. It comes before all that the
+ * agent does, and once for each time that the agent runs: the agents of a loop start
+ * again with each iteration, and an agent that has handed the conversation over starts
+ * again when it gets it back. An agent that runs others starts before them. A turn that
+ * begins where the last one has left off starts with that agent, and not with the root.
+ *
+ * @generated from message agentd.v1.AgentStarted
+ */
+export type AgentStarted = Message<"agentd.v1.AgentStarted"> & {
+  /**
+   * The session.
+   *
+   * @generated from field: string session_id = 1;
+   */
+  sessionId: string;
+
+  /**
+   * From the root to the agent.
+   *
+   * @generated from field: repeated string agent_path = 2;
+   */
+  agentPath: string[];
+
+  /**
+   * What it is.
+   *
+   * @generated from field: agentd.v1.AgentKind kind = 3;
+   */
+  kind: AgentKind;
+
+  /**
+   * Of an LLM agent its model, as the agent names it. ModelCallFellBack and
+   * ModelCallEnded say which models were called.
+   *
+   * @generated from field: string model = 4;
+   */
+  model: string;
+};
+
+/**
+ * AgentStarted says that an agent of the tree has started. It comes before all that the
+ * agent does, and once for each time that the agent runs: the agents of a loop start
+ * again with each iteration, and an agent that has handed the conversation over starts
+ * again when it gets it back. An agent that runs others starts before them. A turn that
+ * begins where the last one has left off starts with that agent, and not with the root.
+ *
+ * @generated from message agentd.v1.AgentStarted
+ */
+export type AgentStartedJson = {
+  /**
+   * The session.
+   *
+   * @generated from field: string session_id = 1;
+   */
+  sessionId?: string;
+
+  /**
+   * From the root to the agent.
+   *
+   * @generated from field: repeated string agent_path = 2;
+   */
+  agentPath?: string[];
+
+  /**
+   * What it is.
+   *
+   * @generated from field: agentd.v1.AgentKind kind = 3;
+   */
+  kind?: AgentKindJson;
+
+  /**
+   * Of an LLM agent its model, as the agent names it. ModelCallFellBack and
+   * ModelCallEnded say which models were called.
+   *
+   * @generated from field: string model = 4;
+   */
+  model?: string;
+};
+
+/**
+ * Describes the message agentd.v1.AgentStarted.
+ * Use `create(AgentStartedSchema)` to create a new message.
+ */
+export const AgentStartedSchema: GenMessage<AgentStarted, {jsonType: AgentStartedJson}> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_service, 26);
+
+/**
+ * AgentEnded says that an agent has ended; each AgentStarted has one, at the latest
+ * before the EndResponse of its turn. An agent that runs others ends after them. Agents
+ * that have not ended by themselves end with the turn, and as the turn does.
+ *
+ * @generated from message agentd.v1.AgentEnded
+ */
+export type AgentEnded = Message<"agentd.v1.AgentEnded"> & {
+  /**
+   * The session.
+   *
+   * @generated from field: string session_id = 1;
+   */
+  sessionId: string;
+
+  /**
+   * From the root to the agent.
+   *
+   * @generated from field: repeated string agent_path = 2;
+   */
+  agentPath: string[];
+
+  /**
+   * How.
+   *
+   * @generated from field: agentd.v1.AgentEnded.Outcome outcome = 3;
+   */
+  outcome: AgentEnded_Outcome;
+};
+
+/**
+ * AgentEnded says that an agent has ended; each AgentStarted has one, at the latest
+ * before the EndResponse of its turn. An agent that runs others ends after them. Agents
+ * that have not ended by themselves end with the turn, and as the turn does.
+ *
+ * @generated from message agentd.v1.AgentEnded
+ */
+export type AgentEndedJson = {
+  /**
+   * The session.
+   *
+   * @generated from field: string session_id = 1;
+   */
+  sessionId?: string;
+
+  /**
+   * From the root to the agent.
+   *
+   * @generated from field: repeated string agent_path = 2;
+   */
+  agentPath?: string[];
+
+  /**
+   * How.
+   *
+   * @generated from field: agentd.v1.AgentEnded.Outcome outcome = 3;
+   */
+  outcome?: AgentEnded_OutcomeJson;
+};
+
+/**
+ * Describes the message agentd.v1.AgentEnded.
+ * Use `create(AgentEndedSchema)` to create a new message.
+ */
+export const AgentEndedSchema: GenMessage<AgentEnded, {jsonType: AgentEndedJson}> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_service, 27);
+
+/**
+ * Outcome is how.
+ *
+ * @generated from enum agentd.v1.AgentEnded.Outcome
+ */
+export enum AgentEnded_Outcome {
+  /**
+   * Never sent.
+   *
+   * @generated from enum value: OUTCOME_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * It was done.
+   *
+   * @generated from enum value: OUTCOME_COMPLETED = 1;
+   */
+  COMPLETED = 1,
+
+  /**
+   * It has handed the conversation over: Transferred, which comes first, says to which
+   * agent.
+   *
+   * @generated from enum value: OUTCOME_TRANSFERRED = 2;
+   */
+  TRANSFERRED = 2,
+
+  /**
+   * The turn has failed.
+   *
+   * @generated from enum value: OUTCOME_FAILED = 3;
+   */
+  FAILED = 3,
+
+  /**
+   * The turn was canceled.
+   *
+   * @generated from enum value: OUTCOME_CANCELED = 4;
+   */
+  CANCELED = 4,
+}
+
+/**
+ * Outcome is how.
+ *
+ * @generated from enum agentd.v1.AgentEnded.Outcome
+ */
+export type AgentEnded_OutcomeJson = "OUTCOME_UNSPECIFIED" | "OUTCOME_COMPLETED" | "OUTCOME_TRANSFERRED" | "OUTCOME_FAILED" | "OUTCOME_CANCELED";
+
+/**
+ * Describes the enum agentd.v1.AgentEnded.Outcome.
+ */
+export const AgentEnded_OutcomeSchema: GenEnum<AgentEnded_Outcome, AgentEnded_OutcomeJson> = /*@__PURE__*/
+  enumDesc(file_agentd_v1_service, 27, 0);
+
+/**
  * Display is a projection of an event for user interfaces. It is computed from
  * the event alone.
  *
@@ -4397,7 +4637,7 @@ export type DisplayJson = {
  * Use `create(DisplaySchema)` to create a new message.
  */
 export const DisplaySchema: GenMessage<Display, {jsonType: DisplayJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_service, 26);
+  messageDesc(file_agentd_v1_service, 28);
 
 /**
  * Kind is what an event is about.
@@ -4466,7 +4706,7 @@ export type Display_KindJson = "KIND_UNSPECIFIED" | "KIND_TEXT" | "KIND_REASONIN
  * Describes the enum agentd.v1.Display.Kind.
  */
 export const Display_KindSchema: GenEnum<Display_Kind, Display_KindJson> = /*@__PURE__*/
-  enumDesc(file_agentd_v1_service, 26, 0);
+  enumDesc(file_agentd_v1_service, 28, 0);
 
 /**
  * Phase is what has become of it.
@@ -4549,7 +4789,7 @@ export type Display_PhaseJson = "PHASE_UNSPECIFIED" | "PHASE_DELTA" | "PHASE_COM
  * Describes the enum agentd.v1.Display.Phase.
  */
 export const Display_PhaseSchema: GenEnum<Display_Phase, Display_PhaseJson> = /*@__PURE__*/
-  enumDesc(file_agentd_v1_service, 26, 1);
+  enumDesc(file_agentd_v1_service, 28, 1);
 
 /**
  * Visibility is for whom it is.
@@ -4574,7 +4814,8 @@ export enum Display_Visibility {
   /**
    * For whoever builds or operates it: reasoning, tool arguments and results,
    * state, retries. A filter for the public lets notices and results of tools
-   * through without arguments, outputs and error texts.
+   * through without arguments, outputs and error texts, and AgentStarted without the
+   * model.
    *
    * @generated from enum value: VISIBILITY_PRIVATE = 2;
    */
@@ -4592,7 +4833,7 @@ export type Display_VisibilityJson = "VISIBILITY_UNSPECIFIED" | "VISIBILITY_PUBL
  * Describes the enum agentd.v1.Display.Visibility.
  */
 export const Display_VisibilitySchema: GenEnum<Display_Visibility, Display_VisibilityJson> = /*@__PURE__*/
-  enumDesc(file_agentd_v1_service, 26, 2);
+  enumDesc(file_agentd_v1_service, 28, 2);
 
 /**
  * Agentd runs agent trees. It is served for the Connect, gRPC and gRPC-Web

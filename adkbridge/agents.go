@@ -1,0 +1,159 @@
+package adkbridge
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"google.golang.org/adk/v2/agent"
+	"google.golang.org/genai"
+
+	"github.com/apzuk3/agentd/session"
+)
+
+// stage knows which agents are at work. What happens on it is recorded before anything
+// that the agents do is: ahead of each live model call and question, and when an agent
+// below a parallel one is done. An agent that ends is followed by another one's call or
+// by the end of the turn otherwise, so that most records hold several changes, and
+// nothing is recorded that the turn's end says by itself.
+type stage struct {
+	recording chan struct{} // holds one value while changes are recorded, which may have to wait for the store
+
+	mu      sync.Mutex // protects the fields below
+	open    map[*node]bool
+	changes []session.AgentChange // in order; not recorded yet
+	// logged counts the changes that the log holds and that a turn that is run again has
+	// not come to. It goes the same way, so that the first ones of an agent are those.
+	logged map[stageKey]int
+}
+
+// stageKey names the starts or the ends of an agent.
+type stageKey struct {
+	name  string
+	start bool
+}
+
+// stageKeyOf names what a change is one of.
+func stageKeyOf(c *session.AgentChange) stageKey {
+	key := stageKey{start: c.Ended == ""}
+	if n := len(c.Path); n > 0 {
+		key.name = c.Path[n-1]
+	}
+	return key
+}
+
+func newStage(logged map[stageKey]int) *stage {
+	return &stage{recording: make(chan struct{}, 1), open: map[*node]bool{}, logged: logged}
+}
+
+// start says that an agent has started.
+func (s *stage) start(n *node) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open[n] = true
+	s.addLocked(session.AgentChange{Path: n.path, Kind: agentKinds[n.kind], Model: n.modelName})
+}
+
+// end says that an agent has ended. One that has handed over has ended then, and not
+// again when the agents that went on are done.
+func (s *stage) end(n *node, how session.AgentEnd) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open[n] {
+		delete(s.open, n)
+		s.addLocked(session.AgentChange{Path: n.path, Ended: how})
+	}
+}
+
+func (s *stage) addLocked(c session.AgentChange) {
+	if key := stageKeyOf(&c); s.logged[key] > 0 {
+		s.logged[key]--
+		return
+	}
+	s.changes = append(s.changes, c)
+}
+
+// take hands over what is not recorded yet.
+func (s *stage) take() []session.AgentChange {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	changes := s.changes
+	s.changes = nil
+	return changes
+}
+
+var agentKinds = map[kind]session.AgentKind{
+	llmKind: session.LLMAgent, sequentialKind: session.SequentialAgent, parallelKind: session.ParallelAgent, loopKind: session.LoopAgent,
+}
+
+// tellAgents records what has changed on the stage.
+func (t *turn) tellAgents(ctx context.Context) error {
+	s := t.stage
+	select {
+	case s.recording <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-s.recording }()
+	changes := s.take()
+	for len(changes) > 0 {
+		next := changes[:min(len(changes), session.MaxAgentChanges)]
+		if err := t.run.AgentsChanged(ctx, session.AgentsChanged{Changes: next}); err != nil {
+			s.mu.Lock()
+			s.changes = slices.Concat(changes, s.changes)
+			s.mu.Unlock()
+			return err
+		}
+		changes = changes[len(next):]
+	}
+	return nil
+}
+
+// tellAgentsAtEnd has what has changed last recorded with the turn's end, which is not a
+// natural one: the agents that have ended before it have not ended as the turn.
+func (t *turn) tellAgentsAtEnd(cause error) error {
+	if cause == nil || errors.Is(cause, session.ErrPutAside) {
+		return nil
+	}
+	for changes := range slices.Chunk(t.stage.take(), session.MaxAgentChanges) {
+		if err := t.run.AgentsChangedAtEnd(session.AgentsChanged{Changes: changes}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// enters is what ADK calls before an agent runs.
+func (t *turn) enters(n *node) []agent.BeforeAgentCallback {
+	return []agent.BeforeAgentCallback{func(agent.Context) (*genai.Content, error) {
+		t.stage.start(n)
+		return nil, nil
+	}}
+}
+
+// leaves is what ADK calls when an agent has run without an error. Nobody knows when the
+// others below a parallel agent will have something to record, so it is done at once.
+func (t *turn) leaves(n *node) []agent.AfterAgentCallback {
+	return []agent.AfterAgentCallback{func(ctx agent.Context) (*genai.Content, error) {
+		if ctx.Err() != nil || t.hasStopped() {
+			return nil, nil
+		}
+		t.stage.end(n, session.AgentCompleted)
+		if n.parent == nil || n.parent.kind != parallelKind {
+			return nil, nil
+		}
+		err := t.tellAgents(ctx)
+		if err != nil {
+			t.stop(err)
+		}
+		return nil, err
+	}}
+}
+
+// hasStopped tells whether the turn has failed.
+func (t *turn) hasStopped() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.stopped
+}

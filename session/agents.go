@@ -1,0 +1,124 @@
+package session
+
+import (
+	"context"
+	"slices"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+// AgentsChanged says which agents of the tree have started and ended, in order.
+type AgentsChanged struct {
+	// Changes are at least 1 and at most MaxAgentChanges.
+	Changes []AgentChange `json:"changes"`
+}
+
+// MaxAgentChanges is how many changes one record holds.
+const MaxAgentChanges = 256
+
+// AgentChange is the start or the end of an agent.
+type AgentChange struct {
+	// Path runs from the root to the agent.
+	Path []string `json:"path"`
+	// Ended says how the agent ended; "" for a start.
+	Ended AgentEnd `json:"ended,omitempty"`
+	// Kind is what the agent is, and Model the model of an LLM agent, as the agent names
+	// it; of a start alone.
+	Kind  AgentKind `json:"kind,omitempty"`
+	Model string    `json:"model,omitempty"`
+}
+
+// AgentKind is what an agent of a tree is.
+type AgentKind string
+
+// The kinds of agents.
+const (
+	LLMAgent        AgentKind = "llm"
+	SequentialAgent AgentKind = "sequential"
+	ParallelAgent   AgentKind = "parallel"
+	LoopAgent       AgentKind = "loop"
+)
+
+// AgentEnd is how an agent ended while its turn went on. Agents that have not ended by
+// then end with the turn, which no record says again.
+type AgentEnd string
+
+// The ends of agents.
+const (
+	AgentCompleted   AgentEnd = "completed"
+	AgentTransferred AgentEnd = "transferred" // it has handed the conversation over
+)
+
+var agentKinds = map[AgentKind]agentdv1.AgentKind{
+	LLMAgent:        agentdv1.AgentKind_AGENT_KIND_LLM,
+	SequentialAgent: agentdv1.AgentKind_AGENT_KIND_SEQUENTIAL,
+	ParallelAgent:   agentdv1.AgentKind_AGENT_KIND_PARALLEL,
+	LoopAgent:       agentdv1.AgentKind_AGENT_KIND_LOOP,
+}
+
+var agentOutcomes = map[AgentEnd]agentdv1.AgentEnded_Outcome{
+	AgentCompleted:   agentdv1.AgentEnded_OUTCOME_COMPLETED,
+	AgentTransferred: agentdv1.AgentEnded_OUTCOME_TRANSFERRED,
+}
+
+// AgentsChanged records that agents have started and ended.
+func (r *Run) AgentsChanged(ctx context.Context, f AgentsChanged) error {
+	data, err := marshal(f)
+	if err != nil {
+		return err
+	}
+	_, err = r.s.commit(ctx, &entry{turn: r.t, kind: KindAgentsChanged, data: data, fact: &f})
+	return err
+}
+
+// AgentsChangedAtEnd hands over what is appended together with the turn's end, as
+// AppendAtEnd does.
+func (r *Run) AgentsChangedAtEnd(f AgentsChanged) error {
+	data, err := marshal(f)
+	if err != nil {
+		return err
+	}
+	r.atEnd = append(r.atEnd, &entry{turn: r.t, kind: KindAgentsChanged, data: data, fact: &f})
+	return nil
+}
+
+// agentsChanged tells who has started and ended, and keeps who has not ended.
+func (v *view) agentsChanged(f *AgentsChanged) {
+	for i, c := range f.Changes {
+		slot := slotStart + min(i, slotDeltas-1)
+		if c.Ended != "" {
+			at := slices.IndexFunc(v.agents, func(path []string) bool { return slices.Equal(path, c.Path) })
+			if at >= 0 {
+				v.agents = slices.Delete(v.agents, at, at+1)
+			}
+			v.agentEnded(slot, c.Path, agentOutcomes[c.Ended])
+			continue
+		}
+		v.agents = append(v.agents, c.Path)
+		v.emit(slot, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_AgentStarted{
+			AgentStarted: &agentdv1.AgentStarted{SessionId: v.sessionID, AgentPath: c.Path, Kind: agentKinds[c.Kind], Model: c.Model},
+		}})
+	}
+}
+
+// endAgents ends, with the turn, the agents that have not ended before it; those that
+// have started last come first.
+func (v *view) endAgents(f *TurnEnded) {
+	outcome := agentdv1.AgentEnded_OUTCOME_FAILED
+	switch {
+	case f.Completed:
+		outcome = agentdv1.AgentEnded_OUTCOME_COMPLETED
+	case f.Receipt != nil:
+		outcome = agentdv1.AgentEnded_OUTCOME_CANCELED
+	}
+	for i := range v.agents {
+		v.agentEnded(slotAgents+min(i, slotError-slotAgents-1), v.agents[len(v.agents)-1-i], outcome)
+	}
+	v.agents = nil
+}
+
+func (v *view) agentEnded(slot int, path []string, outcome agentdv1.AgentEnded_Outcome) {
+	v.emit(slot, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_AgentEnded{
+		AgentEnded: &agentdv1.AgentEnded{SessionId: v.sessionID, AgentPath: path, Outcome: outcome},
+	}})
+}
