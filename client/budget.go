@@ -48,9 +48,9 @@ func WithSessionBudget(b Budget) PromptOption {
 func (c *runConfig) checked(option string, b Budget) *agentdv1.Budget {
 	switch {
 	case b.ModelCalls < 0 || b.Tokens < 0 || !(b.Cost >= 0) || math.IsInf(b.Cost, 0):
-		c.fail(errorf(ErrInvalidRequest, "%s: amounts must be numbers of at least 0, got %+v", option, b))
+		c.failf(errorf(ErrInvalidRequest, "%s: amounts must be numbers of at least 0, got %+v", option, b))
 	case b.WallTime < 0 || b.WallTime > maxWallTime:
-		c.fail(errorf(ErrInvalidRequest, "%s: WallTime must be between 0 and %s, got %s", option, maxWallTime, b.WallTime))
+		c.failf(errorf(ErrInvalidRequest, "%s: WallTime must be between 0 and %s, got %s", option, maxWallTime, b.WallTime))
 	}
 	out := &agentdv1.Budget{ModelCalls: b.ModelCalls, Tokens: b.Tokens, CostUsd: b.Cost}
 	if b.WallTime > 0 {

@@ -72,7 +72,7 @@ func (c *runConfig) context(ctx context.Context) (context.Context, context.Cance
 	return context.WithCancel(ctx)
 }
 
-func (c *runConfig) fail(err error) {
+func (c *runConfig) failf(err error) {
 	if c.err == nil {
 		c.err = err
 	}

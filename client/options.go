@@ -53,7 +53,7 @@ func (c *config) connectOptions() []connect.ClientOption {
 	}, c.connect...)
 }
 
-func (c *config) fail(format string, args ...any) {
+func (c *config) failf(format string, args ...any) {
 	if c.err == nil {
 		c.err = errorf(ErrInvalidRequest, format, args...)
 	}
@@ -82,7 +82,7 @@ func WithTLSConfig(cfg *tls.Config) Option {
 func WithHeartbeatInterval(d time.Duration) Option {
 	return clientOption(func(c *config) {
 		if c.heartbeat = d; d < 0 {
-			c.fail("client.WithHeartbeatInterval: want at least 0, got %s", d)
+			c.failf("client.WithHeartbeatInterval: want at least 0, got %s", d)
 		}
 	})
 }
@@ -92,7 +92,7 @@ func WithHeartbeatInterval(d time.Duration) Option {
 func WithGrace(d time.Duration) Option {
 	return clientOption(func(c *config) {
 		if c.grace = d; d < 0 || d > maxToolTimeout {
-			c.fail("client.WithGrace: want 0 to %s, got %s", maxToolTimeout, d)
+			c.failf("client.WithGrace: want 0 to %s, got %s", maxToolTimeout, d)
 		}
 	})
 }
@@ -103,7 +103,7 @@ func WithGrace(d time.Duration) Option {
 func WithMaxMessageBytes(n int) Option {
 	return clientOption(func(c *config) {
 		if c.maxMessage = n; n < 1 {
-			c.fail("client.WithMaxMessageBytes: want at least 1, got %d", n)
+			c.failf("client.WithMaxMessageBytes: want at least 1, got %d", n)
 		}
 	})
 }
@@ -114,7 +114,7 @@ func WithMaxMessageBytes(n int) Option {
 func WithMaxResultBytes(n int) Option {
 	return clientOption(func(c *config) {
 		if c.maxResult = n; n < 1 {
-			c.fail("client.WithMaxResultBytes: want at least 1, got %d", n)
+			c.failf("client.WithMaxResultBytes: want at least 1, got %d", n)
 		}
 	})
 }
@@ -154,7 +154,7 @@ func WithAttachment(name string, tools *ToolSet) Option {
 func WithReconnect(policy ReconnectPolicy) Option {
 	return clientOption(func(c *config) {
 		if policy.MaxElapsed < 0 || policy.Base < 0 || policy.Cap < 0 {
-			c.fail("client.WithReconnect: times must be at least 0, got %+v; Off never reconnects", policy)
+			c.failf("client.WithReconnect: times must be at least 0, got %+v; Off never reconnects", policy)
 		}
 		c.reconnect = policy.withDefaults()
 	})

@@ -119,7 +119,7 @@ func WithParts(parts ...Part) PromptOption {
 			err = tooManyParts(n)
 		}
 		if err != nil {
-			c.fail(errorf(ErrInvalidRequest, "client.WithParts: %w", err))
+			c.failf(errorf(ErrInvalidRequest, "client.WithParts: %w", err))
 			return
 		}
 		c.parts = slices.Concat(c.parts, checked)

@@ -256,7 +256,7 @@ func TestDeferredTools(t *testing.T) {
 	nothing := func(context.Context, struct{}) (any, error) { return nil, nil }
 	mustAdd(t, client.AddTool(c, "a", "rare", nothing, client.Deferred()))
 	mustAdd(t, client.AddTool(c, "b", "common", nothing))
-	mustAdd(t, client.AddRawTool(c, "c", "rare", "", func(context.Context, json.RawMessage) (any, error) { return nil, nil }, client.Deferred()))
+	mustAdd(t, client.AddRawTool(c, "c", "rare", func(context.Context, json.RawMessage) (any, error) { return nil, nil }, client.Deferred()))
 	if _, err := c.Do(t.Context(), llm("a", "b", "c"), "hi"); err != nil {
 		t.Fatal(err)
 	}

@@ -57,7 +57,7 @@ func WithSessionID(id string) RunOption {
 func WithSessionOrNew(id string) RunOption {
 	return option{useRun, func(c *runConfig) {
 		if id == "" {
-			c.fail(errorf(ErrInvalidRequest, "client.WithSessionOrNew needs the id of a session"))
+			c.failf(errorf(ErrInvalidRequest, "client.WithSessionOrNew needs the id of a session"))
 			return
 		}
 		c.sessionID, c.create = id, true
@@ -72,12 +72,12 @@ func WithInitialState(state any) PromptOption {
 	return option{useRun, func(c *runConfig) {
 		value, err := stateValue(state)
 		if err != nil {
-			c.fail(errorf(ErrInvalidRequest, "client.WithInitialState: %w", err))
+			c.failf(errorf(ErrInvalidRequest, "client.WithInitialState: %w", err))
 			return
 		}
 		object := value.GetStructValue()
 		if object == nil {
-			c.fail(errorf(ErrInvalidRequest,
+			c.failf(errorf(ErrInvalidRequest,
 				"client.WithInitialState: state must be a map with string keys or a struct, got %T", state))
 			return
 		}
@@ -92,7 +92,7 @@ func WithProviderKey(provider, key string) EveryOption {
 	return option{useEvery, func(c *runConfig) {
 		header := providerHeaders[provider]
 		if header == "" {
-			c.fail(errorf(ErrInvalidRequest,
+			c.failf(errorf(ErrInvalidRequest,
 				`client.WithProviderKey: want "gemini", "anthropic" or "openai", got %.40q`, provider))
 			return
 		}
@@ -135,7 +135,7 @@ func WithTimeout(d time.Duration) StreamOption {
 func WithConcurrency(n int) StreamOption {
 	return option{useStream, func(c *runConfig) {
 		if c.concurrency = n; n < 1 {
-			c.fail(errorf(ErrInvalidRequest, "client.WithConcurrency: want at least 1, got %d", n))
+			c.failf(errorf(ErrInvalidRequest, "client.WithConcurrency: want at least 1, got %d", n))
 		}
 	}}
 }
@@ -149,7 +149,7 @@ func WithConcurrency(n int) StreamOption {
 func WithToolTimeout(d time.Duration) StreamOption {
 	return option{useStream, func(c *runConfig) {
 		if c.toolTimeout = d; d <= 0 || d > maxToolTimeout {
-			c.fail(errorf(ErrInvalidRequest,
+			c.failf(errorf(ErrInvalidRequest,
 				"client.WithToolTimeout: want more than 0 and at most %s, got %s", maxToolTimeout, d))
 		}
 	}}
@@ -189,7 +189,7 @@ const (
 func WithOnLeave(what OnLeave) FollowOption {
 	return option{useStream, func(c *runConfig) {
 		if c.onLeave = what; what != OnLeaveCancel && what != OnLeaveDetach {
-			c.fail(errorf(ErrInvalidRequest,
+			c.failf(errorf(ErrInvalidRequest,
 				"client.WithOnLeave: want client.OnLeaveCancel or client.OnLeaveDetach, got %d", what))
 		}
 	}}
@@ -215,7 +215,7 @@ func WithControl(control *Control) FollowOption {
 func WithAfterSeq(seq int64) AttachOption {
 	return option{useAttach, func(c *runConfig) {
 		if seq < 0 {
-			c.fail(errorf(ErrInvalidRequest, "client.WithAfterSeq: a position is at least 0, got %d", seq))
+			c.failf(errorf(ErrInvalidRequest, "client.WithAfterSeq: a position is at least 0, got %d", seq))
 			return
 		}
 		c.after = &seq
@@ -233,7 +233,7 @@ func WithAfterSeq(seq int64) AttachOption {
 func WithTurnID(id string) FollowOption {
 	return option{useStream, func(c *runConfig) {
 		if id == "" || len(id) > maxTurnID {
-			c.fail(errorf(ErrInvalidRequest,
+			c.failf(errorf(ErrInvalidRequest,
 				"client.WithTurnID: an id has between 1 and %d bytes, got %d", maxTurnID, len(id)))
 			return
 		}
@@ -261,7 +261,7 @@ const maxIdempotencyKey = 128
 func WithIdempotencyKey(key string) PromptOption {
 	return option{useRun, func(c *runConfig) {
 		if key == "" || len(key) > maxIdempotencyKey {
-			c.fail(errorf(ErrInvalidRequest,
+			c.failf(errorf(ErrInvalidRequest,
 				"client.WithIdempotencyKey: want 1 to %d bytes, got %d", maxIdempotencyKey, len(key)))
 			return
 		}
@@ -304,12 +304,12 @@ func WithOnDisconnect(what OnDisconnect, grace time.Duration) TurnOption {
 		case OnDisconnectContinue:
 			limit = 0
 		default:
-			c.fail(errorf(ErrInvalidRequest,
+			c.failf(errorf(ErrInvalidRequest,
 				"client.WithOnDisconnect: want client.OnDisconnectContinue or client.OnDisconnectCancel, got %d", what))
 			return
 		}
 		if grace < 0 || grace > limit {
-			c.fail(errorf(ErrInvalidRequest,
+			c.failf(errorf(ErrInvalidRequest,
 				"client.WithOnDisconnect: the grace must be between 0 and %s here, got %s", limit, grace))
 			return
 		}

@@ -2,7 +2,6 @@ package client
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -76,7 +75,7 @@ func newTypedTool[In, Out any](
 }
 
 func newRawTool[Out any](
-	name, description, schema string, fn func(context.Context, json.RawMessage) (Out, error), opts []ToolOption,
+	name, description string, fn func(context.Context, json.RawMessage) (Out, error), opts []ToolOption,
 ) (*tool, error) {
 	var cfg toolConfig
 	for _, opt := range opts {
@@ -85,8 +84,8 @@ func newRawTool[Out any](
 	declaration := &agentdv1.Tool{
 		Name: name, Description: description, NeedsApproval: cfg.approve, Deferred: cfg.defers,
 	}
-	if schema = cmp.Or(cfg.schema, schema); schema != "" {
-		declaration.InputSchema = &schema
+	if cfg.schema != "" {
+		declaration.InputSchema = &cfg.schema
 	}
 	if fn == nil {
 		return nil, fmt.Errorf("tool %q has no function", declaration.GetName())

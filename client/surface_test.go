@@ -20,11 +20,11 @@ func TestDeployedPrograms(t *testing.T) {
 	d := agentdtest.Start(t, agentdtest.WithLoopback())
 	clnt := client.New(d.URL)
 	defer clnt.CloseIdleConnections()
-	client.AddTool(clnt, "greet", "Returns a greeting", func(ctx context.Context, in GreetInput) (any, error) {
+	_ = client.AddTool(clnt, "greet", "Returns a greeting", func(ctx context.Context, in GreetInput) (any, error) {
 		return "Hello, " + in.Name + "!", nil
 	})
 	set := client.NewToolSet()
-	client.AddTool[GreetInput](set, "wave", "Waves", func(ctx context.Context, in GreetInput) (any, error) {
+	_ = client.AddTool[GreetInput](set, "wave", "Waves", func(ctx context.Context, in GreetInput) (any, error) {
 		return nil, nil
 	})
 	agent := &agentdv1.Agent{

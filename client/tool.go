@@ -112,7 +112,7 @@ func Deferred() ToolOption {
 }
 
 // ToolSchema declares the arguments by a JSON Schema (an object) in place of
-// the one derived from the argument type. Arguments are checked against it;
+// the one derived from the argument type, whose arguments are checked against it;
 // its references must be local.
 func ToolSchema(schema string) ToolOption {
 	return func(c *toolConfig) { c.schema = schema }
@@ -151,14 +151,13 @@ func AddTool[In, Out any](
 	return to.toolSet().add(t, err)
 }
 
-// AddRawTool offers a tool whose JSON Schema is only known at run time, an object;
-// empty declares no arguments. fn receives the arguments as the model wrote them;
+// AddRawTool offers a tool whose arguments are only known at run time: [ToolSchema] declares
+// them, without it there are none. fn receives the arguments as the model wrote them;
 // that they are a JSON object is all that was checked. Otherwise see [AddTool].
 func AddRawTool[Out any](
-	to ToolHolder, name, description, schema string,
-	fn func(context.Context, json.RawMessage) (Out, error), opts ...ToolOption,
+	to ToolHolder, name, description string, fn func(context.Context, json.RawMessage) (Out, error), opts ...ToolOption,
 ) error {
-	t, err := newRawTool(name, description, schema, fn, opts)
+	t, err := newRawTool(name, description, fn, opts)
 	return to.toolSet().add(t, err)
 }
 

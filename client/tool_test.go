@@ -61,7 +61,7 @@ func TestArguments(t *testing.T) {
 	mustAdd(t, client.AddTool(c, "lookup", "looks up", func(_ context.Context, in lookup) (any, error) { return in, nil }))
 	mustAdd(t, client.AddTool(c, "nothing", "takes nothing", func(context.Context, struct{}) (any, error) { return "ok", nil }))
 	mustAdd(t, client.AddTool(c, "anything", "takes a map", func(_ context.Context, in map[string]any) (any, error) { return in, nil }))
-	mustAdd(t, client.AddRawTool(c, "raw", "raw", "",
+	mustAdd(t, client.AddRawTool(c, "raw", "raw",
 		func(_ context.Context, in json.RawMessage) (any, error) { return in, nil }))
 	mustAdd(t, client.AddTool(c, "enum", "takes one of two", func(_ context.Context, in struct {
 		V string `json:"v"`
@@ -232,10 +232,10 @@ func TestAddToolRefuses(t *testing.T) {
 			return client.AddTool(s, "a", "d", ok, client.ToolSchema(`{"description":"`+strings.Repeat("x", 40000)+`"}`))
 		}, "at most 32768"},
 		"raw schema": {func(s *client.ToolSet) error {
-			return client.AddRawTool(s, "a", "d", "[]",
-				func(context.Context, json.RawMessage) (any, error) { return nil, nil })
+			return client.AddRawTool(s, "a", "d",
+				func(context.Context, json.RawMessage) (any, error) { return nil, nil }, client.ToolSchema("[]"))
 		}, "JSON object"},
-		"raw nil": {func(s *client.ToolSet) error { return client.AddRawTool[any](s, "a", "d", "", nil) }, "no function"},
+		"raw nil": {func(s *client.ToolSet) error { return client.AddRawTool[any](s, "a", "d", nil) }, "no function"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

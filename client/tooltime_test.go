@@ -131,8 +131,8 @@ func TestTimeoutsAreSent(t *testing.T) {
 	newDoor(t, c, "plain")
 	newDoor(t, c, "timed", client.ToolTimeout(time.Second))
 	newDoor(t, c, "long", client.ToolTimeout(24*time.Hour))
-	mustAdd(t, client.AddRawTool(c, "raw", "d", "", nothing))
-	mustAdd(t, client.AddRawTool(c, "raw_timed", "d", "", nothing, client.ToolTimeout(time.Second)))
+	mustAdd(t, client.AddRawTool(c, "raw", "d", nothing))
+	mustAdd(t, client.AddRawTool(c, "raw_timed", "d", nothing, client.ToolTimeout(time.Second)))
 	if _, err := c.Do(t.Context(), llm("plain", "timed", "long", "raw", "raw_timed"), "hi"); err != nil {
 		t.Fatal(err)
 	}
@@ -157,8 +157,8 @@ func TestWrongTimeouts(t *testing.T) {
 	set := client.NewToolSet()
 	for name, err := range map[string]error{
 		"too long":      client.AddTool(set, "t", "d", func(context.Context, struct{}) (any, error) { return nil, nil }, client.ToolTimeout(25*time.Hour)),
-		"raw, too long": client.AddRawTool(set, "t", "d", "", nothing, client.ToolTimeout(25*time.Hour)),
-		"raw, none":     client.AddRawTool(set, "t", "d", "", nothing, client.ToolTimeout(0)),
+		"raw, too long": client.AddRawTool(set, "t", "d", nothing, client.ToolTimeout(25*time.Hour)),
+		"raw, none":     client.AddRawTool(set, "t", "d", nothing, client.ToolTimeout(0)),
 	} {
 		if err == nil || !strings.Contains(err.Error(), `tool "t": the timeout must be`) {
 			t.Errorf("%s: got %v", name, err)

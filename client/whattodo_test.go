@@ -2,12 +2,13 @@ package client
 
 import (
 	"errors"
-	"reflect"
 	"testing"
 	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/google/go-cmp/cmp"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
@@ -37,8 +38,8 @@ func TestErrorSaysWhatToDo(t *testing.T) {
 		RetryAfter: 1500 * time.Millisecond, Violations: []Violation{{"execute.user_prompt", "range"}},
 		Limit: &ExceededLimit{"prompt_bytes", 10, 11},
 	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the error differs (-want +got):\n%s", diff)
 	}
 	busy := connect.NewError(connect.CodeUnavailable, errors.New("full"))
 	busy.Meta().Set("Retry-After", "7")

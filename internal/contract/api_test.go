@@ -147,7 +147,9 @@ func enums(list protoreflect.EnumDescriptors, names map[string]bool) {
 }
 
 // short is a full name without the package.
-func short(d protoreflect.Descriptor) string { return strings.TrimPrefix(string(d.FullName()), pkg+".") }
+func short(d protoreflect.Descriptor) string {
+	return strings.TrimPrefix(string(d.FullName()), pkg+".")
+}
 
 // goNames returns what a package exports, and the exported methods and fields of its types.
 func goNames(t *testing.T, dir string) (exported, members map[string]bool) {
@@ -234,7 +236,7 @@ func receiver(e ast.Expr) string {
 var (
 	scriptList = regexp.MustCompile(`(?s)export\s+(?:type\s+)?\{(.*?)\}`)
 	scriptDecl = regexp.MustCompile(`(?m)^export\s+(?:declare\s+)?(?:abstract\s+)?(?:async\s+)?(?:interface|class|type|function|const|enum)\s+(\w+)`)
-	scriptBody = regexp.MustCompile(`(?ms)^export\s+(?:abstract\s+)?(?:interface|class)\s+(\w+)[^{]*\{(.*?)^\}`)
+	scriptBody = regexp.MustCompile(`(?s)\nexport\s+(?:abstract\s+)?(?:interface|class)\s+(\w+)[^{]*\{(.*?)\n\}`)
 	scriptPart = regexp.MustCompile(`(?m)^  (?:readonly |async |get |static )*\*?(\w+)[?]?[(:<]`)
 )
 
@@ -246,7 +248,7 @@ var scriptEntries = regexp.MustCompile(`"default": "\./dist/([\w/]+)\.js"`)
 func scriptNames(t *testing.T, dir string) (exported, members map[string]bool) {
 	t.Helper()
 	exported, members = map[string]bool{}, map[string]bool{}
-	manifest, err := os.ReadFile(filepath.Join(dir, "../package.json"))
+	manifest, err := os.ReadFile(filepath.Join(dir, "..", "package.json"))
 	if err != nil {
 		t.Fatal(err)
 	}

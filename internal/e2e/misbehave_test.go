@@ -63,7 +63,7 @@ func TestModelMisbehaves(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			clnt := d.Client()
 			var called atomic.Int32
-			if err := client.AddRawTool(clnt, "look", "the tool look", "", func(context.Context, json.RawMessage) (any, error) {
+			if err := client.AddRawTool(clnt, "look", "the tool look", func(context.Context, json.RawMessage) (any, error) {
 				called.Add(1)
 				return "seen", nil
 			}); err != nil {

@@ -259,7 +259,7 @@ func (c *cutTurns) run(fault *providertest.Fault, out *cutOutcome) {
 	}
 	c.serve(faults, c.first, hello)
 	clnt := c.d.Client()
-	if err := client.AddRawTool(clnt, "look", "the tool look", "", func(_ context.Context, args json.RawMessage) (any, error) {
+	if err := client.AddRawTool(clnt, "look", "the tool look", func(_ context.Context, args json.RawMessage) (any, error) {
 		out.calls++
 		if !equalJSON(string(args), c.first.Calls[0].Args) {
 			c.t.Errorf("called with %s", args)

@@ -104,7 +104,7 @@ func TestRecordedFiles(t *testing.T) {
 			clnt := d.Client()
 			agent := llmAgent("recorded", name, recorded.System)
 			for _, tool := range recorded.Tools {
-				if err := client.AddRawTool(clnt, tool.Name, tool.Description+".", "", func(context.Context, json.RawMessage) (any, error) {
+				if err := client.AddRawTool(clnt, tool.Name, tool.Description+".", func(context.Context, json.RawMessage) (any, error) {
 					return client.ToolOutput{Output: how.output, Parts: how.result}, nil
 				}); err != nil {
 					t.Fatal(err)

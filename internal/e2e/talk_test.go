@@ -90,9 +90,9 @@ func newTalk(t *testing.T, d *agentdtest.Daemon, srv *providertest.Server, wire 
 	}
 	for _, tool := range said.Tools {
 		about := cmp.Or(tool.Description, "A tool without a description.")
-		if err := client.AddRawTool(k.clnt, tool.Name, about, string(tool.Schema), func(ctx context.Context, args json.RawMessage) (any, error) {
+		if err := client.AddRawTool(k.clnt, tool.Name, about, func(ctx context.Context, args json.RawMessage) (any, error) {
 			return k.script.answer(ctx, tool.Name, args)
-		}); err != nil {
+		}, client.ToolSchema(string(tool.Schema))); err != nil {
 			t.Fatal(err)
 		}
 		llm.ToolNames = append(llm.ToolNames, tool.Name)
