@@ -85,6 +85,25 @@ func TestAgentsChanged(t *testing.T) {
 	}
 }
 
+// TestAgentAlone records nothing of the agent whose start the turn's start holds, also when the
+// turn is run again from any record.
+func TestAgentAlone(t *testing.T) {
+	w := newWorld(t, map[string][]step{"a": {use("search"), say("A")}})
+	run := newFakeRun(t, llm("a"), "go")
+	data, err := json.Marshal(session.TurnStarted{Prompt: "go", Alone: &session.AgentChange{Path: []string{"a"}, Kind: session.LLMAgent, Model: "a"}})
+	run.must(err)
+	run.recs[0].Data = data
+	run.must(w.runner.drive(t.Context(), run))
+	for n := range run.recs {
+		again := run.restarted(n + 1)
+		w := newWorld(t, map[string][]step{"a": {use("search"), say("A")}})
+		run.must(w.runner.drive(t.Context(), again))
+		if got := staged(again); len(got) > 0 {
+			t.Errorf("run again from record %d: %q", n+1, got)
+		}
+	}
+}
+
 // TestAgentsChangedParallel records the ends of agents that others outlive at once.
 func TestAgentsChangedParallel(t *testing.T) {
 	gate := make(chan struct{})

@@ -80,16 +80,6 @@ func TestFillRefused(t *testing.T) {
 	w := newWorld(t, map[string][]step{"first": {{text: "done", gate: gate}}})
 	tree := seq("root", llm("plain"), par("fan", llm("b", multiplied)))
 	busy := w.start(llm("first"), "go")
-	for { // until its agent has started
-		recs, err := w.store.Read(t.Context(), w.session, 0, 1000)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(recs) > 1 {
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
 	for _, busyness := range []session.OnBusy{session.Reject, session.Enqueue} {
 		id := w.session
 		if busyness == session.Reject {

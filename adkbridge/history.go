@@ -100,13 +100,16 @@ func (h *history) load(ctx context.Context, run handle) (openTurn, error) {
 		switch rec.Kind {
 		case session.KindTurnStarted:
 			var f struct {
-				Prompt string        `json:"prompt"`
-				Parts  session.Parts `json:"parts"`
+				Prompt string               `json:"prompt"`
+				Parts  session.Parts        `json:"parts"`
+				Alone  *session.AgentChange `json:"agent_started"`
 			}
 			if err := json.Unmarshal(rec.Data, &f); err != nil {
 				return open, fmt.Errorf("record %d: %w", rec.Seq, err)
 			}
-			began = rec.Seq
+			if began = rec.Seq; began == startSeq && f.Alone != nil {
+				open.changed(*f.Alone)
+			}
 			h.add(&item{seq: rec.Seq, author: user, content: userContent(f.Prompt, f.Parts)}, len(rec.Data))
 		case session.KindEvent:
 			s, err := decode(rec.Data)
@@ -134,9 +137,11 @@ func (h *history) load(ctx context.Context, run handle) (openTurn, error) {
 			}
 		case session.KindAgentsChanged:
 			if rec.Seq > startSeq {
-				if err := open.changed(rec); err != nil {
+				var f session.AgentsChanged
+				if err := json.Unmarshal(rec.Data, &f); err != nil {
 					return open, fmt.Errorf("record %d: %w", rec.Seq, err)
 				}
+				open.changed(f.Changes...)
 			}
 		case session.KindTurnResumed, session.KindToolCall, session.KindToolResult,
 			session.KindRawPayload, session.KindInteractionResolved,
@@ -184,18 +189,13 @@ func (o *openTurn) add(l loggedEvent) {
 }
 
 // changed takes in that agents have started and ended.
-func (o *openTurn) changed(rec session.Record) error {
-	var f session.AgentsChanged
-	if err := json.Unmarshal(rec.Data, &f); err != nil {
-		return err
-	}
+func (o *openTurn) changed(changes ...session.AgentChange) {
 	if o.agents == nil {
 		o.agents = map[stageKey]int{}
 	}
-	for i := range f.Changes {
-		o.agents[stageKeyOf(&f.Changes[i])]++
+	for i := range changes {
+		o.agents[stageKeyOf(&changes[i])]++
 	}
-	return nil
 }
 
 // failed takes in that a try has failed, or a model, and what that took.

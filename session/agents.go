@@ -61,6 +61,15 @@ var agentOutcomes = map[AgentEnd]agentdv1.AgentEnded_Outcome{
 	AgentTransferred: agentdv1.AgentEnded_OUTCOME_TRANSFERRED,
 }
 
+// alone is the start of the agent of a tree of one LLM agent, nil for another tree.
+func alone(tree *agentdv1.Agent) *AgentChange {
+	llm := tree.GetLlm()
+	if llm == nil || len(llm.GetSubAgents()) > 0 {
+		return nil
+	}
+	return &AgentChange{Path: []string{tree.GetName()}, Kind: LLMAgent, Model: llm.GetModel()}
+}
+
 // AgentsChanged records that agents have started and ended.
 func (r *Run) AgentsChanged(ctx context.Context, f AgentsChanged) error {
 	data, err := marshal(f)
@@ -83,9 +92,9 @@ func (r *Run) AgentsChangedAtEnd(f AgentsChanged) error {
 }
 
 // agentsChanged tells who has started and ended, and keeps who has not ended.
-func (v *view) agentsChanged(f *AgentsChanged) {
-	for i, c := range f.Changes {
-		slot := slotStart + min(i, slotDeltas-1)
+func (v *view) agentsChanged(first int, changes ...AgentChange) {
+	for i, c := range changes {
+		slot := first + min(i, slotDeltas-1-first)
 		if c.Ended != "" {
 			at := slices.IndexFunc(v.agents, func(path []string) bool { return slices.Equal(path, c.Path) })
 			if at >= 0 {

@@ -68,7 +68,9 @@ func TestAgents(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, memory(t), session.Limits{})
 			f.on(tc.run)
-			turn := f.start(session.Request{})
+			turn := f.start(session.Request{Agent: &agentdv1.Agent{Name: "root", AgentType: &agentdv1.Agent_Sequential{
+				Sequential: &agentdv1.SequentialAgent{Agents: []*agentdv1.Agent{tree()}},
+			}}})
 			w := turn.Watch()
 			if name == "canceled" {
 				await(t, w, func(m *agentdv1.RunResponse) bool {
@@ -97,6 +99,37 @@ func TestAgents(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestAgentAlone tells of the agent of a tree of one that it starts and ends with the turn,
+// which no record says.
+func TestAgentAlone(t *testing.T) {
+	f := newFixture(t, memory(t), session.Limits{})
+	f.on(func(ctx context.Context, r *session.Run) error { return say(ctx, r, "m1", []string{"root"}, "one") })
+	turn := f.start(session.Request{InitialState: map[string]any{"a": "b"}})
+	told := names(follow(t, turn.Watch()))
+	if want := "Execute StateUpdate AgentStarted OutputChunk MessageCompleted ModelCallEnded OutputChunk AgentEnded End"; told != want {
+		t.Errorf("told %s, want %s", told, want)
+	}
+	whole := f.history(turn, 0)
+	for i, m := range whole {
+		if rest := f.history(turn, m.GetSeq()); fmt.Sprint(worked(rest)) != fmt.Sprint(worked(whole[i+1:])) {
+			t.Errorf("after %d: %v, want %v", m.GetSeq(), worked(rest), worked(whole[i+1:]))
+		}
+	}
+	head, err := f.store.Head(t.Context(), turn.SessionID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	recs, err := f.store.Read(t.Context(), turn.SessionID(), 0, int(head.LastSeq))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rec := range recs {
+		if rec.Kind == session.KindAgentsChanged {
+			t.Errorf("record %d: %s", rec.Seq, rec.Data)
+		}
 	}
 }
 

@@ -143,6 +143,7 @@ func newTurnStarted(spec *Spec, req Request) (*TurnStarted, error) {
 		Raw:           spec.Raw,
 		By:            req.by.ID,
 		Warnings:      req.warnings,
+		Alone:         alone(spec.Agent),
 	}
 	for _, tool := range spec.Tools {
 		data, err := protojson.Marshal(tool)

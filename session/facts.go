@@ -83,6 +83,9 @@ type TurnStarted struct {
 	By string `json:"by,omitempty"`
 	// Warnings are about what of the request was left out.
 	Warnings []Warning `json:"warnings,omitempty"`
+	// Alone is the start of the tree's agent if it is an LLM agent without others: it
+	// starts with the turn, and no record says so again.
+	Alone *AgentChange `json:"agent_started,omitempty"`
 }
 
 // TurnQueued is a prompt that came while the session ran a turn. Its turn starts

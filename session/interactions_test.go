@@ -101,25 +101,25 @@ func TestApproval(t *testing.T) {
 	}{
 		"approved": {
 			func(t *testing.T, turn *session.Turn) error { return turn.Resolve(t.Context(), "q1", approve("")) },
-			"InteractionResolved ToolCall ToolCallAnswered OutputChunk MessageCompleted ModelCallEnded OutputChunk End", "answered: done (approve )", `{"a":1}`, resolved,
+			"InteractionResolved ToolCall ToolCallAnswered OutputChunk MessageCompleted ModelCallEnded OutputChunk AgentEnded End", "answered: done (approve )", `{"a":1}`, resolved,
 		},
 		"approved with other arguments": {
 			func(t *testing.T, turn *session.Turn) error {
 				return turn.Resolve(t.Context(), "q1", approve(`{"a": 2}`))
 			},
-			"InteractionResolved ToolCall ToolCallAnswered OutputChunk MessageCompleted ModelCallEnded OutputChunk End", `answered: done (approve {"a":2})`, `{"a":2}`, resolved,
+			"InteractionResolved ToolCall ToolCallAnswered OutputChunk MessageCompleted ModelCallEnded OutputChunk AgentEnded End", `answered: done (approve {"a":2})`, `{"a":2}`, resolved,
 		},
 		"denied": {
 			func(t *testing.T, turn *session.Turn) error { return turn.Resolve(t.Context(), "q1", deny("too dear")) },
-			"InteractionResolved OutputChunk MessageCompleted ModelCallEnded OutputChunk End", "denied: too dear (deny too dear)", "", resolved,
+			"InteractionResolved OutputChunk MessageCompleted ModelCallEnded OutputChunk AgentEnded End", "denied: too dear (deny too dear)", "", resolved,
 		},
 		"cancelled": {
 			func(t *testing.T, turn *session.Turn) error { return turn.CancelCall(t.Context(), "q1") },
-			"InteractionResolved OutputChunk MessageCompleted ModelCallEnded OutputChunk End", "cancelled: cancelled by the client", "", canceled,
+			"InteractionResolved OutputChunk MessageCompleted ModelCallEnded OutputChunk AgentEnded End", "cancelled: cancelled by the client", "", canceled,
 		},
 		"turn cancelled": {
 			func(_ *testing.T, turn *session.Turn) error { turn.Cancel(""); return nil },
-			"InteractionResolved End", "", "", canceled,
+			"InteractionResolved AgentEnded End", "", "", canceled,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -187,7 +187,7 @@ func TestQuestion(t *testing.T) {
 			t.Fatal(err)
 		}
 		msgs := follow(t, w)
-		if said := texts(msgs)["root"]; said != "answered: because (reply )" || names(msgs) != "InteractionResolved OutputChunk MessageCompleted ModelCallEnded OutputChunk End" {
+		if said := texts(msgs)["root"]; said != "answered: because (reply )" || names(msgs) != "InteractionResolved OutputChunk MessageCompleted ModelCallEnded OutputChunk AgentEnded End" {
 			t.Errorf("said %q in %s", said, names(msgs))
 		}
 	})

@@ -15,6 +15,7 @@ const (
 
 	slotStart = 0 // the answer to execute; a retract
 	slotState = 1 // state, after the text of the same event
+	slotAlone = 2 // the start of an agent that starts with the turn
 	// An event: what its deltas have not shown, then the state, then the calls.
 	slotThoughts   = 2
 	slotText       = 3

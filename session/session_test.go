@@ -427,7 +427,7 @@ func TestStateAndItsScopes(t *testing.T) {
 	if snap := got[1].GetStateUpdate().GetStateDelta().AsMap(); len(snap) != 2 || fmt.Sprint(snap["init"]) != "true" || snap["app:b"] != "4" {
 		t.Errorf("snapshot %v", snap)
 	}
-	if delta := got[2].GetStateUpdate().GetStateDelta().AsMap(); len(delta) != 3 || delta["own"] != "1" {
+	if delta := got[3].GetStateUpdate().GetStateDelta().AsMap(); len(delta) != 3 || delta["own"] != "1" {
 		t.Errorf("delta %v", delta)
 	}
 	other := f.start(session.Request{})

@@ -135,6 +135,9 @@ func (v *view) fact(rec Record, fact any, replayed bool, mine []string) (end boo
 		v.asked, v.told, v.asking = map[string]bool{}, nil, asked{sessionID: v.sessionID, retention: v.retention}
 		v.begun(f.Warnings)
 		v.state(slotState, v.snapshots[rec.TurnID])
+		if f.Alone != nil {
+			v.agentsChanged(slotAlone, *f.Alone)
+		}
 	case *TurnResumed:
 		v.emit(slotStart, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_MessageRetracted{
 			MessageRetracted: &agentdv1.MessageRetracted{SessionId: v.sessionID},
@@ -154,7 +157,7 @@ func (v *view) fact(rec Record, fact any, replayed bool, mine []string) (end boo
 	case *RawPayload:
 		v.raw(f)
 	case *AgentsChanged:
-		v.agentsChanged(f)
+		v.agentsChanged(slotStart, f.Changes...)
 	case *Event:
 		if f.Injected != "" {
 			v.injected(f)

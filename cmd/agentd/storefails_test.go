@@ -78,11 +78,11 @@ func mainThatFails(fault string) int {
 // whether that is on disk or not, the process tells its clients to come again,
 // and ends, with an error; the next one goes on.
 func TestStoreFails(t *testing.T) {
-	// The first append is the turn's start, the next ones its agent's and an answer of
-	// the model, then come results of tools.
-	faults := map[string][]int{"before": {1, 3, 4}, "after": {3, 4, 6}}
+	// The first append is the turn's start, the next one an answer of the model,
+	// then come results of tools.
+	faults := map[string][]int{"before": {1, 2, 3}, "after": {2, 3, 5}}
 	if canWearOut {
-		faults["kernel"] = []int{3, 5}
+		faults["kernel"] = []int{2, 4}
 	}
 	for way, appends := range faults {
 		for _, at := range appends {

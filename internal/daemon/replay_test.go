@@ -92,7 +92,7 @@ func TestReplay(t *testing.T) {
 	for _, data := range []string{dir, killed} {
 		before := contentsOf(t, data)
 		rep, err := daemon.Replay(t.Context(), data, id)
-		if err != nil || rep.Divergence != nil || rep.Turns != 1 || rep.Records != 4 {
+		if err != nil || rep.Divergence != nil || rep.Turns != 1 || rep.Records != 3 {
 			t.Errorf("%+v, %v", rep, err)
 		}
 		if diff := cmp.Diff(before, contentsOf(t, data)); diff != "" {
@@ -114,7 +114,7 @@ func TestReplay(t *testing.T) {
 		t.Fatal(err)
 	}
 	rep, err := daemon.Replay(t.Context(), dir, id)
-	want := `record 3 (event) of turn ` + infos[0].LastTurn + `, actions.stateDelta.said: the log has "Nothing is well.", the engine "All is well."`
+	want := `record 2 (event) of turn ` + infos[0].LastTurn + `, actions.stateDelta.said: the log has "Nothing is well.", the engine "All is well."`
 	if err != nil || rep.Divergence == nil || rep.Divergence.String() != want {
 		t.Errorf("%+v, %v; want %s", rep.Divergence, err, want)
 	}
