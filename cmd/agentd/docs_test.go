@@ -140,7 +140,7 @@ func TestRecordPage(t *testing.T) {
 	_, out := runPage(t, "../../docs/record.md")
 	contains(t, out, "\n2\n", "Hello from a tool", "Hello, Carol!", "ERROR_CODE_INVALID_REQUEST",
 		`contents[0].parts[0].text: recorded "Say hi to Alice", got "Say hi to Bob"`,
-		"equal, 1 turn, 7 records", `"equal":true,"turns":1,"records":7`)
+		"equal, 1 turn, 6 records", `"equal":true,"turns":1,"records":6`)
 }
 
 // TestScriptsPage runs the commands of docs/scripts.md.

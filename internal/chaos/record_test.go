@@ -264,6 +264,8 @@ func seenOfEvent(e *client.Event) seen {
 		s.what, s.id, s.text = sawCall, d.ID, callText(d.Name, string(d.Input), d.AgentPath)
 	case *client.ToolCallAnnounced:
 		s.what, s.id, s.text = sawNotice, d.ID, callText(d.Name, string(d.Input), d.AgentPath)
+	case *client.ToolCallCanceled:
+		s.what, s.id, s.text = sawCancelled, d.ID, d.Reason
 	case *client.ToolCallAnswered:
 		s.what, s.id, s.text = sawResult, d.ID, d.Output+d.Error
 	case *client.ModelCallEnded:
