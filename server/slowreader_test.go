@@ -20,9 +20,9 @@ import (
 // longTextBytes is one message.
 const longTextBytes = 512 << 10
 
-// readEvery at 16 KiB a read makes longTextBytes take 32 s, more than three times the
-// write timeout.
-const readEvery = time.Second
+// readTakes is what a reader takes for a byte: 1 s for 16 KiB, so longTextBytes take 32 s,
+// more than three times the write timeout.
+const readTakes = time.Second / (16 << 10)
 
 // longTurnTakes is long enough for CreateTurn to answer first: otherwise the text is in
 // that answer too, which is read as slowly.
@@ -62,11 +62,10 @@ type slowBody struct {
 func (b *slowBody) Read(p []byte) (int, error) {
 	if b.read > b.of.stallAt {
 		<-b.of.read
-	} else {
-		time.Sleep(readEvery)
 	}
 	n, err := b.ReadCloser.Read(p[:min(len(p), 16<<10)])
 	b.read += n
+	time.Sleep(time.Duration(n) * readTakes)
 	return n, err
 }
 

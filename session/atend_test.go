@@ -198,14 +198,17 @@ func TestStateAtTheEnd(t *testing.T) {
 func TestSuspendedAtTheEnd(t *testing.T) {
 	store := memory(t)
 	f := newFixture(t, store, session.Limits{})
+	added := make(chan struct{})
 	f.on(func(ctx context.Context, r *session.Run) error {
 		if err := addAtEnd(ctx, r, &session.Event{Path: root, Text: closes}); err != nil {
 			t.Error(err)
 		}
+		close(added)
 		<-ctx.Done()
 		return errors.New("the model is gone")
 	})
 	turn := f.start(session.Request{})
+	<-added
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
 	if err := f.m.Shutdown(stopped); err != nil {
