@@ -22,6 +22,7 @@ import { limitsOf, type ResultLimits } from "./resultsize.js";
 import { Run, type Place, type RunConfig } from "./run.js";
 import type { Schema } from "./schema.js";
 import { Sessions } from "./sessions.js";
+import { SharedState } from "./sharedstate.js";
 import { ToolSet, type ToolDefinition } from "./toolset.js";
 import { resolved, withAttachments, type Attachments } from "./treewalk.js";
 import { Turns } from "./turns.js";
@@ -51,6 +52,8 @@ export class Agentd {
   readonly turns: Turns;
   /** Interactions: what turns ask people. */
   readonly interactions: Interactions;
+  /** State that sessions share, for operators. */
+  readonly sharedState: SharedState;
 
   readonly #wire: Wire;
   readonly #prompter: Prompter | undefined;
@@ -85,6 +88,7 @@ export class Agentd {
     this.sessions = new Sessions(this.#unary);
     this.turns = new Turns(this.#unary);
     this.interactions = new Interactions(this.#unary);
+    this.sharedState = new SharedState(this.#unary);
   }
 
   /**

@@ -46,6 +46,7 @@ export type {
   Sessions,
   UpdateSessionOptions,
 } from "./sessions.js";
+export type { SharedState, SharedStateEntry, SharedStateFilter } from "./sharedstate.js";
 export { ToolSet, type ToolContext, type ToolDefinition } from "./toolset.js";
 export { Transcript, type Message } from "./transcript.js";
 export {

@@ -17,9 +17,12 @@ export interface Methods {
   ListModelCalls: [s.ListModelCallsRequestJson, s.ListModelCallsResponseJson];
   ListModels: [s.ListModelsRequestJson, s.ListModelsResponseJson];
   ListSessions: [s.ListSessionsRequestJson, s.ListSessionsResponseJson];
+  ListSharedState: [s.ListSharedStateRequestJson, s.ListSharedStateResponseJson];
   ListTurnEvents: [s.ListTurnEventsRequestJson, s.ListTurnEventsResponseJson];
   ListTurns: [s.ListTurnsRequestJson, s.ListTurnsResponseJson];
+  RemoveSharedState: [s.RemoveSharedStateRequestJson, s.RemoveSharedStateResponseJson];
   ResolveInteraction: [s.ResolveInteractionRequestJson, s.ResolveInteractionResponseJson];
+  SetSharedState: [s.SetSharedStateRequestJson, s.SetSharedStateResponseJson];
   SubmitToolResults: [s.SubmitToolResultsRequestJson, s.SubmitToolResultsResponseJson];
   UpdateSession: [s.UpdateSessionRequestJson, s.UpdateSessionResponseJson];
   WatchTurn: [s.WatchTurnRequestJson, s.WatchTurnResponseJson];

@@ -40,3 +40,12 @@ export class Latch {
     this.opened = new Promise((resolve) => (this.open = resolve));
   }
 }
+
+/** all takes what an iterable yields. */
+export async function all<T>(items: AsyncIterable<T>): Promise<T[]> {
+  const out: T[] = [];
+  for await (const item of items) {
+    out.push(item);
+  }
+  return out;
+}

@@ -2,18 +2,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Agentd, AgentdError, llm } from "@apzuk3/agentd";
 import { serve } from "./daemon.js";
-import { gather } from "./gather.js";
+import { all, gather } from "./gather.js";
 import { proxy } from "./proxy.js";
 
 const echo = llm({ name: "a", model: "echo" });
-
-async function all<T>(items: AsyncIterable<T>): Promise<T[]> {
-  const out: T[] = [];
-  for await (const item of items) {
-    out.push(item);
-  }
-  return out;
-}
 
 const refused = (code: string) => (err: unknown) => err instanceof AgentdError && err.code === code;
 
