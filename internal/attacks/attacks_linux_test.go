@@ -21,11 +21,13 @@ const hang = 2 * time.Minute
 // attack is one of them.
 type attack struct {
 	name string
-	args []string     // of the daemon
-	most int          // MiB that the process may have at most
-	run  func(b *bed) // says its outcome by b.sayf
-	bare bool         // no stranger: the daemon is not always there
-	gone string       // what no file may hold once the daemon has stopped
+	args []string // of the daemon
+	most int      // MiB that the process may have at most
+	// first is done before run, without measuring the stranger.
+	first func(b *bed)
+	run   func(b *bed) // says its outcome by b.sayf
+	bare  bool         // no stranger: the daemon is not always there
+	gone  string       // what no file may hold once the daemon has stopped
 }
 
 // TestAttacks runs each attack on a daemon of its own.
@@ -43,6 +45,9 @@ func TestAttacks(t *testing.T) {
 				b.before = b.measure(func() { time.Sleep(quiet()) })
 			}
 			from := b.memory()
+			if a.first != nil {
+				a.first(b)
+			}
 			if a.bare {
 				a.run(b)
 			} else {

@@ -226,7 +226,7 @@ func (l latency) String() string {
 	}
 	sorted := slices.Sorted(slices.Values(l))
 	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-	return fmt.Sprintf("%.0f / %.0f ms (%d)", ms(sorted[len(sorted)/2]), ms(sorted[len(sorted)-1]), len(sorted))
+	return fmt.Sprintf("%.1f / %.0f ms (%d)", ms(sorted[len(sorted)/2]), ms(sorted[len(sorted)-1]), len(sorted))
 }
 
 // tail is the end of a daemon's log.

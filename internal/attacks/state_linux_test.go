@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -28,7 +29,10 @@ func sharedState(b *bed) {
 	}
 }
 
-// writers are 100 clients that write again and again what is allowed: one key each of
+// clients are those who write the keys that all sessions share.
+const clients = 100
+
+// writers are clients that write again and again what is allowed: one key each of
 // what all sessions share, up to the bound together, and 0.9 MB of their own in a
 // session that waits in memory.
 func writers(b *bed) { write(b, 2500, times(900)*1000) }
@@ -37,21 +41,49 @@ func writers(b *bed) { write(b, 2500, times(900)*1000) }
 func smallWriters(b *bed) { write(b, 1, 1) }
 
 func write(b *bed, shared, own int) {
-	const clients = 100
-	rounds := times(5)
+	fill(b, shared, own, times(5))
+	empty(b)
+}
+
+// full has the shared keys at their bound, and sessions in memory that wait.
+func full(b *bed) { fill(b, 2500, times(900)*1000, 1) }
+
+// atTheBound is what a stranger meets who comes after them.
+func atTheBound(b *bed) {
+	time.Sleep(quiet())
+	empty(b)
+}
+
+// slowWriters write one key each a second, while the keys are at their bound.
+func slowWriters(b *bed) { writeSlowly(b, 2500) }
+
+// nearlyEmpty and slowSmallWriters are as many that write next to nothing, to compare with.
+func nearlyEmpty(b *bed)      { fill(b, 1, 1, 1) }
+func slowSmallWriters(b *bed) { writeSlowly(b, 1) }
+
+func writeSlowly(b *bed, bytes int) {
+	var wg sync.WaitGroup
+	for i := range clients {
+		wg.Go(func() {
+			for n := range times(5) {
+				time.Sleep(time.Duration(i) * time.Second / clients) // one after the other
+				writeKey(b, i, n, bytes)
+				time.Sleep(time.Duration(clients-i) * time.Second / clients)
+			}
+		})
+	}
+	wg.Wait()
+	empty(b)
+}
+
+// fill has each client write its key so many times, and its own state.
+func fill(b *bed, shared, own, rounds int) {
 	agent, tools := worker()
 	var wg sync.WaitGroup
 	for i := range clients {
 		wg.Go(func() {
 			for n := range rounds {
-				key := fmt.Sprintf("app:k%02d", i)
-				ex := execute(echo("writer", ""), "go", map[string]any{key: strings.Repeat("x", shared), "user:same": n})
-				turn, err := b.create(ex)
-				if err != nil {
-					b.Error(err)
-					return
-				}
-				b.until(turn, succeeded)
+				writeKey(b, i, n, shared)
 			}
 			ex := execute(agent, "go", map[string]any{"own": strings.Repeat("x", own)})
 			ex.Tools = tools
@@ -64,6 +96,23 @@ func write(b *bed, shared, own int) {
 		})
 	}
 	wg.Wait()
+	b.sayf("%d writes complete", clients*(rounds+1))
+}
+
+// writeKey writes the key of a client, and one that all write.
+func writeKey(b *bed, i, n, bytes int) {
+	key := fmt.Sprintf("app:k%02d", i)
+	ex := execute(echo("writer", ""), "go", map[string]any{key: strings.Repeat("x", bytes), "user:same": n})
+	turn, err := b.create(ex)
+	if err != nil {
+		b.Error(err)
+		return
+	}
+	b.until(turn, succeeded)
+}
+
+// empty has one more key refused, and removes all that clients have written.
+func empty(b *bed) {
 	ctx, cancel := context.WithTimeout(context.Background(), hang)
 	defer cancel()
 	_, err := b.create(execute(echo("writer", ""), "go", map[string]any{"app:more": strings.Repeat("x", 262_000)}))
@@ -82,5 +131,5 @@ func write(b *bed, shared, own int) {
 	if len(keys) != clients || len(removed) != clients || bytes > 256<<10 {
 		b.Errorf("%d keys of %d bytes, %d removed", len(keys), bytes, len(removed))
 	}
-	b.sayf("%d writes complete, one more key is refused, %d keys of %d bytes listed and removed", clients*(rounds+1), len(keys), bytes)
+	b.sayf("one more key is refused, %d keys of %d bytes listed and removed", len(keys), bytes)
 }
