@@ -156,8 +156,9 @@ var (
 	anID = regexp.MustCompile(`(?:call_|loop_|e-|\b)[a-z2-7]{26}\b`)
 	// anyID is one that WithoutIDs has numbered.
 	anyID = regexp.MustCompile(`ID\d+`)
-	// local is what of an error's text depends on where and when it was made.
-	local = regexp.MustCompile(`127\.0\.0\.1:\d+|retry after [0-9hms.]+`)
+	// local is what of an error depends on where and when it was made: a provider may name
+	// the moment from which on it can be asked again.
+	local = regexp.MustCompile(`127\.0\.0\.1:\d+|retry after [0-9hms.]+|"retry_after":\d+|"retryAfter":"[0-9.]+s"`)
 )
 
 // WithoutIDs writes for each id how many others came first: seen are those, and
