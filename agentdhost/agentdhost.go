@@ -57,6 +57,12 @@ type Config struct {
 	// reaches it can run agents at your cost.
 	Insecure bool
 
+	// AllowedHosts are names by which the host may be called over a loopback address,
+	// besides localhost and addresses, such as that of a proxy on this machine which
+	// passes its own name on. Other names are refused, since a web page may have its name
+	// lead to this machine. Default none.
+	AllowedHosts []string
+
 	// Providers are served besides the built-in ones, or in place of those of the same
 	// name. Their names, and the models that they claim, must be their own.
 	Providers []model.Provider
@@ -118,7 +124,7 @@ func New(cfg Config) (*Host, error) {
 		cfg.Logger = daemon.NewLogger(os.Stderr, daemon.LogConfig{Secrets: daemon.Secrets(cfg.Getenv, cfg.Providers...)})
 	}
 	d, err := daemon.New(daemon.Config{
-		Addr: cfg.addr(), Listener: cfg.Listener, HandlerOnly: cfg.HandlerOnly, Authenticate: cfg.Authenticate,
+		Addr: cfg.addr(), Listener: cfg.Listener, HandlerOnly: cfg.HandlerOnly, Authenticate: cfg.Authenticate, AllowedHosts: cfg.AllowedHosts,
 		DataDir: cfg.DataDir, ScriptsDir: cfg.ScriptsDir, Prices: cfg.Prices, RecordTo: cfg.RecordTo,
 		Getenv: cfg.Getenv, ExtraProviders: cfg.Providers, Logger: cfg.Logger,
 	})

@@ -230,3 +230,34 @@ type claimer struct{ model.Provider }
 func (claimer) Describe() model.Description {
 	return model.Description{Name: "claimer", Prefixes: []string{"gpt-"}}
 }
+
+// Over a loopback address a host answers to the names that it is given, and to no others.
+func TestAllowedHosts(t *testing.T) {
+	host, err := agentdhost.New(agentdhost.Config{
+		Addr: "127.0.0.1:0", AllowedHosts: []string{"agents.example"}, Getenv: nowhere, Logger: quiet,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := host.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}()
+	for name, want := range map[string]int{"agents.example": http.StatusOK, "evil.example": http.StatusForbidden} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+host.Addr().String()+"/healthz", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = name
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("%s: %d, want %d", name, resp.StatusCode, want)
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+}

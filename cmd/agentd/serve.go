@@ -30,7 +30,7 @@ type serveCmd struct {
 	modelFlags `embed:""`
 
 	CORSOrigins  []string `name:"cors-origins" placeholder:"ORIGIN" help:"Origins from which web pages may call SessionService, such as https://app.example.com; '*' is any."`
-	AllowedHosts []string `name:"allowed-hosts" placeholder:"NAME" help:"Names by which a server on a loopback address may be called, besides localhost and addresses, such as that of a proxy in front of it."`
+	AllowedHosts []string `name:"allowed-hosts" placeholder:"NAME" help:"Names by which the server may be called over a loopback address, besides localhost and addresses, such as that of a proxy on this machine."`
 	NoReflection bool     `help:"Do not serve gRPC reflection."`
 
 	CreateSessions bool   `help:"Make the session that a Run request names when there is none, for clients that cannot ask for it."`

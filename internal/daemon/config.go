@@ -74,9 +74,9 @@ type Config struct {
 	// CORSOrigins are the origins from which web pages may call SessionService;
 	// "*" is any. Default: none.
 	CORSOrigins []string
-	// AllowedHosts are names, whatever their case, by which a daemon that
-	// listens on a loopback address may be called, besides localhost and addresses: a
-	// proxy may pass on the name that it has itself. Default: none.
+	// AllowedHosts are names, whatever their case, by which a daemon may be called
+	// over a loopback address, besides localhost and addresses: a proxy may pass on the
+	// name that it has itself. Default: none.
 	AllowedHosts []string
 	// Authenticate finds out who makes a request; see server.Config. nil: whoever
 	// reaches the daemon is its operator.

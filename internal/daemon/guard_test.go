@@ -13,20 +13,35 @@ import (
 	"github.com/apzuk3/agentd/internal/daemon"
 )
 
-// A page whose name leads to this machine, or that calls it by its address, reaches
-// nothing; clients that are no browsers, and pages that are allowed, do.
-func TestForeignPages(t *testing.T) {
-	open := map[string]daemon.Config{
-		"127.0.0.1:0": {AllowedHosts: []string{"Agents.example"}, CORSOrigins: []string{"https://app.example.com"}},
-		"0.0.0.0:0":   {}, // whoever opens it to the network has something in front of it
+// outside is an address of this machine that others may reach, "" if it has none.
+func outside(t *testing.T) string {
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
 	}
-	for addr, cfg := range open {
-		l, err := net.Listen("tcp", addr)
+	for _, a := range addrs {
+		if n, ok := a.(*net.IPNet); ok && n.IP.To4() != nil && !n.IP.IsLoopback() {
+			return n.IP.String()
+		}
+	}
+	return ""
+}
+
+// A page whose name leads to this machine, or that calls it by its address, reaches
+// nothing, also of a daemon that listens on every address; clients that are no
+// browsers, and pages that are allowed, do. What comes from elsewhere is let through:
+// whoever opens a daemon to the network has something in front of it.
+func TestForeignPages(t *testing.T) {
+	for _, at := range []struct{ listens, called string }{{"127.0.0.1:0", "127.0.0.1"}, {":0", "127.0.0.1"}, {":0", outside(t)}} {
+		if at.called == "" {
+			t.Log("this machine has no other address than loopback ones")
+			continue
+		}
+		l, err := net.Listen("tcp", at.listens)
 		if err != nil {
 			t.Fatal(err)
 		}
-		cfg.Listener = l
-		d := start(t, cfg)
+		d := start(t, daemon.Config{Listener: l, AllowedHosts: []string{"Agents.example"}, CORSOrigins: []string{"https://app.example.com"}})
 		_, port, err := net.SplitHostPort(l.Addr().String())
 		if err != nil {
 			t.Fatal(err)
@@ -57,7 +72,7 @@ func TestForeignPages(t *testing.T) {
 				"/healthz",
 				agentdv1connect.SessionServiceListSessionsProcedure + "?connect=v1&encoding=json&message=" + url.QueryEscape("{}"),
 			} {
-				req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:"+port+path, nil)
+				req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+at.called+":"+port+path, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -72,11 +87,11 @@ func TestForeignPages(t *testing.T) {
 				body, err := io.ReadAll(resp.Body)
 				_ = resp.Body.Close()
 				want := http.StatusOK
-				if tc.refused != "" && addr == "127.0.0.1:0" {
+				if tc.refused != "" && at.called == "127.0.0.1" {
 					want = http.StatusForbidden
 				}
 				if err != nil || resp.StatusCode != want || want == http.StatusForbidden && !strings.Contains(string(body), tc.refused) {
-					t.Errorf("on %s, %q from %q: %d %q, %v; want %d", addr, tc.host, tc.origin, resp.StatusCode, body, err, want)
+					t.Errorf("at %s of %s, %q from %q: %d %q, %v; want %d", at.called, at.listens, tc.host, tc.origin, resp.StatusCode, body, err, want)
 				}
 			}
 		}
