@@ -58,6 +58,21 @@ func pages[T any](page func(token string) (items []T, next string, err error)) i
 	}
 }
 
+// maxPage is the protocol's.
+const maxPage = 1000
+
+// sizedPages is pages of a size that the caller has chosen; 0 is the server's own.
+func sizedPages[T any](
+	size int, page func(size int32, token string) (items []T, next string, err error),
+) iter.Seq2[T, error] {
+	return pages(func(token string) ([]T, string, error) {
+		if size < 0 || size > maxPage {
+			return nil, "", errorf(ErrInvalidRequest, "PageSize: want 0 to %d, got %d", maxPage, size)
+		}
+		return page(int32(size), token)
+	})
+}
+
 // mapped translates a list; nil for an empty one.
 func mapped[A, B any](list []A, f func(A) B) []B {
 	var out []B

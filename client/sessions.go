@@ -121,9 +121,9 @@ type SessionFilter struct {
 func (c *Client) Sessions(
 	ctx context.Context, filter SessionFilter, opts ...RequestOption,
 ) iter.Seq2[*SessionInfo, error] {
-	return pages(func(token string) ([]*SessionInfo, string, error) {
+	return sizedPages(filter.PageSize, func(size int32, token string) ([]*SessionInfo, string, error) {
 		resp, err := unary(ctx, c, opts, c.sessions.ListSessions, &agentdv1.ListSessionsRequest{
-			PageSize: pageSize(filter.PageSize), PageToken: token, Labels: filter.Labels, ClientRef: filter.ClientRef,
+			PageSize: size, PageToken: token, Labels: filter.Labels, ClientRef: filter.ClientRef,
 			States:       mapped(filter.States, SessionState.Proto),
 			TurnStatuses: mapped(filter.TurnStatuses, TurnStatus.Proto),
 			CreatedSince: stampOf(filter.CreatedSince), CreatedBefore: stampOf(filter.CreatedBefore),
@@ -182,6 +182,9 @@ type ForkAt struct {
 // Fork makes a session that begins with the history and the state of this one, which
 // stays as it is. The fork runs with the options of this Session.
 func (s *Session) Fork(ctx context.Context, at ForkAt, opts ...RequestOption) (*Session, error) {
+	if at.ThroughSeq != nil && *at.ThroughSeq < 0 {
+		return nil, errorf(ErrInvalidRequest, "ForkAt.ThroughSeq: a position is at least 0, got %d", *at.ThroughSeq)
+	}
 	resp, err := unary(ctx, s.client, s.request(opts), s.client.sessions.ForkSession, &agentdv1.ForkSessionRequest{
 		SessionId: s.id, ThroughSeq: at.ThroughSeq, Labels: at.Labels, ClientRef: at.ClientRef,
 		IdempotencyKey: at.IdempotencyKey,
@@ -206,9 +209,9 @@ type InteractionFilter struct {
 func (c *Client) Interactions(
 	ctx context.Context, filter InteractionFilter, opts ...RequestOption,
 ) iter.Seq2[*Interaction, error] {
-	return pages(func(token string) ([]*Interaction, string, error) {
+	return sizedPages(filter.PageSize, func(size int32, token string) ([]*Interaction, string, error) {
 		resp, err := unary(ctx, c, opts, c.sessions.ListInteractions, &agentdv1.ListInteractionsRequest{
-			SessionId: filter.SessionID, TurnId: filter.TurnID, PageSize: pageSize(filter.PageSize), PageToken: token,
+			SessionId: filter.SessionID, TurnId: filter.TurnID, PageSize: size, PageToken: token,
 			Statuses: mapped(filter.Statuses, func(s InteractionStatus) agentdv1.InteractionStatus {
 				n := numberOf(string(s), "INTERACTION_STATUS_", agentdv1.InteractionStatus_value)
 				return agentdv1.InteractionStatus(n)

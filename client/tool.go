@@ -60,7 +60,7 @@ func (s *ToolSet) add(t *tool, err error) error {
 	}
 	if err != nil {
 		s.err = errors.Join(s.err, err)
-		return err
+		return errorf(ErrInvalidRequest, "%w", err)
 	}
 	s.byName[t.proto.GetName()] = t
 	return nil
@@ -139,7 +139,7 @@ func ToolSchema(schema string) ToolOption {
 // cause of that is one of [ErrToolCanceled], [ErrToolTimeout] and [ErrRunEnded],
 // or the caller's own.
 //
-// AddTool fails for a name that does not match
+// AddTool fails with INVALID_REQUEST for a name that does not match
 // [A-Za-z_][A-Za-z0-9_.:-]{0,63} or is taken, for a description that is empty
 // or longer than 16,384 bytes, and for a type without a schema, or with one of
 // more than 32,768 bytes. If the error is ignored, each run that could use the
@@ -184,7 +184,7 @@ func (t *tool) setTimeout(d *time.Duration) error {
 	}
 	if *d <= 0 || *d > maxToolTimeout {
 		return fmt.Errorf(
-			"tool %q: the timeout must be more than 0 and at most %s, got %s", t.proto.GetName(), maxToolTimeout, *d)
+			"tool %q: client.ToolTimeout: want more than 0 and at most %s, got %s", t.proto.GetName(), maxToolTimeout, *d)
 	}
 	t.timeout, t.proto.Timeout = *d, serverTimeout(*d)
 	return nil

@@ -126,9 +126,9 @@ func (s *Session) Turns(ctx context.Context, filter TurnFilter, opts ...RequestO
 func (c *Client) turns(
 	ctx context.Context, session string, filter TurnFilter, opts []RequestOption,
 ) iter.Seq2[*Turn, error] {
-	return pages(func(token string) ([]*Turn, string, error) {
+	return sizedPages(filter.PageSize, func(size int32, token string) ([]*Turn, string, error) {
 		resp, err := unary(ctx, c, opts, c.sessions.ListTurns, &agentdv1.ListTurnsRequest{
-			SessionId: session, PageSize: pageSize(filter.PageSize), PageToken: token,
+			SessionId: session, PageSize: size, PageToken: token,
 			Statuses:     mapped(filter.Statuses, TurnStatus.Proto),
 			CreatedSince: stampOf(filter.CreatedSince), CreatedBefore: stampOf(filter.CreatedBefore),
 		})
@@ -185,9 +185,6 @@ func modelCallOf(m *agentdv1.ModelCallDetails) *ModelCall {
 	}
 	return out
 }
-
-// pageSize is a size as the wire has it; the server refuses what it does not serve.
-func pageSize(n int) int32 { return int32(min(max(n, math.MinInt32), math.MaxInt32)) }
 
 // numberOf is the number of an enum's word, see wordOf; of a word that this client does
 // not know the number that the word is, which a server refuses or knows.

@@ -7,7 +7,7 @@ import { errorOf } from "./fromjson.js";
 import type { JsonObject } from "./json.js";
 import { fitting, type ResultLimits } from "./resultsize.js";
 import { failed, type Answer, type Tool } from "./tool.js";
-import { follows, type Gate } from "./wait.js";
+import type { Gate } from "./wait.js";
 import type { Wire } from "./wire.js";
 
 /** Call is a call that a turn asks for. */
@@ -43,6 +43,9 @@ export class Calls {
 
   constructor(options: CallsOptions) {
     this.#o = options;
+    const { signal } = options;
+    const stop = () => this.#open.forEach((controller) => controller.abort(signal.reason));
+    signal.addEventListener("abort", stop, { once: true }); // one for all calls: Node.js warns of many
   }
 
   /** start sees to a call, unless that is being done. */
@@ -50,7 +53,7 @@ export class Calls {
     if (this.#open.has(call.toolCallId) || this.#o.signal.aborted) {
       return;
     }
-    const { controller, release } = follows(this.#o.signal);
+    const controller = new AbortController();
     this.#open.set(call.toolCallId, controller);
     void this.#serve(call, controller.signal)
       .catch((thrown: unknown) => {
@@ -58,10 +61,7 @@ export class Calls {
           this.#o.report(fromThrown(thrown));
         }
       })
-      .finally(() => {
-        release();
-        this.#open.delete(call.toolCallId);
-      });
+      .finally(() => this.#open.delete(call.toolCallId));
   }
 
   /** stop aborts the tool of a call that nobody waits for any more. */

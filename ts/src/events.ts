@@ -30,7 +30,10 @@ import type { Usage } from "./usage.js";
 /** AgentKind is what an agent of a tree is. */
 export type AgentKind = Open<"unspecified" | "llm" | "sequential" | "parallel" | "loop">;
 
-/** AgentOutcome is how an agent ended: `transferred` when it has handed the conversation over, `failed` and `canceled` with its turn. */
+/**
+ * AgentOutcome is how an agent ended: `transferred` when it has handed the conversation over, `failed` and `canceled`
+ * with its turn.
+ */
 export type AgentOutcome = Open<"unspecified" | "completed" | "transferred" | "failed" | "canceled">;
 
 /** EventBase is what all events have. */
@@ -135,8 +138,16 @@ export type EventBody =
       readonly textBytes: number;
       readonly thoughtBytes: number;
     }
-  /** An agent of the tree has started; those of a loop start again with each iteration. `model` is empty where it asks none. */
-  | { readonly type: "agent_started"; readonly agentPath: readonly string[]; readonly kind: AgentKind; readonly model: string }
+  /**
+   * An agent of the tree has started; those of a loop start again with each iteration. `model` is empty where it asks
+   * none.
+   */
+  | {
+      readonly type: "agent_started";
+      readonly agentPath: readonly string[];
+      readonly kind: AgentKind;
+      readonly model: string;
+    }
   /** An agent has ended, at the latest with its turn; each that has started does. */
   | { readonly type: "agent_ended"; readonly agentPath: readonly string[]; readonly outcome: AgentOutcome }
   /** An agent has handed the conversation over to another one, which goes on with it. */
@@ -286,8 +297,12 @@ const readers: { [K in keyof Told]: (value: Told[K]) => EventBody | undefined } 
     const bytes = { textBytes: numberOf(textBytes), thoughtBytes: numberOf(thoughtBytes) };
     return { type: "message_completed", messageId, agentPath, ...bytes };
   },
-  agentStarted: ({ agentPath = [], kind, model = "" }) => ({ type: "agent_started", agentPath, kind: wordOf("AGENT_KIND_", kind), model }),
-  agentEnded: ({ agentPath = [], outcome }) => ({ type: "agent_ended", agentPath, outcome: wordOf("OUTCOME_", outcome) }),
+  agentStarted: ({ agentPath = [], kind, model = "" }) => {
+    return { type: "agent_started", agentPath, kind: wordOf("AGENT_KIND_", kind), model };
+  },
+  agentEnded: ({ agentPath = [], outcome }) => {
+    return { type: "agent_ended", agentPath, outcome: wordOf("OUTCOME_", outcome) };
+  },
   transferred: ({ agentPath = [], toAgentPath = [] }) => ({ type: "transferred", agentPath, toAgentPath }),
   messageInjected: ({ content = "", parts, queuedTurnId = "", createdBy = "" }) => {
     return { type: "message_injected", content, parts: partsOf(parts), queuedTurnId, createdBy };

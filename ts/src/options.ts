@@ -153,11 +153,11 @@ export interface RunOptions extends WatchOptions {
 }
 
 /** @internal seqOf is a position of a session as the protocol has it. */
-export function seqOf(seq: number | string): string {
+export function seqOf(seq: number | string, name = "afterSeq"): string {
   if (/^\d+$/.test(String(seq))) {
     return String(seq);
   }
-  throw new AgentdError("INVALID_REQUEST", `afterSeq is ${JSON.stringify(String(seq))}, must be the seq of an event`);
+  throw new AgentdError("INVALID_REQUEST", `${name} is ${JSON.stringify(String(seq))}, must be the seq of an event`);
 }
 
 /** @internal requestOf returns the request for a turn of a tree. It throws INVALID_REQUEST for what cannot be sent. */

@@ -1,6 +1,7 @@
 // Sessions: conversations of many turns.
 import { pageSizeOf } from "./amounts.js";
 import { sessionOf } from "./fromjson.js";
+import { seqOf } from "./options.js";
 import { filterOf } from "./tojson.js";
 import type { Session, SessionState, TurnStatus } from "./types.js";
 import { pages, required, type Unary } from "./unary.js";
@@ -103,7 +104,7 @@ export class Sessions {
   /** fork makes a session that begins with what another one had up to a position. */
   async fork(sessionId: string, options: ForkSessionOptions = {}): Promise<Session> {
     const { throughSeq, labels = {}, clientRef = "", idempotencyKey = "" } = options;
-    const through = throughSeq === undefined ? {} : { throughSeq: String(throughSeq) };
+    const through = throughSeq === undefined ? {} : { throughSeq: seqOf(throughSeq, "throughSeq") };
     const { session } = await this.#unary("ForkSession", { sessionId, labels, clientRef, idempotencyKey, ...through });
     return sessionOf(required(session, "a session"));
   }

@@ -1,5 +1,6 @@
 // A session as a page shows it: a store that tells its listeners when there is something new.
 import type { Agentd } from "./agentd.js";
+import { countOf } from "./amounts.js";
 import { AgentdError, fromThrown } from "./errors.js";
 import type { Event } from "./events.js";
 import type { JsonObject } from "./json.js";
@@ -41,7 +42,7 @@ export interface SessionStoreOptions {
   agent?: Agent | undefined;
   /** What else holds for each of these turns. */
   run?: Omit<RunOptions, "agent" | "sessionId" | "prompt" | "parts" | "signal" | "onLeave" | "prompter"> | undefined;
-  /** How many of the last turns are read at the beginning. Default: 50. */
+  /** How many of the last turns are read at the beginning; left out, or 0: 50. */
   history?: number | undefined;
   /** Told the id of a new session. */
   onSessionId?: ((sessionId: string) => void) | undefined;
@@ -74,6 +75,7 @@ export class SessionStore {
   #notified = true;
 
   constructor(agentd: Agentd, options: SessionStoreOptions = {}) {
+    historyOf(options);
     this.#agentd = agentd;
     this.#options = options;
     this.#sessionId = options.sessionId;
@@ -198,7 +200,7 @@ export class SessionStore {
         if (turn.injectedInto === "") {
           turns.push(turn); // others are told by the turn that took them up
         }
-        if (turns.length === (this.#options.history || defaultHistory)) {
+        if (turns.length === historyOf(this.#options)) {
           break;
         }
       }
@@ -356,4 +358,9 @@ export class SessionStore {
       this.#listeners.forEach((listener) => listener());
     });
   }
+}
+
+/** historyOf is how many turns to read. It throws INVALID_REQUEST for what is no such number. */
+function historyOf({ history }: SessionStoreOptions): number {
+  return countOf("history", history) || defaultHistory;
 }

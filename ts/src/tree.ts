@@ -1,8 +1,8 @@
 // Trees of agents.
-import { amountOf, countOf } from "./amounts.js";
+import { countOf, dayMs, timeOf } from "./amounts.js";
 import { AgentdError } from "./errors.js";
 import type { AgentJson, CompactionJson, GenerationSettingsJson, LlmAgentJson } from "./gen/agentd/v1/types_pb.js";
-import { durationOf, enumOf } from "./json.js";
+import { enumOf } from "./json.js";
 import { schemaText, type Schema } from "./schema.js";
 import type { Open } from "./types.js";
 
@@ -164,8 +164,8 @@ function generationOf(g: Generation): GenerationSettingsJson {
   }
   if (cache !== undefined) {
     out.cache = { mode: enumOf("MODE_", cache.mode as "on") };
-    if (cache.ttlMs !== undefined)
-      out.cache.ttl = durationOf(amountOf("generation.cache.ttlMs", cache.ttlMs, { least: 1 }));
+    const ttl = timeOf("generation.cache.ttlMs", cache.ttlMs, { most: dayMs });
+    if (ttl !== undefined) out.cache.ttl = ttl;
   }
   return out;
 }

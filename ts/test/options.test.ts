@@ -98,31 +98,6 @@ test("numbers that make no sense are refused, each by its name", () => {
   assert.equal(amountOf("n", 0, { least: 0 }), 0);
 });
 
-// The table of docs/go.md.
-test("0 means the same as in Go", async (t) => {
-  for (const name of ["maxConcurrentTools", "maxResultBytes", "maxMessageBytes"]) {
-    assert.throws(() => new Agentd("http://unused", { [name]: 0 }), refused, name);
-  }
-  const reconnect = { maxElapsedMs: 0, startElapsedMs: 0, baseMs: 0, capMs: 0 };
-  assert.deepEqual(policyOf(reconnect), defaultReconnect);
-  assert.ok(policyOf({ off: true }).maxElapsedMs < 0);
-  const created: CreateTurnRequest[] = [];
-  const createTurn = (request: CreateTurnRequest) => (created.push(request), { turn: { id: "t", sessionId: "s" } });
-  const { agentd } = playing([{ send: [end] }], { methods: { createTurn } }, { silenceMs: 0, requestTimeoutMs: 0, reconnect });
-  const work = { description: "Works", run: () => "" };
-  assert.throws(() => agentd.addTool("work", { ...work, timeoutMs: 0 }), refused);
-  assert.throws(() => agentd.run({ agent, prompt: "p", toolTimeoutMs: 0 }), refused);
-  agentd.addTool("work", work);
-  const noted = waits(t);
-  const budget = { modelCalls: 0, tokens: 0, costUsd: 0, wallTimeMs: 0 };
-  await gather(agentd.run({ agent: llm({ name: "a", model: "echo", tools: ["work"] }), prompt: "p", disconnectGraceMs: 0, budget }));
-  assert.ok(noted.length > 1 && noted.every((ms) => ms === longestWaitMs), String(noted)); // for ever
-  const { execute } = created[0]!;
-  assert.deepEqual([execute?.toolTimeout, execute?.disconnectGrace, execute?.tools[0]?.timeout], [undefined, undefined, undefined]);
-  const { modelCalls, tokens, costUsd, wallTime } = execute!.budget!;
-  assert.deepEqual([modelCalls, tokens, costUsd, wallTime], [0n, 0n, 0, undefined]);
-});
-
 test("a page has at most 1,000 items", async () => {
   const sizes: number[] = [];
   const methods = {
