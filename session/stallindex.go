@@ -56,7 +56,8 @@ func (c *Change) madeIn(i *Info) bool {
 			return false
 		}
 	}
-	return (c.ClientRef == nil || *c.ClientRef == i.ClientRef) && (c.Archived == nil || *c.Archived == i.Archived)
+	return (c.ClientRef == nil || *c.ClientRef == i.ClientRef) && (c.Archived == nil || *c.Archived == i.Archived) &&
+		(c.Budget == nil || *c.Budget == i.Budget)
 }
 
 // Index may be repeated.

@@ -40,8 +40,8 @@ func (s *lossy) Update(context.Context, string, Change) (Info, error) {
 // that a try before has done it is success, that another has is not.
 func TestTriesOfIndex(t *testing.T) {
 	lost := errors.New("connection reset by the database")
-	change := Change{Version: 1, Labels: map[string]string{"k": "v", "none": ""}, ClientRef: new("ref"), Archived: new(true)}
-	made := Info{Version: 2, Labels: map[string]string{"k": "v"}, ClientRef: "ref", Archived: true}
+	change := Change{Version: 1, Labels: map[string]string{"k": "v", "none": ""}, ClientRef: new("ref"), Archived: new(true), Budget: &Budget{Tokens: 5}}
+	made := Info{Version: 2, Labels: map[string]string{"k": "v"}, ClientRef: "ref", Archived: true, Budget: Budget{Tokens: 5}}
 	with := func(f func(*Info)) Info {
 		out := made
 		f(&out)
@@ -82,6 +82,7 @@ func TestTriesOfIndex(t *testing.T) {
 		"update by another":                   {update(change), []error{lost, ErrConflict, nil}, with(func(i *Info) { i.ClientRef = "other" }), ErrConflict},
 		"update of a label by another":        {update(change), []error{lost, ErrConflict, nil}, with(func(i *Info) { i.Labels = nil }), ErrConflict},
 		"update of the rest by another":       {update(change), []error{lost, ErrConflict, nil}, with(func(i *Info) { i.Archived = false }), ErrConflict},
+		"update of the budget by another":     {update(change), []error{lost, ErrConflict, nil}, with(func(i *Info) { i.Budget.Tokens = 6 }), ErrConflict},
 		"update, and another one since":       {update(change), []error{lost, ErrConflict, nil}, with(func(i *Info) { i.Version = 3 }), ErrConflict},
 		"update of what is deleted meanwhile": {update(change), []error{lost, ErrConflict, ErrNoSession}, Info{}, ErrNoSession},
 		"index":                               {func(ctx context.Context, p *patient) error { return p.Index(ctx, Batch{}, 1) }, []error{lost, nil}, Info{}, nil},

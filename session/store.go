@@ -87,6 +87,8 @@ type NewSession struct {
 	// an empty value is none; one without a key is malformed.
 	Labels    map[string]string
 	ClientRef string
+	// Budget is what the session may spend; the zero value is no bound.
+	Budget Budget
 }
 
 // Info is what a store knows of a session for those who look for one.
@@ -97,6 +99,8 @@ type Info struct {
 	Creator   string
 	Labels    map[string]string
 	ClientRef string
+	// Budget is what NewSession or the last Change has given it.
+	Budget Budget
 	// Archived is what Change has made of it.
 	Archived bool
 	// Version is 1 for a new session and rises by one with each change.
@@ -127,6 +131,9 @@ type Change struct {
 	ClientRef *string
 	// Archived is whether it takes no new turns.
 	Archived *bool
+	// Budget takes the place of the one that the session has; the zero value takes it
+	// away.
+	Budget *Budget
 	// At becomes UpdatedAt, if it is set.
 	At time.Time
 }

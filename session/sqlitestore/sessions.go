@@ -15,7 +15,7 @@ import (
 
 // infoColumns are those of a session that is called s.
 const infoColumns = `s.id, s.created_at, s.last_seq, s.open_turn, s.updated_at, s.purged, s.attempts, s.waits,
-	s.creator, (SELECT json_group_array(json_array(key, value)) FROM labels WHERE session_id = s.id), s.client_ref, s.archived, s.version,
+	s.creator, (SELECT json_group_array(json_array(key, value)) FROM labels WHERE session_id = s.id), s.client_ref, s.archived, s.budget, s.version,
 	s.usage, s.last_turn, s.last_status, s.forked_from, s.forked_at, s.inherited`
 
 const infoQuery = `SELECT ` + infoColumns + ` FROM sessions s WHERE s.id = ?`
@@ -80,6 +80,9 @@ func (s *Store) Update(ctx context.Context, id string, c session.Change) (sessio
 		}
 		if c.Archived != nil {
 			c.Archived = new(*c.Archived)
+		}
+		if c.Budget != nil {
+			c.Budget = new(*c.Budget)
 		}
 		err = s.write(ctx, 0, func(tx *tx) (refusal, fault error) {
 			info, refusal, fault = tx.update(id, &c)
@@ -212,9 +215,9 @@ func list[T any](ctx context.Context, r *reads, scan func(*sql.Rows) (T, error),
 
 func scanInfo(rows *sql.Rows) (i session.Info, err error) {
 	var created, updated int64
-	var labels, usage []byte
+	var labels, budget, usage []byte
 	err = rows.Scan(&i.ID, &created, &i.LastSeq, &i.OpenTurn, &updated, &i.Purged, &i.Attempts, &i.Waits,
-		&i.Creator, &labels, &i.ClientRef, &i.Archived, &i.Version,
+		&i.Creator, &labels, &i.ClientRef, &i.Archived, &budget, &i.Version,
 		&usage, &i.LastTurn, &i.LastStatus, &i.ForkedFrom, &i.ForkedAt, &i.Inherited)
 	if err != nil {
 		return i, err
@@ -222,6 +225,9 @@ func scanInfo(rows *sql.Rows) (i session.Info, err error) {
 	i.CreatedAt, i.UpdatedAt = time.UnixMicro(created).UTC(), time.UnixMicro(updated).UTC()
 	if err := json.Unmarshal(usage, &i.Usage); err != nil {
 		return i, fmt.Errorf("usage of session %q: %w", i.ID, err)
+	}
+	if err := json.Unmarshal(budget, &i.Budget); err != nil {
+		return i, fmt.Errorf("budget of session %q: %w", i.ID, err)
 	}
 	var pairs [][2]string
 	if err := json.Unmarshal(labels, &pairs); err != nil {

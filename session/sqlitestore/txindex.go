@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -30,7 +31,11 @@ func (t *tx) create(n *session.NewSession, key *session.Key) (refusal, fault err
 // insert makes a session that is known not to be there.
 func (t *tx) insert(n *session.NewSession) error {
 	at := n.CreatedAt.UnixMicro()
-	if err := write(t.insertSession, n.ID, at, at, n.Creator, n.ClientRef); err != nil {
+	budget, err := json.Marshal(n.Budget)
+	if err == nil {
+		err = write(t.insertSession, n.ID, at, at, n.Creator, n.ClientRef, string(budget))
+	}
+	if err != nil {
 		return err
 	}
 	return t.labels(n.ID, at, n.Labels)
@@ -113,7 +118,15 @@ func (t *tx) update(id string, c *session.Change) (info session.Info, refusal, f
 	if !c.At.IsZero() {
 		at = sql.NullInt64{Int64: c.At.UnixMicro(), Valid: true}
 	}
-	if err := write(t.setInfo, c.ClientRef, c.Archived, at, id); err != nil {
+	var budget sql.NullString
+	if c.Budget != nil {
+		data, err := json.Marshal(*c.Budget)
+		if err != nil {
+			return info, nil, err
+		}
+		budget = sql.NullString{String: string(data), Valid: true}
+	}
+	if err := write(t.setInfo, c.ClientRef, c.Archived, budget, at, id); err != nil {
 		return info, nil, err
 	}
 	if err := t.labels(id, s.created, c.Labels); err != nil {

@@ -98,6 +98,7 @@ func parent(t testing.TB, s session.Store, n int) []session.Record {
 	b := batch("a", log...)
 	made := fresh("a")
 	made.Labels, made.ClientRef = map[string]string{"k": "v"}, "ref"
+	made.Budget = session.Budget{Tokens: 9}
 	b.Create, b.Key = &made, &session.Key{Scope: "s", Name: "parent", SessionID: "a"}
 	b.Rows = []session.Row{row(turnRow, "a", "t", 1, "over"), row(askRow, "a", "i", 2, "asks")}
 	b.Usage, b.LastTurn, b.LastStatus = session.Usage{Total: 7}, "t", "over"
@@ -123,7 +124,7 @@ func mustFork(t testing.TB, s session.Store, f session.Fork) {
 func forkInfo(f session.Fork) session.Info {
 	return session.Info{
 		Head:    session.Head{ID: f.Into.ID, CreatedAt: f.Into.CreatedAt, UpdatedAt: f.Into.CreatedAt, LastSeq: f.Seq, OpenTurn: f.OpenTurn},
-		Creator: f.Into.Creator, Labels: f.Into.Labels, ClientRef: f.Into.ClientRef, Version: 1,
+		Creator: f.Into.Creator, Labels: f.Into.Labels, ClientRef: f.Into.ClientRef, Budget: f.Into.Budget, Version: 1,
 		LastTurn: f.LastTurn, LastStatus: f.LastStatus, ForkedFrom: f.From, ForkedAt: f.At, Inherited: f.Seq,
 	}
 }
@@ -139,6 +140,7 @@ var forkTests = []test{
 			f := forkOf("f"+string(rune('a'+i)), seq)
 			f.At = seq + 1<<40
 			f.Into.Labels, f.Into.ClientRef = map[string]string{"fork": "yes"}, "forked"
+			f.Into.Budget = session.Budget{ModelCalls: int64(i)}
 			f.Rows = []session.Row{row(turnRow, f.Into.ID, "t", 1, "stopped")}
 			f.LastTurn, f.LastStatus, f.OpenTurn = "t", "stopped", []string{"t", ""}[i%2]
 			f.Key = &session.Key{Scope: "s", Name: f.Into.ID, SessionID: f.Into.ID}

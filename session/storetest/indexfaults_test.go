@@ -150,9 +150,11 @@ var besideFaults = map[string]faulty{
 	"labels lost":       {beside: beside{info: func(i session.Info) session.Info { i.Labels = nil; return i }}},
 	"version stays":     {beside: beside{info: func(i session.Info) session.Info { i.Version = 1; return i }}},
 	"cost is rounded":   {beside: beside{info: func(i session.Info) session.Info { i.Usage.Cost -= i.Usage.Cost % 10; return i }}},
+	"budget rounded":    {beside: beside{info: func(i session.Info) session.Info { i.Budget.Cost -= i.Budget.Cost % 10; return i }}},
 	"inherited unknown": {beside: beside{info: func(i session.Info) session.Info { i.Inherited = 0; return i }}},
 
 	"update of any version":  {beside: beside{update: func(c *session.Change) { c.Version = 0 }}},
+	"update keeps a budget":  {beside: beside{update: func(c *session.Change) { c.Budget = nil }}},
 	"update without time":    {beside: beside{update: func(c *session.Change) { c.At = time.Time{} }}},
 	"update keeps the label": {beside: beside{update: func(c *session.Change) { c.Labels = nonempty(c.Labels) }}},
 

@@ -53,12 +53,13 @@ var infoTests = []test{
 		create(t, s, "a")
 		wantInfo(t, s, infoOf("a", nil))
 		n := session.NewSession{ID: "b", CreatedAt: epoch, Creator: "ann", ClientRef: "ref", Labels: map[string]string{"k": "v", "none": ""}}
+		n.Budget = session.Budget{ModelCalls: 1, Tokens: math.MaxInt64, Cost: 123_456_789_123_456_789, Wall: time.Hour + 1}
 		if err := s.Create(t.Context(), n, nil); err != nil {
 			t.Fatalf("Create: %v", err)
 		}
 		wantInfo(t, s, session.Info{
 			Head:    session.Head{ID: "b", CreatedAt: epoch, UpdatedAt: epoch},
-			Creator: "ann", ClientRef: "ref", Labels: map[string]string{"k": "v"}, Version: 1,
+			Creator: "ann", ClientRef: "ref", Labels: map[string]string{"k": "v"}, Budget: n.Budget, Version: 1,
 		})
 		_, err := s.Info(t.Context(), "c")
 		wantNamed(t, "Info of no session", err, session.ErrNoSession)
@@ -126,6 +127,10 @@ var updateTests = []test{
 				i.ClientRef, i.Labels = "", nil
 			}},
 			{session.Change{Archived: new(false), Version: 6}, func(i *session.Info) { i.Archived = false }},
+			{session.Change{Budget: &session.Budget{Tokens: 5, Cost: 1}}, func(i *session.Info) { i.Budget = session.Budget{Tokens: 5, Cost: 1} }},
+			{session.Change{Budget: &session.Budget{Wall: 7}}, func(i *session.Info) { i.Budget = session.Budget{Wall: 7} }},
+			{session.Change{ClientRef: new("more")}, func(i *session.Info) { i.ClientRef = "more" }},
+			{session.Change{Budget: &session.Budget{}}, func(i *session.Info) { i.Budget = session.Budget{} }},
 		} {
 			got, err := s.Update(t.Context(), "a", step.c)
 			want.Version++

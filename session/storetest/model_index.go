@@ -21,7 +21,7 @@ type rowName struct {
 func newModelSession(n session.NewSession) *modelSession {
 	at := micro(n.CreatedAt)
 	s := &modelSession{updated: at, rows: map[rowName]session.Row{}}
-	s.info = session.Info{Creator: n.Creator, ClientRef: n.ClientRef, Version: 1}
+	s.info = session.Info{Creator: n.Creator, ClientRef: n.ClientRef, Budget: n.Budget, Version: 1}
 	s.info.ID, s.info.CreatedAt = n.ID, at
 	s.label(n.Labels)
 	return s
@@ -161,6 +161,9 @@ func (m *model) Update(ctx context.Context, id string, c session.Change) (sessio
 	}
 	if c.Archived != nil {
 		s.info.Archived = *c.Archived
+	}
+	if c.Budget != nil {
+		s.info.Budget = *c.Budget
 	}
 	if !c.At.IsZero() {
 		s.updated = micro(c.At)

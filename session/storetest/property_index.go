@@ -60,7 +60,11 @@ func (c *comparison) lastSeq(t *rapid.T, id string) int64 {
 }
 
 func (c *comparison) newSession(t *rapid.T, id string) session.NewSession {
-	return session.NewSession{ID: id, CreatedAt: c.at(t), Creator: "c", Labels: c.labels(t), ClientRef: c.ref(t)}
+	return session.NewSession{ID: id, CreatedAt: c.at(t), Creator: "c", Labels: c.labels(t), ClientRef: c.ref(t), Budget: c.budget(t)}
+}
+
+func (*comparison) budget(t *rapid.T) session.Budget {
+	return rapid.SampledFrom([]session.Budget{{}, {Tokens: 1}, {ModelCalls: 2, Cost: 3, Wall: 4}}).Draw(t, "budget")
 }
 
 func (c *comparison) key(t *rapid.T, id string) *session.Key {
@@ -93,6 +97,7 @@ func (c *comparison) update(t *rapid.T) {
 		Labels:    c.labels(t),
 		ClientRef: maybe(t, "set the ref", func() string { return c.ref(t) }),
 		Archived:  maybe(t, "set archived", func() bool { return rapid.Bool().Draw(t, "archived") }),
+		Budget:    maybe(t, "set the budget", func() session.Budget { return c.budget(t) }),
 		Version:   rapid.SampledFrom([]int64{0, 1, 2, 3}).Draw(t, "version"),
 	}
 	if rapid.Bool().Draw(t, "set the time") {
