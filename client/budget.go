@@ -9,7 +9,8 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
-// Budget bounds what a turn or a session may spend; a zero field is no bound.
+// Budget bounds what a turn or a session may spend; a zero field is no bound. A session
+// has one of its own from [NewSessionInfo] or [SessionUpdate]; see [WithSessionBudget].
 // It is checked before each model call, so what is under way may overshoot it.
 // When it is used up, the turn fails with BUDGET_EXHAUSTED: what it has produced
 // is kept, [Error].Usage says what it has used, and the session can go on. A
@@ -37,8 +38,10 @@ func WithBudget(b Budget) TurnOption {
 	return option{useRun, func(c *runConfig) { c.budget = c.checked("client.WithBudget", b) }}
 }
 
-// WithSessionBudget bounds what the session may spend from its beginning, this
-// turn included. It holds for the turns that follow too, until another one is
+// WithSessionBudget bounds what the session may spend from its beginning, this turn
+// included. A session with a budget of its own, see [NewSessionInfo] and
+// [SessionUpdate], is bounded by both in this turn, amount for amount the smaller one.
+// In a session without one it holds for the turns that follow too, until another one is
 // given; the zero Budget lifts it.
 func WithSessionBudget(b Budget) PromptOption {
 	return option{useRun, func(c *runConfig) { c.sessionBudget = c.checked("client.WithSessionBudget", b) }}
@@ -46,15 +49,31 @@ func WithSessionBudget(b Budget) PromptOption {
 
 // checked returns the budget as it is sent, or fails the run.
 func (c *runConfig) checked(option string, b Budget) *agentdv1.Budget {
+	out, err := b.checked(option)
+	if err != nil {
+		c.failf(err)
+	}
+	return out
+}
+
+// checked returns the budget as it is sent; what names it in the error.
+func (b Budget) checked(what string) (*agentdv1.Budget, error) {
 	switch {
 	case b.ModelCalls < 0 || b.Tokens < 0 || !(b.Cost >= 0) || math.IsInf(b.Cost, 0):
-		c.failf(errorf(ErrInvalidRequest, "%s: amounts must be numbers of at least 0, got %+v", option, b))
+		return nil, errorf(ErrInvalidRequest, "%s: amounts must be numbers of at least 0, got %+v", what, b)
 	case b.WallTime < 0 || b.WallTime > maxWallTime:
-		c.failf(errorf(ErrInvalidRequest, "%s: WallTime must be between 0 and %s, got %s", option, maxWallTime, b.WallTime))
+		return nil, errorf(ErrInvalidRequest, "%s: WallTime must be between 0 and %s, got %s", what, maxWallTime, b.WallTime)
 	}
 	out := &agentdv1.Budget{ModelCalls: b.ModelCalls, Tokens: b.Tokens, CostUsd: b.Cost}
 	if b.WallTime > 0 {
 		out.WallTime = durationpb.New(b.WallTime)
 	}
-	return out
+	return out, nil
+}
+
+// budgetOf is the zero Budget for nil.
+func budgetOf(m *agentdv1.Budget) Budget {
+	return Budget{
+		ModelCalls: m.GetModelCalls(), Tokens: m.GetTokens(), Cost: m.GetCostUsd(), WallTime: m.GetWallTime().AsDuration(),
+	}
 }

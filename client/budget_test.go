@@ -76,6 +76,61 @@ func TestBudgetOfASession(t *testing.T) {
 	}
 }
 
+// TestBudgetOfTheSessionsOwn is set with the session, tightened by a turn, and changed by
+// updates; a fork has it too.
+func TestBudgetOfTheSessionsOwn(t *testing.T) {
+	s := newStage(t)
+	c, _ := s.client(t)
+	ctx := t.Context()
+	want := client.Budget{ModelCalls: 2, Tokens: 1000, WallTime: time.Hour}
+	made := must[*client.SessionInfo](t)(c.CreateSession(ctx, client.NewSessionInfo{Budget: want}))
+	if made.Budget != want {
+		t.Fatalf("made with %+v", made.Budget)
+	}
+	mine := c.Session(made.ID, client.WithAgent(actor()))
+	ask := func(text string, calls int64, opts ...client.SendOption) {
+		t.Helper()
+		if calls == 0 {
+			s.will(t, reply{text: text})
+		}
+		res, err := mine.Send(ctx, "go", opts...)
+		if calls == 0 {
+			if err != nil || res.Text != text {
+				t.Fatalf("got %+v, %v", res, err)
+			}
+			return
+		}
+		exhausted(t, res, err, "", 0)
+		if failure, _ := errors.AsType[*client.Error](err); failure.Limit == nil || *failure.Limit != (client.ExceededLimit{Name: "session_model_calls", Value: calls, Received: max(calls, 1)}) {
+			t.Errorf("the limit is %+v", failure.Limit)
+		}
+	}
+	ask("one", 0, client.WithSessionBudget(client.Budget{ModelCalls: 1}))
+	ask("", 1, client.WithSessionBudget(client.Budget{ModelCalls: 1}))
+	ask("two", 0, client.WithSessionBudget(client.Budget{ModelCalls: 100}))
+	ask("", 2, client.WithSessionBudget(client.Budget{}))
+	raised := client.Budget{ModelCalls: 3, Cost: 0}
+	if info := must[*client.SessionInfo](t)(mine.Update(ctx, client.SessionUpdate{Budget: &raised})); info.Budget != raised {
+		t.Errorf("raised to %+v", info.Budget)
+	}
+	ask("three", 0)
+	fork := must[*client.Session](t)(mine.Fork(ctx, client.ForkAt{}))
+	if info := must[*client.SessionInfo](t)(fork.Info(ctx)); info.Budget != raised || info.Usage.ModelCalls != 0 {
+		t.Errorf("the fork has %+v and used %+v", info.Budget, info.Usage)
+	}
+	if info := must[*client.SessionInfo](t)(mine.Update(ctx, client.SessionUpdate{Budget: &client.Budget{}})); info.Budget != (client.Budget{}) {
+		t.Errorf("taken away, it is %+v", info.Budget)
+	}
+	ask("four", 0)
+	bad := client.Budget{WallTime: -1}
+	if _, err := c.CreateSession(ctx, client.NewSessionInfo{Budget: bad}); !errors.Is(err, client.ErrInvalidRequest) {
+		t.Errorf("a session with %+v: %v", bad, err)
+	}
+	if _, err := mine.Update(ctx, client.SessionUpdate{Budget: &bad}); !errors.Is(err, client.ErrInvalidRequest) {
+		t.Errorf("a session changed to %+v: %v", bad, err)
+	}
+}
+
 // TestBudgetOfTime ends a turn that waits for its tool.
 func TestBudgetOfTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -107,7 +107,7 @@ func TestSession(t *testing.T) {
 	if state := must[map[string]any](t)(s.State(ctx)); state["n"] != 1.0 {
 		t.Errorf("state %v", state)
 	}
-	fork := must[*client.Session](t)(s.Fork(ctx, client.ForkAt{ThroughSeq: &turns[1].AfterSeq, NewSessionInfo: client.NewSessionInfo{ClientRef: "fork"}}))
+	fork := must[*client.Session](t)(s.Fork(ctx, client.ForkAt{ThroughSeq: &turns[1].AfterSeq, ClientRef: "fork"}))
 	if state := must[map[string]any](t)(fork.State(ctx)); len(state) != 0 || fork.ID() == s.ID() {
 		t.Errorf("the fork %s has %v", fork.ID(), state)
 	}

@@ -45,6 +45,9 @@ type SessionInfo struct {
 	CreateTime, UpdateTime time.Time
 	// Usage is what its turns have used so far.
 	Usage *Usage
+	// Budget is what they may spend, from the session's beginning; the zero Budget is no
+	// bound but the server's.
+	Budget Budget
 	// Version rises with each update; see [SessionUpdate].
 	Version int64
 	// ForkedFrom is the session that it was forked from, and ForkedThroughSeq the last
@@ -74,14 +77,14 @@ func sessionOf(m *agentdv1.Session) *SessionInfo {
 		ID: m.GetId(), State: SessionState(wordOf(m.GetState(), "SESSION_STATE_")), Labels: maps.Clone(m.GetLabels()),
 		ClientRef: m.GetClientRef(), CreatedBy: m.GetCreatedBy(),
 		CreateTime: timeOf(m.GetCreateTime()), UpdateTime: timeOf(m.GetUpdateTime()),
-		Usage: UsageOf(m.GetUsage()), Version: m.GetVersion(),
+		Usage: UsageOf(m.GetUsage()), Budget: budgetOf(m.GetBudget()), Version: m.GetVersion(),
 		ForkedFrom: m.GetForkedFrom(), ForkedThroughSeq: m.GetForkedThroughSeq(),
 		LastTurnID: m.GetLastTurnId(), LastTurnStatus: TurnStatus(wordOf(m.GetLastTurnStatus(), "TURN_STATUS_")),
 		LastSeq: m.GetLastSeq(), Purged: m.GetPurged(), message: m,
 	}
 }
 
-// NewSessionInfo describes a session to make or to fork; a zero field is not said.
+// NewSessionInfo describes a session to make; a zero field is not said.
 type NewSessionInfo struct {
 	// Labels are at most 64, with keys up to 63 bytes and values up to 1,024.
 	Labels map[string]string
@@ -90,14 +93,24 @@ type NewSessionInfo struct {
 	// IdempotencyKey, of at most 128 bytes, has a repeat return the session that the
 	// first request has made.
 	IdempotencyKey string
+	// Budget is what the session may spend from its beginning, all of its turns together.
+	// [WithSessionBudget] only tightens it, for its turn; [Session.Update] changes it.
+	Budget Budget
 }
 
 // CreateSession makes a session without turns, which the server names. A first turn
 // makes one too: see [Client.NewSession].
 func (c *Client) CreateSession(ctx context.Context, info NewSessionInfo, opts ...RequestOption) (*SessionInfo, error) {
-	resp, err := unary(ctx, c, opts, c.sessions.CreateSession, &agentdv1.CreateSessionRequest{
+	req := &agentdv1.CreateSessionRequest{
 		Labels: info.Labels, ClientRef: info.ClientRef, IdempotencyKey: info.IdempotencyKey,
-	})
+	}
+	if info.Budget != (Budget{}) {
+		var err error
+		if req.Budget, err = info.Budget.checked("client.NewSessionInfo.Budget"); err != nil {
+			return nil, err
+		}
+	}
+	resp, err := unary(ctx, c, opts, c.sessions.CreateSession, req)
 	return sessionOf(resp.GetSession()), err
 }
 
@@ -150,12 +163,22 @@ type SessionUpdate struct {
 	ClientRef *string
 	// State archives the session, or makes it active again.
 	State SessionState
+	// Budget takes the place of the whole budget of the session, larger or smaller; one
+	// that points to the zero Budget takes it away. It holds at once: a turn that runs is
+	// checked against it from its next model call on.
+	Budget *Budget
 }
 
-// Update changes what a session is called, or archives it.
+// Update changes what a session is called and may spend, or archives it.
 func (s *Session) Update(ctx context.Context, update SessionUpdate, opts ...RequestOption) (*SessionInfo, error) {
 	req := &agentdv1.UpdateSessionRequest{
 		SessionId: s.id, Labels: update.Labels, ClientRef: update.ClientRef, State: update.State.Proto(),
+	}
+	if update.Budget != nil {
+		var err error
+		if req.Budget, err = update.Budget.checked("client.SessionUpdate.Budget"); err != nil {
+			return nil, err
+		}
 	}
 	if update.Version != 0 {
 		req.Version = &update.Version
@@ -176,11 +199,16 @@ type ForkAt struct {
 	// ThroughSeq is the position of the last event to inherit, see [Event].Seq; nil is
 	// all there is.
 	ThroughSeq *int64
-	NewSessionInfo
+	// Labels, ClientRef and IdempotencyKey are those of [NewSessionInfo]; a fork inherits
+	// none of them.
+	Labels         map[string]string
+	ClientRef      string
+	IdempotencyKey string
 }
 
 // Fork makes a session that begins with the history and the state of this one, which
-// stays as it is. The fork runs with the options of this Session.
+// stays as it is, and with the budget that this one has now, of which it has spent nothing.
+// The fork runs with the options of this Session.
 func (s *Session) Fork(ctx context.Context, at ForkAt, opts ...RequestOption) (*Session, error) {
 	if at.ThroughSeq != nil && *at.ThroughSeq < 0 {
 		return nil, errorf(ErrInvalidRequest, "ForkAt.ThroughSeq: a position is at least 0, got %d", *at.ThroughSeq)

@@ -17,7 +17,7 @@ import (
 // Sessions keeps sessions, starts turns, lets clients attach to them, and says how
 // they are; *session.Manager is one.
 type Sessions interface {
-	CreateSession(ctx context.Context, names session.Names, once session.Once) (session.Summary, error)
+	CreateSession(ctx context.Context, names session.Names, budget session.Budget, once session.Once) (session.Summary, error)
 	Session(ctx context.Context, id string) (session.Summary, error)
 	ListSessions(ctx context.Context, f session.Filter, page string, limit int) (sessions []session.Summary, next string, err error)
 	UpdateSession(ctx context.Context, id string, c session.Change) (session.Summary, error)

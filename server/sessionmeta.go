@@ -23,7 +23,8 @@ const defaultPage = 50
 
 func (s *sessionService) CreateSession(ctx context.Context, r *connect.Request[agentdv1.CreateSessionRequest]) (*connect.Response[agentdv1.CreateSessionResponse], error) {
 	names := session.Names{Labels: r.Msg.GetLabels(), ClientRef: r.Msg.GetClientRef()}
-	info, err := s.cfg.Sessions.CreateSession(ctx, names, onceOf(r.Msg.GetIdempotencyKey(), r.Msg))
+	once := onceOf(r.Msg.GetIdempotencyKey(), r.Msg)
+	info, err := s.cfg.Sessions.CreateSession(ctx, names, budgetOf(r.Msg.GetBudget()), once)
 	if err != nil {
 		return nil, err
 	}
@@ -75,6 +76,9 @@ func (s *sessionService) UpdateSession(ctx context.Context, r *connect.Request[a
 		archived := state == agentdv1.SessionState_SESSION_STATE_ARCHIVED
 		change.Archived = &archived
 	}
+	if b := r.Msg.GetBudget(); b != nil {
+		change.Budget = new(budgetOf(b))
+	}
 	info, err := s.cfg.Sessions.UpdateSession(ctx, r.Msg.GetSessionId(), change)
 	if err != nil {
 		return nil, err
@@ -109,6 +113,9 @@ func sessionOf(s *session.Summary) *agentdv1.Session {
 		CreateTime: stamp(s.CreatedAt), UpdateTime: stamp(s.UpdatedAt), Usage: s.Usage.Proto(), Version: s.Version,
 		ForkedFrom: s.ForkedFrom, ForkedThroughSeq: s.ForkedAt,
 		LastTurnId: s.LastTurn, LastTurnStatus: turnStatuses[s.LastIs], LastSeq: s.LastPosition(), Purged: s.Purged > 0,
+	}
+	if s.Budget != (session.Budget{}) {
+		out.Budget = s.Budget.Proto()
 	}
 	if s.Archived {
 		out.State = agentdv1.SessionState_SESSION_STATE_ARCHIVED

@@ -5,10 +5,21 @@ import (
 	"math"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
 const codeBudget = agentdv1.ErrorCode_ERROR_CODE_BUDGET_EXHAUSTED
+
+// Proto returns the protocol's form.
+func (b Budget) Proto() *agentdv1.Budget {
+	out := &agentdv1.Budget{ModelCalls: b.ModelCalls, Tokens: b.Tokens, CostUsd: b.Cost.Dollars()}
+	if b.Wall > 0 {
+		out.WallTime = durationpb.New(b.Wall)
+	}
+	return out
+}
 
 // least returns what both budgets allow.
 func (b Budget) least(o Budget) Budget {
@@ -70,6 +81,50 @@ func (b Budget) exhausted(whose string, s spent) error {
 	return e
 }
 
+// sessionBudgetLocked is what the session may spend while a turn runs whose request came
+// with asked, or with none. A budget of the session's own holds for all of its turns; a
+// request bounds its own turn further, and lifts nothing. In a session without one, the
+// last that a request came with holds for the turns that follow too.
+func (s *Session) sessionBudgetLocked(asked *Budget) Budget {
+	switch {
+	case s.own != Budget{} && asked != nil:
+		return s.own.least(*asked).least(s.limits.SessionBudget)
+	case s.own != Budget{}:
+		return s.own.least(s.limits.SessionBudget)
+	case asked != nil:
+		return asked.least(s.limits.SessionBudget)
+	default:
+		return s.asked.least(s.limits.SessionBudget)
+	}
+}
+
+// sessionBudgetNowLocked is what the session of a turn that runs may spend by now.
+func (s *Session) sessionBudgetNowLocked(t *Turn) Budget {
+	if t != s.turn || s.lastSpec == nil {
+		return t.spec.SessionBudget
+	}
+	return s.sessionBudgetLocked(s.lastSpec.SessionBudget)
+}
+
+// setOwn has the session be as an update has made it. A new budget holds at once, also
+// for the turn that runs: see [Session.exhaustedLocked].
+func (s *Session) setOwn(info Info) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.archived = info.Archived
+	if s.own == info.Budget {
+		return
+	}
+	s.own = info.Budget
+	if t := s.turn; t != nil && t.running && t.ended == nil {
+		if t.wall != nil {
+			t.wall.Stop()
+			t.wall = nil
+		}
+		s.armWallLocked(t)
+	}
+}
+
 // spentLocked is what the turn and the session have taken so far.
 func (s *Session) spentLocked(t *Turn) (turn, session spent) {
 	ran := time.Since(t.began)
@@ -89,7 +144,7 @@ func (s *Session) exhaustedLocked(t *Turn) error {
 	if err := t.spec.Budget.exhausted("turn", turn); err != nil {
 		return err
 	}
-	return t.spec.SessionBudget.exhausted("session", session)
+	return s.sessionBudgetNowLocked(t).exhausted("session", session)
 }
 
 // lateLocked says whose time is used up, or nil.
@@ -98,7 +153,7 @@ func (s *Session) lateLocked(t *Turn) error {
 	if err := (Budget{Wall: t.spec.Budget.Wall}).exhausted("turn", turn); err != nil {
 		return err
 	}
-	return Budget{Wall: t.spec.SessionBudget.Wall}.exhausted("session", session)
+	return Budget{Wall: s.sessionBudgetNowLocked(t).Wall}.exhausted("session", session)
 }
 
 // armWallLocked has a turn that waits end when its time is used up.
@@ -108,7 +163,7 @@ func (s *Session) armWallLocked(t *Turn) {
 	if b := t.spec.Budget.Wall; b > 0 {
 		left = b - turn.wall
 	}
-	if b := t.spec.SessionBudget.Wall; b > 0 {
+	if b := s.sessionBudgetNowLocked(t).Wall; b > 0 {
 		left = min(left, b-session.wall)
 	}
 	if left == math.MaxInt64 || !t.running {

@@ -22,7 +22,8 @@ type Spec struct {
 	Before, After string
 	// Budget is what the turn may spend.
 	Budget Budget
-	// SessionBudget is what the session may spend; it counts from its beginning.
+	// SessionBudget is what the session may spend; it counts from its beginning. It is that
+	// of the turn's start: an update of the session may have changed it since.
 	SessionBudget Budget
 	// Raw asks for a RawPayload of each try of a model call.
 	Raw bool
@@ -71,7 +72,8 @@ type TurnStarted struct {
 	OwnKeys []string `json:"own_keys,omitempty"`
 	// Budget is what the request allows the turn.
 	Budget Budget `json:"budget,omitzero"`
-	// SessionBudget, if set, is from now on what the session may spend.
+	// SessionBudget, if set, is what the request allows the session: for this turn alone in
+	// a session that has a budget of its own, which it only tightens, else from now on.
 	SessionBudget *Budget `json:"session_budget,omitempty"`
 	// ToolTimeout is for tools that have no timeout of their own; 0 is the
 	// server's default. In nanoseconds.

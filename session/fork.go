@@ -25,7 +25,8 @@ type ForkRequest struct {
 }
 
 // ForkSession makes a session that begins with the log of another one up to a
-// position, which stays as it is. What the fork uses counts from zero. A turn that
+// position, which stays as it is. What the fork uses counts from zero, under the budget
+// that the parent has now. A turn that
 // was open there is over in the fork, prompts that waited are dropped. An error
 // that a client may see is of type *Error.
 func (m *Manager) ForkSession(ctx context.Context, req ForkRequest) (Summary, error) {
@@ -64,6 +65,7 @@ func (m *Manager) fork(ctx context.Context, req ForkRequest) (*Fork, error) {
 		return nil, err
 	}
 	f := &Fork{From: parent.ID, Seq: parent.LastSeq, At: lastPosition(parent.LastSeq), Into: req.newSession(ctx, m.store.now())}
+	f.Into.Budget = parent.Budget
 	if req.At != nil {
 		if f.At = *req.At; f.At < 0 || recordOf(f.At) > parent.LastSeq {
 			return nil, Errorf(codeInvalid, "seq %d: session %q has not come that far", f.At, parent.ID).

@@ -124,7 +124,9 @@ type Request struct {
 	OnBusy OnBusy
 	// Budget is what the turn may spend.
 	Budget Budget
-	// SessionBudget, if set, is what the session may spend from its beginning.
+	// SessionBudget, if set, is what the session may spend from its beginning. Where the
+	// session has a budget of its own, it counts for this turn and only tightens that;
+	// where it has none, it counts for the turns that follow too, until another one comes.
 	SessionBudget *Budget
 	// ToolTimeout is how long a client may take to answer a call of a tool that
 	// has no timeout of its own; 0 is the server's default.

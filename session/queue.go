@@ -380,11 +380,7 @@ func (s *Session) unfinished(t *Turn) [][]string {
 // limitLocked sets what the turn of a spec may spend.
 func (s *Session) limitLocked(spec *Spec, f *TurnStarted) {
 	spec.Budget = f.Budget.least(s.limits.Budget)
-	session := s.budget
-	if f.SessionBudget != nil {
-		session = *f.SessionBudget
-	}
-	spec.SessionBudget = session.least(s.limits.SessionBudget)
+	spec.SessionBudget = s.sessionBudgetLocked(f.SessionBudget)
 }
 
 // launchNext has a turn run that has waited for the one before. The caller is

@@ -39,7 +39,8 @@ type Session struct {
 	archived    bool        // it takes no new turns
 	create      *NewSession // to be made by its first append; nil once it is in the store
 	lastSpec    *TurnStarted
-	budget      Budget        // what requests have allowed the session
+	own         Budget        // what the session may spend, as it was made or updated; zero for what nobody has said
+	asked       Budget        // what a request has allowed it that came last with a session budget; see sessionBudgetLocked
 	wall        time.Duration // how long the turns that are over took
 	turn        *Turn         // the last turn, running or over; nil before the first
 	queued      []*Turn       // turns that wait for their start, in order
@@ -90,7 +91,7 @@ func load(ctx context.Context, store *patient, runner Runner, limits Limits, id 
 	}
 	s := newSession(store, runner, limits, id)
 	s.owner = info.Owner()
-	s.archived, s.attempts, s.index = info.Archived, info.Attempts, newIndex(info.Inherited)
+	s.archived, s.own, s.attempts, s.index = info.Archived, info.Budget, info.Attempts, newIndex(info.Inherited)
 	for rec, err := range s.records(ctx, 0, readPage) {
 		if err != nil {
 			return nil, err
@@ -257,7 +258,7 @@ func (s *Session) applyLocked(rec Record, fact any, t *Turn) {
 		t.startSeq, t.started, t.began = rec.Seq, rec.Time, s.store.beganAt(rec.Time) // its time begins when its start is written
 		s.lastSpec = f
 		if f.SessionBudget != nil {
-			s.budget = *f.SessionBudget
+			s.asked = *f.SessionBudget
 		}
 		s.mergeStateLocked(f.State)
 	case *TurnResumed:

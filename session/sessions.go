@@ -67,11 +67,14 @@ func (n Names) check(labels map[string]string) error {
 	return nil
 }
 
-// CreateSession makes a session without turns. With a key that was used before
-// for the same it returns the session of then, as it is now. An error that a
-// client may see is of type *Error.
-func (m *Manager) CreateSession(ctx context.Context, names Names, o Once) (Summary, error) {
+// CreateSession makes a session without turns, whose budget counts from its beginning;
+// the zero Budget is none. With a key that was used before for the same it returns the
+// session of then, as it is now. An error that a client may see is of type *Error.
+func (m *Manager) CreateSession(ctx context.Context, names Names, budget Budget, o Once) (Summary, error) {
 	if err := names.check(names.Labels); err != nil {
+		return Summary{}, err
+	}
+	if err := budget.check("budget"); err != nil {
 		return Summary{}, err
 	}
 	done, err := m.once(ctx, PrincipalOf(ctx).key()+scopeSession, o)
@@ -86,6 +89,7 @@ func (m *Manager) CreateSession(ctx context.Context, names Names, o Once) (Summa
 		return Summary{}, err
 	}
 	s := names.newSession(ctx, m.store.now())
+	s.Budget = budget
 	if err := m.store.Create(ctx, s, o.names(PrincipalOf(ctx).key()+scopeSession, s.ID, "")); err != nil {
 		return Summary{}, fmt.Errorf("session %s: create: %w", s.ID, err)
 	}
@@ -223,7 +227,7 @@ func (m *Manager) ListSessions(ctx context.Context, f Filter, page string, limit
 }
 
 // UpdateSession changes a session, now whatever c.At says, and returns it as it is
-// then. A session of another version is an *Error of code CONFLICT.
+// then. A budget holds at once, also for a turn that runs. A session of another version is an *Error of code CONFLICT.
 func (m *Manager) UpdateSession(ctx context.Context, id string, c Change) (Summary, error) {
 	names := Names{}
 	if c.ClientRef != nil {
@@ -231,6 +235,11 @@ func (m *Manager) UpdateSession(ctx context.Context, id string, c Change) (Summa
 	}
 	if err := names.check(c.Labels); err != nil {
 		return Summary{}, err
+	}
+	if c.Budget != nil {
+		if err := c.Budget.check("budget"); err != nil {
+			return Summary{}, err
+		}
 	}
 	if err := m.store.refuses(); err != nil {
 		return Summary{}, err
@@ -267,7 +276,7 @@ func (m *Manager) UpdateSession(ctx context.Context, id string, c Change) (Summa
 		select {
 		case <-h.ready:
 			if h.err == nil {
-				h.s.setArchived(info.Archived)
+				h.s.setOwn(info)
 			}
 		case <-ctx.Done():
 			return Summary{}, context.Cause(ctx)
@@ -289,12 +298,6 @@ func labelsAfter(have, set map[string]string) int {
 		}
 	}
 	return n
-}
-
-func (s *Session) setArchived(archived bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.archived = archived
 }
 
 func (s *Session) isArchived() bool {

@@ -24,7 +24,7 @@ const (
 
 func (f *fixture) create(names session.Names) session.Summary {
 	f.t.Helper()
-	info, err := f.m.CreateSession(f.t.Context(), names, session.Once{})
+	info, err := f.m.CreateSession(f.t.Context(), names, session.Budget{}, session.Once{})
 	if err != nil {
 		f.t.Fatalf("create: %v", err)
 	}
@@ -286,11 +286,11 @@ func TestIdempotencyKeys(t *testing.T) {
 		t.Errorf("after a restart: %v", err)
 	}
 	once := session.Once{Key: "k", Content: "c"}
-	made, err := g.m.CreateSession(t.Context(), session.Names{}, once)
+	made, err := g.m.CreateSession(t.Context(), session.Names{}, session.Budget{}, once)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := g.m.CreateSession(t.Context(), session.Names{}, once); err != nil || again.ID != made.ID {
+	if again, err := g.m.CreateSession(t.Context(), session.Names{}, session.Budget{}, once); err != nil || again.ID != made.ID {
 		t.Errorf("the session again: %+v, %v", again, err)
 	}
 	fork := session.ForkRequest{SessionID: made.ID, Once: once}
@@ -305,7 +305,7 @@ func TestIdempotencyKeys(t *testing.T) {
 	if err := g.m.DeleteSession(t.Context(), made.ID); err != nil {
 		t.Fatal(err)
 	}
-	if again, err := g.m.CreateSession(t.Context(), session.Names{}, once); err != nil || again.ID == made.ID {
+	if again, err := g.m.CreateSession(t.Context(), session.Names{}, session.Budget{}, once); err != nil || again.ID == made.ID {
 		t.Errorf("the session after it was deleted: %+v, %v", again, err)
 	}
 }

@@ -13,6 +13,18 @@ import (
 // each part at most once and above 0; what is left out has no bound.
 type budgetFlag daemon.Budget
 
+// newBudgetFlag is a budget that takes the place of another one; "none" takes that away.
+type newBudgetFlag budgetFlag
+
+// UnmarshalText reads a flag's value.
+func (b *newBudgetFlag) UnmarshalText(text []byte) error {
+	*b = newBudgetFlag{}
+	if string(text) == "none" {
+		return nil
+	}
+	return (*budgetFlag)(b).UnmarshalText(text)
+}
+
 // UnmarshalText reads a flag's value.
 func (b *budgetFlag) UnmarshalText(text []byte) error {
 	*b = budgetFlag{}

@@ -252,6 +252,7 @@ func TestRunUsage(t *testing.T) {
 		"the daemon's URL has to be":                {"run", "--url", "nowhere", greeter, "go"},
 		"--reason does not go with --call":          {"turns", "cancel", "x", "--call", "c", "--reason", "enough"},
 		"nothing to change":                         {"sessions", "update", "x"},
+		"--budget: \"calls=0\": want an amount":     {"sessions", "update", "x", "--budget=calls=0"},
 		"give --yes":                                {"sessions", "delete", "x"},
 		"must be one of":                            {"turns", "list", "--status", "tired"},
 		"the answer is missing":                     {"interactions", "resolve", "s", "i", "answer"},
@@ -259,7 +260,7 @@ func TestRunUsage(t *testing.T) {
 		"<DECISION> must be one of":                 {"interactions", "resolve", "s", "i", "maybe"},
 		"must be one of \"active\"":                 {"sessions", "list", "--state", "open"},
 		"expected \"<SESSION>\"":                    {"sessions", "show"},
-		"expected one of \"list\",":                 {"sessions"},
+		"expected one of \"create\",":               {"sessions"},
 		"expected \"<FILE> ...\"":                   {"validate"},
 		"--after: expected a valid 64 bit int":      {"sessions", "events", "x", "--after=x"},
 	} {
@@ -429,6 +430,16 @@ func TestSessionsCommands(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	contains(t, s.fails(exitError, "sessions", "update", ids[0], "--ref", "x", "--version", "1"), "CONFLICT")
+
+	made := s.lines("sessions", "create", "--label", "team=budget", "--ref", "mine", "--budget", "calls=2,tokens=1000000")[0]
+	id, _ := made["id"].(string)
+	contains(t, s.says(true, "sessions", "show", id), "labels      team=budget", "ref         mine", "budget      2 model calls, 1,000,000 tokens")
+	contains(t, s.says(true, "sessions", "update", id, "--budget", "calls=1,cost=2.5,time=30m"), "budget      1 model call, $2.50, 30m0s")
+	contains(t, s.fails(exitError, "run", "--session", id, desk, "a bridge"), "(BUDGET_EXHAUSTED)")
+	if got := s.says(true, "sessions", "update", id, "--budget", "none"); strings.Contains(got, "budget ") {
+		t.Errorf("without a budget it says %q", got)
+	}
+	contains(t, s.says(true, "sessions", "delete", "--yes", id), "deleted")
 
 	contains(t, s.says(true, "sessions", "archive", ids[1]), "state       archived")
 	if got := s.lines("sessions", "list", "--state", "archived"); len(got) != 1 || got[0]["id"] != ids[1] {

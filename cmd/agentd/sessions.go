@@ -7,16 +7,49 @@ import (
 	"github.com/apzuk3/agentd/client/terminal"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/cli"
+	"github.com/apzuk3/agentd/internal/daemon"
 )
 
 type sessionsCmd struct {
+	Create  sessionsCreateCmd  `cmd:"" help:"Make a session without turns."`
 	List    sessionsListCmd    `cmd:"" help:"List sessions, newest first."`
 	Show    sessionsShowCmd    `cmd:"" help:"Show one session."`
 	Events  sessionsEventsCmd  `cmd:"" help:"Show what has happened in a turn, event by event."`
-	Update  sessionsUpdateCmd  `cmd:"" help:"Change what a session is called."`
+	Update  sessionsUpdateCmd  `cmd:"" help:"Change what a session is called and may spend."`
 	Archive sessionsArchiveCmd `cmd:"" help:"Have a session take no new turns."`
 	Fork    sessionsForkCmd    `cmd:"" help:"Make a session that begins with the history of another one."`
 	Delete  sessionsDeleteCmd  `cmd:"" help:"Remove a session for good, with its log."`
+}
+
+type sessionsCreateCmd struct {
+	daemonFlags `embed:""`
+	Label       map[string]string `noenv:"" mapsep:"none" placeholder:"KEY=VALUE" help:"Give it a label; may be given several times."`
+	Ref         string            `noenv:"" placeholder:"NAME" help:"Call it by this name."`
+	Budget      budgetFlag        `noenv:"" placeholder:"BUDGET" help:"What it may spend, such as calls=100,tokens=2000000,cost=5,time=30m. Default: no bound but the server's."`
+}
+
+// Help is shown below the flags.
+func (*sessionsCreateCmd) Help() string {
+	return `Examples:
+
+  agentd sessions create --label team=search --budget calls=100,cost=5
+
+  agentd run --session "$(agentd sessions create --json | jq -r .id)" agent.yaml "Say hi"`
+}
+
+// Run makes a session.
+func (c *sessionsCreateCmd) Run(p *process) error {
+	return c.talk(p, func(t talk) error {
+		req := &agentdv1.CreateSessionRequest{Labels: c.Label, ClientRef: c.Ref}
+		if c.Budget != (budgetFlag{}) {
+			req.Budget = daemon.Budget(c.Budget).Proto()
+		}
+		resp, err := cli.Call(t.ctx, t.conn, t.conn.CreateSession, req)
+		if err != nil {
+			return err
+		}
+		return t.Session(resp.GetSession())
+	})
 }
 
 type sessionsListCmd struct {
@@ -155,21 +188,32 @@ type sessionsUpdateCmd struct {
 	ID          string            `arg:"" name:"SESSION" help:"The session."`
 	Label       map[string]string `noenv:"" mapsep:"none" placeholder:"KEY=VALUE" help:"Set a label; an empty value removes it."`
 	Ref         *string           `noenv:"" placeholder:"NAME" help:"Call it by this name."`
+	Budget      *newBudgetFlag    `noenv:"" placeholder:"BUDGET" help:"What it may spend from its beginning, such as calls=100,tokens=2000000,cost=5,time=30m, in place of all that was said before; none is no bound but the server's."`
 	Version     *int64            `noenv:"" placeholder:"N" help:"Change it only if it is at this version."`
 }
 
 // Help is shown below the flags.
 func (*sessionsUpdateCmd) Help() string {
-	return "Examples:\n\n  agentd sessions update SESSION --label team=search --label old= --ref ticket-17"
+	return `A budget holds at once, also for a turn that runs.
+
+Examples:
+
+  agentd sessions update SESSION --label team=search --label old= --ref ticket-17
+
+  agentd sessions update SESSION --budget calls=200,cost=10`
 }
 
 // Run changes a session.
 func (c *sessionsUpdateCmd) Run(p *process) error {
-	if len(c.Label) == 0 && c.Ref == nil {
-		return usage("nothing to change: give --label or --ref")
+	if len(c.Label) == 0 && c.Ref == nil && c.Budget == nil {
+		return usage("nothing to change: give --label, --ref or --budget")
 	}
 	return c.talk(p, func(t talk) error {
-		return update(t, &agentdv1.UpdateSessionRequest{SessionId: c.ID, Labels: c.Label, ClientRef: c.Ref, Version: c.Version})
+		req := &agentdv1.UpdateSessionRequest{SessionId: c.ID, Labels: c.Label, ClientRef: c.Ref, Version: c.Version}
+		if c.Budget != nil {
+			req.Budget = daemon.Budget(*c.Budget).Proto()
+		}
+		return update(t, req)
 	})
 }
 

@@ -219,6 +219,24 @@ func usage(u *agentdv1.Usage) string {
 	return strings.Join(out, ", ")
 }
 
+// budget says what may be spent; of no bound there is nothing to tell.
+func budget(b *agentdv1.Budget) string {
+	var out []string
+	if n := b.GetModelCalls(); n > 0 {
+		out = append(out, calls(n))
+	}
+	if n := b.GetTokens(); n > 0 {
+		out = append(out, number(n)+" tokens")
+	}
+	if usd := b.GetCostUsd(); usd > 0 {
+		out = append(out, dollars(usd))
+	}
+	if d := b.GetWallTime().AsDuration(); d > 0 {
+		out = append(out, duration(d))
+	}
+	return strings.Join(out, ", ")
+}
+
 // ended is what a turn has used, as far as its end can say.
 func ended(end *agentdv1.RunResponse_EndResponse) *agentdv1.Usage {
 	sum := end.GetUsageSummary()

@@ -241,7 +241,8 @@ func TestViews(t *testing.T) {
 	used := &agentdv1.Usage{ModelCalls: 1, CostUsd: new(1.5), TotalTokens: 1234567}
 	sessions := []*agentdv1.Session{
 		{Id: "s1", State: agentdv1.SessionState_SESSION_STATE_ACTIVE, LastTurnId: "t1", LastTurnStatus: agentdv1.TurnStatus_TURN_STATUS_WAITING_FOR_INPUT, CreateTime: before(time.Hour), UpdateTime: before(90 * time.Second),
-			Usage: used, ClientRef: "my\x1b[31m ref", Labels: map[string]string{"team": "a", "env": "prod"}, Version: 3, LastSeq: 42, ForkedFrom: "s0", ForkedThroughSeq: 7, CreatedBy: "local"},
+			Usage: used, ClientRef: "my\x1b[31m ref", Labels: map[string]string{"team": "a", "env": "prod"}, Version: 3, LastSeq: 42, ForkedFrom: "s0", ForkedThroughSeq: 7, CreatedBy: "local",
+			Budget: &agentdv1.Budget{ModelCalls: 100, Tokens: 2000000, CostUsd: 2.5, WallTime: durationpb.New(30 * time.Minute)}},
 		{Id: "session-2", State: agentdv1.SessionState_SESSION_STATE_ARCHIVED, UpdateTime: before(50 * time.Hour), Purged: true},
 		{Id: "s3", State: agentdv1.SessionState_SESSION_STATE_ACTIVE, UpdateTime: before(time.Minute), Usage: &agentdv1.Usage{ModelCalls: 2, UnpricedCalls: 2}},
 	}
@@ -310,6 +311,7 @@ created by   local
 created      2026-03-04 11:00:00 UTC (1h ago)
 updated      2026-03-04 11:58:30 UTC (1m ago)
 used         1 model call, 1,234,567 tokens, $1.50
+budget       100 model calls, 2,000,000 tokens, $2.50, 30m0s
 version      3
 last seq     42
 forked from  s0 at 7

@@ -131,6 +131,7 @@ func (p *Printer) Session(s *agentdv1.Session) error {
 		{"created", exact(p.Now, s.GetCreateTime())},
 		{"updated", exact(p.Now, s.GetUpdateTime())},
 		{"used", usage(s.GetUsage())},
+		{"budget", budget(s.GetBudget())},
 		{"version", strconv.FormatInt(s.GetVersion(), 10)},
 		{"last seq", strconv.FormatInt(s.GetLastSeq(), 10)},
 	}

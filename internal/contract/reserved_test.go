@@ -26,9 +26,6 @@ RunResponse 40 remote_session
 RunResponse.StateUpdate 10 state_delta_json
 Agent 20 remote
 Interaction 14 source
-CreateSessionRequest 4 budget
-UpdateSessionRequest 6 budget
-Session 17 budget
 `
 
 func TestReservedNumbers(t *testing.T) {

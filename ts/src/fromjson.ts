@@ -8,6 +8,7 @@ import type * as s from "./gen/agentd/v1/sessions_pb.js";
 import type * as t from "./gen/agentd/v1/types_pb.js";
 import { bytesOf, dateOf, msOf, numberOf, wordOf, type JsonObject, type JsonValue } from "./json.js";
 import type { ModelCallEnded } from "./modelevents.js";
+import type { Budget } from "./options.js";
 import type { Part, ResultPart } from "./parts.js";
 import type { Generation } from "./tree.js";
 import type * as plain from "./types.js";
@@ -80,6 +81,7 @@ export function sessionOf(json: s.SessionJson): plain.Session {
     createTime: dateOf(json.createTime),
     updateTime: dateOf(json.updateTime),
     usage: usageOf(json.usage),
+    budget: budgetOf(json.budget),
     version: numberOf(json.version),
     forkedFrom: json.forkedFrom ?? "",
     forkedThroughSeq: numberOf(json.forkedThroughSeq),
@@ -87,6 +89,20 @@ export function sessionOf(json: s.SessionJson): plain.Session {
     lastTurnStatus: wordOf("TURN_STATUS_", json.lastTurnStatus),
     lastSeq: numberOf(json.lastSeq),
     purged: json.purged ?? false,
+  };
+}
+
+/** budgetOf leaves out the amounts without a bound. */
+function budgetOf(json: t.BudgetJson | undefined): Budget | undefined {
+  if (json === undefined) {
+    return undefined;
+  }
+  const { modelCalls, tokens, costUsd, wallTime } = json;
+  return {
+    ...(modelCalls === undefined ? {} : { modelCalls: Number(modelCalls) }),
+    ...(tokens === undefined ? {} : { tokens: Number(tokens) }),
+    ...(costUsd === undefined ? {} : { costUsd: Number(costUsd) }),
+    ...(wallTime === undefined ? {} : { wallTimeMs: msOf(wallTime) }),
   };
 }
 

@@ -144,7 +144,10 @@ export interface RunOptions extends WatchOptions {
   disconnectGraceMs?: number | undefined;
   /** What the turn may spend. */
   budget?: Budget | undefined;
-  /** What the session may spend from its beginning. */
+  /**
+   * What the session may spend from its beginning. Where the session has a budget of its own, this only tightens it, for
+   * this turn; else it holds for the turns that follow too, until another one is given.
+   */
   sessionBudget?: Budget | undefined;
   /** How long a client may take for a call of a tool that has no time of its own, in milliseconds, at most a day. */
   toolTimeoutMs?: number | undefined;
@@ -213,8 +216,8 @@ function messageFor(o: RunOptions, agent: AgentJson | undefined, tools: ToolJson
   };
 }
 
-/** budgetOf is a budget on the wire, where 0 is no bound too. */
-function budgetOf(name: string, b: Budget): BudgetJson {
+/** @internal budgetOf is a budget on the wire, where 0 is no bound too. */
+export function budgetOf(name: string, b: Budget): BudgetJson {
   const wallTime = timeOf(`${name}.wallTimeMs`, b.wallTimeMs, { most: 365 * dayMs });
   return {
     modelCalls: sumOf(`${name}.modelCalls`, b.modelCalls),

@@ -1,7 +1,7 @@
 // Sessions: conversations of many turns.
 import { pageSizeOf } from "./amounts.js";
 import { sessionOf } from "./fromjson.js";
-import { seqOf } from "./options.js";
+import { budgetOf, seqOf, type Budget } from "./options.js";
 import { filterOf } from "./tojson.js";
 import type { Session, SessionState, TurnStatus } from "./types.js";
 import { pages, required, type Unary } from "./unary.js";
@@ -18,6 +18,11 @@ export interface SessionFields {
 export interface CreateSessionOptions extends SessionFields {
   /** A repeat with the same key returns the same session. */
   idempotencyKey?: string | undefined;
+  /**
+   * What the session may spend from its beginning, all of its turns together. The sessionBudget of a run only tightens
+   * it, for its turn; update changes it.
+   */
+  budget?: Budget | undefined;
 }
 
 /** UpdateSessionOptions is what to change; what is left out stays. */
@@ -26,10 +31,17 @@ export interface UpdateSessionOptions extends SessionFields {
   version?: number | undefined;
   /** Archives the session, or takes it back. */
   state?: "active" | "archived" | undefined;
+  /**
+   * Takes the place of the whole budget of the session, larger or smaller; an empty one takes it away. It holds at once:
+   * a turn that runs is checked against it from its next model call on.
+   */
+  budget?: Budget | undefined;
 }
 
-/** ForkSessionOptions describes a fork. */
-export interface ForkSessionOptions extends CreateSessionOptions {
+/** ForkSessionOptions describes a fork. It has the budget that the session has now. */
+export interface ForkSessionOptions extends SessionFields {
+  /** A repeat with the same key returns the same fork. */
+  idempotencyKey?: string | undefined;
   /** The seq of the last event that the fork is to have; left out: all there is. */
   throughSeq?: number | undefined;
 }
@@ -62,8 +74,14 @@ export class Sessions {
   }
 
   /** create makes a session without turns. */
-  async create({ labels = {}, clientRef = "", idempotencyKey = "" }: CreateSessionOptions = {}): Promise<Session> {
-    const { session } = await this.#unary("CreateSession", { labels, clientRef, idempotencyKey });
+  async create(options: CreateSessionOptions = {}): Promise<Session> {
+    const { labels = {}, clientRef = "", idempotencyKey = "", budget } = options;
+    const { session } = await this.#unary("CreateSession", {
+      labels,
+      clientRef,
+      idempotencyKey,
+      ...(budget === undefined ? {} : { budget: budgetOf("budget", budget) }),
+    });
     return sessionOf(required(session, "a session"));
   }
 
@@ -82,13 +100,15 @@ export class Sessions {
     }, sessionOf);
   }
 
-  /** update changes what a session is called, or archives it. */
-  async update(sessionId: string, { version, labels = {}, clientRef, state }: UpdateSessionOptions): Promise<Session> {
+  /** update changes what a session is called and may spend, or archives it. */
+  async update(sessionId: string, options: UpdateSessionOptions): Promise<Session> {
+    const { version, labels = {}, clientRef, state, budget } = options;
     const { session } = await this.#unary("UpdateSession", {
       sessionId,
       labels,
       ...(version === undefined ? {} : { version: String(version) }),
       ...(clientRef === undefined ? {} : { clientRef }),
+      ...(budget === undefined ? {} : { budget: budgetOf("budget", budget) }),
       ...(state === undefined
         ? {}
         : { state: state === "archived" ? "SESSION_STATE_ARCHIVED" : "SESSION_STATE_ACTIVE" }),

@@ -4,6 +4,7 @@ import type { ErrorCode } from "./errors.js";
 import type { ToolCall } from "./events.js";
 import type { JsonObject, JsonValue } from "./json.js";
 import type { ModelCallEnded } from "./modelevents.js";
+import type { Budget } from "./options.js";
 import type { Part } from "./parts.js";
 import type { Generation } from "./tree.js";
 import type { Usage } from "./usage.js";
@@ -41,6 +42,8 @@ export interface Session {
   readonly createTime: Date | undefined;
   readonly updateTime: Date | undefined;
   readonly usage: Usage | undefined;
+  /** What it may spend, from its beginning; undefined for no bound but the server's. */
+  readonly budget: Readonly<Budget> | undefined;
   /** Rises with each change; what update takes. */
   readonly version: number;
   /** The session that it was forked from. */

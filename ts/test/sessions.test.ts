@@ -41,6 +41,30 @@ test("sessions are made, found, changed and removed", async (t) => {
   await assert.rejects(sessions.create({ ...key, clientRef: "other" }), refused("CONFLICT"));
 });
 
+test("a session has a budget of its own", async (t) => {
+  const agentd = new Agentd((await serve(t)).url);
+  const { sessions } = agentd;
+  const { id, budget } = await sessions.create({ budget: { modelCalls: 2, costUsd: 0, wallTimeMs: 90_500 } });
+  assert.deepEqual(budget, { modelCalls: 2, wallTimeMs: 90_500 });
+  const run = (modelCalls?: number) =>
+    agentd.run({ agent: echo, prompt: "hi", sessionId: id, ...(modelCalls === undefined ? {} : { sessionBudget: { modelCalls } }) }).result();
+  await run(1);
+  const spent = (value: number) => (err: unknown) =>
+    err instanceof AgentdError && err.code === "BUDGET_EXHAUSTED" && err.limit?.name === "session_model_calls" && err.limit.value === value;
+  await assert.rejects(run(1), spent(1));
+  await run(100);
+  await assert.rejects(run(100), spent(2));
+  assert.deepEqual((await sessions.fork(id)).budget, budget);
+  assert.deepEqual((await sessions.update(id, { budget: { tokens: 1e9, costUsd: 0.25 } })).budget, { tokens: 1e9, costUsd: 0.25 });
+  assert.deepEqual((await sessions.update(id, { clientRef: "still" })).budget, { tokens: 1e9, costUsd: 0.25 });
+  assert.equal((await sessions.update(id, { budget: {} })).budget, undefined);
+  await run();
+  assert.equal((await sessions.create()).budget, undefined);
+  const bad = { budget: { tokens: -1 } };
+  await assert.rejects(sessions.create(bad), refused("INVALID_REQUEST"));
+  await assert.rejects(sessions.update(id, bad), refused("INVALID_REQUEST"));
+});
+
 test("a fork goes its own way", async (t) => {
   const agentd = new Agentd((await serve(t, { count: "answers: [{text: one}, {text: two}, {text: three}]" })).url);
   const agent = llm({ name: "a", model: "scripted/count" });

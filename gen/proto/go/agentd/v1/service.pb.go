@@ -3468,8 +3468,11 @@ type RunRequest_ExecuteRequest struct {
 	// What the turn may spend. The server may have limits of its own; the
 	// smaller one holds.
 	Budget *Budget `protobuf:"bytes,13,opt,name=budget,proto3" json:"budget,omitempty"`
-	// What the session may spend from its beginning, this turn included. It
-	// holds for the following turns too, until another one is given.
+	// What the session may spend from its beginning, this turn included. A session that
+	// has a budget of its own, see CreateSessionRequest, is bounded by both, amount for
+	// amount the smaller one, in this turn alone: asking for more is no error and gives
+	// no more. In a session without one it holds for the following turns too, until
+	// another one is given.
 	SessionBudget *Budget `protobuf:"bytes,14,opt,name=session_budget,json=sessionBudget,proto3" json:"session_budget,omitempty"`
 	// What happens when the session already runs a turn.
 	OnBusy OnBusy `protobuf:"varint,15,opt,name=on_busy,json=onBusy,proto3,enum=agentd.v1.OnBusy" json:"on_busy,omitempty"`

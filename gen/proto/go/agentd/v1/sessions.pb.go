@@ -187,7 +187,10 @@ type Session struct {
 	// The seq of the last thing that has happened in it.
 	LastSeq int64 `protobuf:"varint,14,opt,name=last_seq,json=lastSeq,proto3" json:"last_seq,omitempty"`
 	// True when its log is no longer kept: it takes no new turns.
-	Purged        bool `protobuf:"varint,15,opt,name=purged,proto3" json:"purged,omitempty"`
+	Purged bool `protobuf:"varint,15,opt,name=purged,proto3" json:"purged,omitempty"`
+	// What it may spend, from its beginning; unset for no bound of its own. The server
+	// may have limits of its own; the smaller one holds.
+	Budget        *Budget `protobuf:"bytes,17,opt,name=budget,proto3" json:"budget,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -325,6 +328,13 @@ func (x *Session) GetPurged() bool {
 		return x.Purged
 	}
 	return false
+}
+
+func (x *Session) GetBudget() *Budget {
+	if x != nil {
+		return x.Budget
+	}
+	return nil
 }
 
 // Turn is what one prompt sets off.
@@ -579,8 +589,12 @@ type CreateSessionRequest struct {
 	// session that the first one has made, as it is now. The same key with other
 	// content is ERROR_CODE_CONFLICT.
 	IdempotencyKey string `protobuf:"bytes,3,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// What the session may spend from its beginning, all of its turns together. Left
+	// out, or without an amount: no bound. A turn's session_budget only tightens it, for
+	// that turn; UpdateSession changes it.
+	Budget        *Budget `protobuf:"bytes,4,opt,name=budget,proto3" json:"budget,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CreateSessionRequest) Reset() {
@@ -632,6 +646,13 @@ func (x *CreateSessionRequest) GetIdempotencyKey() string {
 		return x.IdempotencyKey
 	}
 	return ""
+}
+
+func (x *CreateSessionRequest) GetBudget() *Budget {
+	if x != nil {
+		return x.Budget
+	}
+	return nil
 }
 
 // CreateSessionResponse holds the session.
@@ -968,7 +989,14 @@ type UpdateSessionRequest struct {
 	// The caller's own name for it.
 	ClientRef *string `protobuf:"bytes,4,opt,name=client_ref,json=clientRef,proto3,oneof" json:"client_ref,omitempty"`
 	// Archives it, or makes it active again.
-	State         SessionState `protobuf:"varint,5,opt,name=state,proto3,enum=agentd.v1.SessionState" json:"state,omitempty"`
+	State SessionState `protobuf:"varint,5,opt,name=state,proto3,enum=agentd.v1.SessionState" json:"state,omitempty"`
+	// What the session may spend from its beginning, larger or smaller than before. It
+	// takes the place of the whole budget that the session has: an amount that is left
+	// out has no bound, and a budget without any amount takes the session's away. It holds
+	// at once: a turn that runs is checked against it from its next model call on, and one
+	// that waits ends when its time is over. A bound in money is refused for a tree with
+	// unpriced models when the next turn starts; the turn that runs counts what is priced.
+	Budget        *Budget `protobuf:"bytes,6,opt,name=budget,proto3" json:"budget,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1036,6 +1064,13 @@ func (x *UpdateSessionRequest) GetState() SessionState {
 		return x.State
 	}
 	return SessionState_SESSION_STATE_UNSPECIFIED
+}
+
+func (x *UpdateSessionRequest) GetBudget() *Budget {
+	if x != nil {
+		return x.Budget
+	}
+	return nil
 }
 
 // UpdateSessionResponse holds the session.
@@ -4063,7 +4098,7 @@ var File_agentd_v1_sessions_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\n" +
-	"\x18agentd/v1/sessions.proto\x12\tagentd.v1\x1a\x1cagentd/v1/interactions.proto\x1a\x17agentd/v1/service.proto\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa8\x05\n" +
+	"\x18agentd/v1/sessions.proto\x12\tagentd.v1\x1a\x1cagentd/v1/interactions.proto\x1a\x17agentd/v1/service.proto\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc5\x05\n" +
 	"\aSession\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12-\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x17.agentd.v1.SessionStateR\x05state\x126\n" +
@@ -4086,10 +4121,11 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"lastTurnId\x12?\n" +
 	"\x10last_turn_status\x18\r \x01(\x0e2\x15.agentd.v1.TurnStatusR\x0elastTurnStatus\x12\x19\n" +
 	"\blast_seq\x18\x0e \x01(\x03R\alastSeq\x12\x16\n" +
-	"\x06purged\x18\x0f \x01(\bR\x06purged\x1a9\n" +
+	"\x06purged\x18\x0f \x01(\bR\x06purged\x12)\n" +
+	"\x06budget\x18\x11 \x01(\v2\x11.agentd.v1.BudgetR\x06budget\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x11\x10\x12R\x06budget\"\xe8\a\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe8\a\n" +
 	"\x04Turn\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
@@ -4121,15 +4157,16 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\x14pending_interactions\x18\x14 \x03(\v2\x16.agentd.v1.InteractionR\x13pendingInteractions\x12%\n" +
 	"\x05parts\x18\x15 \x03(\v2\x0f.agentd.v1.PartR\x05parts\x12\x1d\n" +
 	"\n" +
-	"created_by\x18\x16 \x01(\tR\tcreatedBy\"\x9b\x02\n" +
+	"created_by\x18\x16 \x01(\tR\tcreatedBy\"\xb8\x02\n" +
 	"\x14CreateSessionRequest\x12^\n" +
 	"\x06labels\x18\x01 \x03(\v2+.agentd.v1.CreateSessionRequest.LabelsEntryB\x19\xbaH\x16\x9a\x01\x13\x10@\"\x06r\x04\x10\x01(?*\ar\x05\x10\x01(\x80\bR\x06labels\x12'\n" +
 	"\n" +
 	"client_ref\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\tclientRef\x121\n" +
-	"\x0fidempotency_key\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x0eidempotencyKey\x1a9\n" +
+	"\x0fidempotency_key\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x0eidempotencyKey\x12)\n" +
+	"\x06budget\x18\x04 \x01(\v2\x11.agentd.v1.BudgetR\x06budget\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x04\x10\x05R\x06budget\"E\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"E\n" +
 	"\x15CreateSessionResponse\x12,\n" +
 	"\asession\x18\x01 \x01(\v2\x12.agentd.v1.SessionR\asession\">\n" +
 	"\x11GetSessionRequest\x12)\n" +
@@ -4158,7 +4195,7 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"n\n" +
 	"\x14ListSessionsResponse\x12.\n" +
 	"\bsessions\x18\x01 \x03(\v2\x12.agentd.v1.SessionR\bsessions\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x92\x03\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xaf\x03\n" +
 	"\x14UpdateSessionRequest\x12)\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\n" +
@@ -4167,13 +4204,14 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\x06labels\x18\x03 \x03(\v2+.agentd.v1.UpdateSessionRequest.LabelsEntryB\x17\xbaH\x14\x9a\x01\x11\x10@\"\x06r\x04\x10\x01(?*\x05r\x03(\x80\bR\x06labels\x12,\n" +
 	"\n" +
 	"client_ref\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x02H\x01R\tclientRef\x88\x01\x01\x127\n" +
-	"\x05state\x18\x05 \x01(\x0e2\x17.agentd.v1.SessionStateB\b\xbaH\x05\x82\x01\x02\x10\x01R\x05state\x1a9\n" +
+	"\x05state\x18\x05 \x01(\x0e2\x17.agentd.v1.SessionStateB\b\xbaH\x05\x82\x01\x02\x10\x01R\x05state\x12)\n" +
+	"\x06budget\x18\x06 \x01(\v2\x11.agentd.v1.BudgetR\x06budget\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\n" +
 	"\n" +
 	"\b_versionB\r\n" +
-	"\v_client_refJ\x04\b\x06\x10\aR\x06budget\"E\n" +
+	"\v_client_ref\"E\n" +
 	"\x15UpdateSessionResponse\x12,\n" +
 	"\asession\x18\x01 \x01(\v2\x12.agentd.v1.SessionR\asession\"A\n" +
 	"\x14DeleteSessionRequest\x12)\n" +
@@ -4544,23 +4582,24 @@ var file_agentd_v1_sessions_proto_goTypes = []any{
 	nil,                                 // 64: agentd.v1.ForkSessionRequest.LabelsEntry
 	(*timestamppb.Timestamp)(nil),       // 65: google.protobuf.Timestamp
 	(*Usage)(nil),                       // 66: agentd.v1.Usage
-	(ErrorCode)(0),                      // 67: agentd.v1.ErrorCode
-	(*durationpb.Duration)(nil),         // 68: google.protobuf.Duration
-	(*RunResponse_ToolCallRequest)(nil), // 69: agentd.v1.RunResponse.ToolCallRequest
-	(*CancelReceipt)(nil),               // 70: agentd.v1.CancelReceipt
-	(StopReason)(0),                     // 71: agentd.v1.StopReason
-	(*Interaction)(nil),                 // 72: agentd.v1.Interaction
-	(*Part)(nil),                        // 73: agentd.v1.Part
-	(*RunRequest_ExecuteRequest)(nil),   // 74: agentd.v1.RunRequest.ExecuteRequest
-	(*Warning)(nil),                     // 75: agentd.v1.Warning
-	(Display_Visibility)(0),             // 76: agentd.v1.Display.Visibility
-	(*RunResponse)(nil),                 // 77: agentd.v1.RunResponse
-	(*RunRequest_ToolCallResponse)(nil), // 78: agentd.v1.RunRequest.ToolCallResponse
-	(*RunResponse_ErrorResponse)(nil),   // 79: agentd.v1.RunResponse.ErrorResponse
-	(InteractionStatus)(0),              // 80: agentd.v1.InteractionStatus
-	(*Resolution)(nil),                  // 81: agentd.v1.Resolution
-	(*ModelCallEnded)(nil),              // 82: agentd.v1.ModelCallEnded
-	(*GenerationSettings)(nil),          // 83: agentd.v1.GenerationSettings
+	(*Budget)(nil),                      // 67: agentd.v1.Budget
+	(ErrorCode)(0),                      // 68: agentd.v1.ErrorCode
+	(*durationpb.Duration)(nil),         // 69: google.protobuf.Duration
+	(*RunResponse_ToolCallRequest)(nil), // 70: agentd.v1.RunResponse.ToolCallRequest
+	(*CancelReceipt)(nil),               // 71: agentd.v1.CancelReceipt
+	(StopReason)(0),                     // 72: agentd.v1.StopReason
+	(*Interaction)(nil),                 // 73: agentd.v1.Interaction
+	(*Part)(nil),                        // 74: agentd.v1.Part
+	(*RunRequest_ExecuteRequest)(nil),   // 75: agentd.v1.RunRequest.ExecuteRequest
+	(*Warning)(nil),                     // 76: agentd.v1.Warning
+	(Display_Visibility)(0),             // 77: agentd.v1.Display.Visibility
+	(*RunResponse)(nil),                 // 78: agentd.v1.RunResponse
+	(*RunRequest_ToolCallResponse)(nil), // 79: agentd.v1.RunRequest.ToolCallResponse
+	(*RunResponse_ErrorResponse)(nil),   // 80: agentd.v1.RunResponse.ErrorResponse
+	(InteractionStatus)(0),              // 81: agentd.v1.InteractionStatus
+	(*Resolution)(nil),                  // 82: agentd.v1.Resolution
+	(*ModelCallEnded)(nil),              // 83: agentd.v1.ModelCallEnded
+	(*GenerationSettings)(nil),          // 84: agentd.v1.GenerationSettings
 }
 var file_agentd_v1_sessions_proto_depIdxs = []int32{
 	0,  // 0: agentd.v1.Session.state:type_name -> agentd.v1.SessionState
@@ -4569,121 +4608,124 @@ var file_agentd_v1_sessions_proto_depIdxs = []int32{
 	65, // 3: agentd.v1.Session.update_time:type_name -> google.protobuf.Timestamp
 	66, // 4: agentd.v1.Session.usage:type_name -> agentd.v1.Usage
 	1,  // 5: agentd.v1.Session.last_turn_status:type_name -> agentd.v1.TurnStatus
-	1,  // 6: agentd.v1.Turn.status:type_name -> agentd.v1.TurnStatus
-	67, // 7: agentd.v1.Turn.error_code:type_name -> agentd.v1.ErrorCode
-	66, // 8: agentd.v1.Turn.usage:type_name -> agentd.v1.Usage
-	65, // 9: agentd.v1.Turn.create_time:type_name -> google.protobuf.Timestamp
-	65, // 10: agentd.v1.Turn.start_time:type_name -> google.protobuf.Timestamp
-	65, // 11: agentd.v1.Turn.end_time:type_name -> google.protobuf.Timestamp
-	68, // 12: agentd.v1.Turn.duration:type_name -> google.protobuf.Duration
-	69, // 13: agentd.v1.Turn.pending_tool_calls:type_name -> agentd.v1.RunResponse.ToolCallRequest
-	70, // 14: agentd.v1.Turn.receipt:type_name -> agentd.v1.CancelReceipt
-	71, // 15: agentd.v1.Turn.stop_reason:type_name -> agentd.v1.StopReason
-	72, // 16: agentd.v1.Turn.pending_interactions:type_name -> agentd.v1.Interaction
-	73, // 17: agentd.v1.Turn.parts:type_name -> agentd.v1.Part
-	61, // 18: agentd.v1.CreateSessionRequest.labels:type_name -> agentd.v1.CreateSessionRequest.LabelsEntry
-	2,  // 19: agentd.v1.CreateSessionResponse.session:type_name -> agentd.v1.Session
-	2,  // 20: agentd.v1.GetSessionResponse.session:type_name -> agentd.v1.Session
-	0,  // 21: agentd.v1.ListSessionsRequest.states:type_name -> agentd.v1.SessionState
-	62, // 22: agentd.v1.ListSessionsRequest.labels:type_name -> agentd.v1.ListSessionsRequest.LabelsEntry
-	1,  // 23: agentd.v1.ListSessionsRequest.turn_statuses:type_name -> agentd.v1.TurnStatus
-	65, // 24: agentd.v1.ListSessionsRequest.created_since:type_name -> google.protobuf.Timestamp
-	65, // 25: agentd.v1.ListSessionsRequest.created_before:type_name -> google.protobuf.Timestamp
-	65, // 26: agentd.v1.ListSessionsRequest.updated_since:type_name -> google.protobuf.Timestamp
-	65, // 27: agentd.v1.ListSessionsRequest.updated_before:type_name -> google.protobuf.Timestamp
-	2,  // 28: agentd.v1.ListSessionsResponse.sessions:type_name -> agentd.v1.Session
-	63, // 29: agentd.v1.UpdateSessionRequest.labels:type_name -> agentd.v1.UpdateSessionRequest.LabelsEntry
-	0,  // 30: agentd.v1.UpdateSessionRequest.state:type_name -> agentd.v1.SessionState
-	2,  // 31: agentd.v1.UpdateSessionResponse.session:type_name -> agentd.v1.Session
-	64, // 32: agentd.v1.ForkSessionRequest.labels:type_name -> agentd.v1.ForkSessionRequest.LabelsEntry
-	2,  // 33: agentd.v1.ForkSessionResponse.session:type_name -> agentd.v1.Session
-	74, // 34: agentd.v1.CreateTurnRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
-	3,  // 35: agentd.v1.CreateTurnResponse.turn:type_name -> agentd.v1.Turn
-	75, // 36: agentd.v1.CreateTurnResponse.warnings:type_name -> agentd.v1.Warning
-	3,  // 37: agentd.v1.GetTurnResponse.turn:type_name -> agentd.v1.Turn
-	1,  // 38: agentd.v1.ListTurnsRequest.statuses:type_name -> agentd.v1.TurnStatus
-	65, // 39: agentd.v1.ListTurnsRequest.created_since:type_name -> google.protobuf.Timestamp
-	65, // 40: agentd.v1.ListTurnsRequest.created_before:type_name -> google.protobuf.Timestamp
-	3,  // 41: agentd.v1.ListTurnsResponse.turns:type_name -> agentd.v1.Turn
-	3,  // 42: agentd.v1.CancelTurnResponse.turn:type_name -> agentd.v1.Turn
-	3,  // 43: agentd.v1.CancelToolCallResponse.turn:type_name -> agentd.v1.Turn
-	76, // 44: agentd.v1.ListTurnEventsRequest.visibility:type_name -> agentd.v1.Display.Visibility
-	77, // 45: agentd.v1.ListTurnEventsResponse.events:type_name -> agentd.v1.RunResponse
-	76, // 46: agentd.v1.WatchTurnRequest.visibility:type_name -> agentd.v1.Display.Visibility
-	77, // 47: agentd.v1.WatchTurnResponse.event:type_name -> agentd.v1.RunResponse
-	78, // 48: agentd.v1.SubmitToolResultsRequest.results:type_name -> agentd.v1.RunRequest.ToolCallResponse
-	32, // 49: agentd.v1.SubmitToolResultsResponse.refused:type_name -> agentd.v1.RefusedToolResult
-	3,  // 50: agentd.v1.SubmitToolResultsResponse.turn:type_name -> agentd.v1.Turn
-	79, // 51: agentd.v1.RefusedToolResult.error:type_name -> agentd.v1.RunResponse.ErrorResponse
-	72, // 52: agentd.v1.GetInteractionResponse.interaction:type_name -> agentd.v1.Interaction
-	80, // 53: agentd.v1.ListInteractionsRequest.statuses:type_name -> agentd.v1.InteractionStatus
-	72, // 54: agentd.v1.ListInteractionsResponse.interactions:type_name -> agentd.v1.Interaction
-	81, // 55: agentd.v1.ResolveInteractionRequest.resolution:type_name -> agentd.v1.Resolution
-	72, // 56: agentd.v1.ResolveInteractionResponse.interaction:type_name -> agentd.v1.Interaction
-	41, // 57: agentd.v1.GetCapabilitiesResponse.providers:type_name -> agentd.v1.Provider
-	68, // 58: agentd.v1.GetCapabilitiesResponse.retention:type_name -> google.protobuf.Duration
-	44, // 59: agentd.v1.ListModelsResponse.models:type_name -> agentd.v1.Model
-	45, // 60: agentd.v1.Model.price:type_name -> agentd.v1.ModelPrice
-	48, // 61: agentd.v1.Model.capabilities:type_name -> agentd.v1.ModelCapabilities
-	46, // 62: agentd.v1.ModelPrice.tiers:type_name -> agentd.v1.PriceTier
-	47, // 63: agentd.v1.PriceTier.cache_writes:type_name -> agentd.v1.CacheWritePrice
-	68, // 64: agentd.v1.CacheWritePrice.ttl:type_name -> google.protobuf.Duration
-	51, // 65: agentd.v1.ListModelCallsResponse.calls:type_name -> agentd.v1.ModelCallDetails
-	82, // 66: agentd.v1.ModelCallDetails.call:type_name -> agentd.v1.ModelCallEnded
-	83, // 67: agentd.v1.ModelCallDetails.generation:type_name -> agentd.v1.GenerationSettings
-	54, // 68: agentd.v1.ListSharedStateResponse.entries:type_name -> agentd.v1.SharedStateEntry
-	56, // 69: agentd.v1.SetSharedStateRequest.values:type_name -> agentd.v1.SharedStateValue
-	4,  // 70: agentd.v1.SessionService.CreateSession:input_type -> agentd.v1.CreateSessionRequest
-	6,  // 71: agentd.v1.SessionService.GetSession:input_type -> agentd.v1.GetSessionRequest
-	8,  // 72: agentd.v1.SessionService.ListSessions:input_type -> agentd.v1.ListSessionsRequest
-	10, // 73: agentd.v1.SessionService.UpdateSession:input_type -> agentd.v1.UpdateSessionRequest
-	12, // 74: agentd.v1.SessionService.DeleteSession:input_type -> agentd.v1.DeleteSessionRequest
-	14, // 75: agentd.v1.SessionService.ForkSession:input_type -> agentd.v1.ForkSessionRequest
-	16, // 76: agentd.v1.SessionService.CreateTurn:input_type -> agentd.v1.CreateTurnRequest
-	18, // 77: agentd.v1.SessionService.GetTurn:input_type -> agentd.v1.GetTurnRequest
-	20, // 78: agentd.v1.SessionService.ListTurns:input_type -> agentd.v1.ListTurnsRequest
-	22, // 79: agentd.v1.SessionService.CancelTurn:input_type -> agentd.v1.CancelTurnRequest
-	24, // 80: agentd.v1.SessionService.CancelToolCall:input_type -> agentd.v1.CancelToolCallRequest
-	26, // 81: agentd.v1.SessionService.ListTurnEvents:input_type -> agentd.v1.ListTurnEventsRequest
-	28, // 82: agentd.v1.SessionService.WatchTurn:input_type -> agentd.v1.WatchTurnRequest
-	30, // 83: agentd.v1.SessionService.SubmitToolResults:input_type -> agentd.v1.SubmitToolResultsRequest
-	33, // 84: agentd.v1.SessionService.GetInteraction:input_type -> agentd.v1.GetInteractionRequest
-	35, // 85: agentd.v1.SessionService.ListInteractions:input_type -> agentd.v1.ListInteractionsRequest
-	37, // 86: agentd.v1.SessionService.ResolveInteraction:input_type -> agentd.v1.ResolveInteractionRequest
-	49, // 87: agentd.v1.SessionService.ListModelCalls:input_type -> agentd.v1.ListModelCallsRequest
-	39, // 88: agentd.v1.SessionService.GetCapabilities:input_type -> agentd.v1.GetCapabilitiesRequest
-	52, // 89: agentd.v1.SessionService.ListSharedState:input_type -> agentd.v1.ListSharedStateRequest
-	55, // 90: agentd.v1.SessionService.SetSharedState:input_type -> agentd.v1.SetSharedStateRequest
-	58, // 91: agentd.v1.SessionService.RemoveSharedState:input_type -> agentd.v1.RemoveSharedStateRequest
-	42, // 92: agentd.v1.SessionService.ListModels:input_type -> agentd.v1.ListModelsRequest
-	5,  // 93: agentd.v1.SessionService.CreateSession:output_type -> agentd.v1.CreateSessionResponse
-	7,  // 94: agentd.v1.SessionService.GetSession:output_type -> agentd.v1.GetSessionResponse
-	9,  // 95: agentd.v1.SessionService.ListSessions:output_type -> agentd.v1.ListSessionsResponse
-	11, // 96: agentd.v1.SessionService.UpdateSession:output_type -> agentd.v1.UpdateSessionResponse
-	13, // 97: agentd.v1.SessionService.DeleteSession:output_type -> agentd.v1.DeleteSessionResponse
-	15, // 98: agentd.v1.SessionService.ForkSession:output_type -> agentd.v1.ForkSessionResponse
-	17, // 99: agentd.v1.SessionService.CreateTurn:output_type -> agentd.v1.CreateTurnResponse
-	19, // 100: agentd.v1.SessionService.GetTurn:output_type -> agentd.v1.GetTurnResponse
-	21, // 101: agentd.v1.SessionService.ListTurns:output_type -> agentd.v1.ListTurnsResponse
-	23, // 102: agentd.v1.SessionService.CancelTurn:output_type -> agentd.v1.CancelTurnResponse
-	25, // 103: agentd.v1.SessionService.CancelToolCall:output_type -> agentd.v1.CancelToolCallResponse
-	27, // 104: agentd.v1.SessionService.ListTurnEvents:output_type -> agentd.v1.ListTurnEventsResponse
-	29, // 105: agentd.v1.SessionService.WatchTurn:output_type -> agentd.v1.WatchTurnResponse
-	31, // 106: agentd.v1.SessionService.SubmitToolResults:output_type -> agentd.v1.SubmitToolResultsResponse
-	34, // 107: agentd.v1.SessionService.GetInteraction:output_type -> agentd.v1.GetInteractionResponse
-	36, // 108: agentd.v1.SessionService.ListInteractions:output_type -> agentd.v1.ListInteractionsResponse
-	38, // 109: agentd.v1.SessionService.ResolveInteraction:output_type -> agentd.v1.ResolveInteractionResponse
-	50, // 110: agentd.v1.SessionService.ListModelCalls:output_type -> agentd.v1.ListModelCallsResponse
-	40, // 111: agentd.v1.SessionService.GetCapabilities:output_type -> agentd.v1.GetCapabilitiesResponse
-	53, // 112: agentd.v1.SessionService.ListSharedState:output_type -> agentd.v1.ListSharedStateResponse
-	57, // 113: agentd.v1.SessionService.SetSharedState:output_type -> agentd.v1.SetSharedStateResponse
-	59, // 114: agentd.v1.SessionService.RemoveSharedState:output_type -> agentd.v1.RemoveSharedStateResponse
-	43, // 115: agentd.v1.SessionService.ListModels:output_type -> agentd.v1.ListModelsResponse
-	93, // [93:116] is the sub-list for method output_type
-	70, // [70:93] is the sub-list for method input_type
-	70, // [70:70] is the sub-list for extension type_name
-	70, // [70:70] is the sub-list for extension extendee
-	0,  // [0:70] is the sub-list for field type_name
+	67, // 6: agentd.v1.Session.budget:type_name -> agentd.v1.Budget
+	1,  // 7: agentd.v1.Turn.status:type_name -> agentd.v1.TurnStatus
+	68, // 8: agentd.v1.Turn.error_code:type_name -> agentd.v1.ErrorCode
+	66, // 9: agentd.v1.Turn.usage:type_name -> agentd.v1.Usage
+	65, // 10: agentd.v1.Turn.create_time:type_name -> google.protobuf.Timestamp
+	65, // 11: agentd.v1.Turn.start_time:type_name -> google.protobuf.Timestamp
+	65, // 12: agentd.v1.Turn.end_time:type_name -> google.protobuf.Timestamp
+	69, // 13: agentd.v1.Turn.duration:type_name -> google.protobuf.Duration
+	70, // 14: agentd.v1.Turn.pending_tool_calls:type_name -> agentd.v1.RunResponse.ToolCallRequest
+	71, // 15: agentd.v1.Turn.receipt:type_name -> agentd.v1.CancelReceipt
+	72, // 16: agentd.v1.Turn.stop_reason:type_name -> agentd.v1.StopReason
+	73, // 17: agentd.v1.Turn.pending_interactions:type_name -> agentd.v1.Interaction
+	74, // 18: agentd.v1.Turn.parts:type_name -> agentd.v1.Part
+	61, // 19: agentd.v1.CreateSessionRequest.labels:type_name -> agentd.v1.CreateSessionRequest.LabelsEntry
+	67, // 20: agentd.v1.CreateSessionRequest.budget:type_name -> agentd.v1.Budget
+	2,  // 21: agentd.v1.CreateSessionResponse.session:type_name -> agentd.v1.Session
+	2,  // 22: agentd.v1.GetSessionResponse.session:type_name -> agentd.v1.Session
+	0,  // 23: agentd.v1.ListSessionsRequest.states:type_name -> agentd.v1.SessionState
+	62, // 24: agentd.v1.ListSessionsRequest.labels:type_name -> agentd.v1.ListSessionsRequest.LabelsEntry
+	1,  // 25: agentd.v1.ListSessionsRequest.turn_statuses:type_name -> agentd.v1.TurnStatus
+	65, // 26: agentd.v1.ListSessionsRequest.created_since:type_name -> google.protobuf.Timestamp
+	65, // 27: agentd.v1.ListSessionsRequest.created_before:type_name -> google.protobuf.Timestamp
+	65, // 28: agentd.v1.ListSessionsRequest.updated_since:type_name -> google.protobuf.Timestamp
+	65, // 29: agentd.v1.ListSessionsRequest.updated_before:type_name -> google.protobuf.Timestamp
+	2,  // 30: agentd.v1.ListSessionsResponse.sessions:type_name -> agentd.v1.Session
+	63, // 31: agentd.v1.UpdateSessionRequest.labels:type_name -> agentd.v1.UpdateSessionRequest.LabelsEntry
+	0,  // 32: agentd.v1.UpdateSessionRequest.state:type_name -> agentd.v1.SessionState
+	67, // 33: agentd.v1.UpdateSessionRequest.budget:type_name -> agentd.v1.Budget
+	2,  // 34: agentd.v1.UpdateSessionResponse.session:type_name -> agentd.v1.Session
+	64, // 35: agentd.v1.ForkSessionRequest.labels:type_name -> agentd.v1.ForkSessionRequest.LabelsEntry
+	2,  // 36: agentd.v1.ForkSessionResponse.session:type_name -> agentd.v1.Session
+	75, // 37: agentd.v1.CreateTurnRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
+	3,  // 38: agentd.v1.CreateTurnResponse.turn:type_name -> agentd.v1.Turn
+	76, // 39: agentd.v1.CreateTurnResponse.warnings:type_name -> agentd.v1.Warning
+	3,  // 40: agentd.v1.GetTurnResponse.turn:type_name -> agentd.v1.Turn
+	1,  // 41: agentd.v1.ListTurnsRequest.statuses:type_name -> agentd.v1.TurnStatus
+	65, // 42: agentd.v1.ListTurnsRequest.created_since:type_name -> google.protobuf.Timestamp
+	65, // 43: agentd.v1.ListTurnsRequest.created_before:type_name -> google.protobuf.Timestamp
+	3,  // 44: agentd.v1.ListTurnsResponse.turns:type_name -> agentd.v1.Turn
+	3,  // 45: agentd.v1.CancelTurnResponse.turn:type_name -> agentd.v1.Turn
+	3,  // 46: agentd.v1.CancelToolCallResponse.turn:type_name -> agentd.v1.Turn
+	77, // 47: agentd.v1.ListTurnEventsRequest.visibility:type_name -> agentd.v1.Display.Visibility
+	78, // 48: agentd.v1.ListTurnEventsResponse.events:type_name -> agentd.v1.RunResponse
+	77, // 49: agentd.v1.WatchTurnRequest.visibility:type_name -> agentd.v1.Display.Visibility
+	78, // 50: agentd.v1.WatchTurnResponse.event:type_name -> agentd.v1.RunResponse
+	79, // 51: agentd.v1.SubmitToolResultsRequest.results:type_name -> agentd.v1.RunRequest.ToolCallResponse
+	32, // 52: agentd.v1.SubmitToolResultsResponse.refused:type_name -> agentd.v1.RefusedToolResult
+	3,  // 53: agentd.v1.SubmitToolResultsResponse.turn:type_name -> agentd.v1.Turn
+	80, // 54: agentd.v1.RefusedToolResult.error:type_name -> agentd.v1.RunResponse.ErrorResponse
+	73, // 55: agentd.v1.GetInteractionResponse.interaction:type_name -> agentd.v1.Interaction
+	81, // 56: agentd.v1.ListInteractionsRequest.statuses:type_name -> agentd.v1.InteractionStatus
+	73, // 57: agentd.v1.ListInteractionsResponse.interactions:type_name -> agentd.v1.Interaction
+	82, // 58: agentd.v1.ResolveInteractionRequest.resolution:type_name -> agentd.v1.Resolution
+	73, // 59: agentd.v1.ResolveInteractionResponse.interaction:type_name -> agentd.v1.Interaction
+	41, // 60: agentd.v1.GetCapabilitiesResponse.providers:type_name -> agentd.v1.Provider
+	69, // 61: agentd.v1.GetCapabilitiesResponse.retention:type_name -> google.protobuf.Duration
+	44, // 62: agentd.v1.ListModelsResponse.models:type_name -> agentd.v1.Model
+	45, // 63: agentd.v1.Model.price:type_name -> agentd.v1.ModelPrice
+	48, // 64: agentd.v1.Model.capabilities:type_name -> agentd.v1.ModelCapabilities
+	46, // 65: agentd.v1.ModelPrice.tiers:type_name -> agentd.v1.PriceTier
+	47, // 66: agentd.v1.PriceTier.cache_writes:type_name -> agentd.v1.CacheWritePrice
+	69, // 67: agentd.v1.CacheWritePrice.ttl:type_name -> google.protobuf.Duration
+	51, // 68: agentd.v1.ListModelCallsResponse.calls:type_name -> agentd.v1.ModelCallDetails
+	83, // 69: agentd.v1.ModelCallDetails.call:type_name -> agentd.v1.ModelCallEnded
+	84, // 70: agentd.v1.ModelCallDetails.generation:type_name -> agentd.v1.GenerationSettings
+	54, // 71: agentd.v1.ListSharedStateResponse.entries:type_name -> agentd.v1.SharedStateEntry
+	56, // 72: agentd.v1.SetSharedStateRequest.values:type_name -> agentd.v1.SharedStateValue
+	4,  // 73: agentd.v1.SessionService.CreateSession:input_type -> agentd.v1.CreateSessionRequest
+	6,  // 74: agentd.v1.SessionService.GetSession:input_type -> agentd.v1.GetSessionRequest
+	8,  // 75: agentd.v1.SessionService.ListSessions:input_type -> agentd.v1.ListSessionsRequest
+	10, // 76: agentd.v1.SessionService.UpdateSession:input_type -> agentd.v1.UpdateSessionRequest
+	12, // 77: agentd.v1.SessionService.DeleteSession:input_type -> agentd.v1.DeleteSessionRequest
+	14, // 78: agentd.v1.SessionService.ForkSession:input_type -> agentd.v1.ForkSessionRequest
+	16, // 79: agentd.v1.SessionService.CreateTurn:input_type -> agentd.v1.CreateTurnRequest
+	18, // 80: agentd.v1.SessionService.GetTurn:input_type -> agentd.v1.GetTurnRequest
+	20, // 81: agentd.v1.SessionService.ListTurns:input_type -> agentd.v1.ListTurnsRequest
+	22, // 82: agentd.v1.SessionService.CancelTurn:input_type -> agentd.v1.CancelTurnRequest
+	24, // 83: agentd.v1.SessionService.CancelToolCall:input_type -> agentd.v1.CancelToolCallRequest
+	26, // 84: agentd.v1.SessionService.ListTurnEvents:input_type -> agentd.v1.ListTurnEventsRequest
+	28, // 85: agentd.v1.SessionService.WatchTurn:input_type -> agentd.v1.WatchTurnRequest
+	30, // 86: agentd.v1.SessionService.SubmitToolResults:input_type -> agentd.v1.SubmitToolResultsRequest
+	33, // 87: agentd.v1.SessionService.GetInteraction:input_type -> agentd.v1.GetInteractionRequest
+	35, // 88: agentd.v1.SessionService.ListInteractions:input_type -> agentd.v1.ListInteractionsRequest
+	37, // 89: agentd.v1.SessionService.ResolveInteraction:input_type -> agentd.v1.ResolveInteractionRequest
+	49, // 90: agentd.v1.SessionService.ListModelCalls:input_type -> agentd.v1.ListModelCallsRequest
+	39, // 91: agentd.v1.SessionService.GetCapabilities:input_type -> agentd.v1.GetCapabilitiesRequest
+	52, // 92: agentd.v1.SessionService.ListSharedState:input_type -> agentd.v1.ListSharedStateRequest
+	55, // 93: agentd.v1.SessionService.SetSharedState:input_type -> agentd.v1.SetSharedStateRequest
+	58, // 94: agentd.v1.SessionService.RemoveSharedState:input_type -> agentd.v1.RemoveSharedStateRequest
+	42, // 95: agentd.v1.SessionService.ListModels:input_type -> agentd.v1.ListModelsRequest
+	5,  // 96: agentd.v1.SessionService.CreateSession:output_type -> agentd.v1.CreateSessionResponse
+	7,  // 97: agentd.v1.SessionService.GetSession:output_type -> agentd.v1.GetSessionResponse
+	9,  // 98: agentd.v1.SessionService.ListSessions:output_type -> agentd.v1.ListSessionsResponse
+	11, // 99: agentd.v1.SessionService.UpdateSession:output_type -> agentd.v1.UpdateSessionResponse
+	13, // 100: agentd.v1.SessionService.DeleteSession:output_type -> agentd.v1.DeleteSessionResponse
+	15, // 101: agentd.v1.SessionService.ForkSession:output_type -> agentd.v1.ForkSessionResponse
+	17, // 102: agentd.v1.SessionService.CreateTurn:output_type -> agentd.v1.CreateTurnResponse
+	19, // 103: agentd.v1.SessionService.GetTurn:output_type -> agentd.v1.GetTurnResponse
+	21, // 104: agentd.v1.SessionService.ListTurns:output_type -> agentd.v1.ListTurnsResponse
+	23, // 105: agentd.v1.SessionService.CancelTurn:output_type -> agentd.v1.CancelTurnResponse
+	25, // 106: agentd.v1.SessionService.CancelToolCall:output_type -> agentd.v1.CancelToolCallResponse
+	27, // 107: agentd.v1.SessionService.ListTurnEvents:output_type -> agentd.v1.ListTurnEventsResponse
+	29, // 108: agentd.v1.SessionService.WatchTurn:output_type -> agentd.v1.WatchTurnResponse
+	31, // 109: agentd.v1.SessionService.SubmitToolResults:output_type -> agentd.v1.SubmitToolResultsResponse
+	34, // 110: agentd.v1.SessionService.GetInteraction:output_type -> agentd.v1.GetInteractionResponse
+	36, // 111: agentd.v1.SessionService.ListInteractions:output_type -> agentd.v1.ListInteractionsResponse
+	38, // 112: agentd.v1.SessionService.ResolveInteraction:output_type -> agentd.v1.ResolveInteractionResponse
+	50, // 113: agentd.v1.SessionService.ListModelCalls:output_type -> agentd.v1.ListModelCallsResponse
+	40, // 114: agentd.v1.SessionService.GetCapabilities:output_type -> agentd.v1.GetCapabilitiesResponse
+	53, // 115: agentd.v1.SessionService.ListSharedState:output_type -> agentd.v1.ListSharedStateResponse
+	57, // 116: agentd.v1.SessionService.SetSharedState:output_type -> agentd.v1.SetSharedStateResponse
+	59, // 117: agentd.v1.SessionService.RemoveSharedState:output_type -> agentd.v1.RemoveSharedStateResponse
+	43, // 118: agentd.v1.SessionService.ListModels:output_type -> agentd.v1.ListModelsResponse
+	96, // [96:119] is the sub-list for method output_type
+	73, // [73:96] is the sub-list for method input_type
+	73, // [73:73] is the sub-list for extension type_name
+	73, // [73:73] is the sub-list for extension extendee
+	0,  // [0:73] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_sessions_proto_init() }

@@ -242,8 +242,11 @@ export type RunRequest_ExecuteRequest = Message<"agentd.v1.RunRequest.ExecuteReq
   budget?: Budget | undefined;
 
   /**
-   * What the session may spend from its beginning, this turn included. It
-   * holds for the following turns too, until another one is given.
+   * What the session may spend from its beginning, this turn included. A session that
+   * has a budget of its own, see CreateSessionRequest, is bounded by both, amount for
+   * amount the smaller one, in this turn alone: asking for more is no error and gives
+   * no more. In a session without one it holds for the following turns too, until
+   * another one is given.
    *
    * @generated from field: agentd.v1.Budget session_budget = 14;
    */
@@ -398,8 +401,11 @@ export type RunRequest_ExecuteRequestJson = {
   budget?: BudgetJson;
 
   /**
-   * What the session may spend from its beginning, this turn included. It
-   * holds for the following turns too, until another one is given.
+   * What the session may spend from its beginning, this turn included. A session that
+   * has a budget of its own, see CreateSessionRequest, is bounded by both, amount for
+   * amount the smaller one, in this turn alone: asking for more is no error and gives
+   * no more. In a session without one it holds for the following turns too, until
+   * another one is given.
    *
    * @generated from field: agentd.v1.Budget session_budget = 14;
    */

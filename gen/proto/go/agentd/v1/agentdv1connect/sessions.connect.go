@@ -115,7 +115,7 @@ type SessionServiceClient interface {
 	GetSession(context.Context, *connect.Request[v1.GetSessionRequest]) (*connect.Response[v1.GetSessionResponse], error)
 	// ListSessions lists sessions, newest first.
 	ListSessions(context.Context, *connect.Request[v1.ListSessionsRequest]) (*connect.Response[v1.ListSessionsResponse], error)
-	// UpdateSession changes what a session is called, or archives it.
+	// UpdateSession changes what a session is called and may spend, or archives it.
 	UpdateSession(context.Context, *connect.Request[v1.UpdateSessionRequest]) (*connect.Response[v1.UpdateSessionResponse], error)
 	// DeleteSession cancels what runs in a session and removes it for good, with
 	// its log.
@@ -123,6 +123,7 @@ type SessionServiceClient interface {
 	// ForkSession makes a session that begins with the history and the state of
 	// another one up to a position. That one stays as it is. What the fork uses
 	// counts from zero; a turn that was open at that position is over in the fork.
+	// The fork has the budget that the parent has now.
 	ForkSession(context.Context, *connect.Request[v1.ForkSessionRequest]) (*connect.Response[v1.ForkSessionResponse], error)
 	// CreateTurn records a turn and returns; it runs in the background, whoever
 	// watches.
@@ -494,7 +495,7 @@ type SessionServiceHandler interface {
 	GetSession(context.Context, *connect.Request[v1.GetSessionRequest]) (*connect.Response[v1.GetSessionResponse], error)
 	// ListSessions lists sessions, newest first.
 	ListSessions(context.Context, *connect.Request[v1.ListSessionsRequest]) (*connect.Response[v1.ListSessionsResponse], error)
-	// UpdateSession changes what a session is called, or archives it.
+	// UpdateSession changes what a session is called and may spend, or archives it.
 	UpdateSession(context.Context, *connect.Request[v1.UpdateSessionRequest]) (*connect.Response[v1.UpdateSessionResponse], error)
 	// DeleteSession cancels what runs in a session and removes it for good, with
 	// its log.
@@ -502,6 +503,7 @@ type SessionServiceHandler interface {
 	// ForkSession makes a session that begins with the history and the state of
 	// another one up to a position. That one stays as it is. What the fork uses
 	// counts from zero; a turn that was open at that position is over in the fork.
+	// The fork has the budget that the parent has now.
 	ForkSession(context.Context, *connect.Request[v1.ForkSessionRequest]) (*connect.Response[v1.ForkSessionResponse], error)
 	// CreateTurn records a turn and returns; it runs in the background, whoever
 	// watches.
