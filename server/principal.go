@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"strings"
 
 	"connectrpc.com/connect"
 
@@ -42,29 +43,43 @@ func (s *Server) authenticated(next http.Handler) http.Handler {
 	})
 }
 
-// rights says which methods of SessionService are not for everybody. Methods that are
-// not here only read, and are for all roles; WatchTurn is with observe.
+// rights says for whom each method is: for that role and those above it. A method that is
+// not here is for operators. Whoever only observes gives observe with Run and WatchTurn:
+// see mayAttach.
 var rights = map[string]session.Role{
+	agentdv1connect.AgentdRunProcedure:                        session.Observer,
 	agentdv1connect.SessionServiceCreateSessionProcedure:      session.Caller,
+	agentdv1connect.SessionServiceGetSessionProcedure:         session.Observer,
+	agentdv1connect.SessionServiceListSessionsProcedure:       session.Observer,
 	agentdv1connect.SessionServiceUpdateSessionProcedure:      session.Caller,
 	agentdv1connect.SessionServiceDeleteSessionProcedure:      session.Caller,
 	agentdv1connect.SessionServiceForkSessionProcedure:        session.Caller,
 	agentdv1connect.SessionServiceCreateTurnProcedure:         session.Caller,
+	agentdv1connect.SessionServiceGetTurnProcedure:            session.Observer,
+	agentdv1connect.SessionServiceListTurnsProcedure:          session.Observer,
 	agentdv1connect.SessionServiceCancelTurnProcedure:         session.Caller,
 	agentdv1connect.SessionServiceCancelToolCallProcedure:     session.Caller,
+	agentdv1connect.SessionServiceListTurnEventsProcedure:     session.Observer,
+	agentdv1connect.SessionServiceWatchTurnProcedure:          session.Observer,
 	agentdv1connect.SessionServiceSubmitToolResultsProcedure:  session.Caller,
+	agentdv1connect.SessionServiceGetInteractionProcedure:     session.Observer,
+	agentdv1connect.SessionServiceListInteractionsProcedure:   session.Observer,
 	agentdv1connect.SessionServiceResolveInteractionProcedure: session.Caller,
+	agentdv1connect.SessionServiceListModelCallsProcedure:     session.Observer,
+	agentdv1connect.SessionServiceGetCapabilitiesProcedure:    session.Observer,
 	agentdv1connect.SessionServiceListSharedStateProcedure:    session.Operator,
 	agentdv1connect.SessionServiceSetSharedStateProcedure:     session.Operator,
 	agentdv1connect.SessionServiceRemoveSharedStateProcedure:  session.Operator,
+	agentdv1connect.SessionServiceListModelsProcedure:         session.Observer,
 }
 
 // mayCall refuses a method that is not for the principal.
 func mayCall(p session.Principal, procedure string) *session.Error {
-	if need, ok := rights[procedure]; ok {
-		return mayBe(p, need, procedure[1:])
+	need, listed := rights[procedure]
+	if !listed {
+		need = session.Operator
 	}
-	return mayBe(p, session.Observer, procedure[1:])
+	return mayBe(p, need, strings.TrimPrefix(procedure, "/"))
 }
 
 // mayBe refuses what is for other roles than the principal's. An operator may do what a

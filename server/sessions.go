@@ -109,7 +109,7 @@ func (e *exchange) more(follows bool) {
 	}
 }
 
-// checked is what all methods have in common: rules, panics, errors, deadlines.
+// checked is what all methods have in common: rights, rules, panics, errors, deadlines.
 func (s *Server) checked() connect.Interceptor { return checks{s} }
 
 type checks struct{ s *Server }
@@ -134,6 +134,9 @@ func (c checks) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 func (c checks) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) (err error) {
 		defer func() { err = c.contain(ctx, conn.Spec().Procedure, recover(), err) }()
+		if e := mayCall(session.PrincipalOf(ctx), conn.Spec().Procedure); e != nil {
+			return e
+		}
 		return next(ctx, conn)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"connectrpc.com/connect"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/session"
 )
 
@@ -140,6 +141,9 @@ func (st *stream) begin(ctx context.Context) *session.Error {
 		return receiveError(first.err, st.srv.cfg.MaxMessageBytes)
 	}
 	if e := st.srv.validate.check(first.msg); e != nil {
+		return e
+	}
+	if e := mayCall(session.PrincipalOf(ctx), agentdv1connect.AgentdRunProcedure); e != nil {
 		return e
 	}
 	switch r := first.msg.GetRequest().(type) {

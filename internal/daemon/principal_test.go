@@ -154,8 +154,8 @@ func TestRoles(t *testing.T) {
 	if got := call(t, eve.GetTurn, &agentdv1.GetTurnRequest{SessionId: id}).GetTurn(); got.GetStatus() == agentdv1.TurnStatus_TURN_STATUS_CANCELED || len(got.GetPendingToolCalls()) != 1 {
 		t.Errorf("the observer reads %v", got)
 	}
-	watch := func(observe bool) error {
-		s, err := eve.WatchTurn(ctx, connect.NewRequest(&agentdv1.WatchTurnRequest{SessionId: id, Observe: observe}))
+	watch := func(c agentdv1connect.SessionServiceClient, observe bool) error {
+		s, err := c.WatchTurn(ctx, connect.NewRequest(&agentdv1.WatchTurnRequest{SessionId: id, Observe: observe}))
 		if err != nil {
 			return err
 		}
@@ -163,10 +163,11 @@ func TestRoles(t *testing.T) {
 		s.Receive()
 		return s.Err()
 	}
-	if err := watch(true); err != nil {
+	if err := watch(eve, true); err != nil {
 		t.Errorf("observe: %v", err)
 	}
-	refused("WatchTurn without observe", watch(false))
+	refused("WatchTurn without observe", watch(eve, false))
+	refused("WatchTurn of a strange role", watch(speaking(t, d, "x/strange"), true))
 
 	dial := connectDialer(clientOf(t, "eve/observer"), d.URL())
 	for name, first := range map[string]*agentdv1.RunRequest{
@@ -177,6 +178,11 @@ func TestRoles(t *testing.T) {
 		if e := c.next().GetError(); e.GetCode() != agentdv1.ErrorCode_ERROR_CODE_PERMISSION_DENIED {
 			t.Errorf("Run, %s: %v", name, e)
 		}
+	}
+	observes := &agentdv1.RunRequest{Request: &agentdv1.RunRequest_Attach{Attach: &agentdv1.AttachRequest{SessionId: id, Observe: true}}}
+	c := connectDialer(clientOf(t, "x/strange"), d.URL()).open(t, observes)
+	if e := c.next().GetError(); e.GetCode() != agentdv1.ErrorCode_ERROR_CODE_PERMISSION_DENIED {
+		t.Errorf("Run of a strange role: %v", e)
 	}
 }
 
