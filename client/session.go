@@ -197,8 +197,8 @@ func (s *Session) events(ctx context.Context, opts []RequestOption) iter.Seq2[*a
 				if !yield(m, nil) {
 					return
 				}
-				req.AfterSeq = new(m.GetSeq())
 			}
+			req.AfterSeq = new(resp.GetNextAfterSeq())
 			more = resp.GetMore() && len(resp.GetEvents()) > 0
 		}
 	}

@@ -319,7 +319,7 @@ func (s *sessionService) CancelToolCall(ctx context.Context, r *connect.Request[
 }
 
 func (s *sessionService) ListTurnEvents(ctx context.Context, r *connect.Request[agentdv1.ListTurnEventsRequest]) (*connect.Response[agentdv1.ListTurnEventsResponse], error) {
-	limit := int(r.Msg.GetLimit())
+	limit := int(r.Msg.GetPageSize())
 	if limit == 0 {
 		limit = defaultEvents
 	}
@@ -329,7 +329,7 @@ func (s *sessionService) ListTurnEvents(ctx context.Context, r *connect.Request[
 	if err != nil {
 		return nil, err
 	}
-	out := &agentdv1.ListTurnEventsResponse{More: more}
+	out := &agentdv1.ListTurnEventsResponse{More: more, NextAfterSeq: r.Msg.GetAfterSeq()}
 	size := 0
 	for _, event := range events {
 		see.apply(event)
@@ -340,6 +340,7 @@ func (s *sessionService) ListTurnEvents(ctx context.Context, r *connect.Request[
 		}
 		clean(event)
 		out.Events = append(out.Events, event)
+		out.NextAfterSeq = max(out.NextAfterSeq, event.GetSeq())
 	}
 	return connect.NewResponse(out), nil
 }

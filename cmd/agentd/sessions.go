@@ -172,11 +172,11 @@ func (c *sessionsEventsCmd) Run(p *process) error {
 				if err := show(event); err != nil {
 					return err
 				}
-				req.AfterSeq = new(max(event.GetSeq(), req.GetAfterSeq()))
 				if req.GetTurnId() == "" { // the session may begin another one between two pages
 					req.TurnId = event.GetTurnId()
 				}
 			}
+			req.AfterSeq = new(resp.GetNextAfterSeq())
 			more = resp.GetMore() && len(resp.GetEvents()) > 0
 		}
 		return nil

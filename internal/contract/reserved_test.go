@@ -26,6 +26,8 @@ RunResponse 40 remote_session
 RunResponse.StateUpdate 10 state_delta_json
 Agent 20 remote
 Interaction 14 source
+WatchSessionRequest 5 tree
+WatchSessionRequest 6 tool_names
 `
 
 func TestReservedNumbers(t *testing.T) {

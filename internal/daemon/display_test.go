@@ -102,7 +102,7 @@ func TestFilteredEvents(t *testing.T) {
 			if !same(watched, left) {
 				t.Fatalf("filter %v after event %d: watched %v\nwant %v", only, i, watched, left)
 			}
-			listed, pages := listAll(t, c, &agentdv1.ListTurnEventsRequest{SessionId: turn.GetSessionId(), AfterSeq: after, Limit: 2, Display: true, Visibility: only})
+			listed, pages := listAll(t, c, &agentdv1.ListTurnEventsRequest{SessionId: turn.GetSessionId(), AfterSeq: after, PageSize: 2, Display: true, Visibility: only})
 			if !slices.EqualFunc(listed, watched, func(a, b *agentdv1.RunResponse) bool { return proto.Equal(a, b) }) || pages != (len(left)+1)/2 {
 				t.Fatalf("filter %v after event %d: listed in %d pages %v\nwant %v", only, i, pages, listed, watched)
 			}
@@ -124,7 +124,7 @@ func listAll(t *testing.T, c agentdv1connect.SessionServiceClient, req *agentdv1
 			t.Fatal("an empty page was announced")
 		}
 		out, more = append(out, page.GetEvents()...), page.GetMore()
-		req.AfterSeq = new(out[len(out)-1].GetSeq())
+		req.AfterSeq = new(page.GetNextAfterSeq())
 	}
 	return out, pages
 }

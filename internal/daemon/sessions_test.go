@@ -143,11 +143,11 @@ func TestTurnInTheBackground(t *testing.T) {
 			// What was listed in pieces is what is watched at once.
 			all := followTurn(t, c, &agentdv1.WatchTurnRequest{SessionId: turn.GetSessionId()})
 			var pieces []*agentdv1.RunResponse
-			req := &agentdv1.ListTurnEventsRequest{SessionId: turn.GetSessionId(), TurnId: turn.GetId(), Limit: 2}
+			req := &agentdv1.ListTurnEventsRequest{SessionId: turn.GetSessionId(), TurnId: turn.GetId(), PageSize: 2}
 			for more := true; more; {
 				page := call(t, c.ListTurnEvents, req)
 				pieces, more = append(pieces, page.GetEvents()...), page.GetMore()
-				req.AfterSeq = new(pieces[len(pieces)-1].GetSeq())
+				req.AfterSeq = new(page.GetNextAfterSeq())
 			}
 			if !slices.EqualFunc(all, pieces, func(a, b *agentdv1.RunResponse) bool { return proto.Equal(a, b) }) {
 				t.Errorf("watched %v\nlisted %v", all, pieces)

@@ -26,7 +26,7 @@ export interface EventsOptions {
   /** The seq of the last event that the caller has. */
   afterSeq?: number | string | undefined;
   /** How many to read with one request at most. */
-  limit?: number | undefined;
+  pageSize?: number | undefined;
   /** Has each event carry how a user interface may show it. */
   display?: boolean | undefined;
   /** Only events of this visibility. */
@@ -112,13 +112,13 @@ export class Turns {
     let request: ListTurnEventsRequestJson = {
       sessionId,
       turnId,
-      limit: countOf("limit", options.limit),
+      pageSize: countOf("pageSize", options.pageSize),
       display,
       visibility: visibilityOf(visibility),
       ...(afterSeq === undefined ? {} : { afterSeq: seqOf(afterSeq) }),
     };
     for (;;) {
-      const { events = [], more = false } = await this.#unary("ListTurnEvents", request);
+      const { events = [], more = false, nextAfterSeq } = await this.#unary("ListTurnEvents", request);
       for (const message of events) {
         const event = eventOf(message);
         if (event !== undefined) {
@@ -126,10 +126,10 @@ export class Turns {
         }
       }
       const last = events.at(-1);
-      if (!more || last?.seq === undefined) {
+      if (!more || last === undefined || nextAfterSeq === undefined) {
         return;
       }
-      request = { ...request, turnId: request.turnId || (last.turnId ?? ""), afterSeq: last.seq };
+      request = { ...request, turnId: request.turnId || (last.turnId ?? ""), afterSeq: nextAfterSeq };
     }
   }
 }

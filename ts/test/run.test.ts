@@ -56,7 +56,7 @@ test("result gathers a turn, and the session goes on", async (t) => {
   const turns = await gatherAll(agentd.turns.list({ sessionId, pageSize: 1 }));
   assert.deepEqual(turns.map((turn) => turn.id), [second.turn.id, first.turn.id]);
   assert.equal((await agentd.turns.get(sessionId)).id, second.turn.id);
-  const events = await gatherAll(agentd.turns.events(sessionId, { turnId: first.turn.id, limit: 2 }));
+  const events = await gatherAll(agentd.turns.events(sessionId, { turnId: first.turn.id, pageSize: 2 }));
   assert.ok(events.length > 4 && rising(events as Event[]));
   assert.deepEqual([events[0]?.type, events.at(-1)?.type], ["turn_started", "end"]);
 });

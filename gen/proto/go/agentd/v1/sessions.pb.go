@@ -1922,8 +1922,9 @@ type ListTurnEventsRequest struct {
 	// The seq of the last event the caller has; left out: the turn from its
 	// beginning.
 	AfterSeq *int64 `protobuf:"varint,3,opt,name=after_seq,json=afterSeq,proto3,oneof" json:"after_seq,omitempty"`
-	// How many events to return at most; 0 is 1,000.
-	Limit int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	// How many events to return at most; 0 is 1,000. A page that would be larger than a
+	// message may be ends early.
+	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// Sends Display with each event.
 	Display bool `protobuf:"varint,5,opt,name=display,proto3" json:"display,omitempty"`
 	// Only events of this visibility, and what no client can do without: the end,
@@ -1984,9 +1985,9 @@ func (x *ListTurnEventsRequest) GetAfterSeq() int64 {
 	return 0
 }
 
-func (x *ListTurnEventsRequest) GetLimit() int32 {
+func (x *ListTurnEventsRequest) GetPageSize() int32 {
 	if x != nil {
-		return x.Limit
+		return x.PageSize
 	}
 	return 0
 }
@@ -2010,8 +2011,11 @@ type ListTurnEventsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In order.
 	Events []*RunResponse `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
-	// True when there are more already: ask again with the seq of the last one.
-	More          bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	// True when there are more already.
+	More bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	// The after_seq with which to ask for what comes next, whether there is more already
+	// or not: the seq of the last one, or what was asked for where there is none.
+	NextAfterSeq  int64 `protobuf:"varint,3,opt,name=next_after_seq,json=nextAfterSeq,proto3" json:"next_after_seq,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2058,6 +2062,13 @@ func (x *ListTurnEventsResponse) GetMore() bool {
 		return x.More
 	}
 	return false
+}
+
+func (x *ListTurnEventsResponse) GetNextAfterSeq() int64 {
+	if x != nil {
+		return x.NextAfterSeq
+	}
+	return 0
 }
 
 // WatchTurnRequest names a turn and a position.
@@ -2210,6 +2221,344 @@ func (x *WatchTurnResponse) GetEvent() *RunResponse {
 	return nil
 }
 
+// ListSessionEventsRequest names a session and a position.
+type ListSessionEventsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The cursor of the last event that the caller has, or the next_cursor of a page;
+	// empty is the beginning. One of another session is ERROR_CODE_INVALID_REQUEST.
+	Cursor string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// How many events to return at most; 0 is 1,000. A page that would be larger than a
+	// message may be ends early.
+	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// Sends Display with each event.
+	Display bool `protobuf:"varint,4,opt,name=display,proto3" json:"display,omitempty"`
+	// Only events of this visibility, and what no client can do without: ends, errors,
+	// retracts.
+	Visibility    Display_Visibility `protobuf:"varint,5,opt,name=visibility,proto3,enum=agentd.v1.Display_Visibility" json:"visibility,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSessionEventsRequest) Reset() {
+	*x = ListSessionEventsRequest{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSessionEventsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSessionEventsRequest) ProtoMessage() {}
+
+func (x *ListSessionEventsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSessionEventsRequest.ProtoReflect.Descriptor instead.
+func (*ListSessionEventsRequest) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *ListSessionEventsRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *ListSessionEventsRequest) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+func (x *ListSessionEventsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListSessionEventsRequest) GetDisplay() bool {
+	if x != nil {
+		return x.Display
+	}
+	return false
+}
+
+func (x *ListSessionEventsRequest) GetVisibility() Display_Visibility {
+	if x != nil {
+		return x.Visibility
+	}
+	return Display_VISIBILITY_UNSPECIFIED
+}
+
+// SessionEvent is an event with its place in what is read.
+type SessionEvent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What Agentd.Run would send.
+	Event *RunResponse `protobuf:"bytes,1,opt,name=event,proto3" json:"event,omitempty"`
+	// Names the place of the event, for ListSessionEvents and WatchSession of the same
+	// session: what comes after it. It is good for as long as the session's log is kept,
+	// whichever process serves it. What is in it is the server's own.
+	Cursor        string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionEvent) Reset() {
+	*x = SessionEvent{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionEvent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionEvent) ProtoMessage() {}
+
+func (x *SessionEvent) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionEvent.ProtoReflect.Descriptor instead.
+func (*SessionEvent) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *SessionEvent) GetEvent() *RunResponse {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
+func (x *SessionEvent) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+// ListSessionEventsResponse is a page of what has happened.
+type ListSessionEventsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In order.
+	Events []*SessionEvent `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
+	// The cursor with which to ask for what comes next, whether there is more already or
+	// not: that of the last event, or what was asked for where there is none.
+	NextCursor string `protobuf:"bytes,2,opt,name=next_cursor,json=nextCursor,proto3" json:"next_cursor,omitempty"`
+	// True when there are more already.
+	More          bool `protobuf:"varint,3,opt,name=more,proto3" json:"more,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSessionEventsResponse) Reset() {
+	*x = ListSessionEventsResponse{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSessionEventsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSessionEventsResponse) ProtoMessage() {}
+
+func (x *ListSessionEventsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSessionEventsResponse.ProtoReflect.Descriptor instead.
+func (*ListSessionEventsResponse) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *ListSessionEventsResponse) GetEvents() []*SessionEvent {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
+func (x *ListSessionEventsResponse) GetNextCursor() string {
+	if x != nil {
+		return x.NextCursor
+	}
+	return ""
+}
+
+func (x *ListSessionEventsResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+// WatchSessionRequest names a session and a position.
+type WatchSessionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The cursor of the last event that the caller has, or the next_cursor of a page;
+	// empty is the beginning. One of another session is ERROR_CODE_INVALID_REQUEST.
+	Cursor string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// Sends Display with each event.
+	Display bool `protobuf:"varint,3,opt,name=display,proto3" json:"display,omitempty"`
+	// Only events of this visibility, and what no client can do without: ends, errors,
+	// retracts, heartbeats.
+	Visibility    Display_Visibility `protobuf:"varint,4,opt,name=visibility,proto3,enum=agentd.v1.Display_Visibility" json:"visibility,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchSessionRequest) Reset() {
+	*x = WatchSessionRequest{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchSessionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchSessionRequest) ProtoMessage() {}
+
+func (x *WatchSessionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchSessionRequest.ProtoReflect.Descriptor instead.
+func (*WatchSessionRequest) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *WatchSessionRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *WatchSessionRequest) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+func (x *WatchSessionRequest) GetDisplay() bool {
+	if x != nil {
+		return x.Display
+	}
+	return false
+}
+
+func (x *WatchSessionRequest) GetVisibility() Display_Visibility {
+	if x != nil {
+		return x.Visibility
+	}
+	return Display_VISIBILITY_UNSPECIFIED
+}
+
+// WatchSessionResponse is one event.
+type WatchSessionResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What Agentd.Run would send.
+	Event *RunResponse `protobuf:"bytes,1,opt,name=event,proto3" json:"event,omitempty"`
+	// As SessionEvent.cursor. Empty for what has no place in the session: a heartbeat, and
+	// the ErrorResponse that ends the stream.
+	Cursor        string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchSessionResponse) Reset() {
+	*x = WatchSessionResponse{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchSessionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchSessionResponse) ProtoMessage() {}
+
+func (x *WatchSessionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchSessionResponse.ProtoReflect.Descriptor instead.
+func (*WatchSessionResponse) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *WatchSessionResponse) GetEvent() *RunResponse {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
+func (x *WatchSessionResponse) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
 // SubmitToolResultsRequest answers tool calls.
 type SubmitToolResultsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2226,7 +2575,7 @@ type SubmitToolResultsRequest struct {
 
 func (x *SubmitToolResultsRequest) Reset() {
 	*x = SubmitToolResultsRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[28]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2238,7 +2587,7 @@ func (x *SubmitToolResultsRequest) String() string {
 func (*SubmitToolResultsRequest) ProtoMessage() {}
 
 func (x *SubmitToolResultsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[28]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2251,7 +2600,7 @@ func (x *SubmitToolResultsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitToolResultsRequest.ProtoReflect.Descriptor instead.
 func (*SubmitToolResultsRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{28}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SubmitToolResultsRequest) GetSessionId() string {
@@ -2288,7 +2637,7 @@ type SubmitToolResultsResponse struct {
 
 func (x *SubmitToolResultsResponse) Reset() {
 	*x = SubmitToolResultsResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[29]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2300,7 +2649,7 @@ func (x *SubmitToolResultsResponse) String() string {
 func (*SubmitToolResultsResponse) ProtoMessage() {}
 
 func (x *SubmitToolResultsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[29]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2313,7 +2662,7 @@ func (x *SubmitToolResultsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitToolResultsResponse.ProtoReflect.Descriptor instead.
 func (*SubmitToolResultsResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{29}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SubmitToolResultsResponse) GetRefused() []*RefusedToolResult {
@@ -2345,7 +2694,7 @@ type RefusedToolResult struct {
 
 func (x *RefusedToolResult) Reset() {
 	*x = RefusedToolResult{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[30]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2357,7 +2706,7 @@ func (x *RefusedToolResult) String() string {
 func (*RefusedToolResult) ProtoMessage() {}
 
 func (x *RefusedToolResult) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[30]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2370,7 +2719,7 @@ func (x *RefusedToolResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefusedToolResult.ProtoReflect.Descriptor instead.
 func (*RefusedToolResult) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{30}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RefusedToolResult) GetToolCallId() string {
@@ -2400,7 +2749,7 @@ type GetInteractionRequest struct {
 
 func (x *GetInteractionRequest) Reset() {
 	*x = GetInteractionRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[31]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2412,7 +2761,7 @@ func (x *GetInteractionRequest) String() string {
 func (*GetInteractionRequest) ProtoMessage() {}
 
 func (x *GetInteractionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[31]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2425,7 +2774,7 @@ func (x *GetInteractionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInteractionRequest.ProtoReflect.Descriptor instead.
 func (*GetInteractionRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{31}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *GetInteractionRequest) GetSessionId() string {
@@ -2453,7 +2802,7 @@ type GetInteractionResponse struct {
 
 func (x *GetInteractionResponse) Reset() {
 	*x = GetInteractionResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[32]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2465,7 +2814,7 @@ func (x *GetInteractionResponse) String() string {
 func (*GetInteractionResponse) ProtoMessage() {}
 
 func (x *GetInteractionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[32]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2478,7 +2827,7 @@ func (x *GetInteractionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInteractionResponse.ProtoReflect.Descriptor instead.
 func (*GetInteractionResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{32}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *GetInteractionResponse) GetInteraction() *Interaction {
@@ -2510,7 +2859,7 @@ type ListInteractionsRequest struct {
 
 func (x *ListInteractionsRequest) Reset() {
 	*x = ListInteractionsRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[33]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2522,7 +2871,7 @@ func (x *ListInteractionsRequest) String() string {
 func (*ListInteractionsRequest) ProtoMessage() {}
 
 func (x *ListInteractionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[33]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2535,7 +2884,7 @@ func (x *ListInteractionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInteractionsRequest.ProtoReflect.Descriptor instead.
 func (*ListInteractionsRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{33}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListInteractionsRequest) GetSessionId() string {
@@ -2586,7 +2935,7 @@ type ListInteractionsResponse struct {
 
 func (x *ListInteractionsResponse) Reset() {
 	*x = ListInteractionsResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[34]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2598,7 +2947,7 @@ func (x *ListInteractionsResponse) String() string {
 func (*ListInteractionsResponse) ProtoMessage() {}
 
 func (x *ListInteractionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[34]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2611,7 +2960,7 @@ func (x *ListInteractionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInteractionsResponse.ProtoReflect.Descriptor instead.
 func (*ListInteractionsResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{34}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListInteractionsResponse) GetInteractions() []*Interaction {
@@ -2643,7 +2992,7 @@ type ResolveInteractionRequest struct {
 
 func (x *ResolveInteractionRequest) Reset() {
 	*x = ResolveInteractionRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[35]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2655,7 +3004,7 @@ func (x *ResolveInteractionRequest) String() string {
 func (*ResolveInteractionRequest) ProtoMessage() {}
 
 func (x *ResolveInteractionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[35]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2668,7 +3017,7 @@ func (x *ResolveInteractionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveInteractionRequest.ProtoReflect.Descriptor instead.
 func (*ResolveInteractionRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{35}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ResolveInteractionRequest) GetSessionId() string {
@@ -2703,7 +3052,7 @@ type ResolveInteractionResponse struct {
 
 func (x *ResolveInteractionResponse) Reset() {
 	*x = ResolveInteractionResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[36]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2715,7 +3064,7 @@ func (x *ResolveInteractionResponse) String() string {
 func (*ResolveInteractionResponse) ProtoMessage() {}
 
 func (x *ResolveInteractionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[36]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2728,7 +3077,7 @@ func (x *ResolveInteractionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveInteractionResponse.ProtoReflect.Descriptor instead.
 func (*ResolveInteractionResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{36}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ResolveInteractionResponse) GetInteraction() *Interaction {
@@ -2747,7 +3096,7 @@ type GetCapabilitiesRequest struct {
 
 func (x *GetCapabilitiesRequest) Reset() {
 	*x = GetCapabilitiesRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[37]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2759,7 +3108,7 @@ func (x *GetCapabilitiesRequest) String() string {
 func (*GetCapabilitiesRequest) ProtoMessage() {}
 
 func (x *GetCapabilitiesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[37]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2772,7 +3121,7 @@ func (x *GetCapabilitiesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCapabilitiesRequest.ProtoReflect.Descriptor instead.
 func (*GetCapabilitiesRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{37}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{42}
 }
 
 // GetCapabilitiesResponse says what this server is and allows.
@@ -2802,7 +3151,7 @@ type GetCapabilitiesResponse struct {
 
 func (x *GetCapabilitiesResponse) Reset() {
 	*x = GetCapabilitiesResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[38]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2814,7 +3163,7 @@ func (x *GetCapabilitiesResponse) String() string {
 func (*GetCapabilitiesResponse) ProtoMessage() {}
 
 func (x *GetCapabilitiesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[38]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2827,7 +3176,7 @@ func (x *GetCapabilitiesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCapabilitiesResponse.ProtoReflect.Descriptor instead.
 func (*GetCapabilitiesResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{38}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *GetCapabilitiesResponse) GetVersion() string {
@@ -2897,7 +3246,7 @@ type Provider struct {
 
 func (x *Provider) Reset() {
 	*x = Provider{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[39]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2909,7 +3258,7 @@ func (x *Provider) String() string {
 func (*Provider) ProtoMessage() {}
 
 func (x *Provider) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[39]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2922,7 +3271,7 @@ func (x *Provider) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Provider.ProtoReflect.Descriptor instead.
 func (*Provider) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{39}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Provider) GetName() string {
@@ -2962,7 +3311,7 @@ type ListModelsRequest struct {
 
 func (x *ListModelsRequest) Reset() {
 	*x = ListModelsRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[40]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2974,7 +3323,7 @@ func (x *ListModelsRequest) String() string {
 func (*ListModelsRequest) ProtoMessage() {}
 
 func (x *ListModelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[40]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2987,7 +3336,7 @@ func (x *ListModelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelsRequest.ProtoReflect.Descriptor instead.
 func (*ListModelsRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{40}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{45}
 }
 
 // ListModelsResponse lists models.
@@ -3004,7 +3353,7 @@ type ListModelsResponse struct {
 
 func (x *ListModelsResponse) Reset() {
 	*x = ListModelsResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[41]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3016,7 +3365,7 @@ func (x *ListModelsResponse) String() string {
 func (*ListModelsResponse) ProtoMessage() {}
 
 func (x *ListModelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[41]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3029,7 +3378,7 @@ func (x *ListModelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelsResponse.ProtoReflect.Descriptor instead.
 func (*ListModelsResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{41}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ListModelsResponse) GetModels() []*Model {
@@ -3073,7 +3422,7 @@ type Model struct {
 
 func (x *Model) Reset() {
 	*x = Model{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[42]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3085,7 +3434,7 @@ func (x *Model) String() string {
 func (*Model) ProtoMessage() {}
 
 func (x *Model) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[42]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3098,7 +3447,7 @@ func (x *Model) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Model.ProtoReflect.Descriptor instead.
 func (*Model) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{42}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Model) GetName() string {
@@ -3172,7 +3521,7 @@ type ModelPrice struct {
 
 func (x *ModelPrice) Reset() {
 	*x = ModelPrice{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[43]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3184,7 +3533,7 @@ func (x *ModelPrice) String() string {
 func (*ModelPrice) ProtoMessage() {}
 
 func (x *ModelPrice) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[43]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3197,7 +3546,7 @@ func (x *ModelPrice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelPrice.ProtoReflect.Descriptor instead.
 func (*ModelPrice) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{43}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ModelPrice) GetTiers() []*PriceTier {
@@ -3238,7 +3587,7 @@ type PriceTier struct {
 
 func (x *PriceTier) Reset() {
 	*x = PriceTier{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[44]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3250,7 +3599,7 @@ func (x *PriceTier) String() string {
 func (*PriceTier) ProtoMessage() {}
 
 func (x *PriceTier) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[44]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3263,7 +3612,7 @@ func (x *PriceTier) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PriceTier.ProtoReflect.Descriptor instead.
 func (*PriceTier) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{44}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *PriceTier) GetAbovePromptTokens() int64 {
@@ -3321,7 +3670,7 @@ type CacheWritePrice struct {
 
 func (x *CacheWritePrice) Reset() {
 	*x = CacheWritePrice{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[45]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3333,7 +3682,7 @@ func (x *CacheWritePrice) String() string {
 func (*CacheWritePrice) ProtoMessage() {}
 
 func (x *CacheWritePrice) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[45]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3346,7 +3695,7 @@ func (x *CacheWritePrice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CacheWritePrice.ProtoReflect.Descriptor instead.
 func (*CacheWritePrice) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{45}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *CacheWritePrice) GetTtl() *durationpb.Duration {
@@ -3385,7 +3734,7 @@ type ModelCapabilities struct {
 
 func (x *ModelCapabilities) Reset() {
 	*x = ModelCapabilities{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[46]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3397,7 +3746,7 @@ func (x *ModelCapabilities) String() string {
 func (*ModelCapabilities) ProtoMessage() {}
 
 func (x *ModelCapabilities) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[46]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3410,7 +3759,7 @@ func (x *ModelCapabilities) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelCapabilities.ProtoReflect.Descriptor instead.
 func (*ModelCapabilities) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{46}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ModelCapabilities) GetContextTokens() int64 {
@@ -3472,7 +3821,7 @@ type ListModelCallsRequest struct {
 
 func (x *ListModelCallsRequest) Reset() {
 	*x = ListModelCallsRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[47]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3484,7 +3833,7 @@ func (x *ListModelCallsRequest) String() string {
 func (*ListModelCallsRequest) ProtoMessage() {}
 
 func (x *ListModelCallsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[47]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3497,7 +3846,7 @@ func (x *ListModelCallsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelCallsRequest.ProtoReflect.Descriptor instead.
 func (*ListModelCallsRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{47}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ListModelCallsRequest) GetSessionId() string {
@@ -3541,7 +3890,7 @@ type ListModelCallsResponse struct {
 
 func (x *ListModelCallsResponse) Reset() {
 	*x = ListModelCallsResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[48]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3553,7 +3902,7 @@ func (x *ListModelCallsResponse) String() string {
 func (*ListModelCallsResponse) ProtoMessage() {}
 
 func (x *ListModelCallsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[48]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3566,7 +3915,7 @@ func (x *ListModelCallsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelCallsResponse.ProtoReflect.Descriptor instead.
 func (*ListModelCallsResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{48}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ListModelCallsResponse) GetCalls() []*ModelCallDetails {
@@ -3610,7 +3959,7 @@ type ModelCallDetails struct {
 
 func (x *ModelCallDetails) Reset() {
 	*x = ModelCallDetails{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[49]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3622,7 +3971,7 @@ func (x *ModelCallDetails) String() string {
 func (*ModelCallDetails) ProtoMessage() {}
 
 func (x *ModelCallDetails) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[49]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3635,7 +3984,7 @@ func (x *ModelCallDetails) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelCallDetails.ProtoReflect.Descriptor instead.
 func (*ModelCallDetails) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{49}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ModelCallDetails) GetCall() *ModelCallEnded {
@@ -3696,7 +4045,7 @@ type ListSharedStateRequest struct {
 
 func (x *ListSharedStateRequest) Reset() {
 	*x = ListSharedStateRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[50]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3708,7 +4057,7 @@ func (x *ListSharedStateRequest) String() string {
 func (*ListSharedStateRequest) ProtoMessage() {}
 
 func (x *ListSharedStateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[50]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3721,7 +4070,7 @@ func (x *ListSharedStateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSharedStateRequest.ProtoReflect.Descriptor instead.
 func (*ListSharedStateRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{50}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ListSharedStateRequest) GetPageSize() int32 {
@@ -3758,7 +4107,7 @@ type ListSharedStateResponse struct {
 
 func (x *ListSharedStateResponse) Reset() {
 	*x = ListSharedStateResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[51]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3770,7 +4119,7 @@ func (x *ListSharedStateResponse) String() string {
 func (*ListSharedStateResponse) ProtoMessage() {}
 
 func (x *ListSharedStateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[51]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3783,7 +4132,7 @@ func (x *ListSharedStateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSharedStateResponse.ProtoReflect.Descriptor instead.
 func (*ListSharedStateResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{51}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ListSharedStateResponse) GetEntries() []*SharedStateEntry {
@@ -3815,7 +4164,7 @@ type SharedStateEntry struct {
 
 func (x *SharedStateEntry) Reset() {
 	*x = SharedStateEntry{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[52]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3827,7 +4176,7 @@ func (x *SharedStateEntry) String() string {
 func (*SharedStateEntry) ProtoMessage() {}
 
 func (x *SharedStateEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[52]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3840,7 +4189,7 @@ func (x *SharedStateEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharedStateEntry.ProtoReflect.Descriptor instead.
 func (*SharedStateEntry) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{52}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *SharedStateEntry) GetKey() string {
@@ -3875,7 +4224,7 @@ type SetSharedStateRequest struct {
 
 func (x *SetSharedStateRequest) Reset() {
 	*x = SetSharedStateRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[53]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3887,7 +4236,7 @@ func (x *SetSharedStateRequest) String() string {
 func (*SetSharedStateRequest) ProtoMessage() {}
 
 func (x *SetSharedStateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[53]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3900,7 +4249,7 @@ func (x *SetSharedStateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSharedStateRequest.ProtoReflect.Descriptor instead.
 func (*SetSharedStateRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{53}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *SetSharedStateRequest) GetValues() []*SharedStateValue {
@@ -3923,7 +4272,7 @@ type SharedStateValue struct {
 
 func (x *SharedStateValue) Reset() {
 	*x = SharedStateValue{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[54]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3935,7 +4284,7 @@ func (x *SharedStateValue) String() string {
 func (*SharedStateValue) ProtoMessage() {}
 
 func (x *SharedStateValue) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[54]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3948,7 +4297,7 @@ func (x *SharedStateValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharedStateValue.ProtoReflect.Descriptor instead.
 func (*SharedStateValue) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{54}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *SharedStateValue) GetKey() string {
@@ -3974,7 +4323,7 @@ type SetSharedStateResponse struct {
 
 func (x *SetSharedStateResponse) Reset() {
 	*x = SetSharedStateResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[55]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3986,7 +4335,7 @@ func (x *SetSharedStateResponse) String() string {
 func (*SetSharedStateResponse) ProtoMessage() {}
 
 func (x *SetSharedStateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[55]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3999,7 +4348,7 @@ func (x *SetSharedStateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSharedStateResponse.ProtoReflect.Descriptor instead.
 func (*SetSharedStateResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{55}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{60}
 }
 
 // RemoveSharedStateRequest names keys.
@@ -4013,7 +4362,7 @@ type RemoveSharedStateRequest struct {
 
 func (x *RemoveSharedStateRequest) Reset() {
 	*x = RemoveSharedStateRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[56]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4025,7 +4374,7 @@ func (x *RemoveSharedStateRequest) String() string {
 func (*RemoveSharedStateRequest) ProtoMessage() {}
 
 func (x *RemoveSharedStateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[56]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4038,7 +4387,7 @@ func (x *RemoveSharedStateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveSharedStateRequest.ProtoReflect.Descriptor instead.
 func (*RemoveSharedStateRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{56}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *RemoveSharedStateRequest) GetKeys() []string {
@@ -4059,7 +4408,7 @@ type RemoveSharedStateResponse struct {
 
 func (x *RemoveSharedStateResponse) Reset() {
 	*x = RemoveSharedStateResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[57]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4071,7 +4420,7 @@ func (x *RemoveSharedStateResponse) String() string {
 func (*RemoveSharedStateResponse) ProtoMessage() {}
 
 func (x *RemoveSharedStateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[57]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4084,7 +4433,7 @@ func (x *RemoveSharedStateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveSharedStateResponse.ProtoReflect.Descriptor instead.
 func (*RemoveSharedStateResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{57}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *RemoveSharedStateResponse) GetRemoved() []string {
@@ -4280,24 +4629,25 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\n" +
 	"toolCallId\"=\n" +
 	"\x16CancelToolCallResponse\x12#\n" +
-	"\x04turn\x18\x01 \x01(\v2\x0f.agentd.v1.TurnR\x04turn\"\xa3\x02\n" +
+	"\x04turn\x18\x01 \x01(\v2\x0f.agentd.v1.TurnR\x04turn\"\xaa\x02\n" +
 	"\x15ListTurnEventsRequest\x12)\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\tsessionId\x12!\n" +
 	"\aturn_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06turnId\x12)\n" +
-	"\tafter_seq\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x00R\bafterSeq\x88\x01\x01\x12 \n" +
-	"\x05limit\x18\x04 \x01(\x05B\n" +
-	"\xbaH\a\x1a\x05\x18\x90N(\x00R\x05limit\x12\x18\n" +
+	"\tafter_seq\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x00R\bafterSeq\x88\x01\x01\x12'\n" +
+	"\tpage_size\x18\x04 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\x90N(\x00R\bpageSize\x12\x18\n" +
 	"\adisplay\x18\x05 \x01(\bR\adisplay\x12G\n" +
 	"\n" +
 	"visibility\x18\x06 \x01(\x0e2\x1d.agentd.v1.Display.VisibilityB\b\xbaH\x05\x82\x01\x02\x10\x01R\n" +
 	"visibilityB\f\n" +
 	"\n" +
-	"_after_seq\"\\\n" +
+	"_after_seq\"\x82\x01\n" +
 	"\x16ListTurnEventsResponse\x12.\n" +
 	"\x06events\x18\x01 \x03(\v2\x16.agentd.v1.RunResponseR\x06events\x12\x12\n" +
-	"\x04more\x18\x02 \x01(\bR\x04more\"\xc0\x02\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\x12$\n" +
+	"\x0enext_after_seq\x18\x03 \x01(\x03R\fnextAfterSeq\"\xc0\x02\n" +
 	"\x10WatchTurnRequest\x12)\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\n" +
@@ -4314,7 +4664,39 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\n" +
 	"_after_seq\"A\n" +
 	"\x11WatchTurnResponse\x12,\n" +
-	"\x05event\x18\x01 \x01(\v2\x16.agentd.v1.RunResponseR\x05event\"\xb9\x01\n" +
+	"\x05event\x18\x01 \x01(\v2\x16.agentd.v1.RunResponseR\x05event\"\xf3\x01\n" +
+	"\x18ListSessionEventsRequest\x12)\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\tsessionId\x12 \n" +
+	"\x06cursor\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\x06cursor\x12'\n" +
+	"\tpage_size\x18\x03 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\x90N(\x00R\bpageSize\x12\x18\n" +
+	"\adisplay\x18\x04 \x01(\bR\adisplay\x12G\n" +
+	"\n" +
+	"visibility\x18\x05 \x01(\x0e2\x1d.agentd.v1.Display.VisibilityB\b\xbaH\x05\x82\x01\x02\x10\x01R\n" +
+	"visibility\"T\n" +
+	"\fSessionEvent\x12,\n" +
+	"\x05event\x18\x01 \x01(\v2\x16.agentd.v1.RunResponseR\x05event\x12\x16\n" +
+	"\x06cursor\x18\x02 \x01(\tR\x06cursor\"\x81\x01\n" +
+	"\x19ListSessionEventsResponse\x12/\n" +
+	"\x06events\x18\x01 \x03(\v2\x17.agentd.v1.SessionEventR\x06events\x12\x1f\n" +
+	"\vnext_cursor\x18\x02 \x01(\tR\n" +
+	"nextCursor\x12\x12\n" +
+	"\x04more\x18\x03 \x01(\bR\x04more\"\xe3\x01\n" +
+	"\x13WatchSessionRequest\x12)\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\tsessionId\x12 \n" +
+	"\x06cursor\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\x06cursor\x12\x18\n" +
+	"\adisplay\x18\x03 \x01(\bR\adisplay\x12G\n" +
+	"\n" +
+	"visibility\x18\x04 \x01(\x0e2\x1d.agentd.v1.Display.VisibilityB\b\xbaH\x05\x82\x01\x02\x10\x01R\n" +
+	"visibilityJ\x04\b\x05\x10\x06J\x04\b\x06\x10\aR\x04treeR\n" +
+	"tool_names\"\\\n" +
+	"\x14WatchSessionResponse\x12,\n" +
+	"\x05event\x18\x01 \x01(\v2\x16.agentd.v1.RunResponseR\x05event\x12\x16\n" +
+	"\x06cursor\x18\x02 \x01(\tR\x06cursor\"\xb9\x01\n" +
 	"\x18SubmitToolResultsRequest\x12)\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\n" +
@@ -4470,7 +4852,7 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\x1dTURN_STATUS_WAITING_FOR_INPUT\x10\x04\x12\x19\n" +
 	"\x15TURN_STATUS_SUCCEEDED\x10\x05\x12\x16\n" +
 	"\x12TURN_STATUS_FAILED\x10\x06\x12\x18\n" +
-	"\x14TURN_STATUS_CANCELED\x10\a2\xc9\x0f\n" +
+	"\x14TURN_STATUS_CANCELED\x10\a2\x81\x11\n" +
 	"\x0eSessionService\x12R\n" +
 	"\rCreateSession\x12\x1f.agentd.v1.CreateSessionRequest\x1a .agentd.v1.CreateSessionResponse\x12N\n" +
 	"\n" +
@@ -4487,7 +4869,9 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"CancelTurn\x12\x1c.agentd.v1.CancelTurnRequest\x1a\x1d.agentd.v1.CancelTurnResponse\x12U\n" +
 	"\x0eCancelToolCall\x12 .agentd.v1.CancelToolCallRequest\x1a!.agentd.v1.CancelToolCallResponse\x12Z\n" +
 	"\x0eListTurnEvents\x12 .agentd.v1.ListTurnEventsRequest\x1a!.agentd.v1.ListTurnEventsResponse\"\x03\x90\x02\x01\x12H\n" +
-	"\tWatchTurn\x12\x1b.agentd.v1.WatchTurnRequest\x1a\x1c.agentd.v1.WatchTurnResponse0\x01\x12^\n" +
+	"\tWatchTurn\x12\x1b.agentd.v1.WatchTurnRequest\x1a\x1c.agentd.v1.WatchTurnResponse0\x01\x12c\n" +
+	"\x11ListSessionEvents\x12#.agentd.v1.ListSessionEventsRequest\x1a$.agentd.v1.ListSessionEventsResponse\"\x03\x90\x02\x01\x12Q\n" +
+	"\fWatchSession\x12\x1e.agentd.v1.WatchSessionRequest\x1a\x1f.agentd.v1.WatchSessionResponse0\x01\x12^\n" +
 	"\x11SubmitToolResults\x12#.agentd.v1.SubmitToolResultsRequest\x1a$.agentd.v1.SubmitToolResultsResponse\x12Z\n" +
 	"\x0eGetInteraction\x12 .agentd.v1.GetInteractionRequest\x1a!.agentd.v1.GetInteractionResponse\"\x03\x90\x02\x01\x12`\n" +
 	"\x10ListInteractions\x12\".agentd.v1.ListInteractionsRequest\x1a#.agentd.v1.ListInteractionsResponse\"\x03\x90\x02\x01\x12a\n" +
@@ -4513,7 +4897,7 @@ func file_agentd_v1_sessions_proto_rawDescGZIP() []byte {
 }
 
 var file_agentd_v1_sessions_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_agentd_v1_sessions_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
+var file_agentd_v1_sessions_proto_msgTypes = make([]protoimpl.MessageInfo, 68)
 var file_agentd_v1_sessions_proto_goTypes = []any{
 	(SessionState)(0),                   // 0: agentd.v1.SessionState
 	(TurnStatus)(0),                     // 1: agentd.v1.TurnStatus
@@ -4545,187 +4929,201 @@ var file_agentd_v1_sessions_proto_goTypes = []any{
 	(*ListTurnEventsResponse)(nil),      // 27: agentd.v1.ListTurnEventsResponse
 	(*WatchTurnRequest)(nil),            // 28: agentd.v1.WatchTurnRequest
 	(*WatchTurnResponse)(nil),           // 29: agentd.v1.WatchTurnResponse
-	(*SubmitToolResultsRequest)(nil),    // 30: agentd.v1.SubmitToolResultsRequest
-	(*SubmitToolResultsResponse)(nil),   // 31: agentd.v1.SubmitToolResultsResponse
-	(*RefusedToolResult)(nil),           // 32: agentd.v1.RefusedToolResult
-	(*GetInteractionRequest)(nil),       // 33: agentd.v1.GetInteractionRequest
-	(*GetInteractionResponse)(nil),      // 34: agentd.v1.GetInteractionResponse
-	(*ListInteractionsRequest)(nil),     // 35: agentd.v1.ListInteractionsRequest
-	(*ListInteractionsResponse)(nil),    // 36: agentd.v1.ListInteractionsResponse
-	(*ResolveInteractionRequest)(nil),   // 37: agentd.v1.ResolveInteractionRequest
-	(*ResolveInteractionResponse)(nil),  // 38: agentd.v1.ResolveInteractionResponse
-	(*GetCapabilitiesRequest)(nil),      // 39: agentd.v1.GetCapabilitiesRequest
-	(*GetCapabilitiesResponse)(nil),     // 40: agentd.v1.GetCapabilitiesResponse
-	(*Provider)(nil),                    // 41: agentd.v1.Provider
-	(*ListModelsRequest)(nil),           // 42: agentd.v1.ListModelsRequest
-	(*ListModelsResponse)(nil),          // 43: agentd.v1.ListModelsResponse
-	(*Model)(nil),                       // 44: agentd.v1.Model
-	(*ModelPrice)(nil),                  // 45: agentd.v1.ModelPrice
-	(*PriceTier)(nil),                   // 46: agentd.v1.PriceTier
-	(*CacheWritePrice)(nil),             // 47: agentd.v1.CacheWritePrice
-	(*ModelCapabilities)(nil),           // 48: agentd.v1.ModelCapabilities
-	(*ListModelCallsRequest)(nil),       // 49: agentd.v1.ListModelCallsRequest
-	(*ListModelCallsResponse)(nil),      // 50: agentd.v1.ListModelCallsResponse
-	(*ModelCallDetails)(nil),            // 51: agentd.v1.ModelCallDetails
-	(*ListSharedStateRequest)(nil),      // 52: agentd.v1.ListSharedStateRequest
-	(*ListSharedStateResponse)(nil),     // 53: agentd.v1.ListSharedStateResponse
-	(*SharedStateEntry)(nil),            // 54: agentd.v1.SharedStateEntry
-	(*SetSharedStateRequest)(nil),       // 55: agentd.v1.SetSharedStateRequest
-	(*SharedStateValue)(nil),            // 56: agentd.v1.SharedStateValue
-	(*SetSharedStateResponse)(nil),      // 57: agentd.v1.SetSharedStateResponse
-	(*RemoveSharedStateRequest)(nil),    // 58: agentd.v1.RemoveSharedStateRequest
-	(*RemoveSharedStateResponse)(nil),   // 59: agentd.v1.RemoveSharedStateResponse
-	nil,                                 // 60: agentd.v1.Session.LabelsEntry
-	nil,                                 // 61: agentd.v1.CreateSessionRequest.LabelsEntry
-	nil,                                 // 62: agentd.v1.ListSessionsRequest.LabelsEntry
-	nil,                                 // 63: agentd.v1.UpdateSessionRequest.LabelsEntry
-	nil,                                 // 64: agentd.v1.ForkSessionRequest.LabelsEntry
-	(*timestamppb.Timestamp)(nil),       // 65: google.protobuf.Timestamp
-	(*Usage)(nil),                       // 66: agentd.v1.Usage
-	(*Budget)(nil),                      // 67: agentd.v1.Budget
-	(ErrorCode)(0),                      // 68: agentd.v1.ErrorCode
-	(*durationpb.Duration)(nil),         // 69: google.protobuf.Duration
-	(*RunResponse_ToolCallRequest)(nil), // 70: agentd.v1.RunResponse.ToolCallRequest
-	(*CancelReceipt)(nil),               // 71: agentd.v1.CancelReceipt
-	(StopReason)(0),                     // 72: agentd.v1.StopReason
-	(*Interaction)(nil),                 // 73: agentd.v1.Interaction
-	(*Part)(nil),                        // 74: agentd.v1.Part
-	(*RunRequest_ExecuteRequest)(nil),   // 75: agentd.v1.RunRequest.ExecuteRequest
-	(*Warning)(nil),                     // 76: agentd.v1.Warning
-	(Display_Visibility)(0),             // 77: agentd.v1.Display.Visibility
-	(*RunResponse)(nil),                 // 78: agentd.v1.RunResponse
-	(*RunRequest_ToolCallResponse)(nil), // 79: agentd.v1.RunRequest.ToolCallResponse
-	(*RunResponse_ErrorResponse)(nil),   // 80: agentd.v1.RunResponse.ErrorResponse
-	(InteractionStatus)(0),              // 81: agentd.v1.InteractionStatus
-	(*Resolution)(nil),                  // 82: agentd.v1.Resolution
-	(*ModelCallEnded)(nil),              // 83: agentd.v1.ModelCallEnded
-	(*GenerationSettings)(nil),          // 84: agentd.v1.GenerationSettings
+	(*ListSessionEventsRequest)(nil),    // 30: agentd.v1.ListSessionEventsRequest
+	(*SessionEvent)(nil),                // 31: agentd.v1.SessionEvent
+	(*ListSessionEventsResponse)(nil),   // 32: agentd.v1.ListSessionEventsResponse
+	(*WatchSessionRequest)(nil),         // 33: agentd.v1.WatchSessionRequest
+	(*WatchSessionResponse)(nil),        // 34: agentd.v1.WatchSessionResponse
+	(*SubmitToolResultsRequest)(nil),    // 35: agentd.v1.SubmitToolResultsRequest
+	(*SubmitToolResultsResponse)(nil),   // 36: agentd.v1.SubmitToolResultsResponse
+	(*RefusedToolResult)(nil),           // 37: agentd.v1.RefusedToolResult
+	(*GetInteractionRequest)(nil),       // 38: agentd.v1.GetInteractionRequest
+	(*GetInteractionResponse)(nil),      // 39: agentd.v1.GetInteractionResponse
+	(*ListInteractionsRequest)(nil),     // 40: agentd.v1.ListInteractionsRequest
+	(*ListInteractionsResponse)(nil),    // 41: agentd.v1.ListInteractionsResponse
+	(*ResolveInteractionRequest)(nil),   // 42: agentd.v1.ResolveInteractionRequest
+	(*ResolveInteractionResponse)(nil),  // 43: agentd.v1.ResolveInteractionResponse
+	(*GetCapabilitiesRequest)(nil),      // 44: agentd.v1.GetCapabilitiesRequest
+	(*GetCapabilitiesResponse)(nil),     // 45: agentd.v1.GetCapabilitiesResponse
+	(*Provider)(nil),                    // 46: agentd.v1.Provider
+	(*ListModelsRequest)(nil),           // 47: agentd.v1.ListModelsRequest
+	(*ListModelsResponse)(nil),          // 48: agentd.v1.ListModelsResponse
+	(*Model)(nil),                       // 49: agentd.v1.Model
+	(*ModelPrice)(nil),                  // 50: agentd.v1.ModelPrice
+	(*PriceTier)(nil),                   // 51: agentd.v1.PriceTier
+	(*CacheWritePrice)(nil),             // 52: agentd.v1.CacheWritePrice
+	(*ModelCapabilities)(nil),           // 53: agentd.v1.ModelCapabilities
+	(*ListModelCallsRequest)(nil),       // 54: agentd.v1.ListModelCallsRequest
+	(*ListModelCallsResponse)(nil),      // 55: agentd.v1.ListModelCallsResponse
+	(*ModelCallDetails)(nil),            // 56: agentd.v1.ModelCallDetails
+	(*ListSharedStateRequest)(nil),      // 57: agentd.v1.ListSharedStateRequest
+	(*ListSharedStateResponse)(nil),     // 58: agentd.v1.ListSharedStateResponse
+	(*SharedStateEntry)(nil),            // 59: agentd.v1.SharedStateEntry
+	(*SetSharedStateRequest)(nil),       // 60: agentd.v1.SetSharedStateRequest
+	(*SharedStateValue)(nil),            // 61: agentd.v1.SharedStateValue
+	(*SetSharedStateResponse)(nil),      // 62: agentd.v1.SetSharedStateResponse
+	(*RemoveSharedStateRequest)(nil),    // 63: agentd.v1.RemoveSharedStateRequest
+	(*RemoveSharedStateResponse)(nil),   // 64: agentd.v1.RemoveSharedStateResponse
+	nil,                                 // 65: agentd.v1.Session.LabelsEntry
+	nil,                                 // 66: agentd.v1.CreateSessionRequest.LabelsEntry
+	nil,                                 // 67: agentd.v1.ListSessionsRequest.LabelsEntry
+	nil,                                 // 68: agentd.v1.UpdateSessionRequest.LabelsEntry
+	nil,                                 // 69: agentd.v1.ForkSessionRequest.LabelsEntry
+	(*timestamppb.Timestamp)(nil),       // 70: google.protobuf.Timestamp
+	(*Usage)(nil),                       // 71: agentd.v1.Usage
+	(*Budget)(nil),                      // 72: agentd.v1.Budget
+	(ErrorCode)(0),                      // 73: agentd.v1.ErrorCode
+	(*durationpb.Duration)(nil),         // 74: google.protobuf.Duration
+	(*RunResponse_ToolCallRequest)(nil), // 75: agentd.v1.RunResponse.ToolCallRequest
+	(*CancelReceipt)(nil),               // 76: agentd.v1.CancelReceipt
+	(StopReason)(0),                     // 77: agentd.v1.StopReason
+	(*Interaction)(nil),                 // 78: agentd.v1.Interaction
+	(*Part)(nil),                        // 79: agentd.v1.Part
+	(*RunRequest_ExecuteRequest)(nil),   // 80: agentd.v1.RunRequest.ExecuteRequest
+	(*Warning)(nil),                     // 81: agentd.v1.Warning
+	(Display_Visibility)(0),             // 82: agentd.v1.Display.Visibility
+	(*RunResponse)(nil),                 // 83: agentd.v1.RunResponse
+	(*RunRequest_ToolCallResponse)(nil), // 84: agentd.v1.RunRequest.ToolCallResponse
+	(*RunResponse_ErrorResponse)(nil),   // 85: agentd.v1.RunResponse.ErrorResponse
+	(InteractionStatus)(0),              // 86: agentd.v1.InteractionStatus
+	(*Resolution)(nil),                  // 87: agentd.v1.Resolution
+	(*ModelCallEnded)(nil),              // 88: agentd.v1.ModelCallEnded
+	(*GenerationSettings)(nil),          // 89: agentd.v1.GenerationSettings
 }
 var file_agentd_v1_sessions_proto_depIdxs = []int32{
-	0,  // 0: agentd.v1.Session.state:type_name -> agentd.v1.SessionState
-	60, // 1: agentd.v1.Session.labels:type_name -> agentd.v1.Session.LabelsEntry
-	65, // 2: agentd.v1.Session.create_time:type_name -> google.protobuf.Timestamp
-	65, // 3: agentd.v1.Session.update_time:type_name -> google.protobuf.Timestamp
-	66, // 4: agentd.v1.Session.usage:type_name -> agentd.v1.Usage
-	1,  // 5: agentd.v1.Session.last_turn_status:type_name -> agentd.v1.TurnStatus
-	67, // 6: agentd.v1.Session.budget:type_name -> agentd.v1.Budget
-	1,  // 7: agentd.v1.Turn.status:type_name -> agentd.v1.TurnStatus
-	68, // 8: agentd.v1.Turn.error_code:type_name -> agentd.v1.ErrorCode
-	66, // 9: agentd.v1.Turn.usage:type_name -> agentd.v1.Usage
-	65, // 10: agentd.v1.Turn.create_time:type_name -> google.protobuf.Timestamp
-	65, // 11: agentd.v1.Turn.start_time:type_name -> google.protobuf.Timestamp
-	65, // 12: agentd.v1.Turn.end_time:type_name -> google.protobuf.Timestamp
-	69, // 13: agentd.v1.Turn.duration:type_name -> google.protobuf.Duration
-	70, // 14: agentd.v1.Turn.pending_tool_calls:type_name -> agentd.v1.RunResponse.ToolCallRequest
-	71, // 15: agentd.v1.Turn.receipt:type_name -> agentd.v1.CancelReceipt
-	72, // 16: agentd.v1.Turn.stop_reason:type_name -> agentd.v1.StopReason
-	73, // 17: agentd.v1.Turn.pending_interactions:type_name -> agentd.v1.Interaction
-	74, // 18: agentd.v1.Turn.parts:type_name -> agentd.v1.Part
-	61, // 19: agentd.v1.CreateSessionRequest.labels:type_name -> agentd.v1.CreateSessionRequest.LabelsEntry
-	67, // 20: agentd.v1.CreateSessionRequest.budget:type_name -> agentd.v1.Budget
-	2,  // 21: agentd.v1.CreateSessionResponse.session:type_name -> agentd.v1.Session
-	2,  // 22: agentd.v1.GetSessionResponse.session:type_name -> agentd.v1.Session
-	0,  // 23: agentd.v1.ListSessionsRequest.states:type_name -> agentd.v1.SessionState
-	62, // 24: agentd.v1.ListSessionsRequest.labels:type_name -> agentd.v1.ListSessionsRequest.LabelsEntry
-	1,  // 25: agentd.v1.ListSessionsRequest.turn_statuses:type_name -> agentd.v1.TurnStatus
-	65, // 26: agentd.v1.ListSessionsRequest.created_since:type_name -> google.protobuf.Timestamp
-	65, // 27: agentd.v1.ListSessionsRequest.created_before:type_name -> google.protobuf.Timestamp
-	65, // 28: agentd.v1.ListSessionsRequest.updated_since:type_name -> google.protobuf.Timestamp
-	65, // 29: agentd.v1.ListSessionsRequest.updated_before:type_name -> google.protobuf.Timestamp
-	2,  // 30: agentd.v1.ListSessionsResponse.sessions:type_name -> agentd.v1.Session
-	63, // 31: agentd.v1.UpdateSessionRequest.labels:type_name -> agentd.v1.UpdateSessionRequest.LabelsEntry
-	0,  // 32: agentd.v1.UpdateSessionRequest.state:type_name -> agentd.v1.SessionState
-	67, // 33: agentd.v1.UpdateSessionRequest.budget:type_name -> agentd.v1.Budget
-	2,  // 34: agentd.v1.UpdateSessionResponse.session:type_name -> agentd.v1.Session
-	64, // 35: agentd.v1.ForkSessionRequest.labels:type_name -> agentd.v1.ForkSessionRequest.LabelsEntry
-	2,  // 36: agentd.v1.ForkSessionResponse.session:type_name -> agentd.v1.Session
-	75, // 37: agentd.v1.CreateTurnRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
-	3,  // 38: agentd.v1.CreateTurnResponse.turn:type_name -> agentd.v1.Turn
-	76, // 39: agentd.v1.CreateTurnResponse.warnings:type_name -> agentd.v1.Warning
-	3,  // 40: agentd.v1.GetTurnResponse.turn:type_name -> agentd.v1.Turn
-	1,  // 41: agentd.v1.ListTurnsRequest.statuses:type_name -> agentd.v1.TurnStatus
-	65, // 42: agentd.v1.ListTurnsRequest.created_since:type_name -> google.protobuf.Timestamp
-	65, // 43: agentd.v1.ListTurnsRequest.created_before:type_name -> google.protobuf.Timestamp
-	3,  // 44: agentd.v1.ListTurnsResponse.turns:type_name -> agentd.v1.Turn
-	3,  // 45: agentd.v1.CancelTurnResponse.turn:type_name -> agentd.v1.Turn
-	3,  // 46: agentd.v1.CancelToolCallResponse.turn:type_name -> agentd.v1.Turn
-	77, // 47: agentd.v1.ListTurnEventsRequest.visibility:type_name -> agentd.v1.Display.Visibility
-	78, // 48: agentd.v1.ListTurnEventsResponse.events:type_name -> agentd.v1.RunResponse
-	77, // 49: agentd.v1.WatchTurnRequest.visibility:type_name -> agentd.v1.Display.Visibility
-	78, // 50: agentd.v1.WatchTurnResponse.event:type_name -> agentd.v1.RunResponse
-	79, // 51: agentd.v1.SubmitToolResultsRequest.results:type_name -> agentd.v1.RunRequest.ToolCallResponse
-	32, // 52: agentd.v1.SubmitToolResultsResponse.refused:type_name -> agentd.v1.RefusedToolResult
-	3,  // 53: agentd.v1.SubmitToolResultsResponse.turn:type_name -> agentd.v1.Turn
-	80, // 54: agentd.v1.RefusedToolResult.error:type_name -> agentd.v1.RunResponse.ErrorResponse
-	73, // 55: agentd.v1.GetInteractionResponse.interaction:type_name -> agentd.v1.Interaction
-	81, // 56: agentd.v1.ListInteractionsRequest.statuses:type_name -> agentd.v1.InteractionStatus
-	73, // 57: agentd.v1.ListInteractionsResponse.interactions:type_name -> agentd.v1.Interaction
-	82, // 58: agentd.v1.ResolveInteractionRequest.resolution:type_name -> agentd.v1.Resolution
-	73, // 59: agentd.v1.ResolveInteractionResponse.interaction:type_name -> agentd.v1.Interaction
-	41, // 60: agentd.v1.GetCapabilitiesResponse.providers:type_name -> agentd.v1.Provider
-	69, // 61: agentd.v1.GetCapabilitiesResponse.retention:type_name -> google.protobuf.Duration
-	44, // 62: agentd.v1.ListModelsResponse.models:type_name -> agentd.v1.Model
-	45, // 63: agentd.v1.Model.price:type_name -> agentd.v1.ModelPrice
-	48, // 64: agentd.v1.Model.capabilities:type_name -> agentd.v1.ModelCapabilities
-	46, // 65: agentd.v1.ModelPrice.tiers:type_name -> agentd.v1.PriceTier
-	47, // 66: agentd.v1.PriceTier.cache_writes:type_name -> agentd.v1.CacheWritePrice
-	69, // 67: agentd.v1.CacheWritePrice.ttl:type_name -> google.protobuf.Duration
-	51, // 68: agentd.v1.ListModelCallsResponse.calls:type_name -> agentd.v1.ModelCallDetails
-	83, // 69: agentd.v1.ModelCallDetails.call:type_name -> agentd.v1.ModelCallEnded
-	84, // 70: agentd.v1.ModelCallDetails.generation:type_name -> agentd.v1.GenerationSettings
-	54, // 71: agentd.v1.ListSharedStateResponse.entries:type_name -> agentd.v1.SharedStateEntry
-	56, // 72: agentd.v1.SetSharedStateRequest.values:type_name -> agentd.v1.SharedStateValue
-	4,  // 73: agentd.v1.SessionService.CreateSession:input_type -> agentd.v1.CreateSessionRequest
-	6,  // 74: agentd.v1.SessionService.GetSession:input_type -> agentd.v1.GetSessionRequest
-	8,  // 75: agentd.v1.SessionService.ListSessions:input_type -> agentd.v1.ListSessionsRequest
-	10, // 76: agentd.v1.SessionService.UpdateSession:input_type -> agentd.v1.UpdateSessionRequest
-	12, // 77: agentd.v1.SessionService.DeleteSession:input_type -> agentd.v1.DeleteSessionRequest
-	14, // 78: agentd.v1.SessionService.ForkSession:input_type -> agentd.v1.ForkSessionRequest
-	16, // 79: agentd.v1.SessionService.CreateTurn:input_type -> agentd.v1.CreateTurnRequest
-	18, // 80: agentd.v1.SessionService.GetTurn:input_type -> agentd.v1.GetTurnRequest
-	20, // 81: agentd.v1.SessionService.ListTurns:input_type -> agentd.v1.ListTurnsRequest
-	22, // 82: agentd.v1.SessionService.CancelTurn:input_type -> agentd.v1.CancelTurnRequest
-	24, // 83: agentd.v1.SessionService.CancelToolCall:input_type -> agentd.v1.CancelToolCallRequest
-	26, // 84: agentd.v1.SessionService.ListTurnEvents:input_type -> agentd.v1.ListTurnEventsRequest
-	28, // 85: agentd.v1.SessionService.WatchTurn:input_type -> agentd.v1.WatchTurnRequest
-	30, // 86: agentd.v1.SessionService.SubmitToolResults:input_type -> agentd.v1.SubmitToolResultsRequest
-	33, // 87: agentd.v1.SessionService.GetInteraction:input_type -> agentd.v1.GetInteractionRequest
-	35, // 88: agentd.v1.SessionService.ListInteractions:input_type -> agentd.v1.ListInteractionsRequest
-	37, // 89: agentd.v1.SessionService.ResolveInteraction:input_type -> agentd.v1.ResolveInteractionRequest
-	49, // 90: agentd.v1.SessionService.ListModelCalls:input_type -> agentd.v1.ListModelCallsRequest
-	39, // 91: agentd.v1.SessionService.GetCapabilities:input_type -> agentd.v1.GetCapabilitiesRequest
-	52, // 92: agentd.v1.SessionService.ListSharedState:input_type -> agentd.v1.ListSharedStateRequest
-	55, // 93: agentd.v1.SessionService.SetSharedState:input_type -> agentd.v1.SetSharedStateRequest
-	58, // 94: agentd.v1.SessionService.RemoveSharedState:input_type -> agentd.v1.RemoveSharedStateRequest
-	42, // 95: agentd.v1.SessionService.ListModels:input_type -> agentd.v1.ListModelsRequest
-	5,  // 96: agentd.v1.SessionService.CreateSession:output_type -> agentd.v1.CreateSessionResponse
-	7,  // 97: agentd.v1.SessionService.GetSession:output_type -> agentd.v1.GetSessionResponse
-	9,  // 98: agentd.v1.SessionService.ListSessions:output_type -> agentd.v1.ListSessionsResponse
-	11, // 99: agentd.v1.SessionService.UpdateSession:output_type -> agentd.v1.UpdateSessionResponse
-	13, // 100: agentd.v1.SessionService.DeleteSession:output_type -> agentd.v1.DeleteSessionResponse
-	15, // 101: agentd.v1.SessionService.ForkSession:output_type -> agentd.v1.ForkSessionResponse
-	17, // 102: agentd.v1.SessionService.CreateTurn:output_type -> agentd.v1.CreateTurnResponse
-	19, // 103: agentd.v1.SessionService.GetTurn:output_type -> agentd.v1.GetTurnResponse
-	21, // 104: agentd.v1.SessionService.ListTurns:output_type -> agentd.v1.ListTurnsResponse
-	23, // 105: agentd.v1.SessionService.CancelTurn:output_type -> agentd.v1.CancelTurnResponse
-	25, // 106: agentd.v1.SessionService.CancelToolCall:output_type -> agentd.v1.CancelToolCallResponse
-	27, // 107: agentd.v1.SessionService.ListTurnEvents:output_type -> agentd.v1.ListTurnEventsResponse
-	29, // 108: agentd.v1.SessionService.WatchTurn:output_type -> agentd.v1.WatchTurnResponse
-	31, // 109: agentd.v1.SessionService.SubmitToolResults:output_type -> agentd.v1.SubmitToolResultsResponse
-	34, // 110: agentd.v1.SessionService.GetInteraction:output_type -> agentd.v1.GetInteractionResponse
-	36, // 111: agentd.v1.SessionService.ListInteractions:output_type -> agentd.v1.ListInteractionsResponse
-	38, // 112: agentd.v1.SessionService.ResolveInteraction:output_type -> agentd.v1.ResolveInteractionResponse
-	50, // 113: agentd.v1.SessionService.ListModelCalls:output_type -> agentd.v1.ListModelCallsResponse
-	40, // 114: agentd.v1.SessionService.GetCapabilities:output_type -> agentd.v1.GetCapabilitiesResponse
-	53, // 115: agentd.v1.SessionService.ListSharedState:output_type -> agentd.v1.ListSharedStateResponse
-	57, // 116: agentd.v1.SessionService.SetSharedState:output_type -> agentd.v1.SetSharedStateResponse
-	59, // 117: agentd.v1.SessionService.RemoveSharedState:output_type -> agentd.v1.RemoveSharedStateResponse
-	43, // 118: agentd.v1.SessionService.ListModels:output_type -> agentd.v1.ListModelsResponse
-	96, // [96:119] is the sub-list for method output_type
-	73, // [73:96] is the sub-list for method input_type
-	73, // [73:73] is the sub-list for extension type_name
-	73, // [73:73] is the sub-list for extension extendee
-	0,  // [0:73] is the sub-list for field type_name
+	0,   // 0: agentd.v1.Session.state:type_name -> agentd.v1.SessionState
+	65,  // 1: agentd.v1.Session.labels:type_name -> agentd.v1.Session.LabelsEntry
+	70,  // 2: agentd.v1.Session.create_time:type_name -> google.protobuf.Timestamp
+	70,  // 3: agentd.v1.Session.update_time:type_name -> google.protobuf.Timestamp
+	71,  // 4: agentd.v1.Session.usage:type_name -> agentd.v1.Usage
+	1,   // 5: agentd.v1.Session.last_turn_status:type_name -> agentd.v1.TurnStatus
+	72,  // 6: agentd.v1.Session.budget:type_name -> agentd.v1.Budget
+	1,   // 7: agentd.v1.Turn.status:type_name -> agentd.v1.TurnStatus
+	73,  // 8: agentd.v1.Turn.error_code:type_name -> agentd.v1.ErrorCode
+	71,  // 9: agentd.v1.Turn.usage:type_name -> agentd.v1.Usage
+	70,  // 10: agentd.v1.Turn.create_time:type_name -> google.protobuf.Timestamp
+	70,  // 11: agentd.v1.Turn.start_time:type_name -> google.protobuf.Timestamp
+	70,  // 12: agentd.v1.Turn.end_time:type_name -> google.protobuf.Timestamp
+	74,  // 13: agentd.v1.Turn.duration:type_name -> google.protobuf.Duration
+	75,  // 14: agentd.v1.Turn.pending_tool_calls:type_name -> agentd.v1.RunResponse.ToolCallRequest
+	76,  // 15: agentd.v1.Turn.receipt:type_name -> agentd.v1.CancelReceipt
+	77,  // 16: agentd.v1.Turn.stop_reason:type_name -> agentd.v1.StopReason
+	78,  // 17: agentd.v1.Turn.pending_interactions:type_name -> agentd.v1.Interaction
+	79,  // 18: agentd.v1.Turn.parts:type_name -> agentd.v1.Part
+	66,  // 19: agentd.v1.CreateSessionRequest.labels:type_name -> agentd.v1.CreateSessionRequest.LabelsEntry
+	72,  // 20: agentd.v1.CreateSessionRequest.budget:type_name -> agentd.v1.Budget
+	2,   // 21: agentd.v1.CreateSessionResponse.session:type_name -> agentd.v1.Session
+	2,   // 22: agentd.v1.GetSessionResponse.session:type_name -> agentd.v1.Session
+	0,   // 23: agentd.v1.ListSessionsRequest.states:type_name -> agentd.v1.SessionState
+	67,  // 24: agentd.v1.ListSessionsRequest.labels:type_name -> agentd.v1.ListSessionsRequest.LabelsEntry
+	1,   // 25: agentd.v1.ListSessionsRequest.turn_statuses:type_name -> agentd.v1.TurnStatus
+	70,  // 26: agentd.v1.ListSessionsRequest.created_since:type_name -> google.protobuf.Timestamp
+	70,  // 27: agentd.v1.ListSessionsRequest.created_before:type_name -> google.protobuf.Timestamp
+	70,  // 28: agentd.v1.ListSessionsRequest.updated_since:type_name -> google.protobuf.Timestamp
+	70,  // 29: agentd.v1.ListSessionsRequest.updated_before:type_name -> google.protobuf.Timestamp
+	2,   // 30: agentd.v1.ListSessionsResponse.sessions:type_name -> agentd.v1.Session
+	68,  // 31: agentd.v1.UpdateSessionRequest.labels:type_name -> agentd.v1.UpdateSessionRequest.LabelsEntry
+	0,   // 32: agentd.v1.UpdateSessionRequest.state:type_name -> agentd.v1.SessionState
+	72,  // 33: agentd.v1.UpdateSessionRequest.budget:type_name -> agentd.v1.Budget
+	2,   // 34: agentd.v1.UpdateSessionResponse.session:type_name -> agentd.v1.Session
+	69,  // 35: agentd.v1.ForkSessionRequest.labels:type_name -> agentd.v1.ForkSessionRequest.LabelsEntry
+	2,   // 36: agentd.v1.ForkSessionResponse.session:type_name -> agentd.v1.Session
+	80,  // 37: agentd.v1.CreateTurnRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
+	3,   // 38: agentd.v1.CreateTurnResponse.turn:type_name -> agentd.v1.Turn
+	81,  // 39: agentd.v1.CreateTurnResponse.warnings:type_name -> agentd.v1.Warning
+	3,   // 40: agentd.v1.GetTurnResponse.turn:type_name -> agentd.v1.Turn
+	1,   // 41: agentd.v1.ListTurnsRequest.statuses:type_name -> agentd.v1.TurnStatus
+	70,  // 42: agentd.v1.ListTurnsRequest.created_since:type_name -> google.protobuf.Timestamp
+	70,  // 43: agentd.v1.ListTurnsRequest.created_before:type_name -> google.protobuf.Timestamp
+	3,   // 44: agentd.v1.ListTurnsResponse.turns:type_name -> agentd.v1.Turn
+	3,   // 45: agentd.v1.CancelTurnResponse.turn:type_name -> agentd.v1.Turn
+	3,   // 46: agentd.v1.CancelToolCallResponse.turn:type_name -> agentd.v1.Turn
+	82,  // 47: agentd.v1.ListTurnEventsRequest.visibility:type_name -> agentd.v1.Display.Visibility
+	83,  // 48: agentd.v1.ListTurnEventsResponse.events:type_name -> agentd.v1.RunResponse
+	82,  // 49: agentd.v1.WatchTurnRequest.visibility:type_name -> agentd.v1.Display.Visibility
+	83,  // 50: agentd.v1.WatchTurnResponse.event:type_name -> agentd.v1.RunResponse
+	82,  // 51: agentd.v1.ListSessionEventsRequest.visibility:type_name -> agentd.v1.Display.Visibility
+	83,  // 52: agentd.v1.SessionEvent.event:type_name -> agentd.v1.RunResponse
+	31,  // 53: agentd.v1.ListSessionEventsResponse.events:type_name -> agentd.v1.SessionEvent
+	82,  // 54: agentd.v1.WatchSessionRequest.visibility:type_name -> agentd.v1.Display.Visibility
+	83,  // 55: agentd.v1.WatchSessionResponse.event:type_name -> agentd.v1.RunResponse
+	84,  // 56: agentd.v1.SubmitToolResultsRequest.results:type_name -> agentd.v1.RunRequest.ToolCallResponse
+	37,  // 57: agentd.v1.SubmitToolResultsResponse.refused:type_name -> agentd.v1.RefusedToolResult
+	3,   // 58: agentd.v1.SubmitToolResultsResponse.turn:type_name -> agentd.v1.Turn
+	85,  // 59: agentd.v1.RefusedToolResult.error:type_name -> agentd.v1.RunResponse.ErrorResponse
+	78,  // 60: agentd.v1.GetInteractionResponse.interaction:type_name -> agentd.v1.Interaction
+	86,  // 61: agentd.v1.ListInteractionsRequest.statuses:type_name -> agentd.v1.InteractionStatus
+	78,  // 62: agentd.v1.ListInteractionsResponse.interactions:type_name -> agentd.v1.Interaction
+	87,  // 63: agentd.v1.ResolveInteractionRequest.resolution:type_name -> agentd.v1.Resolution
+	78,  // 64: agentd.v1.ResolveInteractionResponse.interaction:type_name -> agentd.v1.Interaction
+	46,  // 65: agentd.v1.GetCapabilitiesResponse.providers:type_name -> agentd.v1.Provider
+	74,  // 66: agentd.v1.GetCapabilitiesResponse.retention:type_name -> google.protobuf.Duration
+	49,  // 67: agentd.v1.ListModelsResponse.models:type_name -> agentd.v1.Model
+	50,  // 68: agentd.v1.Model.price:type_name -> agentd.v1.ModelPrice
+	53,  // 69: agentd.v1.Model.capabilities:type_name -> agentd.v1.ModelCapabilities
+	51,  // 70: agentd.v1.ModelPrice.tiers:type_name -> agentd.v1.PriceTier
+	52,  // 71: agentd.v1.PriceTier.cache_writes:type_name -> agentd.v1.CacheWritePrice
+	74,  // 72: agentd.v1.CacheWritePrice.ttl:type_name -> google.protobuf.Duration
+	56,  // 73: agentd.v1.ListModelCallsResponse.calls:type_name -> agentd.v1.ModelCallDetails
+	88,  // 74: agentd.v1.ModelCallDetails.call:type_name -> agentd.v1.ModelCallEnded
+	89,  // 75: agentd.v1.ModelCallDetails.generation:type_name -> agentd.v1.GenerationSettings
+	59,  // 76: agentd.v1.ListSharedStateResponse.entries:type_name -> agentd.v1.SharedStateEntry
+	61,  // 77: agentd.v1.SetSharedStateRequest.values:type_name -> agentd.v1.SharedStateValue
+	4,   // 78: agentd.v1.SessionService.CreateSession:input_type -> agentd.v1.CreateSessionRequest
+	6,   // 79: agentd.v1.SessionService.GetSession:input_type -> agentd.v1.GetSessionRequest
+	8,   // 80: agentd.v1.SessionService.ListSessions:input_type -> agentd.v1.ListSessionsRequest
+	10,  // 81: agentd.v1.SessionService.UpdateSession:input_type -> agentd.v1.UpdateSessionRequest
+	12,  // 82: agentd.v1.SessionService.DeleteSession:input_type -> agentd.v1.DeleteSessionRequest
+	14,  // 83: agentd.v1.SessionService.ForkSession:input_type -> agentd.v1.ForkSessionRequest
+	16,  // 84: agentd.v1.SessionService.CreateTurn:input_type -> agentd.v1.CreateTurnRequest
+	18,  // 85: agentd.v1.SessionService.GetTurn:input_type -> agentd.v1.GetTurnRequest
+	20,  // 86: agentd.v1.SessionService.ListTurns:input_type -> agentd.v1.ListTurnsRequest
+	22,  // 87: agentd.v1.SessionService.CancelTurn:input_type -> agentd.v1.CancelTurnRequest
+	24,  // 88: agentd.v1.SessionService.CancelToolCall:input_type -> agentd.v1.CancelToolCallRequest
+	26,  // 89: agentd.v1.SessionService.ListTurnEvents:input_type -> agentd.v1.ListTurnEventsRequest
+	28,  // 90: agentd.v1.SessionService.WatchTurn:input_type -> agentd.v1.WatchTurnRequest
+	30,  // 91: agentd.v1.SessionService.ListSessionEvents:input_type -> agentd.v1.ListSessionEventsRequest
+	33,  // 92: agentd.v1.SessionService.WatchSession:input_type -> agentd.v1.WatchSessionRequest
+	35,  // 93: agentd.v1.SessionService.SubmitToolResults:input_type -> agentd.v1.SubmitToolResultsRequest
+	38,  // 94: agentd.v1.SessionService.GetInteraction:input_type -> agentd.v1.GetInteractionRequest
+	40,  // 95: agentd.v1.SessionService.ListInteractions:input_type -> agentd.v1.ListInteractionsRequest
+	42,  // 96: agentd.v1.SessionService.ResolveInteraction:input_type -> agentd.v1.ResolveInteractionRequest
+	54,  // 97: agentd.v1.SessionService.ListModelCalls:input_type -> agentd.v1.ListModelCallsRequest
+	44,  // 98: agentd.v1.SessionService.GetCapabilities:input_type -> agentd.v1.GetCapabilitiesRequest
+	57,  // 99: agentd.v1.SessionService.ListSharedState:input_type -> agentd.v1.ListSharedStateRequest
+	60,  // 100: agentd.v1.SessionService.SetSharedState:input_type -> agentd.v1.SetSharedStateRequest
+	63,  // 101: agentd.v1.SessionService.RemoveSharedState:input_type -> agentd.v1.RemoveSharedStateRequest
+	47,  // 102: agentd.v1.SessionService.ListModels:input_type -> agentd.v1.ListModelsRequest
+	5,   // 103: agentd.v1.SessionService.CreateSession:output_type -> agentd.v1.CreateSessionResponse
+	7,   // 104: agentd.v1.SessionService.GetSession:output_type -> agentd.v1.GetSessionResponse
+	9,   // 105: agentd.v1.SessionService.ListSessions:output_type -> agentd.v1.ListSessionsResponse
+	11,  // 106: agentd.v1.SessionService.UpdateSession:output_type -> agentd.v1.UpdateSessionResponse
+	13,  // 107: agentd.v1.SessionService.DeleteSession:output_type -> agentd.v1.DeleteSessionResponse
+	15,  // 108: agentd.v1.SessionService.ForkSession:output_type -> agentd.v1.ForkSessionResponse
+	17,  // 109: agentd.v1.SessionService.CreateTurn:output_type -> agentd.v1.CreateTurnResponse
+	19,  // 110: agentd.v1.SessionService.GetTurn:output_type -> agentd.v1.GetTurnResponse
+	21,  // 111: agentd.v1.SessionService.ListTurns:output_type -> agentd.v1.ListTurnsResponse
+	23,  // 112: agentd.v1.SessionService.CancelTurn:output_type -> agentd.v1.CancelTurnResponse
+	25,  // 113: agentd.v1.SessionService.CancelToolCall:output_type -> agentd.v1.CancelToolCallResponse
+	27,  // 114: agentd.v1.SessionService.ListTurnEvents:output_type -> agentd.v1.ListTurnEventsResponse
+	29,  // 115: agentd.v1.SessionService.WatchTurn:output_type -> agentd.v1.WatchTurnResponse
+	32,  // 116: agentd.v1.SessionService.ListSessionEvents:output_type -> agentd.v1.ListSessionEventsResponse
+	34,  // 117: agentd.v1.SessionService.WatchSession:output_type -> agentd.v1.WatchSessionResponse
+	36,  // 118: agentd.v1.SessionService.SubmitToolResults:output_type -> agentd.v1.SubmitToolResultsResponse
+	39,  // 119: agentd.v1.SessionService.GetInteraction:output_type -> agentd.v1.GetInteractionResponse
+	41,  // 120: agentd.v1.SessionService.ListInteractions:output_type -> agentd.v1.ListInteractionsResponse
+	43,  // 121: agentd.v1.SessionService.ResolveInteraction:output_type -> agentd.v1.ResolveInteractionResponse
+	55,  // 122: agentd.v1.SessionService.ListModelCalls:output_type -> agentd.v1.ListModelCallsResponse
+	45,  // 123: agentd.v1.SessionService.GetCapabilities:output_type -> agentd.v1.GetCapabilitiesResponse
+	58,  // 124: agentd.v1.SessionService.ListSharedState:output_type -> agentd.v1.ListSharedStateResponse
+	62,  // 125: agentd.v1.SessionService.SetSharedState:output_type -> agentd.v1.SetSharedStateResponse
+	64,  // 126: agentd.v1.SessionService.RemoveSharedState:output_type -> agentd.v1.RemoveSharedStateResponse
+	48,  // 127: agentd.v1.SessionService.ListModels:output_type -> agentd.v1.ListModelsResponse
+	103, // [103:128] is the sub-list for method output_type
+	78,  // [78:103] is the sub-list for method input_type
+	78,  // [78:78] is the sub-list for extension type_name
+	78,  // [78:78] is the sub-list for extension extendee
+	0,   // [0:78] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_sessions_proto_init() }
@@ -4740,14 +5138,14 @@ func file_agentd_v1_sessions_proto_init() {
 	file_agentd_v1_sessions_proto_msgTypes[12].OneofWrappers = []any{}
 	file_agentd_v1_sessions_proto_msgTypes[24].OneofWrappers = []any{}
 	file_agentd_v1_sessions_proto_msgTypes[26].OneofWrappers = []any{}
-	file_agentd_v1_sessions_proto_msgTypes[44].OneofWrappers = []any{}
+	file_agentd_v1_sessions_proto_msgTypes[49].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_sessions_proto_rawDesc), len(file_agentd_v1_sessions_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   63,
+			NumMessages:   68,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

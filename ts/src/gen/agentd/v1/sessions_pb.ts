@@ -21,7 +21,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file agentd/v1/sessions.proto.
  */
 export const file_agentd_v1_sessions: GenFile = /*@__PURE__*/
-  fileDesc("ChhhZ2VudGQvdjEvc2Vzc2lvbnMucHJvdG8SCWFnZW50ZC52MSKVBAoHU2Vzc2lvbhIKCgJpZBgBIAEoCRImCgVzdGF0ZRgCIAEoDjIXLmFnZW50ZC52MS5TZXNzaW9uU3RhdGUSLgoGbGFiZWxzGAMgAygLMh4uYWdlbnRkLnYxLlNlc3Npb24uTGFiZWxzRW50cnkSEgoKY2xpZW50X3JlZhgEIAEoCRISCgpjcmVhdGVkX2J5GAUgASgJEi8KC2NyZWF0ZV90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgt1cGRhdGVfdGltZRgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASHwoFdXNhZ2UYCCABKAsyEC5hZ2VudGQudjEuVXNhZ2USDwoHdmVyc2lvbhgJIAEoAxITCgtmb3JrZWRfZnJvbRgKIAEoCRIaChJmb3JrZWRfdGhyb3VnaF9zZXEYCyABKAMSFAoMbGFzdF90dXJuX2lkGAwgASgJEi8KEGxhc3RfdHVybl9zdGF0dXMYDSABKA4yFS5hZ2VudGQudjEuVHVyblN0YXR1cxIQCghsYXN0X3NlcRgOIAEoAxIOCgZwdXJnZWQYDyABKAgSIQoGYnVkZ2V0GBEgASgLMhEuYWdlbnRkLnYxLkJ1ZGdldBotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIu8FCgRUdXJuEgoKAmlkGAEgASgJEhIKCnNlc3Npb25faWQYAiABKAkSJQoGc3RhdHVzGAMgASgOMhUuYWdlbnRkLnYxLlR1cm5TdGF0dXMSFgoOc3RhdHVzX21lc3NhZ2UYBCABKAkSKAoKZXJyb3JfY29kZRgFIAEoDjIULmFnZW50ZC52MS5FcnJvckNvZGUSEwoLdXNlcl9wcm9tcHQYBiABKAkSEwoLb3V0cHV0X3RleHQYByABKAkSHwoFdXNhZ2UYCCABKAsyEC5hZ2VudGQudjEuVXNhZ2USLwoLY3JlYXRlX3RpbWUYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnN0YXJ0X3RpbWUYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZF90aW1lGAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCghkdXJhdGlvbhgMIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIRCglhZnRlcl9zZXEYDSABKAMSQgoScGVuZGluZ190b29sX2NhbGxzGA4gAygLMiYuYWdlbnRkLnYxLlJ1blJlc3BvbnNlLlRvb2xDYWxsUmVxdWVzdBIVCg1pbmplY3RlZF9pbnRvGA8gASgJEikKB3JlY2VpcHQYECABKAsyGC5hZ2VudGQudjEuQ2FuY2VsUmVjZWlwdBIZChFzdHJ1Y3R1cmVkX291dHB1dBgRIAEoCRIqCgtzdG9wX3JlYXNvbhgSIAEoDjIVLmFnZW50ZC52MS5TdG9wUmVhc29uEg0KBW1vZGVsGBMgASgJEjQKFHBlbmRpbmdfaW50ZXJhY3Rpb25zGBQgAygLMhYuYWdlbnRkLnYxLkludGVyYWN0aW9uEh4KBXBhcnRzGBUgAygLMg8uYWdlbnRkLnYxLlBhcnQSEgoKY3JlYXRlZF9ieRgWIAEoCSLSAQoUQ3JlYXRlU2Vzc2lvblJlcXVlc3QSOwoGbGFiZWxzGAEgAygLMisuYWdlbnRkLnYxLkNyZWF0ZVNlc3Npb25SZXF1ZXN0LkxhYmVsc0VudHJ5EhIKCmNsaWVudF9yZWYYAiABKAkSFwoPaWRlbXBvdGVuY3lfa2V5GAMgASgJEiEKBmJ1ZGdldBgEIAEoCzIRLmFnZW50ZC52MS5CdWRnZXQaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASI8ChVDcmVhdGVTZXNzaW9uUmVzcG9uc2USIwoHc2Vzc2lvbhgBIAEoCzISLmFnZW50ZC52MS5TZXNzaW9uIicKEUdldFNlc3Npb25SZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkiOQoSR2V0U2Vzc2lvblJlc3BvbnNlEiMKB3Nlc3Npb24YASABKAsyEi5hZ2VudGQudjEuU2Vzc2lvbiLgAwoTTGlzdFNlc3Npb25zUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCRInCgZzdGF0ZXMYAyADKA4yFy5hZ2VudGQudjEuU2Vzc2lvblN0YXRlEjoKBmxhYmVscxgEIAMoCzIqLmFnZW50ZC52MS5MaXN0U2Vzc2lvbnNSZXF1ZXN0LkxhYmVsc0VudHJ5EhIKCmNsaWVudF9yZWYYBSABKAkSLAoNdHVybl9zdGF0dXNlcxgGIAMoDjIVLmFnZW50ZC52MS5UdXJuU3RhdHVzEjEKDWNyZWF0ZWRfc2luY2UYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjIKDmNyZWF0ZWRfYmVmb3JlGAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIxCg11cGRhdGVkX3NpbmNlGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIyCg51cGRhdGVkX2JlZm9yZRgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJVChRMaXN0U2Vzc2lvbnNSZXNwb25zZRIkCghzZXNzaW9ucxgBIAMoCzISLmFnZW50ZC52MS5TZXNzaW9uEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKrAgoUVXBkYXRlU2Vzc2lvblJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIUCgd2ZXJzaW9uGAIgASgDSACIAQESOwoGbGFiZWxzGAMgAygLMisuYWdlbnRkLnYxLlVwZGF0ZVNlc3Npb25SZXF1ZXN0LkxhYmVsc0VudHJ5EhcKCmNsaWVudF9yZWYYBCABKAlIAYgBARImCgVzdGF0ZRgFIAEoDjIXLmFnZW50ZC52MS5TZXNzaW9uU3RhdGUSIQoGYnVkZ2V0GAYgASgLMhEuYWdlbnRkLnYxLkJ1ZGdldBotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQgoKCF92ZXJzaW9uQg0KC19jbGllbnRfcmVmIjwKFVVwZGF0ZVNlc3Npb25SZXNwb25zZRIjCgdzZXNzaW9uGAEgASgLMhIuYWdlbnRkLnYxLlNlc3Npb24iKgoURGVsZXRlU2Vzc2lvblJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCSIXChVEZWxldGVTZXNzaW9uUmVzcG9uc2Ui6QEKEkZvcmtTZXNzaW9uUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhgKC3Rocm91Z2hfc2VxGAIgASgDSACIAQESOQoGbGFiZWxzGAMgAygLMikuYWdlbnRkLnYxLkZvcmtTZXNzaW9uUmVxdWVzdC5MYWJlbHNFbnRyeRISCgpjbGllbnRfcmVmGAQgASgJEhcKD2lkZW1wb3RlbmN5X2tleRgFIAEoCRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQg4KDF90aHJvdWdoX3NlcSI6ChNGb3JrU2Vzc2lvblJlc3BvbnNlEiMKB3Nlc3Npb24YASABKAsyEi5hZ2VudGQudjEuU2Vzc2lvbiJKChFDcmVhdGVUdXJuUmVxdWVzdBI1CgdleGVjdXRlGAEgASgLMiQuYWdlbnRkLnYxLlJ1blJlcXVlc3QuRXhlY3V0ZVJlcXVlc3QiWQoSQ3JlYXRlVHVyblJlc3BvbnNlEh0KBHR1cm4YASABKAsyDy5hZ2VudGQudjEuVHVybhIkCgh3YXJuaW5ncxgCIAMoCzISLmFnZW50ZC52MS5XYXJuaW5nIkQKDkdldFR1cm5SZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSDwoHdHVybl9pZBgCIAEoCRINCgVwYXJ0cxgDIAEoCCIwCg9HZXRUdXJuUmVzcG9uc2USHQoEdHVybhgBIAEoCzIPLmFnZW50ZC52MS5UdXJuIt0BChBMaXN0VHVybnNSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEQoJcGFnZV9zaXplGAIgASgFEhIKCnBhZ2VfdG9rZW4YAyABKAkSJwoIc3RhdHVzZXMYBCADKA4yFS5hZ2VudGQudjEuVHVyblN0YXR1cxIxCg1jcmVhdGVkX3NpbmNlGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIyCg5jcmVhdGVkX2JlZm9yZRgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiTAoRTGlzdFR1cm5zUmVzcG9uc2USHgoFdHVybnMYASADKAsyDy5hZ2VudGQudjEuVHVybhIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiSAoRQ2FuY2VsVHVyblJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIPCgd0dXJuX2lkGAIgASgJEg4KBnJlYXNvbhgDIAEoCSIzChJDYW5jZWxUdXJuUmVzcG9uc2USHQoEdHVybhgBIAEoCzIPLmFnZW50ZC52MS5UdXJuIlIKFUNhbmNlbFRvb2xDYWxsUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEg8KB3R1cm5faWQYAiABKAkSFAoMdG9vbF9jYWxsX2lkGAMgASgJIjcKFkNhbmNlbFRvb2xDYWxsUmVzcG9uc2USHQoEdHVybhgBIAEoCzIPLmFnZW50ZC52MS5UdXJuIrUBChVMaXN0VHVybkV2ZW50c1JlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIPCgd0dXJuX2lkGAIgASgJEhYKCWFmdGVyX3NlcRgDIAEoA0gAiAEBEg0KBWxpbWl0GAQgASgFEg8KB2Rpc3BsYXkYBSABKAgSMQoKdmlzaWJpbGl0eRgGIAEoDjIdLmFnZW50ZC52MS5EaXNwbGF5LlZpc2liaWxpdHlCDAoKX2FmdGVyX3NlcSJOChZMaXN0VHVybkV2ZW50c1Jlc3BvbnNlEiYKBmV2ZW50cxgBIAMoCzIWLmFnZW50ZC52MS5SdW5SZXNwb25zZRIMCgRtb3JlGAIgASgIIsYBChBXYXRjaFR1cm5SZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSDwoHdHVybl9pZBgCIAEoCRIWCglhZnRlcl9zZXEYAyABKANIAIgBARISCgp0b29sX25hbWVzGAQgAygJEg8KB2Rpc3BsYXkYBSABKAgSMQoKdmlzaWJpbGl0eRgGIAEoDjIdLmFnZW50ZC52MS5EaXNwbGF5LlZpc2liaWxpdHkSDwoHb2JzZXJ2ZRgHIAEoCEIMCgpfYWZ0ZXJfc2VxIjoKEVdhdGNoVHVyblJlc3BvbnNlEiUKBWV2ZW50GAEgASgLMhYuYWdlbnRkLnYxLlJ1blJlc3BvbnNlIngKGFN1Ym1pdFRvb2xSZXN1bHRzUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEg8KB3R1cm5faWQYAiABKAkSNwoHcmVzdWx0cxgDIAMoCzImLmFnZW50ZC52MS5SdW5SZXF1ZXN0LlRvb2xDYWxsUmVzcG9uc2UiaQoZU3VibWl0VG9vbFJlc3VsdHNSZXNwb25zZRItCgdyZWZ1c2VkGAEgAygLMhwuYWdlbnRkLnYxLlJlZnVzZWRUb29sUmVzdWx0Eh0KBHR1cm4YAiABKAsyDy5hZ2VudGQudjEuVHVybiJeChFSZWZ1c2VkVG9vbFJlc3VsdBIUCgx0b29sX2NhbGxfaWQYASABKAkSMwoFZXJyb3IYAiABKAsyJC5hZ2VudGQudjEuUnVuUmVzcG9uc2UuRXJyb3JSZXNwb25zZSJDChVHZXRJbnRlcmFjdGlvblJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIWCg5pbnRlcmFjdGlvbl9pZBgCIAEoCSJFChZHZXRJbnRlcmFjdGlvblJlc3BvbnNlEisKC2ludGVyYWN0aW9uGAEgASgLMhYuYWdlbnRkLnYxLkludGVyYWN0aW9uIpUBChdMaXN0SW50ZXJhY3Rpb25zUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEg8KB3R1cm5faWQYAiABKAkSEQoJcGFnZV9zaXplGAMgASgFEhIKCnBhZ2VfdG9rZW4YBCABKAkSLgoIc3RhdHVzZXMYBSADKA4yHC5hZ2VudGQudjEuSW50ZXJhY3Rpb25TdGF0dXMiYQoYTGlzdEludGVyYWN0aW9uc1Jlc3BvbnNlEiwKDGludGVyYWN0aW9ucxgBIAMoCzIWLmFnZW50ZC52MS5JbnRlcmFjdGlvbhIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkicgoZUmVzb2x2ZUludGVyYWN0aW9uUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhYKDmludGVyYWN0aW9uX2lkGAIgASgJEikKCnJlc29sdXRpb24YAyABKAsyFS5hZ2VudGQudjEuUmVzb2x1dGlvbiJJChpSZXNvbHZlSW50ZXJhY3Rpb25SZXNwb25zZRIrCgtpbnRlcmFjdGlvbhgBIAEoCzIWLmFnZW50ZC52MS5JbnRlcmFjdGlvbiIYChZHZXRDYXBhYmlsaXRpZXNSZXF1ZXN0It4BChdHZXRDYXBhYmlsaXRpZXNSZXNwb25zZRIPCgd2ZXJzaW9uGAEgASgJEiYKCXByb3ZpZGVycxgCIAMoCzITLmFnZW50ZC52MS5Qcm92aWRlchIVCg1idWlsdGluX3Rvb2xzGAMgAygJEhgKEG1heF9wcm9tcHRfYnl0ZXMYBCABKAMSGQoRbWF4X21lc3NhZ2VfYnl0ZXMYBSABKAMSLAoJcmV0ZW50aW9uGAYgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhAKCGZlYXR1cmVzGAcgAygJIlQKCFByb3ZpZGVyEgwKBG5hbWUYASABKAkSDwoHaGFzX2tleRgCIAEoCBIVCg1idWlsdGluX3Rvb2xzGAMgAygJEhIKCmtleV9oZWFkZXIYBCABKAkiEwoRTGlzdE1vZGVsc1JlcXVlc3QiSwoSTGlzdE1vZGVsc1Jlc3BvbnNlEiAKBm1vZGVscxgBIAMoCzIQLmFnZW50ZC52MS5Nb2RlbBITCgtwcmljZXNfZGF0ZRgCIAEoCSLMAQoFTW9kZWwSDAoEbmFtZRgBIAEoCRIQCghwcm92aWRlchgCIAEoCRIRCglhdmFpbGFibGUYAyABKAgSJAoFcHJpY2UYBCABKAsyFS5hZ2VudGQudjEuTW9kZWxQcmljZRIyCgxjYXBhYmlsaXRpZXMYBSABKAsyHC5hZ2VudGQudjEuTW9kZWxDYXBhYmlsaXRpZXMSFQoNYnVpbHRpbl90b29scxgGIAMoCRIOCgZzb3VyY2UYByABKAkSDwoHcmV0aXJlcxgIIAEoCSI/CgpNb2RlbFByaWNlEiMKBXRpZXJzGAEgAygLMhQuYWdlbnRkLnYxLlByaWNlVGllchIMCgRkYXRlGAIgASgJIq0BCglQcmljZVRpZXISGwoTYWJvdmVfcHJvbXB0X3Rva2VucxgBIAEoAxINCgVpbnB1dBgCIAEoARIOCgZjYWNoZWQYAyABKAESDgoGb3V0cHV0GAQgASgBEhUKCHRoaW5raW5nGAUgASgBSACIAQESMAoMY2FjaGVfd3JpdGVzGAYgAygLMhouYWdlbnRkLnYxLkNhY2hlV3JpdGVQcmljZUILCglfdGhpbmtpbmciSAoPQ2FjaGVXcml0ZVByaWNlEiYKA3R0bBgBIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhINCgVwcmljZRgCIAEoASKOAQoRTW9kZWxDYXBhYmlsaXRpZXMSFgoOY29udGV4dF90b2tlbnMYASABKAMSFQoNb3V0cHV0X3Rva2VucxgCIAEoAxIOCgZpbnB1dHMYAyADKAkSEAoIdGhpbmtpbmcYBCABKAgSDQoFdG9vbHMYBSABKAgSGQoRc3RydWN0dXJlZF9vdXRwdXQYBiABKAgiYwoVTGlzdE1vZGVsQ2FsbHNSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSDwoHdHVybl9pZBgCIAEoCRIRCglwYWdlX3NpemUYAyABKAUSEgoKcGFnZV90b2tlbhgEIAEoCSJdChZMaXN0TW9kZWxDYWxsc1Jlc3BvbnNlEioKBWNhbGxzGAEgAygLMhsuYWdlbnRkLnYxLk1vZGVsQ2FsbERldGFpbHMSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIroBChBNb2RlbENhbGxEZXRhaWxzEicKBGNhbGwYASABKAsyGS5hZ2VudGQudjEuTW9kZWxDYWxsRW5kZWQSEwoLaW5zdHJ1Y3Rpb24YAiABKAkSEgoKdG9vbF9uYW1lcxgDIAMoCRIxCgpnZW5lcmF0aW9uGAQgASgLMh0uYWdlbnRkLnYxLkdlbmVyYXRpb25TZXR0aW5ncxIQCghjb250ZW50cxgFIAEoBRIPCgdzdW1tYXJ5GAYgASgJIk8KFkxpc3RTaGFyZWRTdGF0ZVJlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgFEhIKCnBhZ2VfdG9rZW4YAiABKAkSDgoGcHJlZml4GAMgASgJImAKF0xpc3RTaGFyZWRTdGF0ZVJlc3BvbnNlEiwKB2VudHJpZXMYASADKAsyGy5hZ2VudGQudjEuU2hhcmVkU3RhdGVFbnRyeRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiPQoQU2hhcmVkU3RhdGVFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAkSDQoFYnl0ZXMYAyABKAMiRAoVU2V0U2hhcmVkU3RhdGVSZXF1ZXN0EisKBnZhbHVlcxgBIAMoCzIbLmFnZW50ZC52MS5TaGFyZWRTdGF0ZVZhbHVlIi4KEFNoYXJlZFN0YXRlVmFsdWUSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJIhgKFlNldFNoYXJlZFN0YXRlUmVzcG9uc2UiKAoYUmVtb3ZlU2hhcmVkU3RhdGVSZXF1ZXN0EgwKBGtleXMYASADKAkiLAoZUmVtb3ZlU2hhcmVkU3RhdGVSZXNwb25zZRIPCgdyZW1vdmVkGAEgAygJKmMKDFNlc3Npb25TdGF0ZRIdChlTRVNTSU9OX1NUQVRFX1VOU1BFQ0lGSUVEEAASGAoUU0VTU0lPTl9TVEFURV9BQ1RJVkUQARIaChZTRVNTSU9OX1NUQVRFX0FSQ0hJVkVEEAIq7wEKClR1cm5TdGF0dXMSGwoXVFVSTl9TVEFUVVNfVU5TUEVDSUZJRUQQABIXChNUVVJOX1NUQVRVU19QRU5ESU5HEAESFwoTVFVSTl9TVEFUVVNfUlVOTklORxACEiIKHlRVUk5fU1RBVFVTX1dBSVRJTkdfRk9SX0NMSUVOVBADEiEKHVRVUk5fU1RBVFVTX1dBSVRJTkdfRk9SX0lOUFVUEAQSGQoVVFVSTl9TVEFUVVNfU1VDQ0VFREVEEAUSFgoSVFVSTl9TVEFUVVNfRkFJTEVEEAYSGAoUVFVSTl9TVEFUVVNfQ0FOQ0VMRUQQBzLJDwoOU2Vzc2lvblNlcnZpY2USUgoNQ3JlYXRlU2Vzc2lvbhIfLmFnZW50ZC52MS5DcmVhdGVTZXNzaW9uUmVxdWVzdBogLmFnZW50ZC52MS5DcmVhdGVTZXNzaW9uUmVzcG9uc2USTgoKR2V0U2Vzc2lvbhIcLmFnZW50ZC52MS5HZXRTZXNzaW9uUmVxdWVzdBodLmFnZW50ZC52MS5HZXRTZXNzaW9uUmVzcG9uc2UiA5ACARJUCgxMaXN0U2Vzc2lvbnMSHi5hZ2VudGQudjEuTGlzdFNlc3Npb25zUmVxdWVzdBofLmFnZW50ZC52MS5MaXN0U2Vzc2lvbnNSZXNwb25zZSIDkAIBElIKDVVwZGF0ZVNlc3Npb24SHy5hZ2VudGQudjEuVXBkYXRlU2Vzc2lvblJlcXVlc3QaIC5hZ2VudGQudjEuVXBkYXRlU2Vzc2lvblJlc3BvbnNlElIKDURlbGV0ZVNlc3Npb24SHy5hZ2VudGQudjEuRGVsZXRlU2Vzc2lvblJlcXVlc3QaIC5hZ2VudGQudjEuRGVsZXRlU2Vzc2lvblJlc3BvbnNlEkwKC0ZvcmtTZXNzaW9uEh0uYWdlbnRkLnYxLkZvcmtTZXNzaW9uUmVxdWVzdBoeLmFnZW50ZC52MS5Gb3JrU2Vzc2lvblJlc3BvbnNlEkkKCkNyZWF0ZVR1cm4SHC5hZ2VudGQudjEuQ3JlYXRlVHVyblJlcXVlc3QaHS5hZ2VudGQudjEuQ3JlYXRlVHVyblJlc3BvbnNlEkUKB0dldFR1cm4SGS5hZ2VudGQudjEuR2V0VHVyblJlcXVlc3QaGi5hZ2VudGQudjEuR2V0VHVyblJlc3BvbnNlIgOQAgESSwoJTGlzdFR1cm5zEhsuYWdlbnRkLnYxLkxpc3RUdXJuc1JlcXVlc3QaHC5hZ2VudGQudjEuTGlzdFR1cm5zUmVzcG9uc2UiA5ACARJJCgpDYW5jZWxUdXJuEhwuYWdlbnRkLnYxLkNhbmNlbFR1cm5SZXF1ZXN0Gh0uYWdlbnRkLnYxLkNhbmNlbFR1cm5SZXNwb25zZRJVCg5DYW5jZWxUb29sQ2FsbBIgLmFnZW50ZC52MS5DYW5jZWxUb29sQ2FsbFJlcXVlc3QaIS5hZ2VudGQudjEuQ2FuY2VsVG9vbENhbGxSZXNwb25zZRJaCg5MaXN0VHVybkV2ZW50cxIgLmFnZW50ZC52MS5MaXN0VHVybkV2ZW50c1JlcXVlc3QaIS5hZ2VudGQudjEuTGlzdFR1cm5FdmVudHNSZXNwb25zZSIDkAIBEkgKCVdhdGNoVHVybhIbLmFnZW50ZC52MS5XYXRjaFR1cm5SZXF1ZXN0GhwuYWdlbnRkLnYxLldhdGNoVHVyblJlc3BvbnNlMAESXgoRU3VibWl0VG9vbFJlc3VsdHMSIy5hZ2VudGQudjEuU3VibWl0VG9vbFJlc3VsdHNSZXF1ZXN0GiQuYWdlbnRkLnYxLlN1Ym1pdFRvb2xSZXN1bHRzUmVzcG9uc2USWgoOR2V0SW50ZXJhY3Rpb24SIC5hZ2VudGQudjEuR2V0SW50ZXJhY3Rpb25SZXF1ZXN0GiEuYWdlbnRkLnYxLkdldEludGVyYWN0aW9uUmVzcG9uc2UiA5ACARJgChBMaXN0SW50ZXJhY3Rpb25zEiIuYWdlbnRkLnYxLkxpc3RJbnRlcmFjdGlvbnNSZXF1ZXN0GiMuYWdlbnRkLnYxLkxpc3RJbnRlcmFjdGlvbnNSZXNwb25zZSIDkAIBEmEKElJlc29sdmVJbnRlcmFjdGlvbhIkLmFnZW50ZC52MS5SZXNvbHZlSW50ZXJhY3Rpb25SZXF1ZXN0GiUuYWdlbnRkLnYxLlJlc29sdmVJbnRlcmFjdGlvblJlc3BvbnNlEloKDkxpc3RNb2RlbENhbGxzEiAuYWdlbnRkLnYxLkxpc3RNb2RlbENhbGxzUmVxdWVzdBohLmFnZW50ZC52MS5MaXN0TW9kZWxDYWxsc1Jlc3BvbnNlIgOQAgESXQoPR2V0Q2FwYWJpbGl0aWVzEiEuYWdlbnRkLnYxLkdldENhcGFiaWxpdGllc1JlcXVlc3QaIi5hZ2VudGQudjEuR2V0Q2FwYWJpbGl0aWVzUmVzcG9uc2UiA5ACARJdCg9MaXN0U2hhcmVkU3RhdGUSIS5hZ2VudGQudjEuTGlzdFNoYXJlZFN0YXRlUmVxdWVzdBoiLmFnZW50ZC52MS5MaXN0U2hhcmVkU3RhdGVSZXNwb25zZSIDkAIBElUKDlNldFNoYXJlZFN0YXRlEiAuYWdlbnRkLnYxLlNldFNoYXJlZFN0YXRlUmVxdWVzdBohLmFnZW50ZC52MS5TZXRTaGFyZWRTdGF0ZVJlc3BvbnNlEl4KEVJlbW92ZVNoYXJlZFN0YXRlEiMuYWdlbnRkLnYxLlJlbW92ZVNoYXJlZFN0YXRlUmVxdWVzdBokLmFnZW50ZC52MS5SZW1vdmVTaGFyZWRTdGF0ZVJlc3BvbnNlEk4KCkxpc3RNb2RlbHMSHC5hZ2VudGQudjEuTGlzdE1vZGVsc1JlcXVlc3QaHS5hZ2VudGQudjEuTGlzdE1vZGVsc1Jlc3BvbnNlIgOQAgFCOlo4Z2l0aHViLmNvbS9hcHp1azMvYWdlbnRkL2dlbi9wcm90by9nby9hZ2VudGQvdjE7YWdlbnRkdjFiBnByb3RvMw", [file_agentd_v1_interactions, file_agentd_v1_service, file_agentd_v1_types, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("ChhhZ2VudGQvdjEvc2Vzc2lvbnMucHJvdG8SCWFnZW50ZC52MSKVBAoHU2Vzc2lvbhIKCgJpZBgBIAEoCRImCgVzdGF0ZRgCIAEoDjIXLmFnZW50ZC52MS5TZXNzaW9uU3RhdGUSLgoGbGFiZWxzGAMgAygLMh4uYWdlbnRkLnYxLlNlc3Npb24uTGFiZWxzRW50cnkSEgoKY2xpZW50X3JlZhgEIAEoCRISCgpjcmVhdGVkX2J5GAUgASgJEi8KC2NyZWF0ZV90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgt1cGRhdGVfdGltZRgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASHwoFdXNhZ2UYCCABKAsyEC5hZ2VudGQudjEuVXNhZ2USDwoHdmVyc2lvbhgJIAEoAxITCgtmb3JrZWRfZnJvbRgKIAEoCRIaChJmb3JrZWRfdGhyb3VnaF9zZXEYCyABKAMSFAoMbGFzdF90dXJuX2lkGAwgASgJEi8KEGxhc3RfdHVybl9zdGF0dXMYDSABKA4yFS5hZ2VudGQudjEuVHVyblN0YXR1cxIQCghsYXN0X3NlcRgOIAEoAxIOCgZwdXJnZWQYDyABKAgSIQoGYnVkZ2V0GBEgASgLMhEuYWdlbnRkLnYxLkJ1ZGdldBotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIu8FCgRUdXJuEgoKAmlkGAEgASgJEhIKCnNlc3Npb25faWQYAiABKAkSJQoGc3RhdHVzGAMgASgOMhUuYWdlbnRkLnYxLlR1cm5TdGF0dXMSFgoOc3RhdHVzX21lc3NhZ2UYBCABKAkSKAoKZXJyb3JfY29kZRgFIAEoDjIULmFnZW50ZC52MS5FcnJvckNvZGUSEwoLdXNlcl9wcm9tcHQYBiABKAkSEwoLb3V0cHV0X3RleHQYByABKAkSHwoFdXNhZ2UYCCABKAsyEC5hZ2VudGQudjEuVXNhZ2USLwoLY3JlYXRlX3RpbWUYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnN0YXJ0X3RpbWUYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZF90aW1lGAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCghkdXJhdGlvbhgMIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIRCglhZnRlcl9zZXEYDSABKAMSQgoScGVuZGluZ190b29sX2NhbGxzGA4gAygLMiYuYWdlbnRkLnYxLlJ1blJlc3BvbnNlLlRvb2xDYWxsUmVxdWVzdBIVCg1pbmplY3RlZF9pbnRvGA8gASgJEikKB3JlY2VpcHQYECABKAsyGC5hZ2VudGQudjEuQ2FuY2VsUmVjZWlwdBIZChFzdHJ1Y3R1cmVkX291dHB1dBgRIAEoCRIqCgtzdG9wX3JlYXNvbhgSIAEoDjIVLmFnZW50ZC52MS5TdG9wUmVhc29uEg0KBW1vZGVsGBMgASgJEjQKFHBlbmRpbmdfaW50ZXJhY3Rpb25zGBQgAygLMhYuYWdlbnRkLnYxLkludGVyYWN0aW9uEh4KBXBhcnRzGBUgAygLMg8uYWdlbnRkLnYxLlBhcnQSEgoKY3JlYXRlZF9ieRgWIAEoCSLSAQoUQ3JlYXRlU2Vzc2lvblJlcXVlc3QSOwoGbGFiZWxzGAEgAygLMisuYWdlbnRkLnYxLkNyZWF0ZVNlc3Npb25SZXF1ZXN0LkxhYmVsc0VudHJ5EhIKCmNsaWVudF9yZWYYAiABKAkSFwoPaWRlbXBvdGVuY3lfa2V5GAMgASgJEiEKBmJ1ZGdldBgEIAEoCzIRLmFnZW50ZC52MS5CdWRnZXQaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASI8ChVDcmVhdGVTZXNzaW9uUmVzcG9uc2USIwoHc2Vzc2lvbhgBIAEoCzISLmFnZW50ZC52MS5TZXNzaW9uIicKEUdldFNlc3Npb25SZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkiOQoSR2V0U2Vzc2lvblJlc3BvbnNlEiMKB3Nlc3Npb24YASABKAsyEi5hZ2VudGQudjEuU2Vzc2lvbiLgAwoTTGlzdFNlc3Npb25zUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCRInCgZzdGF0ZXMYAyADKA4yFy5hZ2VudGQudjEuU2Vzc2lvblN0YXRlEjoKBmxhYmVscxgEIAMoCzIqLmFnZW50ZC52MS5MaXN0U2Vzc2lvbnNSZXF1ZXN0LkxhYmVsc0VudHJ5EhIKCmNsaWVudF9yZWYYBSABKAkSLAoNdHVybl9zdGF0dXNlcxgGIAMoDjIVLmFnZW50ZC52MS5UdXJuU3RhdHVzEjEKDWNyZWF0ZWRfc2luY2UYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjIKDmNyZWF0ZWRfYmVmb3JlGAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIxCg11cGRhdGVkX3NpbmNlGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIyCg51cGRhdGVkX2JlZm9yZRgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJVChRMaXN0U2Vzc2lvbnNSZXNwb25zZRIkCghzZXNzaW9ucxgBIAMoCzISLmFnZW50ZC52MS5TZXNzaW9uEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKrAgoUVXBkYXRlU2Vzc2lvblJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIUCgd2ZXJzaW9uGAIgASgDSACIAQESOwoGbGFiZWxzGAMgAygLMisuYWdlbnRkLnYxLlVwZGF0ZVNlc3Npb25SZXF1ZXN0LkxhYmVsc0VudHJ5EhcKCmNsaWVudF9yZWYYBCABKAlIAYgBARImCgVzdGF0ZRgFIAEoDjIXLmFnZW50ZC52MS5TZXNzaW9uU3RhdGUSIQoGYnVkZ2V0GAYgASgLMhEuYWdlbnRkLnYxLkJ1ZGdldBotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQgoKCF92ZXJzaW9uQg0KC19jbGllbnRfcmVmIjwKFVVwZGF0ZVNlc3Npb25SZXNwb25zZRIjCgdzZXNzaW9uGAEgASgLMhIuYWdlbnRkLnYxLlNlc3Npb24iKgoURGVsZXRlU2Vzc2lvblJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCSIXChVEZWxldGVTZXNzaW9uUmVzcG9uc2Ui6QEKEkZvcmtTZXNzaW9uUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhgKC3Rocm91Z2hfc2VxGAIgASgDSACIAQESOQoGbGFiZWxzGAMgAygLMikuYWdlbnRkLnYxLkZvcmtTZXNzaW9uUmVxdWVzdC5MYWJlbHNFbnRyeRISCgpjbGllbnRfcmVmGAQgASgJEhcKD2lkZW1wb3RlbmN5X2tleRgFIAEoCRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQg4KDF90aHJvdWdoX3NlcSI6ChNGb3JrU2Vzc2lvblJlc3BvbnNlEiMKB3Nlc3Npb24YASABKAsyEi5hZ2VudGQudjEuU2Vzc2lvbiJKChFDcmVhdGVUdXJuUmVxdWVzdBI1CgdleGVjdXRlGAEgASgLMiQuYWdlbnRkLnYxLlJ1blJlcXVlc3QuRXhlY3V0ZVJlcXVlc3QiWQoSQ3JlYXRlVHVyblJlc3BvbnNlEh0KBHR1cm4YASABKAsyDy5hZ2VudGQudjEuVHVybhIkCgh3YXJuaW5ncxgCIAMoCzISLmFnZW50ZC52MS5XYXJuaW5nIkQKDkdldFR1cm5SZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSDwoHdHVybl9pZBgCIAEoCRINCgVwYXJ0cxgDIAEoCCIwCg9HZXRUdXJuUmVzcG9uc2USHQoEdHVybhgBIAEoCzIPLmFnZW50ZC52MS5UdXJuIt0BChBMaXN0VHVybnNSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEQoJcGFnZV9zaXplGAIgASgFEhIKCnBhZ2VfdG9rZW4YAyABKAkSJwoIc3RhdHVzZXMYBCADKA4yFS5hZ2VudGQudjEuVHVyblN0YXR1cxIxCg1jcmVhdGVkX3NpbmNlGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIyCg5jcmVhdGVkX2JlZm9yZRgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiTAoRTGlzdFR1cm5zUmVzcG9uc2USHgoFdHVybnMYASADKAsyDy5hZ2VudGQudjEuVHVybhIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiSAoRQ2FuY2VsVHVyblJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIPCgd0dXJuX2lkGAIgASgJEg4KBnJlYXNvbhgDIAEoCSIzChJDYW5jZWxUdXJuUmVzcG9uc2USHQoEdHVybhgBIAEoCzIPLmFnZW50ZC52MS5UdXJuIlIKFUNhbmNlbFRvb2xDYWxsUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEg8KB3R1cm5faWQYAiABKAkSFAoMdG9vbF9jYWxsX2lkGAMgASgJIjcKFkNhbmNlbFRvb2xDYWxsUmVzcG9uc2USHQoEdHVybhgBIAEoCzIPLmFnZW50ZC52MS5UdXJuIrkBChVMaXN0VHVybkV2ZW50c1JlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIPCgd0dXJuX2lkGAIgASgJEhYKCWFmdGVyX3NlcRgDIAEoA0gAiAEBEhEKCXBhZ2Vfc2l6ZRgEIAEoBRIPCgdkaXNwbGF5GAUgASgIEjEKCnZpc2liaWxpdHkYBiABKA4yHS5hZ2VudGQudjEuRGlzcGxheS5WaXNpYmlsaXR5QgwKCl9hZnRlcl9zZXEiZgoWTGlzdFR1cm5FdmVudHNSZXNwb25zZRImCgZldmVudHMYASADKAsyFi5hZ2VudGQudjEuUnVuUmVzcG9uc2USDAoEbW9yZRgCIAEoCBIWCg5uZXh0X2FmdGVyX3NlcRgDIAEoAyLGAQoQV2F0Y2hUdXJuUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEg8KB3R1cm5faWQYAiABKAkSFgoJYWZ0ZXJfc2VxGAMgASgDSACIAQESEgoKdG9vbF9uYW1lcxgEIAMoCRIPCgdkaXNwbGF5GAUgASgIEjEKCnZpc2liaWxpdHkYBiABKA4yHS5hZ2VudGQudjEuRGlzcGxheS5WaXNpYmlsaXR5Eg8KB29ic2VydmUYByABKAhCDAoKX2FmdGVyX3NlcSI6ChFXYXRjaFR1cm5SZXNwb25zZRIlCgVldmVudBgBIAEoCzIWLmFnZW50ZC52MS5SdW5SZXNwb25zZSKVAQoYTGlzdFNlc3Npb25FdmVudHNSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSDgoGY3Vyc29yGAIgASgJEhEKCXBhZ2Vfc2l6ZRgDIAEoBRIPCgdkaXNwbGF5GAQgASgIEjEKCnZpc2liaWxpdHkYBSABKA4yHS5hZ2VudGQudjEuRGlzcGxheS5WaXNpYmlsaXR5IkUKDFNlc3Npb25FdmVudBIlCgVldmVudBgBIAEoCzIWLmFnZW50ZC52MS5SdW5SZXNwb25zZRIOCgZjdXJzb3IYAiABKAkiZwoZTGlzdFNlc3Npb25FdmVudHNSZXNwb25zZRInCgZldmVudHMYASADKAsyFy5hZ2VudGQudjEuU2Vzc2lvbkV2ZW50EhMKC25leHRfY3Vyc29yGAIgASgJEgwKBG1vcmUYAyABKAgimwEKE1dhdGNoU2Vzc2lvblJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIOCgZjdXJzb3IYAiABKAkSDwoHZGlzcGxheRgDIAEoCBIxCgp2aXNpYmlsaXR5GAQgASgOMh0uYWdlbnRkLnYxLkRpc3BsYXkuVmlzaWJpbGl0eUoECAUQBkoECAYQB1IEdHJlZVIKdG9vbF9uYW1lcyJNChRXYXRjaFNlc3Npb25SZXNwb25zZRIlCgVldmVudBgBIAEoCzIWLmFnZW50ZC52MS5SdW5SZXNwb25zZRIOCgZjdXJzb3IYAiABKAkieAoYU3VibWl0VG9vbFJlc3VsdHNSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSDwoHdHVybl9pZBgCIAEoCRI3CgdyZXN1bHRzGAMgAygLMiYuYWdlbnRkLnYxLlJ1blJlcXVlc3QuVG9vbENhbGxSZXNwb25zZSJpChlTdWJtaXRUb29sUmVzdWx0c1Jlc3BvbnNlEi0KB3JlZnVzZWQYASADKAsyHC5hZ2VudGQudjEuUmVmdXNlZFRvb2xSZXN1bHQSHQoEdHVybhgCIAEoCzIPLmFnZW50ZC52MS5UdXJuIl4KEVJlZnVzZWRUb29sUmVzdWx0EhQKDHRvb2xfY2FsbF9pZBgBIAEoCRIzCgVlcnJvchgCIAEoCzIkLmFnZW50ZC52MS5SdW5SZXNwb25zZS5FcnJvclJlc3BvbnNlIkMKFUdldEludGVyYWN0aW9uUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhYKDmludGVyYWN0aW9uX2lkGAIgASgJIkUKFkdldEludGVyYWN0aW9uUmVzcG9uc2USKwoLaW50ZXJhY3Rpb24YASABKAsyFi5hZ2VudGQudjEuSW50ZXJhY3Rpb24ilQEKF0xpc3RJbnRlcmFjdGlvbnNSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSDwoHdHVybl9pZBgCIAEoCRIRCglwYWdlX3NpemUYAyABKAUSEgoKcGFnZV90b2tlbhgEIAEoCRIuCghzdGF0dXNlcxgFIAMoDjIcLmFnZW50ZC52MS5JbnRlcmFjdGlvblN0YXR1cyJhChhMaXN0SW50ZXJhY3Rpb25zUmVzcG9uc2USLAoMaW50ZXJhY3Rpb25zGAEgAygLMhYuYWdlbnRkLnYxLkludGVyYWN0aW9uEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSJyChlSZXNvbHZlSW50ZXJhY3Rpb25SZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSFgoOaW50ZXJhY3Rpb25faWQYAiABKAkSKQoKcmVzb2x1dGlvbhgDIAEoCzIVLmFnZW50ZC52MS5SZXNvbHV0aW9uIkkKGlJlc29sdmVJbnRlcmFjdGlvblJlc3BvbnNlEisKC2ludGVyYWN0aW9uGAEgASgLMhYuYWdlbnRkLnYxLkludGVyYWN0aW9uIhgKFkdldENhcGFiaWxpdGllc1JlcXVlc3Qi3gEKF0dldENhcGFiaWxpdGllc1Jlc3BvbnNlEg8KB3ZlcnNpb24YASABKAkSJgoJcHJvdmlkZXJzGAIgAygLMhMuYWdlbnRkLnYxLlByb3ZpZGVyEhUKDWJ1aWx0aW5fdG9vbHMYAyADKAkSGAoQbWF4X3Byb21wdF9ieXRlcxgEIAEoAxIZChFtYXhfbWVzc2FnZV9ieXRlcxgFIAEoAxIsCglyZXRlbnRpb24YBiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEAoIZmVhdHVyZXMYByADKAkiVAoIUHJvdmlkZXISDAoEbmFtZRgBIAEoCRIPCgdoYXNfa2V5GAIgASgIEhUKDWJ1aWx0aW5fdG9vbHMYAyADKAkSEgoKa2V5X2hlYWRlchgEIAEoCSITChFMaXN0TW9kZWxzUmVxdWVzdCJLChJMaXN0TW9kZWxzUmVzcG9uc2USIAoGbW9kZWxzGAEgAygLMhAuYWdlbnRkLnYxLk1vZGVsEhMKC3ByaWNlc19kYXRlGAIgASgJIswBCgVNb2RlbBIMCgRuYW1lGAEgASgJEhAKCHByb3ZpZGVyGAIgASgJEhEKCWF2YWlsYWJsZRgDIAEoCBIkCgVwcmljZRgEIAEoCzIVLmFnZW50ZC52MS5Nb2RlbFByaWNlEjIKDGNhcGFiaWxpdGllcxgFIAEoCzIcLmFnZW50ZC52MS5Nb2RlbENhcGFiaWxpdGllcxIVCg1idWlsdGluX3Rvb2xzGAYgAygJEg4KBnNvdXJjZRgHIAEoCRIPCgdyZXRpcmVzGAggASgJIj8KCk1vZGVsUHJpY2USIwoFdGllcnMYASADKAsyFC5hZ2VudGQudjEuUHJpY2VUaWVyEgwKBGRhdGUYAiABKAkirQEKCVByaWNlVGllchIbChNhYm92ZV9wcm9tcHRfdG9rZW5zGAEgASgDEg0KBWlucHV0GAIgASgBEg4KBmNhY2hlZBgDIAEoARIOCgZvdXRwdXQYBCABKAESFQoIdGhpbmtpbmcYBSABKAFIAIgBARIwCgxjYWNoZV93cml0ZXMYBiADKAsyGi5hZ2VudGQudjEuQ2FjaGVXcml0ZVByaWNlQgsKCV90aGlua2luZyJICg9DYWNoZVdyaXRlUHJpY2USJgoDdHRsGAEgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg0KBXByaWNlGAIgASgBIo4BChFNb2RlbENhcGFiaWxpdGllcxIWCg5jb250ZXh0X3Rva2VucxgBIAEoAxIVCg1vdXRwdXRfdG9rZW5zGAIgASgDEg4KBmlucHV0cxgDIAMoCRIQCgh0aGlua2luZxgEIAEoCBINCgV0b29scxgFIAEoCBIZChFzdHJ1Y3R1cmVkX291dHB1dBgGIAEoCCJjChVMaXN0TW9kZWxDYWxsc1JlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIPCgd0dXJuX2lkGAIgASgJEhEKCXBhZ2Vfc2l6ZRgDIAEoBRISCgpwYWdlX3Rva2VuGAQgASgJIl0KFkxpc3RNb2RlbENhbGxzUmVzcG9uc2USKgoFY2FsbHMYASADKAsyGy5hZ2VudGQudjEuTW9kZWxDYWxsRGV0YWlscxIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiugEKEE1vZGVsQ2FsbERldGFpbHMSJwoEY2FsbBgBIAEoCzIZLmFnZW50ZC52MS5Nb2RlbENhbGxFbmRlZBITCgtpbnN0cnVjdGlvbhgCIAEoCRISCgp0b29sX25hbWVzGAMgAygJEjEKCmdlbmVyYXRpb24YBCABKAsyHS5hZ2VudGQudjEuR2VuZXJhdGlvblNldHRpbmdzEhAKCGNvbnRlbnRzGAUgASgFEg8KB3N1bW1hcnkYBiABKAkiTwoWTGlzdFNoYXJlZFN0YXRlUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCRIOCgZwcmVmaXgYAyABKAkiYAoXTGlzdFNoYXJlZFN0YXRlUmVzcG9uc2USLAoHZW50cmllcxgBIAMoCzIbLmFnZW50ZC52MS5TaGFyZWRTdGF0ZUVudHJ5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSI9ChBTaGFyZWRTdGF0ZUVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCRINCgVieXRlcxgDIAEoAyJEChVTZXRTaGFyZWRTdGF0ZVJlcXVlc3QSKwoGdmFsdWVzGAEgAygLMhsuYWdlbnRkLnYxLlNoYXJlZFN0YXRlVmFsdWUiLgoQU2hhcmVkU3RhdGVWYWx1ZRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAkiGAoWU2V0U2hhcmVkU3RhdGVSZXNwb25zZSIoChhSZW1vdmVTaGFyZWRTdGF0ZVJlcXVlc3QSDAoEa2V5cxgBIAMoCSIsChlSZW1vdmVTaGFyZWRTdGF0ZVJlc3BvbnNlEg8KB3JlbW92ZWQYASADKAkqYwoMU2Vzc2lvblN0YXRlEh0KGVNFU1NJT05fU1RBVEVfVU5TUEVDSUZJRUQQABIYChRTRVNTSU9OX1NUQVRFX0FDVElWRRABEhoKFlNFU1NJT05fU1RBVEVfQVJDSElWRUQQAirvAQoKVHVyblN0YXR1cxIbChdUVVJOX1NUQVRVU19VTlNQRUNJRklFRBAAEhcKE1RVUk5fU1RBVFVTX1BFTkRJTkcQARIXChNUVVJOX1NUQVRVU19SVU5OSU5HEAISIgoeVFVSTl9TVEFUVVNfV0FJVElOR19GT1JfQ0xJRU5UEAMSIQodVFVSTl9TVEFUVVNfV0FJVElOR19GT1JfSU5QVVQQBBIZChVUVVJOX1NUQVRVU19TVUNDRUVERUQQBRIWChJUVVJOX1NUQVRVU19GQUlMRUQQBhIYChRUVVJOX1NUQVRVU19DQU5DRUxFRBAHMoERCg5TZXNzaW9uU2VydmljZRJSCg1DcmVhdGVTZXNzaW9uEh8uYWdlbnRkLnYxLkNyZWF0ZVNlc3Npb25SZXF1ZXN0GiAuYWdlbnRkLnYxLkNyZWF0ZVNlc3Npb25SZXNwb25zZRJOCgpHZXRTZXNzaW9uEhwuYWdlbnRkLnYxLkdldFNlc3Npb25SZXF1ZXN0Gh0uYWdlbnRkLnYxLkdldFNlc3Npb25SZXNwb25zZSIDkAIBElQKDExpc3RTZXNzaW9ucxIeLmFnZW50ZC52MS5MaXN0U2Vzc2lvbnNSZXF1ZXN0Gh8uYWdlbnRkLnYxLkxpc3RTZXNzaW9uc1Jlc3BvbnNlIgOQAgESUgoNVXBkYXRlU2Vzc2lvbhIfLmFnZW50ZC52MS5VcGRhdGVTZXNzaW9uUmVxdWVzdBogLmFnZW50ZC52MS5VcGRhdGVTZXNzaW9uUmVzcG9uc2USUgoNRGVsZXRlU2Vzc2lvbhIfLmFnZW50ZC52MS5EZWxldGVTZXNzaW9uUmVxdWVzdBogLmFnZW50ZC52MS5EZWxldGVTZXNzaW9uUmVzcG9uc2USTAoLRm9ya1Nlc3Npb24SHS5hZ2VudGQudjEuRm9ya1Nlc3Npb25SZXF1ZXN0Gh4uYWdlbnRkLnYxLkZvcmtTZXNzaW9uUmVzcG9uc2USSQoKQ3JlYXRlVHVybhIcLmFnZW50ZC52MS5DcmVhdGVUdXJuUmVxdWVzdBodLmFnZW50ZC52MS5DcmVhdGVUdXJuUmVzcG9uc2USRQoHR2V0VHVybhIZLmFnZW50ZC52MS5HZXRUdXJuUmVxdWVzdBoaLmFnZW50ZC52MS5HZXRUdXJuUmVzcG9uc2UiA5ACARJLCglMaXN0VHVybnMSGy5hZ2VudGQudjEuTGlzdFR1cm5zUmVxdWVzdBocLmFnZW50ZC52MS5MaXN0VHVybnNSZXNwb25zZSIDkAIBEkkKCkNhbmNlbFR1cm4SHC5hZ2VudGQudjEuQ2FuY2VsVHVyblJlcXVlc3QaHS5hZ2VudGQudjEuQ2FuY2VsVHVyblJlc3BvbnNlElUKDkNhbmNlbFRvb2xDYWxsEiAuYWdlbnRkLnYxLkNhbmNlbFRvb2xDYWxsUmVxdWVzdBohLmFnZW50ZC52MS5DYW5jZWxUb29sQ2FsbFJlc3BvbnNlEloKDkxpc3RUdXJuRXZlbnRzEiAuYWdlbnRkLnYxLkxpc3RUdXJuRXZlbnRzUmVxdWVzdBohLmFnZW50ZC52MS5MaXN0VHVybkV2ZW50c1Jlc3BvbnNlIgOQAgESSAoJV2F0Y2hUdXJuEhsuYWdlbnRkLnYxLldhdGNoVHVyblJlcXVlc3QaHC5hZ2VudGQudjEuV2F0Y2hUdXJuUmVzcG9uc2UwARJjChFMaXN0U2Vzc2lvbkV2ZW50cxIjLmFnZW50ZC52MS5MaXN0U2Vzc2lvbkV2ZW50c1JlcXVlc3QaJC5hZ2VudGQudjEuTGlzdFNlc3Npb25FdmVudHNSZXNwb25zZSIDkAIBElEKDFdhdGNoU2Vzc2lvbhIeLmFnZW50ZC52MS5XYXRjaFNlc3Npb25SZXF1ZXN0Gh8uYWdlbnRkLnYxLldhdGNoU2Vzc2lvblJlc3BvbnNlMAESXgoRU3VibWl0VG9vbFJlc3VsdHMSIy5hZ2VudGQudjEuU3VibWl0VG9vbFJlc3VsdHNSZXF1ZXN0GiQuYWdlbnRkLnYxLlN1Ym1pdFRvb2xSZXN1bHRzUmVzcG9uc2USWgoOR2V0SW50ZXJhY3Rpb24SIC5hZ2VudGQudjEuR2V0SW50ZXJhY3Rpb25SZXF1ZXN0GiEuYWdlbnRkLnYxLkdldEludGVyYWN0aW9uUmVzcG9uc2UiA5ACARJgChBMaXN0SW50ZXJhY3Rpb25zEiIuYWdlbnRkLnYxLkxpc3RJbnRlcmFjdGlvbnNSZXF1ZXN0GiMuYWdlbnRkLnYxLkxpc3RJbnRlcmFjdGlvbnNSZXNwb25zZSIDkAIBEmEKElJlc29sdmVJbnRlcmFjdGlvbhIkLmFnZW50ZC52MS5SZXNvbHZlSW50ZXJhY3Rpb25SZXF1ZXN0GiUuYWdlbnRkLnYxLlJlc29sdmVJbnRlcmFjdGlvblJlc3BvbnNlEloKDkxpc3RNb2RlbENhbGxzEiAuYWdlbnRkLnYxLkxpc3RNb2RlbENhbGxzUmVxdWVzdBohLmFnZW50ZC52MS5MaXN0TW9kZWxDYWxsc1Jlc3BvbnNlIgOQAgESXQoPR2V0Q2FwYWJpbGl0aWVzEiEuYWdlbnRkLnYxLkdldENhcGFiaWxpdGllc1JlcXVlc3QaIi5hZ2VudGQudjEuR2V0Q2FwYWJpbGl0aWVzUmVzcG9uc2UiA5ACARJdCg9MaXN0U2hhcmVkU3RhdGUSIS5hZ2VudGQudjEuTGlzdFNoYXJlZFN0YXRlUmVxdWVzdBoiLmFnZW50ZC52MS5MaXN0U2hhcmVkU3RhdGVSZXNwb25zZSIDkAIBElUKDlNldFNoYXJlZFN0YXRlEiAuYWdlbnRkLnYxLlNldFNoYXJlZFN0YXRlUmVxdWVzdBohLmFnZW50ZC52MS5TZXRTaGFyZWRTdGF0ZVJlc3BvbnNlEl4KEVJlbW92ZVNoYXJlZFN0YXRlEiMuYWdlbnRkLnYxLlJlbW92ZVNoYXJlZFN0YXRlUmVxdWVzdBokLmFnZW50ZC52MS5SZW1vdmVTaGFyZWRTdGF0ZVJlc3BvbnNlEk4KCkxpc3RNb2RlbHMSHC5hZ2VudGQudjEuTGlzdE1vZGVsc1JlcXVlc3QaHS5hZ2VudGQudjEuTGlzdE1vZGVsc1Jlc3BvbnNlIgOQAgFCOlo4Z2l0aHViLmNvbS9hcHp1azMvYWdlbnRkL2dlbi9wcm90by9nby9hZ2VudGQvdjE7YWdlbnRkdjFiBnByb3RvMw", [file_agentd_v1_interactions, file_agentd_v1_service, file_agentd_v1_types, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * Session is a conversation of many turns.
@@ -1922,11 +1922,12 @@ export type ListTurnEventsRequest = Message<"agentd.v1.ListTurnEventsRequest"> &
   afterSeq?: bigint | undefined;
 
   /**
-   * How many events to return at most; 0 is 1,000.
+   * How many events to return at most; 0 is 1,000. A page that would be larger than a
+   * message may be ends early.
    *
-   * @generated from field: int32 limit = 4;
+   * @generated from field: int32 page_size = 4;
    */
-  limit: number;
+  pageSize: number;
 
   /**
    * Sends Display with each event.
@@ -1973,11 +1974,12 @@ export type ListTurnEventsRequestJson = {
   afterSeq?: string;
 
   /**
-   * How many events to return at most; 0 is 1,000.
+   * How many events to return at most; 0 is 1,000. A page that would be larger than a
+   * message may be ends early.
    *
-   * @generated from field: int32 limit = 4;
+   * @generated from field: int32 page_size = 4;
    */
-  limit?: number;
+  pageSize?: number;
 
   /**
    * Sends Display with each event.
@@ -2016,11 +2018,19 @@ export type ListTurnEventsResponse = Message<"agentd.v1.ListTurnEventsResponse">
   events: RunResponse[];
 
   /**
-   * True when there are more already: ask again with the seq of the last one.
+   * True when there are more already.
    *
    * @generated from field: bool more = 2;
    */
   more: boolean;
+
+  /**
+   * The after_seq with which to ask for what comes next, whether there is more already
+   * or not: the seq of the last one, or what was asked for where there is none.
+   *
+   * @generated from field: int64 next_after_seq = 3;
+   */
+  nextAfterSeq: bigint;
 };
 
 /**
@@ -2037,11 +2047,19 @@ export type ListTurnEventsResponseJson = {
   events?: RunResponseJson[];
 
   /**
-   * True when there are more already: ask again with the seq of the last one.
+   * True when there are more already.
    *
    * @generated from field: bool more = 2;
    */
   more?: boolean;
+
+  /**
+   * The after_seq with which to ask for what comes next, whether there is more already
+   * or not: the seq of the last one, or what was asked for where there is none.
+   *
+   * @generated from field: int64 next_after_seq = 3;
+   */
+  nextAfterSeq?: string;
 };
 
 /**
@@ -2214,6 +2232,353 @@ export const WatchTurnResponseSchema: GenMessage<WatchTurnResponse, {jsonType: W
   messageDesc(file_agentd_v1_sessions, 27);
 
 /**
+ * ListSessionEventsRequest names a session and a position.
+ *
+ * @generated from message agentd.v1.ListSessionEventsRequest
+ */
+export type ListSessionEventsRequest = Message<"agentd.v1.ListSessionEventsRequest"> & {
+  /**
+   * The session.
+   *
+   * @generated from field: string session_id = 1;
+   */
+  sessionId: string;
+
+  /**
+   * The cursor of the last event that the caller has, or the next_cursor of a page;
+   * empty is the beginning. One of another session is ERROR_CODE_INVALID_REQUEST.
+   *
+   * @generated from field: string cursor = 2;
+   */
+  cursor: string;
+
+  /**
+   * How many events to return at most; 0 is 1,000. A page that would be larger than a
+   * message may be ends early.
+   *
+   * @generated from field: int32 page_size = 3;
+   */
+  pageSize: number;
+
+  /**
+   * Sends Display with each event.
+   *
+   * @generated from field: bool display = 4;
+   */
+  display: boolean;
+
+  /**
+   * Only events of this visibility, and what no client can do without: ends, errors,
+   * retracts.
+   *
+   * @generated from field: agentd.v1.Display.Visibility visibility = 5;
+   */
+  visibility: Display_Visibility;
+};
+
+/**
+ * ListSessionEventsRequest names a session and a position.
+ *
+ * @generated from message agentd.v1.ListSessionEventsRequest
+ */
+export type ListSessionEventsRequestJson = {
+  /**
+   * The session.
+   *
+   * @generated from field: string session_id = 1;
+   */
+  sessionId?: string;
+
+  /**
+   * The cursor of the last event that the caller has, or the next_cursor of a page;
+   * empty is the beginning. One of another session is ERROR_CODE_INVALID_REQUEST.
+   *
+   * @generated from field: string cursor = 2;
+   */
+  cursor?: string;
+
+  /**
+   * How many events to return at most; 0 is 1,000. A page that would be larger than a
+   * message may be ends early.
+   *
+   * @generated from field: int32 page_size = 3;
+   */
+  pageSize?: number;
+
+  /**
+   * Sends Display with each event.
+   *
+   * @generated from field: bool display = 4;
+   */
+  display?: boolean;
+
+  /**
+   * Only events of this visibility, and what no client can do without: ends, errors,
+   * retracts.
+   *
+   * @generated from field: agentd.v1.Display.Visibility visibility = 5;
+   */
+  visibility?: Display_VisibilityJson;
+};
+
+/**
+ * Describes the message agentd.v1.ListSessionEventsRequest.
+ * Use `create(ListSessionEventsRequestSchema)` to create a new message.
+ */
+export const ListSessionEventsRequestSchema: GenMessage<ListSessionEventsRequest, {jsonType: ListSessionEventsRequestJson}> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_sessions, 28);
+
+/**
+ * SessionEvent is an event with its place in what is read.
+ *
+ * @generated from message agentd.v1.SessionEvent
+ */
+export type SessionEvent = Message<"agentd.v1.SessionEvent"> & {
+  /**
+   * What Agentd.Run would send.
+   *
+   * @generated from field: agentd.v1.RunResponse event = 1;
+   */
+  event?: RunResponse | undefined;
+
+  /**
+   * Names the place of the event, for ListSessionEvents and WatchSession of the same
+   * session: what comes after it. It is good for as long as the session's log is kept,
+   * whichever process serves it. What is in it is the server's own.
+   *
+   * @generated from field: string cursor = 2;
+   */
+  cursor: string;
+};
+
+/**
+ * SessionEvent is an event with its place in what is read.
+ *
+ * @generated from message agentd.v1.SessionEvent
+ */
+export type SessionEventJson = {
+  /**
+   * What Agentd.Run would send.
+   *
+   * @generated from field: agentd.v1.RunResponse event = 1;
+   */
+  event?: RunResponseJson;
+
+  /**
+   * Names the place of the event, for ListSessionEvents and WatchSession of the same
+   * session: what comes after it. It is good for as long as the session's log is kept,
+   * whichever process serves it. What is in it is the server's own.
+   *
+   * @generated from field: string cursor = 2;
+   */
+  cursor?: string;
+};
+
+/**
+ * Describes the message agentd.v1.SessionEvent.
+ * Use `create(SessionEventSchema)` to create a new message.
+ */
+export const SessionEventSchema: GenMessage<SessionEvent, {jsonType: SessionEventJson}> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_sessions, 29);
+
+/**
+ * ListSessionEventsResponse is a page of what has happened.
+ *
+ * @generated from message agentd.v1.ListSessionEventsResponse
+ */
+export type ListSessionEventsResponse = Message<"agentd.v1.ListSessionEventsResponse"> & {
+  /**
+   * In order.
+   *
+   * @generated from field: repeated agentd.v1.SessionEvent events = 1;
+   */
+  events: SessionEvent[];
+
+  /**
+   * The cursor with which to ask for what comes next, whether there is more already or
+   * not: that of the last event, or what was asked for where there is none.
+   *
+   * @generated from field: string next_cursor = 2;
+   */
+  nextCursor: string;
+
+  /**
+   * True when there are more already.
+   *
+   * @generated from field: bool more = 3;
+   */
+  more: boolean;
+};
+
+/**
+ * ListSessionEventsResponse is a page of what has happened.
+ *
+ * @generated from message agentd.v1.ListSessionEventsResponse
+ */
+export type ListSessionEventsResponseJson = {
+  /**
+   * In order.
+   *
+   * @generated from field: repeated agentd.v1.SessionEvent events = 1;
+   */
+  events?: SessionEventJson[];
+
+  /**
+   * The cursor with which to ask for what comes next, whether there is more already or
+   * not: that of the last event, or what was asked for where there is none.
+   *
+   * @generated from field: string next_cursor = 2;
+   */
+  nextCursor?: string;
+
+  /**
+   * True when there are more already.
+   *
+   * @generated from field: bool more = 3;
+   */
+  more?: boolean;
+};
+
+/**
+ * Describes the message agentd.v1.ListSessionEventsResponse.
+ * Use `create(ListSessionEventsResponseSchema)` to create a new message.
+ */
+export const ListSessionEventsResponseSchema: GenMessage<ListSessionEventsResponse, {jsonType: ListSessionEventsResponseJson}> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_sessions, 30);
+
+/**
+ * WatchSessionRequest names a session and a position.
+ *
+ * @generated from message agentd.v1.WatchSessionRequest
+ */
+export type WatchSessionRequest = Message<"agentd.v1.WatchSessionRequest"> & {
+  /**
+   * The session.
+   *
+   * @generated from field: string session_id = 1;
+   */
+  sessionId: string;
+
+  /**
+   * The cursor of the last event that the caller has, or the next_cursor of a page;
+   * empty is the beginning. One of another session is ERROR_CODE_INVALID_REQUEST.
+   *
+   * @generated from field: string cursor = 2;
+   */
+  cursor: string;
+
+  /**
+   * Sends Display with each event.
+   *
+   * @generated from field: bool display = 3;
+   */
+  display: boolean;
+
+  /**
+   * Only events of this visibility, and what no client can do without: ends, errors,
+   * retracts, heartbeats.
+   *
+   * @generated from field: agentd.v1.Display.Visibility visibility = 4;
+   */
+  visibility: Display_Visibility;
+};
+
+/**
+ * WatchSessionRequest names a session and a position.
+ *
+ * @generated from message agentd.v1.WatchSessionRequest
+ */
+export type WatchSessionRequestJson = {
+  /**
+   * The session.
+   *
+   * @generated from field: string session_id = 1;
+   */
+  sessionId?: string;
+
+  /**
+   * The cursor of the last event that the caller has, or the next_cursor of a page;
+   * empty is the beginning. One of another session is ERROR_CODE_INVALID_REQUEST.
+   *
+   * @generated from field: string cursor = 2;
+   */
+  cursor?: string;
+
+  /**
+   * Sends Display with each event.
+   *
+   * @generated from field: bool display = 3;
+   */
+  display?: boolean;
+
+  /**
+   * Only events of this visibility, and what no client can do without: ends, errors,
+   * retracts, heartbeats.
+   *
+   * @generated from field: agentd.v1.Display.Visibility visibility = 4;
+   */
+  visibility?: Display_VisibilityJson;
+};
+
+/**
+ * Describes the message agentd.v1.WatchSessionRequest.
+ * Use `create(WatchSessionRequestSchema)` to create a new message.
+ */
+export const WatchSessionRequestSchema: GenMessage<WatchSessionRequest, {jsonType: WatchSessionRequestJson}> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_sessions, 31);
+
+/**
+ * WatchSessionResponse is one event.
+ *
+ * @generated from message agentd.v1.WatchSessionResponse
+ */
+export type WatchSessionResponse = Message<"agentd.v1.WatchSessionResponse"> & {
+  /**
+   * What Agentd.Run would send.
+   *
+   * @generated from field: agentd.v1.RunResponse event = 1;
+   */
+  event?: RunResponse | undefined;
+
+  /**
+   * As SessionEvent.cursor. Empty for what has no place in the session: a heartbeat, and
+   * the ErrorResponse that ends the stream.
+   *
+   * @generated from field: string cursor = 2;
+   */
+  cursor: string;
+};
+
+/**
+ * WatchSessionResponse is one event.
+ *
+ * @generated from message agentd.v1.WatchSessionResponse
+ */
+export type WatchSessionResponseJson = {
+  /**
+   * What Agentd.Run would send.
+   *
+   * @generated from field: agentd.v1.RunResponse event = 1;
+   */
+  event?: RunResponseJson;
+
+  /**
+   * As SessionEvent.cursor. Empty for what has no place in the session: a heartbeat, and
+   * the ErrorResponse that ends the stream.
+   *
+   * @generated from field: string cursor = 2;
+   */
+  cursor?: string;
+};
+
+/**
+ * Describes the message agentd.v1.WatchSessionResponse.
+ * Use `create(WatchSessionResponseSchema)` to create a new message.
+ */
+export const WatchSessionResponseSchema: GenMessage<WatchSessionResponse, {jsonType: WatchSessionResponseJson}> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_sessions, 32);
+
+/**
  * SubmitToolResultsRequest answers tool calls.
  *
  * @generated from message agentd.v1.SubmitToolResultsRequest
@@ -2276,7 +2641,7 @@ export type SubmitToolResultsRequestJson = {
  * Use `create(SubmitToolResultsRequestSchema)` to create a new message.
  */
 export const SubmitToolResultsRequestSchema: GenMessage<SubmitToolResultsRequest, {jsonType: SubmitToolResultsRequestJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 28);
+  messageDesc(file_agentd_v1_sessions, 33);
 
 /**
  * SubmitToolResultsResponse says what has become of each result.
@@ -2325,7 +2690,7 @@ export type SubmitToolResultsResponseJson = {
  * Use `create(SubmitToolResultsResponseSchema)` to create a new message.
  */
 export const SubmitToolResultsResponseSchema: GenMessage<SubmitToolResultsResponse, {jsonType: SubmitToolResultsResponseJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 29);
+  messageDesc(file_agentd_v1_sessions, 34);
 
 /**
  * RefusedToolResult is a result that was not taken. If its call was open, the call
@@ -2378,7 +2743,7 @@ export type RefusedToolResultJson = {
  * Use `create(RefusedToolResultSchema)` to create a new message.
  */
 export const RefusedToolResultSchema: GenMessage<RefusedToolResult, {jsonType: RefusedToolResultJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 30);
+  messageDesc(file_agentd_v1_sessions, 35);
 
 /**
  * GetInteractionRequest names an interaction.
@@ -2427,7 +2792,7 @@ export type GetInteractionRequestJson = {
  * Use `create(GetInteractionRequestSchema)` to create a new message.
  */
 export const GetInteractionRequestSchema: GenMessage<GetInteractionRequest, {jsonType: GetInteractionRequestJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 31);
+  messageDesc(file_agentd_v1_sessions, 36);
 
 /**
  * GetInteractionResponse holds the interaction.
@@ -2462,7 +2827,7 @@ export type GetInteractionResponseJson = {
  * Use `create(GetInteractionResponseSchema)` to create a new message.
  */
 export const GetInteractionResponseSchema: GenMessage<GetInteractionResponse, {jsonType: GetInteractionResponseJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 32);
+  messageDesc(file_agentd_v1_sessions, 37);
 
 /**
  * ListInteractionsRequest says which interactions; what is left out does not
@@ -2559,7 +2924,7 @@ export type ListInteractionsRequestJson = {
  * Use `create(ListInteractionsRequestSchema)` to create a new message.
  */
 export const ListInteractionsRequestSchema: GenMessage<ListInteractionsRequest, {jsonType: ListInteractionsRequestJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 33);
+  messageDesc(file_agentd_v1_sessions, 38);
 
 /**
  * ListInteractionsResponse is a page of interactions.
@@ -2608,7 +2973,7 @@ export type ListInteractionsResponseJson = {
  * Use `create(ListInteractionsResponseSchema)` to create a new message.
  */
 export const ListInteractionsResponseSchema: GenMessage<ListInteractionsResponse, {jsonType: ListInteractionsResponseJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 34);
+  messageDesc(file_agentd_v1_sessions, 39);
 
 /**
  * ResolveInteractionRequest answers for a person.
@@ -2671,7 +3036,7 @@ export type ResolveInteractionRequestJson = {
  * Use `create(ResolveInteractionRequestSchema)` to create a new message.
  */
 export const ResolveInteractionRequestSchema: GenMessage<ResolveInteractionRequest, {jsonType: ResolveInteractionRequestJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 35);
+  messageDesc(file_agentd_v1_sessions, 40);
 
 /**
  * ResolveInteractionResponse holds the interaction.
@@ -2706,7 +3071,7 @@ export type ResolveInteractionResponseJson = {
  * Use `create(ResolveInteractionResponseSchema)` to create a new message.
  */
 export const ResolveInteractionResponseSchema: GenMessage<ResolveInteractionResponse, {jsonType: ResolveInteractionResponseJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 36);
+  messageDesc(file_agentd_v1_sessions, 41);
 
 /**
  * GetCapabilitiesRequest has nothing to say.
@@ -2729,7 +3094,7 @@ export type GetCapabilitiesRequestJson = {
  * Use `create(GetCapabilitiesRequestSchema)` to create a new message.
  */
 export const GetCapabilitiesRequestSchema: GenMessage<GetCapabilitiesRequest, {jsonType: GetCapabilitiesRequestJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 37);
+  messageDesc(file_agentd_v1_sessions, 42);
 
 /**
  * GetCapabilitiesResponse says what this server is and allows.
@@ -2856,7 +3221,7 @@ export type GetCapabilitiesResponseJson = {
  * Use `create(GetCapabilitiesResponseSchema)` to create a new message.
  */
 export const GetCapabilitiesResponseSchema: GenMessage<GetCapabilitiesResponse, {jsonType: GetCapabilitiesResponseJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 38);
+  messageDesc(file_agentd_v1_sessions, 43);
 
 /**
  * Provider serves models.
@@ -2935,7 +3300,7 @@ export type ProviderJson = {
  * Use `create(ProviderSchema)` to create a new message.
  */
 export const ProviderSchema: GenMessage<Provider, {jsonType: ProviderJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 39);
+  messageDesc(file_agentd_v1_sessions, 44);
 
 /**
  * ListModelsRequest has nothing to say.
@@ -2958,7 +3323,7 @@ export type ListModelsRequestJson = {
  * Use `create(ListModelsRequestSchema)` to create a new message.
  */
 export const ListModelsRequestSchema: GenMessage<ListModelsRequest, {jsonType: ListModelsRequestJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 40);
+  messageDesc(file_agentd_v1_sessions, 45);
 
 /**
  * ListModelsResponse lists models.
@@ -3009,7 +3374,7 @@ export type ListModelsResponseJson = {
  * Use `create(ListModelsResponseSchema)` to create a new message.
  */
 export const ListModelsResponseSchema: GenMessage<ListModelsResponse, {jsonType: ListModelsResponseJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 41);
+  messageDesc(file_agentd_v1_sessions, 46);
 
 /**
  * Model is a family of models of one name. Of what is left out the server knows
@@ -3146,7 +3511,7 @@ export type ModelJson = {
  * Use `create(ModelSchema)` to create a new message.
  */
 export const ModelSchema: GenMessage<Model, {jsonType: ModelJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 42);
+  messageDesc(file_agentd_v1_sessions, 47);
 
 /**
  * ModelPrice is the list price of a model, for text.
@@ -3199,7 +3564,7 @@ export type ModelPriceJson = {
  * Use `create(ModelPriceSchema)` to create a new message.
  */
 export const ModelPriceSchema: GenMessage<ModelPrice, {jsonType: ModelPriceJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 43);
+  messageDesc(file_agentd_v1_sessions, 48);
 
 /**
  * PriceTier is what calls cost with requests of a length, in US dollars per million
@@ -3310,7 +3675,7 @@ export type PriceTierJson = {
  * Use `create(PriceTierSchema)` to create a new message.
  */
 export const PriceTierSchema: GenMessage<PriceTier, {jsonType: PriceTierJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 44);
+  messageDesc(file_agentd_v1_sessions, 49);
 
 /**
  * CacheWritePrice is what the provider takes for writing into its cache.
@@ -3359,7 +3724,7 @@ export type CacheWritePriceJson = {
  * Use `create(CacheWritePriceSchema)` to create a new message.
  */
 export const CacheWritePriceSchema: GenMessage<CacheWritePrice, {jsonType: CacheWritePriceJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 45);
+  messageDesc(file_agentd_v1_sessions, 50);
 
 /**
  * ModelCapabilities are what a model can do.
@@ -3466,7 +3831,7 @@ export type ModelCapabilitiesJson = {
  * Use `create(ModelCapabilitiesSchema)` to create a new message.
  */
 export const ModelCapabilitiesSchema: GenMessage<ModelCapabilities, {jsonType: ModelCapabilitiesJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 46);
+  messageDesc(file_agentd_v1_sessions, 51);
 
 /**
  * ListModelCallsRequest names a turn.
@@ -3543,7 +3908,7 @@ export type ListModelCallsRequestJson = {
  * Use `create(ListModelCallsRequestSchema)` to create a new message.
  */
 export const ListModelCallsRequestSchema: GenMessage<ListModelCallsRequest, {jsonType: ListModelCallsRequestJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 47);
+  messageDesc(file_agentd_v1_sessions, 52);
 
 /**
  * ListModelCallsResponse is a page of what the models of a turn were told.
@@ -3592,7 +3957,7 @@ export type ListModelCallsResponseJson = {
  * Use `create(ListModelCallsResponseSchema)` to create a new message.
  */
 export const ListModelCallsResponseSchema: GenMessage<ListModelCallsResponse, {jsonType: ListModelCallsResponseJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 48);
+  messageDesc(file_agentd_v1_sessions, 53);
 
 /**
  * ModelCallDetails is what a model was told in one call. It is not stored but made
@@ -3709,7 +4074,7 @@ export type ModelCallDetailsJson = {
  * Use `create(ModelCallDetailsSchema)` to create a new message.
  */
 export const ModelCallDetailsSchema: GenMessage<ModelCallDetails, {jsonType: ModelCallDetailsJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 49);
+  messageDesc(file_agentd_v1_sessions, 54);
 
 /**
  * ListSharedStateRequest says which keys.
@@ -3774,7 +4139,7 @@ export type ListSharedStateRequestJson = {
  * Use `create(ListSharedStateRequestSchema)` to create a new message.
  */
 export const ListSharedStateRequestSchema: GenMessage<ListSharedStateRequest, {jsonType: ListSharedStateRequestJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 50);
+  messageDesc(file_agentd_v1_sessions, 55);
 
 /**
  * ListSharedStateResponse is a page of keys.
@@ -3823,7 +4188,7 @@ export type ListSharedStateResponseJson = {
  * Use `create(ListSharedStateResponseSchema)` to create a new message.
  */
 export const ListSharedStateResponseSchema: GenMessage<ListSharedStateResponse, {jsonType: ListSharedStateResponseJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 51);
+  messageDesc(file_agentd_v1_sessions, 56);
 
 /**
  * SharedStateEntry is one key of state that sessions share.
@@ -3886,7 +4251,7 @@ export type SharedStateEntryJson = {
  * Use `create(SharedStateEntrySchema)` to create a new message.
  */
 export const SharedStateEntrySchema: GenMessage<SharedStateEntry, {jsonType: SharedStateEntryJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 52);
+  messageDesc(file_agentd_v1_sessions, 57);
 
 /**
  * SetSharedStateRequest has values.
@@ -3921,7 +4286,7 @@ export type SetSharedStateRequestJson = {
  * Use `create(SetSharedStateRequestSchema)` to create a new message.
  */
 export const SetSharedStateRequestSchema: GenMessage<SetSharedStateRequest, {jsonType: SetSharedStateRequestJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 53);
+  messageDesc(file_agentd_v1_sessions, 58);
 
 /**
  * SharedStateValue is a key and what it is to be.
@@ -3970,7 +4335,7 @@ export type SharedStateValueJson = {
  * Use `create(SharedStateValueSchema)` to create a new message.
  */
 export const SharedStateValueSchema: GenMessage<SharedStateValue, {jsonType: SharedStateValueJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 54);
+  messageDesc(file_agentd_v1_sessions, 59);
 
 /**
  * SetSharedStateResponse says that the values are set.
@@ -3993,7 +4358,7 @@ export type SetSharedStateResponseJson = {
  * Use `create(SetSharedStateResponseSchema)` to create a new message.
  */
 export const SetSharedStateResponseSchema: GenMessage<SetSharedStateResponse, {jsonType: SetSharedStateResponseJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 55);
+  messageDesc(file_agentd_v1_sessions, 60);
 
 /**
  * RemoveSharedStateRequest names keys.
@@ -4028,7 +4393,7 @@ export type RemoveSharedStateRequestJson = {
  * Use `create(RemoveSharedStateRequestSchema)` to create a new message.
  */
 export const RemoveSharedStateRequestSchema: GenMessage<RemoveSharedStateRequest, {jsonType: RemoveSharedStateRequestJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 56);
+  messageDesc(file_agentd_v1_sessions, 61);
 
 /**
  * RemoveSharedStateResponse says what was removed.
@@ -4063,7 +4428,7 @@ export type RemoveSharedStateResponseJson = {
  * Use `create(RemoveSharedStateResponseSchema)` to create a new message.
  */
 export const RemoveSharedStateResponseSchema: GenMessage<RemoveSharedStateResponse, {jsonType: RemoveSharedStateResponseJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_sessions, 57);
+  messageDesc(file_agentd_v1_sessions, 62);
 
 /**
  * SessionState is whether a session takes new turns.
@@ -4341,6 +4706,35 @@ export const SessionService: GenService<{
     methodKind: "server_streaming";
     input: typeof WatchTurnRequestSchema;
     output: typeof WatchTurnResponseSchema;
+  },
+  /**
+   * ListSessionEvents returns what has happened in a session so far, in all of its
+   * turns, after a position: the events of ListTurnEvents of each of them, in the order
+   * in which they happened. The StateUpdate with which a turn begins has what the
+   * request of that turn has set.
+   *
+   * @generated from rpc agentd.v1.SessionService.ListSessionEvents
+   */
+  listSessionEvents: {
+    methodKind: "unary";
+    input: typeof ListSessionEventsRequestSchema;
+    output: typeof ListSessionEventsResponseSchema;
+  },
+  /**
+   * WatchSession follows a session from a position on, across its turns: what
+   * ListSessionEvents lists, then what happens from now on, with text that is on its
+   * way. Who watches a session wakes no turn, is asked for nothing, and counts as
+   * nobody who is there. The stream does not end with a turn; when it ends it says so
+   * with an ErrorResponse of seq 0, and the next one goes on behind the last cursor. A
+   * HeartbeatResponse comes when nothing else does for a while. The end of a session
+   * that is deleted is ERROR_CODE_SESSION_NOT_FOUND.
+   *
+   * @generated from rpc agentd.v1.SessionService.WatchSession
+   */
+  watchSession: {
+    methodKind: "server_streaming";
+    input: typeof WatchSessionRequestSchema;
+    output: typeof WatchSessionResponseSchema;
   },
   /**
    * SubmitToolResults answers tool calls of a turn. The results are recorded one

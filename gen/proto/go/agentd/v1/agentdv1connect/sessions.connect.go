@@ -74,6 +74,12 @@ const (
 	// SessionServiceWatchTurnProcedure is the fully-qualified name of the SessionService's WatchTurn
 	// RPC.
 	SessionServiceWatchTurnProcedure = "/agentd.v1.SessionService/WatchTurn"
+	// SessionServiceListSessionEventsProcedure is the fully-qualified name of the SessionService's
+	// ListSessionEvents RPC.
+	SessionServiceListSessionEventsProcedure = "/agentd.v1.SessionService/ListSessionEvents"
+	// SessionServiceWatchSessionProcedure is the fully-qualified name of the SessionService's
+	// WatchSession RPC.
+	SessionServiceWatchSessionProcedure = "/agentd.v1.SessionService/WatchSession"
 	// SessionServiceSubmitToolResultsProcedure is the fully-qualified name of the SessionService's
 	// SubmitToolResults RPC.
 	SessionServiceSubmitToolResultsProcedure = "/agentd.v1.SessionService/SubmitToolResults"
@@ -146,6 +152,19 @@ type SessionServiceClient interface {
 	// otherwise says so with an ErrorResponse, and the next one goes on behind the
 	// last seq. A HeartbeatResponse comes when nothing else does for a while.
 	WatchTurn(context.Context, *connect.Request[v1.WatchTurnRequest]) (*connect.ServerStreamForClient[v1.WatchTurnResponse], error)
+	// ListSessionEvents returns what has happened in a session so far, in all of its
+	// turns, after a position: the events of ListTurnEvents of each of them, in the order
+	// in which they happened. The StateUpdate with which a turn begins has what the
+	// request of that turn has set.
+	ListSessionEvents(context.Context, *connect.Request[v1.ListSessionEventsRequest]) (*connect.Response[v1.ListSessionEventsResponse], error)
+	// WatchSession follows a session from a position on, across its turns: what
+	// ListSessionEvents lists, then what happens from now on, with text that is on its
+	// way. Who watches a session wakes no turn, is asked for nothing, and counts as
+	// nobody who is there. The stream does not end with a turn; when it ends it says so
+	// with an ErrorResponse of seq 0, and the next one goes on behind the last cursor. A
+	// HeartbeatResponse comes when nothing else does for a while. The end of a session
+	// that is deleted is ERROR_CODE_SESSION_NOT_FOUND.
+	WatchSession(context.Context, *connect.Request[v1.WatchSessionRequest]) (*connect.ServerStreamForClient[v1.WatchSessionResponse], error)
 	// SubmitToolResults answers tool calls of a turn. The results are recorded one
 	// by one, each for itself. One that cannot be taken is recorded as the error of
 	// its call, see RunRequest.ToolCallResponse, and named in refused. A request that
@@ -275,6 +294,19 @@ func NewSessionServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(sessionServiceMethods.ByName("WatchTurn")),
 			connect.WithClientOptions(opts...),
 		),
+		listSessionEvents: connect.NewClient[v1.ListSessionEventsRequest, v1.ListSessionEventsResponse](
+			httpClient,
+			baseURL+SessionServiceListSessionEventsProcedure,
+			connect.WithSchema(sessionServiceMethods.ByName("ListSessionEvents")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		watchSession: connect.NewClient[v1.WatchSessionRequest, v1.WatchSessionResponse](
+			httpClient,
+			baseURL+SessionServiceWatchSessionProcedure,
+			connect.WithSchema(sessionServiceMethods.ByName("WatchSession")),
+			connect.WithClientOptions(opts...),
+		),
 		submitToolResults: connect.NewClient[v1.SubmitToolResultsRequest, v1.SubmitToolResultsResponse](
 			httpClient,
 			baseURL+SessionServiceSubmitToolResultsProcedure,
@@ -359,6 +391,8 @@ type sessionServiceClient struct {
 	cancelToolCall     *connect.Client[v1.CancelToolCallRequest, v1.CancelToolCallResponse]
 	listTurnEvents     *connect.Client[v1.ListTurnEventsRequest, v1.ListTurnEventsResponse]
 	watchTurn          *connect.Client[v1.WatchTurnRequest, v1.WatchTurnResponse]
+	listSessionEvents  *connect.Client[v1.ListSessionEventsRequest, v1.ListSessionEventsResponse]
+	watchSession       *connect.Client[v1.WatchSessionRequest, v1.WatchSessionResponse]
 	submitToolResults  *connect.Client[v1.SubmitToolResultsRequest, v1.SubmitToolResultsResponse]
 	getInteraction     *connect.Client[v1.GetInteractionRequest, v1.GetInteractionResponse]
 	listInteractions   *connect.Client[v1.ListInteractionsRequest, v1.ListInteractionsResponse]
@@ -434,6 +468,16 @@ func (c *sessionServiceClient) ListTurnEvents(ctx context.Context, req *connect.
 // WatchTurn calls agentd.v1.SessionService.WatchTurn.
 func (c *sessionServiceClient) WatchTurn(ctx context.Context, req *connect.Request[v1.WatchTurnRequest]) (*connect.ServerStreamForClient[v1.WatchTurnResponse], error) {
 	return c.watchTurn.CallServerStream(ctx, req)
+}
+
+// ListSessionEvents calls agentd.v1.SessionService.ListSessionEvents.
+func (c *sessionServiceClient) ListSessionEvents(ctx context.Context, req *connect.Request[v1.ListSessionEventsRequest]) (*connect.Response[v1.ListSessionEventsResponse], error) {
+	return c.listSessionEvents.CallUnary(ctx, req)
+}
+
+// WatchSession calls agentd.v1.SessionService.WatchSession.
+func (c *sessionServiceClient) WatchSession(ctx context.Context, req *connect.Request[v1.WatchSessionRequest]) (*connect.ServerStreamForClient[v1.WatchSessionResponse], error) {
+	return c.watchSession.CallServerStream(ctx, req)
 }
 
 // SubmitToolResults calls agentd.v1.SessionService.SubmitToolResults.
@@ -526,6 +570,19 @@ type SessionServiceHandler interface {
 	// otherwise says so with an ErrorResponse, and the next one goes on behind the
 	// last seq. A HeartbeatResponse comes when nothing else does for a while.
 	WatchTurn(context.Context, *connect.Request[v1.WatchTurnRequest], *connect.ServerStream[v1.WatchTurnResponse]) error
+	// ListSessionEvents returns what has happened in a session so far, in all of its
+	// turns, after a position: the events of ListTurnEvents of each of them, in the order
+	// in which they happened. The StateUpdate with which a turn begins has what the
+	// request of that turn has set.
+	ListSessionEvents(context.Context, *connect.Request[v1.ListSessionEventsRequest]) (*connect.Response[v1.ListSessionEventsResponse], error)
+	// WatchSession follows a session from a position on, across its turns: what
+	// ListSessionEvents lists, then what happens from now on, with text that is on its
+	// way. Who watches a session wakes no turn, is asked for nothing, and counts as
+	// nobody who is there. The stream does not end with a turn; when it ends it says so
+	// with an ErrorResponse of seq 0, and the next one goes on behind the last cursor. A
+	// HeartbeatResponse comes when nothing else does for a while. The end of a session
+	// that is deleted is ERROR_CODE_SESSION_NOT_FOUND.
+	WatchSession(context.Context, *connect.Request[v1.WatchSessionRequest], *connect.ServerStream[v1.WatchSessionResponse]) error
 	// SubmitToolResults answers tool calls of a turn. The results are recorded one
 	// by one, each for itself. One that cannot be taken is recorded as the error of
 	// its call, see RunRequest.ToolCallResponse, and named in refused. A request that
@@ -651,6 +708,19 @@ func NewSessionServiceHandler(svc SessionServiceHandler, opts ...connect.Handler
 		connect.WithSchema(sessionServiceMethods.ByName("WatchTurn")),
 		connect.WithHandlerOptions(opts...),
 	)
+	sessionServiceListSessionEventsHandler := connect.NewUnaryHandler(
+		SessionServiceListSessionEventsProcedure,
+		svc.ListSessionEvents,
+		connect.WithSchema(sessionServiceMethods.ByName("ListSessionEvents")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	sessionServiceWatchSessionHandler := connect.NewServerStreamHandler(
+		SessionServiceWatchSessionProcedure,
+		svc.WatchSession,
+		connect.WithSchema(sessionServiceMethods.ByName("WatchSession")),
+		connect.WithHandlerOptions(opts...),
+	)
 	sessionServiceSubmitToolResultsHandler := connect.NewUnaryHandler(
 		SessionServiceSubmitToolResultsProcedure,
 		svc.SubmitToolResults,
@@ -745,6 +815,10 @@ func NewSessionServiceHandler(svc SessionServiceHandler, opts ...connect.Handler
 			sessionServiceListTurnEventsHandler.ServeHTTP(w, r)
 		case SessionServiceWatchTurnProcedure:
 			sessionServiceWatchTurnHandler.ServeHTTP(w, r)
+		case SessionServiceListSessionEventsProcedure:
+			sessionServiceListSessionEventsHandler.ServeHTTP(w, r)
+		case SessionServiceWatchSessionProcedure:
+			sessionServiceWatchSessionHandler.ServeHTTP(w, r)
 		case SessionServiceSubmitToolResultsProcedure:
 			sessionServiceSubmitToolResultsHandler.ServeHTTP(w, r)
 		case SessionServiceGetInteractionProcedure:
@@ -824,6 +898,14 @@ func (UnimplementedSessionServiceHandler) ListTurnEvents(context.Context, *conne
 
 func (UnimplementedSessionServiceHandler) WatchTurn(context.Context, *connect.Request[v1.WatchTurnRequest], *connect.ServerStream[v1.WatchTurnResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("agentd.v1.SessionService.WatchTurn is not implemented"))
+}
+
+func (UnimplementedSessionServiceHandler) ListSessionEvents(context.Context, *connect.Request[v1.ListSessionEventsRequest]) (*connect.Response[v1.ListSessionEventsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agentd.v1.SessionService.ListSessionEvents is not implemented"))
+}
+
+func (UnimplementedSessionServiceHandler) WatchSession(context.Context, *connect.Request[v1.WatchSessionRequest], *connect.ServerStream[v1.WatchSessionResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("agentd.v1.SessionService.WatchSession is not implemented"))
 }
 
 func (UnimplementedSessionServiceHandler) SubmitToolResults(context.Context, *connect.Request[v1.SubmitToolResultsRequest]) (*connect.Response[v1.SubmitToolResultsResponse], error) {
