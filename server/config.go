@@ -30,6 +30,8 @@ type Sessions interface {
 	Said(ctx context.Context, t *session.TurnInfo) (session.Parts, error)
 	ListTurns(ctx context.Context, q session.TurnQuery, page string, limit int) (turns []session.TurnInfo, next string, err error)
 	Events(ctx context.Context, req session.AttachRequest, limit int, keep func(*agentdv1.RunResponse) bool) ([]*agentdv1.RunResponse, bool, error)
+	SessionEvents(ctx context.Context, id, cursor string, limit int, keep func(*agentdv1.RunResponse) bool) ([]session.Placed, bool, error)
+	WatchSession(ctx context.Context, id, cursor string) (*session.SessionWatcher, error)
 	AnswerTurn(ctx context.Context, req session.AttachRequest, answers []session.Answer) ([]error, error)
 	CancelTurn(ctx context.Context, sessionID, turnID, reason string) error
 	CancelCall(ctx context.Context, req session.AttachRequest, callID string) error

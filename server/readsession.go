@@ -4,18 +4,67 @@ import (
 	"context"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/session"
 )
 
-// errNotYet refuses what this server cannot do yet.
-var errNotYet = session.Errorf(codeInvalid, "this server does not read sessions as a whole yet: read their turns (ListTurnEvents, WatchTurn)")
-
-func (s *sessionService) ListSessionEvents(context.Context, *connect.Request[agentdv1.ListSessionEventsRequest]) (*connect.Response[agentdv1.ListSessionEventsResponse], error) {
-	return nil, errNotYet
+func (s *sessionService) ListSessionEvents(ctx context.Context, r *connect.Request[agentdv1.ListSessionEventsRequest]) (*connect.Response[agentdv1.ListSessionEventsResponse], error) {
+	limit := int(r.Msg.GetPageSize())
+	if limit == 0 {
+		limit = defaultEvents
+	}
+	see := projection{display: r.Msg.GetDisplay(), only: r.Msg.GetVisibility()}
+	events, more, err := s.cfg.Sessions.SessionEvents(ctx, r.Msg.GetSessionId(), r.Msg.GetCursor(), limit, see.keep)
+	if err != nil {
+		return nil, err
+	}
+	out := &agentdv1.ListSessionEventsResponse{More: more, NextCursor: r.Msg.GetCursor()}
+	size := 0
+	for _, e := range events {
+		see.apply(e.Message)
+		// A reply is one message too. What is left out comes with the next request.
+		if size += proto.Size(e.Message) + len(e.Cursor); size > s.cfg.MaxMessageBytes/2 && len(out.GetEvents()) > 0 {
+			out.More = true
+			break
+		}
+		clean(e.Message)
+		out.Events = append(out.Events, &agentdv1.SessionEvent{Event: e.Message, Cursor: e.Cursor})
+		out.NextCursor = e.Cursor
+	}
+	return connect.NewResponse(out), nil
 }
 
-func (s *sessionService) WatchSession(context.Context, *connect.Request[agentdv1.WatchSessionRequest], *connect.ServerStream[agentdv1.WatchSessionResponse]) error {
-	return errNotYet
+func (s *sessionService) WatchSession(ctx context.Context, r *connect.Request[agentdv1.WatchSessionRequest], stream *connect.ServerStream[agentdv1.WatchSessionResponse]) error {
+	exchange := arrived(ctx)
+	if e := s.acceptable(r.Msg); e != nil {
+		return e
+	}
+	refused := s.enter()
+	defer s.leave()
+	if refused != nil {
+		return refused
+	}
+	if e := mayCall(session.PrincipalOf(ctx), agentdv1connect.SessionServiceWatchSessionProcedure); e != nil {
+		return e
+	}
+	watch, err := s.cfg.Sessions.WatchSession(ctx, r.Msg.GetSessionId(), r.Msg.GetCursor())
+	if err != nil {
+		return err
+	}
+	defer watch.Close()
+	out := &watchStream{
+		s: s.Server, exchange: exchange, sessionID: r.Msg.GetSessionId(), goOn: "watch again behind the last cursor",
+		ready: watch.Ready(), next: watch.Next,
+		see: projection{display: r.Msg.GetDisplay(), only: r.Msg.GetVisibility()},
+		put: func(e session.Placed) error {
+			if e.Message == nil {
+				return stream.Send(nil)
+			}
+			return stream.Send(&agentdv1.WatchSessionResponse{Event: e.Message, Cursor: e.Cursor})
+		},
+	}
+	return out.serve(ctx)
 }

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -367,61 +366,25 @@ func (s *sessionService) WatchTurn(ctx context.Context, r *connect.Request[agent
 		return err
 	}
 	defer watch.Close()
-	// The headers tell a client that it is attached, also to a turn of which there is nothing to tell for long.
-	exchange.bound(s.cfg.WriteTimeout)
-	err = stream.Send(nil)
-	exchange.unbound()
-	if err != nil {
-		return err
-	}
-	see := projection{display: r.Msg.GetDisplay(), only: r.Msg.GetVisibility()}
-	send := func(event *agentdv1.RunResponse) error {
-		see.apply(event)
-		exchange.bound(s.cfg.WriteTimeout)
-		defer exchange.unbound() // HTTP/2 resets a stream when its deadline passes, also when nothing is written
-		return stream.Send(&agentdv1.WatchTurnResponse{Event: event})
-	}
-	defer exchange.bound(s.cfg.WriteTimeout) // the end of the stream
-	quiet := time.NewTicker(s.cfg.HeartbeatEvery)
-	defer quiet.Stop()
-	age := time.NewTimer(s.cfg.StreamTimeout)
-	defer age.Stop()
-	for {
-		select {
-		case <-watch.Ready():
-		case <-quiet.C:
-			if err := send(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_Heartbeat{Heartbeat: &agentdv1.RunResponse_HeartbeatResponse{SessionId: r.Msg.GetSessionId()}}}); err != nil {
-				return err
+	out := &watchStream{
+		s: s.Server, exchange: exchange, sessionID: r.Msg.GetSessionId(), goOn: goOn, ready: watch.Ready(),
+		see: projection{display: r.Msg.GetDisplay(), only: r.Msg.GetVisibility()},
+		next: func(ctx context.Context) ([]session.Placed, error) {
+			events, err := watch.Next(ctx)
+			var all []session.Placed
+			for _, event := range events {
+				all = append(all, session.Placed{Message: event})
 			}
-			continue
-		case <-age.C:
-			return send(errorResponse(r.Msg.GetSessionId(), session.Errorf(codeTimeout, "the stream was open for %v, its limit; %s", s.cfg.StreamTimeout, goOn)))
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		events, err := watch.Next(ctx)
-		var all []*agentdv1.RunResponse
-		for _, event := range events {
-			if see.keep(event) {
-				all = append(all, pieces(event)...)
+			return all, err
+		},
+		put: func(e session.Placed) error {
+			if e.Message == nil {
+				return stream.Send(nil)
 			}
-		}
-		for i, piece := range all {
-			exchange.more(i < len(all)-1)
-			if err := send(piece); err != nil {
-				return err
-			}
-			quiet.Reset(s.cfg.HeartbeatEvery)
-		}
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case err != nil: // the turn was put aside, or the log cannot be read
-			return send(errorResponse(r.Msg.GetSessionId(), s.internal("read turn", err)))
-		}
+			return stream.Send(&agentdv1.WatchTurnResponse{Event: e.Message})
+		},
 	}
+	return out.serve(ctx)
 }
 
 func (s *sessionService) SubmitToolResults(ctx context.Context, r *connect.Request[agentdv1.SubmitToolResultsRequest]) (*connect.Response[agentdv1.SubmitToolResultsResponse], error) {

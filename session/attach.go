@@ -487,6 +487,7 @@ func ownKeysOf(s *Session) Keys {
 // stopRunningLocked says that nothing drives the turn any more.
 func (s *Session) stopRunningLocked(t *Turn) {
 	t.running = false
+	s.rouse()
 	t.stopTimersLocked()
 	for _, timer := range []*time.Timer{t.wall, t.calm} {
 		if timer != nil {

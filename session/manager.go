@@ -24,6 +24,7 @@ type Manager struct {
 	room   chan struct{}  // holds one signal: a turn may start that could not before
 
 	probation probation
+	readers   readers
 
 	mu       sync.Mutex // protects the fields below
 	sessions map[string]*held

@@ -57,6 +57,19 @@ func busy(ctx context.Context, r *session.Run) error {
 			ask("tool", &session.Question{Kind: approval})
 		case 's':
 			ev.Text = "said"
+			if !held[id] {
+				r.Delta(session.Delta{MessageID: id, Path: root, Text: "sa"})
+				select {
+				case <-time.After(time.Second):
+					r.Delta(session.Delta{MessageID: id, Path: root, Text: "id"})
+				case <-ctx.Done():
+					if !errors.Is(context.Cause(ctx), session.ErrPutAside) {
+						ev.Text = "sa"
+						return errors.Join(context.Cause(ctx), add(context.WithoutCancel(ctx), r, ev))
+					}
+					return context.Cause(ctx)
+				}
+			}
 		case 'e':
 			return errors.New("as it was told")
 		}

@@ -123,6 +123,11 @@ func (s *Session) subject(rec Record, fact any) *Turn {
 		t.onDisconnect = f.OnDisconnect
 		t.snapshot = maps.Clone(s.state)
 		writeState(t.snapshot, f.State)
+		for _, q := range s.queued {
+			if q.id == t.id { // it has waited
+				t.queuedSeq, t.besideSeq = q.queuedSeq, q.besideSeq
+			}
+		}
 		return t
 	case *TurnQueued:
 		return newTurn(s, rec.TurnID)
@@ -447,6 +452,7 @@ func (s *Session) publishLocked(it item) {
 		}
 		w.push(it)
 	}
+	s.rouse()
 }
 
 // opens are the ids of the calls that a fact may open for clients.

@@ -423,5 +423,6 @@ func (m *Manager) alone(id string, gone *Error, f func() error) error {
 	}
 	close(h.ready)
 	m.release(h)
+	m.readers.rouse(id)
 	return err
 }

@@ -60,9 +60,11 @@ func (m *Manager) Shutdown(ctx context.Context) error {
 	}()
 	look := time.NewTicker(waitingLook)
 	defer look.Stop()
+	defer m.endReaders() // of what has come to its end meanwhile
 	for soft := true; soft; {
 		m.putWaitingAside()
 		m.endObserversOfSuspended()
+		m.endReaders()
 		select {
 		case <-idle:
 			return nil

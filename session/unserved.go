@@ -32,7 +32,7 @@ func (p *pending) tellUnservedLocked(s *Session) {
 		p.unserved = true
 		u := unservedCall{p.call, s.expiresLocked(s.turn)}
 		for w := range s.watchers {
-			if s.nowLocked(w.t) == s.turn {
+			if w.turnLocked() == s.turn {
 				w.push(item{unserved: &u})
 			}
 		}

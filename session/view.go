@@ -23,12 +23,25 @@ type view struct {
 	at        int64         // what is at or before this position is not shown
 	snapshots map[string]map[string]any
 	only      string // the turn to show; "" is all
-	joined    string // the turn that the prompt of that one has become a message of
+	// whole says that a session is read across its turns: a turn that never starts has
+	// its end there, and one that starts tells what its request has set, and not what
+	// the turns before it have.
+	whole  bool
+	overs  []int64 // the positions of the ends of turns that have run, for who reads the whole
+	joined string  // the turn that the prompt of that one has become a message of
 
 	out     []*agentdv1.RunResponse
 	joining *joining // the chunk at the end of out, while it may grow
 
-	// Of the turn that is being rendered.
+	rendered // the turn that is being rendered
+
+	// Of the record that is being rendered.
+	rec      Record
+	replayed bool
+}
+
+// rendered is what a view keeps of a turn.
+type rendered struct {
 	turnID   string
 	speakers []*speaker // agents that spoke
 	agents   [][]string // those that have started and not ended, in order
@@ -38,10 +51,14 @@ type view struct {
 	asking   asked           // what people are asked
 	usage    Usage
 	output   string // the output, if it is structured
+}
 
-	// Of the record that is being rendered.
-	rec      Record
-	replayed bool
+// begin has the view render another turn from its beginning, and returns what it has
+// kept of the one before.
+func (v *view) begin(turnID string) (before rendered) {
+	before = v.rendered
+	v.rendered = rendered{turnID: turnID, asked: map[string]bool{}, asking: asked{sessionID: v.sessionID, retention: v.retention}}
+	return before
 }
 
 // speaker is an agent that spoke in the turn.
@@ -131,10 +148,13 @@ func (v *view) fact(rec Record, fact any, replayed bool, mine []string) (end boo
 	}
 	switch f := fact.(type) {
 	case *TurnStarted:
-		v.turnID, v.speakers, v.agents, v.calls, v.usage, v.output = rec.TurnID, nil, nil, nil, Usage{}, ""
-		v.asked, v.told, v.asking = map[string]bool{}, nil, asked{sessionID: v.sessionID, retention: v.retention}
+		v.begin(rec.TurnID)
 		v.begun(f.Warnings)
-		v.state(slotState, v.snapshots[rec.TurnID])
+		if v.whole {
+			v.state(slotState, f.State)
+		} else {
+			v.state(slotState, v.snapshots[rec.TurnID])
+		}
 		if f.Alone != nil {
 			v.agentsChanged(slotAlone, *f.Alone)
 		}
@@ -145,9 +165,12 @@ func (v *view) fact(rec Record, fact any, replayed bool, mine []string) (end boo
 	case *TurnQueued:
 		v.queued(f)
 	case *TurnDropped:
-		if v.only == rec.TurnID {
-			v.turnID, v.speakers, v.agents, v.calls, v.usage, v.output = rec.TurnID, nil, nil, nil, Usage{}, ""
+		if v.whole || v.only == rec.TurnID {
+			before := v.begin(rec.TurnID)
 			v.end(f.end(), nil)
+			if v.whole { // another turn may be running meanwhile
+				v.rendered = before
+			}
 		}
 		return true
 	case *ModelRetry:
@@ -183,6 +206,9 @@ func (v *view) fact(rec Record, fact any, replayed bool, mine []string) (end boo
 		}
 	case *TurnEnded:
 		v.end(f, asking)
+		if v.whole {
+			v.overs = append(v.overs, position(rec.Seq, slotEnd))
+		}
 		return true
 	}
 	return false

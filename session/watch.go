@@ -13,7 +13,8 @@ import (
 )
 
 // Watcher turns the records of a session from a position on, and the deltas
-// between them, into protocol messages, until a turn is over. One goroutine may
+// between them, into protocol messages, until a turn is over; that of a
+// SessionWatcher goes on. One goroutine may
 // use it at a time; Close may be called from any.
 //
 // What has happened waits in a queue of bounded size. When the queue is full it
@@ -21,7 +22,7 @@ import (
 // the texts that are on their way.
 type Watcher struct {
 	s     *Session
-	t     *Turn
+	t     *Turn         // nil: whichever is the session's last one
 	ready chan struct{} // holds one signal
 	// tools are what this client can be asked for; nil is none. Protected by s.mu.
 	tools map[string]bool
@@ -38,7 +39,7 @@ type Watcher struct {
 	view   *view
 	read   int64   // the last record rendered
 	over   bool    // the end has been rendered
-	target string  // the turn whose end is the watcher's
+	target string  // the turn whose end is the watcher's; "" for none
 	cuts   []int64 // records behind which a long log may be cut, in order; see cut
 	behind int64   // records up to this one happened before the client came
 
@@ -93,7 +94,7 @@ func (s *Session) watch(t *Turn, from watch) *Watcher {
 			sessionID: s.id,
 			at:        from.after,
 			snapshots: map[string]map[string]any{t.id: t.snapshot},
-			asked:     map[string]bool{},
+			rendered:  rendered{asked: map[string]bool{}},
 			retention: s.limits.Retention,
 		},
 		lagged: true,
@@ -159,6 +160,15 @@ func (w *Watcher) Next(ctx context.Context) ([]*agentdv1.RunResponse, error) {
 	return w.view.take(), nil
 }
 
+// turnLocked is the turn that the watcher is about now; nil for that of a session
+// without turns.
+func (w *Watcher) turnLocked() *Turn {
+	if w.t == nil {
+		return w.s.turn
+	}
+	return w.s.nowLocked(w.t)
+}
+
 // watchPage is how many records a watcher that catches up reads at once.
 const watchPage = 32
 
@@ -170,11 +180,18 @@ const watchPage = 32
 func (w *Watcher) catchUp(ctx context.Context) error {
 	w.s.mu.Lock()
 	upTo := w.s.seq
-	now := w.s.nowLocked(w.t)
-	items, err := w.s.onTheirWayLocked(now, w.view.at)
-	mine, unserved := w.s.askedOfLocked(now, w), w.s.unservedLocked(now)
-	if now.startSeq > 0 {
-		w.view.snapshots[now.id] = now.snapshot
+	var (
+		items    []item
+		mine     []ToolCall
+		unserved []unservedCall
+		err      error
+	)
+	if now := w.turnLocked(); now != nil {
+		items, err = w.s.onTheirWayLocked(now, w.view.at)
+		mine, unserved = w.s.askedOfLocked(now, w), w.s.unservedLocked(now)
+		if now.startSeq > 0 && !w.view.whole {
+			w.view.snapshots[now.id] = now.snapshot
+		}
 	}
 	w.mu.Lock()
 	w.lagged = false
@@ -357,7 +374,7 @@ func (w *Watcher) render(it item) {
 		w.view.delta(it.delta, it.pos, it.old)
 	case it.rec.Seq > w.read:
 		w.read = it.rec.Seq
-		if it.snapshot != nil {
+		if it.snapshot != nil && !w.view.whole {
 			w.view.snapshots[it.rec.TurnID] = it.snapshot
 		}
 		end := w.view.fact(it.rec, it.fact, it.rec.Seq <= w.behind, it.mine)

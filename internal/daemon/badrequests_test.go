@@ -104,6 +104,19 @@ func positioned() []badRequest {
 	}
 }
 
+// placed are the requests that methods with a cursor refuse.
+func placed() []badRequest {
+	return []badRequest{
+		{name: "cursor of nobody", json: `{"sessionId":"{done}","cursor":"garbage"}`, code: invalidArgument, kind: invalidRequest, says: []string{"cursor"}},
+		{name: "cursor and more", json: `{"sessionId":"{done}","cursor":"{doneCursor}A"}`, code: invalidArgument, kind: invalidRequest, says: []string{"cursor"}},
+		{name: "cursor of another session", json: `{"sessionId":"{wait}","cursor":"{doneCursor}"}`, code: invalidArgument, kind: invalidRequest, says: []string{"cursor", "another session", "{wait}"}},
+		{name: "token in place of a cursor", json: `{"sessionId":"{done}","cursor":"{sessionsToken}"}`, code: invalidArgument, kind: invalidRequest, says: []string{"cursor"}},
+		{name: "long cursor", json: `{"sessionId":"{done}","cursor":"{kilobyte}"}`, code: invalidArgument, kind: invalidRequest, says: []string{"cursor", "512"}},
+		{name: "cursor of another type", json: `{"sessionId":"{done}","cursor":7}`, code: invalidArgument, kind: invalidRequest, says: []string{"cursor"}, jsonOnly: true},
+		{name: "unknown visibility", json: `{"sessionId":"{done}","visibility":77}`, code: invalidArgument, kind: invalidRequest, says: []string{"visibility"}},
+	}
+}
+
 // labelled are the requests that methods with names for a session refuse.
 func labelled(rest string) []badRequest {
 	return []badRequest{
@@ -232,6 +245,10 @@ func badRequests() map[string][]badRequest {
 		"ListTurnEvents": append(append(ofTurn(""), positioned()...),
 			badRequest{name: "negative size", json: `{"sessionId":"{done}","pageSize":-1}`, code: invalidArgument, kind: invalidRequest, says: []string{"page_size", "0"}},
 			badRequest{name: "large size", json: `{"sessionId":"{done}","pageSize":10001}`, code: invalidArgument, kind: invalidRequest, says: []string{"page_size", "10000"}}),
+		"ListSessionEvents": append(append(named(""), placed()...),
+			badRequest{name: "negative size", json: `{"sessionId":"{done}","pageSize":-1}`, code: invalidArgument, kind: invalidRequest, says: []string{"page_size", "0"}},
+			badRequest{name: "large size", json: `{"sessionId":"{done}","pageSize":10001}`, code: invalidArgument, kind: invalidRequest, says: []string{"page_size", "10000"}}),
+		"WatchSession": append(named(""), placed()...),
 		"WatchTurn": append(append(ofTurn(""), positioned()...),
 			badRequest{name: "tools of an observer", json: `{"sessionId":"{done}","toolNames":["look"],"observe":true}`, code: invalidArgument, kind: invalidRequest, says: []string{"observe", "tool_names"}},
 			badRequest{name: "many tools", json: `{"sessionId":"{done}","toolNames":[{names}]}`, code: invalidArgument, kind: invalidRequest, says: []string{"tool_names", "512"}}),
@@ -394,6 +411,7 @@ func fixtures(t *testing.T, c agentdv1connect.SessionServiceClient) *strings.Rep
 	empty := call(t, c.CreateSession, &agentdv1.CreateSessionRequest{IdempotencyKey: "taken"}).GetSession()
 	sessions := call(t, c.ListSessions, &agentdv1.ListSessionsRequest{PageSize: 1})
 	turns := call(t, c.ListTurns, &agentdv1.ListTurnsRequest{PageSize: 1, SessionId: id})
+	read := call(t, c.ListSessionEvents, &agentdv1.ListSessionEventsRequest{SessionId: id})
 	list := func(n int, format string) string {
 		var out []string
 		for i := range n {
@@ -404,6 +422,7 @@ func fixtures(t *testing.T, c agentdv1connect.SessionServiceClient) *strings.Rep
 	return strings.NewReplacer(
 		"{done}", id, "{doneTurn}", done.GetId(), "{empty}", empty.GetId(), "{busy}", busy.GetSessionId(),
 		"{wait}", wait.GetSessionId(), "{waitTurn}", wait.GetId(), "{call}", wait.GetPendingToolCalls()[0].GetToolCallId(),
+		"{doneCursor}", read.GetNextCursor(),
 		"{sessionsToken}", sessions.GetNextPageToken(), "{turnsToken}", turns.GetNextPageToken(),
 		"{long}", strings.Repeat("x", 129), "{kilobyte}", strings.Repeat("x", 1000), "{kilobytes}", strings.Repeat("x", 2000),
 		"{message}", strings.Repeat("x", 1<<16), "{{labels}}", "{"+list(65, `"l#":"x"`)+"}",

@@ -1,0 +1,298 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"google.golang.org/protobuf/proto"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+// Placed is a message of a session, and its place there.
+type Placed struct {
+	Message *agentdv1.RunResponse
+	// Cursor names the place, for those who go on behind it; "" for what has none.
+	Cursor string
+}
+
+// errStops is why a reading of a session ends whose server stops.
+var errStops = Errorf(codeUnavailable, "the server is stopping: go on behind the last cursor later").After(retrySoon)
+
+// SessionEvents returns at most limit messages of a session behind a cursor, fewer if
+// they are large, and whether there are more. With keep, those do not count that it
+// refuses. The session is left as it is. An error that a client may see is of type
+// *Error.
+func (m *Manager) SessionEvents(ctx context.Context, id, cursor string, limit int, keep func(*agentdv1.RunResponse) bool) (out []Placed, more bool, err error) {
+	w, err := m.WatchSession(ctx, id, cursor)
+	if err != nil {
+		return nil, false, err
+	}
+	defer w.Close()
+	for size := 0; ; {
+		next, err := w.watcher.Next(ctx)
+		for _, p := range w.place(next) {
+			if p.Message.GetSeq() > 0 && (keep == nil || keep(p.Message)) {
+				out = append(out, p)
+				size += proto.Size(p.Message)
+			}
+		}
+		if len(out) > limit {
+			return out[:limit], true, nil
+		}
+		_, aside := errors.AsType[*Error](err)
+		switch {
+		case gone(err):
+			return nil, false, err
+		case aside, err == nil && !w.watcher.lagging():
+			return out, false, nil
+		case err != nil:
+			return nil, false, err
+		case size >= eventsBytes:
+			return out, true, nil
+		}
+	}
+}
+
+// SessionWatcher turns the records of a session, and the deltas between them, into
+// protocol messages, across its turns. It takes no part in them. Its methods are for
+// one goroutine, but for Ready.
+//
+// While no turn of the session runs it holds nothing of it in memory; it is woken when
+// something happens. What has happened waits in the log, and in the bounded queue of a
+// Watcher.
+type SessionWatcher struct {
+	m      *Manager
+	id     string
+	ready  chan struct{} // holds one signal
+	roused atomic.Bool   // something has happened since Next looked
+	stop   atomic.Bool   // the server stops
+
+	// The fields below are owned by the goroutine that calls Next.
+	at      place
+	behind  int64    // records up to this one happened before the client came
+	held    *held    // the session, nil while it is quiet
+	watcher *Watcher // of held
+}
+
+// WatchSession returns a watcher of a session that begins behind a cursor, "" is the
+// beginning. An error that a client may see is of type *Error.
+func (m *Manager) WatchSession(ctx context.Context, id, cursor string) (*SessionWatcher, error) {
+	at, err := placeOf(cursor, id)
+	if err != nil {
+		return nil, err
+	}
+	w := &SessionWatcher{m: m, id: id, ready: make(chan struct{}, 1), at: at, behind: -1}
+	if err := w.open(ctx); err != nil {
+		return nil, err
+	}
+	m.readers.add(w)
+	w.rouse()
+	return w, nil
+}
+
+// Ready receives when Next may have something to give. It may receive without cause.
+func (w *SessionWatcher) Ready() <-chan struct{} { return w.ready }
+
+// Next returns the messages there are now, possibly none, in order. It never waits for
+// a turn, only for the store. Any error is final: the session is gone, its log cannot
+// be read, or the server stops.
+func (w *SessionWatcher) Next(ctx context.Context) ([]Placed, error) {
+	if !w.roused.Swap(false) && w.watcher == nil {
+		return nil, nil
+	}
+	stops := w.stop.Load() // before what there is is read
+	if w.watcher == nil {
+		if err := w.open(ctx); err != nil {
+			return nil, err
+		}
+	}
+	msgs, err := w.watcher.Next(ctx)
+	out := w.place(msgs)
+	_, over := errors.AsType[*Error](err)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return out, context.Cause(ctx)
+	case over && stops:
+		return out, errStops
+	case over: // what was held is of no use any more: whether there is the session another one tells
+		w.leave()
+		w.rouse()
+		return out, nil
+	case err != nil:
+		return out, err
+	case w.watcher.lagging():
+		w.roused.Store(true)
+		return out, nil
+	case stops:
+		return out, errStops
+	}
+	if w.held.s.isQuiet() {
+		w.leave()
+	}
+	return out, nil
+}
+
+// Close lets go of the session.
+func (w *SessionWatcher) Close() {
+	w.m.readers.remove(w)
+	w.leave()
+}
+
+// open takes the session into memory.
+func (w *SessionWatcher) open(ctx context.Context) error {
+	h, err := w.m.acquire(ctx, w.id)
+	if err != nil {
+		return err
+	}
+	if h.s.isUnmade() {
+		err = errNoSession(w.id)
+	} else {
+		err = h.s.checkPlace(ctx, w.at)
+	}
+	if err != nil {
+		w.m.release(h)
+		return err
+	}
+	w.m.mu.Lock()
+	h.observers++
+	w.m.mu.Unlock()
+	w.held, w.watcher = h, h.s.watchWhole(w.at, w.ready)
+	if w.behind < 0 {
+		w.behind = w.watcher.behind
+	}
+	w.watcher.behind = w.behind
+	return nil
+}
+
+// leave lets go of what open has taken.
+func (w *SessionWatcher) leave() {
+	if w.watcher == nil {
+		return
+	}
+	w.watcher.Close()
+	w.m.mu.Lock()
+	w.held.observers--
+	w.m.mu.Unlock()
+	w.m.release(w.held)
+	w.held, w.watcher = nil, nil
+}
+
+// place gives messages their places.
+func (w *SessionWatcher) place(msgs []*agentdv1.RunResponse) []Placed {
+	v := w.watcher.view
+	out := make([]Placed, 0, len(msgs))
+	for _, m := range msgs {
+		p := Placed{Message: m}
+		if m.GetSeq() > 0 {
+			w.at = w.at.behind(m.GetSeq(), m.GetExecute() != nil, slices.Contains(v.overs, m.GetSeq()))
+			p.Cursor = w.at.cursor(w.id)
+		}
+		out = append(out, p)
+	}
+	v.overs = nil
+	return out
+}
+
+func (w *SessionWatcher) rouse() {
+	w.roused.Store(true)
+	select {
+	case w.ready <- struct{}{}:
+	default:
+	}
+}
+
+// watchWhole returns a watcher of all turns of a session, from a place on, that takes
+// no part.
+func (s *Session) watchWhole(at place, ready chan struct{}) *Watcher {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := &Watcher{
+		s: s, ready: ready, lagged: true, read: max(at.from-1, 0), behind: s.seq,
+		view: &view{sessionID: s.id, at: at.at, retention: s.limits.Retention, whole: true},
+	}
+	s.joinLocked(w)
+	w.wake()
+	return w
+}
+
+// isQuiet tells whether no turn runs, or is about to.
+func (s *Session) isQuiet() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.starting == nil && (s.turn == nil || !s.turn.running)
+}
+
+// rouse tells those who read the whole session that something has happened.
+func (s *Session) rouse() {
+	if s.manager != nil {
+		s.manager.readers.rouse(s.id)
+	}
+}
+
+// readers are the watchers of whole sessions, by session. The zero value has none.
+type readers struct {
+	count atomic.Int64
+	mu    sync.Mutex // protects the field below; taken last
+	of    map[string]map[*SessionWatcher]struct{}
+}
+
+func (r *readers) add(w *SessionWatcher) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.of == nil {
+		r.of = map[string]map[*SessionWatcher]struct{}{}
+	}
+	if r.of[w.id] == nil {
+		r.of[w.id] = map[*SessionWatcher]struct{}{}
+	}
+	r.of[w.id][w] = struct{}{}
+	r.count.Add(1)
+}
+
+func (r *readers) remove(w *SessionWatcher) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, ok := r.of[w.id][w]; !ok {
+		return
+	}
+	r.count.Add(-1)
+	if delete(r.of[w.id], w); len(r.of[w.id]) == 0 {
+		delete(r.of, w.id)
+	}
+}
+
+// rouse wakes the watchers of a session.
+func (r *readers) rouse(id string) {
+	if r.count.Load() == 0 {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for w := range r.of[id] {
+		w.rouse()
+	}
+}
+
+// endReaders ends, in a server that stops, the watchers of sessions of which no turn
+// runs.
+func (m *Manager) endReaders() {
+	running := map[string]bool{}
+	m.mu.Lock()
+	for t := range m.running {
+		running[t.s.id] = true
+	}
+	m.mu.Unlock()
+	m.readers.mu.Lock()
+	defer m.readers.mu.Unlock()
+	for id, of := range m.readers.of {
+		for w := range of {
+			if !running[id] && !w.stop.Swap(true) {
+				w.rouse()
+			}
+		}
+	}
+}
